@@ -1,0 +1,59 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+namespace ebb {
+
+// Sizes of a tensor's dimensions, outermost first. At most eight dimensions, stored inline: shapes are copied for every
+// node of the graph and must not cost an allocation.
+class Shape {
+ public:
+  static constexpr int kMaxRank = 8;
+
+  Shape() = default;  // a scalar: rank 0, one element
+  Shape(std::initializer_list<std::int64_t> sizes) : Shape(sizes.begin(), static_cast<int>(sizes.size())) {}
+  Shape(const std::vector<std::int64_t>& sizes) : Shape(sizes.data(), static_cast<int>(sizes.size())) {}
+  Shape(const std::int64_t* sizes, int rank);  // throws Error for a negative size, too many dimensions or overflow
+
+  int rank() const { return rank_; }
+  std::int64_t operator[](int axis) const { return sizes_[static_cast<std::size_t>(axis)]; }
+  const std::int64_t* begin() const { return sizes_.data(); }
+  const std::int64_t* end() const { return sizes_.data() + rank_; }
+  std::int64_t numel() const { return numel_; }
+
+  bool operator==(const Shape& o) const;
+  bool operator!=(const Shape& o) const { return !(*this == o); }
+
+  Shape with(int axis, std::int64_t size) const;      // the same shape with one size replaced
+  Shape without(int axis) const;                      // one dimension fewer
+  Shape inserted(int axis, std::int64_t size) const;  // one dimension more, before `axis`
+
+  std::string str() const;  // "[2, 3]"
+
+ private:
+  std::array<std::int64_t, kMaxRank> sizes_{};
+  std::int64_t numel_ = 1;
+  int rank_ = 0;
+};
+
+// Elements (not bytes) between neighbours along each dimension. 0 repeats one element, negative runs backwards.
+struct Strides {
+  std::array<std::int64_t, Shape::kMaxRank> of{};
+  std::int64_t& operator[](int axis) { return of[static_cast<std::size_t>(axis)]; }
+  std::int64_t operator[](int axis) const { return of[static_cast<std::size_t>(axis)]; }
+};
+
+Strides contiguous_strides(const Shape& shape);
+// Dense and row-major: dimensions of size 1 may have any stride, an empty tensor is always contiguous.
+bool is_contiguous(const Shape& shape, const Strides& strides);
+
+// NumPy's rule: align at the right, sizes must be equal or one of them 1. `op` is named in the error.
+Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
+
+// Maps -1 to the last axis and so on; throws Error(index) naming `op` when the axis does not exist.
+int normalize_axis(const char* op, std::int64_t axis, int rank);
+
+}  // namespace ebb

@@ -1,0 +1,118 @@
+#pragma once
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ebb/dtype.h"
+#include "ebb/error.h"
+#include "ebb/shape.h"
+
+namespace ebb {
+
+enum class Device : std::uint8_t { cpu };
+
+struct Node;  // a vertex of the computation graph, src/graph/node.h
+
+// A C++ number beside a tensor. It is weakly typed, as in the array API: it takes the tensor's dtype where that can hold
+// its kind (an integer beside an f16 tensor is f16), and only a real beside an integer tensor moves the result to f32.
+class Scalar {
+ public:
+  enum class Kind : std::uint8_t { boolean, integer, real };
+  Scalar(bool v) : real_(v), integer_(v), kind_(Kind::boolean) {}
+  Scalar(int v) : Scalar(static_cast<std::int64_t>(v)) {}
+  Scalar(unsigned v) : Scalar(static_cast<std::int64_t>(v)) {}
+  Scalar(long v) : real_(static_cast<double>(v)), integer_(v), kind_(Kind::integer) {}
+  Scalar(long long v) : Scalar(static_cast<long>(v)) {}
+  Scalar(unsigned long v) : Scalar(static_cast<long>(v)) {}
+  Scalar(float v) : Scalar(static_cast<double>(v)) {}
+  Scalar(double v) : real_(v), kind_(Kind::real) {}
+  Kind kind() const { return kind_; }
+  double real() const { return real_; }
+  std::int64_t integer() const { return kind_ == Kind::real ? static_cast<std::int64_t>(real_) : integer_; }
+  // The dtype this number has beside a tensor of `dtype`.
+  DType dtype_beside(DType dtype) const;
+
+ private:
+  double real_ = 0;
+  std::int64_t integer_ = 0;
+  Kind kind_;
+};
+
+// An immutable value: a handle to a node of the graph. Shape and dtype are known at once, the numbers are computed when
+// somebody looks at them (item, to_vector, data, printing, eval). Copying copies the handle. Handles may be shared
+// between threads.
+class Tensor {
+ public:
+  Tensor() = default;  // no value; using it is an error, `defined()` tells
+  Tensor(const Tensor& o);
+  Tensor(Tensor&& o) noexcept : node_(std::exchange(o.node_, nullptr)) {}
+  Tensor& operator=(const Tensor& o);
+  Tensor& operator=(Tensor&& o) noexcept {
+    std::swap(node_, o.node_);
+    return *this;
+  }
+  ~Tensor();
+
+  bool defined() const { return node_ != nullptr; }
+  const Shape& shape() const;
+  std::int64_t size(std::int64_t axis) const;
+  int rank() const { return shape().rank(); }
+  std::int64_t numel() const { return shape().numel(); }
+  DType dtype() const;
+  Device device() const { return Device::cpu; }
+  bool requires_grad() const;  // some variable is upstream and its history is kept
+
+  bool evaluated() const;
+  const Tensor& eval() const;  // compute now; returns *this
+
+  // The value of a one-element tensor, converted to T (double, float, int64_t, int32_t, bool).
+  template <class T = double> T item() const;
+  // All elements, row-major, converted to T. Reading a floating tensor as an integer type is an error.
+  template <class T = double> std::vector<T> to_vector() const;
+  // The elements themselves (computed, contiguous). T must be the dtype's own C++ type. Valid while this handle lives.
+  template <class T> const T* data() const;
+
+  // Indexing along the first axis, and NumPy's a[start:stop:step] along any.
+  Tensor operator[](std::int64_t index) const;
+  Tensor slice(std::int64_t axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1) const;
+
+  std::string str() const;  // as NumPy prints it
+
+  // For the library's own layers.
+  explicit Tensor(Node* node);  // shares ownership
+  static Tensor adopt(Node* node) {
+    Tensor t;
+    t.node_ = node;
+    return t;
+  }
+  Node* node() const { return node_; }
+
+ private:
+  Node* node_ = nullptr;  // intrusively counted
+};
+
+std::ostream& operator<<(std::ostream& os, const Tensor& t);
+
+// Compute several tensors together: what they share is computed once, and a loss and its gradient become one sweep.
+void eval(const std::vector<Tensor>& tensors);
+
+// Within its scope every operation is computed at once (for debugging: errors come from the line that caused them).
+class Eager {
+ public:
+  Eager();
+  ~Eager();
+  Eager(const Eager&) = delete;
+
+ private:
+  bool before_;
+};
+
+// An unevaluated chain deeper than this is evaluated by itself; returns the bound that was in force.
+int set_graph_bound(int depth);
+
+// The sweeps and library calls that computing these tensors would run, as text.
+std::string print_schedule(const std::vector<Tensor>& tensors);
+
+}  // namespace ebb

@@ -1,0 +1,140 @@
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "core/buffer.h"
+#include "ebb/tensor.h"
+#include "graph/op_table.h"
+
+namespace ebb {
+
+// Parameters of an operation that decide its structure (they are part of the schedule's cache key).
+//   reduce            axes
+//   permute           i[a] packed by pack_axes
+//   narrow            i = {axis, start, step}; the length is the node's shape; step may be negative
+//   pick, place, gather, scatter..., index_..., cat, cumsum, cumprod, argmax, argsort, pad_zero:  i[0] = axis
+//   pad_zero          i = {axis, before, after}
+//   argsort           i[1] = descending        triangular_solve  i = {upper, transposed, unit diagonal}
+//   output            i[0] = which output of its input
+struct Attrs {
+  std::array<std::int64_t, 4> i{};
+  std::uint32_t axes = 0;  // a bit an axis
+  bool operator==(const Attrs&) const = default;
+};
+
+// Numbers of a leaf that do not decide structure: they are bound when a schedule runs, so a learning rate or a dropout
+// seed that changes every step does not make a new schedule.
+//   constant: real and integer hold the value     iota: value = integer + index · step
+//   random_uniform: seed, operation
+struct Payload {
+  double real = 0;
+  std::int64_t integer = 0;
+  std::int64_t step = 1;
+  std::uint64_t seed = 0;
+  std::uint64_t operation = 0;
+};
+
+// Where the elements of an evaluated node lie.
+struct Storage {
+  BufferPtr buffer;
+  std::int64_t offset = 0;  // elements from the buffer's start
+  Strides strides;
+};
+
+using Rule = std::function<std::vector<Tensor>(const Tensor& grad, const Tensor& output, const std::vector<Tensor>& inputs)>;
+
+// What few nodes have.
+struct NodeExtra {
+  Rule rule;                                             // custom: its gradient
+  std::vector<Storage> outputs;                          // library calls with several outputs, read through Op::output
+  std::vector<std::pair<Shape, DType>> output_types;
+  std::shared_ptr<std::vector<Node*>> companions;        // weak; see autograd: evaluating a loss evaluates its gradients
+  std::shared_ptr<const void> data;                      // further parameters of a library call (options, lengths...)
+};
+
+struct Node {
+  // Immutable after construction.
+  Op op;
+  DType dtype;
+  Shape shape;
+  Attrs attrs;
+  Payload payload;
+  const char* label = nullptr;  // static text for errors that depend on data: "cross_entropy: target"
+  std::uint64_t id = 0;         // order of creation
+  std::uint32_t depth = 0;      // longest unevaluated path at construction
+
+  // Bit 0: a variable is upstream; bit d: the input of a gradient transform at nesting depth d is.
+  std::uint32_t history = 0;
+
+  // Changed under graph_mutex() only.
+  std::vector<Node*> inputs;  // owned references
+  Storage storage;            // valid when evaluated
+  std::unique_ptr<NodeExtra> extra;
+  std::atomic<bool> evaluated{false};
+  bool consumed = false;      // backward has used this node's history
+  std::uint32_t mark = 0;     // scratch of traversals
+
+  std::atomic<std::uint32_t> refs{1};
+
+  Node(Op op, DType dtype, const Shape& shape) : op(op), dtype(dtype), shape(shape) {}
+  NodeExtra& more() {
+    if (!extra) extra = std::make_unique<NodeExtra>();
+    return *extra;
+  }
+};
+
+void retain(Node* node);
+void release(Node* node) noexcept;  // frees long chains without recursion
+
+// Guards evaluation and every traversal of inputs.
+std::recursive_mutex& graph_mutex();
+
+// ---- building -------------------------------------------------------------------------------------------------------
+
+// A new node. Inputs that are evaluated or not, history, depth and the Eager scope and graph bound are seen to here.
+// Shapes and dtypes are the caller's duty: the ops layer checks them.
+Tensor make_node(Op op, DType dtype, const Shape& shape, std::span<const Tensor> inputs, const Attrs& attrs = {},
+                 const char* label = nullptr);
+inline Tensor make_node(Op op, DType dtype, const Shape& shape, std::initializer_list<Tensor> inputs,
+                        const Attrs& attrs = {}, const char* label = nullptr) {
+  return make_node(op, dtype, shape, std::span<const Tensor>(inputs.begin(), inputs.size()), attrs, label);
+}
+Tensor make_leaf(Op op, DType dtype, const Shape& shape, const Payload& payload);
+Tensor make_data(DType dtype, const Shape& shape, BufferPtr buffer);  // contiguous
+Tensor make_constant(Scalar value, DType dtype);                      // rank 0
+
+// A formula as one operation: `value` was built from `inputs` inside a NoHistory scope; the node is an alias of it whose
+// gradient is the rule of `op`. inputs[0] of the node is `value`, the operands follow.
+Tensor make_formula(Op op, const Tensor& value, std::span<const Tensor> inputs, const Attrs& attrs = {});
+inline Tensor make_formula(Op op, const Tensor& value, std::initializer_list<Tensor> inputs, const Attrs& attrs = {}) {
+  return make_formula(op, value, std::span<const Tensor>(inputs.begin(), inputs.size()), attrs);
+}
+
+// Within its scope new nodes carry no history.
+class NoHistory {
+ public:
+  explicit NoHistory(bool on = true);
+  ~NoHistory();
+  NoHistory(const NoHistory&) = delete;
+
+ private:
+  bool before_;
+};
+
+// Computes these nodes. Defined by the schedule layer, the one place where graph asks something of a later layer.
+void evaluate(std::span<Node* const> nodes);
+
+// permute's axes in one integer, four bits each.
+std::int64_t pack_axes(std::span<const int> axes);
+std::array<int, Shape::kMaxRank> unpack_axes(std::int64_t packed);
+
+// The contiguous elements of a tensor, computed now.
+const Storage& evaluated_storage(const Tensor& t);
+
+}  // namespace ebb

@@ -1,0 +1,114 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ebb/dtype.h"
+#include "ebb/shape.h"
+#include "graph/op_table.h"
+
+namespace ebb {
+
+// A sweep: one pass over an iteration space of rows × columns. The space has `dims` dimensions; the last `row_dims` of
+// them together are the columns of a row, the ones before are the rows. Nothing here knows about a device.
+//
+// Values are numbered; value v is made by instruction v. A value lives on a level:
+//   scalar  one number for the whole sweep
+//   row     one number a row (results of row reductions and picks, and what is computed from them)
+//   full    one number an element
+// Row reductions end a stage: an instruction that uses a row value made in stage s runs in a stage > s.
+enum class Level : std::uint8_t { scalar, row, full };
+
+// The types tiles are computed in. Halves are computed in f32 and rounded after every operation; u8 in i32, wrapped;
+// bool is a mask as wide as its neighbours (all ones or zero), so that `where` needs no conversion.
+enum class RegType : std::uint8_t { f32, f64, i32, i64, m32, m64 };
+inline constexpr int kRegTypeCount = 6;
+constexpr std::size_t size_of(RegType t) {
+  return t == RegType::f32 || t == RegType::i32 || t == RegType::m32 ? 4 : 8;
+}
+// The register type an element of this dtype is computed in; bool takes m32 unless its neighbours are 64 bits wide.
+constexpr RegType reg_type(DType d) {
+  switch (d) {
+    case DType::f64: return RegType::f64;
+    case DType::i64: return RegType::i64;
+    case DType::i32: case DType::u8: return RegType::i32;
+    case DType::bool_: return RegType::m32;
+    default: return RegType::f32;
+  }
+}
+
+// An operand: memory, or numbers made on the fly. Strides are in elements along the dimensions of the space.
+struct Operand {
+  enum class Kind : std::uint8_t { memory, constant, iota, random } kind = Kind::memory;
+  DType dtype = DType::f32;
+  Level level = Level::full;
+  int slot = -1;              // which bound argument of the sweep
+  std::int64_t offset = 0;    // elements, beyond the argument's own
+  Strides strides;            // along the space's dimensions; 0 where it does not vary
+};
+
+struct Instr {
+  enum class Kind : std::uint8_t {
+    load,      // a = operand index
+    compute,   // op of a, b, c
+    convert,   // a to `type` (from the type of value a)
+    round,     // a rounded to the half `dtype`, or wrapped to u8
+    reduce,    // op (sum, prod, max, min) of a over the row
+    pick,      // a (full) at column b (row, i64)
+    place,     // a (row) at column b (row, i64), zero elsewhere
+  } kind = Kind::compute;
+  Op op = Op::copy;
+  RegType type = RegType::f32;
+  DType dtype = DType::f32;   // the dtype the value stands for
+  Level level = Level::full;
+  std::int16_t stage = 0;
+  std::array<std::int32_t, 3> arg{-1, -1, -1};
+  const char* label = nullptr;  // check, pick, place: for the error's text
+};
+
+struct Output {
+  enum class Kind : std::uint8_t {
+    store,    // the value itself, on its level
+    total,    // reduced over the whole space (op)
+    columns,  // reduced over the rows, one number a column (op)
+  } kind = Kind::store;
+  Op op = Op::sum;
+  std::int32_t value = -1;
+  DType dtype = DType::f32;
+  int slot = -1;
+  Strides strides;            // along the space's dimensions (0 where the output does not vary)
+};
+
+struct Program {
+  std::vector<std::int64_t> dims;  // sizes of the space
+  int row_dims = 0;                // the last so many are columns
+  int stages = 1;
+  std::vector<Operand> operands;
+  std::vector<Instr> instrs;
+  std::vector<Output> outputs;
+  int slots = 0;                   // how many arguments are bound: inputs first, then outputs
+
+  std::int64_t rows() const;
+  std::int64_t columns() const;
+};
+
+// Text of a program, stable enough to be a golden test.
+std::string print(const Program& program);
+
+// Throws Error (a bug of Ebb's) when an invariant above does not hold.
+void verify(const Program& program);
+
+// What is bound to a slot when a sweep runs.
+struct Argument {
+  void* data = nullptr;        // memory: the element at offset 0
+  double real = 0;             // constant
+  std::int64_t integer = 0;    // constant; iota: the value at index 0
+  std::int64_t step = 1;       // iota: added for each index
+  std::uint64_t seed = 0, operation = 0;  // random
+};
+
+// The oracle: every element by itself, in double precision (integers in int64), straight from the definitions.
+void run_reference(const Program& program, const std::vector<Argument>& arguments);
+
+}  // namespace ebb
