@@ -1,0 +1,39 @@
+#pragma once
+#include <span>
+#include <vector>
+
+#include "graph/node.h"
+
+namespace ebb {
+
+// What a gradient rule sees. For a formula (class alias, see make_formula) the inputs are its operands, without the value.
+struct RuleContext {
+  const Tensor& grad;              // the cotangent of the output, of its shape and dtype
+  const Tensor& output;            // the value the operation gave
+  std::span<const Tensor> inputs;
+  const Attrs& attrs;
+  std::span<const bool> needs;     // which inputs' cotangents are asked for; the others may be left undefined
+};
+
+// Cotangents of the inputs, one each, in the input's shape and dtype; undefined where there is none.
+// Rules are written with ordinary operations, so their result is graph again and can be differentiated again.
+using RuleFn = std::vector<Tensor> (*)(const RuleContext&);
+
+struct RuleRow {
+  Op op;
+  RuleFn rule;
+};
+
+// The rules by family (rules_*.cc), each a constant table.
+std::span<const RuleRow> elementwise_rules();
+std::span<const RuleRow> activation_rules();
+std::span<const RuleRow> reduce_rules();
+std::span<const RuleRow> shape_rules();
+std::span<const RuleRow> index_rules();
+std::span<const RuleRow> linalg_rules();
+std::span<const RuleRow> norm_rules();
+
+// The rule of an operation, null where the table says none or zero. (Op::custom carries its own.)
+RuleFn rule_of(Op op);
+
+}  // namespace ebb
