@@ -9,7 +9,8 @@ namespace ebb {
 // With one task or one thread the body runs on the calling thread, at the price of an indirect call.
 void parallel_for(std::int64_t n, void (*body)(std::int64_t i, void* context), void* context);
 
-template <class Body> void parallel_for(std::int64_t n, Body&& body) {
+template <class Body>
+void parallel_for(std::int64_t n, Body&& body) {
   parallel_for(
       n, [](std::int64_t i, void* context) { (*static_cast<std::remove_reference_t<Body>*>(context))(i); },
       const_cast<void*>(static_cast<const void*>(&body)));

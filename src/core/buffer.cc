@@ -1,0 +1,254 @@
+#include "core/buffer.h"
+
+#include <array>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <thread>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, size) (static_cast<void>(address), static_cast<void>(size))
+#define ASAN_UNPOISON_MEMORY_REGION(address, size) (static_cast<void>(address), static_cast<void>(size))
+#endif
+
+#include "core/format_error.h"
+#include "core/size_class.h"
+#include "ebb/memory.h"
+
+namespace ebb {
+namespace {
+
+constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+// Freed blocks beyond this, and beyond twice what was ever live at once, belong to sizes that are not asked for any
+// more.
+constexpr std::size_t kCacheAllowance = std::size_t{256} << 20;
+
+struct Block : Buffer {
+  SizeClass size_class;
+  Block* next = nullptr;  // in the list of its class, while it is cached
+};
+
+class SpinLock {
+ public:
+  void lock() {
+    while (flag_.exchange(true, std::memory_order_acquire)) {
+      while (flag_.load(std::memory_order_relaxed)) std::this_thread::yield();
+    }
+  }
+  void unlock() { flag_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> flag_{false};
+};
+
+// The cached blocks of one class. A lock a class, held for a few instructions, on a cache line of its own: threads meet
+// only where they use the same size at the same moment.
+class alignas(64) FreeList {
+ public:
+  void push(Block* block) {
+    std::lock_guard guard(lock_);
+    block->next = head_;
+    head_ = block;
+  }
+  Block* pop() {
+    std::lock_guard guard(lock_);
+    Block* block = head_;
+    if (block) head_ = block->next;
+    return block;
+  }
+  Block* take_all() {
+    std::lock_guard guard(lock_);
+    return std::exchange(head_, nullptr);
+  }
+
+ private:
+  SpinLock lock_;
+  Block* head_ = nullptr;
+};
+
+// Memory of the system, or null. Large blocks start on a huge page and ask for such: a fresh 4 KiB page costs a fault
+// and a clearing, which is what makes elementwise work on large fresh memory slow.
+std::byte* system_allocate(std::size_t bytes) {
+  const bool large = bytes >= 2 * kHugePage;
+  void* data = ::operator new(bytes, std::align_val_t(large ? kHugePage : kBlockAlignment), std::nothrow);
+#if defined(__linux__)
+  if (data && large) madvise(data, bytes, MADV_HUGEPAGE);  // only advice: failing changes nothing
+#endif
+  return static_cast<std::byte*>(data);
+}
+
+void system_free(Block* block) noexcept {
+  const std::size_t bytes = block->size_class.bytes;
+  ASAN_UNPOISON_MEMORY_REGION(block->data, bytes);
+  ::operator delete(block->data, std::align_val_t(bytes >= 2 * kHugePage ? kHugePage : kBlockAlignment));
+  delete block;
+}
+
+class Pool {
+ public:
+  Block* allocate(std::size_t bytes, const char* what);
+  void give_back(Block* block) noexcept;
+  void release_cached() noexcept;
+
+  MemoryStats stats() const {
+    const std::size_t live = live_.load(), owned = owned_.load(), limit = limit_.load();
+    return {live, peak_.load(), owned > live ? owned - live : 0, limit == kNoLimit ? 0 : limit};
+  }
+  void reset_peak() { peak_.store(live_.load()); }
+  void set_limit(std::size_t bytes) {
+    limit_.store(bytes == 0 ? kNoLimit : bytes);
+    if (owned_.load() > limit_.load()) release_cached();
+  }
+
+ private:
+  bool count_live(std::size_t bytes);
+  std::byte* fresh(std::size_t bytes);
+  [[noreturn]] void refuse(std::size_t bytes, const char* what, bool by_limit) const;
+
+  // Cached bytes are owned_ - live_: a block that is reused or returned changes one counter. The limit holds for both
+  // counters, the cache giving way first.
+  alignas(64) std::atomic<std::size_t> live_{0};
+  std::atomic<std::size_t> peak_{0};
+  std::atomic<std::size_t> limit_{kNoLimit};
+  std::atomic<std::size_t> owned_{0};
+  std::atomic<std::size_t> most_live_{0};  // like peak_, never reset
+  std::array<FreeList, kSizeClassCount> free_;
+};
+
+void raise(std::atomic<std::size_t>& most, std::size_t value) {
+  std::size_t before = most.load(std::memory_order_relaxed);
+  while (before < value && !most.compare_exchange_weak(before, value, std::memory_order_relaxed)) {
+  }
+}
+
+// Adds to live_ unless that would exceed the limit.
+bool Pool::count_live(std::size_t bytes) {
+  const std::size_t limit = limit_.load(std::memory_order_relaxed);
+  std::size_t before = live_.load(std::memory_order_relaxed);
+  do {
+    if (limit != kNoLimit && (bytes > limit || before > limit - bytes)) return false;
+  } while (!live_.compare_exchange_weak(before, before + bytes, std::memory_order_relaxed));
+  if (before + bytes > peak_.load(std::memory_order_relaxed)) {
+    raise(peak_, before + bytes);
+    raise(most_live_, before + bytes);
+  }
+  return true;
+}
+
+// New memory, counted as owned; when the limit or the system says no, the cached blocks are given up for it.
+std::byte* Pool::fresh(std::size_t bytes) {
+  if (owned_.fetch_add(bytes) + bytes > limit_.load(std::memory_order_relaxed)) release_cached();
+  std::byte* data = system_allocate(bytes);
+  if (!data) {
+    release_cached();
+    data = system_allocate(bytes);
+  }
+  if (!data) owned_.fetch_sub(bytes);
+  return data;
+}
+
+Block* Pool::allocate(std::size_t bytes, const char* what) {
+  if (bytes > kLargestBlock) refuse(bytes, what, false);
+  const SizeClass size_class = size_class_of(bytes);
+  if (!count_live(size_class.bytes)) refuse(size_class.bytes, what, true);
+  Block* block = free_[static_cast<std::size_t>(size_class.index)].pop();
+  if (!block) {
+    std::unique_ptr<Block> made(new (std::nothrow) Block);
+    std::byte* const data = made ? fresh(size_class.bytes) : nullptr;
+    if (!data) {
+      live_.fetch_sub(size_class.bytes);
+      refuse(size_class.bytes, what, false);
+    }
+    block = made.release();
+    block->data = data;
+    block->size_class = size_class;
+    ASAN_POISON_MEMORY_REGION(data, size_class.bytes);
+  }
+  // The slack behind the requested bytes stays poisoned, as the whole block is while it is cached.
+  ASAN_UNPOISON_MEMORY_REGION(block->data, bytes);
+  block->bytes = bytes;
+  block->refs.store(1, std::memory_order_relaxed);
+  return block;
+}
+
+void Pool::give_back(Block* block) noexcept {
+  const SizeClass size_class = block->size_class;
+  ASAN_POISON_MEMORY_REGION(block->data, size_class.bytes);
+  const std::size_t live = live_.fetch_sub(size_class.bytes, std::memory_order_relaxed) - size_class.bytes;
+  free_[static_cast<std::size_t>(size_class.index)].push(block);
+  const std::size_t owned = owned_.load(std::memory_order_relaxed);
+  if (owned > live + kCacheAllowance && owned - live > 2 * most_live_.load(std::memory_order_relaxed)) release_cached();
+}
+
+void Pool::release_cached() noexcept {
+  for (FreeList& list : free_) {
+    for (Block* block = list.take_all(); block;) {
+      Block* const next = block->next;
+      owned_.fetch_sub(block->size_class.bytes);
+      system_free(block);
+      block = next;
+    }
+  }
+}
+
+void Pool::refuse(std::size_t bytes, const char* what, bool by_limit) const {
+  const std::size_t live = live_.load(), limit = limit_.load();
+  if (by_limit) {
+    fail(Error::Kind::memory,
+         "evaluating {}: needs {} bytes, {} are live of the limit {}; free tensors, use smaller batches or "
+         "raise the limit with set_memory_limit",
+         what, bytes, live, limit);
+  }
+  fail(Error::Kind::memory,
+       "evaluating {}: needs {} bytes, {} are live and the system gives no more; free tensors or use smaller batches",
+       what, bytes, live);
+}
+
+// Never destroyed: tensors in static objects return their memory after main.
+Pool& pool() {
+  static Pool* const instance = new Pool;
+  return *instance;
+}
+
+}  // namespace
+
+BufferPtr BufferPtr::allocate(std::size_t bytes, const char* what) {
+  BufferPtr p;
+  p.buffer_ = pool().allocate(bytes, what);
+  return p;
+}
+
+BufferPtr BufferPtr::wrap(void* data, std::size_t bytes, std::function<void()> release) {
+  BufferPtr p;
+  p.buffer_ = new Buffer;
+  p.buffer_->data = static_cast<std::byte*>(data);
+  p.buffer_->bytes = bytes;
+  // An empty function would read as memory of the pool.
+  p.buffer_->release = release ? std::move(release) : [] {};
+  return p;
+}
+
+void BufferPtr::give_back(Buffer* buffer) noexcept {
+  if (buffer->release) {
+    buffer->release();
+    delete buffer;
+  } else {
+    pool().give_back(static_cast<Block*>(buffer));
+  }
+}
+
+MemoryStats memory_stats() { return pool().stats(); }
+void reset_peak_memory() { pool().reset_peak(); }
+void set_memory_limit(std::size_t bytes) { pool().set_limit(bytes); }
+void release_cached_memory() { pool().release_cached(); }
+
+}  // namespace ebb

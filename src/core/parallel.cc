@@ -1,0 +1,103 @@
+#include "core/parallel.h"
+
+#include <oneapi/tbb/blocked_range.h>
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/info.h>
+#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/task_arena.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "core/format_error.h"
+#include "ebb/memory.h"
+
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+// The thread sanitizer does not see the synchronisation inside the TBB library; these two say what it guarantees.
+#define EBB_HAPPENS_BEFORE(address) __tsan_release(address)
+#define EBB_HAPPENS_AFTER(address) __tsan_acquire(address)
+#else
+#define EBB_HAPPENS_BEFORE(address) static_cast<void>(address)
+#define EBB_HAPPENS_AFTER(address) static_cast<void>(address)
+#endif
+
+namespace ebb {
+namespace {
+
+struct Workers {
+  explicit Workers(int threads) : arena(threads) {
+    // TBB starts no more threads than the machine has cores unless told to; that many are of use to tests.
+    using oneapi::tbb::global_control;
+    if (threads > oneapi::tbb::info::default_concurrency()) {
+      control.emplace(global_control::max_allowed_parallelism, static_cast<std::size_t>(threads));
+    }
+  }
+  std::optional<oneapi::tbb::global_control> control;
+  oneapi::tbb::task_arena arena;
+};
+
+// Never destroyed: computations may run in the destructors of static objects.
+struct Pool {
+  std::atomic<int> threads{oneapi::tbb::info::default_concurrency()};
+  std::mutex mutex;
+  std::shared_ptr<Workers> workers;  // guarded by mutex, made at the first use
+
+  std::shared_ptr<Workers> get() {
+    std::lock_guard lock(mutex);
+    if (!workers) workers = std::make_shared<Workers>(threads.load(std::memory_order_relaxed));
+    return workers;
+  }
+};
+
+Pool& pool() {
+  static Pool* const instance = new Pool;
+  return *instance;
+}
+
+thread_local bool inside = false;  // this thread is running a body of parallel_for
+
+struct Inside {
+  bool before = std::exchange(inside, true);
+  ~Inside() { inside = before; }
+};
+
+}  // namespace
+
+void set_num_threads(int n) {
+  require(n >= 1, "set_num_threads: the number of threads must be at least 1, got {}", n);
+  Pool& p = pool();
+  std::lock_guard lock(p.mutex);
+  if (n == p.threads.load(std::memory_order_relaxed)) return;
+  p.threads.store(n, std::memory_order_relaxed);
+  p.workers.reset();  // loops that are running keep theirs
+}
+
+int num_threads() { return pool().threads.load(std::memory_order_relaxed); }
+
+void parallel_for(std::int64_t n, void (*body)(std::int64_t i, void* context), void* context) {
+  // A nested loop runs on its thread: the outer one keeps the cores busy, and no thread waits while it holds a tile.
+  if (n <= 1 || inside || num_threads() == 1) {
+    for (std::int64_t i = 0; i < n; ++i) body(i, context);
+    return;
+  }
+  const std::shared_ptr<Workers> workers = pool().get();
+  EBB_HAPPENS_BEFORE(context);
+  workers->arena.execute([&] {
+    // Isolated: while this thread waits it takes no work of another loop, whose bodies it could delay or deadlock.
+    oneapi::tbb::this_task_arena::isolate([&] {
+      oneapi::tbb::parallel_for(oneapi::tbb::blocked_range<std::int64_t>(0, n), [&](const auto& range) {
+        EBB_HAPPENS_AFTER(context);
+        Inside scope;
+        for (std::int64_t i = range.begin(); i != range.end(); ++i) body(i, context);
+        EBB_HAPPENS_BEFORE(context);
+      });
+    });
+  });
+  EBB_HAPPENS_AFTER(context);
+}
+
+}  // namespace ebb

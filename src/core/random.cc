@@ -1,0 +1,31 @@
+#include "core/random.h"
+
+#include <Random123/philox.h>
+
+#include <atomic>
+
+#include "ebb/random.h"
+
+namespace ebb {
+
+// A thread that was never seeded takes the order of its first use as seed: threads do not repeat each other's numbers,
+// and a program with one thread repeats its own from run to run.
+RandomState& random_state() {
+  static std::atomic<std::uint64_t> threads{0};
+  thread_local RandomState state{threads.fetch_add(1, std::memory_order_relaxed), 0};
+  return state;
+}
+
+void manual_seed(std::uint64_t seed) { random_state() = {seed, 0}; }
+
+// The key is the seed; the counter is the block in its lower and the operation in its upper 64 bits.
+void philox_block(std::uint64_t seed, std::uint64_t operation, std::uint64_t block, std::uint32_t words[4]) {
+  const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
+  const auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); };
+  const r123::Philox4x32::ctr_type counter = {{low(block), high(block), low(operation), high(operation)}};
+  const r123::Philox4x32::key_type key = {{low(seed), high(seed)}};
+  const r123::Philox4x32::ctr_type out = r123::Philox4x32()(counter, key);
+  for (unsigned i = 0; i < 4; ++i) words[i] = out[i];
+}
+
+}  // namespace ebb
