@@ -1,0 +1,69 @@
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <vector>
+
+#include "ebb/tensor.h"
+
+namespace ebb {
+
+// A set of axes: 1, {0, -1} or a vector. The empty set stands for all axes, as in PyTorch.
+class Axes {
+ public:
+  Axes() = default;
+  Axes(int axis) : axes_{axis} {}
+  Axes(std::int64_t axis) : axes_{axis} {}
+  Axes(std::initializer_list<std::int64_t> axes) : axes_(axes) {}
+  Axes(std::vector<std::int64_t> axes) : axes_(std::move(axes)) {}
+  bool empty() const { return axes_.empty(); }
+  std::size_t size() const { return axes_.size(); }
+  auto begin() const { return axes_.begin(); }
+  auto end() const { return axes_.end(); }
+  std::int64_t operator[](std::size_t k) const { return axes_[k]; }
+
+ private:
+  std::vector<std::int64_t> axes_;
+};
+
+// Sums of integers and bool are i64; sums of f16 and bf16 are made in f32 and rounded once. Reduced axes disappear
+// unless keepdim keeps them with size 1.
+Tensor sum(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
+Tensor mean(const Tensor& x, const Axes& axes = {}, bool keepdim = false);  // f32 for integers; of nothing: NaN
+Tensor prod(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
+
+// The largest and smallest element; NaN when an element is NaN. Over nothing: an error.
+Tensor max(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
+Tensor min(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
+
+// Σ (x − mean)² / (n − correction), and its square root (torch.std; `std` is taken in C++). Where the deviation is 0,
+// so is its gradient.
+Tensor var(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double correction = 1);
+Tensor stddev(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double correction = 1);
+
+// (Σ |x|^p)^(1/p); p may be infinity (max |x|), −infinity (min |x|) or 0 (how many are not 0). Gradient 0 at the zero
+// vector.
+Tensor norm(const Tensor& x, double p = 2, const Axes& axes = {}, bool keepdim = false);
+
+// log Σ exp x, safe from overflow; −inf when every element is −inf, with gradient 0.
+Tensor logsumexp(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
+
+Tensor any(const Tensor& x, const Axes& axes = {}, bool keepdim = false);  // bool: some element is not 0
+Tensor all(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
+
+// Position (i64) of the first largest, smallest element, along an axis or in the flattened tensor.
+Tensor argmax(const Tensor& x, std::optional<std::int64_t> axis = {}, bool keepdim = false);
+Tensor argmin(const Tensor& x, std::optional<std::int64_t> axis = {}, bool keepdim = false);
+
+Tensor cumsum(const Tensor& x, std::int64_t axis);
+Tensor cumprod(const Tensor& x, std::int64_t axis);
+
+// The lower of the two middle elements; NaN when an element is NaN.
+Tensor median(const Tensor& x, std::optional<std::int64_t> axis = {}, bool keepdim = false);
+// Linear interpolation between the two neighbours of position q·(n−1) in the sorted elements; 0 ≤ q ≤ 1.
+Tensor quantile(const Tensor& x, double q, std::optional<std::int64_t> axis = {}, bool keepdim = false);
+// Several quantiles, stacked along a new first axis.
+Tensor quantile(const Tensor& x, const std::vector<double>& q, std::optional<std::int64_t> axis = {},
+                bool keepdim = false);
+
+}  // namespace ebb
