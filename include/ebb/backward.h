@@ -1,0 +1,10 @@
+#pragma once
+
+// The gradient rule of every differentiable operation, by family.
+#include "ebb/backward/activation.h"
+#include "ebb/backward/elementwise.h"
+#include "ebb/backward/index.h"
+#include "ebb/backward/linalg.h"
+#include "ebb/backward/norm.h"
+#include "ebb/backward/reduce.h"
+#include "ebb/backward/shape.h"

@@ -1,0 +1,12 @@
+#pragma once
+
+// All of Ebb.
+#include "ebb/backward.h"
+#include "ebb/dtype.h"
+#include "ebb/error.h"
+#include "ebb/losses.h"
+#include "ebb/memory.h"
+#include "ebb/ops.h"
+#include "ebb/random.h"
+#include "ebb/shape.h"
+#include "ebb/tensor.h"

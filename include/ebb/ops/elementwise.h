@@ -1,0 +1,139 @@
+#pragma once
+#include <type_traits>
+
+#include "ebb/tensor.h"
+
+// Arithmetic, functions of one number, comparison and selection. Operands broadcast by NumPy's rule and are promoted to
+// a common dtype (ebb/dtype.h); names and defaults are PyTorch's. Functions of a real number take integer tensors as
+// f32.
+namespace ebb {
+
+// A parameter that takes a tensor or a number, so that one signature serves add(x, y), add(x, 2) and add(2, x). It only
+// looks at the tensor it was made from: for parameters, never for variables. Default-made ({}) it stands for "none".
+class TensorOrScalar {
+ public:
+  TensorOrScalar() = default;
+  TensorOrScalar(const Tensor& tensor) : tensor_(&tensor), given_(true) {}
+  TensorOrScalar(Scalar scalar) : scalar_(scalar), given_(true) {}
+  template <class T>
+  requires std::is_arithmetic_v<T> TensorOrScalar(T number) : scalar_(number), given_(true) {}
+
+  bool given() const { return given_; }
+  bool is_tensor() const { return tensor_ != nullptr; }
+  const Tensor& tensor() const { return *tensor_; }
+  Scalar scalar() const { return scalar_; }
+
+ private:
+  const Tensor* tensor_ = nullptr;
+  Scalar scalar_ = 0;
+  bool given_ = false;
+};
+
+// ---- arithmetic -----------------------------------------------------------------------------------------------------
+
+Tensor add(TensorOrScalar a, TensorOrScalar b);
+Tensor sub(TensorOrScalar a, TensorOrScalar b);
+Tensor mul(TensorOrScalar a, TensorOrScalar b);
+Tensor div(TensorOrScalar a, TensorOrScalar b);  // true division: integers give f32
+Tensor pow(TensorOrScalar base, TensorOrScalar exponent);
+Tensor floor_divide(TensorOrScalar a, TensorOrScalar b);  // floor(a / b), also for negative integers
+Tensor remainder(TensorOrScalar a, TensorOrScalar b);     // a − b·floor(a / b): has the sign of b
+Tensor maximum(TensorOrScalar a, TensorOrScalar b);       // NaN if either is NaN
+Tensor minimum(TensorOrScalar a, TensorOrScalar b);
+Tensor atan2(TensorOrScalar y, TensorOrScalar x);
+Tensor hypot(TensorOrScalar a, TensorOrScalar b);
+Tensor xlogy(TensorOrScalar x, TensorOrScalar y);                            // x·log y; 0 where x = 0, unless y is NaN
+Tensor fma(TensorOrScalar x, TensorOrScalar m, TensorOrScalar a);            // x·m + a, rounded once
+Tensor affine(const Tensor& x, TensorOrScalar m, TensorOrScalar a);          // x·m + a, the same
+Tensor lerp(const Tensor& start, const Tensor& end, TensorOrScalar weight);  // start + weight·(end − start)
+
+Tensor operator+(TensorOrScalar a, TensorOrScalar b);
+Tensor operator-(TensorOrScalar a, TensorOrScalar b);
+Tensor operator*(TensorOrScalar a, TensorOrScalar b);
+Tensor operator/(TensorOrScalar a, TensorOrScalar b);
+Tensor operator-(const Tensor& x);
+
+// ---- functions of one number ----------------------------------------------------------------------------------------
+
+Tensor neg(const Tensor& x);
+Tensor reciprocal(const Tensor& x);
+Tensor square(const Tensor& x);
+Tensor abs(const Tensor& x);
+Tensor sign(const Tensor& x);
+Tensor exp(const Tensor& x);
+Tensor exp2(const Tensor& x);
+Tensor expm1(const Tensor& x);
+Tensor log(const Tensor& x);
+Tensor log2(const Tensor& x);
+Tensor log10(const Tensor& x);
+Tensor log1p(const Tensor& x);
+Tensor sqrt(const Tensor& x);
+Tensor rsqrt(const Tensor& x);
+Tensor cbrt(const Tensor& x);
+Tensor sin(const Tensor& x);
+Tensor cos(const Tensor& x);
+Tensor tan(const Tensor& x);
+Tensor asin(const Tensor& x);
+Tensor acos(const Tensor& x);
+Tensor atan(const Tensor& x);
+Tensor sinh(const Tensor& x);
+Tensor cosh(const Tensor& x);
+Tensor tanh(const Tensor& x);
+Tensor asinh(const Tensor& x);
+Tensor acosh(const Tensor& x);
+Tensor atanh(const Tensor& x);
+Tensor erf(const Tensor& x);
+Tensor erfc(const Tensor& x);
+Tensor lgamma(const Tensor& x);
+Tensor digamma(const Tensor& x);
+Tensor polygamma(int n, const Tensor& x);  // the n-th derivative of digamma
+Tensor floor(const Tensor& x);
+Tensor ceil(const Tensor& x);
+Tensor round(const Tensor& x);  // halves to even
+Tensor trunc(const Tensor& x);
+Tensor frac(const Tensor& x);  // x − trunc x
+
+Tensor cast(const Tensor& x, DType dtype);  // floats to integers: towards zero
+
+// ---- comparison, logic: bool tensors, no gradient -------------------------------------------------------------------
+
+Tensor eq(TensorOrScalar a, TensorOrScalar b);
+Tensor ne(TensorOrScalar a, TensorOrScalar b);
+Tensor lt(TensorOrScalar a, TensorOrScalar b);
+Tensor le(TensorOrScalar a, TensorOrScalar b);
+Tensor gt(TensorOrScalar a, TensorOrScalar b);
+Tensor ge(TensorOrScalar a, TensorOrScalar b);
+
+// Element by element, as in NumPy: a tensor of bools, not one answer (allclose gives one).
+Tensor operator==(TensorOrScalar a, TensorOrScalar b);
+Tensor operator!=(TensorOrScalar a, TensorOrScalar b);
+Tensor operator<(TensorOrScalar a, TensorOrScalar b);
+Tensor operator<=(TensorOrScalar a, TensorOrScalar b);
+Tensor operator>(TensorOrScalar a, TensorOrScalar b);
+Tensor operator>=(TensorOrScalar a, TensorOrScalar b);
+
+Tensor logical_and(const Tensor& a, const Tensor& b);  // a number counts as true where it is not 0
+Tensor logical_or(const Tensor& a, const Tensor& b);
+Tensor logical_xor(const Tensor& a, const Tensor& b);
+Tensor logical_not(const Tensor& x);
+
+Tensor isnan(const Tensor& x);
+Tensor isinf(const Tensor& x);
+Tensor isfinite(const Tensor& x);
+
+struct CloseOptions {
+  double rtol = 1e-5;
+  double atol = 1e-8;
+  bool equal_nan = false;
+};
+Tensor isclose(const Tensor& a, const Tensor& b, const CloseOptions& options = {});  // |a − b| <= atol + rtol·|b|
+bool allclose(const Tensor& a, const Tensor& b, const CloseOptions& options = {});   // computed now
+
+// ---- selection ------------------------------------------------------------------------------------------------------
+
+Tensor where(const Tensor& mask, TensorOrScalar a, TensorOrScalar b);  // a where the mask is true, b elsewhere
+Tensor masked_fill(const Tensor& x, const Tensor& mask, TensorOrScalar value);
+// min(max(x, lo), hi). Either bound may be left out: clamp(x, {}, 1). The gradient passes on [lo, hi], ends included.
+Tensor clamp(const Tensor& x, TensorOrScalar lo, TensorOrScalar hi = {});
+
+}  // namespace ebb
