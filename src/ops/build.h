@@ -1,0 +1,80 @@
+#pragma once
+#include <array>
+#include <initializer_list>
+#include <string_view>
+
+#include "ebb/ops/elementwise.h"
+#include "ebb/ops/shape.h"
+#include "graph/node.h"
+
+// What the operations share when they build nodes. Elementwise nodes have inputs of exactly their own shape and of one
+// dtype: operands are cast and expanded by nodes of their own, so that no later layer knows about promotion.
+namespace ebb {
+
+using Terms = std::initializer_list<TensorOrScalar>;
+
+// The dtype and shape of an operation on these operands: tensors are promoted and broadcast, numbers adapt to them.
+// Numbers alone are f32, i64 or bool.
+DType common_dtype(std::string_view op, Terms terms);
+Shape common_shape(std::string_view op, Terms terms);
+
+// A number as a tensor of that shape. An integer that the dtype cannot hold is an Error.
+Tensor number(std::string_view op, Scalar value, DType dtype, const Shape& shape);
+
+// The operand, cast and broadcast; itself where nothing is to be done.
+Tensor operand(std::string_view op, const TensorOrScalar& term, DType dtype, const Shape& shape);
+
+// An elementwise node of `dtype` whose operands are promoted to `operands` and broadcast.
+Tensor elementwise_node(Op op, DType dtype, DType operands, Terms terms);
+
+// x where ok; evaluating it is an Error with `label`, the position and the value where ok is false. Static text.
+Tensor check(const Tensor& x, const Tensor& ok, const char* label);
+
+// polygamma with its order as a tensor of whole numbers.
+Tensor polygamma_of(const Tensor& n, const Tensor& x);
+
+// e^−|x|, which sigmoid, softplus and log_sigmoid of x and of −x are all made of: built in one way, so that merging
+// common subexpressions leaves one exponential of a loss and its gradient.
+Tensor exp_of_negative_abs(const Tensor& x);
+
+// ---- precision ------------------------------------------------------------------------------------------------------
+
+// Functions of a real number take integers as f32.
+constexpr DType promote_real(DType dtype) { return is_floating(dtype) ? dtype : DType::f32; }
+inline Tensor as_real(const Tensor& x) { return is_floating(x.dtype()) ? x : cast(x, DType::f32); }
+
+// Formulas are computed in f32 or f64 and rounded once: halves are widened, integers stay what they are.
+inline Tensor widen(const Tensor& x) { return is_half(x.dtype()) ? cast(x, DType::f32) : x; }
+
+// auto [g, a, b] = widened(grad, lhs, rhs);
+template <class... Tensors>
+std::array<Tensor, sizeof...(Tensors)> widened(const Tensors&... x) {
+  return {widen(x)...};
+}
+
+// A cotangent for `like`: summed over the axes along which it was broadcast, then rounded to its dtype. Cotangents of
+// integer tensors (rules called by hand) keep the dtype they were computed in.
+inline Tensor cotangent(const Tensor& value, const Tensor& like) {
+  Tensor sum = sum_to(value, like.shape());
+  return is_floating(like.dtype()) ? cast(sum, like.dtype()) : sum;
+}
+
+// A formula of one tensor as one operation with its own gradient rule: value(x) is built from primitives in f32 or f64,
+// without history. `parameters` are numbers the rule needs; they follow x among the operands, as constants, so that
+// they are not part of the schedule.
+template <class Value>
+Tensor formula(Op op, const Tensor& x, Value value, std::initializer_list<double> parameters = {},
+               const Attrs& attrs = {}) {
+  std::vector<Tensor> operands{x};
+  for (double p : parameters)
+    operands.push_back(make_constant(p, is_floating(x.dtype()) ? compute_dtype(x.dtype()) : DType::f32));
+  Tensor result;
+  {
+    NoHistory scope;
+    result = value(widen(x));
+    if (is_floating(x.dtype())) result = cast(result, x.dtype());
+  }
+  return make_formula(op, result, operands, attrs);
+}
+
+}  // namespace ebb
