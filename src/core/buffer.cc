@@ -110,7 +110,7 @@ class Pool {
   }
 
  private:
-  bool count_live(std::size_t bytes);
+  std::size_t count_live(std::size_t bytes);
   std::byte* fresh(std::size_t bytes);
   [[noreturn]] void refuse(std::size_t bytes, const char* what, bool by_limit) const;
 
@@ -130,18 +130,15 @@ void raise(std::atomic<std::size_t>& most, std::size_t value) {
   }
 }
 
-// Adds to live_ unless that would exceed the limit.
-bool Pool::count_live(std::size_t bytes) {
+// Adds to live_ and returns the sum, or returns 0 when that would exceed the limit.
+std::size_t Pool::count_live(std::size_t bytes) {
   const std::size_t limit = limit_.load(std::memory_order_relaxed);
+  if (limit == kNoLimit) return live_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   std::size_t before = live_.load(std::memory_order_relaxed);
   do {
-    if (limit != kNoLimit && (bytes > limit || before > limit - bytes)) return false;
+    if (bytes > limit || before > limit - bytes) return 0;
   } while (!live_.compare_exchange_weak(before, before + bytes, std::memory_order_relaxed));
-  if (before + bytes > peak_.load(std::memory_order_relaxed)) {
-    raise(peak_, before + bytes);
-    raise(most_live_, before + bytes);
-  }
-  return true;
+  return before + bytes;
 }
 
 // New memory, counted as owned; when the limit or the system says no, the cached blocks are given up for it.
@@ -159,7 +156,8 @@ std::byte* Pool::fresh(std::size_t bytes) {
 Block* Pool::allocate(std::size_t bytes, const char* what) {
   if (bytes > kLargestBlock) refuse(bytes, what, false);
   const SizeClass size_class = size_class_of(bytes);
-  if (!count_live(size_class.bytes)) refuse(size_class.bytes, what, true);
+  const std::size_t live = count_live(size_class.bytes);
+  if (live == 0) refuse(size_class.bytes, what, true);
   Block* block = free_[static_cast<std::size_t>(size_class.index)].pop();
   if (!block) {
     std::unique_ptr<Block> made(new (std::nothrow) Block);
@@ -172,6 +170,10 @@ Block* Pool::allocate(std::size_t bytes, const char* what) {
     block->data = data;
     block->size_class = size_class;
     ASAN_POISON_MEMORY_REGION(data, size_class.bytes);
+  }
+  if (live > peak_.load(std::memory_order_relaxed)) {
+    raise(peak_, live);
+    raise(most_live_, live);
   }
   // The slack behind the requested bytes stays poisoned, as the whole block is while it is cached.
   ASAN_UNPOISON_MEMORY_REGION(block->data, bytes);

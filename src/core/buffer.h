@@ -28,7 +28,8 @@ class BufferPtr {
     return *this;
   }
   ~BufferPtr() {
-    if (buffer_ && buffer_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) give_back(buffer_);
+    // The only reference needs no atomic subtraction: nobody else has one to copy.
+    if (buffer_ && (unique() || buffer_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1)) give_back(buffer_);
   }
   explicit operator bool() const { return buffer_ != nullptr; }
   Buffer* get() const { return buffer_; }

@@ -6,24 +6,18 @@
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
 
+#include <algorithm>
 #include <atomic>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "core/format_error.h"
 #include "ebb/memory.h"
-
-#if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
-// The thread sanitizer does not see the synchronisation inside the TBB library; these two say what it guarantees.
-#define EBB_HAPPENS_BEFORE(address) __tsan_release(address)
-#define EBB_HAPPENS_AFTER(address) __tsan_acquire(address)
-#else
-#define EBB_HAPPENS_BEFORE(address) static_cast<void>(address)
-#define EBB_HAPPENS_AFTER(address) static_cast<void>(address)
-#endif
 
 namespace ebb {
 namespace {
@@ -65,6 +59,48 @@ struct Inside {
   ~Inside() { inside = before; }
 };
 
+#if defined(__SANITIZE_THREAD__)
+
+// The thread sanitizer does not see the synchronisation inside the TBB library and would report every loop. Threads of
+// the standard library, made for each loop, let it check the bodies exactly.
+void run(std::int64_t n, void (*body)(std::int64_t, void*), void* context) {
+  std::atomic<std::int64_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr error;
+  auto work = [&] {
+    Inside scope;
+    try {
+      for (std::int64_t i; (i = next.fetch_add(1)) < n;) body(i, context);
+    } catch (...) {
+      std::lock_guard lock(mutex);
+      error = std::current_exception();
+      next = n;
+    }
+  };
+  std::vector<std::thread> others;
+  for (std::int64_t i = 1; i < std::min<std::int64_t>(n, num_threads()); ++i) others.emplace_back(work);
+  work();
+  for (std::thread& t : others) t.join();
+  if (error) std::rethrow_exception(error);
+}
+
+#else
+
+void run(std::int64_t n, void (*body)(std::int64_t, void*), void* context) {
+  const std::shared_ptr<Workers> workers = pool().get();
+  workers->arena.execute([&] {
+    // Isolated: while this thread waits it takes no work of another loop, whose bodies it could delay or deadlock.
+    oneapi::tbb::this_task_arena::isolate([&] {
+      oneapi::tbb::parallel_for(oneapi::tbb::blocked_range<std::int64_t>(0, n), [&](const auto& range) {
+        Inside scope;
+        for (std::int64_t i = range.begin(); i != range.end(); ++i) body(i, context);
+      });
+    });
+  });
+}
+
+#endif
+
 }  // namespace
 
 void set_num_threads(int n) {
@@ -84,20 +120,7 @@ void parallel_for(std::int64_t n, void (*body)(std::int64_t i, void* context), v
     for (std::int64_t i = 0; i < n; ++i) body(i, context);
     return;
   }
-  const std::shared_ptr<Workers> workers = pool().get();
-  EBB_HAPPENS_BEFORE(context);
-  workers->arena.execute([&] {
-    // Isolated: while this thread waits it takes no work of another loop, whose bodies it could delay or deadlock.
-    oneapi::tbb::this_task_arena::isolate([&] {
-      oneapi::tbb::parallel_for(oneapi::tbb::blocked_range<std::int64_t>(0, n), [&](const auto& range) {
-        EBB_HAPPENS_AFTER(context);
-        Inside scope;
-        for (std::int64_t i = range.begin(); i != range.end(); ++i) body(i, context);
-        EBB_HAPPENS_BEFORE(context);
-      });
-    });
-  });
-  EBB_HAPPENS_AFTER(context);
+  run(n, body, context);
 }
 
 }  // namespace ebb
