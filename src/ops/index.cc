@@ -1,0 +1,191 @@
+#include "ebb/ops/index.h"
+
+#include "core/format_error.h"
+#include "ebb/ops.h"
+#include "graph/node.h"
+#include "ops/build.h"
+#include "ops/index_nodes.h"
+#include "ops/shape_nodes.h"
+
+namespace ebb {
+namespace {
+
+Attrs along(int axis) {
+  Attrs attrs;
+  attrs.i[0] = axis;
+  return attrs;
+}
+
+// pick and place: one position a row.
+bool is_pick(const Shape& x, int axis, const Shape& index) { return index == x.with(axis, 1); }
+
+// Index may be smaller than x along the other axes: those positions are left alone.
+int checked_axis(const char* op, const Tensor& x, std::int64_t axis, const Tensor& index) {
+  const int a = normalize_axis(op, axis, x.rank());
+  require(index.rank() == x.rank(), "{}: index of shape {} and tensor of shape {} must have the same number of axes",
+          op, index.shape(), x.shape());
+  for (int d = 0; d < x.rank(); ++d) {
+    require(d == a || index.shape()[d] <= x.shape()[d],
+            "{}: index of shape {} is larger than the tensor of shape {} along axis {}", op, index.shape(), x.shape(),
+            d);
+  }
+  return a;
+}
+
+// The part of src that the index speaks of.
+Tensor covered(const char* op, const Tensor& src, const Tensor& index) {
+  require(src.rank() == index.rank(), "{}: src of shape {} and index of shape {} must have the same number of axes", op,
+          src.shape(), index.shape());
+  Tensor part = src;
+  for (int d = 0; d < src.rank(); ++d) {
+    require(index.shape()[d] <= src.shape()[d], "{}: index of shape {} is larger than src of shape {} along axis {}",
+            op, index.shape(), src.shape(), d);
+    part = narrow_node(part, d, 0, index.shape()[d], 1);
+  }
+  return part;
+}
+
+int checked_slices(const char* op, const Tensor& x, std::int64_t axis, const Tensor& index) {
+  require(index.rank() == 1, "{}: the index must have rank 1, got shape {}", op, index.shape());
+  return normalize_axis(op, axis, x.rank());
+}
+
+}  // namespace
+
+// ---- nodes ----------------------------------------------------------------------------------------------------------
+
+Tensor index_operand(const char* op, const Tensor& index) {
+  require(index.dtype() == DType::i64 || index.dtype() == DType::i32, Error::Kind::type,
+          "{}: an index must be i64 or i32, got {}", op, name(index.dtype()));
+  return cast(index, DType::i64);
+}
+
+Tensor gather_node(const Tensor& x, int axis, const Tensor& index) {
+  const Op op = is_pick(x.shape(), axis, index.shape()) ? Op::pick : Op::gather;
+  return make_node(op, x.dtype(), index.shape(), {x, index}, along(axis), "gather: index");
+}
+
+Tensor scatter_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape) {
+  const Op op = is_pick(shape, axis, index.shape()) ? Op::place : Op::scatter_zero_add;
+  return make_node(op, src.dtype(), shape, {src, index}, along(axis), "scatter_add: index");
+}
+
+Tensor scatter_node(const Tensor& x, int axis, const Tensor& index, const Tensor& src) {
+  return make_node(Op::scatter, x.dtype(), x.shape(), {x, index, src}, along(axis), "scatter: index");
+}
+
+Tensor index_select_node(const Tensor& x, int axis, const Tensor& index) {
+  return make_node(Op::index_select, x.dtype(), x.shape().with(axis, index.numel()), {x, index}, along(axis),
+                   "index_select: index");
+}
+
+Tensor index_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape) {
+  return make_node(Op::index_zero_add, src.dtype(), shape, {src, index}, along(axis), "index_add: index");
+}
+
+// ---- gather and scatter ---------------------------------------------------------------------------------------------
+
+Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& index) {
+  const Tensor at = index_operand("gather", index);
+  return gather_node(x, checked_axis("gather", x, axis, index), at);
+}
+
+Tensor take_along(const Tensor& x, const Tensor& index, std::int64_t axis) {
+  const Tensor at = index_operand("take_along", index);
+  require(index.rank() == x.rank(), "take_along: index of shape {} and tensor of shape {} must have as many axes",
+          index.shape(), x.shape());
+  const int a = normalize_axis("take_along", axis, x.rank());
+  const Shape common = broadcast_shapes("take_along", x.shape().with(a, 1), index.shape().with(a, 1));
+  return gather_node(expand(x, common.with(a, x.shape()[a])), a, expand(at, common.with(a, index.shape()[a])));
+}
+
+Tensor scatter(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& src) {
+  const Tensor at = index_operand("scatter", index);
+  const int a = checked_axis("scatter", x, axis, index);
+  return scatter_node(x, a, at, cast(covered("scatter", src, index), x.dtype()));
+}
+
+Tensor scatter(const Tensor& x, std::int64_t axis, const Tensor& index, Scalar value) {
+  return scatter(x, axis, index, full(index.shape(), value, x.dtype()));
+}
+
+Tensor scatter_add(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& src) {
+  const Tensor at = index_operand("scatter_add", index);
+  const int a = checked_axis("scatter_add", x, axis, index);
+  // In f32 for halves: each of many small additions would be rounded otherwise.
+  const Tensor part = cast(covered("scatter_add", src, index), x.dtype());
+  return cast(widen(x) + scatter_zero_add(widen(part), a, at, x.shape()), x.dtype());
+}
+
+// ---- slices ---------------------------------------------------------------------------------------------------------
+
+Tensor index_select(const Tensor& x, std::int64_t axis, const Tensor& index) {
+  const Tensor at = index_operand("index_select", index);
+  return index_select_node(x, checked_slices("index_select", x, axis, index), at);
+}
+
+Tensor index_add(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& src) {
+  const Tensor at = index_operand("index_add", index);
+  const int a = checked_slices("index_add", x, axis, index);
+  require(src.rank() == x.rank() && src.shape() == x.shape().with(a, index.numel()),
+          "index_add: src has shape {}, but {} slices along axis {} of a tensor of shape {} are to be added",
+          src.shape(), index.numel(), a, x.shape());
+  return cast(widen(x) + index_zero_add(widen(cast(src, x.dtype())), a, at, x.shape()), x.dtype());
+}
+
+Tensor embedding(const Tensor& weight, const Tensor& index, std::optional<std::int64_t> padding_index) {
+  require(weight.rank() == 2, "embedding: the table must have rank 2, got shape {}", weight.shape());
+  const Tensor at = reshape(index_operand("embedding", index), {-1});
+  const std::int64_t rows = weight.shape()[0], width = weight.shape()[1];
+  Tensor y =
+      make_node(Op::index_select, weight.dtype(), {at.numel(), width}, {weight, at}, along(0), "embedding: index");
+  if (padding_index) {
+    const std::int64_t padding = *padding_index < 0 ? *padding_index + rows : *padding_index;
+    require(padding >= 0 && padding < rows, Error::Kind::index,
+            "embedding: padding_index {} is outside a table of {} rows", *padding_index, rows);
+    const Tensor fixed = make_node(Op::stop_gradient, y.dtype(), y.shape(), {y});
+    y = where(reshape(at, {-1, 1}) == padding, fixed, y);
+  }
+  return reshape(y, index.shape().inserted(index.rank(), width));
+}
+
+Tensor one_hot(const Tensor& index, std::int64_t classes, DType dtype) {
+  const Tensor at = index_operand("one_hot", index);
+  if (classes == -1) {
+    require(index.numel() > 0, "one_hot: the number of classes cannot be taken from an empty index");
+    classes = max(at).item<std::int64_t>() + 1;
+  }
+  require(classes > 0, "one_hot: the number of classes must be positive, got {}", classes);
+  const Tensor in_range = check(at, logical_and(at >= 0, at < classes), "one_hot: index");
+  return cast(unsqueeze(in_range, -1) == arange(classes), dtype);
+}
+
+// ---- order ----------------------------------------------------------------------------------------------------------
+
+Tensor argsort(const Tensor& x, std::int64_t axis, bool descending) {
+  if (x.rank() == 0) {
+    normalize_axis("argsort", axis, 1);
+    return zeros({}, DType::i64);
+  }
+  Attrs attrs;
+  attrs.i = {normalize_axis("argsort", axis, x.rank()), descending, 0, 0};
+  const Tensor numbers = x.dtype() == DType::bool_ ? cast(x, DType::u8) : x;
+  return make_node(Op::argsort, DType::i64, x.shape(), {numbers}, attrs);
+}
+
+std::pair<Tensor, Tensor> sort(const Tensor& x, std::int64_t axis, bool descending) {
+  const Tensor order = argsort(x, axis, descending);
+  if (x.rank() == 0) return {x, order};
+  return {gather(x, axis, order), order};
+}
+
+std::pair<Tensor, Tensor> topk(const Tensor& x, std::int64_t k, std::int64_t axis, bool largest) {
+  require(x.rank() > 0, "topk: needs at least one axis");
+  const int a = normalize_axis("topk", axis, x.rank());
+  require(k >= 0 && k <= x.shape()[a], "topk: k = {} is outside [0, {}], the size of axis {} of shape {}", k,
+          x.shape()[a], a, x.shape());
+  const Tensor first = narrow(argsort(x, a, largest), a, 0, k);
+  return {gather(x, a, first), first};
+}
+
+}  // namespace ebb

@@ -1,0 +1,20 @@
+#pragma once
+#include "ebb/tensor.h"
+
+// The nodes that the public index operations and their gradient rules are made of. Indices are i64; the axis exists and
+// shapes fit.
+namespace ebb {
+
+// Checks that the index has an integer dtype it may have and widens it to i64.
+Tensor index_operand(const char* op, const Tensor& index);
+
+// x at index along an axis: a pick where the index has one element there and x's size elsewhere, else a gather.
+Tensor gather_node(const Tensor& x, int axis, const Tensor& index);
+// Zeros of `shape` to which src is added at index: the transpose of gather_node.
+Tensor scatter_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape);
+Tensor scatter_node(const Tensor& x, int axis, const Tensor& index, const Tensor& src);
+// Slices of x, and zeros of `shape` to which slices are added.
+Tensor index_select_node(const Tensor& x, int axis, const Tensor& index);
+Tensor index_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape);
+
+}  // namespace ebb

@@ -1,0 +1,21 @@
+#pragma once
+#include <cstdint>
+
+#include "ebb/tensor.h"
+
+// The nodes that the public shape operations and the gradient rules are made of.
+namespace ebb {
+
+// Elements start, start + step, ... along an axis; returns x itself where that is all of it. Positions must exist.
+Tensor narrow_node(const Tensor& x, int axis, std::int64_t start, std::int64_t length, std::int64_t step);
+
+// Zeros before and after along an axis; amounts must not be negative.
+Tensor pad_zero(const Tensor& x, int axis, std::int64_t before, std::int64_t after);
+
+// NumPy's start:stop:step on an axis of `size` elements, resolved.
+struct SliceRange {
+  std::int64_t start, length, step;
+};
+SliceRange slice_range(std::int64_t size, std::int64_t start, std::int64_t stop, std::int64_t step);
+
+}  // namespace ebb
