@@ -55,22 +55,36 @@ class SpinLock {
 class alignas(64) FreeList {
  public:
   void push(Block* block) {
+    Block* none = nullptr;
+    block->next = nullptr;
+    if (!last_.load(std::memory_order_relaxed) &&
+        last_.compare_exchange_strong(none, block, std::memory_order_release, std::memory_order_relaxed)) {
+      return;
+    }
     std::lock_guard guard(lock_);
     block->next = head_;
     head_ = block;
   }
   Block* pop() {
+    if (last_.load(std::memory_order_relaxed)) {
+      if (Block* block = last_.exchange(nullptr, std::memory_order_acquire)) return block;
+    }
     std::lock_guard guard(lock_);
     Block* block = head_;
     if (block) head_ = block->next;
     return block;
   }
   Block* take_all() {
+    Block* const block = last_.exchange(nullptr, std::memory_order_acquire);
     std::lock_guard guard(lock_);
-    return std::exchange(head_, nullptr);
+    Block* const rest = std::exchange(head_, nullptr);
+    if (!block) return rest;
+    block->next = rest;
+    return block;
   }
 
  private:
+  std::atomic<Block*> last_{nullptr};  // freed last, and mostly the next to go: one exchange instead of the lock
   SpinLock lock_;
   Block* head_ = nullptr;
 };
