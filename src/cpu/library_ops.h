@@ -1,0 +1,32 @@
+#pragma once
+#include "cpu/library.h"
+
+// The functions behind run_library, one an operation; attributes and shapes are described in graph/node.h.
+namespace ebb::cpu {
+
+void run_matmul(const LibraryCall& call);  // matmul.cc
+void run_gather(const LibraryCall& call);  // index.cc
+void run_scatter_zero_add(const LibraryCall& call);
+void run_scatter(const LibraryCall& call);
+void run_index_select(const LibraryCall& call);  // index_rows.cc
+void run_index_zero_add(const LibraryCall& call);
+void run_cat(const LibraryCall& call);  // concat.cc
+void run_pad_zero(const LibraryCall& call);
+void run_argmax(const LibraryCall& call);  // sort.cc
+void run_argmin(const LibraryCall& call);
+void run_argsort(const LibraryCall& call);
+void run_cumsum(const LibraryCall& call);  // scan.cc
+void run_cumprod(const LibraryCall& call);
+void run_cholesky(const LibraryCall& call);  // linalg.cc
+void run_triangular_solve(const LibraryCall& call);
+void run_solve(const LibraryCall& call);
+void run_det(const LibraryCall& call);
+void run_logdet(const LibraryCall& call);
+
+// The name an error gives the operation.
+inline const char* label_of(const LibraryCall& call) { return call.label ? call.label : info(call.op).name.data(); }
+
+// Throws Error(index) for the first index (in row-major order) outside [0, size).
+void check_indices(const LibraryCall& call, const View& index, std::int64_t size);
+
+}  // namespace ebb::cpu

@@ -1,0 +1,80 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "core/parallel.h"
+#include "ebb/shape.h"
+
+namespace ebb::cpu {
+
+// Several tensors over one shape, seen as lines along one axis. Work along an axis (gather, scan, argmax, ...) is done
+// for blocks of lines: within a block either line by line (the axis is innermost in memory) or step by step along the
+// axis for all lines at once (the axis is not, and neighbouring lines are neighbours in memory). Different lines never
+// touch the same output, so blocks are the unit of parallelism, and they depend on the shape alone.
+template <int N>
+class Lines {
+ public:
+  static constexpr std::int64_t kMostLines = 256;
+
+  struct Block {
+    std::int64_t first = 0, count = 0;
+    std::int64_t offset[N][kMostLines];  // of the first element of each line, in each tensor
+  };
+
+  Lines(const Shape& shape, int axis, const std::array<Strides, N>& strides) : length_(shape[axis]) {
+    for (int d = 0; d < shape.rank(); ++d) {
+      if (d == axis) continue;
+      lines_ *= shape[d];
+      sizes_[rank_] = shape[d];
+      for (int t = 0; t < N; ++t) strides_[t][rank_] = strides[static_cast<std::size_t>(t)][d];
+      ++rank_;
+      if (d > axis && shape[d] > 1) innermost_ = false;
+    }
+  }
+
+  std::int64_t length() const { return length_; }
+  std::int64_t lines() const { return lines_; }
+  bool axis_is_innermost() const { return innermost_; }
+
+  // body(const Block&), in parallel.
+  template <class Body>
+  void for_each_block(Body&& body) const {
+    if (lines_ == 0) return;
+    constexpr std::int64_t kElements = 32768;  // a block's worth of work
+    const std::int64_t step = std::clamp<std::int64_t>(kElements / std::max<std::int64_t>(1, length_), 1, kMostLines);
+    parallel_for((lines_ + step - 1) / step, [&](std::int64_t i) {
+      Block block;
+      fill(block, i * step, std::min(step, lines_ - i * step));
+      body(static_cast<const Block&>(block));
+    });
+  }
+
+ private:
+  void fill(Block& block, std::int64_t first, std::int64_t count) const {
+    block.first = first;
+    block.count = count;
+    std::int64_t position[Shape::kMaxRank] = {}, at[N] = {};
+    for (int d = rank_ - 1; d >= 0; --d) {
+      position[d] = first % sizes_[d];
+      first /= sizes_[d];
+      for (int t = 0; t < N; ++t) at[t] += position[d] * strides_[t][d];
+    }
+    for (std::int64_t l = 0; l < count; ++l) {
+      for (int t = 0; t < N; ++t) block.offset[t][l] = at[t];
+      for (int d = rank_ - 1; d >= 0; --d) {
+        for (int t = 0; t < N; ++t) at[t] += strides_[t][d];
+        if (++position[d] < sizes_[d]) break;
+        for (int t = 0; t < N; ++t) at[t] -= sizes_[d] * strides_[t][d];
+        position[d] = 0;
+      }
+    }
+  }
+
+  std::int64_t length_ = 0, lines_ = 1;
+  std::int64_t sizes_[Shape::kMaxRank] = {}, strides_[N][Shape::kMaxRank] = {};
+  int rank_ = 0;
+  bool innermost_ = true;
+};
+
+}  // namespace ebb::cpu
