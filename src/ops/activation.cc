@@ -26,13 +26,9 @@ Tensor sigmoid(const Tensor& x) {
 //   log(1 + e^x) = max(x, 0) + log(1 + e^−|x|)
 Tensor softplus(const Tensor& x, double beta) {
   require(beta > 0, "softplus: beta must be positive, got {}", beta);
-  return formula(Op::softplus, as_real(x),
-                 [beta](const Tensor& v) {
-                   const Tensor z = beta == 1 ? v : v * beta;
-                   const Tensor y = maximum(z, 0) + log1p(exp_of_negative_abs(z));
-                   return beta == 1 ? y : y / beta;
-                 },
-                 {beta});
+  auto plain = [](const Tensor& z) { return maximum(z, 0) + log1p(exp_of_negative_abs(z)); };
+  if (beta == 1) return formula(Op::softplus, as_real(x), plain);
+  return formula(Op::softplus, as_real(x), [&](const Tensor& v) { return plain(v * beta) / beta; }, {beta});
 }
 
 //   −log(1 + e^−x) = min(x, 0) − log(1 + e^−|x|)
@@ -59,30 +55,29 @@ Tensor leaky_relu(const Tensor& x, double negative_slope) {
                  {negative_slope});
 }
 
+Tensor slopes_along_channels(const Tensor& x, const Tensor& weight) {
+  if (weight.numel() == 1) return reshape(weight, {});
+  const std::int64_t channels = x.rank() > 1 ? x.size(1) : 1;
+  require(weight.rank() == 1 && weight.numel() == channels,
+          "prelu: weight of shape {} must be one number or one for each of the {} channels (axis 1) of x, shape {}",
+          weight.shape(), channels, x.shape());
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(x.rank() - 1), 1);  // [C, 1, ...] lies along axis 1
+  sizes[0] = channels;
+  return reshape(weight, sizes);
+}
+
 Tensor prelu(const Tensor& x, const Tensor& weight) {
   require(is_floating(x.dtype()) && is_floating(weight.dtype()), Error::Kind::type,
           "prelu: x and weight must be floating, got {} and {}", name(x.dtype()), name(weight.dtype()));
-  Tensor slope = weight;
-  if (weight.numel() == 1) {
-    slope = reshape(weight, {});
-  } else {
-    const std::int64_t channels = x.rank() > 1 ? x.size(1) : 1;
-    require(weight.rank() == 1 && weight.numel() == channels,
-            "prelu: weight of shape {} must be one number or one for each of the {} channels (axis 1) of x, shape {}",
-            weight.shape(), channels, x.shape());
-    std::vector<std::int64_t> sizes(static_cast<std::size_t>(x.rank() - 1), 1);  // [C, 1, ...]: lies along axis 1
-    sizes[0] = channels;
-    slope = reshape(weight, sizes);
-  }
-  const DType dtype = promote(x.dtype(), slope.dtype());
-  const Tensor in = cast(x, dtype), a = cast(slope, dtype);
+  const DType dtype = promote(x.dtype(), weight.dtype());
+  const Tensor in = cast(x, dtype), slope = cast(slopes_along_channels(x, weight), dtype);
   Tensor value;
   {
     NoHistory scope;
-    const auto [v, s] = widened(in, a);
+    const auto [v, s] = widened(in, slope);
     value = cast(where(v > 0, v, s * v), dtype);
   }
-  return make_formula(Op::prelu, value, {in, a});
+  return make_formula(Op::prelu, value, {in, slope});
 }
 
 Tensor relu6(const Tensor& x) {
@@ -127,10 +122,8 @@ Tensor elu(const Tensor& x, double alpha) {
 }
 
 Tensor selu(const Tensor& x) {
-  // The fixed point of zero mean and unit variance (Klambauer et al., 2017).
-  constexpr double kAlpha = 1.6732632423543772848170429916717, kScale = 1.0507009873554804934193349852946;
   return formula(Op::selu, as_real(x),
-                 [](const Tensor& v) { return where(v > 0, kScale * v, (kScale * kAlpha) * expm1(v)); });
+                 [](const Tensor& v) { return where(v > 0, kSeluScale * v, (kSeluScale * kSeluAlpha) * expm1(v)); });
 }
 
 Tensor celu(const Tensor& x, double alpha) {
@@ -139,17 +132,24 @@ Tensor celu(const Tensor& x, double alpha) {
                  {alpha});
 }
 
+// Beyond a million the gate is 0 or 1 whatever x is; bounded there, no power of x overflows, in no derivative.
+Tensor bounded_for_gelu(const Tensor& x) { return clamp(x, -1e6, 1e6); }
+
+// ½·(1 + tanh u) = sigmoid(2u): keeps its digits where 1 + tanh cancels.
+Tensor gelu_tanh_gate(const Tensor& x) {
+  const double c = 2 * std::sqrt(2 / std::numbers::pi);
+  const Tensor v = bounded_for_gelu(x);
+  return sigmoid(v * fma(square(v), c * kGeluCubic, c));
+}
+
 // Exact: Φ(x) = ½·erfc(−x/√2), which keeps its digits far into the negative tail where 1 + erf cancels.
-// tanh: ½·(1 + tanh u) = sigmoid(2u), u = √(2/π)·(x + 0.044715·x³), for the same reason.
 Tensor gelu(const Tensor& x, GeluForm form) {
   Attrs attrs;
   attrs.i[0] = form == GeluForm::tanh;
   return formula(
       Op::gelu, as_real(x),
       [form](const Tensor& v) {
-        if (form == GeluForm::exact) return 0.5 * v * erfc(v * (-1 / std::numbers::sqrt2));
-        const double c = 2 * std::sqrt(2 / std::numbers::pi);
-        return v * sigmoid(v * fma(square(v), c * 0.044715, c));
+        return form == GeluForm::tanh ? v * gelu_tanh_gate(v) : 0.5 * v * erfc(v * (-1 / std::numbers::sqrt2));
       },
       {}, attrs);
 }

@@ -37,6 +37,15 @@ Tensor polygamma_of(const Tensor& n, const Tensor& x);
 // common subexpressions leaves one exponential of a loss and its gradient.
 Tensor exp_of_negative_abs(const Tensor& x);
 
+// What an activation and its gradient rule share.
+inline constexpr double kSeluAlpha =
+    1.6732632423543772848170429916717;  // the fixed point of zero mean and unit variance
+inline constexpr double kSeluScale = 1.0507009873554804934193349852946;  // (Klambauer et al., 2017)
+inline constexpr double kGeluCubic = 0.044715;
+Tensor gelu_tanh_gate(const Tensor& x);                               // ½·(1 + tanh(√(2/π)·(x + 0.044715·x³)))
+Tensor bounded_for_gelu(const Tensor& x);                             // x, kept where its square is a number
+Tensor slopes_along_channels(const Tensor& x, const Tensor& weight);  // prelu's weight, to broadcast beside x
+
 // ---- precision ------------------------------------------------------------------------------------------------------
 
 // Functions of a real number take integers as f32.
