@@ -1,0 +1,53 @@
+# A short way to the usual things; CMake and its presets do the work. `make` alone says what there is.
+PRESET ?= release
+BUILD := build/$(PRESET)
+
+# Debian packages: to build, to test, to format.
+PACKAGES := g++ cmake ninja-build ccache pkg-config \
+            libtbb-dev libfmt-dev libhwy-dev libopenblas-dev librandom123-dev nlohmann-json3-dev libcli11-dev \
+            libgtest-dev librapidcheck-dev libmpfr-dev libgmp-dev
+FORMAT_PACKAGES := clang-format
+
+# Installs those of the packages $(1) that are missing, if any.
+define install_missing
+	@command -v dpkg-query >/dev/null || { echo "No Debian here: these packages are yours to see to: $(1)"; exit 0; }; \
+	missing=; for p in $(1); do \
+	  dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	  echo "Installing the missing packages:$$missing"; \
+	  $$sudo apt-get update -qq && \
+	  $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
+	fi
+endef
+
+.PHONY: help run test format clean packages configure
+
+help:
+	@echo "make run      build the library and train a small network on images of digits"
+	@echo "make test     build everything and run the tests"
+	@echo "make format   clang-format the sources"
+	@echo "make clean    remove what was built"
+	@echo "PRESET=release, debug, asan or tsan picks the build, e.g. make test PRESET=asan"
+
+packages:
+	$(call install_missing,$(PACKAGES))
+
+configure: packages
+	@[ -f $(BUILD)/build.ninja ] || cmake --preset $(PRESET)
+
+run: configure
+	@cmake --build $(BUILD) --target digits
+	@$(BUILD)/examples/digits
+
+test: configure
+	@cmake --build $(BUILD)
+	@cd $(BUILD) && ctest --output-on-failure
+
+format:
+	$(call install_missing,$(FORMAT_PACKAGES))
+	@git ls-files '*.h' '*.cc' | xargs clang-format -i
+
+clean:
+	rm -rf build

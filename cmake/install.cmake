@@ -1,0 +1,28 @@
+# cmake --install: headers, both libraries, find_package(ebb CONFIG) and pkg-config. The components development, static
+# and shared can be installed by themselves.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ebb)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ebb DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+
+install(TARGETS ebb EXPORT ebb-static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT static)
+install(TARGETS ebb_shared EXPORT ebb-shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT shared)
+foreach(kind static shared)
+  install(EXPORT ebb-${kind} NAMESPACE ebb:: FILE ebb-${kind}.cmake DESTINATION ${config_dir} COMPONENT ${kind})
+endforeach()
+
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/ebb-config.cmake.in ${PROJECT_BINARY_DIR}/ebb-config.cmake
+                              INSTALL_DESTINATION ${config_dir})
+# Before version 1.0 every minor version may change the interface.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/ebb-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/ebb-config.cmake ${PROJECT_BINARY_DIR}/ebb-config-version.cmake
+        DESTINATION ${config_dir} COMPONENT development)
+
+# What a static library leaves its users to link. As flags and not as required modules: those would ask for the libraries
+# their shared forms were built from, too.
+pkg_check_modules(EBB_PRIVATE REQUIRED QUIET fmt tbb libhwy openblas)
+list(JOIN EBB_PRIVATE_LDFLAGS " " private_libraries)
+file(RELATIVE_PATH prefix_from_pc /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/ebb.pc.in ${PROJECT_BINARY_DIR}/ebb.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/ebb.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)

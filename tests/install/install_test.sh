@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Installs the static and the shared library from the build folder $1, each into a prefix of its own, and builds and runs
+# a program against each, once by CMake and once by pkg-config.
+set -euo pipefail
+build=$1
+here=$(cd "$(dirname "$0")" && pwd)
+cmake=${CMAKE:-cmake}
+cxx=${CXX:-c++}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+expect_link() {  # program, static|shared: does it load libebb.so exactly when it should?
+  local loads=static
+  if readelf -d "$1" | grep -q 'NEEDED.*libebb\.so'; then loads=shared; fi
+  [ "$loads" = "$2" ] || { echo "$1 uses the $loads library, not the $2 one"; exit 1; }
+}
+
+for kind in static shared; do
+  prefix=$work/$kind/prefix
+  "$cmake" --install "$build" --prefix "$prefix" --component development >/dev/null
+  "$cmake" --install "$build" --prefix "$prefix" --component "$kind" >/dev/null
+
+  echo "$kind, by find_package:"
+  "$cmake" -S "$here" -B "$work/$kind/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$cxx" >/dev/null
+  "$cmake" --build "$work/$kind/build" >/dev/null
+  "$work/$kind/build/consumer"
+  expect_link "$work/$kind/build/consumer" $kind
+
+  echo "$kind, by pkg-config:"
+  export PKG_CONFIG_PATH
+  PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name ebb.pc)")
+  static=$([ $kind = static ] && echo --static || true)
+  # shellcheck disable=SC2046
+  "$cxx" -std=c++20 "$here/consumer.cc" -o "$work/$kind/consumer" $(pkg-config $static --cflags --libs ebb)
+  LD_LIBRARY_PATH=$(pkg-config --variable=libdir ebb) "$work/$kind/consumer"
+  expect_link "$work/$kind/consumer" $kind
+done
+
+library=$(find "$work/shared/prefix" -name 'libebb.so.*.*.*')
+strip -o "$work/stripped.so" "$library"
+size=$(stat -c %s "$work/stripped.so")
+echo "the stripped shared library has $size bytes"
+[ "$size" -lt 10000000 ] || { echo "that is more than 10 MB"; exit 1; }
