@@ -22,7 +22,7 @@ inline SizeClass size_class_of(std::size_t bytes) {
     return {static_cast<int>(steps) - 1, steps * kBlockAlignment};
   }
   // 2^e < bytes <= 2^(e+1); the classes between are 2^e + k·2^(e-3), k = 1..8.
-  const int e = std::bit_width(bytes - 1) - 1;
+  const int e = static_cast<int>(std::bit_width(bytes - 1)) - 1;
   const std::size_t k = ((bytes - 1) >> (e - 3)) - 8 + 1;
   return {8 * (e - 10) + 7 + static_cast<int>(k), (8 + k) << (e - 3)};
 }
