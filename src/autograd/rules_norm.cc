@@ -1,0 +1,87 @@
+#include <bit>
+
+#include "autograd/rules.h"
+#include "ebb/backward/norm.h"
+#include "ebb/backward/reduce.h"
+#include "ebb/ops.h"
+#include "ops/axes.h"
+#include "ops/build.h"
+#include "ops/norm_parts.h"
+
+// Gradient rules of the norms. x̂ is the normalized row, r its scale; mean is along the row. Each is one sweep: row
+// statistics first, then the row.
+namespace ebb {
+namespace {
+
+using Cotangents = std::vector<Tensor>;
+
+// x̂ = (x − m)·r,  r = 1/sqrt(var + eps)         dx = r·(g − mean g − x̂·mean(g·x̂))
+Tensor layer_norm_dx(const Tensor& g, const Tensor& x, const Tensor& normalized, std::uint32_t axes, double eps) {
+  const Tensor r = rsqrt(row_mean(square(x - row_mean(x, axes)), axes) + eps);
+  return r * (g - row_mean(g, axes) - normalized * row_mean(g * normalized, axes));
+}
+
+// x̂ = x·r,  r = 1/sqrt(mean x² + eps)           dx = r·(g − x̂·mean(g·x̂))
+Tensor rms_norm_dx(const Tensor& g, const Tensor& x, const Tensor& normalized, std::uint32_t axes, double eps) {
+  const Tensor r = rsqrt(row_mean(square(x), axes) + eps);
+  return r * (g - normalized * row_mean(g * normalized, axes));
+}
+
+}  // namespace
+
+// y = x̂·w + b        dw = Σ g·x̂,   db = Σ g  over the rows,   dx̂ = g·w
+LayerNormGradients layer_norm_backward(const Tensor& grad, const Tensor& x, const Shape& normalized_shape,
+                                       const Tensor& weight, double eps) {
+  const std::uint32_t axes = normalized_axes("layer_norm_backward", x, normalized_shape);
+  const auto [g, wide] = widened(grad, x);
+  const Tensor normalized = layer_norm(wide, normalized_shape, {}, {}, eps);
+  const Tensor& like = weight.defined() ? weight : x;
+  const Tensor inner = weight.defined() ? g * widen(weight) : g;
+  return {cotangent(layer_norm_dx(inner, wide, normalized, axes, eps), x),
+          cast(sum_to(g * normalized, normalized_shape), like.dtype()),
+          cast(sum_to(g, normalized_shape), like.dtype())};
+}
+
+std::pair<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& x, const Shape& normalized_shape,
+                                            const Tensor& weight, std::optional<double> eps) {
+  const std::uint32_t axes = normalized_axes("rms_norm_backward", x, normalized_shape);
+  const double e = eps.value_or(rms_norm_eps(x.dtype()));
+  const auto [g, wide] = widened(grad, x);
+  const Tensor normalized = rms_norm(wide, normalized_shape, {}, e);
+  const Tensor inner = weight.defined() ? g * widen(weight) : g;
+  return {cotangent(rms_norm_dx(inner, wide, normalized, axes, e), x),
+          cast(sum_to(g * normalized, normalized_shape), weight.defined() ? weight.dtype() : x.dtype())};
+}
+
+// y = x/d,  d = max(‖x‖, eps)                   dx = g/d − (Σ g·x)/d² · d‖x‖, the second part only where ‖x‖ ≥ eps
+Tensor normalize_backward(const Tensor& grad, const Tensor& x, double p, std::int64_t axis, double eps) {
+  const int a = normalize_axis("normalize_backward", axis, x.rank());
+  const auto [g, wide] = widened(grad, x);
+  const Tensor length = norm(wide, p, a, true), d = clamp(length, eps);
+  const Tensor through_length = where(length >= eps, -sum(g * wide, a, true) / square(d), 0);
+  return cotangent(g / d + norm_backward(through_length, wide, p, a, true), x);
+}
+
+// ---- the table ------------------------------------------------------------------------------------------------------
+
+namespace {
+
+double eps_of(const RuleContext& c) { return std::bit_cast<double>(c.attrs.i[0]); }
+
+Cotangents layer_norm_rule(const RuleContext& c) {
+  return {layer_norm_dx(c.grad, c.inputs[0], c.output, c.attrs.axes, eps_of(c))};
+}
+Cotangents rms_norm_rule(const RuleContext& c) {
+  return {rms_norm_dx(c.grad, c.inputs[0], c.output, c.attrs.axes, eps_of(c))};
+}
+
+constexpr RuleRow kRules[] = {
+    {Op::layer_norm, layer_norm_rule},
+    {Op::rms_norm, rms_norm_rule},
+};
+
+}  // namespace
+
+std::span<const RuleRow> norm_rules() { return kRules; }
+
+}  // namespace ebb

@@ -1,0 +1,244 @@
+#include <cmath>
+#include <limits>
+
+#include "autograd/rules.h"
+#include "core/format_error.h"
+#include "ebb/backward/reduce.h"
+#include "ebb/ops.h"
+#include "ops/axes.h"
+#include "ops/build.h"
+#include "ops/index_nodes.h"
+#include "ops/shape_nodes.h"
+
+// Gradient rules of the reductions. In the formulas g is the cotangent of the result y and n the number of elements
+// that one element of y is made of.
+namespace ebb {
+namespace {
+
+using Cotangents = std::vector<Tensor>;
+
+// g or y with the reduced axes of size 1, ready to be broadcast over x.
+Tensor kept(const char* op, const Tensor& y, const Shape& shape, std::uint32_t mask, bool keepdim) {
+  const Shape expected = keepdim ? kept_shape(shape, mask) : reduced_shape(shape, mask);
+  require(y.shape() == expected, "{}: the gradient has shape {}, the result has {}", op, y.shape(), expected);
+  return reshape(y, kept_shape(shape, mask));
+}
+
+// y = max x          dx = g / (number of maxima) at every maximum
+Tensor extremum_backward(const Tensor& g, const Tensor& x, const Tensor& y) {
+  Tensor chosen = x == y;
+  if (is_floating(x.dtype())) chosen = logical_or(chosen, isnan(x));  // where y is NaN, the NaNs were chosen
+  std::vector<std::int64_t> axes;
+  for (int a = 0; a < x.rank(); ++a) {
+    if (y.shape()[a] != x.shape()[a]) axes.push_back(a);
+  }
+  const Tensor ties = cast(chosen, is_floating(g.dtype()) ? g.dtype() : DType::f32);
+  return where(chosen, g / (axes.empty() ? ties : sum(ties, axes, true)), 0);
+}
+
+template <Tensor (*extremum)(const Tensor&, const Axes&, bool)>
+Tensor extremum_backward(const char* op, const Tensor& grad, const Tensor& x, const Axes& axes, bool keepdim) {
+  const std::uint32_t mask = axes_mask(op, axes, x.rank());
+  const Tensor g = kept(op, widen(grad), x.shape(), mask, keepdim);
+  return cotangent(extremum_backward(g, x, extremum(x, axes_of(mask, x.rank()), true)), x);
+}
+
+// y = Π x along the last axis of [m, n], by halves: y = Π (left·right), one level after the other. Going back down,
+//   dleft = g·right,   dright = g·left
+// No division, so zeros are no special case; all of it are products, so the rule holds to any order. O(n).
+Tensor product_backward(const Tensor& g, const Tensor& x) {
+  std::vector<Tensor> levels{x};
+  while (levels.back().shape()[1] > 1) {
+    const Tensor& v = levels.back();
+    const std::int64_t n = v.shape()[1], half = n / 2;
+    Tensor next = narrow(v, 1, 0, half) * narrow(v, 1, half, half);
+    if (n % 2) next = cat({next, narrow(v, 1, n - 1, 1)}, 1);
+    levels.push_back(next);
+  }
+  Tensor down = g;
+  for (std::size_t k = levels.size() - 1; k-- > 0;) {
+    const Tensor& v = levels[k];
+    const std::int64_t n = v.shape()[1], half = n / 2;
+    const Tensor pairs = narrow(down, 1, 0, half);
+    std::vector<Tensor> parts{pairs * narrow(v, 1, half, half), pairs * narrow(v, 1, 0, half)};
+    if (n % 2) parts.push_back(narrow(down, 1, half, 1));
+    down = cat(parts, 1);
+  }
+  return down;
+}
+
+// The cotangent of the element that stands at `position` when x is sorted.
+Tensor sorted_element_backward(const Tensor& g, const Tensor& x, int axis, std::int64_t position) {
+  return scatter_zero_add(g, axis, narrow(argsort(x, axis), axis, position, 1), x.shape());
+}
+
+template <class Place>  // place(g, x, axis, n), with g and x along an axis or flattened
+Tensor order_statistic_backward(const char* op, const Tensor& grad, const Tensor& x, std::optional<std::int64_t> axis,
+                                Place&& place) {
+  const bool whole = !axis || x.rank() == 0;
+  const Tensor line = whole ? reshape(x, {-1}) : x;
+  const int a = whole ? 0 : normalize_axis(op, *axis, x.rank());
+  const std::int64_t n = line.shape()[a];
+  require(n > 0 && grad.numel() * n == x.numel(), "{}: the gradient has shape {}, the input {}", op, grad.shape(),
+          x.shape());
+  const Tensor g = reshape(widen(grad), line.shape().with(a, 1));
+  return cotangent(reshape(place(g, line, a, n), x.shape()), x);
+}
+
+}  // namespace
+
+// y = Σ x            dx = g
+Tensor sum_backward(const Tensor& grad, const Shape& shape, const Axes& axes, bool keepdim) {
+  const std::uint32_t mask = axes_mask("sum_backward", axes, shape.rank());
+  return expand(kept("sum_backward", grad, shape, mask, keepdim), shape);
+}
+
+// y = Σ x / n        dx = g / n
+Tensor mean_backward(const Tensor& grad, const Shape& shape, const Axes& axes, bool keepdim) {
+  const std::uint32_t mask = axes_mask("mean_backward", axes, shape.rank());
+  const Tensor g = kept("mean_backward", widen(grad), shape, mask, keepdim);
+  const Tensor each = g / static_cast<double>(reduced_count(shape, mask));
+  return expand(is_floating(grad.dtype()) ? cast(each, grad.dtype()) : each, shape);
+}
+
+// y = Π x            dx_i = g·Π_{j≠i} x_j
+Tensor prod_backward(const Tensor& grad, const Tensor& x, const Axes& axes, bool keepdim) {
+  const std::uint32_t mask = axes_mask("prod_backward", axes, x.rank());
+  const Tensor g = kept("prod_backward", widen(grad), x.shape(), mask, keepdim);
+  // [the others..., the reduced axes] as a matrix
+  std::vector<std::int64_t> order, sizes, back(static_cast<std::size_t>(x.rank()));
+  for (const bool reduced : {false, true}) {
+    for (int a = 0; a < x.rank(); ++a) {
+      if (in_mask(mask, a) == reduced) order.push_back(a);
+    }
+  }
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    back[static_cast<std::size_t>(order[k])] = static_cast<std::int64_t>(k);
+    sizes.push_back(x.shape()[static_cast<int>(order[k])]);
+  }
+  if (x.numel() == 0) return zeros_like(x);
+  const std::int64_t n = reduced_count(x.shape(), mask), m = x.numel() / n;
+  const Tensor rows = reshape(permute(widen(x), order), {m, n});
+  return cotangent(permute(reshape(product_backward(reshape(g, {m, 1}), rows), sizes), back), x);
+}
+
+Tensor max_backward(const Tensor& grad, const Tensor& x, const Axes& axes, bool keepdim) {
+  return extremum_backward<max>("max_backward", grad, x, axes, keepdim);
+}
+Tensor min_backward(const Tensor& grad, const Tensor& x, const Axes& axes, bool keepdim) {
+  return extremum_backward<min>("min_backward", grad, x, axes, keepdim);
+}
+
+// y = Σ (x − m)² / (n − c)       dx = 2g·(x − m) / (n − c): the part through m vanishes, because Σ (x − m) = 0
+Tensor var_backward(const Tensor& grad, const Tensor& x, const Axes& axes, bool keepdim, double correction) {
+  const std::uint32_t mask = axes_mask("var_backward", axes, x.rank());
+  const Tensor g = kept("var_backward", widen(grad), x.shape(), mask, keepdim), wide = widen(x);
+  const double freedom = std::max(static_cast<double>(reduced_count(x.shape(), mask)) - correction, 0.0);
+  return cotangent(2 * g / freedom * (wide - mean(wide, axes_of(mask, x.rank()), true)), x);
+}
+
+// y = sqrt(var x)                dx = g / (2y) · dvar, 0 where y = 0
+Tensor stddev_backward(const Tensor& grad, const Tensor& x, const Axes& axes, bool keepdim, double correction) {
+  const std::uint32_t mask = axes_mask("stddev_backward", axes, x.rank());
+  const Axes named = axes_of(mask, x.rank());
+  const Tensor g = kept("stddev_backward", widen(grad), x.shape(), mask, keepdim), wide = widen(x);
+  const Tensor y = stddev(wide, named, true, correction), zero = y == 0;
+  return cotangent(var_backward(where(zero, 0, g / (2 * where(zero, 1, y))), wide, named, true, correction), x);
+}
+
+// y = (Σ |x|^p)^(1/p)            dx = g·sign x·(|x| / y)^(p−1), 0 where x = 0
+Tensor norm_backward(const Tensor& grad, const Tensor& x, double p, const Axes& axes, bool keepdim) {
+  const std::uint32_t mask = axes_mask("norm_backward", axes, x.rank());
+  const Tensor g = kept("norm_backward", widen(grad), x.shape(), mask, keepdim), wide = widen(x);
+  if (p == 0 || x.numel() == 0) return zeros_like(x);
+  if (p == 1) return cotangent(g * sign(wide), x);
+  const Tensor y = norm(wide, p, axes_of(mask, x.rank()), true), nothing = y == 0, scale = where(nothing, 1, y);
+  if (p == 2) return cotangent(where(nothing, 0, g / scale) * wide, x);
+  if (std::isinf(p)) return cotangent(sign(wide) * extremum_backward(g, abs(wide), y), x);
+  const Tensor zero = wide == 0;
+  return cotangent(where(zero, 0, g * sign(wide) * pow(where(zero, 1, abs(wide)) / scale, p - 1)), x);
+}
+
+// y = log Σ exp x                dx = g·exp(x − y), 0 where y = −inf
+Tensor logsumexp_backward(const Tensor& grad, const Tensor& x, const Tensor& y, const Axes& axes, bool keepdim) {
+  const std::uint32_t mask = axes_mask("logsumexp_backward", axes, x.rank());
+  const Tensor g = kept("logsumexp_backward", widen(grad), x.shape(), mask, keepdim);
+  const Tensor total = kept("logsumexp_backward", widen(y), x.shape(), mask, keepdim);
+  const Tensor finite = where(total == -std::numeric_limits<double>::infinity(), 0, total);
+  return cotangent(g * exp(widen(x) - finite), x);
+}
+
+// y_i = Σ_{j≤i} x_j              dx_j = Σ_{i≥j} g_i
+Tensor cumsum_backward(const Tensor& grad, std::int64_t axis) {
+  if (grad.rank() == 0) return grad;
+  return flip(cumsum(flip(grad, axis), axis), axis);
+}
+
+// y_i = Π_{j≤i} x_j by doubling: after the step of width d every element is the product of the last 2d,
+//   v'_i = v_i·v_{i−d}             dv_i = g_i·v_{i−d} + g_{i+d}·v_{i+d}
+// with v = 1 and g = 0 outside. Products only: exact with zeros and to any order. O(n log n).
+Tensor cumprod_backward(const Tensor& grad, const Tensor& x, std::int64_t axis) {
+  if (x.rank() == 0 || x.numel() == 0) return grad;
+  const int a = normalize_axis("cumprod_backward", axis, x.rank());
+  const std::int64_t n = x.shape()[a];
+  std::vector<Tensor> values{widen(x)}, shifted;
+  for (std::int64_t d = 1; d < n; d *= 2) {
+    const Tensor v = values.back();
+    shifted.push_back(cat({ones(v.shape().with(a, d), v.dtype()), narrow(v, a, 0, n - d)}, a));
+    values.push_back(v * shifted.back());
+  }
+  Tensor g = widen(grad);
+  for (std::size_t k = shifted.size(); k-- > 0;) {
+    const std::int64_t d = std::int64_t{1} << k;
+    g = g * shifted[k] + pad_zero(narrow(g * values[k], a, d, n - d), a, 0, d);
+  }
+  return cotangent(g, x);
+}
+
+// y is one of the elements of x, or a blend of two: the cotangent goes where it came from.
+Tensor median_backward(const Tensor& grad, const Tensor& x, std::optional<std::int64_t> axis, bool) {
+  return order_statistic_backward("median_backward", grad, x, axis,
+                                  [](const Tensor& g, const Tensor& line, int a, std::int64_t n) {
+                                    return sorted_element_backward(g, line, a, (n - 1) / 2);
+                                  });
+}
+
+Tensor quantile_backward(const Tensor& grad, const Tensor& x, double q, std::optional<std::int64_t> axis, bool) {
+  require(q >= 0 && q <= 1, "quantile_backward: q must lie in [0, 1], got {}", q);
+  return order_statistic_backward(
+      "quantile_backward", grad, x, axis, [&](const Tensor& g, const Tensor& line, int a, std::int64_t n) {
+        const double position = q * static_cast<double>(n - 1), below = std::floor(position), weight = position - below;
+        const auto low = static_cast<std::int64_t>(below);
+        const Tensor first = sorted_element_backward((1 - weight) * g, line, a, low);
+        return weight == 0 ? first : first + sorted_element_backward(weight * g, line, a, low + 1);
+      });
+}
+
+// ---- the table ------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Axes reduced(const RuleContext& c) { return axes_of(c.attrs.axes, c.inputs[0].rank()); }
+
+Cotangents sum_rule(const RuleContext& c) { return {sum_backward(c.grad, c.inputs[0].shape(), reduced(c), true)}; }
+Cotangents prod_rule(const RuleContext& c) { return {prod_backward(c.grad, c.inputs[0], reduced(c), true)}; }
+Cotangents extremum_rule(const RuleContext& c) {
+  return {cotangent(extremum_backward(widen(c.grad), c.inputs[0], c.output), c.inputs[0])};
+}
+Cotangents logsumexp_rule(const RuleContext& c) {
+  return {logsumexp_backward(c.grad, c.inputs[0], c.output, reduced(c), true)};
+}
+Cotangents cumsum_rule(const RuleContext& c) { return {cumsum_backward(c.grad, c.attrs.i[0])}; }
+Cotangents cumprod_rule(const RuleContext& c) { return {cumprod_backward(c.grad, c.inputs[0], c.attrs.i[0])}; }
+
+constexpr RuleRow kRules[] = {
+    {Op::sum, sum_rule},         {Op::prod, prod_rule},           {Op::max, extremum_rule},
+    {Op::min, extremum_rule},    {Op::logsumexp, logsumexp_rule}, {Op::cumsum, cumsum_rule},
+    {Op::cumprod, cumprod_rule},
+};
+
+}  // namespace
+
+std::span<const RuleRow> reduce_rules() { return kRules; }
+
+}  // namespace ebb
