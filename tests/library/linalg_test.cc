@@ -1,0 +1,210 @@
+#include <gtest/gtest.h>
+
+#include "arrays.h"
+#include "expect_error.h"
+
+namespace ebb::cpu {
+namespace {
+
+double tolerance_of(DType dtype) {
+  return dtype == DType::f64 ? 1e-12 : dtype == DType::f32 ? 2e-5 : dtype == DType::f16 ? 5e-3 : 4e-2;
+}
+
+Position with_last(Position p, std::int64_t i, std::int64_t j) {
+  p[p.size() - 2] = i;
+  p[p.size() - 1] = j;
+  return p;
+}
+
+const Shape kSquares[] = {{1, 1}, {4, 4}, {3, 5, 5}, {2, 3, 2, 2}, {0, 3, 3}, {2, 0, 0}, {70, 70}};
+
+// Random with a heavy diagonal: well conditioned, and symmetric where asked.
+Array matrices(DType dtype, const Shape& shape, Layout layout, std::mt19937& rng, bool symmetric) {
+  std::normal_distribution<double> normal;
+  const std::int64_t n = shape[shape.rank() - 1];
+  Array a(dtype, shape, layout);
+  a.fill([&](const Position& p) {
+    return normal(rng) + (p[p.size() - 1] == p[p.size() - 2] ? 3.0 * std::sqrt(static_cast<double>(n)) : 0.0);
+  });
+  if (symmetric) {
+    for_each_position(shape, [&](const Position& p) {
+      const std::int64_t i = p[p.size() - 2], j = p[p.size() - 1];
+      if (i < j) a.set(p, a.get(with_last(p, j, i)));
+    });
+  }
+  return a;
+}
+
+TEST(Cholesky, TheFactorTimesItsTransposeIsTheMatrix) {
+  std::mt19937 rng(1);
+  for (const DType dtype : kFloats) {
+    for (const Shape& shape : kSquares) {
+      for (const Layout layout : {Layout::dense, Layout::gapped, Layout::transposed, Layout::backwards}) {
+        const Array a = matrices(dtype, shape, layout, rng, true);
+        const Array l = run_call(Op::cholesky, {}, {&a}, dtype, shape);
+        for_each_position(shape, [&](const Position& p) {
+          const std::int64_t i = p[p.size() - 2], j = p[p.size() - 1];
+          if (j > i) {
+            ASSERT_EQ(l.get(p), 0.0);
+          }
+          double sum = 0;
+          for (std::int64_t k = 0; k <= std::min(i, j); ++k)
+            sum += l.get(with_last(p, i, k)) * l.get(with_last(p, j, k));
+          ASSERT_NEAR(sum, a.get(p), tolerance_of(dtype) * 40);
+        });
+      }
+    }
+  }
+}
+
+TEST(Cholesky, NamesTheMatrixThatIsNotPositiveDefinite) {
+  Array a(DType::f64, {5, 3, 3});
+  a.fill([](const Position& p) { return p[1] == p[2] ? (p[0] >= 3 && p[1] == 1 ? -1.0 : 2.0) : 0.0; });
+  EXPECT_THROW_MESSAGE(run_call(Op::cholesky, {}, {&a}, DType::f64, {5, 3, 3}),
+                       "cholesky: matrix 3 is not positive definite (leading minor 2)");
+  Array one(DType::f32, {1, 1});
+  one.set({0, 0}, -1.0);
+  EXPECT_THROW_MESSAGE(run_call(Op::cholesky, {}, {&one}, DType::f32, {1, 1}), "cholesky: the matrix is not positive");
+}
+
+TEST(TriangularSolve, EveryTriangleTransposedOrNot) {
+  std::mt19937 rng(2);
+  for (const DType dtype : kFloats) {
+    for (const Shape& shape : kSquares) {
+      for (const std::int64_t columns : {0, 1, 3, 300}) {
+        for (int bits = 0; bits < 8; ++bits) {
+          const bool upper = bits & 1, transposed = bits & 2, unit = bits & 4;
+          const Layout layout = kLayouts[bits % 4];
+          const std::int64_t n = shape[shape.rank() - 1];
+          Array a = matrices(dtype, shape, layout, rng, false);
+          if (unit) {  // a unit triangle of large numbers would be ill conditioned
+            for_each_position(shape, [&](const Position& p) { a.set(p, a.get(p) / static_cast<double>(n)); });
+          }
+          const Array b = random_array(dtype, shape.with(shape.rank() - 1, columns), layout, rng);
+          const Array x = run_call(Op::triangular_solve, along(upper, transposed, unit), {&a, &b}, dtype, b.shape());
+          for_each_position(b.shape(), [&](const Position& p) {
+            const std::int64_t i = p[p.size() - 2], c = p[p.size() - 1];
+            double sum = 0;
+            for (std::int64_t k = 0; k < n; ++k) {
+              const std::int64_t r = transposed ? k : i, s = transposed ? i : k;
+              const double element = r == s                    ? (unit ? 1.0 : a.get(with_last(p, r, s)))
+                                     : (upper ? s > r : s < r) ? a.get(with_last(p, r, s))
+                                                               : 0.0;
+              sum += element * x.get(with_last(p, k, c));
+            }
+            ASSERT_NEAR(sum, b.get(p), tolerance_of(dtype) * 60) << name(dtype) << shape.str() << bits;
+          });
+        }
+      }
+    }
+  }
+}
+
+TEST(Solve, TheSolutionSatisfiesTheEquation) {
+  std::mt19937 rng(3);
+  for (const DType dtype : kFloats) {
+    for (const Shape& shape : kSquares) {
+      for (const std::int64_t columns : {0, 1, 3}) {
+        for (const Layout layout : kLayouts) {
+          const Array a = matrices(dtype, shape, layout, rng, false);
+          const Array b = random_array(dtype, shape.with(shape.rank() - 1, columns), layout, rng);
+          if (shape.rank() == 2 && layout == Layout::repeated && shape[0] > 1) continue;  // equal rows: singular
+          const Array x = run_call(Op::solve, {}, {&a, &b}, dtype, b.shape());
+          for_each_position(b.shape(), [&](const Position& p) {
+            const std::int64_t i = p[p.size() - 2], c = p[p.size() - 1];
+            double sum = 0;
+            for (std::int64_t k = 0; k < shape[shape.rank() - 1]; ++k)
+              sum += a.get(with_last(p, i, k)) * x.get(with_last(p, k, c));
+            ASSERT_NEAR(sum, b.get(p), tolerance_of(dtype) * 40) << name(dtype) << shape.str();
+          });
+        }
+      }
+    }
+  }
+}
+
+TEST(Solve, PivotsAndNamesTheSingularMatrix) {
+  Array a(DType::f64, {2, 2}), b(DType::f64, {2, 1});
+  a.fill([](const Position& p) { return p[0] == p[1] ? 0.0 : 1.0; });  // needs a row swap
+  b.fill([](const Position& p) { return static_cast<double>(p[0] + 1); });
+  const Array x = run_call(Op::solve, {}, {&a, &b}, DType::f64, {2, 1});
+  EXPECT_EQ(x.get({0, 0}), 2.0);
+  EXPECT_EQ(x.get({1, 0}), 1.0);
+  Array many(DType::f32, {4, 2, 2}), right(DType::f32, {4, 2, 1});
+  many.fill([](const Position& p) { return p[0] == 2 ? 1.0 : p[1] == p[2] ? 1.0 : 0.0; });
+  right.fill([](const Position&) { return 1.0; });
+  EXPECT_THROW_MESSAGE(run_call(Op::solve, {}, {&many, &right}, DType::f32, {4, 2, 1}),
+                       "solve: matrix 2 is singular (pivot 2 is zero)");
+}
+
+// Elimination with full doubles, no pivoting needed for these matrices.
+double determinant(const Array& a, const Position& p) {
+  const std::int64_t n = a.shape()[a.shape().rank() - 1];
+  std::vector<std::vector<double>> m(static_cast<std::size_t>(n), std::vector<double>(static_cast<std::size_t>(n)));
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t j = 0; j < n; ++j)
+      m[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] = a.get(with_last(p, i, j));
+  }
+  double product = 1;
+  for (std::size_t d = 0; d < m.size(); ++d) {
+    product *= m[d][d];
+    for (std::size_t r = d + 1; r < m.size(); ++r) {
+      const double factor = m[r][d] / m[d][d];
+      for (std::size_t c = d; c < m.size(); ++c) m[r][c] -= factor * m[d][c];
+    }
+  }
+  return product;
+}
+
+TEST(Det, AgreesWithEliminationAndItsLogarithm) {
+  std::mt19937 rng(4);
+  for (const DType dtype : kFloats) {
+    for (const Shape& shape :
+         {Shape{1, 1}, Shape{4, 4}, Shape{3, 5, 5}, Shape{2, 0, 0}, Shape{0, 3, 3}, Shape{2, 3, 2, 2}}) {
+      for (const Layout layout : {Layout::dense, Layout::transposed, Layout::backwards}) {
+        const Array a = matrices(dtype, shape, layout, rng, false);
+        const Shape outer(shape.begin(), shape.rank() - 2);
+        const Array det = run_call(Op::det, {}, {&a}, dtype, outer);
+        const Array logdet = run_call(Op::logdet, {}, {&a}, dtype, outer);
+        for_each_position(outer, [&](const Position& p) {
+          Position q = p;
+          q.push_back(0);
+          q.push_back(0);
+          const double expected = determinant(a, q);
+          if (dtype != DType::f16) {
+            ASSERT_NEAR(det.get(p), expected, tolerance_of(dtype) * std::fabs(expected));
+          }
+          if (expected > 0) {
+            ASSERT_NEAR(logdet.get(p), std::log(expected), tolerance_of(dtype) * 10);
+          }
+          if (expected < 0) {
+            ASSERT_TRUE(std::isnan(logdet.get(p)));
+          }
+        });
+      }
+    }
+  }
+}
+
+TEST(Det, SignsZerosAndInfinities) {
+  Array a(DType::f64, {3, 2, 2});
+  a.fill([](const Position& p) {
+    return p[0] == 0 ? (p[1] == p[2] ? 0.0 : 1.0) : p[0] == 1 ? 1.0 : (p[1] == p[2] ? -2.0 : 0.0);
+  });
+  const Array det = run_call(Op::det, {}, {&a}, DType::f64, {3}), log = run_call(Op::logdet, {}, {&a}, DType::f64, {3});
+  EXPECT_EQ(det.get({0}), -1.0);
+  EXPECT_EQ(det.get({1}), 0.0);
+  EXPECT_EQ(det.get({2}), 4.0);
+  EXPECT_TRUE(std::isnan(log.get({0})));
+  EXPECT_EQ(log.get({1}), -std::numeric_limits<double>::infinity());
+  EXPECT_DOUBLE_EQ(log.get({2}), std::log(4.0));
+}
+
+TEST(LinearAlgebra, IntegersAreRefused) {
+  Array a(DType::i64, {1, 1});
+  a.set({0, 0}, 1);
+  EXPECT_THROW_KIND(run_call(Op::det, {}, {&a}, DType::i64, {}), type, "det: needs floating matrices, got i64");
+}
+
+}  // namespace
+}  // namespace ebb::cpu

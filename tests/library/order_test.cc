@@ -1,0 +1,181 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "arrays.h"
+#include "expect_error.h"
+
+namespace ebb::cpu {
+namespace {
+
+const double kNaN = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
+
+// Numbers with many ties, and for floats now and then a NaN, an infinity or a zero of either sign.
+Array tied_array(DType dtype, const Shape& shape, Layout layout, std::mt19937& rng) {
+  Array a = random_array(dtype, shape, layout, rng);
+  if (!is_floating(dtype)) return a;
+  std::uniform_int_distribution<int> pick(0, 30);
+  for_each_position(shape, [&](const Position& p) {
+    const int k = pick(rng);
+    if (k == 0) a.set(p, kNaN);
+    if (k == 1) a.set(p, -0.0);
+    if (k == 2) a.set(p, 0.0);
+    if (k == 3) a.set(p, kInf);
+    if (k == 4) a.set(p, -kInf);
+  });
+  return a;
+}
+
+// PyTorch's order: NaN above everything.
+bool less(double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; }
+
+// fn(line as doubles, position of its first element) for every line along the axis.
+template <class F>
+void for_each_line(const Array& x, int axis, F&& fn) {
+  for_each_position(x.shape().with(axis, 1), [&](const Position& p) {
+    std::vector<double> line;
+    Position q = p;
+    for (std::int64_t i = 0; i < x.shape()[axis]; ++i) {
+      q[static_cast<std::size_t>(axis)] = i;
+      line.push_back(x.get(q));
+    }
+    fn(line, p);
+  });
+}
+
+const Shape kShapes[] = {{1}, {17}, {6, 9}, {3, 8, 5}, {2, 0, 3}, {1, 5000}, {300, 70}, {70, 300}};
+
+TEST(ArgMax, FirstOfEqualsAndNaNWins) {
+  std::mt19937 rng(1);
+  for (const DType dtype : kAllDTypes) {
+    for (const Shape& shape : kShapes) {
+      for (int axis = 0; axis < shape.rank(); ++axis) {
+        if (shape[axis] == 0) continue;
+        for (const Layout layout : kLayouts) {
+          const Array x = tied_array(dtype, shape, layout, rng);
+          const Array most = run_call(Op::argmax, along(axis), {&x}, DType::i64, shape.with(axis, 1));
+          const Array least = run_call(Op::argmin, along(axis), {&x}, DType::i64, shape.with(axis, 1));
+          for_each_line(x, axis, [&](const std::vector<double>& line, const Position& p) {
+            std::size_t hi = 0, lo = 0;
+            for (std::size_t i = 1; i < line.size(); ++i) {
+              if (less(line[hi], line[i])) hi = i;
+              if (std::isnan(line[lo])) continue;
+              if (std::isnan(line[i]) || line[i] < line[lo]) lo = i;
+            }
+            ASSERT_EQ(most.get(p), static_cast<double>(hi)) << name(dtype) << shape.str() << axis;
+            ASSERT_EQ(least.get(p), static_cast<double>(lo)) << name(dtype) << shape.str() << axis;
+          });
+        }
+      }
+    }
+  }
+}
+
+TEST(ArgMin, TheLargestIntegerIsNotMistakenForNaN) {
+  Array x(DType::u8, {3});
+  x.fill([](const Position& p) { return p[0] == 0 ? 255.0 : p[0] == 1 ? 3.0 : 4.0; });
+  EXPECT_EQ(run_call(Op::argmin, along(0), {&x}, DType::i64, {1}).get({0}), 1.0);
+}
+
+TEST(ArgMax, AnEmptyAxisIsAnError) {
+  Array x(DType::f32, {2, 0});
+  EXPECT_THROW_MESSAGE(run_call(Op::argmax, along(1), {&x}, DType::i64, {2, 1}), "argmax: axis 1 of [2, 0] is empty");
+}
+
+void expect_sorted(const Array& x, int axis) {
+  for (const bool descending : {false, true}) {
+    const Array out = run_call(Op::argsort, along(axis, descending), {&x}, DType::i64, x.shape());
+    for_each_line(x, axis, [&](const std::vector<double>& line, Position p) {
+      std::vector<std::size_t> order(line.size());
+      std::iota(order.begin(), order.end(), std::size_t{0});
+      std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return descending ? less(line[b], line[a]) : less(line[a], line[b]);
+      });
+      for (std::size_t i = 0; i < order.size(); ++i) {
+        p[static_cast<std::size_t>(axis)] = static_cast<std::int64_t>(i);
+        ASSERT_EQ(out.get(p), static_cast<double>(order[i])) << name(x.dtype()) << x.shape().str() << axis;
+      }
+    });
+  }
+}
+
+TEST(ArgSort, IsStableBothWaysWithNaNAboveAll) {
+  std::mt19937 rng(2);
+  for (const DType dtype : kAllDTypes) {
+    for (const Shape& shape : kShapes) {
+      for (int axis = 0; axis < shape.rank(); ++axis) {
+        for (const Layout layout : kLayouts) expect_sorted(tied_array(dtype, shape, layout, rng), axis);
+      }
+    }
+  }
+}
+
+TEST(ArgSort, LongLinesAreMergedFromRuns) {
+  std::mt19937 rng(3);
+  for (const DType dtype : {DType::f32, DType::f64, DType::i64})
+    expect_sorted(tied_array(dtype, {150001}, Layout::dense, rng), 0);
+}
+
+// The scan in long double, rounded to the dtype.
+void expect_scans(const Array& x, int axis, double tolerance) {
+  for (const Op op : {Op::cumsum, Op::cumprod}) {
+    const Array out = run_call(op, along(axis), {&x}, x.dtype(), x.shape());
+    for_each_line(x, axis, [&](const std::vector<double>& line, Position p) {
+      long double value = op == Op::cumsum ? 0 : 1;
+      for (std::size_t i = 0; i < line.size(); ++i) {
+        value = op == Op::cumsum ? value + line[i] : value * line[i];
+        p[static_cast<std::size_t>(axis)] = static_cast<std::int64_t>(i);
+        const double expected = static_cast<double>(value);
+        ASSERT_NEAR(out.get(p), expected, tolerance * std::fabs(expected)) << name(x.dtype()) << x.shape().str();
+      }
+    });
+  }
+}
+
+TEST(Scan, SumsAndProductsOfEveryFloat) {
+  std::mt19937 rng(4);
+  for (const DType dtype : kFloats) {
+    const double tolerance = dtype == DType::f64   ? 1e-13
+                             : dtype == DType::f32 ? 6e-8
+                             : dtype == DType::f16 ? 4.9e-4
+                                                   : 4e-3;
+    for (const Shape& shape : {Shape{1}, Shape{17}, Shape{6, 9}, Shape{3, 8, 5}, Shape{2, 0, 3}, Shape{300, 70}}) {
+      for (int axis = 0; axis < shape.rank(); ++axis) {
+        for (const Layout layout : kLayouts) {
+          Array x(dtype, shape, layout);
+          std::uniform_real_distribution<double> numbers(0.98, 1.02);
+          x.fill([&](const Position&) { return numbers(rng); });
+          expect_scans(x, axis, tolerance);
+        }
+      }
+    }
+  }
+}
+
+TEST(Scan, LongLinesInPiecesLoseNothing) {
+  std::mt19937 rng(5);
+  std::uniform_real_distribution<double> numbers(0.0, 1.0);
+  Array x(DType::f32, {400000});
+  x.fill([&](const Position&) { return numbers(rng); });
+  const Array out = run_call(Op::cumsum, along(0), {&x}, DType::f32, {400000});
+  long double sum = 0;
+  for (std::int64_t i = 0; i < 400000; ++i) {
+    sum += x.get({i});
+    ASSERT_NEAR(out.get({i}), static_cast<double>(sum), 6.1e-8 * static_cast<double>(sum)) << i;
+  }
+}
+
+TEST(Scan, IntegersWrap) {
+  Array x(DType::u8, {5}), y(DType::i64, {3});
+  x.fill([](const Position&) { return 100.0; });
+  y.fill([](const Position&) { return 4611686018427387904.0; });
+  const Array sum = run_call(Op::cumsum, along(0), {&x}, DType::u8, {5});
+  for (std::int64_t i = 0; i < 5; ++i) EXPECT_EQ(sum.get({i}), static_cast<double>((i + 1) * 100 % 256));
+  EXPECT_EQ(run_call(Op::cumsum, along(0), {&y}, DType::i64, {3}).get({1}), -9223372036854775808.0);
+  EXPECT_EQ(run_call(Op::cumprod, along(0), {&y}, DType::i64, {3}).get({1}), 0.0);
+}
+
+}  // namespace
+}  // namespace ebb::cpu
