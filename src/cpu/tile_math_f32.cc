@@ -1,0 +1,130 @@
+#include "cpu/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/tile_math_f32.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include <hwy/highway.h>
+
+#include "cpu/math_erf_pow-inl.h"
+#include "cpu/math_trig-inl.h"
+#include "cpu/tile_parts-inl.h"
+
+// Transcendental functions on f32 tiles: the common ones in f32, the others in f64 where they need no care.
+HWY_BEFORE_NAMESPACE();
+namespace ebb::cpu::HWY_NAMESPACE {
+namespace {
+
+#define EBB_UNARY(Name, function)           \
+  struct Name {                             \
+    template <class D, class V>             \
+    static HWY_INLINE V call(D d, V x) {    \
+      return HWY_NAMESPACE::function(d, x); \
+    }                                       \
+  };
+EBB_UNARY(Exp, exp)
+EBB_UNARY(Exp2, exp2)
+EBB_UNARY(Expm1, expm1)
+EBB_UNARY(Log, log)
+EBB_UNARY(Log2, log2)
+EBB_UNARY(Log10, log10)
+EBB_UNARY(Log1p, log1p)
+EBB_UNARY(Tanh, tanh)
+EBB_UNARY(Erf, erf)
+EBB_UNARY(Erfc, erfc)
+EBB_UNARY(Sinh, sinh)
+EBB_UNARY(Cosh, cosh)
+EBB_UNARY(Asinh, asinh)
+EBB_UNARY(Acosh, acosh)
+EBB_UNARY(Atanh, atanh)
+EBB_UNARY(Asin, asin)
+EBB_UNARY(Acos, acos)
+EBB_UNARY(Atan, atan)
+EBB_UNARY(Cbrt, cbrt)
+EBB_UNARY(Sin, trig_short<Trig::sin>)
+EBB_UNARY(Cos, trig_short<Trig::cos>)
+EBB_UNARY(Tan, trig_short<Trig::tan>)
+#undef EBB_UNARY
+
+struct Pow {
+  template <class D, class V>
+  static HWY_INLINE V call(D d, V x, V y) {
+    return pow_short(d, x, y);
+  }
+};
+struct Atan2 {
+  template <class D, class V>
+  static HWY_INLINE V call(D d, V y, V x) {
+    return HWY_NAMESPACE::atan2(d, y, x);
+  }
+};
+// Squares of f32 neither overflow nor underflow in f64.
+struct Hypot {
+  template <class D, class V>
+  static HWY_INLINE V call(D d, V x, V y) {
+    const V inf = hn::Inf(d), r = hn::Sqrt(hn::MulAdd(x, x, hn::Mul(y, y)));
+    return hn::IfThenElse(hn::Or(hn::Eq(hn::Abs(x), inf), hn::Eq(hn::Abs(y), inf)), inf, r);
+  }
+};
+
+}  // namespace
+
+ElementwiseFn math_kernel_f32(Op op, unsigned mask) {
+  using F32 = SameType<float>;
+  switch (op) {
+    case Op::exp:
+      return costly_unary<Exp, F32>(mask);
+    case Op::exp2:
+      return costly_unary<Exp2, F32>(mask);
+    case Op::expm1:
+      return costly_unary<Expm1, F32>(mask);
+    case Op::log:
+      return costly_unary<Log, F32>(mask);
+    case Op::log2:
+      return costly_unary<Log2, F32>(mask);
+    case Op::log10:
+      return costly_unary<Log10, F32>(mask);
+    case Op::log1p:
+      return costly_unary<Log1p, F32>(mask);
+    case Op::tanh:
+      return costly_unary<Tanh, F32>(mask);
+    case Op::erf:
+      return costly_unary<Erf, F32>(mask);
+    case Op::sinh:
+      return costly_unary<Sinh, F32>(mask);
+    case Op::cosh:
+      return costly_unary<Cosh, F32>(mask);
+    case Op::erfc:
+      return costly_unary<Erfc, InDouble>(mask);
+    case Op::asinh:
+      return costly_unary<Asinh, InDouble>(mask);
+    case Op::acosh:
+      return costly_unary<Acosh, InDouble>(mask);
+    case Op::atanh:
+      return costly_unary<Atanh, InDouble>(mask);
+    case Op::asin:
+      return costly_unary<Asin, InDouble>(mask);
+    case Op::acos:
+      return costly_unary<Acos, InDouble>(mask);
+    case Op::atan:
+      return costly_unary<Atan, InDouble>(mask);
+    case Op::cbrt:
+      return costly_unary<Cbrt, InDouble>(mask);
+    case Op::sin:
+      return costly_unary<Sin, InDouble>(mask);
+    case Op::cos:
+      return costly_unary<Cos, InDouble>(mask);
+    case Op::tan:
+      return costly_unary<Tan, InDouble>(mask);
+    case Op::pow:
+      return costly_binary<Pow, InDouble>(mask);
+    case Op::atan2:
+      return costly_binary<Atan2, InDouble>(mask);
+    case Op::hypot:
+      return costly_binary<Hypot, InDouble>(mask);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace ebb::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Makes the coefficients of src/cpu/math_coefficients.h: polynomials through Chebyshev nodes, solved in high precision.
+
+Interpolation in Chebyshev nodes is within a small factor of the minimax polynomial, and one degree more is cheaper than
+an exchange algorithm. Each row prints the largest error of the function it stands for, before rounding coefficients.
+"""
+import struct
+import mpmath as mp
+
+mp.mp.dps = 60
+
+
+def fit(f, lo, hi, degree):
+    n = degree + 1
+    lo, hi = mp.mpf(lo), mp.mpf(hi)
+    xs = [(lo + hi) / 2 + (hi - lo) / 2 * mp.cos(mp.pi * (2 * k + 1) / (2 * n)) for k in range(n)]
+    ys = [f(x) for x in xs]
+    a = mp.matrix(n, n)
+    for i, x in enumerate(xs):
+        for j in range(n):
+            a[i, j] = x**j
+    return list(mp.lu_solve(a, mp.matrix(ys)))
+
+
+def evaluate(c, x):
+    r = mp.mpf(0)
+    for k in reversed(c):
+        r = r * x + k
+    return r
+
+
+def literal(c, single):
+    if single:
+        return mp.nstr(mp.mpf(struct.unpack('f', struct.pack('f', float(c)))[0]), 9) + 'f'
+    return repr(float(c))
+
+
+def table(name, f, whole, lo, hi, degree, single=False):
+    """f is fitted; whole(x, p) = (approximation, exact) of what it is used for, to report the relative error."""
+    c = fit(f, lo, hi, degree)
+    worst = mp.mpf(0)
+    for k in range(401):
+        x = mp.mpf(lo) + (mp.mpf(hi) - mp.mpf(lo)) * (k + mp.mpf('0.37')) / 402
+        approx, exact = whole(x, evaluate(c, x))
+        worst = max(worst, abs(approx / exact - 1))
+    kind = 'float' if single else 'double'
+    print(f'// relative error {mp.nstr(worst, 2)}')
+    print(f'inline constexpr {kind} {name}[] = {{{", ".join(literal(k, single) for k in c)}}};')
+
+
+print('#pragma once')
+print('// Written by tools/fit_polynomials.py, lowest power first; each stands for the function named in that file.')
+print('namespace ebb::cpu {')
+
+ln2 = mp.log(2)
+half_ln2 = ln2 / 2 * mp.mpf('1.001')
+root_half = mp.sqrt(mp.mpf(1) / 2)
+
+
+# exp(r) = 1 + r + r² q(r)
+def exp_q(r): return (mp.expm1(r) - r) / r**2 if abs(r) > mp.mpf(10)**-15 else mp.mpf(1) / 2 + r / 6
+def exp_whole(r, p): return 1 + r + r * r * p, mp.exp(r)
+table('kExpF32', exp_q, exp_whole, -half_ln2, half_ln2, 4, True)
+table('kExpF64', exp_q, exp_whole, -half_ln2, half_ln2, 9)
+
+# 2^r = 1 + r ln2 + r² q(r)
+def exp2_q(r): return (mp.expm1(r * ln2) - r * ln2) / r**2 if abs(r) > mp.mpf(10)**-15 else ln2**2 / 2 + r * ln2**3 / 6
+def exp2_whole(r, p): return 1 + r * ln2 + r * r * p, mp.mpf(2)**r
+h = mp.mpf('0.5005')
+table('kExp2F32', exp2_q, exp2_whole, -h, h, 4, True)
+table('kExp2F64', exp2_q, exp2_whole, -h, h, 9)
+table('kExp2F64Short', exp2_q, exp2_whole, -h, h, 5)
+
+# log(1 + f) = f + f² q(f)
+def log_q(f): return (mp.log1p(f) - f) / f**2 if abs(f) > mp.mpf(10)**-15 else -mp.mpf(1) / 2 + f / 3
+def log_whole(f, p): return f + f * f * p, mp.log1p(f)
+table('kLogF32', log_q, log_whole, root_half - 1, mp.sqrt(2) - 1, 8, True)
+
+# log(1 + f) = 2 s + s z q(z), s = f / (2 + f), z = s²
+def log_s(z):
+    s = mp.sqrt(z)
+    return (mp.log((1 + s) / (1 - s)) - 2 * s) / (s * z) if z > mp.mpf(10)**-15 else mp.mpf(2) / 3
+def log_s_whole(z, p):
+    s = mp.sqrt(z)
+    return 2 * s + s * z * p, mp.log((1 + s) / (1 - s))
+zmax = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1))**2 * mp.mpf('1.0001')
+table('kLogF64', log_s, log_s_whole, 0, zmax, 6)
+table('kLogF64Short', log_s, log_s_whole, 0, zmax, 3)
+
+# sin r = r + r z s(z), cos r = 1 - z/2 + z² c(z), z = r²
+quarter = (mp.pi / 4 * mp.mpf('1.0005'))**2
+def sin_q(z):
+    r = mp.sqrt(z)
+    return (mp.sin(r) - r) / (r * z) if z > mp.mpf(10)**-15 else -mp.mpf(1) / 6
+def sin_whole(z, p): r = mp.sqrt(z); return r + r * z * p, mp.sin(r)
+def cos_q(z):
+    return (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2 if z > mp.mpf(10)**-12 else mp.mpf(1) / 24
+def cos_whole(z, p): return 1 - z / 2 + z * z * p, mp.cos(mp.sqrt(z))
+table('kSinF64', sin_q, sin_whole, 0, quarter, 5)
+table('kCosF64', cos_q, cos_whole, 0, quarter, 5)
+table('kSinF64Short', sin_q, sin_whole, 0, quarter, 3)
+table('kCosF64Short', cos_q, cos_whole, 0, quarter, 2)
+
+# atan t = t + t z a(z)
+def odd(f, first):
+    def q(z):
+        t = mp.sqrt(z)
+        return (f(t) - t) / (t * z) if z > mp.mpf(10)**-15 else mp.mpf(first)
+    def whole(z, p):
+        t = mp.sqrt(z)
+        return t + t * z * p, f(t)
+    return q, whole
+q, w = odd(mp.atan, -mp.mpf(1) / 3)
+table('kAtanF64', q, w, 0, mp.mpf('0.1716'), 10)
+q, w = odd(mp.asin, mp.mpf(1) / 6)
+table('kAsinF64', q, w, 0, mp.mpf('0.2501'), 12)
+q, w = odd(mp.sinh, mp.mpf(1) / 6)
+table('kSinhF64', q, w, 0, 1, 6)
+table('kSinhF32', q, w, 0, 1, 3, True)
+
+# erf x = x (2/sqrt(pi) + z e(z)) for |x| < 1
+two_root = 2 / mp.sqrt(mp.pi)
+def erf_q(z):
+    x = mp.sqrt(z)
+    return (mp.erf(x) / x - two_root) / z if z > mp.mpf(10)**-15 else -two_root / 3
+def erf_whole(z, p): x = mp.sqrt(z); return x * (two_root + z * p), mp.erf(x)
+table('kErfSmallF64', erf_q, erf_whole, 0, 1, 11)
+table('kErfSmallF32', erf_q, erf_whole, 0, 1, 5, True)
+
+# erf x = 1 - exp(l(x)) for 1 <= x < 4, l = log erfc; only 1 - erfc counts, so the error is erf's.
+def erf_l(x): return mp.log(mp.erfc(x))
+def erf_l_whole(x, p): return 1 - mp.exp(p), mp.erf(x)
+table('kErfLargeF32', erf_l, erf_l_whole, mp.mpf('0.999'), 4, 8, True)
+
+# (1 + 2a) exp(a²) erfc(a) = g(t), t = (a - 4) / (a + 4)
+def erfcx_q(t):
+    a = 4 * (1 + t) / (1 - t)
+    return (1 + 2 * a) * mp.exp(a * a) * mp.erfc(a)
+def erfcx_whole(t, p): return p, erfcx_q(t)
+table('kErfcxF64', erfcx_q, erfcx_whole, -1, mp.mpf('0.76'), 22)
+
+# cbrt m on [1, 2)
+table('kCbrt', lambda m: mp.cbrt(m), lambda m, p: (p, mp.cbrt(m)), 1, 2, 4)
+print('}  // namespace ebb::cpu')
