@@ -42,14 +42,14 @@ Tensor softplus_backward(const Tensor& grad, const Tensor& x, TensorOrScalar bet
   return one(grad, x, [&](auto& g, auto& x) { return g * sigmoid(plain ? x : x * beta); });
 }
 
-// log(x/(1 − x))' = 1/(x·(1 − x)); a constant outside [eps, 1 − eps] when clamped there
+// log(x/(1 − x))' = 1/x + 1/(1 − x); a constant outside [eps, 1 − eps] when clamped there
 Tensor logit_backward(const Tensor& grad, const Tensor& x, TensorOrScalar eps) {
   return one(grad, x, [&](auto& g, auto& x) {
     const bool clamped = eps.given();
     const Tensor least = operand("logit_backward", clamped ? eps : 0.0, promote_real(x.dtype()), Shape{});
     const Tensor inside = logical_and(x >= least, x <= 1 - least);
     const Tensor p = where(inside, x, 0.5);
-    return where(inside, g / (p * (1 - p)), clamped ? 0.0 : std::numeric_limits<double>::quiet_NaN());
+    return where(inside, g / p + g / (1 - p), clamped ? 0.0 : std::numeric_limits<double>::quiet_NaN());
   });
 }
 

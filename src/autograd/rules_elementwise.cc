@@ -230,13 +230,11 @@ Tensor tan_backward(const Tensor& grad, const Tensor& y) {
   return one(grad, y, [](auto& g, auto& y) { return g * (1 + square(y)); });
 }
 
-// asin' = 1/√(1 − x²) = −acos', with 1 − x² = (1 − x)(1 + x), exact near the ends      atan' = 1/(1 + x²)
+// asin' = 1/√(1 − x²) = −acos'      atan' = 1/(1 + x²).      1 − x² is rounded once: exact near the ends.
 Tensor asin_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return g * rsqrt((1 - x) * (1 + x)); });
+  return one(grad, x, [](auto& g, auto& x) { return g * rsqrt(fma(x, -x, 1)); });
 }
-Tensor acos_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return -g * rsqrt((1 - x) * (1 + x)); });
-}
+Tensor acos_backward(const Tensor& grad, const Tensor& x) { return asin_backward(-grad, x); }
 Tensor atan_backward(const Tensor& grad, const Tensor& x) {
   return one(grad, x, [](auto& g, auto& x) { return g / (1 + square(x)); });
 }
@@ -252,7 +250,7 @@ Tensor tanh_backward(const Tensor& grad, const Tensor& y) {
   return one(grad, y, [](auto& g, auto& y) { return g * (1 - square(y)); });
 }
 
-// asinh' = 1/√(x² + 1)      acosh' = 1/√(x² − 1)      atanh' = 1/(1 − x²), written so that x² cannot overflow
+// asinh' = 1/√(x² + 1)      acosh' = 1/√(x² − 1), neither squaring a large x      atanh' = 1/(1 − x²)
 Tensor asinh_backward(const Tensor& grad, const Tensor& x) {
   return one(grad, x, [](auto& g, auto& x) { return g / hypot(x, 1); });
 }
@@ -260,7 +258,7 @@ Tensor acosh_backward(const Tensor& grad, const Tensor& x) {
   return one(grad, x, [](auto& g, auto& x) { return g * (rsqrt(x - 1) * rsqrt(x + 1)); });
 }
 Tensor atanh_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return g / ((1 - x) * (1 + x)); });
+  return one(grad, x, [](auto& g, auto& x) { return g / fma(x, -x, 1); });
 }
 
 // erf' = 2/√π·e^(−x²) = −erfc'

@@ -28,6 +28,11 @@ bool holds(DType dtype, std::int64_t v) {
   return true;
 }
 
+// For shapes that are known to broadcast: one node, no checks.
+Tensor expanded(const Tensor& x, const Shape& shape) {
+  return x.shape() == shape ? x : make_node(Op::expand, x.dtype(), shape, {x});
+}
+
 }  // namespace
 
 DType common_dtype(std::string_view op, Terms terms) {
@@ -70,14 +75,12 @@ Tensor number(std::string_view op, Scalar value, DType dtype, const Shape& shape
             "{}: the number {} does not fit a tensor of dtype {}; cast the tensor first", op, value.real(),
             name(dtype));
   }
-  return broadcast_to(make_constant(value, dtype), shape);
+  return expanded(make_constant(value, dtype), shape);
 }
 
 Tensor operand(std::string_view op, const TensorOrScalar& term, DType dtype, const Shape& shape) {
   if (!term.is_tensor()) return number(op, term.scalar(), dtype, shape);
-  const Tensor& x = term.tensor();
-  const bool same = x.shape() == shape;
-  return same ? cast(x, dtype) : broadcast_to(cast(x, dtype), shape);  // cast first: it has fewer elements to cast
+  return expanded(cast(term.tensor(), dtype), shape);  // cast first: fewer elements
 }
 
 Tensor elementwise_node(Op op, DType dtype, DType operands, Terms terms) {
