@@ -80,7 +80,9 @@ Tensor number(std::string_view op, Scalar value, DType dtype, const Shape& shape
 
 Tensor operand(std::string_view op, const TensorOrScalar& term, DType dtype, const Shape& shape) {
   if (!term.is_tensor()) return number(op, term.scalar(), dtype, shape);
-  return expanded(cast(term.tensor(), dtype), shape);  // cast first: fewer elements
+  const Tensor& x = term.tensor();
+  if (x.dtype() == dtype && x.shape() == shape) return x;
+  return expanded(cast(x, dtype), shape);  // cast first: fewer elements
 }
 
 Tensor elementwise_node(Op op, DType dtype, DType operands, Terms terms) {
