@@ -16,9 +16,12 @@ namespace ebb {
 // Values are numbered; value v is made by instruction v. A value lives on a level:
 //   scalar  one number for the whole sweep
 //   row     one number a row (results of row reductions and picks, and what is computed from them)
+//   column  one number a column: results of reductions over the rows, only in the epilogue
 //   full    one number an element
 // Row reductions end a stage: an instruction that uses a row value made in stage s runs in a stage > s.
-enum class Level : std::uint8_t { scalar, row, full };
+// Reductions over the whole space (total) or over the rows (columns) are ready only when every row is done; what is
+// computed from them is the epilogue: stage number `stages`, levels scalar and column.
+enum class Level : std::uint8_t { scalar, row, column, full };
 
 // The types tiles are computed in. Halves are computed in f32 and rounded after every operation; u8 in i32, wrapped;
 // bool is a mask as wide as its neighbours (all ones or zero), so that `where` needs no conversion.
@@ -54,9 +57,11 @@ struct Instr {
     compute,   // op of a, b, c
     convert,   // a to `type` (from the type of value a)
     round,     // a rounded to the half `dtype`, or wrapped to u8
-    reduce,    // op (sum, prod, max, min) of a over the row
-    pick,      // a (full) at column b (row, i64)
-    place,     // a (row) at column b (row, i64), zero elsewhere
+    reduce,    // op (sum, prod, max, min) of a (full) over the row: a row value
+    total,     // op of a (full or row) over everything it varies over: a scalar of the epilogue
+    columns,   // op of a (full) over the rows: a column value of the epilogue
+    pick,      // a (full) at column b (row, i64): a row value, ends a stage like reduce
+    place,     // a (row) at column b (row, i64), zero elsewhere: a full value
   } kind = Kind::compute;
   Op op = Op::copy;
   RegType type = RegType::f32;
@@ -67,23 +72,18 @@ struct Instr {
   const char* label = nullptr;  // check, pick, place: for the error's text
 };
 
+// A value that is written to memory, on its level.
 struct Output {
-  enum class Kind : std::uint8_t {
-    store,    // the value itself, on its level
-    total,    // reduced over the whole space (op)
-    columns,  // reduced over the rows, one number a column (op)
-  } kind = Kind::store;
-  Op op = Op::sum;
   std::int32_t value = -1;
   DType dtype = DType::f32;
   int slot = -1;
-  Strides strides;            // along the space's dimensions (0 where the output does not vary)
+  Strides strides;            // along the space's dimensions; 0 where the value does not vary
 };
 
 struct Program {
   std::vector<std::int64_t> dims;  // sizes of the space
   int row_dims = 0;                // the last so many are columns
-  int stages = 1;
+  int stages = 1;                  // the epilogue not counted
   std::vector<Operand> operands;
   std::vector<Instr> instrs;
   std::vector<Output> outputs;

@@ -1,0 +1,173 @@
+#include "graph/node.h"
+
+#include <algorithm>
+
+#include "core/format_error.h"
+
+namespace ebb {
+namespace {
+
+std::atomic<std::uint64_t> next_id{1};
+thread_local bool history_on = true;
+thread_local bool eager_on = false;
+std::atomic<int> graph_bound{10000};
+
+// Companion lists point at nodes without owning them, so a dying node takes itself off its list.
+std::mutex& companion_mutex() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
+}
+
+void leave_companions(Node* node) {
+  if (!node->extra || !node->extra->companions) return;
+  std::lock_guard lock(companion_mutex());
+  std::erase(*node->extra->companions, node);
+}
+
+// Values of aliases and views need no work of their own once their input is there.
+void finish(Node* node) {
+  if (eager_on || node->depth > static_cast<std::uint32_t>(graph_bound.load(std::memory_order_relaxed))) {
+    evaluate(std::span<Node* const>(&node, 1));
+  }
+}
+
+}  // namespace
+
+void retain(Node* node) { node->refs.fetch_add(1, std::memory_order_relaxed); }
+
+void release(Node* node) noexcept {
+  if (node->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  // A long chain dies from its end; deleting recursively would overflow the stack. The outermost call keeps the list of
+  // the dead, calls made from within destructors (closures that hold tensors) add to it.
+  thread_local std::vector<Node*>* dead = nullptr;
+  if (dead) {
+    dead->push_back(node);
+    return;
+  }
+  std::vector<Node*> list{node};
+  dead = &list;
+  while (!list.empty()) {
+    Node* n = list.back();
+    list.pop_back();
+    for (Node* input : n->inputs) {
+      if (input->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) list.push_back(input);
+    }
+    leave_companions(n);
+    delete n;
+  }
+  dead = nullptr;
+}
+
+std::recursive_mutex& graph_mutex() {
+  static auto* mutex = new std::recursive_mutex;  // never destroyed: tensors may outlive static destruction
+  return *mutex;
+}
+
+Tensor make_node(Op op, DType dtype, const Shape& shape, std::span<const Tensor> inputs, const Attrs& attrs,
+                 const char* label) {
+  Node* node = new Node(op, dtype, shape);
+  Tensor result = Tensor::adopt(node);
+  node->attrs = attrs;
+  node->label = label;
+  node->id = next_id.fetch_add(1, std::memory_order_relaxed);
+  node->inputs.reserve(inputs.size());
+  std::uint32_t history = 0;
+  for (const Tensor& input : inputs) {
+    require(input.defined(), "{}: an input has no value (a default-constructed Tensor)", info(op).name);
+    Node* n = input.node();
+    retain(n);
+    node->inputs.push_back(n);
+    history |= n->history;
+    if (!n->evaluated.load(std::memory_order_acquire)) node->depth = std::max(node->depth, n->depth + 1);
+  }
+  if (history_on && info(op).grad != OpGrad::none && is_floating(dtype)) node->history = history;
+  finish(node);
+  return result;
+}
+
+Tensor make_leaf(Op op, DType dtype, const Shape& shape, const Payload& payload) {
+  Node* node = new Node(op, dtype, shape);
+  node->payload = payload;
+  node->id = next_id.fetch_add(1, std::memory_order_relaxed);
+  return Tensor::adopt(node);
+}
+
+Tensor make_data(DType dtype, const Shape& shape, BufferPtr buffer) {
+  Tensor t = make_leaf(Op::data, dtype, shape, {});
+  t.node()->storage = {std::move(buffer), 0, contiguous_strides(shape)};
+  t.node()->evaluated.store(true, std::memory_order_release);
+  return t;
+}
+
+Tensor make_constant(Scalar value, DType dtype) {
+  Payload payload;
+  payload.real = value.real();
+  payload.integer = is_floating(dtype) ? 0 : value.integer();
+  return make_leaf(Op::constant, dtype, Shape{}, payload);
+}
+
+Tensor make_formula(Op op, const Tensor& value, std::span<const Tensor> inputs, const Attrs& attrs) {
+  const bool tracked = history_on && std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) {
+                         return t.defined() && t.node()->history != 0;
+                       });
+  if (!tracked) return value;
+  std::vector<Tensor> all;
+  all.reserve(inputs.size() + 1);
+  all.push_back(value);
+  all.insert(all.end(), inputs.begin(), inputs.end());
+  return make_node(op, value.dtype(), value.shape(), all, attrs);
+}
+
+NoHistory::NoHistory(bool on) : before_(history_on) {
+  if (on) history_on = false;
+}
+NoHistory::~NoHistory() { history_on = before_; }
+
+Eager::Eager() : before_(eager_on) { eager_on = true; }
+Eager::~Eager() { eager_on = before_; }
+
+int set_graph_bound(int depth) {
+  require(depth > 0, "set_graph_bound: the depth must be positive, got {}", depth);
+  return graph_bound.exchange(depth);
+}
+
+std::int64_t pack_axes(std::span<const int> axes) {
+  std::int64_t packed = 0;
+  for (std::size_t i = 0; i < axes.size(); ++i) packed |= static_cast<std::int64_t>(axes[i]) << (4 * i);
+  return packed;
+}
+
+std::array<int, Shape::kMaxRank> unpack_axes(std::int64_t packed) {
+  std::array<int, Shape::kMaxRank> axes{};
+  for (std::size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<int>(packed >> (4 * i)) & 15;
+  return axes;
+}
+
+// ---- the handle -----------------------------------------------------------------------------------------------------
+
+Tensor::Tensor(Node* node) : node_(node) {
+  if (node_) retain(node_);
+}
+Tensor::Tensor(const Tensor& o) : Tensor(o.node_) {}
+Tensor& Tensor::operator=(const Tensor& o) {
+  Tensor copy(o);
+  std::swap(node_, copy.node_);
+  return *this;
+}
+Tensor::~Tensor() {
+  if (node_) release(node_);
+}
+
+namespace {
+Node* value_of(Node* node) {
+  require(node != nullptr, "this Tensor has no value: it was default-constructed or moved from");
+  return node;
+}
+}  // namespace
+
+const Shape& Tensor::shape() const { return value_of(node_)->shape; }
+DType Tensor::dtype() const { return value_of(node_)->dtype; }
+bool Tensor::requires_grad() const { return value_of(node_)->history != 0; }
+bool Tensor::evaluated() const { return value_of(node_)->evaluated.load(std::memory_order_acquire); }
+
+}  // namespace ebb

@@ -1,0 +1,207 @@
+#include "schedule/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <set>
+
+#include "core/format_error.h"
+
+namespace ebb {
+namespace {
+
+class Planner {
+ public:
+  explicit Planner(const Trace& trace) : t_(trace), g_(plan_.graph) { g_ = simplify(trace); }
+
+  Plan run() {
+    f_ = fuse(g_);
+    find_live();
+    make_steps();
+    order_steps();
+    plan_attachments();
+    plan_releases();
+    return std::move(plan_);
+  }
+
+ private:
+  const Value& value(std::int32_t v) const { return g_.values[v]; }
+  std::int32_t base(std::int32_t v) const { return value(v).is_view() ? value(v).base : v; }
+  static bool is_library(const Value& x) { return !x.is_leaf && info(x.op).cls == OpClass::library; }
+
+  // Values that simplification left without a reader are not computed.
+  void find_live() {
+    live_.assign(g_.values.size(), false);
+    for (std::int32_t r : g_.roots) live_[r] = true;
+    for (std::size_t v = g_.values.size(); v-- > 0;) {
+      if (!live_[v]) continue;
+      for (std::int32_t in : g_.values[v].inputs) live_[in] = true;
+    }
+    for (Group& group : f_.groups) std::erase_if(group.members, [this](std::int32_t v) { return !live_[v]; });
+    for (std::size_t v = 0; v < g_.values.size(); ++v) {
+      if (!live_[v]) f_.places[v].in_memory = false;
+    }
+  }
+
+  void make_steps() {
+    step_of_.assign(g_.values.size(), -1);
+    for (std::size_t k = 0; k < f_.groups.size(); ++k) {
+      if (f_.groups[k].members.empty()) continue;
+      LoweredSweep lowered = lower(g_, f_, static_cast<int>(k));
+      PlanStep step;
+      step.sweep = cpu::compile(lowered.program);
+      step.program = std::make_shared<Program>(std::move(lowered.program));
+      step.inputs = std::move(lowered.inputs);
+      step.outputs = std::move(lowered.outputs);
+      const auto id = static_cast<std::int32_t>(steps_.size());
+      for (std::int32_t v : f_.groups[k].members) {
+        step_of_[v] = id;
+        note_order(id, v);
+      }
+      steps_.push_back(std::move(step));
+    }
+    for (std::size_t v = 0; v < g_.values.size(); ++v) {
+      const Value& x = g_.values[v];
+      if (!live_[v] || !is_library(x)) continue;
+      PlanStep step;
+      step.op = x.op;
+      step.attrs = x.attrs;
+      step.label = x.label;
+      step.node = x.node;
+      step.inputs = x.inputs;
+      step.outputs = {static_cast<std::int32_t>(v)};
+      step_of_[v] = static_cast<std::int32_t>(steps_.size());
+      note_order(step_of_[v], static_cast<std::int32_t>(v));
+      steps_.push_back(std::move(step));
+    }
+  }
+
+  void note_order(std::int32_t step, std::int32_t v) {
+    if (priority_.size() <= static_cast<std::size_t>(step)) priority_.resize(step + 1, 0);
+    const std::int32_t node = value(v).node;
+    if (node >= 0) priority_[step] = std::max(priority_[step], t_.nodes[node]->id);
+  }
+
+  // Steps that must come before a reader of v.
+  void needs(std::int32_t v, std::set<std::int32_t>& out) const {
+    for (std::int32_t x = v;; x = value(x).inputs[0]) {
+      if (value(x).op == Op::depend) {
+        const std::int32_t token = base(value(x).inputs[1]);
+        if (step_of_[token] >= 0) out.insert(step_of_[token]);
+        std::set<std::int32_t> more;
+        if (value(value(x).inputs[1]).is_view()) needs(value(x).inputs[1], out);
+      }
+      if (!value(x).is_view() && value(x).op != Op::output) {
+        if (step_of_[x] >= 0) out.insert(step_of_[x]);
+        return;
+      }
+    }
+  }
+
+  // In the order the user wrote things, as far as dependencies allow: backward passes then free what they go past.
+  void order_steps() {
+    const std::size_t n = steps_.size();
+    std::vector<std::set<std::int32_t>> before(n);
+    for (std::size_t v = 0; v < g_.values.size(); ++v) {
+      if (!live_[v] || step_of_[v] < 0) continue;
+      for (std::int32_t in : g_.values[v].inputs) needs(in, before[step_of_[v]]);
+    }
+    std::vector<int> waiting(n, 0);
+    std::vector<std::vector<std::int32_t>> after(n);
+    for (std::size_t s = 0; s < n; ++s) {
+      before[s].erase(static_cast<std::int32_t>(s));
+      waiting[s] = static_cast<int>(before[s].size());
+      for (std::int32_t b : before[s]) after[b].push_back(static_cast<std::int32_t>(s));
+    }
+    using Entry = std::pair<std::uint64_t, std::int32_t>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+    for (std::size_t s = 0; s < n; ++s) {
+      if (waiting[s] == 0) ready.emplace(priority_[s], static_cast<std::int32_t>(s));
+    }
+    std::vector<std::int32_t> place(n, -1);
+    while (!ready.empty()) {
+      const std::int32_t s = ready.top().second;
+      ready.pop();
+      place[s] = static_cast<std::int32_t>(plan_.steps.size());
+      plan_.steps.push_back(std::move(steps_[s]));
+      for (std::int32_t a : after[s]) {
+        if (--waiting[a] == 0) ready.emplace(priority_[a], a);
+      }
+    }
+    require(plan_.steps.size() == n, "internal: the schedule has a cycle");
+    for (std::int32_t& s : step_of_) {
+      if (s >= 0) s = place[s];
+    }
+  }
+
+  // A traced node is evaluated as soon as the memory it looks at is filled.
+  void plan_attachments() {
+    for (std::size_t i = 0; i < t_.nodes.size(); ++i) {
+      if (is_leaf(*t_.nodes[i]) && !is_root(static_cast<std::int32_t>(i))) continue;
+      if (t_.nodes[i]->evaluated.load(std::memory_order_relaxed)) continue;
+      const std::int32_t v = g_.of_node[i];
+      if (!live_[v]) continue;
+      const Value& x = value(v);
+      const std::int32_t b = x.op == Op::output ? x.inputs[0] : base(v);
+      const bool given = value(b).is_leaf && value(b).op == Op::data;
+      if (given) {
+        plan_.attach_first.push_back(static_cast<std::int32_t>(i));
+      } else if (step_of_[b] >= 0 && (is_library(value(b)) || f_.places[b].in_memory)) {
+        plan_.steps[step_of_[b]].attach.push_back(static_cast<std::int32_t>(i));
+      }
+    }
+  }
+
+  bool is_root(std::int32_t node) const { return std::find(t_.roots.begin(), t_.roots.end(), node) != t_.roots.end(); }
+
+  void plan_releases() {
+    std::vector<std::int32_t> last(g_.values.size(), -1);
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s) {
+      for (std::int32_t v : plan_.steps[s].inputs) last[memory_of(v)] = static_cast<std::int32_t>(s);
+      for (std::int32_t v : plan_.steps[s].outputs) last[v] = std::max(last[v], static_cast<std::int32_t>(s));
+    }
+    for (std::size_t v = 0; v < last.size(); ++v) {
+      if (last[v] >= 0) plan_.steps[last[v]].release.push_back(static_cast<std::int32_t>(v));
+    }
+  }
+  std::int32_t memory_of(std::int32_t v) const {
+    const std::int32_t b = base(v);
+    return value(b).op == Op::output ? value(b).inputs[0] : b;
+  }
+
+  const Trace& t_;
+  Plan plan_;
+  ValueGraph& g_;
+  Fusion f_;
+  std::vector<char> live_;
+  std::vector<PlanStep> steps_;
+  std::vector<std::int32_t> step_of_;
+  std::vector<std::uint64_t> priority_;
+};
+
+}  // namespace
+
+int Plan::sweeps() const {
+  return static_cast<int>(std::count_if(steps.begin(), steps.end(), [](const PlanStep& s) { return s.sweep != nullptr; }));
+}
+
+Plan make_plan(const Trace& trace) { return Planner(trace).run(); }
+
+std::string print(const Plan& plan) {
+  std::string text;
+  for (const PlanStep& step : plan.steps) {
+    if (step.sweep) {
+      text += print(*step.program);
+      continue;
+    }
+    text += fmt::format("call {}", info(step.op).name);
+    for (std::int32_t v : step.inputs) text += fmt::format(" {}{}", name(plan.graph.values[v].dtype), plan.graph.values[v].shape);
+    const Value& out = plan.graph.values[step.outputs[0]];
+    text += fmt::format(" -> {}{}\n", name(out.dtype), out.shape);
+  }
+  return text;
+}
+
+}  // namespace ebb

@@ -1,0 +1,41 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cpu/library.h"
+#include "cpu/sweep.h"
+#include "schedule/fuse.h"
+#include "schedule/lower.h"
+
+namespace ebb {
+
+// What computing a traced graph takes: sweeps and library calls in order, and when memory comes and goes. A plan knows
+// no addresses and no numbers: it is made once for a structure and run for every graph that has it.
+struct PlanStep {
+  std::shared_ptr<const cpu::CompiledSweep> sweep;  // null: a library call
+  std::shared_ptr<const Program> program;           // of the sweep, for printing
+  Op op = Op::copy;
+  Attrs attrs;
+  const char* label = nullptr;
+  std::int32_t node = -1;                           // library: the traced node (its extra data)
+  std::vector<std::int32_t> inputs;                 // sweep: bases bound to slots; library: values (views allowed)
+  std::vector<std::int32_t> outputs;                // values whose memory this step fills
+  std::vector<std::int32_t> attach;                 // traced nodes that are evaluated now
+  std::vector<std::int32_t> release;                // bases not read any more
+};
+
+struct Plan {
+  ValueGraph graph;
+  std::vector<PlanStep> steps;
+  std::vector<std::int32_t> attach_first;           // traced nodes that only look at memory which is there already
+  int sweeps() const;
+};
+
+Plan make_plan(const Trace& trace);
+std::string print(const Plan& plan);
+
+// Runs the plan for this trace and marks its nodes evaluated. Call with graph_mutex() held.
+void run_plan(const Plan& plan, const Trace& trace);
+
+}  // namespace ebb

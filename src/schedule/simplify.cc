@@ -1,0 +1,449 @@
+#include <algorithm>
+#include <cstring>
+#include <unordered_set>
+
+#include "core/format_error.h"
+#include "schedule/values.h"
+
+namespace ebb {
+namespace {
+
+bool is_view_op(Op op) { return info(op).cls == OpClass::view || op == Op::depend; }
+
+// Strides that show `from` (with `strides`) in the shape `to` without moving elements; false where none exist.
+bool view_reshape(const Shape& from, const Strides& strides, const Shape& to, Strides& out) {
+  if (to.numel() == 0) {
+    out = contiguous_strides(to);
+    return true;
+  }
+  // Match runs of old dimensions with runs of new ones of the same number of elements; inside a run the old
+  // dimensions must lie as one.
+  int i = 0, j = 0;
+  const int n = from.rank(), m = to.rank();
+  while (j < m) {
+    if (to[j] == 1) {
+      out[j++] = 0;
+      continue;
+    }
+    while (i < n && from[i] == 1) ++i;
+    int i1 = i + 1, j1 = j + 1;
+    std::int64_t old_size = from[i], new_size = to[j];
+    while (old_size != new_size) {
+      if (old_size < new_size) {
+        old_size *= from[i1++];
+      } else {
+        new_size *= to[j1++];
+      }
+    }
+    std::int64_t expected = -1;
+    std::int64_t inner = 0;
+    for (int k = i1 - 1; k >= i; --k) {
+      if (from[k] == 1) continue;
+      if (expected == -1) {
+        inner = strides[k];
+      } else if (strides[k] != expected) {
+        return false;
+      }
+      expected = strides[k] * from[k];
+    }
+    std::int64_t step = inner;
+    for (int k = j1 - 1; k >= j; --k) {
+      out[k] = step;
+      step *= to[k];
+    }
+    i = i1;
+    j = j1;
+  }
+  return true;
+}
+
+struct ValueKeyHash {
+  const std::vector<Value>* values;
+  std::size_t operator()(std::int32_t v) const {
+    const Value& x = (*values)[v];
+    std::uint64_t h = static_cast<std::uint64_t>(x.op) * 0x9E3779B97F4A7C15u + static_cast<std::uint64_t>(x.dtype);
+    auto mix = [&h](std::uint64_t w) { h = (h ^ w) * 0xD6E8FEB86659FD93u, h ^= h >> 32; };
+    for (std::int64_t s : x.shape) mix(static_cast<std::uint64_t>(s));
+    for (std::int32_t i : x.inputs) mix(static_cast<std::uint64_t>(i));
+    for (std::int64_t a : x.attrs.i) mix(static_cast<std::uint64_t>(a));
+    mix(x.attrs.axes);
+    std::uint64_t bits;
+    std::memcpy(&bits, &x.literal, sizeof bits);
+    mix(bits);
+    return h;
+  }
+};
+struct ValueKeyEqual {
+  const std::vector<Value>* values;
+  bool operator()(std::int32_t a, std::int32_t b) const {
+    const Value &x = (*values)[a], &y = (*values)[b];
+    return x.op == y.op && x.dtype == y.dtype && x.shape == y.shape && x.inputs == y.inputs && x.attrs == y.attrs &&
+           x.label == y.label && x.literal == y.literal && !x.is_leaf && !y.is_leaf;
+  }
+};
+
+class Simplifier {
+ public:
+  explicit Simplifier(const Trace& trace)
+      : t_(trace), merged_(64, ValueKeyHash{&g_.values}, ValueKeyEqual{&g_.values}) {}
+
+  ValueGraph run() {
+    g_.values.reserve(t_.nodes.size() + 8);
+    g_.of_node.assign(t_.nodes.size(), -1);
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(t_.nodes.size()); ++i) g_.of_node[i] = visit(i);
+    for (std::int32_t r : t_.roots) {
+      g_.of_node[r] = in_memory(g_.of_node[r]);
+      g_.roots.push_back(g_.of_node[r]);
+    }
+    return std::move(g_);
+  }
+
+ private:
+  std::int32_t visit(std::int32_t i) {
+    const Node& n = *t_.nodes[i];
+    if (is_leaf(n)) return leaf(i);
+    const OpInfo& row = info(n.op);
+    if (row.cls == OpClass::alias && n.op != Op::depend) return g_.of_node[t_.inputs_of(i)[0]];
+    Value v;
+    v.op = n.op;
+    v.dtype = n.dtype;
+    v.shape = n.shape;
+    v.attrs = n.attrs;
+    v.label = n.label;
+    v.node = i;
+    for (std::int32_t in : t_.inputs_of(i)) v.inputs.push_back(g_.of_node[in]);
+    return add(std::move(v));
+  }
+
+  std::int32_t leaf(std::int32_t i) {
+    if (t_.same[i] != i) return g_.of_node[t_.same[i]];
+    const Node& n = *t_.nodes[i];
+    Value v;
+    const bool stored = n.evaluated.load(std::memory_order_relaxed);
+    v.op = stored ? Op::data : n.op;
+    v.dtype = n.dtype;
+    v.shape = n.shape;
+    v.node = i;
+    v.is_leaf = true;
+    v.strides = stored ? n.storage.strides : contiguous_strides(n.shape);
+    v.is_one = !stored && n.op == Op::constant && (is_floating(n.dtype) ? n.payload.real == 1.0 : n.payload.integer == 1);
+    return push(std::move(v));
+  }
+
+  std::int32_t push(Value v) {
+    g_.values.push_back(std::move(v));
+    return static_cast<std::int32_t>(g_.values.size()) - 1;
+  }
+
+  // The value, simplified, merged with an equal one if there is one.
+  std::int32_t add(Value v) {
+    switch (info(v.op).cls) {
+      case OpClass::view:
+      case OpClass::alias: return add_view(std::move(v));
+      case OpClass::elementwise: return add_elementwise(std::move(v));
+      case OpClass::reduce: return add_reduce(std::move(v));
+      default: break;
+    }
+    if ((v.op == Op::pick || v.op == Op::place)) {
+      // With one column there is no row to sweep; the library's kernels do it.
+      const auto axis = static_cast<int>(v.attrs.i[0]);
+      const Shape& full = v.op == Op::pick ? at(v.inputs[0]).shape : v.shape;
+      if (full[axis] == 1 || full.numel() == 0) {
+        v.op = v.op == Op::pick ? Op::gather : Op::scatter_zero_add;
+      }
+    }
+    if (info(v.op).cls == OpClass::library) {
+      for (std::int32_t& in : v.inputs) in = in_memory(in);
+    }
+    return intern(std::move(v));
+  }
+
+  // Constants, ramps and random numbers exist only inside sweeps. Who needs memory gets a copy of them: one number with
+  // strides of zero where it only repeats.
+  std::int32_t in_memory(std::int32_t v) {
+    const Value& b = at(at(v).is_view() ? at(v).base : v);
+    const bool made_up = b.op == Op::constant || (b.is_leaf && (b.op == Op::iota || b.op == Op::random_uniform));
+    if (!made_up) return v;
+    const std::int32_t source = at(v).shape.numel() > 0 ? uniform_source(v) : -1;
+    Value copy;
+    copy.op = Op::copy;
+    copy.dtype = at(v).dtype;
+    copy.shape = source >= 0 ? Shape{} : at(v).shape;
+    copy.inputs = {source >= 0 ? source : v};
+    const Shape shape = at(v).shape;
+    const std::int32_t made = intern(std::move(copy));
+    return source >= 0 ? uniform(made, shape) : made;
+  }
+
+  std::int32_t intern(Value v) {
+    const std::int32_t index = push(std::move(v));
+    auto [it, fresh] = merged_.insert(index);
+    if (!fresh) g_.values.pop_back();
+    return *it;
+  }
+
+  const Value& at(std::int32_t v) const { return g_.values[v]; }
+
+  // The one number behind a value that repeats it everywhere, -1 for others.
+  std::int32_t uniform_source(std::int32_t v) const {
+    const Value& x = at(v);
+    if (x.op == Op::expand && at(x.inputs[0]).shape.rank() == 0) return x.inputs[0];
+    if (x.shape.rank() == 0 && !x.is_view()) return v;
+    return -1;
+  }
+
+  std::int32_t uniform(std::int32_t source, const Shape& shape) {
+    if (shape.rank() == 0) return source;
+    Value v;
+    v.op = Op::expand;
+    v.dtype = at(source).dtype;
+    v.shape = shape;
+    v.inputs = {source};
+    return finish_view(std::move(v));
+  }
+
+  std::int32_t add_view(Value v) {
+    const std::int32_t in = v.inputs[0];
+    if (v.op == Op::reshape || v.op == Op::permute || v.op == Op::expand || v.op == Op::narrow) {
+      if (v.shape == at(in).shape && v.op != Op::narrow && v.op != Op::permute) return in;
+      if (v.shape.numel() > 0) {
+        const std::int32_t source = uniform_source(in);
+        if (source >= 0) return uniform(source, v.shape);
+      }
+      if (v.op == Op::reshape && at(in).op == Op::reshape) {
+        v.inputs[0] = at(in).inputs[0];
+        return add_view(std::move(v));
+      }
+      if (v.op == Op::expand && at(in).op == Op::expand && at(at(in).inputs[0]).shape.rank() == v.shape.rank()) {
+        v.inputs[0] = at(in).inputs[0];
+        return add_view(std::move(v));
+      }
+    }
+    return finish_view(std::move(v));
+  }
+
+  // Where the view's elements lie, and whether a sweep can follow it.
+  std::int32_t finish_view(Value v) {
+    const std::int32_t in = v.inputs[0];
+    const Value& x = at(in);
+    v.base = x.is_view() ? x.base : in;
+    v.offset = x.is_view() ? x.offset : 0;
+    const Strides from = x.is_view() || x.is_leaf ? x.strides : contiguous_strides(x.shape);
+    std::array<std::int8_t, Shape::kMaxRank> shows{};
+    if (x.is_view()) {
+      shows = x.shows;
+    } else {
+      for (int d = 0; d < x.shape.rank(); ++d) shows[d] = static_cast<std::int8_t>(d);
+    }
+    v.mappable = !x.is_view() || x.mappable;
+    v.shows.fill(-1);
+    const int rank = v.shape.rank();
+    switch (v.op) {
+      case Op::permute: {
+        const auto axes = unpack_axes(v.attrs.i[0]);
+        for (int d = 0; d < rank; ++d) {
+          v.strides[d] = from[axes[d]];
+          v.shows[d] = shows[axes[d]];
+        }
+        break;
+      }
+      case Op::expand: {
+        const int lead = rank - x.shape.rank();
+        for (int d = lead; d < rank; ++d) {
+          const bool repeats = x.shape[d - lead] != v.shape[d];
+          v.strides[d] = repeats ? 0 : from[d - lead];
+          v.shows[d] = repeats ? std::int8_t{-1} : shows[d - lead];
+        }
+        break;
+      }
+      case Op::narrow: {
+        const auto axis = static_cast<int>(v.attrs.i[0]);
+        for (int d = 0; d < rank; ++d) v.strides[d] = from[d];
+        v.strides[axis] *= v.attrs.i[2];
+        v.offset += from[axis] * v.attrs.i[1];
+        v.mappable = false;
+        break;
+      }
+      case Op::reshape: {
+        if (!view_reshape(x.shape, from, v.shape, v.strides)) {
+          // The elements must move: a contiguous copy first, then the view of that.
+          Value copy;
+          copy.op = Op::copy;
+          copy.dtype = v.dtype;
+          copy.shape = x.shape;
+          copy.inputs = {in};
+          v.inputs[0] = intern(std::move(copy));
+          return finish_view(std::move(v));
+        }
+        v.mappable = v.mappable && same_but_ones(x.shape, shows, v.shape, v.shows);
+        break;
+      }
+      case Op::output:
+        // The k-th result of a library call with several; its memory is the call's own.
+        v.base = -1;
+        v.mappable = false;
+        return intern(std::move(v));
+      default:  // depend: the same memory, later
+        v.strides = from;
+        v.mappable = false;
+        break;
+    }
+    return intern(std::move(v));
+  }
+
+  // A reshape that only adds or drops dimensions of size 1.
+  static bool same_but_ones(const Shape& from, const std::array<std::int8_t, Shape::kMaxRank>& shows, const Shape& to,
+                            std::array<std::int8_t, Shape::kMaxRank>& out) {
+    int i = 0;
+    for (int d = 0; d < to.rank(); ++d) {
+      if (to[d] == 1) continue;
+      while (i < from.rank() && from[i] == 1) ++i;
+      if (i == from.rank() || from[i] != to[d]) return false;
+      out[d] = shows[i++];
+    }
+    return true;
+  }
+
+  std::int32_t add_elementwise(Value v) {
+    if (v.op == Op::cast && at(v.inputs[0]).dtype == v.dtype) return v.inputs[0];
+    if (v.op == Op::mul || v.op == Op::div) {  // multiplying and dividing by one change no bit
+      const std::int32_t b = uniform_source(v.inputs[1]), a = uniform_source(v.inputs[0]);
+      if (b >= 0 && at(b).is_one) return v.inputs[0];
+      if (v.op == Op::mul && a >= 0 && at(a).is_one) return v.inputs[1];
+    }
+    if ((v.op == Op::mul || v.op == Op::add) && v.inputs[0] > v.inputs[1]) {
+      std::swap(v.inputs[0], v.inputs[1]);  // commutative in every bit: one order, so that equal values merge
+    }
+    // An operation on repeated numbers is done once, then repeated.
+    if (v.shape.rank() > 0 && v.shape.numel() > 0 && v.op != Op::check) {
+      std::vector<std::int32_t> sources;
+      for (std::int32_t in : v.inputs) {
+        const std::int32_t s = uniform_source(in);
+        if (s < 0) break;
+        sources.push_back(s);
+      }
+      if (sources.size() == v.inputs.size()) {
+        const Shape shape = v.shape;
+        v.shape = Shape{};
+        v.inputs = std::move(sources);
+        v.node = -1;
+        return uniform(add_elementwise(std::move(v)), shape);
+      }
+    }
+    const std::int32_t smaller = without_repeats(v);
+    return smaller >= 0 ? smaller : intern(std::move(v));
+  }
+
+  // Where every input only repeats along some dimensions, the operation is done without them and its result repeated.
+  std::int32_t without_repeats(const Value& v) {
+    if (v.shape.numel() == 0 || v.op == Op::check) return -1;
+    std::uint32_t repeated = 0;
+    for (int d = 0; d < v.shape.rank(); ++d) {
+      if (v.shape[d] == 1) continue;
+      bool all = true;
+      for (std::int32_t in : v.inputs) all = all && repeats(in, d);
+      if (all) repeated |= 1u << d;
+    }
+    if (repeated == 0) return -1;
+    std::vector<std::int64_t> sizes(v.shape.begin(), v.shape.end());
+    for (int d = 0; d < v.shape.rank(); ++d) {
+      if (repeated >> d & 1) sizes[d] = 1;
+    }
+    Value small = v;
+    small.shape = Shape(sizes);
+    small.node = -1;
+    for (std::int32_t& in : small.inputs) {
+      Value e;
+      e.op = Op::expand;
+      e.dtype = at(in).dtype;
+      e.shape = small.shape;
+      e.inputs = {at(in).inputs[0]};
+      in = add_view(std::move(e));
+    }
+    Value e;
+    e.op = Op::expand;
+    e.dtype = v.dtype;
+    e.shape = v.shape;
+    e.inputs = {add_elementwise(std::move(small))};
+    return add_view(std::move(e));
+  }
+
+  bool repeats(std::int32_t v, int d) const {
+    const Value& x = at(v);
+    if (x.op != Op::expand) return false;
+    const Shape& inner = at(x.inputs[0]).shape;
+    const int lead = x.shape.rank() - inner.rank();
+    return d < lead || inner[d - lead] == 1;
+  }
+
+  std::int32_t literal(double value, DType dtype) {
+    Value v;
+    v.op = Op::constant;
+    v.dtype = dtype;
+    v.literal = value;
+    v.is_one = value == 1;
+    return intern(std::move(v));
+  }
+
+  std::int32_t add_reduce(Value v) {
+    const std::int32_t in = v.inputs[0];
+    const Shape& from = at(in).shape;
+    std::uint32_t axes = 0;
+    for (int d = 0; d < from.rank(); ++d) {
+      if ((v.attrs.axes >> d & 1) && from[d] != 1) axes |= 1u << d;
+    }
+    v.attrs.axes = axes;
+    if (axes == 0) return in;  // nothing is reduced, and reduced axes keep size 1
+    // Over axes along which the input only repeats, a sum is a product and a maximum the thing itself.
+    if (at(in).op == Op::expand && from.numel() > 0 && v.op != Op::prod) {
+      const Value& e = at(in);
+      const Shape& inner = at(e.inputs[0]).shape;
+      const int lead = from.rank() - inner.rank();
+      std::uint32_t repeated = 0;
+      double times = 1;
+      for (int d = 0; d < from.rank(); ++d) {
+        if ((axes >> d & 1) && (d < lead || inner[d - lead] == 1)) {
+          repeated |= 1u << d;
+          times *= static_cast<double>(from[d]);
+        }
+      }
+      if (repeated) {
+        std::vector<std::int64_t> sizes(from.begin(), from.end());
+        for (int d = 0; d < from.rank(); ++d) {
+          if (repeated >> d & 1) sizes[d] = 1;
+        }
+        Value smaller;
+        smaller.op = Op::expand;
+        smaller.dtype = e.dtype;
+        smaller.shape = Shape(sizes);
+        smaller.inputs = {e.inputs[0]};
+        std::int32_t rest = add_view(std::move(smaller));
+        if (axes != repeated) {
+          Value r = v;
+          r.inputs = {rest};
+          r.attrs.axes = axes & ~repeated;
+          r.node = -1;
+          rest = add_reduce(std::move(r));
+        }
+        if (v.op != Op::sum) return rest;
+        Value product;
+        product.op = Op::mul;
+        product.dtype = v.dtype;
+        product.shape = v.shape;
+        product.inputs = {rest, uniform(literal(times, v.dtype), v.shape)};
+        return add_elementwise(std::move(product));
+      }
+    }
+    return intern(std::move(v));
+  }
+
+  const Trace& t_;
+  ValueGraph g_;
+  std::unordered_set<std::int32_t, ValueKeyHash, ValueKeyEqual> merged_;
+};
+
+}  // namespace
+
+ValueGraph simplify(const Trace& trace) { return Simplifier(trace).run(); }
+
+}  // namespace ebb
