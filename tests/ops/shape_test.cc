@@ -1,0 +1,168 @@
+#include "ebb/backward/shape.h"
+
+#include "expect_error.h"
+#include "ops/finite_differences.h"
+
+namespace ebb {
+namespace {
+
+using testing::expect_gradient;
+using testing::expect_values;
+using testing::some;
+
+Tensor ramp(const Shape& shape) { return reshape(arange(shape.numel()), shape); }
+
+TEST(Shape, ReshapeInfersOneSize) {
+  EXPECT_EQ(reshape(ramp({2, 6}), {3, -1}).shape(), Shape({3, 4}));
+  EXPECT_THROW_MESSAGE(reshape(ramp({2, 6}), {5, -1}),
+                       "reshape: a tensor of shape [2, 6] cannot have the sizes [5, -1]");
+  EXPECT_THROW_MESSAGE(reshape(ramp({2, 6}), {5}), "reshape: shape [2, 6] has 12 elements, [5] has 5");
+  EXPECT_EQ(flatten(ramp({2, 3, 4}), 1).shape(), Shape({2, 12}));
+  EXPECT_EQ(squeeze(ramp({1, 3, 1})).shape(), Shape({3}));
+  EXPECT_EQ(squeeze(ramp({1, 3, 1}), 0).shape(), Shape({3, 1}));
+  EXPECT_EQ(unsqueeze(ramp({3}), -1).shape(), Shape({3, 1}));
+}
+
+TEST(Shape, PermuteAndTranspose) {
+  expect_values(permute(ramp({2, 3}), {1, 0}), {3, 2}, {0, 3, 1, 4, 2, 5});
+  expect_values(transpose(ramp({1, 2, 2}), -1, 1), {1, 2, 2}, {0, 2, 1, 3});
+  expect_values(reshape(t(ramp({2, 3})), {-1}), {6}, {0, 3, 1, 4, 2, 5});
+  EXPECT_THROW_MESSAGE(permute(ramp({2, 3}), {0, 0}), "permute: axis 0 is named twice");
+}
+
+TEST(Shape, ExpandRepeatsAndSumToSums) {
+  expect_values(expand(ramp({2, 1}), {2, -1, 2}), {2, 2, 2}, {0, 0, 1, 1, 0, 0, 1, 1});
+  expect_values(sum_to(ramp({2, 2, 2}), {2, 1}), {2, 1}, {10, 18});
+  expect_values(sum_to(ramp({2, 2}), {}), {}, {6});
+  EXPECT_THROW_MESSAGE(expand(ramp({2, 3}), {2, 4}), "expand: shape [2, 3] cannot be repeated to [2, 4]");
+}
+
+TEST(Shape, SlicesLikeNumPy) {
+  const Tensor x = ramp({6});
+  expect_values(slice(x, 0, 1, 5, 2), {2}, {1, 3});
+  expect_values(slice(x, 0, -1, kEnd, -1), {6}, {5, 4, 3, 2, 1, 0});
+  expect_values(slice(x, 0, 4, 0, -3), {2}, {4, 1});
+  expect_values(x.slice(0, -100, 100), {6}, {0, 1, 2, 3, 4, 5});
+  expect_values(slice(x, 0, 4, 2), {0}, {});
+  expect_values(ramp({2, 3})[-1], {3}, {3, 4, 5});
+  expect_values(select(ramp({2, 3}), 1, 1), {2}, {1, 4});
+  EXPECT_THROW_MESSAGE(ramp({2, 3})[2], "index 2 is outside axis 0 of shape [2, 3]");
+  EXPECT_THROW_MESSAGE(narrow(x, 0, 4, 3), "narrow: 3 elements from position 4 do not lie in axis 0 of shape [6]");
+}
+
+TEST(Shape, SplitsAndJoins) {
+  const std::vector<Tensor> parts = split(ramp({5, 2}), 2);
+  ASSERT_EQ(parts.size(), 3u);
+  EXPECT_EQ(parts[2].shape(), Shape({1, 2}));
+  expect_values(cat(parts), {5, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  EXPECT_EQ(chunk(ramp({7}), 3).size(), 3u);
+  expect_values(stack({ramp({2}), ramp({2})}, 1), {2, 2}, {0, 0, 1, 1});
+  EXPECT_EQ(cat({tensor({1}), tensor({1.5})}).dtype(), DType::f32);
+  EXPECT_THROW_MESSAGE(cat({ramp({2, 2}), ramp({2, 3})}), "cat: tensor 1 has shape [2, 3], which differs from [2, 2]");
+  EXPECT_THROW_MESSAGE(split(ramp({5}), std::vector<std::int64_t>{2, 2}), "split: parts of sizes [2, 2]");
+}
+
+TEST(Shape, Pads) {
+  const Tensor x = ramp({3});
+  expect_values(pad(x, {1, 2}), {6}, {0, 0, 1, 2, 0, 0});
+  expect_values(pad(x, {1, 0}, PadMode::constant, 9), {4}, {9, 0, 1, 2});
+  expect_values(pad(x, {2, 1}, PadMode::reflect), {6}, {2, 1, 0, 1, 2, 1});
+  expect_values(pad(x, {2, 1}, PadMode::replicate), {6}, {0, 0, 0, 1, 2, 2});
+  expect_values(pad(x, {-1, 1}), {3}, {1, 2, 0});
+  expect_values(pad(ramp({1, 2}), {0, 1, 1, 0}), {2, 3}, {0, 0, 0, 0, 1, 0});
+  EXPECT_THROW_MESSAGE(pad(x, {3, 0}, PadMode::reflect), "pad: reflection by 3 needs more than 3 elements");
+}
+
+TEST(Shape, FlipsRollsAndRepeats) {
+  expect_values(flip(ramp({2, 2})), {2, 2}, {3, 2, 1, 0});
+  expect_values(roll(ramp({4}), 1), {4}, {3, 0, 1, 2});
+  expect_values(roll(ramp({2, 3}), {-1}, {1}), {2, 3}, {1, 2, 0, 4, 5, 3});
+  expect_values(repeat(ramp({2}), {2, 2}), {2, 4}, {0, 1, 0, 1, 0, 1, 0, 1});
+  expect_values(repeat(ramp({2, 1}), {1, 3}), {2, 3}, {0, 0, 0, 1, 1, 1});
+}
+
+TEST(Shape, TrianglesAndDiagonals) {
+  const Tensor x = ramp({3, 3});
+  expect_values(tril(x), {3, 3}, {0, 0, 0, 3, 4, 0, 6, 7, 8});
+  expect_values(triu(x, 1), {3, 3}, {0, 1, 2, 0, 0, 5, 0, 0, 0});
+  expect_values(diag(x), {3}, {0, 4, 8});
+  expect_values(diag(x, 1), {2}, {1, 5});
+  expect_values(diag(x, -1), {2}, {3, 7});
+  expect_values(diag(x, 3), {0}, {});
+  expect_values(diag(ramp({2}) + 1), {2, 2}, {1, 0, 0, 2});
+  expect_values(diag(ramp({2}) + 1, -1), {3, 3}, {0, 0, 0, 1, 0, 0, 0, 2, 0});
+  expect_values(diagonal(ramp({2, 2, 2}), 0, 0, 2), {2, 2}, {0, 5, 2, 7});
+  expect_values(contiguous(t(ramp({2, 2}))), {2, 2}, {0, 2, 1, 3});
+}
+
+TEST(ShapeBackward, NarrowOfEveryStep) {
+  const Tensor x = some({2, 7, 3});
+  for (std::int64_t step : {1, 2, 3, 6, 9, -1, -2, -3, -9}) {
+    for (std::int64_t start : {0, 1, 6}) {
+      const std::int64_t from = step < 0 ? -1 - start : start;
+      expect_gradient([&](auto& v) { return slice(v, 1, from, kEnd, step); },
+                      [&](auto& g) { return slice_backward(g, x.shape(), 1, from, kEnd, step); }, x);
+    }
+  }
+}
+
+TEST(ShapeBackward, AgreesWithDifferences) {
+  const Tensor x = some({2, 3, 4});
+  const Shape s = x.shape();
+  expect_gradient(
+      [](auto& v) {
+        return permute(v, {2, 0, 1});
+      },
+      [](auto& g) {
+        return permute_backward(g, {2, 0, 1});
+      },
+      x);
+  expect_gradient(
+      [](auto& v) {
+        return expand(v, {2, 3, 4});
+      },
+      [](auto& g) {
+        return expand_backward(g, {3, 1});
+      },
+      some({3, 1}));
+  expect_gradient([](auto& v) { return select(v, 1, -1); }, [&](auto& g) { return select_backward(g, s, 1, -1); }, x);
+  expect_gradient(
+      [](auto& v) {
+        return cat({v, 2 * v}, 1);
+      },
+      [](auto& g) {
+        const auto parts = cat_backward(g, {3, 3}, 1);
+        return parts[0] + 2 * parts[1];
+      },
+      x);
+  for (PadMode mode : {PadMode::constant, PadMode::reflect, PadMode::replicate}) {
+    const std::vector<std::int64_t> amounts{2, 1, 1, 2};
+    expect_gradient([&](auto& v) { return pad(v, amounts, mode); },
+                    [&](auto& g) { return pad_backward(g, s, amounts, mode); }, x);
+  }
+  expect_gradient([](auto& v) { return pad(v, {-1, 2}); }, [&](auto& g) { return pad_backward(g, s, {-1, 2}); }, x);
+  expect_gradient([](auto& v) { return flip(v, {0, 2}); }, [](auto& g) { return flip_backward(g, {0, 2}); }, x);
+  expect_gradient(
+      [](auto& v) {
+        return roll(v, {1, -2}, {0, 2});
+      },
+      [](auto& g) {
+        return roll_backward(g, {1, -2}, {0, 2});
+      },
+      x);
+  expect_gradient(
+      [](auto& v) {
+        return repeat(v, {2, 1, 3, 2});
+      },
+      [&](auto& g) {
+        return repeat_backward(g, s, {2, 1, 3, 2});
+      },
+      x);
+  expect_gradient([](auto& v) { return tril(v, 1); }, [](auto& g) { return tril_backward(g, 1); }, x);
+  expect_gradient([](auto& v) { return diagonal(v, 1, 2, 1); },
+                  [&](auto& g) { return diagonal_backward(g, s, 1, 2, 1); }, x);
+  expect_gradient([](auto& v) { return diag(v, -1); }, [](auto& g) { return diag_backward(g, {3}, -1); }, some({3}));
+}
+
+}  // namespace
+}  // namespace ebb
