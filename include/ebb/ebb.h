@@ -1,6 +1,7 @@
 #pragma once
 
 // All of Ebb.
+#include "ebb/autograd.h"
 #include "ebb/backward.h"
 #include "ebb/dtype.h"
 #include "ebb/error.h"
