@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 
 #include "autograd/rules.h"
 #include "core/format_error.h"
@@ -8,6 +7,7 @@
 #include "ops/axes.h"
 #include "ops/build.h"
 #include "ops/index_nodes.h"
+#include "ops/reduce_parts.h"
 #include "ops/shape_nodes.h"
 
 // Gradient rules of the reductions. In the formulas g is the cotangent of the result y and n the number of elements
@@ -159,13 +159,14 @@ Tensor norm_backward(const Tensor& grad, const Tensor& x, double p, const Axes& 
   return cotangent(where(zero, 0, g * sign(wide) * pow(where(zero, 1, abs(wide)) / scale, p - 1)), x);
 }
 
-// y = log Σ exp x                dx = g·exp(x − y), 0 where y = −inf
-Tensor logsumexp_backward(const Tensor& grad, const Tensor& x, const Tensor& y, const Axes& axes, bool keepdim) {
+// y = log Σ exp x                dx = g·exp(x)/Σ exp x, 0 where the sum is 0
+Tensor logsumexp_backward(const Tensor& grad, const Tensor& x, const Axes& axes, bool keepdim) {
   const std::uint32_t mask = axes_mask("logsumexp_backward", axes, x.rank());
   const Tensor g = kept("logsumexp_backward", widen(grad), x.shape(), mask, keepdim);
-  const Tensor total = kept("logsumexp_backward", widen(y), x.shape(), mask, keepdim);
-  const Tensor finite = where(total == -std::numeric_limits<double>::infinity(), 0, total);
-  return cotangent(g * exp(widen(x) - finite), x);
+  if (x.numel() == 0) return zeros_like(x);
+  const ShiftedExp s = shifted_exp(widen(x), mask);
+  const Tensor nothing = s.total == 0;
+  return cotangent(where(nothing, 0, g / where(nothing, 1, s.total)) * s.terms, x);
 }
 
 // y_i = Σ_{j≤i} x_j              dx_j = Σ_{i≥j} g_i
@@ -225,9 +226,7 @@ Cotangents prod_rule(const RuleContext& c) { return {prod_backward(c.grad, c.inp
 Cotangents extremum_rule(const RuleContext& c) {
   return {cotangent(extremum_backward(widen(c.grad), c.inputs[0], c.output), c.inputs[0])};
 }
-Cotangents logsumexp_rule(const RuleContext& c) {
-  return {logsumexp_backward(c.grad, c.inputs[0], c.output, reduced(c), true)};
-}
+Cotangents logsumexp_rule(const RuleContext& c) { return {logsumexp_backward(c.grad, c.inputs[0], reduced(c), true)}; }
 Cotangents cumsum_rule(const RuleContext& c) { return {cumsum_backward(c.grad, c.attrs.i[0])}; }
 Cotangents cumprod_rule(const RuleContext& c) { return {cumprod_backward(c.grad, c.inputs[0], c.attrs.i[0])}; }
 

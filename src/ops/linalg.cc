@@ -62,6 +62,8 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
     return reshape(y, y.shape().without(y.rank() - 1));
   }
   const DType dtype = promote(a.dtype(), b.dtype());
+  require(dtype != DType::bool_, Error::Kind::type,
+          "matmul: bool tensors have no product; cast them to a number first");
   Tensor left = cast(a, dtype), right = cast(b, dtype);
   const std::int64_t rows = a.shape()[a.rank() - 2], columns = b.shape()[b.rank() - 1];
   if (b.rank() == 2 && a.rank() > 2) {

@@ -9,6 +9,7 @@
 #include "graph/node.h"
 #include "ops/axes.h"
 #include "ops/build.h"
+#include "ops/reduce_parts.h"
 
 namespace ebb {
 namespace {
@@ -140,8 +141,19 @@ Tensor norm(const Tensor& x, double p, const Axes& axes, bool keepdim) {
   return drop_axes(cast(y, promote_real(x.dtype())), x.shape(), mask, keepdim);
 }
 
-// log Σ exp x = m + log Σ exp(x − m) with m = max x, or 0 where the maximum is not finite (−inf − −inf is not a
-// number).
+ShiftedExp shifted_exp(const Tensor& x, std::uint32_t mask) {
+  ShiftedExp s;
+  {
+    NoHistory scope;
+    const Tensor top = reduce(Op::max, x, mask);
+    s.shift = where(isfinite(top), top, 0);
+  }
+  s.terms = exp(x - s.shift);
+  s.total = reduce(Op::sum, s.terms, mask);
+  return s;
+}
+
+// log Σ exp x = m + log Σ exp(x − m) with m = max x: no term is larger than 1.
 Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
   const std::uint32_t mask = axes_mask("logsumexp", axes, x.rank());
   const Tensor real = wide_real(x);
@@ -152,9 +164,8 @@ Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
     Tensor value;
     {
       NoHistory scope;
-      const Tensor top = reduce(Op::max, real, mask);
-      const Tensor m = where(isfinite(top), top, 0);
-      value = m + log(reduce(Op::sum, exp(real - m), mask));
+      const ShiftedExp s = shifted_exp(real, mask);
+      value = s.shift + log(s.total);
     }
     Attrs attrs;
     attrs.axes = mask;

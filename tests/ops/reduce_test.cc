@@ -75,7 +75,7 @@ TEST(Reduce, LogSumExpNeitherOverflowsNorLosesInfinities) {
   EXPECT_EQ(logsumexp(tensor({-kInf, -kInf})).item(), -kInf);
   EXPECT_EQ(logsumexp(tensor({-kInf, kInf})).item(), kInf);
   EXPECT_EQ(logsumexp(zeros({0})).item(), -kInf);
-  expect_values(logsumexp_backward(tensor(1.0), tensor({-kInf, -kInf}), tensor(-kInf)), {2}, {0, 0});
+  expect_values(logsumexp_backward(tensor(1.0), tensor({-kInf, -kInf})), {2}, {0, 0});
 }
 
 TEST(Reduce, AnyAndAll) {
@@ -122,8 +122,7 @@ TEST(ReduceBackward, AgreesWithDifferences) {
   expect_gradient([&](auto& v) { return min(v, two); }, [&](auto& g) { return min_backward(g, x, two); }, x);
   expect_gradient([&](auto& v) { return var(v, 1); }, [&](auto& g) { return var_backward(g, x, 1); }, x);
   expect_gradient([&](auto& v) { return stddev(v, two); }, [&](auto& g) { return stddev_backward(g, x, two); }, x);
-  expect_gradient([&](auto& v) { return logsumexp(v, 1); },
-                  [&](auto& g) { return logsumexp_backward(g, x, logsumexp(x, 1), 1); }, x);
+  expect_gradient([&](auto& v) { return logsumexp(v, 1); }, [&](auto& g) { return logsumexp_backward(g, x, 1); }, x);
   expect_gradient([&](auto& v) { return cumsum(v, 1); }, [&](auto& g) { return cumsum_backward(g, 1); }, x);
   expect_gradient([&](auto& v) { return cumprod(v, 1); }, [&](auto& g) { return cumprod_backward(g, x, 1); }, x);
   expect_gradient([&](auto& v) { return median(v, 1); }, [&](auto& g) { return median_backward(g, x, 1); }, x);

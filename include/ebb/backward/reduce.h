@@ -18,9 +18,7 @@ Tensor var_backward(const Tensor& grad, const Tensor& x, const Axes& axes = {}, 
 Tensor stddev_backward(const Tensor& grad, const Tensor& x, const Axes& axes = {}, bool keepdim = false,
                        double correction = 1);
 Tensor norm_backward(const Tensor& grad, const Tensor& x, double p = 2, const Axes& axes = {}, bool keepdim = false);
-// y is the result; with keepdim or without, like grad.
-Tensor logsumexp_backward(const Tensor& grad, const Tensor& x, const Tensor& y, const Axes& axes = {},
-                          bool keepdim = false);
+Tensor logsumexp_backward(const Tensor& grad, const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 Tensor cumsum_backward(const Tensor& grad, std::int64_t axis);
 Tensor cumprod_backward(const Tensor& grad, const Tensor& x, std::int64_t axis);
 Tensor median_backward(const Tensor& grad, const Tensor& x, std::optional<std::int64_t> axis = {},

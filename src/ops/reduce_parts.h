@@ -1,0 +1,17 @@
+#pragma once
+#include <cstdint>
+
+#include "ebb/tensor.h"
+
+// What logsumexp and its gradient rule share: built in one way, so that merging common subexpressions leaves one
+// exponential an element when both are asked for.
+namespace ebb {
+
+// terms = exp(x − shift), total = Σ terms over the axes of the mask, which stay with size 1. shift = max x, or 0 where
+// that is not finite (−inf − −inf is not a number); it carries no history, because terms/total does not depend on it.
+struct ShiftedExp {
+  Tensor shift, terms, total;
+};
+ShiftedExp shifted_exp(const Tensor& x, std::uint32_t mask);
+
+}  // namespace ebb
