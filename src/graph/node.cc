@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/format_error.h"
+#include "graph/history.h"
 
 namespace ebb {
 namespace {
@@ -10,6 +11,7 @@ namespace {
 std::atomic<std::uint64_t> next_id{1};
 thread_local bool history_on = true;
 thread_local bool eager_on = false;
+thread_local int transforms_open = 0;
 std::atomic<int> graph_bound{10000};
 
 // Companion lists point at nodes without owning them, so a dying node takes itself off its list.
@@ -123,6 +125,27 @@ NoHistory::NoHistory(bool on) : before_(history_on) {
 }
 NoHistory::~NoHistory() { history_on = before_; }
 
+WithHistory::WithHistory() : before_(history_on) { history_on = true; }
+WithHistory::~WithHistory() { history_on = before_; }
+
+int open_transform() {
+  require(transforms_open < 30, "grad: more than 30 gradient transforms are nested");
+  return ++transforms_open;
+}
+void close_transform() { --transforms_open; }
+std::uint32_t active_history() { return (2u << transforms_open) - 1; }
+std::uint64_t next_node_id() { return next_id.load(std::memory_order_relaxed); }
+
+void forget_inputs(Node* node) {
+  std::vector<Node*> inputs;
+  inputs.swap(node->inputs);
+  for (Node* input : inputs) release(input);
+  if (node->extra && node->extra->rule) {
+    Rule rule;
+    rule.swap(node->extra->rule);
+  }
+}
+
 Eager::Eager() : before_(eager_on) { eager_on = true; }
 Eager::~Eager() { eager_on = before_; }
 
@@ -167,7 +190,7 @@ Node* value_of(Node* node) {
 
 const Shape& Tensor::shape() const { return value_of(node_)->shape; }
 DType Tensor::dtype() const { return value_of(node_)->dtype; }
-bool Tensor::requires_grad() const { return value_of(node_)->history != 0; }
+bool Tensor::requires_grad() const { return (value_of(node_)->history & active_history()) != 0; }
 bool Tensor::evaluated() const { return value_of(node_)->evaluated.load(std::memory_order_acquire); }
 
 }  // namespace ebb

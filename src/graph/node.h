@@ -92,6 +92,9 @@ struct Node {
 void retain(Node* node);
 void release(Node* node) noexcept;  // frees long chains without recursion
 
+// Lets go of what a node was made of, its rule included. Call with graph_mutex() held.
+void forget_inputs(Node* node);
+
 // Guards evaluation and every traversal of inputs.
 std::recursive_mutex& graph_mutex();
 

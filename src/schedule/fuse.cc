@@ -118,16 +118,11 @@ class Fuser {
     }
     if (h != t.into && where.empty()) {
       where.assign(other.axes.size(), kFree);
-      std::uint32_t used = 0;
       for (int d = 0; d < rank; ++d) {
         if (t.map[d] >= 0 && seen[d] >= 0) {
           if (where[seen[d]] != kFree && where[seen[d]] != t.map[d]) return false;
           where[seen[d]] = t.map[d];
-          used |= 1u << t.map[d];
         }
-      }
-      for (int d = 0; d < rank; ++d) {
-        if (t.map[d] >= 0) used |= 1u << t.map[d];
       }
       // Axes that the two groups do not share through this value: pair equal sizes, add the rest. Two groups that each
       // have an axis the other lacks do not fit one space.
@@ -135,7 +130,7 @@ class Fuser {
       for (std::size_t a = 0; a < where.size(); ++a) {
         if (where[a] != kFree) continue;
         for (std::size_t b = 0; b < t.axes.size(); ++b) {
-          const bool taken = (used >> b & 1) || std::find(where.begin(), where.end(), static_cast<std::int8_t>(b)) != where.end();
+          const bool taken = std::find(where.begin(), where.end(), static_cast<std::int8_t>(b)) != where.end();
           if (!taken && t.axes[b] == other.axes[a]) {
             where[a] = static_cast<std::int8_t>(b);
             break;

@@ -125,7 +125,8 @@ class Lowering {
               : user == Level::column                                            ? Level::column
               : group_.rows != Group::kUndecided && (varies & ~rows) == 0        ? Level::row
                                                                                  : Level::full;
-    std::vector<std::int64_t> key{in, static_cast<std::int64_t>(o.level)};
+    const bool uniform = o.kind == Operand::Kind::constant;  // however it is looked at
+    std::vector<std::int64_t> key{uniform ? base(in) : in, static_cast<std::int64_t>(o.level)};
     for (std::size_t a = 0; a < p_.dims.size(); ++a) key.push_back(o.strides[static_cast<int>(a)]);
     auto [it, fresh] = loads_.try_emplace(std::move(key), -1);
     if (!fresh) return it->second;

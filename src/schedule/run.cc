@@ -1,6 +1,7 @@
 #include <array>
 
 #include "core/format_error.h"
+#include "graph/history.h"
 #include "schedule/plan.h"
 
 namespace ebb {
@@ -165,12 +166,8 @@ class Runner {
     }
     n->storage.strides = x.is_view() || x.is_leaf ? x.strides : contiguous_strides(x.shape);
     n->evaluated.store(true, std::memory_order_release);
-    if (n->history == 0 || n->consumed) {
-      // What it was made of is history nobody will ask for.
-      std::vector<Node*> inputs;
-      inputs.swap(n->inputs);
-      for (Node* input : inputs) release(input);
-    }
+    // What it was made of stays only where somebody may still differentiate it.
+    if ((n->history & active_history()) == 0 || n->consumed) forget_inputs(n);
   }
 
   const Plan& p_;

@@ -8,8 +8,6 @@
 namespace ebb {
 namespace {
 
-bool is_view_op(Op op) { return info(op).cls == OpClass::view || op == Op::depend; }
-
 // Strides that show `from` (with `strides`) in the shape `to` without moving elements; false where none exist.
 bool view_reshape(const Shape& from, const Strides& strides, const Shape& to, Strides& out) {
   if (to.numel() == 0) {

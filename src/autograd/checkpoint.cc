@@ -1,0 +1,121 @@
+#include <unordered_set>
+
+#include "autograd/engine.h"
+#include "core/format_error.h"
+#include "core/random.h"
+#include "ebb/autograd.h"
+#include "graph/history.h"
+
+namespace ebb {
+namespace {
+
+// What was made since `first` gets no history of its own; the older nodes with history that it was made from are what
+// the checkpoint depends on: its inputs and the variables the function captured.
+std::vector<Tensor> take_history(const Tensor& y, std::uint64_t first) {
+  std::lock_guard lock(graph_mutex());
+  std::vector<Tensor> captured;
+  std::unordered_set<Node*> seen;
+  std::vector<Node*> stack{y.node()};
+  while (!stack.empty()) {
+    Node* n = stack.back();
+    stack.pop_back();
+    if (!seen.insert(n).second) continue;
+    if (n->id < first || n->op == Op::variable) {
+      if (n->history != 0) captured.emplace_back(n);
+      continue;
+    }
+    n->history = 0;
+    for (Node* input : n->inputs) stack.push_back(input);
+  }
+  return captured;
+}
+
+// Puts the random state back where it was, and returns to the present afterwards.
+class ReplayRandom {
+ public:
+  explicit ReplayRandom(const RandomState& then) : now_(random_state()) { random_state() = then; }
+  ~ReplayRandom() { random_state() = now_; }
+
+ private:
+  RandomState now_;
+};
+
+Tensor after(const Tensor& x, const Tensor& event) { return make_node(Op::depend, x.dtype(), x.shape(), {x, event}); }
+
+}  // namespace
+
+Tensor checkpoint(const FunctionOfMany& f, const std::vector<Tensor>& inputs) {
+  const RandomState random = random_state();
+  const std::uint64_t first = next_node_id();
+  const Tensor y = f(inputs);
+  const std::vector<Tensor> captured = take_history(y, first);
+  if (captured.empty()) return y;
+
+  std::vector<Tensor> all{y};
+  all.insert(all.end(), captured.begin(), captured.end());
+  Tensor result = make_node(Op::custom, y.dtype(), y.shape(), all);
+  result.node()->more().rule = [f, inputs, random](const Tensor& grad, const Tensor&, const std::vector<Tensor>& sources) {
+    // Everything the second run computes waits for the cotangent: it is made when the backward pass gets here, not sooner.
+    ReversePass pass;
+    {
+      WithHistory on;
+      ReplayRandom replay(random);
+      std::vector<Tensor> again, replaced;
+      for (const Tensor& x : inputs) {
+        const Tensor late = after(x, grad);
+        late.node()->history = x.node()->history;
+        again.push_back(late);
+      }
+      pass.outputs = {f(again)};
+      for (const Tensor& s : sources) {
+        Tensor target = s;
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+          if (inputs[i].node() == s.node()) target = again[i];
+        }
+        pass.targets.push_back(target);
+      }
+    }
+    pass.cotangents = {grad};
+    pass.bits = ~0u;
+    pass.consume = true;
+    return reverse(pass);
+  };
+  return result;
+}
+
+Tensor checkpoint(const Function& f, const Tensor& x) {
+  return checkpoint(FunctionOfMany([f](const std::vector<Tensor>& xs) { return f(xs[0]); }), {x});
+}
+
+Tensor checkpoint_sequential(const std::vector<Function>& layers, int segments, const Tensor& x) {
+  require(segments > 0, "checkpoint_sequential: the number of segments must be positive, got {}", segments);
+  const auto n = static_cast<std::int64_t>(layers.size());
+  Tensor h = x;
+  for (std::int64_t s = 0; s < segments; ++s) {
+    const std::int64_t begin = n * s / segments, end = n * (s + 1) / segments;
+    if (begin == end) continue;
+    h = checkpoint(
+        Function([run = std::vector<Function>(layers.begin() + begin, layers.begin() + end)](const Tensor& in) {
+          Tensor out = in;
+          for (const Function& layer : run) out = layer(out);
+          return out;
+        }),
+        h);
+  }
+  return h;
+}
+
+Tensor custom_function(const FunctionOfMany& forward, const CustomRule& rule, const std::vector<Tensor>& inputs) {
+  Tensor value = [&] {
+    NoHistory off;
+    return forward(inputs);
+  }();
+  std::vector<Tensor> all{value};
+  all.insert(all.end(), inputs.begin(), inputs.end());
+  Tensor result = make_node(Op::custom, value.dtype(), value.shape(), all);
+  if (result.node()->history == 0) return value;
+  result.node()->more().rule = rule;
+  return result;
+}
+
+}  // namespace ebb

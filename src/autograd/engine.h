@@ -1,0 +1,21 @@
+#pragma once
+#include <vector>
+
+#include "graph/node.h"
+
+namespace ebb {
+
+// The reverse pass: cotangents of `targets` (nodes, not necessarily variables) from cotangents of `outputs`. Only nodes
+// whose history has a bit of `bits` are followed. Undefined where an output does not depend on a target.
+struct ReversePass {
+  std::vector<Tensor> outputs, cotangents;
+  std::vector<Tensor> targets;       // empty: all variables found
+  std::uint32_t bits = 1;
+  bool consume = false;              // forget the history that was gone through
+};
+std::vector<Tensor> reverse(const ReversePass& pass, std::vector<Tensor>* found_variables = nullptr);
+
+// Evaluating one of these evaluates all: they share their work.
+void make_companions(const std::vector<Tensor>& tensors);
+
+}  // namespace ebb

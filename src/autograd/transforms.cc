@@ -1,0 +1,204 @@
+#include "autograd/engine.h"
+#include "core/format_error.h"
+#include "ebb/autograd.h"
+#include "ebb/ops.h"
+#include "graph/history.h"
+
+namespace ebb {
+namespace {
+
+void require_floating(const char* op, const Tensor& x) {
+  require(is_floating(x.dtype()), Error::Kind::type,
+          "{}: a tensor of {} cannot be differentiated; cast it to a floating dtype first", op, name(x.dtype()));
+}
+
+Tensor seed(const char* op, const Tensor& y, const Tensor& given) {
+  require_floating(op, y);
+  if (given.defined()) {
+    require(given.shape() == y.shape(), "{}: the cotangent has shape {}, the output {}", op, given.shape(), y.shape());
+    return cast(given, y.dtype());
+  }
+  require(y.numel() == 1, "{}: the output has shape {}; a gradient needs one element (or give a cotangent)", op, y.shape());
+  return ones_like(y);
+}
+
+Tensor or_zeros(const Tensor& g, const Tensor& like) { return g.defined() ? g : zeros_like(like); }
+
+// One level of differentiation: its inputs carry the level's bit while it is open.
+class Level {
+ public:
+  Level() : depth_(open_transform()) {}
+  ~Level() { close_transform(); }
+  Level(const Level&) = delete;
+  std::uint32_t bit() const { return 1u << depth_; }
+
+  Tensor track(const Tensor& x) const {
+    Tensor t = make_node(Op::track, x.dtype(), x.shape(), {x});
+    t.node()->history = x.node()->history | bit();
+    return t;
+  }
+
+  // Cotangents of tracked inputs. Their graph is itself tracked only if an outer level or a variable may ask.
+  std::vector<Tensor> pull(const Tensor& y, const Tensor& g, const std::vector<Tensor>& inputs, bool track_result = false) const {
+    const bool outer = track_result || ((y.node()->history | g.node()->history) & active_history() & ~bit()) != 0;
+    NoHistory off(!outer);
+    ReversePass pass;
+    pass.outputs = {y};
+    pass.cotangents = {g};
+    pass.targets = inputs;
+    pass.bits = bit();
+    std::vector<Tensor> out = reverse(pass);
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = or_zeros(out[i], inputs[i]);
+    return out;
+  }
+
+ private:
+  int depth_;
+};
+
+}  // namespace
+
+Tensor variable(const Tensor& x) {
+  require_floating("variable", x);
+  Tensor t = make_node(Op::variable, x.dtype(), x.shape(), {x});
+  t.node()->history = 1;
+  std::lock_guard lock(graph_mutex());
+  if (x.evaluated()) {
+    t.node()->storage = x.node()->storage;
+    t.node()->evaluated.store(true, std::memory_order_release);
+    forget_inputs(t.node());
+  }
+  return t;
+}
+
+Tensor stop_gradient(const Tensor& x) {
+  if (x.node()->history == 0) return x;
+  return make_node(Op::stop_gradient, x.dtype(), x.shape(), {x});
+}
+
+Tensor Gradients::operator[](const Tensor& variable) const {
+  for (const auto& [v, g] : entries_) {
+    if (v.node() == variable.node()) return g;
+  }
+  require(variable.defined() && variable.node()->op == Op::variable,
+          "Gradients: this tensor is not a variable; gradients are kept for what variable() made");
+  return zeros_like(variable);
+}
+
+bool Gradients::contains(const Tensor& variable) const {
+  for (const auto& [v, g] : entries_) {
+    if (v.node() == variable.node()) return true;
+  }
+  return false;
+}
+
+Gradients backward(const Tensor& loss, const BackwardOptions& options) {
+  require(loss.defined(), "backward: the loss has no value");
+  const Tensor g = seed("backward", loss, options.grad);
+  require((loss.node()->history & 1) != 0, "backward: the loss depends on no variable; make one with variable(x)");
+  NoHistory off(!options.create_graph);
+  ReversePass pass;
+  pass.outputs = {loss};
+  pass.cotangents = {g};
+  pass.consume = !options.keep_history && !options.create_graph;
+  std::vector<Tensor> variables;
+  const std::vector<Tensor> grads = reverse(pass, &variables);
+  std::vector<std::pair<Tensor, Tensor>> entries;
+  std::vector<Tensor> together{loss};
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    entries.emplace_back(variables[i], grads[i]);
+    together.push_back(grads[i]);
+  }
+  make_companions(together);
+  return Gradients(std::move(entries));
+}
+
+std::function<std::pair<Tensor, std::vector<Tensor>>(const std::vector<Tensor>&)> value_and_grad(const FunctionOfMany& f) {
+  return [f](const std::vector<Tensor>& xs) {
+    Level level;
+    std::vector<Tensor> tracked;
+    for (const Tensor& x : xs) {
+      require_floating("grad", x);
+      tracked.push_back(level.track(x));
+    }
+    const Tensor y = f(tracked);
+    std::vector<Tensor> g = level.pull(y, seed("grad", y, {}), tracked);
+    std::vector<Tensor> together{y};
+    together.insert(together.end(), g.begin(), g.end());
+    make_companions(together);
+    return std::make_pair(y, std::move(g));
+  };
+}
+
+std::function<std::pair<Tensor, Tensor>(const Tensor&)> value_and_grad(const Function& f) {
+  return [many = value_and_grad(FunctionOfMany([f](const std::vector<Tensor>& xs) { return f(xs[0]); }))](const Tensor& x) {
+    auto [y, g] = many({x});
+    return std::make_pair(y, g[0]);
+  };
+}
+
+Function grad(const Function& f) {
+  return [both = value_and_grad(f)](const Tensor& x) { return both(x).second; };
+}
+
+std::function<std::vector<Tensor>(const std::vector<Tensor>&)> grad(const FunctionOfMany& f) {
+  return [both = value_and_grad(f)](const std::vector<Tensor>& xs) { return both(xs).second; };
+}
+
+std::pair<Tensor, Function> vjp(const Function& f, const Tensor& x) {
+  require_floating("vjp", x);
+  // The pull may be called long after this level is closed and more than once; it opens a level of its own and runs f
+  // again there. Lazily: what f computes for the same x is the same graph and merges when both are evaluated together.
+  Tensor y = f(x);
+  Function pull = [f, x](const Tensor& g) {
+    Level level;
+    const Tensor tracked = level.track(x);
+    const Tensor again = f(tracked);
+    return level.pull(again, seed("vjp", again, g), {tracked})[0];
+  };
+  return {y, pull};
+}
+
+std::pair<Tensor, Tensor> jvp(const Function& f, const Tensor& x, const Tensor& v) {
+  require_floating("jvp", x);
+  require(v.shape() == x.shape(), "jvp: the tangent has shape {}, the input {}", v.shape(), x.shape());
+  // The vjp u -> uᵀJ is linear in u, so its own vjp with v is J·v.
+  Level outer;
+  Tensor y, jv;
+  {
+    Level inner;
+    const Tensor tracked = inner.track(x);
+    y = f(tracked);
+    const Tensor u = outer.track(zeros_like(y));
+    const Tensor pulled = inner.pull(y, u, {tracked}, true)[0];
+    jv = outer.pull(pulled, cast(v, pulled.dtype()), {u})[0];
+  }
+  return {y, jv};
+}
+
+Tensor jacobian(const Function& f, const Tensor& x) {
+  require_floating("jacobian", x);
+  Level level;
+  const Tensor tracked = level.track(x);
+  const Tensor y = f(tracked);
+  require_floating("jacobian", y);
+  const std::int64_t m = y.numel();
+  std::vector<std::int64_t> shape(y.shape().begin(), y.shape().end());
+  shape.insert(shape.end(), x.shape().begin(), x.shape().end());
+  if (m == 0) return zeros(Shape(shape), x.dtype());
+  const Tensor basis = eye(m, m, y.dtype());
+  std::vector<Tensor> rows;
+  for (std::int64_t i = 0; i < m; ++i) rows.push_back(level.pull(y, reshape(basis[i], y.shape()), {tracked})[0]);
+  return reshape(stack(rows, 0), Shape(shape));
+}
+
+Tensor hvp(const Function& f, const Tensor& x, const Tensor& v) {
+  require(v.shape() == x.shape(), "hvp: the vector has shape {}, the input {}", v.shape(), x.shape());
+  const Function df = grad(f);
+  const Tensor fixed = stop_gradient(v);
+  return grad(Function([&](const Tensor& z) { return sum(df(z) * cast(fixed, z.dtype())); }))(x);
+}
+
+Tensor hessian(const Function& f, const Tensor& x) { return jacobian(grad(f), x); }
+
+}  // namespace ebb
