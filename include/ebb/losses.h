@@ -1,0 +1,4 @@
+#pragma once
+
+// Every loss, by family.
+#include "ebb/losses/reduction.h"
