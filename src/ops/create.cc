@@ -129,7 +129,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, DType dt
 Tensor bernoulli(const Tensor& p) {
   require_real("bernoulli", p.dtype());
   const Tensor wide = widen(p);
-  const Tensor chance = check(wide, logical_and(wide >= 0, wide <= 1), "bernoulli: probability");
+  const Tensor chance = check(wide, logical_and(wide >= 0, wide <= 1), "bernoulli: a probability must lie in [0, 1]");
   return cast(uniform(p.shape(), wide.dtype()) < chance, p.dtype());
 }
 

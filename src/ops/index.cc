@@ -52,6 +52,9 @@ int checked_slices(const char* op, const Tensor& x, std::int64_t axis, const Ten
 
 }  // namespace
 
+// Labels begin the error of an index out of range: sweeps (pick, place) print "label[position] = value ...", library
+// calls "label: index[position] = value ..." with the operation's own name where there is no label.
+
 // ---- nodes ----------------------------------------------------------------------------------------------------------
 
 Tensor index_operand(const char* op, const Tensor& index) {
@@ -61,26 +64,27 @@ Tensor index_operand(const char* op, const Tensor& index) {
 }
 
 Tensor gather_node(const Tensor& x, int axis, const Tensor& index) {
-  const Op op = is_pick(x.shape(), axis, index.shape()) ? Op::pick : Op::gather;
-  return make_node(op, x.dtype(), index.shape(), {x, index}, along(axis), "gather: index");
+  const bool pick = is_pick(x.shape(), axis, index.shape());
+  return make_node(pick ? Op::pick : Op::gather, x.dtype(), index.shape(), {x, index}, along(axis),
+                   pick ? "gather: index" : nullptr);
 }
 
 Tensor scatter_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape) {
-  const Op op = is_pick(shape, axis, index.shape()) ? Op::place : Op::scatter_zero_add;
-  return make_node(op, src.dtype(), shape, {src, index}, along(axis), "scatter_add: index");
+  const bool place = is_pick(shape, axis, index.shape());
+  return make_node(place ? Op::place : Op::scatter_zero_add, src.dtype(), shape, {src, index}, along(axis),
+                   place ? "scatter_add: index" : "scatter_add");
 }
 
 Tensor scatter_node(const Tensor& x, int axis, const Tensor& index, const Tensor& src) {
-  return make_node(Op::scatter, x.dtype(), x.shape(), {x, index, src}, along(axis), "scatter: index");
+  return make_node(Op::scatter, x.dtype(), x.shape(), {x, index, src}, along(axis));
 }
 
 Tensor index_select_node(const Tensor& x, int axis, const Tensor& index) {
-  return make_node(Op::index_select, x.dtype(), x.shape().with(axis, index.numel()), {x, index}, along(axis),
-                   "index_select: index");
+  return make_node(Op::index_select, x.dtype(), x.shape().with(axis, index.numel()), {x, index}, along(axis));
 }
 
 Tensor index_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape) {
-  return make_node(Op::index_zero_add, src.dtype(), shape, {src, index}, along(axis), "index_add: index");
+  return make_node(Op::index_zero_add, src.dtype(), shape, {src, index}, along(axis), "index_add");
 }
 
 // ---- gather and scatter ---------------------------------------------------------------------------------------------
@@ -137,8 +141,7 @@ Tensor embedding(const Tensor& weight, const Tensor& index, std::optional<std::i
   require(weight.rank() == 2, "embedding: the table must have rank 2, got shape {}", weight.shape());
   const Tensor at = reshape(index_operand("embedding", index), {-1});
   const std::int64_t rows = weight.shape()[0], width = weight.shape()[1];
-  Tensor y =
-      make_node(Op::index_select, weight.dtype(), {at.numel(), width}, {weight, at}, along(0), "embedding: index");
+  Tensor y = make_node(Op::index_select, weight.dtype(), {at.numel(), width}, {weight, at}, along(0), "embedding");
   if (padding_index) {
     const std::int64_t padding = *padding_index < 0 ? *padding_index + rows : *padding_index;
     require(padding >= 0 && padding < rows, Error::Kind::index,
@@ -156,7 +159,8 @@ Tensor one_hot(const Tensor& index, std::int64_t classes, DType dtype) {
     classes = max(at).item<std::int64_t>() + 1;
   }
   require(classes > 0, "one_hot: the number of classes must be positive, got {}", classes);
-  const Tensor in_range = check(at, logical_and(at >= 0, at < classes), "one_hot: index");
+  const Tensor in_range = check(at, logical_and(at >= 0, at < classes),
+                                "one_hot: an index must not be negative and be below the number of classes");
   return cast(unsqueeze(in_range, -1) == arange(classes), dtype);
 }
 

@@ -22,9 +22,10 @@ TEST(Index, GatherTakesOneOrManyPositions) {
 
 TEST(Index, NamesTheBadIndexAndTheBadDtype) {
   EXPECT_THROW_MESSAGE(gather(matrix(), 1, tensor({{0.0}, {1.0}})), "gather: an index must be i64 or i32, got f32");
-  EXPECT_THROW_MESSAGE(gather(matrix(), 1, tensor({{0, 1}, {3, 0}})).eval(), "3 is outside [0, 3)");
-  EXPECT_THROW_MESSAGE(gather(matrix(), 1, tensor({{0}, {-1}})).eval(), "-1 is outside [0, 3)");
-  EXPECT_THROW_MESSAGE(embedding(matrix(), tensor({0, 2})).eval(), "2 is outside [0, 2)");
+  EXPECT_THROW_MESSAGE(gather(matrix(), 1, tensor({{0, 1}, {3, 0}})).eval(),
+                       "gather: index[1, 0] = 3 is outside [0, 3)");
+  EXPECT_THROW_MESSAGE(gather(matrix(), 1, tensor({{0}, {-1}})).eval(), "gather: index[1] = -1 is outside [0, 3)");
+  EXPECT_THROW_MESSAGE(embedding(matrix(), tensor({0, 2})).eval(), "embedding: index[1] = 2 is outside [0, 2)");
   EXPECT_THROW_MESSAGE(gather(matrix(), 1, tensor({0, 1})), "gather: index of shape [2]");
 }
 
@@ -46,7 +47,8 @@ TEST(Index, OneHot) {
   expect_values(one_hot(tensor({2, 0}), 3), {2, 3}, {0, 0, 1, 1, 0, 0});
   EXPECT_EQ(one_hot(tensor({2, 0})).shape(), Shape({2, 3}));
   EXPECT_EQ(one_hot(tensor({2, 0}), 3, DType::f32).dtype(), DType::f32);
-  EXPECT_THROW_MESSAGE(one_hot(tensor({3}), 3).eval(), "one_hot: index");
+  EXPECT_THROW_MESSAGE(one_hot(tensor({3}), 3).eval(),
+                       "one_hot: an index must not be negative and be below the number of classes");
 }
 
 TEST(Index, Sorts) {
