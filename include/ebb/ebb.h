@@ -3,6 +3,7 @@
 // All of Ebb.
 #include "ebb/autograd.h"
 #include "ebb/backward.h"
+#include "ebb/data.h"
 #include "ebb/dtype.h"
 #include "ebb/error.h"
 #include "ebb/losses.h"
