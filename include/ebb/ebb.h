@@ -6,6 +6,7 @@
 #include "ebb/data.h"
 #include "ebb/dtype.h"
 #include "ebb/error.h"
+#include "ebb/gradcheck.h"
 #include "ebb/losses.h"
 #include "ebb/memory.h"
 #include "ebb/ops.h"
