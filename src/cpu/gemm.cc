@@ -122,27 +122,22 @@ bool readable_in_place(const Matrix<T>& x, std::int64_t rows, std::int64_t cols)
   return readable_by_rows(x, rows, cols) || readable_by_rows(transposed(x), cols, rows);
 }
 
-// Measured with OpenBLAS on Neoverse V1, relative to its own threads at 1024³: blocks of 512×1024 lose nothing, 256×512
-// 2 %, 128×512 3 to 4 %, 128×256 5 to 7 %, 64×64 19 %: every piece packs its rows of A and columns of B again. So the
-// largest block that leaves sixteen pieces, and below 128×256 only what a few threads need.
+// Measured with OpenBLAS on Neoverse V1, relative to its own threads at 1024³, over the four ways to transpose: blocks
+// of 512×1024 lose nothing, 256×512 1 to 3 %, 256×256 4 to 5 %, 128×256 6 to 9 %, 64×64 19 %: every piece packs its
+// rows of A and columns of B again. So the largest block that leaves sixteen pieces, and below 256×256 what a few
+// threads need.
 GemmCut gemm_cut(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batches) {
   struct Block {
     std::int64_t rows, cols, wanted;
   };
   static constexpr Block kLadder[] = {{512, 1024, 16}, {256, 1024, 16}, {256, 512, 16}, {128, 512, 16},
                                       {128, 256, 4},   {64, 256, 4},    {64, 128, 4},   {64, 64, 4}};
-  constexpr double kLeastFlops = 4e6;  // some 60 µs: what a thread is worth waking for
-  const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  constexpr double kLeastFlops = 1.5e6;  // some 25 µs: what a thread is worth waking for
+  // Narrow results are padded to the kernels' register tiles, and cost as much.
+  const double flops = 2.0 * static_cast<double>(std::max<std::int64_t>(m, 16)) *
+                       static_cast<double>(std::max<std::int64_t>(n, 16)) * static_cast<double>(k);
   GemmCut cut{m, n, k};
-  if (m == 1 || n == 1) {  // bound by reading the matrix: some 50 µs of it a piece
-    constexpr std::int64_t kLeastElements = 1 << 18;
-    const std::int64_t wanted = std::clamp<std::int64_t>(std::max(m, n) * k / kLeastElements, 1, 16);
-    const std::int64_t block =
-        std::max<std::int64_t>(128, even_block(std::max(m, n), pieces_of(std::max(m, n), wanted)));
-    (m == 1 ? cut.cols : cut.rows) = block;
-    if (m * n >= 128 * wanted || k < 65536) return cut;
-    return {m, n, std::max<std::int64_t>(16384, pieces_of(k, 16))};
-  }
+  if (m == 1 || n == 1) return cut;
   if (flops < 2 * kLeastFlops) return cut;
   std::int64_t pieces = 1;
   for (const Block& block : kLadder) {
@@ -176,11 +171,29 @@ void gemm_serial(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const 
             blas_size(m == 1 ? n : c_stride));
 }
 
+// A vector form is bound by reading its matrix (outputs × k), some 50 µs of it a piece, in long runs: cut across the
+// outputs where the runs go along k, and along k where they go across the outputs.
+template <class T>
+static GemmCut vector_cut(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<T>& a, const Matrix<T>& b) {
+  constexpr std::int64_t kLeastElements = 1 << 18;
+  const std::int64_t outputs = std::max(m, n);
+  const std::int64_t pieces = std::clamp<std::int64_t>(outputs * k / kLeastElements, 1, 16);
+  GemmCut cut{m, n, k};
+  if (pieces == 1) return cut;
+  const bool runs_along_k = m == 1 ? readable_by_rows(transposed(b), n, k) : readable_by_rows(a, m, k);
+  if (runs_along_k ? outputs < 16 * pieces : k >= 64 * pieces) {
+    cut.depth = even_block(k, pieces_of(k, pieces));
+  } else {
+    (m == 1 ? cut.cols : cut.rows) = even_block(outputs, pieces_of(outputs, pieces));
+  }
+  return cut;
+}
+
 template <class T>
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const Matrix<T>& a, const Matrix<T>& b, T beta, T* c,
           std::int64_t c_stride) {
   if (m == 0 || n == 0) return;
-  const GemmCut cut = gemm_cut(m, n, k);
+  const GemmCut cut = m == 1 || n == 1 ? vector_cut(m, n, k, a, b) : gemm_cut(m, n, k);
   if (cut.depth < k) return gemm_split_depth(m, n, k, cut.depth, alpha, a, b, beta, c, c_stride);
   const std::int64_t across = pieces_of(n, cut.cols);
   parallel_for(pieces_of(m, cut.rows) * across, [&](std::int64_t piece) {

@@ -32,7 +32,8 @@ void gemm_serial(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const 
 struct GemmCut {
   std::int64_t rows, cols, depth;
 };
-// `batches` equal products are made side by side and count as pieces.
+// `batches` equal products are made side by side and count as pieces. Products with a vector stay whole here: how those
+// are cut depends on which way the matrix lies, and gemm sees to it.
 GemmCut gemm_cut(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batches = 1);
 
 // Every thread that calls OpenBLAS or LAPACK calls this first: it keeps OpenBLAS on the calling thread, where the order

@@ -90,7 +90,8 @@ void float_matmul(const View& a, const View& b, const View& out) {
     return Matrix<T>{static_cast<const T*>(b.data) + p.b_offset(i), p.b_row, p.b_col};
   };
   const GemmCut cut = gemm_cut(p.m, p.n, p.k, p.batches);
-  if (p.batches == 1 || cut.depth < p.k) {  // too few outputs to share: share the sums instead
+  const bool few_vectors = (p.m == 1 || p.n == 1) && p.batches < 16;
+  if (p.batches == 1 || few_vectors || cut.depth < p.k) {  // each product is shared, one after the other
     for (std::int64_t i = 0; i < p.batches; ++i)
       gemm<T>(p.m, p.n, p.k, T(1), matrix_a(i), matrix_b(i), T(0), c + i * p.m * p.n, p.n);
     return;

@@ -1,0 +1,101 @@
+// Ebb's products beside OpenBLAS's own threads, in one process and turn by turn: OpenBLAS is given all threads, then
+// one (which is how Ebb uses it, sharing pieces among its own threads). Prints the best times' rates and their ratio.
+//   bench_gemm [threads]
+#include <cblas.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <vector>
+
+#include "cpu/gemm.h"
+#include "cpu/library.h"
+#include "ebb/memory.h"
+
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+struct Case {
+  const char* what;
+  std::int64_t m, n, k;
+  bool a_transposed, b_transposed;
+};
+
+std::vector<float> random_floats(std::int64_t n) {
+  std::mt19937 rng(1);
+  std::uniform_real_distribution<float> numbers(-1, 1);
+  std::vector<float> v(static_cast<std::size_t>(n));
+  for (float& x : v) x = numbers(rng);
+  return v;
+}
+
+ebb::cpu::View view(std::vector<float>& data, std::int64_t rows, std::int64_t cols, bool transposed) {
+  ebb::Strides strides;
+  strides[0] = transposed ? 1 : cols;
+  strides[1] = transposed ? rows : 1;
+  return {data.data(), ebb::DType::f32, {rows, cols}, strides};
+}
+
+void compare(const Case& c, int threads) {
+  std::vector<float> a = random_floats(c.m * c.k), b = random_floats(c.k * c.n);
+  std::vector<float> out(static_cast<std::size_t>(c.m * c.n));
+  const ebb::cpu::View inputs[] = {view(a, c.m, c.k, c.a_transposed), view(b, c.k, c.n, c.b_transposed)};
+  const ebb::cpu::View output = view(out, c.m, c.n, false);
+  const auto plain = [&] {
+    cblas_sgemm(CblasRowMajor, c.a_transposed ? CblasTrans : CblasNoTrans, c.b_transposed ? CblasTrans : CblasNoTrans,
+                static_cast<int>(c.m), static_cast<int>(c.n), static_cast<int>(c.k), 1.0f, a.data(),
+                static_cast<int>(c.a_transposed ? c.m : c.k), b.data(), static_cast<int>(c.b_transposed ? c.k : c.n),
+                0.0f, out.data(), static_cast<int>(c.n));
+  };
+  const auto ours = [&] { ebb::cpu::run_library({ebb::Op::matmul, {}, nullptr, inputs, {&output, 1}}); };
+  const double flops = 2.0 * static_cast<double>(c.m * c.n) * static_cast<double>(c.k);
+  const int repeats = std::clamp(static_cast<int>(4e10 / flops), 5, 2000);
+  double best_plain = 1e30, best_ours = 1e30;
+  for (int i = 0; i < repeats; ++i) {
+    openblas_set_num_threads(threads);
+    double start = now();
+    plain();
+    best_plain = std::min(best_plain, now() - start);
+    openblas_set_num_threads(1);
+    start = now();
+    ours();
+    best_ours = std::min(best_ours, now() - start);
+  }
+  std::printf("%-34s OpenBLAS %8.1f GFLOP/s   Ebb %8.1f GFLOP/s   ratio %.3f\n", c.what, flops / best_plain / 1e9,
+              flops / best_ours / 1e9, best_plain / best_ours);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int threads = argc > 1 ? std::atoi(argv[1]) : ebb::num_threads();
+  ebb::set_num_threads(threads);
+  ebb::cpu::keep_blas_serial();
+  std::printf("%d threads\n", threads);
+  const Case cases[] = {
+      {"[1024,1024]x[1024,1024]", 1024, 1024, 1024, false, false},
+      {"[1024,1024]x[1024,1024]^T", 1024, 1024, 1024, false, true},
+      {"[1024,1024]^Tx[1024,1024]", 1024, 1024, 1024, true, false},
+      {"[512,512]x[512,512]", 512, 512, 512, false, false},
+      {"[256,256]x[256,256]", 256, 256, 256, false, false},
+      {"[128,128]x[128,128]", 128, 128, 128, false, false},
+      {"[64,64]x[64,64]", 64, 64, 64, false, false},
+      {"[16,16]x[16,16]", 16, 16, 16, false, false},
+      {"[128,784]x[784,1024]", 128, 1024, 784, false, false},
+      {"[128,784]x[1024,784]^T", 128, 1024, 784, false, true},
+      {"[1024,128]x[128,1024]", 1024, 1024, 128, false, false},
+      {"[128,1024]^Tx[128,1024]", 1024, 1024, 128, true, false},
+      {"[128,784]^Tx[128,1024]", 784, 1024, 128, true, false},
+      {"[128,1024]x[1024,10]", 128, 10, 1024, false, false},
+      {"[10,60000]x[60000,16]", 10, 16, 60000, false, false},
+      {"[1,4096]x[4096,4096]", 1, 4096, 4096, false, false},
+      {"[1,4096]x[4096,4096]^T", 1, 4096, 4096, false, true},
+      {"[4096,4096]x[4096,1]", 4096, 1, 4096, false, false},
+      {"[2048,512]x[512,32000]", 2048, 32000, 512, false, false},
+      {"[2048,512]x[32000,512]^T", 2048, 32000, 512, false, true},
+  };
+  for (const Case& c : cases) compare(c, threads);
+}
