@@ -1,0 +1,317 @@
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/format_error.h"
+#include "core/random.h"
+#include "sweep/program.h"
+#include "sweep/reference_math.h"
+
+// The oracle of the sweep interpreters. It has no tiles, no stages and no order of summation worth the name: every
+// value of the program is an array over its level, filled one element after the other. Slow, and right by inspection.
+namespace ebb {
+namespace {
+
+bool is_real(RegType t) { return t == RegType::f32 || t == RegType::f64; }
+bool is_mask(RegType t) { return t == RegType::m32 || t == RegType::m64; }
+
+// A double as the dtype keeps it.
+double as_kept(double x, DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return to_float(half_from(static_cast<float>(x)));
+    case DType::bf16:
+      return to_float(bfloat16_from(static_cast<float>(x)));
+    case DType::f32:
+      return static_cast<float>(x);
+    default:
+      return x;
+  }
+}
+
+template <class T>
+T read_as(const void* data, std::int64_t index) {
+  T x;
+  std::memcpy(&x, static_cast<const char*>(data) + index * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+  return x;
+}
+template <class T>
+void write_as(void* data, std::int64_t index, T x) {
+  std::memcpy(static_cast<char*>(data) + index * static_cast<std::int64_t>(sizeof(T)), &x, sizeof(T));
+}
+
+Number read(DType dtype, const void* data, std::int64_t i) {
+  switch (dtype) {
+    case DType::f64:
+      return {read_as<double>(data, i), 0};
+    case DType::f32:
+      return {read_as<float>(data, i), 0};
+    case DType::f16:
+      return {to_float(read_as<Half>(data, i)), 0};
+    case DType::bf16:
+      return {to_float(read_as<BFloat16>(data, i)), 0};
+    case DType::i64:
+      return {0, read_as<std::int64_t>(data, i)};
+    case DType::i32:
+      return {0, read_as<std::int32_t>(data, i)};
+    case DType::u8:
+      return {0, read_as<std::uint8_t>(data, i)};
+    default:
+      return {0, read_as<std::uint8_t>(data, i) != 0};
+  }
+}
+
+void write(DType dtype, void* data, std::int64_t i, Number x) {
+  switch (dtype) {
+    case DType::f64:
+      return write_as(data, i, x.real);
+    case DType::f32:
+      return write_as(data, i, static_cast<float>(x.real));
+    case DType::f16:
+      return write_as(data, i, half_from(static_cast<float>(x.real)));
+    case DType::bf16:
+      return write_as(data, i, bfloat16_from(static_cast<float>(x.real)));
+    case DType::i64:
+      return write_as(data, i, x.integer);
+    case DType::i32:
+      return write_as(data, i, static_cast<std::int32_t>(x.integer));
+    case DType::u8:
+      return write_as(data, i, static_cast<std::uint8_t>(x.integer));
+    case DType::bool_:
+      return write_as(data, i, static_cast<std::uint8_t>(x.integer != 0));
+  }
+}
+
+// As a C++ cast, but NaN gives 0 and what is out of range saturates.
+Number convert(Number x, RegType from, RegType to) {
+  if (is_mask(to)) return {0, is_real(from) ? x.real != 0 : x.integer != 0};
+  if (is_real(to)) {
+    const double r = is_real(from) ? x.real : static_cast<double>(x.integer);
+    return {to == RegType::f32 ? static_cast<float>(r) : r, 0};
+  }
+  if (!is_real(from)) return {0, to == RegType::i32 ? static_cast<std::int32_t>(x.integer) : x.integer};
+  const double low = to == RegType::i32 ? -0x1p31 : -0x1p63, high = to == RegType::i32 ? 0x1p31 : 0x1p63;
+  if (std::isnan(x.real)) return {0, 0};
+  if (x.real >= high)
+    return {0,
+            to == RegType::i32 ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::int64_t>::max()};
+  if (x.real < low) return {0, static_cast<std::int64_t>(low)};
+  return {0, static_cast<std::int64_t>(x.real)};
+}
+
+// Neutral elements; the kernels' accumulators are double and int64.
+Number identity(Op op, bool real) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  using Limits = std::numeric_limits<std::int64_t>;
+  switch (op) {
+    case Op::sum:
+      return {0, 0};
+    case Op::prod:
+      return {1, 1};
+    case Op::max:
+      return {-inf, real ? 0 : Limits::min()};
+    default:
+      return {inf, real ? 0 : Limits::max()};
+  }
+}
+
+Number combine(Op op, bool real, Number a, Number b) {
+  static_assert(Op::sum != Op::add);
+  const Op two = op == Op::sum ? Op::add : op == Op::prod ? Op::mul : op == Op::max ? Op::maximum : Op::minimum;
+  return real ? reference_real(two, a, b, {}) : reference_integer(two, 64, a, b, {});
+}
+
+class Oracle {
+ public:
+  Oracle(const Program& program, const std::vector<Argument>& arguments)
+      : p_(program), args_(arguments), rows_(program.rows()), columns_(program.columns()), values_(p_.instrs.size()) {}
+
+  void run() {
+    for (std::size_t v = 0; v < p_.instrs.size(); ++v) {
+      values_[v].resize(static_cast<std::size_t>(size_of(p_.instrs[v].level)));
+      make(p_.instrs[v], values_[v]);
+    }
+    // A complaint about data comes after all rows, for the lowest position, as every backend does it.
+    if (!complaint_.empty()) throw Error(complaint_);
+    for (const Output& o : p_.outputs) store(o);
+  }
+
+ private:
+  std::int64_t size_of(Level level) const {
+    switch (level) {
+      case Level::scalar:
+        return 1;
+      case Level::row:
+        return rows_;
+      case Level::column:
+        return columns_;
+      default:
+        return rows_ * columns_;
+    }
+  }
+  static std::int64_t index_of(Level level, std::int64_t row, std::int64_t column, std::int64_t columns) {
+    switch (level) {
+      case Level::scalar:
+        return 0;
+      case Level::row:
+        return row;
+      case Level::column:
+        return column;
+      default:
+        return row * columns + column;
+    }
+  }
+  Number at(std::int32_t v, std::int64_t row, std::int64_t column) const {
+    if (v < 0) return {};
+    return values_[static_cast<std::size_t>(v)]
+                  [static_cast<std::size_t>(index_of(p_.instrs[v].level, row, column, columns_))];
+  }
+
+  // Where element (row, column) lies for these strides.
+  std::int64_t address(const Strides& strides, std::int64_t row, std::int64_t column) const {
+    std::int64_t a = 0;
+    const int dims = static_cast<int>(p_.dims.size());
+    for (int d = dims; d-- > 0;) {
+      std::int64_t& linear = d >= dims - p_.row_dims ? column : row;
+      a += linear % p_.dims[static_cast<std::size_t>(d)] * strides[d];
+      linear /= p_.dims[static_cast<std::size_t>(d)];
+    }
+    return a;
+  }
+
+  // body(element of the level, its row, its column)
+  template <class Body>
+  void each(Level level, Body body) const {
+    const std::int64_t rows = level == Level::row || level == Level::full ? rows_ : 1;
+    const std::int64_t columns = level == Level::column || level == Level::full ? columns_ : 1;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t c = 0; c < columns; ++c) body(static_cast<std::size_t>(r * columns + c), r, c);
+    }
+  }
+
+  void make(const Instr& i, std::vector<Number>& out) {
+    const std::int32_t a = i.arg[0], b = i.arg[1], c = i.arg[2];
+    switch (i.kind) {
+      case Instr::Kind::load:
+        each(i.level,
+             [&](std::size_t k, std::int64_t r, std::int64_t col) { out[k] = load(p_.operands[a], i.type, r, col); });
+        break;
+      case Instr::Kind::compute:
+        each(i.level, [&](std::size_t k, std::int64_t r, std::int64_t col) {
+          out[k] = compute(i, at(a, r, col), at(b, r, col), at(c, r, col));
+          if (i.op == Op::check && !at(b, r, col).integer) complain(k, fmt::format("{}", i.label ? i.label : "check"));
+        });
+        break;
+      case Instr::Kind::convert:
+        each(i.level, [&](std::size_t k, std::int64_t r, std::int64_t col) {
+          out[k] = convert(at(a, r, col), p_.instrs[a].type, i.type);
+        });
+        break;
+      case Instr::Kind::round:
+        each(i.level, [&](std::size_t k, std::int64_t r, std::int64_t col) {
+          const Number x = at(a, r, col);
+          out[k] = i.dtype == DType::u8 ? Number{0, static_cast<std::uint8_t>(x.integer)}
+                                        : Number{as_kept(x.real, i.dtype), 0};
+        });
+        break;
+      case Instr::Kind::reduce:
+      case Instr::Kind::total:
+      case Instr::Kind::columns: {
+        const bool is_float = is_real(i.type);
+        for (Number& x : out) x = identity(i.op, is_float);
+        // Everything the operand varies over; where a total is of something that does not vary, it counts once.
+        each(i.kind == Instr::Kind::total ? p_.instrs[a].level : Level::full,
+             [&](std::size_t, std::int64_t r, std::int64_t col) {
+               Number& x = out[static_cast<std::size_t>(index_of(i.level, r, col, columns_))];
+               x = combine(i.op, is_float, x, at(a, r, col));
+             });
+        if (i.type == RegType::f32) {
+          for (Number& x : out) x.real = static_cast<float>(x.real);
+        }
+        break;
+      }
+      case Instr::Kind::pick:
+        each(Level::row, [&](std::size_t k, std::int64_t r, std::int64_t) {
+          const std::int64_t index = at(b, r, 0).integer;
+          if (in_range(i, k, index)) out[k] = at(a, r, index);
+        });
+        break;
+      case Instr::Kind::place:
+        each(Level::row, [&](std::size_t k, std::int64_t r, std::int64_t) {
+          const std::int64_t index = at(b, r, 0).integer;
+          if (in_range(i, k, index)) out[static_cast<std::size_t>(r * columns_ + index)] = at(a, r, index);
+        });
+        break;
+    }
+  }
+
+  Number compute(const Instr& i, Number a, Number b, Number c) const {
+    // A comparison makes a mask of numbers: what it computes on is the type of its operands.
+    const std::int32_t typed = i.op == Op::where ? i.arg[1] : i.arg[0];
+    const RegType t = p_.instrs[typed].type;
+    if (is_real(t)) return reference_real(i.op, a, b, c);
+    return reference_integer(i.op, is_mask(t) ? 1 : t == RegType::i32 ? 32 : 64, a, b, c);
+  }
+
+  Number load(const Operand& o, RegType type, std::int64_t row, std::int64_t column) const {
+    const Argument& arg = args_[static_cast<std::size_t>(o.slot)];
+    const std::int64_t where = o.offset + address(o.strides, row, column);
+    switch (o.kind) {
+      case Operand::Kind::memory:
+        return convert(read(o.dtype, arg.data, where), reg_type(o.dtype), type);
+      case Operand::Kind::constant:
+        if (is_real(type)) return {as_kept(arg.real, o.dtype), 0};
+        if (is_mask(type)) return {0, arg.integer != 0 || arg.real != 0};
+        return {0, o.dtype == DType::u8 ? static_cast<std::uint8_t>(arg.integer) : arg.integer};
+      case Operand::Kind::iota:
+        return convert({0, arg.integer + arg.step * where}, RegType::i64, type);
+      case Operand::Kind::random: {
+        std::uint32_t words[4];
+        philox_block(arg.seed, arg.operation, static_cast<std::uint64_t>(where) / 4, words);
+        const std::uint32_t word = words[where % 4];
+        return {type == RegType::f64 ? word * 0x1p-32 : (word >> 8) * 0x1p-24, 0};
+      }
+    }
+    return {};
+  }
+
+  void store(const Output& o) const {
+    const Instr& i = p_.instrs[o.value];
+    each(i.level, [&](std::size_t k, std::int64_t r, std::int64_t c) {
+      write(o.dtype, args_[static_cast<std::size_t>(o.slot)].data, address(o.strides, r, c),
+            convert(values_[static_cast<std::size_t>(o.value)][k], i.type, stored_type(o.dtype, i.type)));
+    });
+  }
+  static RegType stored_type(DType dtype, RegType from) {
+    const RegType t = reg_type(dtype);
+    return is_real(t) && is_real(from) ? from : t;  // the dtype's own rounding follows
+  }
+
+  bool in_range(const Instr& i, std::size_t row, std::int64_t index) {
+    if (index >= 0 && index < columns_) return true;
+    complain(row * static_cast<std::size_t>(columns_),
+             fmt::format("{} = {} is outside [0, {})", i.label ? i.label : "gather: index", index, columns_));
+    return false;
+  }
+  void complain(std::size_t position, const std::string& text) {
+    if (!complaint_.empty() && position >= position_) return;
+    position_ = position;
+    complaint_ = text;
+  }
+
+  const Program& p_;
+  const std::vector<Argument>& args_;
+  const std::int64_t rows_, columns_;
+  std::vector<std::vector<Number>> values_;
+  std::size_t position_ = 0;
+  std::string complaint_;
+};
+
+}  // namespace
+
+void run_reference(const Program& program, const std::vector<Argument>& arguments) {
+  verify(program);
+  Oracle(program, arguments).run();
+}
+
+}  // namespace ebb
