@@ -117,6 +117,8 @@ table('kAsinF64', q, w, 0, mp.mpf('0.2501'), 12)
 q, w = odd(mp.sinh, mp.mpf(1) / 6)
 table('kSinhF64', q, w, 0, 1, 6)
 table('kSinhF32', q, w, 0, 1, 3, True)
+q, w = odd(mp.tanh, -mp.mpf(1) / 3)
+table('kTanhF32', q, w, 0, mp.mpf('0.3601'), 4, True)
 
 # erf x = x (2/sqrt(pi) + z e(z)) for |x| < 1
 two_root = 2 / mp.sqrt(mp.pi)
@@ -132,12 +134,15 @@ def erf_l(x): return mp.log(mp.erfc(x))
 def erf_l_whole(x, p): return 1 - mp.exp(p), mp.erf(x)
 table('kErfLargeF32', erf_l, erf_l_whole, mp.mpf('0.999'), 4, 8, True)
 
-# (1 + 2a) exp(a²) erfc(a) = g(t), t = (a - 4) / (a + 4)
-def erfcx_q(t):
+# (1 + 2a) exp(a²) erfc(a) = c + t g(t), t = (a - 4) / (a + 4), c the value at t = 0
+def erfcx(t):
     a = 4 * (1 + t) / (1 - t)
     return (1 + 2 * a) * mp.exp(a * a) * mp.erfc(a)
-def erfcx_whole(t, p): return p, erfcx_q(t)
-table('kErfcxF64', erfcx_q, erfcx_whole, -1, mp.mpf('0.76'), 22)
+erfcx_first = mp.mpf(float(erfcx(mp.mpf(0))))
+def erfcx_q(t): return (erfcx(t) - erfcx_first) / t
+def erfcx_whole(t, p): return erfcx_first + t * p, erfcx(t)
+print(f'inline constexpr double kErfcxFirst = {float(erfcx_first)!r};')
+table('kErfcxF64', erfcx_q, erfcx_whole, -1, mp.mpf('0.76'), 21)
 
 # cbrt m on [1, 2)
 table('kCbrt', lambda m: mp.cbrt(m), lambda m, p: (p, mp.cbrt(m)), 1, 2, 4)

@@ -29,38 +29,51 @@ HWY_INLINE V square_error(D d, V a, V square) {
 #endif
 }
 
-// erfc a = e^(-a²) g(t) / (1 + 2a), t = (a - 4) / (a + 4), for a >= 0; a² = h + e exactly, e^-e = 1 - e.
+// erfc a = e^(-a²) g(t) / (1 + 2a), t = (a - 4) / (a + 4), for a >= 0. a² = h + e exactly; the rounding errors of g and
+// of 1 + 2a go into the exponent too, where 1/g, between 1/1.3 and 1, need not be exact.
 template <class D, class V>
 HWY_INLINE V erfc_positive(D d, V a) {
   a = clamp_keep_nan(d, a, 0, 28);
   const V four = constant(d, 4), t = hn::Div(hn::Sub(a, four), hn::Add(a, four));
   const V h = hn::Mul(a, a), e = square_error(d, a, h);
-  const V g = hn::Div(polynomial(d, t, kErfcxF64), hn::MulAdd(a, constant(d, 2), constant(d, 1)));
-  return hn::Mul(exp(d, hn::Neg(h)), hn::NegMulAdd(g, e, g));
+  const V first = constant(d, kErfcxFirst), others = hn::Mul(t, polynomial(d, t, kErfcxF64));
+  const V g = hn::Add(first, others), g_error = hn::Sub(others, hn::Sub(g, first));
+  const V twice = hn::Add(a, a), one = constant(d, 1), bottom = hn::Add(twice, one);
+  const V bottom_error = hn::Sub(one, hn::Sub(bottom, twice));
+  const V ratio = hn::Div(g, bottom);
+  const V correction = hn::NegMulAdd(bottom_error, ratio, g_error);
+  return hn::Mul(exp_of_sum(d, hn::Neg(h), hn::MulSub(correction, constant(d, 0.87), e)), ratio);
 }
 
+// x (2/sqrt(pi) + z e(z)), z = x², for |x| <= 1; 2/sqrt(pi) = 1 + 0.128..., so that the large part of the sum is exact.
 template <class D, class V>
-HWY_INLINE V erfc(D d, V x) {
-  const V y = erfc_positive(d, hn::Abs(x));
-  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(constant(d, 2), y), y);
+HWY_INLINE V erf_small(D d, V x) {
+  const V z = hn::Mul(x, x), above_one = constant(d, 0.12837916709551257);
+  V q;
+  if constexpr (sizeof(hn::TFromD<D>) == 4)
+    q = polynomial(d, z, kErfSmallF32);
+  else
+    q = polynomial(d, z, kErfSmallF64);
+  return hn::MulAdd(x, hn::MulAdd(z, q, above_one), x);
 }
 
-// x (2/sqrt(pi) + x² e(x²)) up to 1, then 1 - erfc |x|
 template <class D, class V>
 HWY_INLINE V erf(D d, V x) {
-  const V a = hn::Abs(x), z = hn::Mul(x, x);
-  V small, large;
-  if constexpr (sizeof(hn::TFromD<D>) == 4) {
-    const V low = hn::MulAdd(z, polynomial(d, z, kErfSmallF32), constant(d, 0.12837916709551257));
-    small = hn::Add(x, hn::Mul(x, low));  // 2/sqrt(pi) = 1 + 0.128...
-    const V capped = clamp_keep_nan(d, a, 0, 4);
-    large = hn::Sub(constant(d, 1), exp(d, polynomial(d, capped, kErfLargeF32)));
-  } else {
-    const V low = hn::MulAdd(z, polynomial(d, z, kErfSmallF64), constant(d, 0.12837916709551257));
-    small = hn::Add(x, hn::Mul(x, low));
-    large = hn::Sub(constant(d, 1), erfc_positive(d, a));
-  }
-  return hn::IfThenElse(hn::Lt(a, constant(d, 1)), small, hn::CopySign(large, x));
+  const V a = hn::Abs(x), one = constant(d, 1);
+  V large;
+  if constexpr (sizeof(hn::TFromD<D>) == 4)
+    large = hn::Sub(one, exp_normal(d, polynomial(d, clamp_keep_nan(d, a, 0, 4), kErfLargeF32)));
+  else
+    large = hn::Sub(one, erfc_positive(d, a));
+  return hn::IfThenElse(hn::Lt(a, one), erf_small(d, x), hn::CopySign(large, x));
+}
+
+// Up to 1/2 in magnitude 1 - erf x loses nothing and erf_small has the smaller error.
+template <class D, class V>
+HWY_INLINE V erfc(D d, V x) {
+  const V a = hn::Abs(x), y = erfc_positive(d, a);
+  const V far = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(constant(d, 2), y), y);
+  return hn::IfThenElse(hn::Lt(a, constant(d, 0.5)), hn::Sub(constant(d, 1), erf_small(d, x)), far);
 }
 
 // C's special cases of pow, given |x|^y where both are ordinary.
@@ -82,22 +95,36 @@ HWY_INLINE V pow_specials(D d, V x, V y, V magnitude) {
 
 // x and y were f32: |x|^y = 2^(y log2|x|) with about 35 bits of log2, so that the rounding to f32 is what counts.
 template <class D, class V>
-HWY_INLINE V pow_short(D d, V x, V y) {
-  const SignedTag<D> di;
-  const V ax = hn::Abs(x), inf = hn::Inf(d);
+HWY_INLINE V log2_short(D d, V ax) {
   const Split<D> p = split(d, ax);
   const V s = hn::Div(p.fraction, hn::Add(p.fraction, constant(d, 2))), z = hn::Mul(s, s);
   const V natural = hn::MulAdd(hn::Mul(s, z), polynomial(d, z, kLogF64Short), hn::Add(s, s));
-  V log2 = hn::MulAdd(natural, constant(d, 1.4426950408889634), hn::ConvertTo(d, p.exponent));
-  log2 = hn::IfThenElse(hn::Eq(ax, hn::Zero(d)), hn::Neg(inf), hn::IfThenElse(hn::Eq(ax, inf), inf, log2));
-
-  const V t = clamp_keep_nan(d, hn::Mul(y, log2), -200, 200);
-  const V magic = constant(d, FloatTraits<double>::kRoundMagic);
+  return hn::MulAdd(natural, constant(d, 1.4426950408889634), hn::ConvertTo(d, p.exponent));
+}
+template <class D, class V>
+HWY_INLINE V exp2_short(D d, V t) {
+  const V magic = constant(d, FloatTraits<double>::kBiasedMagic);
+  t = clamp_keep_nan(d, t, -200, 200);
   const V shifted = hn::Add(t, magic), r = hn::Sub(t, hn::Sub(shifted, magic));
-  const V e =
-      hn::MulAdd(hn::MulAdd(r, polynomial(d, r, kExp2F64Short), constant(d, 0.69314718055994531)), r, constant(d, 1));
-  const V power = hn::Mul(e, power_of_two(d, hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic))));
-  return pow_specials(d, x, y, power);
+  const V q = hn::MulAdd(r, polynomial(d, r, kExp2F64Short), constant(d, 0.69314718055994531));
+  return hn::Mul(hn::MulAdd(q, r, constant(d, 1)), normal_power<0>(d, shifted));
+}
+// Positive bases and finite exponents have no special cases.
+template <class D, class V>
+HWY_INLINE hn::Mask<D> pow_is_plain(D d, V x, V y) {
+  const V inf = hn::Inf(d);
+  return hn::And(hn::And(hn::Gt(x, hn::Zero(d)), hn::Lt(x, inf)), hn::Lt(hn::Abs(y), inf));
+}
+template <class D, class V>
+HWY_INLINE V pow_short_plain(D d, V x, V y) {
+  return exp2_short(d, hn::Mul(y, log2_short(d, x)));
+}
+template <class D, class V>
+HWY_INLINE V pow_short(D d, V x, V y) {
+  const V ax = hn::Abs(x), inf = hn::Inf(d);
+  V log2 = log2_short(d, ax);
+  log2 = hn::IfThenElse(hn::Eq(ax, hn::Zero(d)), hn::Neg(inf), hn::IfThenElse(hn::Eq(ax, inf), inf, log2));
+  return pow_specials(d, x, y, exp2_short(d, hn::Mul(y, log2)));
 }
 
 template <class D, class V>

@@ -32,26 +32,22 @@ struct Quadrant {
 
 // pi/2 = P1 + P2 + P3. From |x| = 1 on, x - n P1 is exact (its last bit is not below that of P1); n P2 takes the rest
 // and its rounding error is kept. Needs FMA.
-template <class D, class V>
+// For arguments that were f32, up to 2^20, two parts do: the first has 33 bits, so that n times it is exact.
+template <bool kShort, class D, class V>
 HWY_INLINE Quadrant<D> reduce_by_half_pi(D d, V x) {
   const SignedTag<D> di;
   const V magic = constant(d, FloatTraits<double>::kRoundMagic);
   const V shifted = hn::MulAdd(x, constant(d, 0x1.45f306dc9c883p-1), magic), n = hn::Sub(shifted, magic);
-  const V p2 = constant(d, 0x1.1a62633145c07p-54), p3 = constant(d, -0x1.f1976b7ed8fbcp-110);
-  const V first = hn::NegMulAdd(n, constant(d, 0x1.921fb54442d18p+0), x);
-  const V r = hn::NegMulAdd(n, p2, first);
-  const V low = hn::NegMulAdd(n, p3, hn::NegMulAdd(n, p2, hn::Sub(first, r)));
-  return {r, low, hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic))};
-}
-
-// For arguments that were f32, up to 2^20 pi/2: two parts of pi/2, the first with 33 bits so that n P1 is exact.
-template <class D, class V>
-HWY_INLINE Quadrant<D> reduce_short(D d, V x) {
-  const SignedTag<D> di;
-  const V magic = constant(d, FloatTraits<double>::kRoundMagic);
-  const V shifted = hn::MulAdd(x, constant(d, 0x1.45f306dc9c883p-1), magic), n = hn::Sub(shifted, magic);
-  const V r = hn::NegMulAdd(n, constant(d, 0x1.0b4611a626331p-34), hn::NegMulAdd(n, constant(d, 0x1.921fb544p+0), x));
-  return {r, hn::Zero(d), hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic))};
+  const auto quadrant = hn::BitCast(di, shifted);  // magic is even enough for the two bits that count
+  if constexpr (kShort) {
+    const V first = hn::NegMulAdd(n, constant(d, 0x1.921fb544p+0), x);
+    return {hn::NegMulAdd(n, constant(d, 0x1.0b4611a626331p-34), first), hn::Zero(d), quadrant};
+  } else {
+    const V p2 = constant(d, 0x1.1a62633145c07p-54), p3 = constant(d, -0x1.f1976b7ed8fbcp-110);
+    const V first = hn::NegMulAdd(n, constant(d, 0x1.921fb54442d18p+0), x);
+    const V r = hn::NegMulAdd(n, p2, first);
+    return {r, hn::NegMulAdd(n, p3, hn::NegMulAdd(n, p2, hn::Sub(first, r))), quadrant};
+  }
 }
 
 // sin or cos of the reduced argument, chosen and signed by the quadrant.
@@ -85,32 +81,28 @@ HWY_INLINE hn::Vec<D> from_quadrant(D d, const Quadrant<D>& q) {
   }
 }
 
-// Lanes beyond the range of the reduction, infinities and NaN go to the C library.
-template <Trig kFunction, class D, class V>
-HWY_NOINLINE V trig_by_lane(D d, V x) {
-  return by_lane(d, x, [](double v) { return scalar_trig<kFunction>(v); });
+template <bool kShort, class D, class V>
+HWY_INLINE hn::Mask<D> trig_in_range(D d, V x) {
+  return hn::Lt(hn::Abs(x), constant(d, kShort ? 0x1p20 : HWY_NATIVE_FMA ? 0x1p28 : 0.0));
 }
 
-template <Trig kFunction, class D, class V>
-HWY_INLINE V trig(D d, V x) {
-#if HWY_NATIVE_FMA
-  // Below 1 in magnitude n may still be 1 (from pi/4 on); x is then a multiple of 2^-53, as fine as P1's last bit / 2.
-  const auto near = hn::Lt(hn::Abs(x), constant(d, 0x1p28));
-  if (HWY_UNLIKELY(!hn::AllTrue(d, near))) return trig_by_lane<kFunction>(d, x);
-  const V y = from_quadrant<kFunction, false>(d, reduce_by_half_pi(d, x));
+// For x in the range of the reduction. Below 1 in magnitude the quadrant may still be 1 (from pi/4 on); x is then a
+// multiple of 2^-53, and so is x - P1.
+template <Trig kFunction, bool kShort, class D, class V>
+HWY_INLINE V trig_ordinary(D d, V x) {
+  const V y = from_quadrant<kFunction, kShort>(d, reduce_by_half_pi<kShort>(d, x));
   if constexpr (kFunction == Trig::cos) return y;
   return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, y);  // -0 stays -0
-#else
-  return trig_by_lane<kFunction>(d, x);
-#endif
 }
-template <Trig kFunction, class D, class V>
-HWY_INLINE V trig_short(D d, V x) {
-  const auto near = hn::Lt(hn::Abs(x), constant(d, 0x1p20));
-  if (HWY_UNLIKELY(!hn::AllTrue(d, near))) return trig_by_lane<kFunction>(d, x);
-  const V y = from_quadrant<kFunction, true>(d, reduce_short(d, x));
-  if constexpr (kFunction == Trig::cos) return y;
-  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, y);
+
+// Lanes beyond the range, infinities and NaN go to the C library; the others get the same bits as beside ordinary ones.
+template <Trig kFunction, bool kShort, class D, class V>
+HWY_INLINE V trig(D d, V x) {
+  const auto ordinary = trig_in_range<kShort>(d, x);
+  const V near = trig_ordinary<kFunction, kShort>(d, hn::IfThenElseZero(ordinary, x));
+  if (HWY_LIKELY(hn::AllTrue(d, ordinary))) return near;
+  const V far = by_lane(d, x, [](double v) { return scalar_trig<kFunction>(v); });
+  return hn::IfThenElse(ordinary, near, far);
 }
 
 constexpr double kHalfPiHigh = 0x1.921fb54442d18p+0, kHalfPiLow = 0x1.1a62633145c07p-54;
@@ -205,8 +197,8 @@ HWY_INLINE V cbrt(D d, V x) {
   const V q = hn::Floor(hn::MulAdd(k, constant(d, 1.0 / 3), constant(d, 1.0 / 6)));  // between thirds: rounding is safe
   const V r = hn::NegMulAdd(q, constant(d, 3), k);
   const auto is_one = hn::Eq(r, constant(d, 1)), is_two = hn::Eq(r, constant(d, 2));
-  const V mantissa =
-      hn::BitCast(d, hn::Or(hn::And(bits, hn::Set(di, Traits::kMantissaMask)), hn::BitCast(di, constant(d, 1))));
+  const V mantissa = hn::BitCast(d, hn::Or(hn::And(bits, hn::Set(di, static_cast<std::int64_t>(Traits::kMantissaMask))),
+                                           hn::BitCast(di, constant(d, 1))));
   const V m =
       hn::Mul(mantissa, hn::IfThenElse(is_two, constant(d, 4), hn::IfThenElse(is_one, constant(d, 2), constant(d, 1))));
   const V root = hn::IfThenElse(is_two, constant(d, 1.5874010519681996),
@@ -220,7 +212,8 @@ HWY_INLINE V cbrt(D d, V x) {
   const V shift = hn::Sub(q, hn::IfThenElseZero(tiny, constant(d, 18)));
   // 2^shift, made from the bits of shift + magic: its exponent is always a normal one.
   const V magic = constant(d, Traits::kRoundMagic);
-  const auto exponent = hn::Sub(hn::BitCast(di, hn::Add(shift, magic)), hn::BitCast(di, magic));
+  const UnsignedTag<D> du;
+  const auto exponent = hn::Sub(hn::BitCast(du, hn::Add(shift, magic)), hn::BitCast(du, magic));
   const V y = hn::Mul(t, power_of_two(d, exponent));
   const auto ordinary = hn::And(hn::Gt(a, hn::Zero(d)), hn::Lt(a, hn::Inf(d)));
   return hn::CopySign(hn::IfThenElse(ordinary, y, a), x);

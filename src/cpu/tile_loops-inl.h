@@ -85,8 +85,9 @@ struct InDouble {
 };
 
 // Expensive operations: one copy of the body. A tail is computed in a padded copy; a scalar operand is a short repeated
-// tile whose pointer does not move.
-template <class F, class Access, int kArity>
+// tile whose pointer does not move. An operation may have a call_plain, faster and the same to the bit, for vectors
+// where plain holds for every lane; several vectors are taken together so that their chains of operations overlap.
+template <class F, class Access, int kArity, std::size_t kUnroll>
 HWY_NOINLINE void costly_loop(void* out, const void* a, const void* b, std::size_t n, unsigned scalar_mask) {
   using D = typename Access::D;
   using T = typename Access::Memory;
@@ -103,7 +104,31 @@ HWY_NOINLINE void costly_loop(void* out, const void* a, const void* b, std::size
       in[k] = repeated[k];
       move[k] = 0;
     }
-  for (std::size_t i = 0; i < n; i += lanes) {
+  std::size_t i = 0;
+  if constexpr (kUnroll > 1) {
+    for (; i + kUnroll * lanes <= n; i += kUnroll * lanes) {
+      V va[kUnroll], vb[kUnroll];
+      for (std::size_t k = 0; k < kUnroll; ++k) {
+        va[k] = Access::load(d, in[0] + (i + k * lanes) * move[0]);
+        if constexpr (kArity > 1) vb[k] = Access::load(d, in[1] + (i + k * lanes) * move[1]);
+      }
+      if constexpr (requires { F::plain(d, va[0], vb[0]); }) {
+        auto plain = F::plain(d, va[0], vb[0]);
+        for (std::size_t k = 1; k < kUnroll; ++k) plain = hn::And(plain, F::plain(d, va[k], vb[k]));
+        if (HWY_LIKELY(hn::AllTrue(d, plain))) {
+          for (std::size_t k = 0; k < kUnroll; ++k) va[k] = F::call_plain(d, va[k], vb[k]);
+          for (std::size_t k = 0; k < kUnroll; ++k) Access::store(d, va[k], o + i + k * lanes);
+          continue;
+        }
+      }
+      for (std::size_t k = 0; k < kUnroll; ++k) {
+        if constexpr (kArity == 1) va[k] = F::call(d, va[k]);
+        if constexpr (kArity == 2) va[k] = F::call(d, va[k], vb[k]);
+      }
+      for (std::size_t k = 0; k < kUnroll; ++k) Access::store(d, va[k], o + i + k * lanes);
+    }
+  }
+  for (; i < n; i += lanes) {
     T* po = o + i;
     const T* pa = in[0] + i * move[0];
     const T* pb = kArity > 1 ? in[1] + i * move[1] : nullptr;
@@ -121,9 +146,9 @@ HWY_NOINLINE void costly_loop(void* out, const void* a, const void* b, std::size
   }
 }
 
-template <class F, class Access, int kArity, unsigned kScalar>
+template <class F, class Access, int kArity, unsigned kScalar, std::size_t kUnroll>
 void costly_entry(void* out, const void* a, const void* b, const void*, std::size_t n) {
-  costly_loop<F, Access, kArity>(out, a, b, n, kScalar);
+  costly_loop<F, Access, kArity, kUnroll>(out, a, b, n, kScalar);
 }
 
 // Choosing the loop for a scalar mask. All operands scalar is not a loop: the interpreter computes one number instead.
@@ -165,19 +190,19 @@ ElementwiseFn cheap_ternary(unsigned mask) {
       return nullptr;
   }
 }
-template <class F, class Access>
+template <class F, class Access, std::size_t kUnroll = 4>
 ElementwiseFn costly_unary(unsigned mask) {
-  return mask == 0 ? &costly_entry<F, Access, 1, 0> : nullptr;
+  return mask == 0 ? &costly_entry<F, Access, 1, 0, kUnroll> : nullptr;
 }
-template <class F, class Access>
+template <class F, class Access, std::size_t kUnroll = 4>
 ElementwiseFn costly_binary(unsigned mask) {
   switch (mask) {
     case 0:
-      return &costly_entry<F, Access, 2, 0>;
+      return &costly_entry<F, Access, 2, 0, kUnroll>;
     case 1:
-      return &costly_entry<F, Access, 2, 1>;
+      return &costly_entry<F, Access, 2, 1, kUnroll>;
     case 2:
-      return &costly_entry<F, Access, 2, 2>;
+      return &costly_entry<F, Access, 2, 2, kUnroll>;
     default:
       return nullptr;
   }

@@ -21,13 +21,28 @@ namespace {
       return HWY_NAMESPACE::function(d, x); \
     }                                       \
   };
-EBB_UNARY(Exp, exp)
+#define EBB_UNARY_WITH_PLAIN(Name, function, is_plain, plain_function) \
+  struct Name {                                                        \
+    template <class D, class V>                                        \
+    static HWY_INLINE V call(D d, V x) {                               \
+      return HWY_NAMESPACE::function(d, x);                            \
+    }                                                                  \
+    template <class D, class V>                                        \
+    static HWY_INLINE hn::Mask<D> plain(D d, V x, V) {                 \
+      return HWY_NAMESPACE::is_plain(d, x);                            \
+    }                                                                  \
+    template <class D, class V>                                        \
+    static HWY_INLINE V call_plain(D d, V x, V) {                      \
+      return HWY_NAMESPACE::plain_function(d, x);                      \
+    }                                                                  \
+  };
+EBB_UNARY_WITH_PLAIN(Exp, exp, exp_is_normal, exp_normal)
+EBB_UNARY_WITH_PLAIN(Log, log, is_positive_normal, log_normal)
+EBB_UNARY_WITH_PLAIN(Log2, log_to_base_any<Base2>, is_positive_normal, log_to_base_normal<Base2>)
+EBB_UNARY_WITH_PLAIN(Log10, log_to_base_any<Base10>, is_positive_normal, log_to_base_normal<Base10>)
+EBB_UNARY_WITH_PLAIN(Log1p, log1p, is_above_minus_one, log1p_above_minus_one)
 EBB_UNARY(Exp2, exp2)
 EBB_UNARY(Expm1, expm1)
-EBB_UNARY(Log, log)
-EBB_UNARY(Log2, log2)
-EBB_UNARY(Log10, log10)
-EBB_UNARY(Log1p, log1p)
 EBB_UNARY(Tanh, tanh)
 EBB_UNARY(Erf, erf)
 EBB_UNARY(Erfc, erfc)
@@ -40,15 +55,37 @@ EBB_UNARY(Asin, asin)
 EBB_UNARY(Acos, acos)
 EBB_UNARY(Atan, atan)
 EBB_UNARY(Cbrt, cbrt)
-EBB_UNARY(Sin, trig_short<Trig::sin>)
-EBB_UNARY(Cos, trig_short<Trig::cos>)
-EBB_UNARY(Tan, trig_short<Trig::tan>)
 #undef EBB_UNARY
+#undef EBB_UNARY_WITH_PLAIN
+
+template <Trig kFunction>
+struct Circular {
+  template <class D, class V>
+  static HWY_INLINE V call(D d, V x) {
+    return trig<kFunction, true>(d, x);
+  }
+  template <class D, class V>
+  static HWY_INLINE hn::Mask<D> plain(D d, V x, V) {
+    return trig_in_range<true>(d, x);
+  }
+  template <class D, class V>
+  static HWY_INLINE V call_plain(D d, V x, V) {
+    return trig_ordinary<kFunction, true>(d, x);
+  }
+};
 
 struct Pow {
   template <class D, class V>
   static HWY_INLINE V call(D d, V x, V y) {
     return pow_short(d, x, y);
+  }
+  template <class D, class V>
+  static HWY_INLINE hn::Mask<D> plain(D d, V x, V y) {
+    return pow_is_plain(d, x, y);
+  }
+  template <class D, class V>
+  static HWY_INLINE V call_plain(D d, V x, V y) {
+    return pow_short_plain(d, x, y);
   }
 };
 struct Atan2 {
@@ -94,7 +131,7 @@ ElementwiseFn math_kernel_f32(Op op, unsigned mask) {
     case Op::cosh:
       return costly_unary<Cosh, F32>(mask);
     case Op::erfc:
-      return costly_unary<Erfc, InDouble>(mask);
+      return costly_unary<Erfc, InDouble, 2>(mask);
     case Op::asinh:
       return costly_unary<Asinh, InDouble>(mask);
     case Op::acosh:
@@ -110,15 +147,15 @@ ElementwiseFn math_kernel_f32(Op op, unsigned mask) {
     case Op::cbrt:
       return costly_unary<Cbrt, InDouble>(mask);
     case Op::sin:
-      return costly_unary<Sin, InDouble>(mask);
+      return costly_unary<Circular<Trig::sin>, InDouble>(mask);
     case Op::cos:
-      return costly_unary<Cos, InDouble>(mask);
+      return costly_unary<Circular<Trig::cos>, InDouble>(mask);
     case Op::tan:
-      return costly_unary<Tan, InDouble>(mask);
+      return costly_unary<Circular<Trig::tan>, InDouble>(mask);
     case Op::pow:
       return costly_binary<Pow, InDouble>(mask);
     case Op::atan2:
-      return costly_binary<Atan2, InDouble>(mask);
+      return costly_binary<Atan2, InDouble, 2>(mask);
     case Op::hypot:
       return costly_binary<Hypot, InDouble>(mask);
     default:

@@ -21,13 +21,28 @@ namespace {
       return HWY_NAMESPACE::function(d, x); \
     }                                       \
   };
-EBB_UNARY(Exp, exp)
+#define EBB_UNARY_WITH_PLAIN(Name, function, is_plain, plain_function) \
+  struct Name {                                                        \
+    template <class D, class V>                                        \
+    static HWY_INLINE V call(D d, V x) {                               \
+      return HWY_NAMESPACE::function(d, x);                            \
+    }                                                                  \
+    template <class D, class V>                                        \
+    static HWY_INLINE hn::Mask<D> plain(D d, V x, V) {                 \
+      return HWY_NAMESPACE::is_plain(d, x);                            \
+    }                                                                  \
+    template <class D, class V>                                        \
+    static HWY_INLINE V call_plain(D d, V x, V) {                      \
+      return HWY_NAMESPACE::plain_function(d, x);                      \
+    }                                                                  \
+  };
+EBB_UNARY_WITH_PLAIN(Exp, exp, exp_is_normal, exp_normal)
+EBB_UNARY_WITH_PLAIN(Log, log, is_positive_normal, log_normal)
+EBB_UNARY_WITH_PLAIN(Log2, log_to_base_any<Base2>, is_positive_normal, log_to_base_normal<Base2>)
+EBB_UNARY_WITH_PLAIN(Log10, log_to_base_any<Base10>, is_positive_normal, log_to_base_normal<Base10>)
+EBB_UNARY_WITH_PLAIN(Log1p, log1p, is_above_minus_one, log1p_above_minus_one)
 EBB_UNARY(Exp2, exp2)
 EBB_UNARY(Expm1, expm1)
-EBB_UNARY(Log, log)
-EBB_UNARY(Log2, log2)
-EBB_UNARY(Log10, log10)
-EBB_UNARY(Log1p, log1p)
 EBB_UNARY(Tanh, tanh)
 EBB_UNARY(Erf, erf)
 EBB_UNARY(Erfc, erfc)
@@ -40,10 +55,24 @@ EBB_UNARY(Asin, asin)
 EBB_UNARY(Acos, acos)
 EBB_UNARY(Atan, atan)
 EBB_UNARY(Cbrt, cbrt)
-EBB_UNARY(Sin, trig<Trig::sin>)
-EBB_UNARY(Cos, trig<Trig::cos>)
-EBB_UNARY(Tan, trig<Trig::tan>)
 #undef EBB_UNARY
+#undef EBB_UNARY_WITH_PLAIN
+
+template <Trig kFunction>
+struct Circular {
+  template <class D, class V>
+  static HWY_INLINE V call(D d, V x) {
+    return trig<kFunction, false>(d, x);
+  }
+  template <class D, class V>
+  static HWY_INLINE hn::Mask<D> plain(D d, V x, V) {
+    return trig_in_range<false>(d, x);
+  }
+  template <class D, class V>
+  static HWY_INLINE V call_plain(D d, V x, V) {
+    return trig_ordinary<kFunction, false>(d, x);
+  }
+};
 
 #define EBB_BINARY(Name, function)             \
   struct Name {                                \
@@ -79,9 +108,9 @@ ElementwiseFn math_kernel_f64(Op op, unsigned mask) {
     case Op::tanh:
       return costly_unary<Tanh, F64>(mask);
     case Op::erf:
-      return costly_unary<Erf, F64>(mask);
+      return costly_unary<Erf, F64, 2>(mask);
     case Op::erfc:
-      return costly_unary<Erfc, F64>(mask);
+      return costly_unary<Erfc, F64, 2>(mask);
     case Op::sinh:
       return costly_unary<Sinh, F64>(mask);
     case Op::cosh:
@@ -101,15 +130,15 @@ ElementwiseFn math_kernel_f64(Op op, unsigned mask) {
     case Op::cbrt:
       return costly_unary<Cbrt, F64>(mask);
     case Op::sin:
-      return costly_unary<Sin, F64>(mask);
+      return costly_unary<Circular<Trig::sin>, F64>(mask);
     case Op::cos:
-      return costly_unary<Cos, F64>(mask);
+      return costly_unary<Circular<Trig::cos>, F64>(mask);
     case Op::tan:
-      return costly_unary<Tan, F64>(mask);
+      return costly_unary<Circular<Trig::tan>, F64>(mask);
     case Op::pow:
       return costly_binary<Pow, F64>(mask);
     case Op::atan2:
-      return costly_binary<Atan2, F64>(mask);
+      return costly_binary<Atan2, F64, 2>(mask);
     case Op::hypot:
       return costly_binary<Hypot, F64>(mask);
     default:

@@ -166,64 +166,34 @@ void wrap_u8(void* out, const void* a, const void*, const void*, std::size_t n) 
   for (std::size_t i = 0; i < n; ++i) o[i] = s[i] & 0xff;
 }
 
-// f(T{}) with the C++ type of a register type or of a dtype.
-template <class F>
-auto with_type(RegType type, F f) {
-  switch (type) {
-    case RegType::f32:
-      return f(float{});
-    case RegType::f64:
-      return f(double{});
-    case RegType::i32:
-      return f(std::int32_t{});
-    case RegType::i64:
-      return f(std::int64_t{});
-    case RegType::m32:
-      return f(Mask32{});
-    case RegType::m64:
-      return f(Mask64{});
-  }
-  return decltype(f(float{})){};
-}
-template <class F>
-auto with_type(DType type, F f) {
-  switch (type) {
-    case DType::f64:
-      return f(double{});
-    case DType::f32:
-      return f(float{});
-    case DType::f16:
-      return f(Half{});
-    case DType::bf16:
-      return f(BFloat16{});
-    case DType::i64:
-      return f(std::int64_t{});
-    case DType::i32:
-      return f(std::int32_t{});
-    case DType::u8:
-      return f(std::uint8_t{});
-    case DType::bool_:
-      return f(Bool8{});
-  }
-  return decltype(f(float{})){};
-}
+// One row a type of the other side; columns in the order of RegType and DType.
+template <class From>
+constexpr LoadFn kLoadTo[kRegTypeCount] = {&load<From, float>,        &load<From, double>, &load<From, std::int32_t>,
+                                           &load<From, std::int64_t>, &load<From, Mask32>, &load<From, Mask64>};
+template <class To>
+constexpr StoreFn kStoreFrom[kRegTypeCount] = {&store<float, To>,        &store<double, To>, &store<std::int32_t, To>,
+                                               &store<std::int64_t, To>, &store<Mask32, To>, &store<Mask64, To>};
+template <class To>
+constexpr ElementwiseFn kConvertFrom[kRegTypeCount] = {&convert_tile<float, To>,        &convert_tile<double, To>,
+                                                       &convert_tile<std::int32_t, To>, &convert_tile<std::int64_t, To>,
+                                                       &convert_tile<Mask32, To>,       &convert_tile<Mask64, To>};
+
+constexpr const LoadFn* kLoads[kDTypeCount] = {kLoadTo<double>,       kLoadTo<float>,        kLoadTo<Half>,
+                                               kLoadTo<BFloat16>,     kLoadTo<std::int64_t>, kLoadTo<std::int32_t>,
+                                               kLoadTo<std::uint8_t>, kLoadTo<Bool8>};
+constexpr const StoreFn* kStores[kDTypeCount] = {
+    kStoreFrom<double>,       kStoreFrom<float>,        kStoreFrom<Half>,         kStoreFrom<BFloat16>,
+    kStoreFrom<std::int64_t>, kStoreFrom<std::int32_t>, kStoreFrom<std::uint8_t>, kStoreFrom<Bool8>};
+constexpr const ElementwiseFn* kConverts[kRegTypeCount] = {kConvertFrom<float>,        kConvertFrom<double>,
+                                                           kConvertFrom<std::int32_t>, kConvertFrom<std::int64_t>,
+                                                           kConvertFrom<Mask32>,       kConvertFrom<Mask64>};
 
 }  // namespace
 
-LoadFn load_kernel(DType from, RegType to) {
-  return with_type(
-      from, [&](auto f) { return with_type(to, [](auto t) -> LoadFn { return &load<decltype(f), decltype(t)>; }); });
-}
-
-StoreFn store_kernel(RegType from, DType to) {
-  return with_type(
-      from, [&](auto f) { return with_type(to, [](auto t) -> StoreFn { return &store<decltype(f), decltype(t)>; }); });
-}
-
+LoadFn load_kernel(DType from, RegType to) { return kLoads[static_cast<int>(from)][static_cast<int>(to)]; }
+StoreFn store_kernel(RegType from, DType to) { return kStores[static_cast<int>(to)][static_cast<int>(from)]; }
 ElementwiseFn convert_kernel(RegType from, RegType to) {
-  return with_type(from, [&](auto f) {
-    return with_type(to, [](auto t) -> ElementwiseFn { return &convert_tile<decltype(f), decltype(t)>; });
-  });
+  return kConverts[static_cast<int>(to)][static_cast<int>(from)];
 }
 
 ElementwiseFn round_kernel(DType dtype) {

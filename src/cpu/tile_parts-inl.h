@@ -18,7 +18,8 @@ ElementwiseFn integer_kernel(Op op, RegType type, unsigned scalar_mask);  // til
 ElementwiseFn math_kernel_f32(Op op, unsigned scalar_mask);               // tile_math_f32.cc
 ElementwiseFn math_kernel_f64(Op op, unsigned scalar_mask);               // tile_math_f64.cc
 ReduceFn reduce_kernel(Op op, RegType type);                              // tile_reduce.cc
-LoadFn load_kernel(DType from, RegType to);                               // tile_memory.cc
+DotFn dot_kernel(RegType type);
+LoadFn load_kernel(DType from, RegType to);  // tile_memory.cc
 StoreFn store_kernel(RegType from, DType to);
 ElementwiseFn convert_kernel(RegType from, RegType to);
 ElementwiseFn round_kernel(DType dtype);

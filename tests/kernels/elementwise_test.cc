@@ -1,0 +1,463 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cpu/tile_kernels.h"
+
+// Every elementwise operation × type × length × scalar mask on every target: against a scalar reference, nothing
+// written outside the tile, the output allowed to be an input, and the same bits wherever an element lies in its tile.
+namespace ebb::cpu {
+namespace {
+
+constexpr std::size_t kPad = 64;
+const std::size_t kLengths[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13,   14,   15,  16,
+                                17, 18, 19, 20, 21, 23, 25, 27, 29, 31, 32, 33, 35, 37,   40,   43,  47,
+                                48, 49, 53, 59, 61, 63, 64, 65, 66, 67, 68, 69, 70, 1023, 1024, 1025};
+
+std::uint64_t as_bits(const void* p, std::size_t size) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, p, size);
+  return bits;
+}
+template <class T>
+T from_bits(std::uint64_t bits) {
+  T value;
+  std::memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+// Bytes of n elements: ordinary numbers mixed with the ones that break things. Masks are all ones or zero.
+std::vector<unsigned char> random_tile(RegType type, std::size_t n, std::mt19937_64& rng) {
+  const std::size_t size = size_of(type);
+  std::vector<unsigned char> bytes(n * size);
+  for (std::size_t i = 0; i < n; ++i) {
+    const unsigned pick = rng() % 16;
+    const double real = static_cast<double>(static_cast<std::int64_t>(rng() % 20001) - 10000) / 1000;
+    if (type == RegType::f32 || type == RegType::f64) {
+      const double inf = HUGE_VAL;
+      const double special[] = {0, -0.0, inf, -inf, NAN, 1, -1, 0.5};
+      const double value = pick < 3 ? special[rng() % 8] : pick == 3 ? std::floor(real) : real;
+      if (size == 4) {
+        const float f = static_cast<float>(value);
+        std::memcpy(&bytes[i * 4], &f, 4);
+      } else {
+        std::memcpy(&bytes[i * 8], &value, 8);
+      }
+    } else if (type == RegType::m32 || type == RegType::m64) {
+      const std::uint64_t mask = rng() & 1 ? ~std::uint64_t{0} : 0;
+      std::memcpy(&bytes[i * size], &mask, size);
+    } else {
+      std::int64_t value = static_cast<std::int64_t>(rng() % 41) - 20;
+      const std::int64_t low = size == 4 ? INT32_MIN : INT64_MIN, high = size == 4 ? INT32_MAX : INT64_MAX;
+      const std::int64_t special[] = {0, 1, -1, low, high, 2, -2, low + 1};
+      if (pick < 3) value = special[rng() % 8];
+      std::memcpy(&bytes[i * size], &value, size);
+    }
+  }
+  return bytes;
+}
+
+template <class T>
+double reference_float(Op op, T a, T b, T c, bool* known) {
+  *known = true;
+  const double x = a, y = b;
+  switch (op) {
+    case Op::copy:
+    case Op::check:
+      return a;
+    case Op::neg:
+      return -a;
+    case Op::reciprocal:
+      return T(1) / a;
+    case Op::square:
+      return a * a;
+    case Op::abs:
+      return std::fabs(a);
+    case Op::sign:
+      return std::isnan(a) ? a : a > 0 ? 1 : a < 0 ? -1 : a;
+    case Op::sqrt:
+      return std::sqrt(a);
+    case Op::rsqrt:
+      return T(1) / std::sqrt(a);
+    case Op::floor:
+      return std::floor(a);
+    case Op::ceil:
+      return std::ceil(a);
+    case Op::round:
+      return std::nearbyint(a);
+    case Op::trunc:
+      return std::trunc(a);
+    case Op::add:
+      return a + b;
+    case Op::sub:
+      return a - b;
+    case Op::mul:
+      return a * b;
+    case Op::div:
+      return a / b;
+    case Op::maximum:
+      return a > b || std::isnan(a) ? a : b;
+    case Op::minimum:
+      return a < b || std::isnan(a) ? a : b;
+    case Op::fma:
+      return std::fma(a, b, c);
+    case Op::remainder: {
+      T r = std::fmod(a, b);
+      if (r == 0)
+        r = std::copysign(T(0), b);
+      else if (std::signbit(r) != std::signbit(b))
+        r += b;
+      return r;
+    }
+    case Op::floor_divide: {
+      if (b == 0) return a / b;
+      T mod = std::fmod(a, b), div = (a - mod) / b;
+      if (mod != 0 && (b < 0) != (mod < 0)) div -= 1;
+      if (div == 0) return std::copysign(T(0), a / b);
+      T down = std::floor(div);
+      return div - down > T(0.5) ? down + 1 : down;
+    }
+    case Op::exp:
+      return std::exp(x);
+    case Op::exp2:
+      return std::exp2(x);
+    case Op::expm1:
+      return std::expm1(x);
+    case Op::log:
+      return std::log(x);
+    case Op::log2:
+      return std::log2(x);
+    case Op::log10:
+      return std::log10(x);
+    case Op::log1p:
+      return std::log1p(x);
+    case Op::cbrt:
+      return std::cbrt(x);
+    case Op::sin:
+      return std::sin(x);
+    case Op::cos:
+      return std::cos(x);
+    case Op::tan:
+      return std::tan(x);
+    case Op::asin:
+      return std::asin(x);
+    case Op::acos:
+      return std::acos(x);
+    case Op::atan:
+      return std::atan(x);
+    case Op::sinh:
+      return std::sinh(x);
+    case Op::cosh:
+      return std::cosh(x);
+    case Op::tanh:
+      return std::tanh(x);
+    case Op::asinh:
+      return std::asinh(x);
+    case Op::acosh:
+      return std::acosh(x);
+    case Op::atanh:
+      return std::atanh(x);
+    case Op::erf:
+      return std::erf(x);
+    case Op::erfc:
+      return std::erfc(x);
+    case Op::lgamma:
+      return std::lgamma(x);
+    case Op::pow:
+      return std::pow(x, y);
+    case Op::atan2:
+      return std::atan2(x, y);
+    case Op::hypot:
+      return std::hypot(x, y);
+    default:
+      *known = false;
+      return 0;
+  }
+}
+
+// Operations that are one correctly rounded step (or exact) must agree to the bit.
+bool is_exact(Op op) {
+  switch (op) {
+    case Op::copy:
+    case Op::check:
+    case Op::neg:
+    case Op::reciprocal:
+    case Op::square:
+    case Op::abs:
+    case Op::sign:
+    case Op::sqrt:
+    case Op::rsqrt:
+    case Op::floor:
+    case Op::ceil:
+    case Op::round:
+    case Op::trunc:
+    case Op::add:
+    case Op::sub:
+    case Op::mul:
+    case Op::div:
+    case Op::maximum:
+    case Op::minimum:
+    case Op::fma:
+    case Op::remainder:
+    case Op::floor_divide:
+      return true;
+    default:
+      return false;
+  }
+}
+
+template <class T>
+std::int64_t reference_integer(Op op, T a, T b, T c, bool* known) {
+  using W = __int128;
+  *known = true;
+  const W x = a, y = b, z = c;
+  const auto floor_div = [](W p, W q) { return p / q - (p % q != 0 && (p < 0) != (q < 0)); };
+  switch (op) {
+    case Op::copy:
+    case Op::check:
+    case Op::floor:
+    case Op::ceil:
+    case Op::round:
+    case Op::trunc:
+      return a;
+    case Op::neg:
+      return static_cast<T>(-x);
+    case Op::square:
+      return static_cast<T>(x * x);
+    case Op::abs:
+      return static_cast<T>(x < 0 ? -x : x);
+    case Op::sign:
+      return (a > 0) - (a < 0);
+    case Op::add:
+      return static_cast<T>(x + y);
+    case Op::sub:
+      return static_cast<T>(x - y);
+    case Op::mul:
+      return static_cast<T>(x * y);
+    case Op::maximum:
+      return std::max(a, b);
+    case Op::minimum:
+      return std::min(a, b);
+    case Op::fma:
+      return static_cast<T>(static_cast<T>(x * y) + z);
+    case Op::floor_divide:
+      return b == 0 ? 0 : static_cast<T>(floor_div(x, y));
+    case Op::remainder:
+      return b == 0 ? a : static_cast<T>(x - y * floor_div(x, y));
+    case Op::pow: {
+      if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+      if (b > 1000) {
+        *known = false;
+        return 0;
+      }
+      std::make_unsigned_t<T> r = 1;
+      for (T i = 0; i < b; ++i) r *= static_cast<std::make_unsigned_t<T>>(a);
+      return static_cast<T>(r);
+    }
+    default:
+      *known = false;
+      return 0;
+  }
+}
+
+template <class T>
+bool compare(Op op, T a, T b, bool* known) {
+  *known = true;
+  switch (op) {
+    case Op::eq:
+      return a == b;
+    case Op::ne:
+      return a != b;
+    case Op::lt:
+      return a < b;
+    case Op::le:
+      return a <= b;
+    case Op::gt:
+      return a > b;
+    case Op::ge:
+      return a >= b;
+    case Op::isnan:
+      return a != a;
+    case Op::isinf:
+      return static_cast<double>(a) == HUGE_VAL || static_cast<double>(a) == -HUGE_VAL;
+    case Op::isfinite:
+      return a - a == a - a;
+    case Op::logical_and:
+      return (a != T(0)) && (b != T(0));
+    case Op::logical_or:
+      return (a != T(0)) || (b != T(0));
+    case Op::logical_xor:
+      return (a != T(0)) != (b != T(0));
+    case Op::logical_not:
+      return a == T(0);
+    default:
+      *known = false;
+      return false;
+  }
+}
+
+// "" or what is wrong with the result of one element.
+template <class T>
+std::string verdict(Op op, RegType type, std::uint64_t ab, std::uint64_t bb, std::uint64_t cb, std::uint64_t got) {
+  const T a = from_bits<T>(ab), b = from_bits<T>(bb), c = from_bits<T>(cb);
+  const std::uint64_t ones = sizeof(T) == 4 ? 0xffffffffu : ~std::uint64_t{0};
+  bool known = false;
+  std::uint64_t want = 0;
+  double tolerance = 0;
+  if (op == Op::where) {
+    want = ab ? bb : cb;
+  } else if (const bool truth = compare<T>(op, a, b, &known); known) {
+    want = truth ? ones : 0;
+  } else if constexpr (std::is_floating_point_v<T>) {
+    const T value = static_cast<T>(reference_float<T>(op, a, b, c, &known));
+    if (!known) return "";
+    if (std::isnan(value)) return std::isnan(from_bits<T>(got)) ? "" : "should be NaN";
+    want = as_bits(&value, sizeof(T));
+    if (!is_exact(op)) tolerance = 8 * std::numeric_limits<T>::epsilon();
+  } else if (type == RegType::m32 || type == RegType::m64) {
+    if (op != Op::copy && op != Op::check) return "";
+    want = ab;
+  } else {
+    const T value = static_cast<T>(reference_integer<T>(op, a, b, c, &known));
+    if (!known) return "";
+    want = as_bits(&value, sizeof(T));
+  }
+  if (got == want) return "";
+  if constexpr (std::is_floating_point_v<T>) {
+    const double g = from_bits<T>(got), w = from_bits<T>(want);
+    if (tolerance > 0 && std::fabs(g - w) <= tolerance * std::max(std::fabs(w), op == Op::lgamma ? 1.0 : 0.0))
+      return "";
+  }
+  return "of " + std::to_string(static_cast<double>(a)) + ", " + std::to_string(static_cast<double>(b)) + " is " +
+         std::to_string(static_cast<double>(from_bits<T>(got))) + ", should be " +
+         std::to_string(static_cast<double>(from_bits<T>(want)));
+}
+
+std::string verdict(Op op, RegType type, std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t got) {
+  switch (type) {
+    case RegType::f32:
+      return verdict<float>(op, type, a, b, c, got);
+    case RegType::f64:
+      return verdict<double>(op, type, a, b, c, got);
+    case RegType::i32:
+    case RegType::m32:
+      return verdict<std::int32_t>(op, type, a, b, c, got);
+    default:
+      return verdict<std::int64_t>(op, type, a, b, c, got);
+  }
+}
+
+bool is_floating(RegType t) { return t == RegType::f32 || t == RegType::f64; }
+bool is_mask(RegType t) { return t == RegType::m32 || t == RegType::m64; }
+
+// Where mask 0 has to exist.
+bool must_exist(Op op, RegType type) {
+  const Op masks[] = {Op::copy,       Op::eq,          Op::ne,          Op::logical_and,
+                      Op::logical_or, Op::logical_xor, Op::logical_not, Op::where};
+  const Op ints[] = {Op::copy, Op::check, Op::neg,          Op::square,    Op::abs,     Op::sign,    Op::add,
+                     Op::sub,  Op::mul,   Op::floor_divide, Op::remainder, Op::maximum, Op::minimum, Op::pow,
+                     Op::eq,   Op::ne,    Op::lt,           Op::le,        Op::gt,      Op::ge,      Op::where,
+                     Op::fma,  Op::floor, Op::ceil,         Op::round,     Op::trunc};
+  if (info(op).cls != OpClass::elementwise || op == Op::cast) return false;
+  if (is_floating(type))
+    return op != Op::logical_and && op != Op::logical_or && op != Op::logical_xor && op != Op::logical_not;
+  const auto in = [op](const auto& list) { return std::find(std::begin(list), std::end(list), op) != std::end(list); };
+  return is_mask(type) ? in(masks) : in(ints);
+}
+
+void check(const TileKernels& kernels, Op op, RegType type) {
+  const std::size_t size = size_of(type);
+  const RegType mask_type = size == 4 ? RegType::m32 : RegType::m64;
+  std::mt19937_64 rng(static_cast<unsigned>(op) * 8 + static_cast<unsigned>(type));
+  for (unsigned scalar_mask = 0; scalar_mask < 8; ++scalar_mask) {
+    const ElementwiseFn fn = kernels.elementwise(op, type, scalar_mask);
+    if (!fn || scalar_mask >= 1u << info(op).arity) continue;
+    for (std::size_t n : kLengths) {
+      std::vector<unsigned char> in[3];
+      for (int k = 0; k < 3; ++k) in[k] = random_tile(k == 0 && op == Op::where ? mask_type : type, n + 1, rng);
+      if (op == Op::polygamma)  // orders 0 to 3
+        for (std::size_t i = 0; i <= n; ++i) {
+          const std::uint64_t order = rng() % 4;
+          if (size == 4) {
+            const float f = static_cast<float>(order);
+            std::memcpy(&in[0][i * 4], &f, 4);
+          } else {
+            const double f = static_cast<double>(order);
+            std::memcpy(&in[0][i * 8], &f, 8);
+          }
+        }
+      std::vector<unsigned char> out(n * size + 2 * kPad, 0xa5);
+      fn(out.data() + kPad, in[0].data(), info(op).arity > 1 ? in[1].data() : nullptr,
+         info(op).arity > 2 ? in[2].data() : nullptr, n);
+      for (std::size_t i = 0; i < kPad; ++i) {
+        ASSERT_EQ(out[i], 0xa5) << info(op).name << " writes before the tile, n = " << n;
+        ASSERT_EQ(out[kPad + n * size + i], 0xa5) << info(op).name << " writes behind the tile, n = " << n;
+      }
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto value = [&](int k) { return as_bits(&in[k][(scalar_mask >> k & 1 ? 0 : i) * size], size); };
+        const std::string wrong = verdict(op, type, value(0), value(1), value(2), as_bits(&out[kPad + i * size], size));
+        ASSERT_EQ(wrong, "") << kernels.target << " " << info(op).name << " type " << static_cast<int>(type) << " mask "
+                             << scalar_mask << " n " << n << " element " << i;
+      }
+      // The output may be any input that is a tile, and an element's bits do not depend on its neighbours.
+      for (int k = 0; k < info(op).arity && n > 0; ++k) {
+        if (scalar_mask >> k & 1) continue;
+        std::vector<unsigned char> same = in[k];
+        const void* arg[3] = {in[0].data(), in[1].data(), in[2].data()};
+        arg[k] = same.data();
+        fn(same.data(), arg[0], arg[1], arg[2], n);
+        ASSERT_EQ(std::memcmp(same.data(), out.data() + kPad, n * size), 0)
+            << info(op).name << " differs when its output is input " << k << ", n = " << n;
+      }
+      if (n > 40 && scalar_mask == 0) {
+        const std::size_t at = rng() % (n - 1);
+        std::vector<unsigned char> one(size);
+        fn(one.data(), in[0].data() + at * size, in[1].data() + at * size, in[2].data() + at * size, 1);
+        ASSERT_EQ(std::memcmp(one.data(), out.data() + kPad + at * size, size), 0)
+            << kernels.target << " " << info(op).name << " gives other bits for an element alone";
+      }
+    }
+  }
+}
+
+class Elementwise : public ::testing::TestWithParam<int> {};
+TEST_P(Elementwise, AgreesWithTheScalarReference) {
+  const Op op = static_cast<Op>(GetParam());
+  const TargetList targets = tile_kernel_targets();
+  for (std::size_t t = 0; t < targets.count; ++t)
+    for (int type = 0; type < kRegTypeCount; ++type) {
+      ASSERT_TRUE(!must_exist(op, static_cast<RegType>(type)) ||
+                  targets.begin_[t]->elementwise(op, static_cast<RegType>(type), 0))
+          << info(op).name << " is missing for type " << type;
+      check(*targets.begin_[t], op, static_cast<RegType>(type));
+    }
+}
+std::vector<int> elementwise_ops() {
+  std::vector<int> ops;
+  for (int i = 0; i < kOpCount; ++i)
+    if (kOpTable[i].cls == OpClass::elementwise && static_cast<Op>(i) != Op::cast) ops.push_back(i);
+  return ops;
+}
+INSTANTIATE_TEST_SUITE_P(Ops, Elementwise, ::testing::ValuesIn(elementwise_ops()),
+                         [](const auto& p) { return std::string(kOpTable[p.param].name); });
+
+TEST(Elementwise, PolygammaKnowsItsValues) {
+  const TileKernels& k = tile_kernels();
+  const double pi = 3.14159265358979323846, zeta3 = 1.2020569031595942854;
+  const double order[] = {0, 1, 1, 2, 3, 1, 2, 0, 1};
+  const double x[] = {1, 1, 0.5, 1, 1, -0.5, -0.5, -0.5, -1000.25};
+  const double want[] = {-0.57721566490153286,   pi * pi / 6,     pi * pi / 2,         -2 * zeta3,
+                         pi * pi * pi * pi / 15, pi * pi / 2 + 4, -0.8287966442343199, 0.03648997397857652,
+                         19.738209551699785};
+  double got[9];
+  k.elementwise(Op::polygamma, RegType::f64, 0)(got, order, x, nullptr, 9);
+  for (int i = 0; i < 9; ++i) EXPECT_NEAR(got[i], want[i], 2e-14 * std::max(1.0, std::fabs(want[i]))) << i;
+}
+
+}  // namespace
+}  // namespace ebb::cpu
