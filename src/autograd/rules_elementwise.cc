@@ -172,7 +172,7 @@ Tensor reciprocal_backward(const Tensor& grad, const Tensor& y) {
   return one(grad, y, [](auto& g, auto& y) { return -g * square(y); });
 }
 Tensor square_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return g * (2 * x); });
+  return one(grad, x, [](auto& g, auto& x) { return (2 * g) * x; });  // 2g is one number when g is
 }
 Tensor abs_backward(const Tensor& grad, const Tensor& x) {
   return one(grad, x, [](auto& g, auto& x) { return g * sign(x); });

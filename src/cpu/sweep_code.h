@@ -82,11 +82,11 @@ struct Step {
     load,      // operand `item` through its layout into dst
     spread,    // row register a to every column of its row
     repeat,    // one number a to the whole tile
-    reduce,    // accumulator `item` with a
+    reduce,    // accumulator `item` with a; where b is given too, with the products of a and b
     pick,      // row register dst = a at column b
     place,     // dst = row register a at column b, zero elsewhere
     store,     // a to output `item`
-    total,     // total `item` with a
+    total,     // total `item` with a (and b, likewise)
     columns,   // column sum `item` with a
     check,     // error where mask b is zero; dst = a
     load_row,  // operand `item`'s numbers of the tile's rows
@@ -111,12 +111,14 @@ struct RowReduce {
   Op op;
   RegType type;
   ReduceFn fn;
+  DotFn dot;
   std::int32_t dst;  // row register
 };
 struct Total {
   Op op;
   RegType type;
   ReduceFn fn;
+  DotFn dot;
   std::int32_t instr;
   bool of_rows;
 };

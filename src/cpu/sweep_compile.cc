@@ -55,6 +55,7 @@ class Compiler {
     shape();
     bind_memory();
     find_scratch();
+    find_products();
     emit_scalars();
     s_.stages.resize(p_.stages);
     row_register_.assign(p_.instrs.size(), -1);
@@ -149,6 +150,36 @@ class Compiler {
     }
   }
 
+  // Products that only a sum reads need no tile of their own.
+  void find_products() {
+    std::vector<int> uses(p_.instrs.size(), 0);
+    for (const Instr& i : p_.instrs) {
+      if (i.kind == Instr::Kind::load) continue;
+      for (std::int32_t a : i.arg) {
+        if (a >= 0) ++uses[a];
+      }
+    }
+    for (const Output& o : p_.outputs) uses[o.value] += 2;
+    summed_product_.assign(p_.instrs.size(), 0);
+    for (const Instr& i : p_.instrs) {
+      if ((i.kind != Instr::Kind::reduce && i.kind != Instr::Kind::total) || i.op != Op::sum || !k_.dot(i.type)) continue;
+      const Instr& x = instr(i.arg[0]);
+      if (x.level != Level::full || x.kind != Instr::Kind::compute || uses[i.arg[0]] != 1 || x.stage != i.stage) continue;
+      const bool product = x.op == Op::mul && instr(x.arg[0]).level == Level::full && instr(x.arg[1]).level == Level::full;
+      if (product || x.op == Op::square) summed_product_[i.arg[0]] = 1;
+    }
+  }
+
+  // The operands of a sum: a tile, or the two tiles whose products are summed.
+  void summed(Step& step, std::int32_t v) {
+    if (!summed_product_[v]) {
+      step.a = full(v);
+      return;
+    }
+    step.a = full(instr(v).arg[0]);
+    step.b = instr(v).op == Op::square ? step.a : full(instr(v).arg[1]);
+  }
+
   std::int32_t add_register(Register::Kind kind, RegType type, std::int32_t index, bool by_row = false) {
     s_.registers.push_back({kind, type, index, by_row});
     return static_cast<std::int32_t>(s_.registers.size()) - 1;
@@ -206,10 +237,10 @@ class Compiler {
       if (i.kind == Instr::Kind::reduce) {
         Step step;
         step.kind = Step::Kind::reduce;
-        step.a = full(i.arg[0]);
+        summed(step, i.arg[0]);
         step.item = static_cast<std::int32_t>(s_.reduces.size());
         row_register_[v] = add_register(Register::Kind::row, i.type, s_.row_registers++);
-        s_.reduces.push_back({i.op, i.type, k_.reduce(i.op, i.type), row_register_[v]});
+        s_.reduces.push_back({i.op, i.type, k_.reduce(i.op, i.type), k_.dot(i.type), row_register_[v]});
         code.reduces.push_back(step.item);
         code.full_steps.push_back(step);
       } else if (i.kind == Instr::Kind::pick) {
@@ -224,9 +255,13 @@ class Compiler {
         Step step;
         step.item = static_cast<std::int32_t>(s_.totals.size());
         const bool of_rows = instr(i.arg[0]).level != Level::full && !s_.flat;
-        s_.totals.push_back({i.op, i.type, k_.reduce(i.op, i.type), id, of_rows});
+        s_.totals.push_back({i.op, i.type, k_.reduce(i.op, i.type), k_.dot(i.type), id, of_rows});
         step.kind = of_rows ? Step::Kind::total_row : Step::Kind::total;
-        step.a = of_rows ? any_row(i.arg[0]) : full(i.arg[0]);
+        if (of_rows) {
+          step.a = any_row(i.arg[0]);
+        } else {
+          summed(step, i.arg[0]);
+        }
         (of_rows ? code.row_steps : code.full_steps).push_back(step);
       } else if (i.kind == Instr::Kind::columns) {
         Step step;
@@ -237,7 +272,7 @@ class Compiler {
         code.full_steps.push_back(step);
       } else if (i.level == Level::row) {
         emit_row(id);
-      } else if (i.level == Level::full && i.kind != Instr::Kind::load) {
+      } else if (i.level == Level::full && i.kind != Instr::Kind::load && !summed_product_[v]) {
         full(id);
       }
     }
@@ -405,7 +440,7 @@ class Compiler {
     for (std::vector<Step>* steps : code) {
       for (Step& s : *steps) {
         for (std::int32_t r : {s.a, s.b, s.c}) {
-          if (r >= 0 && s_.registers[r].kind == Register::Kind::slot) last[r] = at;
+          if (r >= 0 && s_.registers[r].kind == Register::Kind::slot) last[r] = std::max(last[r], at);
         }
         if (s.dst >= 0 && s_.registers[s.dst].kind == Register::Kind::slot) last[s.dst] = std::max(last[s.dst], s.invariant ? 1 << 30 : at);
         ++at;
@@ -494,6 +529,7 @@ class Compiler {
   int stage_ = 0;
   std::map<std::int32_t, std::int32_t> local_;       // full value -> register, in this stage (or in all, for short rows)
   std::vector<std::int32_t> row_register_, scalar_register_, scratch_, output_of_;
+  std::vector<char> summed_product_;
   std::vector<char> output_by_row_;
   std::vector<Layout> column_layout_;
 };

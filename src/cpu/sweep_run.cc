@@ -314,7 +314,7 @@ class Task {
       if (step.kind == Step::Kind::total) {
         const Total& t = s_.totals[step.item];
         Accumulator acc = identity(t.op, t.type);
-        t.fn(&acc, pointers_[step.a], 1, static_cast<std::size_t>(count_));
+        accumulate(t, step, &acc, 0, 1, count_);
         r_.totals[step.item][tile] = acc;
       } else {
         full_step(step, true);
@@ -442,27 +442,37 @@ class Task {
         for (std::int64_t i = 0; i < rows_; ++i) r_.k.fill(type, dst + i * width_ * size, from + i * size, static_cast<std::size_t>(width_));
         break;
       }
-      case Step::Kind::reduce: s_.reduces[step.item].fn(groups(step.item), pointers_[step.a], static_cast<std::size_t>(rows_), static_cast<std::size_t>(width_)); break;
+      case Step::Kind::reduce: accumulate(s_.reduces[step.item], step, groups(step.item), 0, rows_, width_); break;
       case Step::Kind::pick: pick(step); break;
       case Step::Kind::place: place(step); break;
       case Step::Kind::store: store(step.item, pointers_[step.a], s_.registers[step.a].type, s_.output_layouts[step.item], first_, count_); break;
       case Step::Kind::total: {
         const Total& t = s_.totals[step.item];
         if (s_.long_rows) {
-          t.fn(&row_totals_[step.item].first, pointers_[step.a], 1, n);
+          accumulate(t, step, &row_totals_[step.item].first, 0, 1, count_);
           break;
         }
-        const auto size = static_cast<std::int64_t>(size_of(t.type));
-        const auto* from = static_cast<const std::byte*>(pointers_[step.a]);
         for (std::int64_t i = 0; i < rows_; ++i) {
           Accumulator acc = identity(t.op, t.type);
-          t.fn(&acc, from + i * width_ * size, 1, static_cast<std::size_t>(width_));
+          accumulate(t, step, &acc, i * width_, 1, width_);
           combine(t.op, t.type, totals_[step.item], acc);
         }
         break;
       }
       case Step::Kind::columns: add_columns(step); break;
       default: break;
+    }
+  }
+
+  // A sum, or a sum of products, of `rows` rows of n elements from element `first` of the tile.
+  template <class Reduction>
+  void accumulate(const Reduction& r, const Step& step, Accumulator* acc, std::int64_t first, std::int64_t rows, std::int64_t n) {
+    const std::int64_t skip = first * static_cast<std::int64_t>(size_of(r.type));
+    const auto* a = static_cast<const std::byte*>(pointers_[step.a]) + skip;
+    if (step.b < 0) {
+      r.fn(acc, a, static_cast<std::size_t>(rows), static_cast<std::size_t>(n));
+    } else {
+      r.dot(acc, a, static_cast<const std::byte*>(pointers_[step.b]) + skip, static_cast<std::size_t>(rows), static_cast<std::size_t>(n));
     }
   }
 

@@ -5,6 +5,7 @@
 // After foreach_target.h.
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "cpu/tile_loops-inl.h"
@@ -110,6 +111,42 @@ void reduce_floats(void* acc, const void* a, std::size_t rows, std::size_t n) {
     out[r] = F::one(out[r], n < kTreeLanes ? reduce_short_row<F>(p, n) : reduce_row<F>(p, n));
 }
 
+// Sums of products with the tree above: each product is rounded as an element of a tile would be.
+template <class T>
+double dot_row(const T* a, const T* b, std::size_t n) {
+  const hn::ScalableTag<T> d;
+  constexpr std::size_t kVector = kLanes<hn::ScalableTag<T>>;
+  constexpr std::size_t kVectors = kTreeLanes / kVector;
+  T lanes[kTreeLanes] = {};
+  const std::size_t whole = n / kTreeLanes * kTreeLanes;
+  if constexpr (kVectors <= 8) {
+    hn::Vec<decltype(d)> acc[kVectors];
+    for (std::size_t k = 0; k < kVectors; ++k) acc[k] = hn::Zero(d);
+    for (std::size_t i = 0; i < whole; i += kTreeLanes) {
+      for (std::size_t k = 0; k < kVectors; ++k) {
+        const std::size_t at = i + k * kVector;
+        acc[k] = hn::Add(acc[k], hn::Mul(hn::LoadU(d, a + at), hn::LoadU(d, b + at)));
+      }
+    }
+    for (std::size_t k = 0; k < kVectors; ++k) hn::StoreU(acc[k], d, lanes + k * kVector);
+  } else {
+    for (std::size_t i = 0; i < whole; i += kTreeLanes)
+      for (std::size_t k = 0; k < kTreeLanes; ++k) lanes[k] += a[i + k] * b[i + k];
+  }
+  for (std::size_t i = whole; i < n; ++i) lanes[i - whole] += a[i] * b[i];
+  double result = lanes[0];
+  for (std::size_t k = 1; k < std::min(n, kTreeLanes); ++k) result += static_cast<double>(lanes[k]);
+  return result;
+}
+
+template <class T>
+void dot_floats(void* acc, const void* a, const void* b, std::size_t rows, std::size_t n) {
+  double* out = static_cast<double*>(acc);
+  const T *p = static_cast<const T*>(a), *q = static_cast<const T*>(b);
+  if (n == 0) return;
+  for (std::size_t r = 0; r < rows; ++r, p += n, q += n) out[r] += dot_row(p, q, n);
+}
+
 template <Op kOp, class T>
 void reduce_integers(void* acc, const void* a, std::size_t rows, std::size_t n) {
   std::int64_t* out = static_cast<std::int64_t*>(acc);
@@ -177,6 +214,10 @@ ReduceFn reduce_kernel(Op op, RegType type) {
     default:
       return nullptr;
   }
+}
+
+DotFn dot_kernel(RegType type) {
+  return type == RegType::f32 ? &dot_floats<float> : type == RegType::f64 ? &dot_floats<double> : nullptr;
 }
 
 }  // namespace ebb::cpu::HWY_NAMESPACE

@@ -165,9 +165,16 @@ class Runner {
       n->storage.offset = memory_[b].offset + (x.is_view() ? x.offset : 0);
     }
     n->storage.strides = x.is_view() || x.is_leaf ? x.strides : contiguous_strides(x.shape);
+    if (n->extra && !n->extra->output_types.empty()) keep_outputs(*n->extra, v);
     n->evaluated.store(true, std::memory_order_release);
     // What it was made of stays only where somebody may still differentiate it.
     if ((n->history & active_history()) == 0 || n->consumed) forget_inputs(n);
+  }
+
+  // A call's other outputs may be asked for later: they stay with the call, which lives as long as somebody can ask.
+  void keep_outputs(NodeExtra& extra, std::int32_t v) {
+    for (std::size_t k = 0; k < extra.output_types.size(); ++k)
+      extra.outputs.push_back({outputs_[v][k], 0, contiguous_strides(extra.output_types[k].first)});
   }
 
   const Plan& p_;

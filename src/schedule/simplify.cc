@@ -392,6 +392,8 @@ class Simplifier {
     }
     v.attrs.axes = axes;
     if (axes == 0) return in;  // nothing is reduced, and reduced axes keep size 1
+    // A row with one number placed in it sums to that number.
+    if (v.op == Op::sum && at(in).op == Op::place && axes == 1u << at(in).attrs.i[0]) return at(in).inputs[0];
     // Over axes along which the input only repeats, a sum is a product and a maximum the thing itself.
     if (at(in).op == Op::expand && from.numel() > 0 && v.op != Op::prod) {
       const Value& e = at(in);

@@ -64,6 +64,7 @@ class Tracer {
         stack_.pop_back();
         continue;
       }
+      take_output(*node);
       const std::size_t count = value_inputs(*node);
       while (next < count && node->inputs[next]->mark) ++next;
       if (next < count) {
@@ -75,6 +76,16 @@ class Tracer {
       stack_.pop_back();
       append(done, count);
     }
+  }
+
+  // An output of a call that was made earlier is there already.
+  static void take_output(Node& node) {
+    if (node.op != Op::output || node.evaluated.load(std::memory_order_relaxed)) return;
+    const Node& call = *node.inputs[0];
+    if (!call.extra || call.extra->outputs.empty()) return;
+    node.storage = call.extra->outputs[static_cast<std::size_t>(node.attrs.i[0])];
+    node.evaluated.store(true, std::memory_order_release);
+    forget_inputs(&node);
   }
 
   void append(Node* node, std::size_t count) {
