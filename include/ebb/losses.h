@@ -1,4 +1,10 @@
 #pragma once
 
 // Every loss, by family.
+#include "ebb/losses/binary.h"
+#include "ebb/losses/classification.h"
+#include "ebb/losses/distance.h"
+#include "ebb/losses/margin.h"
+#include "ebb/losses/probabilistic.h"
 #include "ebb/losses/reduction.h"
+#include "ebb/losses/regression.h"

@@ -1,0 +1,229 @@
+#include "ebb/losses/binary.h"
+
+#include "core/format_error.h"
+#include "ebb/autograd.h"
+#include "ebb/ops.h"
+#include "losses/gradients.h"
+#include "ops/build.h"
+
+namespace ebb {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+
+Tensor probability(const Tensor& p, const char* label) { return check(p, logical_and(p >= 0, p <= 1), label); }
+
+// log p and log(1 − p), which stop at −100 so that a certain and wrong prediction costs much but not infinitely much
+Tensor bounded_log(const Tensor& p) { return maximum(log(p), -100); }
+Tensor bounded_log_of_rest(const Tensor& p) { return maximum(log1p(-p), -100); }
+
+// σ(x) − [x >= 0]: what is left of a sigmoid after the step it approaches, with all its digits in both tails. Its
+// derivative is σ', given as such because −|x| has none at 0.
+Tensor sigmoid_residue(const Tensor& x) {
+  return custom_function(
+      [](const Tensors& v) {
+        const Tensor e = exp_of_negative_abs(v[0]), r = e / (1 + e);
+        return where(v[0] >= 0, -r, r);
+      },
+      [](const Tensor& grad, const Tensor&, const Tensors& v) {
+        const Tensor s = sigmoid(v[0]);
+        return Tensors{grad * (s * (1 - s))};
+      },
+      {x});
+}
+
+// The slope of the line that bce_with_logits approaches far from 0: 1 − y on the right, −q·y on the left.
+Tensor asymptote(const Tensor& x, const Tensor& y, const Tensor& q) {
+  return where(x >= 0, 1 - y, q.defined() ? -(q * y) : -y);
+}
+Tensor curve_weight(const Tensor& y, const Tensor& q) { return 1 + (q - 1) * y; }
+
+// Binary cross-entropy of a logit, l = 1 + (q − 1)·y:
+//   (1 − y)·x + l·log(1 + e^−x)  =  c·x + l·log(1 + e^−|x|),   c the slope of the asymptote on x's side
+//   dx = l·σ(x) − q·y = c + l·(σ(x) − [x >= 0])       dy = (q − 1)·softplus(−x) − x       dq = y·softplus(−x)
+// x = ±inf with the agreeing target has c = 0 and costs 0.
+Tensor logit_terms(const Tensor& logits, const Tensor& target, const Tensor& pos_weight) {
+  Tensors inputs{logits, target};
+  if (pos_weight.defined()) inputs.push_back(pos_weight);
+  auto q_of = [](const Tensors& v) { return v.size() > 2 ? v[2] : Tensor(); };
+  return custom_function(
+      [q_of](const Tensors& v) {
+        const Tensor c = asymptote(v[0], v[1], q_of(v)), line = where(c == 0, 0, c * v[0]);
+        const Tensor curve = log1p(exp_of_negative_abs(v[0]));
+        return v.size() > 2 ? line + curve_weight(v[1], v[2]) * curve : line + curve;
+      },
+      [q_of](const Tensor& grad, const Tensor&, const Tensors& v) {
+        const Tensor c = asymptote(v[0], v[1], q_of(v)), residue = sigmoid_residue(v[0]);
+        if (v.size() == 2) return Tensors{grad * (c + residue), -(grad * v[0])};
+        const Tensor curve = softplus(-v[0]);
+        return Tensors{grad * (c + curve_weight(v[1], v[2]) * residue), grad * ((v[2] - 1) * curve - v[0]),
+                       grad * (v[1] * curve)};
+      },
+      inputs);
+}
+
+}  // namespace
+
+// Binary cross-entropy of a probability.
+//   −[y·log p + (1 − y)·log(1 − p)]      dp = (p − y) / max(p·(1 − p), 1e-12)      dy = log(1 − p) − log p
+Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const BinaryCrossEntropyOptions& o) {
+  const char* op = "binary_cross_entropy";
+  require_same_shape(op, "input", input, "target", target);
+  const Precision precision(op, {input, target});
+  const Tensor p = probability(precision.wide(input), "binary_cross_entropy: input must be a probability in [0, 1]");
+  Tensor terms = custom_function(
+      [](const Tensors& v) { return -(v[1] * bounded_log(v[0]) + (1 - v[1]) * bounded_log_of_rest(v[0])); },
+      [](const Tensor& grad, const Tensor&, const Tensors& v) {
+        return Tensors{grad * ((v[0] - v[1]) / maximum(v[0] * (1 - v[0]), 1e-12)),
+                       grad * (bounded_log_of_rest(v[0]) - bounded_log(v[0]))};
+      },
+      {p, precision.wide(target)});
+  if (o.weight.defined()) terms = broadcast_weight(op, "weight", precision.wide(o.weight), terms.shape()) * terms;
+  return precision.rounded(reduce(op, terms, o.reduction));
+}
+
+Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target, const BceWithLogitsOptions& o) {
+  const char* op = "binary_cross_entropy_with_logits";
+  require_same_shape(op, "input", input, "target", target);
+  const Precision precision(op, {input, target});
+  Tensor q;
+  if (o.pos_weight.defined()) q = broadcast_weight(op, "pos_weight", precision.wide(o.pos_weight), input.shape());
+  Tensor terms = logit_terms(precision.wide(input), precision.wide(target), q);
+  if (o.weight.defined()) terms = broadcast_weight(op, "weight", precision.wide(o.weight), terms.shape()) * terms;
+  return precision.rounded(reduce(op, terms, o.reduction));
+}
+
+// (1/C)·Σ_c w_c·bce_with_logits(x_c, y_c)
+Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target, const BinaryCrossEntropyOptions& o) {
+  const char* op = "multilabel_soft_margin_loss";
+  require_same_shape(op, "input", input, "target", target);
+  require(input.rank() > 0, "{}: the input must be [C] or [..., C], but it is a scalar", op);
+  const Precision precision(op, {input, target});
+  Tensor terms = logit_terms(precision.wide(input), precision.wide(target), {});
+  if (o.weight.defined()) terms = broadcast_weight(op, "weight", precision.wide(o.weight), terms.shape()) * terms;
+  return precision.rounded(reduce(op, mean(terms, -1), o.reduction));
+}
+
+// ---- focal losses: what is nearly right counts little ---------------------------------------------------------------
+
+namespace {
+
+// How much a positive and a negative count.
+struct Balance {
+  double positive, negative;
+};
+Balance balance(const char* op, const FocalOptions& o) {
+  require(o.gamma >= 0, "{}: gamma must not be negative, got {}", op, o.gamma);
+  require(o.alpha <= 1, "{}: alpha must be at most 1 (negative for none), got {}", op, o.alpha);
+  return o.alpha < 0 ? Balance{1, 1} : Balance{o.alpha, 1 - o.alpha};
+}
+
+// Soft labels blend the two sides; a side that has no share is left out even where it is infinite.
+Tensor blend(const Tensor& y, const Tensor& positive, const Tensor& negative) {
+  return where(y == 0, 0, y * positive) + where(y == 1, 0, (1 - y) * negative);
+}
+
+// s^γ for s = σ(x), log s = −softplus(−x)
+Tensor sigmoid_power(const Tensor& s, const Tensor& minus_log_s, double gamma) {
+  return gamma == 2 ? square(s) : gamma == 1 ? s : exp(-gamma * minus_log_s);
+}
+Tensor power(const Tensor& x, double gamma) { return gamma == 2 ? square(x) : gamma == 1 ? x : pow(x, gamma); }
+
+struct Sides {
+  Tensor positive, negative;
+};
+
+// With s = σ(x), q = σ(−x): positive α·q^γ·softplus(−x), negative (1 − α)·s^γ·softplus(x)
+Sides focal_sides(const Tensor& x, const Balance& b, double gamma) {
+  const Tensor left = softplus(-x), right = softplus(x);
+  return {b.positive * (sigmoid_power(sigmoid(-x), right, gamma) * left),
+          b.negative * (sigmoid_power(sigmoid(x), left, gamma) * right)};
+}
+// Their derivatives −α·q^γ·(γ·s·softplus(−x) + q)  and  (1 − α)·s^γ·(γ·q·softplus(x) + s)
+Sides focal_slopes(const Tensor& x, const Balance& b, double gamma) {
+  const Tensor left = softplus(-x), right = softplus(x), s = sigmoid(x), q = sigmoid(-x);
+  return {-b.positive * (sigmoid_power(q, right, gamma) * (gamma * (s * left) + q)),
+          b.negative * (sigmoid_power(s, left, gamma) * (gamma * (q * right) + s))};
+}
+
+// On probabilities: −α·(1 − p)^γ·log p  and  −(1 − α)·p^γ·log(1 − p)
+Sides probability_sides(const Tensor& p, const Balance& b, double gamma) {
+  const Tensor lp = bounded_log(p), lq = bounded_log_of_rest(p);
+  if (gamma == 0) return {-b.positive * lp, -b.negative * lq};
+  return {-b.positive * (power(1 - p, gamma) * lp), -b.negative * (power(p, gamma) * lq)};
+}
+// α·[γ·(1 − p)^(γ−1)·log p − (1 − p)^γ/p]  and  (1 − α)·[p^γ/(1 − p) − γ·p^(γ−1)·log(1 − p)]. The logarithm vanishes
+// where the power of γ − 1 may be infinite: there the power counts as 1.
+Sides probability_slopes(const Tensor& p, const Balance& b, double gamma) {
+  const Tensor q = 1 - p, over_p = maximum(p, 1e-12), over_q = maximum(q, 1e-12);
+  if (gamma == 0) return {-b.positive / over_p, b.negative / over_q};
+  const Tensor up = power(where(q == 0, 1, q), gamma - 1), down = power(where(p == 0, 1, p), gamma - 1);
+  return {b.positive * (gamma * (up * bounded_log(p)) - power(q, gamma) / over_p),
+          b.negative * (power(p, gamma) / over_q - gamma * (down * bounded_log_of_rest(p)))};
+}
+
+template <class Value, class Slope>
+Tensor focal(const Tensor& x, const Tensor& y, const Balance& b, double gamma, Value value, Slope slope) {
+  return custom_function(
+      [=](const Tensors& v) {
+        const Sides s = value(v[0], b, gamma);
+        return blend(v[1], s.positive, s.negative);
+      },
+      [=](const Tensor& grad, const Tensor&, const Tensors& v) {
+        const Sides d = slope(v[0], b, gamma), s = value(v[0], b, gamma);
+        return Tensors{grad * blend(v[1], d.positive, d.negative), grad * (s.positive - s.negative)};
+      },
+      {x, y});
+}
+
+}  // namespace
+
+Tensor sigmoid_focal_loss(const Tensor& input, const Tensor& target, const FocalOptions& o) {
+  const char* op = "sigmoid_focal_loss";
+  const Balance b = balance(op, o);
+  require_same_shape(op, "input", input, "target", target);
+  const Precision precision(op, {input, target});
+  const Tensor terms = focal(precision.wide(input), precision.wide(target), b, o.gamma, focal_sides, focal_slopes);
+  return precision.rounded(reduce(op, terms, o.reduction));
+}
+
+Tensor focal_loss_on_probabilities(const Tensor& input, const Tensor& target, const FocalOptions& o) {
+  const char* op = "focal_loss_on_probabilities";
+  const Balance b = balance(op, o);
+  require_same_shape(op, "input", input, "target", target);
+  const Precision precision(op, {input, target});
+  const Tensor p =
+      probability(precision.wide(input), "focal_loss_on_probabilities: input must be a probability in [0, 1]");
+  const Tensor terms = focal(p, precision.wide(target), b, o.gamma, probability_sides, probability_slopes);
+  return precision.rounded(reduce(op, terms, o.reduction));
+}
+
+// ---- gradients ------------------------------------------------------------------------------------------------------
+
+LossGradients binary_cross_entropy_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                            const BinaryCrossEntropyOptions& o) {
+  return gradients("binary_cross_entropy", binary_cross_entropy, grad, input, target, o);
+}
+BceWithLogitsGradients binary_cross_entropy_with_logits_backward(const Tensor& grad, const Tensor& input,
+                                                                 const Tensor& target, const BceWithLogitsOptions& o) {
+  const Tensors g = pull_back("binary_cross_entropy_with_logits", grad, {input, target, o.weight, o.pos_weight},
+                              [&](const Tensors& v) {
+                                return binary_cross_entropy_with_logits(
+                                    v[0], v[1], {.weight = v[2], .pos_weight = v[3], .reduction = o.reduction});
+                              });
+  return {g[0], g[1], g[2], g[3]};
+}
+LossGradients multilabel_soft_margin_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                                   const BinaryCrossEntropyOptions& o) {
+  return gradients("multilabel_soft_margin_loss", multilabel_soft_margin_loss, grad, input, target, o);
+}
+LossGradients sigmoid_focal_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                          const FocalOptions& o) {
+  return gradients("sigmoid_focal_loss", sigmoid_focal_loss, grad, input, target, o);
+}
+LossGradients focal_loss_on_probabilities_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                                   const FocalOptions& o) {
+  return gradients("focal_loss_on_probabilities", focal_loss_on_probabilities, grad, input, target, o);
+}
+
+}  // namespace ebb

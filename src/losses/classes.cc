@@ -1,0 +1,62 @@
+#include "losses/classes.h"
+
+#include "core/format_error.h"
+#include "ebb/ops.h"
+#include "graph/node.h"
+
+namespace ebb {
+
+int class_axis(const char* op, const Tensor& input) {
+  require(input.rank() >= 1, "{}: the input must be [C], [N, C] or [N, C, ...], but it is a scalar", op);
+  const int axis = input.rank() == 1 ? 0 : 1;
+  require(input.size(axis) > 0, "{}: the input of shape {} has no classes", op, input.shape());
+  return axis;
+}
+
+void require_class_indices(const char* op, const Tensor& input, int axis, const Tensor& target) {
+  require(target.defined(), "{}: the target is an empty Tensor; give it a value", op);
+  require(is_integer(target.dtype()), Error::Kind::type,
+          "{}: class indices must be integers, but the target has dtype {}", op, target.dtype());
+  const Shape expected = input.shape().without(axis);
+  require(target.shape() == expected, "{}: target of shape {} for an input of shape {} must have shape {}", op,
+          target.shape(), input.shape(), expected);
+}
+
+void require_class_weight(const char* op, const char* name, const Tensor& weight, std::int64_t classes) {
+  require(weight.rank() == 1 && weight.numel() == classes,
+          "{}: {} of shape {} must hold one number for each of the {} classes", op, name, weight.shape(), classes);
+}
+
+Tensor along_classes(const Tensor& weight, const Tensor& input, int axis) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(input.rank()), 1);
+  sizes[static_cast<std::size_t>(axis)] = weight.numel();
+  return reshape(weight, sizes);
+}
+
+Targets prepare_targets(const Tensor& target, int axis, std::int64_t classes, std::int64_t ignore_index,
+                        const Tensor& class_weight, DType dtype, bool differentiated) {
+  Tensor y = unsqueeze(cast(target, DType::i64), axis);
+  auto weights = [&](const Tensor& keep) {
+    if (!class_weight.defined()) return cast(keep, dtype);
+    // Out of range is reported by the pick, with its position; here it must only do no harm.
+    const Tensor index = clamp(where(keep, y, 0), 0, classes - 1);
+    const Tensor each = index_select(cast(class_weight, dtype), 0, reshape(index, {-1}));
+    return where(keep, reshape(each, y.shape()), 0);
+  };
+  Targets t;
+  const Tensor first = weights(y != ignore_index);
+  t.total = sum(first);
+  if (differentiated) y = after(y, t.total);
+  t.keep = y != ignore_index;
+  t.index = where(t.keep, y, 0);
+  t.weight = class_weight.defined() ? (differentiated ? after(first, t.total) : first) : cast(t.keep, dtype);
+  return t;
+}
+
+Tensor pick_class(const Tensor& x, int axis, const Tensor& index, const char* label) {
+  Attrs attrs;
+  attrs.i[0] = axis;
+  return make_node(Op::pick, x.dtype(), index.shape(), {x, index}, attrs, label);
+}
+
+}  // namespace ebb

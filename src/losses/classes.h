@@ -1,0 +1,34 @@
+#pragma once
+#include <cstdint>
+
+#include "ebb/tensor.h"
+#include "losses/reduction.h"
+
+// What the losses of one class among C share.
+namespace ebb {
+
+// Where the classes lie: the only axis of [C], axis 1 of [N, C, ...].
+int class_axis(const char* op, const Tensor& input);
+
+// Checks shape and dtype of class indices for an input.
+void require_class_indices(const char* op, const Tensor& input, int axis, const Tensor& target);
+// Checks that a weight is one number for each class.
+void require_class_weight(const char* op, const char* name, const Tensor& weight, std::int64_t classes);
+// A vector of one number for each class, to broadcast beside the input.
+Tensor along_classes(const Tensor& weight, const Tensor& input, int axis);
+
+// Class indices that can be picked with. All have size 1 in place of the classes.
+struct Targets {
+  Tensor index;   // i64; 0 where ignored
+  Tensor keep;    // bool: not ignored
+  Tensor weight;  // of the target's class, 1 without weights; 0 where ignored
+  Tensor total;   // Σ weight, rank 0
+};
+// `differentiated`: everything but the total waits for the total (see after()).
+Targets prepare_targets(const Tensor& target, int axis, std::int64_t classes, std::int64_t ignore_index,
+                        const Tensor& class_weight, DType dtype, bool differentiated);
+
+// x at index along the axis, which stays with size 1; an index out of range is an Error that begins with `label`.
+Tensor pick_class(const Tensor& x, int axis, const Tensor& index, const char* label);
+
+}  // namespace ebb

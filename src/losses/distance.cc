@@ -1,0 +1,117 @@
+#include "ebb/losses/distance.h"
+
+#include "core/format_error.h"
+#include "ebb/ops.h"
+#include "losses/gradients.h"
+#include "losses/signs.h"
+
+// Gradients are those of the operations; norm has gradient 0 at the zero vector.
+namespace ebb {
+namespace {
+
+void require_vectors(const char* op, const Tensor& x) {
+  require(x.rank() > 0, "{}: needs vectors along the last axis, but the input is a scalar", op);
+}
+
+// max(0, margin + d(a, p) − d(a, n)), the last one min(d(a, n), d(p, n)) with swap
+template <class Distance>
+Tensor triplet_terms(const Tensor& a, const Tensor& p, const Tensor& n, double margin, bool swap, Distance distance) {
+  const Tensor near = distance(a, p);
+  Tensor far = distance(a, n);
+  if (swap) far = minimum(far, distance(p, n));
+  return relu((margin + near) - far);
+}
+
+}  // namespace
+
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                           const TripletOptions& o) {
+  const char* op = "triplet_margin_loss";
+  require_same_shape(op, "anchor", anchor, "positive", positive);
+  require_same_shape(op, "anchor", anchor, "negative", negative);
+  require_vectors(op, anchor);
+  require(o.margin > 0, "{}: margin must be positive, got {}", op, o.margin);
+  const Precision precision(op, {anchor, positive, negative});
+  auto distance = [&o](const Tensor& x, const Tensor& y) { return norm(x - y + o.eps, o.p, -1); };
+  const Tensor terms = triplet_terms(precision.wide(anchor), precision.wide(positive), precision.wide(negative),
+                                     o.margin, o.swap, distance);
+  return precision.rounded(reduce(op, terms, o.reduction));
+}
+
+Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                                         const TripletDistanceOptions& o) {
+  const char* op = "triplet_margin_with_distance_loss";
+  require_same_shape(op, "anchor", anchor, "positive", positive);
+  require_same_shape(op, "anchor", anchor, "negative", negative);
+  require_vectors(op, anchor);
+  require(o.margin > 0, "{}: margin must be positive, got {}", op, o.margin);
+  const Precision precision(op, {anchor, positive, negative});
+  auto distance = o.distance_function;
+  if (!distance) distance = [](const Tensor& x, const Tensor& y) { return norm(x - y + 1e-6, 2, -1); };
+  const Tensor terms = triplet_terms(precision.wide(anchor), precision.wide(positive), precision.wide(negative),
+                                     o.margin, o.swap, distance);
+  return precision.rounded(reduce(op, terms, o.reduction));
+}
+
+// c = a·b / sqrt((a·a + ε)·(b·b + ε)), the roots taken one by one so that their product does not overflow
+Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const Tensor& target, const MarginOptions& o) {
+  const char* op = "cosine_embedding_loss";
+  constexpr double epsilon = 1e-12;
+  require_same_shape(op, "input1", input1, "input2", input2);
+  require_vectors(op, input1);
+  const Shape expected = input1.shape().without(input1.rank() - 1);
+  require(target.defined() && target.shape() == expected,
+          "{}: target of shape {} for inputs of shape {} must have shape {}, one number a vector", op,
+          target.defined() ? target.shape() : Shape{}, input1.shape(), expected);
+  const Precision precision(op, {input1, input2});
+  const Tensor a = precision.wide(input1), b = precision.wide(input2);
+  const Tensor y = checked_sign(precision.wide(target), "cosine_embedding_loss: target must be 1 or -1");
+  const Tensor lengths = sqrt(sum(square(a), -1) + epsilon) * sqrt(sum(square(b), -1) + epsilon);
+  const Tensor c = sum(a * b, -1) / lengths;
+  return precision.rounded(reduce(op, where(y == 1, 1 - c, relu(c - o.margin)), o.reduction));
+}
+
+// 1 − c, c = a·b / (‖a‖·‖b‖). A zero vector has no direction: c counts as the constant 0.
+Tensor cosine_similarity_loss(const Tensor& input1, const Tensor& input2, const CosineSimilarityOptions& o) {
+  const char* op = "cosine_similarity_loss";
+  require_same_shape(op, "input1", input1, "input2", input2);
+  require_vectors(op, input1);
+  const int axis = normalize_axis(op, o.axis, input1.rank());
+  const Precision precision(op, {input1, input2});
+  const Tensor a = precision.wide(input1), b = precision.wide(input2);
+  const Tensor lengths = norm(a, 2, axis) * norm(b, 2, axis), none = lengths == 0;
+  const Tensor c = where(none, 0, sum(a * b, axis) / where(none, 1, lengths));
+  return precision.rounded(reduce(op, 1 - c, o.reduction));
+}
+
+// ---- gradients ------------------------------------------------------------------------------------------------------
+
+TripletGradients triplet_margin_loss_backward(const Tensor& grad, const Tensor& anchor, const Tensor& positive,
+                                              const Tensor& negative, const TripletOptions& o) {
+  const auto g = pull_back("triplet_margin_loss", grad, {anchor, positive, negative},
+                           [&](const std::vector<Tensor>& v) { return triplet_margin_loss(v[0], v[1], v[2], o); });
+  return {g[0], g[1], g[2]};
+}
+TripletGradients triplet_margin_with_distance_loss_backward(const Tensor& grad, const Tensor& anchor,
+                                                            const Tensor& positive, const Tensor& negative,
+                                                            const TripletDistanceOptions& o) {
+  const auto g =
+      pull_back("triplet_margin_with_distance_loss", grad, {anchor, positive, negative},
+                [&](const std::vector<Tensor>& v) { return triplet_margin_with_distance_loss(v[0], v[1], v[2], o); });
+  return {g[0], g[1], g[2]};
+}
+PairGradients cosine_embedding_loss_backward(const Tensor& grad, const Tensor& input1, const Tensor& input2,
+                                             const Tensor& target, const MarginOptions& o) {
+  // The target only chooses between the branches: nothing flows to it.
+  const auto g = pull_back("cosine_embedding_loss", grad, {input1, input2},
+                           [&](const std::vector<Tensor>& v) { return cosine_embedding_loss(v[0], v[1], target, o); });
+  return {g[0], g[1], {}};
+}
+PairGradients cosine_similarity_loss_backward(const Tensor& grad, const Tensor& input1, const Tensor& input2,
+                                              const CosineSimilarityOptions& o) {
+  const auto g = pull_back("cosine_similarity_loss", grad, {input1, input2},
+                           [&](const std::vector<Tensor>& v) { return cosine_similarity_loss(v[0], v[1], o); });
+  return {g[0], g[1], {}};
+}
+
+}  // namespace ebb

@@ -1,0 +1,135 @@
+#include "ebb/losses/margin.h"
+
+#include "core/format_error.h"
+#include "ebb/ops.h"
+#include "graph/node.h"
+#include "losses/classes.h"
+#include "losses/gradients.h"
+#include "losses/signs.h"
+#include "ops/build.h"
+
+// relu is the hinge of all of them: its derivative at 0 is 0. Gradients are those of the operations.
+namespace ebb {
+
+Tensor checked_sign(const Tensor& y, const char* label) { return check(y, logical_or(y == 1, y == -1), label); }
+
+// Support vector machines.    max(0, 1 − y·x)
+Tensor hinge_loss(const Tensor& input, const Tensor& target, const LossOptions& o) {
+  const char* op = "hinge_loss";
+  require_same_shape(op, "input", input, "target", target);
+  const Precision p(op, {input, target});
+  const Tensor y = checked_sign(p.wide(target), "hinge_loss: target must be 1 or -1");
+  return p.rounded(reduce(op, relu(1 - y * p.wide(input)), o.reduction));
+}
+
+// x is a distance: small for pairs that belong together (y = 1), at least the margin for others.
+//   y = 1: x        y = −1: max(0, margin − x)
+Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target, const HingeEmbeddingOptions& o) {
+  const char* op = "hinge_embedding_loss";
+  require_same_shape(op, "input", input, "target", target);
+  const Precision p(op, {input, target});
+  const Tensor y = checked_sign(p.wide(target), "hinge_embedding_loss: target must be 1 or -1"), x = p.wide(input);
+  return p.rounded(reduce(op, where(y == 1, x, relu(o.margin - x)), o.reduction));
+}
+
+// y = 1: x1 should be the larger, by the margin; y = −1: x2.    max(0, −y·(x1 − x2) + margin)
+Tensor margin_ranking_loss(const Tensor& input1, const Tensor& input2, const Tensor& target, const MarginOptions& o) {
+  const char* op = "margin_ranking_loss";
+  require_same_shape(op, "input1", input1, "input2", input2);
+  require_same_shape(op, "input1", input1, "target", target);
+  const Precision p(op, {input1, input2, target});
+  const Tensor lead = p.wide(target) * (p.wide(input1) - p.wide(input2));
+  return p.rounded(reduce(op, relu(o.margin - lead), o.reduction));
+}
+
+// Logistic loss.    log(1 + e^(−y·x)) = softplus(−y·x)
+Tensor soft_margin_loss(const Tensor& input, const Tensor& target, const LossOptions& o) {
+  const char* op = "soft_margin_loss";
+  require_same_shape(op, "input", input, "target", target);
+  const Precision p(op, {input, target});
+  return p.rounded(reduce(op, softplus(-(p.wide(target) * p.wide(input))), o.reduction));
+}
+
+// Every other class should stay below the right one by the margin.
+//   (w_y/C)·Σ_{i≠y} max(0, margin − x_y + x_i)^p
+Tensor multi_margin_loss(const Tensor& input, const Tensor& target, const MultiMarginOptions& o) {
+  const char* op = "multi_margin_loss";
+  require(o.p == 1 || o.p == 2, "{}: p must be 1 or 2, got {}", op, o.p);
+  const Precision precision(op, {input});
+  require(input.rank() == 1 || input.rank() == 2, "{}: the input must be [C] or [N, C], but it has shape {}", op,
+          input.shape());
+  const int axis = class_axis(op, input);
+  require_class_indices(op, input, axis, target);
+  const std::int64_t classes = input.size(axis);
+  const Tensor x = precision.wide(input), index = unsqueeze(cast(target, DType::i64), axis);
+  const Tensor right = pick_class(x, axis, index, "multi_margin_loss: target");
+  const Tensor is_right = along_classes(arange(classes), x, axis) == index;
+  const Tensor excess = where(is_right, 0, relu((o.margin - right) + x));
+  Tensor terms = sum(o.p == 2 ? square(excess) : excess, axis, true) / static_cast<double>(classes);
+  if (o.weight.defined()) {
+    require_class_weight(op, "weight", o.weight, classes);
+    const Tensor safe = reshape(clamp(index, 0, classes - 1), {-1});
+    terms = reshape(index_select(precision.wide(o.weight), 0, safe), index.shape()) * terms;
+  }
+  return precision.rounded(reduce(op, reshape(terms, target.shape()), o.reduction));
+}
+
+// Every class that is not among the targets should stay below every one that is, by 1.
+//   (1/C)·Σ_j Σ_{i∉targets} max(0, 1 − x_{y_j} + x_i)
+Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target, const LossOptions& o) {
+  const char* op = "multilabel_margin_loss";
+  require_same_shape(op, "input", input, "target", target);
+  const Precision precision(op, {input});
+  require(is_integer(target.dtype()), Error::Kind::type, "{}: the target lists classes and must be of integers, not {}",
+          op, target.dtype());
+  require(input.rank() == 1 || input.rank() == 2, "{}: the input must be [C] or [N, C], but it has shape {}", op,
+          input.shape());
+  const bool single = input.rank() == 1;
+  const Tensor x = precision.wide(single ? unsqueeze(input, 0) : input);
+  const Tensor y = cast(single ? unsqueeze(target, 0) : target, DType::i64);
+  const std::int64_t classes = x.size(1);
+  require(classes > 0, "{}: the input of shape {} has no classes", op, input.shape());
+  const Tensor listed = cumsum(cast(y == -1, DType::i64), 1) == 0;  // before the first −1
+  const Tensor index = where(listed, y, 0);
+  Attrs attrs;
+  attrs.i[0] = 1;
+  const Tensor right = make_node(Op::gather, x.dtype(), x.shape(), {x, index}, attrs, "multilabel_margin_loss: target");
+  const Tensor safe = clamp(index, 0, classes - 1);
+  const Tensor is_target = scatter_add(zeros(x.shape(), DType::i64), 1, safe, cast(listed, DType::i64)) > 0;
+  // [N, j, i]: target j against class i
+  const Tensor counts = logical_and(unsqueeze(listed, 2), unsqueeze(logical_not(is_target), 1));
+  const Tensor excess = relu((1 - unsqueeze(right, 2)) + unsqueeze(x, 1));
+  Tensor terms = sum(where(counts, excess, 0), {1, 2}) / static_cast<double>(classes);
+  if (single) terms = reshape(terms, Shape{});
+  return precision.rounded(reduce(op, terms, o.reduction));
+}
+
+// ---- gradients ------------------------------------------------------------------------------------------------------
+
+LossGradients hinge_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target, const LossOptions& o) {
+  return gradients("hinge_loss", hinge_loss, grad, input, target, o);
+}
+LossGradients hinge_embedding_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                            const HingeEmbeddingOptions& o) {
+  return gradients("hinge_embedding_loss", hinge_embedding_loss, grad, input, target, o);
+}
+PairGradients margin_ranking_loss_backward(const Tensor& grad, const Tensor& input1, const Tensor& input2,
+                                           const Tensor& target, const MarginOptions& o) {
+  const auto g = pull_back("margin_ranking_loss", grad, {input1, input2, target},
+                           [&](const std::vector<Tensor>& v) { return margin_ranking_loss(v[0], v[1], v[2], o); });
+  return {g[0], g[1], g[2]};
+}
+LossGradients soft_margin_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                        const LossOptions& o) {
+  return gradients("soft_margin_loss", soft_margin_loss, grad, input, target, o);
+}
+LossGradients multi_margin_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                         const MultiMarginOptions& o) {
+  return gradients("multi_margin_loss", multi_margin_loss, grad, input, target, o);
+}
+LossGradients multilabel_margin_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                              const LossOptions& o) {
+  return gradients("multilabel_margin_loss", multilabel_margin_loss, grad, input, target, o);
+}
+
+}  // namespace ebb

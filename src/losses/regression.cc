@@ -1,0 +1,85 @@
+#include "ebb/losses/regression.h"
+
+#include "core/format_error.h"
+#include "ebb/ops.h"
+#include "losses/gradients.h"
+#include "losses/reduction.h"
+
+namespace ebb {
+namespace {
+
+// term(d) of d = input − target, weighted and reduced.
+template <class Term>
+Tensor of_difference(const char* op, const Tensor& input, const Tensor& target, const Tensor& weight,
+                     Reduction reduction, Term term) {
+  require_same_shape(op, "input", input, "target", target);
+  const Precision p(op, {input, target});
+  const Tensor d = p.wide(input) - p.wide(target);
+  if (!weight.defined()) return p.rounded(reduce(op, term(d), reduction));
+  require_same_shape(op, "input", input, "weight", weight);
+  const Tensor w = p.wide(weight);
+  if (reduction != Reduction::mean) return p.rounded(reduce(op, w * term(d), reduction));
+  const Tensor total = sum(w);
+  const bool differentiated = d.requires_grad() || w.requires_grad();
+  return p.rounded(reduce_weighted(op, (differentiated ? after(w, total) : w) * term(d), total, reduction));
+}
+
+// With c = d held in [−delta, delta], Huber's loss is c·(d − c/2) and its derivative c: one formula for both pieces.
+Tensor huber_term(const Tensor& difference, double delta) {
+  return custom_function(
+      [delta](const std::vector<Tensor>& v) {
+        const Tensor c = clamp(v[0], -delta, delta);
+        return c * (v[0] - 0.5 * c);
+      },
+      [delta](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
+        return std::vector<Tensor>{grad * clamp(v[0], -delta, delta)};
+      },
+      {difference});
+}
+
+}  // namespace
+
+// Squared error.      d², derivative 2d
+Tensor mse_loss(const Tensor& input, const Tensor& target, const WeightedOptions& o) {
+  return of_difference("mse_loss", input, target, o.weight, o.reduction, [](const Tensor& d) { return square(d); });
+}
+
+// Absolute error.     |d|, derivative sign d, 0 at 0
+Tensor l1_loss(const Tensor& input, const Tensor& target, const WeightedOptions& o) {
+  return of_difference("l1_loss", input, target, o.weight, o.reduction, [](const Tensor& d) { return abs(d); });
+}
+
+// Huber: quadratic near the target, linear far from it; smooth where they meet.
+//   |d| <= delta : d²/2            |d| > delta : delta·(|d| − delta/2)
+Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberOptions& o) {
+  require(o.delta > 0, "huber_loss: delta must be positive, got {}", o.delta);
+  return of_difference("huber_loss", input, target, o.weight, o.reduction,
+                       [&](const Tensor& d) { return huber_term(d, o.delta); });
+}
+
+// Huber's loss divided by beta: its slope far from the target is 1 for every beta, so that beta = 0 is l1_loss.
+//   |d| < beta : d²/(2·beta)       |d| >= beta : |d| − beta/2
+Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const SmoothL1Options& o) {
+  require(o.beta >= 0, "smooth_l1_loss: beta must not be negative, got {}", o.beta);
+  return of_difference("smooth_l1_loss", input, target, {}, o.reduction,
+                       [&](const Tensor& d) { return o.beta == 0 ? abs(d) : huber_term(d, o.beta) / o.beta; });
+}
+
+LossGradients mse_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                const WeightedOptions& o) {
+  return gradients("mse_loss", mse_loss, grad, input, target, o);
+}
+LossGradients l1_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                               const WeightedOptions& o) {
+  return gradients("l1_loss", l1_loss, grad, input, target, o);
+}
+LossGradients smooth_l1_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                      const SmoothL1Options& o) {
+  return gradients("smooth_l1_loss", smooth_l1_loss, grad, input, target, o);
+}
+LossGradients huber_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                  const HuberOptions& o) {
+  return gradients("huber_loss", huber_loss, grad, input, target, o);
+}
+
+}  // namespace ebb
