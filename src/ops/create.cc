@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "core/format_error.h"
 #include "core/random.h"
@@ -69,10 +70,12 @@ Tensor arange(Scalar start, Scalar end, Scalar step, std::optional<DType> dtype)
           step.real());
   if (!real) {
     const std::int64_t s = step.integer();
-    const std::int64_t way = s > 0 ? end.integer() - start.integer() : start.integer() - end.integer();
-    require(way >= 0, "arange: a step of {} does not lead from {} to {}", s, start.integer(), end.integer());
+    const std::int64_t from = s > 0 ? start.integer() : end.integer(), to = s > 0 ? end.integer() : start.integer();
+    std::int64_t way = 0;
+    require(!__builtin_sub_overflow(to, from, &way) && way >= 0 && s != std::numeric_limits<std::int64_t>::min(),
+            "arange: a step of {} does not lead from {} to {}", s, start.integer(), end.integer());
     const std::int64_t stride = s > 0 ? s : -s;
-    return cast(iota((way + stride - 1) / stride, start.integer(), s), dtype.value_or(DType::i64));
+    return cast(iota(way / stride + (way % stride != 0), start.integer(), s), dtype.value_or(DType::i64));
   }
   const double count = std::ceil((end.real() - start.real()) / step.real());
   require(count >= 0 && count < 9e18, "arange: a step of {} does not lead from {} to {}", step.real(), start.real(),

@@ -22,7 +22,7 @@ Tensor cat(const std::vector<Tensor>& tensors, std::int64_t axis) {
     require(shape.rank() == first.rank() && shape.with(a, 0) == first.with(a, 0),
             "cat: tensor {} has shape {}, which differs from {} in another axis than {}", k, shape, first, a);
     dtype = promote(dtype, tensors[k].dtype());
-    total += shape[a];
+    total = checked_sum("cat", total, shape[a]);
   }
   if (tensors.size() == 1) return tensors[0];
   std::vector<Tensor> parts;
@@ -84,7 +84,7 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, PadMode mo
     const int axis = x.rank() - 1 - static_cast<int>(k);
     std::int64_t before = amounts[2 * k], after = amounts[2 * k + 1];
     const std::int64_t n = y.shape()[axis];
-    require(n + std::min<std::int64_t>(before, 0) + std::min<std::int64_t>(after, 0) >= 0,
+    require(before >= -n && after >= -n && std::min<std::int64_t>(before, 0) + std::min<std::int64_t>(after, 0) >= -n,
             "pad: cropping by {} and {} leaves nothing of axis {} of shape {}", before, after, axis, x.shape());
     // Borders come from the tensor as it was before cropping.
     std::vector<Tensor> parts;
@@ -140,9 +140,10 @@ Tensor repeat(const Tensor& x, const Sizes& repeats) {
     if (times == 1) continue;
     // Everything from this axis on, as one block, several times.
     const Shape now = y.shape();
+    const std::int64_t size = checked_product("repeat", now[a], times);
     std::int64_t outer = 1, block = 1;
     for (int d = 0; d < rank; ++d) (d < a ? outer : block) *= now[d];
-    y = reshape(expand(reshape(y, {outer, 1, block}), {outer, times, block}), now.with(a, now[a] * times));
+    y = reshape(expand(reshape(y, {outer, 1, block}), {outer, times, block}), now.with(a, size));
   }
   return y;
 }

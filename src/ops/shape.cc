@@ -11,6 +11,18 @@
 
 namespace ebb {
 
+std::int64_t checked_sum(const char* op, std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  require(!__builtin_add_overflow(a, b, &sum), "{}: a size of {} + {} is too large", op, a, b);
+  return sum;
+}
+
+std::int64_t checked_product(const char* op, std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  require(!__builtin_mul_overflow(a, b, &product), "{}: a size of {} times {} is too large", op, a, b);
+  return product;
+}
+
 // ---- nodes ----------------------------------------------------------------------------------------------------------
 
 Tensor narrow_node(const Tensor& x, int axis, std::int64_t start, std::int64_t length, std::int64_t step) {
@@ -24,7 +36,8 @@ Tensor pad_zero(const Tensor& x, int axis, std::int64_t before, std::int64_t aft
   if (before == 0 && after == 0) return x;
   Attrs attrs;
   attrs.i = {axis, before, after, 0};
-  return make_node(Op::pad_zero, x.dtype(), x.shape().with(axis, x.shape()[axis] + before + after), {x}, attrs);
+  const std::int64_t size = checked_sum("pad", checked_sum("pad", x.shape()[axis], before), after);
+  return make_node(Op::pad_zero, x.dtype(), x.shape().with(axis, size), {x}, attrs);
 }
 
 // ---- reshape --------------------------------------------------------------------------------------------------------
@@ -35,7 +48,7 @@ Tensor reshape(const Tensor& x, const Sizes& sizes) {
   require(unknown <= 1, "reshape: at most one size may be -1, got [{}]", fmt::join(resolved, ", "));
   if (unknown == 1) {
     std::int64_t known = 1;
-    for (std::int64_t size : resolved) known *= size == -1 ? 1 : size;
+    for (std::int64_t size : resolved) known = checked_product("reshape", known, size == -1 ? 1 : size);
     require(known > 0 && x.numel() % known == 0, "reshape: a tensor of shape {} cannot have the sizes [{}]", x.shape(),
             fmt::join(resolved, ", "));
     std::replace(resolved.begin(), resolved.end(), std::int64_t{-1}, x.numel() / known);
@@ -217,7 +230,7 @@ std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, std::int64_t axi
   require(chunks > 0, "chunk: the number of chunks must be positive, got {}", chunks);
   const std::int64_t total = x.shape()[normalize_axis("chunk", axis, x.rank())];
   if (total == 0) return split(x, std::vector<std::int64_t>(static_cast<std::size_t>(chunks), 0), axis);
-  return split(x, (total + chunks - 1) / chunks, axis);
+  return split(x, (total - 1) / chunks + 1, axis);
 }
 
 // ---- triangles and diagonals ----------------------------------------------------------------------------------------
@@ -247,6 +260,7 @@ Tensor diagonal(const Tensor& x, std::int64_t offset, std::int64_t a, std::int64
   }
   order.insert(order.end(), {row, column});
   const std::int64_t rows = x.shape()[row], columns = x.shape()[column];
+  offset = std::clamp(offset, -rows, columns);  // beyond these nothing is left
   const std::int64_t first = offset >= 0 ? offset : -offset * columns;
   const std::int64_t length =
       std::max<std::int64_t>(0, offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns));

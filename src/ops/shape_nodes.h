@@ -18,4 +18,8 @@ struct SliceRange {
 };
 SliceRange slice_range(std::int64_t size, std::int64_t start, std::int64_t stop, std::int64_t step);
 
+// Sizes added and multiplied; an Error naming `op` where the result does not fit.
+std::int64_t checked_sum(const char* op, std::int64_t a, std::int64_t b);
+std::int64_t checked_product(const char* op, std::int64_t a, std::int64_t b);
+
 }  // namespace ebb

@@ -95,6 +95,15 @@ TEST(Shape, TrianglesAndDiagonals) {
   expect_values(contiguous(t(ramp({2, 2}))), {2, 2}, {0, 2, 1, 3});
 }
 
+TEST(Shape, SizesThatDoNotFitAreErrors) {
+  const std::int64_t huge = std::int64_t{1} << 40;
+  EXPECT_THROW_MESSAGE(reshape(ramp({4}), {huge, huge, -1}), "reshape: a size of");
+  EXPECT_THROW_MESSAGE(pad(ramp({4}), {kEnd, kEnd}), "pad: a size of");
+  EXPECT_THROW_MESSAGE(repeat(ramp({4}), {kEnd}), "too large");
+  expect_values(diag(ramp({2, 2}), kEnd), {0}, {});
+  expect_values(diag(ramp({2, 2}), -kEnd), {0}, {});
+}
+
 TEST(ShapeBackward, NarrowOfEveryStep) {
   const Tensor x = some({2, 7, 3});
   for (std::int64_t step : {1, 2, 3, 6, 9, -1, -2, -3, -9}) {
