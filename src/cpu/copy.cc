@@ -10,7 +10,7 @@
 namespace ebb::cpu {
 namespace {
 
-constexpr std::int64_t kTaskElements = 65536, kTile = 64;
+constexpr std::int64_t kTaskElements = 65536, kTile = 32;
 
 // The iteration space of a copy with what can be merged merged: sizes of 1 dropped, and a dimension that continues its
 // inner neighbour in both tensors made one with it.
@@ -77,11 +77,24 @@ void copy_row(T* dst, std::int64_t dst_step, const T* src, std::int64_t src_step
   }
 }
 
+// A tile whose source is dense along its rows' direction and its destination along its columns': through a buffer, so
+// that both are read and written in whole runs (rows a power of two apart would fall on the same cache sets).
+template <class T>
+void copy_tile(T* dst, std::int64_t dst_row, const T* src, std::int64_t src_col, std::int64_t rows, std::int64_t cols) {
+  T tile[kTile][kTile];
+  for (std::int64_t c = 0; c < cols; ++c) {
+    const T* from = src + c * src_col;
+    for (std::int64_t r = 0; r < rows; ++r) tile[r][c] = from[r];
+  }
+  for (std::int64_t r = 0; r < rows; ++r)
+    std::memcpy(dst + r * dst_row, tile[r], static_cast<std::size_t>(cols) * sizeof(T));
+}
+
 template <class T>
 void copy_typed(T* dst, const T* src, CopySpace space) {
   const int inner = space.rank - 1, outer = space.rank - 2;
   bool crossed = false;  // source neighbours lie along another dimension than the destination's: go by square tiles
-  if (space.src[inner] != 1 && space.src[inner] != 0) {
+  if (space.src[inner] != 1 && space.src[inner] != 0 && space.dst[inner] == 1) {
     for (int d = 0; d < inner && !crossed; ++d) {
       if (space.src[d] == 1 && space.size[d] > 1) {
         space.make_second_innermost(d);
@@ -101,12 +114,13 @@ void copy_typed(T* dst, const T* src, CopySpace space) {
     const auto [to, from] = space.plate(plate);
     const std::int64_t r0 = piece / across * row_step, r1 = std::min(rows, r0 + row_step);
     const std::int64_t c0 = piece % across * col_step, c1 = std::min(cols, c0 + col_step);
-    const std::int64_t width = crossed ? kTile : c1 - c0;
-    for (std::int64_t c = c0; c < c1; c += width) {
-      for (std::int64_t r = r0; r < r1; ++r) {
-        copy_row(dst + to + r * space.dst[outer] + c * space.dst[inner], space.dst[inner],
-                 src + from + r * space.src[outer] + c * space.src[inner], space.src[inner], std::min(width, c1 - c));
-      }
+    for (std::int64_t c = c0; crossed && c < c1; c += kTile) {
+      copy_tile(dst + to + r0 * space.dst[outer] + c, space.dst[outer], src + from + r0 + c * space.src[inner],
+                space.src[inner], r1 - r0, std::min(kTile, c1 - c));
+    }
+    for (std::int64_t r = r0; !crossed && r < r1; ++r) {
+      copy_row(dst + to + r * space.dst[outer] + c0 * space.dst[inner], space.dst[inner],
+               src + from + r * space.src[outer] + c0 * space.src[inner], space.src[inner], c1 - c0);
     }
   };
   parallel_for((plates + group - 1) / group * pieces, [&](std::int64_t task) {

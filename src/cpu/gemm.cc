@@ -83,6 +83,21 @@ void gemv_serial(std::int64_t rows, std::int64_t cols, T alpha, const Matrix<T>&
             cols <= 1 ? 1 : blas_size(x_step), y, rows <= 1 ? 1 : blas_size(y_step));
 }
 
+// A product that is over before BLAS has looked at its arguments.
+template <class T>
+void gemm_tiny(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const Matrix<T>& a, const Matrix<T>& b, T beta,
+               T* c, std::int64_t c_stride) {
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      T sum = 0;
+      for (std::int64_t p = 0; p < k; ++p)
+        sum += a.data[i * a.row_stride + p * a.col_stride] * b.data[p * b.row_stride + j * b.col_stride];
+      T& out = c[i * c_stride + j];
+      out = beta == T(0) ? alpha * sum : alpha * sum + beta * out;
+    }
+  }
+}
+
 // The k dimension in pieces: each makes its own [m, n], and they are added in order.
 template <class T>
 void gemm_split_depth(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t depth, T alpha, const Matrix<T>& a,
@@ -160,6 +175,7 @@ void gemm_serial(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const 
                  T beta, T* c, std::int64_t c_stride) {
   if (m == 0 || n == 0) return;
   if (k == 0) return scale(m, n, beta, c, c_stride);
+  if (m * n * k <= 128) return gemm_tiny(m, n, k, alpha, a, b, beta, c, c_stride);
   keep_blas_serial();
   // C row = Bᵀ·(A row), C column = A·(B column).
   if (m == 1 && n > 1 && (a.col_stride > 0 || k == 1))

@@ -153,8 +153,8 @@ void run_index_zero_add(const LibraryCall& call) {
         T* to = static_cast<T*>(out.data) + (o * around.size + r) * around.inner + column;
         const auto begin = static_cast<std::size_t>(positions.start[static_cast<std::size_t>(r)]);
         const auto end = static_cast<std::size_t>(positions.start[static_cast<std::size_t>(r) + 1]);
-        if (begin == end) {
-          std::memset(static_cast<void*>(to), 0, static_cast<std::size_t>(columns) * sizeof(T));
+        if (begin == end) {  // the first task of a row clears all of it: long runs
+          if (column == 0) std::memset(static_cast<void*>(to), 0, static_cast<std::size_t>(around.inner) * sizeof(T));
           continue;
         }
         std::fill_n(sum, columns, SumOf<T>(0));

@@ -42,7 +42,10 @@ class Lines {
   void for_each_block(Body&& body) const {
     if (lines_ == 0) return;
     constexpr std::int64_t kElements = 32768;  // a block's worth of work
-    const std::int64_t step = std::clamp<std::int64_t>(kElements / std::max<std::int64_t>(1, length_), 1, kMostLines);
+    // Lines side by side in memory are taken by the cache line and more, however long they are.
+    const std::int64_t least = innermost_ ? 1 : 64;
+    const std::int64_t step =
+        std::clamp<std::int64_t>(kElements / std::max<std::int64_t>(1, length_), least, kMostLines);
     parallel_for((lines_ + step - 1) / step, [&](std::int64_t i) {
       Block block;
       fill(block, i * step, std::min(step, lines_ - i * step));

@@ -43,7 +43,8 @@ Key<T> rising_key(T x) {
   if constexpr (is_float_type<T>) {
     constexpr K kSign = static_cast<K>(K(1) << (8 * sizeof(K) - 1));
     const K magnitude = static_cast<K>(bits & static_cast<K>(~kSign));
-    const K key = static_cast<K>((bits & kSign) && magnitude ? ~bits : magnitude | kSign);
+    const K negative = static_cast<K>(magnitude ? K(0) - static_cast<K>(bits >> (8 * sizeof(K) - 1)) : K(0));
+    const K key = static_cast<K>((magnitude | kSign) ^ negative);  // above 0: sign bit set; below: all bits turned
     return magnitude > infinity_bits<T>() ? static_cast<K>(~K(0)) : key;
   } else if constexpr (std::is_signed_v<T>) {
     return static_cast<K>(bits ^ static_cast<K>(K(1) << (8 * sizeof(K) - 1)));
@@ -55,12 +56,15 @@ Key<T> rising_key(T x) {
 // The key whose first maximum is the answer: of the largest, or of the smallest element. NaN wins both.
 template <bool kLargest, class T>
 Key<T> winning_key(T x) {
-  const Key<T> key = rising_key(x);
-  if constexpr (kLargest) return key;
-  if constexpr (is_float_type<T>) {
-    if (key == static_cast<Key<T>>(~Key<T>(0))) return key;
+  using K = Key<T>;
+  const K key = rising_key(x), all = static_cast<K>(~K(0));
+  if constexpr (kLargest) {
+    return key;
+  } else if constexpr (is_float_type<T>) {
+    return key == all ? all : static_cast<K>(~key);
+  } else {
+    return static_cast<K>(~key);
   }
-  return static_cast<Key<T>>(~key);
 }
 
 // The first winner of a dense line: maxima of blocks (which vectorise), then a search in a block that beats the last.
