@@ -1,0 +1,120 @@
+#include "engine/oracle.h"
+
+#include "ebb/autograd.h"
+#include "ebb/ops.h"
+
+// The tile interpreter against the scalar oracle, program by program.
+namespace ebb {
+namespace {
+
+using testing::OracleTolerance;
+using testing::SweepOracle;
+
+Tensor some(const Shape& shape, DType dtype = DType::f64) { return (2 * randn(shape, dtype)).eval(); }
+
+struct Space {
+  std::int64_t rows, columns;
+};
+// Nothing, one element, tails, several rows a tile, rows of a block and more, rows that are split, many rows.
+const Space kSpaces[] = {{0, 5},     {5, 0},     {1, 1},      {1, 7},    {3, 1},    {7, 3},    {33, 31},
+                         {257, 2},   {1025, 2},  {300, 17},   {9, 1023}, {5, 1024}, {3, 1025}, {2, 2049},
+                         {2, 65536}, {2, 70001}, {1, 140001}, {5000, 3}, {70000, 1}};
+
+class OracleSpaces : public ::testing::TestWithParam<Space> {
+ protected:
+  Shape shape() const { return {GetParam().rows, GetParam().columns}; }
+  Shape row() const { return {1, GetParam().columns}; }
+  Shape column() const { return {GetParam().rows, 1}; }
+  bool has_columns() const { return GetParam().columns > 0; }
+};
+
+TEST_P(OracleSpaces, Elementwise) {
+  const Tensor x = some(shape()), r = some(row()), c = some(column());
+  SweepOracle::expect_same({tanh(x) * r + where(x > c, exp(-abs(x)), sigmoid(c)), x - r});
+}
+
+TEST_P(OracleSpaces, RowReductions) {
+  const Tensor x = some(shape());
+  SweepOracle::expect_same({sum(x, 1)});
+  SweepOracle::expect_same({sum(square(x), 1), prod(1 + 0.001 * x, 1)});
+  if (!has_columns()) return;
+  SweepOracle::expect_same({max(x, 1), min(x, 1)});
+  SweepOracle::expect_same({log_softmax(x), softmax(x), logsumexp(x, 1)});
+  SweepOracle::expect_same({layer_norm(x, {GetParam().columns}, squeeze(some(row()), 0), squeeze(some(row()), 0))});
+}
+
+TEST_P(OracleSpaces, ColumnReductions) {
+  const Tensor x = some(shape());
+  SweepOracle::expect_same({sum(x, 0)});
+  SweepOracle::expect_same({sum(x, 0), sum(x * some(row()), 0), exp(-sum(square(x), 0))});
+  if (GetParam().rows == 0) return;
+  SweepOracle::expect_same({max(x, 0), min(x, 0)});
+  SweepOracle::expect_same({softmax(x, 0)});
+}
+
+TEST_P(OracleSpaces, ColumnReductionBesideTheValueItReduces) {
+  const Tensor x = some(shape()), m = some(row()), g = some(shape());
+  const Tensor e = x / (1 + square(m));
+  SweepOracle::expect_same({e, sum(e * g, 0)});
+}
+
+TEST_P(OracleSpaces, Totals) {
+  const Tensor x = some(shape()), y = some(shape());
+  SweepOracle::expect_same({sum(x)});
+  SweepOracle::expect_same({mean(square(x - y)), x - y});
+  SweepOracle::expect_same({sum(x), sum(x, 0), sum(x, 1), x * y});
+  if (x.numel() > 0) SweepOracle::expect_same({max(x), min(x)});
+}
+
+TEST_P(OracleSpaces, Picks) {
+  if (!has_columns()) return;
+  const Tensor x = some(shape()), index = randint(0, GetParam().columns, column()).eval();
+  SweepOracle::expect_same({gather(log_softmax(x), 1, index)});
+  const Tensor v = variable(x);
+  const Tensor loss = -mean(gather(log_softmax(v), 1, index));
+  SweepOracle::expect_same({loss, backward(loss)[v]});
+}
+
+TEST_P(OracleSpaces, StridedOperands) {
+  const Tensor x = some({GetParam().columns, GetParam().rows}), y = some({GetParam().rows, 2 * GetParam().columns});
+  const Tensor turned = t(x), stepped = slice(y, 1, 0, kEnd, 2), back = slice(some(shape()), 1, -1, kEnd, -1);
+  SweepOracle::expect_same({turned + stepped * back, sum(turned * back, 1), sum(stepped + back, 0)});
+}
+
+TEST_P(OracleSpaces, RepeatedOperands) {
+  const Tensor wide = expand(some(row()), shape()), tall = expand(some(column()), shape());
+  eval({wide, tall});  // memory with strides 0
+  SweepOracle::expect_same({sum(wide, 0)});
+  SweepOracle::expect_same({sum(tall, 1)});
+  SweepOracle::expect_same({sum(wide), sum(tall), wide * tall});
+  const Tensor numbers = expand(cast(some(row()), DType::i32).eval(), shape()).eval();
+  SweepOracle::expect_same({sum(numbers, 0), sum(numbers, 1), sum(numbers)});
+}
+
+TEST_P(OracleSpaces, EveryDtype) {
+  for (DType d : {DType::f32, DType::f16, DType::bf16}) {
+    const Tensor x = some(shape(), d), y = some(shape(), d);
+    SweepOracle::expect_same({tanh(x) + y * sigmoid(x)});
+    OracleTolerance wide;
+    wide.f32 = 1e-4;  // sums of many terms of both signs
+    SweepOracle::expect_same({sum(x, 1), sum(y * y, 0), sum(x), maximum(x, y)}, wide);
+  }
+  for (DType d : {DType::i64, DType::i32, DType::u8}) {
+    const Tensor x = cast(randint(0, 9, shape()), d).eval(), y = cast(randint(1, 9, shape()), d).eval();
+    SweepOracle::expect_same({x * y + x, floor_divide(x, y), remainder(x, y), x < y, sum(x, 1), sum(y, 0), sum(x * y)});
+    SweepOracle::expect_same({where(x < y, x, y), any(x == y, 1), all(x == y, 0), cast(x, DType::f32) / 2});
+  }
+}
+
+TEST_P(OracleSpaces, Random) {
+  const Tensor x = some(shape(), DType::f32);
+  SweepOracle::expect_same({dropout(x, 0.3), rand(shape(), DType::f64)});
+}
+
+std::string space_name(const ::testing::TestParamInfo<Space>& i) {
+  return std::to_string(i.param.rows) + "x" + std::to_string(i.param.columns);
+}
+INSTANTIATE_TEST_SUITE_P(Of, OracleSpaces, ::testing::ValuesIn(kSpaces), space_name);
+
+}  // namespace
+}  // namespace ebb
