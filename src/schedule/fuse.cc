@@ -102,7 +102,7 @@ class Fuser {
     const int h = f_.places[base(in)].group;
     const Group& other = f_.groups[h];
     AxisMap seen = seen_in;
-    if (t.into < 0) {
+    if (t.into < 0 && t.axes.empty()) {
       t.into = h;
       t.axes = other.axes;
       t.rows = other.rows;
@@ -528,16 +528,18 @@ class Fuser {
       for (std::int32_t in : value(v).inputs) {
         const Value& y = value(in);
         const Placement& p = f_.places[v];
-        if (inside(in, p.level) || y.shape.numel() <= 1 || y.shape != value(v).shape) continue;
-        if (info(value(v).op).cls != OpClass::elementwise || p.post != Post::no) continue;
-        auto [it, fresh] = readers.try_emplace({in, p.level}, p.group, p.map);
+        if (inside(in, p.level) || y.shape.numel() <= 1) continue;
+        const bool whole = (info(value(v).op).cls == OpClass::reduce || value(v).op == Op::pick) && in == value(v).inputs[0];
+        if (!whole && (info(value(v).op).cls != OpClass::elementwise || p.post != Post::no)) continue;
+        const AxisMap& seen = whole ? p.operand_map : p.map;
+        auto [it, fresh] = readers.try_emplace({in, p.level}, p.group, seen);
         if (fresh) continue;
         auto& [first, map] = it->second;
         if (f_.groups[first].members.empty()) {  // was joined elsewhere
-          it->second = {p.group, p.map};
+          it->second = {p.group, seen};
           continue;
         }
-        if (first != p.group) try_join(first, p.group, map, p.map, y.shape.rank());
+        if (first != p.group) try_join(first, p.group, map, seen, y.shape.rank());
       }
     }
   }
@@ -598,21 +600,36 @@ class Fuser {
   AxisMap pending_operand_map_{};
 };
 
-// Elementwise work that only later levels need is better done there: what it reads is in memory anyway, what it makes
-// then is not. Gives the earliest level at which each value is used, for the second round.
-std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f) {
+// Work that only later levels need is better done there: what it reads is in memory anyway, what it makes then is not.
+// Reductions make little of much, so they wait a level or two at most. Gives the level each value should wait for;
+// `moved` is what an earlier round was told, whose effect on levels must not count as a reason to wait.
+std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved) {
   const auto n = static_cast<std::int32_t>(g.values.size());
   constexpr int kNever = 1 << 30;
+  auto base = [&](std::int32_t v) { return g.values[v].is_view() ? g.values[v].base : v; };
+  // The level a value would have if nothing had been told to wait.
+  auto needed = [&](std::int32_t v) {
+    if (moved.empty() || f.places[v].group < 0) return f.places[v].level;
+    int level = 0;
+    for (std::int32_t in : g.values[v].inputs) {
+      const std::int32_t b = base(in);
+      if (moved[b] > 0) continue;
+      const bool same = f.places[b].group >= 0 && f.places[b].group == f.places[v].group;
+      const bool made = f.places[b].group >= 0 || info(g.values[b].op).cls == OpClass::library;
+      level = std::max(level, std::max(f.places[b].level, f.places[in].level) + (made && !same ? 1 : 0));
+    }
+    return std::min(level, f.places[v].level);
+  };
   std::vector<int> use(n, kNever);
   std::vector<int> out(n, 0);
   for (std::int32_t r : g.roots) use[r] = -1;  // roots stay where they are
   for (std::int32_t v = n - 1; v >= 0; --v) {
     const Value& x = g.values[v];
     const Placement& p = f.places[v];
-    int level = p.level;
-    const bool elementwise = info(x.op).cls == OpClass::elementwise || x.op == Op::place;
-    if (elementwise && use[v] != kNever && use[v] > level && p.post == Post::no) {
-      out[v] = level = use[v];
+    int level = needed(v);
+    if (p.group >= 0 && p.post == Post::no && use[v] != kNever && use[v] > level) {
+      const bool reduces = info(x.op).cls == OpClass::reduce || x.op == Op::pick;
+      if (!reduces || use[v] <= level + 2) out[v] = level = use[v];
     }
     if (x.is_view() && x.op != Op::depend) level = std::max(level, use[v] == kNever ? level : use[v]);
     for (std::int32_t in : x.inputs) use[in] = std::min(use[in], use[v] == -1 && x.is_view() ? -1 : level);
@@ -620,14 +637,72 @@ std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f) {
   return out;
 }
 
+// A sweep whose large values a later one needs again is better run with that one: they then never go through memory. Only
+// what the later one waits for stays behind, with what it is made of. (Cross-entropy: the number of kept targets is
+// counted first; all the rest, value and gradient, is one sweep after that.)
+void delay_groups(const ValueGraph& g, const Fusion& f, std::vector<int>& delay) {
+  constexpr std::int64_t kLarge = 4096;
+  struct Use {
+    std::int32_t made, user;
+  };
+  std::vector<std::vector<Use>> uses(f.groups.size());
+  for (std::int32_t v = 0; v < static_cast<std::int32_t>(g.values.size()); ++v) {
+    if (g.values[v].is_view() && g.values[v].op != Op::depend) continue;
+    for (std::int32_t in : g.values[v].inputs) {
+      const Value& x = g.values[in];
+      const std::int32_t b = x.is_view() ? x.base : in;
+      const int group = f.places[b].group;
+      if (group >= 0 && group != f.places[v].group) uses[group].push_back({b, v});
+    }
+  }
+  for (std::size_t k = 0; k < f.groups.size(); ++k) {
+    const Group& group = f.groups[k];
+    auto fused = [&](std::int32_t v) { return f.places[v].group >= 0; };
+    auto large = [&](std::int32_t v) {
+      return f.places[v].post == Post::no && f.places[v].varies == group.all() && g.values[v].shape.numel() >= kLarge;
+    };
+    int later = 1 << 30;
+    for (const Use& u : uses[k]) {
+      if (fused(u.user) && large(u.made)) later = std::min(later, f.places[u.user].level);
+    }
+    if (later == 1 << 30) continue;
+    std::vector<char> early(g.values.size(), 0);
+    for (const Use& u : uses[k]) {
+      const int level = f.places[u.user].level;
+      const bool waits = fused(u.user) ? level < later || (level == later && f.places[u.made].post != Post::no) : level <= later;
+      if (waits) early[u.made] = 1;
+    }
+    for (auto it = group.members.rbegin(); it != group.members.rend(); ++it) {
+      if (!early[*it]) continue;
+      for (std::int32_t in : g.values[*it].inputs) {
+        early[g.values[in].is_view() ? g.values[in].base : in] = 1;
+      }
+    }
+    bool worth = false;
+    for (const Use& u : uses[k]) {
+      worth |= fused(u.user) && large(u.made) && f.places[u.user].level == later && !early[u.made];
+    }
+    if (!worth) continue;
+    for (std::int32_t m : group.members) {
+      if (!early[m]) delay[m] = std::max(delay[m], later);
+    }
+  }
+}
+
 }  // namespace
 
 Fusion fuse(const ValueGraph& graph) {
-  const std::vector<int> none;
-  Fusion first = Fuser(graph, none).run();
-  const std::vector<int> later = latest_levels(graph, first);
-  if (std::all_of(later.begin(), later.end(), [](int l) { return l == 0; })) return first;
-  return Fuser(graph, later).run();
+  std::vector<int> wait, delay(graph.values.size(), 0);
+  Fusion fusion = Fuser(graph, wait).run();
+  for (int round = 0; round < 3; ++round) {
+    std::vector<int> next = latest_levels(graph, fusion, wait);
+    delay_groups(graph, fusion, delay);
+    for (std::size_t v = 0; v < next.size(); ++v) next[v] = std::max(next[v], delay[v]);
+    if (next == wait || (wait.empty() && std::all_of(next.begin(), next.end(), [](int l) { return l == 0; }))) break;
+    wait = std::move(next);
+    fusion = Fuser(graph, wait).run();
+  }
+  return fusion;
 }
 
 }  // namespace ebb
