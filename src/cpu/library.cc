@@ -43,6 +43,8 @@ void run_library(const LibraryCall& call) {
       return run_det(call);
     case Op::logdet:
       return run_logdet(call);
+    case Op::linear_cross_entropy:
+      return run_linear_cross_entropy(call);
     default:
       fail(Error::Kind::value, "{}: the CPU has no library call for this operation", info(call.op).name);
   }

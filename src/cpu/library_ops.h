@@ -22,6 +22,9 @@ void run_triangular_solve(const LibraryCall& call);
 void run_solve(const LibraryCall& call);
 void run_det(const LibraryCall& call);
 void run_logdet(const LibraryCall& call);
+void run_linear_cross_entropy(const LibraryCall& call);  // linear_cross_entropy.cc
+void run_ctc(const LibraryCall& call);                   // ctc.cc
+void run_transducer(const LibraryCall& call);            // transducer.cc
 
 // The name an error gives the operation.
 inline const char* label_of(const LibraryCall& call) { return call.label ? call.label : info(call.op).name.data(); }

@@ -65,8 +65,11 @@ std::recursive_mutex& graph_mutex() {
   return *mutex;
 }
 
-Tensor make_node(Op op, DType dtype, const Shape& shape, std::span<const Tensor> inputs, const Attrs& attrs,
-                 const char* label) {
+namespace {
+
+// Everything but `finish`, which may compute the node at once.
+Tensor start_node(Op op, DType dtype, const Shape& shape, std::span<const Tensor> inputs, const Attrs& attrs,
+                  const char* label) {
   Node* node = new Node(op, dtype, shape);
   Tensor result = Tensor::adopt(node);
   node->attrs = attrs;
@@ -83,8 +86,31 @@ Tensor make_node(Op op, DType dtype, const Shape& shape, std::span<const Tensor>
     if (!n->evaluated.load(std::memory_order_acquire)) node->depth = std::max(node->depth, n->depth + 1);
   }
   if (history_on && info(op).grad != OpGrad::none && is_floating(dtype)) node->history = history;
-  finish(node);
   return result;
+}
+
+}  // namespace
+
+Tensor make_node(Op op, DType dtype, const Shape& shape, std::span<const Tensor> inputs, const Attrs& attrs,
+                 const char* label) {
+  Tensor result = start_node(op, dtype, shape, inputs, attrs, label);
+  finish(result.node());
+  return result;
+}
+
+Tensor make_call(Op op, std::span<const Tensor> inputs, const Attrs& attrs,
+                 std::vector<std::pair<Shape, DType>> outputs) {
+  Tensor result = start_node(op, outputs[0].second, outputs[0].first, inputs, attrs, nullptr);
+  result.node()->more().output_types = std::move(outputs);
+  finish(result.node());
+  return result;
+}
+
+Tensor output_of(const Tensor& call, int k) {
+  const auto& [shape, dtype] = call.node()->extra->output_types[static_cast<std::size_t>(k)];
+  Attrs attrs;
+  attrs.i[0] = k;
+  return make_node(Op::output, dtype, shape, {call}, attrs);
 }
 
 Tensor make_leaf(Op op, DType dtype, const Shape& shape, const Payload& payload) {

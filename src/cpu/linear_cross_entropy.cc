@@ -1,0 +1,398 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/format_error.h"
+#include "core/parallel.h"
+#include "cpu/elements.h"
+#include "cpu/gemm.h"
+#include "cpu/library_ops.h"
+#include "graph/loss_calls.h"
+
+// Rows stream in chunks: their logits z = x·Wᵀ + b are made, become the loss, then in place the gradient dz, which two
+// more products turn into dx and dW before the next chunk takes the same memory.
+//
+//   lse = log Σ e^z,   loss = (1−ε)·w_y·(lse − z_y) + (ε/V)·Σ_c w_c·(lse − z_c) + λ·lse²
+//   dz  = g·(a·e^(z − lse) − (1−ε)·w_y·[c = y] − (ε/V)·w_c),   a = (1−ε)·w_y + (ε/V)·Σ w + 2λ·lse
+//   softcap s: z = s·tanh(u/s) of the product u, and du = dz·(1 − (z/s)²)
+//
+// What is cut into pieces depends on the shapes alone, and chunks add to dW in order: the bits do not depend on the
+// number of threads.
+namespace ebb::cpu {
+namespace {
+
+// The tile loops a row needs.
+template <class T>
+struct RowLoops {
+  static constexpr RegType kType = std::is_same_v<T, double> ? RegType::f64 : RegType::f32;
+  const TileKernels& k = tile_kernels();
+  ElementwiseFn exp = k.elementwise(Op::exp, kType, 0), tanh = k.elementwise(Op::tanh, kType, 0);
+  ElementwiseFn square = k.elementwise(Op::square, kType, 0);
+  ElementwiseFn multiply = k.elementwise(Op::mul, kType, 0), scale = k.elementwise(Op::mul, kType, 2);
+  ElementwiseFn shift = k.elementwise(Op::sub, kType, 2);        // a − number
+  ElementwiseFn affine = k.elementwise(Op::fma, kType, 6);       // a·number + number
+  ElementwiseFn add_scaled = k.elementwise(Op::fma, kType, 2);   // a·number + c
+  ReduceFn sum = k.reduce(Op::sum, kType), max = k.reduce(Op::max, kType);
+};
+
+template <class T>
+struct Row {
+  T peak = 0;           // max z (0 where that is infinite)
+  double total = 0;     // Σ e^(z − peak)
+  double lse() const { return static_cast<double>(peak) + std::log(total); }
+};
+
+// S is how x and W are stored, T what is computed in.
+template <class S, class T>
+class LinearCrossEntropy {
+  static constexpr bool kHalf = !std::is_same_v<S, T>;
+
+ public:
+  explicit LinearCrossEntropy(const LibraryCall& call) : o_(LinearCrossEntropyCall::from(call.attrs)) {
+    const View& x = call.inputs[0];
+    dtype_ = x.dtype;
+    rows_ = x.shape[0];
+    width_ = x.shape[1];
+    classes_ = call.inputs[1].shape[0];
+    x_ = static_cast<const S*>(x.data);
+    head_ = static_cast<const S*>(call.inputs[1].data);
+    target_ = call.inputs[2];
+    std::size_t next = 3;
+    if (o_.cotangent) cotangent_ = call.inputs[next++];
+    if (o_.bias) bias_ = widened(call.inputs[next++]);
+    if (o_.weight) weight_ = widened(call.inputs[next++]);
+    loss_ = static_cast<T*>(call.outputs[0].data);
+    next = 1;
+    if (o_.input_gradient) dx_ = static_cast<S*>(call.outputs[next++].data);
+    if (o_.head_gradient) dhead_ = static_cast<S*>(call.outputs[next++].data);
+    if (o_.bias_gradient) dbias_ = call.outputs[next++];
+    const std::size_t n = static_cast<std::size_t>(classes_);
+    if (o_.weight) {
+      for (T w : weight_) weight_sum_ += static_cast<double>(w);
+    } else {
+      weight_sum_ = static_cast<double>(n);
+    }
+    chunk_ = std::clamp<std::int64_t>(o_.chunk ? o_.chunk : default_chunk(), 1, std::max<std::int64_t>(1, rows_));
+    // Halves become T a block of the head at a time, so that no second copy of the head ever exists.
+    head_block_ = kHalf ? std::clamp<std::int64_t>((std::int64_t{1} << 20) / std::max<std::int64_t>(1, width_), 64,
+                                                   std::max<std::int64_t>(64, classes_))
+                        : std::max<std::int64_t>(1, classes_);
+  }
+
+  void run() {
+    check_targets();
+    const bool again = kHalf && o_.head_gradient && rows_ > chunk_;  // dW needs a second pass, see head_gradients
+    if (o_.head_gradient && rows_ == 0) std::memset(dhead_, 0, sizeof(S) * static_cast<std::size_t>(classes_ * width_));
+    logits_ = allocate<T>(chunk_ * classes_);
+    if (kHalf) {
+      x_block_ = allocate<T>(chunk_ * width_);
+      head_copy_ = allocate<T>(head_block_ * width_);
+      if (o_.head_gradient) dhead_block_ = allocate<T>(head_block_ * width_);
+      if (o_.input_gradient) dx_block_ = allocate<T>(chunk_ * width_);
+    }
+    if (again) seen_.resize(static_cast<std::size_t>(rows_));
+    if (o_.bias_gradient) bias_total_.assign(static_cast<std::size_t>(classes_), 0.0);
+    for (std::int64_t first = 0; first < rows_; first += chunk_) {
+      const std::int64_t count = std::min(chunk_, rows_ - first);
+      const Matrix<T> x = input_rows(first, count);
+      for_each_head_block([&](std::int64_t v, std::int64_t n, const Matrix<T>& w) {
+        product(x, count, v, n, w, pointer(logits_), classes_);
+      });
+      finish_rows(first, count);
+      if (!o_.gradients()) continue;
+      if (o_.input_gradient) input_gradient(first, count);
+      if (o_.head_gradient && !again) head_gradient(x, first, count);
+      if (o_.bias_gradient) bias_gradient(count);
+    }
+    if (again) head_gradients();
+    if (o_.bias_gradient) store_bias();
+  }
+
+ private:
+  // Measured: the products want rows (each chunk reads W and adds to dW once more), memory wants few of them.
+  std::int64_t default_chunk() const {
+    constexpr std::int64_t kBytes = std::int64_t{32} << 20, kLeastRows = 64, kMostRows = 1024;
+    const std::int64_t rows = kBytes / (std::max<std::int64_t>(1, classes_) * static_cast<std::int64_t>(sizeof(T)));
+    return std::clamp(rows / 16 * 16, kLeastRows, kMostRows);
+  }
+
+  template <class U>
+  static BufferPtr allocate(std::int64_t n) {
+    return BufferPtr::allocate(sizeof(U) * static_cast<std::size_t>(std::max<std::int64_t>(1, n)),
+                               "linear_cross_entropy");
+  }
+  static T* pointer(const BufferPtr& buffer) { return reinterpret_cast<T*>(buffer.data()); }
+
+  std::vector<T> widened(const View& v) const {
+    std::vector<T> out(static_cast<std::size_t>(v.shape[0]));
+    tile_kernels().load(v.dtype, RowLoops<T>::kType)(out.data(), v.data, v.strides[0], out.size());
+    return out;
+  }
+
+  std::int64_t target(std::int64_t row) const {
+    return static_cast<const std::int64_t*>(target_.data)[row * target_.strides[0]];
+  }
+  double cotangent(std::int64_t row) const {
+    return o_.cotangent ? static_cast<double>(static_cast<const T*>(cotangent_.data)[row * cotangent_.strides[0]]) : 1;
+  }
+
+  void check_targets() const {
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      const std::int64_t y = target(r);
+      require(y == o_.ignore_index || (y >= 0 && y < classes_), Error::Kind::index,
+              "linear_cross_entropy: target[{}] = {} is outside [0, {})", r, y, classes_);
+    }
+  }
+
+  void to_wide(const S* from, T* to, std::int64_t rows) const {
+    if constexpr (kHalf) {
+      constexpr std::int64_t kRows = 64;
+      parallel_for((rows + kRows - 1) / kRows, [&](std::int64_t i) {
+        const std::int64_t r = i * kRows, n = std::min(kRows, rows - r) * width_;
+        halves_to_float(dtype_, from + r * width_, 1, to + r * width_, n);
+      });
+    }
+  }
+
+  Matrix<T> input_rows(std::int64_t first, std::int64_t count) const {
+    if constexpr (kHalf) {
+      to_wide(x_ + first * width_, pointer(x_block_), count);
+      return {pointer(x_block_), width_, 1};
+    } else {
+      return {x_ + first * width_, width_, 1};
+    }
+  }
+
+  // body(first class, how many, their rows of W)
+  template <class Body>
+  void for_each_head_block(Body&& body) const {
+    for (std::int64_t v = 0; v < classes_; v += head_block_) {
+      const std::int64_t n = std::min(head_block_, classes_ - v);
+      if constexpr (kHalf) {
+        to_wide(head_ + v * width_, pointer(head_copy_), n);
+        body(v, n, Matrix<T>{pointer(head_copy_), width_, 1});
+      } else {
+        body(v, n, Matrix<T>{head_ + v * width_, width_, 1});
+      }
+    }
+  }
+
+  // z[:, v..v+n) = x·W[v..v+n)ᵀ + b; rows of z lie `stride` apart.
+  void product(const Matrix<T>& x, std::int64_t count, std::int64_t v, std::int64_t n, const Matrix<T>& w, T* z,
+               std::int64_t stride) const {
+    T* to = z + v;
+    if (o_.bias) {
+      for (std::int64_t r = 0; r < count; ++r)
+        std::memcpy(to + r * stride, bias_.data() + v, static_cast<std::size_t>(n) * sizeof(T));
+    }
+    gemm<T>(count, n, width_, T(1), x, {w.data, 1, width_}, o_.bias ? T(1) : T(0), to, stride);
+  }
+
+  // f(offset, length) over tiles of n elements.
+  template <class F>
+  static void tiles(std::int64_t n, F&& f) {
+    for (std::int64_t i = 0; i < n; i += static_cast<std::int64_t>(kBlock))
+      f(i, static_cast<std::size_t>(std::min<std::int64_t>(kBlock, n - i)));
+  }
+
+  void cap(T* z, std::size_t n) const {
+    const T down = static_cast<T>(1 / o_.softcap), up = static_cast<T>(o_.softcap);
+    k_.scale(z, z, &down, nullptr, n);
+    k_.tanh(z, z, nullptr, nullptr, n);
+    k_.scale(z, z, &up, nullptr, n);
+  }
+
+  // Losses of the chunk; then the logits become their gradient.
+  void finish_rows(std::int64_t first, std::int64_t count) {
+    parallel_for(count, [&](std::int64_t r) {
+      T* z = pointer(logits_) + r * classes_;
+      const std::int64_t row = first + r, y = target(row);
+      if (y == o_.ignore_index) {
+        loss_[row] = 0;
+        if (o_.gradients()) std::memset(z, 0, static_cast<std::size_t>(classes_) * sizeof(T));
+        return;
+      }
+      const Row<T> seen = look_at(z);
+      loss_[row] = static_cast<T>(loss(z, y, seen));
+      if (!seen_.empty()) seen_[static_cast<std::size_t>(row)] = seen;
+      if (o_.gradients()) differentiate(z, 0, classes_, y, cotangent(row), seen);
+    });
+  }
+
+  Row<T> look_at(T* z) const {
+    double peak = -std::numeric_limits<double>::infinity();
+    tiles(classes_, [&](std::int64_t i, std::size_t n) {
+      if (o_.softcap != 0) cap(z + i, n);
+      k_.max(&peak, z + i, 1, n);
+    });
+    Row<T> seen;
+    seen.peak = std::isfinite(peak) ? static_cast<T>(peak) : T(0);
+    T tile[kBlock];
+    tiles(classes_, [&](std::int64_t i, std::size_t n) {
+      k_.shift(tile, z + i, &seen.peak, nullptr, n);
+      k_.exp(tile, tile, nullptr, nullptr, n);
+      k_.sum(&seen.total, tile, 1, n);
+    });
+    return seen;
+  }
+
+  double weight(std::int64_t y) const { return o_.weight ? static_cast<double>(weight_[static_cast<std::size_t>(y)]) : 1; }
+
+  double loss(const T* z, std::int64_t y, const Row<T>& seen) const {
+    const double lse = seen.lse(), eps = o_.label_smoothing;
+    double loss = (1 - eps) * weight(y) * (lse - static_cast<double>(z[y]));
+    if (eps != 0) {
+      double sum = 0;
+      T tile[kBlock];
+      tiles(classes_, [&](std::int64_t i, std::size_t n) {
+        if (o_.weight) k_.multiply(tile, z + i, weight_.data() + i, nullptr, n);
+        k_.sum(&sum, o_.weight ? tile : z + i, 1, n);
+      });
+      loss += eps / static_cast<double>(classes_) * (weight_sum_ * lse - sum);
+    }
+    if (o_.z_loss != 0) loss += o_.z_loss * lse * lse;
+    return loss;
+  }
+
+  // z, classes [v, v + n) of a row, becomes the row's gradient.
+  void differentiate(T* z, std::int64_t v, std::int64_t n, std::int64_t y, double g, const Row<T>& seen) const {
+    const double eps = o_.label_smoothing, spread = eps / static_cast<double>(classes_);
+    const double hit = (1 - eps) * weight(y);
+    double a = hit + spread * weight_sum_;
+    if (o_.z_loss != 0) a += 2 * o_.z_loss * seen.lse();
+    const T scale = static_cast<T>(g * a / seen.total), minus = static_cast<T>(-g * spread);
+    const T drop = static_cast<T>(g * hit);
+    T tile[kBlock], bend[kBlock];
+    tiles(n, [&](std::int64_t i, std::size_t m) {
+      k_.shift(tile, z + i, &seen.peak, nullptr, m);
+      k_.exp(tile, tile, nullptr, nullptr, m);
+      if (eps != 0 && o_.weight) {
+        k_.scale(tile, tile, &scale, nullptr, m);
+        k_.add_scaled(tile, weight_.data() + v + i, &minus, tile, m);
+      } else if (eps != 0) {
+        k_.affine(tile, tile, &scale, &minus, m);
+      } else {
+        k_.scale(tile, tile, &scale, nullptr, m);
+      }
+      const std::int64_t at = y - v - i;
+      if (at >= 0 && at < static_cast<std::int64_t>(m)) tile[at] -= drop;
+      if (o_.softcap != 0) {  // ·(1 − (z/s)²)
+        const T curve = static_cast<T>(-1 / (o_.softcap * o_.softcap)), one = 1;
+        k_.square(bend, z + i, nullptr, nullptr, m);
+        k_.affine(bend, bend, &curve, &one, m);
+        k_.multiply(z + i, tile, bend, nullptr, m);
+      } else {
+        std::memcpy(z + i, tile, m * sizeof(T));
+      }
+    });
+  }
+
+  // dx = dz·W
+  void input_gradient(std::int64_t first, std::int64_t count) {
+    T* to;
+    if constexpr (kHalf) {
+      to = pointer(dx_block_);
+    } else {
+      to = dx_ + first * width_;
+    }
+    if (classes_ == 0) std::memset(to, 0, sizeof(T) * static_cast<std::size_t>(count * width_));
+    for_each_head_block([&](std::int64_t v, std::int64_t n, const Matrix<T>& w) {
+      gemm<T>(count, width_, n, T(1), {pointer(logits_) + v, classes_, 1}, w, v == 0 ? T(0) : T(1), to, width_);
+    });
+    if constexpr (kHalf) float_to_halves(dtype_, to, dx_ + first * width_, count * width_);
+  }
+
+  // dW += dzᵀ·x. With halves this is called for one chunk only, and each block of dW is rounded when it is done.
+  void head_gradient(const Matrix<T>& x, std::int64_t first, std::int64_t count) {
+    for (std::int64_t v = 0; v < classes_; v += head_block_) {
+      const std::int64_t n = std::min(head_block_, classes_ - v);
+      const Matrix<T> dz{pointer(logits_) + v, 1, classes_};
+      if constexpr (kHalf) {
+        gemm<T>(n, width_, count, T(1), dz, x, T(0), pointer(dhead_block_), width_);
+        float_to_halves(dtype_, pointer(dhead_block_), dhead_ + v * width_, n * width_);
+      } else {
+        gemm<T>(n, width_, count, T(1), dz, x, first == 0 ? T(0) : T(1), dhead_ + v * width_, width_);
+      }
+    }
+  }
+
+  // Halves and more than one chunk: a sum in f32 for all of dW would be a second head of twice the size. Instead blocks
+  // of dW are finished one after the other: the logits of their classes are made again, for all rows.
+  void head_gradients() {
+    if constexpr (kHalf) {
+      const std::int64_t most = std::max<std::int64_t>(1, chunk_ * classes_ / head_block_);
+      const std::int64_t step = std::min(chunk_, most);  // x_block_ holds that many
+      for_each_head_block([&](std::int64_t v, std::int64_t n, const Matrix<T>& w) {
+        for (std::int64_t first = 0; first < rows_; first += step) {
+          const std::int64_t count = std::min(step, rows_ - first);
+          const Matrix<T> x = input_rows(first, count);
+          product(x, count, v, n, w, pointer(logits_) - v, n);
+          parallel_for(count, [&](std::int64_t r) {
+            T* z = pointer(logits_) + r * n;
+            const std::int64_t row = first + r, y = target(row);
+            if (y == o_.ignore_index) {
+              std::memset(z, 0, static_cast<std::size_t>(n) * sizeof(T));
+              return;
+            }
+            if (o_.softcap != 0) tiles(n, [&](std::int64_t i, std::size_t m) { cap(z + i, m); });
+            differentiate(z, v, n, y, cotangent(row), seen_[static_cast<std::size_t>(row)]);
+          });
+          gemm<T>(n, width_, count, T(1), {pointer(logits_), 1, n}, x, first == 0 ? T(0) : T(1), pointer(dhead_block_),
+                  width_);
+        }
+        float_to_halves(dtype_, pointer(dhead_block_), dhead_ + v * width_, n * width_);
+      });
+    }
+  }
+
+  void bias_gradient(std::int64_t count) {
+    parallel_for((classes_ + static_cast<std::int64_t>(kBlock) - 1) / static_cast<std::int64_t>(kBlock), [&](std::int64_t b) {
+      const std::int64_t v = b * static_cast<std::int64_t>(kBlock);
+      const std::int64_t end = std::min<std::int64_t>(classes_, v + static_cast<std::int64_t>(kBlock));
+      for (std::int64_t r = 0; r < count; ++r) {
+        const T* dz = pointer(logits_) + r * classes_;
+        for (std::int64_t c = v; c < end; ++c) bias_total_[static_cast<std::size_t>(c)] += static_cast<double>(dz[c]);
+      }
+    });
+  }
+
+  void store_bias() {
+    std::vector<T> sum(bias_total_.begin(), bias_total_.end());
+    tile_kernels().store(RowLoops<T>::kType, dbias_.dtype)(dbias_.data, 1, sum.data(), sum.size());
+  }
+
+  const LinearCrossEntropyCall o_;
+  const RowLoops<T> k_;
+  DType dtype_;
+  std::int64_t rows_, width_, classes_, chunk_, head_block_;
+  const S* x_;
+  const S* head_;
+  View target_, cotangent_, dbias_;
+  std::vector<T> bias_, weight_;
+  double weight_sum_ = 0;
+  T* loss_;
+  S* dx_ = nullptr;
+  S* dhead_ = nullptr;
+  BufferPtr logits_, x_block_, head_copy_, dhead_block_, dx_block_;
+  std::vector<Row<T>> seen_;
+  std::vector<double> bias_total_;
+};
+
+}  // namespace
+
+void run_linear_cross_entropy(const LibraryCall& call) {
+  switch (call.inputs[0].dtype) {
+    case DType::f64:
+      return LinearCrossEntropy<double, double>(call).run();
+    case DType::f32:
+      return LinearCrossEntropy<float, float>(call).run();
+    case DType::f16:
+      return LinearCrossEntropy<Half, float>(call).run();
+    default:
+      return LinearCrossEntropy<BFloat16, float>(call).run();
+  }
+}
+
+}  // namespace ebb::cpu

@@ -1,0 +1,70 @@
+#pragma once
+#include <bit>
+#include <cstdint>
+
+#include "graph/node.h"
+
+// Parameters of the losses with kernels of their own, and how they travel in a node's Attrs: all of them decide what is
+// computed, so all of them are part of the schedule's key.
+namespace ebb {
+
+// Rows of cross_entropy(x·Wᵀ + bias, target) without the logits.
+//   inputs    x [N, H], head W [V, H], target [N] i64, then those that are named: cotangent [N], bias [V], weight [V]
+//   outputs   losses [N] in the compute dtype, then those that are named: dx [N, H], dW [V, H], dbias [V],
+//             the gradients of Σ cotangent·losses
+struct LinearCrossEntropyCall {
+  std::int64_t ignore_index = -100;
+  double label_smoothing = 0, z_loss = 0, softcap = 0;  // 0: none
+  std::int64_t chunk = 0;                               // rows whose logits exist at a time; 0: chosen by the kernel
+  bool cotangent = false, bias = false, weight = false;
+  bool input_gradient = false, head_gradient = false, bias_gradient = false;
+
+  bool gradients() const { return input_gradient || head_gradient || bias_gradient; }
+  static constexpr std::int64_t kMostRows = (1 << 24) - 1;  // of a chunk
+
+  Attrs attrs() const {
+    Attrs a;
+    a.i = {ignore_index, std::bit_cast<std::int64_t>(label_smoothing), std::bit_cast<std::int64_t>(z_loss),
+           std::bit_cast<std::int64_t>(softcap)};
+    a.axes = static_cast<std::uint32_t>(cotangent | bias << 1 | weight << 2 | input_gradient << 3 | head_gradient << 4 |
+                                        bias_gradient << 5) |
+             static_cast<std::uint32_t>(chunk) << 8;
+    return a;
+  }
+  static LinearCrossEntropyCall from(const Attrs& a) {
+    LinearCrossEntropyCall c;
+    c.ignore_index = a.i[0];
+    c.label_smoothing = std::bit_cast<double>(a.i[1]);
+    c.z_loss = std::bit_cast<double>(a.i[2]);
+    c.softcap = std::bit_cast<double>(a.i[3]);
+    c.chunk = a.axes >> 8;
+    c.cotangent = a.axes & 1;
+    c.bias = a.axes >> 1 & 1;
+    c.weight = a.axes >> 2 & 1;
+    c.input_gradient = a.axes >> 3 & 1;
+    c.head_gradient = a.axes >> 4 & 1;
+    c.bias_gradient = a.axes >> 5 & 1;
+    return c;
+  }
+};
+
+// −log Σ over alignments, for ctc and transducer, and what is asked for along with it.
+//   inputs    log-probabilities (ctc [T, N, C], transducer [N, T, U + 1, C]), labels [N, S] i64, input lengths [N] i64,
+//             label lengths [N] i64, then those that are named: cotangent [N], tangent (as the log-probabilities)
+//   outputs   order 0: losses [N]
+//             order 1: losses [N], the gradient of Σ cotangent·losses
+//             order 2: d losses [N] and d gradient in the direction of the tangent
+struct AlignmentCall {
+  int order = 0;
+  std::int64_t blank = 0;
+  bool zero_infinity = false;
+
+  Attrs attrs() const {
+    Attrs a;
+    a.i = {order, blank, zero_infinity, 0};
+    return a;
+  }
+  static AlignmentCall from(const Attrs& a) { return {static_cast<int>(a.i[0]), a.i[1], a.i[2] != 0}; }
+};
+
+}  // namespace ebb

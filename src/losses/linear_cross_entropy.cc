@@ -1,0 +1,265 @@
+#include "ebb/losses/linear_cross_entropy.h"
+
+#include "core/format_error.h"
+#include "ebb/ops.h"
+#include "graph/loss_calls.h"
+#include "losses/one_pass.h"
+#include "ops/build.h"
+#include "ops/index_nodes.h"
+
+namespace ebb {
+namespace {
+
+// The operands as the kernel takes them, in this order.
+struct Operands {
+  Tensor x, head, target, bias, weight;  // [N, H], [V, H], [N], [V], [V]; the last two may be undefined
+  std::vector<Tensor> list() const {
+    std::vector<Tensor> all{x, head, target};
+    if (bias.defined()) all.push_back(bias);
+    if (weight.defined()) all.push_back(weight);
+    return all;
+  }
+  static Operands of(const std::vector<Tensor>& list, const LinearCrossEntropyCall& c) {
+    Operands o{list[0], list[1], list[2], {}, {}};
+    if (c.bias) o.bias = list[3];
+    if (c.weight) o.weight = list[3 + c.bias];
+    return o;
+  }
+};
+
+Tensor kernel(const Operands& o, LinearCrossEntropyCall c, const Tensor& cotangent = {}) {
+  std::vector<Tensor> inputs{contiguous(o.x), contiguous(o.head), o.target};
+  c.cotangent = cotangent.defined();
+  if (c.cotangent) inputs.push_back(cotangent);
+  if (c.bias) inputs.push_back(o.bias);
+  if (c.weight) inputs.push_back(o.weight);
+  std::vector<std::pair<Shape, DType>> outputs{{o.target.shape(), compute_dtype(o.x.dtype())}};
+  if (c.input_gradient) outputs.emplace_back(o.x.shape(), o.x.dtype());
+  if (c.head_gradient) outputs.emplace_back(o.head.shape(), o.head.dtype());
+  if (c.bias_gradient) outputs.emplace_back(o.bias.shape(), o.bias.dtype());
+  return make_call(Op::linear_cross_entropy, inputs, c.attrs(), std::move(outputs));
+}
+
+Tensor capped(const Tensor& logits, double softcap) {
+  return softcap == 0 ? logits : softcap * tanh(logits * (1 / softcap));
+}
+
+struct PlainParts {
+  Tensor kept, safe, row_weight;  // [N, 1]: does the row count, its class (0 where not), (1−ε)·w_y
+  PlainParts(const Operands& o, const LinearCrossEntropyCall& c) {
+    const Tensor y = reshape(o.target, {-1, 1});
+    kept = y != c.ignore_index;
+    safe = where(kept, y, 0);
+    const DType dtype = compute_dtype(o.x.dtype());
+    row_weight = c.weight ? reshape(index_select(widen(o.weight), 0, reshape(safe, {-1})), {-1, 1}) * (1 - c.label_smoothing)
+                          : full(y.shape(), 1 - c.label_smoothing, dtype);
+  }
+};
+
+// The rows' losses by ordinary operations: what the kernel computes, with the logits in memory.
+Tensor plain_losses(const Operands& o, const LinearCrossEntropyCall& c) {
+  const PlainParts p(o, c);
+  Tensor z = matmul(widen(o.x), t(widen(o.head)));
+  if (c.bias) z = z + widen(o.bias);
+  z = capped(z, c.softcap);
+  const Tensor lse = logsumexp(z, -1, true);
+  Tensor loss = p.row_weight * (lse - gather(z, 1, p.safe));
+  if (c.label_smoothing != 0) {
+    const Tensor rest = lse - z;
+    loss = loss + sum(c.weight ? rest * widen(o.weight) : rest, -1, true) *
+                      (c.label_smoothing / static_cast<double>(o.head.shape()[0]));
+  }
+  if (c.z_loss != 0) loss = loss + c.z_loss * square(lse);
+  return reshape(where(p.kept, loss, 0), {-1});
+}
+
+// Gradient number `which` (x, head, bias) of Σ g·losses by ordinary operations, for derivatives of the gradient.
+Tensor plain_gradient(const Operands& o, const Tensor& g, const LinearCrossEntropyCall& c, int which) {
+  const PlainParts p(o, c);
+  const Tensor x = widen(o.x), head = widen(o.head);
+  Tensor z = matmul(x, t(head));
+  if (c.bias) z = z + widen(o.bias);
+  z = capped(z, c.softcap);
+  const double spread = c.label_smoothing / static_cast<double>(o.head.shape()[0]);
+  Tensor a = p.row_weight;
+  if (spread != 0) {
+    a = a + (c.weight ? spread * sum(widen(o.weight)) : full({}, c.label_smoothing, a.dtype()));
+  }
+  if (c.z_loss != 0) a = a + (2 * c.z_loss) * logsumexp(z, -1, true);
+  Tensor dz = a * softmax(z, -1) - scatter_zero_add(p.row_weight, 1, p.safe, z.shape());
+  if (spread != 0) dz = c.weight ? dz - spread * widen(o.weight) : dz - spread;
+  dz = where(p.kept, reshape(g, {-1, 1}), 0) * dz;
+  if (c.softcap != 0) dz = dz * (1 - square(z * (1 / c.softcap)));
+  if (which == 0) return cast(matmul(dz, head), o.x.dtype());
+  if (which == 1) return cast(matmul(t(dz), x), o.head.dtype());
+  return cast(sum(dz, 0), o.bias.dtype());
+}
+
+// The gradients of Σ g·losses in one pass of the kernel, those that are asked for. `losses`, where given and not yet
+// computed, becomes an output of the same pass.
+LinearCrossEntropyGradients gradients(const Operands& o, const Tensor& g, LinearCrossEntropyCall c,
+                                      const Tensor& losses = {}) {
+  Tensor call;
+  {
+    NoHistory off;
+    call = kernel(o, c, g);
+    if (losses.defined() && !takes_value_of(g, losses.node())) compute_as(losses, output_of(call, 0));
+  }
+  int next = 1;
+  const auto output = [&](bool asked, int which) -> Tensor {
+    if (!asked) return {};
+    const int k = next++;
+    std::vector<Tensor> inputs = o.list();
+    inputs.push_back(g);
+    return custom_function([&](const std::vector<Tensor>&) { return output_of(call, k); },
+                           [c, which](const Tensor& grad, const Tensor&, const std::vector<Tensor>& in) {
+                             return pull_through(
+                                 [&](const std::vector<Tensor>& at) {
+                                   return plain_gradient(Operands::of(at, c), at.back(), c, which);
+                                 },
+                                 in, grad);
+                           },
+                           inputs);
+  };
+  LinearCrossEntropyGradients out;
+  out.x = output(c.input_gradient, 0);
+  out.head = output(c.head_gradient, 1);
+  out.bias = output(c.bias_gradient, 2);
+  return out;
+}
+
+struct Checked {
+  Operands o;
+  LinearCrossEntropyCall c;
+};
+
+Checked check_arguments(const char* op, const Tensor& x, const Tensor& head, const Tensor& target,
+                        const LinearCrossEntropyOptions& options) {
+  require(x.rank() >= 1 && head.rank() == 2 && x.shape()[x.rank() - 1] == head.shape()[1],
+          "{}: hidden states of shape {} and a head of shape {} do not fit; give [.., H] and [V, H]", op, x.shape(),
+          head.shape());
+  require(is_floating(x.dtype()) && is_floating(head.dtype()), Error::Kind::type,
+          "{}: hidden states and head must be floating, got {} and {}", op, x.dtype(), head.dtype());
+  require(target.shape() == x.shape().without(x.rank() - 1),
+          "{}: target of shape {} does not fit hidden states of shape {}; one class index a row is needed", op,
+          target.shape(), x.shape());
+  require(target.dtype() == DType::i64 || target.dtype() == DType::i32, Error::Kind::type,
+          "{}: target must be class indices, i64 or i32, got {}", op, target.dtype());
+  require(options.label_smoothing >= 0 && options.label_smoothing <= 1,
+          "{}: label_smoothing must be in [0, 1], got {}", op, options.label_smoothing);
+  require(options.softcap >= 0, "{}: softcap must not be negative, got {}", op, options.softcap);
+  require(options.reduction != Reduction::batchmean, "{}: reduction must be none, mean or sum", op);
+  require(options.chunk >= 0 && options.chunk <= LinearCrossEntropyCall::kMostRows,
+          "{}: chunk must be between 0 (chosen) and {} rows, got {}", op, LinearCrossEntropyCall::kMostRows,
+          options.chunk);
+  for (const auto& [name, vector] : {std::pair{"bias", options.bias}, std::pair{"weight", options.weight}}) {
+    require(!vector.defined() || (vector.rank() == 1 && vector.shape()[0] == head.shape()[0]),
+            "{}: {} of shape {} does not fit {} classes", op, name, vector.defined() ? vector.shape() : Shape{},
+            head.shape()[0]);
+    require(!vector.defined() || is_floating(vector.dtype()), Error::Kind::type, "{}: {} must be floating, got {}", op,
+            name, vector.defined() ? vector.dtype() : DType::f32);
+  }
+  const DType dtype = promote(x.dtype(), head.dtype());
+  Checked out;
+  out.o = {reshape(cast(x, dtype), {target.numel(), head.shape()[1]}), cast(head, dtype),
+           reshape(cast(target, DType::i64), {target.numel()}), options.bias, options.weight};
+  out.c.ignore_index = options.ignore_index;
+  out.c.label_smoothing = options.label_smoothing;
+  out.c.z_loss = options.z_loss;
+  out.c.softcap = options.softcap;
+  out.c.chunk = options.chunk;
+  out.c.bias = options.bias.defined();
+  out.c.weight = options.weight.defined();
+  return out;
+}
+
+// Every row's loss [N], in f32 or f64.
+Tensor row_losses(const Checked& k) {
+  // The gradient to class weights takes the plain formula: it has as many terms as there are logits.
+  if (k.c.weight && k.o.weight.node()->history != 0) return plain_losses(k.o, k.c);
+  return custom_function(
+      [&](const std::vector<Tensor>&) { return output_of(kernel(k.o, k.c), 0); },
+      [c = k.c](const Tensor& grad, const Tensor& output, const std::vector<Tensor>& inputs) {
+        const Operands o = Operands::of(inputs, c);
+        LinearCrossEntropyCall asked = c;
+        asked.input_gradient = o.x.node()->history != 0;
+        asked.head_gradient = o.head.node()->history != 0;
+        asked.bias_gradient = c.bias && o.bias.node()->history != 0;
+        const LinearCrossEntropyGradients g = gradients(o, grad, asked, output);
+        std::vector<Tensor> out(inputs.size());
+        out[0] = g.x;
+        out[1] = g.head;
+        if (c.bias) out[3] = g.bias;
+        return out;
+      },
+      k.o.list());
+}
+
+// What a mean divides by: Σ w_y of the rows that count.
+Tensor row_weight_total(const Checked& k) {
+  const Tensor kept = k.o.target != k.c.ignore_index;
+  const DType dtype = compute_dtype(k.o.x.dtype());
+  if (!k.c.weight) return sum(cast(kept, dtype));
+  // Targets out of range are the kernel's to report.
+  const Tensor valid = logical_and(kept, logical_and(k.o.target >= 0, k.o.target < k.o.head.shape()[0]));
+  const Tensor w = index_select(widen(k.o.weight), 0, where(valid, k.o.target, 0));
+  return cast(sum(where(valid, w, 0)), dtype);
+}
+
+}  // namespace
+
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& target,
+                            const LinearCrossEntropyOptions& options) {
+  const Checked k = check_arguments("linear_cross_entropy", x, head, target, options);
+  const Tensor rows = row_losses(k);
+  Tensor loss = rows;
+  if (options.reduction == Reduction::none) loss = reshape(rows, target.shape());
+  if (options.reduction == Reduction::sum) loss = sum(rows);
+  if (options.reduction == Reduction::mean) loss = sum(rows) / row_weight_total(k);
+  return cast(loss, k.o.x.dtype());
+}
+
+LinearCrossEntropyGradients linear_cross_entropy_backward(const Tensor& grad, const Tensor& x, const Tensor& head,
+                                                          const Tensor& target,
+                                                          const LinearCrossEntropyOptions& options) {
+  Checked k = check_arguments("linear_cross_entropy_backward", x, head, target, options);
+  const Shape expected = options.reduction == Reduction::none ? target.shape() : Shape{};
+  require(grad.shape() == expected, "linear_cross_entropy_backward: gradient of shape {}, the loss has shape {}",
+          grad.shape(), expected);
+  Tensor g = cast(grad, compute_dtype(k.o.x.dtype()));
+  if (options.reduction == Reduction::mean) g = g / row_weight_total(k);
+  g = options.reduction == Reduction::none ? reshape(g, {target.numel()}) : expand(g, {target.numel()});
+  k.c.input_gradient = k.c.head_gradient = true;
+  k.c.bias_gradient = k.c.bias;
+  const LinearCrossEntropyGradients all = gradients(k.o, g, k.c);
+  return {cast(reshape(all.x, x.shape()), x.dtype()), cast(all.head, head.dtype()), all.bias};
+}
+
+Tensor linear_log_probs(const Tensor& x, const Tensor& head, const Tensor& target, const LinearLogProbOptions& options) {
+  require(options.temperature > 0, "linear_log_probs: temperature must be positive, got {}", options.temperature);
+  LinearCrossEntropyOptions o;
+  o.bias = options.bias;
+  o.ignore_index = options.ignore_index;
+  o.softcap = options.softcap;
+  o.reduction = Reduction::none;
+  o.chunk = options.chunk;
+  if (options.temperature != 1) {
+    // (x·Wᵀ + b)/τ = (x/τ)·Wᵀ + b/τ: the head stays as it is
+    const double scale = 1 / options.temperature;
+    if (o.bias.defined()) o.bias = o.bias * scale;
+    return -linear_cross_entropy(x * scale, head, target, o);
+  }
+  return -linear_cross_entropy(x, head, target, o);
+}
+
+Tensor linear_sequence_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,
+                                 const SequenceLogProbOptions& options) {
+  require(target.rank() >= 1, "linear_sequence_log_probs: target needs an axis of positions, got shape {}",
+          target.shape());
+  const Tensor rows = linear_log_probs(x, head, target, options);
+  const Tensor total = sum(rows, -1);
+  if (!options.average) return total;
+  return total / sum(cast(target != options.ignore_index, rows.dtype()), -1);
+}
+
+}  // namespace ebb

@@ -1,0 +1,62 @@
+#include "losses/one_pass.h"
+
+#include <unordered_set>
+
+#include "autograd/engine.h"
+#include "graph/history.h"
+
+namespace ebb {
+
+bool takes_value_of(const Tensor& x, const Node* node) {
+  constexpr std::size_t kMost = 1000;
+  std::unordered_set<const Node*> seen;
+  std::vector<const Node*> stack{x.node()};
+  while (!stack.empty()) {
+    const Node* n = stack.back();
+    stack.pop_back();
+    if (n == node) return true;
+    if (n->evaluated.load(std::memory_order_relaxed) || !seen.insert(n).second) continue;
+    if (seen.size() > kMost) return true;
+    for (const Node* input : n->inputs) stack.push_back(input);
+  }
+  return false;
+}
+
+void compute_as(const Tensor& output, const Tensor& value) {
+  Node* n = output.node();
+  if (n->evaluated.load(std::memory_order_relaxed) || n->inputs.empty()) return;
+  retain(value.node());
+  release(std::exchange(n->inputs[0], value.node()));
+}
+
+std::vector<Tensor> pull_through(const FunctionOfMany& f, const std::vector<Tensor>& inputs, const Tensor& grad) {
+  struct Level {
+    int depth = open_transform();
+    ~Level() { close_transform(); }
+  } level;
+  ReversePass pass;
+  pass.bits = 1u << level.depth;
+  std::vector<Tensor> tracked;
+  {
+    WithHistory on;
+    for (const Tensor& x : inputs) {
+      tracked.push_back(x);
+      if (!x.defined() || !is_floating(x.dtype())) continue;
+      Tensor t = make_node(Op::track, x.dtype(), x.shape(), {x});
+      t.node()->history = x.node()->history | pass.bits;
+      tracked.back() = t;
+      pass.targets.push_back(t);
+    }
+    pass.outputs = {f(tracked)};
+  }
+  pass.cotangents = {grad};
+  const std::vector<Tensor> found = reverse(pass);
+  std::vector<Tensor> cotangents(inputs.size());
+  std::size_t next = 0;
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    if (inputs[k].defined() && is_floating(inputs[k].dtype())) cotangents[k] = found[next++];
+  }
+  return cotangents;
+}
+
+}  // namespace ebb

@@ -1,0 +1,22 @@
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "ebb/autograd.h"
+#include "graph/node.h"
+
+// Losses whose kernel makes value and gradient in one pass. The value is built without gradients, since nobody may ask
+// for them; when a backward pass does, the gradient's call takes the value over.
+namespace ebb {
+
+// Does computing x take the value of `node`? (Gives up, and says yes, on graphs too large to look through.)
+bool takes_value_of(const Tensor& x, const Node* node);
+
+// `output`, a node made by custom_function, is not computed yet: from now on it is computed as `value`. Both must be the
+// same numbers. Call from a gradient rule (the graph is locked then).
+void compute_as(const Tensor& output, const Tensor& value);
+
+// The cotangents of the floating inputs through f, made of f's own operations (differentiable like any).
+std::vector<Tensor> pull_through(const FunctionOfMany& f, const std::vector<Tensor>& inputs, const Tensor& grad);
+
+}  // namespace ebb
