@@ -10,7 +10,7 @@
 namespace ebb::cpu {
 namespace {
 
-constexpr std::int64_t kTaskElements = 65536, kTile = 32;
+constexpr std::int64_t kTaskElements = 65536, kTile = 64;
 
 // The iteration space of a copy with what can be merged merged: sizes of 1 dropped, and a dimension that continues its
 // inner neighbour in both tensors made one with it.
