@@ -36,11 +36,12 @@ Tensor sigmoid_residue(const Tensor& x) {
 Tensor asymptote(const Tensor& x, const Tensor& y, const Tensor& q) {
   return where(x >= 0, 1 - y, q.defined() ? -(q * y) : -y);
 }
-Tensor curve_weight(const Tensor& y, const Tensor& q) { return 1 + (q - 1) * y; }
+// 1 + (q − 1)·y, without an operation on q alone: q may be one number a column
+Tensor curve_weight(const Tensor& y, const Tensor& q) { return (1 - y) + q * y; }
 
 // Binary cross-entropy of a logit, l = 1 + (q − 1)·y:
 //   (1 − y)·x + l·log(1 + e^−x)  =  c·x + l·log(1 + e^−|x|),   c the slope of the asymptote on x's side
-//   dx = l·σ(x) − q·y = c + l·(σ(x) − [x >= 0])       dy = (q − 1)·softplus(−x) − x       dq = y·softplus(−x)
+//   dx = l·σ(x) − q·y = c + l·(σ(x) − [x >= 0])       dy = q·softplus(−x) − softplus(x)       dq = y·softplus(−x)
 // x = ±inf with the agreeing target has c = 0 and costs 0.
 Tensor logit_terms(const Tensor& logits, const Tensor& target, const Tensor& pos_weight) {
   Tensors inputs{logits, target};
@@ -55,9 +56,9 @@ Tensor logit_terms(const Tensor& logits, const Tensor& target, const Tensor& pos
       [q_of](const Tensor& grad, const Tensor&, const Tensors& v) {
         const Tensor c = asymptote(v[0], v[1], q_of(v)), residue = sigmoid_residue(v[0]);
         if (v.size() == 2) return Tensors{grad * (c + residue), -(grad * v[0])};
-        const Tensor curve = softplus(-v[0]);
-        return Tensors{grad * (c + curve_weight(v[1], v[2]) * residue), grad * ((v[2] - 1) * curve - v[0]),
-                       grad * (v[1] * curve)};
+        const Tensor left = softplus(-v[0]), right = softplus(v[0]);
+        return Tensors{grad * (c + curve_weight(v[1], v[2]) * residue), grad * (v[2] * left - right),
+                       grad * (v[1] * left)};
       },
       inputs);
 }

@@ -34,7 +34,7 @@ Tensor along_classes(const Tensor& weight, const Tensor& input, int axis) {
 }
 
 Targets prepare_targets(const Tensor& target, int axis, std::int64_t classes, std::int64_t ignore_index,
-                        const Tensor& class_weight, DType dtype, bool differentiated) {
+                        const Tensor& class_weight, DType dtype, bool waits) {
   Tensor y = unsqueeze(cast(target, DType::i64), axis);
   auto weights = [&](const Tensor& keep) {
     if (!class_weight.defined()) return cast(keep, dtype);
@@ -46,10 +46,10 @@ Targets prepare_targets(const Tensor& target, int axis, std::int64_t classes, st
   Targets t;
   const Tensor first = weights(y != ignore_index);
   t.total = sum(first);
-  if (differentiated) y = after(y, t.total);
+  if (waits) y = after(y, t.total);
   t.keep = y != ignore_index;
   t.index = where(t.keep, y, 0);
-  t.weight = class_weight.defined() ? (differentiated ? after(first, t.total) : first) : cast(t.keep, dtype);
+  t.weight = class_weight.defined() ? (waits ? after(first, t.total) : first) : cast(t.keep, dtype);
   return t;
 }
 

@@ -24,9 +24,9 @@ struct Targets {
   Tensor weight;  // of the target's class, 1 without weights; 0 where ignored
   Tensor total;   // Σ weight, rank 0
 };
-// `differentiated`: everything but the total waits for the total (see after()).
+// `waits`: everything but the total waits for the total (see after()).
 Targets prepare_targets(const Tensor& target, int axis, std::int64_t classes, std::int64_t ignore_index,
-                        const Tensor& class_weight, DType dtype, bool differentiated);
+                        const Tensor& class_weight, DType dtype, bool waits);
 
 // x at index along the axis, which stays with size 1; an index out of range is an Error that begins with `label`.
 Tensor pick_class(const Tensor& x, int axis, const Tensor& index, const char* label);

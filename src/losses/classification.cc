@@ -33,6 +33,11 @@ LogSoftmax log_softmax_parts(const Tensor& x, int axis) {
 
 Tensor softcapped(const Tensor& x, double cap) { return cap > 0 ? cap * tanh(x / cap) : x; }
 
+// Only the gradient of a mean needs the total before anything else.
+bool waits_for_total(Reduction reduction, const Tensor& x, const Tensor& weight) {
+  return reduction == Reduction::mean && (x.requires_grad() || (weight.defined() && weight.requires_grad()));
+}
+
 // Rows that stay, without the axis of the classes.
 Tensor kept_terms(const Tensor& terms, const Targets& t, const Shape& shape) {
   return reshape(where(t.keep, terms, 0), shape);
@@ -48,9 +53,8 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const NllOptions& o) 
   require_class_indices(op, input, axis, target);
   if (o.weight.defined()) require_class_weight(op, "weight", o.weight, input.size(axis));
   const Tensor x = p.wide(input);
-  const bool differentiated = x.requires_grad() || (o.weight.defined() && o.weight.requires_grad());
-  const Targets t =
-      prepare_targets(target, axis, input.size(axis), o.ignore_index, o.weight, p.compute(), differentiated);
+  const bool waits = waits_for_total(o.reduction, x, o.weight);
+  const Targets t = prepare_targets(target, axis, input.size(axis), o.ignore_index, o.weight, p.compute(), waits);
   const Tensor terms = -(t.weight * pick_class(x, axis, t.index, "nll_loss: target"));
   return p.rounded(reduce_weighted(op, kept_terms(terms, t, target.shape()), t.total, o.reduction));
 }
@@ -73,12 +77,13 @@ Tensor cross_entropy_of_probabilities(const Precision& p, const Tensor& x, int a
 }
 
 // (1 − ε)·w_y·(log s − z_y) + (ε/C)·[(Σ_c w_c)·log s − Σ_c w_c·z_c]
-Tensor cross_entropy_of_indices(const Precision& p, const Tensor& x, int axis, const Tensor& target,
+Tensor cross_entropy_of_indices(const Precision& p, const Tensor& input, int axis, const Tensor& target,
                                 const CrossEntropyOptions& o) {
   const char* op = "cross_entropy";
-  const std::int64_t classes = x.size(axis);
-  const bool differentiated = x.requires_grad() || (o.weight.defined() && o.weight.requires_grad());
-  const Targets t = prepare_targets(target, axis, classes, o.ignore_index, o.weight, p.compute(), differentiated);
+  const std::int64_t classes = input.size(axis);
+  const bool waits = waits_for_total(o.reduction, input, o.weight);
+  const Targets t = prepare_targets(target, axis, classes, o.ignore_index, o.weight, p.compute(), waits);
+  const Tensor x = softcapped(p.wide(waits ? after(input, t.total) : input), o.softcap);
   const LogSoftmax parts = log_softmax_parts(x, axis);
   const double eps = o.label_smoothing;
   const Tensor nll = parts.log_s - pick_class(parts.z, axis, t.index, "cross_entropy: target");
@@ -111,9 +116,8 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntro
   const Precision p(op, {input, target});
   const int axis = class_axis(op, input);
   if (o.weight.defined()) require_class_weight(op, "weight", o.weight, input.size(axis));
-  const Tensor x = softcapped(p.wide(input), o.softcap);
   if (is_floating(target.dtype()) && target.shape() == input.shape()) {
-    return p.rounded(cross_entropy_of_probabilities(p, x, axis, target, o));
+    return p.rounded(cross_entropy_of_probabilities(p, softcapped(p.wide(input), o.softcap), axis, target, o));
   }
   require(
       !is_floating(target.dtype()), Error::Kind::type,
@@ -121,7 +125,7 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntro
       "must be integers",
       op, target.dtype(), input.shape(), target.shape());
   require_class_indices(op, input, axis, target);
-  return p.rounded(cross_entropy_of_indices(p, x, axis, target, o));
+  return p.rounded(cross_entropy_of_indices(p, input, axis, target, o));
 }
 
 // Focal loss of a softmax: a class that is nearly certain counts little.
@@ -133,12 +137,11 @@ Tensor softmax_focal_loss(const Tensor& input, const Tensor& target, const Softm
   const int axis = class_axis(op, input);
   require_class_indices(op, input, axis, target);
   if (o.alpha.defined()) require_class_weight(op, "alpha", o.alpha, input.size(axis));
-  const Tensor x = p.wide(input);
   // The mean is over the number of kept targets, whatever alpha is.
-  const bool differentiated = x.requires_grad() || (o.alpha.defined() && o.alpha.requires_grad());
+  const bool waits = waits_for_total(o.reduction, input, o.alpha);
   const std::int64_t classes = input.size(axis);
-  const Targets t = prepare_targets(target, axis, classes, o.ignore_index, {}, p.compute(), differentiated);
-  const LogSoftmax parts = log_softmax_parts(x, axis);
+  const Targets t = prepare_targets(target, axis, classes, o.ignore_index, {}, p.compute(), waits);
+  const LogSoftmax parts = log_softmax_parts(p.wide(waits ? after(input, t.total) : input), axis);
   const Tensor l = pick_class(parts.z, axis, t.index, "softmax_focal_loss: target") - parts.log_s;
   Tensor terms = -l;
   if (o.gamma > 0) {

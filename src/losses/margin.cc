@@ -1,6 +1,10 @@
 #include "ebb/losses/margin.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "core/format_error.h"
+#include "ebb/autograd.h"
 #include "ebb/ops.h"
 #include "graph/node.h"
 #include "losses/classes.h"
@@ -61,18 +65,50 @@ Tensor multi_margin_loss(const Tensor& input, const Tensor& target, const MultiM
   const int axis = class_axis(op, input);
   require_class_indices(op, input, axis, target);
   const std::int64_t classes = input.size(axis);
-  const Tensor x = precision.wide(input), index = unsqueeze(cast(target, DType::i64), axis);
+  const Tensor index = unsqueeze(cast(target, DType::i64), axis);
+  Tensor x = precision.wide(input), weight;
+  if (o.weight.defined()) {
+    require_class_weight(op, "weight", o.weight, classes);
+    const Tensor safe = reshape(clamp(index, 0, classes - 1), {-1});
+    weight = reshape(index_select(precision.wide(o.weight), 0, safe), index.shape());
+    x = precision.wide(after(input, weight));
+  }
   const Tensor right = pick_class(x, axis, index, "multi_margin_loss: target");
   const Tensor is_right = along_classes(arange(classes), x, axis) == index;
   const Tensor excess = where(is_right, 0, relu((o.margin - right) + x));
   Tensor terms = sum(o.p == 2 ? square(excess) : excess, axis, true) / static_cast<double>(classes);
-  if (o.weight.defined()) {
-    require_class_weight(op, "weight", o.weight, classes);
-    const Tensor safe = reshape(clamp(index, 0, classes - 1), {-1});
-    terms = reshape(index_select(precision.wide(o.weight), 0, safe), index.shape()) * terms;
-  }
+  if (weight.defined()) terms = weight * terms;
   return precision.rounded(reduce(op, reshape(terms, target.shape()), o.reduction));
 }
+
+namespace {
+
+// Σ_k Σ_i of max(0, 1 − r_k + x_i) over listed k and counted i: r [N, K], x [N, C] -> [N, 1]. What its gradient needs
+// is how many hinges are open in every row of [N, K, C] and in every row of [N, C, K]: two sweeps, neither of which
+// ever holds the pairs.
+Tensor hinges_between(const Tensor& right, const Tensor& x, const Tensor& listed, const Tensor& counted) {
+  auto pairs = [](const Tensor& rows, const Tensor& columns) {
+    return std::pair(unsqueeze(rows, 2), unsqueeze(columns, 1));
+  };
+  return custom_function(
+      [=](const std::vector<Tensor>& v) {
+        const auto [r, z] = pairs(v[0], v[1]);
+        const auto [l, c] = pairs(listed, counted);
+        return sum(sum(where(logical_and(l, c), relu((1 - r) + z), 0), 2), 1, true);
+      },
+      [=](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
+        const auto [r, z] = pairs(v[0], v[1]);
+        const auto [l, c] = pairs(listed, counted);
+        const Tensor of_right = sum(cast(logical_and(logical_and(l, c), (1 - r) + z > 0), r.dtype()), 2);
+        const auto [zt, rt] = pairs(v[1], v[0]);
+        const auto [ct, lt] = pairs(counted, listed);
+        const Tensor of_x = sum(cast(logical_and(logical_and(ct, lt), (1 - rt) + zt > 0), r.dtype()), 2);
+        return std::vector<Tensor>{-(grad * of_right), grad * of_x};
+      },
+      {right, x});
+}
+
+}  // namespace
 
 // Every class that is not among the targets should stay below every one that is, by 1.
 //   (1/C)·Σ_j Σ_{i∉targets} max(0, 1 − x_{y_j} + x_i)
@@ -87,21 +123,22 @@ Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target, const L
   const bool single = input.rank() == 1;
   const Tensor x = precision.wide(single ? unsqueeze(input, 0) : input);
   const Tensor y = cast(single ? unsqueeze(target, 0) : target, DType::i64);
-  const std::int64_t classes = x.size(1);
+  const std::int64_t samples = x.size(0), classes = x.size(1);
   require(classes > 0, "{}: the input of shape {} has no classes", op, input.shape());
-  const Tensor listed = cumsum(cast(y == -1, DType::i64), 1) == 0;  // before the first −1
-  const Tensor index = where(listed, y, 0);
+  const Tensor position = expand(unsqueeze(arange(classes), 0), x.shape());
+  const Tensor end = min(where(y == -1, position, classes), 1, true);  // of the list: the first −1
+  // The lists are short where there are many classes: their greatest length is computed now.
+  const std::int64_t longest = samples > 0 ? std::max<std::int64_t>(max(end).item<std::int64_t>(), 1) : 1;
+  const Tensor listed = narrow(position, 1, 0, longest) < end;
+  const Tensor index = where(listed, narrow(y, 1, 0, longest), 0);
   Attrs attrs;
   attrs.i[0] = 1;
-  const Tensor right = make_node(Op::gather, x.dtype(), x.shape(), {x, index}, attrs, "multilabel_margin_loss: target");
+  const Tensor right =
+      make_node(Op::gather, x.dtype(), index.shape(), {x, index}, attrs, "multilabel_margin_loss: target");
   const Tensor safe = clamp(index, 0, classes - 1);
-  const Tensor is_target = scatter_add(zeros(x.shape(), DType::i64), 1, safe, cast(listed, DType::i64)) > 0;
-  // [N, j, i]: target j against class i
-  const Tensor counts = logical_and(unsqueeze(listed, 2), unsqueeze(logical_not(is_target), 1));
-  const Tensor excess = relu((1 - unsqueeze(right, 2)) + unsqueeze(x, 1));
-  Tensor terms = sum(where(counts, excess, 0), {1, 2}) / static_cast<double>(classes);
-  if (single) terms = reshape(terms, Shape{});
-  return precision.rounded(reduce(op, terms, o.reduction));
+  const Tensor other = scatter_add(zeros(x.shape(), DType::i32), 1, safe, cast(listed, DType::i32)) == 0;
+  const Tensor terms = hinges_between(right, x, listed, other) / static_cast<double>(classes);
+  return precision.rounded(reduce(op, reshape(terms, single ? Shape{} : Shape{samples}), o.reduction));
 }
 
 // ---- gradients ------------------------------------------------------------------------------------------------------
