@@ -26,8 +26,23 @@ void leave_companions(Node* node) {
   std::erase(*node->extra->companions, node);
 }
 
-// Values of aliases and views need no work of their own once their input is there.
+// A piece of memory that is there already needs no computing, and where it begins should not make a new schedule: a loop
+// over batches cuts a different one every time.
+void look_at_piece(Node* node) {
+  Node* from = node->inputs[0];
+  if (!from->evaluated.load(std::memory_order_acquire)) return;
+  std::lock_guard lock(graph_mutex());
+  const auto axis = static_cast<int>(node->attrs.i[0]);
+  node->storage = from->storage;
+  node->storage.offset += from->storage.strides[axis] * node->attrs.i[1];
+  node->storage.strides[axis] *= node->attrs.i[2];
+  node->evaluated.store(true, std::memory_order_release);
+  if (node->history == 0) forget_inputs(node);
+}
+
 void finish(Node* node) {
+  if (node->op == Op::narrow) look_at_piece(node);
+  if (node->evaluated.load(std::memory_order_relaxed)) return;
   if (eager_on || node->depth > static_cast<std::uint32_t>(graph_bound.load(std::memory_order_relaxed))) {
     evaluate(std::span<Node* const>(&node, 1));
   }

@@ -168,7 +168,8 @@ class Runner {
     if (n->extra && !n->extra->output_types.empty()) keep_outputs(*n->extra, v);
     n->evaluated.store(true, std::memory_order_release);
     // What it was made of stays only where somebody may still differentiate it.
-    if ((n->history & active_history()) == 0 || n->consumed) forget_inputs(n);
+    // A variable starts a history; what it was computed from is not part of it.
+    if (n->op == Op::variable || (n->history & active_history()) == 0 || n->consumed) forget_inputs(n);
   }
 
   // A call's other outputs may be asked for later: they stay with the call, which lives as long as somebody can ask.
