@@ -56,23 +56,22 @@ inline std::string bitmap(const float* pixels) {
 }
 
 inline std::string loss_curve(const History& h) {
-  std::vector<double> steps, smooth_x, smooth;
   const auto every = std::max<std::size_t>(1, h.step_loss.size() / 600);
-  std::vector<double> raw;
-  double average = h.step_loss.empty() ? 0 : h.step_loss[0];
+  std::vector<double> epoch, raw, smooth;
+  double sum = 0, weight = 0;  // an average that forgets: 2 % a step
   for (std::size_t i = 0; i < h.step_loss.size(); ++i) {
-    average += 0.02 * (h.step_loss[i] - average);
+    sum = 0.98 * sum + h.step_loss[i], weight = 0.98 * weight + 1;
     if (i % every) continue;
-    const double x = static_cast<double>(i) / h.steps_per_epoch;
-    steps.push_back(x), raw.push_back(h.step_loss[i]), smooth.push_back(average);
+    epoch.push_back(static_cast<double>(i) / h.steps_per_epoch);
+    raw.push_back(h.step_loss[i]), smooth.push_back(sum / weight);
   }
   plot::Line test{"test", {}, {}, "b", true};
   for (std::size_t e = 0; e < h.epochs.size(); ++e) {
     test.x.push_back(static_cast<double>(e + 1)), test.y.push_back(h.epochs[e].test_loss);
   }
-  const double top = std::min(1.0, *std::max_element(raw.begin(), raw.end()));
-  return plot::lines({.title = "Cross-entropy", .x_label = "epoch", .y_label = "", .y_from = 0, .y_to = top},
-                     {{"each batch", steps, raw, "faint"}, {"training", steps, smooth, "a"}, test});
+  const double least = *std::min_element(smooth.begin(), smooth.end());
+  return plot::lines({.title = "Cross-entropy", .x_label = "epoch", .y_from = least / 3, .y_to = 3, .log_y = true},
+                     {{"each batch", epoch, raw, "faint"}, {"training", epoch, smooth, "a"}, test});
 }
 
 inline std::string accuracy_curve(const History& h) {
@@ -81,13 +80,9 @@ inline std::string accuracy_curve(const History& h) {
     line.x.push_back(static_cast<double>(e + 1)), line.y.push_back(h.epochs[e].test_accuracy);
   }
   const double lowest = *std::min_element(line.y.begin(), line.y.end());
-  return plot::lines({.title = "Accuracy",
-                      .x_label = "epoch",
-                      .y_label = "",
-                      .y_from = std::floor(lowest * 50) / 50,
-                      .y_to = 1,
-                      .percent = true},
-                     {line});
+  return plot::lines(
+      {.title = "Accuracy", .x_label = "epoch", .y_from = std::floor(lowest * 50) / 50, .y_to = 1, .percent = true},
+      {line});
 }
 
 inline std::string confusion_table(const std::vector<std::int64_t>& labels, const std::vector<std::int64_t>& guesses) {

@@ -32,6 +32,7 @@ struct Axes {
   std::string title, x_label, y_label;
   double y_from = NAN, y_to = NAN;  // NaN: from the data
   bool percent = false;
+  bool log_y = false;
   int width = 620, height = 300;
 };
 
@@ -56,7 +57,10 @@ inline std::string lines(const Axes& axes, const std::vector<Line>& all) {
   const double left = 56, right = 16, top = 40, bottom = 42;
   const double w = axes.width - left - right, h = axes.height - top - bottom;
   auto px = [&](double x) { return left + (x - x0) / (x1 - x0) * w; };
-  auto py = [&](double y) { return top + h - (std::clamp(y, y0, y1) - y0) / (y1 - y0) * h; };
+  auto scale = [&](double y) { return axes.log_y ? std::log10(y) : y; };
+  auto py = [&](double y) {
+    return top + h - (scale(std::clamp(y, y0, y1)) - scale(y0)) / (scale(y1) - scale(y0)) * h;
+  };
 
   std::string s = text(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\" "
@@ -77,14 +81,19 @@ inline std::string lines(const Axes& axes, const std::vector<Line>& all) {
   s += text("<text class=\"title\" x=\"%g\" y=\"20\">%s</text>\n", left, axes.title.c_str());
 
   const double step_y = nice_step(y1 - y0, 5), step_x = nice_step(x1 - x0, 8);
-  for (double y = std::ceil(y0 / step_y - 1e-9) * step_y; y <= y1 + 1e-9 * step_y; y += step_y) {
-    if (std::abs(y) < 1e-9 * step_y) y = 0;
+  std::vector<double> ticks;
+  if (axes.log_y) {
+    for (double y = std::pow(10, std::ceil(std::log10(y0) - 1e-9)); y <= y1 * 1.001; y *= 10) ticks.push_back(y);
+  } else {
+    for (double k = std::ceil(y0 / step_y - 1e-9); k * step_y <= y1 + 1e-9 * step_y; ++k) ticks.push_back(k * step_y);
+  }
+  for (double y : ticks) {
     s += text("<path class=\"%s\" d=\"M%.1f %.1fH%.1f\"/>", y == 0 ? "zero" : "grid", left, py(y), left + w);
     const std::string label = axes.percent ? text("%g %%", 100 * y) : text("%g", y);
     s += text("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", left - 8, py(y) + 4, label.c_str());
   }
-  for (double x = std::ceil(x0 / step_x - 1e-9) * step_x; x <= x1 + 1e-9 * step_x; x += step_x) {
-    if (std::abs(x) < 1e-9 * step_x) x = 0;
+  for (double k = std::ceil(x0 / step_x - 1e-9); k * step_x <= x1 + 1e-9 * step_x; ++k) {
+    const double x = k * step_x;
     s += text("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%g</text>\n", px(x), top + h + 18, x);
   }
   s += text("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", left + w / 2, top + h + 36,
@@ -103,7 +112,7 @@ inline std::string lines(const Axes& axes, const std::vector<Line>& all) {
     }
     if (l->name.empty()) continue;
     s += text("\n<text x=\"%.1f\" y=\"20\" text-anchor=\"end\">%s</text>", legend, l->name.c_str());
-    legend -= 7.0 * static_cast<double>(l->name.size()) + 8;
+    legend -= 6.4 * static_cast<double>(l->name.size()) + 8;
     s += text("<path class=\"line %s\" d=\"M%.1f 16h16\"/>\n", l->style, legend - 16);
     legend -= 32;
   }

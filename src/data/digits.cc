@@ -162,6 +162,12 @@ class Dice {
     const double radius = std::sqrt(-2 * std::log(uniform(0, 1)));
     return deviation * radius * std::cos(2 * std::numbers::pi * uniform(0, 1));
   }
+  // Nearly normal and quick, for every pixel: the sum of a word's four bytes.
+  double noise(double deviation) {
+    const std::uint32_t w = word();
+    const double sum = (w & 255) + (w >> 8 & 255) + (w >> 16 & 255) + (w >> 24);
+    return deviation * (sum - 510) / 147.8;  // sqrt(4·(256² − 1)/12)
+  }
 
  private:
   std::uint32_t word() {
@@ -274,7 +280,7 @@ std::int64_t write_digit(std::uint64_t seed, std::uint64_t index, float* image) 
   }
   const double ink = dice.uniform(0.75, 1), noise = dice.uniform(0, 0.08);
   for (int k = 0; k < kPixels; ++k) {
-    image[k] = static_cast<float>(std::clamp(ink * image[k] + dice.normal(noise), 0.0, 1.0));
+    image[k] = static_cast<float>(std::clamp(ink * image[k] + dice.noise(noise), 0.0, 1.0));
   }
   return label;
 }
