@@ -65,28 +65,38 @@ struct Rsqrt {
     return hn::Div(hn::Set(d, hn::TFromD<D>(1)), hn::Sqrt(a));
   }
 };
+// Highway's scalar fallback loses the sign of a zero.
+template <class V>
+HWY_INLINE V keep_sign(V rounded, V a) {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  return hn::CopySign(rounded, a);
+#else
+  (void)a;
+  return rounded;
+#endif
+}
 struct Floor {
   template <class D, class V>
   static HWY_INLINE V call(D, V a) {
-    return hn::Floor(a);
+    return keep_sign(hn::Floor(a), a);
   }
 };
 struct Ceil {
   template <class D, class V>
   static HWY_INLINE V call(D, V a) {
-    return hn::Ceil(a);
+    return keep_sign(hn::Ceil(a), a);
   }
 };
 struct Round {
   template <class D, class V>
   static HWY_INLINE V call(D, V a) {
-    return hn::Round(a);
+    return keep_sign(hn::Round(a), a);
   }
 };
 struct Trunc {
   template <class D, class V>
   static HWY_INLINE V call(D, V a) {
-    return hn::Trunc(a);
+    return keep_sign(hn::Trunc(a), a);
   }
 };
 

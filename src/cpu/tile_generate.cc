@@ -5,6 +5,8 @@
 // After foreach_target.h.
 #include <hwy/highway.h>
 
+#include <cstring>
+
 #include "core/random.h"
 #include "cpu/tile_parts-inl.h"
 
@@ -12,6 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace ebb::cpu::HWY_NAMESPACE {
 namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
 
 template <class T>
 void fill(void* dst, const void* value, std::size_t n) {
@@ -30,18 +34,76 @@ void iota(void* dst, std::int64_t start, std::int64_t step, std::int64_t first, 
     d[i] = static_cast<T>(static_cast<std::int64_t>(base + static_cast<std::uint64_t>(step) * i));
 }
 
-HWY_INLINE void set_uniform(float* dst, std::uint32_t word) { *dst = static_cast<float>(word >> 8) * 0x1p-24f; }
+// Philox4x32-10 (Salmon, Moraes, Dror and Shaw, 2011) on blocks first, first + 1, ...: what philox_block of
+// core/random.h computes. A 64-bit lane holds one word of a block; only its lower half counts until the end.
+constexpr std::size_t kBatch = 32;
+void philox_batch(std::uint64_t* HWY_RESTRICT pairs, std::uint64_t seed, std::uint64_t operation, std::uint64_t first) {
+#if HWY_TARGET == HWY_SCALAR
+  for (std::size_t b = 0; b < kBatch; ++b) {
+    std::uint32_t words[4];
+    philox_block(seed, operation, first + b, words);
+    pairs[2 * b] = words[0] | std::uint64_t{words[1]} << 32;
+    pairs[2 * b + 1] = words[2] | std::uint64_t{words[3]} << 32;
+  }
+#else
+  const hn::ScalableTag<std::uint64_t> d;
+  const hn::Repartition<std::uint32_t, decltype(d)> d32;
+  using V = hn::Vec<decltype(d)>;
+  constexpr std::size_t kVectors = 4;
+  const std::size_t lanes = hn::Lanes(d);
+  static_assert(kBatch % (kVectors * hn::MaxLanes(d)) == 0);
+  const auto factor0 = hn::Set(d32, 0xD2511F53u), factor1 = hn::Set(d32, 0xCD9E8D57u);
+  const V low_half = hn::Set(d, 0xffffffffu);
+  for (std::size_t b = 0; b < kBatch; b += kVectors * lanes) {
+    V c0[kVectors], c1[kVectors], c2[kVectors], c3[kVectors];
+    for (std::size_t k = 0; k < kVectors; ++k) {
+      c0[k] = hn::Iota(d, first + b + k * lanes);
+      c1[k] = hn::ShiftRight<32>(c0[k]);
+      c2[k] = hn::Set(d, operation);
+      c3[k] = hn::Set(d, operation >> 32);
+    }
+    std::uint32_t key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
+    for (int round = 0; round < 10; ++round, key0 += 0x9E3779B9, key1 += 0xBB67AE85) {
+      const V k0 = hn::Set(d, key0), k1 = hn::Set(d, key1);
+      for (std::size_t k = 0; k < kVectors; ++k) {
+        const V p0 = hn::MulEven(hn::BitCast(d32, c0[k]), factor0), p1 = hn::MulEven(hn::BitCast(d32, c2[k]), factor1);
+        c0[k] = hn::Xor(hn::ShiftRight<32>(p1), hn::Xor(c1[k], k0));
+        c2[k] = hn::Xor(hn::ShiftRight<32>(p0), hn::Xor(c3[k], k1));
+        c1[k] = p1;
+        c3[k] = p0;
+      }
+    }
+    for (std::size_t k = 0; k < kVectors; ++k) {
+      const V first_pair = hn::Or(hn::And(c0[k], low_half), hn::ShiftLeft<32>(c1[k]));
+      const V second_pair = hn::Or(hn::And(c2[k], low_half), hn::ShiftLeft<32>(c3[k]));
+      hn::StoreInterleaved2(first_pair, second_pair, d, pairs + 2 * (b + k * lanes));
+    }
+  }
+#endif
+}
+
+HWY_INLINE void set_uniform(float* dst, std::uint32_t word) {
+  *dst = static_cast<float>(static_cast<std::int32_t>(word >> 8)) * 0x1p-24f;
+}
 HWY_INLINE void set_uniform(double* dst, std::uint32_t word) { *dst = static_cast<double>(word) * 0x1p-32; }
 
 template <class T>
 void uniform(void* dst, std::uint64_t seed, std::uint64_t operation, std::int64_t first, std::size_t n) {
   T* d = static_cast<T*>(dst);
-  const std::uint64_t start = static_cast<std::uint64_t>(first);
-  std::uint32_t words[4];
-  for (std::size_t i = 0; i < n;) {
-    const std::uint64_t e = start + i;
-    philox_block(seed, operation, e / 4, words);
-    for (std::uint64_t w = e % 4; w < 4 && i < n; ++w, ++i) set_uniform(d + i, words[w]);
+  std::uint32_t words[4 * kBatch];
+  std::uint64_t pairs[2 * kBatch];
+  std::uint64_t block = static_cast<std::uint64_t>(first) / 4;
+  std::size_t skip = static_cast<std::uint64_t>(first) % 4;
+  for (std::size_t i = 0; i < n; block += kBatch, skip = 0) {
+    const std::size_t m = n - i < 4 * kBatch - skip ? n - i : 4 * kBatch - skip;
+    if (m <= 16) {  // a short end: whole batches would be wasted on it
+      for (std::size_t b = 0; 4 * b < skip + m; ++b) philox_block(seed, operation, block + b, words + 4 * b);
+    } else {
+      philox_batch(pairs, seed, operation, block);
+      std::memcpy(words, pairs, sizeof(words));  // a pair's lower half is its first word
+    }
+    for (std::size_t k = 0; k < m; ++k) set_uniform(d + i + k, words[skip + k]);
+    i += m;
   }
 }
 
