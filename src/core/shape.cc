@@ -36,10 +36,14 @@ Shape::Shape(const std::int64_t* sizes, int rank) : rank_(rank) {
   require(rank >= 0 && rank <= kMaxRank, "shape: {} dimensions asked for, at most {} are possible", rank, kMaxRank);
   std::copy_n(sizes, rank, sizes_.begin());
   for (int i = 0; i < rank; ++i) {
-    require(sizes[i] >= 0, "shape: size {} of axis {} in {} is negative", sizes[i], i, text_of(sizes, rank));
+    if (sizes[i] < 0) {
+      fail(Error::Kind::value, "shape: size {} of axis {} in {} is negative", sizes[i], i, text_of(sizes, rank));
+    }
   }
   numel_ = checked_numel(sizes, rank);
-  require(numel_ >= 0, "shape: {} has more elements than memory can address", text_of(sizes, rank));
+  if (numel_ < 0) {  // the text is made only when it is needed: shapes are built for every node
+    fail(Error::Kind::value, "shape: {} has more elements than memory can address", text_of(sizes, rank));
+  }
 }
 
 bool Shape::operator==(const Shape& o) const { return rank_ == o.rank_ && std::equal(begin(), end(), o.begin()); }
@@ -58,7 +62,7 @@ Shape Shape::without(int axis) const {
 }
 
 Shape Shape::inserted(int axis, std::int64_t size) const {
-  require(rank_ < kMaxRank, "shape: {} has {} dimensions already, at most {} are possible", str(), rank_, kMaxRank);
+  require(rank_ < kMaxRank, "shape: {} has {} dimensions already, at most {} are possible", *this, rank_, kMaxRank);
   auto sizes = sizes_;
   auto at = sizes.begin() + normalize_axis("shape", axis, rank_ + 1);
   std::copy_backward(at, sizes.end() - 1, sizes.end());
