@@ -219,12 +219,12 @@ class Oracle {
       case Instr::Kind::columns: {
         const bool is_float = is_real(i.type);
         for (Number& x : out) x = identity(i.op, is_float);
-        // Everything the operand varies over; where a total is of something that does not vary, it counts once.
-        each(i.kind == Instr::Kind::total ? p_.instrs[a].level : Level::full,
-             [&](std::size_t, std::int64_t r, std::int64_t col) {
-               Number& x = out[static_cast<std::size_t>(index_of(i.level, r, col, columns_))];
-               x = combine(i.op, is_float, x, at(a, r, col));
-             });
+        // A total is of everything its operand varies over; one that does not vary counts once a row.
+        const bool once_a_row = i.kind == Instr::Kind::total && p_.instrs[a].level != Level::full;
+        each(once_a_row ? Level::row : Level::full, [&](std::size_t, std::int64_t r, std::int64_t col) {
+          Number& x = out[static_cast<std::size_t>(index_of(i.level, r, col, columns_))];
+          x = combine(i.op, is_float, x, at(a, r, col));
+        });
         if (i.type == RegType::f32) {
           for (Number& x : out) x.real = static_cast<float>(x.real);
         }

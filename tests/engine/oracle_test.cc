@@ -67,7 +67,7 @@ TEST_P(OracleSpaces, Totals) {
 }
 
 TEST_P(OracleSpaces, Picks) {
-  if (!has_columns()) return;
+  if (GetParam().columns < 2 || GetParam().rows == 0) return;  // there a pick is a gather: a library call
   const Tensor x = some(shape()), index = randint(0, GetParam().columns, column()).eval();
   SweepOracle::expect_same({gather(log_softmax(x), 1, index)});
   const Tensor v = variable(x);
