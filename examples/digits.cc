@@ -32,17 +32,12 @@ Tensor network(const Parameters& p, const Tensor& images) {
   return matmul(relu(matmul(images, w1) + b1), w2) + b2;
 }
 
-// Mean of −log p(label).
-Tensor loss_of(const Tensor& logits, const Tensor& labels) {
-  return -mean(gather(log_softmax(logits), 1, unsqueeze(labels, 1)));
-}
-
 struct Score {
   double loss, accuracy;
 };
 Score score(const Parameters& p, const Digits& set) {
   Tensor logits = network(p, set.images);
-  Tensor loss = loss_of(logits, set.labels);
+  Tensor loss = cross_entropy(logits, set.labels);
   Tensor right = mean(cast(argmax(logits, 1) == set.labels, DType::f32));
   eval({loss, right});
   return {loss.item(), right.item()};
@@ -121,7 +116,7 @@ int main(int argc, char** argv) try {
 
       const double done = (epoch - 1 + static_cast<double>(b) / static_cast<double>(batches)) / epochs;
       const double rate = 0.1 * 0.5 * (1 + std::cos(3.14159265 * done));  // a cosine from 0.1 down to 0
-      const Tensor loss = loss_of(network(p, images), labels);
+      const Tensor loss = cross_entropy(network(p, images), labels);
       const Gradients gradients = backward(loss);
       std::vector<Tensor> wanted{loss};
       for (std::size_t k = 0; k < p.size(); ++k) {

@@ -29,7 +29,7 @@ struct Line {
 };
 
 struct Axes {
-  std::string title, x_label, y_label;
+  std::string title = "", x_label = "", y_label = "";
   double y_from = NAN, y_to = NAN;  // NaN: from the data
   bool percent = false;
   bool log_y = false;
@@ -85,7 +85,8 @@ inline std::string lines(const Axes& axes, const std::vector<Line>& all) {
   if (axes.log_y) {
     for (double y = std::pow(10, std::ceil(std::log10(y0) - 1e-9)); y <= y1 * 1.001; y *= 10) ticks.push_back(y);
   } else {
-    for (double k = std::ceil(y0 / step_y - 1e-9); k * step_y <= y1 + 1e-9 * step_y; ++k) ticks.push_back(k * step_y);
+    for (double k = std::ceil(y0 / step_y - 1e-9); k * step_y <= y1 + 1e-9 * step_y; ++k)
+      ticks.push_back(k * step_y + 0.0);
   }
   for (double y : ticks) {
     s += text("<path class=\"%s\" d=\"M%.1f %.1fH%.1f\"/>", y == 0 ? "zero" : "grid", left, py(y), left + w);
@@ -93,7 +94,7 @@ inline std::string lines(const Axes& axes, const std::vector<Line>& all) {
     s += text("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", left - 8, py(y) + 4, label.c_str());
   }
   for (double k = std::ceil(x0 / step_x - 1e-9); k * step_x <= x1 + 1e-9 * step_x; ++k) {
-    const double x = k * step_x;
+    const double x = k * step_x + 0.0;  // no minus zero
     s += text("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%g</text>\n", px(x), top + h + 18, x);
   }
   s += text("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", left + w / 2, top + h + 36,

@@ -1,0 +1,8 @@
+# Fails unless the text of PROGRAM stands in README.
+file(READ ${PROGRAM} program)
+file(READ ${README} readme)
+string(STRIP "${program}" program)
+string(FIND "${readme}" "${program}" at)
+if(at EQUAL -1)
+  message(FATAL_ERROR "${README} does not show ${PROGRAM} as it is")
+endif()
