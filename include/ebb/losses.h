@@ -7,4 +7,5 @@
 #include "ebb/losses/margin.h"
 #include "ebb/losses/probabilistic.h"
 #include "ebb/losses/reduction.h"
+#include "ebb/losses/registry.h"
 #include "ebb/losses/regression.h"

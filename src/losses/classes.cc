@@ -49,7 +49,7 @@ Targets prepare_targets(const Tensor& target, int axis, std::int64_t classes, st
   if (waits) y = after(y, t.total);
   t.keep = y != ignore_index;
   t.index = where(t.keep, y, 0);
-  t.weight = class_weight.defined() ? (waits ? after(first, t.total) : first) : cast(t.keep, dtype);
+  t.weight = class_weight.defined() ? first : cast(t.keep, dtype);
   return t;
 }
 

@@ -65,14 +65,14 @@ Tensor multi_margin_loss(const Tensor& input, const Tensor& target, const MultiM
   const int axis = class_axis(op, input);
   require_class_indices(op, input, axis, target);
   const std::int64_t classes = input.size(axis);
-  const Tensor index = unsqueeze(cast(target, DType::i64), axis);
-  Tensor x = precision.wide(input), weight;
-  if (o.weight.defined()) {
+  Tensor prediction = input, classes_of = target, weight;
+  if (o.weight.defined()) {  // what the sweep reads waits for the weights, so that it need not be cut in two
     require_class_weight(op, "weight", o.weight, classes);
-    const Tensor safe = reshape(clamp(index, 0, classes - 1), {-1});
-    weight = reshape(index_select(precision.wide(o.weight), 0, safe), index.shape());
-    x = precision.wide(after(input, weight));
+    const Tensor safe = reshape(clamp(cast(target, DType::i64), 0, classes - 1), {-1});
+    weight = reshape(index_select(precision.wide(o.weight), 0, safe), input.shape().with(axis, 1));
+    prediction = after(input, weight), classes_of = after(target, weight);
   }
+  const Tensor x = precision.wide(prediction), index = unsqueeze(cast(classes_of, DType::i64), axis);
   const Tensor right = pick_class(x, axis, index, "multi_margin_loss: target");
   const Tensor is_right = along_classes(arange(classes), x, axis) == index;
   const Tensor excess = where(is_right, 0, relu((o.margin - right) + x));
@@ -94,15 +94,15 @@ Tensor hinges_between(const Tensor& right, const Tensor& x, const Tensor& listed
       [=](const std::vector<Tensor>& v) {
         const auto [r, z] = pairs(v[0], v[1]);
         const auto [l, c] = pairs(listed, counted);
-        return sum(sum(where(logical_and(l, c), relu((1 - r) + z), 0), 2), 1, true);
+        return sum(sum(where(logical_and(l, c), relu(1 + (z - r)), 0), 2), 1, true);
       },
       [=](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
         const auto [r, z] = pairs(v[0], v[1]);
         const auto [l, c] = pairs(listed, counted);
-        const Tensor of_right = sum(cast(logical_and(logical_and(l, c), (1 - r) + z > 0), r.dtype()), 2);
+        const Tensor of_right = sum(cast(logical_and(logical_and(l, c), 1 + (z - r) > 0), r.dtype()), 2);
         const auto [zt, rt] = pairs(v[1], v[0]);
         const auto [ct, lt] = pairs(counted, listed);
-        const Tensor of_x = sum(cast(logical_and(logical_and(ct, lt), (1 - rt) + zt > 0), r.dtype()), 2);
+        const Tensor of_x = sum(cast(logical_and(logical_and(ct, lt), 1 + (zt - rt) > 0), r.dtype()), 2);
         return std::vector<Tensor>{-(grad * of_right), grad * of_x};
       },
       {right, x});
@@ -121,22 +121,23 @@ Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target, const L
   require(input.rank() == 1 || input.rank() == 2, "{}: the input must be [C] or [N, C], but it has shape {}", op,
           input.shape());
   const bool single = input.rank() == 1;
-  const Tensor x = precision.wide(single ? unsqueeze(input, 0) : input);
+  const Tensor rows = single ? unsqueeze(input, 0) : input;
   const Tensor y = cast(single ? unsqueeze(target, 0) : target, DType::i64);
-  const std::int64_t samples = x.size(0), classes = x.size(1);
+  const std::int64_t samples = rows.size(0), classes = rows.size(1);
   require(classes > 0, "{}: the input of shape {} has no classes", op, input.shape());
-  const Tensor position = expand(unsqueeze(arange(classes), 0), x.shape());
+  const Tensor position = expand(unsqueeze(arange(classes), 0), rows.shape());
   const Tensor end = min(where(y == -1, position, classes), 1, true);  // of the list: the first −1
   // The lists are short where there are many classes: their greatest length is computed now.
   const std::int64_t longest = samples > 0 ? std::max<std::int64_t>(max(end).item<std::int64_t>(), 1) : 1;
   const Tensor listed = narrow(position, 1, 0, longest) < end;
   const Tensor index = where(listed, narrow(y, 1, 0, longest), 0);
+  const Tensor safe = clamp(index, 0, classes - 1);
+  const Tensor other = scatter_add(zeros(rows.shape(), DType::i32), 1, safe, cast(listed, DType::i32)) == 0;
+  const Tensor x = precision.wide(after(rows, other));
   Attrs attrs;
   attrs.i[0] = 1;
   const Tensor right =
       make_node(Op::gather, x.dtype(), index.shape(), {x, index}, attrs, "multilabel_margin_loss: target");
-  const Tensor safe = clamp(index, 0, classes - 1);
-  const Tensor other = scatter_add(zeros(x.shape(), DType::i32), 1, safe, cast(listed, DType::i32)) == 0;
   const Tensor terms = hinges_between(right, x, listed, other) / static_cast<double>(classes);
   return precision.rounded(reduce(op, reshape(terms, single ? Shape{} : Shape{samples}), o.reduction));
 }

@@ -17,11 +17,10 @@ Tensor of_difference(const char* op, const Tensor& input, const Tensor& target, 
   const Tensor d = p.wide(input) - p.wide(target);
   if (!weight.defined()) return p.rounded(reduce(op, term(d), reduction));
   require_same_shape(op, "input", input, "weight", weight);
-  const Tensor w = p.wide(weight);
-  if (reduction != Reduction::mean) return p.rounded(reduce(op, w * term(d), reduction));
-  const Tensor total = sum(w);
-  const bool differentiated = d.requires_grad() || w.requires_grad();
-  return p.rounded(reduce_weighted(op, (differentiated ? after(w, total) : w) * term(d), total, reduction));
+  if (reduction != Reduction::mean) return p.rounded(reduce(op, p.wide(weight) * term(d), reduction));
+  const Tensor total = sum(p.wide(weight));
+  const Tensor w = d.requires_grad() || weight.requires_grad() ? after(weight, total) : weight;
+  return p.rounded(reduce_weighted(op, p.wide(w) * term(d), total, reduction));
 }
 
 // With c = d held in [−delta, delta], Huber's loss is c·(d − c/2) and its derivative c: one formula for both pieces.

@@ -1,0 +1,65 @@
+#pragma once
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "ebb/losses/reduction.h"
+#include "ebb/tensor.h"
+
+// Every loss described once: documentation, plots, the command line and bindings read it from here.
+namespace ebb {
+
+struct LossInput {
+  std::string_view name;
+  bool differentiable = true;
+  bool optional = false;  // may be left out; optional inputs come last
+};
+
+struct LossOption {
+  std::string_view name, default_value, meaning;
+};
+
+using LossOptionValue = std::variant<double, std::string>;  // flags are 0 and 1
+using LossOptionValues = std::map<std::string, LossOptionValue, std::less<>>;
+
+// What a loss is called with by name.
+class LossArguments {
+ public:
+  LossArguments(std::string_view loss, const std::vector<Tensor>& inputs, const LossOptionValues& options)
+      : loss_(loss), inputs_(inputs), options_(options) {}
+  Tensor input(std::size_t i) const { return i < inputs_.size() ? inputs_[i] : Tensor(); }  // undefined if left out
+  double number(std::string_view option, double otherwise) const;
+  bool flag(std::string_view option, bool otherwise) const { return number(option, otherwise) != 0; }
+  std::string text(std::string_view option, std::string_view otherwise) const;
+  Reduction reduction(Reduction otherwise = Reduction::mean) const;  // the option "reduction"
+
+ private:
+  std::string_view loss_;
+  const std::vector<Tensor>& inputs_;
+  const LossOptionValues& options_;
+};
+
+struct LossInfo {
+  std::string_view name;     // of the function
+  std::string_view family;   // regression, classification, ...
+  std::string_view formula;  // of one term, as text
+  std::vector<LossInput> inputs;
+  std::vector<LossOption> options;
+  std::function<Tensor(const LossArguments&)> evaluate;
+  std::string docs() const { return "docs/losses.md#" + std::string(name); }
+};
+
+std::span<const LossInfo> loss_registry();
+const LossInfo& loss_info(std::string_view name);  // throws Error naming the losses there are
+
+// evaluate_loss("huber_loss", {x, t}, {{"delta", 2.0}, {"reduction", "sum"}}); an unknown option is an Error.
+Tensor evaluate_loss(std::string_view name, const std::vector<Tensor>& inputs, const LossOptionValues& options = {});
+
+std::string_view name(Reduction reduction);
+Reduction reduction_from_name(std::string_view name);
+
+}  // namespace ebb
