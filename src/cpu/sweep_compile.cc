@@ -69,6 +69,7 @@ class Compiler {
       for (StageCode& c : s_.stages) all.push_back(&c.full_steps);
       allocate(all);
     }
+    widen_tiles();
     emit_epilogue();
     split();
     return out_;
@@ -486,6 +487,17 @@ class Compiler {
     s_.slots = std::max(s_.slots, used);
   }
 
+  // Without rows, tiles may be several blocks long while their registers still fit L1 together: longer runs of memory
+  // are read and written at a time.
+  void widen_tiles() {
+    if (!s_.flat) return;
+    const std::size_t slots = static_cast<std::size_t>(std::max(s_.slots, 1));
+    const std::int64_t blocks = std::clamp<std::int64_t>(static_cast<std::int64_t>(kTileMemory / (slots * s_.slot_bytes)), 1, 4);
+    s_.tile *= blocks;
+    s_.slot_bytes *= static_cast<std::size_t>(blocks);
+  }
+  static constexpr std::size_t kTileMemory = 16 << 10;
+
   void emit_epilogue() {
     for (std::size_t v = 0; v < p_.instrs.size(); ++v) {
       const Instr& i = p_.instrs[v];
@@ -508,7 +520,7 @@ class Compiler {
   // Tasks by shape and program alone, never by the number of threads.
   void split() {
     if (s_.flat) {
-      s_.tiles = (s_.elements + kTile - 1) / kTile;
+      s_.tiles = (s_.elements + s_.tile - 1) / s_.tile;
     } else {
       s_.tiles = s_.long_rows ? s_.rows : (s_.rows + s_.rows_per_tile - 1) / s_.rows_per_tile;
     }

@@ -253,9 +253,9 @@ class Task {
     const std::int64_t begin = index_ * s_.tiles_per_task, end = std::min(s_.tiles, begin + s_.tiles_per_task);
     for (std::int64_t t = begin; t < end; ++t) {
       if (s_.flat) {
-        first_ = t * kTile;
-        count_ = std::min(kTile, s_.elements - first_);
-        run_flat(t);
+        first_ = t * s_.tile;
+        count_ = std::min(s_.tile, s_.elements - first_);
+        run_flat();
       } else if (s_.long_rows) {
         run_long_row(t);
       } else {
@@ -308,14 +308,16 @@ class Task {
     }
   }
 
-  void run_flat(std::int64_t tile) {
+  void run_flat() {
     move_pointers();
     for (const Step& step : s_.stages[0].full_steps) {
       if (step.kind == Step::Kind::total) {
         const Total& t = s_.totals[step.item];
-        Accumulator acc = identity(t.op, t.type);
-        accumulate(t, step, &acc, 0, 1, count_);
-        r_.totals[step.item][tile] = acc;
+        for (std::int64_t i = 0; i < count_; i += kTile) {
+          Accumulator acc = identity(t.op, t.type);
+          accumulate(t, step, &acc, i, 1, std::min(kTile, count_ - i));
+          r_.totals[step.item][(first_ + i) / kTile] = acc;
+        }
       } else {
         full_step(step, true);
       }
@@ -624,7 +626,7 @@ class Task {
 void Run::go() {
   totals.resize(s.totals.size());
   for (std::size_t t = 0; t < s.totals.size(); ++t) {
-    totals[t].assign(static_cast<std::size_t>(s.flat ? s.tiles : s.tasks), identity(s.totals[t].op, s.totals[t].type));
+    totals[t].assign(static_cast<std::size_t>(s.flat ? (s.elements + kTile - 1) / kTile : s.tasks), identity(s.totals[t].op, s.totals[t].type));
   }
   columns.resize(s.column_reduces.size());
   for (auto& c : columns) c.resize(static_cast<std::size_t>(s.tasks));
