@@ -328,6 +328,9 @@ class Fuser {
       }
     }
     if (kind == Post::column && varies != (t.all() & ~t.rows)) return std::nullopt;
+    for (int d = 0; d < rank; ++d) {
+      if (t.map[d] == kFree) return std::nullopt;  // repeated along d, but its memory would have room for all
+    }
     if (!signatures_fit(t)) return std::nullopt;
     pending_varies_ = varies;
     pending_post_ = kind;
