@@ -119,9 +119,15 @@ Balance balance(const char* op, const FocalOptions& o) {
   return o.alpha < 0 ? Balance{1, 1} : Balance{o.alpha, 1 - o.alpha};
 }
 
-// Soft labels blend the two sides; a side that has no share is left out even where it is infinite.
+// y·positive + (1 − y)·negative: soft labels blend the two sides. A side that has no share is left out of the value
+// even where it is infinite; the derivatives are those of the blend.
 Tensor blend(const Tensor& y, const Tensor& positive, const Tensor& negative) {
-  return where(y == 0, 0, y * positive) + where(y == 1, 0, (1 - y) * negative);
+  return custom_function(
+      [](const Tensors& v) { return where(v[0] == 0, v[2], where(v[0] == 1, v[1], v[0] * v[1] + (1 - v[0]) * v[2])); },
+      [](const Tensor& grad, const Tensor&, const Tensors& v) {
+        return Tensors{grad * (v[1] - v[2]), grad * v[0], grad * (1 - v[0])};
+      },
+      {y, positive, negative});
 }
 
 // s^γ for s = σ(x), log s = −softplus(−x)

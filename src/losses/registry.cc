@@ -41,18 +41,15 @@ Reduction reduction_from_name(std::string_view name) {
 double LossArguments::number(std::string_view option, double otherwise) const {
   const auto it = options_.find(option);
   if (it == options_.end()) return otherwise;
-  const double* value = std::get_if<double>(&it->second);
-  require(value != nullptr, "{}: the option {} is a number, got '{}'", loss_, option,
-          std::get<std::string>(it->second));
-  return *value;
+  if (const double* value = std::get_if<double>(&it->second)) return *value;
+  fail(Error::Kind::value, "{}: the option {} is a number, got '{}'", loss_, option, std::get<std::string>(it->second));
 }
 
 std::string LossArguments::text(std::string_view option, std::string_view otherwise) const {
   const auto it = options_.find(option);
   if (it == options_.end()) return std::string(otherwise);
-  const std::string* value = std::get_if<std::string>(&it->second);
-  require(value != nullptr, "{}: the option {} is a word, got {}", loss_, option, std::get<double>(it->second));
-  return *value;
+  if (const std::string* value = std::get_if<std::string>(&it->second)) return *value;
+  fail(Error::Kind::value, "{}: the option {} is a word, got {}", loss_, option, std::get<double>(it->second));
 }
 
 Reduction LossArguments::reduction(Reduction otherwise) const {
