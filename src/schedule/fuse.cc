@@ -315,6 +315,7 @@ class Fuser {
       if (p.post == Post::no && p.varies != 0) return std::nullopt;
       if (!take_in(t, in, seen_map(g_, f_, in), rank)) return std::nullopt;
     }
+    if (t.rows == 0) return std::nullopt;  // one of the groups is one row: its reductions are no totals
     std::uint32_t varies = 0;
     for (std::int32_t in : x.inputs) {
       if (inside(in, level)) {
