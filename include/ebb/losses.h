@@ -1,9 +1,11 @@
 #pragma once
 
 // Every loss, by family.
+#include "ebb/losses/alignment.h"
 #include "ebb/losses/binary.h"
 #include "ebb/losses/classification.h"
 #include "ebb/losses/distance.h"
+#include "ebb/losses/linear_cross_entropy.h"
 #include "ebb/losses/margin.h"
 #include "ebb/losses/probabilistic.h"
 #include "ebb/losses/reduction.h"

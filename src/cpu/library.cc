@@ -45,6 +45,10 @@ void run_library(const LibraryCall& call) {
       return run_logdet(call);
     case Op::linear_cross_entropy:
       return run_linear_cross_entropy(call);
+    case Op::ctc:
+      return run_ctc(call);
+    case Op::transducer:
+      return run_transducer(call);
     default:
       fail(Error::Kind::value, "{}: the CPU has no library call for this operation", info(call.op).name);
   }

@@ -14,8 +14,8 @@
 // Rows stream in chunks: their logits z = x·Wᵀ + b are made, become the loss, then in place the gradient dz, which two
 // more products turn into dx and dW before the next chunk takes the same memory.
 //
-//   lse = log Σ e^z,   loss = (1−ε)·w_y·(lse − z_y) + (ε/V)·Σ_c w_c·(lse − z_c) + λ·lse²
-//   dz  = g·(a·e^(z − lse) − (1−ε)·w_y·[c = y] − (ε/V)·w_c),   a = (1−ε)·w_y + (ε/V)·Σ w + 2λ·lse
+//   lse = log Σ e^z,   loss = (1−ε)·w_y·(lse − z_y) + (ε/V)·Σ_c w_c·(lse − z_c) + λ·w_y·lse²
+//   dz  = g·(a·e^(z − lse) − (1−ε)·w_y·[c = y] − (ε/V)·w_c),   a = (1−ε)·w_y + (ε/V)·Σ w + 2λ·w_y·lse
 //   softcap s: z = s·tanh(u/s) of the product u, and du = dz·(1 − (z/s)²)
 //
 // What is cut into pieces depends on the shapes alone, and chunks add to dW in order: the bits do not depend on the
@@ -31,16 +31,16 @@ struct RowLoops {
   ElementwiseFn exp = k.elementwise(Op::exp, kType, 0), tanh = k.elementwise(Op::tanh, kType, 0);
   ElementwiseFn square = k.elementwise(Op::square, kType, 0);
   ElementwiseFn multiply = k.elementwise(Op::mul, kType, 0), scale = k.elementwise(Op::mul, kType, 2);
-  ElementwiseFn shift = k.elementwise(Op::sub, kType, 2);        // a − number
-  ElementwiseFn affine = k.elementwise(Op::fma, kType, 6);       // a·number + number
-  ElementwiseFn add_scaled = k.elementwise(Op::fma, kType, 2);   // a·number + c
+  ElementwiseFn shift = k.elementwise(Op::sub, kType, 2);       // a − number
+  ElementwiseFn affine = k.elementwise(Op::fma, kType, 6);      // a·number + number
+  ElementwiseFn add_scaled = k.elementwise(Op::fma, kType, 2);  // a·number + c
   ReduceFn sum = k.reduce(Op::sum, kType), max = k.reduce(Op::max, kType);
 };
 
 template <class T>
 struct Row {
-  T peak = 0;           // max z (0 where that is infinite)
-  double total = 0;     // Σ e^(z − peak)
+  T peak = 0;        // max z (0 where that is infinite)
+  double total = 0;  // Σ e^(z − peak)
   double lse() const { return static_cast<double>(peak) + std::log(total); }
 };
 
@@ -238,7 +238,9 @@ class LinearCrossEntropy {
     return seen;
   }
 
-  double weight(std::int64_t y) const { return o_.weight ? static_cast<double>(weight_[static_cast<std::size_t>(y)]) : 1; }
+  double weight(std::int64_t y) const {
+    return o_.weight ? static_cast<double>(weight_[static_cast<std::size_t>(y)]) : 1;
+  }
 
   double loss(const T* z, std::int64_t y, const Row<T>& seen) const {
     const double lse = seen.lse(), eps = o_.label_smoothing;
@@ -252,7 +254,7 @@ class LinearCrossEntropy {
       });
       loss += eps / static_cast<double>(classes_) * (weight_sum_ * lse - sum);
     }
-    if (o_.z_loss != 0) loss += o_.z_loss * lse * lse;
+    if (o_.z_loss != 0) loss += weight(y) * o_.z_loss * lse * lse;
     return loss;
   }
 
@@ -261,7 +263,7 @@ class LinearCrossEntropy {
     const double eps = o_.label_smoothing, spread = eps / static_cast<double>(classes_);
     const double hit = (1 - eps) * weight(y);
     double a = hit + spread * weight_sum_;
-    if (o_.z_loss != 0) a += 2 * o_.z_loss * seen.lse();
+    if (o_.z_loss != 0) a += 2 * weight(y) * o_.z_loss * seen.lse();
     const T scale = static_cast<T>(g * a / seen.total), minus = static_cast<T>(-g * spread);
     const T drop = static_cast<T>(g * hit);
     T tile[kBlock], bend[kBlock];
@@ -348,14 +350,16 @@ class LinearCrossEntropy {
   }
 
   void bias_gradient(std::int64_t count) {
-    parallel_for((classes_ + static_cast<std::int64_t>(kBlock) - 1) / static_cast<std::int64_t>(kBlock), [&](std::int64_t b) {
-      const std::int64_t v = b * static_cast<std::int64_t>(kBlock);
-      const std::int64_t end = std::min<std::int64_t>(classes_, v + static_cast<std::int64_t>(kBlock));
-      for (std::int64_t r = 0; r < count; ++r) {
-        const T* dz = pointer(logits_) + r * classes_;
-        for (std::int64_t c = v; c < end; ++c) bias_total_[static_cast<std::size_t>(c)] += static_cast<double>(dz[c]);
-      }
-    });
+    parallel_for((classes_ + static_cast<std::int64_t>(kBlock) - 1) / static_cast<std::int64_t>(kBlock),
+                 [&](std::int64_t b) {
+                   const std::int64_t v = b * static_cast<std::int64_t>(kBlock);
+                   const std::int64_t end = std::min<std::int64_t>(classes_, v + static_cast<std::int64_t>(kBlock));
+                   for (std::int64_t r = 0; r < count; ++r) {
+                     const T* dz = pointer(logits_) + r * classes_;
+                     for (std::int64_t c = v; c < end; ++c)
+                       bias_total_[static_cast<std::size_t>(c)] += static_cast<double>(dz[c]);
+                   }
+                 });
   }
 
   void store_bias() {

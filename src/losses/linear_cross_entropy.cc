@@ -45,14 +45,15 @@ Tensor capped(const Tensor& logits, double softcap) {
 }
 
 struct PlainParts {
-  Tensor kept, safe, row_weight;  // [N, 1]: does the row count, its class (0 where not), (1−ε)·w_y
+  Tensor kept, safe, weight, row_weight;  // [N, 1]: does the row count, its class (0 where not), w_y, (1−ε)·w_y
   PlainParts(const Operands& o, const LinearCrossEntropyCall& c) {
     const Tensor y = reshape(o.target, {-1, 1});
     kept = y != c.ignore_index;
     safe = where(kept, y, 0);
     const DType dtype = compute_dtype(o.x.dtype());
-    row_weight = c.weight ? reshape(index_select(widen(o.weight), 0, reshape(safe, {-1})), {-1, 1}) * (1 - c.label_smoothing)
-                          : full(y.shape(), 1 - c.label_smoothing, dtype);
+    weight = c.weight ? reshape(index_select(widen(o.weight), 0, reshape(safe, {-1})), {-1, 1})
+                      : full(y.shape(), 1.0, dtype);
+    row_weight = weight * (1 - c.label_smoothing);
   }
 };
 
@@ -69,7 +70,7 @@ Tensor plain_losses(const Operands& o, const LinearCrossEntropyCall& c) {
     loss = loss + sum(c.weight ? rest * widen(o.weight) : rest, -1, true) *
                       (c.label_smoothing / static_cast<double>(o.head.shape()[0]));
   }
-  if (c.z_loss != 0) loss = loss + c.z_loss * square(lse);
+  if (c.z_loss != 0) loss = loss + p.weight * (c.z_loss * square(lse));
   return reshape(where(p.kept, loss, 0), {-1});
 }
 
@@ -85,7 +86,7 @@ Tensor plain_gradient(const Operands& o, const Tensor& g, const LinearCrossEntro
   if (spread != 0) {
     a = a + (c.weight ? spread * sum(widen(o.weight)) : full({}, c.label_smoothing, a.dtype()));
   }
-  if (c.z_loss != 0) a = a + (2 * c.z_loss) * logsumexp(z, -1, true);
+  if (c.z_loss != 0) a = a + p.weight * ((2 * c.z_loss) * logsumexp(z, -1, true));
   Tensor dz = a * softmax(z, -1) - scatter_zero_add(p.row_weight, 1, p.safe, z.shape());
   if (spread != 0) dz = c.weight ? dz - spread * widen(o.weight) : dz - spread;
   dz = where(p.kept, reshape(g, {-1, 1}), 0) * dz;
@@ -111,15 +112,14 @@ LinearCrossEntropyGradients gradients(const Operands& o, const Tensor& g, Linear
     const int k = next++;
     std::vector<Tensor> inputs = o.list();
     inputs.push_back(g);
-    return custom_function([&](const std::vector<Tensor>&) { return output_of(call, k); },
-                           [c, which](const Tensor& grad, const Tensor&, const std::vector<Tensor>& in) {
-                             return pull_through(
-                                 [&](const std::vector<Tensor>& at) {
-                                   return plain_gradient(Operands::of(at, c), at.back(), c, which);
-                                 },
-                                 in, grad);
-                           },
-                           inputs);
+    return custom_function(
+        [&](const std::vector<Tensor>&) { return output_of(call, k); },
+        [c, which](const Tensor& grad, const Tensor&, const std::vector<Tensor>& in) {
+          return pull_through(
+              [&](const std::vector<Tensor>& at) { return plain_gradient(Operands::of(at, c), at.back(), c, which); },
+              in, grad);
+        },
+        inputs);
   };
   LinearCrossEntropyGradients out;
   out.x = output(c.input_gradient, 0);
@@ -145,8 +145,8 @@ Checked check_arguments(const char* op, const Tensor& x, const Tensor& head, con
           target.shape(), x.shape());
   require(target.dtype() == DType::i64 || target.dtype() == DType::i32, Error::Kind::type,
           "{}: target must be class indices, i64 or i32, got {}", op, target.dtype());
-  require(options.label_smoothing >= 0 && options.label_smoothing <= 1,
-          "{}: label_smoothing must be in [0, 1], got {}", op, options.label_smoothing);
+  require(options.label_smoothing >= 0 && options.label_smoothing <= 1, "{}: label_smoothing must be in [0, 1], got {}",
+          op, options.label_smoothing);
   require(options.softcap >= 0, "{}: softcap must not be negative, got {}", op, options.softcap);
   require(options.reduction != Reduction::batchmean, "{}: reduction must be none, mean or sum", op);
   require(options.chunk >= 0 && options.chunk <= LinearCrossEntropyCall::kMostRows,
@@ -177,22 +177,21 @@ Checked check_arguments(const char* op, const Tensor& x, const Tensor& head, con
 Tensor row_losses(const Checked& k) {
   // The gradient to class weights takes the plain formula: it has as many terms as there are logits.
   if (k.c.weight && k.o.weight.node()->history != 0) return plain_losses(k.o, k.c);
-  return custom_function(
-      [&](const std::vector<Tensor>&) { return output_of(kernel(k.o, k.c), 0); },
-      [c = k.c](const Tensor& grad, const Tensor& output, const std::vector<Tensor>& inputs) {
-        const Operands o = Operands::of(inputs, c);
-        LinearCrossEntropyCall asked = c;
-        asked.input_gradient = o.x.node()->history != 0;
-        asked.head_gradient = o.head.node()->history != 0;
-        asked.bias_gradient = c.bias && o.bias.node()->history != 0;
-        const LinearCrossEntropyGradients g = gradients(o, grad, asked, output);
-        std::vector<Tensor> out(inputs.size());
-        out[0] = g.x;
-        out[1] = g.head;
-        if (c.bias) out[3] = g.bias;
-        return out;
-      },
-      k.o.list());
+  return custom_function([&](const std::vector<Tensor>&) { return output_of(kernel(k.o, k.c), 0); },
+                         [c = k.c](const Tensor& grad, const Tensor& output, const std::vector<Tensor>& inputs) {
+                           const Operands o = Operands::of(inputs, c);
+                           LinearCrossEntropyCall asked = c;
+                           asked.input_gradient = o.x.node()->history != 0;
+                           asked.head_gradient = o.head.node()->history != 0;
+                           asked.bias_gradient = c.bias && o.bias.node()->history != 0;
+                           const LinearCrossEntropyGradients g = gradients(o, grad, asked, output);
+                           std::vector<Tensor> out(inputs.size());
+                           out[0] = g.x;
+                           out[1] = g.head;
+                           if (c.bias) out[3] = g.bias;
+                           return out;
+                         },
+                         k.o.list());
 }
 
 // What a mean divides by: Σ w_y of the rows that count.
@@ -235,31 +234,40 @@ LinearCrossEntropyGradients linear_cross_entropy_backward(const Tensor& grad, co
   return {cast(reshape(all.x, x.shape()), x.dtype()), cast(all.head, head.dtype()), all.bias};
 }
 
-Tensor linear_log_probs(const Tensor& x, const Tensor& head, const Tensor& target, const LinearLogProbOptions& options) {
-  require(options.temperature > 0, "linear_log_probs: temperature must be positive, got {}", options.temperature);
+// log p(target) [..] in f32 or f64.
+static Tensor wide_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,
+                             const LinearLogProbOptions& options) {
+  const char* op = "linear_log_probs";
+  require(options.temperature > 0, "{}: temperature must be positive, got {}", op, options.temperature);
+  require(options.temperature == 1 || options.softcap == 0, "{}: softcap and temperature cannot be used together", op);
   LinearCrossEntropyOptions o;
   o.bias = options.bias;
   o.ignore_index = options.ignore_index;
   o.softcap = options.softcap;
   o.reduction = Reduction::none;
   o.chunk = options.chunk;
-  if (options.temperature != 1) {
-    // (x·Wᵀ + b)/τ = (x/τ)·Wᵀ + b/τ: the head stays as it is
-    const double scale = 1 / options.temperature;
-    if (o.bias.defined()) o.bias = o.bias * scale;
-    return -linear_cross_entropy(x * scale, head, target, o);
+  Tensor scaled = x;
+  if (options.temperature != 1) {  // (x·Wᵀ + b)/τ = (x/τ)·Wᵀ + b/τ: the head stays as it is
+    scaled = x * (1 / options.temperature);
+    if (o.bias.defined()) o.bias = o.bias * (1 / options.temperature);
   }
-  return -linear_cross_entropy(x, head, target, o);
+  return reshape(-row_losses(check_arguments(op, scaled, head, target, o)), target.shape());
+}
+
+Tensor linear_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,
+                        const LinearLogProbOptions& options) {
+  return cast(wide_log_probs(x, head, target, options), promote(x.dtype(), head.dtype()));
 }
 
 Tensor linear_sequence_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,
                                  const SequenceLogProbOptions& options) {
   require(target.rank() >= 1, "linear_sequence_log_probs: target needs an axis of positions, got shape {}",
           target.shape());
-  const Tensor rows = linear_log_probs(x, head, target, options);
-  const Tensor total = sum(rows, -1);
-  if (!options.average) return total;
-  return total / sum(cast(target != options.ignore_index, rows.dtype()), -1);
+  Tensor total = wide_log_probs(x, head, target, options);
+  const DType wide = total.dtype();
+  total = sum(total, -1);
+  if (options.average) total = total / sum(cast(target != options.ignore_index, wide), -1);
+  return cast(total, promote(x.dtype(), head.dtype()));
 }
 
 }  // namespace ebb

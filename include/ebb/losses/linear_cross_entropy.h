@@ -7,21 +7,21 @@
 namespace ebb {
 
 struct LinearCrossEntropyOptions {
-  Tensor bias = {};                // [V]
-  Tensor weight = {};              // [V], of the classes
+  Tensor bias = {};    // [V]
+  Tensor weight = {};  // [V], of the classes
   std::int64_t ignore_index = -100;
   double label_smoothing = 0;
-  double z_loss = 0;               // adds z_loss·lse² to every row that counts
-  double softcap = 0;              // logits become softcap·tanh(logits / softcap); 0: they stay
+  double z_loss = 0;   // adds z_loss·w_y·lse² to every row that counts
+  double softcap = 0;  // logits become softcap·tanh(logits / softcap); 0: they stay
   Reduction reduction = Reduction::mean;
-  std::int64_t chunk = 0;          // rows whose logits exist at a time; 0: chosen from the cache and the shape
+  std::int64_t chunk = 0;  // rows whose logits exist at a time; 0: chosen from the cache and the shape
 };
 
 // cross_entropy(x·headᵀ + bias, target) of hidden states x [.., H], an LM head [V, H] and class indices target [..],
 // without the logits: rows stream in chunks, and the loss and the gradients that are asked for together are made in
-// one pass. Memory beyond inputs and gradients is chunk × V numbers (f32, or f64 for f64 inputs). For f16 and bf16 every
-// sum is f32, that of the head's gradient too.
-// Second derivatives are those of the plain formula, and their memory too: the logits exist then.
+// one pass. Memory beyond inputs and gradients is chunk × V numbers (f32, or f64 for f64 inputs). For f16 and bf16
+// every sum is f32, that of the head's gradient too. Second derivatives are those of the plain formula, and their
+// memory too: the logits exist then.
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& target,
                             const LinearCrossEntropyOptions& options = {});
 
@@ -38,7 +38,7 @@ struct LinearLogProbOptions {
   Tensor bias = {};
   std::int64_t ignore_index = -100;
   double softcap = 0;
-  double temperature = 1;  // logits are divided by it
+  double temperature = 1;  // logits are divided by it (not together with a softcap)
   std::int64_t chunk = 0;
 };
 Tensor linear_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,

@@ -1,0 +1,134 @@
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+// Probabilities of alignments: sums of products of thousands of factors e^x with any x. Logarithms would need an exp
+// and a log for every addition and lose digits; a double underflows. So a number is m·2^(512·k), m in [2^−256, 2^256)
+// or 0, and k a whole number kept as a double: additions and products cost a few instructions that vectorise, and every
+// digit of m stays.
+//
+// d is the derivative of m in some direction, on the scale of the same k: |d|/m is at most the largest sum of tangents
+// along a path, so it needs no scale of its own.
+namespace ebb::cpu {
+
+inline constexpr double kScaleUp = 0x1p512, kScaleDown = 0x1p-512;
+inline constexpr double kWideLow = 0x1p-256, kWideHigh = 0x1p256;
+inline constexpr double kLogScale = 354.89135644669197;  // 512·ln 2
+inline constexpr double kZeroScale = -1e9;               // k of zero: below every other
+
+// Arrays of such numbers; d may be null.
+struct WideArray {
+  double* m;
+  double* k;
+  double* d;
+  WideArray at(std::int64_t i) const { return {m + i, k + i, d ? d + i : nullptr}; }
+};
+
+// What a number of scale k counts beside one of the largest scale.
+inline double beside(double k, double most) { return k == most ? 1.0 : k == most - 1 ? kScaleDown : 0.0; }
+
+// A sum may leave the range of m by a factor of three; a product brings it back.
+template <bool kDual>
+void wide_add(const WideArray& out, const WideArray& a, const WideArray& b, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double ka = a.k[i], kb = b.k[i], most = ka > kb ? ka : kb;
+    const double fa = beside(ka, most), fb = beside(kb, most);
+    const double m = a.m[i] * fa + b.m[i] * fb;
+    if constexpr (kDual) out.d[i] = a.d[i] * fa + b.d[i] * fb;
+    out.m[i] = m;
+    out.k[i] = most;
+  }
+}
+
+// a + b + c where allow is 0, a + b where it is kZeroScale.
+template <bool kDual>
+void wide_add(const WideArray& out, const WideArray& a, const WideArray& b, const WideArray& c, const double* allow,
+              std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double ka = a.k[i], kb = b.k[i], kc = c.k[i] + allow[i];
+    const double most_ab = ka > kb ? ka : kb, most = most_ab > kc ? most_ab : kc;
+    const double fa = beside(ka, most), fb = beside(kb, most), fc = beside(kc, most);
+    const double m = a.m[i] * fa + b.m[i] * fb + c.m[i] * fc;
+    if constexpr (kDual) out.d[i] = a.d[i] * fa + b.d[i] * fb + c.d[i] * fc;
+    out.m[i] = m;
+    out.k[i] = most;
+  }
+}
+
+// out = a·y, where y.d is the derivative of log y.
+template <bool kDual>
+void wide_multiply(const WideArray& out, const WideArray& a, const WideArray& y, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double p = a.m[i] * y.m[i];
+    const double factor = p < kWideLow ? kScaleUp : p >= kWideHigh ? kScaleDown : 1.0;
+    const double step = p < kWideLow ? -1.0 : p >= kWideHigh ? 1.0 : 0.0;
+    const double m = p * factor;
+    if constexpr (kDual) out.d[i] = a.d[i] * y.m[i] * factor + m * y.d[i];
+    out.m[i] = m;
+    out.k[i] = p == 0 ? kZeroScale : a.k[i] + y.k[i] + step;
+  }
+}
+
+// One such number.
+struct Wide {
+  double m = 0, k = kZeroScale, d = 0;
+
+  static Wide one() { return {1, 0, 0}; }
+  static Wide load(const WideArray& a, std::int64_t i) { return {a.m[i], a.k[i], a.d ? a.d[i] : 0}; }
+  void store(const WideArray& a, std::int64_t i) const {
+    a.m[i] = m;
+    a.k[i] = k;
+    if (a.d) a.d[i] = d;
+  }
+  bool is_zero() const { return m == 0; }
+  double log() const { return std::log(m) + k * kLogScale; }
+  double log_derivative() const { return d / m; }
+};
+
+// e^x = e^rest · 2^(512·k): rest, for an exponential that the caller makes, and k. −inf gives e^rest = 0.
+inline double split_exponent(double x, double* k) {
+  if (!std::isfinite(x)) {
+    *k = x < 0 ? kZeroScale : 0;
+    return x;
+  }
+  *k = std::floor(x / kLogScale + 0.5);
+  return x - *k * kLogScale;
+}
+inline Wide wide_exp(double x, double tangent) {
+  Wide y;
+  y.m = std::exp(split_exponent(x, &y.k));
+  y.d = tangent;  // of the logarithm, as wide_multiply takes it
+  return y;
+}
+
+inline Wide operator+(const Wide& a, const Wide& b) {
+  const double most = a.k > b.k ? a.k : b.k, fa = beside(a.k, most), fb = beside(b.k, most);
+  return {a.m * fa + b.m * fb, most, a.d * fa + b.d * fb};
+}
+// y.d is the derivative of log y.
+inline Wide times(const Wide& a, const Wide& y) {
+  const double p = a.m * y.m;
+  const double factor = p < kWideLow ? kScaleUp : p >= kWideHigh ? kScaleDown : 1.0;
+  const double step = p < kWideLow ? -1.0 : p >= kWideHigh ? 1.0 : 0.0;
+  const double m = p * factor;
+  return {m, p == 0 ? kZeroScale : a.k + y.k + step, a.d * y.m * factor + m * y.d};
+}
+
+// Divides by a total: the share a·b/total of the paths through a place, and its derivative.
+class Share {
+ public:
+  explicit Share(const Wide& total) : k_(total.k), inverse_(1 / total.m), slope_(total.d / total.m) {}
+  double of(const Wide& a, const Wide& b) const { return scaled(a.m * b.m * inverse_, a.k + b.k - k_); }
+  double derivative(const Wide& a, const Wide& b) const {
+    return scaled((a.d * b.m + a.m * b.d) * inverse_, a.k + b.k - k_) - of(a, b) * slope_;
+  }
+
+ private:
+  static double scaled(double m, double k) {
+    return k == 0 ? m : k == -1 ? m * kScaleDown : k < -1 ? 0 : k == 1 ? m * kScaleUp : m * kScaleUp * kScaleUp;
+  }
+  double k_, inverse_, slope_;
+};
+
+}  // namespace ebb::cpu
