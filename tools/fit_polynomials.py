@@ -143,6 +143,7 @@ def erfcx_q(t): return (erfcx(t) - erfcx_first) / t
 def erfcx_whole(t, p): return erfcx_first + t * p, erfcx(t)
 print(f'inline constexpr double kErfcxFirst = {float(erfcx_first)!r};')
 table('kErfcxF64', erfcx_q, erfcx_whole, -1, mp.mpf('0.76'), 21)
+table('kErfcxF64Short', erfcx, lambda t, p: (p, erfcx(t)), -1, mp.mpf('0.5'), 12)
 
 # cbrt m on [1, 2)
 table('kCbrt', lambda m: mp.cbrt(m), lambda m, p: (p, mp.cbrt(m)), 1, 2, 4)

@@ -302,31 +302,34 @@ template <class D>
 struct Log1pParts {
   hn::Vec<D> u, y;
 };
-template <class D, class V>
+// Up to x = 1 the error is x - (u - 1), exactly, and 2^-k is normal; beyond, it takes three more operations.
+template <bool kUpToOne, class D, class V>
 HWY_INLINE Log1pParts<D> log1p_parts(D d, V x) {
   using Traits = FloatTraits<hn::TFromD<D>>;
   const UnsignedTag<D> du;
   const V one = constant(d, 1);
   const V u = hn::Add(x, one), part = hn::Sub(u, one);
-  const V error = hn::Add(hn::Sub(one, hn::Sub(u, part)), hn::Sub(x, part));
   const Split<D> s = split(d, u);
-  // 2^-k is subnormal for the last two k, where the error is 0 beside u: half of 2^(1-k) does as well.
-  const auto bits =
-      hn::ShiftLeft<Traits::kMantissa>(hn::Sub(hn::Set(du, Traits::kBias + 2), hn::BitCast(du, s.exponent)));
-  const V down = hn::Mul(hn::BitCast(d, bits), constant(d, 0.25));
+  V error = hn::Sub(x, part);
+  if constexpr (!kUpToOne) error = hn::Add(hn::Sub(one, hn::Sub(u, part)), error);
+  // 2^-k is subnormal for the last two k, where the error is 0 beside u: a quarter of 2^(2-k) does as well.
+  constexpr int kShift = kUpToOne ? 0 : 2;
+  const auto biased = hn::Sub(hn::Set(du, Traits::kBias + kShift), hn::BitCast(du, s.exponent));
+  V down = hn::BitCast(d, hn::ShiftLeft<Traits::kMantissa>(biased));
+  if constexpr (!kUpToOne) down = hn::Mul(down, constant(d, 0.25));
   return {u, log_sum(d, hn::MulAdd(error, down, s.fraction), s.exponent)};
 }
 template <class D, class V>
-HWY_INLINE hn::Mask<D> is_above_minus_one(D d, V x) {
-  return hn::And(hn::Gt(x, constant(d, -1)), hn::Lt(x, hn::Inf(d)));
+HWY_INLINE hn::Mask<D> log1p_is_plain(D d, V x) {
+  return hn::And(hn::Gt(x, constant(d, -1)), hn::Le(x, constant(d, 1)));
 }
 template <class D, class V>
-HWY_INLINE V log1p_above_minus_one(D d, V x) {
-  return hn::CopySign(log1p_parts(d, x).y, x);  // -0 stays -0
+HWY_INLINE V log1p_plain(D d, V x) {
+  return hn::CopySign(log1p_parts<true>(d, x).y, x);  // -0 stays -0
 }
 template <class D, class V>
 HWY_INLINE V log1p(D d, V x) {
-  const Log1pParts<D> p = log1p_parts(d, x);
+  const Log1pParts<D> p = log1p_parts<false>(d, x);
   return log_specials(d, p.u, hn::CopySign(p.y, x));
 }
 

@@ -68,12 +68,37 @@ HWY_INLINE V erf(D d, V x) {
   return hn::IfThenElse(hn::Lt(a, one), erf_small(d, x), hn::CopySign(large, x));
 }
 
+// Where erf_small is the result.
+template <class D, class V>
+HWY_INLINE hn::Mask<D> is_below_one(D d, V x) {
+  return hn::Lt(hn::Abs(x), constant(d, 1));
+}
+
 // Up to 1/2 in magnitude 1 - erf x loses nothing and erf_small has the smaller error.
 template <class D, class V>
 HWY_INLINE V erfc(D d, V x) {
   const V a = hn::Abs(x), y = erfc_positive(d, a);
   const V far = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(constant(d, 2), y), y);
   return hn::IfThenElse(hn::Lt(a, constant(d, 0.5)), hn::Sub(constant(d, 1), erf_small(d, x)), far);
+}
+
+// 2^t for results that will be rounded to f32.
+template <class D, class V>
+HWY_INLINE V exp2_short(D d, V t) {
+  const V magic = constant(d, FloatTraits<double>::kBiasedMagic);
+  t = clamp_keep_nan(d, t, -200, 200);
+  const V shifted = hn::Add(t, magic), r = hn::Sub(t, hn::Sub(shifted, magic));
+  const V q = hn::MulAdd(r, polynomial(d, r, kExp2F64Short), constant(d, 0.69314718055994531));
+  return hn::Mul(hn::MulAdd(q, r, constant(d, 1)), normal_power<0>(d, shifted));
+}
+// erfc of what was f32, by the same formula with fewer terms; it is 0 or 2 in f32 from |x| = 10.1 on.
+template <class D, class V>
+HWY_INLINE V erfc_short(D d, V x) {
+  const V a = clamp_keep_nan(d, hn::Abs(x), 0, 11), four = constant(d, 4);
+  const V t = hn::Div(hn::Sub(a, four), hn::Add(a, four));
+  const V g = hn::Div(polynomial(d, t, kErfcxF64Short), hn::MulAdd(a, constant(d, 2), constant(d, 1)));
+  const V y = hn::Mul(exp2_short(d, hn::Mul(hn::Mul(a, a), constant(d, -1.4426950408889634))), g);
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(constant(d, 2), y), y);
 }
 
 // C's special cases of pow, given |x|^y where both are ordinary.
@@ -100,14 +125,6 @@ HWY_INLINE V log2_short(D d, V ax) {
   const V s = hn::Div(p.fraction, hn::Add(p.fraction, constant(d, 2))), z = hn::Mul(s, s);
   const V natural = hn::MulAdd(hn::Mul(s, z), polynomial(d, z, kLogF64Short), hn::Add(s, s));
   return hn::MulAdd(natural, constant(d, 1.4426950408889634), hn::ConvertTo(d, p.exponent));
-}
-template <class D, class V>
-HWY_INLINE V exp2_short(D d, V t) {
-  const V magic = constant(d, FloatTraits<double>::kBiasedMagic);
-  t = clamp_keep_nan(d, t, -200, 200);
-  const V shifted = hn::Add(t, magic), r = hn::Sub(t, hn::Sub(shifted, magic));
-  const V q = hn::MulAdd(r, polynomial(d, r, kExp2F64Short), constant(d, 0.69314718055994531));
-  return hn::Mul(hn::MulAdd(q, r, constant(d, 1)), normal_power<0>(d, shifted));
 }
 // Positive bases and finite exponents have no special cases.
 template <class D, class V>

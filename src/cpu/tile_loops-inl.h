@@ -81,7 +81,17 @@ struct InDouble {
   using Memory = float;
   using Narrow = hn::Rebind<float, D>;
   static HWY_INLINE hn::Vec<D> load(D d, const float* p) { return hn::PromoteTo(d, hn::LoadU(Narrow(), p)); }
-  static HWY_INLINE void store(D, hn::Vec<D> v, float* p) { hn::StoreU(hn::DemoteTo(Narrow(), v), Narrow(), p); }
+  static HWY_INLINE void store(D d, hn::Vec<D> v, float* p) {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+    // Highway's fallback makes the largest float of an infinity.
+    double lane[kLanes<D>];
+    hn::StoreU(v, d, lane);
+    for (std::size_t i = 0; i < hn::Lanes(d); ++i) p[i] = static_cast<float>(lane[i]);
+#else
+    (void)d;
+    hn::StoreU(hn::DemoteTo(Narrow(), v), Narrow(), p);
+#endif
+  }
 };
 
 // Expensive operations: one copy of the body. A tail is computed in a padded copy; a scalar operand is a short repeated
@@ -105,27 +115,39 @@ HWY_NOINLINE void costly_loop(void* out, const void* a, const void* b, std::size
       move[k] = 0;
     }
   std::size_t i = 0;
-  if constexpr (kUnroll > 1) {
-    for (; i + kUnroll * lanes <= n; i += kUnroll * lanes) {
-      V va[kUnroll], vb[kUnroll];
-      for (std::size_t k = 0; k < kUnroll; ++k) {
-        va[k] = Access::load(d, in[0] + (i + k * lanes) * move[0]);
-        if constexpr (kArity > 1) vb[k] = Access::load(d, in[1] + (i + k * lanes) * move[1]);
-      }
-      if constexpr (requires { F::plain(d, va[0], vb[0]); }) {
+  const std::size_t group = kUnroll * lanes;
+  if constexpr (requires(V v) { F::plain(d, v, v); }) {
+    while (i + group <= n) {
+      // Nothing but plain vectors in here, so that the constants stay in registers.
+      for (; i + group <= n; i += group) {
+        V va[kUnroll], vb[kUnroll];
+        for (std::size_t k = 0; k < kUnroll; ++k) {
+          va[k] = Access::load(d, in[0] + (i + k * lanes) * move[0]);
+          if constexpr (kArity > 1) vb[k] = Access::load(d, in[1] + (i + k * lanes) * move[1]);
+        }
         auto plain = F::plain(d, va[0], vb[0]);
         for (std::size_t k = 1; k < kUnroll; ++k) plain = hn::And(plain, F::plain(d, va[k], vb[k]));
-        if (HWY_LIKELY(hn::AllTrue(d, plain))) {
-          for (std::size_t k = 0; k < kUnroll; ++k) va[k] = F::call_plain(d, va[k], vb[k]);
-          for (std::size_t k = 0; k < kUnroll; ++k) Access::store(d, va[k], o + i + k * lanes);
-          continue;
-        }
+        if (HWY_UNLIKELY(!hn::AllTrue(d, plain))) break;
+        for (std::size_t k = 0; k < kUnroll; ++k) va[k] = F::call_plain(d, va[k], vb[k]);
+        for (std::size_t k = 0; k < kUnroll; ++k) Access::store(d, va[k], o + i + k * lanes);
       }
+      const std::size_t end = i + group <= n ? i + group : i;
+#pragma GCC unroll 1
+      for (; i < end; i += lanes) {
+        const V va = Access::load(d, in[0] + i * move[0]);
+        if constexpr (kArity == 1) Access::store(d, F::call(d, va), o + i);
+        if constexpr (kArity == 2) Access::store(d, F::call(d, va, Access::load(d, in[1] + i * move[1])), o + i);
+      }
+    }
+  } else if constexpr (kUnroll > 1) {
+    for (; i + group <= n; i += group) {
+      V v[kUnroll];
       for (std::size_t k = 0; k < kUnroll; ++k) {
-        if constexpr (kArity == 1) va[k] = F::call(d, va[k]);
-        if constexpr (kArity == 2) va[k] = F::call(d, va[k], vb[k]);
+        const V va = Access::load(d, in[0] + (i + k * lanes) * move[0]);
+        if constexpr (kArity == 1) v[k] = F::call(d, va);
+        if constexpr (kArity == 2) v[k] = F::call(d, va, Access::load(d, in[1] + (i + k * lanes) * move[1]));
       }
-      for (std::size_t k = 0; k < kUnroll; ++k) Access::store(d, va[k], o + i + k * lanes);
+      for (std::size_t k = 0; k < kUnroll; ++k) Access::store(d, v[k], o + i + k * lanes);
     }
   }
   for (; i < n; i += lanes) {

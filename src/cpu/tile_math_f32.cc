@@ -40,12 +40,12 @@ EBB_UNARY_WITH_PLAIN(Exp, exp, exp_is_normal, exp_normal)
 EBB_UNARY_WITH_PLAIN(Log, log, is_positive_normal, log_normal)
 EBB_UNARY_WITH_PLAIN(Log2, log_to_base_any<Base2>, is_positive_normal, log_to_base_normal<Base2>)
 EBB_UNARY_WITH_PLAIN(Log10, log_to_base_any<Base10>, is_positive_normal, log_to_base_normal<Base10>)
-EBB_UNARY_WITH_PLAIN(Log1p, log1p, is_above_minus_one, log1p_above_minus_one)
+EBB_UNARY_WITH_PLAIN(Log1p, log1p, log1p_is_plain, log1p_plain)
 EBB_UNARY(Exp2, exp2)
 EBB_UNARY(Expm1, expm1)
 EBB_UNARY(Tanh, tanh)
 EBB_UNARY(Erf, erf)
-EBB_UNARY(Erfc, erfc)
+EBB_UNARY(Erfc, erfc_short)
 EBB_UNARY(Sinh, sinh)
 EBB_UNARY(Cosh, cosh)
 EBB_UNARY(Asinh, asinh)
@@ -131,7 +131,7 @@ ElementwiseFn math_kernel_f32(Op op, unsigned mask) {
     case Op::cosh:
       return costly_unary<Cosh, F32>(mask);
     case Op::erfc:
-      return costly_unary<Erfc, InDouble, 2>(mask);
+      return costly_unary<Erfc, InDouble>(mask);
     case Op::asinh:
       return costly_unary<Asinh, InDouble>(mask);
     case Op::acosh:

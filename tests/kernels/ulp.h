@@ -1,6 +1,7 @@
 #pragma once
 #include <mpfr.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -15,6 +16,7 @@ double ulp_error(T got, mpfr_t exact) {
       sizeof(T) == 4 ? static_cast<double>(mpfr_get_flt(exact, MPFR_RNDN)) : mpfr_get_d(exact, MPFR_RNDN);
   if (std::isnan(nearest) || std::isnan(got)) return std::isnan(nearest) && std::isnan(got) ? 0 : HUGE_VAL;
   if (static_cast<double>(got) == nearest) return std::signbit(got) == std::signbit(nearest) ? 0 : HUGE_VAL;
+  if (mpfr_inf_p(exact)) return HUGE_VAL;
   // Beside infinity one step is allowed: the overflow threshold lies inside the last binade's unit.
   if (std::isinf(got) || std::isinf(nearest)) {
     const T finite = std::isinf(got) ? static_cast<T>(nearest) : got;
