@@ -28,6 +28,7 @@ struct Case {
   std::string name;
   std::vector<Input> inputs;
   std::vector<std::vector<Index>> shapes;  // of the inputs; gradients are checked for the first of them
+  std::vector<Index> large;                // shapes big enough to be shared among threads
   std::function<Tensor(const Tensors&)> call;
   std::function<Array(const Arrays&)> reference;
   bool integers = false;  // works on i64, i32 and u8 too
@@ -85,6 +86,7 @@ inline Case unary(Op op, std::string name, Tensor (*call)(const Tensor&), double
   c.name = std::move(name);
   c.inputs = {{std::move(domain)}};
   c.shapes = elementwise_shapes(1);
+  c.large = {{70001, 3}};
   c.call = [call](const Tensors& x) { return call(x[0]); };
   c.reference = [f](const Arrays& x) { return elementwise(x, [f](const double* v) { return f(v[0]); }); };
   return c;
@@ -97,6 +99,7 @@ inline Case binary(Op op, std::string name, Tensor (*call)(const Tensor&, const 
   c.name = std::move(name);
   c.inputs = {{std::move(a)}, {std::move(b)}};
   c.shapes = elementwise_shapes(2);
+  c.large = {{70001, 3}, {70001, 3}};
   c.call = [call](const Tensors& x) { return call(x[0], x[1]); };
   c.reference = [f](const Arrays& x) { return elementwise(x, [f](const double* v) { return f(v[0], v[1]); }); };
   return c;

@@ -128,6 +128,7 @@ inline std::vector<Case> elementwise_cases() {
   fused.name = "fma";
   fused.inputs = {{all}, {all}, {all}};
   fused.shapes = elementwise_shapes(3);
+  fused.large = {{70001, 3}, {70001, 3}, {70001, 3}};
   fused.call = [](const Tensors& x) { return fma(x[0], x[1], x[2]); };
   fused.reference = [](const Arrays& x) {
     return elementwise(x, [](const double* v) { return std::fma(v[0], v[1], v[2]); });
@@ -139,6 +140,7 @@ inline std::vector<Case> elementwise_cases() {
   chosen.name = "where";
   chosen.inputs = {{all, Input::Kind::mask}, {all}, {all}};
   chosen.shapes = elementwise_shapes(3);
+  chosen.large = {{70001, 3}, {70001, 3}, {70001, 3}};
   chosen.call = [](const Tensors& x) { return where(x[0], x[1], x[2]); };
   chosen.reference = [](const Arrays& x) {
     return elementwise(x, [](const double* v) { return v[0] != 0 ? v[1] : v[2]; });
@@ -199,6 +201,7 @@ inline std::vector<Case> activation_cases() {
     c.name = one ? "prelu_one" : "prelu_channels";
     c.inputs = {{off_zero}, {{{0.1, 0.5}}}};
     c.shapes = {{{2, 3}, {one ? 1 : 3}}, {{2, 3, 33}, {one ? 1 : 3}}, {{0, 3}, {one ? 1 : 3}}, {{4, 1, 7}, {1}}};
+    c.large = {{7001, 30}, {one ? 1 : 30}};
     c.call = [](const Tensors& x) { return prelu(x[0], x[1]); };
     c.reference = [](const Arrays& x) {
       Array out(x[0].shape);

@@ -21,6 +21,7 @@ inline Case on_lines(Op op, std::string name, std::size_t axis, Tensor (*call)(c
   c.shapes = axis == 0
                  ? std::vector<std::vector<Index>>{{{5, 3}}, {{7}}, {{1}}, {{33, 4}}, {{1025, 2}}, {{4, 0}}}
                  : std::vector<std::vector<Index>>{{{3, 5}}, {{2, 7}}, {{4, 1}}, {{2, 33, 3}}, {{3, 1025}}, {{0, 4}}};
+  c.large = axis == 0 ? std::vector<Index>{{7001, 30}} : std::vector<Index>{{31, 7001}};
   c.call = [call, axis](const Tensors& x) { return call(x[0], static_cast<int>(axis)); };
   c.reference = [f, axis, length](const Arrays& x) { return along(x[0], axis, length, f); };
   return c;
@@ -115,6 +116,7 @@ inline void add_reductions(std::vector<Case>& cases) {
     c.name = name;
     c.inputs = {{{{-2, 2}}}};
     c.shapes = {{{3, 5}}, {{7}}, {{4, 33}}, {{2, 1025}}, {{0, 4}}, {{2, 3, 7}}};
+    c.large = {{31, 7001}};
     c.call = [call](const Tensors& x) { return call(x[0]); };
     c.reference = [centre](const Arrays& x) {
       return along(x[0], x[0].shape.size() - 1, -1, [centre](Line l) {
@@ -144,6 +146,8 @@ inline void add_shape_cases(std::vector<Case>& cases) {
     c.op = op;
     c.name = name;
     c.inputs.resize(shapes[0].size());
+    c.large = shapes.back();  // the last set is the large one
+    shapes.pop_back();
     c.shapes = std::move(shapes);
     c.call = call;
     c.reference = reference;
@@ -151,7 +155,7 @@ inline void add_shape_cases(std::vector<Case>& cases) {
     cases.push_back(c);
   };
   shaped(
-      Op::reshape, "reshape", {{{3, 4}}, {{2, 3, 5}}, {{33, 2}}, {{0, 4}}, {{1}}, {{1025, 2}}},
+      Op::reshape, "reshape", {{{3, 4}}, {{2, 3, 5}}, {{33, 2}}, {{0, 4}}, {{1}}, {{1025, 2}}, {{7001, 30}}},
       [](const Tensors& x) {
         return reshape(x[0], {-1, 1, x[0].numel()});
       },
@@ -163,7 +167,7 @@ inline void add_shape_cases(std::vector<Case>& cases) {
       });
   cases.back().shapes.erase(cases.back().shapes.begin() + 3);  // −1 of nothing has no size
   shaped(
-      Op::permute, "permute", {{{2, 3, 2}}, {{3, 0, 2}}, {{1, 33, 5}}, {{7, 3, 11}}, {{1, 1, 1}}},
+      Op::permute, "permute", {{{2, 3, 2}}, {{3, 0, 2}}, {{1, 33, 5}}, {{7, 3, 11}}, {{1, 1, 1}}, {{70, 50, 60}}},
       [](const Tensors& x) {
         return permute(x[0], {2, 0, 1});
       },
@@ -173,7 +177,7 @@ inline void add_shape_cases(std::vector<Case>& cases) {
         return out;
       });
   shaped(
-      Op::expand, "expand", {{{3, 1}}, {{1, 1}}, {{33, 1}}, {{0, 1}}},
+      Op::expand, "expand", {{{3, 1}}, {{1, 1}}, {{33, 1}}, {{0, 1}}, {{70001, 1}}},
       [](const Tensors& x) {
         return expand(x[0], {2, -1, 5});
       },
@@ -184,7 +188,7 @@ inline void add_shape_cases(std::vector<Case>& cases) {
         return out;
       });
   shaped(
-      Op::narrow, "narrow", {{{3, 6}}, {{1, 4}}, {{5, 33}}, {{0, 5}}, {{2, 1025}}},
+      Op::narrow, "narrow", {{{3, 6}}, {{1, 4}}, {{5, 33}}, {{0, 5}}, {{2, 1025}}, {{31, 7001}}},
       [](const Tensors& x) { return slice(x[0], 1, -2, 0, -2); },
       [](const Arrays& x) {
         const std::int64_t n = x[0].shape[1];
@@ -195,7 +199,13 @@ inline void add_shape_cases(std::vector<Case>& cases) {
         return out;
       });
   shaped(
-      Op::cat, "cat", {{{2, 3}, {2, 2}}, {{3, 0}, {3, 4}}, {{33, 5}, {33, 7}}, {{0, 2}, {0, 3}}, {{1, 1025}, {1, 1}}},
+      Op::cat, "cat",
+      {{{2, 3}, {2, 2}},
+       {{3, 0}, {3, 4}},
+       {{33, 5}, {33, 7}},
+       {{0, 2}, {0, 3}},
+       {{1, 1025}, {1, 1}},
+       {{7001, 20}, {7001, 10}}},
       [](const Tensors& x) {
         return cat({x[0], x[1], x[0]}, 1);
       },
@@ -208,7 +218,7 @@ inline void add_shape_cases(std::vector<Case>& cases) {
         return out;
       });
   shaped(
-      Op::pad_zero, "pad_zero", {{{2, 3}}, {{0, 3}}, {{33, 4}}, {{1, 1}}},
+      Op::pad_zero, "pad_zero", {{{2, 3}}, {{0, 3}}, {{33, 4}}, {{1, 1}}, {{7001, 30}}},
       [](const Tensors& x) { return pad_zero(x[0], 1, 2, 1); },
       [](const Arrays& x) {
         Array out({x[0].shape[0], x[0].shape[1] + 3});
@@ -225,6 +235,8 @@ inline void add_index_cases(std::vector<Case>& cases) {
     c.op = op;
     c.name = name;
     c.inputs = std::move(inputs);
+    c.large = shapes.back();  // the last set is the large one
+    shapes.pop_back();
     c.shapes = std::move(shapes);
     c.call = call;
     c.reference = reference;
@@ -247,29 +259,37 @@ inline void add_index_cases(std::vector<Case>& cases) {
   };
   indexed(
       Op::pick, "pick", {number, by_row},
-      {{{3, 4}, {3, 1}}, {{1, 1}, {1, 1}}, {{33, 7}, {33, 1}}, {{2, 1025}, {2, 1}}, {{0, 5}, {0, 1}}},
+      {{{3, 4}, {3, 1}},
+       {{1, 1}, {1, 1}},
+       {{33, 7}, {33, 1}},
+       {{2, 1025}, {2, 1}},
+       {{0, 5}, {0, 1}},
+       {{7001, 30}, {7001, 1}}},
       [](const Tensors& x) { return gather(x[0], 1, x[1]); }, taken);
   indexed(
       Op::gather, "gather", {number, by_row},
-      {{{3, 4}, {3, 6}}, {{5, 7}, {3, 2}}, {{33, 5}, {33, 9}}, {{3, 4}, {3, 0}}},
+      {{{3, 4}, {3, 6}}, {{5, 7}, {3, 2}}, {{33, 5}, {33, 9}}, {{3, 4}, {3, 0}}, {{7001, 30}, {7001, 20}}},
       [](const Tensors& x) { return gather(x[0], 1, x[1]); }, taken);
   indexed(
       Op::place, "place", {number, below_four},
-      {{{3, 1}, {3, 1}}, {{33, 1}, {33, 1}}, {{0, 1}, {0, 1}}, {{1025, 1}, {1025, 1}}},
+      {{{3, 1}, {3, 1}}, {{33, 1}, {33, 1}}, {{0, 1}, {0, 1}}, {{1025, 1}, {1025, 1}}, {{70001, 1}, {70001, 1}}},
       [](const Tensors& x) {
         return scatter_zero_add(x[0], 1, x[1], {x[0].size(0), 4});
       },
       given);
   indexed(
       Op::scatter_zero_add, "scatter_zero_add", {number, below_four},
-      {{{3, 6}, {3, 6}}, {{33, 5}, {33, 5}}, {{3, 0}, {3, 0}}},
+      {{{3, 6}, {3, 6}}, {{33, 5}, {33, 5}}, {{3, 0}, {3, 0}}, {{7001, 30}, {7001, 30}}},
       [](const Tensors& x) {
         return scatter_zero_add(x[0], 1, x[1], {x[0].size(0), 4});
       },
       given);
   indexed(
       Op::scatter, "scatter", {number, by_row, number},
-      {{{3, 5}, {3, 4}, {3, 4}}, {{5, 7}, {2, 9}, {2, 9}}, {{33, 3}, {33, 1}, {33, 1}}},
+      {{{3, 5}, {3, 4}, {3, 4}},
+       {{5, 7}, {2, 9}, {2, 9}},
+       {{33, 3}, {33, 1}, {33, 1}},
+       {{7001, 30}, {7001, 20}, {7001, 20}}},
       [](const Tensors& x) { return scatter(x[0], 1, x[1], x[2]); },
       [](const Arrays& x) {
         Array out = x[0];
@@ -280,7 +300,7 @@ inline void add_index_cases(std::vector<Case>& cases) {
       });
   indexed(
       Op::index_select, "index_select", {number, by_row},
-      {{{3, 4}, {6}}, {{2, 5}, {0}}, {{33, 7}, {9}}, {{3, 1025}, {3}}},
+      {{{3, 4}, {6}}, {{2, 5}, {0}}, {{33, 7}, {9}}, {{3, 1025}, {3}}, {{7001, 30}, {20}}},
       [](const Tensors& x) { return index_select(x[0], 1, x[1]); },
       [](const Arrays& x) {
         Array out({x[0].shape[0], x[1].shape[0]});
@@ -290,7 +310,8 @@ inline void add_index_cases(std::vector<Case>& cases) {
         return out;
       });
   indexed(
-      Op::index_zero_add, "index_zero_add", {number, below_four}, {{{3, 6}, {6}}, {{2, 0}, {0}}, {{5, 33}, {33}}},
+      Op::index_zero_add, "index_zero_add", {number, below_four},
+      {{{3, 6}, {6}}, {{2, 0}, {0}}, {{5, 33}, {33}}, {{7001, 30}, {30}}},
       [](const Tensors& x) {
         return index_zero_add(x[0], 1, x[1], {x[0].size(0), 4});
       },
@@ -359,6 +380,8 @@ inline void add_matrix_cases(std::vector<Case>& cases) {
     c.op = op;
     c.name = name;
     c.inputs.assign(shapes[0].size(), Input{{{-1, 1}}});
+    c.large = shapes.back();  // the last set is the large one
+    shapes.pop_back();
     c.shapes = std::move(shapes);
     c.call = call;
     c.reference = reference;
@@ -368,7 +391,12 @@ inline void add_matrix_cases(std::vector<Case>& cases) {
   };
   matrix(
       Op::matmul, "matmul",
-      {{{3, 4}, {4, 2}}, {{1, 1}, {1, 1}}, {{7, 33}, {33, 5}}, {{0, 3}, {3, 4}}, {{2, 0}, {0, 3}}},
+      {{{3, 4}, {4, 2}},
+       {{1, 1}, {1, 1}},
+       {{7, 33}, {33, 5}},
+       {{0, 3}, {3, 4}},
+       {{2, 0}, {0, 3}},
+       {{300, 200}, {200, 100}}},
       [](const Tensors& x) { return matmul(x[0], x[1]); },
       [](const Arrays& x) {
         Array out({x[0].shape[0], x[1].shape[1]});
@@ -378,7 +406,8 @@ inline void add_matrix_cases(std::vector<Case>& cases) {
         return out;
       });
   matrix(
-      Op::matmul, "matmul_batches", {{{2, 1, 3, 2}, {3, 2, 2}}, {{5, 7, 3}, {3, 9}}, {{0, 2, 3}, {3, 2}}},
+      Op::matmul, "matmul_batches",
+      {{{2, 1, 3, 2}, {3, 2, 2}}, {{5, 7, 3}, {3, 9}}, {{0, 2, 3}, {3, 2}}, {{20, 1, 30, 40}, {5, 40, 30}}},
       [](const Tensors& x) { return matmul(x[0], x[1]); },
       [](const Arrays& x) {
         Arrays batches{Array(Index(x[0].shape.begin(), x[0].shape.end() - 2)),
@@ -399,7 +428,8 @@ inline void add_matrix_cases(std::vector<Case>& cases) {
         return out;
       });
   matrix(
-      Op::cholesky, "cholesky", {{{3, 3}}, {{1, 1}}, {{7, 7}}}, [](const Tensors& x) { return cholesky(gram(x[0])); },
+      Op::cholesky, "cholesky", {{{3, 3}}, {{1, 1}}, {{7, 7}}, {{150, 150}}},
+      [](const Tensors& x) { return cholesky(gram(x[0])); },
       [](const Arrays& x) {
         const Matrix s = gram(x[0]);
         Matrix l(s.size(), Line(s.size()));
@@ -413,7 +443,8 @@ inline void add_matrix_cases(std::vector<Case>& cases) {
         return to_array(l, x[0].shape[0]);
       });
   matrix(
-      Op::triangular_solve, "triangular_solve", {{{3, 3}, {3, 2}}, {{1, 1}, {1, 1}}, {{7, 7}, {7, 5}}},
+      Op::triangular_solve, "triangular_solve",
+      {{{3, 3}, {3, 2}}, {{1, 1}, {1, 1}}, {{7, 7}, {7, 5}}, {{150, 150}, {150, 90}}},
       [](const Tensors& x) { return triangular_solve(shifted(x[0]), x[1]); },
       [](const Arrays& x) {
         Matrix a = to_matrix(x[0]), b = to_matrix(x[1]);
@@ -425,7 +456,7 @@ inline void add_matrix_cases(std::vector<Case>& cases) {
         return to_array(b, x[1].shape[1]);
       });
   matrix(
-      Op::solve, "solve", {{{3, 3}, {3, 2}}, {{1, 1}, {1, 1}}, {{7, 7}, {7, 5}}},
+      Op::solve, "solve", {{{3, 3}, {3, 2}}, {{1, 1}, {1, 1}}, {{7, 7}, {7, 5}}, {{150, 150}, {150, 90}}},
       [](const Tensors& x) { return solve(shifted(x[0]), x[1]); },
       [](const Arrays& x) {
         Matrix a = to_matrix(x[0]), b = to_matrix(x[1]);
@@ -434,14 +465,15 @@ inline void add_matrix_cases(std::vector<Case>& cases) {
         return to_array(b, x[1].shape[1]);
       });
   matrix(
-      Op::det, "det", {{{4, 4}}, {{7, 7}}}, [](const Tensors& x) { return 0.01 * det(shifted(x[0])); },
+      Op::det, "det", {{{4, 4}}, {{7, 7}}, {{20, 20}}}, [](const Tensors& x) { return 0.01 * det(shifted(x[0])); },
       [](const Arrays& x) {
         Matrix a = to_matrix(x[0]), none(a.size());
         for (std::size_t i = 0; i < a.size(); ++i) a[i][i] += 4;
         return Array({}, 0.01 * eliminate(a, none));
       });
   matrix(
-      Op::logdet, "logdet", {{{3, 3}}, {{1, 1}}, {{7, 7}}}, [](const Tensors& x) { return logdet(gram(x[0])); },
+      Op::logdet, "logdet", {{{3, 3}}, {{1, 1}}, {{7, 7}}, {{150, 150}}},
+      [](const Tensors& x) { return logdet(gram(x[0])); },
       [](const Arrays& x) {
         Matrix a = gram(x[0]), none(a.size());
         return Array({}, std::log(eliminate(a, none)));
