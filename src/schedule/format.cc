@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ostream>
 #include <type_traits>
 #include <vector>
@@ -31,9 +32,18 @@ std::uint16_t half_bits(DType d, double x) {
 std::string shortest(DType dtype, double x) {
   char text[64];
   if (is_half(dtype)) {
+    // The nearest number of so many digits need not read back where the one on its other side does: at a power of two
+    // the interval of a half reaches twice as far up as down.
+    const std::uint16_t wanted = half_bits(dtype, x);
     for (int digits = 0;; ++digits) {
       std::snprintf(text, sizeof text, "%.*e", digits, x);
-      if (half_bits(dtype, std::strtod(text, nullptr)) == half_bits(dtype, x)) return text;
+      const double nearest = std::strtod(text, nullptr),
+                   unit = std::pow(10, std::atoi(std::strchr(text, 'e') + 1) - digits);
+      if (half_bits(dtype, nearest) == wanted) return text;
+      const double other = nearest + (nearest < x ? unit : -unit);
+      if (half_bits(dtype, other) != wanted) continue;
+      std::snprintf(text, sizeof text, "%.*e", digits, other);
+      return text;
     }
   }
   const auto end = dtype == DType::f32
