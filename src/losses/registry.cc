@@ -20,7 +20,10 @@ std::vector<LossInfo> all_entries() {
 template <class Items>
 std::string names_of(const Items& items) {
   std::string text;
-  for (const auto& item : items) text += (text.empty() ? "" : ", ") + std::string(item.name);
+  for (const auto& item : items) {
+    if (!text.empty()) text += ", ";
+    text += item.name;
+  }
   return text.empty() ? "none" : text;
 }
 
