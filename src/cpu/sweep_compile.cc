@@ -527,9 +527,9 @@ class Compiler {
     std::int64_t cost = 1;  // of an element, in quarter nanoseconds or so
     for (const Instr& i : p_.instrs) cost += i.level != Level::full ? 0 : expensive(i) ? 6 : 1;
     const std::int64_t elements_per_tile = std::max<std::int64_t>(1, s_.long_rows ? s_.columns : s_.tile);
-    constexpr std::int64_t kTaskCost = 1 << 17;
+    constexpr std::int64_t kTaskCost = 1 << 18;
     s_.tiles_per_task = std::max<std::int64_t>(1, kTaskCost / (cost * elements_per_tile));
-    const std::int64_t most = s_.column_reduces.empty() ? 1024 : 64;
+    const std::int64_t most = s_.column_reduces.empty() ? 128 : 64;
     s_.tiles_per_task = std::max(s_.tiles_per_task, (s_.tiles + most - 1) / most);
     s_.tasks = s_.tiles == 0 ? 0 : (s_.tiles + s_.tiles_per_task - 1) / s_.tiles_per_task;
   }

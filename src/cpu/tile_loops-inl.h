@@ -52,8 +52,18 @@ void cheap_loop(void* out, const void* a, const void* b, const void* c, std::siz
   };
 
   std::size_t i = 0;
-  for (; i + 4 * lanes <= n; i += 4 * lanes)
-    for (int k = 0; k < 4; ++k) step(o, in, i + k * lanes);
+  // All loads before all stores: the compiler must assume that a store changes what is loaded after it, and could not
+  // pair them otherwise.
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    V va[4], vb[4], vc[4];
+    for (std::size_t k = 0; k < 4; ++k) {
+      va[k] = kScalar & 1 ? sa : hn::LoadU(d, in[0] + i + k * lanes);
+      vb[k] = kArity < 2 || (kScalar & 2) ? sb : hn::LoadU(d, in[1] + i + k * lanes);
+      vc[k] = kArity < 3 || (kScalar & 4) ? sc : hn::LoadU(d, in[2] + i + k * lanes);
+    }
+    for (std::size_t k = 0; k < 4; ++k) va[k] = call<F, kArity>(d, va[k], vb[k], vc[k]);
+    for (std::size_t k = 0; k < 4; ++k) hn::StoreU(va[k], d, o + i + k * lanes);
+  }
   for (; i + lanes <= n; i += lanes) step(o, in, i);
   if (i < n) {
     T tail[4][kLanes<decltype(d)>] = {};
