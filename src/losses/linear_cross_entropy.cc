@@ -3,6 +3,7 @@
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "graph/loss_calls.h"
+#include "losses/linear_log_probs.h"
 #include "losses/one_pass.h"
 #include "ops/build.h"
 #include "ops/index_nodes.h"
@@ -235,8 +236,7 @@ LinearCrossEntropyGradients linear_cross_entropy_backward(const Tensor& grad, co
 }
 
 // log p(target) [..] in f32 or f64.
-static Tensor wide_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,
-                             const LinearLogProbOptions& options) {
+Tensor wide_log_probs(const Tensor& x, const Tensor& head, const Tensor& target, const LinearLogProbOptions& options) {
   const char* op = "linear_log_probs";
   require(options.temperature > 0, "{}: temperature must be positive, got {}", op, options.temperature);
   require(options.temperature == 1 || options.softcap == 0, "{}: softcap and temperature cannot be used together", op);
@@ -259,15 +259,17 @@ Tensor linear_log_probs(const Tensor& x, const Tensor& head, const Tensor& targe
   return cast(wide_log_probs(x, head, target, options), promote(x.dtype(), head.dtype()));
 }
 
-Tensor linear_sequence_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,
-                                 const SequenceLogProbOptions& options) {
+Tensor wide_sequence_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,
+                               const LinearLogProbOptions& options, bool average) {
   require(target.rank() >= 1, "linear_sequence_log_probs: target needs an axis of positions, got shape {}",
           target.shape());
-  Tensor total = wide_log_probs(x, head, target, options);
-  const DType wide = total.dtype();
-  total = sum(total, -1);
-  if (options.average) total = total / sum(cast(target != options.ignore_index, wide), -1);
-  return cast(total, promote(x.dtype(), head.dtype()));
+  const Tensor rows = wide_log_probs(x, head, target, options), total = sum(rows, -1);
+  return average ? total / sum(cast(target != options.ignore_index, rows.dtype()), -1) : total;
+}
+
+Tensor linear_sequence_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,
+                                 const SequenceLogProbOptions& options) {
+  return cast(wide_sequence_log_probs(x, head, target, options, options.average), promote(x.dtype(), head.dtype()));
 }
 
 }  // namespace ebb

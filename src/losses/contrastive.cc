@@ -1,0 +1,215 @@
+#include "ebb/losses/contrastive.h"
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "core/format_error.h"
+#include "ebb/ops.h"
+#include "losses/classes.h"
+#include "losses/reduction.h"
+
+namespace ebb {
+namespace {
+
+constexpr double kNever = -std::numeric_limits<double>::infinity();
+
+void require_rows(const char* op, const char* name, const Tensor& x) {
+  require(x.rank() == 2, "{}: {} must be rows [N, D], got shape {}", op, name, x.shape());
+}
+void require_temperature(const char* op, double t) {
+  require(t > 0, "{}: temperature must be positive, got {}", op, t);
+}
+
+Tensor unit_rows(const Tensor& x) { return normalize(x, 2, -1); }
+Tensor similarities(const Tensor& a, const Tensor& b) { return matmul(a, t(b)); }
+Tensor row_dots(const Tensor& a, const Tensor& b) { return sum(a * b, -1, true); }
+
+// [N, N]: row and column are the same sample.
+Tensor itself(std::int64_t n) { return reshape(arange(n), {n, 1}) == reshape(arange(n), {1, n}); }
+
+}  // namespace
+
+// InfoNCE (van den Oord et al., 2018).   lse_j(s_ij) − s_ii
+Tensor info_nce(const Tensor& query, const Tensor& key, const InfoNceOptions& o) {
+  const char* op = "info_nce";
+  require_same_shape(op, "query", query, "key", key);
+  require_rows(op, "query", query);
+  require_temperature(op, o.temperature);
+  const Precision p(op, {query, key, o.negatives});
+  const auto prepared = [&](const Tensor& x) { return o.normalize ? unit_rows(p.wide(x)) : p.wide(x); };
+  const Tensor q = prepared(query) * (1 / o.temperature), k = prepared(key);
+  const Tensor right = row_dots(q, k);
+  Tensor others;
+  if (o.negatives.defined()) {
+    require_rows(op, "negatives", o.negatives);
+    require(o.negatives.size(1) == query.size(1), "{}: negatives of shape {} and queries of shape {} differ in length",
+            op, o.negatives.shape(), query.shape());
+    others = cat({right, similarities(q, prepared(o.negatives))}, 1);
+  } else {
+    others = similarities(q, k);
+  }
+  return p.rounded(reduce(op, squeeze(logsumexp(others, -1, true) - right, -1), o.reduction));
+}
+std::vector<Tensor> info_nce_backward(const Tensor& grad, const Tensor& query, const Tensor& key,
+                                      const InfoNceOptions& o) {
+  return pull_back("info_nce", grad, {query, key, o.negatives}, [&o](const std::vector<Tensor>& v) {
+    InfoNceOptions with = o;
+    with.negatives = v[2];
+    return info_nce(v[0], v[1], with);
+  });
+}
+
+// NT-Xent (Chen et al., 2020). Row i < N belongs to row i + N and the other way round.
+Tensor nt_xent(const Tensor& first, const Tensor& second, const NtXentOptions& o) {
+  const char* op = "nt_xent";
+  require_same_shape(op, "first", first, "second", second);
+  require_rows(op, "first", first);
+  require_temperature(op, o.temperature);
+  const Precision p(op, {first, second});
+  const Tensor a = unit_rows(p.wide(first)), b = unit_rows(p.wide(second));
+  const Tensor z = cat({a, b}, 0), other = cat({b, a}, 0) * (1 / o.temperature);
+  const Tensor s = similarities(z * (1 / o.temperature), z);
+  const Tensor all = logsumexp(where(itself(z.size(0)), kNever, s), -1, true);
+  return p.rounded(reduce(op, squeeze(all - row_dots(z, other), -1), o.reduction));
+}
+std::vector<Tensor> nt_xent_backward(const Tensor& grad, const Tensor& first, const Tensor& second,
+                                     const NtXentOptions& o) {
+  return pull_back("nt_xent", grad, {first, second},
+                   [&o](const std::vector<Tensor>& v) { return nt_xent(v[0], v[1], o); });
+}
+
+// SupCon (Khosla et al., 2020), the sum over positives outside of the logarithm.
+Tensor supcon_loss(const Tensor& features, const Tensor& labels, const SupConOptions& o) {
+  const char* op = "supcon_loss";
+  require_rows(op, "features", features);
+  require_temperature(op, o.temperature);
+  const std::int64_t n = features.size(0);
+  require(labels.shape() == Shape{n}, "{}: labels of shape {} do not fit {} rows", op, labels.shape(), n);
+  const Precision p(op, {features});
+  const Tensor z = unit_rows(p.wide(features));
+  const Tensor s = similarities(z * (1 / o.temperature), z), self = itself(n);
+  const Tensor all = logsumexp(where(self, kNever, s), -1, true);
+  const Tensor positive = logical_and(reshape(labels, {n, 1}) == reshape(labels, {1, n}), logical_not(self));
+  const Tensor count = sum(cast(positive, s.dtype()), -1), some = count > 0;
+  // A row alone in the batch has no one to compare with: its logsumexp is −inf and must not be looked at.
+  const Tensor terms = where(some, sum(where(positive, all - s, 0), -1) / where(some, count, 1), 0);
+  return p.rounded(reduce_weighted(op, terms, sum(cast(some, s.dtype())), o.reduction));
+}
+Tensor supcon_loss_backward(const Tensor& grad, const Tensor& features, const Tensor& labels, const SupConOptions& o) {
+  return pull_back("supcon_loss", grad, {features},
+                   [&](const std::vector<Tensor>& v) { return supcon_loss(v[0], labels, o); })[0];
+}
+
+// ---- cosines with a margin ------------------------------------------------------------------------------------------
+
+namespace {
+
+// Cross-entropy of scale·cos with the target's cosine c replaced by harder(c).
+template <class Harder>
+Tensor margin_cosines(const char* op, const char* label, const Tensor& embeddings, const Tensor& weight,
+                      const Tensor& target, double scale, Reduction reduction, Harder harder) {
+  require_rows(op, "embeddings", embeddings);
+  require_rows(op, "weight", weight);
+  require(embeddings.size(1) == weight.size(1), "{}: embeddings of shape {} and weight of shape {} differ in length",
+          op, embeddings.shape(), weight.shape());
+  require(target.shape() == Shape{embeddings.size(0)}, "{}: target of shape {} does not fit {} embeddings", op,
+          target.shape(), embeddings.size(0));
+  require(scale > 0, "{}: scale must be positive, got {}", op, scale);
+  const Precision p(op, {embeddings, weight});
+  const Tensor cosines = similarities(unit_rows(p.wide(embeddings)), unit_rows(p.wide(weight)));
+  require_class_indices(op, cosines, 1, target);
+  const Tensor y = reshape(cast(target, DType::i64), {-1, 1});
+  const Tensor hard = harder(pick_class(cosines, 1, y, label));
+  const Tensor is_target = y == reshape(arange(weight.size(0)), {1, -1});
+  const Tensor lse = logsumexp(scale * where(is_target, hard, cosines), -1, true);
+  return p.rounded(reduce(op, squeeze(lse - scale * hard, -1), reduction));
+}
+
+}  // namespace
+
+// ArcFace (Deng et al., 2019).   cos(θ + m) = cos θ·cos m − sin θ·sin m
+Tensor arcface_loss(const Tensor& embeddings, const Tensor& weight, const Tensor& target, const ArcFaceOptions& o) {
+  const char* op = "arcface_loss";
+  require(o.margin >= 0 && o.margin < std::numbers::pi, "{}: margin must be in [0, π), got {}", op, o.margin);
+  const auto harder = [&o](const Tensor& c) {
+    // At θ = 0 the sine has no slope in the cosine; it is held a hair above 0 there.
+    const double least = c.dtype() == DType::f64 ? 1e-14 : 1e-7;
+    const Tensor sine = sqrt(clamp(1 - square(c), least));
+    const Tensor turned = c * std::cos(o.margin) - sine * std::sin(o.margin);
+    return where(c > std::cos(std::numbers::pi - o.margin), turned, c - o.margin * std::sin(o.margin));
+  };
+  return margin_cosines(op, "arcface_loss: target", embeddings, weight, target, o.scale, o.reduction, harder);
+}
+std::vector<Tensor> arcface_loss_backward(const Tensor& grad, const Tensor& embeddings, const Tensor& weight,
+                                          const Tensor& target, const ArcFaceOptions& o) {
+  return pull_back("arcface_loss", grad, {embeddings, weight, target},
+                   [&o](const std::vector<Tensor>& v) { return arcface_loss(v[0], v[1], v[2], o); });
+}
+
+// CosFace (Wang et al., 2018).
+Tensor cosface_loss(const Tensor& embeddings, const Tensor& weight, const Tensor& target, const CosFaceOptions& o) {
+  return margin_cosines("cosface_loss", "cosface_loss: target", embeddings, weight, target, o.scale, o.reduction,
+                        [&o](const Tensor& c) { return c - o.margin; });
+}
+std::vector<Tensor> cosface_loss_backward(const Tensor& grad, const Tensor& embeddings, const Tensor& weight,
+                                          const Tensor& target, const CosFaceOptions& o) {
+  return pull_back("cosface_loss", grad, {embeddings, weight, target},
+                   [&o](const std::vector<Tensor>& v) { return cosface_loss(v[0], v[1], v[2], o); });
+}
+
+// ---- statistics of features -----------------------------------------------------------------------------------------
+
+namespace {
+
+void require_views(const char* op, const Tensor& first, const Tensor& second) {
+  require_same_shape(op, "first", first, "second", second);
+  require_rows(op, "first", first);
+}
+
+}  // namespace
+
+// Zbontar et al., 2021.   c = âᵀ·b̂ / N,  â and b̂ with mean 0 and variance 1 for every feature
+Tensor barlow_twins_loss(const Tensor& first, const Tensor& second, const BarlowTwinsOptions& o) {
+  const char* op = "barlow_twins_loss";
+  require_views(op, first, second);
+  const Precision p(op, {first, second});
+  const auto standard = [&o](const Tensor& x) {
+    const Tensor d = x - mean(x, 0, true);
+    return d * rsqrt(mean(square(d), 0, true) + o.eps);
+  };
+  const Tensor a = standard(p.wide(first)), b = standard(p.wide(second));
+  const Tensor c = matmul(t(a), b) / static_cast<double>(first.size(0));
+  const Tensor same = itself(first.size(1));
+  return p.rounded(sum(where(same, square(c - 1), o.lambda * square(c))));
+}
+std::vector<Tensor> barlow_twins_loss_backward(const Tensor& grad, const Tensor& first, const Tensor& second,
+                                               const BarlowTwinsOptions& o) {
+  return pull_back("barlow_twins_loss", grad, {first, second},
+                   [&o](const std::vector<Tensor>& v) { return barlow_twins_loss(v[0], v[1], o); });
+}
+
+// Bardes et al., 2022.
+Tensor vicreg_loss(const Tensor& first, const Tensor& second, const VicRegOptions& o) {
+  const char* op = "vicreg_loss";
+  require_views(op, first, second);
+  require(first.size(0) != 1, "{}: a batch of one sample has no variance; give at least two", op);
+  const Precision p(op, {first, second});
+  const Tensor a = p.wide(first), b = p.wide(second);
+  const auto n = static_cast<double>(first.size(0)), d = static_cast<double>(first.size(1));
+  const auto spread = [&](const Tensor& x) {
+    const Tensor z = x - mean(x, 0, true);
+    const Tensor deviation = sqrt(sum(square(z), 0) / (n - 1) + o.eps);
+    const Tensor cov = matmul(t(z), z) / (n - 1);
+    const Tensor outside = where(itself(x.size(1)), 0, square(cov));
+    return (0.5 * o.variance) * mean(relu(1 - deviation)) + (o.covariance / d) * sum(outside);
+  };
+  return p.rounded(o.invariance * mean(square(a - b)) + spread(a) + spread(b));
+}
+std::vector<Tensor> vicreg_loss_backward(const Tensor& grad, const Tensor& first, const Tensor& second,
+                                         const VicRegOptions& o) {
+  return pull_back("vicreg_loss", grad, {first, second},
+                   [&o](const std::vector<Tensor>& v) { return vicreg_loss(v[0], v[1], o); });
+}
+
+}  // namespace ebb

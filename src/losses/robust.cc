@@ -1,0 +1,65 @@
+#include "ebb/losses/robust.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "core/format_error.h"
+#include "ebb/ops.h"
+#include "losses/gradients.h"
+#include "losses/reduction.h"
+
+namespace ebb {
+namespace {
+
+template <class Term>
+Tensor of_difference(const char* op, const Tensor& input, const Tensor& target, Reduction reduction, Term term) {
+  require_same_shape(op, "input", input, "target", target);
+  const Precision p(op, {input, target});
+  return p.rounded(reduce(op, term(p.wide(input) - p.wide(target)), reduction));
+}
+
+}  // namespace
+
+// Pinball, or quantile loss.    d < 0: −q·d,   d >= 0: (1 − q)·d,   with gradient 0 at d = 0
+Tensor pinball_loss(const Tensor& input, const Tensor& target, const PinballOptions& o) {
+  const char* op = "pinball_loss";
+  require(o.quantile >= 0 && o.quantile <= 1, "{}: quantile must be in [0, 1], got {}", op, o.quantile);
+  return of_difference(op, input, target, o.reduction,
+                       [&o](const Tensor& d) { return 0.5 * abs(d) + (0.5 - o.quantile) * where(d == 0, 0, d); });
+}
+LossGradients pinball_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                    const PinballOptions& o) {
+  return gradients("pinball_loss", pinball_loss, grad, input, target, o);
+}
+
+// log cosh d = log(1 + 2·sinh²(d/2)), which keeps its digits near 0, = |d| + log(1 + e^(−2|d|)) − log 2, which does not
+// overflow.
+Tensor log_cosh_loss(const Tensor& input, const Tensor& target, const LogCoshOptions& o) {
+  return of_difference("log_cosh_loss", input, target, o.reduction, [](const Tensor& d) {
+    const Tensor near = abs(d) < 1;
+    const Tensor inside = log1p(2 * square(sinh(0.5 * where(near, d, 0))));
+    const Tensor far = abs(d);
+    return where(near, inside, far + softplus(-2 * far) - std::numbers::ln2);
+  });
+}
+LossGradients log_cosh_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                     const LogCoshOptions& o) {
+  return gradients("log_cosh_loss", log_cosh_loss, grad, input, target, o);
+}
+
+// Wing (Feng et al., 2018).
+Tensor wing_loss(const Tensor& input, const Tensor& target, const WingOptions& o) {
+  const char* op = "wing_loss";
+  require(o.width > 0, "{}: width must be positive, got {}", op, o.width);
+  require(o.curvature > 0, "{}: curvature must be positive, got {}", op, o.curvature);
+  const double offset = o.width - o.width * std::log1p(o.width / o.curvature);
+  return of_difference(op, input, target, o.reduction, [&](const Tensor& d) {
+    const Tensor a = abs(d), near = a < o.width;
+    return where(near, o.width * log1p(where(near, a, 0) * (1 / o.curvature)), a - offset);
+  });
+}
+LossGradients wing_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target, const WingOptions& o) {
+  return gradients("wing_loss", wing_loss, grad, input, target, o);
+}
+
+}  // namespace ebb

@@ -1,0 +1,132 @@
+#include "ebb/losses/segmentation.h"
+
+#include "core/format_error.h"
+#include "ebb/ops.h"
+#include "losses/classes.h"
+#include "losses/gradients.h"
+#include "ops/build.h"
+
+namespace ebb {
+namespace {
+
+struct Overlap {
+  Tensor both, input, target;  // Σxt, Σx, Σt over the axes that are not kept
+};
+
+Tensor sum_rest(const Tensor& x, int kept) {
+  std::vector<std::int64_t> axes;
+  for (int d = kept; d < x.rank(); ++d) axes.push_back(d);
+  return axes.empty() ? x : sum(x, Axes(axes));
+}
+
+// term(overlap), reduced
+template <class Term>
+Tensor of_overlap(const char* op, const Tensor& input, const Tensor& target, int kept, double smooth,
+                  Reduction reduction, Term term) {
+  require_same_shape(op, "input", input, "target", target);
+  require(kept >= 0 && kept <= input.rank(), "{}: kept_axes must be in [0, {}] for shape {}, got {}", op, input.rank(),
+          input.shape(), kept);
+  require(smooth >= 0, "{}: smooth must not be negative, got {}", op, smooth);
+  const Precision p(op, {input, target});
+  const Tensor x = p.wide(input), t = p.wide(target);
+  return p.rounded(reduce(op, term(Overlap{sum_rest(x * t, kept), sum_rest(x, kept), sum_rest(t, kept)}), reduction));
+}
+
+// Errors in falling order, each times how much the Jaccard loss of the hard prediction grows when it is wrong too.
+// `foreground` 0 or 1; rows along the last axis. For differentiation the order and the labels are constants.
+Tensor lovasz_extension(const Tensor& errors, const Tensor& foreground) {
+  const Tensor order = argsort(stop_gradient(errors), -1, true);
+  const Tensor sorted = gather(errors, -1, order), truth = gather(stop_gradient(foreground), -1, order);
+  const Tensor all = sum(truth, -1, true);
+  const Tensor both = all - cumsum(truth, -1), either = all + cumsum(1 - truth, -1);
+  const Tensor jaccard = 1 - both / either;  // either is at least 1
+  const std::int64_t n = errors.size(-1);
+  const Tensor before =
+      n > 1 ? cat({zeros(jaccard.shape().with(jaccard.rank() - 1, 1), jaccard.dtype()), narrow(jaccard, -1, 0, n - 1)},
+                  -1)
+            : zeros_like(jaccard);
+  return sum(sorted * (jaccard - before), -1);
+}
+
+}  // namespace
+
+Tensor dice_loss(const Tensor& input, const Tensor& target, const OverlapOptions& o) {
+  return of_overlap("dice_loss", input, target, o.kept_axes, o.smooth, o.reduction,
+                    [&o](const Overlap& v) { return 1 - (2 * v.both + o.smooth) / (v.input + v.target + o.smooth); });
+}
+LossGradients dice_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                 const OverlapOptions& o) {
+  return gradients("dice_loss", dice_loss, grad, input, target, o);
+}
+
+Tensor iou_loss(const Tensor& input, const Tensor& target, const OverlapOptions& o) {
+  return of_overlap("iou_loss", input, target, o.kept_axes, o.smooth, o.reduction, [&o](const Overlap& v) {
+    return 1 - (v.both + o.smooth) / (v.input + v.target - v.both + o.smooth);
+  });
+}
+LossGradients iou_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                const OverlapOptions& o) {
+  return gradients("iou_loss", iou_loss, grad, input, target, o);
+}
+
+// TP = Σxt, FP = Σx − Σxt, FN = Σt − Σxt
+Tensor tversky_loss(const Tensor& input, const Tensor& target, const TverskyOptions& o) {
+  require(o.alpha >= 0 && o.beta >= 0, "tversky_loss: alpha and beta must not be negative, got {} and {}", o.alpha,
+          o.beta);
+  return of_overlap("tversky_loss", input, target, o.kept_axes, o.smooth, o.reduction, [&o](const Overlap& v) {
+    const Tensor wrong = o.alpha * (v.input - v.both) + o.beta * (v.target - v.both);
+    return 1 - (v.both + o.smooth) / (v.both + wrong + o.smooth);
+  });
+}
+LossGradients tversky_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                    const TverskyOptions& o) {
+  return gradients("tversky_loss", tversky_loss, grad, input, target, o);
+}
+
+// Berman et al., 2018. Errors of a binary mask: 1 − x·(2t − 1), and only positive ones count.
+Tensor lovasz_hinge(const Tensor& input, const Tensor& target, const LovaszHingeOptions& o) {
+  const char* op = "lovasz_hinge";
+  require_same_shape(op, "input", input, "target", target);
+  require(input.rank() > 0 || !o.per_sample, "{}: needs samples along the first axis, but the input is a scalar", op);
+  const Precision p(op, {input});
+  const std::int64_t samples = o.per_sample ? input.size(0) : 1;
+  const Sizes rows{samples, samples == 0 ? 0 : input.numel() / samples};
+  const Tensor number = p.wide(reshape(target, rows));
+  const Tensor t = check(number, logical_or(number == 0, number == 1), "lovasz_hinge: target must be 0 or 1");
+  const Tensor x = reshape(p.wide(input), rows);
+  if (input.numel() == 0) return p.rounded(reduce(op, sum(x, -1), o.reduction));
+  const Tensor errors = 1 - x * (2 * t - 1);
+  const Tensor order = relu(errors);
+  return p.rounded(reduce(op, lovasz_extension(order, t), o.reduction));
+}
+LossGradients lovasz_hinge_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                    const LovaszHingeOptions& o) {
+  return gradients("lovasz_hinge", lovasz_hinge, grad, input, target, o);
+}
+
+// Errors of class c: |[y = c] − p_c|. What is ignored has error 0 and no foreground: it comes last and adds nothing.
+Tensor lovasz_softmax(const Tensor& input, const Tensor& target, const LovaszSoftmaxOptions& o) {
+  const char* op = "lovasz_softmax";
+  const Precision p(op, {input});
+  require(input.rank() >= 2, "{}: needs probabilities [N, C, ...], got shape {}", op, input.shape());
+  require_class_indices(op, input, 1, target);
+  const std::int64_t classes = input.size(1);
+  const Tensor x = reshape(transpose(p.wide(input), 0, 1), {classes, target.numel()});
+  Tensor y = reshape(cast(target, DType::i64), {1, target.numel()});
+  const Tensor keep = y != o.ignore_index;
+  y = check(y, logical_or(logical_not(keep), logical_and(y >= 0, y < classes)),
+            "lovasz_softmax: target must be a class index");
+  if (target.numel() == 0) return p.rounded(reduce(op, sum(x, -1), o.reduction));
+  const Tensor hit = logical_and(keep, y == reshape(arange(classes), {classes, 1}));
+  const Tensor foreground = cast(hit, x.dtype());
+  const Tensor terms = lovasz_extension(where(keep, abs(foreground - x), 0), foreground);
+  if (!o.present_only) return p.rounded(reduce(op, terms, o.reduction));
+  const Tensor present = cast(any(hit, -1), x.dtype());
+  return p.rounded(reduce_weighted(op, terms * present, sum(present), o.reduction));
+}
+LossGradients lovasz_softmax_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                      const LovaszSoftmaxOptions& o) {
+  return gradients("lovasz_softmax", lovasz_softmax, grad, input, target, o);
+}
+
+}  // namespace ebb
