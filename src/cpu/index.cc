@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "core/format_error.h"
 #include "core/parallel.h"
@@ -88,18 +89,23 @@ void check_indices(const LibraryCall& call, const View& view, std::int64_t size)
   });
   std::int64_t position = first_bad.load();
   if (position == n) return;
+  // A label is an operation ("embedding") or names the index itself ("nll_loss: target"); such a one has no axis where the
+  // call picks one element a row.
+  const bool named = std::string_view(label_of(call)).find(": ") != std::string_view::npos;
+  const bool picks = named && (call.op == Op::gather || call.op == Op::scatter_zero_add);
   std::string where;
   std::int64_t offset = 0;
   for (int d = last; d >= 0; --d) {
     const std::int64_t p = position % index.shape[d];
     position /= index.shape[d];
     offset += p * index.strides[d];
+    if (picks && d == axis_of(call) && index.shape[d] == 1) continue;
     where = fmt::format("{}{}{}", p, where.empty() ? "" : ", ", where);
   }
   const std::int64_t value = index.dtype == DType::i32 ? static_cast<const std::int32_t*>(index.data)[offset]
                                                        : static_cast<const std::int64_t*>(index.data)[offset];
-  fail(Error::Kind::index, "{}: index{} = {} is outside [0, {})", label_of(call),
-       view.shape.rank() == 0 ? "" : "[" + where + "]", value, size);
+  fail(Error::Kind::index, "{}{}{} = {} is outside [0, {})", label_of(call), named ? "" : ": index",
+       where.empty() || view.shape.rank() == 0 ? "" : "[" + where + "]", value, size);
 }
 
 void run_gather(const LibraryCall& call) {

@@ -53,10 +53,19 @@ Targets prepare_targets(const Tensor& target, int axis, std::int64_t classes, st
   return t;
 }
 
-Tensor pick_class(const Tensor& x, int axis, const Tensor& index, const char* label) {
+namespace {
+Tensor at_class(Op op, const Tensor& x, int axis, const Tensor& index, const char* label) {
   Attrs attrs;
   attrs.i[0] = axis;
-  return make_node(Op::pick, x.dtype(), index.shape(), {x, index}, attrs, label);
+  return make_node(op, x.dtype(), index.shape(), {x, index}, attrs, label);
+}
+}  // namespace
+
+Tensor pick_class(const Tensor& x, int axis, const Tensor& index, const char* label) {
+  return at_class(Op::pick, x, axis, index, label);
+}
+Tensor gather_class(const Tensor& x, int axis, const Tensor& index, const char* label) {
+  return at_class(Op::gather, x, axis, index, label);
 }
 
 }  // namespace ebb

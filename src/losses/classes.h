@@ -30,5 +30,7 @@ Targets prepare_targets(const Tensor& target, int axis, std::int64_t classes, st
 
 // x at index along the axis, which stays with size 1; an index out of range is an Error that begins with `label`.
 Tensor pick_class(const Tensor& x, int axis, const Tensor& index, const char* label);
+// The same as a call of its own: for a loss that reads nothing else of x.
+Tensor gather_class(const Tensor& x, int axis, const Tensor& index, const char* label);
 
 }  // namespace ebb

@@ -55,7 +55,7 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const NllOptions& o) 
   const Tensor x = p.wide(input);
   const bool waits = waits_for_total(o.reduction, x, o.weight);
   const Targets t = prepare_targets(target, axis, input.size(axis), o.ignore_index, o.weight, p.compute(), waits);
-  const Tensor terms = -(t.weight * pick_class(x, axis, t.index, "nll_loss: target"));
+  const Tensor terms = -(t.weight * gather_class(x, axis, t.index, "nll_loss: target"));
   return p.rounded(reduce_weighted(op, kept_terms(terms, t, target.shape()), t.total, o.reduction));
 }
 

@@ -1,6 +1,7 @@
 #include "ebb/losses/margin.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "core/format_error.h"
@@ -15,7 +16,7 @@
 // relu is the hinge of all of them: its derivative at 0 is 0. Gradients are those of the operations.
 namespace ebb {
 
-Tensor checked_sign(const Tensor& y, const char* label) { return check(y, logical_or(y == 1, y == -1), label); }
+Tensor checked_sign(const Tensor& y, const char* label) { return check(y, abs(y) == 1, label); }
 
 // Support vector machines.    max(0, 1 − y·x)
 Tensor hinge_loss(const Tensor& input, const Tensor& target, const LossOptions& o) {
@@ -54,6 +55,15 @@ Tensor soft_margin_loss(const Tensor& input, const Tensor& target, const LossOpt
   return p.rounded(reduce(op, softplus(-(p.wide(target) * p.wide(input))), o.reduction));
 }
 
+namespace {
+
+// 0, 1, ... along the axis of the classes, in i32: numbers as wide as f32 are compared fastest beside it.
+Tensor class_numbers(const Tensor& x, int axis) {
+  return along_classes(make_leaf(Op::iota, DType::i32, Shape{x.size(axis)}, Payload{}), x, axis);
+}
+
+}  // namespace
+
 // Every other class should stay below the right one by the margin.
 //   (w_y/C)·Σ_{i≠y} max(0, margin − x_y + x_i)^p
 Tensor multi_margin_loss(const Tensor& input, const Tensor& target, const MultiMarginOptions& o) {
@@ -74,7 +84,7 @@ Tensor multi_margin_loss(const Tensor& input, const Tensor& target, const MultiM
   }
   const Tensor x = precision.wide(prediction), index = unsqueeze(cast(classes_of, DType::i64), axis);
   const Tensor right = pick_class(x, axis, index, "multi_margin_loss: target");
-  const Tensor is_right = along_classes(arange(classes), x, axis) == index;
+  const Tensor is_right = class_numbers(x, axis) == cast(index, DType::i32);
   const Tensor excess = where(is_right, 0, relu((o.margin - right) + x));
   Tensor terms = sum(o.p == 2 ? square(excess) : excess, axis, true) / static_cast<double>(classes);
   if (weight.defined()) terms = weight * terms;
@@ -108,6 +118,23 @@ Tensor hinges_between(const Tensor& right, const Tensor& x, const Tensor& listed
       {right, x});
 }
 
+// The same for few targets: one sweep over x, in which the targets are numbers of the row. One that is not listed lies
+// so high that no hinge below it opens.
+Tensor hinges_below_few(const Tensor& x, const Tensor& index, const Tensor& listed) {
+  const Tensor numbers = class_numbers(x, 1);
+  Tensor total, is_target;
+  for (std::int64_t k = 0; k < index.size(1); ++k) {
+    const Tensor at = narrow(index, 1, k, 1), counts = narrow(listed, 1, k, 1);
+    const Tensor picked = pick_class(x, 1, at, "multilabel_margin_loss: target");
+    const Tensor right = where(counts, picked, std::numeric_limits<double>::infinity());
+    const Tensor excess = relu(x + (1 - right)), same = numbers == cast(where(counts, at, -1), DType::i32);
+    total = total.defined() ? total + excess : excess;
+    is_target = is_target.defined() ? logical_or(is_target, same) : same;
+  }
+  return sum(where(is_target, 0, total), 1, true);
+}
+constexpr std::int64_t kFewTargets = 8;
+
 }  // namespace
 
 // Every class that is not among the targets should stay below every one that is, by 1.
@@ -131,14 +158,16 @@ Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target, const L
   const std::int64_t longest = samples > 0 ? std::max<std::int64_t>(max(end).item<std::int64_t>(), 1) : 1;
   const Tensor listed = narrow(position, 1, 0, longest) < end;
   const Tensor index = where(listed, narrow(y, 1, 0, longest), 0);
-  const Tensor safe = clamp(index, 0, classes - 1);
-  const Tensor other = scatter_add(zeros(rows.shape(), DType::i32), 1, safe, cast(listed, DType::i32)) == 0;
-  const Tensor x = precision.wide(after(rows, other));
-  Attrs attrs;
-  attrs.i[0] = 1;
-  const Tensor right =
-      make_node(Op::gather, x.dtype(), index.shape(), {x, index}, attrs, "multilabel_margin_loss: target");
-  const Tensor terms = hinges_between(right, x, listed, other) / static_cast<double>(classes);
+  Tensor hinges;
+  if (longest <= kFewTargets) {
+    hinges = hinges_below_few(precision.wide(rows), index, listed);
+  } else {
+    const Tensor safe = clamp(index, 0, classes - 1);
+    const Tensor other = scatter_add(zeros(rows.shape(), DType::i32), 1, safe, cast(listed, DType::i32)) == 0;
+    const Tensor x = precision.wide(after(rows, other));
+    hinges = hinges_between(gather_class(x, 1, index, "multilabel_margin_loss: target"), x, listed, other);
+  }
+  const Tensor terms = hinges / static_cast<double>(classes);
   return precision.rounded(reduce(op, reshape(terms, single ? Shape{} : Shape{samples}), o.reduction));
 }
 
