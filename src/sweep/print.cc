@@ -101,14 +101,16 @@ void verify(const Program& p) {
       require(a < v, "internal: sweep value {} uses value {} that comes later", v, a);
       const Instr& from = p.instrs[a];
       const bool ends = from.kind == Instr::Kind::reduce || from.kind == Instr::Kind::pick;
-      require(i.stage >= from.stage + (ends ? 1 : 0) || i.stage == p.stages,
-              "internal: sweep value {} in stage {} uses value {} of stage {}\n{}", v, i.stage, a, from.stage, print(p));
+      // The text is made only where it is needed: programs are verified often and can be long.
+      if (i.stage < from.stage + (ends ? 1 : 0) && i.stage != p.stages) {
+        fail(Error::Kind::value, "internal: sweep value {} in stage {} uses value {} of stage {}\n{}", v, i.stage, a,
+             from.stage, print(p));
+      }
       const bool narrows = i.kind == Instr::Kind::reduce || i.kind == Instr::Kind::pick ||
                            i.kind == Instr::Kind::total || i.kind == Instr::Kind::columns;
-      if (!narrows) {
-        require(static_cast<int>(from.level) <= static_cast<int>(i.level),
-                "internal: sweep value {} is {} but uses the {} value {}\n{}", v, level_name(i.level),
-                level_name(from.level), a, print(p));
+      if (!narrows && static_cast<int>(from.level) > static_cast<int>(i.level)) {
+        fail(Error::Kind::value, "internal: sweep value {} is {} but uses the {} value {}\n{}", v, level_name(i.level),
+             level_name(from.level), a, print(p));
       }
     }
   }
