@@ -54,9 +54,9 @@ class Sample {
     for (std::int64_t i = 0; i < size_; ++i) {
       labels_.push_back(a.label(n, i));
       skip_.push_back(
-          i > 0 && labels_[static_cast<std::size_t>(i)] != labels_[static_cast<std::size_t>(i - 1)] ? 0 : kZeroScale);
+          i > 0 && labels_[static_cast<std::size_t>(i)] != labels_[static_cast<std::size_t>(i - 1)] ? 0 : kForbidden);
     }
-    skip_.push_back(kZeroScale);
+    skip_.push_back(kForbidden);
   }
 
   // α of every step is kept only for a gradient.

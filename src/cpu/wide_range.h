@@ -16,6 +16,7 @@ inline constexpr double kScaleUp = 0x1p512, kScaleDown = 0x1p-512;
 inline constexpr double kWideLow = 0x1p-256, kWideHigh = 0x1p256;
 inline constexpr double kLogScale = 354.89135644669197;  // 512·ln 2
 inline constexpr double kZeroScale = -1e9;               // k of zero: below every other
+inline constexpr double kForbidden = -1e300;             // added to k: below zero's
 
 // Arrays of such numbers; d may be null.
 struct WideArray {
@@ -41,7 +42,7 @@ void wide_add(const WideArray& out, const WideArray& a, const WideArray& b, std:
   }
 }
 
-// a + b + c where allow is 0, a + b where it is kZeroScale.
+// a + b + c where allow is 0, a + b where it is kForbidden.
 template <bool kDual>
 void wide_add(const WideArray& out, const WideArray& a, const WideArray& b, const WideArray& c, const double* allow,
               std::int64_t n) {

@@ -143,8 +143,7 @@ class Planner {
       if (t_.nodes[i]->evaluated.load(std::memory_order_relaxed)) continue;
       const std::int32_t v = g_.of_node[i];
       if (!live_[v]) continue;
-      const Value& x = value(v);
-      const std::int32_t b = x.op == Op::output ? x.inputs[0] : base(v);
+      const std::int32_t b = memory_of(v);
       const bool given = value(b).is_leaf && value(b).op == Op::data;
       if (given) {
         plan_.attach_first.push_back(static_cast<std::int32_t>(i));
