@@ -10,8 +10,10 @@ namespace {
 
 std::vector<LossInfo> all_entries() {
   std::vector<LossInfo> all;
-  for (auto entries : {regression_entries, classification_entries, binary_entries, margin_entries, distance_entries,
-                       probabilistic_entries}) {
+  for (auto entries :
+       {regression_entries, robust_entries, classification_entries, binary_entries, ranking_entries, margin_entries,
+        distance_entries, probabilistic_entries, divergence_entries, segmentation_entries, contrastive_entries,
+        alignment_entries, preference_entries, linear_entries}) {
     for (LossInfo& entry : entries()) all.push_back(std::move(entry));
   }
   return all;
