@@ -56,8 +56,7 @@ struct Case {
   const char* name;
   std::vector<Tensor> inputs;  // differentiable
   Loss loss;
-  Reference terms;    // what reduction none gives
-  bool flat = false;  // the second derivative is zero almost everywhere
+  Reference terms;  // what reduction none gives
 };
 
 // The Lovász extension: errors in falling order, each times the growth of the Jaccard loss.
@@ -115,8 +114,7 @@ std::vector<Case> cases() {
          [=](const auto& v) {
            return elementwise(
                v, [=](double a, double b) { return std::max(quantile * (b - a), (quantile - 1) * (b - a)); });
-         },
-         true});
+         }});
   all.push_back(
       {"log_cosh_loss",
        {x, y},
@@ -157,8 +155,7 @@ std::vector<Case> cases() {
                      for (int i = 0; i < 6; ++i) total += 0.5 * std::fabs(a[i] - b[i]);
                      return total;
                    });
-                 },
-                 true});
+                 }});
   all.push_back(
       {"generalized_kl",
        {p, q},
@@ -200,8 +197,7 @@ std::vector<Case> cases() {
        [=](const auto& v, Reduction r) { return perceptron_loss(v[0], sign, {.reduction = r}); },
        [=](const auto& v) {
          return elementwise({v[0], sign.to_vector()}, [](double a, double s) { return std::max(0.0, -s * a); });
-       },
-       true});
+       }});
   // overlap
   const auto overlap = [](auto fraction) {
     return [fraction](const std::vector<Doubles>& v) {
@@ -245,8 +241,7 @@ std::vector<Case> cases() {
                      }
                      return lovasz(errors, truth);
                    });
-                 },
-                 true});
+                 }});
   const Tensor pixels = softmax(2 * sin(values({2, 3, 5}, 4, 7)), 1), map = reshape(classes(10, 3), {2, 5});
   all.push_back({"lovasz_softmax",
                  {pixels},
@@ -267,8 +262,7 @@ std::vector<Case> cases() {
                      out.push_back(lovasz(errors, truth));
                    }
                    return out;
-                 },
-                 true});
+                 }});
   // embeddings
   all.push_back({"info_nce",
                  {x, y},
@@ -447,9 +441,10 @@ TEST(Beyond, ValuesAreTheirDefinitionsInEveryReductionAndDtype) {
       expect_near(none, terms, tolerance);
       expect_near(c.loss(in, Reduction::sum), {total}, tolerance);
       expect_near(c.loss(in, Reduction::mean), {total / static_cast<double>(terms.size())}, tolerance);
-      EXPECT_THROW_MESSAGE(if (std::string(c.name).find("jsd") == 0 || std::string(c.name).find("tvd") == 0 ||
-                               std::string(c.name).find("generalized") == 0) throw Error("batchmean");
-                           else c.loss(in, Reduction::batchmean), "batchmean");
+      if (std::string(c.name) != "jsd_loss" && std::string(c.name) != "tvd_loss" &&
+          std::string(c.name) != "generalized_kl") {
+        EXPECT_THROW_MESSAGE(c.loss(in, Reduction::batchmean), "batchmean");
+      }
     }
   }
 }
