@@ -103,7 +103,7 @@ const std::vector<Picture>& pictures() {
        "focal_loss_on_probabilities of a positive, gamma = 2",
        "probability",
        against_one,
-       0.05,
+       0.15,
        1,
        {{"alpha", -1.0}}},
       {"hinge_loss", "hinge_loss, y = 1", "score", against_one, -2, 3},

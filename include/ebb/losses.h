@@ -1,6 +1,6 @@
 #pragma once
 
-// Every loss, by family.
+// Every loss, by family. (By name: ebb/losses/registry.h.)
 #include "ebb/losses/alignment.h"
 #include "ebb/losses/binary.h"
 #include "ebb/losses/classification.h"
@@ -13,7 +13,6 @@
 #include "ebb/losses/probabilistic.h"
 #include "ebb/losses/ranking.h"
 #include "ebb/losses/reduction.h"
-#include "ebb/losses/registry.h"
 #include "ebb/losses/regression.h"
 #include "ebb/losses/robust.h"
 #include "ebb/losses/segmentation.h"
