@@ -63,7 +63,7 @@ class Fuser {
     }
     int level = not_before_.empty() ? 0 : not_before_[v];
     for (std::int32_t in : x.inputs) level = std::max(level, usable_inside(in) ? level_of(in) : ready(in));
-    if (std::optional<Trial> t = attempt(v, level)) {
+    if (std::optional<Trial> t = attempt(v, level); t && totals_fit(*t)) {
       commit(v, level, *t);
       return;
     }
@@ -189,6 +189,18 @@ class Fuser {
   }
   static void add_signature(Trial& t, std::uint32_t set) {
     if (set != 0 && std::find(t.signatures.begin(), t.signatures.end(), set) == t.signatures.end()) t.signatures.push_back(set);
+  }
+
+  // Where the trial makes the whole space one row, a total made before would still be ready only in the epilogue.
+  bool totals_fit(const Trial& t) const {
+    auto has_totals = [this](int group) {
+      const Group& g = f_.groups[group];
+      return g.rows != 0 && std::any_of(g.members.begin(), g.members.end(),
+                                        [this](std::int32_t m) { return f_.places[m].post != Post::no; });
+    };
+    if (t.rows != 0 || t.into < 0) return true;
+    return !has_totals(t.into) && std::none_of(t.renamed.begin(), t.renamed.end(),
+                                               [&](const auto& renamed) { return has_totals(renamed.first); });
   }
 
   std::uint32_t signature_of(const Trial& t, std::int32_t in) const {
@@ -426,7 +438,7 @@ class Fuser {
     if (pending_post_ == Post::no) add_signature(t, pending_varies_);
     if (!signatures_fit(t)) return std::nullopt;
     for (int d = 0; d < from.rank(); ++d) {
-      if (x.attrs.axes >> d & 1) t.map[d] = kUnit;
+      if (x.attrs.axes >> d & 1) t.map[static_cast<std::size_t>(d) % t.map.size()] = kUnit;
     }
     return t;
   }
