@@ -1,3 +1,8 @@
+// GCC vectorises comparisons of doubles only where it may ignore their exceptions, which nobody here looks at.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-trapping-math")
+#endif
+
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -95,7 +100,7 @@ class Sample {
   void backward(const Wide& total, Row&& row) {
     const Share share(total);
     States blank(size_ + 1, kDual), label(size_ + 1, kDual), wb(size_ + 1, kDual), wl(size_ + 1, kDual);
-    std::vector<double> sums(static_cast<std::size_t>(classes_), 0.0);
+    std::vector<double> sums(static_cast<std::size_t>(classes_), 0.0), shares(static_cast<std::size_t>(size_ + 1));
     for (std::int64_t t = steps_ - 1; t >= 0; --t) {
       if (t == steps_ - 1) {
         Wide::one().store(blank, size_);
@@ -108,12 +113,10 @@ class Sample {
         wide_add<kDual>(label, wl, wb.at(1), wl.at(1), skip_.data() + 1, size_);
       }
       const WideArray alpha = all_.at(t * stride_);
-      double at_blank = 0;
-      for (std::int64_t i = 0; i <= size_; ++i) at_blank += part(share, alpha, i, blank, i);
-      sums[static_cast<std::size_t>(a_.o.blank)] += at_blank;
+      sums[static_cast<std::size_t>(a_.o.blank)] += share.sum<kDual>(alpha, blank, shares.data(), size_ + 1);
+      share.sum<kDual>(alpha.at(size_ + 1), label, shares.data(), size_);
       for (std::int64_t i = 0; i < size_; ++i)
-        sums[static_cast<std::size_t>(labels_[static_cast<std::size_t>(i)])] +=
-            part(share, alpha, size_ + 1 + i, label, i);
+        sums[static_cast<std::size_t>(labels_[static_cast<std::size_t>(i)])] += shares[static_cast<std::size_t>(i)];
       row(t, sums.data());
       sums[static_cast<std::size_t>(a_.o.blank)] = 0;
       for (std::int64_t c : labels_) sums[static_cast<std::size_t>(c)] = 0;
@@ -121,11 +124,6 @@ class Sample {
   }
 
  private:
-  static double part(const Share& share, const WideArray& a, std::int64_t i, const WideArray& b, std::int64_t j) {
-    const Wide x = Wide::load(a, i), y = Wide::load(b, j);
-    return kDual ? share.derivative(x, y) : share.of(x, y);
-  }
-
   static void start(const Wide& from, const WideArray& y, const WideArray& to, std::int64_t i) {
     times(from, Wide::load(y, i)).store(to, i);
   }
@@ -149,9 +147,10 @@ class Sample {
     const WideArray& blank = y_blank_;
     for (std::int64_t i = 0; i < size_; ++i) {
       const std::int64_t c = labels_[static_cast<std::size_t>(i)];
-      y.m[i] = split_exponent(element(a_.log_probs, t, n_, c), &y.k[i]);
+      y.m[i] = element(a_.log_probs, t, n_, c);
       if constexpr (kDual) y.d[i] = element(a_.tangent, t, n_, c);
     }
+    split_exponents(y.m, y.k, size_);
     exp(y.m, y.m, nullptr, nullptr, static_cast<std::size_t>(size_));
     const double tangent = kDual ? element(a_.tangent, t, n_, a_.o.blank) : 0;
     const Wide b = wide_exp(element(a_.log_probs, t, n_, a_.o.blank), tangent);

@@ -10,6 +10,14 @@
 //
 // d is the derivative of m in some direction, on the scale of the same k: |d|/m is at most the largest sum of tangents
 // along a path, so it needs no scale of its own.
+
+// The loops read and write the same place at most.
+#if defined(__GNUC__) && !defined(__clang__)
+#define EBB_WIDE_LOOP _Pragma("GCC ivdep")
+#else
+#define EBB_WIDE_LOOP
+#endif
+
 namespace ebb::cpu {
 
 inline constexpr double kScaleUp = 0x1p512, kScaleDown = 0x1p-512;
@@ -27,11 +35,26 @@ struct WideArray {
 };
 
 // What a number of scale k counts beside one of the largest scale.
-inline double beside(double k, double most) { return k == most ? 1.0 : k == most - 1 ? kScaleDown : 0.0; }
+// (Sums of choices, not chains of them: those become branches.)
+inline double beside(double k, double most) {
+  const double same = k == most ? 1.0 : 0.0, next = k == most - 1 ? kScaleDown : 0.0;
+  return same + next;
+}
+// What brings a product back into range: its factor, and what that adds to k.
+inline double range_factor(double p) {
+  const double up = p < kWideLow ? kScaleUp : 0.0, down = p >= kWideHigh ? kScaleDown : 0.0;
+  const double low = p >= kWideLow ? 1.0 : 0.0, high = p < kWideHigh ? 1.0 : 0.0;
+  return up + down + low * high;
+}
+inline double range_step(double p) {
+  const double up = p >= kWideHigh ? 1.0 : 0.0, down = p < kWideLow ? -1.0 : 0.0;
+  return up + down;
+}
 
 // A sum may leave the range of m by a factor of three; a product brings it back.
 template <bool kDual>
 void wide_add(const WideArray& out, const WideArray& a, const WideArray& b, std::int64_t n) {
+  EBB_WIDE_LOOP
   for (std::int64_t i = 0; i < n; ++i) {
     const double ka = a.k[i], kb = b.k[i], most = ka > kb ? ka : kb;
     const double fa = beside(ka, most), fb = beside(kb, most);
@@ -46,6 +69,7 @@ void wide_add(const WideArray& out, const WideArray& a, const WideArray& b, std:
 template <bool kDual>
 void wide_add(const WideArray& out, const WideArray& a, const WideArray& b, const WideArray& c, const double* allow,
               std::int64_t n) {
+  EBB_WIDE_LOOP
   for (std::int64_t i = 0; i < n; ++i) {
     const double ka = a.k[i], kb = b.k[i], kc = c.k[i] + allow[i];
     const double most_ab = ka > kb ? ka : kb, most = most_ab > kc ? most_ab : kc;
@@ -60,14 +84,15 @@ void wide_add(const WideArray& out, const WideArray& a, const WideArray& b, cons
 // out = a·y, where y.d is the derivative of log y.
 template <bool kDual>
 void wide_multiply(const WideArray& out, const WideArray& a, const WideArray& y, std::int64_t n) {
+  EBB_WIDE_LOOP
   for (std::int64_t i = 0; i < n; ++i) {
     const double p = a.m[i] * y.m[i];
-    const double factor = p < kWideLow ? kScaleUp : p >= kWideHigh ? kScaleDown : 1.0;
-    const double step = p < kWideLow ? -1.0 : p >= kWideHigh ? 1.0 : 0.0;
+    const double factor = range_factor(p);
     const double m = p * factor;
     if constexpr (kDual) out.d[i] = a.d[i] * y.m[i] * factor + m * y.d[i];
     out.m[i] = m;
-    out.k[i] = p == 0 ? kZeroScale : a.k[i] + y.k[i] + step;
+    const double k = a.k[i] + y.k[i] + range_step(p);
+    out.k[i] = p == 0 ? kZeroScale : k;
   }
 }
 
@@ -96,6 +121,16 @@ inline double split_exponent(double x, double* k) {
   *k = std::floor(x / kLogScale + 0.5);
   return x - *k * kLogScale;
 }
+// The same for an array, in place. Within ±177 there is nothing to do.
+inline void split_exponents(double* x, double* k, std::int64_t n) {
+  double outside = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    k[i] = 0;
+    outside += std::fabs(x[i]) <= 177.0 ? 0.0 : 1.0;
+  }
+  if (outside == 0) return;
+  for (std::int64_t i = 0; i < n; ++i) x[i] = split_exponent(x[i], &k[i]);
+}
 inline Wide wide_exp(double x, double tangent) {
   Wide y;
   y.m = std::exp(split_exponent(x, &y.k));
@@ -110,24 +145,42 @@ inline Wide operator+(const Wide& a, const Wide& b) {
 // y.d is the derivative of log y.
 inline Wide times(const Wide& a, const Wide& y) {
   const double p = a.m * y.m;
-  const double factor = p < kWideLow ? kScaleUp : p >= kWideHigh ? kScaleDown : 1.0;
-  const double step = p < kWideLow ? -1.0 : p >= kWideHigh ? 1.0 : 0.0;
+  const double factor = range_factor(p);
   const double m = p * factor;
-  return {m, p == 0 ? kZeroScale : a.k + y.k + step, a.d * y.m * factor + m * y.d};
+  return {m, p == 0 ? kZeroScale : a.k + y.k + range_step(p), a.d * y.m * factor + m * y.d};
 }
 
 // Divides by a total: the share a·b/total of the paths through a place, and its derivative.
 class Share {
  public:
   explicit Share(const Wide& total) : k_(total.k), inverse_(1 / total.m), slope_(total.d / total.m) {}
-  double of(const Wide& a, const Wide& b) const { return scaled(a.m * b.m * inverse_, a.k + b.k - k_); }
+  double of(const Wide& a, const Wide& b) const { return a.m * b.m * inverse_ * scale(a.k + b.k - k_); }
   double derivative(const Wide& a, const Wide& b) const {
-    return scaled((a.d * b.m + a.m * b.d) * inverse_, a.k + b.k - k_) - of(a, b) * slope_;
+    return (a.d * b.m + a.m * b.d) * inverse_ * scale(a.k + b.k - k_) - of(a, b) * slope_;
+  }
+
+  // The sum of the shares, or of their derivatives, of n places.
+  template <bool kDual>
+  double sum(const WideArray& a, const WideArray& b, double* share, std::int64_t n) const {
+    EBB_WIDE_LOOP
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double s = scale(a.k[i] + b.k[i] - k_) * inverse_, m = a.m[i] * b.m[i] * s;
+      if constexpr (kDual) {
+        share[i] = (a.d[i] * b.m[i] + a.m[i] * b.d[i]) * s - m * slope_;
+      } else {
+        share[i] = m;
+      }
+    }
+    double total = 0;
+    for (std::int64_t i = 0; i < n; ++i) total += share[i];
+    return total;
   }
 
  private:
-  static double scaled(double m, double k) {
-    return k == 0 ? m : k == -1 ? m * kScaleDown : k < -1 ? 0 : k == 1 ? m * kScaleUp : m * kScaleUp * kScaleUp;
+  // A share is at most one, so no larger k occurs; what a smaller one leaves is nothing beside it.
+  static double scale(double k) {
+    const double same = k == 0 ? 1.0 : 0.0, less = k == -1 ? kScaleDown : 0.0, more = k == 1 ? kScaleUp : 0.0;
+    return same + less + more;
   }
   double k_, inverse_, slope_;
 };
