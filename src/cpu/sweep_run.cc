@@ -538,7 +538,12 @@ class Task {
     const std::size_t mask_size = size_of(s_.registers[step.b].type);
     const auto* mask = static_cast<const std::byte*>(pointers_[step.b]);
     const bool one = s_.registers[step.b].kind == Register::Kind::scalar;
-    for (std::int64_t i = 0; i < (one ? 1 : n); ++i) {
+    // Masks are all ones or zero: mostly one look at all of them together is enough.
+    std::uint32_t good = ~0u;
+    const auto* words = static_cast<const std::uint32_t*>(pointers_[step.b]);
+    const std::size_t count = static_cast<std::size_t>(one ? 1 : n) * mask_size / sizeof(std::uint32_t);
+    for (std::size_t i = 0; i < count; ++i) good &= words[i];
+    for (std::int64_t i = 0; good != ~0u && i < (one ? 1 : n); ++i) {
       if (mask[static_cast<std::size_t>(i) * mask_size] != std::byte{0}) continue;
       const auto* value = static_cast<const std::byte*>(pointers_[step.a]);
       if (s_.registers[step.a].kind != Register::Kind::scalar) value += static_cast<std::size_t>(i) * size_of(type);

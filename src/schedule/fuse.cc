@@ -59,6 +59,7 @@ class Fuser {
     if (x.op == Op::depend || x.op == Op::output || info(x.op).cls == OpClass::library || x.is_view()) {
       // A view is where its base is; `depend` also waits for its second input.
       for (std::int32_t in : x.inputs) p.level = std::max(p.level, x.is_view() && x.op != Op::depend ? level_of(in) : ready(in));
+      if (x.op == Op::depend && computed(v)) --p.level;  // readers of computed memory are a level later anyway
       return;
     }
     int level = not_before_.empty() ? 0 : not_before_[v];
