@@ -143,9 +143,9 @@ void expect_close(const Tensor& got, const Tensor& want, double tolerance, unsig
 class RandomPrograms : public ::testing::TestWithParam<DType> {};
 
 TEST_P(RandomPrograms, FusedIsNodeByNode) {
-  for (unsigned seed = 0; seed < 150; ++seed) {
+  for (unsigned seed = 0; seed < 600; ++seed) {
     RandomProgram program(seed, GetParam(), true);
-    const int steps = 3 + static_cast<int>(seed % 25);
+    const int steps = 3 + static_cast<int>(seed % 45);
     const std::vector<Tensor> fused = program.build(steps);
     std::vector<Tensor> plain;
     {
@@ -161,7 +161,7 @@ TEST_P(RandomPrograms, FusedIsNodeByNode) {
 }
 
 TEST_P(RandomPrograms, SweepsAreTheOracle) {
-  for (unsigned seed = 0; seed < 120; ++seed) {
+  for (unsigned seed = 0; seed < 500; ++seed) {
     RandomProgram program(seed, GetParam(), false);
     std::vector<Tensor> roots;
     for (const Tensor& t : program.build(3 + static_cast<int>(seed % 20))) {
@@ -180,7 +180,7 @@ TEST_P(RandomPrograms, SweepsAreTheOracle) {
 // A gradient is graph like any other: the same for the fused and for the eager program.
 TEST_P(RandomPrograms, GradientsToo) {
   if (is_half(GetParam())) return;  // two roundings of a cotangent may differ by design
-  for (unsigned seed = 200; seed < 260; ++seed) {
+  for (unsigned seed = 200; seed < 400; ++seed) {
     auto gradient = [&] {
       return grad(Function([&](const Tensor& x) {
         RandomProgram program(seed, GetParam(), false);
