@@ -64,8 +64,16 @@ Tensor at_class(Op op, const Tensor& x, int axis, const Tensor& index, const cha
 Tensor pick_class(const Tensor& x, int axis, const Tensor& index, const char* label) {
   return at_class(Op::pick, x, axis, index, label);
 }
+// Its gradient is a call too: zeros are written fastest by whoever writes nothing but zeros.
 Tensor gather_class(const Tensor& x, int axis, const Tensor& index, const char* label) {
-  return at_class(Op::gather, x, axis, index, label);
+  return custom_function([=](const std::vector<Tensor>& v) { return at_class(Op::gather, v[0], axis, index, label); },
+                         [=](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
+                           Attrs attrs;
+                           attrs.i[0] = axis;
+                           return std::vector<Tensor>{make_node(Op::scatter_zero_add, grad.dtype(), v[0].shape(),
+                                                                {grad, index}, attrs, label)};
+                         },
+                         {x});
 }
 
 }  // namespace ebb

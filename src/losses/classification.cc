@@ -52,10 +52,10 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const NllOptions& o) 
   const int axis = class_axis(op, input);
   require_class_indices(op, input, axis, target);
   if (o.weight.defined()) require_class_weight(op, "weight", o.weight, input.size(axis));
-  const Tensor x = p.wide(input);
-  const bool waits = waits_for_total(o.reduction, x, o.weight);
+  const bool waits = waits_for_total(o.reduction, input, o.weight);
   const Targets t = prepare_targets(target, axis, input.size(axis), o.ignore_index, o.weight, p.compute(), waits);
-  const Tensor terms = -(t.weight * gather_class(x, axis, t.index, "nll_loss: target"));
+  const Tensor picked = p.wide(gather_class(input, axis, t.index, "nll_loss: target"));  // widened after: one a row
+  const Tensor terms = -(t.weight * picked);
   return p.rounded(reduce_weighted(op, kept_terms(terms, t, target.shape()), t.total, o.reduction));
 }
 

@@ -1,5 +1,6 @@
 #include "ebb/losses/registry.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -37,18 +38,18 @@ TEST(LossRegistry, TheDocumentationSaysWhatItSays) {
   const std::string text = page();
   ASSERT_FALSE(text.empty());
   for (const LossInfo& loss : loss_registry()) {
-    const std::string heading = "\n### " + std::string(loss.name) + "\n";
+    const std::string heading = fmt::format("\n### {}\n", loss.name);
     const std::size_t begin = text.find(heading);
     ASSERT_NE(begin, std::string::npos) << loss.name << " has no section in docs/losses.md";
     const std::size_t end = text.find("\n##", begin + heading.size());
     const std::string section = joined(text.substr(begin, end - begin));
     EXPECT_NE(section.find(joined(loss.formula)), std::string::npos) << loss.name << ": " << loss.formula;
     for (const LossOption& o : loss.options) {
-      const std::string option = "`" + std::string(o.name) + " = " + std::string(o.default_value) + "`";
+      const std::string option = fmt::format("`{} = {}`", o.name, o.default_value);
       EXPECT_NE(section.find(option), std::string::npos) << loss.name << " " << option;
     }
     for (const LossInput& i : loss.inputs) {
-      EXPECT_NE(section.find("`" + std::string(i.name) + "`"), std::string::npos) << loss.name << " " << i.name;
+      EXPECT_NE(section.find(fmt::format("`{}`", i.name)), std::string::npos) << loss.name << " " << i.name;
     }
     for (const char* part : {"**Gradient**", "**Use it for**", "**Mind**"}) {
       EXPECT_NE(section.find(part), std::string::npos) << loss.name << " " << part;
