@@ -74,7 +74,6 @@ class LinearCrossEntropy {
     } else {
       weight_sum_ = static_cast<double>(n);
     }
-    chunk_ = std::clamp<std::int64_t>(o_.chunk ? o_.chunk : default_chunk(), 1, std::max<std::int64_t>(1, rows_));
     // Halves become T a block of the head at a time, so that no second copy of the head ever exists.
     head_block_ = kHalf ? std::clamp<std::int64_t>((std::int64_t{1} << 20) / std::max<std::int64_t>(1, width_), 64,
                                                    std::max<std::int64_t>(64, classes_))
@@ -82,20 +81,28 @@ class LinearCrossEntropy {
   }
 
   void run() {
-    check_targets();
-    const bool again = kHalf && o_.head_gradient && rows_ > chunk_;  // dW needs a second pass, see head_gradients
-    if (o_.head_gradient && rows_ == 0) std::memset(dhead_, 0, sizeof(S) * static_cast<std::size_t>(classes_ * width_));
+    find_rows();
+    const auto rows = static_cast<std::int64_t>(kept_.size());
+    chunk_ = std::clamp<std::int64_t>(o_.chunk ? o_.chunk : default_chunk(), 1, std::max<std::int64_t>(1, rows));
+    const bool again = kHalf && o_.head_gradient && rows > chunk_;  // dW needs a second pass, see head_gradients
+    if (o_.head_gradient && rows == 0) std::memset(dhead_, 0, sizeof(S) * static_cast<std::size_t>(classes_ * width_));
+    if (!all_kept()) {
+      std::fill_n(loss_, rows_, T(0));
+      if (o_.input_gradient) std::memset(dx_, 0, sizeof(S) * static_cast<std::size_t>(rows_ * width_));
+    }
     logits_ = allocate<T>(chunk_ * classes_);
-    if (kHalf) {
+    if (kHalf || !all_kept()) {
       x_block_ = allocate<T>(chunk_ * width_);
-      head_copy_ = allocate<T>(head_block_ * width_);
-      if (o_.head_gradient) dhead_block_ = allocate<T>(head_block_ * width_);
       if (o_.input_gradient) dx_block_ = allocate<T>(chunk_ * width_);
     }
-    if (again) seen_.resize(static_cast<std::size_t>(rows_));
+    if (kHalf) {
+      head_copy_ = allocate<T>(head_block_ * width_);
+      if (o_.head_gradient) dhead_block_ = allocate<T>(head_block_ * width_);
+    }
+    if (again) seen_.resize(kept_.size());
     if (o_.bias_gradient) bias_total_.assign(static_cast<std::size_t>(classes_), 0.0);
-    for (std::int64_t first = 0; first < rows_; first += chunk_) {
-      const std::int64_t count = std::min(chunk_, rows_ - first);
+    for (std::int64_t first = 0; first < rows; first += chunk_) {
+      const std::int64_t count = std::min(chunk_, rows - first);
       const Matrix<T> x = input_rows(first, count);
       for_each_head_block([&](std::int64_t v, std::int64_t n, const Matrix<T>& w) {
         product(x, count, v, n, w, pointer(logits_), classes_);
@@ -138,13 +145,18 @@ class LinearCrossEntropy {
     return o_.cotangent ? static_cast<double>(static_cast<const T*>(cotangent_.data)[row * cotangent_.strides[0]]) : 1;
   }
 
-  void check_targets() const {
+  // Rows that do not count take part in nothing: prompts and padding cost no products.
+  void find_rows() {
     for (std::int64_t r = 0; r < rows_; ++r) {
       const std::int64_t y = target(r);
-      require(y == o_.ignore_index || (y >= 0 && y < classes_), Error::Kind::index,
-              "linear_cross_entropy: target[{}] = {} is outside [0, {})", r, y, classes_);
+      if (y == o_.ignore_index) continue;
+      require(y >= 0 && y < classes_, Error::Kind::index, "linear_cross_entropy: target[{}] = {} is outside [0, {})", r,
+              y, classes_);
+      kept_.push_back(r);
     }
   }
+  bool all_kept() const { return static_cast<std::int64_t>(kept_.size()) == rows_; }
+  std::int64_t row(std::int64_t position) const { return kept_[static_cast<std::size_t>(position)]; }
 
   void to_wide(const S* from, T* to, std::int64_t rows) const {
     if constexpr (kHalf) {
@@ -156,13 +168,21 @@ class LinearCrossEntropy {
     }
   }
 
+  // Rows at positions [first, first + count) among those that count.
   Matrix<T> input_rows(std::int64_t first, std::int64_t count) const {
-    if constexpr (kHalf) {
-      to_wide(x_ + first * width_, pointer(x_block_), count);
-      return {pointer(x_block_), width_, 1};
-    } else {
-      return {x_ + first * width_, width_, 1};
+    if constexpr (!kHalf) {
+      if (all_kept()) return {x_ + first * width_, width_, 1};
     }
+    for (std::int64_t i = 0; i < count; ++i) {
+      const S* from = x_ + row(first + i) * width_;
+      T* to = pointer(x_block_) + i * width_;
+      if constexpr (kHalf) {
+        halves_to_float(dtype_, from, 1, to, width_);
+      } else {
+        std::memcpy(to, from, sizeof(T) * static_cast<std::size_t>(width_));
+      }
+    }
+    return {pointer(x_block_), width_, 1};
   }
 
   // body(first class, how many, their rows of W)
@@ -208,15 +228,10 @@ class LinearCrossEntropy {
   void finish_rows(std::int64_t first, std::int64_t count) {
     parallel_for(count, [&](std::int64_t r) {
       T* z = pointer(logits_) + r * classes_;
-      const std::int64_t row = first + r, y = target(row);
-      if (y == o_.ignore_index) {
-        loss_[row] = 0;
-        if (o_.gradients()) std::memset(z, 0, static_cast<std::size_t>(classes_) * sizeof(T));
-        return;
-      }
+      const std::int64_t row = this->row(first + r), y = target(row);
       const Row<T> seen = look_at(z);
       loss_[row] = static_cast<T>(loss(z, y, seen));
-      if (!seen_.empty()) seen_[static_cast<std::size_t>(row)] = seen;
+      if (!seen_.empty()) seen_[static_cast<std::size_t>(first + r)] = seen;
       if (o_.gradients()) differentiate(z, 0, classes_, y, cotangent(row), seen);
     });
   }
@@ -293,17 +308,18 @@ class LinearCrossEntropy {
 
   // dx = dz·W
   void input_gradient(std::int64_t first, std::int64_t count) {
-    T* to;
-    if constexpr (kHalf) {
-      to = pointer(dx_block_);
-    } else {
-      to = dx_ + first * width_;
-    }
-    if (classes_ == 0) std::memset(to, 0, sizeof(T) * static_cast<std::size_t>(count * width_));
+    T* to = dx_block_ ? pointer(dx_block_) : reinterpret_cast<T*>(dx_ + first * width_);
     for_each_head_block([&](std::int64_t v, std::int64_t n, const Matrix<T>& w) {
       gemm<T>(count, width_, n, T(1), {pointer(logits_) + v, classes_, 1}, w, v == 0 ? T(0) : T(1), to, width_);
     });
-    if constexpr (kHalf) float_to_halves(dtype_, to, dx_ + first * width_, count * width_);
+    for (std::int64_t i = 0; dx_block_ && i < count; ++i) {
+      S* place = dx_ + row(first + i) * width_;
+      if constexpr (kHalf) {
+        float_to_halves(dtype_, to + i * width_, place, width_);
+      } else {
+        std::memcpy(place, to + i * width_, sizeof(T) * static_cast<std::size_t>(width_));
+      }
+    }
   }
 
   // dW += dzᵀ·x. With halves this is called for one chunk only, and each block of dW is rounded when it is done.
@@ -324,22 +340,19 @@ class LinearCrossEntropy {
   // of dW are finished one after the other: the logits of their classes are made again, for all rows.
   void head_gradients() {
     if constexpr (kHalf) {
+      const auto rows = static_cast<std::int64_t>(kept_.size());
       const std::int64_t most = std::max<std::int64_t>(1, chunk_ * classes_ / head_block_);
       const std::int64_t step = std::min(chunk_, most);  // x_block_ holds that many
       for_each_head_block([&](std::int64_t v, std::int64_t n, const Matrix<T>& w) {
-        for (std::int64_t first = 0; first < rows_; first += step) {
-          const std::int64_t count = std::min(step, rows_ - first);
+        for (std::int64_t first = 0; first < rows; first += step) {
+          const std::int64_t count = std::min(step, rows - first);
           const Matrix<T> x = input_rows(first, count);
           product(x, count, v, n, w, pointer(logits_) - v, n);
           parallel_for(count, [&](std::int64_t r) {
             T* z = pointer(logits_) + r * n;
-            const std::int64_t row = first + r, y = target(row);
-            if (y == o_.ignore_index) {
-              std::memset(z, 0, static_cast<std::size_t>(n) * sizeof(T));
-              return;
-            }
+            const std::int64_t row = this->row(first + r), y = target(row);
             if (o_.softcap != 0) tiles(n, [&](std::int64_t i, std::size_t m) { cap(z + i, m); });
-            differentiate(z, v, n, y, cotangent(row), seen_[static_cast<std::size_t>(row)]);
+            differentiate(z, v, n, y, cotangent(row), seen_[static_cast<std::size_t>(first + r)]);
           });
           gemm<T>(n, width_, count, T(1), {pointer(logits_), 1, n}, x, first == 0 ? T(0) : T(1), pointer(dhead_block_),
                   width_);
@@ -380,7 +393,8 @@ class LinearCrossEntropy {
   S* dx_ = nullptr;
   S* dhead_ = nullptr;
   BufferPtr logits_, x_block_, head_copy_, dhead_block_, dx_block_;
-  std::vector<Row<T>> seen_;
+  std::vector<std::int64_t> kept_;  // rows that count
+  std::vector<Row<T>> seen_;        // of those, for a second pass
   std::vector<double> bias_total_;
 };
 

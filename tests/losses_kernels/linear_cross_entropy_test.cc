@@ -306,6 +306,24 @@ TEST(LinearCrossEntropy, ExtremeAndEmptyInputs) {
   for (double v : slope.to_vector()) EXPECT_TRUE(std::isfinite(v));
 }
 
+TEST(LinearCrossEntropy, RowsThatDoNotCountTakePartInNothing) {
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor x = cast(values({30, 8}, 1), dtype), head = cast(values({50, 8}, 2), dtype);
+    const Tensor rows = arange(0, 30, 3), target = where(remainder(arange(30), 3) == 0, classes(30, 50), -100);
+    const auto run = [&](const Tensor& at, const Tensor& y) -> std::vector<Tensor> {
+      const Tensor v = variable(at), w = variable(head);
+      const Tensor loss = linear_cross_entropy(v, w, y, {.chunk = 4});
+      const Gradients g = backward(loss);
+      return {loss, g[v], g[w]};
+    };
+    const auto some = run(x, target), few = run(index_select(x, 0, rows), index_select(target, 0, rows));
+    EXPECT_EQ(some[0].item(), few[0].item());
+    EXPECT_TRUE(testing::same_bits(index_select(some[1], 0, rows), few[1]));
+    EXPECT_TRUE(testing::same_bits(some[2], few[2]));
+    EXPECT_EQ(sum(abs(some[1][1])).item(), 0);
+  }
+}
+
 TEST(LinearCrossEntropy, TakesAnyLeadingAxesIndicesOfBothTypesAndViews) {
   const Tensor x = values({2, 3, 4}, 1), head = values({4, 9}, 2);
   const Tensor target = reshape(classes(6, 9), {2, 3});
