@@ -55,7 +55,7 @@ Tensor logit_terms(const Tensor& logits, const Tensor& target, const Tensor& pos
       },
       [q_of](const Tensor& grad, const Tensor&, const Tensors& v) {
         const Tensor c = asymptote(v[0], v[1], q_of(v)), residue = sigmoid_residue(v[0]);
-        if (v.size() == 2) return Tensors{grad * (c + residue), -(grad * v[0])};
+        if (v.size() == 2) return Tensors{grad * (c + residue), -grad * v[0]};
         const Tensor left = softplus(-v[0]), right = softplus(v[0]);
         return Tensors{grad * (c + curve_weight(v[1], v[2]) * residue), grad * (v[2] * left - right),
                        grad * (v[1] * left)};
@@ -73,7 +73,7 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Bin
   const Precision precision(op, {input, target});
   const Tensor p = probability(precision.wide(input), "binary_cross_entropy: input must be a probability in [0, 1]");
   Tensor terms = custom_function(
-      [](const Tensors& v) { return -(v[1] * bounded_log(v[0]) + (1 - v[1]) * bounded_log_of_rest(v[0])); },
+      [](const Tensors& v) { return (v[1] - 1) * bounded_log_of_rest(v[0]) - v[1] * bounded_log(v[0]); },
       [](const Tensor& grad, const Tensor&, const Tensors& v) {
         return Tensors{grad * ((v[0] - v[1]) / maximum(v[0] * (1 - v[0]), 1e-12)),
                        grad * (bounded_log_of_rest(v[0]) - bounded_log(v[0]))};

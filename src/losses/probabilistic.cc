@@ -20,7 +20,7 @@ Tensor divergence_terms(const Tensor& x, const Tensor& t) {
   return custom_function([](const Tensors& v) { return where(v[1] == 0, 0, v[1] * (log(v[1]) - v[0])); },
                          [](const Tensor& grad, const Tensor&, const Tensors& v) {
                            const Tensor agree = logical_and(v[1] == 0, v[0] == kMinusInfinity);
-                           return Tensors{-(grad * v[1]), where(agree, 0, grad * ((log(v[1]) - v[0]) + 1))};
+                           return Tensors{-grad * v[1], where(agree, 0, grad * ((log(v[1]) - v[0]) + 1))};
                          },
                          {x, t});
 }
@@ -31,9 +31,18 @@ Tensor log_divergence_terms(const Tensor& x, const Tensor& t) {
       [](const Tensors& v) { return where(v[1] == kMinusInfinity, 0, exp(v[1]) * (v[1] - v[0])); },
       [](const Tensor& grad, const Tensor&, const Tensors& v) {
         const Tensor e = exp(v[1]);
-        return Tensors{-(grad * e), where(v[1] == kMinusInfinity, 0, grad * (e * ((v[1] - v[0]) + 1)))};
+        return Tensors{-grad * e, where(v[1] == kMinusInfinity, 0, grad * (e * ((v[1] - v[0]) + 1)))};
       },
       {x, t});
+}
+
+// e^x − t·x; no count and a rate of 0 (x = −inf) cost 0         dx = e^x − t      dt = −x
+Tensor rate_terms(const Tensor& x, const Tensor& t) {
+  return custom_function([](const Tensors& v) { return exp(v[0]) - where(v[1] == 0, 0, v[1] * v[0]); },
+                         [](const Tensor& grad, const Tensor&, const Tensors& v) {
+                           return Tensors{grad * (exp(v[0]) - v[1]), -grad * v[0]};
+                         },
+                         {x, t});
 }
 
 }  // namespace
@@ -57,13 +66,13 @@ Tensor kl_divergence(const Tensor& p, const Tensor& q, const KlDivergenceOptions
   const int axis = normalize_axis(op, o.axis, p.rank());
   const Precision precision(op, {p, q});
   const Tensor raised = o.epsilon > 0 ? clamp(precision.wide(q), o.epsilon) : precision.wide(q);
-  const Tensor terms = custom_function([](const Tensors& v) { return where(v[0] == 0, 0, v[0] * log(v[0] / v[1])); },
-                                       [](const Tensor& grad, const Tensor&, const Tensors& v) {
-                                         const Tensor ratio = v[0] / v[1], none = v[0] == 0;
-                                         return Tensors{where(logical_and(none, v[1] == 0), 0, grad * (log(ratio) + 1)),
-                                                        where(none, 0, -(grad * ratio))};
-                                       },
-                                       {precision.wide(p), raised});
+  const Tensor terms = custom_function(
+      [](const Tensors& v) { return where(v[0] == 0, 0, v[0] * log(v[0] / v[1])); },
+      [](const Tensor& grad, const Tensor&, const Tensors& v) {
+        const Tensor ratio = v[0] / v[1], none = v[0] == 0;
+        return Tensors{where(logical_and(none, v[1] == 0), 0, grad * (log(ratio) + 1)), where(none, 0, -grad * ratio)};
+      },
+      {precision.wide(p), raised});
   return precision.rounded(reduce(op, sum(terms, axis), o.reduction, Batchmean::allowed));
 }
 
@@ -76,8 +85,7 @@ Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, const Poisson
   const Tensor x = p.wide(input), t = p.wide(target);
   Tensor terms;
   if (o.log_input) {
-    const Tensor agree = logical_and(t == 0, x == kMinusInfinity);  // a rate of 0 and no count
-    terms = exp(x) - t * where(agree, 0, x);
+    terms = rate_terms(x, t);
   } else {
     terms = x - t * log(x + o.eps);
   }

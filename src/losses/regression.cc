@@ -28,7 +28,7 @@ Tensor huber_term(const Tensor& difference, double delta) {
   return custom_function(
       [delta](const std::vector<Tensor>& v) {
         const Tensor c = clamp(v[0], -delta, delta);
-        return c * (v[0] - 0.5 * c);
+        return c * fma(c, -0.5, v[0]);
       },
       [delta](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
         return std::vector<Tensor>{grad * clamp(v[0], -delta, delta)};
