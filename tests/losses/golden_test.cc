@@ -75,6 +75,21 @@ TEST_P(Golden, GradientsAreCentralDifferences) {
   EXPECT_TRUE(second.passed()) << second;
 }
 
+// Computed one operation at a time, as for debugging, it is the same loss.
+TEST_P(Golden, EagerlyTheSame) {
+  const GoldenCase& c = GetParam();
+  Eager eager;
+  const std::vector<Tensor> v = as_variables(c, c.inputs);
+  const Tensor value = evaluate(c, v);
+  EXPECT_TRUE(value.evaluated());
+  expect_close(value, c.value, 1e-12, 1e-12, "value");
+  const Gradients g = backward(value, {.grad = c.cotangent});
+  for (const auto& [i, expected] : c.gradients) {
+    if (is_differentiable(c, i))
+      expect_close(g[v[i]], expected, 1e-10, 1e-10, "gradient of input " + std::to_string(i));
+  }
+}
+
 struct DTypeRow {
   DType dtype;
   double value_tolerance, gradient_tolerance;
