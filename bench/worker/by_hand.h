@@ -1,0 +1,19 @@
+#pragma once
+#include <cstdint>
+
+// The same results made by hand: what a formula is held against.
+namespace bench {
+
+// mean of −α·(1 − p_t)²·log p_t with p_t = sigmoid(±x), and its gradient (left out where grad is null); all threads.
+float focal_by_hand(const float* x, const float* y, std::int64_t n, float alpha, float* grad);
+
+// OpenBLAS with its own threads: c[n, n] = a·b.
+void gemm_by_blas(const float* a, const float* b, float* c, std::int64_t n, int threads);
+
+struct Floors {
+  double copy_bytes_per_second;  // bytes read and bytes written
+  double gemm_flops_per_second;  // f32, 1024³
+};
+Floors measure_floors(int threads);
+
+}  // namespace bench

@@ -1,0 +1,77 @@
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ebb/ebb.h"
+
+// What is measured, as a table: a case is its inputs by size and its formula. The comparison asks this program for the
+// table, so that a case is described once; its peers know a case by its name.
+namespace bench {
+
+enum class Size { tiny, small, medium, large };
+const char* name(Size size);
+Size size_from_name(const std::string& name);
+
+// How an input's elements are drawn.
+enum class Kind {
+  normal,       // mean 0, variance 1
+  weights,      // normal, a twentieth as wide
+  uniform,      // in [0.05, 0.95)
+  positive,     // in [0.5, 2)
+  sign,         // −1 or 1
+  binary,       // 0 or 1
+  mask,         // false or true
+  classes,      // i64 in [0, limit)
+  labels,       // i64 in [1, limit): 0 stands for blank
+  length,       // i64, all of them `limit`
+  some_labels,  // i64 rows of distinct classes below limit, ended by −1
+  probs,        // rows that sum to one
+  log_probs,    // their logarithms
+};
+
+struct Input {
+  std::string name;
+  Kind kind;
+  ebb::Shape shape;
+  bool differentiate = false;
+  std::int64_t limit = 0;
+};
+
+using Tensors = std::vector<ebb::Tensor>;
+
+struct Case {
+  std::string suite, name;
+  std::function<std::vector<Input>(Size)> inputs;
+  std::function<ebb::Tensor(const Tensors&)> loss;  // one number
+  std::function<Tensors(const Tensors&)> compute;   // what is asked for instead of a loss and its gradients
+  // The same result made by hand in C++ (the target a formula is held against), and what that is called.
+  std::function<Tensors(const Tensors&, bool with_gradient)> by_hand;
+  std::string by_hand_name;
+  bool memory_bound = false;    // reads its inputs and writes its gradients once: the share of copy bandwidth counts
+  bool gradients_only = false;  // there is no point in the value alone
+  bool f32_only = false;        // halves make no sense here
+  std::vector<Size> sizes = {Size::small, Size::medium, Size::large};
+  std::int64_t nodes = 0;  // operations in the formula, where the time of one is the question
+};
+
+const std::vector<Case>& all_cases();
+const Case& find_case(const std::string& suite, const std::string& name);
+
+std::vector<Case> engine_cases();
+std::vector<Case> loss_cases();
+std::vector<Case> custom_cases();
+std::vector<Case> linear_cases();
+std::vector<Case> autograd_cases();
+
+// Names of losses in the registry that no case measures.
+std::vector<std::string> losses_without_a_case();
+
+// The inputs of a case, the same numbers for the same (case, size, dtype) everywhere.
+Tensors make_inputs(const std::vector<Input>& inputs, ebb::DType dtype);
+
+// Value, or value and gradients, computed: [loss, gradients of the inputs that ask for one...], or what `compute`
+// gives.
+Tensors run(const Case& c, const std::vector<Input>& inputs, const Tensors& tensors, bool with_gradient);
+
+}  // namespace bench

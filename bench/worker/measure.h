@@ -1,0 +1,30 @@
+#pragma once
+#include <nlohmann/json.hpp>
+
+#include "worker/cases.h"
+
+namespace bench {
+
+// One case made ready to be timed over and over: as Ebb computes it, or by hand.
+class Prepared {
+ public:
+  // `reference`: inputs widened to f64, so that the result can judge the others.
+  Prepared(const Case& c, Size size, ebb::DType dtype, bool with_gradient, bool by_hand, bool reference);
+  Tensors once() const;
+  nlohmann::json first_call() const;                           // its time, its numbers, its memory
+  nlohmann::json time(int samples, int calls_a_sample) const;  // seconds a call, one for each sample
+
+ private:
+  const Case& case_;
+  std::vector<Input> inputs_;
+  Tensors tensors_;
+  bool with_gradient_, by_hand_;
+};
+
+// What of a result is compared: count, norm, sum and eight elements.
+nlohmann::json summary(const ebb::Tensor& result);
+
+// Computes every case at its tiny size and holds it against f64. Prints what is wrong; 0 if nothing is.
+int smoke();
+
+}  // namespace bench
