@@ -106,7 +106,7 @@ void run_index_select(const LibraryCall& call) {
     return offset;
   };
   constexpr std::int64_t kElements = 32768;
-  const std::int64_t group = std::max<std::int64_t>(1, kElements / around.inner);
+  const std::int64_t group = std::max<std::int64_t>(1, kElements / std::max<std::int64_t>(1, around.inner));
   const std::int64_t groups = (around.size + group - 1) / group;
   with_element_size(x.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -140,7 +140,7 @@ void run_index_zero_add(const LibraryCall& call) {
   const std::int64_t tokens = static_cast<std::int64_t>(index.size());
   const PositionsByRow positions(index, around.size);
   constexpr std::int64_t kColumns = 256, kElements = 32768;
-  const std::int64_t width = std::min(kColumns, around.inner), across = (around.inner + width - 1) / width;
+  const std::int64_t width = std::clamp<std::int64_t>(around.inner, 1, kColumns), across = (around.inner + width - 1) / width;
   const std::int64_t group = std::max<std::int64_t>(1, kElements / width), groups = (around.size + group - 1) / group;
   with_type(out.dtype, [&](auto type) {
     using T = typename decltype(type)::type;

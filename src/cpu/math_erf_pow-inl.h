@@ -109,12 +109,12 @@ HWY_INLINE V pow_specials(D d, V x, V y, V magnitude) {
   V r = hn::IfThenElse(hn::And(hn::Eq(ax, one), y_number), one, magnitude);  // 1 to an infinite power too
   const auto integer = hn::Eq(hn::Floor(y), y);
   const V half = hn::Mul(y, constant(d, 0.5));
-  const auto odd = hn::And(integer, hn::Ne(hn::Floor(half), half));
+  const auto odd = hn::And(integer, not_equal(hn::Floor(half), half));
   const auto negative_finite = hn::And(hn::Lt(x, zero), hn::Lt(ax, inf));
   const auto no_root = hn::AndNot(integer, negative_finite);
   r = hn::IfThenElse(odd, hn::CopySign(r, x), r);
   const V nan = hn::Set(d, std::numeric_limits<hn::TFromD<D>>::quiet_NaN());
-  r = hn::IfThenElse(hn::Or(no_root, hn::Or(hn::Ne(x, x), hn::Ne(y, y))), nan, r);
+  r = hn::IfThenElse(hn::Or(no_root, hn::Or(not_equal(x, x), not_equal(y, y))), nan, r);
   return hn::IfThenElse(hn::Or(hn::Eq(x, one), hn::Eq(y, zero)), one, r);
 }
 

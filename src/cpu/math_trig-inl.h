@@ -134,7 +134,7 @@ HWY_INLINE V atan2(D d, V y, V x) {
   const V one = constant(d, 1), inf = hn::Inf(d), zero = hn::Zero(d);
   // Equal infinities are at 45 degrees; one infinity makes the other side nothing; 0/0 counts as 0/1.
   const auto y_inf = hn::Eq(ay, inf), x_inf = hn::Eq(ax, inf), any_inf = hn::Or(y_inf, x_inf);
-  const auto nan = hn::Or(hn::Ne(x, x), hn::Ne(y, y));
+  const auto nan = hn::Or(not_equal(x, x), not_equal(y, y));
   const auto both_zero = hn::And(hn::Eq(ay, zero), hn::Eq(ax, zero));
   const V sum = hn::Add(x, y);
   ay = hn::IfThenElse(any_inf, hn::IfThenElseZero(y_inf, one), ay);

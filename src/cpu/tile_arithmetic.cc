@@ -128,13 +128,13 @@ struct Div {
 struct Maximum {
   template <class D, class V>
   static HWY_INLINE V call(D, V a, V b) {
-    return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::Ne(a, a)), a, b);
+    return hn::IfThenElse(hn::Or(hn::Gt(a, b), not_equal(a, a)), a, b);
   }
 };
 struct Minimum {
   template <class D, class V>
   static HWY_INLINE V call(D, V a, V b) {
-    return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::Ne(a, a)), a, b);
+    return hn::IfThenElse(hn::Or(hn::Lt(a, b), not_equal(a, a)), a, b);
   }
 };
 struct Fma {
@@ -167,17 +167,22 @@ struct Where {
     }                                               \
   };
 EBB_COMPARISON(Eq, Eq)
-EBB_COMPARISON(Ne, Ne)
 EBB_COMPARISON(Lt, Lt)
 EBB_COMPARISON(Le, Le)
 EBB_COMPARISON(Gt, Gt)
 EBB_COMPARISON(Ge, Ge)
 #undef EBB_COMPARISON
 
+struct Ne {
+  template <class D, class V>
+  static HWY_INLINE V call(D d, V a, V b) {
+    return hn::VecFromMask(d, not_equal(a, b));
+  }
+};
 struct IsNaN {
   template <class D, class V>
   static HWY_INLINE V call(D d, V a) {
-    return hn::VecFromMask(d, hn::Ne(a, a));
+    return hn::VecFromMask(d, not_equal(a, a));
   }
 };
 struct IsInf {

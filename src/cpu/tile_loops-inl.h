@@ -22,6 +22,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D>
 inline constexpr std::size_t kLanes = hn::MaxLanes(D());
 
+// a != b, true where one is not a number. (Highway 1.0.3's Ne on AVX-512 is the ordered comparison, false there.)
+template <class V>
+HWY_INLINE auto not_equal(V a, V b) {
+  return hn::Not(hn::Eq(a, b));
+}
+
 template <class F, int kArity, class D, class V>
 HWY_INLINE V call(D d, V a, V b, V c) {
   if constexpr (kArity == 1) return F::call(d, a);

@@ -50,7 +50,7 @@ struct Max {
   }
   template <class V>
   static HWY_INLINE V many(V a, V b) {
-    return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::Ne(a, a)), a, b);
+    return hn::IfThenElse(hn::Or(hn::Gt(a, b), not_equal(a, a)), a, b);
   }
 };
 struct Min {
@@ -61,7 +61,7 @@ struct Min {
   }
   template <class V>
   static HWY_INLINE V many(V a, V b) {
-    return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::Ne(a, a)), a, b);
+    return hn::IfThenElse(hn::Or(hn::Lt(a, b), not_equal(a, a)), a, b);
   }
 };
 
