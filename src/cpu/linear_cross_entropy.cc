@@ -37,10 +37,13 @@ struct RowLoops {
   ReduceFn sum = k.reduce(Op::sum, kType), max = k.reduce(Op::max, kType);
 };
 
+// What a row's loss is made of.
 template <class T>
 struct Row {
-  T peak = 0;        // max z (0 where that is infinite)
-  double total = 0;  // Σ e^(z − peak)
+  T peak = 0;         // max z (0 where that is infinite)
+  double total = 0;   // Σ e^(z − peak)
+  double target = 0;  // z_y
+  double spread = 0;  // Σ w·z, with label smoothing
   double lse() const { return static_cast<double>(peak) + std::log(total); }
 };
 
@@ -229,26 +232,34 @@ class LinearCrossEntropy {
     parallel_for(count, [&](std::int64_t r) {
       T* z = pointer(logits_) + r * classes_;
       const std::int64_t row = this->row(first + r), y = target(row);
-      const Row<T> seen = look_at(z);
-      loss_[row] = static_cast<T>(loss(z, y, seen));
+      const Row<T> seen = look_at(z, y);
+      loss_[row] = static_cast<T>(loss(y, seen));
       if (!seen_.empty()) seen_[static_cast<std::size_t>(first + r)] = seen;
-      if (o_.gradients()) differentiate(z, 0, classes_, y, cotangent(row), seen);
+      if (o_.gradients()) differentiate(z, 0, classes_, y, cotangent(row), seen, leaves_exponentials());
     });
   }
 
-  Row<T> look_at(T* z) const {
+  // The gradient needs e^(z − peak) once more; with a softcap it needs z too.
+  bool leaves_exponentials() const { return o_.gradients() && o_.softcap == 0; }
+
+  Row<T> look_at(T* z, std::int64_t y) const {
     double peak = -std::numeric_limits<double>::infinity();
+    Row<T> seen;
+    T tile[kBlock];
     tiles(classes_, [&](std::int64_t i, std::size_t n) {
       if (o_.softcap != 0) cap(z + i, n);
       k_.max(&peak, z + i, 1, n);
+      if (o_.label_smoothing == 0) return;
+      if (o_.weight) k_.multiply(tile, z + i, weight_.data() + i, nullptr, n);
+      k_.sum(&seen.spread, o_.weight ? tile : z + i, 1, n);
     });
-    Row<T> seen;
     seen.peak = std::isfinite(peak) ? static_cast<T>(peak) : T(0);
-    T tile[kBlock];
+    seen.target = static_cast<double>(z[y]);
     tiles(classes_, [&](std::int64_t i, std::size_t n) {
-      k_.shift(tile, z + i, &seen.peak, nullptr, n);
-      k_.exp(tile, tile, nullptr, nullptr, n);
-      k_.sum(&seen.total, tile, 1, n);
+      T* e = leaves_exponentials() ? z + i : tile;
+      k_.shift(e, z + i, &seen.peak, nullptr, n);
+      k_.exp(e, e, nullptr, nullptr, n);
+      k_.sum(&seen.total, e, 1, n);
     });
     return seen;
   }
@@ -257,24 +268,17 @@ class LinearCrossEntropy {
     return o_.weight ? static_cast<double>(weight_[static_cast<std::size_t>(y)]) : 1;
   }
 
-  double loss(const T* z, std::int64_t y, const Row<T>& seen) const {
+  double loss(std::int64_t y, const Row<T>& seen) const {
     const double lse = seen.lse(), eps = o_.label_smoothing;
-    double loss = (1 - eps) * weight(y) * (lse - static_cast<double>(z[y]));
-    if (eps != 0) {
-      double sum = 0;
-      T tile[kBlock];
-      tiles(classes_, [&](std::int64_t i, std::size_t n) {
-        if (o_.weight) k_.multiply(tile, z + i, weight_.data() + i, nullptr, n);
-        k_.sum(&sum, o_.weight ? tile : z + i, 1, n);
-      });
-      loss += eps / static_cast<double>(classes_) * (weight_sum_ * lse - sum);
-    }
+    double loss = (1 - eps) * weight(y) * (lse - seen.target);
+    if (eps != 0) loss += eps / static_cast<double>(classes_) * (weight_sum_ * lse - seen.spread);
     if (o_.z_loss != 0) loss += weight(y) * o_.z_loss * lse * lse;
     return loss;
   }
 
-  // z, classes [v, v + n) of a row, becomes the row's gradient.
-  void differentiate(T* z, std::int64_t v, std::int64_t n, std::int64_t y, double g, const Row<T>& seen) const {
+  // z (or e^(z − peak)) of classes [v, v + n) of a row becomes the row's gradient.
+  void differentiate(T* z, std::int64_t v, std::int64_t n, std::int64_t y, double g, const Row<T>& seen,
+                     bool exponentials) const {
     const double eps = o_.label_smoothing, spread = eps / static_cast<double>(classes_);
     const double hit = (1 - eps) * weight(y);
     double a = hit + spread * weight_sum_;
@@ -283,15 +287,18 @@ class LinearCrossEntropy {
     const T drop = static_cast<T>(g * hit);
     T tile[kBlock], bend[kBlock];
     tiles(n, [&](std::int64_t i, std::size_t m) {
-      k_.shift(tile, z + i, &seen.peak, nullptr, m);
-      k_.exp(tile, tile, nullptr, nullptr, m);
+      if (!exponentials) {
+        k_.shift(tile, z + i, &seen.peak, nullptr, m);
+        k_.exp(tile, tile, nullptr, nullptr, m);
+      }
+      const T* e = exponentials ? z + i : tile;
       if (eps != 0 && o_.weight) {
-        k_.scale(tile, tile, &scale, nullptr, m);
+        k_.scale(tile, e, &scale, nullptr, m);
         k_.add_scaled(tile, weight_.data() + v + i, &minus, tile, m);
       } else if (eps != 0) {
-        k_.affine(tile, tile, &scale, &minus, m);
+        k_.affine(tile, e, &scale, &minus, m);
       } else {
-        k_.scale(tile, tile, &scale, nullptr, m);
+        k_.scale(tile, e, &scale, nullptr, m);
       }
       const std::int64_t at = y - v - i;
       if (at >= 0 && at < static_cast<std::int64_t>(m)) tile[at] -= drop;
@@ -352,7 +359,7 @@ class LinearCrossEntropy {
             T* z = pointer(logits_) + r * n;
             const std::int64_t row = this->row(first + r), y = target(row);
             if (o_.softcap != 0) tiles(n, [&](std::int64_t i, std::size_t m) { cap(z + i, m); });
-            differentiate(z, v, n, y, cotangent(row), seen_[static_cast<std::size_t>(first + r)]);
+            differentiate(z, v, n, y, cotangent(row), seen_[static_cast<std::size_t>(first + r)], false);
           });
           gemm<T>(n, width_, count, T(1), {pointer(logits_), 1, n}, x, first == 0 ? T(0) : T(1), pointer(dhead_block_),
                   width_);
