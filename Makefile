@@ -4,8 +4,8 @@ BUILD := build/$(PRESET)
 
 # Debian packages: to build, to test, to format.
 PACKAGES := g++ cmake ninja-build ccache pkg-config \
-            libtbb-dev libfmt-dev libhwy-dev libopenblas-dev librandom123-dev nlohmann-json3-dev libcli11-dev \
-            libgtest-dev librapidcheck-dev libmpfr-dev libgmp-dev
+            libtbb-dev libfmt-dev libhwy-dev libopenblas-dev librandom123-dev zlib1g-dev libpng-dev nlohmann-json3-dev \
+            libcli11-dev libgtest-dev librapidcheck-dev libmpfr-dev libgmp-dev
 FORMAT_PACKAGES := clang-format
 
 # Installs those of the packages $(1) that are missing, if any.

@@ -15,4 +15,12 @@ struct Digits {
 // Image i is a function of the seed and i alone, so the first images of a longer set are those of a shorter one.
 Digits make_digits(std::int64_t n, std::uint64_t seed = 0);
 
+// Where a loader stands: batch `batch` of epoch `epoch` comes next.
+struct LoaderPosition {
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0;
+  std::int64_t batch = 0;
+  bool operator==(const LoaderPosition&) const = default;
+};
+
 }  // namespace ebb

@@ -7,6 +7,7 @@
 #include "ebb/dtype.h"
 #include "ebb/error.h"
 #include "ebb/gradcheck.h"
+#include "ebb/io.h"
 #include "ebb/losses.h"
 #include "ebb/memory.h"
 #include "ebb/ops.h"

@@ -1,0 +1,97 @@
+#include <charconv>
+
+#include "core/format_error.h"
+#include "ebb/io.h"
+#include "io/deflate.h"
+#include "io/elements.h"
+#include "io/safetensors.h"
+
+namespace ebb::io {
+namespace {
+
+constexpr const char* kParameters = "parameters.";
+constexpr const char* kOptimizer = "optimizer.";
+constexpr const char* kOwn = "ebb.";  // what the metadata of the checkpoint itself begins with
+constexpr const char* kVersion = "ebb.checkpoint";
+constexpr const char* kChecksum = "ebb.crc32";
+
+template <class T>
+T number(const Metadata& metadata, const std::string& key, const std::string& path) {
+  const auto found = metadata.find(key);
+  require(found != metadata.end(), Error::Kind::io, "{}: this is no whole checkpoint, '{}' is missing", path, key);
+  const std::string& text = found->second;
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require(error == std::errc() && end == text.data() + text.size(), Error::Kind::io,
+          "{}: '{}' of the checkpoint is no number: '{}'", path, key, text);
+  return value;
+}
+
+// Of the elements and of the header that holds everything but the checksum itself.
+std::string checksum(std::uint32_t elements, const std::string& header) {
+  const std::span<const std::byte> text(reinterpret_cast<const std::byte*>(header.data()), header.size());
+  return fmt::format("{:08x}", crc32_of(text, elements));
+}
+
+}  // namespace
+
+void save_checkpoint(const std::string& path, const Checkpoint& c) {
+  TensorMap tensors;
+  for (const auto& [name, tensor] : c.parameters) tensors.emplace(kParameters + name, tensor);
+  for (const auto& [name, tensor] : c.optimizer) tensors.emplace(kOptimizer + name, tensor);
+  Metadata metadata = c.metadata;
+  for (const auto& [key, value] : c.metadata) {
+    require(!key.starts_with(kOwn), "save_checkpoint: metadata '{}' for {} begins with '{}', which is reserved", key,
+            path, kOwn);
+  }
+  metadata[kVersion] = std::to_string(1);
+  metadata["ebb.step"] = std::to_string(c.step);
+  metadata["ebb.random.seed"] = std::to_string(c.random.seed);
+  metadata["ebb.random.next_operation"] = std::to_string(c.random.next_operation);
+  metadata["ebb.loader.seed"] = std::to_string(c.loader.seed);
+  metadata["ebb.loader.epoch"] = std::to_string(c.loader.epoch);
+  metadata["ebb.loader.batch"] = std::to_string(c.loader.batch);
+
+  const SafetensorsLayout layout(tensors, path);
+  std::uint32_t crc = 0;
+  for (const auto& [name, tensor] : layout.order) crc = crc32_of(bytes_of(tensor), crc);
+  metadata[kChecksum] = checksum(crc, layout.header(metadata));
+  layout.write(path, metadata);
+}
+
+Checkpoint load_checkpoint(const std::string& path) {
+  const Safetensors file(path);
+  Metadata metadata = file.metadata();
+  const auto version = number<std::int64_t>(metadata, kVersion, path);
+  require(version == 1, Error::Kind::io, "{}: checkpoint version {} is unknown, 1 can be read", path, version);
+  const auto sum = metadata.find(kChecksum);
+  require(sum != metadata.end(), Error::Kind::io, "{}: this is no whole checkpoint, '{}' is missing", path, kChecksum);
+  const std::string expected = sum->second;
+  metadata.erase(sum);
+  const std::string found = checksum(crc32_of(SafetensorsAccess::data(file)), header_text(file.entries(), metadata));
+  require(found == expected, Error::Kind::io, "{}: the checkpoint is damaged, its checksum is {} and not {}", path,
+          found, expected);
+
+  Checkpoint c;
+  c.step = number<std::int64_t>(metadata, "ebb.step", path);
+  c.random.seed = number<std::uint64_t>(metadata, "ebb.random.seed", path);
+  c.random.next_operation = number<std::uint64_t>(metadata, "ebb.random.next_operation", path);
+  c.loader.seed = number<std::uint64_t>(metadata, "ebb.loader.seed", path);
+  c.loader.epoch = number<std::int64_t>(metadata, "ebb.loader.epoch", path);
+  c.loader.batch = number<std::int64_t>(metadata, "ebb.loader.batch", path);
+  for (const auto& [key, value] : metadata) {
+    if (!key.starts_with(kOwn)) c.metadata.emplace(key, value);
+  }
+  for (const Safetensors::Entry& entry : file.entries()) {
+    const auto take = [&](std::string_view prefix, TensorMap& into) {
+      if (!entry.name.starts_with(prefix)) return false;
+      return into.emplace(entry.name.substr(prefix.size()), file.tensor(entry.name)).second;
+    };
+    require(take(kParameters, c.parameters) || take(kOptimizer, c.optimizer), Error::Kind::io,
+            "{}: tensor '{}' of the checkpoint belongs neither to the parameters nor to the optimizer", path,
+            entry.name);
+  }
+  return c;
+}
+
+}  // namespace ebb::io

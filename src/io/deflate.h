@@ -1,0 +1,18 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ebb::io {
+
+// zlib's three jobs, for spans of any length. `where` begins the text of errors.
+std::vector<std::byte> deflate_raw(std::span<const std::byte> bytes, const std::string& where);
+// Exactly `expected` bytes must come out.
+std::vector<std::byte> inflate_raw(std::span<const std::byte> bytes, std::uint64_t expected, const std::string& where);
+// A .gz file, all of its members; more than `limit` bytes are refused.
+std::vector<std::byte> gunzip(std::span<const std::byte> bytes, std::uint64_t limit, const std::string& where);
+std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before = 0);
+
+}  // namespace ebb::io

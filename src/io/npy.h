@@ -1,0 +1,15 @@
+#pragma once
+#include <span>
+#include <string>
+
+#include "ebb/tensor.h"
+
+namespace ebb::io {
+
+// One .npy file in memory; `where` begins the text of errors.
+Tensor parse_npy(std::span<const std::byte> file, const std::string& where);
+
+// What stands before the elements of a tensor in its .npy file.
+std::string npy_header(DType dtype, const Shape& shape);
+
+}  // namespace ebb::io

@@ -1,0 +1,39 @@
+#pragma once
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+// A folder of a test's own that disappears with it.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    static std::atomic<int> count{0};
+    // In memory where the system has such a folder: tests write thousands of damaged files.
+    const std::filesystem::path memory = "/dev/shm";
+    folder_ = (::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path()) /
+              ("ebb-test-" + std::to_string(::getpid()) + "-" + std::to_string(count.fetch_add(1)));
+    std::filesystem::create_directories(folder_);
+  }
+  ~ScratchFolder() {
+    std::error_code none;
+    std::filesystem::remove_all(folder_, none);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  std::string operator/(const std::string& name) const { return (folder_ / name).string(); }
+  std::string path() const { return folder_.string(); }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+inline std::string read_whole(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+inline void write_whole(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
