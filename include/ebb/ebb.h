@@ -11,6 +11,8 @@
 #include "ebb/losses.h"
 #include "ebb/memory.h"
 #include "ebb/ops.h"
+#include "ebb/optim.h"
 #include "ebb/random.h"
+#include "ebb/second_order.h"
 #include "ebb/shape.h"
 #include "ebb/tensor.h"

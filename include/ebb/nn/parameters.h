@@ -1,0 +1,147 @@
+#pragma once
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "ebb/autograd.h"
+#include "ebb/ops/elementwise.h"
+
+// A model is a plain value: a struct with tensors, layers and a call operator, that names its members once.
+//
+//   struct Mlp {
+//     nn::Linear first{784, 256}, second{256, 10};
+//     Tensor operator()(const Tensor& x) const { return second(relu(first(x))); }
+//     template <class V> void visit(V&& v) { v("first", first); v("second", second); }
+//   };
+//
+// What a member is decides what it is taken for: a Tensor is trained (an undefined one is not there), an nn::Buffer is
+// saved but not trained, an nn::Training is the mode, and layers, vectors, arrays, tuples and optionals of these are
+// gone into. Names are joined by dots: "first.weight", "blocks.3.norm.bias". Copying a model copies handles, so it
+// costs nothing.
+namespace ebb {
+
+namespace nn {
+
+// State that is kept beside the parameters, running statistics for example.
+struct Buffer {
+  Tensor value;
+};
+
+// Layers that behave otherwise while training (dropout, batch norm) have one of these; set_training() finds it.
+struct Training {
+  bool on = true;
+};
+
+}  // namespace nn
+
+// A parameter where it lives. Valid as long as the model does and does not move.
+struct Parameter {
+  std::string name;
+  Tensor* tensor;
+};
+using Parameters = std::vector<Parameter>;
+
+namespace detail {
+template <class T>
+struct is_sequence : std::false_type {};
+template <class T>
+struct is_sequence<std::vector<T>> : std::true_type {};
+template <class T, std::size_t n>
+struct is_sequence<std::array<T, n>> : std::true_type {};
+template <class T>
+struct is_tuple : std::false_type {};
+template <class... T>
+struct is_tuple<std::tuple<T...>> : std::true_type {};
+template <class T>
+struct is_optional : std::false_type {};
+template <class T>
+struct is_optional<std::optional<T>> : std::true_type {};
+struct AnyMember {
+  template <class T>
+  void operator()(const char*, T&) const {}
+};
+}  // namespace detail
+
+// Calls f(name, member) for every Tensor, Buffer and Training of the model; what else it is made of is gone into.
+template <class Model, class F>
+void each_member(Model& model, const std::string& name, F&& f) {
+  const auto inside = [&](const std::string& part) {
+    std::string whole = name;
+    if (!whole.empty()) whole += '.';
+    return whole += part;
+  };
+  if constexpr (std::is_same_v<Model, Tensor> || std::is_same_v<Model, nn::Buffer> ||
+                std::is_same_v<Model, nn::Training>) {
+    f(name, model);
+  } else if constexpr (detail::is_sequence<Model>::value) {
+    std::size_t k = 0;
+    for (auto& item : model) each_member(item, inside(std::to_string(k++)), f);
+  } else if constexpr (detail::is_tuple<Model>::value) {
+    std::size_t k = 0;
+    std::apply([&](auto&... item) { (each_member(item, inside(std::to_string(k++)), f), ...); }, model);
+  } else if constexpr (detail::is_optional<Model>::value) {
+    if (model) each_member(*model, name, f);
+  } else if constexpr (requires { model.visit(detail::AnyMember{}); }) {
+    model.visit([&](const char* part, auto& member) { each_member(member, inside(part), f); });
+  }
+  // Anything else is a function without parameters.
+}
+
+// Everything trained, in the order the model names it.
+template <class Model>
+requires(!std::same_as<std::remove_cv_t<Model>, Parameters>) Parameters parameters(Model& model) {
+  Parameters all;
+  each_member(model, "", [&](const std::string& name, auto& member) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, Tensor>) {
+      if (member.defined()) all.push_back({name, &member});
+    }
+  });
+  return all;
+}
+inline const Parameters& parameters(const Parameters& all) { return all; }
+
+// What is saved: parameters and buffers.
+template <class Model>
+Parameters state(Model& model) {
+  Parameters all;
+  each_member(model, "", [&](const std::string& name, auto& member) {
+    using Member = std::remove_cvref_t<decltype(member)>;
+    if constexpr (std::is_same_v<Member, Tensor>) {
+      if (member.defined()) all.push_back({name, &member});
+    } else if constexpr (std::is_same_v<Member, nn::Buffer>) {
+      if (member.value.defined()) all.push_back({name, &member.value});
+    }
+  });
+  return all;
+}
+
+// Training (true, as models are made) or use.
+template <class Model>
+void set_training(Model& model, bool on) {
+  each_member(model, "", [&](const std::string&, auto& member) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, nn::Training>) member.on = on;
+  });
+}
+
+std::int64_t count_elements(const Parameters& parameters);
+template <class Model>
+std::int64_t parameter_count(Model& model) {
+  return count_elements(parameters(model));
+}
+
+// A copy whose parameters are those of `model` cast to dtype, as operations: gradients reach the originals, in their
+// own dtype. This is how mixed precision computes in halves and keeps f32 weights. Buffers stay what they are.
+template <class Model>
+Model cast_parameters(const Model& model, DType dtype) {
+  Model copy = model;
+  for (Parameter& p : parameters(copy)) *p.tensor = cast(*p.tensor, dtype);
+  return copy;
+}
+
+}  // namespace ebb

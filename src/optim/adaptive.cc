@@ -1,0 +1,100 @@
+#include "ebb/optim/adaptive.h"
+
+#include "optim/moments.h"
+
+namespace ebb {
+namespace {
+
+template <class Options>
+void check_moments(const char* name, const Options& o) {
+  require_rate(name, "beta1", o.beta1);
+  require_rate(name, "beta2", o.beta2);
+  require_not_negative(name, "eps", o.eps);
+  require_not_negative(name, "weight_decay", o.weight_decay);
+}
+
+}  // namespace
+
+Adam::Adam(const AdamOptions& o) : Adam("Adam", o, false) {}
+Adam::Adam(const char* name, const AdamOptions& o, bool decoupled)
+    : Optimizer(name, o.lr, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}), o_(o), decoupled_(decoupled) {
+  check_moments(name, o);
+}
+AdamW::AdamW(const AdamWOptions& o)
+    : Adam("AdamW", {o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, o.amsgrad, o.decays}, true) {}
+
+Tensor Adam::update(const std::string& name, const Tensor& parameter, const Tensor& gradient, Slots& slots) const {
+  const double decay = decay_of(o_, name, parameter);
+  const Tensor g = decoupled_ ? gradient : with_decay(gradient, parameter, decay);
+  const Tensor p = decoupled_ && decay != 0 ? parameter * (1 - lr() * decay) : parameter;
+  Tensor &m = slots.tensors[0], &v = slots.tensors[1], &largest = slots.tensors[2];
+  m = running_average(m, g, o_.beta1);
+  v = running_average(v, square(g), o_.beta2);
+  if (o_.amsgrad) largest = largest.defined() ? maximum(largest, v) : v;
+  // Both corrections are numbers: m̂/(√v̂ + ε) = m/c₁ / (√v/√c₂ + ε).
+  const double c1 = bias_correction(o_.beta1, slots.step), c2 = bias_correction(o_.beta2, slots.step);
+  return p - (lr() / c1) * (m / (sqrt(o_.amsgrad ? largest : v) * (1 / std::sqrt(c2)) + o_.eps));
+}
+
+RAdam::RAdam(const RAdamOptions& o) : Optimizer("RAdam", o.lr, {"exp_avg", "exp_avg_sq"}), o_(o) {
+  check_moments(name_, o);
+}
+
+Tensor RAdam::update(const std::string& name, const Tensor& parameter, const Tensor& gradient, Slots& slots) const {
+  const double decay = decay_of(o_, name, parameter);
+  const bool beside = o_.decoupled_weight_decay;
+  const Tensor g = beside ? gradient : with_decay(gradient, parameter, decay);
+  const Tensor p = beside && decay != 0 ? parameter * (1 - lr() * decay) : parameter;
+  Tensor &m = slots.tensors[0], &v = slots.tensors[1];
+  m = running_average(m, g, o_.beta1);
+  v = running_average(v, square(g), o_.beta2);
+  const double t = static_cast<double>(slots.step);
+  const double c1 = bias_correction(o_.beta1, slots.step), c2 = bias_correction(o_.beta2, slots.step);
+  const double end = 2 / (1 - o_.beta2) - 1;
+  const double rho = end - 2 * t * std::pow(o_.beta2, t) / c2;
+  if (rho <= 5) return p - (lr() / c1) * m;
+  const double rectified = std::sqrt((rho - 4) * (rho - 2) * end / ((end - 4) * (end - 2) * rho));
+  return p - (lr() / c1 * rectified * std::sqrt(c2)) * (m / (sqrt(v) + o_.eps));
+}
+
+RMSprop::RMSprop(const RMSpropOptions& o)
+    : Optimizer("RMSprop", o.lr, {"square_avg", "grad_avg", "momentum_buffer"}), o_(o) {
+  require_rate(name_, "alpha", o.alpha);
+  require_not_negative(name_, "eps", o.eps);
+  require_not_negative(name_, "weight_decay", o.weight_decay);
+  require_not_negative(name_, "momentum", o.momentum);
+}
+
+Tensor RMSprop::update(const std::string& name, const Tensor& p, const Tensor& gradient, Slots& slots) const {
+  const Tensor g = with_decay(gradient, p, decay_of(o_, name, p));
+  Tensor &v = slots.tensors[0], &mean = slots.tensors[1], &b = slots.tensors[2];
+  v = running_average(v, square(g), o_.alpha);
+  Tensor variance = v;
+  if (o_.centered) {
+    mean = running_average(mean, g, o_.alpha);
+    variance = v - square(mean);
+  }
+  Tensor direction = g / (sqrt(variance) + o_.eps);
+  if (o_.momentum > 0) {
+    b = b.defined() ? o_.momentum * b + direction : direction;
+    direction = b;
+  }
+  return p - lr() * direction;
+}
+
+Adagrad::Adagrad(const AdagradOptions& o) : Optimizer("Adagrad", o.lr, {"sum"}), o_(o) {
+  require_not_negative(name_, "lr_decay", o.lr_decay);
+  require_not_negative(name_, "eps", o.eps);
+  require_not_negative(name_, "weight_decay", o.weight_decay);
+  require_not_negative(name_, "initial_accumulator_value", o.initial_accumulator_value);
+}
+
+Tensor Adagrad::update(const std::string& name, const Tensor& p, const Tensor& gradient, Slots& slots) const {
+  const Tensor g = with_decay(gradient, p, decay_of(o_, name, p));
+  Tensor& s = slots.tensors[0];
+  s = (s.defined() ? s : full_like(p, o_.initial_accumulator_value)) + square(g);
+  const double rate = lr() / (1 + static_cast<double>(slots.step - 1) * o_.lr_decay);
+  return p - rate * (g / (sqrt(s) + o_.eps));
+}
+
+}  // namespace ebb

@@ -1,0 +1,28 @@
+#pragma once
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+// Reads golden/*.txt, which make_golden.py wrote: lines of a name and numbers; lines of one name follow each other.
+namespace ebb::testing {
+
+inline std::map<std::string, std::vector<std::vector<double>>> golden(const std::string& file) {
+  std::ifstream in(std::filesystem::path(__FILE__).parent_path() / "golden" / file);
+  if (!in) throw std::runtime_error("tests/optim/golden/" + file + " is missing");
+  std::map<std::string, std::vector<std::vector<double>>> all;
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    std::string name;
+    words >> name;
+    std::vector<double> numbers;
+    for (double x; words >> x;) numbers.push_back(x);
+    all[name].push_back(std::move(numbers));
+  }
+  return all;
+}
+
+}  // namespace ebb::testing
