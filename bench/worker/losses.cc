@@ -49,7 +49,7 @@ constexpr Column kClasses{"target", Kind::classes, false, true};
 Inputs ctc_inputs(Size s) {
   const std::int64_t steps = pick(s, 9, 16, 128, 512), batch = pick(s, 2, 2, 8, 32), classes = pick(s, 5, 16, 64, 128);
   const std::int64_t labels = pick(s, 3, 4, 16, 64);
-  return {{"log_probs", Kind::log_probs, {steps, batch, classes}, true},
+  return {{"logits", Kind::normal, {steps, batch, classes}, true},
           {"targets", Kind::labels, {batch, labels}, false, classes},
           {"input_lengths", Kind::length, {batch}, false, steps},
           {"target_lengths", Kind::length, {batch}, false, labels}};
@@ -57,7 +57,7 @@ Inputs ctc_inputs(Size s) {
 Inputs transducer_inputs(Size s) {
   const std::int64_t steps = pick(s, 4, 8, 32, 128), batch = pick(s, 2, 2, 4, 16), classes = pick(s, 5, 8, 32, 64);
   const std::int64_t labels = pick(s, 2, 3, 15, 31);
-  return {{"log_probs", Kind::log_probs, {batch, steps, labels + 1, classes}, true},
+  return {{"logits", Kind::normal, {batch, steps, labels + 1, classes}, true},
           {"targets", Kind::labels, {batch, labels}, false, classes},
           {"input_lengths", Kind::length, {batch}, false, steps},
           {"target_lengths", Kind::length, {batch}, false, labels}};
@@ -217,10 +217,13 @@ std::vector<Row> table() {
   };
 }
 
-// Reductions over the classes and pixels of the shapes here are what the registry's defaults make of them; orpo alone
-// takes more than one axis here, its rows being as good as any list of answers.
+// orpo takes lists of log-probabilities, not rows. The alignments start from logits: PyTorch's ctc_loss gives the
+// gradient of those, whatever it is handed.
 Tensor by_name(const std::string& name, const Tensors& inputs) {
   if (name == "orpo_loss") return evaluate_loss(name, {flatten(inputs[0]), flatten(inputs[1])});
+  if (name == "ctc_loss" || name == "rnnt_loss") {
+    return evaluate_loss(name, {log_softmax(inputs[0]), inputs[1], inputs[2], inputs[3]});
+  }
   return evaluate_loss(name, inputs);
 }
 

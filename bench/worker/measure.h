@@ -21,7 +21,7 @@ class Prepared {
   bool with_gradient_, by_hand_;
 };
 
-// What of a result is compared: count, norm, sum and eight elements.
+// What of a result is compared: count, norm and eight elements.
 nlohmann::json summary(const ebb::Tensor& result);
 
 // Computes every case at its tiny size and holds it against f64. Prints what is wrong; 0 if nothing is.

@@ -1,0 +1,117 @@
+"""The side of a peer in the conversation with compare.py: one JSON request a line, one answer a line.
+
+A peer is an object with
+  load(array, dtype)                 a numpy array as the framework's own, on the CPU
+  prepare(case, inputs, wrt, mode)   a function of no arguments that computes and waits: [value, gradients...]
+  to_numpy(result)                   f64
+  forget()                           returns cached memory
+It raises Unavailable, with the reason, for a case it cannot run.
+"""
+
+import gc
+import json
+import sys
+import time
+
+import numpy as np
+
+
+class Unavailable(Exception):
+    pass
+
+
+def process_bytes(key):
+    try:
+        with open("/proc/self/status") as status:
+            for line in status:
+                if line.startswith(key):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def reset_process_peak():
+    try:
+        with open("/proc/self/clear_refs", "w") as f:
+            f.write("5")
+    except OSError:
+        pass
+
+
+def read_input(description):
+    """The elements as numpy has them; bf16 as its 16 bits."""
+    kinds = {"f64": np.float64, "f32": np.float32, "bf16": np.uint16, "i64": np.int64, "bool": np.bool_}
+    return np.fromfile(description["file"], kinds[description["dtype"]]).reshape(description["shape"])
+
+
+def bf16_to_f32(bits):
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def summary(array):
+    flat = np.asarray(array, np.float64).reshape(-1)
+    last = max(flat.size - 1, 0)
+    return {
+        "count": int(flat.size),
+        "norm": float(np.sqrt(np.dot(flat, flat))),
+        "elements": [float(flat[k * last // 7]) for k in range(8)] if flat.size else [],
+    }
+
+
+def first_call(peer, run):
+    start = time.perf_counter()
+    results = run()
+    first = time.perf_counter() - start
+    checks = [summary(peer.to_numpy(r)) for r in results]
+    del results
+    run()  # some frameworks finish compiling on the second call
+    gc.collect()
+    peer.forget()
+    reset_process_peak()
+    before = process_bytes("VmRSS:")
+    start = time.perf_counter()
+    results = run()
+    again = time.perf_counter() - start
+    peak = process_bytes("VmHWM:")
+    return {"first_s": first, "estimate_s": again, "peak_bytes": max(peak - before, 0), "results": checks}
+
+
+def timed(run, samples, calls):
+    seconds = []
+    for _ in range(samples):
+        start = time.perf_counter()
+        for _ in range(calls):
+            run()
+        seconds.append((time.perf_counter() - start) / calls)
+    return seconds
+
+
+def serve(peer):
+    out = sys.stdout
+    sys.stdout = sys.stderr  # what a framework prints is not an answer
+    run = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            if request["do"] == "prepare":
+                run = None
+                inputs = [peer.load(read_input(i), i["dtype"], request.get("reference", False)) for i in request["inputs"]]
+                wrt = [k for k, i in enumerate(request["inputs"]) if i["differentiate"]]
+                run = peer.prepare(request["case"], inputs, wrt, request["mode"])
+                answer = first_call(peer, run)
+            elif request["do"] == "time":
+                answer = {"seconds": timed(run, request["samples"], request["calls"])}
+            elif request["do"] == "drop":
+                run = inputs = None
+                gc.collect()
+                peer.forget()
+                answer = {}
+            else:
+                answer = {"error": f"cannot do {request['do']}"}
+        except Unavailable as reason:
+            answer = {"unavailable": str(reason)}
+        except Exception as e:  # an answer all the same: the comparison goes on without this row
+            answer = {"error": f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else ''}"}
+        out.write(json.dumps(answer) + "\n")
+        out.flush()

@@ -1,0 +1,156 @@
+"""PyTorch, eager or (with --compile) under torch.compile. It is also the f64 reference of the comparison."""
+
+import os
+import sys
+
+import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+from formulas import FORMULAS, energy, layers, smooth
+from protocol import Unavailable, bf16_to_f32, serve
+
+torch.set_num_threads(int(os.environ["EBB_BENCH_THREADS"]))
+
+
+class Functions:
+    """What formulas.py needs, by PyTorch's names."""
+
+    abs, exp, log, log1p, expm1, sqrt, sin = torch.abs, torch.exp, torch.log, torch.log1p, torch.expm1, torch.sqrt, torch.sin
+    where, sigmoid, softplus, gelu = torch.where, torch.sigmoid, F.softplus, F.gelu
+    clip, minimum, diagonal, concatenate = torch.clamp, torch.minimum, torch.diagonal, torch.cat
+
+    @staticmethod
+    def maximum(a, b):
+        return torch.maximum(a, b) if isinstance(b, torch.Tensor) else torch.clamp(a, min=b)
+
+    @staticmethod
+    def mean(x, axis=None):
+        return torch.mean(x) if axis is None else torch.mean(x, axis)
+
+    @staticmethod
+    def sum(x, axis=None, keepdims=False):
+        return torch.sum(x) if axis is None else torch.sum(x, axis, keepdim=keepdims)
+
+    logsumexp = staticmethod(lambda x: torch.logsumexp(x, -1))
+    softmax = staticmethod(lambda x: torch.softmax(x, -1))
+    log_softmax = staticmethod(lambda x: torch.log_softmax(x, -1))
+    take_along = staticmethod(lambda x, i: torch.gather(x, -1, i))
+    transpose = staticmethod(lambda x: x.T)
+    cumsum = staticmethod(lambda x: torch.cumsum(x, -1))
+    sort_descending = staticmethod(lambda x: torch.sort(x, -1, descending=True).values)
+    argsort_descending = staticmethod(lambda x: torch.argsort(x, -1, descending=True))
+    stop_gradient = staticmethod(lambda x: x.detach())
+    arange_like = staticmethod(lambda x: torch.arange(x.shape[-1], dtype=x.dtype))
+    as_float = staticmethod(lambda mask, like: mask.to(like.dtype))
+    one_hot = staticmethod(lambda y, n, like: F.one_hot(y, n).to(like.dtype))
+    eye_like = staticmethod(lambda x: torch.eye(x.shape[0], dtype=x.dtype))
+    shift_right = staticmethod(lambda x: F.pad(x[..., :-1], (1, 0)))
+    without_diagonal = staticmethod(
+        lambda x: x.masked_fill(torch.eye(x.shape[0], dtype=torch.bool), float("-inf"))
+    )
+    variance = staticmethod(lambda x, axis: torch.var(x, axis, correction=0))
+
+
+xp = Functions
+
+# Losses that PyTorch ships; the others are the shared formulas.
+SHIPPED = {
+    "mse_loss": F.mse_loss,
+    "mse": F.mse_loss,
+    "l1_loss": F.l1_loss,
+    "smooth_l1_loss": F.smooth_l1_loss,
+    "huber_loss": F.huber_loss,
+    "nll_loss": F.nll_loss,
+    "cross_entropy": F.cross_entropy,
+    "softmax_cross_entropy": F.cross_entropy,
+    "binary_cross_entropy": F.binary_cross_entropy,
+    "binary_cross_entropy_with_logits": F.binary_cross_entropy_with_logits,
+    "multilabel_soft_margin_loss": F.multilabel_soft_margin_loss,
+    "hinge_embedding_loss": F.hinge_embedding_loss,
+    "margin_ranking_loss": F.margin_ranking_loss,
+    "soft_margin_loss": F.soft_margin_loss,
+    "multi_margin_loss": F.multi_margin_loss,
+    "multilabel_margin_loss": F.multilabel_margin_loss,
+    "triplet_margin_loss": F.triplet_margin_loss,
+    "triplet_margin_with_distance_loss": F.triplet_margin_with_distance_loss,
+    "cosine_embedding_loss": F.cosine_embedding_loss,
+    "cosine_similarity_loss": lambda a, b: torch.mean(1 - F.cosine_similarity(a, b, -1)),
+    "kl_div": lambda x, t: F.kl_div(x, t, reduction="mean"),
+    "poisson_nll_loss": F.poisson_nll_loss,
+    "gaussian_nll_loss": F.gaussian_nll_loss,
+    # PyTorch's gradient is that of the logits behind the log-probabilities, so all make them from logits.
+    "ctc_loss": lambda x, *others: F.ctc_loss(torch.log_softmax(x, -1), *others),
+    "linear_cross_entropy": lambda x, head, y: F.cross_entropy(F.linear(x, head), y),
+}
+if hasattr(F, "linear_cross_entropy"):
+    SHIPPED["linear_cross_entropy"] = F.linear_cross_entropy
+
+
+def loss_of(case):
+    if case.startswith("BT="):
+        return SHIPPED["linear_cross_entropy"]
+    if case in SHIPPED:
+        return SHIPPED[case]
+    if case == "16 layers checkpointed":
+        recomputed = lambda run: lambda x, ws: checkpoint(run, x, ws, use_reentrant=False)
+        return lambda x, w: layers(xp, x, w, 4, recomputed)
+    if case in FORMULAS:
+        return lambda *inputs: FORMULAS[case](xp, *inputs)
+    raise Unavailable("PyTorch has no such loss")
+
+
+# Cases that ask for something else than a loss and its gradient.
+OTHERS = {
+    "matmul": lambda a, b: torch.matmul(a, b),
+    "hvp": lambda x, v: torch.func.jvp(torch.func.grad(lambda x: smooth(xp, x)), (x,), (v,))[1],
+    "hessian": lambda a, x: torch.func.hessian(lambda x: energy(xp, a, x))(x),
+}
+
+
+class Torch:
+    def __init__(self, compiled):
+        self.compiled = compiled
+
+    def load(self, array, dtype, reference):
+        if dtype == "bf16":
+            wide = torch.from_numpy(bf16_to_f32(array))
+            return wide.double() if reference else wide.bfloat16()
+        tensor = torch.from_numpy(array)
+        return tensor.double() if reference and tensor.is_floating_point() else tensor
+
+    def prepare(self, case, inputs, wrt, mode):
+        if self.compiled:
+            torch._dynamo.reset()
+        compiled = lambda f: torch.compile(f, dynamic=False) if self.compiled else f
+        if case in OTHERS:
+            other = compiled(OTHERS[case])
+            return lambda: [other(*inputs)]
+        loss = loss_of(case)
+        if mode == "value":
+            forward = compiled(loss)
+
+            def value():
+                with torch.no_grad():
+                    return [forward(*inputs)]
+
+            return value
+        inputs = [x.requires_grad_() if k in wrt else x for k, x in enumerate(inputs)]
+        leaves = [inputs[k] for k in wrt]
+        forward = compiled(loss)
+
+        def value_and_gradient():
+            value = forward(*inputs)
+            return [value, *torch.autograd.grad(value, leaves)]
+
+        return value_and_gradient
+
+    def to_numpy(self, result):
+        return result.detach().double().numpy()
+
+    def forget(self):
+        pass
+
+
+if __name__ == "__main__":
+    serve(Torch("--compile" in sys.argv))

@@ -1,0 +1,296 @@
+"""The comparison as text, as a page and as plots."""
+
+import math
+from collections import defaultdict
+from xml.sax.saxutils import escape
+
+import contenders
+
+TITLES = {
+    "engine": "The engine's figures",
+    "losses": "Every loss",
+    "custom": "Losses that no library has",
+    "linear_ce": "Linear head and cross-entropy",
+    "autograd": "Differentiation itself",
+    "startup": "Starting up",
+}
+
+
+def seconds(s):
+    if s is None:
+        return "—"
+    for unit, scale in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
+        if s >= scale:
+            return f"{s / scale:.3g} {unit}"
+    return f"{s / 1e-9:.0f} ns"
+
+
+def size_in_bytes(b):
+    if b is None:
+        return "—"
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if b >= scale:
+            return f"{b / scale:.3g} {unit}"
+    return f"{b} B"
+
+
+def median(row, key):
+    return row["results"].get(key, {}).get("median_s")
+
+
+def ratio(row, key):
+    """How many times longer the contender takes than Ebb."""
+    ours, theirs = median(row, "ebb"), median(row, key)
+    return theirs / ours if ours and theirs else None
+
+
+def best_peer(row, peers):
+    found = [(median(row, p), p) for p in peers if median(row, p)]
+    return min(found)[1] if found else None
+
+
+def share_of_copy(row):
+    if not row["memory_bound"] or not median(row, "ebb"):
+        return None
+    return row["bytes"] / median(row, "ebb") / row["floors"]["copy_bytes_per_second"]
+
+
+def memory(result):
+    return result.get("pool_peak_bytes", result.get("peak_bytes"))
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
+
+
+# ---- the table in the terminal
+
+COLUMNS = 15
+
+
+def header(peers):
+    cells = [contenders.PEERS[p][0] for p in peers]
+    return (f"{'case':<36}{'':<14}{'Ebb':>10} {'± ':>6}{'first':>9}{'memory':>9}{'copy':>6}"
+            + "".join(f"{c:>{COLUMNS}}" for c in cells) + f"{'by hand':>{COLUMNS}}{'best':>8}")
+
+
+def cell(row, key):
+    result = row["results"].get(key)
+    if result is None:
+        return ""
+    r = ratio(row, key)
+    return f"{seconds(result['median_s'])} {r:.2f}×" if r else "—"
+
+
+def line(row, peers):
+    ours = row["results"]["ebb"]
+    what = f"{row['size']} {row['dtype']} {'+∇' if row['mode'] == 'value+grad' else ''}"
+    if "median_s" not in ours:
+        return f"{row['case']:<36}{what:<14} {ours.get('reason')}"
+    spread = (ours["high_s"] - ours["low_s"]) / 2 / ours["median_s"]
+    share, best = share_of_copy(row), best_peer(row, peers)
+    text = f"{row['case']:<36}{what:<14}{seconds(ours['median_s']):>10}{spread:>6.0%} {seconds(ours['first_s']):>9}"
+    text += f"{size_in_bytes(memory(ours)):>9}{f'{share:.0%}' if share else '':>6}"
+    text += "".join(f"{cell(row, p):>{COLUMNS}}" for p in peers) + f"{cell(row, 'hand'):>{COLUMNS}}"
+    text += f"{ratio(row, best):>7.2f}×" if best else ""
+    if ours.get("reason"):
+        text += f"\n    Ebb: {ours['reason']}"
+    for key in (*peers, "hand"):
+        reason = row["results"].get(key, {}).get("reason")
+        if reason:
+            text += f"\n    {row['results'][key]['title']}: {reason}"
+    return text
+
+
+def groups(rows):
+    grouped = defaultdict(list)
+    for row in rows:
+        grouped[(row["size"], row["dtype"], row["mode"])].append(row)
+    return grouped
+
+
+def group_figures(rows, peers):
+    """Geometric means against each peer and against the best of each row, and the rows that are behind."""
+    figures = {}
+    for p in peers:
+        figures[p] = geometric_mean([ratio(r, p) for r in rows if ratio(r, p)])
+    against_best = [(ratio(r, best_peer(r, peers)), r["case"]) for r in rows if best_peer(r, peers) and median(r, "ebb")]
+    figures["best"] = geometric_mean([a for a, _ in against_best])
+    figures["behind"] = sorted((a, c) for a, c in against_best if a < 1)
+    return figures
+
+
+def summary(rows, peers):
+    text = "\nGeometric means of how many times longer a peer takes\n"
+    for (size, dtype, mode), some in groups(rows).items():
+        f = group_figures(some, peers)
+        text += f"  {size} {dtype} {mode:<11} ({len(some)} rows): "
+        text += ", ".join(f"{contenders.PEERS[p][0]} {f[p]:.2f}×" for p in peers if f[p])
+        text += f"; the best of each row {f['best']:.2f}×\n" if f["best"] else "\n"
+        for r, case in f["behind"]:
+            text += f"      behind: {case} {r:.2f}×\n"
+    return text
+
+
+def startup_text(rows):
+    return "\n".join(f"{r['what']:<44}" + "".join(f"{t}: {show(v, r['unit']):<16}" for t, v in r["values"].items())
+                     for r in rows)
+
+
+def show(value, unit):
+    if value is None:
+        return "—"
+    return seconds(value) if unit == "s" else size_in_bytes(value)
+
+
+# ---- plots
+
+
+def ratio_plot(rows, peers, title):
+    """One bar a case on a logarithmic scale: how many times longer the best peer takes."""
+    bars = [(r["case"], ratio(r, best_peer(r, peers)), best_peer(r, peers)) for r in rows
+            if best_peer(r, peers) and median(r, "ebb")]
+    bars.sort(key=lambda b: -b[1])
+    if not bars:
+        return None
+    left, width, height, top = 250, 420, 18, 46
+    low, high = min(0.5, min(b[1] for b in bars)), max(4, max(b[1] for b in bars))
+    at = lambda v: left + width * math.log(v / low) / math.log(high / low)
+    total = top + height * len(bars) + 30
+    svg = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 130}" height="{total}" '
+           'font-family="sans-serif" font-size="11">',
+           '<rect width="100%" height="100%" fill="white"/>',
+           f'<text x="12" y="20" font-size="14" font-weight="bold">{escape(title)}</text>']
+    for tick in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256):
+        if low <= tick <= high:
+            colour, stroke = ("#333", 1.4) if tick == 1 else ("#ccc", 0.8)
+            svg.append(f'<line x1="{at(tick):.1f}" y1="{top - 8}" x2="{at(tick):.1f}" y2="{total - 24}" '
+                       f'stroke="{colour}" stroke-width="{stroke}"/>')
+            svg.append(f'<text x="{at(tick):.1f}" y="{total - 10}" text-anchor="middle" fill="#555">{tick:g}×</text>')
+    for k, (case, value, peer) in enumerate(bars):
+        y = top + height * k
+        a, b = sorted((at(1), at(value)))
+        colour = "#2b7a9e" if value >= 1 else "#c2553a"
+        svg.append(f'<text x="{left - 8}" y="{y + 12}" text-anchor="end">{escape(case)}</text>')
+        svg.append(f'<rect x="{a:.1f}" y="{y + 2}" width="{max(b - a, 1):.1f}" height="{height - 5}" fill="{colour}"/>')
+        svg.append(f'<text x="{b + 5:.1f}" y="{y + 12}" fill="#333">{value:.2f}× '
+                   f'<tspan fill="#888">{escape(contenders.PEERS[peer][0])}</tspan></text>')
+    svg.append("</svg>")
+    return "\n".join(svg) + "\n"
+
+
+# ---- the page
+
+
+class Footnotes:
+    def __init__(self):
+        self.reasons = []
+
+    def mark(self, reason):
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+        return f"—[^{self.reasons.index(reason) + 1}]"
+
+    def text(self):
+        return "\n".join(f"[^{k + 1}]: {reason}" for k, reason in enumerate(self.reasons))
+
+
+def page_cell(row, key, notes):
+    result = row["results"].get(key)
+    if result is None:
+        return ""
+    r = ratio(row, key)
+    if r:
+        return f"{seconds(result['median_s'])} ({r:.2f}×)"
+    return notes.mark(f"{result['title']}: {result.get('reason') or 'not measured'}")
+
+
+def page_table(rows, peers, notes, with_memory):
+    by_hand = [r["results"]["hand"]["title"] for r in rows if "hand" in r["results"]]
+    titles = [contenders.PEERS[p][0] for p in peers] + (["by hand"] if by_hand else [])
+    share = any(share_of_copy(r) for r in rows)
+    nodes = any(r["nodes"] for r in rows)
+    head = ["case", "Ebb", "±", "first call"] + (["share of copy"] if share else []) + (["a node"] if nodes else [])
+    head += titles + ["best peer"] + (["memory: Ebb", *titles[: len(peers)]] if with_memory else ["memory"])
+    text = "| " + " | ".join(head) + " |\n|" + "---|" * len(head) + "\n"
+    for row in rows:
+        ours = row["results"]["ebb"]
+        if "median_s" not in ours:
+            text += f"| {row['case']} | {notes.mark('Ebb: ' + str(ours.get('reason')))} |\n"
+            continue
+        spread = (ours["high_s"] - ours["low_s"]) / 2 / ours["median_s"]
+        cells = [row["case"], seconds(ours["median_s"]), f"{spread:.0%}", seconds(ours["first_s"])]
+        if share:
+            cells.append(f"{share_of_copy(row):.0%}" if share_of_copy(row) else "")
+        if nodes:
+            cells.append(seconds(ours["median_s"] / row["nodes"]) if row["nodes"] else "")
+        cells += [page_cell(row, p, notes) for p in peers] + ([page_cell(row, "hand", notes)] if by_hand else [])
+        best = best_peer(row, peers)
+        r = ratio(row, best) if best else None
+        cells.append((f"**{r:.2f}×**" if r >= 1 else f"*{r:.2f}×*") if r else "—")
+        cells.append(size_in_bytes(memory(ours)))
+        if with_memory:
+            cells += [size_in_bytes(row["results"].get(p, {}).get("peak_bytes")) for p in peers]
+        text += "| " + " | ".join(cells) + " |\n"
+    return text
+
+
+def first_calls(rows, peers):
+    """The median first call of each contender: what its compiler costs."""
+    figures = []
+    for key in ("ebb", *peers):
+        firsts = sorted(r["results"][key]["first_s"] for r in rows if "first_s" in r["results"].get(key, {}))
+        if firsts:
+            title = "Ebb" if key == "ebb" else contenders.PEERS[key][0]
+            figures.append(f"{title} {seconds(firsts[len(firsts) // 2])}")
+    return "First call, median over the rows: " + ", ".join(figures) + "."
+
+
+def suite_section(suite, part, folder, notes):
+    text = f"\n## {TITLES[suite]}\n\nMeasured {part['when']}"
+    text += " (quick run: few rounds)." if part["quick"] else "."
+    floors = part["floors"]
+    text += (f" Floors in the same run: copy {floors['copy_bytes_per_second'] / 1e9:.1f} GB/s (read + written), "
+             f"OpenBLAS 1024³ {floors['gemm_flops_per_second'] / 1e9:.0f} GFLOP/s.\n\n")
+    if suite == "startup":
+        titles = list(dict.fromkeys(t for r in part["rows"] for t in r["values"]))
+        text += "| | " + " | ".join(titles) + " |\n|" + "---|" * (len(titles) + 1) + "\n"
+        for r in part["rows"]:
+            text += f"| {r['what']} | " + " | ".join(show(r["values"].get(t), r["unit"]) for t in titles) + " |\n"
+        return text
+    peers = part["peers"]
+    text += first_calls(part["rows"], peers) + "\n"
+    for (size, dtype, mode), rows in groups(part["rows"]).items():
+        f = group_figures(rows, peers)
+        text += f"\n### {suite}: {size}, {dtype}, {mode.replace('grad', 'gradient').replace('+', ' + ')}\n\n"
+        if f["best"]:
+            text += "Geometric means: " + ", ".join(f"{contenders.PEERS[p][0]} {f[p]:.2f}×" for p in peers if f[p])
+            text += f"; against the best of each row **{f['best']:.2f}×**."
+            behind = ", ".join(f"{case} ({r:.2f}×)" for r, case in f["behind"])
+            text += f" Not there yet: {behind}.\n\n" if behind else " No row is behind.\n\n"
+        svg = ratio_plot(rows, peers, f"{suite}, {size} {dtype}, {mode}: the best peer's time over Ebb's")
+        if svg:
+            name = f"bench_{suite}_{size}_{dtype}_{mode.replace('+', '_')}.svg"
+            (folder / "img" / name).write_text(svg)
+            text += f"![{suite} {size} {dtype}](img/{name})\n\n"
+        text += page_table(rows, peers, notes, suite in ("linear_ce", "autograd"))
+    return text
+
+
+def write_page(known, folder):
+    (folder / "img").mkdir(parents=True, exist_ok=True)
+    notes, m, v = Footnotes(), known["machine"], known["versions"]
+    text = "# Benchmarks\n\nEbb beside the strongest peers on one machine, on the same inputs, taking turns in one run. "
+    text += "`make bench` makes this page; `make bench SUITE=losses QUICK=1` a part of it.\n\n"
+    text += "**The machine.** " + ", ".join(f"{k}: {x}" for k, x in m.items() if x) + ".\n\n"
+    text += "**The peers.** " + ", ".join(f"{k} {x}" if x else f"{k} (not available)" for k, x in v.items()) + ".\n\n"
+    text += ("**How to read it.** Times are medians over all rounds, ± half the distance of the quartiles. In brackets: "
+             "how many times longer a peer takes than Ebb (above 1, Ebb is faster). Every result was held against f64 "
+             "before it was timed; a peer that cannot run a case, or gets it wrong, shows as — with the reason below. "
+             "The first call contains whatever a framework compiles. Ebb's memory is the pool's peak beyond the inputs, a "
+             "peer's the growth of its process. The share of copy bandwidth counts inputs read once and gradients written "
+             "once.\n")
+    for suite, part in known["suites"].items():
+        text += suite_section(suite, part, folder, notes)
+    text += "\n" + notes.text() + "\n"
+    (folder / "benchmarks.md").write_text(text)
