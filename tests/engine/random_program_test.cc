@@ -75,7 +75,7 @@ class RandomProgram {
       case 2:
         return sigmoid(any()) * any();
       case 3:
-        return where(any() > 0.1, any(), -any());
+        return where(leaves_[g() % leaves_.size()] > 0.1013, any(), -any());
       case 4:
         return sqrt(abs(any()) + 0.5);
       case 5:
@@ -105,7 +105,8 @@ class RandomProgram {
       case 17:
         return numel() ? layer_norm(full(), {space_[last]}) * 0.3 : full();
       case 18:
-        return cast(full() > any(), dtype_) * any() + slice(full(), last, -1, kEnd, -1);
+        // Only leaves are compared: a rounding must not decide what a program computes.
+        return cast(leaves_[g() % leaves_.size()] > 0.0513, dtype_) * full() + slice(full(), last, -1, kEnd, -1);
       case 19:
         return cumsum(full(), 0) * 0.1;
       case 20:
