@@ -3,14 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
-#include "golden.h"
+#include "golden_numbers.h"
 
 // Learning rates step by step, as torch.optim.lr_scheduler gives them.
 namespace ebb {
 namespace {
 
 void follow(const char* name, const Schedule& schedule) {
-  const std::vector<double> expected = testing::golden("schedules.txt").at(name).at(0);
+  const std::vector<double> expected = testing::golden("optim/golden/schedules.txt").at(name).at(0);
   ASSERT_GE(expected.size(), 12u);
   for (std::size_t t = 0; t < expected.size(); ++t) {
     EXPECT_NEAR(schedule(static_cast<std::int64_t>(t)), expected[t], 1e-12) << name << ", step " << t;
@@ -33,7 +33,7 @@ TEST(Schedules, FollowTheGoldenRates) {
 }
 
 void follow_plateau(const char* name, ReduceOnPlateau plateau) {
-  const auto all = testing::golden("schedules.txt");
+  const auto all = testing::golden("optim/golden/schedules.txt");
   const std::vector<double>&metrics = all.at("plateau_metrics").at(0), &expected = all.at(name).at(0);
   for (std::size_t t = 0; t < metrics.size(); ++t) {
     EXPECT_NEAR(plateau(metrics[t]), expected[t], 1e-12) << name << ", report " << t;

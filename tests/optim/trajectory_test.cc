@@ -6,7 +6,7 @@
 #include "ebb/losses.h"
 #include "ebb/ops.h"
 #include "ebb/optim.h"
-#include "golden.h"
+#include "golden_numbers.h"
 
 // Every optimiser follows torch.optim (or its paper) step by step.
 namespace ebb {
@@ -73,7 +73,7 @@ std::vector<double> flat(const Problem& p) {
 }
 
 void follow(const Case& c, DType dtype, double tolerance) {
-  const auto expected = testing::golden("trajectories.txt").at(c.name);
+  const auto expected = testing::golden("optim/golden/trajectories.txt").at(c.name);
   ASSERT_EQ(expected.size(), 20u);
   Problem p(dtype);
   const auto optimizer = c.make();
@@ -87,7 +87,7 @@ void follow(const Case& c, DType dtype, double tolerance) {
 }
 
 TEST(Optimizers, FollowTheGoldenTrajectoriesInF64) {
-  EXPECT_EQ(cases().size(), testing::golden("trajectories.txt").size());
+  EXPECT_EQ(cases().size(), testing::golden("optim/golden/trajectories.txt").size());
   for (const Case& c : cases()) follow(c, DType::f64, 1e-10);
 }
 
@@ -140,7 +140,7 @@ struct Network {
 };
 
 void follow_curve(const std::string& name, Optimizer& optimizer, bool clipped) {
-  const std::vector<double> expected = testing::golden("curves.txt").at(name).at(0);
+  const std::vector<double> expected = testing::golden("optim/golden/curves.txt").at(name).at(0);
   ASSERT_EQ(expected.size(), 100u);
   const Tensor x = waves({64, 8}, 0.5, 1);
   std::vector<std::int64_t> labels;

@@ -7,12 +7,13 @@
 #include <string>
 #include <vector>
 
-// Reads golden/*.txt, which make_golden.py wrote: lines of a name and numbers; lines of one name follow each other.
+// Reads a file that a make_golden.py wrote, "optim/golden/schedules.txt" for example: lines of a name and numbers;
+// lines of one name follow each other.
 namespace ebb::testing {
 
 inline std::map<std::string, std::vector<std::vector<double>>> golden(const std::string& file) {
-  std::ifstream in(std::filesystem::path(__FILE__).parent_path() / "golden" / file);
-  if (!in) throw std::runtime_error("tests/optim/golden/" + file + " is missing");
+  std::ifstream in(std::filesystem::path(__FILE__).parent_path() / file);
+  if (!in) throw std::runtime_error("tests/" + file + " is missing");
   std::map<std::string, std::vector<std::vector<double>>> all;
   for (std::string line; std::getline(in, line);) {
     std::istringstream words(line);
