@@ -1,6 +1,7 @@
 #pragma once
 
 // All of Ebb.
+#include "ebb/amp.h"
 #include "ebb/autograd.h"
 #include "ebb/backward.h"
 #include "ebb/data.h"
@@ -10,6 +11,7 @@
 #include "ebb/io.h"
 #include "ebb/losses.h"
 #include "ebb/memory.h"
+#include "ebb/nn.h"
 #include "ebb/ops.h"
 #include "ebb/optim.h"
 #include "ebb/random.h"

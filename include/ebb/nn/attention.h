@@ -1,0 +1,65 @@
+#pragma once
+#include "ebb/nn/layers.h"
+
+namespace ebb::nn {
+
+// torch.nn.MultiheadAttention on [batch, time, width]: heads attend side by side, each in width/heads dimensions.
+struct MultiheadAttentionOptions {
+  bool bias = true;
+  double dropout = 0;  // of the attention weights
+  DType dtype = DType::f32;
+};
+struct AttentionCall {
+  Tensor mask = {};  // bool, true: may attend; or numbers to add to the scores. Broadcast to [batch, heads, time, keys]
+  bool causal = false;  // a query sees no later key
+};
+struct MultiheadAttention {
+  std::int64_t heads;
+  Tensor in_proj_weight, in_proj_bias;  // [3·width, width], [3·width]: query, key, value below each other
+  Linear out_proj;
+  Dropout dropout;
+  MultiheadAttention(std::int64_t width, std::int64_t heads, const MultiheadAttentionOptions& options = {});
+  Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionCall& call = {}) const;
+  Tensor operator()(const Tensor& x, const AttentionCall& call = {}) const;  // attends to itself
+  template <class V>
+  void visit(V&& v) {
+    v("in_proj_weight", in_proj_weight);
+    v("in_proj_bias", in_proj_bias);
+    v("out_proj", out_proj);
+    v("dropout", dropout);
+  }
+};
+
+// A layer of a transformer on [batch, time, width], torch.nn.TransformerEncoderLayer with batch_first: attention and a
+// network of two layers, each with a residual. Norms come first by default (GPT-2 and later); torch's default is last.
+struct TransformerBlockOptions {
+  std::int64_t hidden = 0;  // of the network; 0: 4·width
+  double dropout = 0;
+  bool norm_first = true;
+  bool relu = false;  // instead of gelu
+  double eps = 1e-5;
+  DType dtype = DType::f32;
+};
+struct TransformerBlock {
+  MultiheadAttention self_attn;
+  Linear linear1, linear2;
+  LayerNorm norm1, norm2;
+  Dropout dropout;
+  bool norm_first, use_relu;
+  TransformerBlock(std::int64_t width, std::int64_t heads, const TransformerBlockOptions& options = {});
+  Tensor operator()(const Tensor& x, const AttentionCall& call = {}) const;
+  template <class V>
+  void visit(V&& v) {
+    v("self_attn", self_attn);
+    v("linear1", linear1);
+    v("linear2", linear2);
+    v("norm1", norm1);
+    v("norm2", norm2);
+    v("dropout", dropout);
+  }
+
+ private:
+  Tensor network(const Tensor& x) const;
+};
+
+}  // namespace ebb::nn
