@@ -2,6 +2,7 @@
 
 // The gradient rule of every differentiable operation, by family.
 #include "ebb/backward/activation.h"
+#include "ebb/backward/conv.h"
 #include "ebb/backward/elementwise.h"
 #include "ebb/backward/index.h"
 #include "ebb/backward/linalg.h"

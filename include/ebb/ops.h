@@ -2,6 +2,7 @@
 
 // Every operation, by family.
 #include "ebb/ops/activation.h"
+#include "ebb/ops/conv.h"
 #include "ebb/ops/create.h"
 #include "ebb/ops/elementwise.h"
 #include "ebb/ops/index.h"

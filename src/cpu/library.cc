@@ -43,6 +43,12 @@ void run_library(const LibraryCall& call) {
       return run_det(call);
     case Op::logdet:
       return run_logdet(call);
+    case Op::convolution:
+      return run_convolution(call);
+    case Op::conv_transpose:
+      return run_conv_transpose(call);
+    case Op::conv_weight_gradient:
+      return run_conv_weight_gradient(call);
     case Op::linear_cross_entropy:
       return run_linear_cross_entropy(call);
     case Op::ctc:

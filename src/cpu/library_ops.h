@@ -23,6 +23,9 @@ void run_solve(const LibraryCall& call);
 void run_det(const LibraryCall& call);
 void run_logdet(const LibraryCall& call);
 void run_linear_cross_entropy(const LibraryCall& call);  // linear_cross_entropy.cc
+void run_convolution(const LibraryCall& call);           // conv.cc
+void run_conv_transpose(const LibraryCall& call);
+void run_conv_weight_gradient(const LibraryCall& call);  // conv_weight.cc
 void run_ctc(const LibraryCall& call);                   // ctc.cc
 void run_transducer(const LibraryCall& call);            // transducer.cc
 

@@ -21,6 +21,7 @@ namespace ebb {
 //   pick, place, gather, scatter..., index_..., cat, cumsum, cumprod, argmax, argsort, pad_zero:  i[0] = axis
 //   pad_zero          i = {axis, before, after}
 //   argsort           i[1] = descending        triangular_solve  i = {upper, transposed, unit diagonal}
+//   convolution, conv_transpose, conv_weight_gradient: see graph/conv_calls.h
 //   output            i[0] = which output of its input
 struct Attrs {
   std::array<std::int64_t, 4> i{};

@@ -4,13 +4,14 @@
 
 #include "table/elementwise_cases.h"
 #include "table/tensor_cases.h"
+#include "table/window_cases.h"
 
 namespace ebb::table {
 
 inline const std::vector<Case>& all_cases() {
   static const std::vector<Case> cases = [] {
     std::vector<Case> all = elementwise_cases();
-    for (auto more : {activation_cases, tensor_cases}) {
+    for (auto more : {activation_cases, tensor_cases, window_cases}) {
       for (Case& c : more()) all.push_back(std::move(c));
     }
     return all;

@@ -1,0 +1,36 @@
+#pragma once
+#include <array>
+#include <cstdint>
+
+#include "graph/node.h"
+
+// The three operations of a convolution of images x [N, C, H, W] with windows w [K, C/groups, R, S] into
+// y [N, K, P, Q]:
+//
+//   y[n, k, p, q] = Σ_{c, r, s} x[n, c, p·stride + r·dilation − padding, q·… ] · w[k, c, r, s],   zeros outside
+//
+// convolution (x, w, bias?) -> y,  conv_transpose (y, w) -> x,  conv_weight_gradient (x, y) -> w. The sum
+// Σ x·w·y is linear in each, so the gradient of each is made of the other two. Whatever lies after the last window is
+// said by the shapes: padding is the zeros before the first element, those after the last one may be fewer or more.
+namespace ebb {
+
+struct ConvCall {
+  using Pair = std::array<std::int64_t, 2>;  // along H, along W
+  Pair stride{1, 1}, padding{0, 0}, dilation{1, 1};
+  std::int64_t groups = 1;
+
+  static constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;  // of each number
+
+  Attrs attrs() const {
+    const auto packed = [](const Pair& p) { return (p[0] << 32) | p[1]; };
+    Attrs a;
+    a.i = {packed(stride), packed(padding), packed(dilation), groups};
+    return a;
+  }
+  static ConvCall from(const Attrs& a) {
+    const auto pair = [](std::int64_t i) { return Pair{i >> 32, i & kMost}; };
+    return {pair(a.i[0]), pair(a.i[1]), pair(a.i[2]), a.i[3]};
+  }
+};
+
+}  // namespace ebb

@@ -1,0 +1,26 @@
+#pragma once
+#include "ebb/ops/conv.h"
+#include "graph/conv_calls.h"
+
+// The nodes of convolutions, and how the public functions and their rules come to them.
+namespace ebb {
+
+// Shapes as in graph/conv_calls.h; operands of one floating dtype, which is that of the result.
+Tensor convolution_node(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvCall& call,
+                        const Shape& output);
+Tensor conv_transpose_node(const Tensor& y, const Tensor& weight, const ConvCall& call, const Shape& output);
+Tensor conv_weight_gradient_node(const Tensor& x, const Tensor& y, const ConvCall& call, const Shape& window);
+
+// A convolution's operands as images: [N, C, H, W] and [K, C/groups, R, S], checked and of one dtype.
+struct ConvOperands {
+  Tensor x, weight, bias;
+  ConvCall call;
+  Shape output;  // of the node
+  Shape result;  // what the caller gets
+};
+ConvOperands conv_operands(const char* op, int axes, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                           const ConvOptions& options);
+ConvOperands conv_transpose_operands(const char* op, int axes, const Tensor& x, const Tensor& weight,
+                                     const Tensor& bias, const ConvTransposeOptions& options);
+
+}  // namespace ebb
