@@ -7,6 +7,7 @@ PACKAGES := g++ cmake ninja-build ccache pkg-config \
             libtbb-dev libfmt-dev libhwy-dev libopenblas-dev librandom123-dev zlib1g-dev libpng-dev nlohmann-json3-dev \
             libcli11-dev libgtest-dev librapidcheck-dev libmpfr-dev libgmp-dev
 FORMAT_PACKAGES := clang-format
+BENCH_PACKAGES := python3 python3-venv binutils
 
 # Installs those of the packages $(1) that are missing, if any.
 define install_missing
@@ -22,11 +23,12 @@ define install_missing
 	fi
 endef
 
-.PHONY: help run test format clean packages configure
+.PHONY: help run test bench format clean packages configure
 
 help:
 	@echo "make run      build the library and train a small network on images of digits"
 	@echo "make test     build everything and run the tests"
+	@echo "make bench    compare with PyTorch, JAX and MLX (SUITE=losses: one suite, QUICK=1: the large rows only)"
 	@echo "make format   clang-format the sources"
 	@echo "make clean    remove what was built"
 	@echo "PRESET=release, debug, asan or tsan picks the build, e.g. make test PRESET=asan"
@@ -44,6 +46,10 @@ run: configure
 test: configure
 	@cmake --build $(BUILD)
 	@cd $(BUILD) && ctest --output-on-failure
+
+bench: configure
+	$(call install_missing,$(BENCH_PACKAGES))
+	@python3 bench/compare.py $(if $(SUITE),--suite $(SUITE)) $(if $(QUICK),--quick)
 
 format:
 	$(call install_missing,$(FORMAT_PACKAGES))

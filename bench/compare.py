@@ -120,18 +120,22 @@ class Comparison:
                 if not wrong or c is self.ebb:
                     running.append((c, result))
             results[c.key] = result
-        self.take_turns(running)
+        moved = bytes_moved(inputs, mode)
+        copy_s = self.take_turns(running, moved if case["memory_bound"] else None)
         for c in (self.ebb, *others):
             c.ask(do="drop")
         return {
             "suite": request["suite"], "case": request["case"], "size": request["size"], "dtype": dtype, "mode": mode,
             "shapes": [i["shape"] for i in inputs], "nodes": case["nodes"],
-            "bytes": bytes_moved(inputs, mode), "memory_bound": case["memory_bound"], "results": results,
+            "bytes": moved, "copy_s": copy_s, "results": results,
         }
 
-    def take_turns(self, running):
-        seconds = {c.key: [] for c, _ in running}
+    def take_turns(self, running, copied=None):
+        """Times everyone round by round; beside them a copy of as many bytes, whose median is returned."""
+        seconds, copies = {c.key: [] for c, _ in running}, []
         for turn in range(self.options.rounds):
+            if copied:
+                copies += self.ebb.ask(do="copy", bytes=copied, samples=5)["seconds"]
             order = running[turn % len(running):] + running[:turn % len(running)] if running else []
             for c, result in order:
                 estimate = max(result["estimate_s"], 1e-7)
@@ -148,6 +152,7 @@ class Comparison:
                 result["median_s"] = statistics.median(all_seconds)
                 result["low_s"] = all_seconds[len(all_seconds) // 4]
                 result["high_s"] = all_seconds[(3 * len(all_seconds)) // 4]
+        return statistics.median(copies) if copies else None
 
 
 def parse_arguments():
@@ -202,7 +207,6 @@ def main():
                     rows = []
                     print(report.header(options.peers), flush=True)
                     for row in comparison.rows(suite):
-                        row["floors"] = floors
                         rows.append(row)
                         print(report.line(row, options.peers), flush=True)
                     print(report.summary(rows, options.peers))

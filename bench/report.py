@@ -50,9 +50,8 @@ def best_peer(row, peers):
 
 
 def share_of_copy(row):
-    if not row["memory_bound"] or not median(row, "ebb"):
-        return None
-    return row["bytes"] / median(row, "ebb") / row["floors"]["copy_bytes_per_second"]
+    """Of the speed of a plain copy of as many bytes, measured in turn with the row; where memory is the bound."""
+    return row["copy_s"] / median(row, "ebb") if row.get("copy_s") and median(row, "ebb") else None
 
 
 def memory(result):
@@ -289,7 +288,7 @@ def write_page(known, folder):
              "before it was timed; a peer that cannot run a case, or gets it wrong, shows as — with the reason below. "
              "The first call contains whatever a framework compiles. Ebb's memory is the pool's peak beyond the inputs, a "
              "peer's the growth of its process. The share of copy bandwidth counts inputs read once and gradients written "
-             "once.\n")
+             "once, against a plain memcpy of as many bytes on as many threads in the same rounds.\n")
     for suite, part in known["suites"].items():
         text += suite_section(suite, part, folder, notes)
     text += "\n" + notes.text() + "\n"

@@ -62,7 +62,7 @@ def summary(array):
 def first_call(peer, run):
     start = time.perf_counter()
     results = run()
-    first = time.perf_counter() - start
+    first = getattr(peer, "compile_s", None) or time.perf_counter() - start
     checks = [summary(peer.to_numpy(r)) for r in results]
     del results
     run()  # some frameworks finish compiling on the second call

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <vector>
 
 // The same results made by hand: what a formula is held against.
 namespace bench {
@@ -9,6 +10,9 @@ float focal_by_hand(const float* x, const float* y, std::int64_t n, float alpha,
 
 // OpenBLAS with its own threads: c[n, n] = a·b.
 void gemm_by_blas(const float* a, const float* b, float* c, std::int64_t n, int threads);
+
+// Seconds of copies that read bytes/2 and write bytes/2 with plain memcpy, one for each sample.
+std::vector<double> time_copies(std::size_t bytes, int samples, int threads);
 
 struct Floors {
   double copy_bytes_per_second;  // bytes read and bytes written

@@ -12,14 +12,15 @@ namespace bench {
 namespace {
 
 template <class Body>
-double best_of(int repeats, Body body) {
-  double best = 1e30;
-  for (int i = 0; i < repeats; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    body();
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return best;
+double seconds_of(Body body) {
+  const auto start = std::chrono::steady_clock::now();
+  body();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
 }
 
 }  // namespace
@@ -31,21 +32,34 @@ void gemm_by_blas(const float* a, const float* b, float* c, std::int64_t n, int 
   openblas_set_num_threads(1);
 }
 
+std::vector<double> time_copies(std::size_t bytes, int samples, int threads) {
+  const std::size_t part = std::max<std::size_t>(bytes / 2 / static_cast<std::size_t>(threads), 1);
+  std::vector<char> from(part * static_cast<std::size_t>(threads), 1), to(from.size());
+  std::vector<double> seconds;
+  for (int s = 0; s <= samples; ++s) {
+    const double taken = seconds_of([&] {
+      std::vector<std::thread> others;
+      for (int t = 1; t < threads; ++t) {
+        const std::size_t start = part * static_cast<std::size_t>(t);
+        others.emplace_back([&, start] { std::memcpy(&to[start], &from[start], part); });
+      }
+      std::memcpy(to.data(), from.data(), part);
+      for (std::thread& t : others) t.join();
+    });
+    if (s > 0) seconds.push_back(taken);  // the first touches fresh pages
+  }
+  return seconds;
+}
+
 Floors measure_floors(int threads) {
-  const std::size_t n = std::size_t{1} << 24;
-  std::vector<float> from(n, 1.0f), to(n, 0.0f);
-  const double copy = best_of(9, [&] {
-    std::vector<std::thread> others;
-    const std::size_t part = n / static_cast<std::size_t>(threads);
-    for (int t = 1; t < threads; ++t) {
-      const std::size_t start = part * static_cast<std::size_t>(t);
-      others.emplace_back([&, start] { std::memcpy(&to[start], &from[start], part * sizeof(float)); });
-    }
-    std::memcpy(to.data(), from.data(), part * sizeof(float));
-    for (std::thread& t : others) t.join();
-  });
-  const double gemm = best_of(5, [&] { gemm_by_blas(from.data(), from.data() + (1 << 20), to.data(), 1024, threads); });
-  return {2.0 * static_cast<double>(n * sizeof(float)) / copy, 2.0 * 1024 * 1024 * 1024 / gemm};
+  const std::size_t bytes = std::size_t{192} << 20;
+  const std::int64_t n = 1024;
+  std::vector<float> a(static_cast<std::size_t>(n * n), 1.0f), b = a, c = a;
+  std::vector<double> products;
+  for (int k = 0; k < 7; ++k)
+    products.push_back(seconds_of([&] { gemm_by_blas(a.data(), b.data(), c.data(), n, threads); }));
+  return {static_cast<double>(bytes) / median(time_copies(bytes, 9, threads)),
+          2.0 * static_cast<double>(n * n * n) / median(products)};
 }
 
 }  // namespace bench

@@ -20,7 +20,8 @@ namespace math = ebb::cpu::HWY_NAMESPACE;
 
 // z = x where y is 1 and −x where it is 0, q = sigmoid(z), r = 1 − q:
 //   loss = −α·r²·log q        d loss/dx = ±α·r²·(2q·log q − r), from dq/dz = q·r
-// One exp, one log and one division an element; everything stays in registers.
+// One exp, one log and one division an element; everything stays in registers. Vectors with an extreme logit take the
+// functions' full range, the others their plain case, as Ebb's own loops do.
 float focal_part(const float* x, const float* y, std::size_t n, float alpha, float scale, float* grad) {
   const hn::ScalableTag<float> d;
   const auto one = hn::Set(d, 1.0f), half = hn::Set(d, 0.5f), a = hn::Set(d, alpha), s = hn::Set(d, alpha * scale);
@@ -29,8 +30,12 @@ float focal_part(const float* x, const float* y, std::size_t n, float alpha, flo
   const auto step = [&](auto vx, auto vy, auto& gradient) HWY_ATTR {
     const auto positive = hn::Gt(vy, half);
     const auto z = hn::IfThenElse(positive, vx, hn::Neg(vx));
-    const auto q = hn::Div(one, hn::Add(one, math::exp(d, hn::Neg(z))));
-    const auto r = hn::Sub(one, q), r2 = hn::Mul(r, r), log_q = math::log(d, q);
+    const auto minus_z = hn::Neg(z);
+    const bool plain = hn::AllTrue(d, math::exp_is_normal(d, minus_z));
+    const auto e = HWY_LIKELY(plain) ? math::exp_normal(d, minus_z) : math::exp(d, minus_z);
+    const auto q = hn::Div(one, hn::Add(one, e));
+    const auto r = hn::Sub(one, q), r2 = hn::Mul(r, r),
+               log_q = HWY_LIKELY(plain) ? math::log_normal(d, q) : math::log(d, q);
     const auto g = hn::Mul(hn::Mul(s, r2), hn::MulSub(hn::Add(q, q), log_q, r));
     gradient = hn::IfThenElse(positive, g, hn::Neg(g));
     return hn::Mul(r2, log_q);

@@ -12,7 +12,7 @@
 //   {"do": "inputs", suite, case, size, dtype, "directory": D}      writes each input's elements to a file
 //   {"do": "prepare", suite, case, size, dtype, mode, by_hand?, reference?}
 //   {"do": "time", "samples": N, "calls": K}                        of what was prepared last
-//   {"do": "drop"}   {"do": "floors"}
+//   {"do": "drop"}   {"do": "floors"}   {"do": "copy", "bytes": B, "samples": N}
 // `ebb_bench_worker --smoke` checks every case at its tiny size instead.
 namespace bench {
 namespace {
@@ -100,6 +100,9 @@ class Worker {
       prepared_.reset();
       release_cached_memory();
       return json::object();
+    }
+    if (what == "copy") {
+      return {{"seconds", time_copies(request.at("bytes"), request.at("samples"), num_threads())}};
     }
     if (what == "floors") {
       const Floors floors = measure_floors(num_threads());
