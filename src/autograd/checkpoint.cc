@@ -54,8 +54,10 @@ Tensor checkpoint(const FunctionOfMany& f, const std::vector<Tensor>& inputs) {
   std::vector<Tensor> all{y};
   all.insert(all.end(), captured.begin(), captured.end());
   Tensor result = make_node(Op::custom, y.dtype(), y.shape(), all);
-  result.node()->more().rule = [f, inputs, random](const Tensor& grad, const Tensor&, const std::vector<Tensor>& sources) {
-    // Everything the second run computes waits for the cotangent: it is made when the backward pass gets here, not sooner.
+  result.node()->more().rule = [f, inputs, random](const Tensor& grad, const Tensor&,
+                                                   const std::vector<Tensor>& sources) {
+    // Everything the second run computes waits for the cotangent: it is made when the backward pass gets here, not
+    // sooner.
     ReversePass pass;
     {
       WithHistory on;

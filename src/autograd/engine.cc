@@ -70,7 +70,9 @@ class Reverse {
                   "backward: the history of {} {} was consumed by an earlier backward; call that one with "
                   "keep_history = true to go through it again",
                   info(f.node->op).name, f.node->shape);
-          while (f.next < f.node->inputs.size() && (!follows(*f.node->inputs[f.next]) || seen.contains(f.node->inputs[f.next]))) ++f.next;
+          while (f.next < f.node->inputs.size() &&
+                 (!follows(*f.node->inputs[f.next]) || seen.contains(f.node->inputs[f.next])))
+            ++f.next;
           if (f.next < f.node->inputs.size()) {
             Node* input = f.node->inputs[f.next++];
             stack.push_back({input, first_operand(*input)});
@@ -86,9 +88,8 @@ class Reverse {
 
   void add(Node* n, const Tensor& g) {
     if (!follows(*n)) return;
-    require(g.shape() == n->shape && g.dtype() == n->dtype,
-            "internal: the cotangent of {} is {} {}, its value {} {}", info(n->op).name, name(g.dtype()), g.shape(),
-            name(n->dtype), n->shape);
+    require(g.shape() == n->shape && g.dtype() == n->dtype, "internal: the cotangent of {} is {} {}, its value {} {}",
+            info(n->op).name, name(g.dtype()), g.shape(), name(n->dtype), n->shape);
     auto [it, fresh] = cotangent_.try_emplace(n, g);
     if (!fresh) it->second = it->second + g;
   }
@@ -108,7 +109,7 @@ class Reverse {
               info(n->op).name, cotangents.size(), inputs.size());
       for (std::size_t k = 0; k < inputs.size(); ++k) {
         require(!cotangents[k].defined() || cotangents[k].shape() == inputs[k].shape(),
-                "{}: the cotangent of input {} has shape {}, the input {}", info(n->op).name, k, 
+                "{}: the cotangent of input {} has shape {}, the input {}", info(n->op).name, k,
                 cotangents[k].defined() ? cotangents[k].shape() : Shape{}, inputs[k].shape());
         if (cotangents[k].defined()) cotangents[k] = cast(cotangents[k], inputs[k].dtype());
       }

@@ -9,9 +9,9 @@ namespace ebb {
 // whose history has a bit of `bits` are followed. Undefined where an output does not depend on a target.
 struct ReversePass {
   std::vector<Tensor> outputs, cotangents;
-  std::vector<Tensor> targets;       // empty: all variables found
+  std::vector<Tensor> targets;  // empty: all variables found
   std::uint32_t bits = 1;
-  bool consume = false;              // forget the history that was gone through
+  bool consume = false;  // forget the history that was gone through
 };
 std::vector<Tensor> reverse(const ReversePass& pass, std::vector<Tensor>* found_variables = nullptr);
 

@@ -18,7 +18,8 @@ Tensor seed(const char* op, const Tensor& y, const Tensor& given) {
     require(given.shape() == y.shape(), "{}: the cotangent has shape {}, the output {}", op, given.shape(), y.shape());
     return cast(given, y.dtype());
   }
-  require(y.numel() == 1, "{}: the output has shape {}; a gradient needs one element (or give a cotangent)", op, y.shape());
+  require(y.numel() == 1, "{}: the output has shape {}; a gradient needs one element (or give a cotangent)", op,
+          y.shape());
   return ones_like(y);
 }
 
@@ -39,7 +40,8 @@ class Level {
   }
 
   // Cotangents of tracked inputs. Their graph is itself tracked only if an outer level or a variable may ask.
-  std::vector<Tensor> pull(const Tensor& y, const Tensor& g, const std::vector<Tensor>& inputs, bool track_result = false) const {
+  std::vector<Tensor> pull(const Tensor& y, const Tensor& g, const std::vector<Tensor>& inputs,
+                           bool track_result = false) const {
     const bool outer = track_result || ((y.node()->history | g.node()->history) & active_history() & ~bit()) != 0;
     NoHistory off(!outer);
     ReversePass pass;
@@ -113,7 +115,8 @@ Gradients backward(const Tensor& loss, const BackwardOptions& options) {
   return Gradients(std::move(entries));
 }
 
-std::function<std::pair<Tensor, std::vector<Tensor>>(const std::vector<Tensor>&)> value_and_grad(const FunctionOfMany& f) {
+std::function<std::pair<Tensor, std::vector<Tensor>>(const std::vector<Tensor>&)> value_and_grad(
+    const FunctionOfMany& f) {
   return [f](const std::vector<Tensor>& xs) {
     Level level;
     std::vector<Tensor> tracked;
@@ -131,7 +134,8 @@ std::function<std::pair<Tensor, std::vector<Tensor>>(const std::vector<Tensor>&)
 }
 
 std::function<std::pair<Tensor, Tensor>(const Tensor&)> value_and_grad(const Function& f) {
-  return [many = value_and_grad(FunctionOfMany([f](const std::vector<Tensor>& xs) { return f(xs[0]); }))](const Tensor& x) {
+  return [many = value_and_grad(FunctionOfMany([f](const std::vector<Tensor>& xs) { return f(xs[0]); }))](
+             const Tensor& x) {
     auto [y, g] = many({x});
     return std::make_pair(y, g[0]);
   };

@@ -26,7 +26,8 @@ struct Layout {
 Layout layout_of(const std::vector<std::int64_t>& dims, std::size_t from, std::size_t to, const Strides& strides);
 
 // Calls run(first element's address, stride, count, done so far) for each piece of the range with one stride.
-template <class Run> void walk(const Layout& l, std::int64_t first, std::int64_t count, Run&& run) {
+template <class Run>
+void walk(const Layout& l, std::int64_t first, std::int64_t count, Run&& run) {
   if (count <= 0) return;
   if (l.rank == 0) {
     run(std::int64_t{0}, std::int64_t{0}, count, std::int64_t{0});
@@ -64,12 +65,12 @@ template <class Run> void walk(const Layout& l, std::int64_t first, std::int64_t
 // Where a register's pointer comes from.
 struct Register {
   enum class Kind : std::uint8_t {
-    slot,      // tile slot `index`
-    scalar,    // one number, the same all sweep long: `index` into the scalars
-    row,       // one number a row of the tile: `index` into the row registers
-    operand,   // straight into operand `index`
-    output,    // straight into output `index`
-    scratch,   // row-long scratch `index`
+    slot,     // tile slot `index`
+    scalar,   // one number, the same all sweep long: `index` into the scalars
+    row,      // one number a row of the tile: `index` into the row registers
+    operand,  // straight into operand `index`
+    output,   // straight into output `index`
+    scratch,  // row-long scratch `index`
   } kind = Kind::slot;
   RegType type = RegType::f32;
   std::int32_t index = -1;
@@ -78,20 +79,20 @@ struct Register {
 
 struct Step {
   enum class Kind : std::uint8_t {
-    compute,   // fn(dst, a, b, c, n)
-    load,      // operand `item` through its layout into dst
-    spread,    // row register a to every column of its row
-    repeat,    // one number a to the whole tile
-    reduce,    // accumulator `item` with a; where b is given too, with the products of a and b
-    pick,      // row register dst = a at column b
-    place,     // dst = row register a at column b, zero elsewhere
-    store,     // a to output `item`
-    total,     // total `item` with a (and b, likewise)
-    columns,   // column sum `item` with a
-    check,     // error where mask b is zero; dst = a
-    load_row,  // operand `item`'s numbers of the tile's rows
-    store_row, // row register a to output `item`
-    total_row, // total `item` with row register a
+    compute,    // fn(dst, a, b, c, n)
+    load,       // operand `item` through its layout into dst
+    spread,     // row register a to every column of its row
+    repeat,     // one number a to the whole tile
+    reduce,     // accumulator `item` with a; where b is given too, with the products of a and b
+    pick,       // row register dst = a at column b
+    place,      // dst = row register a at column b, zero elsewhere
+    store,      // a to output `item`
+    total,      // total `item` with a (and b, likewise)
+    columns,    // column sum `item` with a
+    check,      // error where mask b is zero; dst = a
+    load_row,   // operand `item`'s numbers of the tile's rows
+    store_row,  // row register a to output `item`
+    total_row,  // total `item` with row register a
   } kind = Kind::compute;
   ElementwiseFn fn = nullptr;
   std::int32_t dst = -1, a = -1, b = -1, c = -1;
@@ -101,8 +102,8 @@ struct Step {
 };
 
 struct StageCode {
-  std::vector<Step> row_steps;   // once a tile's rows (or a row), before the stage's columns
-  std::vector<Step> full_steps;  // for every tile
+  std::vector<Step> row_steps;        // once a tile's rows (or a row), before the stage's columns
+  std::vector<Step> full_steps;       // for every tile
   std::vector<std::int32_t> reduces;  // finished when the stage's columns are done
   std::vector<Step> finish_steps;     // then: what stores their results
 };
@@ -132,22 +133,22 @@ struct ColumnReduce {
 struct CompiledSweep {
   Program program;
   std::int64_t rows = 1, columns = 1, elements = 1;
-  bool flat = false;          // no rows: tiles are pieces of the whole
-  bool long_rows = false;     // a row takes several tiles
+  bool flat = false;       // no rows: tiles are pieces of the whole
+  bool long_rows = false;  // a row takes several tiles
   std::int64_t rows_per_tile = 1;
   std::int64_t tile = kTile;  // elements of a full tile
 
   std::vector<Register> registers;
   int slots = 0;
   std::size_t slot_bytes = 0;
-  std::vector<std::size_t> scratch_bytes;   // an element's size, for each row-long scratch
+  std::vector<std::size_t> scratch_bytes;  // an element's size, for each row-long scratch
   int row_registers = 0;
   int scalars = 0;
 
-  std::vector<Step> scalar_steps;           // before everything
-  std::vector<std::int32_t> scalar_of;      // instruction -> index into the scalars, -1
+  std::vector<Step> scalar_steps;       // before everything
+  std::vector<std::int32_t> scalar_of;  // instruction -> index into the scalars, -1
   std::vector<StageCode> stages;
-  std::vector<Step> epilogue;               // scalar and column instructions, dst is the instruction
+  std::vector<Step> epilogue;  // scalar and column instructions, dst is the instruction
   std::vector<RowReduce> reduces;
   std::vector<Total> totals;
   std::vector<ColumnReduce> column_reduces;
@@ -156,7 +157,7 @@ struct CompiledSweep {
   std::vector<LoadFn> operand_loads;
   std::vector<StoreFn> output_stores;
 
-  std::int64_t tiles = 0;                   // flat or short rows: all; long rows: rows
+  std::int64_t tiles = 0;  // flat or short rows: all; long rows: rows
   std::int64_t tiles_per_task = 1;
   std::int64_t tasks = 1;
 };

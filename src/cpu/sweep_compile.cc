@@ -30,13 +30,39 @@ bool dense(const Layout& l) { return l.rank == 0 || (l.rank == 1 && l.strides[0]
 bool expensive(const Instr& i) {
   if (i.kind != Instr::Kind::compute) return false;
   switch (i.op) {
-    case Op::copy: case Op::neg: case Op::abs: case Op::square: case Op::sign: case Op::add: case Op::sub: case Op::mul:
-    case Op::fma: case Op::maximum: case Op::minimum: case Op::where: case Op::eq: case Op::ne: case Op::lt: case Op::le:
-    case Op::gt: case Op::ge: case Op::logical_and: case Op::logical_or: case Op::logical_not: case Op::logical_xor:
-    case Op::floor: case Op::ceil: case Op::round: case Op::trunc: case Op::isnan: case Op::isinf: case Op::isfinite:
+    case Op::copy:
+    case Op::neg:
+    case Op::abs:
+    case Op::square:
+    case Op::sign:
+    case Op::add:
+    case Op::sub:
+    case Op::mul:
+    case Op::fma:
+    case Op::maximum:
+    case Op::minimum:
+    case Op::where:
+    case Op::eq:
+    case Op::ne:
+    case Op::lt:
+    case Op::le:
+    case Op::gt:
+    case Op::ge:
+    case Op::logical_and:
+    case Op::logical_or:
+    case Op::logical_not:
+    case Op::logical_xor:
+    case Op::floor:
+    case Op::ceil:
+    case Op::round:
+    case Op::trunc:
+    case Op::isnan:
+    case Op::isinf:
+    case Op::isfinite:
     case Op::check:
       return false;
-    default: return true;
+    default:
+      return true;
   }
 }
 
@@ -88,13 +114,14 @@ class Compiler {
     if (!s_.flat) {
       s_.long_rows = s_.columns > kTile;
       if (!s_.long_rows) {
-        s_.rows_per_tile = std::clamp<std::int64_t>(kTile / std::max<std::int64_t>(s_.columns, 1), 1, std::max<std::int64_t>(s_.rows, 1));
+        s_.rows_per_tile = std::clamp<std::int64_t>(kTile / std::max<std::int64_t>(s_.columns, 1), 1,
+                                                    std::max<std::int64_t>(s_.rows, 1));
         s_.tile = s_.rows_per_tile * s_.columns;
       }
     }
     s_.slot_bytes = 4;
     for (const Instr& i : p_.instrs) s_.slot_bytes = std::max(s_.slot_bytes, size_of(i.type));
-    s_.slot_bytes *= static_cast<std::size_t>(std::max<std::int64_t>(s_.tile, 1)) ;
+    s_.slot_bytes *= static_cast<std::size_t>(std::max<std::int64_t>(s_.tile, 1));
     s_.slot_bytes = (s_.slot_bytes + 127) / 128 * 128;
   }
 
@@ -118,8 +145,8 @@ class Compiler {
       const bool flat_dense = dense(s_.output_layouts[k]);
       const bool row_dense = !s_.flat && s_.rows_per_tile == 1 && dense(layout_of(p_.dims, r, n, o.strides));
       const Instr& v = p_.instrs[o.value];
-      if (v.level == Level::full && v.kind != Instr::Kind::load && is_wide(o.dtype, v.type) && (flat_dense || row_dense) &&
-          output_of_[o.value] < 0) {
+      if (v.level == Level::full && v.kind != Instr::Kind::load && is_wide(o.dtype, v.type) &&
+          (flat_dense || row_dense) && output_of_[o.value] < 0) {
         output_of_[o.value] = static_cast<std::int32_t>(k);
         output_by_row_.push_back(!flat_dense);
       } else {
@@ -163,10 +190,13 @@ class Compiler {
     for (const Output& o : p_.outputs) uses[o.value] += 2;
     summed_product_.assign(p_.instrs.size(), 0);
     for (const Instr& i : p_.instrs) {
-      if ((i.kind != Instr::Kind::reduce && i.kind != Instr::Kind::total) || i.op != Op::sum || !k_.dot(i.type)) continue;
+      if ((i.kind != Instr::Kind::reduce && i.kind != Instr::Kind::total) || i.op != Op::sum || !k_.dot(i.type))
+        continue;
       const Instr& x = instr(i.arg[0]);
-      if (x.level != Level::full || x.kind != Instr::Kind::compute || uses[i.arg[0]] != 1 || x.stage != i.stage) continue;
-      const bool product = x.op == Op::mul && instr(x.arg[0]).level == Level::full && instr(x.arg[1]).level == Level::full;
+      if (x.level != Level::full || x.kind != Instr::Kind::compute || uses[i.arg[0]] != 1 || x.stage != i.stage)
+        continue;
+      const bool product =
+          x.op == Op::mul && instr(x.arg[0]).level == Level::full && instr(x.arg[1]).level == Level::full;
       if (product || x.op == Op::square) summed_product_[i.arg[0]] = 1;
     }
   }
@@ -216,8 +246,12 @@ class Compiler {
   ElementwiseFn kernel(const Instr& i, unsigned scalar_mask) const {
     ElementwiseFn fn = nullptr;
     switch (i.kind) {
-      case Instr::Kind::convert: fn = k_.convert(instr(i.arg[0]).type, i.type); break;
-      case Instr::Kind::round: fn = k_.round(i.dtype); break;
+      case Instr::Kind::convert:
+        fn = k_.convert(instr(i.arg[0]).type, i.type);
+        break;
+      case Instr::Kind::round:
+        fn = k_.round(i.dtype);
+        break;
       default: {
         // Comparisons are kernels of their operands' type; where is one of its result's.
         const std::int32_t main = i.op == Op::where ? i.arg[1] : i.arg[0];
@@ -346,7 +380,8 @@ class Compiler {
       repeat.kind = Step::Kind::repeat;
       repeat.a = *from[k];
       const RegType type = s_.registers[*from[k]].type;
-      repeat.dst = row ? add_register(Register::Kind::row, type, s_.row_registers++) : add_register(Register::Kind::slot, type, -1);
+      repeat.dst = row ? add_register(Register::Kind::row, type, s_.row_registers++)
+                       : add_register(Register::Kind::slot, type, -1);
       into.push_back(repeat);
       *from[k] = repeat.dst;
     }
@@ -374,7 +409,8 @@ class Compiler {
       step.kind = Step::Kind::load;
       step.item = i.arg[0];
       // Whole rows of something that is the same in every row: one copy serves all tiles.
-      step.invariant = !s_.flat && !s_.long_rows && s_.operand_row_layouts[i.arg[0]].rank > 0 && zero(s_.operand_row_layouts[i.arg[0]]);
+      step.invariant = !s_.flat && !s_.long_rows && s_.operand_row_layouts[i.arg[0]].rank > 0 &&
+                       zero(s_.operand_row_layouts[i.arg[0]]);
     } else if (i.kind == Instr::Kind::place) {
       step.kind = Step::Kind::place;
       step.a = any_row(i.arg[0]);
@@ -443,7 +479,8 @@ class Compiler {
         for (std::int32_t r : {s.a, s.b, s.c}) {
           if (r >= 0 && s_.registers[r].kind == Register::Kind::slot) last[r] = std::max(last[r], at);
         }
-        if (s.dst >= 0 && s_.registers[s.dst].kind == Register::Kind::slot) last[s.dst] = std::max(last[s.dst], s.invariant ? 1 << 30 : at);
+        if (s.dst >= 0 && s_.registers[s.dst].kind == Register::Kind::slot)
+          last[s.dst] = std::max(last[s.dst], s.invariant ? 1 << 30 : at);
         ++at;
       }
     }
@@ -492,7 +529,8 @@ class Compiler {
   void widen_tiles() {
     if (!s_.flat) return;
     const std::size_t slots = static_cast<std::size_t>(std::max(s_.slots, 1));
-    const std::int64_t blocks = std::clamp<std::int64_t>(static_cast<std::int64_t>(kTileMemory / (slots * s_.slot_bytes)), 1, 4);
+    const std::int64_t blocks =
+        std::clamp<std::int64_t>(static_cast<std::int64_t>(kTileMemory / (slots * s_.slot_bytes)), 1, 4);
     s_.tile *= blocks;
     s_.slot_bytes *= static_cast<std::size_t>(blocks);
   }
@@ -539,7 +577,7 @@ class Compiler {
   CompiledSweep& s_;
   const Program& p_ = s_.program;
   int stage_ = 0;
-  std::map<std::int32_t, std::int32_t> local_;       // full value -> register, in this stage (or in all, for short rows)
+  std::map<std::int32_t, std::int32_t> local_;  // full value -> register, in this stage (or in all, for short rows)
   std::vector<std::int32_t> row_register_, scalar_register_, scratch_, output_of_;
   std::vector<char> summed_product_;
   std::vector<char> output_by_row_;

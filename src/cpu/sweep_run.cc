@@ -8,116 +8,20 @@
 #include "core/buffer.h"
 #include "core/format_error.h"
 #include "core/parallel.h"
+#include "cpu/sweep_accumulate.h"
 #include "cpu/sweep_code.h"
+#include "cpu/sweep_columns.h"
 
 namespace ebb::cpu {
 namespace {
-
-bool is_float(RegType t) { return t == RegType::f32 || t == RegType::f64; }
-
-// Accumulators: double for floats, int64 for integers.
-union Accumulator {
-  double real;
-  std::int64_t integer;
-};
-
-Accumulator identity(Op op, RegType t) {
-  Accumulator a;
-  if (is_float(t)) {
-    constexpr double inf = std::numeric_limits<double>::infinity();
-    a.real = op == Op::sum ? 0.0 : op == Op::prod ? 1.0 : op == Op::max ? -inf : inf;
-  } else {
-    a.integer = op == Op::sum    ? 0
-                : op == Op::prod ? 1
-                : op == Op::max  ? std::numeric_limits<std::int64_t>::min()
-                                 : std::numeric_limits<std::int64_t>::max();
-  }
-  return a;
-}
-
-void combine(Op op, RegType t, Accumulator& acc, Accumulator x) {
-  if (is_float(t)) {
-    switch (op) {
-      case Op::sum: acc.real += x.real; break;
-      case Op::prod: acc.real *= x.real; break;
-      case Op::max: acc.real = x.real > acc.real || std::isnan(x.real) ? x.real : acc.real; break;
-      default: acc.real = x.real < acc.real || std::isnan(x.real) ? x.real : acc.real; break;
-    }
-    return;
-  }
-  const auto a = static_cast<std::uint64_t>(acc.integer), b = static_cast<std::uint64_t>(x.integer);
-  switch (op) {
-    case Op::sum: acc.integer = static_cast<std::int64_t>(a + b); break;
-    case Op::prod: acc.integer = static_cast<std::int64_t>(a * b); break;
-    case Op::max: acc.integer = std::max(acc.integer, x.integer); break;
-    default: acc.integer = std::min(acc.integer, x.integer); break;
-  }
-}
-
-Accumulator read(RegType t, const void* p) {
-  Accumulator a{};
-  switch (t) {
-    case RegType::f32: a.real = *static_cast<const float*>(p); break;
-    case RegType::f64: a.real = *static_cast<const double*>(p); break;
-    case RegType::i32: a.integer = *static_cast<const std::int32_t*>(p); break;
-    default: a.integer = *static_cast<const std::int64_t*>(p); break;
-  }
-  return a;
-}
-
-void write(RegType t, void* p, Accumulator a) {
-  switch (t) {
-    case RegType::f32: *static_cast<float*>(p) = static_cast<float>(a.real); break;
-    case RegType::f64: *static_cast<double*>(p) = a.real; break;
-    case RegType::i32: *static_cast<std::int32_t*>(p) = static_cast<std::int32_t>(a.integer); break;
-    default: *static_cast<std::int64_t*>(p) = a.integer; break;
-  }
-}
-
-// The first thing wrong with the data, by position.
-class Complaint {
- public:
-  void add(std::int64_t position, std::int32_t instr, const std::string& text) {
-    std::lock_guard lock(mutex_);
-    if (!text_.empty() && (position > position_ || (position == position_ && instr >= instr_))) return;
-    position_ = position;
-    instr_ = instr;
-    text_ = text;
-  }
-  void raise() const {
-    if (!text_.empty()) throw Error(kind_, text_);
-  }
-  void set_kind(Error::Kind kind) { kind_ = kind; }
-
- private:
-  std::mutex mutex_;
-  std::int64_t position_ = 0;
-  std::int32_t instr_ = 0;
-  std::string text_;
-  Error::Kind kind_ = Error::Kind::value;
-};
-
-std::string position_text(const std::vector<std::int64_t>& dims, std::size_t count, std::int64_t linear) {
-  std::vector<std::int64_t> index(count);
-  for (std::size_t d = count; d-- > 0;) {
-    index[d] = linear % dims[d];
-    linear /= dims[d];
-  }
-  return fmt::format("[{}]", fmt::join(index, ", "));
-}
-
-std::string number_text(RegType t, const void* p) {
-  const Accumulator a = read(t, p);
-  return is_float(t) ? fmt::format("{:g}", a.real) : fmt::format("{}", a.integer);
-}
 
 struct Run {
   const CompiledSweep& s;
   std::span<const Argument> args;
   const TileKernels& k;
   std::vector<std::array<std::byte, 8>> scalars;
-  std::vector<std::vector<Accumulator>> totals;   // a total: of each block (flat) or each task
-  std::vector<std::vector<BufferPtr>> columns;    // a column reduction: of each task, doubles or int64
+  std::vector<std::vector<Accumulator>> totals;  // a total: of each block (flat) or each task
+  std::vector<std::vector<BufferPtr>> columns;   // a column reduction: of each task, doubles or int64
   Complaint complaint;
 
   const Program& p() const { return s.program; }
@@ -137,7 +41,8 @@ struct Run {
         const auto bytes = static_cast<std::int64_t>(size_of(o.dtype));
         const LoadFn fn = s.operand_loads[operand];
         walk(layout, first, n, [&](std::int64_t address, std::int64_t stride, std::int64_t count, std::int64_t done) {
-          fn(out + done * static_cast<std::int64_t>(size), data + address * bytes, stride, static_cast<std::size_t>(count));
+          fn(out + done * static_cast<std::int64_t>(size), data + address * bytes, stride,
+             static_cast<std::size_t>(count));
         });
         break;
       }
@@ -160,7 +65,8 @@ struct Run {
           if (stride == 1 || count == 1) {
             k.uniform(type, to, arg.seed, arg.operation, address, static_cast<std::size_t>(count));
           } else {
-            for (std::int64_t i = 0; i < count; ++i, to += size) k.uniform(type, to, arg.seed, arg.operation, address + i * stride, 1);
+            for (std::int64_t i = 0; i < count; ++i, to += size)
+              k.uniform(type, to, arg.seed, arg.operation, address + i * stride, 1);
           }
         });
         break;
@@ -176,14 +82,18 @@ struct Run {
         std::memcpy(dst, &x, 4);
         break;
       }
-      case RegType::f64: std::memcpy(dst, &arg.real, 8); break;
+      case RegType::f64:
+        std::memcpy(dst, &arg.real, 8);
+        break;
       case RegType::i32: {
         const auto x = o.dtype == DType::u8 ? static_cast<std::int32_t>(static_cast<std::uint8_t>(arg.integer))
                                             : static_cast<std::int32_t>(arg.integer);
         std::memcpy(dst, &x, 4);
         break;
       }
-      case RegType::i64: std::memcpy(dst, &arg.integer, 8); break;
+      case RegType::i64:
+        std::memcpy(dst, &arg.integer, 8);
+        break;
       default: {
         const std::int64_t x = arg.integer != 0 || arg.real != 0 ? -1 : 0;
         std::memcpy(dst, &x, size_of(type));
@@ -206,7 +116,8 @@ struct Run {
               step.c >= 0 ? scalar(step.c) : nullptr, 1);
       if (step.kind == Step::Kind::check) {
         const std::byte* mask = scalar(step.b);
-        if (mask[0] == std::byte{0}) complaint.add(0, step.instr, fmt::format("{}, but it is {}", i.label, number_text(i.type, scalar(step.a))));
+        if (mask[0] == std::byte{0})
+          complaint.add(0, step.instr, fmt::format("{}, but it is {}", i.label, number_text(i.type, scalar(step.a))));
       }
     }
   }
@@ -225,7 +136,8 @@ class Task {
     const std::size_t rows = row_bytes * static_cast<std::size_t>(s_.row_registers);
     std::size_t scratch = 0;
     for (std::size_t b : s_.scratch_bytes) scratch += (b * static_cast<std::size_t>(s_.columns) + 127) / 128 * 128;
-    const std::size_t accumulators = s_.reduces.size() * static_cast<std::size_t>(s_.rows_per_tile) * 2 * sizeof(Accumulator);
+    const std::size_t accumulators =
+        s_.reduces.size() * static_cast<std::size_t>(s_.rows_per_tile) * 2 * sizeof(Accumulator);
     std::byte* at = memory(slots + rows + scratch + accumulators + 256);
     pointers_.resize(s_.registers.size());
     std::byte* slot_base = at;
@@ -239,14 +151,22 @@ class Task {
     for (std::size_t i = 0; i < s_.registers.size(); ++i) {
       const Register& reg = s_.registers[i];
       switch (reg.kind) {
-        case Register::Kind::slot: pointers_[i] = slot_base + s_.slot_bytes * static_cast<std::size_t>(reg.index); break;
-        case Register::Kind::row: pointers_[i] = row_base + row_bytes * static_cast<std::size_t>(reg.index); break;
-        case Register::Kind::scalar: pointers_[i] = r_.scalars[reg.index].data(); break;
-        default: moving_.push_back(static_cast<std::int32_t>(i)); break;
+        case Register::Kind::slot:
+          pointers_[i] = slot_base + s_.slot_bytes * static_cast<std::size_t>(reg.index);
+          break;
+        case Register::Kind::row:
+          pointers_[i] = row_base + row_bytes * static_cast<std::size_t>(reg.index);
+          break;
+        case Register::Kind::scalar:
+          pointers_[i] = r_.scalars[reg.index].data();
+          break;
+        default:
+          moving_.push_back(static_cast<std::int32_t>(i));
+          break;
       }
     }
     for (const Total& t : s_.totals) totals_.push_back(identity(t.op, t.type));
-    for (const ColumnReduce& c : s_.column_reduces) begin_columns(c);
+    for (const ColumnReduce& c : s_.column_reduces) columns_.emplace_back(c, s_.columns, r_.k);
   }
 
   void run() {
@@ -271,7 +191,7 @@ class Task {
     for (std::size_t t = 0; t < s_.totals.size(); ++t) {
       if (!s_.flat) r_.totals[t][index_] = totals_[t];
     }
-    for (std::size_t c = 0; c < s_.column_reduces.size(); ++c) end_columns(c);
+    for (std::size_t c = 0; c < columns_.size(); ++c) r_.columns[c][index_] = columns_[c].finish();
   }
 
  private:
@@ -297,7 +217,8 @@ class Task {
         continue;
       }
       const bool in = reg.kind == Register::Kind::operand;
-      std::byte* data = in ? r_.operand_data(reg.index) : static_cast<std::byte*>(r_.args[s_.program.outputs[reg.index].slot].data);
+      std::byte* data =
+          in ? r_.operand_data(reg.index) : static_cast<std::byte*>(r_.args[s_.program.outputs[reg.index].slot].data);
       std::int64_t at = first_;
       if (reg.by_row) {
         const Layout& rows = in ? s_.operand_row_layouts[reg.index] : s_.output_row_layouts[reg.index];
@@ -344,7 +265,9 @@ class Task {
       for (std::int32_t r : stage.reduces) begin_reduce(r);
       for (std::size_t t = 0; t < s_.totals.size(); ++t) row_totals_.resize(s_.totals.size());
       for (const Step& step : stage.full_steps) {
-        if (step.kind == Step::Kind::total) row_totals_[step.item] = {identity(s_.totals[step.item].op, s_.totals[step.item].type), identity(s_.totals[step.item].op, s_.totals[step.item].type)};
+        if (step.kind == Step::Kind::total)
+          row_totals_[step.item] = {identity(s_.totals[step.item].op, s_.totals[step.item].type),
+                                    identity(s_.totals[step.item].op, s_.totals[step.item].type)};
       }
       if (!stage.full_steps.empty()) {
         std::int64_t block = 0;
@@ -368,7 +291,9 @@ class Task {
   }
 
   // Row reductions are sums of groups of blocks; [0] is the open group, [1] the closed ones.
-  Accumulator* groups(std::int32_t reduce) { return accumulators_ + static_cast<std::int64_t>(reduce) * 2 * s_.rows_per_tile; }
+  Accumulator* groups(std::int32_t reduce) {
+    return accumulators_ + static_cast<std::int64_t>(reduce) * 2 * s_.rows_per_tile;
+  }
 
   void begin_reduce(std::int32_t r) {
     const RowReduce& reduce = s_.reduces[r];
@@ -408,19 +333,27 @@ class Task {
       case Step::Kind::check:
         check(step, rows_, row_, s_.program.dims.size() - static_cast<std::size_t>(s_.program.row_dims));
         break;
-      case Step::Kind::repeat: r_.k.fill(s_.registers[step.dst].type, pointers_[step.dst], pointers_[step.a], n); break;
-      case Step::Kind::load_row:
-        r_.load(step.item, s_.registers[step.dst].type, pointers_[step.dst], s_.operand_row_layouts[step.item], row_, rows_);
+      case Step::Kind::repeat:
+        r_.k.fill(s_.registers[step.dst].type, pointers_[step.dst], pointers_[step.a], n);
         break;
-      case Step::Kind::store_row: store(step.item, pointers_[step.a], s_.registers[step.a].type, s_.output_row_layouts[step.item], row_, rows_); break;
+      case Step::Kind::load_row:
+        r_.load(step.item, s_.registers[step.dst].type, pointers_[step.dst], s_.operand_row_layouts[step.item], row_,
+                rows_);
+        break;
+      case Step::Kind::store_row:
+        store(step.item, pointers_[step.a], s_.registers[step.a].type, s_.output_row_layouts[step.item], row_, rows_);
+        break;
       case Step::Kind::total_row: {
         const Total& t = s_.totals[step.item];
         const auto* from = static_cast<const std::byte*>(pointers_[step.a]);
         const bool one = s_.registers[step.a].kind == Register::Kind::scalar;
-        for (std::int64_t i = 0; i < rows_; ++i) combine(t.op, t.type, totals_[step.item], read(t.type, from + (one ? 0 : i * static_cast<std::int64_t>(size_of(t.type)))));
+        for (std::int64_t i = 0; i < rows_; ++i)
+          combine(t.op, t.type, totals_[step.item],
+                  read(t.type, from + (one ? 0 : i * static_cast<std::int64_t>(size_of(t.type)))));
         break;
       }
-      default: break;
+      default:
+        break;
     }
   }
 
@@ -429,25 +362,41 @@ class Task {
   void full_step(const Step& step, bool first_tile) {
     const auto n = static_cast<std::size_t>(count_);
     switch (step.kind) {
-      case Step::Kind::compute: step.fn(pointers_[step.dst], at(step.a), at(step.b), at(step.c), n); break;
-      case Step::Kind::check: check(step, count_, first_, s_.program.dims.size()); break;
+      case Step::Kind::compute:
+        step.fn(pointers_[step.dst], at(step.a), at(step.b), at(step.c), n);
+        break;
+      case Step::Kind::check:
+        check(step, count_, first_, s_.program.dims.size());
+        break;
       case Step::Kind::load:
         if (step.invariant && !first_tile) break;
-        r_.load(step.item, s_.registers[step.dst].type, pointers_[step.dst], s_.operand_layouts[step.item], first_, count_);
+        r_.load(step.item, s_.registers[step.dst].type, pointers_[step.dst], s_.operand_layouts[step.item], first_,
+                count_);
         break;
-      case Step::Kind::repeat: r_.k.fill(s_.registers[step.dst].type, pointers_[step.dst], pointers_[step.a], n); break;
+      case Step::Kind::repeat:
+        r_.k.fill(s_.registers[step.dst].type, pointers_[step.dst], pointers_[step.a], n);
+        break;
       case Step::Kind::spread: {
         const RegType type = s_.registers[step.dst].type;
         const auto size = static_cast<std::int64_t>(size_of(type));
         auto* dst = static_cast<std::byte*>(pointers_[step.dst]);
         const auto* from = static_cast<const std::byte*>(pointers_[step.a]);
-        for (std::int64_t i = 0; i < rows_; ++i) r_.k.fill(type, dst + i * width_ * size, from + i * size, static_cast<std::size_t>(width_));
+        for (std::int64_t i = 0; i < rows_; ++i)
+          r_.k.fill(type, dst + i * width_ * size, from + i * size, static_cast<std::size_t>(width_));
         break;
       }
-      case Step::Kind::reduce: accumulate(s_.reduces[step.item], step, groups(step.item), 0, rows_, width_); break;
-      case Step::Kind::pick: pick(step); break;
-      case Step::Kind::place: place(step); break;
-      case Step::Kind::store: store(step.item, pointers_[step.a], s_.registers[step.a].type, s_.output_layouts[step.item], first_, count_); break;
+      case Step::Kind::reduce:
+        accumulate(s_.reduces[step.item], step, groups(step.item), 0, rows_, width_);
+        break;
+      case Step::Kind::pick:
+        pick(step);
+        break;
+      case Step::Kind::place:
+        place(step);
+        break;
+      case Step::Kind::store:
+        store(step.item, pointers_[step.a], s_.registers[step.a].type, s_.output_layouts[step.item], first_, count_);
+        break;
       case Step::Kind::total: {
         const Total& t = s_.totals[step.item];
         if (s_.long_rows) {
@@ -461,20 +410,25 @@ class Task {
         }
         break;
       }
-      case Step::Kind::columns: add_columns(step); break;
-      default: break;
+      case Step::Kind::columns:
+        columns_[step.item].add(pointers_[step.a], rows_, column_, width_);
+        break;
+      default:
+        break;
     }
   }
 
   // A sum, or a sum of products, of `rows` rows of n elements from element `first` of the tile.
   template <class Reduction>
-  void accumulate(const Reduction& r, const Step& step, Accumulator* acc, std::int64_t first, std::int64_t rows, std::int64_t n) {
+  void accumulate(const Reduction& r, const Step& step, Accumulator* acc, std::int64_t first, std::int64_t rows,
+                  std::int64_t n) {
     const std::int64_t skip = first * static_cast<std::int64_t>(size_of(r.type));
     const auto* a = static_cast<const std::byte*>(pointers_[step.a]) + skip;
     if (step.b < 0) {
       r.fn(acc, a, static_cast<std::size_t>(rows), static_cast<std::size_t>(n));
     } else {
-      r.dot(acc, a, static_cast<const std::byte*>(pointers_[step.b]) + skip, static_cast<std::size_t>(rows), static_cast<std::size_t>(n));
+      r.dot(acc, a, static_cast<const std::byte*>(pointers_[step.b]) + skip, static_cast<std::size_t>(rows),
+            static_cast<std::size_t>(n));
     }
   }
 
@@ -516,7 +470,8 @@ class Task {
         continue;
       }
       if (index < column_ || index >= column_ + width_) continue;
-      std::memcpy(dst + i * static_cast<std::int64_t>(size), from + (i * width_ + index - column_) * static_cast<std::int64_t>(size), size);
+      std::memcpy(dst + i * static_cast<std::int64_t>(size),
+                  from + (i * width_ + index - column_) * static_cast<std::int64_t>(size), size);
     }
   }
 
@@ -529,7 +484,8 @@ class Task {
     for (std::int64_t i = 0; i < rows_; ++i) {
       const std::int64_t index = index_of(step.b, i);
       if (!index_ok(step, i, index) || index < column_ || index >= column_ + width_) continue;
-      std::memcpy(dst + (i * width_ + index - column_) * static_cast<std::int64_t>(size), from + (one ? 0 : i) * static_cast<std::int64_t>(size), size);
+      std::memcpy(dst + (i * width_ + index - column_) * static_cast<std::int64_t>(size),
+                  from + (one ? 0 : i) * static_cast<std::int64_t>(size), size);
     }
   }
 
@@ -555,65 +511,6 @@ class Task {
     step.fn(pointers_[step.dst], at(step.a), at(step.b), nullptr, static_cast<std::size_t>(n));
   }
 
-  // ---- reductions over the rows: f32 sums are closed into doubles every 32 rows ----
-  struct Columns {
-    BufferPtr open, closed;
-    int rows = 0;
-  };
-
-  void begin_columns(const ColumnReduce& c) {
-    Columns col;
-    const std::size_t n = static_cast<std::size_t>(s_.columns);
-    col.open = BufferPtr::allocate(std::max<std::size_t>(n * size_of(c.type), 8), "column sums");
-    col.closed = BufferPtr::allocate(std::max<std::size_t>(n * 8, 8), "column sums");
-    fill_identity(c, col);
-    const Accumulator id = identity(c.op, c.type);
-    auto* closed = reinterpret_cast<Accumulator*>(col.closed.data());
-    std::fill(closed, closed + n, id);
-    columns_.push_back(std::move(col));
-  }
-
-  void fill_identity(const ColumnReduce& c, Columns& col) {
-    std::array<std::byte, 8> number;
-    Accumulator id = identity(c.op, c.type);
-    if (c.type == RegType::i32 && c.op == Op::max) id.integer = std::numeric_limits<std::int32_t>::min();
-    if (c.type == RegType::i32 && c.op == Op::min) id.integer = std::numeric_limits<std::int32_t>::max();
-    write(c.type, number.data(), id);
-    r_.k.fill(c.type, col.open.data(), number.data(), static_cast<std::size_t>(s_.columns));
-    col.rows = 0;
-  }
-
-  void add_columns(const Step& step) {
-    const ColumnReduce& c = s_.column_reduces[step.item];
-    Columns& col = columns_[step.item];
-    const auto size = static_cast<std::int64_t>(size_of(c.type));
-    std::byte* open = col.open.data() + column_ * size;
-    const auto* from = static_cast<const std::byte*>(pointers_[step.a]);
-    for (std::int64_t i = 0; i < rows_; ++i) {
-      c.fn(open, open, from + i * width_ * size, nullptr, static_cast<std::size_t>(width_));
-      const bool row_done = column_ + width_ == s_.columns;
-      if (row_done && ++col.rows == 32) close_columns(c, col);
-    }
-  }
-
-  void close_columns(const ColumnReduce& c, Columns& col) {
-    auto* closed = reinterpret_cast<Accumulator*>(col.closed.data());
-    const auto size = static_cast<std::int64_t>(size_of(c.type));
-    if (c.type == RegType::f32 && c.op == Op::sum) {
-      const auto* open = reinterpret_cast<const float*>(col.open.data());
-      auto* sums = reinterpret_cast<double*>(col.closed.data());
-      for (std::int64_t i = 0; i < s_.columns; ++i) sums[i] += open[i];
-    } else {
-      for (std::int64_t i = 0; i < s_.columns; ++i) combine(c.op, c.type, closed[i], read(c.type, col.open.data() + i * size));
-    }
-    fill_identity(c, col);
-  }
-
-  void end_columns(std::size_t c) {
-    close_columns(s_.column_reduces[c], columns_[c]);
-    r_.columns[c][index_] = std::move(columns_[c].closed);
-  }
-
   Run& r_;
   const CompiledSweep& s_;
   std::int64_t index_;
@@ -623,15 +520,17 @@ class Task {
   Accumulator* accumulators_ = nullptr;
   std::vector<Accumulator> totals_;
   std::vector<std::pair<Accumulator, Accumulator>> row_totals_;
-  std::vector<Columns> columns_;
-  // The tile: elements [first_, first_ + count_) of the space; rows_ rows from row_, columns [column_, column_ + width_).
+  std::vector<ColumnSums> columns_;
+  // The tile: elements [first_, first_ + count_) of the space; rows_ rows from row_, columns [column_, column_ +
+  // width_).
   std::int64_t first_ = 0, count_ = 0, row_ = 0, rows_ = 1, column_ = 0, width_ = 0;
 };
 
 void Run::go() {
   totals.resize(s.totals.size());
   for (std::size_t t = 0; t < s.totals.size(); ++t) {
-    totals[t].assign(static_cast<std::size_t>(s.flat ? (s.elements + kTile - 1) / kTile : s.tasks), identity(s.totals[t].op, s.totals[t].type));
+    totals[t].assign(static_cast<std::size_t>(s.flat ? (s.elements + kTile - 1) / kTile : s.tasks),
+                     identity(s.totals[t].op, s.totals[t].type));
   }
   columns.resize(s.column_reduces.size());
   for (auto& c : columns) c.resize(static_cast<std::size_t>(s.tasks));
@@ -659,13 +558,15 @@ void Run::finish_columns(std::vector<std::pair<std::int32_t, BufferPtr>>& made) 
   for (std::size_t c = 0; c < s.column_reduces.size(); ++c) {
     const ColumnReduce& reduce = s.column_reduces[c];
     const auto size = static_cast<std::int64_t>(size_of(reduce.type));
-    BufferPtr out = BufferPtr::allocate(std::max<std::size_t>(static_cast<std::size_t>(s.columns * size), 8), "column sums");
+    BufferPtr out =
+        BufferPtr::allocate(std::max<std::size_t>(static_cast<std::size_t>(s.columns * size), 8), "column sums");
     constexpr std::int64_t kPiece = 4096;
     parallel_for((s.columns + kPiece - 1) / kPiece, [&](std::int64_t piece) {
       const std::int64_t end = std::min(s.columns, (piece + 1) * kPiece);
       for (std::int64_t i = piece * kPiece; i < end; ++i) {
         Accumulator acc = identity(reduce.op, reduce.type);
-        for (const BufferPtr& task : columns[c]) combine(reduce.op, reduce.type, acc, reinterpret_cast<const Accumulator*>(task.data())[i]);
+        for (const BufferPtr& task : columns[c])
+          combine(reduce.op, reduce.type, acc, reinterpret_cast<const Accumulator*>(task.data())[i]);
         write(reduce.type, out.data() + i * size, acc);
       }
     });
@@ -687,13 +588,15 @@ void Run::epilogue() {
   for (const Step& step : s.epilogue) {
     const Instr& i = p().instrs[step.instr];
     if (i.level == Level::scalar) {
-      step.fn(scalar(step.instr), scalar(step.a), step.b >= 0 ? scalar(step.b) : nullptr, step.c >= 0 ? scalar(step.c) : nullptr, 1);
+      step.fn(scalar(step.instr), scalar(step.a), step.b >= 0 ? scalar(step.b) : nullptr,
+              step.c >= 0 ? scalar(step.c) : nullptr, 1);
       continue;
     }
     const auto n = static_cast<std::size_t>(s.columns);
     BufferPtr out = BufferPtr::allocate(std::max<std::size_t>(n * size_of(i.type), 8), "column values");
     if (step.kind == Step::Kind::load) {
-      load(step.item, i.type, out.data(), layout_of(p().dims, row_dims, p().dims.size(), p().operands[step.item].strides), 0, s.columns);
+      load(step.item, i.type, out.data(),
+           layout_of(p().dims, row_dims, p().dims.size(), p().operands[step.item].strides), 0, s.columns);
     } else {
       std::array<BufferPtr, 3> repeated;
       std::array<const void*, 3> from{};
@@ -721,7 +624,8 @@ void Run::epilogue() {
       s.output_stores[o](data, 1, scalar(output.value), 1);
     } else if (i.level == Level::column) {
       const std::byte* from = column(output.value);
-      const auto bytes = static_cast<std::int64_t>(size_of(output.dtype)), size = static_cast<std::int64_t>(size_of(i.type));
+      const auto bytes = static_cast<std::int64_t>(size_of(output.dtype)),
+                 size = static_cast<std::int64_t>(size_of(i.type));
       walk(layout_of(p().dims, row_dims, p().dims.size(), output.strides), 0, s.columns,
            [&](std::int64_t address, std::int64_t stride, std::int64_t count, std::int64_t done) {
              s.output_stores[o](data + address * bytes, stride, from + done * size, static_cast<std::size_t>(count));

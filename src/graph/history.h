@@ -3,8 +3,9 @@
 
 namespace ebb {
 
-// Nested gradient transforms. Depth d (from 1) owns bit d of Node::history while it is open; bit 0 belongs to variables.
-int open_transform();   // the depth; throws when more than 30 are nested
+// Nested gradient transforms. Depth d (from 1) owns bit d of Node::history while it is open; bit 0 belongs to
+// variables.
+int open_transform();  // the depth; throws when more than 30 are nested
 void close_transform();
 // The bits somebody can still differentiate by: variables and the calling thread's open transforms.
 std::uint32_t active_history();

@@ -26,8 +26,8 @@ void leave_companions(Node* node) {
   std::erase(*node->extra->companions, node);
 }
 
-// A piece of memory that is there already needs no computing, and where it begins should not make a new schedule: a loop
-// over batches cuts a different one every time.
+// A piece of memory that is there already needs no computing, and where it begins should not make a new schedule: a
+// loop over batches cuts a different one every time.
 void look_at_piece(Node* node) {
   Node* from = node->inputs[0];
   if (!from->evaluated.load(std::memory_order_acquire)) return;
@@ -150,9 +150,8 @@ Tensor make_constant(Scalar value, DType dtype) {
 }
 
 Tensor make_formula(Op op, const Tensor& value, std::span<const Tensor> inputs, const Attrs& attrs) {
-  const bool tracked = history_on && std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) {
-                         return t.defined() && t.node()->history != 0;
-                       });
+  const bool tracked = history_on && std::any_of(inputs.begin(), inputs.end(),
+                                                 [](const Tensor& t) { return t.defined() && t.node()->history != 0; });
   if (!tracked) return value;
   std::vector<Tensor> all;
   all.reserve(inputs.size() + 1);

@@ -68,7 +68,8 @@ PlanCache& plan_cache() {
 std::vector<Node*> unevaluated_with_companions(std::span<Node* const> nodes) {
   std::vector<Node*> roots;
   auto add = [&roots](Node* n) {
-    if (!n->evaluated.load(std::memory_order_acquire) && std::find(roots.begin(), roots.end(), n) == roots.end()) roots.push_back(n);
+    if (!n->evaluated.load(std::memory_order_acquire) && std::find(roots.begin(), roots.end(), n) == roots.end())
+      roots.push_back(n);
   };
   for (Node* n : nodes) add(n);
   if (roots.empty()) return roots;
@@ -137,7 +138,8 @@ const Storage& evaluated_storage(const Tensor& t) {
 
 namespace {
 
-template <class From, class To> void convert_all(const void* data, std::int64_t n, std::vector<To>& out) {
+template <class From, class To>
+void convert_all(const void* data, std::int64_t n, std::vector<To>& out) {
   const From* from = static_cast<const From*>(data);
   for (std::int64_t i = 0; i < n; ++i) {
     if constexpr (std::is_same_v<From, Half> || std::is_same_v<From, BFloat16>) {
@@ -150,7 +152,8 @@ template <class From, class To> void convert_all(const void* data, std::int64_t 
 
 }  // namespace
 
-template <class T> std::vector<T> Tensor::to_vector() const {
+template <class T>
+std::vector<T> Tensor::to_vector() const {
   require(std::is_floating_point_v<T> || !is_floating(dtype()), Error::Kind::type,
           "to_vector: a tensor of {} cannot be read as integers; cast it first", name(dtype()));
   const Storage& s = evaluated_storage(*this);
@@ -158,19 +161,36 @@ template <class T> std::vector<T> Tensor::to_vector() const {
   if (numel() == 0) return out;
   const void* data = s.buffer.data() + s.offset * static_cast<std::int64_t>(size_of(dtype()));
   switch (dtype()) {
-    case DType::f64: convert_all<double>(data, numel(), out); break;
-    case DType::f32: convert_all<float>(data, numel(), out); break;
-    case DType::f16: convert_all<Half>(data, numel(), out); break;
-    case DType::bf16: convert_all<BFloat16>(data, numel(), out); break;
-    case DType::i64: convert_all<std::int64_t>(data, numel(), out); break;
-    case DType::i32: convert_all<std::int32_t>(data, numel(), out); break;
-    case DType::u8: convert_all<std::uint8_t>(data, numel(), out); break;
-    case DType::bool_: convert_all<std::uint8_t>(data, numel(), out); break;
+    case DType::f64:
+      convert_all<double>(data, numel(), out);
+      break;
+    case DType::f32:
+      convert_all<float>(data, numel(), out);
+      break;
+    case DType::f16:
+      convert_all<Half>(data, numel(), out);
+      break;
+    case DType::bf16:
+      convert_all<BFloat16>(data, numel(), out);
+      break;
+    case DType::i64:
+      convert_all<std::int64_t>(data, numel(), out);
+      break;
+    case DType::i32:
+      convert_all<std::int32_t>(data, numel(), out);
+      break;
+    case DType::u8:
+      convert_all<std::uint8_t>(data, numel(), out);
+      break;
+    case DType::bool_:
+      convert_all<std::uint8_t>(data, numel(), out);
+      break;
   }
   return out;
 }
 
-template <class T> T Tensor::item() const {
+template <class T>
+T Tensor::item() const {
   require(numel() == 1, "item: the tensor has shape {}; only one element can be read as a number", shape());
   if constexpr (std::is_same_v<T, bool>) {
     if (is_floating(dtype())) return to_vector<double>()[0] != 0;
@@ -180,7 +200,8 @@ template <class T> T Tensor::item() const {
   }
 }
 
-template <class T> const T* Tensor::data() const {
+template <class T>
+const T* Tensor::data() const {
   require(dtype_of_type<T>::value == dtype(), Error::Kind::type, "data: the tensor is {}, not {}", name(dtype()),
           name(dtype_of_type<T>::value));
   const Storage& s = evaluated_storage(*this);

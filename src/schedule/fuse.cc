@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/format_error.h"
+#include "schedule/delay.h"
 
 namespace ebb {
 
@@ -43,12 +44,12 @@ class Fuser {
 
   // ---- a group being tried: nothing is changed until it fits ----
   struct Trial {
-    int into = -1;                             // the group that takes the others in; -1: a new one
+    int into = -1;  // the group that takes the others in; -1: a new one
     std::vector<std::int64_t> axes;
     std::uint32_t rows = Group::kUndecided;
-    std::vector<std::uint32_t> signatures;     // of members so far, besides none
+    std::vector<std::uint32_t> signatures;                          // of members so far, besides none
     std::vector<std::pair<int, std::vector<std::int8_t>>> renamed;  // joined groups and where their axes went
-    AxisMap map{};                             // of the new value
+    AxisMap map{};                                                  // of the new value
     std::uint32_t all() const { return (1u << axes.size()) - 1; }
   };
 
@@ -58,7 +59,8 @@ class Fuser {
     if (x.is_leaf || (x.op == Op::constant && x.inputs.empty())) return;
     if (x.op == Op::depend || x.op == Op::output || info(x.op).cls == OpClass::library || x.is_view()) {
       // A view is where its base is; `depend` also waits for its second input.
-      for (std::int32_t in : x.inputs) p.level = std::max(p.level, x.is_view() && x.op != Op::depend ? level_of(in) : ready(in));
+      for (std::int32_t in : x.inputs)
+        p.level = std::max(p.level, x.is_view() && x.op != Op::depend ? level_of(in) : ready(in));
       if (x.op == Op::depend && computed(v)) --p.level;  // readers of computed memory are a level later anyway
       return;
     }
@@ -75,7 +77,9 @@ class Fuser {
     commit(v, level, *t);
   }
 
-  int level_of(std::int32_t v) const { return f_.places[v].level > f_.places[base(v)].level ? f_.places[v].level : f_.places[base(v)].level; }
+  int level_of(std::int32_t v) const {
+    return f_.places[v].level > f_.places[base(v)].level ? f_.places[v].level : f_.places[base(v)].level;
+  }
   bool computed(std::int32_t v) const {
     const std::int32_t b = base(v);
     return f_.places[b].group >= 0 || value(b).op == Op::output || info(value(b).op).cls == OpClass::library;
@@ -189,7 +193,8 @@ class Fuser {
     for (std::uint32_t set : f_.groups[group].signatures) add_signature(t, where ? rename(set, *where) : set);
   }
   static void add_signature(Trial& t, std::uint32_t set) {
-    if (set != 0 && std::find(t.signatures.begin(), t.signatures.end(), set) == t.signatures.end()) t.signatures.push_back(set);
+    if (set != 0 && std::find(t.signatures.begin(), t.signatures.end(), set) == t.signatures.end())
+      t.signatures.push_back(set);
   }
 
   // Where the trial makes the whole space one row, a total made before would still be ready only in the epilogue.
@@ -212,8 +217,8 @@ class Fuser {
     return p.varies;
   }
 
-  // Binds dimension d of the trial's map to an axis: one of the group's that the value does not use yet and that has its
-  // size (the columns first), or a new one.
+  // Binds dimension d of the trial's map to an axis: one of the group's that the value does not use yet and that has
+  // its size (the columns first), or a new one.
   bool bind(Trial& t, int d, std::int64_t size, int rank) {
     std::uint32_t used = 0;
     for (int e = 0; e < rank; ++e) {
@@ -248,9 +253,12 @@ class Fuser {
     pending_reads_ = 0;
     pending_operand_map_ = {};
     switch (info(x.op).cls) {
-      case OpClass::elementwise: return attempt_elementwise(v, level);
-      case OpClass::reduce: return attempt_reduce(v, level);
-      default: return x.op == Op::pick ? attempt_pick(v, level) : attempt_place(v, level);
+      case OpClass::elementwise:
+        return attempt_elementwise(v, level);
+      case OpClass::reduce:
+        return attempt_reduce(v, level);
+      default:
+        return x.op == Op::pick ? attempt_pick(v, level) : attempt_place(v, level);
     }
   }
 
@@ -361,7 +369,8 @@ class Fuser {
       Group& group = f_.groups[p.group];
       std::int64_t size = 1;
       for (std::int64_t s : group.axes) size *= s;
-      if (p.post == Post::column || size > kSmallSpace || (group.rows != Group::kUndecided && group.rows != 0)) return false;
+      if (p.post == Post::column || size > kSmallSpace || (group.rows != Group::kUndecided && group.rows != 0))
+        return false;
       for (std::int32_t m : group.members) {
         const Placement& q = f_.places[m];
         if (q.post == Post::column || (q.post == Post::no && q.varies != 0 && q.varies != group.all())) return false;
@@ -546,7 +555,8 @@ class Fuser {
         const Value& y = value(in);
         const Placement& p = f_.places[v];
         if (inside(in, p.level) || y.shape.numel() <= 1) continue;
-        const bool whole = (info(value(v).op).cls == OpClass::reduce || value(v).op == Op::pick) && in == value(v).inputs[0];
+        const bool whole =
+            (info(value(v).op).cls == OpClass::reduce || value(v).op == Op::pick) && in == value(v).inputs[0];
         if (!whole && (info(value(v).op).cls != OpClass::elementwise || p.post != Post::no)) continue;
         const AxisMap& seen = whole ? p.operand_map : p.map;
         auto [it, fresh] = readers.try_emplace({in, p.level}, p.group, seen);
@@ -616,95 +626,6 @@ class Fuser {
   std::uint32_t pending_reads_ = 0;
   AxisMap pending_operand_map_{};
 };
-
-// Work that only later levels need is better done there: what it reads is in memory anyway, what it makes then is not.
-// Reductions make little of much, so they wait a level or two at most. Gives the level each value should wait for;
-// `moved` is what an earlier round was told, whose effect on levels must not count as a reason to wait.
-std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved) {
-  const auto n = static_cast<std::int32_t>(g.values.size());
-  constexpr int kNever = 1 << 30;
-  auto base = [&](std::int32_t v) { return g.values[v].is_view() ? g.values[v].base : v; };
-  // The level a value would have if nothing had been told to wait.
-  auto needed = [&](std::int32_t v) {
-    if (moved.empty() || f.places[v].group < 0) return f.places[v].level;
-    int level = 0;
-    for (std::int32_t in : g.values[v].inputs) {
-      const std::int32_t b = base(in);
-      if (moved[b] > 0) continue;
-      const bool same = f.places[b].group >= 0 && f.places[b].group == f.places[v].group;
-      const bool made = f.places[b].group >= 0 || info(g.values[b].op).cls == OpClass::library;
-      level = std::max(level, std::max(f.places[b].level, f.places[in].level) + (made && !same ? 1 : 0));
-    }
-    return std::min(level, f.places[v].level);
-  };
-  std::vector<int> use(n, kNever);
-  std::vector<int> out(n, 0);
-  for (std::int32_t r : g.roots) use[r] = -1;  // roots stay where they are
-  for (std::int32_t v = n - 1; v >= 0; --v) {
-    const Value& x = g.values[v];
-    const Placement& p = f.places[v];
-    int level = needed(v);
-    if (p.group >= 0 && p.post == Post::no && use[v] != kNever && use[v] > level) {
-      const bool reduces = info(x.op).cls == OpClass::reduce || x.op == Op::pick;
-      if (!reduces || use[v] <= level + 2) out[v] = level = use[v];
-    }
-    if (x.is_view() && x.op != Op::depend) level = std::max(level, use[v] == kNever ? level : use[v]);
-    for (std::int32_t in : x.inputs) use[in] = std::min(use[in], use[v] == -1 && x.is_view() ? -1 : level);
-  }
-  return out;
-}
-
-// A sweep whose large values a later one needs again is better run with that one: they then never go through memory. Only
-// what the later one waits for stays behind, with what it is made of. (Cross-entropy: the number of kept targets is
-// counted first; all the rest, value and gradient, is one sweep after that.)
-void delay_groups(const ValueGraph& g, const Fusion& f, std::vector<int>& delay) {
-  constexpr std::int64_t kLarge = 4096;
-  struct Use {
-    std::int32_t made, user;
-  };
-  std::vector<std::vector<Use>> uses(f.groups.size());
-  for (std::int32_t v = 0; v < static_cast<std::int32_t>(g.values.size()); ++v) {
-    if (g.values[v].is_view() && g.values[v].op != Op::depend) continue;
-    for (std::int32_t in : g.values[v].inputs) {
-      const Value& x = g.values[in];
-      const std::int32_t b = x.is_view() ? x.base : in;
-      const int group = f.places[b].group;
-      if (group >= 0 && group != f.places[v].group) uses[group].push_back({b, v});
-    }
-  }
-  for (std::size_t k = 0; k < f.groups.size(); ++k) {
-    const Group& group = f.groups[k];
-    auto fused = [&](std::int32_t v) { return f.places[v].group >= 0; };
-    auto large = [&](std::int32_t v) {
-      return f.places[v].post == Post::no && f.places[v].varies == group.all() && g.values[v].shape.numel() >= kLarge;
-    };
-    int later = 1 << 30;
-    for (const Use& u : uses[k]) {
-      if (fused(u.user) && large(u.made)) later = std::min(later, f.places[u.user].level);
-    }
-    if (later == 1 << 30) continue;
-    std::vector<char> early(g.values.size(), 0);
-    for (const Use& u : uses[k]) {
-      const int level = f.places[u.user].level;
-      const bool waits = fused(u.user) ? level < later || (level == later && f.places[u.made].post != Post::no) : level <= later;
-      if (waits) early[u.made] = 1;
-    }
-    for (auto it = group.members.rbegin(); it != group.members.rend(); ++it) {
-      if (!early[*it]) continue;
-      for (std::int32_t in : g.values[*it].inputs) {
-        early[g.values[in].is_view() ? g.values[in].base : in] = 1;
-      }
-    }
-    bool worth = false;
-    for (const Use& u : uses[k]) {
-      worth |= fused(u.user) && large(u.made) && f.places[u.user].level == later && !early[u.made];
-    }
-    if (!worth) continue;
-    for (std::int32_t m : group.members) {
-      if (!early[m]) delay[m] = std::max(delay[m], later);
-    }
-  }
-}
 
 }  // namespace
 

@@ -12,17 +12,18 @@ namespace ebb {
 // A group has an iteration space: a set of axes with sizes. Every dimension of a member maps to an axis, or is free
 // (the member has that size there but does not vary), or has size 1. What a member varies over is its signature, and a
 // sweep knows just three: nothing (scalar), `rows` (one number a row) and all axes (full). Results of reductions over
-// everything or over the rows are known only after the last row ("post"): they may feed further post values, nothing else.
+// everything or over the rows are known only after the last row ("post"): they may feed further post values, nothing
+// else.
 //
 // Groups have levels: a value that needs another one in memory is on a higher level. Groups of one level never depend
 // on each other, so joining them can never make a cycle.
 struct Group {
   static constexpr std::uint32_t kUndecided = ~0u;
   int level = 0;
-  std::vector<std::int64_t> axes;      // sizes
-  std::uint32_t rows = kUndecided;     // the signature of row values; the other axes are the columns
+  std::vector<std::int64_t> axes;         // sizes
+  std::uint32_t rows = kUndecided;        // the signature of row values; the other axes are the columns
   std::vector<std::uint32_t> signatures;  // those in use, besides none
-  std::vector<std::int32_t> members;   // values in order
+  std::vector<std::int32_t> members;      // values in order
   std::uint32_t all() const { return (1u << axes.size()) - 1; }
 };
 
@@ -34,19 +35,19 @@ using AxisMap = std::array<std::int8_t, Shape::kMaxRank>;
 
 // What became of a value.
 struct Placement {
-  int group = -1;           // -1: not in a sweep (leaf, view, library call)
-  int level = 0;            // of its group; of a library call: when it runs; of a leaf: 0
+  int group = -1;  // -1: not in a sweep (leaf, view, library call)
+  int level = 0;   // of its group; of a library call: when it runs; of a leaf: 0
   AxisMap map{};
   std::uint32_t varies = 0;
   AxisMap operand_map{};    // reduce and pick: the map of their first input
   std::uint32_t reads = 0;  // reduce: what that input varies over
   Post post = Post::no;
-  bool in_memory = false;   // a sweep must write it (library results and leaves are in memory anyway)
+  bool in_memory = false;  // a sweep must write it (library results and leaves are in memory anyway)
 };
 
 struct Fusion {
-  std::vector<Group> groups;           // some are empty after joining
-  std::vector<Placement> places;       // one a value
+  std::vector<Group> groups;      // some are empty after joining
+  std::vector<Placement> places;  // one a value
 };
 
 Fusion fuse(const ValueGraph& graph);

@@ -121,10 +121,10 @@ class Lowering {
              : b.op == Op::random_uniform && b.is_leaf         ? Operand::Kind::random
                                                                : Operand::Kind::memory;
     const std::uint32_t rows = group_.rows == Group::kUndecided ? group_.all() : group_.rows;
-    o.level = varies == 0                                                        ? Level::scalar
-              : user == Level::column                                            ? Level::column
-              : group_.rows != Group::kUndecided && (varies & ~rows) == 0        ? Level::row
-                                                                                 : Level::full;
+    o.level = varies == 0                                                 ? Level::scalar
+              : user == Level::column                                     ? Level::column
+              : group_.rows != Group::kUndecided && (varies & ~rows) == 0 ? Level::row
+                                                                          : Level::full;
     const bool uniform = o.kind == Operand::Kind::constant;  // however it is looked at
     std::vector<std::int64_t> key{uniform ? base(in) : in, static_cast<std::int64_t>(o.level)};
     for (std::size_t a = 0; a < p_.dims.size(); ++a) key.push_back(o.strides[static_cast<int>(a)]);
@@ -175,9 +175,14 @@ class Lowering {
     const Value& x = value(v);
     const Placement& p = f_.places[v];
     switch (info(x.op).cls) {
-      case OpClass::elementwise: made_[v] = x.op == Op::cast ? emit_cast(x, p) : emit_elementwise(x, p); return;
-      case OpClass::reduce: made_[v] = emit_reduce(x, p); return;
-      default: break;
+      case OpClass::elementwise:
+        made_[v] = x.op == Op::cast ? emit_cast(x, p) : emit_elementwise(x, p);
+        return;
+      case OpClass::reduce:
+        made_[v] = emit_reduce(x, p);
+        return;
+      default:
+        break;
     }
     // pick and place: the index is i64, one a row.
     const bool pick = x.op == Op::pick;
@@ -261,7 +266,9 @@ class Lowering {
     i.dtype = x.dtype;
     i.level = level(p);
     i.arg[0] = operand(x.inputs[0], p.operand_map, Level::full);
-    i.kind = p.post == Post::scalar ? Instr::Kind::total : p.post == Post::column ? Instr::Kind::columns : Instr::Kind::reduce;
+    i.kind = p.post == Post::scalar   ? Instr::Kind::total
+             : p.post == Post::column ? Instr::Kind::columns
+                                      : Instr::Kind::reduce;
     i.type = p_.instrs[i.arg[0]].type;
     require(!is_mask(i.type), "internal: a reduction of booleans");
     const std::int32_t r = push(i);
@@ -288,7 +295,9 @@ class Lowering {
   void assign_stages() {
     auto& code = p_.instrs;
     auto ends_stage = [](const Instr& i) { return i.kind == Instr::Kind::reduce || i.kind == Instr::Kind::pick; };
-    auto begins_epilogue = [](const Instr& i) { return i.kind == Instr::Kind::total || i.kind == Instr::Kind::columns; };
+    auto begins_epilogue = [](const Instr& i) {
+      return i.kind == Instr::Kind::total || i.kind == Instr::Kind::columns;
+    };
     std::vector<char> epilogue(code.size(), 0);
     int last = 0;
     for (std::size_t v = 0; v < code.size(); ++v) {
@@ -338,8 +347,8 @@ class Lowering {
   int id_;
   LoweredSweep out_;
   Program& p_ = out_.program;
-  std::vector<int> position_;                        // of each axis of the group in the program's dims
-  std::map<std::int32_t, std::int32_t> made_;        // value -> instruction
+  std::vector<int> position_;                  // of each axis of the group in the program's dims
+  std::map<std::int32_t, std::int32_t> made_;  // value -> instruction
   std::map<std::vector<std::int64_t>, std::int32_t> loads_;
   std::map<std::int32_t, int> slots_;
   std::map<std::pair<std::int32_t, RegType>, std::int32_t> converted_;

@@ -183,7 +183,8 @@ class Planner {
 }  // namespace
 
 int Plan::sweeps() const {
-  return static_cast<int>(std::count_if(steps.begin(), steps.end(), [](const PlanStep& s) { return s.sweep != nullptr; }));
+  return static_cast<int>(
+      std::count_if(steps.begin(), steps.end(), [](const PlanStep& s) { return s.sweep != nullptr; }));
 }
 
 Plan make_plan(const Trace& trace) { return Planner(trace).run(); }
@@ -196,7 +197,8 @@ std::string print(const Plan& plan) {
       continue;
     }
     text += fmt::format("call {}", info(step.op).name);
-    for (std::int32_t v : step.inputs) text += fmt::format(" {}{}", name(plan.graph.values[v].dtype), plan.graph.values[v].shape);
+    for (std::int32_t v : step.inputs)
+      text += fmt::format(" {}{}", name(plan.graph.values[v].dtype), plan.graph.values[v].shape);
     const Value& out = plan.graph.values[step.outputs[0]];
     text += fmt::format(" -> {}{}\n", name(out.dtype), out.shape);
   }

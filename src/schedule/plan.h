@@ -18,17 +18,17 @@ struct PlanStep {
   Op op = Op::copy;
   Attrs attrs;
   const char* label = nullptr;
-  std::int32_t node = -1;                           // library: the traced node (its extra data)
-  std::vector<std::int32_t> inputs;                 // sweep: bases bound to slots; library: values (views allowed)
-  std::vector<std::int32_t> outputs;                // values whose memory this step fills
-  std::vector<std::int32_t> attach;                 // traced nodes that are evaluated now
-  std::vector<std::int32_t> release;                // bases not read any more
+  std::int32_t node = -1;             // library: the traced node (its extra data)
+  std::vector<std::int32_t> inputs;   // sweep: bases bound to slots; library: values (views allowed)
+  std::vector<std::int32_t> outputs;  // values whose memory this step fills
+  std::vector<std::int32_t> attach;   // traced nodes that are evaluated now
+  std::vector<std::int32_t> release;  // bases not read any more
 };
 
 struct Plan {
   ValueGraph graph;
   std::vector<PlanStep> steps;
-  std::vector<std::int32_t> attach_first;           // traced nodes that only look at memory which is there already
+  std::vector<std::int32_t> attach_first;  // traced nodes that only look at memory which is there already
   int sweeps() const;
 };
 

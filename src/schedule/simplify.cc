@@ -124,7 +124,8 @@ class Simplifier {
     v.node = i;
     v.is_leaf = true;
     v.strides = stored ? n.storage.strides : contiguous_strides(n.shape);
-    v.is_one = !stored && n.op == Op::constant && (is_floating(n.dtype) ? n.payload.real == 1.0 : n.payload.integer == 1);
+    v.is_one =
+        !stored && n.op == Op::constant && (is_floating(n.dtype) ? n.payload.real == 1.0 : n.payload.integer == 1);
     return push(std::move(v));
   }
 
@@ -137,10 +138,14 @@ class Simplifier {
   std::int32_t add(Value v) {
     switch (info(v.op).cls) {
       case OpClass::view:
-      case OpClass::alias: return add_view(std::move(v));
-      case OpClass::elementwise: return add_elementwise(std::move(v));
-      case OpClass::reduce: return add_reduce(std::move(v));
-      default: break;
+      case OpClass::alias:
+        return add_view(std::move(v));
+      case OpClass::elementwise:
+        return add_elementwise(std::move(v));
+      case OpClass::reduce:
+        return add_reduce(std::move(v));
+      default:
+        break;
     }
     if ((v.op == Op::pick || v.op == Op::place)) {
       // With one column there is no row to sweep; the library's kernels do it.

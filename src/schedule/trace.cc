@@ -31,9 +31,10 @@ bool equal_leaves(const Node& a, const Node& b) {
 }
 
 std::uint64_t leaf_hash(const Node& n) {
-  std::uint64_t h = n.evaluated.load(std::memory_order_relaxed)
-                        ? reinterpret_cast<std::uintptr_t>(n.storage.buffer.get()) + static_cast<std::uint64_t>(n.storage.offset)
-                        : static_cast<std::uint64_t>(n.payload.integer) ^ n.payload.operation * 0x9E3779B97F4A7C15u;
+  std::uint64_t h =
+      n.evaluated.load(std::memory_order_relaxed)
+          ? reinterpret_cast<std::uintptr_t>(n.storage.buffer.get()) + static_cast<std::uint64_t>(n.storage.offset)
+          : static_cast<std::uint64_t>(n.payload.integer) ^ n.payload.operation * 0x9E3779B97F4A7C15u;
   std::uint64_t bits;
   std::memcpy(&bits, &n.payload.real, sizeof bits);
   return (h ^ bits) * 0xD6E8FEB86659FD93u;

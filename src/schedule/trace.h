@@ -12,11 +12,11 @@ namespace ebb {
 // with equal keys run the same plan. Numbers that do not decide structure (constants, seeds, addresses) are not in it,
 // but which of them are equal is, so that equal subexpressions merge.
 struct Trace {
-  std::vector<Node*> nodes;                        // borrowed
-  std::vector<std::int32_t> inputs;                // input indices of all nodes, one after the other
-  std::vector<std::int32_t> first_input;           // where node i's begin in `inputs`; one more at the end
-  std::vector<std::int32_t> roots;                 // indices into nodes
-  std::vector<std::int32_t> same;                  // for a leaf: the first leaf equal to it (itself if none)
+  std::vector<Node*> nodes;               // borrowed
+  std::vector<std::int32_t> inputs;       // input indices of all nodes, one after the other
+  std::vector<std::int32_t> first_input;  // where node i's begin in `inputs`; one more at the end
+  std::vector<std::int32_t> roots;        // indices into nodes
+  std::vector<std::int32_t> same;         // for a leaf: the first leaf equal to it (itself if none)
   std::vector<std::uint64_t> key;
 
   std::span<const std::int32_t> inputs_of(std::int32_t i) const {
@@ -28,6 +28,8 @@ struct Trace {
 Trace trace(std::span<Node* const> roots);
 
 // True when the node has nothing to compute: it is evaluated, or it is a leaf.
-inline bool is_leaf(const Node& node) { return node.evaluated.load(std::memory_order_acquire) || info(node.op).cls == OpClass::leaf; }
+inline bool is_leaf(const Node& node) {
+  return node.evaluated.load(std::memory_order_acquire) || info(node.op).cls == OpClass::leaf;
+}
 
 }  // namespace ebb

@@ -16,15 +16,15 @@ struct Value {
   Attrs attrs;
   const char* label = nullptr;
   std::vector<std::int32_t> inputs;
-  std::int32_t node = -1;   // the traced node it stands for; -1 for a literal
+  std::int32_t node = -1;  // the traced node it stands for; -1 for a literal
   bool is_leaf = false;
-  double literal = 0;       // value of a literal constant made by a simplification (op constant, node -1)
-  bool is_one = false;      // a constant known to be one
+  double literal = 0;   // value of a literal constant made by a simplification (op constant, node -1)
+  bool is_one = false;  // a constant known to be one
 
   // A view (op reshape, permute, expand, narrow, output, depend) of the memory of `base`.
-  std::int32_t base = -1;   // itself when it is no view
+  std::int32_t base = -1;  // itself when it is no view
   std::int64_t offset = 0;
-  Strides strides;          // of a leaf or a view: where elements lie relative to the base's first element
+  Strides strides;  // of a leaf or a view: where elements lie relative to the base's first element
   // Which dimension of the base each dimension shows, -1 where it is new (size 1, or repeated by expand).
   // Only when `mappable`: the view merely renames, drops or repeats dimensions, so it can be followed inside a sweep.
   bool mappable = false;
@@ -34,8 +34,8 @@ struct Value {
 };
 
 struct ValueGraph {
-  std::vector<Value> values;               // inputs before users
-  std::vector<std::int32_t> of_node;       // value of each traced node
+  std::vector<Value> values;          // inputs before users
+  std::vector<std::int32_t> of_node;  // value of each traced node
   std::vector<std::int32_t> roots;
 };
 

@@ -52,7 +52,8 @@ std::string print(const Program& p) {
     for (std::size_t v = 0; v < p.instrs.size(); ++v) {
       const Instr& i = p.instrs[v];
       if (i.stage != stage) continue;
-      if (!any && p.stages + (stage == p.stages) > 1) text += stage == p.stages ? "  epilogue\n" : fmt::format("  stage {}\n", stage);
+      if (!any && p.stages + (stage == p.stages) > 1)
+        text += stage == p.stages ? "  epilogue\n" : fmt::format("  stage {}\n", stage);
       any = true;
       std::string what;
       switch (i.kind) {
@@ -64,14 +65,30 @@ std::string print(const Program& p) {
           if (o.offset) what += fmt::format(" + {}", o.offset);
           break;
         }
-        case Instr::Kind::compute: what = info(i.op).name; break;
-        case Instr::Kind::convert: what = "convert"; break;
-        case Instr::Kind::round: what = fmt::format("round {}", name(i.dtype)); break;
-        case Instr::Kind::reduce: what = fmt::format("row {}", info(i.op).name); break;
-        case Instr::Kind::total: what = fmt::format("total {}", info(i.op).name); break;
-        case Instr::Kind::columns: what = fmt::format("columns {}", info(i.op).name); break;
-        case Instr::Kind::pick: what = "pick"; break;
-        case Instr::Kind::place: what = "place"; break;
+        case Instr::Kind::compute:
+          what = info(i.op).name;
+          break;
+        case Instr::Kind::convert:
+          what = "convert";
+          break;
+        case Instr::Kind::round:
+          what = fmt::format("round {}", name(i.dtype));
+          break;
+        case Instr::Kind::reduce:
+          what = fmt::format("row {}", info(i.op).name);
+          break;
+        case Instr::Kind::total:
+          what = fmt::format("total {}", info(i.op).name);
+          break;
+        case Instr::Kind::columns:
+          what = fmt::format("columns {}", info(i.op).name);
+          break;
+        case Instr::Kind::pick:
+          what = "pick";
+          break;
+        case Instr::Kind::place:
+          what = "place";
+          break;
       }
       if (i.kind != Instr::Kind::load) {
         for (std::int32_t a : i.arg) {

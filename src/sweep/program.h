@@ -27,17 +27,21 @@ enum class Level : std::uint8_t { scalar, row, column, full };
 // bool is a mask as wide as its neighbours (all ones or zero), so that `where` needs no conversion.
 enum class RegType : std::uint8_t { f32, f64, i32, i64, m32, m64 };
 inline constexpr int kRegTypeCount = 6;
-constexpr std::size_t size_of(RegType t) {
-  return t == RegType::f32 || t == RegType::i32 || t == RegType::m32 ? 4 : 8;
-}
+constexpr std::size_t size_of(RegType t) { return t == RegType::f32 || t == RegType::i32 || t == RegType::m32 ? 4 : 8; }
 // The register type an element of this dtype is computed in; bool takes m32 unless its neighbours are 64 bits wide.
 constexpr RegType reg_type(DType d) {
   switch (d) {
-    case DType::f64: return RegType::f64;
-    case DType::i64: return RegType::i64;
-    case DType::i32: case DType::u8: return RegType::i32;
-    case DType::bool_: return RegType::m32;
-    default: return RegType::f32;
+    case DType::f64:
+      return RegType::f64;
+    case DType::i64:
+      return RegType::i64;
+    case DType::i32:
+    case DType::u8:
+      return RegType::i32;
+    case DType::bool_:
+      return RegType::m32;
+    default:
+      return RegType::f32;
   }
 }
 
@@ -46,26 +50,26 @@ struct Operand {
   enum class Kind : std::uint8_t { memory, constant, iota, random } kind = Kind::memory;
   DType dtype = DType::f32;
   Level level = Level::full;
-  int slot = -1;              // which bound argument of the sweep
-  std::int64_t offset = 0;    // elements, beyond the argument's own
-  Strides strides;            // along the space's dimensions; 0 where it does not vary
+  int slot = -1;            // which bound argument of the sweep
+  std::int64_t offset = 0;  // elements, beyond the argument's own
+  Strides strides;          // along the space's dimensions; 0 where it does not vary
 };
 
 struct Instr {
   enum class Kind : std::uint8_t {
-    load,      // a = operand index
-    compute,   // op of a, b, c
-    convert,   // a to `type` (from the type of value a)
-    round,     // a rounded to the half `dtype`, or wrapped to u8
-    reduce,    // op (sum, prod, max, min) of a (full) over the row: a row value
-    total,     // op of a (full or row) over everything it varies over: a scalar of the epilogue
-    columns,   // op of a (full) over the rows: a column value of the epilogue
-    pick,      // a (full) at column b (row, i64): a row value, ends a stage like reduce
-    place,     // a (row) at column b (row, i64), zero elsewhere: a full value
+    load,     // a = operand index
+    compute,  // op of a, b, c
+    convert,  // a to `type` (from the type of value a)
+    round,    // a rounded to the half `dtype`, or wrapped to u8
+    reduce,   // op (sum, prod, max, min) of a (full) over the row: a row value
+    total,    // op of a (full or row) over everything it varies over: a scalar of the epilogue
+    columns,  // op of a (full) over the rows: a column value of the epilogue
+    pick,     // a (full) at column b (row, i64): a row value, ends a stage like reduce
+    place,    // a (row) at column b (row, i64), zero elsewhere: a full value
   } kind = Kind::compute;
   Op op = Op::copy;
   RegType type = RegType::f32;
-  DType dtype = DType::f32;   // the dtype the value stands for
+  DType dtype = DType::f32;  // the dtype the value stands for
   Level level = Level::full;
   std::int16_t stage = 0;
   std::array<std::int32_t, 3> arg{-1, -1, -1};
@@ -77,7 +81,7 @@ struct Output {
   std::int32_t value = -1;
   DType dtype = DType::f32;
   int slot = -1;
-  Strides strides;            // along the space's dimensions; 0 where the value does not vary
+  Strides strides;  // along the space's dimensions; 0 where the value does not vary
 };
 
 struct Program {
@@ -87,7 +91,7 @@ struct Program {
   std::vector<Operand> operands;
   std::vector<Instr> instrs;
   std::vector<Output> outputs;
-  int slots = 0;                   // how many arguments are bound: inputs first, then outputs
+  int slots = 0;  // how many arguments are bound: inputs first, then outputs
 
   std::int64_t rows() const;
   std::int64_t columns() const;
@@ -101,10 +105,10 @@ void verify(const Program& program);
 
 // What is bound to a slot when a sweep runs.
 struct Argument {
-  void* data = nullptr;        // memory: the element at offset 0
-  double real = 0;             // constant
-  std::int64_t integer = 0;    // constant; iota: the value at index 0
-  std::int64_t step = 1;       // iota: added for each index
+  void* data = nullptr;                   // memory: the element at offset 0
+  double real = 0;                        // constant
+  std::int64_t integer = 0;               // constant; iota: the value at index 0
+  std::int64_t step = 1;                  // iota: added for each index
   std::uint64_t seed = 0, operation = 0;  // random
 };
 

@@ -173,7 +173,8 @@ class Oracle {
     const int dims = static_cast<int>(p_.dims.size());
     for (int d = dims; d-- > 0;) {
       std::int64_t& linear = d >= dims - p_.row_dims ? column : row;
-      const std::int64_t size = std::max<std::int64_t>(1, p_.dims[static_cast<std::size_t>(d)]);  // scalars of an empty space
+      const std::int64_t size =
+          std::max<std::int64_t>(1, p_.dims[static_cast<std::size_t>(d)]);  // scalars of an empty space
       a += linear % size * strides[d];
       linear /= size;
     }

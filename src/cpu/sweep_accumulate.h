@@ -1,0 +1,147 @@
+#pragma once
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "ebb/error.h"
+#include "sweep/program.h"
+
+// What the runs of a sweep gather besides tiles: reductions, and the first complaint about the data.
+namespace ebb::cpu {
+
+inline bool is_float(RegType t) { return t == RegType::f32 || t == RegType::f64; }
+
+// Accumulators: double for floats, int64 for integers.
+union Accumulator {
+  double real;
+  std::int64_t integer;
+};
+
+inline Accumulator identity(Op op, RegType t) {
+  Accumulator a;
+  if (is_float(t)) {
+    constexpr double inf = std::numeric_limits<double>::infinity();
+    a.real = op == Op::sum ? 0.0 : op == Op::prod ? 1.0 : op == Op::max ? -inf : inf;
+  } else {
+    a.integer = op == Op::sum    ? 0
+                : op == Op::prod ? 1
+                : op == Op::max  ? std::numeric_limits<std::int64_t>::min()
+                                 : std::numeric_limits<std::int64_t>::max();
+  }
+  return a;
+}
+
+inline void combine(Op op, RegType t, Accumulator& acc, Accumulator x) {
+  if (is_float(t)) {
+    switch (op) {
+      case Op::sum:
+        acc.real += x.real;
+        break;
+      case Op::prod:
+        acc.real *= x.real;
+        break;
+      case Op::max:
+        acc.real = x.real > acc.real || std::isnan(x.real) ? x.real : acc.real;
+        break;
+      default:
+        acc.real = x.real < acc.real || std::isnan(x.real) ? x.real : acc.real;
+        break;
+    }
+    return;
+  }
+  const auto a = static_cast<std::uint64_t>(acc.integer), b = static_cast<std::uint64_t>(x.integer);
+  switch (op) {
+    case Op::sum:
+      acc.integer = static_cast<std::int64_t>(a + b);
+      break;
+    case Op::prod:
+      acc.integer = static_cast<std::int64_t>(a * b);
+      break;
+    case Op::max:
+      acc.integer = std::max(acc.integer, x.integer);
+      break;
+    default:
+      acc.integer = std::min(acc.integer, x.integer);
+      break;
+  }
+}
+
+inline Accumulator read(RegType t, const void* p) {
+  Accumulator a{};
+  switch (t) {
+    case RegType::f32:
+      a.real = *static_cast<const float*>(p);
+      break;
+    case RegType::f64:
+      a.real = *static_cast<const double*>(p);
+      break;
+    case RegType::i32:
+      a.integer = *static_cast<const std::int32_t*>(p);
+      break;
+    default:
+      a.integer = *static_cast<const std::int64_t*>(p);
+      break;
+  }
+  return a;
+}
+
+inline void write(RegType t, void* p, Accumulator a) {
+  switch (t) {
+    case RegType::f32:
+      *static_cast<float*>(p) = static_cast<float>(a.real);
+      break;
+    case RegType::f64:
+      *static_cast<double*>(p) = a.real;
+      break;
+    case RegType::i32:
+      *static_cast<std::int32_t*>(p) = static_cast<std::int32_t>(a.integer);
+      break;
+    default:
+      *static_cast<std::int64_t*>(p) = a.integer;
+      break;
+  }
+}
+
+// The first thing wrong with the data, by position.
+class Complaint {
+ public:
+  void add(std::int64_t position, std::int32_t instr, const std::string& text) {
+    std::lock_guard lock(mutex_);
+    if (!text_.empty() && (position > position_ || (position == position_ && instr >= instr_))) return;
+    position_ = position;
+    instr_ = instr;
+    text_ = text;
+  }
+  void raise() const {
+    if (!text_.empty()) throw Error(kind_, text_);
+  }
+  void set_kind(Error::Kind kind) { kind_ = kind; }
+
+ private:
+  std::mutex mutex_;
+  std::int64_t position_ = 0;
+  std::int32_t instr_ = 0;
+  std::string text_;
+  Error::Kind kind_ = Error::Kind::value;
+};
+
+inline std::string position_text(const std::vector<std::int64_t>& dims, std::size_t count, std::int64_t linear) {
+  std::vector<std::int64_t> index(count);
+  for (std::size_t d = count; d-- > 0;) {
+    index[d] = linear % dims[d];
+    linear /= dims[d];
+  }
+  return fmt::format("[{}]", fmt::join(index, ", "));
+}
+
+inline std::string number_text(RegType t, const void* p) {
+  const Accumulator a = read(t, p);
+  return is_float(t) ? fmt::format("{:g}", a.real) : fmt::format("{}", a.integer);
+}
+
+}  // namespace ebb::cpu
