@@ -1,26 +1,5 @@
 #pragma once
-#include <cstdint>
-
-#include "ebb/tensor.h"
-
-namespace ebb {
-
-// Images of single digits and what they show.
-struct Digits {
-  Tensor images;  // [n, 784] f32 in [0, 1]: 28 × 28 pixels row by row, ink is 1
-  Tensor labels;  // [n] i64 in [0, 10)
-};
-
-// Digits as a pen might have drawn them: strokes with a random slant, size, turn, wobble and thickness, and some noise.
-// Image i is a function of the seed and i alone, so the first images of a longer set are those of a shorter one.
-Digits make_digits(std::int64_t n, std::uint64_t seed = 0);
-
-// Where a loader stands: batch `batch` of epoch `epoch` comes next.
-struct LoaderPosition {
-  std::uint64_t seed = 0;
-  std::int64_t epoch = 0;
-  std::int64_t batch = 0;
-  bool operator==(const LoaderPosition&) const = default;
-};
-
-}  // namespace ebb
+#include "ebb/data/digits.h"
+#include "ebb/data/loader.h"
+#include "ebb/data/readers.h"
+#include "ebb/data/text.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ebb/data.h"
+#include "ebb/data/loader.h"
 #include "ebb/random.h"
 #include "ebb/tensor.h"
 

@@ -7,7 +7,7 @@
 #include "core/format_error.h"
 #include "core/parallel.h"
 #include "core/random.h"
-#include "ebb/data.h"
+#include "ebb/data/digits.h"
 #include "ebb/ops/create.h"
 
 namespace ebb {

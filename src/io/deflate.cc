@@ -101,6 +101,21 @@ std::vector<std::byte> gunzip(std::span<const std::byte> bytes, std::uint64_t li
   return out;
 }
 
+std::vector<std::byte> gunzip_start(std::span<const std::byte> bytes, std::size_t count, const std::string& where) {
+  Inflater inflater(MAX_WBITS + 16, where);
+  z_stream& z = inflater.z;
+  std::vector<std::byte> out(count);
+  z.next_in = input(bytes);
+  z.avail_in = piece(bytes.size());
+  z.next_out = reinterpret_cast<Bytef*>(out.data());
+  z.avail_out = static_cast<unsigned>(count);
+  const int status = inflate(&z, Z_NO_FLUSH);
+  require(status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR, Error::Kind::io,
+          "{}: the compressed data is damaged: {}", where, z.msg ? z.msg : "it cannot be read");
+  out.resize(count - z.avail_out);
+  return out;
+}
+
 std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before) {
   uLong crc = before;
   for (std::size_t i = 0; i < bytes.size(); i += kPiece) {

@@ -13,6 +13,11 @@ std::vector<std::byte> deflate_raw(std::span<const std::byte> bytes, const std::
 std::vector<std::byte> inflate_raw(std::span<const std::byte> bytes, std::uint64_t expected, const std::string& where);
 // A .gz file, all of its members; more than `limit` bytes are refused.
 std::vector<std::byte> gunzip(std::span<const std::byte> bytes, std::uint64_t limit, const std::string& where);
+// Its first `count` bytes, fewer where it has fewer.
+std::vector<std::byte> gunzip_start(std::span<const std::byte> bytes, std::size_t count, const std::string& where);
+inline bool is_gzip(std::span<const std::byte> bytes) {
+  return bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
+}
 std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
 }  // namespace ebb::io

@@ -1,0 +1,80 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "ebb/tensor.h"
+
+namespace ebb {
+
+using Batch = std::vector<Tensor>;
+
+struct LoaderOptions {
+  std::int64_t batch_size = 32;
+  bool shuffle = true;
+  bool drop_last = false;  // leave out a last batch that is not full
+  int workers = 0;         // threads that prepare batches; 0: the one that asks for them
+  int prefetch = 2;        // batches prepared ahead for each worker
+  std::uint64_t seed = 0;
+};
+
+// Where a loader stands: batch `batch` of epoch `epoch` comes next.
+struct LoaderPosition {
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0;
+  std::int64_t batch = 0;
+  bool operator==(const LoaderPosition&) const = default;
+};
+
+// Batches of a data set, epoch after epoch. What a batch holds is a function of the seed, the epoch and its number, so
+// it does not depend on the workers, and a loader that was put back to a position goes on with the same bits.
+class DataLoader {
+ public:
+  // Makes the batch of these items, on a worker's thread: it must be safe to call from several. Within it the thread's
+  // random numbers (rand, bernoulli, ...) are seeded by the batch's position, so augmentation repeats itself.
+  using Make = std::function<Batch(const std::vector<std::int64_t>& items)>;
+
+  // Rows of tensors of equal length: DataLoader({images, labels}, {.batch_size = 64}).
+  explicit DataLoader(std::vector<Tensor> columns, const LoaderOptions& options = {});
+  DataLoader(std::int64_t size, Make make, const LoaderOptions& options = {});
+  ~DataLoader();
+  DataLoader(DataLoader&&) noexcept;
+  DataLoader& operator=(DataLoader&&) noexcept;
+
+  std::int64_t size() const;     // items
+  std::int64_t batches() const;  // in an epoch
+
+  // The next batch; nothing once at the end of each epoch. An exception of `make` is thrown here, and the same batch is
+  // tried again by the next call.
+  std::optional<Batch> next();
+
+  LoaderPosition position() const;
+  void restore(const LoaderPosition& position);
+
+  // for (const Batch& batch : loader): what is left of the epoch.
+  class Iterator {
+   public:
+    Iterator() = default;
+    explicit Iterator(DataLoader* loader) : loader_(loader), batch_(loader->next()) {}
+    const Batch& operator*() const { return *batch_; }
+    Iterator& operator++() {
+      batch_ = loader_->next();
+      return *this;
+    }
+    bool operator!=(const Iterator&) const { return batch_.has_value(); }
+
+   private:
+    DataLoader* loader_ = nullptr;
+    std::optional<Batch> batch_;
+  };
+  Iterator begin() { return Iterator(this); }
+  Iterator end() { return {}; }
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ebb

@@ -1,0 +1,48 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ebb/tensor.h"
+
+// Readers of data sets. A file that cannot be read right is an Error of kind io that names the file, the place and what
+// is wrong there.
+namespace ebb {
+
+// IDX, the format of MNIST and EMNIST, plain or gzipped: any rank, in the dtype of the file (i8 and i16 become i32).
+Tensor read_idx(const std::string& path);
+
+struct LabelledImages {
+  Tensor images;                     // u8 [n, channels, height, width]
+  Tensor labels;                     // i64 [n]
+  Tensor coarse_labels;              // i64 [n]: the 20 groups of CIFAR-100, else undefined
+  std::vector<std::string> classes;  // names of a folder's classes, else empty
+};
+
+// The binary versions of CIFAR: the images of all the files, one after the other.
+LabelledImages read_cifar10(const std::vector<std::string>& paths);
+LabelledImages read_cifar100(const std::vector<std::string>& paths);
+
+// A picture as u8 [channels, height, width]: PNG, or PPM and PGM (P2, P3, P5, P6). Grey ones have one channel, coloured
+// ones three; transparency is left out. `channels` 1 or 3 converts, 0 takes what the file has.
+Tensor read_image(const std::string& path, int channels = 0);
+
+// FOLDER/CLASS/*.png, .ppm and .pgm. Classes and pictures are in the order of their names; all must have one size.
+LabelledImages read_image_folder(const std::string& folder, int channels = 3);
+
+struct CsvOptions {
+  enum class Header { detect, yes, no };
+  char separator = ',';
+  Header header = Header::detect;         // detect: a first line with a field that is neither a number nor missing
+  std::vector<std::string> columns = {};  // by name, or by number from 0 where there is no header; empty: all
+  std::vector<std::string> missing = {"", "NA", "N/A", "nan", "NaN", "null", "?"};  // become NaN
+  DType dtype = DType::f32;
+};
+struct Table {
+  std::vector<std::string> names;  // of the columns that were taken
+  Tensor values;                   // [rows, columns]
+};
+// Numbers separated by commas; fields may be "quoted". Empty lines are left out.
+Table read_csv(const std::string& path, const CsvOptions& options = {});
+
+}  // namespace ebb
