@@ -2,11 +2,13 @@
 
 // Every operation, by family.
 #include "ebb/ops/activation.h"
+#include "ebb/ops/attention.h"
 #include "ebb/ops/conv.h"
 #include "ebb/ops/create.h"
 #include "ebb/ops/elementwise.h"
 #include "ebb/ops/index.h"
 #include "ebb/ops/linalg.h"
 #include "ebb/ops/norm.h"
+#include "ebb/ops/pool.h"
 #include "ebb/ops/reduce.h"
 #include "ebb/ops/shape.h"

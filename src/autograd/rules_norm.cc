@@ -1,6 +1,7 @@
 #include <bit>
 
 #include "autograd/rules.h"
+#include "core/format_error.h"
 #include "ebb/backward/norm.h"
 #include "ebb/backward/reduce.h"
 #include "ebb/ops.h"
@@ -60,6 +61,53 @@ Tensor normalize_backward(const Tensor& grad, const Tensor& x, double p, std::in
   const Tensor length = norm(wide, p, a, true), d = clamp(length, eps);
   const Tensor through_length = where(length >= eps, -sum(g * wide, a, true) / square(d), 0);
   return cotangent(g / d + norm_backward(through_length, wide, p, a, true), x);
+}
+
+// The norms of channels: rows are other axes, weight and bias are vectors of channels.
+namespace {
+
+LayerNormGradients channel_gradients(const Tensor& g, const Tensor& normalized, const Tensor& dx, const Tensor& x,
+                                     const Tensor& weight) {
+  const Axes rows = axes_of(all_but_channels(x.rank()), x.rank());
+  const DType dtype = (weight.defined() ? weight : x).dtype();
+  return {cotangent(dx, x), cast(sum(g * normalized, rows), dtype), cast(sum(g, rows), dtype)};
+}
+
+}  // namespace
+
+LayerNormGradients batch_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& running_mean,
+                                       const Tensor& running_var, const Tensor& weight, const BatchNormOptions& o) {
+  const char* op = "batch_norm_backward";
+  require_channels(op, x, {{"running_mean", running_mean}, {"running_var", running_var}, {"weight", weight}});
+  require(grad.shape() == x.shape(), "{}: gradient of shape {}, the result has shape {}", op, grad.shape(), x.shape());
+  require(o.training || running_mean.defined(), "{}: without training, running statistics are needed", op);
+  const auto [g, wide] = widened(grad, x);
+  const Tensor w = along_channels(weight, x.rank()), inner = w.defined() ? g * w : g;
+  if (!o.training) {  // y = (x − m)·r·w + b with constant m and r
+    const Tensor r = rsqrt(along_channels(running_var, x.rank()) + o.eps);
+    return channel_gradients(g, (wide - along_channels(running_mean, x.rank())) * r, inner * r, x, weight);
+  }
+  const std::uint32_t axes = all_but_channels(x.rank());
+  const Tensor normalized = standardized(wide, axes, o.eps);
+  return channel_gradients(g, normalized, layer_norm_dx(inner, wide, normalized, axes, o.eps), x, weight);
+}
+
+LayerNormGradients group_norm_backward(const Tensor& grad, const Tensor& x, std::int64_t groups, const Tensor& weight,
+                                       double eps) {
+  const char* op = "group_norm_backward";
+  require_channels(op, x, {{"weight", weight}});
+  require(grad.shape() == x.shape(), "{}: gradient of shape {}, the result has shape {}", op, grad.shape(), x.shape());
+  const Shape rows = grouped_shape(op, x, groups);
+  const auto [g, wide] = widened(grad, x);
+  const Tensor inner = weight.defined() ? g * along_channels(weight, x.rank()) : g;
+  const Tensor flat = reshape(wide, rows), normalized = standardized(flat, trailing_axes(3, 1), eps);
+  const Tensor dx = layer_norm_dx(reshape(inner, rows), flat, normalized, trailing_axes(3, 1), eps);
+  return channel_gradients(g, reshape(normalized, x.shape()), reshape(dx, x.shape()), x, weight);
+}
+
+LayerNormGradients instance_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& weight, double eps) {
+  require_channels("instance_norm_backward", x, {{"weight", weight}});
+  return group_norm_backward(grad, x, x.shape()[1], weight, eps);
 }
 
 // ---- the table ------------------------------------------------------------------------------------------------------

@@ -49,6 +49,12 @@ void run_library(const LibraryCall& call) {
       return run_conv_transpose(call);
     case Op::conv_weight_gradient:
       return run_conv_weight_gradient(call);
+    case Op::max_pool_index:
+      return run_max_pool_index(call);
+    case Op::attention:
+      return run_attention(call);
+    case Op::attention_gradient:
+      return run_attention_gradient(call);
     case Op::linear_cross_entropy:
       return run_linear_cross_entropy(call);
     case Op::ctc:

@@ -33,4 +33,17 @@ struct ConvCall {
   }
 };
 
+// max_pool_index (x [N, C, H, W]) -> i64 [N, C, P, Q]: where in its plane the first largest element of each window is.
+struct MaxPoolCall {
+  ConvCall conv;
+  ConvCall::Pair window{1, 1};
+
+  Attrs attrs() const {
+    Attrs a = conv.attrs();
+    a.i[3] = (window[0] << 32) | window[1];
+    return a;
+  }
+  static MaxPoolCall from(const Attrs& a) { return {ConvCall::from(a), {a.i[3] >> 32, a.i[3] & ConvCall::kMost}}; }
+};
+
 }  // namespace ebb

@@ -67,6 +67,9 @@ namespace ebb {
   X(cholesky, library, 1, yes) X(triangular_solve, library, 2, yes) X(solve, library, 2, yes)                          \
   X(det, library, 1, yes) X(logdet, library, 1, yes)                                                                   \
   X(convolution, library, -1, yes) X(conv_transpose, library, 2, yes) X(conv_weight_gradient, library, 2, yes)         \
+  X(max_pool_index, library, 1, none)                                                                                  \
+  /* attention gives values and the logarithms of its sums, attention_gradient the gradients to q, k and v */          \
+  X(attention, library, -1, none) X(attention_gradient, library, -1, none)                                             \
   /* losses with kernels of their own: they give values and gradients, and the losses around them carry the rules */   \
   X(linear_cross_entropy, library, -1, none) X(ctc, library, -1, none) X(transducer, library, -1, none)                \
   /* formulas with a rule of their own */                                                                              \

@@ -38,21 +38,25 @@ std::uint32_t normalized_axes(const char* op, const Tensor& x, const Shape& shap
 
 Tensor row_mean(const Tensor& x, std::uint32_t mask) { return mean(x, axes_of(mask, x.rank()), true); }
 
-Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias,
-                  double eps) {
+Tensor standardized(const Tensor& wide, std::uint32_t axes, double eps) {
   Attrs attrs;
-  attrs.axes = normalized_axes("layer_norm", x, normalized_shape);
+  attrs.axes = axes;
   attrs.i[0] = std::bit_cast<std::int64_t>(eps);
-  require_parameter("layer_norm", "weight", weight, normalized_shape);
-  require_parameter("layer_norm", "bias", bias, normalized_shape);
-  const Tensor wide = widen(x);
   Tensor value;
   {
     NoHistory scope;
-    const Tensor centred = wide - row_mean(wide, attrs.axes);
-    value = centred * rsqrt(row_mean(square(centred), attrs.axes) + eps);
+    const Tensor centred = wide - row_mean(wide, axes);
+    value = centred * rsqrt(row_mean(square(centred), axes) + eps);
   }
-  return cast(scaled(make_formula(Op::layer_norm, value, {wide}, attrs), weight, bias), x.dtype());
+  return make_formula(Op::layer_norm, value, {wide}, attrs);
+}
+
+Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias,
+                  double eps) {
+  const std::uint32_t axes = normalized_axes("layer_norm", x, normalized_shape);
+  require_parameter("layer_norm", "weight", weight, normalized_shape);
+  require_parameter("layer_norm", "bias", bias, normalized_shape);
+  return cast(scaled(standardized(widen(x), axes, eps), weight, bias), x.dtype());
 }
 
 double rms_norm_eps(DType dtype) {
@@ -87,6 +91,76 @@ Tensor normalize(const Tensor& x, double p, std::int64_t axis, double eps) {
   require(is_floating(x.dtype()), Error::Kind::type, "normalize: needs floating elements, got {}", name(x.dtype()));
   const Tensor wide = widen(x);
   return cast(wide / clamp(norm(wide, p, normalize_axis("normalize", axis, x.rank()), true), eps), x.dtype());
+}
+
+// ---- norms of channels ----------------------------------------------------------------------------------------------
+
+void require_channels(const char* op, const Tensor& x, std::initializer_list<std::pair<const char*, Tensor>> vectors) {
+  require(is_floating(x.dtype()), Error::Kind::type, "{}: needs floating elements, got {}", op, name(x.dtype()));
+  require(x.rank() >= 2, "{}: needs [N, C, ...], got shape {}", op, x.shape());
+  for (const auto& [what, vector] : vectors)
+    require(!vector.defined() || (vector.rank() == 1 && vector.shape()[0] == x.shape()[1]),
+            "{}: {} has shape {}, an input of shape {} needs [{}]", op, what,
+            vector.defined() ? vector.shape() : Shape{}, x.shape(), x.shape()[1]);
+}
+
+Tensor along_channels(const Tensor& vector, int rank) {
+  if (!vector.defined()) return {};
+  Shape shape = vector.shape();
+  while (shape.rank() < rank - 1) shape = shape.inserted(shape.rank(), 1);
+  return reshape(widen(vector), shape);
+}
+
+std::uint32_t all_but_channels(int rank) { return ((1u << rank) - 1) & ~2u; }
+
+Shape grouped_shape(const char* op, const Tensor& x, std::int64_t groups) {
+  require(groups >= 1 && x.shape()[1] % groups == 0, "{}: {} channels of shape {} cannot be cut into {} groups", op,
+          x.shape()[1], x.shape(), groups);
+  std::int64_t rest = x.shape()[1] / groups;
+  for (int d = 2; d < x.rank(); ++d) rest *= x.shape()[d];
+  return {x.shape()[0], groups, rest};
+}
+
+BatchNormResult batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
+                           const Tensor& bias, const BatchNormOptions& o) {
+  const char* op = "batch_norm";
+  require_channels(op, x,
+                   {{"running_mean", running_mean}, {"running_var", running_var}, {"weight", weight}, {"bias", bias}});
+  require(running_mean.defined() == running_var.defined(), "{}: give both running statistics or none", op);
+  const Tensor w = along_channels(weight, x.rank()), b = along_channels(bias, x.rank()), wide = widen(x);
+  if (!o.training) {
+    require(running_mean.defined(), "{}: without training, running statistics are needed", op);
+    const Tensor mean = along_channels(running_mean, x.rank()), var = along_channels(running_var, x.rank());
+    return {cast(scaled((wide - mean) * rsqrt(var + o.eps), w, b), x.dtype()), running_mean, running_var};
+  }
+  const std::uint32_t axes = all_but_channels(x.rank());
+  const std::int64_t n = x.shape()[1] == 0 ? 0 : x.numel() / x.shape()[1];
+  require(n != 1, "{}: one value a channel has no variance, for an input of shape {}", op, x.shape());
+  BatchNormResult out{cast(scaled(standardized(wide, axes, o.eps), w, b), x.dtype()), running_mean, running_var};
+  if (!running_mean.defined() || n == 0) return out;
+  // Statistics are numbers about the batch, not part of what is differentiated.
+  NoHistory scope;
+  const Tensor mean = row_mean(wide, axes), var = row_mean(square(wide - mean), axes);
+  const double unbiased = static_cast<double>(n) / static_cast<double>(n - 1);
+  const auto moved = [&](const Tensor& running, const Tensor& batch) {
+    return cast((1 - o.momentum) * widen(running) + o.momentum * reshape(batch, running.shape()), running.dtype());
+  };
+  out.running_mean = moved(running_mean, mean);
+  out.running_var = moved(running_var, var * unbiased);
+  return out;
+}
+
+Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
+  require_channels("group_norm", x, {{"weight", weight}, {"bias", bias}});
+  const Tensor rows = reshape(widen(x), grouped_shape("group_norm", x, groups));
+  const Tensor normalized = reshape(standardized(rows, trailing_axes(3, 1), eps), x.shape());
+  return cast(scaled(normalized, along_channels(weight, x.rank()), along_channels(bias, x.rank())), x.dtype());
+}
+
+Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  require_channels("instance_norm", x, {{"weight", weight}, {"bias", bias}});
+  require(x.rank() >= 3, "instance_norm: needs [N, C, ...] with something after the channels, got shape {}", x.shape());
+  return group_norm(x, x.shape()[1], weight, bias, eps);
 }
 
 }  // namespace ebb

@@ -28,6 +28,8 @@ const std::map<std::string_view, const char*>& tested_elsewhere() {
       {"custom", "carries its own rule"},
       {"output", "a part of a library call with several results"},
       {"linear_cross_entropy", "a loss, tested with the losses"},
+      {"attention", "tested with attention"},
+      {"attention_gradient", "tested with attention"},
       {"ctc", "a loss, tested with the losses"},
       {"transducer", "a loss, tested with the losses"},
   };

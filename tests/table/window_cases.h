@@ -4,7 +4,7 @@
 #include "ops/conv_nodes.h"
 #include "table/cases.h"
 
-// Convolutions against loops over every window.
+// Convolutions and pools against loops over every window.
 namespace ebb::table {
 
 struct Window {
@@ -143,6 +143,102 @@ inline std::vector<Case> window_cases() {
       each_product(o, a[0].shape, w.shape, a[1].shape,
                    [&](const Index& i, const Index& j, const Index& k) { w.at(j) += a[0].at(i) * a[1].at(k); });
       return w;
+    };
+    cases.push_back(c);
+  }
+
+  // Where the largest element of each window is; values are told apart by their gradients below.
+  struct Pool {
+    const char* name;
+    std::int64_t window[2];
+    MaxPoolOptions options;
+  };
+  MaxPoolOptions padded, dilated;
+  padded.stride = SizePair(2, 1);
+  padded.padding = {1, 0};
+  padded.ceil_mode = true;
+  dilated.stride = SizePair(1);
+  dilated.dilation = {1, 2};
+  for (const Pool& p : {Pool{"plain", {2, 2}, {}}, Pool{"padded", {3, 2}, padded}, Pool{"dilated", {2, 2}, dilated}}) {
+    const auto find = [p](const Array& x, bool index) {
+      const SizePair stride = p.options.stride.value_or(SizePair(p.window[0], p.window[1]));
+      std::int64_t out[2];
+      for (int d : {0, 1}) {
+        const std::int64_t room = x.shape[static_cast<std::size_t>(d) + 2] + 2 * p.options.padding[d] -
+                                  p.options.dilation[d] * (p.window[d] - 1) - 1;
+        out[d] = (room + (p.options.ceil_mode ? stride[d] - 1 : 0)) / stride[d] + 1;
+        const std::int64_t last = (out[d] - 1) * stride[d];
+        if (last >= x.shape[static_cast<std::size_t>(d) + 2] + p.options.padding[d]) --out[d];
+      }
+      Array y({x.shape[0], x.shape[1], out[0], out[1]});
+      each_index(y.shape, [&](const Index& i) {
+        double best = -1e300, at = -1;
+        for (std::int64_t r = 0; r < p.window[0]; ++r) {
+          for (std::int64_t s = 0; s < p.window[1]; ++s) {
+            const std::int64_t h = i[2] * stride[0] + r * p.options.dilation[0] - p.options.padding[0];
+            const std::int64_t w = i[3] * stride[1] + s * p.options.dilation[1] - p.options.padding[1];
+            if (h < 0 || h >= x.shape[2] || w < 0 || w >= x.shape[3]) continue;
+            const double value = x.at({i[0], i[1], h, w});
+            if (value > best) best = value, at = static_cast<double>(h * x.shape[3] + w);
+          }
+        }
+        y.at(i) = index ? at : best;
+      });
+      return y;
+    };
+    Case c;
+    c.inputs.resize(1);
+    c.shapes = {{{1, 2, 4, 5}}, {{2, 1, 3, 3}}, {{3, 5, 9, 17}}, {{0, 2, 4, 4}}, {{2, 3, 33, 4}}};
+    c.large = {{16, 8, 40, 40}};
+    c.kink_at_ties = true;
+    c.op = Op::max_pool_index;
+    c.name = std::string("max_pool_index_") + p.name;
+    c.call = [p](const Tensors& x) {
+      return max_pool2d_with_indices(x[0], {p.window[0], p.window[1]}, p.options).second;
+    };
+    c.reference = [find](const Arrays& x) { return find(x[0], true); };
+    cases.push_back(c);
+    c.op = Op::gather;
+    c.name = std::string("max_pool2d_") + p.name;
+    c.call = [p](const Tensors& x) { return max_pool2d(x[0], {p.window[0], p.window[1]}, p.options); };
+    c.reference = [find](const Arrays& x) { return find(x[0], false); };
+    cases.push_back(c);
+  }
+
+  // Means of windows are convolutions with ones.
+  for (const bool include : {true, false}) {
+    AvgPoolOptions o;
+    o.stride = SizePair(2, 1);
+    o.padding = {1, 1};
+    o.ceil_mode = true;
+    o.count_include_pad = include;
+    Case c;
+    c.inputs.resize(1);
+    c.shapes = {{{1, 2, 4, 4}}, {{2, 1, 3, 3}}, {{3, 5, 9, 17}}, {{0, 2, 4, 4}}};
+    c.large = {{16, 8, 40, 40}};
+    c.loose = c.loose_gradient = 10;
+    c.op = Op::convolution;
+    c.name = include ? "avg_pool2d" : "avg_pool2d_of_what_exists";
+    c.call = [o](const Tensors& x) { return avg_pool2d(x[0], {3, 2}, o); };
+    c.reference = [include](const Arrays& a) {
+      const Array& x = a[0];
+      const std::int64_t height = x.shape[2], width = x.shape[3];
+      std::int64_t rows = (height + 2 - 3 + 1) / 2 + 1;
+      if ((rows - 1) * 2 >= height + 1) --rows;
+      Array y({x.shape[0], x.shape[1], rows, width + 2 - 2 + 1});
+      each_index(y.shape, [&](const Index& i) {
+        double total = 0, count = 0;
+        for (std::int64_t r = 0; r < 3; ++r) {
+          for (std::int64_t s = 0; s < 2; ++s) {
+            const std::int64_t h = i[2] * 2 + r - 1, w = i[3] + s - 1;
+            const bool inside = h >= 0 && h < height && w >= 0 && w < width;
+            if (inside) total += x.at({i[0], i[1], h, w});
+            count += include ? h <= height && w <= width : inside;
+          }
+        }
+        y.at(i) = total / count;
+      });
+      return y;
     };
     cases.push_back(c);
   }

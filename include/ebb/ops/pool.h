@@ -1,0 +1,44 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "ebb/ops/conv.h"
+#include "ebb/tensor.h"
+
+namespace ebb {
+
+// Windows of [N, C, H, W] (2d) or [N, C, L] (1d); N may be left out. In 1d the number for W counts.
+
+struct MaxPoolOptions {
+  std::optional<SizePair> stride = {};  // the window's size unless given
+  SizePair padding = 0;                 // at most half the window; what is outside never is the largest
+  SizePair dilation = 1;
+  bool ceil_mode = false;  // a last window that reaches over the end counts too
+};
+// The largest element of each window; where several are, the first, and it alone gets the gradient. NaN is the largest.
+Tensor max_pool2d(const Tensor& x, SizePair window, const MaxPoolOptions& options = {});
+Tensor max_pool1d(const Tensor& x, std::int64_t window, const MaxPoolOptions& options = {});
+// The values and where in its plane (i64, row-major) each was found.
+std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& x, SizePair window, const MaxPoolOptions& options = {});
+std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& x, std::int64_t window,
+                                                  const MaxPoolOptions& options = {});
+
+struct AvgPoolOptions {
+  std::optional<SizePair> stride = {};
+  SizePair padding = 0;
+  bool ceil_mode = false;
+  bool count_include_pad = true;  // false: a mean of the elements that exist
+};
+Tensor avg_pool2d(const Tensor& x, SizePair window, const AvgPoolOptions& options = {});
+Tensor avg_pool1d(const Tensor& x, std::int64_t window, const AvgPoolOptions& options = {});
+
+// Means over windows [⌊i·size/output⌋, ⌈(i + 1)·size/output⌉).
+Tensor adaptive_avg_pool2d(const Tensor& x, SizePair output);
+Tensor adaptive_avg_pool1d(const Tensor& x, std::int64_t output);
+
+// Over everything after the channels, whose axes stay with size 1: [N, C, 1, ...].
+Tensor global_avg_pool(const Tensor& x);
+Tensor global_max_pool(const Tensor& x);  // the gradient is split among equal elements, as that of max
+
+}  // namespace ebb

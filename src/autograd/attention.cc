@@ -1,0 +1,178 @@
+#include "ebb/backward/attention.h"
+
+#include <cmath>
+#include <limits>
+
+#include "core/format_error.h"
+#include "ebb/autograd.h"
+#include "ebb/ops.h"
+#include "graph/attention_calls.h"
+#include "graph/history.h"
+#include "ops/build.h"
+
+namespace ebb {
+namespace {
+
+constexpr double kNever = -std::numeric_limits<double>::infinity();
+
+// q [B, T, D], k [B, S, D], v [B, S, E] of one dtype; mask [B1, B2, T, S] with B1·B2 = B, undefined where there is
+// none.
+struct Problem {
+  Tensor q, k, v, mask;
+  AttentionCall call;
+  Shape result;
+};
+
+Shape batch_of(const Tensor& x) { return Shape(x.shape().begin(), x.rank() - 2); }
+
+Problem problem_of(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o) {
+  require(q.rank() >= 2 && k.rank() >= 2 && v.rank() >= 2 && q.size(-1) == k.size(-1) && k.size(-2) == v.size(-2),
+          "{}: q, k and v of shapes {}, {} and {} do not fit; give [.., T, D], [.., S, D] and [.., S, E]", op,
+          q.shape(), k.shape(), v.shape());
+  require(is_floating(q.dtype()) && is_floating(k.dtype()) && is_floating(v.dtype()), Error::Kind::type,
+          "{}: needs floating elements, got {}, {} and {}", op, q.dtype(), k.dtype(), v.dtype());
+  require(o.dropout >= 0 && o.dropout <= 1, "{}: dropout must be in [0, 1], got {}", op, o.dropout);
+  const DType dtype = promote(promote(q.dtype(), k.dtype()), v.dtype());
+  const Shape batch = broadcast_shapes(op, broadcast_shapes(op, batch_of(q), batch_of(k)), batch_of(v));
+  const std::int64_t rows = q.size(-2), columns = k.size(-2), width = q.size(-1), values = v.size(-1);
+  const auto merged = [&](const Tensor& x, std::int64_t m, std::int64_t n) {
+    const Tensor all = broadcast_to(cast(x, dtype), batch.inserted(batch.rank(), m).inserted(batch.rank() + 1, n));
+    return reshape(all, {batch.numel(), m, n});
+  };
+  Problem p;
+  p.q = merged(q, rows, width);
+  p.k = merged(k, columns, width);
+  p.v = merged(v, columns, values);
+  p.result = batch.inserted(batch.rank(), rows).inserted(batch.rank() + 1, values);
+  p.call.scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(1, width))));
+  p.call.causal = o.causal;
+  if (!o.mask.defined()) return p;
+  const Shape scores = batch.inserted(batch.rank(), rows).inserted(batch.rank() + 1, columns);
+  require(o.mask.dtype() == DType::bool_ || is_floating(o.mask.dtype()), Error::Kind::type,
+          "{}: the mask must be bool or floating, got {}", op, o.mask.dtype());
+  bool fits = o.mask.rank() <= scores.rank();
+  for (int d = 1; fits && d <= o.mask.rank(); ++d)
+    fits = o.mask.size(-d) == 1 || o.mask.size(-d) == scores[scores.rank() - d];
+  require(fits, "{}: a mask of shape {} does not broadcast to the scores' shape {}", op, o.mask.shape(), scores);
+  p.call.mask = true;
+  const DType wide = compute_dtype(dtype);
+  Tensor mask = o.mask.dtype() == DType::bool_ ? cast(where(o.mask, 0.0, kNever), wide) : cast(o.mask, wide);
+  // Two leading axes, the last of the batch's and all before it: a mask that is one for all heads stays one.
+  const std::int64_t heads = batch.rank() == 0 ? 1 : batch[batch.rank() - 1];
+  const std::int64_t before = heads == 0 ? 0 : batch.numel() / heads;
+  if (batch.rank() > 2) mask = broadcast_to(mask, scores.with(batch.rank() - 1, mask.rank() > 2 ? mask.size(-3) : 1));
+  if (batch.rank() > 2) mask = reshape(mask, {before, mask.size(-3), rows, columns});
+  while (mask.rank() < 4) mask = unsqueeze(mask, 0);
+  p.mask = expand(mask, {before, heads, rows, columns});
+  return p;
+}
+
+// softmax(scale·q·kᵀ + mask), 0 in rows that see nothing, by ordinary operations.
+Tensor weights_of(const Tensor& q, const Tensor& k, const Problem& p) {
+  Tensor s = matmul(q, transpose(k, -1, -2)) * p.call.scale;
+  if (p.call.mask) s = s + reshape(p.mask, s.shape());
+  if (p.call.causal) {
+    const Tensor row = reshape(arange(s.size(-2)), {-1, 1}), column = arange(s.size(-1));
+    s = where(column <= row, s, kNever);
+  }
+  const Tensor lse = logsumexp(s, -1, true);
+  return exp(s - where(lse == kNever, 0, lse));
+}
+
+// Gradient number `which` (q, k, v) of Σ g·o by ordinary operations, for derivatives of the gradient. P = the weights:
+//   dv = Pᵀ·g,   ds = scale·P∘(g·vᵀ − Σ P∘(g·vᵀ)),   dq = ds·k,   dk = dsᵀ·q
+Tensor plain_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g, const Problem& p, int which) {
+  const Tensor w = weights_of(q, k, p);
+  if (which == 2) return matmul(transpose(w, -1, -2), g);
+  const Tensor dw = matmul(g, transpose(v, -1, -2));
+  const Tensor ds = p.call.scale * w * (dw - sum(w * dw, -1, true));
+  return which == 0 ? matmul(ds, k) : matmul(transpose(ds, -1, -2), q);
+}
+
+Tensor kernel(const Problem& p) {
+  std::vector<Tensor> inputs{p.q, p.k, p.v};
+  if (p.call.mask) inputs.push_back(p.mask);
+  const Shape rows = p.q.shape().without(2);
+  return make_call(Op::attention, inputs, p.call.attrs(),
+                   {{rows.inserted(2, p.v.size(-1)), p.q.dtype()}, {rows, compute_dtype(p.q.dtype())}});
+}
+
+// dq, dk, dv in one call; each can be differentiated again, through the plain formula.
+std::vector<Tensor> gradients(const Problem& p, const Tensor& g, const Tensor& o, const Tensor& lse) {
+  Tensor call;
+  {
+    NoHistory off;
+    std::vector<Tensor> inputs{g, p.q, p.k, p.v, o, lse};
+    if (p.call.mask) inputs.push_back(p.mask);
+    call = make_call(Op::attention_gradient, inputs, p.call.attrs(),
+                     {{p.q.shape(), p.q.dtype()}, {p.k.shape(), p.q.dtype()}, {p.v.shape(), p.q.dtype()}});
+  }
+  Problem rest = p;  // for the rule: what is not among its inputs
+  rest.q = rest.k = rest.v = {};
+  std::vector<Tensor> out;
+  for (int which : {0, 1, 2}) {
+    out.push_back(custom_function([&](const std::vector<Tensor>&) { return output_of(call, which); },
+                                  [rest, which](const Tensor& grad, const Tensor&, const std::vector<Tensor>& in) {
+                                    WithHistory on;
+                                    return ebb::grad(FunctionOfMany([&](const std::vector<Tensor>& at) {
+                                      const auto [q, k, v, g] = widened(at[0], at[1], at[2], at[3]);
+                                      return sum(plain_gradient(q, k, v, g, rest, which) * widen(grad));
+                                    }))(in);
+                                  },
+                                  {p.q, p.k, p.v, g}));
+  }
+  return out;
+}
+
+}  // namespace
+
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const AttentionOptions& options) {
+  const Problem p = problem_of("scaled_dot_product_attention", q, k, v, options);
+  const bool mask_is_learned = p.call.mask && p.mask.node()->history != 0;
+  if (options.dropout > 0 || mask_is_learned) {
+    const auto [wide_q, wide_k, wide_v] = widened(p.q, p.k, p.v);
+    const Tensor w = dropout(weights_of(wide_q, wide_k, p), options.dropout, options.dropout > 0);
+    return reshape(cast(matmul(w, wide_v), p.q.dtype()), p.result);
+  }
+  Tensor call;
+  {
+    NoHistory off;
+    call = kernel(p);
+  }
+  Problem rest = p;
+  rest.q = rest.k = rest.v = {};
+  const Tensor o = custom_function(
+      [&](const std::vector<Tensor>&) { return output_of(call, 0); },
+      [rest, lse = output_of(call, 1)](const Tensor& grad, const Tensor& output, const std::vector<Tensor>& in) {
+        Problem here = rest;
+        here.q = in[0], here.k = in[1], here.v = in[2];
+        return gradients(here, grad, output, lse);
+      },
+      {p.q, p.k, p.v});
+  return reshape(o, p.result);
+}
+
+AttentionGradients scaled_dot_product_attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
+                                                         const Tensor& v, const AttentionOptions& options) {
+  const char* op = "scaled_dot_product_attention_backward";
+  const Problem p = problem_of(op, q, k, v, options);
+  require(options.dropout == 0, "{}: what was dropped is not known here; differentiate with backward instead", op);
+  require(grad.shape() == p.result, "{}: gradient of shape {}, the result has shape {}", op, grad.shape(), p.result);
+  const Tensor g = cast(reshape(grad, {p.q.size(0), p.q.size(1), p.v.size(2)}), p.q.dtype());
+  Tensor call;
+  {
+    NoHistory off;
+    call = kernel(p);
+  }
+  const std::vector<Tensor> all = gradients(p, g, output_of(call, 0), output_of(call, 1));
+  const auto like = [&](const Tensor& d, const Tensor& x) {
+    const Shape whole = Shape(p.result.begin(), p.result.rank() - 2)
+                            .inserted(p.result.rank() - 2, x.size(-2))
+                            .inserted(p.result.rank() - 1, x.size(-1));
+    return cotangent(reshape(d, whole), x);
+  };
+  return {like(all[0], q), like(all[1], k), like(all[2], v)};
+}
+
+}  // namespace ebb

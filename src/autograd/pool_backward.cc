@@ -1,0 +1,91 @@
+#include "core/format_error.h"
+#include "ebb/backward/pool.h"
+#include "ebb/backward/reduce.h"
+#include "ebb/ops.h"
+#include "ops/build.h"
+#include "ops/conv_nodes.h"
+#include "ops/index_nodes.h"
+#include "ops/pool_parts.h"
+
+// Gradient rules of the pools, for those who chain by hand. The pools are made of operations that have their rules.
+namespace ebb {
+namespace {
+
+void require_gradient(const char* op, const Tensor& grad, const Shape& result) {
+  require(grad.shape() == result, "{}: gradient of shape {}, the result has shape {}", op, grad.shape(), result);
+}
+
+// y = x[where]                  dx[where] += g
+Tensor max_pool_backward(const char* op, int axes, const Tensor& grad, const Shape& shape, const Tensor& indices) {
+  require(grad.shape() == indices.shape() && grad.rank() == shape.rank() && shape.rank() > axes,
+          "{}: gradient of shape {}, indices of shape {} and input of shape {} do not fit", op, grad.shape(),
+          indices.shape(), shape);
+  std::int64_t plane = 1, outputs = 1, planes = 1;
+  for (int d = 0; d < shape.rank(); ++d) {
+    (d < shape.rank() - axes ? planes : plane) *= shape[d];
+    if (d >= shape.rank() - axes) outputs *= grad.shape()[d];
+  }
+  return reshape(
+      scatter_zero_add(reshape(grad, {planes, outputs}), 1, reshape(indices, {planes, outputs}), {planes, plane}),
+      shape);
+}
+
+// y = Σ x/n over a window       dx = Σ g/n over the windows that cover it
+Tensor avg_pool_backward(const char* op, int axes, const Tensor& grad, const Shape& shape, const SizePair& window,
+                         const AvgPoolOptions& o) {
+  const PoolWindows p = avg_pool_windows(op, axes, shape, window, o);
+  require_gradient(op, grad, p.result);
+  const Tensor g = reshape(widen(grad), p.output);
+  const Tensor shares = g / avg_pool_divisors(p, o.count_include_pad, g.dtype());
+  return cast(reshape(conv_transpose_node(shares, p.ones(g.dtype()), p.call, p.image), shape), grad.dtype());
+}
+
+}  // namespace
+
+Tensor max_pool2d_backward(const Tensor& grad, const Shape& shape, const Tensor& indices) {
+  return max_pool_backward("max_pool2d_backward", 2, grad, shape, indices);
+}
+Tensor max_pool1d_backward(const Tensor& grad, const Shape& shape, const Tensor& indices) {
+  return max_pool_backward("max_pool1d_backward", 1, grad, shape, indices);
+}
+Tensor avg_pool2d_backward(const Tensor& grad, const Shape& shape, SizePair window, const AvgPoolOptions& options) {
+  return avg_pool_backward("avg_pool2d_backward", 2, grad, shape, window, options);
+}
+Tensor avg_pool1d_backward(const Tensor& grad, const Shape& shape, std::int64_t window, const AvgPoolOptions& options) {
+  return avg_pool_backward("avg_pool1d_backward", 1, grad, shape, window, options);
+}
+
+// y = A·x·Bᵀ                    dx = Aᵀ·g·B
+Tensor adaptive_avg_pool2d_backward(const Tensor& grad, const Shape& shape) {
+  const char* op = "adaptive_avg_pool2d_backward";
+  const int r = shape.rank();
+  require(r >= 3 && grad.rank() == r, "{}: gradient of shape {} and input of shape {} do not fit", op, grad.shape(),
+          shape);
+  require_gradient(op, grad, shape.with(r - 2, grad.size(-2)).with(r - 1, grad.size(-1)));
+  const Tensor g = widen(grad);
+  const Tensor columns = matmul(g, averaging_matrix(shape[r - 1], grad.size(-1), g.dtype()));
+  return cast(matmul(t(averaging_matrix(shape[r - 2], grad.size(-2), g.dtype())), columns), grad.dtype());
+}
+Tensor adaptive_avg_pool1d_backward(const Tensor& grad, const Shape& shape) {
+  const char* op = "adaptive_avg_pool1d_backward";
+  const int r = shape.rank();
+  require(r >= 2 && grad.rank() == r, "{}: gradient of shape {} and input of shape {} do not fit", op, grad.shape(),
+          shape);
+  require_gradient(op, grad, shape.with(r - 1, grad.size(-1)));
+  const Tensor g = widen(grad);
+  return cast(matmul(g, averaging_matrix(shape[r - 1], grad.size(-1), g.dtype())), grad.dtype());
+}
+
+// y = mean x                    dx = g/n
+Tensor global_avg_pool_backward(const Tensor& grad, const Shape& shape) {
+  std::int64_t n = 1;
+  for (int d = 2; d < shape.rank(); ++d) n *= shape[d];
+  return expand(grad / static_cast<double>(n), shape);
+}
+Tensor global_max_pool_backward(const Tensor& grad, const Tensor& x) {
+  std::vector<std::int64_t> axes;
+  for (int d = 2; d < x.rank(); ++d) axes.push_back(d);
+  return max_backward(grad, x, axes, true);
+}
+
+}  // namespace ebb

@@ -1,0 +1,180 @@
+#include "ebb/ops/pool.h"
+
+#include <algorithm>
+
+#include "core/format_error.h"
+#include "ebb/ops.h"
+#include "ops/build.h"
+#include "ops/conv_nodes.h"
+#include "ops/pool_parts.h"
+
+namespace ebb {
+namespace {
+
+// [N, C, H, W] of whatever the caller has.
+Shape image_shape(const char* op, int axes, const Shape& shape) {
+  require(shape.rank() == axes + 1 || shape.rank() == axes + 2, "{}: needs {} or the same without N, got shape {}", op,
+          axes == 1 ? "[N, C, L]" : "[N, C, H, W]", shape);
+  Shape image = shape.rank() == axes + 1 ? shape.inserted(0, 1) : shape;
+  return axes == 1 ? image.inserted(2, 1) : image;
+}
+
+PoolWindows pool_windows(const char* op, int axes, const Shape& shape, const SizePair& window,
+                         const std::optional<SizePair>& stride, const SizePair& padding, const SizePair& dilation,
+                         bool ceil_mode) {
+  PoolWindows p;
+  p.image = image_shape(op, axes, shape);
+  p.call.groups = p.image[1];
+  std::int64_t out[2] = {1, 1};
+  for (int d = 2 - axes; d < 2; ++d) {
+    const auto k = static_cast<std::size_t>(d);
+    const std::int64_t step = stride ? (*stride)[d] : window[d];
+    require(window[d] >= 1 && step >= 1 && dilation[d] >= 1,
+            "{}: window, stride and dilation must be positive, got {}, {} and {}", op, window[d], step, dilation[d]);
+    require(padding[d] >= 0 && padding[d] <= window[d] / 2,
+            "{}: padding must be between 0 and half the window of {}, got {}", op, window[d], padding[d]);
+    require(window[d] <= ConvCall::kMost && step <= ConvCall::kMost && dilation[d] <= ConvCall::kMost,
+            "{}: window, stride or dilation is too large", op);
+    const std::int64_t size = p.image[d + 2], reach = dilation[d] * (window[d] - 1) + 1;
+    const std::int64_t room = size + 2 * padding[d] - reach;
+    require(room >= 0 && size > 0, "{}: a window of {} elements is larger than the padded input ({}), for shape {}", op,
+            reach, size + 2 * padding[d], shape);
+    out[d] = (room + (ceil_mode ? step - 1 : 0)) / step + 1;
+    if (ceil_mode && (out[d] - 1) * step >= size + padding[d]) --out[d];  // a window starts inside or before the input
+    p.window[k] = window[d];
+    p.call.stride[k] = step;
+    p.call.padding[k] = padding[d];
+    p.call.dilation[k] = dilation[d];
+  }
+  p.output = {p.image[0], p.image[1], out[0], out[1]};
+  p.result = axes == 1 ? p.output.without(2) : p.output;
+  if (shape.rank() == axes + 1) p.result = p.result.without(0);
+  return p;
+}
+
+void require_floating(const char* op, const Tensor& x) {
+  require(is_floating(x.dtype()), Error::Kind::type, "{}: needs floating elements, got {}", op, x.dtype());
+}
+
+std::pair<Tensor, Tensor> max_pool(const char* op, int axes, const Tensor& x, const SizePair& window,
+                                   const MaxPoolOptions& o) {
+  require_floating(op, x);
+  const PoolWindows p = pool_windows(op, axes, x.shape(), window, o.stride, o.padding, o.dilation, o.ceil_mode);
+  const Tensor image = reshape(x, p.image);
+  const Tensor index =
+      make_node(Op::max_pool_index, DType::i64, p.output, {image}, MaxPoolCall{p.call, p.window}.attrs());
+  const std::int64_t planes = p.image[0] * p.image[1];
+  const Tensor values =
+      gather(reshape(image, {planes, p.image[2] * p.image[3]}), 1, reshape(index, {planes, p.output[2] * p.output[3]}));
+  return {reshape(values, p.result), reshape(index, p.result)};
+}
+
+Tensor avg_pool(const char* op, int axes, const Tensor& x, const SizePair& window, const AvgPoolOptions& o) {
+  require_floating(op, x);
+  const PoolWindows p = avg_pool_windows(op, axes, x.shape(), window, o);
+  const Tensor image = reshape(widen(x), p.image);
+  const Tensor sums = convolution_node(image, p.ones(image.dtype()), {}, p.call, p.output);
+  return cast(reshape(sums / avg_pool_divisors(p, o.count_include_pad, image.dtype()), p.result), x.dtype());
+}
+
+}  // namespace
+
+Tensor PoolWindows::ones(DType dtype) const {
+  return expand(full({1, 1, 1, 1}, 1, dtype), {image[1], 1, window[0], window[1]});
+}
+
+PoolWindows avg_pool_windows(const char* op, int axes, const Shape& shape, const SizePair& window,
+                             const AvgPoolOptions& o) {
+  return pool_windows(op, axes, shape, window, o.stride, o.padding, 1, o.ceil_mode);
+}
+
+Tensor avg_pool_divisors(const PoolWindows& p, bool count_include_pad, DType dtype) {
+  // A window counts what it covers of the input, padded or not, along each axis.
+  std::vector<double> counts[2];
+  for (int d : {0, 1}) {
+    const auto k = static_cast<std::size_t>(d);
+    const std::int64_t before = p.call.padding[k], size = p.image[d + 2];
+    for (std::int64_t i = 0; i < p.output[d + 2]; ++i) {
+      const std::int64_t first = i * p.call.stride[k] - before, last = first + p.window[k];
+      const std::int64_t covered = count_include_pad ? std::min(last, size + before) - first
+                                                     : std::min(last, size) - std::max<std::int64_t>(first, 0);
+      counts[k].push_back(static_cast<double>(covered));
+    }
+  }
+  const auto all_equal = [](const std::vector<double>& v) {
+    return std::all_of(v.begin(), v.end(), [&](double x) { return x == v[0]; });
+  };
+  if (!counts[0].empty() && !counts[1].empty() && all_equal(counts[0]) && all_equal(counts[1]))
+    return full({}, counts[0][0] * counts[1][0], dtype);
+  return cast(outer(from_data(counts[0], {p.output[2]}), from_data(counts[1], {p.output[3]})), dtype);
+}
+
+Tensor averaging_matrix(std::int64_t size, std::int64_t outputs, DType dtype) {
+  std::vector<double> weights(static_cast<std::size_t>(outputs * size), 0.0);
+  for (std::int64_t i = 0; i < outputs; ++i) {
+    const std::int64_t first = i * size / outputs, last = ((i + 1) * size + outputs - 1) / outputs;
+    for (std::int64_t j = first; j < last; ++j)
+      weights[static_cast<std::size_t>(i * size + j)] = 1.0 / static_cast<double>(last - first);
+  }
+  return cast(from_data(weights, {outputs, size}), dtype);
+}
+
+Tensor max_pool2d(const Tensor& x, SizePair window, const MaxPoolOptions& options) {
+  return max_pool("max_pool2d", 2, x, window, options).first;
+}
+Tensor max_pool1d(const Tensor& x, std::int64_t window, const MaxPoolOptions& options) {
+  return max_pool("max_pool1d", 1, x, window, options).first;
+}
+std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& x, SizePair window, const MaxPoolOptions& options) {
+  return max_pool("max_pool2d_with_indices", 2, x, window, options);
+}
+std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& x, std::int64_t window, const MaxPoolOptions& options) {
+  return max_pool("max_pool1d_with_indices", 1, x, window, options);
+}
+
+Tensor avg_pool2d(const Tensor& x, SizePair window, const AvgPoolOptions& options) {
+  return avg_pool("avg_pool2d", 2, x, window, options);
+}
+Tensor avg_pool1d(const Tensor& x, std::int64_t window, const AvgPoolOptions& options) {
+  return avg_pool("avg_pool1d", 1, x, window, options);
+}
+
+// Windows of one size are those of avg_pool; others are a product with weights along each axis.
+Tensor adaptive_avg_pool2d(const Tensor& x, SizePair output) {
+  const char* op = "adaptive_avg_pool2d";
+  require_floating(op, x);
+  image_shape(op, 2, x.shape());
+  const std::int64_t h = x.size(-2), w = x.size(-1);
+  require(output[0] >= 1 && output[1] >= 1 && h >= 1 && w >= 1, "{}: cannot make [{}, {}] outputs of shape {}", op,
+          output[0], output[1], x.shape());
+  if (h % output[0] == 0 && w % output[1] == 0) return avg_pool2d(x, {h / output[0], w / output[1]});
+  const Tensor wide = widen(x);
+  const Tensor columns = matmul(wide, t(averaging_matrix(w, output[1], wide.dtype())));
+  return cast(matmul(averaging_matrix(h, output[0], wide.dtype()), columns), x.dtype());
+}
+Tensor adaptive_avg_pool1d(const Tensor& x, std::int64_t output) {
+  const char* op = "adaptive_avg_pool1d";
+  require_floating(op, x);
+  image_shape(op, 1, x.shape());
+  const std::int64_t size = x.size(-1);
+  require(output >= 1 && size >= 1, "{}: cannot make {} outputs of shape {}", op, output, x.shape());
+  if (size % output == 0) return avg_pool1d(x, size / output);
+  const Tensor wide = widen(x);
+  return cast(matmul(wide, t(averaging_matrix(size, output, wide.dtype()))), x.dtype());
+}
+
+namespace {
+
+Axes after_channels(const char* op, const Shape& shape) {
+  require(shape.rank() >= 3, "{}: needs [N, C, ...] with something after the channels, got shape {}", op, shape);
+  std::vector<std::int64_t> axes;
+  for (int d = 2; d < shape.rank(); ++d) axes.push_back(d);
+  return axes;
+}
+
+}  // namespace
+
+Tensor global_avg_pool(const Tensor& x) { return mean(x, after_channels("global_avg_pool", x.shape()), true); }
+Tensor global_max_pool(const Tensor& x) { return max(x, after_channels("global_max_pool", x.shape()), true); }
+
+}  // namespace ebb
