@@ -26,6 +26,7 @@ import startup
 
 SUITES = ["engine", "losses", "custom", "linear_ce", "autograd", "startup"]
 RESULTS = setting.ROOT / "bench" / "results" / "latest.json"
+OUT_OF_CACHE = 100e6  # bytes; below, a share of copy bandwidth means nothing
 TOLERANCE = {"f32": 1e-3, "bf16": 5e-2}  # of the size of what is compared; the peers round more often than Ebb
 
 
@@ -121,7 +122,7 @@ class Comparison:
                     running.append((c, result))
             results[c.key] = result
         moved = bytes_moved(inputs, mode)
-        copy_s = self.take_turns(running, moved if case["memory_bound"] else None)
+        copy_s = self.take_turns(running, moved if case["memory_bound"] and moved > OUT_OF_CACHE else None)
         for c in (self.ebb, *others):
             c.ask(do="drop")
         return {

@@ -17,6 +17,7 @@ Size size_from_name(const std::string& name);
 enum class Kind {
   normal,       // mean 0, variance 1
   weights,      // normal, a twentieth as wide
+  around,       // normal, around `limit`
   uniform,      // in [0.05, 0.95)
   positive,     // in [0.5, 2)
   sign,         // −1 or 1

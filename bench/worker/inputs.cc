@@ -30,6 +30,8 @@ Tensor draw(const Input& input, DType dtype) {
   switch (input.kind) {
     case Kind::normal:
       return cast(randn(shape, made), dtype);
+    case Kind::around:
+      return cast(static_cast<double>(input.limit) + randn(shape, made), dtype);
     case Kind::weights:
       return cast(0.05 * randn(shape, made), dtype);
     case Kind::uniform:

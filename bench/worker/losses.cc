@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "ebb/losses/registry.h"
 #include "worker/cases.h"
@@ -92,14 +93,17 @@ Inputs sparsemax_rows(Size s) {
   const Shape r{pick(s, 3, 16, 512, 1024), pick(s, 7, 64, 512, 4096)};
   return {{"input", Kind::normal, r, true}, {"target", Kind::classes, {r[0]}, false, r[1]}};
 }
-// Answers [2B, T, H] and an LM head [V, H]; `pairs` 1 for losses of answers one by one.
+// Answers [2B, T, H], or [B, T, H] for losses of answers one by one, and an LM head [V, H].
 Inputs linear_answers(Size s, bool with_reference, bool with_desirable, bool with_advantages) {
   const std::int64_t answers = pick(s, 2, 4, 8, 16), steps = pick(s, 3, 4, 32, 128), hidden = pick(s, 5, 16, 128, 512);
   const std::int64_t vocabulary = pick(s, 13, 32, 2048, 8192);
   Inputs inputs{{"x", Kind::normal, {answers, steps, hidden}, true},
                 {"head", Kind::weights, {vocabulary, hidden}, true},
                 {"target", Kind::classes, {answers, steps}, false, vocabulary}};
-  if (with_reference) inputs.push_back({"reference", Kind::normal, {answers}});
+  // A reference that is about as likely as the answers: far from it the preference losses are flat.
+  const auto likely =
+      static_cast<std::int64_t>(static_cast<double>(-steps) * std::log(static_cast<double>(vocabulary)));
+  if (with_reference) inputs.push_back({"reference", Kind::around, {answers}, false, likely});
   if (with_desirable) inputs.push_back({"desirable", Kind::mask, {answers}});
   if (with_advantages) inputs.push_back({"advantages", Kind::normal, {answers}});
   return inputs;
