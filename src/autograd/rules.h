@@ -6,13 +6,14 @@
 
 namespace ebb {
 
-// What a gradient rule sees. For a formula (class alias, see make_formula) the inputs are its operands, without the value.
+// What a gradient rule sees. For a formula (class alias, see make_formula) the inputs are its operands, without the
+// value.
 struct RuleContext {
-  const Tensor& grad;              // the cotangent of the output, of its shape and dtype
-  const Tensor& output;            // the value the operation gave
+  const Tensor& grad;    // the cotangent of the output, of its shape and dtype
+  const Tensor& output;  // the value the operation gave
   std::span<const Tensor> inputs;
   const Attrs& attrs;
-  std::span<const bool> needs;     // which inputs' cotangents are asked for; the others may be left undefined
+  std::span<const bool> needs;  // which inputs' cotangents are asked for; the others may be left undefined
 };
 
 // Cotangents of the inputs, one each, in the input's shape and dtype; undefined where there is none.

@@ -48,15 +48,16 @@ struct Storage {
   Strides strides;
 };
 
-using Rule = std::function<std::vector<Tensor>(const Tensor& grad, const Tensor& output, const std::vector<Tensor>& inputs)>;
+using Rule =
+    std::function<std::vector<Tensor>(const Tensor& grad, const Tensor& output, const std::vector<Tensor>& inputs)>;
 
 // What few nodes have.
 struct NodeExtra {
-  Rule rule;                                             // custom: its gradient
-  std::vector<Storage> outputs;                          // library calls with several outputs, read through Op::output
+  Rule rule;                     // custom: its gradient
+  std::vector<Storage> outputs;  // library calls with several outputs, read through Op::output
   std::vector<std::pair<Shape, DType>> output_types;
-  std::shared_ptr<std::vector<Node*>> companions;        // weak; see autograd: evaluating a loss evaluates its gradients
-  std::shared_ptr<const void> data;                      // further parameters of a library call (options, lengths...)
+  std::shared_ptr<std::vector<Node*>> companions;  // weak; see autograd: evaluating a loss evaluates its gradients
+  std::shared_ptr<const void> data;                // further parameters of a library call (options, lengths...)
 };
 
 struct Node {
@@ -78,8 +79,8 @@ struct Node {
   Storage storage;            // valid when evaluated
   std::unique_ptr<NodeExtra> extra;
   std::atomic<bool> evaluated{false};
-  bool consumed = false;      // backward has used this node's history
-  std::uint32_t mark = 0;     // scratch of traversals
+  bool consumed = false;   // backward has used this node's history
+  std::uint32_t mark = 0;  // scratch of traversals
 
   std::atomic<std::uint32_t> refs{1};
 
@@ -117,8 +118,8 @@ Tensor make_leaf(Op op, DType dtype, const Shape& shape, const Payload& payload)
 Tensor make_data(DType dtype, const Shape& shape, BufferPtr buffer);  // contiguous
 Tensor make_constant(Scalar value, DType dtype);                      // rank 0
 
-// A formula as one operation: `value` was built from `inputs` inside a NoHistory scope; the node is an alias of it whose
-// gradient is the rule of `op`. inputs[0] of the node is `value`, the operands follow.
+// A formula as one operation: `value` was built from `inputs` inside a NoHistory scope; the node is an alias of it
+// whose gradient is the rule of `op`. inputs[0] of the node is `value`, the operands follow.
 Tensor make_formula(Op op, const Tensor& value, std::span<const Tensor> inputs, const Attrs& attrs = {});
 inline Tensor make_formula(Op op, const Tensor& value, std::initializer_list<Tensor> inputs, const Attrs& attrs = {}) {
   return make_formula(op, value, std::span<const Tensor>(inputs.begin(), inputs.size()), attrs);
