@@ -12,6 +12,7 @@ with quartiles. The first call (which compiles, where a framework compiles) is s
 
 import argparse
 import json
+import os
 import re
 import statistics
 import sys
@@ -168,8 +169,8 @@ def parse_arguments():
     p.add_argument("--peers", type=words, default=list(contenders.PEERS), help="of torch,compile,jax,mlx; '' for none")
     p.add_argument("--rounds", type=int)
     p.add_argument("--seconds", type=float, help="a contender's turn")
-    p.add_argument("--threads", type=int, default=len(setting.os.sched_getaffinity(0))
-                   if hasattr(setting.os, "sched_getaffinity") else setting.os.cpu_count())
+    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0))
+                   if hasattr(setting.os, "sched_getaffinity") else os.cpu_count())
     p.add_argument("--timeout", type=float, default=900, help="seconds after which a contender is given up on")
     p.add_argument("--no-page", action="store_true", help="do not write docs/benchmarks.md")
     options = p.parse_args()
@@ -193,7 +194,9 @@ def main():
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"suites": {}}
     known["machine"] = setting.machine(options.threads)
     known["versions"] = setting.versions(python) if options.peers else {}
-    with open(RESULTS.parent / "peers.log", "w") as log:
+    # What a framework compiled in an earlier run would make its first calls look short.
+    with tempfile.TemporaryDirectory(prefix="ebb-bench-") as fresh, open(RESULTS.parent / "peers.log", "w") as log:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = fresh
         comparison = Comparison(options, python, build / "bench" / "ebb_bench_worker", log)
         try:
             for suite in options.suite:

@@ -57,7 +57,7 @@ def first_line(command):
 
 
 def machine(threads):
-    described = {"system": f"{platform.system()} {platform.release()}", "architecture": platform.machine(), "threads": threads}
+    described = {"system": platform.system(), "architecture": platform.machine(), "threads": threads}
     try:
         fields = {}
         for line in subprocess.run(["lscpu"], capture_output=True, text=True).stdout.splitlines():

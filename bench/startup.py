@@ -74,7 +74,8 @@ def rows(build, python, options):
         for title in titles:
             few = 1 if title == "torch.compile" else runs
             begin[title] = wall([python, "-c", PROGRAMS[title]], few, options.threads, fresh)
-        imports = {t: wall([python, "-c", f"import {IMPORTS[t]}"], runs, options.threads) for t in titles if t in IMPORTS}
+        imports = {t: wall([python, "-c", f"import {IMPORTS[t]}"], runs, options.threads)
+                   for t in titles if t in IMPORTS}
         libraries = sorted(build.glob("libebb.so*")) + sorted(build.glob("libebb.dylib"))
         size = {"Ebb": stripped_size(libraries[-1].resolve(), scratch) if libraries else None}
         size.update({t: package_size(python, FOLDERS[t]) for t in titles if t in FOLDERS})

@@ -1,7 +1,7 @@
 """The side of a peer in the conversation with compare.py: one JSON request a line, one answer a line.
 
 A peer is an object with
-  load(array, dtype)                 a numpy array as the framework's own, on the CPU
+  load(array, dtype, wide)           a numpy array as the framework's own, on the CPU; in f64 if `wide`
   prepare(case, inputs, wrt, mode)   a function of no arguments that computes and waits: [value, gradients...]
   to_numpy(result)                   f64
   forget()                           returns cached memory
@@ -96,7 +96,8 @@ def serve(peer):
         try:
             if request["do"] == "prepare":
                 run = None
-                inputs = [peer.load(read_input(i), i["dtype"], request.get("reference", False)) for i in request["inputs"]]
+                wide = request.get("reference", False)
+                inputs = [peer.load(read_input(i), i["dtype"], wide) for i in request["inputs"]]
                 wrt = [k for k, i in enumerate(request["inputs"]) if i["differentiate"]]
                 run = peer.prepare(request["case"], inputs, wrt, request["mode"])
                 answer = first_call(peer, run)
