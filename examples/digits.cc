@@ -18,16 +18,16 @@ using namespace ebb;
 
 namespace {
 
-using Parameters = std::array<Tensor, 4>;  // w1, b1, w2, b2
+using Weights = std::array<Tensor, 4>;  // w1, b1, w2, b2
 
-Parameters make_parameters(std::int64_t pixels, std::int64_t hidden, std::int64_t classes) {
+Weights make_parameters(std::int64_t pixels, std::int64_t hidden, std::int64_t classes) {
   // Deviations that keep the size of the signal the same from layer to layer (He).
   return {variable(randn({pixels, hidden}) * std::sqrt(2.0 / static_cast<double>(pixels))), variable(zeros({hidden})),
           variable(randn({hidden, classes}) * std::sqrt(2.0 / static_cast<double>(hidden))),
           variable(zeros({classes}))};
 }
 
-Tensor network(const Parameters& p, const Tensor& images) {
+Tensor network(const Weights& p, const Tensor& images) {
   const auto& [w1, b1, w2, b2] = p;
   return matmul(relu(matmul(images, w1) + b1), w2) + b2;
 }
@@ -35,7 +35,7 @@ Tensor network(const Parameters& p, const Tensor& images) {
 struct Score {
   double loss, accuracy;
 };
-Score score(const Parameters& p, const Digits& set) {
+Score score(const Weights& p, const Digits& set) {
   Tensor logits = network(p, set.images);
   Tensor loss = cross_entropy(logits, set.labels);
   Tensor right = mean(cast(argmax(logits, 1) == set.labels, DType::f32));
@@ -98,8 +98,8 @@ int main(int argc, char** argv) try {
   const Digits train = make_digits(training_images, 1), test = make_digits(test_images, 2);
   std::printf(" %.1f s\n", clock.seconds());
 
-  Parameters p = make_parameters(784, hidden, 10);
-  Parameters velocity;
+  Weights p = make_parameters(784, hidden, 10);
+  Weights velocity;
   for (std::size_t k = 0; k < p.size(); ++k) velocity[k] = zeros(p[k].shape());
   std::printf("Training 784 → %d → 10 with SGD, batches of %ld\n", hidden, static_cast<long>(batch));
 

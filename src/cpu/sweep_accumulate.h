@@ -110,17 +110,17 @@ inline void write(RegType t, void* p, Accumulator a) {
 // The first thing wrong with the data, by position.
 class Complaint {
  public:
-  void add(std::int64_t position, std::int32_t instr, const std::string& text) {
+  void add(std::int64_t position, std::int32_t instr, const std::string& text, Error::Kind kind = Error::Kind::value) {
     std::lock_guard lock(mutex_);
     if (!text_.empty() && (position > position_ || (position == position_ && instr >= instr_))) return;
     position_ = position;
     instr_ = instr;
     text_ = text;
+    kind_ = kind;
   }
   void raise() const {
     if (!text_.empty()) throw Error(kind_, text_);
   }
-  void set_kind(Error::Kind kind) { kind_ = kind; }
 
  private:
   std::mutex mutex_;

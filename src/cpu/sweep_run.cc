@@ -447,10 +447,10 @@ class Task {
     if (index >= 0 && index < s_.columns) return true;
     const Instr& instr = s_.program.instrs[step.instr];
     const std::size_t row_dims = s_.program.dims.size() - static_cast<std::size_t>(s_.program.row_dims);
-    r_.complaint.set_kind(Error::Kind::index);
     r_.complaint.add(row_ + i, step.instr,
                      fmt::format("{}{} = {} is outside [0, {})", instr.label ? instr.label : "gather: index",
-                                 position_text(s_.program.dims, row_dims, row_ + i), index, s_.columns));
+                                 position_text(s_.program.dims, row_dims, row_ + i), index, s_.columns),
+                     Error::Kind::index);
     return false;
   }
 
