@@ -88,6 +88,7 @@ struct Step {
     place,      // dst = row register a at column b, zero elsewhere
     store,      // a to output `item`
     total,      // total `item` with a (and b, likewise)
+    residual,   // flat: dst = (a - b)·c and total `item` with (a - b)²
     columns,    // column sum `item` with a
     check,      // error where mask b is zero; dst = a
     load_row,   // operand `item`'s numbers of the tile's rows

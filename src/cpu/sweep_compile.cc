@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "core/format_error.h"
 #include "cpu/sweep_code.h"
@@ -199,6 +200,48 @@ class Compiler {
           x.op == Op::mul && instr(x.arg[0]).level == Level::full && instr(x.arg[1]).level == Level::full;
       if (product || x.op == Op::square) summed_product_[i.arg[0]] = 1;
     }
+    find_residuals(uses);
+  }
+
+  // mean((a - b)²) and its gradient: a difference that is only squared and summed, and scaled into an output, takes one
+  // loop instead of three when nothing else is in the way.
+  void find_residuals(const std::vector<int>& uses) {
+    residual_scale_.assign(p_.instrs.size(), -1);
+    residual_total_.assign(p_.instrs.size(), -1);
+    if (!s_.flat) return;
+    for (std::size_t m = 0; m < p_.instrs.size(); ++m) {
+      const Instr& i = p_.instrs[m];
+      if (i.kind != Instr::Kind::compute || i.op != Op::mul || i.level != Level::full || output_of_[m] < 0) continue;
+      const int side = instr(i.arg[0]).level == Level::full ? 0 : 1;
+      const std::int32_t d = i.arg[side], scale = i.arg[1 - side];
+      if (instr(d).level != Level::full || instr(scale).level != Level::scalar || instr(d).op != Op::sub) continue;
+      if (instr(d).kind != Instr::Kind::compute || uses[d] != 2 || !k_.residual(i.type)) continue;
+      if (instr(instr(d).arg[0]).level != Level::full || instr(instr(d).arg[1]).level != Level::full) continue;
+      for (std::size_t t = 0; t < p_.instrs.size(); ++t) {
+        const Instr& sum = p_.instrs[t];
+        if (sum.kind != Instr::Kind::total || !summed_product_[sum.arg[0]]) continue;
+        const Instr& square = instr(sum.arg[0]);
+        if (square.op != Op::square || square.arg[0] != d) continue;
+        residual_scale_[d] = static_cast<std::int32_t>(m);
+        residual_total_[d] = static_cast<std::int32_t>(t);
+      }
+    }
+  }
+
+  void emit_residual(std::int32_t d) {
+    const std::int32_t m = residual_scale_[d], t = residual_total_[d];
+    const Instr &scaled = instr(m), &total = instr(t);
+    Step step;
+    step.kind = Step::Kind::residual;
+    step.a = full(instr(d).arg[0]);
+    step.b = full(instr(d).arg[1]);
+    step.c = scalar_register_[scaled.arg[instr(scaled.arg[0]).level == Level::full ? 1 : 0]];
+    step.item = static_cast<std::int32_t>(s_.totals.size());
+    s_.totals.push_back({total.op, total.type, k_.reduce(total.op, total.type), k_.dot(total.type), t, false});
+    step.dst = add_register(Register::Kind::output, scaled.type, output_of_[m], output_by_row_[output_of_[m]]);
+    s_.stages[stage_].full_steps.push_back(step);
+    local_[m] = step.dst;
+    made_by_residual_.insert({t, m, d});
   }
 
   // The operands of a sum: a tile, or the two tiles whose products are summed.
@@ -268,8 +311,10 @@ class Compiler {
     for (std::size_t v = 0; v < p_.instrs.size(); ++v) {
       const Instr& i = p_.instrs[v];
       const auto id = static_cast<std::int32_t>(v);
-      if (i.stage != stage_) continue;
-      if (i.kind == Instr::Kind::reduce) {
+      if (i.stage != stage_ || made_by_residual_.contains(id)) continue;
+      if (residual_scale_[v] >= 0) {
+        emit_residual(id);
+      } else if (i.kind == Instr::Kind::reduce) {
         Step step;
         step.kind = Step::Kind::reduce;
         summed(step, i.arg[0]);
@@ -580,6 +625,8 @@ class Compiler {
   std::map<std::int32_t, std::int32_t> local_;  // full value -> register, in this stage (or in all, for short rows)
   std::vector<std::int32_t> row_register_, scalar_register_, scratch_, output_of_;
   std::vector<char> summed_product_;
+  std::vector<std::int32_t> residual_scale_, residual_total_;  // of a difference: its multiple and its squared sum
+  std::set<std::int32_t> made_by_residual_;
   std::vector<char> output_by_row_;
   std::vector<Layout> column_layout_;
 };

@@ -232,7 +232,17 @@ class Task {
   void run_flat() {
     move_pointers();
     for (const Step& step : s_.stages[0].full_steps) {
-      if (step.kind == Step::Kind::total) {
+      if (step.kind == Step::Kind::residual) {
+        const Total& t = s_.totals[step.item];
+        const auto size = static_cast<std::int64_t>(size_of(t.type));
+        for (std::int64_t i = 0; i < count_; i += kTile) {
+          Accumulator acc = identity(t.op, t.type);
+          auto part = [&](std::int32_t reg) { return static_cast<std::byte*>(pointers_[reg]) + i * size; };
+          r_.k.residual(t.type)(&acc, part(step.dst), part(step.a), part(step.b), pointers_[step.c],
+                                static_cast<std::size_t>(std::min(kTile, count_ - i)));
+          r_.totals[step.item][(first_ + i) / kTile] = acc;
+        }
+      } else if (step.kind == Step::Kind::total) {
         const Total& t = s_.totals[step.item];
         for (std::int64_t i = 0; i < count_; i += kTile) {
           Accumulator acc = identity(t.op, t.type);
