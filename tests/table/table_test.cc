@@ -163,7 +163,8 @@ TEST_P(Table, GradientInFewerBitsIsTheSameGradient) {
       const auto narrow = gradients(dtype), wide = gradients(DType::f64);
       for (std::size_t k = 0; k < wide.size(); ++k) {
         for (std::size_t i = 0; i < wide[k].size(); ++i) {
-          ASSERT_LE(std::fabs(narrow[k][i] - wide[k][i]), c().loose_gradient * (atol + rtol * std::fabs(wide[k][i])))
+          ASSERT_LE(std::fabs(narrow[k][i] - wide[k][i]),
+                    c().loose_gradient * c().loose_narrow * (atol + rtol * std::fabs(wide[k][i])))
               << describe(dtype, Layout::contiguous, shapes) << ", input " << k << ", element " << i << ": "
               << narrow[k][i] << ", not " << wide[k][i];
         }
