@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ebb/ebb.h"
-#include "plot.h"
+#include "line_plot.h"
 
 // The page that the digits example leaves: one file, no network, light and dark.
 namespace report {

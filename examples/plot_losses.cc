@@ -9,7 +9,7 @@
 
 #include "ebb/ebb.h"
 #include "ebb/losses/registry.h"
-#include "plot.h"
+#include "line_plot.h"
 
 using namespace ebb;
 
