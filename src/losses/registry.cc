@@ -1,7 +1,10 @@
 #include "ebb/losses/registry.h"
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 
+#include "core/closest_name.h"
 #include "core/format_error.h"
 #include "losses/registry_entries.h"
 
@@ -20,13 +23,32 @@ std::vector<LossInfo> all_entries() {
 }
 
 template <class Items>
+std::vector<std::string_view> names_in(const Items& items) {
+  std::vector<std::string_view> names;
+  for (const auto& item : items) names.push_back(item.name);
+  return names;
+}
+
+template <class Items>
 std::string names_of(const Items& items) {
-  std::string text;
-  for (const auto& item : items) {
-    if (!text.empty()) text += ", ";
-    text += item.name;
+  return items.empty() ? "none" : fmt::format("{}", fmt::join(names_in(items), ", "));
+}
+
+template <class Item>
+const Item& named(const std::vector<Item>& items, std::string_view name, std::string_view loss, const char* what) {
+  for (const Item& item : items) {
+    if (item.name == name) return item;
   }
-  return text.empty() ? "none" : text;
+  fail(Error::Kind::value, "{}: it has no {} '{}'; it has {}", loss, what, name, names_of(items));
+}
+
+std::optional<double> number_from(std::string_view text) {
+  if (text == "true" || text == "yes" || text == "on") return 1;
+  if (text == "false" || text == "no" || text == "off") return 0;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return {};
+  return value;
 }
 
 constexpr std::pair<std::string_view, Reduction> kReductions[] = {
@@ -70,7 +92,21 @@ const LossInfo& loss_info(std::string_view name) {
   for (const LossInfo& entry : loss_registry()) {
     if (entry.name == name) return entry;
   }
-  fail(Error::Kind::value, "loss: there is no '{}'; there are {}", name, names_of(loss_registry()));
+  const std::vector<std::string_view> names = names_in(loss_registry());
+  const std::string hint = did_you_mean(name, names);
+  require(hint.empty(), "loss: there is no '{}'{}", name, hint);
+  fail(Error::Kind::value, "loss: there is no '{}'; there are {}", name, fmt::join(names, ", "));
+}
+
+const LossInput& LossInfo::input(std::string_view wanted) const { return named(inputs, wanted, name, "input"); }
+const LossOption& LossInfo::option(std::string_view wanted) const { return named(options, wanted, name, "option"); }
+
+LossOptionValue loss_option_from_text(std::string_view loss, std::string_view option, std::string_view text) {
+  const bool is_word = !number_from(loss_info(loss).option(option).default_value);
+  if (is_word) return std::string(text);
+  const std::optional<double> number = number_from(text);
+  require(number.has_value(), "{}: the option {} is a number, got '{}'", loss, option, text);
+  return *number;
 }
 
 Tensor evaluate_loss(std::string_view name, const std::vector<Tensor>& inputs, const LossOptionValues& options) {
@@ -79,11 +115,23 @@ Tensor evaluate_loss(std::string_view name, const std::vector<Tensor>& inputs, c
       std::count_if(loss.inputs.begin(), loss.inputs.end(), [](auto& input) { return !input.optional; });
   require(inputs.size() >= static_cast<std::size_t>(needed) && inputs.size() <= loss.inputs.size(),
           "{}: takes {} inputs ({}), got {}", name, loss.inputs.size(), names_of(loss.inputs), inputs.size());
-  for (const auto& [option, value] : options) {
-    const bool known = std::any_of(loss.options.begin(), loss.options.end(), [&](auto& o) { return o.name == option; });
-    require(known, "{}: it has no option '{}'; it has {}", name, option, names_of(loss.options));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    require(inputs[i].defined() || loss.inputs[i].optional, "{}: the input {} is missing; it takes {}", name,
+            loss.inputs[i].name, names_of(loss.inputs));
   }
+  for (const auto& [option, value] : options) loss.option(option);
   return loss.evaluate(LossArguments(name, inputs, options));
+}
+
+Tensor call_loss(std::string_view name, const LossInputValues& inputs, const LossOptionValues& options) {
+  const LossInfo& loss = loss_info(name);
+  for (const auto& [input, tensor] : inputs) loss.input(input);
+  std::vector<Tensor> in_order;
+  for (const LossInput& input : loss.inputs) {
+    const auto it = inputs.find(input.name);
+    in_order.push_back(it == inputs.end() ? Tensor() : it->second);
+  }
+  return evaluate_loss(name, in_order, options);
 }
 
 }  // namespace ebb

@@ -120,7 +120,8 @@ TEST(LossErrors, WeightsFit) {
 
 TEST(LossErrors, TheRegistryNamesWhatItHas) {
   const Tensor x = zeros({3});
-  EXPECT_THROW_MESSAGE(evaluate_loss("mse", {x, x}), "there is no 'mse'; there are mse_loss");
+  EXPECT_THROW_MESSAGE(evaluate_loss("mse", {x, x}), "there is no 'mse'; did you mean 'mse_loss'?");
+  EXPECT_THROW_MESSAGE(evaluate_loss("zzz", {x, x}), "there is no 'zzz'; there are mse_loss");
   EXPECT_THROW_MESSAGE(evaluate_loss("huber_loss", {x, x}, {{"dalta", 1.0}}),
                        "huber_loss: it has no option 'dalta'; it has delta, reduction");
   EXPECT_THROW_MESSAGE(evaluate_loss("huber_loss", {x}), "takes 3 inputs (input, target, weight), got 1");

@@ -11,6 +11,7 @@
 #include "ebb/autograd.h"
 #include "ebb/losses.h"
 #include "ebb/ops.h"
+#include "expect_error.h"
 
 namespace ebb {
 namespace {
@@ -76,6 +77,25 @@ TEST(LossRegistry, CallsTheFunctionWithItsOptions) {
   EXPECT_EQ(evaluate_loss("huber_loss", {x, t}).item(), huber_loss(x, t).item());
   EXPECT_EQ(evaluate_loss("huber_loss", {x, t}, {{"delta", 2.0}, {"reduction", "sum"}}).item(), 4);
   EXPECT_EQ(evaluate_loss("mse_loss", {x, t, tensor({1.0, 3.0})}).item(), 27.0 / 4);
+}
+
+TEST(LossRegistry, TakesInputsByName) {
+  const Tensor x = tensor({0.0, 3.0}), t = tensor({0.0, 0.0}), q = tensor({2.0, 2.0});
+  const Tensor by_name =
+      call_loss("binary_cross_entropy_with_logits", {{"pos_weight", q}, {"target", t}, {"input", x}});
+  EXPECT_EQ(by_name.item(), binary_cross_entropy_with_logits(x, t, {.pos_weight = q}).item());
+  EXPECT_THROW_MESSAGE(call_loss("mse_loss", {{"input", x}}), "mse_loss: the input target is missing");
+  EXPECT_THROW_MESSAGE(call_loss("mse_loss", {{"input", x}, {"targets", t}}),
+                       "mse_loss: it has no input 'targets'; it has input, target, weight");
+  EXPECT_THROW_MESSAGE(evaluate_loss("mse_loss", {x, Tensor()}), "mse_loss: the input target is missing");
+}
+
+TEST(LossRegistry, ReadsOptionsFromText) {
+  EXPECT_EQ(std::get<double>(loss_option_from_text("huber_loss", "delta", "2.5")), 2.5);
+  EXPECT_EQ(std::get<double>(loss_option_from_text("kl_div", "log_target", "true")), 1);
+  EXPECT_EQ(std::get<std::string>(loss_option_from_text("huber_loss", "reduction", "sum")), "sum");
+  EXPECT_THROW_MESSAGE(loss_option_from_text("huber_loss", "delta", "2,5"), "the option delta is a number, got '2,5'");
+  EXPECT_THROW_MESSAGE(loss_option_from_text("huber_loss", "beta", "1"), "it has no option 'beta'; it has delta");
 }
 
 // The two ways of multilabel_margin_loss agree: a long list in the batch changes nothing for the others.

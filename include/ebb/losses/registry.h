@@ -51,13 +51,23 @@ struct LossInfo {
   std::vector<LossOption> options;
   std::function<Tensor(const LossArguments&)> evaluate;
   std::string docs() const { return "docs/losses.md#" + std::string(name); }
+  const LossInput& input(std::string_view name) const;    // throws Error naming the inputs it has
+  const LossOption& option(std::string_view name) const;  // throws Error naming the options it has
 };
 
 std::span<const LossInfo> loss_registry();
-const LossInfo& loss_info(std::string_view name);  // throws Error naming the losses there are
+const LossInfo& loss_info(std::string_view name);  // throws Error with the nearest name, or all there are
 
 // evaluate_loss("huber_loss", {x, t}, {{"delta", 2.0}, {"reduction", "sum"}}); an unknown option is an Error.
 Tensor evaluate_loss(std::string_view name, const std::vector<Tensor>& inputs, const LossOptionValues& options = {});
+
+// The same with inputs by their names: call_loss("gaussian_nll_loss", {{"input", x}, {"target", t}, {"var", v}}). An
+// optional one may be left out, whichever it is.
+using LossInputValues = std::map<std::string, Tensor, std::less<>>;
+Tensor call_loss(std::string_view name, const LossInputValues& inputs, const LossOptionValues& options = {});
+
+// An option given as text: "0.1", "true" or "sum". It is a number unless its default is a word.
+LossOptionValue loss_option_from_text(std::string_view loss, std::string_view option, std::string_view text);
 
 std::string_view name(Reduction reduction);
 Reduction reduction_from_name(std::string_view name);

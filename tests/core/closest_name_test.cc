@@ -1,0 +1,26 @@
+#include "core/closest_name.h"
+
+#include <gtest/gtest.h>
+
+namespace ebb {
+namespace {
+
+constexpr std::string_view kNames[] = {"mse_loss", "huber_loss", "hinge_loss", "kl_div", "kl_divergence", "var"};
+
+TEST(ClosestName, FindsWhatWasMeant) {
+  EXPECT_EQ(closest_name("hubber_loss", kNames), "huber_loss");
+  EXPECT_EQ(closest_name("mse", kNames), "mse_loss");  // cut short
+  EXPECT_EQ(closest_name("variance", kNames), "var");  // spelt out
+  EXPECT_EQ(closest_name("kl_divergance", kNames), "kl_divergence");
+  EXPECT_EQ(closest_name("kldiv", kNames), "kl_div");
+}
+
+TEST(ClosestName, SaysNothingWhereNoneIsNear) {
+  EXPECT_EQ(closest_name("softmax", kNames), "");
+  EXPECT_EQ(closest_name("", kNames), "");
+  EXPECT_EQ(did_you_mean("zz", kNames), "");
+  EXPECT_EQ(did_you_mean("hinge", kNames), "; did you mean 'hinge_loss'?");
+}
+
+}  // namespace
+}  // namespace ebb
