@@ -6,6 +6,7 @@
 #include "ebb/nn/conv.h"
 #include "ebb/nn/init.h"
 #include "ebb/nn/layers.h"
+#include "ebb/nn/norm.h"
 #include "ebb/nn/parameters.h"
 #include "ebb/nn/pool.h"
 #include "ebb/nn/recurrent.h"

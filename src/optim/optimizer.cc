@@ -70,9 +70,11 @@ std::vector<Tensor> values_of(const Changes& changes) {
 
 }  // namespace
 
-void Optimizer::step_all(const Parameters& parameters, const Gradients& gradients) {
+void Optimizer::step_all(const Parameters& parameters, const Parameters& buffers, const Gradients& gradients) {
   std::vector<Change> all = changes(parameters, gradients);
-  eval(values_of(all));
+  std::vector<Tensor> together = values_of(all);
+  for (const Parameter& b : buffers) together.push_back(*b.tensor);
+  eval(together);
   for (Change& c : all) {
     *c.parameter->tensor = std::move(c.value);
     slots_[c.parameter->name] = std::move(c.slots);

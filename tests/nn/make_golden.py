@@ -33,8 +33,8 @@ def words(t):
 
 
 with open(here / "layers.txt", "w") as out:
-    def case(name, module, shape, call=lambda m, x: m(x)):
-        fill(module)
+    def case(name, module, shape, call=lambda m, x: m(x), training=False):
+        fill(module).train(training)
         x = waves(shape, 0.5, 1.0).requires_grad_()
         y = call(module, x)
         (y * waves(y.shape, 0.25)).sum().backward()
@@ -68,6 +68,29 @@ with open(here / "layers.txt", "w") as out:
     case("conv_transpose2d", nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2), (2, 4, 3, 3))
     case("conv_transpose1d", nn.ConvTranspose1d(3, 2, 4, stride=2), (2, 3, 5))
     case("gru", nn.GRU(4, 3, batch_first=True), (2, 6, 4), lambda m, x: m(x)[0])
+
+    # Norms of channels: in training, and what their running statistics become.
+    case("batch_norm", nn.BatchNorm1d(3), (4, 3), training=True)
+    case("batch_norm_sequence", nn.BatchNorm1d(3), (2, 3, 5), training=True)
+    case("batch_norm_picture", nn.BatchNorm2d(3, eps=1e-3), (2, 3, 4, 2), training=True)
+    case("batch_norm_plain", nn.BatchNorm1d(3, affine=False, track_running_stats=False), (4, 3, 2), training=True)
+    case("group_norm", nn.GroupNorm(2, 4), (2, 4, 3))
+    case("group_norm_plain", nn.GroupNorm(3, 6, eps=1e-3, affine=False), (2, 6, 2, 2))
+    case("instance_norm", nn.InstanceNorm2d(3), (2, 3, 4, 2), training=True)
+    case("instance_norm_tracking", nn.InstanceNorm1d(3, affine=True, track_running_stats=True), (2, 3, 5),
+         training=True)
+
+    def statistics(name, module, shape):
+        for k in range(3):
+            module(waves(shape, k, 2.0) + k)
+            print(name + ".running_mean", words(module.running_mean), file=out)
+            print(name + ".running_var", words(module.running_var), file=out)
+        print(name + ".evaluated", words(module.eval()(waves(shape, 0.5))), file=out)
+
+    statistics("statistics_momentum", nn.BatchNorm1d(3, momentum=0.3), (2, 3, 4))
+    statistics("statistics_average", nn.BatchNorm1d(3, momentum=None), (5, 3))
+    statistics("statistics_picture", nn.BatchNorm2d(2), (2, 2, 3, 3))
+    statistics("statistics_instance", nn.InstanceNorm1d(3, track_running_stats=True), (2, 3, 4))
 
 # ---- the training curve of a small GPT in f32, 100 steps with AdamW -------------------------------------------------
 

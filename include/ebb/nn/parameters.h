@@ -106,6 +106,19 @@ requires(!std::same_as<std::remove_cv_t<Model>, Parameters>) Parameters paramete
 }
 inline const Parameters& parameters(const Parameters& all) { return all; }
 
+// Saved but not trained.
+template <class Model>
+requires(!std::same_as<std::remove_cv_t<Model>, Parameters>) Parameters buffers(Model& model) {
+  Parameters all;
+  each_member(model, "", [&](const std::string& name, auto& member) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, nn::Buffer>) {
+      if (member.value.defined()) all.push_back({name, &member.value});
+    }
+  });
+  return all;
+}
+inline Parameters buffers(const Parameters&) { return {}; }
+
 // What is saved: parameters and buffers.
 template <class Model>
 Parameters state(Model& model) {
@@ -136,12 +149,20 @@ std::int64_t parameter_count(Model& model) {
 }
 
 // A copy whose parameters are those of `model` cast to dtype, as operations: gradients reach the originals, in their
-// own dtype. This is how mixed precision computes in halves and keeps f32 weights. Buffers stay what they are.
+// own dtype. This is how mixed precision computes in halves and keeps f32 weights. Buffers stay what they are; where
+// calling the copy moves them (running statistics), give them back with take_buffers.
 template <class Model>
 Model cast_parameters(const Model& model, DType dtype) {
   Model copy = model;
   for (Parameter& p : parameters(copy)) *p.tensor = cast(*p.tensor, dtype);
   return copy;
+}
+
+// The buffers of a copy of the model become its own.
+template <class Model>
+void take_buffers(Model& model, Model copy) {
+  const Parameters mine = buffers(model), theirs = buffers(copy);
+  for (std::size_t k = 0; k < mine.size(); ++k) *mine[k].tensor = *theirs[k].tensor;
 }
 
 }  // namespace ebb

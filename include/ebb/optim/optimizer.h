@@ -28,10 +28,11 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Replaces every parameter that has a gradient and computes everything now, the loss included.
+  // Replaces every parameter that has a gradient and computes everything now, the loss and the model's buffers
+  // included.
   template <class Model>
   void step(Model& model, const Gradients& gradients) {
-    step_all(parameters(model), gradients);
+    step_all(parameters(model), buffers(model), gradients);
   }
   // The sweeps that step() would run, as text; nothing changes.
   template <class Model>
@@ -62,7 +63,7 @@ class Optimizer {
 
  private:
   struct Change;
-  void step_all(const Parameters& parameters, const Gradients& gradients);
+  void step_all(const Parameters& parameters, const Parameters& buffers, const Gradients& gradients);
   std::string print_all(const Parameters& parameters, const Gradients& gradients) const;
   std::vector<Change> changes(const Parameters& parameters, const Gradients& gradients) const;
 

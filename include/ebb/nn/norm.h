@@ -1,0 +1,89 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+
+#include "ebb/nn/parameters.h"
+
+// Norms of [batch, channels, ...]: vectors, sequences and pictures alike.
+namespace ebb::nn {
+
+struct BatchNormLayerOptions {
+  double eps = 1e-5;
+  std::optional<double> momentum = 0.1;  // unset: the running statistics are the averages of all batches so far
+  bool affine = true;                    // a weight of ones and a bias of zeros that are learned
+  bool track_running_stats = true;       // false: the input's own statistics while training and afterwards
+  DType dtype = DType::f32;
+};
+
+// What BatchNorm and InstanceNorm have in common. Statistics are kept in f32 for halves.
+struct ChannelNorm {
+  std::int64_t channels;
+  double eps;
+  std::optional<double> momentum;
+  Tensor weight, bias;                                    // [channels], or undefined
+  Buffer running_mean, running_var, num_batches_tracked;  // [channels], [channels], i64; or undefined
+  Training training;
+  ChannelNorm(const char* name, std::int64_t channels, const BatchNormLayerOptions& options);
+  template <class V>
+  void visit(V&& v) {
+    v("weight", weight);
+    v("bias", bias);
+    v("running_mean", running_mean);
+    v("running_var", running_var);
+    v("num_batches_tracked", num_batches_tracked);
+    v("training", training);
+  }
+
+ protected:
+  void check(const char* name, const Tensor& x) const;
+  bool tracks() const { return running_mean.value.defined(); }
+  Tensor by_running_statistics(const Tensor& x) const;
+  void check_evaluation(const char* name) const;
+  double next_momentum() const;  // the weight of the next batch's statistics
+  void move_statistics(const Tensor& mean, const Tensor& var);
+};
+
+// torch.nn.BatchNorm1d and 2d: each channel over the batch. While training, a call moves the running statistics, so the
+// call operator of a model with this layer is not const; in evaluation the statistics are used and nothing changes. An
+// optimiser's step computes the statistics together with the rest; without one they are computed by the next call.
+struct BatchNorm : ChannelNorm {
+  explicit BatchNorm(std::int64_t channels, const BatchNormLayerOptions& options = {});
+  Tensor operator()(const Tensor& x);
+  Tensor operator()(const Tensor& x) const;  // an Error where it would have to move the statistics
+};
+
+// torch.nn.InstanceNorm1d and 2d: each channel of each element of the batch. The same choices, other defaults; running
+// statistics are the averages of those of the elements.
+struct InstanceNormOptions {
+  double eps = 1e-5;
+  std::optional<double> momentum = 0.1;
+  bool affine = false;
+  bool track_running_stats = false;
+  DType dtype = DType::f32;
+};
+struct InstanceNorm : ChannelNorm {
+  explicit InstanceNorm(std::int64_t channels, const InstanceNormOptions& options = {});
+  Tensor operator()(const Tensor& x);
+  Tensor operator()(const Tensor& x) const;
+};
+
+// Groups of channels of each element of the batch.
+struct GroupNormOptions {
+  double eps = 1e-5;
+  bool affine = true;
+  DType dtype = DType::f32;
+};
+struct GroupNorm {
+  std::int64_t groups, channels;
+  double eps;
+  Tensor weight, bias;
+  GroupNorm(std::int64_t groups, std::int64_t channels, const GroupNormOptions& options = {});
+  Tensor operator()(const Tensor& x) const;
+  template <class V>
+  void visit(V&& v) {
+    v("weight", weight);
+    v("bias", bias);
+  }
+};
+
+}  // namespace ebb::nn

@@ -1,0 +1,190 @@
+#include "ebb/nn/norm.h"
+
+#include <gtest/gtest.h>
+
+#include "ebb/gradcheck.h"
+#include "ebb/io.h"
+#include "ebb/memory.h"
+#include "ebb/nn.h"
+#include "ebb/optim.h"
+#include "expect_error.h"
+#include "golden_layers.h"
+#include "scratch_folder.h"
+
+// Norms of channels: what they do while training and afterwards, and what they remember.
+namespace ebb {
+namespace {
+
+using namespace nn;
+using testing::expect_close;
+using testing::follow;
+using testing::waves;
+constexpr DType f64 = DType::f64;
+
+std::vector<std::string> names(const Parameters& all) {
+  std::vector<std::string> out;
+  for (const Parameter& p : all) out.push_back(p.name);
+  return out;
+}
+
+TEST(ChannelNormLayers, GiveTheGoldenValues) {
+  follow("batch_norm", BatchNorm(3, {.dtype = f64}), {4, 3});
+  follow("batch_norm_sequence", BatchNorm(3, {.dtype = f64}), {2, 3, 5});
+  follow("batch_norm_picture", BatchNorm(3, {.eps = 1e-3, .dtype = f64}), {2, 3, 4, 2});
+  follow("batch_norm_plain", BatchNorm(3, {.affine = false, .track_running_stats = false, .dtype = f64}), {4, 3, 2});
+  follow("group_norm", GroupNorm(2, 4, {.dtype = f64}), {2, 4, 3});
+  follow("group_norm_plain", GroupNorm(3, 6, {.eps = 1e-3, .affine = false, .dtype = f64}), {2, 6, 2, 2});
+  follow("instance_norm", InstanceNorm(3, {.dtype = f64}), {2, 3, 4, 2});
+  follow("instance_norm_tracking", InstanceNorm(3, {.affine = true, .track_running_stats = true, .dtype = f64}),
+         {2, 3, 5});
+}
+
+// Three batches in training, then one in evaluation: the statistics after each batch, and the last output.
+template <class Layer>
+void follow_statistics(const std::string& name, Layer layer, const Shape& shape) {
+  const auto golden = testing::golden("nn/golden/layers.txt");
+  for (std::size_t k = 0; k < 3; ++k) {
+    layer(waves(shape, static_cast<double>(k), 2) + static_cast<double>(k)).eval();
+    expect_close(layer.running_mean.value, golden.at(name + ".running_mean").at(k), name + ".running_mean");
+    expect_close(layer.running_var.value, golden.at(name + ".running_var").at(k), name + ".running_var");
+  }
+  set_training(layer, false);
+  const Layer& done = layer;  // const: in evaluation nothing moves
+  expect_close(done(waves(shape, 0.5)), golden.at(name + ".evaluated").at(0), name + ".evaluated");
+  expect_close(layer(waves(shape, 0.5)), golden.at(name + ".evaluated").at(0), name + ".evaluated");
+  expect_close(layer.running_mean.value, golden.at(name + ".running_mean").at(2), name + ".running_mean");
+}
+
+TEST(RunningStatistics, AreTheGoldenOnes) {
+  follow_statistics("statistics_momentum", BatchNorm(3, {.momentum = 0.3, .dtype = f64}), {2, 3, 4});
+  follow_statistics("statistics_average", BatchNorm(3, {.momentum = {}, .dtype = f64}), {5, 3});
+  follow_statistics("statistics_picture", BatchNorm(2, {.dtype = f64}), {2, 2, 3, 3});
+  follow_statistics("statistics_instance", InstanceNorm(3, {.track_running_stats = true, .dtype = f64}), {2, 3, 4});
+}
+
+TEST(RunningStatistics, CountTheirBatches) {
+  BatchNorm norm(3);
+  for (int k = 0; k < 5; ++k) norm(randn({4, 3}));
+  EXPECT_EQ(norm.num_batches_tracked.value.item<std::int64_t>(), 5);
+  norm(zeros({0, 3}));  // no batch
+  EXPECT_THROW_MESSAGE(norm(ones({1, 3})), "one value a channel has no variance");
+  EXPECT_EQ(norm.num_batches_tracked.value.item<std::int64_t>(), 5);
+  EXPECT_EQ(norm(zeros({0, 3})).shape(), (Shape{0, 3}));
+}
+
+TEST(RunningStatistics, AreF32ForHalves) {
+  BatchNorm norm(3, {.dtype = DType::f16});
+  const Tensor y = norm(ones({4, 3}, DType::f16) * 60000.0);
+  EXPECT_EQ(y.dtype(), DType::f16);
+  EXPECT_EQ(norm.running_mean.value.dtype(), DType::f32);
+  EXPECT_NEAR(norm.running_mean.value.to_vector()[0], 6000, 2);
+  EXPECT_NEAR(norm.running_var.value.to_vector()[0], 0.9, 1e-6);
+}
+
+TEST(RunningStatistics, AreNotDifferentiated) {
+  BatchNorm norm(3);
+  const Tensor x = variable(randn({4, 3}));
+  norm(x);
+  EXPECT_FALSE(norm.running_mean.value.requires_grad());
+  EXPECT_FALSE(norm.running_var.value.requires_grad());
+}
+
+TEST(RunningStatistics, AreComputedByTheStep) {
+  Sequential net{Linear(4, 3), BatchNorm(3), Linear(3, 1)};
+  Sgd sgd({.lr = 0.1});
+  const Tensor loss = mean(square(net(randn({8, 4}))));
+  EXPECT_FALSE(net.get<1>().running_mean.value.evaluated());
+  sgd.step(net, backward(loss));
+  EXPECT_TRUE(net.get<1>().running_mean.value.evaluated());
+  EXPECT_TRUE(net.get<1>().running_var.value.evaluated());
+}
+
+// Without anybody looking at them they must not keep every batch alive.
+TEST(RunningStatistics, HoldAtMostOneBatch) {
+  BatchNorm norm(3);
+  const std::size_t batch = 100000 * 3 * sizeof(float);
+  const std::size_t before = memory_stats().live;
+  for (int k = 0; k < 10; ++k) norm(randn({100000, 3}).eval());
+  EXPECT_LT(memory_stats().live - before, 3 * batch);
+}
+
+TEST(RunningStatistics, OfACopyInHalvesCanBeGivenBack) {
+  Sequential net{Linear(4, 3), BatchNorm(3)};
+  auto half = cast_parameters(net, DType::bf16);
+  half(cast(randn({8, 4}), DType::bf16));
+  EXPECT_EQ(net.get<1>().num_batches_tracked.value.item<std::int64_t>(), 0);
+  take_buffers(net, half);
+  EXPECT_EQ(net.get<1>().num_batches_tracked.value.item<std::int64_t>(), 1);
+  EXPECT_TRUE(allclose(net.get<1>().running_var.value, half.get<1>().running_var.value));
+  EXPECT_EQ(net.get<1>().weight.dtype(), DType::f32);
+}
+
+TEST(ChannelNormLayers, HaveTorchsNames) {
+  BatchNorm batch(3);
+  EXPECT_EQ(names(parameters(batch)), (std::vector<std::string>{"weight", "bias"}));
+  EXPECT_EQ(names(buffers(batch)), (std::vector<std::string>{"running_mean", "running_var", "num_batches_tracked"}));
+  EXPECT_EQ(names(state(batch)),
+            (std::vector<std::string>{"weight", "bias", "running_mean", "running_var", "num_batches_tracked"}));
+  InstanceNorm instance(3);
+  EXPECT_TRUE(state(instance).empty());
+  InstanceNorm tracking(3, {.affine = true, .track_running_stats = true});
+  EXPECT_EQ(names(state(tracking)), names(state(batch)));
+  GroupNorm group(2, 4);
+  EXPECT_EQ(names(state(group)), (std::vector<std::string>{"weight", "bias"}));
+}
+
+TEST(ChannelNormLayers, AreSavedAndLoaded) {
+  const ScratchFolder folder;
+  Sequential net{Conv2d(1, 3, 3), BatchNorm(3), Relu{}};
+  net(randn({2, 1, 5, 5}));
+  io::TensorMap saved;
+  for (const Parameter& p : state(net)) saved[p.name] = *p.tensor;
+  io::save_safetensors(folder / "net.safetensors", saved);
+
+  Sequential other{Conv2d(1, 3, 3), BatchNorm(3), Relu{}};
+  const io::TensorMap loaded = io::Safetensors(folder / "net.safetensors").tensors();
+  for (const Parameter& p : parameters(other)) *p.tensor = variable(loaded.at(p.name));
+  for (const Parameter& p : buffers(other)) *p.tensor = loaded.at(p.name);
+  EXPECT_EQ(other.get<1>().num_batches_tracked.value.item<std::int64_t>(), 1);
+  set_training(net, false);
+  set_training(other, false);
+  const Tensor x = randn({2, 1, 5, 5});
+  EXPECT_TRUE(all(net(x) == other(x)).item<bool>());
+}
+
+TEST(ChannelNormLayers, GradientsAreSlopes) {
+  const Tensor x = waves({4, 4, 3}, 1, 2);
+  for (bool training : {true, false}) {
+    const auto check = [&](auto layer) {
+      set_training(layer, training);
+      const GradcheckReport report = check_gradients(FunctionOfMany([&](const std::vector<Tensor>& in) {
+                                                       auto copy = layer;
+                                                       copy.weight = in[1];
+                                                       copy.bias = in[2];
+                                                       return copy(in[0]);
+                                                     }),
+                                                     {x, waves({4}, 2), waves({4}, 3)});
+      EXPECT_TRUE(report.passed()) << report;
+    };
+    check(BatchNorm(4, {.dtype = f64}));
+    check(GroupNorm(2, 4, {.dtype = f64}));
+    check(InstanceNorm(4, {.affine = true, .dtype = f64}));
+    check(InstanceNorm(4, {.affine = true, .track_running_stats = true, .dtype = f64}));
+  }
+}
+
+TEST(ChannelNormLayers, SayWhatIsWrong) {
+  EXPECT_THROW_MESSAGE(BatchNorm(3)(ones({2, 4, 5})),
+                       "BatchNorm: the input must have shape [batch, 3, ...], got [2, 4, 5]");
+  EXPECT_THROW_MESSAGE(BatchNorm(3)(ones({3})), "BatchNorm: the input must have shape [batch, 3, ...], got [3]");
+  EXPECT_THROW_MESSAGE(BatchNorm(3, {.momentum = 2}), "BatchNorm: momentum must be in [0, 1], got 2");
+  EXPECT_THROW_MESSAGE(BatchNorm(-1), "BatchNorm: the number of channels must not be negative, got -1");
+  EXPECT_THROW_MESSAGE(GroupNorm(3, 4), "GroupNorm: 4 channels cannot be cut into 3 groups");
+  EXPECT_THROW_MESSAGE(GroupNorm(2, 4)(ones({2, 6})),
+                       "GroupNorm: the input must have shape [batch, 4, ...], got [2, 6]");
+  const BatchNorm fixed(3);
+  EXPECT_THROW_MESSAGE(fixed(ones({2, 3})), "BatchNorm: a const layer cannot move its running statistics");
+}
+
+}  // namespace
+}  // namespace ebb
