@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/format_error.h"
+#include "core/host_lock.h"
 #include "graph/history.h"
 
 namespace ebb {
@@ -75,8 +76,14 @@ void release(Node* node) noexcept {
   dead = nullptr;
 }
 
-std::recursive_mutex& graph_mutex() {
-  static auto* mutex = new std::recursive_mutex;  // never destroyed: tensors may outlive static destruction
+void GraphMutex::lock() {
+  if (mutex_.try_lock()) return;
+  OutsideHostLock waiting;
+  mutex_.lock();
+}
+
+GraphMutex& graph_mutex() {
+  static auto* mutex = new GraphMutex;  // never destroyed: tensors may outlive static destruction
   return *mutex;
 }
 

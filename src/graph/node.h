@@ -97,8 +97,16 @@ void release(Node* node) noexcept;  // frees long chains without recursion
 // Lets go of what a node was made of, its rule included. Call with graph_mutex() held.
 void forget_inputs(Node* node);
 
-// Guards evaluation and every traversal of inputs.
-std::recursive_mutex& graph_mutex();
+// Guards evaluation and every traversal of inputs. Who has to wait for it does so outside the host's lock.
+class GraphMutex {
+ public:
+  void lock();
+  void unlock() { mutex_.unlock(); }
+
+ private:
+  std::recursive_mutex mutex_;
+};
+GraphMutex& graph_mutex();
 
 // ---- building -------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "core/format_error.h"
+#include "core/host_lock.h"
 #include "schedule/plan.h"
 
 namespace ebb {
@@ -85,6 +86,7 @@ std::vector<Node*> unevaluated_with_companions(std::span<Node* const> nodes) {
 }  // namespace
 
 void evaluate(std::span<Node* const> nodes) {
+  OutsideHostLock computing;
   std::lock_guard lock(graph_mutex());
   const std::vector<Node*> roots = unevaluated_with_companions(nodes);
   if (roots.empty()) return;
