@@ -1,11 +1,12 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <functional>
 
 #include "ebb/losses.h"
 #include "ebb/nn.h"
 #include "ebb/ops.h"
 #include "ebb/optim.h"
+#include "first_values.h"
 #include "golden_numbers.h"
 
 // A small GPT in f32, from the same first values on the same text, learns as it does in PyTorch.
@@ -32,21 +33,6 @@ struct Gpt {
   }
 };
 
-Gpt with_first_values() {
-  Gpt gpt;
-  double k = 0;
-  for (const Parameter& p : parameters(gpt)) {
-    const bool gain = p.name.find("norm") != std::string::npos && p.name.ends_with("weight");
-    std::vector<float> v(static_cast<std::size_t>(p.tensor->numel()));
-    for (std::size_t i = 0; i < v.size(); ++i) {
-      v[i] = static_cast<float>((gain ? 1.0 : 0.0) + 0.2 * std::sin(static_cast<double>(i) * 12.9898 + k + 1));
-    }
-    *p.tensor = variable(from_data(v, p.tensor->shape()));
-    ++k;
-  }
-  return gpt;
-}
-
 void follow(const std::function<Tensor(const Gpt&, const Tensor&, const Tensor&)>& loss_of) {
   const std::vector<double> expected = testing::golden("nn/golden/curves.txt").at("gpt_adamw").at(0);
   ASSERT_EQ(expected.size(), 100u);
@@ -54,7 +40,7 @@ void follow(const std::function<Tensor(const Gpt&, const Tensor&, const Tensor&)
   for (std::int64_t i = 0; i < 36; ++i) text.push_back(i * i / 3 % 32);
   const Tensor all = from_data(text, {4, 9});
   const Tensor x = contiguous(all.slice(1, 0, 8)), y = reshape(all.slice(1, 1, 9), {-1});
-  Gpt gpt = with_first_values();
+  Gpt gpt = testing::with_first_values(Gpt{});
   AdamW adamw({.lr = 1e-3, .weight_decay = 0.1});
   for (std::size_t t = 0; t < expected.size(); ++t) {
     const Tensor loss = loss_of(gpt, x, y);
