@@ -1,6 +1,5 @@
 #include "ebb/nn/attention.h"
 
-#include <cmath>
 #include <limits>
 
 #include "core/format_error.h"
@@ -21,6 +20,19 @@ Tensor together(const Tensor& x) {
 Tensor projected(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Tensor y = matmul(x, t(weight));
   return bias.defined() ? y + bias : y;
+}
+
+// The two masks of a call as one that broadcasts to [batch, heads, time, keys].
+Tensor whole_mask(const AttentionCall& call, std::int64_t batch, std::int64_t keys) {
+  const Tensor& padding = call.key_padding_mask;
+  if (!padding.defined()) return call.mask;
+  require(padding.dtype() == DType::bool_ && padding.shape() == Shape({batch, keys}),
+          "MultiheadAttention: key_padding_mask must be bool of shape [{}, {}], got {} of shape {}", batch, keys,
+          padding.dtype(), padding.shape());
+  const Tensor there = reshape(logical_not(padding), {batch, 1, 1, keys});
+  if (!call.mask.defined()) return there;
+  if (call.mask.dtype() == DType::bool_) return logical_and(call.mask, there);
+  return where(there, call.mask, -std::numeric_limits<double>::infinity());
 }
 
 }  // namespace
@@ -54,16 +66,10 @@ Tensor MultiheadAttention::operator()(const Tensor& query, const Tensor& key, co
   }
   q = apart(q, heads), k = apart(k, heads), v = apart(v, heads);
 
-  constexpr double kNever = -std::numeric_limits<double>::infinity();
-  Tensor scores = matmul(q, transpose(k, -2, -1)) * (1 / std::sqrt(static_cast<double>(q.size(3))));
-  if (call.mask.defined()) {
-    scores = call.mask.dtype() == DType::bool_ ? where(call.mask, scores, kNever) : scores + call.mask;
-  }
-  if (call.causal) {
-    const Tensor sees = unsqueeze(arange(scores.size(2)), 1) >= arange(scores.size(3));
-    scores = where(sees, scores, kNever);
-  }
-  return out_proj(together(matmul(dropout(softmax(scores)), v)));
+  const Tensor mask = whole_mask(call, key.size(0), key.size(1));
+  const double drops = dropout.training.on ? dropout.p : 0;
+  return out_proj(
+      together(scaled_dot_product_attention(q, k, v, {.mask = mask, .causal = call.causal, .dropout = drops})));
 }
 
 Tensor MultiheadAttention::operator()(const Tensor& x, const AttentionCall& call) const {

@@ -15,75 +15,121 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return bias.defined() ? y + bias : y;
 }
 
-// The part of the input of all steps is one product; only that of the state has to wait for the step before.
+// What a step hands to the next one, [batch, hidden] each; c for the Lstm only.
+struct State {
+  Tensor h, c = {};
+};
+
+// Walks one layer in one direction; `s` becomes its last state. The part of the input of all steps is one product; only
+// that of the state has to wait for the step before.
 template <class Step>
-Tensor over_time(const char* name, const RecurrentWeights& w, const Tensor& x, Step step) {
-  require(x.rank() == 3 && x.size(2) == w.weight_ih.size(1), "{}: the input must have shape [batch, time, {}], got {}",
-          name, w.weight_ih.size(1), x.shape());
-  require(x.size(1) > 0, "{}: the input has no time steps, its shape is {}", name, x.shape());
+Tensor over_time(const RecurrentWeights& w, const Tensor& x, std::int64_t time_axis, bool backwards, State& s,
+                 const Step& step) {
   const Tensor inputs = linear(x, w.weight_ih, w.bias_ih);
-  std::vector<Tensor> outputs;
-  for (std::int64_t k = 0; k < x.size(1); ++k) outputs.push_back(step(select(inputs, 1, k)));
-  return stack(outputs, 1);
+  const std::int64_t steps = x.size(time_axis);
+  std::vector<Tensor> outputs(static_cast<std::size_t>(steps));
+  for (std::int64_t k = 0; k < steps; ++k) {
+    const std::int64_t at = backwards ? steps - 1 - k : k;
+    s = step(w, select(inputs, time_axis, at), s);
+    outputs[static_cast<std::size_t>(at)] = s.h;
+  }
+  return stack(outputs, time_axis);
 }
 
-Tensor state_or_zeros(const char* name, const RecurrentWeights& w, const Tensor& x, const Tensor& state) {
-  if (!state.defined()) return zeros({x.rank() > 0 ? x.size(0) : 0, w.hidden}, w.weight_hh.dtype());
-  require(x.rank() > 0 && state.shape() == Shape({x.size(0), w.hidden}),
-          "{}: the state must have shape [{}, {}], got {}", name, x.rank() > 0 ? x.size(0) : 0, w.hidden,
-          state.shape());
+Tensor state_or_zeros(const char* name, const Recurrent& r, std::int64_t batch, const Tensor& state) {
+  const Shape shape{static_cast<std::int64_t>(r.weights.size()), batch, r.hidden};
+  if (!state.defined()) return zeros(shape, r.weights[0].weight_hh.dtype());
+  require(state.shape() == shape, "{}: the state must have shape {}, got {}", name, shape, state.shape());
   return state;
+}
+
+// step(weights, the input's part of the gates, state) is the next state.
+template <class Step>
+Sequence over_layers(const char* name, const Recurrent& r, const Tensor& x, const Tensor& first_h,
+                     const Tensor* first_c, const Step& step) {
+  const std::int64_t time_axis = r.batch_first ? 1 : 0;
+  require(x.rank() == 3 && x.size(2) == r.in, "{}: the input must have shape [{}, {}], got {}", name,
+          r.batch_first ? "batch, time" : "time, batch", r.in, x.shape());
+  require(x.size(time_axis) > 0, "{}: the input has no time steps, its shape is {}", name, x.shape());
+  const std::int64_t batch = x.size(1 - time_axis);
+  const Tensor h = state_or_zeros(name, r, batch, first_h);
+  const Tensor c = first_c ? state_or_zeros(name, r, batch, *first_c) : Tensor{};
+
+  const std::size_t directions = r.bidirectional ? 2 : 1;
+  std::vector<Tensor> last_h, last_c;
+  Tensor output = x;
+  for (std::size_t k = 0; k < r.weights.size(); k += directions) {
+    const Tensor input = k == 0 ? x : r.dropout(output);
+    std::vector<Tensor> sides;
+    for (std::size_t d = 0; d < directions; ++d) {
+      const auto row = static_cast<std::int64_t>(k + d);
+      State s{h[row], first_c ? c[row] : Tensor{}};
+      sides.push_back(over_time(r.weights[k + d], input, time_axis, d == 1, s, step));
+      last_h.push_back(s.h);
+      if (first_c) last_c.push_back(s.c);
+    }
+    output = directions == 1 ? sides[0] : cat(sides, 2);
+  }
+  return {output, stack(last_h), first_c ? stack(last_c) : Tensor{}};
 }
 
 }  // namespace
 
-RecurrentWeights::RecurrentWeights(std::int64_t in, std::int64_t size, int gates, const RecurrentOptions& o)
-    : hidden(size) {
-  require(in >= 0 && size > 0, "Recurrent: the hidden size must be positive, got {} for {} inputs", size, in);
+Recurrent::Recurrent(const char* name, std::int64_t inputs, std::int64_t size, int gates, const RecurrentOptions& o)
+    : in(inputs), hidden(size), bidirectional(o.bidirectional), batch_first(o.batch_first), dropout(o.dropout) {
+  require(in >= 0 && size > 0, "{}: the hidden size must be positive, got {} for {} inputs", name, size, in);
+  require(o.num_layers > 0, "{}: num_layers must be positive, got {}", name, o.num_layers);
   const double bound = 1 / std::sqrt(static_cast<double>(size));
-  const std::int64_t rows = gates * size;
-  weight_ih = variable(uniform({rows, in}, -bound, bound, o.dtype));
-  weight_hh = variable(uniform({rows, size}, -bound, bound, o.dtype));
-  if (!o.bias) return;
-  bias_ih = variable(uniform({rows}, -bound, bound, o.dtype));
-  bias_hh = variable(uniform({rows}, -bound, bound, o.dtype));
+  const std::int64_t rows = gates * size, directions = o.bidirectional ? 2 : 1;
+  const auto draw = [&](const Shape& shape) { return variable(uniform(shape, -bound, bound, o.dtype)); };
+  for (std::int64_t k = 0; k < o.num_layers * directions; ++k) {
+    RecurrentWeights w{.weight_ih = draw({rows, k < directions ? in : directions * size}),
+                       .weight_hh = draw({rows, size}),
+                       .bias_ih = {},
+                       .bias_hh = {}};
+    if (o.bias) w.bias_ih = draw({rows}), w.bias_hh = draw({rows});
+    weights.push_back(std::move(w));
+  }
 }
 
-Rnn::Rnn(std::int64_t in, std::int64_t hidden, const RecurrentOptions& o)
-    : RecurrentWeights(in, hidden, 1, o), use_relu(o.relu) {}
+std::string Recurrent::ending(std::size_t k) const {
+  if (!bidirectional) return "_l" + std::to_string(k);
+  return "_l" + std::to_string(k / 2) + (k % 2 == 1 ? "_reverse" : "");
+}
+
+Rnn::Rnn(std::int64_t inputs, std::int64_t size, const RecurrentOptions& o)
+    : Recurrent("Rnn", inputs, size, 1, o), use_relu(o.relu) {}
 
 Sequence Rnn::operator()(const Tensor& x, const Tensor& first) const {
-  Tensor h = state_or_zeros("Rnn", *this, x, first);
-  const Tensor output = over_time("Rnn", *this, x, [&](const Tensor& input) {
-    const Tensor s = input + linear(h, weight_hh, bias_hh);
-    return h = use_relu ? relu(s) : tanh(s);
-  });
-  return {output, h};
+  return over_layers("Rnn", *this, x, first, nullptr,
+                     [this](const RecurrentWeights& w, const Tensor& input, const State& s) {
+                       const Tensor sum = input + linear(s.h, w.weight_hh, w.bias_hh);
+                       return State{use_relu ? relu(sum) : tanh(sum)};
+                     });
 }
 
-Lstm::Lstm(std::int64_t in, std::int64_t hidden, const RecurrentOptions& o) : RecurrentWeights(in, hidden, 4, o) {}
+Lstm::Lstm(std::int64_t inputs, std::int64_t size, const RecurrentOptions& o) : Recurrent("Lstm", inputs, size, 4, o) {}
 
 Sequence Lstm::operator()(const Tensor& x, const Tensor& first_h, const Tensor& first_c) const {
-  Tensor h = state_or_zeros("Lstm", *this, x, first_h), c = state_or_zeros("Lstm", *this, x, first_c);
-  const Tensor output = over_time("Lstm", *this, x, [&](const Tensor& input) {
-    const auto gates = chunk(input + linear(h, weight_hh, bias_hh), 4, 1);  // i, f, g, o
-    c = sigmoid(gates[1]) * c + sigmoid(gates[0]) * tanh(gates[2]);
-    return h = sigmoid(gates[3]) * tanh(c);
-  });
-  return {output, h, c};
+  return over_layers("Lstm", *this, x, first_h, &first_c,
+                     [](const RecurrentWeights& w, const Tensor& input, const State& s) {
+                       const auto gates = chunk(input + linear(s.h, w.weight_hh, w.bias_hh), 4, 1);  // i, f, g, o
+                       const Tensor c = sigmoid(gates[1]) * s.c + sigmoid(gates[0]) * tanh(gates[2]);
+                       return State{sigmoid(gates[3]) * tanh(c), c};
+                     });
 }
 
-Gru::Gru(std::int64_t in, std::int64_t hidden, const RecurrentOptions& o) : RecurrentWeights(in, hidden, 3, o) {}
+Gru::Gru(std::int64_t inputs, std::int64_t size, const RecurrentOptions& o) : Recurrent("Gru", inputs, size, 3, o) {}
 
 Sequence Gru::operator()(const Tensor& x, const Tensor& first) const {
-  Tensor h = state_or_zeros("Gru", *this, x, first);
-  const Tensor output = over_time("Gru", *this, x, [&](const Tensor& input) {
-    const auto from_x = chunk(input, 3, 1), from_h = chunk(linear(h, weight_hh, bias_hh), 3, 1);  // r, z, n
-    const Tensor r = sigmoid(from_x[0] + from_h[0]), z = sigmoid(from_x[1] + from_h[1]);
-    const Tensor n = tanh(from_x[2] + r * from_h[2]);
-    return h = (1.0 - z) * n + z * h;
-  });
-  return {output, h};
+  return over_layers("Gru", *this, x, first, nullptr,
+                     [](const RecurrentWeights& w, const Tensor& input, const State& s) {
+                       const auto from_x = chunk(input, 3, 1);  // r, z, n
+                       const auto from_h = chunk(linear(s.h, w.weight_hh, w.bias_hh), 3, 1);
+                       const Tensor r = sigmoid(from_x[0] + from_h[0]), z = sigmoid(from_x[1] + from_h[1]);
+                       const Tensor n = tanh(from_x[2] + r * from_h[2]);
+                       return State{(1.0 - z) * n + z * s.h};
+                     });
 }
 
 }  // namespace ebb::nn

@@ -47,6 +47,8 @@ with open(here / "layers.txt", "w") as out:
 
     case("linear", nn.Linear(5, 3), (2, 4, 5))
     case("linear_no_bias", nn.Linear(5, 3, bias=False), (4, 5))
+    case("embedding", nn.Embedding(5, 3, padding_idx=2), (1,),
+         lambda m, x: m(torch.tensor([[1, 2, 4], [4, 0, 2]])) * x)
     case("layer_norm", nn.LayerNorm(6), (3, 6))
     case("rms_norm", nn.RMSNorm(6, eps=1e-6), (3, 6))
     case("sequential", nn.Sequential(nn.Linear(5, 8), nn.GELU(), nn.Linear(8, 2)), (3, 5))
@@ -56,6 +58,13 @@ with open(here / "layers.txt", "w") as out:
          lambda m, x: m(x, x, x, attn_mask=causal)[0])
     case("attention_cross", nn.MultiheadAttention(8, 2, batch_first=True), (2, 5, 8),
          lambda m, x: m(x[:, :2], x[:, 1:], x[:, 1:] * 2)[0])
+    padding = torch.tensor([[False, False, False, True, True], [False, True, False, False, False]])
+    case("attention_padding", nn.MultiheadAttention(8, 2, batch_first=True), (2, 5, 8),
+         lambda m, x: m(x, x, x, key_padding_mask=padding)[0])
+    case("attention_padding_causal", nn.MultiheadAttention(8, 2, bias=False, batch_first=True), (2, 5, 8),
+         lambda m, x: m(x, x, x, key_padding_mask=padding, attn_mask=causal.isinf())[0])
+    case("block_padding", nn.TransformerEncoderLayer(8, 2, 12, 0.0, "gelu", batch_first=True, norm_first=True),
+         (2, 5, 8), lambda m, x: m(x, src_key_padding_mask=padding), training=True)
     case("block", nn.TransformerEncoderLayer(8, 2, 12, 0.0, "gelu", batch_first=True, norm_first=True), (2, 5, 8),
          lambda m, x: m(x, src_mask=causal))
     case("block_norm_last", nn.TransformerEncoderLayer(8, 2, 12, 0.0, "relu", batch_first=True), (2, 5, 8))
@@ -63,12 +72,25 @@ with open(here / "layers.txt", "w") as out:
     case("rnn_relu", nn.RNN(4, 3, nonlinearity="relu", bias=False, batch_first=True), (2, 6, 4), lambda m, x: m(x)[0])
     case("lstm", nn.LSTM(4, 3, batch_first=True), (2, 6, 4), lambda m, x: m(x)[0])
     case("lstm_cell", nn.LSTM(4, 3, batch_first=True), (2, 6, 4), lambda m, x: m(x)[1][1][0])
+    case("gru", nn.GRU(4, 3, batch_first=True), (2, 6, 4), lambda m, x: m(x)[0])
+
+    # Several layers in both directions: output, last states; from zeros, and from given states.
+    def all_of(module, x, *first):
+        output, last = module(x, *first)
+        return torch.cat([t.flatten() for t in (output, *(last if isinstance(last, tuple) else (last,)))])
+
+    for name, kind, states in (("rnn", nn.RNN, 1), ("lstm", nn.LSTM, 2), ("gru", nn.GRU, 1)):
+        case(name + "_deep", kind(4, 3, num_layers=3), (5, 2, 4), all_of)
+        case(name + "_both", kind(4, 3, bidirectional=True, batch_first=True), (2, 5, 4), all_of)
+        case(name + "_deep_both", kind(4, 3, num_layers=2, bidirectional=True, bias=False), (5, 2, 4), all_of)
+        first = tuple(waves((4, 2, 3), 7.0 + k) for k in range(states))
+        case(name + "_from_states", kind(4, 3, num_layers=2, bidirectional=True, batch_first=True), (2, 5, 4),
+             lambda m, x: all_of(m, x, first if states == 2 else first[0]))
     case("conv2d", nn.Conv2d(4, 6, (3, 2), stride=2, padding=1, groups=2), (2, 4, 5, 6))
     case("conv2d_same", nn.Conv2d(2, 3, 3, padding="same", dilation=2, bias=False), (1, 2, 5, 5))
     case("conv1d", nn.Conv1d(3, 4, 3, stride=2, padding=1), (2, 3, 7))
     case("conv_transpose2d", nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2), (2, 4, 3, 3))
     case("conv_transpose1d", nn.ConvTranspose1d(3, 2, 4, stride=2), (2, 3, 5))
-    case("gru", nn.GRU(4, 3, batch_first=True), (2, 6, 4), lambda m, x: m(x)[0])
 
     # Norms of channels: in training, and what their running statistics become.
     case("batch_norm", nn.BatchNorm1d(3), (4, 3), training=True)

@@ -3,7 +3,9 @@
 
 namespace ebb::nn {
 
-// torch.nn.MultiheadAttention on [batch, time, width]: heads attend side by side, each in width/heads dimensions.
+// torch.nn.MultiheadAttention on [batch, time, width]: heads attend side by side, each in width/heads dimensions, by
+// scaled_dot_product_attention: the scores are never held, unless weights are dropped. A query that sees nothing gives
+// the output projection of 0, where torch gives NaN.
 struct MultiheadAttentionOptions {
   bool bias = true;
   double dropout = 0;  // of the attention weights
@@ -11,7 +13,8 @@ struct MultiheadAttentionOptions {
 };
 struct AttentionCall {
   Tensor mask = {};  // bool, true: may attend; or numbers to add to the scores. Broadcast to [batch, heads, time, keys]
-  bool causal = false;  // a query sees no later key
+  bool causal = false;           // a query sees no later key
+  Tensor key_padding_mask = {};  // bool [batch, keys], true: the key only fills up its row and nobody sees it
 };
 struct MultiheadAttention {
   std::int64_t heads;

@@ -1,51 +1,73 @@
 #pragma once
-#include "ebb/nn/parameters.h"
+#include <string>
+#include <vector>
 
-// Recurrent networks of one layer on [batch, time, features] (torch.nn.RNN, LSTM, GRU with batch_first); stack several
-// for a deeper one. Parameters begin uniform in ±1/√hidden.
+#include "ebb/nn/layers.h"
+
+// Recurrent networks, torch.nn.RNN, LSTM and GRU. Sequences are [batch, time, features] unless batch_first is false.
+// Parameters begin uniform in ±1/√hidden.
 namespace ebb::nn {
 
 struct RecurrentOptions {
   bool bias = true;
-  bool relu = false;  // Rnn only: instead of tanh
+  bool relu = false;            // Rnn only: instead of tanh
+  std::int64_t num_layers = 1;  // each reads the outputs of the one before
+  bool bidirectional = false;   // a second network reads backwards in time; outputs stand beside each other
+  double dropout = 0;           // of the outputs of all layers but the last, while training
+  bool batch_first = true;      // false: [time, batch, features], torch's default
   DType dtype = DType::f32;
 };
 
-// The weights of `gates` blocks of rows below each other, in torch's order.
+// One layer in one direction: the weights of its gates below each other, in torch's order.
 struct RecurrentWeights {
   Tensor weight_ih, weight_hh, bias_ih, bias_hh;  // [gates·hidden, in], [gates·hidden, hidden], [gates·hidden]
-  std::int64_t hidden;
-  RecurrentWeights(std::int64_t in, std::int64_t hidden, int gates, const RecurrentOptions& options);
-  template <class V>
-  void visit(V&& v) {
-    v("weight_ih_l0", weight_ih);
-    v("weight_hh_l0", weight_hh);
-    v("bias_ih_l0", bias_ih);
-    v("bias_hh_l0", bias_hh);
-  }
 };
 
+// What the three have in common. Names are torch's: "weight_ih_l0", "weight_ih_l0_reverse", "weight_ih_l1", ...
+struct Recurrent {
+  std::int64_t in, hidden;
+  bool bidirectional, batch_first;
+  std::vector<RecurrentWeights> weights;  // layer by layer; in each, forwards and then backwards
+  Dropout dropout;
+  Recurrent(const char* name, std::int64_t in, std::int64_t hidden, int gates, const RecurrentOptions& options);
+  template <class V>
+  void visit(V&& v) {
+    for (std::size_t k = 0; k < weights.size(); ++k) {
+      const std::string end = ending(k);
+      v(("weight_ih" + end).c_str(), weights[k].weight_ih);
+      v(("weight_hh" + end).c_str(), weights[k].weight_hh);
+      v(("bias_ih" + end).c_str(), weights[k].bias_ih);
+      v(("bias_hh" + end).c_str(), weights[k].bias_hh);
+    }
+    v("dropout", dropout);
+  }
+
+ private:
+  std::string ending(std::size_t k) const;
+};
+
+// States are [layers·directions, batch, hidden], in the order of the weights; one that is left out is zeros.
 struct Sequence {
-  Tensor output;  // [batch, time, hidden]
-  Tensor h;       // [batch, hidden] after the last step
+  Tensor output;  // of the last layer: [batch, time, directions·hidden], or time first
+  Tensor h;       // after the last step
   Tensor c = {};  // Lstm only
 };
 
 // h ← tanh(W·x + b + U·h + c)
-struct Rnn : RecurrentWeights {
+struct Rnn : Recurrent {
   bool use_relu;
   Rnn(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options = {});
-  Sequence operator()(const Tensor& x, const Tensor& h = {}) const;  // h undefined: zeros
+  Sequence operator()(const Tensor& x, const Tensor& h = {}) const;
 };
 
 // i, f, o = σ, g = tanh of their parts;  c ← f·c + i·g,  h ← o·tanh(c)
-struct Lstm : RecurrentWeights {
+struct Lstm : Recurrent {
   Lstm(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options = {});
   Sequence operator()(const Tensor& x, const Tensor& h = {}, const Tensor& c = {}) const;
 };
 
 // r, z = σ of their parts,  n = tanh(W·x + b + r·(U·h + c)),  h ← (1 − z)·n + z·h
-struct Gru : RecurrentWeights {
+struct Gru : Recurrent {
   Gru(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options = {});
   Sequence operator()(const Tensor& x, const Tensor& h = {}) const;
 };

@@ -1,0 +1,107 @@
+#include "ebb/nn/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "ebb/random.h"
+#include "expect_error.h"
+#include "golden_layers.h"
+
+// Attention and the transformer's layer: every way to mask, and what is dropped.
+namespace ebb {
+namespace {
+
+using namespace nn;
+using testing::follow;
+constexpr DType f64 = DType::f64;
+
+TEST(AttentionLayer, GivesTheGoldenValues) {
+  follow("attention", MultiheadAttention(8, 2, {.dtype = f64}), {2, 5, 8});
+  const Tensor lower = unsqueeze(arange(5), 1) >= arange(5);
+  for (const nn::AttentionCall& call : {nn::AttentionCall{.causal = true}, nn::AttentionCall{.mask = lower},
+                                        nn::AttentionCall{.mask = where(lower, 0.0, -1e300)}}) {
+    follow("attention_causal", MultiheadAttention(8, 4, {.dtype = f64}), {2, 5, 8},
+           [&](auto& m, const Tensor& x) { return m(x, call); });
+  }
+  follow("attention_cross", MultiheadAttention(8, 2, {.dtype = f64}), {2, 5, 8},
+         [](auto& m, const Tensor& x) { return m(x.slice(1, 0, 2), x.slice(1, 1, 5), x.slice(1, 1, 5) * 2.0); });
+  follow("block", TransformerBlock(8, 2, {.hidden = 12, .dtype = f64}), {2, 5, 8},
+         [](auto& m, const Tensor& x) { return m(x, {.causal = true}); });
+  follow("block_norm_last", TransformerBlock(8, 2, {.hidden = 12, .norm_first = false, .relu = true, .dtype = f64}),
+         {2, 5, 8});
+}
+
+TEST(AttentionLayer, DoesNotSeePadding) {
+  const Tensor padding =
+      from_data(std::vector<bool>{false, false, false, true, true, false, true, false, false, false}, {2, 5});
+  follow("attention_padding", MultiheadAttention(8, 2, {.dtype = f64}), {2, 5, 8},
+         [&](auto& m, const Tensor& x) { return m(x, {.key_padding_mask = padding}); });
+  follow("block_padding", TransformerBlock(8, 2, {.hidden = 12, .dtype = f64}), {2, 5, 8},
+         [&](auto& m, const Tensor& x) { return m(x, {.key_padding_mask = padding}); });
+  // Beside any other mask: none but the flag, one of bool, one of numbers.
+  const Tensor lower = unsqueeze(arange(5), 1) >= arange(5);
+  const double never = -std::numeric_limits<double>::infinity();
+  for (const nn::AttentionCall& call :
+       {nn::AttentionCall{.causal = true, .key_padding_mask = padding},
+        nn::AttentionCall{.mask = lower, .key_padding_mask = padding},
+        nn::AttentionCall{.mask = cast(where(lower, 0.0, never), f64), .key_padding_mask = padding}}) {
+    follow("attention_padding_causal", MultiheadAttention(8, 2, {.bias = false, .dtype = f64}), {2, 5, 8},
+           [&](auto& m, const Tensor& x) { return m(x, call); });
+  }
+}
+
+TEST(AttentionLayer, OfARowOfPaddingAloneIsTheBias) {
+  MultiheadAttention attention(4, 2);
+  attention.out_proj.bias = variable(tensor({1.0, 2.0, 3.0, 4.0}));
+  const Tensor y = attention(randn({1, 3, 4}), {.key_padding_mask = ones({1, 3}, DType::bool_)});
+  EXPECT_EQ(y[0][1].to_vector(), (std::vector<double>{1, 2, 3, 4}));
+}
+
+// Scores of 0 make weights of 1/4, values of the unit matrix show them.
+TEST(AttentionLayer, DropsWeightsWhileTraining) {
+  manual_seed(3);
+  MultiheadAttention attention(4, 1, {.bias = false, .dropout = 0.5});
+  attention.in_proj_weight = variable(cat({zeros({8, 4}), eye(4)}, 0));
+  attention.out_proj.weight = variable(eye(4));
+  const Tensor x = expand(eye(4), {64, 4, 4});
+  int dropped = 0;
+  for (double w : attention(x).to_vector()) {
+    EXPECT_TRUE(w == 0 || std::abs(w - 0.5) < 1e-6) << w;  // (1/4)/(1 − 1/2)
+    dropped += w == 0;
+  }
+  EXPECT_NEAR(dropped, 512, 64);
+  set_training(attention, false);
+  for (double w : attention(x).to_vector()) EXPECT_NEAR(w, 0.25, 1e-6);
+}
+
+TEST(TransformerLayer, DropsOnlyWhileTraining) {
+  TransformerBlock block(8, 2, {.dropout = 0.5});
+  const Tensor x = randn({2, 5, 8});
+  EXPECT_FALSE(allclose(block(x), block(x)));
+  set_training(block, false);
+  EXPECT_TRUE(allclose(block(x), block(x)));
+}
+
+// A query sees the same numbers whatever comes later, and a model of halves keeps its dtype.
+TEST(TransformerLayer, IsCausalAndComputesInHalves) {
+  const TransformerBlock block(8, 2);
+  const Tensor x = randn({1, 6, 8});
+  const Tensor whole = block(x, {.causal = true}), part = block(x.slice(1, 0, 4), {.causal = true});
+  EXPECT_TRUE(allclose(whole.slice(1, 0, 4), part, {.rtol = 1e-5, .atol = 1e-6}));
+  const Tensor half = cast_parameters(block, DType::bf16)(cast(x, DType::bf16), {.causal = true});
+  EXPECT_EQ(half.dtype(), DType::bf16);
+  EXPECT_TRUE(allclose(cast(half, DType::f32), whole, {.rtol = 0.1, .atol = 0.1}));
+}
+
+TEST(AttentionLayer, SaysWhatIsWrong) {
+  EXPECT_THROW_MESSAGE(MultiheadAttention(10, 3), "a width of 10 cannot be shared by 3 heads");
+  EXPECT_THROW_MESSAGE(MultiheadAttention(8, 2)(ones({5, 8})), "inputs must have shape [batch, time, 8], got [5, 8]");
+  EXPECT_THROW_MESSAGE(MultiheadAttention(8, 2)(ones({2, 5, 8}), {.key_padding_mask = ones({2, 4}, DType::bool_)}),
+                       "MultiheadAttention: key_padding_mask must be bool of shape [2, 5], got bool of shape [2, 4]");
+  EXPECT_THROW_MESSAGE(MultiheadAttention(8, 2)(ones({2, 5, 8}), {.key_padding_mask = ones({2, 5})}),
+                       "key_padding_mask must be bool of shape [2, 5], got f32 of shape [2, 5]");
+}
+
+}  // namespace
+}  // namespace ebb
