@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <optional>
 
 #include "core/closest_name.h"
@@ -70,6 +71,13 @@ double LossArguments::number(std::string_view option, double otherwise) const {
   if (it == options_.end()) return otherwise;
   if (const double* value = std::get_if<double>(&it->second)) return *value;
   fail(Error::Kind::value, "{}: the option {} is a number, got '{}'", loss_, option, std::get<std::string>(it->second));
+}
+
+std::int64_t LossArguments::integer(std::string_view option, std::int64_t otherwise) const {
+  const double value = number(option, static_cast<double>(otherwise));
+  require(std::trunc(value) == value && std::abs(value) < 0x1p31,
+          "{}: the option {} is a whole number below 2³¹, got {}", loss_, option, value);
+  return static_cast<std::int64_t>(value);
 }
 
 std::string LossArguments::text(std::string_view option, std::string_view otherwise) const {

@@ -15,7 +15,7 @@ constexpr LossOption kGamma{"gamma", "2", "how fast a term fades as the predicti
 
 using A = const LossArguments&;
 
-std::int64_t ignored(A a) { return static_cast<std::int64_t>(a.number("ignore_index", -100)); }
+std::int64_t ignored(A a) { return a.integer("ignore_index", -100); }
 FocalOptions focal_options(A a) {
   return {.alpha = a.number("alpha", 0.25), .gamma = a.number("gamma", 2), .reduction = a.reduction()};
 }
@@ -147,7 +147,7 @@ std::vector<LossInfo> margin_entries() {
        {{"p", "1", "1 or 2"}, {"margin", "1", "by how much the right class should lead"}, kReductionOption},
        [](A a) {
          return multi_margin_loss(a.input(0), a.input(1),
-                                  {.p = static_cast<int>(a.number("p", 1)),
+                                  {.p = static_cast<int>(a.integer("p", 1)),
                                    .margin = a.number("margin", 1),
                                    .weight = a.input(2),
                                    .reduction = a.reduction()});

@@ -96,7 +96,7 @@ std::vector<LossInfo> distance_entries() {
        {{"axis", "-1", "along which the vectors lie"}, kReductionOption},
        [](A a) {
          return cosine_similarity_loss(a.input(0), a.input(1),
-                                       {.axis = static_cast<int>(a.number("axis", -1)), .reduction = a.reduction()});
+                                       {.axis = static_cast<int>(a.integer("axis", -1)), .reduction = a.reduction()});
        }},
   };
 }
@@ -122,7 +122,7 @@ std::vector<LossInfo> probabilistic_entries() {
        [](A a) {
          return kl_divergence(a.input(0), a.input(1),
                               {.epsilon = a.number("epsilon", 0),
-                               .axis = static_cast<int>(a.number("axis", -1)),
+                               .axis = static_cast<int>(a.integer("axis", -1)),
                                .reduction = a.reduction()});
        }},
       {"poisson_nll_loss",

@@ -15,10 +15,10 @@ constexpr LossOption kKeptAxes{"kept_axes", "1", "how many leading axes keep the
 
 using A = const LossArguments&;
 
-std::int64_t ignored(A a) { return static_cast<std::int64_t>(a.number("ignore_index", -100)); }
+std::int64_t ignored(A a) { return a.integer("ignore_index", -100); }
 OverlapOptions overlap(A a) {
   return {.smooth = a.number("smooth", 1),
-          .kept_axes = static_cast<int>(a.number("kept_axes", 1)),
+          .kept_axes = static_cast<int>(a.integer("kept_axes", 1)),
           .reduction = a.reduction()};
 }
 
@@ -144,7 +144,7 @@ std::vector<LossInfo> segmentation_entries() {
                              {.alpha = a.number("alpha", 0.5),
                               .beta = a.number("beta", 0.5),
                               .smooth = a.number("smooth", 1),
-                              .kept_axes = static_cast<int>(a.number("kept_axes", 1)),
+                              .kept_axes = static_cast<int>(a.integer("kept_axes", 1)),
                               .reduction = a.reduction()});
        }},
       {"lovasz_hinge",

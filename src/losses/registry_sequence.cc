@@ -13,18 +13,25 @@ const std::vector<LossInput> kAlignment{
 const std::vector<LossInput> kViews{{"first"}, {"second"}};
 const std::vector<LossInput> kPair{{"chosen"}, {"rejected"}};
 const std::vector<LossInput> kPairWithReference{{"chosen"}, {"rejected"}, {"ref_chosen"}, {"ref_rejected"}};
-const std::vector<LossInput> kLinear{{"x"}, {"head"}, {"target", false}};
-const std::vector<LossInput> kLinearWithReference{{"x"}, {"head"}, {"target", false}, {"reference"}};
+constexpr LossInput kBias{"bias", true, true};
+const std::vector<LossInput> kLinear{{"x"}, {"head"}, {"target", false}, kBias};
+const std::vector<LossInput> kLinearWithReference{{"x"}, {"head"}, {"target", false}, {"reference"}, kBias};
 constexpr LossOption kBlank{"blank", "0", "the label that stands for none"};
 constexpr LossOption kIgnoreIndex{"ignore_index", "-100", "a target that does not count"};
 constexpr LossOption kSoftcap{"softcap", "0", "> 0: bounds the logits by softcap·tanh(x/softcap)"};
 constexpr LossOption kChunk{"chunk", "0", "rows whose logits exist at a time; 0: chosen"};
+constexpr LossOption kTemperature{"temperature", "1", "divides the logits; not together with a softcap"};
 constexpr LossOption kSmoothing{"label_smoothing", "0", "the share of labels believed to be swapped"};
 
 using A = const LossArguments&;
 
-std::int64_t integer(A a, std::string_view option, double otherwise) {
-  return static_cast<std::int64_t>(a.number(option, otherwise));
+// Of the fused forms, whose bias is that input.
+LinearLogProbOptions head_options(A a, std::size_t bias) {
+  return {.bias = a.input(bias),
+          .ignore_index = a.integer("ignore_index", -100),
+          .softcap = a.number("softcap", 0),
+          .temperature = a.number("temperature", 1),
+          .chunk = a.integer("chunk", 0)};
 }
 DpoOptions dpo(A a) {
   return {.beta = a.number("beta", 0.1), .label_smoothing = a.number("label_smoothing", 0), .reduction = a.reduction()};
@@ -85,6 +92,12 @@ const std::vector<LossOption> kGrpoOptions{{"clip_low", "0.2", "how far the rati
                                            {"by_token", "0", "1: the mean is over all tokens"},
                                            kReductionOption};
 
+// The options of a loss and those of the head that its fused form has.
+std::vector<LossOption> with_head(std::vector<LossOption> options) {
+  options.insert(options.end() - 1, {kIgnoreIndex, kSoftcap, kTemperature, kChunk});
+  return options;
+}
+
 }  // namespace
 
 std::vector<LossInfo> alignment_entries() {
@@ -96,7 +109,7 @@ std::vector<LossInfo> alignment_entries() {
        {kBlank, {"zero_infinity", "0", "1: a sample with no possible alignment counts 0"}, kReductionOption},
        [](A a) {
          return ctc_loss(a.input(0), a.input(1), a.input(2), a.input(3),
-                         {.blank = integer(a, "blank", 0),
+                         {.blank = a.integer("blank", 0),
                           .reduction = a.reduction(),
                           .zero_infinity = a.flag("zero_infinity", false)});
        }},
@@ -107,7 +120,7 @@ std::vector<LossInfo> alignment_entries() {
        {kBlank, kReductionOption},
        [](A a) {
          return rnnt_loss(a.input(0), a.input(1), a.input(2), a.input(3),
-                          {.blank = integer(a, "blank", 0), .reduction = a.reduction()});
+                          {.blank = a.integer("blank", 0), .reduction = a.reduction()});
        }},
   };
 }
@@ -219,7 +232,6 @@ std::vector<LossInfo> preference_entries() {
   };
 }
 
-// The fused forms take the options of the head by their defaults here.
 std::vector<LossInfo> linear_entries() {
   return {
       {"linear_cross_entropy",
@@ -236,29 +248,37 @@ std::vector<LossInfo> linear_entries() {
          return linear_cross_entropy(a.input(0), a.input(1), a.input(2),
                                      {.bias = a.input(3),
                                       .weight = a.input(4),
-                                      .ignore_index = integer(a, "ignore_index", -100),
+                                      .ignore_index = a.integer("ignore_index", -100),
                                       .label_smoothing = a.number("label_smoothing", 0),
                                       .z_loss = a.number("z_loss", 0),
                                       .softcap = a.number("softcap", 0),
                                       .reduction = a.reduction(),
-                                      .chunk = integer(a, "chunk", 0)});
+                                      .chunk = a.integer("chunk", 0)});
        }},
       {"linear_dpo_loss", "linear", "dpo_loss of answers' log-probabilities, from hidden states", kLinearWithReference,
-       kDpoOptions, [](A a) { return linear_dpo_loss(a.input(0), a.input(1), a.input(2), a.input(3), dpo(a)); }},
+       with_head(kDpoOptions),
+       [](A a) { return linear_dpo_loss(a.input(0), a.input(1), a.input(2), a.input(3), dpo(a), head_options(a, 4)); }},
       {"linear_ipo_loss", "linear", "ipo_loss of answers' log-probabilities, from hidden states", kLinearWithReference,
-       kIpoOptions, [](A a) { return linear_ipo_loss(a.input(0), a.input(1), a.input(2), a.input(3), ipo(a)); }},
+       with_head(kIpoOptions),
+       [](A a) { return linear_ipo_loss(a.input(0), a.input(1), a.input(2), a.input(3), ipo(a), head_options(a, 4)); }},
       {"linear_orpo_loss", "linear", "orpo_loss of answers' log-probabilities, from hidden states", kLinear,
-       kOrpoOptions, [](A a) { return linear_orpo_loss(a.input(0), a.input(1), a.input(2), orpo(a)); }},
+       with_head(kOrpoOptions),
+       [](A a) { return linear_orpo_loss(a.input(0), a.input(1), a.input(2), orpo(a), head_options(a, 3)); }},
       {"linear_simpo_loss", "linear", "simpo_loss of answers' log-probabilities, from hidden states", kLinear,
-       kSimpoOptions, [](A a) { return linear_simpo_loss(a.input(0), a.input(1), a.input(2), simpo(a)); }},
-      {"linear_cpo_loss", "linear", "cpo_loss of answers' log-probabilities, from hidden states", kLinear, kCpoOptions,
-       [](A a) { return linear_cpo_loss(a.input(0), a.input(1), a.input(2), cpo(a)); }},
+       with_head(kSimpoOptions),
+       [](A a) { return linear_simpo_loss(a.input(0), a.input(1), a.input(2), simpo(a), head_options(a, 3)); }},
+      {"linear_cpo_loss", "linear", "cpo_loss of answers' log-probabilities, from hidden states", kLinear,
+       with_head(kCpoOptions),
+       [](A a) { return linear_cpo_loss(a.input(0), a.input(1), a.input(2), cpo(a), head_options(a, 3)); }},
       {"linear_kto_loss",
        "linear",
        "kto_loss of answers' log-probabilities, from hidden states",
-       {{"x"}, {"head"}, {"target", false}, {"reference"}, {"desirable", false}, {"kl", false, true}},
-       kKtoOptions,
-       [](A a) { return linear_kto_loss(a.input(0), a.input(1), a.input(2), a.input(3), a.input(4), kto(a, 5)); }},
+       {{"x"}, {"head"}, {"target", false}, {"reference"}, {"desirable", false}, {"kl", false, true}, kBias},
+       with_head(kKtoOptions),
+       [](A a) {
+         return linear_kto_loss(a.input(0), a.input(1), a.input(2), a.input(3), a.input(4), kto(a, 5),
+                                head_options(a, 6));
+       }},
       {"linear_grpo_loss",
        "linear",
        "grpo_loss of tokens' log-probabilities, from hidden states",
@@ -268,9 +288,12 @@ std::vector<LossInfo> linear_entries() {
         {"advantages"},
         {"old", true, true},
         {"reference", true, true},
-        {"mask", false, true}},
-       kGrpoOptions,
-       [](A a) { return linear_grpo_loss(a.input(0), a.input(1), a.input(2), a.input(3), grpo(a, 4)); }},
+        {"mask", false, true},
+        kBias},
+       with_head(kGrpoOptions),
+       [](A a) {
+         return linear_grpo_loss(a.input(0), a.input(1), a.input(2), a.input(3), grpo(a, 4), head_options(a, 7));
+       }},
   };
 }
 

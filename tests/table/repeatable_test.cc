@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
+#include "cases/all_cases.h"
 #include "ebb/ebb.h"
-#include "table/all_cases.h"
 
 // The same bits for every number of threads, for each operation of the table and its gradient.
 namespace ebb::table {

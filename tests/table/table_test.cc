@@ -5,9 +5,9 @@
 #include <set>
 
 #include "autograd/rules.h"
+#include "cases/all_cases.h"
 #include "ebb/ebb.h"
 #include "graph/node.h"
-#include "table/all_cases.h"
 
 // Every operation of the table: its value against a formula, its gradient against differences, for every dtype, layout
 // and awkward size. A row of the table without a case here fails.

@@ -1,7 +1,7 @@
+#include "cases/all_cases.h"
 #include "cpu/tile_kernels.h"
 #include "ebb/ebb.h"
 #include "engine/oracle.h"
-#include "table/all_cases.h"
 
 // Every SIMD target this machine can run against the scalar oracle, for each operation of the table.
 namespace ebb::table {

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <span>
@@ -33,6 +34,7 @@ class LossArguments {
       : loss_(loss), inputs_(inputs), options_(options) {}
   Tensor input(std::size_t i) const { return i < inputs_.size() ? inputs_[i] : Tensor(); }  // undefined if left out
   double number(std::string_view option, double otherwise) const;
+  std::int64_t integer(std::string_view option, std::int64_t otherwise) const;
   bool flag(std::string_view option, bool otherwise) const { return number(option, otherwise) != 0; }
   std::string text(std::string_view option, std::string_view otherwise) const;
   Reduction reduction(Reduction otherwise = Reduction::mean) const;  // the option "reduction"

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cases/cases.h"
 #include "ops/build.h"
-#include "table/cases.h"
 
 namespace ebb::table {
 

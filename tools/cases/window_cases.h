@@ -1,8 +1,8 @@
 #pragma once
 #include <algorithm>
 
+#include "cases/cases.h"
 #include "ops/conv_nodes.h"
-#include "table/cases.h"
 
 // Convolutions and pools against loops over every window.
 namespace ebb::table {

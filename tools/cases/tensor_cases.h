@@ -3,9 +3,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "cases/cases.h"
 #include "ops/index_nodes.h"
 #include "ops/shape_nodes.h"
-#include "table/cases.h"
 
 namespace ebb::table {
 

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "cases/array.h"
 #include "graph/op_table.h"
-#include "table/array.h"
 
 namespace ebb::table {
 
@@ -35,7 +35,7 @@ struct Case {
   bool halves = true;     // computed for f16 and bf16 as well
   double loose = 1;       // the tolerance of values, times this
   double loose_gradient = 1;
-  double loose_narrow = 1;  // f32, f16 and bf16 gradients alone, beyond that
+  double loose_narrow = 1;    // f32, f16 and bf16 gradients alone, beyond that
   bool kink_at_ties = false;  // equal elements have no slope
 };
 

@@ -2,9 +2,9 @@
 #include <functional>
 #include <random>
 
-#include "table/elementwise_cases.h"
-#include "table/tensor_cases.h"
-#include "table/window_cases.h"
+#include "cases/elementwise_cases.h"
+#include "cases/tensor_cases.h"
+#include "cases/window_cases.h"
 
 namespace ebb::table {
 
