@@ -3,7 +3,7 @@
 
     make bench                     every suite (hours: the peers compile thousands of functions)
     make bench QUICK=1             large f32 value + gradient rows only, few rounds
-    make bench SUITE=losses        one suite: engine, losses, custom, linear_ce, autograd, startup
+    make bench SUITE=losses        one suite: engine, losses, custom, linear_ce, autograd, train, startup
     bench/compare.py --suite losses --cases 'mse|huber' --sizes small --peers torch,jax
 
 Every result is held against f64 before it is timed. Contenders take turns, round by round; medians over all rounds,
@@ -25,7 +25,7 @@ import report
 import setting
 import startup
 
-SUITES = ["engine", "losses", "custom", "linear_ce", "autograd", "startup"]
+SUITES = ["engine", "losses", "custom", "linear_ce", "autograd", "train", "startup"]
 RESULTS = setting.ROOT / "bench" / "results" / "latest.json"
 OUT_OF_CACHE = 100e6  # bytes; below, a share of copy bandwidth means nothing
 TOLERANCE = {"f32": 1e-3, "bf16": 5e-2}  # of the size of what is compared; the peers round more often than Ebb
@@ -128,7 +128,7 @@ class Comparison:
             c.ask(do="drop")
         return {
             "suite": request["suite"], "case": request["case"], "size": request["size"], "dtype": dtype, "mode": mode,
-            "shapes": [i["shape"] for i in inputs], "nodes": case["nodes"],
+            "shapes": [i["shape"] for i in inputs], "nodes": case["nodes"], "same_bits_as": case["same_bits_as"],
             "bytes": moved, "copy_s": copy_s, "results": results,
         }
 

@@ -12,6 +12,7 @@ TITLES = {
     "custom": "Losses that no library has",
     "linear_ce": "Linear head and cross-entropy",
     "autograd": "Differentiation itself",
+    "train": "Steps of training",
     "startup": "Starting up",
 }
 
@@ -128,6 +129,7 @@ def summary(rows, peers):
         text += f"; the best of each row {f['best']:.2f}×\n" if f["best"] else "\n"
         for r, case in f["behind"]:
             text += f"      behind: {case} {r:.2f}×\n"
+        text += memory_beside(some, peers) + repeated_trainings(some)
     return text
 
 
@@ -210,7 +212,13 @@ def page_table(rows, peers, notes, with_memory):
     share = any(share_of_copy(r) for r in rows)
     nodes = any(r["nodes"] for r in rows)
     head = ["case", "Ebb", "±", "first call"] + (["share of copy"] if share else []) + (["a node"] if nodes else [])
-    head += titles + ["best peer"] + (["memory: Ebb", *titles[: len(peers)]] if with_memory else ["memory"])
+    both = any("gradients" in r["results"]["ebb"] for r in rows)  # a training: the pool's peak and the process's
+    head += titles + ["best peer"]
+    if with_memory:
+        head += ["memory: Ebb's pool", "processes: Ebb"] if both else ["memory: Ebb"]
+        head += titles[: len(peers)]
+    else:
+        head.append("memory")
     text = "| " + " | ".join(head) + " |\n|" + "---|" * len(head) + "\n"
     for row in rows:
         ours = row["results"]["ebb"]
@@ -228,10 +236,43 @@ def page_table(rows, peers, notes, with_memory):
         r = ratio(row, best) if best else None
         cells.append((f"**{r:.2f}×**" if r >= 1 else f"*{r:.2f}×*") if r else "—")
         cells.append(size_in_bytes(memory(ours)))
+        if both:
+            cells.append(size_in_bytes(ours.get("peak_bytes")))
         if with_memory:
             cells += [size_in_bytes(row["results"].get(p, {}).get("peak_bytes")) for p in peers]
         text += "| " + " | ".join(cells) + " |\n"
     return text
+
+
+def repeated_trainings(rows):
+    """Trainings that must repeat another's bits (checkpoints), beside it: memory, time, and whether they do."""
+    text, by_name = "", {r["case"]: r["results"]["ebb"] for r in rows}
+    for row in rows:
+        ours, other = row["results"]["ebb"], by_name.get(row.get("same_bits_as"), {})
+        if "median_s" not in ours or "median_s" not in other:
+            continue
+        # What a backward pass holds beyond the gradients it was asked for.
+        held = lambda r: r["gradients"]["pool_peak_bytes"] - r["gradients"]["bytes"]
+        same = ours["gradients"]["bits"] == other["gradients"]["bits"]
+        text += (f"{row['case']}, beside {row['same_bits_as']}: {held(ours) / held(other):.2f} × the activation memory "
+                 f"({size_in_bytes(held(ours))} instead of {size_in_bytes(held(other))}), "
+                 f"{ours['median_s'] / other['median_s']:.2f} × the time; the gradients are "
+                 f"{'the same' if same else 'NOT the same'} to the last bit.\n")
+    return text
+
+
+def memory_beside(rows, peers):
+    """How much more a step grows each process than Ebb's."""
+    lines = []
+    for row in rows:
+        ours = row["results"]["ebb"].get("peak_bytes")
+        figures = [f"{contenders.PEERS[p][0]} {size_in_bytes(row['results'][p]['peak_bytes'])}"
+                   for p in peers if "peak_bytes" in row["results"].get(p, {})]
+        if ours and "gradients" in row["results"]["ebb"]:
+            pool = size_in_bytes(memory(row["results"]["ebb"]))
+            lines.append(f"  {row['case']}: a step grows Ebb's process by {size_in_bytes(ours)} (its pool by {pool}), "
+                         + ", ".join(figures) + "\n")
+    return "".join(lines)
 
 
 def first_calls(rows, peers):
@@ -272,7 +313,10 @@ def suite_section(suite, part, folder, notes):
             name = f"bench_{suite}_{size}_{dtype}_{mode.replace('+', '_')}.svg"
             (folder / "img" / name).write_text(svg)
             text += f"![{suite} {size} {dtype}](img/{name})\n\n"
-        text += page_table(rows, peers, notes, suite in ("linear_ce", "autograd"))
+        text += page_table(rows, peers, notes, suite in ("linear_ce", "autograd", "train"))
+        if suite == "train":
+            text += ("\nMemory is what one more step takes beside parameters and the optimiser's state: the pool's peak, "
+                     "and the growth of the processes, Ebb's and the peers' alike. " + repeated_trainings(rows))
     return text
 
 

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from formulas import FORMULAS, energy, layers, smooth
+from models import loss_and_rule, states, updated
 from protocol import Unavailable, serve
 
 
@@ -37,6 +38,42 @@ class Functions:
 
 
 xp = Functions
+
+
+class Layers:
+    """What models.py needs. Pictures are [batch, height, width, channels], windows [height, width, in, out]."""
+
+    relu, sqrt = jax.nn.relu, jnp.sqrt
+    gelu = staticmethod(lambda x: jax.nn.gelu(x, approximate=False))
+    linear = staticmethod(lambda x, w, b: x @ w.T if b is None else x @ w.T + b)
+    mean_of_pictures = staticmethod(lambda x: jnp.mean(x, (1, 2)))
+    rows = staticmethod(lambda table, index: table[index])
+    checkpoint = staticmethod(jax.checkpoint)
+
+    @staticmethod
+    def cross_entropy(x, y):
+        return jnp.mean(jax.nn.logsumexp(x, -1) - jnp.take_along_axis(x, y[:, None], -1)[:, 0])
+
+    @staticmethod
+    def conv(x, w, stride, padding):
+        pads = [(padding, padding)] * 2
+        return jax.lax.conv_general_dilated(x, w, (stride, stride), pads, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    @staticmethod
+    def batch_norm(x, w, b):
+        mean, var = jnp.mean(x, (0, 1, 2)), jnp.var(x, (0, 1, 2))
+        return (x - mean) * (w * jax.lax.rsqrt(var + 1e-5)) + b
+
+    @staticmethod
+    def layer_norm(x, w, b):
+        mean, var = jnp.mean(x, -1, keepdims=True), jnp.var(x, -1, keepdims=True)
+        return (x - mean) * jax.lax.rsqrt(var + 1e-5) * w + b
+
+    @staticmethod
+    def causal_attention(qkv):
+        q, k, v = (qkv[:, :, i] for i in range(3))
+        return jax.nn.dot_product_attention(q, k, v, is_causal=True)
+
 
 OTHERS = {
     "matmul": jnp.matmul,
@@ -76,6 +113,30 @@ class Jax:
             return [value, *gradients]
 
         return value_and_gradient
+
+    def training(self, case, x, y, parameters):
+        loss_of_batch, rule = loss_and_rule(Layers, case)
+        if x.ndim == 4:
+            x = jnp.transpose(x, (0, 2, 3, 1))
+            parameters = {n: jnp.transpose(w, (2, 3, 1, 0)) if w.ndim == 4 else w for n, w in parameters.items()}
+        parameters = {name: jnp.array(w, copy=True) for name, w in parameters.items()}
+        state = {name: tuple(jnp.zeros_like(w) for _ in range(states(rule))) for name, w in parameters.items()}
+
+        def one_step(parameters, state, count, x, y):
+            loss, gradients = jax.value_and_grad(loss_of_batch)(parameters, x, y)
+            new = {n: updated(jnp, rule, w, gradients[n], state[n], count) for n, w in parameters.items()}
+            return loss, {n: w for n, (w, _) in new.items()}, {n: s for n, (_, s) in new.items()}, count + 1
+
+        function = jax.jit(one_step, donate_argnums=(0, 1, 2))
+        now = (parameters, state, jnp.float32(1))
+
+        def step():
+            nonlocal now
+            loss, *after = function(*now, x, y)
+            now = jax.block_until_ready(tuple(after))
+            return loss
+
+        return step
 
     def to_numpy(self, result):
         return np.asarray(result).astype(np.float64)

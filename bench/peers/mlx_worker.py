@@ -5,6 +5,7 @@ import mlx.nn as nn
 import numpy as np
 
 from formulas import FORMULAS, energy, layers, smooth
+from models import loss_and_rule, states, updated
 from protocol import Unavailable, bf16_to_f32, serve
 
 mx.set_default_device(mx.cpu)
@@ -38,6 +39,31 @@ class Functions:
 
 
 xp = Functions
+
+
+class Layers:
+    """What models.py needs. Pictures are [batch, height, width, channels], windows [out, height, width, in]."""
+
+    relu, gelu = nn.relu, nn.gelu
+    linear = staticmethod(lambda x, w, b: x @ w.T if b is None else mx.addmm(b, x, w.T))
+    conv = staticmethod(lambda x, w, stride, padding: mx.conv2d(x, w, stride, padding))
+    mean_of_pictures = staticmethod(lambda x: mx.mean(x, axis=(1, 2)))
+    layer_norm = staticmethod(lambda x, w, b: mx.fast.layer_norm(x, w, b, 1e-5))
+    rows = staticmethod(lambda table, index: table[index])
+    cross_entropy = staticmethod(lambda x, y: nn.losses.cross_entropy(x, y, reduction="mean"))
+    checkpoint = staticmethod(mx.checkpoint)
+
+    @staticmethod
+    def batch_norm(x, w, b):
+        mean, var = mx.mean(x, axis=(0, 1, 2)), mx.var(x, axis=(0, 1, 2))
+        return (x - mean) * (w * mx.rsqrt(var + 1e-5)) + b
+
+    @staticmethod
+    def causal_attention(qkv):
+        q, k, v = (qkv[:, :, i].transpose(0, 2, 1, 3) for i in range(3))
+        h = mx.fast.scaled_dot_product_attention(q, k, v, scale=q.shape[-1] ** -0.5, mask="causal")
+        return h.transpose(0, 2, 1, 3)
+
 
 
 def product_of_hessian(x, v):
@@ -88,6 +114,30 @@ class Mlx:
             return [value, gradients] if isinstance(gradients, mx.array) else [value, *gradients]
 
         return run
+
+    def training(self, case, x, y, parameters):
+        loss_of_batch, rule = loss_and_rule(Layers, case)
+        if x.ndim == 4:
+            x = mx.contiguous(x.transpose(0, 2, 3, 1))
+            parameters = {n: mx.contiguous(w.transpose(0, 2, 3, 1)) if w.ndim == 4 else w for n, w in parameters.items()}
+        state = {name: tuple(mx.zeros_like(w) for _ in range(states(rule))) for name, w in parameters.items()}
+
+        def one_step(parameters, state, count):
+            loss, gradients = mx.value_and_grad(loss_of_batch)(parameters, x, y)
+            new = {n: updated(mx, rule, w, gradients[n], state[n], count) for n, w in parameters.items()}
+            return loss, {n: w for n, (w, _) in new.items()}, {n: s for n, (_, s) in new.items()}, count + 1
+
+        function = mx.compile(one_step)
+        now = (parameters, state, mx.array(1.0))
+        mx.eval(now, x, y)
+
+        def step():
+            nonlocal now
+            loss, *now = function(*now)
+            mx.eval(loss, now)
+            return loss
+
+        return step
 
     def to_numpy(self, result):
         return np.array(result.astype(mx.float32)).astype(np.float64)

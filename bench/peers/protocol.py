@@ -4,16 +4,21 @@ A peer is an object with
   load(array, dtype, wide)           a numpy array as the framework's own, on the CPU; in f64 if `wide`
   prepare(case, inputs, wrt, mode)   a function of no arguments that computes and waits: [value, gradients...]
   to_numpy(result)                   f64
+  training(case, x, y, parameters)   a function of no arguments that makes a step of training and returns its loss
   forget()                           returns cached memory
 It raises Unavailable, with the reason, for a case it cannot run.
 """
 
+import ctypes
 import gc
 import json
 import sys
 import time
 
 import numpy as np
+
+
+JUDGED_STEPS = 5  # of a training, as many as worker/measure.cc
 
 
 class Unavailable(Exception):
@@ -59,15 +64,27 @@ def summary(array):
     }
 
 
-def first_call(peer, run):
+def return_memory(peer):
+    gc.collect()
+    peer.forget()
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except AttributeError:
+        pass
+
+
+def first_call(peer, run, training):
     start = time.perf_counter()
     results = run()
     first = getattr(peer, "compile_s", None) or time.perf_counter() - start
-    checks = [summary(peer.to_numpy(r)) for r in results]
+    if training:
+        losses = [peer.to_numpy(results)] + [peer.to_numpy(run()) for _ in range(JUDGED_STEPS - 1)]
+        checks = [summary(losses)]
+    else:
+        checks = [summary(peer.to_numpy(r)) for r in results]
     del results
     run()  # some frameworks finish compiling on the second call
-    gc.collect()
-    peer.forget()
+    return_memory(peer)
     reset_process_peak()
     before = process_bytes("VmRSS:")
     start = time.perf_counter()
@@ -98,15 +115,20 @@ def serve(peer):
                 run = None
                 wide = request.get("reference", False)
                 inputs = [peer.load(read_input(i), i["dtype"], wide) for i in request["inputs"]]
+                training = request["suite"] == "train"
                 wrt = [k for k, i in enumerate(request["inputs"]) if i["differentiate"]]
-                run = peer.prepare(request["case"], inputs, wrt, request["mode"])
-                answer = first_call(peer, run)
+                if training:
+                    parameters = {i["name"]: t for i, t in zip(request["inputs"], inputs) if i["differentiate"]}
+                    run = peer.training(request["case"], inputs[0], inputs[1], parameters)
+                    parameters = None
+                else:
+                    run = peer.prepare(request["case"], inputs, wrt, request["mode"])
+                answer = first_call(peer, run, training)
             elif request["do"] == "time":
                 answer = {"seconds": timed(run, request["samples"], request["calls"])}
             elif request["do"] == "drop":
                 run = inputs = None
-                gc.collect()
-                peer.forget()
+                return_memory(peer)
                 answer = {}
             else:
                 answer = {"error": f"cannot do {request['do']}"}

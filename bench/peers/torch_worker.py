@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 from formulas import FORMULAS, energy, layers, smooth
+from models import RATES, loss_and_rule
 from protocol import Unavailable, bf16_to_f32, serve
 
 torch.set_num_threads(int(os.environ["EBB_BENCH_THREADS"]))
@@ -55,6 +56,25 @@ class Functions:
 
 
 xp = Functions
+
+
+class Layers:
+    """What models.py needs."""
+
+    relu, gelu, linear, cross_entropy = F.relu, F.gelu, F.linear, F.cross_entropy
+
+    conv = staticmethod(lambda x, w, stride, padding: F.conv2d(x, w, stride=stride, padding=padding))
+    batch_norm = staticmethod(lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True))
+    mean_of_pictures = staticmethod(lambda x: x.mean((2, 3)))
+    layer_norm = staticmethod(lambda x, w, b: F.layer_norm(x, w.shape, w, b))
+    rows = staticmethod(lambda table, index: F.embedding(index, table))
+    checkpoint = staticmethod(lambda f: lambda p, x: checkpoint(f, p, x, use_reentrant=False))
+
+    @staticmethod
+    def causal_attention(qkv):
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+
 
 # Losses that PyTorch ships; the others are the shared formulas.
 SHIPPED = {
@@ -166,6 +186,30 @@ class Torch:
         value_and_gradient()
         self.compile_s = time.perf_counter() - start
         return value_and_gradient
+
+    def training(self, case, x, y, parameters):
+        self.compile_s = None
+        if self.compiled:
+            torch._dynamo.reset()
+        loss_of_batch, rule = loss_and_rule(Layers, case)
+        leaves = {name: w.clone().requires_grad_() for name, w in parameters.items()}
+        if x.dim() == 4:  # what PyTorch's own convolutions are faster with
+            x = x.contiguous(memory_format=torch.channels_last)
+        optimizer = {
+            "adam": lambda ps: torch.optim.Adam(ps, lr=RATES["adam"], fused=True),
+            "adamw": lambda ps: torch.optim.AdamW(ps, lr=RATES["adamw"], fused=True),
+            "sgd": lambda ps: torch.optim.SGD(ps, lr=RATES["sgd"], momentum=0.9, fused=True),
+        }[rule](list(leaves.values()))
+        forward = torch.compile(loss_of_batch, dynamic=False) if self.compiled else loss_of_batch
+
+        def step():
+            loss = forward(leaves, x, y)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            return loss.detach()
+
+        return step
 
     def to_numpy(self, result):
         return result.detach().double().numpy()

@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,11 @@ Size size_from_name(const std::string& name);
 
 // How an input's elements are drawn.
 enum class Kind {
-  normal,       // mean 0, variance 1
-  weights,      // normal, a twentieth as wide
+  normal,   // mean 0, variance 1
+  weights,  // normal, a twentieth as wide
+  fan_in,   // normal with variance 1/(all sizes but the first): a layer's first weights
+  ones,
+  zeros,
   around,       // normal, around `limit`
   uniform,      // in [0.05, 0.95)
   positive,     // in [0.5, 2)
@@ -41,11 +45,22 @@ struct Input {
 
 using Tensors = std::vector<ebb::Tensor>;
 
+// A model and its optimiser, trained on one batch.
+class TrainingRun {
+ public:
+  virtual ~TrainingRun() = default;
+  virtual ebb::Tensor step() = 0;   // forward, loss, backward, optimiser: the loss, computed
+  virtual Tensors gradients() = 0;  // of all parameters, without a step
+};
+
 struct Case {
   std::string suite, name;
   std::function<std::vector<Input>(Size)> inputs;
   std::function<ebb::Tensor(const Tensors&)> loss;  // one number
   std::function<Tensors(const Tensors&)> compute;   // what is asked for instead of a loss and its gradients
+  // What is trained, one step a call, from these inputs.
+  std::function<std::unique_ptr<TrainingRun>(Size, const Tensors&)> training;
+  std::string same_bits_as;  // the training whose numbers this one must repeat to the last bit
   // The same result made by hand in C++ (the target a formula is held against), and what that is called.
   std::function<Tensors(const Tensors&, bool with_gradient)> by_hand;
   std::string by_hand_name;
@@ -64,6 +79,7 @@ std::vector<Case> loss_cases();
 std::vector<Case> custom_cases();
 std::vector<Case> linear_cases();
 std::vector<Case> autograd_cases();
+std::vector<Case> train_cases();
 
 // Names of losses in the registry that no case measures.
 std::vector<std::string> losses_without_a_case();

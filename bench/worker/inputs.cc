@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "worker/cases.h"
@@ -34,6 +35,14 @@ Tensor draw(const Input& input, DType dtype) {
       return cast(static_cast<double>(input.limit) + randn(shape, made), dtype);
     case Kind::weights:
       return cast(0.05 * randn(shape, made), dtype);
+    case Kind::fan_in: {
+      const double fan = static_cast<double>(shape.numel()) / static_cast<double>(shape[0]);
+      return cast(1 / std::sqrt(fan) * randn(shape, made), dtype);
+    }
+    case Kind::ones:
+      return ones(shape, dtype);
+    case Kind::zeros:
+      return zeros(shape, dtype);
     case Kind::uniform:
       return cast(0.05 + 0.9 * rand(shape, made), dtype);
     case Kind::positive:
@@ -103,7 +112,7 @@ Tensors run(const Case& c, const std::vector<Input>& inputs, const Tensors& tens
 const std::vector<Case>& all_cases() {
   static const std::vector<Case> cases = [] {
     std::vector<Case> all;
-    for (auto suite : {engine_cases, loss_cases, custom_cases, linear_cases, autograd_cases}) {
+    for (auto suite : {engine_cases, loss_cases, custom_cases, linear_cases, autograd_cases, train_cases}) {
       for (Case& c : suite()) all.push_back(std::move(c));
     }
     return all;

@@ -1,5 +1,6 @@
 #include "worker/measure.h"
 
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <fstream>
@@ -22,6 +23,34 @@ std::size_t process_bytes(const std::string& key) {
   return 0;
 }
 void reset_process_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+constexpr int kJudgedSteps = 5;  // as many as peers/protocol.py
+
+// The memory of `body` beyond what is there, from a pool that keeps nothing.
+struct Grown {
+  std::size_t process, pool;
+};
+template <class Body>
+Grown memory_of(Body body) {
+  release_cached_memory();
+  reset_process_peak();
+  reset_peak_memory();
+  const std::size_t before = process_bytes("VmRSS:"), live = memory_stats().live;
+  body();
+  const std::size_t peak = process_bytes("VmHWM:");
+  return {peak > before ? peak - before : 0, memory_stats().peak - live};
+}
+
+// All bits of the elements, for "the same or not" (FNV-1a).
+std::uint64_t fingerprint(const Tensors& all) {
+  std::uint64_t hash = 14695981039346656037u;
+  for (const Tensor& t : all) {
+    for (const double x : t.to_vector<double>()) {
+      hash = (hash ^ std::bit_cast<std::uint64_t>(x)) * 1099511628211u;
+    }
+  }
+  return hash;
+}
 
 bool close(const std::vector<double>& got, const std::vector<double>& expected, double tolerance) {
   if (got.size() != expected.size()) return false;
@@ -52,38 +81,59 @@ Prepared::Prepared(const Case& c, Size size, DType dtype, bool with_gradient, bo
       with_gradient_(with_gradient),
       by_hand_(by_hand) {
   if (by_hand && !c.by_hand) throw Error("bench: " + c.name + " was not written by hand");
-  if (!reference) return;
-  for (Tensor& t : tensors_) {
-    if (is_floating(t.dtype())) t = cast(t, DType::f64).eval();
+  if (reference) {
+    for (Tensor& t : tensors_) {
+      if (is_floating(t.dtype())) t = cast(t, DType::f64).eval();
+    }
   }
+  if (c.training) training_ = c.training(size, tensors_);
 }
 
 Tensors Prepared::once() const {
+  if (training_) return {training_->step()};
   return by_hand_ ? case_.by_hand(tensors_, with_gradient_) : run(case_, inputs_, tensors_, with_gradient_);
 }
 
+Tensors Prepared::results() const {
+  if (!training_) return once();
+  Tensors losses;
+  for (int k = 0; k < kJudgedSteps; ++k) losses.push_back(training_->step());
+  return {stack(losses).eval()};
+}
+
 json Prepared::first_call() const {
+  json answer;
   const double start = now();
-  Tensors results = once();
-  const double first = now() - start;
-  json checks = json::array();
-  for (const Tensor& result : results) checks.push_back(summary(result));
-  results.clear();
-  // Memory of a call after the first, from a pool that keeps nothing: what the process grows by, and what was handed
-  // out.
-  release_cached_memory();
-  reset_process_peak();
-  reset_peak_memory();
-  const std::size_t before = process_bytes("VmRSS:"), live = memory_stats().live;
-  const double again = now();
-  results = once();
-  const double second = now() - again;
-  const std::size_t peak = process_bytes("VmHWM:");
-  return {{"first_s", first},
-          {"estimate_s", second},
-          {"peak_bytes", peak > before ? peak - before : 0},
-          {"pool_peak_bytes", memory_stats().peak - live},
-          {"results", checks}};
+  if (training_) {
+    Tensors losses{training_->step()};
+    answer["first_s"] = now() - start;
+    while (losses.size() < kJudgedSteps) losses.push_back(training_->step());
+    answer["results"] = {summary(stack(losses))};
+  } else {
+    const Tensors results = once();
+    answer["first_s"] = now() - start;
+    answer["results"] = json::array();
+    for (const Tensor& result : results) answer["results"].push_back(summary(result));
+  }
+  // Memory of a call after the first: what the process grows by, and what was handed out.
+  Tensors results;
+  const Grown grown = memory_of([&] {
+    const double again = now();
+    results = once();
+    answer["estimate_s"] = now() - again;
+  });
+  answer["peak_bytes"] = grown.process;
+  answer["pool_peak_bytes"] = grown.pool;
+  if (training_) answer["gradients"] = gradients();
+  return answer;
+}
+
+json Prepared::gradients() const {
+  Tensors all;
+  const Grown grown = memory_of([&] { all = training_->gradients(); });
+  std::size_t kept = 0;
+  for (const Tensor& g : all) kept += static_cast<std::size_t>(g.numel()) * size_of(g.dtype());
+  return {{"bits", fingerprint(all)}, {"pool_peak_bytes", grown.pool}, {"bytes", kept}};
 }
 
 json Prepared::time(int samples, int calls_a_sample) const {
@@ -106,10 +156,11 @@ int smoke() {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       if (dtype == DType::bf16 && c.f32_only) continue;
       for (const bool with_gradient : {false, true}) {
-        const Tensors expected = Prepared(c, Size::tiny, dtype, with_gradient, false, true).once();
+        if (c.training && !with_gradient) continue;
+        const Tensors expected = Prepared(c, Size::tiny, dtype, with_gradient, false, true).results();
         for (const bool by_hand : {false, true}) {
           if (by_hand && !c.by_hand) continue;
-          const Tensors results = Prepared(c, Size::tiny, dtype, with_gradient, by_hand, false).once();
+          const Tensors results = Prepared(c, Size::tiny, dtype, with_gradient, by_hand, false).results();
           const double tolerance = dtype == DType::f32 ? 2e-5 : 2e-2;
           for (std::size_t k = 0; k < results.size(); ++k, ++checked) {
             const auto got = results[k].to_vector<double>(), reference = expected.at(k).to_vector<double>();
@@ -121,6 +172,17 @@ int smoke() {
         }
       }
     }
+  }
+  for (const Case& c : all_cases()) {
+    if (c.same_bits_as.empty()) continue;
+    const Case& other = find_case(c.suite, c.same_bits_as);
+    const auto bits = [](const Case& of) {
+      return Prepared(of, Size::tiny, DType::f32, true, false, false).gradients().at("bits");
+    };
+    ++checked;
+    if (bits(c) == bits(other)) continue;
+    std::cout << c.suite << "/" << c.name << ": its gradients are not those of " << other.name << " to the last bit\n";
+    ++wrong;
   }
   std::cout << checked << " results of " << all_cases().size() << " cases checked, " << wrong << " wrong\n";
   return wrong != 0;

@@ -11,14 +11,17 @@ class Prepared {
   // `reference`: inputs widened to f64, so that the result can judge the others.
   Prepared(const Case& c, Size size, ebb::DType dtype, bool with_gradient, bool by_hand, bool reference);
   Tensors once() const;
+  Tensors results() const;  // what is judged: those of one call, or the losses of the first steps of a training
   nlohmann::json first_call() const;                           // its time, its numbers, its memory
   nlohmann::json time(int samples, int calls_a_sample) const;  // seconds a call, one for each sample
+  nlohmann::json gradients() const;  // of a training: their bits as one number, and the memory they took
 
  private:
   const Case& case_;
   std::vector<Input> inputs_;
   Tensors tensors_;
   bool with_gradient_, by_hand_;
+  std::unique_ptr<TrainingRun> training_;  // each call goes on from where the last one stopped
 };
 
 // What of a result is compared: count, norm and eight elements.
