@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cpu/native_loop.h"
 #include "cpu/sweep.h"
 #include "cpu/tile_kernels.h"
 
@@ -88,7 +89,7 @@ struct Step {
     place,      // dst = row register a at column b, zero elsewhere
     store,      // a to output `item`
     total,      // total `item` with a (and b, likewise)
-    residual,   // flat: dst = (a - b)·c and total `item` with (a - b)²
+    chain,      // the cheap steps of chain `item` in one loop
     columns,    // column sum `item` with a
     check,      // error where mask b is zero; dst = a
     load_row,   // operand `item`'s numbers of the tile's rows
@@ -102,10 +103,21 @@ struct Step {
   bool invariant = false;  // the same for every tile: done once a task
 };
 
+// Cheap steps that run as one loop of machine code.
+struct Chain {
+  std::shared_ptr<const NativeLoop> loop;
+  bool wide = false;                    // 64 bits an element, otherwise 32
+  std::vector<std::int32_t> registers;  // what the loop's pointers point to
+  std::vector<Step> steps;  // the same one by one: for the last few elements, and to say which one fails a check
+  std::vector<Step> sums;   // those of them that are totals or reductions, in the order of the loop's sums
+  int guards = 0;
+};
+
 struct StageCode {
   std::vector<Step> row_steps;        // once a tile's rows (or a row), before the stage's columns
   std::vector<Step> full_steps;       // for every tile
   std::vector<std::int32_t> reduces;  // finished when the stage's columns are done
+  std::vector<std::int32_t> totals;   // of full values
   std::vector<Step> finish_steps;     // then: what stores their results
 };
 
@@ -149,6 +161,7 @@ struct CompiledSweep {
   std::vector<Step> scalar_steps;       // before everything
   std::vector<std::int32_t> scalar_of;  // instruction -> index into the scalars, -1
   std::vector<StageCode> stages;
+  std::vector<Chain> chains;
   std::vector<Step> epilogue;  // scalar and column instructions, dst is the instruction
   std::vector<RowReduce> reduces;
   std::vector<Total> totals;
@@ -162,5 +175,9 @@ struct CompiledSweep {
   std::int64_t tiles_per_task = 1;
   std::int64_t tasks = 1;
 };
+
+// Turns runs of cheap steps into chains, stage by stage; the order of steps changes where nothing depends on it.
+// Registers that only a chain's own steps read are never written by its loop.
+void make_chains(CompiledSweep& sweep);
 
 }  // namespace ebb::cpu

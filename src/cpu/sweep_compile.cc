@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "core/format_error.h"
 #include "cpu/sweep_code.h"
@@ -89,9 +88,11 @@ class Compiler {
     for (stage_ = 0; stage_ < p_.stages; ++stage_) {
       if (s_.long_rows || stage_ == 0) local_.clear();
       emit_stage();
-      if (s_.long_rows) allocate({&s_.stages[stage_].full_steps});
     }
-    if (!s_.long_rows) {
+    make_chains(s_);
+    if (s_.long_rows) {
+      for (StageCode& c : s_.stages) allocate({&c.full_steps});
+    } else {
       std::vector<std::vector<Step>*> all;
       for (StageCode& c : s_.stages) all.push_back(&c.full_steps);
       allocate(all);
@@ -200,48 +201,6 @@ class Compiler {
           x.op == Op::mul && instr(x.arg[0]).level == Level::full && instr(x.arg[1]).level == Level::full;
       if (product || x.op == Op::square) summed_product_[i.arg[0]] = 1;
     }
-    find_residuals(uses);
-  }
-
-  // mean((a - b)²) and its gradient: a difference that is only squared and summed, and scaled into an output, takes one
-  // loop instead of three when nothing else is in the way.
-  void find_residuals(const std::vector<int>& uses) {
-    residual_scale_.assign(p_.instrs.size(), -1);
-    residual_total_.assign(p_.instrs.size(), -1);
-    if (!s_.flat) return;
-    for (std::size_t m = 0; m < p_.instrs.size(); ++m) {
-      const Instr& i = p_.instrs[m];
-      if (i.kind != Instr::Kind::compute || i.op != Op::mul || i.level != Level::full || output_of_[m] < 0) continue;
-      const int side = instr(i.arg[0]).level == Level::full ? 0 : 1;
-      const std::int32_t d = i.arg[side], scale = i.arg[1 - side];
-      if (instr(d).level != Level::full || instr(scale).level != Level::scalar || instr(d).op != Op::sub) continue;
-      if (instr(d).kind != Instr::Kind::compute || uses[d] != 2 || !k_.residual(i.type)) continue;
-      if (instr(instr(d).arg[0]).level != Level::full || instr(instr(d).arg[1]).level != Level::full) continue;
-      for (std::size_t t = 0; t < p_.instrs.size(); ++t) {
-        const Instr& sum = p_.instrs[t];
-        if (sum.kind != Instr::Kind::total || !summed_product_[sum.arg[0]]) continue;
-        const Instr& square = instr(sum.arg[0]);
-        if (square.op != Op::square || square.arg[0] != d) continue;
-        residual_scale_[d] = static_cast<std::int32_t>(m);
-        residual_total_[d] = static_cast<std::int32_t>(t);
-      }
-    }
-  }
-
-  void emit_residual(std::int32_t d) {
-    const std::int32_t m = residual_scale_[d], t = residual_total_[d];
-    const Instr &scaled = instr(m), &total = instr(t);
-    Step step;
-    step.kind = Step::Kind::residual;
-    step.a = full(instr(d).arg[0]);
-    step.b = full(instr(d).arg[1]);
-    step.c = scalar_register_[scaled.arg[instr(scaled.arg[0]).level == Level::full ? 1 : 0]];
-    step.item = static_cast<std::int32_t>(s_.totals.size());
-    s_.totals.push_back({total.op, total.type, k_.reduce(total.op, total.type), k_.dot(total.type), t, false});
-    step.dst = add_register(Register::Kind::output, scaled.type, output_of_[m], output_by_row_[output_of_[m]]);
-    s_.stages[stage_].full_steps.push_back(step);
-    local_[m] = step.dst;
-    made_by_residual_.insert({t, m, d});
   }
 
   // The operands of a sum: a tile, or the two tiles whose products are summed.
@@ -311,10 +270,8 @@ class Compiler {
     for (std::size_t v = 0; v < p_.instrs.size(); ++v) {
       const Instr& i = p_.instrs[v];
       const auto id = static_cast<std::int32_t>(v);
-      if (i.stage != stage_ || made_by_residual_.contains(id)) continue;
-      if (residual_scale_[v] >= 0) {
-        emit_residual(id);
-      } else if (i.kind == Instr::Kind::reduce) {
+      if (i.stage != stage_) continue;
+      if (i.kind == Instr::Kind::reduce) {
         Step step;
         step.kind = Step::Kind::reduce;
         summed(step, i.arg[0]);
@@ -341,6 +298,7 @@ class Compiler {
           step.a = any_row(i.arg[0]);
         } else {
           summed(step, i.arg[0]);
+          code.totals.push_back(step.item);
         }
         (of_rows ? code.row_steps : code.full_steps).push_back(step);
       } else if (i.kind == Instr::Kind::columns) {
@@ -517,17 +475,35 @@ class Compiler {
 
   // Tile slots by last use: a step may write the tile of an operand that ends there.
   void allocate(const std::vector<std::vector<Step>*>& code) {
-    std::vector<int> last(s_.registers.size(), -1);
-    int at = 0;
-    for (std::vector<Step>* steps : code) {
-      for (Step& s : *steps) {
-        for (std::int32_t r : {s.a, s.b, s.c}) {
-          if (r >= 0 && s_.registers[r].kind == Register::Kind::slot) last[r] = std::max(last[r], at);
+    // Those of chains one by one. Where a chain checks its data, all that it reads stays until its end: the steps are
+    // run again to say what failed.
+    struct Timed {
+      const Step* step;
+      int stay;  // until when its operands stay
+      bool in_place;
+    };
+    std::vector<Timed> steps;
+    for (const std::vector<Step>* list : code) {
+      for (const Step& s : *list) {
+        if (s.kind != Step::Kind::chain) {
+          steps.push_back({&s, static_cast<int>(steps.size()), true});
+          continue;
         }
-        if (s.dst >= 0 && s_.registers[s.dst].kind == Register::Kind::slot)
-          last[s.dst] = std::max(last[s.dst], s.invariant ? 1 << 30 : at);
-        ++at;
+        const Chain& chain = s_.chains[s.item];
+        const int end = static_cast<int>(steps.size() + chain.steps.size()) - 1;
+        for (const Step& inner : chain.steps)
+          steps.push_back({&inner, chain.guards > 0 ? end : static_cast<int>(steps.size()), chain.guards == 0});
       }
+    }
+    auto is_slot = [&](std::int32_t r) { return r >= 0 && s_.registers[r].kind == Register::Kind::slot; };
+    std::vector<int> last(s_.registers.size(), -1);
+    std::vector<std::vector<std::int32_t>> ends(steps.size());
+    for (int at = 0; at < static_cast<int>(steps.size()); ++at) {
+      const Step& s = *steps[at].step;
+      for (std::int32_t r : {s.a, s.b, s.c}) {
+        if (is_slot(r)) last[r] = std::max(last[r], steps[at].stay);
+      }
+      if (is_slot(s.dst)) last[s.dst] = std::max(last[s.dst], at);
     }
     std::vector<int> free;
     int used = 0;
@@ -537,33 +513,25 @@ class Compiler {
       free.pop_back();
       return slot;
     };
-    // Invariant tiles hold their slots from the start.
-    for (std::vector<Step>* steps : code) {
-      for (Step& s : *steps) {
-        if (s.invariant) s_.registers[s.dst].index = take();
-      }
+    // Invariant tiles hold their slots from the start, for good.
+    for (const Timed& t : steps) {
+      if (!t.step->invariant) continue;
+      s_.registers[t.step->dst].index = take();
+      last[t.step->dst] = -1;
     }
-    at = 0;
-    for (std::vector<Step>* steps : code) {
-      for (Step& s : *steps) {
-        std::array<std::int32_t, 3> ended{-1, -1, -1};
-        int n = 0;
-        for (std::int32_t r : {s.a, s.b, s.c}) {
-          if (r < 0 || s_.registers[r].kind != Register::Kind::slot || last[r] != at) continue;
-          if (std::find(ended.begin(), ended.end(), r) == ended.end()) ended[n++] = r;
-        }
-        const bool elementwise = s.kind == Step::Kind::compute || s.kind == Step::Kind::check;
-        if (elementwise) {
-          for (int k = 0; k < n; ++k) free.push_back(s_.registers[ended[k]].index);
-        }
-        if (s.dst >= 0 && s_.registers[s.dst].kind == Register::Kind::slot && s_.registers[s.dst].index < 0) {
-          s_.registers[s.dst].index = take();
-          if (last[s.dst] == at) free.push_back(s_.registers[s.dst].index);
-        }
-        if (!elementwise) {
-          for (int k = 0; k < n; ++k) free.push_back(s_.registers[ended[k]].index);
-        }
-        ++at;
+    for (std::size_t r = 0; r < last.size(); ++r) {
+      if (last[r] >= 0) ends[last[r]].push_back(static_cast<std::int32_t>(r));
+    }
+    for (std::size_t at = 0; at < steps.size(); ++at) {
+      const Step& s = *steps[at].step;
+      const bool elementwise = steps[at].in_place && (s.kind == Step::Kind::compute || s.kind == Step::Kind::check);
+      auto in_place = [&](std::int32_t r) { return elementwise && (r == s.a || r == s.b || r == s.c); };
+      for (std::int32_t r : ends[at]) {
+        if (in_place(r)) free.push_back(s_.registers[r].index);
+      }
+      if (is_slot(s.dst) && s_.registers[s.dst].index < 0) s_.registers[s.dst].index = take();
+      for (std::int32_t r : ends[at]) {
+        if (!in_place(r)) free.push_back(s_.registers[r].index);
       }
     }
     s_.slots = std::max(s_.slots, used);
@@ -625,8 +593,6 @@ class Compiler {
   std::map<std::int32_t, std::int32_t> local_;  // full value -> register, in this stage (or in all, for short rows)
   std::vector<std::int32_t> row_register_, scalar_register_, scratch_, output_of_;
   std::vector<char> summed_product_;
-  std::vector<std::int32_t> residual_scale_, residual_total_;  // of a difference: its multiple and its squared sum
-  std::set<std::int32_t> made_by_residual_;
   std::vector<char> output_by_row_;
   std::vector<Layout> column_layout_;
 };

@@ -232,17 +232,7 @@ class Task {
   void run_flat() {
     move_pointers();
     for (const Step& step : s_.stages[0].full_steps) {
-      if (step.kind == Step::Kind::residual) {
-        const Total& t = s_.totals[step.item];
-        const auto size = static_cast<std::int64_t>(size_of(t.type));
-        for (std::int64_t i = 0; i < count_; i += kTile) {
-          Accumulator acc = identity(t.op, t.type);
-          auto part = [&](std::int32_t reg) { return static_cast<std::byte*>(pointers_[reg]) + i * size; };
-          r_.k.residual(t.type)(&acc, part(step.dst), part(step.a), part(step.b), pointers_[step.c],
-                                static_cast<std::size_t>(std::min(kTile, count_ - i)));
-          r_.totals[step.item][(first_ + i) / kTile] = acc;
-        }
-      } else if (step.kind == Step::Kind::total) {
+      if (step.kind == Step::Kind::total) {
         const Total& t = s_.totals[step.item];
         for (std::int64_t i = 0; i < count_; i += kTile) {
           Accumulator acc = identity(t.op, t.type);
@@ -273,11 +263,10 @@ class Task {
       const StageCode& stage = s_.stages[n];
       for (const Step& step : stage.row_steps) row_step(step);
       for (std::int32_t r : stage.reduces) begin_reduce(r);
-      for (std::size_t t = 0; t < s_.totals.size(); ++t) row_totals_.resize(s_.totals.size());
-      for (const Step& step : stage.full_steps) {
-        if (step.kind == Step::Kind::total)
-          row_totals_[step.item] = {identity(s_.totals[step.item].op, s_.totals[step.item].type),
-                                    identity(s_.totals[step.item].op, s_.totals[step.item].type)};
+      row_totals_.resize(s_.totals.size());
+      for (std::int32_t t : stage.totals) {
+        const Accumulator none = identity(s_.totals[t].op, s_.totals[t].type);
+        row_totals_[t] = {none, none};
       }
       if (!stage.full_steps.empty()) {
         std::int64_t block = 0;
@@ -290,11 +279,10 @@ class Task {
         }
       }
       for (std::int32_t r : stage.reduces) end_reduce(r);
-      for (const Step& step : stage.full_steps) {
-        if (step.kind != Step::Kind::total) continue;
-        const Total& t = s_.totals[step.item];
-        combine(t.op, t.type, row_totals_[step.item].second, row_totals_[step.item].first);
-        combine(t.op, t.type, totals_[step.item], row_totals_[step.item].second);
+      for (std::int32_t n : stage.totals) {
+        const Total& t = s_.totals[n];
+        combine(t.op, t.type, row_totals_[n].second, row_totals_[n].first);
+        combine(t.op, t.type, totals_[n], row_totals_[n].second);
       }
       for (const Step& step : stage.finish_steps) row_step(step);
     }
@@ -317,11 +305,10 @@ class Task {
       combine(reduce.op, reduce.type, open[s_.rows_per_tile], open[0]);
       open[0] = identity(reduce.op, reduce.type);
     }
-    for (const Step& step : stage.full_steps) {
-      if (step.kind != Step::Kind::total) continue;
-      const Total& t = s_.totals[step.item];
-      combine(t.op, t.type, row_totals_[step.item].second, row_totals_[step.item].first);
-      row_totals_[step.item].first = identity(t.op, t.type);
+    for (std::int32_t n : stage.totals) {
+      const Total& t = s_.totals[n];
+      combine(t.op, t.type, row_totals_[n].second, row_totals_[n].first);
+      row_totals_[n].first = identity(t.op, t.type);
     }
   }
   void end_reduce(std::int32_t r) {
@@ -341,7 +328,7 @@ class Task {
         step.fn(pointers_[step.dst], at(step.a), at(step.b), at(step.c), n);
         break;
       case Step::Kind::check:
-        check(step, rows_, row_, s_.program.dims.size() - static_cast<std::size_t>(s_.program.row_dims));
+        check(step, 0, rows_, row_, s_.program.dims.size() - static_cast<std::size_t>(s_.program.row_dims));
         break;
       case Step::Kind::repeat:
         r_.k.fill(s_.registers[step.dst].type, pointers_[step.dst], pointers_[step.a], n);
@@ -368,6 +355,13 @@ class Task {
   }
 
   const void* at(std::int32_t reg) const { return reg >= 0 ? pointers_[reg] : nullptr; }
+  // Element `from` of the tile; numbers stay where they are.
+  void* at(std::int32_t reg, std::int64_t from) const {
+    if (reg < 0) return nullptr;
+    const Register& r = s_.registers[reg];
+    if (r.kind == Register::Kind::scalar || r.kind == Register::Kind::row) return pointers_[reg];
+    return static_cast<std::byte*>(pointers_[reg]) + from * static_cast<std::int64_t>(size_of(r.type));
+  }
 
   void full_step(const Step& step, bool first_tile) {
     const auto n = static_cast<std::size_t>(count_);
@@ -376,7 +370,10 @@ class Task {
         step.fn(pointers_[step.dst], at(step.a), at(step.b), at(step.c), n);
         break;
       case Step::Kind::check:
-        check(step, count_, first_, s_.program.dims.size());
+        check(step, 0, count_, first_, s_.program.dims.size());
+        break;
+      case Step::Kind::chain:
+        chain(s_.chains[step.item]);
         break;
       case Step::Kind::load:
         if (step.invariant && !first_tile) break;
@@ -499,26 +496,87 @@ class Task {
     }
   }
 
-  void check(const Step& step, std::int64_t n, std::int64_t first, std::size_t dims) {
+  // Elements [from, from + n) of the tile; `first` is the position of the first of them.
+  void check(const Step& step, std::int64_t from, std::int64_t n, std::int64_t first, std::size_t dims) {
     const RegType type = s_.registers[step.dst].type;
     const std::size_t mask_size = size_of(s_.registers[step.b].type);
-    const auto* mask = static_cast<const std::byte*>(pointers_[step.b]);
+    const auto* mask = static_cast<const std::byte*>(at(step.b, from));
     const bool one = s_.registers[step.b].kind == Register::Kind::scalar;
     // Masks are all ones or zero: mostly one look at all of them together is enough.
     std::uint32_t good = ~0u;
-    const auto* words = static_cast<const std::uint32_t*>(pointers_[step.b]);
+    const auto* words = reinterpret_cast<const std::uint32_t*>(mask);
     const std::size_t count = static_cast<std::size_t>(one ? 1 : n) * mask_size / sizeof(std::uint32_t);
     for (std::size_t i = 0; i < count; ++i) good &= words[i];
     for (std::int64_t i = 0; good != ~0u && i < (one ? 1 : n); ++i) {
       if (mask[static_cast<std::size_t>(i) * mask_size] != std::byte{0}) continue;
-      const auto* value = static_cast<const std::byte*>(pointers_[step.a]);
-      if (s_.registers[step.a].kind != Register::Kind::scalar) value += static_cast<std::size_t>(i) * size_of(type);
-      r_.complaint.add(first + i, step.instr,
-                       fmt::format("{}, but the element at {} is {}", s_.program.instrs[step.instr].label,
-                                   position_text(s_.program.dims, dims, first + i), number_text(type, value)));
+      r_.complaint.add(
+          first + i, step.instr,
+          fmt::format("{}, but the element at {} is {}", s_.program.instrs[step.instr].label,
+                      position_text(s_.program.dims, dims, first + i), number_text(type, at(step.a, from + i))));
       break;
     }
-    step.fn(pointers_[step.dst], at(step.a), at(step.b), nullptr, static_cast<std::size_t>(n));
+    step.fn(at(step.dst, from), at(step.a, from), at(step.b, from), nullptr, static_cast<std::size_t>(n));
+  }
+
+  // A chain: the loop for whole groups, its steps for the few elements left, block by block.
+  void chain(const Chain& c) {
+    constexpr auto kGroup = static_cast<std::int64_t>(kLoopGroup);
+    for (std::int64_t block = 0; block < count_; block += kTile) {
+      const std::int64_t n = std::min(kTile, count_ - block), whole = n / kGroup * kGroup;
+      alignas(kGuardBytes) std::array<std::byte, kMaxLoopState> state;
+      const std::size_t lanes = kLoopGroup * (c.wide ? 8 : 4), sums = c.sums.size() * lanes;
+      const std::size_t guards = static_cast<std::size_t>(c.guards) * kGuardBytes;
+      std::memset(state.data(), 0, sums);
+      std::memset(state.data() + sums, 0xFF, guards);
+      std::array<void*, kMaxLoopPointers> pointers;
+      for (std::size_t p = 0; p < c.registers.size(); ++p) pointers[p] = at(c.registers[p], block);
+      c.loop->run(pointers.data(), static_cast<std::size_t>(whole / kGroup), state.data());
+      const bool good = std::all_of(state.begin() + static_cast<std::ptrdiff_t>(sums),
+                                    state.begin() + static_cast<std::ptrdiff_t>(sums + guards),
+                                    [](std::byte b) { return b == std::byte{0xFF}; });
+      const std::int64_t first = block + (good ? whole : 0), left = block + n - first;
+      std::size_t sum = 0;
+      for (const Step& step : c.steps) {
+        if (left == 0) break;
+        if (step.kind == Step::Kind::compute) {
+          step.fn(at(step.dst, first), at(step.a, first), at(step.b, first), at(step.c, first),
+                  static_cast<std::size_t>(left));
+        } else if (step.kind == Step::Kind::check) {
+          check(step, first, left, first_ + first, s_.program.dims.size());
+        } else {  // a sum, here: what it adds may be overwritten by a later step
+          std::byte* to = state.data() + sum++ * lanes;
+          c.wide ? add_rest<double>(step, to, block + whole, n - whole)
+                 : add_rest<float>(step, to, block + whole, n - whole);
+        }
+      }
+      for (std::size_t k = 0; k < c.sums.size(); ++k) {
+        const Step& step = c.sums[k];
+        const std::byte* from = state.data() + k * lanes;
+        const Accumulator acc{.real = c.wide ? add_lanes<double>(from) : add_lanes<float>(from)};
+        if (step.kind == Step::Kind::reduce) {
+          groups(step.item)[0].real += acc.real;
+        } else if (s_.flat) {
+          r_.totals[step.item][(first_ + block) / kTile] = acc;
+        } else {
+          row_totals_[step.item].first.real += acc.real;
+        }
+      }
+    }
+  }
+
+  // The tree of every sum: the last elements go to the lanes whose turn it is, then the lanes are added in order.
+  template <class T>
+  void add_rest(const Step& step, std::byte* state, std::int64_t from, std::int64_t left) {
+    T* lanes = reinterpret_cast<T*>(state);
+    const T *a = static_cast<const T*>(at(step.a, from)), *b = static_cast<const T*>(at(step.b, from));
+    for (std::int64_t i = 0; i < left; ++i) lanes[i] += b ? a[i] * b[i] : a[i];
+  }
+  template <class T>
+  static double add_lanes(const std::byte* state) {
+    const T* lanes = reinterpret_cast<const T*>(state);
+    double sum = lanes[0];
+    for (std::size_t k = 1; k < kLoopGroup; ++k) sum += static_cast<double>(lanes[k]);
+    return sum;
   }
 
   Run& r_;

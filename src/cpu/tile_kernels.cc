@@ -30,7 +30,7 @@ ElementwiseFn elementwise_kernel(Op op, RegType type, unsigned scalar_mask) {
 // Initialised at compile time: no order of static initialisers to depend on.
 extern const TileKernels kKernels;
 constinit const TileKernels kKernels = {kTargetName,     elementwise_kernel, reduce_kernel, dot_kernel,
-                                        residual_kernel, load_kernel,        store_kernel,  convert_kernel,
+                                        load_kernel,        store_kernel,  convert_kernel,
                                         round_kernel,    fill_tile,          iota_tile,     uniform_tile};
 
 }  // namespace ebb::cpu::HWY_NAMESPACE

@@ -24,10 +24,6 @@ using ReduceFn = void (*)(void* acc, const void* a, std::size_t rows, std::size_
 // The same for the sum of a[i]·b[i], each product rounded: what reduce gives for the tile of products, without that tile.
 using DotFn = void (*)(void* acc, const void* a, const void* b, std::size_t rows, std::size_t n);
 
-// A residual in one pass over memory: d = a - b, out = d·scale, acc += Σ d·d with the tree of reduce. Each result is
-// rounded as the separate operations would.
-using ResidualFn = void (*)(void* acc, void* out, const void* a, const void* b, const void* scale, std::size_t n);
-
 // dst[i] = convert(src[i · stride]) and back. stride in elements, 1 is the fast case, 0 repeats.
 using LoadFn = void (*)(void* dst, const void* src, std::ptrdiff_t stride, std::size_t n);
 using StoreFn = void (*)(void* dst, std::ptrdiff_t stride, const void* src, std::size_t n);
@@ -45,7 +41,6 @@ struct TileKernels {
   ElementwiseFn (*elementwise)(Op op, RegType type, unsigned scalar_mask);
   ReduceFn (*reduce)(Op op, RegType type);      // sum, prod, max, min
   DotFn (*dot)(RegType type);                   // f32 and f64, null for the others
-  ResidualFn (*residual)(RegType type);         // f32 and f64, null for the others
   LoadFn (*load)(DType from, RegType to);
   StoreFn (*store)(RegType from, DType to);     // floats round to nearest even; ints wrap; masks become 0 or 1
   ElementwiseFn (*convert)(RegType from, RegType to);  // numbers: as a C++ cast (float to int truncates, NaN gives 0 and

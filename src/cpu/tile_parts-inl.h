@@ -19,7 +19,6 @@ ElementwiseFn math_kernel_f32(Op op, unsigned scalar_mask);               // til
 ElementwiseFn math_kernel_f64(Op op, unsigned scalar_mask);               // tile_math_f64.cc
 ReduceFn reduce_kernel(Op op, RegType type);                              // tile_reduce.cc
 DotFn dot_kernel(RegType type);
-ResidualFn residual_kernel(RegType type);
 LoadFn load_kernel(DType from, RegType to);  // tile_memory.cc
 StoreFn store_kernel(RegType from, DType to);
 ElementwiseFn convert_kernel(RegType from, RegType to);

@@ -147,39 +147,6 @@ void dot_floats(void* acc, const void* a, const void* b, std::size_t rows, std::
   for (std::size_t r = 0; r < rows; ++r, p += n, q += n) out[r] += dot_row(p, q, n);
 }
 
-// The loop of dot_row with d = a - b made and scaled on the way.
-template <class T>
-void residual_floats(void* acc, void* out, const void* a, const void* b, const void* scale, std::size_t n) {
-  const hn::ScalableTag<T> d;
-  constexpr std::size_t kVector = kLanes<hn::ScalableTag<T>>;
-  constexpr std::size_t kVectors = kTreeLanes / kVector;
-  const T *p = static_cast<const T*>(a), *q = static_cast<const T*>(b), s = *static_cast<const T*>(scale);
-  T* o = static_cast<T*>(out);
-  T lanes[kTreeLanes] = {};
-  const std::size_t whole = n / kTreeLanes * kTreeLanes;
-  std::size_t i = 0;
-  if constexpr (kVectors <= 8) {
-    const auto factor = hn::Set(d, s);
-    hn::Vec<decltype(d)> sum[kVectors], x[kVectors];
-    for (std::size_t k = 0; k < kVectors; ++k) sum[k] = hn::Zero(d);
-    for (; i < whole; i += kTreeLanes) {
-      for (std::size_t k = 0; k < kVectors; ++k)
-        x[k] = hn::Sub(hn::LoadU(d, p + i + k * kVector), hn::LoadU(d, q + i + k * kVector));
-      for (std::size_t k = 0; k < kVectors; ++k) sum[k] = hn::Add(sum[k], hn::Mul(x[k], x[k]));
-      for (std::size_t k = 0; k < kVectors; ++k) hn::StoreU(hn::Mul(x[k], factor), d, o + i + k * kVector);
-    }
-    for (std::size_t k = 0; k < kVectors; ++k) hn::StoreU(sum[k], d, lanes + k * kVector);
-  }
-  for (; i < n; ++i) {
-    const T x = p[i] - q[i];
-    lanes[i % kTreeLanes] += x * x;
-    o[i] = x * s;
-  }
-  double result = lanes[0];
-  for (std::size_t k = 1; k < std::min(n, kTreeLanes); ++k) result += static_cast<double>(lanes[k]);
-  if (n > 0) *static_cast<double*>(acc) += result;
-}
-
 template <Op kOp, class T>
 void reduce_integers(void* acc, const void* a, std::size_t rows, std::size_t n) {
   std::int64_t* out = static_cast<std::int64_t*>(acc);
@@ -251,10 +218,6 @@ ReduceFn reduce_kernel(Op op, RegType type) {
 
 DotFn dot_kernel(RegType type) {
   return type == RegType::f32 ? &dot_floats<float> : type == RegType::f64 ? &dot_floats<double> : nullptr;
-}
-
-ResidualFn residual_kernel(RegType type) {
-  return type == RegType::f32 ? &residual_floats<float> : type == RegType::f64 ? &residual_floats<double> : nullptr;
 }
 
 }  // namespace ebb::cpu::HWY_NAMESPACE

@@ -1,12 +1,14 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <vector>
 
+#include "cpu/native_loop.h"
 #include "ebb/ops.h"
 #include "graph/node.h"
 #include "schedule/plan.h"
@@ -107,9 +109,39 @@ class SweepOracle {
     }
     cpu::run(*step.sweep, fast);
     run_reference(*step.program, slow);
+    compare_with_loops(step, fast);
     for (std::size_t k = 0; k < step.outputs.size(); ++k) {
       const Value& x = plan_.graph.values[static_cast<std::size_t>(step.outputs[k])];
       compare(step, x, memory_[step.outputs[k]], expected[k]);
+    }
+  }
+
+  // The steps one by one and as loops of machine code: the same bits. (A NaN is a NaN.)
+  void compare_with_loops(const PlanStep& step, const std::vector<Argument>& arguments) {
+    std::array<std::vector<std::vector<std::byte>>, 2> results;
+    for (const bool loops : {false, true}) {
+      cpu::set_native_loops(loops ? cpu::NativeLoops::always : cpu::NativeLoops::never);
+      const auto sweep = cpu::compile(*step.program);
+      cpu::set_native_loops(cpu::NativeLoops::for_large_sweeps);
+      std::vector<Argument> bound(arguments.begin(), arguments.begin() + static_cast<long>(step.inputs.size()));
+      for (std::int32_t v : step.outputs) {
+        results[loops].push_back(memory_for(plan_.graph.values[static_cast<std::size_t>(v)]));
+        bound.emplace_back().data = results[loops].back().data();
+      }
+      cpu::run(*sweep, bound);
+    }
+    for (std::size_t k = 0; k < step.outputs.size(); ++k) {
+      const std::vector<std::byte>&plain = results[0][k], &loop = results[1][k];
+      if (plain == loop) continue;
+      const Value& x = plan_.graph.values[static_cast<std::size_t>(step.outputs[k])];
+      const std::size_t size = size_of(x.dtype);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(x.shape.numel()); ++i) {
+        if (std::equal(&plain[i * size], &plain[i * size] + size, &loop[i * size])) continue;
+        const double p = read_number(x.dtype, plain.data(), i), l = read_number(x.dtype, loop.data(), i);
+        ASSERT_TRUE(std::isnan(p) && std::isnan(l))
+            << "element " << i << " is " << p << " by steps and " << l << " in a loop\n"
+            << print(*step.program);
+      }
     }
   }
 
