@@ -165,6 +165,48 @@ Tensor adaptive_avg_pool1d(const Tensor& x, std::int64_t output) {
 
 namespace {
 
+// The axis with each window's lines after one another; windows that are shorter repeat their last line, which changes
+// no maximum (the first of equal elements counts), so that all have the length that is returned.
+std::int64_t spread_windows(Tensor& x, std::int64_t axis, std::int64_t outputs) {
+  const std::int64_t size = x.size(axis);
+  if (size % outputs == 0) return size / outputs;
+  const auto first = [&](std::int64_t i) { return i * size / outputs; };
+  const auto last = [&](std::int64_t i) { return ((i + 1) * size + outputs - 1) / outputs - 1; };
+  std::int64_t length = 0;
+  for (std::int64_t i = 0; i < outputs; ++i) length = std::max(length, last(i) - first(i) + 1);
+  std::vector<std::int64_t> lines;
+  for (std::int64_t i = 0; i < outputs; ++i) {
+    for (std::int64_t k = 0; k < length; ++k) lines.push_back(std::min(first(i) + k, last(i)));
+  }
+  x = index_select(x, axis, from_data(lines, {outputs * length}));
+  return length;
+}
+
+}  // namespace
+
+Tensor adaptive_max_pool2d(const Tensor& x, SizePair output) {
+  const char* op = "adaptive_max_pool2d";
+  require_floating(op, x);
+  image_shape(op, 2, x.shape());
+  require(output[0] >= 1 && output[1] >= 1 && x.size(-2) >= 1 && x.size(-1) >= 1,
+          "{}: cannot make [{}, {}] outputs of shape {}", op, output[0], output[1], x.shape());
+  Tensor spread = x;
+  const std::int64_t height = spread_windows(spread, x.rank() - 2, output[0]);
+  const std::int64_t width = spread_windows(spread, x.rank() - 1, output[1]);
+  return max_pool2d(spread, {height, width});
+}
+Tensor adaptive_max_pool1d(const Tensor& x, std::int64_t output) {
+  const char* op = "adaptive_max_pool1d";
+  require_floating(op, x);
+  image_shape(op, 1, x.shape());
+  require(output >= 1 && x.size(-1) >= 1, "{}: cannot make {} outputs of shape {}", op, output, x.shape());
+  Tensor spread = x;
+  const std::int64_t length = spread_windows(spread, x.rank() - 1, output);
+  return max_pool1d(spread, length);
+}
+
+namespace {
+
 Axes after_channels(const char* op, const Shape& shape) {
   require(shape.rank() >= 3, "{}: needs [N, C, ...] with something after the channels, got shape {}", op, shape);
   std::vector<std::int64_t> axes;

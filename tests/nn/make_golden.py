@@ -92,6 +92,10 @@ with open(here / "layers.txt", "w") as out:
     case("conv_transpose2d", nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2), (2, 4, 3, 3))
     case("conv_transpose1d", nn.ConvTranspose1d(3, 2, 4, stride=2), (2, 3, 5))
 
+    case("adaptive_max_pool2d", nn.AdaptiveMaxPool2d((3, 4)), (2, 3, 7, 6))
+    case("adaptive_max_pool1d", nn.AdaptiveMaxPool1d(4), (2, 3, 10))
+    case("adaptive_avg_pool2d", nn.AdaptiveAvgPool2d((3, 4)), (2, 3, 7, 6))
+
     # Norms of channels: in training, and what their running statistics become.
     case("batch_norm", nn.BatchNorm1d(3), (4, 3), training=True)
     case("batch_norm_sequence", nn.BatchNorm1d(3), (2, 3, 5), training=True)

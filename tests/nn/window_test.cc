@@ -31,6 +31,22 @@ TEST(Pools, StandBetweenLayers) {
   EXPECT_EQ(parameters(net)[2].name, "5.weight");
 }
 
+TEST(Pools, AdaptToAnyNumberOfWindows) {
+  follow("adaptive_max_pool2d", AdaptiveMaxPool2d{{3, 4}}, {2, 3, 7, 6});
+  follow("adaptive_max_pool1d", AdaptiveMaxPool1d{4}, {2, 3, 10});
+  follow("adaptive_avg_pool2d", AdaptiveAvgPool2d{{3, 4}}, {2, 3, 7, 6});
+  const Tensor x = testing::waves({2, 3, 6, 4}, 1);
+  EXPECT_TRUE(allclose(AdaptiveMaxPool2d{{3, 2}}(x), max_pool2d(x, 2)));
+  EXPECT_TRUE(allclose(AdaptiveMaxPool2d{1}(x), global_max_pool(x)));
+  EXPECT_EQ(adaptive_max_pool2d(x, SizePair(9, 5)).shape(), (Shape{2, 3, 9, 5}));  // more windows than lines
+  EXPECT_EQ(AdaptiveMaxPool1d{4}(zeros({0, 3, 10})).shape(), (Shape{0, 3, 4}));
+  EXPECT_THROW_MESSAGE(adaptive_max_pool2d(x, 0),
+                       "adaptive_max_pool2d: cannot make [0, 0] outputs of shape [2, 3, 6, 4]");
+  // Of equal elements the first alone gets the gradient.
+  const Tensor flat = variable(ones({1, 1, 5}, f64));
+  EXPECT_EQ(backward(sum(adaptive_max_pool1d(flat, 2)))[flat].to_vector(), (std::vector<double>{1, 0, 1, 0, 0}));
+}
+
 TEST(Convolutions, SayWhatIsWrong) {
   EXPECT_THROW_MESSAGE(Conv2d(4, 6, 3, {.groups = 4}), "Conv: 4 and 6 channels cannot be divided into 4 groups");
 }

@@ -22,10 +22,16 @@ struct Softsign { Tensor operator()(const Tensor& x) const { return softsign(x);
 struct Hardtanh { double min_val = -1, max_val = 1; Tensor operator()(const Tensor& x) const { return hardtanh(x, min_val, max_val); } };
 struct Hardsigmoid { Tensor operator()(const Tensor& x) const { return hardsigmoid(x); } };
 struct Hardswish { Tensor operator()(const Tensor& x) const { return hardswish(x); } };
+struct Hardshrink { double lambd = 0.5; Tensor operator()(const Tensor& x) const { return hardshrink(x, lambd); } };
+struct Softshrink { double lambd = 0.5; Tensor operator()(const Tensor& x) const { return softshrink(x, lambd); } };
+struct Tanhshrink { Tensor operator()(const Tensor& x) const { return tanhshrink(x); } };
+struct Threshold { double threshold, value; Tensor operator()(const Tensor& x) const { return ebb::threshold(x, threshold, value); } };
 struct Softmax { int axis = -1; Tensor operator()(const Tensor& x) const { return softmax(x, axis); } };
 struct LogSoftmax { int axis = -1; Tensor operator()(const Tensor& x) const { return log_softmax(x, axis); } };
 struct Glu { int axis = -1; Tensor operator()(const Tensor& x) const { return glu(x, axis); } };
 struct Swiglu { int axis = -1; Tensor operator()(const Tensor& x) const { return swiglu(x, axis); } };
+struct Geglu { int axis = -1; Tensor operator()(const Tensor& x) const { return geglu(x, axis); } };
+struct Reglu { int axis = -1; Tensor operator()(const Tensor& x) const { return reglu(x, axis); } };
 // clang-format on
 
 // With a slope that is learned: one, or one for each channel.

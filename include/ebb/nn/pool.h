@@ -32,6 +32,14 @@ struct AdaptiveAvgPool1d {
   std::int64_t output;
   Tensor operator()(const Tensor& x) const { return adaptive_avg_pool1d(x, output); }
 };
+struct AdaptiveMaxPool2d {
+  SizePair output;
+  Tensor operator()(const Tensor& x) const { return adaptive_max_pool2d(x, output); }
+};
+struct AdaptiveMaxPool1d {
+  std::int64_t output;
+  Tensor operator()(const Tensor& x) const { return adaptive_max_pool1d(x, output); }
+};
 struct GlobalAvgPool {
   Tensor operator()(const Tensor& x) const { return global_avg_pool(x); }
 };

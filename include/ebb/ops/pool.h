@@ -33,9 +33,11 @@ struct AvgPoolOptions {
 Tensor avg_pool2d(const Tensor& x, SizePair window, const AvgPoolOptions& options = {});
 Tensor avg_pool1d(const Tensor& x, std::int64_t window, const AvgPoolOptions& options = {});
 
-// Means over windows [⌊i·size/output⌋, ⌈(i + 1)·size/output⌉).
+// Means and maxima of windows [⌊i·size/output⌋, ⌈(i + 1)·size/output⌉).
 Tensor adaptive_avg_pool2d(const Tensor& x, SizePair output);
 Tensor adaptive_avg_pool1d(const Tensor& x, std::int64_t output);
+Tensor adaptive_max_pool2d(const Tensor& x, SizePair output);
+Tensor adaptive_max_pool1d(const Tensor& x, std::int64_t output);
 
 // Over everything after the channels, whose axes stay with size 1: [N, C, 1, ...].
 Tensor global_avg_pool(const Tensor& x);
