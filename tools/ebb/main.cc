@@ -9,7 +9,13 @@ namespace {
 
 using namespace ebb::program;
 
-void add_commands(CLI::App& app) { app.require_subcommand(1); }
+void add_commands(CLI::App& app) {
+  for (auto add : {add_loss_command, add_losses_command, add_ops_command, add_gradcheck_command, add_plot_command,
+                   add_info_command, add_bench_command, add_completion_command}) {
+    add(app);
+  }
+  app.require_subcommand(1);
+}
 
 // A text of several lines would hide which line matters.
 void complain(const char* text) { std::fprintf(stderr, "ebb: %s\n", text); }

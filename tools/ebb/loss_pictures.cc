@@ -1,31 +1,16 @@
-// Draws every loss that has a picture, value and gradient over the prediction, as SVG: Ebb computes both, and the
-// pictures of the documentation come from here (plot_losses docs/img/losses).
-#include <cmath>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <vector>
+#include "loss_pictures.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cases/loss_cases.h"
+#include "core/format_error.h"
 #include "ebb/ebb.h"
-#include "ebb/losses/registry.h"
 #include "line_plot.h"
 
-using namespace ebb;
-
+namespace ebb::program {
 namespace {
-
-// The inputs of a loss when its prediction moves along x [n]: one term for each element of x.
-using Inputs = std::vector<Tensor> (*)(const Tensor& x);
-
-struct Picture {
-  const char* loss;
-  const char* title;
-  const char* x_label;
-  Inputs inputs;
-  double from, to;
-  LossOptionValues options = {};
-};
 
 Tensor like(const Tensor& x, double value) { return full_like(x, value); }
 Tensor column(const Tensor& x) { return unsqueeze(x, 1); }
@@ -45,8 +30,10 @@ std::vector<Tensor> right_logit(const Tensor& x) { return {three_logits(x), inde
 std::vector<Tensor> shares(const Tensor& x) { return {two_shares(x), fixed_shares(x)}; }
 std::vector<Tensor> log_shares(const Tensor& x) { return {log(two_shares(x)), log(fixed_shares(x))}; }
 
-const std::vector<Picture>& pictures() {
-  static const std::vector<Picture> all = {
+}  // namespace
+
+std::span<const LossPicture> loss_pictures() {
+  static const std::vector<LossPicture> all = {
       {"mse_loss", "mse_loss", "input − target", against_zero, -3, 3},
       {"l1_loss", "l1_loss", "input − target", against_zero, -3, 3},
       {"smooth_l1_loss", "smooth_l1_loss, beta = 1", "input − target", against_zero, -3, 3},
@@ -216,28 +203,69 @@ const std::vector<Picture>& pictures() {
   return all;
 }
 
-bool draw(const std::filesystem::path& folder, const Picture& p) {
+namespace {
+
+std::string number_text(const LossOptionValue& value) {
+  if (const double* number = std::get_if<double>(&value)) return fmt::format("{:g}", *number);
+  return std::get<std::string>(value);
+}
+
+// The title of a picture whose options the caller chose.
+std::string title_with(std::string_view loss, const LossOptionValues& options) {
+  std::string title(loss);
+  for (const auto& [name, value] : options) title += fmt::format(", {} = {}", name, number_text(value));
+  return title;
+}
+
+LossCurve curve_of(const LossPicture& p, const LossOptionValues& chosen) {
   const Tensor x = variable(linspace(p.from, p.to, 401, DType::f64));
   LossOptionValues options = p.options;
+  for (const auto& [name, value] : chosen) options[name] = value;
   options["reduction"] = "none";
   const Tensor y = evaluate_loss(p.loss, p.inputs(x), options);
   const Tensor g = backward(sum(y))[x];
   eval({y, g});
-  std::ofstream out(folder / (std::string(p.loss) + ".svg"));
-  out << plot::lines({.title = p.title, .x_label = p.x_label},
-                     {{"loss", x.to_vector(), y.to_vector(), "a"}, {"gradient", x.to_vector(), g.to_vector(), "b"}});
-  std::printf("%-34s loss %8.4f to %8.4f, gradient %8.4f to %8.4f\n", p.loss, min(y).item(), max(y).item(),
-              min(g).item(), max(g).item());
-  return static_cast<bool>(out) && std::isfinite(sum(y).item() + sum(g).item());
+  return {chosen.empty() ? p.title : title_with(p.loss, chosen), p.x_label, x.to_vector(), y.to_vector(),
+          g.to_vector()};
+}
+
+// A loss that is no function of one prediction: one element of its first differentiable input moves, all else stays.
+LossCurve curve_of_case(const cases::LossCase& c, const LossOptionValues& chosen) {
+  cases::LossCase with_options = c;
+  for (const auto& [name, value] : chosen) with_options.options[name] = value;
+  const cases::LossFunction f = cases::function_of(with_options);
+  std::vector<double> at = f.moving[0].to_vector();
+  const double centre = at[0];
+  LossCurve curve{title_with(c.loss, chosen), fmt::format("first element of {}", f.names[0]), {}, {}, {}};
+  for (int k = -100; k <= 100; ++k) {
+    at[0] = centre + 0.02 * k;
+    std::vector<Tensor> inputs = f.moving;
+    inputs[0] = variable(from_data(at, f.moving[0].shape()));
+    const Tensor y = sum(f.call(inputs));
+    const Tensor g = backward(y)[inputs[0]];
+    eval({y, g});
+    curve.x.push_back(at[0]);
+    curve.value.push_back(y.item());
+    curve.gradient.push_back(g.to_vector()[0]);
+  }
+  return curve;
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const std::filesystem::path folder = argc > 1 ? argv[1] : "out/losses";
-  std::filesystem::create_directories(folder);
-  for (const Picture& p : pictures()) {
-    if (!draw(folder, p)) return 1;
+LossCurve loss_curve(std::string_view loss, const LossOptionValues& options) {
+  for (const LossPicture& p : loss_pictures()) {
+    if (p.loss == loss) return curve_of(p, options);
   }
-  std::printf("%zu pictures in %s\n", pictures().size(), folder.c_str());
+  for (const cases::LossCase& c : cases::loss_cases()) {
+    if (c.loss == loss) return curve_of_case(c, options);
+  }
+  fail(Error::Kind::value, "plot: there is no picture of '{}'", loss);
 }
+
+std::string draw(const LossCurve& curve) {
+  return plot::lines({.title = curve.title, .x_label = curve.x_label},
+                     {{"loss", curve.x, curve.value, "a"}, {"gradient", curve.x, curve.gradient, "b"}});
+}
+
+}  // namespace ebb::program

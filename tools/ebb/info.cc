@@ -1,0 +1,109 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "core/format_error.h"
+#include "ebb/io.h"
+#include "text_table.h"
+
+// `ebb info`: what a file of tensors holds.
+namespace ebb::program {
+namespace {
+
+struct Content {
+  struct Item {
+    std::string name, dtype;
+    Shape shape;
+    std::uint64_t bytes = 0;
+  };
+  std::string format;
+  std::vector<Item> tensors;
+  io::Metadata metadata{};
+};
+
+Content::Item item_of(const std::string& name, const Tensor& x) {
+  const auto bytes = static_cast<std::uint64_t>(x.numel()) * size_of(x.dtype());
+  return {name, std::string(ebb::name(x.dtype())), x.shape(), bytes};
+}
+
+// A file is what its first bytes say, whatever it is called.
+Content read_content(const std::string& path) {
+  require(!std::filesystem::is_directory(path), Error::Kind::io, "{}: this is a folder, not a file", path);
+  std::ifstream file(path, std::ios::binary);
+  require(file.good(), Error::Kind::io, "{}: the file cannot be opened", path);
+  std::string start(6, '\0');
+  file.read(start.data(), 6);
+  if (start == "\x93NUMPY") return {"npy", {item_of("", io::load_npy(path))}};
+  if (start.starts_with("PK")) {
+    Content c{"npz", {}};
+    for (const auto& [name, tensor] : io::load_npz(path)) c.tensors.push_back(item_of(name, tensor));
+    return c;
+  }
+  const io::Safetensors tensors(path);
+  Content c{tensors.metadata().contains("ebb.checkpoint") ? "checkpoint" : "safetensors", {}, tensors.metadata()};
+  for (const auto& e : tensors.entries()) c.tensors.push_back({e.name, e.dtype, e.shape, e.end - e.begin});
+  if (c.format == "checkpoint") io::load_checkpoint(path);  // its checksum
+  return c;
+}
+
+std::string readable(std::uint64_t bytes) {
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  double size = static_cast<double>(bytes) / 1024;
+  const char* unit = "KiB";
+  for (const char* next : {"MiB", "GiB", "TiB"}) {
+    if (size < 1024) break;
+    size /= 1024;
+    unit = next;
+  }
+  return fmt::format("{:.1f} {}", size, unit);
+}
+
+void print_info(const std::string& path, bool json) {
+  const Content c = read_content(path);
+  std::uint64_t elements = 0, bytes = 0;
+  for (const auto& t : c.tensors) {
+    elements += static_cast<std::uint64_t>(t.shape.numel());
+    bytes += t.bytes;
+  }
+  if (json) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const auto& t : c.tensors) {
+      list.push_back({{"name", t.name},
+                      {"dtype", t.dtype},
+                      {"shape", std::vector<std::int64_t>(t.shape.begin(), t.shape.end())},
+                      {"bytes", t.bytes}});
+    }
+    const nlohmann::ordered_json all{{"file", path},           {"format", c.format},   {"tensors", list},
+                                     {"metadata", c.metadata}, {"elements", elements}, {"bytes", bytes}};
+    fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    return;
+  }
+  fmt::print("{}: {}, {} tensor{}, {} elements, {}\n", path, c.format, c.tensors.size(),
+             c.tensors.size() == 1 ? "" : "s", elements, readable(bytes));
+  TextTable table({"tensor", "dtype", "shape", "size"}, {3});
+  for (const auto& t : c.tensors) table.add({t.name.empty() ? "-" : t.name, t.dtype, t.shape.str(), readable(t.bytes)});
+  fmt::print("\n{}", table.str());
+  if (c.metadata.empty()) return;
+  fmt::print("\nmetadata\n{}", text_list({c.metadata.begin(), c.metadata.end()}, 2));
+}
+
+}  // namespace
+
+void add_info_command(CLI::App& app) {
+  struct Options {
+    std::string file;
+    bool json = false;
+  };
+  auto o = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("info", "Show what a .npy, .npz, .safetensors or checkpoint file holds");
+  command->add_option("file", o->file, "The file; a checkpoint's checksum is verified")->type_name("FILE")->required();
+  command->add_flag("--json", o->json, "As JSON");
+  command->callback([o] { print_info(o->file, o->json); });
+}
+
+}  // namespace ebb::program

@@ -1,0 +1,17 @@
+#pragma once
+#include <string>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace ebb::program {
+
+// What help and completion call the type of such an option.
+inline constexpr const char* kLossType = "LOSS";
+
+// The name of a loss as a word of a command; an unknown one is wrong usage, and the message says which may be meant.
+CLI::Option* add_loss_name(CLI::App& command, std::string& name);
+
+}  // namespace ebb::program

@@ -1,0 +1,19 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "ebb/losses/registry.h"
+
+namespace CLI {
+class App;
+}
+
+namespace ebb::program {
+
+// `--option NAME=VALUE`, as often as wanted.
+void add_loss_options(CLI::App& command, std::vector<std::string>& options);
+
+// The values such words give to a loss; what it does not know is wrong usage.
+LossOptionValues loss_options(const std::string& loss, const std::vector<std::string>& options);
+
+}  // namespace ebb::program

@@ -1,0 +1,33 @@
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ebb/losses/registry.h"
+
+// Losses and their gradients over the prediction, as Ebb computes them.
+namespace ebb::program {
+
+// The inputs of a loss when its prediction moves along x [n]: one term for each element of x.
+struct LossPicture {
+  std::string_view loss;
+  const char* title;
+  const char* x_label;
+  std::vector<Tensor> (*inputs)(const Tensor& x);
+  double from, to;
+  LossOptionValues options = {};
+};
+
+// Of the losses that are functions of one prediction: the gallery of the documentation.
+std::span<const LossPicture> loss_pictures();
+
+struct LossCurve {
+  std::string title, x_label;
+  std::vector<double> x, value, gradient;
+};
+
+// Of any loss: its picture, or else what it does when one element of its first input moves.
+LossCurve loss_curve(std::string_view loss, const LossOptionValues& options = {});
+std::string draw(const LossCurve& curve);  // SVG
+
+}  // namespace ebb::program
