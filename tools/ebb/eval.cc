@@ -1,0 +1,110 @@
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "commands.h"
+#include "core/format_error.h"
+#include "ebb/memory.h"
+#include "progress.h"
+#include "report.h"
+#include "run_folder.h"
+#include "trainer.h"
+
+namespace ebb::program {
+namespace {
+
+struct EvalCommand {
+  std::string run, checkpoint;
+  std::string data, format, target;
+  std::int64_t test_count = 0, threads = 0;
+  std::optional<std::uint64_t> seed;
+  bool json = false;
+};
+
+// The settings of the run, with other data where the user asks for it.
+RunConfig settings_of(const EvalCommand& c, RunConfig config) {
+  if (!c.data.empty()) {
+    config.data = c.data;
+    // All of a file that is named is for the test; generated data has a test set of its own.
+    config.test_data = c.data == "digits" || c.data == "tales" ? "" : c.data;
+    config.format = "auto";
+  }
+  if (!c.format.empty()) config.format = c.format;
+  if (!c.target.empty()) config.target = c.target;
+  if (c.test_count > 0) config.test_count = c.test_count;
+  if (c.seed) config.seed = *c.seed;
+  return config;
+}
+
+std::vector<std::int64_t> confusion(const Evaluation& e, const Examples& examples, std::int64_t classes) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(classes * classes));
+  const std::vector<std::int64_t> actual = examples.targets.to_vector<std::int64_t>();
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    ++counts[static_cast<std::size_t>(actual[i] * classes + e.predicted[i])];
+  }
+  return counts;
+}
+
+void run_eval(const EvalCommand& c) {
+  if (c.threads > 0) set_num_threads(static_cast<int>(c.threads));
+  const std::string path = c.checkpoint.empty() ? RunFolder(c.run).checkpoint() : c.checkpoint;
+  const TrainedModel trained = load_trained_model(path);
+  const RunConfig config = settings_of(c, trained.config);
+  const Examples examples = load_test_examples(config, trained.facts);
+  const Clock clock;
+  const Evaluation e = evaluate(trained.model, examples);
+  const double seconds = clock.seconds();
+  const bool text = trained.facts.classes.empty();
+  if (c.json) {
+    nlohmann::json out{{"checkpoint", path},  {"step", trained.step},        {"model", config.model},
+                       {"data", config.data}, {"examples", examples.size()}, {"loss", e.loss},
+                       {"seconds", seconds}};
+    if (text) {
+      out["perplexity"] = std::exp(e.loss);
+    } else {
+      const std::int64_t n = trained.facts.class_count();
+      const std::vector<std::int64_t> counts = confusion(e, examples, n);
+      out["accuracy"] = e.accuracy;
+      out["classes"] = trained.facts.classes;
+      for (std::int64_t row = 0; row < n; ++row) {
+        out["confusion"].push_back(std::vector<std::int64_t>(counts.begin() + row * n, counts.begin() + (row + 1) * n));
+      }
+    }
+    std::printf("%s\n", out.dump().c_str());
+    return;
+  }
+  std::string line =
+      fmt::format("{} after step {} on {}: loss {:.4f}", config.model, grouped(trained.step), config.data, e.loss);
+  line += text ? fmt::format(", perplexity {:.2f}", std::exp(e.loss))
+               : fmt::format(", accuracy {:.2f} %", 100 * e.accuracy);
+  std::printf("%s (%s %s, %s)\n", line.c_str(), grouped(examples.size()).c_str(), text ? "windows" : "examples",
+              duration(seconds).c_str());
+}
+
+}  // namespace
+
+void add_eval_command(CLI::App& app) {
+  CLI::App* sub = app.add_subcommand("eval", "Test a trained network");
+  auto c = std::make_shared<EvalCommand>();
+  CLI::Option_group* from = sub->add_option_group("What is tested");
+  from->add_option("--run", c->run, "Folder of a run");
+  from->add_option("--checkpoint", c->checkpoint, "A checkpoint file")->check(CLI::ExistingFile);
+  from->require_option(1);
+  sub->add_option("--data", c->data, "Other data than that of the run: digits, tales, or a path, all of it");
+  sub->add_option("--format", c->format, "What the path holds")
+      ->check(CLI::IsMember({"auto", "idx", "cifar", "images", "csv", "text"}));
+  sub->add_option("--target", c->target, "CSV: the column with the class");
+  sub->add_option("--test-count", c->test_count, "How many digits to generate")->check(CLI::PositiveNumber);
+  sub->add_option("--seed", c->seed, "Of generated data; another one gives digits nobody has seen");
+  sub->add_option("--threads", c->threads, "Threads that compute (0: all)")->check(CLI::NonNegativeNumber);
+  sub->add_flag("--json", c->json, "Print a JSON object, with the confusion matrix");
+  sub->footer(
+      "Examples:\n"
+      "  ebb eval --run runs/cnn\n"
+      "  ebb eval --run runs/cnn --seed 7 --test-count 10000\n"
+      "  ebb eval --checkpoint runs/cnn/checkpoint.safetensors --data mnist/ --json");
+  sub->callback([c] { run_eval(*c); });
+}
+
+}  // namespace ebb::program

@@ -1,0 +1,57 @@
+#include "generation.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "commands.h"
+#include "ebb/memory.h"
+#include "run_folder.h"
+#include "trainer.h"
+
+namespace ebb::program {
+namespace {
+
+struct GenerateCommand {
+  std::string run, checkpoint, prompt;
+  GenerateOptions options;
+  std::int64_t threads = 0;
+};
+
+void run_generate(const GenerateCommand& c) {
+  if (c.threads > 0) set_num_threads(static_cast<int>(c.threads));
+  const std::string path = c.checkpoint.empty() ? RunFolder(c.run).checkpoint() : c.checkpoint;
+  const TrainedModel trained = load_trained_model(path);
+  const auto show = [](const std::string& piece) {
+    std::fwrite(piece.data(), 1, piece.size(), stdout);
+    std::fflush(stdout);
+  };
+  show(c.prompt);
+  continue_text(trained.model, trained.facts, c.prompt, c.options, show);
+  show("\n");
+}
+
+}  // namespace
+
+void add_generate_command(CLI::App& app) {
+  CLI::App* sub = app.add_subcommand("generate", "Let a trained gpt write");
+  auto c = std::make_shared<GenerateCommand>();
+  CLI::Option_group* from = sub->add_option_group("What writes");
+  from->add_option("--run", c->run, "Folder of a run");
+  from->add_option("--checkpoint", c->checkpoint, "A checkpoint file")->check(CLI::ExistingFile);
+  from->require_option(1);
+  sub->add_option("--prompt", c->prompt, "How the text begins");
+  sub->add_option("--tokens", c->options.tokens, "How many tokens to write")->capture_default_str();
+  sub->add_option("--temperature", c->options.temperature, "0: always the likeliest token; above 1: daring")
+      ->capture_default_str();
+  sub->add_option("--top-k", c->options.top_k, "Choose among this many likeliest tokens (0: all)")
+      ->capture_default_str();
+  sub->add_option("--seed", c->options.seed, "Another seed, another text")->capture_default_str();
+  sub->add_option("--threads", c->threads, "Threads that compute (0: all)")->check(CLI::NonNegativeNumber);
+  sub->footer(
+      "Example:\n"
+      "  ebb generate --run runs/gpt --prompt \"When the tide\" --tokens 100 --temperature 0.7");
+  sub->callback([c] { run_generate(*c); });
+}
+
+}  // namespace ebb::program

@@ -1,0 +1,64 @@
+#include "generation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "core/format_error.h"
+#include "ebb/ops.h"
+
+namespace ebb::program {
+namespace {
+
+// The number of a token, `chance` in [0, 1) deciding among the likely ones.
+std::int64_t choose(const std::vector<double>& logits, const GenerateOptions& o, double chance) {
+  std::vector<std::int64_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto kept = static_cast<std::ptrdiff_t>(
+      o.top_k > 0 ? std::min<std::size_t>(static_cast<std::size_t>(o.top_k), order.size()) : order.size());
+  const auto logit = [&](std::int64_t token) { return logits[static_cast<std::size_t>(token)]; };
+  std::partial_sort(order.begin(), order.begin() + kept, order.end(),
+                    [&](std::int64_t a, std::int64_t b) { return logit(a) != logit(b) ? logit(a) > logit(b) : a < b; });
+  if (o.temperature == 0) return order[0];
+  const auto weight = [&](std::int64_t token) { return std::exp((logit(token) - logit(order[0])) / o.temperature); };
+  double total = 0;
+  for (auto t = order.begin(); t != order.begin() + kept; ++t) total += weight(*t);
+  double left = chance * total;
+  for (auto t = order.begin(); t != order.begin() + kept; ++t) {
+    left -= weight(*t);
+    if (left < 0) return *t;
+  }
+  return order[static_cast<std::size_t>(kept) - 1];
+}
+
+}  // namespace
+
+std::string continue_text(Model model, const DataFacts& facts, const std::string& prompt, const GenerateOptions& o,
+                          const std::function<void(const std::string&)>& show) {
+  const Gpt* gpt = model.gpt();
+  require(gpt != nullptr, "generate: this model reads pictures or rows; only --model gpt writes text");
+  require(o.tokens >= 0, "generate: --tokens must not be negative, got {}", o.tokens);
+  require(o.temperature >= 0, "generate: --temperature must not be negative, got {}", o.temperature);
+  require(o.top_k >= 0, "generate: --top-k must not be negative, got {}", o.top_k);
+  set_training(model, false);
+  const std::int64_t context = facts.example[0];
+  std::vector<std::int64_t> tokens = facts.pairs.encode(prompt.empty() ? "\n" : prompt);
+  std::mt19937_64 draw(o.seed);
+  std::string text;
+  for (std::int64_t k = 0; k < o.tokens; ++k) {
+    // Always a whole window, so that one schedule serves every length: no position sees those after it.
+    const auto seen = std::min<std::int64_t>(context, static_cast<std::int64_t>(tokens.size()));
+    std::vector<std::int64_t> window(tokens.end() - seen, tokens.end());
+    window.resize(static_cast<std::size_t>(context));
+    const Tensor last = index_select(model(from_data(window, {1, context})), 0, tensor({seen - 1}));
+    const std::vector<double> logits = matmul(last, t(gpt->head.weight)).to_vector();
+    tokens.push_back(choose(logits, o, static_cast<double>(draw() >> 11) * 0x1p-53));
+    const std::string piece = facts.pairs.decode({tokens.back()});
+    if (show) show(piece);
+    text += piece;
+  }
+  return text;
+}
+
+}  // namespace ebb::program

@@ -1,0 +1,21 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "dataset.h"
+#include "models.h"
+
+namespace ebb::program {
+
+struct GenerateOptions {
+  std::int64_t tokens = 200;
+  double temperature = 0.8;  // 0: always the likeliest
+  std::int64_t top_k = 40;   // chosen among this many; 0: all
+  std::uint64_t seed = 0;
+};
+// The prompt's continuation. `show` gets every piece as soon as it is there.
+std::string continue_text(Model model, const DataFacts& facts, const std::string& prompt,
+                          const GenerateOptions& options, const std::function<void(const std::string&)>& show = {});
+
+}  // namespace ebb::program

@@ -1,0 +1,159 @@
+#include "models.h"
+
+#include "core/format_error.h"
+#include "ebb/losses/classification.h"
+#include "ebb/losses/linear_cross_entropy.h"
+#include "ebb/ops.h"
+
+namespace ebb::program {
+namespace {
+
+Tensor as_numbers(const Tensor& x) {
+  return x.dtype() == DType::u8 ? cast(x, DType::f32) * (1.0 / 255) : cast(x, DType::f32);
+}
+
+// Rows and columns left after the two pools of the small network.
+std::int64_t pooled_pixels(const Shape& example) {
+  require(example[1] >= 4 && example[2] >= 4, "--model cnn needs pictures of at least 4 × 4 pixels, they have {} × {}",
+          example[1], example[2]);
+  return example[1] / 4 * (example[2] / 4);
+}
+
+constexpr int kHiddenOfCnn = 64;
+
+}  // namespace
+
+InputScaling::InputScaling(const Shape& example) {
+  const Shape one = example.rank() == 3 ? Shape{example[0], 1, 1} : example;
+  mean.value = zeros(one);
+  scale.value = ones(one);
+}
+
+void InputScaling::fit(const Tensor& inputs) {
+  const Tensor x = as_numbers(inputs.slice(0, 0, 4096));  // enough to tell a mean and a deviation
+  const Axes axes = inputs.rank() == 4 ? Axes{0, 2, 3} : Axes{0};
+  mean.value = reshape(ebb::mean(x, axes), mean.value.shape());
+  const Tensor deviation = reshape(stddev(x, axes, false, 0), mean.value.shape());
+  scale.value = where(deviation > 1e-6, 1.0 / deviation, 1.0);  // a feature that never changes stays 0
+  eval({mean.value, scale.value});
+}
+
+Tensor InputScaling::operator()(const Tensor& x, DType dtype) const {
+  return cast((as_numbers(x) - mean.value) * scale.value, dtype);
+}
+
+Mlp::Mlp(const RunConfig& c, const DataFacts& facts) : input(facts.example), dropout(c.dropout) {
+  std::int64_t in = facts.example.numel();
+  for (std::int64_t size : c.hidden) {
+    layers.emplace_back(in, size);
+    in = size;
+  }
+  layers.emplace_back(in, facts.class_count());
+}
+
+Tensor Mlp::operator()(const Tensor& x) {
+  Tensor h = flatten(input(x, layers[0].weight.dtype()), 1);
+  for (std::size_t k = 0; k + 1 < layers.size(); ++k) h = dropout(relu(layers[k](h)));
+  return layers.back()(h);
+}
+
+ConvNorm::ConvNorm(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride)
+    : conv(in, out, kernel, {.stride = stride, .padding = kernel / 2, .bias = false}), norm(out) {}
+
+Cnn::Cnn(const RunConfig& c, const DataFacts& facts)
+    : input(facts.example),
+      first(facts.example[0], c.width, 3),
+      second(c.width, 2 * c.width, 3),
+      hidden(2 * c.width * pooled_pixels(facts.example), kHiddenOfCnn),
+      head(kHiddenOfCnn, facts.class_count()),
+      dropout(c.dropout) {}
+
+Tensor Cnn::operator()(const Tensor& x) {
+  Tensor h = input(x, head.weight.dtype());
+  h = max_pool2d(relu(first(h)), 2);
+  h = max_pool2d(relu(second(h)), 2);
+  return head(dropout(relu(hidden(flatten(h, 1)))));
+}
+
+ResidualBlock::ResidualBlock(std::int64_t in, std::int64_t out, std::int64_t stride)
+    : first(in, out, 3, stride), second(out, out, 3) {
+  if (stride != 1 || in != out) shortcut.emplace(in, out, 1, stride);
+}
+
+Tensor ResidualBlock::operator()(const Tensor& x) {
+  const Tensor h = second(relu(first(x)));
+  return relu(h + (shortcut ? (*shortcut)(x) : x));
+}
+
+ResNet::ResNet(const RunConfig& c, const DataFacts& facts)
+    : input(facts.example),
+      stem(facts.example[0], c.width, 3),
+      dropout(c.dropout),
+      head(4 * c.width, facts.class_count()) {
+  std::int64_t in = c.width;
+  for (std::int64_t stage = 0; stage < 3; ++stage) {
+    for (std::int64_t k = 0; k < c.layers; ++k) {
+      const std::int64_t out = c.width << stage;
+      blocks.emplace_back(in, out, stage > 0 && k == 0 ? 2 : 1);
+      in = out;
+    }
+  }
+}
+
+Tensor ResNet::operator()(const Tensor& x) {
+  Tensor h = relu(stem(input(x, head.weight.dtype())));
+  for (ResidualBlock& block : blocks) h = block(h);
+  return head(dropout(flatten(global_avg_pool(h), 1)));
+}
+
+Gpt::Gpt(const RunConfig& c, const DataFacts& facts)
+    : tokens(facts.pairs.tokens(), c.width),
+      positions(c.context, c.width),
+      dropout(c.dropout),
+      norm(c.width),
+      head(c.width, facts.pairs.tokens(), {.bias = false}) {
+  // Small first values, as in GPT-2: the first loss is that of a uniform guess.
+  for (Tensor* t : {&tokens.weight, &positions.weight, &head.weight}) *t = variable(nn::normal(t->shape(), 0, 0.02));
+  for (std::int64_t k = 0; k < c.layers; ++k)
+    blocks.emplace_back(c.width, c.heads, nn::TransformerBlockOptions{.dropout = c.dropout});
+}
+
+Tensor Gpt::operator()(const Tensor& x) {
+  Tensor h = dropout(tokens(x) + positions(arange(x.size(1))));
+  for (nn::TransformerBlock& block : blocks) h = block(h, {.causal = true});
+  return reshape(norm(h), {-1, head.weight.size(1)});
+}
+
+namespace {
+std::variant<Mlp, Cnn, ResNet, Gpt> make_network(const RunConfig& c, const DataFacts& facts) {
+  require(c.model == "gpt" || c.model == "mlp" || facts.example.rank() == 3,
+          "--model {} needs pictures, the data has shape {}", c.model, facts.example);
+  if (c.model == "mlp") return Mlp(c, facts);
+  if (c.model == "cnn") return Cnn(c, facts);
+  if (c.model == "resnet") return ResNet(c, facts);
+  return Gpt(c, facts);
+}
+}  // namespace
+
+Model::Model(const RunConfig& c, const DataFacts& facts) : network(make_network(c, facts)) {}
+
+void Model::fit_input(const Tensor& inputs) {
+  std::visit(
+      [&](auto& net) {
+        if constexpr (requires { net.input; }) net.input.fit(inputs);
+      },
+      network);
+}
+
+BatchLoss batch_loss(Model& model, const Tensor& inputs, const Tensor& targets, double label_smoothing) {
+  const Tensor out = model(inputs);
+  if (Gpt* gpt = model.gpt()) {
+    return {linear_cross_entropy(out, gpt->head.weight, reshape(targets, {-1}), {.label_smoothing = label_smoothing}),
+            {}};
+  }
+  const Tensor logits = cast(out, DType::f32);
+  return {cross_entropy(logits, targets, {.label_smoothing = label_smoothing}),
+          sum(argmax(stop_gradient(logits), 1) == targets)};
+}
+
+}  // namespace ebb::program

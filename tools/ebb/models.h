@@ -1,0 +1,148 @@
+#pragma once
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "dataset.h"
+#include "ebb/nn.h"
+#include "run_config.h"
+
+// The networks that `ebb train` knows. They are plain structs; what a checkpoint holds are their members' names.
+namespace ebb::program {
+
+// (x − mean)·scale with numbers of the training data, kept with the weights: a checkpoint needs nothing else to read
+// new examples. Bytes become [0, 1] first.
+struct InputScaling {
+  nn::Buffer mean, scale;                       // [channels, 1, 1], or [features]
+  explicit InputScaling(const Shape& example);  // leaves numbers as they are
+  void fit(const Tensor& inputs);               // to the examples to train on
+  Tensor operator()(const Tensor& x, DType dtype) const;
+  template <class V>
+  void visit(V&& v) {
+    v("mean", mean);
+    v("scale", scale);
+  }
+};
+
+struct Mlp {
+  InputScaling input;
+  std::vector<nn::Linear> layers;
+  nn::Dropout dropout;
+  Mlp(const RunConfig& config, const DataFacts& facts);
+  Tensor operator()(const Tensor& x);
+  template <class V>
+  void visit(V&& v) {
+    v("input", input);
+    v("layers", layers);
+    v("dropout", dropout);
+  }
+};
+
+// A convolution that keeps the size (but for its stride), normalized.
+struct ConvNorm {
+  nn::Conv2d conv;
+  nn::BatchNorm norm;
+  ConvNorm(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride = 1);
+  Tensor operator()(const Tensor& x) { return norm(conv(x)); }
+  template <class V>
+  void visit(V&& v) {
+    v("conv", conv);
+    v("norm", norm);
+  }
+};
+
+// Two stages of convolution and pooling, then two linear layers.
+struct Cnn {
+  InputScaling input;
+  ConvNorm first, second;
+  nn::Linear hidden, head;
+  nn::Dropout dropout;
+  Cnn(const RunConfig& config, const DataFacts& facts);
+  Tensor operator()(const Tensor& x);
+  template <class V>
+  void visit(V&& v) {
+    v("input", input);
+    v("first", first);
+    v("second", second);
+    v("hidden", hidden);
+    v("head", head);
+    v("dropout", dropout);
+  }
+};
+
+// relu(x + norm(conv(relu(norm(conv(x)))))); where the size changes x goes through a convolution of one pixel.
+struct ResidualBlock {
+  ConvNorm first, second;
+  std::optional<ConvNorm> shortcut;
+  ResidualBlock(std::int64_t in, std::int64_t out, std::int64_t stride);
+  Tensor operator()(const Tensor& x);
+  template <class V>
+  void visit(V&& v) {
+    v("first", first);
+    v("second", second);
+    v("shortcut", shortcut);
+  }
+};
+
+// He et al., 2016, for small pictures: three stages, each half the size and twice the channels of the one before.
+struct ResNet {
+  InputScaling input;
+  ConvNorm stem;
+  std::vector<ResidualBlock> blocks;
+  nn::Dropout dropout;
+  nn::Linear head;
+  ResNet(const RunConfig& config, const DataFacts& facts);
+  Tensor operator()(const Tensor& x);
+  template <class V>
+  void visit(V&& v) {
+    v("input", input);
+    v("stem", stem);
+    v("blocks", blocks);
+    v("dropout", dropout);
+    v("head", head);
+  }
+};
+
+// A decoder of transformer blocks with learned positions. Called with tokens [n, T] it gives what the head is applied
+// to, [n·T, width]: the loss needs no logits.
+struct Gpt {
+  nn::Embedding tokens, positions;
+  nn::Dropout dropout;
+  std::vector<nn::TransformerBlock> blocks;
+  nn::LayerNorm norm;
+  nn::Linear head;
+  Gpt(const RunConfig& config, const DataFacts& facts);
+  Tensor operator()(const Tensor& x);
+  template <class V>
+  void visit(V&& v) {
+    v("tokens", tokens);
+    v("positions", positions);
+    v("dropout", dropout);
+    v("blocks", blocks);
+    v("norm", norm);
+    v("head", head);
+  }
+};
+
+// One of them, and a model like any other to parameters(), optimisers and averages.
+struct Model {
+  std::variant<Mlp, Cnn, ResNet, Gpt> network;
+  Model(const RunConfig& config, const DataFacts& facts);  // first values from the calling thread's random numbers
+  Tensor operator()(const Tensor& x) {
+    return std::visit([&](auto& net) { return net(x); }, network);
+  }
+  void fit_input(const Tensor& inputs);
+  Gpt* gpt() { return std::get_if<Gpt>(&network); }
+  template <class V>
+  void visit(V&& v) {
+    std::visit([&](auto& net) { net.visit(v); }, network);
+  }
+};
+
+// What a batch costs, as a mean over its examples, and (not for gpt) how many were right.
+struct BatchLoss {
+  Tensor loss, right;
+};
+BatchLoss batch_loss(Model& model, const Tensor& inputs, const Tensor& targets, double label_smoothing = 0);
+
+}  // namespace ebb::program

@@ -1,0 +1,172 @@
+#include "report.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/format_error.h"
+#include "progress.h"
+
+namespace ebb::program {
+namespace {
+
+bool is_text(const ReportFacts& f) { return f.data->facts.classes.empty(); }
+
+std::string title(const ReportFacts& f) {
+  const std::string data = f.config.data == "digits"  ? "digits"
+                           : f.config.data == "tales" ? "tales by the sea"
+                                                      : f.config.data.substr(f.config.data.find_last_of('/') + 1);
+  return (is_text(f) ? "Writing " : "Reading ") + data;
+}
+
+std::string introduction(const ReportFacts& f) {
+  const std::string& m = f.config.model;
+  const char* network = m == "mlp"      ? "A network of linear layers"
+                        : m == "cnn"    ? "A convolutional network"
+                        : m == "resnet" ? "A residual network"
+                                        : "A small transformer";
+  const std::string unit = is_text(f) ? "windows of text" : "examples";
+  return fmt::format("{} with {} parameters learned from {} {} and was tested on {} it had never seen.", network,
+                     grouped(f.parameters), grouped(f.data->train.size()), unit, grouped(f.data->test.size()));
+}
+
+// A ring that is filled as far as the answers are right.
+std::string ring(double accuracy) {
+  const double around = 2 * 3.14159265358979 * 54;
+  return fmt::format(
+      "<svg class=\"ring\" viewBox=\"0 0 132 132\" role=\"img\" aria-label=\"test accuracy\"><circle class=\"track\" "
+      "cx=\"66\" cy=\"66\" r=\"54\"/><circle class=\"value\" cx=\"66\" cy=\"66\" r=\"54\" transform=\"rotate(-90 66 "
+      "66)\" stroke-dasharray=\"{:.2f} {:.2f}\"/><text x=\"66\" y=\"70\">{:.{}f} %</text><text class=\"small\" "
+      "x=\"66\" y=\"87\">test accuracy</text></svg>",
+      accuracy * around, around, 100 * accuracy, accuracy == 1 ? 0 : 2);
+}
+
+std::string cards(const ReportFacts& f) {
+  std::string s = "<div class=\"cards\">";
+  const auto card = [&s](const std::string& number, const std::string& words) {
+    s += fmt::format("<div class=\"card\"><b>{}</b><span>{}</span></div>\n", number, words);
+  };
+  const double loss = f.evaluation->loss;
+  if (is_text(f)) {
+    card(fmt::format("{:.2f}", std::exp(loss)), "perplexity of the test text");
+  } else {
+    const double wrong = (1 - f.evaluation->accuracy) * static_cast<double>(f.data->test.size());
+    card(grouped(std::llround(wrong)), fmt::format("of {} are read wrongly", grouped(f.data->test.size())));
+  }
+  card(fmt::format("{:.4f}", loss), "loss on the test set");
+  card(duration(f.seconds), fmt::format("of training on {} {}", f.threads, f.threads == 1 ? "thread" : "threads"));
+  card(grouped(f.steps),
+       fmt::format("steps, {:.3g} epochs", static_cast<double>(f.steps) / static_cast<double>(f.steps_per_epoch)));
+  const double examples = static_cast<double>(f.steps * f.config.batch * f.config.accumulate);
+  card(grouped(std::llround(examples / std::max(1e-9, f.seconds))),
+       is_text(f) ? "windows a second" : "examples a second");
+  card(fmt::format("{:.0f} MB", static_cast<double>(f.peak_memory) / 1e6), "of memory for tensors at most");
+  return s + "</div>\n";
+}
+
+std::string section(const char* id, const std::string& heading, const std::string& words, const std::string& inside) {
+  return fmt::format("<section id=\"{}\"><h2>{}</h2><p>{}</p>{}</section>\n", id, heading, words, inside);
+}
+
+std::string classes(const ReportFacts& f) {
+  const std::string matrix = confusion_matrix(f);
+  std::string s = "<div class=\"two\">";
+  if (!matrix.empty()) {
+    s += section("confusion", "What is taken for what",
+                 "A row for each class, a column for each answer. Mistakes are red.",
+                 "<div class=\"scroll\">" + matrix + "</div>");
+  }
+  s += section("classes", "Class by class",
+               f.data->facts.class_count() > 20 ? "The twenty hardest: the share that is read right."
+                                                : "The share that is read right, the hardest first.",
+               class_bars(f));
+  s += "</div>\n";
+  // Drawings of one colour are ink on paper; photographs stay what they are.
+  const bool ink = f.config.data == "digits" || f.data->facts.example[0] == 1;
+  const auto images = [&](const std::string& figures) {
+    return fmt::format("<div class=\"images{}\">{}</div>", ink ? " ink" : "", figures);
+  };
+  const std::string first = first_pictures(f, 28), wrong = surest_mistakes(f, 28);
+  if (!first.empty()) {
+    s += section("samples", "A first look at the test set", "The answer, and how sure the network is of it.",
+                 images(first));
+  }
+  if (!wrong.empty()) {
+    s += section("mistakes", "Its surest mistakes", "Would you have read them right?", images(wrong));
+  }
+  return s;
+}
+
+std::string texts(const ReportFacts& f) {
+  std::string s;
+  for (const auto& [prompt, text] : f.texts) {
+    s += fmt::format("<blockquote><b>{}</b>{}</blockquote>\n", escaped(prompt), escaped(text));
+  }
+  return section("texts", "What it writes", "The beginning in colour was given, the rest is the network's.", s);
+}
+
+std::string settings(const ReportFacts& f) {
+  std::string s = "<dl class=\"settings\">";
+  const nlohmann::json all = to_json(f.config);
+  each_setting(f.config, [&](const char* name, const auto&, const char*, const auto&) {
+    const nlohmann::json& value = all.at(name);
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    if (text.empty()) return;
+    s += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, escaped(text));
+  });
+  return section("settings", "Configuration", "Every setting of the run, as <code>config.json</code> has it.",
+                 s + "</dl>");
+}
+
+}  // namespace
+
+std::string grouped(std::int64_t n) {
+  std::string s = std::to_string(n);
+  for (std::size_t at = s.size(); at > 3 + (n < 0 ? 1u : 0u);) s.insert(at -= 3, ",");
+  return s;
+}
+
+std::string escaped(const std::string& text) {
+  std::string s;
+  for (char c : text) {
+    switch (c) {
+      case '&':
+        s += "&amp;";
+        break;
+      case '<':
+        s += "&lt;";
+        break;
+      case '>':
+        s += "&gt;";
+        break;
+      case '"':
+        s += "&quot;";
+        break;
+      default:
+        s += c;
+    }
+  }
+  return s;
+}
+
+std::string render_report(const ReportFacts& f) {
+  std::string s = fmt::format(
+      "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>"
+      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><link rel=\"icon\" href=\"data:,\">\n"
+      "{1}</head><body><main>\n<header><div><h1>{0}</h1><p>{2}</p></div>{3}</header>\n",
+      escaped(title(f)), report_style(), introduction(f), is_text(f) ? "" : ring(f.evaluation->accuracy));
+  s += cards(f);
+  const auto plot = [](const char* id, const std::string& svg) {
+    return fmt::format("<section id=\"{}\">{}</section>\n", id, svg);
+  };
+  s += "<div class=\"two\">" + plot("loss", loss_curve(f));
+  s += is_text(f) ? plot("rate", rate_curve(f)) : plot("accuracy", accuracy_curve(f));
+  s += "</div>\n";
+  s += is_text(f) ? texts(f) : classes(f);
+  s += "<div class=\"two\">";
+  if (!is_text(f)) s += plot("rate", rate_curve(f));
+  s += plot("speed", speed_curve(f)) + "</div>\n" + settings(f);
+  s += "<footer>Computed and drawn by Ebb " EBB_VERSION ".</footer></main></body></html>\n";
+  return s;
+}
+
+}  // namespace ebb::program

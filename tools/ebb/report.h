@@ -1,0 +1,45 @@
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dataset.h"
+#include "run_config.h"
+#include "run_folder.h"
+#include "trainer.h"
+
+namespace ebb::program {
+
+// What the page is made of.
+struct ReportFacts {
+  RunConfig config;
+  const Dataset* data = nullptr;
+  const std::vector<MetricRow>* rows = nullptr;
+  const Evaluation* evaluation = nullptr;                  // of the test examples
+  std::vector<std::pair<std::string, std::string>> texts;  // prompts and what the model wrote
+  std::int64_t parameters = 0, steps = 0, steps_per_epoch = 1;
+  double seconds = 0;
+  std::size_t peak_memory = 0;
+  int threads = 1;
+};
+
+// One page of HTML that needs nothing else: no scripts, no network, light and dark.
+std::string render_report(const ReportFacts& facts);
+
+// Its parts.
+std::string loss_curve(const ReportFacts& facts);
+std::string accuracy_curve(const ReportFacts& facts);
+std::string rate_curve(const ReportFacts& facts);
+std::string speed_curve(const ReportFacts& facts);
+std::string confusion_matrix(const ReportFacts& facts);
+std::string class_bars(const ReportFacts& facts);
+std::string first_pictures(const ReportFacts& facts, std::size_t count);
+std::string surest_mistakes(const ReportFacts& facts, std::size_t count);  // empty where there are none
+const char* report_style();
+
+std::string grouped(std::int64_t n);  // 12,345
+std::string escaped(const std::string& text);
+// A picture [channels, height, width] of bytes or numbers in [0, 1] as a data: URL of a PNG.
+std::string picture_url(const Tensor& picture);
+
+}  // namespace ebb::program

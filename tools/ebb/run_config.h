@@ -1,0 +1,121 @@
+#pragma once
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace ebb::program {
+
+// Everything that decides what a training run computes, and how it is shown. A number that is 0 where 0 makes no sense
+// is chosen by resolve().
+struct RunConfig {
+  std::string model = "cnn";
+
+  std::string data = "";  // digits, tales, or a path
+  std::string format = "auto";
+  std::string test_data = "";
+  std::string target = "";
+  std::int64_t train_count = 20000;
+  std::int64_t test_count = 4000;
+  double test_fraction = 0.1;
+
+  std::vector<std::int64_t> hidden = {};
+  std::int64_t width = 0;
+  std::int64_t layers = 0;
+  std::int64_t heads = 4;
+  std::int64_t context = 64;
+  std::int64_t tokens = 512;
+  double dropout = 0;
+
+  double epochs = 0;
+  std::int64_t steps = 0;
+  std::int64_t batch = 0;
+  std::int64_t accumulate = 1;
+  std::string optimizer = "adamw";
+  double lr = 0;
+  double momentum = 0.9;
+  std::string schedule = "cosine";
+  double warmup = 0.05;
+  double weight_decay = 0.01;
+  double clip = 0;
+  double label_smoothing = 0;
+  double ema = 0;
+  std::string dtype = "f32";
+  std::uint64_t seed = 1;
+
+  std::int64_t workers = 1;
+  std::int64_t threads = 0;
+  std::int64_t eval_every = 0;
+  std::int64_t checkpoint_every = 0;
+  std::int64_t log_every = 0;
+};
+
+// Calls v(name, member, help, choices) for every setting: the one list that options, files and checks are made from.
+template <class Config, class V>
+void each_setting(Config& c, V&& v) {
+  using Choices = std::vector<std::string>;
+  const Choices any;
+  v("model", c.model, "What is trained", Choices{"mlp", "cnn", "resnet", "gpt"});
+  v("data", c.data,
+    "digits and tales are generated; otherwise a folder (MNIST's IDX files, CIFAR's binary files, pictures in a folder "
+    "for each class) or a file (CSV, text). Unless given: digits, and tales for gpt",
+    any);
+  v("format", c.format, "What the path given as --data holds; auto looks at it",
+    Choices{"auto", "idx", "cifar", "images", "csv", "text"});
+  v("test-data", c.test_data, "A path of the same format to test on; unless given a part of the data is kept for it",
+    any);
+  v("target", c.target, "CSV: the column with the class, by name or number; unless given the last", any);
+  v("train-count", c.train_count, "Generated digits to train on", any);
+  v("test-count", c.test_count, "Generated digits to test on", any);
+  v("test-fraction", c.test_fraction, "Share of the data kept for the test where it has none of its own", any);
+  v("hidden", c.hidden, "mlp: sizes of the hidden layers, e.g. 256,128", any);
+  v("width", c.width, "cnn, resnet: channels of the first layer; gpt: size of the residual stream (0: by the model)",
+    any);
+  v("layers", c.layers, "resnet: blocks of each of three stages; gpt: transformer blocks (0: by the model)", any);
+  v("heads", c.heads, "gpt: attention heads", any);
+  v("context", c.context, "gpt: tokens seen at once", any);
+  v("tokens", c.tokens, "gpt: size of the byte-pair vocabulary; 256: bytes", any);
+  v("dropout", c.dropout, "Share of activations dropped while training", any);
+  v("epochs", c.epochs, "Passes over the training data (0: by the model)", any);
+  v("steps", c.steps, "Steps of the optimiser, instead of --epochs", any);
+  v("batch", c.batch, "Examples in a batch (0: by the model)", any);
+  v("accumulate", c.accumulate, "Batches whose gradients make one step", any);
+  v("optimizer", c.optimizer, "How parameters are moved",
+    Choices{"adamw", "adam", "sgd", "radam", "rmsprop", "adagrad", "lion", "lars", "lamb"});
+  v("lr", c.lr, "Highest learning rate (0: by the model and the optimiser)", any);
+  v("momentum", c.momentum, "Of sgd, lars and rmsprop", any);
+  v("schedule", c.schedule, "How the rate goes from its highest value to the end",
+    Choices{"cosine", "linear", "constant"});
+  v("warmup", c.warmup, "The rate rises from 0 first: a share of all steps (below 1), or a number of steps", any);
+  v("weight-decay", c.weight_decay, "Of matrices and kernels; biases and gains are left alone", any);
+  v("clip", c.clip, "Largest norm of all gradients together (0: any)", any);
+  v("label-smoothing", c.label_smoothing, "Share of a target that is spread over all classes", any);
+  v("ema", c.ema, "Test an average of the weights that keeps this share at each step, e.g. 0.999 (0: the weights)",
+    any);
+  v("dtype", c.dtype, "What is computed in; weights stay f32", Choices{"f32", "bf16", "f16"});
+  v("seed", c.seed, "Of first weights, order of the data and dropout", any);
+  v("workers", c.workers, "Threads that prepare batches (0: the training thread)", any);
+  v("threads", c.threads, "Threads that compute (0: all); results do not depend on it", any);
+  v("eval-every", c.eval_every, "Steps between tests (0: an epoch)", any);
+  v("checkpoint-every", c.checkpoint_every, "Steps between checkpoints (0: an epoch)", any);
+  v("log-every", c.log_every, "Steps between lines of metrics (0: about 400 lines in all)", any);
+}
+
+// One option --NAME for every setting.
+void add_settings(CLI::App& app, RunConfig& config);
+
+// Reads a JSON or TOML file with settings by the names of the options and takes those that the command line did not
+// give. A name that does not exist is an error that proposes the closest one.
+void read_settings_file(CLI::App& app, const std::string& path);
+
+nlohmann::json to_json(const RunConfig& config);
+RunConfig config_from_json(const nlohmann::json& json, const std::string& where);
+
+// Chooses what was left open and refuses what makes no sense, in the words of the options.
+void resolve(RunConfig& config);
+
+}  // namespace ebb::program

@@ -1,0 +1,90 @@
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "commands.h"
+#include "core/format_error.h"
+#include "run_config.h"
+#include "run_folder.h"
+#include "trainer.h"
+#include "training_run.h"
+
+namespace ebb::program {
+namespace {
+
+struct TrainCommand {
+  RunConfig config;
+  std::string settings_file, out, resume;
+  bool overwrite = false;
+};
+
+// What may differ when a run goes on: how long it lasts and how it is shown, but nothing that the steps so far used.
+bool may_change(const std::string& name) {
+  for (const char* free : {"--epochs", "--steps", "--threads", "--workers", "--checkpoint-every", "--log-every"}) {
+    if (name == free) return true;
+  }
+  return false;
+}
+
+RunConfig continued(const CLI::App& app, const TrainCommand& c, const RunFolder& folder) {
+  RunConfig config = config_from_json(folder.read_config(), folder.config());
+  nlohmann::json merged = to_json(config);
+  const nlohmann::json given = to_json(c.config);
+  each_setting(config, [&](const std::string& name, auto&, const char*, const auto&) {
+    if (app.get_option("--" + name)->count() == 0) return;
+    if (!may_change("--" + name)) {
+      throw CLI::ValidationError("--" + name + " belongs to the run and cannot be changed when it is resumed");
+    }
+    merged[name] = given[name];
+    if (name == "epochs") merged["steps"] = 0;
+  });
+  config = config_from_json(merged, folder.config());
+  resolve(config);
+  return config;
+}
+
+void train(const CLI::App& app, TrainCommand& c) {
+  if (!c.resume.empty()) {
+    RunFolder folder(c.resume);
+    const RunConfig config = continued(app, c, folder);
+    const bool from_checkpoint = folder.holds_checkpoint();
+    if (!from_checkpoint) folder.keep_metrics(0);  // it was stopped before it had saved anything
+    run_training(config, folder, from_checkpoint);
+    return;
+  }
+  resolve(c.config);
+  RunFolder folder(c.out.empty() ? "runs/" + c.config.model : c.out);
+  if (folder.holds_run() && !c.overwrite) {
+    throw CLI::ValidationError(fmt::format(
+        "{0} holds a run already: --resume {0} continues it, --overwrite begins anew", folder.path().string()));
+  }
+  folder.begin(to_json(c.config));
+  run_training(c.config, folder, false);
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app) {
+  CLI::App* sub = app.add_subcommand("train", "Train a network and write a report about it");
+  auto c = std::make_shared<TrainCommand>();
+  add_settings(*sub, c->config);
+  sub->add_option("--config", c->settings_file, "Settings from a JSON or TOML file; options given here come first")
+      ->check(CLI::ExistingFile);
+  CLI::Option* out = sub->add_option("--out", c->out, "Folder of the run (runs/MODEL unless given)");
+  CLI::Option* resume = sub->add_option("--resume", c->resume, "Continue the run in this folder")->excludes(out);
+  sub->add_flag("--overwrite", c->overwrite, "Begin anew in a folder that holds a run")->excludes(resume);
+  sub->footer(
+      "Examples:\n"
+      "  ebb train                                        a convolutional network on generated digits\n"
+      "  ebb train --model mlp --epochs 3 --out runs/quick\n"
+      "  ebb train --model resnet --data cifar-10-batches-bin --epochs 20 --dtype bf16\n"
+      "  ebb train --model gpt --data book.txt --steps 2000 --clip 1\n"
+      "  ebb train --config run.toml --lr 0.01\n"
+      "  ebb train --resume runs/quick                    goes on where it was stopped, with the same bits\n"
+      "Ctrl-C finishes the step, saves and tells how to go on.");
+  sub->callback([sub, c] {
+    if (!c->settings_file.empty()) read_settings_file(*sub, c->settings_file);
+    train(*sub, *c);
+  });
+}
+
+}  // namespace ebb::program

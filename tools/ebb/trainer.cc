@@ -1,0 +1,242 @@
+#include "trainer.h"
+
+#include <cmath>
+
+#include "core/format_error.h"
+#include "ebb/losses.h"
+#include "ebb/ops.h"
+#include "ebb/random.h"
+#include "io/json.h"
+
+namespace ebb::program {
+namespace {
+
+using nlohmann::json;
+
+std::unique_ptr<Optimizer> make_optimizer(const RunConfig& c) {
+  const double decay = c.weight_decay;
+  const DecayFilter decays = decay_matrices;
+  if (c.optimizer == "sgd") {
+    return std::make_unique<Sgd>(
+        SgdOptions{.lr = c.lr, .momentum = c.momentum, .weight_decay = decay, .decays = decays});
+  }
+  if (c.optimizer == "adam") {
+    return std::make_unique<Adam>(AdamOptions{.lr = c.lr, .weight_decay = decay, .decays = decays});
+  }
+  if (c.optimizer == "radam") {
+    return std::make_unique<RAdam>(
+        RAdamOptions{.lr = c.lr, .weight_decay = decay, .decoupled_weight_decay = true, .decays = decays});
+  }
+  if (c.optimizer == "rmsprop") {
+    return std::make_unique<RMSprop>(
+        RMSpropOptions{.lr = c.lr, .weight_decay = decay, .momentum = c.momentum, .decays = decays});
+  }
+  if (c.optimizer == "adagrad") {
+    return std::make_unique<Adagrad>(AdagradOptions{.lr = c.lr, .weight_decay = decay, .decays = decays});
+  }
+  if (c.optimizer == "lion") {
+    return std::make_unique<Lion>(LionOptions{.lr = c.lr, .weight_decay = decay, .decays = decays});
+  }
+  if (c.optimizer == "lars") {
+    return std::make_unique<Lars>(
+        LarsOptions{.lr = c.lr, .momentum = c.momentum, .weight_decay = decay, .decays = decays});
+  }
+  if (c.optimizer == "lamb") {
+    return std::make_unique<Lamb>(LambOptions{.lr = c.lr, .weight_decay = decay, .decays = decays});
+  }
+  return std::make_unique<AdamW>(AdamWOptions{.lr = c.lr, .weight_decay = decay, .decays = decays});
+}
+
+Schedule make_schedule(const RunConfig& c, std::int64_t total) {
+  const std::int64_t warm = std::llround(c.warmup < 1 ? c.warmup * static_cast<double>(total) : c.warmup);
+  const std::int64_t rest = std::max<std::int64_t>(1, total - warm);
+  const Schedule after = c.schedule == "cosine"   ? cosine_schedule(c.lr, {.steps = rest})
+                         : c.schedule == "linear" ? linear_schedule(c.lr, {1, 0, rest})
+                                                  : constant_schedule(c.lr);
+  // Not from 0: the first step would be lost.
+  return warm > 0 ? warm_up(after, warm, 1.0 / static_cast<double>(warm + 1)) : after;
+}
+
+Model first_model(const RunConfig& c, const Dataset& data) {
+  manual_seed(c.seed);
+  Model model(c, data.facts);
+  if (c.model != "gpt") model.fit_input(data.train.inputs);
+  std::vector<Tensor> values;
+  for (const Parameter& p : state(model)) values.push_back(*p.tensor);
+  eval(values);
+  return model;
+}
+
+// Takes the tensors of these names, which must have the shapes the model has.
+void take(const Parameters& into, const io::TensorMap& from, bool variables, const std::string& path) {
+  for (const Parameter& p : into) {
+    const auto found = from.find(p.name);
+    require(found != from.end(), Error::Kind::io, "{}: '{}' of the model is missing", path, p.name);
+    require(found->second.shape() == p.tensor->shape() && found->second.dtype() == p.tensor->dtype(), Error::Kind::io,
+            "{}: '{}' is {} {}, the model needs {} {}", path, p.name, found->second.dtype(), found->second.shape(),
+            p.tensor->dtype(), p.tensor->shape());
+    *p.tensor = variables ? variable(found->second) : found->second;
+  }
+}
+
+void take_model(Model& model, const io::Checkpoint& c, const std::string& path) {
+  take(parameters(model), c.parameters, true, path);
+  take(buffers(model), c.parameters, false, path);
+}
+
+constexpr const char* kMoments = "moments.";  // what the names of the optimiser's tensors begin with,
+constexpr const char* kAverage = "average.";  // and those of the averaged weights
+
+io::TensorMap with_prefix(const io::TensorMap& all, std::string_view prefix) {
+  io::TensorMap some;
+  for (const auto& [name, tensor] : all) {
+    if (name.starts_with(prefix)) some.emplace(name.substr(prefix.size()), tensor);
+  }
+  return some;
+}
+
+json metadata_of(const io::Checkpoint& c, const std::string& key, const std::string& path) {
+  const auto found = c.metadata.find(key);
+  require(found != c.metadata.end(), Error::Kind::io, "{}: this checkpoint was not written by `ebb train`", path);
+  return io::parse_json(found->second, 4, path + ": " + key);
+}
+
+}  // namespace
+
+Trainer::Trainer(const RunConfig& c, const Dataset& data)
+    : config_(c),
+      facts_(data.facts),
+      model_(first_model(c, data)),
+      optimizer_(make_optimizer(c)),
+      dtype_(dtype_from_name(c.dtype)),
+      loader_({data.train.inputs, data.train.targets}, {.batch_size = std::min(c.batch, data.train.size()),
+                                                        .drop_last = true,
+                                                        .workers = static_cast<int>(c.workers),
+                                                        .seed = c.seed}) {
+  if (c.ema > 0) average_.emplace(c.ema);
+  steps_per_epoch_ = (loader_.batches() + c.accumulate - 1) / c.accumulate;
+  total_steps_ =
+      c.steps > 0 ? c.steps : std::max<std::int64_t>(1, std::llround(c.epochs * static_cast<double>(steps_per_epoch_)));
+  schedule_ = make_schedule(c, total_steps_);
+}
+
+Gradients Trainer::gradients(const Batch& batch, BatchLoss& loss) {
+  if (dtype_ == DType::f32) {
+    loss = batch_loss(model_, batch[0], batch[1], config_.label_smoothing);
+    return backward(loss.loss);
+  }
+  Model half = cast_parameters(model_, dtype_);
+  loss = batch_loss(half, batch[0], batch[1], config_.label_smoothing);
+  take_buffers(model_, half);
+  return dtype_ == DType::f16 ? scaler_.unscale(backward(scaler_.scale(loss.loss))) : backward(loss.loss);
+}
+
+StepResult Trainer::step() {
+  StepResult result;
+  result.lr = schedule_(step_);
+  optimizer_->set_lr(result.lr);
+
+  // The batches of this step; one step does not reach into the next epoch.
+  std::vector<BatchLoss> losses;
+  GradientAccumulator sum;
+  std::optional<Gradients> g;
+  while (static_cast<std::int64_t>(losses.size()) < config_.accumulate) {
+    const std::optional<Batch> batch = loader_.next();
+    if (!batch && !losses.empty()) break;
+    if (!batch) continue;  // the end of an epoch; the next call begins another
+    result.examples += (*batch)[0].size(0);
+    g = gradients(*batch, losses.emplace_back());
+    if (config_.accumulate > 1) sum.add(*g);
+  }
+  if (config_.accumulate > 1) g = sum.take_mean();
+  if (config_.clip > 0) g = clip_by_norm(*g, config_.clip).gradients;
+  if (dtype_ == DType::f16) {
+    scaler_.step_unscaled(*optimizer_, model_, *g);
+  } else {
+    optimizer_->step(model_, *g);
+  }
+  if (average_) average_->update(model_);
+  ++step_;
+
+  for (const BatchLoss& l : losses) {
+    result.loss += l.loss.item() / static_cast<double>(losses.size());
+    if (l.right.defined()) result.right += l.right.item<std::int64_t>();
+  }
+  return result;
+}
+
+Model Trainer::tested_model() const { return average_ && step_ > 0 ? average_->averaged(model_) : model_; }
+
+io::Checkpoint Trainer::checkpoint() {
+  io::Checkpoint c;
+  for (const Parameter& p : state(model_)) c.parameters.emplace(p.name, *p.tensor);
+  for (const auto& [name, tensor] : optimizer_->state()) c.optimizer.emplace(kMoments + name, tensor);
+  if (average_) {
+    for (const auto& [name, tensor] : average_->state()) c.optimizer.emplace(kAverage + name, tensor);
+  }
+  c.random = random_state();
+  c.step = step_;
+  c.loader = loader_.position();
+  const LossScaler::State s = scaler_.state();
+  c.metadata = {{"config", to_json(config_).dump()},
+                {"facts", to_json(facts_).dump()},
+                {"scaler", json{s.scale, s.good_in_a_row, s.steps, s.skipped}.dump()}};
+  return c;
+}
+
+void Trainer::restore(const io::Checkpoint& c, const std::string& path) {
+  take_model(model_, c, path);
+  optimizer_->load_state(with_prefix(c.optimizer, kMoments));
+  if (average_) average_->load_state(with_prefix(c.optimizer, kAverage));
+  const json s = metadata_of(c, "scaler", path);
+  require(s.is_array() && s.size() == 4 && s[0].is_number(), Error::Kind::io,
+          "{}: the state of the loss scaler is lost", path);
+  scaler_.load_state(
+      {s[0].get<double>(), s[1].get<std::int64_t>(), s[2].get<std::int64_t>(), s[3].get<std::int64_t>()});
+  loader_.restore(c.loader);
+  random_state() = c.random;
+  step_ = c.step;
+}
+
+Evaluation evaluate(Model model, const Examples& examples) {
+  set_training(model, false);
+  Evaluation all;
+  const bool text = model.gpt() != nullptr;
+  const std::int64_t n = examples.size(), batch = text ? 64 : 250;
+  for (std::int64_t at = 0; at < n; at += batch) {
+    const std::int64_t end = std::min(n, at + batch);
+    const Tensor inputs = examples.inputs.slice(0, at, end), targets = examples.targets.slice(0, at, end);
+    const auto part = static_cast<double>(end - at) / static_cast<double>(n);
+    if (text) {
+      all.loss += part * batch_loss(model, inputs, targets).loss.item();
+      continue;
+    }
+    const Tensor logits = model(inputs);
+    const Tensor loss = cross_entropy(logits, targets), predicted = argmax(logits, 1);
+    const Tensor sure = max(softmax(logits, 1), 1), right = sum(predicted == targets);
+    eval({loss, predicted, sure, right});
+    all.loss += part * loss.item();
+    all.accuracy += right.item() / static_cast<double>(n);
+    for (std::int64_t k : predicted.to_vector<std::int64_t>()) all.predicted.push_back(k);
+    for (double s : sure.to_vector()) all.sure.push_back(s);
+  }
+  return all;
+}
+
+RunConfig config_of(const io::Checkpoint& c, const std::string& path) {
+  return config_from_json(metadata_of(c, "config", path), path);
+}
+
+TrainedModel load_trained_model(const std::string& path) {
+  const io::Checkpoint c = io::load_checkpoint(path);
+  const RunConfig config = config_of(c, path);
+  const DataFacts facts = facts_from_json(metadata_of(c, "facts", path), path);
+  Model model(config, facts);
+  take_model(model, c, path);
+  const io::TensorMap average = with_prefix(c.optimizer, kAverage);
+  if (!average.empty()) take(parameters(model), average, true, path);
+  set_training(model, false);
+  return {config, facts, std::move(model), c.step};
+}
+
+}  // namespace ebb::program

@@ -1,0 +1,79 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dataset.h"
+#include "ebb/amp.h"
+#include "ebb/io.h"
+#include "ebb/optim.h"
+#include "models.h"
+#include "run_config.h"
+
+namespace ebb::program {
+
+struct StepResult {
+  double loss = 0;  // mean over the examples
+  double lr = 0;
+  std::int64_t right = 0;  // 0 for text
+  std::int64_t examples = 0;
+};
+
+// A model, its optimiser and the stream of its batches. All of it goes into a checkpoint, and a trainer that was
+// restored from one goes on with the same bits.
+class Trainer {
+ public:
+  Trainer(const RunConfig& config, const Dataset& data);
+
+  std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  std::int64_t total_steps() const { return total_steps_; }
+  std::int64_t steps_done() const { return step_; }
+  double lr(std::int64_t step) const { return schedule_(step); }
+
+  StepResult step();
+  Model tested_model() const;  // the average of the weights, where there is one
+  std::int64_t parameter_count() { return ebb::parameter_count(model_); }
+  const LossScaler& scaler() const { return scaler_; }
+
+  io::Checkpoint checkpoint();
+  void restore(const io::Checkpoint& checkpoint, const std::string& path);
+
+ private:
+  Gradients gradients(const Batch& batch, BatchLoss& loss);
+
+  RunConfig config_;
+  DataFacts facts_;
+  Model model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::optional<WeightEma> average_;
+  LossScaler scaler_;
+  DType dtype_;
+  DataLoader loader_;
+  Schedule schedule_;
+  std::int64_t steps_per_epoch_ = 0, total_steps_ = 0, step_ = 0;
+};
+
+// How a model does on examples it was not trained on.
+struct Evaluation {
+  double loss = 0;
+  double accuracy = 0;                  // not for text
+  std::vector<std::int64_t> predicted;  // not for text: the class and how probable the model holds it
+  std::vector<double> sure;
+};
+Evaluation evaluate(Model model, const Examples& examples);
+
+// A model as a checkpoint has it, with all that is needed to use it.
+struct TrainedModel {
+  RunConfig config;
+  DataFacts facts;
+  Model model;
+  std::int64_t step;
+};
+TrainedModel load_trained_model(const std::string& checkpoint_path);
+
+// The settings a checkpoint was made with.
+RunConfig config_of(const io::Checkpoint& checkpoint, const std::string& path);
+
+}  // namespace ebb::program
