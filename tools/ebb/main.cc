@@ -10,8 +10,9 @@ namespace {
 using namespace ebb::program;
 
 void add_commands(CLI::App& app) {
-  for (auto add : {add_loss_command, add_losses_command, add_ops_command, add_gradcheck_command, add_plot_command,
-                   add_info_command, add_bench_command, add_completion_command}) {
+  for (auto add : {add_train_command, add_eval_command, add_generate_command, add_loss_command, add_losses_command,
+                   add_ops_command, add_gradcheck_command, add_plot_command, add_info_command, add_bench_command,
+                   add_completion_command}) {
     add(app);
   }
   app.require_subcommand(1);
