@@ -25,11 +25,10 @@ const std::map<std::string_view, const char*>& tested_elsewhere() {
       {"track", "the input of a gradient transform; its rule is the identity"},
       {"stop_gradient", "a mark: no gradient passes"},
       {"depend", "order only; made by checkpoint"},
-      {"custom", "carries its own rule"},
       {"output", "a part of a library call with several results"},
       {"linear_cross_entropy", "a loss, tested with the losses"},
-      {"attention", "tested with attention"},
-      {"attention_gradient", "tested with attention"},
+      {"attention", "a call inside of scaled_dot_product_attention, whose cases are those of custom"},
+      {"attention_gradient", "the same"},
       {"ctc", "a loss, tested with the losses"},
       {"transducer", "a loss, tested with the losses"},
   };

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "cases/elementwise_cases.h"
+#include "cases/network_cases.h"
 #include "cases/tensor_cases.h"
 #include "cases/window_cases.h"
 
@@ -11,7 +12,7 @@ namespace ebb::table {
 inline const std::vector<Case>& all_cases() {
   static const std::vector<Case> cases = [] {
     std::vector<Case> all = elementwise_cases();
-    for (auto more : {activation_cases, tensor_cases, window_cases}) {
+    for (auto more : {activation_cases, tensor_cases, window_cases, channel_norm_cases, attention_cases}) {
       for (Case& c : more()) all.push_back(std::move(c));
     }
     return all;
