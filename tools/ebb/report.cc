@@ -54,12 +54,12 @@ std::string cards(const ReportFacts& f) {
   }
   card(fmt::format("{:.4f}", loss), "loss on the test set");
   card(duration(f.seconds), fmt::format("of training on {} {}", f.threads, f.threads == 1 ? "thread" : "threads"));
-  card(grouped(f.steps),
-       fmt::format("steps, {:.3g} epochs", static_cast<double>(f.steps) / static_cast<double>(f.steps_per_epoch)));
+  const double epochs = static_cast<double>(f.steps) / static_cast<double>(f.steps_per_epoch);
+  card(grouped(f.steps), fmt::format("steps, {:.3g} {}", epochs, epochs == 1 ? "epoch" : "epochs"));
   const double examples = static_cast<double>(f.steps * f.config.batch * f.config.accumulate);
   card(grouped(std::llround(examples / std::max(1e-9, f.seconds))),
        is_text(f) ? "windows a second" : "examples a second");
-  card(fmt::format("{:.0f} MB", static_cast<double>(f.peak_memory) / 1e6), "of memory for tensors at most");
+  card(fmt::format("{:.0f} MB", static_cast<double>(f.peak_memory) / 1e6), "of tensors at the peak");
   return s + "</div>\n";
 }
 

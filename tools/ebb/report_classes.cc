@@ -101,7 +101,9 @@ std::string class_bars(const ReportFacts& f) {
   order.resize(std::min<std::size_t>(order.size(), 20));
   // Between the hardest class and all right: the differences are what one wants to see.
   const double from = std::min(0.95, std::max(0.0, share(order.front()) - 0.1));
-  std::string s = "<div class=\"bars\">";
+  std::size_t longest = 2;
+  for (std::int64_t k : order) longest = std::max(longest, name(f, k).size());
+  std::string s = fmt::format("<div class=\"bars\" style=\"--names:{}ch\">", std::min<std::size_t>(longest, 16));
   for (std::int64_t k : order) {
     s += fmt::format(
         "<div><span>{}</span><i><b style=\"width:{:.1f}%\"></b></i><span class=\"number\">{:.1f} %</span></div>",

@@ -16,9 +16,9 @@ header>div{flex:1 1 420px}
 h1{font-size:34px;line-height:1.15;letter-spacing:-.02em;margin:0 0 8px;font-weight:700}
 h2{font-size:17px;margin:0 0 2px;letter-spacing:-.01em}
 p{margin:0 0 16px;color:var(--soft);max-width:64ch}header p{font-size:16px;margin:0}
-.ring{flex:none;width:132px;height:132px}.ring circle{fill:none;stroke-width:10}
+.ring{flex:none;width:140px;height:140px}.ring circle{fill:none;stroke-width:9}
 .ring .track{stroke:rgba(var(--sea),.14)}.ring .value{stroke:rgb(var(--sea));stroke-linecap:round}
-.ring text{fill:var(--ink);text-anchor:middle;font:700 23px system-ui,sans-serif}
+.ring text{fill:var(--ink);text-anchor:middle;font:700 20px system-ui,sans-serif}
 .ring .small{fill:var(--soft);font:400 11px system-ui,sans-serif}
 .cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(160px,1fr));gap:14px;margin:0 0 20px}
 .card,section{background:var(--card);border:1px solid var(--edge);border-radius:14px;box-shadow:var(--shadow)}
@@ -30,7 +30,7 @@ svg{display:block;width:100%;height:auto}
 .images{display:flex;flex-wrap:wrap;gap:14px 12px}
 figure{margin:0;width:68px;text-align:center}
 figure img{width:68px;height:68px;border-radius:10px;image-rendering:pixelated;display:block}
-.ink img{filter:invert(var(--invert))}.ink figure img{border:1px solid var(--edge)}
+.ink img{filter:invert(var(--invert))}
 figcaption{font-size:12px;line-height:1.35;margin-top:5px;color:var(--soft);font-variant-numeric:tabular-nums;
 overflow-wrap:anywhere}
 figcaption b{font-size:15px;color:rgb(var(--right))}.wrong figcaption b{color:rgb(var(--wrong))}
@@ -40,8 +40,8 @@ figcaption b{font-size:15px;color:rgb(var(--right))}.wrong figcaption b{color:rg
 overflow:hidden;text-overflow:ellipsis}
 .confusion th,.confusion .axis{color:var(--soft)}.confusion .axis{padding:0}
 .confusion .right{background:rgba(var(--right),var(--d))}.confusion .wrong{background:rgba(var(--wrong),var(--d))}
-.bars{display:grid;gap:9px;margin-top:6px}
-.bars div{display:grid;grid-template-columns:minmax(2ch,8ch) 1fr 7ch;gap:12px;align-items:center;font-size:13px}
+.bars{display:grid;gap:14px;margin-top:18px}
+.bars div{display:grid;grid-template-columns:var(--names) 1fr 7ch;gap:12px;align-items:center;font-size:13px}
 .bars i{height:10px;border-radius:5px;background:rgba(var(--sea),.12);overflow:hidden}
 .bars i b{display:block;height:100%;border-radius:5px;background:rgb(var(--sea))}
 .number{text-align:right;color:var(--soft);font-variant-numeric:tabular-nums}

@@ -89,7 +89,7 @@ class TrainingRun {
 
  private:
   bool text() const { return data_.facts.classes.empty(); }
-  double seconds() const { return seconds_before_ + clock_.seconds(); }
+  double seconds() const { return seconds_before_ + clock_.seconds(); }  // of training
   double epoch() const {
     return static_cast<double>(trainer_.steps_done()) / static_cast<double>(trainer_.steps_per_epoch());
   }
@@ -101,10 +101,10 @@ class TrainingRun {
     progress_.say(fmt::format("Training {} ({} parameters) on {}: {} to train on, {} to test.", config_.model,
                               grouped(trainer_.parameter_count()), data_.description, grouped(data_.train.size()),
                               grouped(data_.test.size())));
-    const std::string what =
-        fmt::format("{} steps of {} examples, {:.3g} epochs, {} with a rate of {:g}, {}, {} threads",
-                    grouped(trainer_.total_steps()), config_.batch * config_.accumulate, epochs(), config_.optimizer,
-                    config_.lr, config_.dtype, num_threads());
+    const std::string what = fmt::format("{} steps of {} examples, {:.3g} {}, {} with a rate of {:g}, {}, {} {}",
+                                         grouped(trainer_.total_steps()), config_.batch * config_.accumulate, epochs(),
+                                         epochs() == 1 ? "epoch" : "epochs", config_.optimizer, config_.lr,
+                                         config_.dtype, num_threads(), num_threads() == 1 ? "thread" : "threads");
     progress_.say(trainer_.steps_done() == 0
                       ? what + "."
                       : fmt::format("{}; going on after step {}.", what, grouped(trainer_.steps_done())));
@@ -180,6 +180,7 @@ class TrainingRun {
   }
 
   void finish() {
+    const double training_seconds = folder_.metrics().empty() ? seconds() : folder_.metrics().back().seconds;
     if (!evaluation_) evaluation_ = evaluate(trainer_.tested_model(), data_.test);
     ReportFacts facts;
     facts.config = config_;
@@ -189,7 +190,7 @@ class TrainingRun {
     facts.parameters = trainer_.parameter_count();
     facts.steps = trainer_.total_steps();
     facts.steps_per_epoch = trainer_.steps_per_epoch();
-    facts.seconds = seconds();
+    facts.seconds = training_seconds;
     facts.peak_memory = memory_stats().peak;
     facts.threads = num_threads();
     if (text()) {
@@ -202,11 +203,11 @@ class TrainingRun {
     const auto n = static_cast<std::int64_t>(data_.test.size());
     if (text()) {
       progress_.say(fmt::format("Test loss {:.4f}, perplexity {:.2f}, after {} of training.", evaluation_->loss,
-                                std::exp(evaluation_->loss), duration(seconds())));
+                                std::exp(evaluation_->loss), duration(training_seconds)));
     } else {
       const auto wrong = std::llround((1 - evaluation_->accuracy) * static_cast<double>(n));
       progress_.say(fmt::format("Test accuracy {:.2f} % after {} of training: {} of {} are read wrongly.",
-                                100 * evaluation_->accuracy, duration(seconds()), wrong, grouped(n)));
+                                100 * evaluation_->accuracy, duration(training_seconds), wrong, grouped(n)));
     }
     progress_.say("The report, with curves and pictures: " + folder_.report());
   }
