@@ -23,7 +23,7 @@ using namespace ebb;
 json list(const json& request) {
   json cases = json::array();
   for (const Case& c : all_cases()) {
-    if (c.suite != request.at("suite")) continue;
+    if (c.suite != request.at("suite").get<std::string>()) continue;
     json sizes = json::array();
     for (Size size : c.sizes) sizes.push_back(name(size));
     cases.push_back({{"case", c.name},
