@@ -3,9 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "cases/all_cases.h"
 #include "commands.h"
 #include "ebb/losses/registry.h"
+#include "gradcheck.h"
 #include "loss_name.h"
 
 // `ebb completion`: scripts for shells, made from the commands and options that the program has.
@@ -29,14 +29,6 @@ std::vector<std::string> loss_names() {
   return names;
 }
 
-std::vector<std::string> checked_names() {
-  std::vector<std::string> names = loss_names();
-  for (const table::Case& c : table::all_cases()) {
-    if (info(c.op).grad == OpGrad::yes) names.push_back(c.name);
-  }
-  return names;
-}
-
 // The type of an option as help prints it says what may be given: LOSS, FILE, or a list in braces.
 Word word_of(const CLI::Option& option) {
   Word w;
@@ -46,7 +38,7 @@ Word word_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   w.takes_file = type == "FILE" || type == "FOLDER";
   if (type == kLossType) w.values = loss_names();
-  if (type == "GLOB") w.values = checked_names();
+  if (type == "GLOB") w.values = gradcheck_names();
   const std::size_t open = type.find('{'), close = type.rfind('}');
   if (open != std::string::npos && close != std::string::npos) {
     w.values = CLI::detail::split(type.substr(open + 1, close - open - 1), ',');

@@ -1,3 +1,5 @@
+#include "gradcheck.h"
+
 #include <fmt/format.h>
 #include <fnmatch.h>
 
@@ -133,6 +135,12 @@ void run_gradcheck(const std::vector<std::string>& patterns, const std::vector<s
 }
 
 }  // namespace
+
+std::vector<std::string> gradcheck_names() {
+  std::vector<std::string> names;
+  for (const Subject& s : all_subjects()) names.push_back(s.name);
+  return names;
+}
 
 void add_gradcheck_command(CLI::App& app) {
   struct Options {

@@ -1,0 +1,10 @@
+#pragma once
+#include <string>
+#include <vector>
+
+namespace ebb::program {
+
+// The operations and losses that `ebb gradcheck` knows.
+std::vector<std::string> gradcheck_names();
+
+}  // namespace ebb::program
