@@ -6,8 +6,11 @@ BUILD := build/$(PRESET)
 PACKAGES := g++ cmake ninja-build ccache pkg-config \
             libtbb-dev libfmt-dev libhwy-dev libopenblas-dev librandom123-dev zlib1g-dev libpng-dev nlohmann-json3-dev \
             libcli11-dev libgtest-dev librapidcheck-dev libmpfr-dev libgmp-dev
+TEST_PACKAGES := chromium fonts-dejavu-core  # a browser that opens the report
 FORMAT_PACKAGES := clang-format
 BENCH_PACKAGES := python3 python3-venv binutils
+
+RUN := train --model cnn --data digits --train-count 30000 --test-count 5000 --epochs 6 --out out/digits --overwrite
 
 # Installs those of the packages $(1) that are missing, if any.
 define install_missing
@@ -26,7 +29,7 @@ endef
 .PHONY: help run test bench format clean packages configure
 
 help:
-	@echo "make run      build the library and train a small network on images of digits"
+	@echo "make run      build the program ebb and train a convolutional network on drawn digits, about a minute"
 	@echo "make test     build everything and run the tests"
 	@echo "make bench    compare with PyTorch, JAX and MLX (SUITE=losses: one suite, QUICK=1: the large rows only)"
 	@echo "make format   clang-format the sources"
@@ -40,10 +43,12 @@ configure: packages
 	@[ -f $(BUILD)/build.ninja ] || cmake --preset $(PRESET)
 
 run: configure
-	@cmake --build $(BUILD) --target digits
-	@$(BUILD)/examples/digits
+	@cmake --build $(BUILD) --target ebb_program
+	@echo "+ ebb $(RUN)"
+	@$(BUILD)/tools/ebb/ebb $(RUN)
 
 test: configure
+	$(call install_missing,$(TEST_PACKAGES))
 	@cmake --build $(BUILD)
 	@cd $(BUILD) && ctest --output-on-failure
 

@@ -104,16 +104,32 @@ std::string texts(const ReportFacts& f) {
   return section("texts", "What it writes", "The beginning in colour was given, the rest is the network's.", s);
 }
 
+// Settings of other networks and other data would only be in the way.
+bool matters(const std::string& name, const RunConfig& c) {
+  const auto any_of = [&](std::initializer_list<const char*> names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (any_of({"heads", "context", "tokens"})) return c.model == "gpt";
+  if (name == "hidden") return c.model == "mlp";
+  if (name == "width") return c.model != "mlp";
+  if (name == "layers") return c.model == "gpt" || c.model == "resnet";
+  if (any_of({"train-count", "test-count"})) return c.data == "digits";
+  if (name == "test-fraction") return c.data != "digits";
+  if (name == "momentum") return c.optimizer == "sgd" || c.optimizer == "lars" || c.optimizer == "rmsprop";
+  if (name == (c.steps > 0 ? "epochs" : "steps")) return false;
+  return true;
+}
+
 std::string settings(const ReportFacts& f) {
   std::string s = "<dl class=\"settings\">";
   const nlohmann::json all = to_json(f.config);
   each_setting(f.config, [&](const char* name, const auto&, const char*, const auto&) {
     const nlohmann::json& value = all.at(name);
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-    if (text.empty()) return;
+    if (text.empty() || !matters(name, f.config)) return;
     s += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, escaped(text));
   });
-  return section("settings", "Configuration", "Every setting of the run, as <code>config.json</code> has it.",
+  return section("settings", "Configuration", "What this run was made of; <code>config.json</code> has every setting.",
                  s + "</dl>");
 }
 

@@ -109,7 +109,7 @@ std::string class_bars(const ReportFacts& f) {
         "<div><span>{}</span><i><b style=\"width:{:.1f}%\"></b></i><span class=\"number\">{:.1f} %</span></div>",
         escaped(name(f, k)), 100 * (share(k) - from) / (1 - from), 100 * share(k));
   }
-  return s + "</div>\n";
+  return s + fmt::format("</div><p class=\"note\">The bars begin at {:.0f} %.</p>\n", 100 * from);
 }
 
 std::string first_pictures(const ReportFacts& f, std::size_t count) {

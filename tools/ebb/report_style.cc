@@ -53,6 +53,7 @@ blockquote b{color:rgb(var(--sea));font-weight:400}
 font-size:13px}
 .settings dt{color:var(--soft)}.settings dd{margin:0;text-align:right;font-variant-numeric:tabular-nums;
 overflow-wrap:anywhere}
+.note{font-size:12px;margin:14px 0 0}
 footer{color:var(--soft);font-size:13px;margin-top:28px}
 @media print{body{background:#fff}section,.card{box-shadow:none;break-inside:avoid}}
 </style>
