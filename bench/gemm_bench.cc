@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "cpu/gemm.h"
+#include "cpu/blas.h"
 #include "cpu/library.h"
 #include "ebb/memory.h"
 

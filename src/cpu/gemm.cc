@@ -1,62 +1,58 @@
 #include "cpu/gemm.h"
 
-#include <cblas.h>
-
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "core/buffer.h"
-#include "core/format_error.h"
 #include "core/parallel.h"
+#include "cpu/gemm_kernels.h"
+#include "cpu/tile_kernels.h"
 
+// Blocks of both factors are packed into panels in the order the tiles read them, once, by all threads; then the
+// threads share the blocks of C. How that is cut depends on the sizes, and the bits do not depend on how it is cut.
 namespace ebb::cpu {
 namespace {
 
+// Packed at a time: 1.5 MiB of A and 3 MiB of B in f32.
+constexpr std::int64_t kMostRows = 1024, kMostCols = 2048;
+// A task of the product: its rows of A fit in the second cache with room to spare.
+constexpr std::int64_t kTaskRows = 256, kTaskPanels = 8;
+constexpr double kLeastFlops = 1.5e6;  // some 25 µs: what a thread is worth waking for
+
 std::int64_t pieces_of(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 
-// Blocks of nearly equal size, multiples of 16 (the register tiles of the BLAS kernels divide it).
-std::int64_t even_block(std::int64_t size, std::int64_t block) {
-  const std::int64_t pieces = std::max<std::int64_t>(1, pieces_of(size, block));
-  return std::max<std::int64_t>(16, pieces_of(pieces_of(size, pieces), 16) * 16);
+template <class T>
+const GemmKernels<T>& kernels() {
+  if constexpr (std::is_same_v<T, double>) {
+    return *tile_kernels().gemm_f64;
+  } else {
+    return *tile_kernels().gemm_f32;
+  }
 }
 
-void blas_gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, float alpha, const float* a, int lda,
-               const float* b, int ldb, float beta, float* c, int ldc) {
-  cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-}
-void blas_gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, double alpha, const double* a, int lda,
-               const double* b, int ldb, double beta, double* c, int ldc) {
-  cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-}
-void blas_gemv(CBLAS_TRANSPOSE t, int rows, int cols, float alpha, const float* a, int lda, const float* x, int incx,
-               float* y, int incy) {
-  cblas_sgemv(CblasRowMajor, t, rows, cols, alpha, a, lda, x, incx, 1.0f, y, incy);
-}
-void blas_gemv(CBLAS_TRANSPOSE t, int rows, int cols, double alpha, const double* a, int lda, const double* x, int incx,
-               double* y, int incy) {
-  cblas_dgemv(CblasRowMajor, t, rows, cols, alpha, a, lda, x, incx, 1.0, y, incy);
-}
+template <class T>
+struct Call {
+  std::int64_t m, n, k;
+  T alpha;
+  Matrix<T> a, b;
+  bool add;  // to C
+  T* c;
+  std::int64_t c_stride;
+  bool shared;  // among threads
 
-// Rows one after the other, elements of a row adjacent. Sizes of 1 leave their stride without meaning.
-template <class T>
-bool readable_by_rows(const Matrix<T>& x, std::int64_t rows, std::int64_t cols) {
-  return (cols <= 1 || x.col_stride == 1) && (rows <= 1 || x.row_stride >= std::max<std::int64_t>(1, cols));
-}
-template <class T>
-Matrix<T> transposed(const Matrix<T>& x) {
-  return {x.data, x.col_stride, x.row_stride};
-}
-
-// A matrix as BLAS names it: rows `ld` apart, read as it stands or transposed.
-template <class T>
-struct BlasMatrix {
-  CBLAS_TRANSPOSE trans;
-  int ld;
-  BlasMatrix(const Matrix<T>& x, std::int64_t rows, std::int64_t cols) {
-    const bool by_rows = readable_by_rows(x, rows, cols);
-    trans = by_rows ? CblasNoTrans : CblasTrans;
-    ld = by_rows ? blas_size(rows <= 1 ? cols : x.row_stride) : blas_size(cols <= 1 ? rows : x.col_stride);
+  double flops() const { return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
+  GemmSource a_source(std::int64_t i, std::int64_t p) const {
+    const Matrix<T> x = a.from(i, p);
+    return {x.data, x.dtype, x.row_stride, x.col_stride};
+  }
+  GemmSource b_source(std::int64_t p, std::int64_t j) const {
+    const Matrix<T> x = b.from(p, j);
+    return {x.data, x.dtype, x.col_stride, x.row_stride};
+  }
+  template <class Body>
+  void for_each(std::int64_t tasks, Body&& body) const {
+    if (shared) return parallel_for(tasks, body);
+    for (std::int64_t i = 0; i < tasks; ++i) body(i);
   }
 };
 
@@ -66,162 +62,240 @@ void scale(std::int64_t m, std::int64_t n, T beta, T* c, std::int64_t c_stride) 
     T* row = c + i * c_stride;
     if (beta == T(0)) {
       std::memset(row, 0, static_cast<std::size_t>(n) * sizeof(T));
-    } else if (beta != T(1)) {
+    } else {
       for (std::int64_t j = 0; j < n; ++j) row[j] *= beta;
     }
   }
 }
 
-// y = alpha·M·x + beta·y, M [rows, cols]. gemm would copy M into its panels first; gemv reads it once.
-template <class T>
-void gemv_serial(std::int64_t rows, std::int64_t cols, T alpha, const Matrix<T>& matrix, const T* x,
-                 std::int64_t x_step, T beta, T* y, std::int64_t y_step) {
-  scale(rows, 1, beta, y, y_step);
-  const BlasMatrix<T> bm(matrix, rows, cols);
-  const bool flipped = bm.trans == CblasTrans;
-  blas_gemv(bm.trans, blas_size(flipped ? cols : rows), blas_size(flipped ? rows : cols), alpha, matrix.data, bm.ld, x,
-            cols <= 1 ? 1 : blas_size(x_step), y, rows <= 1 ? 1 : blas_size(y_step));
-}
+// ---- products of matrices
+// ---------------------------------------------------------------------------------------------
 
-// A product that is over before BLAS has looked at its arguments.
+// One factor: how it is packed, and whether tiles may read it where it lies.
 template <class T>
-void gemm_tiny(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const Matrix<T>& a, const Matrix<T>& b, T beta,
-               T* c, std::int64_t c_stride) {
-  for (std::int64_t i = 0; i < m; ++i) {
-    for (std::int64_t j = 0; j < n; ++j) {
-      T sum = 0;
-      for (std::int64_t p = 0; p < k; ++p)
-        sum += a.data[i * a.row_stride + p * a.col_stride] * b.data[p * b.row_stride + j * b.col_stride];
-      T& out = c[i * c_stride + j];
-      out = beta == T(0) ? alpha * sum : alpha * sum + beta * out;
-    }
+struct Factor {
+  std::int64_t width;  // of a panel
+  std::int64_t (*packed)(std::int64_t);
+  void (*pack)(const GemmSource&, std::int64_t, std::int64_t, T*);
+  bool in_place;
+
+  // Measured on Neoverse V1: panels in place save their packing, and pay with a page for each step of k. That is worth
+  // it where they are read once or twice, or lie within a few pages anyway; at 128³ it loses 6 %, at 1024³ 20 %.
+  Factor(std::int64_t panel, std::int64_t (*size)(std::int64_t),
+         void (*packer)(const GemmSource&, std::int64_t, std::int64_t, T*), const GemmSource& source, std::int64_t wide,
+         std::int64_t depth, std::int64_t passes)
+      : width(panel),
+        packed(size),
+        pack(packer),
+        in_place(source.wide_stride == 1 && source.dtype == dtype_of_type<T>::value &&
+                 (passes <= 2 || wide * depth <= 4096)) {}
+
+  std::int64_t space(std::int64_t wide, std::int64_t depth) const {
+    return depth * (in_place ? packed(wide % width) : packed(wide));
   }
-}
 
-// The k dimension in pieces: each makes its own [m, n], and they are added in order.
+  GemmPanels<T> prepare(const Call<T>& call, const GemmSource& source, std::int64_t wide, std::int64_t depth,
+                        T* to) const {
+    const std::int64_t whole = wide / width * width;
+    const std::int64_t element = static_cast<std::int64_t>(size_of(source.dtype));
+    const auto from = [&](std::int64_t w) {
+      return GemmSource{static_cast<const std::byte*>(source.data) + w * source.wide_stride * element, source.dtype,
+                        source.wide_stride, source.depth_stride};
+    };
+    if (in_place) {
+      if (wide > whole) pack(from(whole), wide - whole, depth, to);
+      return {static_cast<const T*>(source.data), source.depth_stride, width, to};
+    }
+    constexpr std::int64_t kElements = 65536;  // a task
+    const std::int64_t step = call.shared ? width * std::max<std::int64_t>(1, kElements / (width * depth)) : wide;
+    call.for_each(pieces_of(wide, step), [&](std::int64_t i) {
+      const std::int64_t first = i * step;
+      pack(from(first), std::min(step, wide - first), depth, to + first * depth);
+    });
+    return {to, width, width * depth, to + whole * depth};
+  }
+};
+
 template <class T>
-void gemm_split_depth(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t depth, T alpha, const Matrix<T>& a,
-                      const Matrix<T>& b, T beta, T* c, std::int64_t c_stride) {
-  const std::int64_t pieces = pieces_of(k, depth);
-  const BufferPtr parts = BufferPtr::allocate(static_cast<std::size_t>(pieces * m * n) * sizeof(T), "matmul");
-  T* part = reinterpret_cast<T*>(parts.data());
-  parallel_for(pieces, [&](std::int64_t p) {
-    const std::int64_t k0 = p * depth;
-    gemm_serial<T>(m, n, std::min(depth, k - k0), alpha, {a.data + k0 * a.col_stride, a.row_stride, a.col_stride},
-                   {b.data + k0 * b.row_stride, b.row_stride, b.col_stride}, T(0), part + p * m * n, n);
+void multiply_blocks(const Call<T>& call, const GemmPanels<T>& a, const GemmPanels<T>& b, std::int64_t rows,
+                     std::int64_t cols, std::int64_t depth, bool add, T* c) {
+  const GemmKernels<T>& kernel = kernels<T>();
+  const std::int64_t col_step = kTaskPanels * kernel.cols, across = pieces_of(cols, col_step);
+  std::int64_t row_step = kTaskRows;
+  const auto flops_of_task = [&] {
+    return 2.0 * static_cast<double>(std::min(row_step, rows) * std::min(col_step, cols)) * static_cast<double>(depth);
+  };
+  while (call.shared && row_step > 32 && pieces_of(rows, row_step) * across < 16 && flops_of_task() > 2 * kLeastFlops)
+    row_step /= 2;
+  call.for_each(pieces_of(rows, row_step) * across, [&](std::int64_t task) {
+    const std::int64_t i = task / across * row_step, j = task % across * col_step;
+    const GemmPanels<T> part_a{a.data + i / kernel.rows * a.distance, a.step, a.distance, a.last};
+    const GemmPanels<T> part_b{b.data + j / kernel.cols * b.distance, b.step, b.distance, b.last};
+    kernel.multiply(std::min(row_step, rows - i), std::min(col_step, cols - j), depth, call.alpha, part_a, part_b, add,
+                    c + i * call.c_stride + j, call.c_stride);
   });
-  scale(m, n, beta, c, c_stride);
-  for (std::int64_t i = 0; i < m; ++i) {
-    for (std::int64_t p = 0; p < pieces; ++p) {
-      const T* from = part + (p * m + i) * n;
-      for (std::int64_t j = 0; j < n; ++j) c[i * c_stride + j] += from[j];
+}
+
+template <class T>
+void multiply_matrices(const Call<T>& call) {
+  const GemmKernels<T>& kernel = kernels<T>();
+  const std::int64_t most_depth = gemm_depth(call.k);
+  const std::int64_t most_rows = std::min(call.m, kMostRows / kernel.rows * kernel.rows);
+  const std::int64_t most_cols = std::min(call.n, kMostCols / kernel.cols * kernel.cols);
+  const Factor<T> fa(kernel.rows, kernel.packed_rows, kernel.pack_rows, call.a_source(0, 0), most_rows, most_depth,
+                     pieces_of(call.n, kernel.cols));
+  const Factor<T> fb(kernel.cols, kernel.packed_cols, kernel.pack_cols, call.b_source(0, 0), most_cols, most_depth,
+                     pieces_of(call.m, kernel.rows));
+  // Blocks at the end of A and B may be of other widths than those before: room for either.
+  const std::int64_t space_a = std::max(fa.space(most_rows, most_depth), fa.space(call.m % most_rows, most_depth));
+  const std::int64_t space_b = std::max(fb.space(most_cols, most_depth), fb.space(call.n % most_cols, most_depth));
+
+  constexpr std::int64_t kLocal = 16384 / sizeof(T);  // small products need no memory from the pool
+  alignas(64) T local[kLocal];
+  BufferPtr memory;
+  T* space = local;
+  if (space_a + space_b > kLocal) {
+    memory = BufferPtr::allocate(static_cast<std::size_t>(space_a + space_b) * sizeof(T), "matmul");
+    space = reinterpret_cast<T*>(memory.data());
+  }
+  for (std::int64_t j = 0; j < call.n; j += most_cols) {
+    const std::int64_t cols = std::min(most_cols, call.n - j);
+    for (std::int64_t p = 0; p < call.k; p += most_depth) {
+      const std::int64_t depth = std::min(most_depth, call.k - p);
+      const GemmPanels<T> b = fb.prepare(call, call.b_source(p, j), cols, depth, space + space_a);
+      for (std::int64_t i = 0; i < call.m; i += most_rows) {
+        const std::int64_t rows = std::min(most_rows, call.m - i);
+        const GemmPanels<T> a = fa.prepare(call, call.a_source(i, p), rows, depth, space);
+        multiply_blocks(call, a, b, rows, cols, depth, call.add || p > 0, call.c + i * call.c_stride + j);
+      }
     }
   }
+}
+
+// Few outputs, long sums (a weight gradient over a whole data set): the blocks of k are what there is to share. Each
+// makes an [m, n] of its own; they are added in order, as everywhere.
+template <class T>
+void multiply_deep(const Call<T>& call) {
+  const std::int64_t depth = gemm_depth(call.k), blocks = pieces_of(call.k, depth), outputs = call.m * call.n;
+  const std::int64_t round = std::clamp<std::int64_t>((std::int64_t{1} << 20) / outputs, 16, blocks);
+  const auto per_task =
+      static_cast<std::int64_t>(std::max(1.0, kLeastFlops / (call.flops() / static_cast<double>(blocks))));
+  const BufferPtr memory = BufferPtr::allocate(static_cast<std::size_t>(round * outputs) * sizeof(T), "matmul");
+  T* parts = reinterpret_cast<T*>(memory.data());
+  for (std::int64_t first = 0; first < blocks; first += round) {
+    const std::int64_t count = std::min(round, blocks - first);
+    parallel_for(pieces_of(count, per_task), [&](std::int64_t task) {
+      for (std::int64_t i = task * per_task; i < std::min(count, (task + 1) * per_task); ++i) {
+        const std::int64_t p = (first + i) * depth;
+        multiply_matrices(Call<T>{call.m, call.n, std::min(depth, call.k - p), call.alpha, call.a.from(0, p),
+                                  call.b.from(p, 0), false, parts + i * outputs, call.n, false});
+      }
+    });
+    for (std::int64_t r = 0; r < call.m; ++r) {
+      T* to = call.c + r * call.c_stride;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const T* part = parts + (i * call.m + r) * call.n;
+        const bool add = call.add || first + i > 0;
+        for (std::int64_t j = 0; j < call.n; ++j) to[j] = add ? to[j] + part[j] : part[j];
+      }
+    }
+  }
+}
+
+// ---- products with a vector
+// ---------------------------------------------------------------------------------------------
+
+// y = alpha·x·M or y += alpha·x·M, M [k, outputs], read once where it lies.
+template <class T>
+void multiply_vector(const Call<T>& call, std::int64_t outputs, const Matrix<T>& x, const Matrix<T>& matrix,
+                     std::int64_t y_stride) {
+  const GemmKernels<T>& kernel = kernels<T>();
+  constexpr std::int64_t kMostOutputs = 1024, kLeastElements = 1 << 17;
+  const std::int64_t most_depth = gemm_depth(call.k), blocks = pieces_of(call.k, most_depth);
+  // sum[0..n) of block p for outputs [j, j + n)
+  const auto block = [&](std::int64_t p, std::int64_t j, std::int64_t n, T* sum) {
+    const std::int64_t first = p * most_depth, depth = std::min(most_depth, call.k - first);
+    T numbers[kGemmDepth];
+    const Matrix<T> part_x = x.from(0, first), part = matrix.from(first, j);
+    kernel.read_vector({part_x.data, part_x.dtype, 0, part_x.col_stride}, depth, numbers);
+    kernel.multiply_vector(n, depth, numbers, {part.data, part.dtype, part.col_stride, part.row_stride}, sum);
+  };
+  const auto write = [&](std::int64_t p, std::int64_t j, std::int64_t n, const T* sum) {
+    T* y = call.c + j * y_stride;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const T product = call.alpha * sum[i];
+      y[i * y_stride] = call.add || p > 0 ? y[i * y_stride] + product : product;
+    }
+  };
+  if (call.shared && outputs < 256 && outputs * call.k >= 2 * kLeastElements) {  // k is what there is to share
+    const std::int64_t per_task = std::max<std::int64_t>(1, kLeastElements / (outputs * most_depth));
+    const BufferPtr memory = BufferPtr::allocate(static_cast<std::size_t>(blocks * outputs) * sizeof(T), "matmul");
+    T* sums = reinterpret_cast<T*>(memory.data());
+    parallel_for(pieces_of(blocks, per_task), [&](std::int64_t task) {
+      for (std::int64_t p = task * per_task; p < std::min(blocks, (task + 1) * per_task); ++p)
+        block(p, 0, outputs, sums + p * outputs);
+    });
+    for (std::int64_t p = 0; p < blocks; ++p) write(p, 0, outputs, sums + p * outputs);
+    return;
+  }
+  const std::int64_t step = std::clamp<std::int64_t>(pieces_of(kLeastElements / call.k, 64) * 64, 64, kMostOutputs);
+  call.for_each(pieces_of(outputs, step), [&](std::int64_t task) {
+    const std::int64_t j = task * step, n = std::min(step, outputs - j);
+    T sum[kMostOutputs];
+    for (std::int64_t p = 0; p < blocks; ++p) {
+      block(p, j, n, sum);
+      write(p, j, n, sum);
+    }
+  });
+}
+
+// A product that is over before anything is packed.
+template <class T>
+void multiply_tiny(const Call<T>& call) {
+  for (std::int64_t i = 0; i < call.m; ++i) {
+    for (std::int64_t j = 0; j < call.n; ++j) {
+      const Matrix<T> row = call.a.from(i, 0), col = call.b.from(0, j);
+      const T product = call.alpha * kernels<T>().dot(call.k, static_cast<const T*>(row.data), row.col_stride,
+                                                      static_cast<const T*>(col.data), col.row_stride);
+      T& out = call.c[i * call.c_stride + j];
+      out = call.add ? out + product : product;
+    }
+  }
+}
+
+template <class T>
+void run(Call<T> call, T beta) {
+  if (call.m == 0 || call.n == 0) return;
+  if (beta != T(0) && beta != T(1)) scale(call.m, call.n, beta, call.c, call.c_stride);
+  if (call.k == 0) {
+    if (beta == T(0)) scale(call.m, call.n, beta, call.c, call.c_stride);
+    return;
+  }
+  constexpr DType kOwn = dtype_of_type<T>::value;
+  if (call.m * call.n * call.k <= 128 && call.a.dtype == kOwn && call.b.dtype == kOwn) return multiply_tiny(call);
+  // C's row = A's row · B, C's column = B's column · Aᵀ.
+  if (call.m == 1) return multiply_vector(call, call.n, call.a, call.b, 1);
+  if (call.n == 1) return multiply_vector(call, call.m, call.b.transposed(), call.a.transposed(), call.c_stride);
+  call.shared = call.shared && call.flops() >= 2 * kLeastFlops;
+  constexpr std::int64_t kFew = 128;
+  if (call.shared && call.m <= kFew && call.n <= kFew && call.k >= 4 * kGemmDepth) return multiply_deep(call);
+  multiply_matrices(call);
 }
 
 }  // namespace
 
-void keep_blas_serial() {
-  thread_local const bool done = (openblas_set_num_threads(1), true);
-  (void)done;
-}
-
-int blas_size(std::int64_t n) {
-  require(n >= 0 && n <= std::numeric_limits<int>::max(),
-          "matmul: a size or stride of {} elements is more than BLAS can take; cut the matrix into smaller ones", n);
-  return static_cast<int>(n);
-}
-
-template <class T>
-bool readable_in_place(const Matrix<T>& x, std::int64_t rows, std::int64_t cols) {
-  return readable_by_rows(x, rows, cols) || readable_by_rows(transposed(x), cols, rows);
-}
-
-// Measured with OpenBLAS on Neoverse V1, relative to its own threads at 1024³, over the four ways to transpose: blocks
-// of 512×1024 lose nothing, 256×512 1 to 3 %, 256×256 4 to 5 %, 128×256 6 to 9 %, 64×64 19 %: every piece packs its
-// rows of A and columns of B again. So the largest block that leaves sixteen pieces, and below 256×256 what a few
-// threads need.
-GemmCut gemm_cut(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batches) {
-  struct Block {
-    std::int64_t rows, cols, wanted;
-  };
-  static constexpr Block kLadder[] = {{512, 1024, 16}, {256, 1024, 16}, {256, 512, 16}, {128, 512, 16},
-                                      {128, 256, 4},   {64, 256, 4},    {64, 128, 4},   {64, 64, 4}};
-  constexpr double kLeastFlops = 1.5e6;  // some 25 µs: what a thread is worth waking for
-  // Narrow results are padded to the kernels' register tiles, and cost as much.
-  const double flops = 2.0 * static_cast<double>(std::max<std::int64_t>(m, 16)) *
-                       static_cast<double>(std::max<std::int64_t>(n, 16)) * static_cast<double>(k);
-  GemmCut cut{m, n, k};
-  if (m == 1 || n == 1) return cut;
-  if (flops < 2 * kLeastFlops) return cut;
-  std::int64_t pieces = 1;
-  for (const Block& block : kLadder) {
-    const GemmCut next{even_block(m, block.rows), even_block(n, block.cols), k};
-    const std::int64_t count = pieces_of(m, next.rows) * pieces_of(n, next.cols);
-    if (flops / static_cast<double>(count) < kLeastFlops) break;
-    cut = next;
-    pieces = count;
-    if (pieces * batches >= block.wanted) break;
-  }
-  // Few outputs, long sums (a weight gradient over a whole data set): k is what there is to share.
-  constexpr std::int64_t kLeastDepth = 2048, kMostOutputs = 65536;
-  if (pieces * batches < 16 && k >= 2 * kLeastDepth && m * n <= kMostOutputs)
-    cut = {m, n, std::max(kLeastDepth, pieces_of(pieces_of(k, 16), 64) * 64)};
-  return cut;
-}
-
-template <class T>
-void gemm_serial(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const Matrix<T>& a, const Matrix<T>& b,
-                 T beta, T* c, std::int64_t c_stride) {
-  if (m == 0 || n == 0) return;
-  if (k == 0) return scale(m, n, beta, c, c_stride);
-  if (m * n * k <= 128) return gemm_tiny(m, n, k, alpha, a, b, beta, c, c_stride);
-  keep_blas_serial();
-  // C row = Bᵀ·(A row), C column = A·(B column).
-  if (m == 1 && n > 1 && (a.col_stride > 0 || k == 1))
-    return gemv_serial<T>(n, k, alpha, transposed(b), a.data, a.col_stride, beta, c, 1);
-  if (n == 1 && (b.row_stride > 0 || k == 1))
-    return gemv_serial<T>(m, k, alpha, a, b.data, b.row_stride, beta, c, c_stride);
-  const BlasMatrix<T> ba(a, m, k), bb(b, k, n);
-  blas_gemm(ba.trans, bb.trans, blas_size(m), blas_size(n), blas_size(k), alpha, a.data, ba.ld, b.data, bb.ld, beta, c,
-            blas_size(m == 1 ? n : c_stride));
-}
-
-// A vector form is bound by reading its matrix (outputs × k), some 50 µs of it a piece, in long runs: cut across the
-// outputs where the runs go along k, and along k where they go across the outputs.
-template <class T>
-static GemmCut vector_cut(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<T>& a, const Matrix<T>& b) {
-  constexpr std::int64_t kLeastElements = 1 << 18;
-  const std::int64_t outputs = std::max(m, n);
-  const std::int64_t pieces = std::clamp<std::int64_t>(outputs * k / kLeastElements, 1, 16);
-  GemmCut cut{m, n, k};
-  if (pieces == 1) return cut;
-  const bool runs_along_k = m == 1 ? readable_by_rows(transposed(b), n, k) : readable_by_rows(a, m, k);
-  if (runs_along_k ? outputs < 16 * pieces : k >= 64 * pieces) {
-    cut.depth = even_block(k, pieces_of(k, pieces));
-  } else {
-    (m == 1 ? cut.cols : cut.rows) = even_block(outputs, pieces_of(outputs, pieces));
-  }
-  return cut;
-}
-
 template <class T>
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const Matrix<T>& a, const Matrix<T>& b, T beta, T* c,
           std::int64_t c_stride) {
-  if (m == 0 || n == 0) return;
-  const GemmCut cut = m == 1 || n == 1 ? vector_cut(m, n, k, a, b) : gemm_cut(m, n, k);
-  if (cut.depth < k) return gemm_split_depth(m, n, k, cut.depth, alpha, a, b, beta, c, c_stride);
-  const std::int64_t across = pieces_of(n, cut.cols);
-  parallel_for(pieces_of(m, cut.rows) * across, [&](std::int64_t piece) {
-    const std::int64_t i = piece / across * cut.rows, j = piece % across * cut.cols;
-    gemm_serial<T>(std::min(cut.rows, m - i), std::min(cut.cols, n - j), k, alpha,
-                   {a.data + i * a.row_stride, a.row_stride, a.col_stride},
-                   {b.data + j * b.col_stride, b.row_stride, b.col_stride}, beta, c + i * c_stride + j, c_stride);
-  });
+  run(Call<T>{m, n, k, alpha, a, b, beta != T(0), c, c_stride, true}, beta);
+}
+template <class T>
+void gemm_serial(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const Matrix<T>& a, const Matrix<T>& b,
+                 T beta, T* c, std::int64_t c_stride) {
+  run(Call<T>{m, n, k, alpha, a, b, beta != T(0), c, c_stride, false}, beta);
 }
 
 #define EBB_GEMM(T)                                                                                                    \
-  template bool readable_in_place<T>(const Matrix<T>&, std::int64_t, std::int64_t);                                    \
   template void gemm<T>(std::int64_t, std::int64_t, std::int64_t, T, const Matrix<T>&, const Matrix<T>&, T, T*,        \
                         std::int64_t);                                                                                 \
   template void gemm_serial<T>(std::int64_t, std::int64_t, std::int64_t, T, const Matrix<T>&, const Matrix<T>&, T, T*, \

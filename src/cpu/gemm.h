@@ -1,46 +1,40 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 #include "ebb/dtype.h"
 
 namespace ebb::cpu {
 
-// A matrix to read: element (i, j) is data[i·row_stride + j·col_stride]. One of the strides must be 1 (a size of 1
-// makes its stride irrelevant) and the other at least the length of a run: OpenBLAS reads it in place, transposed or
-// not.
+// A matrix to read: element (i, j) is data[i·row_stride + j·col_stride], of T, or of a half where T is float (halves
+// become float while they are packed). Any strides will do, also 0; where one of them is 1, it is quick.
 template <class T>
 struct Matrix {
-  const T* data = nullptr;
+  const void* data = nullptr;
   std::int64_t row_stride = 0;
   std::int64_t col_stride = 1;
+  DType dtype = dtype_of_type<T>::value;
+
+  Matrix from(std::int64_t i, std::int64_t j) const {
+    const std::int64_t bytes = (i * row_stride + j * col_stride) * static_cast<std::int64_t>(size_of(dtype));
+    return {static_cast<const std::byte*>(data) + bytes, row_stride, col_stride, dtype};
+  }
+  Matrix transposed() const { return {data, col_stride, row_stride, dtype}; }
 };
-template <class T>
-bool readable_in_place(const Matrix<T>& x, std::int64_t rows, std::int64_t cols);
 
 // C = alpha·A·B + beta·C with A [m, k], B [k, n] and C [m, n], rows of C c_stride apart; beta = 0 does not read C.
-// T is float or double. The work is cut by m, n and k alone, so the bits are the same for every number of threads;
-// the pieces are shared with parallel_for. From inside a parallel_for call gemm_serial: one piece, the calling thread
-// (its bits may differ from gemm's, never from its own).
+// T is float or double.
+//
+// The bits of an element of C depend on its row of A, its column of B, alpha and beta alone: not on m and n, not on its
+// place, not on strides, not on the number of threads, not on whether halves were converted before (gemm_kernels.h says
+// in which order products are added). A row has the same product alone and in a batch.
+//
+// gemm shares the work with parallel_for; gemm_serial keeps to the calling thread.
 template <class T>
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const Matrix<T>& a, const Matrix<T>& b, T beta, T* c,
           std::int64_t c_stride);
 template <class T>
 void gemm_serial(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const Matrix<T>& a, const Matrix<T>& b,
                  T beta, T* c, std::int64_t c_stride);
-
-// The pieces of a product: blocks of `rows` × `cols` of the result, and `depth` of k at a time.
-struct GemmCut {
-  std::int64_t rows, cols, depth;
-};
-// `batches` equal products are made side by side and count as pieces. Products with a vector stay whole here: how those
-// are cut depends on which way the matrix lies, and gemm sees to it.
-GemmCut gemm_cut(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batches = 1);
-
-// Every thread that calls OpenBLAS or LAPACK calls this first: it keeps OpenBLAS on the calling thread, where the order
-// of its sums is a function of the sizes. (A call a thread, because OpenMP builds of OpenBLAS ask the calling thread.)
-void keep_blas_serial();
-
-// A size as BLAS takes it; an Error when it does not fit in 32 bits.
-int blas_size(std::int64_t n);
 
 }  // namespace ebb::cpu

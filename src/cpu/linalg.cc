@@ -9,9 +9,9 @@
 
 #include "core/format_error.h"
 #include "core/parallel.h"
+#include "cpu/blas.h"
 #include "cpu/copy.h"
 #include "cpu/elements.h"
-#include "cpu/gemm.h"
 #include "cpu/library_ops.h"
 
 // Fortran's symbols, exported by libopenblas; their C header is a package of its own. The trailing lengths of character

@@ -33,6 +33,9 @@ inline constexpr std::size_t kBlock = 1024;
 // Blocks are summed in groups of this many; groups are summed in order. Also part of the definition.
 inline constexpr std::size_t kBlocksPerGroup = 64;
 
+template <class T>
+struct GemmKernels;
+
 struct TileKernels {
   const char* target;  // "NEON", "AVX2", ...
 
@@ -54,6 +57,10 @@ struct TileKernels {
   // f32 or f64 in [0, 1): element first+i of the operation (see core/random.h). f32 takes the word's upper 24 bits
   // (word / 2^8 · 2^-24); f64 takes the same word's 32 bits times 2^-32, so that both dtypes agree to f32's precision.
   void (*uniform)(RegType type, void* dst, std::uint64_t seed, std::uint64_t operation, std::int64_t first, std::size_t n);
+
+  // The inner loops of matrix products, see gemm_kernels.h.
+  const GemmKernels<float>* gemm_f32;
+  const GemmKernels<double>* gemm_f64;
 };
 
 // The best target this machine has, or the one set for tests.

@@ -8,6 +8,7 @@
 
 #include <hwy/highway.h>
 
+#include "cpu/gemm_kernels.h"
 #include "cpu/tile_kernels.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -27,6 +28,8 @@ void fill_tile(RegType type, void* dst, const void* value, std::size_t n);  // t
 void iota_tile(RegType type, void* dst, std::int64_t start, std::int64_t step, std::int64_t first, std::size_t n);
 void uniform_tile(RegType type, void* dst, std::uint64_t seed, std::uint64_t operation, std::int64_t first,
                   std::size_t n);
+extern const GemmKernels<float> kGemmF32;  // gemm_kernels.cc
+extern const GemmKernels<double> kGemmF64;
 
 }  // namespace ebb::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

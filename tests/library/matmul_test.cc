@@ -173,18 +173,5 @@ TEST(Gemm, VectorFormsDoNotReadTheirOutput) {
   for (const float x : c) EXPECT_EQ(x, 16.0f);
 }
 
-TEST(Gemm, CutsByShapeAndLeavesEnoughPieces) {
-  const auto pieces = [](std::int64_t m, std::int64_t n, std::int64_t k) {
-    const GemmCut cut = gemm_cut(m, n, k);
-    return ((m + cut.rows - 1) / cut.rows) * ((n + cut.cols - 1) / cut.cols) * ((k + cut.depth - 1) / cut.depth);
-  };
-  EXPECT_EQ(pieces(64, 64, 64), 1);
-  EXPECT_GE(pieces(1024, 1024, 1024), 16);
-  EXPECT_GE(pieces(128, 1024, 784), 4);
-  EXPECT_GE(pieces(1024, 1024, 128), 16);
-  EXPECT_GE(pieces(10, 10, 60000), 8);
-  EXPECT_GE(pieces(2048, 32000, 512), 64);
-}
-
 }  // namespace
 }  // namespace ebb::cpu

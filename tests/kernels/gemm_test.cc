@@ -1,0 +1,334 @@
+#include "cpu/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <type_traits>
+#include <vector>
+
+#include "cpu/gemm_kernels.h"
+#include "cpu/tile_kernels.h"
+#include "ebb/memory.h"
+
+// Matrix products on every SIMD target: right for every size of tile and tail, every way a factor can lie in memory,
+// and the same bits however a product is asked for.
+namespace ebb::cpu {
+namespace {
+
+std::vector<const TileKernels*> targets() {
+  const TargetList list = tile_kernel_targets();
+  return {list.begin_, list.begin_ + list.count};
+}
+
+class Gemm : public ::testing::TestWithParam<std::size_t> {
+ protected:
+  void SetUp() override { force_tile_kernels(targets()[GetParam()]); }
+  void TearDown() override {
+    force_tile_kernels(nullptr);
+    set_num_threads(threads_);
+  }
+  int threads_ = num_threads();
+};
+INSTANTIATE_TEST_SUITE_P(Each, Gemm, ::testing::Range(std::size_t{0}, targets().size()),
+                         [](const auto& i) { return std::string(targets()[i.param]->target); });
+
+enum class Lies { by_rows, by_cols, apart, reversed };  // reversed: rows and columns run backwards, no stride is 1
+constexpr Lies kWays[] = {Lies::by_rows, Lies::by_cols, Lies::apart, Lies::reversed};
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// A matrix of numbers of S in memory that ends where the matrix does, so that sanitizers see a read past it.
+template <class S>
+struct Numbers {
+  std::int64_t rows, cols, row_stride, col_stride, first = 0;
+  std::vector<S> memory;
+
+  Numbers(std::int64_t m, std::int64_t n, Lies lies) : rows(m), cols(n) {
+    row_stride = lies == Lies::by_cols ? 1 : lies == Lies::apart ? 2 * n + 3 : n;
+    col_stride = lies == Lies::by_cols ? m : lies == Lies::apart ? 2 : 1;
+    if (lies == Lies::reversed) {
+      first = m * n - 1;
+      row_stride = -n;
+      col_stride = -1;
+    }
+    const std::int64_t end = lies == Lies::reversed ? m * n : (m - 1) * row_stride + (n - 1) * col_stride + 1;
+    memory.resize(m == 0 || n == 0 ? 0 : at(end));
+  }
+  S& operator()(std::int64_t i, std::int64_t j) { return memory[at(first + i * row_stride + j * col_stride)]; }
+  const S& operator()(std::int64_t i, std::int64_t j) const {
+    return memory[at(first + i * row_stride + j * col_stride)];
+  }
+  template <class T>
+  Matrix<T> matrix() const {
+    return {memory.data() + first, row_stride, col_stride, dtype_of_type<S>::value};
+  }
+};
+
+float value(float x) { return x; }
+double value(double x) { return x; }
+float value(Half x) { return to_float(x); }
+float value(BFloat16 x) { return to_float(x); }
+void set(float& to, double x) { to = static_cast<float>(x); }
+void set(double& to, double x) { to = x; }
+void set(Half& to, double x) { to = half_from(static_cast<float>(x)); }
+void set(BFloat16& to, double x) { to = bfloat16_from(static_cast<float>(x)); }
+
+template <class S>
+Numbers<S> random_numbers(std::int64_t m, std::int64_t n, Lies lies, std::mt19937& rng) {
+  std::normal_distribution<double> normal;
+  Numbers<S> x(m, n, lies);
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) set(x(i, j), normal(rng));
+  }
+  return x;
+}
+
+template <class T>
+using Product = void (*)(std::int64_t, std::int64_t, std::int64_t, T, const Matrix<T>&, const Matrix<T>&, T, T*,
+                         std::int64_t);
+
+// The bound of a sum of k products, in any order: |error| <= (k + 2)·u·Σ|a·b|, and as much for what was in C.
+template <class T, class S>
+void expect_close(const Numbers<S>& a, const Numbers<S>& b, T alpha, T beta, Product<T> product, std::mt19937& rng) {
+  using Wide = std::conditional_t<std::is_same_v<T, double>, long double, double>;
+  const std::int64_t m = a.rows, n = b.cols, k = a.cols, stride = n + 5;
+  std::vector<T> c(at(m * stride));
+  std::normal_distribution<double> normal;
+  for (T& x : c) x = beta == T(0) ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(normal(rng));
+  const std::vector<T> before = c;
+  product(m, n, k, alpha, a.template matrix<T>(), b.template matrix<T>(), beta, c.data(), stride);
+  const double unit = std::numeric_limits<T>::epsilon() / 2;
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      Wide sum = 0, size = 0;
+      for (std::int64_t p = 0; p < k; ++p) {
+        const Wide one = static_cast<Wide>(value(a(i, p))) * static_cast<Wide>(value(b(p, j)));
+        sum += one;
+        size += std::fabs(one);
+      }
+      const T old = before[at(i * stride + j)];
+      const double expected = static_cast<double>(alpha * sum) + (beta == T(0) ? 0.0 : static_cast<double>(beta * old));
+      const double scale = std::fabs(alpha) * static_cast<double>(size) + (beta == T(0) ? 0.0 : std::fabs(beta * old));
+      ASSERT_NEAR(c[at(i * stride + j)], expected, static_cast<double>(k + 3) * unit * scale)
+          << m << "x" << n << "x" << k << " at " << i << ", " << j;
+    }
+    for (std::int64_t j = n; j < stride; ++j)
+      ASSERT_EQ(std::memcmp(&c[at(i * stride + j)], &before[at(i * stride + j)], sizeof(T)), 0) << "beyond the row";
+  }
+}
+
+template <class T, class S>
+void every_small_size() {
+  std::mt19937 rng(1);
+  for (std::int64_t m = 1; m <= 20; ++m) {
+    for (std::int64_t n = 1; n <= 20; ++n) {
+      for (const std::int64_t k : {1, 3, 7, 19}) {
+        const Lies la = kWays[at((m + n + k) % 4)], lb = kWays[at((m + 2 * n + k / 2) % 4)];
+        const auto a = random_numbers<S>(m, k, la, rng), b = random_numbers<S>(k, n, lb, rng);
+        expect_close<T>(a, b, T(1), T(0), &gemm<T>, rng);
+      }
+    }
+  }
+}
+TEST_P(Gemm, EverySmallSize) {
+  every_small_size<float, float>();
+  every_small_size<double, double>();
+  every_small_size<float, Half>();
+  every_small_size<float, BFloat16>();
+}
+
+// Sizes at which something is cut: tiles, blocks of k, what is packed at a time, tasks, both vector forms, deep sums.
+struct Size {
+  std::int64_t m, n, k;
+};
+const Size kSizes[] = {{65, 67, 33},  {33, 50, 385}, {9, 200, 769}, {1, 150, 900},  {150, 1, 900}, {1, 1, 2000},
+                       {3, 1, 70000}, {1, 3, 70000}, {7, 5, 9000},  {1030, 13, 20}, {5, 2070, 20}, {130, 140, 400}};
+
+template <class T, class S>
+void every_layout() {
+  std::mt19937 rng(2);
+  for (const Size& s : kSizes) {
+    for (const Lies la : kWays) {
+      for (const Lies lb : kWays) {
+        // The reference is slow: of the large sizes, the layouts of either factor in turn.
+        if (s.m * s.n * s.k > 100000 && la != lb) continue;
+        const auto a = random_numbers<S>(s.m, s.k, la, rng), b = random_numbers<S>(s.k, s.n, lb, rng);
+        expect_close<T>(a, b, T(1), T(0), &gemm<T>, rng);
+        expect_close<T>(a, b, T(1), T(1), &gemm_serial<T>, rng);
+      }
+    }
+  }
+}
+TEST_P(Gemm, EveryLayoutAndCut) {
+  every_layout<float, float>();
+  every_layout<double, double>();
+  every_layout<float, BFloat16>();
+  every_layout<float, Half>();
+}
+
+TEST_P(Gemm, ScalesAndAdds) {
+  std::mt19937 rng(3);
+  for (const Size& s : {Size{17, 29, 31}, Size{2, 2, 3}, Size{1, 40, 500}, Size{40, 1, 500}, Size{60, 70, 1600}}) {
+    for (const double beta : {0.0, 1.0, -2.0}) {
+      const auto a = random_numbers<float>(s.m, s.k, Lies::by_rows, rng);
+      const auto b = random_numbers<float>(s.k, s.n, Lies::by_cols, rng);
+      expect_close<float>(a, b, 0.5f, static_cast<float>(beta), &gemm<float>, rng);
+      const auto x = random_numbers<double>(s.m, s.k, Lies::by_cols, rng);
+      const auto y = random_numbers<double>(s.k, s.n, Lies::by_rows, rng);
+      expect_close<double>(x, y, -3.0, beta, &gemm<double>, rng);
+    }
+  }
+}
+
+TEST_P(Gemm, NothingToSumIsZeroOrWhatWasThere) {
+  std::vector<float> c(6, std::numeric_limits<float>::quiet_NaN());
+  gemm<float>(2, 3, 0, 1.0f, {}, {}, 0.0f, c.data(), 3);
+  EXPECT_EQ(c, std::vector<float>(6, 0.0f));
+  c.assign(6, 2.0f);
+  gemm<float>(2, 3, 0, 1.0f, {}, {}, 1.0f, c.data(), 3);
+  EXPECT_EQ(c, std::vector<float>(6, 2.0f));
+  gemm<float>(2, 3, 0, 1.0f, {}, {}, 3.0f, c.data(), 3);
+  EXPECT_EQ(c, std::vector<float>(6, 6.0f));
+  gemm<float>(0, 3, 5, 1.0f, {}, {}, 0.0f, nullptr, 3);
+  gemm<float>(3, 0, 5, 1.0f, {}, {}, 0.0f, nullptr, 0);
+}
+
+// One NaN in A spoils its row and no other, one infinity in B its column; padding lanes never leak.
+TEST_P(Gemm, NaNAndInfinityStayInTheirRowAndColumn) {
+  std::mt19937 rng(4);
+  for (const Size& s : {Size{4, 5, 6}, Size{13, 17, 40}, Size{1, 21, 400}, Size{21, 1, 400}, Size{70, 45, 800}}) {
+    for (const Lies lies : kWays) {
+      auto a = random_numbers<float>(s.m, s.k, lies, rng), b = random_numbers<float>(s.k, s.n, lies, rng);
+      for (std::int64_t i = 0; i < s.m; ++i) {
+        for (std::int64_t p = 0; p < s.k; ++p) a(i, p) = std::fabs(a(i, p)) + 0.1f;
+      }
+      const std::int64_t row = s.m - 1, col = s.n - 1;
+      if (s.m > 1) a(row, s.k / 2) = std::numeric_limits<float>::quiet_NaN();
+      b(s.k - 1, col) = -std::numeric_limits<float>::infinity();
+      std::vector<float> c(at(s.m * s.n));
+      gemm<float>(s.m, s.n, s.k, 1.0f, a.matrix<float>(), b.matrix<float>(), 0.0f, c.data(), s.n);
+      for (std::int64_t i = 0; i < s.m; ++i) {
+        for (std::int64_t j = 0; j < s.n; ++j) {
+          const float x = c[at(i * s.n + j)];
+          if (s.m > 1 && i == row) {
+            ASSERT_TRUE(std::isnan(x)) << i << ", " << j;
+          } else if (j == col) {
+            ASSERT_EQ(x, -std::numeric_limits<float>::infinity()) << i << ", " << j;
+          } else {
+            ASSERT_TRUE(std::isfinite(x)) << i << ", " << j;
+          }
+        }
+      }
+    }
+  }
+}
+
+// ---- the bits
+// ---------------------------------------------------------------------------------------------------------
+
+template <class T>
+std::vector<T> bits_of(const Size& s, const Matrix<T>& a, const Matrix<T>& b, Product<T> product) {
+  std::vector<T> c(at(s.m * s.n));
+  product(s.m, s.n, s.k, T(1), a, b, T(0), c.data(), s.n);
+  return c;
+}
+
+const Size kRepeated[] = {{300, 260, 500}, {64, 64, 64},   {128, 1024, 784}, {10, 16, 30000},
+                          {1, 3000, 700},  {3000, 1, 700}, {1, 2, 400000},   {1100, 40, 90}};
+
+TEST_P(Gemm, SameBitsForEveryNumberOfThreads) {
+  std::mt19937 rng(5);
+  for (const Size& s : kRepeated) {
+    const auto a = random_numbers<float>(s.m, s.k, Lies::by_rows, rng);
+    const auto b = random_numbers<float>(s.k, s.n, Lies::by_cols, rng);
+    const auto serial = bits_of<float>(s, a.matrix<float>(), b.matrix<float>(), &gemm_serial<float>);
+    for (const int threads : {1, 2, 3, 8}) {
+      set_num_threads(threads);
+      EXPECT_EQ(bits_of<float>(s, a.matrix<float>(), b.matrix<float>(), &gemm<float>), serial)
+          << s.m << "x" << s.n << "x" << s.k << " with " << threads << " threads";
+    }
+  }
+}
+
+// The elements of C as the definition in gemm_kernels.h says, from the row and the column alone.
+template <class T>
+T defined(const Matrix<T>& row, const Matrix<T>& col, std::int64_t k) {
+  const GemmKernels<T>* kernels = nullptr;
+  if constexpr (std::is_same_v<T, double>) {
+    kernels = tile_kernels().gemm_f64;
+  } else {
+    kernels = tile_kernels().gemm_f32;
+  }
+  T sum = 0;
+  for (std::int64_t p = 0; p < k; p += gemm_depth(k)) {
+    const Matrix<T> a = row.from(0, p), b = col.from(p, 0);
+    const T block = kernels->dot(std::min(gemm_depth(k), k - p), static_cast<const T*>(a.data), a.col_stride,
+                                 static_cast<const T*>(b.data), b.row_stride);
+    sum = p == 0 ? block : sum + block;
+  }
+  return sum;
+}
+
+template <class T>
+void bits_are_defined_by_row_and_column() {
+  std::mt19937 rng(6);
+  for (const Size& s : kSizes) {
+    for (const Lies la : {Lies::by_rows, Lies::by_cols, Lies::apart}) {
+      for (const Lies lb : {Lies::by_rows, Lies::by_cols}) {
+        const auto a = random_numbers<T>(s.m, s.k, la, rng), b = random_numbers<T>(s.k, s.n, lb, rng);
+        const std::vector<T> c = bits_of<T>(s, a.template matrix<T>(), b.template matrix<T>(), &gemm<T>);
+        for (std::int64_t i = 0; i < s.m; ++i) {
+          for (std::int64_t j = 0; j < s.n; ++j)
+            ASSERT_EQ(c[at(i * s.n + j)],
+                      defined<T>(a.template matrix<T>().from(i, 0), b.template matrix<T>().from(0, j), s.k))
+                << s.m << "x" << s.n << "x" << s.k << " at " << i << ", " << j;
+        }
+      }
+    }
+  }
+}
+TEST_P(Gemm, BitsAreThoseOfTheRowAndTheColumnAlone) {
+  bits_are_defined_by_row_and_column<float>();
+  bits_are_defined_by_row_and_column<double>();
+}
+
+// Halves are exact in f32: converting while packing, or before, is the same.
+TEST_P(Gemm, ConvertingWhilePackingChangesNoBit) {
+  std::mt19937 rng(7);
+  for (const Size& s : {Size{70, 45, 800}, Size{1, 100, 500}, Size{100, 1, 500}, Size{3, 3, 3}, Size{12, 9, 5000}}) {
+    for (const Lies lies : kWays) {
+      const auto a = random_numbers<BFloat16>(s.m, s.k, lies, rng);
+      const auto b = random_numbers<Half>(s.k, s.n, lies, rng);
+      Numbers<float> wide_a(s.m, s.k, Lies::by_rows), wide_b(s.k, s.n, Lies::by_rows);
+      for (std::int64_t i = 0; i < s.m; ++i) {
+        for (std::int64_t p = 0; p < s.k; ++p) wide_a(i, p) = to_float(a(i, p));
+      }
+      for (std::int64_t p = 0; p < s.k; ++p) {
+        for (std::int64_t j = 0; j < s.n; ++j) wide_b(p, j) = to_float(b(p, j));
+      }
+      EXPECT_EQ(bits_of<float>(s, a.matrix<float>(), b.matrix<float>(), &gemm<float>),
+                bits_of<float>(s, wide_a.matrix<float>(), wide_b.matrix<float>(), &gemm<float>))
+          << s.m << "x" << s.n << "x" << s.k;
+    }
+  }
+}
+
+// What is packed at a time is bounded, whatever the sizes.
+TEST_P(Gemm, WorkspaceIsBounded) {
+  const std::int64_t m = 3000, n = 5000, k = 30;
+  const std::vector<float> a(at(m * k), 1.0f), b(at(n * k), 1.0f);
+  std::vector<float> c(at(m * n));
+  const std::size_t live = memory_stats().live;
+  reset_peak_memory();
+  gemm<float>(m, n, k, 1.0f, {a.data(), k, 1}, {b.data(), 1, k}, 0.0f, c.data(), n);
+  EXPECT_LE(memory_stats().peak - live, std::size_t{1} << 20);
+  EXPECT_EQ(memory_stats().live, live);
+  EXPECT_EQ(c.front(), 30.0f);
+  EXPECT_EQ(c.back(), 30.0f);
+}
+
+}  // namespace
+}  // namespace ebb::cpu
