@@ -174,13 +174,14 @@ std::string render_report(const ReportFacts& f) {
   const auto plot = [](const char* id, const std::string& svg) {
     return fmt::format("<section id=\"{}\">{}</section>\n", id, svg);
   };
-  s += "<div class=\"two\">" + plot("loss", loss_curve(f));
-  s += is_text(f) ? plot("rate", rate_curve(f)) : plot("accuracy", accuracy_curve(f));
-  s += "</div>\n";
-  s += is_text(f) ? texts(f) : classes(f);
-  s += "<div class=\"two\">";
-  if (!is_text(f)) s += plot("rate", rate_curve(f));
-  s += plot("speed", speed_curve(f)) + "</div>\n" + settings(f);
+  const std::string course = plot("rate", rate_curve(f)) + plot("speed", speed_curve(f));
+  if (is_text(f)) {
+    s += "<div class=\"three\">" + plot("loss", loss_curve(f)) + course + "</div>\n" + texts(f);
+  } else {
+    s += "<div class=\"two\">" + plot("loss", loss_curve(f)) + plot("accuracy", accuracy_curve(f)) + "</div>\n";
+    s += classes(f) + "<div class=\"two\">" + course + "</div>\n";
+  }
+  s += settings(f);
   s += "<footer>Computed and drawn by Ebb " EBB_VERSION ".</footer></main></body></html>\n";
   return s;
 }

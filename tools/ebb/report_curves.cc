@@ -41,6 +41,9 @@ std::string draw(const plot::Axes& axes, std::vector<plot::Line> lines) {
   return plot::lines(axes, lines);
 }
 
+// Beside the loss as high as it, below it less.
+int height(const ReportFacts& f) { return f.config.model == "gpt" ? 300 : 220; }
+
 }  // namespace
 
 std::string loss_curve(const ReportFacts& f) {
@@ -73,7 +76,7 @@ std::string accuracy_curve(const ReportFacts& f) {
 std::string rate_curve(const ReportFacts& f) {
   plot::Axes axes{.title = "Learning rate", .x_label = "epoch"};
   axes.y_from = 0;
-  axes.height = 220;
+  axes.height = height(f);
   return draw(axes, {line(f, false, "", "c", [](const MetricRow& r) { return r.lr; })});
 }
 
@@ -82,7 +85,7 @@ std::string speed_curve(const ReportFacts& f) {
   plot::Axes axes{.title = f.config.model == "gpt" ? "Windows of text a second" : "Examples a second",
                   .x_label = "epoch"};
   axes.y_from = 0;
-  axes.height = 220;
+  axes.height = height(f);
   return draw(axes, {raw, smoothed(raw, "", "a")});
 }
 

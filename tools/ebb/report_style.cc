@@ -26,6 +26,7 @@ p{margin:0 0 16px;color:var(--soft);max-width:64ch}header p{font-size:16px;margi
 letter-spacing:-.01em}.card span{color:var(--soft);font-size:13px}
 section{padding:20px 22px;margin:0 0 20px;min-width:0}
 .two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,460px),1fr));column-gap:20px}
+.three{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr));column-gap:20px}
 svg{display:block;width:100%;height:auto}
 .images{display:flex;flex-wrap:wrap;gap:14px 12px}
 figure{margin:0;width:68px;text-align:center}

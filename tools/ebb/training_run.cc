@@ -179,6 +179,19 @@ class TrainingRun {
                                   trainer_.steps_done(), trainer_.total_steps(), folder_.path().string()));
   }
 
+  // How the model goes on from beginnings in the test text.
+  std::vector<std::pair<std::string, std::string>> sample_texts() const {
+    std::vector<std::pair<std::string, std::string>> all;
+    const std::int64_t given = std::min<std::int64_t>(12, config_.context);
+    for (std::int64_t k = 0; k < 3; ++k) {
+      const Tensor window = data_.test.inputs[k * data_.test.size() / 3];
+      const std::string prompt = data_.facts.pairs.decode(window.slice(0, 0, given).to_vector<std::int64_t>());
+      const GenerateOptions options{.tokens = 120, .seed = config_.seed};
+      all.emplace_back(prompt, continue_text(trainer_.tested_model(), data_.facts, prompt, options));
+    }
+    return all;
+  }
+
   void finish() {
     const double training_seconds = folder_.metrics().empty() ? seconds() : folder_.metrics().back().seconds;
     if (!evaluation_) evaluation_ = evaluate(trainer_.tested_model(), data_.test);
@@ -193,12 +206,7 @@ class TrainingRun {
     facts.seconds = training_seconds;
     facts.peak_memory = memory_stats().peak;
     facts.threads = num_threads();
-    if (text()) {
-      for (const char* prompt : {"There was a ", "When the tide ", "\"The water "}) {
-        facts.texts.emplace_back(
-            prompt, continue_text(trainer_.tested_model(), data_.facts, prompt, {.tokens = 120, .seed = config_.seed}));
-      }
-    }
+    if (text()) facts.texts = sample_texts();
     write_file(folder_.report(), render_report(facts));
     const auto n = static_cast<std::int64_t>(data_.test.size());
     if (text()) {

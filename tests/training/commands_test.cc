@@ -1,0 +1,198 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "ebb/io.h"
+#include "scratch_folder.h"
+#include "tiny_run.h"
+
+// train, eval and generate, as a user calls them.
+namespace ebb::program {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+ProgramResult train(const Words& words) {
+  ProgramResult r = run_ebb(Words{"train", "--threads", "1", "--workers", "0"} + words);
+  EXPECT_EQ(r.code, 0) << r.err;
+  return r;
+}
+
+nlohmann::json evaluate(const Words& words) {
+  const ProgramResult r = run_ebb(Words{"eval", "--json"} + words);
+  EXPECT_EQ(r.code, 0) << r.err;
+  return r.code == 0 ? nlohmann::json::parse(r.out) : nlohmann::json{};
+}
+
+void expect_complaint(const Words& words, int code, const std::string& part) {
+  const ProgramResult r = run_ebb(words);
+  EXPECT_EQ(r.code, code) << r.err;
+  EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
+}
+
+TEST(TrainCommand, LeavesARunFolderThatEvalReads) {
+  ScratchFolder scratch;
+  const std::string run = scratch / "run";
+  const ProgramResult r = train({"--model", "mlp", "--train-count", "1500", "--test-count", "300", "--epochs", "3",
+                                 "--out", run, "--ema", "0.9", "--label-smoothing", "0.1"});
+  for (const char* file : {"config.json", "metrics.jsonl", "metrics.csv", "events.out.tfevents.ebb",
+                           "checkpoint.safetensors", "report.html"}) {
+    EXPECT_TRUE(fs::exists(fs::path(run) / file)) << file;
+  }
+  EXPECT_NE(r.out.find("epoch 3/3"), std::string::npos) << r.out;
+  EXPECT_EQ(r.out.find('\r'), std::string::npos);  // no moving line where nobody watches
+  const nlohmann::json e = evaluate({"--run", run});
+  EXPECT_GT(e["accuracy"], 0.6);
+  EXPECT_EQ(e["examples"], 300);
+  EXPECT_EQ(e, [&] {
+    nlohmann::json again = evaluate({"--checkpoint", run + "/checkpoint.safetensors"});
+    again["seconds"] = e["seconds"];
+    return again;
+  }());
+  const nlohmann::json others = evaluate({"--run", run, "--seed", "99", "--test-count", "200"});
+  EXPECT_EQ(others["examples"], 200);
+  EXPECT_NE(others["loss"], e["loss"]);
+  // The last line of metrics is the test of the weights that were saved.
+  std::string last = read_whole(run + "/metrics.jsonl");
+  last.pop_back();
+  EXPECT_EQ(nlohmann::json::parse(last.substr(last.rfind('\n') + 1))["loss"], e["loss"]);
+}
+
+TEST(TrainCommand, TrainsConvolutionalNetworksInEveryDtype) {
+  ScratchFolder scratch;
+  for (const char* model : {"cnn", "resnet"}) {
+    for (const char* dtype : {"f32", "bf16", "f16"}) {
+      const std::string run = scratch / (std::string(model) + dtype);
+      train({"--model", model, "--dtype", dtype, "--width", "4", "--train-count", "400", "--test-count", "50",
+             "--batch", "20", "--epochs", "5", "--out", run});
+      EXPECT_GT(evaluate({"--run", run})["accuracy"], 0.3) << model << " " << dtype;
+    }
+  }
+}
+
+TEST(TrainCommand, TakesEveryOptimiserAndSchedule) {
+  ScratchFolder scratch;
+  for (const char* optimizer : {"adamw", "adam", "sgd", "radam", "rmsprop", "adagrad", "lion", "lars", "lamb"}) {
+    for (const char* schedule : {"cosine", "linear", "constant"}) {
+      const ProgramResult r = run_ebb(
+          tiny_run(scratch / "run", {"--optimizer", optimizer, "--schedule", schedule, "--steps", "4", "--overwrite"}));
+      EXPECT_EQ(r.code, 0) << optimizer << ": " << r.err;
+    }
+  }
+}
+
+TEST(TrainCommand, ReadsRowsOfNumbers) {
+  ScratchFolder scratch;
+  std::string csv = "height,kind,weight\n";
+  for (int i = 0; i < 200; ++i) {  // kind 7 is tall, kind 3 is not
+    const int tall = i % 2;
+    csv += std::to_string(100 + 100 * tall + i % 13) + "," + (tall ? "7" : "3") + "," + std::to_string(i % 5) + "\n";
+  }
+  const std::string file = scratch / "people.csv", run = scratch / "run";
+  write_whole(file, csv);
+  train({"--model", "mlp", "--data", file, "--target", "kind", "--epochs", "10", "--out", run});
+  EXPECT_EQ(evaluate({"--run", run})["accuracy"], 1.0);
+  const std::string tall = scratch / "tall.csv";
+  write_whole(tall, "height,kind,weight\n210,7,1\n205,7,2\n");
+  const nlohmann::json e = evaluate({"--run", run, "--data", tall});
+  EXPECT_EQ(e["classes"], (nlohmann::json{"3", "7"}));
+  EXPECT_EQ(e["confusion"], (nlohmann::json{{0, 0}, {0, 2}}));
+  write_whole(tall, "height,kind,weight\n210,8,1\n205,7,2\n");
+  expect_complaint({"eval", "--run", run, "--data", tall}, 1, "class '8' is not one of the 2 the model knows");
+  write_whole(tall, "height,kind,weight\n210,7.5,1\n");
+  expect_complaint({"eval", "--run", run, "--data", tall}, 1, "a class is a whole number, not 7.5");
+}
+
+std::string idx(const std::vector<int>& sizes, const std::string& bytes) {
+  std::string s{'\0', '\0', '\x08', static_cast<char>(sizes.size())};
+  for (int n : sizes) {
+    for (int shift : {24, 16, 8, 0}) s += static_cast<char>(n >> shift & 255);
+  }
+  return s + bytes;
+}
+
+TEST(TrainCommand, ReadsIdxFilesAndFoldersOfPictures) {
+  ScratchFolder scratch;
+  // Bright pictures are class 1, dark ones class 0.
+  const auto pictures = [](int n) {
+    std::string pixels, labels;
+    for (int i = 0; i < n; ++i) {
+      for (int k = 0; k < 64; ++k) pixels += static_cast<char>(i % 2 ? 180 + (i + k) % 60 : 10 + (i * k) % 60);
+      labels += static_cast<char>(i % 2);
+    }
+    return std::pair{pixels, labels};
+  };
+  fs::create_directories(scratch / "idx");
+  for (const auto& [name, n] : {std::pair{"train", 60}, std::pair{"t10k", 20}}) {
+    const auto [pixels, labels] = pictures(n);
+    write_whole(scratch / ("idx/" + std::string(name) + "-images-idx3-ubyte"), idx({n, 8, 8}, pixels));
+    write_whole(scratch / ("idx/" + std::string(name) + "-labels-idx1-ubyte"), idx({n}, labels));
+  }
+  train({"--model", "cnn", "--width", "4", "--data", scratch / "idx", "--batch", "10", "--epochs", "4", "--out",
+         scratch / "a"});
+  const nlohmann::json e = evaluate({"--run", scratch / "a"});
+  EXPECT_EQ(e["examples"], 20);
+  EXPECT_EQ(e["accuracy"], 1.0);
+
+  for (int i = 0; i < 40; ++i) {
+    const std::string folder = scratch / (i % 2 ? "pictures/bright" : "pictures/dark");
+    fs::create_directories(folder);
+    write_whole(folder + "/" + std::to_string(i) + ".pgm",
+                "P5 8 8 255\n" + std::string(64, static_cast<char>(i % 2 ? 200 + i : i)));
+  }
+  train({"--model", "resnet", "--width", "4", "--data", scratch / "pictures", "--batch", "8", "--epochs", "6", "--out",
+         scratch / "b"});
+  const nlohmann::json f = evaluate({"--run", scratch / "b"});
+  EXPECT_EQ(f["examples"], 4);
+  EXPECT_EQ(f["classes"], (nlohmann::json{"bright", "dark"}));
+  // A network for one shape of pictures says so when it gets another.
+  expect_complaint({"eval", "--run", scratch / "b", "--data", scratch / "idx"}, 1, "");
+}
+
+TEST(TrainCommand, AGptLearnsATextAndWrites) {
+  ScratchFolder scratch;
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "the sea comes in and the sea goes out. ";
+  const std::string file = scratch / "sea.txt", run = scratch / "run";
+  write_whole(file, text);
+  train({"--model", "gpt", "--data", file, "--width", "32", "--layers", "1", "--heads", "2", "--context", "16",
+         "--tokens", "280", "--steps", "250", "--out", run});
+  EXPECT_LT(evaluate({"--run", run})["perplexity"], 2.0);
+  const Words generate{"generate", "--run", run, "--prompt", "the sea comes", "--tokens", "12"};
+  const ProgramResult likeliest = run_ebb(generate + Words{"--temperature", "0"});
+  EXPECT_EQ(likeliest.code, 0) << likeliest.err;
+  EXPECT_EQ(likeliest.out.find("the sea comes in and the sea goes out. the"), 0u) << likeliest.out;
+  EXPECT_EQ(run_ebb(generate + Words{"--top-k", "1"}).out, likeliest.out);
+  const Words daring = generate + Words{"--temperature", "50", "--top-k", "0", "--seed"};
+  EXPECT_EQ(run_ebb(daring + Words{"3"}).out, run_ebb(daring + Words{"3"}).out);
+  EXPECT_NE(run_ebb(daring + Words{"3"}).out, run_ebb(daring + Words{"4"}).out);
+  expect_complaint(generate + Words{"--temperature", "-1"}, 1, "--temperature must not be negative");
+  const std::string report = read_whole(run + "/report.html");
+  EXPECT_NE(report.find("<blockquote>"), std::string::npos);
+}
+
+TEST(TrainCommand, SaysWhatIsWrongInOneLine) {
+  ScratchFolder scratch;
+  const std::string run = scratch / "run";
+  expect_complaint({"train", "--model", "tree"}, 2, "--model");
+  expect_complaint({"train", "--data", "no/such/path", "--out", run}, 1, "no/such/path: there is no such file");
+  expect_complaint({"train", "--model", "gpt", "--data", "digits", "--out", run, "--overwrite"}, 1, "--data digits");
+  expect_complaint({"train", "--batch", "-3", "--out", run, "--overwrite"}, 1, "--batch must be at least 1");
+  expect_complaint({"eval"}, 2, "");
+  expect_complaint({"eval", "--run", scratch / "nothing"}, 1, "checkpoint.safetensors");
+  ASSERT_EQ(run_ebb(tiny_run(scratch / "twice", {"--steps", "2"})).code, 0);
+  expect_complaint(tiny_run(scratch / "twice", {"--steps", "2"}), 2, "holds a run already");
+  expect_complaint({"generate", "--run", scratch / "twice", "--prompt", "a"}, 1, "only --model gpt writes text");
+  expect_complaint(tiny_run(scratch / "wild", {"--lr", "1e30", "--optimizer", "sgd", "--steps", "50"}), 1,
+                   "the loss is ");
+}
+
+}  // namespace
+}  // namespace ebb::program
