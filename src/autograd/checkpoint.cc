@@ -1,6 +1,7 @@
 #include <unordered_set>
 
 #include "autograd/engine.h"
+#include "autograd/second_run.h"
 #include "core/format_error.h"
 #include "core/random.h"
 #include "ebb/autograd.h"
@@ -40,9 +41,22 @@ class ReplayRandom {
   RandomState now_;
 };
 
+thread_local bool second_run = false;
+class SecondRun {
+ public:
+  SecondRun() : before_(second_run) { second_run = true; }
+  ~SecondRun() { second_run = before_; }
+  SecondRun(const SecondRun&) = delete;
+
+ private:
+  bool before_;
+};
+
 Tensor after(const Tensor& x, const Tensor& event) { return make_node(Op::depend, x.dtype(), x.shape(), {x, event}); }
 
 }  // namespace
+
+bool in_second_run() { return second_run; }
 
 Tensor checkpoint(const FunctionOfMany& f, const std::vector<Tensor>& inputs) {
   const RandomState random = random_state();
@@ -62,6 +76,7 @@ Tensor checkpoint(const FunctionOfMany& f, const std::vector<Tensor>& inputs) {
     {
       WithHistory on;
       ReplayRandom replay(random);
+      SecondRun repeated;
       std::vector<Tensor> again, replaced;
       for (const Tensor& x : inputs) {
         const Tensor late = after(x, grad);

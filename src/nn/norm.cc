@@ -1,5 +1,6 @@
 #include "ebb/nn/norm.h"
 
+#include "autograd/second_run.h"
 #include "core/format_error.h"
 #include "ebb/ops.h"
 
@@ -24,6 +25,8 @@ void ChannelNorm::check(const char* name, const Tensor& x) const {
   require(x.rank() >= 2 && x.size(1) == channels, "{}: the input must have shape [batch, {}, ...], got {}", name,
           channels, x.shape());
 }
+
+bool ChannelNorm::moves(const Tensor& x) const { return training.on && tracks() && x.numel() > 0 && !in_second_run(); }
 
 void ChannelNorm::check_evaluation(const char* name) const {
   require(!training.on,
@@ -51,7 +54,7 @@ void ChannelNorm::move_statistics(const Tensor& mean, const Tensor& var) {
 BatchNorm::BatchNorm(std::int64_t n, const BatchNormLayerOptions& o) : ChannelNorm("BatchNorm", n, o) {}
 
 Tensor BatchNorm::operator()(const Tensor& x) {
-  if (!training.on || !tracks() || x.numel() == 0) return std::as_const(*this)(x);
+  if (!moves(x)) return std::as_const(*this)(x);
   check("BatchNorm", x);
   const BatchNormOptions options{.training = true, .momentum = next_momentum(), .eps = eps};
   const BatchNormResult r = batch_norm(x, running_mean.value, running_var.value, weight, bias, options);
@@ -61,7 +64,8 @@ Tensor BatchNorm::operator()(const Tensor& x) {
 
 Tensor BatchNorm::operator()(const Tensor& x) const {
   check("BatchNorm", x);
-  if (!tracks() || x.numel() == 0) return batch_norm(x, {}, {}, weight, bias, {.training = true, .eps = eps}).y;
+  if (!tracks() || (training.on && !moves(x)))
+    return batch_norm(x, {}, {}, weight, bias, {.training = true, .eps = eps}).y;
   check_evaluation("BatchNorm");
   return by_running_statistics(x);
 }
@@ -71,7 +75,7 @@ InstanceNorm::InstanceNorm(std::int64_t n, const InstanceNormOptions& o)
 
 // The norm of a batch of one whose channels are those of all elements; their statistics are then averaged.
 Tensor InstanceNorm::operator()(const Tensor& x) {
-  if (!training.on || !tracks() || x.numel() == 0) return std::as_const(*this)(x);
+  if (!moves(x)) return std::as_const(*this)(x);
   check("InstanceNorm", x);
   const std::int64_t batch = x.size(0);
   const auto repeated = [&](const Tensor& v) { return v.defined() ? repeat(v, {batch}) : v; };
@@ -85,7 +89,7 @@ Tensor InstanceNorm::operator()(const Tensor& x) {
 
 Tensor InstanceNorm::operator()(const Tensor& x) const {
   check("InstanceNorm", x);
-  if (!tracks() || x.numel() == 0) return instance_norm(x, weight, bias, eps);
+  if (!tracks() || (training.on && !moves(x))) return instance_norm(x, weight, bias, eps);
   check_evaluation("InstanceNorm");
   return by_running_statistics(x);
 }

@@ -108,6 +108,22 @@ TEST(RunningStatistics, HoldAtMostOneBatch) {
   EXPECT_LT(memory_stats().live - before, 3 * batch);
 }
 
+TEST(RunningStatistics, MoveOnceThroughACheckpoint) {
+  const auto run = [](auto call) {
+    BatchNorm batch(3);
+    InstanceNorm instance(3, {.track_running_stats = true});
+    const Tensor x = variable(waves({4, 3, 5}, 1));
+    const auto f = [&](const Tensor& in) { return square(instance(tanh(batch(in)))); };
+    const Tensor g = backward(sum(call(f, x)))[x];
+    EXPECT_EQ(batch.num_batches_tracked.value.template item<std::int64_t>(), 1);
+    EXPECT_EQ(instance.num_batches_tracked.value.template item<std::int64_t>(), 1);
+    return cat({flatten(g), batch.running_mean.value, batch.running_var.value, instance.running_var.value}, 0)
+        .to_vector();
+  };
+  EXPECT_EQ(run([](const auto& f, const Tensor& x) { return checkpoint(f, x); }),
+            run([](const auto& f, const Tensor& x) { return f(x); }));
+}
+
 TEST(RunningStatistics, OfACopyInHalvesCanBeGivenBack) {
   Sequential net{Linear(4, 3), BatchNorm(3)};
   auto half = cast_parameters(net, DType::bf16);

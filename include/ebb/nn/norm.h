@@ -37,6 +37,7 @@ struct ChannelNorm {
  protected:
   void check(const char* name, const Tensor& x) const;
   bool tracks() const { return running_mean.value.defined(); }
+  bool moves(const Tensor& x) const;  // does a call with x change the statistics?
   Tensor by_running_statistics(const Tensor& x) const;
   void check_evaluation(const char* name) const;
   double next_momentum() const;  // the weight of the next batch's statistics
@@ -45,7 +46,8 @@ struct ChannelNorm {
 
 // torch.nn.BatchNorm1d and 2d: each channel over the batch. While training, a call moves the running statistics, so the
 // call operator of a model with this layer is not const; in evaluation the statistics are used and nothing changes. An
-// optimiser's step computes the statistics together with the rest; without one they are computed by the next call.
+// optimiser's step computes the statistics together with the rest; without one they are computed by the next call. What
+// a checkpoint computes again moves nothing.
 struct BatchNorm : ChannelNorm {
   explicit BatchNorm(std::int64_t channels, const BatchNormLayerOptions& options = {});
   Tensor operator()(const Tensor& x);
