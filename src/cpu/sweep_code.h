@@ -119,6 +119,7 @@ struct StageCode {
   std::vector<std::int32_t> reduces;  // finished when the stage's columns are done
   std::vector<std::int32_t> totals;   // of full values
   std::vector<Step> finish_steps;     // then: what stores their results
+  bool whole_rows = false;            // long rows: nothing here needs tiles
 };
 
 struct RowReduce {

@@ -91,7 +91,10 @@ class Compiler {
     }
     make_chains(s_);
     if (s_.long_rows) {
-      for (StageCode& c : s_.stages) allocate({&c.full_steps});
+      for (StageCode& c : s_.stages) {
+        allocate({&c.full_steps});
+        c.whole_rows = std::all_of(c.full_steps.begin(), c.full_steps.end(), [&](const Step& s) { return untiled(s); });
+      }
     } else {
       std::vector<std::vector<Step>*> all;
       for (StageCode& c : s_.stages) all.push_back(&c.full_steps);
@@ -535,6 +538,12 @@ class Compiler {
       }
     }
     s_.slots = std::max(s_.slots, used);
+  }
+
+  // One number of a row that lies in memory, or a row of zeros but for one number: as quick as memory is in one go.
+  bool untiled(const Step& s) const {
+    if (s.kind == Step::Kind::pick) return s_.registers[s.a].kind == Register::Kind::operand;
+    return s.kind == Step::Kind::place && s_.registers[s.dst].kind == Register::Kind::output;
   }
 
   // Without rows, tiles may be several blocks long while their registers still fit L1 together: longer runs of memory

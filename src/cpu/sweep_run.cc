@@ -270,8 +270,9 @@ class Task {
       }
       if (!stage.full_steps.empty()) {
         std::int64_t block = 0;
-        for (column_ = 0; column_ < s_.columns; column_ += kTile, ++block) {
-          width_ = count_ = std::min(kTile, s_.columns - column_);
+        const std::int64_t tile = stage.whole_rows ? s_.columns : kTile;
+        for (column_ = 0; column_ < s_.columns; column_ += tile, ++block) {
+          width_ = count_ = std::min(tile, s_.columns - column_);
           first_ = row * s_.columns + column_;
           if (block > 0 && block % static_cast<std::int64_t>(kBlocksPerGroup) == 0) close_groups(stage);
           move_pointers();
