@@ -101,6 +101,26 @@ json metadata_of(const io::Checkpoint& c, const std::string& key, const std::str
   return io::parse_json(found->second, 4, path + ": " + key);
 }
 
+// A model whose step also computes what is said about it: a loss that is asked for later would be computed again, and
+// with it, without logits, the whole head.
+struct ModelAndLoss {
+  Model& model;
+  nn::Buffer loss, right;
+  template <class V>
+  void visit(V&& v) {
+    model.visit(v);
+    v("loss", loss);
+    v("right", right);
+  }
+};
+
+void eval_together(const BatchLoss& loss, const Gradients& gradients) {
+  std::vector<Tensor> all{loss.loss};
+  if (loss.right.defined()) all.push_back(loss.right);
+  for (const auto& [variable, gradient] : gradients.all()) all.push_back(gradient);
+  eval(all);
+}
+
 }  // namespace
 
 Trainer::Trainer(const RunConfig& c, const Dataset& data)
@@ -146,6 +166,7 @@ StepResult Trainer::step() {
     if (!batch) continue;  // the end of an epoch; the next call begins another
     result.examples += (*batch)[0].size(0);
     g = gradients(*batch, losses.emplace_back());
+    if (config_.accumulate > 1 || dtype_ == DType::f16) eval_together(losses.back(), *g);
     if (config_.accumulate > 1) sum.add(*g);
   }
   if (config_.accumulate > 1) g = sum.take_mean();
@@ -153,7 +174,8 @@ StepResult Trainer::step() {
   if (dtype_ == DType::f16) {
     scaler_.step_unscaled(*optimizer_, model_, *g);
   } else {
-    optimizer_->step(model_, *g);
+    ModelAndLoss all{model_, {losses.back().loss}, {losses.back().right}};
+    optimizer_->step(all, *g);
   }
   if (average_) average_->update(model_);
   ++step_;
