@@ -71,7 +71,7 @@ class LossWords : public ::testing::Test {
 TEST_F(LossWords, PredAndGradAreTheFirstInput) {
   const ProgramResult r = loss("mse_loss", {"--reduction", "sum", "--grad", folder / "g.npy"});
   ASSERT_EQ(r.code, 0) << r.err;
-  EXPECT_EQ(r.out.find("mse_loss = 20\n"), 0u) << r.out;
+  EXPECT_EQ(r.out.find("mse_loss = 20.0\n"), 0u) << r.out;
   EXPECT_EQ(io::load_npy(folder / "g.npy").to_vector(), (std::vector<double>{0, 4, 8}));
 }
 

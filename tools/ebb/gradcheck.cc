@@ -153,7 +153,7 @@ void add_gradcheck_command(CLI::App& app) {
   command->add_option("names", o->patterns, "Only these, e.g. 'conv*' or mse_loss; default: all")->type_name("GLOB");
   command->add_option("--dtype", o->dtypes, "Only these; may be repeated")
       ->check(CLI::IsMember({"f64", "f32", "f16", "bf16"}))
-      ->take_all();
+      ->allow_extra_args(false);
   command->add_flag("--json", o->json, "As JSON");
   command->footer(
       "An error is |gradient - difference| / (|difference| + a floor of the dtype), the worst over all elements; the\n"
