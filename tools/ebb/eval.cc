@@ -57,9 +57,9 @@ void run_eval(const EvalCommand& c) {
   const double seconds = clock.seconds();
   const bool text = trained.facts.classes.empty();
   if (c.json) {
-    nlohmann::json out{{"checkpoint", path},  {"step", trained.step},        {"model", config.model},
-                       {"data", config.data}, {"examples", examples.size()}, {"loss", e.loss},
-                       {"seconds", seconds}};
+    nlohmann::ordered_json out{{"checkpoint", path},  {"step", trained.step},        {"model", config.model},
+                               {"data", config.data}, {"examples", examples.size()}, {"loss", e.loss},
+                               {"seconds", seconds}};
     if (text) {
       out["perplexity"] = std::exp(e.loss);
     } else {

@@ -29,6 +29,7 @@ std::string bar(double part) {
 
 std::string duration(double seconds) {
   if (!std::isfinite(seconds)) return "?";
+  if (seconds < 0.1) return fmt::format("{:.0f} ms", 1000 * seconds);
   if (seconds < 60) return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 1 : 0);
   const auto whole = std::llround(seconds);
   if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);

@@ -14,7 +14,7 @@ class Clock {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-std::string duration(double seconds);  // "4.2 s", "1 min 20 s", "2 h 5 min"
+std::string duration(double seconds);  // "20 ms", "4.2 s", "1 min 20 s", "2 h 5 min"
 
 // A line on a terminal that redraws itself about ten times a second; elsewhere nothing.
 class Progress {

@@ -21,7 +21,8 @@ constexpr const char* kEvents = "events.out.tfevents.ebb";
 constexpr const char* kTableHead = "step,epoch,split,loss,accuracy,lr,samples_per_second,seconds\n";
 
 std::string as_line(const MetricRow& r) {
-  json j{{"step", r.step}, {"epoch", r.epoch}, {"split", r.test ? "test" : "train"}, {"loss", r.loss}};
+  nlohmann::ordered_json j{
+      {"step", r.step}, {"epoch", r.epoch}, {"split", r.test ? "test" : "train"}, {"loss", r.loss}};
   if (r.accuracy) j["accuracy"] = *r.accuracy;
   j.update({{"lr", r.lr}, {"samples_per_second", r.samples_per_second}, {"seconds", r.seconds}, {"time", r.time}});
   return j.dump() + "\n";
