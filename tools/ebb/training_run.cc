@@ -174,7 +174,7 @@ class TrainingRun {
 
   [[noreturn]] void stop() {
     save();
-    progress_.say("");
+    if (progress_.terminal()) progress_.say("");
     throw Interrupted(fmt::format("stopped and saved after step {} of {}; `ebb train --resume {}` goes on from there",
                                   trainer_.steps_done(), trainer_.total_steps(), folder_.path().string()));
   }
