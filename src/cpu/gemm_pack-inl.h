@@ -75,6 +75,11 @@ template <class T, class S, class V>
 HWY_INLINE void load_turned(const S* HWY_RESTRICT from, std::int64_t stride, V (&block)[kBlockSide<T>]) {
   const BlockTag<T> d;
   constexpr int kSide = kBlockSide<T>;
+#if HWY_TARGET == HWY_SCALAR
+  static_assert(kSide == 1);
+  block[0] = load_as(d, from);
+  (void)stride;
+#else
   if constexpr (kSide == 4) {
     const hn::Repartition<std::uint64_t, decltype(d)> pairs;
     const V a = load_as(d, from), b = load_as(d, from + stride), c = load_as(d, from + 2 * stride),
@@ -87,13 +92,13 @@ HWY_INLINE void load_turned(const S* HWY_RESTRICT from, std::int64_t stride, V (
     block[1] = hn::BitCast(d, hn::InterleaveUpper(pairs, ab, ce));
     block[2] = hn::BitCast(d, hn::InterleaveLower(pairs, AB, CE));
     block[3] = hn::BitCast(d, hn::InterleaveUpper(pairs, AB, CE));
-  } else if constexpr (kSide == 2) {
+  } else {
+    static_assert(kSide == 2);
     const V a = load_as(d, from), b = load_as(d, from + stride);
     block[0] = hn::InterleaveLower(d, a, b);
     block[1] = hn::InterleaveUpper(d, a, b);
-  } else {
-    block[0] = load_as(d, from);
   }
+#endif
 }
 
 // `count` of a panel that is `width` wide, whatever the strides.
