@@ -78,14 +78,14 @@ class WindowGradient {
     parallel_for(groups_ * blocks_, [&](std::int64_t i) {
       const std::int64_t block = i % blocks_, group = i / blocks_;
       const std::int64_t count = std::min(block_, channels_ - block * block_) * taps_;
+      T* total = sums + (group * blocks_ + block) * piece;
+      for (std::int64_t c = 1; c < chunks_; ++c) {
+        const T* more = total + c * groups_ * blocks_ * piece;
+        for (std::int64_t t = 0; t < count * width_; ++t) total[t] += more[t];
+      }
       std::vector<T> line(static_cast<std::size_t>(count));
       for (std::int64_t k = 0; k < outputs_; ++k) {
-        for (std::int64_t t = 0; t < count; ++t) {
-          T total = 0;
-          for (std::int64_t c = 0; c < chunks_; ++c)
-            total += sums[((c * groups_ + group) * blocks_ + block) * piece + t * width_ + k];
-          line[static_cast<std::size_t>(t)] = total;
-        }
+        for (std::int64_t t = 0; t < count; ++t) line[static_cast<std::size_t>(t)] = total[t * width_ + k];
         const std::int64_t at = ((group * outputs_ + k) * channels_ + block * block_) * taps_;
         store(element_at(out_, at), 1, line.data(), line.size());
       }

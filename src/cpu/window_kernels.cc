@@ -24,6 +24,37 @@ constexpr bool kManyRegisters = true;
 constexpr bool kManyRegisters = false;
 #endif
 
+// sums[m][v] += weights[m]·x[v]. NEON multiplies by a lane of a register for nothing, where a number that is loaded to
+// all lanes costs it an arithmetic slot; other targets broadcast while they load.
+template <int kRows, int kVectors, class D, class V, class T>
+HWY_INLINE void add_products(D d, const T* HWY_RESTRICT weights, const V (&x)[kVectors], V (&sums)[kRows][kVectors]) {
+#if HWY_TARGET == HWY_NEON
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
+  if constexpr (kRows % kLanes == 0) {
+#pragma GCC unroll 16
+    for (int m = 0; m < kRows; m += kLanes) {
+      const V few = hn::LoadU(d, weights + m);
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) {
+        sums[m][v] = hn::MulAdd(x[v], hn::Broadcast<0>(few), sums[m][v]);
+        sums[m + 1][v] = hn::MulAdd(x[v], hn::Broadcast<1>(few), sums[m + 1][v]);
+        if constexpr (kLanes == 4) {
+          sums[m + 2][v] = hn::MulAdd(x[v], hn::Broadcast<2>(few), sums[m + 2][v]);
+          sums[m + 3][v] = hn::MulAdd(x[v], hn::Broadcast<3>(few), sums[m + 3][v]);
+        }
+      }
+    }
+    return;
+  }
+#endif
+#pragma GCC unroll 16
+  for (int m = 0; m < kRows; ++m) {
+    const V weight = hn::Set(d, weights[m]);
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) sums[m][v] = hn::MulAdd(x[v], weight, sums[m][v]);
+  }
+}
+
 template <class T, int kRows, int kVectors>
 void window_tile(std::int64_t depth, const T* HWY_RESTRICT a, const T* HWY_RESTRICT x,
                  const std::int64_t* HWY_RESTRICT offset, const std::int64_t* HWY_RESTRICT base, T* HWY_RESTRICT c,
@@ -45,12 +76,7 @@ void window_tile(std::int64_t depth, const T* HWY_RESTRICT a, const T* HWY_RESTR
     V loaded[kVectors];
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) loaded[v] = hn::LoadU(d, at[v] + skip);
-#pragma GCC unroll 16
-    for (int m = 0; m < kRows; ++m) {
-      const V weight = hn::Set(d, a[k * kRows + m]);
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) sums[m][v] = hn::MulAdd(loaded[v], weight, sums[m][v]);
-    }
+    add_products<kRows, kVectors>(d, a + k * kRows, loaded, sums);
   }
 #pragma GCC unroll 16
   for (int m = 0; m < kRows; ++m) {
@@ -58,6 +84,21 @@ void window_tile(std::int64_t depth, const T* HWY_RESTRICT a, const T* HWY_RESTR
     for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[m][v], d, c + m * c_stride + v * kLanes);
   }
 }
+
+#if HWY_TARGET == HWY_NEON
+// The products of one position: g[v]·x[k], with x in lane kLane.
+template <int kLane, int kTaps, int kVectors, class D, class V, class T>
+HWY_INLINE void add_position(D d, const T* HWY_RESTRICT g, const V (&x)[kTaps], V (&sums)[kTaps][kVectors]) {
+  V loaded[kVectors];
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v) loaded[v] = hn::LoadU(d, g + v * static_cast<int>(hn::MaxLanes(d)));
+#pragma GCC unroll 16
+  for (int k = 0; k < kTaps; ++k) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) sums[k][v] = hn::MulAdd(loaded[v], hn::Broadcast<kLane>(x[k]), sums[k][v]);
+  }
+}
+#endif
 
 template <class T, int kTaps, int kVectors>
 void correlation_tile(std::int64_t lines, std::int64_t length, const T* HWY_RESTRICT g, const T* HWY_RESTRICT x,
@@ -75,7 +116,22 @@ void correlation_tile(std::int64_t lines, std::int64_t length, const T* HWY_REST
     for (int v = 0; v < kVectors; ++v) sums[k][v] = hn::LoadU(d, c + k * c_stride + v * kLanes);
   }
   for (std::int64_t p = 0; p < lines; ++p) {
-    for (std::int64_t j = p * pitch; j < p * pitch + length; ++j, g += kVectors * kLanes) {
+    std::int64_t j = p * pitch;
+#if HWY_TARGET == HWY_NEON
+    // A vector of positions at a time: by lanes, see add_products.
+    for (; j + kLanes <= p * pitch + length; j += kLanes, g += kLanes * kVectors * kLanes) {
+      V few[kTaps];
+#pragma GCC unroll 16
+      for (int k = 0; k < kTaps; ++k) few[k] = hn::LoadU(d, at[k] + j);
+      add_position<0>(d, g, few, sums);
+      add_position<1>(d, g + kVectors * kLanes, few, sums);
+      if constexpr (kLanes == 4) {
+        add_position<2>(d, g + 2 * kVectors * kLanes, few, sums);
+        add_position<3>(d, g + 3 * kVectors * kLanes, few, sums);
+      }
+    }
+#endif
+    for (; j < p * pitch + length; ++j, g += kVectors * kLanes) {
       V loaded[kVectors];
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) loaded[v] = hn::LoadU(d, g + v * kLanes);
@@ -116,7 +172,7 @@ template <class T>
 const WindowKernels<T>& table() {
   const hn::ScalableTag<T> d;
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
-  constexpr int kTaps = kManyRegisters ? 12 : 6;
+  constexpr int kTaps = HWY_TARGET == HWY_NEON ? 9 : kManyRegisters ? 12 : 6;
   static const WindowKernels<T> kernels = [] {
     WindowKernels<T> k{kLanes, {}, {kTaps, 2 * kLanes, &correlation_tile<T, kTaps, 2>}, &dot<T>};
     if constexpr (kManyRegisters) {
