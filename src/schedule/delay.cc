@@ -3,6 +3,26 @@
 #include <algorithm>
 
 namespace ebb {
+namespace {
+
+// Is v a level after `group`, which it reads, for no other reason than that the two do not fit into one sweep? Waiting
+// for v is in vain then: it would move on by as much.
+bool refused(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved, std::int32_t v, int group) {
+  if (group < 0 || f.places[v].group < 0 || f.places[v].group == group) return false;
+  if (!moved.empty() && moved[v] > 0) return false;
+  int level = 0;
+  for (std::int32_t in : g.values[v].inputs) {
+    const std::int32_t b = g.values[in].is_view() ? g.values[in].base : in;
+    const Placement& p = f.places[b];
+    if (p.group == group && p.post == Post::no) continue;
+    const Op op = g.values[b].op;
+    const bool made = p.group >= 0 || op == Op::output || info(op).cls == OpClass::library;
+    level = std::max(level, std::max(p.level, f.places[in].level) + (made ? 1 : 0));
+  }
+  return level < f.places[v].level;
+}
+
+}  // namespace
 
 // Work that only later levels need is better done there: what it reads is in memory anyway, what it makes then is not.
 // Reductions make little of much, so they wait a level or two at most. Gives the level each value should wait for;
@@ -36,7 +56,13 @@ std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f, const std::
       if (!reduces || use[v] <= level + 2) out[v] = level = use[v];
     }
     if (x.is_view() && x.op != Op::depend) level = std::max(level, use[v] == kNever ? level : use[v]);
-    for (std::int32_t in : x.inputs) use[in] = std::min(use[in], use[v] == -1 && x.is_view() ? -1 : level);
+    // A library call reads memory, so what it reads is made a level before it: waiting any longer would only push the
+    // call, and everything after it, to a later level.
+    const bool call = !x.is_leaf && info(x.op).cls == OpClass::library;
+    for (std::int32_t in : x.inputs) {
+      const bool before = call || refused(g, f, moved, v, f.places[base(in)].group);
+      use[in] = std::min(use[in], use[v] == -1 && x.is_view() ? -1 : level - before);
+    }
   }
   return out;
 }
@@ -44,10 +70,11 @@ std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f, const std::
 // A sweep whose large values a later one needs again is better run with that one: they then never go through memory.
 // Only what the later one waits for stays behind, with what it is made of. (Cross-entropy: the number of kept targets
 // is counted first; all the rest, value and gradient, is one sweep after that.)
-void delay_groups(const ValueGraph& g, const Fusion& f, std::vector<int>& delay) {
+void delay_groups(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved, std::vector<int>& delay) {
   constexpr std::int64_t kLarge = 4096;
   struct Use {
     std::int32_t made, user;
+    bool joins;  // could be in one sweep with it, on a later level
   };
   std::vector<std::vector<Use>> uses(f.groups.size());
   for (std::int32_t v = 0; v < static_cast<std::int32_t>(g.values.size()); ++v) {
@@ -56,25 +83,25 @@ void delay_groups(const ValueGraph& g, const Fusion& f, std::vector<int>& delay)
       const Value& x = g.values[in];
       const std::int32_t b = x.is_view() ? x.base : in;
       const int group = f.places[b].group;
-      if (group >= 0 && group != f.places[v].group) uses[group].push_back({b, v});
+      if (group < 0 || group == f.places[v].group) continue;
+      uses[group].push_back({b, v, f.places[v].group >= 0 && !refused(g, f, moved, v, group)});
     }
   }
   for (std::size_t k = 0; k < f.groups.size(); ++k) {
     const Group& group = f.groups[k];
-    auto fused = [&](std::int32_t v) { return f.places[v].group >= 0; };
     auto large = [&](std::int32_t v) {
       return f.places[v].post == Post::no && f.places[v].varies == group.all() && g.values[v].shape.numel() >= kLarge;
     };
     int later = 1 << 30;
     for (const Use& u : uses[k]) {
-      if (fused(u.user) && large(u.made)) later = std::min(later, f.places[u.user].level);
+      if (u.joins && large(u.made)) later = std::min(later, f.places[u.user].level);
     }
     if (later == 1 << 30) continue;
     std::vector<char> early(g.values.size(), 0);
     for (const Use& u : uses[k]) {
       const int level = f.places[u.user].level;
       const bool waits =
-          fused(u.user) ? level < later || (level == later && f.places[u.made].post != Post::no) : level <= later;
+          u.joins ? level < later || (level == later && f.places[u.made].post != Post::no) : level <= later;
       if (waits) early[u.made] = 1;
     }
     for (auto it = group.members.rbegin(); it != group.members.rend(); ++it) {
@@ -85,7 +112,7 @@ void delay_groups(const ValueGraph& g, const Fusion& f, std::vector<int>& delay)
     }
     bool worth = false;
     for (const Use& u : uses[k]) {
-      worth |= fused(u.user) && large(u.made) && f.places[u.user].level == later && !early[u.made];
+      worth |= u.joins && large(u.made) && f.places[u.user].level == later && !early[u.made];
     }
     if (!worth) continue;
     for (std::int32_t m : group.members) {

@@ -12,6 +12,7 @@ namespace ebb {
 std::vector<int> latest_levels(const ValueGraph& graph, const Fusion& fusion, const std::vector<int>& moved);
 
 // For whole sweeps whose large values a later sweep reads again; raises entries of `delay`.
-void delay_groups(const ValueGraph& graph, const Fusion& fusion, std::vector<int>& delay);
+void delay_groups(const ValueGraph& graph, const Fusion& fusion, const std::vector<int>& moved,
+                  std::vector<int>& delay);
 
 }  // namespace ebb

@@ -634,7 +634,7 @@ Fusion fuse(const ValueGraph& graph) {
   Fusion fusion = Fuser(graph, wait).run();
   for (int round = 0; round < 3; ++round) {
     std::vector<int> next = latest_levels(graph, fusion, wait);
-    delay_groups(graph, fusion, delay);
+    delay_groups(graph, fusion, wait, delay);
     for (std::size_t v = 0; v < next.size(); ++v) next[v] = std::max(next[v], delay[v]);
     if (next == wait || (wait.empty() && std::all_of(next.begin(), next.end(), [](int l) { return l == 0; }))) break;
     wait = std::move(next);

@@ -58,7 +58,7 @@ class Planner {
       const auto id = static_cast<std::int32_t>(steps_.size());
       for (std::int32_t v : f_.groups[k].members) {
         step_of_[v] = id;
-        note_order(id, v);
+        if (f_.places[v].in_memory) note_order(id, v);
       }
       steps_.push_back(std::move(step));
     }
@@ -78,10 +78,13 @@ class Planner {
     }
   }
 
+  // A step is as urgent as the first of its results: a sweep that goes on with a backward pass and updates a parameter
+  // on the way belongs to the pass, not to the updates after it.
   void note_order(std::int32_t step, std::int32_t v) {
-    if (priority_.size() <= static_cast<std::size_t>(step)) priority_.resize(step + 1, 0);
+    constexpr std::uint64_t kLast = ~std::uint64_t{0};
+    if (priority_.size() <= static_cast<std::size_t>(step)) priority_.resize(static_cast<std::size_t>(step) + 1, kLast);
     const std::int32_t node = value(v).node;
-    if (node >= 0) priority_[step] = std::max(priority_[step], t_.nodes[node]->id);
+    if (node >= 0) priority_[step] = std::min(priority_[step], t_.nodes[node]->id);
   }
 
   // Steps that must come before a reader of v.
