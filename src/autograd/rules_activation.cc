@@ -250,6 +250,8 @@ Cotangents of_output(const RuleContext& c) {
   return {backward(c.grad, c.output, static_cast<int>(c.attrs.i[0]))};
 }
 
+// relu(x) ≤ 0 where x ≤ 0, NaN included: the result serves as well as the input, and the next layer keeps it anyway.
+Cotangents relu_rule(const RuleContext& c) { return {relu_backward(c.grad, c.output)}; }
 Cotangents softplus_rule(const RuleContext& c) {
   if (c.inputs.size() == 1) return {softplus_backward(c.grad, c.inputs[0])};  // beta = 1
   return {softplus_backward(c.grad, c.inputs[0], c.inputs[1]), {}};
@@ -274,7 +276,7 @@ constexpr RuleRow kRules[] = {
     {Op::log_sigmoid, of_input<log_sigmoid_backward>},
     {Op::softplus, softplus_rule},
     {Op::logit, logit_rule},
-    {Op::relu, of_input<relu_backward>},
+    {Op::relu, relu_rule},
     {Op::leaky_relu, of_input<leaky_relu_backward>},
     {Op::prelu, prelu_rule},
     {Op::relu6, of_input<relu6_backward>},

@@ -20,10 +20,17 @@ Tensor transposed(const Tensor& x) { return transpose(x, -2, -1); }
 // One number a matrix, ready to scale it.
 Tensor per_matrix(const Tensor& x) { return unsqueeze(unsqueeze(x, -1), -1); }
 
+// Aᵀ·G. For a B that is itself a matrix transposed, as a layer's weights are, it is made as (Gᵀ·A)ᵀ: the gradient of
+// that matrix then lies in memory as the matrix does, and who updates it reads both along their rows.
+Tensor right_gradient(const Tensor& a, const Tensor& g, const Tensor& b) {
+  if (b.rank() == 2 && b.node()->op == Op::permute) return transposed(matmul(transposed(g), a));
+  return matmul(transposed(a), g);
+}
+
 // The gradient of the one matrix b that multiplied a whole batch: the batch is more rows of a.
-Tensor folded_product(const Tensor& a, const Tensor& g) {
-  const Tensor rows = reshape(a, {-1, a.shape()[a.rank() - 1]});
-  return matmul(transposed(rows), reshape(g, {-1, g.shape()[g.rank() - 1]}));
+Tensor folded_gradient(const Tensor& a, const Tensor& g, const Tensor& b) {
+  const auto rows = [](const Tensor& x) { return reshape(x, {-1, x.shape()[x.rank() - 1]}); };
+  return right_gradient(rows(a), rows(g), b);
 }
 
 // Y = A·B            dA = G·Bᵀ        dB = Aᵀ·G            (rank two or more)
@@ -32,7 +39,7 @@ Pair product_backward(const Tensor& g, const Tensor& a, const Tensor& b, bool ne
   if (need_a) d.first = cotangent(matmul(g, transposed(b)), a);
   if (need_b) {
     const bool fold = b.rank() == 2 && a.rank() > 2 && a.numel() > 0 && g.numel() > 0;
-    d.second = cotangent(fold ? folded_product(a, g) : matmul(transposed(a), g), b);
+    d.second = cotangent(fold ? folded_gradient(a, g, b) : right_gradient(a, g, b), b);
   }
   return d;
 }

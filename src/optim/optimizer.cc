@@ -21,7 +21,7 @@ void Optimizer::set_lr(double lr) {
 // All new values are known before any of them is put in place: an error leaves parameters and state as they were.
 struct Optimizer::Change {
   const Parameter* parameter;
-  Tensor value;
+  Tensor value, gradient;
   Slots slots;
 };
 
@@ -45,7 +45,7 @@ std::vector<Optimizer::Change> Optimizer::changes(const Parameters& parameters, 
     }
     ++slots.step;
     const Tensor value = update(p.name, widen(*p.tensor), widen(*found->second), slots);
-    all.push_back({&p, variable(cast(value, p.tensor->dtype())), std::move(slots)});
+    all.push_back({&p, variable(cast(value, p.tensor->dtype())), *found->second, std::move(slots)});
   }
   require(!all.empty() || parameters.empty(),
           "{}: none of the {} parameters has a gradient; differentiate a loss that was computed from this model since "
@@ -64,6 +64,10 @@ std::vector<Tensor> values_of(const Changes& changes) {
     for (const Tensor& t : c.slots.tensors) {
       if (t.defined()) together.push_back(t);
     }
+    // The caller still holds the gradients. One that is only summed on the way to the update, a bias's, would keep all
+    // that it is the sum of; computed, it keeps itself.
+    constexpr std::int64_t kSmall = 1 << 16;
+    if (c.gradient.numel() <= kSmall) together.push_back(c.gradient);
   }
   return together;
 }
