@@ -41,8 +41,8 @@ inline std::vector<Case> channel_norm_cases() {
     c.large = {{64, 8, 700}, {8}, {8}};
     c.call = call;
     c.reference = [group_of](const Arrays& a) { return norm_of_groups(a, group_of); };
-    c.loose = 100;
-    c.loose_gradient = 10;
+    c.loose = 100;          // 1/√eps times the rounding, where equal elements have no variance
+    c.loose_narrow = 3;     // sums over whole channels that nearly cancel
     c.kink_at_ties = true;  // a batch of equal elements has no variance: slopes of 1/√eps
     cases.push_back(std::move(c));
   };
@@ -79,7 +79,6 @@ inline std::vector<Case> channel_norm_cases() {
     return y;
   };
   c.loose = 10;
-  c.loose_gradient = 10;
   cases.push_back(std::move(c));
   return cases;
 }
@@ -154,7 +153,7 @@ inline std::vector<Case> attention_cases() {
     };
     c.reference = [causal, mask](const Arrays& a) { return attention_of(a, causal, mask == Mask::visible); };
     c.loose = 20;
-    c.loose_gradient = 5;
+    c.loose_narrow = 3;  // the gradient starts from the rounded output
     cases.push_back(std::move(c));
   };
   add("attention", false, Mask::none);
