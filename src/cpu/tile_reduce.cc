@@ -50,7 +50,11 @@ struct Max {
   }
   template <class V>
   static HWY_INLINE V many(V a, V b) {
+#if HWY_TARGET == HWY_NEON
+    return hn::Max(a, b);  // its instruction does just that, but for which zero is returned of two with different signs
+#else
     return hn::IfThenElse(hn::Or(hn::Gt(a, b), not_equal(a, a)), a, b);
+#endif
   }
 };
 struct Min {
@@ -61,7 +65,11 @@ struct Min {
   }
   template <class V>
   static HWY_INLINE V many(V a, V b) {
+#if HWY_TARGET == HWY_NEON
+    return hn::Min(a, b);  // its instruction does just that, but for which zero is returned of two with different signs
+#else
     return hn::IfThenElse(hn::Or(hn::Lt(a, b), not_equal(a, a)), a, b);
+#endif
   }
 };
 
