@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "ebb/memory.h"
 #include "ebb/random.h"
 #include "expect_error.h"
 #include "golden_layers.h"
@@ -56,6 +57,15 @@ TEST(AttentionLayer, OfARowOfPaddingAloneIsTheBias) {
   attention.out_proj.bias = variable(tensor({1.0, 2.0, 3.0, 4.0}));
   const Tensor y = attention(randn({1, 3, 4}), {.key_padding_mask = ones({1, 3}, DType::bool_)});
   EXPECT_EQ(y[0][1].to_vector(), (std::vector<double>{1, 2, 3, 4}));
+}
+
+TEST(AttentionLayer, NeverHoldsItsScores) {
+  const MultiheadAttention attention(16, 2);
+  const Tensor x = randn({1, 2048, 16}).eval();
+  reset_peak_memory();
+  const std::size_t before = memory_stats().live;
+  backward(sum(square(attention(x, {.causal = true}))))[attention.in_proj_weight].eval();
+  EXPECT_LT(memory_stats().peak - before, std::size_t{2048} * 2048 * sizeof(float) / 2);  // a quarter of two heads'
 }
 
 // Scores of 0 make weights of 1/4, values of the unit matrix show them.
