@@ -19,6 +19,22 @@ namespace {
 
 constexpr std::size_t kTreeLanes = 16;
 
+#if HWY_TARGET == HWY_NEON
+// Highway's Max and Min leave NaN out.
+HWY_INLINE hn::Vec128<float> larger(hn::Vec128<float> a, hn::Vec128<float> b) {
+  return hn::Vec128<float>(vmaxq_f32(a.raw, b.raw));
+}
+HWY_INLINE hn::Vec128<double> larger(hn::Vec128<double> a, hn::Vec128<double> b) {
+  return hn::Vec128<double>(vmaxq_f64(a.raw, b.raw));
+}
+HWY_INLINE hn::Vec128<float> smaller(hn::Vec128<float> a, hn::Vec128<float> b) {
+  return hn::Vec128<float>(vminq_f32(a.raw, b.raw));
+}
+HWY_INLINE hn::Vec128<double> smaller(hn::Vec128<double> a, hn::Vec128<double> b) {
+  return hn::Vec128<double>(vminq_f64(a.raw, b.raw));
+}
+#endif
+
 struct Sum {
   static constexpr double kIdentity = 0;
   template <class T>
@@ -51,7 +67,7 @@ struct Max {
   template <class V>
   static HWY_INLINE V many(V a, V b) {
 #if HWY_TARGET == HWY_NEON
-    return hn::Max(a, b);  // its instruction does just that, but for which zero is returned of two with different signs
+    return larger(a, b);  // its instruction does just that, but for which zero is returned of two with different signs
 #else
     return hn::IfThenElse(hn::Or(hn::Gt(a, b), not_equal(a, a)), a, b);
 #endif
@@ -66,7 +82,7 @@ struct Min {
   template <class V>
   static HWY_INLINE V many(V a, V b) {
 #if HWY_TARGET == HWY_NEON
-    return hn::Min(a, b);  // its instruction does just that, but for which zero is returned of two with different signs
+    return smaller(a, b);  // its instruction does just that, but for which zero is returned of two with different signs
 #else
     return hn::IfThenElse(hn::Or(hn::Lt(a, b), not_equal(a, a)), a, b);
 #endif
