@@ -92,7 +92,6 @@ void multiply_tile(std::int64_t depth, T alpha, const T* HWY_RESTRICT a, std::in
   V sums[kRows][kVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
-    if (add) hwy::Prefetch(c + i * c_stride);
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) sums[i][v] = hn::Zero(d);
   }
@@ -161,6 +160,8 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, T alpha,
       const std::int64_t step_a = low ? packed_m : a.step;
       const TileFn<T> tile = tile_for<T>(m, n);
       T* to = c + i * c_stride + j;
+      // Here and not in the tile: it would hold the addresses in registers that its sums need.
+      for (std::int64_t r = 0; add && r < m; ++r) hwy::Prefetch(to + r * c_stride);
       if (m == packed_m && n == packed_n) {
         tile(depth, alpha, from_a, step_a, from_b, step_b, add, to, c_stride);
         continue;

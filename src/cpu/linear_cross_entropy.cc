@@ -77,7 +77,7 @@ class LinearCrossEntropy {
     } else {
       weight_sum_ = static_cast<double>(n);
     }
-    // Halves become T a block of the head at a time, so that no second copy of the head ever exists.
+    // The gradient of a half head is summed in T a block at a time, so that no second head in T ever exists.
     head_block_ = kHalf ? std::clamp<std::int64_t>((std::int64_t{1} << 20) / std::max<std::int64_t>(1, width_), 64,
                                                    std::max<std::int64_t>(64, classes_))
                         : std::max<std::int64_t>(1, classes_);
@@ -95,21 +95,16 @@ class LinearCrossEntropy {
     }
     logits_ = allocate<T>(chunk_ * classes_);
     if (kHalf || !all_kept()) {
-      x_block_ = allocate<T>(chunk_ * width_);
+      if (!all_kept()) x_block_ = allocate<S>(chunk_ * width_);
       if (o_.input_gradient) dx_block_ = allocate<T>(chunk_ * width_);
     }
-    if (kHalf) {
-      head_copy_ = allocate<T>(head_block_ * width_);
-      if (o_.head_gradient) dhead_block_ = allocate<T>(head_block_ * width_);
-    }
+    if (kHalf && o_.head_gradient) dhead_block_ = allocate<T>(head_block_ * width_);
     if (again) seen_.resize(kept_.size());
     if (o_.bias_gradient) bias_total_.assign(static_cast<std::size_t>(classes_), 0.0);
     for (std::int64_t first = 0; first < rows; first += chunk_) {
       const std::int64_t count = std::min(chunk_, rows - first);
       const Matrix<T> x = input_rows(first, count);
-      for_each_head_block([&](std::int64_t v, std::int64_t n, const Matrix<T>& w) {
-        product(x, count, v, n, w, pointer(logits_), classes_);
-      });
+      product(x, count, 0, classes_, pointer(logits_), classes_);
       finish_rows(first, count);
       if (!o_.gradients()) continue;
       if (o_.input_gradient) input_gradient(first, count);
@@ -161,56 +156,25 @@ class LinearCrossEntropy {
   bool all_kept() const { return static_cast<std::int64_t>(kept_.size()) == rows_; }
   std::int64_t row(std::int64_t position) const { return kept_[static_cast<std::size_t>(position)]; }
 
-  void to_wide(const S* from, T* to, std::int64_t rows) const {
-    if constexpr (kHalf) {
-      constexpr std::int64_t kRows = 64;
-      parallel_for((rows + kRows - 1) / kRows, [&](std::int64_t i) {
-        const std::int64_t r = i * kRows, n = std::min(kRows, rows - r) * width_;
-        halves_to_float(dtype_, from + r * width_, 1, to + r * width_, n);
-      });
-    }
-  }
-
   // Rows at positions [first, first + count) among those that count.
   Matrix<T> input_rows(std::int64_t first, std::int64_t count) const {
-    if constexpr (!kHalf) {
-      if (all_kept()) return {x_ + first * width_, width_, 1};
-    }
-    for (std::int64_t i = 0; i < count; ++i) {
-      const S* from = x_ + row(first + i) * width_;
-      T* to = pointer(x_block_) + i * width_;
-      if constexpr (kHalf) {
-        halves_to_float(dtype_, from, 1, to, width_);
-      } else {
-        std::memcpy(to, from, sizeof(T) * static_cast<std::size_t>(width_));
-      }
-    }
-    return {pointer(x_block_), width_, 1};
+    if (all_kept()) return {x_ + first * width_, width_, 1, dtype_};
+    S* block = reinterpret_cast<S*>(x_block_.data());
+    for (std::int64_t i = 0; i < count; ++i)
+      std::memcpy(block + i * width_, x_ + row(first + i) * width_, sizeof(S) * static_cast<std::size_t>(width_));
+    return {block, width_, 1, dtype_};
   }
-
-  // body(first class, how many, their rows of W)
-  template <class Body>
-  void for_each_head_block(Body&& body) const {
-    for (std::int64_t v = 0; v < classes_; v += head_block_) {
-      const std::int64_t n = std::min(head_block_, classes_ - v);
-      if constexpr (kHalf) {
-        to_wide(head_ + v * width_, pointer(head_copy_), n);
-        body(v, n, Matrix<T>{pointer(head_copy_), width_, 1});
-      } else {
-        body(v, n, Matrix<T>{head_ + v * width_, width_, 1});
-      }
-    }
-  }
+  Matrix<T> head() const { return {head_, width_, 1, dtype_}; }
 
   // z[:, v..v+n) = x·W[v..v+n)ᵀ + b; rows of z lie `stride` apart.
-  void product(const Matrix<T>& x, std::int64_t count, std::int64_t v, std::int64_t n, const Matrix<T>& w, T* z,
+  void product(const Matrix<T>& x, std::int64_t count, std::int64_t v, std::int64_t n, T* z,
                std::int64_t stride) const {
     T* to = z + v;
     if (o_.bias) {
       for (std::int64_t r = 0; r < count; ++r)
         std::memcpy(to + r * stride, bias_.data() + v, static_cast<std::size_t>(n) * sizeof(T));
     }
-    gemm<T>(count, n, width_, T(1), x, {w.data, 1, width_}, o_.bias ? T(1) : T(0), to, stride);
+    gemm<T>(count, n, width_, T(1), x, head().from(v, 0).transposed(), o_.bias ? T(1) : T(0), to, stride);
   }
 
   // f(offset, length) over tiles of n elements.
@@ -316,9 +280,7 @@ class LinearCrossEntropy {
   // dx = dz·W
   void input_gradient(std::int64_t first, std::int64_t count) {
     T* to = dx_block_ ? pointer(dx_block_) : reinterpret_cast<T*>(dx_ + first * width_);
-    for_each_head_block([&](std::int64_t v, std::int64_t n, const Matrix<T>& w) {
-      gemm<T>(count, width_, n, T(1), {pointer(logits_) + v, classes_, 1}, w, v == 0 ? T(0) : T(1), to, width_);
-    });
+    gemm<T>(count, width_, classes_, T(1), {pointer(logits_), classes_, 1}, head(), T(0), to, width_);
     for (std::int64_t i = 0; dx_block_ && i < count; ++i) {
       S* place = dx_ + row(first + i) * width_;
       if constexpr (kHalf) {
@@ -350,11 +312,12 @@ class LinearCrossEntropy {
       const auto rows = static_cast<std::int64_t>(kept_.size());
       const std::int64_t most = std::max<std::int64_t>(1, chunk_ * classes_ / head_block_);
       const std::int64_t step = std::min(chunk_, most);  // x_block_ holds that many
-      for_each_head_block([&](std::int64_t v, std::int64_t n, const Matrix<T>& w) {
+      for (std::int64_t v = 0; v < classes_; v += head_block_) {
+        const std::int64_t n = std::min(head_block_, classes_ - v);
         for (std::int64_t first = 0; first < rows; first += step) {
           const std::int64_t count = std::min(step, rows - first);
           const Matrix<T> x = input_rows(first, count);
-          product(x, count, v, n, w, pointer(logits_) - v, n);
+          product(x, count, v, n, pointer(logits_) - v, n);
           parallel_for(count, [&](std::int64_t r) {
             T* z = pointer(logits_) + r * n;
             const std::int64_t row = this->row(first + r), y = target(row);
@@ -365,7 +328,7 @@ class LinearCrossEntropy {
                   width_);
         }
         float_to_halves(dtype_, pointer(dhead_block_), dhead_ + v * width_, n * width_);
-      });
+      }
     }
   }
 
@@ -399,7 +362,7 @@ class LinearCrossEntropy {
   T* loss_;
   S* dx_ = nullptr;
   S* dhead_ = nullptr;
-  BufferPtr logits_, x_block_, head_copy_, dhead_block_, dx_block_;
+  BufferPtr logits_, x_block_, dhead_block_, dx_block_;
   std::vector<std::int64_t> kept_;  // rows that count
   std::vector<Row<T>> seen_;        // of those, for a second pass
   std::vector<double> bias_total_;
