@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -154,6 +155,62 @@ TEST(TrainCommand, ReadsIdxFilesAndFoldersOfPictures) {
   EXPECT_EQ(f["classes"], (nlohmann::json{"bright", "dark"}));
   // A network for one shape of pictures says so when it gets another.
   expect_complaint({"eval", "--run", scratch / "b", "--data", scratch / "idx"}, 1, "");
+}
+
+TEST(TrainCommand, ReadsCifar) {
+  ScratchFolder scratch;
+  const auto records = [](int n) {
+    std::string bytes;
+    for (int i = 0; i < n; ++i) {
+      bytes += static_cast<char>(i % 2 ? 9 : 4);
+      for (int k = 0; k < 3072; ++k) bytes += static_cast<char>((i % 2 ? 150 : 20) + (i * 7 + k) % 90);
+    }
+    return bytes;
+  };
+  fs::create_directories(scratch / "cifar");
+  write_whole(scratch / "cifar/data_batch_1.bin", records(40));
+  write_whole(scratch / "cifar/data_batch_2.bin", records(20));
+  write_whole(scratch / "cifar/test_batch.bin", records(10));
+  const ProgramResult r = train({"--model", "cnn", "--width", "2", "--data", scratch / "cifar", "--batch", "10",
+                                 "--epochs", "6", "--out", scratch / "run"});
+  EXPECT_NE(r.out.find("60 to train on, 10 to test"), std::string::npos) << r.out;
+  EXPECT_EQ(evaluate({"--run", scratch / "run"})["accuracy"], 1.0);
+}
+
+// What a program writes to a terminal.
+std::string on_a_terminal(const Words& words) {
+  const int screen = ::posix_openpt(O_RDWR | O_NOCTTY);
+  if (screen < 0 || ::grantpt(screen) != 0 || ::unlockpt(screen) != 0) throw std::runtime_error("no terminal");
+  const int inside = ::open(::ptsname(screen), O_RDWR | O_NOCTTY);
+  std::vector<char*> argv;
+  for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
+  argv.push_back(nullptr);
+  const pid_t id = ::fork();
+  if (id == 0) {
+    ::dup2(inside, 1);
+    ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+  ::close(inside);
+  std::string text;
+  char part[4096];
+  for (ssize_t n; (n = ::read(screen, part, sizeof part)) > 0;) text.append(part, static_cast<std::size_t>(n));
+  ::close(screen);
+  int status = 0;
+  ::waitpid(id, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  return text;
+}
+
+TEST(TrainCommand, ShowsALineThatMovesOnATerminal) {
+  ScratchFolder scratch;
+  const std::string text = on_a_terminal(ebb_words(tiny_run(scratch / "run", {"--steps", "3"})));
+  const std::size_t line = text.find("\r\033[K  ");
+  ASSERT_NE(line, std::string::npos) << text;
+  for (const char* part : {"·", " %  loss ", "accuracy ", "epoch ", " left", "/s"}) {
+    EXPECT_NE(text.find(part, line), std::string::npos) << part << " in " << text;
+  }
+  EXPECT_NE(text.find("\r\033[K  epoch", line), std::string::npos) << "the line that stays takes its place: " << text;
 }
 
 TEST(TrainCommand, AGptLearnsATextAndWrites) {
