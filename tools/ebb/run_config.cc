@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "core/closest_name.h"
@@ -58,8 +59,13 @@ class JsonSettings : public CLI::Config {
 }  // namespace
 
 void add_settings(CLI::App& app, RunConfig& config) {
+  // Where the help begins a new heading.
+  const std::map<std::string, std::string> headings{
+      {"model", "Network"}, {"data", "Data"}, {"hidden", "Network"}, {"epochs", "Training"}, {"workers", "Running"}};
+  std::string heading;
   each_setting(config, [&](const std::string& name, auto& member, const char* help, const auto& choices) {
-    CLI::Option* option = app.add_option("--" + name, member, help);
+    if (const auto found = headings.find(name); found != headings.end()) heading = found->second;
+    CLI::Option* option = app.add_option("--" + name, member, help)->group(heading);
     if (!choices.empty()) option->check(CLI::IsMember(choices));
     if constexpr (std::is_same_v<std::remove_reference_t<decltype(member)>, std::vector<std::int64_t>>) {
       option->delimiter(',');
