@@ -62,12 +62,13 @@ void expect_whole(const RunFolder& folder) {
 }
 
 // Interrupts a run when it says `word`, resumes it, and compares it with one that nobody interrupted.
-void interrupt_and_resume(const std::vector<std::string>& settings, const std::string& word) {
+void interrupt_and_resume(const std::vector<std::string>& settings, const std::string& word,
+                          const std::string& model = "mlp") {
   ScratchFolder scratch;
   const RunFolder whole(scratch / "whole"), parts(scratch / "parts");
-  ASSERT_EQ(run_ebb(tiny_run(whole.path(), settings)).code, 0);
+  ASSERT_EQ(run_ebb(tiny_run(whole.path(), settings, model)).code, 0);
 
-  RunningProgram first(ebb_words(tiny_run(parts.path(), settings)));
+  RunningProgram first(ebb_words(tiny_run(parts.path(), settings, model)));
   ASSERT_TRUE(first.wait_for(word)) << first.err();
   first.send(SIGINT);
   const int code = first.wait();
@@ -90,6 +91,20 @@ TEST(Resume, AnInterruptedRunEndsWithTheSameBits) {
 
 TEST(Resume, SoDoesOneInHalvesThatAccumulates) {
   interrupt_and_resume({"--steps", "600", "--dtype", "f16", "--accumulate", "3", "--optimizer", "sgd"}, "epoch   2/");
+}
+
+TEST(Resume, SoDoesAConvolutionalNetworkWithRunningStatistics) {
+  interrupt_and_resume({"--steps", "200", "--width", "2", "--dtype", "bf16", "--ema", "0.5"}, "epoch  2/", "cnn");
+}
+
+TEST(Resume, SoDoesAGpt) {
+  ScratchFolder scratch;
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += std::to_string(i * i) + (i % 7 ? " " : "\n");
+  write_whole(scratch / "numbers.txt", text);
+  interrupt_and_resume({"--data", scratch / "numbers.txt", "--steps", "200", "--width", "16", "--layers", "1",
+                        "--context", "8", "--tokens", "260", "--dropout", "0.1"},
+                       "epoch  2/", "gpt");
 }
 
 TEST(Resume, AFinishedRunOnlyWritesItsReportAgain) {

@@ -5,10 +5,11 @@
 #include "run_program.h"
 
 // A network and a data set so small that a step takes a millisecond.
-inline std::vector<std::string> tiny_run(const std::string& folder, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> words{"train", "--model",      "mlp", "--hidden", "8",   "--train-count",
-                                 "64",    "--test-count", "16",  "--batch",  "8",   "--threads",
-                                 "1",     "--workers",    "0",   "--out",    folder};
+inline std::vector<std::string> tiny_run(const std::string& folder, const std::vector<std::string>& more = {},
+                                         const std::string& model = "mlp") {
+  std::vector<std::string> words{"train", "--model",       model, "--out",        folder, "--hidden",
+                                 "8",     "--train-count", "64",  "--test-count", "16",   "--batch",
+                                 "8",     "--threads",     "1",   "--workers",    "0"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }

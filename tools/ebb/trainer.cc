@@ -101,8 +101,7 @@ json metadata_of(const io::Checkpoint& c, const std::string& key, const std::str
   return io::parse_json(found->second, 4, path + ": " + key);
 }
 
-// A model whose step also computes what is said about it: a loss that is asked for later would be computed again, and
-// with it, without logits, the whole head.
+// A model whose step also computes what is said about it: asked for later, that would be another evaluation.
 struct ModelAndLoss {
   Model& model;
   nn::Buffer loss, right;
