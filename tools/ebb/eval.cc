@@ -37,15 +37,6 @@ RunConfig settings_of(const EvalCommand& c, RunConfig config) {
   return config;
 }
 
-std::vector<std::int64_t> confusion(const Evaluation& e, const Examples& examples, std::int64_t classes) {
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(classes * classes));
-  const std::vector<std::int64_t> actual = examples.targets.to_vector<std::int64_t>();
-  for (std::size_t i = 0; i < actual.size(); ++i) {
-    ++counts[static_cast<std::size_t>(actual[i] * classes + e.predicted[i])];
-  }
-  return counts;
-}
-
 void run_eval(const EvalCommand& c) {
   if (c.threads > 0) set_num_threads(static_cast<int>(c.threads));
   const std::string path = c.checkpoint.empty() ? RunFolder(c.run).checkpoint() : c.checkpoint;

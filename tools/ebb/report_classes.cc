@@ -24,13 +24,8 @@ struct Counts {
 };
 
 Counts count(const ReportFacts& f) {
-  Counts c{f.data->facts.class_count(), {}};
-  c.of.resize(static_cast<std::size_t>(c.classes * c.classes));
-  const std::vector<std::int64_t> actual = f.data->test.targets.to_vector<std::int64_t>();
-  for (std::size_t i = 0; i < actual.size(); ++i) {
-    ++c.of[static_cast<std::size_t>(actual[i] * c.classes + f.evaluation->predicted[i])];
-  }
-  return c;
+  const std::int64_t classes = f.data->facts.class_count();
+  return {classes, confusion(*f.evaluation, f.data->test, classes)};
 }
 
 const std::string& name(const ReportFacts& f, std::int64_t k) {

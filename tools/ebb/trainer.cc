@@ -244,13 +244,18 @@ Evaluation evaluate(Model model, const Examples& examples) {
   return all;
 }
 
-RunConfig config_of(const io::Checkpoint& c, const std::string& path) {
-  return config_from_json(metadata_of(c, "config", path), path);
+std::vector<std::int64_t> confusion(const Evaluation& e, const Examples& examples, std::int64_t classes) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(classes * classes));
+  const std::vector<std::int64_t> actual = examples.targets.to_vector<std::int64_t>();
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    ++counts[static_cast<std::size_t>(actual[i] * classes + e.predicted[i])];
+  }
+  return counts;
 }
 
 TrainedModel load_trained_model(const std::string& path) {
   const io::Checkpoint c = io::load_checkpoint(path);
-  const RunConfig config = config_of(c, path);
+  const RunConfig config = config_from_json(metadata_of(c, "config", path), path);
   const DataFacts facts = facts_from_json(metadata_of(c, "facts", path), path);
   Model model(config, facts);
   take_model(model, c, path);

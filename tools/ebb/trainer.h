@@ -64,6 +64,9 @@ struct Evaluation {
 };
 Evaluation evaluate(Model model, const Examples& examples);
 
+// How many examples of each class were taken for each: [actual · classes + predicted].
+std::vector<std::int64_t> confusion(const Evaluation& evaluation, const Examples& examples, std::int64_t classes);
+
 // A model as a checkpoint has it, with all that is needed to use it.
 struct TrainedModel {
   RunConfig config;
@@ -72,8 +75,5 @@ struct TrainedModel {
   std::int64_t step;
 };
 TrainedModel load_trained_model(const std::string& checkpoint_path);
-
-// The settings a checkpoint was made with.
-RunConfig config_of(const io::Checkpoint& checkpoint, const std::string& path);
 
 }  // namespace ebb::program
