@@ -7,6 +7,7 @@ PACKAGES := g++ cmake ninja-build ccache pkg-config \
             libtbb-dev libfmt-dev libhwy-dev libopenblas-dev librandom123-dev zlib1g-dev libpng-dev nlohmann-json3-dev \
             libcli11-dev libgtest-dev librapidcheck-dev libmpfr-dev libgmp-dev
 TEST_PACKAGES := chromium fonts-dejavu-core  # a browser that opens the report
+PYTHON_PACKAGES := python3 python3-venv python3-dev
 FORMAT_PACKAGES := clang-format
 BENCH_PACKAGES := python3 python3-venv binutils
 
@@ -26,11 +27,16 @@ define install_missing
 	fi
 endef
 
-.PHONY: help run test bench format clean packages configure
+# The Python package is built and tested with a virtual environment of its own; sanitizers would need a Python of theirs.
+VENV := build/venv
+PYTHON_OPTIONS := $(if $(filter release debug,$(PRESET)),-DEBB_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python)
+
+.PHONY: help run test parity bench format clean packages configure
 
 help:
 	@echo "make run      build the program ebb and train a convolutional network on drawn digits, about a minute"
 	@echo "make test     build everything and run the tests"
+	@echo "make parity   hold every operation and loss against PyTorch, from Python (needs PyTorch)"
 	@echo "make bench    compare with PyTorch, JAX and MLX (SUITE=losses: one suite, QUICK=1: the large rows only)"
 	@echo "make format   clang-format the sources"
 	@echo "make clean    remove what was built"
@@ -47,10 +53,20 @@ run: configure
 	@echo "+ ebb $(RUN)"
 	@$(BUILD)/tools/ebb/ebb $(RUN)
 
-test: configure
+$(VENV)/complete: python/requirements.txt
+	$(call install_missing,$(PYTHON_PACKAGES))
+	@python3 -m venv $(VENV)
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r python/requirements.txt
+	@touch $@
+
+test: configure $(if $(PYTHON_OPTIONS),$(VENV)/complete)
 	$(call install_missing,$(TEST_PACKAGES))
+	@$(if $(PYTHON_OPTIONS),grep -q EBB_BUILD_PYTHON:BOOL=ON $(BUILD)/CMakeCache.txt || cmake --preset $(PRESET) $(PYTHON_OPTIONS))
 	@cmake --build $(BUILD)
 	@cd $(BUILD) && ctest --output-on-failure
+
+parity:
+	@python3 python/parity/run.py
 
 bench: configure
 	$(call install_missing,$(BENCH_PACKAGES))

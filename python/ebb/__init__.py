@@ -1,0 +1,35 @@
+"""Ebb: losses, gradients and training. Data flows forward, gradients ebb back.
+
+Tensors are lazy values: an operation returns at once, the numbers are computed when somebody looks at them
+(float(x), x.numpy(), print(x), ebb.eval(...)). Names and options are those of the C++ library and of
+torch.nn.functional.
+"""
+
+from . import _core, _pickle
+from ._core import *  # noqa: F403: every operation, by its own name
+from ._core import float16, float32, float64, int32, int64, uint8  # noqa: F401
+from ._transforms import custom_gradient, grad, value_and_grad
+from . import losses
+from .losses import *  # noqa: F403: losses are functions of the library like any other
+from . import array_api, data, gradcheck, io, nn, optim
+
+__version__ = "0.1.0"
+
+
+def _array_namespace(self, *, api_version=None):
+    """The module that follows the Python array API standard."""
+    if api_version is not None and api_version > array_api.__array_api_version__:
+        raise ValueError(f"__array_namespace__: version {api_version} of the array API is not there, "
+                         f"{array_api.__array_api_version__} is")
+    return array_api
+
+
+def _to_device(self, device, /, *, stream=None):
+    """The same tensor: there is one device, 'cpu'."""
+    if device != "cpu":
+        raise ValueError(f"to_device: tensors are on the device 'cpu', got {device!r}")
+    return self
+
+
+_core.Tensor.__array_namespace__ = _array_namespace
+_core.Tensor.to_device = _to_device

@@ -1,0 +1,23 @@
+"""How tensors and dtypes are pickled: as values, variables as variables."""
+
+from . import _core
+
+
+def tensor(elements, dtype_name, shape, is_variable):
+    return _core._from_pickle(elements, dtype(dtype_name), shape, is_variable)
+
+
+def dtype(name):
+    return _core.dtype(name)
+
+
+def _reduce_tensor(self):
+    return tensor, _core._to_pickle(self)
+
+
+def _reduce_dtype(self):
+    return dtype, (self.name,)
+
+
+_core.Tensor.__reduce__ = _reduce_tensor
+_core.DType.__reduce__ = _reduce_dtype

@@ -1,0 +1,356 @@
+"""The part of the Python array API standard that Ebb has, under the standard's names and signatures.
+
+tensor.__array_namespace__() gives this module, so that libraries written for the standard accept an ebb.Tensor.
+"""
+
+import builtins as _builtins
+import math as _math
+
+from . import _core
+from ._core import (  # noqa: F401
+    Tensor, abs, acos, acosh, add, asin, asinh, atan, atan2, atanh, ceil, cos, cosh, exp, expm1, float32, float64,
+    floor, floor_divide, from_dlpack, hypot, int32, int64, isfinite, isinf, isnan, log, log1p, log2, log10, logical_and,
+    logical_not, logical_or, logical_xor, matmul, maximum, minimum, reciprocal, remainder, round, sign, sin, sinh, sqrt,
+    square, tan, tanh, trunc, uint8, where)
+
+__array_api_version__ = "2023.12"
+e, inf, nan, newaxis, pi = _math.e, _math.inf, _math.nan, None, _math.pi
+bool = _core.bool_
+
+_KINDS = {
+    "bool": (bool,),
+    "signed integer": (int32, int64),
+    "unsigned integer": (uint8,),
+    "integral": (int32, int64, uint8),
+    "real floating": (float32, float64),
+    "complex floating": (),
+    "numeric": (int32, int64, uint8, float32, float64),
+}
+
+
+def _on_cpu(device):
+    if device not in (None, "cpu"):
+        raise ValueError(f"device: tensors are on 'cpu', got {device!r}")
+
+
+class __array_namespace_info__:
+    """What this implementation can do."""
+
+    def capabilities(self):
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 8}
+
+    def default_device(self):
+        return "cpu"
+
+    def default_dtypes(self, *, device=None):
+        return {"real floating": float32, "integral": int64, "indexing": int64, "complex floating": None}
+
+    def devices(self):
+        return ["cpu"]
+
+    def dtypes(self, *, device=None, kind=None):
+        kinds = ("bool", "numeric") if kind is None else (kind,) if isinstance(kind, str) else kind
+        return {d.name.replace("bool_", "bool"): d for k in kinds for d in _KINDS[k]}
+
+
+# ---- creation
+
+def asarray(obj, /, *, dtype=None, device=None, copy=None):
+    _on_cpu(device)
+    return _core.asarray(obj, dtype, copy=copy)
+
+
+def arange(start, /, stop=None, step=1, *, dtype=None, device=None):
+    _on_cpu(device)
+    return _core.arange(start, stop, step, dtype)
+
+
+def zeros(shape, *, dtype=None, device=None):
+    _on_cpu(device)
+    return _core.zeros(shape, dtype or float32)
+
+
+def ones(shape, *, dtype=None, device=None):
+    _on_cpu(device)
+    return _core.ones(shape, dtype or float32)
+
+
+def full(shape, fill_value, *, dtype=None, device=None):
+    _on_cpu(device)
+    return _core.full(shape, fill_value, dtype)
+
+
+def zeros_like(x, /, *, dtype=None, device=None):
+    return zeros(x.shape, dtype=dtype or x.dtype, device=device)
+
+
+def ones_like(x, /, *, dtype=None, device=None):
+    return ones(x.shape, dtype=dtype or x.dtype, device=device)
+
+
+def full_like(x, /, fill_value, *, dtype=None, device=None):
+    return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device)
+
+
+empty, empty_like = zeros, zeros_like  # a value has all its elements
+
+
+def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None):
+    _on_cpu(device)
+    columns = n_rows if n_cols is None else n_cols
+    rows_at = _core.arange(n_rows).reshape(n_rows, 1)
+    return (_core.arange(columns) - rows_at == k).cast(dtype or float32)
+
+
+def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
+    _on_cpu(device)
+    dtype = dtype or float32
+    return _core.linspace(start, stop, num, dtype) if endpoint else _core.linspace(start, stop, num + 1, dtype)[:-1]
+
+
+def tril(x, /, *, k=0):
+    return _core.tril(x, k)
+
+
+def triu(x, /, *, k=0):
+    return _core.triu(x, k)
+
+
+def meshgrid(*arrays, indexing="xy"):
+    order = [1, 0, *range(2, len(arrays))] if indexing == "xy" and len(arrays) > 1 else list(range(len(arrays)))
+    shape = [arrays[i].size for i in order]
+    views = [a.reshape(tuple(a.size if order[axis] == i else 1 for axis in range(len(arrays)))) for i, a in enumerate(arrays)]
+    return [v.broadcast_to(shape) for v in views]
+
+
+# ---- data types
+
+def astype(x, dtype, /, *, copy=True, device=None):
+    return x.cast(dtype)
+
+
+def broadcast_arrays(*arrays):
+    shape = ()
+    for a in arrays:
+        shape = _core.broadcast_shapes(shape, a.shape)
+    return [a.broadcast_to(shape) for a in arrays]
+
+
+def broadcast_to(x, /, shape):
+    return x.broadcast_to(shape)
+
+
+def result_type(*arrays_and_dtypes):
+    found = None
+    for a in arrays_and_dtypes:
+        dtype = a.dtype if isinstance(a, Tensor) else a
+        if isinstance(dtype, (_builtins.bool, int, float)):
+            continue
+        found = dtype if found is None else _core.promote_types(found, dtype)
+    return found
+
+
+def can_cast(from_, to, /):
+    dtype = from_.dtype if isinstance(from_, Tensor) else from_
+    return _core.promote_types(dtype, to) == to
+
+
+def isdtype(dtype, kind):
+    if isinstance(kind, tuple):
+        return _builtins.any(isdtype(dtype, k) for k in kind)
+    return dtype in _KINDS[kind] if isinstance(kind, str) else dtype == kind
+
+
+class finfo:
+    """The limits of a floating dtype."""
+
+    def __init__(self, type, /):
+        self.dtype = type.dtype if isinstance(type, Tensor) else type
+        digits, largest, smallest = {"f64": (52, 1023, -1022), "f32": (23, 127, -126), "f16": (10, 15, -14),
+                                     "bf16": (7, 127, -126)}[self.dtype.name]
+        self.bits = 8 * self.dtype.itemsize
+        self.eps = 2.0**-digits
+        self.max = (2.0 - self.eps) * 2.0**largest
+        self.min = -self.max
+        self.smallest_normal = 2.0**smallest
+
+
+class iinfo:
+    """The limits of an integer dtype."""
+
+    def __init__(self, type, /):
+        self.dtype = type.dtype if isinstance(type, Tensor) else type
+        self.bits = 8 * self.dtype.itemsize
+        signed = self.dtype != uint8
+        self.min = -(2 ** (self.bits - 1)) if signed else 0
+        self.max = 2 ** (self.bits - 1) - 1 if signed else 255
+
+
+# ---- elementwise, under the standard's names
+
+subtract, multiply, divide, pow, negative = _core.sub, _core.mul, _core.div, _core.pow, _core.neg
+equal, not_equal, less, less_equal, greater, greater_equal = _core.eq, _core.ne, _core.lt, _core.le, _core.gt, _core.ge
+
+
+def positive(x, /):
+    return x
+
+
+def clip(x, /, min=None, max=None):
+    return x if min is None and max is None else _core.clamp(x, min, max)
+
+
+def logaddexp(x1, x2, /):
+    return _core.maximum(x1, x2) + _core.log1p(_core.exp(-_core.abs(x1 - x2)))
+
+
+# ---- linear algebra and shapes
+
+def matrix_transpose(x, /):
+    return x.mT
+
+
+def vecdot(x1, x2, /, *, axis=-1):
+    return (x1 * x2).sum(axis)
+
+
+def tensordot(x1, x2, /, *, axes=2):
+    first, second = (range(x1.ndim - axes, x1.ndim), range(axes)) if isinstance(axes, int) else axes
+    first, second = [a % x1.ndim for a in first], [a % x2.ndim for a in second]
+    kept1, kept2 = [a for a in range(x1.ndim) if a not in first], [a for a in range(x2.ndim) if a not in second]
+    inner = _math.prod(x1.shape[a] for a in first)
+    left = x1.permute(kept1 + first).reshape(-1 if inner else 0, inner)
+    right = x2.permute(second + kept2).reshape(inner, -1 if inner else 0)
+    return matmul(left, right).reshape([x1.shape[a] for a in kept1] + [x2.shape[a] for a in kept2])
+
+
+def concat(arrays, /, *, axis=0):
+    return _core.cat([a.flatten() for a in arrays], 0) if axis is None else _core.cat(list(arrays), axis)
+
+
+def stack(arrays, /, *, axis=0):
+    return _core.stack(list(arrays), axis)
+
+
+def unstack(x, /, *, axis=0):
+    return tuple(x.select(axis, i) for i in range(x.shape[axis]))
+
+
+def expand_dims(x, /, *, axis=0):
+    return x.unsqueeze(axis)
+
+
+def squeeze(x, /, axis):
+    for a in (axis,) if isinstance(axis, int) else axis:
+        if x.shape[a] != 1:
+            raise ValueError(f"squeeze: axis {a} has size {x.shape[a]}, not 1")
+    return x.squeeze(axis)
+
+
+def permute_dims(x, /, axes):
+    return x.permute(axes)
+
+
+def moveaxis(x, source, destination, /):
+    source, destination = ([a] if isinstance(a, int) else list(a) for a in (source, destination))
+    order = [a for a in range(x.ndim) if a not in [s % x.ndim for s in source]]
+    for to, a in sorted(zip([d % x.ndim for d in destination], [s % x.ndim for s in source])):
+        order.insert(to, a)
+    return x.permute(order)
+
+
+def reshape(x, /, shape, *, copy=None):
+    return x.reshape(shape)
+
+
+def flip(x, /, *, axis=None):
+    return x.flip(axis)
+
+
+def roll(x, /, shift, *, axis=None):
+    return x.roll(shift, axis)
+
+
+def tile(x, repetitions, /):
+    more = len(repetitions) - x.ndim
+    return x.repeat([1] * -more + list(repetitions)) if more < 0 else x.repeat(list(repetitions))
+
+
+# ---- indexing, searching, sorting
+
+def take(x, indices, /, *, axis=None):
+    return x.index_select(0 if axis is None else axis, indices)
+
+
+def take_along_axis(x, indices, /, *, axis=-1):
+    return x.take_along(indices, axis)
+
+
+def argmax(x, /, *, axis=None, keepdims=False):
+    return x.argmax(axis, keepdims)
+
+
+def argmin(x, /, *, axis=None, keepdims=False):
+    return x.argmin(axis, keepdims)
+
+
+def sort(x, /, *, axis=-1, descending=False, stable=True):
+    return x.sort(axis, descending)[0]
+
+
+def argsort(x, /, *, axis=-1, descending=False, stable=True):
+    return x.argsort(axis, descending)
+
+
+# ---- statistics
+
+def _sum_dtype(x, dtype):
+    return x if dtype is None else x.cast(dtype)
+
+
+def sum(x, /, *, axis=None, dtype=None, keepdims=False):
+    return _over_axes(_core.sum, _sum_dtype(x, dtype), axis, keepdims)
+
+
+def prod(x, /, *, axis=None, dtype=None, keepdims=False):
+    return _over_axes(_core.prod, _sum_dtype(x, dtype), axis, keepdims)
+
+
+def _over_axes(function, x, axis, keepdims):
+    return x if axis == () else function(x, axis, keepdims)  # no axes: nothing is reduced
+
+
+def mean(x, /, *, axis=None, keepdims=False):
+    return _over_axes(_core.mean, x, axis, keepdims)
+
+
+def max(x, /, *, axis=None, keepdims=False):
+    return _over_axes(_core.max, x, axis, keepdims)
+
+
+def min(x, /, *, axis=None, keepdims=False):
+    return _over_axes(_core.min, x, axis, keepdims)
+
+
+def any(x, /, *, axis=None, keepdims=False):
+    return _over_axes(_core.any, x, axis, keepdims)
+
+
+def all(x, /, *, axis=None, keepdims=False):
+    return _over_axes(_core.all, x, axis, keepdims)
+
+
+def var(x, /, *, axis=None, correction=0.0, keepdims=False):
+    return _core.var(x, axis, keepdims, correction)
+
+
+def std(x, /, *, axis=None, correction=0.0, keepdims=False):
+    return _core.std(x, axis, keepdims, correction)
+
+
+def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
+    axis = 0 if axis is None else axis
+    total = _sum_dtype(x, dtype).cumsum(axis)
+    if include_initial:
+        total = concat([zeros_like(total.narrow(axis, 0, 1)), total], axis=axis)
+    return total

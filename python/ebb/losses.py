@@ -1,0 +1,120 @@
+"""Every loss of the registry as a function. Each has two companions:
+
+    value, grad = ebb.losses.mse_loss.value_and_grad(input, target)     computed now, in one sweep
+    gradients = ebb.losses.mse_loss_backward(grad, input, target)       one cotangent for each input
+"""
+
+import keyword
+from collections import namedtuple
+
+from . import _core
+
+registry = _core._losses()
+__all__ = []
+
+
+def argument_name(option):
+    """The option's name, with an underscore behind a word that Python keeps for itself: lambda_."""
+    return option + "_" if keyword.iskeyword(option) else option
+
+
+class _Text:
+    """The pieces of a loss's source: its arguments and its documentation."""
+
+    def __init__(self, number, entry):
+        self.number = number
+        self.name = entry["name"]
+        self.inputs = entry["inputs"]
+        self.options = [(argument_name(name), default, meaning) for name, default, meaning in entry["options"]]
+        self.entry = entry
+
+    def parameters(self):
+        required = [name for name, _, optional in self.inputs if not optional]
+        optional = [f"{name}=None" for name, _, optional in self.inputs if optional]
+        options = [f"{name}=_default{k}" for k, (name, _, _) in enumerate(self.options)]
+        return ", ".join(required + optional + (["*"] + options if options else []))
+
+    def arguments(self):
+        return ", ".join([name for name, *_ in self.inputs] + [name for name, *_ in self.options])
+
+    def doc(self):
+        lines = [f"{self.entry['formula']}", "", f"A loss of the family {self.entry['family']}.", "", "Inputs:"]
+        for name, differentiable, optional in self.inputs:
+            kind = "a tensor" if differentiable else "a tensor, not differentiated"
+            lines.append(f"    {name}: {kind}{'; may be left out' if optional else ''}")
+        if self.options:
+            lines += ["", "Options:"]
+            lines += [f"    {name}: {meaning} (default {default!r})" for name, default, meaning in self.options]
+        return "\n".join(lines)
+
+
+def define(text, body, name, parameters, names):
+    """A function with a signature of its own, as if it stood in a file."""
+    scope = {f"_default{k}": default for k, (_, default, _) in enumerate(text.options)}
+    scope.update(names, __name__=__name__)
+    exec(f"def {name}({parameters}):\n    {body}\n", scope)
+    return scope[name]
+
+
+def _positions(text, wrt):
+    """Positions of the inputs to differentiate by, from their names."""
+    names = [name for name, *_ in text.inputs]
+    for name in (wrt,) if isinstance(wrt, str) else wrt:
+        if name not in names:
+            raise ValueError(f"{text.name}: there is no input '{name}' to differentiate by; there are {', '.join(names)}")
+        yield names.index(name)
+
+
+def _make(number, entry):
+    text = _Text(number, entry)
+    loss = define(text, f"return _loss({number}, {text.arguments()})", text.name, text.parameters(),
+                  {"_loss": _core._loss})
+    loss.__doc__ = text.doc()
+    loss.info = entry
+
+    first = text.inputs[0][0]
+    by_name = {}  # positions of a wrt that was seen before
+
+    def positions(wrt):
+        found = by_name.get(wrt)
+        if found is None:
+            found = by_name[wrt] = list(_positions(text, wrt))
+        return found
+
+    has_options = bool(text.options)
+    both = define(text, f"return _both({number}, _positions(wrt), {text.arguments()})", "value_and_grad",
+                  text.parameters() + ("" if has_options else ", *") + f", wrt={first!r}",
+                  {"_both": _core._loss_value_and_grad, "_positions": positions})
+    both.__doc__ = (f"The value of {text.name} and its gradient, computed now in one sweep. wrt names the input to "
+                    f"differentiate by, or several for a list of gradients.\n\n{text.doc()}")
+    both.__qualname__ = f"{text.name}.value_and_grad"
+    loss.value_and_grad = both
+
+    title = "".join(word.capitalize() for word in text.name.split("_")) + "Gradients"
+    result = namedtuple(title, [name for name, *_ in text.inputs])
+    backward = define(text, f"return _result(*_backward({number}, grad, {text.arguments()}))", f"{text.name}_backward",
+                      "grad, " + text.parameters(), {"_backward": _core._loss_backward, "_result": result})
+    backward.__doc__ = (f"The cotangents of the inputs of {text.name} for the cotangent grad of its result; None where "
+                        f"there is none.\n\n{text.doc()}")
+    return loss, backward
+
+
+for _number, _entry in enumerate(registry):
+    _loss, _backward = _make(_number, _entry)
+    globals()[_loss.__name__], globals()[_backward.__name__] = _loss, _backward
+    __all__ += [_loss.__name__, _backward.__name__]
+
+_plain_triplet = triplet_margin_with_distance_loss  # noqa: F821
+
+
+def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None, margin=1, swap=False,
+                                      reduction="mean"):
+    if distance_function is None:
+        return _plain_triplet(anchor, positive, negative, margin=margin, swap=swap, reduction=reduction)
+    return _core._triplet_margin_with_distance(anchor, positive, negative, distance_function, margin, swap, reduction)
+
+
+triplet_margin_with_distance_loss.__doc__ = (
+    _plain_triplet.__doc__ + "\n    distance_function: d(x, y) of two tensors, one number a row (default ‖x − y + 1e-6‖)")
+triplet_margin_with_distance_loss.info = _plain_triplet.info
+triplet_margin_with_distance_loss.value_and_grad = _plain_triplet.value_and_grad

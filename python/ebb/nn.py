@@ -1,0 +1,224 @@
+"""Layers and models. A model is a Module with tensors and layers as attributes:
+
+    class Mlp(ebb.nn.Module):
+        def __init__(self):
+            self.first, self.second = ebb.nn.Linear(784, 256), ebb.nn.Linear(256, 10)
+
+        def forward(self, x):
+            return self.second(ebb.relu(self.first(x)))
+
+    grads = ebb.backward(ebb.cross_entropy(model(x), labels))
+    optimizer.step(model, grads)              # the model has new parameters
+
+A tensor that is an attribute is trained, an nn.Buffer is saved but not trained; layers, models, lists and dicts of them
+are gone into. Names are joined by dots, "first.weight", as in PyTorch.
+"""
+
+from . import _core
+from ._core import _init as init
+from ._core import _nn
+from ._core._nn import (  # noqa: F401
+    BatchNorm, Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d, Dropout, Embedding, GroupNorm, Gru, InstanceNorm,
+    LayerNorm, Linear, Lstm, MultiheadAttention, Prelu, RMSNorm, Rnn, TransformerBlock)
+
+BatchNorm1d = BatchNorm2d = BatchNorm
+InstanceNorm1d = InstanceNorm2d = InstanceNorm
+RNN, LSTM, GRU, PReLU = Rnn, Lstm, Gru, Prelu
+
+
+class Buffer:
+    """A tensor that is kept beside the parameters, running statistics for example."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+def Parameter(x):
+    """A variable with the value of x: what a model's own tensors should be."""
+    return _core.variable(_core.asarray(x))
+
+
+def _walk(node, prefix=""):
+    """(name, whether it is trained, tensor, function that replaces it) of every tensor of a model."""
+    members = getattr(type(node), "_members", None)
+    if members is not None:
+        trained, kept = members(node)
+        for names, is_trained in ((trained, True), (kept, False)):
+            for name, tensor in names:
+                yield prefix + name, is_trained, tensor, lambda new, name=name: node._assign(name, new)
+        return
+    if isinstance(node, dict):
+        items, store = node.items(), node.__setitem__
+    elif isinstance(node, (list, tuple)):
+        items, store = enumerate(node), getattr(node, "__setitem__", None)
+    elif isinstance(node, Sequential):  # named by position, "0.weight", as in PyTorch
+        items, store = enumerate(node.layers), node.layers.__setitem__
+    elif isinstance(node, Module):
+        items, store = vars(node).items(), lambda key, new: setattr(node, key, new)
+    else:
+        return
+    for key, value in list(items):
+        name = f"{prefix}{key}"
+        if isinstance(value, _core.Tensor):
+            yield name, True, value, lambda new, key=key: store(key, new)
+        elif isinstance(value, Buffer):
+            yield name, False, value.value, lambda new, value=value: setattr(value, "value", new)
+        else:
+            yield from _walk(value, name + ".")
+
+
+def _set_training(node, on):
+    if hasattr(type(node), "_members"):
+        node._set_training(on)
+    elif isinstance(node, dict):
+        for value in node.values():
+            _set_training(value, on)
+    elif isinstance(node, (list, tuple)):
+        for value in node:
+            _set_training(value, on)
+    elif isinstance(node, Module):
+        node.__dict__["training"] = on
+        for value in vars(node).values():
+            _set_training(value, on)
+
+
+class Module:
+    """The base of models: give it tensors and layers as attributes and a method forward."""
+
+    training = True
+
+    def forward(self, *args, **kwargs):
+        raise NotImplementedError(f"{type(self).__name__} has no method forward")
+
+    def __call__(self, *args, **kwargs):
+        return self.forward(*args, **kwargs)
+
+    def named_parameters(self):
+        """(name, tensor) of everything that is trained."""
+        return [(name, tensor) for name, trained, tensor, _ in _walk(self) if trained]
+
+    def parameters(self):
+        """Everything that is trained."""
+        return [tensor for _, tensor in self.named_parameters()]
+
+    def named_buffers(self):
+        """(name, tensor) of what is saved but not trained."""
+        return [(name, tensor) for name, trained, tensor, _ in _walk(self) if not trained]
+
+    def state_dict(self):
+        """Parameters and buffers by name, for saving."""
+        return {name: tensor for name, _, tensor, _ in _walk(self)}
+
+    def load_state_dict(self, state):
+        """Takes parameters and buffers by name; every one must be there, with its shape."""
+        own = list(_walk(self))
+        names = {name for name, *_ in own}
+        missing, unknown = sorted(names - set(state)), sorted(set(state) - names)
+        if missing or unknown:
+            raise ValueError(f"load_state_dict: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}")
+        for name, trained, tensor, assign in own:
+            new = _core.asarray(state[name])
+            if new.shape != tensor.shape:
+                raise ValueError(f"load_state_dict: {name} has shape {tuple(new.shape)}, the model's {tuple(tensor.shape)}")
+            assign(_core.variable(new.cast(tensor.dtype)) if trained else new)
+
+    def train(self, mode=True):
+        """Training, as models are made, or (False) use: dropout and batch norms behave accordingly."""
+        _set_training(self, mode)
+        return self
+
+    def eval(self):
+        """Use instead of training."""
+        return self.train(False)
+
+    def parameter_count(self):
+        """How many numbers are trained."""
+        return sum(tensor.size for tensor in self.parameters())
+
+
+# Layers of the library are models, too.
+for _layer in list(vars(_nn).values()):
+    if isinstance(_layer, type):
+        for _method in ("named_parameters", "parameters", "named_buffers", "state_dict", "load_state_dict", "train", "eval",
+                        "parameter_count"):
+            setattr(_layer, _method, vars(Module)[_method])
+
+
+class Sequential(Module):
+    """One layer after the other; anything that can be called with a tensor is a layer."""
+
+    def __init__(self, *layers):
+        self.layers = list(layers)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+    def __getitem__(self, index):
+        return self.layers[index]
+
+    def __len__(self):
+        return len(self.layers)
+
+
+def _stateless(name, function, *parameters, **defaults):
+    """A layer that only remembers the arguments of a function."""
+    names = list(parameters) + list(defaults)
+
+    def __init__(self, *args, **kwargs):
+        if len(args) > len(names):
+            raise TypeError(f"{name}: takes {len(names)} arguments, got {len(args)}")
+        values = dict(defaults, **dict(zip(names, args)), **kwargs)
+        unknown, missing = set(values) - set(names), set(parameters) - set(values)
+        if unknown or missing:
+            raise TypeError(f"{name}: takes {', '.join(names) or 'nothing'}; unknown {sorted(unknown)}, missing {sorted(missing)}")
+        self.options = values
+
+    def forward(self, x):
+        return function(x, **self.options)
+
+    doc = f"The function {function.__name__} as a layer."
+    return type(name, (Module,), {"__init__": __init__, "forward": forward, "__doc__": doc, "__module__": __name__})
+
+
+Relu = ReLU = _stateless("ReLU", _core.relu)
+Relu6 = ReLU6 = _stateless("ReLU6", _core.relu6)
+LeakyRelu = LeakyReLU = _stateless("LeakyReLU", _core.leaky_relu, negative_slope=0.01)
+Elu = ELU = _stateless("ELU", _core.elu, alpha=1.0)
+Selu = SELU = _stateless("SELU", _core.selu)
+Celu = CELU = _stateless("CELU", _core.celu, alpha=1.0)
+Gelu = GELU = _stateless("GELU", _core.gelu, approximate="none")
+Silu = SiLU = _stateless("SiLU", _core.silu)
+Mish = _stateless("Mish", _core.mish)
+Sigmoid = _stateless("Sigmoid", _core.sigmoid)
+LogSigmoid = _stateless("LogSigmoid", _core.log_sigmoid)
+Tanh = _stateless("Tanh", _core.tanh)
+Softplus = _stateless("Softplus", _core.softplus, beta=1.0)
+Softsign = _stateless("Softsign", _core.softsign)
+Hardtanh = _stateless("Hardtanh", _core.hardtanh, min_val=-1.0, max_val=1.0)
+Hardsigmoid = _stateless("Hardsigmoid", _core.hardsigmoid)
+Hardswish = _stateless("Hardswish", _core.hardswish)
+Hardshrink = _stateless("Hardshrink", _core.hardshrink, lambd=0.5)
+Softshrink = _stateless("Softshrink", _core.softshrink, lambd=0.5)
+Tanhshrink = _stateless("Tanhshrink", _core.tanhshrink)
+Threshold = _stateless("Threshold", _core.threshold, "threshold", "value")
+Softmax = _stateless("Softmax", _core.softmax, axis=-1)
+LogSoftmax = _stateless("LogSoftmax", _core.log_softmax, axis=-1)
+Glu = GLU = _stateless("GLU", _core.glu, axis=-1)
+Swiglu = _stateless("Swiglu", _core.swiglu, axis=-1)
+Geglu = _stateless("Geglu", _core.geglu, axis=-1)
+Reglu = _stateless("Reglu", _core.reglu, axis=-1)
+Flatten = _stateless("Flatten", _core.flatten, first=1, last=-1)
+MaxPool2d = _stateless("MaxPool2d", _core.max_pool2d, "kernel_size", stride=None, padding=0, dilation=1, ceil_mode=False)
+MaxPool1d = _stateless("MaxPool1d", _core.max_pool1d, "kernel_size", stride=None, padding=0, dilation=1, ceil_mode=False)
+AvgPool2d = _stateless("AvgPool2d", _core.avg_pool2d, "kernel_size", stride=None, padding=0, ceil_mode=False,
+                       count_include_pad=True)
+AvgPool1d = _stateless("AvgPool1d", _core.avg_pool1d, "kernel_size", stride=None, padding=0, ceil_mode=False,
+                       count_include_pad=True)
+AdaptiveAvgPool2d = _stateless("AdaptiveAvgPool2d", _core.adaptive_avg_pool2d, "output_size")
+AdaptiveAvgPool1d = _stateless("AdaptiveAvgPool1d", _core.adaptive_avg_pool1d, "output_size")
+AdaptiveMaxPool2d = _stateless("AdaptiveMaxPool2d", _core.adaptive_max_pool2d, "output_size")
+AdaptiveMaxPool1d = _stateless("AdaptiveMaxPool1d", _core.adaptive_max_pool1d, "output_size")
+GlobalAvgPool = _stateless("GlobalAvgPool", _core.global_avg_pool)
+GlobalMaxPool = _stateless("GlobalMaxPool", _core.global_max_pool)

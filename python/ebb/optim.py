@@ -1,0 +1,80 @@
+"""Optimisers, schedules of the learning rate, what is done to gradients and weights around a step, and minimisers.
+
+    optimizer = ebb.optim.Adam(lr=1e-3)
+    optimizer.step(model, ebb.backward(loss))      # the model has new parameters
+    optimizer.lr = schedule(step)
+"""
+
+from ._core import Gradients
+from ._core._optim import (  # noqa: F401
+    SGD, Adagrad, Adam, AdamW, GradientAccumulator, Lamb, Lars, Lion, Minimum, Optimizer, RAdam, ReduceOnPlateau, RMSprop,
+    _LossScaler, _WeightEma, clip_by_norm, clip_by_value, constant_schedule, cosine_schedule, decay_matrices,
+    exponential_schedule, global_norm, linear_schedule, minimize_lbfgs, minimize_newton_cg, multistep_schedule,
+    one_cycle_momentum, one_cycle_schedule, scale_gradients, step_schedule, warm_up)
+from .nn import _walk
+
+Sgd = SGD
+
+
+class _Taken:
+    """The tensors of a model, taken out for a step and put back after it."""
+
+    def __init__(self, model):
+        members = list(_walk(model))
+        self.trained = [m for m in members if m[1]]
+        self.kept = [m for m in members if not m[1]]
+
+    def parameters(self):
+        return [(name, tensor) for name, _, tensor, _ in self.trained]
+
+    def buffers(self):
+        return [(name, tensor) for name, _, tensor, _ in self.kept]
+
+    def put_back(self, parameters, buffers=()):
+        for (_, _, old, assign), new in zip(self.trained, parameters):
+            if new is not old:
+                assign(new)
+        for (*_, assign), new in zip(self.kept, buffers):
+            assign(new)
+
+
+def _gradients_of(taken, gradients):
+    """Gradients by variable; a tree of gradients, as ebb.grad gives it, is matched with the model's tensors by name."""
+    if isinstance(gradients, Gradients):
+        return gradients
+    by_name = {name: gradient for name, _, gradient, _ in _walk(gradients)}
+    return Gradients([(tensor, by_name[name]) for name, tensor in taken.parameters() if name in by_name])
+
+
+def _step(self, model, gradients):
+    """Gives the model (a Module, a layer, a dict or a list of tensors) new parameters; everything is computed now."""
+    taken = _Taken(model)
+    taken.put_back(*self._step(taken.parameters(), taken.buffers(), _gradients_of(taken, gradients)))
+
+
+Optimizer.step = _step
+
+
+class LossScaler(_LossScaler):
+    """Multiplies the loss so that small gradients do not vanish in f16, and finds the factor by itself."""
+
+    def step(self, optimizer, model, gradients):
+        """Unscales, then steps where every gradient is finite, and says whether it did."""
+        taken = _Taken(model)
+        stepped, parameters, buffers = super()._step(optimizer, taken.parameters(), taken.buffers(),
+                                                     _gradients_of(taken, gradients))
+        taken.put_back(parameters, buffers)
+        return stepped
+
+
+class WeightEma(_WeightEma):
+    """An average of the weights over the steps, ema ← decay·ema + (1 − decay)·p; the first update copies."""
+
+    def update(self, model):
+        """Takes the model's weights into the average."""
+        self._update(_Taken(model).parameters())
+
+    def assign_to(self, model):
+        """Gives the model the averaged weights."""
+        taken = _Taken(model)
+        taken.put_back(self._averaged(taken.parameters()))

@@ -1,0 +1,349 @@
+#include <algorithm>
+
+#include "dlpack.h"
+#include "memory_view.h"
+
+// Arrays of other libraries as tensors and tensors as their arrays, without copies: the buffer protocol, NumPy, DLPack.
+namespace ebb::python {
+namespace {
+
+// Python objects are let go of with the interpreter lock, which the thread that frees a tensor may not have.
+template <class F>
+void with_interpreter(F&& f) {
+  if (!Py_IsInitialized()) return;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  f();
+  PyGILState_Release(state);
+}
+
+// ---- the buffer protocol --------------------------------------------------------------------------------------------
+
+const char* format_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return "d";
+    case DType::f32:
+      return "f";
+    case DType::f16:
+      return "e";
+    case DType::i64:
+      return "q";
+    case DType::i32:
+      return "i";
+    case DType::u8:
+      return "B";
+    case DType::bool_:
+      return "?";
+    default:
+      return nullptr;
+  }
+}
+
+bool dtype_of_format(const char* format, Py_ssize_t width, DType& out) {
+  if (!format) format = "B";
+  if (*format == '@' || *format == '=' || *format == '<') ++format;
+  if (format[0] == '\0' || format[1] != '\0') return false;
+  switch (*format) {
+    case 'd':
+      return out = DType::f64, true;
+    case 'f':
+      return out = DType::f32, true;
+    case 'e':
+      return out = DType::f16, true;
+    case 'l':
+    case 'q':
+    case 'i':
+    case 'n':
+      out = width == 8 ? DType::i64 : DType::i32;
+      return width == 8 || width == 4;
+    case 'B':
+      return out = DType::u8, true;
+    case '?':
+      return out = DType::bool_, true;
+    default:
+      return false;
+  }
+}
+
+struct Exported {
+  std::unique_ptr<MemoryView> view;
+  std::array<Py_ssize_t, Shape::kMaxRank> shape{}, strides{};
+};
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  view->obj = nullptr;
+  try {
+    const Tensor& x = *nb::inst_ptr<Tensor>(nb::handle(self));
+    const char* format = format_of(x.dtype());
+    if (!format) {
+      PyErr_SetString(PyExc_BufferError,
+                      "buffer: NumPy and the buffer protocol have no bf16; cast to f32, or exchange by DLPack");
+      return -1;
+    }
+    if (flags & PyBUF_WRITABLE) {
+      PyErr_SetString(PyExc_BufferError, "buffer: a tensor is a value and cannot be written to; ask for a copy");
+      return -1;
+    }
+    auto exported = std::make_unique<Exported>();
+    exported->view = view_memory(x);
+    const auto width = static_cast<Py_ssize_t>(size_of(x.dtype()));
+    Strides strides;
+    for (int a = 0; a < x.rank(); ++a) strides[a] = exported->view->strides[static_cast<std::size_t>(a)];
+    if (!(flags & PyBUF_STRIDES) && !is_contiguous(x.shape(), strides)) {
+      evaluated_storage(x);  // who cannot take strides gets the elements in a row
+      exported->view = view_memory(x);
+    }
+    for (std::size_t a = 0; a < static_cast<std::size_t>(x.rank()); ++a) {
+      exported->shape[a] = exported->view->shape[a];
+      exported->strides[a] = exported->view->strides[a] * width;
+    }
+    view->buf = exported->view->data;
+    view->len = x.numel() * width;
+    view->itemsize = width;
+    view->readonly = 1;
+    view->ndim = x.rank();
+    view->format = flags & PyBUF_FORMAT ? const_cast<char*>(format) : nullptr;
+    view->shape = flags & PyBUF_ND ? exported->shape.data() : nullptr;
+    view->strides = flags & PyBUF_STRIDES ? exported->strides.data() : nullptr;
+    view->suboffsets = nullptr;
+    view->internal = exported.release();
+    Py_INCREF(self);
+    view->obj = self;
+    return 0;
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_BufferError, e.what());
+    return -1;
+  }
+}
+
+void release_buffer(PyObject*, Py_buffer* view) { delete static_cast<Exported*>(view->internal); }
+
+Tensor from_buffer(nb::handle object, Copy copy, const char* op) {
+  auto* view = new Py_buffer;
+  if (PyObject_GetBuffer(object.ptr(), view, PyBUF_RECORDS_RO) != 0) {
+    delete view;
+    throw nb::python_error();
+  }
+  const auto release = [view] {
+    with_interpreter([&] { PyBuffer_Release(view); });
+    delete view;
+  };
+  DType dtype{};
+  if (view->ndim > Shape::kMaxRank || !dtype_of_format(view->format, view->itemsize, dtype)) {
+    const std::string format = view->format ? view->format : "B";
+    const int rank = view->ndim;
+    release();
+    if (rank > Shape::kMaxRank)
+      throw Error(std::string(op) + ": the array has " + std::to_string(rank) + " dimensions, a tensor at most 8");
+    throw Error(Error::Kind::type, std::string(op) + ": there is no dtype for elements of format '" + format +
+                                       "'; convert the array first (astype)");
+  }
+  std::array<std::int64_t, Shape::kMaxRank> shape{}, strides{};
+  for (std::size_t a = 0; a < static_cast<std::size_t>(view->ndim); ++a) {
+    shape[a] = view->shape[a];
+    strides[a] = view->strides[a];
+  }
+  return adopt_memory({view->buf, dtype, view->ndim, shape.data(), strides.data(), release}, copy, op);
+}
+
+// ---- DLPack ---------------------------------------------------------------------------------------------------------
+
+dlpack::DataType dlpack_type(DType dtype) {
+  const auto bits = static_cast<std::uint8_t>(8 * size_of(dtype));
+  const dlpack::Code code = dtype == DType::bf16    ? dlpack::Code::bfloat
+                            : dtype == DType::bool_ ? dlpack::Code::boolean
+                            : dtype == DType::u8    ? dlpack::Code::unsigned_integer
+                            : is_floating(dtype)    ? dlpack::Code::real
+                                                    : dlpack::Code::integer;
+  return {code, bits, 1};
+}
+
+DType dtype_of(const dlpack::DataType& t) {
+  for (int d = 0; d < kDTypeCount; ++d) {
+    const dlpack::DataType own = dlpack_type(static_cast<DType>(d));
+    if (own.code == t.code && own.bits == t.bits && t.lanes == 1) return static_cast<DType>(d);
+  }
+  throw Error(Error::Kind::type, "from_dlpack: there is no dtype for elements of kind " +
+                                     std::to_string(static_cast<int>(t.code)) + " with " + std::to_string(t.bits) +
+                                     " bits; convert the array first");
+}
+
+template <class ManagedType>
+struct Capsule {
+  ManagedType managed;
+  std::unique_ptr<MemoryView> view;
+};
+
+template <class ManagedType>
+constexpr const char* kCapsuleName = std::is_same_v<ManagedType, dlpack::Managed> ? "dltensor" : "dltensor_versioned";
+
+template <class ManagedType>
+nb::object make_capsule(std::unique_ptr<MemoryView> view, std::uint64_t flags) {
+  auto* capsule = new Capsule<ManagedType>;
+  ManagedType& m = capsule->managed;
+  m.array = {view->data,         {dlpack::kCpu, 0},    view->rank, dlpack_type(view->dtype),
+             view->shape.data(), view->strides.data(), 0};
+  m.context = capsule;
+  m.deleter = [](ManagedType* self) { delete static_cast<Capsule<ManagedType>*>(self->context); };
+  if constexpr (std::is_same_v<ManagedType, dlpack::ManagedVersioned>) {
+    m.major = 1;
+    m.minor = 0;
+    m.flags = flags;
+  }
+  capsule->view = std::move(view);
+  // A capsule that somebody took has another name; one that nobody took frees its memory.
+  PyObject* object = PyCapsule_New(&m, kCapsuleName<ManagedType>, [](PyObject* o) {
+    if (!PyCapsule_IsValid(o, kCapsuleName<ManagedType>)) return;
+    auto* managed = static_cast<ManagedType*>(PyCapsule_GetPointer(o, kCapsuleName<ManagedType>));
+    managed->deleter(managed);
+  });
+  if (!object) {
+    delete capsule;
+    throw nb::python_error();
+  }
+  return nb::steal(object);
+}
+
+nb::object to_dlpack(const Tensor& x, nb::handle stream, std::optional<std::pair<int, int>> max_version,
+                     std::optional<std::pair<int, int>> dl_device, std::optional<bool> copy) {
+  if (!stream.is_none()) throw Error("__dlpack__: a tensor in the host's memory has no stream, got one");
+  if (dl_device && dl_device->first != dlpack::kCpu) {
+    PyErr_SetString(PyExc_BufferError, "__dlpack__: tensors are in the host's memory; other devices are not there");
+    throw nb::python_error();
+  }
+  const bool copied = copy.value_or(false);
+  std::unique_ptr<MemoryView> view = view_memory(x, copied);
+  if (max_version && max_version->first >= 1)
+    return make_capsule<dlpack::ManagedVersioned>(std::move(view), copied ? dlpack::kCopied : dlpack::kReadOnly);
+  return make_capsule<dlpack::Managed>(std::move(view), 0);
+}
+
+template <class ManagedType>
+Tensor take_capsule(nb::handle capsule, const char* used_name, Copy copy) {
+  auto* managed = static_cast<ManagedType*>(PyCapsule_GetPointer(capsule.ptr(), kCapsuleName<ManagedType>));
+  const dlpack::Array& a = managed->array;
+  if (a.device.type != dlpack::kCpu && a.device.type != dlpack::kCudaHost)
+    throw Error("from_dlpack: the array is on a device of type " + std::to_string(a.device.type) +
+                "; copy it to the host first");
+  const DType dtype = dtype_of(a.dtype);
+  if (a.rank > Shape::kMaxRank)
+    throw Error("from_dlpack: the array has " + std::to_string(a.rank) + " dimensions, a tensor at most 8");
+  if constexpr (std::is_same_v<ManagedType, dlpack::ManagedVersioned>) {
+    if (managed->major != 1)
+      throw Error("from_dlpack: the array comes by version " + std::to_string(managed->major) +
+                  " of DLPack, this is 1");
+  }
+  const auto width = static_cast<std::int64_t>(size_of(dtype));
+  std::array<std::int64_t, Shape::kMaxRank> strides{};
+  for (std::size_t k = 0; a.strides && k < static_cast<std::size_t>(a.rank); ++k) strides[k] = a.strides[k] * width;
+  PyCapsule_SetName(capsule.ptr(), used_name);
+  return adopt_memory(
+      {static_cast<std::byte*>(a.data) + a.byte_offset, dtype, a.rank, a.shape, a.strides ? strides.data() : nullptr,
+       [managed] {
+         if (managed->deleter) with_interpreter([&] { managed->deleter(managed); });
+       }},
+      copy, "from_dlpack");
+}
+
+Copy copy_mode(std::optional<bool> copy) { return !copy ? Copy::if_needed : *copy ? Copy::always : Copy::never; }
+
+Tensor from_dlpack(nb::handle source, Copy copy) {
+  nb::object capsule;
+  if (PyCapsule_CheckExact(source.ptr())) {
+    capsule = nb::borrow(source);
+  } else {
+    const nb::object give = nb::getattr(source, "__dlpack__");
+    try {
+      capsule = give("max_version"_a = nb::make_tuple(1, 0));
+    } catch (nb::python_error& e) {
+      if (!e.matches(PyExc_TypeError)) throw;
+      capsule = give();  // a library from before version 1
+    }
+  }
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned"))
+    return take_capsule<dlpack::ManagedVersioned>(capsule, "used_dltensor_versioned", copy);
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor"))
+    return take_capsule<dlpack::Managed>(capsule, "used_dltensor", copy);
+  throw Error("from_dlpack: the capsule holds no array, or one that was taken already");
+}
+
+// ---- NumPy ----------------------------------------------------------------------------------------------------------
+
+nb::object to_numpy(const Tensor& x) {
+  if (x.dtype() == DType::bf16)
+    throw Error(Error::Kind::type, "numpy: NumPy has no bf16; cast to f32, or exchange by DLPack");
+  x.eval();
+  return nb::module_::import_("numpy").attr("asarray")(nb::steal(PyMemoryView_FromObject(nb::cast(x).ptr())));
+}
+
+nb::object array_protocol(const Tensor& x, nb::handle dtype, nb::handle copy) {
+  nb::object array = to_numpy(x);
+  const bool other = !dtype.is_none() && !array.attr("dtype").equal(dtype);
+  if (other) {
+    if (copy.ptr() == Py_False) throw Error("__array__: another dtype needs a copy, and copy=False was asked for");
+    return array.attr("astype")(dtype);
+  }
+  return copy.ptr() == Py_True ? array.attr("copy")() : array;
+}
+
+Tensor from_numpy(nb::handle array) {
+  if (!PyObject_CheckBuffer(array.ptr()))
+    throw Error(Error::Kind::type,
+                "from_numpy: expected an array, got " + nb::cast<std::string>(array.type().attr("__name__")));
+  return from_buffer(array, Copy::if_needed, "from_numpy");
+}
+
+PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                       {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
+                       {0, nullptr}};
+
+}  // namespace
+
+PyType_Slot* tensor_slots() { return slots; }
+
+bool is_array_like(nb::handle source) noexcept {
+  PyObject* o = source.ptr();
+  if (PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyTuple_CheckExact(o) || PyList_CheckExact(o) ||
+      PyUnicode_CheckExact(o) || PyBytes_Check(o) || o == Py_None)
+    return false;
+  return PyObject_CheckBuffer(o) || PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(o)), "__dlpack__");
+}
+
+Tensor array_as_tensor(nb::handle array, Copy copy) {
+  // A PyTorch tensor that is differentiated by PyTorch must not lose its history without a word: its __dlpack__ says
+  // so.
+  if (PyObject_CheckBuffer(array.ptr())) return from_buffer(array, copy, "asarray");
+  return from_dlpack(array, copy);
+}
+Tensor tensor_from_array(nb::handle array) { return array_as_tensor(array, Copy::if_needed); }
+
+void bind_exchange(const Api& api) {
+  api.tensor
+      .def("__dlpack__", to_dlpack, nb::kw_only(), "stream"_a.none() = nb::none(), "max_version"_a.none() = nb::none(),
+           "dl_device"_a.none() = nb::none(), "copy"_a.none() = nb::none(),
+           "A DLPack capsule of the elements: versioned and marked read-only where max_version allows, else the older "
+           "one.")
+      .def("__dlpack_device__", [](const Tensor&) { return std::make_pair(dlpack::kCpu, 0); })
+      .def("numpy", to_numpy, "The elements as a read-only NumPy array, without a copy.")
+      .def("__array__", array_protocol, "dtype"_a.none() = nb::none(), nb::kw_only(), "copy"_a.none() = nb::none());
+  api.tensor.attr("__array_ufunc__") = nb::none();  // array + tensor is a tensor
+  api.module.def(
+      "from_dlpack",
+      [](nb::handle x, nb::handle device, std::optional<bool> copy) {
+        if (!device.is_none() && nb::cast<std::string>(nb::str(device)) != "cpu")
+          throw Error("from_dlpack: tensors are on the device 'cpu', got " + nb::cast<std::string>(nb::str(device)));
+        return from_dlpack(x, copy_mode(copy));
+      },
+      "x"_a, nb::kw_only(), "device"_a.none() = nb::none(), "copy"_a.none() = nb::none(),
+      "A tensor on the memory of any array that speaks DLPack (both protocols), without a copy where it lies densely.");
+  api.module.def("from_numpy", from_numpy, "array"_a,
+                 "A tensor on the memory of a NumPy array (or any buffer), without a copy where it lies densely. The "
+                 "array must not be changed while the tensor is used.");
+  api.module.def(
+      "_tensor_from_array",
+      [](nb::handle array, std::optional<bool> copy) { return array_as_tensor(array, copy_mode(copy)); }, "array"_a,
+      "copy"_a.none() = nb::none());
+  api.module.def("_is_array_like", is_array_like, nb::arg("x").none());
+}
+
+}  // namespace ebb::python

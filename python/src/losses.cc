@@ -1,0 +1,257 @@
+#include "ebb/losses/registry.h"
+
+#include <deque>
+
+#include "bind.h"
+#include "ebb/autograd.h"
+#include "ebb/losses/distance.h"
+#include "ebb/losses/linear_cross_entropy.h"
+#include "graph/node.h"
+
+// Losses come from the registry: Python makes a function of each entry, with its inputs and options as arguments, and
+// calls it here by its number.
+namespace ebb::python {
+namespace {
+
+// A default as Python writes it: "mean" is a word, an option that says what 0 or 1 does is a flag.
+nb::object default_of(const LossOption& o) {
+  const std::string text(o.default_value);
+  if (o.meaning.starts_with("0:") || o.meaning.starts_with("1:")) return nb::cast(text != "0" && text != "false");
+  if (text == "true" || text == "false") return nb::cast(text == "true");
+  try {
+    std::size_t end = 0;
+    const double real = std::stod(text, &end);
+    if (end != text.size()) return nb::cast(text);
+    if (text.find_first_of(".e") == std::string::npos) return nb::cast(static_cast<std::int64_t>(real));
+    return nb::cast(real);
+  } catch (const std::exception&) {
+    return nb::cast(text);
+  }
+}
+
+struct Entry {
+  const LossInfo* info;
+  std::vector<nb::object> defaults;  // of the options; an argument that is the very object was not given
+};
+
+std::deque<Entry>& entries() {
+  static auto* all = [] {
+    auto* list = new std::deque<Entry>;  // never destroyed: it holds Python objects
+    for (const LossInfo& info : loss_registry()) {
+      Entry e{&info, {}};
+      for (const LossOption& o : info.options) e.defaults.push_back(default_of(o));
+      list->push_back(std::move(e));
+    }
+    return list;
+  }();
+  return *all;
+}
+
+nb::list describe() {
+  nb::list all;
+  for (const Entry& e : entries()) {
+    nb::list inputs, options;
+    for (const LossInput& i : e.info->inputs) inputs.append(nb::make_tuple(i.name, i.differentiable, i.optional));
+    for (std::size_t k = 0; k < e.defaults.size(); ++k) {
+      const LossOption& o = e.info->options[k];
+      options.append(nb::make_tuple(o.name, e.defaults[k], o.meaning));
+    }
+    nb::dict d;
+    d["name"] = e.info->name;
+    d["family"] = e.info->family;
+    d["formula"] = e.info->formula;
+    d["docs"] = e.info->docs();
+    d["inputs"] = inputs;
+    d["options"] = options;
+    all.append(d);
+  }
+  return all;
+}
+
+struct Call {
+  const LossInfo* info;
+  std::vector<Tensor> inputs;
+  LossOptionValues options;
+  Tensor operator()(const std::vector<Tensor>& all) const {
+    return info->evaluate(LossArguments(info->name, all, options));
+  }
+};
+
+Tensor input_of(const LossInfo& info, std::size_t i, nb::handle h) {
+  if (const Tensor* t = tensor_in(h)) return *t;
+  if (h.is_none() && info.inputs[i].optional) return {};
+  Tensor converted;
+  if (is_array_like(h) && nb::try_cast(h, converted)) return converted;
+  throw Error(Error::Kind::type, std::string(info.name) + ": " + std::string(info.inputs[i].name) +
+                                     " is a tensor, got " + nb::cast<std::string>(h.type().attr("__name__")));
+}
+
+Call read_call(std::size_t number, const nb::args& args, std::size_t first) {
+  const Entry& e = entries().at(number);
+  Call call{e.info, {}, {}};
+  std::size_t at = first;
+  for (std::size_t i = 0; i < e.info->inputs.size(); ++i) call.inputs.push_back(input_of(*e.info, i, args[at++]));
+  for (std::size_t k = 0; k < e.defaults.size(); ++k) {
+    const nb::handle h = args[at++];
+    if (h.is(e.defaults[k])) continue;
+    const LossOption& o = e.info->options[k];
+    Scalar number_value(0);
+    if (nb::isinstance<nb::str>(h)) {
+      call.options.emplace(o.name, nb::cast<std::string>(h));
+    } else if (scalar_from_object(h, number_value)) {
+      call.options.emplace(o.name, number_value.real());
+    } else {
+      throw Error(Error::Kind::type, std::string(e.info->name) + ": the option " + std::string(o.name) +
+                                         " is a number or a word, got " +
+                                         nb::cast<std::string>(h.type().attr("__name__")));
+    }
+  }
+  return call;
+}
+
+Tensor evaluate_by_number(std::size_t number, nb::args args) {
+  const Call call = read_call(number, args, 0);
+  return call(call.inputs);
+}
+
+// The value and the gradients with respect to the inputs at these positions; with a cotangent, of sum(loss ·
+// cotangent).
+std::pair<Tensor, std::vector<Tensor>> differentiate(const Call& call, const std::vector<int>& positions,
+                                                     const Tensor& cotangent) {
+  std::vector<Tensor> chosen;
+  for (int p : positions) chosen.push_back(call.inputs[static_cast<std::size_t>(p)]);
+  Tensor value;
+  auto [y, grads] = value_and_grad(FunctionOfMany([&](const std::vector<Tensor>& tracked) {
+    std::vector<Tensor> all = call.inputs;
+    for (std::size_t k = 0; k < positions.size(); ++k) all[static_cast<std::size_t>(positions[k])] = tracked[k];
+    value = call(all);
+    return cotangent.defined() ? sum(value * cotangent) : value;
+  }))(chosen);
+  return {value, std::move(grads)};
+}
+
+nb::tuple value_and_grad_by_number(std::size_t number, const std::vector<int>& positions, nb::args args) {
+  const Call call = read_call(number, args, 0);
+  auto [value, grads] = differentiate(call, positions, {});
+  const bool differentiated = value.requires_grad();
+  std::vector<Tensor> all{value};
+  all.insert(all.end(), grads.begin(), grads.end());
+  if (!differentiated) eval(all);
+  if (grads.size() == 1) return nb::make_tuple(value, grads[0]);
+  return nb::make_tuple(value, nb::cast(grads));
+}
+
+// One cotangent for each input; None where it is not differentiable or was left out.
+nb::tuple backward_by_number(std::size_t number, const Tensor& grad, nb::args args) {
+  const Call call = read_call(number, args, 0);
+  std::vector<int> positions;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const Tensor& x = call.inputs[i];
+    if (x.defined() && is_floating(x.dtype()) && call.info->inputs[i].differentiable)
+      positions.push_back(static_cast<int>(i));
+  }
+  const auto result = differentiate(call, positions, grad);
+  nb::list cotangents;
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const bool has = next < positions.size() && positions[next] == static_cast<int>(i);
+    cotangents.append(has ? nb::cast(result.second[next++]) : nb::none());
+  }
+  return nb::tuple(cotangents);
+}
+
+// The derivative of sum(gradients · cotangents) with respect to the cotangent of the loss and the inputs at these
+// positions, where the gradients are those at the same positions: what differentiating a backward pass needs.
+std::vector<Tensor> second_by_number(std::size_t number, const std::vector<int>& positions,
+                                     const std::vector<Tensor>& cotangents, const Tensor& grad, nb::args args) {
+  const Call call = read_call(number, args, 0);
+  std::vector<Tensor> chosen{grad};
+  for (int p : positions) chosen.push_back(call.inputs[static_cast<std::size_t>(p)]);
+  std::vector<Tensor> result = ebb::grad(FunctionOfMany([&](const std::vector<Tensor>& tracked) {
+    Call inner = call;
+    for (std::size_t k = 0; k < positions.size(); ++k)
+      inner.inputs[static_cast<std::size_t>(positions[k])] = tracked[k + 1];
+    const auto [value, grads] = differentiate(inner, positions, tracked[0]);
+    Tensor total;
+    for (std::size_t k = 0; k < grads.size(); ++k) {
+      const Tensor part = sum(grads[k] * cotangents[k]);
+      total = total.defined() ? total + part : part;
+    }
+    return total;
+  }))(chosen);
+  eval(result);
+  return result;
+}
+
+// For PyTorch, which may write into what it is given: the same elements in memory that nothing else uses.
+Tensor exclusive(const Tensor& x) {
+  const Storage& s = evaluated_storage(x);
+  const Buffer* buffer = s.buffer.get();
+  if (!buffer || (!buffer->release && s.buffer.unique())) return x;
+  return from_bytes(buffer->data + s.offset * static_cast<std::int64_t>(size_of(x.dtype())), x.dtype(), x.shape());
+}
+
+// The value and, where it is one number, its gradients; None where the gradients need a cotangent first.
+nb::tuple forward_by_number(std::size_t number, const std::vector<int>& positions, nb::args args) {
+  const Call call = read_call(number, args, 0);
+  const Tensor plain = call(call.inputs);
+  if (plain.numel() != 1 || plain.rank() != 0) return nb::make_tuple(exclusive(plain), nb::none());
+  auto [value, grads] = differentiate(call, positions, {});
+  std::vector<Tensor> all{value};
+  all.insert(all.end(), grads.begin(), grads.end());
+  eval(all);
+  for (Tensor& g : grads) g = exclusive(g);
+  return nb::make_tuple(exclusive(value), grads);
+}
+
+LinearLogProbOptions head_options(const Tensor* bias, std::int64_t ignore_index, double softcap, double temperature,
+                                  std::int64_t chunk) {
+  return {.bias = or_none(bias),
+          .ignore_index = ignore_index,
+          .softcap = softcap,
+          .temperature = temperature,
+          .chunk = chunk};
+}
+
+using Distance = std::function<Tensor(const Tensor&, const Tensor&)>;
+
+}  // namespace
+
+void bind_losses(const Api& api) {
+  nb::module_& m = api.module;
+  m.def("_losses", describe);
+  m.def("_loss", evaluate_by_number, "number"_a, "args"_a);
+  m.def("_loss_value_and_grad", value_and_grad_by_number, "number"_a, "positions"_a, "args"_a);
+  m.def("_loss_backward", backward_by_number, "number"_a, "grad"_a, "args"_a);
+  m.def("_loss_forward", forward_by_number, "number"_a, "positions"_a, "args"_a);
+  m.def("_exclusive", exclusive, "x"_a);
+  m.def("_loss_second", second_by_number, "number"_a, "positions"_a, "cotangents"_a, "grad"_a, "args"_a);
+  function(
+      api, "linear_log_probs",
+      [](const Tensor& x, const Tensor& head, const Tensor& target, const Tensor* bias, std::int64_t ignore_index,
+         double softcap, double temperature, std::int64_t chunk) {
+        return linear_log_probs(x, head, target, head_options(bias, ignore_index, softcap, temperature, chunk));
+      },
+      "x"_a, "head"_a, "target"_a, nb::kw_only(), "bias"_a.none() = nb::none(), "ignore_index"_a = -100,
+      "softcap"_a = 0.0, "temperature"_a = 1.0, "chunk"_a = 0);
+  function(
+      api, "linear_sequence_log_probs",
+      [](const Tensor& x, const Tensor& head, const Tensor& target, const Tensor* bias, std::int64_t ignore_index,
+         double softcap, double temperature, std::int64_t chunk, bool average) {
+        SequenceLogProbOptions o;
+        static_cast<LinearLogProbOptions&>(o) = head_options(bias, ignore_index, softcap, temperature, chunk);
+        o.average = average;
+        return linear_sequence_log_probs(x, head, target, o);
+      },
+      "x"_a, "head"_a, "target"_a, nb::kw_only(), "bias"_a.none() = nb::none(), "ignore_index"_a = -100,
+      "softcap"_a = 0.0, "temperature"_a = 1.0, "chunk"_a = 0, "average"_a = false);
+  // A function cannot be an option of the registry.
+  m.def("_triplet_margin_with_distance", [](const Tensor& a, const Tensor& p, const Tensor& n, const Distance& distance,
+                                            double margin, bool swap, const std::string& reduction) {
+    return triplet_margin_with_distance_loss(
+        a, p, n,
+        {.distance_function = distance, .margin = margin, .swap = swap, .reduction = reduction_from_name(reduction)});
+  });
+}
+
+}  // namespace ebb::python

@@ -1,0 +1,109 @@
+#include "memory_view.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "core/format_error.h"
+
+namespace ebb::python {
+namespace {
+
+// Copies a strided array into a dense one, a run of the last axis at a time.
+void gather(std::byte* to, const std::byte* from, const Foreign& f, int axis, std::size_t width) {
+  if (axis == f.rank) {
+    std::memcpy(to, from, width);
+    return;
+  }
+  std::int64_t inner = static_cast<std::int64_t>(width);
+  for (int a = axis + 1; a < f.rank; ++a) inner *= f.shape[a];
+  if (axis + 1 == f.rank && f.strides[axis] == static_cast<std::int64_t>(width)) {
+    std::memcpy(to, from, static_cast<std::size_t>(f.shape[axis]) * width);
+    return;
+  }
+  for (std::int64_t i = 0; i < f.shape[axis]; ++i)
+    gather(to + i * inner, from + i * f.strides[axis], f, axis + 1, width);
+}
+
+}  // namespace
+
+std::unique_ptr<MemoryView> view_memory(const Tensor& x, bool copy) {
+  x.eval();
+  auto view = std::make_unique<MemoryView>();
+  view->dtype = x.dtype();
+  view->rank = x.rank();
+  std::copy(x.shape().begin(), x.shape().end(), view->shape.begin());
+  Storage storage = [&] {
+    std::lock_guard lock(graph_mutex());
+    return x.node()->storage;
+  }();
+  // Some libraries refuse strides that are 0 or negative; those are laid out anew.
+  const auto plain = [&] {
+    for (int axis = 0; axis < x.rank(); ++axis) {
+      if (x.shape()[axis] > 1 && storage.strides[axis] <= 0) return false;
+    }
+    return true;
+  };
+  if (!plain()) storage = evaluated_storage(x);
+  if (copy && x.numel() > 0) {
+    const Storage& dense = evaluated_storage(x);
+    const std::size_t width = size_of(x.dtype()), bytes = static_cast<std::size_t>(x.numel()) * width;
+    storage = {BufferPtr::allocate(bytes, "__dlpack__"), 0, contiguous_strides(x.shape())};
+    std::memcpy(storage.buffer.data(), dense.buffer.data() + static_cast<std::size_t>(dense.offset) * width, bytes);
+  }
+  for (int axis = 0; axis < x.rank(); ++axis) view->strides[static_cast<std::size_t>(axis)] = storage.strides[axis];
+  if (storage.buffer)
+    view->data = storage.buffer.data() + storage.offset * static_cast<std::int64_t>(size_of(x.dtype()));
+  view->buffer = std::move(storage.buffer);
+  return view;
+}
+
+Tensor adopt_memory(Foreign f, Copy copy, const char* op) {
+  struct Done {
+    std::function<void()>* release;
+    ~Done() {
+      if (release && *release) (*release)();
+    }
+  } done{&f.release};
+  const Shape shape(f.shape, f.rank);
+  const auto width = static_cast<std::int64_t>(size_of(f.dtype));
+  std::array<std::int64_t, Shape::kMaxRank> row_major{};
+  if (!f.strides) {
+    const Strides dense = contiguous_strides(shape);
+    for (int a = 0; a < f.rank; ++a) row_major[static_cast<std::size_t>(a)] = dense[a] * width;
+    f.strides = row_major.data();
+  }
+  // Axes from the outermost in memory to the innermost; dense if each stride is the extent of those within.
+  std::array<int, Shape::kMaxRank> order{};
+  std::iota(order.begin(), order.begin() + f.rank, 0);
+  std::stable_sort(order.begin(), order.begin() + f.rank,
+                   [&](int a, int b) { return shape[a] > 1 && shape[b] > 1 ? f.strides[a] > f.strides[b] : false; });
+  bool dense = reinterpret_cast<std::uintptr_t>(f.data) % static_cast<std::uintptr_t>(width) == 0;
+  std::int64_t extent = width;
+  for (int k = f.rank - 1; k >= 0; --k) {
+    const int a = order[static_cast<std::size_t>(k)];
+    if (shape[a] > 1 && f.strides[a] != extent) dense = false;
+    extent *= shape[a];
+  }
+  if (shape.numel() == 0) dense = true;
+  if (!dense || copy == Copy::always) {
+    require(copy != Copy::never, "{}: elements that do not lie densely cannot be shared, only copied", op);
+    BufferPtr buffer = BufferPtr::allocate(static_cast<std::size_t>(shape.numel() * width), op);
+    if (shape.numel() > 0)
+      gather(buffer.data(), static_cast<const std::byte*>(f.data), f, 0, static_cast<std::size_t>(width));
+    return make_data(f.dtype, shape, std::move(buffer));
+  }
+  std::vector<std::int64_t> in_memory, back(static_cast<std::size_t>(f.rank));
+  bool sorted = true;
+  for (int k = 0; k < f.rank; ++k) {
+    const int a = order[static_cast<std::size_t>(k)];
+    in_memory.push_back(shape[a]);
+    back[static_cast<std::size_t>(a)] = k;
+    sorted = sorted && a == k;
+  }
+  done.release = nullptr;
+  const Tensor x = from_foreign(f.data, f.dtype, Shape(in_memory), std::move(f.release));
+  return sorted ? x : permute(x, back);
+}
+
+}  // namespace ebb::python

@@ -1,0 +1,88 @@
+#include <algorithm>
+#include <cstring>
+
+#include "bind.h"
+#include "core/host_lock.h"
+
+namespace ebb::python {
+namespace {
+
+struct Doc {
+  const char* name;
+  const char* text;
+};
+constexpr Doc kDocs[] = {
+#include "header_docs.inc"
+};
+
+PyObject* exception_of(Error::Kind kind) {
+  switch (kind) {
+    case Error::Kind::index:
+      return PyExc_IndexError;
+    case Error::Kind::type:
+      return PyExc_TypeError;
+    case Error::Kind::memory:
+      return PyExc_MemoryError;
+    case Error::Kind::io:
+      return PyExc_OSError;
+    default:
+      return PyExc_ValueError;
+  }
+}
+
+// The interpreter lock as the library's host lock: whoever computes, or waits for a thread that does, lets go of it.
+void* leave_interpreter() { return PyGILState_Check() ? PyEval_SaveThread() : nullptr; }
+void enter_interpreter(void* state) { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); }
+
+}  // namespace
+
+const char* doc(const char* name) {
+  const Doc* end = std::end(kDocs);
+  const Doc* it = std::lower_bound(std::begin(kDocs), end, name,
+                                   [](const Doc& d, const char* key) { return std::strcmp(d.name, key) < 0; });
+  return it != end && std::strcmp(it->name, name) == 0 ? it->text : "";
+}
+
+}  // namespace ebb::python
+
+NB_MODULE(_core, m) {
+  using namespace ebb::python;
+  m.doc() = "The compiled part of Ebb; use it through the package ebb.";
+  nb::set_leak_warnings(false);  // dtypes and the losses' defaults live as long as the interpreter
+  ebb::set_host_lock({leave_interpreter, enter_interpreter});
+  nb::register_exception_translator([](const std::exception_ptr& p, void*) {
+    try {
+      std::rethrow_exception(p);
+    } catch (const ebb::Error& e) {
+      PyErr_SetString(exception_of(e.kind()), e.what());
+    }
+  });
+  bind_dtypes(m);
+  TensorClass tensor(m, "Tensor", nb::type_slots(tensor_slots()), nb::is_weak_referenceable(),
+                     "An immutable array of numbers. Shape and dtype are known at once; the numbers are computed when "
+                     "somebody looks at them (float(x), x.numpy(), print(x), x.eval()).");
+  const Api api{m, tensor};
+  bind_tensor(api);
+  bind_indexing(api);
+  bind_exchange(api);
+  bind_create(api);
+  bind_elementwise(api);
+  bind_reduce(api);
+  bind_shape(api);
+  bind_index(api);
+  bind_linalg(api);
+  bind_activation(api);
+  bind_network(api);
+  bind_elementwise_backward(api);
+  bind_tensor_backward(api);
+  bind_network_backward(api);
+  bind_losses(api);
+  bind_autograd(api);
+  bind_gradcheck(api);
+  bind_optim(api);
+  bind_minimize(api);
+  bind_nn(api);
+  bind_data(api);
+  bind_io(api);
+  bind_runtime(api);
+}

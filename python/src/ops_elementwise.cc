@@ -1,0 +1,96 @@
+#include "bind.h"
+
+namespace ebb::python {
+namespace {
+
+struct Unary {
+  const char* name;
+  Tensor (*f)(const Tensor&);
+};
+constexpr Unary kUnary[] = {{"neg", neg},           {"reciprocal", reciprocal},
+                            {"square", square},     {"abs", abs},
+                            {"sign", sign},         {"exp", exp},
+                            {"exp2", exp2},         {"expm1", expm1},
+                            {"log", log},           {"log2", log2},
+                            {"log10", log10},       {"log1p", log1p},
+                            {"sqrt", sqrt},         {"rsqrt", rsqrt},
+                            {"cbrt", cbrt},         {"sin", sin},
+                            {"cos", cos},           {"tan", tan},
+                            {"asin", asin},         {"acos", acos},
+                            {"atan", atan},         {"sinh", sinh},
+                            {"cosh", cosh},         {"tanh", tanh},
+                            {"asinh", asinh},       {"acosh", acosh},
+                            {"atanh", atanh},       {"erf", erf},
+                            {"erfc", erfc},         {"lgamma", lgamma},
+                            {"digamma", digamma},   {"floor", floor},
+                            {"ceil", ceil},         {"round", round},
+                            {"trunc", trunc},       {"frac", frac},
+                            {"isnan", isnan},       {"isinf", isinf},
+                            {"isfinite", isfinite}, {"logical_not", logical_not}};
+
+struct Binary {
+  const char *name, *first, *second;
+  Tensor (*f)(TensorOrScalar, TensorOrScalar);
+};
+constexpr Binary kBinary[] = {{"add", "a", "b", add},
+                              {"sub", "a", "b", sub},
+                              {"mul", "a", "b", mul},
+                              {"div", "a", "b", div},
+                              {"pow", "base", "exponent", pow},
+                              {"floor_divide", "a", "b", floor_divide},
+                              {"remainder", "a", "b", remainder},
+                              {"maximum", "a", "b", maximum},
+                              {"minimum", "a", "b", minimum},
+                              {"atan2", "y", "x", atan2},
+                              {"hypot", "a", "b", hypot},
+                              {"xlogy", "x", "y", xlogy},
+                              {"eq", "a", "b", eq},
+                              {"ne", "a", "b", ne},
+                              {"lt", "a", "b", lt},
+                              {"le", "a", "b", le},
+                              {"gt", "a", "b", gt},
+                              {"ge", "a", "b", ge}};
+
+struct Logic {
+  const char* name;
+  Tensor (*f)(const Tensor&, const Tensor&);
+};
+constexpr Logic kLogic[] = {{"logical_and", logical_and}, {"logical_or", logical_or}, {"logical_xor", logical_xor}};
+
+}  // namespace
+
+void bind_elementwise(const Api& api) {
+  for (const Unary& u : kUnary) both(api, u.name, u.f);
+  for (const Binary& b : kBinary) {
+    function(api, b.name, b.f, nb::arg(b.first), nb::arg(b.second));
+    method(
+        api, b.name, [f = b.f](const Tensor& a, TensorOrScalar other) { return f(a, other); }, nb::arg(b.second));
+  }
+  for (const Logic& l : kLogic) {
+    function(api, l.name, l.f, "a"_a, "b"_a);
+    method(api, l.name, l.f, "b"_a);
+  }
+  function(api, "polygamma", polygamma, "n"_a, "x"_a);
+  function(api, "fma", fma, "x"_a, "m"_a, "a"_a);
+  function(api, "affine", affine, "x"_a, "m"_a, "a"_a);
+  function(api, "lerp", lerp, "start"_a, "end"_a, "weight"_a);
+  method(api, "lerp", lerp, "end"_a, "weight"_a);
+  both(api, "cast", cast, "dtype"_a);
+  method(api, "to", cast, "dtype"_a);
+  method(api, "astype", cast, "dtype"_a);
+  const auto close = [](const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+    return isclose(a, b, {.rtol = rtol, .atol = atol, .equal_nan = equal_nan});
+  };
+  function(api, "isclose", close, "a"_a, "b"_a, nb::kw_only(), "rtol"_a = 1e-5, "atol"_a = 1e-8, "equal_nan"_a = false);
+  function(
+      api, "allclose",
+      [](const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+        return allclose(a, b, {.rtol = rtol, .atol = atol, .equal_nan = equal_nan});
+      },
+      "a"_a, "b"_a, nb::kw_only(), "rtol"_a = 1e-5, "atol"_a = 1e-8, "equal_nan"_a = false);
+  function(api, "where", where, "mask"_a, "a"_a, "b"_a);
+  both(api, "masked_fill", masked_fill, "mask"_a, "value"_a);
+  both(api, "clamp", clamp, "lo"_a.none() = nb::none(), "hi"_a.none() = nb::none());
+}
+
+}  // namespace ebb::python

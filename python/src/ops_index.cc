@@ -1,0 +1,24 @@
+#include "bind.h"
+
+namespace ebb::python {
+
+void bind_index(const Api& api) {
+  both(api, "gather", gather, "axis"_a, "index"_a);
+  both(api, "take_along", take_along, "index"_a, "axis"_a);
+  both(
+      api, "scatter",
+      [](const Tensor& x, std::int64_t axis, const Tensor& index, TensorOrScalar src) {
+        return src.is_tensor() ? scatter(x, axis, index, src.tensor()) : scatter(x, axis, index, src.scalar());
+      },
+      "axis"_a, "index"_a, "src"_a);
+  both(api, "scatter_add", scatter_add, "axis"_a, "index"_a, "src"_a);
+  both(api, "index_select", index_select, "axis"_a, "index"_a);
+  both(api, "index_add", index_add, "axis"_a, "index"_a, "src"_a);
+  function(api, "embedding", embedding, "weight"_a, "index"_a, "padding_index"_a.none() = nb::none());
+  function(api, "one_hot", one_hot, "index"_a, "classes"_a = -1, "dtype"_a = DTypeObject{DType::i64});
+  both(api, "argsort", argsort, "axis"_a = -1, "descending"_a = false);
+  both(api, "sort", sort, "axis"_a = -1, "descending"_a = false);
+  both(api, "topk", topk, "k"_a, "axis"_a = -1, "largest"_a = true);
+}
+
+}  // namespace ebb::python

@@ -1,0 +1,72 @@
+#include "bind.h"
+#include "ebb/memory.h"
+#include "ebb/random.h"
+#include "graph/op_table.h"
+
+// Evaluation, random numbers, threads and memory.
+namespace ebb::python {
+
+void bind_runtime(const Api& api) {
+  nb::module_& m = api.module;
+  m.def(
+      "eval",
+      [](nb::args tensors) {
+        std::vector<Tensor> all;
+        for (nb::handle h : tensors) {
+          if (tensor_in(h)) {
+            all.push_back(*tensor_in(h));
+          } else {
+            for (const Tensor& t : nb::cast<std::vector<Tensor>>(h)) all.push_back(t);
+          }
+        }
+        eval(all);
+      },
+      "tensors"_a, "Computes several tensors (or lists of them) together: what they share is computed once.");
+  function(api, "print_schedule", print_schedule, "tensors"_a);
+  function(api, "set_graph_bound", set_graph_bound, "depth"_a);
+  function(api, "manual_seed", manual_seed, "seed"_a);
+  m.def(
+      "random_state", [] { return std::make_pair(random_state().seed, random_state().next_operation); },
+      "The calling thread's random state: its seed and the number of the next random operation.");
+  m.def(
+      "set_random_state",
+      [](std::uint64_t seed, std::uint64_t next) {
+        random_state() = {seed, next};
+      },
+      "seed"_a, "next_operation"_a, "Puts the calling thread's random state back.");
+  m.def(
+      "memory_stats",
+      [] {
+        const MemoryStats s = memory_stats();
+        nb::dict d;
+        d["live"] = s.live;
+        d["peak"] = s.peak;
+        d["cached"] = s.cached;
+        d["limit"] = s.limit;
+        return d;
+      },
+      "Bytes of tensor memory: live, peak, cached for reuse, and the limit (0: none).");
+  function(api, "reset_peak_memory", reset_peak_memory);
+  function(api, "set_memory_limit", set_memory_limit, "bytes"_a);
+  function(api, "release_cached_memory", release_cached_memory);
+  function(api, "set_num_threads", set_num_threads, "n"_a);
+  m.def("num_threads", num_threads, "How many threads computations may use.");
+
+  struct EagerScope {
+    std::optional<Eager> scope;
+  };
+  nb::class_<EagerScope>(m, "Eager", "with ebb.Eager(): every operation is computed at once, for debugging.")
+      .def(nb::init<>())
+      .def("__enter__", [](EagerScope& e) { e.scope.emplace(); })
+      .def(
+          "__exit__", [](EagerScope& e, nb::handle, nb::handle, nb::handle) { e.scope.reset(); }, nb::arg().none(),
+          nb::arg().none(), nb::arg().none());
+
+  m.def("_op_table", [] {
+    nb::list rows;
+    for (const OpInfo& row : kOpTable) rows.append(row.name);
+    return rows;
+  });
+}
+
+}  // namespace ebb::python

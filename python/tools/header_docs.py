@@ -1,0 +1,66 @@
+"""Writes the comments beside the declarations of the public headers as a C++ table of docstrings.
+
+    header_docs.py OUTPUT HEADER...
+
+What stands above a group of declarations belongs to each of them, what stands behind one to that one alone.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+DECLARATION = re.compile(
+    r"^(?!using|return|struct|class|enum|template|typedef|inline|constexpr|#)[A-Za-z_][\w:<>,&* ]*?[ &*>](\w+)\(")
+
+
+def documented(text):
+    """(name, doc) of every function declared at namespace scope."""
+    above, behind, name = [], [], None
+    group_has_begun = False  # a comment after a declaration begins a new group
+    depth = 0  # of braces: members of structs are not functions
+    for line in text.splitlines():
+        code, _, comment = line.partition("//")
+        comment = comment.strip()
+        if not line.strip():
+            above = []
+        elif not code.strip() and depth == 0 and name is None:
+            if group_has_begun:
+                above, group_has_begun = [], False
+            if not comment.startswith("----"):
+                above.append(comment)
+            continue
+        if depth == 0 and name is None:
+            match = DECLARATION.match(code)
+            if match:
+                name, behind = match.group(1), []
+        if name is not None:
+            if comment:
+                behind.append(comment)
+            if code.rstrip().endswith((";", "{", "}")):
+                yield name, " ".join(above + behind).strip()
+                name, group_has_begun = None, True
+        if not code.startswith(("namespace", "}  ")):
+            depth = max(0, depth + code.count("{") - code.count("}"))
+
+
+def table(headers):
+    docs = {}
+    for header in headers:
+        for name, doc in documented(Path(header).read_text(encoding="utf-8")):
+            if doc:
+                docs.setdefault(name, doc)
+    return docs
+
+
+def main():
+    output, headers = sys.argv[1], sys.argv[2:]
+    docs = table(headers)
+    lines = ['    {"%s", R"doc(%s)doc"},\n' % (name, docs[name]) for name in sorted(docs)]
+    text = "// Made by header_docs.py from the public headers.\n" + "".join(lines)
+    target = Path(output)
+    if not target.exists() or target.read_text(encoding="utf-8") != text:
+        target.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
