@@ -262,7 +262,7 @@ def repeated_trainings(rows):
 
 
 def memory_beside(rows, peers):
-    """How much more a step grows each process than Ebb's."""
+    """The peak of each process that trains."""
     lines = []
     for row in rows:
         ours = row["results"]["ebb"].get("peak_bytes")
@@ -270,7 +270,7 @@ def memory_beside(rows, peers):
                    for p in peers if "peak_bytes" in row["results"].get(p, {})]
         if ours and "gradients" in row["results"]["ebb"]:
             pool = size_in_bytes(memory(row["results"]["ebb"]))
-            lines.append(f"  {row['case']}: a step grows Ebb's process by {size_in_bytes(ours)} (its pool by {pool}), "
+            lines.append(f"  {row['case']}: Ebb's process takes {size_in_bytes(ours)} (its pool {pool}), "
                          + ", ".join(figures) + "\n")
     return "".join(lines)
 
@@ -315,8 +315,9 @@ def suite_section(suite, part, folder, notes):
             text += f"![{suite} {size} {dtype}](img/{name})\n\n"
         text += page_table(rows, peers, notes, suite in ("linear_ce", "autograd", "train"))
         if suite == "train":
-            text += ("\nMemory is what one more step takes beside parameters and the optimiser's state: the pool's peak, "
-                     "and the growth of the processes, Ebb's and the peers' alike. " + repeated_trainings(rows))
+            text += ("\nMemory is all that a training takes at the peak of a later step, parameters and the optimiser's "
+                     "state included: of Ebb's pool, and of the whole processes, Ebb's and the peers' alike, with the "
+                     "libraries they load. " + repeated_trainings(rows))
     return text
 
 

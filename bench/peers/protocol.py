@@ -86,7 +86,7 @@ def first_call(peer, run, training):
     run()  # some frameworks finish compiling on the second call
     return_memory(peer)
     reset_process_peak()
-    before = process_bytes("VmRSS:")
+    before = 0 if training else process_bytes("VmRSS:")  # of a training the whole process counts
     start = time.perf_counter()
     results = run()
     again = time.perf_counter() - start
@@ -112,16 +112,15 @@ def serve(peer):
         request = json.loads(line)
         try:
             if request["do"] == "prepare":
-                run = None
-                wide = request.get("reference", False)
+                run = inputs = None
+                wide, training = request.get("reference", False), request["suite"] == "train"
                 inputs = [peer.load(read_input(i), i["dtype"], wide) for i in request["inputs"]]
-                training = request["suite"] == "train"
-                wrt = [k for k, i in enumerate(request["inputs"]) if i["differentiate"]]
                 if training:
                     parameters = {i["name"]: t for i, t in zip(request["inputs"], inputs) if i["differentiate"]}
                     run = peer.training(request["case"], inputs[0], inputs[1], parameters)
-                    parameters = None
+                    parameters = inputs = None
                 else:
+                    wrt = [k for k, i in enumerate(request["inputs"]) if i["differentiate"]]
                     run = peer.prepare(request["case"], inputs, wrt, request["mode"])
                 answer = first_call(peer, run, training)
             elif request["do"] == "time":

@@ -26,19 +26,23 @@ void reset_process_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 constexpr int kJudgedSteps = 5;  // as many as peers/protocol.py
 
-// The memory of `body` beyond what is there, from a pool that keeps nothing.
-struct Grown {
+// Bytes of the process and of the pool.
+struct Bytes {
   std::size_t process, pool;
+  static Bytes now() {
+    release_cached_memory();
+    return {process_bytes("VmRSS:"), memory_stats().live};
+  }
 };
+// What `body` takes at its peak beyond `before`, from a pool that keeps nothing.
 template <class Body>
-Grown memory_of(Body body) {
+Bytes memory_of(const Bytes& before, Body body) {
   release_cached_memory();
   reset_process_peak();
   reset_peak_memory();
-  const std::size_t before = process_bytes("VmRSS:"), live = memory_stats().live;
   body();
   const std::size_t peak = process_bytes("VmHWM:");
-  return {peak > before ? peak - before : 0, memory_stats().peak - live};
+  return {peak > before.process ? peak - before.process : 0, memory_stats().peak - before.pool};
 }
 
 // All bits of the elements, for "the same or not" (FNV-1a).
@@ -75,18 +79,18 @@ json summary(const Tensor& result) {
 }
 
 Prepared::Prepared(const Case& c, Size size, DType dtype, bool with_gradient, bool by_hand, bool reference)
-    : case_(c),
-      inputs_(c.inputs(size)),
-      tensors_(make_inputs(inputs_, dtype)),
-      with_gradient_(with_gradient),
-      by_hand_(by_hand) {
+    : case_(c), inputs_(c.inputs(size)), with_gradient_(with_gradient), by_hand_(by_hand) {
+  pool_before_ = memory_stats().live;
+  tensors_ = make_inputs(inputs_, dtype);
   if (by_hand && !c.by_hand) throw Error("bench: " + c.name + " was not written by hand");
   if (reference) {
     for (Tensor& t : tensors_) {
       if (is_floating(t.dtype())) t = cast(t, DType::f64).eval();
     }
   }
-  if (c.training) training_ = c.training(size, tensors_);
+  if (!c.training) return;
+  training_ = c.training(size, tensors_);
+  tensors_.clear();  // the training has what it needs
 }
 
 Tensors Prepared::once() const {
@@ -115,9 +119,10 @@ json Prepared::first_call() const {
     answer["results"] = json::array();
     for (const Tensor& result : results) answer["results"].push_back(summary(result));
   }
-  // Memory of a call after the first: what the process grows by, and what was handed out.
+  // Memory of a call after the first: what the process grows by, and what was handed out. Of a training all counts: the
+  // whole process, and what the pool holds of parameters and the optimiser's state.
   Tensors results;
-  const Grown grown = memory_of([&] {
+  const Bytes grown = memory_of(training_ ? Bytes{0, pool_before_} : Bytes::now(), [&] {
     const double again = now();
     results = once();
     answer["estimate_s"] = now() - again;
@@ -130,7 +135,7 @@ json Prepared::first_call() const {
 
 json Prepared::gradients() const {
   Tensors all;
-  const Grown grown = memory_of([&] { all = training_->gradients(); });
+  const Bytes grown = memory_of(Bytes::now(), [&] { all = training_->gradients(); });
   std::size_t kept = 0;
   for (const Tensor& g : all) kept += static_cast<std::size_t>(g.numel()) * size_of(g.dtype());
   return {{"bits", fingerprint(all)}, {"pool_peak_bytes", grown.pool}, {"bytes", kept}};

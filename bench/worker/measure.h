@@ -21,6 +21,7 @@ class Prepared {
   std::vector<Input> inputs_;
   Tensors tensors_;
   bool with_gradient_, by_hand_;
+  std::size_t pool_before_ = 0;            // handed out before the inputs were made
   std::unique_ptr<TrainingRun> training_;  // each call goes on from where the last one stopped
 };
 
