@@ -83,7 +83,14 @@ inline std::string lines(const Axes& axes, const std::vector<Line>& all) {
   const double step_y = nice_step(y1 - y0, 5), step_x = nice_step(x1 - x0, 8);
   std::vector<double> ticks;
   if (axes.log_y) {
-    for (double y = std::pow(10, std::ceil(std::log10(y0) - 1e-9)); y <= y1 * 1.001; y *= 10) ticks.push_back(y);
+    // Powers of ten, and where there are few of them 2 and 5 times each.
+    const bool few = std::log10(y1 / y0) < 2.5;
+    for (double power = std::pow(10, std::floor(std::log10(y0))); power <= y1; power *= 10) {
+      for (double lead : {1.0, 2.0, 5.0}) {
+        const double y = lead * power;
+        if (y >= y0 * 0.999 && y <= y1 * 1.001 && (lead == 1 || few)) ticks.push_back(y);
+      }
+    }
   } else {
     for (double k = std::ceil(y0 / step_y - 1e-9); k * step_y <= y1 + 1e-9 * step_y; ++k)
       ticks.push_back(k * step_y + 0.0);

@@ -41,8 +41,14 @@ std::string draw(const plot::Axes& axes, std::vector<plot::Line> lines) {
   return plot::lines(axes, lines);
 }
 
-// Beside the loss as high as it, below it less.
-int height(const ReportFacts& f) { return f.config.model == "gpt" ? 300 : 220; }
+// A text has three plots beside each other, all else two, the less important ones flat.
+void set_size(plot::Axes& axes, const ReportFacts& f, bool flat) {
+  if (f.config.model == "gpt") {
+    axes.width = 440;
+  } else if (flat) {
+    axes.height = 220;
+  }
+}
 
 }  // namespace
 
@@ -56,6 +62,7 @@ std::string loss_curve(const ReportFacts& f) {
   axes.log_y = logarithmic;
   axes.y_from = logarithmic ? low / 1.6 : std::floor(low * 10) / 10;
   axes.y_to = logarithmic ? high * 1.2 : std::ceil(high * 10) / 10;
+  set_size(axes, f, false);
   return draw(axes, {raw, smooth, test});
 }
 
@@ -76,7 +83,7 @@ std::string accuracy_curve(const ReportFacts& f) {
 std::string rate_curve(const ReportFacts& f) {
   plot::Axes axes{.title = "Learning rate", .x_label = "epoch"};
   axes.y_from = 0;
-  axes.height = height(f);
+  set_size(axes, f, true);
   return draw(axes, {line(f, false, "", "c", [](const MetricRow& r) { return r.lr; })});
 }
 
@@ -85,7 +92,7 @@ std::string speed_curve(const ReportFacts& f) {
   plot::Axes axes{.title = f.config.model == "gpt" ? "Windows of text a second" : "Examples a second",
                   .x_label = "epoch"};
   axes.y_from = 0;
-  axes.height = height(f);
+  set_size(axes, f, true);
   return draw(axes, {raw, smoothed(raw, "", "a")});
 }
 

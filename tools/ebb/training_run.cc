@@ -58,6 +58,7 @@ class TrainingRun {
       progress.at("since_line").get_to(since_line_);
       progress.at("since_test").get_to(since_test_);
       progress.at("seconds").get_to(seconds_before_);
+      progress.at("peak_memory").get_to(peak_before_);
     } catch (const json::exception&) {
       fail(Error::Kind::io, "{}: how far the run had come cannot be read", path);
     }
@@ -90,6 +91,7 @@ class TrainingRun {
  private:
   bool text() const { return data_.facts.classes.empty(); }
   double seconds() const { return seconds_before_ + clock_.seconds(); }  // of training
+  std::size_t peak_memory() const { return std::max(peak_before_, memory_stats().peak); }
   double epoch() const {
     return static_cast<double>(trainer_.steps_done()) / static_cast<double>(trainer_.steps_per_epoch());
   }
@@ -154,8 +156,12 @@ class TrainingRun {
 
   void save() {
     io::Checkpoint c = trainer_.checkpoint();
-    c.metadata["progress"] =
-        json{{"since_line", since_line_}, {"since_test", since_test_}, {"seconds", seconds()}}.dump();
+    c.metadata["progress"] = json{
+        {"since_line", since_line_},
+        {"since_test", since_test_},
+        {"seconds", seconds()},
+        {"peak_memory",
+         peak_memory()}}.dump();
     io::save_checkpoint(folder_.checkpoint(), c);
     saved_step_ = c.step;
   }
@@ -204,7 +210,7 @@ class TrainingRun {
     facts.steps = trainer_.total_steps();
     facts.steps_per_epoch = trainer_.steps_per_epoch();
     facts.seconds = training_seconds;
-    facts.peak_memory = memory_stats().peak;
+    facts.peak_memory = peak_memory();
     facts.threads = num_threads();
     if (text()) facts.texts = sample_texts();
     write_file(folder_.report(), render_report(facts));
@@ -228,7 +234,8 @@ class TrainingRun {
   Trainer trainer_;
   std::int64_t log_every_ = 1, eval_every_ = 1, checkpoint_every_ = 1, saved_step_ = 0, steps_before_ = 0;
   Sums since_line_, since_test_;
-  double seconds_before_ = 0;
+  double seconds_before_ = 0;  // of the sessions before this one
+  std::size_t peak_before_ = 0;
   Clock clock_, line_clock_;
   std::optional<Evaluation> evaluation_;
 };
