@@ -207,47 +207,86 @@ void multiply_deep(const Call<T>& call) {
 
 // y = alpha·x·M or y += alpha·x·M, M [k, outputs], read once where it lies.
 template <class T>
-void multiply_vector(const Call<T>& call, std::int64_t outputs, const Matrix<T>& x, const Matrix<T>& matrix,
-                     std::int64_t y_stride) {
-  const GemmKernels<T>& kernel = kernels<T>();
-  constexpr std::int64_t kMostOutputs = 1024, kLeastElements = 1 << 17;
-  const std::int64_t most_depth = gemm_depth(call.k), blocks = pieces_of(call.k, most_depth);
-  // sum[0..n) of block p for outputs [j, j + n)
-  const auto block = [&](std::int64_t p, std::int64_t j, std::int64_t n, T* sum) {
-    const std::int64_t first = p * most_depth, depth = std::min(most_depth, call.k - first);
-    T numbers[kGemmDepth];
-    const Matrix<T> part_x = x.from(0, first), part = matrix.from(first, j);
-    kernel.read_vector({part_x.data, part_x.dtype, 0, part_x.col_stride}, depth, numbers);
-    kernel.multiply_vector(n, depth, numbers, {part.data, part.dtype, part.col_stride, part.row_stride}, sum);
-  };
-  const auto write = [&](std::int64_t p, std::int64_t j, std::int64_t n, const T* sum) {
-    T* y = call.c + j * y_stride;
-    for (std::int64_t i = 0; i < n; ++i) {
-      const T product = call.alpha * sum[i];
-      y[i * y_stride] = call.add || p > 0 ? y[i * y_stride] + product : product;
-    }
-  };
-  if (call.shared && outputs < 256 && outputs * call.k >= 2 * kLeastElements) {  // k is what there is to share
-    const std::int64_t per_task = std::max<std::int64_t>(1, kLeastElements / (outputs * most_depth));
-    const BufferPtr memory = BufferPtr::allocate(static_cast<std::size_t>(blocks * outputs) * sizeof(T), "matmul");
-    T* sums = reinterpret_cast<T*>(memory.data());
-    parallel_for(pieces_of(blocks, per_task), [&](std::int64_t task) {
-      for (std::int64_t p = task * per_task; p < std::min(blocks, (task + 1) * per_task); ++p)
-        block(p, 0, outputs, sums + p * outputs);
+class VectorProduct {
+ public:
+  VectorProduct(const Call<T>& call, std::int64_t outputs, const Matrix<T>& x, const Matrix<T>& matrix,
+                std::int64_t y_stride)
+      : call_(call), x_(x), matrix_(matrix), outputs_(outputs), y_stride_(y_stride) {}
+
+  void run() const {
+    // Too few outputs to keep the processor busy, or the threads.
+    const bool few = outputs_ < 4 && blocks_ > 1;
+    if (few || (call_.shared && outputs_ < 256 && outputs_ * call_.k >= 2 * kLeastElements)) return share_depth(few);
+    const std::int64_t step = std::clamp<std::int64_t>(pieces_of(kLeastElements / call_.k, 64) * 64, 64, kMostOutputs);
+    call_.for_each(pieces_of(outputs_, step), [&](std::int64_t task) {
+      const std::int64_t j = task * step, n = std::min(step, outputs_ - j);
+      T sum[kMostOutputs];
+      for (std::int64_t p = 0; p < blocks_; ++p) {
+        block(p, j, n, sum);
+        write(p, j, n, sum);
+      }
     });
-    for (std::int64_t p = 0; p < blocks; ++p) write(p, 0, outputs, sums + p * outputs);
-    return;
   }
-  const std::int64_t step = std::clamp<std::int64_t>(pieces_of(kLeastElements / call.k, 64) * 64, 64, kMostOutputs);
-  call.for_each(pieces_of(outputs, step), [&](std::int64_t task) {
-    const std::int64_t j = task * step, n = std::min(step, outputs - j);
-    T sum[kMostOutputs];
-    for (std::int64_t p = 0; p < blocks; ++p) {
-      block(p, j, n, sum);
-      write(p, j, n, sum);
+
+ private:
+  static constexpr std::int64_t kMostOutputs = 1024, kRuns = 8;
+  static constexpr std::int64_t kLeastElements = 1 << 17;  // of M, a task
+
+  void share_depth(bool few) const {
+    const std::int64_t per_task = std::max<std::int64_t>(1, kLeastElements / (outputs_ * depth_));
+    const BufferPtr memory = BufferPtr::allocate(static_cast<std::size_t>(blocks_ * outputs_) * sizeof(T), "matmul");
+    T* sums = reinterpret_cast<T*>(memory.data());
+    call_.for_each(pieces_of(blocks_, per_task), [&](std::int64_t task) {
+      std::int64_t p = task * per_task;
+      const std::int64_t end = std::min(blocks_, p + per_task), whole = std::min(end, call_.k / depth_);
+      while (few && p < whole) {
+        const std::int64_t count = std::min(kRuns, whole - p);
+        runs(p, count, sums + p * outputs_);
+        p += count;
+      }
+      for (; p < end; ++p) block(p, 0, outputs_, sums + p * outputs_);
+    });
+    for (std::int64_t p = 0; p < blocks_; ++p) write(p, 0, outputs_, sums + p * outputs_);
+  }
+
+  static GemmSource source(const Matrix<T>& x) { return {x.data, x.dtype, x.col_stride, x.row_stride}; }
+
+  // x[first, first + count)
+  void read(std::int64_t first, std::int64_t count, T* numbers) const {
+    kernel_.read_vector(source(x_.from(0, first).transposed()), count, numbers);
+  }
+
+  // Block p of k, for outputs [j, j + n).
+  void block(std::int64_t p, std::int64_t j, std::int64_t n, T* sum) const {
+    const std::int64_t first = p * depth_, depth = std::min(depth_, call_.k - first);
+    T numbers[kGemmDepth];
+    read(first, depth, numbers);
+    kernel_.multiply_vector(n, depth, numbers, source(matrix_.from(first, j)), sum);
+  }
+
+  // Blocks [p, p + count), at most kRuns, side by side.
+  void runs(std::int64_t p, std::int64_t count, T* sums) const {
+    const std::int64_t first = p * depth_;
+    T numbers[kRuns * kGemmDepth];
+    read(first, count * depth_, numbers);
+    for (std::int64_t j = 0; j < outputs_; ++j)
+      kernel_.multiply_runs(count, depth_, numbers, source(matrix_.from(first, j)), sums + j, outputs_);
+  }
+
+  void write(std::int64_t p, std::int64_t j, std::int64_t n, const T* sum) const {
+    T* y = call_.c + j * y_stride_;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const T product = call_.alpha * sum[i];
+      y[i * y_stride_] = call_.add || p > 0 ? y[i * y_stride_] + product : product;
     }
-  });
-}
+  }
+
+  const GemmKernels<T>& kernel_ = kernels<T>();
+  const Call<T>& call_;
+  const Matrix<T> x_, matrix_;
+  const std::int64_t outputs_, y_stride_;
+  const std::int64_t depth_ = gemm_depth(call_.k), blocks_ = pieces_of(call_.k, depth_);
+};
 
 // A product that is over before anything is packed.
 template <class T>
@@ -274,8 +313,8 @@ void run(Call<T> call, T beta) {
   constexpr DType kOwn = dtype_of_type<T>::value;
   if (call.m * call.n * call.k <= 128 && call.a.dtype == kOwn && call.b.dtype == kOwn) return multiply_tiny(call);
   // C's row = A's row · B, C's column = B's column · Aᵀ.
-  if (call.m == 1) return multiply_vector(call, call.n, call.a, call.b, 1);
-  if (call.n == 1) return multiply_vector(call, call.m, call.b.transposed(), call.a.transposed(), call.c_stride);
+  if (call.m == 1) return VectorProduct<T>(call, call.n, call.a, call.b, 1).run();
+  if (call.n == 1) return VectorProduct<T>(call, call.m, call.b.transposed(), call.a.transposed(), call.c_stride).run();
   call.shared = call.shared && call.flops() >= 2 * kLeastFlops;
   constexpr std::int64_t kFew = 128;
   if (call.shared && call.m <= kFew && call.n <= kFew && call.k >= 4 * kGemmDepth) return multiply_deep(call);

@@ -270,6 +270,33 @@ void multiply_vector(std::int64_t cols, std::int64_t depth, const T* x, const Ge
   });
 }
 
+// A sum waits for each of its additions: eight that do not depend on each other wait together.
+template <class T>
+void multiply_runs(std::int64_t runs, std::int64_t depth, const T* HWY_RESTRICT x, const GemmSource& source,
+                   T* HWY_RESTRICT sum, std::int64_t sum_stride) {
+  constexpr int kTogether = 8;
+  const hn::CappedTag<T, 1> d1;
+  with_source<T>(source, [&](const auto* HWY_RESTRICT b) {
+    const std::int64_t stride = source.depth_stride;
+    std::int64_t r = 0;
+    for (; r + kTogether <= runs; r += kTogether) {
+      hn::Vec<decltype(d1)> sums[kTogether];
+#pragma GCC unroll 8
+      for (int i = 0; i < kTogether; ++i) sums[i] = hn::Zero(d1);
+      for (std::int64_t p = 0; p < depth; ++p) {
+#pragma GCC unroll 8
+        for (int i = 0; i < kTogether; ++i) {
+          const std::int64_t at = (r + i) * depth + p;
+          sums[i] = hn::MulAdd(hn::Set(d1, value_of<T>(b[at * stride])), hn::Set(d1, x[at]), sums[i]);
+        }
+      }
+#pragma GCC unroll 8
+      for (int i = 0; i < kTogether; ++i) sum[(r + i) * sum_stride] = hn::GetLane(sums[i]);
+    }
+    for (; r < runs; ++r) sum[r * sum_stride] = dot_of(depth, x + r * depth, 1, b + r * depth * stride, stride);
+  });
+}
+
 template <class T>
 void read_vector(const GemmSource& source, std::int64_t depth, T* to) {
   with_source<T>(source, [&](const auto* from) { pack_by_element<T>(from, 0, source.depth_stride, 1, 1, depth, to); });
@@ -292,8 +319,8 @@ void pack_cols(const GemmSource& from, std::int64_t cols, std::int64_t depth, T*
 
 template <class T>
 constexpr GemmKernels<T> table() {
-  return {kTileRows,   kTileVectors * kLanesOf<T>, packed_rows,    packed_cols<T>, pack_rows<T>, pack_cols<T>,
-          multiply<T>, multiply_vector<T>,         read_vector<T>, dot<T>};
+  return {kTileRows,   kTileVectors * kLanesOf<T>, packed_rows,      packed_cols<T>, pack_rows<T>, pack_cols<T>,
+          multiply<T>, multiply_vector<T>,         multiply_runs<T>, read_vector<T>, dot<T>};
 }
 
 }  // namespace

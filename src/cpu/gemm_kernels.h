@@ -50,6 +50,10 @@ struct GemmKernels {
   // sum[0..cols) = x·B for one block of k, B as it lies: its columns or its depth must be dense.
   void (*multiply_vector)(std::int64_t cols, std::int64_t depth, const T* x, const GemmSource& b, T* sum);
 
+  // One column, several blocks of k that follow each other: sum[r · sum_stride] is the sum of block r.
+  void (*multiply_runs)(std::int64_t runs, std::int64_t depth, const T* x, const GemmSource& b, T* sum,
+                        std::int64_t sum_stride);
+
   // to[p] = element (0, p)
   void (*read_vector)(const GemmSource& from, std::int64_t depth, T* to);
 
