@@ -156,12 +156,12 @@ class TrainingRun {
 
   void save() {
     io::Checkpoint c = trainer_.checkpoint();
-    c.metadata["progress"] = json{
-        {"since_line", since_line_},
-        {"since_test", since_test_},
-        {"seconds", seconds()},
-        {"peak_memory",
-         peak_memory()}}.dump();
+    json progress;
+    progress["since_line"] = since_line_;
+    progress["since_test"] = since_test_;
+    progress["seconds"] = seconds();
+    progress["peak_memory"] = peak_memory();
+    c.metadata["progress"] = progress.dump();
     io::save_checkpoint(folder_.checkpoint(), c);
     saved_step_ = c.step;
   }
