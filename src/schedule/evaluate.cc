@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <list>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "core/format_error.h"
 #include "core/host_lock.h"
@@ -68,17 +69,20 @@ PlanCache& plan_cache() {
 
 std::vector<Node*> unevaluated_with_companions(std::span<Node* const> nodes) {
   std::vector<Node*> roots;
-  auto add = [&roots](Node* n) {
-    if (!n->evaluated.load(std::memory_order_acquire) && std::find(roots.begin(), roots.end(), n) == roots.end())
-      roots.push_back(n);
+  std::unordered_set<const Node*> known;  // a step of training has thousands of roots
+  auto add = [&](Node* n) {
+    if (!n->evaluated.load(std::memory_order_acquire) && known.insert(n).second) roots.push_back(n);
   };
   for (Node* n : nodes) add(n);
   if (roots.empty()) return roots;
   // A loss and its gradients are one computation: who asks for one gets the others from the same sweeps.
   const std::size_t asked = roots.size();
+  std::unordered_set<const void*> seen;  // all gradients of a loss have the same companions
   for (std::size_t i = 0; i < asked; ++i) {
     if (!roots[i]->extra || !roots[i]->extra->companions) continue;
-    for (Node* c : *roots[i]->extra->companions) add(c);
+    const auto& companions = *roots[i]->extra->companions;
+    if (!seen.insert(&companions).second) continue;
+    for (Node* c : companions) add(c);
   }
   return roots;
 }
