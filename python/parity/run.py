@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""make parity: finds a Python with PyTorch and a package of Ebb for it, then runs compare.py and the
+example that needs PyTorch.
+
+EBB_BENCH_PYTHON names a Python that has PyTorch (else .venv-bench is made, as for make bench), EBB_PYTHON_PACKAGE a folder with
+the package ebb built for it (else the build tree's, or one that pip builds from this repository).
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+import setting  # noqa: E402
+
+
+def works(python, folder):
+    environment = dict(os.environ, PYTHONPATH=str(folder))
+    return subprocess.run([python, "-c", "import ebb"], env=environment, capture_output=True).returncode == 0
+
+
+def package_for(python):
+    given = os.environ.get("EBB_PYTHON_PACKAGE")
+    if given:
+        return Path(given)
+    built, own = ROOT / "build" / "release" / "python" / "package", ROOT / "build" / "parity"
+    for folder in (built, own):
+        if works(python, folder):
+            return folder
+    print("Building the package for the Python that has PyTorch", flush=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(own), str(ROOT)], check=True)
+    return own
+
+
+def main():
+    python = setting.peers_python()
+    environment = dict(os.environ, PYTHONPATH=str(package_for(python)))
+    codes = []
+    for program in (Path(__file__).with_name("compare.py"), ROOT / "examples" / "python" / "torch_loss.py"):
+        print(f"\n==== {program.relative_to(ROOT)}", flush=True)
+        codes.append(subprocess.run([python, str(program)], env=environment).returncode)
+    return max(codes)
+
+
+sys.exit(main())
