@@ -214,10 +214,13 @@ class VectorProduct {
       : call_(call), x_(x), matrix_(matrix), outputs_(outputs), y_stride_(y_stride) {}
 
   void run() const {
-    // Too few outputs to keep the processor busy, or the threads.
-    const bool few = outputs_ < 4 && blocks_ > 1;
-    if (few || (call_.shared && outputs_ < 256 && outputs_ * call_.k >= 2 * kLeastElements)) return share_depth(few);
-    const std::int64_t step = std::clamp<std::int64_t>(pieces_of(kLeastElements / call_.k, 64) * 64, 64, kMostOutputs);
+    // Tasks read M in long runs: whole rows of it where they are dense (at 4096² that is 20 GB/s, and 12 in pieces of
+    // 512), which leaves k to share; else the outputs are shared, if there are enough to keep the processor busy.
+    const bool few = outputs_ < 4 && blocks_ > 1, dense_rows = matrix_.col_stride == 1;
+    const bool large = call_.shared && outputs_ * call_.k >= 2 * kLeastElements;
+    if (few || (large && blocks_ > 1 && (dense_rows || outputs_ < 256))) return share_depth(few);
+    const std::int64_t least = pieces_of(kLeastElements / call_.k, 64) * 64;
+    const std::int64_t step = dense_rows ? kMostOutputs : std::clamp<std::int64_t>(least, 64, kMostOutputs);
     call_.for_each(pieces_of(outputs_, step), [&](std::int64_t task) {
       const std::int64_t j = task * step, n = std::min(step, outputs_ - j);
       T sum[kMostOutputs];
@@ -229,7 +232,7 @@ class VectorProduct {
   }
 
  private:
-  static constexpr std::int64_t kMostOutputs = 1024, kRuns = 8;
+  static constexpr std::int64_t kMostOutputs = 4096, kRuns = 8;
   static constexpr std::int64_t kLeastElements = 1 << 17;  // of M, a task
 
   void share_depth(bool few) const {
