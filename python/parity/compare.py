@@ -212,6 +212,7 @@ def overhead():
     print("\nWhat a call costs (medians of alternating rounds)\n")
     print(f"{'':66}{'PyTorch':>12}{'Ebb':>12}{'ratio':>8}")
     torch.manual_seed(0)
+    torch.set_num_threads(ebb.num_threads())
     x, t = torch.randn(1000, requires_grad=True), torch.rand(1000)
     for name in ("mse_loss", "huber_loss", "smooth_l1_loss", "binary_cross_entropy_with_logits"):
         mine, theirs = getattr(ebb.losses, name), getattr(F, name)
