@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the static and the shared library from the build folder $1, each into a prefix of its own, and builds and runs
-# a program against each, once by CMake and once by pkg-config.
+# a program against each, once by CMake and once by pkg-config. Then the program ebb.
 set -euo pipefail
 build=$1
 here=$(cd "$(dirname "$0")" && pwd)
@@ -35,6 +35,10 @@ for kind in static shared; do
   LD_LIBRARY_PATH=$(pkg-config --variable=libdir ebb) "$work/$kind/consumer"
   expect_link "$work/$kind/consumer" $kind
 done
+
+echo "the program:"
+"$cmake" --install "$build" --prefix "$work/program" --component program >/dev/null
+"$work/program/bin/ebb" --version
 
 library=$(find "$work/shared/prefix" -name 'libebb.so.*.*.*')
 strip -o "$work/stripped.so" "$library"
