@@ -7,13 +7,11 @@ torch.nn.functional.
 
 from . import _core, _pickle
 from ._core import *  # noqa: F403: every operation, by its own name
-from ._core import float16, float32, float64, int32, int64, uint8  # noqa: F401
+from ._core import __version__  # noqa: F401
 from ._transforms import custom_gradient, grad, value_and_grad
 from . import losses
 from .losses import *  # noqa: F403: losses are functions of the library like any other
 from . import array_api, data, gradcheck, io, nn, optim
-
-__version__ = "0.1.0"
 
 
 def _array_namespace(self, *, api_version=None):

@@ -14,6 +14,8 @@ A tensor that is an attribute is trained, an nn.Buffer is saved but not trained;
 are gone into. Names are joined by dots, "first.weight", as in PyTorch.
 """
 
+import copy
+
 from . import _core
 from ._core import _init as init
 from ._core import _nn
@@ -142,6 +144,27 @@ for _layer in list(vars(_nn).values()):
         for _method in ("named_parameters", "parameters", "named_buffers", "state_dict", "load_state_dict", "train", "eval",
                         "parameter_count"):
             setattr(_layer, _method, vars(Module)[_method])
+
+
+def cast_parameters(model, dtype):
+    """A copy whose parameters are those of the model cast to dtype, as operations: gradients reach the originals.
+
+    This is how mixed precision computes in halves and keeps f32 weights. Where calling the copy moves its buffers (running
+    statistics), give them back with take_buffers.
+    """
+    half = copy.deepcopy(model)
+    for _, trained, tensor, assign in _walk(half):
+        if trained:
+            assign(tensor.cast(dtype))
+    return half
+
+
+def take_buffers(model, other):
+    """The buffers of a copy of the model become its own."""
+    theirs = {name: tensor for name, trained, tensor, _ in _walk(other) if not trained}
+    for name, trained, _, assign in _walk(model):
+        if not trained:
+            assign(theirs[name])
 
 
 class Sequential(Module):

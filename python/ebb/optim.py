@@ -52,7 +52,14 @@ def _step(self, model, gradients):
     taken.put_back(*self._step(taken.parameters(), taken.buffers(), _gradients_of(taken, gradients)))
 
 
+def _print_step(self, model, gradients):
+    """The sweeps that step() would run, as text; nothing changes."""
+    taken = _Taken(model)
+    return self._print_step(taken.parameters(), taken.buffers(), _gradients_of(taken, gradients))
+
+
 Optimizer.step = _step
+Optimizer.print_step = _print_step
 
 
 class LossScaler(_LossScaler):

@@ -48,6 +48,7 @@ const char* doc(const char* name) {
 NB_MODULE(_core, m) {
   using namespace ebb::python;
   m.doc() = "The compiled part of Ebb; use it through the package ebb.";
+  m.attr("__version__") = EBB_VERSION;
   nb::set_leak_warnings(false);  // dtypes and the losses' defaults live as long as the interpreter
   ebb::set_host_lock({leave_interpreter, enter_interpreter});
   nb::register_exception_translator([](const std::exception_ptr& p, void*) {

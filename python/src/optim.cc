@@ -193,6 +193,19 @@ void bind_mixed_precision(nb::module_& m) {
       .def_prop_ro("factor", [](const LossScaler& s) { return s.scale(); })
       .def_prop_ro("steps", &LossScaler::steps)
       .def_prop_ro("skipped", &LossScaler::skipped)
+      .def(
+          "state",
+          [](const LossScaler& l) {
+            const LossScaler::State state = l.state();
+            return std::make_tuple(state.scale, state.good_in_a_row, state.steps, state.skipped);
+          },
+          "(factor, good steps in a row, steps, skipped), for saving.")
+      .def(
+          "load_state",
+          [](LossScaler& l, std::tuple<double, std::int64_t, std::int64_t, std::int64_t> state) {
+            l.load_state({std::get<0>(state), std::get<1>(state), std::get<2>(state), std::get<3>(state)});
+          },
+          "state"_a)
       .def("__repr__", &LossScaler::str)
       .def("_step", [](LossScaler& s, Optimizer& o, const Named& parameters, const Named& buffers, const Gradients& g) {
         Flat model = flat(parameters, buffers);
@@ -223,6 +236,11 @@ void bind_optim(const Api& api) {
       .def_prop_rw("lr", &Optimizer::lr, &Optimizer::set_lr)
       .def("state", &Optimizer::state, "The state tensors by name, for saving.")
       .def("load_state", &Optimizer::load_state, "state"_a)
+      .def("_print_step",
+           [](const Optimizer& o, const Named& parameters, const Named& buffers, const Gradients& gradients) {
+             Flat model = flat(parameters, buffers);
+             return o.print_step(model, gradients);
+           })
       .def("_step", [](Optimizer& o, const Named& parameters, const Named& buffers, const Gradients& gradients) {
         Flat model = flat(parameters, buffers);
         o.step(model, gradients);

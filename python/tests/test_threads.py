@@ -68,6 +68,30 @@ def test_a_shared_tensor_is_computed_once_for_all():
     assert all(np.shares_memory(first, o) for o in others)
 
 
+def test_computing_lets_go_of_the_interpreter():
+    """With no switching by time, another thread runs only where this one lets go."""
+    before, ran, go = sys.getswitchinterval(), threading.Event(), threading.Event()
+
+    def other():
+        go.wait()
+        ran.set()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    x = ebb.randn((64, 64)).eval()
+    sys.setswitchinterval(1000)
+    try:
+        go.set()
+        for _ in range(10_000):
+            (x @ x).eval()
+            if ran.is_set():
+                break
+        assert ran.is_set()
+    finally:
+        sys.setswitchinterval(before)
+        thread.join()
+
+
 INTERRUPTED = """
     import os, signal, threading, ebb
     x = ebb.randn((200, 200))

@@ -95,6 +95,22 @@ def test_scaler_average_accumulator_and_schedules():
     assert [plateau(m) for m in (1.0, 1.0)] == [1.0, 0.1]
 
 
+def test_mixed_precision_keeps_wide_weights():
+    net = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm(4), nn.Linear(4, 1))
+    x, scaler, optimizer = ebb.randn((8, 2)), optim.LossScaler(scale=4.0), optim.SGD(0.1)
+    half = nn.cast_parameters(net, "f16")
+    loss = half(x.cast("f16")).cast("f32").square().mean()
+    gradients = ebb.backward(scaler.scale(loss))
+    assert "sweep" in optimizer.print_step(net, scaler.unscale(gradients))
+    before = net[0].weight.numpy().copy()
+    assert scaler.step(optimizer, net, gradients)
+    assert net[0].weight.dtype == ebb.f32 and not np.array_equal(net[0].weight.numpy(), before)
+    nn.take_buffers(net, half)
+    assert int(net.state_dict()["1.num_batches_tracked"]) == 1
+    scaler.load_state(scaler.state())
+    assert scaler.state() == (4.0, 1, 1, 0)
+
+
 def test_minimisers():
     rosenbrock = lambda p: (1 - p[0]) ** 2 + 100 * (p[1] - p[0] ** 2) ** 2  # noqa: E731
     for minimise in (optim.minimize_lbfgs, optim.minimize_newton_cg):
