@@ -58,6 +58,6 @@ for step in range(20):
 # %% Losses that PyTorch has not, and gradients of gradients
 focal = ebb.torch.sigmoid_focal_loss(torch.randn(4, 3, requires_grad=True), torch.rand(4, 3).round(), gamma=1.5)
 z = torch.randn(5, requires_grad=True)
-penalty, = torch.autograd.grad(ebb.torch.log_cosh_loss(z, torch.zeros(5)), z, create_graph=True)
+(penalty,) = torch.autograd.grad(ebb.torch.log_cosh_loss(z, torch.zeros(5)), z, create_graph=True)
 penalty.pow(2).sum().backward()
 print(f"focal {focal.item():.4f}, gradient penalty reaches z: {bool((z.grad != 0).all())}")

@@ -17,8 +17,10 @@ from . import array_api, data, gradcheck, io, nn, optim
 def _array_namespace(self, *, api_version=None):
     """The module that follows the Python array API standard."""
     if api_version is not None and api_version > array_api.__array_api_version__:
-        raise ValueError(f"__array_namespace__: version {api_version} of the array API is not there, "
-                         f"{array_api.__array_api_version__} is")
+        raise ValueError(
+            f"__array_namespace__: version {api_version} of the array API is not there, "
+            f"{array_api.__array_api_version__} is"
+        )
     return array_api
 
 

@@ -74,10 +74,11 @@ def grad(f, argnums=0, *, has_aux=False):
 def custom_gradient(rule):
     """Decorates a function of tensors whose gradient is rule(grad, output, inputs), one cotangent for each input.
 
-        @ebb.custom_gradient(lambda grad, y, inputs: [grad.clamp(-1, 1)])
-        def identity_with_bounded_gradient(x):
-            return x
+    @ebb.custom_gradient(lambda grad, y, inputs: [grad.clamp(-1, 1)])
+    def identity_with_bounded_gradient(x):
+        return x
     """
+
     def decorate(forward):
         @functools.wraps(forward)
         def call(*inputs):

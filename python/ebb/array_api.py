@@ -8,10 +8,57 @@ import math as _math
 
 from . import _core
 from ._core import (  # noqa: F401
-    Tensor, abs, acos, acosh, add, asin, asinh, atan, atan2, atanh, ceil, cos, cosh, exp, expm1, float32, float64,
-    floor, floor_divide, from_dlpack, hypot, int32, int64, isfinite, isinf, isnan, log, log1p, log2, log10, logical_and,
-    logical_not, logical_or, logical_xor, matmul, maximum, minimum, reciprocal, remainder, round, sign, sin, sinh, sqrt,
-    square, tan, tanh, trunc, uint8, where)
+    Tensor,
+    abs,
+    acos,
+    acosh,
+    add,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    ceil,
+    cos,
+    cosh,
+    exp,
+    expm1,
+    float32,
+    float64,
+    floor,
+    floor_divide,
+    from_dlpack,
+    hypot,
+    int32,
+    int64,
+    isfinite,
+    isinf,
+    isnan,
+    log,
+    log1p,
+    log2,
+    log10,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    matmul,
+    maximum,
+    minimum,
+    reciprocal,
+    remainder,
+    round,
+    sign,
+    sin,
+    sinh,
+    sqrt,
+    square,
+    tan,
+    tanh,
+    trunc,
+    uint8,
+    where,
+)
 
 __array_api_version__ = "2023.12"
 e, inf, nan, newaxis, pi = _math.e, _math.inf, _math.nan, None, _math.pi
@@ -54,6 +101,7 @@ class __array_namespace_info__:
 
 
 # ---- creation
+
 
 def asarray(obj, /, *, dtype=None, device=None, copy=None):
     _on_cpu(device)
@@ -119,11 +167,14 @@ def triu(x, /, *, k=0):
 def meshgrid(*arrays, indexing="xy"):
     order = [1, 0, *range(2, len(arrays))] if indexing == "xy" and len(arrays) > 1 else list(range(len(arrays)))
     shape = [arrays[i].size for i in order]
-    views = [a.reshape(tuple(a.size if order[axis] == i else 1 for axis in range(len(arrays)))) for i, a in enumerate(arrays)]
+    views = [
+        a.reshape(tuple(a.size if order[axis] == i else 1 for axis in range(len(arrays)))) for i, a in enumerate(arrays)
+    ]
     return [v.broadcast_to(shape) for v in views]
 
 
 # ---- data types
+
 
 def astype(x, dtype, /, *, copy=True, device=None):
     return x.cast(dtype)
@@ -166,8 +217,12 @@ class finfo:
 
     def __init__(self, type, /):
         self.dtype = type.dtype if isinstance(type, Tensor) else type
-        digits, largest, smallest = {"f64": (52, 1023, -1022), "f32": (23, 127, -126), "f16": (10, 15, -14),
-                                     "bf16": (7, 127, -126)}[self.dtype.name]
+        digits, largest, smallest = {
+            "f64": (52, 1023, -1022),
+            "f32": (23, 127, -126),
+            "f16": (10, 15, -14),
+            "bf16": (7, 127, -126),
+        }[self.dtype.name]
         self.bits = 8 * self.dtype.itemsize
         self.eps = 2.0**-digits
         self.max = (2.0 - self.eps) * 2.0**largest
@@ -205,6 +260,7 @@ def logaddexp(x1, x2, /):
 
 
 # ---- linear algebra and shapes
+
 
 def matrix_transpose(x, /):
     return x.mT
@@ -278,6 +334,7 @@ def tile(x, repetitions, /):
 
 # ---- indexing, searching, sorting
 
+
 def take(x, indices, /, *, axis=None):
     return x.index_select(0 if axis is None else axis, indices)
 
@@ -303,6 +360,7 @@ def argsort(x, /, *, axis=-1, descending=False, stable=True):
 
 
 # ---- statistics
+
 
 def _sum_dtype(x, dtype):
     return x if dtype is None else x.cast(dtype)

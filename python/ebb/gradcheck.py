@@ -2,8 +2,14 @@
 
 from ._core import GradcheckReport, check_gradients, check_second_gradients, numerical_gradient
 
-__all__ = ["GradcheckReport", "check_gradients", "check_second_gradients", "numerical_gradient", "require_gradients",
-           "require_second_gradients"]
+__all__ = [
+    "GradcheckReport",
+    "check_gradients",
+    "check_second_gradients",
+    "numerical_gradient",
+    "require_gradients",
+    "require_second_gradients",
+]
 
 
 def require_gradients(f, inputs, **options):

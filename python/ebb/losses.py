@@ -1,7 +1,7 @@
 """Every loss of the registry as a function. Each has two companions:
 
-    value, grad = ebb.losses.mse_loss.value_and_grad(input, target)     computed now, in one sweep
-    gradients = ebb.losses.mse_loss_backward(grad, input, target)       one cotangent for each input
+value, grad = ebb.losses.mse_loss.value_and_grad(input, target)     computed now, in one sweep
+gradients = ebb.losses.mse_loss_backward(grad, input, target)       one cotangent for each input
 """
 
 import keyword
@@ -61,14 +61,17 @@ def _positions(text, wrt):
     names = [name for name, *_ in text.inputs]
     for name in (wrt,) if isinstance(wrt, str) else wrt:
         if name not in names:
-            raise ValueError(f"{text.name}: there is no input '{name}' to differentiate by; there are {', '.join(names)}")
+            raise ValueError(
+                f"{text.name}: there is no input '{name}' to differentiate by; there are {', '.join(names)}"
+            )
         yield names.index(name)
 
 
 def _make(number, entry):
     text = _Text(number, entry)
-    loss = define(text, f"return _loss({number}, {text.arguments()})", text.name, text.parameters(),
-                  {"_loss": _core._loss})
+    loss = define(
+        text, f"return _loss({number}, {text.arguments()})", text.name, text.parameters(), {"_loss": _core._loss}
+    )
     loss.__doc__ = text.doc()
     loss.info = entry
 
@@ -82,20 +85,33 @@ def _make(number, entry):
         return found
 
     has_options = bool(text.options)
-    both = define(text, f"return _both({number}, _positions(wrt), {text.arguments()})", "value_and_grad",
-                  text.parameters() + ("" if has_options else ", *") + f", wrt={first!r}",
-                  {"_both": _core._loss_value_and_grad, "_positions": positions})
-    both.__doc__ = (f"The value of {text.name} and its gradient, computed now in one sweep. wrt names the input to "
-                    f"differentiate by, or several for a list of gradients.\n\n{text.doc()}")
+    both = define(
+        text,
+        f"return _both({number}, _positions(wrt), {text.arguments()})",
+        "value_and_grad",
+        text.parameters() + ("" if has_options else ", *") + f", wrt={first!r}",
+        {"_both": _core._loss_value_and_grad, "_positions": positions},
+    )
+    both.__doc__ = (
+        f"The value of {text.name} and its gradient, computed now in one sweep. wrt names the input to "
+        f"differentiate by, or several for a list of gradients.\n\n{text.doc()}"
+    )
     both.__qualname__ = f"{text.name}.value_and_grad"
     loss.value_and_grad = both
 
     title = "".join(word.capitalize() for word in text.name.split("_")) + "Gradients"
     result = namedtuple(title, [name for name, *_ in text.inputs])
-    backward = define(text, f"return _result(*_backward({number}, grad, {text.arguments()}))", f"{text.name}_backward",
-                      "grad, " + text.parameters(), {"_backward": _core._loss_backward, "_result": result})
-    backward.__doc__ = (f"The cotangents of the inputs of {text.name} for the cotangent grad of its result; None where "
-                        f"there is none.\n\n{text.doc()}")
+    backward = define(
+        text,
+        f"return _result(*_backward({number}, grad, {text.arguments()}))",
+        f"{text.name}_backward",
+        "grad, " + text.parameters(),
+        {"_backward": _core._loss_backward, "_result": result},
+    )
+    backward.__doc__ = (
+        f"The cotangents of the inputs of {text.name} for the cotangent grad of its result; None where "
+        f"there is none.\n\n{text.doc()}"
+    )
     return loss, backward
 
 
@@ -107,14 +123,17 @@ for _number, _entry in enumerate(registry):
 _plain_triplet = triplet_margin_with_distance_loss  # noqa: F821
 
 
-def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None, margin=1, swap=False,
-                                      reduction="mean"):
+def triplet_margin_with_distance_loss(
+    anchor, positive, negative, *, distance_function=None, margin=1, swap=False, reduction="mean"
+):
     if distance_function is None:
         return _plain_triplet(anchor, positive, negative, margin=margin, swap=swap, reduction=reduction)
     return _core._triplet_margin_with_distance(anchor, positive, negative, distance_function, margin, swap, reduction)
 
 
 triplet_margin_with_distance_loss.__doc__ = (
-    _plain_triplet.__doc__ + "\n    distance_function: d(x, y) of two tensors, one number a row (default ‖x − y + 1e-6‖)")
+    _plain_triplet.__doc__
+    + "\n    distance_function: d(x, y) of two tensors, one number a row (default ‖x − y + 1e-6‖)"
+)
 triplet_margin_with_distance_loss.info = _plain_triplet.info
 triplet_margin_with_distance_loss.value_and_grad = _plain_triplet.value_and_grad

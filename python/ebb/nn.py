@@ -20,8 +20,25 @@ from . import _core
 from ._core import _init as init
 from ._core import _nn
 from ._core._nn import (  # noqa: F401
-    BatchNorm, Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d, Dropout, Embedding, GroupNorm, Gru, InstanceNorm,
-    LayerNorm, Linear, Lstm, MultiheadAttention, Prelu, RMSNorm, Rnn, TransformerBlock)
+    BatchNorm,
+    Conv1d,
+    Conv2d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    Dropout,
+    Embedding,
+    GroupNorm,
+    Gru,
+    InstanceNorm,
+    LayerNorm,
+    Linear,
+    Lstm,
+    MultiheadAttention,
+    Prelu,
+    RMSNorm,
+    Rnn,
+    TransformerBlock,
+)
 
 BatchNorm1d = BatchNorm2d = BatchNorm
 InstanceNorm1d = InstanceNorm2d = InstanceNorm
@@ -121,7 +138,9 @@ class Module:
         for name, trained, tensor, assign in own:
             new = _core.asarray(state[name])
             if new.shape != tensor.shape:
-                raise ValueError(f"load_state_dict: {name} has shape {tuple(new.shape)}, the model's {tuple(tensor.shape)}")
+                raise ValueError(
+                    f"load_state_dict: {name} has shape {tuple(new.shape)}, the model's {tuple(tensor.shape)}"
+                )
             assign(_core.variable(new.cast(tensor.dtype)) if trained else new)
 
     def train(self, mode=True):
@@ -141,8 +160,16 @@ class Module:
 # Layers of the library are models, too.
 for _layer in list(vars(_nn).values()):
     if isinstance(_layer, type):
-        for _method in ("named_parameters", "parameters", "named_buffers", "state_dict", "load_state_dict", "train", "eval",
-                        "parameter_count"):
+        for _method in (
+            "named_parameters",
+            "parameters",
+            "named_buffers",
+            "state_dict",
+            "load_state_dict",
+            "train",
+            "eval",
+            "parameter_count",
+        ):
             setattr(_layer, _method, vars(Module)[_method])
 
 
@@ -195,7 +222,9 @@ def _stateless(name, function, *parameters, **defaults):
         values = dict(defaults, **dict(zip(names, args)), **kwargs)
         unknown, missing = set(values) - set(names), set(parameters) - set(values)
         if unknown or missing:
-            raise TypeError(f"{name}: takes {', '.join(names) or 'nothing'}; unknown {sorted(unknown)}, missing {sorted(missing)}")
+            raise TypeError(
+                f"{name}: takes {', '.join(names) or 'nothing'}; unknown {sorted(unknown)}, missing {sorted(missing)}"
+            )
         self.options = values
 
     def forward(self, x):
@@ -233,12 +262,18 @@ Swiglu = _stateless("Swiglu", _core.swiglu, axis=-1)
 Geglu = _stateless("Geglu", _core.geglu, axis=-1)
 Reglu = _stateless("Reglu", _core.reglu, axis=-1)
 Flatten = _stateless("Flatten", _core.flatten, first=1, last=-1)
-MaxPool2d = _stateless("MaxPool2d", _core.max_pool2d, "kernel_size", stride=None, padding=0, dilation=1, ceil_mode=False)
-MaxPool1d = _stateless("MaxPool1d", _core.max_pool1d, "kernel_size", stride=None, padding=0, dilation=1, ceil_mode=False)
-AvgPool2d = _stateless("AvgPool2d", _core.avg_pool2d, "kernel_size", stride=None, padding=0, ceil_mode=False,
-                       count_include_pad=True)
-AvgPool1d = _stateless("AvgPool1d", _core.avg_pool1d, "kernel_size", stride=None, padding=0, ceil_mode=False,
-                       count_include_pad=True)
+MaxPool2d = _stateless(
+    "MaxPool2d", _core.max_pool2d, "kernel_size", stride=None, padding=0, dilation=1, ceil_mode=False
+)
+MaxPool1d = _stateless(
+    "MaxPool1d", _core.max_pool1d, "kernel_size", stride=None, padding=0, dilation=1, ceil_mode=False
+)
+AvgPool2d = _stateless(
+    "AvgPool2d", _core.avg_pool2d, "kernel_size", stride=None, padding=0, ceil_mode=False, count_include_pad=True
+)
+AvgPool1d = _stateless(
+    "AvgPool1d", _core.avg_pool1d, "kernel_size", stride=None, padding=0, ceil_mode=False, count_include_pad=True
+)
 AdaptiveAvgPool2d = _stateless("AdaptiveAvgPool2d", _core.adaptive_avg_pool2d, "output_size")
 AdaptiveAvgPool1d = _stateless("AdaptiveAvgPool1d", _core.adaptive_avg_pool1d, "output_size")
 AdaptiveMaxPool2d = _stateless("AdaptiveMaxPool2d", _core.adaptive_max_pool2d, "output_size")

@@ -1,16 +1,44 @@
 """Optimisers, schedules of the learning rate, what is done to gradients and weights around a step, and minimisers.
 
-    optimizer = ebb.optim.Adam(lr=1e-3)
-    optimizer.step(model, ebb.backward(loss))      # the model has new parameters
-    optimizer.lr = schedule(step)
+optimizer = ebb.optim.Adam(lr=1e-3)
+optimizer.step(model, ebb.backward(loss))      # the model has new parameters
+optimizer.lr = schedule(step)
 """
 
 from ._core import Gradients
 from ._core._optim import (  # noqa: F401
-    SGD, Adagrad, Adam, AdamW, GradientAccumulator, Lamb, Lars, Lion, Minimum, Optimizer, RAdam, ReduceOnPlateau, RMSprop,
-    _LossScaler, _WeightEma, clip_by_norm, clip_by_value, constant_schedule, cosine_schedule, decay_matrices,
-    exponential_schedule, global_norm, linear_schedule, minimize_lbfgs, minimize_newton_cg, multistep_schedule,
-    one_cycle_momentum, one_cycle_schedule, scale_gradients, step_schedule, warm_up)
+    SGD,
+    Adagrad,
+    Adam,
+    AdamW,
+    GradientAccumulator,
+    Lamb,
+    Lars,
+    Lion,
+    Minimum,
+    Optimizer,
+    RAdam,
+    ReduceOnPlateau,
+    RMSprop,
+    _LossScaler,
+    _WeightEma,
+    clip_by_norm,
+    clip_by_value,
+    constant_schedule,
+    cosine_schedule,
+    decay_matrices,
+    exponential_schedule,
+    global_norm,
+    linear_schedule,
+    minimize_lbfgs,
+    minimize_newton_cg,
+    multistep_schedule,
+    one_cycle_momentum,
+    one_cycle_schedule,
+    scale_gradients,
+    step_schedule,
+    warm_up,
+)
 from .nn import _walk
 
 Sgd = SGD
@@ -68,8 +96,9 @@ class LossScaler(_LossScaler):
     def step(self, optimizer, model, gradients):
         """Unscales, then steps where every gradient is finite, and says whether it did."""
         taken = _Taken(model)
-        stepped, parameters, buffers = super()._step(optimizer, taken.parameters(), taken.buffers(),
-                                                     _gradients_of(taken, gradients))
+        stepped, parameters, buffers = super()._step(
+            optimizer, taken.parameters(), taken.buffers(), _gradients_of(taken, gradients)
+        )
         taken.put_back(parameters, buffers)
         return stepped
 

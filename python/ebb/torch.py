@@ -89,8 +89,9 @@ class _Gradient(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, *cotangents):
         grad, *tensors = ctx.saved_tensors
-        of_grad, *found = _core._loss_second(ctx.number, ctx.wrt, [from_torch(c) for c in cotangents], from_torch(grad),
-                                             *_inputs(tensors), *ctx.options)
+        of_grad, *found = _core._loss_second(
+            ctx.number, ctx.wrt, [from_torch(c) for c in cotangents], from_torch(grad), *_inputs(tensors), *ctx.options
+        )
         result = [None] * len(tensors)
         for position, gradient in zip(ctx.wrt, found):
             result[position] = _own(gradient)
@@ -101,8 +102,9 @@ def _make(number, entry):
     text = _Text(number, entry)
     inputs = ", ".join(name for name, *_ in text.inputs)
     options = "".join(f"{name}, " for name, *_ in text.options)
-    loss = define(text, f"return _apply({number}, ({options}), {inputs})", text.name, text.parameters(),
-                  {"_apply": _Loss.apply})
+    loss = define(
+        text, f"return _apply({number}, ({options}), {inputs})", text.name, text.parameters(), {"_apply": _Loss.apply}
+    )
     loss.__doc__ = text.doc() + "\n\nOf torch tensors; differentiated by PyTorch's autograd."
     loss.__module__ = __name__
     return loss

@@ -37,7 +37,9 @@ class Row:
         self.worst[key] = max(self.worst.get(key, 0.0), difference)
         allowed = max(ALLOWED[dtype][part], operations.ROUGH.get(self.name, 0))
         if not difference <= allowed:
-            self.failed.append(f"{self.name}: {('value', 'gradient', 'second gradient')[part]} in {key[0]} differs by {difference:.1e} ({what})")
+            self.failed.append(
+                f"{self.name}: {('value', 'gradient', 'second gradient')[part]} in {key[0]} differs by {difference:.1e} ({what})"
+            )
 
 
 def difference(ours, theirs):
@@ -71,8 +73,11 @@ def torch_derivatives(f, inputs, second):
     if not second:
         return y.detach(), grads, []
     total = sum((g * weights(g, 2)).sum() for g in grads)
-    seconds = torch.autograd.grad(total, wrt, allow_unused=True, materialize_grads=True) if total.requires_grad else \
-        [torch.zeros_like(x) for x in wrt]
+    seconds = (
+        torch.autograd.grad(total, wrt, allow_unused=True, materialize_grads=True)
+        if total.requires_grad
+        else [torch.zeros_like(x) for x in wrt]
+    )
     return y.detach(), [g.detach() for g in grads], seconds
 
 
@@ -107,8 +112,24 @@ def ebb_derivatives(f, inputs, second):
 
 
 def compare_operations(rows):
-    library = {"cholesky", "triangular_solve", "solve", "inv", "det", "logdet", "lgamma", "digamma", "polygamma", "median", "quantile",
-               "group_norm", "instance_norm", "batch_norm", "cast", "cumprod"}
+    library = {
+        "cholesky",
+        "triangular_solve",
+        "solve",
+        "inv",
+        "det",
+        "logdet",
+        "lgamma",
+        "digamma",
+        "polygamma",
+        "median",
+        "quantile",
+        "group_norm",
+        "instance_norm",
+        "batch_norm",
+        "cast",
+        "cumprod",
+    }
     for name, ours, theirs, specs in operations.CASES:
         row = rows.setdefault(name, Row(name))
         for dtype, allowed in ALLOWED.items():
@@ -137,12 +158,17 @@ def loss_derivatives(f, tensors, differentiated, second):
     xs = [x.clone().requires_grad_(i in differentiated) for i, x in enumerate(tensors)]
     wrt = [xs[i] for i in differentiated]
     y = f(*xs)
-    grads = torch.autograd.grad((y * weights(y, 1)).sum(), wrt, create_graph=second, allow_unused=True, materialize_grads=True)
+    grads = torch.autograd.grad(
+        (y * weights(y, 1)).sum(), wrt, create_graph=second, allow_unused=True, materialize_grads=True
+    )
     if not second:
         return y.detach(), grads, []
     total = sum((g * weights(g, 2)).sum() for g in grads)
-    seconds = torch.autograd.grad(total, wrt, allow_unused=True, materialize_grads=True) if total.requires_grad else \
-        [torch.zeros_like(x) for x in wrt]
+    seconds = (
+        torch.autograd.grad(total, wrt, allow_unused=True, materialize_grads=True)
+        if total.requires_grad
+        else [torch.zeros_like(x) for x in wrt]
+    )
     return y.detach(), [g.detach() for g in grads], seconds
 
 
@@ -166,14 +192,22 @@ def compare_losses(rows):
             for dtype in (torch.float64, torch.float32):
                 cast = [t.to(dtype) if t.is_floating_point() else t for t in tensors]
                 # As PyTorch: the data, not the weights or targets that it does not differentiate.
-                wrt = [i for i, t in enumerate(cast) if t.is_floating_point() and can[order[i]]
-                       and order[i] not in ("weight", "pos_weight", "target")] or [0]
+                wrt = [
+                    i
+                    for i, t in enumerate(cast)
+                    if t.is_floating_point() and can[order[i]] and order[i] not in ("weight", "pos_weight", "target")
+                ] or [0]
                 if name in ("arcface_loss", "cosface_loss"):
                     wrt = [0, 1]
                 second = name not in ONCE
                 row.cases += 1
                 try:
-                    ours = loss_derivatives(lambda *t: mine(*t[:positional], **dict(zip(names, t[positional:])), **options), cast, wrt, second)
+                    ours = loss_derivatives(
+                        lambda *t: mine(*t[:positional], **dict(zip(names, t[positional:])), **options),
+                        cast,
+                        wrt,
+                        second,
+                    )
                     reference = loss_derivatives(theirs, cast, wrt, second)
                 except Exception as e:  # noqa: BLE001: a case that cannot run is a difference
                     row.failed.append(f"{name} {options} in {dtype}: {type(e).__name__}: {e}")
@@ -185,16 +219,31 @@ def compare_losses(rows):
 
 
 def missing(rows):
-    declared = {name for header in sorted((ROOT / "include" / "ebb" / "ops").glob("*.h"))
-                for name, _ in documented(header.read_text(encoding="utf-8")) if not name.startswith("operator")}
+    declared = {
+        name
+        for header in sorted((ROOT / "include" / "ebb" / "ops").glob("*.h"))
+        for name, _ in documented(header.read_text(encoding="utf-8"))
+        if not name.startswith("operator")
+    }
     left = declared - set(rows) - set(operations.EXPLAINED)
     return sorted(left | ({e["name"] for e in ebb.losses.registry} - set(rows)))
 
 
 def print_table(title, rows):
-    print(f"\n{title}\n\n{'':34}{'cases':>6}" + "".join(f"{d + ' ' + p:>18}" for d in ("f64", "f32", "bf16") for p in ("value", "grad", "2nd")[: 2 if d == "bf16" else 3]))
+    print(
+        f"\n{title}\n\n{'':34}{'cases':>6}"
+        + "".join(
+            f"{d + ' ' + p:>18}"
+            for d in ("f64", "f32", "bf16")
+            for p in ("value", "grad", "2nd")[: 2 if d == "bf16" else 3]
+        )
+    )
     for row in sorted(rows, key=lambda r: r.name):
-        cells = [row.worst.get((d, p)) for d in ("float64", "float32", "bfloat16") for p in range(2 if d == "bfloat16" else 3)]
+        cells = [
+            row.worst.get((d, p))
+            for d in ("float64", "float32", "bfloat16")
+            for p in range(2 if d == "bfloat16" else 3)
+        ]
         print(f"{row.name:34}{row.cases:6}" + "".join(f"{'' if c is None else f'{c:.1e}':>18}" for c in cells))
 
 
@@ -226,8 +275,15 @@ def overhead():
             for _ in range(100):
                 f()
 
-        both = [(median_time(lambda: many(run_theirs), 3), median_time(lambda: many(lambda: mine.value_and_grad(a, b)), 3)) for _ in range(7)]
-        report(f"{name}.value_and_grad, 1,000 elements", sorted(p for p, _ in both)[3] / 100, sorted(e for _, e in both)[3] / 100)
+        both = [
+            (median_time(lambda: many(run_theirs), 3), median_time(lambda: many(lambda: mine.value_and_grad(a, b)), 3))
+            for _ in range(7)
+        ]
+        report(
+            f"{name}.value_and_grad, 1,000 elements",
+            sorted(p for p, _ in both)[3] / 100,
+            sorted(e for _, e in both)[3] / 100,
+        )
     logits, target = torch.randn(2048, 32000, requires_grad=True), torch.randint(0, 32000, (2048,))
 
     def step(f):
@@ -236,7 +292,10 @@ def overhead():
 
     for f in (F.cross_entropy, ebb.torch.cross_entropy):
         step(f)
-    both = [(median_time(lambda: step(F.cross_entropy), 1), median_time(lambda: step(ebb.torch.cross_entropy), 1)) for _ in range(7)]
+    both = [
+        (median_time(lambda: step(F.cross_entropy), 1), median_time(lambda: step(ebb.torch.cross_entropy), 1))
+        for _ in range(7)
+    ]
     report("ebb.torch.cross_entropy [2048, 32000]", sorted(p for p, _ in both)[3], sorted(e for _, e in both)[3])
 
 
@@ -247,7 +306,9 @@ def report(title, theirs, ours):
 
 def main():
     torch.manual_seed(1)
-    print(f"Ebb {ebb.__version__} beside PyTorch {torch.__version__}. Differences are relative to the largest number compared, at least 1.")
+    print(
+        f"Ebb {ebb.__version__} beside PyTorch {torch.__version__}. Differences are relative to the largest number compared, at least 1."
+    )
     operation_rows, loss_rows = {}, {}
     compare_operations(operation_rows)
     compare_losses(loss_rows)

@@ -88,31 +88,77 @@ def cases():
     yield from functional("mse_loss", lambda: (*pair(), unit(n, c)), [{"reduction": "mean"}], ("weight",))
     yield from functional("smooth_l1_loss", pair, with_reductions({"beta": 0.5}, {}))
     yield from functional("huber_loss", pair, with_reductions({"delta": 0.7}, {}))
-    yield from functional("nll_loss", lambda: (log_probs(n, c), classes(c, n), unit(c)), with_reductions({}, {"ignore_index": 1}), ("weight",))
-    yield from functional("cross_entropy", lambda: (real(n, c), classes(c, n), unit(c)),
-                          with_reductions({}, {"label_smoothing": 0.2}, {"ignore_index": 2}), ("weight",))
+    yield from functional(
+        "nll_loss",
+        lambda: (log_probs(n, c), classes(c, n), unit(c)),
+        with_reductions({}, {"ignore_index": 1}),
+        ("weight",),
+    )
+    yield from functional(
+        "cross_entropy",
+        lambda: (real(n, c), classes(c, n), unit(c)),
+        with_reductions({}, {"label_smoothing": 0.2}, {"ignore_index": 2}),
+        ("weight",),
+    )
     yield from functional("cross_entropy", lambda: (real(n, c, 3), classes(c, n, 3)), with_reductions())
-    yield from functional("cross_entropy", lambda: (real(n, c), real(n, c).softmax(-1)), with_reductions({"label_smoothing": 0.1}))
-    yield from functional("binary_cross_entropy", lambda: (unit(n, c), unit(n, c), unit(c)), with_reductions(), ("weight",))
-    yield from functional("binary_cross_entropy_with_logits", lambda: (real(n, c), unit(n, c), unit(c), unit(c)), with_reductions(),
-                          ("weight", "pos_weight"))
-    yield from functional("multilabel_soft_margin_loss", lambda: (real(n, c), labels(n, c), unit(c)), with_reductions(), ("weight",))
+    yield from functional(
+        "cross_entropy", lambda: (real(n, c), real(n, c).softmax(-1)), with_reductions({"label_smoothing": 0.1})
+    )
+    yield from functional(
+        "binary_cross_entropy", lambda: (unit(n, c), unit(n, c), unit(c)), with_reductions(), ("weight",)
+    )
+    yield from functional(
+        "binary_cross_entropy_with_logits",
+        lambda: (real(n, c), unit(n, c), unit(c), unit(c)),
+        with_reductions(),
+        ("weight", "pos_weight"),
+    )
+    yield from functional(
+        "multilabel_soft_margin_loss", lambda: (real(n, c), labels(n, c), unit(c)), with_reductions(), ("weight",)
+    )
     yield from functional("hinge_embedding_loss", lambda: (real(n, c), signs(n, c)), with_reductions({"margin": 0.8}))
     yield from functional("margin_ranking_loss", lambda: (real(n), real(n), signs(n)), with_reductions({"margin": 0.3}))
     yield from functional("soft_margin_loss", lambda: (real(n, c), signs(n, c)), with_reductions())
-    yield from functional("multi_margin_loss", lambda: (real(n, c), classes(c, n), unit(c)), with_reductions({"p": 2, "margin": 0.7}, {}), ("weight",))
-    yield from functional("multilabel_margin_loss", lambda: (real(n, c), torch.tensor([[1, 0, -1, 2]] * n)), with_reductions())
+    yield from functional(
+        "multi_margin_loss",
+        lambda: (real(n, c), classes(c, n), unit(c)),
+        with_reductions({"p": 2, "margin": 0.7}, {}),
+        ("weight",),
+    )
+    yield from functional(
+        "multilabel_margin_loss", lambda: (real(n, c), torch.tensor([[1, 0, -1, 2]] * n)), with_reductions()
+    )
     triplet = lambda: (real(n, d), real(n, d), real(n, d))  # noqa: E731
     yield from functional("triplet_margin_loss", triplet, with_reductions({"margin": 0.5, "p": 3.0}, {"swap": True}))
-    yield from functional("triplet_margin_with_distance_loss", triplet, with_reductions({"margin": 0.5}, {"swap": True}))
-    yield from functional("cosine_embedding_loss", lambda: (real(n, d), real(n, d), signs(n)), with_reductions({"margin": 0.1}))
-    yield from functional("kl_div", lambda: (log_probs(n, c), real(n, c).softmax(-1)), with_reductions() + [{"reduction": "batchmean"}])
+    yield from functional(
+        "triplet_margin_with_distance_loss", triplet, with_reductions({"margin": 0.5}, {"swap": True})
+    )
+    yield from functional(
+        "cosine_embedding_loss", lambda: (real(n, d), real(n, d), signs(n)), with_reductions({"margin": 0.1})
+    )
+    yield from functional(
+        "kl_div", lambda: (log_probs(n, c), real(n, c).softmax(-1)), with_reductions() + [{"reduction": "batchmean"}]
+    )
     yield from functional("kl_div", lambda: (log_probs(n, c), log_probs(n, c)), with_reductions({"log_target": True}))
-    yield from functional("poisson_nll_loss", lambda: (unit(n, c), 3 * unit(n, c)), with_reductions({}, {"log_input": False, "full": True}))
-    yield from functional("gaussian_nll_loss", lambda: (real(n, c), real(n, c), unit(n, c)), with_reductions({}, {"full": True}))
-    yield from functional("ctc_loss", lambda: (log_probs(7, 2, c), classes(c - 1, 2, 3) + 1, torch.tensor([7, 6]), torch.tensor([3, 2])),
-                          with_reductions({}, {"zero_infinity": True}))
-    yield "rnnt_loss", {}, (log_probs(2, 4, 3, c), classes(c - 1, 2, 2) + 1, torch.tensor([4, 3]), torch.tensor([2, 1])), (), rnnt
+    yield from functional(
+        "poisson_nll_loss",
+        lambda: (unit(n, c), 3 * unit(n, c)),
+        with_reductions({}, {"log_input": False, "full": True}),
+    )
+    yield from functional(
+        "gaussian_nll_loss", lambda: (real(n, c), real(n, c), unit(n, c)), with_reductions({}, {"full": True})
+    )
+    yield from functional(
+        "ctc_loss",
+        lambda: (log_probs(7, 2, c), classes(c - 1, 2, 3) + 1, torch.tensor([7, 6]), torch.tensor([3, 2])),
+        with_reductions({}, {"zero_infinity": True}),
+    )
+    yield "rnnt_loss", {}, (
+        log_probs(2, 4, 3, c),
+        classes(c - 1, 2, 2) + 1,
+        torch.tensor([4, 3]),
+        torch.tensor([2, 1]),
+    ), (), rnnt
     yield from formulas(n, c, d)
 
 
@@ -152,7 +198,10 @@ def formulas(n, c, d):
         "linear_cross_entropy": lambda: (real(n, d), real(c, d), classes(c, n)),
         "linear_dpo_loss": lambda: (real(4, 3, d), real(c, d), classes(c, 4, 3), -unit(4)),
         "linear_ipo_loss": lambda: (real(4, 3, d), real(c, d), classes(c, 4, 3), -unit(4)),
-        **{name: lambda: (real(4, 3, d), real(c, d), classes(c, 4, 3)) for name in ("linear_orpo_loss", "linear_simpo_loss", "linear_cpo_loss")},
+        **{
+            name: lambda: (real(4, 3, d), real(c, d), classes(c, 4, 3))
+            for name in ("linear_orpo_loss", "linear_simpo_loss", "linear_cpo_loss")
+        },
         "linear_kto_loss": lambda: (real(4, 3, d), real(c, d), classes(c, 4, 3), -unit(4), labels(4) > 0),
         "linear_grpo_loss": lambda: (real(4, 3, d), real(c, d), classes(c, 4, 3), real(4)),
         **{name: lambda: (real(n, c), real(n, c)) for name in numbers},

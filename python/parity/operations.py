@@ -30,7 +30,11 @@ class Whole:
 
 X, POSITIVE, UNIT, ABOVE_ONE = Real(), Real(low=0.2, high=3.0), Real(low=-0.9, high=0.9), Real(low=1.1, high=3.0)
 
-for _name in "neg square abs exp exp2 expm1 sin cos atan sinh cosh tanh asinh erf erfc sign floor ceil round trunc frac".split():
+for (
+    _name
+) in (
+    "neg square abs exp exp2 expm1 sin cos atan sinh cosh tanh asinh erf erfc sign floor ceil round trunc frac".split()
+):
     case(_name, getattr(ebb, _name), getattr(torch, _name), X)
 for _name in "reciprocal log log2 log10 log1p sqrt rsqrt lgamma digamma".split():
     case(_name, getattr(ebb, _name), getattr(torch, _name), POSITIVE)
@@ -46,8 +50,14 @@ for _name in "add sub mul maximum minimum atan2 hypot eq ne lt le gt ge logical_
     case(_name, getattr(ebb, _name), getattr(torch, _name), Real("mn"), Real("n"))
 case("div", ebb.div, torch.div, Real("mn"), Real("n", 0.3, 2.0))
 case("pow", ebb.pow, torch.pow, Real("mn", 0.3, 2.0), Real("n"))
-case("pow", lambda x: x ** 3, lambda x: x ** 3, X)
-case("floor_divide", ebb.floor_divide, lambda a, b: torch.div(a, b, rounding_mode="floor"), Real("mn"), Real("n", 0.3, 2.0))
+case("pow", lambda x: x**3, lambda x: x**3, X)
+case(
+    "floor_divide",
+    ebb.floor_divide,
+    lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    Real("mn"),
+    Real("n", 0.3, 2.0),
+)
 case("remainder", ebb.remainder, torch.remainder, Real("mn"), Real("n", 0.3, 2.0))
 case("xlogy", ebb.xlogy, torch.xlogy, Real("mn"), Real("n", 0.3, 2.0))
 case("fma", ebb.fma, lambda x, m, a: x * m + a, Real("mn"), Real("n"), Real("mn"))
@@ -86,7 +96,12 @@ for _name, _gate in (("swiglu", F.silu), ("geglu", F.gelu), ("reglu", F.relu)):
 
 for _name in "sum mean prod".split():
     case(_name, getattr(ebb, _name), getattr(torch, _name), X)
-    case(_name, lambda x, n=_name: getattr(ebb, n)(x, 1, True), lambda x, n=_name: getattr(torch, n)(x, dim=1, keepdim=True), X)
+    case(
+        _name,
+        lambda x, n=_name: getattr(ebb, n)(x, 1, True),
+        lambda x, n=_name: getattr(torch, n)(x, dim=1, keepdim=True),
+        X,
+    )
 case("max", lambda x: ebb.max(x, 1), lambda x: x.amax(1), X)
 case("min", lambda x: ebb.min(x, 0), lambda x: x.amin(0), X)
 case("var", lambda x: ebb.var(x, 1), lambda x: x.var(1), Real("m4"))
@@ -132,12 +147,35 @@ case("diagonal", ebb.diagonal, torch.diagonal, Real("44"))
 case("contiguous", lambda x: ebb.contiguous(x.T), lambda x: x.T.contiguous(), X)
 
 case("gather", lambda x, i: ebb.gather(x, 1, i), lambda x, i: x.gather(1, i), Real("m4"), Whole("m3", 4))
-case("take_along", lambda x, i: ebb.take_along(x, i, 1), lambda x, i: x.take_along_dim(i, 1), Real("m4"), Whole("m3", 4))
-case("scatter", lambda x, s: ebb.scatter(x, 1, ebb.tensor([[2, 0]] * x.shape[0]), s),
-     lambda x, s: x.scatter(1, torch.tensor([[2, 0]] * x.shape[0]), s), Real("m4"), Real("m2"))
-case("scatter_add", lambda x, i, s: ebb.scatter_add(x, 1, i, s), lambda x, i, s: x.scatter_add(1, i, s), Real("m4"), Whole("m3", 4), Real("m3"))
-case("index_select", lambda x, i: ebb.index_select(x, 1, i), lambda x, i: x.index_select(1, i), Real("m4"), Whole("5", 4))
-case("index_add", lambda x, i, s: ebb.index_add(x, 1, i, s), lambda x, i, s: x.index_add(1, i, s), Real("m4"), Whole("3", 4), Real("m3"))
+case(
+    "take_along", lambda x, i: ebb.take_along(x, i, 1), lambda x, i: x.take_along_dim(i, 1), Real("m4"), Whole("m3", 4)
+)
+case(
+    "scatter",
+    lambda x, s: ebb.scatter(x, 1, ebb.tensor([[2, 0]] * x.shape[0]), s),
+    lambda x, s: x.scatter(1, torch.tensor([[2, 0]] * x.shape[0]), s),
+    Real("m4"),
+    Real("m2"),
+)
+case(
+    "scatter_add",
+    lambda x, i, s: ebb.scatter_add(x, 1, i, s),
+    lambda x, i, s: x.scatter_add(1, i, s),
+    Real("m4"),
+    Whole("m3", 4),
+    Real("m3"),
+)
+case(
+    "index_select", lambda x, i: ebb.index_select(x, 1, i), lambda x, i: x.index_select(1, i), Real("m4"), Whole("5", 4)
+)
+case(
+    "index_add",
+    lambda x, i, s: ebb.index_add(x, 1, i, s),
+    lambda x, i, s: x.index_add(1, i, s),
+    Real("m4"),
+    Whole("3", 4),
+    Real("m3"),
+)
 case("embedding", lambda w, i: ebb.embedding(w, i), lambda w, i: F.embedding(i, w), Real("4n"), Whole("23", 4))
 case("one_hot", lambda i: ebb.one_hot(i, 5), lambda i: F.one_hot(i, 5), Whole("mn", 5))
 case("sort", lambda x: ebb.sort(x, 1, True)[0], lambda x: x.sort(1, True).values, X)
@@ -146,47 +184,127 @@ case("topk", lambda x: ebb.topk(x, 2, 1)[0], lambda x: x.topk(2, 1).values, Real
 case("matmul", ebb.matmul, torch.matmul, Real("2mk"), Real("kn"))
 case("dot", ebb.dot, torch.dot, Real("n"), Real("n"))
 case("outer", ebb.outer, torch.outer, Real("m"), Real("n"))
-case("einsum", lambda a, b: ebb.einsum("bij,bjk->bik", a, b), lambda a, b: torch.einsum("bij,bjk->bik", a, b), Real("2mk"), Real("2kn"))
+case(
+    "einsum",
+    lambda a, b: ebb.einsum("bij,bjk->bik", a, b),
+    lambda a, b: torch.einsum("bij,bjk->bik", a, b),
+    Real("2mk"),
+    Real("2kn"),
+)
 
 
 def definite(a, xp):
     return a @ a.mT + 2 * xp.eye(4, dtype=a.dtype)
 
 
-case("cholesky", lambda a: ebb.cholesky(definite(a, ebb)),
-     lambda a: torch.linalg.cholesky(definite(a, torch)), Real("44"))
-case("triangular_solve", lambda a, b: ebb.triangular_solve(a + 3 * ebb.eye(4, dtype=a.dtype), b, upper=True),
-     lambda a, b: torch.linalg.solve_triangular(a + 3 * torch.eye(4, dtype=a.dtype), b, upper=True), Real("44", -0.5, 0.5), Real("4n"))
-case("solve", lambda a, b: ebb.solve(a + 4 * ebb.eye(4, dtype=a.dtype), b),
-     lambda a, b: torch.linalg.solve(a + 4 * torch.eye(4, dtype=a.dtype), b), Real("44", -1, 1), Real("4n"))
+case(
+    "cholesky",
+    lambda a: ebb.cholesky(definite(a, ebb)),
+    lambda a: torch.linalg.cholesky(definite(a, torch)),
+    Real("44"),
+)
+case(
+    "triangular_solve",
+    lambda a, b: ebb.triangular_solve(a + 3 * ebb.eye(4, dtype=a.dtype), b, upper=True),
+    lambda a, b: torch.linalg.solve_triangular(a + 3 * torch.eye(4, dtype=a.dtype), b, upper=True),
+    Real("44", -0.5, 0.5),
+    Real("4n"),
+)
+case(
+    "solve",
+    lambda a, b: ebb.solve(a + 4 * ebb.eye(4, dtype=a.dtype), b),
+    lambda a, b: torch.linalg.solve(a + 4 * torch.eye(4, dtype=a.dtype), b),
+    Real("44", -1, 1),
+    Real("4n"),
+)
 for _name, _theirs in (("inv", torch.linalg.inv), ("det", torch.linalg.det), ("logdet", torch.logdet)):
-    case(_name, lambda a, f=getattr(ebb, _name): f(a + 4 * ebb.eye(4, dtype=a.dtype)),
-         lambda a, f=_theirs: f(a + 4 * torch.eye(4, dtype=a.dtype)), Real("44", -1, 1))
+    case(
+        _name,
+        lambda a, f=getattr(ebb, _name): f(a + 4 * ebb.eye(4, dtype=a.dtype)),
+        lambda a, f=_theirs: f(a + 4 * torch.eye(4, dtype=a.dtype)),
+        Real("44", -1, 1),
+    )
 
-case("layer_norm", lambda x, w, b: ebb.layer_norm(x, (5,), w, b), lambda x, w, b: F.layer_norm(x, (5,), w, b), Real("m5"), Real("5"), Real("5"))
-case("rms_norm", lambda x, w: ebb.rms_norm(x, (5,), w, 1e-5), lambda x, w: F.rms_norm(x, (5,), w, 1e-5), Real("m5"), Real("5"))
-case("batch_norm", lambda x, w, b: ebb.batch_norm(x, None, None, w, b, training=True)[0],
-     lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True), Real("634"), Real("3"), Real("3"))
-case("group_norm", lambda x, w, b: ebb.group_norm(x, 2, w, b), lambda x, w, b: F.group_norm(x, 2, w, b), Real("245"), Real("4"), Real("4"))
+case(
+    "layer_norm",
+    lambda x, w, b: ebb.layer_norm(x, (5,), w, b),
+    lambda x, w, b: F.layer_norm(x, (5,), w, b),
+    Real("m5"),
+    Real("5"),
+    Real("5"),
+)
+case(
+    "rms_norm",
+    lambda x, w: ebb.rms_norm(x, (5,), w, 1e-5),
+    lambda x, w: F.rms_norm(x, (5,), w, 1e-5),
+    Real("m5"),
+    Real("5"),
+)
+case(
+    "batch_norm",
+    lambda x, w, b: ebb.batch_norm(x, None, None, w, b, training=True)[0],
+    lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
+    Real("634"),
+    Real("3"),
+    Real("3"),
+)
+case(
+    "group_norm",
+    lambda x, w, b: ebb.group_norm(x, 2, w, b),
+    lambda x, w, b: F.group_norm(x, 2, w, b),
+    Real("245"),
+    Real("4"),
+    Real("4"),
+)
 case("instance_norm", ebb.instance_norm, F.instance_norm, Real("235"))
 case("normalize", ebb.normalize, F.normalize, Real("m5"))
 for _d, _size in ((1, "9"), (2, "98")):
     _image, _kernel, _grown = f"24{_size}", "62" + "3" * _d, "43" + "3" * _d
     _conv, _their_conv = getattr(ebb, f"conv{_d}d"), getattr(F, f"conv{_d}d")
     _back, _their_back = getattr(ebb, f"conv_transpose{_d}d"), getattr(F, f"conv_transpose{_d}d")
-    case(f"conv{_d}d", lambda x, w, b, f=_conv: f(x, w, b, 2, 1, 1, 2), lambda x, w, b, f=_their_conv: f(x, w, b, 2, 1, 1, 2),
-         Real(_image), Real(_kernel), Real("6"))
-    case(f"conv_transpose{_d}d", lambda x, w, f=_back: f(x, w, None, 2, 1, 1), lambda x, w, f=_their_back: f(x, w, None, 2, 1, 1),
-         Real(_image), Real(_grown))
-    for _name, _arguments in (("max_pool", (3, 2, 1)), ("avg_pool", (3, 2, 1)), ("adaptive_avg_pool", (3,)), ("adaptive_max_pool", (3,))):
-        case(f"{_name}{_d}d", lambda x, f=getattr(ebb, f"{_name}{_d}d"), a=_arguments: f(x, *a),
-             lambda x, f=getattr(F, f"{_name}{_d}d"), a=_arguments: f(x, *a), Real(_image))
-    case(f"max_pool{_d}d_with_indices", lambda x, f=getattr(ebb, f"max_pool{_d}d_with_indices"): f(x, 2)[1],
-         lambda x, f=getattr(F, f"max_pool{_d}d"): f(x, 2, return_indices=True)[1], Real(_image))
+    case(
+        f"conv{_d}d",
+        lambda x, w, b, f=_conv: f(x, w, b, 2, 1, 1, 2),
+        lambda x, w, b, f=_their_conv: f(x, w, b, 2, 1, 1, 2),
+        Real(_image),
+        Real(_kernel),
+        Real("6"),
+    )
+    case(
+        f"conv_transpose{_d}d",
+        lambda x, w, f=_back: f(x, w, None, 2, 1, 1),
+        lambda x, w, f=_their_back: f(x, w, None, 2, 1, 1),
+        Real(_image),
+        Real(_grown),
+    )
+    for _name, _arguments in (
+        ("max_pool", (3, 2, 1)),
+        ("avg_pool", (3, 2, 1)),
+        ("adaptive_avg_pool", (3,)),
+        ("adaptive_max_pool", (3,)),
+    ):
+        case(
+            f"{_name}{_d}d",
+            lambda x, f=getattr(ebb, f"{_name}{_d}d"), a=_arguments: f(x, *a),
+            lambda x, f=getattr(F, f"{_name}{_d}d"), a=_arguments: f(x, *a),
+            Real(_image),
+        )
+    case(
+        f"max_pool{_d}d_with_indices",
+        lambda x, f=getattr(ebb, f"max_pool{_d}d_with_indices"): f(x, 2)[1],
+        lambda x, f=getattr(F, f"max_pool{_d}d"): f(x, 2, return_indices=True)[1],
+        Real(_image),
+    )
 case("global_avg_pool", ebb.global_avg_pool, lambda x: x.mean((2, 3), keepdim=True), Real("2345"))
 case("global_max_pool", ebb.global_max_pool, lambda x: x.amax((2, 3), keepdim=True), Real("2345"))
-case("scaled_dot_product_attention", lambda q, k, v: ebb.scaled_dot_product_attention(q, k, v, causal=True),
-     lambda q, k, v: (q @ k.mT / math.sqrt(4) + torch.full((5, 5), -math.inf, dtype=q.dtype).triu(1)).softmax(-1) @ v, Real("254"), Real("254"), Real("254"))
+case(
+    "scaled_dot_product_attention",
+    lambda q, k, v: ebb.scaled_dot_product_attention(q, k, v, causal=True),
+    lambda q, k, v: (q @ k.mT / math.sqrt(4) + torch.full((5, 5), -math.inf, dtype=q.dtype).triu(1)).softmax(-1) @ v,
+    Real("254"),
+    Real("254"),
+    Real("254"),
+)
 
 case("zeros", lambda: ebb.zeros((2, 3)), lambda: torch.zeros(2, 3))
 case("ones", lambda: ebb.ones((2, 3)), lambda: torch.ones(2, 3))
@@ -208,8 +326,23 @@ ROUGH = {"lgamma": 1e-8, "digamma": 1e-8, "polygamma": 1e-8, "hardsigmoid": 1e-7
 
 # What cannot be compared number by number, and why.
 EXPLAINED = {
-    **{name: "draws random numbers; its distribution is held by the C++ tests"
-       for name in ("rand", "randn", "randint", "bernoulli", "rand_like", "randn_like", "randint_like", "dropout", "gumbel_softmax")},
-    **{name: "takes pointers of C++; from_numpy and from_dlpack are its Python" for name in ("from_bytes", "from_data", "from_foreign")},
+    **{
+        name: "draws random numbers; its distribution is held by the C++ tests"
+        for name in (
+            "rand",
+            "randn",
+            "randint",
+            "bernoulli",
+            "rand_like",
+            "randn_like",
+            "randint_like",
+            "dropout",
+            "gumbel_softmax",
+        )
+    },
+    **{
+        name: "takes pointers of C++; from_numpy and from_dlpack are its Python"
+        for name in ("from_bytes", "from_data", "from_foreign")
+    },
     **{name: "a helper of tensor() in C++" for name in ("tensor_from", "require_count")},
 }

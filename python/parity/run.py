@@ -30,7 +30,9 @@ def package_for(python):
         if works(python, folder):
             return folder
     print("Building the package for the Python that has PyTorch", flush=True)
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(own), str(ROOT)], check=True)
+    subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(own), str(ROOT)], check=True
+    )
     return own
 
 

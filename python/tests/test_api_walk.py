@@ -16,24 +16,62 @@ from header_docs import documented  # noqa: E402
 
 # Rows of the op table that are parts of others and have no function of their own, and where they show.
 PARTS = {
-    "data": "tensor", "constant": "full", "iota": "arange", "random_uniform": "rand", "track": "grad", "depend": "checkpoint",
-    "custom": "custom_function", "output": "topk", "copy": "contiguous", "check": "binary_cross_entropy", "pick": "nll_loss",
-    "place": "nll_loss_backward", "scatter_zero_add": "scatter_add", "index_zero_add": "index_add", "pad_zero": "pad",
-    "convolution": "conv2d", "conv_transpose": "conv_transpose2d", "conv_weight_gradient": "conv2d_backward",
-    "max_pool_index": "max_pool2d_with_indices", "attention": "scaled_dot_product_attention",
-    "attention_gradient": "scaled_dot_product_attention_backward", "ctc": "ctc_loss", "transducer": "rnnt_loss",
+    "data": "tensor",
+    "constant": "full",
+    "iota": "arange",
+    "random_uniform": "rand",
+    "track": "grad",
+    "depend": "checkpoint",
+    "custom": "custom_function",
+    "output": "topk",
+    "copy": "contiguous",
+    "check": "binary_cross_entropy",
+    "pick": "nll_loss",
+    "place": "nll_loss_backward",
+    "scatter_zero_add": "scatter_add",
+    "index_zero_add": "index_add",
+    "pad_zero": "pad",
+    "convolution": "conv2d",
+    "conv_transpose": "conv_transpose2d",
+    "conv_weight_gradient": "conv2d_backward",
+    "max_pool_index": "max_pool2d_with_indices",
+    "attention": "scaled_dot_product_attention",
+    "attention_gradient": "scaled_dot_product_attention_backward",
+    "ctc": "ctc_loss",
+    "transducer": "rnnt_loss",
 }
 
 # Functions of the headers that Python spells differently, or that only a compiled language needs.
 SPELLED = {
-    "from_bytes": "tensor", "from_data": "tensor", "from_foreign": "from_dlpack", "tensor_from": "tensor", "require_count": None,
-    "size_of": "dtype", "name": "dtype", "dtype_from_name": "dtype", "half_from": None, "bfloat16_from": None, "to_float": None,
-    "promote": "promote_types", "compute_dtype": None, "is_floating": "dtype", "is_half": None, "is_integer": None,
-    "contiguous_strides": None, "is_contiguous": None, "normalize_axis": None, "random_state": "random_state",
-    "require_gradients": "gradcheck", "require_second_gradients": "gradcheck",
+    "from_bytes": "tensor",
+    "from_data": "tensor",
+    "from_foreign": "from_dlpack",
+    "tensor_from": "tensor",
+    "require_count": None,
+    "size_of": "dtype",
+    "name": "dtype",
+    "dtype_from_name": "dtype",
+    "half_from": None,
+    "bfloat16_from": None,
+    "to_float": None,
+    "promote": "promote_types",
+    "compute_dtype": None,
+    "is_floating": "dtype",
+    "is_half": None,
+    "is_integer": None,
+    "contiguous_strides": None,
+    "is_contiguous": None,
+    "normalize_axis": None,
+    "random_state": "random_state",
+    "require_gradients": "gradcheck",
+    "require_second_gradients": "gradcheck",
     # by name: the functions themselves are there
-    "loss_registry": "losses", "loss_info": "losses", "evaluate_loss": "losses", "call_loss": "losses",
-    "loss_option_from_text": None, "reduction_from_name": None,
+    "loss_registry": "losses",
+    "loss_info": "losses",
+    "evaluate_loss": "losses",
+    "call_loss": "losses",
+    "loss_option_from_text": None,
+    "reduction_from_name": None,
 }
 
 
@@ -72,8 +110,9 @@ def test_every_function_of_the_headers_is_there(folder):
     assert found > 10, "the headers were not found"
 
 
-@pytest.mark.parametrize("folder, module", [("nn/init.h", ebb.nn.init), ("optim/*.h", ebb.optim), ("data/*.h", ebb.data),
-                                            ("io.h", ebb.io)])
+@pytest.mark.parametrize(
+    "folder, module", [("nn/init.h", ebb.nn.init), ("optim/*.h", ebb.optim), ("data/*.h", ebb.data), ("io.h", ebb.io)]
+)
 def test_every_function_of_the_other_headers_is_there(folder, module):
     missing = [name for _, name in functions(folder) if not hasattr(module, name)]
     assert not missing
@@ -83,12 +122,19 @@ def test_every_layer_and_optimiser_is_there():
     layers = set()
     for header in headers("nn/[!p]*.h", "nn/pool.h"):  # parameters.h has none
         text = header.read_text(encoding="utf-8")
-        layers |= {name for name, body in re.findall(r"^struct (\w+)[^;{]*\{(.*?)^\};", text, re.S | re.M) if "operator()" in body}
+        layers |= {
+            name
+            for name, body in re.findall(r"^struct (\w+)[^;{]*\{(.*?)^\};", text, re.S | re.M)
+            if "operator()" in body
+        }
         layers |= set(re.findall(r"^struct (\w+) \{.*operator\(\).*\};$", text, re.M))
     assert len(layers) > 40
     assert not [name for name in layers if not hasattr(ebb.nn, name)]
-    classes = {name for header in headers("optim/*.h", "amp.h")
-               for name in re.findall(r"^class (\w+)", header.read_text(encoding="utf-8"), re.M)}
+    classes = {
+        name
+        for header in headers("optim/*.h", "amp.h")
+        for name in re.findall(r"^class (\w+)", header.read_text(encoding="utf-8"), re.M)
+    }
     assert len(classes) > 10
     assert not [name for name in classes if not hasattr(ebb.optim, name)]
 

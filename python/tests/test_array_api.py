@@ -20,38 +20,82 @@ def test_generic_code():
     np.testing.assert_allclose(np.asarray(standardized(ebb.from_numpy(a))), standardized(a), rtol=1e-10)
 
 
-UNARY = "abs acos acosh asin asinh atan atanh ceil cos cosh exp expm1 floor log log1p log2 log10 negative positive round sign sin sinh " \
-        "square sqrt tan tanh trunc isfinite isinf isnan logical_not reciprocal".split()
-BINARY = "add subtract multiply divide floor_divide remainder pow maximum minimum atan2 hypot equal not_equal less less_equal greater " \
-         "greater_equal logaddexp".split()
+UNARY = (
+    "abs acos acosh asin asinh atan atanh ceil cos cosh exp expm1 floor log log1p log2 log10 negative positive round sign sin sinh "
+    "square sqrt tan tanh trunc isfinite isinf isnan logical_not reciprocal".split()
+)
+BINARY = (
+    "add subtract multiply divide floor_divide remainder pow maximum minimum atan2 hypot equal not_equal less less_equal greater "
+    "greater_equal logaddexp".split()
+)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", UNARY + BINARY)
 def test_elementwise_functions_are_numpys(name):
     rng = np.random.default_rng(1)
-    arrays = [rng.uniform(0.1, 0.9, (2, 3))] if name in UNARY else [rng.uniform(0.1, 3, (2, 3)), rng.uniform(0.1, 3, (3,))]
+    arrays = (
+        [rng.uniform(0.1, 0.9, (2, 3))] if name in UNARY else [rng.uniform(0.1, 3, (2, 3)), rng.uniform(0.1, 3, (3,))]
+    )
     if name == "logical_not":
         arrays = [arrays[0] > 0.5]
-    np.testing.assert_allclose(np.asarray(getattr(xp, name)(*map(ebb.from_numpy, arrays))), getattr(np, name)(*arrays), rtol=1e-6)
+    np.testing.assert_allclose(
+        np.asarray(getattr(xp, name)(*map(ebb.from_numpy, arrays))), getattr(np, name)(*arrays), rtol=1e-6
+    )
 
 
 CALLS = [
-    lambda n, x: n.sum(x, axis=1), lambda n, x: n.sum(x, axis=(0, 2), keepdims=True), lambda n, x: n.prod(x), lambda n, x: n.max(x, axis=0),
-    lambda n, x: n.min(x), lambda n, x: n.mean(x, axis=-1), lambda n, x: n.var(x, axis=0), lambda n, x: n.std(x, correction=1),
-    lambda n, x: n.any(x > 0, axis=0), lambda n, x: n.all(x > 0), lambda n, x: n.argmax(x, axis=1), lambda n, x: n.argmin(x),
-    lambda n, x: n.permute_dims(x, (2, 0, 1)), lambda n, x: n.moveaxis(x, 0, -1), lambda n, x: n.reshape(x, (6, 4)),
-    lambda n, x: n.expand_dims(x, axis=1), lambda n, x: n.squeeze(x[:1], axis=0), lambda n, x: n.flip(x), lambda n, x: n.flip(x, axis=1),
-    lambda n, x: n.roll(x, 2), lambda n, x: n.roll(x, (1, 2), axis=(0, 1)), lambda n, x: n.concat([x, x], axis=1), lambda n, x: n.concat([x, x], axis=None),
-    lambda n, x: n.stack([x, x], axis=2), lambda n, x: n.unstack(x, axis=1)[1], lambda n, x: n.tile(x, (2, 1, 1)), lambda n, x: n.tile(x, (2,)),
-    lambda n, x: n.broadcast_to(x[:, :, :1], (2, 3, 7)), lambda n, x: n.take(x, n.asarray([1, 0]), axis=1),
-    lambda n, x: n.take_along_axis(x, n.argsort(x, axis=-1), axis=-1), lambda n, x: n.sort(x, axis=0), lambda n, x: n.cumulative_sum(x, axis=1),
-    lambda n, x: n.cumulative_sum(x, axis=1, include_initial=True), lambda n, x: n.matmul(x, n.matrix_transpose(x)), lambda n, x: n.vecdot(x, x),
-    lambda n, x: n.tensordot(x, n.matrix_transpose(x), axes=((2,), (1,))), lambda n, x: n.where(x > 0, x, -x), lambda n, x: n.clip(x, -0.5, 0.5),
-    lambda n, x: n.tril(x, k=1), lambda n, x: n.triu(x), lambda n, x: n.astype(x, n.float32), lambda n, x: n.full_like(x, 2.5),
-    lambda n, x: n.eye(3, 4, k=1), lambda n, x: n.linspace(0, 1, 5, endpoint=False), lambda n, x: n.arange(2, 9, 3), lambda n, x: n.ones((2, 2)),
-    lambda n, x: n.meshgrid(n.arange(3), n.arange(2))[1], lambda n, x: n.meshgrid(n.arange(3), n.arange(2), indexing="ij")[0],
-    lambda n, x: n.broadcast_arrays(x, x[:1])[1], lambda n, x: n.zeros_like(x), lambda n, x: n.logical_and(x > 0, x < 1),
+    lambda n, x: n.sum(x, axis=1),
+    lambda n, x: n.sum(x, axis=(0, 2), keepdims=True),
+    lambda n, x: n.prod(x),
+    lambda n, x: n.max(x, axis=0),
+    lambda n, x: n.min(x),
+    lambda n, x: n.mean(x, axis=-1),
+    lambda n, x: n.var(x, axis=0),
+    lambda n, x: n.std(x, correction=1),
+    lambda n, x: n.any(x > 0, axis=0),
+    lambda n, x: n.all(x > 0),
+    lambda n, x: n.argmax(x, axis=1),
+    lambda n, x: n.argmin(x),
+    lambda n, x: n.permute_dims(x, (2, 0, 1)),
+    lambda n, x: n.moveaxis(x, 0, -1),
+    lambda n, x: n.reshape(x, (6, 4)),
+    lambda n, x: n.expand_dims(x, axis=1),
+    lambda n, x: n.squeeze(x[:1], axis=0),
+    lambda n, x: n.flip(x),
+    lambda n, x: n.flip(x, axis=1),
+    lambda n, x: n.roll(x, 2),
+    lambda n, x: n.roll(x, (1, 2), axis=(0, 1)),
+    lambda n, x: n.concat([x, x], axis=1),
+    lambda n, x: n.concat([x, x], axis=None),
+    lambda n, x: n.stack([x, x], axis=2),
+    lambda n, x: n.unstack(x, axis=1)[1],
+    lambda n, x: n.tile(x, (2, 1, 1)),
+    lambda n, x: n.tile(x, (2,)),
+    lambda n, x: n.broadcast_to(x[:, :, :1], (2, 3, 7)),
+    lambda n, x: n.take(x, n.asarray([1, 0]), axis=1),
+    lambda n, x: n.take_along_axis(x, n.argsort(x, axis=-1), axis=-1),
+    lambda n, x: n.sort(x, axis=0),
+    lambda n, x: n.cumulative_sum(x, axis=1),
+    lambda n, x: n.cumulative_sum(x, axis=1, include_initial=True),
+    lambda n, x: n.matmul(x, n.matrix_transpose(x)),
+    lambda n, x: n.vecdot(x, x),
+    lambda n, x: n.tensordot(x, n.matrix_transpose(x), axes=((2,), (1,))),
+    lambda n, x: n.where(x > 0, x, -x),
+    lambda n, x: n.clip(x, -0.5, 0.5),
+    lambda n, x: n.tril(x, k=1),
+    lambda n, x: n.triu(x),
+    lambda n, x: n.astype(x, n.float32),
+    lambda n, x: n.full_like(x, 2.5),
+    lambda n, x: n.eye(3, 4, k=1),
+    lambda n, x: n.linspace(0, 1, 5, endpoint=False),
+    lambda n, x: n.arange(2, 9, 3),
+    lambda n, x: n.ones((2, 2)),
+    lambda n, x: n.meshgrid(n.arange(3), n.arange(2))[1],
+    lambda n, x: n.meshgrid(n.arange(3), n.arange(2), indexing="ij")[0],
+    lambda n, x: n.broadcast_arrays(x, x[:1])[1],
+    lambda n, x: n.zeros_like(x),
+    lambda n, x: n.logical_and(x > 0, x < 1),
 ]
 
 
@@ -65,10 +109,18 @@ def test_functions_are_numpys(call):
 
 
 def test_dtypes_and_inspection():
-    assert xp.result_type(ebb.zeros(1), xp.float64) == xp.float64 and xp.can_cast(xp.int32, xp.int64) and not xp.can_cast(xp.float32, xp.int32)
-    assert xp.isdtype(xp.int32, "integral") and xp.isdtype(xp.float32, ("bool", "real floating")) and not xp.isdtype(xp.bool, "numeric")
+    assert (
+        xp.result_type(ebb.zeros(1), xp.float64) == xp.float64
+        and xp.can_cast(xp.int32, xp.int64)
+        and not xp.can_cast(xp.float32, xp.int32)
+    )
+    assert (
+        xp.isdtype(xp.int32, "integral")
+        and xp.isdtype(xp.float32, ("bool", "real floating"))
+        and not xp.isdtype(xp.bool, "numeric")
+    )
     assert xp.finfo(xp.float32).eps == np.finfo(np.float32).eps and xp.finfo(xp.float64).max == np.finfo(np.float64).max
-    assert xp.iinfo(xp.int32).min == -2**31 and xp.iinfo(xp.uint8).max == 255
+    assert xp.iinfo(xp.int32).min == -(2**31) and xp.iinfo(xp.uint8).max == 255
     info = xp.__array_namespace_info__()
     assert info.default_device() == "cpu" and info.dtypes(kind="integral")["i64"] == xp.int64
     assert ebb.zeros(1).device == "cpu" and ebb.zeros(1).to_device("cpu").size == 1

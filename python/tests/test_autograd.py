@@ -8,7 +8,7 @@ from ebb.gradcheck import check_gradients, check_second_gradients, require_gradi
 
 
 def cube(x):
-    return (x ** 3).sum()
+    return (x**3).sum()
 
 
 def test_grad_and_its_grad():
@@ -35,24 +35,24 @@ def test_grad_of_several_arguments_and_of_trees():
 
 def test_vjp_jvp_jacobian_hvp_hessian():
     x, v = ebb.tensor([1.0, 2.0]), ebb.tensor([1.0, -1.0])
-    y, pull = ebb.vjp(lambda t: t ** 2, x)
+    y, pull = ebb.vjp(lambda t: t**2, x)
     assert y.tolist() == [1, 4] and pull(v).tolist() == [2, -4]
-    assert ebb.jvp(lambda t: t ** 2, x, v)[1].tolist() == [2, -4]
-    assert ebb.jacobian(lambda t: t ** 2, x).tolist() == [[2, 0], [0, 4]]
+    assert ebb.jvp(lambda t: t**2, x, v)[1].tolist() == [2, -4]
+    assert ebb.jacobian(lambda t: t**2, x).tolist() == [[2, 0], [0, 4]]
     assert ebb.hvp(cube, x, v).tolist() == [6, -12]
     assert ebb.hessian(cube, x).tolist() == [[6, 0], [0, 12]]
     assert ebb.diagonal_hessian(cube, x).tolist() == [6, 12]
-    assert ebb.fisher_diagonal(lambda t: t ** 2, x).shape == (2,)
-    assert ebb.gauss_newton_product(lambda t: t ** 2, lambda t: (t ** 2).sum(), x, v).tolist() == [8, -32]
+    assert ebb.fisher_diagonal(lambda t: t**2, x).shape == (2,)
+    assert ebb.gauss_newton_product(lambda t: t**2, lambda t: (t**2).sum(), x, v).tolist() == [8, -32]
 
 
 def test_backward_with_variables():
     w = ebb.variable(ebb.tensor([1.0, 2.0]))
-    g = ebb.backward((w ** 2).sum())
+    g = ebb.backward((w**2).sum())
     assert g[w].tolist() == [2, 4] and w in g and len(g) == 1
     with pytest.raises(ValueError, match="depends on no variable"):
         ebb.backward(ebb.tensor(1.0))
-    y = (w ** 3).sum()
+    y = (w**3).sum()
     g = y.backward(create_graph=True)
     assert ebb.backward(g[w].sum())[w].tolist() == [6, 12]
 
@@ -82,8 +82,12 @@ def test_an_exception_in_a_python_function_arrives_as_it_was():
     def fails(x):
         raise Mine("from within")
 
-    for call in (lambda: ebb.grad(fails)(ebb.tensor(1.0)), lambda: ebb.checkpoint(fails, ebb.tensor(1.0)),
-                 lambda: ebb.jacobian(fails, ebb.tensor(1.0)), lambda: ebb.optim.minimize_lbfgs(fails, ebb.tensor([1.0]))):
+    for call in (
+        lambda: ebb.grad(fails)(ebb.tensor(1.0)),
+        lambda: ebb.checkpoint(fails, ebb.tensor(1.0)),
+        lambda: ebb.jacobian(fails, ebb.tensor(1.0)),
+        lambda: ebb.optim.minimize_lbfgs(fails, ebb.tensor([1.0])),
+    ):
         with pytest.raises(Mine, match="from within"):
             call()
 

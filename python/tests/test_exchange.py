@@ -9,7 +9,15 @@ import pytest
 
 import ebb
 
-NUMPY = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "i64": np.int64, "i32": np.int32, "u8": np.uint8, "bool": np.bool_}
+NUMPY = {
+    "f64": np.float64,
+    "f32": np.float32,
+    "f16": np.float16,
+    "i64": np.int64,
+    "i32": np.int32,
+    "u8": np.uint8,
+    "bool": np.bool_,
+}
 
 
 def address(array):
@@ -31,8 +39,17 @@ def test_numpy_in_both_directions_without_copies(name):
     np.testing.assert_array_equal(y.numpy(), a[1:, ::2])
 
 
-@pytest.mark.parametrize("make", [lambda a: a.T, lambda a: np.asfortranarray(a), lambda a: a.transpose(1, 2, 0), lambda a: a[:, None],
-                                  lambda a: a[:1], lambda a: a.reshape(-1)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda a: a.T,
+        lambda a: np.asfortranarray(a),
+        lambda a: a.transpose(1, 2, 0),
+        lambda a: a[:, None],
+        lambda a: a[:1],
+        lambda a: a.reshape(-1),
+    ],
+)
 def test_dense_arrays_in_any_order_are_shared(make):
     a = make(np.arange(24.0).reshape(2, 3, 4))
     for x in (ebb.from_numpy(a), ebb.from_dlpack(a)):

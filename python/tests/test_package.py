@@ -24,7 +24,9 @@ def test_every_function_has_a_stub():
     names = {name for name, value in vars(_core).items() if callable(value) and not name.startswith("_")}
     assert len(names) > 300 and names <= defined("_core/__init__.pyi")
     for part in ("_nn", "_optim", "_data", "_io", "_init"):
-        public = {name for name, value in vars(getattr(_core, part)).items() if callable(value) and not name.startswith("_")}
+        public = {
+            name for name, value in vars(getattr(_core, part)).items() if callable(value) and not name.startswith("_")
+        }
         assert public and public <= defined(f"_core/{part}.pyi")
 
 

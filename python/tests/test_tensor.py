@@ -8,8 +8,21 @@ import pytest
 
 import ebb
 
-OPERATORS = ["__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__", "__lt__", "__le__", "__gt__",
-             "__ge__", "__eq__", "__ne__"]
+OPERATORS = [
+    "__add__",
+    "__sub__",
+    "__mul__",
+    "__truediv__",
+    "__floordiv__",
+    "__mod__",
+    "__pow__",
+    "__lt__",
+    "__le__",
+    "__gt__",
+    "__ge__",
+    "__eq__",
+    "__ne__",
+]
 
 
 def pair():
@@ -32,7 +45,7 @@ def test_reflected_operators_with_numbers_and_arrays():
     x = ebb.tensor(a)
     np.testing.assert_allclose((2 - x).numpy(), 2 - a)
     np.testing.assert_allclose((2 / x).numpy(), 2 / a)
-    np.testing.assert_allclose((2 ** x).numpy(), 2 ** a)
+    np.testing.assert_allclose((2**x).numpy(), 2**a)
     assert isinstance(b - x, ebb.Tensor)
     np.testing.assert_allclose((b - x).numpy(), b - a)
     np.testing.assert_allclose((x @ x.T).numpy(), a @ a.T)
@@ -52,12 +65,40 @@ def test_logic_works_on_bools_alone():
 
 A = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
 INDICES = [
-    0, -1, (1, 2), (1, -2, 3, 4), slice(None), slice(1, None), (slice(None), slice(None, None, 2)), (..., 0), (0, ...), None,
-    (None, 1, None), (slice(None), None, 1), (slice(None, None, -1),), (..., slice(3, 0, -2)), (slice(5, 9),), (slice(-2, None), ..., 1),
-    np.array([1, 0, 1]), (slice(None), np.array([2, 0])), (np.array([0, 1]), np.array([2, 0])), (0, np.array([2, 0])),
-    (np.array([[0, 1], [1, 0]]),), (slice(None), np.array([0, -1]), slice(1, 3)), (np.array([0, 1]), slice(None), np.array([1, 3])),
-    (slice(None), np.array([[0], [1]]), np.array([1, 2, 3])), A[0, 0, 0] > 2, A > 60, (slice(None), A[0, :, 0, 0] > 0),
-    (A[:, :, 0, 0] > 30,), (..., A[0, 0, 0] % 2 == 0), ([0, 1],), (slice(None), [2, 1, 0]), np.int64(1), Ellipsis, (),
+    0,
+    -1,
+    (1, 2),
+    (1, -2, 3, 4),
+    slice(None),
+    slice(1, None),
+    (slice(None), slice(None, None, 2)),
+    (..., 0),
+    (0, ...),
+    None,
+    (None, 1, None),
+    (slice(None), None, 1),
+    (slice(None, None, -1),),
+    (..., slice(3, 0, -2)),
+    (slice(5, 9),),
+    (slice(-2, None), ..., 1),
+    np.array([1, 0, 1]),
+    (slice(None), np.array([2, 0])),
+    (np.array([0, 1]), np.array([2, 0])),
+    (0, np.array([2, 0])),
+    (np.array([[0, 1], [1, 0]]),),
+    (slice(None), np.array([0, -1]), slice(1, 3)),
+    (np.array([0, 1]), slice(None), np.array([1, 3])),
+    (slice(None), np.array([[0], [1]]), np.array([1, 2, 3])),
+    A[0, 0, 0] > 2,
+    A > 60,
+    (slice(None), A[0, :, 0, 0] > 0),
+    (A[:, :, 0, 0] > 30,),
+    (..., A[0, 0, 0] % 2 == 0),
+    ([0, 1],),
+    (slice(None), [2, 1, 0]),
+    np.int64(1),
+    Ellipsis,
+    (),
 ]
 
 
@@ -75,14 +116,24 @@ def test_indices_may_be_tensors():
     x = ebb.tensor(A)
     np.testing.assert_array_equal(x[ebb.tensor([1, 0])].numpy(), A[[1, 0]])
     np.testing.assert_array_equal(x[x > 50].numpy(), A[A > 50])
-    np.testing.assert_array_equal(ebb.grad(lambda t: (t[[0, 0, 1]] ** 2).sum())(ebb.tensor([3.0, 5.0])).numpy(), [12, 10])
+    np.testing.assert_array_equal(
+        ebb.grad(lambda t: (t[[0, 0, 1]] ** 2).sum())(ebb.tensor([3.0, 5.0])).numpy(), [12, 10]
+    )
 
 
-@pytest.mark.parametrize("index, message", [
-    (5, "index 5 is outside axis 0"), ((0, 0, 0, 0, 0), "5 indices"), ((..., ...), "only one"), (1.5, "can be indices, got float"),
-    ("a", "can be indices, got str"), (True, "True and False are no indices"), (np.array([True]), "the mask has shape"),
-    (np.array([0.5]), "positions are integers"),
-])
+@pytest.mark.parametrize(
+    "index, message",
+    [
+        (5, "index 5 is outside axis 0"),
+        ((0, 0, 0, 0, 0), "5 indices"),
+        ((..., ...), "only one"),
+        (1.5, "can be indices, got float"),
+        ("a", "can be indices, got str"),
+        (True, "True and False are no indices"),
+        (np.array([True]), "the mask has shape"),
+        (np.array([0.5]), "positions are integers"),
+    ],
+)
 def test_bad_indices_are_index_errors(index, message):
     with pytest.raises(IndexError, match=message):
         ebb.tensor(A)[index].eval()

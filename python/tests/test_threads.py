@@ -111,7 +111,10 @@ INTERRUPTED = """
 
 LOOPS = {
     "loop": ("t", "y = x\n        while True: y = step(ebb.tanh(y @ x)).eval()"),
-    "minimiser": ("((t - 3) ** 4).sum()", "while True: ebb.optim.minimize_lbfgs(step, x, tolerance=0.0, change_tolerance=0.0)"),
+    "minimiser": (
+        "((t - 3) ** 4).sum()",
+        "while True: ebb.optim.minimize_lbfgs(step, x, tolerance=0.0, change_tolerance=0.0)",
+    ),
     "loader": ("[x[0]]", "loader = ebb.data.DataLoader(1000, step, 4)\n        while True: loader.next()"),
 }
 

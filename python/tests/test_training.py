@@ -28,7 +28,9 @@ def test_names_and_states():
     net = Net()
     names = [name for name, _ in net.named_parameters()]
     assert names == ["layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias", "scale"]
-    assert [name for name, _ in net.named_buffers()] == ["count"] and net.parameter_count() == 4 * 16 + 16 + 16 * 3 + 3 + 1
+    assert [name for name, _ in net.named_buffers()] == [
+        "count"
+    ] and net.parameter_count() == 4 * 16 + 16 + 16 * 3 + 3 + 1
     other = Net()
     other.load_state_dict(net.state_dict())
     x, _ = problem(10)
@@ -46,8 +48,17 @@ def test_training_mode_reaches_layers():
     assert not bool((net(x) == net(x)).all())
 
 
-OPTIMISERS = [optim.SGD(0.1, momentum=0.9), optim.Adam(0.02), optim.AdamW(0.02, decays="matrices"), optim.RAdam(0.02),
-              optim.RMSprop(0.01), optim.Adagrad(0.1), optim.Lion(0.005), optim.Lamb(0.02), optim.Lars(10.0)]
+OPTIMISERS = [
+    optim.SGD(0.1, momentum=0.9),
+    optim.Adam(0.02),
+    optim.AdamW(0.02, decays="matrices"),
+    optim.RAdam(0.02),
+    optim.RMSprop(0.01),
+    optim.Adagrad(0.1),
+    optim.Lion(0.005),
+    optim.Lamb(0.02),
+    optim.Lars(10.0),
+]
 
 
 @pytest.mark.parametrize("optimizer", OPTIMISERS, ids=[type(o).__name__ for o in OPTIMISERS])
@@ -120,13 +131,24 @@ def test_minimisers():
 
 def test_layers_of_sequences_and_images():
     x = ebb.randn((2, 5, 8))
-    assert nn.MultiheadAttention(8, 2)(x).shape == (2, 5, 8) and nn.TransformerBlock(8, 2)(x, causal=True).shape == (2, 5, 8)
+    assert nn.MultiheadAttention(8, 2)(x).shape == (2, 5, 8) and nn.TransformerBlock(8, 2)(x, causal=True).shape == (
+        2,
+        5,
+        8,
+    )
     output, h = nn.GRU(8, 6, num_layers=2, bidirectional=True)(x)
     assert output.shape == (2, 5, 12) and h.shape == (4, 2, 6)
     output, (h, c) = nn.LSTM(8, 6)(x)
     assert output.shape == (2, 5, 6) and c.shape == (1, 2, 6)
     image = ebb.randn((1, 3, 8, 8))
-    net = nn.Sequential(nn.Conv2d(3, 4, 3, padding="same"), nn.GroupNorm(2, 4), nn.GELU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 2))
+    net = nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding="same"),
+        nn.GroupNorm(2, 4),
+        nn.GELU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64, 2),
+    )
     assert net(image).shape == (1, 2)
     assert nn.init.kaiming_normal((4, 3)).shape == (4, 3) and nn.init.fans((4, 3)) == (3, 4)
     with pytest.raises(TypeError, match="missing \\['kernel_size'\\]"):

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 DECLARATION = re.compile(
-    r"^(?!using|return|struct|class|enum|template|typedef|inline|constexpr|#)[A-Za-z_][\w:<>,&* ]*?[ &*>](\w+)\(")
+    r"^(?!using|return|struct|class|enum|template|typedef|inline|constexpr|#)[A-Za-z_][\w:<>,&* ]*?[ &*>](\w+)\("
+)
 
 
 def documented(text):

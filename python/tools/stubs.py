@@ -1,6 +1,6 @@
 """Writes type stubs into a package folder: of the compiled module by nanobind, of the losses from the registry.
 
-    stubs.py PACKAGE_FOLDER        the folder that contains ebb
+stubs.py PACKAGE_FOLDER        the folder that contains ebb
 """
 
 import subprocess
@@ -13,18 +13,26 @@ sys.path.insert(0, str(folder))
 import ebb  # noqa: E402
 
 HEAD = {
-    "losses": ("from collections.abc import Sequence\nfrom typing import Any, NamedTuple, Protocol\n\nfrom ._core import Tensor\n\n"
-               "registry: list[dict[str, Any]]\n\ndef argument_name(option: str) -> str: ...\n"),
-    "torch": ("import torch\n\nimport ebb\n\ndef from_torch(x: torch.Tensor) -> ebb.Tensor: ...\n"
-              "def to_torch(x: ebb.Tensor) -> torch.Tensor: ...\n"),
+    "losses": (
+        "from collections.abc import Sequence\nfrom typing import Any, NamedTuple, Protocol\n\nfrom ._core import Tensor\n\n"
+        "registry: list[dict[str, Any]]\n\ndef argument_name(option: str) -> str: ...\n"
+    ),
+    "torch": (
+        "import torch\n\nimport ebb\n\ndef from_torch(x: torch.Tensor) -> ebb.Tensor: ...\n"
+        "def to_torch(x: ebb.Tensor) -> torch.Tensor: ...\n"
+    ),
 }
 
 
 def parameters(entry, tensor):
     """The arguments of a loss as a stub writes them."""
-    inputs = [f"{name}: {tensor} | None = None" if optional else f"{name}: {tensor}" for name, _, optional in entry["inputs"]]
-    options = [f"{ebb.losses.argument_name(name)}: {'float' if type(default) is int else type(default).__name__} = {default!r}"
-               for name, default, _ in entry["options"]]
+    inputs = [
+        f"{name}: {tensor} | None = None" if optional else f"{name}: {tensor}" for name, _, optional in entry["inputs"]
+    ]
+    options = [
+        f"{ebb.losses.argument_name(name)}: {'float' if type(default) is int else type(default).__name__} = {default!r}"
+        for name, default, _ in entry["options"]
+    ]
     if entry["name"] == "triplet_margin_with_distance_loss" and tensor == "Tensor":
         options.insert(0, "distance_function: Any = None")
     return inputs, options
@@ -42,10 +50,12 @@ def loss_stub(entry):
     wrt = ", ".join(inputs + ["*"] + options + ["wrt: str | Sequence[str] = ..."])
     fields = "".join(f"    {field}: Tensor | None\n" for field, *_ in entry["inputs"])
     doc = getattr(ebb.losses, name).__doc__.replace("\n", "\n        ")
-    return (f"class {title}Gradients(NamedTuple):\n{fields}\n"
-            f"class _{title}(Protocol):\n    info: dict[str, Any]\n    def __call__(self, {call}) -> Tensor:\n{quoted(doc, '        ')}"
-            f"    def value_and_grad(self, {wrt}) -> tuple[Tensor, Any]: ...\n\n"
-            f"{name}: _{title}\n\ndef {name}_backward(grad: Tensor, {call}) -> {title}Gradients: ...\n")
+    return (
+        f"class {title}Gradients(NamedTuple):\n{fields}\n"
+        f"class _{title}(Protocol):\n    info: dict[str, Any]\n    def __call__(self, {call}) -> Tensor:\n{quoted(doc, '        ')}"
+        f"    def value_and_grad(self, {wrt}) -> tuple[Tensor, Any]: ...\n\n"
+        f"{name}: _{title}\n\ndef {name}_backward(grad: Tensor, {call}) -> {title}Gradients: ...\n"
+    )
 
 
 def torch_stub(entry):
@@ -56,8 +66,23 @@ def torch_stub(entry):
 
 
 def main():
-    subprocess.run([sys.executable, "-m", "nanobind.stubgen", "-q", "-P", "-r", "-m", "ebb._core", "-O", str(folder / "ebb"),
-                    "-i", str(folder)], check=True)
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "nanobind.stubgen",
+            "-q",
+            "-P",
+            "-r",
+            "-m",
+            "ebb._core",
+            "-O",
+            str(folder / "ebb"),
+            "-i",
+            str(folder),
+        ],
+        check=True,
+    )
     for module, stub in (("losses", loss_stub), ("torch", torch_stub)):
         text = HEAD[module] + "\n" + "\n".join(stub(entry) for entry in ebb.losses.registry)
         (folder / "ebb" / f"{module}.pyi").write_text(text, encoding="utf-8")
