@@ -1,7 +1,8 @@
 #include "autograd/engine.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "autograd/rules.h"
 #include "core/format_error.h"
@@ -22,22 +23,25 @@ class Reverse {
   Reverse(const ReversePass& pass, std::vector<Tensor>* found) : p_(pass), found_(found) {}
 
   std::vector<Tensor> run() {
-    for (const Tensor& t : p_.targets) target_[t.node()] = true;
+    for (const Tensor& t : p_.targets) target_.insert(t.node());
     sort();
+    const Places places(order_);
+    cotangent_.resize(order_.size());
     for (std::size_t i = 0; i < p_.outputs.size(); ++i) add(p_.outputs[i].node(), p_.cotangents[i]);
     for (auto it = order_.rbegin(); it != order_.rend(); ++it) step(it->node());
     std::vector<Tensor> result;
     if (p_.targets.empty()) {
       for (const Tensor& t : order_) {
-        if (t.node()->op == Op::variable && cotangent_.contains(t.node())) {
+        if (t.node()->op == Op::variable && cotangent_[t.node()->place].defined()) {
           found_->push_back(t);
-          result.push_back(cotangent_.at(t.node()));
+          result.push_back(cotangent_[t.node()->place]);
         }
       }
     } else {
       for (const Tensor& t : p_.targets) {
-        auto it = cotangent_.find(t.node());
-        result.push_back(it == cotangent_.end() ? Tensor() : it->second);
+        const std::size_t at = t.node()->place;
+        const bool reached = at < order_.size() && order_[at].node() == t.node();
+        result.push_back(reached ? cotangent_[at] : Tensor());
       }
     }
     if (p_.consume) consume();
@@ -45,8 +49,26 @@ class Reverse {
   }
 
  private:
+  // Where each node stands in the order, noted in the nodes while the pass runs. A rule may start a pass of its own
+  // over some of them: it leaves what it found.
+  class Places {
+   public:
+    explicit Places(const std::vector<Tensor>& order) : order_(order) {
+      before_.reserve(order.size());
+      for (std::size_t i = 0; i < order.size(); ++i)
+        before_.push_back(std::exchange(order[i].node()->place, static_cast<std::uint32_t>(i)));
+    }
+    ~Places() {
+      for (std::size_t i = 0; i < order_.size(); ++i) order_[i].node()->place = before_[i];
+    }
+
+   private:
+    const std::vector<Tensor>& order_;
+    std::vector<std::uint32_t> before_;
+  };
+
   bool follows(const Node& n) const { return (n.history & p_.bits) != 0; }
-  bool stops(Node* n) const { return n->op == Op::variable || target_.contains(n); }
+  bool stops(Node* n) const { return n->op == Op::variable || (!target_.empty() && target_.contains(n)); }
 
   // Everything the outputs depend on that leads to a variable, inputs first, without recursion.
   void sort() {
@@ -55,13 +77,19 @@ class Reverse {
       std::size_t next;
     };
     std::vector<Frame> stack;
-    std::unordered_map<Node*, bool> seen;
+    // Nothing else walks the graph meanwhile: what was seen is marked in the nodes.
+    struct Unmark {
+      const std::vector<Tensor>& order;
+      ~Unmark() {
+        for (const Tensor& t : order) t.node()->mark = 0;
+      }
+    } unmark{order_};
     for (const Tensor& t : p_.outputs) {
       if (!follows(*t.node())) continue;
       stack.push_back({t.node(), first_operand(*t.node())});
       while (!stack.empty()) {
         Frame& f = stack.back();
-        if (seen.contains(f.node)) {
+        if (f.node->mark) {
           stack.pop_back();
           continue;
         }
@@ -70,8 +98,7 @@ class Reverse {
                   "backward: the history of {} {} was consumed by an earlier backward; call that one with "
                   "keep_history = true to go through it again",
                   info(f.node->op).name, f.node->shape);
-          while (f.next < f.node->inputs.size() &&
-                 (!follows(*f.node->inputs[f.next]) || seen.contains(f.node->inputs[f.next])))
+          while (f.next < f.node->inputs.size() && (!follows(*f.node->inputs[f.next]) || f.node->inputs[f.next]->mark))
             ++f.next;
           if (f.next < f.node->inputs.size()) {
             Node* input = f.node->inputs[f.next++];
@@ -79,8 +106,8 @@ class Reverse {
             continue;
           }
         }
-        seen[f.node] = true;
         order_.emplace_back(f.node);
+        f.node->mark = 1;
         stack.pop_back();
       }
     }
@@ -90,17 +117,16 @@ class Reverse {
     if (!follows(*n)) return;
     require(g.shape() == n->shape && g.dtype() == n->dtype, "internal: the cotangent of {} is {} {}, its value {} {}",
             info(n->op).name, name(g.dtype()), g.shape(), name(n->dtype), n->shape);
-    auto [it, fresh] = cotangent_.try_emplace(n, g);
-    if (!fresh) it->second = it->second + g;
+    Tensor& sum = cotangent_[n->place];
+    sum = sum.defined() ? sum + g : g;
   }
 
   void step(Node* n) {
-    auto it = cotangent_.find(n);
-    if (it == cotangent_.end() || stops(n)) return;
-    const Tensor grad = it->second;
-    cotangent_.erase(it);
+    if (!cotangent_[n->place].defined() || stops(n)) return;
+    const Tensor grad = std::move(cotangent_[n->place]);
     const std::size_t first = first_operand(*n);
-    std::vector<Tensor> inputs;
+    std::vector<Tensor>& inputs = inputs_;
+    inputs.clear();
     for (std::size_t k = first; k < n->inputs.size(); ++k) inputs.emplace_back(n->inputs[k]);
     std::vector<Tensor> cotangents;
     if (n->extra && n->extra->rule) {
@@ -119,8 +145,6 @@ class Reverse {
       const RuleFn rule = rule_of(n->op);
       require(rule != nullptr, "backward: {} has no gradient rule", info(n->op).name);
       bool needs[64] = {};
-      std::vector<char> many;
-      std::span<const bool> need;
       std::unique_ptr<bool[]> heap;
       bool* flags = needs;
       if (inputs.size() > 64) {
@@ -149,8 +173,9 @@ class Reverse {
   const ReversePass& p_;
   std::vector<Tensor>* found_;
   std::vector<Tensor> order_;
-  std::unordered_map<Node*, Tensor> cotangent_;
-  std::unordered_map<Node*, bool> target_;
+  std::vector<Tensor> cotangent_;  // of each node of the order, while it waits for its turn
+  std::unordered_set<Node*> target_;
+  std::vector<Tensor> inputs_;  // of the node whose turn it is
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "graph/node.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/format_error.h"
 #include "core/host_lock.h"
@@ -54,27 +55,79 @@ void finish(Node* node) {
 void retain(Node* node) { node->refs.fetch_add(1, std::memory_order_relaxed); }
 
 void release(Node* node) noexcept {
-  if (node->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  // A long chain dies from its end; deleting recursively would overflow the stack. The outermost call keeps the list of
-  // the dead, calls made from within destructors (closures that hold tensors) add to it.
-  thread_local std::vector<Node*>* dead = nullptr;
-  if (dead) {
-    dead->push_back(node);
-    return;
-  }
-  std::vector<Node*> list{node};
-  dead = &list;
-  while (!list.empty()) {
-    Node* n = list.back();
-    list.pop_back();
+  auto last = [](Node* n) {  // the only reference left is ours: nobody can add one
+    return n->refs.load(std::memory_order_acquire) == 1 || n->refs.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  };
+  if (!last(node)) return;
+  // A long chain dies from its end; deleting recursively would overflow the stack. The outermost call works through the
+  // list of the dead, calls made from within destructors (closures that hold tensors) add to it.
+  thread_local Node* dead = nullptr;
+  thread_local bool busy = false;
+  auto bury = [](Node* n) {
+    n->next_dead = dead;
+    dead = n;
+  };
+  bury(node);
+  if (busy) return;
+  busy = true;
+  while (dead) {
+    Node* n = std::exchange(dead, dead->next_dead);
     for (Node* input : n->inputs) {
-      if (input->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) list.push_back(input);
+      if (last(input)) bury(input);
     }
     leave_companions(n);
     delete n;
   }
-  dead = nullptr;
+  busy = false;
 }
+
+#if defined(__SANITIZE_ADDRESS__)
+void* Node::operator new(std::size_t bytes) { return ::operator new(bytes); }
+void Node::operator delete(void* memory) noexcept { ::operator delete(memory); }
+#else
+namespace {
+
+// Memory of dead nodes, as a list through its first bytes. When the thread ends it is given back, and what dies after
+// that (tensors in other thread-local objects) is not kept any more.
+struct NodeMemory {
+  void* first;
+  int count;
+  bool closed;
+};
+constinit thread_local NodeMemory node_memory{nullptr, 0, false};
+constexpr int kKeptNodes = 4096;
+
+struct CloseNodeMemory {
+  ~CloseNodeMemory() {
+    node_memory.closed = true;
+    while (node_memory.first) {
+      void* memory = std::exchange(node_memory.first, *static_cast<void**>(node_memory.first));
+      ::operator delete(memory);
+    }
+  }
+};
+
+}  // namespace
+
+void* Node::operator new(std::size_t bytes) {
+  NodeMemory& m = node_memory;
+  if (bytes != sizeof(Node) || !m.first) return ::operator new(bytes);
+  --m.count;
+  return std::exchange(m.first, *static_cast<void**>(m.first));
+}
+
+void Node::operator delete(void* memory) noexcept {
+  NodeMemory& m = node_memory;
+  if (m.closed || m.count >= kKeptNodes) {
+    ::operator delete(memory);
+    return;
+  }
+  thread_local CloseNodeMemory close;
+  *static_cast<void**>(memory) = m.first;
+  m.first = memory;
+  ++m.count;
+}
+#endif
 
 void GraphMutex::lock() {
   if (mutex_.try_lock()) return;
@@ -184,8 +237,7 @@ std::uint32_t active_history() { return (2u << transforms_open) - 1; }
 std::uint64_t next_node_id() { return next_id.load(std::memory_order_relaxed); }
 
 void forget_inputs(Node* node) {
-  std::vector<Node*> inputs;
-  inputs.swap(node->inputs);
+  const InputList inputs = std::move(node->inputs);
   for (Node* input : inputs) release(input);
   if (node->extra && node->extra->rule) {
     Rule rule;

@@ -10,6 +10,7 @@
 
 #include "core/buffer.h"
 #include "ebb/tensor.h"
+#include "graph/input_list.h"
 #include "graph/op_table.h"
 
 namespace ebb {
@@ -75,16 +76,22 @@ struct Node {
   std::uint32_t history = 0;
 
   // Changed under graph_mutex() only.
-  std::vector<Node*> inputs;  // owned references
-  Storage storage;            // valid when evaluated
+  InputList inputs;  // owned references, room for them reserved before the first
+  Storage storage;   // valid when evaluated
   std::unique_ptr<NodeExtra> extra;
   std::atomic<bool> evaluated{false};
-  bool consumed = false;   // backward has used this node's history
-  std::uint32_t mark = 0;  // scratch of traversals
+  bool consumed = false;    // backward has used this node's history
+  std::uint32_t mark = 0;   // scratch of traversals
+  std::uint32_t place = 0;  // in the order of the innermost reverse pass it is part of
+
+  Node* next_dead = nullptr;  // while it waits to be deleted
 
   std::atomic<std::uint32_t> refs{1};
 
   Node(Op op, DType dtype, const Shape& shape) : op(op), dtype(dtype), shape(shape) {}
+  // A training step makes and drops thousands of nodes of one size: each thread keeps some of their memory.
+  static void* operator new(std::size_t bytes);
+  static void operator delete(void* memory) noexcept;
   NodeExtra& more() {
     if (!extra) extra = std::make_unique<NodeExtra>();
     return *extra;
