@@ -51,6 +51,8 @@ class Assembler {
   void sub(int d, int a, int b) { three(0x4EA0D400, d, a, b); }
   void mul(int d, int a, int b) { three(0x6E20DC00, d, a, b); }
   void div(int d, int a, int b) { three(0x6E20FC00, d, a, b); }
+  void maximum(int d, int a, int b, int) { three(0x4E20F400, d, a, b); }  // IEEE's: NaN if either is, -0 below +0
+  void minimum(int d, int a, int b, int) { three(0x4EA0F400, d, a, b); }
   void absolute(int d, int a) { two(0x4EA0F800, d, a); }
   void negate(int d, int a) { two(0x6EA0F800, d, a); }
   void root(int d, int a) { two(0x6EA1F800, d, a); }
@@ -75,7 +77,6 @@ class Assembler {
   void bit_or(int d, int a, int b) { bits(0x4EA01C00, d, a, b); }
   void bit_xor(int d, int a, int b) { bits(0x6E201C00, d, a, b); }
   void bit_not(int d, int a) { word(0x6E205800 | vector(a) << 5 | vector(d)); }
-  void or_not(int d, int a, int b) { bits(0x4EE01C00, d, a, b); }
   // d = a where the mask is set, b elsewhere. d may be any of them.
   void select(int d, int mask, int a, int b) {
     if (d == a) {

@@ -61,6 +61,10 @@ class Assembler {
   void sub(int d, int a, int b) { floats(0x5C, d, a, b); }
   void mul(int d, int a, int b) { floats(0x59, d, a, b); }
   void div(int d, int a, int b) { floats(0x5E, d, a, b); }
+  // vmaxps and vminps return their second operand where there is no order: of zeros with different signs both orders
+  // together have the right one, and NaN is put in where there is one. d is neither a nor b.
+  void maximum(int d, int a, int b, int spare) { beyond(0x5F, 0x54, d, a, b, spare); }
+  void minimum(int d, int a, int b, int spare) { beyond(0x5D, 0x56, d, a, b, spare); }
   void root(int d, int a) { floats(0x51, d, 0, a); }
   // The sign bits are made where they are needed: d is not a.
   void absolute(int d, int a) {
@@ -91,11 +95,6 @@ class Assembler {
   void bit_not(int d, int a) {  // d is not a
     all_ones(d);
     floats(0x57, d, d, a);
-  }
-  // d = a | ~b; d is neither of them.
-  void or_not(int d, int a, int b) {
-    bit_not(d, b);
-    bit_or(d, d, a);
   }
   void select(int d, int mask, int a, int b) {
     registers(k0F3A, true, false, wide_ ? 0x4B : 0x4A, d, b, a);  // vblendvps
@@ -142,6 +141,13 @@ class Assembler {
     bytes({opcode, 0xC0 | (d & 7) << 3 | (b & 7)});
   }
   void floats(int opcode, int d, int a, int b) { registers(kFloat, wide_, false, opcode, d, a, b); }
+  void beyond(int opcode, int combine, int d, int a, int b, int spare) {
+    floats(opcode, d, a, b);
+    floats(opcode, spare, b, a);
+    floats(combine, d, d, spare);
+    compare(0x03, spare, a, b);  // no order: all ones, a NaN
+    bit_or(d, d, spare);
+  }
   void compare(int how, int d, int a, int b) {
     floats(0xC2, d, a, b);
     byte(static_cast<std::uint8_t>(how));

@@ -182,7 +182,7 @@ class Emitter {
       for (int n = 0; n < 3; ++n) {
         if (value.arg[n] >= 0) in[n] = loaded(value.arg[n], offset);
       }
-      const int d = take_register();
+      const int d = take_over(value, static_cast<int>(v), in);
       compute(value, d, in);
       for (int n = 0; n < 3; ++n) {
         const int a = value.arg[n];
@@ -191,6 +191,18 @@ class Emitter {
       register_of_[v] = d;
       finish(static_cast<int>(v), d, offset, k, sums, guards);
     }
+  }
+
+  // The result's register. Where an instruction overwrites an operand anyway, that operand's if it ends here: the mask
+  // of a selection, what a product is added to.
+  int take_over(const Value& value, int v, const std::array<int, 3>& in) {
+    const int n = value.op == Op::where ? 0 : value.op == Op::fma ? 2 : -1;
+    if (n < 0) return take_register();
+    const int a = value.arg[static_cast<std::size_t>(n)];
+    const bool ends = last_use_[a] == v && p_.values[a].source != LoopProgram::Source::number;
+    if (!ends || std::count(value.arg.begin(), value.arg.end(), a) != 1) return take_register();
+    register_of_[a] = -1;
+    return in[static_cast<std::size_t>(n)];
   }
 
   bool used_at_once(std::size_t v) const {
@@ -229,7 +241,7 @@ class Emitter {
     if (last_use_[v] < v) release(v);
   }
 
-  // d is none of the inputs.
+  // d is none of the inputs, but may be the mask of a selection or the last operand of fma.
   void compute(const Value& value, int d, const std::array<int, 3>& in) {
     const int a = in[0], b = in[1], c = in[2];
     switch (value.op) {
@@ -303,14 +315,10 @@ class Emitter {
         a_.div(d, a, b);
         break;
       case Op::maximum:
-      case Op::minimum: {  // a where it is beyond b or NaN, otherwise b
-        const int number = take_register(), beyond = take_register();
-        a_.equal(number, a, a);
-        value.op == Op::maximum ? a_.less(beyond, b, a) : a_.less(beyond, a, b);
-        a_.or_not(d, beyond, number);
-        a_.select(d, d, a, b);
-        give_back(beyond);
-        give_back(number);
+      case Op::minimum: {
+        const int spare = take_register();
+        value.op == Op::maximum ? a_.maximum(d, a, b, spare) : a_.minimum(d, a, b, spare);
+        give_back(spare);
         break;
       }
       case Op::fma:

@@ -124,17 +124,16 @@ struct Div {
     return hn::Div(a, b);
   }
 };
-// a when it is larger or NaN, otherwise b, which may be NaN: the same on every target, unlike their instructions.
 struct Maximum {
   template <class D, class V>
   static HWY_INLINE V call(D, V a, V b) {
-    return hn::IfThenElse(hn::Or(hn::Gt(a, b), not_equal(a, a)), a, b);
+    return larger(a, b);
   }
 };
 struct Minimum {
   template <class D, class V>
   static HWY_INLINE V call(D, V a, V b) {
-    return hn::IfThenElse(hn::Or(hn::Lt(a, b), not_equal(a, a)), a, b);
+    return smaller(a, b);
   }
 };
 struct Fma {

@@ -28,6 +28,34 @@ HWY_INLINE auto not_equal(V a, V b) {
   return hn::Not(hn::Eq(a, b));
 }
 
+// IEEE 754's maximum and minimum: NaN if either is NaN, and -0 below +0. NEON has them (Highway's Max and Min leave NaN
+// out); elsewhere both orders are tried, and of zeros with different signs the bits are combined.
+#if HWY_TARGET == HWY_NEON
+HWY_INLINE hn::Vec128<float> larger(hn::Vec128<float> a, hn::Vec128<float> b) {
+  return hn::Vec128<float>(vmaxq_f32(a.raw, b.raw));
+}
+HWY_INLINE hn::Vec128<double> larger(hn::Vec128<double> a, hn::Vec128<double> b) {
+  return hn::Vec128<double>(vmaxq_f64(a.raw, b.raw));
+}
+HWY_INLINE hn::Vec128<float> smaller(hn::Vec128<float> a, hn::Vec128<float> b) {
+  return hn::Vec128<float>(vminq_f32(a.raw, b.raw));
+}
+HWY_INLINE hn::Vec128<double> smaller(hn::Vec128<double> a, hn::Vec128<double> b) {
+  return hn::Vec128<double>(vminq_f64(a.raw, b.raw));
+}
+#else
+template <class V>
+HWY_INLINE V larger(V a, V b) {
+  const V ab = hn::IfThenElse(hn::Gt(a, b), a, b), ba = hn::IfThenElse(hn::Gt(b, a), b, a);
+  return hn::IfThenElse(hn::Eq(ab, ba), hn::And(ab, ba), hn::Add(a, b));  // unequal only where one is NaN
+}
+template <class V>
+HWY_INLINE V smaller(V a, V b) {
+  const V ab = hn::IfThenElse(hn::Lt(a, b), a, b), ba = hn::IfThenElse(hn::Lt(b, a), b, a);
+  return hn::IfThenElse(hn::Eq(ab, ba), hn::Or(ab, ba), hn::Add(a, b));
+}
+#endif
+
 template <class F, int kArity, class D, class V>
 HWY_INLINE V call(D d, V a, V b, V c) {
   if constexpr (kArity == 1) return F::call(d, a);

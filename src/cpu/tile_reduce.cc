@@ -6,6 +6,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "cpu/tile_loops-inl.h"
@@ -18,22 +19,6 @@ namespace ebb::cpu::HWY_NAMESPACE {
 namespace {
 
 constexpr std::size_t kTreeLanes = 16;
-
-#if HWY_TARGET == HWY_NEON
-// Highway's Max and Min leave NaN out.
-HWY_INLINE hn::Vec128<float> larger(hn::Vec128<float> a, hn::Vec128<float> b) {
-  return hn::Vec128<float>(vmaxq_f32(a.raw, b.raw));
-}
-HWY_INLINE hn::Vec128<double> larger(hn::Vec128<double> a, hn::Vec128<double> b) {
-  return hn::Vec128<double>(vmaxq_f64(a.raw, b.raw));
-}
-HWY_INLINE hn::Vec128<float> smaller(hn::Vec128<float> a, hn::Vec128<float> b) {
-  return hn::Vec128<float>(vminq_f32(a.raw, b.raw));
-}
-HWY_INLINE hn::Vec128<double> smaller(hn::Vec128<double> a, hn::Vec128<double> b) {
-  return hn::Vec128<double>(vminq_f64(a.raw, b.raw));
-}
-#endif
 
 struct Sum {
   static constexpr double kIdentity = 0;
@@ -57,35 +42,28 @@ struct Prod {
     return hn::Mul(a, b);
   }
 };
-// The first operand where it is larger or NaN, otherwise the second: a NaN on either side comes through.
 struct Max {
   static constexpr double kIdentity = -std::numeric_limits<double>::infinity();
   template <class T>
   static T one(T a, T b) {
-    return a > b || a != a ? a : b;
+    if (a != a || b != b) return a + b;
+    return a > b || (a == b && !std::signbit(a)) ? a : b;
   }
   template <class V>
   static HWY_INLINE V many(V a, V b) {
-#if HWY_TARGET == HWY_NEON
-    return larger(a, b);  // its instruction does just that, but for which zero is returned of two with different signs
-#else
-    return hn::IfThenElse(hn::Or(hn::Gt(a, b), not_equal(a, a)), a, b);
-#endif
+    return larger(a, b);
   }
 };
 struct Min {
   static constexpr double kIdentity = std::numeric_limits<double>::infinity();
   template <class T>
   static T one(T a, T b) {
-    return a < b || a != a ? a : b;
+    if (a != a || b != b) return a + b;
+    return a < b || (a == b && std::signbit(a)) ? a : b;
   }
   template <class V>
   static HWY_INLINE V many(V a, V b) {
-#if HWY_TARGET == HWY_NEON
-    return smaller(a, b);  // its instruction does just that, but for which zero is returned of two with different signs
-#else
-    return hn::IfThenElse(hn::Or(hn::Lt(a, b), not_equal(a, a)), a, b);
-#endif
+    return smaller(a, b);
   }
 };
 

@@ -188,9 +188,9 @@ Number reference_real(Op op, Number na, Number nb, Number nc) {
     case Op::remainder:
       return real(floor_remainder(a, b));
     case Op::maximum:
-      return real(std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b));
+      return real(std::isnan(a) || std::isnan(b) ? NAN : a == b ? (std::signbit(a) ? b : a) : std::max(a, b));
     case Op::minimum:
-      return real(std::isnan(a) || std::isnan(b) ? NAN : std::min(a, b));
+      return real(std::isnan(a) || std::isnan(b) ? NAN : a == b ? (std::signbit(a) ? a : b) : std::min(a, b));
     case Op::atan2:
       return real(std::atan2(a, b));
     case Op::hypot:

@@ -101,9 +101,11 @@ double reference_float(Op op, T a, T b, T c, bool* known) {
     case Op::div:
       return a / b;
     case Op::maximum:
-      return a > b || std::isnan(a) ? a : b;
+      if (std::isnan(a) || std::isnan(b)) return a + b;
+      return a > b || (a == b && !std::signbit(a)) ? a : b;  // -0 is below +0
     case Op::minimum:
-      return a < b || std::isnan(a) ? a : b;
+      if (std::isnan(a) || std::isnan(b)) return a + b;
+      return a < b || (a == b && std::signbit(a)) ? a : b;
     case Op::fma:
       return std::fma(a, b, c);
     case Op::remainder: {

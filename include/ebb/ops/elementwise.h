@@ -38,7 +38,7 @@ Tensor div(TensorOrScalar a, TensorOrScalar b);  // true division: integers give
 Tensor pow(TensorOrScalar base, TensorOrScalar exponent);
 Tensor floor_divide(TensorOrScalar a, TensorOrScalar b);  // floor(a / b), also for negative integers
 Tensor remainder(TensorOrScalar a, TensorOrScalar b);     // a − b·floor(a / b): has the sign of b
-Tensor maximum(TensorOrScalar a, TensorOrScalar b);       // NaN if either is NaN
+Tensor maximum(TensorOrScalar a, TensorOrScalar b);       // NaN if either is NaN; -0 is below +0
 Tensor minimum(TensorOrScalar a, TensorOrScalar b);
 Tensor atan2(TensorOrScalar y, TensorOrScalar x);
 Tensor hypot(TensorOrScalar a, TensorOrScalar b);
