@@ -193,7 +193,7 @@ class Torch:
             torch._dynamo.reset()
         loss_of_batch, rule = loss_and_rule(Layers, case)
         leaves = {name: w.clone().requires_grad_() for name, w in parameters.items()}
-        if x.dim() == 4:  # what PyTorch's own convolutions are faster with
+        if x.dim() == 4:  # the layout PyTorch recommends for convolutions
             x = x.contiguous(memory_format=torch.channels_last)
         optimizer = {
             "adam": lambda ps: torch.optim.Adam(ps, lr=RATES["adam"], fused=True),
