@@ -5,7 +5,7 @@ optimizer.step(model, ebb.backward(loss))      # the model has new parameters
 optimizer.lr = schedule(step)
 """
 
-from ._core import Gradients
+from ._core import Gradients, Tensor
 from ._core._optim import (  # noqa: F401
     SGD,
     Adagrad,
@@ -21,6 +21,8 @@ from ._core._optim import (  # noqa: F401
     ReduceOnPlateau,
     RMSprop,
     _LossScaler,
+    _minimize_lbfgs,
+    _minimize_model,
     _WeightEma,
     clip_by_norm,
     clip_by_value,
@@ -30,7 +32,6 @@ from ._core._optim import (  # noqa: F401
     exponential_schedule,
     global_norm,
     linear_schedule,
-    minimize_lbfgs,
     minimize_newton_cg,
     multistep_schedule,
     one_cycle_momentum,
@@ -114,3 +115,25 @@ class WeightEma(_WeightEma):
         """Gives the model the averaged weights."""
         taken = _Taken(model)
         taken.put_back(self._averaged(taken.parameters()))
+
+
+def minimize_lbfgs(f, x, *, history=10, max_iterations=100, tolerance=1e-7, change_tolerance=1e-12, c1=1e-4, c2=0.9):
+    """Limited-memory BFGS with a line search for the strong Wolfe conditions.
+
+    Of a function f(x) of one tensor; or, where x is a model, of a function f() that computes the loss from the model as it
+    is. The model's parameters are replaced then, and x of the result is all of them in one vector.
+    """
+    if isinstance(x, Tensor):
+        return _minimize_lbfgs(
+            f,
+            x,
+            history=history,
+            max_iterations=max_iterations,
+            tolerance=tolerance,
+            change_tolerance=change_tolerance,
+            c1=c1,
+            c2=c2,
+        )
+    taken = _Taken(x)
+    tensors = [tensor for _, tensor in taken.parameters()]
+    return _minimize_model(f, taken.put_back, tensors, history, max_iterations, tolerance, change_tolerance, c1, c2)

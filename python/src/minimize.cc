@@ -98,7 +98,7 @@ void bind_minimize(const Api& api) {
       .def_ro("products", &Minimum::products)
       .def_ro("converged", &Minimum::converged);
   m.def(
-      "minimize_lbfgs",
+      "_minimize_lbfgs",
       [](const Function& f, const Tensor& x, int history, int max_iterations, double tolerance, double change_tolerance,
          double c1, double c2) {
         return minimize_lbfgs(f, x,
@@ -111,6 +111,27 @@ void bind_minimize(const Api& api) {
       },
       doc("minimize_lbfgs"), "f"_a, "x"_a, nb::kw_only(), "history"_a = 10, "max_iterations"_a = 100,
       "tolerance"_a = 1e-7, "change_tolerance"_a = 1e-12, "c1"_a = 1e-4, "c2"_a = 0.9);
+  // For the parameters of a Python model: `assign` puts them there before the loss is asked for.
+  m.def("_minimize_model",
+        [](const std::function<Tensor()>& loss, const std::function<void(const std::vector<Tensor>&)>& assign,
+           std::vector<Tensor> tensors, int history, int max_iterations, double tolerance, double change_tolerance,
+           double c1, double c2) {
+          Parameters parameters;
+          for (Tensor& t : tensors) parameters.push_back({std::to_string(parameters.size()), &t});
+          const auto with_assigned = [&] {
+            assign(tensors);
+            return loss();
+          };
+          const Minimum found = minimize_lbfgs(std::function<Tensor()>(with_assigned), parameters,
+                                               {.history = history,
+                                                .max_iterations = max_iterations,
+                                                .tolerance = tolerance,
+                                                .change_tolerance = change_tolerance,
+                                                .c1 = c1,
+                                                .c2 = c2});
+          assign(tensors);
+          return found;
+        });
   m.def(
       "minimize_newton_cg",
       [](const Function& f, const Tensor& x, int max_iterations, int max_products, double tolerance, double c1) {

@@ -129,6 +129,15 @@ def test_minimisers():
         assert found.converged and found.x.tolist() == pytest.approx([1, 1], abs=1e-5)
 
 
+def test_a_minimiser_of_a_model():
+    x = ebb.randn((50, 3), "f64")
+    y = x @ ebb.tensor([[1.0], [2.0], [3.0]], "f64") + 0.5
+    net = nn.Linear(3, 1, dtype="f64")
+    found = optim.minimize_lbfgs(lambda: ebb.mse_loss(net(x), y), net)
+    assert found.converged and net.weight.tolist()[0] == pytest.approx([1, 2, 3], abs=1e-5)
+    assert net.bias.tolist() == pytest.approx([0.5], abs=1e-5) and found.x.size == 4
+
+
 def test_layers_of_sequences_and_images():
     x = ebb.randn((2, 5, 8))
     assert nn.MultiheadAttention(8, 2)(x).shape == (2, 5, 8) and nn.TransformerBlock(8, 2)(x, causal=True).shape == (
