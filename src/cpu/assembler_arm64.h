@@ -72,6 +72,7 @@ class Assembler {
   // ---- masks: all ones or zero in every lane; comparisons with NaN are false ----
   void equal(int d, int a, int b) { three(0x4E20E400, d, a, b); }
   void less(int d, int a, int b) { three(0x6EA0E400, d, b, a); }
+  void positive(int d, int a) { two(0x4EA0C800, d, a); }  // a > 0
   void less_equal(int d, int a, int b) { three(0x6E20E400, d, b, a); }
   void bit_and(int d, int a, int b) { bits(0x4E201C00, d, a, b); }
   void bit_or(int d, int a, int b) { bits(0x4EA01C00, d, a, b); }

@@ -88,6 +88,10 @@ class Assembler {
   // ---- masks ----
   void equal(int d, int a, int b) { compare(0x00, d, a, b); }
   void less(int d, int a, int b) { compare(0x11, d, a, b); }
+  void positive(int d, int a) {  // a > 0; d is not a
+    zero(d);
+    less(d, d, a);
+  }
   void less_equal(int d, int a, int b) { compare(0x12, d, a, b); }
   void bit_and(int d, int a, int b) { floats(0x54, d, a, b); }
   void bit_or(int d, int a, int b) { floats(0x56, d, a, b); }

@@ -102,6 +102,10 @@ class Emitter {
         a_.repeat(register_of_[v], p_.values[v].pointer);
       }
     }
+    if (std::any_of(p_.values.begin(), p_.values.end(), [](const Value& v) { return needs_one(v); })) {
+      one_ = take_register();
+      a_.one(one_);
+    }
     std::vector<int> sums, guards;
     for (std::size_t k = 0; k < p_.sums.size() * static_cast<std::size_t>(vectors_); ++k) {
       sums.push_back(take_register());
@@ -127,6 +131,10 @@ class Emitter {
 
  private:
   using Value = LoopProgram::Value;
+
+  static bool needs_one(const Value& v) {
+    return v.from_mask || v.op == Op::sign || v.op == Op::reciprocal || v.op == Op::rsqrt;
+  }
 
   int element_bytes() const { return p_.wide ? 8 : 4; }
 
@@ -247,8 +255,7 @@ class Emitter {
     switch (value.op) {
       case Op::copy:
         if (value.from_mask) {
-          a_.one(d);
-          a_.bit_and(d, d, a);
+          a_.bit_and(d, one_, a);
         } else {
           a_.move(d, a);
         }
@@ -257,8 +264,7 @@ class Emitter {
         a_.negate(d, a);
         break;
       case Op::reciprocal:
-        a_.one(d);
-        a_.div(d, d, a);
+        a_.div(d, one_, a);
         break;
       case Op::square:
         a_.mul(d, a, a);
@@ -267,29 +273,23 @@ class Emitter {
         a_.absolute(d, a);
         break;
       case Op::sign: {  // 1 with the sign of a where |a| > 0; otherwise a itself, which is 0 or NaN
-        const int size = take_register(), one = take_register();
+        const int size = take_register(), nonzero = take_register();
         a_.absolute(size, a);
+        a_.positive(nonzero, size);
         a_.bit_xor(d, size, a);  // the sign bit
-        a_.one(one);
-        a_.bit_or(d, d, one);
-        a_.zero(one);
-        a_.less(one, one, size);
-        a_.select(d, one, d, a);
-        give_back(one);
+        a_.bit_or(d, d, one_);
+        a_.select(d, nonzero, d, a);
+        give_back(nonzero);
         give_back(size);
         break;
       }
       case Op::sqrt:
         a_.root(d, a);
         break;
-      case Op::rsqrt: {
-        const int root = take_register();
-        a_.root(root, a);
-        a_.one(d);
-        a_.div(d, d, root);
-        give_back(root);
+      case Op::rsqrt:
+        a_.root(d, a);
+        a_.div(d, one_, d);
         break;
-      }
       case Op::floor:
         a_.round(d, a, Assembler::Rounding::floor);
         break;
@@ -372,6 +372,7 @@ class Emitter {
   Assembler a_;
   const int vectors_ = static_cast<int>(kLoopGroup) * element_bytes() / Assembler::kVectorBytes;
   std::vector<int> free_, register_of_, last_use_, moving_;
+  int one_ = -1;  // holds 1 in every lane, where an operation needs it
   bool failed_ = false;
 };
 

@@ -586,6 +586,9 @@ class Compiler {
     }
     std::int64_t cost = 1;  // of an element, in quarter nanoseconds or so
     for (const Instr& i : p_.instrs) cost += i.level != Level::full ? 0 : expensive(i) ? 6 : 1;
+    // Sums of columns and of rows are added task by task: where tasks begin must not depend on what else is in the
+    // sweep.
+    if (!s_.column_reduces.empty() || (!s_.flat && !s_.totals.empty())) cost = 16;
     const std::int64_t elements_per_tile = std::max<std::int64_t>(1, s_.long_rows ? s_.columns : s_.tile);
     constexpr std::int64_t kTaskCost = 1 << 18;
     s_.tiles_per_task = std::max<std::int64_t>(1, kTaskCost / (cost * elements_per_tile));

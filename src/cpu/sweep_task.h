@@ -1,0 +1,481 @@
+#pragma once
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "cpu/sweep_columns.h"
+#include "cpu/sweep_state.h"
+
+namespace ebb::cpu {
+
+// One task's registers and accumulators.
+class SweepTask {
+ public:
+  SweepTask(SweepRun& run, std::int64_t index) : r_(run), s_(run.s), index_(index) {
+    const std::size_t slots = s_.slot_bytes * static_cast<std::size_t>(s_.slots);
+    const std::size_t row_bytes = (static_cast<std::size_t>(s_.rows_per_tile) * 8 + 127) / 128 * 128;
+    const std::size_t rows = row_bytes * static_cast<std::size_t>(s_.row_registers);
+    std::size_t scratch = 0;
+    for (std::size_t b : s_.scratch_bytes) scratch += (b * static_cast<std::size_t>(s_.columns) + 127) / 128 * 128;
+    const std::size_t accumulators =
+        s_.reduces.size() * static_cast<std::size_t>(s_.rows_per_tile) * 2 * sizeof(Accumulator);
+    std::byte* at = memory(slots + rows + scratch + accumulators + 256);
+    pointers_.resize(s_.registers.size());
+    std::byte* slot_base = at;
+    std::byte* row_base = slot_base + slots;
+    std::byte* scratch_base = row_base + rows;
+    for (std::size_t b : s_.scratch_bytes) {
+      scratch_.push_back(scratch_base);
+      scratch_base += (b * static_cast<std::size_t>(s_.columns) + 127) / 128 * 128;
+    }
+    accumulators_ = reinterpret_cast<Accumulator*>(scratch_base);
+    for (std::size_t i = 0; i < s_.registers.size(); ++i) {
+      const Register& reg = s_.registers[i];
+      switch (reg.kind) {
+        case Register::Kind::slot:
+          pointers_[i] = slot_base + s_.slot_bytes * static_cast<std::size_t>(reg.index);
+          break;
+        case Register::Kind::row:
+          pointers_[i] = row_base + row_bytes * static_cast<std::size_t>(reg.index);
+          break;
+        case Register::Kind::scalar:
+          pointers_[i] = r_.scalars[reg.index].data();
+          break;
+        default:
+          moving_.push_back(static_cast<std::int32_t>(i));
+          break;
+      }
+    }
+    for (const Total& t : s_.totals) totals_.push_back(identity(t.op, t.type));
+    for (const ColumnReduce& c : s_.column_reduces) columns_.emplace_back(c, s_.columns, r_.k);
+  }
+
+  void run() {
+    const std::int64_t begin = index_ * s_.tiles_per_task, end = std::min(s_.tiles, begin + s_.tiles_per_task);
+    for (std::int64_t t = begin; t < end; ++t) {
+      if (s_.flat) {
+        first_ = t * s_.tile;
+        count_ = std::min(s_.tile, s_.elements - first_);
+        run_flat();
+      } else if (s_.long_rows) {
+        run_long_row(t);
+      } else {
+        row_ = t * s_.rows_per_tile;
+        rows_ = std::min(s_.rows_per_tile, s_.rows - row_);
+        first_ = row_ * s_.columns;
+        count_ = rows_ * s_.columns;
+        column_ = 0;
+        width_ = s_.columns;
+        run_short_rows(t == begin);
+      }
+    }
+    for (std::size_t t = 0; t < s_.totals.size(); ++t) {
+      if (!s_.flat) r_.totals[t][index_] = totals_[t];
+    }
+    for (std::size_t c = 0; c < columns_.size(); ++c) r_.columns[c][index_] = columns_[c].finish();
+  }
+
+ private:
+  // Kept from task to task: fresh memory for every task would be fresh pages.
+  static std::byte* memory(std::size_t bytes) {
+    struct Block {
+      BufferPtr buffer;
+    };
+    thread_local Block block;
+    if (block.buffer.bytes() < bytes) {
+      block.buffer = BufferPtr();
+      block.buffer = BufferPtr::allocate(bytes + bytes / 4, "the tiles of a sweep");
+    }
+    return block.buffer.data();
+  }
+
+  void move_pointers() {
+    for (std::int32_t i : moving_) {
+      const Register& reg = s_.registers[i];
+      const auto size = static_cast<std::int64_t>(size_of(reg.type));
+      if (reg.kind == Register::Kind::scratch) {
+        pointers_[i] = scratch_[reg.index] + column_ * size;
+        continue;
+      }
+      const bool in = reg.kind == Register::Kind::operand;
+      std::byte* data =
+          in ? r_.operand_data(reg.index) : static_cast<std::byte*>(r_.args[s_.program.outputs[reg.index].slot].data);
+      std::int64_t at = first_;
+      if (reg.by_row) {
+        const Layout& rows = in ? s_.operand_row_layouts[reg.index] : s_.output_row_layouts[reg.index];
+        at = column_;
+        walk(rows, row_, 1, [&](std::int64_t address, std::int64_t, std::int64_t, std::int64_t) { at += address; });
+      }
+      pointers_[i] = data + at * size;
+    }
+  }
+
+  void run_flat() {
+    move_pointers();
+    for (const Step& step : s_.stages[0].full_steps) {
+      if (step.kind == Step::Kind::total) {
+        const Total& t = s_.totals[step.item];
+        for (std::int64_t i = 0; i < count_; i += kTile) {
+          Accumulator acc = identity(t.op, t.type);
+          accumulate(t, step, &acc, i, 1, std::min(kTile, count_ - i));
+          r_.totals[step.item][(first_ + i) / kTile] = acc;
+        }
+      } else {
+        full_step(step, true);
+      }
+    }
+  }
+
+  void run_short_rows(bool first_tile) {
+    move_pointers();
+    for (const StageCode& stage : s_.stages) {
+      for (const Step& step : stage.row_steps) row_step(step);
+      for (std::int32_t r : stage.reduces) begin_reduce(r);
+      for (const Step& step : stage.full_steps) full_step(step, first_tile);
+      for (std::int32_t r : stage.reduces) end_reduce(r);
+      for (const Step& step : stage.finish_steps) row_step(step);
+    }
+  }
+
+  void run_long_row(std::int64_t row) {
+    row_ = row;
+    rows_ = 1;
+    for (std::size_t n = 0; n < s_.stages.size(); ++n) {
+      const StageCode& stage = s_.stages[n];
+      for (const Step& step : stage.row_steps) row_step(step);
+      for (std::int32_t r : stage.reduces) begin_reduce(r);
+      row_totals_.resize(s_.totals.size());
+      for (std::int32_t t : stage.totals) {
+        const Accumulator none = identity(s_.totals[t].op, s_.totals[t].type);
+        row_totals_[t] = {none, none};
+      }
+      if (!stage.full_steps.empty()) {
+        std::int64_t block = 0;
+        const std::int64_t tile = stage.whole_rows ? s_.columns : kTile;
+        for (column_ = 0; column_ < s_.columns; column_ += tile, ++block) {
+          width_ = count_ = std::min(tile, s_.columns - column_);
+          first_ = row * s_.columns + column_;
+          if (block > 0 && block % static_cast<std::int64_t>(kBlocksPerGroup) == 0) close_groups(stage);
+          move_pointers();
+          for (const Step& step : stage.full_steps) full_step(step, column_ == 0);
+        }
+      }
+      for (std::int32_t r : stage.reduces) end_reduce(r);
+      for (std::int32_t n : stage.totals) {
+        const Total& t = s_.totals[n];
+        combine(t.op, t.type, row_totals_[n].second, row_totals_[n].first);
+        combine(t.op, t.type, totals_[n], row_totals_[n].second);
+      }
+      for (const Step& step : stage.finish_steps) row_step(step);
+    }
+  }
+
+  // Row reductions are sums of groups of blocks; [0] is the open group, [1] the closed ones.
+  Accumulator* groups(std::int32_t reduce) {
+    return accumulators_ + static_cast<std::int64_t>(reduce) * 2 * s_.rows_per_tile;
+  }
+
+  void begin_reduce(std::int32_t r) {
+    const RowReduce& reduce = s_.reduces[r];
+    Accumulator* open = groups(r);
+    std::fill(open, open + 2 * s_.rows_per_tile, identity(reduce.op, reduce.type));
+  }
+  void close_groups(const StageCode& stage) {
+    for (std::int32_t r : stage.reduces) {
+      const RowReduce& reduce = s_.reduces[r];
+      Accumulator* open = groups(r);
+      combine(reduce.op, reduce.type, open[s_.rows_per_tile], open[0]);
+      open[0] = identity(reduce.op, reduce.type);
+    }
+    for (std::int32_t n : stage.totals) {
+      const Total& t = s_.totals[n];
+      combine(t.op, t.type, row_totals_[n].second, row_totals_[n].first);
+      row_totals_[n].first = identity(t.op, t.type);
+    }
+  }
+  void end_reduce(std::int32_t r) {
+    const RowReduce& reduce = s_.reduces[r];
+    Accumulator* open = groups(r);
+    auto* dst = static_cast<std::byte*>(pointers_[reduce.dst]);
+    for (std::int64_t i = 0; i < rows_; ++i) {
+      combine(reduce.op, reduce.type, open[s_.rows_per_tile + i], open[i]);
+      write(reduce.type, dst + i * static_cast<std::int64_t>(size_of(reduce.type)), open[s_.rows_per_tile + i]);
+    }
+  }
+
+  void row_step(const Step& step) {
+    const auto n = static_cast<std::size_t>(rows_);
+    switch (step.kind) {
+      case Step::Kind::compute:
+        step.fn(pointers_[step.dst], at(step.a), at(step.b), at(step.c), n);
+        break;
+      case Step::Kind::check:
+        check(step, 0, rows_, row_, s_.program.dims.size() - static_cast<std::size_t>(s_.program.row_dims));
+        break;
+      case Step::Kind::repeat:
+        r_.k.fill(s_.registers[step.dst].type, pointers_[step.dst], pointers_[step.a], n);
+        break;
+      case Step::Kind::load_row:
+        r_.load(step.item, s_.registers[step.dst].type, pointers_[step.dst], s_.operand_row_layouts[step.item], row_,
+                rows_);
+        break;
+      case Step::Kind::store_row:
+        store(step.item, pointers_[step.a], s_.registers[step.a].type, s_.output_row_layouts[step.item], row_, rows_);
+        break;
+      case Step::Kind::total_row: {
+        const Total& t = s_.totals[step.item];
+        const auto* from = static_cast<const std::byte*>(pointers_[step.a]);
+        const bool one = s_.registers[step.a].kind == Register::Kind::scalar;
+        for (std::int64_t i = 0; i < rows_; ++i)
+          combine(t.op, t.type, totals_[step.item],
+                  read(t.type, from + (one ? 0 : i * static_cast<std::int64_t>(size_of(t.type)))));
+        break;
+      }
+      default:
+        break;
+    }
+  }
+
+  const void* at(std::int32_t reg) const { return reg >= 0 ? pointers_[reg] : nullptr; }
+  // Element `from` of the tile; numbers stay where they are.
+  void* at(std::int32_t reg, std::int64_t from) const {
+    if (reg < 0) return nullptr;
+    const Register& r = s_.registers[reg];
+    if (r.kind == Register::Kind::scalar || r.kind == Register::Kind::row) return pointers_[reg];
+    return static_cast<std::byte*>(pointers_[reg]) + from * static_cast<std::int64_t>(size_of(r.type));
+  }
+
+  void full_step(const Step& step, bool first_tile) {
+    const auto n = static_cast<std::size_t>(count_);
+    switch (step.kind) {
+      case Step::Kind::compute:
+        step.fn(pointers_[step.dst], at(step.a), at(step.b), at(step.c), n);
+        break;
+      case Step::Kind::check:
+        check(step, 0, count_, first_, s_.program.dims.size());
+        break;
+      case Step::Kind::chain:
+        chain(s_.chains[step.item]);
+        break;
+      case Step::Kind::load:
+        if (step.invariant && !first_tile) break;
+        r_.load(step.item, s_.registers[step.dst].type, pointers_[step.dst], s_.operand_layouts[step.item], first_,
+                count_);
+        break;
+      case Step::Kind::repeat:
+        r_.k.fill(s_.registers[step.dst].type, pointers_[step.dst], pointers_[step.a], n);
+        break;
+      case Step::Kind::spread: {
+        const RegType type = s_.registers[step.dst].type;
+        const auto size = static_cast<std::int64_t>(size_of(type));
+        auto* dst = static_cast<std::byte*>(pointers_[step.dst]);
+        const auto* from = static_cast<const std::byte*>(pointers_[step.a]);
+        for (std::int64_t i = 0; i < rows_; ++i)
+          r_.k.fill(type, dst + i * width_ * size, from + i * size, static_cast<std::size_t>(width_));
+        break;
+      }
+      case Step::Kind::reduce:
+        accumulate(s_.reduces[step.item], step, groups(step.item), 0, rows_, width_);
+        break;
+      case Step::Kind::pick:
+        pick(step);
+        break;
+      case Step::Kind::place:
+        place(step);
+        break;
+      case Step::Kind::store:
+        store(step.item, pointers_[step.a], s_.registers[step.a].type, s_.output_layouts[step.item], first_, count_);
+        break;
+      case Step::Kind::total: {
+        const Total& t = s_.totals[step.item];
+        if (s_.long_rows) {
+          accumulate(t, step, &row_totals_[step.item].first, 0, 1, count_);
+          break;
+        }
+        for (std::int64_t i = 0; i < rows_; ++i) {
+          Accumulator acc = identity(t.op, t.type);
+          accumulate(t, step, &acc, i * width_, 1, width_);
+          combine(t.op, t.type, totals_[step.item], acc);
+        }
+        break;
+      }
+      case Step::Kind::columns:
+        columns_[step.item].add(pointers_[step.a], rows_, column_, width_);
+        break;
+      default:
+        break;
+    }
+  }
+
+  // A sum, or a sum of products, of `rows` rows of n elements from element `first` of the tile.
+  template <class Reduction>
+  void accumulate(const Reduction& r, const Step& step, Accumulator* acc, std::int64_t first, std::int64_t rows,
+                  std::int64_t n) {
+    const std::int64_t skip = first * static_cast<std::int64_t>(size_of(r.type));
+    const auto* a = static_cast<const std::byte*>(pointers_[step.a]) + skip;
+    if (step.b < 0) {
+      r.fn(acc, a, static_cast<std::size_t>(rows), static_cast<std::size_t>(n));
+    } else {
+      r.dot(acc, a, static_cast<const std::byte*>(pointers_[step.b]) + skip, static_cast<std::size_t>(rows),
+            static_cast<std::size_t>(n));
+    }
+  }
+
+  void store(int output, const void* from, RegType type, const Layout& layout, std::int64_t first, std::int64_t n) {
+    const Output& o = s_.program.outputs[output];
+    auto* data = static_cast<std::byte*>(r_.args[o.slot].data);
+    const auto* source = static_cast<const std::byte*>(from);
+    const auto bytes = static_cast<std::int64_t>(size_of(o.dtype)), size = static_cast<std::int64_t>(size_of(type));
+    const StoreFn fn = s_.output_stores[output];
+    walk(layout, first, n, [&](std::int64_t address, std::int64_t stride, std::int64_t count, std::int64_t done) {
+      fn(data + address * bytes, stride, source + done * size, static_cast<std::size_t>(count));
+    });
+  }
+
+  bool index_ok(const Step& step, std::int64_t i, std::int64_t index) {
+    if (index >= 0 && index < s_.columns) return true;
+    const Instr& instr = s_.program.instrs[step.instr];
+    const std::size_t row_dims = s_.program.dims.size() - static_cast<std::size_t>(s_.program.row_dims);
+    r_.complaint.add(row_ + i, step.instr,
+                     fmt::format("{}{} = {} is outside [0, {})", instr.label ? instr.label : "gather: index",
+                                 position_text(s_.program.dims, row_dims, row_ + i), index, s_.columns),
+                     Error::Kind::index);
+    return false;
+  }
+
+  std::int64_t index_of(std::int32_t reg, std::int64_t i) const {
+    const auto* p = static_cast<const std::int64_t*>(pointers_[reg]);
+    return s_.registers[reg].kind == Register::Kind::scalar ? *p : p[i];
+  }
+
+  void pick(const Step& step) {
+    const auto size = size_of(s_.registers[step.a].type);
+    const auto* from = static_cast<const std::byte*>(pointers_[step.a]);
+    auto* dst = static_cast<std::byte*>(pointers_[step.dst]);
+    for (std::int64_t i = 0; i < rows_; ++i) {
+      const std::int64_t index = index_of(step.b, i);
+      if (!index_ok(step, i, index)) {
+        std::memset(dst + i * static_cast<std::int64_t>(size), 0, size);
+        continue;
+      }
+      if (index < column_ || index >= column_ + width_) continue;
+      std::memcpy(dst + i * static_cast<std::int64_t>(size),
+                  from + (i * width_ + index - column_) * static_cast<std::int64_t>(size), size);
+    }
+  }
+
+  void place(const Step& step) {
+    const auto size = size_of(s_.registers[step.dst].type);
+    auto* dst = static_cast<std::byte*>(pointers_[step.dst]);
+    const auto* from = static_cast<const std::byte*>(pointers_[step.a]);
+    const bool one = s_.registers[step.a].kind == Register::Kind::scalar;
+    std::memset(dst, 0, static_cast<std::size_t>(count_) * size);
+    for (std::int64_t i = 0; i < rows_; ++i) {
+      const std::int64_t index = index_of(step.b, i);
+      if (!index_ok(step, i, index) || index < column_ || index >= column_ + width_) continue;
+      std::memcpy(dst + (i * width_ + index - column_) * static_cast<std::int64_t>(size),
+                  from + (one ? 0 : i) * static_cast<std::int64_t>(size), size);
+    }
+  }
+
+  // Elements [from, from + n) of the tile; `first` is the position of the first of them.
+  void check(const Step& step, std::int64_t from, std::int64_t n, std::int64_t first, std::size_t dims) {
+    const RegType type = s_.registers[step.dst].type;
+    const std::size_t mask_size = size_of(s_.registers[step.b].type);
+    const auto* mask = static_cast<const std::byte*>(at(step.b, from));
+    const bool one = s_.registers[step.b].kind == Register::Kind::scalar;
+    // Masks are all ones or zero: mostly one look at all of them together is enough.
+    std::uint32_t good = ~0u;
+    const auto* words = reinterpret_cast<const std::uint32_t*>(mask);
+    const std::size_t count = static_cast<std::size_t>(one ? 1 : n) * mask_size / sizeof(std::uint32_t);
+    for (std::size_t i = 0; i < count; ++i) good &= words[i];
+    for (std::int64_t i = 0; good != ~0u && i < (one ? 1 : n); ++i) {
+      if (mask[static_cast<std::size_t>(i) * mask_size] != std::byte{0}) continue;
+      r_.complaint.add(
+          first + i, step.instr,
+          fmt::format("{}, but the element at {} is {}", s_.program.instrs[step.instr].label,
+                      position_text(s_.program.dims, dims, first + i), number_text(type, at(step.a, from + i))));
+      break;
+    }
+    step.fn(at(step.dst, from), at(step.a, from), at(step.b, from), nullptr, static_cast<std::size_t>(n));
+  }
+
+  // A chain: the loop for whole groups, its steps for the few elements left, block by block.
+  void chain(const Chain& c) {
+    constexpr auto kGroup = static_cast<std::int64_t>(kLoopGroup);
+    for (std::int64_t block = 0; block < count_; block += kTile) {
+      const std::int64_t n = std::min(kTile, count_ - block), whole = n / kGroup * kGroup;
+      alignas(kGuardBytes) std::array<std::byte, kMaxLoopState> state;
+      const std::size_t lanes = kLoopGroup * (c.wide ? 8 : 4), sums = c.sums.size() * lanes;
+      const std::size_t guards = static_cast<std::size_t>(c.guards) * kGuardBytes;
+      std::memset(state.data(), 0, sums);
+      std::memset(state.data() + sums, 0xFF, guards);
+      std::array<void*, kMaxLoopPointers> pointers;
+      for (std::size_t p = 0; p < c.registers.size(); ++p) pointers[p] = at(c.registers[p], block);
+      c.loop->run(pointers.data(), static_cast<std::size_t>(whole / kGroup), state.data());
+      const bool good = std::all_of(state.begin() + static_cast<std::ptrdiff_t>(sums),
+                                    state.begin() + static_cast<std::ptrdiff_t>(sums + guards),
+                                    [](std::byte b) { return b == std::byte{0xFF}; });
+      const std::int64_t first = block + (good ? whole : 0), left = block + n - first;
+      std::size_t sum = 0;
+      for (const Step& step : c.steps) {
+        if (left == 0) break;
+        if (step.kind == Step::Kind::compute) {
+          step.fn(at(step.dst, first), at(step.a, first), at(step.b, first), at(step.c, first),
+                  static_cast<std::size_t>(left));
+        } else if (step.kind == Step::Kind::check) {
+          check(step, first, left, first_ + first, s_.program.dims.size());
+        } else {  // a sum, here: what it adds may be overwritten by a later step
+          std::byte* to = state.data() + sum++ * lanes;
+          c.wide ? add_rest<double>(step, to, block + whole, n - whole)
+                 : add_rest<float>(step, to, block + whole, n - whole);
+        }
+      }
+      for (std::size_t k = 0; k < c.sums.size(); ++k) {
+        const Step& step = c.sums[k];
+        const std::byte* from = state.data() + k * lanes;
+        const Accumulator acc{.real = c.wide ? add_lanes<double>(from) : add_lanes<float>(from)};
+        if (step.kind == Step::Kind::reduce) {
+          groups(step.item)[0].real += acc.real;
+        } else if (s_.flat) {
+          r_.totals[step.item][(first_ + block) / kTile] = acc;
+        } else {
+          row_totals_[step.item].first.real += acc.real;
+        }
+      }
+    }
+  }
+
+  // The tree of every sum: the last elements go to the lanes whose turn it is, then the lanes are added in order.
+  template <class T>
+  void add_rest(const Step& step, std::byte* state, std::int64_t from, std::int64_t left) {
+    T* lanes = reinterpret_cast<T*>(state);
+    const T *a = static_cast<const T*>(at(step.a, from)), *b = static_cast<const T*>(at(step.b, from));
+    for (std::int64_t i = 0; i < left; ++i) lanes[i] += b ? a[i] * b[i] : a[i];
+  }
+  template <class T>
+  static double add_lanes(const std::byte* state) {
+    const T* lanes = reinterpret_cast<const T*>(state);
+    double sum = lanes[0];
+    for (std::size_t k = 1; k < kLoopGroup; ++k) sum += static_cast<double>(lanes[k]);
+    return sum;
+  }
+
+  SweepRun& r_;
+  const CompiledSweep& s_;
+  std::int64_t index_;
+  std::vector<void*> pointers_;
+  std::vector<std::int32_t> moving_;
+  std::vector<std::byte*> scratch_;
+  Accumulator* accumulators_ = nullptr;
+  std::vector<Accumulator> totals_;
+  std::vector<std::pair<Accumulator, Accumulator>> row_totals_;
+  std::vector<ColumnSums> columns_;
+  // The tile: elements [first_, first_ + count_) of the space; rows_ rows from row_, columns [column_, column_ +
+  // width_).
+  std::int64_t first_ = 0, count_ = 0, row_ = 0, rows_ = 1, column_ = 0, width_ = 0;
+};
+
+}  // namespace ebb::cpu
