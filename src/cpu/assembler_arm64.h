@@ -39,7 +39,6 @@ class Assembler {
   // ---- memory ----
   void load(int v, int p, int offset) { word(0x3DC00000 | offset / 16 << 10 | general(p) << 5 | vector(v)); }
   void store(int v, int p, int offset) { word(0x3D800000 | offset / 16 << 10 | general(p) << 5 | vector(v)); }
-  void load_state(int v, int offset) { word(0x3DC00000 | offset / 16 << 10 | 2 << 5 | vector(v)); }
   void store_state(int v, int offset) { word(0x3D800000 | offset / 16 << 10 | 2 << 5 | vector(v)); }
   void repeat(int v, int entry) {  // the number that entry of the table points to, in every lane
     word(0xF9400000 | entry << 10 | 0 << 5 | 3);

@@ -49,7 +49,6 @@ class Assembler {
   // ---- memory ----
   void load(int v, int p, int offset) { memory(0x10, v, kPointers[p], offset); }
   void store(int v, int p, int offset) { memory(0x11, v, kPointers[p], offset); }
-  void load_state(int v, int offset) { plain(kFloat, wide_, 0x10, v, kState, offset); }
   void store_state(int v, int offset) { plain(kFloat, wide_, 0x11, v, kState, offset); }
   void repeat(int v, int entry) {
     from_table(kScratch, entry);

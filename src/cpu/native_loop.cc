@@ -109,12 +109,12 @@ class Emitter {
     std::vector<int> sums, guards;
     for (std::size_t k = 0; k < p_.sums.size() * static_cast<std::size_t>(vectors_); ++k) {
       sums.push_back(take_register());
-      a_.load_state(sums.back(), static_cast<int>(k) * Assembler::kVectorBytes);
+      a_.zero(sums.back());
     }
     const int guard_state = static_cast<int>(p_.sums.size() * kLoopGroup) * element_bytes();
     for (std::size_t k = 0; k < p_.guards.size(); ++k) {
       guards.push_back(take_register());
-      a_.load_state(guards.back(), guard_state + static_cast<int>(k * kGuardBytes));
+      a_.all_ones(guards.back());
     }
     // Nothing is read from the table any more.
     for (std::size_t p = 0; p < moving_.size(); ++p) a_.pointer(static_cast<int>(p), moving_[p]);
@@ -123,8 +123,10 @@ class Emitter {
     a_.end_loop(static_cast<int>(moving_.size()), static_cast<int>(kLoopGroup) * element_bytes());
     for (std::size_t k = 0; k < sums.size(); ++k)
       a_.store_state(sums[k], static_cast<int>(k) * Assembler::kVectorBytes);
-    for (std::size_t k = 0; k < guards.size(); ++k)
-      a_.store_state(guards[k], guard_state + static_cast<int>(k * kGuardBytes));
+    for (std::size_t k = 0; k < guards.size(); ++k) {
+      for (int part = 0; part < static_cast<int>(kGuardBytes); part += Assembler::kVectorBytes)
+        a_.store_state(guards[k], guard_state + static_cast<int>(k * kGuardBytes) + part);
+    }
     a_.end();
     return failed_ ? std::vector<std::uint8_t>() : a_.take();
   }

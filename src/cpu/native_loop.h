@@ -47,7 +47,8 @@ class NativeLoop {
   explicit NativeLoop(std::span<const std::uint8_t> code) : code_(code) {}
   bool ready() const { return code_.entry() != nullptr; }
 
-  // `groups` times 16 elements. `state`: 16 lanes for each sum, added to; then 32 bytes for each guard, and-ed to.
+  // `groups` times 16 elements. Written to `state`: 16 lanes for each sum, then 32 bytes for each guard, all ones if it
+  // held everywhere.
   void run(void* const* pointers, std::size_t groups, void* state) const {
     reinterpret_cast<void (*)(void* const*, std::size_t, void*)>(const_cast<void*>(code_.entry()))(pointers, groups,
                                                                                                    state);

@@ -405,19 +405,20 @@ class SweepTask {
   // A chain: the loop for whole groups, its steps for the few elements left, block by block.
   void chain(const Chain& c) {
     constexpr auto kGroup = static_cast<std::int64_t>(kLoopGroup);
+    const std::size_t lanes = kLoopGroup * (c.wide ? 8 : 4), sums = c.sums.size() * lanes;
+    const std::size_t guards = static_cast<std::size_t>(c.guards) * kGuardBytes;
+    alignas(kGuardBytes) std::array<std::byte, kMaxLoopState> state;
+    std::array<void*, kMaxLoopPointers> pointers;
+    for (std::size_t p = 0; p < c.registers.size(); ++p) pointers[p] = at(c.registers[p], 0);
     for (std::int64_t block = 0; block < count_; block += kTile) {
       const std::int64_t n = std::min(kTile, count_ - block), whole = n / kGroup * kGroup;
-      alignas(kGuardBytes) std::array<std::byte, kMaxLoopState> state;
-      const std::size_t lanes = kLoopGroup * (c.wide ? 8 : 4), sums = c.sums.size() * lanes;
-      const std::size_t guards = static_cast<std::size_t>(c.guards) * kGuardBytes;
-      std::memset(state.data(), 0, sums);
-      std::memset(state.data() + sums, 0xFF, guards);
-      std::array<void*, kMaxLoopPointers> pointers;
-      for (std::size_t p = 0; p < c.registers.size(); ++p) pointers[p] = at(c.registers[p], block);
+      if (block > 0) {
+        for (std::size_t p = 0; p < c.registers.size(); ++p) pointers[p] = at(c.registers[p], block);
+      }
       c.loop->run(pointers.data(), static_cast<std::size_t>(whole / kGroup), state.data());
-      const bool good = std::all_of(state.begin() + static_cast<std::ptrdiff_t>(sums),
-                                    state.begin() + static_cast<std::ptrdiff_t>(sums + guards),
-                                    [](std::byte b) { return b == std::byte{0xFF}; });
+      const bool good = guards == 0 || std::all_of(state.begin() + static_cast<std::ptrdiff_t>(sums),
+                                                   state.begin() + static_cast<std::ptrdiff_t>(sums + guards),
+                                                   [](std::byte b) { return b == std::byte{0xFF}; });
       const std::int64_t first = block + (good ? whole : 0), left = block + n - first;
       std::size_t sum = 0;
       for (const Step& step : c.steps) {

@@ -133,8 +133,7 @@ void check_formula(std::size_t groups) {
   ASSERT_NE(loop, nullptr);
   void* pointers[] = {x.data(), y.data(), &delta, &low, gradient.data(), inside.data()};
   alignas(32) std::byte state[kMaxLoopState];
-  std::memset(state, 0, sizeof state);
-  std::memset(state + 2 * kLoopGroup * sizeof(T), 0xFF, kGuardBytes);
+  std::memset(state, 0x5A, sizeof state);
   loop->run(pointers, groups, state);
   T sums[2][kLoopGroup] = {};
   bool all = true;
