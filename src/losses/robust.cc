@@ -32,14 +32,34 @@ LossGradients pinball_loss_backward(const Tensor& grad, const Tensor& input, con
   return gradients("pinball_loss", pinball_loss, grad, input, target, o);
 }
 
-// log cosh d = log(1 + 2·sinh²(d/2)), which keeps its digits near 0, = |d| + log(1 + e^(−2|d|)) − log 2, which does not
-// overflow.
+namespace {
+
+// tanh d from m = e^(−2|d|) − 1, which its logarithm needs anyway: |tanh d| = −m/(2 + m).    derivative 1 − tanh²
+Tensor tanh_from(const Tensor& difference, const Tensor& m) {
+  return custom_function([](const std::vector<Tensor>& v) { return sign(v[0]) * (-v[1] / (2 + v[1])); },
+                         [](const Tensor& grad, const Tensor& t, const std::vector<Tensor>&) {
+                           return std::vector<Tensor>{grad * (1 - square(t)), Tensor()};
+                         },
+                         {difference, stop_gradient(m)});
+}
+
+}  // namespace
+
+// log cosh d = −log(1 − tanh² d)/2, which keeps its digits near 0, = |d| + log(1 + e^(−2|d|)) − log 2, which does not
+// overflow. Its derivative is tanh d.
 Tensor log_cosh_loss(const Tensor& input, const Tensor& target, const LogCoshOptions& o) {
-  return of_difference("log_cosh_loss", input, target, o.reduction, [](const Tensor& d) {
-    const Tensor near = abs(d) < 1;
-    const Tensor inside = log1p(2 * square(sinh(0.5 * where(near, d, 0))));
-    const Tensor far = abs(d);
-    return where(near, inside, far + softplus(-2 * far) - std::numbers::ln2);
+  return of_difference("log_cosh_loss", input, target, o.reduction, [](const Tensor& difference) {
+    auto m_of = [](const Tensor& d) { return expm1(-2 * abs(d)); };
+    return custom_function(
+        [m_of](const std::vector<Tensor>& v) {
+          const Tensor size = abs(v[0]), near = size < 1, m = m_of(v[0]);
+          const Tensor logarithm = log1p(where(near, -square(tanh_from(v[0], m)), 1 + m));
+          return where(near, -0.5 * logarithm, (size - std::numbers::ln2) + logarithm);
+        },
+        [m_of](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
+          return std::vector<Tensor>{grad * tanh_from(v[0], m_of(v[0]))};
+        },
+        {difference});
   });
 }
 LossGradients log_cosh_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
