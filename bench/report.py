@@ -5,6 +5,7 @@ from collections import defaultdict
 from xml.sax.saxutils import escape
 
 import contenders
+import reasons
 
 TITLES = {
     "engine": "The engine's figures",
@@ -307,7 +308,8 @@ def suite_section(suite, part, folder, notes):
             text += "Geometric means: " + ", ".join(f"{contenders.PEERS[p][0]} {f[p]:.2f}×" for p in peers if f[p])
             text += f"; against the best of each row **{f['best']:.2f}×**."
             behind = ", ".join(f"{case} ({r:.2f}×)" for r, case in f["behind"])
-            text += f" Not there yet: {behind}.\n\n" if behind else " No row is behind.\n\n"
+            why = reasons.why([case for _, case in f["behind"]])
+            text += f" Not there yet: {behind}. {why}".rstrip() + "\n\n" if behind else " No row is behind.\n\n"
         svg = ratio_plot(rows, peers, f"{suite}, {size} {dtype}, {mode}: the best peer's time over Ebb's")
         if svg:
             name = f"bench_{suite}_{size}_{dtype}_{mode.replace('+', '_')}.svg"
