@@ -122,8 +122,13 @@ class Chains {
     LoopProgram p;
     chain.wide = p.wide = width(steps[0]) == 8;
     std::map<std::int32_t, int> value_of;  // register -> value
+    auto is_one = [&](std::int32_t reg) {
+      const Register::Kind kind = s_.registers[reg].kind;
+      return kind == Register::Kind::scalar || kind == Register::Kind::row;
+    };
     auto pointer = [&](std::int32_t reg) {
       chain.registers.push_back(reg);
+      chain.strides.push_back(is_one(reg) ? 0 : p.wide ? 8 : 4);
       return p.pointers++;
     };
     auto value = [&](std::int32_t reg) {

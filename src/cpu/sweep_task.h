@@ -412,9 +412,8 @@ class SweepTask {
     for (std::size_t p = 0; p < c.registers.size(); ++p) pointers[p] = at(c.registers[p], 0);
     for (std::int64_t block = 0; block < count_; block += kTile) {
       const std::int64_t n = std::min(kTile, count_ - block), whole = n / kGroup * kGroup;
-      if (block > 0) {
-        for (std::size_t p = 0; p < c.registers.size(); ++p) pointers[p] = at(c.registers[p], block);
-      }
+      for (std::size_t p = 0; block > 0 && p < c.registers.size(); ++p)
+        pointers[p] = static_cast<std::byte*>(pointers[p]) + kTile * c.strides[p];
       c.loop->run(pointers.data(), static_cast<std::size_t>(whole / kGroup), state.data());
       const bool good = guards == 0 || std::all_of(state.begin() + static_cast<std::ptrdiff_t>(sums),
                                                    state.begin() + static_cast<std::ptrdiff_t>(sums + guards),
