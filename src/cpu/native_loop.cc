@@ -383,6 +383,7 @@ class Emitter {
 
 std::shared_ptr<const NativeLoop> make_native_loop(const LoopProgram& program) {
 #if EBB_NATIVE_LOOPS
+  if (!native_loops_usable()) return nullptr;
   const std::vector<std::uint8_t> code = Emitter(program).run();
   if (code.empty() || program.pointers > static_cast<int>(kMaxLoopPointers)) return nullptr;
   auto loop = std::make_shared<const NativeLoop>(code);

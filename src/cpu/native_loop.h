@@ -71,7 +71,8 @@ enum class NativeLoops : std::uint8_t { for_large_sweeps, always, never };
 void set_native_loops(NativeLoops when);
 bool worth_native_loops(std::int64_t elements);
 
-// Null when registers do not suffice or the system allows no new code: the caller has the steps.
+// Null when such loops are not usable, registers do not suffice or the system allows no new code: the caller has the
+// steps.
 std::shared_ptr<const NativeLoop> make_native_loop(const LoopProgram& program);
 
 }  // namespace ebb::cpu
