@@ -18,13 +18,23 @@ namespace ebb {
 
 Tensor checked_sign(const Tensor& y, const char* label) { return check(y, abs(y) == 1, label); }
 
+Tensor hinge_of(double margin, const Tensor& y, const Tensor& x) {
+  auto shortfall = [margin](const std::vector<Tensor>& v) { return margin - v[0] * v[1]; };
+  return custom_function([shortfall](const std::vector<Tensor>& v) { return relu(shortfall(v)); },
+                         [shortfall](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
+                           const Tensor open = where(shortfall(v) <= 0, 0, -grad);
+                           return std::vector<Tensor>{open * v[1], open * v[0]};
+                         },
+                         {y, x});
+}
+
 // Support vector machines.    max(0, 1 − y·x)
 Tensor hinge_loss(const Tensor& input, const Tensor& target, const LossOptions& o) {
   const char* op = "hinge_loss";
   require_same_shape(op, "input", input, "target", target);
   const Precision p(op, {input, target});
   const Tensor y = checked_sign(p.wide(target), "hinge_loss: target must be 1 or -1");
-  return p.rounded(reduce(op, relu(1 - y * p.wide(input)), o.reduction));
+  return p.rounded(reduce(op, hinge_of(1, y, p.wide(input)), o.reduction));
 }
 
 // x is a distance: small for pairs that belong together (y = 1), at least the margin for others.
@@ -34,7 +44,13 @@ Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target, const Hin
   require_same_shape(op, "input", input, "target", target);
   const Precision p(op, {input, target});
   const Tensor y = checked_sign(p.wide(target), "hinge_embedding_loss: target must be 1 or -1"), x = p.wide(input);
-  return p.rounded(reduce(op, where(y == 1, x, relu(o.margin - x)), o.reduction));
+  const Tensor terms =
+      custom_function([m = o.margin](const std::vector<Tensor>& v) { return where(v[0] == 1, v[1], relu(m - v[1])); },
+                      [m = o.margin](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
+                        return std::vector<Tensor>{{}, where(v[0] == 1, grad, where(m - v[1] <= 0, 0, -grad))};
+                      },
+                      {y, x});
+  return p.rounded(reduce(op, terms, o.reduction));
 }
 
 // y = 1: x1 should be the larger, by the margin; y = −1: x2.    max(0, −y·(x1 − x2) + margin)
@@ -43,8 +59,8 @@ Tensor margin_ranking_loss(const Tensor& input1, const Tensor& input2, const Ten
   require_same_shape(op, "input1", input1, "input2", input2);
   require_same_shape(op, "input1", input1, "target", target);
   const Precision p(op, {input1, input2, target});
-  const Tensor lead = p.wide(target) * (p.wide(input1) - p.wide(input2));
-  return p.rounded(reduce(op, relu(o.margin - lead), o.reduction));
+  const Tensor lead = p.wide(input1) - p.wide(input2);
+  return p.rounded(reduce(op, hinge_of(o.margin, p.wide(target), lead), o.reduction));
 }
 
 // Logistic loss.    log(1 + e^(−y·x)) = softplus(−y·x)

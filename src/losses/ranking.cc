@@ -80,7 +80,7 @@ Tensor perceptron_loss(const Tensor& input, const Tensor& target, const Perceptr
   require_same_shape(op, "input", input, "target", target);
   const Precision p(op, {input, target});
   const Tensor y = checked_sign(p.wide(target), "perceptron_loss: target must be 1 or -1");
-  return p.rounded(reduce(op, relu(-(y * p.wide(input))), o.reduction));
+  return p.rounded(reduce(op, hinge_of(0, y, p.wide(input)), o.reduction));
 }
 LossGradients perceptron_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                        const PerceptronOptions& o) {

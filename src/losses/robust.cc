@@ -24,8 +24,14 @@ Tensor of_difference(const char* op, const Tensor& input, const Tensor& target, 
 Tensor pinball_loss(const Tensor& input, const Tensor& target, const PinballOptions& o) {
   const char* op = "pinball_loss";
   require(o.quantile >= 0 && o.quantile <= 1, "{}: quantile must be in [0, 1], got {}", op, o.quantile);
-  return of_difference(op, input, target, o.reduction,
-                       [&o](const Tensor& d) { return 0.5 * abs(d) + (0.5 - o.quantile) * where(d == 0, 0, d); });
+  auto slope = [q = o.quantile](const Tensor& d) { return where(d < 0, -q * ones({}, d.dtype()), 1 - q); };
+  return of_difference(op, input, target, o.reduction, [&](const Tensor& difference) {
+    return custom_function([slope](const std::vector<Tensor>& v) { return slope(v[0]) * v[0]; },
+                           [slope](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
+                             return std::vector<Tensor>{where(v[0] == 0, 0, slope(v[0]) * grad)};
+                           },
+                           {difference});
+  });
 }
 LossGradients pinball_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                     const PinballOptions& o) {
