@@ -333,8 +333,33 @@ class Simplifier {
         return uniform(add_elementwise(std::move(v)), shape);
       }
     }
+    if (v.op == Op::mul) {
+      for (int k : {0, 1}) {
+        if (at(v.inputs[k]).op == Op::sign && uniform_source(v.inputs[1 - k]) >= 0 && is_floating(v.dtype)) {
+          return number_with_sign_of(v, v.inputs[1 - k], at(v.inputs[k]).inputs[0]);
+        }
+      }
+    }
     const std::int32_t smaller = without_repeats(v);
     return smaller >= 0 ? smaller : intern(std::move(v));
+  }
+
+  // s·sign x for one number s is a choice between s and −s; where x is 0 or NaN, so is s·x, with the same sign. Cheaper
+  // than making the sign, which is the gradient of every absolute value.
+  std::int32_t number_with_sign_of(const Value& product, std::int32_t s, std::int32_t x) {
+    auto made = [&](Op op, DType dtype, std::vector<std::int32_t> inputs) {
+      Value v;
+      v.op = op;
+      v.dtype = dtype;
+      v.shape = product.shape;
+      v.inputs = std::move(inputs);
+      return add_elementwise(std::move(v));
+    };
+    const DType dtype = product.dtype;
+    const std::int32_t zero = uniform(literal(0, dtype), product.shape), minus = made(Op::neg, dtype, {s});
+    const std::int32_t above = made(Op::gt, DType::bool_, {x, zero}), below = made(Op::lt, DType::bool_, {x, zero});
+    const std::int32_t rest = made(Op::where, dtype, {below, minus, made(Op::mul, dtype, {s, x})});
+    return made(Op::where, dtype, {above, s, rest});
   }
 
   // Where every input only repeats along some dimensions, the operation is done without them and its result repeated.

@@ -68,6 +68,22 @@ TEST(Selection, MaximumAndClampKeepNaN) {
   EXPECT_THROW_MESSAGE(clamp(row({1}), {}, {}), "give a lower bound");
 }
 
+// A number times a sign is computed as a choice; every bit is the product's.
+TEST(Sign, TimesANumberIsTheProduct) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  const std::vector<double> xs{0.0, -0.0, 1e-300, -2.5, inf, -inf, nan};
+  for (double s : {2.0, -3.0, 0.0, inf, nan}) {
+    const std::vector<double> got = (s * sign(row(xs, DType::f64))).to_vector<double>();
+    for (std::size_t i = 0; i < xs.size(); ++i) {
+      const double expected = s * (xs[i] > 0 ? 1 : xs[i] < 0 ? -1 : xs[i]);
+      EXPECT_EQ(std::isnan(got[i]), std::isnan(expected)) << s << " " << xs[i];
+      if (std::isnan(expected)) continue;
+      EXPECT_EQ(got[i], expected) << s << " " << xs[i];
+      EXPECT_EQ(std::signbit(got[i]), std::signbit(expected)) << s << " " << xs[i];
+    }
+  }
+}
+
 TEST(Xlogy, IsZeroWhereXIsZeroUnlessYIsNaN) {
   expect_values(xlogy(row({0, 0, 0, 0, 2}), row({0, kInf, kNaN, -1, 3})), {0, 0, kNaN, 0, 2 * std::log(3.0)});
 }
