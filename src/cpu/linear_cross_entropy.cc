@@ -9,7 +9,7 @@
 #include "cpu/elements.h"
 #include "cpu/gemm.h"
 #include "cpu/library_ops.h"
-#include "graph/loss_calls.h"
+#include "cpu/row_units.h"
 
 // Rows stream in chunks: their logits z = x·Wᵀ + b are made, become the loss, then in place the gradient dz, which two
 // more products turn into dx and dW before the next chunk takes the same memory.
@@ -17,6 +17,10 @@
 //   lse = log Σ e^z,   loss = (1−ε)·w_y·(lse − z_y) + (ε/V)·Σ_c w_c·(lse − z_c) + λ·w_y·lse²
 //   dz  = g·(a·e^(z − lse) − (1−ε)·w_y·[c = y] − (ε/V)·w_c),   a = (1−ε)·w_y + (ε/V)·Σ w + 2λ·w_y·lse
 //   softcap s: z = s·tanh(u/s) of the product u, and du = dz·(1 − (z/s)²)
+//
+// Where g is known only when the losses of a unit of rows are (RowUnits), a chunk is as many whole units as fit: their
+// losses are made, the loss function gives their cotangents, and the logits, still there, become the gradient. A unit
+// that does not fit by itself streams twice, and its logits are made again.
 //
 // What is cut into pieces depends on the shapes alone, and chunks add to dW in order: the bits do not depend on the
 // number of threads.
@@ -53,7 +57,8 @@ class LinearCrossEntropy {
   static constexpr bool kHalf = !std::is_same_v<S, T>;
 
  public:
-  explicit LinearCrossEntropy(const LibraryCall& call) : o_(LinearCrossEntropyCall::from(call.attrs)) {
+  explicit LinearCrossEntropy(const LibraryCall& call)
+      : o_(LinearCrossEntropyCall::from(call.attrs)), units_(static_cast<const RowUnits*>(call.data)) {
     const View& x = call.inputs[0];
     dtype_ = x.dtype;
     rows_ = x.shape[0];
@@ -66,6 +71,8 @@ class LinearCrossEntropy {
     if (o_.cotangent) cotangent_ = call.inputs[next++];
     if (o_.bias) bias_ = widened(call.inputs[next++]);
     if (o_.weight) weight_ = widened(call.inputs[next++]);
+    further_ = call.inputs.subspan(next);
+    losses_ = call.outputs[0];
     loss_ = static_cast<T*>(call.outputs[0].data);
     next = 1;
     if (o_.input_gradient) dx_ = static_cast<S*>(call.outputs[next++].data);
@@ -87,40 +94,95 @@ class LinearCrossEntropy {
     find_rows();
     const auto rows = static_cast<std::int64_t>(kept_.size());
     chunk_ = std::clamp<std::int64_t>(o_.chunk ? o_.chunk : default_chunk(), 1, std::max<std::int64_t>(1, rows));
-    const bool again = kHalf && o_.head_gradient && rows > chunk_;  // dW needs a second pass, see head_gradients
+    again_ = kHalf && o_.head_gradient && rows > chunk_;  // dW needs a second pass, see head_gradients
     if (o_.head_gradient && rows == 0) std::memset(dhead_, 0, sizeof(S) * static_cast<std::size_t>(classes_ * width_));
     if (!all_kept()) {
       std::fill_n(loss_, rows_, T(0));
       if (o_.input_gradient) std::memset(dx_, 0, sizeof(S) * static_cast<std::size_t>(rows_ * width_));
     }
     logits_ = allocate<T>(chunk_ * classes_);
-    if (kHalf || !all_kept()) {
-      if (!all_kept()) x_block_ = allocate<S>(chunk_ * width_);
+    if (kHalf || !in_order()) {
+      if (!in_order()) x_block_ = allocate<S>(chunk_ * width_);
       if (o_.input_gradient) dx_block_ = allocate<T>(chunk_ * width_);
     }
     if (kHalf && o_.head_gradient) dhead_block_ = allocate<T>(head_block_ * width_);
-    if (again) seen_.resize(kept_.size());
+    if (again_ || units_) seen_.resize(kept_.size());
     if (o_.bias_gradient) bias_total_.assign(static_cast<std::size_t>(classes_), 0.0);
-    for (std::int64_t first = 0; first < rows; first += chunk_) {
-      const std::int64_t count = std::min(chunk_, rows - first);
-      const Matrix<T> x = input_rows(first, count);
-      product(x, count, 0, classes_, pointer(logits_), classes_);
-      finish_rows(first, count);
-      if (!o_.gradients()) continue;
-      if (o_.input_gradient) input_gradient(first, count);
-      if (o_.head_gradient && !again) head_gradient(x, first, count);
-      if (o_.bias_gradient) bias_gradient(count);
+    if (units_) {
+      run_units();
+    } else {
+      in_chunks(0, rows, [&](std::int64_t first, std::int64_t count) {
+        const Matrix<T> x = make_logits(first, count);
+        finish_rows(first, count);
+        add_gradients(x, first, count);
+      });
     }
-    if (again) head_gradients();
+    if (again_) head_gradients();
     if (o_.bias_gradient) store_bias();
   }
 
  private:
-  // Measured: the products want rows (each chunk reads W and adds to dW once more), memory wants few of them.
+  // Measured: the products want rows (each chunk reads W and adds to dW once more), memory wants few of them. A unit
+  // that needs more rows gets some more, since it streams twice otherwise.
   std::int64_t default_chunk() const {
-    constexpr std::int64_t kBytes = std::int64_t{32} << 20, kLeastRows = 64, kMostRows = 1024;
-    const std::int64_t rows = kBytes / (std::max<std::int64_t>(1, classes_) * static_cast<std::int64_t>(sizeof(T)));
-    return std::clamp(rows / 16 * 16, kLeastRows, kMostRows);
+    constexpr std::int64_t kBytes = std::int64_t{32} << 20, kLeastRows = 64, kMostRows = 1024, kMostChunks = 4;
+    const std::int64_t fit = kBytes / (std::max<std::int64_t>(1, classes_) * static_cast<std::int64_t>(sizeof(T)));
+    const std::int64_t rows = std::clamp(fit / 16 * 16, kLeastRows, kMostRows);
+    std::int64_t largest = 0;
+    for (std::size_t u = 0; u + 1 < unit_.size(); ++u) largest = std::max(largest, unit_[u + 1] - unit_[u]);
+    return largest <= kMostChunks * rows ? std::max(rows, largest) : rows;
+  }
+
+  // f(first, count) for the chunks of positions [begin, end).
+  template <class F>
+  void in_chunks(std::int64_t begin, std::int64_t end, F&& f) const {
+    for (std::int64_t first = begin; first < end; first += chunk_) f(first, std::min(chunk_, end - first));
+  }
+
+  void run_units() {
+    const std::int64_t units = units_->units;
+    cotangents_.resize(static_cast<std::size_t>(rows_));
+    const auto begin = [&](std::int64_t u) { return unit_[static_cast<std::size_t>(u)]; };
+    for (std::int64_t u = 0, next; u < units; u = next) {
+      next = u + 1;
+      while (next < units && begin(next + 1) - begin(u) <= chunk_) ++next;
+      const std::int64_t from = begin(u), to = begin(next);
+      Matrix<T> x;
+      in_chunks(from, to, [&](std::int64_t first, std::int64_t count) {
+        x = make_logits(first, count);
+        look_at_rows(first, count);
+      });
+      if (from == to) continue;
+      find_cotangents(u, next - u);
+      const bool there = to - from <= chunk_;
+      in_chunks(from, to, [&](std::int64_t first, std::int64_t count) {
+        if (!there) x = make_logits(first, count);
+        differentiate_rows(first, count, 0, classes_, there);
+        add_gradients(x, first, count);
+      });
+    }
+  }
+
+  void find_cotangents(std::int64_t first, std::int64_t count) {
+    const Tensor found = ask_for_cotangents(*units_, first, count, losses_, further_);
+    const T* from = found.data<T>();
+    const std::int64_t n = count * units_->tokens;
+    for (std::int64_t s = 0; s < units_->sides; ++s)
+      std::copy_n(from + s * n, n, cotangents_.begin() + (s * units_->units + first) * units_->tokens);
+  }
+
+  // The logits of the rows at positions [first, first + count), and these rows.
+  Matrix<T> make_logits(std::int64_t first, std::int64_t count) {
+    const Matrix<T> x = input_rows(first, count);
+    product(x, count, 0, classes_, pointer(logits_), classes_);
+    return x;
+  }
+
+  // What the logits' gradient of a chunk adds to the gradients that are asked for.
+  void add_gradients(const Matrix<T>& x, std::int64_t first, std::int64_t count) {
+    if (o_.input_gradient) input_gradient(first, count);
+    if (o_.head_gradient && !again_) head_gradient(x, first, count);
+    if (o_.bias_gradient) bias_gradient(count);
   }
 
   template <class U>
@@ -140,6 +202,7 @@ class LinearCrossEntropy {
     return static_cast<const std::int64_t*>(target_.data)[row * target_.strides[0]];
   }
   double cotangent(std::int64_t row) const {
+    if (units_) return static_cast<double>(cotangents_[static_cast<std::size_t>(row)]);
     return o_.cotangent ? static_cast<double>(static_cast<const T*>(cotangent_.data)[row * cotangent_.strides[0]]) : 1;
   }
 
@@ -152,13 +215,28 @@ class LinearCrossEntropy {
               y, classes_);
       kept_.push_back(r);
     }
+    if (units_) order_by_units();
+  }
+  void order_by_units() {
+    kept_.clear();
+    for (std::int64_t u = 0; u < units_->units; ++u) {
+      unit_.push_back(static_cast<std::int64_t>(kept_.size()));
+      for (std::int64_t s = 0; s < units_->sides; ++s) {
+        const std::int64_t first = (s * units_->units + u) * units_->tokens;
+        for (std::int64_t r = first; r < first + units_->tokens; ++r)
+          if (target(r) != o_.ignore_index) kept_.push_back(r);
+      }
+    }
+    unit_.push_back(static_cast<std::int64_t>(kept_.size()));
   }
   bool all_kept() const { return static_cast<std::int64_t>(kept_.size()) == rows_; }
+  // Do the rows that count lie one after the other in x?
+  bool in_order() const { return all_kept() && (!units_ || units_->sides == 1); }
   std::int64_t row(std::int64_t position) const { return kept_[static_cast<std::size_t>(position)]; }
 
   // Rows at positions [first, first + count) among those that count.
   Matrix<T> input_rows(std::int64_t first, std::int64_t count) const {
-    if (all_kept()) return {x_ + first * width_, width_, 1, dtype_};
+    if (in_order()) return {x_ + first * width_, width_, 1, dtype_};
     S* block = reinterpret_cast<S*>(x_block_.data());
     for (std::int64_t i = 0; i < count; ++i)
       std::memcpy(block + i * width_, x_ + row(first + i) * width_, sizeof(S) * static_cast<std::size_t>(width_));
@@ -195,11 +273,32 @@ class LinearCrossEntropy {
   void finish_rows(std::int64_t first, std::int64_t count) {
     parallel_for(count, [&](std::int64_t r) {
       T* z = pointer(logits_) + r * classes_;
-      const std::int64_t row = this->row(first + r), y = target(row);
-      const Row<T> seen = look_at(z, y);
-      loss_[row] = static_cast<T>(loss(y, seen));
-      if (!seen_.empty()) seen_[static_cast<std::size_t>(first + r)] = seen;
-      if (o_.gradients()) differentiate(z, 0, classes_, y, cotangent(row), seen, leaves_exponentials());
+      const std::int64_t row = this->row(first + r);
+      const Row<T> seen = look_at_row(z, first + r);
+      if (o_.gradients()) differentiate(z, 0, classes_, target(row), cotangent(row), seen, leaves_exponentials());
+    });
+  }
+
+  Row<T> look_at_row(T* z, std::int64_t position) {
+    const std::int64_t row = this->row(position), y = target(row);
+    const Row<T> seen = look_at(z, y);
+    loss_[row] = static_cast<T>(loss(y, seen));
+    if (!seen_.empty()) seen_[static_cast<std::size_t>(position)] = seen;
+    return seen;
+  }
+
+  // The same in two steps. Between them the logits stay as the first step leaves them (`there`), or others come and
+  // they are made again, perhaps of classes [v, v + n) alone.
+  void look_at_rows(std::int64_t first, std::int64_t count) {
+    parallel_for(count, [&](std::int64_t r) { look_at_row(pointer(logits_) + r * classes_, first + r); });
+  }
+  void differentiate_rows(std::int64_t first, std::int64_t count, std::int64_t v, std::int64_t n, bool there) {
+    parallel_for(count, [&](std::int64_t r) {
+      T* z = pointer(logits_) + r * n;
+      const std::int64_t row = this->row(first + r);
+      if (o_.softcap != 0 && !there) tiles(n, [&](std::int64_t i, std::size_t m) { cap(z + i, m); });
+      differentiate(z, v, n, target(row), cotangent(row), seen_[static_cast<std::size_t>(first + r)],
+                    there && leaves_exponentials());
     });
   }
 
@@ -318,12 +417,7 @@ class LinearCrossEntropy {
           const std::int64_t count = std::min(step, rows - first);
           const Matrix<T> x = input_rows(first, count);
           product(x, count, v, n, pointer(logits_) - v, n);
-          parallel_for(count, [&](std::int64_t r) {
-            T* z = pointer(logits_) + r * n;
-            const std::int64_t row = this->row(first + r), y = target(row);
-            if (o_.softcap != 0) tiles(n, [&](std::int64_t i, std::size_t m) { cap(z + i, m); });
-            differentiate(z, v, n, y, cotangent(row), seen_[static_cast<std::size_t>(first + r)], false);
-          });
+          differentiate_rows(first, count, v, n, false);
           gemm<T>(n, width_, count, T(1), {pointer(logits_), 1, n}, x, first == 0 ? T(0) : T(1), pointer(dhead_block_),
                   width_);
         }
@@ -351,20 +445,25 @@ class LinearCrossEntropy {
   }
 
   const LinearCrossEntropyCall o_;
+  const RowUnits* const units_;  // null: cotangents are given
   const RowLoops<T> k_;
   DType dtype_;
   std::int64_t rows_, width_, classes_, chunk_, head_block_;
+  bool again_ = false;
   const S* x_;
   const S* head_;
-  View target_, cotangent_, dbias_;
+  View target_, cotangent_, dbias_, losses_;
+  std::span<const View> further_;
   std::vector<T> bias_, weight_;
   double weight_sum_ = 0;
   T* loss_;
   S* dx_ = nullptr;
   S* dhead_ = nullptr;
   BufferPtr logits_, x_block_, dhead_block_, dx_block_;
-  std::vector<std::int64_t> kept_;  // rows that count
-  std::vector<Row<T>> seen_;        // of those, for a second pass
+  std::vector<std::int64_t> kept_;  // rows that count, those of a unit one after the other
+  std::vector<std::int64_t> unit_;  // where each unit begins among those; one more at the end
+  std::vector<Row<T>> seen_;        // of the rows that count, for what comes after the losses
+  std::vector<T> cotangents_;       // of all rows, as far as they are known
   std::vector<double> bias_total_;
 };
 

@@ -1,6 +1,8 @@
 #pragma once
 #include <bit>
 #include <cstdint>
+#include <functional>
+#include <vector>
 
 #include "graph/node.h"
 
@@ -9,7 +11,8 @@
 namespace ebb {
 
 // Rows of cross_entropy(x·Wᵀ + bias, target) without the logits.
-//   inputs    x [N, H], head W [V, H], target [N] i64, then those that are named: cotangent [N], bias [V], weight [V]
+//   inputs    x [N, H], head W [V, H], target [N] i64, then those that are named: cotangent [N], bias [V], weight [V];
+//             with RowUnits further ones that its function needs, [units or sides·units, ..] or one number each
 //   outputs   losses [N] in the compute dtype, then those that are named: dx [N, H], dW [V, H], dbias [V],
 //             the gradients of Σ cotangent·losses
 struct LinearCrossEntropyCall {
@@ -46,6 +49,17 @@ struct LinearCrossEntropyCall {
     c.bias_gradient = a.axes >> 5 & 1;
     return c;
   }
+};
+
+// Cotangents that are known only once the losses of some rows are: rows come in units, and the cotangents of a unit's
+// rows depend on that unit's losses alone (a pair of answers, one answer, one token). Row (s·units + u)·tokens + t,
+// with s < sides, is one of unit u. A linear_cross_entropy call that carries this as its data takes no cotangents; it
+// asks for them, units at a time, while the logits of these units are still in memory.
+struct RowUnits {
+  std::int64_t units = 0, sides = 1, tokens = 1;
+  // From the losses [sides·n, tokens] of n units, and from the same units' part of the call's further inputs (those
+  // without axes are given whole): the cotangents of the losses, in their shape and dtype.
+  std::function<Tensor(const Tensor& losses, const std::vector<Tensor>& further)> cotangents;
 };
 
 // −log Σ over alignments, for ctc and transducer, and what is asked for along with it.

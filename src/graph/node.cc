@@ -174,9 +174,10 @@ Tensor make_node(Op op, DType dtype, const Shape& shape, std::span<const Tensor>
 }
 
 Tensor make_call(Op op, std::span<const Tensor> inputs, const Attrs& attrs,
-                 std::vector<std::pair<Shape, DType>> outputs) {
+                 std::vector<std::pair<Shape, DType>> outputs, std::shared_ptr<const void> data) {
   Tensor result = start_node(op, outputs[0].second, outputs[0].first, inputs, attrs, nullptr);
   result.node()->more().output_types = std::move(outputs);
+  result.node()->more().data = std::move(data);
   finish(result.node());
   return result;
 }

@@ -125,9 +125,10 @@ inline Tensor make_node(Op op, DType dtype, const Shape& shape, std::initializer
                         const Attrs& attrs = {}, const char* label = nullptr) {
   return make_node(op, dtype, shape, std::span<const Tensor>(inputs.begin(), inputs.size()), attrs, label);
 }
-// A library call with several outputs, read through output_of; its own shape and dtype are those of the first.
+// A library call with several outputs, read through output_of; its own shape and dtype are those of the first. A call
+// with `data` is equal to no other.
 Tensor make_call(Op op, std::span<const Tensor> inputs, const Attrs& attrs,
-                 std::vector<std::pair<Shape, DType>> outputs);
+                 std::vector<std::pair<Shape, DType>> outputs, std::shared_ptr<const void> data = nullptr);
 Tensor output_of(const Tensor& call, int k);
 Tensor make_leaf(Op op, DType dtype, const Shape& shape, const Payload& payload);
 Tensor make_data(DType dtype, const Shape& shape, BufferPtr buffer);  // contiguous

@@ -2,44 +2,53 @@
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
-#include "graph/loss_calls.h"
-#include "losses/linear_log_probs.h"
+#include "losses/linear_rows.h"
 #include "losses/one_pass.h"
 #include "ops/build.h"
 #include "ops/index_nodes.h"
 
 namespace ebb {
-namespace {
 
-// The operands as the kernel takes them, in this order.
-struct Operands {
-  Tensor x, head, target, bias, weight;  // [N, H], [V, H], [N], [V], [V]; the last two may be undefined
-  std::vector<Tensor> list() const {
-    std::vector<Tensor> all{x, head, target};
-    if (bias.defined()) all.push_back(bias);
-    if (weight.defined()) all.push_back(weight);
-    return all;
-  }
-  static Operands of(const std::vector<Tensor>& list, const LinearCrossEntropyCall& c) {
-    Operands o{list[0], list[1], list[2], {}, {}};
-    if (c.bias) o.bias = list[3];
-    if (c.weight) o.weight = list[3 + c.bias];
-    return o;
-  }
-};
+std::vector<Tensor> LinearOperands::list() const {
+  std::vector<Tensor> all{x, head, target};
+  if (bias.defined()) all.push_back(bias);
+  if (weight.defined()) all.push_back(weight);
+  return all;
+}
 
-Tensor kernel(const Operands& o, LinearCrossEntropyCall c, const Tensor& cotangent = {}) {
+LinearOperands LinearOperands::of(const std::vector<Tensor>& list, const LinearCrossEntropyCall& c) {
+  LinearOperands o{list[0], list[1], list[2], {}, {}};
+  if (c.bias) o.bias = list[3];
+  if (c.weight) o.weight = list[3 + c.bias];
+  return o;
+}
+
+Tensor linear_call(const LinearRows& rows, const Tensor& cotangent, const std::shared_ptr<const RowUnits>& units,
+                   const std::vector<Tensor>& further) {
+  const LinearOperands& o = rows.o;
+  LinearCrossEntropyCall c = rows.c;
   std::vector<Tensor> inputs{contiguous(o.x), contiguous(o.head), o.target};
   c.cotangent = cotangent.defined();
   if (c.cotangent) inputs.push_back(cotangent);
   if (c.bias) inputs.push_back(o.bias);
   if (c.weight) inputs.push_back(o.weight);
+  inputs.insert(inputs.end(), further.begin(), further.end());
   std::vector<std::pair<Shape, DType>> outputs{{o.target.shape(), compute_dtype(o.x.dtype())}};
   if (c.input_gradient) outputs.emplace_back(o.x.shape(), o.x.dtype());
   if (c.head_gradient) outputs.emplace_back(o.head.shape(), o.head.dtype());
   if (c.bias_gradient) outputs.emplace_back(o.bias.shape(), o.bias.dtype());
-  return make_call(Op::linear_cross_entropy, inputs, c.attrs(), std::move(outputs));
+  return make_call(Op::linear_cross_entropy, inputs, c.attrs(), std::move(outputs), units);
 }
+
+LinearCrossEntropyCall with_gradients(const LinearRows& rows) {
+  LinearCrossEntropyCall c = rows.c;
+  c.input_gradient = rows.o.x.node()->history != 0;
+  c.head_gradient = rows.o.head.node()->history != 0;
+  c.bias_gradient = c.bias && rows.o.bias.node()->history != 0;
+  return c;
+}
+
+namespace {
 
 Tensor capped(const Tensor& logits, double softcap) {
   return softcap == 0 ? logits : softcap * tanh(logits * (1 / softcap));
@@ -47,7 +56,7 @@ Tensor capped(const Tensor& logits, double softcap) {
 
 struct PlainParts {
   Tensor kept, safe, weight, row_weight;  // [N, 1]: does the row count, its class (0 where not), w_y, (1−ε)·w_y
-  PlainParts(const Operands& o, const LinearCrossEntropyCall& c) {
+  PlainParts(const LinearOperands& o, const LinearCrossEntropyCall& c) {
     const Tensor y = reshape(o.target, {-1, 1});
     kept = y != c.ignore_index;
     safe = where(kept, y, 0);
@@ -59,7 +68,7 @@ struct PlainParts {
 };
 
 // The rows' losses by ordinary operations: what the kernel computes, with the logits in memory.
-Tensor plain_losses(const Operands& o, const LinearCrossEntropyCall& c) {
+Tensor plain_losses(const LinearOperands& o, const LinearCrossEntropyCall& c) {
   const PlainParts p(o, c);
   Tensor z = matmul(widen(o.x), t(widen(o.head)));
   if (c.bias) z = z + widen(o.bias);
@@ -76,7 +85,7 @@ Tensor plain_losses(const Operands& o, const LinearCrossEntropyCall& c) {
 }
 
 // Gradient number `which` (x, head, bias) of Σ g·losses by ordinary operations, for derivatives of the gradient.
-Tensor plain_gradient(const Operands& o, const Tensor& g, const LinearCrossEntropyCall& c, int which) {
+Tensor plain_gradient(const LinearOperands& o, const Tensor& g, const LinearCrossEntropyCall& c, int which) {
   const PlainParts p(o, c);
   const Tensor x = widen(o.x), head = widen(o.head);
   Tensor z = matmul(x, t(head));
@@ -99,12 +108,12 @@ Tensor plain_gradient(const Operands& o, const Tensor& g, const LinearCrossEntro
 
 // The gradients of Σ g·losses in one pass of the kernel, those that are asked for. `losses`, where given and not yet
 // computed, becomes an output of the same pass.
-LinearCrossEntropyGradients gradients(const Operands& o, const Tensor& g, LinearCrossEntropyCall c,
+LinearCrossEntropyGradients gradients(const LinearOperands& o, const Tensor& g, LinearCrossEntropyCall c,
                                       const Tensor& losses = {}) {
   Tensor call;
   {
     NoHistory off;
-    call = kernel(o, c, g);
+    call = linear_call({o, c}, g);
     if (losses.defined() && !takes_value_of(g, losses.node())) compute_as(losses, output_of(call, 0));
   }
   int next = 1;
@@ -113,14 +122,15 @@ LinearCrossEntropyGradients gradients(const Operands& o, const Tensor& g, Linear
     const int k = next++;
     std::vector<Tensor> inputs = o.list();
     inputs.push_back(g);
-    return custom_function(
-        [&](const std::vector<Tensor>&) { return output_of(call, k); },
-        [c, which](const Tensor& grad, const Tensor&, const std::vector<Tensor>& in) {
-          return pull_through(
-              [&](const std::vector<Tensor>& at) { return plain_gradient(Operands::of(at, c), at.back(), c, which); },
-              in, grad);
-        },
-        inputs);
+    return custom_function([&](const std::vector<Tensor>&) { return output_of(call, k); },
+                           [c, which](const Tensor& grad, const Tensor&, const std::vector<Tensor>& in) {
+                             return pull_through(
+                                 [&](const std::vector<Tensor>& at) {
+                                   return plain_gradient(LinearOperands::of(at, c), at.back(), c, which);
+                                 },
+                                 in, grad);
+                           },
+                           inputs);
   };
   LinearCrossEntropyGradients out;
   out.x = output(c.input_gradient, 0);
@@ -129,13 +139,8 @@ LinearCrossEntropyGradients gradients(const Operands& o, const Tensor& g, Linear
   return out;
 }
 
-struct Checked {
-  Operands o;
-  LinearCrossEntropyCall c;
-};
-
-Checked check_arguments(const char* op, const Tensor& x, const Tensor& head, const Tensor& target,
-                        const LinearCrossEntropyOptions& options) {
+LinearRows check_arguments(const char* op, const Tensor& x, const Tensor& head, const Tensor& target,
+                           const LinearCrossEntropyOptions& options) {
   require(x.rank() >= 1 && head.rank() == 2 && x.shape()[x.rank() - 1] == head.shape()[1],
           "{}: hidden states of shape {} and a head of shape {} do not fit; give [.., H] and [V, H]", op, x.shape(),
           head.shape());
@@ -161,7 +166,7 @@ Checked check_arguments(const char* op, const Tensor& x, const Tensor& head, con
             name, vector.defined() ? vector.dtype() : DType::f32);
   }
   const DType dtype = promote(x.dtype(), head.dtype());
-  Checked out;
+  LinearRows out;
   out.o = {reshape(cast(x, dtype), {target.numel(), head.shape()[1]}), cast(head, dtype),
            reshape(cast(target, DType::i64), {target.numel()}), options.bias, options.weight};
   out.c.ignore_index = options.ignore_index;
@@ -174,29 +179,8 @@ Checked check_arguments(const char* op, const Tensor& x, const Tensor& head, con
   return out;
 }
 
-// Every row's loss [N], in f32 or f64.
-Tensor row_losses(const Checked& k) {
-  // The gradient to class weights takes the plain formula: it has as many terms as there are logits.
-  if (k.c.weight && k.o.weight.node()->history != 0) return plain_losses(k.o, k.c);
-  return custom_function([&](const std::vector<Tensor>&) { return output_of(kernel(k.o, k.c), 0); },
-                         [c = k.c](const Tensor& grad, const Tensor& output, const std::vector<Tensor>& inputs) {
-                           const Operands o = Operands::of(inputs, c);
-                           LinearCrossEntropyCall asked = c;
-                           asked.input_gradient = o.x.node()->history != 0;
-                           asked.head_gradient = o.head.node()->history != 0;
-                           asked.bias_gradient = c.bias && o.bias.node()->history != 0;
-                           const LinearCrossEntropyGradients g = gradients(o, grad, asked, output);
-                           std::vector<Tensor> out(inputs.size());
-                           out[0] = g.x;
-                           out[1] = g.head;
-                           if (c.bias) out[3] = g.bias;
-                           return out;
-                         },
-                         k.o.list());
-}
-
 // What a mean divides by: Σ w_y of the rows that count.
-Tensor row_weight_total(const Checked& k) {
+Tensor row_weight_total(const LinearRows& k) {
   const Tensor kept = k.o.target != k.c.ignore_index;
   const DType dtype = compute_dtype(k.o.x.dtype());
   if (!k.c.weight) return sum(cast(kept, dtype));
@@ -208,9 +192,25 @@ Tensor row_weight_total(const Checked& k) {
 
 }  // namespace
 
+Tensor row_losses(const LinearRows& k) {
+  // The gradient to class weights takes the plain formula: it has as many terms as there are logits.
+  if (k.c.weight && k.o.weight.node()->history != 0) return plain_losses(k.o, k.c);
+  return custom_function([&](const std::vector<Tensor>&) { return output_of(linear_call(k), 0); },
+                         [c = k.c](const Tensor& grad, const Tensor& output, const std::vector<Tensor>& inputs) {
+                           const LinearOperands o = LinearOperands::of(inputs, c);
+                           const LinearCrossEntropyGradients g = gradients(o, grad, with_gradients({o, c}), output);
+                           std::vector<Tensor> out(inputs.size());
+                           out[0] = g.x;
+                           out[1] = g.head;
+                           if (c.bias) out[3] = g.bias;
+                           return out;
+                         },
+                         k.o.list());
+}
+
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& target,
                             const LinearCrossEntropyOptions& options) {
-  const Checked k = check_arguments("linear_cross_entropy", x, head, target, options);
+  const LinearRows k = check_arguments("linear_cross_entropy", x, head, target, options);
   const Tensor rows = row_losses(k);
   Tensor loss = rows;
   if (options.reduction == Reduction::none) loss = reshape(rows, target.shape());
@@ -222,7 +222,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& t
 LinearCrossEntropyGradients linear_cross_entropy_backward(const Tensor& grad, const Tensor& x, const Tensor& head,
                                                           const Tensor& target,
                                                           const LinearCrossEntropyOptions& options) {
-  Checked k = check_arguments("linear_cross_entropy_backward", x, head, target, options);
+  LinearRows k = check_arguments("linear_cross_entropy_backward", x, head, target, options);
   const Shape expected = options.reduction == Reduction::none ? target.shape() : Shape{};
   require(grad.shape() == expected, "linear_cross_entropy_backward: gradient of shape {}, the loss has shape {}",
           grad.shape(), expected);
@@ -235,8 +235,8 @@ LinearCrossEntropyGradients linear_cross_entropy_backward(const Tensor& grad, co
   return {cast(reshape(all.x, x.shape()), x.dtype()), cast(all.head, head.dtype()), all.bias};
 }
 
-// log p(target) [..] in f32 or f64.
-Tensor wide_log_probs(const Tensor& x, const Tensor& head, const Tensor& target, const LinearLogProbOptions& options) {
+LinearRows log_prob_rows(const Tensor& x, const Tensor& head, const Tensor& target,
+                         const LinearLogProbOptions& options) {
   const char* op = "linear_log_probs";
   require(options.temperature > 0, "{}: temperature must be positive, got {}", op, options.temperature);
   require(options.temperature == 1 || options.softcap == 0, "{}: softcap and temperature cannot be used together", op);
@@ -251,25 +251,31 @@ Tensor wide_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,
     scaled = x * (1 / options.temperature);
     if (o.bias.defined()) o.bias = o.bias * (1 / options.temperature);
   }
-  return reshape(-row_losses(check_arguments(op, scaled, head, target, o)), target.shape());
+  return check_arguments(op, scaled, head, target, o);
 }
+
+namespace {
+
+// log p(target) [..] in f32 or f64.
+Tensor wide_log_probs(const Tensor& x, const Tensor& head, const Tensor& target, const LinearLogProbOptions& options) {
+  return reshape(-row_losses(log_prob_rows(x, head, target, options)), target.shape());
+}
+
+}  // namespace
 
 Tensor linear_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,
                         const LinearLogProbOptions& options) {
   return cast(wide_log_probs(x, head, target, options), promote(x.dtype(), head.dtype()));
 }
 
-Tensor wide_sequence_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,
-                               const LinearLogProbOptions& options, bool average) {
-  require(target.rank() >= 1, "linear_sequence_log_probs: target needs an axis of positions, got shape {}",
-          target.shape());
-  const Tensor rows = wide_log_probs(x, head, target, options), total = sum(rows, -1);
-  return average ? total / sum(cast(target != options.ignore_index, rows.dtype()), -1) : total;
-}
-
 Tensor linear_sequence_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,
                                  const SequenceLogProbOptions& options) {
-  return cast(wide_sequence_log_probs(x, head, target, options, options.average), promote(x.dtype(), head.dtype()));
+  require(target.rank() >= 1, "linear_sequence_log_probs: target needs an axis of positions, got shape {}",
+          target.shape());
+  const Tensor rows = wide_log_probs(x, head, target, options);
+  Tensor total = sum(rows, -1);
+  if (options.average) total = total / sum(cast(target != options.ignore_index, rows.dtype()), -1);
+  return cast(total, promote(x.dtype(), head.dtype()));
 }
 
 }  // namespace ebb

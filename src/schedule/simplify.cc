@@ -76,7 +76,7 @@ struct ValueKeyEqual {
   bool operator()(std::int32_t a, std::int32_t b) const {
     const Value &x = (*values)[a], &y = (*values)[b];
     return x.op == y.op && x.dtype == y.dtype && x.shape == y.shape && x.inputs == y.inputs && x.attrs == y.attrs &&
-           x.label == y.label && x.literal == y.literal && !x.is_leaf && !y.is_leaf;
+           x.label == y.label && x.literal == y.literal && !x.is_leaf && !y.is_leaf && !x.is_unique && !y.is_unique;
   }
 };
 
@@ -109,6 +109,7 @@ class Simplifier {
     v.attrs = n.attrs;
     v.label = n.label;
     v.node = i;
+    v.is_unique = has_data(n);
     for (std::int32_t in : t_.inputs_of(i)) v.inputs.push_back(g_.of_node[in]);
     return add(std::move(v));
   }

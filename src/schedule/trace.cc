@@ -96,7 +96,8 @@ class Tracer {
     const bool stored = node->evaluated.load(std::memory_order_relaxed);
     put(static_cast<std::uint64_t>(node->op) | static_cast<std::uint64_t>(node->dtype) << 16 |
         static_cast<std::uint64_t>(stored) << 24 | static_cast<std::uint64_t>(node->shape.rank()) << 32 |
-        static_cast<std::uint64_t>(count) << 40 | static_cast<std::uint64_t>(node->label != nullptr) << 56);
+        static_cast<std::uint64_t>(count) << 40 | static_cast<std::uint64_t>(node->label != nullptr) << 56 |
+        static_cast<std::uint64_t>(has_data(*node)) << 57);
     for (std::int64_t size : node->shape) put(static_cast<std::uint64_t>(size));
     for (std::size_t k = 0; k < count; ++k) {
       const auto in = static_cast<std::int32_t>(node->inputs[k]->mark) - 1;

@@ -32,4 +32,7 @@ inline bool is_leaf(const Node& node) {
   return node.evaluated.load(std::memory_order_acquire) || info(node.op).cls == OpClass::leaf;
 }
 
+// True for a call with parameters that are not part of the key: it is equal to no other.
+inline bool has_data(const Node& node) { return node.extra && node.extra->data; }
+
 }  // namespace ebb

@@ -18,8 +18,9 @@ struct Value {
   std::vector<std::int32_t> inputs;
   std::int32_t node = -1;  // the traced node it stands for; -1 for a literal
   bool is_leaf = false;
-  double literal = 0;   // value of a literal constant made by a simplification (op constant, node -1)
-  bool is_one = false;  // a constant known to be one
+  bool is_unique = false;  // merged with no other value
+  double literal = 0;      // value of a literal constant made by a simplification (op constant, node -1)
+  bool is_one = false;     // a constant known to be one
 
   // A view (op reshape, permute, expand, narrow, output, depend) of the memory of `base`.
   std::int32_t base = -1;  // itself when it is no view

@@ -1,0 +1,35 @@
+#pragma once
+#include "ebb/losses/linear_cross_entropy.h"
+#include "graph/loss_calls.h"
+
+// Rows of cross-entropy through an LM head, before anything is made of them.
+namespace ebb {
+
+// The operands as the kernel takes them, in this order.
+struct LinearOperands {
+  Tensor x, head, target, bias, weight;  // [N, H], [V, H], [N], [V], [V]; the last two may be undefined
+  std::vector<Tensor> list() const;
+  static LinearOperands of(const std::vector<Tensor>& list, const LinearCrossEntropyCall& call);
+};
+
+struct LinearRows {
+  LinearOperands o;
+  LinearCrossEntropyCall c;
+};
+
+// The rows whose losses are −log p(target), checked and scaled.
+LinearRows log_prob_rows(const Tensor& x, const Tensor& head, const Tensor& target,
+                         const LinearLogProbOptions& options);
+
+// Every row's loss [N], in f32 or f64.
+Tensor row_losses(const LinearRows& rows);
+
+// The kernel's call: the losses, then the gradients that c names, for the cotangents of the losses or, where they are
+// known only when the losses are, for those that `units` finds with the help of `further`.
+Tensor linear_call(const LinearRows& rows, const Tensor& cotangent = {},
+                   const std::shared_ptr<const RowUnits>& units = nullptr, const std::vector<Tensor>& further = {});
+
+// c with the gradients that somebody can ask for.
+LinearCrossEntropyCall with_gradients(const LinearRows& rows);
+
+}  // namespace ebb
