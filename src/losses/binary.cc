@@ -4,6 +4,7 @@
 #include "ebb/autograd.h"
 #include "ebb/ops.h"
 #include "losses/gradients.h"
+#include "losses/one_pass.h"
 #include "ops/build.h"
 
 namespace ebb {
@@ -169,18 +170,92 @@ Sides probability_slopes(const Tensor& p, const Balance& b, double gamma) {
           b.negative * (power(p, gamma) / over_q - gamma * (down * bounded_log_of_rest(p)))};
 }
 
-template <class Value, class Slope>
-Tensor focal(const Tensor& x, const Tensor& y, const Balance& b, double gamma, Value value, Slope slope) {
-  return custom_function(
-      [=](const Tensors& v) {
-        const Sides s = value(v[0], b, gamma);
-        return blend(v[1], s.positive, s.negative);
-      },
-      [=](const Tensor& grad, const Tensor&, const Tensors& v) {
-        const Sides d = slope(v[0], b, gamma), s = value(v[0], b, gamma);
-        return Tensors{grad * blend(v[1], d.positive, d.negative), grad * (s.positive - s.negative)};
-      },
-      {x, y});
+// ---- the same, both sides at once, with as few operations an element as value and gradient together need. Labels
+// blend the sides as weights: α·y and (1 − α)·(1 − y).
+
+struct Shares {
+  Tensor positive, negative;
+};
+Shares shares(const Tensor& y, const Balance& b) { return {b.positive * y, fma(y, -b.negative, b.negative)}; }
+
+// With a = |x|, r = σ(a) and k = σ(−a): x speaks against one side, which costs r^γ·softplus(a), and for the other,
+// which costs k^γ·softplus(−a). Times their shares, with softplus(a) = a + softplus(−a):
+//   value  against·softplus(a) + in_favour·softplus(−a)
+//   slope  ±[against·(γ·k·softplus(a) + r) − in_favour·(γ·r·softplus(−a) + k)],   + where x >= 0
+// x = ±inf costs nothing where no share speaks against it, and its slope is that share.
+struct FocalParts {
+  Tensor right, r, k, near, far, against, in_favour;
+};
+FocalParts focal_parts(const Tensor& x, const Tensor& y, const Balance& b, double gamma) {
+  FocalParts f;
+  const Tensor e = exp_of_negative_abs(x);
+  const Shares share = shares(y, b);
+  f.right = x >= 0;
+  f.r = reciprocal(1 + e), f.k = e * f.r;
+  f.near = log1p(e), f.far = abs(x) + f.near;
+  f.against = where(f.right, share.negative, share.positive);
+  f.in_favour = where(f.right, share.positive, share.negative);
+  if (gamma == 0) return f;
+  f.against = f.against * sigmoid_power(f.r, f.near, gamma);
+  f.in_favour = f.in_favour * sigmoid_power(f.k, f.far, gamma);
+  return f;
+}
+Tensor focal_value(const Tensor& x, const Tensor& y, const Balance& b, double gamma) {
+  const FocalParts f = focal_parts(x, y, b, gamma);
+  return fma(f.in_favour, f.near, where(f.against == 0, 0, f.against * f.far));
+}
+Tensor focal_gradient(const Tensor& grad, const Tensor& x, const Tensor& y, const Balance& b, double gamma) {
+  const FocalParts f = focal_parts(x, y, b, gamma);
+  const Tensor far = minimum(f.far, 1e30);  // times k, which is 0 there
+  return where(f.right, grad, -grad) *
+         (f.against * fma(f.k * far, gamma, f.r) - f.in_favour * fma(f.r * f.near, gamma, f.k));
+}
+
+// On probabilities, with q = 1 − p, u = −α·y·q^(γ−1) and d = −(1 − α)·(1 − y)·p^(γ−1):
+//   value  u·q·log p + d·p·log q
+//   slope  d·(γ·log q − p/q) − u·(γ·log p − q/p)
+struct ProbabilityParts {
+  Tensor q, log_p, log_q, u, d;
+};
+ProbabilityParts probability_parts(const Tensor& p, const Tensor& y, const Balance& b, double gamma) {
+  ProbabilityParts f;
+  f.q = 1 - p;
+  f.log_p = bounded_log(p), f.log_q = bounded_log_of_rest(p);
+  const Shares share = shares(y, {-b.positive, -b.negative});
+  auto less = [gamma](const Tensor& x) { return power(gamma < 1 ? where(x == 0, 1, x) : x, gamma - 1); };
+  f.u = share.positive, f.d = share.negative;
+  if (gamma != 0 && gamma != 1) f.u = f.u * less(f.q), f.d = f.d * less(p);
+  return f;
+}
+Tensor probability_value(const Tensor& p, const Tensor& y, const Balance& b, double gamma) {
+  const ProbabilityParts f = probability_parts(p, y, b, gamma);
+  if (gamma == 0) return f.u * f.log_p + f.d * f.log_q;
+  return f.u * (f.q * f.log_p) + f.d * (p * f.log_q);
+}
+Tensor probability_gradient(const Tensor& grad, const Tensor& p, const Tensor& y, const Balance& b, double gamma) {
+  const ProbabilityParts f = probability_parts(p, y, b, gamma);
+  const Tensor over_p = maximum(p, 1e-12), over_q = maximum(f.q, 1e-12);
+  if (gamma == 0) return grad * (f.u / over_p - f.d / over_q);
+  return grad * (f.d * (gamma * f.log_q - p / over_q) - f.u * (gamma * f.log_p - f.q / over_p));
+}
+
+// Value and gradient as given; derivatives of the gradient, and the one by y, are those of the sides.
+template <class Value, class Gradient, class Side>
+Tensor focal(const Tensor& x, const Tensor& y, const Balance& b, double gamma, Value value, Gradient gradient,
+             Side sides, Side slopes) {
+  return custom_function([=](const Tensors& v) { return value(v[0], v[1], b, gamma); },
+                         [=](const Tensor& grad, const Tensor&, const Tensors& v) {
+                           const Tensor dx = differentiated_as(
+                               [=](const Tensors& v) {
+                                 const Sides d = slopes(v[1], b, gamma);
+                                 return v[0] * blend(v[2], d.positive, d.negative);
+                               },
+                               [=](const Tensors& v) { return gradient(v[0], v[1], v[2], b, gamma); },
+                               {grad, v[0], v[1]});
+                           const Sides s = sides(v[0], b, gamma);
+                           return Tensors{dx, grad * (s.positive - s.negative)};
+                         },
+                         {x, y});
 }
 
 }  // namespace
@@ -190,7 +265,8 @@ Tensor sigmoid_focal_loss(const Tensor& input, const Tensor& target, const Focal
   const Balance b = balance(op, o);
   require_same_shape(op, "input", input, "target", target);
   const Precision precision(op, {input, target});
-  const Tensor terms = focal(precision.wide(input), precision.wide(target), b, o.gamma, focal_sides, focal_slopes);
+  const Tensor terms = focal(precision.wide(input), precision.wide(target), b, o.gamma, focal_value, focal_gradient,
+                             focal_sides, focal_slopes);
   return precision.rounded(reduce(op, terms, o.reduction));
 }
 
@@ -201,7 +277,8 @@ Tensor focal_loss_on_probabilities(const Tensor& input, const Tensor& target, co
   const Precision precision(op, {input, target});
   const Tensor p =
       probability(precision.wide(input), "focal_loss_on_probabilities: input must be a probability in [0, 1]");
-  const Tensor terms = focal(p, precision.wide(target), b, o.gamma, probability_sides, probability_slopes);
+  const Tensor terms = focal(p, precision.wide(target), b, o.gamma, probability_value, probability_gradient,
+                             probability_sides, probability_slopes);
   return precision.rounded(reduce(op, terms, o.reduction));
 }
 

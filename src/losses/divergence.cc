@@ -3,21 +3,35 @@
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "losses/gradients.h"
+#include "losses/one_pass.h"
 #include "losses/reduction.h"
 #include "ops/build.h"
 
 namespace ebb {
 namespace {
 
+using Tensors = std::vector<Tensor>;
+
 void require_distributions(const char* op, const Tensor& input, const Tensor& target) {
   require_same_shape(op, "input", input, "target", target);
   require(input.rank() > 0, "{}: needs distributions along the last axis, but the input is a scalar", op);
 }
 
-// e^l·(l − log m) summed; 0 where e^l is 0, whatever the logarithms are.
-Tensor relative_entropy(const Tensor& l, const Tensor& log_m) {
-  const Tensor p = exp(l), nothing = p == 0;
-  return sum(p * where(nothing, 0, where(nothing, 0, l) - log_m), -1);
+// With p = (1 − β)·e^lp, q = β·e^lq and m = p + q the divergence is Σ p·(lp − log m) + q·(lq − log m), and what its
+// terms give by way of m cancels: the derivatives are the terms,
+//   d/dlp = p·(lp − log m)        d/dlq = q·(lq − log m)
+// Each is 0 where its exponential is, whatever the logarithms are.
+struct JsdTerms {
+  Tensor p, q;
+};
+JsdTerms jsd_terms(const Tensor& log_p, const Tensor& log_q, double beta) {
+  const Tensor p = (1 - beta) * exp(log_p), q = beta * exp(log_q), log_m = log(p + q);
+  return {p * where(p == 0, 0, log_p - log_m), q * where(q == 0, 0, log_q - log_m)};
+}
+// The same, with poles moved away before they are not selected.
+JsdTerms smooth_jsd_terms(const Tensor& log_p, const Tensor& log_q, double beta) {
+  const Tensor p = (1 - beta) * exp(log_p), q = beta * exp(log_q), m = p + q, log_m = log(where(m == 0, 1, m));
+  return {p * where(p == 0, 0, where(p == 0, 0, log_p) - log_m), q * where(q == 0, 0, where(q == 0, 0, log_q) - log_m)};
 }
 
 }  // namespace
@@ -27,11 +41,20 @@ Tensor jsd_loss(const Tensor& input, const Tensor& target, const JsdOptions& o) 
   require(o.beta > 0 && o.beta < 1, "{}: beta must be between 0 and 1, got {}", op, o.beta);
   require_distributions(op, input, target);
   const Precision precision(op, {input, target});
-  const Tensor log_p = precision.wide(input), log_q = precision.wide(target);
-  const Tensor m = o.beta * exp(log_q) + (1 - o.beta) * exp(log_p);
-  const Tensor log_m = log(where(m == 0, 1, m));
-  const Tensor terms = o.beta * relative_entropy(log_q, log_m) + (1 - o.beta) * relative_entropy(log_p, log_m);
-  return precision.rounded(reduce(op, terms, o.reduction, Batchmean::allowed));
+  const Tensor terms = custom_function(
+      [beta = o.beta](const Tensors& v) {
+        const JsdTerms t = jsd_terms(v[0], v[1], beta);
+        return t.p + t.q;
+      },
+      [beta = o.beta](const Tensor& grad, const Tensor&, const Tensors& v) {
+        auto slope = [&](Tensor JsdTerms::*which) {
+          return differentiated_as([=](const Tensors& v) { return smooth_jsd_terms(v[0], v[1], beta).*which; },
+                                   [=](const Tensors& v) { return jsd_terms(v[0], v[1], beta).*which; }, v);
+        };
+        return Tensors{grad * slope(&JsdTerms::p), grad * slope(&JsdTerms::q)};
+      },
+      {precision.wide(input), precision.wide(target)});
+  return precision.rounded(reduce(op, sum(terms, -1), o.reduction, Batchmean::allowed));
 }
 LossGradients jsd_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target, const JsdOptions& o) {
   return gradients("jsd_loss", jsd_loss, grad, input, target, o);
@@ -47,14 +70,34 @@ LossGradients tvd_loss_backward(const Tensor& grad, const Tensor& input, const T
   return gradients("tvd_loss", tvd_loss, grad, input, target, o);
 }
 
-// 0·log 0 = 0; the input may be 0 only where the target is.
+namespace {
+
+// t/x, and 0 where t is, whatever x is.
+Tensor ratio_of(const Tensor& x, const Tensor& t) {
+  return differentiated_as([](const Tensors& v) { return v[1] / where(logical_and(v[0] == 0, v[1] == 0), 1, v[0]); },
+                           [](const Tensors& v) { return v[1] / where(v[1] == 0, 1, v[0]); }, {x, t});
+}
+
+}  // namespace
+
+// t·log(t/x) − t + x          dx = 1 − t/x        dt = log(t/x)
+// 0·log 0 = 0; the input may be 0 only where the target is. A ratio below 1e-30 adds nothing to x that could be seen,
+// so its logarithm may stop there; where it overflows, so does the gradient.
 Tensor generalized_kl(const Tensor& input, const Tensor& target, const GeneralizedKlOptions& o) {
   const char* op = "generalized_kl";
   require_same_shape(op, "input", input, "target", target);
   const Precision p(op, {input, target});
   const Tensor x = check(p.wide(input), input >= 0, "generalized_kl: input must not be negative");
   const Tensor t = check(p.wide(target), target >= 0, "generalized_kl: target must not be negative");
-  return p.rounded(reduce(op, xlogy(t, t) - xlogy(t, x) - t + x, o.reduction, Batchmean::allowed));
+  const Tensor terms = custom_function(
+      [](const Tensors& v) { return fma(v[1], log(maximum(ratio_of(v[0], v[1]), 1e-30)), v[0] - v[1]); },
+      [](const Tensor& grad, const Tensor&, const Tensors& v) {
+        const Tensor none = v[1] == 0, x = where(v[0] == 0, 1, v[0]);
+        return Tensors{grad * (1 - ratio_of(v[0], v[1])),
+                       grad * where(none, -1 - log(x), log(where(none, 1, v[1])) - log(v[0]))};
+      },
+      {x, t});
+  return p.rounded(reduce(op, terms, o.reduction, Batchmean::allowed));
 }
 LossGradients generalized_kl_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                       const GeneralizedKlOptions& o) {

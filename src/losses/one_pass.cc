@@ -59,4 +59,11 @@ std::vector<Tensor> pull_through(const FunctionOfMany& f, const std::vector<Tens
   return cotangents;
 }
 
+Tensor differentiated_as(const FunctionOfMany& plain, const FunctionOfMany& fast, const std::vector<Tensor>& inputs) {
+  return custom_function(
+      fast,
+      [plain](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) { return pull_through(plain, v, grad); },
+      inputs);
+}
+
 }  // namespace ebb

@@ -19,4 +19,8 @@ void compute_as(const Tensor& output, const Tensor& value);
 // The cotangents of the floating inputs through f, made of f's own operations (differentiable like any).
 std::vector<Tensor> pull_through(const FunctionOfMany& f, const std::vector<Tensor>& inputs, const Tensor& grad);
 
+// fast(inputs), with the derivatives of plain(inputs): the same numbers, made of operations that can be differentiated
+// wherever the function can. For gradients that share their costly parts with the value, and are rarely differentiated.
+Tensor differentiated_as(const FunctionOfMany& plain, const FunctionOfMany& fast, const std::vector<Tensor>& inputs);
+
 }  // namespace ebb
