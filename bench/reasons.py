@@ -3,9 +3,6 @@
 import re
 
 REASONS = [
-    (r"linear_(dpo|ipo|orpo|simpo|cpo|kto|grpo)_loss",
-     "The gradients of preference losses need the sums of whole sequences first, so the logits are computed twice: four "
-     "products of matrices where a peer that keeps all logits in memory needs three."),
     (r"nll_loss", "Its gradient is a matrix of zeros but for one number a row: only the speed of filling memory counts."),
     (r"hessian", "Ebb computes one Hessian-vector product after the other; a compiling peer batches them."),
     (r"chain of 400 nodes",

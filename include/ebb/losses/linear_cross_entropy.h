@@ -39,7 +39,7 @@ struct LinearLogProbOptions {
   std::int64_t ignore_index = -100;
   double softcap = 0;
   double temperature = 1;  // logits are divided by it (not together with a softcap)
-  std::int64_t chunk = 0;
+  std::int64_t chunk = 0;  // rows whose logits exist at a time; 0: chosen from the shape
 };
 Tensor linear_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,
                         const LinearLogProbOptions& options = {});

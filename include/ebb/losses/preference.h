@@ -4,8 +4,8 @@
 #include "ebb/losses/linear_cross_entropy.h"
 
 // Losses that teach a language model preferences and policies, from log-probabilities of whole answers [B] (sums over
-// their tokens; averages for orpo and simpo), and fused forms that take hidden states and an LM head: there the logits
-// never exist. `*_backward` gives one cotangent for each tensor argument, in their order.
+// their tokens; averages for orpo and simpo), and fused forms that take hidden states and an LM head: there only few
+// logits exist at a time. `*_backward` gives one cotangent for each tensor argument, in their order.
 namespace ebb {
 
 // ---- from log-probabilities -----------------------------------------------------------------------------------------
@@ -98,6 +98,10 @@ std::vector<Tensor> grpo_loss_backward(const Tensor& grad, const Tensor& policy,
 // x [2B, T, H] and target [2B, T], the chosen answers first, then the rejected ones; tokens with ignore_index do not
 // count. `reference` holds the reference model's log-probabilities of the answers [2B] (linear_sequence_log_probs of
 // its own hidden states gives them).
+//
+// Logits exist for `chunk` rows at a time: for as many whole pairs (kto: answers, grpo: tokens) as fit. Their value and
+// gradients are made together, with three products. A pair of more rows has its logits made twice. The default of 0 is
+// about 32 MB of logits, at least 64 rows; up to four times as many where one pair needs them.
 
 Tensor linear_dpo_loss(const Tensor& x, const Tensor& head, const Tensor& target, const Tensor& reference,
                        const DpoOptions& options = {}, const LinearLogProbOptions& head_options = {});
