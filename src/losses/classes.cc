@@ -3,6 +3,7 @@
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "graph/node.h"
+#include "ops/reduce_parts.h"
 
 namespace ebb {
 
@@ -51,6 +52,19 @@ Targets prepare_targets(const Tensor& target, int axis, std::int64_t classes, st
   t.index = where(t.keep, y, 0);
   t.weight = class_weight.defined() ? first : cast(t.keep, dtype);
   return t;
+}
+
+bool waits_for_total(Reduction reduction, const Tensor& x, const Tensor& weight) {
+  return reduction == Reduction::mean && (x.requires_grad() || (weight.defined() && weight.requires_grad()));
+}
+
+LogSoftmax log_softmax_parts(const Tensor& x, int axis) {
+  const ShiftedExp e = shifted_exp(x, 1u << axis);
+  LogSoftmax p;
+  p.z = x - e.shift;
+  p.log_s = log(e.total);
+  p.lse = e.shift + p.log_s;
+  return p;
 }
 
 namespace {

@@ -28,6 +28,17 @@ struct Targets {
 Targets prepare_targets(const Tensor& target, int axis, std::int64_t classes, std::int64_t ignore_index,
                         const Tensor& class_weight, DType dtype, bool waits);
 
+// Only the gradient of a mean needs the total before anything else.
+bool waits_for_total(Reduction reduction, const Tensor& x, const Tensor& weight);
+
+// A log-softmax in parts, so that a loss and its gradient share one exponential an element.
+struct LogSoftmax {
+  Tensor z;      // x − m, m = max x
+  Tensor log_s;  // logp = z − log_s
+  Tensor lse;    // log Σ e^x
+};
+LogSoftmax log_softmax_parts(const Tensor& x, int axis);
+
 // x at index along the axis, which stays with size 1; an index out of range is an Error that begins with `label`.
 Tensor pick_class(const Tensor& x, int axis, const Tensor& index, const char* label);
 // The same as a call of its own: for a loss that reads nothing else of x.

@@ -7,7 +7,6 @@
 #include "ebb/ops.h"
 #include "losses/classes.h"
 #include "losses/gradients.h"
-#include "ops/reduce_parts.h"
 
 // The gradients here are those of the formulas' own operations: with m = max x (a constant for differentiation, see
 // shifted_exp), e = exp(x − m), s = Σ e,
@@ -16,27 +15,7 @@
 namespace ebb {
 namespace {
 
-struct LogSoftmax {
-  Tensor z;      // x − m
-  Tensor log_s;  // logp = z − log_s
-  Tensor lse;    // log Σ e^x
-};
-
-LogSoftmax log_softmax_parts(const Tensor& x, int axis) {
-  const ShiftedExp e = shifted_exp(x, 1u << axis);
-  LogSoftmax p;
-  p.z = x - e.shift;
-  p.log_s = log(e.total);
-  p.lse = e.shift + p.log_s;
-  return p;
-}
-
 Tensor softcapped(const Tensor& x, double cap) { return cap > 0 ? cap * tanh(x / cap) : x; }
-
-// Only the gradient of a mean needs the total before anything else.
-bool waits_for_total(Reduction reduction, const Tensor& x, const Tensor& weight) {
-  return reduction == Reduction::mean && (x.requires_grad() || (weight.defined() && weight.requires_grad()));
-}
 
 // Rows that stay, without the axis of the classes.
 Tensor kept_terms(const Tensor& terms, const Targets& t, const Shape& shape) {

@@ -5,6 +5,7 @@
 #include "losses/classes.h"
 #include "losses/gradients.h"
 #include "losses/signs.h"
+#include "ops/reduce_parts.h"
 
 namespace ebb {
 namespace {
@@ -16,8 +17,10 @@ Tensor of_class(const char* op, const Tensor& input, const Tensor& target, std::
   const Precision p(op, {input});
   const int axis = class_axis(op, input);
   require_class_indices(op, input, axis, target);
-  const Targets t = prepare_targets(target, axis, input.size(axis), ignore_index, {}, p.compute(), false);
-  const Tensor terms = where(t.keep, term(p.wide(input), axis, t.index), 0);
+  const bool waits = waits_for_total(reduction, input, {});
+  const Targets t = prepare_targets(target, axis, input.size(axis), ignore_index, {}, p.compute(), waits);
+  const Tensor x = p.wide(waits ? after(input, t.total) : input);
+  const Tensor terms = where(t.keep, term(x, axis, t.index), 0);
   return p.rounded(reduce_weighted(op, reshape(terms, target.shape()), t.total, reduction));
 }
 
@@ -27,7 +30,8 @@ Tensor of_class(const char* op, const Tensor& input, const Tensor& target, std::
 Tensor poly_loss(const Tensor& input, const Tensor& target, const PolyOptions& o) {
   return of_class("poly_loss", input, target, o.ignore_index, o.reduction,
                   [&o](const Tensor& x, int axis, const Tensor& index) {
-                    const Tensor l = pick_class(log_softmax(x, axis), axis, index, "poly_loss: target");
+                    const LogSoftmax parts = log_softmax_parts(x, axis);
+                    const Tensor l = pick_class(parts.z, axis, index, "poly_loss: target") - parts.log_s;
                     return -l - o.epsilon * expm1(l);
                   });
 }
@@ -61,14 +65,20 @@ LossGradients sparsemax_loss_backward(const Tensor& grad, const Tensor& input, c
   return gradients("sparsemax_loss", sparsemax_loss, grad, input, target, o);
 }
 
-// ListNet's top-one form (Cao et al., 2007).
+// ListNet's top-one form (Cao et al., 2007).    −Σ p·logq = log s − (Σ e·z)/(Σ e),   p = e/Σe the softmax of the
+// target, logq = z − log s that of the input: nothing is divided an element
 Tensor listnet_loss(const Tensor& input, const Tensor& target, const ListnetOptions& o) {
   const char* op = "listnet_loss";
   require_same_shape(op, "input", input, "target", target);
   require(input.rank() > 0, "{}: needs lists along the last axis, but the input is a scalar", op);
   const Precision p(op, {input, target});
-  const Tensor terms = -sum(softmax(p.wide(target), -1) * log_softmax(p.wide(input), -1), -1);
-  return p.rounded(reduce(op, terms, o.reduction));
+  const Tensor x = p.wide(input), t = p.wide(target);
+  if (x.numel() == 0) return p.rounded(reduce(op, sum(x * t, -1), o.reduction));
+  const int axis = x.rank() - 1;
+  const LogSoftmax q = log_softmax_parts(x, axis);
+  const ShiftedExp e = shifted_exp(t, 1u << axis);
+  const Tensor terms = q.log_s - sum(e.terms * q.z, -1, true) / e.total;
+  return p.rounded(reduce(op, squeeze(terms, -1), o.reduction));
 }
 LossGradients listnet_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                     const ListnetOptions& o) {
