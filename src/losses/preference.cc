@@ -1,8 +1,12 @@
 #include "ebb/losses/preference.h"
 
+#include <array>
+#include <limits>
+
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "losses/linear_answers.h"
+#include "losses/one_pass.h"
 #include "losses/reduction.h"
 
 namespace ebb {
@@ -70,7 +74,7 @@ Tensor one_number(const char* op, const Tensor& kl) {
 
 }  // namespace
 
-// KTO (Ethayarajh et al., 2024).   1 − σ(h) = σ(−h)
+// KTO (Ethayarajh et al., 2024).   1 − σ(h) = σ(−h): one sigmoid, of ±β·r.   derivative ±β·w·s·(1 − s)
 Tensor kto_loss(const Tensor& policy, const Tensor& reference, const Tensor& desirable, const KtoOptions& o) {
   const char* op = "kto_loss";
   require_beta(op, o.beta);
@@ -81,8 +85,24 @@ Tensor kto_loss(const Tensor& policy, const Tensor& reference, const Tensor& des
   const Precision p(op, {policy, reference});
   Tensor r = p.wide(policy) - p.wide(reference);
   if (o.kl.defined()) r = r - maximum(p.wide(stop_gradient(one_number(op, o.kl))), 0);
-  const Tensor h = o.beta * r;
-  const Tensor terms = where(desirable, o.desirable_weight * sigmoid(-h), o.undesirable_weight * sigmoid(h));
+  auto choose = [desirable](const Tensor& yes, const Tensor& no) { return where(desirable, yes, no); };
+  auto probability = [choose, beta = o.beta](const Tensor& r) {
+    const Tensor b = full({}, beta, r.dtype());
+    return sigmoid(choose(-b, b) * r);
+  };
+  const Tensor terms = custom_function(
+      [=](const std::vector<Tensor>& v) {
+        const Tensor one = ones({}, v[0].dtype()), s = probability(v[0]);
+        return o.desirable_weight == o.undesirable_weight
+                   ? o.desirable_weight * s
+                   : choose(o.desirable_weight * one, o.undesirable_weight * one) * s;
+      },
+      [=](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
+        const Tensor s = probability(v[0]);
+        return std::vector<Tensor>{choose(-o.beta * o.desirable_weight * grad, o.beta * o.undesirable_weight * grad) *
+                                   (s * (1 - s))};
+      },
+      {r});
   return p.rounded(reduce(op, terms, o.reduction));
 }
 std::vector<Tensor> kto_loss_backward(const Tensor& grad, const Tensor& policy, const Tensor& reference,
@@ -91,15 +111,62 @@ std::vector<Tensor> kto_loss_backward(const Tensor& grad, const Tensor& policy, 
                    [&o](const std::vector<Tensor>& v) { return kto_loss(v[0], v[1], v[2], o); });
 }
 
-// ORPO (Hong et al., 2024).   log odds of e^l = l − log(1 − e^l)
+namespace {
+
+// The odds ratio of ORPO. log odds of e^l = l − log(1 − e^l), whose derivative is 1/(1 − e^l); z is the chosen answer's
+// less the rejected one's.    −log σ(z) = log(1 + w),   w = e^−z = e^(r − c)·(1 − e^c)/(1 − e^r),   σ(−z) = w/(1 + w)
+// Where w is so large that the 1 does not count, log w = (r − c) + log of the quotient, whatever w overflows to.
+struct OddsRatio {
+  Tensor loss, share;             // −log σ(z), σ(−z)
+  Tensor of_chosen, of_rejected;  // e^c − 1, e^r − 1
+};
+OddsRatio odds_ratio(const Tensor& c, const Tensor& r) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  OddsRatio o;
+  o.of_chosen = expm1(c), o.of_rejected = expm1(r);
+  const Tensor quotient = where(maximum(c, r) > 0, kNaN, abs(o.of_chosen / o.of_rejected));  // no log-probability
+  const Tensor difference = r - c, w = exp(difference) * quotient, large = w > 1e15;
+  o.loss = log1p(where(large, quotient - 1, w)) + where(large, difference, 0);
+  o.share = where(large, 1, w / (1 + w));
+  return o;
+}
+Tensor odds_share(const Tensor& c, const Tensor& r) {
+  const auto log_odds = [](const Tensor& l) { return l - log(-expm1(l)); };
+  return sigmoid(log_odds(r) - log_odds(c));
+}
+
+Tensor odds_ratio_loss(const Tensor& chosen, const Tensor& rejected) {
+  using Tensors = std::vector<Tensor>;
+  return custom_function(
+      [](const Tensors& v) { return odds_ratio(v[0], v[1]).loss; },
+      [](const Tensor& grad, const Tensor&, const Tensors& v) {
+        const Tensors all{grad, v[0], v[1]};
+        return Tensors{differentiated_as([](const Tensors& g) { return g[0] * odds_share(g[1], g[2]) / expm1(g[1]); },
+                                         [](const Tensors& g) {
+                                           const OddsRatio o = odds_ratio(g[1], g[2]);
+                                           return g[0] * o.share / o.of_chosen;
+                                         },
+                                         all),
+                       differentiated_as([](const Tensors& g) { return -g[0] * odds_share(g[1], g[2]) / expm1(g[2]); },
+                                         [](const Tensors& g) {
+                                           const OddsRatio o = odds_ratio(g[1], g[2]);
+                                           return -(g[0] * o.share / o.of_rejected);
+                                         },
+                                         all)};
+      },
+      {chosen, rejected});
+}
+
+}  // namespace
+
+// ORPO (Hong et al., 2024).
 Tensor orpo_loss(const Tensor& chosen, const Tensor& rejected, const OrpoOptions& o) {
   const char* op = "orpo_loss";
   require_beta(op, o.beta);
   require_same_shape(op, "chosen", chosen, "rejected", rejected);
   const Precision p(op, {chosen, rejected});
-  const Tensor c = p.wide(chosen), r = p.wide(rejected);
-  const auto log_odds = [](const Tensor& l) { return l - log(-expm1(l)); };
-  Tensor terms = -(o.beta * log_sigmoid(log_odds(c) - log_odds(r)));
+  const Tensor c = p.wide(chosen);
+  Tensor terms = o.beta * odds_ratio_loss(c, p.wide(rejected));
   if (o.likelihood) terms = terms - c;
   return p.rounded(reduce(op, terms, o.reduction));
 }
@@ -158,15 +225,48 @@ void check_grpo(const char* op, const Shape& policy, const Tensor& advantages, c
   }
 }
 
-// GRPO (Shao et al., 2024). The divergence is the unbiased estimate e^d − d − 1 >= 0; expm1 keeps its digits near 0.
-// Advantages repeat along the policy's axes; the terms are not rounded.
+// −min(r·a, clamp(r)·a) = max(r·n, clamp(r)·n),   n = −a.    dr = n, 0 where the clamped one is larger: inside the clip
+// both are the same
+Tensor clipped_ratio(const Tensor& ratio, const Tensor& advantages, const GrpoOptions& o) {
+  auto parts = [low = 1 - o.clip_low, high = 1 + o.clip_high](const std::vector<Tensor>& v) {
+    const Tensor n = -v[1];
+    return std::array{n, v[0] * n, clamp(v[0], low, high), clamp(v[0], low, high) * n};
+  };
+  return custom_function(
+      [parts](const std::vector<Tensor>& v) {
+        const auto [n, free, clamped, held] = parts(v);
+        return maximum(free, held);
+      },
+      [parts](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
+        const auto [n, free, clamped, held] = parts(v);
+        const Tensor chosen = where(free < held, clamped, where(free == held, 0.5 * (v[0] + clamped), v[0]));
+        return std::vector<Tensor>{where(free < held, 0, grad * n), -grad * chosen};
+      },
+      {ratio, broadcast_to(advantages, ratio.shape())});
+}
+
+// The unbiased estimate e^d − d − 1 >= 0 of the divergence from a reference, d = reference − l; expm1 keeps its digits
+// near 0, and is its derivative.
+Tensor divergence_estimate(const Tensor& l, const Tensor& reference) {
+  return custom_function(
+      [](const std::vector<Tensor>& v) {
+        const Tensor d = v[1] - v[0];
+        return expm1(d) - d;
+      },
+      [](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
+        const Tensor e = expm1(v[1] - v[0]);
+        return std::vector<Tensor>{-grad * e, grad * e};
+      },
+      {l, reference});
+}
+
+// GRPO (Shao et al., 2024). Advantages repeat along the policy's axes; the terms are not rounded.
 Tensor grpo_terms(const Precision& p, const Tensor& policy, const Tensor& advantages, const GrpoOptions& o) {
-  const Tensor l = p.wide(policy), a = p.wide(advantages);
+  const Tensor l = p.wide(policy);
   const Tensor ratio = exp(l - (o.old.defined() ? p.wide(o.old) : stop_gradient(l)));
-  Tensor terms = -minimum(ratio * a, clamp(ratio, 1 - o.clip_low, 1 + o.clip_high) * a);
+  Tensor terms = clipped_ratio(ratio, p.wide(advantages), o);
   if (o.reference.defined() && o.beta != 0) {
-    const Tensor d = p.wide(o.reference) - l;
-    terms = terms + o.beta * (expm1(d) - d);
+    terms = fma(divergence_estimate(l, p.wide(o.reference)), o.beta, terms);
   }
   return o.mask.defined() ? where(o.mask != 0, terms, 0) : terms;
 }

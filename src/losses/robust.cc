@@ -6,6 +6,7 @@
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "losses/gradients.h"
+#include "losses/one_pass.h"
 #include "losses/reduction.h"
 
 namespace ebb {
@@ -40,14 +41,9 @@ LossGradients pinball_loss_backward(const Tensor& grad, const Tensor& input, con
 
 namespace {
 
-// tanh d from m = e^(−2|d|) − 1, which its logarithm needs anyway: |tanh d| = −m/(2 + m).    derivative 1 − tanh²
-Tensor tanh_from(const Tensor& difference, const Tensor& m) {
-  return custom_function([](const std::vector<Tensor>& v) { return sign(v[0]) * (-v[1] / (2 + v[1])); },
-                         [](const Tensor& grad, const Tensor& t, const std::vector<Tensor>&) {
-                           return std::vector<Tensor>{grad * (1 - square(t)), Tensor()};
-                         },
-                         {difference, stop_gradient(m)});
-}
+// −|tanh d| from m = e^(−2|d|) − 1, which its logarithm needs anyway: m/(2 + m).    (tanh d)' = 1 − tanh² d
+Tensor minus_tanh_of_size(const Tensor& m) { return m / (2 + m); }
+Tensor m_of(const Tensor& d) { return expm1(-2 * abs(d)); }
 
 }  // namespace
 
@@ -55,15 +51,17 @@ Tensor tanh_from(const Tensor& difference, const Tensor& m) {
 // overflow. Its derivative is tanh d.
 Tensor log_cosh_loss(const Tensor& input, const Tensor& target, const LogCoshOptions& o) {
   return of_difference("log_cosh_loss", input, target, o.reduction, [](const Tensor& difference) {
-    auto m_of = [](const Tensor& d) { return expm1(-2 * abs(d)); };
+    using Tensors = std::vector<Tensor>;
     return custom_function(
-        [m_of](const std::vector<Tensor>& v) {
+        [](const Tensors& v) {
           const Tensor size = abs(v[0]), near = size < 1, m = m_of(v[0]);
-          const Tensor logarithm = log1p(where(near, -square(tanh_from(v[0], m)), 1 + m));
+          const Tensor logarithm = log1p(where(near, -square(minus_tanh_of_size(m)), 1 + m));
           return where(near, -0.5 * logarithm, (size - std::numbers::ln2) + logarithm);
         },
-        [m_of](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
-          return std::vector<Tensor>{grad * tanh_from(v[0], m_of(v[0]))};
+        [](const Tensor& grad, const Tensor&, const Tensors& v) {
+          return Tensors{differentiated_as(
+              [](const Tensors& g) { return g[0] * tanh(g[1]); },
+              [](const Tensors& g) { return (-g[0] * sign(g[1])) * minus_tanh_of_size(m_of(g[1])); }, {grad, v[0]})};
         },
         {difference});
   });
@@ -73,15 +71,23 @@ LossGradients log_cosh_loss_backward(const Tensor& grad, const Tensor& input, co
   return gradients("log_cosh_loss", log_cosh_loss, grad, input, target, o);
 }
 
-// Wing (Feng et al., 2018).
+// Wing (Feng et al., 2018).    |d| < w: w·log(1 + |d|/ε),  else |d| − c.    derivative sign d·w/(ε + |d|), sign d
 Tensor wing_loss(const Tensor& input, const Tensor& target, const WingOptions& o) {
   const char* op = "wing_loss";
   require(o.width > 0, "{}: width must be positive, got {}", op, o.width);
   require(o.curvature > 0, "{}: curvature must be positive, got {}", op, o.curvature);
   const double offset = o.width - o.width * std::log1p(o.width / o.curvature);
-  return of_difference(op, input, target, o.reduction, [&](const Tensor& d) {
-    const Tensor a = abs(d), near = a < o.width;
-    return where(near, o.width * log1p(where(near, a, 0) * (1 / o.curvature)), a - offset);
+  return of_difference(op, input, target, o.reduction, [&](const Tensor& difference) {
+    return custom_function(
+        [w = o.width, e = o.curvature, offset](const std::vector<Tensor>& v) {
+          const Tensor a = abs(v[0]);
+          return where(a < w, w * log1p(a * (1 / e)), a - offset);
+        },
+        [w = o.width, e = o.curvature](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
+          const Tensor a = abs(v[0]);
+          return std::vector<Tensor>{(grad * sign(v[0])) * where(a < w, w / (a + e), 1)};
+        },
+        {difference});
   });
 }
 LossGradients wing_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target, const WingOptions& o) {
