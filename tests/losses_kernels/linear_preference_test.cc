@@ -298,6 +298,18 @@ TEST(LinearPreference, TheValueMayComeFirstAlongWithOrAfterItsGradient) {
   EXPECT_TRUE(same_bits(together.second, eagerly.second));
 }
 
+TEST(LinearPreference, ACheckpointedLossHasTheSameGradient) {
+  const Batch b;
+  const Tensor target = targets(true);
+  const auto loss = [&](const Tensor& x) {
+    return linear_dpo_loss(sin(x), b.head, target, b.reference, {}, {.chunk = 13});
+  };
+  const Tensor x = variable(b.x), y = variable(b.x);
+  const Tensor plainly = loss(x), again = checkpoint(loss, y);
+  EXPECT_TRUE(same_bits(backward(plainly)[x], backward(again)[y]));
+  EXPECT_EQ(plainly.item(), again.item());
+}
+
 TEST(LinearPreference, ALossOfTheLossTakesItsValueFirst) {
   const std::vector<Tensor> in = Batch().inputs();
   const Tensor target = targets(true);
