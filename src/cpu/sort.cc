@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/format_error.h"
@@ -139,16 +140,40 @@ R make_record(std::uint64_t key, std::int64_t position) {
   }
 }
 
+// Sorts n records, which stand in the order of their positions; `other` is room for as many.
+void sort_records(WideRecord* records, WideRecord*, std::int64_t n, std::size_t) { std::sort(records, records + n); }
+
+// Byte by byte from the lowest of the key's up. Every pass keeps the order of equal bytes, so equal keys stay in the
+// order of their positions, and there is no comparison whose outcome a processor could guess wrong.
+void sort_records(std::uint64_t* records, std::uint64_t* other, std::int64_t n, std::size_t key_bytes) {
+  constexpr std::int64_t kFew = 64;  // fewer than these are compared: counting has a price of its own
+  if (n < kFew) return std::sort(records, records + n);
+  std::uint32_t counts[4][256] = {};
+  const auto digit = [](std::uint64_t r, std::size_t byte) { return r >> (32 + 8 * byte) & 0xFF; };
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::size_t byte = 0; byte < key_bytes; ++byte) ++counts[byte][digit(records[i], byte)];
+  }
+  std::uint64_t *from = records, *to = other;
+  for (std::size_t byte = 0; byte < key_bytes; ++byte) {
+    if (counts[byte][digit(from[0], byte)] == n) continue;  // all the same
+    std::uint32_t at = 0;
+    for (std::uint32_t& count : counts[byte]) at += std::exchange(count, at);
+    for (std::int64_t i = 0; i < n; ++i) to[counts[byte][digit(from[i], byte)]++] = from[i];
+    std::swap(from, to);
+  }
+  if (from != records) std::copy(from, from + n, records);
+}
+
 constexpr std::int64_t kLongLine = 65536;
 
 // Runs sorted side by side, then merged two by two.
 template <class R>
-void sort_long(std::vector<R>& records) {
+void sort_long(std::vector<R>& records, std::vector<R>& other, std::size_t key_bytes) {
   const auto n = static_cast<std::int64_t>(records.size());
-  std::vector<R> other(records.size());
   std::int64_t run = std::max<std::int64_t>(kLongLine / 2, (n + 63) / 64);
   parallel_for((n + run - 1) / run, [&](std::int64_t i) {
-    std::sort(records.data() + i * run, records.data() + std::min(n, (i + 1) * run));
+    const std::int64_t begin = i * run;
+    sort_records(records.data() + begin, other.data() + begin, std::min(run, n - begin), key_bytes);
   });
   for (; run < n; run *= 2) {
     parallel_for((n + 2 * run - 1) / (2 * run), [&](std::int64_t i) {
@@ -175,14 +200,15 @@ void argsort_lines(const View& x, int axis, bool descending, std::int64_t* out) 
   const auto write = [&](const std::vector<R>& records, std::int64_t offset) {
     for (std::int64_t i = 0; i < n; ++i) out[offset + i * out_step] = position_of(records[static_cast<std::size_t>(i)]);
   };
+  const bool few = lines.lines() < 16 || std::is_same_v<R, WideRecord>;  // many keep every thread busy as they are
   lines.for_each_block([&](const Lines<2>::Block& block) {
-    std::vector<R> records(static_cast<std::size_t>(n));
+    std::vector<R> records(static_cast<std::size_t>(n)), other(records.size());
     for (std::int64_t l = 0; l < block.count; ++l) {
       read(records, block.offset[1][l]);
-      if (n > kLongLine) {
-        sort_long(records);
+      if (n > kLongLine && few) {
+        sort_long(records, other, sizeof(T));
       } else {
-        std::sort(records.begin(), records.end());
+        sort_records(records.data(), other.data(), n, sizeof(T));
       }
       write(records, block.offset[0][l]);
     }

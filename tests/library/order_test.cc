@@ -112,6 +112,23 @@ TEST(ArgSort, IsStableBothWaysWithNaNAboveAll) {
   }
 }
 
+// Numbers that differ in every byte, few and many to a line, so many lines that none is shared out.
+TEST(ArgSort, EveryByteOfTheNumberCounts) {
+  std::mt19937 rng(7);
+  std::normal_distribution<double> normal(0, 1000);
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8}) {
+    for (const Shape& shape : {Shape{3, 63}, Shape{3, 64}, Shape{2, 1000}, Shape{17, 65537}}) {
+      if (shape[0] == 17 && dtype != DType::f32) continue;
+      Array x(dtype, shape);
+      for_each_position(shape, [&](const Position& p) {
+        const double v = normal(rng);
+        x.set(p, dtype == DType::u8 ? std::fmod(std::fabs(v), 256) : is_floating(dtype) ? v : std::round(v * 1e5));
+      });
+      expect_sorted(x, 1);
+    }
+  }
+}
+
 TEST(ArgSort, LongLinesAreMergedFromRuns) {
   std::mt19937 rng(3);
   for (const DType dtype : {DType::f32, DType::f64, DType::i64})
