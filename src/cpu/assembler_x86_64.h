@@ -2,32 +2,41 @@
 #include <cstdint>
 #include <vector>
 
+#include "cpu/native_code.h"
+
 // The same instructions for x86-64 with AVX2 and FMA, on whole 256-bit registers. Encodings: Intel Software Developer's
 // Manual, volume 2. Machines with AVX-512 run them too.
 //
-// rdi is the table of pointers, rsi the count, rdx the state, rax the offset of this turn; the loop's own pointers are
-// the other general registers, those of the caller saved on the stack. rdi is the last to be given away: nothing is
-// read from the table after that.
+// rdi is the table of pointers, rsi the groups of a block, rdx the state, rcx the blocks, r15 counts groups, rax is a
+// scratch register first and then the offset of this turn; the loop's own pointers are the other general registers,
+// those of the caller saved on the stack, with the frame below them: numbers for which there is no register. rdi is the
+// last to be given away: nothing is read from the table after that.
 namespace ebb::cpu {
 
 class Assembler {
  public:
   static constexpr int kVectorBytes = 32;
   static constexpr int kVectorRegisters = 16;
-  static constexpr int kPointerRegisters = 11;
-  enum class Rounding { floor, ceil, nearest, trunc };
+  static constexpr int kPointerRegisters = 10;
 
   explicit Assembler(bool wide) : wide_(wide) {}
   std::vector<std::uint8_t> take() { return std::move(code_); }
 
   // ---- around the loop ----
-  void begin() {
+  void begin(int frame) {
     bytes({0x53, 0x55, 0x41, 0x54, 0x41, 0x55, 0x41, 0x56, 0x41, 0x57});  // push rbx rbp r12 r13 r14 r15
-    bytes({0x31, 0xC0});                                                  // xor eax, eax
+    frame_ = frame * kVectorBytes;
+    bytes({0x48, 0x81, 0xEC});  // sub rsp, frame
+    distance(frame_);
   }
   void pointer(int p, int entry) { from_table(kPointers[p], entry); }
+  void start_block() {
+    if (block_ == 0) bytes({0x31, 0xC0});  // xor eax, eax
+    block_ = code_.size();
+  }
   void start_loop() {
-    bytes({0x48, 0x85, 0xF6, 0x0F, 0x84});  // test rsi, rsi; jz past the loop
+    bytes({0x49, 0x89, 0xF7});              // mov r15, rsi
+    bytes({0x4D, 0x85, 0xFF, 0x0F, 0x84});  // test r15, r15; jz past the loop
     skip_ = code_.size();
     distance(0);
     loop_ = code_.size();
@@ -35,13 +44,20 @@ class Assembler {
   void end_loop(int, int step) {
     bytes({0x48, 0x05});  // add rax, step
     distance(step);
-    bytes({0x48, 0xFF, 0xCE, 0x0F, 0x85});  // dec rsi; jnz
+    bytes({0x49, 0xFF, 0xCF, 0x0F, 0x85});  // dec r15; jnz
     distance(static_cast<std::int64_t>(loop_) - static_cast<std::int64_t>(code_.size() + 4));
     const auto past = static_cast<std::uint32_t>(code_.size() - (skip_ + 4));
     for (int k = 0; k < 4; ++k) code_[skip_ + static_cast<std::size_t>(k)] = static_cast<std::uint8_t>(past >> 8 * k);
   }
+  void end_block(int state_bytes) {
+    bytes({0x48, 0x81, 0xC2});  // add rdx, state_bytes
+    distance(state_bytes);
+    bytes({0x48, 0xFF, 0xC9, 0x0F, 0x85});  // dec rcx; jnz
+    distance(static_cast<std::int64_t>(block_) - static_cast<std::int64_t>(code_.size() + 4));
+  }
   void end() {
-    bytes({0xC5, 0xF8, 0x77});                                            // vzeroupper
+    bytes({0xC5, 0xF8, 0x77, 0x48, 0x81, 0xC4});  // vzeroupper; add rsp, frame
+    distance(frame_);
     bytes({0x41, 0x5F, 0x41, 0x5E, 0x41, 0x5D, 0x41, 0x5C, 0x5D, 0x5B});  // pop in reverse
     bytes({0xC3});
   }
@@ -50,77 +66,132 @@ class Assembler {
   void load(int v, int p, int offset) { memory(0x10, v, kPointers[p], offset); }
   void store(int v, int p, int offset) { memory(0x11, v, kPointers[p], offset); }
   void store_state(int v, int offset) { plain(kFloat, wide_, 0x11, v, kState, offset); }
+  void store_frame(int v, int slot) { in_frame(0x11, v, slot); }
+  void load_frame(int v, int slot) { in_frame(0x10, v, slot); }
   void repeat(int v, int entry) {
     from_table(kScratch, entry);
     plain(k0F38, true, wide_ ? 0x19 : 0x18, v, kScratch, 0);  // vbroadcastss, vbroadcastsd
   }
-
-  // ---- arithmetic: d = a op b ----
-  void add(int d, int a, int b) { floats(0x58, d, a, b); }
-  void sub(int d, int a, int b) { floats(0x5C, d, a, b); }
-  void mul(int d, int a, int b) { floats(0x59, d, a, b); }
-  void div(int d, int a, int b) { floats(0x5E, d, a, b); }
-  // vmaxps and vminps return their second operand where there is no order: of zeros with different signs both orders
-  // together have the right one, and NaN is put in where there is one. d is neither a nor b.
-  void maximum(int d, int a, int b, int spare) { beyond(0x5F, 0x54, d, a, b, spare); }
-  void minimum(int d, int a, int b, int spare) { beyond(0x5D, 0x56, d, a, b, spare); }
-  void root(int d, int a) { floats(0x51, d, 0, a); }
-  // The sign bits are made where they are needed: d is not a.
-  void absolute(int d, int a) {
-    sign_bits(d);
-    floats(0x55, d, d, a);  // vandnps
-  }
-  void negate(int d, int a) {
-    sign_bits(d);
-    floats(0x57, d, d, a);  // vxorps
-  }
-  void round(int d, int a, Rounding r) {
-    registers(k0F3A, true, false, wide_ ? 0x09 : 0x08, d, 0, a);
-    byte(r == Rounding::floor ? 0x09 : r == Rounding::ceil ? 0x0A : r == Rounding::nearest ? 0x08 : 0x0B);
-  }
-  // d = a·b + c, rounded once; d is neither a nor b.
-  void fma(int d, int a, int b, int c) {
-    move(d, c);
-    registers(k0F38, true, wide_, 0xB8, d, a, b);  // vfmadd231ps
+  void constant(int v, std::uint64_t bits) {
+    bytes({0x48, 0xB8});  // mov rax, bits
+    for (int k = 0; k < 8; ++k) byte(static_cast<std::uint8_t>(bits >> 8 * k));
+    byte(0xC4);  // vmovq xmm, rax: 128 bits, unlike all others here
+    byte(static_cast<std::uint8_t>((v < 8 ? 0x80 : 0) | 0x60 | kFloat));
+    bytes({0xF9, 0x6E, 0xC0 | (v & 7) << 3});
+    registers(k0F38, true, false, wide_ ? 0x59 : 0x58, v, 0, v);  // vpbroadcastq, vpbroadcastd
   }
 
-  // ---- masks ----
-  void equal(int d, int a, int b) { compare(0x00, d, a, b); }
-  void less(int d, int a, int b) { compare(0x11, d, a, b); }
-  void positive(int d, int a) {  // a > 0; d is not a
-    zero(d);
-    less(d, d, a);
+  // ---- instructions ----
+  // Whether d may be a register that the operation reads: where it is made of several instructions, not.
+  static bool may_overwrite(Micro op) {
+    return op != Micro::maximum && op != Micro::minimum && op != Micro::abs_less && op != Micro::absolute &&
+           op != Micro::negate && op != Micro::bit_not;
   }
-  void less_equal(int d, int a, int b) { compare(0x12, d, a, b); }
-  void bit_and(int d, int a, int b) { floats(0x54, d, a, b); }
-  void bit_or(int d, int a, int b) { floats(0x56, d, a, b); }
-  void bit_xor(int d, int a, int b) { floats(0x57, d, a, b); }
-  void bit_not(int d, int a) {  // d is not a
-    all_ones(d);
-    floats(0x57, d, d, a);
+  // Whether it needs one more register.
+  static bool needs_spare(Micro op) {
+    return op == Micro::maximum || op == Micro::minimum || op == Micro::abs_less || op == Micro::copy_sign;
   }
+
+  void run(Micro op, int d, int a, int b, int immediate, int spare) {
+    switch (op) {
+      case Micro::move:
+        return move(d, a);
+      case Micro::negate:
+        sign_bits(d);
+        return floats(0x57, d, d, a);  // vxorps
+      case Micro::absolute:
+        sign_bits(d);
+        return floats(0x55, d, d, a);  // vandnps
+      case Micro::root:
+        return floats(0x51, d, 0, a);
+      case Micro::floor:
+        return round(d, a, 0x09);
+      case Micro::ceil:
+        return round(d, a, 0x0A);
+      case Micro::nearest:
+        return round(d, a, 0x08);
+      case Micro::trunc:
+        return round(d, a, 0x0B);
+      case Micro::bit_not:
+        all_ones(d);
+        return floats(0x57, d, d, a);
+      case Micro::shift_left:
+        return shift(d, a, 6, immediate);
+      case Micro::shift_right:
+        return shift(d, a, 2, immediate);
+      case Micro::shift_right_signed:  // 32 bits only
+        return shift(d, a, 4, immediate);
+      case Micro::to_float:  // vcvtdq2ps
+        return registers(kFloat, false, false, 0x5B, d, 0, a);
+      case Micro::add:
+        return floats(0x58, d, a, b);
+      case Micro::sub:
+        return floats(0x5C, d, a, b);
+      case Micro::mul:
+        return floats(0x59, d, a, b);
+      case Micro::div:
+        return floats(0x5E, d, a, b);
+      // vmaxps and vminps return their second operand where there is no order: of zeros with different signs both
+      // orders together have the right one, and NaN is put in where there is one.
+      case Micro::maximum:
+        return beyond(0x5F, 0x54, d, a, b, spare);
+      case Micro::minimum:
+        return beyond(0x5D, 0x56, d, a, b, spare);
+      case Micro::max_or_second:
+        return floats(0x5F, d, a, b);
+      case Micro::min_or_second:
+        return floats(0x5D, d, a, b);
+      case Micro::equal:
+        return compare(0x00, d, a, b);
+      case Micro::less:
+        return compare(0x11, d, a, b);
+      case Micro::less_equal:
+        return compare(0x12, d, a, b);
+      case Micro::abs_less:
+        sign_bits(spare);
+        floats(0x55, d, spare, a);
+        floats(0x55, spare, spare, b);
+        return compare(0x11, d, d, spare);
+      case Micro::bit_and:
+        return floats(0x54, d, a, b);
+      case Micro::bit_or:
+        return floats(0x56, d, a, b);
+      case Micro::bit_xor:
+        return floats(0x57, d, a, b);
+      case Micro::int_add:
+        return registers(kFloat, true, false, wide_ ? 0xD4 : 0xFE, d, a, b);
+      case Micro::int_sub:
+        return registers(kFloat, true, false, wide_ ? 0xFB : 0xFA, d, a, b);
+      default:
+        return;  // of three operands: below
+    }
+  }
+  // d = d + a·b or d − a·b, rounded once
+  void fma(int d, int a, int b) { registers(k0F38, true, wide_, 0xB8, d, a, b); }   // vfmadd231ps
+  void fnma(int d, int a, int b) { registers(k0F38, true, wide_, 0xBC, d, a, b); }  // vfnmadd231ps
   void select(int d, int mask, int a, int b) {
     registers(k0F3A, true, false, wide_ ? 0x4B : 0x4A, d, b, a);  // vblendvps
     byte(static_cast<std::uint8_t>(mask << 4));
   }
+  // d gets the sign bits of a.
+  void copy_sign(int d, int a, int sign_bits, int spare) {
+    floats(0x54, spare, sign_bits, a);
+    floats(0x55, d, sign_bits, d);
+    floats(0x56, d, d, spare);
+  }
 
-  // ---- constants and copies ----
   void move(int d, int a) {
     if (d != a) floats(0x28, d, 0, a);  // vmovaps
   }
+  void accumulate(int sum, int a) { floats(0x58, sum, sum, a); }
   void zero(int d) { registers(kFloat, false, false, 0x57, d, d, d); }
   void all_ones(int d) { registers(kFloat, true, false, 0x76, d, d, d); }  // vpcmpeqd
-  void one(int d) {                                                        // the bits of 1.0, shifted together
-    all_ones(d);
-    shift(d, false, wide_ ? 54 : 25);
-    shift(d, true, wide_ ? 52 : 23);
-  }
 
  private:
   static constexpr int kFloat = 1, k0F38 = 2, k0F3A = 3;  // opcode maps
-  static constexpr int kState = 2, kScratch = 1;          // rdx, rcx
-  // r8-r11, rbx, rbp, r12-r15, rdi. (rcx stays free for single numbers.)
-  static constexpr int kPointers[kPointerRegisters] = {8, 9, 10, 11, 3, 5, 12, 13, 14, 15, 7};
+  static constexpr int kState = 2, kScratch = 0;          // rdx, rax
+  static constexpr int kPointers[kPointerRegisters] = {8, 9,  10, 11, 3,
+                                                       5, 12, 13, 14, 7};  // r8-r11, rbx, rbp, r12-r14, rdi
 
   void byte(std::uint8_t b) { code_.push_back(b); }
   void bytes(std::initializer_list<int> list) {
@@ -149,7 +220,7 @@ class Assembler {
     floats(opcode, spare, b, a);
     floats(combine, d, d, spare);
     compare(0x03, spare, a, b);  // no order: all ones, a NaN
-    bit_or(d, d, spare);
+    floats(0x56, d, d, spare);
   }
   void compare(int how, int d, int a, int b) {
     floats(0xC2, d, a, b);
@@ -165,18 +236,28 @@ class Assembler {
     bytes({opcode, 0x80 | (v & 7) << 3 | (base & 7)});
     distance(offset);
   }
-  void shift(int d, bool left, int count) {  // vpsrld, vpslld and the 64-bit forms, in place
-    prefix(kFloat, true, false, 0, d, d);
-    bytes({wide_ ? 0x73 : 0x72, 0xC0 | (left ? 6 : 2) << 3 | (d & 7), count});
+  void in_frame(int opcode, int v, int slot) {  // [rsp + offset]
+    prefix(kFloat, wide_, false, v, 0, 4);
+    bytes({opcode, 0x84 | (v & 7) << 3, 0x24});
+    distance(std::int64_t{slot} * kVectorBytes);
+  }
+  void round(int d, int a, int how) {
+    registers(k0F3A, true, false, wide_ ? 0x09 : 0x08, d, 0, a);
+    byte(static_cast<std::uint8_t>(how));
+  }
+  void shift(int d, int a, int how, int count) {  // vpslld, vpsrld, vpsrad and the 64-bit forms
+    prefix(kFloat, true, false, 0, d, a);
+    bytes({wide_ ? 0x73 : 0x72, 0xC0 | how << 3 | (a & 7), count});
   }
   void sign_bits(int d) {
     all_ones(d);
-    shift(d, true, wide_ ? 63 : 31);
+    shift(d, d, 6, wide_ ? 63 : 31);
   }
 
   bool wide_;
   std::vector<std::uint8_t> code_;
-  std::size_t skip_ = 0, loop_ = 0;
+  int frame_ = 0;
+  std::size_t block_ = 0, skip_ = 0, loop_ = 0;
 };
 
 }  // namespace ebb::cpu

@@ -12,34 +12,12 @@
 #include <limits>
 
 #include "cpu/math_coefficients.h"
+#include "cpu/math_traits.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ebb::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-
-template <class T>
-struct FloatTraits;
-template <>
-struct FloatTraits<float> {
-  static constexpr int kMantissa = 23, kBias = 127;
-  static constexpr float kRoundMagic = 0x1.8p23f;  // adding it leaves the nearest integer in the low bits
-  static constexpr float kBiasedMagic = 0x1.8p23f + 2 * kBias;
-  static constexpr std::uint32_t kRootHalf = 0x3f3504f3, kMantissaMask = 0x7fffff;
-  // ln 2 in two parts; the first has zeros at its end, so that its product with an exponent is exact without FMA too.
-  static constexpr float kLn2High = 0x1.63p-1f, kLn2Low = -0x1.bd0106p-13f;
-  static constexpr float kExpLow = -104.5f, kExpHigh = 89.5f, kExp2Low = -151.0f, kExp2High = 129.0f;
-  static constexpr float kExpm1Low = -18.0f, kExpm1High = 89.0f, kExpNormal = 87.0f;
-};
-template <>
-struct FloatTraits<double> {
-  static constexpr int kMantissa = 52, kBias = 1023;
-  static constexpr double kRoundMagic = 0x1.8p52, kBiasedMagic = 0x1.8p52 + 2 * kBias;
-  static constexpr std::uint64_t kRootHalf = 0x3fe6a09e667f3bcd, kMantissaMask = 0xfffffffffffff;
-  static constexpr double kLn2High = 0x1.62e42feep-1, kLn2Low = 0x1.a39ef35793c76p-33;
-  static constexpr double kExpLow = -746.0, kExpHigh = 711.0, kExp2Low = -1076.0, kExp2High = 1025.0;
-  static constexpr double kExpm1Low = -40.0, kExpm1High = 710.0, kExpNormal = 708.0;
-};
 
 template <class D>
 using SignedTag = hn::RebindToSigned<D>;
@@ -302,26 +280,23 @@ template <class D>
 struct Log1pParts {
   hn::Vec<D> u, y;
 };
-// Up to x = 1 the error is x - (u - 1), exactly, and 2^-k is normal; beyond, it takes three more operations.
-template <bool kUpToOne, class D, class V>
+template <bool kPlain, class D, class V>
 HWY_INLINE Log1pParts<D> log1p_parts(D d, V x) {
   using Traits = FloatTraits<hn::TFromD<D>>;
   const UnsignedTag<D> du;
   const V one = constant(d, 1);
-  const V u = hn::Add(x, one), part = hn::Sub(u, one);
+  const V u = hn::Add(x, one), error = hn::Sub(hn::Min(x, one), hn::Sub(u, hn::Max(x, one)));
   const Split<D> s = split(d, u);
-  V error = hn::Sub(x, part);
-  if constexpr (!kUpToOne) error = hn::Add(hn::Sub(one, hn::Sub(u, part)), error);
-  // 2^-k is subnormal for the last two k, where the error is 0 beside u: a quarter of 2^(2-k) does as well.
-  constexpr int kShift = kUpToOne ? 0 : 2;
+  // 2^-k is subnormal for the last two k, where the error is nothing beside u: a quarter of 2^(2-k) does as well.
+  constexpr int kShift = kPlain ? 0 : 2;
   const auto biased = hn::Sub(hn::Set(du, Traits::kBias + kShift), hn::BitCast(du, s.exponent));
   V down = hn::BitCast(d, hn::ShiftLeft<Traits::kMantissa>(biased));
-  if constexpr (!kUpToOne) down = hn::Mul(down, constant(d, 0.25));
+  if constexpr (!kPlain) down = hn::Mul(down, constant(d, 0.25));
   return {u, log_sum(d, hn::MulAdd(error, down, s.fraction), s.exponent)};
 }
 template <class D, class V>
 HWY_INLINE hn::Mask<D> log1p_is_plain(D d, V x) {
-  return hn::And(hn::Gt(x, constant(d, -1)), hn::Le(x, constant(d, 1)));
+  return hn::And(hn::Gt(x, constant(d, -1)), hn::Lt(x, hn::Set(d, FloatTraits<hn::TFromD<D>>::kLog1pHigh)));
 }
 template <class D, class V>
 HWY_INLINE V log1p_plain(D d, V x) {

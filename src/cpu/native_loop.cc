@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "cpu/native_code.h"
 #include "cpu/tile_kernels.h"
 
 #if defined(__aarch64__)
@@ -40,8 +41,14 @@ bool worth_native_loops(std::int64_t elements) {
   return native_loops_usable() && now != NativeLoops::never && (now == NativeLoops::always || elements >= kLarge);
 }
 
-bool has_native_form(Op op) {
+bool has_native_form(Op op, bool wide) {
   switch (op) {
+    case Op::exp:
+    case Op::expm1:
+    case Op::tanh:
+    case Op::log:
+    case Op::log1p:
+      return !wide;
     case Op::copy:
     case Op::neg:
     case Op::reciprocal:
@@ -82,299 +89,311 @@ bool has_native_form(Op op) {
 #if EBB_NATIVE_LOOPS
 namespace {
 
-// Emits the body once for each vector of a group. Vectors are independent of each other: the processor overlaps them,
-// and one vector's values are all that is live at a time.
+// Emits the body for the vectors of a group, a few vectors side by side: an instruction of each, then the next
+// instruction. They are independent of each other, and a processor looks ahead only so far: one vector after the other
+// takes longer the longer the chain of instructions that wait for each other.
+//
+// Numbers and constants wait on the stack, as do values for which there is no register at the moment: the one that is
+// needed last makes room. Reading and writing the stack is done by units that have little else to do.
 class Emitter {
  public:
-  explicit Emitter(const LoopProgram& p) : p_(p), a_(p.wide) {
-    for (int v = Assembler::kVectorRegisters; v-- > 0;) free_.push_back(v);
-  }
-
-  // Empty when registers do not suffice.
-  std::vector<std::uint8_t> run() {
-    find_last_uses();
-    a_.begin();
-    place_pointers();
-    register_of_.assign(p_.values.size(), -1);
-    for (std::size_t v = 0; v < p_.values.size(); ++v) {
-      if (p_.values[v].source == LoopProgram::Source::number) {
-        register_of_[v] = take_register();
-        a_.repeat(register_of_[v], p_.values[v].pointer);
+  Emitter(const LoopCode& code, int side_by_side) : code_(code), side_by_side_(side_by_side) {
+    uses_.resize(code_.values.size());
+    for (std::size_t v = 0; v < code_.values.size(); ++v) {
+      for (int a : code_.values[v].arg) {
+        if (a >= 0) uses_[a].push_back(static_cast<int>(v));
       }
     }
-    if (std::any_of(p_.values.begin(), p_.values.end(), [](const Value& v) { return needs_one(v); })) {
-      one_ = take_register();
-      a_.one(one_);
+    place_pointers();
+  }
+
+  static int vectors(bool wide) { return static_cast<int>(kLoopGroup) * (wide ? 8 : 4) / Assembler::kVectorBytes; }
+
+  // Empty when registers do not suffice. Registers that are left over go to the numbers and constants that are used
+  // most.
+  std::vector<std::uint8_t> run() {
+    emit({});
+    if (failed_) return {};
+    std::vector<int> fixed;
+    for (std::size_t v = 0; v < code_.values.size(); ++v) {
+      if (code_.values[v].fixed()) fixed.push_back(static_cast<int>(v));
     }
-    std::vector<int> sums, guards;
-    for (std::size_t k = 0; k < p_.sums.size() * static_cast<std::size_t>(vectors_); ++k) {
-      sums.push_back(take_register());
-      a_.zero(sums.back());
-    }
-    const int guard_state = static_cast<int>(p_.sums.size() * kLoopGroup) * element_bytes();
-    for (std::size_t k = 0; k < p_.guards.size(); ++k) {
-      guards.push_back(take_register());
-      a_.all_ones(guards.back());
-    }
-    // Nothing is read from the table any more.
-    for (std::size_t p = 0; p < moving_.size(); ++p) a_.pointer(static_cast<int>(p), moving_[p]);
-    a_.start_loop();
-    for (int k = 0; k < vectors_; ++k) emit_body(k, sums, guards);
-    a_.end_loop(static_cast<int>(moving_.size()), static_cast<int>(kLoopGroup) * element_bytes());
-    for (std::size_t k = 0; k < sums.size(); ++k)
-      a_.store_state(sums[k], static_cast<int>(k) * Assembler::kVectorBytes);
-    for (std::size_t k = 0; k < guards.size(); ++k) {
-      for (int part = 0; part < static_cast<int>(kGuardBytes); part += Assembler::kVectorBytes)
-        a_.store_state(guards[k], guard_state + static_cast<int>(k * kGuardBytes) + part);
-    }
-    a_.end();
-    return failed_ ? std::vector<std::uint8_t>() : a_.take();
+    std::stable_sort(fixed.begin(), fixed.end(), [&](int a, int b) { return uses_[a].size() > uses_[b].size(); });
+    fixed.resize(std::min(fixed.size(), static_cast<std::size_t>(Assembler::kVectorRegisters - peak_)));
+    return emit(fixed);
   }
 
  private:
-  using Value = LoopProgram::Value;
+  using Value = LoopCode::Value;
+  static constexpr int kMost = 8;          // vectors side by side
+  static constexpr int kFrameSlots = 200;  // of the stack
+  using Registers = std::array<int, kMost>;
+  static constexpr Registers kNone{-1, -1, -1, -1, -1, -1, -1, -1};
 
-  static bool needs_one(const Value& v) {
-    return v.from_mask || v.op == Op::sign || v.op == Op::reciprocal || v.op == Op::rsqrt;
-  }
-
-  int element_bytes() const { return p_.wide ? 8 : 4; }
-
-  int take_register() {
-    if (free_.empty()) {
-      failed_ = true;
-      return 0;
+  std::vector<std::uint8_t> emit(const std::vector<int>& resident) {
+    Assembler a(code_.wide);
+    a_ = &a;
+    failed_ = moving_.size() > Assembler::kPointerRegisters;
+    peak_ = slots_ = 0;
+    free_.clear();
+    for (int v = Assembler::kVectorRegisters; v-- > 0;) free_.push_back(v);
+    registers_.assign(code_.values.size(), kNone);
+    slot_.assign(code_.values.size(), -1);
+    a.begin(kFrameSlots);
+    for (std::size_t v = 0; v < code_.values.size(); ++v) {
+      if (!code_.values[v].fixed()) continue;
+      place_fixed(v, std::find(resident.begin(), resident.end(), static_cast<int>(v)) != resident.end());
     }
-    const int v = free_.back();
-    free_.pop_back();
-    return v;
-  }
-  void give_back(int v) { free_.push_back(v); }
-
-  void find_last_uses() {
-    last_use_.assign(p_.values.size(), -1);
-    for (std::size_t v = 0; v < p_.values.size(); ++v) {
-      for (int a : p_.values[v].arg) {
-        if (a >= 0) last_use_[a] = static_cast<int>(v);
-      }
+    for (std::size_t k = 0; k < code_.sums.size() * static_cast<std::size_t>(vectors_); ++k) sums_.push_back(take());
+    for (std::size_t k = 0; k < code_.guards.size(); ++k) guards_.push_back(take());
+    if (!code_.ordinary.empty()) guards_.push_back(take());
+    // Nothing is read from the table after this.
+    for (std::size_t p = 0; p < moving_.size() && !failed_; ++p) a.pointer(static_cast<int>(p), moving_[p]);
+    a.start_block();
+    for (int v : sums_) a.zero(v);
+    for (int v : guards_) a.all_ones(v);
+    a.start_loop();
+    for (int k = 0; k < turn_; k += side_by_side_) body(k);
+    a.end_loop(static_cast<int>(moving_.size()), turn_ * Assembler::kVectorBytes);
+    int at = 0;
+    for (int v : sums_) a.store_state(v, at), at += Assembler::kVectorBytes;
+    for (int v : guards_) {
+      for (std::size_t part = 0; part < kGuardBytes; part += Assembler::kVectorBytes)
+        a.store_state(v, at), at += Assembler::kVectorBytes;
     }
+    a.end_block(at);
+    a.end();
+    sums_.clear();
+    guards_.clear();
+    return failed_ ? std::vector<std::uint8_t>() : a.take();
   }
 
   void place_pointers() {
     auto note = [&](int pointer) {
       if (std::find(moving_.begin(), moving_.end(), pointer) == moving_.end()) moving_.push_back(pointer);
     };
-    for (const Value& v : p_.values) {
-      if (v.source == LoopProgram::Source::tile) note(v.pointer);
+    for (const Value& v : code_.values) {
+      if (v.source == LoopCode::Source::tile) note(v.pointer);
     }
-    for (const LoopProgram::Store& s : p_.stores) note(s.pointer);
-    if (moving_.size() > Assembler::kPointerRegisters) {
-      failed_ = true;
-      moving_.resize(Assembler::kPointerRegisters);
-    }
+    for (const LoopProgram::Store& s : code_.stores) note(s.pointer);
   }
   int general(int pointer) const {
     const auto at = std::find(moving_.begin(), moving_.end(), pointer) - moving_.begin();
     return at < Assembler::kPointerRegisters ? static_cast<int>(at) : 0;
   }
 
-  void emit_body(int k, const std::vector<int>& sums, const std::vector<int>& guards) {
-    const int offset = k * Assembler::kVectorBytes;
-    for (std::size_t v = 0; v < p_.values.size() && !failed_; ++v) {
-      const Value& value = p_.values[v];
-      if (value.source == LoopProgram::Source::number) continue;
-      // A tile is loaded where it is first used.
-      if (value.source == LoopProgram::Source::tile) {
-        if (used_at_once(v)) finish(static_cast<int>(v), loaded(static_cast<int>(v), offset), offset, k, sums, guards);
+  void place_fixed(std::size_t v, bool resident) {
+    const Value& value = code_.values[v];
+    const int r = take();
+    if (value.source == LoopCode::Source::number) {
+      a_->repeat(r, value.pointer);
+    } else {
+      a_->constant(r, value.bits);
+    }
+    if (resident) {
+      registers_[v].fill(r);
+    } else {
+      slot_[v] = slots_++;
+      a_->store_frame(r, slot_[v]);
+      free_.push_back(r);
+    }
+  }
+
+  // ---- registers ----
+
+  int take() {
+    if (free_.empty()) make_room();
+    if (free_.empty()) {
+      failed_ = true;
+      return 0;
+    }
+    const int v = free_.back();
+    free_.pop_back();
+    peak_ = std::max(peak_, Assembler::kVectorRegisters - static_cast<int>(free_.size()));
+    return v;
+  }
+  Registers take_all() {
+    Registers r = kNone;
+    for (int i = 0; i < side_by_side_; ++i) r[static_cast<std::size_t>(i)] = take();
+    return r;
+  }
+
+  int next_use(int v) const {
+    const auto at = std::upper_bound(uses_[v].begin(), uses_[v].end(), now_);
+    return at == uses_[v].end() ? -1 : *at;
+  }
+  bool ends_now(int v) const { return !code_.values[v].fixed() && next_use(v) < 0; }
+
+  // Of the values in registers that this instruction does not need, the one that is needed last goes to the stack.
+  void make_room() {
+    int victim = -1;
+    for (int v = 0; v < now_; ++v) {
+      const auto& args = code_.values[now_].arg;
+      if (code_.values[v].fixed() || registers_[v][0] < 0 || std::find(args.begin(), args.end(), v) != args.end())
         continue;
-      }
-      std::array<int, 3> in{-1, -1, -1};
-      for (int n = 0; n < 3; ++n) {
-        if (value.arg[n] >= 0) in[n] = loaded(value.arg[n], offset);
-      }
-      const int d = take_over(value, static_cast<int>(v), in);
-      compute(value, d, in);
-      for (int n = 0; n < 3; ++n) {
-        const int a = value.arg[n];
-        if (a >= 0 && last_use_[a] == static_cast<int>(v)) release(a);
-      }
-      register_of_[v] = d;
-      finish(static_cast<int>(v), d, offset, k, sums, guards);
+      if (victim < 0 || next_use(v) > next_use(victim)) victim = v;
     }
-  }
-
-  // The result's register. Where an instruction overwrites an operand anyway, that operand's if it ends here: the mask
-  // of a selection, what a product is added to.
-  int take_over(const Value& value, int v, const std::array<int, 3>& in) {
-    const int n = value.op == Op::where ? 0 : value.op == Op::fma ? 2 : -1;
-    if (n < 0) return take_register();
-    const int a = value.arg[static_cast<std::size_t>(n)];
-    const bool ends = last_use_[a] == v && p_.values[a].source != LoopProgram::Source::number;
-    if (!ends || std::count(value.arg.begin(), value.arg.end(), a) != 1) return take_register();
-    register_of_[a] = -1;
-    return in[static_cast<std::size_t>(n)];
-  }
-
-  bool used_at_once(std::size_t v) const {
-    const int id = static_cast<int>(v);
-    return std::any_of(p_.stores.begin(), p_.stores.end(), [&](const auto& s) { return s.value == id; }) ||
-           std::find(p_.sums.begin(), p_.sums.end(), id) != p_.sums.end() ||
-           std::find(p_.guards.begin(), p_.guards.end(), id) != p_.guards.end();
-  }
-
-  int loaded(int v, int offset) {
-    if (register_of_[v] < 0) {
-      register_of_[v] = take_register();
-      a_.load(register_of_[v], general(p_.values[v].pointer), offset);
+    if (victim < 0) return;
+    if (slot_[victim] < 0) {
+      slot_[victim] = slots_;
+      slots_ += side_by_side_;
+      for (int i = 0; i < side_by_side_; ++i) a_->store_frame(of(victim, i), slot_[victim] + i);
     }
-    return register_of_[v];
+    release(victim);
   }
+  int of(int v, int i) const { return registers_[v][static_cast<std::size_t>(i)]; }
 
   void release(int v) {
-    if (register_of_[v] < 0 || p_.values[v].source == LoopProgram::Source::number) return;
-    give_back(register_of_[v]);
-    register_of_[v] = -1;
+    if (registers_[v][0] < 0 || code_.values[v].fixed()) return;
+    for (int i = 0; i < side_by_side_; ++i) free_.push_back(of(v, i));
+    registers_[v] = kNone;
+  }
+
+  // The value's registers, from where it waits if it has none.
+  const Registers& fetch(int v, int k) {
+    if (registers_[v][0] >= 0) return registers_[v];
+    const Registers r = take_all();
+    for (int i = 0; i < side_by_side_; ++i) {
+      const int to = r[static_cast<std::size_t>(i)];
+      if (slot_[v] >= 0) {
+        a_->load_frame(to, slot_[v] + i);
+      } else {
+        a_->load(to, general(code_.values[v].pointer), (k + i) * Assembler::kVectorBytes);
+      }
+    }
+    return registers_[v] = r;
+  }
+
+  // ---- the body ----
+
+  // Vectors [k, k + side_by_side_) of a group.
+  void body(int k) {
+    const int slots_before = slots_;
+    for (std::size_t v = 0; v < code_.values.size() && !failed_; ++v) {
+      const Value& value = code_.values[v];
+      now_ = static_cast<int>(v);
+      if (value.source == LoopCode::Source::tile && leaves(now_)) {
+        fetch(now_, k);  // others are loaded where they are first used
+        finish(now_, k);
+      } else if (value.source == LoopCode::Source::result) {
+        compute(value, k);
+      }
+    }
+    for (std::size_t v = 0; v < code_.values.size(); ++v) {
+      if (code_.values[v].fixed()) continue;
+      registers_[v] = kNone;
+      slot_[v] = -1;
+    }
+    if (slots_ > kFrameSlots) failed_ = true;
+    slots_ = slots_before;
+  }
+
+  void compute(const Value& value, int k) {
+    std::array<Registers, 3> in{kNone, kNone, kNone};
+    std::vector<int> borrowed;
+    const std::size_t onto = overwritten(value.op);
+    for (std::size_t n = 0; n < 3; ++n) {
+      const int a = value.arg[n];
+      if (a < 0) continue;
+      if (!code_.values[a].fixed() || slot_[a] < 0) {
+        in[n] = fetch(a, k);
+      } else if (n != onto) {  // a number on the stack; what is overwritten is loaded where it belongs
+        borrowed.push_back(take());
+        a_->load_frame(borrowed.back(), slot_[a]);
+        in[n].fill(borrowed.back());
+      }
+    }
+    const int heir = inherited(value);
+    const Registers d = heir >= 0 ? in[static_cast<std::size_t>(heir)] : take_all();
+    const int spare = Assembler::needs_spare(value.op) ? take() : -1;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(side_by_side_); ++i) {
+      if (onto < 3 && in[onto][i] >= 0) a_->move(d[i], in[onto][i]);
+      if (onto < 3 && in[onto][i] < 0) a_->load_frame(d[i], slot_[value.arg[onto]]);
+      instruction(value, d[i], {in[0][i], in[1][i], in[2][i]}, spare);
+    }
+    if (spare >= 0) free_.push_back(spare);
+    free_.insert(free_.end(), borrowed.begin(), borrowed.end());
+    if (heir >= 0) registers_[value.arg[static_cast<std::size_t>(heir)]] = kNone;
+    for (int a : value.arg) {
+      if (a >= 0 && ends_now(a)) release(a);
+    }
+    registers_[now_] = d;
+    finish(now_, k);
+  }
+
+  // The operand that the instruction overwrites with its result; 3: none.
+  static std::size_t overwritten(Micro op) {
+    return op == Micro::fma || op == Micro::fnma ? 2 : op == Micro::copy_sign ? 0 : 3;
+  }
+
+  // An operand that ends here and whose registers the result may have; -1: none.
+  int inherited(const Value& value) const {
+    auto ends = [&](std::size_t n) { return value.arg[n] >= 0 && ends_now(value.arg[n]); };
+    auto ends_alone = [&](std::size_t n) {
+      return ends(n) && std::count(value.arg.begin(), value.arg.end(), value.arg[n]) == 1;
+    };
+    const std::size_t onto = overwritten(value.op);
+    if (onto < 3) return ends_alone(onto) ? static_cast<int>(onto) : -1;
+    for (std::size_t n = 0; n < 3; ++n) {
+      if (value.op == Micro::select ? ends_alone(n) : Assembler::may_overwrite(value.op) && ends(n))
+        return static_cast<int>(n);
+    }
+    return -1;
+  }
+
+  void instruction(const Value& value, int d, const std::array<int, 3>& in, int spare) {
+    switch (value.op) {
+      case Micro::fma:
+        return a_->fma(d, in[0], in[1]);
+      case Micro::fnma:
+        return a_->fnma(d, in[0], in[1]);
+      case Micro::select:
+        return a_->select(d, in[0], in[1], in[2]);
+      case Micro::copy_sign:
+        return a_->copy_sign(d, in[1], in[2], spare);
+      default:
+        return a_->run(value.op, d, in[0], in[1], value.immediate, spare);
+    }
+  }
+
+  static bool has(const std::vector<int>& list, int v) { return std::find(list.begin(), list.end(), v) != list.end(); }
+  bool leaves(int v) const {
+    return has(code_.sums, v) || has(code_.guards, v) || has(code_.ordinary, v) ||
+           std::any_of(code_.stores.begin(), code_.stores.end(), [&](const auto& s) { return s.value == v; });
   }
 
   // A value that is there goes where it is wanted.
-  void finish(int v, int reg, int offset, int k, const std::vector<int>& sums, const std::vector<int>& guards) {
-    for (const LoopProgram::Store& s : p_.stores) {
-      if (s.value == v) a_.store(reg, general(s.pointer), offset);
+  void finish(int v, int k) {
+    for (int i = 0; i < side_by_side_; ++i) {
+      const int r = of(v, i);
+      for (const LoopProgram::Store& s : code_.stores) {
+        if (s.value == v) a_->store(r, general(s.pointer), (k + i) * Assembler::kVectorBytes);
+      }
+      for (std::size_t n = 0; n < code_.sums.size(); ++n) {
+        if (code_.sums[n] == v)
+          a_->accumulate(sums_[n * static_cast<std::size_t>(vectors_) + static_cast<std::size_t>((k + i) % vectors_)],
+                         r);
+      }
+      auto hold = [&](int guard) { a_->run(Micro::bit_and, guard, guard, r, 0, -1); };
+      for (std::size_t n = 0; n < code_.guards.size(); ++n) {
+        if (code_.guards[n] == v) hold(guards_[n]);
+      }
+      if (has(code_.ordinary, v)) hold(guards_.back());
     }
-    for (std::size_t n = 0; n < p_.sums.size(); ++n) {
-      const int sum = sums[n * static_cast<std::size_t>(vectors_) + static_cast<std::size_t>(k)];
-      if (p_.sums[n] == v) a_.add(sum, sum, reg);
-    }
-    for (std::size_t n = 0; n < p_.guards.size(); ++n) {
-      if (p_.guards[n] == v) a_.bit_and(guards[n], guards[n], reg);
-    }
-    if (last_use_[v] < v) release(v);
+    if (next_use(v) < 0) release(v);
   }
 
-  // d is none of the inputs, but may be the mask of a selection or the last operand of fma.
-  void compute(const Value& value, int d, const std::array<int, 3>& in) {
-    const int a = in[0], b = in[1], c = in[2];
-    switch (value.op) {
-      case Op::copy:
-        if (value.from_mask) {
-          a_.bit_and(d, one_, a);
-        } else {
-          a_.move(d, a);
-        }
-        break;
-      case Op::neg:
-        a_.negate(d, a);
-        break;
-      case Op::reciprocal:
-        a_.div(d, one_, a);
-        break;
-      case Op::square:
-        a_.mul(d, a, a);
-        break;
-      case Op::abs:
-        a_.absolute(d, a);
-        break;
-      case Op::sign: {  // 1 with the sign of a where |a| > 0; otherwise a itself, which is 0 or NaN
-        const int size = take_register(), nonzero = take_register();
-        a_.absolute(size, a);
-        a_.positive(nonzero, size);
-        a_.bit_xor(d, size, a);  // the sign bit
-        a_.bit_or(d, d, one_);
-        a_.select(d, nonzero, d, a);
-        give_back(nonzero);
-        give_back(size);
-        break;
-      }
-      case Op::sqrt:
-        a_.root(d, a);
-        break;
-      case Op::rsqrt:
-        a_.root(d, a);
-        a_.div(d, one_, d);
-        break;
-      case Op::floor:
-        a_.round(d, a, Assembler::Rounding::floor);
-        break;
-      case Op::ceil:
-        a_.round(d, a, Assembler::Rounding::ceil);
-        break;
-      case Op::round:
-        a_.round(d, a, Assembler::Rounding::nearest);
-        break;
-      case Op::trunc:
-        a_.round(d, a, Assembler::Rounding::trunc);
-        break;
-      case Op::add:
-        a_.add(d, a, b);
-        break;
-      case Op::sub:
-        a_.sub(d, a, b);
-        break;
-      case Op::mul:
-        a_.mul(d, a, b);
-        break;
-      case Op::div:
-        a_.div(d, a, b);
-        break;
-      case Op::maximum:
-      case Op::minimum: {
-        const int spare = take_register();
-        value.op == Op::maximum ? a_.maximum(d, a, b, spare) : a_.minimum(d, a, b, spare);
-        give_back(spare);
-        break;
-      }
-      case Op::fma:
-        a_.fma(d, a, b, c);
-        break;
-      case Op::where:
-        a_.select(d, a, b, c);
-        break;
-      case Op::eq:
-        a_.equal(d, a, b);
-        break;
-      case Op::ne:
-      case Op::isnan: {
-        const int same = take_register();
-        a_.equal(same, a, value.op == Op::ne ? b : a);
-        a_.bit_not(d, same);
-        give_back(same);
-        break;
-      }
-      case Op::lt:
-        a_.less(d, a, b);
-        break;
-      case Op::le:
-        a_.less_equal(d, a, b);
-        break;
-      case Op::gt:
-        a_.less(d, b, a);
-        break;
-      case Op::ge:
-        a_.less_equal(d, b, a);
-        break;
-      case Op::logical_and:
-        a_.bit_and(d, a, b);
-        break;
-      case Op::logical_or:
-        a_.bit_or(d, a, b);
-        break;
-      case Op::logical_xor:
-        a_.bit_xor(d, a, b);
-        break;
-      case Op::logical_not:
-        a_.bit_not(d, a);
-        break;
-      default:
-        failed_ = true;
-        break;
-    }
-  }
-
-  const LoopProgram& p_;
-  Assembler a_;
-  const int vectors_ = static_cast<int>(kLoopGroup) * element_bytes() / Assembler::kVectorBytes;
-  std::vector<int> free_, register_of_, last_use_, moving_;
-  int one_ = -1;  // holds 1 in every lane, where an operation needs it
+  const LoopCode& code_;
+  const int side_by_side_, vectors_ = vectors(code_.wide);  // of a group of 16 elements
+  const int turn_ = std::max(side_by_side_, vectors_);      // vectors that one turn of the loop takes
+  Assembler* a_ = nullptr;
+  std::vector<std::vector<int>> uses_;  // of each value: by which
+  std::vector<int> free_, moving_, sums_, guards_;
+  std::vector<Registers> registers_;  // of each value, for the vectors side by side
+  std::vector<int> slot_;             // where it waits on the stack, -1: nowhere
+  int now_ = 0;                       // the value that is being made
+  int slots_ = 0;
+  int peak_ = 0;  // most registers in use at once
   bool failed_ = false;
 };
 
@@ -383,15 +402,28 @@ class Emitter {
 
 std::shared_ptr<const NativeLoop> make_native_loop(const LoopProgram& program) {
 #if EBB_NATIVE_LOOPS
-  if (!native_loops_usable()) return nullptr;
-  const std::vector<std::uint8_t> code = Emitter(program).run();
-  if (code.empty() || program.pointers > static_cast<int>(kMaxLoopPointers)) return nullptr;
-  auto loop = std::make_shared<const NativeLoop>(code);
-  return loop->ready() ? loop : nullptr;
+  if (!native_loops_usable() || program.pointers > static_cast<int>(kMaxLoopPointers)) return nullptr;
+  const LoopCode code = lower(program);
+  const std::size_t guards = code.guards.size() + (code.ordinary.empty() ? 0 : 1);
+  const std::size_t state = code.sums.size() * kLoopGroup * (code.wide ? 8 : 4) + guards * kGuardBytes;
+  if (state > kMaxLoopState) return nullptr;
+  const auto results = std::count_if(code.values.begin(), code.values.end(),
+                                     [](const auto& v) { return v.source == LoopCode::Source::result; });
+  // Measured: few instructions wait for memory more than for each other, and many need the registers.
+  constexpr std::ptrdiff_t kFew = 12, kMany = 22;
+  const int vectors = Emitter::vectors(code.wide);
+  const int most = results > kFew && results <= kMany ? std::min(2 * vectors, 8) : std::min(vectors, 4);
+  for (int side_by_side = most; side_by_side > 0; side_by_side /= 2) {
+    const std::vector<std::uint8_t> bytes = Emitter(code, side_by_side).run();
+    if (bytes.empty()) continue;
+    const std::size_t group = kLoopGroup * static_cast<std::size_t>(std::max(1, side_by_side / vectors));
+    auto loop = std::make_shared<const NativeLoop>(bytes, group, static_cast<int>(guards), state);
+    return loop->ready() ? loop : nullptr;
+  }
 #else
   (void)program;
-  return nullptr;
 #endif
+  return nullptr;
 }
 
 }  // namespace ebb::cpu

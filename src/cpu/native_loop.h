@@ -8,12 +8,12 @@
 #include "cpu/code_memory.h"
 #include "graph/op_table.h"
 
-// Several cheap operations in one loop, with everything between memory and memory in registers.
+// Several operations in one loop, with everything between memory and memory in registers.
 //
 // A tile step reads its operands from L1 and writes its result there: three memory instructions for one addition. For a
-// loss that is all cheap operations, that is several times what the operations cost and more than the memory bandwidth
-// allows. So runs of cheap steps become one loop of machine code, a few dozen vector instructions put together when the
-// sweep is compiled (microseconds). The results are those of the steps to the bit: the same operations in the same
+// loss of cheap operations, that is several times what the operations cost and more than the memory bandwidth allows.
+// So runs of steps become one loop of machine code, a few dozen to some hundred vector instructions put together when
+// the sweep is compiled (microseconds). The results are those of the steps to the bit: the same operations in the same
 // order, each rounded by itself, and sums in the same 16 lanes.
 namespace ebb::cpu {
 
@@ -44,27 +44,36 @@ struct LoopProgram {
 
 class NativeLoop {
  public:
-  explicit NativeLoop(std::span<const std::uint8_t> code) : code_(code) {}
+  NativeLoop(std::span<const std::uint8_t> code, std::size_t group, int guards, std::size_t state_bytes)
+      : code_(code), group_(group), guards_(guards), state_bytes_(state_bytes) {}
   bool ready() const { return code_.entry() != nullptr; }
+  std::size_t group() const { return group_; }  // elements that a turn of the loop takes: a multiple of 16
+  int guards() const { return guards_; }
+  std::size_t state_bytes() const { return state_bytes_; }
 
-  // `groups` times 16 elements. Written to `state`: 16 lanes for each sum, then 32 bytes for each guard, all ones if it
-  // held everywhere.
-  void run(void* const* pointers, std::size_t groups, void* state) const {
-    reinterpret_cast<void (*)(void* const*, std::size_t, void*)>(const_cast<void*>(code_.entry()))(pointers, groups,
-                                                                                                   state);
+  // `blocks` blocks, at least one, of `turns` turns, one after the other in memory. Written to `state`, for each block:
+  // 16 lanes for each sum, then 32 bytes for each guard, all ones if it held everywhere. Guards are those of the
+  // program and one more if it has functions that the loop knows for ordinary numbers only: where that does not hold,
+  // nor do the block's results.
+  void run(void* const* pointers, std::size_t turns, void* state, std::size_t blocks) const {
+    reinterpret_cast<void (*)(void* const*, std::size_t, void*, std::size_t)>(const_cast<void*>(code_.entry()))(
+        pointers, turns, state, blocks);
   }
 
  private:
   CodeMemory code_;
+  std::size_t group_;
+  int guards_;
+  std::size_t state_bytes_;
 };
 
 inline constexpr std::size_t kLoopGroup = 16;
 inline constexpr std::size_t kGuardBytes = 32;
 inline constexpr std::size_t kMaxLoopPointers = 32, kMaxLoopState = 512;
 
-// Whether such loops can be made here, and for this operation of f32 or f64 (or of masks).
+// Whether such loops can be made here, and for this operation of f32, or f64 if wide (or of masks).
 bool native_loops_usable();
-bool has_native_form(Op op);
+bool has_native_form(Op op, bool wide);
 
 // When to make them: sweeps that are too small gain less than the code costs to make. For tests: always, never.
 enum class NativeLoops : std::uint8_t { for_large_sweeps, always, never };

@@ -73,7 +73,7 @@ class Chains {
         const Instr& i = s_.program.instrs[step.instr];
         if (!same_width(step.a) || !same_width(step.b) || !same_width(step.c)) return false;
         if (i.kind == Instr::Kind::convert) return is_mask(type(step.a)) && is_number(type(step.dst));
-        if (i.kind != Instr::Kind::compute || !has_native_form(i.op)) return false;
+        if (i.kind != Instr::Kind::compute || !has_native_form(i.op, size_of(type(step.dst)) == 8)) return false;
         const bool of_masks =
             i.op == Op::logical_and || i.op == Op::logical_or || i.op == Op::logical_xor || i.op == Op::logical_not;
         for (std::int32_t r : {step.a, step.b, step.c}) {
@@ -98,22 +98,30 @@ class Chains {
     return r.op == Op::sum && is_number(r.type);
   }
 
-  // As one chain; in two halves where one is too much for the registers; as they are where there is nothing to gain.
+  // As few chains as the registers allow, each as long as they do; as they are where there is nothing to gain.
   void emit(std::span<const Step> steps, std::vector<Step>& into) {
-    if (steps.size() < 2) {
-      into.insert(into.end(), steps.begin(), steps.end());
-      return;
+    while (!steps.empty()) {
+      std::size_t fits = 1, too_long = steps.size() + 1;  // a chain of `fits` steps can be made, or is not needed
+      Chain longest;
+      for (std::size_t n = steps.size(); too_long - fits > 1; n = (fits + too_long) / 2) {
+        if (Chain chain = make(steps.first(n)); chain.loop) {
+          longest = std::move(chain);
+          fits = n;
+        } else {
+          too_long = n;
+        }
+      }
+      if (fits == 1) {
+        into.push_back(steps[0]);
+      } else {
+        Step step;
+        step.kind = Step::Kind::chain;
+        step.item = static_cast<std::int32_t>(s_.chains.size());
+        s_.chains.push_back(std::move(longest));
+        into.push_back(step);
+      }
+      steps = steps.subspan(fits);
     }
-    if (Chain chain = make(steps); chain.loop) {
-      Step step;
-      step.kind = Step::Kind::chain;
-      step.item = static_cast<std::int32_t>(s_.chains.size());
-      s_.chains.push_back(std::move(chain));
-      into.push_back(step);
-      return;
-    }
-    emit(steps.first(steps.size() / 2), into);
-    emit(steps.subspan(steps.size() / 2), into);
   }
   void emit(const std::vector<Step>& steps, std::vector<Step>& into) { emit(std::span<const Step>(steps), into); }
 
@@ -161,7 +169,6 @@ class Chains {
       int made;
       if (step.kind == Step::Kind::check) {
         p.guards.push_back(leaving(value(step.b)));
-        ++chain.guards;
         made = value(step.a);
       } else {
         const Instr& i = s_.program.instrs[step.instr];
@@ -180,8 +187,7 @@ class Chains {
         p.stores.push_back({leaving(made), pointer(step.dst)});
     }
     for (const Step& step : steps) count_readers(step, 1);
-    const std::size_t state = p.sums.size() * kLoopGroup * (p.wide ? 8 : 4) + p.guards.size() * kGuardBytes;
-    if (p.pointers <= static_cast<int>(kMaxLoopPointers) && state <= kMaxLoopState) chain.loop = make_native_loop(p);
+    chain.loop = make_native_loop(p);
     return chain;
   }
 

@@ -109,9 +109,8 @@ struct Chain {
   bool wide = false;                    // 64 bits an element, otherwise 32
   std::vector<std::int32_t> registers;  // what the loop's pointers point to
   std::vector<std::int32_t> strides;    // bytes an element of each; 0 for a single number
-  std::vector<Step> steps;  // the same one by one: for the last few elements, and to say which one fails a check
+  std::vector<Step> steps;  // the same one by one: for the last few elements, and where a guard does not hold
   std::vector<Step> sums;   // those of them that are totals or reductions, in the order of the loop's sums
-  int guards = 0;
 };
 
 struct StageCode {

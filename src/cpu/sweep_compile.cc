@@ -478,8 +478,8 @@ class Compiler {
 
   // Tile slots by last use: a step may write the tile of an operand that ends there.
   void allocate(const std::vector<std::vector<Step>*>& code) {
-    // Those of chains one by one. Where a chain checks its data, all that it reads stays until its end: the steps are
-    // run again to say what failed.
+    // Those of chains one by one. Where a chain has guards, all that it reads stays until its end: the steps are run
+    // again where one does not hold.
     struct Timed {
       const Step* step;
       int stay;  // until when its operands stay
@@ -494,8 +494,9 @@ class Compiler {
         }
         const Chain& chain = s_.chains[s.item];
         const int end = static_cast<int>(steps.size() + chain.steps.size()) - 1;
+        const bool guarded = chain.loop->guards() > 0;
         for (const Step& inner : chain.steps)
-          steps.push_back({&inner, chain.guards > 0 ? end : static_cast<int>(steps.size()), chain.guards == 0});
+          steps.push_back({&inner, guarded ? end : static_cast<int>(steps.size()), !guarded});
       }
     }
     auto is_slot = [&](std::int32_t r) { return r >= 0 && s_.registers[r].kind == Register::Kind::slot; };

@@ -402,65 +402,103 @@ class SweepTask {
     step.fn(at(step.dst, from), at(step.a, from), at(step.b, from), nullptr, static_cast<std::size_t>(n));
   }
 
-  // A chain: the loop for whole groups, its steps for the few elements left, block by block.
+  // A chain: the loop for whole turns, its steps for the few elements left and for blocks where a guard does not hold.
   void chain(const Chain& c) {
-    constexpr auto kGroup = static_cast<std::int64_t>(kLoopGroup);
-    const std::size_t lanes = kLoopGroup * (c.wide ? 8 : 4), sums = c.sums.size() * lanes;
-    const std::size_t guards = static_cast<std::size_t>(c.guards) * kGuardBytes;
-    alignas(kGuardBytes) std::array<std::byte, kMaxLoopState> state;
+    const auto turn = static_cast<std::int64_t>(c.loop->group());
     std::array<void*, kMaxLoopPointers> pointers;
     for (std::size_t p = 0; p < c.registers.size(); ++p) pointers[p] = at(c.registers[p], 0);
-    for (std::int64_t block = 0; block < count_; block += kTile) {
-      const std::int64_t n = std::min(kTile, count_ - block), whole = n / kGroup * kGroup;
-      for (std::size_t p = 0; block > 0 && p < c.registers.size(); ++p)
-        pointers[p] = static_cast<std::byte*>(pointers[p]) + kTile * c.strides[p];
-      c.loop->run(pointers.data(), static_cast<std::size_t>(whole / kGroup), state.data());
-      const bool good = guards == 0 || std::all_of(state.begin() + static_cast<std::ptrdiff_t>(sums),
-                                                   state.begin() + static_cast<std::ptrdiff_t>(sums + guards),
-                                                   [](std::byte b) { return b == std::byte{0xFF}; });
-      const std::int64_t first = block + (good ? whole : 0), left = block + n - first;
-      std::size_t sum = 0;
-      for (const Step& step : c.steps) {
-        if (left == 0) break;
-        if (step.kind == Step::Kind::compute) {
-          step.fn(at(step.dst, first), at(step.a, first), at(step.b, first), at(step.c, first),
-                  static_cast<std::size_t>(left));
-        } else if (step.kind == Step::Kind::check) {
-          check(step, first, left, first_ + first, s_.program.dims.size());
-        } else {  // a sum, here: what it adds may be overwritten by a later step
-          std::byte* to = state.data() + sum++ * lanes;
-          c.wide ? add_rest<double>(step, to, block + whole, n - whole)
-                 : add_rest<float>(step, to, block + whole, n - whole);
-        }
+    for (std::int64_t first = 0; first < count_;) {
+      // All whole blocks in one call, then what is left.
+      const std::int64_t n = std::min(kTile, count_ - first);
+      const std::int64_t blocks = n < kTile ? 1 : std::min(kBlocksAtOnce, (count_ - first) / kTile);
+      alignas(kGuardBytes) std::byte state[kBlocksAtOnce * kMaxLoopState];
+      const auto state_bytes = static_cast<std::int64_t>(c.loop->state_bytes());
+      if (c.loop->guards() > 0 && in_vain_ >= kTooOften) {  // extremes all over: the steps alone, for a while
+        std::memset(state, 0, static_cast<std::size_t>(blocks * state_bytes));
+        in_vain_ = in_vain_ + 1 < kGiveItAnotherTry ? in_vain_ + 1 : 0;
+      } else {
+        c.loop->run(pointers.data(), static_cast<std::size_t>(n / turn), state, static_cast<std::size_t>(blocks));
       }
-      for (std::size_t k = 0; k < c.sums.size(); ++k) {
-        const Step& step = c.sums[k];
-        const std::byte* from = state.data() + k * lanes;
-        const Accumulator acc{.real = c.wide ? add_lanes<double>(from) : add_lanes<float>(from)};
+      if (c.loop->guards() > 0 || n % turn != 0) {
+        bool held = true;
+        for (std::int64_t b = 0; b < blocks; ++b)
+          held = repair(c, state + b * state_bytes, first + b * kTile, n, n / turn * turn) && held;
+        if (in_vain_ < kTooOften) in_vain_ = held ? 0 : in_vain_ + 1;
+      }
+      add_sums(c, state, first, blocks);
+      first += blocks * kTile;
+      for (std::size_t p = 0; p < c.registers.size(); ++p)
+        pointers[p] = static_cast<std::byte*>(pointers[p]) + blocks * kTile * c.strides[p];
+    }
+  }
+  static constexpr std::int64_t kBlocksAtOnce = 16;
+  static constexpr int kTooOften = 4, kGiveItAnotherTry = 64;  // calls of loops whose guards did not hold
+
+  // The steps for what the loop did not do of the n elements from `block`: those after `done`, or all if a guard did
+  // not hold (then the result is false).
+  bool repair(const Chain& c, std::byte* state, std::int64_t block, std::int64_t n, std::int64_t done) {
+    const std::size_t lanes = kLoopGroup * (c.wide ? 8 : 4), sums = c.sums.size() * lanes;
+    const std::byte* guards = state + sums;
+    const bool held = std::all_of(guards, guards + static_cast<std::size_t>(c.loop->guards()) * kGuardBytes,
+                                  [](std::byte b) { return b == std::byte{0xFF}; });
+    if (!held) {
+      done = 0;
+      std::memset(state, 0, sums);
+    }
+    const std::int64_t first = block + done, left = n - done;
+    if (left == 0) return held;
+    std::size_t sum = 0;
+    for (const Step& step : c.steps) {
+      if (step.kind == Step::Kind::compute) {
+        step.fn(at(step.dst, first), at(step.a, first), at(step.b, first), at(step.c, first),
+                static_cast<std::size_t>(left));
+      } else if (step.kind == Step::Kind::check) {
+        check(step, first, left, first_ + first, s_.program.dims.size());
+      } else {  // a sum, here: what it adds may be overwritten by a later step
+        std::byte* to = state + sum++ * lanes;
+        c.wide ? add_rest<double>(step, to, first, left) : add_rest<float>(step, to, first, left);
+      }
+    }
+    return held;
+  }
+
+  void add_sums(const Chain& c, const std::byte* state, std::int64_t first, std::int64_t blocks) {
+    std::array<double, kBlocksAtOnce> sums;
+    for (std::size_t k = 0; k < c.sums.size(); ++k) {
+      const std::byte* from = state + k * kLoopGroup * (c.wide ? 8 : 4);
+      c.wide ? add_lanes<double>(from, c.loop->state_bytes(), blocks, sums.data())
+             : add_lanes<float>(from, c.loop->state_bytes(), blocks, sums.data());
+      const Step& step = c.sums[k];
+      for (std::int64_t b = 0; b < blocks; ++b) {
         if (step.kind == Step::Kind::reduce) {
-          groups(step.item)[0].real += acc.real;
+          groups(step.item)[0].real += sums[b];
         } else if (s_.flat) {
-          r_.totals[step.item][(first_ + block) / kTile] = acc;
+          r_.totals[step.item][(first_ + first) / kTile + b].real = sums[b];
         } else {
-          row_totals_[step.item].first.real += acc.real;
+          row_totals_[step.item].first.real += sums[b];
         }
       }
     }
   }
 
-  // The tree of every sum: the last elements go to the lanes whose turn it is, then the lanes are added in order.
+  // The tree of every sum: elements go to the lanes whose turn it is, then the lanes are added in order.
   template <class T>
   void add_rest(const Step& step, std::byte* state, std::int64_t from, std::int64_t left) {
     T* lanes = reinterpret_cast<T*>(state);
     const T *a = static_cast<const T*>(at(step.a, from)), *b = static_cast<const T*>(at(step.b, from));
-    for (std::int64_t i = 0; i < left; ++i) lanes[i] += b ? a[i] * b[i] : a[i];
+    for (std::int64_t i = 0; i < left; ++i) lanes[i % static_cast<std::int64_t>(kLoopGroup)] += b ? a[i] * b[i] : a[i];
   }
+  // Of several blocks at a time: each is a chain of additions that wait for each other.
   template <class T>
-  static double add_lanes(const std::byte* state) {
-    const T* lanes = reinterpret_cast<const T*>(state);
-    double sum = lanes[0];
-    for (std::size_t k = 1; k < kLoopGroup; ++k) sum += static_cast<double>(lanes[k]);
-    return sum;
+  static void add_lanes(const std::byte* state, std::size_t stride, std::int64_t blocks, double* sums) {
+    for (std::int64_t b = 0; b < blocks; ++b) sums[b] = 0;
+    for (std::int64_t b = 0; b < blocks; b += 4) {
+      const std::int64_t end = std::min(b + 4, blocks);
+      for (std::size_t k = 0; k < kLoopGroup; ++k) {
+        for (std::int64_t n = b; n < end; ++n)
+          sums[n] += static_cast<double>(reinterpret_cast<const T*>(state + static_cast<std::size_t>(n) * stride)[k]);
+      }
+    }
   }
 
   SweepRun& r_;
@@ -473,6 +511,7 @@ class SweepTask {
   std::vector<Accumulator> totals_;
   std::vector<std::pair<Accumulator, Accumulator>> row_totals_;
   std::vector<ColumnSums> columns_;
+  int in_vain_ = 0;  // how often in a row guards of loops did not hold
   // The tile: elements [first_, first_ + count_) of the space; rows_ rows from row_, columns [column_, column_ +
   // width_).
   std::int64_t first_ = 0, count_ = 0, row_ = 0, rows_ = 1, column_ = 0, width_ = 0;

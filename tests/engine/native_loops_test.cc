@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <limits>
 
 #include "cpu/native_loop.h"
 #include "ebb/ebb.h"
@@ -37,6 +39,39 @@ TEST(NativeLoops, GiveEveryTailItsDue) {
       const double d = std::fmin(std::fmax(a[i] - b[i], -1.0), 1.0) / static_cast<double>(n);
       ASSERT_NEAR(gradient[i], d, 1e-6 * std::fabs(d) + 1e-12) << i << " of " << n;
     }
+  }
+}
+
+// Loops know exp and logarithms for ordinary numbers only; where there is another, the steps take over.
+TEST(NativeLoops, LeaveExtremesToTheSteps) {
+  manual_seed(5);
+  constexpr std::int64_t kCount = 50000;
+  std::vector<float> x = rand({kCount}).to_vector<float>();
+  const float inf = std::numeric_limits<float>::infinity();
+  const float special[] = {0.0f, -0.0f, -1.0f, -2.0f, inf, -inf, std::nanf(""), 1e-42f, -90.0f, 100.0f, 3e38f};
+  for (std::size_t k = 0; k < std::size(special); ++k) {
+    x[k * 2048 + 7 * k] = special[k];  // one in a block
+    for (std::size_t i = 0; i < std::size(special); ++i) x[30000 + 50 * k + i] = special[(i + k) % std::size(special)];
+  }
+  x.back() = 0.0f;  // among the last few
+  const Tensor v = from_data(x, {kCount});
+  auto values = [&](cpu::NativeLoops when) {
+    cpu::set_native_loops(when);
+    const Tensor e = exp(-square(v)), l = log(v) * 2, p = log1p(v) + 1,
+                 s = sum(where(isnan(l), 0, clamp(l + e, -9, 9)));
+    std::vector<float> all = s.to_vector<float>();
+    for (const Tensor& t : {e, l, p}) {
+      const std::vector<float> part = t.to_vector<float>();
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    cpu::set_native_loops(cpu::NativeLoops::for_large_sweeps);
+    return all;
+  };
+  const std::vector<float> by_loops = values(cpu::NativeLoops::always), by_steps = values(cpu::NativeLoops::never);
+  ASSERT_EQ(by_loops.size(), by_steps.size());
+  for (std::size_t i = 0; i < by_loops.size(); ++i) {
+    if (std::isnan(by_loops[i]) && std::isnan(by_steps[i])) continue;
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(by_loops[i]), std::bit_cast<std::uint32_t>(by_steps[i])) << i;
   }
 }
 

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "cpu/tile_kernels.h"
@@ -58,6 +60,10 @@ const Case kCases[] = {
     {Op::logical_or, 2, 3}, {Op::logical_xor, 2, 3}, {Op::logical_not, 1, 1},
 };
 
+bool holds(const std::byte* guard) {
+  return std::all_of(guard, guard + kGuardBytes, [](std::byte b) { return b == std::byte{0xFF}; });
+}
+
 template <class T>
 void check_operation(const Case& c) {
   constexpr bool kWide = sizeof(T) == 8;
@@ -89,15 +95,79 @@ void check_operation(const Case& c) {
   for (int k = 0; k < c.arity; ++k) pointers[k] = in[k].data();
   pointers[c.arity] = got.data();
   alignas(32) std::byte state[kMaxLoopState] = {};
-  loop->run(pointers, kCount / kLoopGroup, state);
+  loop->run(pointers, kCount / loop->group(), state, 1);
   expect_same_bits(got, want, info(c.op).name);
 }
 
 TEST(NativeLoop, EveryOperationHasTheBitsOfItsTileKernel) {
   for (const Case& c : kCases) {
-    EXPECT_TRUE(has_native_form(c.op)) << info(c.op).name;
+    EXPECT_TRUE(has_native_form(c.op, false)) << info(c.op).name;
     check_operation<float>(c);
     check_operation<double>(c);
+  }
+}
+
+// Functions, where numbers are ordinary; otherwise a guard tells.
+TEST(NativeLoop, EveryFunctionHasTheBitsOfItsTileKernel) {
+  struct Range {
+    Op op;
+    double low, high;
+  };
+  const double least = std::numeric_limits<float>::min(), most = std::numeric_limits<float>::max();
+  for (const Range& r : {Range{Op::exp, -86.9, 86.9}, Range{Op::expm1, -most, most}, Range{Op::tanh, -most, most},
+                         Range{Op::log, least, most}, Range{Op::log1p, std::nextafter(-1.0f, 0.0f), 0x1p125}}) {
+    ASSERT_TRUE(has_native_form(r.op, false)) << info(r.op).name;
+    EXPECT_FALSE(has_native_form(r.op, true)) << info(r.op).name;
+    LoopProgram p;
+    p.values = {{.source = LoopProgram::Source::tile, .pointer = 0}, {.op = r.op, .arg = {0, -1, -1}}};
+    p.pointers = 2;
+    p.stores = {{1, 1}};
+    p.sums = {1};
+    const auto loop = make_native_loop(p);
+    ASSERT_EQ(loop != nullptr, native_loops_usable());
+    if (!loop) return;
+    constexpr std::size_t kBlockSize = 320, kBlocks = 40;
+    std::mt19937 g(5);
+    std::uniform_real_distribution<double> even(std::max(r.low, -100.0), std::min(r.high, 100.0)), power(-126, 125);
+    std::vector<float> x(kBlockSize * kBlocks), want(x.size()), got(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double far = std::exp2(power(g)) * (i % 4 == 1 ? -1 : 1), v = i % 2 ? far : even(g);
+      x[i] = static_cast<float>(std::clamp(v, r.low, r.high));
+    }
+    x[7] = static_cast<float>(r.low), x[8] = static_cast<float>(r.high);
+    if (r.low < 0) x[9] = 0.0f, x[10] = -0.0f;
+    const ElementwiseFn fn = tile_kernels().elementwise(r.op, RegType::f32, 0);
+    fn(want.data(), x.data(), nullptr, nullptr, x.size());
+    void* pointers[] = {x.data(), got.data()};
+    alignas(32) std::byte state[kBlocks * kMaxLoopState];
+    loop->run(pointers, kBlockSize / loop->group(), state, kBlocks);
+    expect_same_bits(got, want, info(r.op).name);
+    for (std::size_t b = 0; b < kBlocks; ++b) {
+      float lanes[kLoopGroup] = {};
+      for (std::size_t i = 0; i < kBlockSize; ++i) lanes[i % kLoopGroup] += want[b * kBlockSize + i];
+      const std::byte* of_block = state + b * loop->state_bytes();
+      EXPECT_EQ(std::memcmp(lanes, of_block, sizeof lanes), 0) << info(r.op).name << " block " << b;
+      EXPECT_TRUE(loop->guards() == 0 || holds(of_block + sizeof lanes)) << info(r.op).name << " block " << b;
+    }
+    // Outside, and NaN: in one block of many, in any lane.
+    const float inf = std::numeric_limits<float>::infinity();
+    for (float bad : {std::numeric_limits<float>::quiet_NaN(), inf, -inf}) {
+      if (loop->guards() == 0) {
+        x[kBlockSize + 5] = bad;
+        fn(want.data(), x.data(), nullptr, nullptr, x.size());
+        loop->run(pointers, kBlockSize / loop->group(), state, kBlocks);
+        expect_same_bits(got, want, info(r.op).name);
+        continue;
+      }
+      for (std::size_t at :
+           {std::size_t{3} * kBlockSize, std::size_t{4} * kBlockSize - 1, std::size_t{3} * kBlockSize + 37}) {
+        const float before = std::exchange(x[at], bad);
+        loop->run(pointers, kBlockSize / loop->group(), state, kBlocks);
+        x[at] = before;
+        for (std::size_t b = 0; b < kBlocks; ++b)
+          EXPECT_EQ(holds(state + b * loop->state_bytes() + 4 * kLoopGroup), b != 3) << info(r.op).name << " " << bad;
+      }
+    }
   }
 }
 
@@ -129,7 +199,8 @@ void check_formula(std::size_t groups) {
   void* pointers[] = {x.data(), y.data(), &delta, &low, gradient.data(), inside.data()};
   alignas(32) std::byte state[kMaxLoopState];
   std::memset(state, 0x5A, sizeof state);
-  loop->run(pointers, groups, state);
+  ASSERT_EQ(loop->group(), kLoopGroup);  // so few instructions
+  loop->run(pointers, groups, state, 1);
   T sums[2][kLoopGroup] = {};
   bool all = true;
   for (std::size_t i = 0; i < n; ++i) {
@@ -168,12 +239,47 @@ TEST(NativeLoop, IsNotMadeForATargetThatHasNone) {
   EXPECT_EQ(usable, targets.count == 1 && native_loops_usable());
 }
 
-TEST(NativeLoop, IsNotMadeWhenRegistersDoNotSuffice) {
+// More values at once than there are registers: those that are needed last wait on the stack.
+TEST(NativeLoop, KeepsMoreValuesThanThereAreRegisters) {
+  constexpr int kTerms = 40;
   LoopProgram p;
-  for (int k = 0; k < 12; ++k) p.values.push_back({.source = LoopProgram::Source::tile, .pointer = p.pointers++});
-  for (int k = 0; k < 12; ++k)
-    for (int j = 0; j < 12; ++j) p.values.push_back({.op = Op::add, .arg = {k, j, -1}});
-  for (int k = 12; k + 1 < 156; ++k) p.values.push_back({.op = Op::mul, .arg = {k, 167 - k, -1}});
+  p.values.push_back({.source = LoopProgram::Source::tile, .pointer = p.pointers++});
+  std::vector<float> numbers(kTerms);
+  for (int k = 0; k < kTerms; ++k) {
+    numbers[static_cast<std::size_t>(k)] = 0.25f * static_cast<float>(k) - 3;
+    p.values.push_back({.source = LoopProgram::Source::number, .pointer = 1 + k / 2});  // each is used twice
+  }
+  p.pointers += kTerms / 2;
+  for (int k = 0; k < kTerms; ++k) p.values.push_back({.op = Op::add, .arg = {0, 1 + k, -1}});
+  for (int k = 0; k + 1 < kTerms; ++k)  // the first sum is needed last
+    p.values.push_back({.op = Op::fma, .arg = {static_cast<int>(p.values.size()) - 1, 2 * kTerms - 1 - k, 1 + kTerms}});
+  const int result = static_cast<int>(p.values.size()) - 1;
+  p.stores = {{result, p.pointers++}};
+  const auto loop = make_native_loop(p);
+  ASSERT_EQ(loop != nullptr, native_loops_usable());
+  if (!loop) return;
+  std::vector<float> x(960), got(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = 0.001f * static_cast<float>(i) - 0.3f;
+  std::vector<void*> pointers{x.data()};
+  for (int k = 0; k < kTerms; k += 2) pointers.push_back(&numbers[static_cast<std::size_t>(k)]);
+  pointers.push_back(got.data());
+  alignas(32) std::byte state[kMaxLoopState];
+  loop->run(pointers.data(), x.size() / loop->group(), state, 1);
+  std::vector<float> want(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    auto term = [&](int k) { return x[i] + numbers[static_cast<std::size_t>(k / 2 * 2)]; };
+    float r = term(kTerms - 1);
+    for (int k = 0; k + 1 < kTerms; ++k) r = std::fma(r, term(kTerms - 2 - k), term(0));
+    want[i] = r;
+  }
+  expect_same_bits(got, want, "products");
+}
+
+TEST(NativeLoop, IsNotMadeWhenPointersDoNotSuffice) {
+  LoopProgram p;
+  for (int k = 0; k < 20; ++k) p.values.push_back({.source = LoopProgram::Source::tile, .pointer = p.pointers++});
+  for (int k = 1; k < 20; ++k)
+    p.values.push_back({.op = Op::add, .arg = {k, static_cast<int>(p.values.size()) - 1, -1}});
   p.stores.push_back({static_cast<int>(p.values.size()) - 1, p.pointers++});
   EXPECT_EQ(make_native_loop(p), nullptr);
 }
