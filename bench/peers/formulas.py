@@ -246,12 +246,14 @@ def iou(xp, x, t):
 
 
 def jaccard_steps(xp, truth):
-    """The gradient of the Lovász extension: differences of 1 − intersection/union along sorted errors."""
+    """The gradient of the Lovász extension: how 1 − intersection/union grows along sorted errors.
+
+    Not as differences of neighbours: of 262144 pixels those keep two digits in f32."""
     total = xp.sum(truth, -1, True)
     intersection = total - xp.cumsum(truth)
     union = total + xp.cumsum(1 - truth)
-    jaccard = 1 - intersection / union
-    return jaccard - xp.shift_right(jaccard)
+    whole = (truth == 1) | (union == 1)
+    return xp.where(whole, 1.0, intersection / xp.maximum(union - 1, 1)) / union
 
 
 @formula("lovasz_hinge")

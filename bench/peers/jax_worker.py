@@ -33,7 +33,6 @@ class Functions:
     as_float = staticmethod(lambda mask, like: mask.astype(like.dtype))
     one_hot = staticmethod(lambda y, n, like: jax.nn.one_hot(y, n, dtype=like.dtype))
     eye_like = staticmethod(lambda x: jnp.eye(x.shape[0], dtype=x.dtype))
-    shift_right = staticmethod(lambda x: jnp.pad(x[..., :-1], [(0, 0)] * (x.ndim - 1) + [(1, 0)]))
     without_diagonal = staticmethod(lambda x: jnp.where(jnp.eye(x.shape[0], dtype=bool), -jnp.inf, x))
 
 

@@ -34,7 +34,6 @@ class Functions:
     as_float = staticmethod(lambda mask, like: mask.astype(like.dtype))
     one_hot = staticmethod(lambda y, n, like: (y[:, None] == mx.arange(n)[None, :]).astype(like.dtype))
     eye_like = staticmethod(lambda x: mx.eye(x.shape[0], dtype=x.dtype))
-    shift_right = staticmethod(lambda x: mx.pad(x[..., :-1], [(0, 0)] * (x.ndim - 1) + [(1, 0)]))
     without_diagonal = staticmethod(lambda x: mx.where(mx.eye(x.shape[0]) > 0, mx.array(-float("inf"), x.dtype), x))
 
 

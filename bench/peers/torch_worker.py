@@ -48,7 +48,6 @@ class Functions:
     as_float = staticmethod(lambda mask, like: mask.to(like.dtype))
     one_hot = staticmethod(lambda y, n, like: F.one_hot(y, n).to(like.dtype))
     eye_like = staticmethod(lambda x: torch.eye(x.shape[0], dtype=x.dtype))
-    shift_right = staticmethod(lambda x: F.pad(x[..., :-1], (1, 0)))
     without_diagonal = staticmethod(
         lambda x: x.masked_fill(torch.eye(x.shape[0], dtype=torch.bool), float("-inf"))
     )

@@ -32,20 +32,19 @@ Tensor of_overlap(const char* op, const Tensor& input, const Tensor& target, int
   return p.rounded(reduce(op, term(Overlap{sum_rest(x * t, kept), sum_rest(x, kept), sum_rest(t, kept)}), reduction));
 }
 
-// Errors in falling order, each times how much the Jaccard loss of the hard prediction grows when it is wrong too.
+// Errors in falling order, each times how much the Jaccard loss 1 − both/either of the hard prediction grows when it is
+// wrong too. A foreground element leaves `both` by one, a background element joins `either`, so the steps are
+//   1/either   and   both/(either − 1) − both/either = both/((either − 1)·either),
+// without a difference of numbers that are nearly equal; the first of a row without foreground is a step from 0 to 1.
 // `foreground` 0 or 1; rows along the last axis. For differentiation the order and the labels are constants.
 Tensor lovasz_extension(const Tensor& errors, const Tensor& foreground) {
   const Tensor order = argsort(stop_gradient(errors), -1, true);
   const Tensor sorted = gather(errors, -1, order), truth = gather(stop_gradient(foreground), -1, order);
-  const Tensor all = sum(truth, -1, true);
-  const Tensor both = all - cumsum(truth, -1), either = all + cumsum(1 - truth, -1);
-  const Tensor jaccard = 1 - both / either;  // either is at least 1
-  const std::int64_t n = errors.size(-1);
-  const Tensor before =
-      n > 1 ? cat({zeros(jaccard.shape().with(jaccard.rank() - 1, 1), jaccard.dtype()), narrow(jaccard, -1, 0, n - 1)},
-                  -1)
-            : zeros_like(jaccard);
-  return sum(sorted * (jaccard - before), -1);
+  const Tensor all = sum(truth, -1, true), so_far = cumsum(truth, -1);
+  const Tensor rank = arange(1, errors.size(-1) + 1, 1, errors.dtype());
+  const Tensor both = all - so_far, either = all + (rank - so_far);
+  const Tensor whole = logical_or(truth == 1, either == 1);
+  return sum(sorted * (where(whole, 1, both / (either - 1)) / either), -1);
 }
 
 }  // namespace

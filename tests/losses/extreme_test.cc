@@ -94,6 +94,57 @@ TEST(Extremes, InfiniteLogits) {
   EXPECT_EQ(cross_entropy(tensor({{-kInf, 0.0}}), tensor({0})).item(), kInf);
 }
 
+// The wrong side of an infinite logit costs infinitely much, with the slope of its asymptote.
+TEST(Extremes, InfiniteLogitsOfTheWrongSide) {
+  const ValueAndGradient r = differentiate(
+      [](auto& v) {
+        return sigmoid_focal_loss(v, labels({0, 1}), {.reduction = Reduction::none});
+      },
+      tensor({kInf, -kInf}));
+  EXPECT_EQ(r.value, (std::vector<double>{kInf, kInf}));
+  EXPECT_EQ(r.gradient, (std::vector<double>{0.75, -0.25}));
+}
+
+// Answers whose odds differ by more than any number holds: the loss is the difference of the log odds, or nothing.
+TEST(Extremes, OddsFarApart) {
+  const std::vector<double> chosen{-300, -0.001, -1e-6, -200, -5}, rejected{-0.001, -300, -2e-6, -200, -5};
+  for (DType dtype : {DType::f32, DType::f64}) {
+    const Tensor r = cast(from_data(rejected, {5}), dtype);
+    const ValueAndGradient got = differentiate(
+        [&](auto& v) { return orpo_loss(v, r, {.beta = 1, .likelihood = false, .reduction = Reduction::none}); },
+        cast(from_data(chosen, {5}), dtype));
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      const double c = chosen[i], q = rejected[i];
+      const double z = (c - std::log(-std::expm1(c))) - (q - std::log(-std::expm1(q)));
+      const double loss = z > 0 ? std::log1p(std::exp(-z)) : std::log1p(std::exp(z)) - z;
+      EXPECT_NEAR(got.value[i], loss, 2e-6 * loss + 1e-40) << name(dtype) << " " << i;
+      const double slope = 1 / (1 + std::exp(z)) / std::expm1(c);
+      EXPECT_NEAR(got.gradient[i], slope, 2e-5 * std::abs(slope) + 1e-40) << name(dtype) << " " << i;
+    }
+  }
+  // A positive number is no logarithm of a probability.
+  EXPECT_TRUE(std::isnan(orpo_loss(tensor({0.5}), tensor({-1.0})).item()));
+  EXPECT_TRUE(std::isnan(orpo_loss(tensor({0.5}), tensor({0.5})).item()));
+}
+
+// The steps of the Jaccard loss along 50000 errors are of size 1e-5: f32 must give them to its own digits.
+TEST(Extremes, LovaszStepsOfManyElementsKeepTheirDigits) {
+  const Tensor x = randn({1, 50000}, DType::f64).eval(), y = bernoulli({1, 50000}, 0.3).eval();
+  const auto loss = [&](auto& v) { return lovasz_hinge(v, y); };
+  const std::vector<double> wide = differentiate(loss, x).gradient,
+                            narrow = differentiate(loss, cast(x, DType::f32)).gradient;
+  // Errors that f32 cannot tell apart may change places: neighbours' steps differ by one part in the number counted.
+  for (std::size_t i = 0; i < wide.size(); ++i) ASSERT_NEAR(narrow[i], wide[i], 3e-4 * std::abs(wide[i])) << i;
+  // Nothing to find: the largest error is all that counts.
+  const ValueAndGradient none = differentiate(
+      [&](auto& v) {
+        return lovasz_hinge(v, zeros({1, 3}));
+      },
+      tensor({{-0.5, 2.0, 1.0}}));
+  EXPECT_EQ(none.value, (std::vector<double>{3}));
+  EXPECT_EQ(none.gradient, (std::vector<double>{0, 1, 0}));
+}
+
 TEST(Extremes, ProbabilitiesZeroAndOne) {
   const Tensor p = tensor({0.0, 1.0, 0.0, 1.0}), y = labels({0, 1, 1, 0});
   const ValueAndGradient r =
