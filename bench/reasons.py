@@ -1,4 +1,4 @@
-"""Why some rows are behind a peer, as far as it is known: docs/benchmarks.md says so beside them."""
+"""Why some rows are behind a peer, and why some peers are wrong, as far as it is known: docs/benchmarks.md says so."""
 
 import re
 
@@ -9,6 +9,18 @@ REASONS = [
      "The compiling peers have no graph left to build; Ebb builds and recognises it in every call."),
     (r"BT=512 H=512 V=128256", "Not looked into yet."),
 ]
+
+# Why a peer's result is not what f64 gives, where it is known: pattern of "peer: what is wrong" -> reason.
+WRONG = [
+    (r"MLX.*: wrong: value norm .*",
+     "on the CPU, MLX sums a whole array in one f32 number, which stops counting the small terms of millions"),
+]
+
+
+def with_cause(note):
+    """A note about a peer that is wrong, with the cause behind it where that is known."""
+    causes = [cause for pattern, cause in WRONG if re.fullmatch(pattern, note)]
+    return f"{note} ({causes[0]})" if causes else note
 
 
 def why(cases):

@@ -204,7 +204,7 @@ def page_cell(row, key, notes):
     r = ratio(row, key)
     if r:
         return f"{seconds(result['median_s'])} ({r:.2f}×)"
-    return notes.mark(f"{result['title']}: {result.get('reason') or 'not measured'}")
+    return notes.mark(reasons.with_cause(f"{result['title']}: {result.get('reason') or 'not measured'}"))
 
 
 def page_table(rows, peers, notes, with_memory):
