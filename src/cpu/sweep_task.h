@@ -439,8 +439,12 @@ class SweepTask {
   bool repair(const Chain& c, std::byte* state, std::int64_t block, std::int64_t n, std::int64_t done) {
     const std::size_t lanes = kLoopGroup * (c.wide ? 8 : 4), sums = c.sums.size() * lanes;
     const std::byte* guards = state + sums;
-    const bool held = std::all_of(guards, guards + static_cast<std::size_t>(c.loop->guards()) * kGuardBytes,
-                                  [](std::byte b) { return b == std::byte{0xFF}; });
+    bool held = true;
+    for (int g = 0; g < c.loop->guards(); ++g, guards += kGuardBytes) {
+      std::array<std::uint64_t, kGuardBytes / 8> words;
+      std::memcpy(words.data(), guards, kGuardBytes);
+      held = held && (words[0] & words[1] & words[2] & words[3]) == ~std::uint64_t{0};
+    }
     if (!held) {
       done = 0;
       std::memset(state, 0, sums);
