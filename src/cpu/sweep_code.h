@@ -150,7 +150,8 @@ struct CompiledSweep {
   bool flat = false;       // no rows: tiles are pieces of the whole
   bool long_rows = false;  // a row takes several tiles
   std::int64_t rows_per_tile = 1;
-  std::int64_t tile = kTile;  // elements of a full tile
+  std::int64_t tile = kTile;        // elements of a full tile
+  bool slots_hold_a_block = false;  // of kTile elements, even if tiles are longer
 
   std::vector<Register> registers;
   int slots = 0;

@@ -553,10 +553,14 @@ class Compiler {
     if (!s_.flat) return;
     const std::vector<Step>& steps = s_.stages[0].full_steps;
     const std::size_t slots = static_cast<std::size_t>(std::max(s_.slots, 1));
-    std::int64_t blocks =
+    if (steps.size() == 1 && steps[0].kind == Step::Kind::chain) {
+      // A chain alone keeps nothing in tiles, but for a block at a time that its steps have to do.
+      s_.tile *= 16;
+      s_.slots_hold_a_block = true;
+      return;
+    }
+    const std::int64_t blocks =
         std::clamp<std::int64_t>(static_cast<std::int64_t>(kTileMemory / (slots * s_.slot_bytes)), 1, 4);
-    // A single chain keeps nothing in tiles, but for the last few elements.
-    if (steps.size() == 1 && steps[0].kind == Step::Kind::chain) blocks = 16;
     s_.tile *= blocks;
     s_.slot_bytes *= static_cast<std::size_t>(blocks);
   }

@@ -244,6 +244,7 @@ class SweepTask {
     if (reg < 0) return nullptr;
     const Register& r = s_.registers[reg];
     if (r.kind == Register::Kind::scalar || r.kind == Register::Kind::row) return pointers_[reg];
+    if (r.kind == Register::Kind::slot && s_.slots_hold_a_block) from %= kTile;
     return static_cast<std::byte*>(pointers_[reg]) + from * static_cast<std::int64_t>(size_of(r.type));
   }
 
