@@ -125,9 +125,10 @@ class LinearCrossEntropy {
   // Measured: the products want rows (each chunk reads W and adds to dW once more), memory wants few of them. A unit
   // that needs more rows gets some more, since it streams twice otherwise.
   std::int64_t default_chunk() const {
-    constexpr std::int64_t kBytes = std::int64_t{32} << 20, kLeastRows = 64, kMostRows = 1024, kMostChunks = 4;
-    const std::int64_t fit = kBytes / (std::max<std::int64_t>(1, classes_) * static_cast<std::int64_t>(sizeof(T)));
-    const std::int64_t rows = std::clamp(fit / 16 * 16, kLeastRows, kMostRows);
+    constexpr std::int64_t kBytes = std::int64_t{64} << 20, kMostRows = 1024, kMostChunks = 2;
+    const std::int64_t row_bytes = std::max<std::int64_t>(1, classes_) * static_cast<std::int64_t>(sizeof(T));
+    const std::int64_t least = 256 * row_bytes <= 2 * kBytes ? 256 : 128;
+    const std::int64_t rows = std::clamp(kBytes / row_bytes / 16 * 16, least, kMostRows);
     std::int64_t largest = 0;
     for (std::size_t u = 0; u + 1 < unit_.size(); ++u) largest = std::max(largest, unit_[u + 1] - unit_[u]);
     return largest <= kMostChunks * rows ? std::max(rows, largest) : rows;

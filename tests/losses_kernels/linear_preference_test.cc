@@ -376,12 +376,12 @@ TEST(LinearPreference, MemoryIsBoundedByTheChunk) {
     std::int64_t answers, tokens, classes, chunk, rows;  // rows whose logits may exist
     DType dtype;
   };
-  for (const Size& s : {Size{16, 16, 32000, 40, 40, DType::f32},     // a pair of 32 rows fits
-                        Size{16, 16, 32000, 16, 16, DType::f32},     // and does not
-                        Size{16, 16, 32000, 40, 40, DType::bf16},    //
-                        Size{8, 16, 128256, 0, 64, DType::f32},      // the chunk Ebb chooses holds two pairs
-                        Size{4, 40, 128256, 0, 80, DType::f32},      // grows for a pair that needs more
-                        Size{4, 140, 128256, 0, 64, DType::f32}}) {  // but not without end
+  for (const Size& s : {Size{16, 16, 32000, 40, 40, DType::f32},      // a pair of 32 rows fits
+                        Size{16, 16, 32000, 16, 16, DType::f32},      // and does not
+                        Size{16, 16, 32000, 40, 40, DType::bf16},     //
+                        Size{12, 50, 128256, 0, 256, DType::f32},     // the chunk Ebb chooses holds two pairs
+                        Size{4, 150, 128256, 0, 300, DType::f32},     // grows for a pair that needs more
+                        Size{4, 260, 128256, 0, 256, DType::f32}}) {  // but not without end
     const std::int64_t width = 16, rows = s.answers * s.tokens;
     const Tensor x = cast(randn({s.answers, s.tokens, width}), s.dtype).eval();
     const Tensor head = cast(randn({s.classes, width}) * 0.1, s.dtype).eval();
