@@ -101,7 +101,7 @@ std::vector<Tensor> grpo_loss_backward(const Tensor& grad, const Tensor& policy,
 //
 // Logits exist for `chunk` rows at a time: for as many whole pairs (kto: answers, grpo: tokens) as fit. Their value and
 // gradients are made together, with three products. A pair of more rows has its logits made twice. The default of 0 is
-// about 32 MB of logits, at least 64 rows; up to four times as many where one pair needs them.
+// about 64 MB of logits, at least 128 rows; up to twice as many where one pair needs them.
 
 Tensor linear_dpo_loss(const Tensor& x, const Tensor& head, const Tensor& target, const Tensor& reference,
                        const DpoOptions& options = {}, const LinearLogProbOptions& head_options = {});
