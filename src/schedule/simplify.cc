@@ -334,33 +334,86 @@ class Simplifier {
         return uniform(add_elementwise(std::move(v)), shape);
       }
     }
-    if (v.op == Op::mul) {
-      for (int k : {0, 1}) {
-        if (at(v.inputs[k]).op == Op::sign && uniform_source(v.inputs[1 - k]) >= 0 && is_floating(v.dtype)) {
-          return number_with_sign_of(v, v.inputs[1 - k], at(v.inputs[k]).inputs[0]);
-        }
-      }
+    // Worth it where elements are many: a number that moves may need memory of its own on its way between sweeps.
+    constexpr std::int64_t kMany = 1 << 13;
+    if (is_floating(v.dtype) && v.shape.numel() >= kMany) {
+      if (const std::int32_t cheaper = with_signs_moved(v); cheaper >= 0) return cheaper;
     }
     const std::int32_t smaller = without_repeats(v);
     return smaller >= 0 ? smaller : intern(std::move(v));
   }
 
-  // s·sign x for one number s is a choice between s and −s; where x is 0 or NaN, so is s·x, with the same sign. Cheaper
-  // than making the sign, which is the gradient of every absolute value.
-  std::int32_t number_with_sign_of(const Value& product, std::int32_t s, std::int32_t x) {
-    auto made = [&](Op op, DType dtype, std::vector<std::int32_t> inputs) {
-      Value v;
-      v.op = op;
-      v.dtype = dtype;
-      v.shape = product.shape;
-      v.inputs = std::move(inputs);
-      return add_elementwise(std::move(v));
-    };
-    const DType dtype = product.dtype;
-    const std::int32_t zero = uniform(literal(0, dtype), product.shape), minus = made(Op::neg, dtype, {s});
-    const std::int32_t above = made(Op::gt, DType::bool_, {x, zero}), below = made(Op::lt, DType::bool_, {x, zero});
-    const std::int32_t rest = made(Op::where, dtype, {below, minus, made(Op::mul, dtype, {s, x})});
-    return made(Op::where, dtype, {above, s, rest});
+  // An elementwise operation on values of the shape and dtype of `like`.
+  std::int32_t made(const Value& like, Op op, std::vector<std::int32_t> inputs, bool mask = false) {
+    Value v;
+    v.op = op;
+    v.dtype = mask ? DType::bool_ : like.dtype;
+    v.shape = like.shape;
+    v.inputs = std::move(inputs);
+    return add_elementwise(std::move(v));
+  }
+
+  bool is_number(std::int32_t v) const { return uniform_source(v) >= 0; }
+
+  // Gradients are full of signs and factors that can move, without a changed bit, to where they cost less: into one
+  // number, into the branches of a choice between numbers, from a sum into a difference. -1: none can.
+  std::int32_t with_signs_moved(const Value& v) {
+    const std::int32_t a = v.inputs[0], b = v.inputs.size() > 1 ? v.inputs[1] : -1;
+    switch (v.op) {
+      case Op::neg:
+        return minus(v, a);
+      case Op::add:  // x + −y = x − y
+        if (at(b).op == Op::neg) return made(v, Op::sub, {a, at(b).inputs[0]});
+        return at(a).op == Op::neg ? made(v, Op::sub, {b, at(a).inputs[0]}) : -1;
+      case Op::sub:
+        return at(b).op == Op::neg ? made(v, Op::add, {a, at(b).inputs[0]}) : -1;
+      case Op::mul: {
+        const std::int32_t product = is_number(a) ? times(v, a, b) : -1;
+        return product < 0 && is_number(b) ? times(v, b, a) : product;
+      }
+      default:
+        return -1;
+    }
+  }
+
+  // −x
+  std::int32_t minus(const Value& v, std::int32_t x) {
+    const std::vector<std::int32_t> in = at(x).inputs;
+    auto negative = [&](std::int32_t of) { return made(v, Op::neg, {of}); };
+    switch (at(x).op) {
+      case Op::neg:
+        return in[0];
+      case Op::mul:
+        if (is_number(in[0])) return made(v, Op::mul, {negative(in[0]), in[1]});
+        return is_number(in[1]) ? made(v, Op::mul, {in[0], negative(in[1])}) : -1;
+      case Op::where:
+        return is_number(in[1]) && is_number(in[2]) ? made(v, Op::where, {in[0], negative(in[1]), negative(in[2])})
+                                                    : -1;
+      default:
+        return -1;
+    }
+  }
+
+  // s·x, s one number
+  std::int32_t times(const Value& v, std::int32_t s, std::int32_t x) {
+    const std::vector<std::int32_t> in = at(x).inputs;
+    auto product = [&](std::int32_t with) { return made(v, Op::mul, {s, with}); };
+    switch (at(x).op) {
+      case Op::neg:
+        return made(v, Op::mul, {made(v, Op::neg, {s}), in[0]});
+      case Op::where:
+        return is_number(in[1]) && is_number(in[2]) ? made(v, Op::where, {in[0], product(in[1]), product(in[2])}) : -1;
+      case Op::sign: {
+        // A choice between s and −s; where x is 0 or NaN, so is s·x, with the same sign. Cheaper than making the sign,
+        // which is the gradient of every absolute value.
+        const std::int32_t zero = uniform(literal(0, v.dtype), v.shape);
+        const std::int32_t above = made(v, Op::gt, {in[0], zero}, true), below = made(v, Op::lt, {in[0], zero}, true);
+        const std::int32_t rest = made(v, Op::where, {below, made(v, Op::neg, {s}), product(in[0])});
+        return made(v, Op::where, {above, s, rest});
+      }
+      default:
+        return -1;
+    }
   }
 
   // Where every input only repeats along some dimensions, the operation is done without them and its result repeated.

@@ -1,5 +1,7 @@
 #include "ebb/ops/elementwise.h"
 
+#include <bit>
+
 #include "ebb/backward/elementwise.h"
 #include "expect_error.h"
 #include "ops/values.h"
@@ -68,20 +70,55 @@ TEST(Selection, MaximumAndClampKeepNaN) {
   EXPECT_THROW_MESSAGE(clamp(row({1}), {}, {}), "give a lower bound");
 }
 
+// As many of these as make a formula worth rewriting.
+std::vector<double> many(const std::vector<double>& few) {
+  std::vector<double> all;
+  while (all.size() < 10000) all.insert(all.end(), few.begin(), few.end());
+  return all;
+}
+
 // A number times a sign is computed as a choice; every bit is the product's.
 TEST(Sign, TimesANumberIsTheProduct) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
-  const std::vector<double> xs{0.0, -0.0, 1e-300, -2.5, inf, -inf, nan};
+  const std::vector<double> xs = many({0.0, -0.0, 1e-300, -2.5, inf, -inf, nan});
   for (double s : {2.0, -3.0, 0.0, inf, nan}) {
     const std::vector<double> got = (s * sign(row(xs, DType::f64))).to_vector<double>();
     for (std::size_t i = 0; i < xs.size(); ++i) {
       const double expected = s * (xs[i] > 0 ? 1 : xs[i] < 0 ? -1 : xs[i]);
       EXPECT_EQ(std::isnan(got[i]), std::isnan(expected)) << s << " " << xs[i];
       if (std::isnan(expected)) continue;
-      EXPECT_EQ(got[i], expected) << s << " " << xs[i];
-      EXPECT_EQ(std::signbit(got[i]), std::signbit(expected)) << s << " " << xs[i];
+      ASSERT_EQ(got[i], expected) << s << " " << xs[i];
+      ASSERT_EQ(std::signbit(got[i]), std::signbit(expected)) << s << " " << xs[i];
     }
   }
+}
+
+// Signs and factors that are moved to where they cost less change no bit of the result.
+TEST(Sign, MovesWithoutATrace) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const std::vector<double> xs = many({0.0, -0.0, 1.25, -2.5, inf, -inf}), ys = many({-0.0, 0.0, 3.0, 2.5, inf, inf});
+  const Tensor x = row(xs, DType::f64), y = row(ys, DType::f64), above = x > 0;
+  auto expect_bits = [&](const Tensor& got, auto expected) {
+    const std::vector<double> values = got.to_vector<double>();
+    for (std::size_t i = 0; i < xs.size(); ++i) {
+      const double e = expected(xs[i], ys[i]);
+      ASSERT_EQ(std::isnan(values[i]), std::isnan(e)) << i;
+      if (!std::isnan(e)) ASSERT_EQ(std::bit_cast<std::uint64_t>(values[i]), std::bit_cast<std::uint64_t>(e)) << i;
+    }
+  };
+  for (double s : {1.5, -3.0, 0.0}) {
+    const Tensor n = full({}, s, DType::f64);
+    expect_bits(-(n * x), [&](double a, double) { return -(s * a); });
+    expect_bits(n * -x, [&](double a, double) { return s * -a; });
+    expect_bits(-where(above, n, 0.0), [&](double a, double) { return -(a > 0 ? s : 0.0); });
+    expect_bits(n * where(above, n, -2.0), [&](double a, double) { return s * (a > 0 ? s : -2.0); });
+    expect_bits(-(n * sign(x)), [&](double a, double) { return -(s * (a > 0 ? 1 : a < 0 ? -1 : a)); });
+  }
+  expect_bits(-(-x), [](double a, double) { return a; });
+  expect_bits(x + -y, [](double a, double b) { return a - b; });
+  expect_bits(-x + y, [](double a, double b) { return -a + b; });
+  expect_bits(-x + -y, [](double a, double b) { return -a + -b; });
+  expect_bits(x - -y, [](double a, double b) { return a + b; });
 }
 
 TEST(Xlogy, IsZeroWhereXIsZeroUnlessYIsNaN) {
