@@ -17,10 +17,10 @@ void require_smoothing(const char* op, double e) {
 }
 void require_beta(const char* op, double beta) { require(beta > 0, "{}: beta must be positive, got {}", op, beta); }
 
-// −(1 − ε)·log σ(h) − ε·log σ(−h)
-Tensor preferred(const Tensor& h, double smoothing) {
-  if (smoothing == 0) return -log_sigmoid(h);
-  return -((1 - smoothing) * log_sigmoid(h) + smoothing * log_sigmoid(-h));
+// −(1 − ε)·log σ(h) − ε·log σ(−h) of u = −h, what speaks against the chosen answer
+Tensor preferred(const Tensor& u, double smoothing) {
+  if (smoothing == 0) return softplus(u);
+  return (1 - smoothing) * softplus(u) + smoothing * softplus(-u);
 }
 
 // How much more the policy prefers the chosen answer than the reference does.
@@ -41,8 +41,8 @@ Tensor dpo_loss(const Tensor& chosen, const Tensor& rejected, const Tensor& ref_
   require_beta(op, o.beta);
   require_smoothing(op, o.label_smoothing);
   const Precision p(op, {chosen, rejected, ref_chosen, ref_rejected});
-  const Tensor h = o.beta * advantage_over_reference(op, p, chosen, rejected, ref_chosen, ref_rejected);
-  return p.rounded(reduce(op, preferred(h, o.label_smoothing), o.reduction));
+  const Tensor u = -o.beta * advantage_over_reference(op, p, chosen, rejected, ref_chosen, ref_rejected);
+  return p.rounded(reduce(op, preferred(u, o.label_smoothing), o.reduction));
 }
 std::vector<Tensor> dpo_loss_backward(const Tensor& grad, const Tensor& chosen, const Tensor& rejected,
                                       const Tensor& ref_chosen, const Tensor& ref_rejected, const DpoOptions& o) {
@@ -183,8 +183,8 @@ Tensor simpo_loss(const Tensor& chosen, const Tensor& rejected, const SimpoOptio
   require_smoothing(op, o.label_smoothing);
   require_same_shape(op, "chosen", chosen, "rejected", rejected);
   const Precision p(op, {chosen, rejected});
-  const Tensor h = o.beta * (p.wide(chosen) - p.wide(rejected)) - o.gamma;
-  return p.rounded(reduce(op, preferred(h, o.label_smoothing), o.reduction));
+  const Tensor u = fma(p.wide(chosen) - p.wide(rejected), -o.beta, o.gamma);
+  return p.rounded(reduce(op, preferred(u, o.label_smoothing), o.reduction));
 }
 std::vector<Tensor> simpo_loss_backward(const Tensor& grad, const Tensor& chosen, const Tensor& rejected,
                                         const SimpoOptions& o) {
@@ -200,7 +200,7 @@ Tensor cpo_loss(const Tensor& chosen, const Tensor& rejected, const CpoOptions& 
   require_same_shape(op, "chosen", chosen, "rejected", rejected);
   const Precision p(op, {chosen, rejected});
   const Tensor c = p.wide(chosen);
-  Tensor terms = preferred(o.beta * (c - p.wide(rejected)), o.label_smoothing);
+  Tensor terms = preferred(-o.beta * (c - p.wide(rejected)), o.label_smoothing);
   if (o.alpha != 0) terms = terms - o.alpha * c;
   return p.rounded(reduce(op, terms, o.reduction));
 }
