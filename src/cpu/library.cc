@@ -57,6 +57,8 @@ void run_library(const LibraryCall& call) {
       return run_attention_gradient(call);
     case Op::linear_cross_entropy:
       return run_linear_cross_entropy(call);
+    case Op::sparsemax_threshold:
+      return run_sparsemax_threshold(call);
     case Op::ctc:
       return run_ctc(call);
     case Op::transducer:

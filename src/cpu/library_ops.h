@@ -29,8 +29,9 @@ void run_conv_weight_gradient(const LibraryCall& call);  // conv_weight.cc
 void run_max_pool_index(const LibraryCall& call);        // max_pool.cc
 void run_attention(const LibraryCall& call);             // attention.cc
 void run_attention_gradient(const LibraryCall& call);
-void run_ctc(const LibraryCall& call);         // ctc.cc
-void run_transducer(const LibraryCall& call);  // transducer.cc
+void run_ctc(const LibraryCall& call);                  // ctc.cc
+void run_transducer(const LibraryCall& call);           // transducer.cc
+void run_sparsemax_threshold(const LibraryCall& call);  // sparsemax.cc
 
 // The name an error gives the operation.
 inline const char* label_of(const LibraryCall& call) { return call.label ? call.label : info(call.op).name.data(); }

@@ -19,7 +19,8 @@ namespace ebb {
 //   reduce            axes
 //   permute           i[a] packed by pack_axes
 //   narrow            i = {axis, start, step}; the length is the node's shape; step may be negative
-//   pick, place, gather, scatter..., index_..., cat, cumsum, cumprod, argmax, argsort, pad_zero:  i[0] = axis
+//   pick, place, gather, scatter..., index_..., cat, cumsum, cumprod, argmax, argsort, pad_zero,
+//   sparsemax_threshold:  i[0] = axis
 //   pad_zero          i = {axis, before, after}
 //   argsort           i[1] = descending        triangular_solve  i = {upper, transposed, unit diagonal}
 //   convolution, conv_transpose, conv_weight_gradient: see graph/conv_calls.h

@@ -72,6 +72,8 @@ namespace ebb {
   X(attention, library, -1, none) X(attention_gradient, library, -1, none)                                             \
   /* losses with kernels of their own: they give values and gradients, and the losses around them carry the rules */   \
   X(linear_cross_entropy, library, -1, none) X(ctc, library, -1, none) X(transducer, library, -1, none)                \
+  /* the number t with Σ max(0, x − t) = 1 along an axis, which stays with size 1; f32 or f64 */                       \
+  X(sparsemax_threshold, library, 1, none)                                                                             \
   /* formulas with a rule of their own */                                                                              \
   X(clamp, alias, -1, yes) X(logit, alias, -1, yes) X(sigmoid, alias, -1, yes) X(log_sigmoid, alias, -1, yes)          \
   X(softplus, alias, -1, yes) X(relu, alias, -1, yes) X(leaky_relu, alias, -1, yes) X(prelu, alias, -1, yes)           \

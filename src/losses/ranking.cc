@@ -2,6 +2,7 @@
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
+#include "graph/node.h"
 #include "losses/classes.h"
 #include "losses/gradients.h"
 #include "losses/signs.h"
@@ -39,25 +40,39 @@ LossGradients poly_loss_backward(const Tensor& grad, const Tensor& input, const 
   return gradients("poly_loss", poly_loss, grad, input, target, o);
 }
 
-// Sparsemax (Martins and Astudillo, 2016). The support S does not move for small changes of x, so it is a constant for
-// differentiation: k = |S|, τ = (Σ_S x − 1)/k, and the gradient is x_j − τ on S, less 1 at y.
+namespace {
+
+Tensor sparsemax_threshold(const Tensor& x, int axis) {
+  Attrs attrs;
+  attrs.i[0] = axis;
+  return make_node(Op::sparsemax_threshold, x.dtype(), x.shape().with(axis, 1), {x}, attrs);
+}
+
+// With x measured from the threshold, the support S is where it is positive. k = |S|, τ = (Σ_S x − 1)/k is what
+// rounding left of it, and ½·(Σ_S x² − k·τ²) has the derivative x − τ on S. S does not move for small changes of x.
+Tensor support_terms(const Tensor& x, int axis) {
+  auto rest = [axis](const Tensor& x, const Tensor& k) { return (sum(relu(x), axis, true) - 1) / k; };
+  auto size = [axis](const Tensor& x) { return sum(cast(x > 0, x.dtype()), axis, true); };
+  return custom_function(
+      [=](const std::vector<Tensor>& v) {
+        const Tensor k = size(v[0]);
+        return 0.5 * (sum(square(relu(v[0])), axis, true) - k * square(rest(v[0], k)));
+      },
+      [=](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
+        return std::vector<Tensor>{grad * where(v[0] > 0, v[0] - rest(v[0], size(v[0])), 0)};
+      },
+      {x});
+}
+
+}  // namespace
+
+// Sparsemax (Martins and Astudillo, 2016).    ½·Σ_S (x² − τ²) + ½ − x_y does not change when a number is added to all
+// x.
 Tensor sparsemax_loss(const Tensor& input, const Tensor& target, const SparsemaxOptions& o) {
   return of_class("sparsemax_loss", input, target, o.ignore_index, o.reduction,
                   [](const Tensor& logits, int axis, const Tensor& index) {
-                    const Tensor x = logits - stop_gradient(max(logits, axis, true));  // the loss does not change
-                    const Tensor fixed = stop_gradient(x);
-                    const Tensor sorted = sort(fixed, axis, true).first, so_far = cumsum(sorted, axis);
-                    Shape along;
-                    for (int d = 0; d < x.rank(); ++d) along = along.inserted(d, d == axis ? x.size(axis) : 1);
-                    const Tensor rank = reshape(arange(1, x.size(axis) + 1, 1, x.dtype()), along);
-                    // The k largest are the support: 1 + k·x_(k) > Σ of them.
-                    const Tensor inside = 1 + rank * sorted > so_far;
-                    const Tensor k = sum(cast(inside, x.dtype()), axis, true);
-                    const Tensor threshold = (sum(where(inside, sorted, 0), axis, true) - 1) / k;
-                    const Tensor support = fixed > threshold;
-                    const Tensor tau = (sum(where(support, x, 0), axis, true) - 1) / k;
-                    return 0.5 * (sum(where(support, square(x), 0), axis, true) - k * square(tau)) + 0.5 -
-                           pick_class(x, axis, index, "sparsemax_loss: target");
+                    const Tensor x = logits - sparsemax_threshold(stop_gradient(logits), axis);
+                    return support_terms(x, axis) + 0.5 - pick_class(x, axis, index, "sparsemax_loss: target");
                   });
 }
 LossGradients sparsemax_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,

@@ -518,6 +518,40 @@ TEST(Beyond, ExtremeInputsAreFiniteWhereMathematicsIs) {
   for (double g : backward(flat)[same].to_vector()) EXPECT_TRUE(std::isfinite(g));
 }
 
+// Rows with few and with many classes in the support, along either axis; its gradient is sparsemax less one at the
+// target.
+TEST(Beyond, SparsemaxOfLongRows) {
+  const std::int64_t n = 1003;
+  for (DType dtype : {DType::f32, DType::f64}) {
+    for (double spread : {0.0, 1e-3, 1.0, 30.0}) {
+      const Tensor x = cast(spread * values({4, n}, 11) + 5, dtype).eval(), label = classes(4, n);
+      Doubles z = x.to_vector();
+      for (double& v : z) v -= 5;  // which changes nothing, and keeps the digits of the squares
+      const std::vector<std::size_t> target = targets_of(4, n);
+      Doubles expected;
+      for (std::size_t r = 0; r < 4; ++r) expected.push_back(sparsemax_reference(&z[r * n], n, target[r]));
+      const double near = dtype == DType::f64 ? 1e-12 : 1e-5;
+      const Tensor v = variable(x), loss = sparsemax_loss(v, label, {.reduction = Reduction::none});
+      const Tensor g = backward(sum(loss))[v];
+      expect_near(loss, expected, near * (1 + spread));
+      const Doubles gradient = g.to_vector();
+      for (std::size_t r = 0; r < 4; ++r) {
+        double total = 0;
+        for (std::size_t i = 0; i < n; ++i) {
+          const double share = gradient[r * n + i] + (i == target[r] ? 1 : 0);
+          EXPECT_GE(share, -near);
+          total += share;
+        }
+        EXPECT_NEAR(total, 1, near);
+      }
+      const Tensor columns = reshape(transpose(x, 0, 1), {1, n, 4});
+      expect_near(sparsemax_loss(columns, reshape(label, {1, 4}), {.reduction = Reduction::none}), expected,
+                  near * (1 + spread));
+    }
+  }
+  EXPECT_TRUE(std::isnan(sparsemax_loss(from_data({0.0, std::nan(""), 1.0}, {1, 3}), tensor({0})).item()));
+}
+
 TEST(Beyond, StatisticsOfFeatures) {
   const Tensor a = values({5, 3}, 1), b = values({5, 3}, 2);
   const Doubles x = a.to_vector(), y = b.to_vector();

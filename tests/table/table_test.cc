@@ -31,6 +31,7 @@ const std::map<std::string_view, const char*>& tested_elsewhere() {
       {"attention_gradient", "the same"},
       {"ctc", "a loss, tested with the losses"},
       {"transducer", "a loss, tested with the losses"},
+      {"sparsemax_threshold", "a call inside of sparsemax_loss, tested with the losses"},
   };
   return ops;
 }
