@@ -19,10 +19,9 @@ namespace ebb {
 Tensor checked_sign(const Tensor& y, const char* label) { return check(y, abs(y) == 1, label); }
 
 Tensor hinge_of(double margin, const Tensor& y, const Tensor& x) {
-  auto shortfall = [margin](const std::vector<Tensor>& v) { return margin - v[0] * v[1]; };
-  return custom_function([shortfall](const std::vector<Tensor>& v) { return relu(shortfall(v)); },
-                         [shortfall](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
-                           const Tensor open = where(shortfall(v) <= 0, 0, -grad);
+  return custom_function([margin](const std::vector<Tensor>& v) { return relu(margin - v[0] * v[1]); },
+                         [](const Tensor& grad, const Tensor& hinge, const std::vector<Tensor>& v) {
+                           const Tensor open = where(hinge <= 0, 0, -grad);
                            return std::vector<Tensor>{open * v[1], open * v[0]};
                          },
                          {y, x});

@@ -118,7 +118,7 @@ Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor
   Tensor terms = custom_function([](const Tensors& w) { return 0.5 * (log(w[1]) + square(w[0]) * reciprocal(w[1])); },
                                  [](const Tensor& grad, const Tensor&, const Tensors& w) {
                                    const Tensor r = reciprocal(w[1]);
-                                   return Tensors{grad * (w[0] * r), grad * (0.5 * (r * (1 - square(w[0]) * r)))};
+                                   return Tensors{grad * (w[0] * r), (0.5 * grad) * (r * (1 - square(w[0]) * r))};
                                  },
                                  {precision.wide(input) - precision.wide(target), broadcast_to(v, input.shape())});
   if (o.full) terms = terms + 0.5 * std::log(2 * std::numbers::pi);
