@@ -146,7 +146,7 @@ void sort_records(WideRecord* records, WideRecord*, std::int64_t n, std::size_t)
 // Byte by byte from the lowest of the key's up. Every pass keeps the order of equal bytes, so equal keys stay in the
 // order of their positions, and there is no comparison whose outcome a processor could guess wrong.
 void sort_records(std::uint64_t* records, std::uint64_t* other, std::int64_t n, std::size_t key_bytes) {
-  constexpr std::int64_t kFew = 64;  // fewer than these are compared: counting has a price of its own
+  constexpr std::int64_t kFew = 160;  // fewer than these are compared: counting has a price of its own
   if (n < kFew) return std::sort(records, records + n);
   std::uint32_t counts[4][256] = {};
   const auto digit = [](std::uint64_t r, std::size_t byte) { return r >> (32 + 8 * byte) & 0xFF; };
