@@ -9,8 +9,13 @@
 namespace ebb {
 namespace {
 
+// What a prediction and a mask count in their common sum: a and b.
+struct Shares {
+  double input = 1, target = 1;
+};
+// Σxt and Σ(a·x + b·t) over the axes that are not kept: two sums, for no loss needs Σx and Σt apart.
 struct Overlap {
-  Tensor both, input, target;  // Σxt, Σx, Σt over the axes that are not kept
+  Tensor both, mass;
 };
 
 Tensor sum_rest(const Tensor& x, int kept) {
@@ -21,7 +26,7 @@ Tensor sum_rest(const Tensor& x, int kept) {
 
 // term(overlap), reduced
 template <class Term>
-Tensor of_overlap(const char* op, const Tensor& input, const Tensor& target, int kept, double smooth,
+Tensor of_overlap(const char* op, const Tensor& input, const Tensor& target, int kept, double smooth, Shares share,
                   Reduction reduction, Term term) {
   require_same_shape(op, "input", input, "target", target);
   require(kept >= 0 && kept <= input.rank(), "{}: kept_axes must be in [0, {}] for shape {}, got {}", op, input.rank(),
@@ -29,7 +34,9 @@ Tensor of_overlap(const char* op, const Tensor& input, const Tensor& target, int
   require(smooth >= 0, "{}: smooth must not be negative, got {}", op, smooth);
   const Precision p(op, {input, target});
   const Tensor x = p.wide(input), t = p.wide(target);
-  return p.rounded(reduce(op, term(Overlap{sum_rest(x * t, kept), sum_rest(x, kept), sum_rest(t, kept)}), reduction));
+  const Tensor mass = share.input == share.target ? share.input * sum_rest(x + t, kept)
+                                                  : sum_rest(fma(t, share.target, share.input * x), kept);
+  return p.rounded(reduce(op, term(Overlap{sum_rest(x * t, kept), mass}), reduction));
 }
 
 // Errors in falling order, each times how much the Jaccard loss 1 − both/either of the hard prediction grows when it is
@@ -50,8 +57,8 @@ Tensor lovasz_extension(const Tensor& errors, const Tensor& foreground) {
 }  // namespace
 
 Tensor dice_loss(const Tensor& input, const Tensor& target, const OverlapOptions& o) {
-  return of_overlap("dice_loss", input, target, o.kept_axes, o.smooth, o.reduction,
-                    [&o](const Overlap& v) { return 1 - (2 * v.both + o.smooth) / (v.input + v.target + o.smooth); });
+  return of_overlap("dice_loss", input, target, o.kept_axes, o.smooth, {}, o.reduction,
+                    [&o](const Overlap& v) { return 1 - (2 * v.both + o.smooth) / (v.mass + o.smooth); });
 }
 LossGradients dice_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                  const OverlapOptions& o) {
@@ -59,23 +66,23 @@ LossGradients dice_loss_backward(const Tensor& grad, const Tensor& input, const 
 }
 
 Tensor iou_loss(const Tensor& input, const Tensor& target, const OverlapOptions& o) {
-  return of_overlap("iou_loss", input, target, o.kept_axes, o.smooth, o.reduction, [&o](const Overlap& v) {
-    return 1 - (v.both + o.smooth) / (v.input + v.target - v.both + o.smooth);
-  });
+  return of_overlap("iou_loss", input, target, o.kept_axes, o.smooth, {}, o.reduction,
+                    [&o](const Overlap& v) { return 1 - (v.both + o.smooth) / (v.mass - v.both + o.smooth); });
 }
 LossGradients iou_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                 const OverlapOptions& o) {
   return gradients("iou_loss", iou_loss, grad, input, target, o);
 }
 
-// TP = Σxt, FP = Σx − Σxt, FN = Σt − Σxt
+// TP = Σxt, FP = Σx − Σxt, FN = Σt − Σxt:   α·FP + β·FN = Σ(α·x + β·t) − (α + β)·Σxt
 Tensor tversky_loss(const Tensor& input, const Tensor& target, const TverskyOptions& o) {
   require(o.alpha >= 0 && o.beta >= 0, "tversky_loss: alpha and beta must not be negative, got {} and {}", o.alpha,
           o.beta);
-  return of_overlap("tversky_loss", input, target, o.kept_axes, o.smooth, o.reduction, [&o](const Overlap& v) {
-    const Tensor wrong = o.alpha * (v.input - v.both) + o.beta * (v.target - v.both);
-    return 1 - (v.both + o.smooth) / (v.both + wrong + o.smooth);
-  });
+  return of_overlap("tversky_loss", input, target, o.kept_axes, o.smooth, {o.alpha, o.beta}, o.reduction,
+                    [&o](const Overlap& v) {
+                      const Tensor wrong = v.mass - (o.alpha + o.beta) * v.both;
+                      return 1 - (v.both + o.smooth) / (v.both + wrong + o.smooth);
+                    });
 }
 LossGradients tversky_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                     const TverskyOptions& o) {
