@@ -38,8 +38,12 @@ class Assembler {
     word(0);  // cbz x4, past the loop
     loop_ = code_.size();
   }
-  void end_loop(int pointers, int bytes) {
-    for (int p = 0; p < pointers; ++p) word(0x91000000 | bytes << 10 | general(p) << 5 | general(p));  // add
+  // Pointers move by a turn's bytes, those to halves by half of them.
+  void end_loop(const std::vector<bool>& to_halves, int bytes) {
+    for (std::size_t p = 0; p < to_halves.size(); ++p) {
+      const std::uint32_t x = general(static_cast<int>(p));
+      word(0x91000000 | static_cast<std::uint32_t>(to_halves[p] ? bytes / 2 : bytes) << 10 | x << 5 | x);  // add
+    }
     word(0xF1000484);                                       // subs x4, x4, #1
     word(0x54000001 | distance(code_.size(), loop_) << 5);  // b.ne
     const std::uint32_t past = 0xB4000004 | distance(skip_, code_.size()) << 5;
@@ -62,6 +66,15 @@ class Assembler {
   // ---- memory ----
   void load(int v, int p, int offset) { word(0x3DC00000 | offset / 16 << 10 | general(p) << 5 | vector(v)); }
   void store(int v, int p, int offset) { word(0x3D800000 | offset / 16 << 10 | general(p) << 5 | vector(v)); }
+  // Halves: `offset` is that of the numbers they stand for.
+  void load_half(int v, int p, int offset, Stored kind) {
+    word(0xFD400000 | static_cast<std::uint32_t>(offset / 16) << 10 | general(p) << 5 | vector(v));  // ldr d
+    word((kind == Stored::bf16 ? 0x2E613800 : 0x0E217800) | vector(v) << 5 | vector(v));             // shll #16, fcvtl
+  }
+  void store_half(int v, int p, int offset, Stored kind, int spare) {
+    word((kind == Stored::bf16 ? 0x0F108400 : 0x0E216800) | vector(v) << 5 | vector(spare));  // shrn #16, fcvtn
+    word(0xFD000000 | static_cast<std::uint32_t>(offset / 16) << 10 | general(p) << 5 | vector(spare));
+  }
   void store_state(int v, int offset) { word(0x3D800000 | offset / 16 << 10 | 2 << 5 | vector(v)); }
   void store_frame(int v, int slot) { word(0x3D8003E0 | slot << 10 | vector(v)); }
   void load_frame(int v, int slot) { word(0x3DC003E0 | slot << 10 | vector(v)); }
@@ -113,6 +126,9 @@ class Assembler {
                     vector(d));
       case Micro::to_float:
         return two(0x4E21D800, d, a);
+      case Micro::round_to_f16:
+        word(0x0E216800 | vector(a) << 5 | vector(d));         // fcvtn
+        return word(0x0E217800 | vector(d) << 5 | vector(d));  // fcvtl
       case Micro::add:
         return three(0x4E20D400, d, a, b);
       case Micro::sub:

@@ -41,9 +41,9 @@ class Assembler {
     distance(0);
     loop_ = code_.size();
   }
-  void end_loop(int, int step) {
-    bytes({0x48, 0x05});  // add rax, step
-    distance(step);
+  void end_loop(const std::vector<bool>&, int step) {
+    bytes({0x48, 0x05});  // add rax, step / 2: what halves move by, others by twice that
+    distance(step / 2);
     bytes({0x49, 0xFF, 0xCF, 0x0F, 0x85});  // dec r15; jnz
     distance(static_cast<std::int64_t>(loop_) - static_cast<std::int64_t>(code_.size() + 4));
     const auto past = static_cast<std::uint32_t>(code_.size() - (skip_ + 4));
@@ -65,6 +65,24 @@ class Assembler {
   // ---- memory ----
   void load(int v, int p, int offset) { memory(0x10, v, kPointers[p], offset); }
   void store(int v, int p, int offset) { memory(0x11, v, kPointers[p], offset); }
+  // Halves: `offset` is that of the numbers they stand for.
+  void load_half(int v, int p, int offset, Stored kind) {
+    halves(k0F38, kind == Stored::bf16 ? 0x33 : 0x13, v, kPointers[p], offset / 2);  // vpmovzxwd, vcvtph2ps
+    if (kind == Stored::bf16) shift(v, v, 6, 16);
+  }
+  void store_half(int v, int p, int offset, Stored kind, int spare) {
+    if (kind == Stored::f16) {
+      halves(k0F3A, 0x1D, v, kPointers[p], offset / 2);  // vcvtps2ph, to nearest
+      byte(0);
+      return;
+    }
+    shift(spare, v, 2, 16);
+    registers(k0F38, true, false, 0x2B, spare, spare, spare);  // vpackusdw: within each half of the register
+    registers(k0F3A, true, true, 0x00, spare, 0, spare);       // vpermq: the halves' first quarters together
+    byte(0x08);
+    prefix(kFloat, true, false, spare, 0, kPointers[p], false);  // vmovupd xmm
+    in_memory(0x11, spare, kPointers[p], offset / 2, 0);
+  }
   void store_state(int v, int offset) { plain(kFloat, wide_, 0x11, v, kState, offset); }
   void store_frame(int v, int slot) { in_frame(0x11, v, slot); }
   void load_frame(int v, int slot) { in_frame(0x10, v, slot); }
@@ -123,6 +141,10 @@ class Assembler {
         return shift(d, a, 4, immediate);
       case Micro::to_float:  // vcvtdq2ps
         return registers(kFloat, false, false, 0x5B, d, 0, a);
+      case Micro::round_to_f16:
+        registers(k0F3A, true, false, 0x1D, a, 0, d);  // vcvtps2ph
+        byte(0);
+        return registers(k0F38, true, false, 0x13, d, 0, d);  // vcvtph2ps
       case Micro::add:
         return floats(0x58, d, a, b);
       case Micro::sub:
@@ -205,10 +227,10 @@ class Assembler {
     distance(8 * entry);
   }
   // The three-byte VEX prefix: 256 bits, `second` is the extra source (0: none).
-  void prefix(int map, bool operand_size, bool w, int reg, int second, int base) {
+  void prefix(int map, bool operand_size, bool w, int reg, int second, int base, bool whole = true) {
     byte(0xC4);
     byte(static_cast<std::uint8_t>((reg < 8 ? 0x80 : 0) | 0x40 | (base < 8 ? 0x20 : 0) | map));
-    byte(static_cast<std::uint8_t>((w ? 0x80 : 0) | (~second & 15) << 3 | 4 | (operand_size ? 1 : 0)));
+    byte(static_cast<std::uint8_t>((w ? 0x80 : 0) | (~second & 15) << 3 | (whole ? 4 : 0) | (operand_size ? 1 : 0)));
   }
   void registers(int map, bool operand_size, bool w, int opcode, int d, int a, int b) {
     prefix(map, operand_size, w, d, a, b);
@@ -226,9 +248,16 @@ class Assembler {
     floats(0xC2, d, a, b);
     byte(static_cast<std::uint8_t>(how));
   }
-  void memory(int opcode, int v, int base, int offset) {  // [base + rax + offset]
+  void memory(int opcode, int v, int base, int offset) {  // [base + 2·rax + offset]
     prefix(kFloat, wide_, false, v, 0, base);
-    bytes({opcode, 0x84 | (v & 7) << 3, 0x00 | (base & 7)});
+    in_memory(opcode, v, base, offset, 1);
+  }
+  void halves(int map, int opcode, int v, int base, int offset) {  // [base + rax + offset]
+    prefix(map, true, false, v, 0, base);
+    in_memory(opcode, v, base, offset, 0);
+  }
+  void in_memory(int opcode, int v, int base, int offset, int scale) {
+    bytes({opcode, 0x84 | (v & 7) << 3, scale << 6 | (base & 7)});
     distance(offset);
   }
   void plain(int map, bool operand_size, int opcode, int v, int base, int offset) {  // [base + offset]

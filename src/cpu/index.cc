@@ -89,8 +89,8 @@ void check_indices(const LibraryCall& call, const View& view, std::int64_t size)
   });
   std::int64_t position = first_bad.load();
   if (position == n) return;
-  // A label is an operation ("embedding") or names the index itself ("nll_loss: target"); such a one has no axis where the
-  // call picks one element a row.
+  // A label is an operation ("embedding") or names the index itself ("nll_loss: target"); such a one has no axis where
+  // the call picks one element a row.
   const bool named = std::string_view(label_of(call)).find(": ") != std::string_view::npos;
   const bool picks = named && (call.op == Op::gather || call.op == Op::scatter_zero_add);
   std::string where;
@@ -150,6 +150,12 @@ void run_scatter_zero_add(const LibraryCall& call) {
   with_type(out.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     if constexpr (is_half_type<T>) {
+      if (index.shape[axis] == 1) {  // nothing meets anything else: no sums are needed
+        zero_elements(out);
+        scatter_into<T, T>(static_cast<T*>(out.data), out, index, src, axis,
+                           [](T zero, T v) { return T(to_float(zero) + to_float(v)); });
+        return;
+      }
       const std::int64_t n = out.shape.numel();
       const BufferPtr keep = BufferPtr::allocate(static_cast<std::size_t>(n) * sizeof(float), "scatter_add");
       const View sums{keep.data(), DType::f32, out.shape, contiguous_strides(out.shape)};

@@ -23,6 +23,7 @@ enum class Micro : std::uint8_t {
   shift_right,         // zeros come in
   shift_right_signed,  // copies of the sign come in
   to_float,            // from an integer
+  round_to_f16,
   // of a and b
   add,
   sub,
@@ -57,7 +58,8 @@ struct LoopCode {
   };
   struct Value {
     Source source = Source::result;
-    int pointer = -1;        // tile, number
+    int pointer = -1;  // tile, number
+    Stored stored = Stored::as_computed;
     std::uint64_t bits = 0;  // constant
     Micro op = Micro::move;
     std::array<int, 3> arg{-1, -1, -1};

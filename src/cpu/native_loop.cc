@@ -99,9 +99,9 @@ class Emitter {
  public:
   Emitter(const LoopCode& code, int side_by_side) : code_(code), side_by_side_(side_by_side) {
     uses_.resize(code_.values.size());
-    for (std::size_t v = 0; v < code_.values.size(); ++v) {
+    for (int v = static_cast<int>(code_.values.size()); v-- > 0;) {
       for (int a : code_.values[v].arg) {
-        if (a >= 0) uses_[a].push_back(static_cast<int>(v));
+        if (a >= 0 && needed(v)) uses_[a].insert(uses_[a].begin(), v);
       }
     }
     place_pointers();
@@ -154,7 +154,7 @@ class Emitter {
     for (int v : guards_) a.all_ones(v);
     a.start_loop();
     for (int k = 0; k < turn_; k += side_by_side_) body(k);
-    a.end_loop(static_cast<int>(moving_.size()), turn_ * Assembler::kVectorBytes);
+    a.end_loop(to_halves_, turn_ * Assembler::kVectorBytes);
     int at = 0;
     for (int v : sums_) a.store_state(v, at), at += Assembler::kVectorBytes;
     for (int v : guards_) {
@@ -169,13 +169,15 @@ class Emitter {
   }
 
   void place_pointers() {
-    auto note = [&](int pointer) {
-      if (std::find(moving_.begin(), moving_.end(), pointer) == moving_.end()) moving_.push_back(pointer);
+    auto note = [&](int pointer, Stored stored) {
+      if (std::find(moving_.begin(), moving_.end(), pointer) != moving_.end()) return;
+      moving_.push_back(pointer);
+      to_halves_.push_back(stored != Stored::as_computed);
     };
     for (const Value& v : code_.values) {
-      if (v.source == LoopCode::Source::tile) note(v.pointer);
+      if (v.source == LoopCode::Source::tile) note(v.pointer, v.stored);
     }
-    for (const LoopProgram::Store& s : code_.stores) note(s.pointer);
+    for (const LoopProgram::Store& s : code_.stores) note(s.pointer, s.stored);
   }
   int general(int pointer) const {
     const auto at = std::find(moving_.begin(), moving_.end(), pointer) - moving_.begin();
@@ -257,8 +259,10 @@ class Emitter {
       const int to = r[static_cast<std::size_t>(i)];
       if (slot_[v] >= 0) {
         a_->load_frame(to, slot_[v] + i);
+      } else if (const Value& value = code_.values[v]; value.stored != Stored::as_computed) {
+        a_->load_half(to, general(value.pointer), (k + i) * Assembler::kVectorBytes, value.stored);
       } else {
-        a_->load(to, general(code_.values[v].pointer), (k + i) * Assembler::kVectorBytes);
+        a_->load(to, general(value.pointer), (k + i) * Assembler::kVectorBytes);
       }
     }
     return registers_[v] = r;
@@ -275,7 +279,7 @@ class Emitter {
       if (value.source == LoopCode::Source::tile && leaves(now_)) {
         fetch(now_, k);  // others are loaded where they are first used
         finish(now_, k);
-      } else if (value.source == LoopCode::Source::result) {
+      } else if (value.source == LoopCode::Source::result && needed(now_)) {
         compute(value, k);
       }
     }
@@ -357,9 +361,17 @@ class Emitter {
   }
 
   static bool has(const std::vector<int>& list, int v) { return std::find(list.begin(), list.end(), v) != list.end(); }
+  bool needed(int v) const { return !uses_[v].empty() || leaves(v); }
   bool leaves(int v) const {
     return has(code_.sums, v) || has(code_.guards, v) || has(code_.ordinary, v) ||
            std::any_of(code_.stores.begin(), code_.stores.end(), [&](const auto& s) { return s.value == v; });
+  }
+
+  void store(int r, const LoopProgram::Store& to, int offset) {
+    if (to.stored == Stored::as_computed) return a_->store(r, general(to.pointer), offset);
+    const int spare = take();
+    a_->store_half(r, general(to.pointer), offset, to.stored, spare);
+    free_.push_back(spare);
   }
 
   // A value that is there goes where it is wanted.
@@ -367,7 +379,7 @@ class Emitter {
     for (int i = 0; i < side_by_side_; ++i) {
       const int r = of(v, i);
       for (const LoopProgram::Store& s : code_.stores) {
-        if (s.value == v) a_->store(r, general(s.pointer), (k + i) * Assembler::kVectorBytes);
+        if (s.value == v) store(r, s, (k + i) * Assembler::kVectorBytes);
       }
       for (std::size_t n = 0; n < code_.sums.size(); ++n) {
         if (code_.sums[n] == v)
@@ -389,6 +401,7 @@ class Emitter {
   Assembler* a_ = nullptr;
   std::vector<std::vector<int>> uses_;  // of each value: by which
   std::vector<int> free_, moving_, sums_, guards_;
+  std::vector<bool> to_halves_;       // of moving_
   std::vector<Registers> registers_;  // of each value, for the vectors side by side
   std::vector<int> slot_;             // where it waits on the stack, -1: nowhere
   int now_ = 0;                       // the value that is being made

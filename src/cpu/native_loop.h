@@ -17,6 +17,9 @@
 // order, each rounded by itself, and sums in the same 16 lanes.
 namespace ebb::cpu {
 
+// What lies in memory where the loop computes in f32.
+enum class Stored : std::uint8_t { as_computed, bf16, f16 };
+
 struct LoopProgram {
   enum class Source : std::uint8_t {
     tile,    // an element of the tile that `pointer` is the number of
@@ -28,10 +31,12 @@ struct LoopProgram {
     int pointer = -1;
     Op op = Op::copy;
     std::array<int, 3> arg{-1, -1, -1};
-    bool from_mask = false;  // op copy: a mask becomes 0 or 1
+    bool from_mask = false;               // op copy: a mask becomes 0 or 1
+    Stored stored = Stored::as_computed;  // tile: in memory; op copy: rounded to that
   };
   struct Store {
     int value, pointer;
+    Stored stored = Stored::as_computed;
   };
 
   bool wide = false;  // f64 and masks as wide; otherwise f32

@@ -23,7 +23,7 @@ class Lowering {
     for (const LoopProgram::Value& v : p_.values) {
       switch (v.source) {
         case LoopProgram::Source::tile:
-          value_of_.push_back(push({.source = LoopCode::Source::tile, .pointer = v.pointer}));
+          value_of_.push_back(push({.source = LoopCode::Source::tile, .pointer = v.pointer, .stored = v.stored}));
           break;
         case LoopProgram::Source::number:
           value_of_.push_back(push({.source = LoopCode::Source::number, .pointer = v.pointer}));
@@ -33,13 +33,18 @@ class Lowering {
           for (std::size_t k = 0; k < 3; ++k) {
             if (v.arg[k] >= 0) in[k] = value_of_[static_cast<std::size_t>(v.arg[k])];
           }
-          value_of_.push_back(v.from_mask ? two(Micro::bit_and, number(1), in[0]) : operation(v.op, in));
+          value_of_.push_back(v.from_mask                       ? two(Micro::bit_and, number(1), in[0])
+                              : v.stored != Stored::as_computed ? rounded(in[0], v.stored)
+                                                                : operation(v.op, in));
           break;
         }
       }
     }
     auto of = [&](int v) { return value_of_[static_cast<std::size_t>(v)]; };
-    for (LoopProgram::Store& s : code_.stores) s.value = of(s.value);
+    for (LoopProgram::Store& s : code_.stores) {
+      s.value = of(s.value);
+      if (s.stored == Stored::bf16) s.value = upper_half_of(s.value);
+    }
     for (int s : p_.sums) code_.sums.push_back(of(s));
     for (int g : p_.guards) code_.guards.push_back(of(g));
     return std::move(code_);
@@ -150,6 +155,20 @@ class Lowering {
     }
   }
 
+  int rounded(int x, Stored to) {
+    if (to == Stored::f16) return one(Micro::round_to_f16, x);
+    const int r = two(Micro::bit_and, upper_half_of(x), bits(0xFFFF0000));
+    upper_half_[r] = upper_half_of(x);
+    return r;
+  }
+  // The nearest bf16, the even one of two, as the upper half of the bits; as in half-inl.h.
+  int upper_half_of(int x) {
+    if (const auto at = upper_half_.find(x); at != upper_half_.end()) return at->second;
+    const int odd = two(Micro::bit_and, one(Micro::shift_right, x, 16), bits(1));
+    const int number = two(Micro::int_add, two(Micro::int_add, x, bits(0x7fff)), odd);
+    return three(Micro::select, two(Micro::equal, x, x), number, two(Micro::bit_or, x, bits(0x400000)));
+  }
+
   // ---- functions of f32, as in math-inl.h ----
 
   using Traits = FloatTraits<float>;
@@ -244,7 +263,8 @@ class Lowering {
 
   const LoopProgram& p_;
   LoopCode code_;
-  std::vector<int> value_of_;  // of the program -> of the code
+  std::vector<int> value_of_;      // of the program -> of the code
+  std::map<int, int> upper_half_;  // of values that are bf16: what they were made of
   std::map<std::tuple<LoopCode::Source, int, std::uint64_t, Micro, std::array<int, 3>, int>, int> made_;
 };
 

@@ -8,6 +8,9 @@ namespace ebb::cpu {
 namespace {
 
 bool is_mask(RegType t) { return t == RegType::m32 || t == RegType::m64; }
+Stored stored(DType dtype) {
+  return dtype == DType::bf16 ? Stored::bf16 : dtype == DType::f16 ? Stored::f16 : Stored::as_computed;
+}
 bool is_number(RegType t) { return t == RegType::f32 || t == RegType::f64; }
 
 class Chains {
@@ -73,6 +76,7 @@ class Chains {
         const Instr& i = s_.program.instrs[step.instr];
         if (!same_width(step.a) || !same_width(step.b) || !same_width(step.c)) return false;
         if (i.kind == Instr::Kind::convert) return is_mask(type(step.a)) && is_number(type(step.dst));
+        if (i.kind == Instr::Kind::round) return type(step.a) == RegType::f32 && type(step.dst) == RegType::f32;
         if (i.kind != Instr::Kind::compute || !has_native_form(i.op, size_of(type(step.dst)) == 8)) return false;
         const bool of_masks =
             i.op == Op::logical_and || i.op == Op::logical_or || i.op == Op::logical_xor || i.op == Op::logical_not;
@@ -83,6 +87,10 @@ class Chains {
         }
         return true;
       }
+      case Step::Kind::load:
+        return step.a >= 0 && type(step.dst) == RegType::f32;
+      case Step::Kind::store:
+        return step.b >= 0 && type(step.a) == RegType::f32;
       case Step::Kind::check:
         return is_number(type(step.dst)) && same_width(step.b);
       case Step::Kind::total:
@@ -136,7 +144,7 @@ class Chains {
     };
     auto pointer = [&](std::int32_t reg) {
       chain.registers.push_back(reg);
-      chain.strides.push_back(is_one(reg) ? 0 : p.wide ? 8 : 4);
+      chain.strides.push_back(is_one(reg) ? 0 : p.wide ? 8 : s_.registers[reg].halves ? 2 : 4);
       return p.pointers++;
     };
     auto value = [&](std::int32_t reg) {
@@ -166,15 +174,25 @@ class Chains {
         chain.sums.push_back(step);
         continue;
       }
+      if (step.kind == Step::Kind::store) {
+        p.stores.push_back({leaving(value(step.a)), pointer(step.b), stored(s_.program.outputs[step.item].dtype)});
+        continue;
+      }
       int made;
-      if (step.kind == Step::Kind::check) {
+      if (step.kind == Step::Kind::load) {
+        p.values.push_back({.source = LoopProgram::Source::tile,
+                            .pointer = pointer(step.a),
+                            .stored = stored(s_.program.operands[step.item].dtype)});
+        made = static_cast<int>(p.values.size()) - 1;
+      } else if (step.kind == Step::Kind::check) {
         p.guards.push_back(leaving(value(step.b)));
         made = value(step.a);
       } else {
         const Instr& i = s_.program.instrs[step.instr];
         LoopProgram::Value v;
         v.from_mask = i.kind == Instr::Kind::convert;
-        v.op = v.from_mask ? Op::copy : i.op;
+        if (i.kind == Instr::Kind::round) v.stored = stored(i.dtype);
+        v.op = v.from_mask || i.kind == Instr::Kind::round ? Op::copy : i.op;
         const std::int32_t from[] = {step.a, step.b, step.c};
         for (int k = 0; k < 3; ++k) {
           if (from[k] >= 0) v.arg[k] = value(from[k]);

@@ -76,18 +76,19 @@ struct Register {
   RegType type = RegType::f32;
   std::int32_t index = -1;
   bool by_row = false;  // operand, output: dense only within a row
+  bool halves = false;  // operand, output: f16 or bf16 in memory, which loops of machine code can read and write
 };
 
 struct Step {
   enum class Kind : std::uint8_t {
     compute,    // fn(dst, a, b, c, n)
-    load,       // operand `item` through its layout into dst
+    load,       // operand `item` through its layout into dst; a: the operand itself if a loop can read it
     spread,     // row register a to every column of its row
     repeat,     // one number a to the whole tile
     reduce,     // accumulator `item` with a; where b is given too, with the products of a and b
     pick,       // row register dst = a at column b
     place,      // dst = row register a at column b, zero elsewhere
-    store,      // a to output `item`
+    store,      // a to output `item`; b: the output itself if a loop can write it
     total,      // total `item` with a (and b, likewise)
     chain,      // the cheap steps of chain `item` in one loop
     columns,    // column sum `item` with a

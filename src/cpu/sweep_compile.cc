@@ -130,6 +130,12 @@ class Compiler {
     s_.slot_bytes = (s_.slot_bytes + 127) / 128 * 128;
   }
 
+  // Tiles are rows or parts of one, and in memory it lies as in a tile.
+  bool rows_are_dense(const Output& o) const {
+    const std::size_t n = p_.dims.size(), r = n - static_cast<std::size_t>(p_.row_dims);
+    return !s_.flat && s_.rows_per_tile == 1 && dense(layout_of(p_.dims, r, n, o.strides));
+  }
+
   void bind_memory() {
     const std::size_t n = p_.dims.size(), r = n - static_cast<std::size_t>(p_.row_dims);
     for (const Operand& o : p_.operands) {
@@ -148,7 +154,7 @@ class Compiler {
       s_.output_row_layouts.push_back(layout_of(p_.dims, 0, s_.flat ? 0 : r, o.strides));
       s_.output_stores.push_back(k_.store(p_.instrs[o.value].type, o.dtype));
       const bool flat_dense = dense(s_.output_layouts[k]);
-      const bool row_dense = !s_.flat && s_.rows_per_tile == 1 && dense(layout_of(p_.dims, r, n, o.strides));
+      const bool row_dense = rows_are_dense(o);
       const Instr& v = p_.instrs[o.value];
       if (v.level == Level::full && v.kind != Instr::Kind::load && is_wide(o.dtype, v.type) &&
           (flat_dense || row_dense) && output_of_[o.value] < 0) {
@@ -327,6 +333,10 @@ class Compiler {
       if (v.level == Level::full && output_of_[o.value] != static_cast<std::int32_t>(k)) {
         step.kind = Step::Kind::store;
         step.a = full(o.value);
+        if (is_half(o.dtype) && v.type == RegType::f32 && (dense(s_.output_layouts[k]) || rows_are_dense(o))) {
+          step.b = add_register(Register::Kind::output, v.type, step.item, !dense(s_.output_layouts[k]));
+          s_.registers[step.b].halves = true;
+        }
         code.full_steps.push_back(step);
       } else if (v.level == Level::row) {
         step.kind = Step::Kind::store_row;
@@ -417,6 +427,11 @@ class Compiler {
       // Whole rows of something that is the same in every row: one copy serves all tiles.
       step.invariant = !s_.flat && !s_.long_rows && s_.operand_row_layouts[i.arg[0]].rank > 0 &&
                        zero(s_.operand_row_layouts[i.arg[0]]);
+      if (o.kind == Operand::Kind::memory && is_half(o.dtype) && i.type == RegType::f32 && !step.invariant &&
+          (flat_dense || row_dense)) {
+        step.a = add_register(Register::Kind::operand, i.type, i.arg[0], !flat_dense);
+        s_.registers[step.a].halves = true;
+      }
     } else if (i.kind == Instr::Kind::place) {
       step.kind = Step::Kind::place;
       step.a = any_row(i.arg[0]);

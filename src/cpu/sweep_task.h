@@ -94,7 +94,7 @@ class SweepTask {
   void move_pointers() {
     for (std::int32_t i : moving_) {
       const Register& reg = s_.registers[i];
-      const auto size = static_cast<std::int64_t>(size_of(reg.type));
+      const auto size = static_cast<std::int64_t>(reg.halves ? 2 : size_of(reg.type));
       if (reg.kind == Register::Kind::scratch) {
         pointers_[i] = scratch_[reg.index] + column_ * size;
         continue;
@@ -459,6 +459,12 @@ class SweepTask {
                 static_cast<std::size_t>(left));
       } else if (step.kind == Step::Kind::check) {
         check(step, first, left, first_ + first, s_.program.dims.size());
+      } else if (step.kind == Step::Kind::load) {
+        r_.load(step.item, s_.registers[step.dst].type, at(step.dst, first), s_.operand_layouts[step.item],
+                first_ + first, left);
+      } else if (step.kind == Step::Kind::store) {
+        store(step.item, at(step.a, first), s_.registers[step.a].type, s_.output_layouts[step.item], first_ + first,
+              left);
       } else {  // a sum, here: what it adds may be overwritten by a later step
         std::byte* to = state + sum++ * lanes;
         c.wide ? add_rest<double>(step, to, first, left) : add_rest<float>(step, to, first, left);

@@ -107,6 +107,43 @@ TEST(NativeLoop, EveryOperationHasTheBitsOfItsTileKernel) {
   }
 }
 
+// Halves in memory, read, rounded to and written, as the tile kernels do it: every half there is, and what lies
+// between.
+TEST(NativeLoop, HalvesHaveTheBitsOfTheTileKernels) {
+  for (const auto& [stored, dtype] : {std::pair{Stored::bf16, DType::bf16}, std::pair{Stored::f16, DType::f16}}) {
+    constexpr std::size_t kCount = 1 << 16;
+    std::vector<std::uint16_t> halves(kCount);
+    for (std::size_t i = 0; i < kCount; ++i) halves[i] = static_cast<std::uint16_t>(i);
+    std::vector<float> between = numbers<float>(kCount, 9), read(kCount), rounded(kCount), want(kCount);
+    std::mt19937 g(3);
+    for (std::size_t i = 0; i < kCount; i += 2) {
+      const std::uint32_t bits = g();
+      std::memcpy(&between[i], &bits, sizeof bits);
+    }
+    LoopProgram p;
+    using V = LoopProgram::Value;
+    using S = LoopProgram::Source;
+    p.values = {V{.source = S::tile, .pointer = 0, .stored = stored}, V{.source = S::tile, .pointer = 1},
+                V{.op = Op::copy, .arg = {1, -1, -1}, .stored = stored}};
+    p.pointers = 6;
+    p.stores = {{0, 2}, {2, 3}, {1, 4, stored}, {2, 5, stored}};
+    const auto loop = make_native_loop(p);
+    ASSERT_EQ(loop != nullptr, native_loops_usable());
+    if (!loop) return;
+    std::vector<std::uint16_t> written(kCount), twice(kCount), expected(kCount);
+    void* pointers[] = {halves.data(), between.data(), read.data(), rounded.data(), written.data(), twice.data()};
+    alignas(32) std::byte state[kMaxLoopState];
+    loop->run(pointers, kCount / loop->group(), state, 1);
+    tile_kernels().load(dtype, RegType::f32)(want.data(), halves.data(), 1, kCount);
+    expect_same_bits(read, want, "read");
+    tile_kernels().store(RegType::f32, dtype)(expected.data(), 1, between.data(), kCount);
+    EXPECT_EQ(written, expected);
+    EXPECT_EQ(twice, expected);
+    tile_kernels().round(dtype)(want.data(), between.data(), nullptr, nullptr, kCount);
+    expect_same_bits(rounded, want, "rounded");
+  }
+}
+
 // Functions, where numbers are ordinary; otherwise a guard tells.
 TEST(NativeLoop, EveryFunctionHasTheBitsOfItsTileKernel) {
   struct Range {
