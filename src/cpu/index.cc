@@ -153,7 +153,7 @@ void run_scatter_zero_add(const LibraryCall& call) {
       if (index.shape[axis] == 1) {  // nothing meets anything else: no sums are needed
         zero_elements(out);
         scatter_into<T, T>(static_cast<T*>(out.data), out, index, src, axis,
-                           [](T zero, T v) { return T(to_float(zero) + to_float(v)); });
+                           [](T zero, T v) { return to_float(v) == 0 ? zero : v; });  // 0 + -0 is 0
         return;
       }
       const std::int64_t n = out.shape.numel();
