@@ -204,6 +204,30 @@ TEST(AccuracyOfTwo, Pow) {
   check_binary<float>(Op::pow, mpfr_pow, 2, 0, 20);
   check_binary<double>(Op::pow, mpfr_pow, 4, 0, 20);
 }
+// One exponent for a whole tile: some have ways of their own.
+TEST(AccuracyOfTwo, PowByOneNumber) {
+  std::mt19937_64 rng(8);
+  std::vector<float> bases = edges<float>();
+  for (int i = 0; i < kRandomPoints; ++i) bases.push_back(any_magnitude<float>(rng));
+  mpfr_t x, y, exact;
+  mpfr_init2(x, 53), mpfr_init2(y, 53), mpfr_init2(exact, 90);
+  const TargetList targets = tile_kernel_targets();
+  for (std::size_t t = 0; t < targets.count; ++t) {
+    const ElementwiseFn fn = targets.begin_[t]->elementwise(Op::pow, RegType::f32, 2);
+    for (float power : {0.5f, 1.5f, 2.5f, 3.0f, 4.0f, -0.5f, 0.0f, 1.25f, 7.0f}) {
+      std::vector<float> got(bases.size());
+      fn(got.data(), bases.data(), &power, nullptr, bases.size());
+      mpfr_set_d(y, static_cast<double>(power), MPFR_RNDN);
+      for (std::size_t i = 0; i < bases.size(); ++i) {
+        mpfr_set_d(x, static_cast<double>(bases[i]), MPFR_RNDN);
+        mpfr_pow(exact, x, y, MPFR_RNDN);
+        ASSERT_LE(testing::ulp_error(got[i], exact), 1)
+            << targets.begin_[t]->target << " pow(" << bases[i] << ", " << power << ") is " << got[i];
+      }
+    }
+  }
+  mpfr_clears(x, y, exact, nullptr);
+}
 TEST(AccuracyOfTwo, Atan2) {
   check_binary<float>(Op::atan2, mpfr_atan2, 2, -20, 20);
   check_binary<double>(Op::atan2, mpfr_atan2, 4, -20, 20);
