@@ -61,7 +61,8 @@ Tensor log_cosh_loss(const Tensor& input, const Tensor& target, const LogCoshOpt
         [](const Tensor& grad, const Tensor&, const Tensors& v) {
           return Tensors{differentiated_as(
               [](const Tensors& g) { return g[0] * tanh(g[1]); },
-              [](const Tensors& g) { return (-g[0] * sign(g[1])) * minus_tanh_of_size(m_of(g[1])); }, {grad, v[0]})};
+              [](const Tensors& g) { return where(g[1] < 0, g[0], -g[0]) * minus_tanh_of_size(m_of(g[1])); },
+              {grad, v[0]})};
         },
         {difference});
   });
