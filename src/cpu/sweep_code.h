@@ -121,6 +121,7 @@ struct StageCode {
   std::vector<std::int32_t> totals;   // of full values
   std::vector<Step> finish_steps;     // then: what stores their results
   bool whole_rows = false;            // long rows: nothing here needs tiles
+  bool one_chain = false;             // long rows: a loop goes through many blocks at a time
 };
 
 struct RowReduce {

@@ -94,7 +94,9 @@ class Compiler {
       for (StageCode& c : s_.stages) {
         allocate({&c.full_steps});
         c.whole_rows = std::all_of(c.full_steps.begin(), c.full_steps.end(), [&](const Step& s) { return untiled(s); });
+        c.one_chain = is_one_chain(c.full_steps);
       }
+      s_.slots_hold_a_block = true;
     } else {
       std::vector<std::vector<Step>*> all;
       for (StageCode& c : s_.stages) all.push_back(&c.full_steps);
@@ -556,6 +558,10 @@ class Compiler {
     s_.slots = std::max(s_.slots, used);
   }
 
+  static bool is_one_chain(const std::vector<Step>& steps) {
+    return steps.size() == 1 && steps[0].kind == Step::Kind::chain;
+  }
+
   // One number of a row that lies in memory, or a row of zeros but for one number: as quick as memory is in one go.
   bool untiled(const Step& s) const {
     if (s.kind == Step::Kind::pick) return s_.registers[s.a].kind == Register::Kind::operand;
@@ -568,7 +574,7 @@ class Compiler {
     if (!s_.flat) return;
     const std::vector<Step>& steps = s_.stages[0].full_steps;
     const std::size_t slots = static_cast<std::size_t>(std::max(s_.slots, 1));
-    if (steps.size() == 1 && steps[0].kind == Step::Kind::chain) {
+    if (is_one_chain(steps)) {
       // A chain alone keeps nothing in tiles, but for a block at a time that its steps have to do.
       s_.tile *= 16;
       s_.slots_hold_a_block = true;

@@ -152,12 +152,12 @@ class SweepTask {
         row_totals_[t] = {none, none};
       }
       if (!stage.full_steps.empty()) {
-        std::int64_t block = 0;
-        const std::int64_t tile = stage.whole_rows ? s_.columns : kTile;
-        for (column_ = 0; column_ < s_.columns; column_ += tile, ++block) {
+        constexpr std::int64_t kGroup = static_cast<std::int64_t>(kBlocksPerGroup) * kTile;
+        const std::int64_t tile = stage.whole_rows ? s_.columns : stage.one_chain ? kGroup : kTile;
+        for (column_ = 0; column_ < s_.columns; column_ += tile) {
           width_ = count_ = std::min(tile, s_.columns - column_);
           first_ = row * s_.columns + column_;
-          if (block > 0 && block % static_cast<std::int64_t>(kBlocksPerGroup) == 0) close_groups(stage);
+          if (column_ > 0 && column_ % kGroup == 0) close_groups(stage);
           move_pointers();
           for (const Step& step : stage.full_steps) full_step(step, column_ == 0);
         }

@@ -42,6 +42,26 @@ TEST(NativeLoops, GiveEveryTailItsDue) {
   }
 }
 
+// Rows of several groups of blocks, which a loop goes through many blocks at a time.
+TEST(NativeLoops, AddLongRowsLikeTheSteps) {
+  manual_seed(6);
+  for (std::int64_t columns : {65536, 65537, 140001}) {
+    const Tensor x = randn({3, columns}).eval(), y = randn({3, columns}).eval();
+    auto values = [&](cpu::NativeLoops when) {
+      cpu::set_native_loops(when);
+      const Tensor d = x - y, scale = sum(d * d, 1, true);
+      std::vector<float> all = sum(abs(d) / scale).to_vector<float>();
+      for (const Tensor& t : {scale, d / scale}) {
+        const std::vector<float> part = t.to_vector<float>();
+        all.insert(all.end(), part.begin(), part.end());
+      }
+      cpu::set_native_loops(cpu::NativeLoops::for_large_sweeps);
+      return all;
+    };
+    EXPECT_EQ(values(cpu::NativeLoops::always), values(cpu::NativeLoops::never)) << columns;
+  }
+}
+
 // Loops know exp and logarithms for ordinary numbers only; where there is another, the steps take over.
 TEST(NativeLoops, LeaveExtremesToTheSteps) {
   manual_seed(5);
