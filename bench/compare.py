@@ -162,6 +162,13 @@ class Comparison:
         return statistics.median(copies) if copies else None
 
 
+def not_measured_again(before, rows):
+    """Tables (a size, a dtype, value or gradient) of an earlier run of the suite that this one has no row of."""
+    table = lambda row: (row.get("size"), row.get("dtype"), row.get("mode"))
+    now = {table(row) for row in rows}
+    return [row for row in (before or {}).get("rows", []) if table(row) not in now]
+
+
 def parse_arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words = lambda text: [w for w in text.split(",") if w]
@@ -221,7 +228,7 @@ def main():
                     print(report.summary(rows, options.peers))
                 if not options.cases:
                     known["suites"][suite] = {
-                        "rows": rows, "floors": floors, "quick": options.quick, "peers": options.peers,
+                        "rows": rows + not_measured_again(known["suites"].get(suite), rows), "floors": floors, "quick": options.quick, "peers": options.peers,
                         "when": time.strftime("%Y-%m-%d"), "took_s": time.time() - started,
                     }
                     RESULTS.write_text(json.dumps(known, indent=1))
