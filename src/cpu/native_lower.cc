@@ -1,6 +1,7 @@
 #include <bit>
 #include <limits>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "cpu/math_coefficients.h"
@@ -78,8 +79,12 @@ class Lowering {
     switch (op) {
       case Op::copy:
         return one(Micro::move, a);
-      case Op::neg:
-        return one(Micro::negate, a);
+      case Op::neg: {
+        const int y = one(Micro::negate, a);
+        if (code_.values[a].op == Micro::absolute && code_.values[a].source == LoopCode::Source::result)
+          never_positive_.insert(y);
+        return y;
+      }
       case Op::reciprocal:
         return two(Micro::div, number(1), a);
       case Op::square:
@@ -140,8 +145,11 @@ class Lowering {
         return two(Micro::bit_xor, a, b);
       case Op::logical_not:
         return one(Micro::bit_not, a);
-      case Op::exp:
-        return exp(a);
+      case Op::exp: {
+        const int y = exp(a);
+        if (never_positive_.count(a)) up_to_one_.insert(y);
+        return y;
+      }
       case Op::expm1:
         return expm1(a);
       case Op::tanh:
@@ -252,19 +260,23 @@ class Lowering {
     return log_sum(s.fraction, s.exponent);
   }
   int log1p(int x) {
-    guard(two(Micro::less, number(-1), x), two(Micro::less, x, number(Traits::kLog1pHigh)));
+    const bool up_to_one = up_to_one_.count(x) > 0;  // and above 0, where exp's guard holds
+    if (!up_to_one) guard(two(Micro::less, number(-1), x), two(Micro::less, x, number(Traits::kLog1pHigh)));
     const int unit = number(1), u = add(x, unit);
-    const int high = two(Micro::max_or_second, x, unit), low = two(Micro::min_or_second, x, unit);
+    const int high = up_to_one ? unit : two(Micro::max_or_second, x, unit);
+    const int low = up_to_one ? x : two(Micro::min_or_second, x, unit);
     const Split s = split(u);
     const int error = sub(low, sub(u, high));
     const int down = one(Micro::shift_left, two(Micro::int_sub, bits(Traits::kBias), s.exponent), Traits::kMantissa);
-    return three(Micro::copy_sign, log_sum(fma(error, down, s.fraction), s.exponent), x, sign_bits());
+    const int y = log_sum(fma(error, down, s.fraction), s.exponent);
+    return up_to_one ? y : three(Micro::copy_sign, y, x, sign_bits());
   }
 
   const LoopProgram& p_;
   LoopCode code_;
-  std::vector<int> value_of_;      // of the program -> of the code
-  std::map<int, int> upper_half_;  // of values that are bf16: what they were made of
+  std::vector<int> value_of_;                 // of the program -> of the code
+  std::set<int> never_positive_, up_to_one_;  // -|x|, and e to that
+  std::map<int, int> upper_half_;             // of values that are bf16: what they were made of
   std::map<std::tuple<LoopCode::Source, int, std::uint64_t, Micro, std::array<int, 3>, int>, int> made_;
 };
 
