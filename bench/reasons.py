@@ -5,9 +5,8 @@ import re
 REASONS = [
     (r"nll_loss", "Its gradient is a matrix of zeros but for one number a row: only the speed of filling memory counts."),
     (r"hessian", "Ebb computes one Hessian-vector product after the other; a compiling peer batches them."),
-    (r"chain of 400 nodes",
+    (r"chain of 400 nodes|vicreg_loss|barlow_twins_loss",
      "The compiling peers have no graph left to build; Ebb builds and recognises it in every call."),
-    (r"BT=512 H=512 V=128256", "Not looked into yet."),
 ]
 
 # Why a peer's result is not what f64 gives, where it is known: pattern of "peer: what is wrong" -> reason.
