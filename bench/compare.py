@@ -227,8 +227,10 @@ def main():
                         print(report.line(row, options.peers), flush=True)
                     print(report.summary(rows, options.peers))
                 if not options.cases:
+                    kept = not_measured_again(known["suites"].get(suite), rows)
                     known["suites"][suite] = {
-                        "rows": rows + not_measured_again(known["suites"].get(suite), rows), "floors": floors, "quick": options.quick, "peers": options.peers,
+                        "rows": rows + kept, "floors": floors, "quick": options.quick,
+                        "peers": [p for p in contenders.PEERS if any(p in r.get("results", {}) for r in rows + kept)],
                         "when": time.strftime("%Y-%m-%d"), "took_s": time.time() - started,
                     }
                     RESULTS.write_text(json.dumps(known, indent=1))

@@ -2,10 +2,16 @@
 
 import re
 
+# Pattern of the case, pattern of "size dtype", reason.
 REASONS = [
-    (r"nll_loss", "Its gradient is a matrix of zeros but for one number a row: only the speed of filling memory counts."),
-    (r"hessian", "Ebb computes one Hessian-vector product after the other; a compiling peer batches them."),
-    (r"chain of 400 nodes|vicreg_loss|barlow_twins_loss",
+    (r"nll_loss", ".*", "Its gradient is a matrix of zeros but for one number a row: only the speed of filling memory counts."),
+    (r"hessian", ".*", "Ebb computes one Hessian-vector product after the other; a compiling peer batches them."),
+    (r"linear_.*|info_nce|nt_xent|arcface_loss|cosface_loss|supcon_loss|barlow_twins_loss|vicreg_loss", ".* bf16",
+     "Products of bf16 matrices: PyTorch takes the processor's matrix instructions for them, Ebb multiplies in f32, "
+     "which does not round sums."),
+    (r"chain of 400 nodes", ".*",
+     "The compiling peers have no graph left to build; Ebb builds and recognises it in every call."),
+    (r"vicreg_loss|barlow_twins_loss", "small .*",
      "The compiling peers have no graph left to build; Ebb builds and recognises it in every call."),
 ]
 
@@ -22,7 +28,8 @@ def with_cause(note):
     return f"{note} ({causes[0]})" if causes else note
 
 
-def why(cases):
-    """The reasons for these cases, each once."""
-    found = [reason for pattern, reason in REASONS if any(re.fullmatch(pattern, c) for c in cases)]
-    return " ".join(found)
+def why(cases, table):
+    """The reasons for these cases of a table ("large bf16"), each once."""
+    found = [reason for case, of, reason in REASONS
+             if re.fullmatch(of, table) and any(re.fullmatch(case, c) for c in cases)]
+    return " ".join(dict.fromkeys(found))

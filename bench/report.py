@@ -107,7 +107,8 @@ def groups(rows):
     grouped = defaultdict(list)
     for row in rows:
         grouped[(row["size"], row["dtype"], row["mode"])].append(row)
-    return grouped
+    order = lambda table: (table[1] != "f32", ["large", "medium", "small"].index(table[0]), table[2])
+    return {table: grouped[table] for table in sorted(grouped, key=order)}
 
 
 def group_figures(rows, peers):
@@ -308,7 +309,7 @@ def suite_section(suite, part, folder, notes):
             text += "Geometric means: " + ", ".join(f"{contenders.PEERS[p][0]} {f[p]:.2f}×" for p in peers if f[p])
             text += f"; against the best of each row **{f['best']:.2f}×**."
             behind = ", ".join(f"{case} ({r:.2f}×)" for r, case in f["behind"])
-            why = reasons.why([case for _, case in f["behind"]])
+            why = reasons.why([case for _, case in f["behind"]], f"{size} {dtype}")
             text += f" Not there yet: {behind}. {why}".rstrip() + "\n\n" if behind else " No row is behind.\n\n"
         svg = ratio_plot(rows, peers, f"{suite}, {size} {dtype}, {mode}: the best peer's time over Ebb's")
         if svg:
