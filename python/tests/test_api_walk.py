@@ -35,6 +35,7 @@ PARTS = {
     "conv_transpose": "conv_transpose2d",
     "conv_weight_gradient": "conv2d_backward",
     "max_pool_index": "max_pool2d_with_indices",
+    "sparsemax_threshold": "sparsemax_loss",
     "attention": "scaled_dot_product_attention",
     "attention_gradient": "scaled_dot_product_attention_backward",
     "ctc": "ctc_loss",
