@@ -95,5 +95,24 @@ TEST(NativeLoops, LeaveExtremesToTheSteps) {
   }
 }
 
+// Extremes in every block, often enough that the loops are given up for a while and tried again.
+TEST(NativeLoops, MayFailAllTheTime) {
+  constexpr std::int64_t kCount = 3'000'000;
+  const Tensor at = arange(kCount),
+               x = where(remainder(at, 100) == 3, 0.0, 0.5 + cast(remainder(at, 7), DType::f32)).eval();
+  auto values = [&](cpu::NativeLoops when) {
+    cpu::set_native_loops(when);
+    const Tensor l = log(x) * 2 + 1;
+    std::vector<float> all = sum(maximum(l, -5)).to_vector<float>(), part = l.to_vector<float>();
+    all.insert(all.end(), part.begin(), part.end());
+    cpu::set_native_loops(cpu::NativeLoops::for_large_sweeps);
+    return all;
+  };
+  const std::vector<float> by_loops = values(cpu::NativeLoops::always);
+  EXPECT_EQ(by_loops, values(cpu::NativeLoops::never));
+  EXPECT_EQ(by_loops[4], -std::numeric_limits<float>::infinity());
+  EXPECT_FLOAT_EQ(by_loops[1], 2 * std::log(0.5f) + 1);
+}
+
 }  // namespace
 }  // namespace ebb
