@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -20,6 +21,7 @@ struct SweepRun {
   std::vector<std::vector<Accumulator>> totals;  // a total: of each block (flat) or each task
   std::vector<std::vector<BufferPtr>> columns;   // a column reduction: of each task, doubles or int64
   Complaint complaint;
+  std::atomic<int> in_vain{0};  // how often in a row guards of loops did not hold
 
   const Program& p() const { return s.program; }
   std::byte* operand_data(int operand) const {

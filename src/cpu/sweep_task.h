@@ -414,9 +414,10 @@ class SweepTask {
       const std::int64_t blocks = n < kTile ? 1 : std::min(kBlocksAtOnce, (count_ - first) / kTile);
       alignas(kGuardBytes) std::byte state[kBlocksAtOnce * kMaxLoopState];
       const auto state_bytes = static_cast<std::int64_t>(c.loop->state_bytes());
-      if (c.loop->guards() > 0 && in_vain_ >= kTooOften) {  // extremes all over: the steps alone, for a while
+      const int in_vain = r_.in_vain.load(std::memory_order_relaxed);
+      if (c.loop->guards() > 0 && in_vain >= kTooOften) {  // extremes all over: the steps alone, for a while
         std::memset(state, 0, static_cast<std::size_t>(blocks * state_bytes));
-        in_vain_ = in_vain_ + 1 < kGiveItAnotherTry ? in_vain_ + 1 : 0;
+        r_.in_vain.store(in_vain + 1 < kGiveItAnotherTry ? in_vain + 1 : 0, std::memory_order_relaxed);
       } else {
         c.loop->run(pointers.data(), static_cast<std::size_t>(n / turn), state, static_cast<std::size_t>(blocks));
       }
@@ -424,7 +425,8 @@ class SweepTask {
         bool held = true;
         for (std::int64_t b = 0; b < blocks; ++b)
           held = repair(c, state + b * state_bytes, first + b * kTile, n, n / turn * turn) && held;
-        if (in_vain_ < kTooOften) in_vain_ = held ? 0 : in_vain_ + 1;
+        if (c.loop->guards() > 0 && in_vain < kTooOften)
+          r_.in_vain.store(held ? 0 : in_vain + 1, std::memory_order_relaxed);
       }
       add_sums(c, state, first, blocks);
       first += blocks * kTile;
@@ -522,7 +524,6 @@ class SweepTask {
   std::vector<Accumulator> totals_;
   std::vector<std::pair<Accumulator, Accumulator>> row_totals_;
   std::vector<ColumnSums> columns_;
-  int in_vain_ = 0;  // how often in a row guards of loops did not hold
   // The tile: elements [first_, first_ + count_) of the space; rows_ rows from row_, columns [column_, column_ +
   // width_).
   std::int64_t first_ = 0, count_ = 0, row_ = 0, rows_ = 1, column_ = 0, width_ = 0;
