@@ -87,8 +87,8 @@ std::vector<std::string> losses_without_a_case();
 // The inputs of a case, the same numbers for the same (case, size, dtype) everywhere.
 Tensors make_inputs(const std::vector<Input>& inputs, ebb::DType dtype);
 
-// Value, or value and gradients, computed: [loss, gradients of the inputs that ask for one...], or what `compute`
-// gives.
-Tensors run(const Case& c, const std::vector<Input>& inputs, const Tensors& tensors, bool with_gradient);
+// Value, or value and gradients, not computed yet: [loss, gradients of the inputs that ask for one...], or what
+// `compute` gives.
+Tensors build(const Case& c, const std::vector<Input>& inputs, const Tensors& tensors, bool with_gradient);
 
 }  // namespace bench

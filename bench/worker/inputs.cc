@@ -87,7 +87,7 @@ Tensors make_inputs(const std::vector<Input>& inputs, DType dtype) {
   return tensors;
 }
 
-Tensors run(const Case& c, const std::vector<Input>& inputs, const Tensors& tensors, bool with_gradient) {
+Tensors build(const Case& c, const std::vector<Input>& inputs, const Tensors& tensors, bool with_gradient) {
   Tensors results;
   if (c.compute) {
     results = c.compute(tensors);
@@ -105,7 +105,6 @@ Tensors run(const Case& c, const std::vector<Input>& inputs, const Tensors& tens
       if (inputs[k].differentiate) results.push_back(gradients[arguments[k]]);
     }
   }
-  eval(results);
   return results;
 }
 

@@ -10,7 +10,7 @@
 // Answers requests of bench/compare.py, one JSON object a line:
 //   {"do": "list", "suite": S}                                      the cases of a suite
 //   {"do": "inputs", suite, case, size, dtype, "directory": D}      writes each input's elements to a file
-//   {"do": "prepare", suite, case, size, dtype, mode, by_hand?, reference?}
+//   {"do": "prepare", suite, case, size, dtype, mode, way?, reference?}
 //   {"do": "time", "samples": N, "calls": K}                        of what was prepared last
 //   {"do": "drop"}   {"do": "floors"}   {"do": "copy", "bytes": B, "samples": N}
 // `ebb_bench_worker --smoke` checks every case at its tiny size instead.
@@ -80,6 +80,14 @@ json write_inputs(const json& request) {
   return written;
 }
 
+Way way(const json& request) {
+  const std::string name = request.value("way", "compiled");
+  if (name == "compiled") return Way::compiled;
+  if (name == "rebuilt") return Way::rebuilt;
+  if (name == "by_hand") return Way::by_hand;
+  throw Error("bench: there is no way '" + name + "' to compute a case");
+}
+
 class Worker {
  public:
   json answer(const json& request) {
@@ -89,8 +97,8 @@ class Worker {
     if (what == "prepare") {
       prepared_ = std::make_unique<Prepared>(
           find_case(request.at("suite"), request.at("case")), size_from_name(request.at("size")),
-          dtype_from_name(request.at("dtype").get<std::string>()), request.at("mode") == "value+grad",
-          request.value("by_hand", false), request.value("reference", false));
+          dtype_from_name(request.at("dtype").get<std::string>()), request.at("mode") == "value+grad", way(request),
+          request.value("reference", false));
       return prepared_->first_call();
     }
     if (what == "time") {

@@ -56,6 +56,10 @@ std::uint64_t fingerprint(const Tensors& all) {
   return hash;
 }
 
+const char* name_of(Way way) {
+  return way == Way::compiled ? " compiled" : way == Way::rebuilt ? " rebuilt" : " by hand";
+}
+
 bool close(const std::vector<double>& got, const std::vector<double>& expected, double tolerance) {
   if (got.size() != expected.size()) return false;
   double scale = 1e-3;
@@ -78,11 +82,27 @@ json summary(const Tensor& result) {
   return {{"count", all.size()}, {"norm", std::sqrt(squares)}, {"elements", elements}};
 }
 
-Prepared::Prepared(const Case& c, Size size, DType dtype, bool with_gradient, bool by_hand, bool reference)
-    : case_(c), inputs_(c.inputs(size)), with_gradient_(with_gradient), by_hand_(by_hand) {
+Prepared::Prepared(const Case& c, Size size, DType dtype, bool with_gradient, Way way, bool reference)
+    : case_(c), inputs_(c.inputs(size)), with_gradient_(with_gradient) {
   pool_before_ = memory_stats().live;
   tensors_ = make_inputs(inputs_, dtype);
-  if (by_hand && !c.by_hand) throw Error("bench: " + c.name + " was not written by hand");
+  const auto built = [this](const Tensors& inputs) { return build(case_, inputs_, inputs, with_gradient_); };
+  switch (way) {
+    case Way::compiled:
+      call_ = compile(FunctionToMany(built));
+      break;
+    case Way::rebuilt:
+      call_ = [built](const Tensors& inputs) {
+        Tensors results = built(inputs);
+        eval(results);
+        return results;
+      };
+      break;
+    case Way::by_hand:
+      if (!c.by_hand) throw Error("bench: " + c.name + " was not written by hand");
+      call_ = [this](const Tensors& inputs) { return case_.by_hand(inputs, with_gradient_); };
+      break;
+  }
   if (reference) {
     for (Tensor& t : tensors_) {
       if (is_floating(t.dtype())) t = cast(t, DType::f64).eval();
@@ -95,7 +115,7 @@ Prepared::Prepared(const Case& c, Size size, DType dtype, bool with_gradient, bo
 
 Tensors Prepared::once() const {
   if (training_) return {training_->step()};
-  return by_hand_ ? case_.by_hand(tensors_, with_gradient_) : run(case_, inputs_, tensors_, with_gradient_);
+  return call_(tensors_);
 }
 
 Tensors Prepared::results() const {
@@ -162,16 +182,18 @@ int smoke() {
       if (dtype == DType::bf16 && c.f32_only) continue;
       for (const bool with_gradient : {false, true}) {
         if (c.training && !with_gradient) continue;
-        const Tensors expected = Prepared(c, Size::tiny, dtype, with_gradient, false, true).results();
-        for (const bool by_hand : {false, true}) {
-          if (by_hand && !c.by_hand) continue;
-          const Tensors results = Prepared(c, Size::tiny, dtype, with_gradient, by_hand, false).results();
+        const Tensors expected = Prepared(c, Size::tiny, dtype, with_gradient, Way::rebuilt, true).results();
+        for (const Way way : {Way::compiled, Way::rebuilt, Way::by_hand}) {
+          if (way == Way::by_hand && !c.by_hand) continue;
+          const Prepared prepared(c, Size::tiny, dtype, with_gradient, way, false);
+          if (way == Way::compiled && !c.training) prepared.once();  // so that the results are not those of the first
+          const Tensors results = prepared.results();
           const double tolerance = dtype == DType::f32 ? 2e-5 : 2e-2;
           for (std::size_t k = 0; k < results.size(); ++k, ++checked) {
             const auto got = results[k].to_vector<double>(), reference = expected.at(k).to_vector<double>();
             if (close(got, reference, tolerance)) continue;
-            std::cout << c.suite << "/" << c.name << " " << name(dtype) << (by_hand ? " by hand" : "") << ", result "
-                      << k << ": got " << results[k] << "\nexpected " << expected[k] << "\n";
+            std::cout << c.suite << "/" << c.name << " " << name(dtype) << name_of(way) << ", result " << k << ": got "
+                      << results[k] << "\nexpected " << expected[k] << "\n";
             ++wrong;
           }
         }
@@ -182,7 +204,7 @@ int smoke() {
     if (c.same_bits_as.empty()) continue;
     const Case& other = find_case(c.suite, c.same_bits_as);
     const auto bits = [](const Case& of) {
-      return Prepared(of, Size::tiny, DType::f32, true, false, false).gradients().at("bits");
+      return Prepared(of, Size::tiny, DType::f32, true, Way::rebuilt, false).gradients().at("bits");
     };
     ++checked;
     if (bits(c) == bits(other)) continue;

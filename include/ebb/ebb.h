@@ -4,6 +4,7 @@
 #include "ebb/amp.h"
 #include "ebb/autograd.h"
 #include "ebb/backward.h"
+#include "ebb/compile.h"
 #include "ebb/data.h"
 #include "ebb/dtype.h"
 #include "ebb/error.h"

@@ -10,6 +10,9 @@ void close_transform();
 // The bits somebody can still differentiate by: variables and the calling thread's open transforms.
 std::uint32_t active_history();
 
+// Would something made of this tensor now be differentiated?
+bool carries_history(const Tensor& t);
+
 // Within its scope new nodes carry history, even inside a NoHistory scope (a checkpoint's second run needs it).
 class WithHistory {
  public:

@@ -13,6 +13,7 @@ namespace {
 std::atomic<std::uint64_t> next_id{1};
 thread_local bool history_on = true;
 thread_local bool eager_on = false;
+thread_local bool tracing_on = false;
 thread_local int transforms_open = 0;
 std::atomic<int> graph_bound{10000};
 
@@ -44,7 +45,7 @@ void look_at_piece(Node* node) {
 
 void finish(Node* node) {
   if (node->op == Op::narrow) look_at_piece(node);
-  if (node->evaluated.load(std::memory_order_relaxed)) return;
+  if (node->evaluated.load(std::memory_order_relaxed) || tracing_on) return;
   if (eager_on || node->depth > static_cast<std::uint32_t>(graph_bound.load(std::memory_order_relaxed))) {
     evaluate(std::span<Node* const>(&node, 1));
   }
@@ -197,8 +198,12 @@ Tensor make_leaf(Op op, DType dtype, const Shape& shape, const Payload& payload)
 }
 
 Tensor make_data(DType dtype, const Shape& shape, BufferPtr buffer) {
+  return make_data(dtype, shape, Storage{std::move(buffer), 0, contiguous_strides(shape)});
+}
+
+Tensor make_data(DType dtype, const Shape& shape, Storage storage) {
   Tensor t = make_leaf(Op::data, dtype, shape, {});
-  t.node()->storage = {std::move(buffer), 0, contiguous_strides(shape)};
+  t.node()->storage = std::move(storage);
   t.node()->evaluated.store(true, std::memory_order_release);
   return t;
 }
@@ -221,6 +226,19 @@ Tensor make_formula(Op op, const Tensor& value, std::span<const Tensor> inputs, 
   return make_node(op, value.dtype(), value.shape(), all, attrs);
 }
 
+Tensor make_placeholder(DType dtype, const Shape& shape, const Strides& strides, std::int64_t number) {
+  Payload payload;
+  payload.integer = number;
+  Tensor t = make_leaf(Op::data, dtype, shape, payload);
+  t.node()->storage.strides = strides;
+  return t;
+}
+
+Tracing::Tracing() : before_(tracing_on) { tracing_on = true; }
+Tracing::~Tracing() { tracing_on = before_; }
+bool Tracing::is_on() { return tracing_on; }
+bool is_eager() { return eager_on; }
+
 NoHistory::NoHistory(bool on) : before_(history_on) {
   if (on) history_on = false;
 }
@@ -235,6 +253,7 @@ int open_transform() {
 }
 void close_transform() { --transforms_open; }
 std::uint32_t active_history() { return (2u << transforms_open) - 1; }
+bool carries_history(const Tensor& t) { return history_on && (t.node()->history & active_history()) != 0; }
 std::uint64_t next_node_id() { return next_id.load(std::memory_order_relaxed); }
 
 void forget_inputs(Node* node) {

@@ -132,6 +132,7 @@ Tensor make_call(Op op, std::span<const Tensor> inputs, const Attrs& attrs,
                  std::vector<std::pair<Shape, DType>> outputs, std::shared_ptr<const void> data = nullptr);
 Tensor output_of(const Tensor& call, int k);
 Tensor make_leaf(Op op, DType dtype, const Shape& shape, const Payload& payload);
+Tensor make_data(DType dtype, const Shape& shape, Storage storage);
 Tensor make_data(DType dtype, const Shape& shape, BufferPtr buffer);  // contiguous
 Tensor make_constant(Scalar value, DType dtype);                      // rank 0
 
@@ -141,6 +142,26 @@ Tensor make_formula(Op op, const Tensor& value, std::span<const Tensor> inputs, 
 inline Tensor make_formula(Op op, const Tensor& value, std::initializer_list<Tensor> inputs, const Attrs& attrs = {}) {
   return make_formula(op, value, std::span<const Tensor>(inputs.begin(), inputs.size()), attrs);
 }
+
+// The value of a function's argument while the function is traced: it has a shape, a dtype and strides, but no numbers.
+// Computing what depends on it is an error. `number` tells the placeholders of one function apart.
+Tensor make_placeholder(DType dtype, const Shape& shape, const Strides& strides, std::int64_t number);
+inline bool is_placeholder(const Node& node) {
+  return node.op == Op::data && !node.evaluated.load(std::memory_order_acquire);
+}
+
+// Within its scope nothing is computed by itself: not by the Eager scope, not for being deep.
+class Tracing {
+ public:
+  Tracing();
+  ~Tracing();
+  Tracing(const Tracing&) = delete;
+  static bool is_on();
+
+ private:
+  bool before_;
+};
+bool is_eager();  // in an Eager scope
 
 // Within its scope new nodes carry no history.
 class NoHistory {

@@ -124,7 +124,7 @@ class Simplifier {
     v.shape = n.shape;
     v.node = i;
     v.is_leaf = true;
-    v.strides = stored ? n.storage.strides : contiguous_strides(n.shape);
+    v.strides = v.op == Op::data ? n.storage.strides : contiguous_strides(n.shape);
     v.is_one =
         !stored && n.op == Op::constant && (is_floating(n.dtype) ? n.payload.real == 1.0 : n.payload.integer == 1);
     return push(std::move(v));

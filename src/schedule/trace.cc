@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "core/format_error.h"
+
 namespace ebb {
 namespace {
 
@@ -42,7 +44,10 @@ std::uint64_t leaf_hash(const Node& n) {
 
 class Tracer {
  public:
-  explicit Tracer(Trace& out) : t_(out) {}
+  Tracer(Trace& out, Placeholders placeholders) : t_(out), placeholders_(placeholders) {}
+  ~Tracer() {
+    for (Node* n : t_.nodes) n->mark = 0;
+  }
 
   void run(std::span<Node* const> roots) {
     t_.first_input.push_back(0);
@@ -51,7 +56,6 @@ class Tracer {
       t_.roots.push_back(static_cast<std::int32_t>(root->mark) - 1);
     }
     for (std::int32_t r : t_.roots) t_.key.push_back(static_cast<std::uint64_t>(r));
-    for (Node* n : t_.nodes) n->mark = 0;
   }
 
  private:
@@ -122,6 +126,9 @@ class Tracer {
   }
 
   void append_leaf(const Node& node, std::int32_t index, bool stored) {
+    require(stored || placeholders_ == Placeholders::allowed || !is_placeholder(node),
+            "compile: the function asks for the numbers of a value that depends on its inputs (item, data, to_vector, "
+            "printing...), but it is built before they are known; compute them outside it, or do not compile it");
     if (stored) {
       for (int d = 0; d < node.shape.rank(); ++d) put(static_cast<std::uint64_t>(node.storage.strides[d]));
     } else if (node.op == Op::constant) {
@@ -159,6 +166,7 @@ class Tracer {
     std::size_t next;
   };
   Trace& t_;
+  const Placeholders placeholders_;
   std::vector<Frame> stack_;
   std::vector<std::int32_t> leaves_;
   std::unordered_multimap<std::uint64_t, std::int32_t> by_hash_;
@@ -166,9 +174,9 @@ class Tracer {
 
 }  // namespace
 
-Trace trace(std::span<Node* const> roots) {
+Trace trace(std::span<Node* const> roots, Placeholders placeholders) {
   Trace t;
-  Tracer(t).run(roots);
+  Tracer(t, placeholders).run(roots);
   return t;
 }
 

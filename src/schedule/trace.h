@@ -24,8 +24,11 @@ struct Trace {
   }
 };
 
+// Placeholders are leaves of a function that is compiled, and an error in a graph that is to be computed.
+enum class Placeholders { refused, allowed };
+
 // Call with graph_mutex() held.
-Trace trace(std::span<Node* const> roots);
+Trace trace(std::span<Node* const> roots, Placeholders placeholders = Placeholders::refused);
 
 // True when the node has nothing to compute: it is evaluated, or it is a leaf.
 inline bool is_leaf(const Node& node) {

@@ -1,0 +1,60 @@
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "ebb/compile.h"
+#include "ebb/random.h"
+#include "schedule/step_runner.h"
+
+namespace ebb {
+
+// A function's graph and plan for inputs of one signature. The steps of finished runs wait for the next one, so that a
+// run only binds its inputs; several threads may run it at once.
+class Replay {
+ public:
+  // Calls f on placeholders. The inputs are computed.
+  static std::unique_ptr<Replay> make(const FunctionToMany& f, const std::vector<Tensor>& inputs);
+
+  // Are these inputs (computed ones) what it was made for? Call with graph_mutex() held.
+  bool fits(const std::vector<Tensor>& inputs) const;
+
+  // A run: begun with graph_mutex() held (the memory of inputs may move otherwise), computed without, and ended with
+  // it.
+  std::unique_ptr<StepRunner> begin(const std::vector<Tensor>& inputs);
+  std::vector<Tensor> compute(StepRunner& steps, const std::vector<Tensor>& inputs) const;
+  void end(std::unique_ptr<StepRunner> steps);
+
+ private:
+  struct Signature {
+    DType dtype;
+    Shape shape;
+    Strides strides;
+  };
+  struct RandomLeaf {
+    std::int32_t value;
+    std::uint64_t offset;  // from the first number that a call draws
+  };
+  // Where a result comes from: it is an input, a tensor that f captured, or a traced node.
+  struct Source {
+    std::int32_t input = -1;
+    Tensor captured = {};
+    std::int32_t node = -1;
+  };
+
+  Replay() = default;
+  void compute_captured(std::uint64_t first_own_id) const;
+  void plan(const RandomState& before, const RandomState& after);
+
+  std::vector<Signature> signature_;
+  std::vector<Tensor> placeholders_, traced_;       // what f got and gave: they keep the traced graph alive
+  std::vector<Source> sources_;                     // of each result
+  std::vector<std::vector<std::int32_t>> collect_;  // [0]: results that are there before the first step; then by step
+  Trace trace_;
+  Plan plan_;
+  std::vector<std::int32_t> input_values_;  // of each input, -1 where nobody reads it
+  std::vector<RandomLeaf> random_;
+  std::uint64_t drawn_ = 0;  // random numbers' operations a call takes
+  std::vector<std::unique_ptr<StepRunner>> idle_;
+};
+
+}  // namespace ebb

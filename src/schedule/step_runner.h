@@ -1,0 +1,55 @@
+#pragma once
+#include <span>
+#include <vector>
+
+#include "schedule/plan.h"
+
+namespace ebb {
+
+// Runs the steps of a plan: knows where every value lies, gives sweeps and calls their arguments. What becomes of the
+// results is its owner's business.
+class StepRunner {
+ public:
+  // `nodes` are the traced ones: what leaves hold and what calls need besides their inputs is taken from them.
+  StepRunner(const Plan& plan, std::span<Node* const> nodes);
+
+  void run(const PlanStep& step) { step.sweep ? run_sweep(step) : run_call(step); }
+  // Lets go of what nobody reads after the step.
+  void release_after(const PlanStep& step);
+
+  // Where traced node i lies; valid from the step that fills it until it is released.
+  Storage storage(std::int32_t i) const;
+  // All outputs of the call that traced node i is.
+  std::span<const BufferPtr> outputs(std::int32_t i) const { return outputs_[plan_.graph.of_node[i]]; }
+
+  // Leaves whose numbers change from run to run.
+  void bind_memory(std::int32_t value, const Storage& s) { memory_[value] = {s.buffer, s.offset}; }
+  void unbind_memory(std::int32_t value) { memory_[value] = {}; }
+  void bind_random(std::int32_t value, std::uint64_t seed, std::uint64_t operation) {
+    arguments_[value].seed = seed;
+    arguments_[value].operation = operation;
+  }
+
+ private:
+  struct Memory {
+    BufferPtr buffer;
+    std::int64_t offset = 0;
+  };
+
+  const Value& value(std::int32_t v) const { return plan_.graph.values[v]; }
+  std::int32_t base(std::int32_t v) const { return value(v).is_view() ? value(v).base : v; }
+  void* address(std::int32_t b) const;
+  void allocate(std::int32_t v);
+  cpu::View view(std::int32_t v) const;
+  void run_sweep(const PlanStep& step);
+  void run_call(const PlanStep& step);
+
+  const Plan& plan_;
+  std::span<Node* const> nodes_;
+  std::vector<Memory> memory_;       // of each value that lies somewhere now
+  std::vector<Argument> arguments_;  // of each value: numbers of leaves that are not memory
+  std::vector<std::vector<BufferPtr>> outputs_;
+  std::vector<Argument> call_;
+};
+
+}  // namespace ebb
