@@ -226,10 +226,9 @@ Tensor make_formula(Op op, const Tensor& value, std::span<const Tensor> inputs, 
   return make_node(op, value.dtype(), value.shape(), all, attrs);
 }
 
-Tensor make_placeholder(DType dtype, const Shape& shape, const Strides& strides, std::int64_t number) {
-  Payload payload;
-  payload.integer = number;
-  Tensor t = make_leaf(Op::data, dtype, shape, payload);
+Tensor make_placeholder(DType dtype, const Shape& shape, const Strides& strides) {
+  Tensor t = make_leaf(Op::data, dtype, shape, {});
+  t.node()->payload.operation = t.node()->id;  // equal to no other
   t.node()->storage.strides = strides;
   return t;
 }

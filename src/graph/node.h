@@ -144,8 +144,8 @@ inline Tensor make_formula(Op op, const Tensor& value, std::initializer_list<Ten
 }
 
 // The value of a function's argument while the function is traced: it has a shape, a dtype and strides, but no numbers.
-// Computing what depends on it is an error. `number` tells the placeholders of one function apart.
-Tensor make_placeholder(DType dtype, const Shape& shape, const Strides& strides, std::int64_t number);
+// Computing what depends on it is an error.
+Tensor make_placeholder(DType dtype, const Shape& shape, const Strides& strides);
 inline bool is_placeholder(const Node& node) {
   return node.op == Op::data && !node.evaluated.load(std::memory_order_acquire);
 }

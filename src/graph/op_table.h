@@ -74,6 +74,9 @@ namespace ebb {
   X(linear_cross_entropy, library, -1, none) X(ctc, library, -1, none) X(transducer, library, -1, none)                \
   /* the number t with Σ max(0, x − t) = 1 along an axis, which stays with size 1; f32 or f64 */                       \
   X(sparsemax_threshold, library, 1, none)                                                                             \
+  /* the hinges of multilabel_margin_loss: from x and lists of classes (i64, i32) the sum of each row, and with */     \
+  /* cotangents of the sums as a third input also the gradient to x */                                                 \
+  X(multilabel_hinges, library, -1, none)                                                                              \
   /* formulas with a rule of their own */                                                                              \
   X(clamp, alias, -1, yes) X(logit, alias, -1, yes) X(sigmoid, alias, -1, yes) X(log_sigmoid, alias, -1, yes)          \
   X(softplus, alias, -1, yes) X(relu, alias, -1, yes) X(leaky_relu, alias, -1, yes) X(prelu, alias, -1, yes)           \

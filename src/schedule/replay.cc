@@ -15,10 +15,8 @@ std::unique_ptr<Replay> Replay::make(const FunctionToMany& f, const std::vector<
     std::lock_guard lock(graph_mutex());
     for (const Tensor& x : inputs) made->signature_.push_back({x.dtype(), x.shape(), x.node()->storage.strides});
   }
-  for (const Signature& s : made->signature_) {
-    const auto number = static_cast<std::int64_t>(made->placeholders_.size());
-    made->placeholders_.push_back(make_placeholder(s.dtype, s.shape, s.strides, number));
-  }
+  for (const Signature& s : made->signature_)
+    made->placeholders_.push_back(make_placeholder(s.dtype, s.shape, s.strides));
   const std::uint64_t first_own_id = next_node_id();
   const RandomState before = random_state();
   {
@@ -80,6 +78,9 @@ void Replay::plan(const RandomState& before, const RandomState& after) {
   }
   trace_ = trace(roots, Placeholders::allowed);
   plan_ = make_plan(trace_);
+  for (PlanStep& step : plan_.steps) {  // leaves stay bound from run to run
+    std::erase_if(step.release, [this](std::int32_t v) { return plan_.graph.values[v].is_leaf; });
+  }
   collect_.resize(plan_.steps.size() + 1);
   for (std::size_t k = 0; k < traced_.size(); ++k) {
     const auto at = std::find(trace_.nodes.begin(), trace_.nodes.end(), traced_[k].node());
@@ -227,19 +228,26 @@ class CompiledFunction {
   std::vector<std::shared_ptr<Replay>> replays_;  // guarded by graph_mutex()
 };
 
+template <class F>
+void require_function(const F& f) {
+  require(static_cast<bool>(f), "compile: the function is empty");
+}
+
 }  // namespace
 
 FunctionToMany compile(const FunctionToMany& f) {
-  require(static_cast<bool>(f), "compile: the function is empty");
+  require_function(f);
   return [compiled = std::make_shared<CompiledFunction>(f)](const std::vector<Tensor>& xs) { return (*compiled)(xs); };
 }
 
 FunctionOfMany compile(const FunctionOfMany& f) {
+  require_function(f);
   return [many = compile(FunctionToMany([f](const std::vector<Tensor>& xs) { return std::vector<Tensor>{f(xs)}; }))](
              const std::vector<Tensor>& xs) { return many(xs)[0]; };
 }
 
 Function compile(const Function& f) {
+  require_function(f);
   return [many = compile(FunctionOfMany([f](const std::vector<Tensor>& xs) { return f(xs[0]); }))](const Tensor& x) {
     return many({x});
   };
@@ -247,6 +255,7 @@ Function compile(const Function& f) {
 
 std::function<std::pair<Tensor, Tensor>(const Tensor&)> compile(
     const std::function<std::pair<Tensor, Tensor>(const Tensor&)>& f) {
+  require_function(f);
   const auto both = [f](const std::vector<Tensor>& xs) {
     auto [first, second] = f(xs[0]);
     return std::vector<Tensor>{first, second};
@@ -259,6 +268,7 @@ std::function<std::pair<Tensor, Tensor>(const Tensor&)> compile(
 
 std::function<std::pair<Tensor, std::vector<Tensor>>(const std::vector<Tensor>&)> compile(
     const std::function<std::pair<Tensor, std::vector<Tensor>>(const std::vector<Tensor>&)>& f) {
+  require_function(f);
   const auto all = [f](const std::vector<Tensor>& xs) {
     auto [first, rest] = f(xs);
     rest.insert(rest.begin(), first);
