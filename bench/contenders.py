@@ -14,6 +14,8 @@ PEERS = {
     "jax": ("JAX jit", ["jax_worker.py"]),
     "mlx": ("MLX compile", ["mlx_worker.py"]),
 }
+# Ebb itself, otherwise than by a compiled function: title and what the worker calls it.
+OTHER_WAYS = {"rebuilt": ("Ebb, rebuilt", "rebuilt"), "hand": ("by hand", "by_hand")}
 
 
 def pinned(threads):
@@ -78,16 +80,15 @@ class Contender:
             self.process = None
 
 
-class ByHand:
-    """The C++ a formula is held against; it lives in Ebb's worker and is prepared before every timing."""
+class OtherWay:
+    """Another way to compute a case in Ebb's worker: with its graph built in every call, or in C++ by hand."""
 
-    key, title = "hand", "by hand"
-
-    def __init__(self, worker_command, threads, log, timeout):
-        self.contender = Contender("hand", "by hand", worker_command, threads, log, timeout)
+    def __init__(self, key, worker_command, threads, log, timeout):
+        self.key, self.title = key, OTHER_WAYS[key][0]
+        self.contender = Contender(key, self.title, worker_command, threads, log, timeout)
 
     def ask(self, **request):
-        return self.contender.ask(**request, by_hand=True)
+        return self.contender.ask(**request, way=OTHER_WAYS[self.key][1])
 
     def stop(self):
         self.contender.stop()
@@ -95,10 +96,10 @@ class ByHand:
 
 def start_contenders(worker, python, peers, threads, log, timeout):
     ebb = Contender("ebb", "Ebb", [str(worker)], threads, log, timeout)
-    hand = ByHand([str(worker)], threads, log, timeout)
+    ways = {key: OtherWay(key, [str(worker)], threads, log, timeout) for key in OTHER_WAYS}
     others = [
         Contender(key, PEERS[key][0], [str(python), str(HERE / "peers" / PEERS[key][1][0]), *PEERS[key][1][1:]],
                   threads, log, timeout)
         for key in peers
     ]
-    return ebb, hand, others
+    return ebb, ways, others

@@ -72,7 +72,8 @@ COLUMNS = 15
 def header(peers):
     cells = [contenders.PEERS[p][0] for p in peers]
     return (f"{'case':<36}{'':<14}{'Ebb':>10} {'± ':>6}{'first':>9}{'memory':>9}{'copy':>6}"
-            + "".join(f"{c:>{COLUMNS}}" for c in cells) + f"{'by hand':>{COLUMNS}}{'best':>8}")
+            + "".join(f"{c:>{COLUMNS}}" for c in cells + [title for title, _ in contenders.OTHER_WAYS.values()])
+            + f"{'best':>8}")
 
 
 def cell(row, key):
@@ -92,11 +93,11 @@ def line(row, peers):
     share, best = share_of_copy(row), best_peer(row, peers)
     text = f"{row['case']:<36}{what:<14}{seconds(ours['median_s']):>10}{spread:>6.0%} {seconds(ours['first_s']):>9}"
     text += f"{size_in_bytes(memory(ours)):>9}{f'{share:.0%}' if share else '':>6}"
-    text += "".join(f"{cell(row, p):>{COLUMNS}}" for p in peers) + f"{cell(row, 'hand'):>{COLUMNS}}"
+    text += "".join(f"{cell(row, p):>{COLUMNS}}" for p in (*peers, *contenders.OTHER_WAYS))
     text += f"{ratio(row, best):>7.2f}×" if best else ""
     if ours.get("reason"):
         text += f"\n    Ebb: {ours['reason']}"
-    for key in (*peers, "hand"):
+    for key in (*peers, *contenders.OTHER_WAYS):
         reason = row["results"].get(key, {}).get("reason")
         if reason:
             text += f"\n    {row['results'][key]['title']}: {reason}"
@@ -209,8 +210,8 @@ def page_cell(row, key, notes):
 
 
 def page_table(rows, peers, notes, with_memory):
-    by_hand = [r["results"]["hand"]["title"] for r in rows if "hand" in r["results"]]
-    titles = [contenders.PEERS[p][0] for p in peers] + (["by hand"] if by_hand else [])
+    ways = [key for key in contenders.OTHER_WAYS if any(key in r["results"] for r in rows)]
+    titles = [contenders.PEERS[p][0] for p in peers] + [contenders.OTHER_WAYS[key][0] for key in ways]
     share = any(share_of_copy(r) for r in rows)
     nodes = any(r["nodes"] for r in rows)
     head = ["case", "Ebb", "±", "first call"] + (["share of copy"] if share else []) + (["a node"] if nodes else [])
@@ -232,8 +233,9 @@ def page_table(rows, peers, notes, with_memory):
         if share:
             cells.append(f"{share_of_copy(row):.0%}" if share_of_copy(row) else "")
         if nodes:
-            cells.append(seconds(ours["median_s"] / row["nodes"]) if row["nodes"] else "")
-        cells += [page_cell(row, p, notes) for p in peers] + ([page_cell(row, "hand", notes)] if by_hand else [])
+            building = median(row, "rebuilt") or ours["median_s"]  # a compiled function has no nodes to make
+            cells.append(seconds(building / row["nodes"]) if row["nodes"] else "")
+        cells += [page_cell(row, key, notes) for key in (*peers, *ways)]
         best = best_peer(row, peers)
         r = ratio(row, best) if best else None
         cells.append((f"**{r:.2f}×**" if r >= 1 else f"*{r:.2f}×*") if r else "—")

@@ -31,6 +31,7 @@ json list(const json& request) {
                      {"modes", c.gradients_only ? json{"value+grad"} : json{"value", "value+grad"}},
                      {"dtypes", c.f32_only ? json{"f32"} : json{"f32", "bf16"}},
                      {"by_hand", c.by_hand_name},
+                     {"training", static_cast<bool>(c.training)},
                      {"same_bits_as", c.same_bits_as},
                      {"memory_bound", c.memory_bound},
                      {"nodes", c.nodes}});
