@@ -145,7 +145,10 @@ std::int64_t packed_cols(std::int64_t cols) {
 
 template <class T>
 void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, T alpha, const GemmPanels<T>& a,
-              const GemmPanels<T>& b, bool add, T* c, std::int64_t c_stride) {
+              const GemmPanels<T>& b, const GemmResult<T>& result) {
+  T* c = result.c;
+  const bool add = result.add;
+  const std::int64_t c_stride = result.stride;
   constexpr std::int64_t kRows = kTileRows, kCols = kTileVectors * kLanesOf<T>;
   // A panel of B stays in the level-1 cache while those of A pass by from the second.
   for (std::int64_t j = 0; j < cols; j += kCols) {
@@ -319,8 +322,13 @@ void pack_cols(const GemmSource& from, std::int64_t cols, std::int64_t depth, T*
 
 template <class T>
 constexpr GemmKernels<T> table() {
-  return {kTileRows,   kTileVectors * kLanesOf<T>, packed_rows,      packed_cols<T>, pack_rows<T>, pack_cols<T>,
-          multiply<T>, multiply_vector<T>,         multiply_runs<T>, read_vector<T>, dot<T>};
+  // A task's rows of A fit in the second cache with room to spare.
+  return {{kTileRows, kTileVectors * kLanesOf<T>, 1, kGemmDepth, 256, 8, packed_rows, packed_cols<T>, pack_rows<T>,
+           pack_cols<T>, multiply<T>},
+          multiply_vector<T>,
+          multiply_runs<T>,
+          read_vector<T>,
+          dot<T>};
 }
 
 }  // namespace

@@ -97,33 +97,16 @@ void float_matmul(const View& a, const View& b, const View& out) {
   for (std::int64_t i = 0; i < p.batches; ++i) multiply(&gemm<T>, i);
 }
 
-// f16 and bf16: the factors become f32 while they are packed, products and sums are f32, the result is rounded once.
+// f16 and bf16: products and sums are f32 (gemm.h says how), the result is rounded once.
 void half_matmul(const View& a, const View& b, const View& out) {
   const Product p(a, b);
-  // Blocks of the result in f32, 4 MiB at most.
-  const std::int64_t cols = std::min<std::int64_t>(p.n, 2048), most_rows = (std::int64_t{1} << 20) / cols;
-  const std::int64_t rows = std::min(p.m, std::max<std::int64_t>(64, most_rows / 64 * 64));
-  const auto multiply = [&](auto* product, std::int64_t batch) {
-    const BufferPtr scratch = BufferPtr::allocate(static_cast<std::size_t>(rows * cols) * sizeof(float), "matmul");
-    float* block = reinterpret_cast<float*>(scratch.data());
-    for (std::int64_t i = 0; i < p.m; i += rows) {
-      const std::int64_t m = std::min(rows, p.m - i);
-      for (std::int64_t j = 0; j < p.n; j += cols) {
-        const std::int64_t n = std::min(cols, p.n - j);
-        product(m, n, p.k, 1.0f, matrix_of<float>(a, p.a_offset(batch) + i * p.a_row, p.a_row, p.a_col),
-                matrix_of<float>(b, p.b_offset(batch) + j * p.b_col, p.b_row, p.b_col), 0.0f, block, n);
-        constexpr std::int64_t kElements = 16384;
-        const std::int64_t step = std::max<std::int64_t>(1, kElements / n);
-        parallel_for(pieces_of(m, step), [&](std::int64_t task) {
-          for (std::int64_t r = task * step; r < std::min(m, (task + 1) * step); ++r)
-            float_to_halves(out.dtype, block + r * n, element_at(out, (batch * p.m + i + r) * p.n + j), n);
-        });
-      }
-    }
+  const auto multiply = [&](auto* product, std::int64_t i) {
+    product(p.m, p.n, p.k, matrix_of<float>(a, p.a_offset(i), p.a_row, p.a_col),
+            matrix_of<float>(b, p.b_offset(i), p.b_row, p.b_col), out.dtype, element_at(out, i * p.m * p.n), p.n);
   };
   if (share_batches(p))
-    return for_each_piece(p, 1, [&](std::int64_t i, std::int64_t) { multiply(&gemm_serial<float>, i); });
-  for (std::int64_t i = 0; i < p.batches; ++i) multiply(&gemm<float>, i);
+    return for_each_piece(p, 1, [&](std::int64_t i, std::int64_t) { multiply(&gemm_to_halves_serial, i); });
+  for (std::int64_t i = 0; i < p.batches; ++i) multiply(&gemm_to_halves, i);
 }
 
 // Integers wrap. Rows of C are made from rows of B (a is any shape), in blocks of columns that stay in L1.
