@@ -1,3 +1,4 @@
+#include "autograd/batch.h"
 #include "autograd/engine.h"
 #include "core/format_error.h"
 #include "ebb/autograd.h"
@@ -39,10 +40,13 @@ class Level {
     return t;
   }
 
+  // May an outer level or a variable ask for what is made of it?
+  bool is_differentiated(const Tensor& t) const { return (t.node()->history & active_history() & ~bit()) != 0; }
+
   // Cotangents of tracked inputs. Their graph is itself tracked only if an outer level or a variable may ask.
   std::vector<Tensor> pull(const Tensor& y, const Tensor& g, const std::vector<Tensor>& inputs,
                            bool track_result = false) const {
-    const bool outer = track_result || ((y.node()->history | g.node()->history) & active_history() & ~bit()) != 0;
+    const bool outer = track_result || is_differentiated(y) || is_differentiated(g);
     NoHistory off(!outer);
     ReversePass pass;
     pass.outputs = {y};
@@ -180,6 +184,36 @@ std::pair<Tensor, Tensor> jvp(const Function& f, const Tensor& x, const Tensor& 
   return {y, jv};
 }
 
+namespace {
+
+// Numbers that a piece of rows may hold at a time on its way: about a cache's worth.
+constexpr std::int64_t kPiece = std::int64_t{1} << 21;
+
+// Rows of a Jacobian many at a time; undefined where that cannot be.
+Tensor rows_together(const Level& level, const Tensor& y, const Tensor& tracked, const Tensor& basis) {
+  if (level.is_differentiated(y)) return {};
+  const Tensor hole = make_placeholder(y.dtype(), y.shape(), contiguous_strides(y.shape()));
+  Tensor row;
+  try {
+    Tracing scope;
+    row = level.pull(y, hole, {tracked})[0];
+  } catch (const LooksAtPlaceholder&) {
+    return {};  // a rule of the user's looks at numbers
+  }
+  const Batch batch(row, hole);
+  const std::int64_t m = y.numel(), piece = std::min(m, kPiece / batch.largest());
+  if (!batch.possible() || piece < 2) return {};
+  NoHistory off;
+  std::vector<Tensor> pieces;
+  for (std::int64_t from = 0; from < m; from += piece) {
+    const std::int64_t rows = std::min(piece, m - from);
+    pieces.push_back(batch.of(reshape(narrow(basis, 0, from, rows), y.shape().inserted(0, rows))));
+  }
+  return pieces.size() == 1 ? pieces[0] : cat(pieces, 0);
+}
+
+}  // namespace
+
 Tensor jacobian(const Function& f, const Tensor& x) {
   require_floating("jacobian", x);
   Level level;
@@ -191,6 +225,8 @@ Tensor jacobian(const Function& f, const Tensor& x) {
   shape.insert(shape.end(), x.shape().begin(), x.shape().end());
   if (m == 0) return zeros(Shape(shape), x.dtype());
   const Tensor basis = eye(m, m, y.dtype());
+  const Tensor together = rows_together(level, y, tracked, basis);
+  if (together.defined()) return reshape(together, Shape(shape));
   std::vector<Tensor> rows;
   for (std::int64_t i = 0; i < m; ++i) rows.push_back(level.pull(y, reshape(basis[i], y.shape()), {tracked})[0]);
   return reshape(stack(rows, 0), Shape(shape));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/buffer.h"
+#include "ebb/error.h"
 #include "ebb/tensor.h"
 #include "graph/input_list.h"
 #include "graph/op_table.h"
@@ -144,7 +145,10 @@ inline Tensor make_formula(Op op, const Tensor& value, std::initializer_list<Ten
 }
 
 // The value of a function's argument while the function is traced: it has a shape, a dtype and strides, but no numbers.
-// Computing what depends on it is an error.
+// Computing what depends on it is an error, LooksAtPlaceholder.
+struct LooksAtPlaceholder : Error {
+  using Error::Error;
+};
 Tensor make_placeholder(DType dtype, const Shape& shape, const Strides& strides);
 inline bool is_placeholder(const Node& node) {
   return node.op == Op::data && !node.evaluated.load(std::memory_order_acquire);

@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include "core/format_error.h"
-
 namespace ebb {
 namespace {
 
@@ -126,9 +124,11 @@ class Tracer {
   }
 
   void append_leaf(const Node& node, std::int32_t index, bool stored) {
-    require(stored || placeholders_ == Placeholders::allowed || !is_placeholder(node),
-            "compile: the function asks for the numbers of a value that depends on its inputs (item, data, to_vector, "
-            "printing...), but it is built before they are known; compute them outside it, or do not compile it");
+    if (!stored && placeholders_ == Placeholders::refused && is_placeholder(node)) {
+      throw LooksAtPlaceholder(
+          "compile: the function asks for the numbers of a value that depends on its inputs (item, data, to_vector, "
+          "printing...), but it is built before they are known; compute them outside it, or do not compile it");
+    }
     if (stored) {
       for (int d = 0; d < node.shape.rank(); ++d) put(static_cast<std::uint64_t>(node.storage.strides[d]));
     } else if (node.op == Op::constant) {

@@ -1,0 +1,32 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "graph/node.h"
+
+namespace ebb {
+
+// A graph with a hole (a placeholder), computed for many values of the hole at once: every operation that depends on
+// the hole gets one more axis in front, the rest is computed once for all. Products of a matrix with many vectors
+// become one product of matrices.
+//
+// The copies carry no history of the formulas they came from: use it only for what nobody differentiates any more.
+class Batch {
+ public:
+  Batch(const Tensor& root, const Tensor& hole);
+
+  // False where an operation on the way has no form for many (a convolution, attention...).
+  bool possible() const { return possible_; }
+  // Elements of the largest value that depends on the hole, for one value of it.
+  std::int64_t largest() const { return largest_; }
+  // [n, root's shape] from values [n, hole's shape].
+  Tensor of(const Tensor& values) const;
+
+ private:
+  Tensor root_, hole_;
+  std::vector<Node*> order_;  // what depends on the hole, inputs first; root_ keeps them alive
+  bool possible_ = true;
+  std::int64_t largest_ = 1;
+};
+
+}  // namespace ebb
