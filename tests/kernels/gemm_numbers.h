@@ -1,0 +1,105 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <type_traits>
+#include <vector>
+
+#include "cpu/gemm.h"
+
+// Matrices for tests of products: numbers of any dtype that lie in memory in any way, and what their product should be.
+namespace ebb::cpu {
+
+enum class Lies { by_rows, by_cols, apart, reversed };  // reversed: rows and columns run backwards, no stride is 1
+inline constexpr Lies kWays[] = {Lies::by_rows, Lies::by_cols, Lies::apart, Lies::reversed};
+
+inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// A matrix of numbers of S in memory that ends where the matrix does, so that sanitizers see a read past it.
+template <class S>
+struct Numbers {
+  std::int64_t rows, cols, row_stride, col_stride, first = 0;
+  std::vector<S> memory;
+
+  Numbers(std::int64_t m, std::int64_t n, Lies lies) : rows(m), cols(n) {
+    row_stride = lies == Lies::by_cols ? 1 : lies == Lies::apart ? 2 * n + 3 : n;
+    col_stride = lies == Lies::by_cols ? m : lies == Lies::apart ? 2 : 1;
+    if (lies == Lies::reversed) {
+      first = m * n - 1;
+      row_stride = -n;
+      col_stride = -1;
+    }
+    const std::int64_t end = lies == Lies::reversed ? m * n : (m - 1) * row_stride + (n - 1) * col_stride + 1;
+    memory.resize(m == 0 || n == 0 ? 0 : at(end));
+  }
+  S& operator()(std::int64_t i, std::int64_t j) { return memory[at(first + i * row_stride + j * col_stride)]; }
+  const S& operator()(std::int64_t i, std::int64_t j) const {
+    return memory[at(first + i * row_stride + j * col_stride)];
+  }
+  template <class T>
+  Matrix<T> matrix() const {
+    return {memory.data() + first, row_stride, col_stride, dtype_of_type<S>::value};
+  }
+};
+
+inline float value(float x) { return x; }
+inline double value(double x) { return x; }
+inline float value(Half x) { return to_float(x); }
+inline float value(BFloat16 x) { return to_float(x); }
+inline void set(float& to, double x) { to = static_cast<float>(x); }
+inline void set(double& to, double x) { to = x; }
+inline void set(Half& to, double x) { to = half_from(static_cast<float>(x)); }
+inline void set(BFloat16& to, double x) { to = bfloat16_from(static_cast<float>(x)); }
+
+template <class S>
+Numbers<S> random_numbers(std::int64_t m, std::int64_t n, Lies lies, std::mt19937& rng) {
+  std::normal_distribution<double> normal;
+  Numbers<S> x(m, n, lies);
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) set(x(i, j), normal(rng));
+  }
+  return x;
+}
+
+template <class T>
+using Product = void (*)(std::int64_t, std::int64_t, std::int64_t, T, const Matrix<T>&, const Matrix<T>&, T, T*,
+                         std::int64_t);
+
+// The bound of a sum of k products, in any order: |error| <= (k + 2)·u·Σ|a·b|, and as much for what was in C.
+template <class T, class S>
+void expect_close(const Numbers<S>& a, const Numbers<S>& b, T alpha, T beta, Product<T> product, std::mt19937& rng) {
+  using Wide = std::conditional_t<std::is_same_v<T, double>, long double, double>;
+  const std::int64_t m = a.rows, n = b.cols, k = a.cols, stride = n + 5;
+  std::vector<T> c(at(m * stride));
+  std::normal_distribution<double> normal;
+  for (T& x : c) x = beta == T(0) ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(normal(rng));
+  const std::vector<T> before = c;
+  product(m, n, k, alpha, a.template matrix<T>(), b.template matrix<T>(), beta, c.data(), stride);
+  const double unit = std::numeric_limits<T>::epsilon() / 2;
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      Wide sum = 0, size = 0;
+      for (std::int64_t p = 0; p < k; ++p) {
+        const Wide one = static_cast<Wide>(value(a(i, p))) * static_cast<Wide>(value(b(p, j)));
+        sum += one;
+        size += std::fabs(one);
+      }
+      const T old = before[at(i * stride + j)];
+      const double expected = static_cast<double>(alpha * sum) + (beta == T(0) ? 0.0 : static_cast<double>(beta * old));
+      const double scale = std::fabs(alpha) * static_cast<double>(size) + (beta == T(0) ? 0.0 : std::fabs(beta * old));
+      ASSERT_NEAR(c[at(i * stride + j)], expected, static_cast<double>(k + 3) * unit * scale)
+          << m << "x" << n << "x" << k << " at " << i << ", " << j;
+    }
+    for (std::int64_t j = n; j < stride; ++j)
+      ASSERT_EQ(std::memcmp(&c[at(i * stride + j)], &before[at(i * stride + j)], sizeof(T)), 0) << "beyond the row";
+  }
+}
+
+struct Size {
+  std::int64_t m, n, k;
+};
+
+}  // namespace ebb::cpu
