@@ -36,6 +36,7 @@ PARTS = {
     "conv_weight_gradient": "conv2d_backward",
     "max_pool_index": "max_pool2d_with_indices",
     "sparsemax_threshold": "sparsemax_loss",
+    "multilabel_hinges": "multilabel_margin_loss",
     "attention": "scaled_dot_product_attention",
     "attention_gradient": "scaled_dot_product_attention_backward",
     "ctc": "ctc_loss",

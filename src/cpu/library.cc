@@ -59,6 +59,8 @@ void run_library(const LibraryCall& call) {
       return run_linear_cross_entropy(call);
     case Op::sparsemax_threshold:
       return run_sparsemax_threshold(call);
+    case Op::multilabel_hinges:
+      return run_multilabel_hinges(call);
     case Op::ctc:
       return run_ctc(call);
     case Op::transducer:

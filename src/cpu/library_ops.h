@@ -32,6 +32,7 @@ void run_attention_gradient(const LibraryCall& call);
 void run_ctc(const LibraryCall& call);                  // ctc.cc
 void run_transducer(const LibraryCall& call);           // transducer.cc
 void run_sparsemax_threshold(const LibraryCall& call);  // sparsemax.cc
+void run_multilabel_hinges(const LibraryCall& call);    // multilabel_hinges.cc
 
 // The name an error gives the operation.
 inline const char* label_of(const LibraryCall& call) { return call.label ? call.label : info(call.op).name.data(); }

@@ -1,7 +1,5 @@
 #include "ebb/losses/margin.h"
 
-#include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "core/format_error.h"
@@ -10,6 +8,7 @@
 #include "graph/node.h"
 #include "losses/classes.h"
 #include "losses/gradients.h"
+#include "losses/one_pass.h"
 #include "losses/signs.h"
 #include "ops/build.h"
 
@@ -108,47 +107,45 @@ Tensor multi_margin_loss(const Tensor& input, const Tensor& target, const MultiM
 
 namespace {
 
-// Σ_k Σ_i of max(0, 1 − r_k + x_i) over listed k and counted i: r [N, K], x [N, C] -> [N, 1]. What its gradient needs
-// is how many hinges are open in every row of [N, K, C] and in every row of [N, C, K]: two sweeps, neither of which
-// ever holds the pairs.
-Tensor hinges_between(const Tensor& right, const Tensor& x, const Tensor& listed, const Tensor& counted) {
-  auto pairs = [](const Tensor& rows, const Tensor& columns) {
-    return std::pair(unsqueeze(rows, 2), unsqueeze(columns, 1));
-  };
-  return custom_function(
-      [=](const std::vector<Tensor>& v) {
-        const auto [r, z] = pairs(v[0], v[1]);
-        const auto [l, c] = pairs(listed, counted);
-        return sum(sum(where(logical_and(l, c), relu(1 + (z - r)), 0), 2), 1, true);
-      },
-      [=](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
-        const auto [r, z] = pairs(v[0], v[1]);
-        const auto [l, c] = pairs(listed, counted);
-        const Tensor of_right = sum(cast(logical_and(logical_and(l, c), 1 + (z - r) > 0), r.dtype()), 2);
-        const auto [zt, rt] = pairs(v[1], v[0]);
-        const auto [ct, lt] = pairs(counted, listed);
-        const Tensor of_x = sum(cast(logical_and(logical_and(ct, lt), 1 + (zt - rt) > 0), r.dtype()), 2);
-        return std::vector<Tensor>{-(grad * of_right), grad * of_x};
-      },
-      {right, x});
-}
+// Σ_j Σ_{i∉targets} max(0, 1 − x_{y_j} + x_i) of each row. With the cotangent c of a row, the gradient to a class that
+// is not listed is c times how many of its hinges are open; to one that is, −c times how many are, for each time it is
+// listed. That is constant between the kinks.
+struct MultilabelHinges {
+  Tensor target;
 
-// The same for few targets: one sweep over x, in which the targets are numbers of the row. One that is not listed lies
-// so high that no hinge below it opens.
-Tensor hinges_below_few(const Tensor& x, const Tensor& index, const Tensor& listed) {
-  const Tensor numbers = class_numbers(x, 1);
-  Tensor total, is_target;
-  for (std::int64_t k = 0; k < index.size(1); ++k) {
-    const Tensor at = narrow(index, 1, k, 1), counts = narrow(listed, 1, k, 1);
-    const Tensor picked = pick_class(x, 1, at, "multilabel_margin_loss: target");
-    const Tensor right = where(counts, picked, std::numeric_limits<double>::infinity());
-    const Tensor excess = relu(x + (1 - right)), same = numbers == cast(where(counts, at, -1), DType::i32);
-    total = total.defined() ? total + excess : excess;
-    is_target = is_target.defined() ? logical_or(is_target, same) : same;
+  Tensor kernel(const Tensor& x, const Tensor& cotangent = {}) const {
+    std::vector<Tensor> inputs{x, target};
+    std::vector<std::pair<Shape, DType>> outputs{
+        {x.rank() == 1 ? Shape{} : Shape{x.size(0)}, compute_dtype(x.dtype())}};
+    if (cotangent.defined()) {
+      inputs.push_back(cotangent);
+      outputs.emplace_back(x.shape(), x.dtype());
+    }
+    NoHistory off;
+    return make_call(Op::multilabel_hinges, inputs, {}, std::move(outputs));
   }
-  return sum(where(is_target, 0, total), 1, true);
-}
-constexpr std::int64_t kFewTargets = 8;
+
+  // `sums` where they are not computed yet become an output of the same pass.
+  Tensor gradient(const Tensor& x, const Tensor& cotangent, const Tensor& sums = {}) const {
+    const Tensor both = kernel(x, cotangent);
+    if (sums.defined() && !takes_value_of(cotangent, sums.node())) compute_as(sums, output_of(both, 0));
+    return custom_function([&](const std::vector<Tensor>&) { return output_of(both, 1); },
+                           [self = *this](const Tensor& u, const Tensor&, const std::vector<Tensor>& v) {
+                             const DType wide = v[1].dtype();
+                             const Tensor slopes = self.gradient(cast(v[0], wide), ones(v[1].shape(), wide));
+                             return std::vector<Tensor>{{}, sum(cast(u, wide) * slopes, -1)};
+                           },
+                           {x, cotangent});
+  }
+
+  Tensor sums(const Tensor& x) const {
+    return custom_function([&](const std::vector<Tensor>& v) { return output_of(kernel(v[0]), 0); },
+                           [self = *this](const Tensor& grad, const Tensor& output, const std::vector<Tensor>& v) {
+                             return std::vector<Tensor>{self.gradient(v[0], grad, output)};
+                           },
+                           {x});
+  }
+};
 
 }  // namespace
 
@@ -162,28 +159,11 @@ Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target, const L
           op, target.dtype());
   require(input.rank() == 1 || input.rank() == 2, "{}: the input must be [C] or [N, C], but it has shape {}", op,
           input.shape());
-  const bool single = input.rank() == 1;
-  const Tensor rows = single ? unsqueeze(input, 0) : input;
-  const Tensor y = cast(single ? unsqueeze(target, 0) : target, DType::i64);
-  const std::int64_t samples = rows.size(0), classes = rows.size(1);
+  const std::int64_t classes = input.size(-1);
   require(classes > 0, "{}: the input of shape {} has no classes", op, input.shape());
-  const Tensor position = expand(unsqueeze(arange(classes), 0), rows.shape());
-  const Tensor end = min(where(y == -1, position, classes), 1, true);  // of the list: the first −1
-  // The lists are short where there are many classes: their greatest length is computed now.
-  const std::int64_t longest = samples > 0 ? std::max<std::int64_t>(max(end).item<std::int64_t>(), 1) : 1;
-  const Tensor listed = narrow(position, 1, 0, longest) < end;
-  const Tensor index = where(listed, narrow(y, 1, 0, longest), 0);
-  Tensor hinges;
-  if (longest <= kFewTargets) {
-    hinges = hinges_below_few(precision.wide(rows), index, listed);
-  } else {
-    const Tensor safe = clamp(index, 0, classes - 1);
-    const Tensor other = scatter_add(zeros(rows.shape(), DType::i32), 1, safe, cast(listed, DType::i32)) == 0;
-    const Tensor x = precision.wide(after(rows, other));
-    hinges = hinges_between(gather_class(x, 1, index, "multilabel_margin_loss: target"), x, listed, other);
-  }
-  const Tensor terms = hinges / static_cast<double>(classes);
-  return precision.rounded(reduce(op, reshape(terms, single ? Shape{} : Shape{samples}), o.reduction));
+  const bool is_index = target.dtype() == DType::i64 || target.dtype() == DType::i32;
+  const MultilabelHinges hinges{is_index ? target : cast(target, DType::i64)};
+  return precision.rounded(reduce(op, hinges.sums(input) / static_cast<double>(classes), o.reduction));
 }
 
 // ---- gradients ------------------------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ TEST(LossRegistry, ReadsOptionsFromText) {
   EXPECT_THROW_MESSAGE(loss_option_from_text("huber_loss", "beta", "1"), "it has no option 'beta'; it has delta");
 }
 
-// The two ways of multilabel_margin_loss agree: a long list in the batch changes nothing for the others.
+// A long list in the batch changes nothing for the others.
 TEST(MultilabelMargin, ShortAndLongListsAgree) {
   const std::int64_t c = 12;
   std::vector<std::int64_t> lists(3 * c, -1);

@@ -32,6 +32,7 @@ const std::map<std::string_view, const char*>& tested_elsewhere() {
       {"ctc", "a loss, tested with the losses"},
       {"transducer", "a loss, tested with the losses"},
       {"sparsemax_threshold", "a call inside of sparsemax_loss, tested with the losses"},
+      {"multilabel_hinges", "a call inside of multilabel_margin_loss, tested with the losses"},
   };
   return ops;
 }
