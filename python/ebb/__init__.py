@@ -8,6 +8,7 @@ torch.nn.functional.
 from . import _core, _pickle
 from ._core import *  # noqa: F403: every operation, by its own name
 from ._core import __version__  # noqa: F401
+from ._compile import compile
 from ._transforms import custom_gradient, grad, value_and_grad
 from . import losses
 from .losses import *  # noqa: F403: losses are functions of the library like any other

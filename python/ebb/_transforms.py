@@ -5,17 +5,22 @@ import functools
 from . import _core
 
 
-def _flatten(tree, leaves):
-    """Appends the tensors of a tree to leaves and returns a function that puts others in their places."""
+def _flatten(tree, leaves, *, keep=False):
+    """Appends the tensors of a tree to leaves and returns a function that puts others in their places.
+
+    What is no tensor becomes one, or with keep stays what it is.
+    """
     if isinstance(tree, dict):
-        parts = {k: _flatten(v, leaves) for k, v in tree.items()}
+        parts = {k: _flatten(v, leaves, keep=keep) for k, v in tree.items()}
         return lambda new: {k: build(new) for k, build in parts.items()}
     if isinstance(tree, (list, tuple)):
-        parts = [_flatten(v, leaves) for v in tree]
+        parts = [_flatten(v, leaves, keep=keep) for v in tree]
         kind = type(tree)
         if hasattr(kind, "_fields"):
             return lambda new: kind(*[build(new) for build in parts])
         return lambda new: kind(build(new) for build in parts)
+    if keep and not isinstance(tree, _core.Tensor):
+        return lambda new: tree
     position = len(leaves)
     leaves.append(tree if isinstance(tree, _core.Tensor) else _core.asarray(tree))
     return lambda new: new[position]

@@ -1,31 +1,15 @@
 #include "ebb/autograd.h"
 
-#include <memory>
-
 #include "bind.h"
 #include "ebb/second_order.h"
+#include "shared_object.h"
 
 namespace ebb::python {
 namespace {
 
-// A Python function that C++ may copy and let go of on any thread.
-class SharedCallable {
- public:
-  explicit SharedCallable(nb::callable f)
-      : f_(new nb::callable(std::move(f)), [](nb::callable* p) {
-          if (!Py_IsInitialized()) return;
-          const nb::gil_scoped_acquire interpreter;
-          delete p;
-        }) {}
-  nb::callable& operator*() const { return *f_; }
-
- private:
-  std::shared_ptr<nb::callable> f_;
-};
-
 CustomRule rule_from(nb::callable f) {
   return
-      [f = SharedCallable(std::move(f))](const Tensor& grad, const Tensor& output, const std::vector<Tensor>& inputs) {
+      [f = shared_object(std::move(f))](const Tensor& grad, const Tensor& output, const std::vector<Tensor>& inputs) {
         const nb::gil_scoped_acquire interpreter;
         nb::object result = (*f)(grad, output, nb::tuple(nb::cast(inputs)));
         if (tensor_in(result)) result = nb::make_tuple(result);
@@ -37,7 +21,7 @@ CustomRule rule_from(nb::callable f) {
 
 // A function of several tensors, called with each as an argument.
 FunctionOfMany many_from(nb::callable f) {
-  return [f = SharedCallable(std::move(f))](const std::vector<Tensor>& inputs) {
+  return [f = shared_object(std::move(f))](const std::vector<Tensor>& inputs) {
     const nb::gil_scoped_acquire interpreter;
     return nb::cast<Tensor>((*f)(*nb::tuple(nb::cast(inputs))));
   };

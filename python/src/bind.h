@@ -56,6 +56,7 @@ void bind_tensor_backward(const Api& api);
 void bind_network_backward(const Api& api);
 void bind_losses(const Api& api);
 void bind_autograd(const Api& api);
+void bind_compile(const Api& api);
 void bind_gradcheck(const Api& api);
 void bind_optim(const Api& api);
 void bind_minimize(const Api& api);

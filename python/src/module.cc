@@ -79,6 +79,7 @@ NB_MODULE(_core, m) {
   bind_network_backward(api);
   bind_losses(api);
   bind_autograd(api);
+  bind_compile(api);
   bind_gradcheck(api);
   bind_optim(api);
   bind_minimize(api);
