@@ -31,13 +31,14 @@ endef
 VENV := build/venv
 PYTHON_OPTIONS := $(if $(filter release debug,$(PRESET)),-DEBB_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python)
 
-.PHONY: help run test parity bench format clean packages configure
+.PHONY: help run test parity bench bench-parts format clean packages configure
 
 help:
 	@echo "make run      build the program ebb and train a convolutional network on drawn digits, about a minute"
 	@echo "make test     build everything and run the tests"
 	@echo "make parity   hold every operation and loss against PyTorch, from Python (needs PyTorch)"
 	@echo "make bench    compare with PyTorch, JAX and MLX (SUITE=losses: one suite, QUICK=1: the large rows only)"
+	@echo "make bench-parts   measure sweeps, vector math, products, networks and losses by themselves (PART=losses: one)"
 	@echo "make format   clang-format the sources"
 	@echo "make clean    remove what was built"
 	@echo "PRESET=release, debug, asan or tsan picks the build, e.g. make test PRESET=asan"
@@ -71,6 +72,15 @@ parity:
 bench: configure
 	$(call install_missing,$(BENCH_PACKAGES))
 	@python3 bench/compare.py $(if $(SUITE),--suite $(SUITE)) $(if $(QUICK),--quick)
+
+# Each part by itself, with Google Benchmark: PART=losses for one of them, FILTER=huber for some of its rows.
+bench-parts: packages
+	$(call install_missing,libbenchmark-dev)
+	@[ -f build/bench/build.ninja ] || cmake --preset release -B build/bench -DEBB_BUILD_BENCH=ON -DEBB_BUILD_TESTS=OFF
+	@cmake --build build/bench
+	@for part in $(or $(PART),sweep vector_math gemm network losses); do \
+	  echo; echo "+ bench_$$part"; build/bench/bench/bench_$$part $(if $(FILTER),--benchmark_filter='$(FILTER)') || exit 1; \
+	done
 
 format:
 	$(call install_missing,$(FORMAT_PACKAGES))

@@ -5,14 +5,9 @@ import re
 # Pattern of the case, pattern of "size dtype", reason.
 REASONS = [
     (r"nll_loss", ".*", "Its gradient is a matrix of zeros but for one number a row: only the speed of filling memory counts."),
-    (r"hessian", ".*", "Ebb computes one Hessian-vector product after the other; a compiling peer batches them."),
     (r"linear_.*|info_nce|nt_xent|arcface_loss|cosface_loss|supcon_loss|barlow_twins_loss|vicreg_loss", ".* bf16",
      "Products of bf16 matrices: PyTorch takes the processor's matrix instructions for them, Ebb multiplies in f32, "
      "which does not round sums."),
-    (r"chain of 400 nodes", ".*",
-     "The compiling peers have no graph left to build; Ebb builds and recognises it in every call."),
-    (r"vicreg_loss|barlow_twins_loss", "small .*",
-     "The compiling peers have no graph left to build; Ebb builds and recognises it in every call."),
 ]
 
 # Why a peer's result is not what f64 gives, where it is known: pattern of "peer: what is wrong" -> reason.

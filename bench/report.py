@@ -330,13 +330,14 @@ def write_page(known, folder):
     (folder / "img").mkdir(parents=True, exist_ok=True)
     notes, m, v = Footnotes(), known["machine"], known["versions"]
     text = "# Benchmarks\n\nEbb beside the strongest peers on one machine, on the same inputs, taking turns in one run. "
-    text += "`make bench` makes this page; `make bench SUITE=losses QUICK=1` a part of it.\n\n"
+    text += "`make bench` makes this page; `make bench SUITE=losses QUICK=1` a part of it; `make bench-parts` measures Ebb's parts by themselves.\n\n"
     text += "**The machine.** " + ", ".join(f"{k}: {x}" for k, x in m.items() if x) + ".\n\n"
     text += "**The peers.** " + ", ".join(f"{k} {x}" if x else f"{k} (not available)" for k, x in v.items()) + ".\n\n"
     text += ("**How to read it.** Times are medians over all rounds, ± half the distance of the quartiles. In brackets: "
              "how many times longer a peer takes than Ebb (above 1, Ebb is faster). Every result was held against f64 "
              "before it was timed; a peer that cannot run a case, or gets it wrong, shows as — with the reason below. "
-             "The first call contains whatever a framework compiles. Ebb's memory is the pool's peak beyond the inputs, a "
+             "Where the peers compile a function, Ebb runs one of compile(f); \"rebuilt\" is Ebb with its graph built in every "
+             "call. The first call contains whatever a framework compiles. Ebb's memory is the pool's peak beyond the inputs, a "
              "peer's the growth of its process. The share of copy bandwidth counts inputs read once and gradients written "
              "once, against a plain memcpy of as many bytes on as many threads in the same rounds.\n")
     for suite, part in known["suites"].items():
