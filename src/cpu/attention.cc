@@ -23,6 +23,19 @@ namespace {
 
 constexpr std::int64_t kRows = 64, kColumns = 256;
 
+// Memory of a block, from the pool and as it is: fresh memory, filled with zeros, took longer than a short sequence.
+template <class T>
+class Scratch {
+ public:
+  Scratch(std::int64_t rows, std::int64_t columns)
+      : memory_(BufferPtr::allocate(static_cast<std::size_t>(std::max<std::int64_t>(rows * columns, 1)) * sizeof(T),
+                                    "attention")) {}
+  T* data() const { return reinterpret_cast<T*>(memory_.data()); }
+
+ private:
+  BufferPtr memory_;
+};
+
 template <class T>
 struct Sizes {
   const AttentionCall call;
@@ -93,9 +106,9 @@ void forward(const LibraryCall& call) {
   const std::int64_t blocks = (z.rows + kRows - 1) / kRows;
   parallel_for(z.batches * blocks, [&](std::int64_t task) {
     const std::int64_t b = task / blocks, i = task % blocks * kRows, n = std::min(kRows, z.rows - i);
-    std::vector<T> q_rows(static_cast<std::size_t>(n * z.width)), k_rows(static_cast<std::size_t>(kColumns * z.width)),
-        v_rows(static_cast<std::size_t>(kColumns * z.values)), s(static_cast<std::size_t>(n * kColumns)),
-        o(static_cast<std::size_t>(n * z.values), T(0)), line(kColumns);
+    const std::int64_t wide = std::min(kColumns, z.columns);
+    const Scratch<T> q_rows(n, z.width), k_rows(wide, z.width), v_rows(wide, z.values), s(n, wide), line(1, wide);
+    std::vector<T> o(static_cast<std::size_t>(n * z.values), T(0));
     std::vector<double> largest(static_cast<std::size_t>(n), -std::numeric_limits<double>::infinity()),
         total(static_cast<std::size_t>(n), 0.0);
     const T* q_block = rows_of(q, b, i, n, q_rows.data());
@@ -166,7 +179,7 @@ class Backward {
     delta_.resize(static_cast<std::size_t>(z_.batches * z_.rows));
     parallel_for(z_.batches * down, [&](std::int64_t task) {
       const std::int64_t b = task / down, i = task % down * kRows, n = std::min(kRows, z_.rows - i);
-      std::vector<T> g_rows(static_cast<std::size_t>(n * z_.values)), o_rows(g_rows.size());
+      const Scratch<T> g_rows(n, z_.values), o_rows(n, z_.values);
       const T *g = rows_of(g_, b, i, n, g_rows.data()), *o = rows_of(o_, b, i, n, o_rows.data());
       for (std::int64_t r = 0; r < n; ++r) {
         double total = 0;
@@ -196,10 +209,9 @@ class Backward {
   void blocks(std::int64_t b, std::int64_t top, std::int64_t bottom, std::int64_t left, std::int64_t right, bool rows,
               bool columns) const {
     const Sizes<T>& z = z_;
-    const auto many = [](std::int64_t a, std::int64_t c) { return std::vector<T>(static_cast<std::size_t>(a * c)); };
-    std::vector<T> q_rows = many(kRows, z.width), g_rows = many(kRows, z.values), k_rows = many(kColumns, z.width),
-                   v_rows = many(kColumns, z.values), p = many(kRows, kColumns), ds = many(kRows, kColumns),
-                   line = many(1, kColumns);
+    const std::int64_t high = std::min(kRows, z.rows), wide = std::min(kColumns, z.columns);
+    const Scratch<T> q_rows(high, z.width), g_rows(high, z.values), k_rows(wide, z.width), v_rows(wide, z.values),
+        p(high, wide), ds(high, wide), line(1, wide);
     for (std::int64_t jb = left; jb < right; ++jb) {
       const std::int64_t j = jb * kColumns, all = std::min(kColumns, z.columns - j);
       const T *key = rows_of(k_, b, j, all, k_rows.data()), *value = rows_of(v_, b, j, all, v_rows.data());
