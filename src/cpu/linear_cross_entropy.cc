@@ -377,10 +377,17 @@ class LinearCrossEntropy {
     });
   }
 
+  // The gradient of logits, from class v on. Beside bf16 it may be rounded to bf16 for the products: each of its
+  // numbers then errs by 2^-9 of itself at most, as those of x and W do already, and sums of them by less than the
+  // rounding of the result.
+  Matrix<T> logits_gradient(std::int64_t v, std::int64_t stride) const {
+    return {pointer(logits_) + v, stride, 1, dtype_of_type<T>::value, std::is_same_v<S, BFloat16>};
+  }
+
   // dx = dz·W
   void input_gradient(std::int64_t first, std::int64_t count) {
     T* to = dx_block_ ? pointer(dx_block_) : reinterpret_cast<T*>(dx_ + first * width_);
-    gemm<T>(count, width_, classes_, T(1), {pointer(logits_), classes_, 1}, head(), T(0), to, width_);
+    gemm<T>(count, width_, classes_, T(1), logits_gradient(0, classes_), head(), T(0), to, width_);
     for (std::int64_t i = 0; dx_block_ && i < count; ++i) {
       S* place = dx_ + row(first + i) * width_;
       if constexpr (kHalf) {
@@ -395,10 +402,9 @@ class LinearCrossEntropy {
   void head_gradient(const Matrix<T>& x, std::int64_t first, std::int64_t count) {
     for (std::int64_t v = 0; v < classes_; v += head_block_) {
       const std::int64_t n = std::min(head_block_, classes_ - v);
-      const Matrix<T> dz{pointer(logits_) + v, 1, classes_};
+      const Matrix<T> dz = logits_gradient(v, classes_).transposed();
       if constexpr (kHalf) {
-        gemm<T>(n, width_, count, T(1), dz, x, T(0), pointer(dhead_block_), width_);
-        float_to_halves(dtype_, pointer(dhead_block_), dhead_ + v * width_, n * width_);
+        gemm_to_halves(n, width_, count, dz, x, dtype_, dhead_ + v * width_, width_);
       } else {
         gemm<T>(n, width_, count, T(1), dz, x, first == 0 ? T(0) : T(1), dhead_ + v * width_, width_);
       }
@@ -419,8 +425,8 @@ class LinearCrossEntropy {
           const Matrix<T> x = input_rows(first, count);
           product(x, count, v, n, pointer(logits_) - v, n);
           differentiate_rows(first, count, v, n, false);
-          gemm<T>(n, width_, count, T(1), {pointer(logits_), 1, n}, x, first == 0 ? T(0) : T(1), pointer(dhead_block_),
-                  width_);
+          gemm<T>(n, width_, count, T(1), logits_gradient(0, n).transposed(), x, first == 0 ? T(0) : T(1),
+                  pointer(dhead_block_), width_);
         }
         float_to_halves(dtype_, pointer(dhead_block_), dhead_ + v * width_, n * width_);
       }

@@ -153,6 +153,7 @@ void run_matmul(const LibraryCall& call) {
       return float_matmul<float>(a, b, out);
     case DType::f16:
     case DType::bf16:
+      if (out.dtype == DType::f32) return float_matmul<float>(a, b, out);  // the sums as they are
       return half_matmul(a, b, out);
     case DType::i64:
       return integer_matmul<std::uint64_t>(a, b, out);

@@ -17,6 +17,7 @@ class Precision {
   Tensor wide(const Tensor& x) const;
   Tensor rounded(const Tensor& loss) const;
   DType compute() const { return compute_; }
+  DType result() const { return result_; }
 
  private:
   DType result_, compute_;

@@ -219,7 +219,8 @@ TEST(LinearCrossEntropy, BitsDoNotDependOnThreads) {
 }
 
 TEST(LinearCrossEntropy, HalvesAreComputedInSingleAndRoundedOnce) {
-  for (DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+  for (const auto& [dtype, instructions] : testing::kRoundings) {
+    const testing::Bf16Instructions scope(instructions);
     const Tensor x = cast(values({40, 16}, 1), dtype), head = cast(values({300, 16}, 2), dtype);
     const Tensor target = where(arange(40) == 7, -100, classes(40, 300));
     const auto run = [&](const Tensor& a, const Tensor& b, std::int64_t chunk) -> std::vector<Tensor> {
@@ -230,16 +231,8 @@ TEST(LinearCrossEntropy, HalvesAreComputedInSingleAndRoundedOnce) {
       return {loss, g[va], g[vb]};
     };
     const std::vector<Tensor> exact = run(cast(x, DType::f64), cast(head, DType::f64), 0);
-    for (std::int64_t chunk : {0, 16}) {  // one chunk, and several: halves take another way to dW then
-      const std::vector<Tensor> got = run(x, head, chunk);
-      const double ulp = dtype == DType::f32 ? 1e-5 : dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
-      for (std::size_t i = 0; i < got.size(); ++i) {
-        EXPECT_EQ(got[i].dtype(), dtype);
-        const std::vector<double> a = got[i].to_vector(), e = exact[i].to_vector();
-        for (std::size_t k = 0; k < a.size(); ++k)
-          EXPECT_NEAR(a[k], e[k], 1.02 * ulp * std::fabs(e[k]) + 3e-6) << name(dtype) << " result " << i << " at " << k;
-      }
-    }
+    for (std::int64_t chunk : {0, 16})  // one chunk, and several: halves take another way to dW then
+      testing::expect_rounded_once(run(x, head, chunk), exact, dtype, instructions, 3e-6);
   }
 }
 

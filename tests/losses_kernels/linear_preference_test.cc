@@ -191,7 +191,8 @@ TEST(LinearPreference, IsTheLossOfLogitsForEveryChunkAndReduction) {
 TEST(LinearPreference, HalvesAreComputedInSingleAndRoundedOnce) {
   for (const Loss& l : losses()) {
     const Tensor target = targets(!l.average);
-    for (DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (const auto& [dtype, instructions] : testing::kRoundings) {
+      const testing::Bf16Instructions scope(instructions);
       std::vector<Tensor> in = Batch().inputs(), wide;
       for (Tensor& t : in) {
         t = cast(t, dtype).eval();
@@ -199,16 +200,9 @@ TEST(LinearPreference, HalvesAreComputedInSingleAndRoundedOnce) {
       }
       const Head head{"bias", true, 0, 1};
       const std::vector<Tensor> exact = plain(l, wide, target, head);
-      const double ulp = dtype == DType::f32 ? 1e-5 : dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
       for (std::int64_t chunk : {0, 4, 13}) {
         SCOPED_TRACE(std::string(l.name) + ", " + std::string(name(dtype)) + ", chunk " + std::to_string(chunk));
-        const std::vector<Tensor> got = fused(l, in, target, head, chunk);
-        for (std::size_t i = 0; i < got.size(); ++i) {
-          EXPECT_EQ(got[i].dtype(), dtype);
-          const std::vector<double> a = got[i].to_vector(), e = exact[i].to_vector();
-          for (std::size_t k = 0; k < a.size(); ++k)
-            ASSERT_NEAR(a[k], e[k], 1.02 * ulp * std::fabs(e[k]) + 1e-5) << "result " << i << " at " << k;
-        }
+        testing::expect_rounded_once(fused(l, in, target, head, chunk), exact, dtype, instructions, 1e-5);
       }
     }
   }

@@ -1,10 +1,12 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <vector>
 
+#include "cpu/gemm_bf16.h"
 #include "ebb/autograd.h"
 #include "ebb/gradcheck.h"
 #include "ebb/memory.h"
@@ -66,6 +68,40 @@ inline void expect_same_for_all_threads(const std::function<std::vector<Tensor>(
       EXPECT_TRUE(same_bits(first[i], again[i])) << "result " << i << " with " << threads << " threads";
   }
   set_num_threads(before);
+}
+
+// Products of bf16 by the processor's instructions, if it has them, or without.
+class Bf16Instructions {
+ public:
+  explicit Bf16Instructions(bool allowed) { cpu::allow_gemm_bf16_tiles(allowed); }
+  ~Bf16Instructions() { cpu::allow_gemm_bf16_tiles(true); }
+  Bf16Instructions(const Bf16Instructions&) = delete;
+  Bf16Instructions& operator=(const Bf16Instructions&) = delete;
+};
+struct Rounding {
+  DType dtype;
+  bool instructions;
+};
+inline constexpr Rounding kRoundings[] = {
+    {DType::f32, false}, {DType::f16, false}, {DType::bf16, false}, {DType::bf16, true}};
+
+// A loss and its gradients beside their values in f64: computed in f32 and rounded once, and `small` for what f32
+// loses. With instructions for bf16 the gradient of the logits is rounded before it is multiplied, too: each number of
+// it by 2^-9 of itself at most, which for sums of them is taken as 2^-9 of the largest.
+inline void expect_rounded_once(const std::vector<Tensor>& got, const std::vector<Tensor>& exact, DType dtype,
+                                bool instructions, double small) {
+  const double ulp = dtype == DType::f32 ? 1e-5 : dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
+  ASSERT_EQ(got.size(), exact.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].dtype(), dtype);
+    const std::vector<double> a = got[i].to_vector(), e = exact[i].to_vector();
+    double largest = 0;
+    for (double x : e) largest = std::max(largest, std::fabs(x));
+    const double twice = dtype == DType::bf16 && instructions && i > 0 ? 0x1p-9 * largest : 0.0;
+    for (std::size_t k = 0; k < a.size(); ++k)
+      ASSERT_NEAR(a[k], e[k], 1.02 * ulp * std::fabs(e[k]) + small + twice)
+          << name(dtype) << " result " << i << " at " << k;
+  }
 }
 
 }  // namespace ebb::testing
