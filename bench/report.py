@@ -66,7 +66,7 @@ def geometric_mean(values):
 
 # ---- the table in the terminal
 
-COLUMNS = 15
+COLUMNS = 17
 
 
 def header(peers):

@@ -137,6 +137,9 @@ class Jax:
 
         return step
 
+    def allocated(self, run):
+        return None
+
     def to_numpy(self, result):
         return np.asarray(result).astype(np.float64)
 

@@ -138,6 +138,9 @@ class Mlx:
 
         return step
 
+    def allocated(self, run):
+        return None
+
     def to_numpy(self, result):
         return np.array(result.astype(mx.float32)).astype(np.float64)
 

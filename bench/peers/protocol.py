@@ -6,6 +6,7 @@ A peer is an object with
   to_numpy(result)                   f64
   training(case, x, y, parameters)   a function of no arguments that makes a step of training and returns its loss
   forget()                           returns cached memory
+  allocated(run)                     bytes that its allocator handed out at the peak of a call; None if it does not tell
 It raises Unavailable, with the reason, for a case it cannot run.
 """
 
@@ -73,7 +74,8 @@ def return_memory(peer):
         pass
 
 
-def first_call(peer, run, training):
+def first_call(peer, run, suite):
+    training = suite == "train"
     start = time.perf_counter()
     results = run()
     first = getattr(peer, "compile_s", None) or time.perf_counter() - start
@@ -90,8 +92,11 @@ def first_call(peer, run, training):
     start = time.perf_counter()
     results = run()
     again = time.perf_counter() - start
-    peak = process_bytes("VmHWM:")
-    return {"first_s": first, "estimate_s": again, "peak_bytes": max(peak - before, 0), "results": checks}
+    peak = max(process_bytes("VmHWM:") - before, 0)
+    del results
+    if suite in ("linear_ce", "autograd"):  # memory that an allocator kept from the call before does not show in the process
+        peak = max(peak, peer.allocated(run) or 0)
+    return {"first_s": first, "estimate_s": again, "peak_bytes": peak, "results": checks}
 
 
 def timed(run, samples, calls):
@@ -122,7 +127,7 @@ def serve(peer):
                 else:
                     wrt = [k for k, i in enumerate(request["inputs"]) if i["differentiate"]]
                     run = peer.prepare(request["case"], inputs, wrt, request["mode"])
-                answer = first_call(peer, run, training)
+                answer = first_call(peer, run, request["suite"])
             elif request["do"] == "time":
                 answer = {"seconds": timed(run, request["samples"], request["calls"])}
             elif request["do"] == "drop":

@@ -6,6 +6,7 @@ import time
 
 import torch
 import torch.nn.functional as F
+from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
 from formulas import FORMULAS, energy, layers, smooth
@@ -209,6 +210,17 @@ class Torch:
             return loss.detach()
 
         return step
+
+    def allocated(self, run):
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+            results = run()
+        del results
+        events = [e for e in recorded.profiler.kineto_results.events() if e.name() == "[memory]"]
+        live = peak = 0
+        for event in sorted(events, key=lambda e: e.start_ns()):
+            live += event.nbytes()
+            peak = max(peak, live)
+        return peak
 
     def to_numpy(self, result):
         return result.detach().double().numpy()
