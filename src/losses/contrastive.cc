@@ -22,14 +22,41 @@ void require_temperature(const char* op, double t) {
   require(t > 0, "{}: temperature must be positive, got {}", op, t);
 }
 
-Tensor unit_rows(const Tensor& x) { return normalize(x, 2, -1); }
-Tensor similarities(const Precision& p, const Tensor& a, const Tensor& b) {
-  return loss_product(a, b, p.result() == DType::bf16, {.b = true});
+// Rows that are compared: as they are given, and in f32 or f64 with length 1, if that is asked for.
+struct Rows {
+  Tensor given, wide, length;  // length is undefined where it stays
+  Rows(const Precision& p, const Tensor& x, bool normalize = true) : given(x), wide(p.wide(x)) {
+    if (!normalize) return;
+    length = clamp(norm(wide, 2, -1, true), 1e-12);
+    wide = wide / length;
+  }
+};
+
+// scale·A·Bᵀ. From bf16 as they are given, with the lengths divided out afterwards, it is as exact as from unit rows in
+// f32; only the gradient takes rounded factors.
+Tensor similarities(const Precision& p, const Rows& a, const Rows& b, double scale = 1) {
+  const Tensor scaled = scale == 1 ? a.wide : a.wide * scale;
+  if (!rounds_factors(p.result())) return matmul(scaled, t(b.wide));
+  return rounded_product(scaled, b.wide, {.b = true}, [&] {
+    Tensor s = product_of_bf16(a.given, t(b.given));
+    if (a.length.defined()) {
+      s = s * (scale / a.length) * t(1 / b.length);
+    } else if (scale != 1) {
+      s = s * scale;
+    }
+    return s;
+  });
 }
 Tensor row_dots(const Tensor& a, const Tensor& b) { return sum(a * b, -1, true); }
 
 // [N, N]: row and column are the same sample.
 Tensor itself(std::int64_t n) { return reshape(arange(n), {n, 1}) == reshape(arange(n), {1, n}); }
+
+// Aᵀ·B of columns that were centred: there is no way back to the numbers given without losing the small in the large.
+Tensor column_products(const Precision& p, const Tensor& a, const Tensor& b) {
+  return rounds_factors(p.result()) ? rounded_product(a, b, {.a = true}) : matmul(t(a), b);
+}
+
 }  // namespace
 
 // InfoNCE (van den Oord et al., 2018).   lse_j(s_ij) − s_ii
@@ -39,20 +66,19 @@ Tensor info_nce(const Tensor& query, const Tensor& key, const InfoNceOptions& o)
   require_rows(op, "query", query);
   require_temperature(op, o.temperature);
   const Precision p(op, {query, key, o.negatives});
-  const auto prepared = [&](const Tensor& x) { return o.normalize ? unit_rows(p.wide(x)) : p.wide(x); };
-  const Tensor q = prepared(query) * (1 / o.temperature), k = prepared(key);
+  const Rows q(p, query, o.normalize), k(p, key, o.normalize);
   Tensor right, others;
   if (o.negatives.defined()) {
     require_rows(op, "negatives", o.negatives);
     require(o.negatives.size(1) == query.size(1), "{}: negatives of shape {} and queries of shape {} differ in length",
             op, o.negatives.shape(), query.shape());
-    right = row_dots(q, k);
-    others = cat({right, similarities(p, q, prepared(o.negatives))}, 1);
+    right = row_dots(q.wide * (1 / o.temperature), k.wide);
+    others = cat({right, similarities(p, q, Rows(p, o.negatives, o.normalize), 1 / o.temperature)}, 1);
   } else {
-    others = similarities(p, q, k);
+    others = similarities(p, q, k, 1 / o.temperature);
     // From the matrix that the logsumexp is made of, not as row_dots: both then have the same roundings, and so do
     // their gradients, which nearly cancel where the loss is small.
-    right = pick_class(others, 1, reshape(arange(q.size(0)), {-1, 1}), op);
+    right = pick_class(others, 1, reshape(arange(query.size(0)), {-1, 1}), op);
   }
   return p.rounded(reduce(op, squeeze(logsumexp(others, -1, true) - right, -1), o.reduction));
 }
@@ -72,12 +98,11 @@ Tensor nt_xent(const Tensor& first, const Tensor& second, const NtXentOptions& o
   require_rows(op, "first", first);
   require_temperature(op, o.temperature);
   const Precision p(op, {first, second});
-  const Tensor a = unit_rows(p.wide(first)), b = unit_rows(p.wide(second));
   const std::int64_t n = first.size(0);
-  const Tensor z = cat({a, b}, 0);
+  const Rows z(p, cat({first, second}, 0));
   const Tensor row = reshape(arange(2 * n), {-1, 1}), other = where(row < n, row + n, row - n);
-  const Tensor s = similarities(p, z * (1 / o.temperature), z);
-  const Tensor all = logsumexp(where(itself(z.size(0)), kNever, s), -1, true);
+  const Tensor s = similarities(p, z, z, 1 / o.temperature);
+  const Tensor all = logsumexp(where(itself(2 * n), kNever, s), -1, true);
   return p.rounded(reduce(op, squeeze(all - pick_class(s, 1, other, op), -1), o.reduction));
 }
 std::vector<Tensor> nt_xent_backward(const Tensor& grad, const Tensor& first, const Tensor& second,
@@ -94,8 +119,8 @@ Tensor supcon_loss(const Tensor& features, const Tensor& labels, const SupConOpt
   const std::int64_t n = features.size(0);
   require(labels.shape() == Shape{n}, "{}: labels of shape {} do not fit {} rows", op, labels.shape(), n);
   const Precision p(op, {features});
-  const Tensor z = unit_rows(p.wide(features));
-  const Tensor s = similarities(p, z * (1 / o.temperature), z), self = itself(n);
+  const Rows z(p, features);
+  const Tensor s = similarities(p, z, z, 1 / o.temperature), self = itself(n);
   const Tensor all = logsumexp(where(self, kNever, s), -1, true);
   const Tensor positive = logical_and(reshape(labels, {n, 1}) == reshape(labels, {1, n}), logical_not(self));
   const Tensor count = sum(cast(positive, s.dtype()), -1), some = count > 0;
@@ -124,7 +149,7 @@ Tensor margin_cosines(const char* op, const char* label, const Tensor& embedding
           target.shape(), embeddings.size(0));
   require(scale > 0, "{}: scale must be positive, got {}", op, scale);
   const Precision p(op, {embeddings, weight});
-  const Tensor cosines = similarities(p, unit_rows(p.wide(embeddings)), unit_rows(p.wide(weight)));
+  const Tensor cosines = similarities(p, Rows(p, embeddings), Rows(p, weight));
   require_class_indices(op, cosines, 1, target);
   const Tensor y = reshape(cast(target, DType::i64), {-1, 1});
   const Tensor hard = harder(pick_class(cosines, 1, y, label));
@@ -186,7 +211,7 @@ Tensor barlow_twins_loss(const Tensor& first, const Tensor& second, const Barlow
     return d * rsqrt(mean(square(d), 0, true) + o.eps);
   };
   const Tensor a = standard(p.wide(first)), b = standard(p.wide(second));
-  const Tensor c = loss_product(a, b, p.result() == DType::bf16, {.a = true}) / static_cast<double>(first.size(0));
+  const Tensor c = column_products(p, a, b) / static_cast<double>(first.size(0));
   const Tensor same = itself(first.size(1));
   return p.rounded(sum(where(same, square(c - 1), o.lambda * square(c))));
 }
@@ -207,7 +232,7 @@ Tensor vicreg_loss(const Tensor& first, const Tensor& second, const VicRegOption
   const auto spread = [&](const Tensor& x) {
     const Tensor z = x - mean(x, 0, true);
     const Tensor deviation = sqrt(sum(square(z), 0) / (n - 1) + o.eps);
-    const Tensor cov = loss_product(z, z, p.result() == DType::bf16, {.a = true}) / (n - 1);
+    const Tensor cov = column_products(p, z, z) / (n - 1);
     const Tensor outside = where(itself(x.size(1)), 0, square(cov));
     return (0.5 * o.variance) * mean(relu(1 - deviation)) + (o.covariance / d) * sum(outside);
   };

@@ -1,18 +1,28 @@
 #pragma once
+#include <functional>
+
 #include "ebb/tensor.h"
 
+// Products of matrices inside losses of bf16, where the processor has instructions for products of bf16. A loss is
+// computed in f32; these products round their factors to bf16 and keep sums and results f32, in the gradient too. A
+// number of a factor then errs by 2^-9 of itself, which is what the numbers the loss was given were rounded by. That is
+// harmless as long as no difference of such a product and something nearly equal is taken afterwards: a loss that wants
+// a few elements of a product takes them from the product, so that their gradient is subtracted before it is rounded.
 namespace ebb {
 
-// A·B of matrices in f32 or f64 inside a loss, either factor transposed first.
-//
-// Where the loss is of bf16 (`of_bf16`) and the processor has instructions for products of bf16, the factors are
-// rounded to bf16 and multiplied by them, in the gradient too; sums stay f32, and so does the result. A number of a
-// factor then errs by 2^-9 of itself, which is what the numbers the loss was given were rounded by. That is harmless as
-// long as no difference of a product and something nearly equal is taken afterwards: a loss that wants a few elements
-// of a product takes them from the product, so that their gradient is subtracted before it is rounded.
+// Whether a loss of this dtype does so. Else it multiplies as it computes.
+bool rounds_factors(DType loss);
+
 struct Transposed {
   bool a = false, b = false;
 };
-Tensor loss_product(const Tensor& a, const Tensor& b, bool of_bf16, Transposed transposed = {});
+
+// A·B of matrices in f32, either one transposed first. With `value` the product itself is made by that, and only its
+// gradient is made of rounded factors.
+Tensor rounded_product(const Tensor& a, const Tensor& b, Transposed transposed = {},
+                       const std::function<Tensor()>& value = {});
+
+// A·B in f32 of matrices that are bf16 as they are: nothing is rounded. It has no gradient.
+Tensor product_of_bf16(const Tensor& a, const Tensor& b);
 
 }  // namespace ebb
