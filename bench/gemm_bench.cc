@@ -1,5 +1,6 @@
-// Ebb's products beside OpenBLAS with the same number of threads, in one process and turn by turn. Prints the best
-// times' rates and their ratio. With one thread (the default) processor time counts, so that a busy machine does not.
+// Ebb's products beside OpenBLAS with the same number of threads, in one process and turn by turn; then products of
+// bf16 by the processor's instructions for them beside the way through f32. Prints the best times' rates and their
+// ratio. With one thread (the default) its processor time counts, so that a busy machine does not.
 //   bench_gemm [threads]
 #include <cblas.h>
 
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "cpu/blas.h"
+#include "cpu/gemm_bf16.h"
 #include "cpu/library.h"
 #include "ebb/memory.h"
 
@@ -18,7 +20,7 @@ namespace {
 
 double now(int threads) {
   std::timespec t;
-  clock_gettime(threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
@@ -36,12 +38,16 @@ std::vector<float> random_floats(std::int64_t n) {
   return v;
 }
 
-ebb::cpu::View view(std::vector<float>& data, std::int64_t rows, std::int64_t cols, bool transposed) {
+template <class T>
+ebb::cpu::View view(std::vector<T>& data, std::int64_t rows, std::int64_t cols, bool transposed) {
   ebb::Strides strides;
   strides[0] = transposed ? 1 : cols;
   strides[1] = transposed ? rows : 1;
-  return {data.data(), ebb::DType::f32, {rows, cols}, strides};
+  return {data.data(), ebb::dtype_of_type<T>::value, {rows, cols}, strides};
 }
+
+double flops_of(const Case& c) { return 2.0 * static_cast<double>(c.m * c.n) * static_cast<double>(c.k); }
+int repeats_of(const Case& c) { return std::clamp(static_cast<int>(4e10 / flops_of(c)), 5, 2000); }
 
 void compare(const Case& c, int threads) {
   std::vector<float> a = random_floats(c.m * c.k), b = random_floats(c.k * c.n);
@@ -55,8 +61,8 @@ void compare(const Case& c, int threads) {
                 0.0f, out.data(), static_cast<int>(c.n));
   };
   const auto ours = [&] { ebb::cpu::run_library({ebb::Op::matmul, {}, nullptr, inputs, {&output, 1}}); };
-  const double flops = 2.0 * static_cast<double>(c.m * c.n) * static_cast<double>(c.k);
-  const int repeats = std::clamp(static_cast<int>(4e10 / flops), 5, 2000);
+  const double flops = flops_of(c);
+  const int repeats = repeats_of(c);
   double best_plain = 1e30, best_ours = 1e30;
   for (int i = 0; i < repeats; ++i) {
     openblas_set_num_threads(threads);
@@ -70,6 +76,29 @@ void compare(const Case& c, int threads) {
   }
   std::printf("%-34s OpenBLAS %8.1f GFLOP/s   Ebb %8.1f GFLOP/s   ratio %.3f\n", c.what, flops / best_plain / 1e9,
               flops / best_ours / 1e9, best_plain / best_ours);
+}
+
+// bf16 factors and a bf16 result.
+void compare_bf16(const Case& c, int threads) {
+  const auto halves = [](std::int64_t n) {
+    std::vector<ebb::BFloat16> v;
+    for (float x : random_floats(n)) v.push_back(ebb::bfloat16_from(x));
+    return v;
+  };
+  std::vector<ebb::BFloat16> a = halves(c.m * c.k), b = halves(c.k * c.n), out(static_cast<std::size_t>(c.m * c.n));
+  const ebb::cpu::View inputs[] = {view(a, c.m, c.k, c.a_transposed), view(b, c.k, c.n, c.b_transposed)};
+  const ebb::cpu::View output = view(out, c.m, c.n, false);
+  double best[2] = {1e30, 1e30};
+  for (int i = 0; i < repeats_of(c); ++i) {
+    for (const bool instructions : {false, true}) {
+      ebb::cpu::allow_gemm_bf16_tiles(instructions);
+      const double start = now(threads);
+      ebb::cpu::run_library({ebb::Op::matmul, {}, nullptr, inputs, {&output, 1}});
+      best[instructions] = std::min(best[instructions], now(threads) - start);
+    }
+  }
+  std::printf("%-34s bf16: in f32 %8.1f GFLOP/s   by instructions %8.1f GFLOP/s   ratio %.3f\n", c.what,
+              flops_of(c) / best[0] / 1e9, flops_of(c) / best[1] / 1e9, best[0] / best[1]);
 }
 
 }  // namespace
@@ -108,4 +137,6 @@ int main(int argc, char** argv) {
       {"[2048,512]x[32000,512]^T", 2048, 32000, 512, false, true},
   };
   for (const Case& c : cases) compare(c, threads);
+  if (!ebb::cpu::gemm_bf16_tiles()) return 0;
+  for (const Case& c : cases) compare_bf16(c, threads);
 }
