@@ -184,4 +184,7 @@ struct CompiledSweep {
 // Registers that only a chain's own steps read are never written by its loop.
 void make_chains(CompiledSweep& sweep);
 
+// Gives tiles to the registers that need one, and tiles their length (sweep_slots.cc).
+void give_slots(CompiledSweep& sweep);
+
 }  // namespace ebb::cpu
