@@ -191,6 +191,18 @@ void multiply_panels(Call<T> call, const GemmTiles<T, P>& tiles) {
   is_deep(call, tiles) ? multiply_deep(call, tiles) : multiply_matrices(call, tiles);
 }
 
+template <class T>
+bool is_vector(const Call<T>& call) {
+  return call.m == 1 || call.n == 1;
+}
+
+// C's row = A's row · B, C's column = B's column · Aᵀ.
+template <class T>
+void multiply_vector(const Call<T>& call, const GemmVectors<T>& vectors) {
+  if (call.m == 1) return VectorProduct<T>(vectors, call, call.n, call.a, call.b, 1).run();
+  VectorProduct<T>(vectors, call, call.m, call.b.transposed(), call.a.transposed(), call.c_stride).run();
+}
+
 // The one place that decides: tiles of bf16 where there are some and both factors are, or may be, bf16. Also for
 // vectors and for products of a few numbers, because a row must not depend on how many there are.
 const GemmBf16Tiles* bf16_tiles_for(const Call<float>& call) {
@@ -206,13 +218,15 @@ void run(const Call<T>& call, T beta) {
     return;
   }
   if constexpr (std::is_same_v<T, float>) {
-    if (const GemmBf16Tiles* tiles = bf16_tiles_for(call)) return multiply_panels(call, *tiles);
+    if (const GemmBf16Tiles* tiles = bf16_tiles_for(call)) {
+      const GemmVectors<float>* vectors = gemm_bf16_vectors();
+      if (vectors && is_vector(call)) return multiply_vector(call, *vectors);
+      return multiply_panels(call, *tiles);
+    }
   }
   constexpr DType kOwn = dtype_of_type<T>::value;
   if (call.m * call.n * call.k <= 128 && call.a.dtype == kOwn && call.b.dtype == kOwn) return multiply_tiny(call);
-  // C's row = A's row · B, C's column = B's column · Aᵀ.
-  if (call.m == 1) return VectorProduct<T>(call, call.n, call.a, call.b, 1).run();
-  if (call.n == 1) return VectorProduct<T>(call, call.m, call.b.transposed(), call.a.transposed(), call.c_stride).run();
+  if (is_vector(call)) return multiply_vector(call, kernels<T>().vectors);
   multiply_panels(call, kernels<T>().tiles);
 }
 
@@ -221,7 +235,7 @@ void run(const Call<T>& call, T beta) {
 void run_to_halves(Call<float> call, DType dtype, void* out, std::int64_t stride) {
   if (call.m == 0 || call.n == 0) return;
   const GemmBf16Tiles* tiles = dtype == DType::bf16 && call.k > 0 ? bf16_tiles_for(call) : nullptr;
-  if (tiles && is_deep(call, *tiles)) tiles = nullptr;
+  if (tiles && (is_deep(call, *tiles) || (is_vector(call) && gemm_bf16_vectors()))) tiles = nullptr;
   const auto place = [&](std::int64_t i, std::int64_t j) {
     return static_cast<std::byte*>(out) + (i * stride + j) * static_cast<std::int64_t>(size_of(dtype));
   };

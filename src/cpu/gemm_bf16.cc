@@ -24,6 +24,14 @@ const GemmBf16Tiles* gemm_bf16_tiles() {
   return allowed.load(std::memory_order_relaxed) ? tiles : nullptr;
 }
 
+const GemmVectors<float>* gemm_bf16_vectors() {
+#if EBB_HAS_BFMMLA
+  return gemm_bf16_tiles() ? &kGemmBf16VectorsArm64 : nullptr;
+#else
+  return nullptr;
+#endif
+}
+
 void allow_gemm_bf16_tiles(bool yes) { allowed.store(yes, std::memory_order_relaxed); }
 
 }  // namespace ebb::cpu

@@ -19,8 +19,20 @@ const GemmBf16Tiles* gemm_bf16_tiles();
 // For tests: do without them, or take them again.
 void allow_gemm_bf16_tiles(bool allowed);
 
-// What the machine has; null elsewhere. One a file, each compiled on its own machine only.
+// Products of one row or column that need no panels. Null: they are made with panels, as any other.
+const GemmVectors<float>* gemm_bf16_vectors();
+
+// What the machine has; null elsewhere. Each compiled on its own machine only.
 const GemmBf16Tiles* gemm_bf16_tiles_arm64();
 const GemmBf16Tiles* gemm_bf16_tiles_x86_64();
+extern const GemmVectors<float> kGemmBf16VectorsArm64;
+
+// BFMMLA needs a compiler that has it: g++ in any function of that target, clang++ 14 only where the whole build is for
+// such processors.
+#if defined(__aarch64__) && defined(__linux__) && (!defined(__clang__) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC))
+#define EBB_HAS_BFMMLA 1
+#else
+#define EBB_HAS_BFMMLA 0
+#endif
 
 }  // namespace ebb::cpu

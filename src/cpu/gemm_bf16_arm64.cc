@@ -5,9 +5,7 @@
 
 #if defined(__aarch64__)
 
-// The intrinsics need a compiler that has them: g++ from 10 on in any function of that target, clang++ 14 only where
-// the whole build is for such processors.
-#if defined(__linux__) && (!defined(__clang__) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC))
+#if EBB_HAS_BFMMLA
 #include <arm_neon.h>
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -198,8 +196,8 @@ struct Bfmmla {
 };
 
 constinit const GemmBf16Tiles kTiles{
-    Bfmmla::kRows,     Bfmmla::kCols,     Bfmmla::kGroup,  1024, 256, 8, packed_rows<Bfmmla>, packed_cols<Bfmmla>,
-    pack_rows<Bfmmla>, pack_cols<Bfmmla>, multiply<Bfmmla>};
+    Bfmmla::kRows,       Bfmmla::kCols,     Bfmmla::kGroup,    kGemmMostDepth,  256, 8, packed_rows<Bfmmla>,
+    packed_cols<Bfmmla>, pack_rows<Bfmmla>, pack_cols<Bfmmla>, multiply<Bfmmla>};
 
 }  // namespace
 }  // namespace ebb::cpu

@@ -325,8 +325,7 @@ constexpr GemmKernels<T> table() {
   // A task's rows of A fit in the second cache with room to spare.
   return {{kTileRows, kTileVectors * kLanesOf<T>, 1, kGemmDepth, 256, 8, packed_rows, packed_cols<T>, pack_rows<T>,
            pack_cols<T>, multiply<T>},
-          multiply_vector<T>,
-          multiply_runs<T>,
+          {kGemmDepth, multiply_vector<T>, multiply_runs<T>},
           read_vector<T>,
           dot<T>};
 }

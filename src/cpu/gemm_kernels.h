@@ -10,7 +10,7 @@ namespace ebb::cpu {
 // of k. The blocks are added in order. That is all that decides the bits of an output: not its place, not the sizes of
 // the product, not how its factors lie in memory. Blocks are nearly equal and as long as the level-1 cache allows. (Two
 // bf16 factors may be multiplied by instructions of their own, see gemm_bf16.h: then a step is several of k.)
-inline constexpr std::int64_t kGemmDepth = 384;
+inline constexpr std::int64_t kGemmDepth = 384, kGemmMostDepth = 1024;  // of f32 and f64, and of anything
 inline std::int64_t gemm_depth(std::int64_t k, std::int64_t most = kGemmDepth) {
   const std::int64_t blocks = (k + most - 1) / most;
   return blocks <= 1 ? k : ((k + blocks - 1) / blocks + 7) / 8 * 8;
@@ -73,9 +73,10 @@ struct GemmTiles {
   std::int64_t packed_depth(std::int64_t depth) const { return (depth + group - 1) / group * group; }
 };
 
+// Products of a vector, with the bits of the tiles.
 template <class T>
-struct GemmKernels {
-  GemmTiles<T, T> tiles;
+struct GemmVectors {
+  std::int64_t most_depth;  // of a block of k, as that of the tiles
 
   // sum[0..cols) = x·B for one block of k, B as it lies: its columns or its depth must be dense.
   void (*multiply_vector)(std::int64_t cols, std::int64_t depth, const T* x, const GemmSource& b, T* sum);
@@ -83,6 +84,12 @@ struct GemmKernels {
   // One column, several blocks of k that follow each other: sum[r · sum_stride] is the sum of block r.
   void (*multiply_runs)(std::int64_t runs, std::int64_t depth, const T* x, const GemmSource& b, T* sum,
                         std::int64_t sum_stride);
+};
+
+template <class T>
+struct GemmKernels {
+  GemmTiles<T, T> tiles;
+  GemmVectors<T> vectors;
 
   // to[p] = element (0, p)
   void (*read_vector)(const GemmSource& from, std::int64_t depth, T* to);

@@ -10,9 +10,9 @@ namespace ebb::cpu {
 template <class T>
 class VectorProduct {
  public:
-  VectorProduct(const Call<T>& call, std::int64_t outputs, const Matrix<T>& x, const Matrix<T>& matrix,
-                std::int64_t y_stride)
-      : call_(call), x_(x), matrix_(matrix), outputs_(outputs), y_stride_(y_stride) {}
+  VectorProduct(const GemmVectors<T>& vectors, const Call<T>& call, std::int64_t outputs, const Matrix<T>& x,
+                const Matrix<T>& matrix, std::int64_t y_stride)
+      : vectors_(vectors), call_(call), x_(x), matrix_(matrix), outputs_(outputs), y_stride_(y_stride) {}
 
   void run() const {
     // Tasks read M in long runs: whole rows of it where they are dense (at 4096² that is 20 GB/s, and 12 in pieces of
@@ -57,24 +57,24 @@ class VectorProduct {
 
   // x[first, first + count)
   void read(std::int64_t first, std::int64_t count, T* numbers) const {
-    kernel_.read_vector(source(x_.from(0, first).transposed()), count, numbers);
+    kernels<T>().read_vector(source(x_.from(0, first).transposed()), count, numbers);
   }
 
   // Block p of k, for outputs [j, j + n).
   void block(std::int64_t p, std::int64_t j, std::int64_t n, T* sum) const {
     const std::int64_t first = p * depth_, depth = std::min(depth_, call_.k - first);
-    T numbers[kGemmDepth];
+    T numbers[kGemmMostDepth];
     read(first, depth, numbers);
-    kernel_.multiply_vector(n, depth, numbers, source(matrix_.from(first, j)), sum);
+    vectors_.multiply_vector(n, depth, numbers, source(matrix_.from(first, j)), sum);
   }
 
   // Blocks [p, p + count), at most kRuns, side by side.
   void runs(std::int64_t p, std::int64_t count, T* sums) const {
     const std::int64_t first = p * depth_;
-    T numbers[kRuns * kGemmDepth];
+    T numbers[kRuns * kGemmMostDepth];
     read(first, count * depth_, numbers);
     for (std::int64_t j = 0; j < outputs_; ++j)
-      kernel_.multiply_runs(count, depth_, numbers, source(matrix_.from(first, j)), sums + j, outputs_);
+      vectors_.multiply_runs(count, depth_, numbers, source(matrix_.from(first, j)), sums + j, outputs_);
   }
 
   void write(std::int64_t p, std::int64_t j, std::int64_t n, const T* sum) const {
@@ -85,11 +85,11 @@ class VectorProduct {
     }
   }
 
-  const GemmKernels<T>& kernel_ = kernels<T>();
+  const GemmVectors<T>& vectors_;
   const Call<T>& call_;
   const Matrix<T> x_, matrix_;
   const std::int64_t outputs_, y_stride_;
-  const std::int64_t depth_ = gemm_depth(call_.k), blocks_ = pieces_of(call_.k, depth_);
+  const std::int64_t depth_ = gemm_depth(call_.k, vectors_.most_depth), blocks_ = pieces_of(call_.k, depth_);
 };
 
 }  // namespace ebb::cpu
