@@ -44,6 +44,7 @@ struct Sizes {
   const TileKernels& k = tile_kernels();
   ElementwiseFn exp = k.elementwise(Op::exp, kType, 0);
   ReduceFn sum = k.reduce(Op::sum, kType), max = k.reduce(Op::max, kType);
+  bool bf16;  // queries, keys and values are
 
   Sizes(const LibraryCall& c, const View& q, const View& key, const View& v)
       : call(AttentionCall::from(c.attrs)),
@@ -51,7 +52,14 @@ struct Sizes {
         rows(q.shape[1]),
         columns(key.shape[1]),
         width(q.shape[2]),
-        values(v.shape[2]) {}
+        values(v.shape[2]),
+        bf16(q.dtype == DType::bf16 && key.dtype == DType::bf16 && v.dtype == DType::bf16) {}
+
+  // A block as a factor. Beside bf16 it may be rounded to that: what was read is bf16 as it is, and weights and their
+  // gradients err by 2^-9 of themselves, which in sums of them is less than the rounding of the result.
+  Matrix<T> factor(const T* data, std::int64_t row_stride, std::int64_t col_stride) const {
+    return {data, row_stride, col_stride, dtype_of_type<T>::value, bf16};
+  }
 
   // Columns that some row of [first, first + count) can see.
   std::int64_t visible(std::int64_t first, std::int64_t count) const {
@@ -77,7 +85,8 @@ const T* rows_of(const View& x, std::int64_t b, std::int64_t first, std::int64_t
 template <class T>
 void scores(const Sizes<T>& z, const View* mask, std::int64_t b, std::int64_t i, std::int64_t n, const T* q,
             std::int64_t j, std::int64_t m, const T* key, T* s, T* line) {
-  gemm_serial<T>(n, m, z.width, static_cast<T>(z.call.scale), {q, z.width, 1}, {key, 1, z.width}, T(0), s, m);
+  gemm_serial<T>(n, m, z.width, static_cast<T>(z.call.scale), z.factor(q, z.width, 1), z.factor(key, 1, z.width), T(0),
+                 s, m);
   const std::int64_t heads = mask ? mask->shape[1] : 1;
   constexpr T kNever = -std::numeric_limits<T>::infinity();
   for (std::int64_t r = 0; r < n; ++r) {
@@ -138,8 +147,8 @@ void forward(const LibraryCall& call) {
             o[static_cast<std::size_t>(r * z.values + e)] *= static_cast<T>(fade);
         }
       }
-      gemm_serial<T>(n, z.values, m, T(1), {s.data(), m, 1}, {rows_of(v, b, j, m, v_rows.data()), z.values, 1}, T(1),
-                     o.data(), z.values);
+      gemm_serial<T>(n, z.values, m, T(1), z.factor(s.data(), m, 1),
+                     z.factor(rows_of(v, b, j, m, v_rows.data()), z.values, 1), T(1), o.data(), z.values);
     }
     for (std::int64_t r = 0; r < n; ++r) {
       const auto at = static_cast<std::size_t>(r);
@@ -229,9 +238,10 @@ class Backward {
           z.exp(row, row, nullptr, nullptr, static_cast<std::size_t>(m));
         }
         if (columns)
-          gemm_serial<T>(m, z.values, n, T(1), {p.data(), 1, m}, {g, z.values, 1}, T(1),
+          gemm_serial<T>(m, z.values, n, T(1), z.factor(p.data(), 1, m), z.factor(g, z.values, 1), T(1),
                          to_[2] + (b * z.columns + j) * z.values, z.values);
-        gemm_serial<T>(n, m, z.values, T(1), {g, z.values, 1}, {value, 1, z.values}, T(0), ds.data(), m);
+        gemm_serial<T>(n, m, z.values, T(1), z.factor(g, z.values, 1), z.factor(value, 1, z.values), T(0), ds.data(),
+                       m);
         for (std::int64_t r = 0; r < n; ++r) {
           const T delta = delta_[static_cast<std::size_t>(b * z.rows + i + r)], scale = static_cast<T>(z.call.scale);
           T* row = ds.data() + r * m;
@@ -239,10 +249,10 @@ class Backward {
           for (std::int64_t c = 0; c < m; ++c) row[c] = scale * weight[c] * (row[c] - delta);
         }
         if (rows)
-          gemm_serial<T>(n, z.width, m, T(1), {ds.data(), m, 1}, {key, z.width, 1}, T(1),
+          gemm_serial<T>(n, z.width, m, T(1), z.factor(ds.data(), m, 1), z.factor(key, z.width, 1), T(1),
                          to_[0] + (b * z.rows + i) * z.width, z.width);
         if (columns)
-          gemm_serial<T>(m, z.width, n, T(1), {ds.data(), 1, m}, {q, z.width, 1}, T(1),
+          gemm_serial<T>(m, z.width, n, T(1), z.factor(ds.data(), 1, m), z.factor(q, z.width, 1), T(1),
                          to_[1] + (b * z.columns + j) * z.width, z.width);
       }
     }

@@ -16,8 +16,6 @@ namespace {
 
 constexpr std::int64_t kStep = 8;  // of k: two groups, and columns side by side
 
-bfloat16x8_t load(const BFloat16* from) { return vld1q_bf16(reinterpret_cast<const __bf16*>(from)); }
-
 // A group of four of the vector, for both rows.
 struct Vector {
   alignas(16) BFloat16 numbers[kGemmMostDepth + kStep];
