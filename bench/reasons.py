@@ -5,9 +5,6 @@ import re
 # Pattern of the case, pattern of "size dtype", reason.
 REASONS = [
     (r"nll_loss", ".*", "Its gradient is a matrix of zeros but for one number a row: only the speed of filling memory counts."),
-    (r"linear_.*|info_nce|nt_xent|arcface_loss|cosface_loss|supcon_loss|barlow_twins_loss|vicreg_loss", ".* bf16",
-     "Products of bf16 matrices: PyTorch takes the processor's matrix instructions for them, Ebb multiplies in f32, "
-     "which does not round sums."),
 ]
 
 # Why a peer's result is not what f64 gives, where it is known: pattern of "peer: what is wrong" -> reason.
