@@ -16,7 +16,10 @@ Tensor factor(const Tensor& x, bool transposed) {
 
 }  // namespace
 
-bool rounds_factors(DType loss) { return loss == DType::bf16 && cpu::gemm_bf16_tiles(); }
+bool rounds_factors(DType loss, std::int64_t m, std::int64_t n, std::int64_t k) {
+  constexpr std::int64_t kWorthIt = 1 << 18;  // some ten microseconds in f32
+  return loss == DType::bf16 && m * n * k >= kWorthIt && cpu::gemm_bf16_tiles();
+}
 
 Tensor product_of_bf16(const Tensor& a, const Tensor& b) {
   return make_node(Op::matmul, DType::f32, Shape{a.shape()[0], b.shape()[1]}, {a, b});

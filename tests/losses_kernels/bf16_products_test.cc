@@ -13,7 +13,7 @@ namespace {
 using testing::classes;
 using testing::values;
 
-constexpr std::int64_t kRows = 37, kWidth = 24, kClasses = 50;
+constexpr std::int64_t kRows = 81, kWidth = 69, kClasses = 50;  // large enough for it to be worth it
 
 struct Loss {
   const char* name;
@@ -76,10 +76,10 @@ TEST(Bf16Products, LossesAndGradientsAreThoseOfF64) {
 TEST(Bf16Products, SmallLossesKeepTheirGradients) {
   std::mt19937 rng(1);
   std::normal_distribution<double> normal;
-  std::vector<double> numbers(static_cast<std::size_t>(kRows * 64));
+  std::vector<double> numbers(static_cast<std::size_t>(kRows * kWidth));
   for (double& x : numbers) x = normal(rng);
-  const Tensor a = cast(from_data(numbers, Shape{kRows, 64}), DType::bf16);
-  const Tensor b = cast(cast(a, DType::f64) + values({kRows, 64}, 4, 0.1), DType::bf16);
+  const Tensor a = cast(from_data(numbers, Shape{kRows, kWidth}), DType::bf16);
+  const Tensor b = cast(cast(a, DType::f64) + values({kRows, kWidth}, 4, 0.1), DType::bf16);
   const Loss sharp[] = {
       {"info_nce", [](const Tensor& x, const Tensor& y) { return info_nce(x, y); }},
       {"nt_xent", [](const Tensor& x, const Tensor& y) { return nt_xent(x, y, {.temperature = 0.07}); }}};
@@ -89,7 +89,7 @@ TEST(Bf16Products, SmallLossesKeepTheirGradients) {
       SCOPED_TRACE(std::string(loss.name) + (instructions ? " by instructions" : ""));
       const auto got = with_gradients(loss, a, b);
       const auto exact = with_gradients(loss, cast(a, DType::f64), cast(b, DType::f64));
-      EXPECT_LT(exact[0].item(), 0.005);
+      EXPECT_LT(exact[0].item(), 0.01);
       EXPECT_GE(got[0].item(), 0);
       for (std::size_t i = 0; i < got.size(); ++i) expect_close(got[i], exact[i], 0x1p-5);
     }
@@ -97,7 +97,7 @@ TEST(Bf16Products, SmallLossesKeepTheirGradients) {
 }
 
 TEST(Bf16Products, SecondDerivativesAreThere) {
-  const Tensor a = cast(values({6, 5}, 1), DType::bf16), b = cast(values({6, 5}, 2), DType::bf16);
+  const Tensor a = cast(values({90, 60}, 1), DType::bf16), b = cast(values({90, 60}, 2), DType::bf16);
   const auto second = [](const Tensor& x, const Tensor& y) {
     const auto gradient = grad([&](const Tensor& at) { return vicreg_loss(at, y); });
     return grad([&](const Tensor& at) { return sum(square(gradient(at))); })(x);
