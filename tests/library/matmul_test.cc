@@ -104,6 +104,20 @@ TEST(Matmul, RandomNumbersAreAsCloseAsTheDtypeAllows) {
   }
 }
 
+// Factors of bf16 or f16 and a result of f32: the sums as they are. Small whole numbers: they are exact.
+TEST(Matmul, HalvesGiveTheirSumsWhereAskedTo) {
+  std::mt19937 rng(7);
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const auto& [sa, sb] :
+         {std::pair<Shape, Shape>{{33, 1300}, {1300, 21}}, {{1, 300}, {300, 40}}, {{2, 9, 5}, {2, 5, 8}}}) {
+      const Array a = random_array(dtype, sa, Layout::transposed, rng, -2, 2);
+      const Array b = random_array(dtype, sb, Layout::dense, rng, -2, 2);
+      const Array c = run_call(Op::matmul, {}, {&a, &b}, DType::f32, product_shape(sa, sb));
+      for_each_position(c.shape(), [&](const Position& p) { ASSERT_EQ(c.get(p), reference(a, b, p)) << name(dtype); });
+    }
+  }
+}
+
 TEST(Matmul, IntegersWrap) {
   Array a(DType::i32, {1, 2}), b(DType::i32, {2, 1});
   a.fill([](const Position&) { return 2147483647.0; });
