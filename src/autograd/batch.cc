@@ -141,14 +141,19 @@ class CopyOfNode {
       const std::int64_t rows = a->shape[0], inner = a->shape[1], columns = b->shape[1];
       if (of_a) {  // the rows of all A under one another
         const Tensor tall = reshape(copies_.at(a), {count_ * rows, inner});
-        return reshape(matmul(tall, Tensor(b)), many(n_.shape));
+        return reshape(of_matrices(tall, Tensor(b)), many(n_.shape));
       }
       // The columns of all B side by side: (Bᵀ under one another)·Aᵀ, so that nothing is moved where B is one column.
       const Tensor tall = reshape(transpose(copies_.at(b), 1, 2), {count_ * columns, inner});
-      const Tensor all = matmul(tall, transpose(Tensor(a), 0, 1));
+      const Tensor all = of_matrices(tall, transpose(Tensor(a), 0, 1));
       return transpose(reshape(all, {count_, columns, rows}), 1, 2);
     }
     return again(n_.attrs, {spread(a, a->shape), spread(b, b->shape)});
+  }
+
+  // With this node's dtype, which may be wider than that of its factors.
+  Tensor of_matrices(const Tensor& a, const Tensor& b) const {
+    return make_node(Op::matmul, n_.dtype, {a.size(0), b.size(1)}, {a, b});
   }
 
   const Node& n_;

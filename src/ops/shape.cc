@@ -282,13 +282,17 @@ Tensor diag(const Tensor& x, std::int64_t offset) {
 // ---- layout ---------------------------------------------------------------------------------------------------------
 
 Tensor contiguous(const Tensor& x) {
+  require(x.defined(), "contiguous: the input has no value (a default-constructed Tensor)");
   std::lock_guard lock(graph_mutex());
   // What was computed by an operation lies row-major; a view of it may not, unless it is only a reshape.
   const Node* node = x.node();
-  while (node && !node->evaluated.load(std::memory_order_acquire) && node->op == Op::reshape) node = node->inputs[0];
-  const bool row_major = node && (node->evaluated.load(std::memory_order_acquire)
-                                      ? is_contiguous(node->shape, node->storage.strides)
-                                      : info(node->op).cls != OpClass::view && info(node->op).cls != OpClass::alias);
+  const auto lies_somewhere = [](const Node& n) {
+    return n.evaluated.load(std::memory_order_acquire) || is_placeholder(n);
+  };
+  while (!lies_somewhere(*node) && (node->op == Op::reshape || info(node->op).cls == OpClass::alias))
+    node = node->inputs[0];
+  const bool row_major =
+      lies_somewhere(*node) ? is_contiguous(node->shape, node->storage.strides) : info(node->op).cls != OpClass::view;
   return row_major ? x : make_node(Op::copy, x.dtype(), x.shape(), {x});
 }
 

@@ -98,6 +98,37 @@ TEST(Compile, EmptyTensors) {
   }
 }
 
+// Calls that want their inputs row-major make copies of others, and of no others.
+TEST(Compile, KnowsHowItsInputsLie) {
+  const FunctionToMany f = [](const std::vector<Tensor>& v) {
+    const Tensor x = variable(v[0]), head = variable(v[1]);
+    const Tensor loss = linear_cross_entropy(x, head, v[2]);
+    const Gradients g = backward(loss);
+    return std::vector<Tensor>{loss, g[x], g[head]};
+  };
+  const FunctionToMany compiled = compile(f);
+  const Tensor target = tensor({1, 0, 4, 2, 3, 1});
+  const auto peak = [](const FunctionToMany& function, const std::vector<Tensor>& inputs) {
+    eval(function(inputs));
+    release_cached_memory();
+    reset_peak_memory();
+    const std::size_t before = memory_stats().live;
+    eval(function(inputs));
+    return memory_stats().peak - before;
+  };
+  for (const bool transposed : {false, true}) {
+    Tensor x = numbers({6, 300}), head = numbers({5, 300}, 2);
+    if (transposed) {
+      x = transpose(contiguous(transpose(x, 0, 1)), 0, 1).eval();
+      head = transpose(contiguous(transpose(head, 0, 1)), 0, 1).eval();
+    }
+    const std::vector<Tensor> inputs{x, head, target};
+    const std::vector<Tensor> got = compiled(inputs), expected = f(inputs);
+    for (std::size_t k = 0; k < got.size(); ++k) EXPECT_EQ(got[k].to_vector(), expected[k].to_vector()) << k;
+    EXPECT_EQ(peak(compiled, inputs), peak(f, inputs));
+  }
+}
+
 // ---- gradients ------------------------------------------------------------------------------------------------------
 
 TEST(Compile, OfAGradientHasNoHistory) {

@@ -4,6 +4,7 @@
 
 #include "cases/all_cases.h"
 #include "ebb/ebb.h"
+#include "losses/products.h"
 
 // A Jacobian is computed many rows at a time: the same rows as one by one, for each operation of the table, and for the
 // second derivatives.
@@ -67,6 +68,17 @@ TEST(JacobianTogether, ProductsWithEitherSideFixed) {
                              [&](const Tensor& z) { return matmul(z, transpose(z, 0, 1)); },
                              [&](const Tensor& z) { return matmul(z, many); }}) {
     expect_close(jacobian(f, x), row_by_row(f, x));
+  }
+}
+
+TEST(JacobianTogether, ProductsOfBf16ThatAreF32) {
+  manual_seed(3);
+  const Tensor x = randn({3, 4}).eval(), b = randn({4, 5}).eval();
+  for (const Function& f : std::vector<Function>{[&](const Tensor& z) { return rounded_product(z, b); },
+                                                 [&](const Tensor& z) {
+                                                   return rounded_product(b, z, {true, true});
+                                                 }}) {
+    expect_close(jacobian(f, x), row_by_row(f, x));  // rounded in the same places: to the last bits of f64
   }
 }
 
