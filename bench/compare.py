@@ -27,6 +27,7 @@ import startup
 
 SUITES = ["engine", "losses", "custom", "linear_ce", "autograd", "train", "startup"]
 RESULTS = setting.ROOT / "bench" / "results" / "latest.json"
+REST = 0.1  # seconds before a turn: threads of the one before may still spin
 OUT_OF_CACHE = 100e6  # bytes; below, a share of copy bandwidth means nothing
 SLOW = 10  # seconds; who takes longer for a call is timed in one round only
 TOLERANCE = {"f32": 1e-3, "bf16": 5e-2}  # of the size of what is compared; the peers round more often than Ebb
@@ -152,6 +153,7 @@ class Comparison:
                     continue
                 calls = max(1, min(1000, int(1e-3 / estimate)))
                 samples = max(1, min(30, int(self.options.seconds / (estimate * calls))))
+                time.sleep(REST)
                 answer = c.ask(do="time", samples=samples, calls=calls)
                 if "seconds" in answer:
                     seconds[c.key] += answer["seconds"]
