@@ -102,4 +102,36 @@ struct Size {
   std::int64_t m, n, k;
 };
 
+// One NaN in A spoils its row and no other, one infinity in B its column, also where it is the last number of all: the
+// zeros after it never make a NaN of it.
+template <class S>
+void expect_nan_and_infinity_stay(const std::vector<Size>& sizes) {
+  std::mt19937 rng(4);
+  for (const Size& s : sizes) {
+    for (const Lies lies : kWays) {
+      auto a = random_numbers<S>(s.m, s.k, lies, rng), b = random_numbers<S>(s.k, s.n, lies, rng);
+      for (std::int64_t i = 0; i < s.m; ++i) {
+        for (std::int64_t p = 0; p < s.k; ++p) set(a(i, p), std::fabs(value(a(i, p))) + 0.1);
+      }
+      const std::int64_t row = s.m - 1, col = s.n - 1;
+      if (s.m > 1) set(a(row, s.k / 2), std::numeric_limits<double>::quiet_NaN());
+      set(b(s.k - 1, col), -std::numeric_limits<double>::infinity());
+      std::vector<float> c(at(s.m * s.n));
+      gemm<float>(s.m, s.n, s.k, 1.0f, a.template matrix<float>(), b.template matrix<float>(), 0.0f, c.data(), s.n);
+      for (std::int64_t i = 0; i < s.m; ++i) {
+        for (std::int64_t j = 0; j < s.n; ++j) {
+          const float x = c[at(i * s.n + j)];
+          if (s.m > 1 && i == row) {
+            ASSERT_TRUE(std::isnan(x)) << i << ", " << j;
+          } else if (j == col) {
+            ASSERT_EQ(x, -std::numeric_limits<float>::infinity()) << i << ", " << j;
+          } else {
+            ASSERT_TRUE(std::isfinite(x)) << i << ", " << j;
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace ebb::cpu
