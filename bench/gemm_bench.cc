@@ -11,8 +11,8 @@
 #include <random>
 #include <vector>
 
-#include "cpu/blas.h"
-#include "cpu/gemm_bf16.h"
+#include "cpu/gemm/bf16.h"
+#include "cpu/gemm/blas.h"
 #include "cpu/library.h"
 #include "ebb/memory.h"
 
@@ -39,7 +39,7 @@ std::vector<float> random_floats(std::int64_t n) {
 }
 
 template <class T>
-ebb::cpu::View view(std::vector<T>& data, std::int64_t rows, std::int64_t cols, bool transposed) {
+ebb::View view(std::vector<T>& data, std::int64_t rows, std::int64_t cols, bool transposed) {
   ebb::Strides strides;
   strides[0] = transposed ? 1 : cols;
   strides[1] = transposed ? rows : 1;
@@ -52,8 +52,8 @@ int repeats_of(const Case& c) { return std::clamp(static_cast<int>(4e10 / flops_
 void compare(const Case& c, int threads) {
   std::vector<float> a = random_floats(c.m * c.k), b = random_floats(c.k * c.n);
   std::vector<float> out(static_cast<std::size_t>(c.m * c.n));
-  const ebb::cpu::View inputs[] = {view(a, c.m, c.k, c.a_transposed), view(b, c.k, c.n, c.b_transposed)};
-  const ebb::cpu::View output = view(out, c.m, c.n, false);
+  const ebb::View inputs[] = {view(a, c.m, c.k, c.a_transposed), view(b, c.k, c.n, c.b_transposed)};
+  const ebb::View output = view(out, c.m, c.n, false);
   const auto plain = [&] {
     cblas_sgemm(CblasRowMajor, c.a_transposed ? CblasTrans : CblasNoTrans, c.b_transposed ? CblasTrans : CblasNoTrans,
                 static_cast<int>(c.m), static_cast<int>(c.n), static_cast<int>(c.k), 1.0f, a.data(),
@@ -86,8 +86,8 @@ void compare_bf16(const Case& c, int threads) {
     return v;
   };
   std::vector<ebb::BFloat16> a = halves(c.m * c.k), b = halves(c.k * c.n), out(static_cast<std::size_t>(c.m * c.n));
-  const ebb::cpu::View inputs[] = {view(a, c.m, c.k, c.a_transposed), view(b, c.k, c.n, c.b_transposed)};
-  const ebb::cpu::View output = view(out, c.m, c.n, false);
+  const ebb::View inputs[] = {view(a, c.m, c.k, c.a_transposed), view(b, c.k, c.n, c.b_transposed)};
+  const ebb::View output = view(out, c.m, c.n, false);
   double best[2] = {1e30, 1e30};
   for (int i = 0; i < repeats_of(c); ++i) {
     for (const bool instructions : {false, true}) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cpu/tile_kernels.h"
+#include "cpu/tile/kernels.h"
 
 // Time of an element of a tile hot in L1, for every function, type and target, and how many times faster that is than a
 // loop over the C library's function measured beside it ("speedup").

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the coefficients of src/cpu/math_coefficients.h: polynomials through Chebyshev nodes, solved in high precision.
+"""Makes the coefficients of src/cpu/tile/math_coefficients.h: polynomials through Chebyshev nodes, solved in high precision.
 
 Interpolation in Chebyshev nodes is within a small factor of the minimax polynomial, and one degree more is cheaper than
 an exchange algorithm. Each row prints the largest error of the function it stands for, before rounding coefficients.

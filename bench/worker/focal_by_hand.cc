@@ -1,4 +1,4 @@
-#include "cpu/simd_targets.h"
+#include "cpu/tile/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "worker/focal_by_hand.cc"
 #include <hwy/foreach_target.h>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/parallel.h"
-#include "cpu/math-inl.h"
+#include "cpu/tile/math-inl.h"
 #include "worker/by_hand.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,7 +1,7 @@
 #include "cpu/library.h"
 
 #include "core/format_error.h"
-#include "cpu/library_ops.h"
+#include "cpu/library/ops.h"
 
 namespace ebb::cpu {
 

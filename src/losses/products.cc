@@ -1,6 +1,6 @@
 #include "losses/products.h"
 
-#include "cpu/gemm_bf16.h"
+#include "cpu/gemm/bf16.h"
 #include "ebb/autograd.h"
 #include "ebb/ops.h"
 #include "graph/node.h"

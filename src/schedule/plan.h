@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cpu/library.h"
-#include "cpu/sweep.h"
+#include "cpu/sweep/sweep.h"
 #include "schedule/fuse.h"
 #include "schedule/lower.h"
 

@@ -57,10 +57,10 @@ void StepRunner::run_sweep(const PlanStep& step) {
   cpu::run(*step.sweep, call_);
 }
 
-cpu::View StepRunner::view(std::int32_t v) const {
+View StepRunner::view(std::int32_t v) const {
   const Value& x = value(v);
   const std::int32_t b = base(v);
-  cpu::View out;
+  View out;
   out.dtype = x.dtype;
   out.shape = x.shape;
   out.strides = x.is_view() || x.is_leaf ? x.strides : contiguous_strides(x.shape);
@@ -72,7 +72,7 @@ cpu::View StepRunner::view(std::int32_t v) const {
 void StepRunner::run_call(const PlanStep& step) {
   const std::int32_t v = step.outputs[0];
   const Node& node = *nodes_[step.node];
-  std::vector<cpu::View> inputs, outputs;
+  std::vector<View> inputs, outputs;
   for (std::int32_t in : step.inputs) inputs.push_back(view(in));
   if (node.extra && !node.extra->output_types.empty()) {
     if (outputs_.empty()) outputs_.resize(plan_.graph.values.size());
@@ -86,7 +86,7 @@ void StepRunner::run_call(const PlanStep& step) {
     allocate(v);
     outputs.push_back(view(v));
   }
-  cpu::LibraryCall call;
+  LibraryCall call;
   call.op = step.op;
   call.attrs = step.attrs;
   call.label = step.label;

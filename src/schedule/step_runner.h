@@ -40,7 +40,7 @@ class StepRunner {
   std::int32_t base(std::int32_t v) const { return value(v).is_view() ? value(v).base : v; }
   void* address(std::int32_t b) const;
   void allocate(std::int32_t v);
-  cpu::View view(std::int32_t v) const;
+  View view(std::int32_t v) const;
   void run_sweep(const PlanStep& step);
   void run_call(const PlanStep& step);
 

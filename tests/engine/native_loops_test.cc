@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "cpu/native_loop.h"
+#include "cpu/jit/loop.h"
 #include "ebb/ebb.h"
 #include "expect_error.h"
 

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "cpu/native_loop.h"
+#include "cpu/jit/loop.h"
 #include "ebb/ops.h"
 #include "graph/node.h"
 #include "schedule/plan.h"

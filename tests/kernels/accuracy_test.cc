@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cpu/tile_kernels.h"
+#include "cpu/tile/kernels.h"
 #include "kernels/ulp.h"
 
 // Every transcendental function on every target against MPFR: random points, the edges and the special values.

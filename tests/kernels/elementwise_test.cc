@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cpu/tile_kernels.h"
+#include "cpu/tile/kernels.h"
 
 // Every elementwise operation × type × length × scalar mask on every target: against a scalar reference, nothing
 // written outside the tile, the output allowed to be an input, and the same bits wherever an element lies in its tile.

@@ -1,4 +1,4 @@
-#include "cpu/gemm_bf16.h"
+#include "cpu/gemm/bf16.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "cpu/gemm.h"
+#include "cpu/gemm/gemm.h"
 
 // Matrices for tests of products: numbers of any dtype that lie in memory in any way, and what their product should be.
 namespace ebb::cpu {

@@ -1,4 +1,4 @@
-#include "cpu/gemm.h"
+#include "cpu/gemm/gemm.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "cpu/gemm_bf16.h"
-#include "cpu/gemm_kernels.h"
-#include "cpu/tile_kernels.h"
+#include "cpu/gemm/bf16.h"
+#include "cpu/gemm/kernels.h"
+#include "cpu/tile/kernels.h"
 #include "ebb/memory.h"
 #include "kernels/gemm_numbers.h"
 
@@ -144,15 +144,10 @@ TEST_P(Gemm, SameBitsForEveryNumberOfThreads) {
   }
 }
 
-// The elements of C as the definition in gemm_kernels.h says, from the row and the column alone.
+// The elements of C as the definition in cpu/gemm/kernels.h says, from the row and the column alone.
 template <class T>
 T defined(const Matrix<T>& row, const Matrix<T>& col, std::int64_t k) {
-  const GemmKernels<T>* kernels = nullptr;
-  if constexpr (std::is_same_v<T, double>) {
-    kernels = tile_kernels().gemm_f64;
-  } else {
-    kernels = tile_kernels().gemm_f32;
-  }
+  const GemmKernels<T>* const kernels = &gemm_kernels<T>();
   T sum = 0;
   for (std::int64_t p = 0; p < k; p += gemm_depth(k)) {
     const Matrix<T> a = row.from(0, p), b = col.from(p, 0);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/random.h"
-#include "cpu/tile_kernels.h"
+#include "cpu/tile/kernels.h"
 
 // Loads, stores, conversions, rounding, reductions and generated tiles on every target.
 namespace ebb::cpu {

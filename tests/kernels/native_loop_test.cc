@@ -1,4 +1,4 @@
-#include "cpu/native_loop.h"
+#include "cpu/jit/loop.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "cpu/tile_kernels.h"
+#include "cpu/tile/kernels.h"
 
 // Loops of machine code against the tile kernels they stand for, bit by bit.
 namespace ebb::cpu {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cpu/elements.h"
 #include "cpu/library.h"
+#include "cpu/tile/elements.h"
 #include "ebb/memory.h"
 
 // Tensors with their own memory for tests of library calls: filled through a function of the position, laid out in

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "arrays.h"
-#include "cpu/gemm.h"
+#include "cpu/gemm/gemm.h"
 #include "expect_error.h"
 
 namespace ebb::cpu {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "cpu/gemm_bf16.h"
+#include "cpu/gemm/bf16.h"
 #include "ebb/autograd.h"
 #include "ebb/gradcheck.h"
 #include "ebb/memory.h"

@@ -1,5 +1,5 @@
 #include "cases/all_cases.h"
-#include "cpu/tile_kernels.h"
+#include "cpu/tile/kernels.h"
 #include "ebb/ebb.h"
 #include "engine/oracle.h"
 

@@ -1,0 +1,27 @@
+#pragma once
+#include "ebb/dtype.h"
+#include "ebb/shape.h"
+#include "graph/node.h"
+
+namespace ebb {
+
+// Elements somewhere in memory. data points to the element with index 0 in every dimension.
+struct View {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  Shape shape;
+  Strides strides;
+};
+
+// Computes one operation of class library. Inputs may be strided, broadcast (stride 0) and empty; outputs are fresh and
+// contiguous. `label` names the operation in errors (null: the op's own name).
+struct LibraryCall {
+  Op op;
+  Attrs attrs;
+  const char* label = nullptr;
+  std::span<const View> inputs;
+  std::span<const View> outputs;
+  const void* data = nullptr;  // NodeExtra::data
+};
+
+}  // namespace ebb

@@ -1,0 +1,282 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/parallel.h"
+#include "cpu/gemm/gemm.h"
+#include "cpu/library/copy.h"
+#include "cpu/library/ops.h"
+#include "cpu/tile/elements.h"
+#include "graph/attention_calls.h"
+
+// Attention by blocks of scores that stay in cache. Forward, a row keeps its largest score m and the sum l of
+// e^(s − m) so far; a block with a larger score scales what was added before:
+//   m' = max(m, max s),   l' = l·e^(m − m') + Σ e^(s − m'),   o' = o·e^(m − m') + e^(s − m')·v,   at the end o/l
+// Backward, P = e^(s − lse) is made again block by block, and with δ = Σ do·o
+//   dv += Pᵀ·do,   ds = scale·P∘(do·vᵀ − δ),   dq += ds·k,   dk += dsᵀ·q
+// Blocks are cut by the shapes alone and added in order.
+namespace ebb::cpu {
+namespace {
+
+constexpr std::int64_t kRows = 64, kColumns = 256;
+
+// Memory of a block, from the pool and as it is: fresh memory, filled with zeros, took longer than a short sequence.
+template <class T>
+class Scratch {
+ public:
+  Scratch(std::int64_t rows, std::int64_t columns)
+      : memory_(BufferPtr::allocate(static_cast<std::size_t>(std::max<std::int64_t>(rows * columns, 1)) * sizeof(T),
+                                    "attention")) {}
+  T* data() const { return reinterpret_cast<T*>(memory_.data()); }
+
+ private:
+  BufferPtr memory_;
+};
+
+template <class T>
+struct Sizes {
+  const AttentionCall call;
+  std::int64_t batches, rows, columns, width, values;  // B, T, S, D, E
+  static constexpr RegType kType = std::is_same_v<T, double> ? RegType::f64 : RegType::f32;
+  const TileKernels& k = tile_kernels();
+  ElementwiseFn exp = k.elementwise(Op::exp, kType, 0);
+  ReduceFn sum = k.reduce(Op::sum, kType), max = k.reduce(Op::max, kType);
+  bool bf16;  // queries, keys and values are
+
+  Sizes(const LibraryCall& c, const View& q, const View& key, const View& v)
+      : call(AttentionCall::from(c.attrs)),
+        batches(q.shape[0]),
+        rows(q.shape[1]),
+        columns(key.shape[1]),
+        width(q.shape[2]),
+        values(v.shape[2]),
+        bf16(q.dtype == DType::bf16 && key.dtype == DType::bf16 && v.dtype == DType::bf16) {}
+
+  // A block as a factor. Beside bf16 it may be rounded to that: what was read is bf16 as it is, and weights and their
+  // gradients err by 2^-9 of themselves, which in sums of them is less than the rounding of the result.
+  Matrix<T> factor(const T* data, std::int64_t row_stride, std::int64_t col_stride) const {
+    return {data, row_stride, col_stride, dtype_of_type<T>::value, bf16};
+  }
+
+  // Columns that some row of [first, first + count) can see.
+  std::int64_t visible(std::int64_t first, std::int64_t count) const {
+    return call.causal ? std::min(columns, first + count) : columns;
+  }
+};
+
+// Rows [first, first + count) of matrix b, dense in the compute type: the rows themselves where they are so already.
+template <class T>
+const T* rows_of(const View& x, std::int64_t b, std::int64_t first, std::int64_t count, T* scratch) {
+  const std::int64_t width = x.shape[2];
+  const std::int64_t at = b * x.strides[0] + first * x.strides[1];
+  if (size_of(x.dtype) == static_cast<int>(sizeof(T)) && (x.strides[2] == 1 || width == 1) &&
+      (x.strides[1] == width || count == 1))
+    return reinterpret_cast<const T*>(element_at(x, at));
+  const LoadFn load = tile_kernels().load(x.dtype, Sizes<T>::kType);
+  for (std::int64_t i = 0; i < count; ++i)
+    load(scratch + i * width, element_at(x, at + i * x.strides[1]), x.strides[2], static_cast<std::size_t>(width));
+  return scratch;
+}
+
+// A block of scores: scale·q·kᵀ + mask, −inf where a row must not look.
+template <class T>
+void scores(const Sizes<T>& z, const View* mask, std::int64_t b, std::int64_t i, std::int64_t n, const T* q,
+            std::int64_t j, std::int64_t m, const T* key, T* s, T* line) {
+  gemm_serial<T>(n, m, z.width, static_cast<T>(z.call.scale), z.factor(q, z.width, 1), z.factor(key, 1, z.width), T(0),
+                 s, m);
+  const std::int64_t heads = mask ? mask->shape[1] : 1;
+  constexpr T kNever = -std::numeric_limits<T>::infinity();
+  for (std::int64_t r = 0; r < n; ++r) {
+    T* row = s + r * m;
+    if (mask) {
+      z.k.load(mask->dtype, Sizes<T>::kType)(
+          line,
+          element_at(*mask, b / heads * mask->strides[0] + b % heads * mask->strides[1] + (i + r) * mask->strides[2] +
+                                j * mask->strides[3]),
+          mask->strides[3], static_cast<std::size_t>(m));
+      for (std::int64_t c = 0; c < m; ++c) row[c] += line[c];
+    }
+    if (z.call.causal) {
+      for (std::int64_t c = std::max<std::int64_t>(0, i + r + 1 - j); c < m; ++c) row[c] = kNever;
+    }
+  }
+}
+
+template <class T>
+void forward(const LibraryCall& call) {
+  const View &q = call.inputs[0], &key = call.inputs[1], &v = call.inputs[2], &out = call.outputs[0];
+  const Sizes<T> z(call, q, key, v);
+  const View* mask = z.call.mask ? &call.inputs[3] : nullptr;
+  T* lse = static_cast<T*>(call.outputs[1].data);
+  const StoreFn store = z.k.store(Sizes<T>::kType, out.dtype);
+  const std::int64_t blocks = (z.rows + kRows - 1) / kRows;
+  parallel_for(z.batches * blocks, [&](std::int64_t task) {
+    const std::int64_t b = task / blocks, i = task % blocks * kRows, n = std::min(kRows, z.rows - i);
+    const std::int64_t wide = std::min(kColumns, z.columns);
+    const Scratch<T> q_rows(n, z.width), k_rows(wide, z.width), v_rows(wide, z.values), s(n, wide), line(1, wide);
+    std::vector<T> o(static_cast<std::size_t>(n * z.values), T(0));
+    std::vector<double> largest(static_cast<std::size_t>(n), -std::numeric_limits<double>::infinity()),
+        total(static_cast<std::size_t>(n), 0.0);
+    const T* q_block = rows_of(q, b, i, n, q_rows.data());
+    const std::int64_t seen = z.visible(i, n);
+    for (std::int64_t j = 0; j < seen; j += kColumns) {
+      const std::int64_t m = std::min(kColumns, seen - j);
+      scores(z, mask, b, i, n, q_block, j, m, rows_of(key, b, j, m, k_rows.data()), s.data(), line.data());
+      for (std::int64_t r = 0; r < n; ++r) {
+        const auto at = static_cast<std::size_t>(r);
+        T* row = s.data() + r * m;
+        double top = largest[at];
+        z.max(&top, row, 1, static_cast<std::size_t>(m));
+        if (top == -std::numeric_limits<double>::infinity()) {  // nothing seen yet
+          std::memset(row, 0, static_cast<std::size_t>(m) * sizeof(T));
+          continue;
+        }
+        const T shift = static_cast<T>(top);
+        for (std::int64_t c = 0; c < m; ++c) row[c] -= shift;
+        z.exp(row, row, nullptr, nullptr, static_cast<std::size_t>(m));
+        double here = 0;
+        z.sum(&here, row, 1, static_cast<std::size_t>(m));
+        const double fade = std::exp(largest[at] - top);
+        total[at] = total[at] * fade + here;
+        largest[at] = top;
+        if (fade != 1) {
+          for (std::int64_t e = 0; e < z.values; ++e)
+            o[static_cast<std::size_t>(r * z.values + e)] *= static_cast<T>(fade);
+        }
+      }
+      gemm_serial<T>(n, z.values, m, T(1), z.factor(s.data(), m, 1),
+                     z.factor(rows_of(v, b, j, m, v_rows.data()), z.values, 1), T(1), o.data(), z.values);
+    }
+    for (std::int64_t r = 0; r < n; ++r) {
+      const auto at = static_cast<std::size_t>(r);
+      const T scale = total[at] == 0 ? T(0) : static_cast<T>(1 / total[at]);
+      for (std::int64_t e = 0; e < z.values; ++e) o[static_cast<std::size_t>(r * z.values + e)] *= scale;
+      lse[b * z.rows + i + r] = static_cast<T>(largest[at] + std::log(total[at]));
+    }
+    store(element_at(out, (b * z.rows + i) * z.values), 1, o.data(), o.size());
+  });
+}
+
+template <class T>
+class Backward {
+ public:
+  explicit Backward(const LibraryCall& call)
+      : call_(call),
+        g_(call.inputs[0]),
+        q_(call.inputs[1]),
+        k_(call.inputs[2]),
+        v_(call.inputs[3]),
+        o_(call.inputs[4]),
+        z_(call, q_, k_, v_),
+        mask_(z_.call.mask ? &call.inputs[6] : nullptr) {}
+
+  void run() {
+    BufferPtr keep[4], sums[3];
+    lse_ = static_cast<const T*>(packed(call_.inputs[5], keep[3], "attention").data);
+    for (std::size_t i : {0, 1, 2}) {  // sums in the compute type: the results themselves, or beside them
+      const View& out = call_.outputs[i];
+      const std::size_t bytes = static_cast<std::size_t>(out.shape.numel()) * sizeof(T);
+      if (is_half(out.dtype)) sums[i] = BufferPtr::allocate(bytes, "attention");
+      to_[i] = is_half(out.dtype) ? reinterpret_cast<T*>(sums[i].data()) : static_cast<T*>(out.data);
+      if (bytes > 0) std::memset(to_[i], 0, bytes);
+    }
+    const std::int64_t down = (z_.rows + kRows - 1) / kRows, across = (z_.columns + kColumns - 1) / kColumns;
+    // δ, a number a row
+    delta_.resize(static_cast<std::size_t>(z_.batches * z_.rows));
+    parallel_for(z_.batches * down, [&](std::int64_t task) {
+      const std::int64_t b = task / down, i = task % down * kRows, n = std::min(kRows, z_.rows - i);
+      const Scratch<T> g_rows(n, z_.values), o_rows(n, z_.values);
+      const T *g = rows_of(g_, b, i, n, g_rows.data()), *o = rows_of(o_, b, i, n, o_rows.data());
+      for (std::int64_t r = 0; r < n; ++r) {
+        double total = 0;
+        z_.k.dot(Sizes<T>::kType)(&total, g + r * z_.values, o + r * z_.values, 1, static_cast<std::size_t>(z_.values));
+        delta_[static_cast<std::size_t>(b * z_.rows + i + r)] = static_cast<T>(total);
+      }
+    });
+    if (z_.batches >= 16) {
+      parallel_for(z_.batches, [&](std::int64_t b) { blocks(b, 0, down, 0, across, true, true); });
+    } else {  // scores are made twice, so that threads share the rows of dq, then those of dk and dv
+      parallel_for(z_.batches * down, [&](std::int64_t task) {
+        blocks(task / down, task % down, task % down + 1, 0, across, true, false);
+      });
+      parallel_for(z_.batches * across, [&](std::int64_t task) {
+        blocks(task / across, 0, down, task % across, task % across + 1, false, true);
+      });
+    }
+    for (std::size_t i : {0, 1, 2}) {
+      const View& out = call_.outputs[i];
+      if (is_half(out.dtype))
+        z_.k.store(Sizes<T>::kType, out.dtype)(out.data, 1, to_[i], static_cast<std::size_t>(out.shape.numel()));
+    }
+  }
+
+ private:
+  // Each element of dq gets its blocks in the order of columns, of dk and dv in the order of rows, either way.
+  void blocks(std::int64_t b, std::int64_t top, std::int64_t bottom, std::int64_t left, std::int64_t right, bool rows,
+              bool columns) const {
+    const Sizes<T>& z = z_;
+    const std::int64_t high = std::min(kRows, z.rows), wide = std::min(kColumns, z.columns);
+    const Scratch<T> q_rows(high, z.width), g_rows(high, z.values), k_rows(wide, z.width), v_rows(wide, z.values),
+        p(high, wide), ds(high, wide), line(1, wide);
+    for (std::int64_t jb = left; jb < right; ++jb) {
+      const std::int64_t j = jb * kColumns, all = std::min(kColumns, z.columns - j);
+      const T *key = rows_of(k_, b, j, all, k_rows.data()), *value = rows_of(v_, b, j, all, v_rows.data());
+      for (std::int64_t ib = top; ib < bottom; ++ib) {
+        const std::int64_t i = ib * kRows, n = std::min(kRows, z.rows - i);
+        const std::int64_t m = std::min(all, z.visible(i, n) - j);
+        if (m <= 0) continue;
+        const T *q = rows_of(q_, b, i, n, q_rows.data()), *g = rows_of(g_, b, i, n, g_rows.data());
+        scores(z, mask_, b, i, n, q, j, m, key, p.data(), line.data());
+        for (std::int64_t r = 0; r < n; ++r) {
+          const T lse = lse_[b * z.rows + i + r];
+          const T shift = lse == -std::numeric_limits<T>::infinity() ? T(0) : lse;
+          T* row = p.data() + r * m;
+          for (std::int64_t c = 0; c < m; ++c) row[c] -= shift;
+          z.exp(row, row, nullptr, nullptr, static_cast<std::size_t>(m));
+        }
+        if (columns)
+          gemm_serial<T>(m, z.values, n, T(1), z.factor(p.data(), 1, m), z.factor(g, z.values, 1), T(1),
+                         to_[2] + (b * z.columns + j) * z.values, z.values);
+        gemm_serial<T>(n, m, z.values, T(1), z.factor(g, z.values, 1), z.factor(value, 1, z.values), T(0), ds.data(),
+                       m);
+        for (std::int64_t r = 0; r < n; ++r) {
+          const T delta = delta_[static_cast<std::size_t>(b * z.rows + i + r)], scale = static_cast<T>(z.call.scale);
+          T* row = ds.data() + r * m;
+          const T* weight = p.data() + r * m;
+          for (std::int64_t c = 0; c < m; ++c) row[c] = scale * weight[c] * (row[c] - delta);
+        }
+        if (rows)
+          gemm_serial<T>(n, z.width, m, T(1), z.factor(ds.data(), m, 1), z.factor(key, z.width, 1), T(1),
+                         to_[0] + (b * z.rows + i) * z.width, z.width);
+        if (columns)
+          gemm_serial<T>(m, z.width, n, T(1), z.factor(ds.data(), 1, m), z.factor(q, z.width, 1), T(1),
+                         to_[1] + (b * z.columns + j) * z.width, z.width);
+      }
+    }
+  }
+
+  const LibraryCall& call_;
+  const View &g_, &q_, &k_, &v_, &o_;
+  const Sizes<T> z_;
+  const View* mask_;
+  const T* lse_ = nullptr;
+  T* to_[3] = {};
+  std::vector<T> delta_;
+};
+
+}  // namespace
+
+void run_attention(const LibraryCall& call) {
+  if (call.inputs[0].dtype == DType::f64) return forward<double>(call);
+  return forward<float>(call);
+}
+
+void run_attention_gradient(const LibraryCall& call) {
+  if (call.inputs[1].dtype == DType::f64) return Backward<double>(call).run();
+  return Backward<float>(call).run();
+}
+
+}  // namespace ebb::cpu

@@ -1,0 +1,38 @@
+#pragma once
+#include "cpu/gemm/kernels.h"
+
+// Products of two bf16 factors by instructions that are made for them: BFMMLA on aarch64, VDPBF16PS on x86-64. One does
+// the work of four fused multiplications and additions (of two on x86-64).
+//
+// An output is still a sum of blocks of k that are added in order, and still depends on its row and its column alone;
+// but inside a block the step is a group of k (4, or 2), padded with zeros, and the instruction decides how a group is
+// added: products are exact, sums of two are rounded, on aarch64 to odd and not to nearest (an error of one unit in the
+// last place of f32 instead of a half, for half as many additions). Numbers below 2^-126 count as zero, also results.
+// NaN and infinities are as they should be.
+namespace ebb::cpu {
+
+using GemmBf16Tiles = GemmTiles<float, BFloat16>;
+
+// Null where the processor has no such instructions: the factors then become f32 while they are packed.
+const GemmBf16Tiles* gemm_bf16_tiles();
+
+// For tests: do without them, or take them again.
+void allow_gemm_bf16_tiles(bool allowed);
+
+// Products of one row or column that need no panels. Null: they are made with panels, as any other.
+const GemmVectors<float>* gemm_bf16_vectors();
+
+// What the machine has; null elsewhere. Each compiled on its own machine only.
+const GemmBf16Tiles* gemm_bf16_tiles_arm64();
+const GemmBf16Tiles* gemm_bf16_tiles_x86_64();
+extern const GemmVectors<float> kGemmBf16VectorsArm64;
+
+// BFMMLA needs a compiler that has it: g++ in any function of that target, clang++ 14 only where the whole build is for
+// such processors.
+#if defined(__aarch64__) && defined(__linux__) && (!defined(__clang__) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC))
+#define EBB_HAS_BFMMLA 1
+#else
+#define EBB_HAS_BFMMLA 0
+#endif
+
+}  // namespace ebb::cpu

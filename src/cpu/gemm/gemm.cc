@@ -1,0 +1,309 @@
+#include "cpu/gemm/gemm.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/buffer.h"
+#include "cpu/gemm/bf16.h"
+#include "cpu/gemm/call.h"
+#include "cpu/gemm/vector.h"
+#include "cpu/tile/elements.h"
+
+// Blocks of both factors are packed into panels in the order the tiles read them, once, by all threads; then the
+// threads share the blocks of C. How that is cut depends on the sizes, and the bits do not depend on how it is cut.
+namespace ebb::cpu {
+namespace {
+
+// Packed at a time: 1.5 MiB of A and 3 MiB of B in f32.
+constexpr std::int64_t kMostRows = 1024, kMostCols = 2048;
+template <class T>
+void scale(std::int64_t m, std::int64_t n, T beta, T* c, std::int64_t c_stride) {
+  for (std::int64_t i = 0; i < m; ++i) {
+    T* row = c + i * c_stride;
+    if (beta == T(0)) {
+      std::memset(row, 0, static_cast<std::size_t>(n) * sizeof(T));
+    } else {
+      for (std::int64_t j = 0; j < n; ++j) row[j] *= beta;
+    }
+  }
+}
+
+// ---- products of matrices
+// ---------------------------------------------------------------------------------------------
+
+// One factor: how it is packed into panels of P, and whether tiles may read it where it lies.
+template <class T, class P>
+struct Factor {
+  const GemmTiles<T, P>& tiles;
+  std::int64_t width;  // of a panel
+  std::int64_t (*packed)(std::int64_t);
+  void (*pack)(const GemmSource&, std::int64_t, std::int64_t, P*);
+  bool in_place;
+
+  // Measured on Neoverse V1: panels in place save their packing, and pay with a page for each step of k. That is worth
+  // it where they are read once or twice, or lie within a few pages anyway; at 128³ it loses 6 %, at 1024³ 20 %.
+  Factor(const GemmTiles<T, P>& t, bool of_rows, const GemmSource& source, std::int64_t wide, std::int64_t depth,
+         std::int64_t passes)
+      : tiles(t),
+        width(of_rows ? t.rows : t.cols),
+        packed(of_rows ? t.packed_rows : t.packed_cols),
+        pack(of_rows ? t.pack_rows : t.pack_cols),
+        in_place(t.group == 1 && source.wide_stride == 1 && source.dtype == dtype_of_type<P>::value &&
+                 (passes <= 2 || wide * depth <= 4096)) {}
+
+  std::int64_t space(std::int64_t wide, std::int64_t depth) const {
+    return tiles.packed_depth(depth) * (in_place ? packed(wide % width) : packed(wide));
+  }
+
+  GemmPanels<P> prepare(const Call<T>& call, const GemmSource& source, std::int64_t wide, std::int64_t depth,
+                        P* to) const {
+    const std::int64_t whole = wide / width * width;
+    const std::int64_t element = static_cast<std::int64_t>(size_of(source.dtype));
+    const auto from = [&](std::int64_t w) {
+      return GemmSource{static_cast<const std::byte*>(source.data) + w * source.wide_stride * element, source.dtype,
+                        source.wide_stride, source.depth_stride};
+    };
+    if (in_place) {
+      if (wide > whole) pack(from(whole), wide - whole, depth, to);
+      return {static_cast<const P*>(source.data), source.depth_stride, width, to};
+    }
+    constexpr std::int64_t kElements = 65536;  // a task
+    const std::int64_t step = call.shared ? width * std::max<std::int64_t>(1, kElements / (width * depth)) : wide;
+    const std::int64_t length = tiles.packed_depth(depth);
+    call.for_each(pieces_of(wide, step), [&](std::int64_t i) {
+      const std::int64_t first = i * step;
+      pack(from(first), std::min(step, wide - first), depth, to + first * length);
+    });
+    return {to, width, width * length, to + whole * length};
+  }
+};
+
+template <class T, class P>
+void multiply_blocks(const Call<T>& call, const GemmTiles<T, P>& tiles, const GemmPanels<P>& a, const GemmPanels<P>& b,
+                     std::int64_t rows, std::int64_t cols, std::int64_t depth, const GemmResult<T>& to) {
+  const std::int64_t col_step = tiles.task_panels * tiles.cols, across = pieces_of(cols, col_step);
+  std::int64_t row_step = tiles.task_rows;
+  const auto flops_of_task = [&] {
+    return 2.0 * static_cast<double>(std::min(row_step, rows) * std::min(col_step, cols)) * static_cast<double>(depth);
+  };
+  while (call.shared && row_step > 32 && pieces_of(rows, row_step) * across < 16 && flops_of_task() > 2 * kLeastFlops)
+    row_step /= 2;
+  call.for_each(pieces_of(rows, row_step) * across, [&](std::int64_t task) {
+    const std::int64_t i = task / across * row_step, j = task % across * col_step;
+    const GemmPanels<P> part_a{a.data + i / tiles.rows * a.distance, a.step, a.distance, a.last};
+    const GemmPanels<P> part_b{b.data + j / tiles.cols * b.distance, b.step, b.distance, b.last};
+    tiles.multiply(std::min(row_step, rows - i), std::min(col_step, cols - j), depth, call.alpha, part_a, part_b,
+                   to.from(i, j));
+  });
+}
+
+template <class T, class P>
+void multiply_matrices(const Call<T>& call, const GemmTiles<T, P>& tiles) {
+  const std::int64_t most_depth = gemm_depth(call.k, tiles.most_depth);
+  const std::int64_t most_rows = std::min(call.m, kMostRows / tiles.rows * tiles.rows);
+  const std::int64_t most_cols = std::min(call.n, kMostCols / tiles.cols * tiles.cols);
+  const Factor<T, P> fa(tiles, true, call.a_source(0, 0), most_rows, most_depth, pieces_of(call.n, tiles.cols));
+  const Factor<T, P> fb(tiles, false, call.b_source(0, 0), most_cols, most_depth, pieces_of(call.m, tiles.rows));
+  // Blocks at the end of A and B may be of other widths than those before: room for either.
+  const std::int64_t space_a = std::max(fa.space(most_rows, most_depth), fa.space(call.m % most_rows, most_depth));
+  const std::int64_t space_b = std::max(fb.space(most_cols, most_depth), fb.space(call.n % most_cols, most_depth));
+
+  constexpr std::int64_t kLocal = 16384 / sizeof(P);  // small products need no memory from the pool
+  alignas(64) P local[kLocal];
+  BufferPtr memory;
+  P* space = local;
+  if (space_a + space_b > kLocal) {
+    memory = BufferPtr::allocate(static_cast<std::size_t>(space_a + space_b) * sizeof(P), "matmul");
+    space = reinterpret_cast<P*>(memory.data());
+  }
+  for (std::int64_t j = 0; j < call.n; j += most_cols) {
+    const std::int64_t cols = std::min(most_cols, call.n - j);
+    for (std::int64_t p = 0; p < call.k; p += most_depth) {
+      const std::int64_t depth = std::min(most_depth, call.k - p);
+      const GemmResult<T> result{call.c, call.c_stride, call.add || p > 0, p + depth < call.k ? nullptr : call.halves,
+                                 call.halves_stride};
+      const GemmPanels<P> b = fb.prepare(call, call.b_source(p, j), cols, depth, space + space_a);
+      for (std::int64_t i = 0; i < call.m; i += most_rows) {
+        const std::int64_t rows = std::min(most_rows, call.m - i);
+        const GemmPanels<P> a = fa.prepare(call, call.a_source(i, p), rows, depth, space);
+        multiply_blocks(call, tiles, a, b, rows, cols, depth, result.from(i, j));
+      }
+    }
+  }
+}
+
+// Few outputs, long sums (a weight gradient over a whole data set): the blocks of k are what there is to share. Each
+// makes an [m, n] of its own; they are added in order, as everywhere.
+template <class T, class P>
+void multiply_deep(const Call<T>& call, const GemmTiles<T, P>& tiles) {
+  const std::int64_t depth = gemm_depth(call.k, tiles.most_depth), blocks = pieces_of(call.k, depth),
+                     outputs = call.m * call.n;
+  const std::int64_t round = std::clamp<std::int64_t>((std::int64_t{1} << 20) / outputs, 16, blocks);
+  const auto per_task =
+      static_cast<std::int64_t>(std::max(1.0, kLeastFlops / (call.flops() / static_cast<double>(blocks))));
+  const BufferPtr memory = BufferPtr::allocate(static_cast<std::size_t>(round * outputs) * sizeof(T), "matmul");
+  T* parts = reinterpret_cast<T*>(memory.data());
+  for (std::int64_t first = 0; first < blocks; first += round) {
+    const std::int64_t count = std::min(round, blocks - first);
+    parallel_for(pieces_of(count, per_task), [&](std::int64_t task) {
+      for (std::int64_t i = task * per_task; i < std::min(count, (task + 1) * per_task); ++i) {
+        const std::int64_t p = (first + i) * depth;
+        multiply_matrices(Call<T>{call.m, call.n, std::min(depth, call.k - p), call.alpha, call.a.from(0, p),
+                                  call.b.from(p, 0), false, parts + i * outputs, call.n, false},
+                          tiles);
+      }
+    });
+    for (std::int64_t r = 0; r < call.m; ++r) {
+      T* to = call.c + r * call.c_stride;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const T* part = parts + (i * call.m + r) * call.n;
+        const bool add = call.add || first + i > 0;
+        for (std::int64_t j = 0; j < call.n; ++j) to[j] = add ? to[j] + part[j] : part[j];
+      }
+    }
+  }
+}
+
+// A product that is over before anything is packed.
+template <class T>
+void multiply_tiny(const Call<T>& call) {
+  for (std::int64_t i = 0; i < call.m; ++i) {
+    for (std::int64_t j = 0; j < call.n; ++j) {
+      const Matrix<T> row = call.a.from(i, 0), col = call.b.from(0, j);
+      const T product = call.alpha * gemm_kernels<T>().dot(call.k, static_cast<const T*>(row.data), row.col_stride,
+                                                           static_cast<const T*>(col.data), col.row_stride);
+      T& out = call.c[i * call.c_stride + j];
+      out = call.add ? out + product : product;
+    }
+  }
+}
+
+// Few outputs, and more of k than threads could share otherwise.
+template <class T, class P>
+bool is_deep(const Call<T>& call, const GemmTiles<T, P>& tiles) {
+  constexpr std::int64_t kFew = 128;
+  return call.shared && call.m <= kFew && call.n <= kFew && call.k >= 4 * tiles.most_depth;
+}
+
+template <class T, class P>
+void multiply_panels(Call<T> call, const GemmTiles<T, P>& tiles) {
+  call.shared = call.shared && call.flops() >= 2 * kLeastFlops;
+  is_deep(call, tiles) ? multiply_deep(call, tiles) : multiply_matrices(call, tiles);
+}
+
+template <class T>
+bool is_vector(const Call<T>& call) {
+  return call.m == 1 || call.n == 1;
+}
+
+// C's row = A's row · B, C's column = B's column · Aᵀ.
+template <class T>
+void multiply_vector(const Call<T>& call, const GemmVectors<T>& vectors) {
+  if (call.m == 1) return VectorProduct<T>(vectors, call, call.n, call.a, call.b, 1).run();
+  VectorProduct<T>(vectors, call, call.m, call.b.transposed(), call.a.transposed(), call.c_stride).run();
+}
+
+// The one place that decides: tiles of bf16 where there are some and both factors are, or may be, bf16. Also for
+// vectors and for products of a few numbers, because a row must not depend on how many there are.
+const GemmBf16Tiles* bf16_tiles_for(const Call<float>& call) {
+  return call.a.as_bf16() && call.b.as_bf16() ? gemm_bf16_tiles() : nullptr;
+}
+
+template <class T>
+void run(const Call<T>& call, T beta) {
+  if (call.m == 0 || call.n == 0) return;
+  if (beta != T(0) && beta != T(1)) scale(call.m, call.n, beta, call.c, call.c_stride);
+  if (call.k == 0) {
+    if (beta == T(0)) scale(call.m, call.n, beta, call.c, call.c_stride);
+    return;
+  }
+  if constexpr (std::is_same_v<T, float>) {
+    if (const GemmBf16Tiles* tiles = bf16_tiles_for(call)) {
+      const GemmVectors<float>* vectors = gemm_bf16_vectors();
+      if (vectors && is_vector(call)) return multiply_vector(call, *vectors);
+      return multiply_panels(call, *tiles);
+    }
+  }
+  constexpr DType kOwn = dtype_of_type<T>::value;
+  if (call.m * call.n * call.k <= 128 && call.a.dtype == kOwn && call.b.dtype == kOwn) return multiply_tiny(call);
+  if (is_vector(call)) return multiply_vector(call, gemm_kernels<T>().vectors);
+  multiply_panels(call, gemm_kernels<T>().tiles);
+}
+
+// A·B rounded to halves. Tiles of bf16 round their sums themselves, in the last block of k; else, and for the sums of
+// the blocks before it, there is a part of the result in f32, 4 MiB at most.
+void run_to_halves(Call<float> call, DType dtype, void* out, std::int64_t stride) {
+  if (call.m == 0 || call.n == 0) return;
+  const GemmBf16Tiles* tiles = dtype == DType::bf16 && call.k > 0 ? bf16_tiles_for(call) : nullptr;
+  if (tiles && (is_deep(call, *tiles) || (is_vector(call) && gemm_bf16_vectors()))) tiles = nullptr;
+  const auto place = [&](std::int64_t i, std::int64_t j) {
+    return static_cast<std::byte*>(out) + (i * stride + j) * static_cast<std::int64_t>(size_of(dtype));
+  };
+  if (tiles && call.k <= tiles->most_depth) {
+    call.halves = static_cast<BFloat16*>(out);
+    call.halves_stride = stride;
+    return multiply_panels(call, *tiles);
+  }
+  const std::int64_t most_cols = std::min<std::int64_t>(call.n, 2048);
+  const std::int64_t fit = (std::int64_t{1} << 20) / most_cols / 64 * 64;
+  const std::int64_t most_rows = std::min(call.m, std::max<std::int64_t>(64, fit));
+  const BufferPtr scratch =
+      BufferPtr::allocate(static_cast<std::size_t>(most_rows * most_cols) * sizeof(float), "matmul");
+  for (std::int64_t i = 0; i < call.m; i += most_rows) {
+    for (std::int64_t j = 0; j < call.n; j += most_cols) {
+      Call<float> part = call;
+      part.m = std::min(most_rows, call.m - i);
+      part.n = std::min(most_cols, call.n - j);
+      part.a = call.a.from(i, 0);
+      part.b = call.b.from(0, j);
+      part.c = reinterpret_cast<float*>(scratch.data());
+      part.c_stride = part.n;
+      if (tiles) {
+        part.halves = reinterpret_cast<BFloat16*>(place(i, j));
+        part.halves_stride = stride;
+        multiply_panels(part, *tiles);
+        continue;
+      }
+      run(part, 0.0f);
+      constexpr std::int64_t kElements = 16384;
+      const std::int64_t step = std::max<std::int64_t>(1, kElements / part.n);
+      call.for_each(pieces_of(part.m, step), [&](std::int64_t task) {
+        for (std::int64_t r = task * step; r < std::min(part.m, (task + 1) * step); ++r)
+          float_to_halves(dtype, part.c + r * part.n, place(i + r, j), part.n);
+      });
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const Matrix<T>& a, const Matrix<T>& b, T beta, T* c,
+          std::int64_t c_stride) {
+  run(Call<T>{m, n, k, alpha, a, b, beta != T(0), c, c_stride, true}, beta);
+}
+template <class T>
+void gemm_serial(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const Matrix<T>& a, const Matrix<T>& b,
+                 T beta, T* c, std::int64_t c_stride) {
+  run(Call<T>{m, n, k, alpha, a, b, beta != T(0), c, c_stride, false}, beta);
+}
+
+void gemm_to_halves(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& a, const Matrix<float>& b,
+                    DType dtype, void* c, std::int64_t c_stride) {
+  run_to_halves({m, n, k, 1.0f, a, b, false, nullptr, 0, true}, dtype, c, c_stride);
+}
+void gemm_to_halves_serial(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& a,
+                           const Matrix<float>& b, DType dtype, void* c, std::int64_t c_stride) {
+  run_to_halves({m, n, k, 1.0f, a, b, false, nullptr, 0, false}, dtype, c, c_stride);
+}
+
+#define EBB_GEMM(T)                                                                                                    \
+  template void gemm<T>(std::int64_t, std::int64_t, std::int64_t, T, const Matrix<T>&, const Matrix<T>&, T, T*,        \
+                        std::int64_t);                                                                                 \
+  template void gemm_serial<T>(std::int64_t, std::int64_t, std::int64_t, T, const Matrix<T>&, const Matrix<T>&, T, T*, \
+                               std::int64_t);
+EBB_GEMM(float)
+EBB_GEMM(double)
+#undef EBB_GEMM
+
+}  // namespace ebb::cpu

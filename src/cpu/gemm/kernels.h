@@ -1,0 +1,109 @@
+#pragma once
+#include <cstdint>
+
+#include "ebb/dtype.h"
+
+// The inner loops of matrix products, compiled for every SIMD target.
+namespace ebb::cpu {
+
+// An output is a sum of blocks of k, each summed on its own: from zero, one fused product after the other, in the order
+// of k. The blocks are added in order. That is all that decides the bits of an output: not its place, not the sizes of
+// the product, not how its factors lie in memory. Blocks are nearly equal and as long as the level-1 cache allows. (Two
+// bf16 factors may be multiplied by instructions of their own, see bf16.h: then a step is several of k.)
+inline constexpr std::int64_t kGemmDepth = 384, kGemmMostDepth = 1024;  // of f32 and f64, and of anything
+inline std::int64_t gemm_depth(std::int64_t k, std::int64_t most = kGemmDepth) {
+  const std::int64_t blocks = (k + most - 1) / most;
+  return blocks <= 1 ? k : ((k + blocks - 1) / blocks + 7) / 8 * 8;
+}
+
+// A factor to pack: element (w, p) of `wide` rows of A or columns of B, and of `depth`, is
+// data[w·wide_stride + p·depth_stride]. Any strides will do; one of them 1 is quick.
+struct GemmSource {
+  const void* data;
+  DType dtype;  // T's own, or a half where T is float; f32 or bf16 for panels of bf16
+  std::int64_t wide_stride, depth_stride;
+};
+
+// A factor as the tiles read it: panels of the tile's width, element (w, p) of a panel at p·step + w (or in groups of
+// k, see GemmTiles). The last panel may be narrower; it is packed, with numbers of no meaning beyond its end.
+template <class P>
+struct GemmPanels {
+  const P* data;
+  std::int64_t step;
+  std::int64_t distance;  // from panel to panel
+  const P* last;          // the narrow one, if there is one
+};
+
+// Where a block of k goes: C = block, or C += block. With `halves` the result is rounded to them instead, and C is only
+// read, if it is added to; tiles of bf16 alone do that.
+template <class T>
+struct GemmResult {
+  T* c;
+  std::int64_t stride;
+  bool add;
+  BFloat16* halves = nullptr;
+  std::int64_t halves_stride = 0;
+
+  GemmResult from(std::int64_t i, std::int64_t j) const {
+    return {c ? c + i * stride + j : nullptr, stride, add, halves ? halves + i * halves_stride + j : nullptr,
+            halves_stride};
+  }
+};
+
+// Products of panels of P, summed in T.
+template <class T, class P>
+struct GemmTiles {
+  std::int64_t rows, cols;  // of a tile of C that stays in registers
+  std::int64_t
+      group;  // so many of k lie together in a panel: (w, p) at p / group · group · width + w · group + p % group
+  std::int64_t most_depth;              // of a block of k
+  std::int64_t task_rows, task_panels;  // what a task makes of C
+
+  // Packs all panels one after the other; the space for `wide` is packed_wide(wide) × depth, rounded up to whole groups
+  // (which are filled with zeros).
+  std::int64_t (*packed_rows)(std::int64_t rows);
+  std::int64_t (*packed_cols)(std::int64_t cols);
+  void (*pack_rows)(const GemmSource& from, std::int64_t rows, std::int64_t depth, P* to);
+  void (*pack_cols)(const GemmSource& from, std::int64_t cols, std::int64_t depth, P* to);
+
+  // alpha·A·B for one block of k.
+  void (*multiply)(std::int64_t rows, std::int64_t cols, std::int64_t depth, T alpha, const GemmPanels<P>& a,
+                   const GemmPanels<P>& b, const GemmResult<T>& to);
+
+  std::int64_t packed_depth(std::int64_t depth) const { return (depth + group - 1) / group * group; }
+};
+
+// Products of a vector, with the bits of the tiles.
+template <class T>
+struct GemmVectors {
+  std::int64_t most_depth;  // of a block of k, as that of the tiles
+
+  // sum[0..cols) = x·B for one block of k, B as it lies: its columns or its depth must be dense.
+  void (*multiply_vector)(std::int64_t cols, std::int64_t depth, const T* x, const GemmSource& b, T* sum);
+
+  // One column, several blocks of k that follow each other: sum[r · sum_stride] is the sum of block r.
+  void (*multiply_runs)(std::int64_t runs, std::int64_t depth, const T* x, const GemmSource& b, T* sum,
+                        std::int64_t sum_stride);
+};
+
+template <class T>
+struct GemmKernels {
+  GemmTiles<T, T> tiles;
+  GemmVectors<T> vectors;
+
+  // to[p] = element (0, p)
+  void (*read_vector)(const GemmSource& from, std::int64_t depth, T* to);
+
+  // The same sums without preparations, for a few outputs.
+  T (*dot)(std::int64_t depth, const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride);
+};
+
+// Those of the target that tile_kernels() has chosen.
+template <class T>
+const GemmKernels<T>& gemm_kernels();
+template <>
+const GemmKernels<float>& gemm_kernels<float>();
+template <>
+const GemmKernels<double>& gemm_kernels<double>();
+
+}  // namespace ebb::cpu

@@ -1,0 +1,292 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "cpu/jit/code.h"
+
+// The same instructions for x86-64 with AVX2 and FMA, on whole 256-bit registers. Encodings: Intel Software Developer's
+// Manual, volume 2. Machines with AVX-512 run them too.
+//
+// rdi is the table of pointers, rsi the groups of a block, rdx the state, rcx the blocks, r15 counts groups, rax is a
+// scratch register first and then the offset of this turn; the loop's own pointers are the other general registers,
+// those of the caller saved on the stack, with the frame below them: numbers for which there is no register. rdi is the
+// last to be given away: nothing is read from the table after that.
+namespace ebb::cpu {
+
+class Assembler {
+ public:
+  static constexpr int kVectorBytes = 32;
+  static constexpr int kVectorRegisters = 16;
+  static constexpr int kPointerRegisters = 10;
+
+  explicit Assembler(bool wide) : wide_(wide) {}
+  std::vector<std::uint8_t> take() { return std::move(code_); }
+
+  // ---- around the loop ----
+  void begin(int frame) {
+    bytes({0x53, 0x55, 0x41, 0x54, 0x41, 0x55, 0x41, 0x56, 0x41, 0x57});  // push rbx rbp r12 r13 r14 r15
+    frame_ = frame * kVectorBytes;
+    bytes({0x48, 0x81, 0xEC});  // sub rsp, frame
+    distance(frame_);
+  }
+  void pointer(int p, int entry) { from_table(kPointers[p], entry); }
+  void start_block() {
+    if (block_ == 0) bytes({0x31, 0xC0});  // xor eax, eax
+    block_ = code_.size();
+  }
+  void start_loop() {
+    bytes({0x49, 0x89, 0xF7});              // mov r15, rsi
+    bytes({0x4D, 0x85, 0xFF, 0x0F, 0x84});  // test r15, r15; jz past the loop
+    skip_ = code_.size();
+    distance(0);
+    loop_ = code_.size();
+  }
+  void end_loop(const std::vector<bool>&, int step) {
+    bytes({0x48, 0x05});  // add rax, step / 2: what halves move by, others by twice that
+    distance(step / 2);
+    bytes({0x49, 0xFF, 0xCF, 0x0F, 0x85});  // dec r15; jnz
+    distance(static_cast<std::int64_t>(loop_) - static_cast<std::int64_t>(code_.size() + 4));
+    const auto past = static_cast<std::uint32_t>(code_.size() - (skip_ + 4));
+    for (int k = 0; k < 4; ++k) code_[skip_ + static_cast<std::size_t>(k)] = static_cast<std::uint8_t>(past >> 8 * k);
+  }
+  void end_block(int state_bytes) {
+    bytes({0x48, 0x81, 0xC2});  // add rdx, state_bytes
+    distance(state_bytes);
+    bytes({0x48, 0xFF, 0xC9, 0x0F, 0x85});  // dec rcx; jnz
+    distance(static_cast<std::int64_t>(block_) - static_cast<std::int64_t>(code_.size() + 4));
+  }
+  void end() {
+    bytes({0xC5, 0xF8, 0x77, 0x48, 0x81, 0xC4});  // vzeroupper; add rsp, frame
+    distance(frame_);
+    bytes({0x41, 0x5F, 0x41, 0x5E, 0x41, 0x5D, 0x41, 0x5C, 0x5D, 0x5B});  // pop in reverse
+    bytes({0xC3});
+  }
+
+  // ---- memory ----
+  void load(int v, int p, int offset) { memory(0x10, v, kPointers[p], offset); }
+  void store(int v, int p, int offset) { memory(0x11, v, kPointers[p], offset); }
+  // Halves: `offset` is that of the numbers they stand for.
+  void load_half(int v, int p, int offset, Stored kind) {
+    halves(k0F38, kind == Stored::bf16 ? 0x33 : 0x13, v, kPointers[p], offset / 2);  // vpmovzxwd, vcvtph2ps
+    if (kind == Stored::bf16) shift(v, v, 6, 16);
+  }
+  void store_half(int v, int p, int offset, Stored kind, int spare) {
+    if (kind == Stored::f16) {
+      halves(k0F3A, 0x1D, v, kPointers[p], offset / 2);  // vcvtps2ph, to nearest
+      byte(0);
+      return;
+    }
+    shift(spare, v, 2, 16);
+    registers(k0F38, true, false, 0x2B, spare, spare, spare);  // vpackusdw: within each half of the register
+    registers(k0F3A, true, true, 0x00, spare, 0, spare);       // vpermq: the halves' first quarters together
+    byte(0x08);
+    prefix(kFloat, true, false, spare, 0, kPointers[p], false);  // vmovupd xmm
+    in_memory(0x11, spare, kPointers[p], offset / 2, 0);
+  }
+  void store_state(int v, int offset) { plain(kFloat, wide_, 0x11, v, kState, offset); }
+  void store_frame(int v, int slot) { in_frame(0x11, v, slot); }
+  void load_frame(int v, int slot) { in_frame(0x10, v, slot); }
+  void repeat(int v, int entry) {
+    from_table(kScratch, entry);
+    plain(k0F38, true, wide_ ? 0x19 : 0x18, v, kScratch, 0);  // vbroadcastss, vbroadcastsd
+  }
+  void constant(int v, std::uint64_t bits) {
+    bytes({0x48, 0xB8});  // mov rax, bits
+    for (int k = 0; k < 8; ++k) byte(static_cast<std::uint8_t>(bits >> 8 * k));
+    byte(0xC4);  // vmovq xmm, rax: 128 bits, unlike all others here
+    byte(static_cast<std::uint8_t>((v < 8 ? 0x80 : 0) | 0x60 | kFloat));
+    bytes({0xF9, 0x6E, 0xC0 | (v & 7) << 3});
+    registers(k0F38, true, false, wide_ ? 0x59 : 0x58, v, 0, v);  // vpbroadcastq, vpbroadcastd
+  }
+
+  // ---- instructions ----
+  // Whether d may be a register that the operation reads: where it is made of several instructions, not.
+  static bool may_overwrite(Micro op) {
+    return op != Micro::maximum && op != Micro::minimum && op != Micro::abs_less && op != Micro::absolute &&
+           op != Micro::negate && op != Micro::bit_not;
+  }
+  // Whether it needs one more register.
+  static bool needs_spare(Micro op) {
+    return op == Micro::maximum || op == Micro::minimum || op == Micro::abs_less || op == Micro::copy_sign;
+  }
+
+  void run(Micro op, int d, int a, int b, int immediate, int spare) {
+    switch (op) {
+      case Micro::move:
+        return move(d, a);
+      case Micro::negate:
+        sign_bits(d);
+        return floats(0x57, d, d, a);  // vxorps
+      case Micro::absolute:
+        sign_bits(d);
+        return floats(0x55, d, d, a);  // vandnps
+      case Micro::root:
+        return floats(0x51, d, 0, a);
+      case Micro::floor:
+        return round(d, a, 0x09);
+      case Micro::ceil:
+        return round(d, a, 0x0A);
+      case Micro::nearest:
+        return round(d, a, 0x08);
+      case Micro::trunc:
+        return round(d, a, 0x0B);
+      case Micro::bit_not:
+        all_ones(d);
+        return floats(0x57, d, d, a);
+      case Micro::shift_left:
+        return shift(d, a, 6, immediate);
+      case Micro::shift_right:
+        return shift(d, a, 2, immediate);
+      case Micro::shift_right_signed:  // 32 bits only
+        return shift(d, a, 4, immediate);
+      case Micro::to_float:  // vcvtdq2ps
+        return registers(kFloat, false, false, 0x5B, d, 0, a);
+      case Micro::round_to_f16:
+        registers(k0F3A, true, false, 0x1D, a, 0, d);  // vcvtps2ph
+        byte(0);
+        return registers(k0F38, true, false, 0x13, d, 0, d);  // vcvtph2ps
+      case Micro::add:
+        return floats(0x58, d, a, b);
+      case Micro::sub:
+        return floats(0x5C, d, a, b);
+      case Micro::mul:
+        return floats(0x59, d, a, b);
+      case Micro::div:
+        return floats(0x5E, d, a, b);
+      // vmaxps and vminps return their second operand where there is no order: of zeros with different signs both
+      // orders together have the right one, and NaN is put in where there is one.
+      case Micro::maximum:
+        return beyond(0x5F, 0x54, d, a, b, spare);
+      case Micro::minimum:
+        return beyond(0x5D, 0x56, d, a, b, spare);
+      case Micro::max_or_second:
+        return floats(0x5F, d, a, b);
+      case Micro::min_or_second:
+        return floats(0x5D, d, a, b);
+      case Micro::equal:
+        return compare(0x00, d, a, b);
+      case Micro::less:
+        return compare(0x11, d, a, b);
+      case Micro::less_equal:
+        return compare(0x12, d, a, b);
+      case Micro::abs_less:
+        sign_bits(spare);
+        floats(0x55, d, spare, a);
+        floats(0x55, spare, spare, b);
+        return compare(0x11, d, d, spare);
+      case Micro::bit_and:
+        return floats(0x54, d, a, b);
+      case Micro::bit_or:
+        return floats(0x56, d, a, b);
+      case Micro::bit_xor:
+        return floats(0x57, d, a, b);
+      case Micro::int_add:
+        return registers(kFloat, true, false, wide_ ? 0xD4 : 0xFE, d, a, b);
+      case Micro::int_sub:
+        return registers(kFloat, true, false, wide_ ? 0xFB : 0xFA, d, a, b);
+      default:
+        return;  // of three operands: below
+    }
+  }
+  // d = d + a·b or d − a·b, rounded once
+  void fma(int d, int a, int b) { registers(k0F38, true, wide_, 0xB8, d, a, b); }   // vfmadd231ps
+  void fnma(int d, int a, int b) { registers(k0F38, true, wide_, 0xBC, d, a, b); }  // vfnmadd231ps
+  void select(int d, int mask, int a, int b) {
+    registers(k0F3A, true, false, wide_ ? 0x4B : 0x4A, d, b, a);  // vblendvps
+    byte(static_cast<std::uint8_t>(mask << 4));
+  }
+  // d gets the sign bits of a.
+  void copy_sign(int d, int a, int sign_bits, int spare) {
+    floats(0x54, spare, sign_bits, a);
+    floats(0x55, d, sign_bits, d);
+    floats(0x56, d, d, spare);
+  }
+
+  void move(int d, int a) {
+    if (d != a) floats(0x28, d, 0, a);  // vmovaps
+  }
+  void accumulate(int sum, int a) { floats(0x58, sum, sum, a); }
+  void zero(int d) { registers(kFloat, false, false, 0x57, d, d, d); }
+  void all_ones(int d) { registers(kFloat, true, false, 0x76, d, d, d); }  // vpcmpeqd
+
+ private:
+  static constexpr int kFloat = 1, k0F38 = 2, k0F3A = 3;  // opcode maps
+  static constexpr int kState = 2, kScratch = 0;          // rdx, rax
+  static constexpr int kPointers[kPointerRegisters] = {8, 9,  10, 11, 3,
+                                                       5, 12, 13, 14, 7};  // r8-r11, rbx, rbp, r12-r14, rdi
+
+  void byte(std::uint8_t b) { code_.push_back(b); }
+  void bytes(std::initializer_list<int> list) {
+    for (int b : list) byte(static_cast<std::uint8_t>(b));
+  }
+  void distance(std::int64_t d) {
+    for (int k = 0; k < 4; ++k) byte(static_cast<std::uint8_t>(static_cast<std::uint64_t>(d) >> 8 * k));
+  }
+  void from_table(int general, int entry) {  // mov general, [rdi + 8·entry]
+    bytes({0x48 | (general >= 8 ? 4 : 0), 0x8B, 0x80 | (general & 7) << 3 | 7});
+    distance(8 * entry);
+  }
+  // The three-byte VEX prefix: 256 bits, `second` is the extra source (0: none).
+  void prefix(int map, bool operand_size, bool w, int reg, int second, int base, bool whole = true) {
+    byte(0xC4);
+    byte(static_cast<std::uint8_t>((reg < 8 ? 0x80 : 0) | 0x40 | (base < 8 ? 0x20 : 0) | map));
+    byte(static_cast<std::uint8_t>((w ? 0x80 : 0) | (~second & 15) << 3 | (whole ? 4 : 0) | (operand_size ? 1 : 0)));
+  }
+  void registers(int map, bool operand_size, bool w, int opcode, int d, int a, int b) {
+    prefix(map, operand_size, w, d, a, b);
+    bytes({opcode, 0xC0 | (d & 7) << 3 | (b & 7)});
+  }
+  void floats(int opcode, int d, int a, int b) { registers(kFloat, wide_, false, opcode, d, a, b); }
+  void beyond(int opcode, int combine, int d, int a, int b, int spare) {
+    floats(opcode, d, a, b);
+    floats(opcode, spare, b, a);
+    floats(combine, d, d, spare);
+    compare(0x03, spare, a, b);  // no order: all ones, a NaN
+    floats(0x56, d, d, spare);
+  }
+  void compare(int how, int d, int a, int b) {
+    floats(0xC2, d, a, b);
+    byte(static_cast<std::uint8_t>(how));
+  }
+  void memory(int opcode, int v, int base, int offset) {  // [base + 2·rax + offset]
+    prefix(kFloat, wide_, false, v, 0, base);
+    in_memory(opcode, v, base, offset, 1);
+  }
+  void halves(int map, int opcode, int v, int base, int offset) {  // [base + rax + offset]
+    prefix(map, true, false, v, 0, base);
+    in_memory(opcode, v, base, offset, 0);
+  }
+  void in_memory(int opcode, int v, int base, int offset, int scale) {
+    bytes({opcode, 0x84 | (v & 7) << 3, scale << 6 | (base & 7)});
+    distance(offset);
+  }
+  void plain(int map, bool operand_size, int opcode, int v, int base, int offset) {  // [base + offset]
+    prefix(map, operand_size, false, v, 0, base);
+    bytes({opcode, 0x80 | (v & 7) << 3 | (base & 7)});
+    distance(offset);
+  }
+  void in_frame(int opcode, int v, int slot) {  // [rsp + offset]
+    prefix(kFloat, wide_, false, v, 0, 4);
+    bytes({opcode, 0x84 | (v & 7) << 3, 0x24});
+    distance(std::int64_t{slot} * kVectorBytes);
+  }
+  void round(int d, int a, int how) {
+    registers(k0F3A, true, false, wide_ ? 0x09 : 0x08, d, 0, a);
+    byte(static_cast<std::uint8_t>(how));
+  }
+  void shift(int d, int a, int how, int count) {  // vpslld, vpsrld, vpsrad and the 64-bit forms
+    prefix(kFloat, true, false, 0, d, a);
+    bytes({wide_ ? 0x73 : 0x72, 0xC0 | how << 3 | (a & 7), count});
+  }
+  void sign_bits(int d) {
+    all_ones(d);
+    shift(d, d, 6, wide_ ? 63 : 31);
+  }
+
+  bool wide_;
+  std::vector<std::uint8_t> code_;
+  int frame_ = 0;
+  std::size_t block_ = 0, skip_ = 0, loop_ = 0;
+};
+
+}  // namespace ebb::cpu

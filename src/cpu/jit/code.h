@@ -1,0 +1,79 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "cpu/jit/loop.h"
+
+// A loop in terms of vector instructions: what lower.cc makes of operations and loop.cc of instructions.
+namespace ebb::cpu {
+
+enum class Micro : std::uint8_t {
+  // of a
+  move,
+  negate,
+  absolute,
+  root,
+  floor,
+  ceil,
+  nearest,
+  trunc,
+  bit_not,
+  shift_left,          // by `immediate` bits, in integers as wide as the numbers
+  shift_right,         // zeros come in
+  shift_right_signed,  // copies of the sign come in
+  to_float,            // from an integer
+  round_to_f16,
+  // of a and b
+  add,
+  sub,
+  mul,
+  div,
+  maximum,  // IEEE's
+  minimum,
+  max_or_second,  // b where one of them is NaN on some processors, NaN on others: for numbers, and NaN in b
+  min_or_second,
+  equal,
+  less,
+  less_equal,
+  abs_less,  // |a| < |b|
+  bit_and,
+  bit_or,
+  bit_xor,
+  int_add,
+  int_sub,
+  // of a, b and c
+  fma,        // a·b + c, rounded once
+  fnma,       // c − a·b, rounded once
+  select,     // b where mask a is set, c elsewhere
+  copy_sign,  // |a| with the sign of b; c must be the sign bits
+};
+
+struct LoopCode {
+  enum class Source : std::uint8_t {
+    tile,
+    number,
+    constant,
+    result,
+  };
+  struct Value {
+    Source source = Source::result;
+    int pointer = -1;  // tile, number
+    Stored stored = Stored::as_computed;
+    std::uint64_t bits = 0;  // constant
+    Micro op = Micro::move;
+    std::array<int, 3> arg{-1, -1, -1};
+    int immediate = 0;
+    bool fixed() const { return source == Source::number || source == Source::constant; }
+  };
+
+  bool wide = false;
+  std::vector<Value> values;
+  std::vector<LoopProgram::Store> stores;
+  std::vector<int> sums, guards;
+  std::vector<int> ordinary;  // masks: where one is not set, a function was not made for what it got
+};
+
+LoopCode lower(const LoopProgram& program);
+
+}  // namespace ebb::cpu

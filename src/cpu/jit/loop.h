@@ -1,0 +1,92 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cpu/jit/code_memory.h"
+#include "graph/op_table.h"
+
+// Several operations in one loop, with everything between memory and memory in registers.
+//
+// A tile step reads its operands from L1 and writes its result there: three memory instructions for one addition. For a
+// loss of cheap operations, that is several times what the operations cost and more than the memory bandwidth allows.
+// So runs of steps become one loop of machine code, a few dozen to some hundred vector instructions put together when
+// the sweep is compiled (microseconds). The results are those of the steps to the bit: the same operations in the same
+// order, each rounded by itself, and sums in the same 16 lanes.
+namespace ebb::cpu {
+
+// What lies in memory where the loop computes in f32.
+enum class Stored : std::uint8_t { as_computed, bf16, f16 };
+
+struct LoopProgram {
+  enum class Source : std::uint8_t {
+    tile,    // an element of the tile that `pointer` is the number of
+    number,  // one number for the whole loop
+    result,  // op of earlier values
+  };
+  struct Value {
+    Source source = Source::result;
+    int pointer = -1;
+    Op op = Op::copy;
+    std::array<int, 3> arg{-1, -1, -1};
+    bool from_mask = false;               // op copy: a mask becomes 0 or 1
+    Stored stored = Stored::as_computed;  // tile: in memory; op copy: rounded to that
+  };
+  struct Store {
+    int value, pointer;
+    Stored stored = Stored::as_computed;
+  };
+
+  bool wide = false;  // f64 and masks as wide; otherwise f32
+  int pointers = 0;
+  std::vector<Value> values;
+  std::vector<Store> stores;
+  std::vector<int> sums;    // values summed in 16 lanes
+  std::vector<int> guards;  // masks that should be true everywhere
+};
+
+class NativeLoop {
+ public:
+  NativeLoop(std::span<const std::uint8_t> code, std::size_t group, int guards, std::size_t state_bytes)
+      : code_(code), group_(group), guards_(guards), state_bytes_(state_bytes) {}
+  bool ready() const { return code_.entry() != nullptr; }
+  std::size_t group() const { return group_; }  // elements that a turn of the loop takes: a multiple of 16
+  int guards() const { return guards_; }
+  std::size_t state_bytes() const { return state_bytes_; }
+
+  // `blocks` blocks, at least one, of `turns` turns, one after the other in memory. Written to `state`, for each block:
+  // 16 lanes for each sum, then 32 bytes for each guard, all ones if it held everywhere. Guards are those of the
+  // program and one more if it has functions that the loop knows for ordinary numbers only: where that does not hold,
+  // nor do the block's results.
+  void run(void* const* pointers, std::size_t turns, void* state, std::size_t blocks) const {
+    reinterpret_cast<void (*)(void* const*, std::size_t, void*, std::size_t)>(const_cast<void*>(code_.entry()))(
+        pointers, turns, state, blocks);
+  }
+
+ private:
+  CodeMemory code_;
+  std::size_t group_;
+  int guards_;
+  std::size_t state_bytes_;
+};
+
+inline constexpr std::size_t kLoopGroup = 16;
+inline constexpr std::size_t kGuardBytes = 32;
+inline constexpr std::size_t kMaxLoopPointers = 32, kMaxLoopState = 512;
+
+// Whether such loops can be made here, and for this operation of f32, or f64 if wide (or of masks).
+bool native_loops_usable();
+bool has_native_form(Op op, bool wide);
+
+// When to make them: sweeps that are too small gain less than the code costs to make. For tests: always, never.
+enum class NativeLoops : std::uint8_t { for_large_sweeps, always, never };
+void set_native_loops(NativeLoops when);
+bool worth_native_loops(std::int64_t elements);
+
+// Null when such loops are not usable, registers do not suffice or the system allows no new code: the caller has the
+// steps.
+std::shared_ptr<const NativeLoop> make_native_loop(const LoopProgram& program);
+
+}  // namespace ebb::cpu

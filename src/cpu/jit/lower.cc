@@ -1,0 +1,287 @@
+#include <bit>
+#include <limits>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "cpu/jit/code.h"
+#include "cpu/tile/math_coefficients.h"
+#include "cpu/tile/math_traits.h"
+
+// Operations as vector instructions. Those of the functions repeat math-inl.h step by step, so that the bits are the
+// same; where that has a shorter form for ordinary numbers, only the shorter form is here, and a guard.
+namespace ebb::cpu {
+namespace {
+
+class Lowering {
+ public:
+  explicit Lowering(const LoopProgram& p) : p_(p) {
+    code_.wide = p.wide;
+    code_.stores = p.stores;
+  }
+
+  LoopCode run() {
+    for (const LoopProgram::Value& v : p_.values) {
+      switch (v.source) {
+        case LoopProgram::Source::tile:
+          value_of_.push_back(push({.source = LoopCode::Source::tile, .pointer = v.pointer, .stored = v.stored}));
+          break;
+        case LoopProgram::Source::number:
+          value_of_.push_back(push({.source = LoopCode::Source::number, .pointer = v.pointer}));
+          break;
+        case LoopProgram::Source::result: {
+          std::array<int, 3> in{-1, -1, -1};
+          for (std::size_t k = 0; k < 3; ++k) {
+            if (v.arg[k] >= 0) in[k] = value_of_[static_cast<std::size_t>(v.arg[k])];
+          }
+          value_of_.push_back(v.from_mask                       ? two(Micro::bit_and, number(1), in[0])
+                              : v.stored != Stored::as_computed ? rounded(in[0], v.stored)
+                                                                : operation(v.op, in));
+          break;
+        }
+      }
+    }
+    auto of = [&](int v) { return value_of_[static_cast<std::size_t>(v)]; };
+    for (LoopProgram::Store& s : code_.stores) {
+      s.value = of(s.value);
+      if (s.stored == Stored::bf16) s.value = upper_half_of(s.value);
+    }
+    for (int s : p_.sums) code_.sums.push_back(of(s));
+    for (int g : p_.guards) code_.guards.push_back(of(g));
+    return std::move(code_);
+  }
+
+ private:
+  // The same instruction of the same values is made once.
+  int push(const LoopCode::Value& v) {
+    const auto key = std::tuple(v.source, v.pointer, v.bits, v.op, v.arg, v.immediate);
+    auto [at, added] = made_.emplace(key, static_cast<int>(code_.values.size()));
+    if (added) code_.values.push_back(v);
+    return at->second;
+  }
+  int one(Micro op, int a, int immediate = 0) { return push({.op = op, .arg = {a, -1, -1}, .immediate = immediate}); }
+  int two(Micro op, int a, int b) { return push({.op = op, .arg = {a, b, -1}}); }
+  int three(Micro op, int a, int b, int c) { return push({.op = op, .arg = {a, b, c}}); }
+  int add(int a, int b) { return two(Micro::add, a, b); }
+  int sub(int a, int b) { return two(Micro::sub, a, b); }
+  int mul(int a, int b) { return two(Micro::mul, a, b); }
+  int fma(int a, int b, int c) { return three(Micro::fma, a, b, c); }
+  int fnma(int a, int b, int c) { return three(Micro::fnma, a, b, c); }
+
+  int bits(std::uint64_t b) { return push({.source = LoopCode::Source::constant, .bits = b}); }
+  int number(double x) {
+    return bits(p_.wide ? std::bit_cast<std::uint64_t>(x) : std::bit_cast<std::uint32_t>(static_cast<float>(x)));
+  }
+  int sign_bits() { return bits(p_.wide ? std::uint64_t{1} << 63 : std::uint64_t{1} << 31); }
+
+  int operation(Op op, const std::array<int, 3>& in) {
+    const int a = in[0], b = in[1], c = in[2];
+    switch (op) {
+      case Op::copy:
+        return one(Micro::move, a);
+      case Op::neg: {
+        const int y = one(Micro::negate, a);
+        if (code_.values[a].op == Micro::absolute && code_.values[a].source == LoopCode::Source::result)
+          never_positive_.insert(y);
+        return y;
+      }
+      case Op::reciprocal:
+        return two(Micro::div, number(1), a);
+      case Op::square:
+        return mul(a, a);
+      case Op::abs:
+        return one(Micro::absolute, a);
+      case Op::sign: {  // 1 with the sign of a where it has one; otherwise a itself, which is 0 or NaN
+        const int unit = two(Micro::bit_or, two(Micro::bit_and, a, sign_bits()), number(1));
+        return three(Micro::select, two(Micro::abs_less, number(0), a), unit, a);
+      }
+      case Op::sqrt:
+        return one(Micro::root, a);
+      case Op::rsqrt:
+        return two(Micro::div, number(1), one(Micro::root, a));
+      case Op::floor:
+        return one(Micro::floor, a);
+      case Op::ceil:
+        return one(Micro::ceil, a);
+      case Op::round:
+        return one(Micro::nearest, a);
+      case Op::trunc:
+        return one(Micro::trunc, a);
+      case Op::add:
+        return add(a, b);
+      case Op::sub:
+        return sub(a, b);
+      case Op::mul:
+        return mul(a, b);
+      case Op::div:
+        return two(Micro::div, a, b);
+      case Op::maximum:
+        return two(Micro::maximum, a, b);
+      case Op::minimum:
+        return two(Micro::minimum, a, b);
+      case Op::fma:
+        return fma(a, b, c);
+      case Op::where:
+        return three(Micro::select, a, b, c);
+      case Op::eq:
+        return two(Micro::equal, a, b);
+      case Op::ne:
+        return one(Micro::bit_not, two(Micro::equal, a, b));
+      case Op::isnan:
+        return one(Micro::bit_not, two(Micro::equal, a, a));
+      case Op::lt:
+        return two(Micro::less, a, b);
+      case Op::le:
+        return two(Micro::less_equal, a, b);
+      case Op::gt:
+        return two(Micro::less, b, a);
+      case Op::ge:
+        return two(Micro::less_equal, b, a);
+      case Op::logical_and:
+        return two(Micro::bit_and, a, b);
+      case Op::logical_or:
+        return two(Micro::bit_or, a, b);
+      case Op::logical_xor:
+        return two(Micro::bit_xor, a, b);
+      case Op::logical_not:
+        return one(Micro::bit_not, a);
+      case Op::exp: {
+        const int y = exp(a);
+        if (never_positive_.count(a)) up_to_one_.insert(y);
+        return y;
+      }
+      case Op::expm1:
+        return expm1(a);
+      case Op::tanh:
+        return tanh(a);
+      case Op::log:
+        return log(a);
+      case Op::log1p:
+        return log1p(a);
+      default:
+        return one(Micro::move, a);  // has_native_form does not let others in
+    }
+  }
+
+  int rounded(int x, Stored to) {
+    if (to == Stored::f16) return one(Micro::round_to_f16, x);
+    const int r = two(Micro::bit_and, upper_half_of(x), bits(0xFFFF0000));
+    upper_half_[r] = upper_half_of(x);
+    return r;
+  }
+  // The nearest bf16, the even one of two, as the upper half of the bits; as in half-inl.h.
+  int upper_half_of(int x) {
+    if (const auto at = upper_half_.find(x); at != upper_half_.end()) return at->second;
+    const int odd = two(Micro::bit_and, one(Micro::shift_right, x, 16), bits(1));
+    const int number = two(Micro::int_add, two(Micro::int_add, x, bits(0x7fff)), odd);
+    return three(Micro::select, two(Micro::equal, x, x), number, two(Micro::bit_or, x, bits(0x400000)));
+  }
+
+  // ---- functions of f32, as in math-inl.h ----
+
+  using Traits = FloatTraits<float>;
+
+  // Estrin's scheme. The lower half comes first and powers when they are needed: fewer values live at a time.
+  template <std::size_t kCount>
+  int polynomial(int x, const float (&c)[kCount]) {
+    std::vector<int> powers{x};
+    return polynomial_part(c, kCount, powers);
+  }
+  int polynomial_part(const float* c, std::size_t count, std::vector<int>& powers) {
+    if (count == 1) return number(c[0]);
+    if (count == 2) return fma(number(c[1]), powers[0], number(c[0]));
+    const std::size_t power = count > 16 ? 4 : count > 8 ? 3 : count > 4 ? 2 : 1, low = std::size_t{1} << power;
+    const int lower = polynomial_part(c, low, powers), upper = polynomial_part(c + low, count - low, powers);
+    while (powers.size() <= power) powers.push_back(mul(powers.back(), powers.back()));
+    return fma(upper, powers[power], lower);
+  }
+
+  int clamped(int x, double low, double high) {  // NaN kept
+    return two(Micro::max_or_second, number(low), two(Micro::min_or_second, number(high), x));
+  }
+
+  struct Reduced {
+    int rest, shifted;
+  };
+  Reduced reduce_by_ln2(int x) {
+    const int shifted = fma(x, number(1.4426950408889634), number(Traits::kBiasedMagic)),
+              k = sub(shifted, number(Traits::kBiasedMagic));
+    return {fnma(k, number(Traits::kLn2Low), fnma(k, number(Traits::kLn2High), x)), shifted};
+  }
+  int exp_of_rest_minus_one(int r) { return fma(mul(r, r), polynomial(r, kExpF32), r); }
+  int normal_power(int shifted, int offset) {
+    return one(Micro::shift_left,
+               two(Micro::int_sub, shifted, bits(static_cast<std::uint32_t>(Traits::kBias - offset))),
+               Traits::kMantissa);
+  }
+
+  int exp(int x) {
+    code_.ordinary.push_back(two(Micro::abs_less, x, number(Traits::kExpNormal)));
+    return exp_normal(x);
+  }
+  int exp_normal(int x) {
+    const Reduced k = reduce_by_ln2(x);
+    return mul(add(number(1), exp_of_rest_minus_one(k.rest)), normal_power(k.shifted, 0));
+  }
+  int expm1(int x) {
+    const Reduced k = reduce_by_ln2(clamped(x, Traits::kExpm1Low, Traits::kExpm1High));
+    const int rest = exp_of_rest_minus_one(k.rest), half = normal_power(k.shifted, -1);
+    const int y = fma(half, rest, sub(half, number(0.5)));
+    return three(Micro::copy_sign, add(y, y), x, sign_bits());
+  }
+  int tanh(int x) {
+    const int a = clamped(one(Micro::absolute, x), 0, 20), z = mul(a, a);
+    const int small = fma(mul(a, z), polynomial(z, kTanhF32), a);
+    const int large = sub(number(1), two(Micro::div, number(2), add(exp_normal(add(a, a)), number(1))));
+    const int y = three(Micro::select, two(Micro::less, a, number(0.6)), small, large);
+    return three(Micro::copy_sign, y, x, sign_bits());
+  }
+
+  struct Split {
+    int fraction, exponent;
+  };
+  Split split(int x) {
+    const int shifted = two(Micro::int_sub, x, bits(Traits::kRootHalf));
+    const int m =
+        two(Micro::int_add, two(Micro::bit_and, shifted, bits(Traits::kMantissaMask)), bits(Traits::kRootHalf));
+    return {sub(m, number(1)), one(Micro::shift_right_signed, shifted, Traits::kMantissa)};
+  }
+  int log_sum(int f, int exponent) {
+    const int k = one(Micro::to_float, exponent), rest = mul(mul(f, f), polynomial(f, kLogF32));
+    return fma(k, number(Traits::kLn2High), add(f, fma(k, number(Traits::kLn2Low), rest)));
+  }
+  void guard(int low_enough, int high_enough) {
+    code_.ordinary.push_back(two(Micro::bit_and, low_enough, high_enough));
+  }
+  int log(int x) {
+    guard(two(Micro::less_equal, number(std::numeric_limits<float>::min()), x),
+          two(Micro::less, x, number(std::numeric_limits<float>::infinity())));
+    const Split s = split(x);
+    return log_sum(s.fraction, s.exponent);
+  }
+  int log1p(int x) {
+    const bool up_to_one = up_to_one_.count(x) > 0;  // and above 0, where exp's guard holds
+    if (!up_to_one) guard(two(Micro::less, number(-1), x), two(Micro::less, x, number(Traits::kLog1pHigh)));
+    const int unit = number(1), u = add(x, unit);
+    const int high = up_to_one ? unit : two(Micro::max_or_second, x, unit);
+    const int low = up_to_one ? x : two(Micro::min_or_second, x, unit);
+    const Split s = split(u);
+    const int error = sub(low, sub(u, high));
+    const int down = one(Micro::shift_left, two(Micro::int_sub, bits(Traits::kBias), s.exponent), Traits::kMantissa);
+    const int y = log_sum(fma(error, down, s.fraction), s.exponent);
+    return up_to_one ? y : three(Micro::copy_sign, y, x, sign_bits());
+  }
+
+  const LoopProgram& p_;
+  LoopCode code_;
+  std::vector<int> value_of_;                 // of the program -> of the code
+  std::set<int> never_positive_, up_to_one_;  // -|x|, and e to that
+  std::map<int, int> upper_half_;             // of values that are bf16: what they were made of
+  std::map<std::tuple<LoopCode::Source, int, std::uint64_t, Micro, std::array<int, 3>, int>, int> made_;
+};
+
+}  // namespace
+
+LoopCode lower(const LoopProgram& program) { return Lowering(program).run(); }
+
+}  // namespace ebb::cpu

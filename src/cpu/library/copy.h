@@ -1,0 +1,20 @@
+#pragma once
+#include "backend/call.h"
+#include "core/buffer.h"
+
+namespace ebb::cpu {
+
+// dst[i] = src[i] for every index of the shape both have; any strides, one dtype, no overlap. Runs in parallel when
+// there is enough of it.
+void copy_elements(const View& dst, const View& src);
+// Every element zero.
+void zero_elements(const View& dst);
+
+// The same elements, dense in row-major order: `src` itself where it is so already, else a copy that `keep` owns.
+View packed(const View& src, BufferPtr& keep, const char* what);
+// A dense copy in f32 of a half tensor.
+View packed_as_f32(const View& src, BufferPtr& keep, const char* what);
+
+std::byte* element_at(const View& view, std::int64_t offset);
+
+}  // namespace ebb::cpu

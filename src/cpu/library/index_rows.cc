@@ -1,0 +1,170 @@
+// index_select and index_zero_add: one index for a whole slice along an axis, as an embedding and its gradient have it.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "core/parallel.h"
+#include "cpu/library/copy.h"
+#include "cpu/library/lines.h"
+#include "cpu/library/ops.h"
+#include "cpu/tile/elements.h"
+
+namespace ebb::cpu {
+namespace {
+
+std::vector<std::int64_t> read_indices(const View& index) {
+  const std::int64_t n = index.shape.numel(), step = index.shape.rank() == 0 ? 0 : index.strides[0];
+  std::vector<std::int64_t> values(static_cast<std::size_t>(n));
+  with_index_type(index.dtype, [&](auto type) {
+    const auto* data = static_cast<const typename decltype(type)::type*>(index.data);
+    for (std::int64_t i = 0; i < n; ++i) values[static_cast<std::size_t>(i)] = data[i * step];
+  });
+  return values;
+}
+
+// A tensor around an axis: [outer, size, inner].
+struct AroundAxis {
+  std::int64_t outer = 1, size = 0, inner = 1;
+  AroundAxis(const Shape& shape, int axis) : size(shape[axis]) {
+    for (int d = 0; d < axis; ++d) outer *= shape[d];
+    for (int d = axis + 1; d < shape.rank(); ++d) inner *= shape[d];
+  }
+};
+
+// Which positions of the index name row r: order[start[r]] .. order[start[r + 1]), in rising order (a counting sort).
+struct PositionsByRow {
+  std::vector<std::int64_t> start, order;
+  PositionsByRow(const std::vector<std::int64_t>& index, std::int64_t rows)
+      : start(static_cast<std::size_t>(rows) + 1), order(index.size()) {
+    for (const std::int64_t r : index) ++start[static_cast<std::size_t>(r) + 1];
+    for (std::size_t r = 1; r < start.size(); ++r) start[r] += start[r - 1];
+    std::vector<std::int64_t> next(start.begin(), start.end() - 1);
+    for (std::size_t i = 0; i < index.size(); ++i)
+      order[static_cast<std::size_t>(next[static_cast<std::size_t>(index[i])]++)] = static_cast<std::int64_t>(i);
+  }
+};
+
+// The type sums of T are made in: many tokens may fall on one row, so f32 is added in f64 and halves in f32.
+template <class T>
+using SumOf = std::conditional_t<std::is_same_v<T, float>, double, std::conditional_t<is_half_type<T>, float, T>>;
+
+template <class T>
+void add_row(SumOf<T>* sum, const T* row, std::int64_t n) {
+  if constexpr (is_half_type<T>) {
+    constexpr std::int64_t kTile = 512;
+    float tile[kTile];
+    for (std::int64_t i = 0; i < n; i += kTile) {
+      const std::int64_t count = std::min(kTile, n - i);
+      halves_to_float(dtype_of_type<T>::value, row + i, 1, tile, count);
+      for (std::int64_t j = 0; j < count; ++j) sum[i + j] += tile[j];
+    }
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) sum[i] = wrapping_add<SumOf<T>>(sum[i], row[i]);
+  }
+}
+
+template <class T>
+void store_row(T* to, const SumOf<T>* sum, std::int64_t n) {
+  if constexpr (is_half_type<T>) {
+    float_to_halves(dtype_of_type<T>::value, sum, to, n);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(sum[i]);
+  }
+}
+
+}  // namespace
+
+void run_index_select(const LibraryCall& call) {
+  const View &x = call.inputs[0], &out = call.outputs[0];
+  const int axis = static_cast<int>(call.attrs.i[0]), rank = x.shape.rank();
+  check_indices(call, call.inputs[1], x.shape[axis]);
+  if (out.shape.numel() == 0) return;
+  const std::vector<std::int64_t> index = read_indices(call.inputs[1]);
+  const AroundAxis around(out.shape, axis);
+  // What lies within one index is a copy if it is dense or evenly spaced; anything else is packed first.
+  BufferPtr keep;
+  View from = x;
+  std::int64_t inner_step = 1, run = 1;
+  for (int d = rank - 1; d > axis; --d) {
+    if (x.shape[d] == 1) continue;
+    if (run == 1) {
+      inner_step = x.strides[d];
+    } else if (x.strides[d] != inner_step * run) {
+      from = packed(x, keep, "index_select");
+      inner_step = 1;
+      break;
+    }
+    run *= x.shape[d];
+  }
+  const std::int64_t axis_step = from.strides[axis];
+  const auto outer_offset = [&](std::int64_t o) {
+    std::int64_t offset = 0;
+    for (int d = axis - 1; d >= 0; --d) {
+      offset += o % from.shape[d] * from.strides[d];
+      o /= from.shape[d];
+    }
+    return offset;
+  };
+  constexpr std::int64_t kElements = 32768;
+  const std::int64_t group = std::max<std::int64_t>(1, kElements / std::max<std::int64_t>(1, around.inner));
+  const std::int64_t groups = (around.size + group - 1) / group;
+  with_element_size(x.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    parallel_for(around.outer * groups, [&](std::int64_t task) {
+      const std::int64_t o = task / groups, first = task % groups * group;
+      const T* source = static_cast<const T*>(from.data) + outer_offset(o);
+      T* to = static_cast<T*>(out.data) + (o * around.size + first) * around.inner;
+      for (std::int64_t i = first; i < std::min(around.size, first + group); ++i, to += around.inner) {
+        const T* row = source + index[static_cast<std::size_t>(i)] * axis_step;
+        if (inner_step == 1) {
+          std::memcpy(to, row, static_cast<std::size_t>(around.inner) * sizeof(T));
+        } else {
+          for (std::int64_t j = 0; j < around.inner; ++j) to[j] = row[j * inner_step];
+        }
+      }
+    });
+  });
+}
+
+// Every row of the result is made whole, from the rows of g that fall on it in their order: each is read once, nothing
+// is cleared beforehand and no two tasks share an element. A row that many fall on is shared by columns.
+void run_index_zero_add(const LibraryCall& call) {
+  const View& out = call.outputs[0];
+  const int axis = static_cast<int>(call.attrs.i[0]);
+  check_indices(call, call.inputs[1], out.shape[axis]);
+  if (out.shape.numel() == 0) return;
+  BufferPtr keep;
+  const View g = packed(call.inputs[0], keep, "index_add");
+  const AroundAxis around(out.shape, axis);
+  const std::vector<std::int64_t> index = read_indices(call.inputs[1]);
+  const std::int64_t tokens = static_cast<std::int64_t>(index.size());
+  const PositionsByRow positions(index, around.size);
+  constexpr std::int64_t kColumns = 256, kElements = 32768;
+  const std::int64_t width = std::clamp<std::int64_t>(around.inner, 1, kColumns),
+                     across = (around.inner + width - 1) / width;
+  const std::int64_t group = std::max<std::int64_t>(1, kElements / width), groups = (around.size + group - 1) / group;
+  with_type(out.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    const T* from = static_cast<const T*>(g.data);
+    parallel_for(around.outer * groups * across, [&](std::int64_t task) {
+      const std::int64_t column = task % across * width, columns = std::min(width, around.inner - column);
+      const std::int64_t first = task / across % groups * group, o = task / across / groups;
+      SumOf<T> sum[kColumns];
+      for (std::int64_t r = first; r < std::min(around.size, first + group); ++r) {
+        T* to = static_cast<T*>(out.data) + (o * around.size + r) * around.inner + column;
+        const auto begin = static_cast<std::size_t>(positions.start[static_cast<std::size_t>(r)]);
+        const auto end = static_cast<std::size_t>(positions.start[static_cast<std::size_t>(r) + 1]);
+        if (begin == end) {  // the first task of a row clears all of it: long runs
+          if (column == 0) std::memset(static_cast<void*>(to), 0, static_cast<std::size_t>(around.inner) * sizeof(T));
+          continue;
+        }
+        std::fill_n(sum, columns, SumOf<T>(0));
+        for (std::size_t p = begin; p < end; ++p)
+          add_row<T>(sum, from + (o * tokens + positions.order[p]) * around.inner + column, columns);
+        store_row<T>(to, sum, columns);
+      }
+    });
+  });
+}
+
+}  // namespace ebb::cpu

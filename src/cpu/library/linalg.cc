@@ -1,0 +1,271 @@
+// Factorisations and solves through LAPACK, one matrix of the batch a task. LAPACK is column-major: a dense row-major
+// matrix is its transpose there, which is used where it does no harm (Cholesky, determinants) and undone where it does.
+#include <cblas.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "core/format_error.h"
+#include "core/parallel.h"
+#include "cpu/gemm/blas.h"
+#include "cpu/library/copy.h"
+#include "cpu/library/ops.h"
+#include "cpu/tile/elements.h"
+
+// Fortran's symbols, exported by libopenblas; their C header is a package of its own. The trailing lengths of character
+// arguments are part of gfortran's calling convention.
+extern "C" {
+void spotrf_(const char* uplo, const int* n, float* a, const int* lda, int* info, std::size_t);
+void dpotrf_(const char* uplo, const int* n, double* a, const int* lda, int* info, std::size_t);
+void sgetrf_(const int* m, const int* n, float* a, const int* lda, int* pivots, int* info);
+void dgetrf_(const int* m, const int* n, double* a, const int* lda, int* pivots, int* info);
+void sgetrs_(const char* trans, const int* n, const int* nrhs, const float* a, const int* lda, const int* pivots,
+             float* b, const int* ldb, int* info, std::size_t);
+void dgetrs_(const char* trans, const int* n, const int* nrhs, const double* a, const int* lda, const int* pivots,
+             double* b, const int* ldb, int* info, std::size_t);
+}
+
+namespace ebb::cpu {
+namespace {
+
+int potrf(int n, float* a) {
+  int info = 0;
+  spotrf_("U", &n, a, &n, &info, 1);
+  return info;
+}
+int potrf(int n, double* a) {
+  int info = 0;
+  dpotrf_("U", &n, a, &n, &info, 1);
+  return info;
+}
+int getrf(int n, float* a, int* pivots) {
+  int info = 0;
+  sgetrf_(&n, &n, a, &n, pivots, &info);
+  return info;
+}
+int getrf(int n, double* a, int* pivots) {
+  int info = 0;
+  dgetrf_(&n, &n, a, &n, pivots, &info);
+  return info;
+}
+void getrs(int n, int nrhs, const float* lu, const int* pivots, float* b) {
+  int info = 0;
+  sgetrs_("N", &n, &nrhs, lu, &n, pivots, b, &n, &info, 1);
+}
+void getrs(int n, int nrhs, const double* lu, const int* pivots, double* b) {
+  int info = 0;
+  dgetrs_("N", &n, &nrhs, lu, &n, pivots, b, &n, &info, 1);
+}
+void trsm(CBLAS_UPLO uplo, CBLAS_TRANSPOSE trans, CBLAS_DIAG diag, int n, int cols, const float* a, float* b, int ldb) {
+  cblas_strsm(CblasRowMajor, CblasLeft, uplo, trans, diag, n, cols, 1.0f, a, n, b, ldb);
+}
+void trsm(CBLAS_UPLO uplo, CBLAS_TRANSPOSE trans, CBLAS_DIAG diag, int n, int cols, const double* a, double* b,
+          int ldb) {
+  cblas_dtrsm(CblasRowMajor, CblasLeft, uplo, trans, diag, n, cols, 1.0, a, n, b, ldb);
+}
+
+// Sizes of the last two dimensions and the number of matrices before them.
+struct Batch {
+  std::int64_t count = 1, rows = 0, cols = 0;
+  explicit Batch(const Shape& shape) : rows(shape[shape.rank() - 2]), cols(shape[shape.rank() - 1]) {
+    for (int d = 0; d < shape.rank() - 2; ++d) count *= shape[d];
+  }
+  std::int64_t matrix() const { return rows * cols; }
+};
+
+View with_last_two_swapped(View v) {
+  const int rank = v.shape.rank();
+  const std::int64_t rows = v.shape[rank - 2], cols = v.shape[rank - 1];
+  v.shape = v.shape.with(rank - 2, cols).with(rank - 1, rows);
+  std::swap(v.strides[rank - 2], v.strides[rank - 1]);
+  return v;
+}
+
+// A dense copy that may be overwritten, in the type it is computed in (halves: f32).
+View own_copy(const View& x, BufferPtr& keep, const char* what) {
+  if (is_half(x.dtype)) return packed_as_f32(x, keep, what);
+  keep = BufferPtr::allocate(static_cast<std::size_t>(x.shape.numel()) * size_of(x.dtype), what);
+  const View dst{keep.data(), x.dtype, x.shape, contiguous_strides(x.shape)};
+  copy_elements(dst, x);
+  return dst;
+}
+
+// The computed elements (dense, f32 for halves) become the output.
+void deliver(const View& out, const View& computed) {
+  if (!is_half(out.dtype)) return copy_elements(out, computed);
+  BufferPtr keep;
+  const View values = packed(computed, keep, "linear algebra");
+  float_to_halves(out.dtype, static_cast<const float*>(values.data), out.data, out.shape.numel());
+}
+
+template <class F>
+void with_real_type(const LibraryCall& call, F&& f) {
+  const DType dtype = call.inputs[0].dtype;
+  if (dtype == DType::f64) return f(Type<double>{});
+  require(is_floating(dtype), Error::Kind::type, "{}: needs floating matrices, got {}; cast them first", label_of(call),
+          name(dtype));
+  f(Type<float>{});
+}
+
+// The first matrix of the batch that failed, so that the error does not depend on who came first.
+std::int64_t first_failure(const std::vector<int>& info) {
+  const auto bad = std::find_if(info.begin(), info.end(), [](int i) { return i != 0; });
+  return bad == info.end() ? -1 : bad - info.begin();
+}
+
+std::string matrix_name(const Shape& shape, std::int64_t i) {
+  return shape.rank() == 2 ? std::string("the matrix") : fmt::format("matrix {}", i);
+}
+
+// LU factors of every matrix (column-major, in place), its pivots and LAPACK's verdict.
+template <class T>
+struct Factors {
+  std::vector<int> pivots, info;
+  Factors(T* matrices, std::int64_t n, std::int64_t count)
+      : pivots(static_cast<std::size_t>(n * count)), info(static_cast<std::size_t>(count)) {
+    parallel_for(count, [&](std::int64_t i) {
+      keep_blas_serial();
+      info[static_cast<std::size_t>(i)] = getrf(blas_size(n), matrices + i * n * n, pivots_of(i, n));
+    });
+  }
+  int* pivots_of(std::int64_t i, std::int64_t n) { return pivots.data() + i * n; }
+};
+
+// body(sign, log of the absolute value, product) of every determinant; the product is taken in f64.
+template <class Body>
+void for_each_determinant(const LibraryCall& call, Body&& body) {
+  const View& a = call.inputs[0];
+  const Batch batch(a.shape);
+  with_real_type(call, [&](auto type) {
+    using T = typename decltype(type)::type;
+    BufferPtr keep;
+    const View copy = own_copy(a, keep, label_of(call));
+    T* matrices = static_cast<T*>(copy.data);
+    const std::int64_t n = batch.rows;
+    if (n == 0) {
+      for (std::int64_t i = 0; i < batch.count; ++i) body(i, 1.0, 0.0, 1.0);
+      return;
+    }
+    Factors<T> factors(matrices, n, batch.count);
+    for (std::int64_t i = 0; i < batch.count; ++i) {
+      double sign = 1, logarithm = 0, product = 1;
+      const int* pivots = factors.pivots_of(i, n);
+      for (std::int64_t d = 0; d < n; ++d) {
+        const double u = matrices[i * n * n + d * (n + 1)];
+        if (pivots[d] != d + 1) sign = -sign;
+        if (u < 0) sign = -sign;
+        if (u == 0) sign = 0;
+        logarithm += std::log(std::fabs(u));
+        product *= pivots[d] != d + 1 ? -u : u;
+      }
+      body(i, sign, logarithm, product);
+    }
+  });
+}
+
+void store_real(const View& out, std::int64_t i, double value) {
+  with_type(out.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    if constexpr (std::is_floating_point_v<T>) {
+      static_cast<T*>(out.data)[i] = static_cast<T>(value);
+    } else if constexpr (is_half_type<T>) {
+      const float single = static_cast<float>(value);
+      float_to_halves(out.dtype, &single, static_cast<T*>(out.data) + i, 1);
+    }
+  });
+}
+
+}  // namespace
+
+// A = L·Lᵀ. Row-major A is Aᵀ = A column-major, and LAPACK's upper factor U (A = Uᵀ·U) there is L here. Only the lower
+// triangle of A is read.
+void run_cholesky(const LibraryCall& call) {
+  const View &a = call.inputs[0], &out = call.outputs[0];
+  const Batch batch(a.shape);
+  if (a.shape.numel() == 0) return;
+  with_real_type(call, [&](auto type) {
+    using T = typename decltype(type)::type;
+    BufferPtr keep;
+    const View copy = own_copy(a, keep, label_of(call));
+    std::vector<int> info(static_cast<std::size_t>(batch.count));
+    const std::int64_t n = batch.rows;
+    parallel_for(batch.count, [&](std::int64_t i) {
+      keep_blas_serial();
+      T* matrix = static_cast<T*>(copy.data) + i * n * n;
+      info[static_cast<std::size_t>(i)] = potrf(blas_size(n), matrix);
+      for (std::int64_t r = 0; r < n; ++r) std::fill(matrix + r * n + r + 1, matrix + (r + 1) * n, T(0));
+    });
+    if (const std::int64_t bad = first_failure(info); bad >= 0)
+      fail(Error::Kind::value, "{}: {} is not positive definite (leading minor {})", label_of(call),
+           matrix_name(a.shape, bad), info[static_cast<std::size_t>(bad)]);
+    deliver(out, copy);
+  });
+}
+
+// op(A)·X = B with A triangular. Columns of B are solved apart, so wide ones are shared among threads.
+void run_triangular_solve(const LibraryCall& call) {
+  const View &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
+  const Batch batch(b.shape);
+  if (b.shape.numel() == 0) return;
+  const CBLAS_UPLO uplo = call.attrs.i[0] ? CblasUpper : CblasLower;
+  const CBLAS_TRANSPOSE trans = call.attrs.i[1] ? CblasTrans : CblasNoTrans;
+  const CBLAS_DIAG diag = call.attrs.i[2] ? CblasUnit : CblasNonUnit;
+  with_real_type(call, [&](auto type) {
+    using T = typename decltype(type)::type;
+    BufferPtr keep_a, keep_b;
+    const View matrices =
+        is_half(a.dtype) ? packed_as_f32(a, keep_a, label_of(call)) : packed(a, keep_a, label_of(call));
+    const View x = own_copy(b, keep_b, label_of(call));
+    constexpr std::int64_t kColumns = 128;
+    const std::int64_t n = batch.rows, k = batch.cols, across = (k + kColumns - 1) / kColumns;
+    parallel_for(batch.count * across, [&](std::int64_t task) {
+      keep_blas_serial();
+      const std::int64_t i = task / across, column = task % across * kColumns;
+      trsm(uplo, trans, diag, blas_size(n), blas_size(std::min(kColumns, k - column)),
+           static_cast<const T*>(matrices.data) + i * n * n, static_cast<T*>(x.data) + i * n * k + column,
+           blas_size(k));
+    });
+    deliver(out, x);
+  });
+}
+
+// A·X = B by LU with partial pivoting, on column-major copies of both.
+void run_solve(const LibraryCall& call) {
+  const View &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
+  const Batch batch(b.shape);
+  if (a.shape.numel() == 0) return;
+  with_real_type(call, [&](auto type) {
+    using T = typename decltype(type)::type;
+    BufferPtr keep_a, keep_b;
+    const View lu = own_copy(with_last_two_swapped(a), keep_a, label_of(call));
+    const View x = own_copy(with_last_two_swapped(b), keep_b, label_of(call));
+    const std::int64_t n = batch.rows, k = batch.cols;
+    Factors<T> factors(static_cast<T*>(lu.data), n, batch.count);
+    if (const std::int64_t bad = first_failure(factors.info); bad >= 0)
+      fail(Error::Kind::value, "{}: {} is singular (pivot {} is zero)", label_of(call), matrix_name(a.shape, bad),
+           factors.info[static_cast<std::size_t>(bad)]);
+    if (k == 0) return;
+    parallel_for(batch.count, [&](std::int64_t i) {
+      keep_blas_serial();
+      getrs(blas_size(n), blas_size(k), static_cast<const T*>(lu.data) + i * n * n, factors.pivots_of(i, n),
+            static_cast<T*>(x.data) + i * n * k);
+    });
+    deliver(out, with_last_two_swapped(x));
+  });
+}
+
+void run_det(const LibraryCall& call) {
+  for_each_determinant(
+      call, [&](std::int64_t i, double, double, double product) { store_real(call.outputs[0], i, product); });
+}
+
+// NaN for a negative determinant, -inf for 0.
+void run_logdet(const LibraryCall& call) {
+  for_each_determinant(call, [&](std::int64_t i, double sign, double logarithm, double) {
+    store_real(call.outputs[0], i, sign < 0 ? std::numeric_limits<double>::quiet_NaN() : logarithm);
+  });
+}
+
+}  // namespace ebb::cpu

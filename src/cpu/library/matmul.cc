@@ -1,0 +1,169 @@
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "core/format_error.h"
+#include "core/parallel.h"
+#include "cpu/gemm/gemm.h"
+#include "cpu/library/copy.h"
+#include "cpu/library/ops.h"
+#include "cpu/tile/elements.h"
+
+namespace ebb::cpu {
+namespace {
+
+// The product [batches..., m, k]·[batches..., k, n] once batches are merged: where b is the same for neighbouring
+// batches and a's rows go on evenly, the batch is only more rows.
+struct Product {
+  std::int64_t m = 0, n = 0, k = 0, batches = 1;
+  std::int64_t a_row = 0, a_col = 0, b_row = 0, b_col = 0;
+  int batch_rank = 0;
+  std::int64_t size[Shape::kMaxRank] = {}, a_batch[Shape::kMaxRank] = {}, b_batch[Shape::kMaxRank] = {};
+
+  Product(const View& a, const View& b) {
+    const int rank = a.shape.rank();
+    m = a.shape[rank - 2];
+    k = a.shape[rank - 1];
+    n = b.shape[rank - 1];
+    a_row = a.strides[rank - 2];
+    a_col = a.strides[rank - 1];
+    b_row = b.strides[rank - 2];
+    b_col = b.strides[rank - 1];
+    int d = rank - 3;
+    for (; d >= 0; --d) {
+      if (a.shape[d] == 1) continue;
+      if (b.strides[d] != 0) break;
+      if (m > 1 && a.strides[d] != m * a_row) break;
+      if (m == 1) a_row = a.strides[d];
+      m *= a.shape[d];
+    }
+    for (; d >= 0; --d) {
+      size[batch_rank] = a.shape[d];  // innermost first
+      a_batch[batch_rank] = a.strides[d];
+      b_batch[batch_rank] = b.strides[d];
+      ++batch_rank;
+      batches *= a.shape[d];
+    }
+  }
+  std::int64_t a_offset(std::int64_t batch) const { return offset(batch, a_batch); }
+  std::int64_t b_offset(std::int64_t batch) const { return offset(batch, b_batch); }
+
+ private:
+  std::int64_t offset(std::int64_t batch, const std::int64_t* stride) const {
+    std::int64_t at = 0;
+    for (int d = 0; d < batch_rank; ++d) {
+      at += batch % size[d] * stride[d];
+      batch /= size[d];
+    }
+    return at;
+  }
+};
+
+std::int64_t pieces_of(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
+
+double flops_of(const Product& p) {
+  return 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+}
+
+// body(batch, piece) over `pieces` of every batch. Small products are made several to a task: a task should last longer
+// than handing it out.
+template <class Body>
+void for_each_piece(const Product& p, std::int64_t pieces, Body&& body) {
+  const std::int64_t group =
+      pieces > 1 ? 1 : std::clamp<std::int64_t>(static_cast<std::int64_t>(2e6 / std::max(1.0, flops_of(p))), 1, 4096);
+  parallel_for(pieces_of(p.batches, group) * pieces, [&](std::int64_t task) {
+    const std::int64_t first = task / pieces * group, last = std::min(p.batches, first + group);
+    for (std::int64_t batch = first; batch < last; ++batch) body(batch, task % pieces);
+  });
+}
+
+// Whether threads share the batches, or each product in turn. The bits are the same.
+bool share_batches(const Product& p) { return p.batches > 1 && (p.batches >= 16 || flops_of(p) < 3e6); }
+
+template <class T>
+Matrix<T> matrix_of(const View& x, std::int64_t offset, std::int64_t row_stride, std::int64_t col_stride) {
+  return {element_at(x, offset), row_stride, col_stride, x.dtype};
+}
+
+template <class T>
+void float_matmul(const View& a, const View& b, const View& out) {
+  const Product p(a, b);
+  const auto multiply = [&](auto* product, std::int64_t i) {
+    product(p.m, p.n, p.k, T(1), matrix_of<T>(a, p.a_offset(i), p.a_row, p.a_col),
+            matrix_of<T>(b, p.b_offset(i), p.b_row, p.b_col), T(0), static_cast<T*>(out.data) + i * p.m * p.n, p.n);
+  };
+  if (share_batches(p))
+    return for_each_piece(p, 1, [&](std::int64_t i, std::int64_t) { multiply(&gemm_serial<T>, i); });
+  for (std::int64_t i = 0; i < p.batches; ++i) multiply(&gemm<T>, i);
+}
+
+// f16 and bf16: products and sums are f32 (gemm.h says how), the result is rounded once.
+void half_matmul(const View& a, const View& b, const View& out) {
+  const Product p(a, b);
+  const auto multiply = [&](auto* product, std::int64_t i) {
+    product(p.m, p.n, p.k, matrix_of<float>(a, p.a_offset(i), p.a_row, p.a_col),
+            matrix_of<float>(b, p.b_offset(i), p.b_row, p.b_col), out.dtype, element_at(out, i * p.m * p.n), p.n);
+  };
+  if (share_batches(p))
+    return for_each_piece(p, 1, [&](std::int64_t i, std::int64_t) { multiply(&gemm_to_halves_serial, i); });
+  for (std::int64_t i = 0; i < p.batches; ++i) multiply(&gemm_to_halves, i);
+}
+
+// Integers wrap. Rows of C are made from rows of B (a is any shape), in blocks of columns that stay in L1.
+template <class T>
+void integer_matmul(const View& a, const View& b, const View& out) {
+  const Product p(a, b);
+  constexpr std::int64_t kRows = 16, kCols = 1024;
+  const std::int64_t across = pieces_of(p.n, kCols);
+  const auto* data_a = static_cast<const T*>(a.data);
+  const auto* data_b = static_cast<const T*>(b.data);
+  for_each_piece(p, pieces_of(p.m, kRows) * across, [&](std::int64_t batch, std::int64_t piece) {
+    const std::int64_t i = piece / across * kRows, rows = std::min(kRows, p.m - i);
+    const std::int64_t j = piece % across * kCols, cols = std::min(kCols, p.n - j);
+    const T* from_a = data_a + p.a_offset(batch) + i * p.a_row;
+    const T* from_b = data_b + p.b_offset(batch) + j * p.b_col;
+    T* to = static_cast<T*>(out.data) + (batch * p.m + i) * p.n + j;
+    for (std::int64_t r = 0; r < rows; ++r) std::memset(to + r * p.n, 0, static_cast<std::size_t>(cols) * sizeof(T));
+    for (std::int64_t k = 0; k < p.k; ++k) {
+      const T* row_b = from_b + k * p.b_row;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const T x = from_a[r * p.a_row + k * p.a_col];
+        T* row_c = to + r * p.n;
+        if (p.b_col == 1) {
+          for (std::int64_t c = 0; c < cols; ++c) row_c[c] = static_cast<T>(row_c[c] + static_cast<T>(x * row_b[c]));
+        } else {
+          for (std::int64_t c = 0; c < cols; ++c)
+            row_c[c] = static_cast<T>(row_c[c] + static_cast<T>(x * row_b[c * p.b_col]));
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void run_matmul(const LibraryCall& call) {
+  const View &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
+  if (out.shape.numel() == 0) return;
+  if (a.shape[a.shape.rank() - 1] == 0) return zero_elements(out);
+  switch (a.dtype) {
+    case DType::f64:
+      return float_matmul<double>(a, b, out);
+    case DType::f32:
+      return float_matmul<float>(a, b, out);
+    case DType::f16:
+    case DType::bf16:
+      if (out.dtype == DType::f32) return float_matmul<float>(a, b, out);  // the sums as they are
+      return half_matmul(a, b, out);
+    case DType::i64:
+      return integer_matmul<std::uint64_t>(a, b, out);
+    case DType::i32:
+      return integer_matmul<std::uint32_t>(a, b, out);
+    case DType::u8:
+      return integer_matmul<std::uint8_t>(a, b, out);
+    default:
+      fail(Error::Kind::type, "{}: bool matrices have no product; cast them to a number first", label_of(call));
+  }
+}
+
+}  // namespace ebb::cpu

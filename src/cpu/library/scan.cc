@@ -1,0 +1,151 @@
+// cumsum and cumprod. f32 and the halves are accumulated in f64 and every result is rounded once; integers wrap.
+#include <algorithm>
+#include <bit>
+#include <memory>
+
+#include "core/parallel.h"
+#include "cpu/library/lines.h"
+#include "cpu/library/ops.h"
+#include "cpu/tile/elements.h"
+
+namespace ebb::cpu {
+namespace {
+
+template <class T>
+using Accumulator = std::conditional_t<std::is_floating_point_v<T> || is_half_type<T>, double, T>;
+
+template <class T>
+Accumulator<T> widen(T x) {
+  if constexpr (is_half_type<T>) {
+    return to_float(x);
+  } else {
+    return x;
+  }
+}
+
+// Rounding f64 to f32 and then to a half could round twice; a value rounded to odd in between rounds as if once.
+inline float round_to_odd(double x) {
+  const float nearest = static_cast<float>(x);
+  if (static_cast<double>(nearest) == x || x != x || nearest - nearest != 0.0f) return nearest;
+  const auto bits = std::bit_cast<std::uint32_t>(nearest);
+  if (bits & 1u) return nearest;
+  const bool above = (nearest > x) == (x > 0);  // the magnitude was rounded up: the odd neighbour is below
+  return std::bit_cast<float>(above ? bits - 1 : bits + 1);
+}
+
+template <class T>
+T narrow(Accumulator<T> x) {
+  if constexpr (std::is_same_v<T, Half>) {
+    return half_from(round_to_odd(x));
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return bfloat16_from(round_to_odd(x));
+  } else {
+    return static_cast<T>(x);
+  }
+}
+
+struct Add {
+  static constexpr bool kSplits = true;
+  template <class A>
+  static A start() {
+    return A(0);
+  }
+  template <class A>
+  static A apply(A a, A b) {
+    return wrapping_add(a, b);
+  }
+};
+struct Multiply {
+  // Pieces of a product may overflow where the product itself, taken in order, does not: lines stay whole.
+  static constexpr bool kSplits = false;
+  template <class A>
+  static A start() {
+    return A(1);
+  }
+  template <class A>
+  static A apply(A a, A b) {
+    return wrapping_mul(a, b);
+  }
+};
+
+template <class T, class F>
+Accumulator<T> scan_line(const T* x, std::int64_t x_step, T* out, std::int64_t out_step, std::int64_t n,
+                         Accumulator<T> value) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    value = F::template apply<Accumulator<T>>(value, widen(x[i * x_step]));
+    if (out) out[i * out_step] = narrow<T>(value);
+  }
+  return value;
+}
+
+// A long line in pieces: the total of each, then each again from the total of those before it.
+constexpr std::int64_t kPiece = 65536;
+template <class T, class F>
+void scan_long_line(const T* x, std::int64_t x_step, T* out, std::int64_t out_step, std::int64_t n) {
+  using A = Accumulator<T>;
+  const std::int64_t pieces = (n + kPiece - 1) / kPiece;
+  const auto totals = std::make_unique<A[]>(static_cast<std::size_t>(pieces));
+  const auto length = [&](std::int64_t p) { return std::min(kPiece, n - p * kPiece); };
+  parallel_for(pieces, [&](std::int64_t p) {
+    totals[static_cast<std::size_t>(p)] =
+        scan_line<T, F>(x + p * kPiece * x_step, x_step, nullptr, 0, length(p), F::template start<A>());
+  });
+  A before = F::template start<A>();
+  for (std::int64_t p = 0; p < pieces; ++p) {
+    A& slot = totals[static_cast<std::size_t>(p)];
+    const A total = slot;
+    slot = before;
+    before = F::template apply<A>(before, total);
+  }
+  parallel_for(pieces, [&](std::int64_t p) {
+    scan_line<T, F>(x + p * kPiece * x_step, x_step, out + p * kPiece * out_step, out_step, length(p),
+                    totals[static_cast<std::size_t>(p)]);
+  });
+}
+
+template <class F>
+void run_scan(const LibraryCall& call) {
+  View x = call.inputs[0];
+  if (x.shape.rank() == 0) x.shape = Shape{1};
+  if (x.shape.numel() == 0) return;
+  const int axis = static_cast<int>(call.attrs.i[0]);
+  const Strides out_strides = contiguous_strides(x.shape);
+  using L = Lines<2>;
+  const L lines(x.shape, axis, {out_strides, x.strides});
+  const std::int64_t n = lines.length(), step = x.strides[axis], out_step = out_strides[axis];
+  with_type(x.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    using A = Accumulator<T>;
+    const T* data = static_cast<const T*>(x.data);
+    T* out = static_cast<T*>(call.outputs[0].data);
+    lines.for_each_block([&](const L::Block& block) {
+      if (lines.axis_is_innermost()) {
+        for (std::int64_t l = 0; l < block.count; ++l) {
+          const T* from = data + block.offset[1][l];
+          T* to = out + block.offset[0][l];
+          if (F::kSplits && n >= 4 * kPiece) {
+            scan_long_line<T, F>(from, step, to, out_step, n);
+          } else {
+            scan_line<T, F>(from, step, to, out_step, n, F::template start<A>());
+          }
+        }
+        return;
+      }
+      A value[L::kMostLines];
+      std::fill_n(value, block.count, F::template start<A>());
+      for (std::int64_t i = 0; i < n; ++i) {
+        for (std::int64_t l = 0; l < block.count; ++l) {
+          value[l] = F::template apply<A>(value[l], widen(data[block.offset[1][l] + i * step]));
+          out[block.offset[0][l] + i * out_step] = narrow<T>(value[l]);
+        }
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void run_cumsum(const LibraryCall& call) { run_scan<Add>(call); }
+void run_cumprod(const LibraryCall& call) { run_scan<Multiply>(call); }
+
+}  // namespace ebb::cpu

@@ -1,0 +1,190 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "cpu/jit/loop.h"
+#include "cpu/sweep/sweep.h"
+#include "cpu/tile/kernels.h"
+
+// The tile interpreter's code.
+//
+// Every tile is a range of consecutive elements of the iteration space in row-major order: `rows_per_tile` whole rows
+// when rows are short, a piece of one row when they are long, and where there are no rows any piece. Steps run over one
+// tile at a time; the registers they name are pointers, to a tile slot in L1, straight into an operand or an output, or
+// into a row-long scratch for values that a later stage of a long row needs again.
+namespace ebb::cpu {
+
+inline constexpr std::int64_t kTile = kBlock;
+
+// How an operand or output lies over the space: neighbouring dimensions that step as one are merged.
+struct Layout {
+  int rank = 0;
+  std::array<std::int64_t, Shape::kMaxRank> sizes{};
+  std::array<std::int64_t, Shape::kMaxRank> strides{};
+};
+Layout layout_of(const std::vector<std::int64_t>& dims, std::size_t from, std::size_t to, const Strides& strides);
+
+// Calls run(first element's address, stride, count, done so far) for each piece of the range with one stride.
+template <class Run>
+void walk(const Layout& l, std::int64_t first, std::int64_t count, Run&& run) {
+  if (count <= 0) return;
+  if (l.rank == 0) {
+    run(std::int64_t{0}, std::int64_t{0}, count, std::int64_t{0});
+    return;
+  }
+  std::array<std::int64_t, Shape::kMaxRank> index{};
+  std::int64_t rest = first, address = 0;
+  for (int d = l.rank - 1; d > 0; --d) {
+    index[d] = rest % l.sizes[d];
+    rest /= l.sizes[d];
+    address += index[d] * l.strides[d];
+  }
+  index[0] = rest;
+  address += rest * l.strides[0];
+  const int inner = l.rank - 1;
+  std::int64_t done = 0;
+  while (true) {
+    const std::int64_t n = std::min(count - done, l.sizes[inner] - index[inner]);
+    run(address, l.strides[inner], n, done);
+    done += n;
+    if (done == count) return;
+    address += (n - 1) * l.strides[inner];
+    index[inner] += n - 1;
+    for (int d = inner; d >= 0; --d) {
+      if (++index[d] < l.sizes[d] || d == 0) {
+        address += l.strides[d];
+        break;
+      }
+      address -= (l.sizes[d] - 1) * l.strides[d];
+      index[d] = 0;
+    }
+  }
+}
+
+// Where a register's pointer comes from.
+struct Register {
+  enum class Kind : std::uint8_t {
+    slot,     // tile slot `index`
+    scalar,   // one number, the same all sweep long: `index` into the scalars
+    row,      // one number a row of the tile: `index` into the row registers
+    operand,  // straight into operand `index`
+    output,   // straight into output `index`
+    scratch,  // row-long scratch `index`
+  } kind = Kind::slot;
+  RegType type = RegType::f32;
+  std::int32_t index = -1;
+  bool by_row = false;  // operand, output: dense only within a row
+  bool halves = false;  // operand, output: f16 or bf16 in memory, which loops of machine code can read and write
+};
+
+struct Step {
+  enum class Kind : std::uint8_t {
+    compute,    // fn(dst, a, b, c, n)
+    load,       // operand `item` through its layout into dst; a: the operand itself if a loop can read it
+    spread,     // row register a to every column of its row
+    repeat,     // one number a to the whole tile
+    reduce,     // accumulator `item` with a; where b is given too, with the products of a and b
+    pick,       // row register dst = a at column b
+    place,      // dst = row register a at column b, zero elsewhere
+    store,      // a to output `item`; b: the output itself if a loop can write it
+    total,      // total `item` with a (and b, likewise)
+    chain,      // the cheap steps of chain `item` in one loop
+    columns,    // column sum `item` with a
+    check,      // error where mask b is zero; dst = a
+    load_row,   // operand `item`'s numbers of the tile's rows
+    store_row,  // row register a to output `item`
+    total_row,  // total `item` with row register a
+  } kind = Kind::compute;
+  ElementwiseFn fn = nullptr;
+  std::int32_t dst = -1, a = -1, b = -1, c = -1;
+  std::int32_t item = -1;
+  std::int32_t instr = -1;
+  bool invariant = false;  // the same for every tile: done once a task
+};
+
+// Cheap steps that run as one loop of machine code.
+struct Chain {
+  std::shared_ptr<const NativeLoop> loop;
+  bool wide = false;                    // 64 bits an element, otherwise 32
+  std::vector<std::int32_t> registers;  // what the loop's pointers point to
+  std::vector<std::int32_t> strides;    // bytes an element of each; 0 for a single number
+  std::vector<Step> steps;  // the same one by one: for the last few elements, and where a guard does not hold
+  std::vector<Step> sums;   // those of them that are totals or reductions, in the order of the loop's sums
+};
+
+struct StageCode {
+  std::vector<Step> row_steps;        // once a tile's rows (or a row), before the stage's columns
+  std::vector<Step> full_steps;       // for every tile
+  std::vector<std::int32_t> reduces;  // finished when the stage's columns are done
+  std::vector<std::int32_t> totals;   // of full values
+  std::vector<Step> finish_steps;     // then: what stores their results
+  bool whole_rows = false;            // long rows: nothing here needs tiles
+  bool one_chain = false;             // long rows: a loop goes through many blocks at a time
+};
+
+struct RowReduce {
+  Op op;
+  RegType type;
+  ReduceFn fn;
+  DotFn dot;
+  std::int32_t dst;  // row register
+};
+struct Total {
+  Op op;
+  RegType type;
+  ReduceFn fn;
+  DotFn dot;
+  std::int32_t instr;
+  bool of_rows;
+};
+struct ColumnReduce {
+  Op op;
+  RegType type;
+  ElementwiseFn fn;
+  std::int32_t instr;
+};
+
+struct CompiledSweep {
+  Program program;
+  std::int64_t rows = 1, columns = 1, elements = 1;
+  bool flat = false;       // no rows: tiles are pieces of the whole
+  bool long_rows = false;  // a row takes several tiles
+  std::int64_t rows_per_tile = 1;
+  std::int64_t tile = kTile;        // elements of a full tile
+  bool slots_hold_a_block = false;  // of kTile elements, even if tiles are longer
+
+  std::vector<Register> registers;
+  int slots = 0;
+  std::size_t slot_bytes = 0;
+  std::vector<std::size_t> scratch_bytes;  // an element's size, for each row-long scratch
+  int row_registers = 0;
+  int scalars = 0;
+
+  std::vector<Step> scalar_steps;       // before everything
+  std::vector<std::int32_t> scalar_of;  // instruction -> index into the scalars, -1
+  std::vector<StageCode> stages;
+  std::vector<Chain> chains;
+  std::vector<Step> epilogue;  // scalar and column instructions, dst is the instruction
+  std::vector<RowReduce> reduces;
+  std::vector<Total> totals;
+  std::vector<ColumnReduce> column_reduces;
+  std::vector<Layout> operand_layouts, operand_row_layouts;
+  std::vector<Layout> output_layouts, output_row_layouts;
+  std::vector<LoadFn> operand_loads;
+  std::vector<StoreFn> output_stores;
+
+  std::int64_t tiles = 0;  // flat or short rows: all; long rows: rows
+  std::int64_t tiles_per_task = 1;
+  std::int64_t tasks = 1;
+};
+
+// Turns runs of cheap steps into chains, stage by stage; the order of steps changes where nothing depends on it.
+// Registers that only a chain's own steps read are never written by its loop.
+void make_chains(CompiledSweep& sweep);
+
+// Gives tiles to the registers that need one, and tiles their length (slots.cc).
+void give_slots(CompiledSweep& sweep);
+
+}  // namespace ebb::cpu

@@ -1,0 +1,539 @@
+#include <algorithm>
+#include <map>
+
+#include "core/format_error.h"
+#include "cpu/sweep/code.h"
+
+namespace ebb::cpu {
+
+Layout layout_of(const std::vector<std::int64_t>& dims, std::size_t from, std::size_t to, const Strides& strides) {
+  Layout l;
+  for (std::size_t d = from; d < to; ++d) {
+    const std::int64_t size = dims[d], stride = strides[static_cast<int>(d)];
+    if (size == 1) continue;
+    if (l.rank > 0 && l.strides[l.rank - 1] == stride * size) {
+      l.sizes[l.rank - 1] *= size;
+      l.strides[l.rank - 1] = stride;
+      continue;
+    }
+    l.sizes[l.rank] = size;
+    l.strides[l.rank++] = stride;
+  }
+  return l;
+}
+
+namespace {
+
+bool dense(const Layout& l) { return l.rank == 0 || (l.rank == 1 && l.strides[0] == 1); }
+
+// Worth keeping for a later stage rather than computing again.
+bool expensive(const Instr& i) {
+  if (i.kind != Instr::Kind::compute) return false;
+  switch (i.op) {
+    case Op::copy:
+    case Op::neg:
+    case Op::abs:
+    case Op::square:
+    case Op::sign:
+    case Op::add:
+    case Op::sub:
+    case Op::mul:
+    case Op::fma:
+    case Op::maximum:
+    case Op::minimum:
+    case Op::where:
+    case Op::eq:
+    case Op::ne:
+    case Op::lt:
+    case Op::le:
+    case Op::gt:
+    case Op::ge:
+    case Op::logical_and:
+    case Op::logical_or:
+    case Op::logical_not:
+    case Op::logical_xor:
+    case Op::floor:
+    case Op::ceil:
+    case Op::round:
+    case Op::trunc:
+    case Op::isnan:
+    case Op::isinf:
+    case Op::isfinite:
+    case Op::check:
+      return false;
+    default:
+      return true;
+  }
+}
+
+bool is_wide(DType from, RegType to) {  // memory that is a register as it lies
+  return (from == DType::f32 && to == RegType::f32) || (from == DType::f64 && to == RegType::f64) ||
+         (from == DType::i32 && to == RegType::i32) || (from == DType::i64 && to == RegType::i64);
+}
+
+class Compiler {
+ public:
+  explicit Compiler(const Program& p) : k_(tile_kernels()), out_(std::make_shared<CompiledSweep>()), s_(*out_) {
+    s_.program = p;
+  }
+
+  std::shared_ptr<const CompiledSweep> run() {
+    shape();
+    bind_memory();
+    find_scratch();
+    find_products();
+    emit_scalars();
+    s_.stages.resize(p_.stages);
+    row_register_.assign(p_.instrs.size(), -1);
+    for (stage_ = 0; stage_ < p_.stages; ++stage_) {
+      if (s_.long_rows || stage_ == 0) local_.clear();
+      emit_stage();
+    }
+    make_chains(s_);
+    give_slots(s_);
+    emit_epilogue();
+    split();
+    return out_;
+  }
+
+ private:
+  void shape() {
+    s_.rows = p_.rows();
+    s_.columns = p_.columns();
+    s_.flat = p_.row_dims == 0;
+    if (s_.flat) {
+      s_.columns = s_.rows;
+      s_.rows = 1;
+    }
+    s_.elements = s_.rows * s_.columns;
+    if (!s_.flat) {
+      s_.long_rows = s_.columns > kTile;
+      if (!s_.long_rows) {
+        s_.rows_per_tile = std::clamp<std::int64_t>(kTile / std::max<std::int64_t>(s_.columns, 1), 1,
+                                                    std::max<std::int64_t>(s_.rows, 1));
+        s_.tile = s_.rows_per_tile * s_.columns;
+      }
+    }
+    s_.slot_bytes = 4;
+    for (const Instr& i : p_.instrs) s_.slot_bytes = std::max(s_.slot_bytes, size_of(i.type));
+    s_.slot_bytes *= static_cast<std::size_t>(std::max<std::int64_t>(s_.tile, 1));
+    s_.slot_bytes = (s_.slot_bytes + 127) / 128 * 128;
+  }
+
+  // Tiles are rows or parts of one, and in memory it lies as in a tile.
+  bool rows_are_dense(const Output& o) const {
+    const std::size_t n = p_.dims.size(), r = n - static_cast<std::size_t>(p_.row_dims);
+    return !s_.flat && s_.rows_per_tile == 1 && dense(layout_of(p_.dims, r, n, o.strides));
+  }
+
+  void bind_memory() {
+    const std::size_t n = p_.dims.size(), r = n - static_cast<std::size_t>(p_.row_dims);
+    for (const Operand& o : p_.operands) {
+      s_.operand_layouts.push_back(layout_of(p_.dims, 0, n, o.strides));
+      s_.operand_row_layouts.push_back(layout_of(p_.dims, 0, s_.flat ? 0 : r, o.strides));
+      column_layout_.push_back(layout_of(p_.dims, s_.flat ? 0 : r, n, o.strides));
+      s_.operand_loads.push_back(nullptr);
+    }
+    for (const Instr& i : p_.instrs) {
+      if (i.kind == Instr::Kind::load) s_.operand_loads[i.arg[0]] = k_.load(p_.operands[i.arg[0]].dtype, i.type);
+    }
+    output_of_.assign(p_.instrs.size(), -1);
+    for (std::size_t k = 0; k < p_.outputs.size(); ++k) {
+      const Output& o = p_.outputs[k];
+      s_.output_layouts.push_back(layout_of(p_.dims, 0, n, o.strides));
+      s_.output_row_layouts.push_back(layout_of(p_.dims, 0, s_.flat ? 0 : r, o.strides));
+      s_.output_stores.push_back(k_.store(p_.instrs[o.value].type, o.dtype));
+      const bool flat_dense = dense(s_.output_layouts[k]);
+      const bool row_dense = rows_are_dense(o);
+      const Instr& v = p_.instrs[o.value];
+      if (v.level == Level::full && v.kind != Instr::Kind::load && is_wide(o.dtype, v.type) &&
+          (flat_dense || row_dense) && output_of_[o.value] < 0) {
+        output_of_[o.value] = static_cast<std::int32_t>(k);
+        output_by_row_.push_back(!flat_dense);
+      } else {
+        output_by_row_.push_back(false);
+      }
+    }
+  }
+
+  // In long rows, costly values that a later stage needs are kept for the whole row; cheap ones are computed again, and
+  // what those are made of is then needed as late as they are.
+  void find_scratch() {
+    scratch_.assign(p_.instrs.size(), -1);
+    if (!s_.long_rows) return;
+    std::vector<int> needed(p_.instrs.size(), -1);
+    for (std::size_t v = p_.instrs.size(); v-- > 0;) {
+      const Instr& i = p_.instrs[v];
+      if (i.stage == p_.stages) continue;
+      int latest = std::max<int>(needed[v], i.stage);
+      if (i.level == Level::full && latest > i.stage && expensive(i)) {
+        scratch_[v] = static_cast<std::int32_t>(s_.scratch_bytes.size());
+        s_.scratch_bytes.push_back(size_of(i.type));
+        latest = i.stage;
+      }
+      if (i.level != Level::full) latest = i.stage;
+      if (i.kind == Instr::Kind::load) continue;
+      for (std::int32_t a : i.arg) {
+        if (a >= 0) needed[a] = std::max(needed[a], latest);
+      }
+    }
+  }
+
+  // Products that only a sum reads need no tile of their own.
+  void find_products() {
+    std::vector<int> uses(p_.instrs.size(), 0);
+    for (const Instr& i : p_.instrs) {
+      if (i.kind == Instr::Kind::load) continue;
+      for (std::int32_t a : i.arg) {
+        if (a >= 0) ++uses[a];
+      }
+    }
+    for (const Output& o : p_.outputs) uses[o.value] += 2;
+    summed_product_.assign(p_.instrs.size(), 0);
+    for (const Instr& i : p_.instrs) {
+      if ((i.kind != Instr::Kind::reduce && i.kind != Instr::Kind::total) || i.op != Op::sum || !k_.dot(i.type))
+        continue;
+      const Instr& x = instr(i.arg[0]);
+      if (x.level != Level::full || x.kind != Instr::Kind::compute || uses[i.arg[0]] != 1 || x.stage != i.stage)
+        continue;
+      const bool product =
+          x.op == Op::mul && instr(x.arg[0]).level == Level::full && instr(x.arg[1]).level == Level::full;
+      if (product || x.op == Op::square) summed_product_[i.arg[0]] = 1;
+    }
+  }
+
+  // The operands of a sum: a tile, or the two tiles whose products are summed.
+  void summed(Step& step, std::int32_t v) {
+    if (!summed_product_[v]) {
+      step.a = full(v);
+      return;
+    }
+    step.a = full(instr(v).arg[0]);
+    step.b = instr(v).op == Op::square ? step.a : full(instr(v).arg[1]);
+  }
+
+  std::int32_t add_register(Register::Kind kind, RegType type, std::int32_t index, bool by_row = false) {
+    s_.registers.push_back({kind, type, index, by_row});
+    return static_cast<std::int32_t>(s_.registers.size()) - 1;
+  }
+
+  const Instr& instr(std::int32_t v) const { return p_.instrs[v]; }
+
+  // ---- scalars: once, before the rows ----
+  void emit_scalars() {
+    s_.scalar_of.assign(p_.instrs.size(), -1);
+    scalar_register_.assign(p_.instrs.size(), -1);
+    for (std::size_t v = 0; v < p_.instrs.size(); ++v) {
+      const Instr& i = p_.instrs[v];
+      if (i.level != Level::scalar) continue;
+      s_.scalar_of[v] = s_.scalars++;
+      scalar_register_[v] = add_register(Register::Kind::scalar, i.type, s_.scalar_of[v]);
+      if (i.stage == p_.stages || i.kind == Instr::Kind::total) continue;
+      Step step;
+      step.instr = static_cast<std::int32_t>(v);
+      step.dst = static_cast<std::int32_t>(v);
+      if (i.kind == Instr::Kind::load) {
+        step.kind = Step::Kind::load;
+        step.item = i.arg[0];
+      } else {
+        step.kind = i.op == Op::check ? Step::Kind::check : Step::Kind::compute;
+        step.fn = kernel(i, 0);
+        step.a = i.arg[0], step.b = i.arg[1], step.c = i.arg[2];
+      }
+      s_.scalar_steps.push_back(step);
+    }
+  }
+
+  ElementwiseFn kernel(const Instr& i, unsigned scalar_mask) const {
+    ElementwiseFn fn = nullptr;
+    switch (i.kind) {
+      case Instr::Kind::convert:
+        fn = k_.convert(instr(i.arg[0]).type, i.type);
+        break;
+      case Instr::Kind::round:
+        fn = k_.round(i.dtype);
+        break;
+      default: {
+        // Comparisons are kernels of their operands' type; where is one of its result's.
+        const std::int32_t main = i.op == Op::where ? i.arg[1] : i.arg[0];
+        fn = k_.elementwise(i.op, instr(main).type, scalar_mask);
+      }
+    }
+    require(fn != nullptr || scalar_mask != 0, "internal: no tile kernel for {} of {}", info(i.op).name, name(i.dtype));
+    return fn;
+  }
+
+  // ---- a stage ----
+  void emit_stage() {
+    StageCode& code = s_.stages[stage_];
+    for (std::size_t v = 0; v < p_.instrs.size(); ++v) {
+      const Instr& i = p_.instrs[v];
+      const auto id = static_cast<std::int32_t>(v);
+      if (i.stage != stage_) continue;
+      if (i.kind == Instr::Kind::reduce) {
+        Step step;
+        step.kind = Step::Kind::reduce;
+        summed(step, i.arg[0]);
+        step.item = static_cast<std::int32_t>(s_.reduces.size());
+        row_register_[v] = add_register(Register::Kind::row, i.type, s_.row_registers++);
+        s_.reduces.push_back({i.op, i.type, k_.reduce(i.op, i.type), k_.dot(i.type), row_register_[v]});
+        code.reduces.push_back(step.item);
+        code.full_steps.push_back(step);
+      } else if (i.kind == Instr::Kind::pick) {
+        Step step;
+        step.kind = Step::Kind::pick;
+        step.instr = id;
+        step.a = full(i.arg[0]);
+        step.b = any_row(i.arg[1]);
+        step.dst = row_register_[v] = add_register(Register::Kind::row, i.type, s_.row_registers++);
+        code.full_steps.push_back(step);
+      } else if (i.kind == Instr::Kind::total) {
+        Step step;
+        step.item = static_cast<std::int32_t>(s_.totals.size());
+        const bool of_rows = instr(i.arg[0]).level != Level::full && !s_.flat;
+        s_.totals.push_back({i.op, i.type, k_.reduce(i.op, i.type), k_.dot(i.type), id, of_rows});
+        step.kind = of_rows ? Step::Kind::total_row : Step::Kind::total;
+        if (of_rows) {
+          step.a = any_row(i.arg[0]);
+        } else {
+          summed(step, i.arg[0]);
+          code.totals.push_back(step.item);
+        }
+        (of_rows ? code.row_steps : code.full_steps).push_back(step);
+      } else if (i.kind == Instr::Kind::columns) {
+        Step step;
+        step.kind = Step::Kind::columns;
+        step.item = static_cast<std::int32_t>(s_.column_reduces.size());
+        step.a = full(i.arg[0]);
+        s_.column_reduces.push_back({i.op, i.type, column_kernel(i), id});
+        code.full_steps.push_back(step);
+      } else if (i.level == Level::row) {
+        emit_row(id);
+      } else if (i.level == Level::full && i.kind != Instr::Kind::load && !summed_product_[v]) {
+        full(id);
+      }
+    }
+    for (std::size_t k = 0; k < p_.outputs.size(); ++k) {
+      const Output& o = p_.outputs[k];
+      const Instr& v = instr(o.value);
+      const bool ends = v.kind == Instr::Kind::reduce || v.kind == Instr::Kind::pick;
+      if (v.stage != stage_) continue;
+      Step step;
+      step.item = static_cast<std::int32_t>(k);
+      if (v.level == Level::full && output_of_[o.value] != static_cast<std::int32_t>(k)) {
+        step.kind = Step::Kind::store;
+        step.a = full(o.value);
+        if (is_half(o.dtype) && v.type == RegType::f32 && (dense(s_.output_layouts[k]) || rows_are_dense(o))) {
+          step.b = add_register(Register::Kind::output, v.type, step.item, !dense(s_.output_layouts[k]));
+          s_.registers[step.b].halves = true;
+        }
+        code.full_steps.push_back(step);
+      } else if (v.level == Level::row) {
+        step.kind = Step::Kind::store_row;
+        step.a = any_row(o.value);
+        (ends ? code.finish_steps : code.row_steps).push_back(step);
+      }
+    }
+  }
+
+  ElementwiseFn column_kernel(const Instr& i) const {
+    const Op op = i.op == Op::sum ? Op::add : i.op == Op::prod ? Op::mul : i.op == Op::max ? Op::maximum : Op::minimum;
+    return k_.elementwise(op, i.type, 0);
+  }
+
+  void emit_row(std::int32_t v) {
+    if (row_register_[v] >= 0) return;
+    const Instr& i = instr(v);
+    Step step;
+    step.instr = v;
+    if (i.kind == Instr::Kind::load) {
+      step.kind = Step::Kind::load_row;
+      step.item = i.arg[0];
+    } else {
+      step.kind = i.op == Op::check && i.kind == Instr::Kind::compute ? Step::Kind::check : Step::Kind::compute;
+      unsigned mask = 0;
+      std::int32_t* to[] = {&step.a, &step.b, &step.c};
+      for (int k = 0; k < 3; ++k) {
+        if (i.arg[k] < 0) continue;
+        *to[k] = any_row(i.arg[k]);
+        if (instr(i.arg[k]).level == Level::scalar) mask |= 1u << k;
+      }
+      choose(step, i, mask, s_.stages[stage_].row_steps, true);
+    }
+    step.dst = row_register_[v] = add_register(Register::Kind::row, i.type, s_.row_registers++);
+    s_.stages[stage_].row_steps.push_back(step);
+  }
+
+  std::int32_t any_row(std::int32_t v) {
+    if (instr(v).level == Level::scalar) return scalar_register_[v];
+    if (row_register_[v] < 0) emit_row(v);
+    return row_register_[v];
+  }
+
+  // Picks the loop for these scalar operands; where there is none, the numbers are repeated first.
+  void choose(Step& step, const Instr& i, unsigned mask, std::vector<Step>& into, bool row) {
+    const int arity = (i.arg[0] >= 0) + (i.arg[1] >= 0) + (i.arg[2] >= 0);
+    const unsigned every = (1u << arity) - 1;
+    if (i.kind == Instr::Kind::compute && mask != 0 && mask != every) {
+      step.fn = kernel(i, mask);
+      if (step.fn) return;
+    }
+    step.fn = kernel(i, 0);
+    std::int32_t* from[] = {&step.a, &step.b, &step.c};
+    for (int k = 0; k < arity; ++k) {
+      if (!(mask >> k & 1)) continue;
+      Step repeat;
+      repeat.kind = Step::Kind::repeat;
+      repeat.a = *from[k];
+      const RegType type = s_.registers[*from[k]].type;
+      repeat.dst = row ? add_register(Register::Kind::row, type, s_.row_registers++)
+                       : add_register(Register::Kind::slot, type, -1);
+      into.push_back(repeat);
+      *from[k] = repeat.dst;
+    }
+  }
+
+  // The register of a full value in this stage, emitting what makes it.
+  std::int32_t full(std::int32_t v) {
+    const Instr& i = instr(v);
+    std::vector<Step>& code = s_.stages[stage_].full_steps;
+    if (i.level == Level::scalar || i.level == Level::row) return spread(v);
+    auto it = local_.find(v);
+    if (it != local_.end()) return it->second;
+    if (s_.long_rows && i.stage < stage_ && scratch_[v] >= 0) {
+      return local_[v] = add_register(Register::Kind::scratch, i.type, scratch_[v]);
+    }
+    Step step;
+    step.instr = v;
+    if (i.kind == Instr::Kind::load) {
+      const Operand& o = p_.operands[i.arg[0]];
+      const bool flat_dense = dense(s_.operand_layouts[i.arg[0]]);
+      const bool row_dense = !s_.flat && s_.rows_per_tile == 1 && dense(column_layout_[i.arg[0]]);
+      if (o.kind == Operand::Kind::memory && is_wide(o.dtype, i.type) && (flat_dense || row_dense)) {
+        return local_[v] = add_register(Register::Kind::operand, i.type, i.arg[0], !flat_dense);
+      }
+      step.kind = Step::Kind::load;
+      step.item = i.arg[0];
+      // Whole rows of something that is the same in every row: one copy serves all tiles.
+      step.invariant = !s_.flat && !s_.long_rows && s_.operand_row_layouts[i.arg[0]].rank > 0 &&
+                       zero(s_.operand_row_layouts[i.arg[0]]);
+      if (o.kind == Operand::Kind::memory && is_half(o.dtype) && i.type == RegType::f32 && !step.invariant &&
+          (flat_dense || row_dense)) {
+        step.a = add_register(Register::Kind::operand, i.type, i.arg[0], !flat_dense);
+        s_.registers[step.a].halves = true;
+      }
+    } else if (i.kind == Instr::Kind::place) {
+      step.kind = Step::Kind::place;
+      step.a = any_row(i.arg[0]);
+      step.b = any_row(i.arg[1]);
+    } else {
+      step.kind = i.op == Op::check && i.kind == Instr::Kind::compute ? Step::Kind::check : Step::Kind::compute;
+      unsigned mask = 0;
+      std::int32_t* to[] = {&step.a, &step.b, &step.c};
+      for (int k = 0; k < 3; ++k) {
+        if (i.arg[k] < 0) continue;
+        const Instr& from = instr(i.arg[k]);
+        const bool one = from.level == Level::scalar || (from.level == Level::row && s_.rows_per_tile == 1);
+        if (one) {
+          mask |= 1u << k;
+          *to[k] = any_row(i.arg[k]);
+        } else {
+          *to[k] = full(i.arg[k]);
+        }
+      }
+      choose(step, i, mask, code, false);
+    }
+    const bool keep = s_.long_rows && scratch_[v] >= 0 && i.stage == stage_;
+    if (output_of_[v] >= 0 && i.stage == stage_ && !keep) {
+      step.dst = add_register(Register::Kind::output, i.type, output_of_[v], output_by_row_[output_of_[v]]);
+    } else if (keep) {
+      step.dst = add_register(Register::Kind::scratch, i.type, scratch_[v]);
+      if (output_of_[v] >= 0) {  // both kept and stored
+        Step store;
+        store.kind = Step::Kind::store;
+        store.item = output_of_[v];
+        store.a = step.dst;
+        code.push_back(step);
+        code.push_back(store);
+        return local_[v] = step.dst;
+      }
+    } else {
+      step.dst = add_register(Register::Kind::slot, i.type, -1);
+    }
+    code.push_back(step);
+    return local_[v] = step.dst;
+  }
+
+  static bool zero(const Layout& l) {
+    return std::all_of(l.strides.begin(), l.strides.begin() + l.rank, [](std::int64_t s) { return s == 0; });
+  }
+
+  // A scalar or row value as a tile.
+  std::int32_t spread(std::int32_t v) {
+    auto it = local_.find(v);
+    if (it != local_.end()) return it->second;
+    Step step;
+    const bool one = instr(v).level == Level::scalar || s_.rows_per_tile == 1;
+    step.kind = one ? Step::Kind::repeat : Step::Kind::spread;
+    step.a = any_row(v);
+    step.dst = add_register(Register::Kind::slot, instr(v).type, -1);
+    s_.stages[stage_].full_steps.push_back(step);
+    return local_[v] = step.dst;
+  }
+
+  void emit_epilogue() {
+    for (std::size_t v = 0; v < p_.instrs.size(); ++v) {
+      const Instr& i = p_.instrs[v];
+      if (i.stage != p_.stages) continue;
+      Step step;
+      step.instr = static_cast<std::int32_t>(v);
+      step.dst = step.instr;
+      if (i.kind == Instr::Kind::load) {
+        step.kind = Step::Kind::load;
+        step.item = i.arg[0];
+      } else {
+        step.kind = Step::Kind::compute;
+        step.fn = kernel(i, 0);
+        step.a = i.arg[0], step.b = i.arg[1], step.c = i.arg[2];
+      }
+      s_.epilogue.push_back(step);
+    }
+  }
+
+  // Tasks by shape and program alone, never by the number of threads.
+  void split() {
+    if (s_.flat) {
+      s_.tiles = (s_.elements + s_.tile - 1) / s_.tile;
+    } else {
+      s_.tiles = s_.long_rows ? s_.rows : (s_.rows + s_.rows_per_tile - 1) / s_.rows_per_tile;
+    }
+    std::int64_t cost = 1;  // of an element, in quarter nanoseconds or so
+    for (const Instr& i : p_.instrs) cost += i.level != Level::full ? 0 : expensive(i) ? 6 : 1;
+    // Sums of columns and of rows are added task by task: where tasks begin must not depend on what else is in the
+    // sweep.
+    if (!s_.column_reduces.empty() || (!s_.flat && !s_.totals.empty())) cost = 16;
+    const std::int64_t elements_per_tile = std::max<std::int64_t>(1, s_.long_rows ? s_.columns : s_.tile);
+    constexpr std::int64_t kTaskCost = 1 << 18;
+    s_.tiles_per_task = std::max<std::int64_t>(1, kTaskCost / (cost * elements_per_tile));
+    const std::int64_t most = s_.column_reduces.empty() ? 128 : 64;
+    s_.tiles_per_task = std::max(s_.tiles_per_task, (s_.tiles + most - 1) / most);
+    s_.tasks = s_.tiles == 0 ? 0 : (s_.tiles + s_.tiles_per_task - 1) / s_.tiles_per_task;
+  }
+
+  const TileKernels& k_;
+  std::shared_ptr<CompiledSweep> out_;
+  CompiledSweep& s_;
+  const Program& p_ = s_.program;
+  int stage_ = 0;
+  std::map<std::int32_t, std::int32_t> local_;  // full value -> register, in this stage (or in all, for short rows)
+  std::vector<std::int32_t> row_register_, scalar_register_, scratch_, output_of_;
+  std::vector<char> summed_product_;
+  std::vector<char> output_by_row_;
+  std::vector<Layout> column_layout_;
+};
+
+}  // namespace
+
+std::shared_ptr<const CompiledSweep> compile(const Program& program) { return Compiler(program).run(); }
+
+}  // namespace ebb::cpu

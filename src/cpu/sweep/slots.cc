@@ -1,0 +1,121 @@
+#include <algorithm>
+
+#include "cpu/sweep/code.h"
+
+// Which registers share a tile slot, and how long tiles are: decided when all steps are known.
+namespace ebb::cpu {
+namespace {
+
+constexpr std::size_t kTileMemory = 16 << 10;
+
+// Tile slots by last use: a step may write the tile of an operand that ends there.
+void allocate(CompiledSweep& sweep, const std::vector<std::vector<Step>*>& code) {
+  // Those of chains one by one. Where a chain has guards, all that it reads stays until its end: the steps are run
+  // again where one does not hold.
+  struct Timed {
+    const Step* step;
+    int stay;  // until when its operands stay
+    bool in_place;
+  };
+  std::vector<Timed> steps;
+  for (const std::vector<Step>* list : code) {
+    for (const Step& s : *list) {
+      if (s.kind != Step::Kind::chain) {
+        steps.push_back({&s, static_cast<int>(steps.size()), true});
+        continue;
+      }
+      const Chain& chain = sweep.chains[s.item];
+      const int end = static_cast<int>(steps.size() + chain.steps.size()) - 1;
+      const bool guarded = chain.loop->guards() > 0;
+      for (const Step& inner : chain.steps)
+        steps.push_back({&inner, guarded ? end : static_cast<int>(steps.size()), !guarded});
+    }
+  }
+  auto is_slot = [&](std::int32_t r) { return r >= 0 && sweep.registers[r].kind == Register::Kind::slot; };
+  std::vector<int> last(sweep.registers.size(), -1);
+  std::vector<std::vector<std::int32_t>> ends(steps.size());
+  for (int at = 0; at < static_cast<int>(steps.size()); ++at) {
+    const Step& s = *steps[at].step;
+    for (std::int32_t r : {s.a, s.b, s.c}) {
+      if (is_slot(r)) last[r] = std::max(last[r], steps[at].stay);
+    }
+    if (is_slot(s.dst)) last[s.dst] = std::max(last[s.dst], at);
+  }
+  std::vector<int> free;
+  int used = 0;
+  auto take = [&] {
+    if (free.empty()) return used++;
+    const int slot = free.back();
+    free.pop_back();
+    return slot;
+  };
+  // Invariant tiles hold their slots from the start, for good.
+  for (const Timed& t : steps) {
+    if (!t.step->invariant) continue;
+    sweep.registers[t.step->dst].index = take();
+    last[t.step->dst] = -1;
+  }
+  for (std::size_t r = 0; r < last.size(); ++r) {
+    if (last[r] >= 0) ends[last[r]].push_back(static_cast<std::int32_t>(r));
+  }
+  for (std::size_t at = 0; at < steps.size(); ++at) {
+    const Step& s = *steps[at].step;
+    const bool elementwise = steps[at].in_place && (s.kind == Step::Kind::compute || s.kind == Step::Kind::check);
+    auto in_place = [&](std::int32_t r) { return elementwise && (r == s.a || r == s.b || r == s.c); };
+    for (std::int32_t r : ends[at]) {
+      if (in_place(r)) free.push_back(sweep.registers[r].index);
+    }
+    if (is_slot(s.dst) && sweep.registers[s.dst].index < 0) sweep.registers[s.dst].index = take();
+    for (std::int32_t r : ends[at]) {
+      if (!in_place(r)) free.push_back(sweep.registers[r].index);
+    }
+  }
+  sweep.slots = std::max(sweep.slots, used);
+}
+
+bool is_one_chain(const std::vector<Step>& steps) { return steps.size() == 1 && steps[0].kind == Step::Kind::chain; }
+
+// One number of a row that lies in memory, or a row of zeros but for one number: as quick as memory is in one go.
+bool untiled(const CompiledSweep& sweep, const Step& s) {
+  if (s.kind == Step::Kind::pick) return sweep.registers[s.a].kind == Register::Kind::operand;
+  return s.kind == Step::Kind::place && sweep.registers[s.dst].kind == Register::Kind::output;
+}
+
+// Without rows, tiles may be several blocks long while their registers still fit L1 together: longer runs of memory
+// are read and written at a time.
+void widen_tiles(CompiledSweep& sweep) {
+  if (!sweep.flat) return;
+  const std::vector<Step>& steps = sweep.stages[0].full_steps;
+  const std::size_t slots = static_cast<std::size_t>(std::max(sweep.slots, 1));
+  if (is_one_chain(steps)) {
+    // A chain alone keeps nothing in tiles, but for a block at a time that its steps have to do.
+    sweep.tile *= 16;
+    sweep.slots_hold_a_block = true;
+    return;
+  }
+  const std::int64_t blocks =
+      std::clamp<std::int64_t>(static_cast<std::int64_t>(kTileMemory / (slots * sweep.slot_bytes)), 1, 4);
+  sweep.tile *= blocks;
+  sweep.slot_bytes *= static_cast<std::size_t>(blocks);
+}
+
+}  // namespace
+
+void give_slots(CompiledSweep& sweep) {
+  if (sweep.long_rows) {
+    for (StageCode& c : sweep.stages) {
+      allocate(sweep, {&c.full_steps});
+      c.whole_rows =
+          std::all_of(c.full_steps.begin(), c.full_steps.end(), [&](const Step& s) { return untiled(sweep, s); });
+      c.one_chain = is_one_chain(c.full_steps);
+    }
+    sweep.slots_hold_a_block = true;
+  } else {
+    std::vector<std::vector<Step>*> all;
+    for (StageCode& c : sweep.stages) all.push_back(&c.full_steps);
+    allocate(sweep, all);
+  }
+  widen_tiles(sweep);
+}
+
+}  // namespace ebb::cpu

@@ -1,0 +1,423 @@
+// Vector exp, log and what is made of them, for f32 and f64, with one body for both where the mathematics is the same.
+// Coefficients come from tools/fit_polynomials.py. Errors are in units of the last place and are tested against MPFR.
+#if defined(EBB_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EBB_CPU_MATH_INL_H_
+#undef EBB_CPU_MATH_INL_H_
+#else
+#define EBB_CPU_MATH_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <limits>
+
+#include "cpu/tile/math_coefficients.h"
+#include "cpu/tile/math_traits.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D>
+using SignedTag = hn::RebindToSigned<D>;
+template <class D>
+using UnsignedTag = hn::RebindToUnsigned<D>;
+
+template <class D>
+HWY_INLINE hn::Vec<D> constant(D d, double x) {
+  return hn::Set(d, static_cast<hn::TFromD<D>>(x));
+}
+
+// c[k] + c[k+1] x + ... of kCount terms, x^2, x^4, x^8 given: halves are independent, so the chain of dependent
+// operations grows with the logarithm of the degree (Estrin).
+template <std::size_t kFirst, std::size_t kCount, class D, class V, class T>
+HWY_INLINE V polynomial_part(D d, const V* powers, const T* c) {
+  if constexpr (kCount == 1) {
+    return hn::Set(d, c[kFirst]);
+  } else if constexpr (kCount == 2) {
+    return hn::MulAdd(hn::Set(d, c[kFirst + 1]), powers[0], hn::Set(d, c[kFirst]));
+  } else {
+    constexpr int kPower = kCount > 16 ? 4 : kCount > 8 ? 3 : kCount > 4 ? 2 : 1;
+    constexpr std::size_t kLow = std::size_t{1} << kPower;
+    return hn::MulAdd(polynomial_part<kFirst + kLow, kCount - kLow>(d, powers, c), powers[kPower],
+                      polynomial_part<kFirst, kLow>(d, powers, c));
+  }
+}
+template <class D, class V, class T, std::size_t kCount>
+HWY_INLINE V polynomial(D d, V x, const T (&c)[kCount]) {
+  V powers[5];
+  powers[0] = x;
+  if constexpr (kCount > 2) powers[1] = hn::Mul(x, x);
+  if constexpr (kCount > 4) powers[2] = hn::Mul(powers[1], powers[1]);
+  if constexpr (kCount > 8) powers[3] = hn::Mul(powers[2], powers[2]);
+  if constexpr (kCount > 16) powers[4] = hn::Mul(powers[3], powers[3]);
+  return polynomial_part<0, kCount>(d, powers, c);
+}
+
+// x within [low, high], NaN kept. x86 returns the second operand beside a NaN; Arm has instructions that propagate it,
+// but Highway's Min and Max are the ones that do not.
+template <class D, class V>
+HWY_INLINE V clamp_keep_nan(D d, V x, hn::TFromD<D> low, hn::TFromD<D> high) {
+#if HWY_TARGET == HWY_NEON
+  (void)d;
+  if constexpr (sizeof(hn::TFromD<D>) == 4)
+    return V(vmaxq_f32(vdupq_n_f32(low), vminq_f32(vdupq_n_f32(high), x.raw)));
+  else
+    return V(vmaxq_f64(vdupq_n_f64(low), vminq_f64(vdupq_n_f64(high), x.raw)));
+#elif HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  const V capped = hn::IfThenElse(hn::Gt(x, hn::Set(d, high)), hn::Set(d, high), x);
+  return hn::IfThenElse(hn::Lt(capped, hn::Set(d, low)), hn::Set(d, low), capped);
+#else
+  return hn::Max(hn::Set(d, low), hn::Min(hn::Set(d, high), x));
+#endif
+}
+
+// 2^k for k in the range of normal exponents.
+template <class D, class VI>
+HWY_INLINE hn::Vec<D> power_of_two(D d, VI k) {
+  using Traits = FloatTraits<hn::TFromD<D>>;
+  const UnsignedTag<D> du;
+  return hn::BitCast(d, hn::ShiftLeft<Traits::kMantissa>(hn::Add(hn::BitCast(du, k), hn::Set(du, Traits::kBias))));
+}
+
+// y · 2^k in two steps, so that k may reach from twice the lowest to twice the highest exponent: the first product is
+// exact, the second rounds once, also into the subnormals. k comes as the bits of k + kBiasedMagic, whose low bits are
+// the sum of the two biased exponents; shifting left drops the rest.
+template <class D, class V>
+HWY_INLINE V scale(D d, V y, V shifted) {
+  constexpr int kMantissa = FloatTraits<hn::TFromD<D>>::kMantissa;
+  const UnsignedTag<D> du;
+  const auto sum = hn::BitCast(du, shifted), half = hn::ShiftRight<1>(sum);
+  const V first = hn::BitCast(d, hn::ShiftLeft<kMantissa>(half));
+  const V second = hn::BitCast(d, hn::ShiftLeft<kMantissa>(hn::Sub(sum, half)));
+  return hn::Mul(hn::Mul(y, first), second);
+}
+
+template <class D>
+struct Reduced {
+  hn::Vec<D> rest;     // r
+  hn::Vec<D> shifted;  // k + kBiasedMagic
+};
+
+// x = k ln2 + r, |r| <= ln2 / 2
+template <class D, class V>
+HWY_INLINE Reduced<D> reduce_by_ln2(D d, V x) {
+  using Traits = FloatTraits<hn::TFromD<D>>;
+  const V magic = hn::Set(d, Traits::kBiasedMagic);
+  const V shifted = hn::MulAdd(x, constant(d, 1.4426950408889634), magic);
+  const V k = hn::Sub(shifted, magic);
+  const V r = hn::NegMulAdd(k, hn::Set(d, Traits::kLn2Low), hn::NegMulAdd(k, hn::Set(d, Traits::kLn2High), x));
+  return {r, shifted};
+}
+
+// (e^r - 1 - r) / r² for |r| <= ln2 / 2
+template <class D, class V>
+HWY_INLINE V exp_rest(D d, V r) {
+  if constexpr (sizeof(hn::TFromD<D>) == 4)
+    return polynomial(d, r, kExpF32);
+  else
+    return polynomial(d, r, kExpF64);
+}
+
+// e^r = 1 + r + r² q(r)
+template <class D, class V>
+HWY_INLINE V exp_of_rest(D d, V r) {
+  return hn::Add(constant(d, 1), hn::MulAdd(hn::Mul(r, r), exp_rest(d, r), r));
+}
+
+// 2^(k + kOffset) from the bits of k + kBiasedMagic, where that is a normal number.
+template <int kOffset, class D, class V>
+HWY_INLINE V normal_power(D d, V shifted) {
+  using Traits = FloatTraits<hn::TFromD<D>>;
+  const UnsignedTag<D> du;
+  const auto biased = hn::Sub(hn::BitCast(du, shifted), hn::Set(du, Traits::kBias - kOffset));
+  return hn::BitCast(d, hn::ShiftLeft<Traits::kMantissa>(biased));
+}
+
+// Where |x| is below this, e^x is a normal number and one factor scales it.
+template <class D, class V>
+HWY_INLINE hn::Mask<D> exp_is_normal(D d, V x) {
+  return hn::Lt(hn::Abs(x), hn::Set(d, FloatTraits<hn::TFromD<D>>::kExpNormal));
+}
+// e^x for such x, or NaN. The same bits as exp.
+template <class D, class V>
+HWY_INLINE V exp_normal(D d, V x) {
+  const Reduced<D> k = reduce_by_ln2(d, x);
+  return hn::Mul(exp_of_rest(d, k.rest), normal_power<0>(d, k.shifted));
+}
+
+// e^x · 2^bias for any x; a bias lets sinh and cosh reach the last overflow.
+template <int kBias = 0, class D, class V>
+HWY_INLINE V exp(D d, V x) {
+  using Traits = FloatTraits<hn::TFromD<D>>;
+  x = clamp_keep_nan(d, x, Traits::kExpLow, Traits::kExpHigh);
+  const Reduced<D> k = reduce_by_ln2(d, x);
+  const V y = exp_of_rest(d, k.rest);
+  if constexpr (kBias != 0) return scale(d, y, hn::Add(k.shifted, constant(d, kBias)));
+  return scale(d, y, k.shifted);
+}
+
+// e^(x + low) for x <= 0, low tiny
+template <class D, class V>
+HWY_INLINE V exp_of_sum(D d, V x, V low) {
+  using Traits = FloatTraits<hn::TFromD<D>>;
+  const Reduced<D> k = reduce_by_ln2(d, clamp_keep_nan(d, x, Traits::kExpLow, 0));
+  return scale(d, exp_of_rest(d, hn::Add(k.rest, low)), k.shifted);
+}
+
+// 2^x = 2^k · 2^r, |r| <= 1/2, r exact
+template <class D, class V>
+HWY_INLINE V exp2(D d, V x) {
+  using Traits = FloatTraits<hn::TFromD<D>>;
+  x = clamp_keep_nan(d, x, Traits::kExp2Low, Traits::kExp2High);
+  const V magic = hn::Set(d, Traits::kBiasedMagic);
+  const V shifted = hn::Add(x, magic);
+  const V r = hn::Sub(x, hn::Sub(shifted, magic));
+  V q;
+  if constexpr (sizeof(hn::TFromD<D>) == 4)
+    q = polynomial(d, r, kExp2F32);
+  else
+    q = polynomial(d, r, kExp2F64);
+  const V y = hn::Add(constant(d, 1), hn::MulAdd(r, constant(d, 0.69314718055994531), hn::Mul(hn::Mul(r, r), q)));
+  return scale(d, y, shifted);
+}
+
+// e^x - 1 = 2^k (e^r - 1) + (2^k - 1), in halves so that 2^k does not overflow before the result does.
+template <class D, class V>
+HWY_INLINE V expm1(D d, V x) {
+  using Traits = FloatTraits<hn::TFromD<D>>;
+  const Reduced<D> k = reduce_by_ln2(d, clamp_keep_nan(d, x, Traits::kExpm1Low, Traits::kExpm1High));
+  const V rest = hn::MulAdd(hn::Mul(k.rest, k.rest), exp_rest(d, k.rest), k.rest);
+  const V half = normal_power<-1>(d, k.shifted);
+  const V y = hn::MulAdd(half, rest, hn::Sub(half, constant(d, 0.5)));
+  return hn::CopySign(hn::Add(y, y), x);  // -0 stays -0
+}
+
+template <class D>
+struct Split {
+  hn::Vec<D> fraction;             // f = m - 1, m in [sqrt(1/2), sqrt(2))
+  hn::Vec<SignedTag<D>> exponent;  // k
+};
+
+// x = 2^k (1 + f) for positive normal x. Unsigned, so that whatever other x give is at least defined.
+template <class D, class V>
+HWY_INLINE Split<D> split(D d, V x) {
+  using Traits = FloatTraits<hn::TFromD<D>>;
+  const SignedTag<D> di;
+  const UnsignedTag<D> du;
+  const auto base = hn::Set(du, Traits::kRootHalf);
+  const auto bits = hn::Sub(hn::BitCast(du, x), base);
+  const auto m = hn::Add(hn::And(bits, hn::Set(du, Traits::kMantissaMask)), base);
+  return {hn::Sub(hn::BitCast(d, m), constant(d, 1)), hn::ShiftRight<Traits::kMantissa>(hn::BitCast(di, bits))};
+}
+
+// log(1 + f) - f, small beside f, so that what is added to it may round.
+template <class D, class V>
+HWY_INLINE V log_rest(D d, V f) {
+  if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    return hn::Mul(hn::Mul(f, f), polynomial(d, f, kLogF32));
+  } else {
+    // log(1 + f) = 2s + s z L(z) with s = f / (2 + f), and 2s = f - s f = f - (f²/2 - s f²/2)
+    const V s = hn::Div(f, hn::Add(f, constant(d, 2)));
+    const V z = hn::Mul(s, s), half_square = hn::Mul(hn::Mul(f, f), constant(d, 0.5));
+    const V tail = hn::Mul(z, polynomial(d, z, kLogF64));
+    return hn::Sub(hn::Mul(s, hn::Add(half_square, tail)), half_square);
+  }
+}
+
+// What log gives outside the positive finite numbers.
+template <class D, class V>
+HWY_INLINE V log_specials(D d, V x, V y) {
+  using T = hn::TFromD<D>;
+  const V inf = hn::Inf(d), nan = hn::Set(d, std::numeric_limits<T>::quiet_NaN());
+  const V at_zero = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Neg(inf), nan);
+  y = hn::IfThenElse(hn::Lt(x, inf), y, x);
+  return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), y, hn::IfThenElse(hn::Eq(x, x), at_zero, x));
+}
+
+// Subnormals are scaled into the normal numbers first.
+template <class D, class V>
+HWY_INLINE Split<D> split_any(D d, V x) {
+  using T = hn::TFromD<D>;
+  using Traits = FloatTraits<T>;
+  const SignedTag<D> di;
+  const auto tiny = hn::Lt(x, hn::Set(d, std::numeric_limits<T>::min()));
+  const V up = hn::Set(d, static_cast<T>(std::int64_t{1} << (Traits::kMantissa + 1)));
+  const Split<D> s = split(d, hn::IfThenElse(tiny, hn::Mul(x, up), x));
+  const auto shift = hn::IfThenElseZero(hn::RebindMask(di, tiny), hn::Set(di, Traits::kMantissa + 1));
+  return {s.fraction, hn::Sub(s.exponent, shift)};
+}
+
+// k ln2 + (f + rest)
+template <class D, class V>
+HWY_INLINE V log_sum(D d, V f, hn::Vec<SignedTag<D>> exponent) {
+  using Traits = FloatTraits<hn::TFromD<D>>;
+  const V k = hn::ConvertTo(d, exponent);
+  const V low = hn::MulAdd(k, hn::Set(d, Traits::kLn2Low), log_rest(d, f));
+  return hn::MulAdd(k, hn::Set(d, Traits::kLn2High), hn::Add(f, low));
+}
+
+// Where log needs no special case.
+template <class D, class V>
+HWY_INLINE hn::Mask<D> is_positive_normal(D d, V x) {
+  return hn::And(hn::Ge(x, hn::Set(d, std::numeric_limits<hn::TFromD<D>>::min())), hn::Lt(x, hn::Inf(d)));
+}
+
+template <class D, class V>
+HWY_INLINE V log_normal(D d, V x) {
+  const Split<D> s = split(d, x);
+  return log_sum(d, s.fraction, s.exponent);
+}
+template <class D, class V>
+HWY_INLINE V log(D d, V x) {
+  const Split<D> s = split_any(d, x);
+  return log_specials(d, x, log_sum(d, s.fraction, s.exponent));
+}
+
+// u = 1 + x rounded, e its error: u = 2^k m, and 1 + f = m + 2^-k e. For k = 0 that f is x itself, exactly.
+template <class D>
+struct Log1pParts {
+  hn::Vec<D> u, y;
+};
+template <bool kPlain, class D, class V>
+HWY_INLINE Log1pParts<D> log1p_parts(D d, V x) {
+  using Traits = FloatTraits<hn::TFromD<D>>;
+  const UnsignedTag<D> du;
+  const V one = constant(d, 1);
+  const V u = hn::Add(x, one), error = hn::Sub(hn::Min(x, one), hn::Sub(u, hn::Max(x, one)));
+  const Split<D> s = split(d, u);
+  // 2^-k is subnormal for the last two k, where the error is nothing beside u: a quarter of 2^(2-k) does as well.
+  constexpr int kShift = kPlain ? 0 : 2;
+  const auto biased = hn::Sub(hn::Set(du, Traits::kBias + kShift), hn::BitCast(du, s.exponent));
+  V down = hn::BitCast(d, hn::ShiftLeft<Traits::kMantissa>(biased));
+  if constexpr (!kPlain) down = hn::Mul(down, constant(d, 0.25));
+  return {u, log_sum(d, hn::MulAdd(error, down, s.fraction), s.exponent)};
+}
+template <class D, class V>
+HWY_INLINE hn::Mask<D> log1p_is_plain(D d, V x) {
+  return hn::And(hn::Gt(x, constant(d, -1)), hn::Lt(x, hn::Set(d, FloatTraits<hn::TFromD<D>>::kLog1pHigh)));
+}
+template <class D, class V>
+HWY_INLINE V log1p_plain(D d, V x) {
+  return hn::CopySign(log1p_parts<true>(d, x).y, x);  // -0 stays -0
+}
+template <class D, class V>
+HWY_INLINE V log1p(D d, V x) {
+  const Log1pParts<D> p = log1p_parts<false>(d, x);
+  return log_specials(d, p.u, hn::CopySign(p.y, x));
+}
+
+// log2 x = k + log(1+f) / ln2, log10 x = k log10(2) + log(1+f) / ln10; the factor in two parts keeps x near 1 accurate.
+struct Base2 {
+  template <class T>
+  static constexpr double kHigh = sizeof(T) == 4 ? 0x1.715476p+0 : 0x1.71547652b82fep+0;
+  template <class T>
+  static constexpr double kLow = sizeof(T) == 4 ? 0x1.4ae0cp-26 : 0x1.777d0ffda0d24p-56;
+  template <class T>
+  static constexpr double kExponentHigh = 1;
+  template <class T>
+  static constexpr double kExponentLow = 0;
+};
+struct Base10 {
+  template <class T>
+  static constexpr double kHigh = sizeof(T) == 4 ? 0x1.bcb7b2p-2 : 0x1.bcb7b1526e50ep-2;
+  template <class T>
+  static constexpr double kLow = sizeof(T) == 4 ? -0x1.5b235ep-27 : 0x1.95355baaafad3p-57;
+  template <class T>
+  static constexpr double kExponentHigh = sizeof(T) == 4 ? 0x1.344p-2 : 0x1.34413509f6p-2;
+  template <class T>
+  static constexpr double kExponentLow = sizeof(T) == 4 ? 0x1.3509f8p-18 : 0x1.9fef311f12b36p-42;
+};
+template <class Base, class D>
+HWY_INLINE hn::Vec<D> log_to_base(D d, const Split<D>& s) {
+  using T = hn::TFromD<D>;
+  using V = hn::Vec<D>;
+  const V f = s.fraction, k = hn::ConvertTo(d, s.exponent), high = constant(d, Base::template kHigh<T>);
+  const V low = hn::MulAdd(f, constant(d, Base::template kLow<T>), hn::Mul(log_rest(d, f), high));
+  if constexpr (Base::template kExponentLow<T> == 0) return hn::Add(k, hn::MulAdd(f, high, low));
+  const V y = hn::MulAdd(f, high, hn::MulAdd(k, constant(d, Base::template kExponentLow<T>), low));
+  return hn::MulAdd(k, constant(d, Base::template kExponentHigh<T>), y);
+}
+template <class Base, class D, class V>
+HWY_INLINE V log_to_base_normal(D d, V x) {
+  return log_to_base<Base>(d, split(d, x));
+}
+template <class Base, class D, class V>
+HWY_INLINE V log_to_base_any(D d, V x) {
+  return log_specials(d, x, log_to_base<Base>(d, split_any(d, x)));
+}
+
+// f64: tanh |x| = e / (e + 2), e = expm1(2|x|). f32: 1 - 2 / (e^2|x| + 1), below 0.6 an odd polynomial, which is faster
+// and keeps the error below one and a half units. From |x| = 20 on the result is 1 in either type.
+template <class D, class V>
+HWY_INLINE V tanh(D d, V x) {
+  const V a = clamp_keep_nan(d, hn::Abs(x), 0, 20), one = constant(d, 1), two = constant(d, 2);
+  if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    const V z = hn::Mul(a, a);
+    const V small = hn::MulAdd(hn::Mul(a, z), polynomial(d, z, kTanhF32), a);
+    const V large = hn::Sub(one, hn::Div(two, hn::Add(exp_normal(d, hn::Add(a, a)), one)));
+    return hn::CopySign(hn::IfThenElse(hn::Lt(a, constant(d, 0.6)), small, large), x);
+  } else {
+    const V e = expm1(d, hn::Add(a, a));
+    return hn::CopySign(hn::Div(e, hn::Add(e, two)), x);
+  }
+}
+
+// cosh x = h + 1 / (4h), h = e^|x| / 2
+template <class D, class V>
+HWY_INLINE V cosh(D d, V x) {
+  const V h = exp<-1>(d, hn::Abs(x));
+  return hn::Add(h, hn::Div(constant(d, 0.25), h));
+}
+
+// sinh x = h - 1 / (4h) from |x| = 1 on, below that an odd polynomial
+template <class D, class V>
+HWY_INLINE V sinh(D d, V x) {
+  const V a = hn::Abs(x), h = exp<-1>(d, a), z = hn::Mul(a, a);
+  V q;
+  if constexpr (sizeof(hn::TFromD<D>) == 4)
+    q = polynomial(d, z, kSinhF32);
+  else
+    q = polynomial(d, z, kSinhF64);
+  const V small = hn::MulAdd(hn::Mul(a, z), q, a);
+  const V large = hn::Sub(h, hn::Div(constant(d, 0.25), h));
+  return hn::CopySign(hn::IfThenElse(hn::Lt(a, constant(d, 1)), small, large), x);
+}
+
+// asinh x = log1p(a + a² / (1 + sqrt(1 + a²))), a = |x|; log(2a) where a² would overflow or is all there is
+template <class D, class V>
+HWY_INLINE V asinh(D d, V x) {
+  const V a = hn::Abs(x), one = constant(d, 1);
+  const auto large = hn::Gt(a, constant(d, 0x1p60));
+  const V b = hn::IfThenElse(large, one, a), z = hn::Mul(b, b);
+  const V inner = hn::Add(b, hn::Div(z, hn::Add(one, hn::Sqrt(hn::Add(one, z)))));
+  const V y = log1p(d, hn::IfThenElse(large, a, inner));
+  return hn::CopySign(hn::IfThenElse(large, hn::Add(y, constant(d, 0.69314718055994531)), y), x);
+}
+
+// acosh x = log1p(t + sqrt(2t + t²)), t = x - 1
+template <class D, class V>
+HWY_INLINE V acosh(D d, V x) {
+  const V t = hn::Sub(x, constant(d, 1));
+  const auto large = hn::Gt(x, constant(d, 0x1p60));
+  const V b = hn::IfThenElse(large, constant(d, 1), t);
+  const V inner = hn::Add(b, hn::Sqrt(hn::Mul(b, hn::Add(b, constant(d, 2)))));
+  const V y = log1p(d, hn::IfThenElse(large, x, inner));
+  const V nan = hn::Set(d, std::numeric_limits<hn::TFromD<D>>::quiet_NaN());
+  const V z = hn::IfThenElse(large, hn::Add(y, constant(d, 0.69314718055994531)), y);
+  return hn::IfThenElse(hn::Lt(x, constant(d, 1)), nan, z);
+}
+
+// atanh x = log1p(2a / (1 - a)) / 2
+template <class D, class V>
+HWY_INLINE V atanh(D d, V x) {
+  const V a = hn::Abs(x), one = constant(d, 1);
+  const V y = log1p(d, hn::Div(hn::Add(a, a), hn::Sub(one, a)));
+  return hn::CopySign(hn::Mul(y, constant(d, 0.5)), x);
+}
+
+}  // namespace ebb::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

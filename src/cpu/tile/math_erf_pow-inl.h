@@ -1,0 +1,155 @@
+// Vector erf, erfc and pow.
+#if defined(EBB_CPU_MATH_ERF_POW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EBB_CPU_MATH_ERF_POW_INL_H_
+#undef EBB_CPU_MATH_ERF_POW_INL_H_
+#else
+#define EBB_CPU_MATH_ERF_POW_INL_H_
+#endif
+
+#include <cmath>
+
+#include "cpu/tile/loops-inl.h"
+#include "cpu/tile/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::cpu::HWY_NAMESPACE {
+
+// The rounding error of a · a, given its rounded value.
+template <class D, class V>
+HWY_INLINE V square_error(D d, V a, V square) {
+#if HWY_NATIVE_FMA
+  (void)d;
+  return hn::MulSub(a, a, square);
+#else
+  // Veltkamp's splitting: the product of two halves is exact.
+  const V c = hn::Mul(a, constant(d, 0x1p27 + 1));
+  const V high = hn::Sub(c, hn::Sub(c, a)), low = hn::Sub(a, high);
+  const V cross = hn::Mul(high, low);
+  return hn::Add(hn::Add(hn::Sub(hn::Mul(high, high), square), hn::Add(cross, cross)), hn::Mul(low, low));
+#endif
+}
+
+// erfc a = e^(-a²) g(t) / (1 + 2a), t = (a - 4) / (a + 4), for a >= 0. a² = h + e exactly; the rounding errors of g and
+// of 1 + 2a go into the exponent too, where 1/g, between 1/1.3 and 1, need not be exact.
+template <class D, class V>
+HWY_INLINE V erfc_positive(D d, V a) {
+  a = clamp_keep_nan(d, a, 0, 28);
+  const V four = constant(d, 4), t = hn::Div(hn::Sub(a, four), hn::Add(a, four));
+  const V h = hn::Mul(a, a), e = square_error(d, a, h);
+  const V first = constant(d, kErfcxFirst), others = hn::Mul(t, polynomial(d, t, kErfcxF64));
+  const V g = hn::Add(first, others), g_error = hn::Sub(others, hn::Sub(g, first));
+  const V twice = hn::Add(a, a), one = constant(d, 1), bottom = hn::Add(twice, one);
+  const V bottom_error = hn::Sub(one, hn::Sub(bottom, twice));
+  const V ratio = hn::Div(g, bottom);
+  const V correction = hn::NegMulAdd(bottom_error, ratio, g_error);
+  return hn::Mul(exp_of_sum(d, hn::Neg(h), hn::MulSub(correction, constant(d, 0.87), e)), ratio);
+}
+
+// x (2/sqrt(pi) + z e(z)), z = x², for |x| <= 1; 2/sqrt(pi) = 1 + 0.128..., so that the large part of the sum is exact.
+template <class D, class V>
+HWY_INLINE V erf_small(D d, V x) {
+  const V z = hn::Mul(x, x), above_one = constant(d, 0.12837916709551257);
+  V q;
+  if constexpr (sizeof(hn::TFromD<D>) == 4)
+    q = polynomial(d, z, kErfSmallF32);
+  else
+    q = polynomial(d, z, kErfSmallF64);
+  return hn::MulAdd(x, hn::MulAdd(z, q, above_one), x);
+}
+
+template <class D, class V>
+HWY_INLINE V erf(D d, V x) {
+  const V a = hn::Abs(x), one = constant(d, 1);
+  V large;
+  if constexpr (sizeof(hn::TFromD<D>) == 4)
+    large = hn::Sub(one, exp_normal(d, polynomial(d, clamp_keep_nan(d, a, 0, 4), kErfLargeF32)));
+  else
+    large = hn::Sub(one, erfc_positive(d, a));
+  return hn::IfThenElse(hn::Lt(a, one), erf_small(d, x), hn::CopySign(large, x));
+}
+
+// Where erf_small is the result.
+template <class D, class V>
+HWY_INLINE hn::Mask<D> is_below_one(D d, V x) {
+  return hn::Lt(hn::Abs(x), constant(d, 1));
+}
+
+// Up to 1/2 in magnitude 1 - erf x loses nothing and erf_small has the smaller error.
+template <class D, class V>
+HWY_INLINE V erfc(D d, V x) {
+  const V a = hn::Abs(x), y = erfc_positive(d, a);
+  const V far = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(constant(d, 2), y), y);
+  return hn::IfThenElse(hn::Lt(a, constant(d, 0.5)), hn::Sub(constant(d, 1), erf_small(d, x)), far);
+}
+
+// 2^t for results that will be rounded to f32.
+template <class D, class V>
+HWY_INLINE V exp2_short(D d, V t) {
+  const V magic = constant(d, FloatTraits<double>::kBiasedMagic);
+  t = clamp_keep_nan(d, t, -200, 200);
+  const V shifted = hn::Add(t, magic), r = hn::Sub(t, hn::Sub(shifted, magic));
+  const V q = hn::MulAdd(r, polynomial(d, r, kExp2F64Short), constant(d, 0.69314718055994531));
+  return hn::Mul(hn::MulAdd(q, r, constant(d, 1)), normal_power<0>(d, shifted));
+}
+// erfc of what was f32, by the same formula with fewer terms; it is 0 or 2 in f32 from |x| = 10.1 on.
+template <class D, class V>
+HWY_INLINE V erfc_short(D d, V x) {
+  const V a = clamp_keep_nan(d, hn::Abs(x), 0, 11), four = constant(d, 4);
+  const V t = hn::Div(hn::Sub(a, four), hn::Add(a, four));
+  const V g = hn::Div(polynomial(d, t, kErfcxF64Short), hn::MulAdd(a, constant(d, 2), constant(d, 1)));
+  const V y = hn::Mul(exp2_short(d, hn::Mul(hn::Mul(a, a), constant(d, -1.4426950408889634))), g);
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(constant(d, 2), y), y);
+}
+
+// C's special cases of pow, given |x|^y where both are ordinary.
+template <class D, class V>
+HWY_INLINE V pow_specials(D d, V x, V y, V magnitude) {
+  const V one = constant(d, 1), zero = hn::Zero(d), inf = hn::Inf(d), ax = hn::Abs(x);
+  const auto y_number = hn::Eq(y, y);
+  V r = hn::IfThenElse(hn::And(hn::Eq(ax, one), y_number), one, magnitude);  // 1 to an infinite power too
+  const auto integer = hn::Eq(hn::Floor(y), y);
+  const V half = hn::Mul(y, constant(d, 0.5));
+  const auto odd = hn::And(integer, not_equal(hn::Floor(half), half));
+  const auto negative_finite = hn::And(hn::Lt(x, zero), hn::Lt(ax, inf));
+  const auto no_root = hn::AndNot(integer, negative_finite);
+  r = hn::IfThenElse(odd, hn::CopySign(r, x), r);
+  const V nan = hn::Set(d, std::numeric_limits<hn::TFromD<D>>::quiet_NaN());
+  r = hn::IfThenElse(hn::Or(no_root, hn::Or(not_equal(x, x), not_equal(y, y))), nan, r);
+  return hn::IfThenElse(hn::Or(hn::Eq(x, one), hn::Eq(y, zero)), one, r);
+}
+
+// x and y were f32: |x|^y = 2^(y log2|x|) with about 35 bits of log2, so that the rounding to f32 is what counts.
+template <class D, class V>
+HWY_INLINE V log2_short(D d, V ax) {
+  const Split<D> p = split(d, ax);
+  const V s = hn::Div(p.fraction, hn::Add(p.fraction, constant(d, 2))), z = hn::Mul(s, s);
+  const V natural = hn::MulAdd(hn::Mul(s, z), polynomial(d, z, kLogF64Short), hn::Add(s, s));
+  return hn::MulAdd(natural, constant(d, 1.4426950408889634), hn::ConvertTo(d, p.exponent));
+}
+// Positive bases and finite exponents have no special cases.
+template <class D, class V>
+HWY_INLINE hn::Mask<D> pow_is_plain(D d, V x, V y) {
+  const V inf = hn::Inf(d);
+  return hn::And(hn::And(hn::Gt(x, hn::Zero(d)), hn::Lt(x, inf)), hn::Lt(hn::Abs(y), inf));
+}
+template <class D, class V>
+HWY_INLINE V pow_short_plain(D d, V x, V y) {
+  return exp2_short(d, hn::Mul(y, log2_short(d, x)));
+}
+template <class D, class V>
+HWY_INLINE V pow_short(D d, V x, V y) {
+  const V ax = hn::Abs(x), inf = hn::Inf(d);
+  V log2 = log2_short(d, ax);
+  log2 = hn::IfThenElse(hn::Eq(ax, hn::Zero(d)), hn::Neg(inf), hn::IfThenElse(hn::Eq(ax, inf), inf, log2));
+  return pow_specials(d, x, y, exp2_short(d, hn::Mul(y, log2)));
+}
+
+template <class D, class V>
+HWY_INLINE V pow(D d, V x, V y) {
+  return by_lane(d, x, y, [](double a, double b) { return std::pow(a, b); });
+}
+
+}  // namespace ebb::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,217 @@
+// The sums of a tile fill the registers: a compiler that moves all loads to the front of the loop has none left.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-schedule-insns")
+#endif
+#include "cpu/window/kernels.h"
+
+#include "cpu/tile/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/window/kernels.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Sums stay in registers: 24 of them where there are 32 registers, 12 where there are 16.
+#if HWY_TARGET == HWY_NEON || HWY_TARGET == HWY_AVX3
+constexpr bool kManyRegisters = true;
+#else
+constexpr bool kManyRegisters = false;
+#endif
+
+// sums[m][v] += weights[m]·x[v]. NEON multiplies by a lane of a register for nothing, where a number that is loaded to
+// all lanes costs it an arithmetic slot; other targets broadcast while they load.
+template <int kRows, int kVectors, class D, class V, class T>
+HWY_INLINE void add_products(D d, const T* HWY_RESTRICT weights, const V (&x)[kVectors], V (&sums)[kRows][kVectors]) {
+#if HWY_TARGET == HWY_NEON
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
+  if constexpr (kRows % kLanes == 0) {
+#pragma GCC unroll 16
+    for (int m = 0; m < kRows; m += kLanes) {
+      const V few = hn::LoadU(d, weights + m);
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) {
+        sums[m][v] = hn::MulAdd(x[v], hn::Broadcast<0>(few), sums[m][v]);
+        sums[m + 1][v] = hn::MulAdd(x[v], hn::Broadcast<1>(few), sums[m + 1][v]);
+        if constexpr (kLanes == 4) {
+          sums[m + 2][v] = hn::MulAdd(x[v], hn::Broadcast<2>(few), sums[m + 2][v]);
+          sums[m + 3][v] = hn::MulAdd(x[v], hn::Broadcast<3>(few), sums[m + 3][v]);
+        }
+      }
+    }
+    return;
+  }
+#endif
+#pragma GCC unroll 16
+  for (int m = 0; m < kRows; ++m) {
+    const V weight = hn::Set(d, weights[m]);
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) sums[m][v] = hn::MulAdd(x[v], weight, sums[m][v]);
+  }
+}
+
+template <class T, int kRows, int kVectors>
+void window_tile(std::int64_t depth, const T* HWY_RESTRICT a, const T* HWY_RESTRICT x,
+                 const std::int64_t* HWY_RESTRICT offset, const std::int64_t* HWY_RESTRICT base, T* HWY_RESTRICT c,
+                 std::int64_t c_stride) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
+  using V = hn::Vec<decltype(d)>;
+  V sums[kRows][kVectors];
+  const T* at[kVectors];
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v) at[v] = x + base[v];
+#pragma GCC unroll 16
+  for (int m = 0; m < kRows; ++m) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) sums[m][v] = hn::LoadU(d, c + m * c_stride + v * kLanes);
+  }
+  for (std::int64_t k = 0; k < depth; ++k) {
+    const std::int64_t skip = offset[k];
+    V loaded[kVectors];
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) loaded[v] = hn::LoadU(d, at[v] + skip);
+    add_products<kRows, kVectors>(d, a + k * kRows, loaded, sums);
+  }
+#pragma GCC unroll 16
+  for (int m = 0; m < kRows; ++m) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[m][v], d, c + m * c_stride + v * kLanes);
+  }
+}
+
+#if HWY_TARGET == HWY_NEON
+// The products of one position: g[v]·x[k], with x in lane kLane.
+template <int kLane, int kTaps, int kVectors, class D, class V, class T>
+HWY_INLINE void add_position(D d, const T* HWY_RESTRICT g, const V (&x)[kTaps], V (&sums)[kTaps][kVectors]) {
+  V loaded[kVectors];
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v) loaded[v] = hn::LoadU(d, g + v * static_cast<int>(hn::MaxLanes(d)));
+#pragma GCC unroll 16
+  for (int k = 0; k < kTaps; ++k) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) sums[k][v] = hn::MulAdd(loaded[v], hn::Broadcast<kLane>(x[k]), sums[k][v]);
+  }
+}
+#endif
+
+template <class T, int kTaps, int kVectors>
+void correlation_tile(std::int64_t lines, std::int64_t length, const T* HWY_RESTRICT g, const T* HWY_RESTRICT x,
+                      std::int64_t pitch, const std::int64_t* HWY_RESTRICT offset, T* HWY_RESTRICT c,
+                      std::int64_t c_stride) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
+  using V = hn::Vec<decltype(d)>;
+  V sums[kTaps][kVectors];
+  const T* at[kTaps];
+#pragma GCC unroll 16
+  for (int k = 0; k < kTaps; ++k) {
+    at[k] = x + offset[k];
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) sums[k][v] = hn::LoadU(d, c + k * c_stride + v * kLanes);
+  }
+  for (std::int64_t p = 0; p < lines; ++p) {
+    std::int64_t j = p * pitch;
+#if HWY_TARGET == HWY_NEON
+    // A vector of positions at a time: by lanes, see add_products.
+    for (; j + kLanes <= p * pitch + length; j += kLanes, g += kLanes * kVectors * kLanes) {
+      V few[kTaps];
+#pragma GCC unroll 16
+      for (int k = 0; k < kTaps; ++k) few[k] = hn::LoadU(d, at[k] + j);
+      add_position<0>(d, g, few, sums);
+      add_position<1>(d, g + kVectors * kLanes, few, sums);
+      if constexpr (kLanes == 4) {
+        add_position<2>(d, g + 2 * kVectors * kLanes, few, sums);
+        add_position<3>(d, g + 3 * kVectors * kLanes, few, sums);
+      }
+    }
+#endif
+    for (; j < p * pitch + length; ++j, g += kVectors * kLanes) {
+      V loaded[kVectors];
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) loaded[v] = hn::LoadU(d, g + v * kLanes);
+#pragma GCC unroll 16
+      for (int k = 0; k < kTaps; ++k) {
+        const V value = hn::Set(d, at[k][j]);
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) sums[k][v] = hn::MulAdd(loaded[v], value, sums[k][v]);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int k = 0; k < kTaps; ++k) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[k][v], d, c + k * c_stride + v * kLanes);
+  }
+}
+
+template <class T>
+T dot(std::int64_t lines, std::int64_t length, const T* HWY_RESTRICT g, const T* HWY_RESTRICT x, std::int64_t pitch) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
+  auto first = hn::Zero(d), second = hn::Zero(d);
+  T rest = 0;
+  for (std::int64_t p = 0; p < lines; ++p, g += length, x += pitch) {
+    std::int64_t j = 0;
+    for (; j + 2 * kLanes <= length; j += 2 * kLanes) {
+      first = hn::MulAdd(hn::LoadU(d, g + j), hn::LoadU(d, x + j), first);
+      second = hn::MulAdd(hn::LoadU(d, g + j + kLanes), hn::LoadU(d, x + j + kLanes), second);
+    }
+    for (; j + kLanes <= length; j += kLanes) first = hn::MulAdd(hn::LoadU(d, g + j), hn::LoadU(d, x + j), first);
+    for (; j < length; ++j) rest += g[j] * x[j];
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(first, second))) + rest;
+}
+
+template <class T>
+const WindowKernels<T>& table() {
+  const hn::ScalableTag<T> d;
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
+  constexpr int kTaps = HWY_TARGET == HWY_NEON ? 9 : kManyRegisters ? 12 : 6;
+  static const WindowKernels<T> kernels = [] {
+    WindowKernels<T> k{kLanes, {}, {kTaps, 2 * kLanes, &correlation_tile<T, kTaps, 2>}, &dot<T>};
+    if constexpr (kManyRegisters) {
+      k.tiles[0] = {8, 3, &window_tile<T, 8, 3>};
+      k.tiles[1] = {4, 6, &window_tile<T, 4, 6>};
+      k.tiles[2] = {2, 12, &window_tile<T, 2, 12>};
+    } else {
+      k.tiles[0] = {6, 2, &window_tile<T, 6, 2>};
+      k.tiles[1] = {4, 3, &window_tile<T, 4, 3>};
+      k.tiles[2] = {2, 6, &window_tile<T, 2, 6>};
+    }
+    k.tiles[3] = {1, 12, &window_tile<T, 1, 12>};
+    return k;
+  }();
+  return kernels;
+}
+
+}  // namespace
+
+const WindowKernels<float>& window_kernels_f32() { return table<float>(); }
+const WindowKernels<double>& window_kernels_f64() { return table<double>(); }
+
+}  // namespace ebb::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ebb::cpu {
+
+HWY_EXPORT(window_kernels_f32);
+HWY_EXPORT(window_kernels_f64);
+
+template <>
+const WindowKernels<float>& window_kernels<float>() {
+  return HWY_DYNAMIC_DISPATCH(window_kernels_f32)();
+}
+template <>
+const WindowKernels<double>& window_kernels<double>() {
+  return HWY_DYNAMIC_DISPATCH(window_kernels_f64)();
+}
+
+}  // namespace ebb::cpu
+#endif

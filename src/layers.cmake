@@ -1,0 +1,25 @@
+# The folders of src, each with the folders it may include from besides its own: a graph without cycles, written from the
+# bottom up. The build makes a target of each folder, and a test holds every #include to this list.
+# Nothing above `schedule` knows a device, and the devices do not know each other.
+set(EBB_LAYERS
+  "core:"
+  "graph: core"
+  "sweep: core graph"
+  "backend: core graph sweep"
+  "cpu/tile: core graph sweep"
+  "cpu/jit: core graph sweep cpu/tile"
+  "cpu/sweep: core graph sweep cpu/tile cpu/jit"
+  "cpu/gemm: core graph cpu/tile"
+  "cpu/library: core graph backend cpu/tile cpu/gemm"
+  "cpu/window: core graph backend cpu/tile cpu/library"
+  "cpu/fused: core graph backend cpu/tile cpu/gemm cpu/library"
+  "cpu: core graph sweep backend cpu/sweep cpu/gemm cpu/library cpu/window cpu/fused"
+  "schedule: core graph sweep backend cpu"
+  "ops: core graph"
+  "autograd: core graph ops"
+  "losses: core graph backend ops autograd"
+  "nn: core graph ops autograd"
+  "optim: core graph ops"
+  "io: core graph"
+  "data: core graph io"
+)
