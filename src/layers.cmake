@@ -8,7 +8,7 @@ set(EBB_LAYERS
   "backend: core graph sweep"
   "cpu/tile: core graph sweep"
   "cpu/jit: core graph sweep cpu/tile"
-  "cpu/sweep: core graph sweep cpu/tile cpu/jit"
+  "cpu/sweep: core graph sweep backend cpu/tile cpu/jit"
   "cpu/gemm: core graph cpu/tile"
   "cpu/library: core graph backend cpu/tile cpu/gemm"
   "cpu/window: core graph backend cpu/tile cpu/library"

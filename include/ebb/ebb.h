@@ -6,6 +6,7 @@
 #include "ebb/backward.h"
 #include "ebb/compile.h"
 #include "ebb/data.h"
+#include "ebb/device.h"
 #include "ebb/dtype.h"
 #include "ebb/error.h"
 #include "ebb/gradcheck.h"

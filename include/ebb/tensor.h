@@ -5,18 +5,18 @@
 #include <utility>
 #include <vector>
 
+#include "ebb/device.h"
 #include "ebb/dtype.h"
 #include "ebb/error.h"
 #include "ebb/shape.h"
 
 namespace ebb {
 
-enum class Device : std::uint8_t { cpu };
-
 struct Node;  // a vertex of the computation graph, src/graph/node.h
 
-// A C++ number beside a tensor. It is weakly typed, as in the array API: it takes the tensor's dtype where that can hold
-// its kind (an integer beside an f16 tensor is f16), and only a real beside an integer tensor moves the result to f32.
+// A C++ number beside a tensor. It is weakly typed, as in the array API: it takes the tensor's dtype where that can
+// hold its kind (an integer beside an f16 tensor is f16), and only a real beside an integer tensor moves the result to
+// f32.
 class Scalar {
  public:
   enum class Kind : std::uint8_t { boolean, integer, real };
@@ -61,18 +61,22 @@ class Tensor {
   int rank() const { return shape().rank(); }
   std::int64_t numel() const { return shape().numel(); }
   DType dtype() const;
-  Device device() const { return Device::cpu; }
+  Device device() const;       // of a value made from numbers alone (zeros, random numbers...): the default device
   bool requires_grad() const;  // some variable is upstream and its history is kept
 
   bool evaluated() const;
-  const Tensor& eval() const;  // compute now; returns *this
+  const Tensor& eval() const;      // compute now; returns *this
+  Tensor to(Device device) const;  // the same numbers there; differentiable; this tensor itself if it is there already
 
   // The value of a one-element tensor, converted to T (double, float, int64_t, int32_t, bool).
-  template <class T = double> T item() const;
+  template <class T = double>
+  T item() const;
   // All elements, row-major, converted to T. Reading a floating tensor as an integer type is an error.
-  template <class T = double> std::vector<T> to_vector() const;
+  template <class T = double>
+  std::vector<T> to_vector() const;
   // The elements themselves (computed, contiguous). T must be the dtype's own C++ type. Valid while this handle lives.
-  template <class T> const T* data() const;
+  template <class T>
+  const T* data() const;
 
   // Indexing along the first axis, and NumPy's a[start:stop:step] along any.
   Tensor operator[](std::int64_t index) const;

@@ -33,10 +33,7 @@ std::unique_ptr<MemoryView> view_memory(const Tensor& x, bool copy) {
   view->dtype = x.dtype();
   view->rank = x.rank();
   std::copy(x.shape().begin(), x.shape().end(), view->shape.begin());
-  Storage storage = [&] {
-    std::lock_guard lock(graph_mutex());
-    return x.node()->storage;
-  }();
+  Storage storage = x.node()->storage;
   // Some libraries refuse strides that are 0 or negative; those are laid out anew.
   const auto plain = [&] {
     for (int axis = 0; axis < x.rank(); ++axis) {

@@ -164,11 +164,17 @@ class CopyOfNode {
 }  // namespace
 
 Batch::Batch(const Tensor& root, const Tensor& hole) : root_(root), hole_(hole) {
-  std::lock_guard lock(graph_mutex());
-  std::unordered_map<const Node*, bool> depends{{hole.node(), true}};
-  std::vector<std::pair<Node*, std::size_t>> stack{{root.node(), 0}};  // a node and its next input
+  GraphLock lock(root.node());
+  while (!sort(lock)) lock.widen();
+}
+
+bool Batch::sort(GraphLock& lock) {
+  order_.clear();
+  std::unordered_map<const Node*, bool> depends{{hole_.node(), true}};
+  std::vector<std::pair<Node*, std::size_t>> stack{{root_.node(), 0}};  // a node and its next input
   while (!stack.empty()) {
     auto& [node, next] = stack.back();
+    if (!lock.holds(*node)) return false;
     const std::span<Node* const> inputs =
         node->evaluated.load(std::memory_order_acquire) ? std::span<Node* const>() : value_inputs(*node);
     while (next < inputs.size() && depends.contains(inputs[next])) ++next;
@@ -186,6 +192,7 @@ Batch::Batch(const Tensor& root, const Tensor& hole) : root_(root), hole_(hole) 
     largest_ = std::max(largest_, done->shape.numel());
     possible_ = possible_ && has_form(*done, depends);
   }
+  return true;
 }
 
 Tensor Batch::of(const Tensor& values) const {

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "graph/node.h"
+#include "graph/lock.h"
 
 namespace ebb {
 
@@ -23,8 +23,11 @@ class Batch {
   Tensor of(const Tensor& values) const;
 
  private:
+  bool sort(GraphLock& lock);
+
   Tensor root_, hole_;
-  std::vector<Node*> order_;  // what depends on the hole, inputs first; root_ keeps them alive
+  // What depends on the hole, inputs first. Such nodes are never evaluated: nobody changes them, and root_ keeps them.
+  std::vector<Node*> order_;
   bool possible_ = true;
   std::int64_t largest_ = 1;
 };

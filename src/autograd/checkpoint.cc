@@ -6,6 +6,7 @@
 #include "core/random.h"
 #include "ebb/autograd.h"
 #include "graph/history.h"
+#include "graph/lock.h"
 
 namespace ebb {
 namespace {
@@ -13,20 +14,29 @@ namespace {
 // What was made since `first` gets no history of its own; the older nodes with history that it was made from are what
 // the checkpoint depends on: its inputs and the variables the function captured.
 std::vector<Tensor> take_history(const Tensor& y, std::uint64_t first) {
-  std::lock_guard lock(graph_mutex());
   std::vector<Tensor> captured;
   std::unordered_set<Node*> seen;
-  std::vector<Node*> stack{y.node()};
-  while (!stack.empty()) {
-    Node* n = stack.back();
-    stack.pop_back();
-    if (!seen.insert(n).second) continue;
-    if (n->id < first || n->op == Op::variable) {
-      if (n->history != 0) captured.emplace_back(n);
-      continue;
+  const auto walk = [&](GraphLock& lock) {
+    captured.clear();
+    seen.clear();
+    std::vector<Node*> stack{y.node()};
+    while (!stack.empty()) {
+      Node* n = stack.back();
+      stack.pop_back();
+      if (!seen.insert(n).second) continue;
+      if (n->id < first || n->op == Op::variable) {
+        if (n->history != 0) captured.emplace_back(n);
+        continue;
+      }
+      if (!lock.holds(*n)) return false;
+      for (Node* input : n->inputs) stack.push_back(input);
     }
-    n->history = 0;
-    for (Node* input : n->inputs) stack.push_back(input);
+    return true;
+  };
+  GraphLock lock(y.node());
+  while (!walk(lock)) lock.widen();
+  for (Node* n : seen) {
+    if (n->id >= first && n->op != Op::variable) n->history = 0;
   }
   return captured;
 }
@@ -68,35 +78,35 @@ Tensor checkpoint(const FunctionOfMany& f, const std::vector<Tensor>& inputs) {
   std::vector<Tensor> all{y};
   all.insert(all.end(), captured.begin(), captured.end());
   Tensor result = make_node(Op::custom, y.dtype(), y.shape(), all);
-  result.node()->more().rule = [f, inputs, random](const Tensor& grad, const Tensor&,
-                                                   const std::vector<Tensor>& sources) {
-    // Everything the second run computes waits for the cotangent: it is made when the backward pass gets here, not
-    // sooner.
-    ReversePass pass;
-    {
-      WithHistory on;
-      ReplayRandom replay(random);
-      SecondRun repeated;
-      std::vector<Tensor> again, replaced;
-      for (const Tensor& x : inputs) {
-        const Tensor late = after(x, grad);
-        late.node()->history = x.node()->history;
-        again.push_back(late);
-      }
-      pass.outputs = {f(again)};
-      for (const Tensor& s : sources) {
-        Tensor target = s;
-        for (std::size_t i = 0; i < inputs.size(); ++i) {
-          if (inputs[i].node() == s.node()) target = again[i];
+  result.node()->more().rule = std::make_shared<const Rule>(
+      [f, inputs, random](const Tensor& grad, const Tensor&, const std::vector<Tensor>& sources) {
+        // Everything the second run computes waits for the cotangent: it is made when the backward pass gets here, not
+        // sooner.
+        ReversePass pass;
+        {
+          WithHistory on;
+          ReplayRandom replay(random);
+          SecondRun repeated;
+          std::vector<Tensor> again, replaced;
+          for (const Tensor& x : inputs) {
+            const Tensor late = after(x, grad);
+            late.node()->history = x.node()->history;
+            again.push_back(late);
+          }
+          pass.outputs = {f(again)};
+          for (const Tensor& s : sources) {
+            Tensor target = s;
+            for (std::size_t i = 0; i < inputs.size(); ++i) {
+              if (inputs[i].node() == s.node()) target = again[i];
+            }
+            pass.targets.push_back(target);
+          }
         }
-        pass.targets.push_back(target);
-      }
-    }
-    pass.cotangents = {grad};
-    pass.bits = ~0u;
-    pass.consume = true;
-    return reverse(pass);
-  };
+        pass.cotangents = {grad};
+        pass.bits = ~0u;
+        pass.consume = true;
+        return reverse(pass);
+      });
   return result;
 }
 
@@ -131,7 +141,7 @@ Tensor custom_function(const FunctionOfMany& forward, const CustomRule& rule, co
   all.insert(all.end(), inputs.begin(), inputs.end());
   Tensor result = make_node(Op::custom, value.dtype(), value.shape(), all);
   if (result.node()->history == 0) return value;
-  result.node()->more().rule = rule;
+  result.node()->more().rule = std::make_shared<const Rule>(rule);
   return result;
 }
 

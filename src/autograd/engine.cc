@@ -1,12 +1,13 @@
 #include "autograd/engine.h"
 
 #include <algorithm>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 
 #include "autograd/rules.h"
 #include "core/format_error.h"
 #include "ebb/ops.h"
+#include "graph/lock.h"
 
 namespace ebb {
 namespace {
@@ -18,30 +19,34 @@ bool is_formula(const Node& n) {
 // Where a node's operands begin: a formula's first input is its value.
 std::size_t first_operand(const Node& n) { return is_formula(n) ? 1 : 0; }
 
+// The history is walked once, under the lock, and what the pass needs of it is written down; rules are called without
+// the lock, and other threads may meanwhile evaluate, differentiate or forget the same nodes.
 class Reverse {
  public:
   Reverse(const ReversePass& pass, std::vector<Tensor>* found) : p_(pass), found_(found) {}
 
   std::vector<Tensor> run() {
-    for (const Tensor& t : p_.targets) target_.insert(t.node());
-    sort();
-    const Places places(order_);
-    cotangent_.resize(order_.size());
-    for (std::size_t i = 0; i < p_.outputs.size(); ++i) add(p_.outputs[i].node(), p_.cotangents[i]);
-    for (auto it = order_.rbegin(); it != order_.rend(); ++it) step(it->node());
+    for (const Tensor& t : p_.targets) target_.emplace(t.node(), kNotReached);
+    std::vector<Node*> start;
+    for (const Tensor& t : p_.outputs) start.push_back(t.node());
+    {
+      GraphLock lock(start);
+      while (!write_down(lock)) lock.widen();
+      parts_ = lock.parts();
+    }
+    for (std::size_t i = 0; i < p_.outputs.size(); ++i) add(place_of_output_[i], p_.outputs[i], p_.cotangents[i]);
+    for (std::size_t i = order_.size(); i-- > 0;) step(i);
     std::vector<Tensor> result;
     if (p_.targets.empty()) {
-      for (const Tensor& t : order_) {
-        if (t.node()->op == Op::variable && cotangent_[t.node()->place].defined()) {
-          found_->push_back(t);
-          result.push_back(cotangent_[t.node()->place]);
-        }
+      for (std::size_t i = 0; i < order_.size(); ++i) {
+        if (order_[i].node->op != Op::variable || !order_[i].cotangent.defined()) continue;
+        found_->push_back(order_[i].tensor);
+        result.push_back(order_[i].cotangent);
       }
     } else {
       for (const Tensor& t : p_.targets) {
-        const std::size_t at = t.node()->place;
-        const bool reached = at < order_.size() && order_[at].node() == t.node();
-        result.push_back(reached ? cotangent_[at] : Tensor());
+        const std::int32_t at = target_.at(t.node());
+        result.push_back(at == kNotReached ? Tensor() : order_[static_cast<std::size_t>(at)].cotangent);
       }
     }
     if (p_.consume) consume();
@@ -49,153 +54,175 @@ class Reverse {
   }
 
  private:
-  // Where each node stands in the order, noted in the nodes while the pass runs. A rule may start a pass of its own
-  // over some of them: it leaves what it found.
-  class Places {
-   public:
-    explicit Places(const std::vector<Tensor>& order) : order_(order) {
-      before_.reserve(order.size());
-      for (std::size_t i = 0; i < order.size(); ++i)
-        before_.push_back(std::exchange(order[i].node()->place, static_cast<std::uint32_t>(i)));
-    }
-    ~Places() {
-      for (std::size_t i = 0; i < order_.size(); ++i) order_[i].node()->place = before_[i];
-    }
+  static constexpr std::int32_t kNotReached = -1;
 
-   private:
-    const std::vector<Tensor>& order_;
-    std::vector<std::uint32_t> before_;
+  struct Visit {
+    explicit Visit(Node* n) : tensor(n), node(n) {}
+    Tensor tensor;
+    Node* node;
+    std::size_t first = 0, count = 0;  // its operands
+    std::shared_ptr<const Rule> rule;  // of its own, if it has one
+    Tensor cotangent;                  // while it waits for its turn
   };
 
   bool follows(const Node& n) const { return (n.history & p_.bits) != 0; }
   bool stops(Node* n) const { return n->op == Op::variable || (!target_.empty() && target_.contains(n)); }
 
-  // Everything the outputs depend on that leads to a variable, inputs first, without recursion.
-  void sort() {
+  // The nodes of a walk know their place in it, plus one, as long as it goes on.
+  struct Unmark {
+    const std::vector<Visit>& order;
+    ~Unmark() {
+      for (const Visit& v : order) v.node->mark = 0;
+    }
+  };
+
+  // Everything the outputs depend on that leads to a variable, inputs first, with its operands. False: a part of the
+  // graph is missing.
+  bool write_down(GraphLock& lock) {
+    order_.clear();
+    operands_.clear();
+    place_of_output_.assign(p_.outputs.size(), kNotReached);
+    Unmark unmark{order_};
+    for (std::size_t i = 0; i < p_.outputs.size(); ++i) {
+      Node* n = p_.outputs[i].node();
+      if (!follows(*n)) continue;
+      if (!sort(n, lock)) return false;
+      place_of_output_[i] = static_cast<std::int32_t>(n->mark) - 1;
+    }
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      Visit& v = order_[i];
+      const auto target = target_.find(v.node);
+      if (target != target_.end()) target->second = static_cast<std::int32_t>(i);
+      if (stops(v.node)) continue;
+      const std::size_t first = first_operand(*v.node);
+      v.first = operands_.size();
+      v.count = v.node->inputs.size() - std::min(first, v.node->inputs.size());
+      for (std::size_t k = first; k < v.node->inputs.size(); ++k) {
+        Node* input = v.node->inputs[k];
+        operands_.push_back(
+            {Tensor(input), follows(*input) ? static_cast<std::int32_t>(input->mark) - 1 : kNotReached});
+      }
+      if (v.node->extra) v.rule = v.node->extra->rule;
+    }
+    return true;
+  }
+
+  // Without recursion: a chain of a million operations must not overflow the stack.
+  bool sort(Node* root, GraphLock& lock) {
     struct Frame {
       Node* node;
       std::size_t next;
     };
-    std::vector<Frame> stack;
-    // Nothing else walks the graph meanwhile: what was seen is marked in the nodes.
-    struct Unmark {
-      const std::vector<Tensor>& order;
-      ~Unmark() {
-        for (const Tensor& t : order) t.node()->mark = 0;
+    std::vector<Frame> stack{{root, first_operand(*root)}};
+    while (!stack.empty()) {
+      Frame& f = stack.back();
+      if (!lock.holds(*f.node)) return false;
+      if (f.node->mark) {
+        stack.pop_back();
+        continue;
       }
-    } unmark{order_};
-    for (const Tensor& t : p_.outputs) {
-      if (!follows(*t.node())) continue;
-      stack.push_back({t.node(), first_operand(*t.node())});
-      while (!stack.empty()) {
-        Frame& f = stack.back();
-        if (f.node->mark) {
-          stack.pop_back();
+      if (!stops(f.node)) {
+        require(!f.node->consumed || f.node->op == Op::track,
+                "backward: the history of {} {} was consumed by an earlier backward; call that one with "
+                "keep_history = true to go through it again",
+                info(f.node->op).name, f.node->shape);
+        Node* input = nullptr;
+        while (f.next < f.node->inputs.size() && !input) {
+          Node* next = f.node->inputs[f.next++];
+          if (!follows(*next)) continue;
+          if (!lock.holds(*next)) return false;
+          if (!next->mark) input = next;
+        }
+        if (input) {
+          stack.push_back({input, first_operand(*input)});
           continue;
         }
-        if (!stops(f.node)) {
-          require(!f.node->consumed || f.node->op == Op::track,
-                  "backward: the history of {} {} was consumed by an earlier backward; call that one with "
-                  "keep_history = true to go through it again",
-                  info(f.node->op).name, f.node->shape);
-          while (f.next < f.node->inputs.size() && (!follows(*f.node->inputs[f.next]) || f.node->inputs[f.next]->mark))
-            ++f.next;
-          if (f.next < f.node->inputs.size()) {
-            Node* input = f.node->inputs[f.next++];
-            stack.push_back({input, first_operand(*input)});
-            continue;
-          }
-        }
-        order_.emplace_back(f.node);
-        f.node->mark = 1;
-        stack.pop_back();
       }
+      order_.emplace_back(f.node);
+      f.node->mark = static_cast<std::uint32_t>(order_.size());
+      stack.pop_back();
     }
+    return true;
   }
 
-  void add(Node* n, const Tensor& g) {
-    if (!follows(*n)) return;
-    require(g.shape() == n->shape && g.dtype() == n->dtype, "internal: the cotangent of {} is {} {}, its value {} {}",
-            info(n->op).name, name(g.dtype()), g.shape(), name(n->dtype), n->shape);
-    Tensor& sum = cotangent_[n->place];
+  void add(std::int32_t place, const Tensor& value, const Tensor& g) {
+    if (place == kNotReached) return;
+    require(g.shape() == value.shape() && g.dtype() == value.dtype(),
+            "internal: the cotangent of {} is {} {}, its value {} {}", info(value.node()->op).name, name(g.dtype()),
+            g.shape(), name(value.dtype()), value.shape());
+    Tensor& sum = order_[static_cast<std::size_t>(place)].cotangent;
     sum = sum.defined() ? sum + g : g;
   }
 
-  void step(Node* n) {
-    if (!cotangent_[n->place].defined() || stops(n)) return;
-    const Tensor grad = std::move(cotangent_[n->place]);
-    const std::size_t first = first_operand(*n);
-    std::vector<Tensor>& inputs = inputs_;
-    inputs.clear();
-    for (std::size_t k = first; k < n->inputs.size(); ++k) inputs.emplace_back(n->inputs[k]);
+  void step(std::size_t i) {
+    Visit& v = order_[i];
+    if (!v.cotangent.defined() || stops(v.node)) return;
+    const Tensor grad = std::move(v.cotangent);
+    const Node& n = *v.node;
+    inputs_.clear();
+    for (std::size_t k = 0; k < v.count; ++k) inputs_.push_back(std::move(operands_[v.first + k].tensor));
     std::vector<Tensor> cotangents;
-    if (n->extra && n->extra->rule) {
-      cotangents = n->extra->rule(grad, Tensor(n), inputs);
-      require(cotangents.size() == inputs.size(), "{}: its gradient rule gave {} cotangents for {} inputs",
-              info(n->op).name, cotangents.size(), inputs.size());
-      for (std::size_t k = 0; k < inputs.size(); ++k) {
-        require(!cotangents[k].defined() || cotangents[k].shape() == inputs[k].shape(),
-                "{}: the cotangent of input {} has shape {}, the input {}", info(n->op).name, k,
-                cotangents[k].defined() ? cotangents[k].shape() : Shape{}, inputs[k].shape());
-        if (cotangents[k].defined()) cotangents[k] = cast(cotangents[k], inputs[k].dtype());
+    if (v.rule) {
+      cotangents = (*v.rule)(grad, v.tensor, inputs_);
+      require(cotangents.size() == inputs_.size(), "{}: its gradient rule gave {} cotangents for {} inputs",
+              info(n.op).name, cotangents.size(), inputs_.size());
+      for (std::size_t k = 0; k < inputs_.size(); ++k) {
+        require(!cotangents[k].defined() || cotangents[k].shape() == inputs_[k].shape(),
+                "{}: the cotangent of input {} has shape {}, the input {}", info(n.op).name, k,
+                cotangents[k].defined() ? cotangents[k].shape() : Shape{}, inputs_[k].shape());
+        if (cotangents[k].defined()) cotangents[k] = cast(cotangents[k], inputs_[k].dtype());
       }
-    } else if (info(n->op).grad == OpGrad::zero) {
+    } else if (info(n.op).grad == OpGrad::zero) {
       return;
     } else {
-      const RuleFn rule = rule_of(n->op);
-      require(rule != nullptr, "backward: {} has no gradient rule", info(n->op).name);
+      const RuleFn rule = rule_of(n.op);
+      require(rule != nullptr, "backward: {} has no gradient rule", info(n.op).name);
       bool needs[64] = {};
       std::unique_ptr<bool[]> heap;
       bool* flags = needs;
-      if (inputs.size() > 64) {
-        heap = std::make_unique<bool[]>(inputs.size());
+      if (inputs_.size() > 64) {
+        heap = std::make_unique<bool[]>(inputs_.size());
         flags = heap.get();
       }
-      for (std::size_t k = 0; k < inputs.size(); ++k) flags[k] = follows(*inputs[k].node());
-      const Tensor output(n);
-      cotangents = rule({grad, output, inputs, n->attrs, std::span<const bool>(flags, inputs.size())});
+      for (std::size_t k = 0; k < inputs_.size(); ++k) flags[k] = operands_[v.first + k].place != kNotReached;
+      cotangents = rule({grad, v.tensor, inputs_, n.attrs, std::span<const bool>(flags, inputs_.size())});
     }
-    for (std::size_t k = 0; k < inputs.size() && k < cotangents.size(); ++k) {
-      if (cotangents[k].defined()) add(inputs[k].node(), cotangents[k]);
+    for (std::size_t k = 0; k < inputs_.size() && k < cotangents.size(); ++k) {
+      if (cotangents[k].defined()) add(operands_[v.first + k].place, inputs_[k], cotangents[k]);
     }
   }
 
   // Values that are there already let go of what they were made of; the others do so once they are evaluated.
   void consume() {
-    for (const Tensor& t : order_) {
-      Node* n = t.node();
-      if (stops(n)) continue;
-      n->consumed = true;
-      if (n->evaluated.load(std::memory_order_relaxed)) forget_inputs(n);
+    std::vector<Forgotten> forgotten;  // before the lock: released after it
+    GraphLock lock(parts_);
+    for (const Visit& v : order_) {
+      if (stops(v.node)) continue;
+      v.node->consumed = true;
+      if (v.node->evaluated.load(std::memory_order_relaxed)) forgotten.push_back(forget_inputs(v.node));
     }
   }
 
+  struct Operand {
+    Tensor tensor;
+    std::int32_t place;  // in the order, if it is followed
+  };
+
   const ReversePass& p_;
   std::vector<Tensor>* found_;
-  std::vector<Tensor> order_;
-  std::vector<Tensor> cotangent_;  // of each node of the order, while it waits for its turn
-  std::unordered_set<Node*> target_;
+  std::vector<Visit> order_;
+  std::vector<Operand> operands_;
+  std::vector<std::int32_t> place_of_output_;
+  std::unordered_map<const Node*, std::int32_t> target_;  // and its place
+  std::uint64_t parts_ = 0;
   std::vector<Tensor> inputs_;  // of the node whose turn it is
 };
 
 }  // namespace
 
 std::vector<Tensor> reverse(const ReversePass& pass, std::vector<Tensor>* found_variables) {
-  std::lock_guard lock(graph_mutex());
   std::vector<Tensor> ignored;
   return Reverse(pass, found_variables ? found_variables : &ignored).run();
-}
-
-void make_companions(const std::vector<Tensor>& tensors) {
-  std::lock_guard lock(graph_mutex());
-  auto list = std::make_shared<std::vector<Node*>>();
-  for (const Tensor& t : tensors) {
-    Node* n = t.node();
-    if (n->evaluated.load(std::memory_order_relaxed) || info(n->op).cls == OpClass::leaf) continue;
-    if (n->extra && n->extra->companions) continue;  // it has a list already: asking for it brings those
-    n->more().companions = list;
-    list->push_back(n);
-  }
 }
 
 }  // namespace ebb

@@ -15,7 +15,4 @@ struct ReversePass {
 };
 std::vector<Tensor> reverse(const ReversePass& pass, std::vector<Tensor>* found_variables = nullptr);
 
-// Evaluating one of these evaluates all: they share their work.
-void make_companions(const std::vector<Tensor>& tensors);
-
 }  // namespace ebb

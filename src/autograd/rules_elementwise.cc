@@ -6,6 +6,7 @@
 #include "autograd/rules.h"
 #include "ebb/backward/elementwise.h"
 #include "ebb/ops/create.h"
+#include "graph/lock.h"
 #include "ops/build.h"
 
 // Gradient rules of arithmetic and of functions of one number. In the formulas g is the cotangent of the result y.
@@ -327,11 +328,10 @@ Cotangents of_output(const RuleContext& c) {
 
 // The number a tensor repeats, where it is a constant seen through views.
 std::optional<double> repeated_number(const Tensor& x) {
-  std::lock_guard lock(graph_mutex());
-  const Node* node = x.node();
-  while ((node->op == Op::expand || node->op == Op::reshape) && !node->inputs.empty()) node = node->inputs[0];
-  if (node->op != Op::constant) return {};
-  return node->payload.real;
+  Tensor t = x;
+  while (t.defined() && (t.node()->op == Op::expand || t.node()->op == Op::reshape)) t = input_of(t, 0);
+  if (!t.defined() || t.node()->op != Op::constant) return {};
+  return t.node()->payload.real;
 }
 
 Cotangents pow_rule(const RuleContext& c) {

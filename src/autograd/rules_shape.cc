@@ -197,9 +197,16 @@ Cotangents pad_zero_rule(const RuleContext& c) {
   return {narrow(c.grad, axis, c.attrs.i[1], input_shape(c)[axis])};
 }
 
+// The gradient moves back. What belongs nowhere takes it as it is.
+Cotangents to_device_rule(const RuleContext& c) {
+  const Node& from = *c.inputs[0].node();
+  return {from.homeless ? c.grad : c.grad.to(from.device)};
+}
+
 constexpr RuleRow kRules[] = {
-    {Op::reshape, reshape_rule}, {Op::expand, expand_rule}, {Op::permute, permute_rule},
-    {Op::narrow, narrow_rule},   {Op::cat, cat_rule},       {Op::pad_zero, pad_zero_rule},
+    {Op::reshape, reshape_rule},     {Op::expand, expand_rule}, {Op::permute, permute_rule},
+    {Op::narrow, narrow_rule},       {Op::cat, cat_rule},       {Op::pad_zero, pad_zero_rule},
+    {Op::to_device, to_device_rule},
 };
 
 }  // namespace

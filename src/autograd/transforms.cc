@@ -4,6 +4,7 @@
 #include "ebb/autograd.h"
 #include "ebb/ops.h"
 #include "graph/history.h"
+#include "graph/lock.h"
 
 namespace ebb {
 namespace {
@@ -64,15 +65,17 @@ class Level {
 
 }  // namespace
 
-Tensor variable(const Tensor& x) {
-  require_floating("variable", x);
+Tensor variable(const Tensor& value) {
+  require_floating("variable", value);
+  // Numbers that belong nowhere may have been looked at on another device than the one where the variable is to be.
+  const bool elsewhere = value.evaluated() && value.node()->device != value.device();
+  const Tensor x = elsewhere ? value.to(value.device()) : value;
   Tensor t = make_node(Op::variable, x.dtype(), x.shape(), {x});
   t.node()->history = 1;
-  std::lock_guard lock(graph_mutex());
-  if (x.evaluated()) {
+  if (x.evaluated()) {  // nobody else knows t yet
     t.node()->storage = x.node()->storage;
     t.node()->evaluated.store(true, std::memory_order_release);
-    forget_inputs(t.node());
+    const Forgotten forgotten = forget_inputs(t.node());
   }
   return t;
 }
@@ -115,7 +118,7 @@ Gradients backward(const Tensor& loss, const BackwardOptions& options) {
     entries.emplace_back(variables[i], grads[i]);
     together.push_back(grads[i]);
   }
-  make_companions(together);
+  Companions::make(together);
   return Gradients(std::move(entries));
 }
 
@@ -132,7 +135,7 @@ std::function<std::pair<Tensor, std::vector<Tensor>>(const std::vector<Tensor>&)
     std::vector<Tensor> g = level.pull(y, seed("grad", y, {}), tracked);
     std::vector<Tensor> together{y};
     together.insert(together.end(), g.begin(), g.end());
-    make_companions(together);
+    Companions::make(together);
     return std::make_pair(y, std::move(g));
   };
 }

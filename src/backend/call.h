@@ -1,4 +1,7 @@
 #pragma once
+#include <memory>
+#include <span>
+
 #include "ebb/dtype.h"
 #include "ebb/shape.h"
 #include "graph/node.h"
@@ -21,7 +24,7 @@ struct LibraryCall {
   const char* label = nullptr;
   std::span<const View> inputs;
   std::span<const View> outputs;
-  const void* data = nullptr;  // NodeExtra::data
+  std::shared_ptr<const void> data;  // NodeExtra::data
 };
 
 }  // namespace ebb

@@ -18,6 +18,7 @@
 #define ASAN_UNPOISON_MEMORY_REGION(address, size) (static_cast<void>(address), static_cast<void>(size))
 #endif
 
+#include "core/device_table.h"
 #include "core/format_error.h"
 #include "core/size_class.h"
 #include "ebb/memory.h"
@@ -89,26 +90,32 @@ class alignas(64) FreeList {
   Block* head_ = nullptr;
 };
 
-// Memory of the system, or null. Large blocks start on a huge page and ask for such: a fresh 4 KiB page costs a fault
-// and a clearing, which is what makes elementwise work on large fresh memory slow.
-std::byte* system_allocate(std::size_t bytes) {
-  const bool large = bytes >= 2 * kHugePage;
-  void* data = ::operator new(bytes, std::align_val_t(large ? kHugePage : kBlockAlignment), std::nothrow);
+// Memory of the system. Large blocks start on a huge page and ask for such: a fresh 4 KiB page costs a fault and a
+// clearing, which is what makes elementwise work on large fresh memory slow.
+class SystemMemory : public BlockSource {
+ public:
+  std::byte* allocate(std::size_t bytes) override {
+    void* data = ::operator new(bytes, alignment(bytes), std::nothrow);
 #if defined(__linux__)
-  if (data && large) madvise(data, bytes, MADV_HUGEPAGE);  // only advice: failing changes nothing
+    if (data && bytes >= 2 * kHugePage) madvise(data, bytes, MADV_HUGEPAGE);  // only advice: failing changes nothing
 #endif
-  return static_cast<std::byte*>(data);
-}
+    if (data) ASAN_POISON_MEMORY_REGION(data, bytes);
+    return static_cast<std::byte*>(data);
+  }
+  void free(std::byte* data, std::size_t bytes) noexcept override {
+    ASAN_UNPOISON_MEMORY_REGION(data, bytes);
+    ::operator delete(data, alignment(bytes));
+  }
 
-void system_free(Block* block) noexcept {
-  const std::size_t bytes = block->size_class.bytes;
-  ASAN_UNPOISON_MEMORY_REGION(block->data, bytes);
-  ::operator delete(block->data, std::align_val_t(bytes >= 2 * kHugePage ? kHugePage : kBlockAlignment));
-  delete block;
-}
+ private:
+  static std::align_val_t alignment(std::size_t bytes) {
+    return std::align_val_t(bytes >= 2 * kHugePage ? kHugePage : kBlockAlignment);
+  }
+};
 
 class Pool {
  public:
+  Pool(Device device, BlockSource& source) : device_(device), source_(source) {}
   Block* allocate(std::size_t bytes, const char* what);
   void give_back(Block* block) noexcept;
   void release_cached() noexcept;
@@ -127,6 +134,9 @@ class Pool {
   std::size_t count_live(std::size_t bytes);
   std::byte* fresh(std::size_t bytes);
   [[noreturn]] void refuse(std::size_t bytes, const char* what, bool by_limit) const;
+
+  const Device device_;
+  BlockSource& source_;
 
   // Cached bytes are owned_ - live_: a block that is reused or returned changes one counter. The limit holds for both
   // counters, the cache giving way first.
@@ -158,10 +168,10 @@ std::size_t Pool::count_live(std::size_t bytes) {
 // New memory, counted as owned; when the limit or the system says no, the cached blocks are given up for it.
 std::byte* Pool::fresh(std::size_t bytes) {
   if (owned_.fetch_add(bytes) + bytes > limit_.load(std::memory_order_relaxed)) release_cached();
-  std::byte* data = system_allocate(bytes);
+  std::byte* data = source_.allocate(bytes);
   if (!data) {
     release_cached();
-    data = system_allocate(bytes);
+    data = source_.allocate(bytes);
   }
   if (!data) owned_.fetch_sub(bytes);
   return data;
@@ -183,14 +193,14 @@ Block* Pool::allocate(std::size_t bytes, const char* what) {
     block = made.release();
     block->data = data;
     block->size_class = size_class;
-    ASAN_POISON_MEMORY_REGION(data, size_class.bytes);
+    block->device = device_;
   }
   if (live > peak_.load(std::memory_order_relaxed)) {
     raise(peak_, live);
     raise(most_live_, live);
   }
   // The slack behind the requested bytes stays poisoned, as the whole block is while it is cached.
-  ASAN_UNPOISON_MEMORY_REGION(block->data, bytes);
+  if (device_ == Device{}) ASAN_UNPOISON_MEMORY_REGION(block->data, bytes);
   block->bytes = bytes;
   block->refs.store(1, std::memory_order_relaxed);
   return block;
@@ -198,7 +208,8 @@ Block* Pool::allocate(std::size_t bytes, const char* what) {
 
 void Pool::give_back(Block* block) noexcept {
   const SizeClass size_class = block->size_class;
-  ASAN_POISON_MEMORY_REGION(block->data, size_class.bytes);
+  if (device_ == Device{}) ASAN_POISON_MEMORY_REGION(block->data, size_class.bytes);
+  block->mark.reset();
   const std::size_t live = live_.fetch_sub(size_class.bytes, std::memory_order_relaxed) - size_class.bytes;
   free_[static_cast<std::size_t>(size_class.index)].push(block);
   const std::size_t owned = owned_.load(std::memory_order_relaxed);
@@ -210,7 +221,8 @@ void Pool::release_cached() noexcept {
     for (Block* block = list.take_all(); block;) {
       Block* const next = block->next;
       owned_.fetch_sub(block->size_class.bytes);
-      system_free(block);
+      source_.free(block->data, block->size_class.bytes);
+      delete block;
       block = next;
     }
   }
@@ -218,36 +230,72 @@ void Pool::release_cached() noexcept {
 
 void Pool::refuse(std::size_t bytes, const char* what, bool by_limit) const {
   const std::size_t live = live_.load(), limit = limit_.load();
+  const std::string where = device_ == Device{} ? "" : " on " + name(device_);
   if (by_limit) {
     fail(Error::Kind::memory,
-         "evaluating {}: needs {} bytes, {} are live of the limit {}; free tensors, use smaller batches or "
+         "evaluating {}: needs {} bytes{}, {} are live of the limit {}; free tensors, use smaller batches or "
          "raise the limit with set_memory_limit",
-         what, bytes, live, limit);
+         what, bytes, where, live, limit);
   }
   fail(Error::Kind::memory,
-       "evaluating {}: needs {} bytes, {} are live and the system gives no more; free tensors or use smaller batches",
-       what, bytes, live);
+       "evaluating {}: needs {} bytes{}, {} are live and the system gives no more; free tensors or use smaller batches",
+       what, bytes, where, live);
 }
 
 // Never destroyed: tensors in static objects return their memory after main.
-Pool& pool() {
-  static Pool* const instance = new Pool;
+struct Pools {
+  struct Entry {
+    std::atomic<Pool*> pool{nullptr};
+    std::atomic<BlockSource*> source{nullptr};
+  };
+  PerDevice<Entry> of;
+  Pool* cpu;  // without a look at the table: it is asked for most
+  std::mutex mutex;
+
+  Pools() {
+    auto* source = new SystemMemory;
+    cpu = new Pool({}, *source);
+    of[{}].pool.store(cpu);
+    of[{}].source.store(source);
+  }
+};
+Pools& pools() {
+  static Pools* const instance = new Pools;
   return *instance;
+}
+
+Pool& pool(Device device) {
+  if (device == Device{}) return *pools().cpu;
+  Pool* const found = pools().of[device].pool.load(std::memory_order_acquire);
+  require(found != nullptr, "device: there is no {} on this machine; `ebb info` lists the devices there are",
+          name(device));
+  return *found;
 }
 
 }  // namespace
 
-BufferPtr BufferPtr::allocate(std::size_t bytes, const char* what) {
+BlockSource* block_source(Device device) { return pools().of[device].source; }
+
+void set_block_source(Device device, BlockSource* source) {
+  std::lock_guard guard(pools().mutex);
+  Pools::Entry& entry = pools().of[device];
+  require(!entry.pool.load(), "internal: {} has memory already", name(device));
+  entry.source = source;
+  entry.pool.store(new Pool(device, *source), std::memory_order_release);
+}
+
+BufferPtr BufferPtr::allocate(std::size_t bytes, const char* what, Device device) {
   BufferPtr p;
-  p.buffer_ = pool().allocate(bytes, what);
+  p.buffer_ = pool(device).allocate(bytes, what);
   return p;
 }
 
-BufferPtr BufferPtr::wrap(void* data, std::size_t bytes, std::function<void()> release) {
+BufferPtr BufferPtr::wrap(void* data, std::size_t bytes, std::function<void()> release, Device device) {
   BufferPtr p;
   p.buffer_ = new Buffer;
   p.buffer_->data = static_cast<std::byte*>(data);
   p.buffer_->bytes = bytes;
+  p.buffer_->device = device;
   // An empty function would read as memory of the pool.
   p.buffer_->release = release ? std::move(release) : [] {};
   return p;
@@ -258,13 +306,13 @@ void BufferPtr::give_back(Buffer* buffer) noexcept {
     buffer->release();
     delete buffer;
   } else {
-    pool().give_back(static_cast<Block*>(buffer));
+    pool(buffer->device).give_back(static_cast<Block*>(buffer));
   }
 }
 
-MemoryStats memory_stats() { return pool().stats(); }
-void reset_peak_memory() { pool().reset_peak(); }
-void set_memory_limit(std::size_t bytes) { pool().set_limit(bytes); }
-void release_cached_memory() { pool().release_cached(); }
+MemoryStats memory_stats(Device device) { return pool(device).stats(); }
+void reset_peak_memory(Device device) { pool(device).reset_peak(); }
+void set_memory_limit(std::size_t bytes, Device device) { pool(device).set_limit(bytes); }
+void release_cached_memory(Device device) { pool(device).release_cached(); }
 
 }  // namespace ebb

@@ -3,15 +3,30 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <utility>
+
+#include "ebb/device.h"
 
 namespace ebb {
 
-// A block of memory, 128-byte aligned, from the caching pool; or memory of somebody else that `release` gives back.
+// What is known of the work that fills a buffer on a device that computes while the program goes on.
+class Mark {
+ public:
+  virtual ~Mark() = default;
+  // Returns when that work is done; throws its error, every time, if it failed.
+  virtual void wait() = 0;
+};
+using MarkPtr = std::shared_ptr<Mark>;
+
+// A block of a device's memory, 128-byte aligned, from its caching pool; or memory of somebody else that `release`
+// gives back.
 struct Buffer {
   std::atomic<std::uint32_t> refs{1};
   std::byte* data = nullptr;
   std::size_t bytes = 0;
+  Device device;
+  MarkPtr mark;                   // null: its numbers are there
   std::function<void()> release;  // set for foreign memory only
 };
 
@@ -37,10 +52,12 @@ class BufferPtr {
   std::size_t bytes() const { return buffer_ ? buffer_->bytes : 0; }
   bool unique() const { return buffer_ && buffer_->refs.load(std::memory_order_acquire) == 1; }
 
+  Device device() const { return buffer_ ? buffer_->device : Device{}; }
+
   // Memory for `bytes` bytes, uninitialised. `what` is named in the error when the limit is reached.
-  static BufferPtr allocate(std::size_t bytes, const char* what = "a tensor");
+  static BufferPtr allocate(std::size_t bytes, const char* what = "a tensor", Device device = {});
   // Wraps memory that belongs to somebody else; `release` is called when the last reference goes.
-  static BufferPtr wrap(void* data, std::size_t bytes, std::function<void()> release);
+  static BufferPtr wrap(void* data, std::size_t bytes, std::function<void()> release, Device device = {});
 
  private:
   static void give_back(Buffer* buffer) noexcept;

@@ -70,4 +70,6 @@ void run_library(const LibraryCall& call) {
   }
 }
 
+bool has_library(Op op) { return info(op).cls == OpClass::library && op != Op::to_device; }
+
 }  // namespace ebb::cpu

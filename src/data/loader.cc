@@ -235,8 +235,9 @@ DataLoader::DataLoader(std::vector<Tensor> columns, const LoaderOptions& options
     require(column.size(0) == columns[0].size(0), "DataLoader: tensors of {} and {} rows do not belong together",
             columns[0].size(0), column.size(0));
   }
+  for (Tensor& column : columns) column = column.to(Device{});  // batches are put together on the host
   eval(columns);
-  for (const Tensor& column : columns) evaluated_storage(column);  // contiguous from here on
+  for (const Tensor& column : columns) evaluated_storage(column);  // in a row from here on
   const std::int64_t size = columns[0].size(0);
   const auto make = [columns = std::move(columns)](const std::vector<std::int64_t>& items) {
     Batch batch;

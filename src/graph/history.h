@@ -9,6 +9,9 @@ int open_transform();  // the depth; throws when more than 30 are nested
 void close_transform();
 // The bits somebody can still differentiate by: variables and the calling thread's open transforms.
 std::uint32_t active_history();
+// Those that some thread can still differentiate by: a node may be evaluated by another thread than the one that
+// differentiates it.
+std::uint32_t history_in_use();
 
 // Would something made of this tensor now be differentiated?
 bool carries_history(const Tensor& t);

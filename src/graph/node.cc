@@ -4,43 +4,33 @@
 #include <utility>
 
 #include "core/format_error.h"
-#include "core/host_lock.h"
 #include "graph/history.h"
+#include "graph/lock.h"
 
 namespace ebb {
 namespace {
 
-std::atomic<std::uint64_t> next_id{1};
+std::atomic<std::uint64_t> next_ids{1};
 thread_local bool history_on = true;
 thread_local bool eager_on = false;
 thread_local bool tracing_on = false;
+constexpr int kMostTransforms = 30;
 thread_local int transforms_open = 0;
+std::array<std::atomic<int>, kMostTransforms> open_at_depth{};  // in all threads
 std::atomic<int> graph_bound{10000};
-
-// Companion lists point at nodes without owning them, so a dying node takes itself off its list.
-std::mutex& companion_mutex() {
-  static auto* mutex = new std::mutex;
-  return *mutex;
-}
-
-void leave_companions(Node* node) {
-  if (!node->extra || !node->extra->companions) return;
-  std::lock_guard lock(companion_mutex());
-  std::erase(*node->extra->companions, node);
-}
 
 // A piece of memory that is there already needs no computing, and where it begins should not make a new schedule: a
 // loop over batches cuts a different one every time.
 void look_at_piece(Node* node) {
   Node* from = node->inputs[0];
   if (!from->evaluated.load(std::memory_order_acquire)) return;
-  std::lock_guard lock(graph_mutex());
   const auto axis = static_cast<int>(node->attrs.i[0]);
+  node->device = from->device;
   node->storage = from->storage;
   node->storage.offset += from->storage.strides[axis] * node->attrs.i[1];
   node->storage.strides[axis] *= node->attrs.i[2];
   node->evaluated.store(true, std::memory_order_release);
-  if (node->history == 0) forget_inputs(node);
+  if (node->history == 0) const Forgotten forgotten = forget_inputs(node);  // nobody else knows the node yet
 }
 
 void finish(Node* node) {
@@ -56,8 +46,9 @@ void finish(Node* node) {
 void retain(Node* node) { node->refs.fetch_add(1, std::memory_order_relaxed); }
 
 void release(Node* node) noexcept {
-  auto last = [](Node* n) {  // the only reference left is ours: nobody can add one
-    return n->refs.load(std::memory_order_acquire) == 1 || n->refs.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  auto last = [](Node* n) {  // where the only reference left is ours, nobody can add one, except through a list
+    return (n->refs.load(std::memory_order_acquire) == 1 && !n->watched) ||
+           n->refs.fetch_sub(1, std::memory_order_acq_rel) == 1;
   };
   if (!last(node)) return;
   // A long chain dies from its end; deleting recursively would overflow the stack. The outermost call works through the
@@ -76,7 +67,7 @@ void release(Node* node) noexcept {
     for (Node* input : n->inputs) {
       if (last(input)) bury(input);
     }
-    leave_companions(n);
+    if (n->watched) n->extra->companions->leave(*n);
     delete n;
   }
   busy = false;
@@ -130,18 +121,42 @@ void Node::operator delete(void* memory) noexcept {
 }
 #endif
 
-void GraphMutex::lock() {
-  if (mutex_.try_lock()) return;
-  OutsideHostLock waiting;
-  mutex_.lock();
+namespace {
+
+// Ids come in runs, so that threads do not fight over the counter at every node.
+constexpr std::uint64_t kIdRun = 1024;
+constinit thread_local std::uint64_t own_id = 0, own_ids_end = 0;
+
+std::uint64_t take_id() {
+  if (own_id == own_ids_end) {
+    own_id = next_ids.fetch_add(kIdRun, std::memory_order_relaxed);
+    own_ids_end = own_id + kIdRun;
+  }
+  return own_id++;
 }
 
-GraphMutex& graph_mutex() {
-  static auto* mutex = new GraphMutex;  // never destroyed: tensors may outlive static destruction
-  return *mutex;
+}  // namespace
+
+Node::Node(Op op, DType dtype, const Shape& shape)
+    : op(op), dtype(dtype), shape(shape), id(take_id()), part(GraphLock::own_part()) {}
+
+std::uint64_t next_node_id() {
+  own_id = own_ids_end;  // a new run: its ids are larger than any there are
+  const std::uint64_t id = take_id();
+  --own_id;
+  return id;
 }
 
 namespace {
+
+// A node is where its inputs are.
+void join_device(Node& node, const Node& input) {
+  if (input.homeless) return;
+  require(node.homeless || node.device == input.device || node.op == Op::to_device,
+          "{}: operands on {} and {}; move one with .to()", info(node.op).name, name(node.device), name(input.device));
+  node.device = input.device;
+  node.homeless = false;
+}
 
 // Everything but `finish`, which may compute the node at once.
 Tensor start_node(Op op, DType dtype, const Shape& shape, std::span<const Tensor> inputs, const Attrs& attrs,
@@ -150,7 +165,6 @@ Tensor start_node(Op op, DType dtype, const Shape& shape, std::span<const Tensor
   Tensor result = Tensor::adopt(node);
   node->attrs = attrs;
   node->label = label;
-  node->id = next_id.fetch_add(1, std::memory_order_relaxed);
   node->inputs.reserve(inputs.size());
   std::uint32_t history = 0;
   for (const Tensor& input : inputs) {
@@ -159,7 +173,15 @@ Tensor start_node(Op op, DType dtype, const Shape& shape, std::span<const Tensor
     retain(n);
     node->inputs.push_back(n);
     history |= n->history;
+    join_device(*node, *n);
     if (!n->evaluated.load(std::memory_order_acquire)) node->depth = std::max(node->depth, n->depth + 1);
+  }
+  if (op == Op::to_device) {
+    node->device = {static_cast<Device::Kind>(attrs.i[0]), static_cast<std::uint8_t>(attrs.i[1])};
+    node->homeless = false;
+  } else if (op == Op::variable && node->homeless) {  // a variable stays where it begins
+    node->device = default_device();
+    node->homeless = false;
   }
   if (history_on && info(op).grad != OpGrad::none && is_floating(dtype)) node->history = history;
   return result;
@@ -193,7 +215,6 @@ Tensor output_of(const Tensor& call, int k) {
 Tensor make_leaf(Op op, DType dtype, const Shape& shape, const Payload& payload) {
   Node* node = new Node(op, dtype, shape);
   node->payload = payload;
-  node->id = next_id.fetch_add(1, std::memory_order_relaxed);
   return Tensor::adopt(node);
 }
 
@@ -203,6 +224,8 @@ Tensor make_data(DType dtype, const Shape& shape, BufferPtr buffer) {
 
 Tensor make_data(DType dtype, const Shape& shape, Storage storage) {
   Tensor t = make_leaf(Op::data, dtype, shape, {});
+  t.node()->device = storage.buffer.device();
+  t.node()->homeless = false;
   t.node()->storage = std::move(storage);
   t.node()->evaluated.store(true, std::memory_order_release);
   return t;
@@ -226,8 +249,10 @@ Tensor make_formula(Op op, const Tensor& value, std::span<const Tensor> inputs, 
   return make_node(op, value.dtype(), value.shape(), all, attrs);
 }
 
-Tensor make_placeholder(DType dtype, const Shape& shape, const Strides& strides) {
+Tensor make_placeholder(DType dtype, const Shape& shape, const Strides& strides, Device device) {
   Tensor t = make_leaf(Op::data, dtype, shape, {});
+  t.node()->device = device;
+  t.node()->homeless = false;
   t.node()->payload.operation = t.node()->id;  // equal to no other
   t.node()->storage.strides = strides;
   return t;
@@ -247,21 +272,24 @@ WithHistory::WithHistory() : before_(history_on) { history_on = true; }
 WithHistory::~WithHistory() { history_on = before_; }
 
 int open_transform() {
-  require(transforms_open < 30, "grad: more than 30 gradient transforms are nested");
+  require(transforms_open < kMostTransforms, "grad: more than {} gradient transforms are nested", kMostTransforms);
+  open_at_depth[transforms_open].fetch_add(1, std::memory_order_relaxed);
   return ++transforms_open;
 }
-void close_transform() { --transforms_open; }
+void close_transform() { open_at_depth[--transforms_open].fetch_sub(1, std::memory_order_relaxed); }
 std::uint32_t active_history() { return (2u << transforms_open) - 1; }
+std::uint32_t history_in_use() {
+  std::uint32_t bits = active_history();
+  for (int d = transforms_open; d < kMostTransforms && open_at_depth[d].load(std::memory_order_relaxed) != 0; ++d)
+    bits |= 2u << d;
+  return bits;
+}
 bool carries_history(const Tensor& t) { return history_on && (t.node()->history & active_history()) != 0; }
-std::uint64_t next_node_id() { return next_id.load(std::memory_order_relaxed); }
 
-void forget_inputs(Node* node) {
-  const InputList inputs = std::move(node->inputs);
-  for (Node* input : inputs) release(input);
-  if (node->extra && node->extra->rule) {
-    Rule rule;
-    rule.swap(node->extra->rule);
-  }
+Forgotten forget_inputs(Node* node) {
+  Forgotten forgotten(std::move(node->inputs));
+  if (node->extra) forgotten.rule_ = std::move(node->extra->rule);
+  return forgotten;
 }
 
 Eager::Eager() : before_(eager_on) { eager_on = true; }
@@ -308,6 +336,7 @@ Node* value_of(Node* node) {
 
 const Shape& Tensor::shape() const { return value_of(node_)->shape; }
 DType Tensor::dtype() const { return value_of(node_)->dtype; }
+Device Tensor::device() const { return value_of(node_)->homeless ? default_device() : node_->device; }
 bool Tensor::requires_grad() const { return (value_of(node_)->history & active_history()) != 0; }
 bool Tensor::evaluated() const { return value_of(node_)->evaluated.load(std::memory_order_acquire); }
 

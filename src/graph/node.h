@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
@@ -26,6 +25,7 @@ namespace ebb {
 //   argsort           i[1] = descending        triangular_solve  i = {upper, transposed, unit diagonal}
 //   convolution, conv_transpose, conv_weight_gradient: see graph/conv_calls.h
 //   output            i[0] = which output of its input
+//   to_device         i = {kind, index}
 struct Attrs {
   std::array<std::int64_t, 4> i{};
   std::uint32_t axes = 0;  // a bit an axis
@@ -54,13 +54,16 @@ struct Storage {
 using Rule =
     std::function<std::vector<Tensor>(const Tensor& grad, const Tensor& output, const std::vector<Tensor>& inputs)>;
 
+class Companions;
+
 // What few nodes have.
 struct NodeExtra {
-  Rule rule;                     // custom: its gradient
-  std::vector<Storage> outputs;  // library calls with several outputs, read through Op::output
+  std::shared_ptr<const Rule> rule;  // custom: its gradient
+  std::vector<Storage> outputs;      // library calls with several outputs, read through Op::output
   std::vector<std::pair<Shape, DType>> output_types;
-  std::shared_ptr<std::vector<Node*>> companions;  // weak; see autograd: evaluating a loss evaluates its gradients
-  std::shared_ptr<const void> data;                // further parameters of a library call (options, lengths...)
+  std::shared_ptr<Companions> companions;  // evaluating a loss evaluates its gradients
+  std::size_t companion_place = 0;         // in their list
+  std::shared_ptr<const void> data;        // further parameters of a library call (options, lengths...)
 };
 
 struct Node {
@@ -71,26 +74,35 @@ struct Node {
   Attrs attrs;
   Payload payload;
   const char* label = nullptr;  // static text for errors that depend on data: "cross_entropy: target"
-  std::uint64_t id = 0;         // order of creation
+  std::uint64_t id = 0;         // order of creation, within a thread
   std::uint32_t depth = 0;      // longest unevaluated path at construction
 
   // Bit 0: a variable is upstream; bit d: the input of a gradient transform at nesting depth d is.
   std::uint32_t history = 0;
 
-  // Changed under graph_mutex() only.
+  // Where it is computed. What is made of numbers alone (constants, ramps, random numbers) is homeless: it is computed
+  // wherever it is used, and `device` says where it lies once it is evaluated.
+  Device device;
+  bool homeless = true;
+  std::uint8_t part = 0;  // of the graph, see graph/lock.h
+  bool watched = false;   // a list of companions knows it
+
+  // Changed under a GraphLock only; storage and `evaluated` last.
   InputList inputs;  // owned references, room for them reserved before the first
-  Storage storage;   // valid when evaluated
+  Storage storage;   // fixed once evaluated
   std::unique_ptr<NodeExtra> extra;
   std::atomic<bool> evaluated{false};
-  bool consumed = false;    // backward has used this node's history
-  std::uint32_t mark = 0;   // scratch of traversals
-  std::uint32_t place = 0;  // in the order of the innermost reverse pass it is part of
+  bool consumed = false;              // backward has used this node's history
+  const void* computed_by = nullptr;  // the evaluation that will fill it
+  std::uint32_t mark = 0;             // scratch of walks
 
-  Node* next_dead = nullptr;  // while it waits to be deleted
+  std::atomic<const Storage*> dense{nullptr};  // the same numbers in a row, once somebody has asked for that
+  Node* next_dead = nullptr;                   // while it waits to be deleted
 
   std::atomic<std::uint32_t> refs{1};
 
-  Node(Op op, DType dtype, const Shape& shape) : op(op), dtype(dtype), shape(shape) {}
+  Node(Op op, DType dtype, const Shape& shape);
+  ~Node() { delete dense.load(std::memory_order_relaxed); }
   // A training step makes and drops thousands of nodes of one size: each thread keeps some of their memory.
   static void* operator new(std::size_t bytes);
   static void operator delete(void* memory) noexcept;
@@ -103,19 +115,23 @@ struct Node {
 void retain(Node* node);
 void release(Node* node) noexcept;  // frees long chains without recursion
 
-// Lets go of what a node was made of, its rule included. Call with graph_mutex() held.
-void forget_inputs(Node* node);
-
-// Guards evaluation and every traversal of inputs. Who has to wait for it does so outside the host's lock.
-class GraphMutex {
+// What a node let go of: it is released when this goes, which must be after the lock.
+class Forgotten {
  public:
-  void lock();
-  void unlock() { mutex_.unlock(); }
+  explicit Forgotten(InputList&& inputs) : inputs_(std::move(inputs)) {}
+  Forgotten(Forgotten&&) = default;
+  ~Forgotten() {
+    for (Node* n : inputs_) release(n);
+  }
 
  private:
-  std::recursive_mutex mutex_;
+  friend Forgotten forget_inputs(Node* node);
+  InputList inputs_;
+  std::shared_ptr<const Rule> rule_;
 };
-GraphMutex& graph_mutex();
+
+// Lets go of what a node was made of, its rule included. Needs its part of the graph.
+[[nodiscard]] Forgotten forget_inputs(Node* node);
 
 // ---- building -------------------------------------------------------------------------------------------------------
 
@@ -149,7 +165,7 @@ inline Tensor make_formula(Op op, const Tensor& value, std::initializer_list<Ten
 struct LooksAtPlaceholder : Error {
   using Error::Error;
 };
-Tensor make_placeholder(DType dtype, const Shape& shape, const Strides& strides);
+Tensor make_placeholder(DType dtype, const Shape& shape, const Strides& strides, Device device = {});
 inline bool is_placeholder(const Node& node) {
   return node.op == Op::data && !node.evaluated.load(std::memory_order_acquire);
 }
@@ -185,7 +201,15 @@ void evaluate(std::span<Node* const> nodes);
 std::int64_t pack_axes(std::span<const int> axes);
 std::array<int, Shape::kMaxRank> unpack_axes(std::int64_t packed);
 
-// The contiguous elements of a tensor, computed now.
+// The contiguous elements of a tensor on the CPU, computed now. They stay where they are as long as the tensor lives.
 const Storage& evaluated_storage(const Tensor& t);
+
+// The elements of a tensor of any device, row-major, for reading on the host: the way for everything that looks at
+// numbers. Waits for them, and throws if computing them failed.
+struct HostElements {
+  BufferPtr owner;
+  std::span<const std::byte> bytes;
+};
+HostElements host_elements(const Tensor& t);
 
 }  // namespace ebb

@@ -16,8 +16,8 @@ namespace ebb {
 //                 Formulas made of other operations (gelu, softmax, every loss) are aliases of their result.
 //   grad        yes: has a rule in autograd/rules; none: not differentiable (its result carries no gradient);
 //               zero: differentiable with gradient 0 (floor, sign, ...)
-#define EBB_OPS(X)                                                                                                     \
-  /* leaves */                                                                                                         \
+#define EBB_OPS(X) \
+  /* leaves */     \
   X(data, leaf, 0, none) X(constant, leaf, 0, none) X(iota, leaf, 0, none) X(random_uniform, leaf, 0, none)            \
   /* order and history */                                                                                              \
   X(variable, alias, 1, none) X(track, alias, 1, yes) X(stop_gradient, alias, 1, none) X(depend, alias, 2, yes)        \
@@ -62,6 +62,8 @@ namespace ebb {
   X(matmul, library, 2, yes) X(gather, library, 2, yes) X(scatter_zero_add, library, 2, yes)                           \
   X(scatter, library, 3, yes) X(index_select, library, 2, yes) X(index_zero_add, library, 2, yes)                      \
   X(cat, library, -1, yes) X(pad_zero, library, 1, yes)                                                                \
+  /* the same numbers on the device of attrs.i: plans end there, since each is for one device */                       \
+  X(to_device, library, 1, yes)                                                                                        \
   X(argmax, library, 1, none) X(argmin, library, 1, none) X(argsort, library, 1, none)                                 \
   X(cumsum, library, 1, yes) X(cumprod, library, 1, yes)                                                               \
   X(cholesky, library, 1, yes) X(triangular_solve, library, 2, yes) X(solve, library, 2, yes)                          \

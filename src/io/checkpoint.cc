@@ -2,6 +2,7 @@
 
 #include "core/format_error.h"
 #include "ebb/io.h"
+#include "graph/node.h"
 #include "io/deflate.h"
 #include "io/elements.h"
 #include "io/safetensors.h"
@@ -54,7 +55,7 @@ void save_checkpoint(const std::string& path, const Checkpoint& c) {
 
   const SafetensorsLayout layout(tensors, path);
   std::uint32_t crc = 0;
-  for (const auto& [name, tensor] : layout.order) crc = crc32_of(bytes_of(tensor), crc);
+  for (const auto& [name, tensor] : layout.order) crc = crc32_of(host_elements(tensor).bytes, crc);
   metadata[kChecksum] = checksum(crc, layout.header(metadata));
   layout.write(path, metadata);
 }

@@ -156,13 +156,6 @@ Tensor tensor_from_elements(std::span<const std::byte> bytes, FileType type, con
   return make_data(dtype, shape, std::move(buffer));
 }
 
-std::span<const std::byte> bytes_of(const Tensor& tensor) {
-  const Storage& storage = evaluated_storage(tensor);
-  const std::size_t element = ebb::size_of(tensor.dtype());
-  return {storage.buffer.data() + static_cast<std::size_t>(storage.offset) * element,
-          static_cast<std::size_t>(tensor.numel()) * element};
-}
-
 Shape shape_from_file(std::span<const std::uint64_t> sizes, const std::string& where) {
   std::vector<std::int64_t> signed_sizes;
   for (std::uint64_t size : sizes)

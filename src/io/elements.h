@@ -22,9 +22,6 @@ Tensor tensor_from_elements(std::span<const std::byte> bytes, FileType type, con
 // Bools must be 0 or 1: anything else would be undefined behaviour later.
 void check_bools(std::span<const std::byte> bytes, const std::string& where);
 
-// The row-major bytes of a tensor, computed now. They live as long as the tensor.
-std::span<const std::byte> bytes_of(const Tensor& tensor);
-
 // The shape a file asks for; more than memory can address, or more dimensions than Ebb has, is an error.
 Shape shape_from_file(std::span<const std::uint64_t> sizes, const std::string& where);
 

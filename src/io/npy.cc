@@ -8,6 +8,7 @@
 #include "core/format_error.h"
 #include "ebb/io.h"
 #include "ebb/ops/shape.h"
+#include "graph/node.h"
 #include "io/elements.h"
 #include "io/mapped_file.h"
 #include "io/new_file.h"
@@ -219,10 +220,10 @@ Tensor load_npy(const std::string& path) { return parse_npy(MappedFile::open(pat
 
 void save_npy(const std::string& path, const Tensor& tensor) {
   require(tensor.defined(), "save_npy: the tensor for {} has no value", path);
-  const std::span<const std::byte> bytes = bytes_of(tensor);
+  const HostElements elements = host_elements(tensor);
   NewFile file(path);
   file.write(npy_header(tensor.dtype(), tensor.shape()));
-  file.write(bytes.data(), bytes.size());
+  file.write(elements.bytes.data(), elements.bytes.size());
   file.commit();
 }
 

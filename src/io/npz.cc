@@ -3,6 +3,7 @@
 
 #include "core/format_error.h"
 #include "ebb/io.h"
+#include "graph/node.h"
 #include "io/elements.h"
 #include "io/npy.h"
 #include "io/zip.h"
@@ -38,8 +39,8 @@ void save_npz(const std::string& path, const TensorMap& tensors, const NpzOption
   NewFile file(path);
   ZipWriter zip(file);
   for (const auto& [name, tensor] : tensors) {
-    zip.add(name + std::string(kSuffix), npy_header(tensor.dtype(), tensor.shape()), bytes_of(tensor), options.compress,
-            fmt::format("{}: {}", path, name));
+    zip.add(name + std::string(kSuffix), npy_header(tensor.dtype(), tensor.shape()), host_elements(tensor).bytes,
+            options.compress, fmt::format("{}: {}", path, name));
   }
   zip.finish();
   file.commit();

@@ -6,6 +6,7 @@
 
 #include "core/format_error.h"
 #include "ebb/ops/create.h"
+#include "graph/node.h"
 #include "io/elements.h"
 #include "io/json.h"
 #include "io/mapped_file.h"
@@ -226,8 +227,8 @@ void SafetensorsLayout::write(const std::string& path, const Metadata& metadata)
   NewFile file(path);
   file.write(length + text);
   for (const auto& [name, tensor] : order) {
-    const std::span<const std::byte> bytes = bytes_of(tensor);
-    file.write(bytes.data(), bytes.size());
+    const HostElements elements = host_elements(tensor);
+    file.write(elements.bytes.data(), elements.bytes.size());
   }
   file.commit();
 }

@@ -33,7 +33,7 @@ struct Alignment {
   //   Its own rule, for a cotangent u: to x   g·H·u  (the Hessian of each loss is symmetric),   to g   ⟨u, ∇ loss⟩
   Tensor gradient(const Tensor& x, const Tensor& g, const Tensor& losses = {}) const {
     const Tensor both = kernel(1, x, g);
-    if (losses.defined() && !takes_value_of(g, losses.node())) compute_as(losses, output_of(both, 0));
+    if (losses.defined()) compute_as(losses, output_of(both, 0));
     return custom_function(
         [&](const std::vector<Tensor>&) { return output_of(both, 1); },
         [self = *this](const Tensor& u, const Tensor&, const std::vector<Tensor>& in) {

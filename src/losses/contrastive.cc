@@ -36,7 +36,8 @@ struct Rows {
 // f32; only the gradient takes rounded factors.
 Tensor similarities(const Precision& p, const Rows& a, const Rows& b, double scale = 1) {
   const Tensor scaled = scale == 1 ? a.wide : a.wide * scale;
-  if (!rounds_factors(p.result(), a.wide.size(0), b.wide.size(0), a.wide.size(1))) return matmul(scaled, t(b.wide));
+  if (!rounds_factors(p.result(), a.wide.device(), a.wide.size(0), b.wide.size(0), a.wide.size(1)))
+    return matmul(scaled, t(b.wide));
   return rounded_product(scaled, b.wide, {.b = true}, [&] {
     Tensor s = product_of_bf16(a.given, t(b.given));
     if (a.length.defined()) {
@@ -54,7 +55,7 @@ Tensor itself(std::int64_t n) { return reshape(arange(n), {n, 1}) == reshape(ara
 
 // Aᵀ·B of columns that were centred: there is no way back to the numbers given without losing the small in the large.
 Tensor column_products(const Precision& p, const Tensor& a, const Tensor& b) {
-  if (!rounds_factors(p.result(), a.size(1), b.size(1), a.size(0))) return matmul(t(a), b);
+  if (!rounds_factors(p.result(), a.device(), a.size(1), b.size(1), a.size(0))) return matmul(t(a), b);
   return rounded_product(a, b, {.a = true});
 }
 

@@ -54,7 +54,7 @@ class Answers {
         if (asked.input_gradient) values[0] = output_of(call, next++);
         if (asked.head_gradient) values[1] = output_of(call, next++);
         if (asked.bias_gradient) values[3] = output_of(call, next++);
-        if (!takes_value_of(grad, output.node())) compute_as(output, of_losses(losses, others));
+        compute_as(output, of_losses(losses, others));
       } else {
         losses = row_losses({o, c_});
       }

@@ -114,7 +114,7 @@ LinearCrossEntropyGradients gradients(const LinearOperands& o, const Tensor& g, 
   {
     NoHistory off;
     call = linear_call({o, c}, g);
-    if (losses.defined() && !takes_value_of(g, losses.node())) compute_as(losses, output_of(call, 0));
+    if (losses.defined()) compute_as(losses, output_of(call, 0));
   }
   int next = 1;
   const auto output = [&](bool asked, int which) -> Tensor {

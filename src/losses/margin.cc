@@ -128,7 +128,7 @@ struct MultilabelHinges {
   // `sums` where they are not computed yet become an output of the same pass.
   Tensor gradient(const Tensor& x, const Tensor& cotangent, const Tensor& sums = {}) const {
     const Tensor both = kernel(x, cotangent);
-    if (sums.defined() && !takes_value_of(cotangent, sums.node())) compute_as(sums, output_of(both, 0));
+    if (sums.defined()) compute_as(sums, output_of(both, 0));
     return custom_function([&](const std::vector<Tensor>&) { return output_of(both, 1); },
                            [self = *this](const Tensor& u, const Tensor&, const std::vector<Tensor>& v) {
                              const DType wide = v[1].dtype();

@@ -4,29 +4,43 @@
 
 #include "autograd/engine.h"
 #include "graph/history.h"
+#include "graph/lock.h"
 
 namespace ebb {
 
-bool takes_value_of(const Tensor& x, const Node* node) {
+namespace {
+
+enum class Takes { no, yes, part_missing };
+
+// Does computing `from` take the value of `node`? Gives up, and says yes, on graphs too large to look through.
+Takes takes_value_of(const Node* from, const Node* node, GraphLock& lock) {
   constexpr std::size_t kMost = 1000;
   std::unordered_set<const Node*> seen;
-  std::vector<const Node*> stack{x.node()};
+  std::vector<const Node*> stack{from};
   while (!stack.empty()) {
     const Node* n = stack.back();
     stack.pop_back();
-    if (n == node) return true;
-    if (n->evaluated.load(std::memory_order_relaxed) || !seen.insert(n).second) continue;
-    if (seen.size() > kMost) return true;
+    if (n == node) return Takes::yes;
+    if (n->evaluated.load(std::memory_order_acquire) || !seen.insert(n).second) continue;
+    if (seen.size() > kMost) return Takes::yes;
+    if (!lock.holds(*n)) return Takes::part_missing;
     for (const Node* input : n->inputs) stack.push_back(input);
   }
-  return false;
+  return Takes::no;
 }
 
+}  // namespace
+
 void compute_as(const Tensor& output, const Tensor& value) {
+  Tensor before;  // released after the lock
+  Node* const nodes[] = {output.node(), value.node()};
+  GraphLock lock(nodes);
+  Takes takes;
+  while ((takes = takes_value_of(value.node(), output.node(), lock)) == Takes::part_missing) lock.widen();
   Node* n = output.node();
-  if (n->evaluated.load(std::memory_order_relaxed) || n->inputs.empty()) return;
+  if (takes == Takes::yes || n->evaluated.load(std::memory_order_acquire) || n->inputs.empty()) return;
   retain(value.node());
-  release(std::exchange(n->inputs[0], value.node()));
+  before = Tensor::adopt(std::exchange(n->inputs[0], value.node()));
 }
 
 std::vector<Tensor> pull_through(const FunctionOfMany& f, const std::vector<Tensor>& inputs, const Tensor& grad) {

@@ -9,11 +9,8 @@
 // for them; when a backward pass does, the gradient's call takes the value over.
 namespace ebb {
 
-// Does computing x take the value of `node`? (Gives up, and says yes, on graphs too large to look through.)
-bool takes_value_of(const Tensor& x, const Node* node);
-
-// `output`, a node made by custom_function, is not computed yet: from now on it is computed as `value`. Both must be
-// the same numbers. Call from a gradient rule (the graph is locked then).
+// Where `output`, a node made by custom_function, is not computed yet, and `value` does not need it: from now on it is
+// computed as `value`. Both must be the same numbers.
 void compute_as(const Tensor& output, const Tensor& value);
 
 // The cotangents of the floating inputs through f, made of f's own operations (differentiable like any).

@@ -1,6 +1,6 @@
 #include "losses/products.h"
 
-#include "cpu/gemm/bf16.h"
+#include "backend/backend.h"
 #include "ebb/autograd.h"
 #include "ebb/ops.h"
 #include "graph/node.h"
@@ -16,9 +16,9 @@ Tensor factor(const Tensor& x, bool transposed) {
 
 }  // namespace
 
-bool rounds_factors(DType loss, std::int64_t m, std::int64_t n, std::int64_t k) {
+bool rounds_factors(DType loss, Device device, std::int64_t m, std::int64_t n, std::int64_t k) {
   constexpr std::int64_t kWorthIt = 1 << 18;  // some ten microseconds in f32
-  return loss == DType::bf16 && m * n * k >= kWorthIt && cpu::gemm_bf16_tiles();
+  return loss == DType::bf16 && m * n * k >= kWorthIt && backend_of(device).rounds_to_bf16();
 }
 
 Tensor product_of_bf16(const Tensor& a, const Tensor& b) {

@@ -10,9 +10,9 @@
 // a few elements of a product takes them from the product, so that their gradient is subtracted before it is rounded.
 namespace ebb {
 
-// Whether a loss of this dtype does so, for products of [m, k] and [k, n]. Else it multiplies as it computes: small
-// products are not worth the steps that scaling and rounding take.
-bool rounds_factors(DType loss, std::int64_t m, std::int64_t n, std::int64_t k);
+// Whether a loss of this dtype does so on this device, for products of [m, k] and [k, n]. Else it multiplies as it
+// computes: small products are not worth the steps that scaling and rounding take.
+bool rounds_factors(DType loss, Device device, std::int64_t m, std::int64_t n, std::int64_t k);
 
 struct Transposed {
   bool a = false, b = false;

@@ -2,10 +2,10 @@
 
 #include <cmath>
 #include <limits>
-#include <mutex>
 #include <optional>
 
 #include "core/format_error.h"
+#include "graph/lock.h"
 
 namespace ebb {
 namespace {
@@ -108,21 +108,18 @@ Tensor polygamma_of(const Tensor& n, const Tensor& x) {
 // |−z| = |z| to the bit, also after a rounding, so the same nodes serve softplus(z) and softplus(−z): signs are peeled
 // off.
 Tensor exp_of_negative_abs(const Tensor& x) {
+  const auto is_negation = [](const Tensor& t) {
+    return t.defined() && t.node()->op == Op::neg && is_floating(t.dtype());
+  };
   Tensor inner = x;
-  {
-    std::lock_guard lock(graph_mutex());
-    auto input = [](const Tensor& t) { return t.node()->inputs.empty() ? Tensor() : Tensor(t.node()->inputs[0]); };
-    auto is_negation = [](const Tensor& t) {
-      return t.defined() && t.node()->op == Op::neg && is_floating(t.dtype()) && !t.node()->inputs.empty();
-    };
-    while (true) {
-      if (is_negation(inner)) {
-        inner = input(inner);
-      } else if (inner.node()->op == Op::cast && is_negation(input(inner))) {
-        inner = cast(input(input(inner)), inner.dtype());
-      } else {
-        break;
-      }
+  for (;;) {
+    const Tensor input = input_of(inner, 0);
+    if (is_negation(inner) && input.defined()) {
+      inner = input;
+    } else if (inner.node()->op == Op::cast && is_negation(input) && input_of(input, 0).defined()) {
+      inner = cast(input_of(input, 0), inner.dtype());
+    } else {
+      break;
     }
   }
   return exp(neg(abs(inner)));

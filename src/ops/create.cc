@@ -154,7 +154,7 @@ Tensor from_bytes(const void* data, DType dtype, const Shape& shape) {
   require(data != nullptr || bytes == 0, "from_data: no memory was given for shape {}", shape);
   BufferPtr buffer = BufferPtr::allocate(bytes, "from_data");
   if (bytes > 0) std::memcpy(buffer.data(), data, bytes);
-  return make_data(dtype, shape, std::move(buffer));
+  return make_data(dtype, shape, std::move(buffer)).to(default_device());
 }
 
 void require_count(std::int64_t count, const Shape& shape) {

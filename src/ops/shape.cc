@@ -5,7 +5,7 @@
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
-#include "graph/node.h"
+#include "graph/lock.h"
 #include "ops/axes.h"
 #include "ops/shape_nodes.h"
 
@@ -283,16 +283,16 @@ Tensor diag(const Tensor& x, std::int64_t offset) {
 
 Tensor contiguous(const Tensor& x) {
   require(x.defined(), "contiguous: the input has no value (a default-constructed Tensor)");
-  std::lock_guard lock(graph_mutex());
   // What was computed by an operation lies row-major; a view of it may not, unless it is only a reshape.
-  const Node* node = x.node();
-  const auto lies_somewhere = [](const Node& n) {
-    return n.evaluated.load(std::memory_order_acquire) || is_placeholder(n);
-  };
-  while (!lies_somewhere(*node) && (node->op == Op::reshape || info(node->op).cls == OpClass::alias))
-    node = node->inputs[0];
+  const auto lies_somewhere = [](const Tensor& t) { return t.evaluated() || is_placeholder(*t.node()); };
+  Tensor from = x;
+  while (!lies_somewhere(from) && (from.node()->op == Op::reshape || info(from.node()->op).cls == OpClass::alias)) {
+    const Tensor input = input_of(from, 0);
+    if (input.defined()) from = input;  // else another thread has just evaluated it
+  }
+  const Node& node = *from.node();
   const bool row_major =
-      lies_somewhere(*node) ? is_contiguous(node->shape, node->storage.strides) : info(node->op).cls != OpClass::view;
+      lies_somewhere(from) ? is_contiguous(node.shape, node.storage.strides) : info(node.op).cls != OpClass::view;
   return row_major ? x : make_node(Op::copy, x.dtype(), x.shape(), {x});
 }
 

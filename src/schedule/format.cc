@@ -303,10 +303,10 @@ class Page {
 
 template <class T>
 std::vector<T> read(const Tensor& t, const std::vector<std::int64_t>& positions) {
-  const Storage& s = evaluated_storage(t);
+  const HostElements elements = host_elements(t);
   std::vector<T> out;
   auto read_as = [&](auto from) {
-    const auto* data = reinterpret_cast<const decltype(from)*>(s.buffer.data()) + s.offset;
+    const auto* data = reinterpret_cast<const decltype(from)*>(elements.bytes.data());
     for (std::int64_t i : positions) {
       if constexpr (std::is_same_v<decltype(from), Half> || std::is_same_v<decltype(from), BFloat16>) {
         out.push_back(static_cast<T>(to_float(data[i])));

@@ -14,7 +14,10 @@ namespace {
 
 class Planner {
  public:
-  explicit Planner(const Trace& trace) : t_(trace), g_(plan_.graph) { g_ = simplify(trace); }
+  explicit Planner(const Trace& trace) : t_(trace), g_(plan_.graph) {
+    plan_.device = trace.device;
+    g_ = simplify(trace);
+  }
 
   Plan run() {
     f_ = fuse(g_);
@@ -51,7 +54,7 @@ class Planner {
       if (f_.groups[k].members.empty()) continue;
       LoweredSweep lowered = lower(g_, f_, static_cast<int>(k));
       PlanStep step;
-      step.sweep = cpu::compile(lowered.program);
+      step.sweep = backend_of(plan_.device).compile(lowered.program);
       step.program = std::make_shared<Program>(std::move(lowered.program));
       step.inputs = std::move(lowered.inputs);
       step.outputs = std::move(lowered.outputs);
@@ -65,6 +68,8 @@ class Planner {
     for (std::size_t v = 0; v < g_.values.size(); ++v) {
       const Value& x = g_.values[v];
       if (!live_[v] || !is_library(x)) continue;
+      require(backend_of(plan_.device).has(x.op), "{}: {} cannot compute it yet; move its inputs to the CPU with .to()",
+              info(x.op).name, name(plan_.device));
       PlanStep step;
       step.op = x.op;
       step.attrs = x.attrs;
@@ -134,6 +139,10 @@ class Planner {
       }
     }
     require(plan_.steps.size() == n, "internal: the schedule has a cycle");
+    std::size_t calls = 0;
+    for (PlanStep& step : plan_.steps) {
+      if (step.node >= 0) step.call = calls++;
+    }
     for (std::int32_t& s : step_of_) {
       if (s >= 0) s = place[s];
     }
@@ -142,8 +151,8 @@ class Planner {
   // A traced node is evaluated as soon as the memory it looks at is filled.
   void plan_attachments() {
     for (std::size_t i = 0; i < t_.nodes.size(); ++i) {
-      if (is_leaf(*t_.nodes[i]) && !is_root(static_cast<std::int32_t>(i))) continue;
-      if (t_.nodes[i]->evaluated.load(std::memory_order_relaxed)) continue;
+      const auto at = static_cast<std::int32_t>(i);
+      if (t_.stored[i] || (t_.is_leaf(at) && !is_root(at))) continue;
       const std::int32_t v = g_.of_node[i];
       if (!live_[v]) continue;
       const std::int32_t b = memory_of(v);

@@ -3,8 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "cpu/library.h"
-#include "cpu/sweep/sweep.h"
+#include "backend/backend.h"
 #include "schedule/fuse.h"
 #include "schedule/lower.h"
 
@@ -13,12 +12,13 @@ namespace ebb {
 // What computing a traced graph takes: sweeps and library calls in order, and when memory comes and goes. A plan knows
 // no addresses and no numbers: it is made once for a structure and run for every graph that has it.
 struct PlanStep {
-  std::shared_ptr<const cpu::CompiledSweep> sweep;  // null: a library call
-  std::shared_ptr<const Program> program;           // of the sweep, for printing
+  SweepPtr sweep;                          // null: a library call
+  std::shared_ptr<const Program> program;  // of the sweep, for printing
   Op op = Op::copy;
   Attrs attrs;
   const char* label = nullptr;
   std::int32_t node = -1;             // library: the traced node (its extra data)
+  std::size_t call = 0;               // library: which of the plan's calls it is
   std::vector<std::int32_t> inputs;   // sweep: bases bound to slots; library: values (views allowed)
   std::vector<std::int32_t> outputs;  // values whose memory this step fills
   std::vector<std::int32_t> attach;   // traced nodes that are evaluated now
@@ -26,6 +26,7 @@ struct PlanStep {
 };
 
 struct Plan {
+  Device device;
   ValueGraph graph;
   std::vector<PlanStep> steps;
   std::vector<std::int32_t> attach_first;  // traced nodes that only look at memory which is there already
@@ -34,8 +35,5 @@ struct Plan {
 
 Plan make_plan(const Trace& trace);
 std::string print(const Plan& plan);
-
-// Runs the plan for this trace and marks its nodes evaluated. Call with graph_mutex() held.
-void run_plan(const Plan& plan, const Trace& trace);
 
 }  // namespace ebb

@@ -1,6 +1,7 @@
 #include "schedule/replay.h"
 
 #include <algorithm>
+#include <mutex>
 #include <unordered_set>
 
 #include "core/format_error.h"
@@ -11,12 +12,11 @@ namespace ebb {
 
 std::unique_ptr<Replay> Replay::make(const FunctionToMany& f, const std::vector<Tensor>& inputs) {
   std::unique_ptr<Replay> made(new Replay);
-  {
-    std::lock_guard lock(graph_mutex());
-    for (const Tensor& x : inputs) made->signature_.push_back({x.dtype(), x.shape(), x.node()->storage.strides});
+  for (const Tensor& x : inputs) {
+    const Storage& s = x.node()->storage;
+    made->signature_.push_back({x.dtype(), x.shape(), s.strides, s.buffer.device()});
+    made->placeholders_.push_back(make_placeholder(x.dtype(), x.shape(), s.strides, s.buffer.device()));
   }
-  for (const Signature& s : made->signature_)
-    made->placeholders_.push_back(make_placeholder(s.dtype, s.shape, s.strides));
   const std::uint64_t first_own_id = next_node_id();
   const RandomState before = random_state();
   {
@@ -25,20 +25,28 @@ std::unique_ptr<Replay> Replay::make(const FunctionToMany& f, const std::vector<
   }
   const RandomState after = random_state();
   random_state() = before;  // the run that follows draws the numbers
-  std::lock_guard lock(graph_mutex());
-  made->compute_captured(first_own_id);
+  eval(made->captured(first_own_id));
   made->plan(before, after);
   return made;
 }
 
 // What was there before f was called is no part of it: its value stays, also if it was not computed yet.
-void Replay::compute_captured(std::uint64_t first_own_id) const {
-  std::vector<Node*> captured, stack;
-  std::unordered_set<const Node*> seen;
+std::vector<Tensor> Replay::captured(std::uint64_t first_own_id) const {
+  std::vector<Node*> results;
   for (std::size_t k = 0; k < traced_.size(); ++k) {
     require(traced_[k].defined(), "compile: result {} of the function has no value (a default-constructed Tensor)", k);
-    stack.push_back(traced_[k].node());
+    results.push_back(traced_[k].node());
   }
+  std::vector<Tensor> found;
+  GraphLock lock(results);
+  while (!find_captured(results, first_own_id, lock, found)) lock.widen();
+  return found;
+}
+
+bool Replay::find_captured(std::vector<Node*> stack, std::uint64_t first_own_id, GraphLock& lock,
+                           std::vector<Tensor>& captured) {
+  captured.clear();
+  std::unordered_set<const Node*> seen;
   while (!stack.empty()) {
     Node* n = stack.back();
     stack.pop_back();
@@ -52,12 +60,13 @@ void Replay::compute_captured(std::uint64_t first_own_id) const {
         n->shape);
     if (n->evaluated.load(std::memory_order_acquire)) continue;
     if (!own && n->op != Op::constant && n->op != Op::iota) {
-      captured.push_back(n);
+      captured.emplace_back(n);
       continue;
     }
+    if (!lock.holds(*n)) return false;
     for (Node* input : n->inputs) stack.push_back(input);
   }
-  if (!captured.empty()) evaluate(captured);
+  return true;
 }
 
 void Replay::plan(const RandomState& before, const RandomState& after) {
@@ -67,16 +76,19 @@ void Replay::plan(const RandomState& before, const RandomState& after) {
     }
     return std::int32_t{-1};
   };
-  std::vector<Node*> roots;
+  std::vector<Tensor> roots;
+  trace_.device = default_device();
   for (const Tensor& t : traced_) {
     Source s;
     s.input = number_of(t.node());
     if (t.evaluated()) s.captured = t;
-    if (s.input < 0 && !s.captured.defined() && std::find(roots.begin(), roots.end(), t.node()) == roots.end())
-      roots.push_back(t.node());
+    if (s.input < 0 && !s.captured.defined()) {
+      if (!t.node()->homeless) trace_.device = t.node()->device;
+      roots.push_back(t);
+    }
     sources_.push_back(std::move(s));
   }
-  trace_ = trace(roots, Placeholders::allowed);
+  trace_nodes(roots);
   plan_ = make_plan(trace_);
   for (PlanStep& step : plan_.steps) {  // leaves stay bound from run to run
     std::erase_if(step.release, [this](std::int32_t v) { return plan_.graph.values[v].is_leaf; });
@@ -112,12 +124,31 @@ void Replay::plan(const RandomState& before, const RandomState& after) {
   }
 }
 
+// What depends on placeholders is never evaluated, so nobody waits for it here; what does not, f has made for itself.
+void Replay::trace_nodes(const std::vector<Tensor>& roots) {
+  std::vector<Node*> nodes;
+  for (const Tensor& t : roots) nodes.push_back(t.node());
+  GraphLock lock(nodes);
+  const Device device = trace_.device;
+  Traced traced;
+  while ((traced = trace(trace_, roots, lock, Placeholders::allowed)) == Traced::part_missing) {
+    trace_ = {};
+    trace_.device = device;
+    lock.widen();
+  }
+  for (Node* n : trace_.nodes) kept_.emplace_back(n);
+  require(traced != Traced::moves_first,
+          "compile: the function moves a tensor to another device; move it before the call, and compile what is "
+          "computed on one device");
+  require(traced == Traced::done, "compile: another thread is computing a value that the function made");
+}
+
 bool Replay::fits(const std::vector<Tensor>& inputs) const {
   if (inputs.size() != signature_.size()) return false;
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     const Node& n = *inputs[k].node();
     const Signature& s = signature_[k];
-    if (n.dtype != s.dtype || n.shape != s.shape) return false;
+    if (n.dtype != s.dtype || n.shape != s.shape || n.storage.buffer.device() != s.device) return false;
     for (int d = 0; d < s.shape.rank(); ++d) {
       if (n.storage.strides[d] != s.strides[d]) return false;
     }
@@ -156,6 +187,7 @@ std::vector<Tensor> Replay::compute(StepRunner& steps, const std::vector<Tensor>
       results[k] = make_data(n.dtype, n.shape, steps.storage(sources_[k].node));
     }
   };
+  const StepRunner::Running running(steps);
   collect(0);
   for (std::size_t s = 0; s < plan_.steps.size(); ++s) {
     steps.run(plan_.steps[s]);
@@ -165,11 +197,10 @@ std::vector<Tensor> Replay::compute(StepRunner& steps, const std::vector<Tensor>
   return results;
 }
 
-void Replay::end(std::unique_ptr<StepRunner> steps) {
+void Replay::unbind(StepRunner& steps) const {
   for (std::int32_t v : input_values_) {
-    if (v >= 0) steps->unbind_memory(v);
+    if (v >= 0) steps.unbind_memory(v);
   }
-  idle_.push_back(std::move(steps));
 }
 
 // ---- the function ---------------------------------------------------------------------------------------------------
@@ -193,21 +224,22 @@ class CompiledFunction {
     std::shared_ptr<Replay> replay;
     std::unique_ptr<StepRunner> steps;
     {
-      std::lock_guard lock(graph_mutex());
+      std::lock_guard lock(mutex_);
       replay = find(inputs);
       if (replay) steps = replay->begin(inputs);
     }
     if (!replay) {
       replay = Replay::make(f_, inputs);
-      std::lock_guard lock(graph_mutex());
+      std::lock_guard lock(mutex_);
       replays_.insert(replays_.begin(), replay);
       if (replays_.size() > kMost) replays_.pop_back();
       steps = replay->begin(inputs);
     }
     OutsideHostLock computing;
     std::vector<Tensor> results = replay->compute(*steps, inputs);
-    std::lock_guard lock(graph_mutex());
-    replay->end(std::move(steps));
+    replay->unbind(*steps);  // may call back into the host, so not under the mutex
+    std::lock_guard lock(mutex_);
+    replay->keep(std::move(steps));
     return results;
   }
 
@@ -225,7 +257,8 @@ class CompiledFunction {
   }
 
   const FunctionToMany f_;
-  std::vector<std::shared_ptr<Replay>> replays_;  // guarded by graph_mutex()
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Replay>> replays_;
 };
 
 template <class F>

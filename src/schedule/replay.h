@@ -15,20 +15,22 @@ class Replay {
   // Calls f on placeholders. The inputs are computed.
   static std::unique_ptr<Replay> make(const FunctionToMany& f, const std::vector<Tensor>& inputs);
 
-  // Are these inputs (computed ones) what it was made for? Call with graph_mutex() held.
+  // Are these inputs (computed ones) what it was made for?
   bool fits(const std::vector<Tensor>& inputs) const;
 
-  // A run: begun with graph_mutex() held (the memory of inputs may move otherwise), computed without, and ended with
-  // it.
+  // A run: its steps are taken (one thread at a time), computed, let go of the inputs, and kept for the next run (one
+  // thread at a time).
   std::unique_ptr<StepRunner> begin(const std::vector<Tensor>& inputs);
   std::vector<Tensor> compute(StepRunner& steps, const std::vector<Tensor>& inputs) const;
-  void end(std::unique_ptr<StepRunner> steps);
+  void unbind(StepRunner& steps) const;
+  void keep(std::unique_ptr<StepRunner> steps) { idle_.push_back(std::move(steps)); }
 
  private:
   struct Signature {
     DType dtype;
     Shape shape;
     Strides strides;
+    Device device;
   };
   struct RandomLeaf {
     std::int32_t value;
@@ -42,7 +44,10 @@ class Replay {
   };
 
   Replay() = default;
-  void compute_captured(std::uint64_t first_own_id) const;
+  std::vector<Tensor> captured(std::uint64_t first_own_id) const;
+  static bool find_captured(std::vector<Node*> stack, std::uint64_t first_own_id, GraphLock& lock,
+                            std::vector<Tensor>& captured);
+  void trace_nodes(const std::vector<Tensor>& roots);
   void plan(const RandomState& before, const RandomState& after);
 
   std::vector<Signature> signature_;
@@ -50,6 +55,7 @@ class Replay {
   std::vector<Source> sources_;                     // of each result
   std::vector<std::vector<std::int32_t>> collect_;  // [0]: results that are there before the first step; then by step
   Trace trace_;
+  std::vector<Tensor> kept_;  // its nodes
   Plan plan_;
   std::vector<std::int32_t> input_values_;  // of each input, -1 where nobody reads it
   std::vector<RandomLeaf> random_;

@@ -99,7 +99,7 @@ class Simplifier {
  private:
   std::int32_t visit(std::int32_t i) {
     const Node& n = *t_.nodes[i];
-    if (is_leaf(n)) return leaf(i);
+    if (t_.is_leaf(i)) return leaf(i);
     const OpInfo& row = info(n.op);
     if (row.cls == OpClass::alias && n.op != Op::depend) return g_.of_node[t_.inputs_of(i)[0]];
     Value v;
@@ -109,7 +109,7 @@ class Simplifier {
     v.attrs = n.attrs;
     v.label = n.label;
     v.node = i;
-    v.is_unique = has_data(n);
+    v.is_unique = t_.unique[i];
     for (std::int32_t in : t_.inputs_of(i)) v.inputs.push_back(g_.of_node[in]);
     return add(std::move(v));
   }
@@ -118,7 +118,7 @@ class Simplifier {
     if (t_.same[i] != i) return g_.of_node[t_.same[i]];
     const Node& n = *t_.nodes[i];
     Value v;
-    const bool stored = n.evaluated.load(std::memory_order_relaxed);
+    const bool stored = t_.stored[i];
     v.op = stored ? Op::data : n.op;
     v.dtype = n.dtype;
     v.shape = n.shape;

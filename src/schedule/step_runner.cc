@@ -1,9 +1,15 @@
 #include "schedule/step_runner.h"
 
+#include "schedule/read.h"
+
 namespace ebb {
 
 StepRunner::StepRunner(const Plan& plan, std::span<Node* const> nodes)
-    : plan_(plan), nodes_(nodes), memory_(plan.graph.values.size()), arguments_(plan.graph.values.size()) {
+    : plan_(plan),
+      backend_(backend_of(plan.device)),
+
+      memory_(plan.graph.values.size()),
+      arguments_(plan.graph.values.size()) {
   for (std::size_t v = 0; v < plan.graph.values.size(); ++v) {
     const Value& x = plan.graph.values[v];
     Argument& a = arguments_[v];
@@ -15,7 +21,7 @@ StepRunner::StepRunner(const Plan& plan, std::span<Node* const> nodes)
     if (!x.is_leaf) continue;
     const Node& n = *nodes[x.node];
     if (x.op == Op::data) {
-      memory_[v] = {n.storage.buffer, n.storage.offset};
+      bind_memory(static_cast<std::int32_t>(v), n.storage);
       continue;
     }
     a.real = n.payload.real;
@@ -24,6 +30,47 @@ StepRunner::StepRunner(const Plan& plan, std::span<Node* const> nodes)
     a.seed = n.payload.seed;
     a.operation = n.payload.operation;
   }
+  for (const PlanStep& step : plan.steps) {
+    if (step.node >= 0) extras_.push_back(nodes[step.node]->extra.get());
+  }
+}
+
+void StepRunner::start() {
+  if (elsewhere_) {
+    for (std::size_t v = 0; v < memory_.size(); ++v) {
+      Memory& m = memory_[v];
+      if (m.buffer && m.buffer.device() != plan_.device) m = here(static_cast<std::int32_t>(v), m);
+    }
+    elsewhere_ = false;
+  }
+  std::vector<MarkPtr> marks;
+  if (plan_.device != Device{}) {
+    for (const Memory& m : memory_) {
+      if (m.buffer && m.buffer.get()->mark) marks.push_back(m.buffer.get()->mark);
+    }
+  }
+  run_ = backend_.begin(marks);
+}
+
+void StepRunner::finish() {
+  backend_.end(run_);
+  run_ = {};
+}
+
+// What is made of numbers alone may have been computed on another device before.
+StepRunner::Memory StepRunner::here(std::int32_t v, const Memory& elsewhere) const {
+  const Value& x = value(v);
+  if (x.shape.numel() == 0) return {BufferPtr::allocate(1, "to", plan_.device), 0};
+  std::int64_t first = 0, last = 0;  // elements before and after the one with index 0
+  for (int d = 0; d < x.shape.rank(); ++d) (x.strides[d] < 0 ? first : last) += (x.shape[d] - 1) * x.strides[d];
+  const std::size_t element = size_of(x.dtype), bytes = static_cast<std::size_t>(last - first + 1) * element;
+  return {copied({elsewhere.buffer, elsewhere.offset + first, {}}, bytes, element, plan_.device), -first};
+}
+
+BufferPtr StepRunner::fresh(std::size_t bytes, Op op) const {
+  BufferPtr buffer = BufferPtr::allocate(bytes ? bytes : 1, info(op).name.data(), plan_.device);
+  buffer.get()->mark = run_.mark;
+  return buffer;
 }
 
 void* StepRunner::address(std::int32_t b) const {
@@ -38,7 +85,7 @@ void* StepRunner::address(std::int32_t b) const {
 void StepRunner::allocate(std::int32_t v) {
   const Value& x = value(v);
   const std::size_t bytes = static_cast<std::size_t>(x.shape.numel()) * size_of(x.dtype);
-  memory_[v] = {BufferPtr::allocate(bytes ? bytes : 1, info(x.op).name.data()), 0};
+  memory_[v] = {fresh(bytes, x.op), 0};
 }
 
 void StepRunner::run_sweep(const PlanStep& step) {
@@ -54,7 +101,7 @@ void StepRunner::run_sweep(const PlanStep& step) {
     a.data = address(v);
     call_.push_back(a);
   }
-  cpu::run(*step.sweep, call_);
+  backend_.run(step.sweep, call_, run_);
 }
 
 View StepRunner::view(std::int32_t v) const {
@@ -71,14 +118,14 @@ View StepRunner::view(std::int32_t v) const {
 
 void StepRunner::run_call(const PlanStep& step) {
   const std::int32_t v = step.outputs[0];
-  const Node& node = *nodes_[step.node];
+  const NodeExtra* extra = extras_[step.call];
   std::vector<View> inputs, outputs;
   for (std::int32_t in : step.inputs) inputs.push_back(view(in));
-  if (node.extra && !node.extra->output_types.empty()) {
+  if (extra && !extra->output_types.empty()) {
     if (outputs_.empty()) outputs_.resize(plan_.graph.values.size());
-    for (const auto& [shape, dtype] : node.extra->output_types) {
+    for (const auto& [shape, dtype] : extra->output_types) {
       const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
-      outputs_[v].push_back(BufferPtr::allocate(bytes ? bytes : 1, info(step.op).name.data()));
+      outputs_[v].push_back(fresh(bytes, step.op));
       outputs.push_back({outputs_[v].back().data(), dtype, shape, contiguous_strides(shape)});
     }
     memory_[v] = {outputs_[v][0], 0};
@@ -92,8 +139,8 @@ void StepRunner::run_call(const PlanStep& step) {
   call.label = step.label;
   call.inputs = inputs;
   call.outputs = outputs;
-  call.data = node.extra ? node.extra->data.get() : nullptr;
-  cpu::run_library(call);
+  if (extra) call.data = extra->data;
+  backend_.run(call, run_);
 }
 
 Storage StepRunner::storage(std::int32_t i) const {

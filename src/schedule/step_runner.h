@@ -10,9 +10,20 @@ namespace ebb {
 // results is its owner's business.
 class StepRunner {
  public:
-  // `nodes` are the traced ones: what leaves hold and what calls need besides their inputs is taken from them.
+  // `nodes` are the traced ones: what leaves hold and what calls need besides their inputs is taken from them. Those of
+  // calls must stay.
   StepRunner(const Plan& plan, std::span<Node* const> nodes);
 
+  // A run on the device, as long as it lives.
+  class Running {
+   public:
+    explicit Running(StepRunner& steps) : steps_(steps) { steps.start(); }
+    ~Running() { steps_.finish(); }
+    Running(const Running&) = delete;
+
+   private:
+    StepRunner& steps_;
+  };
   void run(const PlanStep& step) { step.sweep ? run_sweep(step) : run_call(step); }
   // Lets go of what nobody reads after the step.
   void release_after(const PlanStep& step);
@@ -23,7 +34,10 @@ class StepRunner {
   std::span<const BufferPtr> outputs(std::int32_t i) const { return outputs_[plan_.graph.of_node[i]]; }
 
   // Leaves whose numbers change from run to run.
-  void bind_memory(std::int32_t value, const Storage& s) { memory_[value] = {s.buffer, s.offset}; }
+  void bind_memory(std::int32_t value, const Storage& s) {
+    memory_[value] = {s.buffer, s.offset};
+    elsewhere_ |= s.buffer.device() != plan_.device;
+  }
   void unbind_memory(std::int32_t value) { memory_[value] = {}; }
   void bind_random(std::int32_t value, std::uint64_t seed, std::uint64_t operation) {
     arguments_[value].seed = seed;
@@ -36,18 +50,25 @@ class StepRunner {
     std::int64_t offset = 0;
   };
 
+  void start();
+  void finish();
   const Value& value(std::int32_t v) const { return plan_.graph.values[v]; }
   std::int32_t base(std::int32_t v) const { return value(v).is_view() ? value(v).base : v; }
   void* address(std::int32_t b) const;
   void allocate(std::int32_t v);
+  BufferPtr fresh(std::size_t bytes, Op op) const;
+  Memory here(std::int32_t v, const Memory& elsewhere) const;
   View view(std::int32_t v) const;
   void run_sweep(const PlanStep& step);
   void run_call(const PlanStep& step);
 
   const Plan& plan_;
-  std::span<Node* const> nodes_;
-  std::vector<Memory> memory_;       // of each value that lies somewhere now
-  std::vector<Argument> arguments_;  // of each value: numbers of leaves that are not memory
+  Backend& backend_;
+  Run run_;
+  bool elsewhere_ = false;                // some leaf does not lie on the plan's device
+  std::vector<Memory> memory_;            // of each value that lies somewhere now
+  std::vector<Argument> arguments_;       // of each value: numbers of leaves that are not memory
+  std::vector<const NodeExtra*> extras_;  // of the calls, in the order of the steps
   std::vector<std::vector<BufferPtr>> outputs_;
   std::vector<Argument> call_;
 };

@@ -6,17 +6,15 @@ namespace ebb {
 namespace {
 
 // How many of a node's inputs its value is made of: an alias is its first input, `depend` waits for its second too.
-std::size_t value_inputs(const Node& node) {
-  if (is_leaf(node)) return 0;
+std::size_t value_inputs(const Node& node, bool is_leaf) {
+  if (is_leaf) return 0;
   if (info(node.op).cls == OpClass::alias && node.op != Op::depend) return 1;
   return node.inputs.size();
 }
 
 // Equal leaves hold the same numbers: the same memory seen the same way, or the same constant.
-bool equal_leaves(const Node& a, const Node& b) {
-  if (a.dtype != b.dtype || a.shape != b.shape) return false;
-  const bool stored = a.evaluated.load(std::memory_order_relaxed);
-  if (stored != b.evaluated.load(std::memory_order_relaxed)) return false;
+bool equal_leaves(const Node& a, bool a_stored, const Node& b, bool stored) {
+  if (a.dtype != b.dtype || a.shape != b.shape || a_stored != stored) return false;
   if (stored) {
     if (a.storage.buffer.get() != b.storage.buffer.get() || a.storage.offset != b.storage.offset) return false;
     for (int d = 0; d < a.shape.rank(); ++d) {
@@ -30,11 +28,10 @@ bool equal_leaves(const Node& a, const Node& b) {
          a.payload.operation == b.payload.operation;
 }
 
-std::uint64_t leaf_hash(const Node& n) {
+std::uint64_t leaf_hash(const Node& n, bool stored) {
   std::uint64_t h =
-      n.evaluated.load(std::memory_order_relaxed)
-          ? reinterpret_cast<std::uintptr_t>(n.storage.buffer.get()) + static_cast<std::uint64_t>(n.storage.offset)
-          : static_cast<std::uint64_t>(n.payload.integer) ^ n.payload.operation * 0x9E3779B97F4A7C15u;
+      stored ? reinterpret_cast<std::uintptr_t>(n.storage.buffer.get()) + static_cast<std::uint64_t>(n.storage.offset)
+             : static_cast<std::uint64_t>(n.payload.integer) ^ n.payload.operation * 0x9E3779B97F4A7C15u;
   std::uint64_t bits;
   std::memcpy(&bits, &n.payload.real, sizeof bits);
   return (h ^ bits) * 0xD6E8FEB86659FD93u;
@@ -42,34 +39,53 @@ std::uint64_t leaf_hash(const Node& n) {
 
 class Tracer {
  public:
-  Tracer(Trace& out, Placeholders placeholders) : t_(out), placeholders_(placeholders) {}
+  Tracer(Trace& out, GraphLock& lock, Placeholders placeholders) : t_(out), lock_(lock), placeholders_(placeholders) {}
   ~Tracer() {
-    for (Node* n : t_.nodes) n->mark = 0;
+    for (Node* n : t_.nodes) {
+      if (lock_.has(*n)) n->mark = 0;
+    }
   }
 
-  void run(std::span<Node* const> roots) {
+  Traced run(std::span<const Tensor> roots) {
     t_.first_input.push_back(0);
-    for (Node* root : roots) {
-      visit(root);
-      t_.roots.push_back(static_cast<std::int32_t>(root->mark) - 1);
+    for (const Tensor& root : roots) {
+      const Traced visited = visit(root.node());
+      if (visited != Traced::done) return visited;
+      t_.roots.push_back(place(root.node()));
     }
     for (std::int32_t r : t_.roots) t_.key.push_back(static_cast<std::uint64_t>(r));
+    put(static_cast<std::uint64_t>(t_.device.kind) << 8 | t_.device.index);
+    return t_.moves.empty() ? Traced::done : Traced::moves_first;
   }
 
  private:
+  // Where a node stands in the trace, -1 if it does not yet. Leaves of parts that are not held cannot be marked.
+  std::int32_t place(const Node* node) const {
+    if (lock_.has(*node)) return static_cast<std::int32_t>(node->mark) - 1;
+    const auto found = elsewhere_.find(node);
+    return found == elsewhere_.end() ? -1 : found->second;
+  }
+
   // Depth first with a stack of our own: a chain of a million operations must not overflow the machine's.
-  void visit(Node* root) {
-    if (root->mark) return;
+  Traced visit(Node* root) {
+    if (place(root) >= 0) return Traced::done;
     stack_.push_back({root, 0});
     while (!stack_.empty()) {
       auto& [node, next] = stack_.back();
-      if (node->mark) {
+      if (place(node) >= 0) {
         stack_.pop_back();
         continue;
       }
-      take_output(*node);
-      const std::size_t count = value_inputs(*node);
-      while (next < count && node->inputs[next]->mark) ++next;
+      bool stored = node->evaluated.load(std::memory_order_acquire);
+      if (!stored && info(node->op).cls != OpClass::leaf) {
+        if (!lock_.holds(*node)) return Traced::part_missing;
+        if (node->computed_by && node->computed_by != this_evaluator()) return Traced::being_computed;
+        stored = take_output(*node);
+      }
+      const bool moves = !stored && node->op == Op::to_device;
+      if (moves) t_.moves.emplace_back(node);
+      const std::size_t count = value_inputs(*node, stored || moves || info(node->op).cls == OpClass::leaf);
+      while (next < count && place(node->inputs[next]) >= 0) ++next;
       if (next < count) {
         Node* input = node->inputs[next++];
         stack_.push_back({input, 0});
@@ -77,38 +93,45 @@ class Tracer {
       }
       Node* done = node;
       stack_.pop_back();
-      append(done, count);
+      append(done, count, stored);
     }
+    return Traced::done;
   }
 
   // An output of a call that was made earlier is there already.
-  static void take_output(Node& node) {
-    if (node.op != Op::output || node.evaluated.load(std::memory_order_relaxed)) return;
+  bool take_output(Node& node) {
+    if (node.op != Op::output) return false;
     const Node& call = *node.inputs[0];
-    if (!call.extra || call.extra->outputs.empty()) return;
+    if (!call.evaluated.load(std::memory_order_acquire)) return false;
     node.storage = call.extra->outputs[static_cast<std::size_t>(node.attrs.i[0])];
     node.evaluated.store(true, std::memory_order_release);
-    forget_inputs(&node);
+    t_.forgotten.push_back(forget_inputs(&node));
+    return true;
   }
 
-  void append(Node* node, std::size_t count) {
+  void append(Node* node, std::size_t count, bool stored) {
     const auto index = static_cast<std::int32_t>(t_.nodes.size());
-    node->mark = static_cast<std::uint32_t>(index) + 1;
+    if (lock_.has(*node)) {
+      node->mark = static_cast<std::uint32_t>(index) + 1;
+    } else {
+      elsewhere_.emplace(node, index);
+    }
     t_.nodes.push_back(node);
-    const bool stored = node->evaluated.load(std::memory_order_relaxed);
+    t_.stored.push_back(stored);
+    t_.unique.push_back(!t_.is_leaf(index) && node->extra && node->extra->data);
     put(static_cast<std::uint64_t>(node->op) | static_cast<std::uint64_t>(node->dtype) << 16 |
         static_cast<std::uint64_t>(stored) << 24 | static_cast<std::uint64_t>(node->shape.rank()) << 32 |
         static_cast<std::uint64_t>(count) << 40 | static_cast<std::uint64_t>(node->label != nullptr) << 56 |
-        static_cast<std::uint64_t>(has_data(*node)) << 57);
+        static_cast<std::uint64_t>(t_.unique.back()) << 57);
     for (std::int64_t size : node->shape) put(static_cast<std::uint64_t>(size));
     for (std::size_t k = 0; k < count; ++k) {
-      const auto in = static_cast<std::int32_t>(node->inputs[k]->mark) - 1;
+      const std::int32_t in = place(node->inputs[k]);
       t_.inputs.push_back(in);
       put(static_cast<std::uint64_t>(in));
     }
     t_.first_input.push_back(static_cast<std::int32_t>(t_.inputs.size()));
     t_.same.push_back(index);
-    if (is_leaf(*node)) {
+    if (t_.is_leaf(index)) {
       append_leaf(*node, index, stored);
     } else {
       const Attrs& a = node->attrs;
@@ -138,7 +161,7 @@ class Tracer {
     std::int32_t first = index;
     if (leaves_.size() < 16) {
       for (std::int32_t other : leaves_) {
-        if (equal_leaves(*t_.nodes[other], node)) {
+        if (equal_leaves(*t_.nodes[other], t_.stored[other], node, stored)) {
           first = other;
           break;
         }
@@ -146,12 +169,12 @@ class Tracer {
       if (first == index) leaves_.push_back(index);
     } else {
       if (by_hash_.empty()) {
-        for (std::int32_t other : leaves_) by_hash_.emplace(leaf_hash(*t_.nodes[other]), other);
+        for (std::int32_t other : leaves_) by_hash_.emplace(leaf_hash(*t_.nodes[other], t_.stored[other]), other);
       }
-      const std::uint64_t h = leaf_hash(node);
+      const std::uint64_t h = leaf_hash(node, stored);
       auto [from, to] = by_hash_.equal_range(h);
       for (auto it = from; it != to && first == index; ++it) {
-        if (equal_leaves(*t_.nodes[it->second], node)) first = it->second;
+        if (equal_leaves(*t_.nodes[it->second], t_.stored[it->second], node, stored)) first = it->second;
       }
       if (first == index) by_hash_.emplace(h, index);
     }
@@ -166,7 +189,9 @@ class Tracer {
     std::size_t next;
   };
   Trace& t_;
+  GraphLock& lock_;
   const Placeholders placeholders_;
+  std::unordered_map<const Node*, std::int32_t> elsewhere_;
   std::vector<Frame> stack_;
   std::vector<std::int32_t> leaves_;
   std::unordered_multimap<std::uint64_t, std::int32_t> by_hash_;
@@ -174,10 +199,13 @@ class Tracer {
 
 }  // namespace
 
-Trace trace(std::span<Node* const> roots, Placeholders placeholders) {
-  Trace t;
-  Tracer(t, placeholders).run(roots);
-  return t;
+Traced trace(Trace& out, std::span<const Tensor> roots, GraphLock& lock, Placeholders placeholders) {
+  return Tracer(out, lock, placeholders).run(roots);
+}
+
+const void* this_evaluator() {
+  static thread_local const char name = 0;
+  return &name;
 }
 
 }  // namespace ebb

@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "graph/node.h"
+#include "graph/lock.h"
 
 namespace ebb {
 
@@ -12,30 +12,44 @@ namespace ebb {
 // with equal keys run the same plan. Numbers that do not decide structure (constants, seeds, addresses) are not in it,
 // but which of them are equal is, so that equal subexpressions merge.
 struct Trace {
-  std::vector<Node*> nodes;               // borrowed
-  std::vector<std::int32_t> inputs;       // input indices of all nodes, one after the other
+  std::vector<Node*> nodes;          // borrowed: alive while the lock is held
+  std::vector<bool> stored;          // its elements lie in memory
+  std::vector<bool> unique;          // a call with parameters that are not part of the key: it is equal to no other
+  std::vector<std::int32_t> inputs;  // input indices of all nodes, one after the other
   std::vector<std::int32_t> first_input;  // where node i's begin in `inputs`; one more at the end
   std::vector<std::int32_t> roots;        // indices into nodes
   std::vector<std::int32_t> same;         // for a leaf: the first leaf equal to it (itself if none)
   std::vector<std::uint64_t> key;
+  Device device;  // that the plan is for
+  std::vector<Tensor> moves;
+  std::vector<Forgotten> forgotten;  // by outputs that were there already; released after the lock
 
   std::span<const std::int32_t> inputs_of(std::int32_t i) const {
     return {inputs.data() + first_input[i], inputs.data() + first_input[i + 1]};
   }
+  // True when there is nothing to compute. (Another thread may since have evaluated the node: the trace is what
+  // counts.)
+  bool is_leaf(std::int32_t i) const { return stored[i] || info(nodes[i]->op).cls == OpClass::leaf; }
 };
 
 // Placeholders are leaves of a function that is compiled, and an error in a graph that is to be computed.
 enum class Placeholders { refused, allowed };
 
-// Call with graph_mutex() held.
-Trace trace(std::span<Node* const> roots, Placeholders placeholders = Placeholders::refused);
+// A walk under the lock may find that it needs more of it, that another evaluation is computing one of the nodes, or
+// that values must be moved here from another device first (Trace::moves): a plan is for one device.
+enum class Traced { done, part_missing, being_computed, moves_first };
+Traced trace(Trace& out, std::span<const Tensor> roots, GraphLock& lock,
+             Placeholders placeholders = Placeholders::refused);
 
-// True when the node has nothing to compute: it is evaluated, or it is a leaf.
-inline bool is_leaf(const Node& node) {
-  return node.evaluated.load(std::memory_order_acquire) || info(node.op).cls == OpClass::leaf;
-}
+// Names the calling thread in Node::computed_by.
+const void* this_evaluator();
 
-// True for a call with parameters that are not part of the key: it is equal to no other.
-inline bool has_data(const Node& node) { return node.extra && node.extra->data; }
+// What computing these tensors now would trace (their companions included), with references to its nodes. Empty where
+// nothing is to be computed.
+struct OwnedTrace {
+  Trace trace;
+  std::vector<Tensor> nodes;
+};
+OwnedTrace trace_of(const std::vector<Tensor>& tensors);
 
 }  // namespace ebb

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "ebb/ebb.h"
-#include "graph/node.h"
+#include "graph/lock.h"
 
 namespace ebb {
 namespace {
@@ -66,14 +66,15 @@ TEST_F(HostLockTest, AThreadThatWaitsForTheGraphLetsGoOfIt) {
   ASSERT_TRUE(take_host());
   std::promise<void> has_graph;
   bool got_host = false;
+  const Tensor x = tensor({1.0, 2.0});
   std::thread other([&] {
-    std::lock_guard lock(graph_mutex());
+    GraphLock lock(x.node());
     has_graph.set_value();
     got_host = take_host();  // as a gradient rule written in the host's language does
     if (got_host) give_host();
   });
   has_graph.get_future().wait();
-  { std::lock_guard lock(graph_mutex()); }
+  { GraphLock lock(x.node()); }
   other.join();
   EXPECT_TRUE(got_host) << "both threads waited for each other";
   EXPECT_TRUE(holds_host);

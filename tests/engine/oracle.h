@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cpu/jit/loop.h"
+#include "cpu/sweep/sweep.h"
 #include "ebb/ops.h"
 #include "graph/node.h"
 #include "schedule/plan.h"
@@ -47,12 +48,9 @@ class SweepOracle {
  public:
   // Expects every sweep of these tensors to do what the oracle does. Up to their first library call, if they have one.
   static void expect_same(const std::vector<Tensor>& tensors, const OracleTolerance& tolerance = {}) {
-    std::lock_guard lock(graph_mutex());
-    std::vector<Node*> roots;
-    for (const Tensor& t : tensors) roots.push_back(t.node());
-    const Trace t = trace(roots);
-    const Plan plan = make_plan(t);
-    SweepOracle oracle(plan, t, tolerance);
+    const OwnedTrace owned = trace_of(tensors);
+    const Plan plan = make_plan(owned.trace);
+    SweepOracle oracle(plan, owned.trace, tolerance);
     for (const PlanStep& step : plan.steps) {
       if (!step.sweep) return;  // what comes after a library call would need its result
       oracle.check(step);

@@ -46,9 +46,7 @@ TEST(TargetsTogether, AgreeOnTheBitsOfSums) {
     std::vector<std::vector<float>> sums;
     for (const cpu::TileKernels* k : targets()) {
       cpu::force_tile_kernels(k);
-      std::lock_guard lock(graph_mutex());
-      Node* root = y.node();
-      const Plan plan = make_plan(trace(std::span<Node* const>(&root, 1)));
+      const Plan plan = make_plan(trace_of({y}).trace);
       ASSERT_EQ(plan.steps.size(), 1u);
       std::vector<float> out(3);
       std::vector<Argument> arguments(2);

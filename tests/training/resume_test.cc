@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "ebb/io.h"
-#include "io/elements.h"
+#include "graph/node.h"
 #include "run_folder.h"
 #include "scratch_folder.h"
 #include "tiny_run.h"
@@ -25,8 +25,8 @@ void expect_same_tensors(const io::TensorMap& a, const io::TensorMap& b) {
     const Tensor& y = b.at(name);
     ASSERT_EQ(x.shape(), y.shape()) << name;
     ASSERT_EQ(x.dtype(), y.dtype()) << name;
-    const auto p = io::bytes_of(x), q = io::bytes_of(y);
-    ASSERT_EQ(std::memcmp(p.data(), q.data(), p.size()), 0) << name;
+    const HostElements p = host_elements(x), q = host_elements(y);
+    ASSERT_EQ(std::memcmp(p.bytes.data(), q.bytes.data(), p.bytes.size()), 0) << name;
   }
 }
 

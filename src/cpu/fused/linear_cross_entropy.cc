@@ -58,7 +58,7 @@ class LinearCrossEntropy {
 
  public:
   explicit LinearCrossEntropy(const LibraryCall& call)
-      : o_(LinearCrossEntropyCall::from(call.attrs)), units_(static_cast<const RowUnits*>(call.data)) {
+      : o_(LinearCrossEntropyCall::from(call.attrs)), units_(static_cast<const RowUnits*>(call.data.get())) {
     const View& x = call.inputs[0];
     dtype_ = x.dtype;
     rows_ = x.shape[0];

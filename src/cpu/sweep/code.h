@@ -146,7 +146,7 @@ struct ColumnReduce {
   std::int32_t instr;
 };
 
-struct CompiledSweep {
+struct CompiledSweep : ebb::CompiledSweep {
   Program program;
   std::int64_t rows = 1, columns = 1, elements = 1;
   bool flat = false;       // no rows: tiles are pieces of the whole

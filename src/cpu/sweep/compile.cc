@@ -534,6 +534,6 @@ class Compiler {
 
 }  // namespace
 
-std::shared_ptr<const CompiledSweep> compile(const Program& program) { return Compiler(program).run(); }
+SweepPtr compile(const Program& program) { return Compiler(program).run(); }
 
 }  // namespace ebb::cpu

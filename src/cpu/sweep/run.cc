@@ -111,7 +111,8 @@ void SweepRun::epilogue() {
   }
 }
 
-void run(const CompiledSweep& sweep, std::span<const Argument> arguments) {
+void run(const ebb::CompiledSweep& compiled, std::span<const Argument> arguments) {
+  const auto& sweep = static_cast<const CompiledSweep&>(compiled);
   SweepRun r{sweep, arguments, tile_kernels(), {}, {}, {}, {}};
   r.run_scalars();
   r.go();

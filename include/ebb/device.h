@@ -1,0 +1,44 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ebb {
+
+// Where tensors live and are computed: the CPU, or a GPU by its number. A default-constructed Device is the CPU.
+struct Device {
+  enum class Kind : std::uint8_t { cpu, cuda };
+  Kind kind = Kind::cpu;
+  std::uint8_t index = 0;  // of the CPU always 0
+  bool operator==(const Device&) const = default;
+};
+inline constexpr int kDeviceKinds = 2, kMostDevices = 16;  // kinds, and devices of one kind
+
+std::string name(Device device);                 // "cpu", "cuda:1"
+Device device_from_name(std::string_view name);  // also "cuda", which is "cuda:0"; other names are an Error
+
+// Can tensors be put there? On a machine without a GPU only the CPU answers yes.
+bool is_available(Device device);
+
+// The default device: where data that the program gives is put, and variables whose values were made from numbers alone
+// (zeros, random numbers...); and where such values are computed when nothing else decides it. The CPU unless it was
+// set.
+Device default_device();
+void set_default_device(Device device);  // of all threads; an Error where the device is not available
+
+// The calling thread's default device within a scope.
+class OnDevice {
+ public:
+  explicit OnDevice(Device device);
+  ~OnDevice();
+  OnDevice(const OnDevice&) = delete;
+
+ private:
+  std::optional<Device> before_;
+};
+
+// Waits until everything that was started on the device is done, and throws the error of what failed there.
+void synchronize(Device device);
+
+}  // namespace ebb

@@ -1,0 +1,59 @@
+#include "ebb/device.h"
+
+#include <atomic>
+#include <charconv>
+#include <optional>
+
+#include "core/format_error.h"
+
+namespace ebb {
+namespace {
+
+std::atomic<Device> everywhere{Device{}};
+thread_local std::optional<Device> in_scope;
+
+}  // namespace
+
+std::string name(Device device) {
+  return device.kind == Device::Kind::cpu ? "cpu" : fmt::format("cuda:{}", device.index);
+}
+
+Device device_from_name(std::string_view text) {
+  if (text == "cpu") return {};
+  std::string_view rest = text;
+  unsigned index = 0;
+  bool good = rest.starts_with("cuda");
+  if (good) rest.remove_prefix(4);
+  if (good && !rest.empty()) {
+    good = rest.front() == ':';
+    rest.remove_prefix(1);
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), index);
+    good = good && error == std::errc() && end == rest.data() + rest.size() && index < kMostDevices;
+  }
+  require(good, "device: '{}' is not a device; use cpu, cuda or cuda:N with N below {}", text, kMostDevices);
+  return {Device::Kind::cuda, static_cast<std::uint8_t>(index)};
+}
+
+Device default_device() { return in_scope ? *in_scope : everywhere.load(std::memory_order_relaxed); }
+
+namespace {
+
+void require_available(Device device) {
+  require(is_available(device), "device: there is no {} on this machine; `ebb info` lists the devices there are",
+          name(device));
+}
+
+}  // namespace
+
+void set_default_device(Device device) {
+  require_available(device);
+  everywhere.store(device, std::memory_order_relaxed);
+}
+
+OnDevice::OnDevice(Device device) : before_(in_scope) {
+  require_available(device);
+  in_scope = device;
+}
+OnDevice::~OnDevice() { in_scope = before_; }
+
+}  // namespace ebb

@@ -1,0 +1,38 @@
+#include "cpu/backend.h"
+
+#include <cstring>
+
+#include "cpu/gemm/bf16.h"
+#include "cpu/library.h"
+#include "cpu/sweep/sweep.h"
+
+namespace ebb::cpu {
+namespace {
+
+class CpuBackend final : public Backend {
+ public:
+  SweepPtr compile(const Program& program) override { return cpu::compile(program); }
+  Run begin(std::span<const MarkPtr>) override { return {}; }
+  void end(Run&) override {}
+  void run(const SweepPtr& sweep, std::span<const Argument> arguments, Run&) override {
+    cpu::run(*sweep, arguments);
+  }
+  bool has(Op op) const override { return has_library(op); }
+  void run(const LibraryCall& call, Run&) override { run_library(call); }
+  void to_host(void* to, const Buffer& from, std::size_t offset, std::size_t bytes) override {
+    std::memcpy(to, from.data + offset, bytes);
+  }
+  void from_host(Buffer& to, const void* from, std::size_t bytes) override { std::memcpy(to.data, from, bytes); }
+  void synchronize() override {}
+  BlockSource& memory() override { return *block_source({}); }
+  bool rounds_to_bf16() const override { return gemm_bf16_tiles() != nullptr; }
+};
+
+}  // namespace
+
+Backend& backend() {
+  static CpuBackend instance;
+  return instance;
+}
+
+}  // namespace ebb::cpu

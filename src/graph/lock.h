@@ -1,0 +1,70 @@
+#pragma once
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "graph/node.h"
+
+namespace ebb {
+
+// What changes in a node after it was made (its inputs, its memory, the marks of walks) is guarded, and the graph is
+// guarded in parts: a node belongs to the part of the thread that made it, so threads that build and evaluate graphs of
+// their own never wait for each other. The lock covers walks and changes, never computing: no node is evaluated, no
+// rule is called and nothing is released while it is held.
+//
+// A walk begins with the parts of the nodes it starts from. It asks holds() before it looks at the inputs or the marks
+// of a node; where the answer is no it gives up, calls widen() and starts again:
+//
+//   GraphLock lock(roots);
+//   while (!walk(lock)) lock.widen();
+//
+// Needs no lock: what is fixed when a node is made, and the storage of a node that is evaluated.
+class GraphLock {
+ public:
+  explicit GraphLock(const Node* start) : parts_(bit(*start)) { lock(); }
+  explicit GraphLock(std::span<Node* const> start);
+  explicit GraphLock(std::uint64_t parts) : parts_(parts) { lock(); }
+  ~GraphLock() { unlock(); }
+  GraphLock(const GraphLock&) = delete;
+
+  // Is this node's part held? Where not, widen() will take it.
+  bool holds(const Node& node) {
+    wanted_ |= bit(node);
+    return (parts_ & bit(node)) != 0;
+  }
+  bool has(const Node& node) const { return (parts_ & bit(node)) != 0; }  // and it is not needed
+  // Lets go, and takes the parts that were asked for as well.
+  void widen();
+
+  std::uint64_t parts() const { return parts_; }
+  void lock();
+  void unlock();
+
+  static std::uint64_t bit(const Node& node) { return std::uint64_t{1} << node.part; }
+  // The part of nodes that this thread makes.
+  static std::uint8_t own_part();
+
+ private:
+  std::uint64_t parts_;
+  std::uint64_t wanted_ = 0;
+  bool locked_ = false;
+};
+
+// Input k of a node, or an undefined tensor where it has none any more.
+Tensor input_of(const Tensor& t, std::size_t k);
+
+// Nodes that are to be evaluated together, known without being owned: a node that dies takes itself off the list.
+class Companions {
+ public:
+  // Adds nodes that have no such list yet.
+  static void make(std::span<const Tensor> tensors);
+  std::vector<Tensor> alive();
+  void leave(const Node& node);
+
+ private:
+  std::mutex mutex_;
+  std::vector<Node*> nodes_;  // null where one has died
+};
+
+}  // namespace ebb

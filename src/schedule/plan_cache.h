@@ -1,0 +1,36 @@
+#pragma once
+#include <list>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "schedule/plan.h"
+
+namespace ebb {
+
+// Plans by structure; the least recently used one leaves first. Threads may share it.
+class PlanCache {
+ public:
+  using Key = std::vector<std::uint64_t>;
+  std::shared_ptr<const Plan> find(const Key& key);  // null: there is none
+  // The plan that is there afterwards: this one, or that of a thread that was quicker.
+  std::shared_ptr<const Plan> add(const Key& key, Plan plan);
+
+ private:
+  static constexpr std::size_t kMost = 1024;
+  struct Entry {
+    Key key;
+    std::uint64_t hash;
+    std::shared_ptr<const Plan> plan;
+  };
+  std::shared_ptr<const Plan> find(const Key& key, std::uint64_t hash);
+
+  std::mutex mutex_;
+  std::list<Entry> order_;
+  std::unordered_multimap<std::uint64_t, std::list<Entry>::iterator> index_;
+};
+
+PlanCache& plan_cache();
+
+}  // namespace ebb

@@ -1,0 +1,12 @@
+#pragma once
+#include "graph/node.h"
+
+namespace ebb {
+
+// The elements of `from`, which are dense, in memory of another device.
+BufferPtr copied(const Storage& from, std::size_t bytes, std::size_t element, Device to);
+
+// Evaluates a node of Op::to_device: its input first, on its own device.
+void move_between_devices(const Tensor& moved);
+
+}  // namespace ebb

@@ -1,0 +1,183 @@
+// Devices as users meet them, on the second device of the tests.
+#include "ebb/device.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "core/buffer.h"
+#include "ebb/ebb.h"
+#include "expect_error.h"
+#include "scratch_folder.h"
+#include "second_device.h"
+
+namespace ebb {
+namespace {
+
+using testing_device::kSecondDevice;
+using testing_device::second_device_work;
+
+class OnSecondDevice : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { testing_device::install_second_device(); }
+  const Tensor here_ = tensor({1.0, -2.0, 3.0});
+  const Tensor there_ = here_.to(kSecondDevice);
+};
+
+TEST(DeviceNames, AreReadAndWritten) {
+  EXPECT_EQ(name(Device{}), "cpu");
+  EXPECT_EQ(name(device_from_name("cuda")), "cuda:0");
+  EXPECT_EQ(name(device_from_name("cuda:3")), "cuda:3");
+  for (const char* wrong : {"", "gpu", "cuda:", "cuda:x", "cuda:16", "cuda:-1", "cuda:1x", "cudax"})
+    EXPECT_THROW_MESSAGE(device_from_name(wrong), "is not a device; use cpu, cuda or cuda:N");
+}
+
+TEST(DeviceNames, ADeviceThatIsNotThereIsAnError) {
+  const Device missing{Device::Kind::cuda, 7};
+  EXPECT_FALSE(is_available(missing));
+  EXPECT_THROW_MESSAGE(ones({2}).to(missing), "there is no cuda:7 on this machine");
+  EXPECT_THROW_MESSAGE(set_default_device(missing), "there is no cuda:7 on this machine");
+  EXPECT_THROW_MESSAGE(OnDevice scope(missing), "there is no cuda:7 on this machine");
+  EXPECT_THROW_MESSAGE(synchronize(missing), "there is no cuda:7 on this machine");
+  EXPECT_THROW_MESSAGE(memory_stats(missing), "there is no cuda:7 on this machine");
+}
+
+TEST_F(OnSecondDevice, NumbersMoveThereAndBack) {
+  EXPECT_EQ(there_.device(), kSecondDevice);
+  EXPECT_EQ(there_.to_vector(), here_.to_vector());
+  EXPECT_EQ(there_.to(Device{}).to_vector(), here_.to_vector());
+  EXPECT_EQ(there_.to(kSecondDevice).node(), there_.node()) << "it is there already";
+  const Tensor turned = t(reshape(arange(6), {2, 3})).eval();  // strides of its own
+  EXPECT_EQ(turned.to(kSecondDevice).to_vector(), turned.to_vector());
+  EXPECT_EQ(zeros({0, 3}).to(kSecondDevice).to_vector().size(), 0u);
+  for (DType d : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32, DType::u8, DType::bool_}) {
+    const Tensor x = cast(tensor({0.0, 1.0, 1.0}), d).eval();
+    EXPECT_EQ(x.to(kSecondDevice).to_vector(), x.to_vector()) << name(d);
+  }
+}
+
+TEST_F(OnSecondDevice, ComputesWhereItsOperandsAre) {
+  const auto before = second_device_work();
+  const Tensor y = sum(exp(there_) * 2 + matmul(reshape(there_, {1, 3}), reshape(there_, {3, 1})));
+  EXPECT_EQ(y.device(), kSecondDevice);
+  EXPECT_EQ(y.item(), sum(exp(here_) * 2 + matmul(reshape(here_, {1, 3}), reshape(here_, {3, 1}))).item());
+  const auto after = second_device_work();
+  EXPECT_GT(after.sweeps, before.sweeps);
+  EXPECT_GT(after.calls, before.calls);
+}
+
+TEST_F(OnSecondDevice, OperandsOfTwoDevicesAreAnError) {
+  EXPECT_THROW_MESSAGE(here_ + there_, "add: operands on cpu and cuda:0; move one with .to()");
+  EXPECT_THROW_MESSAGE(matmul(reshape(there_, {1, 3}), reshape(here_, {3, 1})),
+                       "matmul: operands on cuda:0 and cpu; move one with .to()");
+  EXPECT_THROW_MESSAGE(mse_loss(there_, here_), "move one with .to()");
+}
+
+TEST_F(OnSecondDevice, TheHostReadsNoMemoryOfADevice) {
+  EXPECT_THROW_MESSAGE(there_.data<float>(), "data: the tensor is on cuda:0; move it with .to(Device{}) first");
+}
+
+// Numbers alone belong nowhere: looking at them on one device does not tie them to it.
+TEST_F(OnSecondDevice, NumbersAloneFollowWhatTheyMeet) {
+  const Tensor numbers = arange(3) * 2 + 1;
+  EXPECT_EQ(numbers.to_vector(), (std::vector<double>{1, 3, 5}));
+  EXPECT_EQ((numbers * there_).to_vector(), (std::vector<double>{1, -6, 15}));
+  const Tensor more = flip(arange(3), 0);
+  EXPECT_EQ((more * there_).to_vector(), (std::vector<double>{2, -2, 0}));
+  EXPECT_EQ((more * here_).to_vector(), (std::vector<double>{2, -2, 0}));
+  manual_seed(5);
+  const Tensor random = rand({4});
+  const std::vector<double> on_host = random.to_vector();
+  EXPECT_EQ((random.to(kSecondDevice) + 0).to_vector(), on_host);
+}
+
+TEST_F(OnSecondDevice, TheDefaultDeviceIsWhereThingsAreMade) {
+  {
+    const OnDevice scope(kSecondDevice);
+    EXPECT_EQ(default_device(), kSecondDevice);
+    EXPECT_EQ(tensor({1.0, 2.0}).device(), kSecondDevice);
+    EXPECT_EQ(variable(ones({2})).device(), kSecondDevice);
+    std::jthread([] { EXPECT_EQ(default_device(), Device{}) << "of this thread alone"; });
+  }
+  EXPECT_EQ(variable(ones({2})).device(), Device{});
+  const Tensor looked_at = ones({2}).eval();
+  const OnDevice scope(kSecondDevice);
+  const Tensor v = variable(looked_at);
+  EXPECT_EQ(v.device(), kSecondDevice);
+  EXPECT_EQ((v + tensor({1.0, 1.0})).to_vector(), (std::vector<double>{2, 2}));
+}
+
+TEST_F(OnSecondDevice, GradientsMoveBack) {
+  const Tensor w = variable(here_);
+  const Tensor loss = sum(square(w.to(kSecondDevice) * there_));
+  EXPECT_EQ(loss.device(), kSecondDevice);
+  const Tensor g = backward(loss)[w];
+  EXPECT_EQ(g.device(), Device{});
+  EXPECT_EQ(g.to_vector(), (std::vector<double>{2 * 1 * 1, 2 * -2 * 4, 2 * 3 * 9}));
+  // And once more.
+  const Tensor h =
+      hessian([&](const Tensor& x) { return sum(x.to(kSecondDevice) * square(there_) * x.to(kSecondDevice)); }, here_);
+  EXPECT_EQ(diagonal(h).to_vector(), (std::vector<double>{2, 8, 18}));
+}
+
+TEST_F(OnSecondDevice, ErrorsOfDataComeWhenSomebodyLooksAndEveryTime) {
+  const Tensor target = from_data(std::vector<std::int64_t>{1, 17}, {2}).to(kSecondDevice);
+  const Tensor loss = cross_entropy(ones({2, 4}).to(kSecondDevice), target).eval();
+  const Tensor further = (loss * 2).eval();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THROW_MESSAGE(loss.item(), "17");
+    EXPECT_THROW_MESSAGE(further.item(), "17");
+    EXPECT_THROW_MESSAGE((further + 1).to(Device{}).item(), "17");
+  }
+  EXPECT_EQ(sum(there_).item(), 2.0) << "the device goes on";
+}
+
+TEST_F(OnSecondDevice, HasAPoolOfItsOwn) {
+  const MemoryStats host = memory_stats(), before = memory_stats(kSecondDevice);
+  const Tensor x = zeros({1000, 1000}).to(kSecondDevice).eval();
+  EXPECT_GE(memory_stats(kSecondDevice).live, before.live + 4'000'000);
+  EXPECT_LT(memory_stats().live, host.live + 4'000'000);
+  set_memory_limit(memory_stats(kSecondDevice).live + 1000, kSecondDevice);
+  EXPECT_THROW_MESSAGE((x + 1).eval(), "bytes on cuda:0");
+  set_memory_limit(0, kSecondDevice);
+  EXPECT_EQ(sum(x + 1).item(), 1e6) << "everything works after the error";
+}
+
+TEST_F(OnSecondDevice, CompiledFunctionsKnowTheirDevice) {
+  const auto f = compile(value_and_grad(Function([](const Tensor& x) { return sum(exp(x) * x); })));
+  for (int i = 0; i < 3; ++i) {
+    const auto [v, g] = f(there_);
+    const auto [v_here, g_here] = f(here_);
+    EXPECT_EQ(v.device(), kSecondDevice);
+    EXPECT_EQ(v.item(), v_here.item());
+    EXPECT_EQ(g.to_vector(), g_here.to_vector());
+  }
+  const auto moves = compile(Function([](const Tensor& x) { return x.to(kSecondDevice) + 1; }));
+  EXPECT_THROW_MESSAGE(moves(here_), "compile: the function moves a tensor to another device");
+}
+
+TEST_F(OnSecondDevice, TrainsALayerToTheBitsOfTheHost) {
+  const auto train = [](Device device) {
+    const OnDevice scope(device);
+    manual_seed(3);
+    nn::Linear layer(4, 2);
+    AdamW optimizer;
+    const Tensor x = tensor({0.5, -1.0, 2.0, 0.25}), y = tensor({1.0, -1.0});
+    for (int step = 0; step < 20; ++step) {
+      const Tensor loss = mse_loss(layer(reshape(x, {1, 4})), reshape(y, {1, 2}));
+      optimizer.step(layer, backward(loss));
+    }
+    return layer.weight.to_vector<float>();
+  };
+  EXPECT_EQ(train(kSecondDevice), train({}));
+}
+
+TEST_F(OnSecondDevice, FilesAreWrittenFromAnyDevice) {
+  const ScratchFolder folder;
+  io::save_npy(folder / "x.npy", there_ * 2);
+  EXPECT_EQ(io::load_npy(folder / "x.npy").to_vector(), (here_ * 2).to_vector());
+  EXPECT_EQ(there_.str(), here_.str());
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,17 @@
+// EBB_TEST_DEVICE=second runs a test program with the second device as the default one.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "second_device.h"
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  const char* device = std::getenv("EBB_TEST_DEVICE");
+  if (device && std::string_view(device) == "second") {
+    ebb::testing_device::install_second_device();
+    ebb::set_default_device(ebb::testing_device::kSecondDevice);
+  }
+  return RUN_ALL_TESTS();
+}

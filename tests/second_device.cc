@@ -1,0 +1,216 @@
+#include "second_device.h"
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "backend/backend.h"
+#include "cpu/backend.h"
+#include "ebb/error.h"
+
+namespace ebb::testing_device {
+namespace {
+
+// Two ranges of addresses of one size: the device's, where nothing lies, and the memory behind it.
+constexpr std::size_t kRange = std::size_t{64} << 30;
+
+class Memory final : public BlockSource {
+ public:
+  Memory() {
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    addresses_ = static_cast<std::byte*>(mmap(nullptr, kRange, PROT_NONE, flags, -1, 0));
+    behind_ = static_cast<std::byte*>(mmap(nullptr, kRange, PROT_READ | PROT_WRITE, flags, -1, 0));
+    if (addresses_ == MAP_FAILED || behind_ == MAP_FAILED) throw Error("no addresses for the second device");
+  }
+  std::byte* allocate(std::size_t bytes) override {
+    std::lock_guard guard(mutex_);
+    const auto found = free_.lower_bound(bytes);
+    std::byte* address = nullptr;
+    if (found != free_.end() && found->first == bytes) {
+      address = found->second;
+      free_.erase(found);
+    } else {
+      const std::size_t rounded = (bytes + 4095) / 4096 * 4096;
+      if (used_ + rounded > kRange) return nullptr;
+      address = addresses_ + used_;
+      used_ += rounded;
+    }
+    std::memset(real(address), 0xA5, bytes);
+    return address;
+  }
+  void free(std::byte* data, std::size_t bytes) noexcept override {
+    std::lock_guard guard(mutex_);
+    free_.emplace(bytes, data);
+  }
+  template <class T>
+  T* real(T* address) const {
+    if (!address) return nullptr;
+    const auto* at = reinterpret_cast<const std::byte*>(address);
+    if (at < addresses_ || at >= addresses_ + kRange) throw Error("the second device was given an address of the host");
+    return reinterpret_cast<T*>(behind_ + (at - addresses_));
+  }
+
+ private:
+  std::byte *addresses_, *behind_;
+  std::mutex mutex_;
+  std::size_t used_ = 0;
+  std::multimap<std::size_t, std::byte*> free_;
+};
+
+class DoneMark final : public Mark {
+ public:
+  explicit DoneMark(std::vector<std::shared_ptr<DoneMark>> inputs) : inputs_(std::move(inputs)) {}
+
+  void wait() override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return done_; });
+    if (error_) std::rethrow_exception(error_);
+  }
+  // The rest is called by the device's thread alone.
+  bool failed() {
+    for (const auto& input : std::exchange(inputs_, {})) {  // they came before in the same queue
+      if (!error_) error_ = input->error_;
+    }
+    return error_ != nullptr;
+  }
+  void fail(std::exception_ptr error) { error_ = std::move(error); }
+  void finish() {
+    failed();
+    std::lock_guard lock(mutex_);
+    done_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::vector<std::shared_ptr<DoneMark>> inputs_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::exception_ptr error_;
+};
+
+class SecondDevice final : public Backend {
+ public:
+  SecondDevice() : thread_([this] { work(); }) { thread_.detach(); }
+
+  SweepPtr compile(const Program& program) override { return cpu::backend().compile(program); }
+  Run begin(std::span<const MarkPtr> inputs) override {
+    std::vector<std::shared_ptr<DoneMark>> marks;
+    for (const MarkPtr& m : inputs) marks.push_back(std::static_pointer_cast<DoneMark>(m));
+    Run run;
+    run.device = kSecondDevice;
+    run.mark = std::make_shared<DoneMark>(std::move(marks));
+    return run;
+  }
+  void end(Run& run) override {
+    enqueue([mark = std::static_pointer_cast<DoneMark>(run.mark)] { mark->finish(); });
+  }
+  void run(const SweepPtr& sweep, std::span<const Argument> arguments, Run& run) override {
+    ++sweeps;
+    std::vector<Argument> bound(arguments.begin(), arguments.end());
+    for (Argument& a : bound) a.data = memory_.real(a.data);
+    step(run, [sweep, bound] {
+      Run host;
+      cpu::backend().run(sweep, bound, host);
+    });
+  }
+  bool has(Op op) const override { return cpu::backend().has(op); }
+  void run(const LibraryCall& call, Run& run) override {
+    ++calls;
+    std::vector<View> inputs(call.inputs.begin(), call.inputs.end()), outputs(call.outputs.begin(), call.outputs.end());
+    for (View& v : inputs) v.data = memory_.real(v.data);
+    for (View& v : outputs) v.data = memory_.real(v.data);
+    step(run, [call = LibraryCall(call), inputs, outputs]() mutable {
+      call.inputs = inputs;
+      call.outputs = outputs;
+      Run host;
+      cpu::backend().run(call, host);
+    });
+  }
+  void to_host(void* to, const Buffer& from, std::size_t offset, std::size_t bytes) override {
+    if (from.mark) from.mark->wait();
+    copied += static_cast<long>(bytes);
+    in_order([&] { std::memcpy(to, memory_.real(from.data) + offset, bytes); });
+  }
+  void from_host(Buffer& to, const void* from, std::size_t bytes) override {
+    copied += static_cast<long>(bytes);
+    in_order([&] { std::memcpy(memory_.real(to.data), from, bytes); });
+  }
+  void synchronize() override {
+    in_order([] {});
+  }
+  BlockSource& memory() override { return memory_; }
+  bool rounds_to_bf16() const override { return cpu::backend().rounds_to_bf16(); }
+
+  std::atomic<long> sweeps{0}, calls{0}, copied{0};
+
+ private:
+  void step(Run& run, std::function<void()> body) {
+    enqueue([mark = std::static_pointer_cast<DoneMark>(run.mark), body = std::move(body)] {
+      if (mark->failed()) return;
+      try {
+        body();
+      } catch (...) {
+        mark->fail(std::current_exception());
+      }
+    });
+  }
+  // What the host waits for also has its turn after everything that was started before.
+  template <class Body>
+  void in_order(Body&& body) {
+    const auto done = std::make_shared<DoneMark>(std::vector<std::shared_ptr<DoneMark>>{});
+    enqueue([&body, done] {
+      body();
+      done->finish();
+    });
+    done->wait();
+  }
+  void enqueue(std::function<void()> work) {
+    std::lock_guard guard(mutex_);
+    queue_.push_back(std::move(work));
+    changed_.notify_one();
+  }
+  void work() {
+    for (;;) {
+      std::function<void()> next;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return !queue_.empty(); });
+        next = std::move(queue_.front());
+        queue_.pop_front();
+      }
+      next();
+    }
+  }
+
+  Memory memory_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  std::thread thread_;
+};
+
+SecondDevice& second_device() {
+  static auto* device = new SecondDevice;
+  return *device;
+}
+
+}  // namespace
+
+void install_second_device() {
+  if (!is_available(kSecondDevice)) install_backend(kSecondDevice, second_device());
+}
+
+SecondDeviceWork second_device_work() {
+  return {second_device().sweeps, second_device().calls, second_device().copied};
+}
+
+}  // namespace ebb::testing_device

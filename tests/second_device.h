@@ -1,0 +1,18 @@
+#pragma once
+#include "ebb/device.h"
+
+namespace ebb::testing_device {
+
+// A second device that proves the seam: cuda:0, made of the host. Its memory is a pool of its own that is poisoned when
+// it is handed out, and its addresses are not the host's: who reads through one crashes. A thread of its own computes,
+// in order, while the program goes on; errors come when somebody waits.
+inline constexpr Device kSecondDevice{Device::Kind::cuda, 0};
+void install_second_device();
+
+// How many steps it has computed, and how many bytes it has copied.
+struct SecondDeviceWork {
+  long sweeps, calls, copied;
+};
+SecondDeviceWork second_device_work();
+
+}  // namespace ebb::testing_device
