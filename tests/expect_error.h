@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "ebb/device.h"
 #include "ebb/error.h"
 
 // The statement must throw ebb::Error, and its text must contain `part`: a sentence nobody checks soon misleads.
@@ -10,6 +11,7 @@
   do {                                                                                                        \
     try {                                                                                                     \
       statement;                                                                                              \
+      ebb::synchronize(ebb::default_device()); /* some devices compute while the program goes on */           \
       ADD_FAILURE() << #statement " threw nothing";                                                           \
     } catch (const ebb::Error& error) {                                                                       \
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << "the text was: " << error.what(); \
@@ -21,6 +23,7 @@
   do {                                                                                                        \
     try {                                                                                                     \
       statement;                                                                                              \
+      ebb::synchronize(ebb::default_device()); /* some devices compute while the program goes on */           \
       ADD_FAILURE() << #statement " threw nothing";                                                           \
     } catch (const ebb::Error& error) {                                                                       \
       EXPECT_EQ(error.kind(), ebb::Error::Kind::expected_kind);                                               \

@@ -145,7 +145,9 @@ class SecondDevice final : public Backend {
     in_order([&] { std::memcpy(memory_.real(to.data), from, bytes); });
   }
   void synchronize() override {
-    in_order([] {});
+    std::exception_ptr error;
+    in_order([&] { error = std::exchange(unseen_, nullptr); });
+    if (error) std::rethrow_exception(error);
   }
   BlockSource& memory() override { return memory_; }
   bool rounds_to_bf16() const override { return cpu::backend().rounds_to_bf16(); }
@@ -154,12 +156,13 @@ class SecondDevice final : public Backend {
 
  private:
   void step(Run& run, std::function<void()> body) {
-    enqueue([mark = std::static_pointer_cast<DoneMark>(run.mark), body = std::move(body)] {
+    enqueue([this, mark = std::static_pointer_cast<DoneMark>(run.mark), body = std::move(body)] {
       if (mark->failed()) return;
       try {
         body();
       } catch (...) {
         mark->fail(std::current_exception());
+        unseen_ = std::current_exception();
       }
     });
   }
@@ -195,6 +198,7 @@ class SecondDevice final : public Backend {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
+  std::exception_ptr unseen_;  // of the device's thread
   std::thread thread_;
 };
 

@@ -195,7 +195,7 @@ constexpr std::int64_t kPiece = std::int64_t{1} << 21;
 // Rows of a Jacobian many at a time; undefined where that cannot be.
 Tensor rows_together(const Level& level, const Tensor& y, const Tensor& tracked, const Tensor& basis) {
   if (level.is_differentiated(y)) return {};
-  const Tensor hole = make_placeholder(y.dtype(), y.shape(), contiguous_strides(y.shape()));
+  const Tensor hole = make_placeholder(y.dtype(), y.shape(), contiguous_strides(y.shape()), y.device());
   Tensor row;
   try {
     Tracing scope;

@@ -22,6 +22,7 @@ const std::map<std::string_view, const char*>& tested_elsewhere() {
       {"iota", "a leaf: a ramp; arange is tested with the creation functions"},
       {"random_uniform", "a leaf: random bits; tested with the creation functions"},
       {"variable", "where differentiation ends"},
+      {"to_device", "tests/device: it needs two devices"},
       {"track", "the input of a gradient transform; its rule is the identity"},
       {"stop_gradient", "a mark: no gradient passes"},
       {"depend", "order only; made by checkpoint"},

@@ -158,6 +158,15 @@ Model cast_parameters(const Model& model, DType dtype) {
   return copy;
 }
 
+// Moves parameters and buffers to a device. Parameters begin a new history there.
+template <class Model>
+void move_to(Model& model, Device device) {
+  for (const Parameter& p : state(model)) {
+    const Tensor moved = p.tensor->to(device);
+    *p.tensor = p.tensor->requires_grad() ? variable(moved) : moved;
+  }
+}
+
 // The buffers of a copy of the model become its own.
 template <class Model>
 void take_buffers(Model& model, Model copy) {
