@@ -31,11 +31,12 @@ endef
 VENV := build/venv
 PYTHON_OPTIONS := $(if $(filter release debug,$(PRESET)),-DEBB_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python)
 
-.PHONY: help run test parity bench bench-parts format clean packages configure
+.PHONY: help run test test-threads parity bench bench-parts format clean packages configure
 
 help:
 	@echo "make run      build the program ebb and train a convolutional network on drawn digits, about a minute"
 	@echo "make test     build everything and run the tests"
+	@echo "make test-threads PRESET=tsan   the tests of threads that share tensors, under the thread sanitizer"
 	@echo "make parity   hold every operation and loss against PyTorch, from Python (needs PyTorch)"
 	@echo "make bench    compare with PyTorch, JAX and MLX (SUITE=losses: one suite, QUICK=1: the large rows only)"
 	@echo "make bench-parts   measure sweeps, vector math, products, networks and losses by themselves (PART=losses: one)"
@@ -66,6 +67,11 @@ test: configure $(if $(PYTHON_OPTIONS),$(VENV)/complete)
 	@cmake --build $(BUILD)
 	@cd $(BUILD) && ctest --output-on-failure
 
+# Tensors shared between threads: what the sanitizers look at. ROUNDS=100000 tells each story that often.
+test-threads: configure
+	@cmake --build $(BUILD) --target test_threads
+	@$(if $(ROUNDS),EBB_THREAD_ROUNDS=$(ROUNDS)) $(BUILD)/tests/test_threads
+
 parity:
 	@python3 python/parity/run.py
 
@@ -78,7 +84,7 @@ bench-parts: packages
 	$(call install_missing,libbenchmark-dev)
 	@[ -f build/bench/build.ninja ] || cmake --preset release -B build/bench -DEBB_BUILD_BENCH=ON -DEBB_BUILD_TESTS=OFF
 	@cmake --build build/bench
-	@for part in $(or $(PART),sweep vector_math gemm network losses); do \
+	@for part in $(or $(PART),sweep vector_math gemm network losses threads); do \
 	  echo; echo "+ bench_$$part"; build/bench/bench/bench_$$part $(if $(FILTER),--benchmark_filter='$(FILTER)') || exit 1; \
 	done
 
