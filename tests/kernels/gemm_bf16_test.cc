@@ -5,24 +5,49 @@
 #include <algorithm>
 
 #include "ebb/memory.h"
+#include "kernels/amx_emulated.h"
 #include "kernels/gemm_numbers.h"
 
-// Products of bf16 by the processor's own instructions, and without them: right for every tail, close to each other,
-// and the same bits however a product is asked for. Where a processor has no such instructions, both are the same.
+// Products of bf16 by each of the processor's own instructions, by AMX in plain C++, and without: right for every tail,
+// close to each other, and the same bits however a product is asked for.
 namespace ebb::cpu {
 namespace {
 
-class GemmBf16 : public ::testing::TestWithParam<bool> {
+struct Way {
+  const char* name;
+  const GemmBf16Tiles* tiles;  // null: through f32
+};
+
+std::vector<Way> ways() {
+  std::vector<Way> all{{"f32", nullptr}};
+  const auto add = [&](const char* name, const GemmBf16Tiles* tiles) {
+    if (tiles) all.push_back({name, tiles});
+  };
+#if defined(__aarch64__)
+  add("bfmmla", gemm_bf16_tiles_arm64());
+#elif defined(__x86_64__)
+  add("amx", gemm_bf16_tiles_amx());
+  add("vdpbf16ps", gemm_bf16_tiles_vdpbf16ps());
+#endif
+  add("emulated_amx", emulated_amx_tiles());
+  return all;
+}
+
+class GemmBf16 : public ::testing::TestWithParam<Way> {
  protected:
-  void SetUp() override { allow_gemm_bf16_tiles(GetParam()); }
+  void SetUp() override { use(GetParam()); }
   void TearDown() override {
     allow_gemm_bf16_tiles(true);
+    force_gemm_bf16_tiles(nullptr);
     set_num_threads(threads_);
+  }
+  static void use(const Way& way) {
+    allow_gemm_bf16_tiles(way.tiles != nullptr);
+    force_gemm_bf16_tiles(way.tiles);
   }
   int threads_ = num_threads();
 };
-INSTANTIATE_TEST_SUITE_P(Either, GemmBf16, ::testing::Bool(),
-                         [](const auto& i) { return i.param ? "instructions" : "f32"; });
+INSTANTIATE_TEST_SUITE_P(Each, GemmBf16, ::testing::ValuesIn(ways()), [](const auto& i) { return i.param.name; });
 
 // Sizes at which something is cut: tiles and panels of either processor, groups and blocks of k, tasks, deep sums.
 const Size kSizes[] = {{65, 67, 33},   {33, 50, 511},  {9, 200, 1023}, {17, 13, 1024},  {8, 12, 1025},
@@ -158,18 +183,50 @@ TEST_P(GemmBf16, RoundsWhatMayBeRounded) {
   }
 }
 
-TEST(GemmBf16Instructions, AgreeWithTheWayThroughF32) {
+TEST_P(GemmBf16, AgreesWithTheWayThroughF32) {
   std::mt19937 rng(7);
   for (const Size& s : {Size{40, 50, 60}, Size{30, 40, 1000}, Size{20, 30, 9000}}) {
     const auto a = random_numbers<BFloat16>(s.m, s.k, Lies::by_rows, rng);
     const auto b = random_numbers<BFloat16>(s.k, s.n, Lies::by_cols, rng);
     const auto by_instructions = product_of(s, a.matrix<float>(), b.matrix<float>());
-    allow_gemm_bf16_tiles(false);
+    use({"f32", nullptr});
     const auto through_f32 = product_of(s, a.matrix<float>(), b.matrix<float>());
-    allow_gemm_bf16_tiles(true);
+    use(GetParam());
     // Sums of k products of normals are about √k; both ways err by some √k units in the last place of that.
     const double k = static_cast<double>(s.k), allowed = 4 * k * std::numeric_limits<float>::epsilon();
     for (std::size_t i = 0; i < through_f32.size(); ++i) ASSERT_NEAR(by_instructions[i], through_f32[i], allowed);
+  }
+}
+
+// AMX where there is one makes the bits of the emulation, also of numbers that are too small to count.
+TEST(GemmBf16Amx, IsWhatTheManualSays) {
+  std::vector<Way> both;
+  for (const Way& way : ways()) {
+    if (std::string(way.name).ends_with("amx")) both.push_back(way);
+  }
+  std::mt19937 rng(9);
+  std::uniform_int_distribution<int> bits(0, 0xffff);
+  for (const Size& s : {Size{35, 50, 60}, Size{16, 32, 1000}, Size{1, 30, 3000}}) {
+    auto a = random_numbers<BFloat16>(s.m, s.k, Lies::by_rows, rng);
+    auto b = random_numbers<BFloat16>(s.k, s.n, Lies::by_rows, rng);
+    for (const int exponents : {16, 40, 126}) {
+      for (auto* x : {&a, &b}) {
+        for (BFloat16& number : x->memory) {
+          const int exponent = bits(rng) % exponents - exponents / 2;
+          number = bfloat16_from(std::ldexp(to_float(number), exponent));
+        }
+      }
+      std::vector<std::vector<float>> made;
+      for (const Way& way : both) {
+        force_gemm_bf16_tiles(way.tiles);
+        made.push_back(product_of(s, a.matrix<float>(), b.matrix<float>()));
+      }
+      force_gemm_bf16_tiles(nullptr);
+      for (const auto& one : made) {
+        ASSERT_EQ(0, std::memcmp(one.data(), made[0].data(), one.size() * sizeof(float)))
+            << s.m << "x" << s.n << "x" << s.k << ", " << exponents;
+      }
+    }
   }
 }
 

@@ -6,12 +6,14 @@ namespace ebb::cpu {
 namespace {
 
 std::atomic<bool> allowed{true};
+std::atomic<const GemmBf16Tiles*> forced{nullptr};
 
 const GemmBf16Tiles* best_tiles() {
 #if defined(__aarch64__)
   return gemm_bf16_tiles_arm64();
 #elif defined(__x86_64__)
-  return gemm_bf16_tiles_x86_64();
+  if (const GemmBf16Tiles* tiles = gemm_bf16_tiles_amx()) return tiles;
+  return __builtin_cpu_is("amd") ? gemm_bf16_tiles_vdpbf16ps() : nullptr;
 #else
   return nullptr;
 #endif
@@ -21,7 +23,9 @@ const GemmBf16Tiles* best_tiles() {
 
 const GemmBf16Tiles* gemm_bf16_tiles() {
   static const GemmBf16Tiles* const tiles = best_tiles();
-  return allowed.load(std::memory_order_relaxed) ? tiles : nullptr;
+  if (!allowed.load(std::memory_order_relaxed)) return nullptr;
+  const GemmBf16Tiles* instead = forced.load(std::memory_order_relaxed);
+  return instead ? instead : tiles;
 }
 
 const GemmVectors<float>* gemm_bf16_vectors() {
@@ -33,5 +37,7 @@ const GemmVectors<float>* gemm_bf16_vectors() {
 }
 
 void allow_gemm_bf16_tiles(bool yes) { allowed.store(yes, std::memory_order_relaxed); }
+
+void force_gemm_bf16_tiles(const GemmBf16Tiles* tiles) { forced.store(tiles, std::memory_order_relaxed); }
 
 }  // namespace ebb::cpu

@@ -195,9 +195,19 @@ struct Bfmmla {
   }
 };
 
-constinit const GemmBf16Tiles kTiles{
-    Bfmmla::kRows,       Bfmmla::kCols,     Bfmmla::kGroup,    kGemmMostDepth,  256, 8, packed_rows<Bfmmla>,
-    packed_cols<Bfmmla>, pack_rows<Bfmmla>, pack_cols<Bfmmla>, multiply<Bfmmla>};
+constinit const GemmBf16Tiles kTiles{Bfmmla::kRows,
+                                     Bfmmla::kCols,
+                                     Bfmmla::kGroup,
+                                     kGemmMostDepth,
+                                     256,
+                                     8,
+                                     false,
+                                     1.5e6,
+                                     packed_rows<Bfmmla>,
+                                     packed_cols<Bfmmla>,
+                                     pack_rows<Bfmmla>,
+                                     pack_cols<Bfmmla>,
+                                     multiply<Bfmmla>};
 
 }  // namespace
 }  // namespace ebb::cpu

@@ -8,8 +8,6 @@
 // What the parts of gemm.cc know of a product.
 namespace ebb::cpu {
 
-inline constexpr double kLeastFlops = 1.5e6;  // some 25 µs: what a thread is worth waking for
-
 inline std::int64_t pieces_of(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 
 template <class T>

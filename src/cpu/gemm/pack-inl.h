@@ -6,6 +6,7 @@
 #define EBB_CPU_GEMM_PACK_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -101,6 +102,51 @@ HWY_INLINE void load_turned(const S* HWY_RESTRICT from, std::int64_t stride, V (
 #endif
 }
 
+// Blocks of 256 bits a side, where vectors are as long: as load_turned.
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+constexpr int kPackBytes = 32;
+#else
+constexpr int kPackBytes = 16;
+#endif
+template <class T>
+using PackTag = hn::CappedTag<T, kPackBytes / sizeof(T)>;
+template <class T>
+constexpr int kPackSide = static_cast<int>(hn::MaxLanes(PackTag<T>()));
+
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+template <class T, class S, class V>
+HWY_INLINE void load_long_turned(const S* HWY_RESTRICT from, std::int64_t stride, V (&block)[kPackSide<T>]) {
+  const PackTag<T> d;
+  const hn::Half<decltype(d)> half;
+  constexpr int kSide = kPackSide<T>, kHalf = kSide / 2;
+  // Two quarters of the block change places while they are loaded; then each is turned.
+  V rows[kSide];
+#pragma GCC unroll 4
+  for (int i = 0; i < kHalf; ++i) {
+    const S *upper = from + i * stride, *lower = from + (i + kHalf) * stride;
+    rows[i] = hn::Combine(d, load_as(half, lower), load_as(half, upper));
+    rows[i + kHalf] = hn::Combine(d, load_as(half, lower + kHalf), load_as(half, upper + kHalf));
+  }
+#pragma GCC unroll 2
+  for (int g = 0; g < kSide; g += kHalf) {
+    if constexpr (kHalf == 4) {
+      const hn::Repartition<std::uint64_t, decltype(d)> pairs;
+      const auto ab = hn::BitCast(pairs, hn::InterleaveLower(d, rows[g], rows[g + 1])),
+                 AB = hn::BitCast(pairs, hn::InterleaveUpper(d, rows[g], rows[g + 1]));
+      const auto ce = hn::BitCast(pairs, hn::InterleaveLower(d, rows[g + 2], rows[g + 3])),
+                 CE = hn::BitCast(pairs, hn::InterleaveUpper(d, rows[g + 2], rows[g + 3]));
+      block[g] = hn::BitCast(d, hn::InterleaveLower(pairs, ab, ce));
+      block[g + 1] = hn::BitCast(d, hn::InterleaveUpper(pairs, ab, ce));
+      block[g + 2] = hn::BitCast(d, hn::InterleaveLower(pairs, AB, CE));
+      block[g + 3] = hn::BitCast(d, hn::InterleaveUpper(pairs, AB, CE));
+    } else {
+      block[g] = hn::InterleaveLower(d, rows[g], rows[g + 1]);
+      block[g + 1] = hn::InterleaveUpper(d, rows[g], rows[g + 1]);
+    }
+  }
+}
+#endif
+
 // `count` of a panel that is `width` wide, whatever the strides.
 template <class T, class S>
 void pack_by_element(const S* HWY_RESTRICT from, std::int64_t wide_stride, std::int64_t depth_stride,
@@ -117,16 +163,39 @@ HWY_INLINE void pack_turned(const S* HWY_RESTRICT from, std::int64_t stride, std
                             std::int64_t depth, T* HWY_RESTRICT to) {
   const BlockTag<T> d;
   constexpr std::int64_t kSide = kBlockSide<T>;
+  std::int64_t w0 = 0;  // packed up to here, as far as depth has whole blocks
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  // A panel of B is as wide as 48 rows of its source; if those are 4 KiB long, the level-1 cache has room for eight
+  // pieces of them. So a few rows at a time, and of the panel as much as stays there meanwhile.
+  constexpr std::int64_t kLong = kPackSide<T>, kRun = 64;
+  const std::int64_t many = count / kLong * kLong, far = depth / kLong * kLong;
+  for (std::int64_t first = 0; first < far; first += kRun) {
+    for (std::int64_t w = 0; w < many; w += kLong) {
+      for (std::int64_t p = first; p < std::min(far, first + kRun); p += kLong) {
+        for (std::int64_t r = 0; r < kLong; ++r) hwy::Prefetch(from + (w + r) * stride + p + kRun);
+        const PackTag<T> whole;
+        hn::Vec<decltype(whole)> block[kLong];
+        load_long_turned<T>(from + w * stride + p, stride, block);
+#pragma GCC unroll 8
+        for (int q = 0; q < kLong; ++q) hn::StoreU(block[q], whole, to + (p + q) * width + w);
+      }
+    }
+  }
+  for (std::int64_t w = 0; w < many; ++w) {
+    for (std::int64_t p = far; p < depth; ++p) to[p * width + w] = value_of<T>(from[w * stride + p]);
+  }
+  w0 = many;
+#endif
   const std::int64_t whole = count / kSide * kSide, turned = depth / kSide * kSide;
   for (std::int64_t p = 0; p < turned; p += kSide) {
-    for (std::int64_t w = 0; w < whole; w += kSide) {
+    for (std::int64_t w = w0; w < whole; w += kSide) {
       hn::Vec<decltype(d)> block[kSide];
       load_turned<T>(from + w * stride + p, stride, block);
 #pragma GCC unroll 4
       for (int q = 0; q < kSide; ++q) hn::StoreU(block[q], d, to + (p + q) * width + w);
     }
   }
-  for (std::int64_t w = 0; w < whole; ++w) {
+  for (std::int64_t w = w0; w < whole; ++w) {
     for (std::int64_t p = turned; p < depth; ++p) to[p * width + w] = value_of<T>(from[w * stride + p]);
   }
   for (std::int64_t w = whole; w < width; ++w) {
@@ -134,18 +203,26 @@ HWY_INLINE void pack_turned(const S* HWY_RESTRICT from, std::int64_t stride, std
   }
 }
 
-// The width is dense.
+// The width is dense. A few steps of k are packed for all panels, then the next, which are fetched meanwhile: so runs
+// in memory stay long, and each is in another page.
+constexpr std::int64_t kStraightSteps = 8;
 template <class T, class S>
 HWY_INLINE void pack_straight(const S* HWY_RESTRICT from, std::int64_t stride, std::int64_t count, std::int64_t width,
                               std::int64_t depth, T* HWY_RESTRICT to) {
+  const PackTag<T> d_long;
   const BlockTag<T> d;
-  constexpr std::int64_t kSide = kBlockSide<T>;
+  constexpr std::int64_t kLong = kPackSide<T>, kSide = kBlockSide<T>;
   const std::int64_t whole = count / kSide * kSide;
   for (std::int64_t p = 0; p < depth; ++p) {
-    for (std::int64_t w = 0; w < whole; w += kSide)
-      hn::StoreU(load_as(d, from + p * stride + w), d, to + p * width + w);
-    for (std::int64_t w = whole; w < width; ++w)
-      to[p * width + w] = w < count ? value_of<T>(from[p * stride + w]) : T(0);
+    const S* HWY_RESTRICT row = from + p * stride;
+    T* HWY_RESTRICT place = to + p * width;
+    std::int64_t w = 0;
+    for (; w + kLong <= whole; w += kLong) {
+      if constexpr (kPackBytes == 32) hwy::Prefetch(row + kStraightSteps * stride + w);
+      hn::StoreU(load_as(d_long, row + w), d_long, place + w);
+    }
+    for (; w < whole; w += kSide) hn::StoreU(load_as(d, row + w), d, place + w);
+    for (; w < width; ++w) place[w] = w < count ? value_of<T>(row[w]) : T(0);
   }
 }
 
@@ -156,10 +233,8 @@ void pack(const GemmSource& source, std::int64_t wide, std::int64_t last, std::i
     const std::int64_t wide_stride = source.wide_stride, depth_stride = source.depth_stride;
     const std::int64_t panels = wide / kWidth, rest = wide % kWidth;
     if (wide_stride == 1) {
-      // A few steps of k for all panels, then the next: runs in memory stay long.
-      constexpr std::int64_t kSteps = 8;
-      for (std::int64_t p = 0; p < depth; p += kSteps) {
-        const std::int64_t steps = std::min(kSteps, depth - p);
+      for (std::int64_t p = 0; p < depth; p += kStraightSteps) {
+        const std::int64_t steps = std::min(kStraightSteps, depth - p);
         for (std::int64_t i = 0; i < panels; ++i)
           pack_straight<T>(from + p * depth_stride + i * kWidth, depth_stride, kWidth, kWidth, steps,
                            to + i * kWidth * depth + p * kWidth);

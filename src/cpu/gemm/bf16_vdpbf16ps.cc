@@ -120,6 +120,8 @@ constinit const GemmBf16Tiles kTiles{Vdpbf16ps::kRows,
                                      512,
                                      256,
                                      8,
+                                     false,
+                                     3e6,
                                      packed_rows<Vdpbf16ps>,
                                      packed_cols<Vdpbf16ps>,
                                      pack_rows<Vdpbf16ps>,
@@ -135,7 +137,7 @@ constinit const GemmBf16Tiles kTiles{Vdpbf16ps::kRows,
 #endif
 
 namespace ebb::cpu {
-const GemmBf16Tiles* gemm_bf16_tiles_x86_64() {
+const GemmBf16Tiles* gemm_bf16_tiles_vdpbf16ps() {
   return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
                  __builtin_cpu_supports("avx512vl")
              ? &kTiles

@@ -1,0 +1,87 @@
+#pragma once
+#include "cpu/gemm/bf16.h"
+
+// The tiles of AMX with the unit in plain C++, so that packing, the walk over panels and what is done with sums are
+// tested on processors that have AVX-512 alone. Null where there is not even that.
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cmath>
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl"))), apply_to = function)
+#else
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // in immintrin.h itself, GCC's bug 105593
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512vl")
+#endif
+namespace ebb::cpu::emulated {
+#include "cpu/gemm/bf16_amx-inl.h"
+namespace {
+
+// TDPBF16PS as Intel's manual has it: sums of even and of odd products, one after the other, numbers below 2^-126 are
+// zero before and after each operation.
+struct EmulatedAmx {
+  static inline thread_local std::int64_t heights[2] = {0, 0};  // 0: not configured
+
+  static void configure(std::int64_t upper, std::int64_t lower) {
+    heights[0] = upper;
+    heights[1] = lower;
+  }
+  static void release() { heights[0] = heights[1] = 0; }
+
+  static float flushed(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
+
+  static void multiply_tile(std::int64_t rows, const BFloat16* a, const BFloat16* b, float* to, std::int64_t stride) {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      for (std::int64_t j = 0; j < kSide; ++j) {
+        float sums[2] = {0, 0};
+        for (std::int64_t p = 0; p < kStep; ++p) {
+          const float x = flushed(to_float(a[i * kStep + p]));
+          const float y = flushed(to_float(b[p / 2 * kStep + j * 2 + p % 2]));
+          sums[p % 2] = flushed(std::fma(x, y, sums[p % 2]));
+        }
+        float& sum = to[i * stride + j];
+        sum = flushed(sum + flushed(sums[0] + sums[1]));
+      }
+    }
+  }
+
+  template <bool kTall, bool kWide>
+  static void multiply(std::int64_t steps, const BFloat16* a, std::int64_t a_step, const BFloat16* b,
+                       std::int64_t b_step, float* to, std::int64_t stride) {
+    for (int i = 0; i <= kTall; ++i) {
+      for (int j = 0; j <= kWide; ++j) {
+        float* tile = to + i * kSide * stride + j * kSide;
+        for (std::int64_t r = 0; r < heights[i]; ++r) std::fill(tile + r * stride, tile + r * stride + kSide, 0.0f);
+        for (std::int64_t s = 0; s < steps; ++s)
+          multiply_tile(heights[i], a + s * a_step + i * kTile, b + s * b_step + j * kTile, tile, stride);
+      }
+    }
+  }
+};
+
+constinit const GemmBf16Tiles kTiles = amx_tiles<EmulatedAmx>();
+
+}  // namespace
+}  // namespace ebb::cpu::emulated
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#pragma GCC diagnostic pop
+#endif
+
+namespace ebb::cpu {
+inline const GemmBf16Tiles* emulated_amx_tiles() {
+  return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") ? &emulated::kTiles : nullptr;
+}
+}  // namespace ebb::cpu
+#else
+namespace ebb::cpu {
+inline const GemmBf16Tiles* emulated_amx_tiles() { return nullptr; }
+}  // namespace ebb::cpu
+#endif
