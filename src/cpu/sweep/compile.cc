@@ -27,44 +27,7 @@ namespace {
 bool dense(const Layout& l) { return l.rank == 0 || (l.rank == 1 && l.strides[0] == 1); }
 
 // Worth keeping for a later stage rather than computing again.
-bool expensive(const Instr& i) {
-  if (i.kind != Instr::Kind::compute) return false;
-  switch (i.op) {
-    case Op::copy:
-    case Op::neg:
-    case Op::abs:
-    case Op::square:
-    case Op::sign:
-    case Op::add:
-    case Op::sub:
-    case Op::mul:
-    case Op::fma:
-    case Op::maximum:
-    case Op::minimum:
-    case Op::where:
-    case Op::eq:
-    case Op::ne:
-    case Op::lt:
-    case Op::le:
-    case Op::gt:
-    case Op::ge:
-    case Op::logical_and:
-    case Op::logical_or:
-    case Op::logical_not:
-    case Op::logical_xor:
-    case Op::floor:
-    case Op::ceil:
-    case Op::round:
-    case Op::trunc:
-    case Op::isnan:
-    case Op::isinf:
-    case Op::isfinite:
-    case Op::check:
-      return false;
-    default:
-      return true;
-  }
-}
+bool expensive(const Instr& i) { return i.kind == Instr::Kind::compute && info(i.op).costly; }
 
 bool is_wide(DType from, RegType to) {  // memory that is a register as it lies
   return (from == DType::f32 && to == RegType::f32) || (from == DType::f64 && to == RegType::f64) ||
@@ -109,8 +72,7 @@ class Compiler {
     if (!s_.flat) {
       s_.long_rows = s_.columns > kTile;
       if (!s_.long_rows) {
-        s_.rows_per_tile = std::clamp<std::int64_t>(kTile / std::max<std::int64_t>(s_.columns, 1), 1,
-                                                    std::max<std::int64_t>(s_.rows, 1));
+        s_.rows_per_tile = rows_per_block(s_.rows, s_.columns);
         s_.tile = s_.rows_per_tile * s_.columns;
       }
     }
@@ -507,16 +469,17 @@ class Compiler {
     } else {
       s_.tiles = s_.long_rows ? s_.rows : (s_.rows + s_.rows_per_tile - 1) / s_.rows_per_tile;
     }
-    std::int64_t cost = 1;  // of an element, in quarter nanoseconds or so
-    for (const Instr& i : p_.instrs) cost += i.level != Level::full ? 0 : expensive(i) ? 6 : 1;
-    // Sums of columns and of rows are added task by task: where tasks begin must not depend on what else is in the
-    // sweep.
-    if (!s_.column_reduces.empty() || (!s_.flat && !s_.totals.empty())) cost = 16;
-    const std::int64_t elements_per_tile = std::max<std::int64_t>(1, s_.long_rows ? s_.columns : s_.tile);
-    constexpr std::int64_t kTaskCost = 1 << 18;
-    s_.tiles_per_task = std::max<std::int64_t>(1, kTaskCost / (cost * elements_per_tile));
-    const std::int64_t most = s_.column_reduces.empty() ? 128 : 64;
-    s_.tiles_per_task = std::max(s_.tiles_per_task, (s_.tiles + most - 1) / most);
+    if (!s_.column_reduces.empty() || (!s_.flat && !s_.totals.empty())) {
+      // A task is a part of the sum, which must not depend on what else is in the sweep.
+      s_.tiles_per_task = rows_per_part(s_.rows, s_.columns) / s_.rows_per_tile;
+    } else {
+      std::int64_t cost = 1;  // of an element, in quarter nanoseconds or so
+      for (const Instr& i : p_.instrs) cost += i.level != Level::full ? 0 : expensive(i) ? 6 : 1;
+      constexpr std::int64_t kTaskCost = 1 << 18, kMostTasks = 128;
+      const std::int64_t elements_per_tile = std::max<std::int64_t>(1, s_.long_rows ? s_.columns : s_.tile);
+      s_.tiles_per_task = std::max<std::int64_t>(1, kTaskCost / (cost * elements_per_tile));
+      s_.tiles_per_task = std::max(s_.tiles_per_task, (s_.tiles + kMostTasks - 1) / kMostTasks);
+    }
     s_.tasks = s_.tiles == 0 ? 0 : (s_.tiles + s_.tiles_per_task - 1) / s_.tiles_per_task;
   }
 

@@ -149,7 +149,22 @@ HWY_INLINE V pow(D d, V x, V y) {
   return by_lane(d, x, y, [](double a, double b) { return std::pow(a, b); });
 }
 
+namespace {
+
+EBB_UNARY(Erf, erf)
+EBB_UNARY_WITH_PLAIN(ErfWithSmall, erf, is_below_one, erf_small)
+EBB_UNARY(Erfc, erfc)
+EBB_UNARY(ErfcShort, erfc_short)
+
+}  // namespace
+
 }  // namespace ebb::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+
+// As in math_functions-inl.h.
+#undef EBB_MATH_ERF
+#define EBB_MATH_ERF(X)                         \
+  X(erf, Erf, SameType<float>, ErfWithSmall, 2) \
+  X(erfc, ErfcShort, InDouble, Erfc, 2)
 
 #endif
