@@ -70,6 +70,7 @@ namespace ebb {
   ELEMENTWISE(atanh,        1, yes,  real,   costly, rounds, fixed)                                                   \
   ELEMENTWISE(erf,          1, yes,  real,   costly, rounds, fixed)                                                   \
   ELEMENTWISE(erfc,         1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(erfcx,        1, yes,  real,   costly, rounds, fixed)                                                   \
   ELEMENTWISE(lgamma,       1, yes,  real,   costly, rounds, fixed)                                                   \
   ELEMENTWISE(digamma,      1, yes,  real,   costly, rounds, fixed)                                                   \
   ELEMENTWISE(floor,        1, zero, number, cheap,  exact,  fixed)                                                   \
