@@ -324,7 +324,10 @@ class Oracle {
     // A comparison makes a mask of numbers: what it computes on is the type of its operands.
     const std::int32_t typed = i.op == Op::where ? i.arg[1] : i.arg[0];
     const RegType t = p_.instrs[typed].type;
-    if (is_real(t)) return reference_real(i.op, a, b, c);
+    if (is_real(t)) {
+      const Number y = reference_real(i.op, a, b, c);
+      return i.type == RegType::f32 ? Number{static_cast<float>(y.real), y.integer} : y;
+    }
     return reference_integer(i.op, is_mask(t) ? 1 : t == RegType::i32 ? 32 : 64, a, b, c);
   }
 
