@@ -44,7 +44,9 @@ TEST(Simplify, WorkThatChangesNothingVanishes) {
 TEST(Simplify, RepeatedNumbersAreComputedOnce) {
   const ValueGraph g = simplified({exp(full({100, 7}, 2.0)) + leaf({100, 7})});
   for (const Value& v : g.values) {
-    if (v.op == Op::exp) EXPECT_EQ(v.shape.rank(), 0);
+    if (v.op == Op::exp) {
+      EXPECT_EQ(v.shape.rank(), 0);
+    }
   }
 }
 
@@ -78,11 +80,15 @@ TEST(Simplify, SignsOfManyElementsMoveIntoOneNumber) {
   EXPECT_EQ(count(simplified({2.0 * -many}), Op::neg), 1u);  // of the number
   const ValueGraph g = simplified({2.0 * -many});
   for (const Value& v : g.values) {
-    if (v.op == Op::neg) EXPECT_EQ(v.shape.rank(), 0);
+    if (v.op == Op::neg) {
+      EXPECT_EQ(v.shape.rank(), 0);
+    }
   }
   const ValueGraph small = simplified({2.0 * -few});
   for (const Value& v : small.values) {
-    if (v.op == Op::neg) EXPECT_EQ(v.shape, (Shape{10}));
+    if (v.op == Op::neg) {
+      EXPECT_EQ(v.shape, (Shape{10}));
+    }
   }
   EXPECT_EQ(count(simplified({many + -exp(many)}), Op::neg), 0u);  // a difference
 }
