@@ -317,6 +317,15 @@ for _name in ("zeros_like", "ones_like"):
 case("full_like", lambda x: ebb.full_like(x, 2.5), lambda x: torch.full_like(x, 2.5), X)
 case("tensor", lambda: ebb.tensor([[1, 2], [3, 4]]), lambda: torch.tensor([[1, 2], [3, 4]]))
 
+# Functions of one number that have no line above and are PyTorch's by name; it has those of torch.special in f32 and f64.
+SPECIAL = [
+    name
+    for name in ebb._core._op_table()
+    if hasattr(torch.special, name) and hasattr(ebb, name) and name not in {case[0] for case in CASES}
+]
+for _name in SPECIAL:
+    case(_name, getattr(ebb, _name), getattr(torch.special, _name), X)
+
 # PyTorch has no second gradient of these; Ebb's is held against finite differences by the C++ tests.
 ONCE = {"hardsigmoid"}
 

@@ -1,4 +1,5 @@
 #include "bind.h"
+#include "graph/op_table.h"
 
 namespace ebb::python {
 namespace {
@@ -7,26 +8,28 @@ struct Unary {
   const char* name;
   Tensor (*f)(const Tensor&);
 };
-constexpr Unary kUnary[] = {{"neg", neg},           {"reciprocal", reciprocal},
-                            {"square", square},     {"abs", abs},
-                            {"sign", sign},         {"exp", exp},
-                            {"exp2", exp2},         {"expm1", expm1},
-                            {"log", log},           {"log2", log2},
-                            {"log10", log10},       {"log1p", log1p},
-                            {"sqrt", sqrt},         {"rsqrt", rsqrt},
-                            {"cbrt", cbrt},         {"sin", sin},
-                            {"cos", cos},           {"tan", tan},
-                            {"asin", asin},         {"acos", acos},
-                            {"atan", atan},         {"sinh", sinh},
-                            {"cosh", cosh},         {"tanh", tanh},
-                            {"asinh", asinh},       {"acosh", acosh},
-                            {"atanh", atanh},       {"erf", erf},
-                            {"erfc", erfc},         {"lgamma", lgamma},
-                            {"digamma", digamma},   {"floor", floor},
-                            {"ceil", ceil},         {"round", round},
-                            {"trunc", trunc},       {"frac", frac},
-                            {"isnan", isnan},       {"isinf", isinf},
-                            {"isfinite", isfinite}, {"logical_not", logical_not}};
+
+void note(std::vector<Unary>& all, const char* name, Tensor (*f)(const Tensor&)) { all.push_back({name, f}); }
+template <class F>
+void note(std::vector<Unary>&, const char*, F) {}  // of two or three numbers: below
+
+// The functions of one number, from the op table.
+std::vector<Unary> unary_functions() {
+  std::vector<Unary> all;
+#define EBB_NOTE(name, inputs, grad, domain, ...) EBB_NOTE_##domain(name)
+#define EBB_NOTE_any(name)  // no functions of numbers: copy, cast, ...
+#define EBB_NOTE_real(name) note(all, #name, &ebb::name);
+#define EBB_NOTE_number(name) note(all, #name, &ebb::name);
+#define EBB_NOTE_truth(name) note(all, #name, &ebb::name);
+  EBB_OPS(EBB_SKIP_OP, EBB_SKIP_OP, EBB_NOTE, EBB_SKIP_OP, EBB_SKIP_OP, EBB_SKIP_OP, EBB_SKIP_OP)
+#undef EBB_NOTE
+#undef EBB_NOTE_any
+#undef EBB_NOTE_real
+#undef EBB_NOTE_number
+#undef EBB_NOTE_truth
+  note(all, "frac", frac);
+  return all;
+}
 
 struct Binary {
   const char *name, *first, *second;
@@ -60,7 +63,7 @@ constexpr Logic kLogic[] = {{"logical_and", logical_and}, {"logical_or", logical
 }  // namespace
 
 void bind_elementwise(const Api& api) {
-  for (const Unary& u : kUnary) both(api, u.name, u.f);
+  for (const Unary& u : unary_functions()) both(api, u.name, u.f);
   for (const Binary& b : kBinary) {
     function(api, b.name, b.f, nb::arg(b.first), nb::arg(b.second));
     method(

@@ -9,25 +9,6 @@
 namespace ebb {
 namespace {
 
-// Operations that work along attrs.i[0] and leave the other axes alone.
-bool is_along_an_axis(Op op) {
-  switch (op) {
-    case Op::pick:
-    case Op::place:
-    case Op::gather:
-    case Op::scatter_zero_add:
-    case Op::index_select:
-    case Op::index_zero_add:
-    case Op::cat:
-    case Op::pad_zero:
-    case Op::cumsum:
-    case Op::cumprod:
-      return true;
-    default:
-      return false;
-  }
-}
-
 // Its index is a list that holds for all rows.
 bool has_one_index(Op op) { return op == Op::index_select || op == Op::index_zero_add; }
 
@@ -46,13 +27,13 @@ bool has_form(const Node& n, const std::unordered_map<const Node*, bool>& depend
     case OpClass::reduce:
       return true;
     case OpClass::view:
-      return n.op != Op::output;
+      return n.op != Op::output && n.op != Op::to_device;
     default:
       break;
   }
   if (n.op == Op::matmul) return true;
   if (has_one_index(n.op) && depends.at(n.inputs[1])) return false;
-  return is_along_an_axis(n.op);
+  return info(n.op).along_axis;
 }
 
 // One node for all values of the hole.

@@ -352,6 +352,20 @@ Cotangents polygamma_rule(const RuleContext& c) {
   return {{}, cotangent(g * polygamma_of(n + 1, x), c.inputs[1])};
 }
 
+// erfcx' = 2x·erfcx x − 2/√π. Far out the two nearly cancel; there erfcx' = −2/√π·h·(1 − 3h·(1 − 5h·(1 − ...))) with
+// h = 1/(2x²), from the asymptotic series of erfcx.
+Tensor erfcx_backward(const Tensor& grad, const Tensor& x) {
+  return one(grad, x, [](auto& g, auto& x) {
+    const double limit = x.dtype() == DType::f64 ? 28 : 8;
+    const Tensor is_far = x > limit, near = where(is_far, limit, x), far = where(is_far, x, limit);
+    const Tensor h = 0.5 * square(reciprocal(far));
+    Tensor series = 1 - 13 * h;
+    for (int k = 11; k > 1; k -= 2) series = 1 - k * h * series;
+    constexpr double slope_at_zero = -2 * std::numbers::inv_sqrtpi;
+    return g * where(is_far, slope_at_zero * h * series, 2 * near * erfcx(near) + slope_at_zero);
+  });
+}
+
 Cotangents where_rule(const RuleContext& c) {
   const Tensor& mask = c.inputs[0];
   return {{}, c.needs[1] ? where(mask, c.grad, 0) : Tensor(), c.needs[2] ? where(mask, 0, c.grad) : Tensor()};
@@ -411,6 +425,7 @@ constexpr RuleRow kRules[] = {
     {Op::atanh, of_input<atanh_backward>},
     {Op::erf, of_input<erf_backward>},
     {Op::erfc, of_input<erfc_backward>},
+    {Op::erfcx, of_input<erfcx_backward>},
     {Op::lgamma, of_input<lgamma_backward>},
     {Op::digamma, of_input<digamma_backward>},
     {Op::polygamma, polygamma_rule},

@@ -4,72 +4,27 @@
 #include "cpu/library/ops.h"
 
 namespace ebb::cpu {
+namespace {
+
+using LibraryFn = void (*)(const LibraryCall&);
+
+// Of each row of the op table; null where it is no library call. An operation that nobody has written does not link.
+constexpr LibraryFn kFunctions[] = {
+#define EBB_NONE(...) nullptr,
+#define EBB_RUN(name, ...) run_##name,
+    EBB_OPS(EBB_NONE, EBB_NONE, EBB_NONE, EBB_NONE, EBB_NONE, EBB_RUN, EBB_NONE)
+#undef EBB_NONE
+#undef EBB_RUN
+};
+
+}  // namespace
 
 void run_library(const LibraryCall& call) {
-  switch (call.op) {
-    case Op::matmul:
-      return run_matmul(call);
-    case Op::gather:
-      return run_gather(call);
-    case Op::scatter_zero_add:
-      return run_scatter_zero_add(call);
-    case Op::scatter:
-      return run_scatter(call);
-    case Op::index_select:
-      return run_index_select(call);
-    case Op::index_zero_add:
-      return run_index_zero_add(call);
-    case Op::cat:
-      return run_cat(call);
-    case Op::pad_zero:
-      return run_pad_zero(call);
-    case Op::argmax:
-      return run_argmax(call);
-    case Op::argmin:
-      return run_argmin(call);
-    case Op::argsort:
-      return run_argsort(call);
-    case Op::cumsum:
-      return run_cumsum(call);
-    case Op::cumprod:
-      return run_cumprod(call);
-    case Op::cholesky:
-      return run_cholesky(call);
-    case Op::triangular_solve:
-      return run_triangular_solve(call);
-    case Op::solve:
-      return run_solve(call);
-    case Op::det:
-      return run_det(call);
-    case Op::logdet:
-      return run_logdet(call);
-    case Op::convolution:
-      return run_convolution(call);
-    case Op::conv_transpose:
-      return run_conv_transpose(call);
-    case Op::conv_weight_gradient:
-      return run_conv_weight_gradient(call);
-    case Op::max_pool_index:
-      return run_max_pool_index(call);
-    case Op::attention:
-      return run_attention(call);
-    case Op::attention_gradient:
-      return run_attention_gradient(call);
-    case Op::linear_cross_entropy:
-      return run_linear_cross_entropy(call);
-    case Op::sparsemax_threshold:
-      return run_sparsemax_threshold(call);
-    case Op::multilabel_hinges:
-      return run_multilabel_hinges(call);
-    case Op::ctc:
-      return run_ctc(call);
-    case Op::transducer:
-      return run_transducer(call);
-    default:
-      fail(Error::Kind::value, "{}: the CPU has no library call for this operation", info(call.op).name);
-  }
+  const LibraryFn run = kFunctions[static_cast<int>(call.op)];
+  require(run != nullptr, "internal: {} is no library call", info(call.op).name);
+  run(call);
 }
 
-bool has_library(Op op) { return info(op).cls == OpClass::library && op != Op::to_device; }
+bool has_library(Op op) { return kFunctions[static_cast<int>(op)] != nullptr; }
 
 }  // namespace ebb::cpu

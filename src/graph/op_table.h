@@ -4,115 +4,212 @@
 
 namespace ebb {
 
-// The only list of operations. A row: name, class, number of inputs (-1: any), differentiability.
-//   class       how it is computed
-//     leaf        nothing to compute: data, a constant, an index ramp, random bits
-//     view        another way to look at the same memory
-//     elementwise one tile kernel, fused into sweeps
-//     reduce      over the axes in attrs, fused into sweeps
-//     row         uses an index of its row (pick, place), fused into sweeps
-//     library     a call on whole tensors
-//     alias       the value of inputs[0]; the node is there for its gradient rule or its place in the order.
-//                 Formulas made of other operations (gelu, softmax, every loss) are aliases of their result.
-//   grad        yes: has a rule in autograd/rules; none: not differentiable (its result carries no gradient);
-//               zero: differentiable with gradient 0 (floor, sign, ...)
-#define EBB_OPS(X) \
-  /* leaves */     \
-  X(data, leaf, 0, none) X(constant, leaf, 0, none) X(iota, leaf, 0, none) X(random_uniform, leaf, 0, none)            \
-  /* order and history */                                                                                              \
-  X(variable, alias, 1, none) X(track, alias, 1, yes) X(stop_gradient, alias, 1, none) X(depend, alias, 2, yes)        \
-  X(custom, alias, -1, yes)                                                                                            \
-  /* views */                                                                                                          \
-  X(reshape, view, 1, yes) X(permute, view, 1, yes) X(expand, view, 1, yes) X(narrow, view, 1, yes)                    \
-  X(output, view, 1, yes)                                                                                              \
-  /* elementwise, one input */                                                                                         \
-  X(cast, elementwise, 1, yes) X(copy, elementwise, 1, yes)                                                            \
-  X(neg, elementwise, 1, yes) X(reciprocal, elementwise, 1, yes) X(square, elementwise, 1, yes)                        \
-  X(abs, elementwise, 1, yes) X(sign, elementwise, 1, zero)                                                            \
-  X(exp, elementwise, 1, yes) X(exp2, elementwise, 1, yes) X(expm1, elementwise, 1, yes) X(log, elementwise, 1, yes)   \
-  X(log2, elementwise, 1, yes) X(log10, elementwise, 1, yes) X(log1p, elementwise, 1, yes)                             \
-  X(sqrt, elementwise, 1, yes) X(rsqrt, elementwise, 1, yes) X(cbrt, elementwise, 1, yes)                              \
-  X(sin, elementwise, 1, yes) X(cos, elementwise, 1, yes) X(tan, elementwise, 1, yes)                                  \
-  X(asin, elementwise, 1, yes) X(acos, elementwise, 1, yes) X(atan, elementwise, 1, yes)                               \
-  X(sinh, elementwise, 1, yes) X(cosh, elementwise, 1, yes) X(tanh, elementwise, 1, yes)                               \
-  X(asinh, elementwise, 1, yes) X(acosh, elementwise, 1, yes) X(atanh, elementwise, 1, yes)                            \
-  X(erf, elementwise, 1, yes) X(erfc, elementwise, 1, yes) X(lgamma, elementwise, 1, yes)                              \
-  X(digamma, elementwise, 1, yes)                                                                                      \
-  X(floor, elementwise, 1, zero) X(ceil, elementwise, 1, zero) X(round, elementwise, 1, zero)                          \
-  X(trunc, elementwise, 1, zero)                                                                                       \
-  X(isnan, elementwise, 1, none) X(isinf, elementwise, 1, none) X(isfinite, elementwise, 1, none)                      \
-  X(logical_not, elementwise, 1, none)                                                                                 \
-  /* elementwise, two inputs of one dtype */                                                                           \
-  X(add, elementwise, 2, yes) X(sub, elementwise, 2, yes) X(mul, elementwise, 2, yes) X(div, elementwise, 2, yes)      \
-  X(pow, elementwise, 2, yes) X(floor_divide, elementwise, 2, zero) X(remainder, elementwise, 2, yes)                  \
-  X(maximum, elementwise, 2, yes) X(minimum, elementwise, 2, yes)                                                      \
-  X(atan2, elementwise, 2, yes) X(hypot, elementwise, 2, yes) X(polygamma, elementwise, 2, yes)                        \
-  X(eq, elementwise, 2, none) X(ne, elementwise, 2, none) X(lt, elementwise, 2, none) X(le, elementwise, 2, none)      \
-  X(gt, elementwise, 2, none) X(ge, elementwise, 2, none)                                                              \
-  X(logical_and, elementwise, 2, none) X(logical_or, elementwise, 2, none) X(logical_xor, elementwise, 2, none)        \
-  /* check(x, ok): x; where ok is false an Error with the node's label, the position and the value of x */             \
-  X(check, elementwise, 2, yes)                                                                                        \
-  /* elementwise, three inputs: where(mask, a, b); fma(x, m, a) = x·m + a rounded once */                              \
-  X(where, elementwise, 3, yes) X(fma, elementwise, 3, yes)                                                            \
-  /* reductions over the axes of attrs.axes, which stay with size 1 */                                                 \
-  X(sum, reduce, 1, yes) X(prod, reduce, 1, yes) X(max, reduce, 1, yes) X(min, reduce, 1, yes)                         \
-  /* pick(x, index): x at index along one axis (index has size 1 there); place(g, index): zeros but g at index */      \
-  X(pick, row, 2, yes) X(place, row, 2, yes)                                                                           \
-  /* library calls */                                                                                                  \
-  X(matmul, library, 2, yes) X(gather, library, 2, yes) X(scatter_zero_add, library, 2, yes)                           \
-  X(scatter, library, 3, yes) X(index_select, library, 2, yes) X(index_zero_add, library, 2, yes)                      \
-  X(cat, library, -1, yes) X(pad_zero, library, 1, yes)                                                                \
-  /* the same numbers on the device of attrs.i: plans end there, since each is for one device */                       \
-  X(to_device, library, 1, yes)                                                                                        \
-  X(argmax, library, 1, none) X(argmin, library, 1, none) X(argsort, library, 1, none)                                 \
-  X(cumsum, library, 1, yes) X(cumprod, library, 1, yes)                                                               \
-  X(cholesky, library, 1, yes) X(triangular_solve, library, 2, yes) X(solve, library, 2, yes)                          \
-  X(det, library, 1, yes) X(logdet, library, 1, yes)                                                                   \
-  X(convolution, library, -1, yes) X(conv_transpose, library, 2, yes) X(conv_weight_gradient, library, 2, yes)         \
-  X(max_pool_index, library, 1, none)                                                                                  \
-  /* attention gives values and the logarithms of its sums, attention_gradient the gradients to q, k and v */          \
-  X(attention, library, -1, none) X(attention_gradient, library, -1, none)                                             \
-  /* losses with kernels of their own: they give values and gradients, and the losses around them carry the rules */   \
-  X(linear_cross_entropy, library, -1, none) X(ctc, library, -1, none) X(transducer, library, -1, none)                \
-  /* the number t with Σ max(0, x − t) = 1 along an axis, which stays with size 1; f32 or f64 */                       \
-  X(sparsemax_threshold, library, 1, none)                                                                             \
-  /* the hinges of multilabel_margin_loss: from x and lists of classes (i64, i32) the sum of each row, and with */     \
-  /* cotangents of the sums as a third input also the gradient to x */                                                 \
-  X(multilabel_hinges, library, -1, none)                                                                              \
-  /* formulas with a rule of their own */                                                                              \
-  X(clamp, alias, -1, yes) X(logit, alias, -1, yes) X(sigmoid, alias, -1, yes) X(log_sigmoid, alias, -1, yes)          \
-  X(softplus, alias, -1, yes) X(relu, alias, -1, yes) X(leaky_relu, alias, -1, yes) X(prelu, alias, -1, yes)           \
-  X(relu6, alias, -1, yes) X(elu, alias, -1, yes) X(selu, alias, -1, yes) X(celu, alias, -1, yes)                      \
-  X(gelu, alias, -1, yes) X(silu, alias, -1, yes) X(mish, alias, -1, yes) X(softsign, alias, -1, yes)                  \
-  X(hardtanh, alias, -1, yes) X(hardsigmoid, alias, -1, yes) X(hardswish, alias, -1, yes)                              \
-  X(hardshrink, alias, -1, yes) X(softshrink, alias, -1, yes) X(tanhshrink, alias, -1, yes)                            \
-  X(threshold, alias, -1, yes) X(softmax, alias, -1, yes) X(log_softmax, alias, -1, yes)                               \
-  X(logsumexp, alias, -1, yes) X(layer_norm, alias, -1, yes) X(rms_norm, alias, -1, yes)                               \
-  X(xlogy, alias, -1, yes)
+// The classes of operations: how they are computed.
+//   leaf        nothing to compute: data, a constant, an index ramp, random bits
+//   view        another way to look at the same memory
+//   elementwise one tile kernel, fused into sweeps
+//   reduce      over the axes in attrs, fused into sweeps
+//   row         uses an index of its row (pick, place), fused into sweeps
+//   library     a call on whole tensors; a device has a function for each of them
+//   alias       the value of inputs[0]; the node is there for its gradient rule or its place in the order.
+//               Formulas made of other operations (gelu, softmax, every loss) are aliases of their result.
+#define EBB_OP_CLASSES(X) X(leaf) X(view) X(elementwise) X(reduce) X(row) X(library) X(alias)
 
-enum class Op : std::uint16_t {
-#define EBB_ENUM(name, cls, arity, grad) name,
-  EBB_OPS(EBB_ENUM)
+// The only list of operations, and everything that is known of one without computing it. A row names its class and has
+// the columns of that class, so that an operation with a column left out does not compile:
+//   LEAF(name)   VIEW, ALIAS(name, inputs, grad)   REDUCE(name, grad)   ROW, LIBRARY(name, inputs, grad, axis)
+//   ELEMENTWISE(name, inputs, grad, domain, cost, halves, order)
+//
+//   inputs   how many; -1: any number
+//   grad     yes: has a rule in autograd/rules; none: not differentiable (its result carries no gradient);
+//            zero: differentiable with gradient 0 (floor, sign, ...)
+//   domain   real: floats, integers are cast first; number: integers too; truth: bools; any: every dtype
+//   cost     costly: worth keeping rather than computing again
+//   halves   exact: of f16 and bf16 it gives f16 and bf16 without rounding
+//   order    either: the order of the two inputs changes no bit
+//   axis     along: works along attrs.i[0] and leaves the other axes alone
+//
+// Who needs something of each row passes a macro for each class; EBB_SKIP_OP drops the rows of a class.
+// clang-format off
+#define EBB_OPS(LEAF, VIEW, ELEMENTWISE, REDUCE, ROW, LIBRARY, ALIAS)                                                 \
+  /* data, a constant, an index ramp, random bits */                                                                  \
+  LEAF(data) LEAF(constant) LEAF(iota) LEAF(random_uniform)                                                           \
+  /* order and history */                                                                                             \
+  ALIAS(variable, 1, none) ALIAS(track, 1, yes) ALIAS(stop_gradient, 1, none) ALIAS(depend, 2, yes)                   \
+  ALIAS(custom, -1, yes)                                                                                              \
+  VIEW(reshape, 1, yes) VIEW(permute, 1, yes) VIEW(expand, 1, yes) VIEW(narrow, 1, yes) VIEW(output, 1, yes)          \
+  /* the same numbers on the device of attrs.i: plans end there, each is for one device */                            \
+  VIEW(to_device, 1, yes)                                                                                             \
+  /* one input */                                                                                                     \
+  ELEMENTWISE(cast,         1, yes,  any,    cheap,  rounds, fixed)                                                   \
+  ELEMENTWISE(copy,         1, yes,  any,    cheap,  exact,  fixed)                                                   \
+  ELEMENTWISE(neg,          1, yes,  number, cheap,  exact,  fixed)                                                   \
+  ELEMENTWISE(reciprocal,   1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(square,       1, yes,  number, cheap,  rounds, fixed)                                                   \
+  ELEMENTWISE(abs,          1, yes,  number, cheap,  exact,  fixed)                                                   \
+  ELEMENTWISE(sign,         1, zero, number, cheap,  exact,  fixed)                                                   \
+  ELEMENTWISE(exp,          1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(exp2,         1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(expm1,        1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(log,          1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(log2,         1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(log10,        1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(log1p,        1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(sqrt,         1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(rsqrt,        1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(cbrt,         1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(sin,          1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(cos,          1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(tan,          1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(asin,         1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(acos,         1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(atan,         1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(sinh,         1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(cosh,         1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(tanh,         1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(asinh,        1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(acosh,        1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(atanh,        1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(erf,          1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(erfc,         1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(erfcx,        1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(lgamma,       1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(digamma,      1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(floor,        1, zero, number, cheap,  exact,  fixed)                                                   \
+  ELEMENTWISE(ceil,         1, zero, number, cheap,  exact,  fixed)                                                   \
+  ELEMENTWISE(round,        1, zero, number, cheap,  exact,  fixed)                                                   \
+  ELEMENTWISE(trunc,        1, zero, number, cheap,  exact,  fixed)                                                   \
+  ELEMENTWISE(isnan,        1, none, real,   cheap,  exact,  fixed)                                                   \
+  ELEMENTWISE(isinf,        1, none, real,   cheap,  exact,  fixed)                                                   \
+  ELEMENTWISE(isfinite,     1, none, real,   cheap,  exact,  fixed)                                                   \
+  ELEMENTWISE(logical_not,  1, none, truth,  cheap,  exact,  fixed)                                                   \
+  /* two inputs of one dtype */                                                                                       \
+  ELEMENTWISE(add,          2, yes,  number, cheap,  rounds, either)                                                  \
+  ELEMENTWISE(sub,          2, yes,  number, cheap,  rounds, fixed)                                                   \
+  ELEMENTWISE(mul,          2, yes,  number, cheap,  rounds, either)                                                  \
+  ELEMENTWISE(div,          2, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(pow,          2, yes,  number, costly, rounds, fixed)                                                   \
+  ELEMENTWISE(floor_divide, 2, zero, number, costly, rounds, fixed)                                                   \
+  ELEMENTWISE(remainder,    2, yes,  number, costly, rounds, fixed)                                                   \
+  ELEMENTWISE(maximum,      2, yes,  number, cheap,  exact,  either)                                                  \
+  ELEMENTWISE(minimum,      2, yes,  number, cheap,  exact,  either)                                                  \
+  ELEMENTWISE(atan2,        2, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(hypot,        2, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(polygamma,    2, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(eq,           2, none, number, cheap,  exact,  either)                                                  \
+  ELEMENTWISE(ne,           2, none, number, cheap,  exact,  either)                                                  \
+  ELEMENTWISE(lt,           2, none, number, cheap,  exact,  fixed)                                                   \
+  ELEMENTWISE(le,           2, none, number, cheap,  exact,  fixed)                                                   \
+  ELEMENTWISE(gt,           2, none, number, cheap,  exact,  fixed)                                                   \
+  ELEMENTWISE(ge,           2, none, number, cheap,  exact,  fixed)                                                   \
+  ELEMENTWISE(logical_and,  2, none, truth,  cheap,  exact,  either)                                                  \
+  ELEMENTWISE(logical_or,   2, none, truth,  cheap,  exact,  either)                                                  \
+  ELEMENTWISE(logical_xor,  2, none, truth,  cheap,  exact,  either)                                                  \
+  /* check(x, ok): x; where ok is false an Error with the node's label, the position and the value of x */            \
+  ELEMENTWISE(check,        2, yes,  any,    cheap,  exact,  fixed)                                                   \
+  /* where(mask, a, b); fma(x, m, a) = x·m + a rounded once */                                                        \
+  ELEMENTWISE(where,        3, yes,  any,    cheap,  exact,  fixed)                                                   \
+  ELEMENTWISE(fma,          3, yes,  number, cheap,  rounds, fixed)                                                   \
+  /* over the axes of attrs.axes, which stay with size 1 */                                                           \
+  REDUCE(sum, yes) REDUCE(prod, yes) REDUCE(max, yes) REDUCE(min, yes)                                                \
+  /* pick(x, index): x at index along one axis (index has size 1 there); place(g, index): zeros but g at index */     \
+  ROW(pick, 2, yes, along) ROW(place, 2, yes, along)                                                                  \
+  LIBRARY(matmul, 2, yes, whole) LIBRARY(gather, 2, yes, along) LIBRARY(scatter_zero_add, 2, yes, along)              \
+  LIBRARY(scatter, 3, yes, along) LIBRARY(index_select, 2, yes, along) LIBRARY(index_zero_add, 2, yes, along)         \
+  LIBRARY(cat, -1, yes, along) LIBRARY(pad_zero, 1, yes, along) LIBRARY(argmax, 1, none, along)                       \
+  LIBRARY(argmin, 1, none, along) LIBRARY(argsort, 1, none, along) LIBRARY(cumsum, 1, yes, along)                     \
+  LIBRARY(cumprod, 1, yes, along) LIBRARY(cholesky, 1, yes, whole) LIBRARY(triangular_solve, 2, yes, whole)           \
+  LIBRARY(solve, 2, yes, whole) LIBRARY(det, 1, yes, whole) LIBRARY(logdet, 1, yes, whole)                            \
+  LIBRARY(convolution, -1, yes, whole) LIBRARY(conv_transpose, 2, yes, whole)                                         \
+  LIBRARY(conv_weight_gradient, 2, yes, whole) LIBRARY(max_pool_index, 1, none, whole)                                \
+  /* attention gives values and the logarithms of its sums, attention_gradient the gradients to q, k and v */         \
+  LIBRARY(attention, -1, none, whole) LIBRARY(attention_gradient, -1, none, whole)                                    \
+  /* losses with kernels of their own: they give values and gradients, and the losses around them carry the rules */  \
+  LIBRARY(linear_cross_entropy, -1, none, whole) LIBRARY(ctc, -1, none, whole) LIBRARY(transducer, -1, none, whole)   \
+  /* the number t with Σ max(0, x − t) = 1 along an axis, which stays with size 1; f32 or f64 */                      \
+  LIBRARY(sparsemax_threshold, 1, none, along)                                                                        \
+  /* the hinges of multilabel_margin_loss: from x and lists of classes (i64, i32) the sum of each row, and with */    \
+  /* cotangents of the sums as a third input also the gradient to x */                                                \
+  LIBRARY(multilabel_hinges, -1, none, whole)                                                                         \
+  /* formulas with a rule of their own */                                                                             \
+  ALIAS(clamp, -1, yes) ALIAS(logit, -1, yes) ALIAS(sigmoid, -1, yes) ALIAS(log_sigmoid, -1, yes)                     \
+  ALIAS(softplus, -1, yes) ALIAS(relu, -1, yes) ALIAS(leaky_relu, -1, yes) ALIAS(prelu, -1, yes)                      \
+  ALIAS(relu6, -1, yes) ALIAS(elu, -1, yes) ALIAS(selu, -1, yes) ALIAS(celu, -1, yes) ALIAS(gelu, -1, yes)            \
+  ALIAS(silu, -1, yes) ALIAS(mish, -1, yes) ALIAS(softsign, -1, yes) ALIAS(hardtanh, -1, yes)                         \
+  ALIAS(hardsigmoid, -1, yes) ALIAS(hardswish, -1, yes) ALIAS(hardshrink, -1, yes) ALIAS(softshrink, -1, yes)         \
+  ALIAS(tanhshrink, -1, yes) ALIAS(threshold, -1, yes) ALIAS(softmax, -1, yes) ALIAS(log_softmax, -1, yes)            \
+  ALIAS(logsumexp, -1, yes) ALIAS(layer_norm, -1, yes) ALIAS(rms_norm, -1, yes) ALIAS(xlogy, -1, yes)
+// clang-format on
+#define EBB_SKIP_OP(...)
+
+enum class OpClass : std::uint8_t {
+#define EBB_ENUM(name) name,
+  EBB_OP_CLASSES(EBB_ENUM)
 #undef EBB_ENUM
 };
-
-enum class OpClass : std::uint8_t { leaf, view, elementwise, reduce, row, library, alias };
 enum class OpGrad : std::uint8_t { yes, none, zero };
+enum class OpDomain : std::uint8_t { any, real, number, truth };
+
+enum class Op : std::uint16_t {
+#define EBB_ENUM(name, ...) name,
+  EBB_OPS(EBB_ENUM, EBB_ENUM, EBB_ENUM, EBB_ENUM, EBB_ENUM, EBB_ENUM, EBB_ENUM)
+#undef EBB_ENUM
+};
 
 struct OpInfo {
   std::string_view name;
   OpClass cls;
   int arity;
   OpGrad grad;
+  bool along_axis = false;
+  OpDomain domain = OpDomain::any;
+  bool costly = false;
+  bool exact_in_halves = false;
+  bool commutes = false;
 };
 
+namespace op_columns {  // the words of the table
+inline constexpr bool whole = false, along = true;
+inline constexpr bool cheap = false, costly = true;
+inline constexpr bool rounds = false, exact = true;
+inline constexpr bool fixed = false, either = true;
+}  // namespace op_columns
+
+// clang-format off
 inline constexpr OpInfo kOpTable[] = {
-#define EBB_ROW(name, cls, arity, grad) {#name, OpClass::cls, arity, OpGrad::grad},
-    EBB_OPS(EBB_ROW)
+#define EBB_LEAF(name) {#name, OpClass::leaf, 0, OpGrad::none},
+#define EBB_VIEW(name, inputs, grad) {#name, OpClass::view, inputs, OpGrad::grad},
+#define EBB_ELEMENTWISE(name, inputs, grad, domain, cost, halves, order) \
+  {#name, OpClass::elementwise, inputs, OpGrad::grad, false, OpDomain::domain, \
+   op_columns::cost, op_columns::halves, op_columns::order},
+#define EBB_REDUCE(name, grad) {#name, OpClass::reduce, 1, OpGrad::grad},
+#define EBB_ROW(name, inputs, grad, axis) {#name, OpClass::row, inputs, OpGrad::grad, op_columns::axis},
+#define EBB_LIBRARY(name, inputs, grad, axis) {#name, OpClass::library, inputs, OpGrad::grad, op_columns::axis},
+#define EBB_ALIAS(name, inputs, grad) {#name, OpClass::alias, inputs, OpGrad::grad},
+    EBB_OPS(EBB_LEAF, EBB_VIEW, EBB_ELEMENTWISE, EBB_REDUCE, EBB_ROW, EBB_LIBRARY, EBB_ALIAS)
+#undef EBB_LEAF
+#undef EBB_VIEW
+#undef EBB_ELEMENTWISE
+#undef EBB_REDUCE
 #undef EBB_ROW
+#undef EBB_LIBRARY
+#undef EBB_ALIAS
 };
+// clang-format on
 inline constexpr int kOpCount = sizeof(kOpTable) / sizeof(kOpTable[0]);
 
 constexpr const OpInfo& info(Op op) { return kOpTable[static_cast<int>(op)]; }
+
+constexpr std::string_view name(OpClass cls) {
+  constexpr std::string_view names[] = {
+#define EBB_NAME(name) #name,
+      EBB_OP_CLASSES(EBB_NAME)
+#undef EBB_NAME
+  };
+  return names[static_cast<int>(cls)];
+}
+constexpr std::string_view name(OpGrad grad) {
+  return grad == OpGrad::yes ? "yes" : grad == OpGrad::none ? "none" : "zero";
+}
 
 }  // namespace ebb

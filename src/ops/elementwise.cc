@@ -160,6 +160,7 @@ Tensor acosh(const Tensor& x) { return real_function(Op::acosh, x); }
 Tensor atanh(const Tensor& x) { return real_function(Op::atanh, x); }
 Tensor erf(const Tensor& x) { return real_function(Op::erf, x); }
 Tensor erfc(const Tensor& x) { return real_function(Op::erfc, x); }
+Tensor erfcx(const Tensor& x) { return real_function(Op::erfcx, x); }
 Tensor lgamma(const Tensor& x) { return real_function(Op::lgamma, x); }
 Tensor digamma(const Tensor& x) { return real_function(Op::digamma, x); }
 Tensor polygamma(int n, const Tensor& x) {

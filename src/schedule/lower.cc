@@ -255,9 +255,7 @@ class Lowering {
     i.arg = a;
     i.type = x.dtype == DType::bool_ ? mask_like(type) : type;
     const std::int32_t r = push(i);
-    const bool exact = x.op == Op::where || x.op == Op::copy || x.op == Op::check || x.op == Op::maximum ||
-                       x.op == Op::minimum || x.op == Op::neg || x.op == Op::abs;
-    return exact && is_half(x.dtype) ? r : rounded(r, x.dtype);
+    return info(x.op).exact_in_halves && is_half(x.dtype) ? r : rounded(r, x.dtype);
   }
 
   std::int32_t emit_reduce(const Value& x, const Placement& p) {

@@ -315,8 +315,8 @@ class Simplifier {
       if (b >= 0 && at(b).is_one) return v.inputs[0];
       if (v.op == Op::mul && a >= 0 && at(a).is_one) return v.inputs[1];
     }
-    if ((v.op == Op::mul || v.op == Op::add) && v.inputs[0] > v.inputs[1]) {
-      std::swap(v.inputs[0], v.inputs[1]);  // commutative in every bit: one order, so that equal values merge
+    if (info(v.op).commutes && v.inputs[0] > v.inputs[1]) {
+      std::swap(v.inputs[0], v.inputs[1]);  // one order, so that equal values merge
     }
     // An operation on repeated numbers is done once, then repeated.
     if (v.shape.rank() > 0 && v.shape.numel() > 0 && v.op != Op::check) {

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -6,9 +8,11 @@
 #include "core/random.h"
 #include "sweep/program.h"
 #include "sweep/reference_math.h"
+#include "sweep/sum_order.h"
 
-// The oracle of the sweep interpreters. It has no tiles, no stages and no order of summation worth the name: every
-// value of the program is an array over its level, filled one element after the other. Slow, and right by inspection.
+// The oracle of the sweep interpreters. It has no tiles, no stages and no threads: every value of the program is an
+// array over its level, filled one element after the other. Sums have the order that sum_order.h gives them, so that
+// they can be compared bit for bit. Slow, and right by inspection.
 namespace ebb {
 namespace {
 
@@ -121,6 +125,54 @@ Number combine(Op op, bool real, Number a, Number b) {
   return real ? reference_real(two, a, b, {}) : reference_integer(two, 64, a, b, {});
 }
 
+// Reductions in the order of sum_order.h. Numbers are combined in their own type (`narrow`) or in f64.
+class InOrder {
+ public:
+  InOrder(Op op, RegType type) : op_(op), type_(type) {}
+
+  Number none() const { return identity(op_, is_real(type_)); }
+  Number wide(Number a, Number b) const { return combine(op_, is_real(type_), a, b); }
+  Number narrow(Number a, Number b) const { return kept(wide(a, b)); }
+  Number kept(Number x) const { return type_ == RegType::f32 ? Number{static_cast<float>(x.real), 0} : x; }
+
+  // T(n) of numbers(0), numbers(1), ...
+  template <class Numbers>
+  Number line(std::int64_t n, Numbers numbers) const {
+    constexpr auto block = static_cast<std::int64_t>(kBlock),
+                   group = block * static_cast<std::int64_t>(kBlocksPerGroup);
+    Number all = none();
+    for (std::int64_t g = 0; g < n; g += group) {
+      Number of_group = none();
+      for (std::int64_t b = g; b < std::min(n, g + group); b += block) {
+        std::array<Number, kSumLanes> lanes;
+        lanes.fill(none());
+        for (std::int64_t i = b; i < std::min(n, b + block); ++i) {
+          Number& lane = lanes[static_cast<std::size_t>(i - b) % kSumLanes];
+          lane = narrow(lane, numbers(i));
+        }
+        Number of_block = lanes[0];
+        for (std::size_t l = 1; l < kSumLanes; ++l) of_block = wide(of_block, lanes[l]);
+        of_group = wide(of_group, of_block);
+      }
+      all = wide(all, of_group);
+    }
+    return all;
+  }
+
+  // Rows in parts; part(first, end) is the reduction of some of them.
+  template <class Part>
+  Number parts(std::int64_t rows, std::int64_t columns, Part part) const {
+    const std::int64_t each = rows_per_part(rows, columns);
+    Number all = none();
+    for (std::int64_t r = 0; r < rows; r += each) all = wide(all, part(r, std::min(rows, r + each)));
+    return all;
+  }
+
+ private:
+  Op op_;
+  RegType type_;
+};
+
 class Oracle {
  public:
   Oracle(const Program& program, const std::vector<Argument>& arguments)
@@ -218,20 +270,9 @@ class Oracle {
         break;
       case Instr::Kind::reduce:
       case Instr::Kind::total:
-      case Instr::Kind::columns: {
-        const bool is_float = is_real(i.type);
-        for (Number& x : out) x = identity(i.op, is_float);
-        // A total is of everything its operand varies over; one that does not vary counts once a row.
-        const bool once_a_row = i.kind == Instr::Kind::total && p_.instrs[a].level != Level::full;
-        each(once_a_row ? Level::row : Level::full, [&](std::size_t, std::int64_t r, std::int64_t col) {
-          Number& x = out[static_cast<std::size_t>(index_of(i.level, r, col, columns_))];
-          x = combine(i.op, is_float, x, at(a, r, col));
-        });
-        if (i.type == RegType::f32) {
-          for (Number& x : out) x.real = static_cast<float>(x.real);
-        }
+      case Instr::Kind::columns:
+        reduce(i, out);
         break;
-      }
       case Instr::Kind::pick:
         each(Level::row, [&](std::size_t k, std::int64_t r, std::int64_t) {
           const std::int64_t index = at(b, r, 0).integer;
@@ -247,11 +288,46 @@ class Oracle {
     }
   }
 
+  void reduce(const Instr& i, std::vector<Number>& out) const {
+    const InOrder order(i.op, i.type);
+    const std::int32_t a = i.arg[0];
+    auto row = [&](std::int64_t r) { return order.line(columns_, [&](std::int64_t c) { return at(a, r, c); }); };
+    if (i.kind == Instr::Kind::reduce) {
+      for (std::int64_t r = 0; r < rows_; ++r) out[static_cast<std::size_t>(r)] = row(r);
+    } else if (i.kind == Instr::Kind::columns) {
+      for (std::int64_t c = 0; c < columns_; ++c) {
+        out[static_cast<std::size_t>(c)] = order.parts(rows_, columns_, [&](std::int64_t first, std::int64_t end) {
+          Number closed = order.none();
+          for (std::int64_t r = first; r < end; r += kRowsPerRun) {
+            Number open = order.kept(order.none());
+            for (std::int64_t k = r; k < std::min(end, r + kRowsPerRun); ++k) open = order.narrow(open, at(a, k, c));
+            closed = order.wide(closed, open);
+          }
+          return closed;
+        });
+      }
+    } else if (p_.row_dims == 0) {  // no rows: one line of everything
+      out[0] = order.line(rows_, [&](std::int64_t k) { return at(a, k, 0); });
+    } else {
+      // A total is of everything its operand varies over; one that does not vary counts once per row.
+      const bool of_rows = p_.instrs[a].level != Level::full;
+      out[0] = order.parts(rows_, columns_, [&](std::int64_t first, std::int64_t end) {
+        Number sum = order.none();
+        for (std::int64_t r = first; r < end; ++r) sum = order.wide(sum, of_rows ? at(a, r, 0) : row(r));
+        return sum;
+      });
+    }
+    for (Number& x : out) x = order.kept(x);
+  }
+
   Number compute(const Instr& i, Number a, Number b, Number c) const {
     // A comparison makes a mask of numbers: what it computes on is the type of its operands.
     const std::int32_t typed = i.op == Op::where ? i.arg[1] : i.arg[0];
     const RegType t = p_.instrs[typed].type;
-    if (is_real(t)) return reference_real(i.op, a, b, c);
+    if (is_real(t)) {
+      const Number y = reference_real(i.op, a, b, c);
+      return i.type == RegType::f32 ? Number{static_cast<float>(y.real), y.integer} : y;
+    }
     return reference_integer(i.op, is_mask(t) ? 1 : t == RegType::i32 ? 32 : 64, a, b, c);
   }
 

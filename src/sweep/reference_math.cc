@@ -53,6 +53,16 @@ double polygamma(double order, double at) {
   return static_cast<double>((n % 2 ? 1 : -1) * tgammal(n + 1.0L) * sum);
 }
 
+// e^(x²)·erfc x, far out by its asymptotic series, in long double.
+double scaled_erfc(double at) {
+  const long double x = at;
+  if (!(x > 25)) return static_cast<double>(expl(x * x) * erfcl(x));
+  const long double h = 1 / (2 * x * x);
+  long double series = 1;
+  for (int k = 15; k > 0; k -= 2) series = 1 - k * h * series;
+  return static_cast<double>(std::numbers::inv_sqrtpi_v<long double> / x * series);
+}
+
 double log_gamma(double x) {
   int sign = 0;
   return lgamma_r(x, &sign);
@@ -155,6 +165,8 @@ Number reference_real(Op op, Number na, Number nb, Number nc) {
       return real(std::erf(a));
     case Op::erfc:
       return real(std::erfc(a));
+    case Op::erfcx:
+      return real(scaled_erfc(a));
     case Op::lgamma:
       return real(log_gamma(a));
     case Op::digamma:

@@ -11,31 +11,14 @@
 #include "cpu/jit/loop.h"
 #include "cpu/sweep/sweep.h"
 #include "ebb/ops.h"
+#include "engine/library_reference.h"
 #include "graph/node.h"
 #include "schedule/plan.h"
 
-// Runs the sweeps of a plan twice, on the tile interpreter and on the scalar oracle, each on the same inputs, and
-// compares everything they write.
+// Runs the steps of a plan twice, on the CPU and by their definitions, each on the same inputs, and compares everything
+// they write. Programs whose operations are rounded once have to agree in every bit, sums included: their order is part
+// of their definition (sweep/sum_order.h).
 namespace ebb::testing {
-
-inline double read_number(DType dtype, const std::byte* data, std::size_t i) {
-  switch (dtype) {
-    case DType::f64:
-      return reinterpret_cast<const double*>(data)[i];
-    case DType::f32:
-      return reinterpret_cast<const float*>(data)[i];
-    case DType::f16:
-      return to_float(reinterpret_cast<const Half*>(data)[i]);
-    case DType::bf16:
-      return to_float(reinterpret_cast<const BFloat16*>(data)[i]);
-    case DType::i64:
-      return static_cast<double>(reinterpret_cast<const std::int64_t*>(data)[i]);
-    case DType::i32:
-      return reinterpret_cast<const std::int32_t*>(data)[i];
-    default:
-      return reinterpret_cast<const std::uint8_t*>(data)[i];
-  }
-}
 
 struct OracleTolerance {
   double f64 = 1e-11, f32 = 2e-5, f16 = 4e-3, bf16 = 3e-2;
@@ -46,14 +29,13 @@ struct OracleTolerance {
 
 class SweepOracle {
  public:
-  // Expects every sweep of these tensors to do what the oracle does. Up to their first library call, if they have one.
+  // Expects every step of these tensors to do what the oracle does.
   static void expect_same(const std::vector<Tensor>& tensors, const OracleTolerance& tolerance = {}) {
     const OwnedTrace owned = trace_of(tensors);
     const Plan plan = make_plan(owned.trace);
     SweepOracle oracle(plan, owned.trace, tolerance);
     for (const PlanStep& step : plan.steps) {
-      if (!step.sweep) return;  // what comes after a library call would need its result
-      oracle.check(step);
+      step.sweep ? oracle.check(step) : oracle.check_call(step);
       if (::testing::Test::HasFatalFailure()) return;
     }
   }
@@ -63,9 +45,21 @@ class SweepOracle {
       : plan_(plan), trace_(t), tolerance_(tolerance) {}
 
   // Poison that is no plausible result: what is not written shows.
-  static std::vector<std::byte> memory_for(const Value& x) {
-    const std::size_t bytes = static_cast<std::size_t>(x.shape.numel()) * size_of(x.dtype);
+  static std::vector<std::byte> memory_for(const Shape& shape, DType dtype) {
+    const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
     return std::vector<std::byte>(bytes + 16, std::byte{0x5A});
+  }
+  static std::vector<std::byte> memory_for(const Value& x) { return memory_for(x.shape, x.dtype); }
+
+  // Each operation is exact or rounded once, so that nothing is left to choose. (fma of f32 is rounded twice in the
+  // oracle's double.)
+  static bool is_exact(const Program& p) {
+    for (const Instr& i : p.instrs) {
+      if (i.kind != Instr::Kind::compute) continue;
+      const bool rounded_once = i.op == Op::reciprocal || i.op == Op::div || i.op == Op::sqrt;
+      if ((info(i.op).costly && !rounded_once) || i.op == Op::fma) return false;
+    }
+    return true;
   }
 
   Argument bind(std::int32_t v) {
@@ -81,13 +75,62 @@ class SweepOracle {
       a.step = n.payload.step;
       a.seed = n.payload.seed;
       a.operation = n.payload.operation;
-      if (x.op == Op::data && n.storage.buffer) {
-        a.data = n.storage.buffer.data() + n.storage.offset * static_cast<std::int64_t>(size_of(x.dtype));
-      }
+      a.data = address(v);
     } else {
-      a.data = memory_.at(v).data();
+      a.data = address(v);
     }
     return a;
+  }
+
+  const Value& value(std::int32_t v) const { return plan_.graph.values[static_cast<std::size_t>(v)]; }
+
+  // Of a base; null for what has no memory.
+  std::byte* address(std::int32_t v) {
+    const Value& x = value(v);
+    if (x.op == Op::output) return outputs_.at(x.inputs[0])[static_cast<std::size_t>(x.attrs.i[0])].data();
+    if (!x.is_leaf) return memory_.at(v).data();
+    const Node& n = *trace_.nodes[static_cast<std::size_t>(x.node)];
+    if (x.op != Op::data || !n.storage.buffer) return nullptr;
+    return n.storage.buffer.data() + n.storage.offset * static_cast<std::int64_t>(size_of(x.dtype));
+  }
+
+  View view(std::int32_t v) {
+    const Value& x = value(v);
+    View out;
+    out.dtype = x.dtype;
+    out.shape = x.shape;
+    out.strides = x.is_view() || x.is_leaf ? x.strides : contiguous_strides(x.shape);
+    std::byte* data = address(x.is_view() && x.op != Op::output ? x.base : v);
+    const std::int64_t offset = x.is_view() && x.op != Op::output ? x.offset : 0;
+    out.data = data ? data + offset * static_cast<std::int64_t>(size_of(x.dtype)) : nullptr;
+    return out;
+  }
+
+  // Where the reference does not know the call, it is only run, for the steps that need its result.
+  void check_call(const PlanStep& step) {
+    const Node& node = *trace_.nodes[static_cast<std::size_t>(step.node)];
+    const std::int32_t v = step.outputs[0];
+    std::vector<View> inputs, outputs;
+    for (std::int32_t in : step.inputs) inputs.push_back(view(in));
+    if (node.extra && !node.extra->output_types.empty()) {
+      for (const auto& [shape, dtype] : node.extra->output_types) {
+        outputs_[v].push_back(memory_for(shape, dtype));
+        outputs.push_back({outputs_[v].back().data(), dtype, shape, contiguous_strides(shape)});
+      }
+      memory_[v] = outputs_[v][0];
+    } else {
+      memory_[v] = memory_for(value(v).shape, value(v).dtype);
+      outputs.push_back(view(v));
+    }
+    LibraryCall call{step.op, step.attrs, step.label, inputs, outputs, node.extra ? node.extra->data.get() : nullptr};
+    cpu::run_library(call);
+    if (outputs.size() > 1) return;
+    std::vector<std::byte> expected = memory_for(value(v).shape, value(v).dtype);
+    View out = outputs[0];
+    out.data = expected.data();
+    call.outputs = std::span<const View>(&out, 1);
+    if (LibraryReference(call).run())
+      compare(value(v), memory_.at(v), expected, tolerance_.of(value(v).dtype), std::string(info(step.op).name));
   }
 
   void check(const PlanStep& step) {
@@ -110,7 +153,8 @@ class SweepOracle {
     compare_with_loops(step, fast);
     for (std::size_t k = 0; k < step.outputs.size(); ++k) {
       const Value& x = plan_.graph.values[static_cast<std::size_t>(step.outputs[k])];
-      compare(step, x, memory_[step.outputs[k]], expected[k]);
+      const double tolerance = is_exact(*step.program) ? 0 : tolerance_.of(x.dtype);
+      compare(x, memory_[step.outputs[k]], expected[k], tolerance, print(*step.program));
     }
   }
 
@@ -135,7 +179,8 @@ class SweepOracle {
       const std::size_t size = size_of(x.dtype);
       for (std::size_t i = 0; i < static_cast<std::size_t>(x.shape.numel()); ++i) {
         if (std::equal(&plain[i * size], &plain[i * size] + size, &loop[i * size])) continue;
-        const double p = read_number(x.dtype, plain.data(), i), l = read_number(x.dtype, loop.data(), i);
+        const auto at = static_cast<std::int64_t>(i);
+        const double p = read_number(x.dtype, plain.data(), at), l = read_number(x.dtype, loop.data(), at);
         ASSERT_TRUE(std::isnan(p) && std::isnan(l))
             << "element " << i << " is " << p << " by steps and " << l << " in a loop\n"
             << print(*step.program);
@@ -143,25 +188,24 @@ class SweepOracle {
     }
   }
 
-  void compare(const PlanStep& step, const Value& x, const std::vector<std::byte>& got,
-               const std::vector<std::byte>& want) {
-    const auto n = static_cast<std::size_t>(x.shape.numel());
-    for (std::size_t i = 0; i < n; ++i) {
+  void compare(const Value& x, const std::vector<std::byte>& got, const std::vector<std::byte>& want, double tolerance,
+               const std::string& what) {
+    for (std::int64_t i = 0; i < x.shape.numel(); ++i) {
       const double g = read_number(x.dtype, got.data(), i), w = read_number(x.dtype, want.data(), i);
       if (g == w || (std::isnan(g) && std::isnan(w))) continue;
-      ASSERT_LE(std::fabs(g - w), tolerance_.of(x.dtype) * (1 + std::fabs(w)))
+      ASSERT_LE(std::fabs(g - w), tolerance * (1 + std::fabs(w)))
           << info(x.op).name << " " << ebb::name(x.dtype) << x.shape.str() << ", element " << i << " is " << g
           << ", the oracle says " << w << "\n"
-          << print(*step.program);
+          << what;
     }
-    EXPECT_TRUE(std::equal(got.end() - 16, got.end(), want.end() - 16)) << "written past the end\n"
-                                                                        << print(*step.program);
+    EXPECT_TRUE(std::equal(got.end() - 16, got.end(), want.end() - 16)) << "written past the end\n" << what;
   }
 
   const Plan& plan_;
   const Trace& trace_;
   const OracleTolerance& tolerance_;
-  std::map<std::int32_t, std::vector<std::byte>> memory_;
+  std::map<std::int32_t, std::vector<std::byte>> memory_;                // of values that a step has made
+  std::map<std::int32_t, std::vector<std::vector<std::byte>>> outputs_;  // of calls with several results
 };
 
 }  // namespace ebb::testing

@@ -1,206 +1,145 @@
+#include "engine/random_program.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 
-#include "ebb/ebb.h"
 #include "engine/oracle.h"
 
 // Random graphs: whatever the scheduler makes of them, the numbers are those of evaluating node by node.
 namespace ebb {
 namespace {
 
-// Builds the same graph for the same seed. Every step keeps values of about the size of one, so that differences in
-// rounding stay what they are.
-class RandomProgram {
- public:
-  RandomProgram(unsigned seed, DType dtype, bool library) : g_(seed), dtype_(dtype), library_(library) {
-    static const Shape kSpaces[] = {{5, 7}, {33, 3}, {4, 1030}, {2, 3, 5}, {1, 9}, {64, 1}, {3, 0, 2}, {17}};
-    space_ = kSpaces[pick(8)];
-    std::uint64_t draw = 0;
-    for (int k = 0; k < 3; ++k) leaves_.push_back(leaf(space_, ++draw));
-    Shape row = space_, column = space_;
-    for (int d = 0; d + 1 < space_.rank(); ++d) row = row.with(d, 1);
-    column = column.with(space_.rank() - 1, 1);
-    leaves_.push_back(leaf(row, ++draw));
-    leaves_.push_back(leaf(column, ++draw));
-    leaves_.push_back(leaf(Shape{}, ++draw));
-    index_ = column.numel() && space_[space_.rank() - 1] > 0
-                 ? remainder(from_numbers(column, 99), space_[space_.rank() - 1]).eval()
-                 : Tensor();
-  }
+using testing::ProgramKinds;
+using testing::RandomProgram;
 
-  // `steps` further nodes; returns some of them.
-  std::vector<Tensor> build(int steps) {
-    std::mt19937 g = g_;
-    std::vector<Tensor> pool = leaves_;
-    auto any = [&] { return pool[g() % pool.size()]; };
-    auto full = [&] {  // one of the space's shape
-      for (int tries = 0; tries < 20; ++tries) {
-        const Tensor t = any();
-        if (t.shape() == space_) return t;
-      }
-      return leaves_[0];
-    };
-    std::vector<Tensor> results;
-    for (int s = 0; s < steps; ++s) {
-      const Tensor made = step(g, any, full);
-      pool.push_back(made);
-      if (g() % 4 == 0) results.push_back(made);
-    }
-    results.push_back(pool.back());
-    return results;
-  }
-
- private:
-  std::size_t pick(std::size_t n) { return g_() % n; }
-  static Tensor from_numbers(const Shape& shape, std::uint64_t draw) {
-    std::mt19937 g(static_cast<unsigned>(draw));
-    std::vector<std::int64_t> v(static_cast<std::size_t>(shape.numel()));
-    for (auto& x : v) x = static_cast<std::int64_t>(g() % 1000);
-    return from_data(v, shape);
-  }
-  Tensor leaf(const Shape& shape, std::uint64_t draw) const {
-    return cast(cast(from_numbers(shape, draw), DType::f64) / 500 - 1, dtype_).eval();
-  }
-
-  template <class Any, class Full>
-  Tensor step(std::mt19937& g, Any any, Full full) {
-    const int last = space_.rank() - 1;
-    switch (g() % (library_ ? 22 : 19)) {
-      case 0:
-        return any() + any() * 0.5;
-      case 1:
-        return tanh(any() - any());
-      case 2:
-        return sigmoid(any()) * any();
-      case 3:
-        return where(leaves_[g() % leaves_.size()] > 0.1013, any(), -any());
-      case 4:
-        return sqrt(abs(any()) + 0.5);
-      case 5:
-        return maximum(any(), 0.3 * any());
-      case 6:
-        return cos(any()) / (1 + square(any()));
-      case 7:
-        return mean(full(), last, true);
-      case 8:
-        return numel() ? softmax(full()) : full();
-      case 9:
-        return numel() ? 0.2 * log_softmax(full()) : full();
-      case 10:
-        return space_.rank() > 1 ? mean(full(), 0, true) : full();
-      case 11:
-        return mean(full() * full());
-      case 12:
-        return numel() ? max(full(), last, true) - min(full(), last, true) : full();
-      case 13:
-        return space_.rank() > 1 ? transpose(transpose(full(), 0, last) * 0.7, 0, last) : full();
-      case 14:
-        return reshape(reshape(full(), {space_.numel()}) * 0.9, space_);
-      case 15:
-        return index_.defined() ? gather(full(), last, index_) : full();
-      case 16:
-        return cast(cast(any(), other()), dtype_);
-      case 17:
-        return numel() ? layer_norm(full(), {space_[last]}) * 0.3 : full();
-      case 18:
-        // Only leaves are compared: a rounding must not decide what a program computes.
-        return cast(leaves_[g() % leaves_.size()] > 0.0513, dtype_) * full() + slice(full(), last, -1, kEnd, -1);
-      case 19:
-        return cumsum(full(), 0) * 0.1;
-      case 20:
-        return cat({narrow(full(), 0, 0, space_[0] / 2), narrow(full(), 0, space_[0] / 2, space_[0] - space_[0] / 2)},
-                   0);
-      default:
-        return full() * mean(tanh(matmul(full(), transpose(full(), -1, last == 0 ? 0 : -2)) * 0.1));
-    }
-  }
-  bool numel() const { return space_.numel() > 0; }
-  DType other() const { return dtype_ == DType::f64 ? DType::f32 : DType::f64; }
-
-  std::mt19937 g_;
-  DType dtype_;
-  bool library_;
-  Shape space_;
-  std::vector<Tensor> leaves_;
-  Tensor index_;
-};
-
-double tolerance(DType d) { return d == DType::f64 ? 1e-6 : d == DType::f32 ? 1e-3 : 0.1; }
-
-void expect_close(const Tensor& got, const Tensor& want, double tolerance, unsigned seed) {
+// tolerance 0: bit for bit.
+void expect_close(const Tensor& got, const Tensor& want, double tolerance) {
   ASSERT_EQ(got.shape(), want.shape());
   ASSERT_EQ(got.dtype(), want.dtype());
   const std::vector<double> a = cast(got, DType::f64).to_vector(), b = cast(want, DType::f64).to_vector();
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
     ASSERT_LE(std::fabs(a[i] - b[i]), tolerance * (1 + std::fabs(b[i])))
-        << "seed " << seed << ", element " << i << " of " << got.shape().str() << ": " << a[i] << ", node by node "
-        << b[i];
+        << "element " << i << " of " << got.shape().str() << ": " << a[i] << ", node by node " << b[i];
   }
 }
 
-class RandomPrograms : public ::testing::TestWithParam<DType> {};
+void expect_close(const std::vector<Tensor>& got, const std::vector<Tensor>& want, double tolerance) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t k = 0; k < got.size() && !::testing::Test::HasFatalFailure(); ++k)
+    expect_close(got[k], want[k], tolerance);
+}
 
-TEST_P(RandomPrograms, FusedIsNodeByNode) {
-  for (unsigned seed = 0; seed < 600; ++seed) {
-    RandomProgram program(seed, GetParam(), true);
-    const int steps = 3 + static_cast<int>(seed % 45);
-    const std::vector<Tensor> fused = program.build(steps);
-    std::vector<Tensor> plain;
-    {
-      Eager each_at_once;
-      plain = program.build(steps);
-    }
+class RandomPrograms : public ::testing::TestWithParam<DType> {
+ protected:
+  // make(): the tensors to compare, fused and node by node.
+  template <class Make>
+  void compare(unsigned seed, double tolerance, Make make) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const std::vector<Tensor> fused = make();
     eval(fused);
-    for (std::size_t k = 0; k < fused.size(); ++k) {
-      expect_close(fused[k], plain[k], tolerance(GetParam()), seed);
-      if (HasFatalFailure()) return;
-    }
+    Eager each_at_once;
+    expect_close(fused, make(), tolerance);
+  }
+};
+
+// Elementwise work, sums of rows and library calls: an element depends on its operands, a row on its elements, however
+// they are fused.
+TEST_P(RandomPrograms, FusedIsNodeByNodeBitForBit) {
+  for (unsigned seed = 0; seed < 500 && !HasFatalFailure(); ++seed) {
+    const RandomProgram program(seed, GetParam(), {.totals = false});
+    compare(seed, 0, [&] { return program.build(3 + static_cast<int>(seed % 45)); });
   }
 }
 
-TEST_P(RandomPrograms, SweepsAreTheOracle) {
-  for (unsigned seed = 0; seed < 500; ++seed) {
-    RandomProgram program(seed, GetParam(), false);
+// With totals, whose order of summation may differ, so that the last bits may: a few units in the last place, which the
+// steps after them multiply. A half that is rounded the other way moves by 2^-11 (f16) or 2^-8 (bf16) at once.
+TEST_P(RandomPrograms, FusedTotalsAreThoseNodeByNode) {
+  const double unit = GetParam() == DType::f64   ? 0x1p-52
+                      : GetParam() == DType::f32 ? 0x1p-23
+                      : GetParam() == DType::f16 ? 0x1p-10
+                                                 : 0x1p-7;
+  for (unsigned seed = 1000; seed < 1400 && !HasFatalFailure(); ++seed) {
+    const RandomProgram program(seed, GetParam(), {});
+    compare(seed, (is_half(GetParam()) ? 8 : 64) * unit,
+            [&] { return program.build(3 + static_cast<int>(seed % 45)); });
+  }
+}
+
+TEST_P(RandomPrograms, StepsAreTheOracle) {
+  for (unsigned seed = 2000; seed < 2300 && !HasFatalFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const RandomProgram program(seed, GetParam(), {});
     std::vector<Tensor> roots;
     for (const Tensor& t : program.build(3 + static_cast<int>(seed % 20))) {
       if (!t.evaluated()) roots.push_back(t);
     }
-    ebb::testing::OracleTolerance t;
-    t.f64 = 1e-9, t.f32 = 1e-3, t.f16 = 0.02, t.bf16 = 0.1;
-    ebb::testing::SweepOracle::expect_same(roots, t);
-    if (HasFatalFailure()) {
-      ADD_FAILURE() << "seed " << seed;
-      return;
-    }
+    // Inside one step: a chain of roundings of a few units each.
+    testing::OracleTolerance t;
+    t.f64 = 1e-11, t.f32 = 1e-4, t.f16 = 0.02, t.bf16 = 0.1;
+    testing::SweepOracle::expect_same(roots, t);
   }
 }
 
-// A gradient is graph like any other: the same for the fused and for the eager program.
-TEST_P(RandomPrograms, GradientsToo) {
-  if (is_half(GetParam())) return;  // two roundings of a cotangent may differ by design
-  for (unsigned seed = 200; seed < 400; ++seed) {
-    auto gradient = [&] {
-      return grad(Function([&](const Tensor& x) {
-        RandomProgram program(seed, GetParam(), false);
-        Tensor total = sum(x * 0);
-        for (const Tensor& t : program.build(8)) {
-          if (t.numel() > 0) total = total + mean(tanh(t * mean(x)) + t);
-        }
-        return total;
-      }))(full({3}, 0.7, GetParam()));
-    };
-    const Tensor fused = gradient().eval();
-    Eager each_at_once;
-    expect_close(fused, gradient(), tolerance(GetParam()), seed);
-    if (HasFatalFailure()) return;
+// The loss of a program as a function of its leaves: a weighted mean of all results.
+Tensor loss_of(const RandomProgram& program, int steps, const std::vector<Tensor>& leaves) {
+  Tensor total = mean(leaves.back());
+  double weight = 1;
+  for (const Tensor& t : program.build(steps, leaves)) {
+    weight = weight < 0.3 ? 1 : weight * 0.8;
+    if (t.numel() > 0) total = total + weight * mean(t * (1 + 0.5 * t));
+  }
+  return total;
+}
+
+// The gradient runs through the random graph itself, to all of its leaves; it is graph like any other.
+TEST_P(RandomPrograms, GradientsAreThoseNodeByNode) {
+  if (is_half(GetParam())) return;  // a cotangent that is rounded the other way moves what is left of differences
+  const double unit = GetParam() == DType::f64 ? 0x1p-52 : 0x1p-23;
+  for (unsigned seed = 3000; seed < 3200 && !HasFatalFailure(); ++seed) {
+    const RandomProgram program(seed, GetParam(), {});
+    compare(seed, 256 * unit, [&] {
+      std::vector<Tensor> variables;
+      for (const Tensor& t : program.leaves()) variables.push_back(variable(t));
+      const Tensor loss = loss_of(program, 3 + static_cast<int>(seed % 18), variables);
+      const Gradients g = backward(loss);
+      std::vector<Tensor> all{loss};
+      for (const Tensor& v : variables) all.push_back(g[v]);
+      return all;
+    });
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, RandomPrograms, ::testing::Values(DType::f64, DType::f32, DType::f16, DType::bf16),
                          [](const auto& i) { return std::string(ebb::name(i.param)); });
+
+// Along a random direction the loss changes as its gradient says: central differences in f64, steps without kinks.
+TEST(RandomPrograms, GradientIsTheSlope) {
+  for (unsigned seed = 4000; seed < 4200; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const RandomProgram program(seed, DType::f64, {.kinks = false});
+    const int steps = 3 + static_cast<int>(seed % 18);
+    std::vector<Tensor> variables, direction;
+    manual_seed(seed);
+    for (const Tensor& t : program.leaves()) {
+      variables.push_back(variable(t));
+      direction.push_back(randn(t.shape(), DType::f64).eval());
+    }
+    const Gradients g = backward(loss_of(program, steps, variables));
+    double slope = 0;
+    for (std::size_t k = 0; k < variables.size(); ++k) slope += sum(g[variables[k]] * direction[k]).item();
+    auto loss_at = [&](double h) {
+      std::vector<Tensor> moved;
+      for (std::size_t k = 0; k < variables.size(); ++k) moved.push_back(program.leaves()[k] + h * direction[k]);
+      return loss_of(program, steps, moved).item();
+    };
+    // The error of the difference falls with h⁴ (Richardson) and grows with 1e-16/h.
+    const double h = 1e-4, near = (loss_at(h) - loss_at(-h)) / (2 * h),
+                 far = (loss_at(2 * h) - loss_at(-2 * h)) / (4 * h), expected = (4 * near - far) / 3;
+    ASSERT_NEAR(slope, expected, 1e-8 * (1 + std::fabs(expected)));
+  }
+}
 
 }  // namespace
 }  // namespace ebb

@@ -69,6 +69,28 @@ TEST(Conventions, LogAndSqrtHaveInfinitiesAtThePole) {
   EXPECT_DOUBLE_EQ(slope([](const Tensor& x) { return log(x); }, {-2})[0], -0.5);
 }
 
+TEST(Conventions, ErfcxGoesOnWhereErfcIsZero) {
+  const Values at{-30, 0, 40, 1e4, 1e300};
+  const Values y = erfcx(row(at)).to_vector();
+  EXPECT_EQ(y[0], kInf);
+  EXPECT_EQ(y[1], 1);
+  for (std::size_t k = 2; k < at.size(); ++k) {
+    const double first = 1 / (at[k] * std::sqrt(M_PI));
+    EXPECT_NEAR(y[k] / first, 1 - 0.5 / (at[k] * at[k]), 1e-6) << at[k];
+  }
+  // The slope far out is −1/(√π·x²), small against the two terms whose difference it is; in f32 as well.
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Tensor x = variable(cast(row({0, 9, 1e4}), dtype));
+    const Values d = cast(backward(sum(erfcx(x)))[x], DType::f64).to_vector();
+    EXPECT_NEAR(d[0], -2 / std::sqrt(M_PI), 1e-6);
+    EXPECT_NEAR(d[1] / -0.0068401344, 1, 1e-6);
+    EXPECT_NEAR(d[2] * 1e8 * std::sqrt(M_PI), -1, 1e-6);
+  }
+  const Tensor second = hessian([](const Tensor& x) { return sum(erfcx(x)); }, row({0, 50}));
+  EXPECT_NEAR(second.to_vector()[0], 2, 1e-12);  // 2·erfcx + 2x·erfcx'
+  EXPECT_NEAR(second.to_vector()[3] * std::sqrt(M_PI) * 50 * 50 * 50 / 2, 1, 1e-2);
+}
+
 TEST(Conventions, PowAtZeroBaseAndZeroExponent) {
   const auto d = slopes([](const std::vector<Tensor>& x) { return pow(x[0], x[1]); },
                         {row({0, 0, 2, -2, 3}), row({0, 2, 0, 3, 2})});

@@ -51,14 +51,26 @@ double unit(DType dtype) {
   }
 }
 
-void expect_value(const Case& c, const Tensor& got, const Array& want, DType dtype, const std::string& what) {
+// What the error of a value is measured by.
+Array sizes_of(const Case& c, const Arrays& inputs, const Array& want) {
+  if (!c.sums_products) return want;
+  Arrays magnitudes = inputs;
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    if (c.inputs[k].kind != Input::Kind::real) continue;
+    for (double& x : magnitudes[k].values) x = std::fabs(x);
+  }
+  return c.reference(magnitudes);
+}
+
+void expect_value(const Case& c, const Tensor& got, const Array& want, const Array& sizes, DType dtype,
+                  const std::string& what) {
   ASSERT_EQ(got.shape(), Shape(want.shape)) << what << ": " << got.shape().str();
   const std::vector<double> values = cast(got, DType::f64).to_vector();
   const bool exact = !is_floating(dtype) || !is_floating(got.dtype());
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double expected = exact ? kept(want.values[i], got.dtype()) : want.values[i];
     if (dtype == DType::f16 && std::fabs(expected) > 65000) continue;  // infinite or not by a hair
-    const double tolerance = exact ? 0 : c.loose * unit(dtype) * (0.1 + std::fabs(expected));
+    const double tolerance = exact ? 0 : c.loose * unit(dtype) * (0.1 + std::fabs(sizes.values[i]));
     ASSERT_LE(std::fabs(values[i] - expected), tolerance)
         << what << ", element " << i << " of " << got.shape().str() << ": " << values[i] << ", not " << expected;
   }
@@ -98,7 +110,9 @@ TEST_P(Table, ValueIsTheFormula) {
           if (looked_at && layout == Layout::contiguous) continue;
           const Operands o = draw(c(), shapes, dtype, layout, ++seed);
           if (looked_at) eval(o.tensors);  // the view is memory with strides now, no longer a node of the graph
-          expect_value(c(), c().call(o.tensors), c().reference(o.arrays), dtype, describe(dtype, layout, shapes));
+          const Array want = c().reference(o.arrays);
+          expect_value(c(), c().call(o.tensors), want, sizes_of(c(), o.arrays, want), dtype,
+                       describe(dtype, layout, shapes));
           if (HasFatalFailure()) return;
         }
       }

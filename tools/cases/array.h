@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "cases/test_tensor.h"
 #include "ebb/ops.h"
 
 // What the references of the table are written with: plain row-major doubles, indexed by hand.
@@ -104,9 +105,7 @@ inline const char* name(Layout layout) {
   return kNames[static_cast<int>(layout)];
 }
 
-inline Tensor from_array(const Array& a, DType dtype) {
-  return cast(from_data(a.values, Shape(a.shape)), dtype).eval();
-}
+inline Tensor from_array(const Array& a, DType dtype) { return test_tensor(a.values, Shape(a.shape), dtype); }
 
 // The array as a tensor whose elements lie that way. `repeated` keeps the first slice along axis 0 and repeats it:
 // it changes the array.

@@ -33,7 +33,10 @@ struct Case {
   std::function<Array(const Arrays&)> reference;
   bool integers = false;  // works on i64, i32 and u8 too
   bool halves = true;     // computed for f16 and bf16 as well
-  double loose = 1;       // the tolerance of values, times this
+  // The tolerance of values is a rounding of the value itself; where the value is a sum of products of its inputs that
+  // may cancel, a rounding of the same sum of their magnitudes.
+  bool sums_products = false;
+  double loose = 1;  // times this
   double loose_gradient = 1;
   double loose_narrow = 1;    // f32, f16 and bf16 gradients alone, beyond that
   bool kink_at_ties = false;  // equal elements have no slope

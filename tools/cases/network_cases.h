@@ -78,7 +78,7 @@ inline std::vector<Case> channel_norm_cases() {
     });
     return y;
   };
-  c.loose = 10;
+  c.loose = 10;  // x − mean cancels, and 1/√(var + eps) multiplies what is left by up to 1/√var
   cases.push_back(std::move(c));
   return cases;
 }
@@ -152,7 +152,7 @@ inline std::vector<Case> attention_cases() {
       return scaled_dot_product_attention(x[0], x[1], x[2], o);
     };
     c.reference = [causal, mask](const Arrays& a) { return attention_of(a, causal, mask == Mask::visible); };
-    c.loose = 20;
+    c.loose = 20;        // scores and weights are rounded before they are used: two roundings of a few units each
     c.loose_narrow = 3;  // the gradient starts from the rounded output
     cases.push_back(std::move(c));
   };

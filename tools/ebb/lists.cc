@@ -16,9 +16,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kClassNames[] = {"leaf", "view", "elementwise", "reduce", "row", "library", "alias"};
-constexpr const char* kGradNames[] = {"yes", "none", "zero"};
-
 std::string joined(const auto& items, const auto& keep) {
   std::vector<std::string_view> names;
   for (const auto& item : items) {
@@ -80,8 +77,7 @@ void list_ops(bool json) {
   TextTable table({"operation", "class", "inputs", "gradient"}, {2});
   for (const OpInfo& op : kOpTable) {
     const std::string arity = op.arity < 0 ? "any" : std::to_string(op.arity);
-    const char* cls = kClassNames[static_cast<int>(op.cls)];
-    const char* grad = kGradNames[static_cast<int>(op.grad)];
+    const std::string cls(name(op.cls)), grad(name(op.grad));
     if (json) {
       all.push_back({{"name", op.name}, {"class", cls}, {"inputs", op.arity}, {"gradient", grad}});
     } else {

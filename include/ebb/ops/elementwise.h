@@ -84,6 +84,7 @@ Tensor acosh(const Tensor& x);
 Tensor atanh(const Tensor& x);
 Tensor erf(const Tensor& x);
 Tensor erfc(const Tensor& x);
+Tensor erfcx(const Tensor& x);  // e^(x²)·erfc x: the tail of erfc, which does not underflow
 Tensor lgamma(const Tensor& x);
 Tensor digamma(const Tensor& x);
 Tensor polygamma(int n, const Tensor& x);  // the n-th derivative of digamma

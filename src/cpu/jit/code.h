@@ -76,4 +76,9 @@ struct LoopCode {
 
 LoopCode lower(const LoopProgram& program);
 
+// The machine code with this many vectors side by side; empty where registers do not suffice, or on other processors.
+bool can_emit();
+int vectors_in_a_group(bool wide);  // of kLoopGroup elements
+std::vector<std::uint8_t> emit(const LoopCode& code, int side_by_side);
+
 }  // namespace ebb::cpu

@@ -7,6 +7,7 @@
 
 #include "cpu/jit/code_memory.h"
 #include "graph/op_table.h"
+#include "sweep/sum_order.h"
 
 // Several operations in one loop, with everything between memory and memory in registers.
 //
@@ -72,7 +73,7 @@ class NativeLoop {
   std::size_t state_bytes_;
 };
 
-inline constexpr std::size_t kLoopGroup = 16;
+inline constexpr std::size_t kLoopGroup = kSumLanes;
 inline constexpr std::size_t kGuardBytes = 32;
 inline constexpr std::size_t kMaxLoopPointers = 32, kMaxLoopState = 512;
 

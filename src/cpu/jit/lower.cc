@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/format_error.h"
 #include "cpu/jit/code.h"
 #include "cpu/tile/math_coefficients.h"
 #include "cpu/tile/math_traits.h"
@@ -37,6 +38,7 @@ class Lowering {
           value_of_.push_back(v.from_mask                       ? two(Micro::bit_and, number(1), in[0])
                               : v.stored != Stored::as_computed ? rounded(in[0], v.stored)
                                                                 : operation(v.op, in));
+          require(value_of_.back() != kNoForm, "internal: {} has no form in loops of machine code", info(v.op).name);
           break;
         }
       }
@@ -51,7 +53,16 @@ class Lowering {
     return std::move(code_);
   }
 
+  bool has_form(Op op) {
+    std::array<int, 3> in;
+    for (int k = 0; k < 3; ++k)
+      in[static_cast<std::size_t>(k)] = push({.source = LoopCode::Source::tile, .pointer = k});
+    return operation(op, in) != kNoForm;
+  }
+
  private:
+  static constexpr int kNoForm = -1;
+
   // The same instruction of the same values is made once.
   int push(const LoopCode::Value& v) {
     const auto key = std::tuple(v.source, v.pointer, v.bits, v.op, v.arg, v.immediate);
@@ -74,6 +85,7 @@ class Lowering {
   }
   int sign_bits() { return bits(p_.wide ? std::uint64_t{1} << 63 : std::uint64_t{1} << 31); }
 
+  // The result's value; kNoForm where the operation is left to the steps.
   int operation(Op op, const std::array<int, 3>& in) {
     const int a = in[0], b = in[1], c = in[2];
     switch (op) {
@@ -145,21 +157,28 @@ class Lowering {
         return two(Micro::bit_xor, a, b);
       case Op::logical_not:
         return one(Micro::bit_not, a);
+      default:
+        return p_.wide ? kNoForm : function_of_f32(op, a);
+    }
+  }
+
+  int function_of_f32(Op op, int x) {
+    switch (op) {
       case Op::exp: {
-        const int y = exp(a);
-        if (never_positive_.count(a)) up_to_one_.insert(y);
+        const int y = exp(x);
+        if (never_positive_.count(x)) up_to_one_.insert(y);
         return y;
       }
       case Op::expm1:
-        return expm1(a);
+        return expm1(x);
       case Op::tanh:
-        return tanh(a);
+        return tanh(x);
       case Op::log:
-        return log(a);
+        return log(x);
       case Op::log1p:
-        return log1p(a);
+        return log1p(x);
       default:
-        return one(Micro::move, a);  // has_native_form does not let others in
+        return kNoForm;
     }
   }
 
@@ -283,5 +302,20 @@ class Lowering {
 }  // namespace
 
 LoopCode lower(const LoopProgram& program) { return Lowering(program).run(); }
+
+// Asked of the lowering itself: a list of what it knows would be a second one to keep.
+bool has_native_form(Op op, bool wide) {
+  static const auto forms = [] {
+    std::array<std::array<bool, kOpCount>, 2> known{};
+    for (const bool w : {false, true}) {
+      LoopProgram none;
+      none.wide = w;
+      for (int k = 0; k < kOpCount; ++k)
+        known[w][static_cast<std::size_t>(k)] = Lowering(none).has_form(static_cast<Op>(k));
+    }
+    return known;
+  }();
+  return forms[wide][static_cast<std::size_t>(op)];
+}
 
 }  // namespace ebb::cpu

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cpu/jit/loop.h"
+#include "cpu/sweep/layout.h"
 #include "cpu/sweep/sweep.h"
 #include "cpu/tile/kernels.h"
 
@@ -17,51 +18,6 @@
 namespace ebb::cpu {
 
 inline constexpr std::int64_t kTile = kBlock;
-
-// How an operand or output lies over the space: neighbouring dimensions that step as one are merged.
-struct Layout {
-  int rank = 0;
-  std::array<std::int64_t, Shape::kMaxRank> sizes{};
-  std::array<std::int64_t, Shape::kMaxRank> strides{};
-};
-Layout layout_of(const std::vector<std::int64_t>& dims, std::size_t from, std::size_t to, const Strides& strides);
-
-// Calls run(first element's address, stride, count, done so far) for each piece of the range with one stride.
-template <class Run>
-void walk(const Layout& l, std::int64_t first, std::int64_t count, Run&& run) {
-  if (count <= 0) return;
-  if (l.rank == 0) {
-    run(std::int64_t{0}, std::int64_t{0}, count, std::int64_t{0});
-    return;
-  }
-  std::array<std::int64_t, Shape::kMaxRank> index{};
-  std::int64_t rest = first, address = 0;
-  for (int d = l.rank - 1; d > 0; --d) {
-    index[d] = rest % l.sizes[d];
-    rest /= l.sizes[d];
-    address += index[d] * l.strides[d];
-  }
-  index[0] = rest;
-  address += rest * l.strides[0];
-  const int inner = l.rank - 1;
-  std::int64_t done = 0;
-  while (true) {
-    const std::int64_t n = std::min(count - done, l.sizes[inner] - index[inner]);
-    run(address, l.strides[inner], n, done);
-    done += n;
-    if (done == count) return;
-    address += (n - 1) * l.strides[inner];
-    index[inner] += n - 1;
-    for (int d = inner; d >= 0; --d) {
-      if (++index[d] < l.sizes[d] || d == 0) {
-        address += l.strides[d];
-        break;
-      }
-      address -= (l.sizes[d] - 1) * l.strides[d];
-      index[d] = 0;
-    }
-  }
-}
 
 // Where a register's pointer comes from.
 struct Register {
@@ -180,11 +136,20 @@ struct CompiledSweep : ebb::CompiledSweep {
   std::int64_t tasks = 1;
 };
 
+// Of each instruction: the row-long scratch it is kept in, -1 for none (choices.cc). In long rows, costly values that a
+// later stage needs are kept for the whole row; cheap ones are computed again.
+std::vector<std::int32_t> give_scratch(CompiledSweep& sweep);
+// Of each instruction: whether it is a product that only a sum reads, which then needs no tile of its own (choices.cc).
+std::vector<char> find_summed_products(const Program& program, const TileKernels& kernels);
+
 // Turns runs of cheap steps into chains, stage by stage; the order of steps changes where nothing depends on it.
 // Registers that only a chain's own steps read are never written by its loop.
 void make_chains(CompiledSweep& sweep);
 
 // Gives tiles to the registers that need one, and tiles their length (slots.cc).
 void give_slots(CompiledSweep& sweep);
+
+// Divides the tiles among tasks, by shape and program alone, never by the number of threads (choices.cc).
+void divide_into_tasks(CompiledSweep& sweep);
 
 }  // namespace ebb::cpu

@@ -7,8 +7,8 @@
 
 namespace ebb::cpu {
 
-// One task's reduction over its rows, a number a column. Sums of f32 are closed into doubles every 32 rows, so that the
-// error does not grow with the number of rows.
+// One task's reduction over its rows, one number per column. Sums of f32 are closed into doubles every kRowsPerRun
+// rows, so that the error does not grow with the number of rows.
 class ColumnSums {
  public:
   ColumnSums(const ColumnReduce& reduce, std::int64_t columns, const TileKernels& kernels)
@@ -29,7 +29,7 @@ class ColumnSums {
     for (std::int64_t i = 0; i < rows; ++i) {
       c_.fn(open, open, from + i * width * size, nullptr, static_cast<std::size_t>(width));
       const bool row_done = column + width == columns_;
-      if (row_done && ++rows_ == kRowsOpen) close();
+      if (row_done && ++rows_ == kRowsPerRun) close();
     }
   }
 
@@ -40,8 +40,6 @@ class ColumnSums {
   }
 
  private:
-  static constexpr int kRowsOpen = 32;
-
   void clear_open() {
     std::array<std::byte, 8> number;
     Accumulator id = identity(c_.op, c_.type);

@@ -4,67 +4,12 @@
 #include "core/format_error.h"
 #include "cpu/sweep/code.h"
 
+// From a program's instructions to the interpreter's steps: which registers they read and write, and in which stage and
+// on which level they run. What is kept, what is joined and where tasks begin is chosen in choices.cc, chains.cc and
+// slots.cc.
 namespace ebb::cpu {
 
-Layout layout_of(const std::vector<std::int64_t>& dims, std::size_t from, std::size_t to, const Strides& strides) {
-  Layout l;
-  for (std::size_t d = from; d < to; ++d) {
-    const std::int64_t size = dims[d], stride = strides[static_cast<int>(d)];
-    if (size == 1) continue;
-    if (l.rank > 0 && l.strides[l.rank - 1] == stride * size) {
-      l.sizes[l.rank - 1] *= size;
-      l.strides[l.rank - 1] = stride;
-      continue;
-    }
-    l.sizes[l.rank] = size;
-    l.strides[l.rank++] = stride;
-  }
-  return l;
-}
-
 namespace {
-
-bool dense(const Layout& l) { return l.rank == 0 || (l.rank == 1 && l.strides[0] == 1); }
-
-// Worth keeping for a later stage rather than computing again.
-bool expensive(const Instr& i) {
-  if (i.kind != Instr::Kind::compute) return false;
-  switch (i.op) {
-    case Op::copy:
-    case Op::neg:
-    case Op::abs:
-    case Op::square:
-    case Op::sign:
-    case Op::add:
-    case Op::sub:
-    case Op::mul:
-    case Op::fma:
-    case Op::maximum:
-    case Op::minimum:
-    case Op::where:
-    case Op::eq:
-    case Op::ne:
-    case Op::lt:
-    case Op::le:
-    case Op::gt:
-    case Op::ge:
-    case Op::logical_and:
-    case Op::logical_or:
-    case Op::logical_not:
-    case Op::logical_xor:
-    case Op::floor:
-    case Op::ceil:
-    case Op::round:
-    case Op::trunc:
-    case Op::isnan:
-    case Op::isinf:
-    case Op::isfinite:
-    case Op::check:
-      return false;
-    default:
-      return true;
-  }
-}
 
 bool is_wide(DType from, RegType to) {  // memory that is a register as it lies
   return (from == DType::f32 && to == RegType::f32) || (from == DType::f64 && to == RegType::f64) ||
@@ -80,8 +25,8 @@ class Compiler {
   std::shared_ptr<const CompiledSweep> run() {
     shape();
     bind_memory();
-    find_scratch();
-    find_products();
+    scratch_ = give_scratch(s_);
+    summed_product_ = find_summed_products(p_, k_);
     emit_scalars();
     s_.stages.resize(p_.stages);
     row_register_.assign(p_.instrs.size(), -1);
@@ -92,7 +37,7 @@ class Compiler {
     make_chains(s_);
     give_slots(s_);
     emit_epilogue();
-    split();
+    divide_into_tasks(s_);
     return out_;
   }
 
@@ -109,8 +54,7 @@ class Compiler {
     if (!s_.flat) {
       s_.long_rows = s_.columns > kTile;
       if (!s_.long_rows) {
-        s_.rows_per_tile = std::clamp<std::int64_t>(kTile / std::max<std::int64_t>(s_.columns, 1), 1,
-                                                    std::max<std::int64_t>(s_.rows, 1));
+        s_.rows_per_tile = rows_per_block(s_.rows, s_.columns);
         s_.tile = s_.rows_per_tile * s_.columns;
       }
     }
@@ -123,7 +67,7 @@ class Compiler {
   // Tiles are rows or parts of one, and in memory it lies as in a tile.
   bool rows_are_dense(const Output& o) const {
     const std::size_t n = p_.dims.size(), r = n - static_cast<std::size_t>(p_.row_dims);
-    return !s_.flat && s_.rows_per_tile == 1 && dense(layout_of(p_.dims, r, n, o.strides));
+    return !s_.flat && s_.rows_per_tile == 1 && is_dense(layout_of(p_.dims, r, n, o.strides));
   }
 
   void bind_memory() {
@@ -143,7 +87,7 @@ class Compiler {
       s_.output_layouts.push_back(layout_of(p_.dims, 0, n, o.strides));
       s_.output_row_layouts.push_back(layout_of(p_.dims, 0, s_.flat ? 0 : r, o.strides));
       s_.output_stores.push_back(k_.store(p_.instrs[o.value].type, o.dtype));
-      const bool flat_dense = dense(s_.output_layouts[k]);
+      const bool flat_dense = is_dense(s_.output_layouts[k]);
       const bool row_dense = rows_are_dense(o);
       const Instr& v = p_.instrs[o.value];
       if (v.level == Level::full && v.kind != Instr::Kind::load && is_wide(o.dtype, v.type) &&
@@ -153,52 +97,6 @@ class Compiler {
       } else {
         output_by_row_.push_back(false);
       }
-    }
-  }
-
-  // In long rows, costly values that a later stage needs are kept for the whole row; cheap ones are computed again, and
-  // what those are made of is then needed as late as they are.
-  void find_scratch() {
-    scratch_.assign(p_.instrs.size(), -1);
-    if (!s_.long_rows) return;
-    std::vector<int> needed(p_.instrs.size(), -1);
-    for (std::size_t v = p_.instrs.size(); v-- > 0;) {
-      const Instr& i = p_.instrs[v];
-      if (i.stage == p_.stages) continue;
-      int latest = std::max<int>(needed[v], i.stage);
-      if (i.level == Level::full && latest > i.stage && expensive(i)) {
-        scratch_[v] = static_cast<std::int32_t>(s_.scratch_bytes.size());
-        s_.scratch_bytes.push_back(size_of(i.type));
-        latest = i.stage;
-      }
-      if (i.level != Level::full) latest = i.stage;
-      if (i.kind == Instr::Kind::load) continue;
-      for (std::int32_t a : i.arg) {
-        if (a >= 0) needed[a] = std::max(needed[a], latest);
-      }
-    }
-  }
-
-  // Products that only a sum reads need no tile of their own.
-  void find_products() {
-    std::vector<int> uses(p_.instrs.size(), 0);
-    for (const Instr& i : p_.instrs) {
-      if (i.kind == Instr::Kind::load) continue;
-      for (std::int32_t a : i.arg) {
-        if (a >= 0) ++uses[a];
-      }
-    }
-    for (const Output& o : p_.outputs) uses[o.value] += 2;
-    summed_product_.assign(p_.instrs.size(), 0);
-    for (const Instr& i : p_.instrs) {
-      if ((i.kind != Instr::Kind::reduce && i.kind != Instr::Kind::total) || i.op != Op::sum || !k_.dot(i.type))
-        continue;
-      const Instr& x = instr(i.arg[0]);
-      if (x.level != Level::full || x.kind != Instr::Kind::compute || uses[i.arg[0]] != 1 || x.stage != i.stage)
-        continue;
-      const bool product =
-          x.op == Op::mul && instr(x.arg[0]).level == Level::full && instr(x.arg[1]).level == Level::full;
-      if (product || x.op == Op::square) summed_product_[i.arg[0]] = 1;
     }
   }
 
@@ -323,8 +221,8 @@ class Compiler {
       if (v.level == Level::full && output_of_[o.value] != static_cast<std::int32_t>(k)) {
         step.kind = Step::Kind::store;
         step.a = full(o.value);
-        if (is_half(o.dtype) && v.type == RegType::f32 && (dense(s_.output_layouts[k]) || rows_are_dense(o))) {
-          step.b = add_register(Register::Kind::output, v.type, step.item, !dense(s_.output_layouts[k]));
+        if (is_half(o.dtype) && v.type == RegType::f32 && (is_dense(s_.output_layouts[k]) || rows_are_dense(o))) {
+          step.b = add_register(Register::Kind::output, v.type, step.item, !is_dense(s_.output_layouts[k]));
           s_.registers[step.b].halves = true;
         }
         code.full_steps.push_back(step);
@@ -407,8 +305,8 @@ class Compiler {
     step.instr = v;
     if (i.kind == Instr::Kind::load) {
       const Operand& o = p_.operands[i.arg[0]];
-      const bool flat_dense = dense(s_.operand_layouts[i.arg[0]]);
-      const bool row_dense = !s_.flat && s_.rows_per_tile == 1 && dense(column_layout_[i.arg[0]]);
+      const bool flat_dense = is_dense(s_.operand_layouts[i.arg[0]]);
+      const bool row_dense = !s_.flat && s_.rows_per_tile == 1 && is_dense(column_layout_[i.arg[0]]);
       if (o.kind == Operand::Kind::memory && is_wide(o.dtype, i.type) && (flat_dense || row_dense)) {
         return local_[v] = add_register(Register::Kind::operand, i.type, i.arg[0], !flat_dense);
       }
@@ -416,7 +314,7 @@ class Compiler {
       step.item = i.arg[0];
       // Whole rows of something that is the same in every row: one copy serves all tiles.
       step.invariant = !s_.flat && !s_.long_rows && s_.operand_row_layouts[i.arg[0]].rank > 0 &&
-                       zero(s_.operand_row_layouts[i.arg[0]]);
+                       repeats(s_.operand_row_layouts[i.arg[0]]);
       if (o.kind == Operand::Kind::memory && is_half(o.dtype) && i.type == RegType::f32 && !step.invariant &&
           (flat_dense || row_dense)) {
         step.a = add_register(Register::Kind::operand, i.type, i.arg[0], !flat_dense);
@@ -464,10 +362,6 @@ class Compiler {
     return local_[v] = step.dst;
   }
 
-  static bool zero(const Layout& l) {
-    return std::all_of(l.strides.begin(), l.strides.begin() + l.rank, [](std::int64_t s) { return s == 0; });
-  }
-
   // A scalar or row value as a tile.
   std::int32_t spread(std::int32_t v) {
     auto it = local_.find(v);
@@ -498,26 +392,6 @@ class Compiler {
       }
       s_.epilogue.push_back(step);
     }
-  }
-
-  // Tasks by shape and program alone, never by the number of threads.
-  void split() {
-    if (s_.flat) {
-      s_.tiles = (s_.elements + s_.tile - 1) / s_.tile;
-    } else {
-      s_.tiles = s_.long_rows ? s_.rows : (s_.rows + s_.rows_per_tile - 1) / s_.rows_per_tile;
-    }
-    std::int64_t cost = 1;  // of an element, in quarter nanoseconds or so
-    for (const Instr& i : p_.instrs) cost += i.level != Level::full ? 0 : expensive(i) ? 6 : 1;
-    // Sums of columns and of rows are added task by task: where tasks begin must not depend on what else is in the
-    // sweep.
-    if (!s_.column_reduces.empty() || (!s_.flat && !s_.totals.empty())) cost = 16;
-    const std::int64_t elements_per_tile = std::max<std::int64_t>(1, s_.long_rows ? s_.columns : s_.tile);
-    constexpr std::int64_t kTaskCost = 1 << 18;
-    s_.tiles_per_task = std::max<std::int64_t>(1, kTaskCost / (cost * elements_per_tile));
-    const std::int64_t most = s_.column_reduces.empty() ? 128 : 64;
-    s_.tiles_per_task = std::max(s_.tiles_per_task, (s_.tiles + most - 1) / most);
-    s_.tasks = s_.tiles == 0 ? 0 : (s_.tiles + s_.tiles_per_task - 1) / s_.tiles_per_task;
   }
 
   const TileKernels& k_;

@@ -5,6 +5,7 @@
 #include "ebb/dtype.h"
 #include "graph/op_table.h"
 #include "sweep/program.h"
+#include "sweep/sum_order.h"
 
 // The SIMD loops of the tile interpreter, compiled for every Highway target and chosen once at run time. All pointers
 // may be unaligned; n may be anything from 0 up (tails included); nothing outside [0, n) is read or written.
@@ -15,8 +16,7 @@ namespace ebb::cpu {
 using ElementwiseFn = void (*)(void* out, const void* a, const void* b, const void* c, std::size_t n);
 
 // acc = combine(acc, reduction of a[0..n)). The accumulator is double for f32 and f64, int64_t for i32 and i64.
-// The tree is a function of n alone: 16 lanes, lane l takes a[l], a[l+16], ... in the register type (f32 adds in f32:
-// blocks are at most kBlock long), then the lanes are combined in the order 0..15 in the accumulator's type.
+// n is at most kBlock, and the order is that of a block (sweep/sum_order.h).
 // max and min give NaN when an element is NaN.
 // rows > 1: acc[r] for a[r·n .. r·n+n).
 using ReduceFn = void (*)(void* acc, const void* a, std::size_t rows, std::size_t n);
@@ -28,11 +28,6 @@ using DotFn = void (*)(void* acc, const void* a, const void* b, std::size_t rows
 // dst[i] = convert(src[i · stride]) and back. stride in elements, 1 is the fast case, 0 repeats.
 using LoadFn = void (*)(void* dst, const void* src, std::ptrdiff_t stride, std::size_t n);
 using StoreFn = void (*)(void* dst, std::ptrdiff_t stride, const void* src, std::size_t n);
-
-// Reductions are made of blocks of this many elements, whatever the tile: part of the definition of every sum.
-inline constexpr std::size_t kBlock = 1024;
-// Blocks are summed in groups of this many; groups are summed in order. Also part of the definition.
-inline constexpr std::size_t kBlocksPerGroup = 64;
 
 struct TileKernels {
   const char* target;       // "NEON", "AVX2", ...

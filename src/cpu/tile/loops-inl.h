@@ -13,6 +13,33 @@
 
 #include "cpu/tile/kernels.h"
 
+// A function of one vector as a struct for costly_loop; one with a faster form for vectors in which every lane is
+// plain.
+#undef EBB_UNARY
+#undef EBB_UNARY_WITH_PLAIN
+#define EBB_UNARY(Name, function)           \
+  struct Name {                             \
+    template <class D, class V>             \
+    static HWY_INLINE V call(D d, V x) {    \
+      return HWY_NAMESPACE::function(d, x); \
+    }                                       \
+  };
+#define EBB_UNARY_WITH_PLAIN(Name, function, is_plain, plain_function) \
+  struct Name {                                                        \
+    template <class D, class V>                                        \
+    static HWY_INLINE V call(D d, V x) {                               \
+      return HWY_NAMESPACE::function(d, x);                            \
+    }                                                                  \
+    template <class D, class V>                                        \
+    static HWY_INLINE hn::Mask<D> plain(D d, V x, V) {                 \
+      return HWY_NAMESPACE::is_plain(d, x);                            \
+    }                                                                  \
+    template <class D, class V>                                        \
+    static HWY_INLINE V call_plain(D d, V x, V) {                      \
+      return HWY_NAMESPACE::plain_function(d, x);                      \
+    }                                                                  \
+  };
+
 HWY_BEFORE_NAMESPACE();
 namespace ebb::cpu::HWY_NAMESPACE {
 

@@ -158,11 +158,11 @@ HWY_INLINE V exp(D d, V x) {
   return scale(d, y, k.shifted);
 }
 
-// e^(x + low) for x <= 0, low tiny
+// e^(x + low), low tiny
 template <class D, class V>
 HWY_INLINE V exp_of_sum(D d, V x, V low) {
   using Traits = FloatTraits<hn::TFromD<D>>;
-  const Reduced<D> k = reduce_by_ln2(d, clamp_keep_nan(d, x, Traits::kExpLow, 0));
+  const Reduced<D> k = reduce_by_ln2(d, clamp_keep_nan(d, x, Traits::kExpLow, Traits::kExpHigh));
   return scale(d, exp_of_rest(d, hn::Add(k.rest, low)), k.shifted);
 }
 

@@ -1,4 +1,4 @@
-// Vector erf, erfc and pow.
+// Vector erf, erfc, erfcx and pow.
 #if defined(EBB_CPU_MATH_ERF_POW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_CPU_MATH_ERF_POW_INL_H_
 #undef EBB_CPU_MATH_ERF_POW_INL_H_
@@ -29,20 +29,30 @@ HWY_INLINE V square_error(D d, V a, V square) {
 #endif
 }
 
-// erfc a = e^(-a²) g(t) / (1 + 2a), t = (a - 4) / (a + 4), for a >= 0. a² = h + e exactly; the rounding errors of g and
-// of 1 + 2a go into the exponent too, where 1/g, between 1/1.3 and 1, need not be exact.
+// erfcx a = e^(a²) erfc a = g(t) / (1 + 2a), t = (a - 4) / (a + 4), for 0 <= a <= 28: the quotient, and what the
+// rounding of g and of 1 + 2a left out of it, as a part of it. 1/g, between 1/1.3 and 1, need not be exact for that.
+template <class D>
+struct ScaledErfc {
+  hn::Vec<D> ratio, correction;
+};
 template <class D, class V>
-HWY_INLINE V erfc_positive(D d, V a) {
-  a = clamp_keep_nan(d, a, 0, 28);
+HWY_INLINE ScaledErfc<D> scaled_erfc(D d, V a) {
   const V four = constant(d, 4), t = hn::Div(hn::Sub(a, four), hn::Add(a, four));
-  const V h = hn::Mul(a, a), e = square_error(d, a, h);
   const V first = constant(d, kErfcxFirst), others = hn::Mul(t, polynomial(d, t, kErfcxF64));
   const V g = hn::Add(first, others), g_error = hn::Sub(others, hn::Sub(g, first));
   const V twice = hn::Add(a, a), one = constant(d, 1), bottom = hn::Add(twice, one);
   const V bottom_error = hn::Sub(one, hn::Sub(bottom, twice));
   const V ratio = hn::Div(g, bottom);
-  const V correction = hn::NegMulAdd(bottom_error, ratio, g_error);
-  return hn::Mul(exp_of_sum(d, hn::Neg(h), hn::MulSub(correction, constant(d, 0.87), e)), ratio);
+  return {ratio, hn::Mul(hn::NegMulAdd(bottom_error, ratio, g_error), constant(d, 0.87))};
+}
+
+// erfc a = e^(-a²) erfcx a for a >= 0. a² = h + e exactly; the correction goes into the exponent too.
+template <class D, class V>
+HWY_INLINE V erfc_positive(D d, V a) {
+  a = clamp_keep_nan(d, a, 0, 28);
+  const V h = hn::Mul(a, a), e = square_error(d, a, h);
+  const ScaledErfc<D> y = scaled_erfc(d, a);
+  return hn::Mul(exp_of_sum(d, hn::Neg(h), hn::Sub(y.correction, e)), y.ratio);
 }
 
 // x (2/sqrt(pi) + z e(z)), z = x², for |x| <= 1; 2/sqrt(pi) = 1 + 0.128..., so that the large part of the sum is exact.
@@ -101,6 +111,36 @@ HWY_INLINE V erfc_short(D d, V x) {
   return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(constant(d, 2), y), y);
 }
 
+// erfcx a = 1/(a sqrt(pi)) (1 - h (1 - 3h (1 - 5h ...))), h = 1/(2a²): as many terms as doubles from a = 28 on and
+// floats from a = 11 on need.
+template <class D, class V>
+HWY_INLINE V erfcx_far(D d, V a) {
+  const V one = constant(d, 1), h = hn::Div(constant(d, 0.5), hn::Mul(a, a));
+  V series = one;
+  for (int k = 13; k > 0; k -= 2) series = hn::NegMulAdd(hn::Mul(h, constant(d, k)), series, one);
+  return hn::Mul(hn::Div(constant(d, 0.56418958354775629), a), series);
+}
+// Below zero erfcx x = 2 e^(x²) - erfcx(-x).
+template <class D, class V>
+HWY_INLINE V erfcx(D d, V x) {
+  const V a = hn::Abs(x), near = clamp_keep_nan(d, a, 0, 28);
+  const ScaledErfc<D> part = scaled_erfc(d, near);
+  const V small = hn::MulAdd(part.correction, part.ratio, part.ratio);
+  const V y = hn::IfThenElse(hn::Gt(a, constant(d, 28)), erfcx_far(d, a), small);
+  const V h = hn::Mul(near, near), power = exp_of_sum(d, h, square_error(d, near, h));
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(hn::Add(power, power), y), y);
+}
+// The same of what was f32; the result is infinite in f32 from x = -9.4 on.
+template <class D, class V>
+HWY_INLINE V erfcx_short(D d, V x) {
+  const V a = hn::Abs(x), near = clamp_keep_nan(d, a, 0, 11), four = constant(d, 4);
+  const V t = hn::Div(hn::Sub(near, four), hn::Add(near, four));
+  const V small = hn::Div(polynomial(d, t, kErfcxF64Short), hn::MulAdd(near, constant(d, 2), constant(d, 1)));
+  const V y = hn::IfThenElse(hn::Gt(a, constant(d, 11)), erfcx_far(d, a), small);
+  const V power = exp2_short(d, hn::Mul(hn::Mul(near, near), constant(d, 1.4426950408889634)));
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(hn::Add(power, power), y), y);
+}
+
 // C's special cases of pow, given |x|^y where both are ordinary.
 template <class D, class V>
 HWY_INLINE V pow_specials(D d, V x, V y, V magnitude) {
@@ -149,7 +189,25 @@ HWY_INLINE V pow(D d, V x, V y) {
   return by_lane(d, x, y, [](double a, double b) { return std::pow(a, b); });
 }
 
+namespace {
+
+EBB_UNARY(Erf, erf)
+EBB_UNARY_WITH_PLAIN(ErfWithSmall, erf, is_below_one, erf_small)
+EBB_UNARY(Erfc, erfc)
+EBB_UNARY(ErfcShort, erfc_short)
+EBB_UNARY(Erfcx, erfcx)
+EBB_UNARY(ErfcxShort, erfcx_short)
+
+}  // namespace
+
 }  // namespace ebb::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+
+// As in math_functions-inl.h.
+#undef EBB_MATH_ERF
+#define EBB_MATH_ERF(X)                         \
+  X(erf, Erf, SameType<float>, ErfWithSmall, 2) \
+  X(erfc, ErfcShort, InDouble, Erfc, 2)         \
+  X(erfcx, ErfcxShort, InDouble, Erfcx, 2)
 
 #endif

@@ -12,25 +12,6 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb::cpu::HWY_NAMESPACE {
 namespace {
 
-EBB_UNARY(Erf, erf)
-EBB_UNARY(Erfc, erfc_short)
-
-template <Trig kFunction>
-struct Circular {
-  template <class D, class V>
-  static HWY_INLINE V call(D d, V x) {
-    return trig<kFunction, true>(d, x);
-  }
-  template <class D, class V>
-  static HWY_INLINE hn::Mask<D> plain(D d, V x, V) {
-    return trig_in_range<true>(d, x);
-  }
-  template <class D, class V>
-  static HWY_INLINE V call_plain(D d, V x, V) {
-    return trig_ordinary<kFunction, true>(d, x);
-  }
-};
-
 struct Pow {
   template <class D, class V>
   static HWY_INLINE V call(D d, V x, V y) {
@@ -98,52 +79,12 @@ struct Hypot {
 }  // namespace
 
 ElementwiseFn math_kernel_f32(Op op, unsigned mask) {
-  using F32 = SameType<float>;
   switch (op) {
-    case Op::exp:
-      return costly_unary<Exp, F32>(mask);
-    case Op::exp2:
-      return costly_unary<Exp2, F32>(mask);
-    case Op::expm1:
-      return costly_unary<Expm1, F32>(mask);
-    case Op::log:
-      return costly_unary<Log, F32>(mask);
-    case Op::log2:
-      return costly_unary<Log2, F32>(mask);
-    case Op::log10:
-      return costly_unary<Log10, F32>(mask);
-    case Op::log1p:
-      return costly_unary<Log1p, F32>(mask);
-    case Op::tanh:
-      return costly_unary<Tanh, F32>(mask);
-    case Op::erf:
-      return costly_unary<Erf, F32>(mask);
-    case Op::sinh:
-      return costly_unary<Sinh, F32>(mask);
-    case Op::cosh:
-      return costly_unary<Cosh, F32>(mask);
-    case Op::erfc:
-      return costly_unary<Erfc, InDouble>(mask);
-    case Op::asinh:
-      return costly_unary<Asinh, InDouble>(mask);
-    case Op::acosh:
-      return costly_unary<Acosh, InDouble>(mask);
-    case Op::atanh:
-      return costly_unary<Atanh, InDouble>(mask);
-    case Op::asin:
-      return costly_unary<Asin, InDouble>(mask);
-    case Op::acos:
-      return costly_unary<Acos, InDouble>(mask);
-    case Op::atan:
-      return costly_unary<Atan, InDouble>(mask);
-    case Op::cbrt:
-      return costly_unary<Cbrt, InDouble>(mask);
-    case Op::sin:
-      return costly_unary<Circular<Trig::sin>, InDouble>(mask);
-    case Op::cos:
-      return costly_unary<Circular<Trig::cos>, InDouble>(mask);
-    case Op::tan:
-      return costly_unary<Circular<Trig::tan>, InDouble>(mask);
+#define EBB_CASE(name, OfF32, Access, ...) \
+  case Op::name:                           \
+    return costly_unary<OfF32, Access>(mask);
+    EBB_MATH_UNARY(EBB_CASE)
+#undef EBB_CASE
     case Op::pow:
       return mask == 2 ? &pow_by_number : costly_binary<Pow, InDouble>(mask);
     case Op::atan2:

@@ -1,5 +1,5 @@
-// The transcendental functions that f32 and f64 tiles have in common, each as a struct for the loops of
-// loops-inl.h.
+// The transcendental functions of tiles: each as a struct for the loops of loops-inl.h, and as a row of one list, from
+// which math_f32.cc and math_f64.cc choose the loop of an operation.
 #if defined(EBB_CPU_TILE_MATH_FUNCTIONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_CPU_TILE_MATH_FUNCTIONS_INL_H_
 #undef EBB_CPU_TILE_MATH_FUNCTIONS_INL_H_
@@ -10,32 +10,6 @@
 #include "cpu/tile/math_erf_pow-inl.h"
 #include "cpu/tile/math_trig-inl.h"
 #include "cpu/tile/parts-inl.h"
-
-// A function of one vector; one with a faster form for vectors in which every lane is plain.
-#undef EBB_UNARY
-#undef EBB_UNARY_WITH_PLAIN
-#define EBB_UNARY(Name, function)           \
-  struct Name {                             \
-    template <class D, class V>             \
-    static HWY_INLINE V call(D d, V x) {    \
-      return HWY_NAMESPACE::function(d, x); \
-    }                                       \
-  };
-#define EBB_UNARY_WITH_PLAIN(Name, function, is_plain, plain_function) \
-  struct Name {                                                        \
-    template <class D, class V>                                        \
-    static HWY_INLINE V call(D d, V x) {                               \
-      return HWY_NAMESPACE::function(d, x);                            \
-    }                                                                  \
-    template <class D, class V>                                        \
-    static HWY_INLINE hn::Mask<D> plain(D d, V x, V) {                 \
-      return HWY_NAMESPACE::is_plain(d, x);                            \
-    }                                                                  \
-    template <class D, class V>                                        \
-    static HWY_INLINE V call_plain(D d, V x, V) {                      \
-      return HWY_NAMESPACE::plain_function(d, x);                      \
-    }                                                                  \
-  };
 
 HWY_BEFORE_NAMESPACE();
 namespace ebb::cpu::HWY_NAMESPACE {
@@ -54,13 +28,29 @@ EBB_UNARY(Cosh, cosh)
 EBB_UNARY(Asinh, asinh)
 EBB_UNARY(Acosh, acosh)
 EBB_UNARY(Atanh, atanh)
-EBB_UNARY(Asin, asin)
-EBB_UNARY(Acos, acos)
-EBB_UNARY(Atan, atan)
-EBB_UNARY(Cbrt, cbrt)
 
 }  // namespace
 }  // namespace ebb::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+
+// The functions of one number. A row: the operation, its function of f32 and whether that computes in f32 or f64, its
+// function of f64 and how many vectors of that go side by side. A family of functions has its rows where it has its
+// functions.
+#undef EBB_MATH_UNARY
+#define EBB_MATH_UNARY(X)                    \
+  X(exp, Exp, SameType<float>, Exp, 4)       \
+  X(exp2, Exp2, SameType<float>, Exp2, 4)    \
+  X(expm1, Expm1, SameType<float>, Expm1, 4) \
+  X(log, Log, SameType<float>, Log, 4)       \
+  X(log2, Log2, SameType<float>, Log2, 4)    \
+  X(log10, Log10, SameType<float>, Log10, 4) \
+  X(log1p, Log1p, SameType<float>, Log1p, 4) \
+  X(tanh, Tanh, SameType<float>, Tanh, 4)    \
+  X(sinh, Sinh, SameType<float>, Sinh, 4)    \
+  X(cosh, Cosh, SameType<float>, Cosh, 4)    \
+  X(asinh, Asinh, InDouble, Asinh, 4)        \
+  X(acosh, Acosh, InDouble, Acosh, 4)        \
+  X(atanh, Atanh, InDouble, Atanh, 4)        \
+  EBB_MATH_TRIG(X) EBB_MATH_ERF(X)
 
 #endif

@@ -232,7 +232,48 @@ HWY_INLINE V hypot(D d, V x, V y) {
   return hn::IfThenElse(hn::Or(hn::Eq(a, inf), hn::Eq(b, inf)), inf, result);  // even beside NaN
 }
 
+namespace {
+
+template <Trig kFunction, bool kWasF32>
+struct Circular {
+  template <class D, class V>
+  static HWY_INLINE V call(D d, V x) {
+    return trig<kFunction, kWasF32>(d, x);
+  }
+  template <class D, class V>
+  static HWY_INLINE hn::Mask<D> plain(D d, V x, V) {
+    return trig_in_range<kWasF32>(d, x);
+  }
+  template <class D, class V>
+  static HWY_INLINE V call_plain(D d, V x, V) {
+    return trig_ordinary<kFunction, kWasF32>(d, x);
+  }
+};
+template <bool kWasF32>
+using Sin = Circular<Trig::sin, kWasF32>;
+template <bool kWasF32>
+using Cos = Circular<Trig::cos, kWasF32>;
+template <bool kWasF32>
+using Tan = Circular<Trig::tan, kWasF32>;
+EBB_UNARY(Asin, asin)
+EBB_UNARY(Acos, acos)
+EBB_UNARY(Atan, atan)
+EBB_UNARY(Cbrt, cbrt)
+
+}  // namespace
+
 }  // namespace ebb::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+
+// As in math_functions-inl.h.
+#undef EBB_MATH_TRIG
+#define EBB_MATH_TRIG(X)                     \
+  X(sin, Sin<true>, InDouble, Sin<false>, 4) \
+  X(cos, Cos<true>, InDouble, Cos<false>, 4) \
+  X(tan, Tan<true>, InDouble, Tan<false>, 4) \
+  X(asin, Asin, InDouble, Asin, 4)           \
+  X(acos, Acos, InDouble, Acos, 4)           \
+  X(atan, Atan, InDouble, Atan, 4)           \
+  X(cbrt, Cbrt, InDouble, Cbrt, 4)
 
 #endif

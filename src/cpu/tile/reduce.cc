@@ -18,8 +18,6 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr std::size_t kTreeLanes = 16;
-
 struct Sum {
   static constexpr double kIdentity = 0;
   template <class T>
@@ -73,25 +71,25 @@ double reduce_row(const T* a, std::size_t n) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   constexpr std::size_t kVector = kLanes<hn::ScalableTag<T>>;
-  constexpr std::size_t kVectors = kTreeLanes / kVector;
-  static_assert(kTreeLanes % kVector == 0);
-  T lanes[kTreeLanes];
+  constexpr std::size_t kVectors = kSumLanes / kVector;
+  static_assert(kSumLanes % kVector == 0);
+  T lanes[kSumLanes];
   const V identity = hn::Set(d, static_cast<T>(F::kIdentity));
-  const std::size_t whole = n / kTreeLanes * kTreeLanes;
+  const std::size_t whole = n / kSumLanes * kSumLanes;
   if constexpr (kVectors <= 8) {
     V acc[kVectors];
     for (std::size_t k = 0; k < kVectors; ++k) acc[k] = identity;
-    for (std::size_t i = 0; i < whole; i += kTreeLanes)
+    for (std::size_t i = 0; i < whole; i += kSumLanes)
       for (std::size_t k = 0; k < kVectors; ++k) acc[k] = F::many(acc[k], hn::LoadU(d, a + i + k * kVector));
     for (std::size_t k = 0; k < kVectors; ++k) hn::StoreU(acc[k], d, lanes + k * kVector);
   } else {
     for (T& lane : lanes) lane = static_cast<T>(F::kIdentity);
-    for (std::size_t i = 0; i < whole; i += kTreeLanes)
-      for (std::size_t k = 0; k < kTreeLanes; ++k) lanes[k] = F::one(lanes[k], a[i + k]);
+    for (std::size_t i = 0; i < whole; i += kSumLanes)
+      for (std::size_t k = 0; k < kSumLanes; ++k) lanes[k] = F::one(lanes[k], a[i + k]);
   }
   for (std::size_t i = whole; i < n; ++i) lanes[i - whole] = F::one(lanes[i - whole], a[i]);
   double result = lanes[0];
-  for (std::size_t k = 1; k < kTreeLanes; ++k) result = F::one(result, static_cast<double>(lanes[k]));
+  for (std::size_t k = 1; k < kSumLanes; ++k) result = F::one(result, static_cast<double>(lanes[k]));
   return result;
 }
 
@@ -110,7 +108,7 @@ void reduce_floats(void* acc, const void* a, std::size_t rows, std::size_t n) {
   const T* p = static_cast<const T*>(a);
   if (n == 0) return;
   for (std::size_t r = 0; r < rows; ++r, p += n)
-    out[r] = F::one(out[r], n < kTreeLanes ? reduce_short_row<F>(p, n) : reduce_row<F>(p, n));
+    out[r] = F::one(out[r], n < kSumLanes ? reduce_short_row<F>(p, n) : reduce_row<F>(p, n));
 }
 
 // Sums of products with the tree above: each product is rounded as an element of a tile would be.
@@ -118,13 +116,13 @@ template <class T>
 double dot_row(const T* a, const T* b, std::size_t n) {
   const hn::ScalableTag<T> d;
   constexpr std::size_t kVector = kLanes<hn::ScalableTag<T>>;
-  constexpr std::size_t kVectors = kTreeLanes / kVector;
-  T lanes[kTreeLanes] = {};
-  const std::size_t whole = n / kTreeLanes * kTreeLanes;
+  constexpr std::size_t kVectors = kSumLanes / kVector;
+  T lanes[kSumLanes] = {};
+  const std::size_t whole = n / kSumLanes * kSumLanes;
   if constexpr (kVectors <= 8) {
     hn::Vec<decltype(d)> acc[kVectors];
     for (std::size_t k = 0; k < kVectors; ++k) acc[k] = hn::Zero(d);
-    for (std::size_t i = 0; i < whole; i += kTreeLanes) {
+    for (std::size_t i = 0; i < whole; i += kSumLanes) {
       for (std::size_t k = 0; k < kVectors; ++k) {
         const std::size_t at = i + k * kVector;
         acc[k] = hn::Add(acc[k], hn::Mul(hn::LoadU(d, a + at), hn::LoadU(d, b + at)));
@@ -132,12 +130,12 @@ double dot_row(const T* a, const T* b, std::size_t n) {
     }
     for (std::size_t k = 0; k < kVectors; ++k) hn::StoreU(acc[k], d, lanes + k * kVector);
   } else {
-    for (std::size_t i = 0; i < whole; i += kTreeLanes)
-      for (std::size_t k = 0; k < kTreeLanes; ++k) lanes[k] += a[i + k] * b[i + k];
+    for (std::size_t i = 0; i < whole; i += kSumLanes)
+      for (std::size_t k = 0; k < kSumLanes; ++k) lanes[k] += a[i + k] * b[i + k];
   }
   for (std::size_t i = whole; i < n; ++i) lanes[i - whole] += a[i] * b[i];
   double result = lanes[0];
-  for (std::size_t k = 1; k < std::min(n, kTreeLanes); ++k) result += static_cast<double>(lanes[k]);
+  for (std::size_t k = 1; k < std::min(n, kSumLanes); ++k) result += static_cast<double>(lanes[k]);
   return result;
 }
 

@@ -1,0 +1,79 @@
+#include <algorithm>
+
+#include "cpu/sweep/code.h"
+
+// Choices that follow from a sweep's program and shape alone.
+namespace ebb::cpu {
+namespace {
+
+// Worth keeping for a later stage rather than computing again.
+bool expensive(const Instr& i) { return i.kind == Instr::Kind::compute && info(i.op).costly; }
+
+}  // namespace
+
+// What a cheap value is made of is needed as late as the value itself.
+std::vector<std::int32_t> give_scratch(CompiledSweep& sweep) {
+  const Program& p = sweep.program;
+  std::vector<std::int32_t> scratch(p.instrs.size(), -1);
+  if (!sweep.long_rows) return scratch;
+  std::vector<int> needed(p.instrs.size(), -1);
+  for (std::size_t v = p.instrs.size(); v-- > 0;) {
+    const Instr& i = p.instrs[v];
+    if (i.stage == p.stages) continue;
+    int latest = std::max<int>(needed[v], i.stage);
+    if (i.level == Level::full && latest > i.stage && expensive(i)) {
+      scratch[v] = static_cast<std::int32_t>(sweep.scratch_bytes.size());
+      sweep.scratch_bytes.push_back(size_of(i.type));
+      latest = i.stage;
+    }
+    if (i.level != Level::full) latest = i.stage;
+    if (i.kind == Instr::Kind::load) continue;
+    for (std::int32_t a : i.arg) {
+      if (a >= 0) needed[a] = std::max(needed[a], latest);
+    }
+  }
+  return scratch;
+}
+
+std::vector<char> find_summed_products(const Program& p, const TileKernels& kernels) {
+  std::vector<int> uses(p.instrs.size(), 0);
+  for (const Instr& i : p.instrs) {
+    if (i.kind == Instr::Kind::load) continue;
+    for (std::int32_t a : i.arg) {
+      if (a >= 0) ++uses[a];
+    }
+  }
+  for (const Output& o : p.outputs) uses[o.value] += 2;
+  std::vector<char> found(p.instrs.size(), 0);
+  for (const Instr& i : p.instrs) {
+    const bool reduces = i.kind == Instr::Kind::reduce || i.kind == Instr::Kind::total;
+    if (!reduces || i.op != Op::sum || !kernels.dot(i.type)) continue;
+    const Instr& x = p.instrs[i.arg[0]];
+    if (x.level != Level::full || x.kind != Instr::Kind::compute || uses[i.arg[0]] != 1 || x.stage != i.stage) continue;
+    auto full = [&](std::int32_t v) { return p.instrs[v].level == Level::full; };
+    if (x.op == Op::square || (x.op == Op::mul && full(x.arg[0]) && full(x.arg[1]))) found[i.arg[0]] = 1;
+  }
+  return found;
+}
+
+void divide_into_tasks(CompiledSweep& s) {
+  if (s.flat) {
+    s.tiles = (s.elements + s.tile - 1) / s.tile;
+  } else {
+    s.tiles = s.long_rows ? s.rows : (s.rows + s.rows_per_tile - 1) / s.rows_per_tile;
+  }
+  if (!s.column_reduces.empty() || (!s.flat && !s.totals.empty())) {
+    // A task is a part of the sum, which must not depend on what else is in the sweep.
+    s.tiles_per_task = rows_per_part(s.rows, s.columns) / s.rows_per_tile;
+  } else {
+    std::int64_t cost = 1;  // of an element, in quarter nanoseconds or so
+    for (const Instr& i : s.program.instrs) cost += i.level != Level::full ? 0 : expensive(i) ? 6 : 1;
+    constexpr std::int64_t kTaskCost = 1 << 18, kMostTasks = 128;
+    const std::int64_t elements_per_tile = std::max<std::int64_t>(1, s.long_rows ? s.columns : s.tile);
+    s.tiles_per_task = std::max<std::int64_t>(1, kTaskCost / (cost * elements_per_tile));
+    s.tiles_per_task = std::max(s.tiles_per_task, (s.tiles + kMostTasks - 1) / kMostTasks);
+  }
+  s.tasks = s.tiles == 0 ? 0 : (s.tiles + s.tiles_per_task - 1) / s.tiles_per_task;
+}
+
+}  // namespace ebb::cpu

@@ -1,0 +1,124 @@
+#include <cstring>
+
+#include "cpu/sweep/task.h"
+
+// Chains: loops of machine code over the blocks of a tile, and their steps where a loop does not do.
+namespace ebb::cpu {
+namespace {
+
+constexpr std::int64_t kBlocksAtOnce = 16;
+constexpr int kTooOften = 4, kGiveItAnotherTry = 64;  // calls of loops whose guards did not hold
+
+// Of several blocks at a time: each is a chain of additions that wait for each other.
+template <class T>
+void add_lanes(const std::byte* state, std::size_t stride, std::int64_t blocks, double* sums) {
+  for (std::int64_t b = 0; b < blocks; ++b) sums[b] = 0;
+  for (std::int64_t b = 0; b < blocks; b += 4) {
+    const std::int64_t end = std::min(b + 4, blocks);
+    for (std::size_t k = 0; k < kLoopGroup; ++k) {
+      for (std::int64_t n = b; n < end; ++n)
+        sums[n] += static_cast<double>(reinterpret_cast<const T*>(state + static_cast<std::size_t>(n) * stride)[k]);
+    }
+  }
+}
+
+}  // namespace
+
+// A chain: the loop for whole turns, its steps for the few elements left and for blocks where a guard does not hold.
+void SweepTask::chain(const Chain& c) {
+  const auto turn = static_cast<std::int64_t>(c.loop->group());
+  std::array<void*, kMaxLoopPointers> pointers;
+  for (std::size_t p = 0; p < c.registers.size(); ++p) pointers[p] = at(c.registers[p], 0);
+  for (std::int64_t first = 0; first < count_;) {
+    // All whole blocks in one call, then what is left.
+    const std::int64_t n = std::min(kTile, count_ - first);
+    const std::int64_t blocks = n < kTile ? 1 : std::min(kBlocksAtOnce, (count_ - first) / kTile);
+    alignas(kGuardBytes) std::byte state[kBlocksAtOnce * kMaxLoopState];
+    const auto state_bytes = static_cast<std::int64_t>(c.loop->state_bytes());
+    const int in_vain = r_.in_vain.load(std::memory_order_relaxed);
+    if (c.loop->guards() > 0 && in_vain >= kTooOften) {  // extremes all over: the steps alone, for a while
+      std::memset(state, 0, static_cast<std::size_t>(blocks * state_bytes));
+      r_.in_vain.store(in_vain + 1 < kGiveItAnotherTry ? in_vain + 1 : 0, std::memory_order_relaxed);
+    } else {
+      c.loop->run(pointers.data(), static_cast<std::size_t>(n / turn), state, static_cast<std::size_t>(blocks));
+    }
+    if (c.loop->guards() > 0 || n % turn != 0) {
+      bool held = true;
+      for (std::int64_t b = 0; b < blocks; ++b)
+        held = repair(c, state + b * state_bytes, first + b * kTile, n, n / turn * turn) && held;
+      if (c.loop->guards() > 0 && in_vain < kTooOften)
+        r_.in_vain.store(held ? 0 : in_vain + 1, std::memory_order_relaxed);
+    }
+    add_sums(c, state, first, blocks);
+    first += blocks * kTile;
+    for (std::size_t p = 0; p < c.registers.size(); ++p)
+      pointers[p] = static_cast<std::byte*>(pointers[p]) + blocks * kTile * c.strides[p];
+  }
+}
+
+// The steps for what the loop did not do of the n elements from `block`: those after `done`, or all if a guard did
+// not hold (then the result is false).
+bool SweepTask::repair(const Chain& c, std::byte* state, std::int64_t block, std::int64_t n, std::int64_t done) {
+  const std::size_t lanes = kLoopGroup * (c.wide ? 8 : 4), sums = c.sums.size() * lanes;
+  const std::byte* guards = state + sums;
+  bool held = true;
+  for (int g = 0; g < c.loop->guards(); ++g, guards += kGuardBytes) {
+    std::array<std::uint64_t, kGuardBytes / 8> words;
+    std::memcpy(words.data(), guards, kGuardBytes);
+    held = held && (words[0] & words[1] & words[2] & words[3]) == ~std::uint64_t{0};
+  }
+  if (!held) {
+    done = 0;
+    std::memset(state, 0, sums);
+  }
+  const std::int64_t first = block + done, left = n - done;
+  if (left == 0) return held;
+  std::size_t sum = 0;
+  for (const Step& step : c.steps) {
+    if (step.kind == Step::Kind::compute) {
+      step.fn(at(step.dst, first), at(step.a, first), at(step.b, first), at(step.c, first),
+              static_cast<std::size_t>(left));
+    } else if (step.kind == Step::Kind::check) {
+      check(step, first, left, first_ + first, s_.program.dims.size());
+    } else if (step.kind == Step::Kind::load) {
+      r_.load(step.item, s_.registers[step.dst].type, at(step.dst, first), s_.operand_layouts[step.item],
+              first_ + first, left);
+    } else if (step.kind == Step::Kind::store) {
+      store(step.item, at(step.a, first), s_.registers[step.a].type, s_.output_layouts[step.item], first_ + first,
+            left);
+    } else {  // a sum, here: what it adds may be overwritten by a later step
+      std::byte* to = state + sum++ * lanes;
+      c.wide ? add_rest<double>(step, to, first, left) : add_rest<float>(step, to, first, left);
+    }
+  }
+  return held;
+}
+
+void SweepTask::add_sums(const Chain& c, const std::byte* state, std::int64_t first, std::int64_t blocks) {
+  std::array<double, kBlocksAtOnce> sums;
+  for (std::size_t k = 0; k < c.sums.size(); ++k) {
+    const std::byte* from = state + k * kLoopGroup * (c.wide ? 8 : 4);
+    c.wide ? add_lanes<double>(from, c.loop->state_bytes(), blocks, sums.data())
+           : add_lanes<float>(from, c.loop->state_bytes(), blocks, sums.data());
+    const Step& step = c.sums[k];
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      if (step.kind == Step::Kind::reduce) {
+        groups(step.item)[0].real += sums[b];
+      } else if (s_.flat) {
+        r_.totals[step.item][(first_ + first) / kTile + b].real = sums[b];
+      } else {
+        row_totals_[step.item].first.real += sums[b];
+      }
+    }
+  }
+}
+
+// The tree of every sum: elements go to the lanes whose turn it is, then the lanes are added in order.
+template <class T>
+void SweepTask::add_rest(const Step& step, std::byte* state, std::int64_t from, std::int64_t left) {
+  T* lanes = reinterpret_cast<T*>(state);
+  const T *a = static_cast<const T*>(at(step.a, from)), *b = static_cast<const T*>(at(step.b, from));
+  for (std::int64_t i = 0; i < left; ++i) lanes[i % static_cast<std::int64_t>(kLoopGroup)] += b ? a[i] * b[i] : a[i];
+}
+
+}  // namespace ebb::cpu

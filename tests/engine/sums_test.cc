@@ -1,0 +1,193 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "cases/test_tensor.h"
+#include "cpu/jit/loop.h"
+#include "ebb/ebb.h"
+#include "engine/oracle.h"
+#include "sweep/sum_order.h"
+
+// The contract of sums (sweep/sum_order.h): what their bits depend on, and what they do not.
+namespace ebb {
+namespace {
+
+// Numbers of many sizes and both signs, so that every order of adding them has bits of its own.
+template <class T>
+std::vector<T> numbers(std::int64_t n, unsigned seed = 1) {
+  std::mt19937 g(seed);
+  std::vector<T> v(static_cast<std::size_t>(n));
+  for (T& x : v) {
+    const double size = std::exp2(static_cast<double>(g() % 24) - 12);
+    x = static_cast<T>((static_cast<double>(g()) * 0x1p-31 - 1) * size);
+  }
+  return v;
+}
+template <class T>
+constexpr DType kDType = sizeof(T) == 4 ? DType::f32 : DType::f64;
+
+template <class T>
+Tensor tensor_of(const std::vector<T>& v, const Shape& shape) {
+  return table::test_tensor(v, shape, kDType<T>);
+}
+
+// The definition, written a second time.
+template <class T>
+double line(const T* x, std::int64_t n) {
+  double all = 0, group = 0;
+  for (std::int64_t b = 0; b < n; b += 1024) {
+    T lanes[16] = {};
+    for (std::int64_t i = b; i < std::min(n, b + 1024); ++i) lanes[(i - b) % 16] += x[i];
+    double block = 0;
+    for (T lane : lanes) block += static_cast<double>(lane);
+    group += block;
+    if ((b / 1024 + 1) % 64 == 0) all += group, group = 0;
+  }
+  return all + group;
+}
+template <class T>
+double total_of_rows(const T* x, std::int64_t rows, std::int64_t columns) {
+  double all = 0;
+  const std::int64_t part = rows_per_part(rows, columns);
+  for (std::int64_t r = 0; r < rows; r += part) {
+    double sum = 0;
+    for (std::int64_t k = r; k < std::min(rows, r + part); ++k) sum += line(x + k * columns, columns);
+    all += sum;
+  }
+  return all;
+}
+template <class T>
+double column(const T* x, std::int64_t rows, std::int64_t columns) {
+  double all = 0;
+  const std::int64_t part = rows_per_part(rows, columns);
+  for (std::int64_t r = 0; r < rows; r += part) {
+    double closed = 0;
+    for (std::int64_t run = r; run < std::min(rows, r + part); run += 32) {
+      T open = 0;
+      for (std::int64_t k = run; k < std::min({rows, r + part, run + 32}); ++k) open += x[k * columns];
+      closed += static_cast<double>(open);
+    }
+    all += closed;
+  }
+  return all;
+}
+
+template <class T>
+class Sums : public ::testing::Test {
+ protected:
+  // Planned anew: a cached plan would keep the loops it was made with.
+  static double at(const Tensor& t, std::int64_t i) {
+    if (!t.evaluated()) {
+      std::lock_guard lock(graph_mutex());
+      Node* root = t.node();
+      const Trace traced = trace(std::span<Node* const>(&root, 1));
+      run_plan(make_plan(traced), traced);
+    }
+    return cast(t, DType::f64).to_vector()[static_cast<std::size_t>(i)];
+  }
+  static double one(const Tensor& t) { return at(t, 0); }
+  static double kept(double x) { return static_cast<T>(x); }
+};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(Sums, Types);
+
+const std::int64_t kLengths[] = {1,    2,    15,   16,    17,    100,   1023,  1024,
+                                 1025, 4097, 9000, 65535, 65536, 65537, 70001, 200003};
+
+// Flat, as a row of a batch, as the only row, from memory with strides, with and without loops of machine code: T(n).
+TYPED_TEST(Sums, OfALineDependOnItsLengthAlone) {
+  using T = TypeParam;
+  for (std::int64_t n : kLengths) {
+    SCOPED_TRACE(n);
+    const std::vector<T> v = numbers<T>(3 * n);
+    const Tensor rows = tensor_of(v, {3, n});
+    const double want = this->kept(line(v.data() + n, n));
+    const Tensor row = narrow(rows, 0, 1, 1);
+    for (const cpu::NativeLoops loops : {cpu::NativeLoops::never, cpu::NativeLoops::always}) {
+      cpu::set_native_loops(loops);
+      EXPECT_EQ(this->one(sum(reshape(row, {n}))), want) << "flat";
+      EXPECT_EQ(this->one(sum(row, 1)), want) << "a row alone";
+      EXPECT_EQ(this->at(sum(rows, 1), 1), want) << "a row of a batch";
+      // With work of its own around it, which makes it a sweep with stages.
+      EXPECT_EQ(this->at(sum(rows, 1, true) + 0 * max(rows, 1, true), 1), want) << "a row with company";
+      EXPECT_EQ(this->one(sum(square(sqrt(abs(reshape(row, {n})))) * 0 + reshape(row, {n}))), want)
+          << "flat, with company";
+    }
+    cpu::set_native_loops(cpu::NativeLoops::for_large_sweeps);
+    const Tensor wide = stack({rows, rows}, 2).eval();
+    EXPECT_EQ(this->at(sum(narrow(wide, 2, 0, 1), 1), 1), want) << "every second element of memory";
+  }
+}
+
+struct Space {
+  std::int64_t rows, columns;
+};
+const Space kSpaces[] = {{1, 5},     {7, 3},     {33, 31},   {257, 2},  {1025, 2},  {300, 17}, {9, 1023},
+                         {70, 1024}, {40, 1025}, {20, 3000}, {5000, 3}, {5000, 40}, {3, 70001}};
+
+// The total of a sweep with rows depends on how many rows and columns it has, and not on what else is in it.
+TYPED_TEST(Sums, OfRowsAndColumnsDependOnTheSpaceAlone) {
+  using T = TypeParam;
+  for (const auto& [rows, columns] : kSpaces) {
+    SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(columns));
+    const std::vector<T> v = numbers<T>(rows * columns, 2);
+    const Tensor x = tensor_of(v, {rows, columns});
+    const double first = this->kept(column(v.data(), rows, columns));
+    const double last = this->kept(column(v.data() + columns - 1, rows, columns));
+    auto expect_columns = [&](const Tensor& sums, const char* what) {
+      EXPECT_EQ(this->at(sums, 0), first) << what;
+      EXPECT_EQ(this->at(sums, columns - 1), last) << what;
+    };
+    expect_columns(sum(x, 0), "columns alone");
+    const Tensor columns_beside = sum(x, 0), rows_beside = sum(x, 1), heavy = exp(tanh(x));
+    eval({columns_beside, rows_beside, heavy});
+    expect_columns(columns_beside, "columns beside rows and more");
+    // y is x to the bit, but needs its row's maximum first: the sweep has rows.
+    const double by_rows = this->kept(total_of_rows(v.data(), rows, columns));
+    auto of_rows = [&] { return x + 0 * max(x, 1, true); };
+    const Tensor alone = sum(of_rows());
+    EXPECT_EQ(this->one(alone), by_rows) << "total alone";
+    const Tensor y = of_rows(), total = sum(y), beside = sum(y, 0), costly = exp(tanh(y));
+    eval({total, beside, costly});
+    EXPECT_EQ(this->one(total), by_rows) << "total beside columns and more";
+    expect_columns(beside, "columns beside a total");
+  }
+}
+
+TYPED_TEST(Sums, DoNotDependOnThreads) {
+  using T = TypeParam;
+  const Tensor x = tensor_of(numbers<T>(3000 * 70, 3), {3000, 70});
+  auto results = [&] {
+    const Tensor y = x + 0 * max(x, 1, true);
+    std::vector<double> all;
+    for (const Tensor& t : {sum(x), sum(y), sum(x, 0), sum(x, 1)}) {
+      for (double s : cast(t, DType::f64).to_vector()) all.push_back(s);
+    }
+    return all;
+  };
+  const int before = num_threads();
+  set_num_threads(1);
+  const std::vector<double> one = results();
+  for (int threads : {2, 3, 8}) {
+    set_num_threads(threads);
+    EXPECT_EQ(results(), one) << threads << " threads";
+  }
+  set_num_threads(before);
+}
+
+// Each of these adds in an order of its own, or the tests above could not fail.
+TEST(SumOrder, IsSeenInTheBits) {
+  const std::vector<float> v = numbers<float>(5000 * 40, 2);
+  const double flat = line(v.data(), 200000), by_rows = total_of_rows(v.data(), 5000, 40);
+  EXPECT_NE(flat, by_rows);
+  double plain = 0;
+  for (float x : v) plain += static_cast<double>(x);
+  EXPECT_NE(static_cast<float>(line(v.data(), 1000)), static_cast<float>(plain));
+  float in_f32 = 0;
+  for (std::size_t r = 0; r < 5000; ++r) in_f32 += v[r * 40];
+  EXPECT_NE(static_cast<float>(column(v.data(), 5000, 40)), in_f32);
+}
+
+}  // namespace
+}  // namespace ebb

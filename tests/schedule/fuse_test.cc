@@ -1,0 +1,98 @@
+#include <gtest/gtest.h>
+
+#include "schedule/graphs.h"
+
+// Which values share a sweep, and which work waits for a later one.
+namespace ebb {
+namespace {
+
+using testing::Fused;
+using testing::leaf;
+
+TEST(Fuse, ElementwiseWorkIsOneSweep) {
+  const Tensor x = leaf({30, 40}), row = leaf({40});
+  EXPECT_EQ(Fused({exp(x) * row + tanh(x), x - row}).groups(), 1u);
+}
+
+TEST(Fuse, ARowReductionAndItsUsersAreOneSweep) {
+  const Tensor x = leaf({3000, 40});
+  EXPECT_EQ(Fused({softmax(x)}).groups(), 1u);
+  EXPECT_EQ(Fused({layer_norm(x, {40})}).groups(), 1u);
+  EXPECT_EQ(Fused({softmax(x, 0)}).groups(), 1u);  // the rows of the sweep are then the columns of x
+}
+
+TEST(Fuse, RowsAndColumnsOfOneSpaceDoNotMix) {
+  const Tensor x = leaf({300, 400});
+  EXPECT_EQ(Fused({x - mean(x, 1, true) - mean(x, 0, true)}).groups(), 2u);
+}
+
+TEST(Fuse, ATotalIsWaitedForInSmallSpacesOnly) {
+  const Tensor small = leaf({128, 128}), large = leaf({128, 129});
+  EXPECT_EQ(Fused({small / sum(small)}).groups(), 1u);
+  EXPECT_EQ(Fused({large / sum(large)}).groups(), 2u);
+}
+
+TEST(Fuse, SmallWorkOnATotalIsAnEpilogue) {
+  const Tensor x = leaf({300, 400});
+  const Fused f({sqrt(mean(square(x)))});
+  EXPECT_EQ(f.groups(), 1u);
+  EXPECT_EQ(f.place(Op::sqrt).post, Post::scalar);
+  EXPECT_EQ(f.place(Op::square).post, Post::no);
+  EXPECT_EQ(Fused({exp(sum(x, 0))}).place(Op::exp).post, Post::column);
+}
+
+TEST(Fuse, ReadersOfOneMemoryAreJoined) {
+  const Tensor x = leaf({300, 400}), y = leaf({300, 400});
+  EXPECT_EQ(Fused({sum(x), exp(x)}).groups(), 1u);
+  EXPECT_EQ(Fused({sum(x), exp(y)}).groups(), 2u);
+}
+
+TEST(Fuse, OnlyWhatIsAskedForIsWritten) {
+  const Tensor x = leaf({300, 400});
+  const Fused f({tanh(exp(x))});
+  EXPECT_FALSE(f.place(Op::exp).in_memory);
+  EXPECT_TRUE(f.place(Op::tanh).in_memory);
+}
+
+TEST(Fuse, ACallEndsASweep) {
+  const Tensor x = leaf({30, 30});
+  const Fused f({tanh(matmul(exp(x), x))});
+  EXPECT_EQ(f.groups(), 2u);
+  EXPECT_TRUE(f.place(Op::exp).in_memory);
+  EXPECT_LT(f.place(Op::exp).level, f.place(Op::matmul).level);
+  EXPECT_LE(f.place(Op::matmul).level, f.place(Op::tanh).level);
+}
+
+TEST(Fuse, RenamedDimensionsAreFollowedAndReversedOnesAreNot) {
+  const Tensor x = leaf({300, 400});
+  EXPECT_EQ(Fused({transpose(exp(x), 0, 1) + 1}).groups(), 1u);
+  EXPECT_EQ(Fused({slice(exp(x), 0, -1, kEnd, -1) + 1}).groups(), 2u);
+}
+
+TEST(Delay, WorkThatOnlyALaterSweepNeedsWaitsForIt) {
+  const Tensor x = leaf({300, 400});
+  const Fused f({exp(x) * sum(x)});
+  EXPECT_EQ(f.groups(), 2u);
+  EXPECT_EQ(f.place(Op::exp).group, f.place(Op::mul).group);
+  EXPECT_FALSE(f.place(Op::exp).in_memory);
+  EXPECT_LT(f.place(Op::sum).level, f.place(Op::exp).level);
+}
+
+TEST(Delay, WorkThatACallNeedsDoesNot) {
+  const Tensor x = leaf({64, 64});
+  const Fused f({matmul(exp(x), x) * sum(matmul(x, x))});
+  EXPECT_LT(f.place(Op::exp).level, f.place(Op::mul).level);
+  EXPECT_TRUE(f.place(Op::exp).in_memory);
+}
+
+TEST(Delay, ASweepWhoseLargeValuesALaterOneReadsRunsWithIt) {
+  // Everything but the count of kept rows waits for that count: one sweep over the data.
+  const Tensor x = variable(leaf({3000, 40})), target = zeros({3000}, DType::i64).eval();
+  const Tensor loss = cross_entropy(x, target);
+  const Fused f({loss, backward(loss)[x]});
+  EXPECT_EQ(f.groups(), 2u);
+  EXPECT_FALSE(f.place(Op::exp).in_memory);
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,57 @@
+#pragma once
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "ebb/ebb.h"
+#include "graph/node.h"
+#include "schedule/fuse.h"
+#include "schedule/plan.h"
+
+// What the passes of the schedule make of a few tensors, without running anything.
+namespace ebb::testing {
+
+inline Tensor leaf(const Shape& shape, DType dtype = DType::f32) { return cast(ones(shape), dtype).eval(); }
+
+template <class Pass>
+auto after(const std::vector<Tensor>& roots, Pass pass) {
+  std::lock_guard lock(graph_mutex());
+  std::vector<Node*> nodes;
+  for (const Tensor& t : roots) nodes.push_back(t.node());
+  return pass(trace(nodes));
+}
+inline ValueGraph simplified(const std::vector<Tensor>& roots) {
+  return after(roots, [](const Trace& t) { return simplify(t); });
+}
+inline Plan planned(const std::vector<Tensor>& roots) {
+  return after(roots, [](const Trace& t) { return make_plan(t); });
+}
+
+struct Fused {
+  ValueGraph graph;
+  Fusion fusion;
+
+  explicit Fused(const std::vector<Tensor>& roots) : graph(simplified(roots)), fusion(fuse(graph)) {}
+  std::size_t groups() const {
+    return static_cast<std::size_t>(
+        std::count_if(fusion.groups.begin(), fusion.groups.end(), [](const Group& g) { return !g.members.empty(); }));
+  }
+  // Where the only value of this operation went.
+  const Placement& place(Op op) const {
+    for (std::size_t v = 0; v < graph.values.size(); ++v) {
+      if (graph.values[v].op == op && !graph.values[v].is_leaf) return fusion.places[v];
+    }
+    static const Placement none;
+    return none;
+  }
+};
+
+inline std::size_t count(const ValueGraph& g, Op op) {
+  return static_cast<std::size_t>(
+      std::count_if(g.values.begin(), g.values.end(), [op](const Value& v) { return v.op == op && !v.is_leaf; }));
+}
+inline const Value& root(const ValueGraph& g, std::size_t k = 0) {
+  return g.values[static_cast<std::size_t>(g.roots[k])];
+}
+
+}  // namespace ebb::testing

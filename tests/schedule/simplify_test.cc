@@ -1,0 +1,114 @@
+#include <gtest/gtest.h>
+
+#include "schedule/graphs.h"
+
+namespace ebb {
+namespace {
+
+using testing::count;
+using testing::leaf;
+using testing::root;
+using testing::simplified;
+
+TEST(Simplify, FormulasAreWhatTheyAreMadeOf) {
+  const Tensor x = variable(leaf({3, 4}));
+  const ValueGraph g = simplified({softmax(relu(x))});
+  for (const Value& v : g.values) EXPECT_NE(info(v.op).cls, OpClass::alias) << info(v.op).name;
+  EXPECT_EQ(count(g, Op::exp), 1u);
+}
+
+TEST(Simplify, EqualValuesBecomeOne) {
+  const Tensor x = leaf({5}), y = leaf({5});
+  EXPECT_EQ(count(simplified({exp(x) + square(exp(x))}), Op::exp), 1u);
+  const ValueGraph g = simplified({x * y, y * x, maximum(x, y), maximum(y, x), x - y, y - x});
+  EXPECT_EQ(g.roots[0], g.roots[1]);
+  EXPECT_EQ(g.roots[2], g.roots[3]);
+  EXPECT_NE(g.roots[4], g.roots[5]);
+}
+
+TEST(Simplify, RandomNumbersAreEqualToNoOthers) {
+  const ValueGraph g = simplified({rand({5}) * 2, rand({5}) * 2});
+  EXPECT_NE(g.roots[0], g.roots[1]);
+}
+
+TEST(Simplify, WorkThatChangesNothingVanishes) {
+  const Tensor x = leaf({3, 1});
+  for (const Tensor& same : {x * 1, 1 * x, x / 1, sum(x, 1, true), max(x, 1, true)}) {
+    const ValueGraph g = simplified({same});
+    EXPECT_TRUE(root(g).is_leaf || root(g).is_view()) << info(root(g).op).name;
+    EXPECT_EQ(count(g, Op::mul) + count(g, Op::div) + count(g, Op::sum) + count(g, Op::max), 0u);
+  }
+  EXPECT_EQ(count(simplified({1 / x}), Op::div), 1u);
+}
+
+TEST(Simplify, RepeatedNumbersAreComputedOnce) {
+  const ValueGraph g = simplified({exp(full({100, 7}, 2.0)) + leaf({100, 7})});
+  for (const Value& v : g.values) {
+    if (v.op == Op::exp) {
+      EXPECT_EQ(v.shape.rank(), 0);
+    }
+  }
+}
+
+TEST(Simplify, SumsOfRepeatedNumbersAreProducts) {
+  const Tensor row = leaf({1, 7});
+  const ValueGraph g = simplified({sum(expand(row, {100, 7}), 0)});
+  EXPECT_EQ(count(g, Op::sum), 0u);
+  EXPECT_EQ(count(g, Op::mul), 1u);
+  EXPECT_EQ(count(simplified({max(expand(row, {100, 7}), 0)}), Op::mul), 0u);
+}
+
+TEST(Simplify, ViewsAreABaseAndStrides) {
+  const Tensor x = leaf({4, 6});
+  const ValueGraph g = simplified({slice(transpose(x, 0, 1), 0, -1, kEnd, -2)});
+  const Value& v = root(g);
+  ASSERT_TRUE(v.is_view());
+  EXPECT_EQ(g.values[static_cast<std::size_t>(v.base)].op, Op::data);
+  EXPECT_EQ(v.offset, 5);
+  EXPECT_EQ(v.strides[0], -2);
+  EXPECT_EQ(v.strides[1], 6);
+}
+
+TEST(Simplify, AReshapeThatStridesCannotExpressIsACopy) {
+  const Tensor x = leaf({4, 6});
+  EXPECT_EQ(count(simplified({reshape(x, {24})}), Op::copy), 0u);
+  EXPECT_EQ(count(simplified({reshape(transpose(x, 0, 1), {24})}), Op::copy), 1u);
+}
+
+TEST(Simplify, SignsOfManyElementsMoveIntoOneNumber) {
+  const Tensor many = leaf({10000}), few = leaf({10});
+  EXPECT_EQ(count(simplified({2.0 * -many}), Op::neg), 1u);  // of the number
+  const ValueGraph g = simplified({2.0 * -many});
+  for (const Value& v : g.values) {
+    if (v.op == Op::neg) {
+      EXPECT_EQ(v.shape.rank(), 0);
+    }
+  }
+  const ValueGraph small = simplified({2.0 * -few});
+  for (const Value& v : small.values) {
+    if (v.op == Op::neg) {
+      EXPECT_EQ(v.shape, (Shape{10}));
+    }
+  }
+  EXPECT_EQ(count(simplified({many + -exp(many)}), Op::neg), 0u);  // a difference
+}
+
+TEST(Simplify, APickFromOneColumnIsACall) {
+  const Tensor index = zeros({5, 1}, DType::i64).eval();
+  EXPECT_EQ(count(simplified({gather(leaf({5, 1}) * 2, 1, index)}), Op::pick), 0u);
+  EXPECT_EQ(count(simplified({gather(leaf({5, 3}) * 2, 1, index)}), Op::pick), 1u);
+}
+
+TEST(Simplify, CallsReadMemory) {
+  // A product of ones that nobody has written: they are written first.
+  const ValueGraph g = simplified({matmul(ones({3, 4}), leaf({4, 2}))});
+  for (const Value& v : g.values) {
+    if (v.op != Op::matmul) continue;
+    const Value& a = g.values[static_cast<std::size_t>(v.inputs[0])];
+    EXPECT_TRUE(a.is_view() || a.op == Op::copy);
+  }
+  EXPECT_EQ(count(g, Op::copy), 1u);
+}
+
+}  // namespace
+}  // namespace ebb
