@@ -1,32 +1,24 @@
 #include "losses/one_pass.h"
 
-#include <unordered_set>
-
 #include "autograd/engine.h"
 #include "graph/history.h"
+#include "graph/node.h"
 
 namespace ebb {
 
-bool takes_value_of(const Tensor& x, const Node* node) {
-  constexpr std::size_t kMost = 1000;
-  std::unordered_set<const Node*> seen;
-  std::vector<const Node*> stack{x.node()};
-  while (!stack.empty()) {
-    const Node* n = stack.back();
-    stack.pop_back();
-    if (n == node) return true;
-    if (n->evaluated.load(std::memory_order_relaxed) || !seen.insert(n).second) continue;
-    if (seen.size() > kMost) return true;
-    for (const Node* input : n->inputs) stack.push_back(input);
-  }
-  return false;
+Tensor LossKernel::losses(const Tensor& x) const {
+  return custom_function([&](const std::vector<Tensor>& v) { return output_of(call(v[0], {}), 0); },
+                         [self = *this](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
+                           return std::vector<Tensor>{self.gradient(v[0], grad)};
+                         },
+                         {x});
 }
 
-void compute_as(const Tensor& output, const Tensor& value) {
-  Node* n = output.node();
-  if (n->evaluated.load(std::memory_order_relaxed) || n->inputs.empty()) return;
-  retain(value.node());
-  release(std::exchange(n->inputs[0], value.node()));
+Tensor LossKernel::gradient(const Tensor& x, const Tensor& cotangent) const {
+  return custom_function(
+      [&](const std::vector<Tensor>& v) { return output_of(call(v[0], v[1]), 1); },
+      [second = second](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) { return second(grad, v); },
+      {x, cotangent});
 }
 
 std::vector<Tensor> pull_through(const FunctionOfMany& f, const std::vector<Tensor>& inputs, const Tensor& grad) {

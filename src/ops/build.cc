@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <mutex>
 #include <optional>
 
 #include "core/format_error.h"
@@ -103,29 +102,6 @@ Tensor check(const Tensor& x, const Tensor& ok, const char* label) {
 Tensor polygamma_of(const Tensor& n, const Tensor& x) {
   const DType dtype = common_dtype("polygamma", {n, as_real(x)});
   return elementwise_node(Op::polygamma, dtype, dtype, {n, x});
-}
-
-// |−z| = |z| to the bit, also after a rounding, so the same nodes serve softplus(z) and softplus(−z): signs are peeled
-// off.
-Tensor exp_of_negative_abs(const Tensor& x) {
-  Tensor inner = x;
-  {
-    std::lock_guard lock(graph_mutex());
-    auto input = [](const Tensor& t) { return t.node()->inputs.empty() ? Tensor() : Tensor(t.node()->inputs[0]); };
-    auto is_negation = [](const Tensor& t) {
-      return t.defined() && t.node()->op == Op::neg && is_floating(t.dtype()) && !t.node()->inputs.empty();
-    };
-    while (true) {
-      if (is_negation(inner)) {
-        inner = input(inner);
-      } else if (inner.node()->op == Op::cast && is_negation(input(inner))) {
-        inner = cast(input(input(inner)), inner.dtype());
-      } else {
-        break;
-      }
-    }
-  }
-  return exp(neg(abs(inner)));
 }
 
 }  // namespace ebb
