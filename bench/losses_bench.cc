@@ -2,7 +2,7 @@
 
 #include "worker/cases.h"
 
-// Every loss of the registry, as a compiled function: its value, and value and gradients. `peak` is what the pool held
+// The losses, as compiled functions: its value, and value and gradients. `peak` is what the pool held
 // beyond the inputs, `elements` a second of the first input. For one of them:
 //   bench_losses --benchmark_filter='^huber_loss'
 namespace {

@@ -81,9 +81,6 @@ std::vector<Case> linear_cases();
 std::vector<Case> autograd_cases();
 std::vector<Case> train_cases();
 
-// Names of losses in the registry that no case measures.
-std::vector<std::string> losses_without_a_case();
-
 // The inputs of a case, the same numbers for the same (case, size, dtype) everywhere.
 Tensors make_inputs(const std::vector<Input>& inputs, ebb::DType dtype);
 

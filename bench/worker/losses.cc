@@ -5,7 +5,8 @@
 #include "ebb/losses/registry.h"
 #include "worker/cases.h"
 
-// Every loss of the registry: one row says what its inputs are; the formula is the registry's own.
+// The losses that are compared with other libraries: one row says what the inputs are; the formula is the registry's
+// own, the others' are in bench/peers/formulas.py.
 namespace bench {
 namespace {
 
@@ -246,17 +247,6 @@ std::vector<Case> loss_cases() {
     cases.push_back(std::move(c));
   }
   return cases;
-}
-
-std::vector<std::string> losses_without_a_case() {
-  std::vector<std::string> missing;
-  const std::vector<Row> rows = table();
-  for (const LossInfo& loss : loss_registry()) {
-    if (std::none_of(rows.begin(), rows.end(), [&](const Row& row) { return row.name == loss.name; })) {
-      missing.emplace_back(loss.name);
-    }
-  }
-  return missing;
 }
 
 }  // namespace bench

@@ -6,5 +6,6 @@
 #include "ebb/optim/layerwise.h"
 #include "ebb/optim/minimize.h"
 #include "ebb/optim/optimizer.h"
+#include "ebb/optim/registry.h"
 #include "ebb/optim/schedule.h"
 #include "ebb/optim/sgd.h"

@@ -7,19 +7,9 @@ optimizer.lr = schedule(step)
 
 from ._core import Gradients, Tensor
 from ._core._optim import (  # noqa: F401
-    SGD,
-    Adagrad,
-    Adam,
-    AdamW,
     GradientAccumulator,
-    Lamb,
-    Lars,
-    Lion,
     Minimum,
-    Optimizer,
-    RAdam,
     ReduceOnPlateau,
-    RMSprop,
     _LossScaler,
     _minimize_lbfgs,
     _minimize_model,
@@ -40,9 +30,9 @@ from ._core._optim import (  # noqa: F401
     step_schedule,
     warm_up,
 )
+from ._optimizers import *  # noqa: F403
+from ._optimizers import Optimizer
 from .nn import _walk
-
-Sgd = SGD
 
 
 class _Taken:

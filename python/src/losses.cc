@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "bind.h"
+#include "described.h"
 #include "ebb/autograd.h"
 #include "ebb/losses/distance.h"
 #include "ebb/losses/linear_cross_entropy.h"
@@ -13,22 +14,6 @@
 namespace ebb::python {
 namespace {
 
-// A default as Python writes it: "mean" is a word, an option that says what 0 or 1 does is a flag.
-nb::object default_of(const LossOption& o) {
-  const std::string text(o.default_value);
-  if (o.meaning.starts_with("0:") || o.meaning.starts_with("1:")) return nb::cast(text != "0" && text != "false");
-  if (text == "true" || text == "false") return nb::cast(text == "true");
-  try {
-    std::size_t end = 0;
-    const double real = std::stod(text, &end);
-    if (end != text.size()) return nb::cast(text);
-    if (text.find_first_of(".e") == std::string::npos) return nb::cast(static_cast<std::int64_t>(real));
-    return nb::cast(real);
-  } catch (const std::exception&) {
-    return nb::cast(text);
-  }
-}
-
 struct Entry {
   const LossInfo* info;
   std::vector<nb::object> defaults;  // of the options; an argument that is the very object was not given
@@ -38,9 +23,7 @@ std::deque<Entry>& entries() {
   static auto* all = [] {
     auto* list = new std::deque<Entry>;  // never destroyed: it holds Python objects
     for (const LossInfo& info : loss_registry()) {
-      Entry e{&info, {}};
-      for (const LossOption& o : info.options) e.defaults.push_back(default_of(o));
-      list->push_back(std::move(e));
+      list->push_back({&info, defaults_of(info.options)});
     }
     return list;
   }();
@@ -50,19 +33,15 @@ std::deque<Entry>& entries() {
 nb::list describe() {
   nb::list all;
   for (const Entry& e : entries()) {
-    nb::list inputs, options;
+    nb::list inputs;
     for (const LossInput& i : e.info->inputs) inputs.append(nb::make_tuple(i.name, i.differentiable, i.optional));
-    for (std::size_t k = 0; k < e.defaults.size(); ++k) {
-      const LossOption& o = e.info->options[k];
-      options.append(nb::make_tuple(o.name, e.defaults[k], o.meaning));
-    }
     nb::dict d;
     d["name"] = e.info->name;
     d["family"] = e.info->family;
     d["formula"] = e.info->formula;
     d["docs"] = e.info->docs();
     d["inputs"] = inputs;
-    d["options"] = options;
+    d["options"] = described(e.info->options, e.defaults);
     all.append(d);
   }
   return all;
@@ -72,9 +51,7 @@ struct Call {
   const LossInfo* info;
   std::vector<Tensor> inputs;
   LossOptionValues options;
-  Tensor operator()(const std::vector<Tensor>& all) const {
-    return info->evaluate(LossArguments(info->name, all, options));
-  }
+  Tensor operator()(const std::vector<Tensor>& all) const { return info->evaluate(all, options); }
 };
 
 Tensor input_of(const LossInfo& info, std::size_t i, nb::handle h) {
@@ -94,17 +71,8 @@ Call read_call(std::size_t number, const nb::args& args, std::size_t first) {
   for (std::size_t k = 0; k < e.defaults.size(); ++k) {
     const nb::handle h = args[at++];
     if (h.is(e.defaults[k])) continue;
-    const LossOption& o = e.info->options[k];
-    Scalar number_value(0);
-    if (nb::isinstance<nb::str>(h)) {
-      call.options.emplace(o.name, nb::cast<std::string>(h));
-    } else if (scalar_from_object(h, number_value)) {
-      call.options.emplace(o.name, number_value.real());
-    } else {
-      throw Error(Error::Kind::type, std::string(e.info->name) + ": the option " + std::string(o.name) +
-                                         " is a number or a word, got " +
-                                         nb::cast<std::string>(h.type().attr("__name__")));
-    }
+    const std::string& name = e.info->options[k].name;
+    call.options.emplace(name, option_value(e.info->name, name, h));
   }
   return call;
 }
@@ -219,6 +187,7 @@ using Distance = std::function<Tensor(const Tensor&, const Tensor&)>;
 
 void bind_losses(const Api& api) {
   nb::module_& m = api.module;
+  const SequenceLogProbOptions head;  // its defaults are the arguments'
   m.def("_losses", describe);
   m.def("_loss", evaluate_by_number, "number"_a, "args"_a);
   m.def("_loss_value_and_grad", value_and_grad_by_number, "number"_a, "positions"_a, "args"_a);
@@ -232,8 +201,8 @@ void bind_losses(const Api& api) {
          double softcap, double temperature, std::int64_t chunk) {
         return linear_log_probs(x, head, target, head_options(bias, ignore_index, softcap, temperature, chunk));
       },
-      "x"_a, "head"_a, "target"_a, nb::kw_only(), "bias"_a.none() = nb::none(), "ignore_index"_a = -100,
-      "softcap"_a = 0.0, "temperature"_a = 1.0, "chunk"_a = 0);
+      "x"_a, "head"_a, "target"_a, nb::kw_only(), "bias"_a.none() = nb::none(), "ignore_index"_a = head.ignore_index,
+      "softcap"_a = head.softcap, "temperature"_a = head.temperature, "chunk"_a = head.chunk);
   function(
       api, "linear_sequence_log_probs",
       [](const Tensor& x, const Tensor& head, const Tensor& target, const Tensor* bias, std::int64_t ignore_index,
@@ -243,8 +212,9 @@ void bind_losses(const Api& api) {
         o.average = average;
         return linear_sequence_log_probs(x, head, target, o);
       },
-      "x"_a, "head"_a, "target"_a, nb::kw_only(), "bias"_a.none() = nb::none(), "ignore_index"_a = -100,
-      "softcap"_a = 0.0, "temperature"_a = 1.0, "chunk"_a = 0, "average"_a = false);
+      "x"_a, "head"_a, "target"_a, nb::kw_only(), "bias"_a.none() = nb::none(), "ignore_index"_a = head.ignore_index,
+      "softcap"_a = head.softcap, "temperature"_a = head.temperature, "chunk"_a = head.chunk,
+      "average"_a = head.average);
   // A function cannot be an option of the registry.
   m.def("_triplet_margin_with_distance", [](const Tensor& a, const Tensor& p, const Tensor& n, const Distance& distance,
                                             double margin, bool swap, const std::string& reduction) {

@@ -1,6 +1,7 @@
 #include "ebb/optim.h"
 
 #include "bind.h"
+#include "described.h"
 #include "ebb/amp.h"
 
 namespace ebb::python {
@@ -48,131 +49,61 @@ DecayFilter decay_filter(nb::handle h) {
   return nb::cast<DecayFilter>(h);
 }
 
-using State = std::map<std::string, Tensor>;
-using Betas = std::pair<double, double>;
+// Any of them: what Python's classes, one for each entry of the registry, are made from.
+struct AnyOptimizer {
+  std::unique_ptr<Optimizer> held;
+};
 
-void bind_adam_family(nb::module_& m) {
-  nb::class_<Adam, Optimizer>(m, "Adam").def(
-      "__init__",
-      [](Adam* self, double lr, Betas betas, double eps, double decay, bool amsgrad, nb::handle decays) {
-        new (self) Adam(AdamOptions{.lr = lr,
-                                    .beta1 = betas.first,
-                                    .beta2 = betas.second,
-                                    .eps = eps,
-                                    .weight_decay = decay,
-                                    .amsgrad = amsgrad,
-                                    .decays = decay_filter(decays)});
-      },
-      "lr"_a = 1e-3, "betas"_a = Betas(0.9, 0.999), "eps"_a = 1e-8, "weight_decay"_a = 0.0, "amsgrad"_a = false,
-      nb::kw_only(), "decays"_a.none() = nb::none());
-  nb::class_<AdamW, Optimizer>(m, "AdamW")
-      .def(
-          "__init__",
-          [](AdamW* self, double lr, Betas betas, double eps, double decay, bool amsgrad, nb::handle decays) {
-            new (self) AdamW(AdamWOptions{.lr = lr,
-                                          .beta1 = betas.first,
-                                          .beta2 = betas.second,
-                                          .eps = eps,
-                                          .weight_decay = decay,
-                                          .amsgrad = amsgrad,
-                                          .decays = decay_filter(decays)});
-          },
-          "lr"_a = 1e-3, "betas"_a = Betas(0.9, 0.999), "eps"_a = 1e-8, "weight_decay"_a = 1e-2, "amsgrad"_a = false,
-          nb::kw_only(), "decays"_a.none() = nb::none());
-  nb::class_<RAdam, Optimizer>(m, "RAdam")
-      .def(
-          "__init__",
-          [](RAdam* self, double lr, Betas betas, double eps, double decay, bool decoupled, nb::handle decays) {
-            new (self) RAdam(RAdamOptions{.lr = lr,
-                                          .beta1 = betas.first,
-                                          .beta2 = betas.second,
-                                          .eps = eps,
-                                          .weight_decay = decay,
-                                          .decoupled_weight_decay = decoupled,
-                                          .decays = decay_filter(decays)});
-          },
-          "lr"_a = 1e-3, "betas"_a = Betas(0.9, 0.999), "eps"_a = 1e-8, "weight_decay"_a = 0.0,
-          "decoupled_weight_decay"_a = false, nb::kw_only(), "decays"_a.none() = nb::none());
-  nb::class_<Lamb, Optimizer>(m, "Lamb").def(
-      "__init__",
-      [](Lamb* self, double lr, Betas betas, double eps, double decay, nb::handle decays) {
-        new (self) Lamb(LambOptions{.lr = lr,
-                                    .beta1 = betas.first,
-                                    .beta2 = betas.second,
-                                    .eps = eps,
-                                    .weight_decay = decay,
-                                    .decays = decay_filter(decays)});
-      },
-      "lr"_a = 1e-3, "betas"_a = Betas(0.9, 0.999), "eps"_a = 1e-6, "weight_decay"_a = 1e-2, nb::kw_only(),
-      "decays"_a.none() = nb::none());
-  nb::class_<Lion, Optimizer>(m, "Lion").def(
-      "__init__",
-      [](Lion* self, double lr, Betas betas, double decay, nb::handle decays) {
-        new (self) Lion(LionOptions{.lr = lr,
-                                    .beta1 = betas.first,
-                                    .beta2 = betas.second,
-                                    .weight_decay = decay,
-                                    .decays = decay_filter(decays)});
-      },
-      "lr"_a = 1e-4, "betas"_a = Betas(0.9, 0.99), "weight_decay"_a = 0.0, nb::kw_only(),
-      "decays"_a.none() = nb::none());
+nb::list describe() {
+  nb::list all;
+  for (const OptimizerInfo& info : optimizer_registry()) {
+    nb::dict d;
+    d["name"] = info.name;
+    d["class_name"] = info.class_name;
+    d["update"] = info.update;
+    d["options"] = described(info.options, defaults_of(info.options));
+    all.append(d);
+  }
+  return all;
 }
 
-void bind_others(nb::module_& m) {
-  nb::class_<Sgd, Optimizer>(m, "SGD")
+void bind_optimizers(nb::module_& m) {
+  m.def("_optimizers", describe);
+  m.def("_check_optimizer_name", [](const std::string& name) { optimizer_info(name); });
+  nb::class_<AnyOptimizer>(
+      m, "Optimizer",
+      "Owns state (moments, numbers of steps) by parameter name and no parameters: step() gives the model new ones.")
       .def(
           "__init__",
-          [](Sgd* self, double lr, double momentum, double dampening, double decay, bool nesterov, nb::handle decays) {
-            new (self) Sgd(SgdOptions{.lr = lr,
-                                      .momentum = momentum,
-                                      .dampening = dampening,
-                                      .weight_decay = decay,
-                                      .nesterov = nesterov,
-                                      .decays = decay_filter(decays)});
+          [](AnyOptimizer* self, const std::string& name, const nb::dict& given, nb::handle decays) {
+            OptionValues options;
+            for (const auto& [option, value] : given) {
+              const auto text = nb::cast<std::string>(option);
+              options.emplace(text, option_value(optimizer_info(name).class_name, text, value));
+            }
+            new (self) AnyOptimizer{make_optimizer(name, options, decay_filter(decays))};
           },
-          "lr"_a = 1e-3, "momentum"_a = 0.0, "dampening"_a = 0.0, "weight_decay"_a = 0.0, "nesterov"_a = false,
-          nb::kw_only(), "decays"_a.none() = nb::none())
-      .def("set_momentum", &Sgd::set_momentum, "momentum"_a);
-  nb::class_<RMSprop, Optimizer>(m, "RMSprop")
+          "name"_a, "options"_a, "decays"_a.none() = nb::none())
+      .def_prop_rw(
+          "lr", [](const AnyOptimizer& o) { return o.held->lr(); },
+          [](AnyOptimizer& o, double lr) { o.held->set_lr(lr); })
       .def(
-          "__init__",
-          [](RMSprop* self, double lr, double alpha, double eps, double decay, double momentum, bool centered,
-             nb::handle decays) {
-            new (self) RMSprop(RMSpropOptions{.lr = lr,
-                                              .alpha = alpha,
-                                              .eps = eps,
-                                              .weight_decay = decay,
-                                              .momentum = momentum,
-                                              .centered = centered,
-                                              .decays = decay_filter(decays)});
-          },
-          "lr"_a = 1e-2, "alpha"_a = 0.99, "eps"_a = 1e-8, "weight_decay"_a = 0.0, "momentum"_a = 0.0,
-          "centered"_a = false, nb::kw_only(), "decays"_a.none() = nb::none());
-  nb::class_<Adagrad, Optimizer>(m, "Adagrad")
+          "state", [](const AnyOptimizer& o) { return o.held->state(); }, "The state tensors by name, for saving.")
       .def(
-          "__init__",
-          [](Adagrad* self, double lr, double lr_decay, double decay, double initial, double eps, nb::handle decays) {
-            new (self) Adagrad(AdagradOptions{.lr = lr,
-                                              .lr_decay = lr_decay,
-                                              .weight_decay = decay,
-                                              .initial_accumulator_value = initial,
-                                              .eps = eps,
-                                              .decays = decay_filter(decays)});
-          },
-          "lr"_a = 1e-2, "lr_decay"_a = 0.0, "weight_decay"_a = 0.0, "initial_accumulator_value"_a = 0.0,
-          "eps"_a = 1e-10, nb::kw_only(), "decays"_a.none() = nb::none());
-  nb::class_<Lars, Optimizer>(m, "Lars").def(
-      "__init__",
-      [](Lars* self, double lr, double momentum, double decay, double trust, double eps, nb::handle decays) {
-        new (self) Lars(LarsOptions{.lr = lr,
-                                    .momentum = momentum,
-                                    .weight_decay = decay,
-                                    .trust_coefficient = trust,
-                                    .eps = eps,
-                                    .decays = decay_filter(decays)});
-      },
-      "lr"_a = 1e-1, "momentum"_a = 0.9, "weight_decay"_a = 0.0, "trust_coefficient"_a = 1e-3, "eps"_a = 0.0,
-      nb::kw_only(), "decays"_a.none() = nb::none());
+          "load_state", [](AnyOptimizer& o, const std::map<std::string, Tensor>& state) { o.held->load_state(state); },
+          "state"_a)
+      .def("_set_momentum",
+           [](AnyOptimizer& o, double momentum) { dynamic_cast<Sgd&>(*o.held).set_momentum(momentum); })
+      .def("_print_step",
+           [](const AnyOptimizer& o, const Named& parameters, const Named& buffers, const Gradients& gradients) {
+             Flat model = flat(parameters, buffers);
+             return o.held->print_step(model, gradients);
+           })
+      .def("_step", [](AnyOptimizer& o, const Named& parameters, const Named& buffers, const Gradients& gradients) {
+        Flat model = flat(parameters, buffers);
+        o.held->step(model, gradients);
+        return nb::make_tuple(model.tensors, model.kept_tensors());
+      });
 }
 
 void bind_mixed_precision(nb::module_& m) {
@@ -207,11 +138,12 @@ void bind_mixed_precision(nb::module_& m) {
           },
           "state"_a)
       .def("__repr__", &LossScaler::str)
-      .def("_step", [](LossScaler& s, Optimizer& o, const Named& parameters, const Named& buffers, const Gradients& g) {
-        Flat model = flat(parameters, buffers);
-        const bool stepped = s.step(o, model, g);
-        return nb::make_tuple(stepped, model.tensors, model.kept_tensors());
-      });
+      .def("_step",
+           [](LossScaler& s, AnyOptimizer& o, const Named& parameters, const Named& buffers, const Gradients& g) {
+             Flat model = flat(parameters, buffers);
+             const bool stepped = s.step(*o.held, model, g);
+             return nb::make_tuple(stepped, model.tensors, model.kept_tensors());
+           });
   nb::class_<WeightEma>(m, "_WeightEma")
       .def(nb::init<double>(), "decay"_a = 0.999)
       .def("_update",
@@ -230,24 +162,7 @@ void bind_mixed_precision(nb::module_& m) {
 void bind_optim(const Api& api) {
   nb::module_ m =
       api.module.def_submodule("_optim", "Optimisers, schedules, and what is done to gradients around a step.");
-  nb::class_<Optimizer>(
-      m, "Optimizer",
-      "Owns state (moments, numbers of steps) by parameter name and no parameters: step() gives the model new ones.")
-      .def_prop_rw("lr", &Optimizer::lr, &Optimizer::set_lr)
-      .def("state", &Optimizer::state, "The state tensors by name, for saving.")
-      .def("load_state", &Optimizer::load_state, "state"_a)
-      .def("_print_step",
-           [](const Optimizer& o, const Named& parameters, const Named& buffers, const Gradients& gradients) {
-             Flat model = flat(parameters, buffers);
-             return o.print_step(model, gradients);
-           })
-      .def("_step", [](Optimizer& o, const Named& parameters, const Named& buffers, const Gradients& gradients) {
-        Flat model = flat(parameters, buffers);
-        o.step(model, gradients);
-        return nb::make_tuple(model.tensors, model.kept_tensors());
-      });
-  bind_adam_family(m);
-  bind_others(m);
+  bind_optimizers(m);
   bind_mixed_precision(m);
   m.def("decay_matrices", decay_matrices, doc("decay_matrices"), "name"_a, "parameter"_a);
   m.def("scale_gradients", scale_gradients, doc("scale_gradients"), "gradients"_a, "factor"_a);

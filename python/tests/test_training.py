@@ -1,5 +1,7 @@
 """Models, optimisers, data and files."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -59,6 +61,27 @@ OPTIMISERS = [
     optim.Lamb(0.02),
     optim.Lars(10.0),
 ]
+
+
+def test_optimisers_are_those_of_the_registry():
+    assert {type(o) for o in OPTIMISERS} <= {optim.make_optimizer(e["name"]).__class__ for e in optim.optimizer_registry}
+    for entry in optim.optimizer_registry:
+        made = optim.make_optimizer(entry["name"], {"lr": 0.25})
+        signature = inspect.signature(type(made))
+        assert made.lr == 0.25 and isinstance(made, optim.Optimizer)
+        for name, default, meaning in entry["options"]:
+            argument = signature.parameters.get(name)
+            assert argument.default == default if argument else default in signature.parameters["betas"].default
+            assert meaning in type(made).__doc__
+    assert optim.Adam(betas=(0.5, 0.6)).lr == 1e-3
+    with pytest.raises(ValueError, match="did you mean 'adamw'"):
+        optim.make_optimizer("adamv")
+    with pytest.raises(ValueError, match="it has no option 'speed'"):
+        optim.make_optimizer("sgd", {"speed": 1.0})
+    with pytest.raises(TypeError):
+        optim.SGD(speed=1.0)
+    with pytest.raises(ValueError, match="betas are 2 numbers, got 3"):
+        optim.Adam(betas=(0.1, 0.2, 0.3))
 
 
 @pytest.mark.parametrize("optimizer", OPTIMISERS, ids=[type(o).__name__ for o in OPTIMISERS])

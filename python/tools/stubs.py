@@ -17,6 +17,12 @@ HEAD = {
         "from collections.abc import Sequence\nfrom typing import Any, NamedTuple, Protocol\n\nfrom ._core import Tensor\n\n"
         "registry: list[dict[str, Any]]\n\ndef argument_name(option: str) -> str: ...\n"
     ),
+    "_optimizers": (
+        "from collections.abc import Callable, Mapping\nfrom typing import Any\n\nfrom ._core import Tensor\n"
+        "from ._core._optim import Optimizer as Optimizer\n\noptimizer_registry: list[dict[str, Any]]\n\n"
+        "def optimizer_info(name: str) -> dict[str, Any]: ...\n"
+        "def make_optimizer(name: str, options: Mapping[str, Any] | None = None, decays: Any = None) -> Optimizer: ...\n"
+    ),
     "torch": (
         "import torch\n\nimport ebb\n\ndef from_torch(x: torch.Tensor) -> ebb.Tensor: ...\n"
         "def to_torch(x: ebb.Tensor) -> torch.Tensor: ...\n"
@@ -30,7 +36,7 @@ def parameters(entry, tensor):
         f"{name}: {tensor} | None = None" if optional else f"{name}: {tensor}" for name, _, optional in entry["inputs"]
     ]
     options = [
-        f"{ebb.losses.argument_name(name)}: {'float' if type(default) is int else type(default).__name__} = {default!r}"
+        f"{ebb.losses.argument_name(name)}: {kind(default)} = {default!r}"
         for name, default, _ in entry["options"]
     ]
     if entry["name"] == "triplet_margin_with_distance_loss" and tensor == "Tensor":
@@ -65,6 +71,24 @@ def torch_stub(entry):
     return f"def {entry['name']}({call}) -> torch.Tensor:\n{quoted(doc, '    ')}"
 
 
+def optimizer_stub(entry):
+    name = ebb._optimizers._classes[entry["name"]].__name__
+    call = [f"{argument}: {kind(default)} = {default!r}" for argument, default, _ in ebb._optimizers.arguments(entry)]
+    decays = "decays: str | Callable[[str, Tensor], bool] | None = None"
+    doc = getattr(ebb.optim, name).__doc__.replace("\n", "\n    ")
+    momentum = "    def set_momentum(self, momentum: float) -> None: ...\n\nSgd = SGD\n" if name == "SGD" else ""
+    return (
+        f"class {name}(Optimizer):\n{quoted(doc, '    ')}"
+        f"    def __init__(self, {', '.join(call)}, *, {decays}) -> None: ...\n{momentum}"
+    )
+
+
+def kind(default):
+    if isinstance(default, tuple):
+        return f"tuple[{', '.join('float' for _ in default)}]"
+    return "float" if type(default) is int else type(default).__name__
+
+
 def main():
     subprocess.run(
         [
@@ -86,6 +110,8 @@ def main():
     for module, stub in (("losses", loss_stub), ("torch", torch_stub)):
         text = HEAD[module] + "\n" + "\n".join(stub(entry) for entry in ebb.losses.registry)
         (folder / "ebb" / f"{module}.pyi").write_text(text, encoding="utf-8")
+    text = HEAD["_optimizers"] + "\n" + "\n".join(optimizer_stub(entry) for entry in ebb.optim.optimizer_registry)
+    (folder / "ebb" / "_optimizers.pyi").write_text(text, encoding="utf-8")
 
 
 main()

@@ -2,6 +2,7 @@
 #include <limits>
 #include <numbers>
 
+#include "autograd/one_input.h"
 #include "autograd/rules.h"
 #include "core/format_error.h"
 #include "ebb/backward/activation.h"
@@ -14,13 +15,6 @@ namespace ebb {
 namespace {
 
 using Cotangents = std::vector<Tensor>;
-
-// The cotangent as a function of (g, x) or (g, y), computed in f32 or f64.
-template <class Derivative>
-Tensor one(const Tensor& grad, const Tensor& of, Derivative derivative) {
-  const auto [g, x] = widened(grad, of);
-  return cotangent(derivative(g, x), of);
-}
 
 // x where it is not positive, 0 elsewhere: exponentials of it do not overflow where they are not selected. A minimum
 // would halve the derivative at 0.

@@ -3,6 +3,7 @@
 #include <numbers>
 #include <optional>
 
+#include "autograd/one_input.h"
 #include "autograd/rules.h"
 #include "ebb/backward/elementwise.h"
 #include "ebb/ops/create.h"
@@ -39,13 +40,6 @@ template <Partial da, Partial db>
 Cotangents rule_of_two(const RuleContext& c) {
   auto [a, b] = both<da, db>(c.grad, c.inputs[0], c.inputs[1], c.needs[0], c.needs[1]);
   return {std::move(a), std::move(b)};
-}
-
-// The cotangent of a unary operation as a function of (g, x) or (g, y).
-template <class Derivative>
-Tensor one(const Tensor& grad, const Tensor& of, Derivative derivative) {
-  const auto [g, x] = widened(grad, of);
-  return cotangent(derivative(g, x), of);
 }
 
 Tensor zero(const Tensor& g) { return zeros_like(g); }

@@ -2,6 +2,7 @@
 #include <bit>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "graph/node.h"
@@ -80,5 +81,34 @@ struct AlignmentCall {
   }
   static AlignmentCall from(const Attrs& a) { return {static_cast<int>(a.i[0]), a.i[1], a.i[2] != 0}; }
 };
+
+// A call that makes losses and their gradients makes, as its first output, what a call for the losses alone does: the
+// one with these attributes and with these of its inputs. Nothing for a call that makes no gradients, or no losses.
+struct LossesAlone {
+  Attrs attrs;
+  std::vector<std::size_t> inputs;
+};
+inline std::optional<LossesAlone> losses_alone(Op op, const Attrs& attrs, std::size_t inputs) {
+  if (op == Op::multilabel_hinges && inputs == 3) return LossesAlone{attrs, {0, 1}};
+  if (op == Op::ctc || op == Op::transducer) {
+    AlignmentCall c = AlignmentCall::from(attrs);
+    if (c.order != 1) return {};
+    c.order = 0;
+    return LossesAlone{c.attrs(), {0, 1, 2, 3}};
+  }
+  if (op == Op::linear_cross_entropy) {
+    LinearCrossEntropyCall c = LinearCrossEntropyCall::from(attrs);
+    if (!c.gradients()) return {};
+    LossesAlone alone{{}, {0, 1, 2}};
+    std::size_t next = c.cotangent ? 4 : 3;
+    for (const bool given : {c.bias, c.weight}) {
+      if (given) alone.inputs.push_back(next++);
+    }
+    c.cotangent = c.input_gradient = c.head_gradient = c.bias_gradient = false;
+    alone.attrs = c.attrs();
+    return alone;
+  }
+  return {};
+}
 
 }  // namespace ebb

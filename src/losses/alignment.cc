@@ -3,6 +3,7 @@
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "graph/loss_calls.h"
+#include "losses/describe.h"
 #include "losses/one_pass.h"
 #include "ops/build.h"
 
@@ -17,7 +18,7 @@ struct Alignment {
 
   std::int64_t samples() const { return input_lengths.shape()[0]; }
 
-  Tensor kernel(int order, const Tensor& x, const Tensor& cotangent = {}, const Tensor& tangent = {}) const {
+  Tensor call_of(int order, const Tensor& x, const Tensor& cotangent = {}, const Tensor& tangent = {}) const {
     AlignmentCall c = call;
     c.order = order;
     std::vector<Tensor> inputs{x, labels, input_lengths, label_lengths};
@@ -29,35 +30,28 @@ struct Alignment {
     return make_call(op, inputs, c.attrs(), std::move(outputs));
   }
 
-  // d Σ g·losses / d x; `losses` where it is not computed yet becomes an output of the same pass.
-  //   Its own rule, for a cotangent u: to x   g·H·u  (the Hessian of each loss is symmetric),   to g   ⟨u, ∇ loss⟩
-  Tensor gradient(const Tensor& x, const Tensor& g, const Tensor& losses = {}) const {
-    const Tensor both = kernel(1, x, g);
-    if (losses.defined()) compute_as(losses, output_of(both, 0));
-    return custom_function(
-        [&](const std::vector<Tensor>&) { return output_of(both, 1); },
-        [self = *this](const Tensor& u, const Tensor&, const std::vector<Tensor>& in) {
-          const Tensor second = self.kernel(2, in[0], in[1], cast(u, in[0].dtype()));
-          const auto last = [&](int k) {
-            return custom_function(
-                [&](const std::vector<Tensor>&) { return output_of(second, k); },
-                [name = self.name](const Tensor&, const Tensor&, const std::vector<Tensor>&) -> std::vector<Tensor> {
-                  fail(Error::Kind::value, "{}: third derivatives are not there; differentiate it at most twice", name);
-                },
-                {in[0], in[1], u});
-          };
-          return std::vector<Tensor>{last(1), last(0)};
-        },
-        {x, g});
+  // The rule of the gradient d Σ g·losses / d x, for a cotangent u: to x   g·H·u  (the Hessian of each loss is
+  // symmetric),   to g   ⟨u, ∇ loss⟩
+  LossKernel kernel() const {
+    LossKernel k;
+    k.call = [self = *this](const Tensor& x, const Tensor& g) { return self.call_of(g.defined() ? 1 : 0, x, g); };
+    k.second = [self = *this](const Tensor& u, const std::vector<Tensor>& in) {
+      const Tensor second = self.call_of(2, in[0], in[1], cast(u, in[0].dtype()));
+      const auto last = [&](int output) {
+        return custom_function(
+            [&](const std::vector<Tensor>&) { return output_of(second, output); },
+            [name = self.name](const Tensor&, const Tensor&, const std::vector<Tensor>&) -> std::vector<Tensor> {
+              fail(Error::Kind::value, "{}: third derivatives are not there; differentiate it at most twice", name);
+            },
+            {in[0], in[1], u});
+      };
+      return std::vector<Tensor>{last(1), last(0)};
+    };
+    return k;
   }
 
-  Tensor losses() const {
-    return custom_function([&](const std::vector<Tensor>& in) { return output_of(kernel(0, in[0]), 0); },
-                           [self = *this](const Tensor& grad, const Tensor& output, const std::vector<Tensor>& in) {
-                             return std::vector<Tensor>{self.gradient(in[0], grad, output)};
-                           },
-                           {log_probs});
-  }
+  Tensor losses() const { return kernel().losses(log_probs); }
+  Tensor gradient(const Tensor& g) const { return kernel().gradient(log_probs, g); }
 };
 
 Tensor lengths(const char* op, const char* name, const Tensor& x, std::int64_t samples) {
@@ -129,7 +123,7 @@ Tensor ctc_loss_backward(const Tensor& grad, const Tensor& log_probs, const Tens
           expected);
   Tensor g = expand(reshape(cast(grad, compute_dtype(a.log_probs.dtype())), {-1}), {a.samples()});
   if (o.reduction == Reduction::mean) g = g / (label_counts(a) * static_cast<double>(a.samples()));
-  return reshape(a.gradient(a.log_probs, g), log_probs.shape());
+  return reshape(a.gradient(g), log_probs.shape());
 }
 
 // ---- transducer -----------------------------------------------------------------------------------------------------
@@ -162,7 +156,31 @@ Tensor rnnt_loss_backward(const Tensor& grad, const Tensor& log_probs, const Ten
           expected);
   Tensor g = expand(reshape(cast(grad, compute_dtype(log_probs.dtype())), {-1}), {a.samples()});
   if (o.reduction == Reduction::mean) g = g / static_cast<double>(a.samples());
-  return a.gradient(a.log_probs, g);
+  return a.gradient(g);
+}
+
+// ---- as the registry has them ---------------------------------------------------------------------------------------
+
+template <class V>
+void each_option(V& v, CtcOptions& o) {
+  v("blank", o.blank, "the label that stands for none");
+  v("reduction", o.reduction);
+  v("zero_infinity", o.zero_infinity, "a sample with no possible alignment counts 0");
+}
+
+template <class V>
+void each_option(V& v, RnntOptions& o) {
+  v("blank", o.blank, "the label that stands for none");
+  v("reduction", o.reduction);
+}
+
+std::vector<LossInfo> alignment_entries() {
+  return {
+      describe("ctc_loss", "alignment", "−log Σ over alignments of Π p",
+               {{"log_probs"}, {"targets", false}, {"input_lengths", false}, {"target_lengths", false}}, ctc_loss),
+      describe("rnnt_loss", "alignment", "−log Σ over paths through the lattice of Π p",
+               {{"log_probs"}, {"targets", false}, {"input_lengths", false}, {"target_lengths", false}}, rnnt_loss),
+  };
 }
 
 }  // namespace ebb

@@ -3,6 +3,7 @@
 #include "core/format_error.h"
 #include "ebb/autograd.h"
 #include "ebb/ops.h"
+#include "losses/describe.h"
 #include "losses/gradients.h"
 #include "losses/one_pass.h"
 #include "ops/build.h"
@@ -23,7 +24,7 @@ Tensor bounded_log_of_rest(const Tensor& p) { return maximum(log1p(-p), -100); }
 Tensor sigmoid_residue(const Tensor& x) {
   return custom_function(
       [](const Tensors& v) {
-        const Tensor e = exp_of_negative_abs(v[0]), r = e / (1 + e);
+        const Tensor e = exp(-abs(v[0])), r = e / (1 + e);
         return where(v[0] >= 0, -r, r);
       },
       [](const Tensor& grad, const Tensor&, const Tensors& v) {
@@ -51,7 +52,7 @@ Tensor logit_terms(const Tensor& logits, const Tensor& target, const Tensor& pos
   return custom_function(
       [q_of](const Tensors& v) {
         const Tensor c = asymptote(v[0], v[1], q_of(v)), line = where(c == 0, 0, c * v[0]);
-        const Tensor curve = log1p(exp_of_negative_abs(v[0]));
+        const Tensor curve = log1p(exp(-abs(v[0])));
         return v.size() > 2 ? line + curve_weight(v[1], v[2]) * curve : line + curve;
       },
       [q_of](const Tensor& grad, const Tensor&, const Tensors& v) {
@@ -188,7 +189,7 @@ struct FocalParts {
 };
 FocalParts focal_parts(const Tensor& x, const Tensor& y, const Balance& b, double gamma) {
   FocalParts f;
-  const Tensor e = exp_of_negative_abs(x);
+  const Tensor e = exp(-abs(x));
   const Shares share = shares(y, b);
   f.right = x >= 0;
   f.r = reciprocal(1 + e), f.k = e * f.r;
@@ -308,6 +309,44 @@ LossGradients sigmoid_focal_loss_backward(const Tensor& grad, const Tensor& inpu
 LossGradients focal_loss_on_probabilities_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                                    const FocalOptions& o) {
   return gradients("focal_loss_on_probabilities", focal_loss_on_probabilities, grad, input, target, o);
+}
+
+// ---- as the registry has them ---------------------------------------------------------------------------------------
+
+template <class V>
+void each_option(V& v, BinaryCrossEntropyOptions& o) {
+  v("weight", o.weight);
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, BceWithLogitsOptions& o) {
+  v("weight", o.weight);
+  v("pos_weight", o.pos_weight);
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, FocalOptions& o) {
+  v("alpha", o.alpha, "how much a positive counts, a negative 1 − alpha; negative: both 1");
+  v("gamma", o.gamma, "how fast a term fades as the prediction gets right");
+  v("reduction", o.reduction);
+}
+
+std::vector<LossInfo> binary_entries() {
+  return {
+      describe("binary_cross_entropy", "binary", "−w·[y·max(log p, −100) + (1 − y)·max(log(1 − p), −100)]",
+               {{"input"}, {"target"}}, binary_cross_entropy),
+      describe("binary_cross_entropy_with_logits", "binary", "w·[(1 − y)·x + (1 + (q − 1)·y)·log(1 + e^−x)]",
+               {{"input"}, {"target"}}, binary_cross_entropy_with_logits),
+      describe("multilabel_soft_margin_loss", "binary", "(1/C)·Σ w_c·bce_with_logits(x_c, y_c)",
+               {{"input"}, {"target"}}, multilabel_soft_margin_loss),
+      describe("sigmoid_focal_loss", "binary",
+               "y·α·(1 − p)^γ·(−log p) + (1 − y)·(1 − α)·p^γ·(−log(1 − p));  p = sigmoid(x)", {{"input"}, {"target"}},
+               sigmoid_focal_loss),
+      describe("focal_loss_on_probabilities", "binary", "y·α·(1 − p)^γ·(−log p) + (1 − y)·(1 − α)·p^γ·(−log(1 − p))",
+               {{"input"}, {"target"}}, focal_loss_on_probabilities),
+  };
 }
 
 }  // namespace ebb

@@ -35,27 +35,21 @@ Tensor along_classes(const Tensor& weight, const Tensor& input, int axis) {
 }
 
 Targets prepare_targets(const Tensor& target, int axis, std::int64_t classes, std::int64_t ignore_index,
-                        const Tensor& class_weight, DType dtype, bool waits) {
-  Tensor y = unsqueeze(cast(target, DType::i64), axis);
-  auto weights = [&](const Tensor& keep) {
-    if (!class_weight.defined()) return cast(keep, dtype);
-    // Out of range is reported by the pick, with its position; here it must only do no harm.
-    const Tensor index = clamp(where(keep, y, 0), 0, classes - 1);
-    const Tensor each = index_select(cast(class_weight, dtype), 0, reshape(index, {-1}));
-    return where(keep, reshape(each, y.shape()), 0);
-  };
+                        const Tensor& class_weight, DType dtype) {
+  const Tensor y = unsqueeze(cast(target, DType::i64), axis);
   Targets t;
-  const Tensor first = weights(y != ignore_index);
-  t.total = sum(first);
-  if (waits) y = after(y, t.total);
   t.keep = y != ignore_index;
   t.index = where(t.keep, y, 0);
-  t.weight = class_weight.defined() ? first : cast(t.keep, dtype);
+  if (class_weight.defined()) {
+    // Out of range is reported by the pick, with its position; here it must only do no harm.
+    const Tensor safe = clamp(t.index, 0, classes - 1);
+    const Tensor each = index_select(cast(class_weight, dtype), 0, reshape(safe, {-1}));
+    t.weight = where(t.keep, reshape(each, y.shape()), 0);
+  } else {
+    t.weight = cast(t.keep, dtype);
+  }
+  t.total = sum(t.weight);
   return t;
-}
-
-bool waits_for_total(Reduction reduction, const Tensor& x, const Tensor& weight) {
-  return reduction == Reduction::mean && (x.requires_grad() || (weight.defined() && weight.requires_grad()));
 }
 
 LogSoftmax log_softmax_parts(const Tensor& x, int axis) {

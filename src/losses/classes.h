@@ -24,12 +24,8 @@ struct Targets {
   Tensor weight;  // of the target's class, 1 without weights; 0 where ignored
   Tensor total;   // Σ weight, rank 0
 };
-// `waits`: everything but the total waits for the total (see after()).
 Targets prepare_targets(const Tensor& target, int axis, std::int64_t classes, std::int64_t ignore_index,
-                        const Tensor& class_weight, DType dtype, bool waits);
-
-// Only the gradient of a mean needs the total before anything else.
-bool waits_for_total(Reduction reduction, const Tensor& x, const Tensor& weight);
+                        const Tensor& class_weight, DType dtype);
 
 // A log-softmax in parts, so that a loss and its gradient share one exponential an element.
 struct LogSoftmax {

@@ -6,6 +6,7 @@
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "losses/classes.h"
+#include "losses/describe.h"
 #include "losses/gradients.h"
 
 // The gradients here are those of the formulas' own operations: with m = max x (a constant for differentiation, see
@@ -31,8 +32,7 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const NllOptions& o) 
   const int axis = class_axis(op, input);
   require_class_indices(op, input, axis, target);
   if (o.weight.defined()) require_class_weight(op, "weight", o.weight, input.size(axis));
-  const bool waits = waits_for_total(o.reduction, input, o.weight);
-  const Targets t = prepare_targets(target, axis, input.size(axis), o.ignore_index, o.weight, p.compute(), waits);
+  const Targets t = prepare_targets(target, axis, input.size(axis), o.ignore_index, o.weight, p.compute());
   const Tensor picked = p.wide(gather_class(input, axis, t.index, "nll_loss: target"));  // widened after: one a row
   const Tensor terms = -(t.weight * picked);
   return p.rounded(reduce_weighted(op, kept_terms(terms, t, target.shape()), t.total, o.reduction));
@@ -60,9 +60,8 @@ Tensor cross_entropy_of_indices(const Precision& p, const Tensor& input, int axi
                                 const CrossEntropyOptions& o) {
   const char* op = "cross_entropy";
   const std::int64_t classes = input.size(axis);
-  const bool waits = waits_for_total(o.reduction, input, o.weight);
-  const Targets t = prepare_targets(target, axis, classes, o.ignore_index, o.weight, p.compute(), waits);
-  const Tensor x = softcapped(p.wide(waits ? after(input, t.total) : input), o.softcap);
+  const Targets t = prepare_targets(target, axis, classes, o.ignore_index, o.weight, p.compute());
+  const Tensor x = softcapped(p.wide(input), o.softcap);
   const LogSoftmax parts = log_softmax_parts(x, axis);
   const double eps = o.label_smoothing;
   const Tensor nll = parts.log_s - pick_class(parts.z, axis, t.index, "cross_entropy: target");
@@ -117,10 +116,9 @@ Tensor softmax_focal_loss(const Tensor& input, const Tensor& target, const Softm
   require_class_indices(op, input, axis, target);
   if (o.alpha.defined()) require_class_weight(op, "alpha", o.alpha, input.size(axis));
   // The mean is over the number of kept targets, whatever alpha is.
-  const bool waits = waits_for_total(o.reduction, input, o.alpha);
   const std::int64_t classes = input.size(axis);
-  const Targets t = prepare_targets(target, axis, classes, o.ignore_index, {}, p.compute(), waits);
-  const LogSoftmax parts = log_softmax_parts(p.wide(waits ? after(input, t.total) : input), axis);
+  const Targets t = prepare_targets(target, axis, classes, o.ignore_index, {}, p.compute());
+  const LogSoftmax parts = log_softmax_parts(p.wide(input), axis);
   const Tensor l = pick_class(parts.z, axis, t.index, "softmax_focal_loss: target") - parts.log_s;
   Tensor terms = -l;
   if (o.gamma > 0) {
@@ -129,7 +127,7 @@ Tensor softmax_focal_loss(const Tensor& input, const Tensor& target, const Softm
     terms = where(certain, 0, pow(where(certain, 1, u), o.gamma)) * terms;
   }
   if (o.alpha.defined()) {
-    terms = prepare_targets(target, axis, classes, o.ignore_index, o.alpha, p.compute(), false).weight * terms;
+    terms = prepare_targets(target, axis, classes, o.ignore_index, o.alpha, p.compute()).weight * terms;
   }
   return p.rounded(reduce_weighted(op, kept_terms(terms, t, target.shape()), t.total, o.reduction));
 }
@@ -149,6 +147,44 @@ LossGradients softmax_focal_loss_backward(const Tensor& grad, const Tensor& inpu
     return softmax_focal_loss(v[0], v[1], with);
   });
   return {g[0], g[1], g[2]};
+}
+
+// ---- as the registry has them ---------------------------------------------------------------------------------------
+
+template <class V>
+void each_option(V& v, NllOptions& o) {
+  v("weight", o.weight);
+  v("ignore_index", o.ignore_index, kIgnored);
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, CrossEntropyOptions& o) {
+  v("weight", o.weight);
+  v("ignore_index", o.ignore_index, kIgnored);
+  v("label_smoothing", o.label_smoothing, "the share of the target spread over all classes");
+  v("z_loss", o.z_loss, "adds z_loss·(log Σ e^x)²");
+  v("softcap", o.softcap, kSoftcapped);
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, SoftmaxFocalOptions& o) {
+  v("alpha", o.alpha);
+  v("gamma", o.gamma, "how fast a term fades as the prediction gets right");
+  v("ignore_index", o.ignore_index, kIgnored);
+  v("reduction", o.reduction);
+}
+
+std::vector<LossInfo> classification_entries() {
+  return {
+      describe("nll_loss", "classification", "−w_y·x_y", {{"input"}, {"target", false}}, nll_loss),
+      describe("cross_entropy", "classification",
+               "(1 − ε)·(−w_y·logp_y) + (ε/C)·Σ −w_c·logp_c, or −Σ w_c·t_c·logp_c;  logp = log_softmax(x)",
+               {{"input"}, {"target"}}, cross_entropy),
+      describe("softmax_focal_loss", "classification", "−α_y·(1 − p_y)^γ·log p_y;  p = softmax(x)",
+               {{"input"}, {"target", false}}, softmax_focal_loss),
+  };
 }
 
 }  // namespace ebb

@@ -7,6 +7,7 @@
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "losses/classes.h"
+#include "losses/describe.h"
 #include "losses/products.h"
 #include "losses/reduction.h"
 
@@ -244,6 +245,74 @@ std::vector<Tensor> vicreg_loss_backward(const Tensor& grad, const Tensor& first
                                          const VicRegOptions& o) {
   return pull_back("vicreg_loss", grad, {first, second},
                    [&o](const std::vector<Tensor>& v) { return vicreg_loss(v[0], v[1], o); });
+}
+
+// ---- as the registry has them ---------------------------------------------------------------------------------------
+
+template <class V>
+void each_option(V& v, InfoNceOptions& o) {
+  v("negatives", o.negatives);
+  v("temperature", o.temperature, "τ");
+  v("normalize", o.normalize, "rows are scaled to length 1");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, NtXentOptions& o) {
+  v("temperature", o.temperature, "τ");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, SupConOptions& o) {
+  v("temperature", o.temperature, "τ");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, ArcFaceOptions& o) {
+  v("margin", o.margin, "an angle");
+  v("scale", o.scale, "of the cosines");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, CosFaceOptions& o) {
+  v("margin", o.margin, "taken from the target's cosine");
+  v("scale", o.scale, "of the cosines");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, BarlowTwinsOptions& o) {
+  v("lambda", o.lambda, "the weight of the redundancy");
+  v("eps", o.eps, "added to the variances");
+}
+
+template <class V>
+void each_option(V& v, VicRegOptions& o) {
+  v("invariance", o.invariance, "the weight of the difference of the views");
+  v("variance", o.variance, "the weight of too little spread");
+  v("covariance", o.covariance, "the weight of the redundancy");
+  v("eps", o.eps, "under the root of the standard deviation");
+}
+
+std::vector<LossInfo> contrastive_entries() {
+  return {
+      describe("info_nce", "contrastive", "−log e^(q_i·k_i/τ) / Σ_j e^(q_i·k_j/τ)", {{"query"}, {"key"}}, info_nce),
+      describe("nt_xent", "contrastive", "−log e^(z_i·z'_i/τ) / Σ_{j≠i} e^(z_i·z_j/τ)", {{"first"}, {"second"}},
+               nt_xent),
+      describe("supcon_loss", "contrastive", "−mean_{p: same label} log e^(z_i·z_p/τ) / Σ_{j≠i} e^(z_i·z_j/τ)",
+               {{"features"}, {"labels", false}}, supcon_loss),
+      describe("arcface_loss", "contrastive", "cross_entropy(s·cos θ, y) with cos(θ_y + m) for the target",
+               {{"embeddings"}, {"weight"}, {"target", false}}, arcface_loss),
+      describe("cosface_loss", "contrastive", "cross_entropy(s·cos θ, y) with cos θ_y − m for the target",
+               {{"embeddings"}, {"weight"}, {"target", false}}, cosface_loss),
+      describe("barlow_twins_loss", "contrastive", "Σ (1 − c_ii)² + λ·Σ_{i≠j} c_ij²", {{"first"}, {"second"}},
+               barlow_twins_loss),
+      describe("vicreg_loss", "contrastive", "i·mse + v·mean max(0, 1 − std)/2 + c·Σ_{i≠j} cov_ij²/D",
+               {{"first"}, {"second"}}, vicreg_loss),
+  };
 }
 
 }  // namespace ebb

@@ -2,6 +2,7 @@
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
+#include "losses/describe.h"
 #include "losses/gradients.h"
 #include "losses/signs.h"
 
@@ -54,7 +55,8 @@ Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& pos
 }
 
 // c = a·b / sqrt((a·a + ε)·(b·b + ε)), the roots taken one by one so that their product does not overflow
-Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const Tensor& target, const MarginOptions& o) {
+Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const Tensor& target,
+                             const CosineEmbeddingOptions& o) {
   const char* op = "cosine_embedding_loss";
   constexpr double epsilon = 1e-12;
   require_same_shape(op, "input1", input1, "input2", input2);
@@ -101,7 +103,7 @@ TripletGradients triplet_margin_with_distance_loss_backward(const Tensor& grad, 
   return {g[0], g[1], g[2]};
 }
 PairGradients cosine_embedding_loss_backward(const Tensor& grad, const Tensor& input1, const Tensor& input2,
-                                             const Tensor& target, const MarginOptions& o) {
+                                             const Tensor& target, const CosineEmbeddingOptions& o) {
   // The target only chooses between the branches: nothing flows to it.
   const auto g = pull_back("cosine_embedding_loss", grad, {input1, input2},
                            [&](const std::vector<Tensor>& v) { return cosine_embedding_loss(v[0], v[1], target, o); });
@@ -112,6 +114,51 @@ PairGradients cosine_similarity_loss_backward(const Tensor& grad, const Tensor& 
   const auto g = pull_back("cosine_similarity_loss", grad, {input1, input2},
                            [&](const std::vector<Tensor>& v) { return cosine_similarity_loss(v[0], v[1], o); });
   return {g[0], g[1], {}};
+}
+
+// ---- as the registry has them ---------------------------------------------------------------------------------------
+
+template <class V>
+void each_option(V& v, TripletOptions& o) {
+  v("margin", o.margin, "by how much the negative should be farther");
+  v("p", o.p, "of the norm");
+  v("eps", o.eps, "added to every difference");
+  v("swap", o.swap, "the negative's distance is the smaller of those to anchor and positive");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, TripletDistanceOptions& o) {
+  v.only_in_cpp(o.distance_function);
+  v("margin", o.margin, "by how much the negative should be farther");
+  v("swap", o.swap, "the negative's distance is the smaller of those to anchor and positive");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, CosineEmbeddingOptions& o) {
+  v("margin", o.margin, "the cosine that pairs which do not belong together may have");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, CosineSimilarityOptions& o) {
+  v("axis", o.axis, "along which the vectors lie");
+  v("reduction", o.reduction);
+}
+
+std::vector<LossInfo> distance_entries() {
+  return {
+      describe("triplet_margin_loss", "distance", "max(0, m + ‖a − p + ε‖ − ‖a − n + ε‖)",
+               {{"anchor"}, {"positive"}, {"negative"}}, triplet_margin_loss),
+      describe("triplet_margin_with_distance_loss", "distance", "max(0, m + d(a, p) − d(a, n))",
+               {{"anchor"}, {"positive"}, {"negative"}}, triplet_margin_with_distance_loss),
+      describe("cosine_embedding_loss", "distance",
+               "y = 1: 1 − c;  y = −1: max(0, c − m);  c = a·b/√((a² + ε)(b² + ε))",
+               {{"input1"}, {"input2"}, {"target", false}}, cosine_embedding_loss),
+      describe("cosine_similarity_loss", "distance", "1 − a·b/(‖a‖·‖b‖)", {{"input1"}, {"input2"}},
+               cosine_similarity_loss),
+  };
 }
 
 }  // namespace ebb

@@ -2,6 +2,7 @@
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
+#include "losses/describe.h"
 #include "losses/gradients.h"
 #include "losses/one_pass.h"
 #include "losses/reduction.h"
@@ -102,6 +103,33 @@ Tensor generalized_kl(const Tensor& input, const Tensor& target, const Generaliz
 LossGradients generalized_kl_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                       const GeneralizedKlOptions& o) {
   return gradients("generalized_kl", generalized_kl, grad, input, target, o);
+}
+
+// ---- as the registry has them ---------------------------------------------------------------------------------------
+
+template <class V>
+void each_option(V& v, JsdOptions& o) {
+  v("beta", o.beta, "the share of the target in the mixture");
+  v("reduction", o.reduction, kWithBatchmean);
+}
+
+template <class V>
+void each_option(V& v, TvdOptions& o) {
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, GeneralizedKlOptions& o) {
+  v("reduction", o.reduction);
+}
+
+std::vector<LossInfo> divergence_entries() {
+  return {
+      describe("jsd_loss", "divergence", "β·KL(q‖m) + (1 − β)·KL(p‖m);  m = β·q + (1 − β)·p, of log-probabilities",
+               {{"input"}, {"target"}}, jsd_loss),
+      describe("tvd_loss", "divergence", "½·Σ |p − q|", {{"input"}, {"target"}}, tvd_loss),
+      describe("generalized_kl", "divergence", "t·log(t/x) − t + x", {{"input"}, {"target"}}, generalized_kl),
+  };
 }
 
 }  // namespace ebb

@@ -36,8 +36,8 @@ class Answers {
     return of_losses(row_losses({LinearOperands::of(inputs, c_), c_}), further(inputs));
   }
 
-  // The cotangents of all inputs. `output`, the loss, becomes a result of the same call.
-  Tensors gradients(const Tensor& grad, const Tensor& output, const Tensors& inputs) const {
+  // The cotangents of all inputs.
+  Tensors gradients(const Tensor& grad, const Tensors& inputs) const {
     const LinearOperands o = LinearOperands::of(inputs, c_);
     const LinearCrossEntropyCall asked = with_gradients({o, c_});
     const Tensors others = further(inputs);
@@ -54,7 +54,6 @@ class Answers {
         if (asked.input_gradient) values[0] = output_of(call, next++);
         if (asked.head_gradient) values[1] = output_of(call, next++);
         if (asked.bias_gradient) values[3] = output_of(call, next++);
-        compute_as(output, of_losses(losses, others));
       } else {
         losses = row_losses({o, c_});
       }
@@ -90,16 +89,12 @@ class Answers {
   // `value`, the cotangent of input k, with derivatives of its own: those of the plain formula's gradient.
   Tensor differentiable(const Tensor& value, std::size_t k, Tensors inputs, const Tensor& grad) const {
     inputs.push_back(grad);
-    return custom_function([&](const Tensors&) { return value; },
-                           [self = *this, k](const Tensor& cotangent, const Tensor&, const Tensors& in) {
-                             const auto gradient = [&](const Tensors& at) {
-                               const Tensors operands(at.begin(), at.end() - 1);
-                               return pull_through([&](const Tensors& v) { return self.plain(v); }, operands,
-                                                   at.back())[k];
-                             };
-                             return pull_through(gradient, in, cotangent);
-                           },
-                           inputs);
+    return differentiated_as(
+        [self = *this, k](const Tensors& at) {
+          const Tensors operands(at.begin(), at.end() - 1);
+          return pull_through([&](const Tensors& v) { return self.plain(v); }, operands, at.back())[k];
+        },
+        [&](const Tensors&) { return value; }, inputs);
   }
 
   LinearCrossEntropyCall c_;
@@ -120,11 +115,9 @@ Tensor linear_answer_loss(const Tensor& x, const Tensor& head, const Tensor& tar
   // Asking for cotangents takes ten to twenty microseconds; so does a product of this size.
   constexpr double kSmall = 1 << 17;
   if (static_cast<double>(target.numel()) * static_cast<double>(head.numel()) < kSmall) return answers.plain(inputs);
-  return custom_function([&](const Tensors& in) { return answers.plain(in); },
-                         [answers](const Tensor& grad, const Tensor& output, const Tensors& in) {
-                           return answers.gradients(grad, output, in);
-                         },
-                         inputs);
+  return custom_function(
+      [&](const Tensors& in) { return answers.plain(in); },
+      [answers](const Tensor& grad, const Tensor&, const Tensors& in) { return answers.gradients(grad, in); }, inputs);
 }
 
 }  // namespace ebb

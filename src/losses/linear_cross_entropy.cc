@@ -2,6 +2,7 @@
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
+#include "losses/describe.h"
 #include "losses/linear_rows.h"
 #include "losses/one_pass.h"
 #include "ops/build.h"
@@ -106,15 +107,12 @@ Tensor plain_gradient(const LinearOperands& o, const Tensor& g, const LinearCros
   return cast(sum(dz, 0), o.bias.dtype());
 }
 
-// The gradients of Σ g·losses in one pass of the kernel, those that are asked for. `losses`, where given and not yet
-// computed, becomes an output of the same pass.
-LinearCrossEntropyGradients gradients(const LinearOperands& o, const Tensor& g, LinearCrossEntropyCall c,
-                                      const Tensor& losses = {}) {
+// The gradients of Σ g·losses in one pass of the kernel, those that are asked for.
+LinearCrossEntropyGradients gradients(const LinearOperands& o, const Tensor& g, LinearCrossEntropyCall c) {
   Tensor call;
   {
     NoHistory off;
     call = linear_call({o, c}, g);
-    if (losses.defined()) compute_as(losses, output_of(call, 0));
   }
   int next = 1;
   const auto output = [&](bool asked, int which) -> Tensor {
@@ -122,15 +120,11 @@ LinearCrossEntropyGradients gradients(const LinearOperands& o, const Tensor& g, 
     const int k = next++;
     std::vector<Tensor> inputs = o.list();
     inputs.push_back(g);
-    return custom_function([&](const std::vector<Tensor>&) { return output_of(call, k); },
-                           [c, which](const Tensor& grad, const Tensor&, const std::vector<Tensor>& in) {
-                             return pull_through(
-                                 [&](const std::vector<Tensor>& at) {
-                                   return plain_gradient(LinearOperands::of(at, c), at.back(), c, which);
-                                 },
-                                 in, grad);
-                           },
-                           inputs);
+    return differentiated_as(
+        [c, which](const std::vector<Tensor>& at) {
+          return plain_gradient(LinearOperands::of(at, c), at.back(), c, which);
+        },
+        [&](const std::vector<Tensor>&) { return output_of(call, k); }, inputs);
   };
   LinearCrossEntropyGradients out;
   out.x = output(c.input_gradient, 0);
@@ -196,9 +190,9 @@ Tensor row_losses(const LinearRows& k) {
   // The gradient to class weights takes the plain formula: it has as many terms as there are logits.
   if (k.c.weight && k.o.weight.node()->history != 0) return plain_losses(k.o, k.c);
   return custom_function([&](const std::vector<Tensor>&) { return output_of(linear_call(k), 0); },
-                         [c = k.c](const Tensor& grad, const Tensor& output, const std::vector<Tensor>& inputs) {
+                         [c = k.c](const Tensor& grad, const Tensor&, const std::vector<Tensor>& inputs) {
                            const LinearOperands o = LinearOperands::of(inputs, c);
-                           const LinearCrossEntropyGradients g = gradients(o, grad, with_gradients({o, c}), output);
+                           const LinearCrossEntropyGradients g = gradients(o, grad, with_gradients({o, c}));
                            std::vector<Tensor> out(inputs.size());
                            out[0] = g.x;
                            out[1] = g.head;
@@ -276,6 +270,27 @@ Tensor linear_sequence_log_probs(const Tensor& x, const Tensor& head, const Tens
   Tensor total = sum(rows, -1);
   if (options.average) total = total / sum(cast(target != options.ignore_index, rows.dtype()), -1);
   return cast(total, promote(x.dtype(), head.dtype()));
+}
+
+// ---- as the registry has them ---------------------------------------------------------------------------------------
+
+template <class V>
+void each_option(V& v, LinearCrossEntropyOptions& o) {
+  v("bias", o.bias);
+  v("weight", o.weight, HasGradient::no);
+  v("ignore_index", o.ignore_index, kIgnored);
+  v("label_smoothing", o.label_smoothing, "the share of the target spread over all classes");
+  v("z_loss", o.z_loss, "adds z_loss·(log Σ e^x)²");
+  v("softcap", o.softcap, kSoftcapped);
+  v("reduction", o.reduction);
+  v("chunk", o.chunk, "rows whose logits exist at a time; 0: chosen");
+}
+
+std::vector<LossInfo> linear_entries() {
+  return {
+      describe("linear_cross_entropy", "linear", "cross_entropy(x·headᵀ + bias, y), without the logits",
+               {{"x"}, {"head"}, {"target", false}}, linear_cross_entropy),
+  };
 }
 
 }  // namespace ebb

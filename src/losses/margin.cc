@@ -7,6 +7,7 @@
 #include "ebb/ops.h"
 #include "graph/node.h"
 #include "losses/classes.h"
+#include "losses/describe.h"
 #include "losses/gradients.h"
 #include "losses/one_pass.h"
 #include "losses/signs.h"
@@ -89,14 +90,13 @@ Tensor multi_margin_loss(const Tensor& input, const Tensor& target, const MultiM
   const int axis = class_axis(op, input);
   require_class_indices(op, input, axis, target);
   const std::int64_t classes = input.size(axis);
-  Tensor prediction = input, classes_of = target, weight;
-  if (o.weight.defined()) {  // what the sweep reads waits for the weights, so that it need not be cut in two
+  Tensor weight;
+  if (o.weight.defined()) {
     require_class_weight(op, "weight", o.weight, classes);
     const Tensor safe = reshape(clamp(cast(target, DType::i64), 0, classes - 1), {-1});
     weight = reshape(index_select(precision.wide(o.weight), 0, safe), input.shape().with(axis, 1));
-    prediction = after(input, weight), classes_of = after(target, weight);
   }
-  const Tensor x = precision.wide(prediction), index = unsqueeze(cast(classes_of, DType::i64), axis);
+  const Tensor x = precision.wide(input), index = unsqueeze(cast(target, DType::i64), axis);
   const Tensor right = pick_class(x, axis, index, "multi_margin_loss: target");
   const Tensor is_right = class_numbers(x, axis) == cast(index, DType::i32);
   const Tensor excess = where(is_right, 0, relu((o.margin - right) + x));
@@ -110,10 +110,9 @@ namespace {
 // Σ_j Σ_{i∉targets} max(0, 1 − x_{y_j} + x_i) of each row. With the cotangent c of a row, the gradient to a class that
 // is not listed is c times how many of its hinges are open; to one that is, −c times how many are, for each time it is
 // listed. That is constant between the kinks.
-struct MultilabelHinges {
-  Tensor target;
-
-  Tensor kernel(const Tensor& x, const Tensor& cotangent = {}) const {
+LossKernel multilabel_hinges(const Tensor& target) {
+  LossKernel k;
+  k.call = [target](const Tensor& x, const Tensor& cotangent) {
     std::vector<Tensor> inputs{x, target};
     std::vector<std::pair<Shape, DType>> outputs{
         {x.rank() == 1 ? Shape{} : Shape{x.size(0)}, compute_dtype(x.dtype())}};
@@ -121,31 +120,15 @@ struct MultilabelHinges {
       inputs.push_back(cotangent);
       outputs.emplace_back(x.shape(), x.dtype());
     }
-    NoHistory off;
     return make_call(Op::multilabel_hinges, inputs, {}, std::move(outputs));
-  }
-
-  // `sums` where they are not computed yet become an output of the same pass.
-  Tensor gradient(const Tensor& x, const Tensor& cotangent, const Tensor& sums = {}) const {
-    const Tensor both = kernel(x, cotangent);
-    if (sums.defined()) compute_as(sums, output_of(both, 0));
-    return custom_function([&](const std::vector<Tensor>&) { return output_of(both, 1); },
-                           [self = *this](const Tensor& u, const Tensor&, const std::vector<Tensor>& v) {
-                             const DType wide = v[1].dtype();
-                             const Tensor slopes = self.gradient(cast(v[0], wide), ones(v[1].shape(), wide));
-                             return std::vector<Tensor>{{}, sum(cast(u, wide) * slopes, -1)};
-                           },
-                           {x, cotangent});
-  }
-
-  Tensor sums(const Tensor& x) const {
-    return custom_function([&](const std::vector<Tensor>& v) { return output_of(kernel(v[0]), 0); },
-                           [self = *this](const Tensor& grad, const Tensor& output, const std::vector<Tensor>& v) {
-                             return std::vector<Tensor>{self.gradient(v[0], grad, output)};
-                           },
-                           {x});
-  }
-};
+  };
+  k.second = [target](const Tensor& u, const std::vector<Tensor>& v) {
+    const DType wide = v[1].dtype();
+    const Tensor slopes = multilabel_hinges(target).gradient(cast(v[0], wide), ones(v[1].shape(), wide));
+    return std::vector<Tensor>{{}, sum(cast(u, wide) * slopes, -1)};
+  };
+  return k;
+}
 
 }  // namespace
 
@@ -162,8 +145,8 @@ Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target, const L
   const std::int64_t classes = input.size(-1);
   require(classes > 0, "{}: the input of shape {} has no classes", op, input.shape());
   const bool is_index = target.dtype() == DType::i64 || target.dtype() == DType::i32;
-  const MultilabelHinges hinges{is_index ? target : cast(target, DType::i64)};
-  return precision.rounded(reduce(op, hinges.sums(input) / static_cast<double>(classes), o.reduction));
+  const Tensor sums = multilabel_hinges(is_index ? target : cast(target, DType::i64)).losses(input);
+  return precision.rounded(reduce(op, sums / static_cast<double>(classes), o.reduction));
 }
 
 // ---- gradients ------------------------------------------------------------------------------------------------------
@@ -192,6 +175,48 @@ LossGradients multi_margin_loss_backward(const Tensor& grad, const Tensor& input
 LossGradients multilabel_margin_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                               const LossOptions& o) {
   return gradients("multilabel_margin_loss", multilabel_margin_loss, grad, input, target, o);
+}
+
+// ---- as the registry has them ---------------------------------------------------------------------------------------
+
+template <class V>
+void each_option(V& v, LossOptions& o) {
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, HingeEmbeddingOptions& o) {
+  v("margin", o.margin, "the distance that pairs which do not belong together should have");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, MarginOptions& o) {
+  v("margin", o.margin, "by how much the winner should lead");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, MultiMarginOptions& o) {
+  v("p", o.p, "1 or 2");
+  v("margin", o.margin, "by how much the right class should lead");
+  v("weight", o.weight);
+  v("reduction", o.reduction);
+}
+
+std::vector<LossInfo> margin_entries() {
+  return {
+      describe("hinge_loss", "margin", "max(0, 1 − y·x);  y = ±1", {{"input"}, {"target"}}, hinge_loss),
+      describe("hinge_embedding_loss", "margin", "y = 1: x;  y = −1: max(0, m − x)", {{"input"}, {"target", false}},
+               hinge_embedding_loss),
+      describe("margin_ranking_loss", "margin", "max(0, −y·(x1 − x2) + m)", {{"input1"}, {"input2"}, {"target"}},
+               margin_ranking_loss),
+      describe("soft_margin_loss", "margin", "log(1 + e^(−y·x))", {{"input"}, {"target"}}, soft_margin_loss),
+      describe("multi_margin_loss", "margin", "(w_y/C)·Σ_{i≠y} max(0, m − x_y + x_i)^p", {{"input"}, {"target", false}},
+               multi_margin_loss),
+      describe("multilabel_margin_loss", "margin", "(1/C)·Σ_j Σ_{i∉targets} max(0, 1 − x_{y_j} + x_i)",
+               {{"input"}, {"target", false}}, multilabel_margin_loss),
+  };
 }
 
 }  // namespace ebb

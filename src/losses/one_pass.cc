@@ -1,46 +1,24 @@
 #include "losses/one_pass.h"
 
-#include <unordered_set>
-
 #include "autograd/engine.h"
 #include "graph/history.h"
-#include "graph/lock.h"
+#include "graph/node.h"
 
 namespace ebb {
 
-namespace {
-
-enum class Takes { no, yes, part_missing };
-
-// Does computing `from` take the value of `node`? Gives up, and says yes, on graphs too large to look through.
-Takes takes_value_of(const Node* from, const Node* node, GraphLock& lock) {
-  constexpr std::size_t kMost = 1000;
-  std::unordered_set<const Node*> seen;
-  std::vector<const Node*> stack{from};
-  while (!stack.empty()) {
-    const Node* n = stack.back();
-    stack.pop_back();
-    if (n == node) return Takes::yes;
-    if (n->evaluated.load(std::memory_order_acquire) || !seen.insert(n).second) continue;
-    if (seen.size() > kMost) return Takes::yes;
-    if (!lock.holds(*n)) return Takes::part_missing;
-    for (const Node* input : n->inputs) stack.push_back(input);
-  }
-  return Takes::no;
+Tensor LossKernel::losses(const Tensor& x) const {
+  return custom_function([&](const std::vector<Tensor>& v) { return output_of(call(v[0], {}), 0); },
+                         [self = *this](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
+                           return std::vector<Tensor>{self.gradient(v[0], grad)};
+                         },
+                         {x});
 }
 
-}  // namespace
-
-void compute_as(const Tensor& output, const Tensor& value) {
-  Tensor before;  // released after the lock
-  Node* const nodes[] = {output.node(), value.node()};
-  GraphLock lock(nodes);
-  Takes takes;
-  while ((takes = takes_value_of(value.node(), output.node(), lock)) == Takes::part_missing) lock.widen();
-  Node* n = output.node();
-  if (takes == Takes::yes || n->evaluated.load(std::memory_order_acquire) || n->inputs.empty()) return;
-  retain(value.node());
-  before = Tensor::adopt(std::exchange(n->inputs[0], value.node()));
+Tensor LossKernel::gradient(const Tensor& x, const Tensor& cotangent) const {
+  return custom_function(
+      [&](const std::vector<Tensor>& v) { return output_of(call(v[0], v[1]), 1); },
+      [second = second](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) { return second(grad, v); },
+      {x, cotangent});
 }
 
 std::vector<Tensor> pull_through(const FunctionOfMany& f, const std::vector<Tensor>& inputs, const Tensor& grad) {

@@ -3,15 +3,21 @@
 #include <vector>
 
 #include "ebb/autograd.h"
-#include "graph/node.h"
 
-// Losses whose kernel makes value and gradient in one pass. The value is built without gradients, since nobody may ask
-// for them; when a backward pass does, the gradient's call takes the value over.
+// Losses whose kernel makes value and gradient in one pass. The value is a call without gradients, since nobody may ask
+// for them; where the gradient's call is evaluated with it, simplify takes the value from that one.
 namespace ebb {
 
-// Where `output`, a node made by custom_function, is not computed yet, and `value` does not need it: from now on it is
-// computed as `value`. Both must be the same numbers.
-void compute_as(const Tensor& output, const Tensor& value);
+// A kernel that makes losses of x and, where their cotangent is given, the gradient of Σ cotangent·losses as its second
+// output.
+struct LossKernel {
+  std::function<Tensor(const Tensor& x, const Tensor& cotangent)> call;
+  // Cotangents of {x, cotangent} from that of the gradient.
+  std::function<std::vector<Tensor>(const Tensor& grad, const std::vector<Tensor>& inputs)> second;
+
+  Tensor losses(const Tensor& x) const;
+  Tensor gradient(const Tensor& x, const Tensor& cotangent) const;
+};
 
 // The cotangents of the floating inputs through f, made of f's own operations (differentiable like any).
 std::vector<Tensor> pull_through(const FunctionOfMany& f, const std::vector<Tensor>& inputs, const Tensor& grad);

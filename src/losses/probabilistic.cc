@@ -6,6 +6,7 @@
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
+#include "losses/describe.h"
 #include "losses/gradients.h"
 #include "ops/build.h"
 
@@ -144,6 +145,48 @@ GaussianNllGradients gaussian_nll_loss_backward(const Tensor& grad, const Tensor
   const auto g = pull_back("gaussian_nll_loss", grad, {input, target, var},
                            [&](const Tensors& v) { return gaussian_nll_loss(v[0], v[1], v[2], o); });
   return {g[0], g[1], g[2]};
+}
+
+// ---- as the registry has them ---------------------------------------------------------------------------------------
+
+template <class V>
+void each_option(V& v, KlDivOptions& o) {
+  v("log_target", o.log_target, "the target holds log-probabilities");
+  v("reduction", o.reduction, kWithBatchmean);
+}
+
+template <class V>
+void each_option(V& v, KlDivergenceOptions& o) {
+  v("epsilon", o.epsilon, "q is kept at or above it");
+  v("axis", o.axis, "along which the distributions lie");
+  v("reduction", o.reduction, kWithBatchmean);
+}
+
+template <class V>
+void each_option(V& v, PoissonNllOptions& o) {
+  v("log_input", o.log_input, "the input is the logarithm of the rate, not the rate");
+  v("full", o.full, "adds Stirling's t·log t − t + ½·log(2πt) where t > 1");
+  v("eps", o.eps, "keeps the logarithm of a rate finite");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, GaussianNllOptions& o) {
+  v("full", o.full, "adds ½·log 2π");
+  v("eps", o.eps, "the least variance");
+  v("reduction", o.reduction);
+}
+
+std::vector<LossInfo> probabilistic_entries() {
+  return {
+      describe("kl_div", "probabilistic", "t·(log t − x), or e^t·(t − x) with log_target", {{"input"}, {"target"}},
+               kl_div),
+      describe("kl_divergence", "probabilistic", "Σ p·log(p/q)", {{"p"}, {"q"}}, kl_divergence),
+      describe("poisson_nll_loss", "probabilistic", "e^x − t·x, or x − t·log(x + ε) without log_input",
+               {{"input"}, {"target"}}, poisson_nll_loss),
+      describe("gaussian_nll_loss", "probabilistic", "½·(log v + (x − t)²/v);  v = max(var, ε)",
+               {{"input"}, {"target"}, {"var"}}, gaussian_nll_loss),
+  };
 }
 
 }  // namespace ebb

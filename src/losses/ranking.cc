@@ -4,6 +4,7 @@
 #include "ebb/ops.h"
 #include "graph/node.h"
 #include "losses/classes.h"
+#include "losses/describe.h"
 #include "losses/gradients.h"
 #include "losses/signs.h"
 #include "ops/reduce_parts.h"
@@ -18,9 +19,8 @@ Tensor of_class(const char* op, const Tensor& input, const Tensor& target, std::
   const Precision p(op, {input});
   const int axis = class_axis(op, input);
   require_class_indices(op, input, axis, target);
-  const bool waits = waits_for_total(reduction, input, {});
-  const Targets t = prepare_targets(target, axis, input.size(axis), ignore_index, {}, p.compute(), waits);
-  const Tensor x = p.wide(waits ? after(input, t.total) : input);
+  const Targets t = prepare_targets(target, axis, input.size(axis), ignore_index, {}, p.compute());
+  const Tensor x = p.wide(input);
   const Tensor terms = where(t.keep, term(x, axis, t.index), 0);
   return p.rounded(reduce_weighted(op, reshape(terms, target.shape()), t.total, reduction));
 }
@@ -110,6 +110,41 @@ Tensor perceptron_loss(const Tensor& input, const Tensor& target, const Perceptr
 LossGradients perceptron_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                        const PerceptronOptions& o) {
   return gradients("perceptron_loss", perceptron_loss, grad, input, target, o);
+}
+
+// ---- as the registry has them ---------------------------------------------------------------------------------------
+
+template <class V>
+void each_option(V& v, PolyOptions& o) {
+  v("epsilon", o.epsilon, "the weight of the first term of the series");
+  v("ignore_index", o.ignore_index, kIgnored);
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, SparsemaxOptions& o) {
+  v("ignore_index", o.ignore_index, kIgnored);
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, ListnetOptions& o) {
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, PerceptronOptions& o) {
+  v("reduction", o.reduction);
+}
+
+std::vector<LossInfo> ranking_entries() {
+  return {
+      describe("poly_loss", "ranking", "cross_entropy(x, y) + ε·(1 − p_y)", {{"input"}, {"target", false}}, poly_loss),
+      describe("sparsemax_loss", "ranking", "½·Σ_{j∈S} (x_j² − τ²) + ½ − x_y", {{"input"}, {"target", false}},
+               sparsemax_loss),
+      describe("listnet_loss", "ranking", "−Σ softmax(t)·log_softmax(x)", {{"input"}, {"target"}}, listnet_loss),
+      describe("perceptron_loss", "ranking", "max(0, −y·x);  y = ±1", {{"input"}, {"target"}}, perceptron_loss),
+  };
 }
 
 }  // namespace ebb

@@ -2,7 +2,6 @@
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
-#include "graph/node.h"
 
 namespace ebb {
 
@@ -40,8 +39,6 @@ Tensor reduce(const char* op, const Tensor& terms, Reduction reduction, Batchmea
 Tensor reduce_weighted(const char* op, const Tensor& terms, const Tensor& total, Reduction reduction) {
   return reduction == Reduction::mean ? sum(terms) / total : reduce(op, terms, reduction);
 }
-
-Tensor after(const Tensor& x, const Tensor& event) { return make_node(Op::depend, x.dtype(), x.shape(), {x, event}); }
 
 void require_same_shape(const char* op, const char* first, const Tensor& a, const char* second, const Tensor& b) {
   require(a.defined() && b.defined(), "{}: an operand is an empty Tensor; give it a value", op);

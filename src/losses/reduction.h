@@ -30,10 +30,6 @@ Tensor reduce(const char* op, const Tensor& terms, Reduction reduction, Batchmea
 // The same for terms that were multiplied by weights whose sum is `total`: the mean is Σ terms / total.
 Tensor reduce_weighted(const char* op, const Tensor& terms, const Tensor& total, Reduction reduction);
 
-// x, computed after `event`. The gradient of a weighted mean needs the sum of the weights before it can start; a loss
-// that waits for it from its first step on is still one sweep with its gradient, instead of two over the same numbers.
-Tensor after(const Tensor& x, const Tensor& event);
-
 void require_same_shape(const char* op, const char* first, const Tensor& a, const char* second, const Tensor& b);
 // A weight that may have fewer or smaller axes than the input, repeated to its shape.
 Tensor broadcast_weight(const char* op, const char* name, const Tensor& weight, const Shape& shape);

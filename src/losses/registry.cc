@@ -1,13 +1,11 @@
 #include "ebb/losses/registry.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <optional>
 
 #include "core/closest_name.h"
 #include "core/format_error.h"
-#include "losses/registry_entries.h"
+#include "core/options.h"
+#include "losses/describe.h"
 
 namespace ebb {
 namespace {
@@ -17,39 +15,14 @@ std::vector<LossInfo> all_entries() {
   for (auto entries :
        {regression_entries, robust_entries, classification_entries, binary_entries, ranking_entries, margin_entries,
         distance_entries, probabilistic_entries, divergence_entries, segmentation_entries, contrastive_entries,
-        alignment_entries, preference_entries, linear_entries}) {
+        alignment_entries, preference_entries, policy_entries, linear_entries, linear_preference_entries}) {
     for (LossInfo& entry : entries()) all.push_back(std::move(entry));
   }
   return all;
 }
 
-template <class Items>
-std::vector<std::string_view> names_in(const Items& items) {
-  std::vector<std::string_view> names;
-  for (const auto& item : items) names.push_back(item.name);
-  return names;
-}
-
-template <class Items>
-std::string names_of(const Items& items) {
-  return items.empty() ? "none" : fmt::format("{}", fmt::join(names_in(items), ", "));
-}
-
-template <class Item>
-const Item& named(const std::vector<Item>& items, std::string_view name, std::string_view loss, const char* what) {
-  for (const Item& item : items) {
-    if (item.name == name) return item;
-  }
-  fail(Error::Kind::value, "{}: it has no {} '{}'; it has {}", loss, what, name, names_of(items));
-}
-
-std::optional<double> number_from(std::string_view text) {
-  if (text == "true" || text == "yes" || text == "on") return 1;
-  if (text == "false" || text == "no" || text == "off") return 0;
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return {};
-  return value;
+std::string names_of(const std::vector<LossInput>& inputs) {
+  return fmt::format("{}", fmt::join(names_in(inputs), ", "));
 }
 
 constexpr std::pair<std::string_view, Reduction> kReductions[] = {
@@ -64,31 +37,6 @@ Reduction reduction_from_name(std::string_view name) {
     if (text == name) return reduction;
   }
   fail(Error::Kind::value, "reduction: '{}' is not none, mean, sum or batchmean", name);
-}
-
-double LossArguments::number(std::string_view option, double otherwise) const {
-  const auto it = options_.find(option);
-  if (it == options_.end()) return otherwise;
-  if (const double* value = std::get_if<double>(&it->second)) return *value;
-  fail(Error::Kind::value, "{}: the option {} is a number, got '{}'", loss_, option, std::get<std::string>(it->second));
-}
-
-std::int64_t LossArguments::integer(std::string_view option, std::int64_t otherwise) const {
-  const double value = number(option, static_cast<double>(otherwise));
-  require(std::trunc(value) == value && std::abs(value) < 0x1p31,
-          "{}: the option {} is a whole number below 2³¹, got {}", loss_, option, value);
-  return static_cast<std::int64_t>(value);
-}
-
-std::string LossArguments::text(std::string_view option, std::string_view otherwise) const {
-  const auto it = options_.find(option);
-  if (it == options_.end()) return std::string(otherwise);
-  if (const std::string* value = std::get_if<std::string>(&it->second)) return *value;
-  fail(Error::Kind::value, "{}: the option {} is a word, got {}", loss_, option, std::get<double>(it->second));
-}
-
-Reduction LossArguments::reduction(Reduction otherwise) const {
-  return reduction_from_name(text("reduction", name(otherwise)));
 }
 
 std::span<const LossInfo> loss_registry() {
@@ -106,15 +54,13 @@ const LossInfo& loss_info(std::string_view name) {
   fail(Error::Kind::value, "loss: there is no '{}'; there are {}", name, fmt::join(names, ", "));
 }
 
-const LossInput& LossInfo::input(std::string_view wanted) const { return named(inputs, wanted, name, "input"); }
-const LossOption& LossInfo::option(std::string_view wanted) const { return named(options, wanted, name, "option"); }
+const LossInput& LossInfo::input(std::string_view wanted) const { return find_named(inputs, wanted, name, "input"); }
+const LossOption& LossInfo::option(std::string_view wanted) const {
+  return find_named(options, wanted, name, "option");
+}
 
 LossOptionValue loss_option_from_text(std::string_view loss, std::string_view option, std::string_view text) {
-  const bool is_word = !number_from(loss_info(loss).option(option).default_value);
-  if (is_word) return std::string(text);
-  const std::optional<double> number = number_from(text);
-  require(number.has_value(), "{}: the option {} is a number, got '{}'", loss, option, text);
-  return *number;
+  return option_from_text(loss, loss_info(loss).option(option), text);
 }
 
 Tensor evaluate_loss(std::string_view name, const std::vector<Tensor>& inputs, const LossOptionValues& options) {
@@ -128,7 +74,7 @@ Tensor evaluate_loss(std::string_view name, const std::vector<Tensor>& inputs, c
             loss.inputs[i].name, names_of(loss.inputs));
   }
   for (const auto& [option, value] : options) loss.option(option);
-  return loss.evaluate(LossArguments(name, inputs, options));
+  return loss.evaluate(inputs, options);
 }
 
 Tensor call_loss(std::string_view name, const LossInputValues& inputs, const LossOptionValues& options) {

@@ -2,26 +2,12 @@
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
+#include "losses/describe.h"
+#include "losses/difference.h"
 #include "losses/gradients.h"
-#include "losses/reduction.h"
 
 namespace ebb {
 namespace {
-
-// term(d) of d = input − target, weighted and reduced.
-template <class Term>
-Tensor of_difference(const char* op, const Tensor& input, const Tensor& target, const Tensor& weight,
-                     Reduction reduction, Term term) {
-  require_same_shape(op, "input", input, "target", target);
-  const Precision p(op, {input, target});
-  const Tensor d = p.wide(input) - p.wide(target);
-  if (!weight.defined()) return p.rounded(reduce(op, term(d), reduction));
-  require_same_shape(op, "input", input, "weight", weight);
-  if (reduction != Reduction::mean) return p.rounded(reduce(op, p.wide(weight) * term(d), reduction));
-  const Tensor total = sum(p.wide(weight));
-  const Tensor w = d.requires_grad() || weight.requires_grad() ? after(weight, total) : weight;
-  return p.rounded(reduce_weighted(op, p.wide(w) * term(d), total, reduction));
-}
 
 // With c = d held in [−delta, delta], Huber's loss is c·(d − c/2) and its derivative c: one formula for both pieces.
 Tensor huber_term(const Tensor& difference, double delta) {
@@ -79,6 +65,38 @@ LossGradients smooth_l1_loss_backward(const Tensor& grad, const Tensor& input, c
 LossGradients huber_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                   const HuberOptions& o) {
   return gradients("huber_loss", huber_loss, grad, input, target, o);
+}
+
+// ---- as the registry has them ---------------------------------------------------------------------------------------
+
+template <class V>
+void each_option(V& v, WeightedOptions& o) {
+  v("weight", o.weight);
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, SmoothL1Options& o) {
+  v("beta", o.beta, "where the parabola becomes a line; 0 is l1_loss");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, HuberOptions& o) {
+  v("delta", o.delta, "where the parabola becomes a line");
+  v("weight", o.weight);
+  v("reduction", o.reduction);
+}
+
+std::vector<LossInfo> regression_entries() {
+  return {
+      describe("mse_loss", "regression", "(x − t)²", {{"input"}, {"target"}}, mse_loss),
+      describe("l1_loss", "regression", "|x − t|", {{"input"}, {"target"}}, l1_loss),
+      describe("smooth_l1_loss", "regression", "|d| < β: d²/(2β), else |d| − β/2;  d = x − t", {{"input"}, {"target"}},
+               smooth_l1_loss),
+      describe("huber_loss", "regression", "|d| ≤ δ: d²/2, else δ·(|d| − δ/2);  d = x − t", {{"input"}, {"target"}},
+               huber_loss),
+  };
 }
 
 }  // namespace ebb

@@ -5,28 +5,18 @@
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
+#include "losses/describe.h"
+#include "losses/difference.h"
 #include "losses/gradients.h"
 #include "losses/one_pass.h"
-#include "losses/reduction.h"
 
 namespace ebb {
-namespace {
-
-template <class Term>
-Tensor of_difference(const char* op, const Tensor& input, const Tensor& target, Reduction reduction, Term term) {
-  require_same_shape(op, "input", input, "target", target);
-  const Precision p(op, {input, target});
-  return p.rounded(reduce(op, term(p.wide(input) - p.wide(target)), reduction));
-}
-
-}  // namespace
-
 // Pinball, or quantile loss.    d < 0: −q·d,   d >= 0: (1 − q)·d,   with gradient 0 at d = 0
 Tensor pinball_loss(const Tensor& input, const Tensor& target, const PinballOptions& o) {
   const char* op = "pinball_loss";
   require(o.quantile >= 0 && o.quantile <= 1, "{}: quantile must be in [0, 1], got {}", op, o.quantile);
   auto slope = [q = o.quantile](const Tensor& d) { return where(d < 0, -q * ones({}, d.dtype()), 1 - q); };
-  return of_difference(op, input, target, o.reduction, [&](const Tensor& difference) {
+  return of_difference(op, input, target, {}, o.reduction, [&](const Tensor& difference) {
     return custom_function([slope](const std::vector<Tensor>& v) { return slope(v[0]) * v[0]; },
                            [slope](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
                              return std::vector<Tensor>{where(v[0] == 0, 0, slope(v[0]) * grad)};
@@ -50,7 +40,7 @@ Tensor m_of(const Tensor& d) { return expm1(-2 * abs(d)); }
 // log cosh d = −log(1 − tanh² d)/2, which keeps its digits near 0, = |d| + log(1 + e^(−2|d|)) − log 2, which does not
 // overflow. Its derivative is tanh d.
 Tensor log_cosh_loss(const Tensor& input, const Tensor& target, const LogCoshOptions& o) {
-  return of_difference("log_cosh_loss", input, target, o.reduction, [](const Tensor& difference) {
+  return of_difference("log_cosh_loss", input, target, {}, o.reduction, [](const Tensor& difference) {
     using Tensors = std::vector<Tensor>;
     return custom_function(
         [](const Tensors& v) {
@@ -78,7 +68,7 @@ Tensor wing_loss(const Tensor& input, const Tensor& target, const WingOptions& o
   require(o.width > 0, "{}: width must be positive, got {}", op, o.width);
   require(o.curvature > 0, "{}: curvature must be positive, got {}", op, o.curvature);
   const double offset = o.width - o.width * std::log1p(o.width / o.curvature);
-  return of_difference(op, input, target, o.reduction, [&](const Tensor& difference) {
+  return of_difference(op, input, target, {}, o.reduction, [&](const Tensor& difference) {
     return custom_function(
         [w = o.width, e = o.curvature, offset](const std::vector<Tensor>& v) {
           const Tensor a = abs(v[0]);
@@ -93,6 +83,35 @@ Tensor wing_loss(const Tensor& input, const Tensor& target, const WingOptions& o
 }
 LossGradients wing_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target, const WingOptions& o) {
   return gradients("wing_loss", wing_loss, grad, input, target, o);
+}
+
+// ---- as the registry has them ---------------------------------------------------------------------------------------
+
+template <class V>
+void each_option(V& v, PinballOptions& o) {
+  v("quantile", o.quantile, "the share of targets that should lie below the prediction");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, LogCoshOptions& o) {
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, WingOptions& o) {
+  v("width", o.width, "where the logarithm becomes a line");
+  v("curvature", o.curvature, "how sharply the logarithm bends");
+  v("reduction", o.reduction);
+}
+
+std::vector<LossInfo> robust_entries() {
+  return {
+      describe("pinball_loss", "robust", "max(q·(t − x), (q − 1)·(t − x))", {{"input"}, {"target"}}, pinball_loss),
+      describe("log_cosh_loss", "robust", "log cosh(x − t)", {{"input"}, {"target"}}, log_cosh_loss),
+      describe("wing_loss", "robust", "|d| < w: w·log(1 + |d|/c), else |d| − w + w·log(1 + w/c);  d = x − t",
+               {{"input"}, {"target"}}, wing_loss),
+  };
 }
 
 }  // namespace ebb

@@ -3,6 +3,7 @@
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "losses/classes.h"
+#include "losses/describe.h"
 #include "losses/gradients.h"
 #include "ops/build.h"
 
@@ -133,6 +134,50 @@ Tensor lovasz_softmax(const Tensor& input, const Tensor& target, const LovaszSof
 LossGradients lovasz_softmax_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                       const LovaszSoftmaxOptions& o) {
   return gradients("lovasz_softmax", lovasz_softmax, grad, input, target, o);
+}
+
+// ---- as the registry has them ---------------------------------------------------------------------------------------
+
+template <class V>
+void each_option(V& v, OverlapOptions& o) {
+  v("smooth", o.smooth, "added above and below the fraction");
+  v("kept_axes", o.kept_axes, "how many leading axes keep their terms");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, TverskyOptions& o) {
+  v("alpha", o.alpha, "what a false positive counts");
+  v("beta", o.beta, "what a false negative counts");
+  v("smooth", o.smooth, "added above and below the fraction");
+  v("kept_axes", o.kept_axes, "how many leading axes keep their terms");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, LovaszHingeOptions& o) {
+  v("per_sample", o.per_sample, "each sample is a term; false: all together are one");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, LovaszSoftmaxOptions& o) {
+  v("present_only", o.present_only, "only classes that some target has count");
+  v("ignore_index", o.ignore_index, kIgnored);
+  v("reduction", o.reduction);
+}
+
+std::vector<LossInfo> segmentation_entries() {
+  return {
+      describe("dice_loss", "segmentation", "1 − (2·Σxt + s)/(Σx + Σt + s)", {{"input"}, {"target"}}, dice_loss),
+      describe("iou_loss", "segmentation", "1 − (Σxt + s)/(Σx + Σt − Σxt + s)", {{"input"}, {"target"}}, iou_loss),
+      describe("tversky_loss", "segmentation", "1 − (TP + s)/(TP + α·FP + β·FN + s)", {{"input"}, {"target"}},
+               tversky_loss),
+      describe("lovasz_hinge", "segmentation", "the Lovász extension of the Jaccard loss, of hinges 1 − (2y − 1)·x",
+               {{"input"}, {"target", false}}, lovasz_hinge),
+      describe("lovasz_softmax", "segmentation", "the Lovász extension of the Jaccard loss, of errors |[y = c] − p_c|",
+               {{"input"}, {"target", false}}, lovasz_softmax),
+  };
 }
 
 }  // namespace ebb

@@ -13,12 +13,13 @@
 // so a formula may branch or share as it likes.
 namespace ebb {
 
-// ---- sigmoid and its logarithms, all of e = e^−|x|, which never overflows -------------------------------------------
+// ---- sigmoid and its logarithms, all of e = e^−|x|, which never overflows. Written in one way, so that of a loss and
+// its gradient one exponential is left; for simplify, |−x| is |x|.
 
 //   x >= 0: 1 / (1 + e^−x)          x < 0: e^x / (1 + e^x)
 Tensor sigmoid(const Tensor& x) {
   return formula(Op::sigmoid, as_real(x), [](const Tensor& v) {
-    const Tensor e = exp_of_negative_abs(v);
+    const Tensor e = exp(-abs(v));
     return where(v >= 0, 1, e) / (1 + e);
   });
 }
@@ -26,15 +27,14 @@ Tensor sigmoid(const Tensor& x) {
 //   log(1 + e^x) = max(x, 0) + log(1 + e^−|x|)
 Tensor softplus(const Tensor& x, double beta) {
   require(beta > 0, "softplus: beta must be positive, got {}", beta);
-  auto plain = [](const Tensor& z) { return maximum(z, 0) + log1p(exp_of_negative_abs(z)); };
+  auto plain = [](const Tensor& z) { return maximum(z, 0) + log1p(exp(-abs(z))); };
   if (beta == 1) return formula(Op::softplus, as_real(x), plain);
   return formula(Op::softplus, as_real(x), [&](const Tensor& v) { return plain(v * beta) / beta; }, {beta});
 }
 
 //   −log(1 + e^−x) = min(x, 0) − log(1 + e^−|x|)
 Tensor log_sigmoid(const Tensor& x) {
-  return formula(Op::log_sigmoid, as_real(x),
-                 [](const Tensor& v) { return minimum(v, 0) - log1p(exp_of_negative_abs(v)); });
+  return formula(Op::log_sigmoid, as_real(x), [](const Tensor& v) { return minimum(v, 0) - log1p(exp(-abs(v))); });
 }
 
 Tensor logit(const Tensor& x, std::optional<double> eps) {

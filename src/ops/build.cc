@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "core/format_error.h"
-#include "graph/lock.h"
 
 namespace ebb {
 namespace {
@@ -103,26 +102,6 @@ Tensor check(const Tensor& x, const Tensor& ok, const char* label) {
 Tensor polygamma_of(const Tensor& n, const Tensor& x) {
   const DType dtype = common_dtype("polygamma", {n, as_real(x)});
   return elementwise_node(Op::polygamma, dtype, dtype, {n, x});
-}
-
-// |−z| = |z| to the bit, also after a rounding, so the same nodes serve softplus(z) and softplus(−z): signs are peeled
-// off.
-Tensor exp_of_negative_abs(const Tensor& x) {
-  const auto is_negation = [](const Tensor& t) {
-    return t.defined() && t.node()->op == Op::neg && is_floating(t.dtype());
-  };
-  Tensor inner = x;
-  for (;;) {
-    const Tensor input = input_of(inner, 0);
-    if (is_negation(inner) && input.defined()) {
-      inner = input;
-    } else if (inner.node()->op == Op::cast && is_negation(input) && input_of(input, 0).defined()) {
-      inner = cast(input_of(input, 0), inner.dtype());
-    } else {
-      break;
-    }
-  }
-  return exp(neg(abs(inner)));
 }
 
 }  // namespace ebb

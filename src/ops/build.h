@@ -33,10 +33,6 @@ Tensor check(const Tensor& x, const Tensor& ok, const char* label);
 // polygamma with its order as a tensor of whole numbers.
 Tensor polygamma_of(const Tensor& n, const Tensor& x);
 
-// e^−|x|, which sigmoid, softplus and log_sigmoid of x and of −x are all made of: built in one way, so that merging
-// common subexpressions leaves one exponential of a loss and its gradient.
-Tensor exp_of_negative_abs(const Tensor& x);
-
 // What an activation and its gradient rule share.
 inline constexpr double kSeluAlpha =
     1.6732632423543772848170429916717;  // the fixed point of zero mean and unit variance

@@ -1,19 +1,9 @@
 #include "ebb/optim/adaptive.h"
 
+#include "optim/describe.h"
 #include "optim/moments.h"
 
 namespace ebb {
-namespace {
-
-template <class Options>
-void check_moments(const char* name, const Options& o) {
-  require_rate(name, "beta1", o.beta1);
-  require_rate(name, "beta2", o.beta2);
-  require_not_negative(name, "eps", o.eps);
-  require_not_negative(name, "weight_decay", o.weight_decay);
-}
-
-}  // namespace
 
 Adam::Adam(const AdamOptions& o) : Adam("Adam", o, false) {}
 Adam::Adam(const char* name, const AdamOptions& o, bool decoupled)
@@ -95,6 +85,72 @@ Tensor Adagrad::update(const std::string& name, const Tensor& p, const Tensor& g
   s = (s.defined() ? s : full_like(p, o_.initial_accumulator_value)) + square(g);
   const double rate = lr() / (1 + static_cast<double>(slots.step - 1) * o_.lr_decay);
   return p - rate * (g / (sqrt(s) + o_.eps));
+}
+
+// ---- as the registry has them ---------------------------------------------------------------------------------------
+
+template <class V>
+void each_option(V& v, AdamOptions& o) {
+  v("lr", o.lr, kRate);
+  v("beta1", o.beta1, kBeta1);
+  v("beta2", o.beta2, kBeta2);
+  v("eps", o.eps, kEps);
+  v("weight_decay", o.weight_decay, kDecay);
+  v("amsgrad", o.amsgrad, "divides by the largest average of squares so far");
+  v.only_in_cpp(o.decays);
+}
+
+template <class V>
+void each_option(V& v, AdamWOptions& o) {
+  v("lr", o.lr, kRate);
+  v("beta1", o.beta1, kBeta1);
+  v("beta2", o.beta2, kBeta2);
+  v("eps", o.eps, kEps);
+  v("weight_decay", o.weight_decay, kDecay);
+  v("amsgrad", o.amsgrad, "divides by the largest average of squares so far");
+  v.only_in_cpp(o.decays);
+}
+
+template <class V>
+void each_option(V& v, RAdamOptions& o) {
+  v("lr", o.lr, kRate);
+  v("beta1", o.beta1, kBeta1);
+  v("beta2", o.beta2, kBeta2);
+  v("eps", o.eps, kEps);
+  v("weight_decay", o.weight_decay, kDecay);
+  v("decoupled_weight_decay", o.decoupled_weight_decay, "the decay is beside the gradient, as in AdamW");
+  v.only_in_cpp(o.decays);
+}
+
+template <class V>
+void each_option(V& v, RMSpropOptions& o) {
+  v("lr", o.lr, kRate);
+  v("alpha", o.alpha, "how much of the average squared gradient stays at each step");
+  v("eps", o.eps, kEps);
+  v("weight_decay", o.weight_decay, kDecay);
+  v("momentum", o.momentum, kMomentum);
+  v("centered", o.centered, "divides by the standard deviation instead of the size");
+  v.only_in_cpp(o.decays);
+}
+
+template <class V>
+void each_option(V& v, AdagradOptions& o) {
+  v("lr", o.lr, kRate);
+  v("lr_decay", o.lr_decay, "how fast the rate falls with the steps");
+  v("weight_decay", o.weight_decay, kDecay);
+  v("initial_accumulator_value", o.initial_accumulator_value, "what the sum of squares starts from");
+  v("eps", o.eps, kEps);
+  v.only_in_cpp(o.decays);
+}
+
+std::vector<OptimizerInfo> adaptive_entries() {
+  return {
+      describe<AdamW, AdamWOptions>("adamw", "AdamW", "p ← p − lr·weight_decay·p − lr·m̂/(√v̂ + ε)"),
+      describe<Adam, AdamOptions>("adam", "Adam", "p ← p − lr·m̂/(√v̂ + ε), with weight_decay·p in g"),
+      describe<RAdam, RAdamOptions>("radam", "RAdam", "Adam, rectified while v̂ is known badly"),
+      describe<RMSprop, RMSpropOptions>("rmsprop", "RMSprop", "p ← p − lr·g/(√v + ε), with momentum"),
+      describe<Adagrad, AdagradOptions>("adagrad", "Adagrad", "p ← p − lr·g/(√Σg² + ε)"),
+  };
 }
 
 }  // namespace ebb

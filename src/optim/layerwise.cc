@@ -1,5 +1,6 @@
 #include "ebb/optim/layerwise.h"
 
+#include "optim/describe.h"
 #include "optim/moments.h"
 
 namespace ebb {
@@ -30,20 +31,44 @@ Tensor Lars::update(const std::string& name, const Tensor& p, const Tensor& g, S
 }
 
 Lamb::Lamb(const LambOptions& o) : Optimizer("Lamb", o.lr, {"exp_avg", "exp_avg_sq"}), o_(o) {
-  require_rate(name_, "beta1", o.beta1);
-  require_rate(name_, "beta2", o.beta2);
-  require_not_negative(name_, "eps", o.eps);
-  require_not_negative(name_, "weight_decay", o.weight_decay);
+  check_moments(name_, o);
 }
 
 Tensor Lamb::update(const std::string& name, const Tensor& p, const Tensor& g, Slots& slots) const {
   Tensor &m = slots.tensors[0], &v = slots.tensors[1];
   m = running_average(m, g, o_.beta1);
   v = running_average(v, square(g), o_.beta2);
-  const double c1 = bias_correction(o_.beta1, slots.step), c2 = bias_correction(o_.beta2, slots.step);
-  const Tensor adam = (m * (1 / c1)) / (sqrt(v * (1 / c2)) + o_.eps);
-  const Tensor u = with_decay(adam, p, decay_of(o_, name, p));
+  const Tensor u = with_decay(adam_direction(m, v, o_, slots.step), p, decay_of(o_, name, p));
   return p - (lr() * trust_ratio(norm(p), norm(u))) * u;
+}
+
+// ---- as the registry has them ---------------------------------------------------------------------------------------
+
+template <class V>
+void each_option(V& v, LarsOptions& o) {
+  v("lr", o.lr, kRate);
+  v("momentum", o.momentum, kMomentum);
+  v("weight_decay", o.weight_decay, kDecay);
+  v("trust_coefficient", o.trust_coefficient, "how far a tensor may move for its size");
+  v("eps", o.eps, kEps);
+  v.only_in_cpp(o.decays);
+}
+
+template <class V>
+void each_option(V& v, LambOptions& o) {
+  v("lr", o.lr, kRate);
+  v("beta1", o.beta1, kBeta1);
+  v("beta2", o.beta2, kBeta2);
+  v("eps", o.eps, kEps);
+  v("weight_decay", o.weight_decay, kDecay);
+  v.only_in_cpp(o.decays);
+}
+
+std::vector<OptimizerInfo> layerwise_entries() {
+  return {
+      describe<Lars, LarsOptions>("lars", "Lars", "Sgd with momentum, scaled by ‖p‖/‖g‖"),
+      describe<Lamb, LambOptions>("lamb", "Lamb", "Adam, scaled by ‖p‖/‖u‖"),
+  };
 }
 
 }  // namespace ebb

@@ -29,5 +29,20 @@ inline void require_rate(const char* op, const char* what, double value) {
 inline void require_not_negative(const char* op, const char* what, double value) {
   require(value >= 0, "{}: {} must not be negative, got {}", op, what, value);
 }
+// Of optimisers with Adam's moments.
+template <class Options>
+void check_moments(const char* op, const Options& o) {
+  require_rate(op, "beta1", o.beta1);
+  require_rate(op, "beta2", o.beta2);
+  require_not_negative(op, "eps", o.eps);
+  require_not_negative(op, "weight_decay", o.weight_decay);
+}
+
+// m̂/(√v̂ + ε)
+template <class Options>
+Tensor adam_direction(const Tensor& m, const Tensor& v, const Options& o, std::int64_t step) {
+  const double c1 = bias_correction(o.beta1, step), c2 = bias_correction(o.beta2, step);
+  return (m * (1 / c1)) / (sqrt(v * (1 / c2)) + o.eps);
+}
 
 }  // namespace ebb

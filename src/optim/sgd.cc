@@ -1,5 +1,6 @@
 #include "ebb/optim/sgd.h"
 
+#include "optim/describe.h"
 #include "optim/moments.h"
 
 namespace ebb {
@@ -35,6 +36,34 @@ Tensor Lion::update(const std::string& name, const Tensor& p, const Tensor& g, S
   const Tensor direction = with_decay(sign(running_average(m, g, o_.beta1)), p, decay_of(o_, name, p));
   m = running_average(m, g, o_.beta2);
   return p - lr() * direction;
+}
+
+// ---- as the registry has them ---------------------------------------------------------------------------------------
+
+template <class V>
+void each_option(V& v, SgdOptions& o) {
+  v("lr", o.lr, kRate);
+  v("momentum", o.momentum, kMomentum);
+  v("dampening", o.dampening, "how much of a gradient the momentum leaves out");
+  v("weight_decay", o.weight_decay, kDecay);
+  v("nesterov", o.nesterov, "steps from where the momentum would lead");
+  v.only_in_cpp(o.decays);
+}
+
+template <class V>
+void each_option(V& v, LionOptions& o) {
+  v("lr", o.lr, kRate);
+  v("beta1", o.beta1, "how much of the momentum is in the direction");
+  v("beta2", o.beta2, "how much of the momentum stays at each step");
+  v("weight_decay", o.weight_decay, kDecay);
+  v.only_in_cpp(o.decays);
+}
+
+std::vector<OptimizerInfo> sgd_entries() {
+  return {
+      describe<Sgd, SgdOptions>("sgd", "Sgd", "p ← p − lr·b,  b ← momentum·b + g"),
+      describe<Lion, LionOptions>("lion", "Lion", "p ← p − lr·(sign(β₁·m + (1 − β₁)·g) + weight_decay·p)"),
+  };
 }
 
 }  // namespace ebb

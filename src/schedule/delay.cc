@@ -67,16 +67,22 @@ std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f, const std::
   return out;
 }
 
-// A sweep whose large values a later one needs again is better run with that one: they then never go through memory.
-// Only what the later one waits for stays behind, with what it is made of. (Cross-entropy: the number of kept targets
-// is counted first; all the rest, value and gradient, is one sweep after that.)
-void delay_groups(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved, std::vector<int>& delay) {
-  constexpr std::int64_t kLarge = 4096;
-  struct Use {
+namespace {
+
+// How a sweep is divided when what a later sweep reads again waits for that one.
+struct Division {
+  int later = 0;
+  std::vector<char> early;  // by value: what must stay behind
+};
+
+// Divides every group for which that is worth it.
+template <class Use>
+void each_division(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved, Use&& use) {
+  struct Read {
     std::int32_t made, user;
     bool joins;  // could be in one sweep with it, on a later level
   };
-  std::vector<std::vector<Use>> uses(f.groups.size());
+  std::vector<std::vector<Read>> reads(f.groups.size());
   for (std::int32_t v = 0; v < static_cast<std::int32_t>(g.values.size()); ++v) {
     if (g.values[v].is_view() && g.values[v].op != Op::depend) continue;
     for (std::int32_t in : g.values[v].inputs) {
@@ -84,41 +90,120 @@ void delay_groups(const ValueGraph& g, const Fusion& f, const std::vector<int>& 
       const std::int32_t b = x.is_view() ? x.base : in;
       const int group = f.places[b].group;
       if (group < 0 || group == f.places[v].group) continue;
-      uses[group].push_back({b, v, f.places[v].group >= 0 && !refused(g, f, moved, v, group)});
+      reads[group].push_back({b, v, f.places[v].group >= 0 && !refused(g, f, moved, v, group)});
     }
   }
+  constexpr int kNever = 1 << 30;
   for (std::size_t k = 0; k < f.groups.size(); ++k) {
     const Group& group = f.groups[k];
-    auto large = [&](std::int32_t v) {
-      return f.places[v].post == Post::no && f.places[v].varies == group.all() && g.values[v].shape.numel() >= kLarge;
-    };
-    int later = 1 << 30;
-    for (const Use& u : uses[k]) {
-      if (u.joins && large(u.made)) later = std::min(later, f.places[u.user].level);
+    auto full = [&](std::int32_t v) { return f.places[v].post == Post::no && f.places[v].varies == group.all(); };
+    Division d{kNever, {}};
+    for (const Read& r : reads[k]) {
+      if (r.joins && full(r.made)) d.later = std::min(d.later, f.places[r.user].level);
     }
-    if (later == 1 << 30) continue;
-    std::vector<char> early(g.values.size(), 0);
-    for (const Use& u : uses[k]) {
-      const int level = f.places[u.user].level;
+    if (d.later == kNever) continue;
+    d.early.assign(g.values.size(), 0);
+    for (const Read& r : reads[k]) {
+      const int level = f.places[r.user].level;
       const bool waits =
-          u.joins ? level < later || (level == later && f.places[u.made].post != Post::no) : level <= later;
-      if (waits) early[u.made] = 1;
+          r.joins ? level < d.later || (level == d.later && f.places[r.made].post != Post::no) : level <= d.later;
+      if (waits) d.early[r.made] = 1;
     }
     for (auto it = group.members.rbegin(); it != group.members.rend(); ++it) {
-      if (!early[*it]) continue;
+      if (!d.early[*it]) continue;
       for (std::int32_t in : g.values[*it].inputs) {
-        early[g.values[in].is_view() ? g.values[in].base : in] = 1;
+        d.early[g.values[in].is_view() ? g.values[in].base : in] = 1;
       }
     }
     bool worth = false;
-    for (const Use& u : uses[k]) {
-      worth |= u.joins && large(u.made) && f.places[u.user].level == later && !early[u.made];
+    for (const Read& r : reads[k]) {
+      worth |= r.joins && full(r.made) && f.places[r.user].level == d.later && !d.early[r.made];
     }
-    if (!worth) continue;
+    if (worth) use(group, d);
+  }
+}
+
+// Costs less than being written and read.
+bool is_cheap(Op op) {
+  switch (op) {
+    case Op::cast:
+    case Op::neg:
+    case Op::abs:
+    case Op::add:
+    case Op::sub:
+    case Op::mul:
+    case Op::maximum:
+    case Op::minimum:
+    case Op::where:
+    case Op::eq:
+    case Op::ne:
+    case Op::lt:
+    case Op::le:
+    case Op::gt:
+    case Op::ge:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+// A sweep whose values a later one needs again is better run with that one: they then never go through memory. Only
+// what the later one waits for stays behind, with what it is made of. (Cross-entropy: the number of kept targets is
+// counted first; all the rest, value and gradient, is one sweep after that.)
+void delay_groups(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved, std::vector<int>& delay) {
+  each_division(g, f, moved, [&](const Group& group, const Division& d) {
     for (std::int32_t m : group.members) {
-      if (!early[m]) delay[m] = std::max(delay[m], later);
+      if (!d.early[m]) delay[m] = std::max(delay[m], d.later);
+    }
+  });
+}
+
+bool compute_twice_what_totals_share(ValueGraph& g, const Fusion& f) {
+  std::vector<char> early(g.values.size(), 0), shared(g.values.size(), 0);
+  each_division(g, f, {}, [&](const Group& group, const Division& d) {
+    std::vector<char> late(g.values.size(), 0);
+    for (std::int32_t m : group.members) {
+      if (d.early[m]) {
+        early[m] = 1;
+        continue;
+      }
+      for (std::int32_t in : g.values[m].inputs) late[g.values[in].is_view() ? g.values[in].base : in] = 1;
+    }
+    // A copy is made of copies or of what is in memory already.
+    for (auto it = group.members.rbegin(); it != group.members.rend(); ++it) {
+      if (!d.early[*it] || !late[*it] || !is_cheap(g.values[*it].op)) continue;
+      shared[*it] = 1;
+      for (std::int32_t in : g.values[*it].inputs) late[g.values[in].is_view() ? g.values[in].base : in] = 1;
+    }
+  });
+  // The early ones get the copies: values stand for nodes, whose readers are the others.
+  const auto n = static_cast<std::int32_t>(g.values.size());
+  std::vector<std::int32_t> copy(n, -1);
+  const auto copied = [&](auto&& self, std::int32_t v) -> std::int32_t {
+    const Value& x = g.values[v];
+    const bool of_shared = x.is_view() ? x.op != Op::depend && x.op != Op::output && shared[x.base] : shared[v] != 0;
+    if (!of_shared) return v;
+    if (copy[v] >= 0) return copy[v];
+    Value c = x;
+    c.node = -1;
+    for (std::int32_t& in : c.inputs) in = self(self, in);
+    if (c.is_view()) c.base = self(self, c.base);
+    g.values.push_back(std::move(c));
+    return copy[v] = static_cast<std::int32_t>(g.values.size()) - 1;
+  };
+  bool changed = false;
+  for (std::int32_t v = 0; v < n; ++v) {
+    if (!early[v] || shared[v]) continue;
+    for (std::size_t k = 0; k < g.values[v].inputs.size(); ++k) {
+      const std::int32_t in = g.values[v].inputs[k], other = copied(copied, in);
+      changed |= other != in;
+      g.values[v].inputs[k] = other;
     }
   }
+  if (changed) sort_inputs_first(g);
+  return changed;
 }
 
 }  // namespace ebb

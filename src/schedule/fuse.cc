@@ -629,9 +629,11 @@ class Fuser {
 
 }  // namespace
 
-Fusion fuse(const ValueGraph& graph) {
-  std::vector<int> wait, delay(graph.values.size(), 0);
+Fusion fuse(ValueGraph& graph) {
+  std::vector<int> wait;
   Fusion fusion = Fuser(graph, wait).run();
+  if (compute_twice_what_totals_share(graph, fusion)) fusion = Fuser(graph, wait).run();
+  std::vector<int> delay(graph.values.size(), 0);
   for (int round = 0; round < 3; ++round) {
     std::vector<int> next = latest_levels(graph, fusion, wait);
     delay_groups(graph, fusion, wait, delay);

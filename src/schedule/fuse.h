@@ -50,7 +50,8 @@ struct Fusion {
   std::vector<Placement> places;  // one a value
 };
 
-Fusion fuse(const ValueGraph& graph);
+// May compute values twice, where that keeps them out of memory: the graph changes then.
+Fusion fuse(ValueGraph& graph);
 
 // The map of value `v` (a member, or a view that a sweep can follow) as seen by a member of the same group.
 AxisMap seen_map(const ValueGraph& graph, const Fusion& fusion, std::int32_t v);

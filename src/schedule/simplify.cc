@@ -1,8 +1,11 @@
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <unordered_set>
+#include <utility>
 
 #include "core/format_error.h"
+#include "graph/loss_calls.h"
 #include "schedule/values.h"
 
 namespace ebb {
@@ -93,6 +96,7 @@ class Simplifier {
       g_.of_node[r] = in_memory(g_.of_node[r]);
       g_.roots.push_back(g_.of_node[r]);
     }
+    take_losses_from_gradients();
     return std::move(g_);
   }
 
@@ -315,6 +319,7 @@ class Simplifier {
       if (b >= 0 && at(b).is_one) return v.inputs[0];
       if (v.op == Op::mul && a >= 0 && at(a).is_one) return v.inputs[1];
     }
+    if (v.op == Op::abs) v.inputs[0] = without_sign(v.inputs[0]);
     if (info(v.op).commutes && v.inputs[0] > v.inputs[1]) {
       std::swap(v.inputs[0], v.inputs[1]);  // one order, so that equal values merge
     }
@@ -341,6 +346,26 @@ class Simplifier {
     }
     const std::int32_t smaller = without_repeats(v);
     return smaller >= 0 ? smaller : intern(std::move(v));
+  }
+
+  // Some y with |y| = |x| to the bit: x without the signs that were put on it. So |x| and |−x| are one value, and of
+  // sigmoid(x), softplus(−x) and their like one exponential is left.
+  std::int32_t without_sign(std::int32_t x) {
+    const Value v = at(x);  // a copy: values may move
+    if (!is_floating(v.dtype)) return x;
+    if (v.op == Op::neg) return without_sign(v.inputs[0]);
+    if (v.op == Op::cast && is_floating(at(v.inputs[0]).dtype)) {  // rounding goes the same way on both sides of 0
+      const std::int32_t inner = without_sign(v.inputs[0]);
+      return inner == v.inputs[0] ? x : made(v, Op::cast, {inner});
+    }
+    if (v.op == Op::mul) {  // −(s·x) became (−s)·x, see minus()
+      for (int k = 0; k < 2; ++k) {
+        const std::int32_t s = uniform_source(v.inputs[k]);
+        if (s < 0 || at(s).op != Op::neg) continue;
+        return made(v, Op::mul, {uniform(at(s).inputs[0], v.shape), v.inputs[1 - k]});
+      }
+    }
+    return x;
   }
 
   // An elementwise operation on values of the shape and dtype of `like`.
@@ -521,6 +546,54 @@ class Simplifier {
     return intern(std::move(v));
   }
 
+  // A loss with a kernel of its own that is asked for together with its gradient: one call makes both. (Not where the
+  // gradient waits for the loss: its cotangent is made of it then.)
+  void take_losses_from_gradients() {
+    bool moved = false;
+    for (std::int32_t both = 0; both < static_cast<std::int32_t>(g_.values.size()); ++both) {
+      const std::int32_t alone = call_for_losses(both);
+      if (alone < 0 || needs(both, alone)) continue;
+      for (Value& v : g_.values) {
+        if (v.op == Op::output && v.inputs[0] == alone) v.inputs[0] = both, moved = true;
+      }
+    }
+    if (moved) sort_inputs_first(g_);
+  }
+
+  // The call that makes only the losses of such a call; -1 where there is none.
+  std::int32_t call_for_losses(std::int32_t both) {
+    const Value& x = at(both);
+    if (x.is_leaf || info(x.op).cls != OpClass::library) return -1;
+    const std::optional<LossesAlone> alone = losses_alone(x.op, x.attrs, x.inputs.size());
+    if (!alone) return -1;
+    Value v;
+    v.op = x.op;
+    v.dtype = x.dtype;
+    v.shape = x.shape;
+    v.label = x.label;
+    v.attrs = alone->attrs;
+    for (std::size_t k : alone->inputs) v.inputs.push_back(x.inputs[k]);
+    const auto it = merged_.find(push(std::move(v)));
+    g_.values.pop_back();
+    return it == merged_.end() ? -1 : *it;
+  }
+
+  // Is v made of `other`?
+  bool needs(std::int32_t v, std::int32_t other) const {
+    std::vector<char> seen(g_.values.size(), 0);
+    std::vector<std::int32_t> stack{v};
+    while (!stack.empty()) {
+      const std::int32_t top = stack.back();
+      stack.pop_back();
+      if (top == other) return true;
+      if (std::exchange(seen[top], 1)) continue;
+      const Value& x = at(top);
+      stack.insert(stack.end(), x.inputs.begin(), x.inputs.end());
+      if (x.is_view()) stack.push_back(x.base);
+    }
+    return false;
+  }
+
   const Trace& t_;
   ValueGraph g_;
   std::unordered_set<std::int32_t, ValueKeyHash, ValueKeyEqual> merged_;
@@ -529,5 +602,37 @@ class Simplifier {
 }  // namespace
 
 ValueGraph simplify(const Trace& trace) { return Simplifier(trace).run(); }
+
+void sort_inputs_first(ValueGraph& g) {
+  const auto n = static_cast<std::int32_t>(g.values.size());
+  std::vector<std::int32_t> place(n, -1), order;
+  std::vector<std::pair<std::int32_t, bool>> stack;  // a value, and whether what it needs is on the stack above it
+  for (std::int32_t v = 0; v < n; ++v) {
+    stack.emplace_back(v, false);
+    while (!stack.empty()) {
+      const auto [top, entered] = stack.back();
+      stack.pop_back();
+      if (place[top] >= 0) continue;
+      if (entered) {
+        place[top] = static_cast<std::int32_t>(order.size());
+        order.push_back(top);
+        continue;
+      }
+      stack.emplace_back(top, true);
+      const Value& x = g.values[top];
+      if (x.is_view()) stack.emplace_back(x.base, false);
+      for (auto in = x.inputs.rbegin(); in != x.inputs.rend(); ++in) stack.emplace_back(*in, false);
+    }
+  }
+  std::vector<Value> sorted;
+  for (std::int32_t v : order) {
+    Value& x = sorted.emplace_back(std::move(g.values[v]));
+    for (std::int32_t& in : x.inputs) in = place[in];
+    if (x.is_view()) x.base = place[x.base];
+  }
+  g.values = std::move(sorted);
+  for (std::int32_t& v : g.of_node) v = place[v];
+  for (std::int32_t& v : g.roots) v = place[v];
+}
 
 }  // namespace ebb

@@ -42,4 +42,7 @@ struct ValueGraph {
 
 ValueGraph simplify(const Trace& trace);
 
+// Brings values that were given other inputs back into order, inputs before users.
+void sort_inputs_first(ValueGraph& graph);
+
 }  // namespace ebb

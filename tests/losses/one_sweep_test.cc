@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <regex>
 #include <sstream>
 
 #include "ebb/autograd.h"
@@ -131,12 +132,69 @@ TEST(NoSweepAtAll, NllLoss) {
   }
 }
 
-// The mean by weights reads the weights once before: two sweeps.
+// The mean by weights reads the weights once before: two sweeps, of which the first writes single numbers. In halves,
+// too, where the weights are widened for both.
 TEST(OneSweepPlusWeights, MeanByWeights) {
-  const Tensor x = randn({64, 1000}).eval(), t = randn({64, 1000}).eval(), w = rand({64, 1000}).eval();
-  const Sweeps s =
-      value_and_gradient([&](const std::vector<Tensor>& v) { return mse_loss(v[0], t, {.weight = w}); }, {x});
-  EXPECT_EQ(s.large, 2) << s.text;
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    const auto make = [dtype](const Tensor& t) { return cast(t, dtype).eval(); };
+    const Tensor x = make(randn({64, 1000})), t = make(randn({64, 1000})), w = make(rand({64, 1000}));
+    const Sweeps s =
+        value_and_gradient([&](const std::vector<Tensor>& v) { return mse_loss(v[0], t, {.weight = w}); }, {x});
+    EXPECT_EQ(s.large, 2) << s.text;
+    const std::size_t second = s.text.find("\nsweep");
+    ASSERT_NE(second, std::string::npos);
+    EXPECT_FALSE(std::regex_search(s.text.substr(0, second), std::regex("store .*1000"))) << s.text;
+  }
+}
+
+int calls_in(const std::string& schedule, const std::string& name) {
+  int n = 0;
+  for (std::size_t at = 0; (at = schedule.find("call " + name, at)) != std::string::npos; ++at) ++n;
+  return n;
+}
+
+// A loss with a kernel of its own: the call that makes the gradient makes the value as well, unless the gradient's
+// cotangent is made of the value.
+TEST(OneCall, ForValueAndGradientOfALossWithAKernel) {
+  const Tensor log_p = log_softmax(randn({12, 3, 5})).eval(), labels = randint(1, 5, {3, 4}).eval();
+  const Tensor steps = full({3}, 12).eval(), lengths = full({3}, 4).eval();
+  const Tensor lattice = log_softmax(randn({2, 4, 3, 5})).eval(), few = randint(1, 5, {2, 2}).eval();
+  const Tensor frames = full({2}, 4).eval(), counts = full({2}, 2).eval();
+  const Tensor scores = randn({6, 9}).eval(), lists = randint(0, 9, {6, 9}).eval();
+  const Tensor hidden = randn({8, 16, 32}).eval(), head = randn({64, 32}).eval(),
+               words = randint(0, 64, {8, 16}).eval();
+  const Tensor reference = randn({8}).eval();
+  using V = const std::vector<Tensor>&;
+  const std::vector<Case> cases{
+      {"ctc", {log_p}, [&](V v) { return ctc_loss(v[0], labels, steps, lengths); }},
+      {"transducer", {lattice}, [&](V v) { return rnnt_loss(v[0], few, frames, counts); }},
+      {"multilabel_hinges", {scores}, [&](V v) { return multilabel_margin_loss(v[0], lists); }},
+      {"linear_cross_entropy", {hidden, head}, [&](V v) { return linear_cross_entropy(v[0], v[1], words); }},
+      {"linear_cross_entropy", {hidden, head}, [&](V v) { return linear_dpo_loss(v[0], v[1], words, reference); }},
+  };
+  for (const Case& k : cases) {
+    const std::string together = value_and_gradient(k.loss, k.inputs).text;
+    EXPECT_EQ(calls_in(together, k.name), 1) << together;
+    const auto squared = [&](V v) { return square(k.loss(v)); };
+    const std::string waiting = value_and_gradient(squared, k.inputs).text;
+    EXPECT_EQ(calls_in(waiting, k.name), 2) << waiting;
+  }
+}
+
+// |−x| is |x|: what is made of both shares one exponential, however the sign came about.
+TEST(OneExponential, OfAValueAndItsNegative) {
+  const Tensor x = randn({kRows, 1000}).eval(), y = randn({kRows, 1000}).eval(), half = cast(x, DType::bf16).eval();
+  const auto exponentials = [](const std::vector<Tensor>& all) { return sweeps_of(print_schedule(all)).exponentials; };
+  EXPECT_EQ(exponentials({softplus(x), softplus(-x), sigmoid(-x), log_sigmoid(x)}), 1);
+  EXPECT_EQ(exponentials({softplus(-(x * y)), sigmoid(x * y)}), 1);
+  EXPECT_EQ(exponentials({softplus(-(0.3 * x)), softplus(0.3 * x)}), 1);
+  EXPECT_EQ(exponentials({softplus(half), softplus(-half)}), 1);
+  EXPECT_EQ(exponentials({softplus(x), softplus(y)}), 2);
+  // To the bit what each is by itself.
+  const Tensor a = softplus(x), b = softplus(-x);
+  eval({a, b});
+  EXPECT_EQ(a.to_vector(), softplus(x).to_vector());
+  EXPECT_EQ(b.to_vector(), softplus(-x).to_vector());
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ TEST(LossRegistry, TheDocumentationSaysWhatItSays) {
     const std::string section = joined(text.substr(begin, end - begin));
     EXPECT_NE(section.find(joined(loss.formula)), std::string::npos) << loss.name << ": " << loss.formula;
     for (const LossOption& o : loss.options) {
-      const std::string option = fmt::format("`{} = {}`", o.name, o.default_value);
+      const std::string option = fmt::format("`{} = {}`: {}", o.name, o.default_value, o.meaning);
       EXPECT_NE(section.find(option), std::string::npos) << loss.name << " " << option;
     }
     for (const LossInput& i : loss.inputs) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ebb/io.h"
+#include "ebb/optim/registry.h"
 #include "scratch_folder.h"
 #include "tiny_run.h"
 
@@ -80,7 +81,8 @@ TEST(TrainCommand, TrainsConvolutionalNetworksInEveryDtype) {
 
 TEST(TrainCommand, TakesEveryOptimiserAndSchedule) {
   ScratchFolder scratch;
-  for (const char* optimizer : {"adamw", "adam", "sgd", "radam", "rmsprop", "adagrad", "lion", "lars", "lamb"}) {
+  for (const OptimizerInfo& info : optimizer_registry()) {
+    const std::string optimizer(info.name);
     for (const char* schedule : {"cosine", "linear", "constant"}) {
       const ProgramResult r = run_ebb(
           tiny_run(scratch / "run", {"--optimizer", optimizer, "--schedule", schedule, "--steps", "4", "--overwrite"}));

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/format_error.h"
+#include "ebb/optim/registry.h"
 #include "progress.h"
 
 namespace ebb::program {
@@ -115,7 +116,7 @@ bool matters(const std::string& name, const RunConfig& c) {
   if (name == "layers") return c.model == "gpt" || c.model == "resnet";
   if (any_of({"train-count", "test-count"})) return c.data == "digits";
   if (name == "test-fraction") return c.data != "digits";
-  if (name == "momentum") return c.optimizer == "sgd" || c.optimizer == "lars" || c.optimizer == "rmsprop";
+  if (name == "momentum") return optimizer_info(c.optimizer).has_option("momentum");
   if (name == (c.steps > 0 ? "epochs" : "steps")) return false;
   return true;
 }

@@ -1,12 +1,14 @@
 #include "run_config.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <sstream>
 
 #include "core/closest_name.h"
 #include "core/format_error.h"
+#include "ebb/optim/registry.h"
 #include "io/json.h"
 
 namespace ebb::program {
@@ -28,6 +30,18 @@ std::string proposal(const std::string& wrong) {
 }
 
 std::string text_of(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+// CLI::IsMember, with a proposal.
+CLI::Validator one_of(const std::vector<std::string>& choices) {
+  const std::string all = "{" + CLI::detail::join(choices, ",") + "}";
+  return CLI::Validator(
+      [choices, all](std::string& given) -> std::string {
+        const std::vector<std::string_view> names(choices.begin(), choices.end());
+        if (std::find(names.begin(), names.end(), given) != names.end()) return "";
+        return given + " not in " + all + did_you_mean(given, names);
+      },
+      all);
+}
 
 // JSON as CLI11 sees a file of settings: an object of names with a value, or an array of values, each.
 class JsonSettings : public CLI::Config {
@@ -58,6 +72,12 @@ class JsonSettings : public CLI::Config {
 
 }  // namespace
 
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const OptimizerInfo& o : optimizer_registry()) names.emplace_back(o.name);
+  return names;
+}
+
 void add_settings(CLI::App& app, RunConfig& config) {
   // Where the help begins a new heading.
   const std::map<std::string, std::string> headings{
@@ -66,7 +86,7 @@ void add_settings(CLI::App& app, RunConfig& config) {
   each_setting(config, [&](const std::string& name, auto& member, const char* help, const auto& choices) {
     if (const auto found = headings.find(name); found != headings.end()) heading = found->second;
     CLI::Option* option = app.add_option("--" + name, member, help)->group(heading);
-    if (!choices.empty()) option->check(CLI::IsMember(choices));
+    if (!choices.empty()) option->check(one_of(choices));
     if constexpr (std::is_same_v<std::remove_reference_t<decltype(member)>, std::vector<std::int64_t>>) {
       option->delimiter(',');
     } else {

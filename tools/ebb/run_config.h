@@ -54,6 +54,8 @@ struct RunConfig {
   std::int64_t log_every = 0;
 };
 
+std::vector<std::string> optimizer_names();  // of the library's registry
+
 // Calls v(name, member, help, choices) for every setting: the one list that options, files and checks are made from.
 template <class Config, class V>
 void each_setting(Config& c, V&& v) {
@@ -84,10 +86,9 @@ void each_setting(Config& c, V&& v) {
   v("steps", c.steps, "Steps of the optimiser, instead of --epochs", any);
   v("batch", c.batch, "Examples in a batch (0: by the model)", any);
   v("accumulate", c.accumulate, "Batches whose gradients make one step", any);
-  v("optimizer", c.optimizer, "How parameters are moved",
-    Choices{"adamw", "adam", "sgd", "radam", "rmsprop", "adagrad", "lion", "lars", "lamb"});
+  v("optimizer", c.optimizer, "How parameters are moved", optimizer_names());
   v("lr", c.lr, "Highest learning rate (0: by the model and the optimiser)", any);
-  v("momentum", c.momentum, "Of sgd, lars and rmsprop", any);
+  v("momentum", c.momentum, "Of optimisers that have one", any);
   v("schedule", c.schedule, "How the rate goes from its highest value to the end",
     Choices{"cosine", "linear", "constant"});
   v("warmup", c.warmup, "The rate rises from 0 first: a share of all steps (below 1), or a number of steps", any);

@@ -13,38 +13,12 @@ namespace {
 
 using nlohmann::json;
 
-std::unique_ptr<Optimizer> make_optimizer(const RunConfig& c) {
-  const double decay = c.weight_decay;
-  const DecayFilter decays = decay_matrices;
-  if (c.optimizer == "sgd") {
-    return std::make_unique<Sgd>(
-        SgdOptions{.lr = c.lr, .momentum = c.momentum, .weight_decay = decay, .decays = decays});
-  }
-  if (c.optimizer == "adam") {
-    return std::make_unique<Adam>(AdamOptions{.lr = c.lr, .weight_decay = decay, .decays = decays});
-  }
-  if (c.optimizer == "radam") {
-    return std::make_unique<RAdam>(
-        RAdamOptions{.lr = c.lr, .weight_decay = decay, .decoupled_weight_decay = true, .decays = decays});
-  }
-  if (c.optimizer == "rmsprop") {
-    return std::make_unique<RMSprop>(
-        RMSpropOptions{.lr = c.lr, .weight_decay = decay, .momentum = c.momentum, .decays = decays});
-  }
-  if (c.optimizer == "adagrad") {
-    return std::make_unique<Adagrad>(AdagradOptions{.lr = c.lr, .weight_decay = decay, .decays = decays});
-  }
-  if (c.optimizer == "lion") {
-    return std::make_unique<Lion>(LionOptions{.lr = c.lr, .weight_decay = decay, .decays = decays});
-  }
-  if (c.optimizer == "lars") {
-    return std::make_unique<Lars>(
-        LarsOptions{.lr = c.lr, .momentum = c.momentum, .weight_decay = decay, .decays = decays});
-  }
-  if (c.optimizer == "lamb") {
-    return std::make_unique<Lamb>(LambOptions{.lr = c.lr, .weight_decay = decay, .decays = decays});
-  }
-  return std::make_unique<AdamW>(AdamWOptions{.lr = c.lr, .weight_decay = decay, .decays = decays});
+std::unique_ptr<Optimizer> optimizer_of(const RunConfig& c) {
+  OptionValues options{{"lr", c.lr}, {"weight_decay", c.weight_decay}};
+  const OptimizerInfo& info = optimizer_info(c.optimizer);
+  if (info.has_option("momentum")) options["momentum"] = c.momentum;
+  if (info.has_option("decoupled_weight_decay")) options["decoupled_weight_decay"] = 1.0;
+  return make_optimizer(c.optimizer, options, decay_matrices);
 }
 
 Schedule make_schedule(const RunConfig& c, std::int64_t total) {
@@ -126,7 +100,7 @@ Trainer::Trainer(const RunConfig& c, const Dataset& data)
     : config_(c),
       facts_(data.facts),
       model_(first_model(c, data)),
-      optimizer_(make_optimizer(c)),
+      optimizer_(optimizer_of(c)),
       dtype_(dtype_from_name(c.dtype)),
       loader_({data.train.inputs, data.train.targets}, {.batch_size = std::min(c.batch, data.train.size()),
                                                         .drop_last = true,

@@ -35,11 +35,15 @@ TripletGradients triplet_margin_with_distance_loss_backward(const Tensor& grad, 
                                                             const Tensor& positive, const Tensor& negative,
                                                             const TripletDistanceOptions& options = {});
 
+struct CosineEmbeddingOptions {
+  double margin = 0;
+  Reduction reduction = Reduction::mean;
+};
 // y = 1: 1 − c;  y = −1: max(0, c − margin),  c = a·b / sqrt((a·a + 1e-12)·(b·b + 1e-12)); one y a vector
 Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const Tensor& target,
-                             const MarginOptions& options = {});
+                             const CosineEmbeddingOptions& options = {});
 PairGradients cosine_embedding_loss_backward(const Tensor& grad, const Tensor& input1, const Tensor& input2,
-                                             const Tensor& target, const MarginOptions& options = {});
+                                             const Tensor& target, const CosineEmbeddingOptions& options = {});
 
 // 1 − a·b / (‖a‖·‖b‖); a zero vector gives 1 and gradient 0
 struct CosineSimilarityOptions {

@@ -1,17 +1,17 @@
 #pragma once
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "ebb/losses/reduction.h"
+#include "ebb/options.h"
 #include "ebb/tensor.h"
 
-// Every loss described once: documentation, plots, the command line and bindings read it from here.
+// Every loss described once: documentation, plots, the command line and bindings read it from here. Names and defaults
+// of options are those of the options structs.
 namespace ebb {
 
 struct LossInput {
@@ -20,30 +20,9 @@ struct LossInput {
   bool optional = false;  // may be left out; optional inputs come last
 };
 
-struct LossOption {
-  std::string_view name, default_value, meaning;
-};
-
-using LossOptionValue = std::variant<double, std::string>;  // flags are 0 and 1
-using LossOptionValues = std::map<std::string, LossOptionValue, std::less<>>;
-
-// What a loss is called with by name.
-class LossArguments {
- public:
-  LossArguments(std::string_view loss, const std::vector<Tensor>& inputs, const LossOptionValues& options)
-      : loss_(loss), inputs_(inputs), options_(options) {}
-  Tensor input(std::size_t i) const { return i < inputs_.size() ? inputs_[i] : Tensor(); }  // undefined if left out
-  double number(std::string_view option, double otherwise) const;
-  std::int64_t integer(std::string_view option, std::int64_t otherwise) const;
-  bool flag(std::string_view option, bool otherwise) const { return number(option, otherwise) != 0; }
-  std::string text(std::string_view option, std::string_view otherwise) const;
-  Reduction reduction(Reduction otherwise = Reduction::mean) const;  // the option "reduction"
-
- private:
-  std::string_view loss_;
-  const std::vector<Tensor>& inputs_;
-  const LossOptionValues& options_;
-};
+using LossOption = OptionInfo;
+using LossOptionValue = OptionValue;
+using LossOptionValues = OptionValues;
 
 struct LossInfo {
   std::string_view name;     // of the function
@@ -51,7 +30,8 @@ struct LossInfo {
   std::string_view formula;  // of one term, as text
   std::vector<LossInput> inputs;
   std::vector<LossOption> options;
-  std::function<Tensor(const LossArguments&)> evaluate;
+  // Of the inputs in their order, undefined where one is left out; evaluate_loss checks what it is given.
+  std::function<Tensor(const std::vector<Tensor>& inputs, const LossOptionValues& options)> evaluate;
   std::string docs() const { return "docs/losses.md#" + std::string(name); }
   const LossInput& input(std::string_view name) const;    // throws Error naming the inputs it has
   const LossOption& option(std::string_view name) const;  // throws Error naming the options it has
@@ -68,7 +48,7 @@ Tensor evaluate_loss(std::string_view name, const std::vector<Tensor>& inputs, c
 using LossInputValues = std::map<std::string, Tensor, std::less<>>;
 Tensor call_loss(std::string_view name, const LossInputValues& inputs, const LossOptionValues& options = {});
 
-// An option given as text: "0.1", "true" or "sum". It is a number unless its default is a word.
+// An option given as text: "0.1", "true" or "sum". It is a number unless its kind is a word.
 LossOptionValue loss_option_from_text(std::string_view loss, std::string_view option, std::string_view text);
 
 std::string_view name(Reduction reduction);

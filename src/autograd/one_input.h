@@ -1,0 +1,13 @@
+#pragma once
+#include "ops/build.h"
+
+namespace ebb {
+
+// The cotangent of an operation on one tensor as a function of (g, x) or (g, y), computed in f32 or f64.
+template <class Derivative>
+Tensor one(const Tensor& grad, const Tensor& of, Derivative derivative) {
+  const auto [g, x] = widened(grad, of);
+  return cotangent(derivative(g, x), of);
+}
+
+}  // namespace ebb

@@ -1,0 +1,65 @@
+#pragma once
+#include "ebb/losses/preference.h"
+#include "losses/describe.h"
+
+// What the options of preference losses mean, for the losses themselves and for their forms with an LM head.
+namespace ebb {
+
+template <class V>
+void each_option(V& v, DpoOptions& o) {
+  v("beta", o.beta, "how strongly the reference holds the policy");
+  v("label_smoothing", o.label_smoothing, "the share of labels believed to be swapped");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, IpoOptions& o) {
+  v("beta", o.beta, "how strongly the reference holds the policy");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, KtoOptions& o) {
+  v("beta", o.beta, "how strongly the reference holds the policy");
+  v("desirable_weight", o.desirable_weight, "what a desirable answer counts");
+  v("undesirable_weight", o.undesirable_weight, "what an undesirable answer counts");
+  v("kl", o.kl, HasGradient::no);
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, OrpoOptions& o) {
+  v("beta", o.beta, "the weight of the odds");
+  v("likelihood", o.likelihood, "adds the term −chosen");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, SimpoOptions& o) {
+  v("beta", o.beta, "the scale of the difference");
+  v("gamma", o.gamma, "the margin");
+  v("label_smoothing", o.label_smoothing, "the share of labels believed to be swapped");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, CpoOptions& o) {
+  v("beta", o.beta, "the scale of the difference");
+  v("alpha", o.alpha, "the weight of the likelihood of the chosen answer");
+  v("label_smoothing", o.label_smoothing, "the share of labels believed to be swapped");
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, GrpoOptions& o) {
+  v("clip_low", o.clip_low, "how far the ratio may fall below 1");
+  v("clip_high", o.clip_high, "how far the ratio may rise above 1");
+  v("beta", o.beta, "the weight of the divergence from the reference");
+  v("old", o.old);
+  v("reference", o.reference);
+  v("mask", o.mask, HasGradient::no);
+  v("by_token", o.by_token, "the mean is over all tokens");
+  v("reduction", o.reduction);
+}
+
+}  // namespace ebb
