@@ -5,7 +5,7 @@ Tensors are lazy values: an operation returns at once, the numbers are computed 
 torch.nn.functional.
 """
 
-from . import _core, _pickle
+from . import _core, _pickle, _workers
 from ._core import *  # noqa: F403: every operation, by its own name
 from ._core import __version__  # noqa: F401
 from ._compile import compile

@@ -75,6 +75,16 @@ _KINDS = {
 }
 
 
+_STANDARD_NAMES = {
+    "bool": "bool",
+    "i32": "int32",
+    "i64": "int64",
+    "u8": "uint8",
+    "f32": "float32",
+    "f64": "float64",
+}
+
+
 def _on_cpu(device):
     if device not in (None, "cpu"):
         raise ValueError(f"device: tensors are on 'cpu', got {device!r}")
@@ -97,7 +107,7 @@ class __array_namespace_info__:
 
     def dtypes(self, *, device=None, kind=None):
         kinds = ("bool", "numeric") if kind is None else (kind,) if isinstance(kind, str) else kind
-        return {d.name.replace("bool_", "bool"): d for k in kinds for d in _KINDS[k]}
+        return {_STANDARD_NAMES[d.name]: d for k in kinds for d in _KINDS[k]}
 
 
 # ---- creation
@@ -256,7 +266,8 @@ def clip(x, /, min=None, max=None):
 
 
 def logaddexp(x1, x2, /):
-    return _core.maximum(x1, x2) + _core.log1p(_core.exp(-_core.abs(x1 - x2)))
+    """log(e^x1 + e^x2)."""
+    return _core.logaddexp(x1, x2)
 
 
 # ---- linear algebra and shapes
@@ -266,13 +277,42 @@ def matrix_transpose(x, /):
     return x.mT
 
 
+def _axes_of(name, x, axes):
+    """Axes of x counted from 0, each of them once."""
+    found = []
+    for a in (axes,) if isinstance(axes, int) else axes:
+        if not -x.ndim <= a < x.ndim:
+            raise IndexError(f"{name}: axis {a} does not exist in a tensor of shape {tuple(x.shape)}")
+        if a % x.ndim in found:
+            raise ValueError(f"{name}: axis {a} is named twice")
+        found.append(a % x.ndim)
+    return found
+
+
 def vecdot(x1, x2, /, *, axis=-1):
+    """Σ x1·x2 along an axis, which has one size in both; the other axes broadcast."""
+    (first,), (second,) = _axes_of("vecdot", x1, axis), _axes_of("vecdot", x2, axis)
+    if x1.shape[first] != x2.shape[second]:
+        raise ValueError(
+            f"vecdot: axis {axis} has sizes {x1.shape[first]} and {x2.shape[second]}, for shapes {tuple(x1.shape)} and "
+            f"{tuple(x2.shape)}"
+        )
     return (x1 * x2).sum(axis)
 
 
 def tensordot(x1, x2, /, *, axes=2):
-    first, second = (range(x1.ndim - axes, x1.ndim), range(axes)) if isinstance(axes, int) else axes
-    first, second = [a % x1.ndim for a in first], [a % x2.ndim for a in second]
+    """Σ x1·x2 over pairs of axes: the last of x1 with the first of x2, or those that are named."""
+    if isinstance(axes, int):
+        if not 0 <= axes <= _builtins.min(x1.ndim, x2.ndim):
+            raise ValueError(
+                f"tensordot: {axes} axes cannot be summed over, for shapes {tuple(x1.shape)} and {tuple(x2.shape)}"
+            )
+        axes = range(x1.ndim - axes, x1.ndim), range(axes)
+    first, second = _axes_of("tensordot", x1, axes[0]), _axes_of("tensordot", x2, axes[1])
+    if [x1.shape[a] for a in first] != [x2.shape[a] for a in second]:
+        raise ValueError(
+            f"tensordot: axes {first} of shape {tuple(x1.shape)} and {second} of shape {tuple(x2.shape)} differ in size"
+        )
     kept1, kept2 = [a for a in range(x1.ndim) if a not in first], [a for a in range(x2.ndim) if a not in second]
     inner = _math.prod(x1.shape[a] for a in first)
     left = x1.permute(kept1 + first).reshape(-1 if inner else 0, inner)
@@ -308,9 +348,11 @@ def permute_dims(x, /, axes):
 
 
 def moveaxis(x, source, destination, /):
-    source, destination = ([a] if isinstance(a, int) else list(a) for a in (source, destination))
-    order = [a for a in range(x.ndim) if a not in [s % x.ndim for s in source]]
-    for to, a in sorted(zip([d % x.ndim for d in destination], [s % x.ndim for s in source])):
+    source, destination = _axes_of("moveaxis", x, source), _axes_of("moveaxis", x, destination)
+    if len(source) != len(destination):
+        raise ValueError(f"moveaxis: {len(source)} axes cannot be moved to {len(destination)} places")
+    order = [a for a in range(x.ndim) if a not in source]
+    for to, a in sorted(zip(destination, source)):
         order.insert(to, a)
     return x.permute(order)
 
@@ -391,19 +433,25 @@ def min(x, /, *, axis=None, keepdims=False):
 
 
 def any(x, /, *, axis=None, keepdims=False):
-    return _over_axes(_core.any, x, axis, keepdims)
+    return _core.any(x, axis, keepdims)
 
 
 def all(x, /, *, axis=None, keepdims=False):
-    return _over_axes(_core.all, x, axis, keepdims)
+    return _core.all(x, axis, keepdims)
+
+
+def _spread(function, x, axis, correction, keepdims):
+    if axis == ():  # each element by itself: a row of one
+        return function(x.unsqueeze(-1), -1, False, correction)
+    return function(x, axis, keepdims, correction)
 
 
 def var(x, /, *, axis=None, correction=0.0, keepdims=False):
-    return _core.var(x, axis, keepdims, correction)
+    return _spread(_core.var, x, axis, correction, keepdims)
 
 
 def std(x, /, *, axis=None, correction=0.0, keepdims=False):
-    return _core.std(x, axis, keepdims, correction)
+    return _spread(_core.std, x, axis, correction, keepdims)
 
 
 def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):

@@ -24,7 +24,7 @@ def from_torch(x):
 
 def to_torch(x):
     """An ebb.Tensor as a torch tensor on the same memory. It must not be written to unless nothing else uses x."""
-    return dlpack.from_dlpack(x.__dlpack__())
+    return dlpack.from_dlpack(x.__dlpack__(copy=False))
 
 
 def _own(x):

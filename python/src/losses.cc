@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "bind.h"
+#include "core/format_error.h"
 #include "ebb/autograd.h"
 #include "ebb/losses/distance.h"
 #include "ebb/losses/linear_cross_entropy.h"
@@ -125,7 +126,10 @@ std::pair<Tensor, std::vector<Tensor>> differentiate(const Call& call, const std
     std::vector<Tensor> all = call.inputs;
     for (std::size_t k = 0; k < positions.size(); ++k) all[static_cast<std::size_t>(positions[k])] = tracked[k];
     value = call(all);
-    return cotangent.defined() ? sum(value * cotangent) : value;
+    if (!cotangent.defined()) return value;
+    require(cotangent.shape() == value.shape(), "{}_backward: the gradient has shape {}, the loss {}", call.info->name,
+            cotangent.shape(), value.shape());
+    return sum(value * cast(cotangent, value.dtype()));
   }))(chosen);
   return {value, std::move(grads)};
 }
