@@ -30,8 +30,7 @@ std::vector<Tensor> tensors_in(const char* op, const nb::args& inputs) {
       tensors.push_back(converted);
     } else {
       throw Error(Error::Kind::type, std::string(op) + ": input " + std::to_string(tensors.size()) +
-                                         " is not a tensor but a " +
-                                         nb::cast<std::string>(h.type().attr("__name__")) +
+                                         " is not a tensor but a " + nb::cast<std::string>(h.type().attr("__name__")) +
                                          "; give the tensors one by one, f(x, y), not in a list");
     }
   }

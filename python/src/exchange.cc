@@ -329,7 +329,8 @@ void bind_exchange(const Api& api) {
   api.tensor
       .def("__dlpack__", to_dlpack, nb::kw_only(), "stream"_a.none() = nb::none(), "max_version"_a.none() = nb::none(),
            "dl_device"_a.none() = nb::none(), "copy"_a.none() = nb::none(),
-           "A DLPack capsule of the elements. Where max_version is 1 or later it shares the tensor's memory and is marked "
+           "A DLPack capsule of the elements. Where max_version is 1 or later it shares the tensor's memory and is "
+           "marked "
            "read-only; a consumer that ignores the mark (PyTorch does) must not write to it, because the tensor would "
            "change. The older protocol has no such mark and gives a copy. copy says otherwise for both.")
       .def("__dlpack_device__", [](const Tensor&) { return std::make_pair(dlpack::kCpu, 0); })
@@ -344,8 +345,10 @@ void bind_exchange(const Api& api) {
         return from_dlpack(x, copy_mode(copy));
       },
       "x"_a, nb::kw_only(), "device"_a.none() = nb::none(), "copy"_a.none() = nb::none(),
-      "A tensor on the memory of any array that speaks DLPack (both protocols), without a copy where it lies densely. The "
-      "array must not be changed while the tensor, or anything not yet computed from it, is used: results would change. "
+      "A tensor on the memory of any array that speaks DLPack (both protocols), without a copy where it lies densely. "
+      "The "
+      "array must not be changed while the tensor, or anything not yet computed from it, is used: results would "
+      "change. "
       "copy=True is safe from that.");
   api.module.def("from_numpy", from_numpy, "array"_a,
                  "A tensor on the memory of a NumPy array (or any buffer), without a copy where it lies densely. The "

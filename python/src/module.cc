@@ -75,6 +75,7 @@ NB_MODULE(_core, m) {
   bind_linalg(api);
   bind_activation(api);
   bind_network(api);
+  bind_composed(api);
   bind_elementwise_backward(api);
   bind_tensor_backward(api);
   bind_network_backward(api);
