@@ -5,7 +5,7 @@ Tensors are lazy values: an operation returns at once, the numbers are computed 
 torch.nn.functional.
 """
 
-from . import _core, _pickle, _workers
+from . import _core, _pickle, _torch_names, _workers
 from ._core import *  # noqa: F403: every operation, by its own name
 from ._core import __version__  # noqa: F401
 from ._compile import compile
@@ -34,3 +34,4 @@ def _to_device(self, device, /, *, stream=None):
 
 _core.Tensor.__array_namespace__ = _array_namespace
 _core.Tensor.to_device = _to_device
+_torch_names.install(globals())

@@ -16,7 +16,7 @@ are gone into. Names are joined by dots, "first.weight", as in PyTorch.
 
 import copy
 
-from . import _core
+from . import _core, _torch_names
 from ._core import _init as init
 from ._core import _nn
 from ._core._nn import (  # noqa: F401
@@ -215,10 +215,12 @@ class Sequential(Module):
 def _stateless(name, function, *parameters, **defaults):
     """A layer that only remembers the arguments of a function."""
     names = list(parameters) + list(defaults)
+    spelled = _torch_names.renames(function.__name__, ["x", *names], False)  # dim, start_dim: PyTorch's names
 
     def __init__(self, *args, **kwargs):
         if len(args) > len(names):
             raise TypeError(f"{name}: takes {len(names)} arguments, got {len(args)}")
+        kwargs = {spelled.get(key, key): value for key, value in kwargs.items() if key != "inplace"}
         values = dict(defaults, **dict(zip(names, args)), **kwargs)
         unknown, missing = set(values) - set(names), set(parameters) - set(values)
         if unknown or missing:

@@ -1,0 +1,475 @@
+"""PyTorch's spelling for functions that carry PyTorch's names: dim beside axis, keepdims beside keepdim, other, num_classes...
+
+Everything is here and nowhere else. The compiled functions have one spelling, Ebb's. This module reads their parameters'
+names and puts a function around each that has something to translate; positional calls pass straight through. What takes
+more than another name (dtype=, alpha=, return_indices=...) is a function below.
+"""
+
+import functools
+import math
+import re
+
+from . import _core
+
+# PyTorch's name of a parameter: the names it may have here. The first that the function has is meant.
+SYNONYMS = {
+    "dim": ("axis", "axes"),
+    "dims": ("axis", "axes"),
+    "axis": ("axes",),
+    "keepdims": ("keepdim",),
+    "start_dim": ("first",),
+    "end_dim": ("last",),
+    "dim0": ("a",),
+    "axis0": ("a",),
+    "min": ("lo",),
+    "max": ("hi",),
+    "condition": ("mask",),
+    "num_classes": ("classes",),
+    "num_groups": ("groups",),
+    "padding_idx": ("padding_index",),
+    "size": ("shape",),
+    "fill_value": ("value",),
+    "steps": ("count",),
+    "n": ("rows",),
+    "m": ("columns",),
+    "attn_mask": ("mask",),
+    "dropout_p": ("dropout",),
+    "is_causal": ("causal",),
+    "query": ("q",),
+    "key": ("k",),
+    "value": ("v",),
+    "split_size_or_sections": ("size",),
+    "split_size": ("size",),
+    "source": ("src",),
+    "indices": ("index",),
+    "mat1": ("a",),
+    "mat2": ("b",),
+    "batch1": ("a",),
+    "batch2": ("b",),
+    "x1": ("a",),
+    "x2": ("b",),
+    "A": ("a",),
+    "B": ("b",),
+    "sizes": ("shape", "size"),
+}
+# Where a name of PyTorch's means something else than above.
+OF_ONE_FUNCTION = {
+    "transpose": {"dim0": "a", "dim1": "b", "axis0": "a", "axis1": "b"},
+    "diagonal": {"dim1": "a", "dim2": "b"},
+    "where": {"input": "a", "other": "b"},
+    "broadcast_to": {"size": "shape"},
+    "one_hot": {"tensor": "index"},
+    "scatter": {"value": "src"},
+    "outer": {"vec2": "other"},
+    "dot": {"tensor": "other"},
+    "cat": {"input": None},
+    "stack": {"input": None},
+    "arange": {"input": None},
+    "full": {"input": None},
+}
+# Said by habit; a value has nothing to do with them.
+WITHOUT_EFFECT = ("inplace", "out", "requires_grad", "device", "layout", "pin_memory", "sparse_grad", "stable")
+
+
+def parameters(function):
+    """The names of a compiled function's parameters, in order; of all its overloads together."""
+    found = []
+    for signature, *_ in function.__nb_signature__:
+        inside = signature[signature.index("(") + 1 : signature.rindex(") ->")]
+        depth, part, parts = 0, "", []
+        for c in inside + ",":
+            depth += (c in "([{") - (c in ")]}")
+            if c == "," and depth == 0:
+                parts.append(part.strip())
+                part = ""
+            else:
+                part += c
+        for p in parts:
+            name = re.match(r"\*{0,2}(\w*)", p).group(1)
+            if name and name != "self" and name not in found:
+                found.append(name)
+    return found
+
+
+def renames(name, own, is_method):
+    """PyTorch's keyword: the keyword here."""
+    table = {theirs: ours for theirs, candidates in SYNONYMS.items() for ours in reversed(candidates) if ours in own}
+    if own and not is_method:
+        table["input"] = own[0]
+    second = 0 if is_method else 1
+    if len(own) > second:
+        table["other"] = own[second]
+    table.update(OF_ONE_FUNCTION.get(name, {}))
+    return {theirs: ours for theirs, ours in table.items() if theirs not in own and ours is not None}
+
+
+def translated(function, name, is_method=False):
+    own = parameters(function)
+    table = renames(name, own, is_method)
+    ignored = tuple(k for k in WITHOUT_EFFECT if k not in own)
+
+    def call(*args, **kwargs):
+        if kwargs:
+            for key in tuple(kwargs):
+                if key in table:
+                    if table[key] in kwargs:
+                        raise TypeError(f"{name}: {key} and {table[key]} are the same argument, given twice")
+                    kwargs[table[key]] = kwargs.pop(key)
+                elif key in ignored:
+                    _refuse_what_matters(name, key, kwargs.pop(key))
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _refuse_what_matters(name, key, value):
+    """device="cpu", inplace=True and their like change nothing; what would is an error."""
+    if key == "out" and value is not None:
+        raise TypeError(f"{name}: a tensor cannot be written to, there is no out=; use the result")
+    if key == "device" and value is not None and str(value) != "cpu":
+        raise ValueError(f"{name}: tensors are on the device 'cpu', got {value!r}")
+    if key == "requires_grad" and value:
+        raise TypeError(f"{name}: make a variable of the result, ebb.variable(...)")
+
+
+# ---- more than another name -----------------------------------------------------------------------------------------
+
+SPECIAL = {}
+
+
+def special(*names):
+    """Registers wrap(call) for these functions; it gets the translated function and gives what replaces it."""
+
+    def register(wrap):
+        for name in names:
+            SPECIAL.setdefault(name, []).append(wrap)
+        return wrap
+
+    return register
+
+
+@special("softmax", "log_softmax", "sum", "mean", "prod", "cumsum", "cumprod")
+def _computed_in(call):
+    def in_dtype(x, *args, dtype=None, **kwargs):
+        return call(x if dtype is None else _core.cast(x, dtype), *args, **kwargs)
+
+    return in_dtype
+
+
+@special("zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like")
+def _like(call):
+    def like(x, *args, dtype=None, **kwargs):
+        return call(x if dtype is None else _core.zeros(x.shape, dtype), *args, **kwargs)
+
+    return like
+
+
+@special("zeros", "ones", "rand", "randn")
+def _sizes_one_by_one(call):
+    def made(*size, **kwargs):
+        if len(size) > 1 and all(isinstance(s, int) for s in size):
+            size = (size,)
+        return call(*size, **{k: v for k, v in kwargs.items() if not (k == "dtype" and v is None)})
+
+    return made
+
+
+@special("randint")
+def _from_zero(call):
+    def randint(*args, **kwargs):
+        if len(args) == 2 and not isinstance(args[1], int):  # randint(high, size)
+            args = (0, *args)
+        return call(*args, **kwargs)
+
+    return randint
+
+
+@special("add", "sub")
+def _with_alpha(call):
+    def with_alpha(a, b=None, *, alpha=1, **kwargs):
+        b = kwargs.pop("other") if b is None else b
+        return call(a, b if alpha == 1 else _core.mul(b, alpha), **kwargs)
+
+    return with_alpha
+
+
+@special("index_add")
+def _scaled_source(call):
+    def index_add(x, dim=None, index=None, source=None, *, alpha=1, **kwargs):
+        axis = kwargs.pop("axis") if dim is None else dim
+        source = kwargs.pop("src") if source is None else source
+        return call(x, axis, index, source if alpha == 1 else _core.mul(source, alpha), **kwargs)
+
+    return index_add
+
+
+@special("var", "std")
+def _unbiased(call):
+    def spread(x, *args, unbiased=None, **kwargs):
+        if unbiased is not None:
+            kwargs["correction"] = 1 if unbiased else 0
+        return call(x, *args, **kwargs)
+
+    return spread
+
+
+@special("round")
+def _decimals(call):
+    def rounded(x, *, decimals=0, **kwargs):
+        if decimals == 0:
+            return call(x, **kwargs)
+        scale = 10.0 ** abs(decimals)
+        return call(x * scale, **kwargs) / scale if decimals > 0 else call(x / scale, **kwargs) * scale
+
+    return rounded
+
+
+@special("norm")
+def _frobenius(call):
+    def norm(x, p=2.0, *args, **kwargs):
+        return call(x, 2.0 if p in ("fro", None) else p, *args, **kwargs)
+
+    return norm
+
+
+@special("softplus")
+def _threshold_is_not_needed(call):
+    def softplus(x, beta=1.0, threshold=None, **kwargs):
+        return call(x, beta, **kwargs)
+
+    return softplus
+
+
+@special("leaky_relu", "elu", "celu", "relu", "relu6", "selu", "silu", "mish", "hardswish", "hardsigmoid", "dropout")
+def _inplace(call):
+    def pure(x, *args, **kwargs):
+        kwargs.pop("inplace", None)
+        return call(x, *args, **kwargs)
+
+    return pure
+
+
+@special("embedding")
+def _index_first(call):
+    def embedding(input, weight=None, padding_idx=None, **kwargs):
+        """Rows of weight. PyTorch's order, (index, weight), and the C++ order, (weight, index), are told apart by dtype."""
+        weight = kwargs.pop("index") if weight is None else weight
+        for option in ("max_norm", "scale_grad_by_freq", "sparse"):
+            if kwargs.pop(option, None):
+                raise TypeError(f"embedding: there is no {option}")
+        kwargs.pop("norm_type", None)
+        input, weight = _core.asarray(input), _core.asarray(weight)
+        table, index = (weight, input) if not input.dtype.is_floating else (input, weight)
+        padding = kwargs.pop("padding_index", padding_idx)
+        return call(table, index, padding, **kwargs)
+
+    return embedding
+
+
+@special("gumbel_softmax")
+def _eps_is_not_needed(call):
+    def gumbel_softmax(logits, tau=1.0, hard=False, eps=None, dim=-1, **kwargs):
+        return call(logits, tau, hard, axis=kwargs.pop("axis", dim), **kwargs)
+
+    return gumbel_softmax
+
+
+@special("scaled_dot_product_attention")
+def _attention(call):
+    def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False, **kwargs):
+        if enable_gqa and key.shape[-3] != query.shape[-3]:
+            if query.shape[-3] % key.shape[-3]:
+                raise ValueError(
+                    f"scaled_dot_product_attention: {key.shape[-3]} heads of keys do not divide {query.shape[-3]} of queries"
+                )
+            times = query.shape[-3] // key.shape[-3]
+            key, value = _core.repeat_interleave(key, times, -3), _core.repeat_interleave(value, times, -3)
+        mask = kwargs.pop("mask", attn_mask)
+        causal, dropout = kwargs.pop("causal", is_causal), kwargs.pop("dropout", dropout_p)
+        return call(query, key, value, mask, causal=causal, dropout=dropout, scale=scale, **kwargs)
+
+    return attention
+
+
+@special("max_pool1d", "max_pool2d")
+def _return_indices(call):
+    def pooled(x, *args, return_indices=False, **kwargs):
+        return with_indices(x, *args, **kwargs) if return_indices else call(x, *args, **kwargs)
+
+    with_indices = _core.max_pool2d_with_indices if call.__name__ == "max_pool2d" else _core.max_pool1d_with_indices
+    with_indices = translated(with_indices, call.__name__)
+    return pooled
+
+
+@special("avg_pool2d")
+def _divisor(call):
+    def pooled(x, kernel_size, *args, divisor_override=None, **kwargs):
+        if len(args) == 5:
+            *args, divisor_override = args
+        if divisor_override is None:
+            return call(x, kernel_size, *args, **kwargs)
+        if len(args) > 3:
+            args = args[:3]
+        kwargs["count_include_pad"] = True
+        window = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
+        # The sum of a window is its mean times its elements, padding counted; a window over the end counts what exists.
+        return call(x, kernel_size, *args, **kwargs) * (window[0] * window[-1] / divisor_override)
+
+    return pooled
+
+
+@special("adaptive_avg_pool2d", "adaptive_max_pool2d")
+def _sizes_that_stay(call):
+    def pooled(x, output_size, **kwargs):
+        if isinstance(output_size, (tuple, list)) and None in output_size:
+            output_size = tuple(x.shape[k - 2] if s is None else s for k, s in enumerate(output_size))
+        return call(x, output_size, **kwargs)
+
+    return pooled
+
+
+@special("pad")
+def _circular(call):
+    def padded(x, pad, mode="constant", value=None, **kwargs):
+        if mode != "circular":
+            return call(x, pad, mode, 0.0 if value is None else value, **kwargs)
+        for k in range(len(pad) // 2):
+            axis, (before, after) = x.ndim - 1 - k, pad[2 * k : 2 * k + 2]
+            n = x.shape[axis]
+            if before > n or after > n:
+                raise ValueError(f"pad: circular by {before} and {after} wraps around axis {axis} of shape {x.shape} twice")
+            cropped = max(-before, 0)
+            parts = [x.narrow(axis, cropped, n - cropped - max(-after, 0))]
+            if before > 0:
+                parts.insert(0, x.narrow(axis, n - before, before))
+            if after > 0:
+                parts.append(x.narrow(axis, 0, after))
+            x = _core.cat(parts, axis)
+        return x
+
+    return padded
+
+
+@special("cholesky")
+def _upper(call):
+    def cholesky(a, upper=False, **kwargs):
+        lower = call(a, **kwargs)
+        return lower.mT if upper else lower
+
+    return cholesky
+
+
+@special("solve")
+def _left(call):
+    def solve(a, b, *, left=True, **kwargs):
+        if left:
+            return call(a, b, **kwargs)
+        return call(a.mT, b.mT, **kwargs).mT  # X·A = B is Aᵀ·Xᵀ = Bᵀ
+
+    return solve
+
+
+@special("quantile")
+def _interpolation(call):
+    def quantile(x, q, dim=None, keepdim=False, *, interpolation="linear", **kwargs):
+        axis = kwargs.pop("axis", dim)
+        keepdim = kwargs.pop("keepdims", keepdim)
+        if isinstance(q, _core.Tensor):
+            q = q.tolist()
+        if interpolation == "linear":
+            return call(x, q, axis, keepdim, **kwargs)
+        n = x.size if axis is None else x.shape[axis]
+        if interpolation == "midpoint":
+            low, high = (
+                quantile(x, q, axis, keepdim, interpolation=which, **kwargs) for which in ("lower", "higher")
+            )
+            return (low + high) / 2
+        return call(x, _at_elements(q, n, interpolation), axis, keepdim, **kwargs)
+
+    return quantile
+
+
+def _at_elements(q, n, interpolation):
+    """The q whose position is an element: below, above or nearest (halves to even)."""
+    if isinstance(q, (list, tuple)):
+        return [_at_elements(each, n, interpolation) for each in q]
+    steps = {"lower": math.floor, "higher": math.ceil, "nearest": round}
+    if interpolation not in steps:
+        raise ValueError(f"quantile: interpolation is linear, lower, higher, midpoint or nearest, got {interpolation!r}")
+    return steps[interpolation](q * (n - 1)) / (n - 1) if n > 1 else 0.0
+
+
+@special("where")
+def _places(call):
+    def where(condition, *args, **kwargs):
+        if not args and not kwargs:
+            return tuple(_core.nonzero(condition).select(1, axis) for axis in range(condition.ndim))
+        return call(condition, *args, **kwargs)
+
+    return where
+
+
+# Other names of the same function.
+ALIASES = {
+    "amax": "max",
+    "amin": "min",
+    "absolute": "abs",
+    "arccos": "acos",
+    "arcsin": "asin",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arccosh": "acosh",
+    "arcsinh": "asinh",
+    "arctanh": "atanh",
+    "bmm": "matmul",
+    "clip": "clamp",
+    "concat": "cat",
+    "concatenate": "cat",
+    "divide": "div",
+    "expit": "sigmoid",
+    "fix": "trunc",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "inverse": "inv",
+    "less": "lt",
+    "less_equal": "le",
+    "mm": "matmul",
+    "multiply": "mul",
+    "mv": "matmul",
+    "negative": "neg",
+    "not_equal": "ne",
+    "subtract": "sub",
+    "swapaxes": "transpose",
+    "swapdims": "transpose",
+    "take_along_dim": "take_along",
+    "true_divide": "div",
+}
+
+
+def _wrapped(function, name, is_method):
+    call = translated(function, name, is_method)
+    functools.update_wrapper(call, function)
+    for wrap in SPECIAL.get(name, ()):
+        call = functools.update_wrapper(wrap(call), function)
+    call.__module__, call.__qualname__ = "ebb", f"Tensor.{name}" if is_method else name
+    return call
+
+
+def _needs_it(function, name, is_method):
+    if name.startswith("_") or name.endswith("_backward") or type(function).__name__ not in ("nb_func", "nb_method"):
+        return False
+    return name in SPECIAL or len(parameters(function)) > (0 if is_method else 1)
+
+
+def install(namespace):
+    """Puts the functions into the package's namespace and the methods on Tensor."""
+    for name, function in list(vars(_core).items()):
+        if namespace.get(name) is function and _needs_it(function, name, False):
+            namespace[name] = _wrapped(function, name, False)
+    for name, method in list(vars(_core.Tensor).items()):
+        if _needs_it(method, name, True):
+            setattr(_core.Tensor, name, _wrapped(method, name, True))
+    for alias, name in ALIASES.items():
+        namespace.setdefault(alias, namespace[name])
+        if hasattr(_core.Tensor, name) and not hasattr(_core.Tensor, alias):
+            setattr(_core.Tensor, alias, getattr(_core.Tensor, name))
