@@ -6,7 +6,7 @@ tensor.__array_namespace__() gives this module, so that libraries written for th
 import builtins as _builtins
 import math as _math
 
-from . import _core
+from . import _core, linalg  # noqa: F401
 from ._core import (  # noqa: F401
     Tensor,
     abs,

@@ -1,6 +1,7 @@
 #include "bind.h"
 #include "ebb/backward/linear.h"
 #include "ebb/ops/arrange.h"
+#include "ebb/ops/decompose.h"
 #include "ebb/ops/image.h"
 #include "ebb/ops/linear.h"
 #include "ebb/ops/numbers.h"
@@ -107,6 +108,13 @@ void bind_arrange(const Api& api) {
       "sorted"_a = true, "return_inverse"_a = false, "return_counts"_a = false);
 }
 
+void bind_decompositions(const Api& api) {
+  for (auto [name, f] : {std::pair{"slogdet", &slogdet}, {"eigh", eigh}, {"qr", qr}}) function(api, name, f, "a"_a);
+  function(api, "svd", svd, "a"_a);
+  function(api, "pinv", pinv, "a"_a, "rtol"_a.none() = nb::none());
+  function(api, "lstsq", lstsq, "a"_a, "b"_a, "rtol"_a.none() = nb::none());
+}
+
 // None, one for all axes, or one for each.
 template <class T>
 std::vector<T> numbers_in(nb::handle given) {
@@ -154,6 +162,7 @@ void bind_composed(const Api& api) {
   bind_linear(api);
   bind_arrange(api);
   bind_image(api);
+  bind_decompositions(api);
 }
 
 }  // namespace ebb::python
