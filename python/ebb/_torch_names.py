@@ -62,10 +62,8 @@ OF_ONE_FUNCTION = {
     "scatter": {"value": "src"},
     "outer": {"vec2": "other"},
     "dot": {"tensor": "other"},
-    "cat": {"input": None},
-    "stack": {"input": None},
-    "arange": {"input": None},
-    "full": {"input": None},
+    "embedding": {"input": None},  # the index there; told apart below
+    **{name: {"input": None} for name in ("cat", "stack", "arange", "full", "zeros", "ones", "rand", "randn", "randint")},
 }
 # Said by habit; a value has nothing to do with them.
 WITHOUT_EFFECT = ("inplace", "out", "requires_grad", "device", "layout", "pin_memory", "sparse_grad", "stable")
@@ -96,15 +94,15 @@ def renames(name, own, is_method):
     table = {theirs: ours for theirs, candidates in SYNONYMS.items() for ours in reversed(candidates) if ours in own}
     if own and not is_method:
         table["input"] = own[0]
-    second = 0 if is_method else 1
-    if len(own) > second:
-        table["other"] = own[second]
+    second = own[0 if is_method else 1 :][:1]
+    if second and second[0] in ("b", "other", "exponent", "x", "y"):
+        table["other"] = second[0]
     table.update(OF_ONE_FUNCTION.get(name, {}))
     return {theirs: ours for theirs, ours in table.items() if theirs not in own and ours is not None}
 
 
-def translated(function, name, is_method=False):
-    own = parameters(function)
+def translated(function, name, own, is_method=False):
+    """The function, called by PyTorch's keywords or by its own."""
     table = renames(name, own, is_method)
     ignored = tuple(k for k in WITHOUT_EFFECT if k not in own)
 
@@ -138,7 +136,10 @@ SPECIAL = {}
 
 
 def special(*names):
-    """Registers wrap(call) for these functions; it gets the translated function and gives what replaces it."""
+    """Registers wrap(call) for these functions: it gets the compiled function and gives what replaces it.
+
+    Keywords have been translated by then, so these are written with Ebb's.
+    """
 
     def register(wrap):
         for name in names:
@@ -186,19 +187,16 @@ def _from_zero(call):
 
 @special("add", "sub")
 def _with_alpha(call):
-    def with_alpha(a, b=None, *, alpha=1, **kwargs):
-        b = kwargs.pop("other") if b is None else b
-        return call(a, b if alpha == 1 else _core.mul(b, alpha), **kwargs)
+    def with_alpha(a, b, *, alpha=1):
+        return call(a, b if alpha == 1 else _core.mul(b, alpha))
 
     return with_alpha
 
 
 @special("index_add")
 def _scaled_source(call):
-    def index_add(x, dim=None, index=None, source=None, *, alpha=1, **kwargs):
-        axis = kwargs.pop("axis") if dim is None else dim
-        source = kwargs.pop("src") if source is None else source
-        return call(x, axis, index, source if alpha == 1 else _core.mul(source, alpha), **kwargs)
+    def index_add(x, axis, index, src, *, alpha=1):
+        return call(x, axis, index, src if alpha == 1 else _core.mul(src, alpha))
 
     return index_add
 
@@ -215,11 +213,11 @@ def _unbiased(call):
 
 @special("round")
 def _decimals(call):
-    def rounded(x, *, decimals=0, **kwargs):
+    def rounded(x, *, decimals=0):
         if decimals == 0:
-            return call(x, **kwargs)
+            return call(x)
         scale = 10.0 ** abs(decimals)
-        return call(x * scale, **kwargs) / scale if decimals > 0 else call(x / scale, **kwargs) * scale
+        return call(x * scale) / scale if decimals > 0 else call(x / scale) * scale
 
     return rounded
 
@@ -234,59 +232,60 @@ def _frobenius(call):
 
 @special("softplus")
 def _threshold_is_not_needed(call):
-    def softplus(x, beta=1.0, threshold=None, **kwargs):
-        return call(x, beta, **kwargs)
+    def softplus(x, beta=1.0, threshold=None):
+        return call(x, beta)
 
     return softplus
 
 
-@special("leaky_relu", "elu", "celu", "relu", "relu6", "selu", "silu", "mish", "hardswish", "hardsigmoid", "dropout")
+@special("relu", "relu6", "selu", "silu", "mish", "hardswish", "hardsigmoid", "leaky_relu", "elu", "celu", "dropout")
 def _inplace(call):
-    def pure(x, *args, **kwargs):
-        kwargs.pop("inplace", None)
-        return call(x, *args, **kwargs)
+    """F.relu(x, True): the flag that follows a function's own arguments there."""
+    count = 1 + len(parameters(call)) if type(call).__name__ == "nb_method" else len(parameters(call))
+
+    def pure(*args, **kwargs):
+        return call(*args[:count], **kwargs)
 
     return pure
 
 
 @special("embedding")
 def _index_first(call):
-    def embedding(input, weight=None, padding_idx=None, **kwargs):
+    def embedding(*args, input=None, padding_index=None, **kwargs):
         """Rows of weight. PyTorch's order, (index, weight), and the C++ order, (weight, index), are told apart by dtype."""
-        weight = kwargs.pop("index") if weight is None else weight
         for option in ("max_norm", "scale_grad_by_freq", "sparse"):
             if kwargs.pop(option, None):
                 raise TypeError(f"embedding: there is no {option}")
         kwargs.pop("norm_type", None)
-        input, weight = _core.asarray(input), _core.asarray(weight)
-        table, index = (weight, input) if not input.dtype.is_floating else (input, weight)
-        padding = kwargs.pop("padding_index", padding_idx)
-        return call(table, index, padding, **kwargs)
+        named = [input, kwargs.pop("index", None), kwargs.pop("weight", None)]
+        given = [_core.asarray(x) for x in [*args[:2], *named] if x is not None]
+        if len(given) != 2 or kwargs:
+            raise TypeError(f"embedding: takes an index, a table and padding_idx; unknown {sorted(kwargs)}")
+        index, table = given if not given[0].dtype.is_floating else given[::-1]
+        return call(table, index, args[2] if len(args) > 2 else padding_index)
 
     return embedding
 
 
 @special("gumbel_softmax")
 def _eps_is_not_needed(call):
-    def gumbel_softmax(logits, tau=1.0, hard=False, eps=None, dim=-1, **kwargs):
-        return call(logits, tau, hard, axis=kwargs.pop("axis", dim), **kwargs)
+    def gumbel_softmax(logits, tau=1.0, hard=False, eps=None, axis=-1):
+        return call(logits, tau, hard, axis=axis)
 
     return gumbel_softmax
 
 
 @special("scaled_dot_product_attention")
 def _attention(call):
-    def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False, **kwargs):
-        if enable_gqa and key.shape[-3] != query.shape[-3]:
-            if query.shape[-3] % key.shape[-3]:
+    def attention(q, k, v, mask=None, dropout=0.0, causal=False, scale=None, *, enable_gqa=False):
+        if enable_gqa and k.shape[-3] != q.shape[-3]:
+            if q.shape[-3] % k.shape[-3]:
                 raise ValueError(
-                    f"scaled_dot_product_attention: {key.shape[-3]} heads of keys do not divide {query.shape[-3]} of queries"
+                    f"scaled_dot_product_attention: {k.shape[-3]} heads of keys do not divide {q.shape[-3]} of queries"
                 )
-            times = query.shape[-3] // key.shape[-3]
-            key, value = _core.repeat_interleave(key, times, -3), _core.repeat_interleave(value, times, -3)
-        mask = kwargs.pop("mask", attn_mask)
-        causal, dropout = kwargs.pop("causal", is_causal), kwargs.pop("dropout", dropout_p)
-        return call(query, key, value, mask, causal=causal, dropout=dropout, scale=scale, **kwargs)
+            times = q.shape[-3] // k.shape[-3]
+            k, v = _core.repeat_interleave(k, times, -3), _core.repeat_interleave(v, times, -3)
+        return call(q, k, v, mask, causal=causal, dropout=dropout, scale=scale)
 
     return attention
 
@@ -296,8 +295,7 @@ def _return_indices(call):
     def pooled(x, *args, return_indices=False, **kwargs):
         return with_indices(x, *args, **kwargs) if return_indices else call(x, *args, **kwargs)
 
-    with_indices = _core.max_pool2d_with_indices if call.__name__ == "max_pool2d" else _core.max_pool1d_with_indices
-    with_indices = translated(with_indices, call.__name__)
+    with_indices = getattr(_core, call.__name__ + "_with_indices")
     return pooled
 
 
@@ -320,19 +318,19 @@ def _divisor(call):
 
 @special("adaptive_avg_pool2d", "adaptive_max_pool2d")
 def _sizes_that_stay(call):
-    def pooled(x, output_size, **kwargs):
+    def pooled(x, output_size):
         if isinstance(output_size, (tuple, list)) and None in output_size:
             output_size = tuple(x.shape[k - 2] if s is None else s for k, s in enumerate(output_size))
-        return call(x, output_size, **kwargs)
+        return call(x, output_size)
 
     return pooled
 
 
 @special("pad")
 def _circular(call):
-    def padded(x, pad, mode="constant", value=None, **kwargs):
+    def padded(x, pad, mode="constant", value=None):
         if mode != "circular":
-            return call(x, pad, mode, 0.0 if value is None else value, **kwargs)
+            return call(x, pad, mode, 0.0 if value is None else value)
         for k in range(len(pad) // 2):
             axis, (before, after) = x.ndim - 1 - k, pad[2 * k : 2 * k + 2]
             n = x.shape[axis]
@@ -352,8 +350,8 @@ def _circular(call):
 
 @special("cholesky")
 def _upper(call):
-    def cholesky(a, upper=False, **kwargs):
-        lower = call(a, **kwargs)
+    def cholesky(a, upper=False):
+        lower = call(a)
         return lower.mT if upper else lower
 
     return cholesky
@@ -361,30 +359,25 @@ def _upper(call):
 
 @special("solve")
 def _left(call):
-    def solve(a, b, *, left=True, **kwargs):
+    def solve(a, b, *, left=True):
         if left:
-            return call(a, b, **kwargs)
-        return call(a.mT, b.mT, **kwargs).mT  # X·A = B is Aᵀ·Xᵀ = Bᵀ
+            return call(a, b)
+        return call(a.mT, b.mT).mT  # X·A = B is Aᵀ·Xᵀ = Bᵀ
 
     return solve
 
 
 @special("quantile")
 def _interpolation(call):
-    def quantile(x, q, dim=None, keepdim=False, *, interpolation="linear", **kwargs):
-        axis = kwargs.pop("axis", dim)
-        keepdim = kwargs.pop("keepdims", keepdim)
+    def quantile(x, q, axis=None, keepdim=False, *, interpolation="linear"):
         if isinstance(q, _core.Tensor):
             q = q.tolist()
         if interpolation == "linear":
-            return call(x, q, axis, keepdim, **kwargs)
-        n = x.size if axis is None else x.shape[axis]
+            return call(x, q, axis, keepdim)
         if interpolation == "midpoint":
-            low, high = (
-                quantile(x, q, axis, keepdim, interpolation=which, **kwargs) for which in ("lower", "higher")
-            )
+            low, high = (quantile(x, q, axis, keepdim, interpolation=which) for which in ("lower", "higher"))
             return (low + high) / 2
-        return call(x, _at_elements(q, n, interpolation), axis, keepdim, **kwargs)
+        return call(x, _at_elements(q, x.size if axis is None else x.shape[axis], interpolation), axis, keepdim)
 
     return quantile
 
@@ -401,10 +394,11 @@ def _at_elements(q, n, interpolation):
 
 @special("where")
 def _places(call):
-    def where(condition, *args, **kwargs):
+    def where(mask, *args, **kwargs):
         if not args and not kwargs:
-            return tuple(_core.nonzero(condition).select(1, axis) for axis in range(condition.ndim))
-        return call(condition, *args, **kwargs)
+            places = _core.nonzero(mask)
+            return tuple(places.select(1, axis) for axis in range(mask.ndim))
+        return call(mask, *args, **kwargs)
 
     return where
 
@@ -447,10 +441,10 @@ ALIASES = {
 
 
 def _wrapped(function, name, is_method):
-    call = translated(function, name, is_method)
-    functools.update_wrapper(call, function)
+    inner = function
     for wrap in SPECIAL.get(name, ()):
-        call = functools.update_wrapper(wrap(call), function)
+        inner = wrap(inner)
+    call = functools.update_wrapper(translated(inner, name, parameters(function), is_method), function)
     call.__module__, call.__qualname__ = "ebb", f"Tensor.{name}" if is_method else name
     return call
 
@@ -473,3 +467,12 @@ def install(namespace):
         namespace.setdefault(alias, namespace[name])
         if hasattr(_core.Tensor, name) and not hasattr(_core.Tensor, alias):
             setattr(_core.Tensor, alias, getattr(_core.Tensor, name))
+
+
+def uninstall():
+    """Tensor's methods as they were compiled; for tools that read their signatures."""
+    for name, method in list(vars(_core.Tensor).items()):
+        if name in ALIASES:
+            delattr(_core.Tensor, name)
+        elif getattr(method, "__module__", None) == "ebb" and hasattr(method, "__wrapped__"):
+            setattr(_core.Tensor, name, method.__wrapped__)
