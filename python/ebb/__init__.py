@@ -12,7 +12,7 @@ from ._compile import compile
 from ._transforms import custom_gradient, grad, value_and_grad
 from . import losses
 from .losses import *  # noqa: F403: losses are functions of the library like any other
-from . import array_api, data, gradcheck, io, linalg, nn, optim
+from . import _numpy, array_api, data, gradcheck, io, linalg, nn, optim
 
 
 def _array_namespace(self, *, api_version=None):
@@ -34,4 +34,5 @@ def _to_device(self, device, /, *, stream=None):
 
 _core.Tensor.__array_namespace__ = _array_namespace
 _core.Tensor.to_device = _to_device
+_core.Tensor.__array_ufunc__ = _numpy.array_ufunc
 _torch_names.install(globals())

@@ -203,10 +203,10 @@ def _scaled_source(call):
 
 @special("var", "std")
 def _unbiased(call):
-    def spread(x, *args, unbiased=None, **kwargs):
-        if unbiased is not None:
-            kwargs["correction"] = 1 if unbiased else 0
-        return call(x, *args, **kwargs)
+    def spread(x, *args, unbiased=None, ddof=None, dtype=None, **kwargs):
+        if unbiased is not None or ddof is not None:
+            kwargs["correction"] = ddof if unbiased is None else 1 if unbiased else 0
+        return call(x if dtype is None else _core.cast(x, dtype), *args, **kwargs)
 
     return spread
 
