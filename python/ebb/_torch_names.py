@@ -301,17 +301,16 @@ def _return_indices(call):
 
 @special("avg_pool2d")
 def _divisor(call):
-    def pooled(x, kernel_size, *args, divisor_override=None, **kwargs):
-        if len(args) == 5:
-            *args, divisor_override = args
+    def pooled(
+        x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
+    ):
         if divisor_override is None:
-            return call(x, kernel_size, *args, **kwargs)
-        if len(args) > 3:
-            args = args[:3]
-        kwargs["count_include_pad"] = True
+            return call(x, kernel_size, stride, padding, ceil_mode, count_include_pad)
+        if ceil_mode:
+            raise ValueError("avg_pool2d: divisor_override and ceil_mode cannot be combined")
         window = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
-        # The sum of a window is its mean times its elements, padding counted; a window over the end counts what exists.
-        return call(x, kernel_size, *args, **kwargs) * (window[0] * window[-1] / divisor_override)
+        sums = call(x, kernel_size, stride, padding) * (window[0] * window[-1])  # a mean that counts padding, times n
+        return sums / divisor_override
 
     return pooled
 

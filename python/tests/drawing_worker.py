@@ -11,3 +11,10 @@ def draw(count):
     thread.start()
     thread.join()
     return found
+
+
+def draw_seeded(seed):
+    import ebb
+
+    ebb.manual_seed(seed)
+    return ebb.rand((4,)).tolist()

@@ -122,7 +122,7 @@ def test_dtypes_and_inspection():
     assert xp.finfo(xp.float32).eps == np.finfo(np.float32).eps and xp.finfo(xp.float64).max == np.finfo(np.float64).max
     assert xp.iinfo(xp.int32).min == -(2**31) and xp.iinfo(xp.uint8).max == 255
     info = xp.__array_namespace_info__()
-    assert info.default_device() == "cpu" and info.dtypes(kind="integral")["i64"] == xp.int64
+    assert info.default_device() == "cpu" and info.dtypes(kind="integral")["int64"] == xp.int64
     assert ebb.zeros(1).device == "cpu" and ebb.zeros(1).to_device("cpu").size == 1
     with pytest.raises(ValueError):
         ebb.zeros(1).__array_namespace__(api_version="2099.12")

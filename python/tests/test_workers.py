@@ -43,7 +43,6 @@ def test_forked_workers_depend_on_the_parents_seed_alone():
 def test_a_seed_given_in_a_worker_counts():
     context = multiprocessing.get_context("fork")
     with context.Pool(1) as pool:
-        pool.apply(ebb.manual_seed, (11,))
-        first = pool.apply(drawing_worker.draw, (1,))[0]
+        first = pool.apply(drawing_worker.draw_seeded, (11,))
     ebb.manual_seed(11)
     assert first == ebb.rand((4,)).tolist()
