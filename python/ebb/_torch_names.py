@@ -101,20 +101,21 @@ def renames(name, own, is_method):
     return {theirs: ours for theirs, ours in table.items() if theirs not in own and ours is not None}
 
 
-def translated(function, name, own, is_method=False):
-    """The function, called by PyTorch's keywords or by its own."""
+def translated(function, by_position, name, own, is_method=False):
+    """The function, called by PyTorch's keywords or by its own; without keywords it is by_position."""
     table = renames(name, own, is_method)
     ignored = tuple(k for k in WITHOUT_EFFECT if k not in own)
 
     def call(*args, **kwargs):
-        if kwargs:
-            for key in tuple(kwargs):
-                if key in table:
-                    if table[key] in kwargs:
-                        raise TypeError(f"{name}: {key} and {table[key]} are the same argument, given twice")
-                    kwargs[table[key]] = kwargs.pop(key)
-                elif key in ignored:
-                    _refuse_what_matters(name, key, kwargs.pop(key))
+        if not kwargs:
+            return by_position(*args)
+        for key in tuple(kwargs):
+            if key in table:
+                if table[key] in kwargs:
+                    raise TypeError(f"{name}: {key} and {table[key]} are the same argument, given twice")
+                kwargs[table[key]] = kwargs.pop(key)
+            elif key in ignored:
+                _refuse_what_matters(name, key, kwargs.pop(key))
         return function(*args, **kwargs)
 
     return call
@@ -133,9 +134,10 @@ def _refuse_what_matters(name, key, value):
 # ---- more than another name -----------------------------------------------------------------------------------------
 
 SPECIAL = {}
+BY_KEYWORD = set()  # those that change nothing where no keyword is given
 
 
-def special(*names):
+def special(*names, by_keyword=False):
     """Registers wrap(call) for these functions: it gets the compiled function and gives what replaces it.
 
     Keywords have been translated by then, so these are written with Ebb's.
@@ -143,13 +145,15 @@ def special(*names):
 
     def register(wrap):
         for name in names:
-            SPECIAL.setdefault(name, []).append(wrap)
+            SPECIAL[name] = wrap
+            if by_keyword:
+                BY_KEYWORD.add(name)
         return wrap
 
     return register
 
 
-@special("softmax", "log_softmax", "sum", "mean", "prod", "cumsum", "cumprod")
+@special("softmax", "log_softmax", "sum", "mean", "prod", "cumsum", "cumprod", by_keyword=True)
 def _computed_in(call):
     def in_dtype(x, *args, dtype=None, **kwargs):
         return call(x if dtype is None else _core.cast(x, dtype), *args, **kwargs)
@@ -157,7 +161,7 @@ def _computed_in(call):
     return in_dtype
 
 
-@special("zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like")
+@special("zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like", by_keyword=True)
 def _like(call):
     def like(x, *args, dtype=None, **kwargs):
         return call(x if dtype is None else _core.zeros(x.shape, dtype), *args, **kwargs)
@@ -185,7 +189,7 @@ def _from_zero(call):
     return randint
 
 
-@special("add", "sub")
+@special("add", "sub", by_keyword=True)
 def _with_alpha(call):
     def with_alpha(a, b, *, alpha=1):
         return call(a, b if alpha == 1 else _core.mul(b, alpha))
@@ -193,7 +197,7 @@ def _with_alpha(call):
     return with_alpha
 
 
-@special("index_add")
+@special("index_add", by_keyword=True)
 def _scaled_source(call):
     def index_add(x, axis, index, src, *, alpha=1):
         return call(x, axis, index, src if alpha == 1 else _core.mul(src, alpha))
@@ -201,7 +205,7 @@ def _scaled_source(call):
     return index_add
 
 
-@special("var", "std")
+@special("var", "std", by_keyword=True)
 def _unbiased(call):
     def spread(x, *args, unbiased=None, ddof=None, dtype=None, **kwargs):
         if unbiased is not None or ddof is not None:
@@ -211,7 +215,7 @@ def _unbiased(call):
     return spread
 
 
-@special("round")
+@special("round", by_keyword=True)
 def _decimals(call):
     def rounded(x, *, decimals=0):
         if decimals == 0:
@@ -290,7 +294,7 @@ def _attention(call):
     return attention
 
 
-@special("max_pool1d", "max_pool2d")
+@special("max_pool1d", "max_pool2d", by_keyword=True)
 def _return_indices(call):
     def pooled(x, *args, return_indices=False, **kwargs):
         return with_indices(x, *args, **kwargs) if return_indices else call(x, *args, **kwargs)
@@ -356,7 +360,7 @@ def _upper(call):
     return cholesky
 
 
-@special("solve")
+@special("solve", by_keyword=True)
 def _left(call):
     def solve(a, b, *, left=True):
         if left:
@@ -440,10 +444,9 @@ ALIASES = {
 
 
 def _wrapped(function, name, is_method):
-    inner = function
-    for wrap in SPECIAL.get(name, ()):
-        inner = wrap(inner)
-    call = functools.update_wrapper(translated(inner, name, parameters(function), is_method), function)
+    inner = SPECIAL[name](function) if name in SPECIAL else function
+    by_position = function if name in BY_KEYWORD else inner
+    call = functools.update_wrapper(translated(inner, by_position, name, parameters(function), is_method), function)
     call.__module__, call.__qualname__ = "ebb", f"Tensor.{name}" if is_method else name
     return call
 
