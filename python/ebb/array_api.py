@@ -5,6 +5,7 @@ tensor.__array_namespace__() gives this module, so that libraries written for th
 
 import builtins as _builtins
 import math as _math
+from collections import namedtuple as _namedtuple
 
 from . import _core, linalg  # noqa: F401
 from ._core import (  # noqa: F401
@@ -18,7 +19,13 @@ from ._core import (  # noqa: F401
     atan,
     atan2,
     atanh,
+    bitwise_and,
+    bitwise_left_shift,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
     ceil,
+    copysign,
     cos,
     cosh,
     exp,
@@ -49,6 +56,7 @@ from ._core import (  # noqa: F401
     remainder,
     round,
     sign,
+    signbit,
     sin,
     sinh,
     sqrt,
@@ -60,7 +68,7 @@ from ._core import (  # noqa: F401
     where,
 )
 
-__array_api_version__ = "2023.12"
+__array_api_version__ = "2024.12"
 e, inf, nan, newaxis, pi = _math.e, _math.inf, _math.nan, None, _math.pi
 bool = _core.bool_
 
@@ -94,7 +102,8 @@ class __array_namespace_info__:
     """What this implementation can do."""
 
     def capabilities(self):
-        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 8}
+        # Elements cannot be assigned to: a tensor is a value.
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 8, "item assignment": False}
 
     def default_device(self):
         return "cpu"
@@ -254,11 +263,19 @@ class iinfo:
 # ---- elementwise, under the standard's names
 
 subtract, multiply, divide, pow, negative = _core.sub, _core.mul, _core.div, _core.pow, _core.neg
+bitwise_invert = _core.bitwise_not
 equal, not_equal, less, less_equal, greater, greater_equal = _core.eq, _core.ne, _core.lt, _core.le, _core.gt, _core.ge
 
 
 def positive(x, /):
     return x
+
+
+def nextafter(x1, x2, /):
+    """The next number after x1 in the direction of x2; computed at once, by NumPy."""
+    import numpy
+
+    return _core.asarray(numpy.nextafter(numpy.asarray(x1), numpy.asarray(x2)))
 
 
 def clip(x, /, min=None, max=None):
@@ -369,6 +386,11 @@ def roll(x, /, shift, *, axis=None):
     return x.roll(shift, axis)
 
 
+def repeat(x, repeats, /, *, axis=None):
+    """Each element, or slice along an axis, several times in a row."""
+    return _core.repeat_interleave(x, repeats, axis)
+
+
 def tile(x, repetitions, /):
     more = len(repetitions) - x.ndim
     return x.repeat([1] * -more + list(repetitions)) if more < 0 else x.repeat(list(repetitions))
@@ -383,6 +405,54 @@ def take(x, indices, /, *, axis=None):
 
 def take_along_axis(x, indices, /, *, axis=-1):
     return x.take_along(indices, axis)
+
+
+def nonzero(x, /):
+    """The positions of elements that are not 0, one array for each axis."""
+    if x.ndim == 0:
+        raise ValueError("nonzero: an array without axes has no positions")
+    places = _core.nonzero(x)
+    return tuple(places.select(1, axis) for axis in range(x.ndim))
+
+
+def count_nonzero(x, /, *, axis=None, keepdims=False):
+    """How many elements are not 0."""
+    return sum((x != 0).cast(int64), axis=axis, keepdims=keepdims)
+
+
+def searchsorted(x1, x2, /, *, side="left", sorter=None):
+    """Where x2 would be inserted into x1 to keep it sorted: before equal elements, or (side="right") behind them."""
+    if side not in ("left", "right"):
+        raise ValueError(f"searchsorted: side is 'left' or 'right', got {side!r}")
+    return _core.searchsorted(x1 if sorter is None else x1.index_select(0, sorter), x2, right=side == "right")
+
+
+unique_all_result = _namedtuple("unique_all_result", ["values", "indices", "inverse_indices", "counts"])
+unique_counts_result = _namedtuple("unique_counts_result", ["values", "counts"])
+unique_inverse_result = _namedtuple("unique_inverse_result", ["values", "inverse_indices"])
+
+
+def unique_all(x, /):
+    """The different elements, where each occurs first, which of them each element is, and how often each occurs."""
+    values, inverse, counts = _core.unique(x, True, True, True)
+    # The first of equal elements: positions in the order that sorts them, at the places where a new element begins.
+    order = inverse.flatten().argsort(0)
+    return unique_all_result(values, order.index_select(0, counts.cumsum(0) - counts), inverse, counts)
+
+
+def unique_counts(x, /):
+    """The different elements and how often each occurs."""
+    return unique_counts_result(*_core.unique(x, True, False, True))
+
+
+def unique_inverse(x, /):
+    """The different elements and which of them each element is."""
+    return unique_inverse_result(*_core.unique(x, True, True, False))
+
+
+def unique_values(x, /):
+    """The different elements."""
+    return _core.unique(x)
 
 
 def argmax(x, /, *, axis=None, keepdims=False):
@@ -460,3 +530,29 @@ def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
     if include_initial:
         total = concat([zeros_like(total.narrow(axis, 0, 1)), total], axis=axis)
     return total
+
+
+def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
+    axis = 0 if axis is None else axis
+    product = _sum_dtype(x, dtype).cumprod(axis)
+    if include_initial:
+        product = concat([ones_like(product.narrow(axis, 0, 1)), product], axis=axis)
+    return product
+
+
+def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
+    """Differences of neighbours along an axis, n times."""
+    if n == 0:
+        return x
+    parts = [p for p in (prepend, x, append) if p is not None]
+    y = concat(parts, axis=axis) if len(parts) > 1 else x
+    for _ in range(n):
+        size = y.shape[axis]
+        if size == 0:
+            return y
+        later, earlier = y.narrow(axis, 1, size - 1), y.narrow(axis, 0, size - 1)
+        y = later - earlier if y.dtype != bool else _core.logical_xor(later, earlier)
+    return y
+
+
+linalg.tensordot, linalg.vecdot = tensordot, vecdot

@@ -232,3 +232,53 @@ def test_least_squares_agree_with_numpy():
     np.testing.assert_allclose(found.solution.numpy(), solution, rtol=1e-9)
     np.testing.assert_allclose(found.residuals.numpy(), residuals, rtol=1e-9)
     assert int(found.rank) == rank
+
+
+STANDARD = """abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_invert bitwise_or
+bitwise_right_shift bitwise_xor ceil clip copysign cos cosh divide equal exp expm1 floor floor_divide greater greater_equal
+hypot isfinite isinf isnan less less_equal log log1p log2 log10 logaddexp logical_and logical_not logical_or logical_xor
+maximum minimum multiply negative nextafter not_equal positive pow reciprocal remainder round sign signbit sin sinh square
+sqrt subtract tan tanh trunc arange asarray empty empty_like eye from_dlpack full full_like linspace meshgrid ones ones_like
+tril triu zeros zeros_like astype broadcast_arrays broadcast_to can_cast finfo iinfo isdtype result_type take
+take_along_axis matmul matrix_transpose tensordot vecdot concat expand_dims flip moveaxis permute_dims repeat reshape roll
+squeeze stack tile unstack argmax argmin count_nonzero nonzero searchsorted where unique_all unique_counts unique_inverse
+unique_values argsort sort cumulative_prod cumulative_sum max mean min prod std sum var all any diff e inf nan newaxis pi"""
+EXTENSION = """cholesky cross det diagonal eigh eigvalsh inv matmul matrix_norm matrix_power matrix_rank matrix_transpose outer
+pinv qr slogdet solve svd svdvals tensordot trace vecdot vector_norm"""
+
+
+def test_everything_that_needs_no_complex_numbers_is_there():
+    assert xp.__array_api_version__ == "2024.12"
+    assert [name for name in STANDARD.split() if not hasattr(xp, name)] == []
+    assert [name for name in EXTENSION.split() if not hasattr(xp.linalg, name)] == []
+
+
+def test_sets_and_searching_agree_with_numpy():
+    a = np.random.default_rng(3).integers(0, 5, size=(4, 6))
+    x = ebb.tensor(a)
+    values, indices, inverse, counts = xp.unique_all(x)
+    expected = np.unique(a, return_index=True, return_inverse=True, return_counts=True)
+    np.testing.assert_array_equal(values.numpy(), expected[0])
+    np.testing.assert_array_equal(indices.numpy(), expected[1])
+    np.testing.assert_array_equal(inverse.numpy(), expected[2].reshape(a.shape))
+    np.testing.assert_array_equal(counts.numpy(), expected[3])
+    assert xp.unique_counts(x).counts.tolist() == counts.tolist()
+    assert xp.unique_inverse(x).inverse_indices.shape == (4, 6)
+    for found, wanted in zip(xp.nonzero(x), np.nonzero(a)):
+        np.testing.assert_array_equal(found.numpy(), wanted)
+    np.testing.assert_array_equal(xp.count_nonzero(x, axis=1).numpy(), np.count_nonzero(a, axis=1))
+    s = np.sort(a[0])
+    for side in ("left", "right"):
+        found = xp.searchsorted(ebb.tensor(s), x, side=side)
+        np.testing.assert_array_equal(found.numpy(), np.searchsorted(s, a, side=side))
+    np.testing.assert_array_equal(xp.repeat(x, 2, axis=1).numpy(), np.repeat(a, 2, axis=1))
+    np.testing.assert_array_equal(xp.diff(x, axis=1, n=2).numpy(), np.diff(a, n=2, axis=1))
+    np.testing.assert_array_equal(xp.cumulative_prod(x, axis=0).numpy(), np.cumprod(a, axis=0))
+    b = np.random.default_rng(4).integers(-9, 9, size=(6,))
+    for name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+        np.testing.assert_array_equal(getattr(xp, name)(x, ebb.tensor(b)).numpy(), getattr(np, name)(a, b))
+    np.testing.assert_array_equal((~x).numpy(), ~a)
+    np.testing.assert_array_equal((x & 3).numpy(), a & 3)
+    np.testing.assert_array_equal((x << 2).numpy(), a << 2)
+    np.testing.assert_array_equal((x >> 1).numpy(), a >> 1)
+    assert xp.nextafter(ebb.tensor(1.0), ebb.tensor(2.0)).item() == np.nextafter(np.float32(1), np.float32(2))
