@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ebb/autograd.h"
 #include "ebb/backward/linear.h"
 #include "ebb/gradcheck.h"
@@ -242,10 +244,21 @@ TEST(Interpolate, FollowsPyTorchsFormulas) {
           return interpolate(v[0], {.size = {3, 5}, .mode = mode});
         },
         {image});
-  // A cubic through a straight line is the line, away from the edges.
-  const Tensor ramp = reshape(arange(0, 8, 1, DType::f64), {1, 1, 1, 8});
-  const std::vector<double> fine = interpolate(ramp, {.size = {1, 16}, .mode = "bicubic"}).to_vector();
-  for (int i = 4; i < 12; ++i) EXPECT_NEAR(fine[static_cast<std::size_t>(i)], (i + 0.5) / 2 - 0.5, 1e-12);
+  // Keys' kernel with a = −0.75, written as a function of the distance.
+  const auto kernel = [](double t) {
+    const double a = -0.75, d = std::fabs(t);
+    if (d <= 1) return (a + 2) * d * d * d - (a + 3) * d * d + 1;
+    return d < 2 ? a * d * d * d - 5 * a * d * d + 8 * a * d - 4 * a : 0;
+  };
+  const Tensor line = reshape(numbers({8}), {1, 1, 1, 8});
+  const std::vector<double> values = line.to_vector();
+  const std::vector<double> fine = interpolate(line, {.size = {1, 16}, .mode = "bicubic"}).to_vector();
+  for (int i = 0; i < 16; ++i) {
+    const double at = (i + 0.5) / 2 - 0.5;
+    double expected = 0;
+    for (int k = -2; k < 10; ++k) expected += kernel(at - k) * values[static_cast<std::size_t>(std::clamp(k, 0, 7))];
+    EXPECT_NEAR(fine[static_cast<std::size_t>(i)], expected, 1e-12);
+  }
   EXPECT_THROW_MESSAGE(interpolate(x, {.size = {2}, .mode = "bicubic"}), "does not exist for an input of shape");
 }
 
