@@ -7,6 +7,7 @@
 #include "ebb/backward/elementwise.h"
 #include "ebb/backward/index.h"
 #include "ebb/backward/linalg.h"
+#include "ebb/backward/linear.h"
 #include "ebb/backward/norm.h"
 #include "ebb/backward/pool.h"
 #include "ebb/backward/reduce.h"

@@ -5,8 +5,9 @@ tensor.__array_namespace__() gives this module, so that libraries written for th
 
 import builtins as _builtins
 import math as _math
+from collections import namedtuple as _namedtuple
 
-from . import _core
+from . import _core, linalg  # noqa: F401
 from ._core import (  # noqa: F401
     Tensor,
     abs,
@@ -18,7 +19,13 @@ from ._core import (  # noqa: F401
     atan,
     atan2,
     atanh,
+    bitwise_and,
+    bitwise_left_shift,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
     ceil,
+    copysign,
     cos,
     cosh,
     exp,
@@ -49,6 +56,7 @@ from ._core import (  # noqa: F401
     remainder,
     round,
     sign,
+    signbit,
     sin,
     sinh,
     sqrt,
@@ -60,7 +68,7 @@ from ._core import (  # noqa: F401
     where,
 )
 
-__array_api_version__ = "2023.12"
+__array_api_version__ = "2024.12"
 e, inf, nan, newaxis, pi = _math.e, _math.inf, _math.nan, None, _math.pi
 bool = _core.bool_
 
@@ -75,6 +83,16 @@ _KINDS = {
 }
 
 
+_STANDARD_NAMES = {
+    "bool": "bool",
+    "i32": "int32",
+    "i64": "int64",
+    "u8": "uint8",
+    "f32": "float32",
+    "f64": "float64",
+}
+
+
 def _on_cpu(device):
     if device not in (None, "cpu"):
         raise ValueError(f"device: tensors are on 'cpu', got {device!r}")
@@ -84,7 +102,8 @@ class __array_namespace_info__:
     """What this implementation can do."""
 
     def capabilities(self):
-        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 8}
+        # Elements cannot be assigned to: a tensor is a value.
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 8, "item assignment": False}
 
     def default_device(self):
         return "cpu"
@@ -97,7 +116,7 @@ class __array_namespace_info__:
 
     def dtypes(self, *, device=None, kind=None):
         kinds = ("bool", "numeric") if kind is None else (kind,) if isinstance(kind, str) else kind
-        return {d.name.replace("bool_", "bool"): d for k in kinds for d in _KINDS[k]}
+        return {_STANDARD_NAMES[d.name]: d for k in kinds for d in _KINDS[k]}
 
 
 # ---- creation
@@ -244,6 +263,7 @@ class iinfo:
 # ---- elementwise, under the standard's names
 
 subtract, multiply, divide, pow, negative = _core.sub, _core.mul, _core.div, _core.pow, _core.neg
+bitwise_invert = _core.bitwise_not
 equal, not_equal, less, less_equal, greater, greater_equal = _core.eq, _core.ne, _core.lt, _core.le, _core.gt, _core.ge
 
 
@@ -251,12 +271,20 @@ def positive(x, /):
     return x
 
 
+def nextafter(x1, x2, /):
+    """The next number after x1 in the direction of x2; computed at once, by NumPy."""
+    import numpy
+
+    return _core.asarray(numpy.nextafter(numpy.asarray(x1), numpy.asarray(x2)))
+
+
 def clip(x, /, min=None, max=None):
     return x if min is None and max is None else _core.clamp(x, min, max)
 
 
 def logaddexp(x1, x2, /):
-    return _core.maximum(x1, x2) + _core.log1p(_core.exp(-_core.abs(x1 - x2)))
+    """log(e^x1 + e^x2)."""
+    return _core.logaddexp(x1, x2)
 
 
 # ---- linear algebra and shapes
@@ -266,13 +294,42 @@ def matrix_transpose(x, /):
     return x.mT
 
 
+def _axes_of(name, x, axes):
+    """Axes of x counted from 0, each of them once."""
+    found = []
+    for a in (axes,) if isinstance(axes, int) else axes:
+        if not -x.ndim <= a < x.ndim:
+            raise IndexError(f"{name}: axis {a} does not exist in a tensor of shape {tuple(x.shape)}")
+        if a % x.ndim in found:
+            raise ValueError(f"{name}: axis {a} is named twice")
+        found.append(a % x.ndim)
+    return found
+
+
 def vecdot(x1, x2, /, *, axis=-1):
+    """Σ x1·x2 along an axis, which has one size in both; the other axes broadcast."""
+    (first,), (second,) = _axes_of("vecdot", x1, axis), _axes_of("vecdot", x2, axis)
+    if x1.shape[first] != x2.shape[second]:
+        raise ValueError(
+            f"vecdot: axis {axis} has sizes {x1.shape[first]} and {x2.shape[second]}, for shapes {tuple(x1.shape)} and "
+            f"{tuple(x2.shape)}"
+        )
     return (x1 * x2).sum(axis)
 
 
 def tensordot(x1, x2, /, *, axes=2):
-    first, second = (range(x1.ndim - axes, x1.ndim), range(axes)) if isinstance(axes, int) else axes
-    first, second = [a % x1.ndim for a in first], [a % x2.ndim for a in second]
+    """Σ x1·x2 over pairs of axes: the last of x1 with the first of x2, or those that are named."""
+    if isinstance(axes, int):
+        if not 0 <= axes <= _builtins.min(x1.ndim, x2.ndim):
+            raise ValueError(
+                f"tensordot: {axes} axes cannot be summed over, for shapes {tuple(x1.shape)} and {tuple(x2.shape)}"
+            )
+        axes = range(x1.ndim - axes, x1.ndim), range(axes)
+    first, second = _axes_of("tensordot", x1, axes[0]), _axes_of("tensordot", x2, axes[1])
+    if [x1.shape[a] for a in first] != [x2.shape[a] for a in second]:
+        raise ValueError(
+            f"tensordot: axes {first} of shape {tuple(x1.shape)} and {second} of shape {tuple(x2.shape)} differ in size"
+        )
     kept1, kept2 = [a for a in range(x1.ndim) if a not in first], [a for a in range(x2.ndim) if a not in second]
     inner = _math.prod(x1.shape[a] for a in first)
     left = x1.permute(kept1 + first).reshape(-1 if inner else 0, inner)
@@ -308,9 +365,11 @@ def permute_dims(x, /, axes):
 
 
 def moveaxis(x, source, destination, /):
-    source, destination = ([a] if isinstance(a, int) else list(a) for a in (source, destination))
-    order = [a for a in range(x.ndim) if a not in [s % x.ndim for s in source]]
-    for to, a in sorted(zip([d % x.ndim for d in destination], [s % x.ndim for s in source])):
+    source, destination = _axes_of("moveaxis", x, source), _axes_of("moveaxis", x, destination)
+    if len(source) != len(destination):
+        raise ValueError(f"moveaxis: {len(source)} axes cannot be moved to {len(destination)} places")
+    order = [a for a in range(x.ndim) if a not in source]
+    for to, a in sorted(zip(destination, source)):
         order.insert(to, a)
     return x.permute(order)
 
@@ -327,6 +386,11 @@ def roll(x, /, shift, *, axis=None):
     return x.roll(shift, axis)
 
 
+def repeat(x, repeats, /, *, axis=None):
+    """Each element, or slice along an axis, several times in a row."""
+    return _core.repeat_interleave(x, repeats, axis)
+
+
 def tile(x, repetitions, /):
     more = len(repetitions) - x.ndim
     return x.repeat([1] * -more + list(repetitions)) if more < 0 else x.repeat(list(repetitions))
@@ -341,6 +405,54 @@ def take(x, indices, /, *, axis=None):
 
 def take_along_axis(x, indices, /, *, axis=-1):
     return x.take_along(indices, axis)
+
+
+def nonzero(x, /):
+    """The positions of elements that are not 0, one array for each axis."""
+    if x.ndim == 0:
+        raise ValueError("nonzero: an array without axes has no positions")
+    places = _core.nonzero(x)
+    return tuple(places.select(1, axis) for axis in range(x.ndim))
+
+
+def count_nonzero(x, /, *, axis=None, keepdims=False):
+    """How many elements are not 0."""
+    return sum((x != 0).cast(int64), axis=axis, keepdims=keepdims)
+
+
+def searchsorted(x1, x2, /, *, side="left", sorter=None):
+    """Where x2 would be inserted into x1 to keep it sorted: before equal elements, or (side="right") behind them."""
+    if side not in ("left", "right"):
+        raise ValueError(f"searchsorted: side is 'left' or 'right', got {side!r}")
+    return _core.searchsorted(x1 if sorter is None else x1.index_select(0, sorter), x2, right=side == "right")
+
+
+unique_all_result = _namedtuple("unique_all_result", ["values", "indices", "inverse_indices", "counts"])
+unique_counts_result = _namedtuple("unique_counts_result", ["values", "counts"])
+unique_inverse_result = _namedtuple("unique_inverse_result", ["values", "inverse_indices"])
+
+
+def unique_all(x, /):
+    """The different elements, where each occurs first, which of them each element is, and how often each occurs."""
+    values, inverse, counts = _core.unique(x, True, True, True)
+    # The first of equal elements: positions in the order that sorts them, at the places where a new element begins.
+    order = inverse.flatten().argsort(0)
+    return unique_all_result(values, order.index_select(0, counts.cumsum(0) - counts), inverse, counts)
+
+
+def unique_counts(x, /):
+    """The different elements and how often each occurs."""
+    return unique_counts_result(*_core.unique(x, True, False, True))
+
+
+def unique_inverse(x, /):
+    """The different elements and which of them each element is."""
+    return unique_inverse_result(*_core.unique(x, True, True, False))
+
+
+def unique_values(x, /):
+    """The different elements."""
+    return _core.unique(x)
 
 
 def argmax(x, /, *, axis=None, keepdims=False):
@@ -391,19 +503,25 @@ def min(x, /, *, axis=None, keepdims=False):
 
 
 def any(x, /, *, axis=None, keepdims=False):
-    return _over_axes(_core.any, x, axis, keepdims)
+    return _core.any(x, axis, keepdims)
 
 
 def all(x, /, *, axis=None, keepdims=False):
-    return _over_axes(_core.all, x, axis, keepdims)
+    return _core.all(x, axis, keepdims)
+
+
+def _spread(function, x, axis, correction, keepdims):
+    if axis == ():  # each element by itself: a row of one
+        return function(x.unsqueeze(-1), -1, False, correction)
+    return function(x, axis, keepdims, correction)
 
 
 def var(x, /, *, axis=None, correction=0.0, keepdims=False):
-    return _core.var(x, axis, keepdims, correction)
+    return _spread(_core.var, x, axis, correction, keepdims)
 
 
 def std(x, /, *, axis=None, correction=0.0, keepdims=False):
-    return _core.std(x, axis, keepdims, correction)
+    return _spread(_core.std, x, axis, correction, keepdims)
 
 
 def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
@@ -412,3 +530,29 @@ def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
     if include_initial:
         total = concat([zeros_like(total.narrow(axis, 0, 1)), total], axis=axis)
     return total
+
+
+def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
+    axis = 0 if axis is None else axis
+    product = _sum_dtype(x, dtype).cumprod(axis)
+    if include_initial:
+        product = concat([ones_like(product.narrow(axis, 0, 1)), product], axis=axis)
+    return product
+
+
+def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
+    """Differences of neighbours along an axis, n times."""
+    if n == 0:
+        return x
+    parts = [p for p in (prepend, x, append) if p is not None]
+    y = concat(parts, axis=axis) if len(parts) > 1 else x
+    for _ in range(n):
+        size = y.shape[axis]
+        if size == 0:
+            return y
+        later, earlier = y.narrow(axis, 1, size - 1), y.narrow(axis, 0, size - 1)
+        y = later - earlier if y.dtype != bool else _core.logical_xor(later, earlier)
+    return y
+
+
+linalg.tensordot, linalg.vecdot = tensordot, vecdot

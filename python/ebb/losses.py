@@ -103,7 +103,7 @@ def _make(number, entry):
     result = namedtuple(title, [name for name, *_ in text.inputs])
     backward = define(
         text,
-        f"return _result(*_backward({number}, grad, {text.arguments()}))",
+        f"return _result(*_backward({number}, grad, False, {text.arguments()}))",
         f"{text.name}_backward",
         "grad, " + text.parameters(),
         {"_backward": _core._loss_backward, "_result": result},

@@ -16,7 +16,7 @@ are gone into. Names are joined by dots, "first.weight", as in PyTorch.
 
 import copy
 
-from . import _core
+from . import _core, _torch_names
 from ._core import _init as init
 from ._core import _nn
 from ._core._nn import (  # noqa: F401
@@ -42,7 +42,7 @@ from ._core._nn import (  # noqa: F401
 
 BatchNorm1d = BatchNorm2d = BatchNorm
 InstanceNorm1d = InstanceNorm2d = InstanceNorm
-RNN, LSTM, GRU, PReLU = Rnn, Lstm, Gru, Prelu
+PReLU = Prelu
 
 
 class Buffer:
@@ -173,6 +173,53 @@ for _layer in list(vars(_nn).values()):
             setattr(_layer, _method, vars(Module)[_method])
 
 
+def _recurrent(name, layer, *first):
+    """A recurrent layer with PyTorch's arguments and defaults: time first, and sequences without a batch."""
+    options = [*first, "bias", "batch_first", "dropout", "bidirectional", "proj_size"]
+    defaults = {
+        "nonlinearity": "tanh",
+        "bias": True,
+        "batch_first": False,
+        "dropout": 0.0,
+        "bidirectional": False,
+        "proj_size": 0,
+    }
+
+    def __init__(self, input_size, hidden_size, num_layers=1, *args, device=None, dtype=None, **kwargs):
+        if len(args) > len(options):
+            raise TypeError(f"{name}: takes {3 + len(options)} arguments, got {3 + len(args)}")
+        given = dict(zip(options, args), **kwargs)
+        unknown = set(given) - set(options)
+        if unknown:
+            raise TypeError(f"{name}: takes {', '.join(options)}; unknown {sorted(unknown)}")
+        given = {**defaults, **given}
+        if given.pop("proj_size"):
+            raise ValueError(f"{name}: there is no proj_size; put a Linear behind the layer")
+        layer.__init__(self, input_size, hidden_size, num_layers, dtype=dtype or _core.f32, **given)
+        self._batch_axis = 0 if given["batch_first"] else 1
+
+    def __call__(self, x, state=None):
+        if x.ndim == 3:
+            return layer.__call__(self, x, state)
+
+        def map_state(f, s):
+            return tuple(map(f, s)) if isinstance(s, tuple) else f(s)
+
+        if state is not None:
+            state = map_state(lambda h: h.unsqueeze(1), state)
+        y, last = layer.__call__(self, x.unsqueeze(self._batch_axis), state)
+        return y.squeeze(self._batch_axis), map_state(lambda h: h.squeeze(1), last)
+
+    doc = f"torch.nn.{name}, with its arguments and defaults; ebb.nn.{layer.__name__} is the same layer with the batch first."
+    members = {"__init__": __init__, "__call__": __call__, "__doc__": doc, "__module__": __name__}
+    return type(name, (layer,), members)
+
+
+RNN = _recurrent("RNN", Rnn, "nonlinearity")
+LSTM = _recurrent("LSTM", Lstm)
+GRU = _recurrent("GRU", Gru)
+
+
 def cast_parameters(model, dtype):
     """A copy whose parameters are those of the model cast to dtype, as operations: gradients reach the originals.
 
@@ -215,10 +262,12 @@ class Sequential(Module):
 def _stateless(name, function, *parameters, **defaults):
     """A layer that only remembers the arguments of a function."""
     names = list(parameters) + list(defaults)
+    spelled = _torch_names.renames(function.__name__, ["x", *names], False)  # dim, start_dim: PyTorch's names
 
     def __init__(self, *args, **kwargs):
         if len(args) > len(names):
             raise TypeError(f"{name}: takes {len(names)} arguments, got {len(args)}")
+        kwargs = {spelled.get(key, key): value for key, value in kwargs.items() if key != "inplace"}
         values = dict(defaults, **dict(zip(names, args)), **kwargs)
         unknown, missing = set(values) - set(names), set(parameters) - set(values)
         if unknown or missing:

@@ -42,6 +42,11 @@ class _Taken:
         members = list(_walk(model))
         self.trained = [m for m in members if m[1]]
         self.kept = [m for m in members if not m[1]]
+        if not self.trained:
+            raise ValueError(
+                f"optim: a {type(model).__name__} has no parameters; derive the model from ebb.nn.Module, with tensors "
+                "and layers as attributes, or give a layer, a dict or a list of tensors"
+            )
 
     def parameters(self):
         return [(name, tensor) for name, _, tensor, _ in self.trained]

@@ -130,6 +130,13 @@ def compare_operations(rows):
         "cast",
         "cumprod",
         *operations.SPECIAL,
+        "cdist",
+        "slogdet",
+        "eigh",
+        "qr",
+        "svd",
+        "pinv",
+        "lstsq",
     }
     for name, ours, theirs, specs in operations.CASES:
         row = rows.setdefault(name, Row(name))
@@ -217,6 +224,37 @@ def compare_losses(rows):
                 for part in (1, 2):
                     for a, b in zip(ours[part], reference[part]):
                         row.add(dtype, part, difference(a, b), options)
+
+
+def compare_autocast(failed):
+    """In a region of autocast the losses are f32, as PyTorch's, and products of an LM head are bf16."""
+    logits, target = torch.randn(64, 100, dtype=torch.bfloat16), torch.randint(0, 100, (64,))
+    x, t = torch.randn(64, 8, dtype=torch.bfloat16), torch.randn(64, 8)
+    cases = [
+        ("cross_entropy", (logits, target)),
+        ("nll_loss", (logits.log_softmax(-1), target)),
+        ("huber_loss", (x, t)),
+        ("smooth_l1_loss", (x, t)),
+        ("mse_loss", (x, t)),
+        ("kl_div", (logits.log_softmax(-1), torch.rand(64, 100, dtype=torch.bfloat16))),
+    ]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for name, inputs in cases:
+            ours, theirs = getattr(ebb.torch, name)(*inputs), getattr(F, name)(*inputs)
+            if ours.dtype != theirs.dtype or difference(ours, theirs) > 1e-6:
+                failed.append(f"{name} under autocast: {ours} beside {theirs}")
+        hidden = torch.randn(64, 32, requires_grad=True)
+        head = torch.randn(100, 32, requires_grad=True)
+        ours = ebb.torch.linear_cross_entropy(hidden, head, target)
+        theirs = F.cross_entropy(F.linear(hidden, head), target)
+    if ours.dtype != torch.float32 or difference(ours, theirs) > 1e-2:
+        failed.append(f"linear_cross_entropy under autocast: {ours} beside {theirs}")
+    rounded = ebb.torch.linear_cross_entropy(hidden.bfloat16().float(), head.bfloat16().float(), target)
+    if difference(ours, rounded) > 1e-4:
+        failed.append(f"linear_cross_entropy under autocast does not multiply in bf16: {ours} beside {rounded}")
+    for mine, other in zip(torch.autograd.grad(ours, (hidden, head)), torch.autograd.grad(theirs, (hidden, head))):
+        if mine.dtype != torch.float32 or difference(mine, other) > 1e-2:
+            failed.append("linear_cross_entropy under autocast: its gradient differs")
 
 
 def missing(rows):
@@ -323,6 +361,7 @@ def main():
         print(f"  {name}: its second gradient; PyTorch differentiates it once")
     failed = [text for row in (*operation_rows.values(), *loss_rows.values()) for text in row.failed]
     failed += [f"{name}: nobody compares it" for name in missing({**operation_rows, **loss_rows})]
+    compare_autocast(failed)
     overhead()
     print(f"\n{len(operation_rows)} operations and {len(loss_rows)} losses, {len(failed)} unexplained.")
     for text in failed:

@@ -306,6 +306,89 @@ case(
     Real("254"),
 )
 
+# Formulas of others, called by PyTorch's own signatures.
+for _name in "logaddexp copysign".split():
+    case(_name, getattr(ebb, _name), getattr(torch, _name), Real("mn"), Real("n"))
+case("fmod", ebb.fmod, torch.fmod, Real("mn"), Real("n", 0.3, 2.0))
+case("signbit", ebb.signbit, torch.signbit, X)
+case("erfinv", ebb.erfinv, torch.erfinv, UNIT)
+case("nan_to_num", lambda x: ebb.nan_to_num(1 / (x - x), 2.0, 3.0), lambda x: torch.nan_to_num(1 / (x - x), 2.0, 3.0), X)
+for _name in "bitwise_and bitwise_or bitwise_xor".split():
+    case(_name, getattr(ebb, _name), getattr(torch, _name), Whole("mn", 100), Whole("n", 100))
+for _name in "bitwise_left_shift bitwise_right_shift".split():
+    case(_name, getattr(ebb, _name), getattr(torch, _name), Whole("mn", 100), Whole("n", 5))
+case("bitwise_not", ebb.bitwise_not, torch.bitwise_not, Whole("mn", 100))
+case("linear", ebb.linear, F.linear, Real("2mn"), Real("3n"), Real("3"))
+case(
+    "addmm",
+    lambda c, a, b: ebb.addmm(c, a, b, beta=0.5, alpha=2),
+    lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=2),
+    Real("3"),
+    Real("mn"),
+    Real("n3"),
+)
+case("baddbmm", ebb.baddbmm, torch.baddbmm, Real("2m3"), Real("2mn"), Real("2n3"))
+case("cdist", ebb.cdist, torch.cdist, Real("mn"), Real("3n"))
+case("pairwise_distance", ebb.pairwise_distance, F.pairwise_distance, X, X)
+case("trace", ebb.trace, torch.trace, X)
+case("kron", ebb.kron, torch.kron, Real("23"), Real("mn"))
+case("hstack", lambda a, b: ebb.hstack([a, b]), lambda a, b: torch.hstack([a, b]), X, X)
+case("vstack", lambda a, b: ebb.vstack([a, b]), lambda a, b: torch.vstack([a, b]), X, X)
+case(
+    "repeat_interleave",
+    lambda x: ebb.repeat_interleave(x, 3, dim=1),
+    lambda x: torch.repeat_interleave(x, 3, dim=1),
+    X,
+)
+case(
+    "searchsorted",
+    lambda a, v: ebb.searchsorted(ebb.sort(a)[0], v, right=True),
+    lambda a, v: torch.searchsorted(torch.sort(a)[0].detach(), v.detach(), right=True),
+    Real("mn"),
+    Real("m3"),
+)
+for _name in "cummax cummin".split():
+    case(_name, lambda x, f=getattr(ebb, _name): f(x, dim=1)[0], lambda x, f=getattr(torch, _name): f(x, dim=1)[0], X)
+case("logcumsumexp", lambda x: ebb.logcumsumexp(x, dim=1), lambda x: torch.logcumsumexp(x, dim=1), X)
+case("index_fill", lambda x, i: ebb.index_fill(x, 0, i, 2.0), lambda x, i: x.index_fill(0, i, 2.0), Real("3n"), Whole("2", 3))
+case(
+    "index_put",
+    lambda x, i, v: ebb.index_put(x, [i], v, accumulate=True),
+    lambda x, i, v: torch.index_put(x, [i], v, accumulate=True),
+    Real("3n"),
+    Whole("4", 3),
+    Real("4n"),
+)
+for _reduce in "sum mean amax amin".split():
+    case(
+        "scatter_reduce",
+        lambda x, i, v, r=_reduce: ebb.scatter_reduce(x, 0, i, v, r, include_self=True),
+        lambda x, i, v, r=_reduce: torch.scatter_reduce(x, 0, i, v, r, include_self=True),
+        Real("3n"),
+        Whole("4n", 3),
+        Real("4n"),
+    )
+case("nonzero", lambda x: ebb.nonzero(x > 0), lambda x: torch.nonzero(x > 0), X)
+case("unique", ebb.unique, torch.unique, Whole("mn", 5))
+case("unfold", lambda x: ebb.unfold(x, 2, 1, 1, 2), lambda x: F.unfold(x, 2, 1, 1, 2), Real("2354"))
+case("fold", lambda x: ebb.fold(x, (4, 5), 2), lambda x: F.fold(x, (4, 5), 2), Real(["2", "8", "12"]))
+case("pixel_shuffle", lambda x: ebb.pixel_shuffle(x, 2), lambda x: F.pixel_shuffle(x, 2), Real("2834"))
+case("pixel_unshuffle", lambda x: ebb.pixel_unshuffle(x, 2), lambda x: F.pixel_unshuffle(x, 2), Real("2346"))
+for _mode, _corners in (("nearest", None), ("bilinear", False), ("bilinear", True), ("bicubic", False), ("area", None)):
+    case(
+        "interpolate",
+        lambda x, m=_mode, c=_corners: ebb.interpolate(x, (5, 3), mode=m, align_corners=c),
+        lambda x, m=_mode, c=_corners: F.interpolate(x, (5, 3), mode=m, align_corners=c),
+        Real("2346"),
+    )
+_DOMINANT = Real("33")
+case("slogdet", lambda x: ebb.slogdet(x)[1], lambda x: torch.linalg.slogdet(x)[1], _DOMINANT)
+case("eigh", lambda x: ebb.eigh(x + x.mT)[0], lambda x: torch.linalg.eigh(x + x.mT)[0], _DOMINANT)
+case("qr", lambda x: ebb.qr(x)[1], lambda x: torch.linalg.qr(x)[1], Real("43"))
+case("svd", lambda x: ebb.svd(x)[1], lambda x: torch.linalg.svd(x, full_matrices=False)[1], Real("43"))
+case("pinv", ebb.pinv, torch.linalg.pinv, Real("43"))
+case("lstsq", ebb.lstsq, lambda a, b: torch.linalg.pinv(a) @ b, Real("43"), Real("42"))
+
 case("zeros", lambda: ebb.zeros((2, 3)), lambda: torch.zeros(2, 3))
 case("ones", lambda: ebb.ones((2, 3)), lambda: torch.ones(2, 3))
 case("full", lambda: ebb.full((2, 3), 1.5), lambda: torch.full((2, 3), 1.5))
@@ -347,6 +430,8 @@ EXPLAINED = {
             "randint_like",
             "dropout",
             "gumbel_softmax",
+            "dropout2d",
+            "randperm",
         )
     },
     **{

@@ -19,6 +19,24 @@ CustomRule rule_from(nb::callable f) {
       };
 }
 
+// The tensors a function is called with, one after the other.
+std::vector<Tensor> tensors_in(const char* op, const nb::args& inputs) {
+  std::vector<Tensor> tensors;
+  for (nb::handle h : inputs) {
+    Tensor converted;
+    if (const Tensor* t = tensor_in(h)) {
+      tensors.push_back(*t);
+    } else if (is_array_like(h) && nb::try_cast(h, converted)) {
+      tensors.push_back(converted);
+    } else {
+      throw Error(Error::Kind::type, std::string(op) + ": input " + std::to_string(tensors.size()) +
+                                         " is not a tensor but a " + nb::cast<std::string>(h.type().attr("__name__")) +
+                                         "; give the tensors one by one, f(x, y), not in a list");
+    }
+  }
+  return tensors;
+}
+
 // A function of several tensors, called with each as an argument.
 FunctionOfMany many_from(nb::callable f) {
   return [f = shared_object(std::move(f))](const std::vector<Tensor>& inputs) {
@@ -67,7 +85,7 @@ void bind_autograd(const Api& api) {
   function(
       api, "checkpoint",
       [](nb::callable f, nb::args inputs) {
-        return checkpoint(many_from(std::move(f)), nb::cast<std::vector<Tensor>>(inputs));
+        return checkpoint(many_from(std::move(f)), tensors_in("checkpoint", inputs));
       },
       "f"_a, "inputs"_a);
   function(api, "checkpoint_sequential", checkpoint_sequential, "layers"_a, "segments"_a, "x"_a);
@@ -75,7 +93,7 @@ void bind_autograd(const Api& api) {
       "custom_function",
       [](nb::callable forward, nb::callable rule, nb::args inputs) {
         return custom_function(many_from(std::move(forward)), rule_from(std::move(rule)),
-                               nb::cast<std::vector<Tensor>>(inputs));
+                               tensors_in("custom_function", inputs));
       },
       "forward"_a, "rule"_a, "inputs"_a,
       "forward(*inputs), differentiated by rule(grad, output, inputs) instead of by its own operations. The rule gives "

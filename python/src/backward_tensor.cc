@@ -1,13 +1,9 @@
-#include "bind.h"
 #include "ebb/backward.h"
+#include "options.h"
 
 // The gradient rules of reductions, shapes, indices and linear algebra.
 namespace ebb::python {
 namespace {
-
-PadMode mode_of(const std::string& name) {
-  return name == "reflect" ? PadMode::reflect : name == "replicate" ? PadMode::replicate : PadMode::constant;
-}
 
 struct ReductionOfX {
   const char* name;
@@ -77,10 +73,15 @@ void bind_shapes(const Api& api) {
   function(
       api, "pad_backward",
       [](const Tensor& grad, const Shape& shape, const std::vector<std::int64_t>& pad, const std::string& mode) {
-        return pad_backward(grad, shape, pad, mode_of(mode));
+        return pad_backward(grad, shape, pad, pad_mode("pad_backward", mode));
       },
       "grad"_a, "shape"_a, "pad"_a, "mode"_a = "constant");
-  function(api, "flip_backward", flip_backward, "grad"_a, "axis"_a.none() = nb::none());
+  function(
+      api, "flip_backward",
+      [](const Tensor& grad, std::optional<Axes> axes) {
+        return axes && axes->empty() ? grad : flip_backward(grad, axes.value_or(Axes()));
+      },
+      "grad"_a, "axis"_a.none() = nb::none());
   function(api, "roll_backward", roll_backward, "grad"_a, "shifts"_a, "axis"_a.none() = nb::none());
   function(api, "repeat_backward", repeat_backward, "grad"_a, "shape"_a, "repeats"_a);
   function(api, "tril_backward", tril_backward, "grad"_a, "diagonal"_a = 0);

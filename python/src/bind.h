@@ -51,6 +51,7 @@ void bind_index(const Api& api);
 void bind_linalg(const Api& api);
 void bind_activation(const Api& api);
 void bind_network(const Api& api);
+void bind_composed(const Api& api);
 void bind_elementwise_backward(const Api& api);
 void bind_tensor_backward(const Api& api);
 void bind_network_backward(const Api& api);

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "dlpack.h"
+#include "exceptions.h"
 #include "memory_view.h"
 
 // Arrays of other libraries as tensors and tensors as their arrays, without copies: the buffer protocol, NumPy, DLPack.
@@ -110,6 +111,12 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     Py_INCREF(self);
     view->obj = self;
     return 0;
+  } catch (const Error& e) {  // what computing the elements ran into
+    PyErr_SetString(exception_of(e.kind()), e.what());
+    return -1;
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+    return -1;
   } catch (const std::exception& e) {
     PyErr_SetString(PyExc_BufferError, e.what());
     return -1;
@@ -211,9 +218,10 @@ nb::object to_dlpack(const Tensor& x, nb::handle stream, std::optional<std::pair
     PyErr_SetString(PyExc_BufferError, "__dlpack__: tensors are in the host's memory; other devices are not there");
     throw nb::python_error();
   }
-  const bool copied = copy.value_or(false);
+  // Before version 1 the protocol cannot say "read-only": who asks by it gets a copy, unless sharing was asked for.
+  const bool versioned = max_version && max_version->first >= 1, copied = copy.value_or(!versioned);
   std::unique_ptr<MemoryView> view = view_memory(x, copied);
-  if (max_version && max_version->first >= 1)
+  if (versioned)
     return make_capsule<dlpack::ManagedVersioned>(std::move(view), copied ? dlpack::kCopied : dlpack::kReadOnly);
   return make_capsule<dlpack::Managed>(std::move(view), 0);
 }
@@ -321,8 +329,10 @@ void bind_exchange(const Api& api) {
   api.tensor
       .def("__dlpack__", to_dlpack, nb::kw_only(), "stream"_a.none() = nb::none(), "max_version"_a.none() = nb::none(),
            "dl_device"_a.none() = nb::none(), "copy"_a.none() = nb::none(),
-           "A DLPack capsule of the elements: versioned and marked read-only where max_version allows, else the older "
-           "one.")
+           "A DLPack capsule of the elements. Where max_version is 1 or later it shares the tensor's memory and is "
+           "marked "
+           "read-only; a consumer that ignores the mark (PyTorch does) must not write to it, because the tensor would "
+           "change. The older protocol has no such mark and gives a copy. copy says otherwise for both.")
       .def("__dlpack_device__", [](const Tensor&) { return std::make_pair(dlpack::kCpu, 0); })
       .def("numpy", to_numpy, "The elements as a read-only NumPy array, without a copy.")
       .def("__array__", array_protocol, "dtype"_a.none() = nb::none(), nb::kw_only(), "copy"_a.none() = nb::none());
@@ -335,10 +345,15 @@ void bind_exchange(const Api& api) {
         return from_dlpack(x, copy_mode(copy));
       },
       "x"_a, nb::kw_only(), "device"_a.none() = nb::none(), "copy"_a.none() = nb::none(),
-      "A tensor on the memory of any array that speaks DLPack (both protocols), without a copy where it lies densely.");
+      "A tensor on the memory of any array that speaks DLPack (both protocols), without a copy where it lies densely. "
+      "The "
+      "array must not be changed while the tensor, or anything not yet computed from it, is used: results would "
+      "change. "
+      "copy=True is safe from that.");
   api.module.def("from_numpy", from_numpy, "array"_a,
                  "A tensor on the memory of a NumPy array (or any buffer), without a copy where it lies densely. The "
-                 "array must not be changed while the tensor is used.");
+                 "array must not be changed while the tensor, or anything not yet computed from it, is used: results "
+                 "would change. ebb.tensor(array) copies.");
   api.module.def(
       "_tensor_from_array",
       [](nb::handle array, std::optional<bool> copy) { return array_as_tensor(array, copy_mode(copy)); }, "array"_a,

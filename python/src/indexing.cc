@@ -137,6 +137,11 @@ Tensor get_item(const Tensor& x, nb::handle key) {
             throw Error(Error::Kind::index,
                         "index: the mask has shape " + index->shape().str() + ", the tensor " + x.shape().str());
         }
+        if (index->rank() == 0) {  // a new axis, with one element or with none
+          y = unsqueeze(y, axis);
+          arrays.push_back({axis++, from_data(std::vector<std::int64_t>(index->item<bool>() ? 1 : 0, 0),
+                                              Shape{index->item<bool>() ? 1 : 0})});
+        }
         for (Tensor& at : positions_of(*index)) arrays.push_back({axis++, std::move(at)});
       } else if (is_integer(index->dtype())) {
         arrays.push_back({axis++, *index});

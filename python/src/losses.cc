@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "bind.h"
+#include "core/format_error.h"
 #include "described.h"
 #include "ebb/autograd.h"
 #include "ebb/losses/distance.h"
@@ -47,11 +48,23 @@ nb::list describe() {
   return all;
 }
 
+// A loss of halves before its last step, which rounds it to a half.
+Tensor unrounded(const Tensor& loss) {
+  std::lock_guard lock(graph_mutex());
+  const Node* node = loss.node();
+  const bool last = node->op == Op::cast && is_half(node->dtype) && !node->inputs.empty();
+  return last && node->inputs[0]->dtype == DType::f32 ? Tensor(node->inputs[0]) : loss;
+}
+
 struct Call {
   const LossInfo* info;
   std::vector<Tensor> inputs;
   LossOptionValues options;
-  Tensor operator()(const std::vector<Tensor>& all) const { return info->evaluate(all, options); }
+  bool wide = false;  // the loss in f32, whatever its inputs are
+  Tensor operator()(const std::vector<Tensor>& all) const {
+    const Tensor loss = info->evaluate(all, options);
+    return wide ? unrounded(loss) : loss;
+  }
 };
 
 Tensor input_of(const LossInfo& info, std::size_t i, nb::handle h) {
@@ -65,7 +78,7 @@ Tensor input_of(const LossInfo& info, std::size_t i, nb::handle h) {
 
 Call read_call(std::size_t number, const nb::args& args, std::size_t first) {
   const Entry& e = entries().at(number);
-  Call call{e.info, {}, {}};
+  Call call{e.info, {}, {}, false};
   std::size_t at = first;
   for (std::size_t i = 0; i < e.info->inputs.size(); ++i) call.inputs.push_back(input_of(*e.info, i, args[at++]));
   for (std::size_t k = 0; k < e.defaults.size(); ++k) {
@@ -93,7 +106,10 @@ std::pair<Tensor, std::vector<Tensor>> differentiate(const Call& call, const std
     std::vector<Tensor> all = call.inputs;
     for (std::size_t k = 0; k < positions.size(); ++k) all[static_cast<std::size_t>(positions[k])] = tracked[k];
     value = call(all);
-    return cotangent.defined() ? sum(value * cotangent) : value;
+    if (!cotangent.defined()) return value;
+    require(cotangent.shape() == value.shape(), "{}_backward: the gradient has shape {}, the loss {}", call.info->name,
+            cotangent.shape(), value.shape());
+    return sum(value * cast(cotangent, value.dtype()));
   }))(chosen);
   return {value, std::move(grads)};
 }
@@ -110,8 +126,9 @@ nb::tuple value_and_grad_by_number(std::size_t number, const std::vector<int>& p
 }
 
 // One cotangent for each input; None where it is not differentiable or was left out.
-nb::tuple backward_by_number(std::size_t number, const Tensor& grad, nb::args args) {
-  const Call call = read_call(number, args, 0);
+nb::tuple backward_by_number(std::size_t number, const Tensor& grad, bool wide, nb::args args) {
+  Call call = read_call(number, args, 0);
+  call.wide = wide;
   std::vector<int> positions;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const Tensor& x = call.inputs[i];
@@ -131,8 +148,10 @@ nb::tuple backward_by_number(std::size_t number, const Tensor& grad, nb::args ar
 // The derivative of sum(gradients · cotangents) with respect to the cotangent of the loss and the inputs at these
 // positions, where the gradients are those at the same positions: what differentiating a backward pass needs.
 std::vector<Tensor> second_by_number(std::size_t number, const std::vector<int>& positions,
-                                     const std::vector<Tensor>& cotangents, const Tensor& grad, nb::args args) {
-  const Call call = read_call(number, args, 0);
+                                     const std::vector<Tensor>& cotangents, const Tensor& grad, bool wide,
+                                     nb::args args) {
+  Call call = read_call(number, args, 0);
+  call.wide = wide;
   std::vector<Tensor> chosen{grad};
   for (int p : positions) chosen.push_back(call.inputs[static_cast<std::size_t>(p)]);
   std::vector<Tensor> result = ebb::grad(FunctionOfMany([&](const std::vector<Tensor>& tracked) {
@@ -160,10 +179,11 @@ Tensor exclusive(const Tensor& x) {
 }
 
 // The value and, where it is one number, its gradients; None where the gradients need a cotangent first.
-nb::tuple forward_by_number(std::size_t number, const std::vector<int>& positions, nb::args args) {
-  const Call call = read_call(number, args, 0);
+nb::tuple forward_by_number(std::size_t number, const std::vector<int>& positions, bool wide, nb::args args) {
+  Call call = read_call(number, args, 0);
+  call.wide = wide;
   const Tensor plain = call(call.inputs);
-  if (plain.numel() != 1 || plain.rank() != 0) return nb::make_tuple(exclusive(plain), nb::none());
+  if (plain.numel() != 1 || plain.rank() != 0 || positions.empty()) return nb::make_tuple(exclusive(plain), nb::none());
   auto [value, grads] = differentiate(call, positions, {});
   std::vector<Tensor> all{value};
   all.insert(all.end(), grads.begin(), grads.end());
@@ -191,10 +211,10 @@ void bind_losses(const Api& api) {
   m.def("_losses", describe);
   m.def("_loss", evaluate_by_number, "number"_a, "args"_a);
   m.def("_loss_value_and_grad", value_and_grad_by_number, "number"_a, "positions"_a, "args"_a);
-  m.def("_loss_backward", backward_by_number, "number"_a, "grad"_a, "args"_a);
-  m.def("_loss_forward", forward_by_number, "number"_a, "positions"_a, "args"_a);
+  m.def("_loss_backward", backward_by_number, "number"_a, "grad"_a, "wide"_a, "args"_a);
+  m.def("_loss_forward", forward_by_number, "number"_a, "positions"_a, "wide"_a, "args"_a);
   m.def("_exclusive", exclusive, "x"_a);
-  m.def("_loss_second", second_by_number, "number"_a, "positions"_a, "cotangents"_a, "grad"_a, "args"_a);
+  m.def("_loss_second", second_by_number, "number"_a, "positions"_a, "cotangents"_a, "grad"_a, "wide"_a, "args"_a);
   function(
       api, "linear_log_probs",
       [](const Tensor& x, const Tensor& head, const Tensor& target, const Tensor* bias, std::int64_t ignore_index,

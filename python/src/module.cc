@@ -3,6 +3,7 @@
 
 #include "bind.h"
 #include "core/host_lock.h"
+#include "exceptions.h"
 
 namespace ebb::python {
 namespace {
@@ -14,6 +15,12 @@ struct Doc {
 constexpr Doc kDocs[] = {
 #include "header_docs.inc"
 };
+
+// The interpreter lock as the library's host lock: whoever computes, or waits for a thread that does, lets go of it.
+void* leave_interpreter() { return PyGILState_Check() ? PyEval_SaveThread() : nullptr; }
+void enter_interpreter(void* state) { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); }
+
+}  // namespace
 
 PyObject* exception_of(Error::Kind kind) {
   switch (kind) {
@@ -29,12 +36,6 @@ PyObject* exception_of(Error::Kind kind) {
       return PyExc_ValueError;
   }
 }
-
-// The interpreter lock as the library's host lock: whoever computes, or waits for a thread that does, lets go of it.
-void* leave_interpreter() { return PyGILState_Check() ? PyEval_SaveThread() : nullptr; }
-void enter_interpreter(void* state) { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); }
-
-}  // namespace
 
 const char* doc(const char* name) {
   const Doc* end = std::end(kDocs);
@@ -74,6 +75,7 @@ NB_MODULE(_core, m) {
   bind_linalg(api);
   bind_activation(api);
   bind_network(api);
+  bind_composed(api);
   bind_elementwise_backward(api);
   bind_tensor_backward(api);
   bind_network_backward(api);

@@ -73,6 +73,8 @@ Tensor make_tensor(nb::handle data, std::optional<DType> dtype, bool requires_gr
     x = *t;  // a value: sharing is as good as copying
   } else if (is_array_like(data)) {
     x = array_in(data, true);
+  } else if (nb::hasattr(data, "__array__")) {
+    x = array_in(data.attr("__array__")(), true);
   } else {
     Literal literal;
     literal.add(data, 0);
@@ -90,6 +92,7 @@ Tensor as_array(nb::handle data, std::optional<DType> dtype, std::optional<bool>
     const Tensor x = nb::cast<Tensor>(convert(data, copy));
     return dtype ? cast(x, *dtype) : x;
   }
+  if (nb::hasattr(data, "__array__")) return as_array(data.attr("__array__")(), dtype, copy);  // pandas and its like
   require(!copy || *copy, "asarray: a list cannot be shared, only copied");
   return make_tensor(data, dtype, false);
 }

@@ -7,8 +7,9 @@ struct Reduction {
   const char* name;
   Tensor (*f)(const Tensor&, const Axes&, bool);
 };
-constexpr Reduction kReductions[] = {{"sum", sum}, {"mean", mean}, {"prod", prod},           {"max", max},
-                                     {"min", min}, {"any", any},   {"logsumexp", logsumexp}, {"all", all}};
+constexpr Reduction kReductions[] = {{"sum", sum}, {"mean", mean}, {"prod", prod},
+                                     {"max", max}, {"min", min},   {"logsumexp", logsumexp}};
+constexpr Reduction kTests[] = {{"any", any}, {"all", all}};
 
 struct Position {
   const char* name;
@@ -20,6 +21,13 @@ constexpr Position kPositions[] = {{"argmax", argmax}, {"argmin", argmin}, {"med
 
 void bind_reduce(const Api& api) {
   for (const Reduction& r : kReductions) both(api, r.name, r.f, "axis"_a.none() = nb::none(), "keepdim"_a = false);
+  for (const Reduction& t : kTests)  // () names no axis; for numbers it names all, both as in PyTorch
+    both(
+        api, t.name,
+        [f = t.f](const Tensor& x, std::optional<Axes> axis, bool keepdim) {
+          return axis && axis->empty() ? cast(x, DType::bool_) : f(x, axis.value_or(Axes()), keepdim);
+        },
+        "axis"_a.none() = nb::none(), "keepdim"_a = false);
   for (const Position& p : kPositions) both(api, p.name, p.f, "axis"_a.none() = nb::none(), "keepdim"_a = false);
   for (auto [name, f] : {std::pair{"var", &var}, {"stddev", stddev}, {"std", stddev}}) {
     api.module.def(name, f, doc("var"), "x"_a, "axis"_a.none() = nb::none(), "keepdim"_a = false, "correction"_a = 1.0);

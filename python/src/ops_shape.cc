@@ -1,14 +1,7 @@
-#include "bind.h"
+#include "options.h"
 
 namespace ebb::python {
 namespace {
-
-PadMode pad_mode(const std::string& name) {
-  if (name == "constant") return PadMode::constant;
-  if (name == "reflect") return PadMode::reflect;
-  if (name == "replicate") return PadMode::replicate;
-  throw Error("pad: the mode is 'constant', 'reflect' or 'replicate', got '" + name + "'");
-}
 
 // x.reshape(2, 3) and x.reshape((2, 3)).
 std::vector<std::int64_t> sizes_in(const char* op, const nb::args& args) {
@@ -20,10 +13,22 @@ std::vector<std::int64_t> sizes_in(const char* op, const nb::args& args) {
 }
 
 Tensor pad_by(const Tensor& x, const std::vector<std::int64_t>& amounts, const std::string& mode, Scalar value) {
-  return pad(x, amounts, pad_mode(mode), value);
+  return pad(x, amounts, pad_mode("pad", mode), value);
+}
+
+// None names every axis, () none of them.
+Tensor over_named(Tensor (*f)(const Tensor&, const Axes&), const Tensor& x, const std::optional<Axes>& axes) {
+  return axes && axes->empty() ? x : f(x, axes.value_or(Axes()));
 }
 
 }  // namespace
+
+PadMode pad_mode(const char* op, const std::string& name) {
+  if (name == "constant") return PadMode::constant;
+  if (name == "reflect") return PadMode::reflect;
+  if (name == "replicate") return PadMode::replicate;
+  throw Error(std::string(op) + ": the mode is 'constant', 'reflect' or 'replicate', got '" + name + "'");
+}
 
 void bind_shape(const Api& api) {
   function(api, "reshape", reshape, "x"_a, "shape"_a);
@@ -36,7 +41,9 @@ void bind_shape(const Api& api) {
   method(api, "expand", [](const Tensor& x, nb::args a) { return expand(x, sizes_in("expand", a)); });
   method(api, "repeat", [](const Tensor& x, nb::args a) { return repeat(x, sizes_in("repeat", a)); });
   both(api, "flatten", flatten, "first"_a = 0, "last"_a = -1);
-  both(api, "squeeze", squeeze, "axis"_a.none() = nb::none());
+  both(
+      api, "squeeze", [](const Tensor& x, std::optional<Axes> axis) { return over_named(squeeze, x, axis); },
+      "axis"_a.none() = nb::none());
   both(api, "unsqueeze", unsqueeze, "axis"_a);
   both(api, "transpose", transpose, "a"_a, "b"_a);
   both(api, "t", t);
@@ -61,7 +68,9 @@ void bind_shape(const Api& api) {
   function(api, "cat", cat, "tensors"_a, "axis"_a = 0);
   function(api, "stack", stack, "tensors"_a, "axis"_a = 0);
   both(api, "pad", pad_by, "pad"_a, "mode"_a = "constant", "value"_a = 0.0);
-  both(api, "flip", flip, "axis"_a.none() = nb::none());
+  both(
+      api, "flip", [](const Tensor& x, std::optional<Axes> axis) { return over_named(flip, x, axis); },
+      "axis"_a.none() = nb::none());
   both(api, "roll", roll, "shifts"_a, "axis"_a.none() = nb::none());
   both(api, "tril", tril, "diagonal"_a = 0);
   both(api, "triu", triu, "diagonal"_a = 0);

@@ -5,6 +5,7 @@
 namespace ebb::python {
 
 GeluForm gelu_form(const std::string& approximate);  // PyTorch's names: "none", "tanh"
+PadMode pad_mode(const char* op, const std::string& name);
 
 inline ConvTransposeOptions transposed(SizePair stride, SizePair padding, SizePair output_padding, std::int64_t groups,
                                        SizePair dilation) {

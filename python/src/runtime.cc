@@ -1,4 +1,5 @@
 #include "bind.h"
+#include "core/worker_seed.h"
 #include "ebb/memory.h"
 #include "ebb/random.h"
 #include "graph/op_table.h"
@@ -34,6 +35,7 @@ void bind_runtime(const Api& api) {
         random_state() = {seed, next};
       },
       "seed"_a, "next_operation"_a, "Puts the calling thread's random state back.");
+  m.def("_seed_worker", seed_worker, "seed"_a);
   m.def(
       "memory_stats",
       [] {

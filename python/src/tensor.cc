@@ -2,6 +2,7 @@
 
 #include "bind.h"
 #include "ebb/autograd.h"
+#include "ebb/ops/numbers.h"
 #include "graph/node.h"
 
 // The class Tensor: what it is, its operators, and how it shows itself.
@@ -105,27 +106,19 @@ constexpr Operator kArithmetic[] = {{"__add__", "__radd__", add},      {"__sub__
 constexpr Operator kComparisons[] = {{"__eq__", nullptr, eq}, {"__ne__", nullptr, ne}, {"__lt__", nullptr, lt},
                                      {"__le__", nullptr, le}, {"__gt__", nullptr, gt}, {"__ge__", nullptr, ge}};
 
-void require_bool(const char* op, const Tensor& a) {
-  if (a.dtype() != DType::bool_)
-    throw Error(Error::Kind::type, std::string(op) + ": works on bool tensors, got " + std::string(name(a.dtype())));
-}
-Tensor as_bool(const char* op, const TensorOrScalar& b) {
-  if (!b.is_tensor()) {
-    if (b.scalar().kind() != Scalar::Kind::boolean)
-      throw Error(Error::Kind::type, std::string(op) + ": works on bool tensors, got a number");
-    return tensor(b.scalar());
-  }
-  require_bool(op, b.tensor());
-  return b.tensor();
-}
-
-template <Tensor (*f)(const Tensor&, const Tensor&)>
-void bind_logic(TensorClass& cls, const char* symbol, const char* name, const char* reflected) {
-  auto apply = [symbol](const Tensor& a, TensorOrScalar b) {
-    require_bool(symbol, a);
-    return f(a, as_bool(symbol, b));
+// Bits of integers, logic of bools. A number beside a tensor has its dtype.
+using OfTwo = Tensor (*)(const Tensor&, const Tensor&);
+void bind_bits(TensorClass& cls, const char* name, const char* reflected, OfTwo f) {
+  const auto beside = [](const Tensor& a, const TensorOrScalar& b) {
+    return b.is_tensor() ? b.tensor()
+                         : full({}, b.scalar(), a.dtype() == DType::bool_ ? std::optional<DType>() : a.dtype());
   };
-  cls.def(name, apply, nb::is_operator(), "other"_a).def(reflected, apply, nb::is_operator(), "other"_a);
+  cls.def(
+      name, [f, beside](const Tensor& a, TensorOrScalar b) { return f(a, beside(a, b)); }, nb::is_operator(),
+      "other"_a);
+  cls.def(
+      reflected, [f, beside](const Tensor& a, TensorOrScalar b) { return f(beside(a, b), a); }, nb::is_operator(),
+      "other"_a);
 }
 
 void bind_operators(TensorClass& cls) {
@@ -138,14 +131,12 @@ void bind_operators(TensorClass& cls) {
   for (const Operator& o : kComparisons)
     cls.def(
         o.name, [f = o.f](const Tensor& a, TensorOrScalar b) { return f(a, b); }, nb::is_operator(), "other"_a);
-  bind_logic<logical_and>(cls, "&", "__and__", "__rand__");
-  bind_logic<logical_or>(cls, "|", "__or__", "__ror__");
-  bind_logic<logical_xor>(cls, "^", "__xor__", "__rxor__");
-  cls.def("__invert__",
-          [](const Tensor& a) {
-            require_bool("~", a);
-            return logical_not(a);
-          })
+  bind_bits(cls, "__and__", "__rand__", bitwise_and);
+  bind_bits(cls, "__or__", "__ror__", bitwise_or);
+  bind_bits(cls, "__xor__", "__rxor__", bitwise_xor);
+  bind_bits(cls, "__lshift__", "__rlshift__", bitwise_left_shift);
+  bind_bits(cls, "__rshift__", "__rrshift__", bitwise_right_shift);
+  cls.def("__invert__", [](const Tensor& a) { return bitwise_not(a); })
       .def("__neg__", [](const Tensor& x) { return neg(x); })
       .def("__pos__", [](const Tensor& x) { return x; })
       .def("__abs__", [](const Tensor& x) { return abs(x); })

@@ -228,3 +228,42 @@ def exchange(a, x, times):
         x.__dlpack__(max_version=(1, 0))
         memoryview(x)
         np.asarray(x[1:3])
+
+
+class Frame:
+    """Holds numbers and gives them by __array__ alone, as a pandas.DataFrame does."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
+def test_whatever_gives_an_array_is_one():
+    a = np.arange(6.0).reshape(2, 3)
+    for make in (ebb.asarray, ebb.tensor):
+        assert make(Frame(a)).tolist() == a.tolist()
+    assert ebb.asarray(Frame(a), dtype="i64").dtype == "i64"
+
+
+def test_numpys_functions_take_tensors():
+    a = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    x = ebb.tensor(a)
+    for f in (np.sin, np.exp, np.abs, np.arctan, np.square, np.isnan, np.negative):
+        found = f(x)
+        assert isinstance(found, ebb.Tensor)
+        np.testing.assert_allclose(found.numpy(), f(a), rtol=1e-5)
+    for f in (np.add, np.multiply, np.maximum, np.less, np.power, np.matmul):
+        b = np.abs(a.T) if f is np.matmul else np.abs(a)
+        first = np.abs(x) if f is np.power else x
+        np.testing.assert_allclose(f(first, b).numpy(), f(first.numpy(), b), rtol=1e-5)
+    for f in (np.sum, np.mean, np.max, np.min, np.prod, np.std, np.var, np.cumsum, np.argmax):
+        for axis in (None, 1) if f is not np.cumsum else (1,):
+            np.testing.assert_allclose(np.asarray(f(x, axis=axis)), f(a, axis=axis), rtol=1e-4)
+    assert isinstance(a + x, ebb.Tensor) and (np.float64(2) * x).dtype == "f32"
+    b = a.copy()
+    b += x
+    np.testing.assert_allclose(b, 2 * a, rtol=1e-6)
+    with pytest.raises(TypeError, match="numpy.add.reduce: it is not there for tensors"):
+        np.add.reduce(x)

@@ -53,14 +53,15 @@ def test_reflected_operators_with_numbers_and_arrays():
     np.testing.assert_allclose(abs(-x).numpy(), a)
 
 
-def test_logic_works_on_bools_alone():
+def test_bits_are_logic_for_bools_and_bits_for_integers():
     p, q = ebb.tensor([True, True, False]), ebb.tensor([True, False, False])
     assert (p & q).tolist() == [True, False, False]
     assert (p | q).tolist() == [True, True, False]
     assert (p ^ q).tolist() == [False, True, False]
     assert (~p).tolist() == [False, False, True]
-    with pytest.raises(TypeError, match="works on bool tensors"):
-        ebb.tensor([1, 2]) & ebb.tensor([1, 2])
+    assert (ebb.tensor([6, 3]) & ebb.tensor([3, 1])).tolist() == [2, 1]
+    with pytest.raises(TypeError, match="needs integers"):
+        ebb.tensor([1.0, 2.0]) & ebb.tensor([1, 2])
 
 
 A = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)

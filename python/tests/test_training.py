@@ -168,9 +168,9 @@ def test_layers_of_sequences_and_images():
         5,
         8,
     )
-    output, h = nn.GRU(8, 6, num_layers=2, bidirectional=True)(x)
+    output, h = nn.GRU(8, 6, num_layers=2, bidirectional=True, batch_first=True)(x)
     assert output.shape == (2, 5, 12) and h.shape == (4, 2, 6)
-    output, (h, c) = nn.LSTM(8, 6)(x)
+    output, (h, c) = nn.Lstm(8, 6)(x)
     assert output.shape == (2, 5, 6) and c.shape == (1, 2, 6)
     image = ebb.randn((1, 3, 8, 8))
     net = nn.Sequential(

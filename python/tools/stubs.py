@@ -3,14 +3,16 @@
 stubs.py PACKAGE_FOLDER        the folder that contains ebb
 """
 
-import subprocess
 import sys
 from pathlib import Path
 
 folder = Path(sys.argv[1]).resolve()
 sys.path.insert(0, str(folder))
 
+from nanobind import stubgen  # noqa: E402
+
 import ebb  # noqa: E402
+from ebb import _torch_names  # noqa: E402
 
 HEAD = {
     "losses": (
@@ -90,23 +92,8 @@ def kind(default):
 
 
 def main():
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "nanobind.stubgen",
-            "-q",
-            "-P",
-            "-r",
-            "-m",
-            "ebb._core",
-            "-O",
-            str(folder / "ebb"),
-            "-i",
-            str(folder),
-        ],
-        check=True,
-    )
+    _torch_names.uninstall()  # stubs are of the compiled functions
+    stubgen.main(["-q", "-P", "-r", "-m", "ebb._core", "-O", str(folder / "ebb")])
     for module, stub in (("losses", loss_stub), ("torch", torch_stub)):
         text = HEAD[module] + "\n" + "\n".join(stub(entry) for entry in ebb.losses.registry)
         (folder / "ebb" / f"{module}.pyi").write_text(text, encoding="utf-8")

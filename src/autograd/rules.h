@@ -2,6 +2,7 @@
 #include <span>
 #include <vector>
 
+#include "core/format_error.h"
 #include "graph/node.h"
 
 namespace ebb {
@@ -24,6 +25,12 @@ struct RuleRow {
   Op op;
   RuleFn rule;
 };
+
+// For rules that are called by hand: a cotangent has the shape of the result, neither more nor less.
+inline void require_cotangent(const char* op, const Tensor& grad, const Shape& result) {
+  require(grad.shape() == result, "{}: the gradient has shape {}, the result {}; a cotangent has the result's shape",
+          op, grad.shape(), result);
+}
 
 // The rules by family (rules_*.cc), each a constant table.
 std::span<const RuleRow> elementwise_rules();

@@ -16,6 +16,12 @@ namespace {
 
 using Cotangents = std::vector<Tensor>;
 
+// 0 where x lies on a flat piece, else the cotangent.
+Tensor pieces(const char* op, const Tensor& grad, const Tensor& x, const Tensor& flat) {
+  require_cotangent(op, grad, x.shape());
+  return cotangent(where(flat, 0, grad), x);
+}
+
 // x where it is not positive, 0 elsewhere: exponentials of it do not overflow where they are not selected. A minimum
 // would halve the derivative at 0.
 Tensor nonpositive(const Tensor& x) { return where(x > 0, 0, x); }
@@ -26,19 +32,19 @@ Tensor nonpositive(const Tensor& x) { return where(x > 0, 0, x); }
 
 // σ' = σ·(1 − σ)      log σ(x)' = σ(−x)      softplus' = σ(β·x)
 Tensor sigmoid_backward(const Tensor& grad, const Tensor& y) {
-  return one(grad, y, [](auto& g, auto& y) { return g * (y * (1 - y)); });
+  return one("sigmoid_backward", grad, y, [](auto& g, auto& y) { return g * (y * (1 - y)); });
 }
 Tensor log_sigmoid_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return g * sigmoid(-x); });
+  return one("log_sigmoid_backward", grad, x, [](auto& g, auto& x) { return g * sigmoid(-x); });
 }
 Tensor softplus_backward(const Tensor& grad, const Tensor& x, TensorOrScalar beta) {
   const bool plain = !beta.is_tensor() && beta.scalar().real() == 1;
-  return one(grad, x, [&](auto& g, auto& x) { return g * sigmoid(plain ? x : x * beta); });
+  return one("softplus_backward", grad, x, [&](auto& g, auto& x) { return g * sigmoid(plain ? x : x * beta); });
 }
 
 // log(x/(1 − x))' = 1/x + 1/(1 − x); a constant outside [eps, 1 − eps] when clamped there
 Tensor logit_backward(const Tensor& grad, const Tensor& x, TensorOrScalar eps) {
-  return one(grad, x, [&](auto& g, auto& x) {
+  return one("logit_backward", grad, x, [&](auto& g, auto& x) {
     const bool clamped = eps.given();
     const Tensor least = operand("logit_backward", clamped ? eps : 0.0, promote_real(x.dtype()), Shape{});
     const Tensor inside = logical_and(x >= least, x <= 1 - least);
@@ -51,11 +57,11 @@ Tensor logit_backward(const Tensor& grad, const Tensor& x, TensorOrScalar eps) {
 // -----------------------------------
 
 // x <= 0: 0, else 1
-Tensor relu_backward(const Tensor& grad, const Tensor& x) { return cotangent(where(x <= 0, 0, grad), x); }
+Tensor relu_backward(const Tensor& grad, const Tensor& x) { return pieces("relu_backward", grad, x, x <= 0); }
 
 // x > 0: 1, else the slope, also at 0
 Tensor leaky_relu_backward(const Tensor& grad, const Tensor& x, TensorOrScalar negative_slope) {
-  return one(grad, x, [&](auto& g, auto& x) { return where(x > 0, g, g * negative_slope); });
+  return one("leaky_relu_backward", grad, x, [&](auto& g, auto& x) { return where(x > 0, g, g * negative_slope); });
 }
 
 // dx as above; dw = g·x where x <= 0, summed to the shape of w
@@ -70,6 +76,7 @@ Tensor prelu_dw(const Tensor& grad, const Tensor& x, const Tensor& weight) {
 }
 }  // namespace
 TensorPair prelu_backward(const Tensor& grad, const Tensor& x, const Tensor& weight) {
+  require_cotangent("prelu_backward", grad, x.shape());
   const Tensor w = slopes_along_channels(x, weight);
   return {prelu_dx(grad, x, w), reshape(prelu_dw(grad, x, w), weight.shape())};
 }
@@ -77,18 +84,19 @@ TensorPair prelu_backward(const Tensor& grad, const Tensor& x, const Tensor& wei
 // 1 strictly between the bounds, 0 at and beyond them
 Tensor hardtanh_backward(const Tensor& grad, const Tensor& x, TensorOrScalar min_val, TensorOrScalar max_val) {
   const Tensor v = widen(x);  // the bounds have the precision of the formula
-  return cotangent(where(logical_or(v <= min_val, v >= max_val), 0, grad), x);
+  return pieces("hardtanh_backward", grad, x, logical_or(v <= min_val, v >= max_val));
 }
 Tensor relu6_backward(const Tensor& grad, const Tensor& x) { return hardtanh_backward(grad, x, 0, 6); }
 
 // 1/6 strictly between −3 and 3
 Tensor hardsigmoid_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return where(logical_or(x <= -3, x >= 3), 0, g * (1.0 / 6)); });
+  return one("hardsigmoid_backward", grad, x,
+             [](auto& g, auto& x) { return where(logical_or(x <= -3, x >= 3), 0, g * (1.0 / 6)); });
 }
 
 // x·(x + 3)/6 between −3 and 3: x/3 + 1/2; 0 below, 1 above
 Tensor hardswish_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) {
+  return one("hardswish_backward", grad, x, [](auto& g, auto& x) {
     const Tensor middle = where(abs(x) < 3, x, 0);
     return where(x <= -3, 0, where(x >= 3, g, g * (middle * (1.0 / 3) + 0.5)));
   });
@@ -96,7 +104,7 @@ Tensor hardswish_backward(const Tensor& grad, const Tensor& x) {
 
 // 0 where |x| <= λ, else 1
 Tensor hardshrink_backward(const Tensor& grad, const Tensor& x, TensorOrScalar lambd) {
-  return cotangent(where(abs(widen(x)) <= lambd, 0, grad), x);
+  return pieces("hardshrink_backward", grad, x, abs(widen(x)) <= lambd);
 }
 Tensor softshrink_backward(const Tensor& grad, const Tensor& x, TensorOrScalar lambd) {
   return hardshrink_backward(grad, x, lambd);
@@ -104,28 +112,30 @@ Tensor softshrink_backward(const Tensor& grad, const Tensor& x, TensorOrScalar l
 
 // 0 where x <= threshold, else 1
 Tensor threshold_backward(const Tensor& grad, const Tensor& x, TensorOrScalar threshold) {
-  return cotangent(where(widen(x) <= threshold, 0, grad), x);
+  return pieces("threshold_backward", grad, x, widen(x) <= threshold);
 }
 
 // ---- smooth ---------------------------------------------------------------------------------------------------------
 
 // x > 0: 1, else α·e^x; scaled for selu; e^(x/α) for celu
 Tensor elu_backward(const Tensor& grad, const Tensor& x, TensorOrScalar alpha) {
-  return one(grad, x, [&](auto& g, auto& x) { return where(x > 0, g, g * (alpha * exp(nonpositive(x)))); });
+  return one("elu_backward", grad, x,
+             [&](auto& g, auto& x) { return where(x > 0, g, g * (alpha * exp(nonpositive(x)))); });
 }
 Tensor selu_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) {
+  return one("selu_backward", grad, x, [](auto& g, auto& x) {
     return where(x > 0, g * kSeluScale, g * ((kSeluScale * kSeluAlpha) * exp(nonpositive(x))));
   });
 }
 Tensor celu_backward(const Tensor& grad, const Tensor& x, TensorOrScalar alpha) {
-  return one(grad, x, [&](auto& g, auto& x) { return where(x > 0, g, g * exp(nonpositive(x) / alpha)); });
+  return one("celu_backward", grad, x,
+             [&](auto& g, auto& x) { return where(x > 0, g, g * exp(nonpositive(x) / alpha)); });
 }
 
 // exact: Φ(x) + x·φ(x),   φ(x) = e^(−x²/2)/√(2π)
 // tanh:  y = x·s, s = σ(u), u = c·(x + 0.044715·x³), c = 2·√(2/π):   s + x·s·(1 − s)·u'
 Tensor gelu_backward(const Tensor& grad, const Tensor& x, GeluForm form) {
-  return one(grad, x, [form](auto& g, auto& x) {
+  return one("gelu_backward", grad, x, [form](auto& g, auto& x) {
     if (form == GeluForm::exact) {
       const Tensor cdf = 0.5 * erfc(x * (-1 / std::numbers::sqrt2));
       const Tensor pdf = (std::numbers::inv_sqrtpi / std::numbers::sqrt2) * exp(-0.5 * square(x));
@@ -140,7 +150,7 @@ Tensor gelu_backward(const Tensor& grad, const Tensor& x, GeluForm form) {
 
 // y = x·σ(x):   σ + x·σ·(1 − σ) = σ·(1 + x·(1 − σ))
 Tensor silu_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) {
+  return one("silu_backward", grad, x, [](auto& g, auto& x) {
     const Tensor s = sigmoid(x);
     return g * (s * (1 + x * (1 - s)));
   });
@@ -148,7 +158,7 @@ Tensor silu_backward(const Tensor& grad, const Tensor& x) {
 
 // y = x·t, t = tanh(softplus(x)):   t + x·(1 − t²)·σ(x).   t as in the operation: s·(1 + q)/(1 + q²), q = 1 − s = σ(−x)
 Tensor mish_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) {
+  return one("mish_backward", grad, x, [](auto& g, auto& x) {
     const Tensor s = sigmoid(x), q = 1 - s;
     const Tensor t = s * (1 + q) / (1 + square(q));
     return g * (t + x * ((1 - square(t)) * s));
@@ -157,12 +167,12 @@ Tensor mish_backward(const Tensor& grad, const Tensor& x) {
 
 // y = x/(1 + |x|):   1/(1 + |x|)²
 Tensor softsign_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return g / square(1 + abs(x)); });
+  return one("softsign_backward", grad, x, [](auto& g, auto& x) { return g / square(1 + abs(x)); });
 }
 
 // y = x − tanh x:   tanh² x
 Tensor tanhshrink_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return g * square(tanh(x)); });
+  return one("tanhshrink_backward", grad, x, [](auto& g, auto& x) { return g * square(tanh(x)); });
 }
 
 // ---- over an axis ---------------------------------------------------------------------------------------------------
@@ -170,18 +180,19 @@ Tensor tanhshrink_backward(const Tensor& grad, const Tensor& x) {
 // s·(g − Σ g·s)
 Tensor softmax_backward(const Tensor& grad, const Tensor& y, int axis) {
   if (y.rank() == 0) return grad * 0;
-  return one(grad, y, [axis](auto& g, auto& s) { return s * (g - sum(g * s, axis, true)); });
+  return one("softmax_backward", grad, y, [axis](auto& g, auto& s) { return s * (g - sum(g * s, axis, true)); });
 }
 
 // g − s·Σ g,   s = e^y
 Tensor log_softmax_backward(const Tensor& grad, const Tensor& y, int axis) {
   if (y.rank() == 0) return grad * 0;
-  return one(grad, y, [axis](auto& g, auto& y) { return g - exp(y) * sum(g, axis, true); });
+  return one("log_softmax_backward", grad, y, [axis](auto& g, auto& y) { return g - exp(y) * sum(g, axis, true); });
 }
 
 // softmax((x + noise)/τ): the softmax rule over τ. A hard sample has the gradient of the soft one.
 Tensor gumbel_softmax_backward(const Tensor& grad, const Tensor& y, const GumbelOptions& options) {
-  return one(grad, y, [&](auto& g, auto& s) { return softmax_backward(g, s, options.axis) / options.tau; });
+  return one("gumbel_softmax_backward", grad, y,
+             [&](auto& g, auto& s) { return softmax_backward(g, s, options.axis) / options.tau; });
 }
 
 namespace {
@@ -189,13 +200,13 @@ namespace {
 // y = a·f(b):   da = g·f(b),   db = f's rule for the cotangent g·a
 template <class Gate, class GateBackward>
 Tensor gated_backward(const char* op, const Tensor& grad, const Tensor& x, int axis, Gate gate, GateBackward rule) {
-  return one(grad, x, [&](auto& g, auto& x) {
-    const int k = normalize_axis(op, axis, x.rank());
-    const std::int64_t half = x.size(k) / 2;
-    require(x.size(k) == 2 * half, "{}: axis {} of shape {} must have an even size", op, k, x.shape());
-    const Tensor a = narrow(x, k, 0, half), b = narrow(x, k, half, half);
-    return cat({g * gate(b), rule(g * a, b)}, k);
-  });
+  const int k = normalize_axis(op, axis, x.rank());
+  const std::int64_t half = x.size(k) / 2;
+  require(x.size(k) == 2 * half, "{}: axis {} of shape {} must have an even size", op, k, x.shape());
+  require_cotangent(op, grad, x.shape().with(k, half));
+  const auto [g, v] = widened(grad, x);
+  const Tensor a = narrow(v, k, 0, half), b = narrow(v, k, half, half);
+  return cotangent(cat({g * gate(b), rule(g * a, b)}, k), x);
 }
 
 }  // namespace
@@ -219,6 +230,7 @@ Tensor reglu_backward(const Tensor& grad, const Tensor& x, int axis) {
 // g/(1 − p) where the element was kept
 Tensor dropout_backward(const Tensor& grad, const Tensor& mask, double p) {
   require(p >= 0 && p <= 1, "dropout_backward: p must be a probability in [0, 1], got {}", p);
+  require_cotangent("dropout_backward", grad, mask.shape());
   return where(mask, grad * (p < 1 ? 1 / (1 - p) : 0.0), 0);
 }
 

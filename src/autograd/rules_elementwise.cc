@@ -37,6 +37,11 @@ TensorPair both(const Tensor& grad, const Tensor& a, const Tensor& b, bool need_
   return {need_a ? cotangent(da(g, x, y), a) : Tensor(), need_b ? cotangent(db(g, x, y), b) : Tensor()};
 }
 template <Partial da, Partial db>
+TensorPair of_two(const char* op, const Tensor& grad, const Tensor& a, const Tensor& b) {
+  require_cotangent(op, grad, common_shape(op, {a, b}));
+  return both<da, db>(grad, a, b);
+}
+template <Partial da, Partial db>
 Cotangents rule_of_two(const RuleContext& c) {
   auto [a, b] = both<da, db>(c.grad, c.inputs[0], c.inputs[1], c.needs[0], c.needs[1]);
   return {std::move(a), std::move(b)};
@@ -52,7 +57,7 @@ Tensor mul_db(const Tensor& g, const Tensor& a, const Tensor&) { return g * a; }
 Tensor div_da(const Tensor& g, const Tensor&, const Tensor& b) { return g / b; }
 Tensor div_db(const Tensor& g, const Tensor& a, const Tensor& b) { return -g * (a / b) / b; }
 
-// y = a^b            da = g·b·a^(b−1), 0 where b = 0            db = g·a^b·ln a, 0 where a = 0 and b > 0
+// y = a^b            da = g·b·a^(b−1), 0 where b = 0            db = g·a^b·ln a, 0 where a = 0 and b >= 0
 // Where b = 0 and 1/a is no number, 0·a^−1 is made 0·a^0. Elsewhere 0·a^(b−1) stands: its derivative to b, a^−1, is
 // right.
 Tensor pow_da(const Tensor& g, const Tensor& a, const Tensor& b) {
@@ -60,7 +65,7 @@ Tensor pow_da(const Tensor& g, const Tensor& a, const Tensor& b) {
   return g * b * pow(a, where(pole, 1, b) - 1);
 }
 Tensor pow_db(const Tensor& g, const Tensor& a, const Tensor& b) {
-  const Tensor pole = logical_and(a == 0, b > 0);
+  const Tensor pole = logical_and(a == 0, b >= 0);
   return g * pow(a, b) * log(where(pole, 1, a));
 }
 
@@ -102,52 +107,57 @@ Tensor xlogy_dy(const Tensor& g, const Tensor& x, const Tensor& y) {
 
 }  // namespace
 
-TensorPair add_backward(const Tensor& grad, const Tensor& a, const Tensor& b) { return both<pass, pass>(grad, a, b); }
+TensorPair add_backward(const Tensor& grad, const Tensor& a, const Tensor& b) {
+  return of_two<pass, pass>("add_backward", grad, a, b);
+}
 TensorPair sub_backward(const Tensor& grad, const Tensor& a, const Tensor& b) {
-  return both<pass, pass_negated>(grad, a, b);
+  return of_two<pass, pass_negated>("sub_backward", grad, a, b);
 }
 TensorPair mul_backward(const Tensor& grad, const Tensor& a, const Tensor& b) {
-  return both<mul_da, mul_db>(grad, a, b);
+  return of_two<mul_da, mul_db>("mul_backward", grad, a, b);
 }
 TensorPair div_backward(const Tensor& grad, const Tensor& a, const Tensor& b, double eps) {
-  return both<div_da, div_db>(grad, a, away_from_zero(b, eps));
+  return of_two<div_da, div_db>("div_backward", grad, a, away_from_zero(b, eps));
 }
 TensorPair pow_backward(const Tensor& grad, const Tensor& base, const Tensor& exponent) {
-  return both<pow_da, pow_db>(grad, base, exponent);
+  return of_two<pow_da, pow_db>("pow_backward", grad, base, exponent);
 }
 // y = x^p: g·p·x^(p−1); p = 0 has no x in it
 Tensor pow_backward(const Tensor& grad, const Tensor& base, Scalar exponent) {
+  require_cotangent("pow_backward", grad, base.shape());
   const auto [g, x] = widened(grad, base);
   if (exponent.real() == 0) return cotangent(zero(g), base);
   const Scalar less = exponent.kind() == Scalar::Kind::real ? Scalar(exponent.real() - 1) : exponent.integer() - 1;
   return cotangent(exponent.real() == 1 ? g : g * (exponent * pow(x, less)), base);
 }
 TensorPair floor_divide_backward(const Tensor& grad, const Tensor& a, const Tensor& b) {
+  require_cotangent("floor_divide_backward", grad, common_shape("floor_divide_backward", {a, b}));
   const Tensor z = zero(grad);
   return {cotangent(z, a), cotangent(z, b)};
 }
 TensorPair remainder_backward(const Tensor& grad, const Tensor& a, const Tensor& b) {
-  return both<pass, remainder_db>(grad, a, b);
+  return of_two<pass, remainder_db>("remainder_backward", grad, a, b);
 }
 TensorPair maximum_backward(const Tensor& grad, const Tensor& a, const Tensor& b) {
-  return both<maximum_da, maximum_db>(grad, a, b);
+  return of_two<maximum_da, maximum_db>("maximum_backward", grad, a, b);
 }
 TensorPair minimum_backward(const Tensor& grad, const Tensor& a, const Tensor& b) {
-  return both<minimum_da, minimum_db>(grad, a, b);
+  return of_two<minimum_da, minimum_db>("minimum_backward", grad, a, b);
 }
 TensorPair atan2_backward(const Tensor& grad, const Tensor& y, const Tensor& x) {
-  return both<atan2_dy, atan2_dx>(grad, y, x);
+  return of_two<atan2_dy, atan2_dx>("atan2_backward", grad, y, x);
 }
 TensorPair hypot_backward(const Tensor& grad, const Tensor& a, const Tensor& b) {
-  return both<hypot_da, hypot_db>(grad, a, b);
+  return of_two<hypot_da, hypot_db>("hypot_backward", grad, a, b);
 }
 TensorPair xlogy_backward(const Tensor& grad, const Tensor& x, const Tensor& y) {
-  return both<xlogy_dx, xlogy_dy>(grad, x, y);
+  return of_two<xlogy_dx, xlogy_dy>("xlogy_backward", grad, x, y);
 }
 
 // y = x·m + a        dx = g·m        dm = g·x        da = g
 TensorTriple fma_backward(const Tensor& grad, const Tensor& x, const Tensor& m, const Tensor& a) {
-  auto [dx, dm] = mul_backward(grad, x, m);
+  require_cotangent("fma_backward", grad, common_shape("fma_backward", {x, m, a}));
+  auto [dx, dm] = both<mul_da, mul_db>(grad, x, m);
   return {dx, dm, cotangent(grad, a)};
 }
 TensorTriple affine_backward(const Tensor& grad, const Tensor& x, const Tensor& m, const Tensor& a) {
@@ -155,6 +165,7 @@ TensorTriple affine_backward(const Tensor& grad, const Tensor& x, const Tensor& 
 }
 // y = s + w·(e − s)  ds = g·(1 − w)  de = g·w        dw = g·(e − s)
 TensorTriple lerp_backward(const Tensor& grad, const Tensor& start, const Tensor& end, const Tensor& weight) {
+  require_cotangent("lerp_backward", grad, common_shape("lerp_backward", {start, end, weight}));
   const auto [g, s, e, w] = widened(grad, start, end, weight);
   return {cotangent(g * (1 - w), start), cotangent(g * w, end), cotangent(g * (e - s), weight)};
 }
@@ -164,112 +175,109 @@ TensorTriple lerp_backward(const Tensor& grad, const Tensor& start, const Tensor
 // (−x)' = −1      (1/x)' = −y²      (x²)' = 2x      |x|' = sign x, 0 at 0
 Tensor neg_backward(const Tensor& grad) { return -grad; }
 Tensor reciprocal_backward(const Tensor& grad, const Tensor& y) {
-  return one(grad, y, [](auto& g, auto& y) { return -g * square(y); });
+  return one("reciprocal_backward", grad, y, [](auto& g, auto& y) { return -g * square(y); });
 }
 Tensor square_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return (2 * g) * x; });  // 2g is one number when g is
+  return one("square_backward", grad, x, [](auto& g, auto& x) { return (2 * g) * x; });  // 2g is one number when g is
 }
 Tensor abs_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return g * sign(x); });
+  return one("abs_backward", grad, x, [](auto& g, auto& x) { return g * sign(x); });
 }
 
 // (e^x)' = y      (2^x)' = y·ln 2      (e^x − 1)' = e^x: not y + 1, which cancels where x is very negative
 Tensor exp_backward(const Tensor& grad, const Tensor& y) {
-  return one(grad, y, [](auto& g, auto& y) { return g * y; });
+  return one("exp_backward", grad, y, [](auto& g, auto& y) { return g * y; });
 }
 Tensor exp2_backward(const Tensor& grad, const Tensor& y) {
-  return one(grad, y, [](auto& g, auto& y) { return g * (y * std::numbers::ln2); });
+  return one("exp2_backward", grad, y, [](auto& g, auto& y) { return g * (y * std::numbers::ln2); });
 }
 Tensor expm1_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return g * exp(x); });
+  return one("expm1_backward", grad, x, [](auto& g, auto& x) { return g * exp(x); });
 }
 
 // (ln x)' = 1/x      (log₂ x)' = 1/(x·ln 2)      (log₁₀ x)' = 1/(x·ln 10)      ln(1 + x)' = 1/(1 + x)
 Tensor log_backward(const Tensor& grad, const Tensor& x, double eps) {
-  const auto [g, v] = widened(grad, x);
-  return cotangent(g / away_from_zero(v, eps), x);
+  return one("log_backward", grad, x, [eps](auto& g, auto& v) { return g / away_from_zero(v, eps); });
 }
 Tensor log2_backward(const Tensor& grad, const Tensor& x, double eps) {
-  const auto [g, v] = widened(grad, x);
-  return cotangent(g / (away_from_zero(v, eps) * std::numbers::ln2), x);
+  return one("log2_backward", grad, x,
+             [eps](auto& g, auto& v) { return g / (away_from_zero(v, eps) * std::numbers::ln2); });
 }
 Tensor log10_backward(const Tensor& grad, const Tensor& x, double eps) {
-  const auto [g, v] = widened(grad, x);
-  return cotangent(g / (away_from_zero(v, eps) * std::numbers::ln10), x);
+  return one("log10_backward", grad, x,
+             [eps](auto& g, auto& v) { return g / (away_from_zero(v, eps) * std::numbers::ln10); });
 }
 Tensor log1p_backward(const Tensor& grad, const Tensor& x, double eps) {
-  const auto [g, v] = widened(grad, x);
-  return cotangent(g / away_from_zero(1 + v, eps), x);
+  return one("log1p_backward", grad, x, [eps](auto& g, auto& v) { return g / away_from_zero(1 + v, eps); });
 }
 
 // (√x)' = 1/(2y)      (1/√x)' = −y³/2      (∛x)' = 1/(3y²)
 Tensor sqrt_backward(const Tensor& grad, const Tensor& y, double eps) {
-  const auto [g, v] = widened(grad, y);
-  return cotangent(g / (2 * away_from_zero(v, eps)), y);
+  return one("sqrt_backward", grad, y, [eps](auto& g, auto& v) { return g / (2 * away_from_zero(v, eps)); });
 }
 Tensor rsqrt_backward(const Tensor& grad, const Tensor& y) {
-  return one(grad, y, [](auto& g, auto& y) { return g * (-0.5 * y * square(y)); });
+  return one("rsqrt_backward", grad, y, [](auto& g, auto& y) { return g * (-0.5 * y * square(y)); });
 }
 Tensor cbrt_backward(const Tensor& grad, const Tensor& y) {
-  return one(grad, y, [](auto& g, auto& y) { return g / (3 * square(y)); });
+  return one("cbrt_backward", grad, y, [](auto& g, auto& y) { return g / (3 * square(y)); });
 }
 
 // sin' = cos      cos' = −sin      tan' = 1 + y²
 Tensor sin_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return g * cos(x); });
+  return one("sin_backward", grad, x, [](auto& g, auto& x) { return g * cos(x); });
 }
 Tensor cos_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return -g * sin(x); });
+  return one("cos_backward", grad, x, [](auto& g, auto& x) { return -g * sin(x); });
 }
 Tensor tan_backward(const Tensor& grad, const Tensor& y) {
-  return one(grad, y, [](auto& g, auto& y) { return g * (1 + square(y)); });
+  return one("tan_backward", grad, y, [](auto& g, auto& y) { return g * (1 + square(y)); });
 }
 
 // asin' = 1/√(1 − x²) = −acos'      atan' = 1/(1 + x²).      1 − x² is rounded once: exact near the ends.
 Tensor asin_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return g * rsqrt(fma(x, -x, 1)); });
+  return one("asin_backward", grad, x, [](auto& g, auto& x) { return g * rsqrt(fma(x, -x, 1)); });
 }
 Tensor acos_backward(const Tensor& grad, const Tensor& x) { return asin_backward(-grad, x); }
 Tensor atan_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return g / (1 + square(x)); });
+  return one("atan_backward", grad, x, [](auto& g, auto& x) { return g / (1 + square(x)); });
 }
 
 // sinh' = cosh      cosh' = sinh      tanh' = 1 − y²
 Tensor sinh_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return g * cosh(x); });
+  return one("sinh_backward", grad, x, [](auto& g, auto& x) { return g * cosh(x); });
 }
 Tensor cosh_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return g * sinh(x); });
+  return one("cosh_backward", grad, x, [](auto& g, auto& x) { return g * sinh(x); });
 }
 Tensor tanh_backward(const Tensor& grad, const Tensor& y) {
-  return one(grad, y, [](auto& g, auto& y) { return g * (1 - square(y)); });
+  return one("tanh_backward", grad, y, [](auto& g, auto& y) { return g * (1 - square(y)); });
 }
 
 // asinh' = 1/√(x² + 1)      acosh' = 1/√(x² − 1), neither squaring a large x      atanh' = 1/(1 − x²)
 Tensor asinh_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return g / hypot(x, 1); });
+  return one("asinh_backward", grad, x, [](auto& g, auto& x) { return g / hypot(x, 1); });
 }
 Tensor acosh_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return g * (rsqrt(x - 1) * rsqrt(x + 1)); });
+  return one("acosh_backward", grad, x, [](auto& g, auto& x) { return g * (rsqrt(x - 1) * rsqrt(x + 1)); });
 }
 Tensor atanh_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return g / fma(x, -x, 1); });
+  return one("atanh_backward", grad, x, [](auto& g, auto& x) { return g / fma(x, -x, 1); });
 }
 
 // erf' = 2/√π·e^(−x²) = −erfc'
 Tensor erf_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return g * ((2 * std::numbers::inv_sqrtpi) * exp(-square(x))); });
+  return one("erf_backward", grad, x,
+             [](auto& g, auto& x) { return g * ((2 * std::numbers::inv_sqrtpi) * exp(-square(x))); });
 }
 Tensor erfc_backward(const Tensor& grad, const Tensor& x) { return erf_backward(-grad, x); }
 
 // (ln Γ)' = ψ      ψ' = ψ₁      ψₙ' = ψₙ₊₁
 Tensor lgamma_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) { return g * digamma(x); });
+  return one("lgamma_backward", grad, x, [](auto& g, auto& x) { return g * digamma(x); });
 }
 Tensor digamma_backward(const Tensor& grad, const Tensor& x) { return polygamma_backward(grad, 0, x); }
 Tensor polygamma_backward(const Tensor& grad, int n, const Tensor& x) {
-  const auto [g, v] = widened(grad, x);
-  return cotangent(g * polygamma(n + 1, v), x);
+  return one("polygamma_backward", grad, x, [n](auto& g, auto& v) { return g * polygamma(n + 1, v); });
 }
 
 Tensor sign_backward(const Tensor& grad) { return zero(grad); }
@@ -285,15 +293,19 @@ Tensor cast_backward(const Tensor& grad, DType from) { return cast(grad, from); 
 
 // Each operand gets g where it was chosen.
 TensorPair where_backward(const Tensor& grad, const Tensor& mask, const Tensor& a, const Tensor& b) {
+  require_cotangent("where_backward", grad, common_shape("where_backward", {mask, a, b}));
   return {cotangent(where(mask, grad, 0), a), cotangent(where(mask, 0, grad), b)};
 }
 Tensor masked_fill_backward(const Tensor& grad, const Tensor& mask, const Tensor& x) {
+  require_cotangent("masked_fill_backward", grad, common_shape("masked_fill_backward", {mask, x}));
   return cotangent(where(mask, 0, grad), x);
 }
 
 // y = min(max(x, lo), hi): to x on [lo, hi], both ends included; to lo where x < lo < hi; to hi where x > hi or hi <
 // lo.
 Tensor clamp_backward(const Tensor& grad, const Tensor& x, TensorOrScalar lo, TensorOrScalar hi) {
+  require_cotangent("clamp_backward", grad,
+                    common_shape("clamp_backward", {x, lo.given() ? lo : 0, hi.given() ? hi : 0}));
   if (!lo.given()) return cotangent(where(x <= hi, grad, 0), x);
   if (!hi.given()) return cotangent(where(x >= lo, grad, 0), x);
   return cotangent(where(logical_and(x >= lo, x <= hi), grad, 0), x);
@@ -349,7 +361,7 @@ Cotangents polygamma_rule(const RuleContext& c) {
 // erfcx' = 2x·erfcx x − 2/√π. Far out the two nearly cancel; there erfcx' = −2/√π·h·(1 − 3h·(1 − 5h·(1 − ...))) with
 // h = 1/(2x²), from the asymptotic series of erfcx.
 Tensor erfcx_backward(const Tensor& grad, const Tensor& x) {
-  return one(grad, x, [](auto& g, auto& x) {
+  return one("erfcx_backward", grad, x, [](auto& g, auto& x) {
     const double limit = x.dtype() == DType::f64 ? 28 : 8;
     const Tensor is_far = x > limit, near = where(is_far, limit, x), far = where(is_far, x, limit);
     const Tensor h = 0.5 * square(reciprocal(far));

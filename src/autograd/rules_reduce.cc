@@ -146,7 +146,7 @@ Tensor stddev_backward(const Tensor& grad, const Tensor& x, const Axes& axes, bo
   return cotangent(var_backward(where(zero, 0, g / (2 * where(zero, 1, y))), wide, named, true, correction), x);
 }
 
-// y = (Σ |x|^p)^(1/p)            dx = g·sign x·(|x| / y)^(p−1), 0 where x = 0
+// y = (Σ |x|^p)^(1/p)            dx = g·sign x·(|x| / y)^(p−1), 0 where x = 0 or y = 0
 Tensor norm_backward(const Tensor& grad, const Tensor& x, double p, const Axes& axes, bool keepdim) {
   const std::uint32_t mask = axes_mask("norm_backward", axes, x.rank());
   const Tensor g = kept("norm_backward", widen(grad), x.shape(), mask, keepdim), wide = widen(x);
@@ -155,7 +155,7 @@ Tensor norm_backward(const Tensor& grad, const Tensor& x, double p, const Axes& 
   const Tensor y = norm(wide, p, axes_of(mask, x.rank()), true), nothing = y == 0, scale = where(nothing, 1, y);
   if (p == 2) return cotangent(where(nothing, 0, g / scale) * wide, x);
   if (std::isinf(p)) return cotangent(sign(wide) * extremum_backward(g, abs(wide), y), x);
-  const Tensor zero = wide == 0;
+  const Tensor zero = logical_or(wide == 0, nothing);
   return cotangent(where(zero, 0, g * sign(wide) * pow(where(zero, 1, abs(wide)) / scale, p - 1)), x);
 }
 

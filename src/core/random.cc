@@ -4,16 +4,29 @@
 
 #include <atomic>
 
+#include "core/worker_seed.h"
 #include "ebb/random.h"
 
 namespace ebb {
+namespace {
+
+std::atomic<std::uint64_t>& next_seed() {
+  static std::atomic<std::uint64_t> seed{0};
+  return seed;
+}
+
+}  // namespace
 
 // A thread that was never seeded takes the order of its first use as seed: threads do not repeat each other's numbers,
 // and a program with one thread repeats its own from run to run.
 RandomState& random_state() {
-  static std::atomic<std::uint64_t> threads{0};
-  thread_local RandomState state{threads.fetch_add(1, std::memory_order_relaxed), 0};
+  thread_local RandomState state{next_seed().fetch_add(1, std::memory_order_relaxed), 0};
   return state;
+}
+
+void seed_worker(std::uint64_t seed) {
+  next_seed().store(seed + 1, std::memory_order_relaxed);
+  manual_seed(seed);
 }
 
 void manual_seed(std::uint64_t seed) { random_state() = {seed, 0}; }

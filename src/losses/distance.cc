@@ -2,6 +2,7 @@
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
+#include "graph/node.h"
 #include "losses/describe.h"
 #include "losses/gradients.h"
 #include "losses/signs.h"
@@ -74,13 +75,31 @@ Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const T
 }
 
 // 1 − c, c = a·b / (‖a‖·‖b‖). A zero vector has no direction: c counts as the constant 0.
+namespace {
+
+// Vectors whose squares would overflow or vanish, scaled to a largest element of 1: what follows depends on their
+// direction alone, so the size is a constant to its gradient. Others stay as they are.
+Tensor of_plain_size(const Tensor& x, int axis) {
+  if (x.numel() == 0) return x;
+  Tensor size;
+  {
+    NoHistory scope;
+    const Tensor largest = max(abs(x), axis, true);
+    const Tensor plain = logical_or(logical_and(largest > 1e-15, largest < 1e15), largest == 0);
+    size = where(plain, 1, largest);
+  }
+  return x / size;
+}
+
+}  // namespace
+
 Tensor cosine_similarity_loss(const Tensor& input1, const Tensor& input2, const CosineSimilarityOptions& o) {
   const char* op = "cosine_similarity_loss";
   require_same_shape(op, "input1", input1, "input2", input2);
   require_vectors(op, input1);
   const int axis = normalize_axis(op, o.axis, input1.rank());
   const Precision precision(op, {input1, input2});
-  const Tensor a = precision.wide(input1), b = precision.wide(input2);
+  const Tensor a = of_plain_size(precision.wide(input1), axis), b = of_plain_size(precision.wide(input2), axis);
   const Tensor lengths = norm(a, 2, axis) * norm(b, 2, axis), none = lengths == 0;
   const Tensor c = where(none, 0, sum(a * b, axis) / where(none, 1, lengths));
   return precision.rounded(reduce(op, 1 - c, o.reduction));

@@ -1,5 +1,8 @@
 #include "ebb/losses/divergence.h"
 
+#include <cmath>
+#include <numbers>
+
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "losses/describe.h"
@@ -79,25 +82,33 @@ Tensor ratio_of(const Tensor& x, const Tensor& t) {
                            [](const Tensors& v) { return v[1] / where(v[1] == 0, 1, v[0]); }, {x, t});
 }
 
+// log(t/x), kept finite where only the quotient overflows: the factors 2^±k bring any two numbers together.
+// A ratio below 1e-30 adds nothing to x that could be seen, so its logarithm may stop there.
+Tensor log_ratio_of(const Tensor& x, const Tensor& t) {
+  const double k = x.dtype() == DType::f64 ? 540 : 80;
+  const Tensor ratio = ratio_of(x, t), beyond = logical_and(isinf(ratio), isfinite(t));
+  const Tensor nearer = (t * std::exp2(-k)) / (x * std::exp2(k));
+  return log(where(beyond, nearer, maximum(ratio, 1e-30))) + where(beyond, 2 * k * std::numbers::ln2, 0);
+}
+
 }  // namespace
 
 // t·log(t/x) − t + x          dx = 1 − t/x        dt = log(t/x)
-// 0·log 0 = 0; the input may be 0 only where the target is. A ratio below 1e-30 adds nothing to x that could be seen,
-// so its logarithm may stop there; where it overflows, so does the gradient.
+// 0·log 0 = 0; the input may be 0 only where the target is. Where t/x overflows, so does the gradient.
 Tensor generalized_kl(const Tensor& input, const Tensor& target, const GeneralizedKlOptions& o) {
   const char* op = "generalized_kl";
   require_same_shape(op, "input", input, "target", target);
   const Precision p(op, {input, target});
   const Tensor x = check(p.wide(input), input >= 0, "generalized_kl: input must not be negative");
   const Tensor t = check(p.wide(target), target >= 0, "generalized_kl: target must not be negative");
-  const Tensor terms = custom_function(
-      [](const Tensors& v) { return fma(v[1], log(maximum(ratio_of(v[0], v[1]), 1e-30)), v[0] - v[1]); },
-      [](const Tensor& grad, const Tensor&, const Tensors& v) {
-        const Tensor none = v[1] == 0, x = where(v[0] == 0, 1, v[0]);
-        return Tensors{grad * (1 - ratio_of(v[0], v[1])),
-                       grad * where(none, -1 - log(x), log(where(none, 1, v[1])) - log(v[0]))};
-      },
-      {x, t});
+  const Tensor terms =
+      custom_function([](const Tensors& v) { return fma(v[1], log_ratio_of(v[0], v[1]), v[0] - v[1]); },
+                      [](const Tensor& grad, const Tensor&, const Tensors& v) {
+                        const Tensor none = v[1] == 0, x = where(v[0] == 0, 1, v[0]);
+                        return Tensors{grad * (1 - ratio_of(v[0], v[1])),
+                                       grad * where(none, -1 - log(x), log(where(none, 1, v[1])) - log(v[0]))};
+                      },
+                      {x, t});
   return p.rounded(reduce(op, terms, o.reduction, Batchmean::allowed));
 }
 LossGradients generalized_kl_backward(const Tensor& grad, const Tensor& input, const Tensor& target,

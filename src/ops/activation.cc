@@ -235,12 +235,14 @@ Tensor gumbel_softmax(const Tensor& logits, const GumbelOptions& o) {
 
 namespace {
 
+// a·gate(b), rounded once: in halves the gate's value stays in f32.
 template <class Gate>
 Tensor gated(const char* op, const Tensor& x, int axis, Gate gate) {
   const int a = checked_axis(op, x, axis);
   const std::int64_t n = x.size(a);
   require(n % 2 == 0, "{}: axis {} of shape {} must have an even size, to be split into halves", op, a, x.shape());
-  return narrow(x, a, 0, n / 2) * gate(narrow(x, a, n / 2, n / 2));
+  const Tensor wide = widen(x);
+  return cast(narrow(wide, a, 0, n / 2) * gate(narrow(wide, a, n / 2, n / 2)), x.dtype());
 }
 
 }  // namespace

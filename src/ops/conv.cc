@@ -151,9 +151,11 @@ Tensor conv(const char* op, int axes, const Tensor& x, const Tensor& weight, con
 Tensor transposed(const char* op, int axes, const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const ConvTransposeOptions& options) {
   const ConvOperands o = conv_transpose_operands(op, axes, x, weight, bias, options);
-  Tensor y = conv_transpose_node(o.x, o.weight, o.call, o.output);
-  if (bias.defined()) y = y + reshape(o.bias, {-1, 1, 1});
-  return reshape(y, o.result);
+  if (!bias.defined()) return reshape(conv_transpose_node(o.x, o.weight, o.call, o.output), o.result);
+  // The bias is added before halves are rounded, as in a convolution.
+  const Tensor y =
+      conv_transpose_node(widen(o.x), widen(o.weight), o.call, o.output) + reshape(widen(bias), {-1, 1, 1});
+  return reshape(cast(y, o.x.dtype()), o.result);
 }
 
 }  // namespace

@@ -100,6 +100,12 @@ Tensor affine(const Tensor& x, TensorOrScalar m, TensorOrScalar a) { return fma(
 
 // Exact at both ends: from the end that is nearer.
 Tensor lerp(const Tensor& start, const Tensor& end, TensorOrScalar weight) {
+  const DType dtype = common_dtype("lerp", {start, end, weight});
+  if (is_half(dtype)) {  // rounded once
+    const auto [s, e] = widened(start, end);
+    if (!weight.is_tensor()) return cast(lerp(s, e, weight), dtype);
+    return cast(lerp(s, e, widen(weight.tensor())), dtype);
+  }
   const Tensor span = end - start;
   if (!weight.is_tensor()) {
     const double w = weight.scalar().real();
@@ -176,8 +182,11 @@ Tensor round(const Tensor& x) { return rounding_function(Op::round, x); }
 Tensor trunc(const Tensor& x) { return rounding_function(Op::trunc, x); }
 Tensor frac(const Tensor& x) { return x - trunc(x); }
 
+// u8 takes the last eight bits of an integer, and of a real that was made an i64: 300 and 300.0 are both 44.
 Tensor cast(const Tensor& x, DType dtype) {
-  return x.dtype() == dtype ? x : make_node(Op::cast, dtype, x.shape(), {x});
+  if (x.dtype() == dtype) return x;
+  if (dtype == DType::u8 && is_floating(x.dtype())) return cast(cast(x, DType::i64), dtype);
+  return make_node(Op::cast, dtype, x.shape(), {x});
 }
 
 // ---- comparison, logic ----------------------------------------------------------------------------------------------

@@ -114,7 +114,8 @@ Tensor solve(const Tensor& a, const Tensor& b) {
 
 Tensor inv(const Tensor& a) {
   require_square("inv", a);
-  return solve(a, eye(a.shape()[a.rank() - 1], {}, a.dtype()));
+  // Of a's own shape: one matrix beside a batch of as many matrices would be taken for a batch of vectors.
+  return solve(a, expand(eye(a.shape()[a.rank() - 1], {}, a.dtype()), a.shape()));
 }
 
 namespace {

@@ -132,11 +132,12 @@ Tensor norm(const Tensor& x, double p, const Axes& axes, bool keepdim) {
     y = nothing ? zeros(kept_shape(x.shape(), mask), real.dtype()) : reduce(p > 0 ? Op::max : Op::min, abs(real), mask);
   } else {
     // |x|^p has an infinite derivative of some order at 0 (of the first where p < 1); by convention it is 0 there.
+    // Where p < 0, one zero makes the norm 0, whatever the other elements are.
     const Tensor zero = real == 0;
-    const Tensor powers = p > 0 ? where(zero, 0, pow(where(zero, 1, abs(real)), p)) : pow(abs(real), p);
-    const Tensor total = reduce(Op::sum, powers, mask);
+    const Tensor total = reduce(Op::sum, where(zero, 0, pow(where(zero, 1, abs(real)), p)), mask);
     const Tensor none = total == 0;
     y = where(none, p > 0 ? 0.0 : kInfinity, pow(where(none, 1, total), 1 / p));
+    if (p < 0) y = where(reduce(Op::sum, cast(zero, real.dtype()), mask) > 0, 0, y);
   }
   return drop_axes(cast(y, promote_real(x.dtype())), x.shape(), mask, keepdim);
 }

@@ -47,7 +47,11 @@ std::vector<Optimizer::Change> Optimizer::changes(const Parameters& parameters, 
     const Tensor value = update(p.name, widen(*p.tensor), widen(*found->second), slots);
     all.push_back({&p, variable(cast(value, p.tensor->dtype())), *found->second, std::move(slots)});
   }
-  require(!all.empty() || parameters.empty(),
+  require(!parameters.empty(),
+          "{}: the model has no parameters; a struct names its members in visit(), and tensors are members that are "
+          "defined",
+          name_);
+  require(!all.empty(),
           "{}: none of the {} parameters has a gradient; differentiate a loss that was computed from this model since "
           "its last step",
           name_, parameters.size());

@@ -79,10 +79,10 @@ class Sums : public ::testing::Test {
   // Planned anew: a cached plan would keep the loops it was made with.
   static double at(const Tensor& t, std::int64_t i) {
     if (!t.evaluated()) {
-      std::lock_guard lock(graph_mutex());
-      Node* root = t.node();
-      const Trace traced = trace(std::span<Node* const>(&root, 1));
-      run_plan(make_plan(traced), traced);
+      const OwnedTrace traced = trace_of({t});
+      const std::uint64_t part = GraphLock::bit(*t.node());
+      Claim claim(std::span<const Tensor>(&t, 1), part);
+      GraphRun(std::make_shared<const Plan>(make_plan(traced.trace)), traced.trace, part).run(claim);
     }
     return cast(t, DType::f64).to_vector()[static_cast<std::size_t>(i)];
   }

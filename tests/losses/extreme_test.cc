@@ -308,5 +308,29 @@ TEST(HalfPrecision, ASumMayBeLargerThanAnyHalf) {
   EXPECT_EQ(mse_loss(x, t, {.reduction = Reduction::sum}).item(), kInf);
 }
 
+TEST(Extremes, CosineOfVectorsWhoseSquaresAreNoNumbers) {
+  const Tensor a = tensor({{3.0, 4.0}, {1.0, 0.0}}), b = tensor({{4.0, 3.0}, {1.0, 1.0}});
+  const std::vector<double> plain = cosine_similarity_loss(a, b, {.reduction = Reduction::none}).to_vector();
+  for (const double size : {1e30, 1e-30, 3e37}) {
+    const ValueAndGradient r = differentiate(
+        [&](const Tensor& x) { return cosine_similarity_loss(x, b * size, {.reduction = Reduction::none}); },
+        (a * size).eval());
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(r.value[i], plain[i], 2e-5) << size;
+    expect_all_finite(r.gradient, "cosine_similarity_loss");
+  }
+}
+
+TEST(Extremes, GeneralizedKlWhereTheRatioOverflows) {
+  // 1e30·log(1e30/1e-30) − 1e30 + 1e-30
+  const Tensor x = tensor({1e-30, 1e-45, 2.0}), t = tensor({1e30, 3e38, 1.0});
+  const std::vector<double> got = generalized_kl(x, t, {.reduction = Reduction::none}).to_vector();
+  EXPECT_NEAR(got[0] / (1e30 * (std::log(1e60) - 1)), 1, 1e-5);
+  EXPECT_EQ(got[1], kInf);  // 3e38·191 is larger than f32 holds
+  EXPECT_NEAR(got[2], std::log(0.5) + 1, 1e-6);
+  const double wide =
+      generalized_kl(cast(tensor({1e-300}, DType::f64), DType::f64), tensor({1e300}, DType::f64)).item<double>();
+  EXPECT_NEAR(wide / (1e300 * (600 * std::log(10.0) - 1)), 1, 1e-12);
+}
+
 }  // namespace
 }  // namespace ebb

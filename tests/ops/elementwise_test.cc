@@ -160,7 +160,7 @@ TEST(Backward, PowerIsDefinedAtZero) {
   const Tensor base = row({0, 0, 0, 2}), exponent = row({0, 1, 2, 3});
   const auto [da, db] = pow_backward(ones_like(base), base, exponent);
   expect_values(da, {0, 1, 0, 12});
-  expect_values(db, {-kInf, 0, 0, 8 * std::log(2.0)});
+  expect_values(db, {0, 0, 0, 8 * std::log(2.0)});
   expect_values(pow_backward(ones_like(base), base, 0), {0, 0, 0, 0});
 }
 

@@ -184,5 +184,14 @@ TEST(WeightAverage, FollowsTheWeights) {
   EXPECT_THROW_MESSAGE(WeightEma().averaged(m), "WeightEma: there is no average of w; call update(model) first");
 }
 
+TEST(Step, OfAModelThatNamesNoParametersIsAnError) {
+  struct Forgotten {  // no visit
+    Tensor w = variable(ones({2}));
+  } m;
+  Adam adam;
+  const Gradients g = backward(sum(m.w));
+  EXPECT_THROW_MESSAGE(adam.step(m, g), "Adam: the model has no parameters");
+}
+
 }  // namespace
 }  // namespace ebb

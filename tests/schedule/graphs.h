@@ -1,6 +1,5 @@
 #pragma once
 #include <algorithm>
-#include <mutex>
 #include <vector>
 
 #include "ebb/ebb.h"
@@ -15,10 +14,7 @@ inline Tensor leaf(const Shape& shape, DType dtype = DType::f32) { return cast(o
 
 template <class Pass>
 auto after(const std::vector<Tensor>& roots, Pass pass) {
-  std::lock_guard lock(graph_mutex());
-  std::vector<Node*> nodes;
-  for (const Tensor& t : roots) nodes.push_back(t.node());
-  return pass(trace(nodes));
+  return pass(trace_of(roots).trace);
 }
 inline ValueGraph simplified(const std::vector<Tensor>& roots) {
   return after(roots, [](const Trace& t) { return simplify(t); });

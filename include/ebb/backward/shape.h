@@ -15,16 +15,20 @@ Tensor permute_backward(const Tensor& grad, const Axes& axes);
 Tensor transpose_backward(const Tensor& grad, std::int64_t a, std::int64_t b);
 Tensor expand_backward(const Tensor& grad, const Shape& shape);
 Tensor sum_to_backward(const Tensor& grad, const Shape& shape);
+
 // Element i of grad came from position start + step·i.
 Tensor narrow_backward(const Tensor& grad, const Shape& shape, std::int64_t axis, std::int64_t start,
                        std::int64_t step = 1);
+
 Tensor slice_backward(const Tensor& grad, const Shape& shape, std::int64_t axis, std::int64_t start,
                       std::int64_t stop = kEnd, std::int64_t step = 1);
 Tensor select_backward(const Tensor& grad, const Shape& shape, std::int64_t axis, std::int64_t index);
 Tensor split_backward(const std::vector<Tensor>& grads, std::int64_t axis = 0);
 Tensor chunk_backward(const std::vector<Tensor>& grads, std::int64_t axis = 0);
+
 // `sizes` are those of the inputs along the axis.
 std::vector<Tensor> cat_backward(const Tensor& grad, const std::vector<std::int64_t>& sizes, std::int64_t axis = 0);
+
 std::vector<Tensor> stack_backward(const Tensor& grad, std::int64_t axis = 0);
 Tensor pad_backward(const Tensor& grad, const Shape& shape, const std::vector<std::int64_t>& pad,
                     PadMode mode = PadMode::constant);

@@ -17,7 +17,7 @@ Tensor logit(const Tensor& x,
 
 // ---- piecewise linear -----------------------------------------------------------------------------------------------
 
-Tensor relu(const Tensor& x);  // integers stay integers
+Tensor relu(const Tensor& x);  // integers stay integers; gradient 0 at 0
 Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);
 Tensor prelu(const Tensor& x, const Tensor& weight);  // weight: one slope, or one for each channel (axis 1)
 Tensor relu6(const Tensor& x);                        // min(max(x, 0), 6)

@@ -34,15 +34,15 @@ class TensorOrScalar {
 Tensor add(TensorOrScalar a, TensorOrScalar b);
 Tensor sub(TensorOrScalar a, TensorOrScalar b);
 Tensor mul(TensorOrScalar a, TensorOrScalar b);
-Tensor div(TensorOrScalar a, TensorOrScalar b);  // true division: integers give f32
-Tensor pow(TensorOrScalar base, TensorOrScalar exponent);
-Tensor floor_divide(TensorOrScalar a, TensorOrScalar b);  // floor(a / b), also for negative integers
-Tensor remainder(TensorOrScalar a, TensorOrScalar b);     // a − b·floor(a / b): has the sign of b
-Tensor maximum(TensorOrScalar a, TensorOrScalar b);       // NaN if either is NaN; -0 is below +0
-Tensor minimum(TensorOrScalar a, TensorOrScalar b);
-Tensor atan2(TensorOrScalar y, TensorOrScalar x);
-Tensor hypot(TensorOrScalar a, TensorOrScalar b);
-Tensor xlogy(TensorOrScalar x, TensorOrScalar y);                            // x·log y; 0 where x = 0, unless y is NaN
+Tensor div(TensorOrScalar a, TensorOrScalar b);            // true division: integers give f32
+Tensor pow(TensorOrScalar base, TensorOrScalar exponent);  // 0⁰ = 1, with gradient 0 to both
+Tensor floor_divide(TensorOrScalar a, TensorOrScalar b);   // floor(a / b), also for negative integers
+Tensor remainder(TensorOrScalar a, TensorOrScalar b);      // a − b·floor(a / b): has the sign of b
+Tensor maximum(TensorOrScalar a, TensorOrScalar b);        // NaN if either is; -0 < +0; half the gradient each at a tie
+Tensor minimum(TensorOrScalar a, TensorOrScalar b);        // NaN if either is; -0 < +0; half the gradient each at a tie
+Tensor atan2(TensorOrScalar y, TensorOrScalar x);          // gradient 0 at the origin
+Tensor hypot(TensorOrScalar a, TensorOrScalar b);          // gradient 0 at the origin
+Tensor xlogy(TensorOrScalar x, TensorOrScalar y);          // x·log y; 0 where x = 0, unless y is NaN
 Tensor fma(TensorOrScalar x, TensorOrScalar m, TensorOrScalar a);            // x·m + a, rounded once
 Tensor affine(const Tensor& x, TensorOrScalar m, TensorOrScalar a);          // x·m + a, the same
 Tensor lerp(const Tensor& start, const Tensor& end, TensorOrScalar weight);  // start + weight·(end − start)
@@ -58,7 +58,7 @@ Tensor operator-(const Tensor& x);
 Tensor neg(const Tensor& x);
 Tensor reciprocal(const Tensor& x);
 Tensor square(const Tensor& x);
-Tensor abs(const Tensor& x);
+Tensor abs(const Tensor& x);  // gradient 0 at 0
 Tensor sign(const Tensor& x);
 Tensor exp(const Tensor& x);
 Tensor exp2(const Tensor& x);
@@ -94,7 +94,7 @@ Tensor round(const Tensor& x);  // halves to even
 Tensor trunc(const Tensor& x);
 Tensor frac(const Tensor& x);  // x − trunc x
 
-Tensor cast(const Tensor& x, DType dtype);  // floats to integers: towards zero
+Tensor cast(const Tensor& x, DType dtype);  // floats to integers: towards zero, NaN 0; u8 keeps the last 8 bits
 
 // ---- comparison, logic: bool tensors, no gradient -------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ Tensor sum(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 Tensor mean(const Tensor& x, const Axes& axes = {}, bool keepdim = false);  // f32 for integers; of nothing: NaN
 Tensor prod(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 
-// The largest and smallest element; NaN when an element is NaN. Over nothing: an error.
+// The largest and smallest element; NaN when one is NaN. Over nothing: an error. Equal ones share the gradient equally.
 Tensor max(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 Tensor min(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 
@@ -41,8 +41,8 @@ Tensor min(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 Tensor var(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double correction = 1);
 Tensor stddev(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double correction = 1);
 
-// (Σ |x|^p)^(1/p); p may be infinity (max |x|), −infinity (min |x|) or 0 (how many are not 0). Gradient 0 at the zero
-// vector.
+// (Σ |x|^p)^(1/p); p may be infinity (max |x|), −infinity (min |x|) or 0 (how many are not 0). Where it is 0, so is
+// its gradient: at the zero vector, and for p < 0 beside any zero.
 Tensor norm(const Tensor& x, double p = 2, const Axes& axes = {}, bool keepdim = false);
 
 // log Σ exp x, safe from overflow; −inf when every element is −inf, with gradient 0.

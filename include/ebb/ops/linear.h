@@ -1,0 +1,25 @@
+#pragma once
+#include <cstdint>
+
+#include "ebb/ops/linalg.h"
+
+// Products with something added, distances, and what is made of a matrix's diagonal.
+namespace ebb {
+
+// x·weightᵀ + bias for x [..., in], weight [out, in] and bias [out], which may be left out.
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+
+// beta·input + alpha·(a·b) of matrices, and of batches of them. With beta = 0 input is not looked at.
+Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
+Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
+
+// ‖aᵢ − bⱼ‖_p for every row of a [..., m, k] and b [..., n, k]: [..., m, n]. Gradient 0 where the rows are equal.
+Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);
+
+// ‖a − b + eps‖_p along the last axis.
+Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p = 2, double eps = 1e-6, bool keepdim = false);
+
+Tensor trace(const Tensor& x);                  // Σ of the diagonal of the last two axes
+Tensor kron(const Tensor& a, const Tensor& b);  // blocks aᵢⱼ·b, for up to four axes
+
+}  // namespace ebb

@@ -1,0 +1,259 @@
+#include "ebb/ops/arrange.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "core/format_error.h"
+#include "ebb/ops.h"
+#include "ebb/ops/numbers.h"
+#include "ops/build.h"
+
+namespace ebb {
+
+// ---- joining and repeating ------------------------------------------------------------------------------------------
+
+Tensor hstack(const std::vector<Tensor>& tensors) {
+  require(!tensors.empty(), "hstack: no tensors were given");
+  std::vector<Tensor> parts;
+  for (const Tensor& x : tensors) parts.push_back(x.rank() == 0 ? reshape(x, {1}) : x);
+  return cat(parts, parts[0].rank() == 1 ? 0 : 1);
+}
+
+Tensor vstack(const std::vector<Tensor>& tensors) {
+  require(!tensors.empty(), "vstack: no tensors were given");
+  std::vector<Tensor> parts;
+  for (const Tensor& x : tensors) parts.push_back(x.rank() < 2 ? reshape(x, {1, -1}) : x);
+  return cat(parts, 0);
+}
+
+Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::optional<std::int64_t> axis) {
+  if (!axis) return repeat_interleave(reshape(x, {x.numel()}), repeats, 0);
+  require(repeats >= 0, "repeat_interleave: the number of repeats must not be negative, got {}", repeats);
+  const int a = normalize_axis("repeat_interleave", *axis, x.rank());
+  const std::int64_t size = x.shape()[a];
+  const Shape apart = x.shape().inserted(a + 1, 1);
+  return reshape(expand(reshape(x, apart), apart.with(a + 1, repeats)), x.shape().with(a, size * repeats));
+}
+
+Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<std::int64_t> axis) {
+  if (!axis) return repeat_interleave(reshape(x, {x.numel()}), repeats, 0);
+  const int a = normalize_axis("repeat_interleave", *axis, x.rank());
+  const std::int64_t size = x.shape()[a];
+  require(is_integer(repeats.dtype()) && repeats.rank() <= 1, Error::Kind::type,
+          "repeat_interleave: repeats are a number or a vector of integers, got {} of shape {}", name(repeats.dtype()),
+          repeats.shape());
+  require(repeats.numel() == size || repeats.numel() == 1,
+          "repeat_interleave: {} repeats were given for axis {} of shape {}", repeats.numel(), a, x.shape());
+  const std::vector<std::int64_t> times = repeats.to_vector<std::int64_t>();
+  std::vector<std::int64_t> from;
+  for (std::int64_t i = 0; i < size; ++i) {
+    const std::int64_t n = times[times.size() == 1 ? 0 : static_cast<std::size_t>(i)];
+    require(n >= 0, "repeat_interleave: repeats[{}] = {} is negative", i, n);
+    from.insert(from.end(), static_cast<std::size_t>(n), i);
+  }
+  return index_select(x, a, from_data(from, Shape{static_cast<std::int64_t>(from.size())}));
+}
+
+// The order of random numbers. Two draws make ties, which would keep their order, too rare to be seen.
+Tensor randperm(std::int64_t n) {
+  require(n >= 0, "randperm: the count must not be negative, got {}", n);
+  return argsort(rand({n}, DType::f64) + rand({n}, DType::f64) * 0x1p-32, 0);
+}
+
+// ---- searching ------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// The place of each element in the sorted order, along the last axis.
+Tensor ranks(const Tensor& x) { return argsort(argsort(x, -1), -1); }
+
+}  // namespace
+
+// Both in one row, sorted: an element's place there less its place among the values is how many sorted ones come
+// before. Sorting is stable, so what stands first in the row comes first among equals.
+Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
+  require(sorted.rank() > 0, "searchsorted: needs sorted rows, got a tensor of rank 0");
+  const bool shared = sorted.rank() == 1;
+  if (shared && values.rank() != 1) return reshape(searchsorted(sorted, reshape(values, {-1}), right), values.shape());
+  const int last = sorted.rank() - 1;
+  require(values.rank() == sorted.rank() && values.shape().with(last, 0) == sorted.shape().with(last, 0),
+          "searchsorted: rows of shape {} and values of shape {} do not fit", sorted.shape(), values.shape());
+  const std::int64_t n = sorted.shape()[last], m = values.shape()[last];
+  if (n == 0 || m == 0) return zeros(values.shape(), DType::i64);
+  const Tensor together = right ? cat({sorted, values}, last) : cat({values, sorted}, last);
+  return narrow(ranks(together), last, right ? n : 0, m) - ranks(cast(values, together.dtype()));
+}
+
+// ---- along an axis, by doubling: after the step of width d every element has seen the 2d up to itself
+// ----------------
+
+namespace {
+
+// x moved d places along the axis, with a number in front.
+Tensor delayed(const Tensor& x, int axis, std::int64_t d, Scalar front) {
+  const std::int64_t n = x.shape()[axis];
+  return cat({full(x.shape().with(axis, d), front, x.dtype()), narrow(x, axis, 0, n - d)}, axis);
+}
+
+template <class Better>  // better(newer, older)
+std::pair<Tensor, Tensor> extremum_so_far(const char* op, const Tensor& x, std::int64_t axis, Better better) {
+  if (x.rank() == 0) {
+    normalize_axis(op, axis, 1);
+    return {x, zeros({}, DType::i64)};
+  }
+  const int a = normalize_axis(op, axis, x.rank());
+  const std::int64_t n = x.shape()[a];
+  Shape along;
+  for (int k = 0; k < x.rank(); ++k) along = along.inserted(k, k == a ? n : 1);
+  Tensor at = expand(reshape(arange(n), along), x.shape());
+  if (x.numel() == 0) return {x, at};
+  {
+    NoHistory scope;
+    const Tensor first = at;
+    Tensor value = x.dtype() == DType::bool_ ? cast(x, DType::u8) : x;
+    for (std::int64_t d = 1; d < n; d *= 2) {
+      const Tensor older = delayed(value, a, d, 0), older_at = delayed(at, a, d, 0);
+      const Tensor keep = logical_or(first < d, better(value, older));
+      value = where(keep, value, older);
+      at = where(keep, at, older_at);
+    }
+  }
+  return {gather(x, a, at), at};
+}
+
+}  // namespace
+
+std::pair<Tensor, Tensor> cummax(const Tensor& x, std::int64_t axis) {
+  return extremum_so_far("cummax", x, axis,
+                         [](const Tensor& a, const Tensor& b) { return logical_or(a >= b, isnan(a)); });
+}
+std::pair<Tensor, Tensor> cummin(const Tensor& x, std::int64_t axis) {
+  return extremum_so_far("cummin", x, axis,
+                         [](const Tensor& a, const Tensor& b) { return logical_or(a <= b, isnan(a)); });
+}
+
+Tensor logcumsumexp(const Tensor& x, std::int64_t axis) {
+  const Tensor real = as_real(x);
+  if (x.rank() == 0) return normalize_axis("logcumsumexp", axis, 1), real;
+  const int a = normalize_axis("logcumsumexp", axis, x.rank());
+  Tensor y = widen(real);
+  for (std::int64_t d = 1; d < x.shape()[a]; d *= 2)
+    y = logaddexp(y, delayed(y, a, d, -std::numeric_limits<double>::infinity()));
+  return cast(y, real.dtype());
+}
+
+// ---- writing to places ----------------------------------------------------------------------------------------------
+
+Tensor index_fill(const Tensor& x, std::int64_t axis, const Tensor& index, TensorOrScalar value) {
+  const int a = normalize_axis("index_fill", axis, x.rank());
+  require(index.rank() <= 1, "index_fill: the index is a vector, got shape {}", index.shape());
+  const std::int64_t n = x.shape()[a];
+  const Tensor at = reshape(index, {index.numel()});
+  const Tensor hits = index_add(zeros({n}), 0, where(at < 0, at + n, at), ones({index.numel()}));
+  Shape along;
+  for (int k = 0; k < x.rank(); ++k) along = along.inserted(k, k == a ? n : 1);
+  return masked_fill(x, reshape(hits, along) > 0, value);
+}
+
+Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Tensor& values, bool accumulate) {
+  require(!indices.empty() && static_cast<int>(indices.size()) <= x.rank(),
+          "index_put: {} indices were given for a tensor of shape {}", indices.size(), x.shape());
+  Shape places;
+  for (const Tensor& index : indices) {
+    require(is_integer(index.dtype()), Error::Kind::type, "index_put: indices are integers, got {}",
+            name(index.dtype()));
+    places = broadcast_shapes("index_put", places, index.shape());
+  }
+  Tensor flat;
+  std::int64_t rows = 1;
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    const std::int64_t size = x.shape()[static_cast<int>(k)];
+    Tensor at = cast(indices[k], DType::i64);
+    at = check(at, logical_and(at >= -size, at < size), "index_put: the index is outside the axis");
+    at = expand(where(at < 0, at + size, at), places);
+    flat = flat.defined() ? flat * size + at : at;
+    rows *= size;
+  }
+  const int taken = static_cast<int>(indices.size());
+  const Shape rest(x.shape().begin() + taken, x.rank() - taken);
+  Shape written = places;
+  for (std::int64_t size : rest) written = written.inserted(written.rank(), size);
+  const Tensor table = reshape(x, {rows, rest.numel()}), at = reshape(flat, {places.numel()});
+  const Tensor src = reshape(expand(cast(values, x.dtype()), written), {places.numel(), rest.numel()});
+  if (accumulate) return reshape(index_add(table, 0, at, src), x.shape());
+  const Tensor everywhere = expand(reshape(at, {places.numel(), 1}), {places.numel(), rest.numel()});
+  return reshape(scatter(table, 0, everywhere, src), x.shape());
+}
+
+namespace {
+
+// The largest src of each place: src in ascending order, of which scatter leaves the last.
+Tensor scatter_largest(const Tensor& x, int axis, const Tensor& index, const Tensor& src, bool largest) {
+  const Tensor order = argsort(src, axis, !largest);
+  return scatter(x, axis, gather(index, axis, order), gather(src, axis, order));
+}
+
+}  // namespace
+
+Tensor scatter_reduce(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& src,
+                      const std::string& reduce, bool include_self) {
+  const char* op = "scatter_reduce";
+  const int a = normalize_axis(op, axis, x.rank());
+  require(reduce == "sum" || reduce == "mean" || reduce == "amax" || reduce == "amin",
+          "{}: reduce is 'sum', 'mean', 'amax' or 'amin', got '{}'", op, reduce);
+  require(src.rank() == index.rank(), "{}: an index of shape {} and a source of shape {} do not fit", op, index.shape(),
+          src.shape());
+  Tensor part = cast(src, x.dtype());
+  for (int k = 0; k < src.rank(); ++k) part = narrow(part, k, 0, index.shape()[k]);  // as scatter reads it
+  const Tensor hits = scatter_add(zeros(x.shape()), a, index, ones(index.shape())), touched = hits > 0;
+  if (reduce == "sum" || reduce == "mean") {
+    const Tensor base = include_self ? x : where(touched, 0, x);
+    const Tensor total = scatter_add(widen(base), a, index, widen(part));
+    if (reduce == "sum") return cast(total, x.dtype());
+    const Tensor count = maximum(include_self ? hits + 1 : hits, 1);
+    if (is_floating(x.dtype())) return cast(total / cast(count, total.dtype()), x.dtype());
+    return floor_divide(total, cast(count, total.dtype()));
+  }
+  const bool largest = reduce == "amax";
+  const Tensor found = scatter_largest(x, a, index, part, largest);
+  return include_self ? (largest ? maximum(x, found) : minimum(x, found)) : found;
+}
+
+// ---- computed at once -----------------------------------------------------------------------------------------------
+
+Tensor nonzero(const Tensor& x) {
+  const std::vector<std::uint8_t> bits = cast(x, DType::bool_).to_vector<std::uint8_t>();
+  std::vector<std::int64_t> rows;
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    if (!bits[i]) continue;
+    ++count;
+    auto rest = static_cast<std::int64_t>(i);
+    const std::size_t first = rows.size();
+    rows.resize(first + static_cast<std::size_t>(x.rank()));
+    for (int axis = x.rank() - 1; axis >= 0; --axis) {
+      rows[first + static_cast<std::size_t>(axis)] = rest % x.shape()[axis];
+      rest /= x.shape()[axis];
+    }
+  }
+  return from_data(rows, Shape{count, x.rank()});
+}
+
+// NaNs differ from one another, as in NumPy's array API and PyTorch.
+std::tuple<Tensor, Tensor, Tensor> unique(const Tensor& x) {
+  const std::int64_t n = x.numel();
+  NoHistory scope;
+  const Tensor flat = reshape(x.dtype() == DType::bool_ ? cast(x, DType::u8) : x, {n});
+  if (n == 0) return {cast(flat, x.dtype()), zeros(x.shape(), DType::i64), zeros({0}, DType::i64)};
+  const auto [values, order] = sort(flat, 0);
+  const Tensor differs = n == 1 ? Tensor() : narrow(values, 0, 1, n - 1) != narrow(values, 0, 0, n - 1);
+  const Tensor first = n == 1 ? ones({1}, DType::bool_) : cat({ones({1}, DType::bool_), differs}, 0);
+  const Tensor starts = reshape(nonzero(first), {-1});
+  const Tensor group = cumsum(cast(first, DType::i64), 0) - 1;
+  const Tensor inverse = scatter(zeros({n}, DType::i64), 0, order, group);
+  const Tensor ends = cat({narrow(starts, 0, 1, starts.numel() - 1), full({1}, n)}, 0);
+  return {cast(index_select(values, 0, starts), x.dtype()), reshape(inverse, x.shape()), ends - starts};
+}
+
+}  // namespace ebb

@@ -1,0 +1,75 @@
+#include "ebb/ops/linear.h"
+
+#include "core/format_error.h"
+#include "ebb/ops.h"
+#include "ops/build.h"
+
+namespace ebb {
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  require(weight.rank() == 2 && x.rank() >= 1 && x.size(-1) == weight.size(1),
+          "linear: an input of shape {} and a weight of shape {} do not fit; the weight is [out, in]", x.shape(),
+          weight.shape());
+  require(!bias.defined() || (bias.rank() == 1 && bias.numel() == weight.size(0)),
+          "linear: bias of shape {} does not fit {} outputs", bias.defined() ? bias.shape() : Shape{}, weight.size(0));
+  const Tensor y = matmul(x, t(weight));
+  return bias.defined() ? y + bias : y;
+}
+
+namespace {
+
+Tensor added(const char* op, int rank, const Tensor& input, const Tensor& a, const Tensor& b, double beta,
+             double alpha) {
+  require(a.rank() == rank && b.rank() == rank, "{}: needs {} of {} axes, got shapes {} and {}", op,
+          rank == 2 ? "matrices" : "batches of matrices", rank, a.shape(), b.shape());
+  const Tensor product = matmul(a, b);
+  const Tensor scaled = alpha == 1 ? product : product * Scalar(alpha);
+  if (beta == 0) return scaled;
+  return (beta == 1 ? input : input * Scalar(beta)) + scaled;
+}
+
+}  // namespace
+
+Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta, double alpha) {
+  return added("addmm", 2, input, a, b, beta, alpha);
+}
+Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta, double alpha) {
+  return added("baddbmm", 3, input, a, b, beta, alpha);
+}
+
+Tensor cdist(const Tensor& a, const Tensor& b, double p) {
+  require(a.rank() >= 2 && b.rank() >= 2 && a.size(-1) == b.size(-1),
+          "cdist: needs rows of one length, [..., m, k] and [..., n, k], got shapes {} and {}", a.shape(), b.shape());
+  const DType dtype = promote_real(promote(a.dtype(), b.dtype()));
+  const Tensor u = widen(cast(a, dtype)), v = widen(cast(b, dtype));
+  return cast(norm(unsqueeze(u, -2) - unsqueeze(v, -3), p, -1), dtype);
+}
+
+Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p, double eps, bool keepdim) {
+  const DType dtype = promote_real(promote(a.dtype(), b.dtype()));
+  const Tensor u = widen(cast(a, dtype)), v = widen(cast(b, dtype));
+  return cast(norm(u - v + eps, p, -1, keepdim), dtype);
+}
+
+Tensor trace(const Tensor& x) {
+  require(x.rank() >= 2, "trace: needs matrices, got shape {}", x.shape());
+  return sum(diagonal(x, 0, -2, -1), -1);
+}
+
+// a as [a₀, 1, a₁, 1, ...] times b as [1, b₀, 1, b₁, ...].
+Tensor kron(const Tensor& a, const Tensor& b) {
+  const int rank = std::max(a.rank(), b.rank());
+  require(rank <= Shape::kMaxRank / 2, "kron: at most {} axes, got shapes {} and {}", Shape::kMaxRank / 2, a.shape(),
+          b.shape());
+  std::vector<std::int64_t> of_a, of_b, sizes;
+  for (int k = 0; k < rank; ++k) {
+    const int i = k - (rank - a.rank()), j = k - (rank - b.rank());
+    const std::int64_t m = i < 0 ? 1 : a.shape()[i], n = j < 0 ? 1 : b.shape()[j];
+    of_a.insert(of_a.end(), {m, 1});
+    of_b.insert(of_b.end(), {1, n});
+    sizes.push_back(m * n);
+  }
+  return reshape(reshape(a, of_a) * reshape(b, of_b), sizes);
+}
+
+}  // namespace ebb

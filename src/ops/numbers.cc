@@ -1,0 +1,189 @@
+#include "ebb/ops/numbers.h"
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "core/format_error.h"
+#include "ebb/ops.h"
+#include "ops/build.h"
+
+namespace ebb {
+namespace {
+
+// Formulas of two operands in f32 or f64, rounded once to their common dtype.
+template <class Formula>
+Tensor of_two(const char* op, TensorOrScalar a, TensorOrScalar b, Formula formula) {
+  const DType dtype = common_dtype(op, {a, b});
+  const DType wide = is_half(dtype) ? DType::f32 : dtype;
+  const auto term = [&](const TensorOrScalar& t) {
+    return operand(op, t, wide, t.is_tensor() ? t.tensor().shape() : Shape{});
+  };
+  return cast(formula(term(a), term(b)), dtype);
+}
+
+Tensor negative(const Tensor& x) {
+  return is_floating(x.dtype()) ? logical_or(x < 0, reciprocal(x) < 0) : x < 0;  // 1/x tells −0 from 0
+}
+
+}  // namespace
+
+// From the larger one: a + log(1 + e^(b−a)). Each branch is smooth, so ties have every derivative; the difference of
+// equal infinities is taken as 0.
+Tensor logaddexp(const Tensor& a, const Tensor& b) {
+  return of_two("logaddexp", as_real(a), as_real(b), [](const Tensor& a, const Tensor& b) {
+    const Tensor difference = where(logical_and(a == b, isinf(a)), 0, b - a);
+    return where(a >= b, a + softplus(difference), b + softplus(-difference));
+  });
+}
+
+// |a| mod |b| is exact and not negative. −a and not |a|, whose slope at 0 would be 0.
+Tensor fmod(TensorOrScalar a, TensorOrScalar b) {
+  return of_two("fmod", a, b, [](const Tensor& a, const Tensor& b) {
+    const Tensor below = a < 0, rest = remainder(where(below, -a, a), abs(b));
+    return where(below, -rest, rest);
+  });
+}
+
+Tensor copysign(TensorOrScalar a, TensorOrScalar b) {
+  const auto real = [](const TensorOrScalar& t) { return is_floating(common_dtype("copysign", {t})); };
+  if (!real(a) && !real(b)) {  // integers have no −0, but the result is a real
+    const DType wide = DType::f32;
+    return copysign(operand("copysign", a, wide, common_shape("copysign", {a})),
+                    operand("copysign", b, wide, common_shape("copysign", {b})));
+  }
+  return of_two("copysign", a, b, [](const Tensor& a, const Tensor& b) {
+    const Tensor size = abs(a);
+    return where(negative(b), -size, size);
+  });
+}
+
+Tensor signbit(const Tensor& x) { return x.dtype() == DType::bool_ ? zeros(x.shape(), DType::bool_) : negative(x); }
+
+namespace {
+
+double largest_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return std::numeric_limits<double>::max();
+    case DType::f16:
+      return 65504;
+    case DType::bf16:
+      return 0x1.fep127;
+    default:
+      return std::numeric_limits<float>::max();
+  }
+}
+
+}  // namespace
+
+Tensor nan_to_num(const Tensor& x, const NanToNumOptions& o) {
+  if (!is_floating(x.dtype())) return x;
+  const double largest = largest_of(x.dtype()), infinity = std::numeric_limits<double>::infinity();
+  Tensor y = where(isnan(x), o.nan, x);
+  y = where(x == infinity, o.posinf.value_or(largest), y);
+  return where(x == -infinity, o.neginf.value_or(-largest), y);
+}
+
+namespace {
+
+// Giles, Approximating the erfinv function (2010): w = −log(1 − x²), a polynomial in w below 5 and in √w above. 1e-7.
+Tensor first_guess_of_erfinv(const Tensor& x) {
+  const auto polynomial = [](const Tensor& t, std::initializer_list<double> coefficients) {
+    Tensor y;
+    for (double c : coefficients) y = y.defined() ? y * t + c : full(t.shape(), c, t.dtype());
+    return y;
+  };
+  const Tensor w = -log((1 - x) * (1 + x));
+  const Tensor near = polynomial(w - 2.5, {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06,
+                                           0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941});
+  const Tensor far =
+      polynomial(sqrt(maximum(w, 5)) - 3, {-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844,
+                                           0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682});
+  return x * where(w < 5, near, far);
+}
+
+// y − (erf y − x)/erf' y. The error of erf y is taken from erfc where x is near ±1: 1 − |x| is exact there.
+Tensor newton_step_of_erfinv(const Tensor& y, const Tensor& x) {
+  const Tensor tail = abs(x) > 0.5, sign_of_x = where(x < 0, -1.0, ones_like(x));
+  const Tensor error = where(tail, sign_of_x * ((1 - sign_of_x * x) - erfc(sign_of_x * y)), erf(y) - x);
+  return y - error * ((0.5 / std::numbers::inv_sqrtpi) * exp(square(y)));
+}
+
+}  // namespace
+
+// A step of Newton's method doubles the number of derivatives that are right, as it doubles the digits: after two from
+// a constant there are three.
+Tensor erfinv(const Tensor& x) {
+  const Tensor real = as_real(x), wide = widen(real);
+  const Tensor inside = abs(wide) < 1, v = where(inside, wide, 0);
+  Tensor y;
+  {
+    NoHistory scope;
+    y = first_guess_of_erfinv(v);
+    if (wide.dtype() == DType::f64) y = newton_step_of_erfinv(newton_step_of_erfinv(y, v), v);
+  }
+  y = newton_step_of_erfinv(newton_step_of_erfinv(y, v), v);
+  const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor outside =
+      where(wide == 1, infinity, where(wide == -1, -infinity, full(wide.shape(), nan, wide.dtype())));
+  return cast(where(inside, y, outside), real.dtype());
+}
+
+// ---- bits -----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+template <class F>
+Tensor bits(const char* op, const Tensor& a, const Tensor& b, F f) {
+  const DType dtype = promote(a.dtype(), b.dtype());
+  require(is_integer(dtype), Error::Kind::type, "{}: needs integers, got {} and {}", op, name(a.dtype()),
+          name(b.dtype()));
+  const Shape shape = common_shape(op, {a, b});
+  std::vector<std::int64_t> x = expand(cast(a, DType::i64), shape).to_vector<std::int64_t>();
+  const std::vector<std::int64_t> y = expand(cast(b, DType::i64), shape).to_vector<std::int64_t>();
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = f(x[i], y[i]);
+  return tensor_from(x, shape, dtype);
+}
+
+template <class F>
+Tensor shifted(const char* op, const Tensor& a, const Tensor& b, F f) {
+  const auto width = static_cast<std::int64_t>(8 * size_of(promote(a.dtype(), b.dtype())));
+  return bits(op, a, b, [&](std::int64_t x, std::int64_t by) {
+    require(by >= 0 && by < width, "{}: {} bits cannot be shifted by {}", op, width, by);
+    return f(x, by);
+  });
+}
+
+bool both_bool(const Tensor& a, const Tensor& b) { return a.dtype() == DType::bool_ && b.dtype() == DType::bool_; }
+
+}  // namespace
+
+Tensor bitwise_and(const Tensor& a, const Tensor& b) {
+  return both_bool(a, b) ? logical_and(a, b)
+                         : bits("bitwise_and", a, b, [](std::int64_t x, std::int64_t y) { return x & y; });
+}
+Tensor bitwise_or(const Tensor& a, const Tensor& b) {
+  return both_bool(a, b) ? logical_or(a, b)
+                         : bits("bitwise_or", a, b, [](std::int64_t x, std::int64_t y) { return x | y; });
+}
+Tensor bitwise_xor(const Tensor& a, const Tensor& b) {
+  return both_bool(a, b) ? logical_xor(a, b)
+                         : bits("bitwise_xor", a, b, [](std::int64_t x, std::int64_t y) { return x ^ y; });
+}
+// −x − 1; the last eight bits of it for u8.
+Tensor bitwise_not(const Tensor& x) {
+  if (x.dtype() == DType::bool_) return logical_not(x);
+  require(is_integer(x.dtype()), Error::Kind::type, "bitwise_not: needs integers, got {}", name(x.dtype()));
+  return cast(-1 - cast(x, DType::i64), x.dtype());
+}
+Tensor bitwise_left_shift(const Tensor& a, const Tensor& b) {
+  return shifted("bitwise_left_shift", a, b, [](std::int64_t x, std::int64_t by) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(x) << by);
+  });
+}
+Tensor bitwise_right_shift(const Tensor& a, const Tensor& b) {
+  return shifted("bitwise_right_shift", a, b, [](std::int64_t x, std::int64_t by) { return x >> by; });
+}
+
+}  // namespace ebb

@@ -1,0 +1,278 @@
+#include <algorithm>
+
+#include "ebb/autograd.h"
+#include "ebb/backward/linear.h"
+#include "ebb/gradcheck.h"
+#include "ebb/ops.h"
+#include "ebb/ops/arrange.h"
+#include "ebb/ops/image.h"
+#include "ebb/ops/linear.h"
+#include "ebb/ops/numbers.h"
+#include "expect_error.h"
+#include "ops/values.h"
+
+// Operations that are formulas of others: values by hand, gradients and second gradients by differences.
+namespace ebb {
+namespace {
+
+Tensor numbers(const Shape& shape, double offset = 0) {
+  return reshape(sin(arange(0, shape.numel(), 1, DType::f64) * 1.3 + 0.4 + offset), shape).eval();
+}
+Tensor whole(const std::vector<std::int64_t>& v, const Shape& shape) { return reshape(integers(v), shape); }
+
+void expect_gradients(const FunctionOfMany& f, const std::vector<Tensor>& inputs) {
+  require_gradients(f, inputs);
+  require_second_gradients(f, inputs);
+}
+
+TEST(Logaddexp, IsExactAtInfinitiesAndHasAHessianAtTies) {
+  expect_values(logaddexp(row({0, kInf, -kInf, kInf, -kInf, 1e300}), row({0, kInf, -kInf, 0, 3, -1e300})),
+                {std::log(2.0), kInf, -kInf, kInf, 3, 1e300});
+  // log(e^a + e^b): gradient (1/2, 1/2) and Hessian ±1/4 where a = b
+  const Tensor h =
+      hessian([](const Tensor& v) { return logaddexp(select(v, 0, 0), select(v, 0, 1)); }, row({0.7, 0.7}));
+  expect_values(h, {0.25, -0.25, -0.25, 0.25});
+  expect_gradients([](const std::vector<Tensor>& v) { return logaddexp(v[0], v[1]); },
+                   {numbers({2, 3}), numbers({3}, 2)});
+}
+
+TEST(Fmod, HasTheSignOfTheDividendAndIsExact) {
+  expect_values(fmod(row({5.5, -5.5, 5.5, 0, 1e17}), row({2, 2, -2, 3, 3})), {1.5, -1.5, 1.5, 0, std::fmod(1e17, 3)});
+  expect_values(fmod(integers({7, -7}), integers({3, 3})), {1, -1});
+  expect_gradients([](const std::vector<Tensor>& v) { return fmod(v[0] * 5, v[1] + 3); },
+                   {numbers({5}), numbers({5}, 1)});
+  const Tensor x = variable(row({0}));
+  expect_values(backward(sum(fmod(x, 2.0)))[x], {1});
+}
+
+TEST(Copysign, SeesTheSignOfZero) {
+  const Tensor y = copysign(row({1, -2, 3}), row({-0.0, 0.0, -5}));
+  expect_values(y, {-1, 2, -3});
+  expect_values(cast(signbit(row({-0.0, 0.0, -1, 1, -kInf})), DType::f64), {1, 0, 1, 0, 1});
+  const Tensor a = variable(row({1, -2}));
+  expect_values(backward(sum(copysign(a, row({-1, -1}))))[a], {-1, 1});
+}
+
+TEST(NanToNum, ReplacesWhatIsNoNumber) {
+  expect_values(nan_to_num(row({kNaN, kInf, -kInf, 2})),
+                {0, std::numeric_limits<double>::max(), -std::numeric_limits<double>::max(), 2});
+  expect_values(nan_to_num(row({kNaN, kInf, -kInf}), {.nan = 1, .posinf = 2, .neginf = 3}), {1, 2, 3});
+  EXPECT_EQ(nan_to_num(row({kInf}, DType::f16)).item<double>(), 65504);
+  const Tensor x = variable(row({kNaN, 3}));
+  expect_values(backward(sum(nan_to_num(x)))[x], {0, 1});
+}
+
+TEST(Erfinv, UndoesErf) {
+  const Tensor x = row({-0.999999, -0.9, -0.3, -1e-10, 0, 0.2, 0.7, 0.99, 1 - 1e-14});
+  expect_values(erf(erfinv(x)), x.to_vector(), 1e-15);
+  expect_values(erfinv(row({-3, -1, 1, 2, kNaN})), {kNaN, -kInf, kInf, kNaN, kNaN});
+  EXPECT_NEAR(erfinv(row({0.5})).item<double>(), 0.47693627620446987, 1e-15);
+  EXPECT_NEAR(erfinv(row({0.5}, DType::f32)).item<double>(), 0.47693627620446987, 1e-7);
+  expect_gradients([](const std::vector<Tensor>& v) { return erfinv(v[0] * 0.9); }, {numbers({5})});
+}
+
+TEST(Bits, OfIntegers) {
+  const Tensor a = integers({12, -1, 7}), b = integers({10, 5, 0});
+  expect_values(bitwise_and(a, b), {8, 5, 0});
+  expect_values(bitwise_or(a, b), {14, -1, 7});
+  expect_values(bitwise_xor(a, b), {6, -6, 7});
+  expect_values(bitwise_not(a), {-13, 0, -8});
+  expect_values(bitwise_not(cast(integers({5}), DType::u8)), {250});
+  expect_values(bitwise_left_shift(a, integers({2})), {48, -4, 28});
+  expect_values(bitwise_right_shift(a, integers({1})), {6, -1, 3});
+  EXPECT_THROW_MESSAGE(bitwise_and(row({1}), b), "needs integers");
+  EXPECT_THROW_MESSAGE(bitwise_left_shift(a, integers({64})), "cannot be shifted by 64");
+}
+
+TEST(Linear, IsItsProductAndItsRuleIsPublic) {
+  const Tensor x = numbers({2, 3, 4}), w = numbers({5, 4}, 1), b = numbers({5}, 2);
+  EXPECT_TRUE(allclose(linear(x, w, b), matmul(x, t(w)) + b));
+  expect_gradients([](const std::vector<Tensor>& v) { return linear(v[0], v[1], v[2]); }, {x, w, b});
+  const Tensor vx = variable(x), vw = variable(w), vb = variable(b), g = numbers({2, 3, 5}, 3);
+  const Gradients all = backward(sum(linear(vx, vw, vb) * g));
+  const auto [dx, dw, db] = linear_backward(g, x, w);
+  EXPECT_TRUE(allclose(dx, all[vx]) && allclose(dw, all[vw]) && allclose(db, all[vb]));
+  EXPECT_THROW_MESSAGE(linear_backward(ones({2, 3, 4}), x, w), "linear_backward: the gradient has shape [2, 3, 4]");
+  EXPECT_THROW_MESSAGE(linear(x, t(w)), "do not fit");
+}
+
+TEST(Addmm, ScalesBothParts) {
+  const Tensor c = numbers({3}), a = numbers({2, 4}), b = numbers({4, 3}, 1);
+  EXPECT_TRUE(allclose(addmm(c, a, b, 0.5, 2), 0.5 * c + 2 * matmul(a, b)));
+  expect_values(addmm(full({3}, kNaN, DType::f64), a, b, 0), matmul(a, b).to_vector());
+  const Tensor bb = numbers({2, 4, 3}, 1), aa = numbers({2, 2, 4});
+  EXPECT_TRUE(allclose(baddbmm(c, aa, bb), c + matmul(aa, bb)));
+}
+
+TEST(Cdist, IsTheNormOfEveryDifference) {
+  const Tensor a = numbers({2, 3}), b = numbers({4, 3}, 1);
+  for (const double p : {1.0, 2.0, 3.0, kInf}) {
+    const Tensor d = cdist(a, b, p);
+    for (int i = 0; i < 2; ++i)
+      for (int j = 0; j < 4; ++j) EXPECT_NEAR(d[i][j].item<double>(), norm(a[i] - b[j], p).item<double>(), 1e-14);
+  }
+  expect_gradients([](const std::vector<Tensor>& v) { return cdist(v[0], v[1]); }, {a, b});
+  expect_gradients([](const std::vector<Tensor>& v) { return pairwise_distance(v[0], v[1]); }, {a, numbers({2, 3}, 1)});
+}
+
+TEST(TraceAndKron, AreWhatTheirDefinitionsSay) {
+  expect_values(trace(whole({1, 2, 3, 4}, {2, 2})), {5});
+  expect_values(kron(whole({1, 2}, {1, 2}), whole({1, 2, 3, 4}, {2, 2})), {1, 2, 2, 4, 3, 4, 6, 8});
+  expect_gradients([](const std::vector<Tensor>& v) { return kron(v[0], v[1]); },
+                   {numbers({2, 2}), numbers({2, 3}, 1)});
+}
+
+TEST(Stacks, PutVectorsSideBySideOrAboveEachOther) {
+  EXPECT_EQ(hstack({row({1, 2}), row({3})}).shape(), Shape{3});
+  EXPECT_EQ(hstack({ones({2, 1}), ones({2, 3})}).shape(), (Shape{2, 4}));
+  EXPECT_EQ(vstack({row({1, 2}), row({3, 4})}).shape(), (Shape{2, 2}));
+}
+
+TEST(RepeatInterleave, RepeatsEachInARow) {
+  expect_values(repeat_interleave(row({1, 2, 3}), 2), {1, 1, 2, 2, 3, 3});
+  expect_values(repeat_interleave(row({1, 2, 3}), integers({2, 0, 1})), {1, 1, 3});
+  expect_values(repeat_interleave(whole({1, 2, 3, 4}, {2, 2}), 2, 0), {1, 2, 1, 2, 3, 4, 3, 4});
+  expect_gradients(
+      [](const std::vector<Tensor>& v) {
+        return repeat_interleave(v[0], integers({2, 1, 3}), 1);
+      },
+      {numbers({2, 3})});
+}
+
+TEST(Randperm, HasEveryNumberOnce) {
+  const Tensor p = randperm(1000);
+  EXPECT_TRUE(all(sort(p).first == arange(1000)).item<bool>());
+  EXPECT_FALSE(all(p == arange(1000)).item<bool>());
+}
+
+TEST(Searchsorted, FindsTheFirstPlaceOrTheLast) {
+  const Tensor s = row({1, 3, 3, 5}), v = row({0, 1, 3, 4, 9});
+  expect_values(searchsorted(s, v), {0, 0, 1, 3, 4});
+  expect_values(searchsorted(s, v, true), {0, 1, 3, 3, 4});
+  expect_values(searchsorted(s, row({3, 0, 3, 9, 1})), {1, 0, 1, 4, 0});
+  expect_values(searchsorted(whole({1, 2, 5, 6}, {2, 2}), whole({2, 0, 6, 7}, {2, 2})), {1, 0, 1, 2});
+}
+
+TEST(Cummax, KeepsTheLargestSoFarAndItsPlace) {
+  const auto [v, i] = cummax(row({1, 3, 2, 3, 5, 4}), 0);
+  expect_values(v, {1, 3, 3, 3, 5, 5});
+  expect_values(i, {0, 1, 1, 3, 4, 4});
+  const auto [w, j] = cummin(row({3, 4, 2, kNaN, 1}), 0);
+  expect_values(w, {3, 3, 2, kNaN, kNaN});
+  expect_values(j, {0, 0, 2, 3, 3});
+  const Tensor x = variable(row({1, 3, 2}));
+  expect_values(backward(sum(cummax(x, 0).first))[x], {1, 2, 0});
+}
+
+TEST(Logcumsumexp, IsTheLogarithmOfTheSumSoFar) {
+  const Tensor x = numbers({2, 5});
+  EXPECT_TRUE(allclose(logcumsumexp(x, 1), log(cumsum(exp(x), 1))));
+  expect_values(logcumsumexp(row({-kInf, 1000, 1000}), 0), {-kInf, 1000, 1000 + std::log(2.0)});
+  expect_gradients([](const std::vector<Tensor>& v) { return logcumsumexp(v[0], 1); }, {x});
+}
+
+TEST(IndexFillAndPut, WriteToPlaces) {
+  expect_values(index_fill(row({1, 2, 3}), 0, integers({2, 0}), 9.0), {9, 2, 9});
+  const Tensor x = zeros({2, 3}, DType::f64), at = integers({0, 1, 0}), to = integers({2, -3, 2});
+  expect_values(index_put(x, {at, to}, row({1, 2, 3})), {0, 0, 3, 2, 0, 0});
+  expect_values(index_put(x, {at, to}, row({1, 2, 3}), true), {0, 0, 4, 2, 0, 0});
+  expect_values(index_put(x, {integers({1})}, row({7})), {0, 0, 0, 7, 7, 7});
+  expect_gradients(
+      [&](const std::vector<Tensor>& v) {
+        return index_put(v[0], {at, to}, v[1], true);
+      },
+      {numbers({2, 3}), numbers({3}, 1)});
+}
+
+TEST(ScatterReduce, CombinesWhatMeetsAtAPlace) {
+  const Tensor x = row({1, 2, 3}), at = integers({0, 0, 2, 2}), src = row({5, -1, 7, 9});
+  expect_values(scatter_reduce(x, 0, at, src, "sum"), {5, 2, 19});
+  expect_values(scatter_reduce(x, 0, at, src, "sum", false), {4, 2, 16});
+  expect_values(scatter_reduce(x, 0, at, src, "mean"), {5.0 / 3, 2, 19.0 / 3});
+  expect_values(scatter_reduce(x, 0, at, src, "mean", false), {2, 2, 8});
+  expect_values(scatter_reduce(x, 0, at, src, "amax"), {5, 2, 9});
+  expect_values(scatter_reduce(x, 0, at, src, "amin"), {-1, 2, 3});
+  expect_values(scatter_reduce(x, 0, at, src, "amin", false), {-1, 2, 7});
+  EXPECT_THROW_MESSAGE(scatter_reduce(x, 0, at, src, "median"), "'sum', 'mean', 'amax' or 'amin'");
+  for (const char* reduce : {"sum", "mean", "amax", "amin"})
+    expect_gradients([&](const std::vector<Tensor>& v) { return scatter_reduce(v[0], 0, at, v[1], reduce); },
+                     {numbers({3}), numbers({4}, 1)});
+}
+
+TEST(NonzeroAndUnique, AreComputedAtOnce) {
+  expect_values(nonzero(whole({0, 3, 0, 4}, {2, 2})), {0, 1, 1, 1});
+  EXPECT_EQ(nonzero(zeros({2, 2})).shape(), (Shape{0, 2}));
+  const auto [values, inverse, counts] = unique(whole({3, 1, 3, 2}, {2, 2}));
+  expect_values(values, {1, 2, 3});
+  expect_values(inverse, {2, 0, 2, 1});
+  EXPECT_EQ(inverse.shape(), (Shape{2, 2}));
+  expect_values(counts, {1, 1, 2});
+}
+
+TEST(Unfold, ListsWindowsAndFoldAddsThem) {
+  const Tensor x = reshape(arange(0, 9, 1, DType::f64), {1, 1, 3, 3});
+  const Tensor columns = unfold(x, 2);
+  EXPECT_EQ(columns.shape(), (Shape{1, 4, 4}));
+  expect_values(columns, {0, 1, 3, 4, 1, 2, 4, 5, 3, 4, 6, 7, 4, 5, 7, 8});
+  expect_values(fold(columns, 3, 2), {0, 2, 2, 6, 16, 10, 6, 14, 8});
+  const UnfoldOptions o{.dilation = {1, 2}, .padding = {1, 2}, .stride = {2, 1}};
+  // A convolution is a product with the columns.
+  const Tensor image = numbers({2, 3, 5, 6}), w = numbers({4, 3, 3, 2}, 1);
+  const Tensor by_columns = matmul(reshape(w, {4, 18}), unfold(image, {3, 2}, o));
+  const Tensor direct = conv2d(image, w, {}, {.stride = {2, 1}, .padding = {1, 2}, .dilation = {1, 2}});
+  EXPECT_TRUE(allclose(reshape(by_columns, direct.shape()), direct));
+  expect_gradients([&](const std::vector<Tensor>& v) { return unfold(v[0], {3, 2}, o); }, {numbers({1, 1, 4, 4})});
+  expect_gradients([&](const std::vector<Tensor>& v) { return fold(v[0], {4, 4}, 2); }, {numbers({1, 4, 9})});
+}
+
+TEST(PixelShuffle, IsUndoneByItsOpposite) {
+  const Tensor x = reshape(arange(0, 16, 1, DType::f64), {1, 4, 2, 2}), y = pixel_shuffle(x, 2);
+  expect_values(y, {0, 4, 1, 5, 8, 12, 9, 13, 2, 6, 3, 7, 10, 14, 11, 15});
+  expect_values(pixel_unshuffle(y, 2), x.to_vector());
+}
+
+TEST(Interpolate, FollowsPyTorchsFormulas) {
+  const Tensor x = reshape(row({1, 2, 4}), {1, 1, 3});
+  expect_values(interpolate(x, {.size = {6}}), {1, 1, 2, 2, 4, 4});
+  expect_values(interpolate(x, {.scale_factor = {2}, .mode = "linear"}), {1, 1.25, 1.75, 2.5, 3.5, 4});
+  expect_values(interpolate(x, {.size = {5}, .mode = "linear", .align_corners = true}), {1, 1.5, 2, 3, 4});
+  expect_values(interpolate(reshape(row({1, 2, 3, 4}), {1, 1, 4}), {.size = {2}, .mode = "area"}), {1.5, 3.5});
+  const Tensor image = numbers({1, 2, 4, 3});
+  for (const char* mode : {"nearest", "bilinear", "bicubic", "area"})
+    expect_gradients(
+        [&](const std::vector<Tensor>& v) {
+          return interpolate(v[0], {.size = {3, 5}, .mode = mode});
+        },
+        {image});
+  // Keys' kernel with a = −0.75, written as a function of the distance.
+  const auto kernel = [](double t) {
+    const double a = -0.75, d = std::fabs(t);
+    if (d <= 1) return (a + 2) * d * d * d - (a + 3) * d * d + 1;
+    return d < 2 ? a * d * d * d - 5 * a * d * d + 8 * a * d - 4 * a : 0;
+  };
+  const Tensor line = reshape(numbers({8}), {1, 1, 1, 8});
+  const std::vector<double> values = line.to_vector();
+  const std::vector<double> fine = interpolate(line, {.size = {1, 16}, .mode = "bicubic"}).to_vector();
+  for (int i = 0; i < 16; ++i) {
+    const double at = (i + 0.5) / 2 - 0.5;
+    double expected = 0;
+    for (int k = -2; k < 10; ++k) expected += kernel(at - k) * values[static_cast<std::size_t>(std::clamp(k, 0, 7))];
+    EXPECT_NEAR(fine[static_cast<std::size_t>(i)], expected, 1e-12);
+  }
+  EXPECT_THROW_MESSAGE(interpolate(x, {.size = {2}, .mode = "bicubic"}), "does not exist for an input of shape");
+}
+
+TEST(Dropout2d, DropsWholeChannels) {
+  const Tensor y = dropout2d(ones({8, 16, 3, 3}), 0.5);
+  const std::vector<double> sums = sum(y, {2, 3}).to_vector();
+  int dropped = 0;
+  for (double s : sums) {
+    EXPECT_TRUE(s == 0 || s == 18);
+    dropped += s == 0;
+  }
+  EXPECT_GT(dropped, 30);
+  EXPECT_LT(dropped, 98);
+}
+
+}  // namespace
+}  // namespace ebb

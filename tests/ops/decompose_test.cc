@@ -1,0 +1,89 @@
+#include "ebb/ops/decompose.h"
+
+#include "ebb/autograd.h"
+#include "ebb/gradcheck.h"
+#include "ebb/ops.h"
+#include "expect_error.h"
+#include "ops/values.h"
+
+namespace ebb {
+namespace {
+
+// sin of a square: a plain wave would make matrices of rank 2.
+Tensor numbers(const Shape& shape) {
+  return reshape(sin(square(arange(0, shape.numel(), 1, DType::f64) + 1.3) * 0.7), shape).eval();
+}
+Tensor T(const Tensor& x) { return transpose(x, -2, -1); }
+void expect_close(const Tensor& a, const Tensor& b) { EXPECT_TRUE(allclose(a, b, {.rtol = 1e-10, .atol = 1e-11})); }
+void expect_gradients(const Function& f, const Tensor& x) {
+  require_gradients(f, x);
+  require_second_gradients(f, x, {.rtol = 1e-5, .atol = 1e-6});
+}
+
+TEST(Slogdet, SignAndLogarithmOfEveryDeterminant) {
+  const Tensor a = numbers({3, 4, 4});
+  const auto [s, l] = slogdet(a);
+  expect_close(s * exp(l), det(a));
+  expect_values(slogdet(1e200 * eye(3, {}, DType::f64)).second, {3 * std::log(1e200)});
+  const auto [zero, infinite] = slogdet(ones({2, 2}, DType::f64));
+  expect_values(zero, {0});
+  expect_values(infinite, {-kInf});
+  expect_gradients([](const Tensor& x) { return slogdet(x).second; }, a);
+}
+
+TEST(Eigh, RebuildsItsMatrix) {
+  const Tensor x = numbers({2, 4, 4}), a = x + T(x);
+  const auto [w, v] = eigh(a);
+  expect_close(matmul(v * unsqueeze(w, -2), T(v)), a);
+  expect_close(matmul(T(v), v), expand(eye(4, {}, DType::f64), {2, 4, 4}));
+  expect_gradients([](const Tensor& x) { return eigh(x + T(x)).first; }, x);
+  // A function of V that does not depend on its signs.
+  expect_gradients([](const Tensor& x) { return square(eigh(x + T(x)).second); }, numbers({3, 3}));
+  EXPECT_THROW_MESSAGE(eigh(numbers({2, 3})), "eigh: needs square matrices");
+}
+
+TEST(Qr, RebuildsItsMatrix) {
+  for (const Shape& shape : {Shape{2, 4, 3}, Shape{3, 3}, Shape{2, 5}}) {
+    const Tensor a = numbers(shape);
+    const auto [q, r] = qr(a);
+    const std::int64_t k = std::min(a.size(-1), a.size(-2));
+    expect_close(matmul(q, r), a);
+    expect_close(r, triu(r));
+    expect_close(matmul(T(q), q),
+                 expand(eye(k, {}, DType::f64), shape.with(shape.rank() - 2, k).with(shape.rank() - 1, k)));
+    expect_gradients([](const Tensor& x) { return qr(x).first; }, a);
+    expect_gradients([](const Tensor& x) { return qr(x).second; }, a);
+  }
+}
+
+TEST(Svd, RebuildsItsMatrix) {
+  for (const Shape& shape : {Shape{2, 4, 3}, Shape{3, 3}, Shape{2, 5}}) {
+    const Tensor a = numbers(shape);
+    const auto [u, s, vt] = svd(a);
+    expect_close(matmul(u * unsqueeze(s, -2), vt), a);
+    EXPECT_TRUE(all(s >= 0).item<bool>());
+    expect_gradients([](const Tensor& x) { return std::get<1>(svd(x)); }, a);
+    require_gradients(
+        [](const Tensor& x) {
+          const auto [u, s, vt] = svd(x);
+          return matmul(u, vt) + 0 * sum(s);  // U·Vᵀ does not depend on the signs of the vectors
+        },
+        a);
+  }
+}
+
+TEST(Pinv, SolvesInTheSenseOfLeastSquares) {
+  for (const Shape& shape : {Shape{2, 4, 3}, Shape{3, 3}, Shape{2, 5}}) {
+    const Tensor a = numbers(shape), p = pinv(a);
+    expect_close(matmul(matmul(a, p), a), a);
+    expect_close(matmul(matmul(p, a), p), p);
+    expect_gradients([](const Tensor& x) { return pinv(x); }, a);
+  }
+  const Tensor a = numbers({5, 2}), b = numbers({5});
+  expect_close(lstsq(a, b), solve(matmul(t(a), a), matmul(t(a), b)));
+  expect_values(pinv(zeros({2, 3}, DType::f64)), {0, 0, 0, 0, 0, 0});
+  EXPECT_THROW_MESSAGE(lstsq(a, numbers({4})), "do not fit");
+}
+
+}  // namespace
+}  // namespace ebb
