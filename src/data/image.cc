@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/format_error.h"
+#include "data/picture.h"
 #include "ebb/data/readers.h"
 #include "ebb/ops/create.h"
 #include "io/mapped_file.h"
@@ -17,19 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMostPixels = std::uint64_t{1} << 28;
-
-// Pixels as files hold them: row by row, the channels of a pixel together.
-struct Picture {
-  std::int64_t height = 0, width = 0;
-  std::size_t channels = 1;
-  std::vector<std::uint8_t> pixels;
-};
-
-void check_size(std::uint64_t width, std::uint64_t height, const std::string& path) {
-  require(width > 0 && height > 0 && width <= kMostPixels && height <= kMostPixels && width * height <= kMostPixels,
-          Error::Kind::io, "{}: a picture of {} × {} pixels cannot be read, it may have 1 to {}", path, width, height,
-          kMostPixels);
-}
 
 // ---- PNG ------------------------------------------------------------------------------------------------------------
 
@@ -43,7 +31,7 @@ Picture read_png(std::span<const std::byte> all, const std::string& path) {
   png.image.version = PNG_IMAGE_VERSION;
   require(png_image_begin_read_from_memory(&png.image, all.data(), all.size()) != 0, Error::Kind::io,
           "{}: the PNG cannot be read: {}", path, png.image.message);
-  check_size(png.image.width, png.image.height, path);
+  check_picture_size(png.image.width, png.image.height, path);
   // Deflate cannot do better than 1032 : 1, and a pixel takes at least a bit.
   const std::uint64_t count = std::uint64_t{png.image.width} * png.image.height;
   require(count / (8 * 1032) <= all.size(), Error::Kind::io, "{}: {} pixels cannot come out of {} bytes", path, count,
@@ -78,7 +66,7 @@ class PnmReader {
     const char kind = text_[1];
     at_ = 2;
     const std::uint64_t width = number("width"), height = number("height"), largest = number("largest value");
-    check_size(width, height, path_);
+    check_picture_size(width, height, path_);
     require(largest >= 1 && largest <= 65535, Error::Kind::io, "{}: the largest value must lie in [1, 65535], got {}",
             path_, largest);
     Picture picture{static_cast<std::int64_t>(height),
@@ -131,20 +119,58 @@ class PnmReader {
   std::size_t at_ = 0;
 };
 
-// ---- both -----------------------------------------------------------------------------------------------------------
+// ---- folders --------------------------------------------------------------------------------------------------------
+
+bool is_picture(const fs::path& path) {
+  std::string suffix = path.extension().string();
+  std::transform(suffix.begin(), suffix.end(), suffix.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const char* known : {".png", ".jpg", ".jpeg", ".ppm", ".pgm"}) {
+    if (suffix == known) return true;
+  }
+  return false;
+}
+
+template <class Wanted>
+std::vector<std::string> entries(const std::string& folder, Wanted wanted) {
+  std::error_code error;
+  std::vector<std::string> found;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (wanted(*it)) found.push_back(it->path().string());
+  }
+  require(!error, Error::Kind::io, "{}: cannot be listed: {}", folder, error.message());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::string> picture_files(const std::string& folder) {
+  return entries(folder, [](const fs::directory_entry& e) { return is_picture(e.path()); });
+}
+
+std::vector<std::string> folders_in(const std::string& folder) {
+  std::error_code none;
+  return entries(folder, [&](const fs::directory_entry& e) { return e.is_directory(none); });
+}
+
+void check_picture_size(std::uint64_t width, std::uint64_t height, const std::string& path) {
+  require(width > 0 && height > 0 && width <= kMostPixels && height <= kMostPixels && width * height <= kMostPixels,
+          Error::Kind::io, "{}: a picture of {} × {} pixels cannot be read, it may have 1 to {}", path, width, height,
+          kMostPixels);
+}
 
 Picture read_picture(const std::string& path) {
   const auto file = io::MappedFile::open(path);
   const auto all = file->bytes();
   const std::string_view start(reinterpret_cast<const char*>(all.data()), std::min<std::size_t>(all.size(), 8));
   if (start == "\x89PNG\r\n\x1a\n") return read_png(all, path);
+  if (start.starts_with("\xFF\xD8\xFF")) return read_jpeg(all, path);
   const bool pnm =
       start.size() >= 3 && start[0] == 'P' && std::string_view("2356").find(start[1]) != std::string_view::npos;
-  require(pnm, Error::Kind::io, "{}: this is neither a PNG nor a PGM or PPM file", path);
+  require(pnm, Error::Kind::io, "{}: this is not a PNG, JPEG, PGM or PPM file", path);
   return PnmReader(all, path).read();
 }
 
-// [channels, height, width], appended to `out`. Grey is 0.299 R + 0.587 G + 0.114 B, as of ITU-R BT.601.
 void append_planes(const Picture& picture, std::size_t channels, std::vector<std::uint8_t>& out) {
   const std::vector<std::uint8_t>& p = picture.pixels;
   const std::size_t count = p.size() / picture.channels;
@@ -162,23 +188,6 @@ void append_planes(const Picture& picture, std::size_t channels, std::vector<std
   }
 }
 
-std::vector<fs::path> sorted_entries(const fs::path& folder, bool folders) {
-  std::error_code error;
-  std::vector<fs::path> found;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    std::string suffix = it->path().extension().string();
-    std::transform(suffix.begin(), suffix.end(), suffix.begin(), [](unsigned char c) { return std::tolower(c); });
-    const bool picture = suffix == ".png" || suffix == ".ppm" || suffix == ".pgm";
-    std::error_code none;
-    if (folders ? it->is_directory(none) : picture) found.push_back(it->path());
-  }
-  require(!error, Error::Kind::io, "{}: cannot be listed: {}", folder.string(), error.message());
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
-}  // namespace
-
 Tensor read_image(const std::string& path, int channels) {
   require(channels == 0 || channels == 1 || channels == 3, "read_image: channels must be 0, 1 or 3, got {}", channels);
   const Picture picture = read_picture(path);
@@ -188,30 +197,36 @@ Tensor read_image(const std::string& path, int channels) {
   return from_data(pixels, {static_cast<std::int64_t>(planes), picture.height, picture.width});
 }
 
-LabelledImages read_image_folder(const std::string& folder, int channels) {
+LabelledImages read_image_folder(const std::string& folder, int channels, std::int64_t height, std::int64_t width) {
   require(channels == 1 || channels == 3, "read_image_folder: channels must be 1 or 3, got {}", channels);
+  require(height >= 0 && width >= 0 && (height == 0) == (width == 0),
+          "read_image_folder: height and width must both be positive, or both 0 for the size the pictures have, got {} "
+          "and {}",
+          height, width);
+  const bool resize = height > 0;
   LabelledImages out;
   std::vector<std::uint8_t> pixels;
   std::vector<std::int64_t> labels;
-  std::int64_t height = 0, width = 0;
   std::string first;
-  for (const fs::path& kind : sorted_entries(folder, true)) {
-    for (const fs::path& file : sorted_entries(kind, false)) {
-      const Picture picture = read_picture(file.string());
+  for (const std::string& kind : folders_in(folder)) {
+    for (const std::string& file : picture_files(kind)) {
+      Picture picture = read_picture(file);
+      if (resize) picture = resized(picture, height, width);
       if (labels.empty()) {
         height = picture.height;
         width = picture.width;
-        first = file.string();
+        first = file;
       }
       require(picture.height == height && picture.width == width, Error::Kind::io,
-              "{}: the picture has {} × {} pixels, but {} has {} × {}; all must have one size", file.string(),
+              "{}: the picture has {} × {} pixels, but {} has {} × {}; all must have one size, or be given one", file,
               picture.width, picture.height, first, width, height);
       append_planes(picture, static_cast<std::size_t>(channels), pixels);
       labels.push_back(static_cast<std::int64_t>(out.classes.size()));
     }
-    out.classes.push_back(kind.filename().string());
+    out.classes.push_back(fs::path(kind).filename().string());
   }
-  require(!labels.empty(), Error::Kind::io, "{}: there are no pictures in FOLDER/CLASS/*.png, .ppm or .pgm", folder);
+  require(!labels.empty(), Error::Kind::io, "{}: there are no pictures in FOLDER/CLASS/*.png, .jpg, .ppm or .pgm",
+          folder);
   const auto n = static_cast<std::int64_t>(labels.size());
   out.images = from_data(pixels, {n, channels, height, width});
   out.labels = from_data(labels, {n});

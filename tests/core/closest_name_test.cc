@@ -13,6 +13,7 @@ TEST(ClosestName, FindsWhatWasMeant) {
   EXPECT_EQ(closest_name("variance", kNames), "var");  // spelt out
   EXPECT_EQ(closest_name("kl_divergance", kNames), "kl_divergence");
   EXPECT_EQ(closest_name("kldiv", kNames), "kl_div");
+  EXPECT_EQ(closest_name("vra", kNames), "var");  // two letters exchanged
 }
 
 TEST(ClosestName, SaysNothingWhereNoneIsNear) {

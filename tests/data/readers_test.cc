@@ -102,22 +102,48 @@ TEST(Csv, ColumnsByNameAndByNumber) {
   EXPECT_EQ(read_csv(path).values.shape(), Shape({0, 2}));
 }
 
+TEST(Csv, SemicolonsAndTabsAreFound) {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.csv";
+  for (const char* text : {"a;\"b;,,,\"\n1;2\n", "a\tb;,\n1\t2\n", "a,b\n1,2\n"}) {
+    write_whole(path, text);
+    EXPECT_EQ(read_csv(path).values.to_vector(), (std::vector<double>{1, 2})) << text;
+  }
+  write_whole(path, "1\n2\n");
+  EXPECT_EQ(read_csv(path).values.shape(), Shape({2, 1}));
+}
+
+TEST(Csv, AFirstLineOfExamplesWithWordsIsNotAHeader) {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.csv";
+  write_whole(path, "5.1,setosa\n4.9,setosa\n");
+  EXPECT_EQ(read_csv(path, {.columns = {"0"}}).values.shape(), Shape({2, 1}));
+  write_whole(path, "width,kind\n5.1,setosa\n");
+  EXPECT_EQ(read_csv(path, {.columns = {"width"}}).values.shape(), Shape({1, 1}));
+  write_whole(path, "2019,kind\n5.1,setosa\n");  // a number above a number says nothing, a word above a word neither
+  EXPECT_EQ(read_csv(path, {.columns = {"0"}}).values.shape(), Shape({2, 1}));
+}
+
 TEST(Csv, ErrorsNameLineAndColumn) {
   const ScratchFolder folder;
   const std::string path = folder / "a.csv";
   write_whole(path, "a,b\n1,2\n\"multi\nline\",3\n");
-  EXPECT_THROW_KIND(read_csv(path), io, path + ": line 3, column 1 (a): 'multi\nline' is no number");
+  EXPECT_THROW_KIND(read_csv(path), io, path + ": line 3, column 1 (a): 'multi\nline' is not a number");
   write_whole(path, "a,b\n1,2\n3,x\n");
-  EXPECT_THROW_KIND(read_csv(path), io, "line 3, column 2 (b): 'x' is no number");
+  EXPECT_THROW_KIND(read_csv(path), io, "line 3, column 2 (b): 'x' is not a number");
   write_whole(path, "a,b\n1,2\n3\n");
-  EXPECT_THROW_KIND(read_csv(path), io, "line 3 has 1 fields, the first has 2");
+  EXPECT_THROW_KIND(read_csv(path), io, "line 3, column 2 (b): the field is missing; this line has 1 fields");
+  write_whole(path, "a,b\n1,2\n3,4,5\n");
+  EXPECT_THROW_KIND(read_csv(path), io, "line 3, column 3: one field too many; this line has 3 fields");
+  write_whole(path, "\xFF\xFEa");
+  EXPECT_THROW_KIND(read_csv(path), io, "line 1, column 1: this is UTF-16; save the file as UTF-8");
   write_whole(path, "a,b\n1,\"2\n");
   EXPECT_THROW_KIND(read_csv(path), io, "line 2, column 2: the quoted field has no end");
   write_whole(path, "a,b\n1,\"2\"x\n");
   EXPECT_THROW_KIND(read_csv(path), io, "line 2, column 2: 'x' follows the closing quote");
   write_whole(path, "a,b\n1,2\n");
   EXPECT_THROW_KIND(read_csv(path, {.columns = {"c"}}), io, "there is no column 'c'; there are: a, b");
-  EXPECT_THROW_KIND(read_csv(path, {.header = CsvOptions::Header::no}), io, "line 1, column 1 (0): 'a' is no number");
+  EXPECT_THROW_KIND(read_csv(path, {.header = CsvOptions::Header::no}), io, "line 1, column 1: 'a' is not a number");
   EXPECT_THROW_MESSAGE(read_csv(path, {.dtype = DType::i64}), "i64 cannot hold missing values");
   write_whole(path, "");
   EXPECT_THROW_KIND(read_csv(path), io, "the file is empty");
@@ -154,8 +180,63 @@ TEST(Image, PnmOfEveryKind) {
   EXPECT_THROW_KIND(with("P6 2 1 255\nabc"), io, "6 values of a 2 × 1 picture do not fit the 3 bytes");
   EXPECT_THROW_KIND(with("P5 99999999 99999999 255\n"), io, "cannot be read, it may have 1 to");
   EXPECT_THROW_KIND(with("P2 1 1 7 8"), io, "value 0 is 8, more than the largest, 7");
-  EXPECT_THROW_KIND(with("GIF89a"), io, "this is neither a PNG nor a PGM or PPM file");
+  EXPECT_THROW_KIND(with("GIF89a"), io, "this is not a PNG, JPEG, PGM or PPM file");
   EXPECT_THROW_KIND(with(read_whole(golden("grey.png")).substr(0, 50)), io, path + ": the PNG cannot be read");
+}
+
+// Both were written by Pillow with quality 95: left half black, right half white; red, green over blue, yellow.
+TEST(Image, JpegGreyAndInColour) {
+  const Tensor grey = read_image(golden("halves.jpg"));
+  EXPECT_EQ(grey.shape(), Shape({1, 16, 32}));
+  EXPECT_LT(grey[0][8][4].item(), 8);
+  EXPECT_GT(grey[0][8][28].item(), 247);
+  const Tensor colour = read_image(golden("quarters.jpg"));
+  EXPECT_EQ(colour.shape(), Shape({3, 32, 48}));
+  const auto near = [&](std::int64_t y, std::int64_t x, std::vector<double> rgb) {
+    for (std::int64_t c = 0; c < 3; ++c) {
+      EXPECT_NEAR(colour[c][y][x].item(), rgb[static_cast<std::size_t>(c)], 12) << y << " " << x << " " << c;
+    }
+  };
+  near(8, 10, {255, 0, 0});
+  near(8, 38, {0, 255, 0});
+  near(24, 10, {0, 0, 255});
+  near(24, 38, {255, 255, 0});
+}
+
+// The same picture, stored as a camera held in each of eight ways stores it: it is read upright.
+TEST(Image, JpegIsTurnedAsTheCameraWasHeld) {
+  for (int held = 1; held <= 8; ++held) {
+    const Tensor picture = read_image(golden("held" + std::to_string(held) + ".jpg"), 1);
+    ASSERT_EQ(picture.shape(), Shape({1, 16, 32})) << held;
+    const auto at = [&](std::int64_t y, std::int64_t x) { return picture[0][y][x].item(); };
+    EXPECT_GT(at(3, 3), 200) << held;  // the upper left corner is white, the rest grey and black
+    EXPECT_NEAR(at(3, 28), 128, 30) << held;
+    EXPECT_LT(at(12, 3), 50) << held;
+    EXPECT_LT(at(12, 28), 50) << held;
+  }
+}
+
+TEST(Image, AJpegThatIsCutOffIsRefused) {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.jpg", whole = read_whole(golden("quarters.jpg"));
+  write_whole(path, whole.substr(0, whole.size() * 2 / 3));
+  EXPECT_THROW_KIND(read_image(path), io, path + ": the JPEG cannot be read: Premature end of JPEG file");
+  write_whole(path, whole.substr(0, 30));
+  EXPECT_THROW_KIND(read_image(path), io, path + ": the JPEG cannot be read");
+}
+
+TEST(ImageFolder, PicturesAreStretchedToASize) {
+  const ScratchFolder folder;
+  std::filesystem::create_directory(folder / "a");
+  write_whole(folder / "a/1.pgm", "P2 4 2 255  0 100 200 200  0 100 200 200");
+  write_whole(folder / "a/2.pgm", "P2 1 1 255  7");
+  const LabelledImages half = read_image_folder(folder.path(), 1, 1, 2);
+  EXPECT_EQ(half.images.shape(), Shape({2, 1, 1, 2}));
+  // Triangles of two pixels to each side: weights 3, 3, 1 of 7 and the same from the right, as Pillow's.
+  EXPECT_EQ(values(half.images), (Numbers{71, 186, 7, 7}));
+  const LabelledImages same = read_image_folder(folder.path(), 1, 2, 4);
+  EXPECT_EQ(values(same.images[0]), (Numbers{0, 100, 200, 200, 0, 100, 200, 200}));
+  EXPECT_THROW_MESSAGE(read_image_folder(folder.path(), 1, 2), "height and width must both be positive");
 }
 
 TEST(ImageFolder, ClassesAreFoldersInOrder) {
@@ -199,7 +280,7 @@ TEST(Damage, ReadersGiveDataOrErrors) {
   for (const char* name : {"images.idx", "images.idx.gz"}) {
     try_damage(read_whole(golden(name)), [](const std::string& path) { read_idx(path); });
   }
-  for (const char* name : {"grey.png", "transparent.png", "palette.png"}) {
+  for (const char* name : {"grey.png", "transparent.png", "palette.png", "halves.jpg", "held6.jpg"}) {
     try_damage(read_whole(golden(name)), [](const std::string& path) { read_image(path); });
   }
   try_damage("P3\n2 2 255\n1 2 3 4 5 6 7 8 9 10 11 12\n", [](const std::string& path) { read_image(path); });

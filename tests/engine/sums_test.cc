@@ -7,6 +7,7 @@
 #include "cpu/jit/loop.h"
 #include "ebb/ebb.h"
 #include "engine/oracle.h"
+#include "schedule/graph_run.h"
 #include "sweep/sum_order.h"
 
 // The contract of sums (sweep/sum_order.h): what their bits depend on, and what they do not.

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -108,9 +109,8 @@ TEST(TrainCommand, ReadsRowsOfNumbers) {
   EXPECT_EQ(e["classes"], (nlohmann::json{"3", "7"}));
   EXPECT_EQ(e["confusion"], (nlohmann::json{{0, 0}, {0, 2}}));
   write_whole(tall, "height,kind,weight\n210,8,1\n205,7,2\n");
-  expect_complaint({"eval", "--run", run, "--data", tall}, 1, "class '8' is not one of the 2 the model knows");
-  write_whole(tall, "height,kind,weight\n210,7.5,1\n");
-  expect_complaint({"eval", "--run", run, "--data", tall}, 1, "a class is a whole number, not 7.5");
+  expect_complaint({"eval", "--run", run, "--data", tall}, 1,
+                   "line 2, column 2 (kind): class '8' is not one of the 2 the model knows");
 }
 
 std::string idx(const std::vector<int>& sizes, const std::string& bytes) {
@@ -157,6 +157,34 @@ TEST(TrainCommand, ReadsIdxFilesAndFoldersOfPictures) {
   EXPECT_EQ(f["classes"], (nlohmann::json{"bright", "dark"}));
   // A network for one shape of pictures says so when it gets another.
   expect_complaint({"eval", "--run", scratch / "b", "--data", scratch / "idx"}, 1, "");
+
+  // One picture, or a folder of them, of whatever size.
+  fs::create_directories(scratch / "new");
+  write_whole(scratch / "new/a.pgm", "P5 16 8 255\n" + std::string(128, static_cast<char>(230)));
+  write_whole(scratch / "new/b, \"c\".pgm", "P5 8 8 255\n" + std::string(64, 5));
+  const ProgramResult one = run_ebb({"predict", "--run", scratch / "b", "--data", scratch / "new/a.pgm"});
+  EXPECT_EQ(one.out.find("file,prediction,probability\n" + scratch / "new/a.pgm" + ",bright,0."), 0u) << one.out;
+  const ProgramResult all = run_ebb({"predict", "--run", scratch / "b", "--data", scratch / "new"});
+  EXPECT_NE(all.out.find("\"" + scratch / "new/b, \"\"c\"\".pgm\",dark,"), std::string::npos) << all.out;
+  fs::create_directories(scratch / "empty");
+  expect_complaint({"predict", "--run", scratch / "b", "--data", scratch / "empty"}, 1, "there are no pictures");
+}
+
+TEST(TrainCommand, PicturesOfSeveralSizesAreResized) {
+  ScratchFolder scratch;
+  for (int i = 0; i < 24; ++i) {
+    const std::string folder = scratch / (i % 2 ? "pictures/bright" : "pictures/dark");
+    fs::create_directories(folder);
+    const int side = 6 + i % 5;
+    write_whole(folder + "/" + std::to_string(i) + ".pgm",
+                "P5 " + std::to_string(side) + " " + std::to_string(side) + " 255\n" +
+                    std::string(static_cast<std::size_t>(side * side), static_cast<char>(i % 2 ? 200 + i : i)));
+  }
+  const Words words{"--width", "2", "--data", scratch / "pictures", "--steps", "20", "--out", scratch / "run"};
+  train(words + Words{"--resize", "8,12"});
+  EXPECT_NE(read_whole(scratch / "run/checkpoint.safetensors").find("\\\"example\\\":[3,8,12]"), std::string::npos);
+  train(words + Words{"--overwrite"});
+  EXPECT_NE(read_whole(scratch / "run/checkpoint.safetensors").find("\\\"example\\\":[3,64,64]"), std::string::npos);
 }
 
 TEST(TrainCommand, ReadsCifar) {
@@ -221,9 +249,13 @@ TEST(TrainCommand, AGptLearnsATextAndWrites) {
   for (int i = 0; i < 400; ++i) text += "the sea comes in and the sea goes out. ";
   const std::string file = scratch / "sea.txt", run = scratch / "run";
   write_whole(file, text);
-  train({"--model", "gpt", "--data", file, "--width", "32", "--layers", "1", "--heads", "2", "--context", "16",
-         "--tokens", "280", "--steps", "250", "--out", run});
-  EXPECT_LT(evaluate({"--run", run})["perplexity"], 2.0);
+  train({"--data", file, "--width", "32", "--layers", "1", "--heads", "2", "--context", "16", "--tokens", "280",
+         "--steps", "250", "--out", run});
+  const nlohmann::json e = evaluate({"--run", run});
+  EXPECT_LT(e["perplexity"], 2.0);
+  // A token is a byte at least, so a byte takes no more bits than a token.
+  EXPECT_GT(e["bits_per_byte"], 0);
+  EXPECT_LT(e["bits_per_byte"], e["loss"].get<double>() / std::log(2.0) + 1e-9);
   const Words generate{"generate", "--run", run, "--prompt", "the sea comes", "--tokens", "12"};
   const ProgramResult likeliest = run_ebb(generate + Words{"--temperature", "0"});
   EXPECT_EQ(likeliest.code, 0) << likeliest.err;
@@ -243,9 +275,13 @@ TEST(TrainCommand, SaysWhatIsWrongInOneLine) {
   expect_complaint({"train", "--model", "tree"}, 2, "--model");
   expect_complaint({"train", "--data", "no/such/path", "--out", run}, 1, "no/such/path: there is no such file");
   expect_complaint({"train", "--model", "gpt", "--data", "digits", "--out", run, "--overwrite"}, 1, "--data digits");
-  expect_complaint({"train", "--batch", "-3", "--out", run, "--overwrite"}, 1, "--batch must be at least 1");
+  expect_complaint({"train", "--batch", "-3", "--out", run, "--overwrite"}, 1, "--batch must be at least 0");
+  expect_complaint({"train", "--optimizer", "adma", "--out", run}, 2, "did you mean 'adam'?");
+  expect_complaint({"train", "--epohcs", "3"}, 2, "`ebb train` has no option '--epohcs'; did you mean '--epochs'?");
+  expect_complaint({"train", "--epohcs=3"}, 2, "did you mean '--epochs'?");
+  expect_complaint({"trian"}, 2, "there is no command 'trian'; did you mean 'train'?");
   expect_complaint({"eval"}, 2, "");
-  expect_complaint({"eval", "--run", scratch / "nothing"}, 1, "checkpoint.safetensors");
+  expect_complaint({"eval", "--run", scratch / "nothing"}, 1, scratch / "nothing" + ": there is no run in this folder");
   ASSERT_EQ(run_ebb(tiny_run(scratch / "twice", {"--steps", "2"})).code, 0);
   expect_complaint(tiny_run(scratch / "twice", {"--steps", "2"}), 2, "holds a run already");
   expect_complaint({"generate", "--run", scratch / "twice", "--prompt", "a"}, 1, "only --model gpt writes text");

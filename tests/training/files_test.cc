@@ -95,7 +95,7 @@ std::vector<Event> read_events(const std::string& bytes) {
 }
 
 MetricRow line(std::int64_t step, bool test, double loss) {
-  MetricRow r{step, 0.5 * static_cast<double>(step), test, loss};
+  MetricRow r{step, 0.5 * static_cast<double>(step), test ? Split::test : Split::train, loss};
   r.accuracy = 0.25;
   r.lr = 1e-3;
   r.samples_per_second = 100;
@@ -144,10 +144,10 @@ TEST(RunFolder, KeepsTheLinesUpToAStepAndDropsAHalfWrittenOne) {
   EXPECT_EQ(read_events(read_whole(folder.file("events.out.tfevents.ebb"))).size(), 1u + 3 * 4);
   const std::string table = read_whole(folder.file("metrics.csv"));
   EXPECT_EQ(table,
-            "step,epoch,split,loss,accuracy,lr,samples_per_second,seconds\n"
-            "1,0.5,train,1,0.25,0.001,100,2\n"
-            "2,1,train,0.5,0.25,0.001,100,2\n"
-            "3,1.5,train,0.333333333,0.25,0.001,100,2\n");
+            "step,epoch,split,loss,accuracy,lr,samples_per_second,seconds,r2,bits_per_byte\n"
+            "1,0.5,train,1,0.25,0.001,100,2,,\n"
+            "2,1,train,0.5,0.25,0.001,100,2,,\n"
+            "3,1.5,train,0.333333333,0.25,0.001,100,2,,\n");
 }
 
 TEST(RunFolder, ALossThatIsNoNumberIsReadBack) {
@@ -160,18 +160,35 @@ TEST(RunFolder, ALossThatIsNoNumberIsReadBack) {
   EXPECT_TRUE(std::isnan(folder.metrics()[0].loss));
 }
 
-TEST(RunFolder, BeginningAnewLeavesNothingOfTheRunBefore) {
+TEST(RunFolder, ARunTakesThePlaceOfTheOneBeforeWhenItIsEstablished) {
   ScratchFolder scratch;
   RunFolder folder(scratch / "run");
   folder.begin({{"model", "mlp"}});
   folder.add(line(1, false, 1));
+  folder.establish();
   write_whole(folder.checkpoint(), "old");
   write_whole(folder.report(), "old");
-  folder.begin({{"model", "cnn"}});
-  EXPECT_FALSE(folder.holds_checkpoint());
+  const auto old = [&] { return read_whole(scratch / "run/checkpoint.safetensors"); };
+  RunFolder again(scratch / "run");
+  again.begin({{"model", "cnn"}});
+  again.add(line(2, false, 1));
+  EXPECT_EQ(old(), "old");
+  again.abandon();
+  EXPECT_EQ(old(), "old");
+  EXPECT_EQ(RunFolder(scratch / "run").read_config().at("model"), "mlp");
+
+  again.begin({{"model", "cnn"}});
+  again.add(line(3, false, 1));
+  write_whole(again.checkpoint(), "new");
+  EXPECT_EQ(old(), "old");
+  again.establish();
+  EXPECT_EQ(old(), "new");
   EXPECT_FALSE(std::filesystem::exists(folder.report()));
-  EXPECT_TRUE(folder.metrics().empty());
-  EXPECT_EQ(folder.read_config().at("model"), "cnn");
+  EXPECT_EQ(RunFolder(scratch / "run").read_config().at("model"), "cnn");
+  RunFolder after(scratch / "run");
+  after.keep_metrics(9);
+  ASSERT_EQ(after.metrics().size(), 1u);
+  EXPECT_EQ(after.metrics()[0].step, 3);
   EXPECT_THROW(RunFolder(scratch / "elsewhere").read_config(), Error);
 }
 

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -124,6 +125,81 @@ TEST_F(Report, IsDrawnLightAndDark) {
   if (const char* keep = std::getenv("EBB_KEEP_SCREENSHOTS")) {
     for (const std::string& png : {light, dark}) {
       std::filesystem::copy(png, keep, std::filesystem::copy_options::overwrite_existing);
+    }
+  }
+}
+
+// A page of this width, and how much wider than its window it is, by its own measure.
+int overflow(const ScratchFolder& scratch, const std::string& html, int width) {
+  std::string page = read_whole(html);
+  page.insert(page.find("</body>"),
+              "<script>parent.postMessage(document.documentElement.scrollWidth - innerWidth, '*')</script>");
+  write_whole(scratch / "measured.html", page);
+  write_whole(
+      scratch / "frame.html",
+      "<body><script>onmessage = e => document.body.dataset.overflow = e.data</script><iframe src=measured.html "
+      "width=" +
+          std::to_string(width) + " height=2000 style='border:0'></iframe>");
+  const std::string dom = browse(scratch, scratch / "frame.html", {"--dump-dom", "--virtual-time-budget=3000"}).out;
+  const std::string text = attribute(dom, "data-overflow");
+  EXPECT_FALSE(text.empty()) << dom.substr(0, 500);
+  return text.empty() ? -1 : std::stoi(text);
+}
+
+TEST_F(Report, FitsAPhone) {
+  EXPECT_EQ(overflow(*scratch, page(), 390), 0);
+  EXPECT_EQ(overflow(*scratch, page(), 320), 0);
+  write_whole(*scratch / "wide.html", "<body><div style='width:700px'>x</div></body>");
+  EXPECT_GT(overflow(*scratch, *scratch / "wide.html", 390), 0);  // it would be noticed
+}
+
+TEST_F(Report, ManyTestsAreALineWithoutMarkers) {
+  const std::string run = *scratch / "many";
+  ASSERT_EQ(run_ebb(tiny_run(run, {"--steps", "120", "--eval-every", "1"})).code, 0);
+  const std::string curve = section(read_whole(run + "/report.html"), "loss");
+  EXPECT_EQ(count(curve, "class=\"dot b\""), 0u);
+  EXPECT_EQ(count(curve, "class=\"line b\""), 2u);
+}
+
+// Pictures on black paper, on white paper and photographs, as they look on a light and on a dark page.
+TEST_F(Report, DrawingsFollowThePageAndPhotographsDoNot) {
+  const auto page_with = [&](const std::string& name, int paper, int ink) {
+    for (int i = 0; i < 20; ++i) {
+      const std::string folder = *scratch / (name + (i % 2 ? "/a" : "/b"));
+      std::filesystem::create_directories(folder);
+      std::string pixels(64, static_cast<char>(paper));
+      for (int k = 0; k < 12; ++k)
+        pixels[static_cast<std::size_t>(i % 2 ? 20 + k : 8 + 4 * k)] = static_cast<char>(ink);
+      write_whole(folder + "/" + std::to_string(i) + ".pgm", "P5 8 8 255\n" + pixels);
+    }
+    EXPECT_EQ(run_ebb({"train", "--data", *scratch / name, "--width", "2", "--steps", "2", "--threads", "1", "--out",
+                       *scratch / (name + "-run")})
+                  .code,
+              0);
+    return read_whole(*scratch / (name + "-run/report.html"));
+  };
+  EXPECT_NE(page_with("chalk", 0, 255).find("class=\"images black\""), std::string::npos);
+  EXPECT_NE(page_with("pencil", 255, 0).find("class=\"images white\""), std::string::npos);
+  EXPECT_NE(page_with("photo", 120, 200).find("class=\"images\""), std::string::npos);
+
+  // The first picture of each page alone, with the style of its page.
+  for (const char* name : {"chalk", "pencil", "photo"}) {
+    const std::string html = read_whole(*scratch / (std::string(name) + "-run/report.html"));
+    const std::size_t style = html.find("<style>"), images = html.find("<div class=\"images"),
+                      img = html.find("<img", images);
+    const std::string alone = html.substr(style, html.find("</style>", style) + 8 - style) +
+                              html.substr(images, html.find('>', images) + 1 - images) +
+                              html.substr(img, html.find('>', img) + 1 - img) +
+                              "<style>body,.images{margin:0;padding:0}.images img{width:1280px;height:2400px}</style>";
+    write_whole(*scratch / "alone.html", alone);
+    const std::string light = *scratch / "alone-light.png", dark = *scratch / "alone-dark.png";
+    browse(*scratch, *scratch / "alone.html", {"--screenshot=" + light});
+    browse(*scratch, *scratch / "alone.html", {"--screenshot=" + dark, "--blink-settings=preferredColorScheme=0"});
+    if (std::string(name) == "photo") {
+      EXPECT_NEAR(brightness(light), brightness(dark), 1);
+    } else {
+      EXPECT_GT(brightness(light), 150) << name;
+      EXPECT_LT(brightness(dark), 100) << name;
     }
   }
 }

@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 
 #include "expect_error.h"
 #include "run_config.h"
 #include "scratch_folder.h"
+#include "trainer.h"
 
 // Settings from the command line and from files.
 namespace ebb::program {
@@ -46,7 +48,7 @@ TEST(Settings, WhatIsWrongInAFileIsNamed) {
   expect("batchh = 3\n", "there is no setting 'batchh'; did you mean 'batch'?");
   expect("model = \"tree\"\n", "run.toml: --model");
   expect("batch = \"many\"\n", "run.toml: ");
-  expect("[other]\nbatch = 3\n", "settings stand outside sections or in [train]");
+  expect("[other]\nbatch = 3\n", "settings are outside sections or in [train]");
   expect("{\"batch\": ", "run.toml: ");
   expect("{\"model\": {\"a\": 1}}", "run.toml: --model");
   EXPECT_THROW_MESSAGE(read({}, scratch / "none.toml"), "cannot be read");
@@ -70,12 +72,17 @@ TEST(Settings, WhatMakesNoSenseIsRefusedInTheWordsOfTheOptions) {
     change(c);
     EXPECT_THROW_MESSAGE(resolve(c), part);
   };
-  expect([](RunConfig& c) { c.batch = -1; }, "--batch must be at least 1, got -1");
+  expect([](RunConfig& c) { c.batch = -1; }, "--batch must be at least 0, got -1");
   expect([](RunConfig& c) { c.dropout = 1; }, "--dropout must lie in [0, 1), got 1");
   expect([](RunConfig& c) { c.test_fraction = 0; }, "--test-fraction must lie between 0 and 1");
   expect([](RunConfig& c) { c.tokens = 10; }, "--tokens must be at least 256, got 10");
   expect([](RunConfig& c) { c.model = "gpt", c.width = 30, c.heads = 4; },
          "--width 30 cannot be divided among --heads 4");
+  // However a name got into the settings, an unknown one is not replaced by another.
+  expect([](RunConfig& c) { c.optimizer = "adamm"; }, "--optimizer: 'adamm' is not one of adamw, adam");
+  expect([](RunConfig& c) { c.optimizer = "adamm"; }, "did you mean 'adam");
+  expect([](RunConfig& c) { c.schedule = "cosin"; }, "did you mean 'cosine'?");
+  expect([](RunConfig& c) { c.model = "rnn"; }, "--model: 'rnn' is not one of");
   expect([](RunConfig& c) { c.lr = -1; }, "--lr must be at least 0");
 }
 
@@ -86,11 +93,36 @@ TEST(Settings, EveryModelAndOptimiserGetsARate) {
       c.model = model;
       c.optimizer = optimizer;
       resolve(c);
+      resolve_length(c, 1000);
       EXPECT_GT(c.lr, 0);
       EXPECT_GT(c.batch, 0);
       EXPECT_GT(c.epochs, 0);
     }
   }
+}
+
+TEST(Settings, LittleDataGetsManyPasses) {
+  for (const std::int64_t examples : {1, 10, 100, 1000, 100000}) {
+    RunConfig c;
+    c.model = "mlp";
+    resolve(c);
+    resolve_length(c, examples);
+    const double steps =
+        c.epochs * std::max(1.0, std::floor(static_cast<double>(examples) / static_cast<double>(c.batch)));
+    EXPECT_GE(steps, 2000) << examples;
+    EXPECT_GE(c.epochs, 10) << examples;
+  }
+}
+
+TEST(Settings, AnOptimiserThatNobodyKnowsIsAnError) {
+  RunConfig c;
+  c.model = "mlp";
+  c.train_count = c.test_count = 10;
+  resolve(c);
+  resolve_length(c, 10);
+  const Dataset data = load_dataset(c);
+  c.optimizer = "adamm";
+  EXPECT_THROW_MESSAGE(Trainer(c, data), "--optimizer adamm: there is no such optimiser; did you mean 'adam");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ namespace ebb::program {
 
 void add_train_command(CLI::App& app);
 void add_eval_command(CLI::App& app);
+void add_predict_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
 void add_loss_command(CLI::App& app);
 void add_losses_command(CLI::App& app);

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <map>
 
 #include "core/format_error.h"
+#include "data/picture.h"
 #include "ebb/data/digits.h"
 #include "ebb/data/readers.h"
 #include "ebb/ops.h"
@@ -19,10 +19,11 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kTalesLength = 300'000;
 
-// Labelled examples as they are read, before they are divided.
+// Examples as they are read, before they are divided.
 struct Labelled {
   Tensor inputs, labels;
   std::vector<std::string> classes;
+  TableFacts table = {};
 };
 
 std::vector<std::string> numbers_as_names(std::int64_t count) {
@@ -84,57 +85,81 @@ Labelled read_cifar(const fs::path& folder, bool test) {
   return from_pictures(fs::exists(folder / "train.bin") ? read_cifar100(files) : read_cifar10(files));
 }
 
-// The last column, or the one that is named, is the class.
-Labelled read_table(const std::string& path, const std::string& target) {
-  const Table table = read_csv(path);
-  const auto columns = static_cast<std::int64_t>(table.names.size());
-  require(columns >= 2, Error::Kind::io, "{}: one column is the class, so there must be at least two, not {}", path,
-          columns);
-  const auto found = target.empty() ? table.names.end() - 1 : std::find(table.names.begin(), table.names.end(), target);
-  require(found != table.names.end(), "--target {}: {} has no such column", target, path);
-  const std::int64_t at = found - table.names.begin();
-  const std::vector<double> classes = table.values.slice(1, at, at + 1).to_vector();
-  std::map<double, std::int64_t> number;
-  for (std::size_t row = 0; row < classes.size(); ++row) {
-    require(std::floor(classes[row]) == classes[row], Error::Kind::io,
-            "{}: row {}, column {}: a class is a whole number, not {}", path, row + 1, *found, classes[row]);
-    number.emplace(classes[row], 0);
+// ---- pictures -------------------------------------------------------------------------------------------------------
+
+// Networks of this program are for small pictures.
+constexpr std::int64_t kLargestSide = 128, kUsualSide = 64;
+
+// All the pictures [n, channels, height, width]. A height of 0 keeps the size they have, unless they differ in it or
+// are too large.
+Tensor read_pictures(const std::vector<std::string>& files, std::int64_t channels, std::int64_t height,
+                     std::int64_t width) {
+  std::vector<std::uint8_t> pixels;
+  const bool keep = height == 0;
+  for (const std::string& file : files) {
+    Picture picture = read_picture(file);
+    if (keep) {
+      if (pixels.empty()) height = picture.height, width = picture.width;
+      const bool same = picture.height == height && picture.width == width;
+      if (!same || std::max(height, width) > kLargestSide)
+        return read_pictures(files, channels, kUsualSide, kUsualSide);
+    }
+    append_planes(resized(picture, height, width), static_cast<std::size_t>(channels), pixels);
   }
-  require(number.size() <= 1000, Error::Kind::io, "{}: column {} has {} different values, too many for classes", path,
-          *found, number.size());
+  return from_data(pixels, {static_cast<std::int64_t>(files.size()), channels, height, width});
+}
+
+// FOLDER/CLASS/*.jpg and so on.
+Labelled read_folder(const std::string& folder, std::int64_t channels, std::int64_t height, std::int64_t width) {
   Labelled all;
-  for (auto& [value, index] : number) {
-    index = static_cast<std::int64_t>(all.classes.size());
-    all.classes.push_back(fmt::format("{:.0f}", value));
-  }
+  std::vector<std::string> files;
   std::vector<std::int64_t> labels;
-  for (double c : classes) labels.push_back(number.at(c));
+  for (const std::string& kind : folders_in(folder)) {
+    const std::vector<std::string> inside = picture_files(kind);
+    files.insert(files.end(), inside.begin(), inside.end());
+    labels.insert(labels.end(), inside.size(), static_cast<std::int64_t>(all.classes.size()));
+    if (!inside.empty()) all.classes.push_back(fs::path(kind).filename().string());
+  }
+  require(!files.empty(), Error::Kind::io,
+          "{}: there are neither pictures in FOLDER/CLASS/*.png, .jpg, .ppm or .pgm nor files of MNIST or CIFAR",
+          folder);
+  all.inputs = read_pictures(files, channels, height, width);
   all.labels = from_data(labels, {static_cast<std::int64_t>(labels.size())});
-  std::vector<Tensor> others;
-  if (at > 0) others.push_back(table.values.slice(1, 0, at));
-  if (at + 1 < columns) others.push_back(table.values.slice(1, at + 1, columns));
-  all.inputs = cat(others, 1).eval();
-  require(all.inputs.numel() == 0 || isfinite(sum(all.inputs)).item<bool>(), Error::Kind::io,
-          "{}: some values are missing or not finite; fill them first", path);
   return all;
+}
+
+// ---- which reader ---------------------------------------------------------------------------------------------------
+
+bool is_table(const std::string& path) {
+  const std::string suffix = fs::path(path).extension().string();
+  return suffix == ".csv" || suffix == ".tsv" || suffix == ".tab";
 }
 
 std::string detect(const std::string& path) {
   require(fs::exists(path), Error::Kind::io,
           "{}: there is no such file or folder (digits and tales are generated without one)", path);
-  if (!fs::is_directory(path)) return fs::path(path).extension() == ".csv" ? "csv" : "text";
+  if (!fs::is_directory(path)) return is_table(path) ? "csv" : "text";
   if (!images_file(path, false).empty() || !images_file(path, true).empty()) return "idx";
   if (fs::exists(fs::path(path) / "data_batch_1.bin") || fs::exists(fs::path(path) / "train.bin")) return "cifar";
   return "images";
 }
 
-Labelled read_labelled(const std::string& format, const std::string& path, bool test, const std::string& target) {
-  if (format == "csv") return read_table(path, target);
-  if (format == "cifar") return read_cifar(path, test);
-  if (format == "images") return from_pictures(read_image_folder(path));
-  const std::string images = images_file(path, test), labels = labels_file(path, test);
-  require(!images.empty() && !labels.empty(), Error::Kind::io, "{}: there are no IDX files of {} pictures and labels",
-          path, test ? "test" : "training");
+// A file or folder to train on.
+Labelled read_labelled(const std::string& format, const std::string& path, const RunConfig& c) {
+  if (format == "csv") {
+    TableSurvey survey = survey_table(path, {c.target, c.ignore, c.task});
+    const TableRows rows = read_rows(path, survey.facts, survey.classes, true);
+    return {rows.inputs, rows.targets, std::move(survey.classes), std::move(survey.facts)};
+  }
+  require(c.task != "regression", "--task regression is for CSV files, not for {}", path);
+  if (format == "cifar") return read_cifar(path, false);
+  if (format == "images") {
+    const bool one = c.resize.size() == 1;
+    return c.resize.empty() ? read_folder(path, 3, 0, 0) : read_folder(path, 3, c.resize[0], c.resize[one ? 0 : 1]);
+  }
+  const std::string images = images_file(path, false), labels = labels_file(path, false);
+  require(!images.empty() && !labels.empty(), Error::Kind::io,
+          "{}: there are no IDX files of training pictures and labels", path);
   return read_idx_pair(images, labels);
 }
 
@@ -163,24 +188,104 @@ Tensor renumber(const Labelled& read, const std::vector<std::string>& classes, c
   return index_select(from_data(number, {static_cast<std::int64_t>(number.size())}), 0, read.labels).eval();
 }
 
-// A part of the rows for the test, chosen by the seed: files are often sorted by class.
-void divide(const Labelled& read, const RunConfig& c, Dataset& into) {
-  const std::int64_t n = read.inputs.size(0);
-  const auto test = std::max<std::int64_t>(1, std::llround(c.test_fraction * static_cast<double>(n)));
-  require(n > test, Error::Kind::io, "{}: {} examples are too few to train and test on", c.data, n);
+// A file or folder for a model that knows what it reads.
+Examples read_known(const std::string& format, const std::string& path, const RunConfig& c, const DataFacts& facts,
+                    bool test) {
+  if (format == "csv") {
+    const TableRows rows = read_rows(path, facts.table, facts.classes, true, c.target);
+    return {rows.inputs, rows.targets};
+  }
+  Labelled read;
+  if (format == "cifar") {
+    read = read_cifar(path, test);
+  } else if (format == "images") {
+    require(facts.example.rank() == 3, Error::Kind::io, "{}: these are pictures, the model knows examples of shape {}",
+            path, facts.example);
+    read = read_folder(path, facts.example[0], facts.example[1], facts.example[2]);
+  } else {
+    const std::string images = images_file(path, test), labels = labels_file(path, test);
+    require(!images.empty() && !labels.empty(), Error::Kind::io, "{}: there are no IDX files of {} pictures and labels",
+            path, test ? "test" : "training");
+    read = read_idx_pair(images, labels);
+  }
+  return {read.inputs, renumber(read, facts.classes, path)};
+}
+
+// A part of the examples, chosen by the seed: files are often sorted by class. `first` gets the share, `rest` the
+// others.
+void divide(const Examples& all, double share, std::uint64_t seed, const std::string& path, Examples& first,
+            Examples& rest) {
+  const std::int64_t n = all.size();
+  const auto some = std::max<std::int64_t>(1, std::llround(share * static_cast<double>(n)));
+  require(n > some, Error::Kind::io, "{}: {} examples are too few to train and test on", path, n);
   const RandomState before = random_state();
-  manual_seed(c.seed ^ 0x7e57);
+  manual_seed(seed);
   const Tensor order = argsort(rand({n}, DType::f64)).eval();
   random_state() = before;
   const auto part = [&](std::int64_t from, std::int64_t to) {
     const Tensor rows = order.slice(0, from, to);
-    Examples e{index_select(read.inputs, 0, rows), index_select(read.labels, 0, rows)};
+    Examples e{index_select(all.inputs, 0, rows), index_select(all.targets, 0, rows)};
     eval({e.inputs, e.targets});
     return e;
   };
-  into.test = part(0, test);
-  into.train = part(test, n);
+  first = part(0, some);
+  rest = part(some, n);
 }
+
+constexpr std::uint64_t kTestSeed = 0x7e57, kValidationSeed = 0x7a11d;
+
+// The end of a text is held back, of all else a part chosen by the seed.
+void hold_back_validation(const RunConfig& c, Dataset& data) {
+  if (c.validation_fraction == 0) return;
+  if (data.facts.task == Task::text) {
+    const std::int64_t n = data.train.size();
+    const auto some = std::max<std::int64_t>(1, std::llround(c.validation_fraction * static_cast<double>(n)));
+    require(n > some, Error::Kind::io, "{}: {} windows of text are too few to hold some back", c.data, n);
+    const Examples all = data.train;
+    data.train = {all.inputs.slice(0, 0, n - some), all.targets.slice(0, 0, n - some)};
+    data.validation = {all.inputs.slice(0, n - some, n), all.targets.slice(0, n - some, n)};
+    return;
+  }
+  const Examples all = data.train;
+  divide(all, c.validation_fraction, c.seed ^ kValidationSeed, c.data, data.validation, data.train);
+}
+
+// ---- rows: what is missing, and the size of targets -----------------------------------------------------------------
+
+// The mean of what is there, by input.
+std::vector<double> means_of_known(const Tensor& inputs) {
+  const Tensor known = logical_not(isnan(inputs));
+  const Tensor total = sum(where(known, cast(inputs, DType::f64), 0.0), {0});
+  return (total / maximum(sum(cast(known, DType::f64), {0}), 1.0)).to_vector();
+}
+
+Tensor filled(const Tensor& inputs, const DataFacts& facts) {
+  if (facts.fill.empty()) return inputs;
+  const Tensor fill = tensor_from(facts.fill, {static_cast<std::int64_t>(facts.fill.size())}, DType::f32);
+  return where(isnan(inputs), fill, inputs).eval();
+}
+
+Examples prepared(const Examples& e, const DataFacts& facts) {
+  Examples out{filled(e.inputs, facts), e.targets};
+  if (facts.task == Task::numbers) {
+    const Tensor exact = cast(e.targets, DType::f64);
+    out.targets = cast((exact - facts.target_mean) / facts.target_scale, DType::f32).eval();
+  }
+  return out;
+}
+
+// Learns the facts from the examples to train on alone.
+void learn_facts(const Examples& train, DataFacts& facts) {
+  if (facts.table.columns.empty()) return;
+  facts.fill = means_of_known(train.inputs);
+  if (facts.task != Task::numbers) return;
+  const Tensor exact = cast(train.targets, DType::f64);
+  facts.target_mean = mean(exact).item();
+  const double deviation = stddev(exact, Axes{0}, false, 0).item();
+  facts.target_scale = deviation > 0 ? deviation : 1;
+}
+
+// ---- generated digits and text --------------------------------------------------------------------------------------
 
 Examples digits(std::int64_t count, std::uint64_t seed) {
   const Digits d = make_digits(count, seed);
@@ -211,11 +316,15 @@ Texts load_texts(const RunConfig& c) {
 
 bool is_text(const RunConfig& c) { return c.model == "gpt"; }
 
-std::string format_of(const RunConfig& c) {
-  const std::string format = c.format == "auto" ? detect(c.data) : c.format;
-  require(format != "text", "--data {}: this is text, which only --model gpt is trained on", c.data);
-  require(format != "csv" || c.model == "mlp", "--data {}: rows of numbers are for --model mlp, not {}", c.data,
-          c.model);
+std::string name_of_text(const RunConfig& c, bool test) {
+  if (!c.test_data.empty() && test) return "the test text " + c.test_data;
+  return fmt::format("the {} text of {}", test ? "test" : "training", c.data);
+}
+
+std::string format_of(const RunConfig& c, const std::string& path) {
+  const std::string format = c.format == "auto" ? detect(path) : c.format;
+  require(format != "text", "--data {}: this is text, which only --model gpt is trained on", path);
+  require(format != "csv" || c.model == "mlp", "--data {}: rows of a table are for --model mlp, not {}", path, c.model);
   return format;
 }
 
@@ -228,19 +337,38 @@ Examples windows(const std::vector<std::int64_t>& tokens, std::int64_t context, 
 }
 
 nlohmann::json to_json(const DataFacts& facts) {
-  return {{"example", std::vector<std::int64_t>(facts.example.begin(), facts.example.end())},
+  return {{"task", static_cast<int>(facts.task)},
+          {"example", std::vector<std::int64_t>(facts.example.begin(), facts.example.end())},
           {"classes", facts.classes},
-          {"merges", facts.pairs.merges()}};
+          {"merges", facts.pairs.merges()},
+          {"table", to_json(facts.table)},
+          {"fill", facts.fill},
+          {"target_mean", facts.target_mean},
+          {"target_scale", facts.target_scale}};
 }
 
 DataFacts facts_from_json(const nlohmann::json& json, const std::string& where) {
   try {
-    return {Shape(json.at("example").get<std::vector<std::int64_t>>()),
+    const int task = json.at("task").get<int>();
+    require(task >= 0 && task <= 2, Error::Kind::io, "{}: there is no task {}", where, task);
+    return {static_cast<Task>(task),
+            Shape(json.at("example").get<std::vector<std::int64_t>>()),
             json.at("classes").get<std::vector<std::string>>(),
-            BytePairs(json.at("merges").get<std::vector<BytePairs::Merge>>())};
+            BytePairs(json.at("merges").get<std::vector<BytePairs::Merge>>()),
+            table_from_json(json.at("table")),
+            json.at("fill").get<std::vector<double>>(),
+            json.at("target_mean").get<double>(),
+            json.at("target_scale").get<double>()};
   } catch (const nlohmann::json::exception& e) {
     fail(Error::Kind::io, "{}: what is said about the data cannot be read ({})", where, e.what());
   }
+}
+
+std::string model_for_data(const RunConfig& c) {
+  if (c.data.empty() || c.data == "digits") return "cnn";
+  if (c.data == "tales") return "gpt";
+  const std::string format = c.format == "auto" ? detect(c.data) : c.format;
+  return format == "text" ? "gpt" : format == "csv" ? "mlp" : "cnn";
 }
 
 Dataset load_dataset(const RunConfig& c) {
@@ -249,57 +377,97 @@ Dataset load_dataset(const RunConfig& c) {
     require(c.data != "digits", "--data digits: pictures are not for --model gpt");
     const Texts texts = load_texts(c);
     if (c.tokens > 256) all.facts.pairs = BytePairs::train(texts.train, c.tokens);
-    all.train = windows(all.facts.pairs.encode(texts.train), c.context, "the training text");
-    all.test = windows(all.facts.pairs.encode(texts.test), c.context, "the test text");
+    all.train = windows(all.facts.pairs.encode(texts.train), c.context, name_of_text(c, false));
+    all.test = windows(all.facts.pairs.encode(texts.test), c.context, name_of_text(c, true));
     all.facts.example = {c.context};
     all.description = fmt::format("{} characters of {}", texts.train.size() + texts.test.size(),
                                   c.data == "tales" ? "generated tales" : c.data);
+    hold_back_validation(c, all);
     return all;
   }
   require(c.data != "tales", "--data tales: text is only for --model gpt");
+  all.facts.task = Task::classes;
   if (c.data == "digits") {
     require(c.test_data.empty(), "--test-data {}: generated digits are tested on generated ones", c.test_data);
+    require(c.task != "regression", "--task regression is for CSV files, not for digits");
     all.train = digits(c.train_count, 2 * c.seed);
     all.test = digits(c.test_count, 2 * c.seed + 1);
-    all.facts = {{1, 28, 28}, numbers_as_names(10), {}};
+    all.facts.example = {1, 28, 28};
+    all.facts.classes = numbers_as_names(10);
     all.description = fmt::format("{} generated digits", c.train_count + c.test_count);
+    hold_back_validation(c, all);
     return all;
   }
-  const std::string format = format_of(c);
-  const Labelled read = read_labelled(format, train_path(format, c.data), false, c.target);
+  const std::string format = format_of(c, c.data);
+  Labelled read = read_labelled(format, train_path(format, c.data), c);
   require(read.inputs.size(0) > 0, Error::Kind::io, "{}: there are no examples", c.data);
-  all.facts = {read.inputs.shape().without(0), read.classes, {}};
-  if (c.test_data.empty() && own_test_path(format, c.data).empty()) {
-    divide(read, c, all);
-  } else {
+  all.facts.task = read.classes.empty() ? Task::numbers : Task::classes;
+  all.facts.example = read.inputs.shape().without(0);
+  all.facts.classes = std::move(read.classes);
+  all.facts.table = std::move(read.table);
+  const bool own_test = !c.test_data.empty() || !own_test_path(format, c.data).empty();
+  if (own_test) {
     all.train = {read.inputs, read.labels};
-    all.test = load_test_examples(c, all.facts);
+  } else {
+    divide({read.inputs, read.labels}, c.test_fraction, c.seed ^ kTestSeed, c.data, all.test, all.train);
   }
-  all.description = fmt::format("{} examples of {}", all.train.size() + all.test.size(), c.data);
+  hold_back_validation(c, all);
+  learn_facts(all.train, all.facts);
+  all.test = own_test ? load_test_examples(c, all.facts) : prepared(all.test, all.facts);
+  all.train = prepared(all.train, all.facts);
+  if (all.validation.size() > 0) all.validation = prepared(all.validation, all.facts);
+  all.description =
+      fmt::format("{} examples of {}", all.train.size() + all.validation.size() + all.test.size(), c.data);
   return all;
 }
 
 Examples load_test_examples(const RunConfig& c, const DataFacts& facts) {
-  if (is_text(c)) return windows(facts.pairs.encode(load_texts(c).test), c.context, "the test text");
+  if (is_text(c)) return windows(facts.pairs.encode(load_texts(c).test), facts.example[0], name_of_text(c, true));
   if (c.data == "digits") return digits(c.test_count, 2 * c.seed + 1);
-  const std::string format = format_of(c);
-  const std::string own = own_test_path(format, c.test_data.empty() ? c.data : c.test_data);
-  const std::string path = own.empty() ? c.test_data : own;
+  const std::string named = c.test_data.empty() ? c.data : c.test_data;
+  const std::string format = format_of(c, named);
+  const std::string own = own_test_path(format, named);
+  const std::string path = own.empty() ? named : own;
   Examples test;
-  if (path.empty()) {
-    const Labelled read = read_labelled(format, train_path(format, c.data), false, c.target);
-    Dataset divided;
-    divide({read.inputs, renumber(read, facts.classes, c.data), {}}, c, divided);
-    test = divided.test;
+  if (own.empty() && c.test_data.empty()) {
+    Examples rest;
+    divide(read_known(format, train_path(format, c.data), c, facts, false), c.test_fraction, c.seed ^ kTestSeed, c.data,
+           test, rest);
   } else {
-    const Labelled read = read_labelled(format, path, format == "idx" || format == "cifar", c.target);
-    test = {read.inputs, renumber(read, facts.classes, path)};
+    test = read_known(format, path, c, facts, format == "idx" || format == "cifar");
   }
-  require(test.size() > 0, Error::Kind::io, "{}: there are no examples to test on", path.empty() ? c.data : path);
+  require(test.size() > 0, Error::Kind::io, "{}: there are no examples to test on", path);
   require(test.inputs.shape().without(0) == facts.example, Error::Kind::io,
-          "{}: examples to test on have shape {}, the model knows {}", path.empty() ? c.data : path,
-          test.inputs.shape().without(0), facts.example);
-  return test;
+          "{}: examples to test on have shape {}, the model knows {}", path, test.inputs.shape().without(0),
+          facts.example);
+  return prepared(test, facts);
+}
+
+Unlabelled load_unlabelled(const std::string& path, const DataFacts& facts) {
+  require(facts.task != Task::text, "predict: this network writes text; `ebb generate` lets it");
+  require(fs::exists(path), Error::Kind::io, "{}: there is no such file or folder", path);
+  Unlabelled all;
+  if (!facts.table.columns.empty()) {
+    require(!fs::is_directory(path), Error::Kind::io,
+            "{}: the network was trained on rows of a CSV file, this is a folder", path);
+    all.inputs = filled(read_rows(path, facts.table, facts.classes, false).inputs, facts);
+    for (std::int64_t k = 0; k < all.inputs.size(0); ++k) all.names.push_back(std::to_string(k + 1));
+    return all;
+  }
+  all.pictures = true;
+  if (fs::is_directory(path)) {
+    all.names = picture_files(path);
+    for (const std::string& folder : folders_in(path)) {
+      const std::vector<std::string> inside = picture_files(folder);
+      all.names.insert(all.names.end(), inside.begin(), inside.end());
+    }
+  } else {
+    all.names = {path};
+  }
+  require(!all.names.empty(), Error::Kind::io, "{}: there are no pictures (.png, .jpg, .ppm, .pgm) in this folder",
+          path);
+  all.inputs = read_pictures(all.names, facts.example[0], facts.example[1], facts.example[2]);
+  return all;
 }
 
 }  // namespace ebb::program

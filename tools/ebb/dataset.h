@@ -5,31 +5,44 @@
 #include "ebb/data/text.h"
 #include "ebb/tensor.h"
 #include "run_config.h"
+#include "table.h"
 
 namespace ebb::program {
 
 // Examples and what they are; text as windows of tokens.
 struct Examples {
-  Tensor inputs;   // pictures [n, channels, height, width] (u8, or f32 in [0, 1]), rows [n, features]; tokens [n, T]
-  Tensor targets;  // classes i64 [n]; the tokens that follow [n, T]
-  std::int64_t size() const { return inputs.size(0); }
+  Tensor inputs;   // pictures [n, channels, height, width] (u8, or f32 in [0, 1]), rows [n, inputs]; tokens [n, T]
+  Tensor targets;  // classes i64 [n]; numbers f32 [n], shifted and scaled by the facts; the tokens that follow [n, T]
+  std::int64_t size() const { return inputs.defined() ? inputs.size(0) : 0; }
 };
+
+// What a network is trained to give.
+enum class Task { classes, numbers, text };
 
 // What a model must know about its data; a checkpoint holds it, so that the model can be used without the data.
 struct DataFacts {
-  Shape example;                     // of one input: [channels, height, width] or [features]; text: [context]
-  std::vector<std::string> classes;  // names, in the order of their numbers; empty for text
-  BytePairs pairs;                   // text
+  Task task = Task::text;
+  Shape example;                             // of one input: [channels, height, width] or [inputs]; text: [context]
+  std::vector<std::string> classes;          // names, in the order of their numbers
+  BytePairs pairs;                           // text
+  TableFacts table;                          // rows of a CSV file
+  std::vector<double> fill;                  // rows: what stands for a missing number, by input
+  double target_mean = 0, target_scale = 1;  // numbers: target = mean + scale · what the network gives
   std::int64_t class_count() const { return static_cast<std::int64_t>(classes.size()); }
+  std::int64_t outputs() const { return task == Task::numbers ? 1 : class_count(); }
 };
 nlohmann::json to_json(const DataFacts& facts);
 DataFacts facts_from_json(const nlohmann::json& json, const std::string& where);
 
 struct Dataset {
   Examples train, test;
+  Examples validation;  // a part of the examples to train on, where --validation-fraction asks for it
   DataFacts facts;
   std::string description;  // "24000 generated digits"
 };
+
+// The network for this data where the user names none.
+std::string model_for_data(const RunConfig& config);
 
 // What `config` names. A path that cannot be what it should be is an Error.
 Dataset load_dataset(const RunConfig& config);
@@ -37,6 +50,14 @@ Dataset load_dataset(const RunConfig& config);
 // Only the examples to test on, for a model that was trained before: classes get the numbers they had then, and text is
 // cut into the tokens it knew.
 Examples load_test_examples(const RunConfig& config, const DataFacts& facts);
+
+// Inputs without targets, and what each is called: the row's number, or the picture's file.
+struct Unlabelled {
+  Tensor inputs;
+  std::vector<std::string> names;
+  bool pictures = false;
+};
+Unlabelled load_unlabelled(const std::string& path, const DataFacts& facts);
 
 // Windows of `context` tokens beside each other, and the same one token later.
 Examples windows(const std::vector<std::int64_t>& tokens, std::int64_t context, const std::string& what);

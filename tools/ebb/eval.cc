@@ -15,7 +15,7 @@ namespace ebb::program {
 namespace {
 
 struct EvalCommand {
-  std::string run, checkpoint;
+  std::string run, checkpoint, which;
   std::string data, format, target;
   std::int64_t test_count = 0, threads = 0;
   std::optional<std::uint64_t> seed;
@@ -39,20 +39,23 @@ RunConfig settings_of(const EvalCommand& c, RunConfig config) {
 
 void run_eval(const EvalCommand& c) {
   if (c.threads > 0) set_num_threads(static_cast<int>(c.threads));
-  const std::string path = c.checkpoint.empty() ? RunFolder(c.run).checkpoint() : c.checkpoint;
+  const std::string path = c.checkpoint.empty() ? checkpoint_of_run(c.run, c.which) : c.checkpoint;
   const TrainedModel trained = load_trained_model(path);
   const RunConfig config = settings_of(c, trained.config);
   const Examples examples = load_test_examples(config, trained.facts);
   const Clock clock;
-  const Evaluation e = evaluate(trained.model, examples);
+  const Evaluation e = evaluate(trained.model, examples, trained.facts);
   const double seconds = clock.seconds();
-  const bool text = trained.facts.classes.empty();
+  const Task task = trained.facts.task;
   if (c.json) {
     nlohmann::ordered_json out{{"checkpoint", path},  {"step", trained.step},        {"model", config.model},
                                {"data", config.data}, {"examples", examples.size()}, {"loss", e.loss},
                                {"seconds", seconds}};
-    if (text) {
+    if (task == Task::text) {
       out["perplexity"] = std::exp(e.loss);
+      out["bits_per_byte"] = e.bits_per_byte;
+    } else if (task == Task::numbers) {
+      out.update({{"r2", e.r2}, {"rmse", e.rmse}, {"mae", e.mae}});
     } else {
       const std::int64_t n = trained.facts.class_count();
       const std::vector<std::int64_t> counts = confusion(e, examples, n);
@@ -67,10 +70,9 @@ void run_eval(const EvalCommand& c) {
   }
   std::string line =
       fmt::format("{} after step {} on {}: loss {:.4f}", config.model, grouped(trained.step), config.data, e.loss);
-  line += text ? fmt::format(", perplexity {:.2f}", std::exp(e.loss))
-               : fmt::format(", accuracy {:.2f} %", 100 * e.accuracy);
-  std::printf("%s (%s %s, %s)\n", line.c_str(), grouped(examples.size()).c_str(), text ? "windows" : "examples",
-              duration(seconds).c_str());
+  line += ", " + in_words(e, trained.facts);
+  std::printf("%s (%s %s, %s)\n", line.c_str(), grouped(examples.size()).c_str(),
+              task == Task::text ? "windows" : "examples", duration(seconds).c_str());
 }
 
 }  // namespace
@@ -82,10 +84,13 @@ void add_eval_command(CLI::App& app) {
   from->add_option("--run", c->run, "Folder of a run");
   from->add_option("--checkpoint", c->checkpoint, "A checkpoint file")->check(CLI::ExistingFile);
   from->require_option(1);
+  sub->add_option("--use", c->which,
+                  "Weights of the run: the best ones, or the last (best where validation chose them)")
+      ->check(CLI::IsMember({"best", "last"}));
   sub->add_option("--data", c->data, "Other data than that of the run: digits, tales, or a path, all of it");
   sub->add_option("--format", c->format, "What the path holds")
       ->check(CLI::IsMember({"auto", "idx", "cifar", "images", "csv", "text"}));
-  sub->add_option("--target", c->target, "CSV: the column with the class");
+  sub->add_option("--target", c->target, "CSV: the column with the class or number, where its name differs");
   sub->add_option("--test-count", c->test_count, "How many digits to generate")->check(CLI::PositiveNumber);
   sub->add_option("--seed", c->seed, "Of generated data; another one gives digits nobody has seen");
   sub->add_option("--threads", c->threads, "Threads that compute (0: all)")->check(CLI::NonNegativeNumber);

@@ -6,7 +6,6 @@
 
 #include "commands.h"
 #include "ebb/memory.h"
-#include "run_folder.h"
 #include "trainer.h"
 
 namespace ebb::program {
@@ -20,7 +19,7 @@ struct GenerateCommand {
 
 void run_generate(const GenerateCommand& c) {
   if (c.threads > 0) set_num_threads(static_cast<int>(c.threads));
-  const std::string path = c.checkpoint.empty() ? RunFolder(c.run).checkpoint() : c.checkpoint;
+  const std::string path = c.checkpoint.empty() ? checkpoint_of_run(c.run) : c.checkpoint;
   const TrainedModel trained = load_trained_model(path);
   const auto show = [](const std::string& piece) {
     std::fwrite(piece.data(), 1, piece.size(), stdout);

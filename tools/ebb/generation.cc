@@ -6,7 +6,7 @@
 #include <random>
 
 #include "core/format_error.h"
-#include "ebb/ops.h"
+#include "text_reader.h"
 
 namespace ebb::program {
 namespace {
@@ -41,20 +41,15 @@ std::string continue_text(Model model, const DataFacts& facts, const std::string
   require(o.tokens >= 0, "generate: --tokens must not be negative, got {}", o.tokens);
   require(o.temperature >= 0, "generate: --temperature must not be negative, got {}", o.temperature);
   require(o.top_k >= 0, "generate: --top-k must not be negative, got {}", o.top_k);
-  set_training(model, false);
-  const std::int64_t context = facts.example[0];
-  std::vector<std::int64_t> tokens = facts.pairs.encode(prompt.empty() ? "\n" : prompt);
+  const std::vector<std::int64_t> begun = facts.pairs.encode(prompt.empty() ? "\n" : prompt);
+  TextReader reader(*gpt, facts.example[0]);
   std::mt19937_64 draw(o.seed);
   std::string text;
-  for (std::int64_t k = 0; k < o.tokens; ++k) {
-    // Always a whole window, so that one schedule serves every length: no position sees those after it.
-    const auto seen = std::min<std::int64_t>(context, static_cast<std::int64_t>(tokens.size()));
-    std::vector<std::int64_t> window(tokens.end() - seen, tokens.end());
-    window.resize(static_cast<std::size_t>(context));
-    const Tensor last = index_select(model(from_data(window, {1, context})), 0, tensor({seen - 1}));
-    const std::vector<double> logits = matmul(last, t(gpt->head.weight)).to_vector();
-    tokens.push_back(choose(logits, o, static_cast<double>(draw() >> 11) * 0x1p-53));
-    const std::string piece = facts.pairs.decode({tokens.back()});
+  std::vector<double> logits;
+  for (std::int64_t k = 0, token = 0; k < o.tokens; ++k) {
+    logits = k == 0 ? reader.begin(begun) : reader.next(token);
+    token = choose(logits, o, static_cast<double>(draw() >> 11) * 0x1p-53);
+    const std::string piece = facts.pairs.decode({token});
     if (show) show(piece);
     text += piece;
   }

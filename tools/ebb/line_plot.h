@@ -26,7 +26,11 @@ struct Line {
   std::vector<double> x, y;
   const char* style = "a";  // a, b, c: the three colours; "faint": behind the others
   bool dots = false;
+  bool joined = true;  // by a line
 };
+
+// More markers than this hide the line below them.
+inline constexpr std::size_t kMostDots = 60;
 
 struct Axes {
   std::string title = "", x_label = "", y_label = "";
@@ -114,8 +118,9 @@ inline std::string lines(const Axes& axes, const std::vector<Line>& all) {
     for (std::size_t i = 0; i < l->x.size(); ++i) {
       path += text("%s%.1f %.1f", i ? "L" : "M", px(l->x[i]), py(l->y[i]));
     }
-    s += text("<path class=\"line %s\" d=\"%s\"/>\n", l->style, path.c_str());
-    for (std::size_t i = 0; l->dots && i < l->x.size(); ++i) {
+    if (l->joined) s += text("<path class=\"line %s\" d=\"%s\"/>\n", l->style, path.c_str());
+    const bool dots = l->dots && (!l->joined || l->x.size() <= kMostDots);
+    for (std::size_t i = 0; dots && i < l->x.size(); ++i) {
       s += text("<circle class=\"dot %s\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>", l->style, px(l->x[i]), py(l->y[i]));
     }
     if (l->name.empty()) continue;

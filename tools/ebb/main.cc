@@ -1,8 +1,12 @@
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 
 #include "commands.h"
+#include "core/closest_name.h"
 #include "exit.h"
 
 namespace {
@@ -10,12 +14,45 @@ namespace {
 using namespace ebb::program;
 
 void add_commands(CLI::App& app) {
-  for (auto add : {add_train_command, add_eval_command, add_generate_command, add_loss_command, add_losses_command,
-                   add_ops_command, add_gradcheck_command, add_plot_command, add_info_command, add_bench_command,
-                   add_completion_command}) {
+  for (auto add : {add_train_command, add_eval_command, add_predict_command, add_generate_command, add_loss_command,
+                   add_losses_command, add_ops_command, add_gradcheck_command, add_plot_command, add_info_command,
+                   add_bench_command, add_completion_command}) {
     add(app);
   }
   app.require_subcommand(1);
+}
+
+std::string suggestion(const std::string& wrong, const std::vector<std::string>& names) {
+  return ebb::did_you_mean(wrong, std::vector<std::string_view>(names.begin(), names.end()));
+}
+
+// The first word where it names no command.
+std::string unknown_command(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  if (word.starts_with('-') || std::find(names.begin(), names.end(), word) != names.end()) return {};
+  const std::string near = suggestion(word, names);
+  return fmt::format("there is no command '{}'{}", word, near.empty() ? "; `ebb --help` lists them" : near);
+}
+
+// What the command line has too much.
+std::string unexpected_word(const CLI::App& app) {
+  const auto parsed = app.get_subcommands();
+  const CLI::App& command = parsed.empty() ? app : *parsed.front();
+  const std::vector<std::string> extras = command.remaining();
+  const std::string word = extras.empty() ? "" : extras.front().substr(0, extras.front().find('='));
+  const std::string called = parsed.empty() ? "ebb" : "ebb " + command.get_name();
+  if (!word.starts_with('-'))
+    return fmt::format("`{}` does not take '{}'; `{} --help` explains it", called, word, called);
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  const std::string near = suggestion(word, names);
+  return fmt::format("`{}` has no option '{}'{}", called, word,
+                     near.empty() ? fmt::format("; `{} --help` lists them", called) : near);
 }
 
 // A text of several lines would hide which line matters.
@@ -30,8 +67,15 @@ int main(int argc, char** argv) {
   app.footer("`ebb COMMAND --help` explains a command and shows examples.");
   add_commands(app);
   try {
+    if (const std::string text = argc > 1 ? unknown_command(app, argv[1]) : ""; !text.empty()) {
+      complain(text.c_str());
+      return kWrongUsage;
+    }
     app.parse(argc, argv);
     return kOk;
+  } catch (const CLI::ExtrasError&) {
+    complain(unexpected_word(app).c_str());
+    return kWrongUsage;
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help and --version
     complain(e.what());

@@ -1,8 +1,12 @@
 #include "models.h"
 
+#include <array>
+
+#include "core/closest_name.h"
 #include "core/format_error.h"
 #include "ebb/losses/classification.h"
 #include "ebb/losses/linear_cross_entropy.h"
+#include "ebb/losses/regression.h"
 #include "ebb/ops.h"
 
 namespace ebb::program {
@@ -48,7 +52,7 @@ Mlp::Mlp(const RunConfig& c, const DataFacts& facts) : input(facts.example), dro
     layers.emplace_back(in, size);
     in = size;
   }
-  layers.emplace_back(in, facts.class_count());
+  layers.emplace_back(in, facts.outputs());
 }
 
 Tensor Mlp::operator()(const Tensor& x) {
@@ -65,7 +69,7 @@ Cnn::Cnn(const RunConfig& c, const DataFacts& facts)
       first(facts.example[0], c.width, 3),
       second(c.width, 2 * c.width, 3),
       hidden(2 * c.width * pooled_pixels(facts.example), kHiddenOfCnn),
-      head(kHiddenOfCnn, facts.class_count()),
+      head(kHiddenOfCnn, facts.outputs()),
       dropout(c.dropout) {}
 
 Tensor Cnn::operator()(const Tensor& x) {
@@ -86,10 +90,7 @@ Tensor ResidualBlock::operator()(const Tensor& x) {
 }
 
 ResNet::ResNet(const RunConfig& c, const DataFacts& facts)
-    : input(facts.example),
-      stem(facts.example[0], c.width, 3),
-      dropout(c.dropout),
-      head(4 * c.width, facts.class_count()) {
+    : input(facts.example), stem(facts.example[0], c.width, 3), dropout(c.dropout), head(4 * c.width, facts.outputs()) {
   std::int64_t in = c.width;
   for (std::int64_t stage = 0; stage < 3; ++stage) {
     for (std::int64_t k = 0; k < c.layers; ++k) {
@@ -126,12 +127,14 @@ Tensor Gpt::operator()(const Tensor& x) {
 
 namespace {
 std::variant<Mlp, Cnn, ResNet, Gpt> make_network(const RunConfig& c, const DataFacts& facts) {
-  require(c.model == "gpt" || c.model == "mlp" || facts.example.rank() == 3,
+  require((c.model != "cnn" && c.model != "resnet") || facts.example.rank() == 3,
           "--model {} needs pictures, the data has shape {}", c.model, facts.example);
   if (c.model == "mlp") return Mlp(c, facts);
   if (c.model == "cnn") return Cnn(c, facts);
   if (c.model == "resnet") return ResNet(c, facts);
-  return Gpt(c, facts);
+  if (c.model == "gpt") return Gpt(c, facts);
+  constexpr std::array<std::string_view, 4> known{"mlp", "cnn", "resnet", "gpt"};
+  fail(Error::Kind::value, "--model {}: there is no such network{}", c.model, did_you_mean(c.model, known));
 }
 }  // namespace
 
@@ -152,6 +155,7 @@ BatchLoss batch_loss(Model& model, const Tensor& inputs, const Tensor& targets, 
             {}};
   }
   const Tensor logits = cast(out, DType::f32);
+  if (is_floating(targets.dtype())) return {mse_loss(reshape(logits, {-1}), targets), {}};
   return {cross_entropy(logits, targets, {.label_smoothing = label_smoothing}),
           sum(argmax(stop_gradient(logits), 1) == targets)};
 }

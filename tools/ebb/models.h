@@ -139,7 +139,7 @@ struct Model {
   }
 };
 
-// What a batch costs, as a mean over its examples, and (not for gpt) how many were right.
+// What a batch costs, as a mean over its examples, and (of classes) how many were right. Floating targets are numbers.
 struct BatchLoss {
   Tensor loss, right;
 };

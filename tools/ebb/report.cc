@@ -10,13 +10,15 @@
 namespace ebb::program {
 namespace {
 
-bool is_text(const ReportFacts& f) { return f.data->facts.classes.empty(); }
+bool is_text(const ReportFacts& f) { return f.data->facts.task == Task::text; }
+bool is_numbers(const ReportFacts& f) { return f.data->facts.task == Task::numbers; }
 
 std::string title(const ReportFacts& f) {
   const std::string data = f.config.data == "digits"  ? "digits"
                            : f.config.data == "tales" ? "tales by the sea"
                                                       : f.config.data.substr(f.config.data.find_last_of('/') + 1);
-  return (is_text(f) ? "Writing " : "Reading ") + data;
+  if (is_numbers(f)) return fmt::format("Predicting {} of {}", f.data->facts.table.target.name, data);
+  return (is_text(f) ? "Writing " : "Classifying ") + data;
 }
 
 std::string introduction(const ReportFacts& f) {
@@ -30,15 +32,20 @@ std::string introduction(const ReportFacts& f) {
                      grouped(f.parameters), grouped(f.data->train.size()), unit, grouped(f.data->test.size()));
 }
 
-// A ring that is filled as far as the answers are right.
-std::string ring(double accuracy) {
+// A ring that is filled as far as the answers are right, or as the variance is explained.
+std::string ring(const ReportFacts& f) {
+  if (is_text(f)) return {};
   const double around = 2 * 3.14159265358979 * 54;
+  const double part = is_numbers(f) ? f.evaluation->r2 : f.evaluation->accuracy;
+  const std::string number =
+      is_numbers(f) ? fmt::format("{:.3f}", part) : fmt::format("{:.{}f} %", 100 * part, part == 1 ? 0 : 2);
+  const char* words = is_numbers(f) ? "R² of the test" : "test accuracy";
   return fmt::format(
-      "<svg class=\"ring\" viewBox=\"0 0 132 132\" role=\"img\" aria-label=\"test accuracy\"><circle class=\"track\" "
+      "<svg class=\"ring\" viewBox=\"0 0 132 132\" role=\"img\" aria-label=\"{4}\"><circle class=\"track\" "
       "cx=\"66\" cy=\"66\" r=\"54\"/><circle class=\"value\" cx=\"66\" cy=\"66\" r=\"54\" transform=\"rotate(-90 66 "
-      "66)\" stroke-dasharray=\"{:.2f} {:.2f}\"/><text x=\"66\" y=\"70\">{:.{}f} %</text><text class=\"small\" "
-      "x=\"66\" y=\"87\">test accuracy</text></svg>",
-      accuracy * around, around, 100 * accuracy, accuracy == 1 ? 0 : 2);
+      "66)\" stroke-dasharray=\"{0:.2f} {1:.2f}\"/><text x=\"66\" y=\"70\">{2}</text><text class=\"small\" "
+      "x=\"66\" y=\"87\">{3}</text></svg>",
+      std::clamp(part, 0.0, 1.0) * around, around, number, words, words);
 }
 
 std::string cards(const ReportFacts& f) {
@@ -46,20 +53,24 @@ std::string cards(const ReportFacts& f) {
   const auto card = [&s](const std::string& number, const std::string& words) {
     s += fmt::format("<div class=\"card\"><b>{}</b><span>{}</span></div>\n", number, words);
   };
-  const double loss = f.evaluation->loss;
+  const Evaluation& e = *f.evaluation;
   if (is_text(f)) {
-    card(fmt::format("{:.2f}", std::exp(loss)), "perplexity of the test text");
+    card(fmt::format("{:.2f}", std::exp(e.loss)), "perplexity of the test text");
+    card(fmt::format("{:.3f}", e.bits_per_byte), "bits per byte of the test text");
+  } else if (is_numbers(f)) {
+    card(fmt::format("{:.4g}", e.mae), "mean absolute error");
+    card(fmt::format("{:.4g}", e.rmse), "root mean squared error");
   } else {
-    const double wrong = (1 - f.evaluation->accuracy) * static_cast<double>(f.data->test.size());
-    card(grouped(std::llround(wrong)), fmt::format("of {} are read wrongly", grouped(f.data->test.size())));
+    const double wrong = (1 - e.accuracy) * static_cast<double>(f.data->test.size());
+    card(grouped(std::llround(wrong)), fmt::format("of {} are misclassified", grouped(f.data->test.size())));
   }
-  card(fmt::format("{:.4f}", loss), "loss on the test set");
+  card(fmt::format("{:.4f}", e.loss), "loss on the test set");
   card(duration(f.seconds), fmt::format("of training on {} {}", f.threads, f.threads == 1 ? "thread" : "threads"));
   const double epochs = static_cast<double>(f.steps) / static_cast<double>(f.steps_per_epoch);
   card(grouped(f.steps), fmt::format("steps, {:.3g} {}", epochs, epochs == 1 ? "epoch" : "epochs"));
   const double examples = static_cast<double>(f.steps * f.config.batch * f.config.accumulate);
   card(grouped(std::llround(examples / std::max(1e-9, f.seconds))),
-       is_text(f) ? "windows a second" : "examples a second");
+       is_text(f) ? "windows per second" : "examples per second");
   card(fmt::format("{:.0f} MB", static_cast<double>(f.peak_memory) / 1e6), "of tensors at the peak");
   return s + "</div>\n";
 }
@@ -72,27 +83,26 @@ std::string classes(const ReportFacts& f) {
   const std::string matrix = confusion_matrix(f);
   std::string s = "<div class=\"two\">";
   if (!matrix.empty()) {
-    s += section("confusion", "What is taken for what",
-                 "A row for each class, a column for each answer. Mistakes are red.",
+    s += section("confusion", "Confusion matrix", "A row for each class, a column for each prediction. Errors are red.",
                  "<div class=\"scroll\">" + matrix + "</div>");
   }
   s += section("classes", "Class by class",
-               f.data->facts.class_count() > 20 ? "The twenty hardest: the share that is read right."
-                                                : "The share that is read right, the hardest first.",
+               f.data->facts.class_count() > 20 ? "The twenty hardest: the share that is classified correctly."
+                                                : "The share that is classified correctly, the hardest first.",
                class_bars(f));
   s += "</div>\n";
-  // Drawings of one colour are ink on paper; photographs stay what they are.
-  const bool ink = f.config.data == "digits" || f.data->facts.example[0] == 1;
+  const Paper paper = paper_of(f.data->test.inputs);
+  const char* kind = paper == Paper::black ? " black" : paper == Paper::white ? " white" : "";
   const auto images = [&](const std::string& figures) {
-    return fmt::format("<div class=\"images{}\">{}</div>", ink ? " ink" : "", figures);
+    return fmt::format("<div class=\"images{}\">{}</div>", kind, figures);
   };
   const std::string first = first_pictures(f, 28), wrong = surest_mistakes(f, 28);
   if (!first.empty()) {
-    s += section("samples", "A first look at the test set", "The answer, and how sure the network is of it.",
+    s += section("samples", "A first look at the test set", "The prediction, and how probable the network holds it.",
                  images(first));
   }
   if (!wrong.empty()) {
-    s += section("mistakes", "Its surest mistakes", "Would you have read them right?", images(wrong));
+    s += section("mistakes", "Most confident errors", "Would you have known better?", images(wrong));
   }
   return s;
 }
@@ -116,6 +126,10 @@ bool matters(const std::string& name, const RunConfig& c) {
   if (name == "layers") return c.model == "gpt" || c.model == "resnet";
   if (any_of({"train-count", "test-count"})) return c.data == "digits";
   if (name == "test-fraction") return c.data != "digits";
+  if (name == "validation-fraction") return c.validation_fraction > 0;
+  if (name == "patience") return c.patience > 0;
+  if (any_of({"task", "target", "ignore"})) return c.model == "mlp" && c.data != "digits";
+  if (name == "resize") return !c.resize.empty();
   if (name == "momentum") return optimizer_info(c.optimizer).has_option("momentum");
   if (name == (c.steps > 0 ? "epochs" : "steps")) return false;
   return true;
@@ -127,7 +141,7 @@ std::string settings(const ReportFacts& f) {
   each_setting(f.config, [&](const char* name, const auto&, const char*, const auto&) {
     const nlohmann::json& value = all.at(name);
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-    if (text.empty() || !matters(name, f.config)) return;
+    if (text.empty() || text == "[]" || !matters(name, f.config)) return;
     s += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, escaped(text));
   });
   return section("settings", "Configuration", "What this run was made of; <code>config.json</code> has every setting.",
@@ -170,7 +184,7 @@ std::string render_report(const ReportFacts& f) {
       "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>"
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><link rel=\"icon\" href=\"data:,\">\n"
       "{1}</head><body><main>\n<header><div><h1>{0}</h1><p>{2}</p></div>{3}</header>\n",
-      escaped(title(f)), report_style(), introduction(f), is_text(f) ? "" : ring(f.evaluation->accuracy));
+      escaped(title(f)), report_style(), introduction(f), ring(f));
   s += cards(f);
   const auto plot = [](const char* id, const std::string& svg) {
     return fmt::format("<section id=\"{}\">{}</section>\n", id, svg);
@@ -178,6 +192,9 @@ std::string render_report(const ReportFacts& f) {
   const std::string course = plot("rate", rate_curve(f)) + plot("speed", speed_curve(f));
   if (is_text(f)) {
     s += "<div class=\"three\">" + plot("loss", loss_curve(f)) + course + "</div>\n" + texts(f);
+  } else if (is_numbers(f)) {
+    s += "<div class=\"two\">" + plot("loss", loss_curve(f)) + plot("r2", r2_curve(f)) + "</div>\n";
+    s += "<div class=\"two\">" + plot("scatter", scatter_plot(f)) + "<div>" + course + "</div></div>\n";
   } else {
     s += "<div class=\"two\">" + plot("loss", loss_curve(f)) + plot("accuracy", accuracy_curve(f)) + "</div>\n";
     s += classes(f) + "<div class=\"two\">" + course + "</div>\n";

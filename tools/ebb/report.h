@@ -29,12 +29,18 @@ std::string render_report(const ReportFacts& facts);
 // Its parts.
 std::string loss_curve(const ReportFacts& facts);
 std::string accuracy_curve(const ReportFacts& facts);
+std::string r2_curve(const ReportFacts& facts);
+std::string scatter_plot(const ReportFacts& facts);  // numbers: what was predicted over what is
 std::string rate_curve(const ReportFacts& facts);
 std::string speed_curve(const ReportFacts& facts);
 std::string confusion_matrix(const ReportFacts& facts);
 std::string class_bars(const ReportFacts& facts);
 std::string first_pictures(const ReportFacts& facts, std::size_t count);
 std::string surest_mistakes(const ReportFacts& facts, std::size_t count);  // empty where there are none
+// Drawings on paper follow the page's light or dark: they are inverted where their paper is of the other kind.
+// Photographs stay as they are.
+enum class Paper { none, black, white };
+Paper paper_of(const Tensor& pictures);
 const char* report_style();
 
 std::string grouped(std::int64_t n);  // 12,345

@@ -61,8 +61,10 @@ std::string confusion_matrix(const ReportFacts& f) {
     }
   }
   std::string s = fmt::format(
-      "<table class=\"confusion\"><thead><tr><td></td><td colspan=\"{}\" class=\"axis\">read as</td></tr><tr><th></th>",
-      c.classes);
+      "<table class=\"confusion\" style=\"min-width:{}px\"><thead><tr><td></td><td colspan=\"{}\" "
+      "class=\"axis\">predicted"
+      "</td></tr><tr><th></th>",
+      25 * (c.classes + 1), c.classes);
   for (std::int64_t p = 0; p < c.classes; ++p) s += fmt::format("<th>{}</th>", escaped(name(f, p)));
   s += "</tr></thead><tbody>\n";
   for (std::int64_t a = 0; a < c.classes; ++a) {
@@ -76,7 +78,7 @@ std::string confusion_matrix(const ReportFacts& f) {
       const double depth = a == p ? 0.2 + 0.5 * share : n > 0 ? 0.14 + 0.56 * share : 0;
       s += fmt::format(
           "<td class=\"{}\" style=\"--d:{:.2f}\" data-actual=\"{}\" data-predicted=\"{}\" data-count=\"{}\" "
-          "title=\"{} of {}: {} read as {}\">{}</td>",
+          "title=\"{} of {}: {} predicted as {}\">{}</td>",
           a == p ? "right" : "wrong", depth, a, p, n, n, total, escaped(name(f, a)), escaped(name(f, p)),
           n > 0 ? std::to_string(n) : "");
     }

@@ -7,14 +7,27 @@
 namespace ebb::program {
 namespace {
 
-// The training or test lines as points over epochs.
+// What is not trained on: the validation data where there is some, else the test data.
+Split held_out(const ReportFacts& f) { return f.data->validation.size() > 0 ? Split::validation : Split::test; }
+const char* name_of(Split split) { return split == Split::validation ? "validation" : "test"; }
+
+constexpr std::size_t kMostPoints = 800;  // more than a screen can show
+
+// The lines of metrics as points over epochs.
 template <class Value>
-plot::Line line(const ReportFacts& f, bool test, const char* name, const char* style, Value value) {
-  plot::Line out{name, {}, {}, style, test};
+plot::Line line(const ReportFacts& f, Split split, const char* name, const char* style, Value value) {
+  plot::Line all;
   for (const MetricRow& r : *f.rows) {
-    if (r.test != test || !std::isfinite(value(r))) continue;
-    out.x.push_back(r.epoch);
-    out.y.push_back(value(r));
+    if (r.split != split || !std::isfinite(value(r))) continue;
+    all.x.push_back(r.epoch);
+    all.y.push_back(value(r));
+  }
+  plot::Line out{name, {}, {}, style, split != Split::train};
+  const std::size_t every = (all.x.size() + kMostPoints - 1) / kMostPoints;
+  for (std::size_t i = 0; i < all.x.size(); ++i) {
+    if (i % every != 0 && i + 1 != all.x.size()) continue;
+    out.x.push_back(all.x[i]);
+    out.y.push_back(all.y[i]);
   }
   return out;
 }
@@ -41,21 +54,18 @@ std::string draw(const plot::Axes& axes, std::vector<plot::Line> lines) {
   return plot::lines(axes, lines);
 }
 
-// A text has three plots beside each other, all else two, the less important ones flat.
+// Small enough that the words can be read on a phone; the less important ones flat.
 void set_size(plot::Axes& axes, const ReportFacts& f, bool flat) {
-  if (f.config.model == "gpt") {
-    axes.width = 440;
-  } else if (flat) {
-    axes.height = 220;
-  }
+  axes.width = 460;
+  axes.height = flat && f.data->facts.task != Task::text ? 200 : 270;
 }
 
 }  // namespace
 
 std::string loss_curve(const ReportFacts& f) {
   const auto loss = [](const MetricRow& r) { return r.loss; };
-  const plot::Line raw = line(f, false, "", "faint", loss), smooth = smoothed(raw, "training", "a");
-  const plot::Line test = line(f, true, "test", "b", loss);
+  const plot::Line raw = line(f, Split::train, "", "faint", loss), smooth = smoothed(raw, "training", "a");
+  const plot::Line test = line(f, held_out(f), name_of(held_out(f)), "b", loss);
   const double low = std::fmin(least(smooth), least(test)), high = std::fmax(most(smooth), most(test));
   const bool logarithmic = low > 0 && high > 8 * low;
   plot::Axes axes{.title = "Loss", .x_label = "epoch"};
@@ -68,8 +78,8 @@ std::string loss_curve(const ReportFacts& f) {
 
 std::string accuracy_curve(const ReportFacts& f) {
   const auto accuracy = [](const MetricRow& r) { return r.accuracy.value_or(NAN); };
-  const plot::Line raw = line(f, false, "", "faint", accuracy), smooth = smoothed(raw, "training", "a");
-  const plot::Line test = line(f, true, "test", "b", accuracy);
+  const plot::Line raw = line(f, Split::train, "", "faint", accuracy), smooth = smoothed(raw, "training", "a");
+  const plot::Line test = line(f, held_out(f), name_of(held_out(f)), "b", accuracy);
   // From where most of the course happens: the first steps would press it against the upper edge.
   double low = least(test);
   if (smooth.y.size() > 8) low = std::fmin(low, smooth.y[smooth.y.size() / 8]);
@@ -77,19 +87,46 @@ std::string accuracy_curve(const ReportFacts& f) {
   axes.y_from = std::max(0.0, std::floor(low * 20 - 0.5) / 20);
   axes.y_to = 1;
   axes.percent = true;
+  set_size(axes, f, false);
   return draw(axes, {raw, smooth, test});
+}
+
+std::string r2_curve(const ReportFacts& f) {
+  const plot::Line test =
+      line(f, held_out(f), name_of(held_out(f)), "b", [](const MetricRow& r) { return r.r2.value_or(NAN); });
+  plot::Axes axes{.title = "R², the share of the variance explained", .x_label = "epoch"};
+  axes.y_from = std::max(-0.2, std::floor(least(test) * 20 - 0.5) / 20);
+  axes.y_to = 1;
+  set_size(axes, f, false);
+  return draw(axes, {test});
+}
+
+std::string scatter_plot(const ReportFacts& f) {
+  const Evaluation& e = *f.evaluation;
+  plot::Line points{"", {}, {}, "a", true, false};
+  const std::size_t every = (e.actual.size() + kMostPoints - 1) / kMostPoints;
+  for (std::size_t i = 0; i < e.actual.size(); i += std::max<std::size_t>(1, every)) {
+    points.x.push_back(e.actual[i]);
+    points.y.push_back(e.values[i]);
+  }
+  const double low = std::min(least(points), *std::min_element(points.x.begin(), points.x.end()));
+  const double high = std::max(most(points), *std::max_element(points.x.begin(), points.x.end()));
+  plot::Axes axes{.title = "Predicted over actual", .x_label = "actual"};
+  set_size(axes, f, false);
+  axes.height = 400;
+  return draw(axes, {{"right", {low, high}, {low, high}, "c"}, points});
 }
 
 std::string rate_curve(const ReportFacts& f) {
   plot::Axes axes{.title = "Learning rate", .x_label = "epoch"};
   axes.y_from = 0;
   set_size(axes, f, true);
-  return draw(axes, {line(f, false, "", "c", [](const MetricRow& r) { return r.lr; })});
+  return draw(axes, {line(f, Split::train, "", "c", [](const MetricRow& r) { return r.lr; })});
 }
 
 std::string speed_curve(const ReportFacts& f) {
-  const plot::Line raw = line(f, false, "", "faint", [](const MetricRow& r) { return r.samples_per_second; });
-  plot::Axes axes{.title = f.config.model == "gpt" ? "Windows of text a second" : "Examples a second",
+  const plot::Line raw = line(f, Split::train, "", "faint", [](const MetricRow& r) { return r.samples_per_second; });
+  plot::Axes axes{.title = f.config.model == "gpt" ? "Windows of text per second" : "Examples per second",
                   .x_label = "epoch"};
   axes.y_from = 0;
   set_size(axes, f, true);

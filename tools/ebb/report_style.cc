@@ -12,7 +12,7 @@ const char* report_style() {
 body{margin:0;background:var(--bg);color:var(--ink);font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}
 main{max-width:1240px;margin:0 auto;padding:44px 24px 56px}
 header{display:flex;gap:32px;align-items:center;justify-content:space-between;flex-wrap:wrap;margin:0 0 28px}
-header>div{flex:1 1 420px}
+header>div{flex:1 1 280px}
 h1{font-size:34px;line-height:1.15;letter-spacing:-.02em;margin:0 0 8px;font-weight:700}
 h2{font-size:17px;margin:0 0 2px;letter-spacing:-.01em}
 p{margin:0 0 16px;color:var(--soft);max-width:64ch}header p{font-size:16px;margin:0}
@@ -20,18 +20,18 @@ p{margin:0 0 16px;color:var(--soft);max-width:64ch}header p{font-size:16px;margi
 .ring .track{stroke:rgba(var(--sea),.14)}.ring .value{stroke:rgb(var(--sea));stroke-linecap:round}
 .ring text{fill:var(--ink);text-anchor:middle;font:700 20px system-ui,sans-serif}
 .ring .small{fill:var(--soft);font:400 11px system-ui,sans-serif}
-.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(160px,1fr));gap:14px;margin:0 0 20px}
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(140px,1fr));gap:14px;margin:0 0 20px}
 .card,section{background:var(--card);border:1px solid var(--edge);border-radius:14px;box-shadow:var(--shadow)}
 .card{padding:14px 18px}.card b{display:block;font-size:24px;line-height:1.3;font-variant-numeric:tabular-nums;
 letter-spacing:-.01em}.card span{color:var(--soft);font-size:13px}
 section{padding:20px 22px;margin:0 0 20px;min-width:0}
 .two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,460px),1fr));column-gap:20px}
 .three{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr));column-gap:20px}
-svg{display:block;width:100%;height:auto}
+svg{display:block;width:100%;height:auto}#scatter .dot{fill-opacity:.6}
 .images{display:flex;flex-wrap:wrap;gap:14px 12px}
 figure{margin:0;width:68px;text-align:center}
 figure img{width:68px;height:68px;border-radius:10px;image-rendering:pixelated;display:block}
-.ink img{filter:invert(var(--invert))}
+.black img{filter:invert(var(--invert))}.white img{filter:invert(calc(1 - var(--invert)))}
 figcaption{font-size:12px;line-height:1.35;margin-top:5px;color:var(--soft);font-variant-numeric:tabular-nums;
 overflow-wrap:anywhere}
 figcaption b{font-size:15px;color:rgb(var(--right))}.wrong figcaption b{color:rgb(var(--wrong))}
@@ -56,6 +56,10 @@ font-size:13px}
 overflow-wrap:anywhere}
 .note{font-size:12px;margin:14px 0 0}
 footer{color:var(--soft);font-size:13px;margin-top:28px}
+@media (max-width:560px){main{padding:22px 12px 32px}section{padding:14px 12px}.card{padding:10px 12px}
+.card b{font-size:20px}h1{font-size:26px;overflow-wrap:anywhere}.cards{gap:8px}.ring{margin:0 auto}
+.confusion td,.confusion th{font-size:11px}.confusion{border-spacing:2px}.settings{grid-template-columns:1fr}
+.images{justify-content:center}section svg text{font-size:14px}section svg .title{font-size:16px}}
 @media print{body{background:#fff}section,.card{box-shadow:none;break-inside:avoid}}
 </style>
 )";

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -16,17 +17,23 @@ namespace {
 
 using nlohmann::json;
 
-std::vector<std::string> setting_names() {
-  std::vector<std::string> names;
-  RunConfig config;
-  each_setting(config, [&](const char* name, auto&, const char*, const auto&) { names.emplace_back(name); });
-  return names;
+std::string quoted_list(const std::vector<std::string>& choices) {
+  return fmt::format("{{{}}}", fmt::join(choices, ","));
 }
 
-std::string proposal(const std::string& wrong) {
-  const std::vector<std::string> names = setting_names();
-  const std::vector<std::string_view> views(names.begin(), names.end());
-  return did_you_mean(wrong, views);
+std::string complaint(const std::string& value, const std::vector<std::string>& choices) {
+  const std::vector<std::string_view> views(choices.begin(), choices.end());
+  return fmt::format("'{}' is not one of {}{}", value, fmt::join(choices, ", "), did_you_mean(value, views));
+}
+
+// Help shows the choices, and a word that is not among them gets the nearest one proposed.
+CLI::Validator one_of(const std::vector<std::string>& choices) {
+  return CLI::Validator(
+      [choices](std::string& value) {
+        return std::find(choices.begin(), choices.end(), value) != choices.end() ? std::string()
+                                                                                 : complaint(value, choices);
+      },
+      quoted_list(choices));
 }
 
 std::string text_of(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
@@ -70,6 +77,16 @@ class JsonSettings : public CLI::Config {
   std::string path_;
 };
 
+std::vector<std::string> long_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      if (name != "config" && name != "help") names.push_back(name);
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
 std::vector<std::string> optimizer_names() {
@@ -87,8 +104,9 @@ void add_settings(CLI::App& app, RunConfig& config) {
     if (const auto found = headings.find(name); found != headings.end()) heading = found->second;
     CLI::Option* option = app.add_option("--" + name, member, help)->group(heading);
     if (!choices.empty()) option->check(one_of(choices));
-    if constexpr (std::is_same_v<std::remove_reference_t<decltype(member)>, std::vector<std::int64_t>>) {
-      option->delimiter(',');
+    using Member = std::remove_reference_t<decltype(member)>;
+    if constexpr (!std::is_same_v<Member, std::string> && !std::is_arithmetic_v<Member>) {
+      option->delimiter(',')->allow_extra_args(false);
     } else {
       option->capture_default_str();
     }
@@ -104,16 +122,17 @@ void read_settings_file(CLI::App& app, const std::string& path) {
   text >> first;
   text.seekg(0);
   const auto items = first == '{' ? JsonSettings(path).from_config(text) : CLI::ConfigTOML().from_config(text);
+  const std::vector<std::string> names = long_names(app);
+  const std::vector<std::string_view> views(names.begin(), names.end());
   for (const CLI::ConfigItem& item : items) {
     if (item.name == "++" || item.name == "--") continue;  // CLI11's marks of sections
     require(item.parents.empty() || item.parents == std::vector<std::string>{"train"}, Error::Kind::io,
-            "{}: settings stand outside sections or in [train], '{}' does not", path, item.fullname());
+            "{}: settings are outside sections or in [train], '{}' is not", path, item.fullname());
     std::string name = item.name;
     std::replace(name.begin(), name.end(), '_', '-');
-    const std::vector<std::string> known = setting_names();
-    require(std::find(known.begin(), known.end(), name) != known.end(), Error::Kind::io,
-            "{}: there is no setting '{}'{}", path, item.name, proposal(name));
-    CLI::Option* option = app.get_option("--" + name);
+    CLI::Option* option = app.get_option_no_throw("--" + name);
+    require(option != nullptr && name != "config" && name != "help", Error::Kind::io, "{}: there is no setting '{}'{}",
+            path, item.name, did_you_mean(name, views));
     if (option->count() > 0) continue;  // the command line decides
     try {
       option->add_result(item.inputs);
@@ -156,12 +175,17 @@ void resolve(RunConfig& c) {
   const auto choose = [](auto& value, auto choice) {
     if (value == 0) value = choice;
   };
+  each_setting(c, [&](const char* name, const auto& value, const char*, const std::vector<std::string>& choices) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, std::string>) {
+      const bool known = choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end();
+      require(known, "--{}: {}", name, complaint(value, choices));
+    }
+  });
   if (c.data.empty()) c.data = gpt ? "tales" : "digits";
   if (c.hidden.empty()) c.hidden = {256};
   choose(c.width, gpt ? 128 : 16);
   choose(c.layers, gpt ? 4 : 1);
-  choose(c.batch, gpt ? 16 : 64);
-  if (c.steps == 0 && c.epochs == 0) c.epochs = gpt ? 4 : c.model == "mlp" ? 10 : 5;
+  if (c.patience > 0) choose(c.validation_fraction, 0.1);
   // Rates that work for the small networks of this program; sign and plain gradient steps have other sizes.
   const double adaptive = gpt ? 2e-3 : c.model == "mlp" ? 1e-3 : 3e-3;
   const bool plain = c.optimizer == "sgd", sign = c.optimizer == "lion";
@@ -171,13 +195,13 @@ void resolve(RunConfig& c) {
   for (const auto& [name, value] :
        {std::pair{"train-count", c.train_count}, std::pair{"test-count", c.test_count}, std::pair{"width", c.width},
         std::pair{"layers", c.layers}, std::pair{"heads", c.heads}, std::pair{"context", c.context},
-        std::pair{"batch", c.batch}, std::pair{"accumulate", c.accumulate}}) {
+        std::pair{"accumulate", c.accumulate}}) {
     at_least(name, static_cast<double>(value), 1);
   }
   for (const auto& [name, value] :
-       {std::pair{"steps", c.steps}, std::pair{"workers", c.workers}, std::pair{"threads", c.threads},
-        std::pair{"eval-every", c.eval_every}, std::pair{"checkpoint-every", c.checkpoint_every},
-        std::pair{"log-every", c.log_every}}) {
+       {std::pair{"steps", c.steps}, std::pair{"batch", c.batch}, std::pair{"patience", c.patience},
+        std::pair{"workers", c.workers}, std::pair{"threads", c.threads}, std::pair{"eval-every", c.eval_every},
+        std::pair{"checkpoint-every", c.checkpoint_every}, std::pair{"log-every", c.log_every}}) {
     at_least(name, static_cast<double>(value), 0);
   }
   for (const auto& [name, value] :
@@ -186,13 +210,30 @@ void resolve(RunConfig& c) {
     at_least(name, value, 0);
   }
   for (const auto& [name, value] :
-       {std::pair{"dropout", c.dropout}, std::pair{"ema", c.ema}, std::pair{"label-smoothing", c.label_smoothing}}) {
+       {std::pair{"dropout", c.dropout}, std::pair{"ema", c.ema}, std::pair{"label-smoothing", c.label_smoothing},
+        std::pair{"validation-fraction", c.validation_fraction}}) {
     share(name, value);
   }
+  require(c.resize.size() <= 2, "--resize takes one number or a height and a width, got {} numbers", c.resize.size());
+  for (std::int64_t side : c.resize) at_least("resize", static_cast<double>(side), 1);
   require(c.test_fraction > 0 && c.test_fraction < 1, "--test-fraction must lie between 0 and 1, got {}",
           c.test_fraction);
   at_least("tokens", static_cast<double>(c.tokens), 256);
   require(!gpt || c.width % c.heads == 0, "--width {} cannot be divided among --heads {}", c.width, c.heads);
+}
+
+void resolve_length(RunConfig& c, std::int64_t examples) {
+  const bool gpt = c.model == "gpt", mlp = c.model == "mlp";
+  if (c.batch == 0) {
+    // Small batches for little data, so that a pass is several steps.
+    c.batch = gpt ? 16 : 64;
+    while (c.batch > 8 && examples < 16 * c.batch) c.batch /= 2;
+  }
+  if (c.steps > 0 || c.epochs > 0) return;
+  const double per_epoch = std::max(1.0, std::floor(static_cast<double>(examples) / static_cast<double>(c.batch)) /
+                                             static_cast<double>(c.accumulate));
+  const double passes = gpt ? 4 : mlp ? 10 : 5, least = gpt ? 300 : mlp ? 2000 : 500;
+  c.epochs = std::max(passes, std::ceil(least / per_epoch));
 }
 
 }  // namespace ebb::program

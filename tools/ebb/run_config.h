@@ -11,17 +11,21 @@ class App;
 namespace ebb::program {
 
 // Everything that decides what a training run computes, and how it is shown. A number that is 0 where 0 makes no sense
-// is chosen by resolve().
+// is chosen by resolve(), and what depends on the number of examples by resolve_length().
 struct RunConfig {
-  std::string model = "cnn";
+  std::string model = "auto";
 
   std::string data = "";  // digits, tales, or a path
   std::string format = "auto";
   std::string test_data = "";
+  std::string task = "auto";
   std::string target = "";
+  std::vector<std::string> ignore = {};
+  std::vector<std::int64_t> resize = {};
   std::int64_t train_count = 20000;
   std::int64_t test_count = 4000;
   double test_fraction = 0.1;
+  double validation_fraction = 0;
 
   std::vector<std::int64_t> hidden = {};
   std::int64_t width = 0;
@@ -44,6 +48,7 @@ struct RunConfig {
   double clip = 0;
   double label_smoothing = 0;
   double ema = 0;
+  std::int64_t patience = 0;
   std::string dtype = "f32";
   std::uint64_t seed = 1;
 
@@ -61,19 +66,31 @@ template <class Config, class V>
 void each_setting(Config& c, V&& v) {
   using Choices = std::vector<std::string>;
   const Choices any;
-  v("model", c.model, "What is trained", Choices{"mlp", "cnn", "resnet", "gpt"});
+  v("model", c.model, "What is trained; auto: mlp for a table, cnn for pictures, gpt for text",
+    Choices{"auto", "mlp", "cnn", "resnet", "gpt"});
   v("data", c.data,
     "digits and tales are generated; otherwise a folder (MNIST's IDX files, CIFAR's binary files, pictures in a folder "
-    "for each class) or a file (CSV, text). Unless given: digits, and tales for gpt",
+    "for each class) or a file (.csv, .tsv, text). Unless given: digits, and tales for gpt",
     any);
   v("format", c.format, "What the path given as --data holds; auto looks at it",
     Choices{"auto", "idx", "cifar", "images", "csv", "text"});
   v("test-data", c.test_data, "A path of the same format to test on; unless given a part of the data is kept for it",
     any);
-  v("target", c.target, "CSV: the column with the class, by name or number; unless given the last", any);
+  v("task", c.task, "CSV: what the target is; auto: numbers of many values are for regression, all else are classes",
+    Choices{"auto", "classification", "regression"});
+  v("target", c.target, "CSV: the column to predict, by its name or its number from 1; unless given the last", any);
+  v("ignore", c.ignore, "CSV: columns that are left out, by name or number, e.g. id,name", any);
+  v("resize", c.resize,
+    "Pictures: their size, e.g. 64, or 48,64 for height and width; unless given the one they have, or 64 where they "
+    "differ in size or are larger than 128",
+    any);
   v("train-count", c.train_count, "Generated digits to train on", any);
   v("test-count", c.test_count, "Generated digits to test on", any);
   v("test-fraction", c.test_fraction, "Share of the data kept for the test where it has none of its own", any);
+  v("validation-fraction", c.validation_fraction,
+    "Share of the training data that is held back to choose the best weights and to stop early (0: none; 0.1 with "
+    "--patience)",
+    any);
   v("hidden", c.hidden, "mlp: sizes of the hidden layers, e.g. 256,128", any);
   v("width", c.width, "cnn, resnet: channels of the first layer; gpt: size of the residual stream (0: by the model)",
     any);
@@ -82,9 +99,9 @@ void each_setting(Config& c, V&& v) {
   v("context", c.context, "gpt: tokens seen at once", any);
   v("tokens", c.tokens, "gpt: size of the byte-pair vocabulary; 256: bytes", any);
   v("dropout", c.dropout, "Share of activations dropped while training", any);
-  v("epochs", c.epochs, "Passes over the training data (0: by the model)", any);
+  v("epochs", c.epochs, "Passes over the training data (0: by the model, more for little data)", any);
   v("steps", c.steps, "Steps of the optimiser, instead of --epochs", any);
-  v("batch", c.batch, "Examples in a batch (0: by the model)", any);
+  v("batch", c.batch, "Examples in a batch (0: by the model and the data)", any);
   v("accumulate", c.accumulate, "Batches whose gradients make one step", any);
   v("optimizer", c.optimizer, "How parameters are moved", optimizer_names());
   v("lr", c.lr, "Highest learning rate (0: by the model and the optimiser)", any);
@@ -97,19 +114,22 @@ void each_setting(Config& c, V&& v) {
   v("label-smoothing", c.label_smoothing, "Share of a target that is spread over all classes", any);
   v("ema", c.ema, "Test an average of the weights that keeps this share at each step, e.g. 0.999 (0: the weights)",
     any);
+  v("patience", c.patience,
+    "Stop after this many tests on the validation data without a lower loss, and keep the best weights (0: never)",
+    any);
   v("dtype", c.dtype, "What is computed in; weights stay f32", Choices{"f32", "bf16", "f16"});
   v("seed", c.seed, "Of first weights, order of the data and dropout", any);
   v("workers", c.workers, "Threads that prepare batches (0: the training thread)", any);
   v("threads", c.threads, "Threads that compute (0: all); results do not depend on it", any);
-  v("eval-every", c.eval_every, "Steps between tests (0: an epoch)", any);
-  v("checkpoint-every", c.checkpoint_every, "Steps between checkpoints (0: an epoch)", any);
+  v("eval-every", c.eval_every, "Steps between tests (0: an epoch, or several where they are short)", any);
+  v("checkpoint-every", c.checkpoint_every, "Steps between checkpoints (0: as for tests)", any);
   v("log-every", c.log_every, "Steps between lines of metrics (0: about 400 lines in all)", any);
 }
 
 // One option --NAME for every setting.
 void add_settings(CLI::App& app, RunConfig& config);
 
-// Reads a JSON or TOML file with settings by the names of the options and takes those that the command line did not
+// Reads a JSON or TOML file with options of the command by their names and takes those that the command line did not
 // give. A name that does not exist is an error that proposes the closest one.
 void read_settings_file(CLI::App& app, const std::string& path);
 
@@ -118,5 +138,7 @@ RunConfig config_from_json(const nlohmann::json& json, const std::string& where)
 
 // Chooses what was left open and refuses what makes no sense, in the words of the options.
 void resolve(RunConfig& config);
+// Chooses batch and epochs for this many examples to train on: little data needs many passes.
+void resolve_length(RunConfig& config, std::int64_t examples);
 
 }  // namespace ebb::program

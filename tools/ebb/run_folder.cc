@@ -1,5 +1,7 @@
 #include "run_folder.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -18,12 +20,26 @@ namespace fs = std::filesystem;
 constexpr const char* kLines = "metrics.jsonl";
 constexpr const char* kTable = "metrics.csv";
 constexpr const char* kEvents = "events.out.tfevents.ebb";
-constexpr const char* kTableHead = "step,epoch,split,loss,accuracy,lr,samples_per_second,seconds\n";
+constexpr const char* kTableHead = "step,epoch,split,loss,accuracy,lr,samples_per_second,seconds,r2,bits_per_byte\n";
+
+// All that belongs to a run.
+constexpr std::array kFiles{"config.json", "checkpoint.safetensors", "best.safetensors", kLines, kTable, kEvents,
+                            "report.html"};
+constexpr const char* kNew = ".new";         // a run that is not established yet
+constexpr const char* kComplete = ".ready";  // one that is, and whose files are on their way into the folder
+constexpr const char* kManifest = "files";   // which files that one has
+
+constexpr std::array kSplits{"train", "validation", "test"};
+const char* name_of(Split split) { return kSplits[static_cast<std::size_t>(split)]; }
+Split split_of(const std::string& name) {
+  return static_cast<Split>(std::find(kSplits.begin(), kSplits.end(), name) - kSplits.begin());
+}
 
 std::string as_line(const MetricRow& r) {
-  nlohmann::ordered_json j{
-      {"step", r.step}, {"epoch", r.epoch}, {"split", r.test ? "test" : "train"}, {"loss", r.loss}};
+  nlohmann::ordered_json j{{"step", r.step}, {"epoch", r.epoch}, {"split", name_of(r.split)}, {"loss", r.loss}};
   if (r.accuracy) j["accuracy"] = *r.accuracy;
+  if (r.r2) j["r2"] = *r.r2;
+  if (r.bits_per_byte) j["bits_per_byte"] = *r.bits_per_byte;
   j.update({{"lr", r.lr}, {"samples_per_second", r.samples_per_second}, {"seconds", r.seconds}, {"time", r.time}});
   return j.dump() + "\n";
 }
@@ -36,8 +52,10 @@ double number(const json& j, const char* key) {
 std::optional<MetricRow> from_line(const std::string& line) {
   try {
     const json j = json::parse(line);
-    MetricRow r{j.at("step"), number(j, "epoch"), j.at("split") == "test", number(j, "loss")};
+    MetricRow r{j.at("step"), number(j, "epoch"), split_of(j.at("split")), number(j, "loss")};
     if (j.contains("accuracy")) r.accuracy = number(j, "accuracy");
+    if (j.contains("r2")) r.r2 = number(j, "r2");
+    if (j.contains("bits_per_byte")) r.bits_per_byte = number(j, "bits_per_byte");
     r.lr = number(j, "lr");
     r.samples_per_second = number(j, "samples_per_second");
     r.seconds = number(j, "seconds");
@@ -49,19 +67,23 @@ std::optional<MetricRow> from_line(const std::string& line) {
 }
 
 std::string as_table_row(const MetricRow& r) {
-  return fmt::format("{},{:.6g},{},{:.9g},{},{:.9g},{:.6g},{:.6g}\n", r.step, r.epoch, r.test ? "test" : "train",
-                     r.loss, r.accuracy ? fmt::format("{:.9g}", *r.accuracy) : "", r.lr, r.samples_per_second,
-                     r.seconds);
+  const auto field = [](const std::optional<double>& value) { return value ? fmt::format("{:.9g}", *value) : ""; };
+  return fmt::format("{},{:.6g},{},{:.9g},{},{:.9g},{:.6g},{:.6g},{},{}\n", r.step, r.epoch, name_of(r.split), r.loss,
+                     field(r.accuracy), r.lr, r.samples_per_second, r.seconds, field(r.r2), field(r.bits_per_byte));
 }
 
 std::string as_events(const MetricRow& r) {
-  const std::string split = r.test ? "test" : "train";
+  const std::string split = name_of(r.split);
   const auto event = [&](const std::string& tag, double value) {
     return tf_record(scalar_event(r.time, r.step, tag, static_cast<float>(value)));
   };
   std::string all = event("loss/" + split, r.loss);
   if (r.accuracy) all += event("accuracy/" + split, *r.accuracy);
-  if (!r.test) all += event("learning_rate", r.lr) + event("samples_per_second", r.samples_per_second);
+  if (r.r2) all += event("r2/" + split, *r.r2);
+  if (r.bits_per_byte) all += event("bits_per_byte/" + split, *r.bits_per_byte);
+  if (r.split == Split::train) {
+    all += event("learning_rate", r.lr) + event("samples_per_second", r.samples_per_second);
+  }
   return all;
 }
 
@@ -83,20 +105,82 @@ void remove_halves(const fs::path& folder) {
 
 }  // namespace
 
+RunFolder::RunFolder(fs::path folder) : folder_(std::move(folder)), inside_(folder_) { finish_replacing(); }
+
 bool RunFolder::holds_run() const { return fs::exists(config()); }
 bool RunFolder::holds_checkpoint() const { return fs::exists(checkpoint()); }
 
+std::string RunFolder::in_the_way() const {
+  for (const char* name : kFiles) {
+    if (fs::exists(folder_ / name)) return (folder_ / name).string();
+  }
+  return {};
+}
+
 void RunFolder::begin(const json& config_json) {
   std::error_code error;
-  fs::create_directories(folder_, error);
-  require(!error, Error::Kind::io, "{}: the folder cannot be made ({})", folder_.string(), error.message());
-  // The configuration goes first: without it nothing here counts as a run.
-  for (const std::string& old : {config(), checkpoint(), file(kLines), file(kTable), file(kEvents), report()}) {
-    fs::remove(old, error);
+  made_folder_ = fs::create_directories(folder_, error);
+  if (!in_the_way().empty()) {
+    inside_ = folder_ / kNew;
+    fs::remove_all(inside_, error);  // of a run that was killed before it was established
+    fs::create_directories(inside_, error);
   }
+  require(!error && fs::is_directory(inside_, error), Error::Kind::io, "{}: the folder cannot be made{}",
+          inside_.string(), error ? " (" + error.message() + ")" : "");
+  begun_ = true;
   rows_.clear();
   keep_metrics(0);
   write_file(config(), config_json.dump(2) + "\n");
+}
+
+// The folder with the new run gets another name, which is one step of the file system and decides which of the two runs
+// is there; moving the files afterwards can be repeated.
+void RunFolder::establish() {
+  if (!begun_) return;
+  begun_ = false;
+  if (inside_ == folder_) return;
+  std::string names;
+  for (const char* name : kFiles) {
+    if (fs::exists(inside_ / name)) names += std::string(name) + "\n";
+  }
+  write_file(file(kManifest), names);
+  std::error_code error;
+  fs::remove_all(folder_ / kComplete, error);
+  fs::rename(inside_, folder_ / kComplete, error);
+  require(!error, Error::Kind::io, "{}: the new run cannot take the place of the old one ({})", folder_.string(),
+          error.message());
+  inside_ = folder_;
+  finish_replacing();
+}
+
+void RunFolder::finish_replacing() {
+  const fs::path from = folder_ / kComplete;
+  std::error_code error;
+  if (!fs::exists(from / kManifest, error)) return;
+  const std::string names = "\n" + read_file((from / kManifest).string());
+  for (const char* name : kFiles) {
+    if (names.find("\n" + std::string(name) + "\n") == std::string::npos) {
+      fs::remove(folder_ / name, error);
+    } else if (fs::exists(from / name)) {
+      fs::rename(from / name, folder_ / name, error);
+      require(!error, Error::Kind::io, "{}: cannot be moved to {} ({})", (from / name).string(), folder_.string(),
+              error.message());
+    }
+  }
+  fs::remove_all(from, error);
+}
+
+void RunFolder::abandon() noexcept {
+  if (!begun_) return;
+  begun_ = false;
+  std::error_code error;
+  if (inside_ != folder_) {
+    fs::remove_all(inside_, error);
+    inside_ = folder_;
+  } else {
+    for (const char* name : kFiles) fs::remove(folder_ / name, error);
+  }
+  if (made_folder_) fs::remove(folder_, error);  // where it is empty
 }
 
 json RunFolder::read_config() const {
@@ -105,7 +189,7 @@ json RunFolder::read_config() const {
 }
 
 void RunFolder::keep_metrics(std::int64_t up_to_step) {
-  remove_halves(folder_);
+  remove_halves(inside_);
   rows_.clear();
   std::ifstream in(file(kLines));
   for (std::string line; std::getline(in, line);) {

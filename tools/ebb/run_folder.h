@@ -8,13 +8,17 @@
 
 namespace ebb::program {
 
-// A line of metrics: training since the line before, or a test.
+enum class Split { train, validation, test };
+
+// A line of metrics: training since the line before, or how the network does on examples it does not train on.
 struct MetricRow {
   std::int64_t step = 0;
   double epoch = 0;
-  bool test = false;
+  Split split = Split::train;
   double loss = 0;
-  std::optional<double> accuracy = {};  // none for text
+  std::optional<double> accuracy = {};       // of classes
+  std::optional<double> r2 = {};             // of numbers: the share of their variance that is explained
+  std::optional<double> bits_per_byte = {};  // of text
   double lr = 0;
   double samples_per_second = 0;
   double seconds = 0;  // of training so far
@@ -23,20 +27,29 @@ struct MetricRow {
 
 // What a run leaves on the disk. The metrics are there three times, for programs (metrics.jsonl), for spreadsheets
 // (metrics.csv) and for TensorBoard (events.out.tfevents.ebb); the lines of JSON are what is read back.
+//
+// A run that is begun where another one lies is written beside it and takes its place all at once when its first
+// checkpoint is saved: until then the other one is as it was, whatever happens.
 class RunFolder {
  public:
-  explicit RunFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  explicit RunFolder(std::filesystem::path folder);
 
   const std::filesystem::path& path() const { return folder_; }
-  std::string file(const char* name) const { return (folder_ / name).string(); }
+  std::string file(const char* name) const { return (inside_ / name).string(); }
   std::string checkpoint() const { return file("checkpoint.safetensors"); }
+  std::string best() const { return file("best.safetensors"); }  // of the lowest loss on examples not trained on
   std::string config() const { return file("config.json"); }
   std::string report() const { return file("report.html"); }
   bool holds_run() const;  // something that --resume can continue
   bool holds_checkpoint() const;
+  std::string in_the_way() const;  // a file that a new run would replace; empty where there is none
 
-  // Makes the folder and writes config.json. What a run before it left is removed.
+  // Makes the folder and writes config.json.
   void begin(const nlohmann::json& config);
+  // The run that was begun takes the place of the one before it.
+  void establish();
+  // Nothing is left of a run that was begun and not established.
+  void abandon() noexcept;
   nlohmann::json read_config() const;
 
   // The lines up to this step, as an interrupted run left them: those after it are written anew by the resumed one. A
@@ -46,7 +59,10 @@ class RunFolder {
   void add(const MetricRow& row);
 
  private:
-  std::filesystem::path folder_;
+  void finish_replacing();
+
+  std::filesystem::path folder_, inside_;  // inside_: where files are written, which differs until a run is established
+  bool begun_ = false, made_folder_ = false;
   std::vector<MetricRow> rows_;
 };
 

@@ -3,6 +3,7 @@
 
 #include "commands.h"
 #include "core/format_error.h"
+#include "dataset.h"
 #include "run_config.h"
 #include "run_folder.h"
 #include "trainer.h"
@@ -46,18 +47,19 @@ void train(const CLI::App& app, TrainCommand& c) {
   if (!c.resume.empty()) {
     RunFolder folder(c.resume);
     const RunConfig config = continued(app, c, folder);
-    const bool from_checkpoint = folder.holds_checkpoint();
-    if (!from_checkpoint) folder.keep_metrics(0);  // it was stopped before it had saved anything
-    run_training(config, folder, from_checkpoint);
+    run_training(config, folder, true);
     return;
   }
+  if (c.config.model == "auto") c.config.model = model_for_data(c.config);
   resolve(c.config);
   RunFolder folder(c.out.empty() ? "runs/" + c.config.model : c.out);
   if (folder.holds_run() && !c.overwrite) {
     throw CLI::ValidationError(fmt::format(
-        "{0} holds a run already: --resume {0} continues it, --overwrite begins anew", folder.path().string()));
+        "{0} holds a run already: --resume {0} continues it, --overwrite replaces it", folder.path().string()));
   }
-  folder.begin(to_json(c.config));
+  if (const std::string file = folder.in_the_way(); !file.empty() && !c.overwrite) {
+    throw CLI::ValidationError(fmt::format("{} is in the way; another --out, or --overwrite to replace it", file));
+  }
   run_training(c.config, folder, false);
 }
 
@@ -67,22 +69,30 @@ void add_train_command(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("train", "Train a network and write a report about it");
   auto c = std::make_shared<TrainCommand>();
   add_settings(*sub, c->config);
-  sub->add_option("--config", c->settings_file, "Settings from a JSON or TOML file; options given here come first")
+  sub->add_option("--config", c->settings_file,
+                  "Options from a JSON or TOML file; those on the command line take precedence")
       ->check(CLI::ExistingFile);
   CLI::Option* out = sub->add_option("--out", c->out, "Folder of the run (runs/MODEL unless given)");
   CLI::Option* resume = sub->add_option("--resume", c->resume, "Continue the run in this folder")->excludes(out);
-  sub->add_flag("--overwrite", c->overwrite, "Begin anew in a folder that holds a run")->excludes(resume);
+  sub->add_flag("--overwrite", c->overwrite,
+                "Replace the run in the folder, as soon as the new one has saved a checkpoint")
+      ->excludes(resume);
   sub->footer(
       "Examples:\n"
       "  ebb train                                        a convolutional network on generated digits\n"
       "  ebb train --model mlp --epochs 3 --out runs/quick\n"
+      "  ebb train --data iris.csv --target species       a table; a column of numbers gives a regression\n"
+      "  ebb train --data photos/ --resize 64 --patience 5\n"
       "  ebb train --model resnet --data cifar-10-batches-bin --epochs 20 --dtype bf16\n"
       "  ebb train --model gpt --data book.txt --steps 2000 --clip 1\n"
       "  ebb train --config run.toml --lr 0.01\n"
-      "  ebb train --resume runs/quick                    goes on where it was stopped, with the same bits\n"
+      "  ebb train --resume runs/quick                    goes on where it was stopped, bit-identically\n"
       "Ctrl-C finishes the step, saves and tells how to go on.");
   sub->callback([sub, c] {
     if (!c->settings_file.empty()) read_settings_file(*sub, c->settings_file);
+    if (!c->resume.empty() && (c->overwrite || !c->out.empty())) {  // one of them may come from the file
+      throw CLI::ValidationError("--resume continues a run in its folder and excludes --out and --overwrite");
+    }
     train(*sub, *c);
   });
 }

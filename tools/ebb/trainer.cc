@@ -1,12 +1,16 @@
 #include "trainer.h"
 
+#include <array>
 #include <cmath>
+#include <filesystem>
 
+#include "core/closest_name.h"
 #include "core/format_error.h"
 #include "ebb/losses.h"
 #include "ebb/ops.h"
 #include "ebb/random.h"
 #include "io/json.h"
+#include "run_folder.h"
 
 namespace ebb::program {
 namespace {
@@ -179,6 +183,15 @@ io::Checkpoint Trainer::checkpoint() {
   return c;
 }
 
+io::Checkpoint Trainer::tested_checkpoint() const {
+  io::Checkpoint c;
+  Model model = tested_model();
+  for (const Parameter& p : state(model)) c.parameters.emplace(p.name, *p.tensor);
+  c.step = step_;
+  c.metadata = {{"config", to_json(config_).dump()}, {"facts", to_json(facts_).dump()}};
+  return c;
+}
+
 void Trainer::restore(const io::Checkpoint& c, const std::string& path) {
   take_model(model_, c, path);
   optimizer_->load_state(with_prefix(c.optimizer, kMoments));
@@ -193,29 +206,99 @@ void Trainer::restore(const io::Checkpoint& c, const std::string& path) {
   step_ = c.step;
 }
 
-Evaluation evaluate(Model model, const Examples& examples) {
-  set_training(model, false);
-  Evaluation all;
-  const bool text = model.gpt() != nullptr;
-  const std::int64_t n = examples.size(), batch = text ? 64 : 250;
-  for (std::int64_t at = 0; at < n; at += batch) {
-    const std::int64_t end = std::min(n, at + batch);
-    const Tensor inputs = examples.inputs.slice(0, at, end), targets = examples.targets.slice(0, at, end);
-    const auto part = static_cast<double>(end - at) / static_cast<double>(n);
-    if (text) {
-      all.loss += part * batch_loss(model, inputs, targets).loss.item();
-      continue;
-    }
-    const Tensor logits = model(inputs);
+namespace {
+
+constexpr std::int64_t kTestBatch = 250, kTestWindows = 64;
+
+// Calls use(from, to) for parts of n examples.
+template <class Use>
+void in_parts(std::int64_t n, std::int64_t most, Use use) {
+  for (std::int64_t at = 0; at < n; at += most) use(at, std::min(n, at + most));
+}
+
+void evaluate_text(Model& model, const Examples& examples, const DataFacts& facts, Evaluation& all) {
+  const std::int64_t n = examples.size();
+  std::size_t bytes = 0;
+  in_parts(n, kTestWindows, [&](std::int64_t at, std::int64_t end) {
+    const Tensor targets = examples.targets.slice(0, at, end);
+    const double part = static_cast<double>(end - at) / static_cast<double>(n);
+    all.loss += part * batch_loss(model, examples.inputs.slice(0, at, end), targets).loss.item();
+    bytes += facts.pairs.decode(contiguous(targets).to_vector<std::int64_t>()).size();
+  });
+  const double tokens = static_cast<double>(examples.targets.numel());
+  all.bits_per_byte = all.loss / std::log(2.0) * tokens / static_cast<double>(bytes);
+}
+
+void evaluate_numbers(Model& model, const Examples& examples, const DataFacts& facts, Evaluation& all) {
+  const auto in_units = [&](const Tensor& scaled) {
+    std::vector<double> values = scaled.to_vector();
+    for (double& v : values) v = facts.target_mean + facts.target_scale * v;
+    return values;
+  };
+  in_parts(examples.size(), kTestBatch, [&](std::int64_t at, std::int64_t end) {
+    const Tensor out = reshape(model(examples.inputs.slice(0, at, end)), {-1});
+    for (double v : in_units(out)) all.values.push_back(v);
+  });
+  all.actual = in_units(examples.targets);
+  const auto n = static_cast<double>(all.actual.size());
+  double mean = 0, squares = 0, absolute = 0, variance = 0;
+  for (double a : all.actual) mean += a / n;
+  for (std::size_t i = 0; i < all.actual.size(); ++i) {
+    const double error = all.values[i] - all.actual[i];
+    squares += error * error / n;
+    absolute += std::abs(error) / n;
+    variance += (all.actual[i] - mean) * (all.actual[i] - mean) / n;
+  }
+  all.loss = squares / (facts.target_scale * facts.target_scale);
+  all.rmse = std::sqrt(squares);
+  all.mae = absolute;
+  all.r2 = variance > 0 ? 1 - squares / variance : 0;
+}
+
+void evaluate_classes(Model& model, const Examples& examples, Evaluation& all) {
+  const std::int64_t n = examples.size();
+  in_parts(n, kTestBatch, [&](std::int64_t at, std::int64_t end) {
+    const Tensor targets = examples.targets.slice(0, at, end), logits = model(examples.inputs.slice(0, at, end));
     const Tensor loss = cross_entropy(logits, targets), predicted = argmax(logits, 1);
     const Tensor sure = max(softmax(logits, 1), 1), right = sum(predicted == targets);
     eval({loss, predicted, sure, right});
-    all.loss += part * loss.item();
+    all.loss += loss.item() * static_cast<double>(end - at) / static_cast<double>(n);
     all.accuracy += right.item() / static_cast<double>(n);
     for (std::int64_t k : predicted.to_vector<std::int64_t>()) all.predicted.push_back(k);
     for (double s : sure.to_vector()) all.sure.push_back(s);
-  }
+  });
+}
+
+}  // namespace
+
+Evaluation evaluate(Model model, const Examples& examples, const DataFacts& facts) {
+  set_training(model, false);
+  Evaluation all;
+  if (facts.task == Task::text) evaluate_text(model, examples, facts, all);
+  if (facts.task == Task::numbers) evaluate_numbers(model, examples, facts, all);
+  if (facts.task == Task::classes) evaluate_classes(model, examples, all);
   return all;
+}
+
+Tensor predict(Model model, const Tensor& inputs, const DataFacts& facts) {
+  set_training(model, false);
+  std::vector<Tensor> parts;
+  in_parts(inputs.size(0), kTestBatch, [&](std::int64_t at, std::int64_t end) {
+    const Tensor out = model(inputs.slice(0, at, end));
+    parts.push_back((facts.task == Task::numbers
+                         ? cast(reshape(out, {-1}), DType::f64) * facts.target_scale + facts.target_mean
+                         : softmax(out, 1))
+                        .eval());
+  });
+  return parts.empty() ? zeros({0, facts.outputs()}) : cat(parts, 0).eval();
+}
+
+std::string in_words(const Evaluation& e, const DataFacts& facts) {
+  if (facts.task == Task::classes) return fmt::format("accuracy {:.2f} %", 100 * e.accuracy);
+  if (facts.task == Task::numbers) {
+    return fmt::format("R² {:.4f}, mean absolute error {:.4g}, root mean squared error {:.4g}", e.r2, e.mae, e.rmse);
+  }
+  return fmt::format("perplexity {:.2f}, {:.3f} bits per byte", std::exp(e.loss), e.bits_per_byte);
 }
 
 std::vector<std::int64_t> confusion(const Evaluation& e, const Examples& examples, std::int64_t classes) {
@@ -237,6 +320,21 @@ TrainedModel load_trained_model(const std::string& path) {
   if (!average.empty()) take(parameters(model), average, true, path);
   set_training(model, false);
   return {config, facts, std::move(model), c.step};
+}
+
+std::string checkpoint_of_run(const std::string& path, const std::string& which) {
+  const RunFolder folder(path);
+  require(folder.holds_run() || folder.holds_checkpoint(), Error::Kind::io,
+          "{}: there is no run in this folder, checkpoint.safetensors is missing", path);
+  std::string file = folder.checkpoint();
+  if (which == "best") {
+    file = folder.best();
+  } else if (which.empty() && std::filesystem::exists(folder.best())) {
+    const RunConfig config = config_from_json(folder.read_config(), folder.config());
+    if (config.validation_fraction > 0) file = folder.best();
+  }
+  require(std::filesystem::exists(file), Error::Kind::io, "{}: the run has not saved anything yet", file);
+  return file;
 }
 
 }  // namespace ebb::program

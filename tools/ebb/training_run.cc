@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <ctime>
+#include <filesystem>
+#include <limits>
 
 #include "core/format_error.h"
 #include "ebb/memory.h"
@@ -37,15 +39,20 @@ struct Sums {
 void to_json(json& j, const Sums& s) { j = {s.loss, s.right, s.examples, s.steps}; }
 void from_json(const json& j, Sums& s) { s = {j.at(0), j.at(1), j.at(2), j.at(3)}; }
 
+// A test of a short epoch would take longer than the epoch, and a hundred lines say less than forty.
+constexpr std::int64_t kMostTests = 40;
+
 class TrainingRun {
  public:
   TrainingRun(const RunConfig& config, RunFolder& folder)
-      : config_(config), folder_(folder), data_(load_dataset(config)), trainer_(config, data_) {
-    const std::int64_t total = trainer_.total_steps();
+      : config_(config), folder_(folder), data_(load_dataset(config)), trainer_(with_length(), data_) {
+    const std::int64_t total = trainer_.total_steps(), epoch = trainer_.steps_per_epoch();
+    const std::int64_t epochs = (total + epoch - 1) / epoch, often = epoch * ((epochs + kMostTests - 1) / kMostTests);
     log_every_ = config.log_every > 0 ? config.log_every : std::max<std::int64_t>(1, total / kMetricLines);
-    eval_every_ = config.eval_every > 0 ? config.eval_every : trainer_.steps_per_epoch();
-    checkpoint_every_ = config.checkpoint_every > 0 ? config.checkpoint_every : trainer_.steps_per_epoch();
+    eval_every_ = config.eval_every > 0 ? config.eval_every : often;
+    checkpoint_every_ = config.checkpoint_every > 0 ? config.checkpoint_every : often;
   }
+  const RunConfig& config() const { return config_; }
 
   void resume() {
     const std::string path = folder_.checkpoint();
@@ -59,6 +66,9 @@ class TrainingRun {
       progress.at("since_test").get_to(since_test_);
       progress.at("seconds").get_to(seconds_before_);
       progress.at("peak_memory").get_to(peak_before_);
+      const json& best = progress.at("best_loss");
+      best_loss_ = best.is_null() ? std::numeric_limits<double>::infinity() : best.get<double>();
+      progress.at("tests_since_best").get_to(tests_since_best_);
     } catch (const json::exception&) {
       fail(Error::Kind::io, "{}: how far the run had come cannot be read", path);
     }
@@ -72,15 +82,16 @@ class TrainingRun {
     clock_ = {};
     line_clock_ = {};
     steps_before_ = trainer_.steps_done();
-    while (trainer_.steps_done() < total) {
+    while (trainer_.steps_done() < total && !out_of_patience()) {
       const StepResult r = trainer_.step();
       check(r);
       since_line_.add(r);
       since_test_.add(r);
       const std::int64_t step = trainer_.steps_done();
-      const bool last = step == total;
+      bool last = step == total;
       if (last || step % log_every_ == 0) write_line(r.lr);
       if (last || step % eval_every_ == 0) test(r.lr);
+      last |= out_of_patience();
       if (last || step % checkpoint_every_ == 0) save();
       show();
       if (watch_.interrupted() && !last) stop();
@@ -89,7 +100,13 @@ class TrainingRun {
   }
 
  private:
-  bool text() const { return data_.facts.classes.empty(); }
+  const RunConfig& with_length() {
+    resolve_length(config_, data_.train.size());
+    return config_;
+  }
+  Task task() const { return data_.facts.task; }
+  bool validates() const { return data_.validation.size() > 0; }
+  bool out_of_patience() const { return config_.patience > 0 && tests_since_best_ >= config_.patience; }
   double seconds() const { return seconds_before_ + clock_.seconds(); }  // of training
   std::size_t peak_memory() const { return std::max(peak_before_, memory_stats().peak); }
   double epoch() const {
@@ -100,9 +117,17 @@ class TrainingRun {
   }
 
   void introduce() {
-    progress_.say(fmt::format("Training {} ({} parameters) on {}: {} to train on, {} to test.", config_.model,
-                              grouped(trainer_.parameter_count()), data_.description, grouped(data_.train.size()),
-                              grouped(data_.test.size())));
+    std::string line = fmt::format("Training {} ({} parameters) on {}: {} to train on, ", config_.model,
+                                   grouped(trainer_.parameter_count()), data_.description, grouped(data_.train.size()));
+    if (validates()) line += fmt::format("{} to validate, ", grouped(data_.validation.size()));
+    line += fmt::format("{} to test.", grouped(data_.test.size()));
+    progress_.say(line);
+    if (const TableFacts& table = data_.facts.table; !table.columns.empty()) {
+      progress_.say(fmt::format("Predicting {} from {} inputs: {}.", what_is_predicted(), table.inputs(),
+                                task() == Task::numbers
+                                    ? "regression (--task classification takes the values as classes)"
+                                    : fmt::format("{} classes", data_.facts.class_count())));
+    }
     const std::string what = fmt::format("{} steps of {} examples, {:.3g} {}, {} with a rate of {:g}, {}, {} {}",
                                          grouped(trainer_.total_steps()), config_.batch * config_.accumulate, epochs(),
                                          epochs() == 1 ? "epoch" : "epochs", config_.optimizer, config_.lr,
@@ -110,6 +135,11 @@ class TrainingRun {
     progress_.say(trainer_.steps_done() == 0
                       ? what + "."
                       : fmt::format("{}; going on after step {}.", what, grouped(trainer_.steps_done())));
+  }
+
+  std::string what_is_predicted() const {
+    const TableFacts& table = data_.facts.table;
+    return table.header ? table.target.name : fmt::format("column {}", table.target.position + 1);
   }
 
   void check(const StepResult& r) const {
@@ -120,9 +150,8 @@ class TrainingRun {
          saved_step_ > 0 ? fmt::format(" (the checkpoint of step {} is kept)", saved_step_) : "");
   }
 
-  MetricRow row(bool of_test, double loss, double accuracy, double lr, double rate) const {
-    MetricRow r{trainer_.steps_done(), epoch(), of_test, loss};
-    if (!text()) r.accuracy = accuracy;
+  MetricRow row(Split split, double loss, double lr, double rate) const {
+    MetricRow r{trainer_.steps_done(), epoch(), split, loss};
     r.lr = lr;
     r.samples_per_second = rate;
     r.seconds = seconds();
@@ -132,26 +161,50 @@ class TrainingRun {
 
   void write_line(double lr) {
     const double rate = static_cast<double>(since_line_.examples) / std::max(1e-9, line_clock_.seconds());
-    folder_.add(row(false, since_line_.mean_loss(), since_line_.accuracy(), lr, rate));
+    MetricRow r = row(Split::train, since_line_.mean_loss(), lr, rate);
+    if (task() == Task::classes) r.accuracy = since_line_.accuracy();
+    folder_.add(r);
     since_line_ = {};
     line_clock_ = {};
   }
 
-  void test(double lr) {
+  Evaluation measure(const Model& model, Split split, double lr) {
     const Clock clock;
-    evaluation_ = evaluate(trainer_.tested_model(), data_.test);
-    const double rate = static_cast<double>(data_.test.size()) / std::max(1e-9, clock.seconds());
-    folder_.add(row(true, evaluation_->loss, evaluation_->accuracy, lr, rate));
+    const Examples& examples = split == Split::validation ? data_.validation : data_.test;
+    Evaluation e = evaluate(model, examples, data_.facts);
+    MetricRow r = row(split, e.loss, lr, static_cast<double>(examples.size()) / std::max(1e-9, clock.seconds()));
+    if (task() == Task::classes) r.accuracy = e.accuracy;
+    if (task() == Task::numbers) r.r2 = e.r2;
+    if (task() == Task::text) r.bits_per_byte = e.bits_per_byte;
+    folder_.add(r);
+    return e;
+  }
+
+  // On the validation data where there is some: the test data then decides nothing.
+  void test(double lr) {
+    const Evaluation e = measure(trainer_.tested_model(), validates() ? Split::validation : Split::test, lr);
+    keep_best(e.loss);
     const int digits = static_cast<int>(std::to_string(std::llround(std::ceil(epochs()))).size());
+    const char* kind = validates() ? "validation" : "test";
     std::string line = config_.eval_every > 0
                            ? fmt::format("  step {}/{}", trainer_.steps_done(), trainer_.total_steps())
                            : fmt::format("  epoch {:{}.4g}/{:.4g}", epoch(), digits, epochs());
-    line += fmt::format("  training loss {:.4f}  test loss {:.4f}", since_test_.mean_loss(), evaluation_->loss);
-    line += text() ? fmt::format("  perplexity {:.2f}", std::exp(evaluation_->loss))
-                   : fmt::format("  test accuracy {:.2f} %", 100 * evaluation_->accuracy);
+    line += fmt::format("  training loss {:.4f}  {} loss {:.4f}  ", since_test_.mean_loss(), kind, e.loss);
+    line += task() == Task::classes   ? fmt::format("{} accuracy {:.2f} %", kind, 100 * e.accuracy)
+            : task() == Task::numbers ? fmt::format("R² {:.4f}", e.r2)
+                                      : fmt::format("perplexity {:.2f}", std::exp(e.loss));
     progress_.say(line + "  " + duration(seconds()));
     since_test_ = {};
     line_clock_ = {};
+    if (!validates()) evaluation_ = e;
+  }
+
+  void keep_best(double loss) {
+    ++tests_since_best_;
+    if (!(loss < best_loss_)) return;
+    best_loss_ = loss;
+    tests_since_best_ = 0;
+    io::save_checkpoint(folder_.best(), trainer_.tested_checkpoint());
   }
 
   void save() {
@@ -161,8 +214,11 @@ class TrainingRun {
     progress["since_test"] = since_test_;
     progress["seconds"] = seconds();
     progress["peak_memory"] = peak_memory();
+    progress["best_loss"] = best_loss_;  // null where there is none yet
+    progress["tests_since_best"] = tests_since_best_;
     c.metadata["progress"] = progress.dump();
     io::save_checkpoint(folder_.checkpoint(), c);
+    folder_.establish();
     saved_step_ = c.step;
   }
 
@@ -174,7 +230,7 @@ class TrainingRun {
     if (s.steps == 0) return;
     const double examples = static_cast<double>(s.examples) / static_cast<double>(s.steps);
     progress_.show({trainer_.steps_done(), trainer_.total_steps(), epoch(), epochs(), s.mean_loss(),
-                    text() ? std::nullopt : std::optional(s.accuracy()), examples / per_step,
+                    task() == Task::classes ? std::optional(s.accuracy()) : std::nullopt, examples / per_step,
                     per_step * static_cast<double>(left)});
   }
 
@@ -186,44 +242,67 @@ class TrainingRun {
   }
 
   // How the model goes on from beginnings in the test text.
-  std::vector<std::pair<std::string, std::string>> sample_texts() const {
+  std::vector<std::pair<std::string, std::string>> sample_texts(const Model& model) const {
     std::vector<std::pair<std::string, std::string>> all;
     const std::int64_t given = std::min<std::int64_t>(12, config_.context);
     for (std::int64_t k = 0; k < 3; ++k) {
       const Tensor window = data_.test.inputs[k * data_.test.size() / 3];
       const std::string prompt = data_.facts.pairs.decode(window.slice(0, 0, given).to_vector<std::int64_t>());
       const GenerateOptions options{.tokens = 120, .seed = config_.seed};
-      all.emplace_back(prompt, continue_text(trainer_.tested_model(), data_.facts, prompt, options));
+      all.emplace_back(prompt, continue_text(model, data_.facts, prompt, options));
     }
     return all;
   }
 
+  // The weights that were the best on the validation data; without any the last ones.
   void finish() {
     const double training_seconds = folder_.metrics().empty() ? seconds() : folder_.metrics().back().seconds;
-    if (!evaluation_) evaluation_ = evaluate(trainer_.tested_model(), data_.test);
+    std::int64_t step = trainer_.steps_done();
+    Model model = trainer_.tested_model();
+    if (validates() && std::filesystem::exists(folder_.best())) {
+      TrainedModel best = load_trained_model(folder_.best());
+      model = std::move(best.model);
+      step = best.step;
+    }
+    if (out_of_patience()) {
+      progress_.say(fmt::format("Stopped after step {}: {} tests without a lower validation loss than {:.4f}.",
+                                grouped(trainer_.steps_done()), config_.patience, best_loss_));
+    }
+    if (validates()) {
+      progress_.say(fmt::format("The weights of step {} are kept, the best on the validation data.", grouped(step)));
+      const auto& rows = folder_.metrics();
+      const bool tested = !rows.empty() && rows.back().split == Split::test;  // by a session before this one
+      evaluation_ = tested ? evaluate(model, data_.test, data_.facts)
+                           : measure(model, Split::test, trainer_.lr(trainer_.steps_done()));
+    }
+    if (!evaluation_) evaluation_ = evaluate(model, data_.test, data_.facts);
     ReportFacts facts;
     facts.config = config_;
     facts.data = &data_;
     facts.rows = &folder_.metrics();
     facts.evaluation = &*evaluation_;
     facts.parameters = trainer_.parameter_count();
-    facts.steps = trainer_.total_steps();
+    facts.steps = trainer_.steps_done();
     facts.steps_per_epoch = trainer_.steps_per_epoch();
     facts.seconds = training_seconds;
     facts.peak_memory = peak_memory();
     facts.threads = num_threads();
-    if (text()) facts.texts = sample_texts();
+    if (task() == Task::text) facts.texts = sample_texts(model);
     write_file(folder_.report(), render_report(facts));
-    const auto n = static_cast<std::int64_t>(data_.test.size());
-    if (text()) {
-      progress_.say(fmt::format("Test loss {:.4f}, perplexity {:.2f}, after {} of training.", evaluation_->loss,
-                                std::exp(evaluation_->loss), duration(training_seconds)));
-    } else {
-      const auto wrong = std::llround((1 - evaluation_->accuracy) * static_cast<double>(n));
-      progress_.say(fmt::format("Test accuracy {:.2f} % after {} of training: {} of {} are read wrongly.",
-                                100 * evaluation_->accuracy, duration(training_seconds), wrong, grouped(n)));
-    }
+    say_result(training_seconds);
     progress_.say("The report, with curves and pictures: " + folder_.report());
+  }
+
+  void say_result(double training_seconds) {
+    const auto n = static_cast<std::int64_t>(data_.test.size());
+    std::string line = task() == Task::text ? fmt::format("Test loss {:.4f}, ", evaluation_->loss) : "Test ";
+    line += in_words(*evaluation_, data_.facts);
+    line += fmt::format(" after {} of training", duration(training_seconds));
+    if (task() == Task::classes) {
+      const auto wrong = std::llround((1 - evaluation_->accuracy) * static_cast<double>(n));
+      line += fmt::format(": {} of {} are misclassified", wrong, grouped(n));
+    }
+    progress_.say(line + ".");
   }
 
   RunConfig config_;
@@ -234,6 +313,8 @@ class TrainingRun {
   Trainer trainer_;
   std::int64_t log_every_ = 1, eval_every_ = 1, checkpoint_every_ = 1, saved_step_ = 0, steps_before_ = 0;
   Sums since_line_, since_test_;
+  double best_loss_ = std::numeric_limits<double>::infinity();
+  std::int64_t tests_since_best_ = 0;
   double seconds_before_ = 0;  // of the sessions before this one
   std::size_t peak_before_ = 0;
   Clock clock_, line_clock_;
@@ -244,9 +325,23 @@ class TrainingRun {
 
 void run_training(const RunConfig& config, RunFolder& folder, bool resume) {
   if (config.threads > 0) set_num_threads(static_cast<int>(config.threads));
+  // Data and network come first: whatever is wrong with them is said before anything is written.
   TrainingRun run(config, folder);
-  if (resume) run.resume();
-  run.run();
+  if (!resume) {
+    folder.begin(to_json(run.config()));
+  } else if (folder.holds_checkpoint()) {
+    run.resume();
+  } else {
+    folder.keep_metrics(0);  // it was stopped before it had saved anything
+  }
+  try {
+    run.run();
+  } catch (const Interrupted&) {
+    throw;
+  } catch (...) {
+    folder.abandon();  // unless a checkpoint is worth keeping
+    throw;
+  }
 }
 
 }  // namespace ebb::program

@@ -23,17 +23,20 @@ struct LabelledImages {
 LabelledImages read_cifar10(const std::vector<std::string>& paths);
 LabelledImages read_cifar100(const std::vector<std::string>& paths);
 
-// A picture as u8 [channels, height, width]: PNG, or PPM and PGM (P2, P3, P5, P6). Grey ones have one channel, coloured
-// ones three; transparency is left out. `channels` 1 or 3 converts, 0 takes what the file has.
+// A picture as u8 [channels, height, width]: PNG, JPEG (turned as the camera was held), or PPM and PGM (P2, P3, P5,
+// P6). Grey ones have one channel, coloured ones three; transparency is left out. `channels` 1 or 3 converts, 0 takes
+// what the file has.
 Tensor read_image(const std::string& path, int channels = 0);
 
-// FOLDER/CLASS/*.png, .ppm and .pgm. Classes and pictures are in the order of their names; all must have one size.
-LabelledImages read_image_folder(const std::string& folder, int channels = 3);
+// FOLDER/CLASS/*.png, .jpg, .jpeg, .ppm and .pgm. Classes and pictures are in the order of their names. With a height
+// and a width all are stretched to that size; otherwise they must have one size.
+LabelledImages read_image_folder(const std::string& folder, int channels = 3, std::int64_t height = 0,
+                                 std::int64_t width = 0);
 
 struct CsvOptions {
   enum class Header { detect, yes, no };
-  char separator = ',';
-  Header header = Header::detect;         // detect: a first line with a field that is neither a number nor missing
+  char separator = 0;                     // 0: comma, semicolon or tab, whichever the first line has most of
+  Header header = Header::detect;         // detect: a first line with a word above a number, or with words only
   std::vector<std::string> columns = {};  // by name, or by number from 0 where there is no header; empty: all
   std::vector<std::string> missing = {"", "NA", "N/A", "nan", "NaN", "null", "?"};  // become NaN
   DType dtype = DType::f32;
@@ -42,7 +45,7 @@ struct Table {
   std::vector<std::string> names;  // of the columns that were taken
   Tensor values;                   // [rows, columns]
 };
-// Numbers separated by commas; fields may be "quoted". Empty lines are left out.
+// Numbers separated by commas, semicolons or tabs; fields may be "quoted". Empty lines are left out.
 Table read_csv(const std::string& path, const CsvOptions& options = {});
 
 }  // namespace ebb

@@ -26,3 +26,25 @@ png("palette.png", 2, 1, 3, [[1, 0]], palette=bytes([9, 8, 7, 200, 100, 50]))
 idx = bytes([0, 0, 8, 3]) + struct.pack(">III", 2, 2, 3) + bytes(range(12))
 (here / "images.idx").write_bytes(idx)
 (here / "images.idx.gz").write_bytes(gzip.compress(idx, mtime=0))
+
+# JPEG, by Pillow: two halves, four quarters, and one picture as a camera stores it that is held in each of eight ways.
+from PIL import Image  # noqa: E402
+
+halves = Image.new("L", (32, 16), 0)
+halves.paste(255, (16, 0, 32, 16))
+halves.save(here / "halves.jpg", quality=95)
+quarters = Image.new("RGB", (48, 32))
+for x, y, colour in [(0, 0, (255, 0, 0)), (24, 0, (0, 255, 0)), (0, 16, (0, 0, 255)), (24, 16, (255, 255, 0))]:
+    quarters.paste(colour, (x, y, x + 24, y + 16))
+quarters.save(here / "quarters.jpg", quality=95, subsampling=0)
+upright = Image.new("L", (32, 16), 0)
+upright.paste(255, (0, 0, 16, 8))
+upright.paste(128, (16, 0, 32, 8))
+turns = Image.Transpose
+stored = [None, turns.FLIP_LEFT_RIGHT, turns.ROTATE_180, turns.FLIP_TOP_BOTTOM, turns.TRANSPOSE, turns.ROTATE_90,
+          turns.TRANSVERSE, turns.ROTATE_270]
+for held, turn in enumerate(stored, 1):
+    exif = Image.Exif()
+    exif[0x0112] = held
+    picture = upright if turn is None else upright.transpose(turn)
+    picture.save(here / f"held{held}.jpg", quality=90, exif=exif.tobytes())

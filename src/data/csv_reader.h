@@ -1,0 +1,56 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/data/readers.h"
+#include "io/mapped_file.h"
+
+namespace ebb {
+
+struct CsvLine {
+  std::vector<std::string> fields;
+  std::int64_t number = 0;  // where it begins; a quoted field may hold line ends
+};
+
+// The lines of a CSV file one after the other, each with as many fields as the first. Fields are text: what they mean
+// is decided by whoever reads them, and the file may be read twice.
+class CsvReader {
+ public:
+  CsvReader(const std::string& path, const CsvOptions& options);
+
+  const std::string& path() const { return path_; }
+  bool has_header() const { return has_header_; }
+  const std::vector<std::string>& names() const { return names_; }  // without a header their numbers, from 0
+  std::size_t columns() const { return names_.size(); }
+
+  void rewind();  // to the first line below the header
+  bool next(CsvLine& line);
+
+  bool is_missing(std::string_view field) const;
+  std::optional<double> number(std::string_view field) const;  // nothing where it is missing or not a number
+  // "people.csv: line 3, column 2 (height)": where every complaint begins.
+  std::string place(const CsvLine& line, std::size_t column) const;
+
+ private:
+  bool read(CsvLine& line);
+  bool end_of_line();
+  std::string plain();
+  std::string quoted(std::size_t column);
+  bool looks_like_header(const CsvLine& first);
+
+  std::string path_;
+  CsvOptions options_;
+  std::shared_ptr<const io::MappedFile> file_;
+  std::string_view text_;
+  char separator_;
+  bool has_header_ = false;
+  std::vector<std::string> names_;
+  std::size_t at_ = 0, start_ = 0;
+  std::int64_t number_ = 1, start_number_ = 1;
+};
+
+}  // namespace ebb

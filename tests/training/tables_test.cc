@@ -1,0 +1,246 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "scratch_folder.h"
+#include "tiny_run.h"
+
+// CSV files, as people have them: train, eval and predict.
+namespace ebb::program {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+class Tables : public ::testing::Test {
+ protected:
+  std::string file(const std::string& name, const std::string& text) const {
+    write_whole(scratch / name, text);
+    return scratch / name;
+  }
+  std::string run() const { return scratch / "run"; }
+  ProgramResult train(const Words& words) const {
+    ProgramResult r = run_ebb(
+        Words{"train", "--threads", "1", "--workers", "0", "--out", run(), "--overwrite", "--hidden", "16"} + words);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return r;
+  }
+  nlohmann::json evaluate(const Words& words) const {
+    const ProgramResult r = run_ebb(Words{"eval", "--json", "--run", run()} + words);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return r.code == 0 ? nlohmann::json::parse(r.out) : nlohmann::json{};
+  }
+  // The lines that `predict` writes, below the header.
+  std::vector<std::string> predict(const std::string& data, const Words& more = {}) const {
+    const ProgramResult r = run_ebb(Words{"predict", "--run", run(), "--data", data} + more);
+    EXPECT_EQ(r.code, 0) << r.err;
+    std::vector<std::string> lines;
+    std::istringstream in(r.out);
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    return lines;
+  }
+  void expect_complaint(const Words& words, const std::string& part) const {
+    const ProgramResult r = run_ebb(words);
+    EXPECT_NE(r.code, 0);
+    EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
+  }
+  // Two kinds of flowers: broad short leaves, narrow long ones.
+  static std::string flowers(int n, char separator = ',', bool header = true) {
+    std::string text = header ? std::string("width") + separator + "length" + separator + "species\n" : "";
+    for (int i = 0; i < n; ++i) {
+      const bool broad = i % 2 == 0;
+      text += std::to_string(broad ? 5 + i % 7 * 0.1 : 1 + i % 5 * 0.1) + separator +
+              std::to_string(broad ? 1 + i % 3 * 0.1 : 6 + i % 11 * 0.1) + separator + (broad ? "lily" : "grass") +
+              "\n";
+    }
+    return text;
+  }
+  ScratchFolder scratch;
+};
+
+TEST_F(Tables, WordsAreLabels) {
+  const ProgramResult r = train({"--data", file("a.csv", flowers(120))});
+  EXPECT_NE(r.out.find("Training mlp"), std::string::npos) << r.out;  // chosen for the data
+  EXPECT_NE(r.out.find("Predicting species from 2 inputs: 2 classes."), std::string::npos) << r.out;
+  const nlohmann::json e = evaluate({});
+  EXPECT_EQ(e["classes"], (nlohmann::json{"grass", "lily"}));
+  EXPECT_EQ(e["accuracy"], 1.0);
+}
+
+TEST_F(Tables, SemicolonsTabsAndFilesWithoutAHeader) {
+  for (const auto& [name, text] : {std::pair{"a.csv", flowers(60, ';')}, std::pair{"a.tsv", flowers(60, '\t')},
+                                   std::pair{"b.csv", flowers(60, ',', false)}}) {
+    train({"--data", file(name, text), "--steps", "300"});
+    EXPECT_EQ(evaluate({})["accuracy"], 1.0) << name;
+  }
+  // The last one had no names to match.
+  EXPECT_EQ(predict(file("c.csv", "5,1\n1,6\n")).size(), 3u);
+  EXPECT_EQ(predict(file("c.csv", "5,1,grass\n1,6,grass\n"))[1].substr(0, 6), "1,lily");
+  expect_complaint({"eval", "--run", run(), "--data", file("d.csv", flowers(10))},
+                   "the model was trained on a file without");
+  expect_complaint({"predict", "--run", run(), "--data", file("d.csv", "1\n2\n")},
+                   "there are 1 columns, the model was trained on 3");
+}
+
+TEST_F(Tables, ColumnsAreMatchedByName) {
+  train({"--data", file("a.csv", flowers(120)), "--steps", "400"});
+  const std::string reversed =
+      file("b.csv", "species,colour,length,width\nlily,red,1,5\ngrass,green,6,1\nlily,red,1.1,5.2\n");
+  EXPECT_EQ(evaluate({"--data", reversed})["accuracy"], 1.0);
+  expect_complaint({"eval", "--run", run(), "--data", file("c.csv", "5,1,lily\n1,6,grass\n")},
+                   "c.csv: line 1, column 1: there is no header, and the model knows its columns by their names");
+  expect_complaint({"eval", "--run", run(), "--data", file("c.csv", "widht,length,species\n5,1,lily\n")},
+                   "c.csv: line 1: there is no column 'width', which the model was trained on; did you mean 'widht'?");
+  expect_complaint({"eval", "--run", run(), "--data", file("c.csv", "width,length,species\n5,1,rose\n")},
+                   "c.csv: line 2, column 3 (species): class 'rose' is not one of the 2 the model knows");
+}
+
+TEST_F(Tables, TheTargetIsNamedOrNumberedFromOne) {
+  const std::string data = file("a.csv", "species,width\nlily,5\ngrass,1\nlily,6\ngrass,2\nlily,5\ngrass,1\n");
+  for (const char* target : {"species", "1"}) {
+    const ProgramResult r = train({"--data", data, "--target", target, "--steps", "20"});
+    EXPECT_NE(r.out.find("Predicting species"), std::string::npos) << r.out;
+  }
+  const Words wrong{"train", "--out", run(), "--overwrite", "--data", data, "--target"};
+  expect_complaint(wrong + Words{"0"}, "--target 0: " + data + " has columns 1 to 2");
+  expect_complaint(wrong + Words{"3"}, "has columns 1 to 2");
+  expect_complaint(wrong + Words{"specis"}, "has no such column; did you mean 'species'?");
+}
+
+TEST_F(Tables, ANumericTargetOfManyValuesIsARegression) {
+  std::string text = "a,b,price\n";
+  std::mt19937 draw(1);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  for (int i = 0; i < 400; ++i) {
+    const double a = uniform(draw), b = uniform(draw);
+    text += fmt::format("{},{},{}\n", a, b, 5000 + 1000 * (2 * a - b));
+  }
+  const ProgramResult r = train({"--data", file("a.csv", text)});
+  EXPECT_NE(r.out.find("Predicting price from 2 inputs: regression"), std::string::npos) << r.out;
+  const nlohmann::json e = evaluate({});
+  EXPECT_GT(e["r2"], 0.99);
+  EXPECT_LT(e["mae"], 100);
+  const std::vector<std::string> lines = predict(file("b.csv", "b,a\n0,0\n0,0.5\n"));
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0], "row,prediction");
+  EXPECT_NEAR(std::stod(lines[1].substr(2)), 5000, 150);
+  EXPECT_NEAR(std::stod(lines[2].substr(2)), 6000, 150);
+  const std::string report = read_whole(run() + "/report.html");
+  EXPECT_NE(report.find("Predicted over actual"), std::string::npos);
+  // The user decides otherwise.
+  EXPECT_NE(
+      train({"--data", file("c.csv", "x,y\n1,1\n2,2\n3,3\n4,4\n1,1\n2,2\n"), "--task", "regression", "--steps", "20"})
+          .out.find("regression"),
+      std::string::npos);
+  EXPECT_EQ(train({"--data", scratch / "c.csv", "--steps", "20"}).out.find("regression"), std::string::npos);
+  expect_complaint(
+      {"train", "--data", file("d.csv", "x,y\n1,a\n2,b\n"), "--task", "regression", "--out", run(), "--overwrite"},
+      "d.csv: line 2, column 2 (y): 'a' is not a number, as --task regression needs them");
+}
+
+TEST_F(Tables, MissingValuesAreFilledWithTheMeanOfTheTrainingData) {
+  std::string text = "x,y,species\n";
+  for (int i = 0; i < 200; ++i)
+    text += fmt::format("{},{},{}\n", i % 2 ? "4" : "-4", i % 5 ? "1" : "", i % 2 ? "up" : "down");
+  train({"--data", file("a.csv", text), "--steps", "300"});
+  EXPECT_EQ(evaluate({})["accuracy"], 1.0);
+  const std::vector<std::string> lines = predict(file("b.csv", "x,y\n4,NA\n-4,\n4,1\n"));
+  EXPECT_EQ(lines[1].substr(0, 4), "1,up");
+  EXPECT_EQ(lines[2].substr(0, 6), "2,down");
+  EXPECT_EQ(lines[1].substr(1), lines[3].substr(1));  // the mean of y is 1
+  expect_complaint({"train", "--data", file("c.csv", "x,species\n1,a\n2,\n"), "--out", run(), "--overwrite"},
+                   "c.csv: line 3, column 2 (species): the target is missing");
+}
+
+TEST_F(Tables, ColumnsOfWordsAreInputs) {
+  std::string text = "colour,weight,kind\n";
+  for (int i = 0; i < 150; ++i)
+    text += fmt::format("{},{},{}\n",
+                        i % 3 == 0   ? "red"
+                        : i % 3 == 1 ? "green"
+                                     : "",
+                        i % 4, i % 3 == 0 ? "apple" : "pear");
+  const ProgramResult r = train({"--data", file("a.csv", text), "--steps", "300"});
+  EXPECT_NE(r.out.find("from 3 inputs"), std::string::npos) << r.out;
+  EXPECT_EQ(evaluate({})["accuracy"], 1.0);
+  EXPECT_EQ(predict(file("b.csv", "colour,weight\nred,1\ngreen,2\nblue,2\n")).size(), 4u);
+}
+
+TEST_F(Tables, EveryComplaintNamesLineAndColumn) {
+  const Words words{"train", "--out", run(), "--overwrite", "--data"};
+  const auto expect = [&](const std::string& text, const std::string& part) {
+    expect_complaint(words + Words{file("a.csv", text)}, "a.csv: " + part);
+  };
+  expect("x,k\n1,a\n2,b\noops,a\n3,b\n",
+         "line 4, column 1 (x): 'oops' is not a number; correct it, or --ignore the column");
+  expect("x,k\n1,a\n2\n", "line 3, column 2 (k): the field is missing");
+  expect("x,x,k\n1,2,a\n", "line 1, column 2: column 1 is called 'x', too");
+  expect("k\na\nb\n", "line 1, column 1: one column is the target");
+  expect("x,k\n1,a\ninf,b\n2,a\n", "line 3, column 1 (x): inf is not finite");
+  expect("x,k\n", "line 2, column 1: there are no rows");
+  std::string names = "name,k\n";
+  for (int i = 0; i < 100; ++i) names += fmt::format("n{},{}\n", i, i % 2);
+  expect(names, "line 2, column 1 (name): 'n0' is one of more than 64 different words");
+  train({"--data", file("b.csv", "id,x,k\na1,1,p\na2,2,q\na3,1,p\na4,2,q\n"), "--ignore", "id", "--steps", "10"});
+}
+
+TEST_F(Tables, SmallDataIsLearnedByDefault) {
+  const ProgramResult r = train({"--data", file("a.csv", flowers(40))});
+  EXPECT_EQ(evaluate({"--data", scratch / "a.csv"})["accuracy"], 1.0);
+  // At least 2,000 steps, told in at most forty lines.
+  const auto config = nlohmann::json::parse(read_whole(run() + "/config.json"));
+  EXPECT_GE(config["epochs"].get<double>() * 4, 2000);
+  EXPECT_LE(std::count(r.out.begin(), r.out.end(), '\n'), 50);
+}
+
+TEST_F(Tables, ProbabilitiesSumToOneAndGoToAFile) {
+  train({"--data", file("a.csv", flowers(120)), "--steps", "300"});
+  const std::string out = scratch / "out.csv";
+  const std::vector<std::string> shown = predict(file("b.csv", "length,width\n1,5\n"), {"--probabilities"});
+  EXPECT_EQ(shown[0], "row,prediction,probability,P(grass),P(lily)");
+  predict(scratch / "b.csv", {"--out", out, "--probabilities"});
+  EXPECT_EQ(read_whole(out), shown[0] + "\n" + shown[1] + "\n");
+  std::istringstream fields(shown[1]);
+  std::vector<std::string> parts;
+  for (std::string part; std::getline(fields, part, ',');) parts.push_back(part);
+  ASSERT_EQ(parts.size(), 5u);
+  EXPECT_EQ(parts[1], "lily");
+  EXPECT_NEAR(std::stod(parts[3]) + std::stod(parts[4]), 1, 1e-5);
+  EXPECT_EQ(parts[2], parts[4]);
+}
+
+TEST_F(Tables, EarlyStoppingKeepsTheBestWeightsByValidation) {
+  // Labels are noise: the validation loss rises as soon as the network begins to remember them.
+  std::string text = "a,b,c,k\n";
+  std::mt19937 draw(3);
+  for (int i = 0; i < 300; ++i) {
+    text += fmt::format("{},{},{},{}\n", draw() % 1000, draw() % 1000, draw() % 1000, draw() % 2);
+  }
+  const ProgramResult r =
+      train({"--data", file("a.csv", text), "--patience", "3", "--epochs", "400", "--hidden", "64"});
+  EXPECT_NE(r.out.find("to validate"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("3 tests without a lower validation loss"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("are kept, the best on the validation data"), std::string::npos) << r.out;
+  const nlohmann::json best = evaluate({}), last = evaluate({"--use", "last"});
+  EXPECT_LT(best["step"], last["step"]);
+  EXPECT_LT(best["loss"], last["loss"]);
+  // The lines of metrics say which data was measured, and resuming a run that has stopped does not go on.
+  const std::string metrics = read_whole(run() + "/metrics.jsonl");
+  EXPECT_NE(metrics.find("\"split\":\"validation\""), std::string::npos);
+  EXPECT_EQ(run_ebb({"train", "--resume", run()}).code, 0);
+  EXPECT_EQ(evaluate({"--use", "last"})["step"], last["step"]);
+}
+
+}  // namespace
+}  // namespace ebb::program

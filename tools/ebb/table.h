@@ -1,0 +1,53 @@
+#pragma once
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "ebb/tensor.h"
+
+namespace ebb::program {
+
+// A column that the network reads: a number, or one of some words, which become an input each (1 where it is the word).
+struct Column {
+  std::int64_t position = 0;  // in the file that was trained on, from 0
+  std::string name;
+  std::vector<std::string> words;
+  std::int64_t inputs() const { return words.empty() ? 1 : static_cast<std::int64_t>(words.size()); }
+};
+
+// How rows of a CSV file become examples. A model keeps it, so that other files are read the same way.
+struct TableFacts {
+  bool header = false;  // then columns are found by their names, otherwise by their positions
+  std::int64_t width = 0;
+  std::vector<Column> columns;
+  Column target;
+  std::int64_t inputs() const;
+};
+nlohmann::json to_json(const TableFacts& facts);
+TableFacts table_from_json(const nlohmann::json& json);
+
+// What the user says about a table.
+struct TableChoices {
+  std::string target;               // a name, or a number from 1; empty: the last column
+  std::vector<std::string> ignore;  // columns that are not read
+  std::string task = "auto";        // auto, classification or regression
+};
+
+struct TableSurvey {
+  TableFacts facts;
+  std::vector<std::string> classes;  // numbers before words, each in their order; empty: the target is a number
+};
+// Looks through a file to train on.
+TableSurvey survey_table(const std::string& path, const TableChoices& choices);
+
+struct TableRows {
+  Tensor inputs;   // f32 [n, inputs]; missing numbers are NaN, missing and unknown words 0 everywhere
+  Tensor targets;  // i64 [n] in the order of the classes, or f32 [n]; undefined where they were not asked for
+};
+// Reads a file as the facts say. Columns are matched by their names; those the facts do not know are left out. `target`
+// names the column of the target where it is not the facts'.
+TableRows read_rows(const std::string& path, const TableFacts& facts, const std::vector<std::string>& classes,
+                    bool with_targets, const std::string& target = "");
+
+}  // namespace ebb::program
