@@ -67,21 +67,26 @@ class Memory final : public BlockSource {
 
 class DoneMark final : public Mark {
  public:
-  explicit DoneMark(std::vector<std::shared_ptr<DoneMark>> inputs) : inputs_(std::move(inputs)) {}
+  explicit DoneMark(std::vector<FilledBy> inputs = {}) : inputs_(std::move(inputs)) {}
 
-  void wait() override {
+  void wait(std::uint32_t step) override {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return done_; });
-    if (error_) std::rethrow_exception(error_);
+    if (error_ && failed_at_ <= step) std::rethrow_exception(error_);
   }
   // The rest is called by the device's thread alone.
   bool failed() {
-    for (const auto& input : std::exchange(inputs_, {})) {  // they came before in the same queue
-      if (!error_) error_ = input->error_;
+    for (const FilledBy& input : std::exchange(inputs_, {})) {  // they came before in the same queue
+      const auto& mark = static_cast<const DoneMark&>(*input.mark);
+      if (mark.error_ && mark.failed_at_ <= input.step) fail(0, mark.error_);
     }
     return error_ != nullptr;
   }
-  void fail(std::exception_ptr error) { error_ = std::move(error); }
+  void fail(std::uint32_t step, std::exception_ptr error) {
+    if (error_) return;
+    error_ = std::move(error);
+    failed_at_ = step;
+  }
   void finish() {
     failed();
     std::lock_guard lock(mutex_);
@@ -90,11 +95,12 @@ class DoneMark final : public Mark {
   }
 
  private:
-  std::vector<std::shared_ptr<DoneMark>> inputs_;
+  std::vector<FilledBy> inputs_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool done_ = false;
   std::exception_ptr error_;
+  std::uint32_t failed_at_ = 0;
 };
 
 class SecondDevice final : public Backend {
@@ -102,12 +108,10 @@ class SecondDevice final : public Backend {
   SecondDevice() : thread_([this] { work(); }) { thread_.detach(); }
 
   SweepPtr compile(const Program& program) override { return cpu::backend().compile(program); }
-  Run begin(std::span<const MarkPtr> inputs) override {
-    std::vector<std::shared_ptr<DoneMark>> marks;
-    for (const MarkPtr& m : inputs) marks.push_back(std::static_pointer_cast<DoneMark>(m));
+  Run begin(std::span<const FilledBy> inputs) override {
     Run run;
     run.device = kSecondDevice;
-    run.mark = std::make_shared<DoneMark>(std::move(marks));
+    run.mark = std::make_shared<DoneMark>(std::vector<FilledBy>(inputs.begin(), inputs.end()));
     return run;
   }
   void end(Run& run) override {
@@ -136,7 +140,7 @@ class SecondDevice final : public Backend {
     });
   }
   void to_host(void* to, const Buffer& from, std::size_t offset, std::size_t bytes) override {
-    if (from.mark) from.mark->wait();
+    from.filled_by.wait();
     copied += static_cast<long>(bytes);
     in_order([&] { std::memcpy(to, memory_.real(from.data) + offset, bytes); });
   }
@@ -156,12 +160,12 @@ class SecondDevice final : public Backend {
 
  private:
   void step(Run& run, std::function<void()> body) {
-    enqueue([this, mark = std::static_pointer_cast<DoneMark>(run.mark), body = std::move(body)] {
+    enqueue([this, step = run.step, mark = std::static_pointer_cast<DoneMark>(run.mark), body = std::move(body)] {
       if (mark->failed()) return;
       try {
         body();
       } catch (...) {
-        mark->fail(std::current_exception());
+        mark->fail(step, std::current_exception());
         unseen_ = std::current_exception();
       }
     });
@@ -169,12 +173,12 @@ class SecondDevice final : public Backend {
   // What the host waits for also has its turn after everything that was started before.
   template <class Body>
   void in_order(Body&& body) {
-    const auto done = std::make_shared<DoneMark>(std::vector<std::shared_ptr<DoneMark>>{});
+    const auto done = std::make_shared<DoneMark>();
     enqueue([&body, done] {
       body();
       done->finish();
     });
-    done->wait();
+    done->wait(0);
   }
   void enqueue(std::function<void()> work) {
     std::lock_guard guard(mutex_);

@@ -20,6 +20,7 @@ struct Run {
   Device device;
   void* stream = nullptr;  // where a device has such
   MarkPtr mark;            // of the buffers this run fills; null where steps are done when they return
+  std::uint32_t step = 0;  // the one that is started next, or was started last
 };
 
 // A device, seen from the schedule: it compiles and runs the steps of a plan, and moves elements to and from the host.
@@ -33,8 +34,8 @@ class Backend {
 
   virtual SweepPtr compile(const Program& program) = 0;
 
-  // `inputs` are the buffers the run will read: it fails if one of those has failed.
-  virtual Run begin(std::span<const MarkPtr> inputs) = 0;
+  // `inputs` fill the buffers that the run will read: it fails if one of those has failed.
+  virtual Run begin(std::span<const FilledBy> inputs) = 0;
   virtual void end(Run& run) = 0;  // also after an error
   virtual void run(const SweepPtr& sweep, std::span<const Argument> arguments, Run& run) = 0;
   virtual bool has(Op op) const = 0;  // an operation of class library

@@ -209,7 +209,7 @@ Block* Pool::allocate(std::size_t bytes, const char* what) {
 void Pool::give_back(Block* block) noexcept {
   const SizeClass size_class = block->size_class;
   if (device_ == Device{}) ASAN_POISON_MEMORY_REGION(block->data, size_class.bytes);
-  block->mark.reset();
+  block->filled_by = {};
   const std::size_t live = live_.fetch_sub(size_class.bytes, std::memory_order_relaxed) - size_class.bytes;
   free_[static_cast<std::size_t>(size_class.index)].push(block);
   const std::size_t owned = owned_.load(std::memory_order_relaxed);

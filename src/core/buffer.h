@@ -10,14 +10,23 @@
 
 namespace ebb {
 
-// What is known of the work that fills a buffer on a device that computes while the program goes on.
+// What is known of a run of steps on a device that computes while the program goes on.
 class Mark {
  public:
   virtual ~Mark() = default;
-  // Returns when that work is done; throws its error, every time, if it failed.
-  virtual void wait() = 0;
+  // Returns when this step is done; throws the error, every time, if it or one before it failed.
+  virtual void wait(std::uint32_t step) = 0;
 };
 using MarkPtr = std::shared_ptr<Mark>;
+
+// By which step of which run a buffer is filled. No mark: its numbers are there.
+struct FilledBy {
+  MarkPtr mark;
+  std::uint32_t step = 0;
+  void wait() const {
+    if (mark) mark->wait(step);
+  }
+};
 
 // A block of a device's memory, 128-byte aligned, from its caching pool; or memory of somebody else that `release`
 // gives back.
@@ -26,7 +35,7 @@ struct Buffer {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
   Device device;
-  MarkPtr mark;                   // null: its numbers are there
+  FilledBy filled_by;
   std::function<void()> release;  // set for foreign memory only
 };
 

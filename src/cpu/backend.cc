@@ -12,7 +12,7 @@ namespace {
 class CpuBackend final : public Backend {
  public:
   SweepPtr compile(const Program& program) override { return cpu::compile(program); }
-  Run begin(std::span<const MarkPtr>) override { return {}; }
+  Run begin(std::span<const FilledBy>) override { return {}; }
   void end(Run&) override {}
   void run(const SweepPtr& sweep, std::span<const Argument> arguments, Run&) override {
     cpu::run(*sweep, arguments);

@@ -43,13 +43,13 @@ void StepRunner::start() {
     }
     elsewhere_ = false;
   }
-  std::vector<MarkPtr> marks;
+  std::vector<FilledBy> waits_for;
   if (plan_.device != Device{}) {
     for (const Memory& m : memory_) {
-      if (m.buffer && m.buffer.get()->mark) marks.push_back(m.buffer.get()->mark);
+      if (m.buffer && m.buffer.get()->filled_by.mark) waits_for.push_back(m.buffer.get()->filled_by);
     }
   }
-  run_ = backend_.begin(marks);
+  run_ = backend_.begin(waits_for);
 }
 
 void StepRunner::finish() {
@@ -69,7 +69,7 @@ StepRunner::Memory StepRunner::here(std::int32_t v, const Memory& elsewhere) con
 
 BufferPtr StepRunner::fresh(std::size_t bytes, Op op) const {
   BufferPtr buffer = BufferPtr::allocate(bytes ? bytes : 1, info(op).name.data(), plan_.device);
-  buffer.get()->mark = run_.mark;
+  buffer.get()->filled_by = {run_.mark, run_.step};
   return buffer;
 }
 

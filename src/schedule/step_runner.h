@@ -24,7 +24,10 @@ class StepRunner {
    private:
     StepRunner& steps_;
   };
-  void run(const PlanStep& step) { step.sweep ? run_sweep(step) : run_call(step); }
+  void run(const PlanStep& step) {
+    ++run_.step;
+    step.sweep ? run_sweep(step) : run_call(step);
+  }
   // Lets go of what nobody reads after the step.
   void release_after(const PlanStep& step);
 

@@ -111,10 +111,10 @@ TEST(Compile, KnowsHowItsInputsLie) {
   const auto peak = [](const FunctionToMany& function, const std::vector<Tensor>& inputs) {
     eval(function(inputs));
     release_cached_memory();
-    reset_peak_memory();
-    const std::size_t before = memory_stats().live;
+    reset_peak_memory(default_device());
+    const std::size_t before = memory_stats(default_device()).live;
     eval(function(inputs));
-    return memory_stats().peak - before;
+    return memory_stats(default_device()).peak - before;
   };
   for (const bool transposed : {false, true}) {
     Tensor x = numbers({6, 300}), head = numbers({5, 300}, 2);
@@ -235,9 +235,9 @@ TEST(Compile, DrawsTheRandomNumbersOfTheFunction) {
 TEST(Compile, LetsGoOfItsInputs) {
   const Function compiled = compile(Function([](const Tensor& x) { return sum(x); }));
   for (int k = 0; k < 2; ++k) compiled(ones({1000}));
-  const std::size_t before = memory_stats().live;
+  const std::size_t before = memory_stats(default_device()).live;
   compiled(ones({1000}));
-  EXPECT_EQ(memory_stats().live, before);
+  EXPECT_EQ(memory_stats(default_device()).live, before);
 }
 
 TEST(Compile, FreesValuesOnTheWay) {
@@ -249,10 +249,10 @@ TEST(Compile, FreesValuesOnTheWay) {
   const Function compiled = compile(f);
   const Tensor x = ones({10000}).eval();
   for (int k = 0; k < 2; ++k) compiled(x);
-  reset_peak_memory();
-  const std::size_t before = memory_stats().live;
+  reset_peak_memory(default_device());
+  const std::size_t before = memory_stats(default_device()).live;
   compiled(x);
-  EXPECT_LE(memory_stats().peak - before, 3 * 10000 * sizeof(float));
+  EXPECT_LE(memory_stats(default_device()).peak - before, 3 * 10000 * sizeof(float));
 }
 
 // ---- one inside the other, debugging, threads -----------------------------------------------------------------------

@@ -39,12 +39,12 @@ Step run(const Net& net, int segments) {
   }
   const Tensor loss = mean(square(h));
   h = Tensor();
-  const std::size_t live = memory_stats().live;
-  reset_peak_memory();
+  const std::size_t live = memory_stats(default_device()).live;
+  reset_peak_memory(default_device());
   const Gradients g = backward(loss);
   Step s;
   s.loss = loss.item();
-  s.peak = memory_stats().peak - live;
+  s.peak = memory_stats(default_device()).peak - live;
   for (const Tensor& w : net.weights) s.gradients.push_back(g[w].to_vector());
   return s;
 }
@@ -72,10 +72,10 @@ TEST(Memory, CheckpointsHoldFarLessAndGiveTheSameBits) {
 TEST(Memory, NothingIsLeftAfterAStep) {
   const Net net;
   run(net, 0);
-  const std::size_t before = memory_stats().live;
+  const std::size_t before = memory_stats(default_device()).live;
   run(net, 0);
   run(net, 8);
-  EXPECT_EQ(memory_stats().live, before);
+  EXPECT_EQ(memory_stats(default_device()).live, before);
 }
 
 TEST(Memory, ALoopThatOnlyAccumulatesDoesNotGrow) {
@@ -83,7 +83,7 @@ TEST(Memory, ALoopThatOnlyAccumulatesDoesNotGrow) {
   std::size_t most = 0;
   for (int k = 0; k < 30000; ++k) {
     total = total + full({1000}, 0.5);
-    most = std::max(most, memory_stats().live);
+    most = std::max(most, memory_stats(default_device()).live);
   }
   EXPECT_EQ(total[7].item(), 15000);
   EXPECT_LT(most, std::size_t{100} << 20);
@@ -91,19 +91,19 @@ TEST(Memory, ALoopThatOnlyAccumulatesDoesNotGrow) {
 
 TEST(Memory, TheLimitIsAnErrorThatSaysWhatToDo) {
   const Tensor x = randn({1000, 1000}).eval();
-  set_memory_limit(memory_stats().live + 1000000);
+  set_memory_limit(memory_stats(default_device()).live + 1000000, default_device());
   EXPECT_THROW_KIND((x * 2 + 1).eval(), memory, "raise the limit with set_memory_limit");
-  set_memory_limit(0);
+  set_memory_limit(0, default_device());
   EXPECT_NEAR((x * 2 + 1)[0][0].item(), 2 * x[0][0].item() + 1, 1e-6);  // nothing is broken afterwards
 }
 
 TEST(Memory, AFusedChainHoldsNoIntermediateResults) {
   const Tensor x = randn({1 << 18}).eval();
-  const std::size_t live = memory_stats().live;
-  reset_peak_memory();
+  const std::size_t live = memory_stats(default_device()).live;
+  reset_peak_memory(default_device());
   const double value = mean(square(tanh(exp(-x * x) + 1) / 2)).item();
   EXPECT_GT(value, 0);
-  EXPECT_LT(memory_stats().peak - live, std::size_t{1} << 19);  // less than half of one intermediate
+  EXPECT_LT(memory_stats(default_device()).peak - live, std::size_t{1} << 19);  // less than half of one intermediate
 }
 
 }  // namespace

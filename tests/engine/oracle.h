@@ -91,7 +91,18 @@ class SweepOracle {
     if (!x.is_leaf) return memory_.at(v).data();
     const Node& n = *trace_.nodes[static_cast<std::size_t>(x.node)];
     if (x.op != Op::data || !n.storage.buffer) return nullptr;
-    return n.storage.buffer.data() + n.storage.offset * static_cast<std::int64_t>(size_of(x.dtype));
+    return on_host(n.storage.buffer) + n.storage.offset * static_cast<std::int64_t>(size_of(x.dtype));
+  }
+
+  // The bytes of a buffer of any device.
+  std::byte* on_host(const BufferPtr& buffer) {
+    if (buffer.device() == Device{}) return buffer.data();
+    std::vector<std::byte>& copy = copies_[buffer.get()];
+    if (copy.empty()) {
+      copy.resize(buffer.bytes() + 16);
+      backend_of(buffer.device()).to_host(copy.data(), *buffer.get(), 0, buffer.bytes());
+    }
+    return copy.data();
   }
 
   View view(std::int32_t v) {
@@ -122,7 +133,7 @@ class SweepOracle {
       memory_[v] = memory_for(value(v).shape, value(v).dtype);
       outputs.push_back(view(v));
     }
-    LibraryCall call{step.op, step.attrs, step.label, inputs, outputs, node.extra ? node.extra->data.get() : nullptr};
+    LibraryCall call{step.op, step.attrs, step.label, inputs, outputs, node.extra ? node.extra->data : nullptr};
     cpu::run_library(call);
     if (outputs.size() > 1) return;
     std::vector<std::byte> expected = memory_for(value(v).shape, value(v).dtype);
@@ -204,8 +215,9 @@ class SweepOracle {
   const Plan& plan_;
   const Trace& trace_;
   const OracleTolerance& tolerance_;
-  std::map<std::int32_t, std::vector<std::byte>> memory_;                // of values that a step has made
-  std::map<std::int32_t, std::vector<std::vector<std::byte>>> outputs_;  // of calls with several results
+  std::map<std::int32_t, std::vector<std::byte>> memory_;  // of values that a step has made
+  std::map<std::int32_t, std::vector<std::vector<std::byte>>> outputs_;
+  std::map<const Buffer*, std::vector<std::byte>> copies_;  // of calls with several results
 };
 
 }  // namespace ebb::testing

@@ -62,10 +62,11 @@ TEST(AttentionLayer, OfARowOfPaddingAloneIsTheBias) {
 TEST(AttentionLayer, NeverHoldsItsScores) {
   const MultiheadAttention attention(16, 2);
   const Tensor x = randn({1, 2048, 16}).eval();
-  reset_peak_memory();
-  const std::size_t before = memory_stats().live;
+  reset_peak_memory(default_device());
+  const std::size_t before = memory_stats(default_device()).live;
   backward(sum(square(attention(x, {.causal = true}))))[attention.in_proj_weight].eval();
-  EXPECT_LT(memory_stats().peak - before, std::size_t{2048} * 2048 * sizeof(float) / 2);  // a quarter of two heads'
+  EXPECT_LT(memory_stats(default_device()).peak - before,
+            std::size_t{2048} * 2048 * sizeof(float) / 2);  // a quarter of two heads'
 }
 
 // Scores of 0 make weights of 1/4, values of the unit matrix show them.

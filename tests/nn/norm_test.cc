@@ -103,9 +103,9 @@ TEST(RunningStatistics, AreComputedByTheStep) {
 TEST(RunningStatistics, HoldAtMostOneBatch) {
   BatchNorm norm(3);
   const std::size_t batch = 100000 * 3 * sizeof(float);
-  const std::size_t before = memory_stats().live;
+  const std::size_t before = memory_stats(default_device()).live;
   for (int k = 0; k < 10; ++k) norm(randn({100000, 3}).eval());
-  EXPECT_LT(memory_stats().live - before, 3 * batch);
+  EXPECT_LT(memory_stats(default_device()).live - before, 3 * batch);
 }
 
 TEST(RunningStatistics, MoveOnceThroughACheckpoint) {

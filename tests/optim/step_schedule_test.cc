@@ -85,12 +85,12 @@ TEST(StepSchedule, GradientsThatTheCallerHoldsKeepNoActivations) {
   };
   Adam rule(AdamOptions{});
   for (int k = 0; k < 2; ++k) rule.step(layers, backward(loss()));
-  reset_peak_memory();
-  const std::size_t before = memory_stats().live;
+  reset_peak_memory(default_device());
+  const std::size_t before = memory_stats(default_device()).live;
   rule.step(layers, backward(loss()));
   const std::size_t activation = kRows * kWidth * sizeof(float);
   // A checkpoint keeps one activation a layer; the pass itself holds a few more.
-  EXPECT_LT(memory_stats().peak - before, (kLayers + 8) * activation);
+  EXPECT_LT(memory_stats(default_device()).peak - before, (kLayers + 8) * activation);
 }
 
 }  // namespace
