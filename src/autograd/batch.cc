@@ -12,11 +12,6 @@ namespace {
 // Its index is a list that holds for all rows.
 bool has_one_index(Op op) { return op == Op::index_select || op == Op::index_zero_add; }
 
-std::span<Node* const> value_inputs(const Node& n) {
-  const auto count = info(n.op).cls == OpClass::alias ? std::size_t{1} : n.inputs.size();
-  return {n.inputs.begin(), count};
-}
-
 using Copies = std::unordered_map<const Node*, Tensor>;  // of nodes that depend on the hole
 
 bool has_form(const Node& n, const std::unordered_map<const Node*, bool>& depends) {

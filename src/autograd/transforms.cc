@@ -1,5 +1,5 @@
 #include "autograd/batch.h"
-#include "autograd/engine.h"
+#include "autograd/level.h"
 #include "core/format_error.h"
 #include "ebb/autograd.h"
 #include "ebb/ops.h"
@@ -24,44 +24,6 @@ Tensor seed(const char* op, const Tensor& y, const Tensor& given) {
           y.shape());
   return ones_like(y);
 }
-
-Tensor or_zeros(const Tensor& g, const Tensor& like) { return g.defined() ? g : zeros_like(like); }
-
-// One level of differentiation: its inputs carry the level's bit while it is open.
-class Level {
- public:
-  Level() : depth_(open_transform()) {}
-  ~Level() { close_transform(); }
-  Level(const Level&) = delete;
-  std::uint32_t bit() const { return 1u << depth_; }
-
-  Tensor track(const Tensor& x) const {
-    Tensor t = make_node(Op::track, x.dtype(), x.shape(), {x});
-    t.node()->history = x.node()->history | bit();
-    return t;
-  }
-
-  // May an outer level or a variable ask for what is made of it?
-  bool is_differentiated(const Tensor& t) const { return (t.node()->history & active_history() & ~bit()) != 0; }
-
-  // Cotangents of tracked inputs. Their graph is itself tracked only if an outer level or a variable may ask.
-  std::vector<Tensor> pull(const Tensor& y, const Tensor& g, const std::vector<Tensor>& inputs,
-                           bool track_result = false) const {
-    const bool outer = track_result || is_differentiated(y) || is_differentiated(g);
-    NoHistory off(!outer);
-    ReversePass pass;
-    pass.outputs = {y};
-    pass.cotangents = {g};
-    pass.targets = inputs;
-    pass.bits = bit();
-    std::vector<Tensor> out = reverse(pass);
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = or_zeros(out[i], inputs[i]);
-    return out;
-  }
-
- private:
-  int depth_;
-};
 
 }  // namespace
 

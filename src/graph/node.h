@@ -112,6 +112,11 @@ struct Node {
   }
 };
 
+// The inputs that a node's value is made of: an alias is its first input.
+inline std::span<Node* const> value_inputs(const Node& n) {
+  return {n.inputs.begin(), info(n.op).cls == OpClass::alias ? std::size_t{1} : n.inputs.size()};
+}
+
 void retain(Node* node);
 void release(Node* node) noexcept;  // frees long chains without recursion
 

@@ -1,7 +1,6 @@
 #include "losses/one_pass.h"
 
-#include "autograd/engine.h"
-#include "graph/history.h"
+#include "autograd/level.h"
 #include "graph/node.h"
 
 namespace ebb {
@@ -22,31 +21,24 @@ Tensor LossKernel::gradient(const Tensor& x, const Tensor& cotangent) const {
 }
 
 std::vector<Tensor> pull_through(const FunctionOfMany& f, const std::vector<Tensor>& inputs, const Tensor& grad) {
-  struct Level {
-    int depth = open_transform();
-    ~Level() { close_transform(); }
-  } level;
-  ReversePass pass;
-  pass.bits = 1u << level.depth;
-  std::vector<Tensor> tracked;
+  const Level level;
+  const auto is_tracked = [](const Tensor& x) { return x.defined() && is_floating(x.dtype()); };
+  std::vector<Tensor> arguments = inputs, tracked;
+  Tensor y;
   {
     WithHistory on;
-    for (const Tensor& x : inputs) {
+    for (Tensor& x : arguments) {
+      if (!is_tracked(x)) continue;
+      x = level.track(x);
       tracked.push_back(x);
-      if (!x.defined() || !is_floating(x.dtype())) continue;
-      Tensor t = make_node(Op::track, x.dtype(), x.shape(), {x});
-      t.node()->history = x.node()->history | pass.bits;
-      tracked.back() = t;
-      pass.targets.push_back(t);
     }
-    pass.outputs = {f(tracked)};
+    y = f(arguments);
   }
-  pass.cotangents = {grad};
-  const std::vector<Tensor> found = reverse(pass);
+  const std::vector<Tensor> found = level.cotangents(y, grad, tracked);
   std::vector<Tensor> cotangents(inputs.size());
   std::size_t next = 0;
   for (std::size_t k = 0; k < inputs.size(); ++k) {
-    if (inputs[k].defined() && is_floating(inputs[k].dtype())) cotangents[k] = found[next++];
+    if (is_tracked(inputs[k])) cotangents[k] = found[next++];
   }
   return cotangents;
 }

@@ -5,11 +5,10 @@
 namespace ebb {
 namespace {
 
-// How many of a node's inputs its value is made of: an alias is its first input, `depend` waits for its second too.
-std::size_t value_inputs(const Node& node, bool is_leaf) {
+// How many inputs come before a node: those of its value, and for `depend` also what it waits for.
+std::size_t inputs_before(const Node& node, bool is_leaf) {
   if (is_leaf) return 0;
-  if (info(node.op).cls == OpClass::alias && node.op != Op::depend) return 1;
-  return node.inputs.size();
+  return node.op == Op::depend ? node.inputs.size() : value_inputs(node).size();
 }
 
 // Equal leaves hold the same numbers: the same memory seen the same way, or the same constant.
@@ -84,7 +83,7 @@ class Tracer {
       }
       const bool moves = !stored && node->op == Op::to_device;
       if (moves) t_.moves.emplace_back(node);
-      const std::size_t count = value_inputs(*node, stored || moves || info(node->op).cls == OpClass::leaf);
+      const std::size_t count = inputs_before(*node, stored || moves || info(node->op).cls == OpClass::leaf);
       while (next < count && place(node->inputs[next]) >= 0) ++next;
       if (next < count) {
         Node* input = node->inputs[next++];
