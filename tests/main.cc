@@ -7,11 +7,11 @@
 #include "second_device.h"
 
 int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
   const char* device = std::getenv("EBB_TEST_DEVICE");
   if (device && std::string_view(device) == "second") {
     ebb::testing_device::install_second_device();
     ebb::set_default_device(ebb::testing_device::kSecondDevice);
   }
+  testing::InitGoogleTest(&argc, argv);  // it makes the tests' parameters: tensors among them belong on the device, too
   return RUN_ALL_TESTS();
 }

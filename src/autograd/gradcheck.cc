@@ -68,7 +68,7 @@ std::vector<double> differences(const FunctionOfMany& f, const std::vector<Tenso
     random.rewind();
     std::vector<double> v = at;
     v[i] = x;
-    moved[which] = from_data(v, xs[which].shape());
+    moved[which] = from_data(v, xs[which].shape()).to(xs[which].device());
     return f(moved).to_vector();
   };
   std::vector<double> slope(at.size());
@@ -142,7 +142,7 @@ GradcheckReport check(const FunctionOfMany& f, const std::vector<Tensor>& inputs
   const std::vector<Tensor> analytic = grad(FunctionOfMany([&](const std::vector<Tensor>& xs) {
     random.rewind();
     const Tensor y = with(xs);
-    const Tensor cotangent = random_cotangent(generator, y.shape(), y.dtype());
+    const Tensor cotangent = random_cotangent(generator, y.shape(), y.dtype()).to(y.device());
     weights = cotangent.to_vector();
     // In f64: the sum of halves must not be what fails.
     return sum(cast(y, DType::f64) * cast(cotangent, DType::f64));
@@ -210,7 +210,7 @@ Tensor numerical_gradient(const Function& f, const Tensor& x, const Tensor& cota
   random.rewind();
   require(cotangent.defined() ? cotangent.shape() == shape : shape.numel() == 1,
           "numerical_gradient: f gives shape {}; give one element or a cotangent of that shape", shape);
-  return from_data(differences(of_many(f), {x}, 0, weights, o), x.shape());
+  return from_data(differences(of_many(f), {x}, 0, weights, o), x.shape()).to(x.device());
 }
 
 GradcheckReport check_gradients(const FunctionOfMany& f, const std::vector<Tensor>& inputs, const GradcheckOptions& o) {
@@ -228,13 +228,13 @@ GradcheckReport check_second_gradients(const FunctionOfMany& f, const std::vecto
   const Tensor y = f(inputs);
   random.rewind();
   std::vector<Tensor> all = inputs;
-  all.push_back(random_cotangent(generator, y.shape(), y.dtype()).eval());
+  all.push_back(random_cotangent(generator, y.shape(), y.dtype()).to(y.device()).eval());
   std::vector<std::size_t> floating;
   std::vector<Tensor> weights;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!is_floating(inputs[i].dtype())) continue;
     floating.push_back(i);
-    weights.push_back(random_cotangent(generator, inputs[i].shape(), DType::f64).eval());
+    weights.push_back(random_cotangent(generator, inputs[i].shape(), DType::f64).to(inputs[i].device()).eval());
   }
   const FunctionOfMany weighted_gradient = [=](const std::vector<Tensor>& xs) {
     std::vector<Tensor> at;

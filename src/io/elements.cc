@@ -153,7 +153,7 @@ Tensor tensor_from_elements(std::span<const std::byte> bytes, FileType type, con
         std::memcpy(out, bytes.data(), bytes.size());
       }
   }
-  return make_data(dtype, shape, std::move(buffer));
+  return make_data(dtype, shape, std::move(buffer)).to(default_device());
 }
 
 Shape shape_from_file(std::span<const std::uint64_t> sizes, const std::string& where) {

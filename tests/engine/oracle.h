@@ -5,10 +5,10 @@
 #include <cmath>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <vector>
 
 #include "cpu/jit/loop.h"
+#include "cpu/library.h"
 #include "cpu/sweep/sweep.h"
 #include "ebb/ops.h"
 #include "engine/library_reference.h"

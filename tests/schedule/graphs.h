@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "ebb/ebb.h"
-#include "graph/node.h"
+#include "graph/lock.h"
 #include "schedule/fuse.h"
 #include "schedule/plan.h"
 
@@ -14,7 +14,14 @@ inline Tensor leaf(const Shape& shape, DType dtype = DType::f32) { return cast(o
 
 template <class Pass>
 auto after(const std::vector<Tensor>& roots, Pass pass) {
-  return pass(trace_of(roots).trace);
+  std::vector<Node*> nodes;
+  for (const Tensor& t : roots) nodes.push_back(t.node());
+  Trace t;
+  {
+    GraphLock lock(nodes);
+    trace(t, roots, lock);
+  }
+  return pass(t);
 }
 inline ValueGraph simplified(const std::vector<Tensor>& roots) {
   return after(roots, [](const Trace& t) { return simplify(t); });

@@ -38,18 +38,6 @@ CLI::Validator one_of(const std::vector<std::string>& choices) {
 
 std::string text_of(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
-// CLI::IsMember, with a proposal.
-CLI::Validator one_of(const std::vector<std::string>& choices) {
-  const std::string all = "{" + CLI::detail::join(choices, ",") + "}";
-  return CLI::Validator(
-      [choices, all](std::string& given) -> std::string {
-        const std::vector<std::string_view> names(choices.begin(), choices.end());
-        if (std::find(names.begin(), names.end(), given) != names.end()) return "";
-        return given + " not in " + all + did_you_mean(given, names);
-      },
-      all);
-}
-
 // JSON as CLI11 sees a file of settings: an object of names with a value, or an array of values, each.
 class JsonSettings : public CLI::Config {
  public:
