@@ -12,7 +12,7 @@ bool refused(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved
   if (!moved.empty() && moved[v] > 0) return false;
   int level = 0;
   for (std::int32_t in : g.values[v].inputs) {
-    const std::int32_t b = g.values[in].is_view() ? g.values[in].base : in;
+    const std::int32_t b = g.base(in);
     const Placement& p = f.places[b];
     if (p.group == group && p.post == Post::no) continue;
     const Op op = g.values[b].op;
@@ -30,13 +30,12 @@ bool refused(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved
 std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved) {
   const auto n = static_cast<std::int32_t>(g.values.size());
   constexpr int kNever = 1 << 30;
-  auto base = [&](std::int32_t v) { return g.values[v].is_view() ? g.values[v].base : v; };
   // The level a value would have if nothing had been told to wait.
   auto needed = [&](std::int32_t v) {
     if (moved.empty() || f.places[v].group < 0) return f.places[v].level;
     int level = 0;
     for (std::int32_t in : g.values[v].inputs) {
-      const std::int32_t b = base(in);
+      const std::int32_t b = g.base(in);
       if (moved[b] > 0) continue;
       const bool same = f.places[b].group >= 0 && f.places[b].group == f.places[v].group;
       const bool made = f.places[b].group >= 0 || info(g.values[b].op).cls == OpClass::library;
@@ -60,7 +59,7 @@ std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f, const std::
     // call, and everything after it, to a later level.
     const bool call = !x.is_leaf && info(x.op).cls == OpClass::library;
     for (std::int32_t in : x.inputs) {
-      const bool before = call || refused(g, f, moved, v, f.places[base(in)].group);
+      const bool before = call || refused(g, f, moved, v, f.places[g.base(in)].group);
       use[in] = std::min(use[in], use[v] == -1 && x.is_view() ? -1 : level - before);
     }
   }
@@ -86,8 +85,7 @@ void each_division(const ValueGraph& g, const Fusion& f, const std::vector<int>&
   for (std::int32_t v = 0; v < static_cast<std::int32_t>(g.values.size()); ++v) {
     if (g.values[v].is_view() && g.values[v].op != Op::depend) continue;
     for (std::int32_t in : g.values[v].inputs) {
-      const Value& x = g.values[in];
-      const std::int32_t b = x.is_view() ? x.base : in;
+      const std::int32_t b = g.base(in);
       const int group = f.places[b].group;
       if (group < 0 || group == f.places[v].group) continue;
       reads[group].push_back({b, v, f.places[v].group >= 0 && !refused(g, f, moved, v, group)});
@@ -112,7 +110,7 @@ void each_division(const ValueGraph& g, const Fusion& f, const std::vector<int>&
     for (auto it = group.members.rbegin(); it != group.members.rend(); ++it) {
       if (!d.early[*it]) continue;
       for (std::int32_t in : g.values[*it].inputs) {
-        d.early[g.values[in].is_view() ? g.values[in].base : in] = 1;
+        d.early[g.base(in)] = 1;
       }
     }
     bool worth = false;
@@ -169,13 +167,13 @@ bool compute_twice_what_totals_share(ValueGraph& g, const Fusion& f) {
         early[m] = 1;
         continue;
       }
-      for (std::int32_t in : g.values[m].inputs) late[g.values[in].is_view() ? g.values[in].base : in] = 1;
+      for (std::int32_t in : g.values[m].inputs) late[g.base(in)] = 1;
     }
     // A copy is made of copies or of what is in memory already.
     for (auto it = group.members.rbegin(); it != group.members.rend(); ++it) {
       if (!d.early[*it] || !late[*it] || !is_cheap(g.values[*it].op)) continue;
       shared[*it] = 1;
-      for (std::int32_t in : g.values[*it].inputs) late[g.values[in].is_view() ? g.values[in].base : in] = 1;
+      for (std::int32_t in : g.values[*it].inputs) late[g.base(in)] = 1;
     }
   });
   // The early ones get the copies: values stand for nodes, whose readers are the others.

@@ -1,11 +1,13 @@
 #include "schedule/fuse.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 
 #include "core/format_error.h"
 #include "schedule/delay.h"
+#include "schedule/join.h"
+#include "schedule/placed.h"
+#include "schedule/trial.h"
 
 namespace ebb {
 
@@ -31,27 +33,14 @@ class Fuser {
 
   Fusion run() {
     f_.places.resize(g_.values.size());
-    for (std::int32_t v = 0; v < count(); ++v) place(v);
-    join_neighbours();
-    mark_memory();
+    for (std::int32_t v = 0; v < static_cast<std::int32_t>(g_.values.size()); ++v) place(v);
+    join_neighbours(g_, f_);
+    mark_memory(g_, f_);
     return std::move(f_);
   }
 
  private:
-  std::int32_t count() const { return static_cast<std::int32_t>(g_.values.size()); }
   const Value& value(std::int32_t v) const { return g_.values[v]; }
-  std::int32_t base(std::int32_t v) const { return value(v).is_view() ? value(v).base : v; }
-
-  // ---- a group being tried: nothing is changed until it fits ----
-  struct Trial {
-    int into = -1;  // the group that takes the others in; -1: a new one
-    std::vector<std::int64_t> axes;
-    std::uint32_t rows = Group::kUndecided;
-    std::vector<std::uint32_t> signatures;                          // of members so far, besides none
-    std::vector<std::pair<int, std::vector<std::int8_t>>> renamed;  // joined groups and where their axes went
-    AxisMap map{};                                                  // of the new value
-    std::uint32_t all() const { return (1u << axes.size()) - 1; }
-  };
 
   void place(std::int32_t v) {
     const Value& x = value(v);
@@ -60,38 +49,23 @@ class Fuser {
     if (x.op == Op::depend || x.op == Op::output || info(x.op).cls == OpClass::library || x.is_view()) {
       // A view is where its base is; `depend` also waits for its second input.
       for (std::int32_t in : x.inputs)
-        p.level = std::max(p.level, x.is_view() && x.op != Op::depend ? level_of(in) : ready(in));
-      if (x.op == Op::depend && computed(v)) --p.level;  // readers of computed memory are a level later anyway
+        p.level = std::max(p.level, x.is_view() && x.op != Op::depend ? placed_.level(in) : placed_.ready(in));
+      if (x.op == Op::depend && placed_.computed(v)) --p.level;  // readers of computed memory are a level later anyway
       return;
     }
     int level = not_before_.empty() ? 0 : not_before_[v];
-    for (std::int32_t in : x.inputs) level = std::max(level, usable_inside(in) ? level_of(in) : ready(in));
+    for (std::int32_t in : x.inputs)
+      level = std::max(level, placed_.usable_inside(in) ? placed_.level(in) : placed_.ready(in));
     if (std::optional<Trial> t = attempt(v, level); t && totals_fit(*t)) {
       commit(v, level, *t);
       return;
     }
     // Everything it needs in memory, then it always fits a sweep of its own.
-    for (std::int32_t in : x.inputs) level = std::max(level, ready(in));
+    for (std::int32_t in : x.inputs) level = std::max(level, placed_.ready(in));
     std::optional<Trial> t = attempt(v, level);
     require(t.has_value(), "internal: {} {} fits no sweep", info(x.op).name, x.shape);
     commit(v, level, *t);
   }
-
-  int level_of(std::int32_t v) const {
-    return f_.places[v].level > f_.places[base(v)].level ? f_.places[v].level : f_.places[base(v)].level;
-  }
-  bool computed(std::int32_t v) const {
-    const std::int32_t b = base(v);
-    return f_.places[b].group >= 0 || value(b).op == Op::output || info(value(b).op).cls == OpClass::library;
-  }
-  // The first level at which v can be read from memory.
-  int ready(std::int32_t v) const { return level_of(v) + (computed(v) ? 1 : 0); }
-  // Can a member of v's group read v while the sweep runs?
-  bool usable_inside(std::int32_t v) const {
-    const std::int32_t b = base(v);
-    return f_.places[b].group >= 0 && (!value(v).is_view() || value(v).mappable) && level_of(v) == f_.places[b].level;
-  }
-  bool inside(std::int32_t v, int level) const { return usable_inside(v) && f_.places[base(v)].level == level; }
 
   // Does memory v have different elements along d?
   bool memory_varies(std::int32_t v, int d) const {
@@ -102,99 +76,9 @@ class Fuser {
     return !x.is_leaf || x.strides[d] != 0;
   }
 
-  // Adds the group of inside-input `in` to the trial and unifies its dimensions with the trial's map.
-  bool take_in(Trial& t, std::int32_t in, const AxisMap& seen_in, int rank) {
-    const int h = f_.places[base(in)].group;
-    const Group& other = f_.groups[h];
-    AxisMap seen = seen_in;
-    if (t.into < 0 && t.axes.empty()) {
-      t.into = h;
-      t.axes = other.axes;
-      t.rows = other.rows;
-      add_signatures(t, h, nullptr);
-      for (int d = 0; d < rank; ++d) {
-        if (t.map[d] == kFree || t.map[d] == kUnit) t.map[d] = seen[d];
-      }
-      return true;
-    }
-    std::vector<std::int8_t> where;
-    for (auto& [group, name] : t.renamed) {
-      if (group == h) where = name;
-    }
-    if (h != t.into && where.empty()) {
-      where.assign(other.axes.size(), kFree);
-      for (int d = 0; d < rank; ++d) {
-        if (t.map[d] >= 0 && seen[d] >= 0) {
-          if (where[seen[d]] != kFree && where[seen[d]] != t.map[d]) return false;
-          where[seen[d]] = t.map[d];
-        }
-      }
-      // Axes that the two groups do not share through this value: pair equal sizes, add the rest. Two groups that each
-      // have an axis the other lacks do not fit one space.
-      bool added = false;
-      for (std::size_t a = 0; a < where.size(); ++a) {
-        if (where[a] != kFree) continue;
-        for (std::size_t b = 0; b < t.axes.size(); ++b) {
-          const bool taken = std::find(where.begin(), where.end(), static_cast<std::int8_t>(b)) != where.end();
-          if (!taken && t.axes[b] == other.axes[a]) {
-            where[a] = static_cast<std::int8_t>(b);
-            break;
-          }
-        }
-        if (where[a] == kFree) {
-          where[a] = static_cast<std::int8_t>(t.axes.size());
-          t.axes.push_back(other.axes[a]);
-          added = true;
-        }
-      }
-      if (t.axes.size() > Shape::kMaxRank) return false;
-      // Where the whole space is one row, a reduction took in every axis: no further one may come.
-      if ((t.rows == 0 || other.rows == 0) && (added || where.size() != t.axes.size())) return false;
-      if (added) {
-        std::uint32_t covered = 0;
-        for (std::int8_t w : where) covered |= 1u << w;
-        if (covered != t.all()) return false;
-      }
-      if (other.rows != Group::kUndecided) {
-        const std::uint32_t rows = rename(other.rows, where);
-        if (t.rows == Group::kUndecided) t.rows = rows;
-        if (t.rows != rows) return false;
-      }
-      add_signatures(t, h, &where);
-      t.renamed.emplace_back(h, where);
-    }
-    if (!where.empty()) {
-      for (int d = 0; d < rank; ++d) {
-        if (seen[d] >= 0) seen[d] = where[seen[d]];
-      }
-    }
-    for (int d = 0; d < rank; ++d) {
-      if (seen[d] < 0) continue;
-      if (t.map[d] < 0) {
-        for (int e = 0; e < rank; ++e) {
-          if (t.map[e] == seen[d]) return false;
-        }
-        t.map[d] = seen[d];
-      }
-      if (t.map[d] != seen[d]) return false;
-    }
-    return true;
-  }
-
-  static std::uint32_t rename(std::uint32_t set, const std::vector<std::int8_t>& where) {
-    std::uint32_t out = 0;
-    for (std::size_t a = 0; a < where.size(); ++a) {
-      if (set >> a & 1) out |= 1u << where[a];
-    }
-    return out;
-  }
-
-  void add_signatures(Trial& t, int group, const std::vector<std::int8_t>* where) const {
-    for (std::uint32_t set : f_.groups[group].signatures) add_signature(t, where ? rename(set, *where) : set);
-  }
-  static void add_signature(Trial& t, std::uint32_t set) {
-    if (set != 0 && std::find(t.signatures.begin(), t.signatures.end(), set) == t.signatures.end())
-      t.signatures.push_back(set);
+  bool take_in(Trial& t, std::int32_t in, int rank) const {
+    const int h = placed_.of_base(in).group;
+    return t.take_in(h, f_.groups[h], seen_map(g_, f_, in), rank);
   }
 
   // Where the trial makes the whole space one row, a total made before would still be ready only in the epilogue.
@@ -210,48 +94,11 @@ class Fuser {
   }
 
   std::uint32_t signature_of(const Trial& t, std::int32_t in) const {
-    const Placement& p = f_.places[base(in)];
-    for (auto& [group, where] : t.renamed) {
-      if (group == p.group) return rename(p.varies, where);
-    }
-    return p.varies;
-  }
-
-  // Binds dimension d of the trial's map to an axis: one of the group's that the value does not use yet and that has
-  // its size (the columns first), or a new one.
-  bool bind(Trial& t, int d, std::int64_t size, int rank) {
-    std::uint32_t used = 0;
-    for (int e = 0; e < rank; ++e) {
-      if (t.map[e] >= 0) used |= 1u << t.map[e];
-    }
-    for (int prefer_columns = 1; prefer_columns >= 0; --prefer_columns) {
-      for (std::size_t a = 0; a < t.axes.size(); ++a) {
-        if ((used >> a & 1) || t.axes[a] != size) continue;
-        if (prefer_columns && (t.rows == Group::kUndecided || (t.rows >> a & 1))) continue;
-        t.map[d] = static_cast<std::int8_t>(a);
-        return true;
-      }
-    }
-    if (t.axes.size() == Shape::kMaxRank) return false;
-    t.map[d] = static_cast<std::int8_t>(t.axes.size());
-    t.axes.push_back(size);
-    return true;
-  }
-
-  // Three signatures at most: none, rows, all.
-  static bool signatures_fit(Trial& t) {
-    for (std::uint32_t s : t.signatures) {
-      if (s == t.all() || s == 0) continue;
-      if (t.rows == Group::kUndecided) t.rows = s;
-      if (t.rows != s) return false;
-    }
-    return t.rows == Group::kUndecided || t.rows != t.all() || t.all() == 0;
+    return t.renamed_set(placed_.of_base(in).group, placed_.of_base(in).varies);
   }
 
   std::optional<Trial> attempt(std::int32_t v, int level) {
     const Value& x = value(v);
-    pending_reads_ = 0;
-    pending_operand_map_ = {};
     switch (info(x.op).cls) {
       case OpClass::elementwise:
         return attempt_elementwise(v, level);
@@ -262,31 +109,25 @@ class Fuser {
     }
   }
 
-  Trial start(const Shape& shape) const {
-    Trial t;
-    for (int d = 0; d < shape.rank(); ++d) t.map[d] = shape[d] == 1 ? kUnit : kFree;
-    return t;
-  }
-
   std::optional<Trial> attempt_elementwise(std::int32_t v, int level) {
     const Value& x = value(v);
     const int rank = x.shape.rank();
     bool any_post = false, any_main = false;
     for (std::int32_t in : x.inputs) {
-      if (!inside(in, level)) continue;
-      const Placement& p = f_.places[base(in)];
+      if (!placed_.inside(in, level)) continue;
+      const Placement& p = placed_.of_base(in);
       (p.post != Post::no ? any_post : any_main) |= p.post != Post::no || p.varies != 0;
     }
     if (any_post) {
       if (std::optional<Trial> t = attempt_post(v, level)) return t;
       if (!make_totals_usable(v, level)) return std::nullopt;
     }
-    Trial t = start(x.shape);
+    Trial t(x.shape);
     std::uint32_t varies = 0;
     for (std::int32_t in : x.inputs) {
-      if (!inside(in, level)) continue;
-      if (f_.places[base(in)].post != Post::no) return std::nullopt;
-      if (!take_in(t, in, seen_map(g_, f_, in), rank)) return std::nullopt;
+      if (!placed_.inside(in, level)) continue;
+      if (placed_.of_base(in).post != Post::no) return std::nullopt;
+      if (!take_in(t, in, rank)) return std::nullopt;
     }
     const std::size_t axes_before = t.axes.size();
     int last_old = -1, first_new = rank;
@@ -294,15 +135,15 @@ class Fuser {
       if (t.map[d] >= 0) last_old = d;
       if (t.map[d] != kFree) continue;
       const std::size_t n = t.axes.size();
-      if (!bind(t, d, x.shape[d], rank)) return std::nullopt;
+      if (!t.bind(d, x.shape[d], rank)) return std::nullopt;
       if (t.axes.size() > n) first_new = std::min(first_new, d);
       bool varying = false;
-      for (std::int32_t in : x.inputs) varying |= !inside(in, level) && memory_varies(in, d);
+      for (std::int32_t in : x.inputs) varying |= !placed_.inside(in, level) && memory_varies(in, d);
       if (!varying) varies |= 1u << t.map[d];  // repeated along d in every input, but its memory has room for all
     }
     if (axes_before > 0 && t.axes.size() > axes_before && t.rows == 0) return std::nullopt;
     for (std::int32_t in : x.inputs) {
-      if (inside(in, level)) {
+      if (placed_.inside(in, level)) {
         varies |= signature_of(t, in);
       } else {
         for (int d = 0; d < rank; ++d) {
@@ -313,10 +154,10 @@ class Fuser {
     // Numbers computed on fewer axes can become row values only if the new axes are inner ones; else they would be
     // computed again for every row.
     if (t.axes.size() > axes_before && axes_before > 0 && first_new < last_old) return std::nullopt;
-    add_signature(t, varies);
-    if (!signatures_fit(t)) return std::nullopt;
-    pending_varies_ = varies;
-    pending_post_ = Post::no;
+    t.add_signature(varies);
+    if (!t.signatures_fit()) return std::nullopt;
+    t.varies = varies;
+    t.post = Post::no;
     return t;
   }
 
@@ -326,20 +167,20 @@ class Fuser {
     const int rank = x.shape.rank();
     Post kind = Post::scalar;
     for (std::int32_t in : x.inputs) {
-      if (inside(in, level) && f_.places[base(in)].post == Post::column) kind = Post::column;
+      if (placed_.inside(in, level) && placed_.of_base(in).post == Post::column) kind = Post::column;
     }
     if (kind == Post::scalar && x.shape.numel() != 1) return std::nullopt;
-    Trial t = start(x.shape);
+    Trial t(x.shape);
     for (std::int32_t in : x.inputs) {
-      if (!inside(in, level)) continue;
-      const Placement& p = f_.places[base(in)];
+      if (!placed_.inside(in, level)) continue;
+      const Placement& p = placed_.of_base(in);
       if (p.post == Post::no && p.varies != 0) return std::nullopt;
-      if (!take_in(t, in, seen_map(g_, f_, in), rank)) return std::nullopt;
+      if (!take_in(t, in, rank)) return std::nullopt;
     }
     if (t.rows == 0) return std::nullopt;  // one of the groups is one row: its reductions are no totals
     std::uint32_t varies = 0;
     for (std::int32_t in : x.inputs) {
-      if (inside(in, level)) {
+      if (placed_.inside(in, level)) {
         varies |= signature_of(t, in);
         continue;
       }
@@ -353,9 +194,9 @@ class Fuser {
     for (int d = 0; d < rank; ++d) {
       if (t.map[d] == kFree) return std::nullopt;  // repeated along d, but its memory would have room for all
     }
-    if (!signatures_fit(t)) return std::nullopt;
-    pending_varies_ = varies;
-    pending_post_ = kind;
+    if (!t.signatures_fit()) return std::nullopt;
+    t.varies = varies;
+    t.post = kind;
     return t;
   }
 
@@ -363,8 +204,8 @@ class Fuser {
   bool make_totals_usable(std::int32_t v, int level) {
     bool done = false;
     for (std::int32_t in : value(v).inputs) {
-      if (!inside(in, level)) continue;
-      const Placement& p = f_.places[base(in)];
+      if (!placed_.inside(in, level)) continue;
+      const Placement& p = placed_.of_base(in);
       if (p.post == Post::no) continue;
       Group& group = f_.groups[p.group];
       std::int64_t size = 1;
@@ -386,20 +227,20 @@ class Fuser {
   bool take_operand(Trial& t, std::int32_t in, int level) {
     const Value& y = value(in);
     const int rank = y.shape.rank();
-    t = start(y.shape);
-    if (inside(in, level)) {
-      const Placement& p = f_.places[base(in)];
-      if (p.post != Post::no || !take_in(t, in, seen_map(g_, f_, in), rank)) return false;
+    t = Trial(y.shape);
+    if (placed_.inside(in, level)) {
+      const Placement& p = placed_.of_base(in);
+      if (p.post != Post::no || !take_in(t, in, rank)) return false;
       for (int d = 0; d < rank; ++d) {
         if (t.map[d] == kFree) return false;
       }
-      pending_varies_ = p.varies;
+      t.varies = p.varies;
     } else {
       for (int d = 0; d < rank; ++d) {
-        if (t.map[d] == kFree && !bind(t, d, y.shape[d], rank)) return false;
+        if (t.map[d] == kFree && !t.bind(d, y.shape[d], rank)) return false;
       }
       // A fresh space: dimensions of equal size are different axes.
-      pending_varies_ = t.all();
+      t.varies = t.all();
     }
     return true;
   }
@@ -420,33 +261,33 @@ class Fuser {
       if (!r) seen_kept = true;
       innermost = r;
     }
-    const std::uint32_t varies = pending_varies_, all = t.all(), kept = all & ~reduced;
-    pending_post_ = Post::no;
-    pending_reads_ = varies;
-    pending_operand_map_ = t.map;
-    add_signature(t, varies);
+    const std::uint32_t varies = t.varies, all = t.all(), kept = all & ~reduced;
+    t.post = Post::no;
+    t.reads = varies;
+    t.operand_map = t.map;
+    t.add_signature(varies);
     if (varies == all) {
       if (kept == 0) {
-        if (t.rows != 0) pending_post_ = Post::scalar;  // rows == 0: the whole space is one row already
+        if (t.rows != 0) t.post = Post::scalar;  // rows == 0: the whole space is one row already
       } else {
         if (t.rows == Group::kUndecided) t.rows = innermost || !prefix ? kept : reduced;
         if (t.rows == kept) {
-          pending_post_ = Post::no;
+          t.post = Post::no;
         } else if (t.rows == reduced) {
-          pending_post_ = Post::column;
+          t.post = Post::column;
         } else {
           return std::nullopt;
         }
       }
-      pending_varies_ = kept;
+      t.varies = kept;
     } else if (t.rows != Group::kUndecided && varies == t.rows && reduced == t.rows) {
-      pending_post_ = Post::scalar;
-      pending_varies_ = 0;
+      t.post = Post::scalar;
+      t.varies = 0;
     } else {
       return std::nullopt;
     }
-    if (pending_post_ == Post::no) add_signature(t, pending_varies_);
-    if (!signatures_fit(t)) return std::nullopt;
+    if (t.post == Post::no) t.add_signature(t.varies);
+    if (!t.signatures_fit()) return std::nullopt;
     for (int d = 0; d < from.rank(); ++d) {
       if (x.attrs.axes >> d & 1) t.map[static_cast<std::size_t>(d) % t.map.size()] = kUnit;
     }
@@ -455,9 +296,9 @@ class Fuser {
 
   // Unifies a row operand (index or cotangent of pick/place) with the trial; `axis` is the one it has not.
   bool take_row_operand(Trial& t, std::int32_t in, int level, int rank) {
-    if (inside(in, level)) {
-      if (f_.places[base(in)].post != Post::no) return false;
-      return take_in(t, in, seen_map(g_, f_, in), rank);
+    if (placed_.inside(in, level)) {
+      if (placed_.of_base(in).post != Post::no) return false;
+      return take_in(t, in, rank);
     }
     return true;
   }
@@ -466,10 +307,10 @@ class Fuser {
     const Value& x = value(v);
     const auto axis = static_cast<int>(x.attrs.i[0]);
     Trial t;
-    if (!take_operand(t, x.inputs[0], level) || pending_varies_ != t.all()) return std::nullopt;
+    if (!take_operand(t, x.inputs[0], level) || t.varies != t.all()) return std::nullopt;
     const std::int8_t column = t.map[axis];
-    pending_reads_ = t.all();
-    pending_operand_map_ = t.map;
+    t.reads = t.all();
+    t.operand_map = t.map;
     if (!take_row_operand(t, x.inputs[1], level, x.shape.rank())) return std::nullopt;
     return finish_row_op(t, axis, column, true);
   }
@@ -478,16 +319,15 @@ class Fuser {
     const Value& x = value(v);
     const auto axis = static_cast<int>(x.attrs.i[0]);
     const int rank = x.shape.rank();
-    Trial t = start(x.shape);
+    Trial t(x.shape);
     for (std::int32_t in : x.inputs) {
-      if (inside(in, level)) {
-        AxisMap seen = seen_map(g_, f_, in);
-        if (f_.places[base(in)].post != Post::no || !take_in(t, in, seen, rank)) return std::nullopt;
+      if (placed_.inside(in, level)) {
+        if (placed_.of_base(in).post != Post::no || !take_in(t, in, rank)) return std::nullopt;
         t.map[axis] = kFree;
       }
     }
     for (int d = 0; d < rank; ++d) {
-      if (t.map[d] == kFree && !bind(t, d, x.shape[d], rank)) return std::nullopt;
+      if (t.map[d] == kFree && !t.bind(d, x.shape[d], rank)) return std::nullopt;
     }
     return finish_row_op(t, axis, t.map[axis], false);
   }
@@ -495,11 +335,11 @@ class Fuser {
   std::optional<Trial> finish_row_op(Trial& t, int axis, std::int8_t column, bool pick) {
     const std::uint32_t rows = t.all() & ~(1u << column);
     if (t.rows == Group::kUndecided) t.rows = rows;
-    add_signature(t, t.all());
-    add_signature(t, rows);
-    if (t.rows != rows || !signatures_fit(t)) return std::nullopt;
-    pending_varies_ = pick ? rows : t.all();
-    pending_post_ = Post::no;
+    t.add_signature(t.all());
+    t.add_signature(rows);
+    if (t.rows != rows || !t.signatures_fit()) return std::nullopt;
+    t.varies = pick ? rows : t.all();
+    t.post = Post::no;
     t.map[axis] = pick ? kUnit : column;
     return t;
   }
@@ -511,7 +351,7 @@ class Fuser {
       f_.groups.emplace_back();
       f_.groups[id].level = level;
     }
-    for (auto& [other, where] : t.renamed) join(id, other, where);
+    for (const auto& [other, where] : t.renamed) join_groups(f_, id, other, where);
     Group& group = f_.groups[id];
     group.axes = t.axes;
     group.rows = t.rows;
@@ -521,110 +361,16 @@ class Fuser {
     p.group = id;
     p.level = level;
     p.map = t.map;
-    p.varies = pending_varies_;
-    p.post = pending_post_;
-    p.reads = pending_reads_;
-    p.operand_map = pending_operand_map_;
-  }
-
-  void join(int into, int other, const std::vector<std::int8_t>& where) {
-    for (std::int32_t m : f_.groups[other].members) {
-      Placement& p = f_.places[m];
-      p.group = into;
-      p.varies = rename(p.varies, where);
-      p.reads = rename(p.reads, where);
-      for (AxisMap* map : {&p.map, &p.operand_map}) {
-        for (int d = 0; d < Shape::kMaxRank; ++d) {
-          std::int8_t& a = (*map)[d];
-          if (a >= 0 && static_cast<std::size_t>(a) < where.size()) a = where[a];
-        }
-      }
-    }
-    auto& members = f_.groups[into].members;
-    members.insert(members.end(), f_.groups[other].members.begin(), f_.groups[other].members.end());
-    std::sort(members.begin(), members.end());
-    f_.groups[other].members.clear();
-  }
-
-  // Sweeps of one level that read the same memory over the same space become one, so that it is read once.
-  void join_neighbours() {
-    std::map<std::pair<std::int32_t, int>, std::pair<int, AxisMap>> readers;  // (memory, level) -> group, map
-    for (std::int32_t v = 0; v < count(); ++v) {
-      if (f_.places[v].group < 0) continue;
-      for (std::int32_t in : value(v).inputs) {
-        const Value& y = value(in);
-        const Placement& p = f_.places[v];
-        if (inside(in, p.level) || y.shape.numel() <= 1) continue;
-        const bool whole =
-            (info(value(v).op).cls == OpClass::reduce || value(v).op == Op::pick) && in == value(v).inputs[0];
-        if (!whole && (info(value(v).op).cls != OpClass::elementwise || p.post != Post::no)) continue;
-        const AxisMap& seen = whole ? p.operand_map : p.map;
-        auto [it, fresh] = readers.try_emplace({in, p.level}, p.group, seen);
-        if (fresh) continue;
-        auto& [first, map] = it->second;
-        if (f_.groups[first].members.empty()) {  // was joined elsewhere
-          it->second = {p.group, seen};
-          continue;
-        }
-        if (first != p.group) try_join(first, p.group, map, seen, y.shape.rank());
-      }
-    }
-  }
-
-  void try_join(int a, int b, const AxisMap& map_a, const AxisMap& map_b, int rank) {
-    const Group &ga = f_.groups[a], &gb = f_.groups[b];
-    if (ga.axes.size() != gb.axes.size() || ga.members.size() + gb.members.size() > 256) return;
-    std::vector<std::int8_t> where(gb.axes.size(), kFree);
-    for (int d = 0; d < rank; ++d) {
-      if ((map_a[d] < 0) != (map_b[d] < 0)) return;
-      if (map_a[d] >= 0) where[map_b[d]] = map_a[d];
-    }
-    if (std::find(where.begin(), where.end(), kFree) != where.end()) return;
-    Trial t;
-    t.axes = ga.axes;
-    t.rows = ga.rows;
-    if (gb.rows != Group::kUndecided) {
-      const std::uint32_t rows = rename(gb.rows, where);
-      if (t.rows == Group::kUndecided) t.rows = rows;
-      if (t.rows != rows) return;
-    }
-    add_signatures(t, a, nullptr);
-    add_signatures(t, b, &where);
-    // A total in one group and rows == 0 in the other would disagree about where totals are ready.
-    if (ga.rows != gb.rows && (ga.rows == 0 || gb.rows == 0)) return;
-    if (!signatures_fit(t)) return;
-    join(a, b, where);
-    f_.groups[a].rows = t.rows;
-    f_.groups[a].signatures = t.signatures;
-  }
-
-  // What somebody outside its sweep reads must be written.
-  void mark_memory() {
-    for (std::int32_t v = 0; v < count(); ++v) {
-      const Value& x = value(v);
-      const Placement& p = f_.places[v];
-      if (x.is_view()) {
-        continue;
-      }
-      for (std::int32_t in : x.inputs) {
-        const std::int32_t b = base(in);
-        if (f_.places[b].group < 0) continue;
-        if (p.group != f_.places[b].group || !usable_inside(in)) f_.places[b].in_memory = true;
-        if (p.group >= 0 && p.group == f_.places[b].group && !inside(in, p.level)) f_.places[b].in_memory = true;
-      }
-    }
-    for (std::int32_t r : g_.roots) {
-      if (f_.places[base(r)].group >= 0) f_.places[base(r)].in_memory = true;
-    }
+    p.varies = t.varies;
+    p.post = t.post;
+    p.reads = t.reads;
+    p.operand_map = t.operand_map;
   }
 
   const ValueGraph& g_;
   const std::vector<int>& not_before_;
   Fusion f_;
-  std::uint32_t pending_varies_ = 0;
-  Post pending_post_ = Post::no;
-  std::uint32_t pending_reads_ = 0;
-  AxisMap pending_operand_map_{};
+  const Placed placed_{g_, f_};
 };
 
 }  // namespace

@@ -33,9 +33,8 @@ class Lowering {
 
  private:
   const Value& value(std::int32_t v) const { return g_.values[v]; }
-  std::int32_t base(std::int32_t v) const { return value(v).is_view() ? value(v).base : v; }
   bool inside(std::int32_t v) const {
-    return f_.places[base(v)].group == id_ && (!value(v).is_view() || value(v).mappable);
+    return f_.places[g_.base(v)].group == id_ && (!value(v).is_view() || value(v).mappable);
   }
   Strides strides_of(std::int32_t v) const {
     const Value& x = value(v);
@@ -99,7 +98,7 @@ class Lowering {
 
   // A value of this sweep's members, or of memory seen through `map`.
   std::int32_t operand(std::int32_t in, const AxisMap& map, Level user) {
-    if (inside(in)) return made_.at(base(in));
+    if (inside(in)) return made_.at(g_.base(in));
     return load(in, map, user);
   }
 
@@ -115,7 +114,7 @@ class Lowering {
       o.strides[position_[map[d]]] = s[d];
       varies |= 1u << map[d];
     }
-    const Value& b = value(base(in));
+    const Value& b = value(g_.base(in));
     o.kind = b.op == Op::constant && (b.is_leaf || b.node < 0) ? Operand::Kind::constant
              : b.op == Op::iota && b.is_leaf                   ? Operand::Kind::iota
              : b.op == Op::random_uniform && b.is_leaf         ? Operand::Kind::random
@@ -126,11 +125,11 @@ class Lowering {
               : group_.rows != Group::kUndecided && (varies & ~rows) == 0 ? Level::row
                                                                           : Level::full;
     const bool uniform = o.kind == Operand::Kind::constant;  // however it is looked at
-    std::vector<std::int64_t> key{uniform ? base(in) : in, static_cast<std::int64_t>(o.level)};
+    std::vector<std::int64_t> key{uniform ? g_.base(in) : in, static_cast<std::int64_t>(o.level)};
     for (std::size_t a = 0; a < p_.dims.size(); ++a) key.push_back(o.strides[static_cast<int>(a)]);
     auto [it, fresh] = loads_.try_emplace(std::move(key), -1);
     if (!fresh) return it->second;
-    const std::int32_t bound = base(in);
+    const std::int32_t bound = g_.base(in);
     auto [slot, fresh_slot] = slots_.try_emplace(bound, static_cast<int>(out_.inputs.size()));
     if (fresh_slot) out_.inputs.push_back(bound);
     o.slot = slot->second;

@@ -31,7 +31,6 @@ class Planner {
 
  private:
   const Value& value(std::int32_t v) const { return g_.values[v]; }
-  std::int32_t base(std::int32_t v) const { return value(v).is_view() ? value(v).base : v; }
   static bool is_library(const Value& x) { return !x.is_leaf && info(x.op).cls == OpClass::library; }
 
   // Values that simplification left without a reader are not computed.
@@ -96,7 +95,7 @@ class Planner {
   void needs(std::int32_t v, std::set<std::int32_t>& out) const {
     for (std::int32_t x = v;; x = value(x).inputs[0]) {
       if (value(x).op == Op::depend) {
-        const std::int32_t token = base(value(x).inputs[1]);
+        const std::int32_t token = g_.base(value(x).inputs[1]);
         if (step_of_[token] >= 0) out.insert(step_of_[token]);
         std::set<std::int32_t> more;
         if (value(value(x).inputs[1]).is_view()) needs(value(x).inputs[1], out);
@@ -178,7 +177,7 @@ class Planner {
     }
   }
   std::int32_t memory_of(std::int32_t v) const {
-    const std::int32_t b = base(v);
+    const std::int32_t b = g_.base(v);
     return value(b).op == Op::output ? value(b).inputs[0] : b;
   }
 

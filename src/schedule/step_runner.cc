@@ -106,7 +106,7 @@ void StepRunner::run_sweep(const PlanStep& step) {
 
 View StepRunner::view(std::int32_t v) const {
   const Value& x = value(v);
-  const std::int32_t b = base(v);
+  const std::int32_t b = plan_.graph.base(v);
   View out;
   out.dtype = x.dtype;
   out.shape = x.shape;
@@ -146,7 +146,7 @@ void StepRunner::run_call(const PlanStep& step) {
 Storage StepRunner::storage(std::int32_t i) const {
   const std::int32_t v = plan_.graph.of_node[i];
   const Value& x = value(v);
-  const std::int32_t b = base(v);
+  const std::int32_t b = plan_.graph.base(v);
   Storage s;
   if (x.op == Op::output || value(b).op == Op::output) {
     const Value& o = x.op == Op::output ? x : value(b);

@@ -56,7 +56,6 @@ class StepRunner {
   void start();
   void finish();
   const Value& value(std::int32_t v) const { return plan_.graph.values[v]; }
-  std::int32_t base(std::int32_t v) const { return value(v).is_view() ? value(v).base : v; }
   void* address(std::int32_t b) const;
   void allocate(std::int32_t v);
   BufferPtr fresh(std::size_t bytes, Op op) const;

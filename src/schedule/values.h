@@ -38,6 +38,9 @@ struct ValueGraph {
   std::vector<Value> values;          // inputs before users
   std::vector<std::int32_t> of_node;  // value of each traced node
   std::vector<std::int32_t> roots;
+
+  // Whose memory v looks at: its own, unless it is a view.
+  std::int32_t base(std::int32_t v) const { return values[v].is_view() ? values[v].base : v; }
 };
 
 ValueGraph simplify(const Trace& trace);

@@ -1,0 +1,106 @@
+#include "schedule/join.h"
+
+#include <algorithm>
+#include <map>
+
+#include "schedule/placed.h"
+#include "schedule/trial.h"
+
+namespace ebb {
+
+void join_groups(Fusion& f, int into, int other, const std::vector<std::int8_t>& where) {
+  for (std::int32_t m : f.groups[other].members) {
+    Placement& p = f.places[m];
+    p.group = into;
+    p.varies = rename(p.varies, where);
+    p.reads = rename(p.reads, where);
+    for (AxisMap* map : {&p.map, &p.operand_map}) {
+      for (int d = 0; d < Shape::kMaxRank; ++d) {
+        std::int8_t& a = (*map)[d];
+        if (a >= 0 && static_cast<std::size_t>(a) < where.size()) a = where[a];
+      }
+    }
+  }
+  auto& members = f.groups[into].members;
+  members.insert(members.end(), f.groups[other].members.begin(), f.groups[other].members.end());
+  std::sort(members.begin(), members.end());
+  f.groups[other].members.clear();
+}
+
+namespace {
+
+void try_join(Fusion& f, int a, int b, const AxisMap& map_a, const AxisMap& map_b, int rank) {
+  const Group &ga = f.groups[a], &gb = f.groups[b];
+  if (ga.axes.size() != gb.axes.size() || ga.members.size() + gb.members.size() > 256) return;
+  std::vector<std::int8_t> where(gb.axes.size(), kFree);
+  for (int d = 0; d < rank; ++d) {
+    if ((map_a[d] < 0) != (map_b[d] < 0)) return;
+    if (map_a[d] >= 0) where[map_b[d]] = map_a[d];
+  }
+  if (std::find(where.begin(), where.end(), kFree) != where.end()) return;
+  Trial t;
+  t.axes = ga.axes;
+  t.rows = ga.rows;
+  if (gb.rows != Group::kUndecided) {
+    const std::uint32_t rows = rename(gb.rows, where);
+    if (t.rows == Group::kUndecided) t.rows = rows;
+    if (t.rows != rows) return;
+  }
+  t.add_signatures(ga, nullptr);
+  t.add_signatures(gb, &where);
+  // A total in one group and rows == 0 in the other would disagree about where totals are ready.
+  if (ga.rows != gb.rows && (ga.rows == 0 || gb.rows == 0)) return;
+  if (!t.signatures_fit()) return;
+  join_groups(f, a, b, where);
+  f.groups[a].rows = t.rows;
+  f.groups[a].signatures = t.signatures;
+}
+
+}  // namespace
+
+void join_neighbours(const ValueGraph& g, Fusion& f) {
+  const Placed placed{g, f};
+  std::map<std::pair<std::int32_t, int>, std::pair<int, AxisMap>> readers;  // (memory, level) -> group, map
+  for (std::int32_t v = 0; v < static_cast<std::int32_t>(g.values.size()); ++v) {
+    if (f.places[v].group < 0) continue;
+    for (std::int32_t in : g.values[v].inputs) {
+      const Value& y = g.values[in];
+      const Placement& p = f.places[v];
+      if (placed.inside(in, p.level) || y.shape.numel() <= 1) continue;
+      const bool whole =
+          (info(g.values[v].op).cls == OpClass::reduce || g.values[v].op == Op::pick) && in == g.values[v].inputs[0];
+      if (!whole && (info(g.values[v].op).cls != OpClass::elementwise || p.post != Post::no)) continue;
+      const AxisMap& seen = whole ? p.operand_map : p.map;
+      auto [it, fresh] = readers.try_emplace({in, p.level}, p.group, seen);
+      if (fresh) continue;
+      auto& [first, map] = it->second;
+      if (f.groups[first].members.empty()) {  // was joined elsewhere
+        it->second = {p.group, seen};
+        continue;
+      }
+      if (first != p.group) try_join(f, first, p.group, map, seen, y.shape.rank());
+    }
+  }
+}
+
+void mark_memory(const ValueGraph& g, Fusion& f) {
+  const Placed placed{g, f};
+  for (std::int32_t v = 0; v < static_cast<std::int32_t>(g.values.size()); ++v) {
+    const Value& x = g.values[v];
+    const Placement& p = f.places[v];
+    if (x.is_view()) {
+      continue;
+    }
+    for (std::int32_t in : x.inputs) {
+      const std::int32_t b = g.base(in);
+      if (f.places[b].group < 0) continue;
+      if (p.group != f.places[b].group || !placed.usable_inside(in)) f.places[b].in_memory = true;
+      if (p.group >= 0 && p.group == f.places[b].group && !placed.inside(in, p.level)) f.places[b].in_memory = true;
+    }
+  }
+  for (std::int32_t r : g.roots) {
+    if (f.places[g.base(r)].group >= 0) f.places[g.base(r)].in_memory = true;
+  }
+}
+
+}  // namespace ebb
