@@ -9,7 +9,7 @@ namespace ebb::testing {
 
 // What the steps of a random program may be.
 struct ProgramKinds {
-  bool totals = true;   // sums over everything and over rows, whose order depends on what they are computed with
+  bool sums = true;     // whose order depends on which axes are the rows of the sweep they are computed in
   bool library = true;  // calls on whole tensors
   bool kinks = true;    // steps whose slope jumps
 };
@@ -106,16 +106,16 @@ class RandomProgram {
         return cos(a) / (1 + square(b));
       }
       case 7:
-        return mean(full(), last, true);
+        return kinds_.sums ? mean(full(), last, true) : Tensor();
       case 8:
-        return filled ? softmax(full()) : Tensor();
+        return filled && kinds_.sums ? softmax(full()) : Tensor();
       case 9:
-        return filled ? 0.2 * log_softmax(full()) : Tensor();
+        return filled && kinds_.sums ? 0.2 * log_softmax(full()) : Tensor();
       case 10:
-        return kinds_.totals && space_.rank() > 1 ? mean(full(), 0, true) : Tensor();
+        return kinds_.sums && space_.rank() > 1 ? mean(full(), 0, true) : Tensor();
       case 11: {
         const Tensor a = full(), b = full();
-        return kinds_.totals ? mean(a * b) : Tensor();
+        return kinds_.sums ? mean(a * b) : Tensor();
       }
       case 12: {
         const Tensor a = full(), b = full();
@@ -127,10 +127,10 @@ class RandomProgram {
         return reshape(reshape(full(), {space_.numel()}) * 0.9, space_);
       case 15:
         return index_.defined() ? gather(full(), last, index_) : Tensor();
-      case 16:
-        return cast(cast(any(), dtype_ == DType::f64 ? DType::f32 : DType::f64), dtype_);
+      case 16:  // a step function, if looked at closely
+        return kinds_.kinks ? cast(cast(any(), dtype_ == DType::f64 ? DType::f32 : DType::f64), dtype_) : Tensor();
       case 17:
-        return filled ? layer_norm(full(), {space_[last]}) * 0.3 : Tensor();
+        return filled && kinds_.sums ? layer_norm(full(), {space_[last]}) * 0.3 : Tensor();
       case 18: {
         const Tensor mask = leaf() > 0.0513, a = full(), b = full();
         return cast(mask, dtype_) * a + slice(b, last, -1, kEnd, -1);
@@ -147,7 +147,7 @@ class RandomProgram {
         if (!kinds_.library || space_.numel() > 3000 || !filled) return {};
         const Tensor a = full(), b = full();
         const Tensor p = tanh(matmul(a, transpose(b, -1, last == 0 ? 0 : -2)) * 0.1);
-        return kinds_.totals ? a * mean(p) : last == 0 ? a * p : a * mean(p, p.rank() - 1, true);
+        return kinds_.sums ? a * mean(p) : last == 0 ? a * p : a * max(p, p.rank() - 1, true);
       }
     }
   }

@@ -44,18 +44,17 @@ class RandomPrograms : public ::testing::TestWithParam<DType> {
   }
 };
 
-// Elementwise work, sums of rows and library calls: an element depends on its operands, a row on its elements, however
-// they are fused.
+// Elementwise work, maxima and library calls: an element depends on its operands, however it is fused.
 TEST_P(RandomPrograms, FusedIsNodeByNodeBitForBit) {
   for (unsigned seed = 0; seed < 500 && !HasFatalFailure(); ++seed) {
-    const RandomProgram program(seed, GetParam(), {.totals = false});
+    const RandomProgram program(seed, GetParam(), {.sums = false});
     compare(seed, 0, [&] { return program.build(3 + static_cast<int>(seed % 45)); });
   }
 }
 
-// With totals, whose order of summation may differ, so that the last bits may: a few units in the last place, which the
-// steps after them multiply. A half that is rounded the other way moves by 2^-11 (f16) or 2^-8 (bf16) at once.
-TEST_P(RandomPrograms, FusedTotalsAreThoseNodeByNode) {
+// With sums, whose order may differ, so that the last bits may: a few units in the last place, which the steps after
+// them multiply. A half that is rounded the other way moves by 2^-11 (f16) or 2^-8 (bf16) at once.
+TEST_P(RandomPrograms, FusedSumsAreThoseNodeByNode) {
   const double unit = GetParam() == DType::f64   ? 0x1p-52
                       : GetParam() == DType::f32 ? 0x1p-23
                       : GetParam() == DType::f16 ? 0x1p-10

@@ -10,7 +10,7 @@
 // What the passes of the schedule make of a few tensors, without running anything.
 namespace ebb::testing {
 
-inline Tensor leaf(const Shape& shape, DType dtype = DType::f32) { return cast(ones(shape), dtype).eval(); }
+inline Tensor leaf(const Shape& shape) { return randn(shape).eval(); }
 
 template <class Pass>
 auto after(const std::vector<Tensor>& roots, Pass pass) {
@@ -49,9 +49,22 @@ struct Fused {
   }
 };
 
+// The values that the roots need: what a rewrite has left behind stays in the list.
+inline std::vector<const Value*> live(const ValueGraph& g) {
+  std::vector<char> needed(g.values.size(), 0);
+  for (std::int32_t r : g.roots) needed[static_cast<std::size_t>(r)] = 1;
+  std::vector<const Value*> all;
+  for (std::size_t v = g.values.size(); v-- > 0;) {
+    if (!needed[v]) continue;
+    all.push_back(&g.values[v]);
+    for (std::int32_t in : g.values[v].inputs) needed[static_cast<std::size_t>(in)] = 1;
+  }
+  return all;
+}
 inline std::size_t count(const ValueGraph& g, Op op) {
+  const auto all = live(g);
   return static_cast<std::size_t>(
-      std::count_if(g.values.begin(), g.values.end(), [op](const Value& v) { return v.op == op && !v.is_leaf; }));
+      std::count_if(all.begin(), all.end(), [op](const Value* v) { return v->op == op && !v->is_leaf; }));
 }
 inline const Value& root(const ValueGraph& g, std::size_t k = 0) {
   return g.values[static_cast<std::size_t>(g.roots[k])];
