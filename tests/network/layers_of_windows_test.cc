@@ -104,6 +104,59 @@ TEST(Pools, TheFirstOfEqualElementsGetsTheGradient) {
   EXPECT_EQ(y.item(), 5);
 }
 
+// Numbers of a few sizes, so that many are equal, with NaN and infinities among them.
+TEST(Pools, FindTheFirstLargestElementOfEveryWindow) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+  const double numbers[] = {-infinity, -infinity, 1, 2, 2, -3, nan, infinity};
+  const std::int64_t height = 7;
+  for (const std::int64_t width : {4, 19, 70}) {
+    for (const int kinds : {2, 6, 8}) {  // all infinite; without NaN; all
+      std::vector<double> x(static_cast<std::size_t>(2 * height * width));
+      std::uint32_t state = 1;
+      for (double& v : x) v = numbers[((state = state * 1664525u + 1013904223u) >> 24) % static_cast<unsigned>(kinds)];
+      for (const std::int64_t stride : {1, 2, 3}) {
+        for (const std::int64_t padding : {0, 1}) {
+          for (const std::int64_t dilation : {1, 2}) {
+            for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+              MaxPoolOptions o;
+              o.stride = stride;
+              o.padding = padding;
+              o.dilation = dilation;
+              const std::int64_t window = dilation == 1 ? 3 : 2;
+              const auto [y, at] = max_pool2d_with_indices(cast(from_data(x, {1, 2, height, width}), dtype), window, o);
+              const std::vector<double> found = cast(at, DType::f64).to_vector();
+              std::size_t next = 0;
+              for (std::int64_t plane = 0; plane < 2; ++plane) {
+                for (std::int64_t r = 0; r < y.size(2); ++r) {
+                  for (std::int64_t c = 0; c < y.size(3); ++c) {
+                    std::int64_t best = -1;
+                    const auto value = [&](std::int64_t i) {
+                      return x[static_cast<std::size_t>(plane * height * width + i)];
+                    };
+                    for (std::int64_t h = r * stride - padding; h < r * stride - padding + window * dilation;
+                         h += dilation) {
+                      for (std::int64_t w = c * stride - padding; w < c * stride - padding + window * dilation;
+                           w += dilation) {
+                        if (h < 0 || h >= height || w < 0 || w >= width) continue;
+                        const std::int64_t i = h * width + w;
+                        if (best < 0 || value(i) > value(best) || (std::isnan(value(i)) && !std::isnan(value(best))))
+                          best = i;
+                      }
+                    }
+                    ASSERT_EQ(found[next++], static_cast<double>(best))
+                        << "width " << width << ", stride " << stride << ", padding " << padding << ", dilation "
+                        << dilation << " at " << plane << ", " << r << ", " << c;
+                  }
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Pools, AdaptiveWindowsAreTheirMeans) {
   const Tensor x = values({2, 3, 5, 7}, 1), y = adaptive_avg_pool2d(x, {2, 3});
   for (std::int64_t i = 0; i < 2; ++i) {

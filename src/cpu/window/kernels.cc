@@ -169,12 +169,40 @@ T dot(std::int64_t lines, std::int64_t length, const T* HWY_RESTRICT g, const T*
 }
 
 template <class T>
+void take_larger(std::int64_t count, const T* HWY_RESTRICT x, std::int64_t stride, PoolIndex<T> tap,
+                 T* HWY_RESTRICT largest, PoolIndex<T>* HWY_RESTRICT where) {
+  const auto take = [&](auto d, auto value, std::int64_t i) {
+    const hn::RebindToSigned<decltype(d)> di;
+    const auto most = hn::LoadU(d, largest + i);
+    const auto at = hn::LoadU(di, where + i);
+    const auto nan = hn::AndNot(hn::Ne(most, most), hn::Ne(value, value));
+    const auto larger = hn::Or(hn::Or(hn::Gt(value, most), nan), hn::RebindMask(d, hn::Lt(at, hn::Zero(di))));
+    hn::StoreU(hn::IfThenElse(larger, value, most), d, largest + i);
+    hn::StoreU(hn::IfThenElse(hn::RebindMask(di, larger), hn::Set(di, tap), at), di, where + i);
+  };
+  const hn::ScalableTag<T> d;
+  const hn::CappedTag<T, 1> d1;
+  constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
+  std::int64_t i = 0;
+  if (stride == 1) {
+    for (; i + kLanes <= count; i += kLanes) take(d, hn::LoadU(d, x + i), i);
+  } else if (stride == 2) {
+    for (; i + kLanes <= count; i += kLanes) {
+      hn::Vec<decltype(d)> even, odd;
+      hn::LoadInterleaved2(d, x + 2 * i, even, odd);
+      take(d, even, i);
+    }
+  }
+  for (; i < count; ++i) take(d1, hn::Set(d1, x[i * stride]), i);
+}
+
+template <class T>
 const WindowKernels<T>& table() {
   const hn::ScalableTag<T> d;
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
   constexpr int kTaps = HWY_TARGET == HWY_NEON ? 9 : kManyRegisters ? 12 : 6;
   static const WindowKernels<T> kernels = [] {
-    WindowKernels<T> k{kLanes, {}, {kTaps, 2 * kLanes, &correlation_tile<T, kTaps, 2>}, &dot<T>};
+    WindowKernels<T> k{kLanes, {}, {kTaps, 2 * kLanes, &correlation_tile<T, kTaps, 2>}, &dot<T>, &take_larger<T>};
     if constexpr (kManyRegisters) {
       k.tiles[0] = {8, 3, &window_tile<T, 8, 3>};
       k.tiles[1] = {4, 6, &window_tile<T, 4, 6>};

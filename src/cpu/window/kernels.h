@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 // The inner loops of convolutions, compiled for every Highway target. T is float or double.
 namespace ebb::cpu {
@@ -24,6 +25,10 @@ struct CorrelationTile {
               const std::int64_t* offset, T* c, std::int64_t c_stride);
 };
 
+// As wide as T, so that they share a mask.
+template <class T>
+using PoolIndex = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
+
 template <class T>
 struct WindowKernels {
   int lanes;
@@ -31,6 +36,11 @@ struct WindowKernels {
   CorrelationTile<T> correlation;
   // Σ_p Σ_j g[p·length + j]·x[p·pitch + j]: what is left when there is one channel.
   T (*dot)(std::int64_t lines, std::int64_t length, const T* g, const T* x, std::int64_t pitch);
+
+  // Where x[i·stride] is larger than largest[i], or the first NaN, or nothing was there (where[i] < 0): it becomes
+  // largest[i], and where[i] = tap. May read as far as x[count·stride).
+  void (*take_larger)(std::int64_t count, const T* x, std::int64_t stride, PoolIndex<T> tap, T* largest,
+                      PoolIndex<T>* where);
 };
 
 template <class T>

@@ -1,57 +1,62 @@
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "core/parallel.h"
 #include "cpu/library/copy.h"
 #include "cpu/library/ops.h"
 #include "cpu/tile/elements.h"
+#include "cpu/window/kernels.h"
 #include "graph/conv_calls.h"
 
 namespace ebb::cpu {
 namespace {
 
 // Where in its plane each window's first largest element lies; a NaN is larger than any number. Every window covers at
-// least one element, which the shapes see to.
+// least one element, which the shapes see to. All windows of a row take the same element of theirs at a time: no branch
+// depends on the numbers.
 template <class T>
 void find_largest(const LibraryCall& call) {
   const View &x = call.inputs[0], &out = call.outputs[0];
   const MaxPoolCall p = MaxPoolCall::from(call.attrs);
+  const std::int64_t stride_h = p.conv.stride[0], stride_w = p.conv.stride[1];
+  const std::int64_t padding_h = p.conv.padding[0], padding_w = p.conv.padding[1];
+  const std::int64_t dilation_h = p.conv.dilation[0], dilation_w = p.conv.dilation[1];
   const std::int64_t height = x.shape[2], width = x.shape[3], rows = out.shape[2], cols = out.shape[3];
   const LoadFn load = tile_kernels().load(x.dtype, std::is_same_v<T, double> ? RegType::f64 : RegType::f32);
+  const WindowKernels<T>& kernels = window_kernels<T>();
   constexpr std::int64_t kElements = 1 << 15;  // of a task
   const std::int64_t planes = x.shape[0] * x.shape[1];
   const std::int64_t together = std::clamp<std::int64_t>(kElements / std::max<std::int64_t>(1, height * width), 1,
                                                          std::max<std::int64_t>(1, planes));
   parallel_for((planes + together - 1) / together, [&](std::int64_t task) {
-    std::vector<T> plane(static_cast<std::size_t>(height * width));
+    std::vector<T> plane(static_cast<std::size_t>(height * width + stride_w)), largest(static_cast<std::size_t>(cols));
+    std::vector<PoolIndex<T>> where(static_cast<std::size_t>(cols));  // from where a window begins
     for (std::int64_t i = task * together; i < std::min(planes, (task + 1) * together); ++i) {
       for (std::int64_t h = 0; h < height; ++h)
         load(plane.data() + h * width,
              element_at(x, i / x.shape[1] * x.strides[0] + i % x.shape[1] * x.strides[1] + h * x.strides[2]),
              x.strides[3], static_cast<std::size_t>(width));
       std::int64_t* to = static_cast<std::int64_t*>(out.data) + i * rows * cols;
-      for (std::int64_t r = 0; r < rows; ++r) {
-        // The part of the window inside the image, in steps of the dilation.
-        const auto inside = [&](std::int64_t at, std::int64_t window, std::int64_t dilation, std::int64_t size) {
-          const std::int64_t first = at < 0 ? (-at + dilation - 1) / dilation : 0;
-          const std::int64_t last = std::min(window, (size - at + dilation - 1) / dilation);
-          return std::pair{at + first * dilation, at + last * dilation};
-        };
-        const auto [top, bottom] =
-            inside(r * p.conv.stride[0] - p.conv.padding[0], p.window[0], p.conv.dilation[0], height);
-        for (std::int64_t c = 0; c < cols; ++c) {
-          const auto [left, right] =
-              inside(c * p.conv.stride[1] - p.conv.padding[1], p.window[1], p.conv.dilation[1], width);
-          std::int64_t best = top * width + left;
-          T largest = plane[static_cast<std::size_t>(best)];
-          for (std::int64_t h = top; h < bottom; h += p.conv.dilation[0]) {
-            for (std::int64_t w = left; w < right; w += p.conv.dilation[1]) {
-              const T value = plane[static_cast<std::size_t>(h * width + w)];
-              if (value > largest || (value != value && largest == largest)) largest = value, best = h * width + w;
-            }
+      for (std::int64_t r = 0; r < rows; ++r, to += cols) {
+        std::fill(where.begin(), where.end(), PoolIndex<T>{-1});
+        const std::int64_t top = r * stride_h - padding_h;
+        for (std::int64_t h = 0; h < p.window[0]; ++h) {
+          const std::int64_t y = top + h * dilation_h;
+          if (y < 0 || y >= height) continue;
+          for (std::int64_t w = 0; w < p.window[1]; ++w) {
+            // Windows [first, end) have this element inside: 0 <= c·stride + shift < width.
+            const std::int64_t shift = w * dilation_w - padding_w;
+            const std::int64_t first = shift < 0 ? (-shift + stride_w - 1) / stride_w : 0;
+            const std::int64_t end = shift < width ? std::min(cols, (width - 1 - shift) / stride_w + 1) : 0;
+            if (first >= end) continue;
+            kernels.take_larger(end - first, plane.data() + y * width + first * stride_w + shift, stride_w,
+                                static_cast<PoolIndex<T>>(h * dilation_h * width + w * dilation_w),
+                                largest.data() + first, where.data() + first);
           }
-          *to++ = best;
         }
+        const std::int64_t origin = top * width - padding_w;
+        for (std::int64_t c = 0; c < cols; ++c) to[c] = origin + c * stride_w + where[static_cast<std::size_t>(c)];
       }
     }
   });
@@ -61,7 +66,10 @@ void find_largest(const LibraryCall& call) {
 
 void run_max_pool_index(const LibraryCall& call) {
   if (call.outputs[0].shape.numel() == 0) return;
-  if (call.inputs[0].dtype == DType::f64) return find_largest<double>(call);
+  // Indices are as wide as numbers meanwhile; and numbers of f32 are as large in f64.
+  const View& x = call.inputs[0];
+  const bool huge = x.shape[2] * x.shape[3] > std::numeric_limits<std::int32_t>::max();
+  if (huge || x.dtype == DType::f64) return find_largest<double>(call);
   return find_largest<float>(call);
 }
 

@@ -1,0 +1,303 @@
+#pragma once
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/buffer.h"
+#include "cpu/gemm/call.h"
+#include "ebb/memory.h"
+
+// Products of matrices: how their factors are packed, and how they are cut into tasks. The bits do not depend on that.
+namespace ebb::cpu {
+
+// One factor: how it is packed into panels of P, and whether tiles may read it where it lies.
+template <class T, class P>
+struct Factor {
+  const GemmTiles<T, P>& tiles;
+  std::int64_t width;  // of a panel
+  std::int64_t (*packed)(std::int64_t);
+  void (*pack)(const GemmSource&, std::int64_t, std::int64_t, P*);
+  bool shared, in_place;
+
+  // Measured on Neoverse V1: panels in place save their packing, and pay with a page for each step of k. That is worth
+  // it where they are read once or twice, or lie within a few pages anyway; at 128³ it loses 6 %, at 1024³ 20 %.
+  Factor(const GemmTiles<T, P>& t, bool among_threads, bool of_rows, const GemmSource& source, std::int64_t wide,
+         std::int64_t depth, std::int64_t passes)
+      : tiles(t),
+        width(of_rows ? t.rows : t.cols),
+        packed(of_rows ? t.packed_rows : t.packed_cols),
+        pack(of_rows ? t.pack_rows : t.pack_cols),
+        shared(among_threads),
+        in_place(t.group == 1 && source.wide_stride == 1 && source.dtype == dtype_of_type<P>::value &&
+                 (passes <= 2 || wide * depth <= 4096)) {}
+
+  // Whole lines of the cache, so that what is packed after it begins with one.
+  std::int64_t space(std::int64_t wide, std::int64_t depth) const {
+    constexpr std::int64_t kLine = 64 / sizeof(P);
+    return pieces_of(tiles.packed_depth(depth) * (in_place ? packed(wide % width) : packed(wide)), kLine) * kLine;
+  }
+
+  // Of `wide` rows or columns, when all tasks have packed them to `to`.
+  GemmPanels<P> panels(const GemmSource& source, std::int64_t wide, std::int64_t depth, P* to) const {
+    if (in_place) return {static_cast<const P*>(source.data), source.depth_stride, width, to};
+    const std::int64_t length = tiles.packed_depth(depth);
+    return {to, width, width * length, to + wide / width * width * length};
+  }
+  std::int64_t tasks(std::int64_t wide, std::int64_t depth) const {
+    return in_place ? wide % width > 0 : pieces_of(wide, step(wide, depth));
+  }
+  void run(std::int64_t task, const GemmSource& source, std::int64_t wide, std::int64_t depth, P* to) const {
+    if (in_place) return pack_from(source, wide / width * width, wide % width, depth, to);
+    const std::int64_t first = task * step(wide, depth);
+    pack_from(source, first, std::min(step(wide, depth), wide - first), depth, to + first * tiles.packed_depth(depth));
+  }
+  GemmPanels<P> pack_alone(const GemmSource& source, std::int64_t wide, std::int64_t depth, P* to) const {
+    if (!in_place) {
+      pack(source, wide, depth, to);
+    } else if (wide % width > 0) {
+      run(0, source, wide, depth, to);
+    }
+    return panels(source, wide, depth, to);
+  }
+
+ private:
+  std::int64_t step(std::int64_t wide, std::int64_t depth) const {
+    constexpr std::int64_t kElements = 65536;  // a task
+    return shared ? width * std::max<std::int64_t>(1, kElements / (width * depth)) : wide;
+  }
+  void pack_from(const GemmSource& source, std::int64_t first, std::int64_t count, std::int64_t depth, P* to) const {
+    const std::int64_t bytes = first * source.wide_stride * static_cast<std::int64_t>(size_of(source.dtype));
+    pack({static_cast<const std::byte*>(source.data) + bytes, source.dtype, source.wide_stride, source.depth_stride},
+         count, depth, to);
+  }
+};
+
+// How many panels of so many bytes stay in the second cache, beside what passes by.
+inline std::int64_t panels_that_stay(std::int64_t bytes) {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  static const std::int64_t size = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  if (size > 0) return std::max<std::int64_t>(2, size * 5 / 8 / bytes);
+#endif
+  return std::max<std::int64_t>(2, (std::int64_t{1} << 18) / bytes);
+}
+
+template <class P>
+GemmPanels<P> part_of(const GemmPanels<P>& panels, std::int64_t first, std::int64_t width) {
+  return {panels.data + first / width * panels.distance, panels.step, panels.distance, panels.last};
+}
+
+// Where tiles keep panels of A in the level-1 cache (GemmTiles::rows_stay), a task makes all blocks of k of a part of C
+// that stays in the second cache. A factor that one task alone reads is packed by that task and nobody waits for it;
+// the other is packed by all, for all blocks of k at once. Elsewhere one block of k follows the other, and both factors
+// are packed by all.
+template <class T, class P>
+class MatrixProduct {
+ public:
+  MatrixProduct(const Call<T>& call, const GemmTiles<T, P>& tiles) : call_(call), tiles_(tiles) {
+    cut();
+    const std::int64_t size = static_cast<std::int64_t>(sizeof(P)), blocks = pieces_of(call.k, depth_);
+    round_ = 1;
+    if (tiles.rows_stay && blocks > 1) {
+      const std::int64_t shared = ((own_a_ ? 0 : most_rows_) + (own_b_ ? 0 : most_cols_)) * depth_ * size;
+      const std::int64_t own = ((own_a_ ? row_step_ : 0) + (own_b_ ? col_step_ : 0)) * depth_ * size;
+      const std::int64_t most =
+          std::min(kMostShared / std::max<std::int64_t>(1, shared), kMostOwn / std::max<std::int64_t>(1, own));
+      round_ = std::clamp<std::int64_t>(most, 1, std::min(blocks, kMostRound));
+    }
+  }
+
+  void run() {
+    const std::int64_t space_a = own_a_ ? 0 : room(fa_, most_rows_, call_.m);
+    const std::int64_t space_b = own_b_ ? 0 : room(fb_, most_cols_, call_.n);
+    own_space_ = (own_a_ ? room(fa_, row_step_, call_.m) : 0) + (own_b_ ? room(fb_, col_step_, call_.n) : 0);
+    const std::int64_t here = call_.shared ? 0 : own_space_;  // serial tasks follow each other: one room for all
+    constexpr std::int64_t kLocal = 32768 / sizeof(P);        // small products need no memory from the pool
+    alignas(64) P local[kLocal];
+    BufferPtr memory;
+    P* space = local;
+    if (space_a + space_b + here > kLocal) {
+      memory = BufferPtr::allocate(static_cast<std::size_t>(space_a + space_b + here) * sizeof(P), "matmul");
+      space = reinterpret_cast<P*>(memory.data());
+    }
+    own_room_ = space + space_a + space_b;
+    for (std::int64_t j = 0; j < call_.n; j += most_cols_) {
+      for (std::int64_t p = 0; p < call_.k; p += round_ * depth_) {
+        for (std::int64_t i = 0; i < call_.m; i += most_rows_) {
+          const Part part{i,
+                          j,
+                          p,
+                          std::min(most_rows_, call_.m - i),
+                          std::min(most_cols_, call_.n - j),
+                          pieces_of(std::min(round_ * depth_, call_.k - p), depth_)};
+          pack(part, i == 0, space, space + space_a);
+          multiply(part);
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kMostRound = 8;
+  static constexpr std::int64_t kMostShared = 16 << 20, kMostOwn = 2 << 20;  // bytes that are packed at a time
+
+  struct Part {
+    std::int64_t i, j, p;             // where it begins
+    std::int64_t rows, cols, blocks;  // blocks of k
+  };
+
+  // Tasks enough for all threads, if that leaves each some work.
+  void cut() {
+    const std::int64_t m = call_.m, n = call_.n;
+    const bool stay = tiles_.rows_stay;
+    most_rows_ = std::min(m, (stay ? 4096 : 1024) / tiles_.rows * tiles_.rows);
+    most_cols_ = std::min(n, (stay ? 4096 : 2048) / tiles_.cols * tiles_.cols);
+    row_step_ = tiles_.task_rows;
+    col_step_ = tiles_.task_panels * tiles_.cols;
+    const std::int64_t least_rows = 32, least_cols = tiles_.cols;
+    const std::int64_t enough = call_.shared ? std::max<std::int64_t>(16, 4 * num_threads()) : 1;
+    const auto flops = [&](std::int64_t rows, std::int64_t cols) {
+      const std::int64_t depth = stay ? call_.k : depth_;
+      return 2.0 * static_cast<double>(std::min(rows, m) * std::min(cols, n)) * static_cast<double>(depth);
+    };
+    const auto half = [](std::int64_t step, std::int64_t unit) { return pieces_of(step / 2, unit) * unit; };
+    const auto rows_cut = [&] { return pieces_of(most_rows_, row_step_); };
+    if (!stay) {
+      const std::int64_t across = pieces_of(most_cols_, col_step_);
+      while (row_step_ > least_rows && rows_cut() * across < enough &&
+             flops(row_step_, col_step_) > 2 * tiles_.least_flops)
+        row_step_ /= 2;
+      return;
+    }
+    const std::int64_t panel = tiles_.cols * tiles_.packed_depth(depth_) * static_cast<std::int64_t>(sizeof(P));
+    col_step_ = std::min(tiles_.task_panels, panels_that_stay(panel)) * tiles_.cols;
+    // All rows, and columns alone are cut: then B is packed by its reader. Or all columns.
+    if (n > col_step_) {
+      std::int64_t step = col_step_;
+      while (step > 2 * least_cols && pieces_of(n, step) < enough && flops(m, step) > 2 * tiles_.least_flops)
+        step = half(step, tiles_.cols);
+      if (pieces_of(n, step) >= enough || flops(m, step) <= 2 * tiles_.least_flops) {
+        col_step_ = step;
+        row_step_ = pieces_of(most_rows_, tiles_.rows) * tiles_.rows;
+      }
+    }
+    while (rows_cut() * pieces_of(n, col_step_) < enough && flops(row_step_, col_step_) > 2 * tiles_.least_flops) {
+      const bool rows = row_step_ > least_rows, cols = std::min(col_step_, n) > least_cols;
+      if (!rows && !cols) break;
+      if (rows && (!cols || std::min(row_step_, m) >= std::min(col_step_, n))) {
+        row_step_ = half(std::min(row_step_, pieces_of(m, tiles_.rows) * tiles_.rows), tiles_.rows);
+      } else {
+        col_step_ = half(std::min(col_step_, pieces_of(n, tiles_.cols) * tiles_.cols), tiles_.cols);
+      }
+    }
+    own_b_ = row_step_ >= most_rows_;
+    own_a_ = !own_b_ && col_step_ >= n;
+    if (own_b_) most_cols_ = n;
+    if (own_a_) most_rows_ = m;
+  }
+
+  // Blocks at the end may be of another width than those before: room for either.
+  std::int64_t room(const Factor<T, P>& factor, std::int64_t step, std::int64_t all) const {
+    const std::int64_t wide = std::min(step, all);
+    return round_ * std::max(factor.space(wide, depth_), factor.space(all % wide, depth_));
+  }
+
+  std::int64_t depth_of(std::int64_t p) const { return std::min(depth_, call_.k - p); }
+
+  void pack(const Part& part, bool also_b, P* to_a, P* to_b) {
+    struct Job {
+      const Factor<T, P>* factor;
+      GemmSource source;
+      std::int64_t wide, depth, tasks;
+      P* to;
+    } jobs[2 * kMostRound];
+    std::int64_t count = 0, tasks = 0;
+    const auto add = [&](const Factor<T, P>& factor, const GemmSource& source, std::int64_t wide, std::int64_t depth,
+                         P* to) {
+      jobs[count] = {&factor, source, wide, depth, factor.tasks(wide, depth), to};
+      tasks += jobs[count++].tasks;
+      return factor.panels(source, wide, depth, to);
+    };
+    for (std::int64_t q = 0; q < part.blocks; ++q) {
+      const std::int64_t p = part.p + q * depth_, depth = depth_of(p);
+      if (also_b && !own_b_)
+        b_[q] =
+            add(fb_, call_.b_source(p, part.j), part.cols, depth, to_b + q * (room(fb_, most_cols_, call_.n) / round_));
+      if (!own_a_)
+        a_[q] =
+            add(fa_, call_.a_source(part.i, p), part.rows, depth, to_a + q * (room(fa_, most_rows_, call_.m) / round_));
+    }
+    call_.for_each(tasks, [&](std::int64_t task) {
+      const Job* job = jobs;
+      while (task >= job->tasks) task -= job++->tasks;
+      job->factor->run(task, job->source, job->wide, job->depth, job->to);
+    });
+  }
+
+  void multiply(const Part& part) const {
+    const std::int64_t across = pieces_of(part.cols, col_step_);
+    call_.for_each(pieces_of(part.rows, row_step_) * across, [&](std::int64_t task) {
+      const std::int64_t i = task / across * row_step_, j = task % across * col_step_;
+      multiply_task(part, i, j, std::min(row_step_, part.rows - i), std::min(col_step_, part.cols - j));
+    });
+  }
+
+  // Rows [i, i + rows) and columns [j, j + cols) of a part.
+  void multiply_task(const Part& part, std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t cols) const {
+    GemmPanels<P> a[kMostRound], b[kMostRound];
+    BufferPtr memory;
+    P* own = own_room_;
+    if (call_.shared && own_space_ > 0) {
+      memory = BufferPtr::allocate(static_cast<std::size_t>(own_space_) * sizeof(P), "matmul");
+      own = reinterpret_cast<P*>(memory.data());
+    }
+    for (std::int64_t q = 0; q < part.blocks; ++q) {
+      const std::int64_t p = part.p + q * depth_, depth = depth_of(p);
+      if (own_a_) {
+        a[q] = fa_.pack_alone(call_.a_source(part.i + i, p), rows, depth, own);
+        own += fa_.space(rows, depth);
+      } else {
+        a[q] = part_of(a_[q], i, tiles_.rows);
+      }
+      if (own_b_) {
+        b[q] = fb_.pack_alone(call_.b_source(p, part.j + j), cols, depth, own);
+        own += fb_.space(cols, depth);
+      } else {
+        b[q] = part_of(b_[q], j, tiles_.cols);
+      }
+    }
+    for (std::int64_t r = 0; r < rows; r += tiles_.task_rows) {
+      for (std::int64_t q = 0; q < part.blocks; ++q) {
+        const std::int64_t p = part.p + q * depth_, depth = depth_of(p);
+        const GemmResult<T> result{call_.c, call_.c_stride, call_.add || p > 0,
+                                   p + depth < call_.k ? nullptr : call_.halves, call_.halves_stride};
+        tiles_.multiply(std::min(tiles_.task_rows, rows - r), cols, depth, call_.alpha, part_of(a[q], r, tiles_.rows),
+                        b[q], result.from(part.i + i + r, part.j + j));
+      }
+    }
+  }
+
+  const Call<T>& call_;
+  const GemmTiles<T, P>& tiles_;
+  const std::int64_t depth_ = gemm_depth(call_.k, tiles_.most_depth);
+  std::int64_t most_rows_, most_cols_, row_step_, col_step_, round_;
+  bool own_a_ = false, own_b_ = false;
+  std::int64_t own_space_ = 0;
+  P* own_room_ = nullptr;
+  GemmPanels<P> a_[kMostRound], b_[kMostRound];
+  const Factor<T, P> fa_{tiles_,
+                         call_.shared,
+                         true,
+                         call_.a_source(0, 0),
+                         std::min<std::int64_t>(call_.m, 1024),
+                         depth_,
+                         pieces_of(call_.n, tiles_.cols)};
+  const Factor<T, P> fb_{tiles_,
+                         call_.shared,
+                         false,
+                         call_.b_source(0, 0),
+                         std::min<std::int64_t>(call_.n, 2048),
+                         depth_,
+                         pieces_of(call_.m, tiles_.rows)};
+};
+
+}  // namespace ebb::cpu
