@@ -256,6 +256,61 @@ def compare_autocast(failed):
             failed.append("linear_cross_entropy under autocast: its gradient differs")
 
 
+def compare_transforms(failed):
+    """Losses inside torch.func and torch.compile, as modules, and with a distance of PyTorch's."""
+    x, target = torch.randn(4, 8, 5, dtype=torch.float64), torch.randint(0, 5, (4, 8))
+
+    def check(what, ours, theirs):
+        if difference(ours, theirs) > 1e-6:
+            failed.append(f"{what}: {ours} beside {theirs}")
+
+    def squared_gradient(f):
+        return torch.func.grad(lambda x, t: (torch.func.grad(f)(x, t) ** 2).sum())
+
+    def both(transform):
+        return transform(ebb.torch.cross_entropy), transform(F.cross_entropy)
+
+    for what, transform, inputs in (
+        ("torch.func.grad", torch.func.grad, (x[0], target[0])),
+        ("torch.func.grad twice", squared_gradient, (x[0], target[0])),
+        ("torch.vmap", torch.vmap, (x, target)),
+        ("torch.vmap of torch.func.grad", lambda f: torch.vmap(torch.func.grad(f)), (x, target)),
+    ):
+        ours, theirs = both(transform)
+        check(what, ours(*inputs), theirs(*inputs))
+
+    layer = torch.nn.Linear(5, 5).double()
+
+    def step(f):
+        layer.zero_grad()
+        f(layer(x[0]), target[0]).backward()
+        return layer.weight.grad.clone()
+
+    compiled = torch.compile(lambda x, t: ebb.torch.cross_entropy(x, t), fullgraph=True, backend="aot_eager")
+    check("torch.compile(fullgraph=True)", step(compiled), step(F.cross_entropy))
+
+    weight = torch.rand(5, dtype=torch.float64)
+    for name, arguments, options, inputs in (
+        ("CrossEntropyLoss", (weight,), {"label_smoothing": 0.1}, (x[0], target[0])),
+        ("MSELoss", (), {"reduction": "sum"}, (x[0], x[1])),
+        ("NLLLoss", (), {"reduction": "none"}, (x[0].log_softmax(-1), target[0])),
+        ("HuberLoss", (), {"delta": 0.5}, (x[0], x[1])),
+        ("BCEWithLogitsLoss", (), {"pos_weight": weight}, (x[0], torch.rand(8, 5, dtype=torch.float64))),
+        ("KLDivLoss", (), {"reduction": "batchmean"}, (x[0].log_softmax(-1), x[1].softmax(-1))),
+    ):
+        ours, theirs = (getattr(m, name)(*arguments, **options)(*inputs) for m in (ebb.torch, torch.nn))
+        check(name, ours, theirs)
+
+    def distance(a, b):
+        return (a - b).abs().sum(-1)
+
+    triplet = (x[0], x[1], x[2])
+    ours, theirs = (
+        f.triplet_margin_with_distance_loss(*triplet, distance_function=distance, swap=True) for f in (ebb.torch, F)
+    )
+    check("triplet_margin_with_distance_loss with a distance", ours, theirs)
+
+
 def missing(rows):
     declared = {
         name
@@ -361,6 +416,7 @@ def main():
     failed = [text for row in (*operation_rows.values(), *loss_rows.values()) for text in row.failed]
     failed += [f"{name}: nobody compares it" for name in missing({**operation_rows, **loss_rows})]
     compare_autocast(failed)
+    compare_transforms(failed)
     overhead()
     print(f"\n{len(operation_rows)} operations and {len(loss_rows)} losses, {len(failed)} unexplained.")
     for text in failed:
