@@ -16,6 +16,7 @@ import ebb
 import ebb.torch
 import loss_cases
 import operations
+import signatures
 from operations import Real, Whole
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -225,6 +226,57 @@ def compare_losses(rows):
                         row.add(dtype, part, difference(a, b), options)
 
 
+def compare_signatures(failed):
+    """The same call, argument by argument, on torch tensors and on Ebb's: value, gradient and second gradient in f64."""
+
+    def first_real(result):
+        results = result if isinstance(result, (tuple, list)) else (result,)
+        return results[1] if "slogdet" in name else results[0]
+
+    def put(tree, fresh):
+        """The arguments with the tensors of fresh in the places of the real ones."""
+        if isinstance(tree, (tuple, list)):
+            return type(tree)(put(t, fresh) for t in tree)
+        if isinstance(tree, dict):
+            return {k: put(t, fresh) for k, t in tree.items()}
+        if isinstance(tree, torch.dtype):
+            return str(tree) if ours_now else tree
+        if isinstance(tree, signatures.Fixed):
+            return ebb.torch.from_torch(tree.tensor) if ours_now else tree.tensor
+        if not isinstance(tree, torch.Tensor):
+            return tree
+        if tree.is_floating_point():
+            return next(fresh)
+        return ebb.torch.from_torch(tree) if ours_now else tree
+
+    def reals(tree):
+        if isinstance(tree, torch.Tensor):
+            return [tree] if tree.is_floating_point() else []
+        parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, (tuple, list)) else ()
+        return [x for part in parts for x in reals(part)]
+
+    for name, args, kwargs in signatures.CALLS:
+        plain = name.rpartition(".")[2]
+        mine = getattr(ebb.linalg if name.startswith("linalg.") else ebb, plain, None)
+        inputs, second = reals([args, kwargs]), name not in signatures.ONCE
+        try:
+            ours_now = False
+            f = signatures.theirs(name)
+            expected = torch_derivatives(lambda *t: first_real(f(*put(args, i := iter(t)), **put(kwargs, i))), inputs, second)
+            ours_now = True
+            found = ebb_derivatives(lambda *t: first_real(mine(*put(args, i := iter(t)), **put(kwargs, i))), inputs, second)
+        except Exception as e:  # noqa: BLE001: a call that cannot run is a difference
+            failed.append(f"{name} by PyTorch's signature: {type(e).__name__}: {e}")
+            continue
+        for part, what in enumerate(("value", "gradient", "second gradient")):
+            pairs = [(found[0], expected[0])] if part == 0 else list(zip(found[part], expected[part]))
+            worst = max((difference(a, b) for a, b in pairs), default=0.0)
+            if not worst <= 1e-7:  # celu's numbers are f32 in PyTorch
+                failed.append(f"{name} by PyTorch's signature: its {what} differs by {worst:.1e}")
+    failed += [f"torch.nn.functional.{name}: nobody calls it" for name in signatures.not_called()]
+    print(f"\n{len(signatures.CALLS)} calls by PyTorch's signatures.")
+
+
 def compare_autocast(failed):
     """In a region of autocast the losses are f32, as PyTorch's, and products of an LM head are bf16."""
     logits, target = torch.randn(64, 100, dtype=torch.bfloat16), torch.randint(0, 100, (64,))
@@ -415,6 +467,7 @@ def main():
         print(f"  {name}: its second gradient; PyTorch differentiates it once")
     failed = [text for row in (*operation_rows.values(), *loss_rows.values()) for text in row.failed]
     failed += [f"{name}: nobody compares it" for name in missing({**operation_rows, **loss_rows})]
+    compare_signatures(failed)
     compare_autocast(failed)
     compare_transforms(failed)
     overhead()
