@@ -18,6 +18,30 @@ def argument_name(option):
     return option + "_" if keyword.iskeyword(option) else option
 
 
+# torch.nn's names of losses whose function is called otherwise.
+_CLASS_NAMES = {
+    "l1_loss": "L1Loss",
+    "mse_loss": "MSELoss",
+    "nll_loss": "NLLLoss",
+    "binary_cross_entropy": "BCELoss",
+    "binary_cross_entropy_with_logits": "BCEWithLogitsLoss",
+    "cross_entropy": "CrossEntropyLoss",
+    "ctc_loss": "CTCLoss",
+    "gaussian_nll_loss": "GaussianNLLLoss",
+    "kl_div": "KLDivLoss",
+    "multilabel_margin_loss": "MultiLabelMarginLoss",
+    "multilabel_soft_margin_loss": "MultiLabelSoftMarginLoss",
+    "poisson_nll_loss": "PoissonNLLLoss",
+    "smooth_l1_loss": "SmoothL1Loss",
+}
+
+
+def class_name(loss):
+    """The name of a loss's class: torch.nn's where there is one, else the function's words: FocalLoss."""
+    words = "".join(word.capitalize() for word in loss.split("_"))
+    return _CLASS_NAMES.get(loss, words if words.endswith("Loss") else words + "Loss")
+
+
 class _Text:
     """The pieces of a loss's source: its arguments and its documentation."""
 

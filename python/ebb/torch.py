@@ -5,14 +5,17 @@
     loss.backward()
 
 The value and the gradients that PyTorch will ask for are computed in one sweep when the loss is called; backward only
-scales them. Gradients can be differentiated once more, by Ebb.
+scales them. Gradients can be differentiated once more, by Ebb. Losses are modules, too (CrossEntropyLoss), work inside
+torch.func's transforms, and are kept by torch.compile as one operation.
 """
+
+import sys
 
 import torch
 from torch.utils import dlpack
 
-from . import _core
-from .losses import _Text, define, registry
+from . import _core, _torch_transforms
+from .losses import _Text, class_name, define, registry
 
 __all__ = []
 
@@ -48,7 +51,7 @@ def _apply(number, options, *tensors):
     """
     low = _autocast_dtype()
     if low is None:
-        return _Loss.apply(number, False, options, *tensors)
+        return _dispatch(number, False, options, *tensors)
     names = [name for name, *_ in registry[number]["inputs"]]
     products = "head" in names
     given = []
@@ -56,7 +59,16 @@ def _apply(number, options, *tensors):
         if x is not None and x.is_floating_point() and x.dtype != torch.float64:
             x = x.to(low if products and name in ("x", "head", "bias") else torch.float32)
         given.append(x)
-    return _Loss.apply(number, products, options, *given)
+    return _dispatch(number, products, options, *given)
+
+
+def _dispatch(number, wide, options, *tensors):
+    """torch.compile keeps an operation with a name, torch.func wants a function without a context; else the fast way."""
+    if torch.compiler.is_compiling():
+        return _compiled(number, wide, [f"{o}" for o in options], *tensors)
+    if torch._C._are_functorch_transforms_active():
+        return _transformed(number, wide, options, *tensors)
+    return _Loss.apply(number, wide, options, *tensors)
 
 
 class _Loss(torch.autograd.Function):
@@ -143,3 +155,63 @@ def _make(number, entry):
 for _number, _entry in enumerate(registry):
     globals()[_entry["name"]] = _make(_number, _entry)
     __all__.append(_entry["name"])
+
+
+_transformed, _compiled = _torch_transforms.make(sys.modules[__name__])
+
+_plain_triplet = triplet_margin_with_distance_loss  # noqa: F821
+
+
+def triplet_margin_with_distance_loss(
+    anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"
+):
+    if distance_function is None:
+        return _plain_triplet(anchor, positive, negative, margin=margin, swap=swap, reduction=reduction)
+    # The distance is PyTorch's to differentiate, and what is left is a few operations on one number for each row.
+    near, far = distance_function(anchor, positive), distance_function(anchor, negative)
+    if swap:
+        far = torch.minimum(far, distance_function(positive, negative))
+    terms = torch.clamp_min(margin + near - far, 0)
+    return terms if reduction == "none" else terms.sum() if reduction == "sum" else terms.mean()
+
+
+triplet_margin_with_distance_loss.__doc__ = (
+    _plain_triplet.__doc__ + "\n\n    distance_function: d(x, y) of two torch tensors, one number for each row"
+)
+
+
+# ---- losses as modules
+
+class _LossModule(torch.nn.Module):
+    """A loss that remembers its options. Tensors among them (weight, pos_weight) are buffers."""
+
+    def __init__(self, *tensors, **options):
+        super().__init__()
+        optional = [name for name, _, optional in self.entry["inputs"] if optional]
+        if len(tensors) > len(optional):
+            raise TypeError(f"{type(self).__name__}: takes {', '.join(optional) or 'no tensor'} by position")
+        options = {**dict(zip(optional, tensors)), **options}
+        for name in optional:
+            if isinstance(options.get(name), torch.Tensor):
+                self.register_buffer(name, options.pop(name))
+            else:
+                setattr(self, name, options.pop(name, None))
+        known = {name for name, *_ in self.entry["options"]} | {"distance_function"}
+        unknown = set(options) - known
+        if unknown:
+            raise TypeError(f"{type(self).__name__}: there is no option {sorted(unknown)}; there are {sorted(known)}")
+        self.options, self._optional = options, optional
+
+    def forward(self, *inputs):
+        kept = {name: getattr(self, name) for name in self._optional if getattr(self, name) is not None}
+        return type(self).function(*inputs, **kept, **self.options)
+
+    def extra_repr(self):
+        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+
+
+for _entry in registry:
+    _name, _function = class_name(_entry["name"]), globals()[_entry["name"]]
+    _members = {"entry": _entry, "function": staticmethod(_function), "__doc__": _function.__doc__, "__module__": __name__}
+    globals()[_name] = type(_name, (_LossModule,), _members)
+    __all__.append(_name)

@@ -16,6 +16,7 @@ import ebb
 import ebb.torch
 import loss_cases
 import operations
+import signatures
 from operations import Real, Whole
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -226,6 +227,57 @@ def compare_losses(rows):
                         row.add(dtype, part, difference(a, b), options)
 
 
+def compare_signatures(failed):
+    """The same call, argument by argument, on torch tensors and on Ebb's: value, gradient and second gradient in f64."""
+
+    def first_real(result):
+        results = result if isinstance(result, (tuple, list)) else (result,)
+        return results[1] if "slogdet" in name else results[0]
+
+    def put(tree, fresh):
+        """The arguments with the tensors of fresh in the places of the real ones."""
+        if isinstance(tree, (tuple, list)):
+            return type(tree)(put(t, fresh) for t in tree)
+        if isinstance(tree, dict):
+            return {k: put(t, fresh) for k, t in tree.items()}
+        if isinstance(tree, torch.dtype):
+            return str(tree) if ours_now else tree
+        if isinstance(tree, signatures.Fixed):
+            return ebb.torch.from_torch(tree.tensor) if ours_now else tree.tensor
+        if not isinstance(tree, torch.Tensor):
+            return tree
+        if tree.is_floating_point():
+            return next(fresh)
+        return ebb.torch.from_torch(tree) if ours_now else tree
+
+    def reals(tree):
+        if isinstance(tree, torch.Tensor):
+            return [tree] if tree.is_floating_point() else []
+        parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, (tuple, list)) else ()
+        return [x for part in parts for x in reals(part)]
+
+    for name, args, kwargs in signatures.CALLS:
+        plain = name.rpartition(".")[2]
+        mine = getattr(ebb.linalg if name.startswith("linalg.") else ebb, plain, None)
+        inputs, second = reals([args, kwargs]), name not in signatures.ONCE
+        try:
+            ours_now = False
+            f = signatures.theirs(name)
+            expected = torch_derivatives(lambda *t: first_real(f(*put(args, i := iter(t)), **put(kwargs, i))), inputs, second)
+            ours_now = True
+            found = ebb_derivatives(lambda *t: first_real(mine(*put(args, i := iter(t)), **put(kwargs, i))), inputs, second)
+        except Exception as e:  # noqa: BLE001: a call that cannot run is a difference
+            failed.append(f"{name} by PyTorch's signature: {type(e).__name__}: {e}")
+            continue
+        for part, what in enumerate(("value", "gradient", "second gradient")):
+            pairs = [(found[0], expected[0])] if part == 0 else list(zip(found[part], expected[part]))
+            worst = max((difference(a, b) for a, b in pairs), default=0.0)
+            if not worst <= 1e-7:  # celu's numbers are f32 in PyTorch
+                failed.append(f"{name} by PyTorch's signature: its {what} differs by {worst:.1e}")
+    failed += [f"torch.nn.functional.{name}: nobody calls it" for name in signatures.not_called()]
+    print(f"\n{len(signatures.CALLS)} calls by PyTorch's signatures.")
+
+
 def compare_autocast(failed):
     """In a region of autocast the losses are f32, as PyTorch's, and products of an LM head are bf16."""
     logits, target = torch.randn(64, 100, dtype=torch.bfloat16), torch.randint(0, 100, (64,))
@@ -255,6 +307,61 @@ def compare_autocast(failed):
     for mine, other in zip(torch.autograd.grad(ours, (hidden, head)), torch.autograd.grad(theirs, (hidden, head))):
         if mine.dtype != torch.float32 or difference(mine, other) > 1e-2:
             failed.append("linear_cross_entropy under autocast: its gradient differs")
+
+
+def compare_transforms(failed):
+    """Losses inside torch.func and torch.compile, as modules, and with a distance of PyTorch's."""
+    x, target = torch.randn(4, 8, 5, dtype=torch.float64), torch.randint(0, 5, (4, 8))
+
+    def check(what, ours, theirs):
+        if difference(ours, theirs) > 1e-6:
+            failed.append(f"{what}: {ours} beside {theirs}")
+
+    def squared_gradient(f):
+        return torch.func.grad(lambda x, t: (torch.func.grad(f)(x, t) ** 2).sum())
+
+    def both(transform):
+        return transform(ebb.torch.cross_entropy), transform(F.cross_entropy)
+
+    for what, transform, inputs in (
+        ("torch.func.grad", torch.func.grad, (x[0], target[0])),
+        ("torch.func.grad twice", squared_gradient, (x[0], target[0])),
+        ("torch.vmap", torch.vmap, (x, target)),
+        ("torch.vmap of torch.func.grad", lambda f: torch.vmap(torch.func.grad(f)), (x, target)),
+    ):
+        ours, theirs = both(transform)
+        check(what, ours(*inputs), theirs(*inputs))
+
+    layer = torch.nn.Linear(5, 5).double()
+
+    def step(f):
+        layer.zero_grad()
+        f(layer(x[0]), target[0]).backward()
+        return layer.weight.grad.clone()
+
+    compiled = torch.compile(lambda x, t: ebb.torch.cross_entropy(x, t), fullgraph=True, backend="aot_eager")
+    check("torch.compile(fullgraph=True)", step(compiled), step(F.cross_entropy))
+
+    weight = torch.rand(5, dtype=torch.float64)
+    for name, arguments, options, inputs in (
+        ("CrossEntropyLoss", (weight,), {"label_smoothing": 0.1}, (x[0], target[0])),
+        ("MSELoss", (), {"reduction": "sum"}, (x[0], x[1])),
+        ("NLLLoss", (), {"reduction": "none"}, (x[0].log_softmax(-1), target[0])),
+        ("HuberLoss", (), {"delta": 0.5}, (x[0], x[1])),
+        ("BCEWithLogitsLoss", (), {"pos_weight": weight}, (x[0], torch.rand(8, 5, dtype=torch.float64))),
+        ("KLDivLoss", (), {"reduction": "batchmean"}, (x[0].log_softmax(-1), x[1].softmax(-1))),
+    ):
+        ours, theirs = (getattr(m, name)(*arguments, **options)(*inputs) for m in (ebb.torch, torch.nn))
+        check(name, ours, theirs)
+
+    def distance(a, b):
+        return (a - b).abs().sum(-1)
+
+    triplet = (x[0], x[1], x[2])
+    ours, theirs = (
+        f.triplet_margin_with_distance_loss(*triplet, distance_function=distance, swap=True) for f in (ebb.torch, F)
+    )
+    check("triplet_margin_with_distance_loss with a distance", ours, theirs)
 
 
 def missing(rows):
@@ -361,7 +468,9 @@ def main():
         print(f"  {name}: its second gradient; PyTorch differentiates it once")
     failed = [text for row in (*operation_rows.values(), *loss_rows.values()) for text in row.failed]
     failed += [f"{name}: nobody compares it" for name in missing({**operation_rows, **loss_rows})]
+    compare_signatures(failed)
     compare_autocast(failed)
+    compare_transforms(failed)
     overhead()
     print(f"\n{len(operation_rows)} operations and {len(loss_rows)} losses, {len(failed)} unexplained.")
     for text in failed:

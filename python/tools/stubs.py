@@ -26,7 +26,7 @@ HEAD = {
         "def make_optimizer(name: str, options: Mapping[str, Any] | None = None, decays: Any = None) -> Optimizer: ...\n"
     ),
     "torch": (
-        "import torch\n\nimport ebb\n\ndef from_torch(x: torch.Tensor) -> ebb.Tensor: ...\n"
+        "from typing import Any\n\nimport torch\n\nimport ebb\n\ndef from_torch(x: torch.Tensor) -> ebb.Tensor: ...\n"
         "def to_torch(x: ebb.Tensor) -> torch.Tensor: ...\n"
     ),
 }
@@ -70,7 +70,11 @@ def torch_stub(entry):
     inputs, options = parameters(entry, "torch.Tensor")
     doc = getattr(ebb.losses, entry["name"]).__doc__.replace("\n", "\n    ")
     call = ", ".join(inputs + (["*"] + options if options else []))
-    return f"def {entry['name']}({call}) -> torch.Tensor:\n{quoted(doc, '    ')}"
+    return (
+        f"def {entry['name']}({call}) -> torch.Tensor:\n{quoted(doc, '    ')}\n"
+        f"class {ebb.losses.class_name(entry['name'])}(torch.nn.Module):\n"
+        "    def __init__(self, *tensors: torch.Tensor | None, **options: Any) -> None: ...\n"
+    )
 
 
 def optimizer_stub(entry):

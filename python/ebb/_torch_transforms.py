@@ -1,0 +1,178 @@
+"""The losses of ebb.torch inside torch.func's transforms and torch.compile.
+
+torch.func wants functions whose forward pass does not see its context; torch.compile wants operations with names, and
+with results whose shapes are known without computing them. Ebb's tensors are lazy, so they tell.
+"""
+
+import torch
+
+from . import _core
+from .losses import registry
+
+_TORCH_DTYPES = {
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "u8": torch.uint8,
+    "bool": torch.bool,
+}
+
+
+def _options_from(number, texts):
+    """Options that were made text on the way through a compiled graph."""
+    found = []
+    for (_, default, _), text in zip(registry[number]["options"], texts):
+        if isinstance(default, bool):
+            found.append(text == "True")
+        else:
+            found.append(text if isinstance(default, str) else float(text))
+    return found
+
+
+def _differentiable(number, needed):
+    inputs = registry[number]["inputs"]
+    return [i for i, n in enumerate(needed) if n and inputs[i][1]]
+
+
+def _spread(found, wrt, count):
+    result = [None] * count
+    for position, gradient in zip(wrt, found):
+        result[position] = gradient
+    return result
+
+
+def make(exchange):
+    """(the loss for torch.func, the loss for torch.compile). exchange has ebb.torch's conversions."""
+    from_torch, own, inputs_of = exchange.from_torch, exchange._own, exchange._inputs
+
+    # ---- torch.func
+
+    def each(function, constants, info, in_dims, args):
+        """vmap: the function of every element of the batch."""
+        results = []
+        for i in range(info.batch_size):
+            picked = [a if d is None else a.select(d, i) for a, d in zip(args, in_dims)]
+            results.append(function.apply(*constants, *picked))
+        if isinstance(results[0], tuple):
+            return tuple(torch.stack(parts) for parts in zip(*results)), tuple(0 for _ in results[0])
+        return torch.stack(results), 0
+
+    class Value(torch.autograd.Function):
+        @staticmethod
+        def forward(number, wide, options, *tensors):
+            return own(_core._loss_forward(number, [], wide, *inputs_of(tensors), *options)[0])
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.number, ctx.wide, ctx.options, *tensors = inputs
+            ctx.save_for_backward(*tensors)
+
+        @staticmethod
+        def backward(ctx, grad):
+            tensors = ctx.saved_tensors
+            wrt = _differentiable(ctx.number, ctx.needs_input_grad[3:])
+            found = Gradient.apply(ctx.number, ctx.wide, ctx.options, wrt, grad, *tensors)
+            return None, None, None, *_spread(found, wrt, len(tensors))
+
+        @staticmethod
+        def vmap(info, in_dims, number, wide, options, *tensors):
+            return each(Value, (number, wide, options), info, in_dims[3:], tensors)
+
+    class Gradient(torch.autograd.Function):
+        @staticmethod
+        def forward(number, wide, options, wrt, grad, *tensors):
+            return exchange._gradients(number, wide, options, wrt, grad, tensors)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.number, ctx.wide, ctx.options, ctx.wrt, *tensors = inputs
+            ctx.save_for_backward(*tensors)
+
+        @staticmethod
+        def backward(ctx, *cotangents):
+            found = Second.apply(ctx.number, ctx.wide, ctx.options, ctx.wrt, len(cotangents), *cotangents, *ctx.saved_tensors)
+            return None, None, None, None, found[0], *_spread(found[1:], ctx.wrt, len(ctx.saved_tensors) - 1)
+
+        @staticmethod
+        def vmap(info, in_dims, number, wide, options, wrt, *tensors):
+            return each(Gradient, (number, wide, options, wrt), info, in_dims[4:], tensors)
+
+    class Second(torch.autograd.Function):
+        @staticmethod
+        def forward(number, wide, options, wrt, count, *tensors):
+            cotangents, grad, given = tensors[:count], tensors[count], tensors[count + 1 :]
+            found = _core._loss_second(
+                number, wrt, [from_torch(c) for c in cotangents], from_torch(grad), wide, *inputs_of(given), *options
+            )
+            return tuple(own(g) for g in found)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.name = registry[inputs[0]]["name"]
+
+        @staticmethod
+        def backward(ctx, *cotangents):
+            raise RuntimeError(f"{ctx.name}: PyTorch can differentiate it twice; use ebb.grad for more")
+
+        @staticmethod
+        def vmap(info, in_dims, number, wide, options, wrt, count, *tensors):
+            return each(Second, (number, wide, options, wrt, count), info, in_dims[5:], tensors)
+
+    # ---- torch.compile: ebb::loss and ebb::loss_gradient, with as many inputs as any loss has
+
+    most = max(len(entry["inputs"]) for entry in registry)
+    names = [f"t{i}" for i in range(most)]
+    tensors_in_schema = ", ".join(f"Tensor? {name}" for name in names)
+
+    def real_inputs(number, tensors):
+        return tensors[: len(registry[number]["inputs"])]
+
+    @torch.library.custom_op(
+        "ebb::loss", mutates_args=(), schema=f"(int number, bool wide, str[] options, {tensors_in_schema}) -> Tensor"
+    )
+    def loss(number, wide, options, *tensors):
+        return Value.forward(number, wide, _options_from(number, options), *real_inputs(number, tensors))
+
+    @loss.register_fake
+    def _(number, wide, options, *tensors):
+        given = [
+            None if x is None else _core.zeros([int(s) for s in x.shape], str(x.dtype))
+            for x in real_inputs(number, tensors)
+        ]
+        y = _core._loss(number, *given, *_options_from(number, options))
+        dtype = torch.float32 if wide else _TORCH_DTYPES[y.dtype.name]
+        return next(x for x in tensors if x is not None).new_empty(y.shape, dtype=dtype)
+
+    @torch.library.custom_op(
+        "ebb::loss_gradient",
+        mutates_args=(),
+        schema=f"(Tensor grad, int number, bool wide, str[] options, int[] wrt, {tensors_in_schema}) -> Tensor[]",
+    )
+    def loss_gradient(grad, number, wide, options, wrt, *tensors):
+        given = real_inputs(number, tensors)
+        return list(exchange._gradients(number, wide, _options_from(number, options), list(wrt), grad, given))
+
+    @loss_gradient.register_fake
+    def _(grad, number, wide, options, wrt, *tensors):
+        return [torch.empty_like(tensors[i]) for i in wrt]
+
+    def keep(ctx, inputs, output):
+        ctx.number, ctx.wide, ctx.options, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+
+    def pull_back(ctx, grad):
+        tensors = ctx.saved_tensors
+        wrt = _differentiable(ctx.number, real_inputs(ctx.number, ctx.needs_input_grad[3:]))
+        found = torch.ops.ebb.loss_gradient(grad, ctx.number, ctx.wide, ctx.options, wrt, *tensors)
+        return None, None, None, *_spread(found, wrt, most)
+
+    loss.register_autograd(pull_back, setup_context=keep)
+
+    def compiled(number, wide, options, *tensors):
+        padded = list(tensors) + [None] * (most - len(tensors))
+        return torch.ops.ebb.loss(number, wide, options, *padded)
+
+    return Value.apply, compiled

@@ -1,0 +1,251 @@
+"""PyTorch's functions called by PyTorch's own signatures, here and there: the same arguments, in the same order and by the
+same names. compare.py holds values and gradients against each other.
+
+A call is (name, positional arguments, keywords); Ebb's function is the one of the same name in ebb or ebb.linalg.
+"""
+
+import inspect
+
+import torch
+import torch.nn.functional as F
+
+CALLS = []
+
+
+def call(name, *args, **kwargs):
+    CALLS.append((name, args, kwargs))
+
+
+def real(*shape, low=-2.0, high=2.0):
+    generator = torch.Generator().manual_seed(len(CALLS) + 17 * len(shape) + sum(shape))
+    return low + (high - low) * torch.rand(shape, dtype=torch.float64, generator=generator)
+
+
+def whole(below, *shape):
+    return torch.randint(0, below, shape, generator=torch.Generator().manual_seed(len(CALLS)))
+
+
+class Fixed:
+    """A tensor by which PyTorch does not differentiate."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+X, Y, CUBE, IMAGE, LINE = real(3, 4), real(3, 4, low=0.3), real(2, 3, 4), real(2, 4, 6, 6), real(2, 4, 9)
+INDEX = whole(3, 3, 4)
+
+# ---- reductions
+for _name in "sum mean prod logsumexp amax amin".split():
+    call(_name, X, 1)
+    call(_name, X, dim=0, keepdim=True)
+for _name in "sum mean prod cumsum".split():
+    call(_name, X, dim=1, dtype=torch.float64)
+call("var", X, dim=1, unbiased=False)
+call("var", X, dim=(0, 1), correction=0, keepdim=True)
+call("std", X, dim=1)
+call("norm", X, 3, 1)
+call("norm", X, p="fro", dim=1, keepdim=True)
+call("argmax", X, dim=1, keepdim=True)
+call("any", X > 0, dim=1)
+call("all", X > -9, 0)
+call("cumprod", X, 1)
+call("logcumsumexp", X, dim=1)
+call("quantile", X, 0.3, dim=1, keepdim=True, interpolation="lower")
+
+# ---- elementwise
+call("add", X, Y, alpha=2)
+call("sub", X, other=Y, alpha=0.5)
+call("mul", input=X, other=Y)
+call("div", X, Y)
+call("pow", Y, 2.5)
+call("remainder", X, 0.7)
+call("fmod", X, 0.7)
+call("maximum", X, other=Y)
+call("atan2", X, Y)
+call("clamp", X, min=-0.5, max=0.7)
+call("clip", X, 0.0)
+call("lerp", X, Y, 0.3)
+call("where", X > 0, X, Y)
+call("where", condition=X > 0, input=X, other=Y)
+call("round", X, decimals=1)
+call("nan_to_num", X, nan=1.0, posinf=2.0)
+call("logit", real(3, 4, low=0.1, high=0.9), eps=0.2)
+call("masked_fill", X, X > 0, 2.0)
+call("isclose", X, Y, rtol=0.5, atol=0.1)
+
+# ---- shapes
+call("transpose", CUBE, dim0=0, dim1=2)
+call("permute", CUBE, dims=(2, 0, 1))
+call("flatten", CUBE, start_dim=1)
+call("squeeze", CUBE[:1], dim=0)
+call("unsqueeze", X, dim=1)
+call("flip", X, dims=(0,))
+call("roll", X, shifts=1, dims=0)
+call("narrow", X, dim=1, start=1, length=2)
+call("cat", [X, Y], dim=1)
+call("stack", [X, Y], dim=1)
+call("hstack", [X, Y])
+call("vstack", [X, Y])
+call("diagonal", CUBE, offset=0, dim1=1, dim2=2)
+call("tril", X, diagonal=1)
+call("repeat_interleave", X, 2, dim=1)
+call("kron", X, Y)
+call("trace", X)
+call("broadcast_to", X, (2, 3, 4))
+
+# ---- indices
+call("gather", X, dim=0, index=INDEX)
+call("scatter", X, 0, INDEX[:1], Y[:1])
+call("scatter_add", X, dim=0, index=INDEX, src=Y)
+call("scatter_reduce", X, 0, INDEX, Y, "sum", include_self=False)
+call("index_select", X, dim=1, index=INDEX[0])
+call("index_add", X, 0, INDEX[0, :3], Y, alpha=2)
+call("index_fill", X, 0, INDEX[0, :2], 3.0)
+call("index_put", X, [INDEX[0, :3]], Y, accumulate=True)
+call("take_along_dim", X, INDEX, dim=0)
+call("sort", X, dim=0, descending=True)
+call("topk", X, 2, dim=0)
+call("cummax", X, dim=1)
+call("searchsorted", torch.arange(5.0, dtype=torch.float64), X, right=True)
+
+# ---- linear algebra
+call("matmul", X, other=Y.mT)
+call("mm", X, Y.mT)
+call("bmm", CUBE, CUBE.mT)
+call("outer", X[0], Y[0])
+call("addmm", X[:, :3], X, Y.mT, beta=0.5, alpha=2)
+call("baddbmm", CUBE[:, :, :3], CUBE, CUBE.mT)
+call("cdist", X, Y, p=1.0)
+call("linalg.norm", X, dim=1)
+call("linalg.norm", X, "nuc")
+call("linalg.matrix_norm", X, 1)
+call("linalg.vector_norm", X, ord=3, dim=1)
+call("linalg.solve", real(3, 3) + 5 * torch.eye(3), X)
+call("linalg.solve", real(4, 4) + 5 * torch.eye(4), X, left=False)
+call("linalg.cholesky", X @ X.mT + torch.eye(3), upper=True)
+call("linalg.slogdet", real(3, 3))
+call("linalg.pinv", X)
+call("linalg.svdvals", X)
+call("linalg.eigvalsh", X @ X.mT)
+
+# ---- torch.nn.functional
+call("F.linear", X, real(5, 4), real(5))
+call("F.softmax", X, dim=0, dtype=torch.float64)
+call("F.log_softmax", X, 1)
+call("F.relu", X, False)
+call("F.leaky_relu", X, 0.2, inplace=False)
+call("F.elu", X, alpha=0.7)
+call("F.celu", X, 0.7)
+call("F.gelu", X, approximate="tanh")
+call("F.softplus", X, 2, 1000)
+call("F.hardtanh", X, -0.5, 0.5)
+call("F.threshold", X, 0.1, 0.2)
+call("F.softshrink", X, 0.3)
+call("F.hardshrink", X, 0.3)
+call("F.glu", X, dim=1)
+for _name in "sigmoid tanh relu6 selu silu mish softsign tanhshrink hardsigmoid hardswish logsigmoid".split():
+    call(f"F.{_name}", X)
+call("F.prelu", X, real(1))
+call("F.normalize", X, p=2.0, dim=0)
+call("F.layer_norm", X, (4,), real(4), real(4), 1e-3)
+call("F.rms_norm", X, (4,), real(4), eps=1e-3)
+call("F.group_norm", IMAGE, num_groups=2, weight=real(4), bias=real(4), eps=1e-3)
+call("F.embedding", INDEX, X, padding_idx=1)
+call("F.one_hot", INDEX, num_classes=5)
+call("F.pad", LINE, (1, 2), mode="circular")
+call("F.pad", LINE, (1, 2), "reflect")
+call("F.pad", LINE, (1, 2), value=3.0)
+call("F.conv1d", LINE, real(6, 2, 3), real(6), stride=2, padding=1, dilation=1, groups=2)
+call("F.conv2d", IMAGE, real(3, 4, 3, 3), None, 1, "same")
+call("F.conv_transpose1d", LINE, real(4, 3, 3), real(3), 2, 1, 1)
+call("F.conv_transpose2d", IMAGE, real(4, 3, 3, 3), padding=1)
+call("F.max_pool2d", IMAGE, 2, return_indices=True)
+call("F.max_pool2d", IMAGE, 3, stride=2, padding=1)
+call("F.max_pool1d", LINE, 2)
+call("F.avg_pool2d", IMAGE, 2, divisor_override=3)
+call("F.avg_pool2d", IMAGE, 3, 2, 1, False, False)
+call("F.avg_pool1d", LINE, 3, 2)
+call("F.adaptive_avg_pool2d", IMAGE, (None, 4))
+call("F.adaptive_avg_pool1d", LINE, 4)
+call("F.adaptive_max_pool2d", IMAGE, 4)
+call("F.adaptive_max_pool1d", LINE, 4)
+call("F.interpolate", IMAGE, scale_factor=1.5, mode="bilinear", align_corners=False)
+call("F.interpolate", IMAGE, size=(9, 4), mode="bicubic", align_corners=True)
+call("F.unfold", IMAGE, (2, 3), dilation=1, padding=1, stride=2)
+call("F.fold", real(2, 16, 25), (6, 6), 2)
+call("F.pixel_shuffle", IMAGE, 2)
+call("F.pixel_unshuffle", IMAGE, 2)
+call("F.pairwise_distance", X, Y, p=1.0, keepdim=True)
+call("F.scaled_dot_product_attention", real(2, 4, 5, 8), real(2, 4, 5, 8), real(2, 4, 5, 8), real(5, 5), 0.0, False)
+call("F.scaled_dot_product_attention", real(2, 4, 5, 8), real(2, 2, 5, 8), real(2, 2, 5, 8), is_causal=True, enable_gqa=True)
+call("F.mse_loss", X, Y, reduction="sum")
+call("F.l1_loss", X, Y)
+call("F.huber_loss", X, Y, delta=0.5)
+call("F.smooth_l1_loss", X, Y, beta=0.5)
+call("F.cross_entropy", X, whole(4, 3), weight=Fixed(real(4, low=0.5)), label_smoothing=0.1)
+call("F.nll_loss", X.log_softmax(1), whole(4, 3), ignore_index=2)
+call("F.binary_cross_entropy_with_logits", X, real(3, 4, low=0.0, high=1.0), pos_weight=Fixed(real(4, low=0.5)))
+call("F.binary_cross_entropy", real(3, 4, low=0.1, high=0.9), real(3, 4, low=0.1, high=0.9))
+call("F.kl_div", X.log_softmax(1), Y.softmax(1), reduction="batchmean")
+call("F.poisson_nll_loss", X, real(3, 4, low=0.0, high=3.0), log_input=True, full=False)
+call("F.gaussian_nll_loss", X, Y, real(3, 4, low=0.2))
+call("F.hinge_embedding_loss", X, real(3, 4).sign(), margin=0.5)
+call("F.margin_ranking_loss", X, Y, real(3, 4).sign(), margin=0.2)
+call("F.soft_margin_loss", X, Fixed(real(3, 4).sign()))
+call("F.multi_margin_loss", X, whole(4, 3), margin=0.5)
+call("F.multilabel_soft_margin_loss", X, (real(3, 4) > 0).double())
+call("F.multilabel_margin_loss", X, torch.tensor([[0, 2, -1, 1], [1, -1, 0, 2], [3, 0, -1, 1]]))
+call("F.cosine_embedding_loss", X, Y, real(3).sign(), margin=0.1)
+call("F.triplet_margin_loss", X, Y, real(3, 4), margin=0.7, swap=True)
+
+# PyTorch has no second gradient of these.
+ONCE = {
+    "F.hardsigmoid",
+    "F.scaled_dot_product_attention",
+    "F.multi_margin_loss",
+    "F.multilabel_margin_loss",
+}
+
+# Functions of torch.nn.functional that are not called here, and why.
+RANDOM = "draws random numbers; the C++ tests hold its distribution"
+MISSING = "is not there"
+EXPLAINED = {
+    **dict.fromkeys("dropout dropout2d gumbel_softmax".split(), RANDOM),
+    **dict.fromkeys("alpha_dropout feature_alpha_dropout dropout1d dropout3d rrelu".split(), MISSING),
+    **dict.fromkeys("affine_grid grid_sample bilinear channel_shuffle native_channel_shuffle softmin pdist".split(), MISSING),
+    **dict.fromkeys("conv3d conv_transpose3d conv_tbc avg_pool3d max_pool3d max_pool3d_with_indices".split(), MISSING),
+    **dict.fromkeys("adaptive_avg_pool3d adaptive_max_pool3d adaptive_max_pool3d_with_indices".split(), MISSING),
+    **dict.fromkeys("adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices".split(), MISSING),
+    **dict.fromkeys("lp_pool1d lp_pool2d lp_pool3d max_unpool1d max_unpool2d max_unpool3d".split(), MISSING),
+    **dict.fromkeys("fractional_max_pool2d fractional_max_pool2d_with_indices".split(), MISSING),
+    **dict.fromkeys("fractional_max_pool3d fractional_max_pool3d_with_indices".split(), MISSING),
+    **dict.fromkeys("embedding_bag local_response_norm multi_head_attention_forward cosine_similarity".split(), MISSING),
+    **dict.fromkeys("grouped_mm scaled_mm scaled_addmm scaled_addmm_ scaled_grouped_mm".split(), "is for accelerators"),
+    **dict.fromkeys("celu_ elu_ hardtanh_ leaky_relu_ relu_ rrelu_ selu_ threshold_".split(), "writes to its input"),
+    **dict.fromkeys("upsample upsample_bilinear upsample_nearest".split(), "is interpolate's older name"),
+    **dict.fromkeys(
+        "assert_int_or_pair boolean_dispatch handle_torch_function has_torch_function has_torch_function_unary "
+        "has_torch_function_variadic".split(),
+        "is PyTorch's own machinery",
+    ),
+    **dict.fromkeys("max_pool1d_with_indices max_pool2d_with_indices".split(), "is called by return_indices=True"),
+    "batch_norm": "returns the running statistics instead of writing to them",
+    "instance_norm": "has no running statistics, so its arguments are others",
+    "ctc_loss": "is compared among the losses",
+    "linear_cross_entropy": "is compared among the losses",
+    "triplet_margin_with_distance_loss": "takes a function; compared with the transforms",
+}
+
+
+def theirs(name):
+    """PyTorch's function of a name: "sum", "F.softmax", "linalg.norm"."""
+    holder, _, plain = name.rpartition(".")
+    return getattr({"": torch, "F": F, "linalg": torch.linalg}[holder], plain)
+
+
+def not_called():
+    """Names of torch.nn.functional that nobody calls and nothing explains."""
+    functions = {n for n, f in vars(F).items() if callable(f) and not inspect.isclass(f) and n.islower() and n[0] != "_"}
+    called = {name.rpartition(".")[2] for name, *_ in CALLS}
+    return sorted(functions - called - set(EXPLAINED))
