@@ -91,8 +91,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     Strides strides;
     for (int a = 0; a < x.rank(); ++a) strides[a] = exported->view->strides[static_cast<std::size_t>(a)];
     if (!(flags & PyBUF_STRIDES) && !is_contiguous(x.shape(), strides)) {
-      evaluated_storage(x);  // who cannot take strides gets the elements in a row
-      exported->view = view_memory(x);
+      exported->view = view_memory(x, Layout::dense);  // the reader cannot take strides
     }
     for (std::size_t a = 0; a < static_cast<std::size_t>(x.rank()); ++a) {
       exported->shape[a] = exported->view->shape[a];
@@ -220,7 +219,7 @@ nb::object to_dlpack(const Tensor& x, nb::handle stream, std::optional<std::pair
   }
   // Before version 1 the protocol cannot say "read-only": who asks by it gets a copy, unless sharing was asked for.
   const bool versioned = max_version && max_version->first >= 1, copied = copy.value_or(!versioned);
-  std::unique_ptr<MemoryView> view = view_memory(x, copied);
+  std::unique_ptr<MemoryView> view = view_memory(x, copied ? Layout::copied : Layout::as_it_lies);
   if (versioned)
     return make_capsule<dlpack::ManagedVersioned>(std::move(view), copied ? dlpack::kCopied : dlpack::kReadOnly);
   return make_capsule<dlpack::Managed>(std::move(view), 0);

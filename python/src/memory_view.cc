@@ -27,13 +27,13 @@ void gather(std::byte* to, const std::byte* from, const Foreign& f, int axis, st
 
 }  // namespace
 
-std::unique_ptr<MemoryView> view_memory(const Tensor& x, bool copy) {
-  x.eval();
+std::unique_ptr<MemoryView> view_memory(const Tensor& given, Layout layout) {
+  const Tensor x = given.to(Device{}).eval();  // itself, unless it is on another device
   auto view = std::make_unique<MemoryView>();
   view->dtype = x.dtype();
   view->rank = x.rank();
   std::copy(x.shape().begin(), x.shape().end(), view->shape.begin());
-  Storage storage = x.node()->storage;
+  Storage storage = layout == Layout::as_it_lies ? x.node()->storage : evaluated_storage(x);
   // Some libraries refuse strides that are 0 or negative; those are laid out anew.
   const auto plain = [&] {
     for (int axis = 0; axis < x.rank(); ++axis) {
@@ -42,7 +42,7 @@ std::unique_ptr<MemoryView> view_memory(const Tensor& x, bool copy) {
     return true;
   };
   if (!plain()) storage = evaluated_storage(x);
-  if (copy && x.numel() > 0) {
+  if (layout == Layout::copied && x.numel() > 0) {
     const Storage& dense = evaluated_storage(x);
     const std::size_t width = size_of(x.dtype()), bytes = static_cast<std::size_t>(x.numel()) * width;
     storage = {BufferPtr::allocate(bytes, "__dlpack__"), 0, contiguous_strides(x.shape())};

@@ -17,7 +17,8 @@ struct MemoryView {
   int rank = 0;
   std::array<std::int64_t, Shape::kMaxRank> shape{}, strides{};  // in elements, none of them negative
 };
-std::unique_ptr<MemoryView> view_memory(const Tensor& x, bool copy = false);
+enum class Layout { as_it_lies, dense, copied };  // dense: in a row; copied: in a row, in memory that nothing else uses
+std::unique_ptr<MemoryView> view_memory(const Tensor& x, Layout layout = Layout::as_it_lies);
 
 // Foreign elements as a tensor. Where they lie densely, in whatever order of axes, they are not copied and `release` is
 // called when nothing uses them any more; otherwise they are copied and `release` is called at once.

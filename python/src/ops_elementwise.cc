@@ -79,7 +79,10 @@ void bind_elementwise(const Api& api) {
   function(api, "lerp", lerp, "start"_a, "end"_a, "weight"_a);
   method(api, "lerp", lerp, "end"_a, "weight"_a);
   both(api, "cast", cast, "dtype"_a);
-  method(api, "to", cast, "dtype"_a);
+  api.tensor.def("to", cast, "dtype"_a, doc("cast"));
+  api.tensor.def(
+      "to", [](const Tensor& x, const std::string& device) { return x.to(device_from_name(device)); }, "device"_a,
+      "The same numbers in another dtype, or on another device ('cpu', 'cuda:0').");
   method(api, "astype", cast, "dtype"_a);
   const auto close = [](const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
     return isclose(a, b, {.rtol = rtol, .atol = atol, .equal_nan = equal_nan});

@@ -38,8 +38,8 @@ void bind_runtime(const Api& api) {
   m.def("_seed_worker", seed_worker, "seed"_a);
   m.def(
       "memory_stats",
-      [] {
-        const MemoryStats s = memory_stats();
+      [](const std::string& device) {
+        const MemoryStats s = memory_stats(device_from_name(device));
         nb::dict d;
         d["live"] = s.live;
         d["peak"] = s.peak;
@@ -47,10 +47,30 @@ void bind_runtime(const Api& api) {
         d["limit"] = s.limit;
         return d;
       },
-      "Bytes of tensor memory: live, peak, cached for reuse, and the limit (0: none).");
-  function(api, "reset_peak_memory", reset_peak_memory);
-  function(api, "set_memory_limit", set_memory_limit, "bytes"_a);
-  function(api, "release_cached_memory", release_cached_memory);
+      "device"_a = "cpu", "Bytes of a device's tensor memory: live, peak, cached for reuse, and the limit (0: none).");
+  m.def(
+      "reset_peak_memory", [](const std::string& device) { reset_peak_memory(device_from_name(device)); },
+      "device"_a = "cpu", "Makes the peak of memory_stats what is live now.");
+  m.def(
+      "set_memory_limit",
+      [](std::size_t bytes, const std::string& device) { set_memory_limit(bytes, device_from_name(device)); },
+      "bytes"_a, "device"_a = "cpu", "Exceeding the limit raises MemoryError; 0 lifts it.");
+  m.def(
+      "release_cached_memory", [](const std::string& device) { release_cached_memory(device_from_name(device)); },
+      "device"_a = "cpu", "Gives memory that is cached for reuse back to the system.");
+  m.def(
+      "default_device", [] { return name(default_device()); },
+      "Where tensors are made that nothing else puts on a device.");
+  m.def(
+      "set_default_device", [](const std::string& device) { set_default_device(device_from_name(device)); }, "device"_a,
+      "Makes this the default device of all threads.");
+  m.def(
+      "is_available", [](const std::string& device) { return is_available(device_from_name(device)); }, "device"_a,
+      "Whether tensors can be put on this device.");
+  m.def(
+      "synchronize", [](const std::string& device) { synchronize(device_from_name(device)); }, "device"_a = "cpu",
+      "Waits until everything that was started on the device is done, and raises what failed there.",
+      nb::call_guard<nb::gil_scoped_release>());
   function(api, "set_num_threads", set_num_threads, "n"_a);
   m.def("num_threads", num_threads, "How many threads computations may use.");
 

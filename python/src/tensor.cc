@@ -147,11 +147,10 @@ void bind_operators(TensorClass& cls) {
 }
 
 nb::tuple to_pickle(const Tensor& x) {
-  const Storage& s = evaluated_storage(x);
-  const std::size_t width = size_of(x.dtype()), count = static_cast<std::size_t>(x.numel()) * width;
-  const auto* data = reinterpret_cast<const char*>(s.buffer.data());
-  const nb::bytes bytes =
-      count == 0 ? nb::bytes("", 0) : nb::bytes(data + static_cast<std::size_t>(s.offset) * width, count);
+  const HostElements elements = host_elements(x);
+  const nb::bytes bytes = elements.bytes.empty()
+                              ? nb::bytes("", 0)
+                              : nb::bytes(reinterpret_cast<const char*>(elements.bytes.data()), elements.bytes.size());
   return nb::make_tuple(bytes, name(x.dtype()), x.shape(), x.node()->op == Op::variable);
 }
 
@@ -173,7 +172,8 @@ void bind_tensor(const Api& api) {
       .def_prop_ro("ndim", [](const Tensor& x) { return x.rank(); })
       .def_prop_ro(
           "size", [](const Tensor& x) { return x.numel(); }, "How many elements it has.")
-      .def_prop_ro("device", [](const Tensor&) { return "cpu"; })
+      .def_prop_ro(
+          "device", [](const Tensor& x) { return name(x.device()); }, "Where it is: 'cpu', 'cuda:0'...")
       .def_prop_ro(
           "requires_grad", [](const Tensor& x) { return x.requires_grad(); },
           "Whether a variable is upstream and its history is kept.")
