@@ -131,6 +131,21 @@ const std::vector<Case>& cases() {
        false,
        {real, probability},
        [](const Rows& r) { return focal(sigmoid(r[0][0]), r[1][0]); }},
+      {"asymmetric_loss",
+       false,
+       {real, probability},
+       [](const Rows& r) {
+         const double p = sigmoid(r[0][0]), q = std::max(p - 0.05, 0.0), y = r[1][0];
+         return -y * (1 - p) * std::log(p) - (1 - y) * std::pow(q, 4) * std::log(1 - q);
+       }},
+      {"asymmetric_loss",
+       false,
+       {real, probability},
+       [](const Rows& r) {
+         const double p = sigmoid(r[0][0]), y = r[1][0];
+         return -y * std::pow(1 - p, 0.5) * std::log(p) - (1 - y) * p * p * std::log(1 - p);
+       },
+       {{"gamma_pos", 0.5}, {"gamma_neg", 2.0}, {"clip", 0.0}}},
       {"focal_loss_on_probabilities",
        false,
        {probability, probability},
