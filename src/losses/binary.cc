@@ -283,6 +283,30 @@ Tensor focal_loss_on_probabilities(const Tensor& input, const Tensor& target, co
   return precision.rounded(reduce(op, terms, o.reduction));
 }
 
+// Asymmetric loss (Ridnik et al., 2021): a focal loss whose negatives fade faster and, below the probability m, vanish.
+//   positive  (1 − p)^γ₊·(−log p) = σ(−x)^γ₊·softplus(−x)       negative  q^γ₋·(−log(1 − q)),   q = max(σ(x) − m, 0)
+// Where q is 0 its power may have an infinite derivative, but the term has derivative 0. Without m, q = σ(x) and its
+// logarithm is a softplus, which keeps its digits.
+Tensor asymmetric_loss(const Tensor& input, const Tensor& target, const AsymmetricOptions& o) {
+  const char* op = "asymmetric_loss";
+  require(o.gamma_pos >= 0 && o.gamma_neg >= 0, "{}: gamma_pos and gamma_neg must not be negative, got {} and {}", op,
+          o.gamma_pos, o.gamma_neg);
+  require(o.clip >= 0 && o.clip < 1, "{}: clip must be in [0, 1), got {}", op, o.clip);
+  require_same_shape(op, "input", input, "target", target);
+  const Precision precision(op, {input, target});
+  const Tensor x = precision.wide(input), left = softplus(-x), right = softplus(x);
+  Tensor positive = left, negative = right;
+  if (o.gamma_pos > 0) positive = sigmoid_power(sigmoid(-x), right, o.gamma_pos) * left;
+  if (o.clip > 0) {
+    const Tensor shifted = sigmoid(x) - o.clip, gone = shifted <= 0, q = where(gone, 0, shifted);
+    negative = -log1p(-q);
+    if (o.gamma_neg > 0) negative = where(gone, 0, power(where(gone, 1, q), o.gamma_neg)) * negative;
+  } else if (o.gamma_neg > 0) {
+    negative = sigmoid_power(sigmoid(x), left, o.gamma_neg) * right;
+  }
+  return precision.rounded(reduce(op, blend(precision.wide(target), positive, negative), o.reduction));
+}
+
 // ---- gradients ------------------------------------------------------------------------------------------------------
 
 LossGradients binary_cross_entropy_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
@@ -310,6 +334,10 @@ LossGradients focal_loss_on_probabilities_backward(const Tensor& grad, const Ten
                                                    const FocalOptions& o) {
   return gradients("focal_loss_on_probabilities", focal_loss_on_probabilities, grad, input, target, o);
 }
+LossGradients asymmetric_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                       const AsymmetricOptions& o) {
+  return gradients("asymmetric_loss", asymmetric_loss, grad, input, target, o);
+}
 
 // ---- as the registry has them ---------------------------------------------------------------------------------------
 
@@ -333,6 +361,14 @@ void each_option(V& v, FocalOptions& o) {
   v("reduction", o.reduction);
 }
 
+template <class V>
+void each_option(V& v, AsymmetricOptions& o) {
+  v("gamma_pos", o.gamma_pos, "how fast a positive fades as the prediction gets right");
+  v("gamma_neg", o.gamma_neg, "how fast a negative fades as the prediction gets right");
+  v("clip", o.clip, "negatives with a probability below it do not count");
+  v("reduction", o.reduction);
+}
+
 std::vector<LossInfo> binary_entries() {
   return {
       describe("binary_cross_entropy", "binary", "−w·[y·max(log p, −100) + (1 − y)·max(log(1 − p), −100)]",
@@ -346,6 +382,9 @@ std::vector<LossInfo> binary_entries() {
                sigmoid_focal_loss),
       describe("focal_loss_on_probabilities", "binary", "y·α·(1 − p)^γ·(−log p) + (1 − y)·(1 − α)·p^γ·(−log(1 − p))",
                {{"input"}, {"target"}}, focal_loss_on_probabilities),
+      describe("asymmetric_loss", "binary",
+               "y·(1 − p)^γ₊·(−log p) + (1 − y)·q^γ₋·(−log(1 − q));  p = sigmoid(x), q = max(p − m, 0)",
+               {{"input"}, {"target"}}, asymmetric_loss),
   };
 }
 

@@ -71,7 +71,9 @@ namespace {
 // How a sweep is divided when what a later sweep reads again waits for that one.
 struct Division {
   int later = 0;
-  std::vector<char> early;  // by value: what must stay behind
+  // By value, what must stay behind: for a total that the later sweep waits for, or for another reader.
+  enum Reason : char { none = 0, total = 1, reader = 2 };
+  std::vector<char> early;
 };
 
 // Divides every group for which that is worth it.
@@ -92,9 +94,12 @@ void each_division(const ValueGraph& g, const Fusion& f, const std::vector<int>&
     }
   }
   constexpr int kNever = 1 << 30;
+  constexpr std::int64_t kWorth = 256;  // elements: with fewer, what counts is the number of sweeps
   for (std::size_t k = 0; k < f.groups.size(); ++k) {
     const Group& group = f.groups[k];
-    auto full = [&](std::int32_t v) { return f.places[v].post == Post::no && f.places[v].varies == group.all(); };
+    auto full = [&](std::int32_t v) {
+      return f.places[v].post == Post::no && f.places[v].varies == group.all() && g.values[v].shape.numel() >= kWorth;
+    };
     Division d{kNever, {}};
     for (const Read& r : reads[k]) {
       if (r.joins && full(r.made)) d.later = std::min(d.later, f.places[r.user].level);
@@ -105,12 +110,12 @@ void each_division(const ValueGraph& g, const Fusion& f, const std::vector<int>&
       const int level = f.places[r.user].level;
       const bool waits =
           r.joins ? level < d.later || (level == d.later && f.places[r.made].post != Post::no) : level <= d.later;
-      if (waits) d.early[r.made] = 1;
+      if (waits) d.early[r.made] |= f.places[r.made].post != Post::no ? Division::total : Division::reader;
     }
     for (auto it = group.members.rbegin(); it != group.members.rend(); ++it) {
       if (!d.early[*it]) continue;
       for (std::int32_t in : g.values[*it].inputs) {
-        d.early[g.base(in)] = 1;
+        d.early[g.base(in)] |= d.early[*it];
       }
     }
     bool worth = false;
@@ -163,15 +168,13 @@ bool compute_twice_what_totals_share(ValueGraph& g, const Fusion& f) {
   each_division(g, f, {}, [&](const Group& group, const Division& d) {
     std::vector<char> late(g.values.size(), 0);
     for (std::int32_t m : group.members) {
-      if (d.early[m]) {
-        early[m] = 1;
-        continue;
-      }
+      if (d.early[m] == Division::total) early[m] = 1;
+      if (d.early[m]) continue;
       for (std::int32_t in : g.values[m].inputs) late[g.base(in)] = 1;
     }
     // A copy is made of copies or of what is in memory already.
     for (auto it = group.members.rbegin(); it != group.members.rend(); ++it) {
-      if (!d.early[*it] || !late[*it] || !is_cheap(g.values[*it].op)) continue;
+      if (d.early[*it] != Division::total || !late[*it] || !is_cheap(g.values[*it].op)) continue;
       shared[*it] = 1;
       for (std::int32_t in : g.values[*it].inputs) late[g.base(in)] = 1;
     }

@@ -41,6 +41,7 @@ inline std::vector<LossCase> elementwise_loss_cases() {
       {"multilabel_soft_margin_loss", {{"input", x}, {"target", q}, {"weight", w4}}},
       {"sigmoid_focal_loss", {{"input", x}, {"target", q}}, {{"alpha", 0.4}, {"gamma", 1.5}}},
       {"focal_loss_on_probabilities", {{"input", p}, {"target", q}}, {{"alpha", 0.4}, {"gamma", 1.5}}},
+      {"asymmetric_loss", {{"input", x}, {"target", q}}, {{"gamma_pos", 0.5}, {"gamma_neg", 1.5}, {"clip", 0.1}}},
       {"hinge_loss", {{"input", x}, {"target", sign}}},
       {"hinge_embedding_loss", {{"input", x}, {"target", sign}}, {{"margin", 0.6}}},
       {"margin_ranking_loss", {{"input1", x}, {"input2", t}, {"target", sign}}, {{"margin", 0.4}}},

@@ -48,4 +48,16 @@ Tensor focal_loss_on_probabilities(const Tensor& input, const Tensor& target, co
 LossGradients focal_loss_on_probabilities_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                                    const FocalOptions& options = {});
 
+struct AsymmetricOptions {
+  double gamma_pos = 1;  // how fast a positive fades as the prediction gets right
+  double gamma_neg = 4;  // the same for a negative
+  double clip = 0.05;    // m: negatives whose probability is below it do not count
+  Reduction reduction = Reduction::mean;
+};
+// For many labels of which few are present (Ridnik et al., 2021), p = sigmoid(input), q = max(p − m, 0):
+// y·(1 − p)^gamma_pos·(−log p) + (1 − y)·q^gamma_neg·(−log(1 − q))
+Tensor asymmetric_loss(const Tensor& input, const Tensor& target, const AsymmetricOptions& options = {});
+LossGradients asymmetric_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
+                                       const AsymmetricOptions& options = {});
+
 }  // namespace ebb
