@@ -20,6 +20,7 @@
 #include "ebb/ops/image.h"
 #include "ebb/ops/linear.h"
 #include "ebb/ops/numbers.h"
+#include "ebb/ops/volume.h"
 #include "ebb/optim.h"
 #include "ebb/random.h"
 #include "ebb/second_order.h"

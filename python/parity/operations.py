@@ -331,6 +331,22 @@ case("baddbmm", ebb.baddbmm, torch.baddbmm, Real("2m3"), Real("2mn"), Real("2n3"
 case("cdist", ebb.cdist, torch.cdist, Real("mn"), Real("3n"))
 case("pairwise_distance", ebb.pairwise_distance, F.pairwise_distance, X, X)
 case("trace", ebb.trace, torch.trace, X)
+case("cosine_similarity", ebb.cosine_similarity, F.cosine_similarity, X, X)
+case(
+    "conv3d",
+    lambda x, w, b: ebb.conv3d(x, w, b, (2, 1, 1), padding=(1, 0, 1), groups=2),
+    lambda x, w, b: F.conv3d(x, w, b, (2, 1, 1), padding=(1, 0, 1), groups=2),
+    Real("24354"),
+    Real("62222"),
+    Real("6"),
+)
+case("max_pool3d", lambda x: ebb.max_pool3d(x, 2, padding=1), lambda x: F.max_pool3d(x, 2, padding=1), Real("22345"))
+case(
+    "avg_pool3d",
+    lambda x: ebb.avg_pool3d(x, (2, 3, 2), 1, 1, False, False),
+    lambda x: F.avg_pool3d(x, (2, 3, 2), 1, 1, False, False),
+    Real("22345"),
+)
 case("kron", ebb.kron, torch.kron, Real("23"), Real("mn"))
 case("hstack", lambda a, b: ebb.hstack([a, b]), lambda a, b: torch.hstack([a, b]), X, X)
 case("vstack", lambda a, b: ebb.vstack([a, b]), lambda a, b: torch.vstack([a, b]), X, X)

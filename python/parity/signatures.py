@@ -179,6 +179,10 @@ call("F.pixel_unshuffle", IMAGE, 2)
 call("F.pairwise_distance", X, Y, p=1.0, keepdim=True)
 call("F.scaled_dot_product_attention", real(2, 4, 5, 8), real(2, 4, 5, 8), real(2, 4, 5, 8), real(5, 5), 0.0, False)
 call("F.scaled_dot_product_attention", real(2, 4, 5, 8), real(2, 2, 5, 8), real(2, 2, 5, 8), is_causal=True, enable_gqa=True)
+call("F.cosine_similarity", X, Y, dim=0)
+call("F.conv3d", real(2, 2, 3, 4, 4), real(3, 2, 2, 2, 2), None, 1, 1)
+call("F.max_pool3d", real(2, 2, 4, 4, 4), 2)
+call("F.avg_pool3d", real(2, 2, 4, 4, 4), 2, stride=1)
 call("F.mse_loss", X, Y, reduction="sum")
 call("F.l1_loss", X, Y)
 call("F.huber_loss", X, Y, delta=0.5)
@@ -214,13 +218,13 @@ EXPLAINED = {
     **dict.fromkeys("dropout dropout2d gumbel_softmax".split(), RANDOM),
     **dict.fromkeys("alpha_dropout feature_alpha_dropout dropout1d dropout3d rrelu".split(), MISSING),
     **dict.fromkeys("affine_grid grid_sample bilinear channel_shuffle native_channel_shuffle softmin pdist".split(), MISSING),
-    **dict.fromkeys("conv3d conv_transpose3d conv_tbc avg_pool3d max_pool3d max_pool3d_with_indices".split(), MISSING),
+    **dict.fromkeys("conv_transpose3d conv_tbc max_pool3d_with_indices".split(), MISSING),
     **dict.fromkeys("adaptive_avg_pool3d adaptive_max_pool3d adaptive_max_pool3d_with_indices".split(), MISSING),
     **dict.fromkeys("adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices".split(), MISSING),
     **dict.fromkeys("lp_pool1d lp_pool2d lp_pool3d max_unpool1d max_unpool2d max_unpool3d".split(), MISSING),
     **dict.fromkeys("fractional_max_pool2d fractional_max_pool2d_with_indices".split(), MISSING),
     **dict.fromkeys("fractional_max_pool3d fractional_max_pool3d_with_indices".split(), MISSING),
-    **dict.fromkeys("embedding_bag local_response_norm multi_head_attention_forward cosine_similarity".split(), MISSING),
+    **dict.fromkeys("embedding_bag local_response_norm multi_head_attention_forward".split(), MISSING),
     **dict.fromkeys("grouped_mm scaled_mm scaled_addmm scaled_addmm_ scaled_grouped_mm".split(), "is for accelerators"),
     **dict.fromkeys("celu_ elu_ hardtanh_ leaky_relu_ relu_ rrelu_ selu_ threshold_".split(), "writes to its input"),
     **dict.fromkeys("upsample upsample_bilinear upsample_nearest".split(), "is interpolate's older name"),

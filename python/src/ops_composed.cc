@@ -5,6 +5,7 @@
 #include "ebb/ops/image.h"
 #include "ebb/ops/linear.h"
 #include "ebb/ops/numbers.h"
+#include "ebb/ops/volume.h"
 
 // Operations that are formulas of others.
 namespace ebb::python {
@@ -55,6 +56,7 @@ void bind_linear(const Api& api) {
   }
   function(api, "cdist", cdist, "a"_a, "b"_a, "p"_a = 2.0);
   function(api, "pairwise_distance", pairwise_distance, "a"_a, "b"_a, "p"_a = 2.0, "eps"_a = 1e-6, "keepdim"_a = false);
+  function(api, "cosine_similarity", cosine_similarity, "a"_a, "b"_a, "axis"_a = 1, "eps"_a = 1e-8);
   both(api, "trace", trace);
 }
 
@@ -155,6 +157,58 @@ void bind_image(const Api& api) {
   function(api, "dropout2d", dropout2d, "x"_a, "p"_a = 0.5, "training"_a = true);
 }
 
+// One number for all axes, or three.
+SizeTriple triple(const char* op, nb::handle given) {
+  std::vector<std::int64_t> sizes;
+  if (!integers_from_object(given, sizes) || (sizes.size() != 1 && sizes.size() != 3))
+    throw Error(Error::Kind::type, std::string(op) + ": sizes are a number, or one for each of D, H and W");
+  return {sizes.front(), sizes[sizes.size() / 2], sizes.back()};
+}
+std::optional<SizeTriple> stride_of(const char* op, nb::handle given) {
+  if (given.is_none()) return {};
+  return triple(op, given);
+}
+
+void bind_volumes(const Api& api) {
+  function(
+      api, "conv3d",
+      [](const Tensor& x, const Tensor& weight, const Tensor* bias, nb::handle stride, nb::handle padding,
+         nb::handle dilation, std::int64_t groups) {
+        return conv3d(x, weight, or_none(bias),
+                      {.stride = triple("conv3d", stride),
+                       .padding = triple("conv3d", padding),
+                       .dilation = triple("conv3d", dilation),
+                       .groups = groups});
+      },
+      "x"_a, "weight"_a, "bias"_a.none() = nb::none(), "stride"_a = 1, "padding"_a = 0, "dilation"_a = 1,
+      "groups"_a = 1);
+  function(
+      api, "max_pool3d",
+      [](const Tensor& x, nb::handle window, nb::handle stride, nb::handle padding, nb::handle dilation,
+         bool ceil_mode) {
+        const char* op = "max_pool3d";
+        return max_pool3d(x, triple(op, window),
+                          {.stride = stride_of(op, stride),
+                           .padding = triple(op, padding),
+                           .ceil_mode = ceil_mode,
+                           .dilation = triple(op, dilation)});
+      },
+      "x"_a, "kernel_size"_a, "stride"_a.none() = nb::none(), "padding"_a = 0, "dilation"_a = 1, "ceil_mode"_a = false);
+  function(
+      api, "avg_pool3d",
+      [](const Tensor& x, nb::handle window, nb::handle stride, nb::handle padding, bool ceil_mode,
+         bool count_include_pad) {
+        const char* op = "avg_pool3d";
+        return avg_pool3d(x, triple(op, window),
+                          {.stride = stride_of(op, stride),
+                           .padding = triple(op, padding),
+                           .ceil_mode = ceil_mode,
+                           .count_include_pad = count_include_pad});
+      },
+      "x"_a, "kernel_size"_a, "stride"_a.none() = nb::none(), "padding"_a = 0, "ceil_mode"_a = false,
+      "count_include_pad"_a = true);
+}
+
 }  // namespace
 
 void bind_composed(const Api& api) {
@@ -163,6 +217,7 @@ void bind_composed(const Api& api) {
   bind_arrange(api);
   bind_image(api);
   bind_decompositions(api);
+  bind_volumes(api);
 }
 
 }  // namespace ebb::python

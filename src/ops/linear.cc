@@ -51,6 +51,14 @@ Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p, double eps,
   return cast(norm(u - v + eps, p, -1, keepdim), dtype);
 }
 
+Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t axis, double eps) {
+  const DType dtype = promote_real(promote(a.dtype(), b.dtype()));
+  const Shape shape = broadcast_shapes("cosine_similarity", a.shape(), b.shape());
+  const int along = normalize_axis("cosine_similarity", axis, shape.rank());
+  const Tensor u = expand(widen(cast(a, dtype)), shape), v = expand(widen(cast(b, dtype)), shape);
+  return cast(sum(u * v, along) / (clamp(norm(u, 2, along), eps) * clamp(norm(v, 2, along), eps)), dtype);
+}
+
 Tensor trace(const Tensor& x) {
   require(x.rank() >= 2, "trace: needs matrices, got shape {}", x.shape());
   return sum(diagonal(x, 0, -2, -1), -1);

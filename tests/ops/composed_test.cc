@@ -8,6 +8,7 @@
 #include "ebb/ops/image.h"
 #include "ebb/ops/linear.h"
 #include "ebb/ops/numbers.h"
+#include "ebb/ops/volume.h"
 #include "expect_error.h"
 #include "ops/values.h"
 
@@ -272,6 +273,68 @@ TEST(Dropout2d, DropsWholeChannels) {
   }
   EXPECT_GT(dropped, 30);
   EXPECT_LT(dropped, 98);
+}
+
+// The element of a volume, 0 outside of it.
+double element(const std::vector<double>& v, const Shape& s, std::array<std::int64_t, 5> at) {
+  std::int64_t place = 0;
+  for (int k = 0; k < 5; ++k) {
+    if (at[static_cast<std::size_t>(k)] < 0 || at[static_cast<std::size_t>(k)] >= s[k]) return 0;
+    place = place * s[k] + at[static_cast<std::size_t>(k)];
+  }
+  return v[static_cast<std::size_t>(place)];
+}
+
+TEST(Volumes, AreConvolvedByTheDefinition) {
+  const Tensor x = numbers({2, 4, 5, 6, 4}), w = numbers({6, 2, 3, 2, 2}, 1), b = numbers({6}, 2);
+  const Conv3dOptions o{.stride = {2, 1, 1}, .padding = {1, 0, 1}, .dilation = {1, 2, 1}, .groups = 2};
+  const Tensor y = conv3d(x, w, b, o);
+  ASSERT_EQ(y.shape(), (Shape{2, 6, 3, 4, 5}));
+  const std::vector<double> in = x.to_vector(), weight = w.to_vector(), bias = b.to_vector(), got = y.to_vector();
+  std::size_t place = 0;
+  for (std::int64_t n = 0; n < 2; ++n)
+    for (std::int64_t c = 0; c < 6; ++c)
+      for (std::int64_t d = 0; d < 3; ++d)
+        for (std::int64_t h = 0; h < 4; ++h)
+          for (std::int64_t e = 0; e < 5; ++e) {
+            double expected = bias[static_cast<std::size_t>(c)];
+            for (std::int64_t i = 0; i < 2; ++i)
+              for (std::int64_t kd = 0; kd < 3; ++kd)
+                for (std::int64_t kh = 0; kh < 2; ++kh)
+                  for (std::int64_t kw = 0; kw < 2; ++kw)
+                    expected += element(weight, w.shape(), {c, i, kd, kh, kw}) *
+                                element(in, x.shape(), {n, c / 3 * 2 + i, 2 * d + kd - 1, h + 2 * kh, e + kw - 1});
+            ASSERT_NEAR(got[place++], expected, 1e-12);
+          }
+  expect_gradients([&](const std::vector<Tensor>& v) { return conv3d(v[0], v[1], v[2], {.padding = 1}); },
+                   {numbers({1, 2, 3, 2, 2}), numbers({2, 2, 2, 2, 2}, 1), numbers({2}, 2)});
+  EXPECT_EQ(conv3d(numbers({4, 5, 6, 4}), w, b, o).shape(), (Shape{6, 3, 4, 5}));
+  EXPECT_THROW_MESSAGE(conv3d(x, w), "does not fit a weight of shape");
+}
+
+TEST(Volumes, ArePooledByTheDefinition) {
+  const Tensor x = numbers({1, 2, 4, 5, 6});
+  const Tensor largest = max_pool3d(x, {2, 3, 2}, {.stride = SizeTriple{2, 1, 2}});
+  const Tensor means = avg_pool3d(x, {2, 3, 2}, {.stride = SizeTriple{2, 1, 2}});
+  ASSERT_EQ(largest.shape(), (Shape{1, 2, 2, 3, 3}));
+  for (int d = 0; d < 2; ++d)
+    for (int h = 0; h < 3; ++h)
+      for (int w = 0; w < 3; ++w) {
+        const Tensor box = narrow(narrow(narrow(x[0][1], 0, 2 * d, 2), 1, h, 3), 2, 2 * w, 2);
+        EXPECT_EQ(largest[0][1][d][h][w].item<double>(), max(box).item<double>());
+        EXPECT_NEAR(means[0][1][d][h][w].item<double>(), mean(box).item<double>(), 1e-14);
+      }
+  expect_gradients([](const std::vector<Tensor>& v) { return max_pool3d(v[0], 2, {.padding = 1}); },
+                   {numbers({1, 1, 3, 3, 3})});
+  expect_gradients(
+      [](const std::vector<Tensor>& v) { return avg_pool3d(v[0], 2, {.padding = 1, .count_include_pad = false}); },
+      {numbers({1, 1, 3, 3, 3})});
+}
+
+TEST(CosineSimilarity, IsTheCosine) {
+  expect_values(cosine_similarity(whole({3, 4, 1, 0}, {2, 2}), whole({4, 3, 0, 1}, {2, 2})), {0.96, 0}, 1e-6);
+  expect_gradients([](const std::vector<Tensor>& v) { return cosine_similarity(v[0], v[1], -1); },
+                   {numbers({3, 4}), numbers({4}, 1)});
 }
 
 }  // namespace

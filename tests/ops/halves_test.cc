@@ -93,6 +93,7 @@ const std::vector<Formula>& formulas() {
       {"erfinv", [](const Tensors& v) { return erfinv(v[0]); }, 1, -0.9, 0.9},
       {"cdist", [](const Tensors& v) { return cdist(v[0], v[1]); }, 2},
       {"pairwise_distance", [](const Tensors& v) { return pairwise_distance(v[0], v[1]); }, 2},
+      {"cosine_similarity", [](const Tensors& v) { return cosine_similarity(v[0], v[1]); }, 2},
       {"interpolate",
        [](const Tensors& v) {
          return interpolate(reshape(v[0], {1, 4, 8}), {.size = {13}, .mode = "linear"});

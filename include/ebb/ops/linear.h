@@ -19,6 +19,9 @@ Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);
 // ‖a − b + eps‖_p along the last axis.
 Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p = 2, double eps = 1e-6, bool keepdim = false);
 
+// a·b / (max(‖a‖, eps)·max(‖b‖, eps)) along an axis.
+Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t axis = 1, double eps = 1e-8);
+
 Tensor trace(const Tensor& x);                  // Σ of the diagonal of the last two axes
 Tensor kron(const Tensor& a, const Tensor& b);  // blocks aᵢⱼ·b, for up to four axes
 
