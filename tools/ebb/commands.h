@@ -4,22 +4,16 @@ namespace CLI {
 class App;
 }
 
-// One function a command: it adds a subcommand with its options, and a callback that does the work. A callback throws
-// ebb::Error for work that failed (exit code 1), CLI::ValidationError for wrong usage that only it can see (2) and
-// Interrupted (130).
+// The commands of the program, in the order of its help. NAME.cc (or the file of its family) defines add_NAME_command:
+// it adds a subcommand with its options, and a callback that does the work. A callback throws ebb::Error for work that
+// failed (exit code 1), CLI::ValidationError for wrong usage that only it can see (2) and Interrupted (130).
+#define EBB_COMMANDS(X) \
+  X(train) X(eval) X(predict) X(generate) X(loss) X(losses) X(ops) X(gradcheck) X(plot) X(info) X(bench) X(completion)
+
 namespace ebb::program {
 
-void add_train_command(CLI::App& app);
-void add_eval_command(CLI::App& app);
-void add_predict_command(CLI::App& app);
-void add_generate_command(CLI::App& app);
-void add_loss_command(CLI::App& app);
-void add_losses_command(CLI::App& app);
-void add_ops_command(CLI::App& app);
-void add_gradcheck_command(CLI::App& app);
-void add_plot_command(CLI::App& app);
-void add_info_command(CLI::App& app);
-void add_bench_command(CLI::App& app);
-void add_completion_command(CLI::App& app);
+#define EBB_DECLARE(name) void add_##name##_command(CLI::App& app);
+EBB_COMMANDS(EBB_DECLARE)
+#undef EBB_DECLARE
 
 }  // namespace ebb::program

@@ -14,11 +14,9 @@ namespace {
 using namespace ebb::program;
 
 void add_commands(CLI::App& app) {
-  for (auto add : {add_train_command, add_eval_command, add_predict_command, add_generate_command, add_loss_command,
-                   add_losses_command, add_ops_command, add_gradcheck_command, add_plot_command, add_info_command,
-                   add_bench_command, add_completion_command}) {
-    add(app);
-  }
+#define EBB_ADD(name) add_##name##_command(app);
+  EBB_COMMANDS(EBB_ADD)
+#undef EBB_ADD
   app.require_subcommand(1);
 }
 
