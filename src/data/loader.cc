@@ -239,9 +239,10 @@ DataLoader::DataLoader(std::vector<Tensor> columns, const LoaderOptions& options
   eval(columns);
   for (const Tensor& column : columns) evaluated_storage(column);  // in a row from here on
   const std::int64_t size = columns[0].size(0);
-  const auto make = [columns = std::move(columns)](const std::vector<std::int64_t>& items) {
+  // Copied to the device by the worker that makes the batch, while the program computes with earlier ones.
+  const auto make = [columns = std::move(columns), device = default_device()](const std::vector<std::int64_t>& items) {
     Batch batch;
-    for (const Tensor& column : columns) batch.push_back(take_rows(column, items));
+    for (const Tensor& column : columns) batch.push_back(take_rows(column, items).to(device).eval());
     return batch;
   };
   state_ = std::make_unique<State>(size, make, options);

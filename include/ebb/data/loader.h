@@ -29,7 +29,8 @@ struct LoaderPosition {
 };
 
 // Batches of a data set, epoch after epoch. What a batch holds is a function of the seed, the epoch and its number, so
-// it does not depend on the workers, and a loader that was put back to a position goes on with the same bits.
+// it does not depend on the workers, and a loader that was put back to a position goes on with the same bits. Batches of
+// tensors are on the device that was the default one when the loader was made.
 class DataLoader {
  public:
   // Makes the batch of these items, on a worker's thread: it must be safe to call from several. Within it the thread's
