@@ -125,11 +125,12 @@ Picture read_jpeg(std::span<const std::byte> file, const std::string& path) {
                   static_cast<std::int64_t>(width),
                   d.info.num_components == 1 ? std::size_t{1} : std::size_t{3},
                   {}};
+  const int held = orientation(d);  // reading the rows frees what the header held
   const std::size_t row_size = width * picture.channels;
   picture.pixels.resize(height * row_size);
   require(read_rows(d, picture.pixels.data(), row_size), Error::Kind::io, "{}: the JPEG cannot be read: {}", path,
           d.message);
-  return upright(std::move(picture), orientation(d));
+  return upright(std::move(picture), held);
 }
 
 }  // namespace ebb

@@ -47,7 +47,7 @@ void expect_same_run(const RunFolder& a, const RunFolder& b) {
   ASSERT_GT(c.metrics().size(), 0u);
   for (std::size_t k = 0; k < c.metrics().size(); ++k) {
     EXPECT_EQ(c.metrics()[k].step, d.metrics()[k].step);
-    EXPECT_EQ(c.metrics()[k].test, d.metrics()[k].test);
+    EXPECT_EQ(c.metrics()[k].split, d.metrics()[k].split);
     EXPECT_EQ(c.metrics()[k].loss, d.metrics()[k].loss) << "step " << c.metrics()[k].step;
     EXPECT_EQ(c.metrics()[k].accuracy, d.metrics()[k].accuracy);
     EXPECT_EQ(c.metrics()[k].lr, d.metrics()[k].lr);

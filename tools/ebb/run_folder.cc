@@ -120,17 +120,16 @@ std::string RunFolder::in_the_way() const {
 void RunFolder::begin(const json& config_json) {
   std::error_code error;
   made_folder_ = fs::create_directories(folder_, error);
-  if (!in_the_way().empty()) {
+  if (!error) fs::remove_all(folder_ / kNew, error);  // of a run that was killed before it was established
+  if (!error && !in_the_way().empty()) {
     inside_ = folder_ / kNew;
-    fs::remove_all(inside_, error);  // of a run that was killed before it was established
     fs::create_directories(inside_, error);
   }
   require(!error && fs::is_directory(inside_, error), Error::Kind::io, "{}: the folder cannot be made{}",
           inside_.string(), error ? " (" + error.message() + ")" : "");
   begun_ = true;
-  rows_.clear();
+  write_file(config(), config_json.dump(2) + "\n");  // first: with it alone the run can be resumed
   keep_metrics(0);
-  write_file(config(), config_json.dump(2) + "\n");
 }
 
 // The folder with the new run gets another name, which is one step of the file system and decides which of the two runs

@@ -76,7 +76,7 @@ io::TensorMap with_prefix(const io::TensorMap& all, std::string_view prefix) {
 json metadata_of(const io::Checkpoint& c, const std::string& key, const std::string& path) {
   const auto found = c.metadata.find(key);
   require(found != c.metadata.end(), Error::Kind::io, "{}: this checkpoint was not written by `ebb train`", path);
-  return io::parse_json(found->second, 4, path + ": " + key);
+  return io::parse_json(found->second, 6, path + ": " + key);
 }
 
 // A model whose step also computes what is said about it: asked for later, that would be another evaluation.
