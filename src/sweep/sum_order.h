@@ -19,7 +19,8 @@
 // first; integers wrap, and maxima and minima are what they are in any order.
 //
 // Nothing here depends on threads, on strides within a row, on what else is in the sweep, or on whether steps were
-// joined to loops. Whether a sum of everything is in a sweep with rows does depend on what is computed with it.
+// joined to loops. Which axes are the rows of a sweep does depend on what is fused: a sum over an axis is a line where
+// that axis is the sweep's columns, and a sum of columns where it is the sweep's rows.
 namespace ebb {
 
 inline constexpr std::size_t kSumLanes = 16;

@@ -33,7 +33,7 @@ int exact_rsqrt(mpfr_t r, const mpfr_t x, mpfr_rnd_t rnd) {
 // e^(x²)·erfc x with many digits; from 10⁴ on, where erfc leaves MPFR's range, by the asymptotic series.
 int exact_erfcx(mpfr_t r, const mpfr_t x, mpfr_rnd_t rnd) {
   mpfr_t a, b;
-  mpfr_inits2(400, a, b, nullptr);
+  mpfr_inits2(160, a, b, nullptr);
   mpfr_sqr(a, x, MPFR_RNDN);
   if (mpfr_cmp_d(x, 1e4) < 0 || mpfr_nan_p(x)) {
     mpfr_exp(a, a, MPFR_RNDN);

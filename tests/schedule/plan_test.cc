@@ -55,18 +55,17 @@ TEST(Plan, ViewsOfMemoryTakeNoStep) {
 TEST(Plan, AsText) {
   const Tensor x = leaf({200, 30}), y = leaf({200, 30});
   EXPECT_EQ(print(planned({mean(square(x - y)), sum(x, 1)})), R"(sweep [200] x [30]
-  stage 0
     %0   f32 full   = load #0 f32 [30, 1]
     %1   f32 full   = load #1 f32 [30, 1]
     %2   f32 full   = sub %0 %1
     %3   f32 full   = square %2
     %4   f32 scalar = total sum %3
     %5   f32 scalar = constant #2 f32
-    %6   f32 row    = row sum %0
+    %7   f32 row    = row sum %0
   epilogue
-    %7   f32 scalar = div %4 %5
-  store #3 f32 [0, 0] = %7
-  store #4 f32 [1, 0] = %6
+    %6   f32 scalar = div %4 %5
+  store #3 f32 [0, 0] = %6
+  store #4 f32 [1, 0] = %7
 )");
 }
 
