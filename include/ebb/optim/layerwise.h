@@ -1,7 +1,7 @@
 #pragma once
 #include "ebb/optim/optimizer.h"
 
-// Optimisers for large batches: each tensor's step is scaled by the ratio of the sizes of its weights and its update.
+// Optimisers for large batches: each tensor's step is scaled by the ratio of the norms of its weights and its update.
 // Where either is 0 the ratio is 1. The norms are over a whole tensor, so one larger than 16,384 elements takes a sweep
 // for the norms (and the moments) and one for the step.
 namespace ebb {
