@@ -65,7 +65,7 @@ class Contender:
             line = self.answers.get(timeout=self.timeout)
         except queue.Empty:
             self.stop()
-            return {"error": f"no answer within {self.timeout} s"}
+            return {"error": f"no result within {self.timeout} s"}
         except BrokenPipeError:
             line = None
         if line is None:

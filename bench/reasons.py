@@ -1,22 +1,22 @@
-"""Why some rows are behind a peer, and why some peers are wrong, as far as it is known: docs/benchmarks.md says so."""
+"""Why Ebb is slower than a peer in some rows, and why some peers are wrong, where known; shown in docs/benchmarks.md."""
 
 import re
 
 # Pattern of the case, pattern of "size dtype", reason.
 REASONS = [
-    (r"nll_loss", ".*", "Its gradient is a matrix of zeros but for one number a row: only the speed of filling memory counts."),
-    (r"matmul", ".*", "Both are near what the processor can do: the ratio was 0.98 to 1.06 in different runs."),
+    (r"nll_loss", ".*", "Its gradient is zero except for one number per row: the time is that of filling memory."),
+    (r"matmul", ".*", "Both are near the limit of the processor: the ratio was 0.98 to 1.06 in different runs."),
 ]
 
-# Why a peer's result is not what f64 gives, where it is known: pattern of "peer: what is wrong" -> reason.
+# Why a peer's result differs from f64, where known: pattern of "peer: what is wrong" -> reason.
 WRONG = [
     (r"MLX.*: wrong: value norm .*",
-     "on the CPU, MLX sums a whole array in one f32 number, which stops counting the small terms of millions"),
+     "on the CPU, MLX accumulates a whole array in a single f32, which loses small terms after millions of additions"),
 ]
 
 
 def with_cause(note):
-    """A note about a peer that is wrong, with the cause behind it where that is known."""
+    """A note about a peer that is wrong, followed by the cause where it is known."""
     causes = [cause for pattern, cause in WRONG if re.fullmatch(pattern, note)]
     return f"{note} ({causes[0]})" if causes else note
 

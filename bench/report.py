@@ -41,7 +41,7 @@ def median(row, key):
 
 
 def ratio(row, key):
-    """How many times longer the contender takes than Ebb."""
+    """The contender's time relative to Ebb's."""
     ours, theirs = median(row, "ebb"), median(row, key)
     return theirs / ours if ours and theirs else None
 
@@ -52,7 +52,7 @@ def best_peer(row, peers):
 
 
 def share_of_copy(row):
-    """Of the speed of a plain copy of as many bytes, measured in turn with the row; where memory is the bound."""
+    """The speed relative to a plain copy of as many bytes in the same rounds, for memory-bound rows."""
     return row["copy_s"] / median(row, "ebb") if row.get("copy_s") and median(row, "ebb") else None
 
 
@@ -113,7 +113,7 @@ def groups(rows):
 
 
 def group_figures(rows, peers):
-    """Geometric means against each peer and against the best of each row, and the rows that are behind."""
+    """Geometric means against each peer and against the fastest of each row, and the rows where Ebb is slower."""
     figures = {}
     for p in peers:
         figures[p] = geometric_mean([ratio(r, p) for r in rows if ratio(r, p)])
@@ -124,14 +124,14 @@ def group_figures(rows, peers):
 
 
 def summary(rows, peers):
-    text = "\nGeometric means of how many times longer a peer takes\n"
+    text = "\nGeometric means of the peers' times relative to Ebb\n"
     for (size, dtype, mode), some in groups(rows).items():
         f = group_figures(some, peers)
         text += f"  {size} {dtype} {mode:<11} ({len(some)} rows): "
         text += ", ".join(f"{contenders.PEERS[p][0]} {f[p]:.2f}×" for p in peers if f[p])
-        text += f"; the best of each row {f['best']:.2f}×\n" if f["best"] else "\n"
+        text += f"; the fastest peer of each row {f['best']:.2f}×\n" if f["best"] else "\n"
         for r, case in f["behind"]:
-            text += f"      behind: {case} {r:.2f}×\n"
+            text += f"      slower than the fastest peer: {case} {r:.2f}×\n"
         text += memory_beside(some, peers) + repeated_trainings(some)
     return text
 
@@ -151,7 +151,7 @@ def show(value, unit):
 
 
 def ratio_plot(rows, peers, title):
-    """One bar a case on a logarithmic scale: how many times longer the best peer takes."""
+    """One bar per case on a logarithmic scale: the time of the fastest peer relative to Ebb."""
     bars = [(r["case"], ratio(r, best_peer(r, peers)), best_peer(r, peers)) for r in rows
             if best_peer(r, peers) and median(r, "ebb")]
     bars.sort(key=lambda b: -b[1])
@@ -214,9 +214,9 @@ def page_table(rows, peers, notes, with_memory):
     titles = [contenders.PEERS[p][0] for p in peers] + [contenders.OTHER_WAYS[key][0] for key in ways]
     share = any(share_of_copy(r) for r in rows)
     nodes = any(r["nodes"] for r in rows)
-    head = ["case", "Ebb", "±", "first call"] + (["share of copy"] if share else []) + (["a node"] if nodes else [])
+    head = ["case", "Ebb", "±", "first call"] + (["share of copy"] if share else []) + (["per node"] if nodes else [])
     both = any("gradients" in r["results"]["ebb"] for r in rows)  # a training: the pool's peak and the process's
-    head += titles + ["best peer"]
+    head += titles + ["fastest peer"]
     if with_memory:
         head += ["memory: Ebb's pool", "processes: Ebb"] if both else ["memory: Ebb"]
         head += titles[: len(peers)]
@@ -249,19 +249,19 @@ def page_table(rows, peers, notes, with_memory):
 
 
 def repeated_trainings(rows):
-    """Trainings that must repeat another's bits (checkpoints), beside it: memory, time, and whether they do."""
+    """Trainings that must be bit-identical to another (checkpoints), compared with it: memory, time, and whether they are."""
     text, by_name = "", {r["case"]: r["results"]["ebb"] for r in rows}
     for row in rows:
         ours, other = row["results"]["ebb"], by_name.get(row.get("same_bits_as"), {})
         if "median_s" not in ours or "median_s" not in other:
             continue
-        # What a backward pass holds beyond the gradients it was asked for.
+        # The memory of a backward pass beyond the gradients it returns.
         held = lambda r: r["gradients"]["pool_peak_bytes"] - r["gradients"]["bytes"]
         same = ours["gradients"]["bits"] == other["gradients"]["bits"]
-        text += (f"{row['case']}, beside {row['same_bits_as']}: {held(ours) / held(other):.2f} × the activation memory "
-                 f"({size_in_bytes(held(ours))} instead of {size_in_bytes(held(other))}), "
+        text += (f"{row['case']}, compared with {row['same_bits_as']}: {held(ours) / held(other):.2f} × the "
+                 f"activation memory ({size_in_bytes(held(ours))} instead of {size_in_bytes(held(other))}), "
                  f"{ours['median_s'] / other['median_s']:.2f} × the time; the gradients are "
-                 f"{'the same' if same else 'NOT the same'} to the last bit.\n")
+                 f"{'' if same else 'NOT '}bit-identical.\n")
     return text
 
 
@@ -294,7 +294,8 @@ def suite_section(suite, part, folder, notes):
     text = f"\n## {TITLES[suite]}\n\nMeasured {part['when']}"
     text += " (quick run: few rounds)." if part["quick"] else "."
     floors = part["floors"]
-    text += (f" Floors in the same run: copy {floors['copy_bytes_per_second'] / 1e9:.1f} GB/s (read + written), "
+    text += (" Measured limits of the machine in the same run: "
+             f"copy {floors['copy_bytes_per_second'] / 1e9:.1f} GB/s (read + written), "
              f"OpenBLAS 1024³ {floors['gemm_flops_per_second'] / 1e9:.0f} GFLOP/s.\n\n")
     if suite == "startup":
         titles = list(dict.fromkeys(t for r in part["rows"] for t in r["values"]))
@@ -309,19 +310,21 @@ def suite_section(suite, part, folder, notes):
         text += f"\n### {suite}: {size}, {dtype}, {mode.replace('grad', 'gradient').replace('+', ' + ')}\n\n"
         if f["best"]:
             text += "Geometric means: " + ", ".join(f"{contenders.PEERS[p][0]} {f[p]:.2f}×" for p in peers if f[p])
-            text += f"; against the best of each row **{f['best']:.2f}×**."
+            text += f"; against the fastest peer of each row **{f['best']:.2f}×**."
             behind = ", ".join(f"{case} ({r:.2f}×)" for r, case in f["behind"])
             why = reasons.why([case for _, case in f["behind"]], f"{size} {dtype}")
-            text += f" Not there yet: {behind}. {why}".rstrip() + "\n\n" if behind else " No row is behind.\n\n"
-        svg = ratio_plot(rows, peers, f"{suite}, {size} {dtype}, {mode}: the best peer's time over Ebb's")
+            text += f" Slower than the fastest peer: {behind}. {why}".rstrip() if behind else (
+                " No row is slower than the fastest peer.")
+            text += "\n\n"
+        svg = ratio_plot(rows, peers, f"{suite}, {size} {dtype}, {mode}: time of the fastest peer relative to Ebb")
         if svg:
             name = f"bench_{suite}_{size}_{dtype}_{mode.replace('+', '_')}.svg"
             (folder / "img" / name).write_text(svg)
             text += f"![{suite} {size} {dtype}](img/{name})\n\n"
         text += page_table(rows, peers, notes, suite in ("linear_ce", "autograd", "train"))
         if suite == "train":
-            text += ("\nMemory is all that a training takes at the peak of a later step, parameters and the optimiser's "
-                     "state included: of Ebb's pool, and of the whole processes, Ebb's and the peers' alike, with the "
+            text += ("\nMemory is the peak during a later training step, including parameters and the optimiser's "
+                     "state: of Ebb's pool, and of the whole process, for Ebb and the peers alike, including the "
                      "libraries they load. " + repeated_trainings(rows))
     return text
 
@@ -329,17 +332,20 @@ def suite_section(suite, part, folder, notes):
 def write_page(known, folder):
     (folder / "img").mkdir(parents=True, exist_ok=True)
     notes, m, v = Footnotes(), known["machine"], known["versions"]
-    text = "# Benchmarks\n\nEbb beside the strongest peers on one machine, on the same inputs, taking turns in one run. "
-    text += "`make bench` makes this page; `make bench SUITE=losses QUICK=1` a part of it; `make bench-parts` measures Ebb's parts by themselves.\n\n"
+    text = "# Benchmarks\n\n"
+    text += ("Ebb compared with its strongest peers on one machine, on the same inputs, in interleaved rounds of one run. "
+             "`make bench` generates this page, `make bench SUITE=losses QUICK=1` a part of it; "
+             "`make bench-parts` measures Ebb's parts individually.\n\n")
     text += "**The machine.** " + ", ".join(f"{k}: {x}" for k, x in m.items() if x) + ".\n\n"
     text += "**The peers.** " + ", ".join(f"{k} {x}" if x else f"{k} (not available)" for k, x in v.items()) + ".\n\n"
-    text += ("**How to read it.** Times are medians over all rounds, ± half the distance of the quartiles. In brackets: "
-             "how many times longer a peer takes than Ebb (above 1, Ebb is faster). Every result was held against f64 "
-             "before it was timed; a peer that cannot run a case, or gets it wrong, shows as — with the reason below. "
-             "Where the peers compile a function, Ebb runs one of compile(f); \"rebuilt\" is Ebb with its graph built in every "
-             "call. The first call contains whatever a framework compiles. Ebb's memory is the pool's peak beyond the inputs, a "
-             "peer's the growth of its process. The share of copy bandwidth counts inputs read once and gradients written "
-             "once, against a plain memcpy of as many bytes on as many threads in the same rounds.\n")
+    text += ("**How to read it.** Times are medians over all rounds, ± half the interquartile range. In "
+             "parentheses: the time of a peer relative to Ebb (above 1, Ebb is faster). Every result was "
+             "checked against f64 before it was timed; a peer that cannot run a case, or gets it wrong, shows "
+             "as — with the reason below. Where the peers compile a function, Ebb uses compile(f); \"rebuilt\" is "
+             "Ebb building its graph in every call. The first call includes whatever a framework compiles. "
+             "Ebb's memory is the pool's peak beyond the inputs, a peer's is the growth of its process. The "
+             "share of copy bandwidth counts inputs read once and gradients written once, relative to a plain "
+             "memcpy of as many bytes on as many threads in the same rounds.\n")
     for suite, part in known["suites"].items():
         text += suite_section(suite, part, folder, notes)
     text += "\n" + notes.text() + "\n"

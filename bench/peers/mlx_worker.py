@@ -85,7 +85,7 @@ def loss_of(case):
     if case == "16 layers checkpointed":
         return lambda x, w: layers(xp, x, w, 4, mx.checkpoint)
     if case not in FORMULAS:
-        raise Unavailable("MLX has no such loss, and it is no formula of arrays")
+        raise Unavailable("MLX has no such loss, and it cannot be written as a formula of arrays")
     return lambda *inputs: FORMULAS[case](xp, *inputs)
 
 

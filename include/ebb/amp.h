@@ -20,7 +20,7 @@ struct LossScalerOptions {
   double growth = 2;
   double backoff = 0.5;
   std::int64_t growth_interval = 2000;
-  bool dynamic = true;  // false: the factor stays; steps that are not finite are still skipped
+  bool dynamic = true;  // false: the factor is fixed; steps with non-finite gradients are still skipped
 };
 
 class LossScaler {
@@ -31,7 +31,7 @@ class LossScaler {
   // The gradients of the loss itself, in f32; for clipping between backward and step.
   Gradients unscale(const Gradients& gradients) const;
 
-  // Unscales, then steps where every gradient of the model is finite, and says whether it did. A skipped step changes
+  // Unscales, then steps if every gradient of the model is finite, and returns whether it did. A skipped step changes
   // neither the model nor the optimiser's state.
   template <class Model>
   bool step(Optimizer& optimizer, Model& model, const Gradients& scaled) {
@@ -46,8 +46,8 @@ class LossScaler {
   }
 
   double scale() const { return scale_; }
-  std::int64_t steps() const { return steps_; }      // that were taken
-  std::int64_t skipped() const { return skipped_; }  // because of infinities or NaN
+  std::int64_t steps() const { return steps_; }      // steps taken
+  std::int64_t skipped() const { return skipped_; }  // steps skipped because of infinities or NaN
   std::string str() const;                           // "scale 32768, 1999 steps, 1 skipped"
 
   // For saving and resuming.

@@ -15,7 +15,7 @@ Tensor variable(const Tensor& x);
 // The same value, treated as a constant by differentiation.
 Tensor stop_gradient(const Tensor& x);
 
-// The gradients of one backward pass: a value, nothing in the variables changes.
+// The gradients of one backward pass, as a value: the variables themselves do not change.
 class Gradients {
  public:
   // The gradient of the loss with respect to this variable; zeros where the loss does not depend on it.
@@ -64,19 +64,19 @@ Tensor hessian(const Function& f, const Tensor& x);
 
 // ---- checkpointing --------------------------------------------------------------------------------------------------
 
-// f(x), remembering only its inputs: what f computes inside is freed, and computed again in the backward pass, with the
-// same random numbers. Gradients are those of the plain call to the last bit; variables that f captures get theirs too.
+// f(x), storing only its inputs: intermediate values are freed and recomputed in the backward pass, with the same
+// random numbers. Gradients are bit-identical to those of the plain call; variables that f captures get gradients too.
 Tensor checkpoint(const Function& f, const Tensor& x);
 Tensor checkpoint(const FunctionOfMany& f, const std::vector<Tensor>& inputs);
-// Layers in `segments` checkpointed runs; about sqrt(number of layers) of them keep the fewest activations.
+// Runs layers in `segments` checkpointed segments; about sqrt(number of layers) segments keep the fewest activations.
 Tensor checkpoint_sequential(const std::vector<Function>& layers, int segments, const Tensor& x);
 
-// ---- functions with a rule of their own -----------------------------------------------------------------------------
+// ---- functions with a custom rule -----------------------------------------------------------------------------------
 
-// The cotangents of the inputs, one each (undefined for none), from the cotangent of the output.
+// The cotangents of the inputs, one per input (undefined for none), from the cotangent of the output.
 using CustomRule =
     std::function<std::vector<Tensor>(const Tensor& grad, const Tensor& output, const std::vector<Tensor>& inputs)>;
-// forward(inputs), differentiated by `rule` instead of by its own operations.
+// forward(inputs), differentiated with `rule` instead of through its operations.
 Tensor custom_function(const FunctionOfMany& forward, const CustomRule& rule, const std::vector<Tensor>& inputs);
 
 }  // namespace ebb

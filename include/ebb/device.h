@@ -10,7 +10,7 @@ namespace ebb {
 struct Device {
   enum class Kind : std::uint8_t { cpu, cuda };
   Kind kind = Kind::cpu;
-  std::uint8_t index = 0;  // of the CPU always 0
+  std::uint8_t index = 0;  // always 0 for the CPU
   bool operator==(const Device&) const = default;
 };
 inline constexpr int kDeviceKinds = 2, kMostDevices = 16;  // kinds, and devices of one kind
@@ -18,14 +18,13 @@ inline constexpr int kDeviceKinds = 2, kMostDevices = 16;  // kinds, and devices
 std::string name(Device device);                 // "cpu", "cuda:1"
 Device device_from_name(std::string_view name);  // also "cuda", which is "cuda:0"; other names are an Error
 
-// Can tensors be put there? On a machine without a GPU only the CPU answers yes.
+// Whether tensors can be placed there. On a machine without a GPU this is true only for the CPU.
 bool is_available(Device device);
 
-// The default device: where data that the program gives is put, and variables whose values were made from numbers alone
-// (zeros, random numbers...); and where such values are computed when nothing else decides it. The CPU unless it was
-// set.
+// The default device: where data supplied by the program is placed, and variables made only from numbers (zeros, random
+// numbers...); and where such values are computed when nothing else determines it. The CPU unless set.
 Device default_device();
-void set_default_device(Device device);  // of all threads; an Error where the device is not available
+void set_default_device(Device device);  // for all threads; an Error if the device is not available
 
 // The calling thread's default device within a scope.
 class OnDevice {
@@ -38,7 +37,7 @@ class OnDevice {
   std::optional<Device> before_;
 };
 
-// Waits until everything that was started on the device is done, and throws the error of what failed there.
+// Waits until everything started on the device is done, and throws if something failed there.
 void synchronize(Device device);
 
 }  // namespace ebb

@@ -20,12 +20,12 @@ constexpr bool is_integer(DType d) { return d >= DType::i64 && d <= DType::u8; }
 // f32); an integer or bool with a float gives the float, as in PyTorch; bool with an integer gives the integer.
 DType promote(DType a, DType b);
 
-// The dtype sums and formulas of a dtype are computed in: f64 for f64, f32 for the other floats, i64 for integers and bool.
+// The dtype in which sums and formulas are computed: f64 for f64, f32 for the other floats, i64 for integers and bool.
 constexpr DType compute_dtype(DType d) {
   return d == DType::f64 ? DType::f64 : is_floating(d) ? DType::f32 : DType::i64;
 }
 
-// Storage types of the two half formats. They convert, they do not compute: arithmetic on them happens in f32.
+// Storage types of the two half-precision formats. They only convert: arithmetic on them happens in f32.
 struct Half {
   std::uint16_t bits;
 };

@@ -5,7 +5,7 @@
 namespace ebb {
 
 // Every failure a user can cause. The text is one sentence that names the operation, the facts (shapes, dtypes, the
-// position and value) and what to do; `kind` lets a caller (the Python package, say) tell the families apart.
+// position and value) and what to do; `kind` lets a caller (such as the Python package) distinguish categories.
 class Error : public std::runtime_error {
  public:
   enum class Kind { value, index, type, memory, io };

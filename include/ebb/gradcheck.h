@@ -5,11 +5,11 @@
 
 #include "ebb/autograd.h"
 
-// Gradients held against central differences, for those who write their own functions and rules.
+// Gradients checked against central differences, for those who write their own functions and rules.
 namespace ebb {
 
 struct GradcheckOptions {
-  // |analytic − numeric| <= atol + rtol·|numeric|. Below 0: what the input's dtype deserves
+  // |analytic − numeric| <= atol + rtol·|numeric|. Below 0: chosen by the input's dtype
   // (f64 1e-6 and 1e-8, f32 1e-5 and 1e-6, f16 1e-2 and 1e-3, bf16 2e-2 and 1e-2).
   double rtol = -1;
   double atol = -1;
@@ -17,7 +17,7 @@ struct GradcheckOptions {
   std::uint64_t seed = 0;  // of the random cotangent
 };
 
-// One row an input that was differentiated, with the element that is furthest from passing.
+// One row per differentiated input, with the element that is furthest from passing.
 struct GradcheckReport {
   struct Row {
     std::string input;  // "input 0", "cotangent"
@@ -36,14 +36,14 @@ struct GradcheckReport {
 };
 std::ostream& operator<<(std::ostream& os, const GradcheckReport& report);
 
-// df/dx by central differences, in f64 whatever the dtype of x. f may have one element in its result, or a cotangent is
-// given: then it is the gradient of sum(f(x)·cotangent). Random operations in f repeat the same numbers.
+// df/dx by central differences, in f64 whatever the dtype of x. The result of f must have one element, unless a
+// cotangent is given: then it is the gradient of sum(f(x)·cotangent). Random operations in f repeat the same numbers.
 Tensor numerical_gradient(const Function& f, const Tensor& x, const Tensor& cotangent = {},
                           const GradcheckOptions& options = {});
 
-// The gradient of f's result, times a random cotangent (one of ones would hide the errors of softmax and its kin), with
-// respect to every floating input. Differences are taken of f at the same inputs in f64, so f must not insist on a
-// dtype. Keep inputs away from kinks.
+// The gradient of f's result, times a random cotangent (one of all ones would hide errors in softmax and similar
+// functions), with respect to every floating input. Finite differences evaluate f at the same inputs in f64, so f must
+// accept any dtype. Keep inputs away from kinks.
 GradcheckReport check_gradients(const FunctionOfMany& f, const std::vector<Tensor>& inputs,
                                 const GradcheckOptions& options = {});
 GradcheckReport check_gradients(const Function& f, const Tensor& x, const GradcheckOptions& options = {});
@@ -53,7 +53,7 @@ GradcheckReport check_second_gradients(const FunctionOfMany& f, const std::vecto
                                        const GradcheckOptions& options = {});
 GradcheckReport check_second_gradients(const Function& f, const Tensor& x, const GradcheckOptions& options = {});
 
-// For tests: an Error with the table unless the check passes.
+// For tests: throws an Error with the table unless the check passes.
 void require_gradients(const FunctionOfMany& f, const std::vector<Tensor>& inputs,
                        const GradcheckOptions& options = {});
 void require_gradients(const Function& f, const Tensor& x, const GradcheckOptions& options = {});

@@ -9,9 +9,9 @@
 #include "ebb/random.h"
 #include "ebb/tensor.h"
 
-// Files of tensors. A file that is damaged, or made to do harm, is an Error of kind io whose text begins with the
-// file's name and says what is wrong with it. Everything is written to a temporary file beside the target, synced to
-// the disk and renamed, so that a file is always the old one or the new one.
+// Files of tensors. A damaged or malicious file is an Error of kind io whose message begins with the file's name and
+// says what is wrong with it. Everything is written to a temporary file beside the target, synced to the disk and
+// renamed, so that a file is always the old one or the new one.
 namespace ebb::io {
 
 using TensorMap = std::map<std::string, Tensor>;
@@ -19,9 +19,9 @@ using Metadata = std::map<std::string, std::string>;
 
 // ---- NumPy ----------------------------------------------------------------------------------------------------------
 
-// One array. Both byte orders and both orders of elements are read. Integers Ebb has no dtype for become the next wider
-// one (int8, int16 and uint16 i32, uint32 i64, uint64 i64 where it fits). bf16 is NumPy's '<V2', as ml_dtypes writes
-// it.
+// One array. Both byte orders and both memory orders are supported. Integers for which Ebb has no dtype become the next
+// wider one (int8, int16 and uint16 i32, uint32 i64, uint64 i64 where it fits). bf16 is NumPy's '<V2', as ml_dtypes
+// writes it.
 Tensor load_npy(const std::string& path);
 void save_npy(const std::string& path, const Tensor& tensor);
 
@@ -35,7 +35,7 @@ void save_npz(const std::string& path, const TensorMap& tensors, const NpzOption
 // ---- safetensors ----------------------------------------------------------------------------------------------------
 
 // An open file of named tensors. The file is mapped and only its header is read; a tensor is a view of the mapping,
-// which lives as long as any of them. The file must not be changed in place meanwhile (replacing it by rename is fine).
+// which lives as long as any of them. Meanwhile the file must not be changed in place (replacing it by rename is fine).
 class Safetensors {
  public:
   struct Entry {
@@ -64,11 +64,11 @@ void save_safetensors(const std::string& path, const TensorMap& tensors, const M
 
 // ---- checkpoints ----------------------------------------------------------------------------------------------------
 
-// All that a training run needs to go on as if it had not stopped.
+// Everything a training run needs to resume as if it had not stopped.
 struct Checkpoint {
   TensorMap parameters{};
-  TensorMap optimizer{};  // the optimiser's state, named as it likes
-  RandomState random{};   // take it from random_state(), give it back there
+  TensorMap optimizer{};  // the optimiser's state, under its own names
+  RandomState random{};   // from random_state(); assign it back to resume
   std::int64_t step = 0;
   LoaderPosition loader{};
   Metadata metadata{};  // anything else; names beginning with "ebb." are reserved

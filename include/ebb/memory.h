@@ -8,7 +8,7 @@ namespace ebb {
 // Statistics of the pool that a device's tensor memory comes from, in bytes.
 struct MemoryStats {
   std::size_t live = 0;    // handed out now
-  std::size_t peak = 0;    // most ever handed out since reset_peak_memory()
+  std::size_t peak = 0;    // most handed out since reset_peak_memory()
   std::size_t cached = 0;  // kept for reuse
   std::size_t limit = 0;   // 0: none
 };
@@ -17,7 +17,7 @@ void reset_peak_memory(Device device = {});
 void set_memory_limit(std::size_t bytes, Device device = {});  // exceeding it is an Error(memory); 0 lifts the limit
 void release_cached_memory(Device device = {});
 
-// How many threads computations may use (default: the hardware's). Results do not depend on it, to the last bit.
+// How many threads computations may use (default: the hardware's). Results are bit-identical for any number.
 void set_num_threads(int n);
 int num_threads();
 

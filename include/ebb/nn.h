@@ -1,6 +1,6 @@
 #pragma once
 
-// Layers and their first values. Names, shapes and defaults are those of torch.nn.
+// Layers and initialisers. Names, shapes and defaults are those of torch.nn.
 #include "ebb/nn/activations.h"
 #include "ebb/nn/attention.h"
 #include "ebb/nn/conv.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-// Optimisers, schedules of the learning rate, what is done to gradients and weights around a step, and minimisers.
+// Optimisers, learning rate schedules, what is done to gradients and weights around a step, and minimisers.
 #include "ebb/optim/adaptive.h"
 #include "ebb/optim/gradients.h"
 #include "ebb/optim/layerwise.h"

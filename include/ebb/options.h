@@ -5,8 +5,8 @@
 #include <string_view>
 #include <variant>
 
-// How programs see the options of losses and optimisers: by name, with defaults and values as numbers or words. Both
-// registries (ebb/losses/registry.h, ebb/optim/registry.h) read them from the options structs.
+// Programmatic access to the options of losses and optimisers: by name, with defaults and values as numbers or strings.
+// Both registries (ebb/losses/registry.h, ebb/optim/registry.h) read them from the options structs.
 namespace ebb {
 
 struct OptionInfo {

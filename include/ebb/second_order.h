@@ -1,15 +1,15 @@
 #pragma once
 #include "ebb/autograd.h"
 
-// What methods of second order ask for beyond hvp, hessian and jacobian (ebb/autograd.h).
+// What second-order methods need beyond hvp, hessian and jacobian (ebb/autograd.h).
 namespace ebb {
 
-// The diagonal of the Hessian of f (one element in its result), in the shape of x. Exact: one product H·e an element of
-// x. With samples > 0 it is Hutchinson's estimate instead, the mean of v ⊙ H·v over random signs v: exact where the
+// The diagonal of the Hessian of f (one element in its result), in the shape of x. Exact: one product H·e per element
+// of x. With samples > 0 it is Hutchinson's estimate instead, the mean of v ⊙ H·v over random signs v: exact where the
 // Hessian is diagonal, otherwise with noise from the other elements.
 Tensor diagonal_hessian(const Function& f, const Tensor& x, int samples = 0);
 
-// The diagonal of the empirical Fisher information: the mean over i of (∂lᵢ/∂x)², where f gives the vector of all lᵢ,
+// The diagonal of the empirical Fisher information: the mean over i of (∂lᵢ/∂x)², where f returns the vector of all lᵢ,
 // the negative log-likelihood of each sample.
 Tensor fisher_diagonal(const Function& f, const Tensor& x);
 

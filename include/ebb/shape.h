@@ -39,7 +39,8 @@ class Shape {
   int rank_ = 0;
 };
 
-// Elements (not bytes) between neighbours along each dimension. 0 repeats one element, negative runs backwards.
+// Elements (not bytes) between neighbours along each dimension. 0 repeats one element; a negative stride runs
+// backwards.
 struct Strides {
   std::array<std::int64_t, Shape::kMaxRank> of{};
   std::int64_t& operator[](int axis) { return of[static_cast<std::size_t>(axis)]; }

@@ -14,8 +14,8 @@ namespace ebb {
 
 struct Node;  // a vertex of the computation graph, src/graph/node.h
 
-// A C++ number beside a tensor. It is weakly typed, as in the array API: it takes the tensor's dtype where that can
-// hold its kind (an integer beside an f16 tensor is f16), and only a real beside an integer tensor moves the result to
+// A C++ number used with a tensor. It is weakly typed, as in the array API: it takes the tensor's dtype where that can
+// hold its kind (an integer with an f16 tensor is f16), and only a real with an integer tensor promotes the result to
 // f32.
 class Scalar {
  public:
@@ -31,7 +31,7 @@ class Scalar {
   Kind kind() const { return kind_; }
   double real() const { return real_; }
   std::int64_t integer() const { return kind_ == Kind::real ? static_cast<std::int64_t>(real_) : integer_; }
-  // The dtype this number has beside a tensor of `dtype`.
+  // The dtype this number takes with a tensor of `dtype`.
   DType dtype_beside(DType dtype) const;
 
  private:
@@ -40,12 +40,12 @@ class Scalar {
   Kind kind_;
 };
 
-// An immutable value: a handle to a node of the graph. Shape and dtype are known at once, the numbers are computed when
-// somebody looks at them (item, to_vector, data, printing, eval). Copying copies the handle. Handles may be shared
+// An immutable value: a handle to a node of the graph. Shape and dtype are known immediately, the elements are computed
+// when they are needed (item, to_vector, data, printing, eval). Copying copies the handle. Handles may be shared
 // between threads.
 class Tensor {
  public:
-  Tensor() = default;  // no value; using it is an error, `defined()` tells
+  Tensor() = default;  // no value: `defined()` is false, and using it is an error
   Tensor(const Tensor& o);
   Tensor(Tensor&& o) noexcept : node_(std::exchange(o.node_, nullptr)) {}
   Tensor& operator=(const Tensor& o);
@@ -61,12 +61,12 @@ class Tensor {
   int rank() const { return shape().rank(); }
   std::int64_t numel() const { return shape().numel(); }
   DType dtype() const;
-  Device device() const;       // of a value made from numbers alone (zeros, random numbers...): the default device
-  bool requires_grad() const;  // some variable is upstream and its history is kept
+  Device device() const;       // for a value made only from numbers (zeros, random numbers...): the default device
+  bool requires_grad() const;  // a variable is upstream and its history is kept
 
   bool evaluated() const;
   const Tensor& eval() const;      // compute now; returns *this
-  Tensor to(Device device) const;  // the same numbers there; differentiable; this tensor itself if it is there already
+  Tensor to(Device device) const;  // the same values there; differentiable; this tensor itself if it is already there
 
   // The value of a one-element tensor, converted to T (double, float, int64_t, int32_t, bool).
   template <class T = double>
@@ -84,7 +84,7 @@ class Tensor {
 
   std::string str() const;  // as NumPy prints it
 
-  // For the library's own layers.
+  // For internal use.
   explicit Tensor(Node* node);  // shares ownership
   static Tensor adopt(Node* node) {
     Tensor t;
@@ -102,7 +102,7 @@ std::ostream& operator<<(std::ostream& os, const Tensor& t);
 // Compute several tensors together: what they share is computed once, and a loss and its gradient become one sweep.
 void eval(const std::vector<Tensor>& tensors);
 
-// Within its scope every operation is computed at once (for debugging: errors come from the line that caused them).
+// Within its scope every operation is computed immediately (for debugging: errors come from the line that caused them).
 class Eager {
  public:
   Eager();
@@ -113,7 +113,7 @@ class Eager {
   bool before_;
 };
 
-// An unevaluated chain deeper than this is evaluated by itself; returns the bound that was in force.
+// An unevaluated chain deeper than this is evaluated automatically; returns the previous bound.
 int set_graph_bound(int depth);
 
 // The sweeps and library calls that computing these tensors would run, as text.

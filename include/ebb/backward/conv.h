@@ -5,7 +5,7 @@
 namespace ebb {
 
 struct ConvGradients {
-  Tensor input, weight, bias;  // bias [K] is defined whether or not there was one
+  Tensor input, weight, bias;  // bias [K] is always defined
 };
 ConvGradients conv2d_backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
                               const ConvOptions& options = {});

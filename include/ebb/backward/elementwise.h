@@ -6,7 +6,7 @@
 
 // The gradient rules of ebb/ops/elementwise.h, for chaining by hand: the same functions the backward pass uses. `grad`
 // is the cotangent of the result; y is the result, x, a, b... the operands, whichever the rule needs. Cotangents of
-// operands that were broadcast are summed to the operand's shape. `eps` > 0 keeps a rule with a pole away from it, sign
+// broadcast operands are summed to the operand's shape. `eps` > 0 keeps a rule with a pole away from it, sign
 // preserved: d becomes copysign(max(|d|, eps), d). The default gives IEEE infinities there.
 namespace ebb {
 
@@ -62,7 +62,7 @@ Tensor lgamma_backward(const Tensor& grad, const Tensor& x);
 Tensor digamma_backward(const Tensor& grad, const Tensor& x);
 Tensor polygamma_backward(const Tensor& grad, int n, const Tensor& x);
 
-// Piecewise constant: the cotangent is 0, of grad's shape.
+// Piecewise constant: the cotangent is 0, in grad's shape.
 Tensor sign_backward(const Tensor& grad);
 Tensor floor_backward(const Tensor& grad);
 Tensor ceil_backward(const Tensor& grad);

@@ -25,7 +25,7 @@ std::pair<Tensor, Tensor> index_add_backward(const Tensor& grad, std::int64_t ax
 Tensor embedding_backward(const Tensor& grad, const Tensor& index, std::int64_t rows,
                           std::optional<std::int64_t> padding_index = {});
 
-// `indices` are those that sort or topk gave.
+// `indices` are those returned by sort or topk.
 Tensor sort_backward(const Tensor& grad, const Tensor& indices, std::int64_t axis = -1);
 Tensor topk_backward(const Tensor& grad, const Shape& shape, const Tensor& indices, std::int64_t axis = -1);
 

@@ -11,8 +11,8 @@ struct Digits {
   Tensor labels;  // [n] i64 in [0, 10)
 };
 
-// Digits as a pen might have drawn them: strokes with a random slant, size, turn, wobble and thickness, and some noise.
-// Image i is a function of the seed and i alone, so the first images of a longer set are those of a shorter one.
+// Digits as a pen might have drawn them: strokes with random slant, size, rotation, wobble and thickness, and some
+// noise. Image i depends only on the seed and i, so the first images of a longer set are those of a shorter one.
 Digits make_digits(std::int64_t n, std::uint64_t seed = 0);
 
 }  // namespace ebb

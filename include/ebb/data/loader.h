@@ -14,13 +14,13 @@ using Batch = std::vector<Tensor>;
 struct LoaderOptions {
   std::int64_t batch_size = 32;
   bool shuffle = true;
-  bool drop_last = false;  // leave out a last batch that is not full
-  int workers = 0;         // threads that prepare batches; 0: the one that asks for them
-  int prefetch = 2;        // batches prepared ahead for each worker
+  bool drop_last = false;  // omit an incomplete last batch
+  int workers = 0;         // threads that prepare batches; 0: the calling thread
+  int prefetch = 2;        // batches prepared ahead per worker
   std::uint64_t seed = 0;
 };
 
-// Where a loader stands: batch `batch` of epoch `epoch` comes next.
+// The position of a loader: batch `batch` of epoch `epoch` comes next.
 struct LoaderPosition {
   std::uint64_t seed = 0;
   std::int64_t epoch = 0;
@@ -28,13 +28,13 @@ struct LoaderPosition {
   bool operator==(const LoaderPosition&) const = default;
 };
 
-// Batches of a data set, epoch after epoch. What a batch holds is a function of the seed, the epoch and its number, so
-// it does not depend on the workers, and a loader that was put back to a position goes on with the same bits. Batches of
-// tensors are on the device that was the default one when the loader was made.
+// Batches of a data set, epoch after epoch. The contents of a batch depend only on the seed, the epoch and its number,
+// not on the workers, so a loader restored to a position continues bit-identically.
+// Batches of tensors are on the device that was the default one when the loader was made.
 class DataLoader {
  public:
-  // Makes the batch of these items, on a worker's thread: it must be safe to call from several. Within it the thread's
-  // random numbers (rand, bernoulli, ...) are seeded by the batch's position, so augmentation repeats itself.
+  // Makes the batch of these items, on a worker's thread: it must be safe to call from several threads. Within it the
+  // thread's random numbers (rand, bernoulli, ...) are seeded by the batch's position, so augmentation is reproducible.
   using Make = std::function<Batch(const std::vector<std::int64_t>& items)>;
 
   // Rows of tensors of equal length: DataLoader({images, labels}, {.batch_size = 64}).
@@ -47,14 +47,14 @@ class DataLoader {
   std::int64_t size() const;     // items
   std::int64_t batches() const;  // in an epoch
 
-  // The next batch; nothing once at the end of each epoch. An exception of `make` is thrown here, and the same batch is
-  // tried again by the next call.
+  // The next batch; nothing once at the end of each epoch. An exception from `make` is rethrown here, and the next call
+  // retries the same batch.
   std::optional<Batch> next();
 
   LoaderPosition position() const;
   void restore(const LoaderPosition& position);
 
-  // for (const Batch& batch : loader): what is left of the epoch.
+  // for (const Batch& batch : loader): the rest of the epoch.
   class Iterator {
    public:
     Iterator() = default;

@@ -5,8 +5,8 @@
 
 #include "ebb/tensor.h"
 
-// Readers of data sets. A file that cannot be read right is an Error of kind io that names the file, the place and what
-// is wrong there.
+// Readers of data sets. A malformed file is an Error of kind io that names the file, the position and what is wrong
+// there.
 namespace ebb {
 
 // IDX, the format of MNIST and EMNIST, plain or gzipped: any rank, in the dtype of the file (i8 and i16 become i32).
@@ -23,29 +23,29 @@ struct LabelledImages {
 LabelledImages read_cifar10(const std::vector<std::string>& paths);
 LabelledImages read_cifar100(const std::vector<std::string>& paths);
 
-// A picture as u8 [channels, height, width]: PNG, JPEG (turned as the camera was held), or PPM and PGM (P2, P3, P5,
-// P6). Grey ones have one channel, coloured ones three; transparency is left out. `channels` 1 or 3 converts, 0 takes
-// what the file has.
+// An image as u8 [channels, height, width]: PNG, JPEG (rotated according to its EXIF orientation), or PPM and PGM (P2,
+// P3, P5, P6). Greyscale images have one channel, colour images three; transparency is dropped. `channels` 1 or 3
+// converts, 0 keeps what the file has.
 Tensor read_image(const std::string& path, int channels = 0);
 
-// FOLDER/CLASS/*.png, .jpg, .jpeg, .ppm and .pgm. Classes and pictures are in the order of their names. With a height
-// and a width all are stretched to that size; otherwise they must have one size.
+// FOLDER/CLASS/*.png, .jpg, .jpeg, .ppm and .pgm. Classes and images are ordered by name. With a height and a width all
+// images are resized to that size; otherwise they must all have the same size.
 LabelledImages read_image_folder(const std::string& folder, int channels = 3, std::int64_t height = 0,
                                  std::int64_t width = 0);
 
 struct CsvOptions {
   enum class Header { detect, yes, no };
-  char separator = 0;                     // 0: comma, semicolon or tab, whichever the first line has most of
+  char separator = 0;                     // 0: comma, semicolon or tab, whichever is most frequent in the first line
   Header header = Header::detect;         // detect: a first line with a word above a number, or with words only
   std::vector<std::string> columns = {};  // by name, or by number from 0 where there is no header; empty: all
   std::vector<std::string> missing = {"", "NA", "N/A", "nan", "NaN", "null", "?"};  // become NaN
   DType dtype = DType::f32;
 };
 struct Table {
-  std::vector<std::string> names;  // of the columns that were taken
+  std::vector<std::string> names;  // of the selected columns
   Tensor values;                   // [rows, columns]
 };
-// Numbers separated by commas, semicolons or tabs; fields may be "quoted". Empty lines are left out.
+// Numbers separated by commas, semicolons or tabs; fields may be "quoted". Empty lines are skipped.
 Table read_csv(const std::string& path, const CsvOptions& options = {});
 
 }  // namespace ebb

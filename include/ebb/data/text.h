@@ -12,16 +12,16 @@ namespace ebb {
 Tensor read_text(const std::string& path);  // a file's bytes, u8 [n]
 
 // Byte-pair encoding (Sennrich, Haddow, Birch 2016) over bytes: tokens 0 to 255 are the bytes, each later one is the
-// merge of two earlier ones. Any text can be encoded, and decoding gives it back byte for byte. Merges do not reach
-// across words; a word takes the space before it.
+// merge of two earlier ones. Any text can be encoded, and decoding restores it byte for byte. Merges do not cross word
+// boundaries; a word includes the space before it.
 class BytePairs {
  public:
   using Merge = std::pair<std::int32_t, std::int32_t>;
 
   BytePairs() = default;  // bytes only
   explicit BytePairs(std::vector<Merge> merges);
-  // The most frequent pairs of the text, until there are `tokens` tokens or no pair occurs twice. Of pairs that are
-  // equally frequent the one with smaller numbers is taken: training repeats itself.
+  // The most frequent pairs of the text, until there are `tokens` tokens or no pair occurs twice. Ties are broken in
+  // favour of smaller token numbers, so training is reproducible.
   static BytePairs train(std::string_view text, std::int64_t tokens);
   static BytePairs load(const std::string& path);  // JSON
   void save(const std::string& path) const;

@@ -4,9 +4,9 @@
 #include "ebb/losses/reduction.h"
 #include "ebb/tensor.h"
 
-// Losses over all alignments of a sequence of labels with a longer one of steps. Gradients are exact for
-// log-probabilities of any kind, normalised or not: minus the share of alignments that pass through each of them. They
-// can be differentiated once more. Samples run in parallel; memory is O(steps · labels) a sample.
+// Losses over all alignments of a sequence of labels with a longer sequence of steps. Gradients are exact for any
+// log-probabilities, normalised or not: minus the share of alignments that pass through each of them. They can be
+// differentiated once more. Samples run in parallel; memory is O(steps · labels) per sample.
 namespace ebb {
 
 struct CtcOptions {
@@ -14,8 +14,8 @@ struct CtcOptions {
   Reduction reduction = Reduction::mean;  // mean: each loss / max(its labels, 1), then the mean over the batch
   bool zero_infinity = false;             // a sample with no possible alignment counts 0 instead of inf
 };
-// Connectionist temporal classification. log_probs [T, N, C] (or [T, C] of one sample); targets [N, S], or all labels
-// one after the other [Σ target_lengths]; both lengths [N]. Lengths and labels are checked.
+// Connectionist temporal classification. log_probs [T, N, C] (or [T, C] for one sample); targets [N, S], or all labels
+// concatenated [Σ target_lengths]; both lengths [N]. Lengths and labels are checked.
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                 const Tensor& target_lengths, const CtcOptions& options = {});
 Tensor ctc_loss_backward(const Tensor& grad, const Tensor& log_probs, const Tensor& targets,

@@ -1,7 +1,7 @@
 #pragma once
 #include "ebb/losses/regression.h"
 
-// Yes or no, element by element: p is a probability, x its logit, y in [0, 1] the target, of one shape.
+// Binary targets, elementwise: p is a probability, x its logit, y in [0, 1] the target, all of the same shape.
 namespace ebb {
 
 struct BinaryCrossEntropyOptions {
@@ -28,7 +28,7 @@ BceWithLogitsGradients binary_cross_entropy_with_logits_backward(const Tensor& g
                                                                  const Tensor& target,
                                                                  const BceWithLogitsOptions& options = {});
 
-// The mean over the classes (last axis) of binary_cross_entropy_with_logits, weighted by class: one term a sample.
+// The mean over the classes (last axis) of binary_cross_entropy_with_logits, weighted by class: one term per sample.
 Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target,
                                    const BinaryCrossEntropyOptions& options = {});
 LossGradients multilabel_soft_margin_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
@@ -43,7 +43,7 @@ struct FocalOptions {
 Tensor sigmoid_focal_loss(const Tensor& input, const Tensor& target, const FocalOptions& options = {});
 LossGradients sigmoid_focal_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                           const FocalOptions& options = {});
-// The same with p = input; logarithms stop at −100 as in binary_cross_entropy.
+// The same with p = input; logarithms are clamped at −100 as in binary_cross_entropy.
 Tensor focal_loss_on_probabilities(const Tensor& input, const Tensor& target, const FocalOptions& options = {});
 LossGradients focal_loss_on_probabilities_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                                    const FocalOptions& options = {});

@@ -3,14 +3,14 @@
 
 #include "ebb/losses/regression.h"
 
-// One class of C, or a distribution over them. Predictions are [C], [N, C] or [N, C, d1, ...]; class indices (any
+// One of C classes, or a distribution over them. Predictions are [C], [N, C] or [N, C, d1, ...]; class indices (any
 // integer dtype) have that shape without C.
 namespace ebb {
 
 struct NllOptions {
   Tensor weight = {};  // one for each class
   std::int64_t ignore_index = -100;
-  Reduction reduction = Reduction::mean;  // mean: over Σ w_y of the targets that are not ignored
+  Reduction reduction = Reduction::mean;  // mean: divides by Σ w_y of the targets that are not ignored
 };
 // −w_y·x_y of log-probabilities x
 Tensor nll_loss(const Tensor& input, const Tensor& target, const NllOptions& options = {});
@@ -22,7 +22,7 @@ struct CrossEntropyOptions {
   std::int64_t ignore_index = -100;  // for class indices
   double label_smoothing = 0;
   double z_loss = 0;   // adds w_y·z_loss·(log Σ e^x)² (w = 1 for probabilities): keeps the logits from drifting
-  double softcap = 0;  // > 0: the logits are softcap·tanh(x / softcap) first
+  double softcap = 0;  // > 0: replaces the logits by softcap·tanh(x / softcap)
   Reduction reduction = Reduction::mean;
 };
 // Class indices:      (1 − ε)·(−w_y·logp_y) + (ε/C)·Σ_c −w_c·logp_c,  logp = log_softmax(x); mean: over Σ w_y

@@ -5,8 +5,8 @@
 #include "ebb/losses/reduction.h"
 #include "ebb/tensor.h"
 
-// Losses that teach an embedding: rows are samples, [N, D]. `*_backward` gives one cotangent for each tensor argument,
-// in their order, undefined where there is none.
+// Losses for learning embeddings: rows are samples, [N, D]. `*_backward` returns one cotangent per tensor argument, in
+// order, undefined where there is none.
 namespace ebb {
 
 // Row i of the keys belongs to row i of the queries, the others (or `negatives` [M, D], if given) do not:
@@ -21,7 +21,7 @@ Tensor info_nce(const Tensor& query, const Tensor& key, const InfoNceOptions& op
 std::vector<Tensor> info_nce_backward(const Tensor& grad, const Tensor& query, const Tensor& key,
                                       const InfoNceOptions& options = {});  // of query, key, negatives
 
-// SimCLR: two views of every sample; each of the 2N rows shall find its other view among the 2N − 1 others.
+// SimCLR: two views of every sample; each of the 2N rows has to identify its other view among the 2N − 1 others.
 struct NtXentOptions {
   double temperature = 0.5;
   Reduction reduction = Reduction::mean;
@@ -31,7 +31,7 @@ std::vector<Tensor> nt_xent_backward(const Tensor& grad, const Tensor& first, co
                                      const NtXentOptions& options = {});
 
 // Supervised contrastive: −mean over the rows with the same label of log e^(z_i·z_p/τ) / Σ_{j≠i} e^(z_i·z_j/τ). Rows
-// whose label nobody shares do not count.
+// whose label is unique do not count.
 struct SupConOptions {
   double temperature = 0.07;
   Reduction reduction = Reduction::mean;
@@ -75,7 +75,7 @@ struct VicRegOptions {
   double invariance = 25;
   double variance = 25;
   double covariance = 1;
-  double eps = 1e-4;  // under the root of the standard deviation
+  double eps = 1e-4;  // added to the variance under the square root
 };
 Tensor vicreg_loss(const Tensor& first, const Tensor& second, const VicRegOptions& options = {});
 std::vector<Tensor> vicreg_loss_backward(const Tensor& grad, const Tensor& first, const Tensor& second,

@@ -3,7 +3,7 @@
 
 #include "ebb/losses/margin.h"
 
-// Losses of vectors (the last axis) by how far apart they point or lie.
+// Losses of vectors (the last axis) by distance or by angle.
 namespace ebb {
 
 // max(0, margin + ‖a − p + eps‖ − ‖a − n + eps‖); swap takes min(‖a − n + eps‖, ‖p − n + eps‖) for the last
@@ -22,7 +22,7 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
 TripletGradients triplet_margin_loss_backward(const Tensor& grad, const Tensor& anchor, const Tensor& positive,
                                               const Tensor& negative, const TripletOptions& options = {});
 
-// The same with a distance of your own; without one it is ‖x − y + 1e-6‖.
+// The same with a custom distance; the default is ‖x − y + 1e-6‖.
 struct TripletDistanceOptions {
   std::function<Tensor(const Tensor&, const Tensor&)> distance_function = {};
   double margin = 1;
@@ -39,7 +39,7 @@ struct CosineEmbeddingOptions {
   double margin = 0;
   Reduction reduction = Reduction::mean;
 };
-// y = 1: 1 − c;  y = −1: max(0, c − margin),  c = a·b / sqrt((a·a + 1e-12)·(b·b + 1e-12)); one y a vector
+// y = 1: 1 − c;  y = −1: max(0, c − margin),  c = a·b / sqrt((a·a + 1e-12)·(b·b + 1e-12)); one y per vector
 Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const Tensor& target,
                              const CosineEmbeddingOptions& options = {});
 PairGradients cosine_embedding_loss_backward(const Tensor& grad, const Tensor& input1, const Tensor& input2,

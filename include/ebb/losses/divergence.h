@@ -1,7 +1,7 @@
 #pragma once
 #include "ebb/losses/regression.h"
 
-// Divergences of distributions that lie along the last axis: one term a distribution (jsd, tvd), or one an element.
+// Divergences of distributions along the last axis: one term per distribution (jsd, tvd), or one per element.
 namespace ebb {
 
 // β·KL(q ‖ m) + (1 − β)·KL(p ‖ m),  m = β·q + (1 − β)·p, of log-probabilities: input = log p, target = log q

@@ -11,17 +11,17 @@ struct LinearCrossEntropyOptions {
   Tensor weight = {};  // [V], of the classes
   std::int64_t ignore_index = -100;
   double label_smoothing = 0;
-  double z_loss = 0;   // adds z_loss·w_y·lse² to every row that counts
-  double softcap = 0;  // logits become softcap·tanh(logits / softcap); 0: they stay
+  double z_loss = 0;   // adds z_loss·w_y·lse² to every row that is not ignored
+  double softcap = 0;  // logits become softcap·tanh(logits / softcap); 0: unchanged
   Reduction reduction = Reduction::mean;
   std::int64_t chunk = 0;  // rows whose logits exist at a time; 0: chosen from the cache and the shape
 };
 
 // cross_entropy(x·headᵀ + bias, target) of hidden states x [.., H], an LM head [V, H] and class indices target [..],
-// without the logits: rows stream in chunks, and the loss and the gradients that are asked for together are made in
-// one pass. Memory beyond inputs and gradients is chunk × V numbers (f32, or f64 for f64 inputs). For f16 and bf16
-// every sum is f32, that of the head's gradient too. Second derivatives are those of the plain formula, and their
-// memory too: the logits exist then.
+// without materialising the logits: rows stream in chunks, and the loss and its gradients, if requested together, are
+// computed in one pass. Memory beyond inputs and gradients is chunk × V elements (f32, or f64 for f64 inputs). For f16
+// and bf16 every sum is f32, including that of the head's gradient. Second derivatives are those of the plain formula,
+// and so is their memory: they materialise the logits.
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& target,
                             const LinearCrossEntropyOptions& options = {});
 
@@ -32,8 +32,8 @@ LinearCrossEntropyGradients linear_cross_entropy_backward(const Tensor& grad, co
                                                           const Tensor& target,
                                                           const LinearCrossEntropyOptions& options = {});
 
-// log p(target) of every row, and their sums along the last axis of target: what preference and policy losses are made
-// of. Rows with ignore_index count 0.
+// log p(target) of every row, and their sums along the last axis of target, for preference and policy losses. Rows with
+// ignore_index count 0.
 struct LinearLogProbOptions {
   Tensor bias = {};
   std::int64_t ignore_index = -100;
@@ -45,7 +45,7 @@ Tensor linear_log_probs(const Tensor& x, const Tensor& head, const Tensor& targe
                         const LinearLogProbOptions& options = {});
 
 struct SequenceLogProbOptions : LinearLogProbOptions {
-  bool average = false;  // over the targets that count, instead of their sum
+  bool average = false;  // over the targets that are not ignored, instead of their sum
 };
 Tensor linear_sequence_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,
                                  const SequenceLogProbOptions& options = {});

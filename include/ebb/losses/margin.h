@@ -4,7 +4,7 @@
 
 #include "ebb/losses/regression.h"
 
-// Losses that are 0 once a prediction is right by a margin. Where such a hinge bends, its gradient is 0.
+// Losses that are 0 once a prediction is right by a margin. At the kink of such a hinge its gradient is 0.
 namespace ebb {
 
 struct LossOptions {
@@ -43,7 +43,7 @@ Tensor soft_margin_loss(const Tensor& input, const Tensor& target, const LossOpt
 LossGradients soft_margin_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                         const LossOptions& options = {});
 
-// (1/C)·Σ_{i≠y} w_y·max(0, margin − x_y + x_i)^p for input [C] or [N, C] and one class a sample
+// (1/C)·Σ_{i≠y} w_y·max(0, margin − x_y + x_i)^p for input [C] or [N, C] and one class per sample
 struct MultiMarginOptions {
   int p = 1;  // 1 or 2
   double margin = 1;

@@ -3,9 +3,9 @@
 
 #include "ebb/losses/linear_cross_entropy.h"
 
-// Losses that teach a language model preferences and policies, from log-probabilities of whole answers [B] (sums over
-// their tokens; averages for orpo and simpo), and fused forms that take hidden states and an LM head: there only few
-// logits exist at a time. `*_backward` gives one cotangent for each tensor argument, in their order.
+// Losses for preference and policy optimisation of language models, from log-probabilities of whole answers [B] (sums
+// over their tokens; averages for orpo and simpo), and fused forms that take hidden states and an LM head, where only
+// few logits exist at a time. `*_backward` returns one cotangent per tensor argument, in order.
 namespace ebb {
 
 // ---- from log-probabilities -----------------------------------------------------------------------------------------
@@ -33,13 +33,13 @@ std::vector<Tensor> ipo_loss_backward(const Tensor& grad, const Tensor& chosen, 
                                       const Tensor& ref_chosen, const Tensor& ref_rejected,
                                       const IpoOptions& options = {});
 
-// Answers one by one, each desirable (true) or not:  w_d·(1 − σ(β·(r − z))) or w_u·(1 − σ(β·(z − r))),
+// Individual answers, each desirable (true) or not:  w_d·(1 − σ(β·(r − z))) or w_u·(1 − σ(β·(z − r))),
 // r = policy − reference, z = max(kl, 0) an estimate of their divergence, constant for differentiation
 struct KtoOptions {
   double beta = 0.1;
   double desirable_weight = 1;
   double undesirable_weight = 1;
-  Tensor kl = {};  // one number; left out: 0
+  Tensor kl = {};  // one number; default: 0
   Reduction reduction = Reduction::mean;
 };
 Tensor kto_loss(const Tensor& policy, const Tensor& reference, const Tensor& desirable, const KtoOptions& options = {});
@@ -83,10 +83,10 @@ std::vector<Tensor> cpo_loss_backward(const Tensor& grad, const Tensor& chosen, 
 struct GrpoOptions {
   double clip_low = 0.2;
   double clip_high = 0.2;
-  double beta = 0.04;     // of the divergence from the reference; only if that is given
-  Tensor old = {};        // [B, T]; left out: the policy itself, so that ρ = 1
+  double beta = 0.04;     // of the divergence from the reference, if given
+  Tensor old = {};        // [B, T]; default: the policy itself, so that ρ = 1
   Tensor reference = {};  // [B, T]
-  Tensor mask = {};       // [B, T]: tokens that count; left out: all
+  Tensor mask = {};       // [B, T]: tokens that count; default: all
   bool by_token = false;  // mean over all tokens; else over the tokens of each answer, then over answers
   Reduction reduction = Reduction::mean;  // none: terms [B, T]
 };
@@ -100,8 +100,8 @@ std::vector<Tensor> grpo_loss_backward(const Tensor& grad, const Tensor& policy,
 // its own hidden states gives them).
 //
 // Logits exist for `chunk` rows at a time: for as many whole pairs (kto: answers, grpo: tokens) as fit. Their value and
-// gradients are made together, with three products. A pair of more rows has its logits made twice. The default of 0 is
-// about 64 MB of logits, at least 128 rows; up to twice as many where one pair needs them.
+// gradients are computed together, with three products. The logits of a pair with more rows are computed twice. The
+// default of 0 means about 64 MB of logits, at least 128 rows; up to twice as many where one pair needs them.
 
 Tensor linear_dpo_loss(const Tensor& x, const Tensor& head, const Tensor& target, const Tensor& reference,
                        const DpoOptions& options = {}, const LinearLogProbOptions& head_options = {});
@@ -113,7 +113,7 @@ Tensor linear_simpo_loss(const Tensor& x, const Tensor& head, const Tensor& targ
                          const LinearLogProbOptions& head_options = {});
 Tensor linear_cpo_loss(const Tensor& x, const Tensor& head, const Tensor& target, const CpoOptions& options = {},
                        const LinearLogProbOptions& head_options = {});
-// Answers one by one: x [B, T, H], reference and desirable [B].
+// Individual answers: x [B, T, H], reference and desirable [B].
 Tensor linear_kto_loss(const Tensor& x, const Tensor& head, const Tensor& target, const Tensor& reference,
                        const Tensor& desirable, const KtoOptions& options = {},
                        const LinearLogProbOptions& head_options = {});

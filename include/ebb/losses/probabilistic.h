@@ -7,15 +7,15 @@ namespace ebb {
 // t·(log t − x), x a log-probability; log_target: e^t·(t − x). 0·log 0 counts 0, also where x = −inf.
 struct KlDivOptions {
   bool log_target = false;
-  Reduction reduction = Reduction::mean;  // over all elements; batchmean is the divergence by its definition
+  Reduction reduction = Reduction::mean;  // over all elements; batchmean is the divergence as defined mathematically
 };
 Tensor kl_div(const Tensor& input, const Tensor& target, const KlDivOptions& options = {});
 LossGradients kl_div_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                               const KlDivOptions& options = {});
 
-// Σ p·log(p / q) along an axis, p and q probabilities: one term a distribution
+// Σ p·log(p / q) along an axis, p and q probabilities: one term per distribution
 struct KlDivergenceOptions {
-  double epsilon = 0;  // q is kept at or above it; where it was raised its gradient is 0
+  double epsilon = 0;  // q is clamped to at least this; where it is, its gradient is 0
   int axis = -1;
   Reduction reduction = Reduction::mean;
 };
@@ -37,8 +37,8 @@ Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, const Poisson
 LossGradients poisson_nll_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                         const PoissonNllOptions& options = {});
 
-// ½·(log v + d²/v), v = max(var, eps); full adds ½·log 2π. var has the input's shape, or 1 in place of its last size,
-// or lacks it, or is one number; a negative var is an error. Where var < eps its gradient is 0.
+// ½·(log v + d²/v), v = max(var, eps); full adds ½·log 2π. var has the input's shape, or that with the last size 1 or
+// missing, or is one number; a negative var is an error. Where var < eps its gradient is 0.
 struct GaussianNllOptions {
   bool full = false;
   double eps = 1e-6;

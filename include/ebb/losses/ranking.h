@@ -1,10 +1,10 @@
 #pragma once
 #include "ebb/losses/regression.h"
 
-// Losses of scores: of one class among C (class axis 1, or the only one, as in cross_entropy), of a ranking, of a sign.
+// Losses of scores: for one of C classes (class axis 1, or the only axis, as in cross_entropy), a ranking, or a sign.
 namespace ebb {
 
-// cross_entropy + epsilon·(1 − p_y): the first term of its series weighted anew
+// cross_entropy + epsilon·(1 − p_y): the first term of its series reweighted
 struct PolyOptions {
   double epsilon = 1;
   std::int64_t ignore_index = -100;
@@ -15,7 +15,7 @@ LossGradients poly_loss_backward(const Tensor& grad, const Tensor& input, const 
                                  const PolyOptions& options = {});
 
 // ½·Σ_{j in S} (x_j² − τ²) + ½ − x_y, where sparsemax(x) = max(x − τ, 0) sums to one and S is where it is positive.
-// Zero, with its gradient, once x_y leads by 1: it does not push on forever.
+// Zero, with zero gradient, once x_y leads by 1: it does not push further.
 struct SparsemaxOptions {
   std::int64_t ignore_index = -100;
   Reduction reduction = Reduction::mean;
@@ -24,7 +24,7 @@ Tensor sparsemax_loss(const Tensor& input, const Tensor& target, const Sparsemax
 LossGradients sparsemax_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                       const SparsemaxOptions& options = {});
 
-// −Σ softmax(relevance)·log_softmax(scores) along the last axis: one term a list
+// −Σ softmax(relevance)·log_softmax(scores) along the last axis: one term per list
 struct ListnetOptions {
   Reduction reduction = Reduction::mean;
 };

@@ -2,9 +2,9 @@
 #include "ebb/losses/reduction.h"
 #include "ebb/tensor.h"
 
-// Losses of numbers against numbers. input and target have one shape; d = input − target. Names and defaults are those
-// of torch.nn.functional. Every `*_backward(grad, ...)` gives what the backward pass gives for the cotangent `grad` of
-// the loss: undefined where an operand is not floating or was left out.
+// Regression losses. input and target have the same shape; d = input − target. Names and defaults are those of
+// torch.nn.functional. Every `*_backward(grad, ...)` returns what the backward pass computes for the cotangent `grad`
+// of the loss: undefined where an operand is not floating or was omitted.
 namespace ebb {
 
 struct LossGradients {
@@ -12,7 +12,7 @@ struct LossGradients {
 };
 
 struct WeightedOptions {
-  Tensor weight = {};  // one for each element; the mean is then Σ w·l / Σ w
+  Tensor weight = {};  // one per element; the mean is then Σ w·l / Σ w
   Reduction reduction = Reduction::mean;
 };
 

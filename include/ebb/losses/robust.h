@@ -1,7 +1,7 @@
 #pragma once
 #include "ebb/losses/regression.h"
 
-// More losses of numbers against numbers; d = input − target.
+// More regression losses; d = input − target.
 namespace ebb {
 
 // The mean is smallest where a share `quantile` of the targets lies below the input.
@@ -22,8 +22,8 @@ Tensor log_cosh_loss(const Tensor& input, const Tensor& target, const LogCoshOpt
 LossGradients log_cosh_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                      const LogCoshOptions& options = {});
 
-// |d| < width: width·log(1 + |d|/curvature), else |d| − (width − width·log(1 + width/curvature)). For landmarks: small
-// errors count more than in l1.
+// |d| < width: width·log(1 + |d|/curvature), else |d| − (width − width·log(1 + width/curvature)). For landmark
+// localisation: small errors count more than in l1.
 struct WingOptions {
   double width = 10;
   double curvature = 2;

@@ -1,7 +1,7 @@
 #pragma once
 #include "ebb/ops/activation.h"
 
-// Activations as layers, for Sequential. Elsewhere the functions of ebb/ops/activation.h are shorter.
+// Activations as layers, for Sequential. Elsewhere the functions in ebb/ops/activation.h are simpler.
 namespace ebb::nn {
 
 // clang-format off
@@ -34,7 +34,7 @@ struct Geglu { int axis = -1; Tensor operator()(const Tensor& x) const { return 
 struct Reglu { int axis = -1; Tensor operator()(const Tensor& x) const { return reglu(x, axis); } };
 // clang-format on
 
-// With a slope that is learned: one, or one for each channel.
+// With a learned slope: one, or one per channel.
 struct Prelu {
   Tensor weight;
   explicit Prelu(std::int64_t channels = 1, double slope = 0.25, DType dtype = DType::f32);

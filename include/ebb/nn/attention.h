@@ -3,9 +3,9 @@
 
 namespace ebb::nn {
 
-// torch.nn.MultiheadAttention on [batch, time, width]: heads attend side by side, each in width/heads dimensions, by
-// scaled_dot_product_attention: the scores are never held, unless weights are dropped. A query that sees nothing gives
-// the output projection of 0, where torch gives NaN.
+// torch.nn.MultiheadAttention on [batch, time, width]: heads attend in parallel, each in width/heads dimensions, by
+// scaled_dot_product_attention: the scores are never materialised, unless dropout is used. A query that attends to no
+// key gives the output projection of 0, where PyTorch gives NaN.
 struct MultiheadAttentionOptions {
   bool bias = true;
   double dropout = 0;  // of the attention weights
@@ -13,17 +13,17 @@ struct MultiheadAttentionOptions {
 };
 struct AttentionCall {
   Tensor mask = {};  // bool, true: may attend; or numbers to add to the scores. Broadcast to [batch, heads, time, keys]
-  bool causal = false;           // a query sees no later key
-  Tensor key_padding_mask = {};  // bool [batch, keys], true: the key only fills up its row and nobody sees it
+  bool causal = false;           // a query does not attend to later keys
+  Tensor key_padding_mask = {};  // bool [batch, keys], true: the key is padding and is ignored
 };
 struct MultiheadAttention {
   std::int64_t heads;
-  Tensor in_proj_weight, in_proj_bias;  // [3·width, width], [3·width]: query, key, value below each other
+  Tensor in_proj_weight, in_proj_bias;  // [3·width, width], [3·width]: query, key, value stacked
   Linear out_proj;
   Dropout dropout;
   MultiheadAttention(std::int64_t width, std::int64_t heads, const MultiheadAttentionOptions& options = {});
   Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionCall& call = {}) const;
-  Tensor operator()(const Tensor& x, const AttentionCall& call = {}) const;  // attends to itself
+  Tensor operator()(const Tensor& x, const AttentionCall& call = {}) const;  // self-attention
   template <class V>
   void visit(V&& v) {
     v("in_proj_weight", in_proj_weight);
@@ -33,10 +33,11 @@ struct MultiheadAttention {
   }
 };
 
-// A layer of a transformer on [batch, time, width], torch.nn.TransformerEncoderLayer with batch_first: attention and a
-// network of two layers, each with a residual. Norms come first by default (GPT-2 and later); torch's default is last.
+// A transformer layer on [batch, time, width], torch.nn.TransformerEncoderLayer with batch_first: attention and a
+// two-layer feed-forward network, each with a residual connection. Pre-norm by default (GPT-2 and later); PyTorch's
+// default is post-norm.
 struct TransformerBlockOptions {
-  std::int64_t hidden = 0;  // of the network; 0: 4·width
+  std::int64_t hidden = 0;  // of the feed-forward network; 0: 4·width
   double dropout = 0;
   bool norm_first = true;
   bool relu = false;  // instead of gelu

@@ -2,8 +2,8 @@
 #include "ebb/nn/parameters.h"
 #include "ebb/ops/conv.h"
 
-// Convolutions on [batch, channels, height, width] and [batch, channels, length]. Weights and biases begin uniform in
-// ±1/√(fan in), as in torch.nn.
+// Convolutions on [batch, channels, height, width] and [batch, channels, length]. Weights and biases are initialised
+// uniformly in ±1/√(fan in), as in torch.nn.
 namespace ebb::nn {
 
 struct ConvLayerOptions {

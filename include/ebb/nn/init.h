@@ -1,7 +1,7 @@
 #pragma once
 #include "ebb/tensor.h"
 
-// First values of weights, drawn from the calling thread's random numbers (torch.nn.init). Shapes are [out, in, ...]:
+// Initial values of weights, drawn from the calling thread's random numbers (torch.nn.init). Shapes are [out, in, ...]:
 // what follows the second axis is the kernel of a convolution and counts for both.
 namespace ebb::nn {
 
@@ -12,8 +12,8 @@ Fans fans(const Shape& shape);  // at least two dimensions
 
 enum class Fan { in, out };
 
-// He et al., 2015: deviation gain/√fan keeps the size of signals (fan in) or gradients (fan out). The gain of relu is
-// √2.
+// He et al., 2015: standard deviation gain/√fan preserves the variance of activations (fan in) or gradients (fan out).
+// The gain of relu is √2.
 struct KaimingOptions {
   Fan fan = Fan::in;
   double gain = 1.4142135623730951;
@@ -22,7 +22,7 @@ struct KaimingOptions {
 Tensor kaiming_normal(const Shape& shape, const KaimingOptions& options = {});
 Tensor kaiming_uniform(const Shape& shape, const KaimingOptions& options = {});  // ±gain·√(3/fan)
 
-// Glorot and Bengio, 2010: deviation gain·√(2/(in + out)), between the two.
+// Glorot and Bengio, 2010: standard deviation gain·√(2/(in + out)), a compromise between the two.
 struct XavierOptions {
   double gain = 1;
   DType dtype = DType::f32;
@@ -33,11 +33,11 @@ Tensor xavier_uniform(const Shape& shape, const XavierOptions& options = {});
 Tensor uniform(const Shape& shape, double low, double high, DType dtype = DType::f32);
 Tensor normal(const Shape& shape, double mean, double deviation, DType dtype = DType::f32);
 
-// Rows (or, if there are more of them than columns, columns) of length gain at right angles to each other, uniformly
-// turned. Axes after the first count as columns.
+// Orthogonal rows (or columns, if there are more rows than columns) of norm gain, with a uniformly random rotation.
+// Axes after the first count as columns.
 Tensor orthogonal(const Shape& shape, double gain = 1, DType dtype = DType::f32);
 
-// A normal distribution of which only [low, high] is kept.
+// A normal distribution truncated to [low, high].
 struct TruncatedNormalOptions {
   double mean = 0;
   double deviation = 1;

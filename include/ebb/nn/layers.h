@@ -4,10 +4,10 @@
 
 #include "ebb/nn/parameters.h"
 
-// Layers are structs: their tensors are there to be read and replaced. See ebb/nn/parameters.h for models of one's own.
+// Layers are structs: their tensors can be read and replaced. See ebb/nn/parameters.h for custom models.
 namespace ebb::nn {
 
-// x·Wᵀ + b. Weight and bias begin uniform in ±1/√in.
+// x·Wᵀ + b. Weight and bias are initialised uniformly in ±1/√in.
 struct LinearOptions {
   bool bias = true;
   DType dtype = DType::f32;
@@ -25,7 +25,7 @@ struct Linear {
 };
 
 struct EmbeddingOptions {
-  std::optional<std::int64_t> padding_index = {};  // its row begins at zero and gets no gradient
+  std::optional<std::int64_t> padding_index = {};  // its row is initialised to zero and gets no gradient
   DType dtype = DType::f32;
 };
 struct Embedding {
@@ -41,7 +41,7 @@ struct Embedding {
 
 struct LayerNormOptions {
   double eps = 1e-5;
-  bool affine = true;  // a weight of ones and a bias of zeros that are learned
+  bool affine = true;  // learn a weight (initially ones) and a bias (initially zeros)
   bool bias = true;
   DType dtype = DType::f32;
 };
@@ -60,7 +60,7 @@ struct LayerNorm {
 };
 
 struct RMSNormOptions {
-  std::optional<double> eps = {};  // unset: the spacing of x's dtype at 1
+  std::optional<double> eps = {};  // unset: the machine epsilon of x's dtype
   bool affine = true;
   DType dtype = DType::f32;
 };

@@ -4,18 +4,18 @@
 
 #include "ebb/nn/parameters.h"
 
-// Norms of [batch, channels, ...]: vectors, sequences and pictures alike.
+// Norms of [batch, channels, ...]: vectors, sequences and images.
 namespace ebb::nn {
 
 struct BatchNormLayerOptions {
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;  // unset: the running statistics are the averages of all batches so far
-  bool affine = true;                    // a weight of ones and a bias of zeros that are learned
-  bool track_running_stats = true;       // false: the input's own statistics while training and afterwards
+  bool affine = true;                    // learn a weight (initially ones) and a bias (initially zeros)
+  bool track_running_stats = true;       // false: always use the statistics of the input
   DType dtype = DType::f32;
 };
 
-// What BatchNorm and InstanceNorm have in common. Statistics are kept in f32 for halves.
+// What BatchNorm and InstanceNorm have in common. For f16 and bf16, statistics are kept in f32.
 struct ChannelNorm {
   std::int64_t channels;
   double eps;
@@ -44,18 +44,18 @@ struct ChannelNorm {
   void move_statistics(const Tensor& mean, const Tensor& var);
 };
 
-// torch.nn.BatchNorm1d and 2d: each channel over the batch. While training, a call moves the running statistics, so the
+// torch.nn.BatchNorm1d and 2d: each channel over the batch. In training, a call updates the running statistics, so the
 // call operator of a model with this layer is not const; in evaluation the statistics are used and nothing changes. An
-// optimiser's step computes the statistics together with the rest; without one they are computed by the next call. What
-// a checkpoint computes again moves nothing.
+// optimiser's step computes the statistics together with the rest; without one they are computed by the next call.
+// Recomputation by a checkpoint does not update them.
 struct BatchNorm : ChannelNorm {
   explicit BatchNorm(std::int64_t channels, const BatchNormLayerOptions& options = {});
   Tensor operator()(const Tensor& x);
-  Tensor operator()(const Tensor& x) const;  // an Error where it would have to move the statistics
+  Tensor operator()(const Tensor& x) const;  // an Error if it would have to update the statistics
 };
 
-// torch.nn.InstanceNorm1d and 2d: each channel of each element of the batch. The same choices, other defaults; running
-// statistics are the averages of those of the elements.
+// torch.nn.InstanceNorm1d and 2d: each channel of each element of the batch. The same options with other defaults;
+// running statistics are averages over the elements.
 struct InstanceNormOptions {
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;

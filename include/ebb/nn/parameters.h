@@ -12,7 +12,7 @@
 #include "ebb/autograd.h"
 #include "ebb/ops/elementwise.h"
 
-// A model is a plain value: a struct with tensors, layers and a call operator, that names its members once.
+// A model is a plain value: a struct with tensors, layers and a call operator that names its members once.
 //
 //   struct Mlp {
 //     nn::Linear first{784, 256}, second{256, 10};
@@ -20,27 +20,27 @@
 //     template <class V> void visit(V&& v) { v("first", first); v("second", second); }
 //   };
 //
-// What a member is decides what it is taken for: a Tensor is trained (an undefined one is not there), an nn::Buffer is
-// saved but not trained, an nn::Training is the mode, and layers, vectors, arrays, tuples and optionals of these are
-// gone into. Names are joined by dots: "first.weight", "blocks.3.norm.bias". Copying a model copies handles, so it
+// The type of a member determines its role: a Tensor is trained (an undefined one is skipped), an nn::Buffer is saved
+// but not trained, an nn::Training is the mode, and layers, vectors, arrays, tuples and optionals of these are visited
+// recursively. Names are joined with dots: "first.weight", "blocks.3.norm.bias". Copying a model copies handles, so it
 // costs nothing.
 namespace ebb {
 
 namespace nn {
 
-// State that is kept beside the parameters, running statistics for example.
+// State other than parameters, for example running statistics.
 struct Buffer {
   Tensor value;
 };
 
-// Layers that behave otherwise while training (dropout, batch norm) have one of these; set_training() finds it.
+// Layers that behave differently in training (dropout, batch norm) have one of these; set_training() finds it.
 struct Training {
   bool on = true;
 };
 
 }  // namespace nn
 
-// A parameter where it lives. Valid as long as the model does and does not move.
+// A reference to a parameter. Valid as long as the model lives and does not move.
 struct Parameter {
   std::string name;
   Tensor* tensor;
@@ -68,7 +68,7 @@ struct AnyMember {
 };
 }  // namespace detail
 
-// Calls f(name, member) for every Tensor, Buffer and Training of the model; what else it is made of is gone into.
+// Calls f(name, member) for every Tensor, Buffer and Training of the model; other members are visited recursively.
 template <class Model, class F>
 void each_member(Model& model, const std::string& name, F&& f) {
   const auto inside = [&](const std::string& part) {
@@ -90,10 +90,10 @@ void each_member(Model& model, const std::string& name, F&& f) {
   } else if constexpr (requires { model.visit(detail::AnyMember{}); }) {
     model.visit([&](const char* part, auto& member) { each_member(member, inside(part), f); });
   }
-  // Anything else is a function without parameters.
+  // Anything else has no parameters.
 }
 
-// Everything trained, in the order the model names it.
+// All trainable parameters, in the order in which the model names them.
 template <class Model>
 requires(!std::same_as<std::remove_cv_t<Model>, Parameters>) Parameters parameters(Model& model) {
   Parameters all;
@@ -134,7 +134,7 @@ Parameters state(Model& model) {
   return all;
 }
 
-// Training (true, as models are made) or use.
+// Training (true, the initial mode) or evaluation.
 template <class Model>
 void set_training(Model& model, bool on) {
   each_member(model, "", [&](const std::string&, auto& member) {
@@ -149,8 +149,8 @@ std::int64_t parameter_count(Model& model) {
 }
 
 // A copy whose parameters are those of `model` cast to dtype, as operations: gradients reach the originals, in their
-// own dtype. This is how mixed precision computes in halves and keeps f32 weights. Buffers stay what they are; where
-// calling the copy moves them (running statistics), give them back with take_buffers.
+// own dtype. This is how mixed precision computes in f16 or bf16 and keeps f32 weights. Buffers are not cast; where
+// calling the copy updates them (running statistics), copy them back with take_buffers.
 template <class Model>
 Model cast_parameters(const Model& model, DType dtype) {
   Model copy = model;
@@ -158,7 +158,7 @@ Model cast_parameters(const Model& model, DType dtype) {
   return copy;
 }
 
-// Moves parameters and buffers to a device. Parameters begin a new history there.
+// Moves parameters and buffers to a device. Parameters start a new history there.
 template <class Model>
 void move_to(Model& model, Device device) {
   for (const Parameter& p : state(model)) {
@@ -167,7 +167,7 @@ void move_to(Model& model, Device device) {
   }
 }
 
-// The buffers of a copy of the model become its own.
+// Copies the buffers of a copy of the model back into it.
 template <class Model>
 void take_buffers(Model& model, Model copy) {
   const Parameters mine = buffers(model), theirs = buffers(copy);

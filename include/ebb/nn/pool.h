@@ -1,7 +1,7 @@
 #pragma once
 #include "ebb/ops/pool.h"
 
-// Pooling as layers, for Sequential. Elsewhere the functions of ebb/ops/pool.h are shorter.
+// Pooling as layers, for Sequential. Elsewhere the functions in ebb/ops/pool.h are simpler.
 namespace ebb::nn {
 
 struct MaxPool2d {

@@ -5,29 +5,29 @@
 #include "ebb/nn/layers.h"
 
 // Recurrent networks, torch.nn.RNN, LSTM and GRU. Sequences are [batch, time, features] unless batch_first is false.
-// Parameters begin uniform in ±1/√hidden.
+// Parameters are initialised uniformly in ±1/√hidden.
 namespace ebb::nn {
 
 struct RecurrentOptions {
   bool bias = true;
   bool relu = false;            // Rnn only: instead of tanh
-  std::int64_t num_layers = 1;  // each reads the outputs of the one before
-  bool bidirectional = false;   // a second network reads backwards in time; outputs stand beside each other
-  double dropout = 0;           // of the outputs of all layers but the last, while training
-  bool batch_first = true;      // false: [time, batch, features], torch's default
+  std::int64_t num_layers = 1;  // each reads the outputs of the previous one
+  bool bidirectional = false;   // a second network runs backwards in time; outputs are concatenated
+  double dropout = 0;           // of the outputs of all layers but the last, in training
+  bool batch_first = true;      // false: [time, batch, features], PyTorch's default
   DType dtype = DType::f32;
 };
 
-// One layer in one direction: the weights of its gates below each other, in torch's order.
+// One layer in one direction: the weights of its gates stacked, in PyTorch's order.
 struct RecurrentWeights {
   Tensor weight_ih, weight_hh, bias_ih, bias_hh;  // [gates·hidden, in], [gates·hidden, hidden], [gates·hidden]
 };
 
-// What the three have in common. Names are torch's: "weight_ih_l0", "weight_ih_l0_reverse", "weight_ih_l1", ...
+// What the three have in common. Names are PyTorch's: "weight_ih_l0", "weight_ih_l0_reverse", "weight_ih_l1", ...
 struct Recurrent {
   std::int64_t in, hidden;
   bool bidirectional, batch_first;
-  std::vector<RecurrentWeights> weights;  // layer by layer; in each, forwards and then backwards
+  std::vector<RecurrentWeights> weights;  // layer by layer; in each, forward and then backward
   Dropout dropout;
   Recurrent(const char* name, std::int64_t in, std::int64_t hidden, int gates, const RecurrentOptions& options);
   template <class V>
@@ -46,7 +46,7 @@ struct Recurrent {
   std::string ending(std::size_t k) const;
 };
 
-// States are [layers·directions, batch, hidden], in the order of the weights; one that is left out is zeros.
+// States are [layers·directions, batch, hidden], in the order of the weights; an omitted state is zeros.
 struct Sequence {
   Tensor output;  // of the last layer: [batch, time, directions·hidden], or time first
   Tensor h;       // after the last step

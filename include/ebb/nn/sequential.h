@@ -7,7 +7,7 @@
 namespace ebb::nn {
 
 // One layer after the other: Sequential net{Linear(784, 256), Relu{}, Linear(256, 10)}. Anything that can be called
-// with a tensor is a layer, a lambda too. Parameters are named by position, "0.weight", as in torch.
+// with a tensor is a layer, including a lambda. Parameters are named by position, "0.weight", as in PyTorch.
 template <class... Layers>
 struct Sequential {
   std::tuple<Layers...> layers;

@@ -3,8 +3,8 @@
 
 #include "ebb/ops/elementwise.h"
 
-// Activations. Each is one operation with a gradient rule of its own (ebb/backward/activation.h); names and defaults
-// are those of torch.nn.functional. Halves are computed in f32 and rounded once; integers are taken as f32.
+// Activations. Each is one operation with its own gradient rule (ebb/backward/activation.h); names and defaults are
+// those of torch.nn.functional. f16 and bf16 are computed in f32 and rounded once; integers are converted to f32.
 namespace ebb {
 
 // ---- sigmoid and its logarithms: exact for every finite x -----------------------------------------------------------
@@ -19,7 +19,7 @@ Tensor logit(const Tensor& x,
 
 Tensor relu(const Tensor& x);  // integers stay integers; gradient 0 at 0
 Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);
-Tensor prelu(const Tensor& x, const Tensor& weight);  // weight: one slope, or one for each channel (axis 1)
+Tensor prelu(const Tensor& x, const Tensor& weight);  // weight: one slope, or one per channel (axis 1)
 Tensor relu6(const Tensor& x);                        // min(max(x, 0), 6)
 Tensor hardtanh(const Tensor& x, double min_val = -1, double max_val = 1);
 Tensor hardsigmoid(const Tensor& x);                                // min(max(x/6 + 1/2, 0), 1)

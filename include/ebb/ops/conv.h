@@ -17,7 +17,7 @@ struct SizePair {
 };
 
 // Zeros around the input: a number, {H, W}, kValid (none) or kSame (as many as keep the size; stride 1 only, and where
-// the number is odd the one left over comes after the last element, as in PyTorch).
+// the number is odd the extra one comes after the last element, as in PyTorch).
 struct Padding {
   enum class Mode { sizes, same, valid };
   enum class Name { same, valid };
@@ -37,9 +37,9 @@ struct ConvOptions {
   std::int64_t groups = 1;
 };
 // x [N, C, H, W] with windows [K, C/groups, R, S] and bias [K] (or Tensor{}): [N, K, P, Q],
-//   P = ⌊(H + 2·padding − dilation·(R − 1) − 1)/stride⌋ + 1.  x may lack its first axis, and so does the result then.
+//   P = ⌊(H + 2·padding − dilation·(R − 1) − 1)/stride⌋ + 1.  x may lack its first axis; then so does the result.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const ConvOptions& options = {});
-// x [N, C, L], windows [K, C/groups, R]. Of the options the number for W counts.
+// x [N, C, L], windows [K, C/groups, R]. Of the options, the number for W is used.
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const ConvOptions& options = {});
 
 struct ConvTransposeOptions {
@@ -49,8 +49,8 @@ struct ConvTransposeOptions {
   std::int64_t groups = 1;
   SizePair dilation = 1;
 };
-// The gradient of a convolution to its input, as an operation: x [N, C, H, W], weight [C, K/groups, R, S], bias [K]:
-// [N, K, P, Q],   P = (H − 1)·stride − 2·padding + dilation·(R − 1) + output_padding + 1.
+// The gradient of a convolution with respect to its input, as an operation: x [N, C, H, W], weight [C, K/groups, R, S],
+// bias [K]: [N, K, P, Q],   P = (H − 1)·stride − 2·padding + dilation·(R − 1) + output_padding + 1.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                         const ConvTransposeOptions& options = {});
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},

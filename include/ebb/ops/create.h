@@ -10,7 +10,7 @@
 
 namespace ebb {
 
-// Constants take no memory: one number, repeated.
+// Constants take no memory: one number, broadcast.
 Tensor zeros(const Shape& shape, DType dtype = DType::f32);
 Tensor ones(const Shape& shape, DType dtype = DType::f32);
 Tensor full(const Shape& shape, Scalar value, std::optional<DType> dtype = {});  // default: f32, i64 or bool, as value
@@ -18,14 +18,14 @@ Tensor zeros_like(const Tensor& x);
 Tensor ones_like(const Tensor& x);
 Tensor full_like(const Tensor& x, Scalar value);
 
-// start, start + step, ... below end: i64 for integers, f32 for reals.
+// start, start + step, ... up to but excluding end: i64 for integers, f32 for reals.
 Tensor arange(Scalar end);
 Tensor arange(Scalar start, Scalar end, Scalar step = 1, std::optional<DType> dtype = {});
 // `count` numbers from start to end, both included exactly.
 Tensor linspace(double start, double end, std::int64_t count, DType dtype = DType::f32);
 Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns = {}, DType dtype = DType::f32);
 
-// Random numbers are a function of the seed, the number of the operation and the position (see manual_seed).
+// Random numbers depend only on the seed, the operation number and the position (see manual_seed).
 Tensor rand(const Shape& shape, DType dtype = DType::f32);   // uniform in [0, 1)
 Tensor randn(const Shape& shape, DType dtype = DType::f32);  // normal, mean 0, variance 1
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, DType dtype = DType::i64);  // in [low, high)
@@ -54,11 +54,11 @@ Tensor from_data(std::initializer_list<T> data, const Shape& shape) {
 }
 Tensor from_data(const std::vector<bool>& data, const Shape& shape);
 
-// Somebody else's row-major memory, not copied; it must not change. `release` is called when nothing uses it any more.
+// External row-major memory, not copied; it must not change. `release` is called when it is no longer used.
 Tensor from_foreign(void* data, DType dtype, const Shape& shape, std::function<void()> release = {});
 
 // Literals: tensor(3.0), tensor({1, 2}), tensor({{1.0, 2.0}, {3.0, 4.0}}). Reals are f32 and integers i64 unless a
-// dtype is asked for.
+// dtype is given.
 Tensor tensor(Scalar value, std::optional<DType> dtype = {});
 Tensor tensor_from(const std::vector<double>& reals, const Shape& shape, DType dtype);
 Tensor tensor_from(const std::vector<std::int64_t>& integers, const Shape& shape, DType dtype);

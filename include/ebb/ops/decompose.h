@@ -5,28 +5,29 @@
 
 #include "ebb/tensor.h"
 
-// Factors of batches of matrices [..., m, n], by LAPACK in f64 whatever the dtype. They are computed at once. Gradients
-// are those of distinct eigenvalues and singular values; where two are equal, those of the vectors do not exist.
+// Factorisations of batches of matrices [..., m, n], by LAPACK in f64 whatever the dtype, evaluated immediately.
+// Gradients assume distinct eigenvalues and singular values; where two are equal, the gradients of the vectors do not
+// exist.
 namespace ebb {
 
-// The sign of the determinant and the logarithm of its size: 0 and −inf for a singular matrix.
+// The sign of the determinant and the logarithm of its absolute value: 0 and −inf for a singular matrix.
 std::pair<Tensor, Tensor> slogdet(const Tensor& a);
 
 // Eigenvalues in ascending order and eigenvectors in the columns, A = V·diag(w)·Vᵀ. Of a symmetric matrix only the
 // lower triangle is read.
 std::pair<Tensor, Tensor> eigh(const Tensor& a);
 
-// A = Q·R with orthonormal columns Q [..., m, k] and an upper triangle R [..., k, n], k = min(m, n).
+// A = Q·R with orthonormal columns Q [..., m, k] and upper triangular R [..., k, n], k = min(m, n).
 std::pair<Tensor, Tensor> qr(const Tensor& a);
 
 // A = U·diag(S)·Vᵀ with U [..., m, k], S [..., k] in descending order and Vᵀ [..., k, n], k = min(m, n).
 std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& a);
 
 // The pseudo-inverse [..., n, m]: singular values up to rtol times the largest count as 0 (default: max(m, n) times the
-// distance from 1 to the next number of the dtype).
+// machine epsilon of the dtype).
 Tensor pinv(const Tensor& a, std::optional<double> rtol = {});
 
-// The X of least size that minimizes ‖A·X − B‖, for B [..., m, k] or a vector [m].
+// The X of least norm that minimizes ‖A·X − B‖, for B [..., m, k] or a vector [m].
 Tensor lstsq(const Tensor& a, const Tensor& b, std::optional<double> rtol = {});
 
 }  // namespace ebb

@@ -3,13 +3,13 @@
 
 #include "ebb/tensor.h"
 
-// Arithmetic, functions of one number, comparison and selection. Operands broadcast by NumPy's rule and are promoted to
-// a common dtype (ebb/dtype.h); names and defaults are PyTorch's. Functions of a real number take integer tensors as
-// f32.
+// Arithmetic, unary functions, comparison and selection. Operands broadcast by NumPy's rule and are promoted to a
+// common dtype (ebb/dtype.h); names and defaults are PyTorch's. Real functions convert integer tensors to f32.
 namespace ebb {
 
 // A parameter that takes a tensor or a number, so that one signature serves add(x, y), add(x, 2) and add(2, x). It only
-// looks at the tensor it was made from: for parameters, never for variables. Default-made ({}) it stands for "none".
+// refers to the tensor it was made from: use it for parameters, never for variables. Default-constructed ({}) it means
+// "none".
 class TensorOrScalar {
  public:
   TensorOrScalar() = default;
@@ -53,7 +53,7 @@ Tensor operator*(TensorOrScalar a, TensorOrScalar b);
 Tensor operator/(TensorOrScalar a, TensorOrScalar b);
 Tensor operator-(const Tensor& x);
 
-// ---- functions of one number ----------------------------------------------------------------------------------------
+// ---- unary functions ------------------------------------------------------------------------------------------------
 
 Tensor neg(const Tensor& x);
 Tensor reciprocal(const Tensor& x);
@@ -90,11 +90,11 @@ Tensor digamma(const Tensor& x);
 Tensor polygamma(int n, const Tensor& x);  // the n-th derivative of digamma
 Tensor floor(const Tensor& x);
 Tensor ceil(const Tensor& x);
-Tensor round(const Tensor& x);  // halves to even
+Tensor round(const Tensor& x);  // ties to even
 Tensor trunc(const Tensor& x);
 Tensor frac(const Tensor& x);  // x − trunc x
 
-Tensor cast(const Tensor& x, DType dtype);  // floats to integers: towards zero, NaN 0; u8 keeps the last 8 bits
+Tensor cast(const Tensor& x, DType dtype);  // floats to integers: towards zero, NaN becomes 0; u8 keeps the low 8 bits
 
 // ---- comparison, logic: bool tensors, no gradient -------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ Tensor le(TensorOrScalar a, TensorOrScalar b);
 Tensor gt(TensorOrScalar a, TensorOrScalar b);
 Tensor ge(TensorOrScalar a, TensorOrScalar b);
 
-// Element by element, as in NumPy: a tensor of bools, not one answer (allclose gives one).
+// Elementwise, as in NumPy: a bool tensor, not a single bool (for that see allclose).
 Tensor operator==(TensorOrScalar a, TensorOrScalar b);
 Tensor operator!=(TensorOrScalar a, TensorOrScalar b);
 Tensor operator<(TensorOrScalar a, TensorOrScalar b);
@@ -113,7 +113,7 @@ Tensor operator<=(TensorOrScalar a, TensorOrScalar b);
 Tensor operator>(TensorOrScalar a, TensorOrScalar b);
 Tensor operator>=(TensorOrScalar a, TensorOrScalar b);
 
-Tensor logical_and(const Tensor& a, const Tensor& b);  // a number counts as true where it is not 0
+Tensor logical_and(const Tensor& a, const Tensor& b);  // nonzero counts as true
 Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor logical_xor(const Tensor& a, const Tensor& b);
 Tensor logical_not(const Tensor& x);
@@ -134,7 +134,7 @@ bool allclose(const Tensor& a, const Tensor& b, const CloseOptions& options = {}
 
 Tensor where(const Tensor& mask, TensorOrScalar a, TensorOrScalar b);  // a where the mask is true, b elsewhere
 Tensor masked_fill(const Tensor& x, const Tensor& mask, TensorOrScalar value);
-// min(max(x, lo), hi). Either bound may be left out: clamp(x, {}, 1). The gradient passes on [lo, hi], ends included.
+// min(max(x, lo), hi). Either bound may be omitted: clamp(x, {}, 1). The gradient passes on [lo, hi], inclusive.
 Tensor clamp(const Tensor& x, TensorOrScalar lo, TensorOrScalar hi = {});
 
 }  // namespace ebb

@@ -7,14 +7,14 @@
 
 namespace ebb {
 
-// Indices are i64 or i32, count from 0, and every one is checked: an Error names the position and the value of the
-// first that is out of range.
+// Indices are i64 or i32, start at 0, and are checked: an Error names the position and the value of the first that is
+// out of range.
 
 // out[i][j][k] = x[i][index[i][j][k]][k] for axis 1, and so on. The result has the shape of index.
 Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& index);
 Tensor take_along(const Tensor& x, const Tensor& index, std::int64_t axis);  // gather; the other axes broadcast
 
-// A copy of x in which x[i][index[i][j][k]][k] = src[i][j][k]; where an index repeats, the last one stays.
+// A copy of x in which x[i][index[i][j][k]][k] = src[i][j][k]; where an index repeats, the last value wins.
 Tensor scatter(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& src);
 Tensor scatter(const Tensor& x, std::int64_t axis, const Tensor& index, Scalar value);
 Tensor scatter_add(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& src);
@@ -27,10 +27,10 @@ Tensor index_add(const Tensor& x, std::int64_t axis, const Tensor& index, const 
 // gradient.
 Tensor embedding(const Tensor& weight, const Tensor& index, std::optional<std::int64_t> padding_index = {});
 
-// A new last axis with 1 at the index; classes = −1 takes the largest index plus one (and computes it at once).
+// A new last axis with 1 at the index; classes = −1 takes the largest index plus one (which is computed immediately).
 Tensor one_hot(const Tensor& index, std::int64_t classes = -1, DType dtype = DType::i64);
 
-// Stable, NaN counts as the largest. sort and topk give values and their positions (i64).
+// Stable; NaN counts as the largest. sort and topk return values and their positions (i64).
 Tensor argsort(const Tensor& x, std::int64_t axis = -1, bool descending = false);
 std::pair<Tensor, Tensor> sort(const Tensor& x, std::int64_t axis = -1, bool descending = false);
 std::pair<Tensor, Tensor> topk(const Tensor& x, std::int64_t k, std::int64_t axis = -1, bool largest = true);

@@ -3,13 +3,13 @@
 
 #include "ebb/ops/linalg.h"
 
-// Products with something added, distances, and what is made of a matrix's diagonal.
+// Products with an addend, distances, trace and Kronecker product.
 namespace ebb {
 
-// x·weightᵀ + bias for x [..., in], weight [out, in] and bias [out], which may be left out.
+// x·weightᵀ + bias for x [..., in], weight [out, in] and an optional bias [out].
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
-// beta·input + alpha·(a·b) of matrices, and of batches of them. With beta = 0 input is not looked at.
+// beta·input + alpha·(a·b) of matrices, and of batches of them. With beta = 0 input is ignored.
 Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
 Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
 

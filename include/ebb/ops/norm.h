@@ -6,18 +6,18 @@
 
 namespace ebb {
 
-// Statistics are f32 for halves; weight and bias may be left out (Tensor{}) and have normalized_shape, the last sizes
-// of x.
+// Statistics are f32 for f16 and bf16; weight and bias are optional (Tensor{}) and have normalized_shape, the last
+// sizes of x.
 
 // (x − mean) / sqrt(var + eps) · weight + bias, var without correction.
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
 
-// x / sqrt(mean(x²) + eps) · weight. eps defaults to the distance from 1 to the next number of x's dtype.
+// x / sqrt(mean(x²) + eps) · weight. eps defaults to the machine epsilon of x's dtype.
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
                 std::optional<double> eps = {});
 
-// Norms of [N, C, ...], with weight and bias [C] or left out.
+// Norms of [N, C, ...], with optional weight and bias [C].
 
 struct BatchNormOptions {
   bool training = false;  // true: normalize by the batch's own statistics; false: by the running ones
@@ -28,7 +28,7 @@ struct BatchNormResult {
   Tensor y, running_mean, running_var;  // running statistics after this batch; undefined where none were given
 };
 // Each channel over the batch and everything after the channels. The running variance is the unbiased one, as in
-// PyTorch. Nothing is changed in place: keep the statistics that are returned.
+// PyTorch. Nothing is changed in place: keep the returned statistics.
 BatchNormResult batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
                            const Tensor& weight = {}, const Tensor& bias = {}, const BatchNormOptions& options = {});
 

@@ -3,10 +3,10 @@
 
 #include "ebb/ops/elementwise.h"
 
-// More functions of numbers, each a formula of others, so that its gradient is theirs. Operands broadcast.
+// More elementwise functions, each composed of others, from which it takes its gradient. Operands broadcast.
 namespace ebb {
 
-// log(e^a + e^b) without overflow; equal infinities stay what they are.
+// log(e^a + e^b) without overflow; equal infinities are preserved.
 Tensor logaddexp(const Tensor& a, const Tensor& b);
 
 Tensor fmod(TensorOrScalar a, TensorOrScalar b);  // a − b·trunc(a / b): has the sign of a, exactly
@@ -16,18 +16,18 @@ Tensor signbit(const Tensor& x);    // bool: below zero, or −0; false for NaN
 
 struct NanToNumOptions {
   double nan = 0;
-  std::optional<double> posinf = {}, neginf = {};  // the largest and the lowest finite number unless given
+  std::optional<double> posinf = {}, neginf = {};  // default: the largest and the lowest finite number
 };
 Tensor nan_to_num(const Tensor& x, const NanToNumOptions& options = {});  // gradient 0 where a number was replaced
 
 Tensor erfinv(const Tensor& x);  // the y with erf(y) = x; infinite at ±1, NaN beyond. Has three derivatives
 
-// Bits of integers; for bool they are the logical operations. Computed at once.
+// Bitwise operations on integers; logical operations for bool. Evaluated immediately.
 Tensor bitwise_and(const Tensor& a, const Tensor& b);
 Tensor bitwise_or(const Tensor& a, const Tensor& b);
 Tensor bitwise_xor(const Tensor& a, const Tensor& b);
 Tensor bitwise_not(const Tensor& x);
-Tensor bitwise_left_shift(const Tensor& a, const Tensor& b);   // by 0 to the number of bits less one
+Tensor bitwise_left_shift(const Tensor& a, const Tensor& b);   // by 0 to the number of bits minus one
 Tensor bitwise_right_shift(const Tensor& a, const Tensor& b);  // keeps the sign
 
 }  // namespace ebb

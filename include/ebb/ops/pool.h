@@ -8,15 +8,15 @@
 
 namespace ebb {
 
-// Windows of [N, C, H, W] (2d) or [N, C, L] (1d); N may be left out. In 1d the number for W counts.
+// Windows of [N, C, H, W] (2d) or [N, C, L] (1d); N may be omitted. In 1d the number for W is used.
 
 struct MaxPoolOptions {
-  std::optional<SizePair> stride = {};  // the window's size unless given
-  SizePair padding = 0;                 // at most half the window; what is outside never is the largest
+  std::optional<SizePair> stride = {};  // default: the window's size
+  SizePair padding = 0;                 // at most half the window; padding is never the largest
   SizePair dilation = 1;
-  bool ceil_mode = false;  // a last window that reaches over the end counts too
+  bool ceil_mode = false;  // also use a last window that extends past the end
 };
-// The largest element of each window; where several are, the first, and it alone gets the gradient. NaN is the largest.
+// The largest element of each window; of equal ones the first, which alone gets the gradient. NaN is the largest.
 Tensor max_pool2d(const Tensor& x, SizePair window, const MaxPoolOptions& options = {});
 Tensor max_pool1d(const Tensor& x, std::int64_t window, const MaxPoolOptions& options = {});
 // The values and where in its plane (i64, row-major) each was found.
@@ -39,8 +39,8 @@ Tensor adaptive_avg_pool1d(const Tensor& x, std::int64_t output);
 Tensor adaptive_max_pool2d(const Tensor& x, SizePair output);
 Tensor adaptive_max_pool1d(const Tensor& x, std::int64_t output);
 
-// Over everything after the channels, whose axes stay with size 1: [N, C, 1, ...].
+// Over all axes after the channels, which are kept with size 1: [N, C, 1, ...].
 Tensor global_avg_pool(const Tensor& x);
-Tensor global_max_pool(const Tensor& x);  // the gradient is split among equal elements, as that of max
+Tensor global_max_pool(const Tensor& x);  // the gradient is split among equal elements, as for max
 
 }  // namespace ebb

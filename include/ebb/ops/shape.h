@@ -9,7 +9,7 @@
 
 namespace ebb {
 
-// Sizes as an argument, where −1 has a meaning: {2, −1}, a vector, or another tensor's shape.
+// Sizes as an argument, where −1 has a special meaning: {2, −1}, a vector, or another tensor's shape.
 class Sizes {
  public:
   Sizes(std::initializer_list<std::int64_t> sizes) : sizes_(sizes) {}
@@ -27,7 +27,7 @@ class Sizes {
 // The same elements in row-major order; one size may be −1 and is inferred.
 Tensor reshape(const Tensor& x, const Sizes& sizes);
 Tensor flatten(const Tensor& x, std::int64_t first = 0, std::int64_t last = -1);
-Tensor squeeze(const Tensor& x, const Axes& axes = {});  // all axes of size 1, or those of the named ones that are
+Tensor squeeze(const Tensor& x, const Axes& axes = {});  // all axes of size 1, or those among the given ones
 Tensor unsqueeze(const Tensor& x, std::int64_t axis);
 
 Tensor permute(const Tensor& x, const Axes& axes);
@@ -37,7 +37,7 @@ Tensor t(const Tensor& x);  // rank 2 or less
 // Repeats axes of size 1 (and new leading ones) without copying. −1 keeps a size.
 Tensor expand(const Tensor& x, const Sizes& sizes);
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
-// The other way: sums x over the axes along which `shape` was broadcast to x's shape.
+// The reverse: sums x over the axes along which `shape` was broadcast to x's shape.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 
 Tensor narrow(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_t length);

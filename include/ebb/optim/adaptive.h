@@ -1,7 +1,7 @@
 #pragma once
 #include "ebb/optim/optimizer.h"
 
-// Optimisers that divide by a running size of the gradient. Formulas and defaults are those of torch.optim.
+// Optimisers that divide by a running magnitude of the gradient. Formulas and defaults are those of torch.optim.
 namespace ebb {
 
 // m ← β₁·m + (1 − β₁)·g,  v ← β₂·v + (1 − β₂)·g²,  p ← p − lr·m̂ / (√v̂ + eps), where m̂ = m/(1 − β₁ᵗ), v̂ = v/(1 − β₂ᵗ).
@@ -28,7 +28,7 @@ class Adam : public Optimizer {
   bool decoupled_;
 };
 
-// Adam whose weight decay is beside the gradient (Loshchilov and Hutter, 2019): first p ← p − lr·weight_decay·p.
+// Adam with weight decay decoupled from the gradient (Loshchilov and Hutter, 2019): first p ← p − lr·weight_decay·p.
 struct AdamWOptions {
   double lr = 1e-3;
   double beta1 = 0.9;
@@ -43,7 +43,7 @@ class AdamW : public Adam {
   explicit AdamW(const AdamWOptions& options = {});
 };
 
-// Adam that waits for its variance (Liu et al., 2020): with ρ∞ = 2/(1 − β₂) − 1 and ρ = ρ∞ − 2t·β₂ᵗ/(1 − β₂ᵗ), steps
+// Adam with its variance rectified (Liu et al., 2020): with ρ∞ = 2/(1 − β₂) − 1 and ρ = ρ∞ − 2t·β₂ᵗ/(1 − β₂ᵗ), steps
 // are plain lr·m̂ while ρ ≤ 5, and rectified by √((ρ−4)(ρ−2)ρ∞ / ((ρ∞−4)(ρ∞−2)ρ)) afterwards.
 struct RAdamOptions {
   double lr = 1e-3;

@@ -13,7 +13,7 @@ namespace ebb {
 
 Gradients scale_gradients(const Gradients& gradients, double factor);
 
-// The norm of all gradients together, as one tensor of one element (f32, or f64 where a gradient is).
+// The norm of all gradients together, as a tensor of one element (f32, or f64 where a gradient is).
 Tensor global_norm(const Gradients& gradients, double p = 2);
 
 // The gradients times min(1, max_norm / (norm + 1e-6)), and the norm before clipping (torch.nn.utils.clip_grad_norm_).
@@ -27,12 +27,13 @@ ClippedGradients clip_by_norm(const Gradients& gradients, double max_norm, doubl
 Gradients clip_by_value(const Gradients& gradients, double limit);
 
 // Sums the gradients of several small batches, as if they were one: f16 and bf16 are summed in f32. Each add() is
-// computed at once, so that its activations are gone before the next batch. The parameters stay the same meanwhile.
+// evaluated immediately, so that its activations are freed before the next batch. The parameters do not change
+// meanwhile.
 class GradientAccumulator {
  public:
   void add(const Gradients& gradients);
   int count() const { return count_; }
-  Gradients take_sum();   // and begin anew
+  Gradients take_sum();   // and start over
   Gradients take_mean();  // for losses that are means over their batch
 
  private:

@@ -3,7 +3,7 @@
 
 #include "ebb/nn/parameters.h"
 
-// Minimisers of a smooth function without noise. They keep numbers in the dtype of x; f64 is the better choice.
+// Minimisers of a smooth, noise-free function. They compute in the dtype of x; f64 is recommended.
 namespace ebb {
 
 struct Minimum {
@@ -28,13 +28,13 @@ struct LbfgsOptions {
 };
 Minimum minimize_lbfgs(const Function& f, const Tensor& x, const LbfgsOptions& options = {});
 
-// The same for the parameters of a model: `loss` computes the loss from the model as it is. The parameters are
-// replaced; x of the result is all of them in one vector.
+// The same for the parameters of a model: `loss` computes the loss from the current model. The parameters are replaced;
+// x of the result is all of them in one vector.
 Minimum minimize_lbfgs(const std::function<Tensor()>& loss, const Parameters& parameters,
                        const LbfgsOptions& options = {});
 
 // Newton's method whose system H·d = −g is solved by conjugate gradients on hvp, to a tolerance that tightens with the
-// gradient, stopping where the curvature is not positive; the step is halved until the value falls enough.
+// gradient, stopping at non-positive curvature; the step is halved until the value decreases enough.
 struct NewtonCgOptions {
   int max_iterations = 100;
   int max_products = 0;  // per iteration; 0: twice the number of elements

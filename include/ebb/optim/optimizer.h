@@ -15,21 +15,21 @@ namespace ebb {
 using DecayFilter = std::function<bool(const std::string& name, const Tensor& parameter)>;
 bool decay_matrices(const std::string& name, const Tensor& parameter);
 
-// What all optimisers share. An optimiser owns state (moments and the number of steps) by parameter name and no
-// parameters: step() gives the model new ones.
+// What all optimisers share. An optimiser owns state (moments and step counts) by parameter name but no parameters:
+// step() gives the model new ones.
 //
 //   Adam optimizer({.lr = 1e-3});
 //   optimizer.step(model, backward(loss));
 //
 // The update of a parameter is a formula, so parameter, gradient and moments are read once and written once, in one
-// sweep. A learning rate that changes makes no new schedule. Parameters of f16 and bf16 are updated in f32 with f32
+// sweep. Changing the learning rate does not require a new plan. Parameters of f16 and bf16 are updated in f32 with f32
 // moments and rounded once.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Replaces every parameter that has a gradient and computes everything now, the loss and the model's buffers
-  // included.
+  // Replaces every parameter that has a gradient and evaluates everything now, including the loss and the model's
+  // buffers.
   template <class Model>
   void step(Model& model, const Gradients& gradients) {
     step_all(parameters(model), buffers(model), gradients);
@@ -43,7 +43,7 @@ class Optimizer {
   double lr() const { return lr_; }
   void set_lr(double lr);
 
-  // For saving: "first.weight/exp_avg" and "first.weight/step" (i64) for each parameter that was stepped.
+  // For saving: "first.weight/exp_avg" and "first.weight/step" (i64) for each updated parameter.
   std::map<std::string, Tensor> state() const;
   void load_state(const std::map<std::string, Tensor>& state);
 
@@ -53,7 +53,7 @@ class Optimizer {
     std::vector<Tensor> tensors;  // in the order of the names; undefined before the first step
   };
 
-  // `slot_names` are torch's names of the state tensors.
+  // `slot_names` are PyTorch's names for the state tensors.
   Optimizer(const char* name, double lr, std::vector<const char*> slot_names);
   // The new parameter from the old one and its gradient, both at least f32; slots are replaced.
   virtual Tensor update(const std::string& name, const Tensor& parameter, const Tensor& gradient,

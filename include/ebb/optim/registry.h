@@ -19,11 +19,11 @@ struct OptimizerInfo {
   std::vector<OptionInfo> options;
   std::function<std::unique_ptr<Optimizer>(const OptionValues& options, const DecayFilter& decays)> make;
   bool has_option(std::string_view name) const;
-  const OptionInfo& option(std::string_view name) const;  // throws Error naming the options it has
+  const OptionInfo& option(std::string_view name) const;  // throws Error listing the available options
 };
 
 std::span<const OptimizerInfo> optimizer_registry();
-const OptimizerInfo& optimizer_info(std::string_view name);  // throws Error with the nearest name, or all there are
+const OptimizerInfo& optimizer_info(std::string_view name);  // throws Error with the closest name, or all names
 
 // make_optimizer("adamw", {{"lr", 3e-4}, {"beta2", 0.95}}, decay_matrices); unknown names and options are Errors.
 std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const OptionValues& options = {},

@@ -3,8 +3,8 @@
 #include <functional>
 #include <vector>
 
-// A schedule is a function from the number of the step (from 0) to the learning rate, so it needs no saving: resuming
-// at step t is calling it with t. The formulas are those of torch.optim.lr_scheduler.
+// A schedule is a function from the step number (from 0) to the learning rate, so it has no state to save: to resume at
+// step t, call it with t. The formulas are those of torch.optim.lr_scheduler.
 //
 //   Schedule schedule = warm_up(cosine_schedule(3e-4, {.steps = 9000}), 1000);
 //   optimizer.set_lr(schedule(t));
@@ -20,7 +20,7 @@ struct StepScheduleOptions {
 };
 Schedule step_schedule(double lr, const StepScheduleOptions& options);  // lr·gamma^⌊t / step_size⌋
 
-// lr times gamma for every milestone that was reached.
+// lr times gamma for every milestone reached.
 Schedule multistep_schedule(double lr, std::vector<std::int64_t> milestones, double gamma = 0.1);
 
 Schedule exponential_schedule(double lr, double gamma);  // lr·gamma^t
@@ -33,18 +33,18 @@ struct LinearScheduleOptions {
 Schedule linear_schedule(double lr, const LinearScheduleOptions& options = {});  // between two factors, then the last
 
 struct CosineScheduleOptions {
-  std::int64_t steps = 1;  // afterwards: min_lr (torch.optim's comes up again)
+  std::int64_t steps = 1;  // afterwards: min_lr (torch.optim's rises again)
   double min_lr = 0;
 };
 // min_lr + (lr − min_lr)·(1 + cos(π·t / steps)) / 2
 Schedule cosine_schedule(double lr, const CosineScheduleOptions& options);
 
-// `steps` steps on a line from start_factor times the first rate of `after` to it, then `after` from its beginning.
+// `steps` steps of linear warm-up from start_factor times the first rate of `after` to that rate, then `after`.
 Schedule warm_up(Schedule after, std::int64_t steps, double start_factor = 0);
 
 enum class Anneal { cosine, linear };
 // Smith's 1cycle: from max_lr/div_factor up to max_lr in pct_start of the steps, then down to
-// max_lr/(div_factor·final_div_factor); with three_phase as long down as up, and only then to the end.
+// max_lr/(div_factor·final_div_factor); with three_phase first down as long as up, and only then to the final rate.
 struct OneCycleOptions {
   double max_lr = 0.1;
   std::int64_t steps = 2;
@@ -57,18 +57,18 @@ struct OneCycleOptions {
   bool three_phase = false;
 };
 Schedule one_cycle_schedule(const OneCycleOptions& options);
-Schedule one_cycle_momentum(const OneCycleOptions& options);  // goes down while the rate goes up; for Sgd::set_momentum
+Schedule one_cycle_momentum(const OneCycleOptions& options);  // falls while the rate rises; for Sgd::set_momentum
 
-// Multiplies the rate by `factor` when a metric has not become better for more than `patience` reports.
+// Multiplies the rate by `factor` when a metric has not improved for more than `patience` reports.
 struct PlateauOptions {
   bool maximize = false;  // larger is better
   double factor = 0.1;
   int patience = 10;
   double threshold = 1e-4;
-  bool relative_threshold = true;  // better means by threshold·|best|, otherwise by threshold itself
+  bool relative_threshold = true;  // an improvement is by threshold·|best|, otherwise by threshold itself
   int cooldown = 0;                // reports after a reduction that do not count
   double min_lr = 0;
-  double eps = 1e-8;  // smaller changes of the rate are not made
+  double eps = 1e-8;  // smaller changes of the rate are skipped
 };
 class ReduceOnPlateau {
  public:

@@ -16,7 +16,7 @@ struct SgdOptions {
 class Sgd : public Optimizer {
  public:
   explicit Sgd(const SgdOptions& options = {});
-  void set_momentum(double momentum);  // one-cycle schedules move it too
+  void set_momentum(double momentum);  // for one-cycle schedules
 
  private:
   Tensor update(const std::string& name, const Tensor& p, const Tensor& g, Slots& slots) const override;
