@@ -1,0 +1,101 @@
+#pragma once
+#include <cstring>
+#include <unordered_set>
+#include <vector>
+
+#include "schedule/values.h"
+
+namespace ebb {
+
+struct ValueKeyHash {
+  const std::vector<Value>* values;
+  std::size_t operator()(std::int32_t v) const {
+    const Value& x = (*values)[v];
+    std::uint64_t h = static_cast<std::uint64_t>(x.op) * 0x9E3779B97F4A7C15u + static_cast<std::uint64_t>(x.dtype);
+    auto mix = [&h](std::uint64_t w) { h = (h ^ w) * 0xD6E8FEB86659FD93u, h ^= h >> 32; };
+    for (std::int64_t s : x.shape) mix(static_cast<std::uint64_t>(s));
+    for (std::int32_t i : x.inputs) mix(static_cast<std::uint64_t>(i));
+    for (std::int64_t a : x.attrs.i) mix(static_cast<std::uint64_t>(a));
+    mix(x.attrs.axes);
+    std::uint64_t bits;
+    std::memcpy(&bits, &x.literal, sizeof bits);
+    mix(bits);
+    return h;
+  }
+};
+struct ValueKeyEqual {
+  const std::vector<Value>* values;
+  bool operator()(std::int32_t a, std::int32_t b) const {
+    const Value &x = (*values)[a], &y = (*values)[b];
+    return x.op == y.op && x.dtype == y.dtype && x.shape == y.shape && x.inputs == y.inputs && x.attrs == y.attrs &&
+           x.label == y.label && x.literal == y.literal && !x.is_leaf && !y.is_leaf && !x.is_unique && !y.is_unique;
+  }
+};
+
+// Makes values of traced nodes, inputs first. Each is simplified by the rules of its class, then merged with an equal
+// one if there is one.
+class Simplifier {
+ public:
+  explicit Simplifier(const Trace& trace)
+      : t_(trace), merged_(64, ValueKeyHash{&g_.values}, ValueKeyEqual{&g_.values}) {}
+  ValueGraph run();
+
+ private:
+ private:
+  std::int32_t visit(std::int32_t i);
+  std::int32_t leaf(std::int32_t i);
+  std::int32_t push(Value v);
+  // The value, simplified, merged with an equal one if there is one.
+  std::int32_t add(Value v);
+  // Constants, ramps and random numbers exist only inside sweeps. Who needs memory gets a copy of them: one number with
+  // strides of zero where it only repeats.
+  std::int32_t in_memory(std::int32_t v);
+  std::int32_t intern(Value v);
+  const Value& at(std::int32_t v) const { return g_.values[v]; }
+  // The one number behind a value that repeats it everywhere, -1 for others.
+  std::int32_t uniform_source(std::int32_t v) const;
+  std::int32_t uniform(std::int32_t source, const Shape& shape);
+  bool is_number(std::int32_t v) const { return uniform_source(v) >= 0; }
+  std::int32_t literal(double value, DType dtype);
+
+  // ---- simplify_views.cc ----
+  std::int32_t add_view(Value v);
+  // Where the view's elements lie, and whether a sweep can follow it.
+  std::int32_t finish_view(Value v);
+
+  // ---- simplify_elementwise.cc ----
+  std::int32_t add_elementwise(Value v);
+  // Some y with |y| = |x| to the bit: x without the signs that were put on it. So |x| and |−x| are one value, and of
+  // sigmoid(x), softplus(−x) and their like one exponential is left.
+  std::int32_t without_sign(std::int32_t x);
+  // An elementwise operation on values of the shape and dtype of `like`.
+  std::int32_t made(const Value& like, Op op, std::vector<std::int32_t> inputs, bool mask = false);
+  // Gradients are full of signs and factors that can move, without a changed bit, to where they cost less: into one
+  // number, into the branches of a choice between numbers, from a sum into a difference. -1: none can.
+  std::int32_t with_signs_moved(const Value& v);
+  // −x
+  std::int32_t minus(const Value& v, std::int32_t x);
+  // s·x, s one number
+  std::int32_t times(const Value& v, std::int32_t s, std::int32_t x);
+  // Where every input only repeats along some dimensions, the operation is done without them and its result repeated.
+  std::int32_t without_repeats(const Value& v);
+  bool repeats(std::int32_t v, int d) const;
+
+  // ---- simplify_reduce.cc ----
+  std::int32_t add_reduce(Value v);
+
+  // ---- simplify_calls.cc ----
+  // A loss with a kernel of its own that is asked for together with its gradient: one call makes both. (Not where the
+  // gradient waits for the loss: its cotangent is made of it then.)
+  void take_losses_from_gradients();
+  // The call that makes only the losses of such a call; -1 where there is none.
+  std::int32_t call_for_losses(std::int32_t both);
+  // Is v made of `other`?
+  bool needs(std::int32_t v, std::int32_t other) const;
+
+  const Trace& t_;
+  ValueGraph g_;
+  std::unordered_set<std::int32_t, ValueKeyHash, ValueKeyEqual> merged_;
+};
+
+}  // namespace ebb

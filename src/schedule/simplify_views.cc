@@ -1,0 +1,160 @@
+// Views: where their elements lie, and whether a sweep can follow them.
+#include <utility>
+
+#include "schedule/simplifier.h"
+
+namespace ebb {
+
+namespace {
+
+// Strides that show `from` (with `strides`) in the shape `to` without moving elements; false where none exist.
+bool view_reshape(const Shape& from, const Strides& strides, const Shape& to, Strides& out) {
+  if (to.numel() == 0) {
+    out = contiguous_strides(to);
+    return true;
+  }
+  // Match runs of old dimensions with runs of new ones of the same number of elements; inside a run the old
+  // dimensions must lie as one.
+  int i = 0, j = 0;
+  const int n = from.rank(), m = to.rank();
+  while (j < m) {
+    if (to[j] == 1) {
+      out[j++] = 0;
+      continue;
+    }
+    while (i < n && from[i] == 1) ++i;
+    int i1 = i + 1, j1 = j + 1;
+    std::int64_t old_size = from[i], new_size = to[j];
+    while (old_size != new_size) {
+      if (old_size < new_size) {
+        old_size *= from[i1++];
+      } else {
+        new_size *= to[j1++];
+      }
+    }
+    std::int64_t expected = -1;
+    std::int64_t inner = 0;
+    for (int k = i1 - 1; k >= i; --k) {
+      if (from[k] == 1) continue;
+      if (expected == -1) {
+        inner = strides[k];
+      } else if (strides[k] != expected) {
+        return false;
+      }
+      expected = strides[k] * from[k];
+    }
+    std::int64_t step = inner;
+    for (int k = j1 - 1; k >= j; --k) {
+      out[k] = step;
+      step *= to[k];
+    }
+    i = i1;
+    j = j1;
+  }
+  return true;
+}
+
+// A reshape that only adds or drops dimensions of size 1.
+bool same_but_ones(const Shape& from, const std::array<std::int8_t, Shape::kMaxRank>& shows, const Shape& to,
+                   std::array<std::int8_t, Shape::kMaxRank>& out) {
+  int i = 0;
+  for (int d = 0; d < to.rank(); ++d) {
+    if (to[d] == 1) continue;
+    while (i < from.rank() && from[i] == 1) ++i;
+    if (i == from.rank() || from[i] != to[d]) return false;
+    out[d] = shows[i++];
+  }
+  return true;
+}
+
+}  // namespace
+
+std::int32_t Simplifier::add_view(Value v) {
+  const std::int32_t in = v.inputs[0];
+  if (v.op == Op::reshape || v.op == Op::permute || v.op == Op::expand || v.op == Op::narrow) {
+    if (v.shape == at(in).shape && v.op != Op::narrow && v.op != Op::permute) return in;
+    if (v.shape.numel() > 0) {
+      const std::int32_t source = uniform_source(in);
+      if (source >= 0) return uniform(source, v.shape);
+    }
+    if (v.op == Op::reshape && at(in).op == Op::reshape) {
+      v.inputs[0] = at(in).inputs[0];
+      return add_view(std::move(v));
+    }
+    if (v.op == Op::expand && at(in).op == Op::expand && at(at(in).inputs[0]).shape.rank() == v.shape.rank()) {
+      v.inputs[0] = at(in).inputs[0];
+      return add_view(std::move(v));
+    }
+  }
+  return finish_view(std::move(v));
+}
+
+std::int32_t Simplifier::finish_view(Value v) {
+  const std::int32_t in = v.inputs[0];
+  const Value& x = at(in);
+  v.base = x.is_view() ? x.base : in;
+  v.offset = x.is_view() ? x.offset : 0;
+  const Strides from = x.is_view() || x.is_leaf ? x.strides : contiguous_strides(x.shape);
+  std::array<std::int8_t, Shape::kMaxRank> shows{};
+  if (x.is_view()) {
+    shows = x.shows;
+  } else {
+    for (int d = 0; d < x.shape.rank(); ++d) shows[d] = static_cast<std::int8_t>(d);
+  }
+  v.mappable = !x.is_view() || x.mappable;
+  v.shows.fill(-1);
+  const int rank = v.shape.rank();
+  switch (v.op) {
+    case Op::permute: {
+      const auto axes = unpack_axes(v.attrs.i[0]);
+      for (int d = 0; d < rank; ++d) {
+        v.strides[d] = from[axes[d]];
+        v.shows[d] = shows[axes[d]];
+      }
+      break;
+    }
+    case Op::expand: {
+      const int lead = rank - x.shape.rank();
+      for (int d = lead; d < rank; ++d) {
+        const bool repeats = x.shape[d - lead] != v.shape[d];
+        v.strides[d] = repeats ? 0 : from[d - lead];
+        v.shows[d] = repeats ? std::int8_t{-1} : shows[d - lead];
+      }
+      break;
+    }
+    case Op::narrow: {
+      const auto axis = static_cast<int>(v.attrs.i[0]);
+      for (int d = 0; d < rank; ++d) v.strides[d] = from[d];
+      v.strides[axis] *= v.attrs.i[2];
+      v.offset += from[axis] * v.attrs.i[1];
+      v.mappable = false;
+      break;
+    }
+    case Op::reshape: {
+      if (!view_reshape(x.shape, from, v.shape, v.strides)) {
+        // The elements must move: a contiguous copy first, then the view of that.
+        Value copy;
+        copy.op = Op::copy;
+        copy.dtype = v.dtype;
+        copy.shape = x.shape;
+        copy.inputs = {in};
+        v.inputs[0] = intern(std::move(copy));
+        return finish_view(std::move(v));
+      }
+      v.mappable = v.mappable && same_but_ones(x.shape, shows, v.shape, v.shows);
+      break;
+    }
+    case Op::output:
+      // The k-th result of a library call with several; its memory is the call's own.
+      v.base = -1;
+      v.mappable = false;
+      return intern(std::move(v));
+    default:  // depend: the same memory, later
+      v.strides = from;
+      v.mappable = false;
+      break;
+  }
+  return intern(std::move(v));
+}
+
+}  // namespace ebb
