@@ -31,8 +31,8 @@ Axes negated(const Axes& shifts) {
   return result;
 }
 
-// g with step − 1 zeros between its elements along an axis: [outer, n, 1, inner] padded to [outer, n, step, inner], run
-// together, without the zeros after the last element.
+// g with step − 1 zeros between its elements along an axis: [outer, n, 1, inner] padded to [outer, n, step, inner],
+// flattened, without the zeros after the last element.
 Tensor spread(const Tensor& g, int axis, std::int64_t step) {
   const std::int64_t n = g.shape()[axis];
   if (step == 1 || n <= 1) return g;
@@ -102,7 +102,7 @@ std::vector<Tensor> stack_backward(const Tensor& grad, std::int64_t axis) {
   return parts;
 }
 
-// The cotangents of the borders return to the elements they were made of; axes in the opposite order of pad's.
+// The cotangents of the borders return to the elements they came from; axes in the reverse order of pad's.
 Tensor pad_backward(const Tensor& grad, const Shape& shape, const std::vector<std::int64_t>& amounts, PadMode mode) {
   require(amounts.size() % 2 == 0 && static_cast<int>(amounts.size()) <= 2 * shape.rank(),
           "pad_backward: needs a pair of amounts an axis, got {} for shape {}", amounts.size(), shape);
@@ -155,7 +155,7 @@ Tensor diag_backward(const Tensor& grad, const Shape& shape, std::int64_t offset
   return shape.rank() == 1 ? diagonal(grad, offset) : diagonal_backward(grad, shape, offset);
 }
 
-// Back into every (columns+1)-th element of the matrices, run together.
+// Back into every (columns+1)-th element of the flattened matrices.
 Tensor diagonal_backward(const Tensor& grad, const Shape& shape, std::int64_t offset, std::int64_t a, std::int64_t b) {
   require(shape.rank() >= 2, "diagonal_backward: needs at least two axes, got shape {}", shape);
   const int row = normalize_axis("diagonal_backward", a, shape.rank());
@@ -197,7 +197,7 @@ Cotangents pad_zero_rule(const RuleContext& c) {
   return {narrow(c.grad, axis, c.attrs.i[1], input_shape(c)[axis])};
 }
 
-// The gradient moves back. What belongs nowhere takes it as it is.
+// The gradient moves back. A value that belongs to no device takes it as it is.
 Cotangents to_device_rule(const RuleContext& c) {
   const Node& from = *c.inputs[0].node();
   return {from.homeless ? c.grad : c.grad.to(from.device)};

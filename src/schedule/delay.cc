@@ -5,8 +5,8 @@
 namespace ebb {
 namespace {
 
-// Is v a level after `group`, which it reads, for no other reason than that the two do not fit into one sweep? Waiting
-// for v is in vain then: it would move on by as much.
+// Is v one level after `group`, which it reads, only because the two do not fit into one sweep? Then waiting for v is
+// pointless: it would be delayed by as much.
 bool refused(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved, std::int32_t v, int group) {
   if (group < 0 || f.places[v].group < 0 || f.places[v].group == group) return false;
   if (!moved.empty() && moved[v] > 0) return false;
@@ -24,14 +24,14 @@ bool refused(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved
 
 }  // namespace
 
-// Work that only later levels need is better done there: what it reads is in memory anyway, what it makes then is not.
-// Reductions make little of much, so they wait a level or two at most. Gives the level each value should wait for;
-// `moved` is what an earlier round was told, whose effect on levels must not count as a reason to wait.
+// Work that only later levels need is better done there: its inputs are in memory anyway, its results then need not be.
+// Reductions shrink their inputs, so they wait a level or two at most. Returns the level each value should wait for;
+// `moved` is the result of an earlier round, whose effect on levels must not count as a reason to wait.
 std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved) {
   const auto n = static_cast<std::int32_t>(g.values.size());
   constexpr int kNever = 1 << 30;
   auto base = [&](std::int32_t v) { return g.values[v].is_view() ? g.values[v].base : v; };
-  // The level a value would have if nothing had been told to wait.
+  // The level a value would have if nothing had been delayed.
   auto needed = [&](std::int32_t v) {
     if (moved.empty() || f.places[v].group < 0) return f.places[v].level;
     int level = 0;
@@ -56,8 +56,8 @@ std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f, const std::
       if (!reduces || use[v] <= level + 2) out[v] = level = use[v];
     }
     if (x.is_view() && x.op != Op::depend) level = std::max(level, use[v] == kNever ? level : use[v]);
-    // A library call reads memory, so what it reads is made a level before it: waiting any longer would only push the
-    // call, and everything after it, to a later level.
+    // A library call reads memory, so its inputs are computed one level before it: waiting any longer would only push
+    // the call, and everything after it, to a later level.
     const bool call = !x.is_leaf && info(x.op).cls == OpClass::library;
     for (std::int32_t in : x.inputs) {
       const bool before = call || refused(g, f, moved, v, f.places[base(in)].group);
@@ -69,13 +69,13 @@ std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f, const std::
 
 namespace {
 
-// How a sweep is divided when what a later sweep reads again waits for that one.
+// How a sweep is split when what a later sweep reads again waits for that one.
 struct Division {
   int later = 0;
-  std::vector<char> early;  // by value: what must stay behind
+  std::vector<char> early;  // per value: what must stay behind
 };
 
-// Divides every group for which that is worth it.
+// Splits every group for which that is worthwhile.
 template <class Use>
 void each_division(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved, Use&& use) {
   struct Read {
@@ -150,8 +150,8 @@ bool is_cheap(Op op) {
 }  // namespace
 
 // A sweep whose values a later one needs again is better run with that one: they then never go through memory. Only
-// what the later one waits for stays behind, with what it is made of. (Cross-entropy: the number of kept targets is
-// counted first; all the rest, value and gradient, is one sweep after that.)
+// what the later one waits for stays behind, with what it is computed from. (Cross-entropy: the number of kept targets
+// is counted first; all the rest, value and gradient, is one sweep after that.)
 void delay_groups(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved, std::vector<int>& delay) {
   each_division(g, f, moved, [&](const Group& group, const Division& d) {
     for (std::int32_t m : group.members) {
@@ -171,7 +171,7 @@ bool compute_twice_what_totals_share(ValueGraph& g, const Fusion& f) {
       }
       for (std::int32_t in : g.values[m].inputs) late[g.values[in].is_view() ? g.values[in].base : in] = 1;
     }
-    // A copy is made of copies or of what is in memory already.
+    // A copy is computed from copies or from what is already in memory.
     for (auto it = group.members.rbegin(); it != group.members.rend(); ++it) {
       if (!d.early[*it] || !late[*it] || !is_cheap(g.values[*it].op)) continue;
       shared[*it] = 1;

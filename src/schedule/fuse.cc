@@ -70,7 +70,7 @@ class Fuser {
       commit(v, level, *t);
       return;
     }
-    // Everything it needs in memory, then it always fits a sweep of its own.
+    // With everything it needs in memory, it always fits a sweep of its own.
     for (std::int32_t in : x.inputs) level = std::max(level, ready(in));
     std::optional<Trial> t = attempt(v, level);
     require(t.has_value(), "internal: {} {} fits no sweep", info(x.op).name, x.shape);
@@ -148,7 +148,7 @@ class Fuser {
         }
       }
       if (t.axes.size() > Shape::kMaxRank) return false;
-      // Where the whole space is one row, a reduction took in every axis: no further one may come.
+      // Where the whole space is one row, a reduction covered every axis: no further one may be added.
       if ((t.rows == 0 || other.rows == 0) && (added || where.size() != t.axes.size())) return false;
       if (added) {
         std::uint32_t covered = 0;
@@ -197,7 +197,7 @@ class Fuser {
       t.signatures.push_back(set);
   }
 
-  // Where the trial makes the whole space one row, a total made before would still be ready only in the epilogue.
+  // Where the trial makes the whole space one row, an earlier total would still be ready only in the epilogue.
   bool totals_fit(const Trial& t) const {
     auto has_totals = [this](int group) {
       const Group& g = f_.groups[group];
@@ -298,7 +298,7 @@ class Fuser {
       if (t.axes.size() > n) first_new = std::min(first_new, d);
       bool varying = false;
       for (std::int32_t in : x.inputs) varying |= !inside(in, level) && memory_varies(in, d);
-      if (!varying) varies |= 1u << t.map[d];  // repeated along d in every input, but its memory has room for all
+      if (!varying) varies |= 1u << t.map[d];  // broadcast along d in every input, but its memory has room for all
     }
     if (axes_before > 0 && t.axes.size() > axes_before && t.rows == 0) return std::nullopt;
     for (std::int32_t in : x.inputs) {
@@ -310,8 +310,8 @@ class Fuser {
         }
       }
     }
-    // Numbers computed on fewer axes can become row values only if the new axes are inner ones; else they would be
-    // computed again for every row.
+    // Values computed on fewer axes can become row values only if the new axes are inner ones; otherwise they would be
+    // recomputed for every row.
     if (t.axes.size() > axes_before && axes_before > 0 && first_new < last_old) return std::nullopt;
     add_signature(t, varies);
     if (!signatures_fit(t)) return std::nullopt;
@@ -336,7 +336,7 @@ class Fuser {
       if (p.post == Post::no && p.varies != 0) return std::nullopt;
       if (!take_in(t, in, seen_map(g_, f_, in), rank)) return std::nullopt;
     }
-    if (t.rows == 0) return std::nullopt;  // one of the groups is one row: its reductions are no totals
+    if (t.rows == 0) return std::nullopt;  // one of the groups is one row: its reductions are not totals
     std::uint32_t varies = 0;
     for (std::int32_t in : x.inputs) {
       if (inside(in, level)) {
@@ -351,7 +351,7 @@ class Fuser {
     }
     if (kind == Post::column && varies != (t.all() & ~t.rows)) return std::nullopt;
     for (int d = 0; d < rank; ++d) {
-      if (t.map[d] == kFree) return std::nullopt;  // repeated along d, but its memory would have room for all
+      if (t.map[d] == kFree) return std::nullopt;  // broadcast along d, but its memory would have room for all
     }
     if (!signatures_fit(t)) return std::nullopt;
     pending_varies_ = varies;
@@ -453,7 +453,7 @@ class Fuser {
     return t;
   }
 
-  // Unifies a row operand (index or cotangent of pick/place) with the trial; `axis` is the one it has not.
+  // Unifies a row operand (index or cotangent of pick/place) with the trial; `axis` is the one it lacks.
   bool take_row_operand(Trial& t, std::int32_t in, int level, int rank) {
     if (inside(in, level)) {
       if (f_.places[base(in)].post != Post::no) return false;
@@ -546,7 +546,7 @@ class Fuser {
     f_.groups[other].members.clear();
   }
 
-  // Sweeps of one level that read the same memory over the same space become one, so that it is read once.
+  // Sweeps on the same level that read the same memory over the same space become one, so that it is read once.
   void join_neighbours() {
     std::map<std::pair<std::int32_t, int>, std::pair<int, AxisMap>> readers;  // (memory, level) -> group, map
     for (std::int32_t v = 0; v < count(); ++v) {
@@ -562,7 +562,7 @@ class Fuser {
         auto [it, fresh] = readers.try_emplace({in, p.level}, p.group, seen);
         if (fresh) continue;
         auto& [first, map] = it->second;
-        if (f_.groups[first].members.empty()) {  // was joined elsewhere
+        if (f_.groups[first].members.empty()) {  // already merged elsewhere
           it->second = {p.group, seen};
           continue;
         }
@@ -598,7 +598,7 @@ class Fuser {
     f_.groups[a].signatures = t.signatures;
   }
 
-  // What somebody outside its sweep reads must be written.
+  // What is read outside its sweep must be written to memory.
   void mark_memory() {
     for (std::int32_t v = 0; v < count(); ++v) {
       const Value& x = value(v);

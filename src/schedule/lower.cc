@@ -42,7 +42,7 @@ class Lowering {
     return x.is_view() || x.is_leaf ? x.strides : contiguous_strides(x.shape);
   }
 
-  // Rows before columns; inside each, as the memory of the widest value lies, so that the innermost axis is dense.
+  // Rows before columns; within each, in the memory order of the widest value, so that the innermost axis is dense.
   void order_axes() {
     const int n = static_cast<int>(group_.axes.size());
     std::vector<std::int64_t> step(n, 0);
@@ -97,7 +97,7 @@ class Lowering {
     return static_cast<std::int32_t>(p_.instrs.size()) - 1;
   }
 
-  // A value of this sweep's members, or of memory seen through `map`.
+  // A value of this sweep's members, or memory viewed through `map`.
   std::int32_t operand(std::int32_t in, const AxisMap& map, Level user) {
     if (inside(in)) return made_.at(base(in));
     return load(in, map, user);
@@ -125,7 +125,7 @@ class Lowering {
               : user == Level::column                                     ? Level::column
               : group_.rows != Group::kUndecided && (varies & ~rows) == 0 ? Level::row
                                                                           : Level::full;
-    const bool uniform = o.kind == Operand::Kind::constant;  // however it is looked at
+    const bool uniform = o.kind == Operand::Kind::constant;  // through any view
     std::vector<std::int64_t> key{uniform ? base(in) : in, static_cast<std::int64_t>(o.level)};
     for (std::size_t a = 0; a < p_.dims.size(); ++a) key.push_back(o.strides[static_cast<int>(a)]);
     auto [it, fresh] = loads_.try_emplace(std::move(key), -1);
@@ -184,7 +184,7 @@ class Lowering {
       default:
         break;
     }
-    // pick and place: the index is i64, one a row.
+    // pick and place: the index is i64, one per row.
     const bool pick = x.op == Op::pick;
     AxisMap rows = p.map;
     rows[static_cast<int>(x.attrs.i[0])] = kUnit;
@@ -215,7 +215,7 @@ class Lowering {
     return retyped(r, x.dtype, level(p));
   }
 
-  // A cast that needs no instruction still is a value of its own dtype and level (the printer and outputs look there).
+  // A cast that needs no instruction is still a value with its own dtype and level (the printer and outputs use them).
   std::int32_t retyped(std::int32_t r, DType dtype, Level l) {
     if (p_.instrs[r].dtype == dtype && p_.instrs[r].level == l) return r;
     if (p_.instrs[r].kind == Instr::Kind::convert && p_.instrs[r].level == l) {
@@ -239,7 +239,7 @@ class Lowering {
     i.label = x.label;
     std::array<std::int32_t, 3> a{-1, -1, -1};
     for (std::size_t k = 0; k < x.inputs.size(); ++k) a[k] = operand(x.inputs[k], p.map, i.level);
-    const std::size_t main = x.op == Op::where ? 1 : 0;  // the operand whose type is computed in
+    const std::size_t main = x.op == Op::where ? 1 : 0;  // the operand whose type is used to compute
     RegType type = p_.instrs[a[main]].type;
     if (is_mask(type)) {
       // Masks of both widths may meet; the wider one wins only if all are wide.
@@ -289,7 +289,7 @@ class Lowering {
     p_.outputs.push_back(o);
   }
 
-  // Row results are ready one stage after they were begun; full values move to the stage that first uses them.
+  // Row results are ready one stage after they were started; full values move to the stage that first uses them.
   void assign_stages() {
     auto& code = p_.instrs;
     auto ends_stage = [](const Instr& i) { return i.kind == Instr::Kind::reduce || i.kind == Instr::Kind::pick; };

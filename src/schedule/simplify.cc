@@ -17,8 +17,8 @@ bool view_reshape(const Shape& from, const Strides& strides, const Shape& to, St
     out = contiguous_strides(to);
     return true;
   }
-  // Match runs of old dimensions with runs of new ones of the same number of elements; inside a run the old
-  // dimensions must lie as one.
+  // Match runs of old dimensions with runs of new ones of the same number of elements; inside a run the old dimensions
+  // must be contiguous.
   int i = 0, j = 0;
   const int n = from.rank(), m = to.rank();
   while (j < m) {
@@ -166,8 +166,8 @@ class Simplifier {
     return intern(std::move(v));
   }
 
-  // Constants, ramps and random numbers exist only inside sweeps. Who needs memory gets a copy of them: one number with
-  // strides of zero where it only repeats.
+  // Constants, ramps and random numbers exist only inside sweeps. A reader that needs memory gets a copy of them: one
+  // number with strides of zero where it is only broadcast.
   std::int32_t in_memory(std::int32_t v) {
     const Value& b = at(at(v).is_view() ? at(v).base : v);
     const bool made_up = b.op == Op::constant || (b.is_leaf && (b.op == Op::iota || b.op == Op::random_uniform));
@@ -192,7 +192,7 @@ class Simplifier {
 
   const Value& at(std::int32_t v) const { return g_.values[v]; }
 
-  // The one number behind a value that repeats it everywhere, -1 for others.
+  // The scalar behind a value that only broadcasts it, -1 for others.
   std::int32_t uniform_source(std::int32_t v) const {
     const Value& x = at(v);
     if (x.op == Op::expand && at(x.inputs[0]).shape.rank() == 0) return x.inputs[0];
@@ -230,7 +230,7 @@ class Simplifier {
     return finish_view(std::move(v));
   }
 
-  // Where the view's elements lie, and whether a sweep can follow it.
+  // Where the view's elements are, and whether a sweep can follow it.
   std::int32_t finish_view(Value v) {
     const std::int32_t in = v.inputs[0];
     const Value& x = at(in);
@@ -314,7 +314,7 @@ class Simplifier {
 
   std::int32_t add_elementwise(Value v) {
     if (v.op == Op::cast && at(v.inputs[0]).dtype == v.dtype) return v.inputs[0];
-    if (v.op == Op::mul || v.op == Op::div) {  // multiplying and dividing by one change no bit
+    if (v.op == Op::mul || v.op == Op::div) {  // multiplying and dividing by one are exact
       const std::int32_t b = uniform_source(v.inputs[1]), a = uniform_source(v.inputs[0]);
       if (b >= 0 && at(b).is_one) return v.inputs[0];
       if (v.op == Op::mul && a >= 0 && at(a).is_one) return v.inputs[1];
@@ -323,7 +323,7 @@ class Simplifier {
     if (info(v.op).commutes && v.inputs[0] > v.inputs[1]) {
       std::swap(v.inputs[0], v.inputs[1]);  // one order, so that equal values merge
     }
-    // An operation on repeated numbers is done once, then repeated.
+    // An operation on broadcast values is done once, then broadcast.
     if (v.shape.rank() > 0 && v.shape.numel() > 0 && v.op != Op::check) {
       std::vector<std::int32_t> sources;
       for (std::int32_t in : v.inputs) {
@@ -339,7 +339,7 @@ class Simplifier {
         return uniform(add_elementwise(std::move(v)), shape);
       }
     }
-    // Worth it where elements are many: a number that moves may need memory of its own on its way between sweeps.
+    // Worthwhile only for many elements: a number that moves may need its own memory on its way between sweeps.
     constexpr std::int64_t kMany = 1 << 13;
     if (is_floating(v.dtype) && v.shape.numel() >= kMany) {
       if (const std::int32_t cheaper = with_signs_moved(v); cheaper >= 0) return cheaper;
@@ -348,13 +348,13 @@ class Simplifier {
     return smaller >= 0 ? smaller : intern(std::move(v));
   }
 
-  // Some y with |y| = |x| to the bit: x without the signs that were put on it. So |x| and |−x| are one value, and of
-  // sigmoid(x), softplus(−x) and their like one exponential is left.
+  // A y with exactly |y| = |x|: x without the signs applied to it. So |x| and |−x| are one value, and sigmoid(x),
+  // softplus(−x) and similar functions share one exponential.
   std::int32_t without_sign(std::int32_t x) {
     const Value v = at(x);  // a copy: values may move
     if (!is_floating(v.dtype)) return x;
     if (v.op == Op::neg) return without_sign(v.inputs[0]);
-    if (v.op == Op::cast && is_floating(at(v.inputs[0]).dtype)) {  // rounding goes the same way on both sides of 0
+    if (v.op == Op::cast && is_floating(at(v.inputs[0]).dtype)) {  // rounding is symmetric about 0
       const std::int32_t inner = without_sign(v.inputs[0]);
       return inner == v.inputs[0] ? x : made(v, Op::cast, {inner});
     }
@@ -380,8 +380,8 @@ class Simplifier {
 
   bool is_number(std::int32_t v) const { return uniform_source(v) >= 0; }
 
-  // Gradients are full of signs and factors that can move, without a changed bit, to where they cost less: into one
-  // number, into the branches of a choice between numbers, from a sum into a difference. -1: none can.
+  // Gradients are full of signs and factors that can move, without changing a bit, to where they cost less: into a
+  // scalar, into the branches of a choice between scalars, from a sum into a difference. -1: none can.
   std::int32_t with_signs_moved(const Value& v) {
     const std::int32_t a = v.inputs[0], b = v.inputs.size() > 1 ? v.inputs[1] : -1;
     switch (v.op) {
@@ -429,8 +429,8 @@ class Simplifier {
       case Op::where:
         return is_number(in[1]) && is_number(in[2]) ? made(v, Op::where, {in[0], product(in[1]), product(in[2])}) : -1;
       case Op::sign: {
-        // A choice between s and −s; where x is 0 or NaN, so is s·x, with the same sign. Cheaper than making the sign,
-        // which is the gradient of every absolute value.
+        // A choice between s and −s; where x is 0 or NaN, so is s·x, with the same sign. Cheaper than computing the
+        // sign, which is the gradient of every absolute value.
         const std::int32_t zero = uniform(literal(0, v.dtype), v.shape);
         const std::int32_t above = made(v, Op::gt, {in[0], zero}, true), below = made(v, Op::lt, {in[0], zero}, true);
         const std::int32_t rest = made(v, Op::where, {below, made(v, Op::neg, {s}), product(in[0])});
@@ -441,7 +441,7 @@ class Simplifier {
     }
   }
 
-  // Where every input only repeats along some dimensions, the operation is done without them and its result repeated.
+  // Where every input is broadcast along some dimensions, the operation is done without them and its result broadcast.
   std::int32_t without_repeats(const Value& v) {
     if (v.shape.numel() == 0 || v.op == Op::check) return -1;
     std::uint32_t repeated = 0;
@@ -503,7 +503,7 @@ class Simplifier {
     if (axes == 0) return in;  // nothing is reduced, and reduced axes keep size 1
     // A row with one number placed in it sums to that number.
     if (v.op == Op::sum && at(in).op == Op::place && axes == 1u << at(in).attrs.i[0]) return at(in).inputs[0];
-    // Over axes along which the input only repeats, a sum is a product and a maximum the thing itself.
+    // Over axes along which the input is broadcast, a sum is a product and a maximum is the input itself.
     if (at(in).op == Op::expand && from.numel() > 0 && v.op != Op::prod) {
       const Value& e = at(in);
       const Shape& inner = at(e.inputs[0]).shape;
@@ -546,8 +546,8 @@ class Simplifier {
     return intern(std::move(v));
   }
 
-  // A loss with a kernel of its own that is asked for together with its gradient: one call makes both. (Not where the
-  // gradient waits for the loss: its cotangent is made of it then.)
+  // A loss with its own kernel that is requested together with its gradient: one call computes both. (Not where the
+  // gradient waits for the loss, because its cotangent is computed from it.)
   void take_losses_from_gradients() {
     bool moved = false;
     for (std::int32_t both = 0; both < static_cast<std::int32_t>(g_.values.size()); ++both) {
@@ -560,7 +560,7 @@ class Simplifier {
     if (moved) sort_inputs_first(g_);
   }
 
-  // The call that makes only the losses of such a call; -1 where there is none.
+  // The call that computes only the losses of such a call; -1 if there is none.
   std::int32_t call_for_losses(std::int32_t both) {
     const Value& x = at(both);
     if (x.is_leaf || info(x.op).cls != OpClass::library) return -1;
@@ -578,7 +578,7 @@ class Simplifier {
     return it == merged_.end() ? -1 : *it;
   }
 
-  // Is v made of `other`?
+  // Does v depend on `other`?
   bool needs(std::int32_t v, std::int32_t other) const {
     std::vector<char> seen(g_.values.size(), 0);
     std::vector<std::int32_t> stack{v};
