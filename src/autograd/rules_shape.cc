@@ -70,7 +70,7 @@ Tensor narrow_backward(const Tensor& grad, const Shape& shape, std::int64_t axis
                        std::int64_t step) {
   const int a = normalize_axis("narrow_backward", axis, shape.rank());
   require(grad.rank() == shape.rank() && grad.shape().with(a, shape[a]) == shape && step != 0,
-          "narrow_backward: a gradient of shape {} is no part of shape {} along axis {}", grad.shape(), shape, a);
+          "narrow_backward: a gradient of shape {} is not a part of shape {} along axis {}", grad.shape(), shape, a);
   const std::int64_t n = grad.shape()[a], last = start + step * (n - 1);
   if (n == 0) return zeros(shape, grad.dtype());
   require(std::min(start, last) >= 0 && std::max(start, last) < shape[a], Error::Kind::index,
@@ -105,7 +105,7 @@ std::vector<Tensor> stack_backward(const Tensor& grad, std::int64_t axis) {
 // The cotangents of the borders return to the elements they came from; axes in the reverse order of pad's.
 Tensor pad_backward(const Tensor& grad, const Shape& shape, const std::vector<std::int64_t>& amounts, PadMode mode) {
   require(amounts.size() % 2 == 0 && static_cast<int>(amounts.size()) <= 2 * shape.rank(),
-          "pad_backward: needs a pair of amounts an axis, got {} for shape {}", amounts.size(), shape);
+          "pad_backward: needs a pair of amounts per axis, got {} for shape {}", amounts.size(), shape);
   Tensor g = grad;
   for (std::size_t k = amounts.size() / 2; k-- > 0;) {
     const int a = shape.rank() - 1 - static_cast<int>(k);
@@ -134,12 +134,12 @@ Tensor roll_backward(const Tensor& grad, const Axes& shifts, const Axes& axes) {
 // The copies of every block are summed, axis by axis, the last one first.
 Tensor repeat_backward(const Tensor& grad, const Shape& shape, const Sizes& repeats) {
   const int rank = static_cast<int>(repeats.size()), fresh = rank - shape.rank();
-  require(fresh >= 0 && grad.rank() == rank, "repeat_backward: a gradient of shape {} is no repetition of shape {}",
+  require(fresh >= 0 && grad.rank() == rank, "repeat_backward: a gradient of shape {} is not a repetition of shape {}",
           grad.shape(), shape);
   Tensor g = grad;
   for (int a = rank - 1; a >= 0; --a) {
     const std::int64_t size = a < fresh ? 1 : shape[a - fresh], times = repeats[static_cast<std::size_t>(a)];
-    require(g.shape()[a] == size * times, "repeat_backward: a gradient of shape {} is no repetition of shape {}",
+    require(g.shape()[a] == size * times, "repeat_backward: a gradient of shape {} is not a repetition of shape {}",
             grad.shape(), shape);
     const Shape once = g.shape().with(a, size);
     const std::int64_t outer = sizes_before(once, a), block = size * sizes_after(once, a);

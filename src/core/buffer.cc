@@ -237,7 +237,8 @@ void Pool::refuse(std::size_t bytes, const char* what, bool by_limit) const {
          what, bytes, where, live, limit);
   }
   fail(Error::Kind::memory,
-       "evaluating {}: needs {} bytes{}, {} are live and the system gives no more; free tensors or use smaller batches",
+       "evaluating {}: needs {} bytes{}, {} are live and the system has no more memory; free tensors or use smaller "
+       "batches",
        what, bytes, where, live);
 }
 
@@ -266,7 +267,7 @@ Pools& pools() {
 Pool& pool(Device device) {
   if (device == Device{}) return *pools().cpu;
   Pool* const found = pools().of[device].pool.load(std::memory_order_acquire);
-  require(found != nullptr, "device: there is no {} on this machine; `ebb info` lists the devices there are",
+  require(found != nullptr, "device: there is no {} on this machine; `ebb info` lists the available devices",
           name(device));
   return *found;
 }

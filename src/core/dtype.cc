@@ -27,7 +27,8 @@ DType dtype_from_name(std::string_view name) {
   for (int i = 0; i < kDTypeCount; ++i) {
     if (kRows[static_cast<std::size_t>(i)].name == name) return static_cast<DType>(i);
   }
-  fail(Error::Kind::type, "dtype_from_name: \"{}\" is no dtype; use f64, f32, f16, bf16, i64, i32, u8 or bool", name);
+  fail(Error::Kind::type, "dtype_from_name: \"{}\" is not a dtype; use f64, f32, f16, bf16, i64, i32, u8 or bool",
+       name);
 }
 
 // The enum is ordered from wide to narrow and from float to integer to bool, so the common dtype is the smaller of the

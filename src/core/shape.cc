@@ -33,7 +33,7 @@ std::int64_t checked_numel(const std::int64_t* sizes, int rank) {
 }  // namespace
 
 Shape::Shape(const std::int64_t* sizes, int rank) : rank_(rank) {
-  require(rank >= 0 && rank <= kMaxRank, "shape: {} dimensions asked for, at most {} are possible", rank, kMaxRank);
+  require(rank >= 0 && rank <= kMaxRank, "shape: {} dimensions requested, at most {} are possible", rank, kMaxRank);
   std::copy_n(sizes, rank, sizes_.begin());
   for (int i = 0; i < rank; ++i) {
     if (sizes[i] < 0) {

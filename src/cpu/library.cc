@@ -21,7 +21,7 @@ constexpr LibraryFn kFunctions[] = {
 
 void run_library(const LibraryCall& call) {
   const LibraryFn run = kFunctions[static_cast<int>(call.op)];
-  require(run != nullptr, "internal: {} is no library call", info(call.op).name);
+  require(run != nullptr, "internal: {} is not a library call", info(call.op).name);
   run(call);
 }
 

@@ -81,7 +81,7 @@ Tensor orthogonal(const Shape& shape, double gain, DType dtype) {
 }
 
 Tensor truncated_normal(const Shape& shape, const TruncatedNormalOptions& o) {
-  require(o.deviation > 0, "init: the deviation of truncated_normal must be positive, got {}", o.deviation);
+  require(o.deviation > 0, "init: the standard deviation of truncated_normal must be positive, got {}", o.deviation);
   require(o.low < o.high, "init: truncated_normal needs low < high, got {} and {}", o.low, o.high);
   const double a = (o.low - o.mean) / o.deviation, b = (o.high - o.mean) / o.deviation;
   const double from = normal_cdf(a), to = normal_cdf(b);

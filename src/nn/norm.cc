@@ -30,7 +30,7 @@ bool ChannelNorm::moves(const Tensor& x) const { return training.on && tracks() 
 
 void ChannelNorm::check_evaluation(const char* name) const {
   require(!training.on,
-          "{}: a const layer cannot move its running statistics; make the model and its call operator non-const, or "
+          "{}: a const layer cannot update its running statistics; make the model and its call operator non-const, or "
           "end training with set_training(model, false)",
           name);
 }
@@ -96,7 +96,8 @@ Tensor InstanceNorm::operator()(const Tensor& x) const {
 
 GroupNorm::GroupNorm(std::int64_t number, std::int64_t n, const GroupNormOptions& o)
     : groups(number), channels(n), eps(o.eps) {
-  require(number > 0 && n >= 0 && n % number == 0, "GroupNorm: {} channels cannot be cut into {} groups", n, number);
+  require(number > 0 && n >= 0 && n % number == 0, "GroupNorm: {} channels cannot be divided into {} groups", n,
+          number);
   if (!o.affine) return;
   weight = variable(ones({n}, o.dtype));
   bias = variable(zeros({n}, o.dtype));

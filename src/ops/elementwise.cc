@@ -82,7 +82,7 @@ Tensor pow(TensorOrScalar base, TensorOrScalar exponent) {
     const Tensor& x = base.tensor();
     const double p = exponent.scalar().real();
     require(is_floating(common_dtype("pow", {base, exponent})) || p >= 0,
-            "pow: an integer to the power {} is no integer; cast the base to a float", p);
+            "pow: an integer to the power {} is not an integer; cast the base to a float", p);
     // The two powers that are simpler operations to the last bit (sqrt is not: it differs at −0 and −inf).
     const bool keeps_dtype = common_dtype("pow", {base, exponent}) == x.dtype() && x.dtype() != DType::bool_;
     if (p == 1 && keeps_dtype) return x;

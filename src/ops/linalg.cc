@@ -76,7 +76,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor dot(const Tensor& a, const Tensor& b) {
-  require(a.rank() == 1 && a.shape() == b.shape(), "dot: needs two vectors of one length, got shapes {} and {}",
+  require(a.rank() == 1 && a.shape() == b.shape(), "dot: needs two vectors of equal length, got shapes {} and {}",
           a.shape(), b.shape());
   return matmul(a, b);
 }

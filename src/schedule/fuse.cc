@@ -73,7 +73,7 @@ class Fuser {
     // With everything it needs in memory, it always fits a sweep of its own.
     for (std::int32_t in : x.inputs) level = std::max(level, ready(in));
     std::optional<Trial> t = attempt(v, level);
-    require(t.has_value(), "internal: {} {} fits no sweep", info(x.op).name, x.shape);
+    require(t.has_value(), "internal: {} {} does not fit any sweep", info(x.op).name, x.shape);
     commit(v, level, *t);
   }
 

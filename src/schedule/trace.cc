@@ -148,7 +148,7 @@ class Tracer {
   void append_leaf(const Node& node, std::int32_t index, bool stored) {
     if (!stored && placeholders_ == Placeholders::refused && is_placeholder(node)) {
       throw LooksAtPlaceholder(
-          "compile: the function asks for the numbers of a value that depends on its inputs (item, data, to_vector, "
+          "compile: the function reads values that depend on its inputs (item, data, to_vector, "
           "printing...), but it is built before they are known; compute them outside it, or do not compile it");
     }
     if (stored) {
