@@ -212,7 +212,7 @@ class DataLoader::State {
   std::int64_t size_, batches_ = 0;
   Make make_;
   LoaderOptions options_;
-  LoaderPosition position_;  // of next(); the workers do not look at it
+  LoaderPosition position_;  // of next(); the workers do not use it
 
   std::mutex mutex_;  // guards what follows while workers run
   std::condition_variable changed_;

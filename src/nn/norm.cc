@@ -40,7 +40,7 @@ Tensor ChannelNorm::by_running_statistics(const Tensor& x) const {
 }
 
 double ChannelNorm::next_momentum() const {
-  // Statistics that nobody looked at hold the batch they were made of: at most one batch is held this way.
+  // Unevaluated statistics keep the batch they were computed from alive: at most one batch is kept this way.
   if (!running_mean.value.evaluated()) eval({running_mean.value, running_var.value});
   return momentum.value_or(1 / (num_batches_tracked.value.item() + 1));
 }

@@ -56,7 +56,7 @@ Tensor logic(Op op, const Tensor& a, const Tensor& b) {
   return elementwise_node(op, DType::bool_, DType::bool_, {a, b});
 }
 
-// isnan and its kin: for integers the answer is known.
+// isnan and similar functions: for integers the answer is known.
 Tensor float_test(Op op, const Tensor& x, bool of_integers) {
   if (!is_floating(x.dtype())) return number(info(op).name, of_integers, DType::bool_, x.shape());
   return make_node(op, DType::bool_, x.shape(), {x});
