@@ -57,7 +57,7 @@ Problem problem_of(const char* op, const Tensor& q, const Tensor& k, const Tenso
   p.call.mask = true;
   const DType wide = compute_dtype(dtype);
   Tensor mask = o.mask.dtype() == DType::bool_ ? cast(where(o.mask, 0.0, kNever), wide) : cast(o.mask, wide);
-  // Two leading axes, the last of the batch's and all before it: a mask that is one for all heads stays one.
+  // Two leading axes, the last batch axis and all before it: a mask shared by all heads stays shared.
   const std::int64_t heads = batch.rank() == 0 ? 1 : batch[batch.rank() - 1];
   const std::int64_t before = heads == 0 ? 0 : batch.numel() / heads;
   if (batch.rank() > 2) mask = broadcast_to(mask, scores.with(batch.rank() - 1, mask.rank() > 2 ? mask.size(-3) : 1));
@@ -67,7 +67,7 @@ Problem problem_of(const char* op, const Tensor& q, const Tensor& k, const Tenso
   return p;
 }
 
-// softmax(scale·q·kᵀ + mask), 0 in rows that see nothing, by ordinary operations.
+// softmax(scale·q·kᵀ + mask), 0 in rows that attend to nothing, by ordinary operations.
 Tensor weights_of(const Tensor& q, const Tensor& k, const Problem& p) {
   Tensor s = matmul(q, transpose(k, -1, -2)) * p.call.scale;
   if (p.call.mask) s = s + reshape(p.mask, s.shape());

@@ -9,7 +9,7 @@
 namespace ebb {
 namespace {
 
-// Its index is a list that holds for all rows.
+// Its index is a list shared by all rows.
 bool has_one_index(Op op) { return op == Op::index_select || op == Op::index_zero_add; }
 
 using Copies = std::unordered_map<const Node*, Tensor>;  // of nodes that depend on the hole
@@ -57,7 +57,7 @@ class CopyOfNode {
  private:
   Shape many(const Shape& one) const { return one.inserted(0, count_); }
 
-  // The input for all values, in the shape [count, one]: also where it is the same for all, or repeats.
+  // The input for all values, in the shape [count, one]: even where it is the same for all, or broadcast.
   Tensor spread(Node* input, const Shape& one) const {
     const auto copy = copies_.find(input);
     if (copy == copies_.end()) return expand(Tensor(input), many(one));
@@ -115,11 +115,11 @@ class CopyOfNode {
     const bool of_a = copies_.contains(a), of_b = copies_.contains(b);
     if (n_.shape.rank() == 2 && of_a != of_b) {
       const std::int64_t rows = a->shape[0], inner = a->shape[1], columns = b->shape[1];
-      if (of_a) {  // the rows of all A under one another
+      if (of_a) {  // the rows of all A stacked
         const Tensor tall = reshape(copies_.at(a), {count_ * rows, inner});
         return reshape(of_matrices(tall, Tensor(b)), many(n_.shape));
       }
-      // The columns of all B side by side: (Bᵀ under one another)·Aᵀ, so that nothing is moved where B is one column.
+      // The columns of all B side by side: (Bᵀ stacked)·Aᵀ, so that nothing is moved where B is one column.
       const Tensor tall = reshape(transpose(copies_.at(b), 1, 2), {count_ * columns, inner});
       const Tensor all = of_matrices(tall, transpose(Tensor(a), 0, 1));
       return transpose(reshape(all, {count_, columns, rows}), 1, 2);

@@ -7,15 +7,15 @@
 namespace ebb {
 
 // A graph with a hole (a placeholder), computed for many values of the hole at once: every operation that depends on
-// the hole gets one more axis in front, the rest is computed once for all. Products of a matrix with many vectors
-// become one product of matrices.
+// the hole gets an extra leading axis, the rest is computed once for all. Products of a matrix with many vectors become
+// one product of matrices.
 //
-// The copies carry no history of the formulas they came from: use it only for what nobody differentiates any more.
+// The copies carry no history of the formulas they came from: use it only for what is no longer differentiated.
 class Batch {
  public:
   Batch(const Tensor& root, const Tensor& hole);
 
-  // False where an operation on the way has no form for many (a convolution, attention...).
+  // False if an operation on the way has no batched form (a convolution, attention...).
   bool possible() const { return possible_; }
   // Elements of the largest value that depends on the hole, for one value of it.
   std::int64_t largest() const { return largest_; }
@@ -26,7 +26,8 @@ class Batch {
   bool sort(GraphLock& lock);
 
   Tensor root_, hole_;
-  // What depends on the hole, inputs first. Such nodes are never evaluated: nobody changes them, and root_ keeps them.
+  // What depends on the hole, inputs first. Such nodes are never evaluated: nothing changes them, and root_ keeps them
+  // alive.
   std::vector<Node*> order_;
   bool possible_ = true;
   std::int64_t largest_ = 1;

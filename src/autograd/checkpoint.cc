@@ -12,7 +12,7 @@ namespace ebb {
 namespace {
 
 // What was made since `first` gets no history of its own; the older nodes with history that it was made from are what
-// the checkpoint depends on: its inputs and the variables the function captured.
+// the checkpoint depends on: its inputs and the captured variables.
 std::vector<Tensor> take_history(const Tensor& y, std::uint64_t first) {
   std::vector<Tensor> captured;
   std::unordered_set<Node*> seen;
@@ -41,7 +41,7 @@ std::vector<Tensor> take_history(const Tensor& y, std::uint64_t first) {
   return captured;
 }
 
-// Puts the random state back where it was, and returns to the present afterwards.
+// Restores an earlier random state, and returns to the current one afterwards.
 class ReplayRandom {
  public:
   explicit ReplayRandom(const RandomState& then) : now_(random_state()) { random_state() = then; }
@@ -80,8 +80,8 @@ Tensor checkpoint(const FunctionOfMany& f, const std::vector<Tensor>& inputs) {
   Tensor result = make_node(Op::custom, y.dtype(), y.shape(), all);
   result.node()->more().rule = std::make_shared<const Rule>(
       [f, inputs, random](const Tensor& grad, const Tensor&, const std::vector<Tensor>& sources) {
-        // Everything the second run computes waits for the cotangent: it is made when the backward pass gets here, not
-        // sooner.
+        // Everything the second run computes waits for the cotangent: it is computed when the backward pass gets here,
+        // not earlier.
         ReversePass pass;
         {
           WithHistory on;

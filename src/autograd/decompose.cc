@@ -22,19 +22,19 @@ void dorgqr_(const int* m, const int* n, const int* k, double* a, const int* lda
              const int* lwork, int* info);
 }
 
-// A factorisation with several results is one function of a matrix: its results lie side by side in one tensor, so that
+// A factorisation with several results is one function of a matrix: its results are concatenated in one tensor, so that
 // one rule sees all their cotangents.
 namespace ebb {
 namespace {
 
-using Matrix = std::vector<double>;  // by columns, as LAPACK has it
+using Matrix = std::vector<double>;  // column-major, as in LAPACK
 
 void require_matrices(const char* op, const Tensor& a) {
   require(is_floating(a.dtype()), Error::Kind::type, "{}: needs floating elements, got {}", op, name(a.dtype()));
   require(a.rank() >= 2, "{}: needs matrices, got shape {}", op, a.shape());
 }
 
-// f(matrix by columns) gives the results by columns, `rows` high; in f32 or f64 as a is.
+// f(column-major matrix) returns the results column-major, with `rows` rows; in f32 or f64 like a.
 template <class F>
 Tensor each_matrix(const Tensor& a, std::int64_t rows, std::int64_t columns, F f) {
   const std::int64_t m = a.size(-2), n = a.size(-1), batch = a.numel() / std::max<std::int64_t>(m * n, 1);
@@ -103,7 +103,7 @@ Matrix singular_values(Matrix a, int m, int n) {
       work(1);
   std::vector<int> iwork(static_cast<std::size_t>(8 * k));
   int info = 0, lwork = -1;
-  for (int turn = 0; turn < 2; ++turn) {  // asks for the size of its work first
+  for (int turn = 0; turn < 2; ++turn) {  // queries the workspace size first
     dgesdd_("S", &m, &n, a.data(), &m, s.data(), u.data(), &m, vt.data(), &k, work.data(), &lwork, iwork.data(), &info,
             1);
     if (turn == 0) work.resize(static_cast<std::size_t>(lwork = static_cast<int>(work[0])));

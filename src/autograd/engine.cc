@@ -19,8 +19,8 @@ bool is_formula(const Node& n) {
 // Where a node's operands begin: a formula's first input is its value.
 std::size_t first_operand(const Node& n) { return is_formula(n) ? 1 : 0; }
 
-// The history is walked once, under the lock, and what the pass needs of it is written down; rules are called without
-// the lock, and other threads may meanwhile evaluate, differentiate or forget the same nodes.
+// The history is walked once, under the lock, and what the pass needs from it is recorded; rules are called without the
+// lock, and other threads may meanwhile evaluate, differentiate or forget the same nodes.
 class Reverse {
  public:
   Reverse(const ReversePass& pass, std::vector<Tensor>* found) : p_(pass), found_(found) {}
@@ -62,13 +62,13 @@ class Reverse {
     Node* node;
     std::size_t first = 0, count = 0;  // its operands
     std::shared_ptr<const Rule> rule;  // of its own, if it has one
-    Tensor cotangent;                  // while it waits for its turn
+    Tensor cotangent;                  // while it is pending
   };
 
   bool follows(const Node& n) const { return (n.history & p_.bits) != 0; }
   bool stops(Node* n) const { return n->op == Op::variable || (!target_.empty() && target_.contains(n)); }
 
-  // The nodes of a walk know their place in it, plus one, as long as it goes on.
+  // During a walk its nodes store their place in it, plus one.
   struct Unmark {
     const std::vector<Visit>& order;
     ~Unmark() {
@@ -76,8 +76,8 @@ class Reverse {
     }
   };
 
-  // Everything the outputs depend on that leads to a variable, inputs first, with its operands. False: a part of the
-  // graph is missing.
+  // Everything that the outputs depend on and that depends on a variable, inputs first, with its operands. False: a
+  // part of the graph is missing.
   bool write_down(GraphLock& lock) {
     order_.clear();
     operands_.clear();
@@ -192,7 +192,7 @@ class Reverse {
     }
   }
 
-  // Values that are there already let go of what they were made of; the others do so once they are evaluated.
+  // Values that are already evaluated drop their inputs; the others do so once they are evaluated.
   void consume() {
     std::vector<Forgotten> forgotten;  // before the lock: released after it
     GraphLock lock(parts_);
@@ -215,7 +215,7 @@ class Reverse {
   std::vector<std::int32_t> place_of_output_;
   std::unordered_map<const Node*, std::int32_t> target_;  // and its place
   std::uint64_t parts_ = 0;
-  std::vector<Tensor> inputs_;  // of the node whose turn it is
+  std::vector<Tensor> inputs_;  // of the current node
 };
 
 }  // namespace

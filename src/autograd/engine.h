@@ -11,7 +11,7 @@ struct ReversePass {
   std::vector<Tensor> outputs, cotangents;
   std::vector<Tensor> targets;  // empty: all variables found
   std::uint32_t bits = 1;
-  bool consume = false;  // forget the history that was gone through
+  bool consume = false;  // forget the traversed history
 };
 std::vector<Tensor> reverse(const ReversePass& pass, std::vector<Tensor>* found_variables = nullptr);
 

@@ -27,8 +27,7 @@ Tolerance tolerance_of(DType dtype, const GradcheckOptions& o) {
   return t;
 }
 
-// Every evaluation of f draws the same random numbers: a dropout that changed its mind would look like a wrong
-// gradient.
+// Every evaluation of f draws the same random numbers: a different dropout mask would look like a wrong gradient.
 class SameRandom {
  public:
   SameRandom() : start_(random_state()) {}
@@ -118,7 +117,7 @@ GradcheckReport::Row compare(std::string input, const Tensor& x, const std::vect
   return row;
 }
 
-// `last` is what the last input is called, where it is not one of the caller's.
+// `last` is the name of the last input, if it is not one of the caller's.
 GradcheckReport check(const FunctionOfMany& f, const std::vector<Tensor>& inputs, const GradcheckOptions& o,
                       const char* last) {
   std::vector<std::size_t> floating;
@@ -144,7 +143,7 @@ GradcheckReport check(const FunctionOfMany& f, const std::vector<Tensor>& inputs
     const Tensor y = with(xs);
     const Tensor cotangent = random_cotangent(generator, y.shape(), y.dtype()).to(y.device());
     weights = cotangent.to_vector();
-    // In f64: the sum of halves must not be what fails.
+    // In f64: summation in half precision must not be what fails.
     return sum(cast(y, DType::f64) * cast(cotangent, DType::f64));
   }))(at);
 
@@ -190,7 +189,7 @@ std::string GradcheckReport::str() const {
   for (const auto& line : cells) {
     std::string row;
     for (std::size_t c = 0; c < line.size(); ++c) {
-      // Words to the left, numbers to the right.
+      // Text is left-aligned, numbers right-aligned.
       row += c >= 4 && c <= 7 ? fmt::format("{:>{}}  ", line[c], width[c]) : fmt::format("{:<{}}  ", line[c], width[c]);
     }
     row.erase(row.find_last_not_of(' ') + 1);

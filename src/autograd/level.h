@@ -19,11 +19,11 @@ class Level {
     return t;
   }
 
-  // May an outer level or a variable ask for what is made of it?
+  // May an outer level or a variable need what is computed from it?
   bool is_differentiated(const Tensor& t) const { return (t.node()->history & active_history() & ~bit()) != 0; }
 
   // Cotangents of tracked inputs, undefined where y does not depend on one. Their graph is itself tracked only if an
-  // outer level or a variable may ask.
+  // outer level or a variable may need it.
   std::vector<Tensor> cotangents(const Tensor& y, const Tensor& g, const std::vector<Tensor>& inputs,
                                  bool track_result = false) const {
     const bool outer = track_result || is_differentiated(y) || is_differentiated(g);

@@ -4,7 +4,7 @@
 
 namespace ebb {
 
-// The rows of x and grad run together: one product for each factor.
+// The rows of x and grad are flattened: one product per factor.
 std::tuple<Tensor, Tensor, Tensor> linear_backward(const Tensor& grad, const Tensor& x, const Tensor& weight) {
   require(weight.rank() == 2 && x.rank() >= 1 && x.size(-1) == weight.size(1),
           "linear_backward: an input of shape {} and a weight of shape {} do not fit", x.shape(), weight.shape());

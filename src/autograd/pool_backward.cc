@@ -7,7 +7,7 @@
 #include "ops/index_nodes.h"
 #include "ops/pool_parts.h"
 
-// Gradient rules of the pools, for those who chain by hand. The pools are made of operations that have their rules.
+// Gradient rules of the pools, for chaining by hand. The pools are composed of operations with their own rules.
 namespace ebb {
 namespace {
 

@@ -5,7 +5,7 @@
 namespace ebb {
 namespace {
 
-// Nodes that are there for their place in the order or in the history: the value passes, and so does its cotangent.
+// Nodes that exist for their place in the order or in the history: the value passes through, and so does its cotangent.
 constexpr RuleRow kOrderRules[] = {
     {Op::track, [](const RuleContext& c) -> std::vector<Tensor> { return {c.grad}; }},
     {Op::depend,

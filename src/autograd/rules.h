@@ -11,14 +11,14 @@ namespace ebb {
 // value.
 struct RuleContext {
   const Tensor& grad;    // the cotangent of the output, of its shape and dtype
-  const Tensor& output;  // the value the operation gave
+  const Tensor& output;  // the result of the operation
   std::span<const Tensor> inputs;
   const Attrs& attrs;
-  std::span<const bool> needs;  // which inputs' cotangents are asked for; the others may be left undefined
+  std::span<const bool> needs;  // which inputs' cotangents are requested; the others may be left undefined
 };
 
-// Cotangents of the inputs, one each, in the input's shape and dtype; undefined where there is none.
-// Rules are written with ordinary operations, so their result is graph again and can be differentiated again.
+// Cotangents of the inputs, one per input, in the input's shape and dtype; undefined where there is none. Rules are
+// written with ordinary operations, so their result is a graph that can itself be differentiated.
 using RuleFn = std::vector<Tensor> (*)(const RuleContext&);
 
 struct RuleRow {
@@ -26,7 +26,7 @@ struct RuleRow {
   RuleFn rule;
 };
 
-// For rules that are called by hand: a cotangent has the shape of the result, neither more nor less.
+// For rules called by hand: a cotangent must have exactly the shape of the result.
 inline void require_cotangent(const char* op, const Tensor& grad, const Shape& result) {
   require(grad.shape() == result, "{}: the gradient has shape {}, the result {}; a cotangent has the result's shape",
           op, grad.shape(), result);

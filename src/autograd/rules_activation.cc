@@ -256,7 +256,7 @@ Cotangents of_output(const RuleContext& c) {
   return {backward(c.grad, c.output, static_cast<int>(c.attrs.i[0]))};
 }
 
-// relu(x) ≤ 0 where x ≤ 0, NaN included: the result serves as well as the input, and the next layer keeps it anyway.
+// relu(x) ≤ 0 where x ≤ 0, including NaN: the result serves as well as the input, and the next layer keeps it anyway.
 Cotangents relu_rule(const RuleContext& c) { return {relu_backward(c.grad, c.output)}; }
 Cotangents softplus_rule(const RuleContext& c) {
   if (c.inputs.size() == 1) return {softplus_backward(c.grad, c.inputs[0])};  // beta = 1

@@ -10,9 +10,9 @@
 #include "graph/lock.h"
 #include "ops/build.h"
 
-// Gradient rules of arithmetic and of functions of one number. In the formulas g is the cotangent of the result y.
-// Rules are differentiated again, so a pole that a `where` does not select is moved away before it is computed, not
-// after: 0·inf would be NaN in the next derivative.
+// Gradient rules of arithmetic and of unary functions. In the formulas g is the cotangent of the result y. Rules are
+// differentiated again, so a pole that a `where` does not select is moved away before it is computed, not after: 0·inf
+// would be NaN in the next derivative.
 namespace ebb {
 namespace {
 
@@ -25,14 +25,14 @@ Tensor away_from_zero(const Tensor& d, double eps) {
   return where(negative, minimum(d, -eps), maximum(d, eps));
 }
 
-// Both partial derivatives of a binary operation, each a function of (g, a, b), or those that are asked for.
+// The requested partial derivatives of a binary operation, each a function of (g, a, b).
 using Partial = Tensor (*)(const Tensor& g, const Tensor& a, const Tensor& b);
 Tensor pass(const Tensor& g, const Tensor&, const Tensor&) { return g; }
 Tensor pass_negated(const Tensor& g, const Tensor&, const Tensor&) { return -g; }
 
 template <Partial da, Partial db>
 TensorPair both(const Tensor& grad, const Tensor& a, const Tensor& b, bool need_a = true, bool need_b = true) {
-  constexpr bool exact = da == pass && (db == pass || db == pass_negated);  // nothing to compute in more precision
+  constexpr bool exact = da == pass && (db == pass || db == pass_negated);  // nothing to compute in higher precision
   const auto [g, x, y] = exact ? std::array{grad, a, b} : widened(grad, a, b);
   return {need_a ? cotangent(da(g, x, y), a) : Tensor(), need_b ? cotangent(db(g, x, y), b) : Tensor()};
 }
@@ -58,7 +58,7 @@ Tensor div_da(const Tensor& g, const Tensor&, const Tensor& b) { return g / b; }
 Tensor div_db(const Tensor& g, const Tensor& a, const Tensor& b) { return -g * (a / b) / b; }
 
 // y = a^b            da = g·b·a^(b−1), 0 where b = 0            db = g·a^b·ln a, 0 where a = 0 and b >= 0
-// Where b = 0 and 1/a is no number, 0·a^−1 is made 0·a^0. Elsewhere 0·a^(b−1) stands: its derivative to b, a^−1, is
+// Where b = 0 and 1/a is not finite, 0·a^−1 becomes 0·a^0. Elsewhere 0·a^(b−1) stands: its derivative to b, a^−1, is
 // right.
 Tensor pow_da(const Tensor& g, const Tensor& a, const Tensor& b) {
   const Tensor pole = logical_and(b == 0, logical_not(abs(a) >= 1e-37));
@@ -170,7 +170,7 @@ TensorTriple lerp_backward(const Tensor& grad, const Tensor& start, const Tensor
   return {cotangent(g * (1 - w), start), cotangent(g * w, end), cotangent(g * (e - s), weight)};
 }
 
-// ---- functions of one number ----------------------------------------------------------------------------------------
+// ---- unary functions ------------------------------------------------------------------------------------------------
 
 // (−x)' = −1      (1/x)' = −y²      (x²)' = 2x      |x|' = sign x, 0 at 0
 Tensor neg_backward(const Tensor& grad) { return -grad; }
@@ -178,7 +178,7 @@ Tensor reciprocal_backward(const Tensor& grad, const Tensor& y) {
   return one("reciprocal_backward", grad, y, [](auto& g, auto& y) { return -g * square(y); });
 }
 Tensor square_backward(const Tensor& grad, const Tensor& x) {
-  return one("square_backward", grad, x, [](auto& g, auto& x) { return (2 * g) * x; });  // 2g is one number when g is
+  return one("square_backward", grad, x, [](auto& g, auto& x) { return (2 * g) * x; });  // 2g is a scalar if g is
 }
 Tensor abs_backward(const Tensor& grad, const Tensor& x) {
   return one("abs_backward", grad, x, [](auto& g, auto& x) { return g * sign(x); });
@@ -332,7 +332,7 @@ Cotangents of_output(const RuleContext& c) {
   return {backward(c.grad, c.output, 0)};
 }
 
-// The number a tensor repeats, where it is a constant seen through views.
+// The scalar that a tensor broadcasts, if it is a constant behind views.
 std::optional<double> repeated_number(const Tensor& x) {
   Tensor t = x;
   while (t.defined() && (t.node()->op == Op::expand || t.node()->op == Op::reshape)) t = input_of(t, 0);

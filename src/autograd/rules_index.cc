@@ -5,14 +5,14 @@
 #include "ops/index_nodes.h"
 #include "ops/shape_nodes.h"
 
-// Gradient rules of the index operations: what was read from a place is added there, what was written to a place is
-// read from there.
+// Gradient rules of the index operations: cotangents of what was read from a position are added there, those of what
+// was written to a position are read from there.
 namespace ebb {
 namespace {
 
 using Cotangents = std::vector<Tensor>;
 
-// Which elements of src a scatter left in place: those that no later one of the same target overwrote.
+// Which elements of src survive a scatter: those not overwritten by a later one with the same target.
 Tensor stayed(const Shape& shape, int axis, const Tensor& index) {
   const Tensor number = reshape(arange(index.numel()), index.shape());
   const Tensor last = scatter_node(full(shape, -1, DType::i64), axis, index, number);

@@ -17,17 +17,17 @@ using Pair = std::pair<Tensor, Tensor>;
 
 Tensor transposed(const Tensor& x) { return transpose(x, -2, -1); }
 
-// One number a matrix, ready to scale it.
+// One number per matrix, ready to scale it.
 Tensor per_matrix(const Tensor& x) { return unsqueeze(unsqueeze(x, -1), -1); }
 
-// Aᵀ·G. For a B that is itself a matrix transposed, as a layer's weights are, it is made as (Gᵀ·A)ᵀ: the gradient of
-// that matrix then lies in memory as the matrix does, and who updates it reads both along their rows.
+// Aᵀ·G. For a B that is itself a matrix transposed, as a layer's weights are, it is computed as (Gᵀ·A)ᵀ: the gradient
+// of that matrix then has the matrix's memory layout, and an update reads both along their rows.
 Tensor right_gradient(const Tensor& a, const Tensor& g, const Tensor& b) {
   if (b.rank() == 2 && b.node()->op == Op::permute) return transposed(matmul(transposed(g), a));
   return matmul(transposed(a), g);
 }
 
-// The gradient of the one matrix b that multiplied a whole batch: the batch is more rows of a.
+// The gradient of a single matrix b that multiplied a whole batch: the batch is just more rows of a.
 Tensor folded_gradient(const Tensor& a, const Tensor& g, const Tensor& b) {
   const auto rows = [](const Tensor& x) { return reshape(x, {-1, x.shape()[x.rank() - 1]}); };
   return right_gradient(rows(a), rows(g), b);
@@ -78,7 +78,7 @@ Pair outer_backward(const Tensor& grad, const Tensor& a, const Tensor& b) {
 }
 
 // The cotangent of an operand is the einsum of G and the other operands; an index that only this operand had was summed
-// and is repeated, a repeated index of this operand is a diagonal.
+// and is broadcast, a repeated index of this operand is a diagonal.
 std::vector<Tensor> einsum_backward(const Tensor& grad, const std::string& equation,
                                     const std::vector<Tensor>& operands) {
   const EinsumTerms terms = einsum_terms(equation, operands);

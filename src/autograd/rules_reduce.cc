@@ -11,7 +11,7 @@
 #include "ops/shape_nodes.h"
 
 // Gradient rules of the reductions. In the formulas g is the cotangent of the result y and n the number of elements
-// that one element of y is made of.
+// reduced into one element of y.
 namespace ebb {
 namespace {
 
@@ -45,7 +45,8 @@ Tensor extremum_backward(const char* op, const Tensor& grad, const Tensor& x, co
 
 // y = Π x along the last axis of [m, n], by halves: y = Π (left·right), one level after the other. Going back down,
 //   dleft = g·right,   dright = g·left
-// No division, so zeros are no special case; all of it are products, so the rule holds to any order. O(n).
+// No division, so zeros are not a special case; it consists of products only, so the rule is correct to any order.
+// O(n).
 Tensor product_backward(const Tensor& g, const Tensor& x) {
   std::vector<Tensor> levels{x};
   while (levels.back().shape()[1] > 1) {
@@ -67,7 +68,7 @@ Tensor product_backward(const Tensor& g, const Tensor& x) {
   return down;
 }
 
-// The cotangent of the element that stands at `position` when x is sorted.
+// The cotangent of the element at `position` when x is sorted.
 Tensor sorted_element_backward(const Tensor& g, const Tensor& x, int axis, std::int64_t position) {
   return scatter_zero_add(g, axis, narrow(argsort(x, axis), axis, position, 1), x.shape());
 }

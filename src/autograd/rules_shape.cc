@@ -31,8 +31,8 @@ Axes negated(const Axes& shifts) {
   return result;
 }
 
-// g with step − 1 zeros between its elements along an axis: [outer, n, 1, inner] padded to [outer, n, step, inner], run
-// together, without the zeros after the last element.
+// g with step − 1 zeros between its elements along an axis: [outer, n, 1, inner] padded to [outer, n, step, inner],
+// flattened, without the zeros after the last element.
 Tensor spread(const Tensor& g, int axis, std::int64_t step) {
   const std::int64_t n = g.shape()[axis];
   if (step == 1 || n <= 1) return g;
@@ -70,7 +70,7 @@ Tensor narrow_backward(const Tensor& grad, const Shape& shape, std::int64_t axis
                        std::int64_t step) {
   const int a = normalize_axis("narrow_backward", axis, shape.rank());
   require(grad.rank() == shape.rank() && grad.shape().with(a, shape[a]) == shape && step != 0,
-          "narrow_backward: a gradient of shape {} is no part of shape {} along axis {}", grad.shape(), shape, a);
+          "narrow_backward: a gradient of shape {} is not a part of shape {} along axis {}", grad.shape(), shape, a);
   const std::int64_t n = grad.shape()[a], last = start + step * (n - 1);
   if (n == 0) return zeros(shape, grad.dtype());
   require(std::min(start, last) >= 0 && std::max(start, last) < shape[a], Error::Kind::index,
@@ -102,10 +102,10 @@ std::vector<Tensor> stack_backward(const Tensor& grad, std::int64_t axis) {
   return parts;
 }
 
-// The cotangents of the borders return to the elements they were made of; axes in the opposite order of pad's.
+// The cotangents of the borders return to the elements they came from; axes in the reverse order of pad's.
 Tensor pad_backward(const Tensor& grad, const Shape& shape, const std::vector<std::int64_t>& amounts, PadMode mode) {
   require(amounts.size() % 2 == 0 && static_cast<int>(amounts.size()) <= 2 * shape.rank(),
-          "pad_backward: needs a pair of amounts an axis, got {} for shape {}", amounts.size(), shape);
+          "pad_backward: needs a pair of amounts per axis, got {} for shape {}", amounts.size(), shape);
   Tensor g = grad;
   for (std::size_t k = amounts.size() / 2; k-- > 0;) {
     const int a = shape.rank() - 1 - static_cast<int>(k);
@@ -134,12 +134,12 @@ Tensor roll_backward(const Tensor& grad, const Axes& shifts, const Axes& axes) {
 // The copies of every block are summed, axis by axis, the last one first.
 Tensor repeat_backward(const Tensor& grad, const Shape& shape, const Sizes& repeats) {
   const int rank = static_cast<int>(repeats.size()), fresh = rank - shape.rank();
-  require(fresh >= 0 && grad.rank() == rank, "repeat_backward: a gradient of shape {} is no repetition of shape {}",
+  require(fresh >= 0 && grad.rank() == rank, "repeat_backward: a gradient of shape {} is not a repetition of shape {}",
           grad.shape(), shape);
   Tensor g = grad;
   for (int a = rank - 1; a >= 0; --a) {
     const std::int64_t size = a < fresh ? 1 : shape[a - fresh], times = repeats[static_cast<std::size_t>(a)];
-    require(g.shape()[a] == size * times, "repeat_backward: a gradient of shape {} is no repetition of shape {}",
+    require(g.shape()[a] == size * times, "repeat_backward: a gradient of shape {} is not a repetition of shape {}",
             grad.shape(), shape);
     const Shape once = g.shape().with(a, size);
     const std::int64_t outer = sizes_before(once, a), block = size * sizes_after(once, a);
@@ -155,7 +155,7 @@ Tensor diag_backward(const Tensor& grad, const Shape& shape, std::int64_t offset
   return shape.rank() == 1 ? diagonal(grad, offset) : diagonal_backward(grad, shape, offset);
 }
 
-// Back into every (columns+1)-th element of the matrices, run together.
+// Back into every (columns+1)-th element of the flattened matrices.
 Tensor diagonal_backward(const Tensor& grad, const Shape& shape, std::int64_t offset, std::int64_t a, std::int64_t b) {
   require(shape.rank() >= 2, "diagonal_backward: needs at least two axes, got shape {}", shape);
   const int row = normalize_axis("diagonal_backward", a, shape.rank());
@@ -197,7 +197,7 @@ Cotangents pad_zero_rule(const RuleContext& c) {
   return {narrow(c.grad, axis, c.attrs.i[1], input_shape(c)[axis])};
 }
 
-// The gradient moves back. What belongs nowhere takes it as it is.
+// The gradient moves back. A value that belongs to no device takes it as it is.
 Cotangents to_device_rule(const RuleContext& c) {
   const Node& from = *c.inputs[0].node();
   return {from.homeless ? c.grad : c.grad.to(from.device)};

@@ -26,10 +26,9 @@ Tensor diagonal_hessian(const Function& f, const Tensor& x, int samples) {
 
 Tensor fisher_diagonal(const Function& f, const Tensor& x) {
   const Tensor j = jacobian(f, x);
-  require(
-      j.rank() == x.rank() + 1,
-      "fisher_diagonal: f must give one number for each sample, a vector; its Jacobian has shape {} for x of shape {}",
-      j.shape(), x.shape());
+  require(j.rank() == x.rank() + 1,
+          "fisher_diagonal: f must return a vector, one number per sample; its Jacobian has shape {} for x of shape {}",
+          j.shape(), x.shape());
   return mean(square(j), 0);
 }
 

@@ -3,7 +3,7 @@
 namespace ebb {
 
 // True while the calling thread runs a checkpointed function for the second time, in the backward pass. Layers that
-// remember what they saw (running statistics) do so in the first run alone.
+// keep statistics of their inputs update them only in the first run.
 bool in_second_run();
 
 }  // namespace ebb

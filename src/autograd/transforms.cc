@@ -29,12 +29,12 @@ Tensor seed(const char* op, const Tensor& y, const Tensor& given) {
 
 Tensor variable(const Tensor& value) {
   require_floating("variable", value);
-  // Numbers that belong nowhere may have been looked at on another device than the one where the variable is to be.
+  // Values that belong to no device may have been evaluated on a different device than that of the variable.
   const bool elsewhere = value.evaluated() && value.node()->device != value.device();
   const Tensor x = elsewhere ? value.to(value.device()) : value;
   Tensor t = make_node(Op::variable, x.dtype(), x.shape(), {x});
   t.node()->history = 1;
-  if (x.evaluated()) {  // nobody else knows t yet
+  if (x.evaluated()) {  // no one else has t yet
     t.node()->storage = x.node()->storage;
     t.node()->evaluated.store(true, std::memory_order_release);
     const Forgotten forgotten = forget_inputs(t.node());
@@ -120,8 +120,8 @@ std::function<std::vector<Tensor>(const std::vector<Tensor>&)> grad(const Functi
 
 std::pair<Tensor, Function> vjp(const Function& f, const Tensor& x) {
   require_floating("vjp", x);
-  // The pull may be called long after this level is closed and more than once; it opens a level of its own and runs f
-  // again there. Lazily: what f computes for the same x is the same graph and merges when both are evaluated together.
+  // The pull may be called long after this level is closed and more than once; it opens its own level and runs f again
+  // there. Lazily: what f computes for the same x is the same graph and merges when both are evaluated together.
   Tensor y = f(x);
   Function pull = [f, x](const Tensor& g) {
     Level level;
@@ -151,10 +151,10 @@ std::pair<Tensor, Tensor> jvp(const Function& f, const Tensor& x, const Tensor& 
 
 namespace {
 
-// Numbers that a piece of rows may hold at a time on its way: about a cache's worth.
+// The largest number of intermediate elements for a block of rows: about a cache's worth.
 constexpr std::int64_t kPiece = std::int64_t{1} << 21;
 
-// Rows of a Jacobian many at a time; undefined where that cannot be.
+// Rows of a Jacobian, many at a time; undefined if that is not possible.
 Tensor rows_together(const Level& level, const Tensor& y, const Tensor& tracked, const Tensor& basis) {
   if (level.is_differentiated(y)) return {};
   const Tensor hole = make_placeholder(y.dtype(), y.shape(), contiguous_strides(y.shape()), y.device());
@@ -163,7 +163,7 @@ Tensor rows_together(const Level& level, const Tensor& y, const Tensor& tracked,
     Tracing scope;
     row = level.pull(y, hole, {tracked})[0];
   } catch (const LooksAtPlaceholder&) {
-    return {};  // a rule of the user's looks at numbers
+    return {};  // a user-defined rule reads values
   }
   const Batch batch(row, hole);
   const std::int64_t m = y.numel(), piece = std::min(m, kPiece / batch.largest());

@@ -15,26 +15,26 @@ struct CompiledSweep {
 };
 using SweepPtr = std::shared_ptr<const CompiledSweep>;
 
-// One evaluation on a device, from begin() to end(). What its steps need to know of each other, and who waits for them.
+// One evaluation on a device, from begin() to end(): what its steps share, and the mark to wait for.
 struct Run {
   Device device;
-  void* stream = nullptr;  // where a device has such
-  MarkPtr mark;            // of the buffers this run fills; null where steps are done when they return
-  std::uint32_t step = 0;  // the one that is started next, or was started last
+  void* stream = nullptr;  // if the device has streams
+  MarkPtr mark;            // of the buffers this run fills; null if steps are synchronous
+  std::uint32_t step = 0;  // the step started next, or last
 };
 
 // A device, seen from the schedule: it compiles and runs the steps of a plan, and moves elements to and from the host.
 // Everything above the schedule is the same for all devices.
 //
-// Steps of one run are started in order, and each sees what those before it wrote. They may still be going on when the
-// call returns; then errors that depend on data reach who waits for the run's mark, with the text they would have had.
+// Steps of one run are started in order, and each sees what those before it wrote. They may still be running when the
+// call returns; errors that depend on data are then thrown by a wait for the run's mark, with the same message.
 class Backend {
  public:
   virtual ~Backend() = default;
 
   virtual SweepPtr compile(const Program& program) = 0;
 
-  // `inputs` fill the buffers that the run will read: it fails if one of those has failed.
+  // `inputs` fill the buffers that the run will read: the run fails if one of them has failed.
   virtual Run begin(std::span<const FilledBy> inputs) = 0;
   virtual void end(Run& run) = 0;  // also after an error
   virtual void run(const SweepPtr& sweep, std::span<const Argument> arguments, Run& run) = 0;
@@ -48,15 +48,14 @@ class Backend {
 
   virtual BlockSource& memory() = 0;
 
-  // Has this device instructions for products of bf16 that are worth rounding to bf16 for?
+  // Does this device have bf16 product instructions that are worth rounding to bf16 for?
   virtual bool rounds_to_bf16() const = 0;
 };
 
-// Defined by the schedule layer, the only one that knows which devices there are. An Error where there is no such
-// device.
+// Defined by the schedule layer, the only one that knows which devices exist. An Error if there is no such device.
 Backend& backend_of(Device device);
 
-// For tests: a device of their own under a name that the machine has no device for.
+// For tests: registers a device under a name for which the machine has no device.
 void install_backend(Device device, Backend& backend);
 
 }  // namespace ebb

@@ -29,8 +29,7 @@ namespace {
 constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-// Freed blocks beyond this, and beyond twice what was ever live at once, belong to sizes that are not asked for any
-// more.
+// Freed blocks beyond this, and beyond twice what was ever live at once, belong to sizes that are no longer requested.
 constexpr std::size_t kCacheAllowance = std::size_t{256} << 20;
 
 struct Block : Buffer {
@@ -51,8 +50,8 @@ class SpinLock {
   std::atomic<bool> flag_{false};
 };
 
-// The cached blocks of one class. A lock a class, held for a few instructions, on a cache line of its own: threads meet
-// only where they use the same size at the same moment.
+// The cached blocks of one class. One lock per class, held for a few instructions, on its own cache line: threads
+// contend only when they use the same size at the same moment.
 class alignas(64) FreeList {
  public:
   void push(Block* block) {
@@ -85,19 +84,19 @@ class alignas(64) FreeList {
   }
 
  private:
-  std::atomic<Block*> last_{nullptr};  // freed last, and mostly the next to go: one exchange instead of the lock
+  std::atomic<Block*> last_{nullptr};  // freed last, and usually reused first: one exchange instead of the lock
   SpinLock lock_;
   Block* head_ = nullptr;
 };
 
-// Memory of the system. Large blocks start on a huge page and ask for such: a fresh 4 KiB page costs a fault and a
-// clearing, which is what makes elementwise work on large fresh memory slow.
+// System memory. Large blocks are aligned to huge pages and request them: each fresh 4 KiB page has to be faulted in
+// and zeroed, which is what makes elementwise work on large fresh memory slow.
 class SystemMemory : public BlockSource {
  public:
   std::byte* allocate(std::size_t bytes) override {
     void* data = ::operator new(bytes, alignment(bytes), std::nothrow);
 #if defined(__linux__)
-    if (data && bytes >= 2 * kHugePage) madvise(data, bytes, MADV_HUGEPAGE);  // only advice: failing changes nothing
+    if (data && bytes >= 2 * kHugePage) madvise(data, bytes, MADV_HUGEPAGE);  // only advice: failure is harmless
 #endif
     if (data) ASAN_POISON_MEMORY_REGION(data, bytes);
     return static_cast<std::byte*>(data);
@@ -138,8 +137,8 @@ class Pool {
   const Device device_;
   BlockSource& source_;
 
-  // Cached bytes are owned_ - live_: a block that is reused or returned changes one counter. The limit holds for both
-  // counters, the cache giving way first.
+  // Cached bytes are owned_ - live_: a block that is reused or returned changes one counter. The limit applies to both
+  // counters; the cache is released first.
   alignas(64) std::atomic<std::size_t> live_{0};
   std::atomic<std::size_t> peak_{0};
   std::atomic<std::size_t> limit_{kNoLimit};
@@ -165,7 +164,7 @@ std::size_t Pool::count_live(std::size_t bytes) {
   return before + bytes;
 }
 
-// New memory, counted as owned; when the limit or the system says no, the cached blocks are given up for it.
+// New memory, counted as owned; if the limit or the system refuses it, the cached blocks are released for it.
 std::byte* Pool::fresh(std::size_t bytes) {
   if (owned_.fetch_add(bytes) + bytes > limit_.load(std::memory_order_relaxed)) release_cached();
   std::byte* data = source_.allocate(bytes);
@@ -238,7 +237,8 @@ void Pool::refuse(std::size_t bytes, const char* what, bool by_limit) const {
          what, bytes, where, live, limit);
   }
   fail(Error::Kind::memory,
-       "evaluating {}: needs {} bytes{}, {} are live and the system gives no more; free tensors or use smaller batches",
+       "evaluating {}: needs {} bytes{}, {} are live and the system has no more memory; free tensors or use smaller "
+       "batches",
        what, bytes, where, live);
 }
 
@@ -249,7 +249,7 @@ struct Pools {
     std::atomic<BlockSource*> source{nullptr};
   };
   PerDevice<Entry> of;
-  Pool* cpu;  // without a look at the table: it is asked for most
+  Pool* cpu;  // without a table lookup: it is used most
   std::mutex mutex;
 
   Pools() {
@@ -267,7 +267,7 @@ Pools& pools() {
 Pool& pool(Device device) {
   if (device == Device{}) return *pools().cpu;
   Pool* const found = pools().of[device].pool.load(std::memory_order_acquire);
-  require(found != nullptr, "device: there is no {} on this machine; `ebb info` lists the devices there are",
+  require(found != nullptr, "device: there is no {} on this machine; `ebb info` lists the available devices",
           name(device));
   return *found;
 }
@@ -296,7 +296,7 @@ BufferPtr BufferPtr::wrap(void* data, std::size_t bytes, std::function<void()> r
   p.buffer_->data = static_cast<std::byte*>(data);
   p.buffer_->bytes = bytes;
   p.buffer_->device = device;
-  // An empty function would read as memory of the pool.
+  // An empty function would mean memory of the pool.
   p.buffer_->release = release ? std::move(release) : [] {};
   return p;
 }

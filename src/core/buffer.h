@@ -10,7 +10,7 @@
 
 namespace ebb {
 
-// What is known of a run of steps on a device that computes while the program goes on.
+// The state of a run of steps on a device that computes asynchronously.
 class Mark {
  public:
   virtual ~Mark() = default;
@@ -19,7 +19,7 @@ class Mark {
 };
 using MarkPtr = std::shared_ptr<Mark>;
 
-// By which step of which run a buffer is filled. No mark: its numbers are there.
+// Which step of which run fills a buffer. No mark: its elements are ready.
 struct FilledBy {
   MarkPtr mark;
   std::uint32_t step = 0;
@@ -28,15 +28,14 @@ struct FilledBy {
   }
 };
 
-// A block of a device's memory, 128-byte aligned, from its caching pool; or memory of somebody else that `release`
-// gives back.
+// A block of a device's memory, 128-byte aligned, from its caching pool; or external memory that `release` returns.
 struct Buffer {
   std::atomic<std::uint32_t> refs{1};
   std::byte* data = nullptr;
   std::size_t bytes = 0;
   Device device;
   FilledBy filled_by;
-  std::function<void()> release;  // set for foreign memory only
+  std::function<void()> release;  // set only for external memory
 };
 
 // Counts references to a Buffer; the last one returns it to the pool.
@@ -52,7 +51,7 @@ class BufferPtr {
     return *this;
   }
   ~BufferPtr() {
-    // The only reference needs no atomic subtraction: nobody else has one to copy.
+    // The only reference needs no atomic subtraction: no one else has one to copy.
     if (buffer_ && (unique() || buffer_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1)) give_back(buffer_);
   }
   explicit operator bool() const { return buffer_ != nullptr; }
@@ -65,7 +64,7 @@ class BufferPtr {
 
   // Memory for `bytes` bytes, uninitialised. `what` is named in the error when the limit is reached.
   static BufferPtr allocate(std::size_t bytes, const char* what = "a tensor", Device device = {});
-  // Wraps memory that belongs to somebody else; `release` is called when the last reference goes.
+  // Wraps external memory; `release` is called when the last reference is dropped.
   static BufferPtr wrap(void* data, std::size_t bytes, std::function<void()> release, Device device = {});
 
  private:

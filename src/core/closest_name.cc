@@ -9,8 +9,8 @@
 namespace ebb {
 namespace {
 
-// How many letters must be changed, added, left out or exchanged with their neighbour to make one word of the other
-// (Damerau and Levenshtein, in the form that edits no part twice).
+// The number of letters to change, add, remove or swap with a neighbour to turn one word into the other
+// (Damerau-Levenshtein distance, in the restricted form that edits no part twice).
 std::size_t edits(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before, above, row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});

@@ -5,10 +5,10 @@
 
 namespace ebb {
 
-// The one of the names that was probably meant by a wrong one; empty where none is near.
+// The name that was probably meant by an unknown one; empty if none is close.
 std::string_view closest_name(std::string_view wrong, std::span<const std::string_view> names);
 
-// "; did you mean 'huber_loss'?", or nothing where none is near.
+// "; did you mean 'huber_loss'?", or nothing if none is close.
 std::string did_you_mean(std::string_view wrong, std::span<const std::string_view> names);
 
 }  // namespace ebb

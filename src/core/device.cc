@@ -39,7 +39,7 @@ Device default_device() { return in_scope ? *in_scope : everywhere.load(std::mem
 namespace {
 
 void require_available(Device device) {
-  require(is_available(device), "device: there is no {} on this machine; `ebb info` lists the devices there are",
+  require(is_available(device), "device: there is no {} on this machine; `ebb info` lists the available devices",
           name(device));
 }
 

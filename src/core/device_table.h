@@ -20,7 +20,7 @@ class PerDevice {
 class BlockSource {
  public:
   virtual ~BlockSource() = default;
-  virtual std::byte* allocate(std::size_t bytes) = 0;  // null: there is no more
+  virtual std::byte* allocate(std::size_t bytes) = 0;  // null: out of memory
   virtual void free(std::byte* data, std::size_t bytes) noexcept = 0;
 };
 // The CPU has one from the start. Null: no such device. A device keeps its source until the program ends.

@@ -27,11 +27,12 @@ DType dtype_from_name(std::string_view name) {
   for (int i = 0; i < kDTypeCount; ++i) {
     if (kRows[static_cast<std::size_t>(i)].name == name) return static_cast<DType>(i);
   }
-  fail(Error::Kind::type, "dtype_from_name: \"{}\" is no dtype; use f64, f32, f16, bf16, i64, i32, u8 or bool", name);
+  fail(Error::Kind::type, "dtype_from_name: \"{}\" is not a dtype; use f64, f32, f16, bf16, i64, i32, u8 or bool",
+       name);
 }
 
 // The enum is ordered from wide to narrow and from float to integer to bool, so the common dtype is the smaller of the
-// two, but for f16 beside bf16: neither holds the other's values, f32 holds both.
+// two, except for f16 with bf16: neither holds the other's values, f32 holds both.
 DType promote(DType a, DType b) {
   if (a != b && is_half(a) && is_half(b)) return DType::f32;
   return a < b ? a : b;
@@ -56,15 +57,16 @@ Half half_from(float x) {
   const std::uint32_t magnitude = bits & 0x7fffffffu;
   auto result = [sign](std::uint32_t m) { return Half{static_cast<std::uint16_t>(sign | m)}; };
 
-  if (magnitude > 0x7f800000u) return result(0x7e00u | ((magnitude >> 13) & 0x1ffu));  // NaN, made quiet
+  if (magnitude > 0x7f800000u) return result(0x7e00u | ((magnitude >> 13) & 0x1ffu));  // quiet NaN
   if (magnitude >= 0x477ff000u) return result(0x7c00u);  // from 65520 on, the midpoint above the largest, 65504
   if (magnitude >= 0x38800000u) {                        // from 2^-14 on: a normal number
-    // Adding half of the last place less one, and one more if that place is odd, is round to nearest even; a carry out
-    // of the fraction is the right step to the next exponent.
+    // Adding half of the last place minus one, and one more if that place is odd, is round to nearest even; a carry out
+    // of the fraction correctly increments the exponent.
     const std::uint32_t odd = (magnitude >> 13) & 1u;
     return result((magnitude - (112u << 23) + 0xfffu + odd) >> 13);
   }
-  // A multiple of 2^-24 below 2^-14. In [0.5, 1) the last place of a float is 2^-24, so the addition rounds exactly so.
+  // A multiple of 2^-24 below 2^-14. In [0.5, 1) the last place of a float is 2^-24, so the addition rounds exactly
+  // this way.
   const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
   return result(std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0.5f));
 }

@@ -5,7 +5,7 @@
 #include "ebb/error.h"
 #include "ebb/shape.h"
 
-// fmt prints shapes and dtypes by their own names.
+// Lets fmt print shapes and dtypes.
 template <>
 struct fmt::formatter<ebb::Shape> : fmt::formatter<std::string_view> {
   template <class Context>

@@ -60,7 +60,7 @@ bool OptionReader::word(const char* name, std::string& value) const {
   if (it == values_.end()) return false;
   const std::string* given = std::get_if<std::string>(&it->second);
   if (!given) {
-    fail(Error::Kind::value, "{}: the option {} is a word, got {}", owner_, name, std::get<double>(it->second));
+    fail(Error::Kind::value, "{}: the option {} is a string, got {}", owner_, name, std::get<double>(it->second));
   }
   value = *given;
   return true;

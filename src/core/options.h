@@ -7,8 +7,8 @@
 #include "ebb/options.h"
 
 // Options structs are described once, by a function each_option(v, options) that calls v(name, member, meaning) for
-// every member. The list that programs see and the values they give both go through it; the default of an option is
-// what the struct says.
+// every member. Both the list that programs see and the values they pass go through it; the default of an option is
+// that of the struct.
 namespace ebb {
 
 std::string text_of_default(double value);  // the shorter of 0.001 and 1e-3
@@ -23,7 +23,7 @@ std::vector<std::string_view> names_in(const Items& items) {
   return names;
 }
 
-// The item of that name; others are an Error that names those there are.
+// The item of that name; unknown names are an Error that lists the existing ones.
 template <class Item>
 const Item& find_named(const std::vector<Item>& items, std::string_view name, std::string_view owner,
                        const char* what) {
@@ -34,7 +34,7 @@ const Item& find_named(const std::vector<Item>& items, std::string_view name, st
        items.empty() ? "none" : fmt::format("{}", fmt::join(names_in(items), ", ")));
 }
 
-// Writes down what a struct has.
+// Lists the options of a struct.
 class OptionLister {
  public:
   std::vector<OptionInfo> options;
@@ -52,7 +52,7 @@ class OptionLister {
   void operator()(const char* name, bool value, const char* meaning) {
     add(name, value ? "true" : "false", meaning, OptionInfo::Kind::flag);
   }
-  // A member that is no number and no word, such as a function: only C++ can set it.
+  // A member that is neither a number nor a string, such as a function: only C++ can set it.
   template <class Member>
   void only_in_cpp(const Member&) {
     ++members;
@@ -62,7 +62,7 @@ class OptionLister {
   void add(const char* name, std::string value, const char* meaning, OptionInfo::Kind kind);
 };
 
-// Gives the members the values that were given for them.
+// Assigns the given values to the members.
 class OptionReader {
  public:
   OptionReader(std::string_view owner, const OptionValues& values) : owner_(owner), values_(values) {}

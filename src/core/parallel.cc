@@ -24,7 +24,7 @@ namespace {
 
 struct Workers {
   explicit Workers(int threads) : arena(threads) {
-    // TBB starts no more threads than the machine has cores unless told to; that many are of use to tests.
+    // By default TBB starts no more threads than the machine has cores; tests need more.
     using oneapi::tbb::global_control;
     if (threads > oneapi::tbb::info::default_concurrency()) {
       control.emplace(global_control::max_allowed_parallelism, static_cast<std::size_t>(threads));
@@ -89,7 +89,8 @@ void run(std::int64_t n, void (*body)(std::int64_t, void*), void* context) {
 void run(std::int64_t n, void (*body)(std::int64_t, void*), void* context) {
   const std::shared_ptr<Workers> workers = pool().get();
   workers->arena.execute([&] {
-    // Isolated: while this thread waits it takes no work of another loop, whose bodies it could delay or deadlock.
+    // Isolated: while this thread waits it does not take work from another loop, whose bodies it could delay or
+    // deadlock.
     oneapi::tbb::this_task_arena::isolate([&] {
       oneapi::tbb::parallel_for(oneapi::tbb::blocked_range<std::int64_t>(0, n), [&](const auto& range) {
         Inside scope;
@@ -115,7 +116,8 @@ void set_num_threads(int n) {
 int num_threads() { return pool().threads.load(std::memory_order_relaxed); }
 
 void parallel_for(std::int64_t n, void (*body)(std::int64_t i, void* context), void* context) {
-  // A nested loop runs on its thread: the outer one keeps the cores busy, and no thread waits while it holds a tile.
+  // A nested loop runs on the calling thread: the outer one keeps the cores busy, and no thread waits while it holds a
+  // tile.
   if (n <= 1 || inside || num_threads() == 1) {
     for (std::int64_t i = 0; i < n; ++i) body(i, context);
     return;

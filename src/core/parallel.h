@@ -5,8 +5,8 @@
 namespace ebb {
 
 // Runs body(i) for i in [0, n), shared among the threads set by set_num_threads. The work of one i must not depend on
-// which thread runs it: results are bitwise the same for any number of threads. Exceptions reach the caller.
-// With one task or one thread the body runs on the calling thread, at the price of an indirect call.
+// which thread runs it: results are bit-identical for any number of threads. Exceptions propagate to the caller. With
+// one task or one thread the body runs on the calling thread, at the cost of an indirect call.
 void parallel_for(std::int64_t n, void (*body)(std::int64_t i, void* context), void* context);
 
 template <class Body>

@@ -12,8 +12,8 @@ std::string text_of(const std::int64_t* sizes, int rank) {
   return fmt::format("[{}]", fmt::join(sizes, sizes + rank, ", "));
 }
 
-// The number of elements, or -1 when a tensor of eight-byte elements would not be addressable. As in NumPy the sizes
-// other than zero decide that, so strides never overflow, not even those of an empty tensor.
+// The number of elements, or -1 when a tensor of eight-byte elements would not be addressable. As in NumPy the nonzero
+// sizes determine that, so strides never overflow, not even those of an empty tensor.
 std::int64_t checked_numel(const std::int64_t* sizes, int rank) {
   constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max() / 8;
   std::int64_t product = 1;
@@ -33,7 +33,7 @@ std::int64_t checked_numel(const std::int64_t* sizes, int rank) {
 }  // namespace
 
 Shape::Shape(const std::int64_t* sizes, int rank) : rank_(rank) {
-  require(rank >= 0 && rank <= kMaxRank, "shape: {} dimensions asked for, at most {} are possible", rank, kMaxRank);
+  require(rank >= 0 && rank <= kMaxRank, "shape: {} dimensions requested, at most {} are possible", rank, kMaxRank);
   std::copy_n(sizes, rank, sizes_.begin());
   for (int i = 0; i < rank; ++i) {
     if (sizes[i] < 0) {
@@ -99,7 +99,7 @@ Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
   for (int axis = 0; axis < rank; ++axis) {
     const int in_a = axis - (rank - a.rank()), in_b = axis - (rank - b.rank());
     const std::int64_t size_a = in_a < 0 ? 1 : a[in_a], size_b = in_b < 0 ? 1 : b[in_b];
-    // Where the ranks differ only an axis counted from the right means the same in both shapes.
+    // If the ranks differ, only an axis counted from the right means the same in both shapes.
     require(size_a == size_b || size_a == 1 || size_b == 1,
             "{}: shapes {} and {} do not broadcast: sizes {} and {} of axis {} differ", op, a, b, size_a, size_b,
             a.rank() == b.rank() ? axis : axis - rank);

@@ -3,8 +3,8 @@
 
 namespace ebb {
 
-// For a process that works for another: the calling thread, and every thread that was not seeded yet, draws other
-// numbers than in the process it was made by.
+// For a worker process: the calling thread, and every thread that was not yet seeded, draws different numbers than in
+// the parent process.
 void seed_worker(std::uint64_t seed);
 
 }  // namespace ebb

@@ -8,7 +8,7 @@ namespace {
 
 using LibraryFn = void (*)(const LibraryCall&);
 
-// Of each row of the op table; null where it is no library call. An operation that nobody has written does not link.
+// One per row of the op table; null where it is not a library call. An unimplemented operation does not link.
 constexpr LibraryFn kFunctions[] = {
 #define EBB_NONE(...) nullptr,
 #define EBB_RUN(name, ...) run_##name,
@@ -21,7 +21,7 @@ constexpr LibraryFn kFunctions[] = {
 
 void run_library(const LibraryCall& call) {
   const LibraryFn run = kFunctions[static_cast<int>(call.op)];
-  require(run != nullptr, "internal: {} is no library call", info(call.op).name);
+  require(run != nullptr, "internal: {} is not a library call", info(call.op).name);
   run(call);
 }
 

@@ -170,7 +170,7 @@ BytePairs::BytePairs(std::vector<Merge> merges) : merges_(std::move(merges)) {
     const auto [left, right] = merges_[i];
     const auto token = static_cast<std::int32_t>(256 + i);
     require(left >= 0 && right >= 0 && left < token && right < token,
-            "BytePairs: merge {} of {} and {} makes token {}, which must be made of earlier ones", i, left, right,
+            "BytePairs: merge {} of {} and {} makes token {}, which must be made from earlier ones", i, left, right,
             token);
     require(length(left) + length(right) <= kLongestToken, "BytePairs: token {} would have more than {} bytes", token,
             kLongestToken);
@@ -279,12 +279,12 @@ BytePairs BytePairs::load(const std::string& path) {
   const nlohmann::json json = io::parse_json(text, 3, path);
   require(json.is_object() && json.value("type", nlohmann::json()) == kType &&
               json.value("version", nlohmann::json()) == 1 && json.contains("merges") && json["merges"].is_array(),
-          Error::Kind::io, "{}: this is no {} of version 1", path, kType);
+          Error::Kind::io, "{}: this is not a {} of version 1", path, kType);
   std::vector<Merge> merges;
   for (const auto& item : json["merges"]) {
     const auto token = [&](std::size_t k) {
       const bool fits = item.is_array() && item.size() == 2 && item[k].is_number_unsigned() && item[k] < INT32_MAX;
-      require(fits, Error::Kind::io, "{}: merge {} is no pair of tokens", path, merges.size());
+      require(fits, Error::Kind::io, "{}: merge {} is not a pair of tokens", path, merges.size());
       return item[k].get<std::int32_t>();
     };
     const std::int32_t left = token(0);

@@ -19,7 +19,7 @@ LabelledImages read_cifar(const std::vector<std::string>& paths, const char* nam
   for (const std::string& path : paths) {
     const auto file = io::MappedFile::open(path);
     const auto all = file->bytes();
-    require(all.size() % record == 0, Error::Kind::io, "{}: {} bytes are no whole number of {} records of {} bytes",
+    require(all.size() % record == 0, Error::Kind::io, "{}: {} bytes are not a whole number of {} records of {} bytes",
             path, all.size(), name, record);
     for (std::size_t at = 0; at < all.size(); at += record) {
       for (std::size_t k = 0; k < labels.size(); ++k) {

@@ -41,7 +41,7 @@ struct Header {
 
 Header read_header(Bytes start, const std::string& path) {
   require(start.size() >= 4 && start[0] == std::byte{0} && start[1] == std::byte{0}, Error::Kind::io,
-          "{}: this is no IDX file, it does not begin with two zeros", path);
+          "{}: this is not an IDX file, it does not begin with two zeros", path);
   const auto type = type_of(static_cast<unsigned>(start[2]));
   require(type.has_value(), Error::Kind::io, "{}: IDX type {:#04x} is unknown", path, static_cast<unsigned>(start[2]));
   const auto rank = static_cast<std::size_t>(start[3]);

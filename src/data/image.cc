@@ -217,9 +217,10 @@ LabelledImages read_image_folder(const std::string& folder, int channels, std::i
         width = picture.width;
         first = file;
       }
-      require(picture.height == height && picture.width == width, Error::Kind::io,
-              "{}: the picture has {} × {} pixels, but {} has {} × {}; all must have one size, or be given one", file,
-              picture.width, picture.height, first, width, height);
+      require(
+          picture.height == height && picture.width == width, Error::Kind::io,
+          "{}: the picture has {} × {} pixels, but {} has {} × {}; all must have the same size, or be resized to one",
+          file, picture.width, picture.height, first, width, height);
       append_planes(picture, static_cast<std::size_t>(channels), pixels);
       labels.push_back(static_cast<std::int64_t>(out.classes.size()));
     }

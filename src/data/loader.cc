@@ -212,7 +212,7 @@ class DataLoader::State {
   std::int64_t size_, batches_ = 0;
   Make make_;
   LoaderOptions options_;
-  LoaderPosition position_;  // of next(); the workers do not look at it
+  LoaderPosition position_;  // of next(); the workers do not use it
 
   std::mutex mutex_;  // guards what follows while workers run
   std::condition_variable changed_;
@@ -232,8 +232,8 @@ DataLoader::DataLoader(std::vector<Tensor> columns, const LoaderOptions& options
   require(!columns.empty(), "DataLoader: it needs at least one tensor");
   for (const Tensor& column : columns) {
     require(column.defined() && column.rank() >= 1, "DataLoader: its tensors must have rows, one has none");
-    require(column.size(0) == columns[0].size(0), "DataLoader: tensors of {} and {} rows do not belong together",
-            columns[0].size(0), column.size(0));
+    require(column.size(0) == columns[0].size(0),
+            "DataLoader: tensors must have the same number of rows, got {} and {}", columns[0].size(0), column.size(0));
   }
   for (Tensor& column : columns) column = column.to(Device{});  // batches are put together on the host
   eval(columns);

@@ -14,7 +14,7 @@ namespace ebb {
 
 struct AttentionCall {
   double scale = 1;
-  bool causal = false;  // position i sees positions up to i
+  bool causal = false;  // position i attends to positions up to i
   bool mask = false;
 
   Attrs attrs() const {

@@ -10,8 +10,8 @@
 //   y[n, k, p, q] = Σ_{c, r, s} x[n, c, p·stride + r·dilation − padding, q·… ] · w[k, c, r, s],   zeros outside
 //
 // convolution (x, w, bias?) -> y,  conv_transpose (y, w) -> x,  conv_weight_gradient (x, y) -> w. The sum
-// Σ x·w·y is linear in each, so the gradient of each is made of the other two. Whatever lies after the last window is
-// said by the shapes: padding is the zeros before the first element, those after the last one may be fewer or more.
+// Σ x·w·y is linear in each, so the gradient of each is given by the other two. What lies after the last window follows
+// from the shapes: padding is the zeros before the first element, those after the last one may be fewer or more.
 namespace ebb {
 
 struct ConvCall {

@@ -7,13 +7,13 @@ namespace ebb {
 // variables.
 int open_transform();  // the depth; throws when more than 30 are nested
 void close_transform();
-// The bits somebody can still differentiate by: variables and the calling thread's open transforms.
+// The bits that can still be differentiated by: variables and the calling thread's open transforms.
 std::uint32_t active_history();
-// Those that some thread can still differentiate by: a node may be evaluated by another thread than the one that
+// Those that any thread can still differentiate by: a node may be evaluated by a different thread than the one that
 // differentiates it.
 std::uint32_t history_in_use();
 
-// Would something made of this tensor now be differentiated?
+// Would a result computed from this tensor now be differentiated?
 bool carries_history(const Tensor& t);
 
 // Within its scope new nodes carry history, even inside a NoHistory scope (a checkpoint's second run needs it).
@@ -27,7 +27,7 @@ class WithHistory {
   bool before_;
 };
 
-// The id the next node will get: nodes made from now on have at least this one.
+// The id of the next node: nodes made from now on have at least this id.
 std::uint64_t next_node_id();
 
 }  // namespace ebb

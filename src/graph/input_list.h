@@ -8,7 +8,7 @@ namespace ebb {
 
 struct Node;
 
-// The inputs of a node: nearly always three or fewer, which then need no memory of their own.
+// The inputs of a node: nearly always three or fewer, which are stored inline.
 class InputList {
  public:
   InputList() = default;

@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kParts = 32;
 
-// The lock is held for a microsecond or so: it is worth trying for about that long before going to sleep. Who sleeps
-// does so outside the host's lock.
+// The lock is held for a microsecond or so: it is worth spinning for about that long before going to sleep. A thread
+// that sleeps releases the host's lock first.
 class alignas(64) Part {
  public:
   void lock() {
@@ -36,7 +36,7 @@ std::array<Part, kParts>& all_parts() {
   return *all;
 }
 
-// Adds a reference, unless the last one is gone already.
+// Adds a reference, unless the last one is already gone.
 bool retain_if_alive(Node* node) {
   std::uint32_t refs = node->refs.load(std::memory_order_relaxed);
   while (refs != 0) {
@@ -90,7 +90,7 @@ void Companions::make(std::span<const Tensor> tensors) {
   const auto list = std::make_shared<Companions>();
   GraphLock lock(nodes);
   for (Node* n : nodes) {
-    if (n->extra && n->extra->companions) continue;  // it has a list already: asking for it brings those
+    if (n->extra && n->extra->companions) continue;  // it already has a list: evaluating it evaluates those
     std::lock_guard guard(list->mutex_);
     n->more().companions = list;
     n->extra->companion_place = list->nodes_.size();

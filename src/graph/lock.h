@@ -8,13 +8,13 @@
 
 namespace ebb {
 
-// What changes in a node after it was made (its inputs, its memory, the marks of walks) is guarded, and the graph is
-// guarded in parts: a node belongs to the part of the thread that made it, so threads that build and evaluate graphs of
-// their own never wait for each other. The lock covers walks and changes, never computing: no node is evaluated, no
-// rule is called and nothing is released while it is held.
+// What changes in a node after construction (its inputs, its memory, the marks of walks) is guarded, and the graph is
+// guarded in parts: a node belongs to the part of the thread that made it, so threads that build and evaluate their own
+// graphs never wait for each other. The lock covers walks and changes, never computing: no node is evaluated, no rule
+// is called and nothing is freed while it is held.
 //
-// A walk begins with the parts of the nodes it starts from. It asks holds() before it looks at the inputs or the marks
-// of a node; where the answer is no it gives up, calls widen() and starts again:
+// A walk begins with the parts of the nodes it starts from. It calls holds() before it reads the inputs or the marks of
+// a node; if that returns false it gives up, calls widen() and starts again:
 //
 //   GraphLock lock(roots);
 //   while (!walk(lock)) lock.widen();
@@ -28,13 +28,13 @@ class GraphLock {
   ~GraphLock() { unlock(); }
   GraphLock(const GraphLock&) = delete;
 
-  // Is this node's part held? Where not, widen() will take it.
+  // Is this node's part held? If not, widen() will take it.
   bool holds(const Node& node) {
     wanted_ |= bit(node);
     return (parts_ & bit(node)) != 0;
   }
-  bool has(const Node& node) const { return (parts_ & bit(node)) != 0; }  // and it is not needed
-  // Lets go, and takes the parts that were asked for as well.
+  bool has(const Node& node) const { return (parts_ & bit(node)) != 0; }  // without requesting it
+  // Releases the lock and takes it again with the requested parts added.
   void widen();
 
   std::uint64_t parts() const { return parts_; }
@@ -42,7 +42,7 @@ class GraphLock {
   void unlock();
 
   static std::uint64_t bit(const Node& node) { return std::uint64_t{1} << node.part; }
-  // The part of nodes that this thread makes.
+  // The part of nodes made by this thread.
   static std::uint8_t own_part();
 
  private:
@@ -51,10 +51,11 @@ class GraphLock {
   bool locked_ = false;
 };
 
-// Input k of a node, or an undefined tensor where it has none any more.
+// Input k of a node, or an undefined tensor if it no longer has it.
 Tensor input_of(const Tensor& t, std::size_t k);
 
-// Nodes that are to be evaluated together, known without being owned: a node that dies takes itself off the list.
+// Nodes that are to be evaluated together, referred to without being owned: a node that is destroyed removes itself
+// from the list.
 class Companions {
  public:
   // Adds nodes that have no such list yet.
@@ -64,7 +65,7 @@ class Companions {
 
  private:
   std::mutex mutex_;
-  std::vector<Node*> nodes_;  // null where one has died
+  std::vector<Node*> nodes_;  // null where one has been destroyed
 };
 
 }  // namespace ebb

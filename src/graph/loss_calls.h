@@ -7,8 +7,8 @@
 
 #include "graph/node.h"
 
-// Parameters of the losses with kernels of their own, and how they travel in a node's Attrs: all of them decide what is
-// computed, so all of them are part of the schedule's key.
+// Parameters of the losses with their own kernels, and how they are packed into a node's Attrs: all of them determine
+// what is computed, so all of them are part of the plan's key.
 namespace ebb {
 
 // Rows of cross_entropy(x·Wᵀ + bias, target) without the logits.
@@ -53,17 +53,17 @@ struct LinearCrossEntropyCall {
 };
 
 // Cotangents that are known only once the losses of some rows are: rows come in units, and the cotangents of a unit's
-// rows depend on that unit's losses alone (a pair of answers, one answer, one token). Row (s·units + u)·tokens + t,
-// with s < sides, is one of unit u. A linear_cross_entropy call that carries this as its data takes no cotangents; it
-// asks for them, units at a time, while the logits of these units are still in memory.
+// rows depend only on that unit's losses (a pair of answers, one answer, one token). Row (s·units + u)·tokens + t, with
+// s < sides, is one of unit u. A linear_cross_entropy call that carries this as its data takes no cotangents; it asks
+// for them, units at a time, while the logits of these units are still in memory.
 struct RowUnits {
   std::int64_t units = 0, sides = 1, tokens = 1;
-  // From the losses [sides·n, tokens] of n units, and from the same units' part of the call's further inputs (those
-  // without axes are given whole): the cotangents of the losses, in their shape and dtype.
+  // From the losses [sides·n, tokens] of n units, and from the same units' part of the call's further inputs (scalars
+  // are passed whole): the cotangents of the losses, in their shape and dtype.
   std::function<Tensor(const Tensor& losses, const std::vector<Tensor>& further)> cotangents;
 };
 
-// −log Σ over alignments, for ctc and transducer, and what is asked for along with it.
+// −log Σ over alignments, for ctc and transducer, and what is requested along with it.
 //   inputs    log-probabilities (ctc [T, N, C], transducer [N, T, U + 1, C]), labels [N, S] i64, input lengths [N] i64,
 //             label lengths [N] i64, then those that are named: cotangent [N], tangent (as the log-probabilities)
 //   outputs   order 0: losses [N]
@@ -82,8 +82,8 @@ struct AlignmentCall {
   static AlignmentCall from(const Attrs& a) { return {static_cast<int>(a.i[0]), a.i[1], a.i[2] != 0}; }
 };
 
-// A call that makes losses and their gradients makes, as its first output, what a call for the losses alone does: the
-// one with these attributes and with these of its inputs. Nothing for a call that makes no gradients, or no losses.
+// The first output of a call that computes losses and their gradients is what a call for the losses alone computes: the
+// one with these attributes and with these of its inputs. Nothing for a call that computes no gradients, or no losses.
 struct LossesAlone {
   Attrs attrs;
   std::vector<std::size_t> inputs;

@@ -19,8 +19,8 @@ thread_local int transforms_open = 0;
 std::array<std::atomic<int>, kMostTransforms> open_at_depth{};  // in all threads
 std::atomic<int> graph_bound{10000};
 
-// A piece of memory that is there already needs no computing, and where it begins should not make a new schedule: a
-// loop over batches cuts a different one every time.
+// A slice of memory that already exists needs no computing, and its offset should not require a new plan: a loop over
+// batches slices at a different offset every time.
 void look_at_piece(Node* node) {
   Node* from = node->inputs[0];
   if (!from->evaluated.load(std::memory_order_acquire)) return;
@@ -30,7 +30,7 @@ void look_at_piece(Node* node) {
   node->storage.offset += from->storage.strides[axis] * node->attrs.i[1];
   node->storage.strides[axis] *= node->attrs.i[2];
   node->evaluated.store(true, std::memory_order_release);
-  if (node->history == 0) const Forgotten forgotten = forget_inputs(node);  // nobody else knows the node yet
+  if (node->history == 0) const Forgotten forgotten = forget_inputs(node);  // no one else has the node yet
 }
 
 void finish(Node* node) {
@@ -46,13 +46,13 @@ void finish(Node* node) {
 void retain(Node* node) { node->refs.fetch_add(1, std::memory_order_relaxed); }
 
 void release(Node* node) noexcept {
-  auto last = [](Node* n) {  // where the only reference left is ours, nobody can add one, except through a list
+  auto last = [](Node* n) {  // if the only reference left is ours, none can be added, except through a list
     return (n->refs.load(std::memory_order_acquire) == 1 && !n->watched) ||
            n->refs.fetch_sub(1, std::memory_order_acq_rel) == 1;
   };
   if (!last(node)) return;
-  // A long chain dies from its end; deleting recursively would overflow the stack. The outermost call works through the
-  // list of the dead, calls made from within destructors (closures that hold tensors) add to it.
+  // A long chain is freed from its end; deleting recursively would overflow the stack. The outermost call works through
+  // the list of dead nodes, calls made from within destructors (closures that hold tensors) add to it.
   thread_local Node* dead = nullptr;
   thread_local bool busy = false;
   auto bury = [](Node* n) {
@@ -79,8 +79,8 @@ void Node::operator delete(void* memory) noexcept { ::operator delete(memory); }
 #else
 namespace {
 
-// Memory of dead nodes, as a list through its first bytes. When the thread ends it is given back, and what dies after
-// that (tensors in other thread-local objects) is not kept any more.
+// Memory of dead nodes, as a list linked through its first bytes. It is returned when the thread ends, and the memory
+// of nodes that die after that (tensors in other thread-local objects) is not kept.
 struct NodeMemory {
   void* first;
   int count;
@@ -123,7 +123,7 @@ void Node::operator delete(void* memory) noexcept {
 
 namespace {
 
-// Ids come in runs, so that threads do not fight over the counter at every node.
+// Ids are taken in runs, so that threads do not contend for the counter at every node.
 constexpr std::uint64_t kIdRun = 1024;
 constinit thread_local std::uint64_t own_id = 0, own_ids_end = 0;
 
@@ -141,7 +141,7 @@ Node::Node(Op op, DType dtype, const Shape& shape)
     : op(op), dtype(dtype), shape(shape), id(take_id()), part(GraphLock::own_part()) {}
 
 std::uint64_t next_node_id() {
-  own_id = own_ids_end;  // a new run: its ids are larger than any there are
+  own_id = own_ids_end;  // a new run: its ids are larger than all existing ones
   const std::uint64_t id = take_id();
   --own_id;
   return id;
@@ -158,7 +158,7 @@ void join_device(Node& node, const Node& input) {
   node.homeless = false;
 }
 
-// Everything but `finish`, which may compute the node at once.
+// Everything but `finish`, which may compute the node immediately.
 Tensor start_node(Op op, DType dtype, const Shape& shape, std::span<const Tensor> inputs, const Attrs& attrs,
                   const char* label) {
   Node* node = new Node(op, dtype, shape);
@@ -179,7 +179,7 @@ Tensor start_node(Op op, DType dtype, const Shape& shape, std::span<const Tensor
   if (op == Op::to_device) {
     node->device = {static_cast<Device::Kind>(attrs.i[0]), static_cast<std::uint8_t>(attrs.i[1])};
     node->homeless = false;
-  } else if (op == Op::variable && node->homeless) {  // a variable stays where it begins
+  } else if (op == Op::variable && node->homeless) {  // a variable stays on the device where it was made
     node->device = default_device();
     node->homeless = false;
   }
@@ -253,7 +253,7 @@ Tensor make_placeholder(DType dtype, const Shape& shape, const Strides& strides,
   Tensor t = make_leaf(Op::data, dtype, shape, {});
   t.node()->device = device;
   t.node()->homeless = false;
-  t.node()->payload.operation = t.node()->id;  // equal to no other
+  t.node()->payload.operation = t.node()->id;  // never equal to another
   t.node()->storage.strides = strides;
   return t;
 }

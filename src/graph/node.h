@@ -15,7 +15,7 @@
 
 namespace ebb {
 
-// Parameters of an operation that decide its structure (they are part of the schedule's cache key).
+// Parameters of an operation that determine its structure (they are part of the plan's cache key).
 //   reduce            axes
 //   permute           i[a] packed by pack_axes
 //   narrow            i = {axis, start, step}; the length is the node's shape; step may be negative
@@ -28,12 +28,12 @@ namespace ebb {
 //   to_device         i = {kind, index}
 struct Attrs {
   std::array<std::int64_t, 4> i{};
-  std::uint32_t axes = 0;  // a bit an axis
+  std::uint32_t axes = 0;  // one bit per axis
   bool operator==(const Attrs&) const = default;
 };
 
-// Numbers of a leaf that do not decide structure: they are bound when a schedule runs, so a learning rate or a dropout
-// seed that changes every step does not make a new schedule.
+// Numbers of a leaf that do not affect structure: they are bound when a plan runs, so a learning rate or a dropout seed
+// that changes every step does not require a new plan.
 //   constant: real and integer hold the value     iota: value = integer + index · step
 //   random_uniform: seed, operation
 struct Payload {
@@ -44,7 +44,7 @@ struct Payload {
   std::uint64_t operation = 0;
 };
 
-// Where the elements of an evaluated node lie.
+// Where the elements of an evaluated node are stored.
 struct Storage {
   BufferPtr buffer;
   std::int64_t offset = 0;  // elements from the buffer's start
@@ -56,7 +56,7 @@ using Rule =
 
 class Companions;
 
-// What few nodes have.
+// What only few nodes have.
 struct NodeExtra {
   std::shared_ptr<const Rule> rule;  // custom: its gradient
   std::vector<Storage> outputs;      // library calls with several outputs, read through Op::output
@@ -80,14 +80,14 @@ struct Node {
   // Bit 0: a variable is upstream; bit d: the input of a gradient transform at nesting depth d is.
   std::uint32_t history = 0;
 
-  // Where it is computed. What is made of numbers alone (constants, ramps, random numbers) is homeless: it is computed
-  // wherever it is used, and `device` says where it lies once it is evaluated.
+  // Where it is computed. What is made only from numbers (constants, ramps, random numbers) is homeless: it is computed
+  // wherever it is used, and `device` says where it is stored once it is evaluated.
   Device device;
   bool homeless = true;
   std::uint8_t part = 0;  // of the graph, see graph/lock.h
-  bool watched = false;   // a list of companions knows it
+  bool watched = false;   // it is in a list of companions
 
-  // Changed under a GraphLock only; storage and `evaluated` last.
+  // Changed only under a GraphLock; storage and `evaluated` last.
   InputList inputs;  // owned references, room for them reserved before the first
   Storage storage;   // fixed once evaluated
   std::unique_ptr<NodeExtra> extra;
@@ -96,14 +96,14 @@ struct Node {
   const void* computed_by = nullptr;  // the evaluation that will fill it
   std::uint32_t mark = 0;             // scratch of walks
 
-  std::atomic<const Storage*> dense{nullptr};  // the same numbers in a row, once somebody has asked for that
+  std::atomic<const Storage*> dense{nullptr};  // the same elements, contiguous, once requested
   Node* next_dead = nullptr;                   // while it waits to be deleted
 
   std::atomic<std::uint32_t> refs{1};
 
   Node(Op op, DType dtype, const Shape& shape);
   ~Node() { delete dense.load(std::memory_order_relaxed); }
-  // A training step makes and drops thousands of nodes of one size: each thread keeps some of their memory.
+  // A training step makes and frees thousands of nodes of one size: each thread keeps some of their memory.
   static void* operator new(std::size_t bytes);
   static void operator delete(void* memory) noexcept;
   NodeExtra& more() {
@@ -120,7 +120,7 @@ inline std::span<Node* const> value_inputs(const Node& n) {
 void retain(Node* node);
 void release(Node* node) noexcept;  // frees long chains without recursion
 
-// What a node let go of: it is released when this goes, which must be after the lock.
+// What a node gave up: it is released when this is destroyed, which must be after the lock.
 class Forgotten {
  public:
   explicit Forgotten(InputList&& inputs) : inputs_(std::move(inputs)) {}
@@ -135,13 +135,13 @@ class Forgotten {
   std::shared_ptr<const Rule> rule_;
 };
 
-// Lets go of what a node was made of, its rule included. Needs its part of the graph.
+// Drops what a node was made from, including its rule. Needs its part of the graph.
 [[nodiscard]] Forgotten forget_inputs(Node* node);
 
 // ---- building -------------------------------------------------------------------------------------------------------
 
-// A new node. Inputs that are evaluated or not, history, depth and the Eager scope and graph bound are seen to here.
-// Shapes and dtypes are the caller's duty: the ops layer checks them.
+// A new node. Evaluated and unevaluated inputs, history, depth, the Eager scope and the graph bound are handled here.
+// Shapes and dtypes are the caller's responsibility: the ops layer checks them.
 Tensor make_node(Op op, DType dtype, const Shape& shape, std::span<const Tensor> inputs, const Attrs& attrs = {},
                  const char* label = nullptr);
 inline Tensor make_node(Op op, DType dtype, const Shape& shape, std::initializer_list<Tensor> inputs,
@@ -149,7 +149,7 @@ inline Tensor make_node(Op op, DType dtype, const Shape& shape, std::initializer
   return make_node(op, dtype, shape, std::span<const Tensor>(inputs.begin(), inputs.size()), attrs, label);
 }
 // A library call with several outputs, read through output_of; its own shape and dtype are those of the first. A call
-// with `data` is equal to no other.
+// with `data` is never equal to another.
 Tensor make_call(Op op, std::span<const Tensor> inputs, const Attrs& attrs,
                  std::vector<std::pair<Shape, DType>> outputs, std::shared_ptr<const void> data = nullptr);
 Tensor output_of(const Tensor& call, int k);
@@ -165,8 +165,8 @@ inline Tensor make_formula(Op op, const Tensor& value, std::initializer_list<Ten
   return make_formula(op, value, std::span<const Tensor>(inputs.begin(), inputs.size()), attrs);
 }
 
-// The value of a function's argument while the function is traced: it has a shape, a dtype and strides, but no numbers.
-// Computing what depends on it is an error, LooksAtPlaceholder.
+// The value of a function's argument while the function is traced: it has a shape, a dtype and strides, but no
+// elements. Computing what depends on it is an error, LooksAtPlaceholder.
 struct LooksAtPlaceholder : Error {
   using Error::Error;
 };
@@ -175,7 +175,7 @@ inline bool is_placeholder(const Node& node) {
   return node.op == Op::data && !node.evaluated.load(std::memory_order_acquire);
 }
 
-// Within its scope nothing is computed by itself: not by the Eager scope, not for being deep.
+// Within its scope nothing is computed automatically: neither by the Eager scope nor because of the graph bound.
 class Tracing {
  public:
   Tracing();
@@ -199,7 +199,7 @@ class NoHistory {
   bool before_;
 };
 
-// Computes these nodes. Defined by the schedule layer, the one place where graph asks something of a later layer.
+// Computes these nodes. Defined by the schedule layer, the one place where graph calls a later layer.
 void evaluate(std::span<Node* const> nodes);
 
 // permute's axes in one integer, four bits each.
@@ -209,8 +209,8 @@ std::array<int, Shape::kMaxRank> unpack_axes(std::int64_t packed);
 // The contiguous elements of a tensor on the CPU, computed now. They stay where they are as long as the tensor lives.
 const Storage& evaluated_storage(const Tensor& t);
 
-// The elements of a tensor of any device, row-major, for reading on the host: the way for everything that looks at
-// numbers. Waits for them, and throws if computing them failed.
+// The elements of a tensor on any device, row-major, for reading on the host: every host read goes through this. Waits
+// for them, and throws if computing them failed.
 struct HostElements {
   BufferPtr owner;
   std::span<const std::byte> bytes;

@@ -6,17 +6,17 @@ namespace ebb {
 
 // The classes of operations: how they are computed.
 //   leaf        nothing to compute: data, a constant, an index ramp, random bits
-//   view        another way to look at the same memory
+//   view        another view of the same memory
 //   elementwise one tile kernel, fused into sweeps
 //   reduce      over the axes in attrs, fused into sweeps
 //   row         uses an index of its row (pick, place), fused into sweeps
 //   library     a call on whole tensors; a device has a function for each of them
-//   alias       the value of inputs[0]; the node is there for its gradient rule or its place in the order.
+//   alias       the value of inputs[0]; the node exists for its gradient rule or its place in the order.
 //               Formulas made of other operations (gelu, softmax, every loss) are aliases of their result.
 #define EBB_OP_CLASSES(X) X(leaf) X(view) X(elementwise) X(reduce) X(row) X(library) X(alias)
 
-// The only list of operations, and everything that is known of one without computing it. A row names its class and has
-// the columns of that class, so that an operation with a column left out does not compile:
+// The only list of operations, and everything that is known about one without computing it. A row names its class and
+// has the columns of that class, so that an operation with a missing column does not compile:
 //   LEAF(name)   VIEW, ALIAS(name, inputs, grad)   REDUCE(name, grad)   ROW, LIBRARY(name, inputs, grad, axis)
 //   ELEMENTWISE(name, inputs, grad, domain, cost, halves, order)
 //
@@ -24,12 +24,12 @@ namespace ebb {
 //   grad     yes: has a rule in autograd/rules; none: not differentiable (its result carries no gradient);
 //            zero: differentiable with gradient 0 (floor, sign, ...)
 //   domain   real: floats, integers are cast first; number: integers too; truth: bools; any: every dtype
-//   cost     costly: worth keeping rather than computing again
-//   halves   exact: of f16 and bf16 it gives f16 and bf16 without rounding
+//   cost     costly: worth keeping rather than recomputing
+//   halves   exact: from f16 and bf16 it gives f16 and bf16 without rounding
 //   order    either: the order of the two inputs changes no bit
 //   axis     along: works along attrs.i[0] and leaves the other axes alone
 //
-// Who needs something of each row passes a macro for each class; EBB_SKIP_OP drops the rows of a class.
+// To use the table, pass one macro per class; EBB_SKIP_OP drops the rows of a class.
 // clang-format off
 #define EBB_OPS(LEAF, VIEW, ELEMENTWISE, REDUCE, ROW, LIBRARY, ALIAS)                                                 \
   /* data, a constant, an index ramp, random bits */                                                                  \

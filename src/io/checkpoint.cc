@@ -19,12 +19,13 @@ constexpr const char* kChecksum = "ebb.crc32";
 template <class T>
 T number(const Metadata& metadata, const std::string& key, const std::string& path) {
   const auto found = metadata.find(key);
-  require(found != metadata.end(), Error::Kind::io, "{}: this is no whole checkpoint, '{}' is missing", path, key);
+  require(found != metadata.end(), Error::Kind::io, "{}: this is not a complete checkpoint, '{}' is missing", path,
+          key);
   const std::string& text = found->second;
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   require(error == std::errc() && end == text.data() + text.size(), Error::Kind::io,
-          "{}: '{}' of the checkpoint is no number: '{}'", path, key, text);
+          "{}: '{}' of the checkpoint is not a number: '{}'", path, key, text);
   return value;
 }
 
@@ -66,7 +67,8 @@ Checkpoint load_checkpoint(const std::string& path) {
   const auto version = number<std::int64_t>(metadata, kVersion, path);
   require(version == 1, Error::Kind::io, "{}: checkpoint version {} is unknown, 1 can be read", path, version);
   const auto sum = metadata.find(kChecksum);
-  require(sum != metadata.end(), Error::Kind::io, "{}: this is no whole checkpoint, '{}' is missing", path, kChecksum);
+  require(sum != metadata.end(), Error::Kind::io, "{}: this is not a complete checkpoint, '{}' is missing", path,
+          kChecksum);
   const std::string expected = sum->second;
   metadata.erase(sum);
   const std::string found = checksum(crc32_of(SafetensorsAccess::data(file)), header_text(file.entries(), metadata));

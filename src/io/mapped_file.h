@@ -6,7 +6,7 @@
 
 namespace ebb::io {
 
-// A file's bytes, mapped read-only; pages are read when somebody looks at them.
+// A file's bytes, mapped read-only; pages are read when they are accessed.
 class MappedFile {
  public:
   static std::shared_ptr<const MappedFile> open(const std::string& path);

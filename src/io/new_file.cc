@@ -74,7 +74,7 @@ void NewFile::commit() {
           std::strerror(errno));
   ::close(descriptor_);
   descriptor_ = -1;
-  // The rename is on the disk when its folder is. Some file systems cannot sync folders; that is no failure.
+  // The rename is on disk once its folder is. Some file systems cannot sync folders; that is not an error.
   const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) {
     ::fsync(folder);

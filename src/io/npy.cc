@@ -54,7 +54,7 @@ class HeaderReader {
         break;
       }
     }
-    require(peek() == '\0', Error::Kind::io, "{}: the .npy header goes on after its end", where_);
+    require(peek() == '\0', Error::Kind::io, "{}: the .npy header continues after its end", where_);
     require(descr && order && shape, Error::Kind::io, "{}: the .npy header has no '{}'", where_,
             !descr   ? "descr"
             : !order ? "fortran_order"
@@ -168,7 +168,7 @@ std::string_view kind_of(DType dtype) {
 Tensor parse_npy(std::span<const std::byte> file, const std::string& where) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   require(text.size() >= 10 && text.substr(0, 6) == kMagic, Error::Kind::io,
-          "{}: this is no .npy file, it does not begin with \\x93NUMPY", where);
+          "{}: this is not a .npy file, it does not begin with \\x93NUMPY", where);
   const auto byte = [&](std::size_t i) { return static_cast<std::size_t>(file[i]); };
   const std::size_t version = byte(6);
   require(version >= 1 && version <= 3, Error::Kind::io, "{}: .npy version {} is unknown, 1 to 3 can be read", where,

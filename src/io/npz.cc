@@ -20,7 +20,7 @@ TensorMap load_npz(const std::string& path) {
   TensorMap tensors;
   for (const ZipReader::Entry& entry : zip.entries()) {
     std::string name = entry.name;
-    require(name.ends_with(kSuffix), Error::Kind::io, "{}: '{}' in it is no .npy file", path, name);
+    require(name.ends_with(kSuffix), Error::Kind::io, "{}: '{}' in it is not a .npy file", path, name);
     name.resize(name.size() - kSuffix.size());
     std::vector<std::byte> room;
     Tensor tensor = parse_npy(zip.read(entry, room), fmt::format("{}: {}", path, entry.name));

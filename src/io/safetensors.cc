@@ -47,10 +47,11 @@ const char* name_of(DType dtype) {
 }
 
 std::vector<std::uint64_t> numbers(const nlohmann::json& list, const std::string& where, const char* key) {
-  require(list.is_array(), Error::Kind::io, "{}: '{}' is no list", where, key);
+  require(list.is_array(), Error::Kind::io, "{}: '{}' is not a list", where, key);
   std::vector<std::uint64_t> out;
   for (const auto& item : list) {
-    require(item.is_number_unsigned(), Error::Kind::io, "{}: '{}' holds something that is no whole number", where, key);
+    require(item.is_number_unsigned(), Error::Kind::io, "{}: '{}' contains something that is not a whole number", where,
+            key);
     out.push_back(item.get<std::uint64_t>());
   }
   return out;
@@ -95,7 +96,8 @@ Safetensors::Safetensors(const std::string& path) {
   auto opened = std::make_shared<File>();
   opened->file = MappedFile::open(path);
   const std::span<const std::byte> all = opened->file->bytes();
-  require(all.size() >= 8, Error::Kind::io, "{}: this is no safetensors file, it has only {} bytes", path, all.size());
+  require(all.size() >= 8, Error::Kind::io, "{}: this is not a safetensors file, it has only {} bytes", path,
+          all.size());
   std::uint64_t length = 0;
   for (std::size_t i = 8; i-- > 0;) length = length << 8 | static_cast<std::uint64_t>(all[i]);
   require(length <= kLongestHeader, Error::Kind::io,
@@ -104,15 +106,15 @@ Safetensors::Safetensors(const std::string& path) {
           length, all.size() - 8);
   const std::string_view text(reinterpret_cast<const char*>(all.data()) + 8, length);
   require(text.starts_with('{'), Error::Kind::io,
-          "{}: this is no safetensors file, its header does not begin with '{{'", path);
+          "{}: this is not a safetensors file, its header does not begin with '{{'", path);
   const nlohmann::json header = parse_json(text, 3, path);
   opened->data = all.subspan(8 + length);
 
   for (const auto& [name, json] : header.items()) {
     if (name == kMetadata) {
-      require(json.is_object(), Error::Kind::io, "{}: its __metadata__ is no object", path);
+      require(json.is_object(), Error::Kind::io, "{}: its __metadata__ is not an object", path);
       for (const auto& [key, value] : json.items()) {
-        require(value.is_string(), Error::Kind::io, "{}: '{}' in its __metadata__ is no string", path, key);
+        require(value.is_string(), Error::Kind::io, "{}: '{}' in its __metadata__ is not a string", path, key);
         opened->metadata.emplace(key, value.get<std::string>());
       }
     } else {

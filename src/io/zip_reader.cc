@@ -26,11 +26,11 @@ std::uint64_t ZipReader::number(std::uint64_t at, int bytes) const {
 // The end record is the last thing in the file but for a comment of up to 65535 bytes.
 void ZipReader::find_directory(std::uint64_t& start, std::uint64_t& size, std::uint64_t& count) const {
   const std::uint64_t length = file_->bytes().size();
-  require(length >= 22, Error::Kind::io, "{}: this is no zip archive, it has only {} bytes", file_->path(), length);
+  require(length >= 22, Error::Kind::io, "{}: this is not a zip archive, it has only {} bytes", file_->path(), length);
   const std::uint64_t lowest = length - std::min<std::uint64_t>(length, 22 + 65535);
   std::uint64_t end = length - 22;
   while (number(end, 4) != kEnd || number(end + 20, 2) != length - end - 22) {
-    require(end > lowest, Error::Kind::io, "{}: this is no zip archive or it was cut off, its directory is missing",
+    require(end > lowest, Error::Kind::io, "{}: this is not a zip archive or it is truncated, its directory is missing",
             file_->path());
     --end;
   }

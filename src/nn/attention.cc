@@ -39,7 +39,7 @@ Tensor whole_mask(const AttentionCall& call, std::int64_t batch, std::int64_t ke
 
 MultiheadAttention::MultiheadAttention(std::int64_t width, std::int64_t n, const MultiheadAttentionOptions& o)
     : heads(n), out_proj(width, width, {.bias = o.bias, .dtype = o.dtype}), dropout(o.dropout) {
-  require(n > 0 && width % n == 0, "MultiheadAttention: a width of {} cannot be shared by {} heads", width, n);
+  require(n > 0 && width % n == 0, "MultiheadAttention: a width of {} is not divisible by {} heads", width, n);
   in_proj_weight = variable(xavier_uniform({3 * width, width}, {.dtype = o.dtype}));
   if (!o.bias) return;
   in_proj_bias = variable(zeros({3 * width}, o.dtype));

@@ -21,7 +21,8 @@ double both_fans(const Shape& shape) {
 
 double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
 
-// x with normal_cdf(x) = p, in [low, high]: bisection of a monotone function, then Newton's method. Drawn once a model.
+// x with normal_cdf(x) = p, in [low, high]: bisection of a monotone function, then Newton's method. Drawn once per
+// model.
 double normal_quantile(double p, double low, double high) {
   double a = low, b = high;
   for (int k = 0; k < 12; ++k) {
@@ -81,7 +82,7 @@ Tensor orthogonal(const Shape& shape, double gain, DType dtype) {
 }
 
 Tensor truncated_normal(const Shape& shape, const TruncatedNormalOptions& o) {
-  require(o.deviation > 0, "init: the deviation of truncated_normal must be positive, got {}", o.deviation);
+  require(o.deviation > 0, "init: the standard deviation of truncated_normal must be positive, got {}", o.deviation);
   require(o.low < o.high, "init: truncated_normal needs low < high, got {} and {}", o.low, o.high);
   const double a = (o.low - o.mean) / o.deviation, b = (o.high - o.mean) / o.deviation;
   const double from = normal_cdf(a), to = normal_cdf(b);

@@ -30,7 +30,7 @@ bool ChannelNorm::moves(const Tensor& x) const { return training.on && tracks() 
 
 void ChannelNorm::check_evaluation(const char* name) const {
   require(!training.on,
-          "{}: a const layer cannot move its running statistics; make the model and its call operator non-const, or "
+          "{}: a const layer cannot update its running statistics; make the model and its call operator non-const, or "
           "end training with set_training(model, false)",
           name);
 }
@@ -40,7 +40,7 @@ Tensor ChannelNorm::by_running_statistics(const Tensor& x) const {
 }
 
 double ChannelNorm::next_momentum() const {
-  // Statistics that nobody looked at hold the batch they were made of: at most one batch is held this way.
+  // Unevaluated statistics keep the batch they were computed from alive: at most one batch is kept this way.
   if (!running_mean.value.evaluated()) eval({running_mean.value, running_var.value});
   return momentum.value_or(1 / (num_batches_tracked.value.item() + 1));
 }
@@ -96,7 +96,8 @@ Tensor InstanceNorm::operator()(const Tensor& x) const {
 
 GroupNorm::GroupNorm(std::int64_t number, std::int64_t n, const GroupNormOptions& o)
     : groups(number), channels(n), eps(o.eps) {
-  require(number > 0 && n >= 0 && n % number == 0, "GroupNorm: {} channels cannot be cut into {} groups", n, number);
+  require(number > 0 && n >= 0 && n % number == 0, "GroupNorm: {} channels cannot be divided into {} groups", n,
+          number);
   if (!o.affine) return;
   weight = variable(ones({n}, o.dtype));
   bias = variable(zeros({n}, o.dtype));

@@ -15,7 +15,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return bias.defined() ? y + bias : y;
 }
 
-// What a step hands to the next one, [batch, hidden] each; c for the Lstm only.
+// What a step passes to the next one, [batch, hidden] each; c only for the Lstm.
 struct State {
   Tensor h, c = {};
 };

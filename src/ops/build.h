@@ -21,7 +21,7 @@ Shape common_shape(std::string_view op, Terms terms);
 // A number as a tensor of that shape. An integer that the dtype cannot hold is an Error.
 Tensor number(std::string_view op, Scalar value, DType dtype, const Shape& shape);
 
-// The operand, cast and broadcast; itself where nothing is to be done.
+// The operand, cast and broadcast; itself if there is nothing to do.
 Tensor operand(std::string_view op, const TensorOrScalar& term, DType dtype, const Shape& shape);
 
 // An elementwise node of `dtype` whose operands are promoted to `operands` and broadcast.
@@ -40,11 +40,11 @@ inline constexpr double kSeluScale = 1.0507009873554804934193349852946;  // (Kla
 inline constexpr double kGeluCubic = 0.044715;
 Tensor gelu_tanh_gate(const Tensor& x);                               // ½·(1 + tanh(√(2/π)·(x + 0.044715·x³)))
 Tensor bounded_for_gelu(const Tensor& x);                             // x, kept where its square is a number
-Tensor slopes_along_channels(const Tensor& x, const Tensor& weight);  // prelu's weight, to broadcast beside x
+Tensor slopes_along_channels(const Tensor& x, const Tensor& weight);  // prelu's weight, broadcastable to x
 
 // ---- precision ------------------------------------------------------------------------------------------------------
 
-// Functions of a real number take integers as f32.
+// Real functions convert integers to f32.
 constexpr DType promote_real(DType dtype) { return is_floating(dtype) ? dtype : DType::f32; }
 inline Tensor as_real(const Tensor& x) { return is_floating(x.dtype()) ? x : cast(x, DType::f32); }
 

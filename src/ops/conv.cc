@@ -38,8 +38,8 @@ ConvOperands as_images(const char* op, int axes, const Tensor& x, const Tensor& 
   const std::int64_t channels = x.shape()[x.rank() - axes - 1];
   require(groups >= 1, "{}: groups must be positive, got {}", op, groups);
   require(channels % groups == 0 && weight.shape()[0] % groups == 0,
-          "{}: an input of shape {} and a weight of shape {} cannot be cut into {} groups of channels", op, x.shape(),
-          weight.shape(), groups);
+          "{}: an input of shape {} and a weight of shape {} cannot be divided into {} groups of channels", op,
+          x.shape(), weight.shape(), groups);
   const std::int64_t expected = channel_axis_of_weight == 0 ? channels : channels / groups;
   require(weight.shape()[static_cast<int>(channel_axis_of_weight)] == expected,
           "{}: an input of shape {} with {} groups needs {} channels along axis {} of the weight, whose shape is {}",

@@ -147,7 +147,7 @@ Tensor arranged(const Operand& x, const std::string& axes) {
   return order.empty() ? x.tensor : permute(x.tensor, order);
 }
 
-// The product of two operands, summed over the indices that nobody asks for later.
+// The product of two operands, summed over the indices that are not needed later.
 Operand contract(const Operand& a, const Operand& b, const std::map<char, std::int64_t>& size,
                  const std::function<bool(char)>& later) {
   const Operand x = keep_only(a, [&](char c) { return later(c) || contains(b.axes, c); });

@@ -56,7 +56,7 @@ Tensor logic(Op op, const Tensor& a, const Tensor& b) {
   return elementwise_node(op, DType::bool_, DType::bool_, {a, b});
 }
 
-// isnan and its kin: for integers the answer is known.
+// isnan and similar functions: for integers the answer is known.
 Tensor float_test(Op op, const Tensor& x, bool of_integers) {
   if (!is_floating(x.dtype())) return number(info(op).name, of_integers, DType::bool_, x.shape());
   return make_node(op, DType::bool_, x.shape(), {x});
@@ -82,7 +82,7 @@ Tensor pow(TensorOrScalar base, TensorOrScalar exponent) {
     const Tensor& x = base.tensor();
     const double p = exponent.scalar().real();
     require(is_floating(common_dtype("pow", {base, exponent})) || p >= 0,
-            "pow: an integer to the power {} is no integer; cast the base to a float", p);
+            "pow: an integer to the power {} is not an integer; cast the base to a float", p);
     // The two powers that are simpler operations to the last bit (sqrt is not: it differs at −0 and −inf).
     const bool keeps_dtype = common_dtype("pow", {base, exponent}) == x.dtype() && x.dtype() != DType::bool_;
     if (p == 1 && keeps_dtype) return x;

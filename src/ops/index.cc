@@ -16,7 +16,7 @@ Attrs along(int axis) {
   return attrs;
 }
 
-// pick and place: one position a row.
+// pick and place: one position per row.
 bool is_pick(const Shape& x, int axis, const Shape& index) { return index == x.with(axis, 1); }
 
 // Index may be smaller than x along the other axes: those positions are left alone.
@@ -32,7 +32,7 @@ int checked_axis(const char* op, const Tensor& x, std::int64_t axis, const Tenso
   return a;
 }
 
-// The part of src that the index speaks of.
+// The part of src that the index covers.
 Tensor covered(const char* op, const Tensor& src, const Tensor& index) {
   require(src.rank() == index.rank(), "{}: src of shape {} and index of shape {} must have the same number of axes", op,
           src.shape(), index.shape());

@@ -20,7 +20,7 @@ Tensor cat(const std::vector<Tensor>& tensors, std::int64_t axis) {
   for (std::size_t k = 0; k < tensors.size(); ++k) {
     const Shape& shape = tensors[k].shape();
     require(shape.rank() == first.rank() && shape.with(a, 0) == first.with(a, 0),
-            "cat: tensor {} has shape {}, which differs from {} in another axis than {}", k, shape, first, a);
+            "cat: tensor {} has shape {}, which differs from {} in an axis other than {}", k, shape, first, a);
     dtype = promote(dtype, tensors[k].dtype());
     total = checked_sum("cat", total, shape[a]);
   }
@@ -77,7 +77,7 @@ Tensor border(const Tensor& x, int axis, std::int64_t count, bool before, PadMod
 
 Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, PadMode mode, Scalar value) {
   require(amounts.size() % 2 == 0 && static_cast<int>(amounts.size()) <= 2 * x.rank(),
-          "pad: needs a pair of amounts an axis, from the last axis backwards, got {} for shape {}", amounts.size(),
+          "pad: needs a pair of amounts per axis, from the last axis backwards, got {} for shape {}", amounts.size(),
           x.shape());
   Tensor y = x;
   for (std::size_t k = 0; k < amounts.size() / 2; ++k) {

@@ -76,7 +76,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor dot(const Tensor& a, const Tensor& b) {
-  require(a.rank() == 1 && a.shape() == b.shape(), "dot: needs two vectors of one length, got shapes {} and {}",
+  require(a.rank() == 1 && a.shape() == b.shape(), "dot: needs two vectors of equal length, got shapes {} and {}",
           a.shape(), b.shape());
   return matmul(a, b);
 }
@@ -114,7 +114,7 @@ Tensor solve(const Tensor& a, const Tensor& b) {
 
 Tensor inv(const Tensor& a) {
   require_square("inv", a);
-  // Of a's own shape: one matrix beside a batch of as many matrices would be taken for a batch of vectors.
+  // In a's own shape: a single matrix with a batch of as many matrices would be interpreted as a batch of vectors.
   return solve(a, expand(eye(a.shape()[a.rank() - 1], {}, a.dtype()), a.shape()));
 }
 
@@ -123,7 +123,7 @@ namespace {
 // Element (i, j) of every matrix.
 Tensor entry(const Tensor& a, std::int64_t i, std::int64_t j) { return select(select(a, -2, i), -1, j); }
 
-// a₀₀(a₁₁a₂₂ − a₁₂a₂₁) − a₀₁(a₁₀a₂₂ − a₁₂a₂₀) + a₀₂(a₁₀a₂₁ − a₁₁a₂₀), and its smaller sisters
+// a₀₀(a₁₁a₂₂ − a₁₂a₂₁) − a₀₁(a₁₀a₂₂ − a₁₂a₂₀) + a₀₂(a₁₀a₂₁ − a₁₁a₂₀), and the smaller cases
 Tensor small_det(const Tensor& a, std::int64_t n) {
   if (n == 0) return ones(batch_of(a.shape()), a.dtype());
   if (n == 1) return entry(a, 0, 0);

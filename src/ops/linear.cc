@@ -39,7 +39,7 @@ Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, double bet
 
 Tensor cdist(const Tensor& a, const Tensor& b, double p) {
   require(a.rank() >= 2 && b.rank() >= 2 && a.size(-1) == b.size(-1),
-          "cdist: needs rows of one length, [..., m, k] and [..., n, k], got shapes {} and {}", a.shape(), b.shape());
+          "cdist: needs rows of equal length, [..., m, k] and [..., n, k], got shapes {} and {}", a.shape(), b.shape());
   const DType dtype = promote_real(promote(a.dtype(), b.dtype()));
   const Tensor u = widen(cast(a, dtype)), v = widen(cast(b, dtype));
   return cast(norm(unsqueeze(u, -2) - unsqueeze(v, -3), p, -1), dtype);

@@ -114,7 +114,7 @@ Tensor along_channels(const Tensor& vector, int rank) {
 std::uint32_t all_but_channels(int rank) { return ((1u << rank) - 1) & ~2u; }
 
 Shape grouped_shape(const char* op, const Tensor& x, std::int64_t groups) {
-  require(groups >= 1 && x.shape()[1] % groups == 0, "{}: {} channels of shape {} cannot be cut into {} groups", op,
+  require(groups >= 1 && x.shape()[1] % groups == 0, "{}: {} channels of shape {} cannot be divided into {} groups", op,
           x.shape()[1], x.shape(), groups);
   std::int64_t rest = x.shape()[1] / groups;
   for (int d = 2; d < x.rank(); ++d) rest *= x.shape()[d];
@@ -135,7 +135,7 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& running_mean, const Te
   }
   const std::uint32_t axes = all_but_channels(x.rank());
   const std::int64_t n = x.shape()[1] == 0 ? 0 : x.numel() / x.shape()[1];
-  require(n != 1, "{}: one value a channel has no variance, for an input of shape {}", op, x.shape());
+  require(n != 1, "{}: one value per channel has no variance, for an input of shape {}", op, x.shape());
   BatchNormResult out{cast(scaled(standardized(wide, axes, o.eps), w, b), x.dtype()), running_mean, running_var};
   if (!running_mean.defined() || n == 0) return out;
   // Statistics are numbers about the batch, not part of what is differentiated.

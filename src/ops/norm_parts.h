@@ -17,7 +17,7 @@ Tensor row_mean(const Tensor& x, std::uint32_t mask);
 // (x − mean)·1/sqrt(var + eps) over any axes, as one operation with the rule of layer_norm; x in f32 or f64.
 Tensor standardized(const Tensor& wide, std::uint32_t axes, double eps);
 
-// A vector of channels beside [N, C, ...]: [C, 1, ...]. Undefined stays undefined.
+// A vector with one element per channel, broadcastable to [N, C, ...]: [C, 1, ...]. Undefined stays undefined.
 Tensor along_channels(const Tensor& vector, int rank);
 // Throws Error naming `op` unless x is floating [N, C, ...] and the vectors that are given are [C].
 void require_channels(const char* op, const Tensor& x, std::initializer_list<std::pair<const char*, Tensor>> vectors);
@@ -25,7 +25,7 @@ void require_channels(const char* op, const Tensor& x, std::initializer_list<std
 Shape grouped_shape(const char* op, const Tensor& x, std::int64_t groups);
 std::uint32_t all_but_channels(int rank);
 
-// The default eps of rms_norm: the distance from 1 to the next number of the dtype.
+// The default eps of rms_norm: the machine epsilon of the dtype.
 double rms_norm_eps(DType dtype);
 
 }  // namespace ebb

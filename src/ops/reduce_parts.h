@@ -4,7 +4,7 @@
 #include "ebb/tensor.h"
 
 // What logsumexp and its gradient rule share: built in one way, so that merging common subexpressions leaves one
-// exponential an element when both are asked for.
+// exponential per element when both are requested.
 namespace ebb {
 
 // terms = exp(x − shift), total = Σ terms over the axes of the mask, which stay with size 1. shift = max x, or 0 where

@@ -21,13 +21,13 @@ Backend* find_backend(Device device) {
 
 Backend& backend_of(Device device) {
   Backend* const found = find_backend(device);
-  require(found != nullptr, "device: there is no {} on this machine; `ebb info` lists the devices there are",
+  require(found != nullptr, "device: there is no {} on this machine; `ebb info` lists the available devices",
           name(device));
   return *found;
 }
 
 void install_backend(Device device, Backend& backend) {
-  require(find_backend(device) == nullptr, "device: {} is there already", name(device));
+  require(find_backend(device) == nullptr, "device: {} already exists", name(device));
   set_block_source(device, &backend.memory());
   installed()[device].store(&backend, std::memory_order_release);
 }

@@ -17,12 +17,12 @@ std::vector<Tensor> owned(std::span<Node* const> nodes) {
   return tensors;
 }
 
-// What is to be computed: those of the nodes that are not there yet, and their companions. A loss and its gradients are
-// one computation: who asks for one gets the others from the same sweeps. All of one device, the first that is met; the
-// rest has its turn afterwards. Undefined: a part of the graph is missing.
+// What is to be computed: those of the nodes that are not yet evaluated, and their companions. A loss and its gradients
+// are one computation: evaluating one computes the others in the same sweeps. All on one device, the first encountered;
+// the rest follows afterwards. Undefined: a part of the graph is missing.
 std::optional<std::vector<Tensor>> unevaluated(std::span<Node* const> nodes, GraphLock& lock, Device& device) {
   std::vector<Tensor> roots;
-  std::unordered_set<const Node*> known;  // a step of training has thousands of roots
+  std::unordered_set<const Node*> known;  // a training step has thousands of roots
   bool device_is_known = false;
   const auto add = [&](Tensor t) {
     const Node& n = *t.node();
@@ -50,7 +50,7 @@ std::optional<std::vector<Tensor>> unevaluated(std::span<Node* const> nodes, Gra
   return roots;
 }
 
-// Follows the graph to what is there already, or to what must be moved between devices first.
+// Follows the graph to what is already evaluated, or to what must be moved between devices first.
 Traced trace_roots(std::span<Node* const> nodes, GraphLock& lock, std::vector<Tensor>& roots, Trace& t) {
   for (;;) {
     std::vector<Tensor> before = std::move(roots);  // released below, without the lock
@@ -75,7 +75,7 @@ Traced trace_roots(std::span<Node* const> nodes, GraphLock& lock, std::vector<Te
 void evaluate(std::span<Node* const> nodes) {
   OutsideHostLock computing;
   for (;;) {
-    // In this order: what is released goes after the lock.
+    // In this order: what is released is destroyed after the lock.
     std::vector<Tensor> roots, kept;
     Trace t;
     std::optional<Claim> claim;
@@ -95,7 +95,7 @@ void evaluate(std::span<Node* const> nodes) {
     if (plan) {
       run.emplace(std::move(plan), t, lock.parts());
     } else {
-      kept = owned(t.nodes);  // they must stay while their plan is made
+      kept = owned(t.nodes);  // they must stay alive while their plan is made
     }
     lock.unlock();
     if (!run) {

@@ -11,7 +11,7 @@
 #include "core/format_error.h"
 #include "graph/node.h"
 
-// Tensors as text, laid out as NumPy's print does it: at most eight decimals, never more than tell the number apart
+// Tensors as text, laid out as NumPy's print does it: at most eight decimals, never more than distinguish the number
 // from its neighbours; one width for all; exponents when the numbers are very large, very small or far apart; only the
 // edges of more than a thousand elements.
 namespace ebb {
@@ -70,7 +70,7 @@ void trim_zeros(std::string& digits) {
   while (!digits.empty() && digits.back() == '0') digits.pop_back();
 }
 
-// At most `precision` digits after the point, none of them needless.
+// At most `precision` digits after the point, without trailing zeros.
 Scientific scientific(DType dtype, double x, int precision) {
   Scientific s = split(shortest(dtype, x));
   if (static_cast<int>(s.fraction.size()) > precision) s = split(printed("%.*e", precision, x));
@@ -101,7 +101,7 @@ Positional positional(DType dtype, double x, int precision) {
   return p;
 }
 
-// Numbers from here on have more digits before the point than the dtype knows, and get an exponent.
+// Numbers from here on have more digits before the point than the dtype's precision, and get an exponent.
 double large(DType dtype, double most) {
   switch (dtype) {
     case DType::f64:
@@ -117,7 +117,7 @@ double large(DType dtype, double most) {
 
 const char* not_finite(double x) { return std::isnan(x) ? "nan" : x < 0 ? "-inf" : "inf"; }
 
-// A number by itself: all its digits.
+// A single number: all its digits.
 std::string lone_number(DType dtype, double x) {
   if (!std::isfinite(x)) return not_finite(x);
   const double a = std::abs(x);

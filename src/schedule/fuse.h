@@ -10,13 +10,13 @@ namespace ebb {
 // How the values of a graph are grouped into sweeps.
 //
 // A group has an iteration space: a set of axes with sizes. Every dimension of a member maps to an axis, or is free
-// (the member has that size there but does not vary), or has size 1. What a member varies over is its signature, and a
-// sweep knows just three: nothing (scalar), `rows` (one number a row) and all axes (full). Results of reductions over
-// everything or over the rows are known only after the last row ("post"): they may feed further post values, nothing
-// else.
+// (the member has that size there but does not vary), or has size 1. The axes a member varies over are its signature,
+// and a sweep supports just three: none (scalar), `rows` (one number per row) and all axes (full). Results of
+// reductions over everything or over the rows are known only after the last row ("post"): they may feed further post
+// values, nothing else.
 //
-// Groups have levels: a value that needs another one in memory is on a higher level. Groups of one level never depend
-// on each other, so joining them can never make a cycle.
+// Groups have levels: a value that needs another one in memory is on a higher level. Groups on the same level never
+// depend on each other, so joining them can never create a cycle.
 struct Group {
   static constexpr std::uint32_t kUndecided = ~0u;
   int level = 0;
@@ -30,27 +30,27 @@ struct Group {
 enum class Post : std::uint8_t { no, scalar, column };
 
 inline constexpr std::int8_t kUnit = -1;  // a dimension of size 1
-inline constexpr std::int8_t kFree = -2;  // a dimension along which the value repeats
+inline constexpr std::int8_t kFree = -2;  // a dimension along which the value is broadcast
 using AxisMap = std::array<std::int8_t, Shape::kMaxRank>;
 
-// What became of a value.
+// Where a value was placed.
 struct Placement {
   int group = -1;  // -1: not in a sweep (leaf, view, library call)
   int level = 0;   // of its group; of a library call: when it runs; of a leaf: 0
   AxisMap map{};
   std::uint32_t varies = 0;
   AxisMap operand_map{};    // reduce and pick: the map of their first input
-  std::uint32_t reads = 0;  // reduce: what that input varies over
+  std::uint32_t reads = 0;  // reduce: the axes that input varies over
   Post post = Post::no;
   bool in_memory = false;  // a sweep must write it (library results and leaves are in memory anyway)
 };
 
 struct Fusion {
   std::vector<Group> groups;      // some are empty after joining
-  std::vector<Placement> places;  // one a value
+  std::vector<Placement> places;  // one per value
 };
 
-// May compute values twice, where that keeps them out of memory: the graph changes then.
+// May compute values twice where that keeps them out of memory: the graph then changes.
 Fusion fuse(ValueGraph& graph);
 
 // The map of value `v` (a member, or a view that a sweep can follow) as seen by a member of the same group.

@@ -34,7 +34,7 @@ void Claim::wait_for_an_end(std::uint32_t before) { ended_evaluations.wait(befor
 
 GraphRun::GraphRun(std::shared_ptr<const Plan> plan, const Trace& trace, std::uint64_t parts)
     : plan_(std::move(plan)), parts_(parts), nodes_(trace.nodes), steps_(*plan_, nodes_) {
-  // The nodes that will be marked must outlive their readers, which may go as soon as they are evaluated.
+  // The nodes that will be marked must outlive their readers, which may be destroyed as soon as they are evaluated.
   for (std::int32_t i : plan_->attach_first) held_.emplace_back(nodes_[i]);
   for (const PlanStep& step : plan_->steps) {
     for (std::int32_t i : step.attach) held_.emplace_back(nodes_[i]);
@@ -72,7 +72,7 @@ void GraphRun::run(Claim& claim) {
 
 void GraphRun::attach(std::int32_t i) {
   Node* n = nodes_[i];
-  if (n->evaluated.load(std::memory_order_relaxed)) return;  // another evaluation was quicker
+  if (n->evaluated.load(std::memory_order_relaxed)) return;  // another evaluation was faster
   if (n->extra && !n->extra->output_types.empty()) keep_outputs(*n->extra, i);
   attach(n, steps_.storage(i), forgotten_);
 }
@@ -81,13 +81,13 @@ void GraphRun::attach(Node* n, Storage storage, std::vector<Forgotten>& forgotte
   if (n->homeless) n->device = storage.buffer.device();
   n->storage = std::move(storage);
   n->evaluated.store(true, std::memory_order_release);
-  // What it was made of stays only where somebody may still differentiate it.
+  // Its inputs are kept only where it may still be differentiated.
   // A variable starts a history; what it was computed from is not part of it.
   if (n->op == Op::variable || (n->history & history_in_use()) == 0 || n->consumed)
     forgotten.push_back(forget_inputs(n));
 }
 
-// A call's other outputs may be asked for later: they stay with the call, which lives as long as somebody can ask.
+// A call's other outputs may be requested later: they stay with the call, which lives as long as they can be.
 void GraphRun::keep_outputs(NodeExtra& extra, std::int32_t i) const {
   const std::span<const BufferPtr> all = steps_.outputs(i);
   for (std::size_t k = 0; k < extra.output_types.size(); ++k)

@@ -7,7 +7,7 @@
 
 namespace ebb {
 
-// Nodes that one evaluation has taken on: others that need them wait until it is over, instead of computing them too.
+// Nodes claimed by one evaluation: others that need them wait until it has ended instead of computing them too.
 class Claim {
  public:
   // Under the lock; `roots` must outlive the claim.
@@ -16,7 +16,7 @@ class Claim {
   Claim(const Claim&) = delete;
   void let_go_under_lock();
 
-  // Waits until some evaluation has ended since ended() gave `before`.
+  // Waits until some evaluation has ended since ended() returned `before`.
   static std::uint32_t ended();
   static void wait_for_an_end(std::uint32_t before);
 
@@ -29,11 +29,11 @@ class Claim {
 // Runs a plan for a traced graph and marks its nodes evaluated as their memory is filled.
 class GraphRun {
  public:
-  // While the traced nodes live: under the lock, or with references to them. Later it holds those it needs.
+  // While the traced nodes are alive: under the lock, or with references to them. Afterwards it holds those it needs.
   GraphRun(std::shared_ptr<const Plan> plan, const Trace& trace, std::uint64_t parts);
   void run(Claim& claim);  // without the lock
 
-  // The node lies there from now on. Under its lock; `forgotten` is to be released after it.
+  // Stores the node's elements there from now on. Under its lock; `forgotten` is to be released after it.
   static void attach(Node* node, Storage storage, std::vector<Forgotten>& forgotten);
 
  private:
@@ -44,7 +44,7 @@ class GraphRun {
   const std::uint64_t parts_;
   std::vector<Node*> nodes_;  // of the trace, by index; valid are those of held_
   StepRunner steps_;
-  std::vector<Tensor> held_;  // in the order they are let go
+  std::vector<Tensor> held_;  // in the order they are released
   std::size_t next_ = 0;
   std::vector<Forgotten> forgotten_;
 };

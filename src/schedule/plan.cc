@@ -82,8 +82,8 @@ class Planner {
     }
   }
 
-  // A step is as urgent as the first of its results: a sweep that goes on with a backward pass and updates a parameter
-  // on the way belongs to the pass, not to the updates after it.
+  // A step is as urgent as the first of its results: a sweep that continues a backward pass and updates a parameter on
+  // the way belongs to the pass, not to the updates after it.
   void note_order(std::int32_t step, std::int32_t v) {
     constexpr std::uint64_t kLast = ~std::uint64_t{0};
     if (priority_.size() <= static_cast<std::size_t>(step)) priority_.resize(static_cast<std::size_t>(step) + 1, kLast);
@@ -107,7 +107,7 @@ class Planner {
     }
   }
 
-  // In the order the user wrote things, as far as dependencies allow: backward passes then free what they go past.
+  // In the order the user wrote things, as far as dependencies allow: backward passes then free activations as they go.
   void order_steps() {
     const std::size_t n = steps_.size();
     std::vector<std::set<std::int32_t>> before(n);
@@ -147,7 +147,7 @@ class Planner {
     }
   }
 
-  // A traced node is evaluated as soon as the memory it looks at is filled.
+  // A traced node is evaluated as soon as the memory it refers to is filled.
   void plan_attachments() {
     for (std::size_t i = 0; i < t_.nodes.size(); ++i) {
       const auto at = static_cast<std::int32_t>(i);

@@ -9,8 +9,8 @@
 
 namespace ebb {
 
-// What computing a traced graph takes: sweeps and library calls in order, and when memory comes and goes. A plan knows
-// no addresses and no numbers: it is made once for a structure and run for every graph that has it.
+// What computing a traced graph takes: sweeps and library calls in order, and when memory is allocated and freed. A
+// plan contains no addresses and no values: it is made once per structure and run for every graph that has it.
 struct PlanStep {
   SweepPtr sweep;                          // null: a library call
   std::shared_ptr<const Program> program;  // of the sweep, for printing
@@ -22,14 +22,14 @@ struct PlanStep {
   std::vector<std::int32_t> inputs;   // sweep: bases bound to slots; library: values (views allowed)
   std::vector<std::int32_t> outputs;  // values whose memory this step fills
   std::vector<std::int32_t> attach;   // traced nodes that are evaluated now
-  std::vector<std::int32_t> release;  // bases not read any more
+  std::vector<std::int32_t> release;  // bases no longer read
 };
 
 struct Plan {
   Device device;
   ValueGraph graph;
   std::vector<PlanStep> steps;
-  std::vector<std::int32_t> attach_first;  // traced nodes that only look at memory which is there already
+  std::vector<std::int32_t> attach_first;  // traced nodes that only view memory that already exists
   int sweeps() const;
 };
 

@@ -9,12 +9,12 @@
 
 namespace ebb {
 
-// Plans by structure; the least recently used one leaves first. Threads may share it.
+// Plans by structure, with LRU eviction. Threads may share it.
 class PlanCache {
  public:
   using Key = std::vector<std::uint64_t>;
   std::shared_ptr<const Plan> find(const Key& key);  // null: there is none
-  // The plan that is there afterwards: this one, or that of a thread that was quicker.
+  // The plan that is cached afterwards: this one, or that of a faster thread.
   std::shared_ptr<const Plan> add(const Key& key, Plan plan);
 
  private:

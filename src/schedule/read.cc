@@ -10,7 +10,7 @@ namespace {
 
 std::size_t bytes_of(const Tensor& t) { return static_cast<std::size_t>(t.numel()) * size_of(t.dtype()); }
 
-// The elements in a row, wherever they are.
+// The elements as contiguous memory, on any device.
 const Storage& dense_storage(const Tensor& t) {
   t.eval();
   Node* n = t.node();
@@ -24,7 +24,7 @@ const Storage& dense_storage(const Tensor& t) {
   auto made = std::make_unique<const Storage>(copy.node()->storage);
   const Storage* none = nullptr;
   if (n->dense.compare_exchange_strong(none, made.get(), std::memory_order_acq_rel)) return *made.release();
-  return *none;  // another thread was quicker
+  return *none;  // another thread was faster
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ void move_between_devices(const Tensor& moved) {
   const Tensor source = input_of(moved, 0);
   if (!source.defined()) return;  // another thread has done it
   Storage there;
-  if (source.node()->homeless && !source.evaluated()) {  // it can be made where it is wanted
+  if (source.node()->homeless && !source.evaluated()) {  // it can be computed where it is needed
     OnDevice made_there(moved.node()->device);
     source.eval();
   }
@@ -80,7 +80,7 @@ HostElements host_elements(const Tensor& t) {
 
 Tensor Tensor::to(Device device) const {
   require(defined(), "to: this Tensor has no value (default-constructed or moved from)");
-  backend_of(device);  // an error where there is none
+  backend_of(device);  // an error if there is none
   if (!node_->homeless && node_->device == device) return *this;
   Attrs attrs;
   attrs.i = {static_cast<std::int64_t>(device.kind), device.index};

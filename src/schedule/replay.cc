@@ -30,7 +30,7 @@ std::unique_ptr<Replay> Replay::make(const FunctionToMany& f, const std::vector<
   return made;
 }
 
-// What was there before f was called is no part of it: its value stays, also if it was not computed yet.
+// What existed before f was called is not part of it: its value is kept, even if it was not yet computed.
 std::vector<Tensor> Replay::captured(std::uint64_t first_own_id) const {
   std::vector<Node*> results;
   for (std::size_t k = 0; k < traced_.size(); ++k) {
@@ -90,7 +90,7 @@ void Replay::plan(const RandomState& before, const RandomState& after) {
   }
   trace_nodes(roots);
   plan_ = make_plan(trace_);
-  for (PlanStep& step : plan_.steps) {  // leaves stay bound from run to run
+  for (PlanStep& step : plan_.steps) {  // leaves stay bound between runs
     std::erase_if(step.release, [this](std::int32_t v) { return plan_.graph.values[v].is_leaf; });
   }
   collect_.resize(plan_.steps.size() + 1);
@@ -124,7 +124,7 @@ void Replay::plan(const RandomState& before, const RandomState& after) {
   }
 }
 
-// What depends on placeholders is never evaluated, so nobody waits for it here; what does not, f has made for itself.
+// What depends on placeholders is never evaluated, so no one waits for it here; everything else was made by f itself.
 void Replay::trace_nodes(const std::vector<Tensor>& roots) {
   std::vector<Node*> nodes;
   for (const Tensor& t : roots) nodes.push_back(t.node());
@@ -246,7 +246,7 @@ class CompiledFunction {
  private:
   static constexpr std::size_t kMost = 64;
 
-  // The one that was used last is tried first.
+  // The most recently used one is tried first.
   std::shared_ptr<Replay> find(const std::vector<Tensor>& inputs) {
     for (auto it = replays_.begin(); it != replays_.end(); ++it) {
       if (!(*it)->fits(inputs)) continue;

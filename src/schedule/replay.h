@@ -8,18 +8,18 @@
 
 namespace ebb {
 
-// A function's graph and plan for inputs of one signature. The steps of finished runs wait for the next one, so that a
-// run only binds its inputs; several threads may run it at once.
+// A function's graph and plan for inputs of one signature. The steps of finished runs are kept for the next one, so
+// that a run only binds its inputs; several threads may run it concurrently.
 class Replay {
  public:
   // Calls f on placeholders. The inputs are computed.
   static std::unique_ptr<Replay> make(const FunctionToMany& f, const std::vector<Tensor>& inputs);
 
-  // Are these inputs (computed ones) what it was made for?
+  // Do these (evaluated) inputs match its signature?
   bool fits(const std::vector<Tensor>& inputs) const;
 
-  // A run: its steps are taken (one thread at a time), computed, let go of the inputs, and kept for the next run (one
-  // thread at a time).
+  // A run: its steps are taken (one thread at a time), computed, unbound from the inputs, and kept for the next run
+  // (one thread at a time).
   std::unique_ptr<StepRunner> begin(const std::vector<Tensor>& inputs);
   std::vector<Tensor> compute(StepRunner& steps, const std::vector<Tensor>& inputs) const;
   void unbind(StepRunner& steps) const;
@@ -51,15 +51,15 @@ class Replay {
   void plan(const RandomState& before, const RandomState& after);
 
   std::vector<Signature> signature_;
-  std::vector<Tensor> placeholders_, traced_;       // what f got and gave: they keep the traced graph alive
+  std::vector<Tensor> placeholders_, traced_;       // what f received and returned: they keep the traced graph alive
   std::vector<Source> sources_;                     // of each result
-  std::vector<std::vector<std::int32_t>> collect_;  // [0]: results that are there before the first step; then by step
+  std::vector<std::vector<std::int32_t>> collect_;  // [0]: results that exist before the first step; then by step
   Trace trace_;
   std::vector<Tensor> kept_;  // its nodes
   Plan plan_;
-  std::vector<std::int32_t> input_values_;  // of each input, -1 where nobody reads it
+  std::vector<std::int32_t> input_values_;  // of each input, -1 where it is not read
   std::vector<RandomLeaf> random_;
-  std::uint64_t drawn_ = 0;  // random numbers' operations a call takes
+  std::uint64_t drawn_ = 0;  // random operations per call
   std::vector<std::unique_ptr<StepRunner>> idle_;
 };
 

@@ -57,7 +57,7 @@ void StepRunner::finish() {
   run_ = {};
 }
 
-// What is made of numbers alone may have been computed on another device before.
+// What is made only from numbers may have been computed on another device before.
 StepRunner::Memory StepRunner::here(std::int32_t v, const Memory& elsewhere) const {
   const Value& x = value(v);
   if (x.shape.numel() == 0) return {BufferPtr::allocate(1, "to", plan_.device), 0};

@@ -6,12 +6,12 @@
 
 namespace ebb {
 
-// Runs the steps of a plan: knows where every value lies, gives sweeps and calls their arguments. What becomes of the
-// results is its owner's business.
+// Runs the steps of a plan: knows where every value is stored, gives sweeps and calls their arguments. What happens to
+// the results is up to its owner.
 class StepRunner {
  public:
   // `nodes` are the traced ones: what leaves hold and what calls need besides their inputs is taken from them. Those of
-  // calls must stay.
+  // calls must stay alive.
   StepRunner(const Plan& plan, std::span<Node* const> nodes);
 
   // A run on the device, as long as it lives.
@@ -28,10 +28,10 @@ class StepRunner {
     ++run_.step;
     step.sweep ? run_sweep(step) : run_call(step);
   }
-  // Lets go of what nobody reads after the step.
+  // Releases what is not read after the step.
   void release_after(const PlanStep& step);
 
-  // Where traced node i lies; valid from the step that fills it until it is released.
+  // Where traced node i is stored; valid from the step that fills it until it is released.
   Storage storage(std::int32_t i) const;
   // All outputs of the call that traced node i is.
   std::span<const BufferPtr> outputs(std::int32_t i) const { return outputs_[plan_.graph.of_node[i]]; }
@@ -67,8 +67,8 @@ class StepRunner {
   const Plan& plan_;
   Backend& backend_;
   Run run_;
-  bool elsewhere_ = false;                // some leaf does not lie on the plan's device
-  std::vector<Memory> memory_;            // of each value that lies somewhere now
+  bool elsewhere_ = false;                // some leaf is not on the plan's device
+  std::vector<Memory> memory_;            // of each value that is currently stored
   std::vector<Argument> arguments_;       // of each value: numbers of leaves that are not memory
   std::vector<const NodeExtra*> extras_;  // of the calls, in the order of the steps
   std::vector<std::vector<BufferPtr>> outputs_;

@@ -11,7 +11,7 @@ std::size_t inputs_before(const Node& node, bool is_leaf) {
   return node.op == Op::depend ? node.inputs.size() : value_inputs(node).size();
 }
 
-// Equal leaves hold the same numbers: the same memory seen the same way, or the same constant.
+// Equal leaves hold the same values: the same view of the same memory, or the same constant.
 bool equal_leaves(const Node& a, bool a_stored, const Node& b, bool stored) {
   if (a.dtype != b.dtype || a.shape != b.shape || a_stored != stored) return false;
   if (stored) {
@@ -58,14 +58,14 @@ class Tracer {
   }
 
  private:
-  // Where a node stands in the trace, -1 if it does not yet. Leaves of parts that are not held cannot be marked.
+  // The position of a node in the trace, -1 if it is not yet there. Leaves of parts that are not held cannot be marked.
   std::int32_t place(const Node* node) const {
     if (lock_.has(*node)) return static_cast<std::int32_t>(node->mark) - 1;
     const auto found = elsewhere_.find(node);
     return found == elsewhere_.end() ? -1 : found->second;
   }
 
-  // Depth first with a stack of our own: a chain of a million operations must not overflow the machine's.
+  // Depth first with an explicit stack: a chain of a million operations must not overflow the call stack.
   Traced visit(Node* root) {
     if (place(root) >= 0) return Traced::done;
     stack_.push_back({root, 0});
@@ -97,7 +97,7 @@ class Tracer {
     return Traced::done;
   }
 
-  // An output of a call that was made earlier is there already.
+  // An output of an earlier call already exists.
   bool take_output(Node& node) {
     if (node.op != Op::output) return false;
     const Node& call = *node.inputs[0];
@@ -148,13 +148,13 @@ class Tracer {
   void append_leaf(const Node& node, std::int32_t index, bool stored) {
     if (!stored && placeholders_ == Placeholders::refused && is_placeholder(node)) {
       throw LooksAtPlaceholder(
-          "compile: the function asks for the numbers of a value that depends on its inputs (item, data, to_vector, "
+          "compile: the function reads values that depend on its inputs (item, data, to_vector, "
           "printing...), but it is built before they are known; compute them outside it, or do not compile it");
     }
     if (stored) {
       for (int d = 0; d < node.shape.rank(); ++d) put(static_cast<std::uint64_t>(node.storage.strides[d]));
     } else if (node.op == Op::constant) {
-      // Multiplying by one is left out of programs, so being one is structure.
+      // Multiplication by one is omitted from programs, so being one is structure.
       put(is_floating(node.dtype) ? node.payload.real == 1.0 : node.payload.integer == 1);
     }
     std::int32_t first = index;

@@ -9,30 +9,30 @@
 namespace ebb {
 
 // The unevaluated graph below some roots, in an order where inputs come first, and its structure as a key: two traces
-// with equal keys run the same plan. Numbers that do not decide structure (constants, seeds, addresses) are not in it,
+// with equal keys run the same plan. Numbers that do not affect structure (constants, seeds, addresses) are not in it,
 // but which of them are equal is, so that equal subexpressions merge.
 struct Trace {
   std::vector<Node*> nodes;          // borrowed: alive while the lock is held
-  std::vector<bool> stored;          // its elements lie in memory
-  std::vector<bool> unique;          // a call with parameters that are not part of the key: it is equal to no other
-  std::vector<std::int32_t> inputs;  // input indices of all nodes, one after the other
+  std::vector<bool> stored;          // its elements are in memory
+  std::vector<bool> unique;          // a call with parameters that are not part of the key: never equal to another
+  std::vector<std::int32_t> inputs;  // input indices of all nodes, concatenated
   std::vector<std::int32_t> first_input;  // where node i's begin in `inputs`; one more at the end
   std::vector<std::int32_t> roots;        // indices into nodes
   std::vector<std::int32_t> same;         // for a leaf: the first leaf equal to it (itself if none)
   std::vector<std::uint64_t> key;
-  Device device;  // that the plan is for
+  Device device;  // of the plan
   std::vector<Tensor> moves;
-  std::vector<Forgotten> forgotten;  // by outputs that were there already; released after the lock
+  std::vector<Forgotten> forgotten;  // by outputs that already existed; released after the lock
 
   std::span<const std::int32_t> inputs_of(std::int32_t i) const {
     return {inputs.data() + first_input[i], inputs.data() + first_input[i + 1]};
   }
-  // True when there is nothing to compute. (Another thread may since have evaluated the node: the trace is what
+  // True when there is nothing to compute. (Another thread may have evaluated the node since: the trace is what
   // counts.)
   bool is_leaf(std::int32_t i) const { return stored[i] || info(nodes[i]->op).cls == OpClass::leaf; }
 };
 
-// Placeholders are leaves of a function that is compiled, and an error in a graph that is to be computed.
+// Placeholders are leaves in a function being compiled, and an error in a graph to be computed.
 enum class Placeholders { refused, allowed };
 
 // A walk under the lock may find that it needs more of it, that another evaluation is computing one of the nodes, or
@@ -44,8 +44,8 @@ Traced trace(Trace& out, std::span<const Tensor> roots, GraphLock& lock,
 // Names the calling thread in Node::computed_by.
 const void* this_evaluator();
 
-// What computing these tensors now would trace (their companions included), with references to its nodes. Empty where
-// nothing is to be computed.
+// What computing these tensors now would trace (including their companions), with references to its nodes. Empty if
+// there is nothing to compute.
 struct OwnedTrace {
   Trace trace;
   std::vector<Tensor> nodes;

@@ -8,7 +8,7 @@
 
 namespace ebb {
 
-// A traced graph after simplification: aliases are gone, equal values are one value, views know their memory.
+// A traced graph after simplification: aliases are gone, equal values are merged, views know their memory.
 struct Value {
   Op op;
   DType dtype;
@@ -18,15 +18,15 @@ struct Value {
   std::vector<std::int32_t> inputs;
   std::int32_t node = -1;  // the traced node it stands for; -1 for a literal
   bool is_leaf = false;
-  bool is_unique = false;  // merged with no other value
+  bool is_unique = false;  // never merged with another value
   double literal = 0;      // value of a literal constant made by a simplification (op constant, node -1)
   bool is_one = false;     // a constant known to be one
 
   // A view (op reshape, permute, expand, narrow, output, depend) of the memory of `base`.
-  std::int32_t base = -1;  // itself when it is no view
+  std::int32_t base = -1;  // itself if it is not a view
   std::int64_t offset = 0;
-  Strides strides;  // of a leaf or a view: where elements lie relative to the base's first element
-  // Which dimension of the base each dimension shows, -1 where it is new (size 1, or repeated by expand).
+  Strides strides;  // of a leaf or a view: where elements are, relative to the base's first element
+  // The dimension of the base that each dimension corresponds to, -1 where it is new (size 1, or repeated by expand).
   // Only when `mappable`: the view merely renames, drops or repeats dimensions, so it can be followed inside a sweep.
   bool mappable = false;
   std::array<std::int8_t, Shape::kMaxRank> shows{};
@@ -45,7 +45,7 @@ struct ValueGraph {
 
 ValueGraph simplify(const Trace& trace);
 
-// Brings values that were given other inputs back into order, inputs before users.
+// Restores the order of values whose inputs have changed: inputs before users.
 void sort_inputs_first(ValueGraph& graph);
 
 }  // namespace ebb

@@ -15,9 +15,9 @@ namespace ebb {
 //
 // Values are numbered; value v is made by instruction v. A value lives on a level:
 //   scalar  one number for the whole sweep
-//   row     one number a row (results of row reductions and picks, and what is computed from them)
-//   column  one number a column: results of reductions over the rows, only in the epilogue
-//   full    one number an element
+//   row     one number per row (results of row reductions and picks, and what is computed from them)
+//   column  one number per column: results of reductions over the rows, only in the epilogue
+//   full    one number per element
 // Row reductions end a stage: an instruction that uses a row value made in stage s runs in a stage > s.
 // Reductions over the whole space (total) or over the rows (columns) are ready only when every row is done; what is
 // computed from them is the epilogue: stage number `stages`, levels scalar and column.
@@ -86,8 +86,8 @@ struct Output {
 
 struct Program {
   std::vector<std::int64_t> dims;  // sizes of the space
-  int row_dims = 0;                // the last so many are columns
-  int stages = 1;                  // the epilogue not counted
+  int row_dims = 0;                // how many of the last dimensions are columns
+  int stages = 1;                  // not counting the epilogue
   std::vector<Operand> operands;
   std::vector<Instr> instrs;
   std::vector<Output> outputs;
@@ -100,7 +100,7 @@ struct Program {
 // Text of a program, stable enough to be a golden test.
 std::string print(const Program& program);
 
-// Throws Error (a bug of Ebb's) when an invariant above does not hold.
+// Throws Error (a bug in Ebb) when an invariant above is violated.
 void verify(const Program& program);
 
 // What is bound to a slot when a sweep runs.
@@ -112,7 +112,7 @@ struct Argument {
   std::uint64_t seed = 0, operation = 0;  // random
 };
 
-// The oracle: every element by itself, in double precision (integers in int64), straight from the definitions.
+// The oracle: every element separately, in double precision (integers in int64), directly from the definitions.
 void run_reference(const Program& program, const std::vector<Argument>& arguments);
 
 }  // namespace ebb

@@ -183,7 +183,7 @@ class Oracle {
       values_[v].resize(static_cast<std::size_t>(size_of(p_.instrs[v].level)));
       make(p_.instrs[v], values_[v]);
     }
-    // A complaint about data comes after all rows, for the lowest position, as every backend does it.
+    // An error about data is thrown after all rows, for the lowest position, as in every backend.
     if (!complaint_.empty()) throw Error(complaint_);
     for (const Output& o : p_.outputs) store(o);
   }

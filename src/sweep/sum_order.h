@@ -8,7 +8,7 @@
 // A line of n numbers, T(n): the reduction of a row, and the total of a sweep without rows (whose line is all elements
 //   in the order of the sweep's axes). Blocks of kBlock numbers; in a block kSumLanes lanes in the type of the numbers,
 //   lane l takes the numbers l, l + kSumLanes, ...; the lanes are added in order in f64. Blocks are added in order in
-//   groups of kBlocksPerGroup, groups in order, in f64. It depends on n alone.
+//   groups of kBlocksPerGroup, groups in order, in f64. It depends only on n.
 // The total of a sweep with rows: T(columns) of each row, or the row's number itself. Rows are added in order in parts
 // of
 //   rows_per_part(rows, columns), parts in order, in f64.

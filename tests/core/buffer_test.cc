@@ -166,7 +166,7 @@ TEST_F(Pool, ALowerLimitTakesCachedBlocksAtOnceAndHoldsForReusedOnes) {
 TEST_F(Pool, SaysSoWhenTheSystemHasNoMore) {
   EXPECT_THROW_KIND(BufferPtr::allocate(std::size_t{1} << 62, "zeros"), memory,
                     "evaluating zeros: needs 4611686018427387904 bytes");
-  EXPECT_THROW_KIND(BufferPtr::allocate(SIZE_MAX), memory, "the system gives no more");
+  EXPECT_THROW_KIND(BufferPtr::allocate(SIZE_MAX), memory, "the system has no more memory");
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose allocators end the program instead
   // Some systems promise any amount; a limit of the process makes this one refuse for certain.
   rlimit before{}, small{};
@@ -174,7 +174,7 @@ TEST_F(Pool, SaysSoWhenTheSystemHasNoMore) {
   small = before;
   small.rlim_cur = rlim_t{1} << 36;
   ASSERT_EQ(setrlimit(RLIMIT_AS, &small), 0);
-  EXPECT_THROW_KIND(BufferPtr::allocate(kLargestBlock), memory, "the system gives no more");
+  EXPECT_THROW_KIND(BufferPtr::allocate(kLargestBlock), memory, "the system has no more memory");
   ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
 #endif
   EXPECT_EQ(live(), 0u);

@@ -22,7 +22,7 @@ TEST(DType, HasANameThatLeadsBackToItAndASize) {
     EXPECT_EQ(size_of(kAll[i]), sizes[i]);
     EXPECT_EQ(dtype_from_name(names[i]), kAll[i]);
   }
-  EXPECT_THROW_KIND(dtype_from_name("float"), type, "\"float\" is no dtype");
+  EXPECT_THROW_KIND(dtype_from_name("float"), type, "\"float\" is not a dtype");
 }
 
 TEST(DType, PromotesByTheTable) {

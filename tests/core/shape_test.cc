@@ -32,7 +32,7 @@ TEST(Shape, RefusesWhatCannotBeAddressed) {
 TEST(Shape, RefusesNegativeSizesAndTooManyDimensions) {
   EXPECT_THROW_MESSAGE(Shape({2, -3}), "size -3 of axis 1 in [2, -3] is negative");
   EXPECT_THROW_MESSAGE(Shape({0, -1}), "size -1 of axis 1");
-  EXPECT_THROW_MESSAGE(Shape({1, 1, 1, 1, 1, 1, 1, 1, 1}), "9 dimensions asked for, at most 8");
+  EXPECT_THROW_MESSAGE(Shape({1, 1, 1, 1, 1, 1, 1, 1, 1}), "9 dimensions requested, at most 8");
   EXPECT_THROW_MESSAGE(Shape(std::vector<std::int64_t>(1000, 1)), "1000 dimensions");
 }
 

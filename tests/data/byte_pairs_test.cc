@@ -81,15 +81,15 @@ TEST(BytePairs, ErrorsSayWhatIsWrong) {
   EXPECT_THROW_KIND(BytePairs::load(path), io, path + ": BytePairs: two merges are of the same pair");
   with("[[1,256]]");
   EXPECT_THROW_KIND(BytePairs::load(path), io,
-                    "merge 0 of 1 and 256 makes token 256, which must be made of earlier ones");
+                    "merge 0 of 1 and 256 makes token 256, which must be made from earlier ones");
   with("[[1,-2]]");
-  EXPECT_THROW_KIND(BytePairs::load(path), io, "merge 0 is no pair of tokens");
+  EXPECT_THROW_KIND(BytePairs::load(path), io, "merge 0 is not a pair of tokens");
   std::string doubling = "[[1,1]";
   for (int i = 256; i < 320; ++i) doubling += ",[" + std::to_string(i) + "," + std::to_string(i) + "]";
   with(doubling + "]");
   EXPECT_THROW_KIND(BytePairs::load(path), io, "would have more than 65536 bytes");
   write_whole(path, "{}");
-  EXPECT_THROW_KIND(BytePairs::load(path), io, "this is no byte-level BPE of version 1");
+  EXPECT_THROW_KIND(BytePairs::load(path), io, "this is not a byte-level BPE of version 1");
   EXPECT_THROW_KIND(BytePairs().decode({65, 256}), index, "token[1] = 256 is outside [0, 256)");
   EXPECT_THROW_MESSAGE(BytePairs::train("", 255), "must lie in [256, 2^30], got 255");
 }

@@ -149,7 +149,7 @@ TEST(DataLoader, NothingToLoadIsFine) {
 }
 
 TEST(DataLoader, RefusesWhatMakesNoSense) {
-  EXPECT_THROW_MESSAGE(DataLoader({zeros({3}), zeros({4})}), "tensors of 3 and 4 rows do not belong together");
+  EXPECT_THROW_MESSAGE(DataLoader({zeros({3}), zeros({4})}), "tensors must have the same number of rows, got 3 and 4");
   EXPECT_THROW_MESSAGE(DataLoader(std::vector<Tensor>{}), "at least one tensor");
   EXPECT_THROW_MESSAGE(DataLoader({tensor(1.0)}), "must have rows");
   EXPECT_THROW_MESSAGE(DataLoader({zeros({3})}, {.batch_size = 0}), "batch_size must be positive, got 0");

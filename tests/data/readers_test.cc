@@ -46,7 +46,7 @@ TEST(Idx, EveryTypeIsReadBigEndian) {
   EXPECT_THROW_KIND(with(0x0A, ""), io, path + ": IDX type 0x0a is unknown");
   EXPECT_THROW_KIND(with(0x0C, "\x01"), io, "shape [1] takes 4 bytes, the file has 1");
   write_whole(path, "not idx");
-  EXPECT_THROW_KIND(read_idx(path), io, "this is no IDX file");
+  EXPECT_THROW_KIND(read_idx(path), io, "this is not an IDX file");
   write_whole(path, read_whole(golden("images.idx.gz")).substr(0, 30));
   EXPECT_THROW_KIND(read_idx(path), io, path);
 }
@@ -64,7 +64,8 @@ TEST(Cifar, RecordsOfBothKinds) {
   const LabelledImages hundred = read_cifar100({b});
   EXPECT_EQ(values(hundred.labels), (Numbers{99}));
   EXPECT_EQ(values(hundred.coarse_labels), (Numbers{19}));
-  EXPECT_THROW_KIND(read_cifar10({a, b}), io, b + ": 3074 bytes are no whole number of CIFAR-10 records of 3073 bytes");
+  EXPECT_THROW_KIND(read_cifar10({a, b}), io,
+                    b + ": 3074 bytes are not a whole number of CIFAR-10 records of 3073 bytes");
   write_whole(a, "\x0a" + std::string(3072, 'x'));
   EXPECT_THROW_KIND(read_cifar10({a}), io, "record 0 has label 10, which is outside [0, 10)");
 }

@@ -307,8 +307,7 @@ TEST(Compile, RunsInSeveralThreadsAtOnce) {
 
 TEST(Compile, RefusesFunctionsThatLookAtNumbers) {
   const Function looks = compile(Function([](const Tensor& x) { return sum(x).item() > 0 ? x : -x; }));
-  EXPECT_THROW_MESSAGE(looks(ones({3})),
-                       "compile: the function asks for the numbers of a value that depends on its inputs");
+  EXPECT_THROW_MESSAGE(looks(ones({3})), "compile: the function reads values that depend on its inputs");
   // Of what does not depend on them it may ask.
   const Function may = compile(Function([](const Tensor& x) { return x * sum(arange(4)).item(); }));
   EXPECT_EQ(may(ones({1})).item(), 6);
@@ -336,7 +335,7 @@ TEST(Compile, RefusesInputsKeptFromAnotherFunction) {
   keeps(ones({3}));
   const Function uses = compile(Function([&](const Tensor& x) { return x + kept; }));
   EXPECT_THROW_MESSAGE(uses(ones({3})), "compile: the function uses an input of another compiled function");
-  EXPECT_THROW_MESSAGE(kept.to_vector(), "asks for the numbers");
+  EXPECT_THROW_MESSAGE(kept.to_vector(), "reads values that depend");
 }
 
 TEST(Compile, PassesOnTheErrorsOfTheFunction) {

@@ -58,7 +58,7 @@ TEST(Errors, AFailedEvaluationLeavesTheGraphUsable) {
 TEST(Errors, DtypesThatDoNotFit) {
   EXPECT_THROW_KIND(gather(ramp({2, 3}), 1, ramp({2, 1})), type, "an index must be i64 or i32, got f32");
   EXPECT_THROW_KIND(neg(ramp({2}) > 0), type, "neg: not defined for bool");
-  EXPECT_THROW_KIND(dtype_from_name("float128"), type, "\"float128\" is no dtype");
+  EXPECT_THROW_KIND(dtype_from_name("float128"), type, "\"float128\" is not a dtype");
 }
 
 TEST(Errors, ReadingAValueAsSomethingElse) {

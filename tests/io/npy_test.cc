@@ -77,7 +77,7 @@ TEST(Npy, ErrorsNameTheFileAndWhatIsWrong) {
     with(std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(header.size()) + '\0' + header);
   };
   with("");
-  EXPECT_THROW_KIND(io::load_npy(path), io, path + ": this is no .npy file");
+  EXPECT_THROW_KIND(io::load_npy(path), io, path + ": this is not a .npy file");
   with(std::string("\x93NUMPY\x09\x00\x10\x00", 10));
   EXPECT_THROW_KIND(io::load_npy(path), io, ".npy version 9 is unknown");
   with(read_whole(golden("f32.npy")).substr(0, 50));
@@ -95,7 +95,7 @@ TEST(Npy, ErrorsNameTheFileAndWhatIsWrong) {
   with_header("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, 1, 1, 1, 1)}");
   EXPECT_THROW_KIND(io::load_npy(path), io, "9 dimensions");
   with_header("{'descr': '|b1', 'fortran_order': False, 'shape': (0,)} 'descr'");
-  EXPECT_THROW_KIND(io::load_npy(path), io, "goes on after its end");
+  EXPECT_THROW_KIND(io::load_npy(path), io, "continues after its end");
   std::string bools = read_whole(golden("bool.npy"));
   bools.back() = 7;
   with(bools);
@@ -159,7 +159,7 @@ TEST(Npz, ErrorsNameTheFileAndWhatIsWrong) {
     write_whole(path, bad);
   };
   write_whole(path, "PK");
-  EXPECT_THROW_KIND(io::load_npz(path), io, path + ": this is no zip archive, it has only 2 bytes");
+  EXPECT_THROW_KIND(io::load_npz(path), io, path + ": this is not a zip archive, it has only 2 bytes");
   write_whole(path, good.substr(0, good.size() - 1));
   EXPECT_THROW_KIND(io::load_npz(path), io, "its directory is missing");
   changed(200, 'x');  // an element of the first array
@@ -172,7 +172,7 @@ TEST(Npz, ErrorsNameTheFileAndWhatIsWrong) {
   changed(directory + 46, 'x');
   EXPECT_NO_THROW(io::load_npz(path));
   changed(directory + 46 + 10, 'x');
-  EXPECT_THROW_KIND(io::load_npz(path), io, "'weights.npx' in it is no .npy file");
+  EXPECT_THROW_KIND(io::load_npz(path), io, "'weights.npx' in it is not a .npy file");
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ TEST(Safetensors, ErrorsNameTheFileAndWhatIsWrong) {
   };
   const std::string eight(8, 'x');
   const Case cases[] = {
-      {"", "this is no safetensors file, it has only 0 bytes"},
+      {"", "this is not a safetensors file, it has only 0 bytes"},
       {std::string(8, '\xff'), "a header of 18446744073709551615 bytes is longer than the 100000000"},
       {std::string("\x64\0\0\0\0\0\0\0{}", 10), "its header has 100 bytes, but the file ends after 2"},
       {file_of("[]"), "its header does not begin with '{'"},
@@ -92,12 +92,12 @@ TEST(Safetensors, ErrorsNameTheFileAndWhatIsWrong) {
       {file_of("{} {}"), "its JSON cannot be read"},
       {file_of("{\"a\":[[[[1]]]]}"), "nested more than 3 levels deep"},
       {file_of(R"({"__metadata__":{"a":"1","a":"2"}})"), "the key 'a' twice"},
-      {file_of(R"({"__metadata__":{"a":1}})"), "'a' in its __metadata__ is no string"},
-      {file_of(R"({"__metadata__":7})"), "its __metadata__ is no object"},
+      {file_of(R"({"__metadata__":{"a":1}})"), "'a' in its __metadata__ is not a string"},
+      {file_of(R"({"__metadata__":7})"), "its __metadata__ is not an object"},
       {file_of(R"({"a":{"dtype":"F32","shape":[2]}})", eight), "tensor 'a': its header must have exactly"},
       {file_of(R"({"a":{"dtype":"F33","shape":[2],"data_offsets":[0,8]}})", eight), "dtype 'F33' is unknown"},
-      {file_of(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", eight), "no whole number"},
-      {file_of(R"({"a":{"dtype":"F32","shape":2,"data_offsets":[0,8]}})", eight), "'shape' is no list"},
+      {file_of(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", eight), "not a whole number"},
+      {file_of(R"({"a":{"dtype":"F32","shape":2,"data_offsets":[0,8]}})", eight), "'shape' is not a list"},
       {file_of(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", eight), "got [8, 0]"},
       {file_of(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "short"), "go past the 5 bytes of data"},
       {file_of(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", eight),
@@ -191,7 +191,7 @@ TEST(Checkpoint, RefusesOtherFilesAndReservedNames) {
   const ScratchFolder folder;
   const std::string path = folder / "a.safetensors";
   io::save_safetensors(path, {{"x", ones({2})}});
-  EXPECT_THROW_KIND(io::load_checkpoint(path), io, "this is no whole checkpoint, 'ebb.checkpoint' is missing");
+  EXPECT_THROW_KIND(io::load_checkpoint(path), io, "this is not a complete checkpoint, 'ebb.checkpoint' is missing");
   io::save_safetensors(path, {}, {{"ebb.checkpoint", "2"}});
   EXPECT_THROW_KIND(io::load_checkpoint(path), io, "checkpoint version 2 is unknown");
   EXPECT_THROW_MESSAGE(io::save_checkpoint(path, {.metadata = {{"ebb.step", "1"}}}), "which is reserved");

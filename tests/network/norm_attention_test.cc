@@ -103,9 +103,9 @@ TEST(ChannelNorms, AnEmptyBatchIsEmptyAndErrorsSpeak) {
   EXPECT_EQ(r.running_var.to_vector(), (std::vector<double>{1, 1, 1}));
   EXPECT_THROW_MESSAGE(batch_norm(zeros({2, 3}), {}, {}),
                        "batch_norm: without training, running statistics are needed");
-  EXPECT_THROW_MESSAGE(batch_norm(zeros({1, 3}), {}, {}, {}, {}, training()), "one value a channel has no variance");
+  EXPECT_THROW_MESSAGE(batch_norm(zeros({1, 3}), {}, {}, {}, {}, training()), "one value per channel has no variance");
   EXPECT_THROW_MESSAGE(group_norm(zeros({2, 3, 4}), 2),
-                       "group_norm: 3 channels of shape [2, 3, 4] cannot be cut into 2");
+                       "group_norm: 3 channels of shape [2, 3, 4] cannot be divided into 2");
   EXPECT_THROW_MESSAGE(group_norm(zeros({2, 4}), 2, zeros({3})), "group_norm: weight has shape [3]");
 }
 

@@ -106,7 +106,7 @@ TEST(TransformerLayer, IsCausalAndComputesInHalves) {
 }
 
 TEST(AttentionLayer, SaysWhatIsWrong) {
-  EXPECT_THROW_MESSAGE(MultiheadAttention(10, 3), "a width of 10 cannot be shared by 3 heads");
+  EXPECT_THROW_MESSAGE(MultiheadAttention(10, 3), "a width of 10 is not divisible by 3 heads");
   EXPECT_THROW_MESSAGE(MultiheadAttention(8, 2)(ones({5, 8})), "inputs must have shape [batch, time, 8], got [5, 8]");
   EXPECT_THROW_MESSAGE(MultiheadAttention(8, 2)(ones({2, 5, 8}), {.key_padding_mask = ones({2, 4}, DType::bool_)}),
                        "MultiheadAttention: key_padding_mask must be bool of shape [2, 5], got bool of shape [2, 4]");

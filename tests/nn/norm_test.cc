@@ -67,7 +67,7 @@ TEST(RunningStatistics, CountTheirBatches) {
   for (int k = 0; k < 5; ++k) norm(randn({4, 3}));
   EXPECT_EQ(norm.num_batches_tracked.value.item<std::int64_t>(), 5);
   norm(zeros({0, 3}));  // no batch
-  EXPECT_THROW_MESSAGE(norm(ones({1, 3})), "one value a channel has no variance");
+  EXPECT_THROW_MESSAGE(norm(ones({1, 3})), "one value per channel has no variance");
   EXPECT_EQ(norm.num_batches_tracked.value.item<std::int64_t>(), 5);
   EXPECT_EQ(norm(zeros({0, 3})).shape(), (Shape{0, 3}));
 }
@@ -195,11 +195,11 @@ TEST(ChannelNormLayers, SayWhatIsWrong) {
   EXPECT_THROW_MESSAGE(BatchNorm(3)(ones({3})), "BatchNorm: the input must have shape [batch, 3, ...], got [3]");
   EXPECT_THROW_MESSAGE(BatchNorm(3, {.momentum = 2}), "BatchNorm: momentum must be in [0, 1], got 2");
   EXPECT_THROW_MESSAGE(BatchNorm(-1), "BatchNorm: the number of channels must not be negative, got -1");
-  EXPECT_THROW_MESSAGE(GroupNorm(3, 4), "GroupNorm: 4 channels cannot be cut into 3 groups");
+  EXPECT_THROW_MESSAGE(GroupNorm(3, 4), "GroupNorm: 4 channels cannot be divided into 3 groups");
   EXPECT_THROW_MESSAGE(GroupNorm(2, 4)(ones({2, 6})),
                        "GroupNorm: the input must have shape [batch, 4, ...], got [2, 6]");
   const BatchNorm fixed(3);
-  EXPECT_THROW_MESSAGE(fixed(ones({2, 3})), "BatchNorm: a const layer cannot move its running statistics");
+  EXPECT_THROW_MESSAGE(fixed(ones({2, 3})), "BatchNorm: a const layer cannot update its running statistics");
 }
 
 }  // namespace

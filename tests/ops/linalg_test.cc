@@ -31,7 +31,7 @@ TEST(Linalg, DotAndOuter) {
   const Tensor v = tensor({1.0, 2.0});
   EXPECT_EQ(dot(v, v).item(), 5);
   expect_values(outer(v, tensor({3.0, 4.0, 5.0})), {2, 3}, {3, 4, 5, 6, 8, 10});
-  EXPECT_THROW_MESSAGE(dot(v, ones({3})), "dot: needs two vectors of one length");
+  EXPECT_THROW_MESSAGE(dot(v, ones({3})), "dot: needs two vectors of equal length");
 }
 
 TEST(Linalg, EinsumOfEveryKind) {

@@ -69,7 +69,7 @@ TEST(SecondOrder, DiagonalOfTheFisherInformation) {
   const Tensor d = fisher_diagonal([&](const Tensor& v) { return matmul(data, v); }, x);
   EXPECT_TRUE(allclose(d, mean(square(data), 0), {.rtol = 1e-12}));
   EXPECT_THROW_MESSAGE(fisher_diagonal([](const Tensor& v) { return sum(v); }, x),
-                       "fisher_diagonal: f must give one number for each sample");
+                       "fisher_diagonal: f must return a vector, one number per sample");
 }
 
 TEST(SecondOrder, GaussNewtonIsTheHessianOfAQuadraticLossOnALinearModel) {

@@ -1,4 +1,4 @@
-// GCC vectorises comparisons of doubles only where it may ignore their exceptions, which nobody here looks at.
+// GCC vectorises comparisons of doubles only if it may ignore floating-point exceptions, which are not used here.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math")
 #endif

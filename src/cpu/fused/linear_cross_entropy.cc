@@ -20,7 +20,7 @@
 //
 // Where g is known only when the losses of a unit of rows are (RowUnits), a chunk is as many whole units as fit: their
 // losses are made, the loss function gives their cotangents, and the logits, still there, become the gradient. A unit
-// that does not fit by itself streams twice, and its logits are made again.
+// that does not fit on its own is streamed twice, and its logits are recomputed.
 //
 // What is cut into pieces depends on the shapes alone, and chunks add to dW in order: the bits do not depend on the
 // number of threads.

@@ -28,7 +28,7 @@ class HingeRow {
     if (gradient_ && is_half(x_.dtype)) slopes_.resize(size(classes));
   }
 
-  // The position in its list of the first target that is no class, -1: all are.
+  // The position in its list of the first target that is not a class, -1: all are.
   template <class Index>
   std::int64_t read_targets(std::int64_t n) {
     const int last = target_.shape.rank() - 1;

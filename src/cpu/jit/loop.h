@@ -15,7 +15,7 @@
 // loss of cheap operations, that is several times what the operations cost and more than the memory bandwidth allows.
 // So runs of steps become one loop of machine code, a few dozen to some hundred vector instructions put together when
 // the sweep is compiled (microseconds). The results are those of the steps to the bit: the same operations in the same
-// order, each rounded by itself, and sums in the same 16 lanes.
+// order, each rounded separately, and sums in the same 16 lanes.
 namespace ebb::cpu {
 
 // What lies in memory where the loop computes in f32.

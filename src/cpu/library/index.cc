@@ -16,8 +16,8 @@ namespace {
 
 int axis_of(const LibraryCall& call) { return static_cast<int>(call.attrs.i[0]); }
 
-// visit(line, step) for all of a block, in the order that is kind to memory. Along one line steps go upwards, so what
-// falls on the same output element does so in row-major order.
+// visit(line, step) for all of a block, in a cache-friendly order. Along one line steps go upwards, so what falls on
+// the same output element does so in row-major order.
 template <class L, class Visit>
 void walk(const L& lines, const typename L::Block& block, Visit&& visit) {
   if (lines.axis_is_innermost()) {
@@ -90,7 +90,7 @@ void check_indices(const LibraryCall& call, const View& view, std::int64_t size)
   std::int64_t position = first_bad.load();
   if (position == n) return;
   // A label is an operation ("embedding") or names the index itself ("nll_loss: target"); such a one has no axis where
-  // the call picks one element a row.
+  // the call picks one element per row.
   const bool named = std::string_view(label_of(call)).find(": ") != std::string_view::npos;
   const bool picks = named && (call.op == Op::gather || call.op == Op::scatter_zero_add);
   std::string where;

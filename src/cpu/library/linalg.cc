@@ -109,7 +109,7 @@ void with_real_type(const LibraryCall& call, F&& f) {
   f(Type<float>{});
 }
 
-// The first matrix of the batch that failed, so that the error does not depend on who came first.
+// The first matrix of the batch that failed, so that the error does not depend on the order of threads.
 std::int64_t first_failure(const std::vector<int>& info) {
   const auto bad = std::find_if(info.begin(), info.end(), [](int i) { return i != 0; });
   return bad == info.end() ? -1 : bad - info.begin();

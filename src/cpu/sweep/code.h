@@ -24,7 +24,7 @@ struct Register {
   enum class Kind : std::uint8_t {
     slot,     // tile slot `index`
     scalar,   // one number, the same all sweep long: `index` into the scalars
-    row,      // one number a row of the tile: `index` into the row registers
+    row,      // one number per row of the tile: `index` into the row registers
     operand,  // straight into operand `index`
     output,   // straight into output `index`
     scratch,  // row-long scratch `index`
@@ -40,7 +40,7 @@ struct Step {
     compute,    // fn(dst, a, b, c, n)
     load,       // operand `item` through its layout into dst; a: the operand itself if a loop can read it
     spread,     // row register a to every column of its row
-    repeat,     // one number a to the whole tile
+    repeat,     // one number, a, broadcast to the whole tile
     reduce,     // accumulator `item` with a; where b is given too, with the products of a and b
     pick,       // row register dst = a at column b
     place,      // dst = row register a at column b, zero elsewhere
@@ -71,7 +71,7 @@ struct Chain {
 };
 
 struct StageCode {
-  std::vector<Step> row_steps;        // once a tile's rows (or a row), before the stage's columns
+  std::vector<Step> row_steps;        // once per tile's rows (or per row), before the stage's columns
   std::vector<Step> full_steps;       // for every tile
   std::vector<std::int32_t> reduces;  // finished when the stage's columns are done
   std::vector<std::int32_t> totals;   // of full values

@@ -189,7 +189,7 @@ void SweepTask::check(const Step& step, std::int64_t from, std::int64_t n, std::
   const std::size_t mask_size = size_of(s_.registers[step.b].type);
   const auto* mask = static_cast<const std::byte*>(at(step.b, from));
   const bool one = s_.registers[step.b].kind == Register::Kind::scalar;
-  // Masks are all ones or zero: mostly one look at all of them together is enough.
+  // Masks are all ones or zero: usually one test of all of them together is enough.
   std::uint32_t good = ~0u;
   const auto* words = reinterpret_cast<const std::uint32_t*>(mask);
   const std::size_t count = static_cast<std::size_t>(one ? 1 : n) * mask_size / sizeof(std::uint32_t);

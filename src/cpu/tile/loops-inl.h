@@ -90,7 +90,7 @@ HWY_INLINE V call(D d, V a, V b, V c) {
   if constexpr (kArity == 3) return F::call(d, a, b, c);
 }
 
-// Cheap operations: scalar operands stay in a register, four vectors a step, a copy of the body for the tail.
+// Cheap operations: scalar operands stay in a register, four vectors per iteration, a copy of the body for the tail.
 template <class F, class T, int kArity, unsigned kScalar>
 void cheap_loop(void* out, const void* a, const void* b, const void* c, std::size_t n) {
   if (n == 0) return;
