@@ -118,6 +118,7 @@ TEST(RandomPrograms, GradientIsTheSlope) {
   for (unsigned seed = 4000; seed < 4200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const RandomProgram program(seed, DType::f64, {.kinks = false});
+    if (program.space().numel() == 0) continue;  // the mean of nothing is no number
     const int steps = 3 + static_cast<int>(seed % 18);
     std::vector<Tensor> variables, direction;
     manual_seed(seed);

@@ -105,7 +105,10 @@ inline void add_reductions(std::vector<Case>& cases) {
         1));
   }
   for (Case& c : cases) {
-    if (c.op == Op::sum || c.op == Op::cumsum) c.sums_products = true;
+    if (c.op == Op::sum || c.op == Op::cumsum) {
+      c.sums_products = true;
+      c.loose = 10;  // the formula adds one number after the other, with a rounding each
+    }
     if (c.op == Op::prod) c.loose = 30;  // one rounding per factor
     if (c.op == Op::max || c.op == Op::min) c.kink_at_ties = true;
     // g − s·Σg, where s is taken from the rounded output and Σg is as long as the line: it cancels.
