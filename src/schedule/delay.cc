@@ -94,12 +94,9 @@ void each_division(const ValueGraph& g, const Fusion& f, const std::vector<int>&
     }
   }
   constexpr int kNever = 1 << 30;
-  constexpr std::int64_t kWorth = 256;  // elements: with fewer, what counts is the number of sweeps
   for (std::size_t k = 0; k < f.groups.size(); ++k) {
     const Group& group = f.groups[k];
-    auto full = [&](std::int32_t v) {
-      return f.places[v].post == Post::no && f.places[v].varies == group.all() && g.values[v].shape.numel() >= kWorth;
-    };
+    auto full = [&](std::int32_t v) { return f.places[v].post == Post::no && f.places[v].varies == group.all(); };
     Division d{kNever, {}};
     for (const Read& r : reads[k]) {
       if (r.joins && full(r.made)) d.later = std::min(d.later, f.places[r.user].level);
