@@ -24,7 +24,7 @@ TEST(Program, WrongUsageIsOneLineAndExitCodeTwo) {
 TEST(Program, SuggestsCommandsAndOptions) {
   EXPECT_EQ(run_ebb({"gradchek"}).err, "ebb: there is no command 'gradchek'; did you mean 'gradcheck'?\n");
   EXPECT_EQ(run_ebb({"zzzz"}).err, "ebb: there is no command 'zzzz'; `ebb --help` lists them\n");
-  EXPECT_EQ(run_ebb({"losses", "--famly", "margin"}).err,
+  EXPECT_EQ(run_ebb({"losses", "--famly=margin"}).err,
             "ebb: `ebb losses` has no option '--famly'; did you mean '--family'?\n");
   EXPECT_EQ(run_ebb({"ops", "--zzzzzzzz"}).err,
             "ebb: `ebb ops` has no option '--zzzzzzzz'; `ebb ops --help` lists them\n");

@@ -269,6 +269,21 @@ TEST(TrainCommand, AGptLearnsATextAndWrites) {
   EXPECT_NE(report.find("<blockquote>"), std::string::npos);
 }
 
+TEST(TrainCommand, AnyOptionCanBeSetInAFile) {
+  ScratchFolder scratch;
+  const std::string file = scratch / "run.toml", run = scratch / "run";
+  write_whole(file,
+              "model = \"mlp\"\nhidden = [8, 4]\ntrain-count = 32\ntest-count = 8\nsteps = 3\nthreads = 1\nout = \"" +
+                  run + "\"\noverwrite = true\n");
+  for (int k = 0; k < 2; ++k) train({"--config", file});
+  EXPECT_EQ(io::load_checkpoint(run + "/checkpoint.safetensors").step, 3);
+  write_whole(file, "resume = \"" + run + "\"\nsteps = 5\n");
+  train({"--config", file});
+  EXPECT_EQ(io::load_checkpoint(run + "/checkpoint.safetensors").step, 5);
+  write_whole(file, "resume = \"" + run + "\"\noverwrite = true\n");
+  expect_complaint({"train", "--config", file}, 2, "--resume continues a run in its folder");
+}
+
 TEST(TrainCommand, SaysWhatIsWrongInOneLine) {
   ScratchFolder scratch;
   const std::string run = scratch / "run";

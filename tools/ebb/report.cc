@@ -71,7 +71,9 @@ std::string cards(const ReportFacts& f) {
   const double examples = static_cast<double>(f.steps * f.config.batch * f.config.accumulate);
   card(grouped(std::llround(examples / std::max(1e-9, f.seconds))),
        is_text(f) ? "windows per second" : "examples per second");
-  card(fmt::format("{:.0f} MB", static_cast<double>(f.peak_memory) / 1e6), "of tensors at the peak");
+  const double bytes = static_cast<double>(f.peak_memory);
+  card(bytes < 1e6 ? fmt::format("{:.0f} kB", bytes / 1e3) : fmt::format("{:.0f} MB", bytes / 1e6),
+       "of tensors at the peak");
   return s + "</div>\n";
 }
 

@@ -114,7 +114,7 @@ std::string scatter_plot(const ReportFacts& f) {
   plot::Axes axes{.title = "Predicted over actual", .x_label = "actual"};
   set_size(axes, f, false);
   axes.height = 400;
-  return draw(axes, {{"right", {low, high}, {low, high}, "c"}, points});
+  return draw(axes, {{"exact", {low, high}, {low, high}, "c"}, points});
 }
 
 std::string rate_curve(const ReportFacts& f) {
