@@ -175,7 +175,7 @@ void take_larger(std::int64_t count, const T* HWY_RESTRICT x, std::int64_t strid
     const hn::RebindToSigned<decltype(d)> di;
     const auto most = hn::LoadU(d, largest + i);
     const auto at = hn::LoadU(di, where + i);
-    const auto nan = hn::AndNot(hn::Ne(most, most), hn::Ne(value, value));
+    const auto nan = hn::AndNot(hn::IsNaN(most), hn::IsNaN(value));
     const auto larger = hn::Or(hn::Or(hn::Gt(value, most), nan), hn::RebindMask(d, hn::Lt(at, hn::Zero(di))));
     hn::StoreU(hn::IfThenElse(larger, value, most), d, largest + i);
     hn::StoreU(hn::IfThenElse(hn::RebindMask(di, larger), hn::Set(di, tap), at), di, where + i);
