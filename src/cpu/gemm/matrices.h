@@ -138,7 +138,7 @@ class MatrixProduct {
 
  private:
   static constexpr std::int64_t kMostRound = 8;
-  static constexpr std::int64_t kMostShared = 16 << 20, kMostOwn = 2 << 20;  // bytes that are packed at a time
+  static constexpr std::int64_t kMostShared = 5 << 20, kMostOwn = 5 << 18;  // bytes that are packed at a time
 
   struct Part {
     std::int64_t i, j, p;             // where it begins
@@ -149,8 +149,8 @@ class MatrixProduct {
   void cut() {
     const std::int64_t m = call_.m, n = call_.n;
     const bool stay = tiles_.rows_stay;
-    most_rows_ = std::min(m, (stay ? 4096 : 1024) / tiles_.rows * tiles_.rows);
-    most_cols_ = std::min(n, (stay ? 4096 : 2048) / tiles_.cols * tiles_.cols);
+    most_rows_ = std::min(m, (stay ? 2048 : 1024) / tiles_.rows * tiles_.rows);
+    most_cols_ = std::min(n, (stay ? 1024 : 2048) / tiles_.cols * tiles_.cols);
     row_step_ = tiles_.task_rows;
     col_step_ = tiles_.task_panels * tiles_.cols;
     const std::int64_t least_rows = 32, least_cols = tiles_.cols;

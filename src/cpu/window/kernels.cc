@@ -175,7 +175,7 @@ void take_larger(std::int64_t count, const T* HWY_RESTRICT x, std::int64_t strid
     const hn::RebindToSigned<decltype(d)> di;
     const auto most = hn::LoadU(d, largest + i);
     const auto at = hn::LoadU(di, where + i);
-    const auto nan = hn::AndNot(hn::Ne(most, most), hn::Ne(value, value));
+    const auto nan = hn::AndNot(hn::IsNaN(most), hn::IsNaN(value));
     const auto larger = hn::Or(hn::Or(hn::Gt(value, most), nan), hn::RebindMask(d, hn::Lt(at, hn::Zero(di))));
     hn::StoreU(hn::IfThenElse(larger, value, most), d, largest + i);
     hn::StoreU(hn::IfThenElse(hn::RebindMask(di, larger), hn::Set(di, tap), at), di, where + i);
@@ -184,14 +184,20 @@ void take_larger(std::int64_t count, const T* HWY_RESTRICT x, std::int64_t strid
   const hn::CappedTag<T, 1> d1;
   constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
   std::int64_t i = 0;
-  if (stride == 1) {
-    for (; i + kLanes <= count; i += kLanes) take(d, hn::LoadU(d, x + i), i);
-  } else if (stride == 2) {
-    for (; i + kLanes <= count; i += kLanes) {
+  // The last vector may overlap the one before: what was taken once is not larger than itself.
+  const auto take_vectors = [&](auto load) {
+    for (; i + kLanes <= count; i += kLanes) take(d, load(i), i);
+    if (i < count) take(d, load(count - kLanes), count - kLanes);
+    i = count;
+  };
+  if (stride == 1 && count >= kLanes) {
+    take_vectors([&](std::int64_t j) { return hn::LoadU(d, x + j); });
+  } else if (stride == 2 && count >= kLanes) {
+    take_vectors([&](std::int64_t j) {
       hn::Vec<decltype(d)> even, odd;
-      hn::LoadInterleaved2(d, x + 2 * i, even, odd);
-      take(d, even, i);
-    }
+      hn::LoadInterleaved2(d, x + 2 * j, even, odd);
+      return even;
+    });
   }
   for (; i < count; ++i) take(d1, hn::Set(d1, x[i * stride]), i);
 }

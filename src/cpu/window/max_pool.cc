@@ -29,14 +29,22 @@ void find_largest(const LibraryCall& call) {
   const std::int64_t planes = x.shape[0] * x.shape[1];
   const std::int64_t together = std::clamp<std::int64_t>(kElements / std::max<std::int64_t>(1, height * width), 1,
                                                          std::max<std::int64_t>(1, planes));
+  // Lines are read where they lie if they can be, but for the last: take_larger may read beyond its end.
+  const bool in_place = x.dtype == dtype_of_type<T>::value && x.strides[3] == 1;
+  const std::int64_t copied = in_place ? 1 : height;
   parallel_for((planes + together - 1) / together, [&](std::int64_t task) {
-    std::vector<T> plane(static_cast<std::size_t>(height * width + stride_w)), largest(static_cast<std::size_t>(cols));
+    std::vector<T> plane(static_cast<std::size_t>(copied * width + stride_w)), largest(static_cast<std::size_t>(cols));
     std::vector<PoolIndex<T>> where(static_cast<std::size_t>(cols));  // from where a window begins
     for (std::int64_t i = task * together; i < std::min(planes, (task + 1) * together); ++i) {
-      for (std::int64_t h = 0; h < height; ++h)
-        load(plane.data() + h * width,
-             element_at(x, i / x.shape[1] * x.strides[0] + i % x.shape[1] * x.strides[1] + h * x.strides[2]),
-             x.strides[3], static_cast<std::size_t>(width));
+      const auto line_at = [&](std::int64_t h) {
+        return element_at(x, i / x.shape[1] * x.strides[0] + i % x.shape[1] * x.strides[1] + h * x.strides[2]);
+      };
+      for (std::int64_t h = height - copied; h < height; ++h)
+        load(plane.data() + (h - height + copied) * width, line_at(h), x.strides[3], static_cast<std::size_t>(width));
+      const auto line = [&](std::int64_t h) {
+        return h < height - copied ? reinterpret_cast<const T*>(line_at(h))
+                                   : plane.data() + (h - height + copied) * width;
+      };
       std::int64_t* to = static_cast<std::int64_t*>(out.data) + i * rows * cols;
       for (std::int64_t r = 0; r < rows; ++r, to += cols) {
         std::fill(where.begin(), where.end(), PoolIndex<T>{-1});
@@ -50,7 +58,7 @@ void find_largest(const LibraryCall& call) {
             const std::int64_t first = shift < 0 ? (-shift + stride_w - 1) / stride_w : 0;
             const std::int64_t end = shift < width ? std::min(cols, (width - 1 - shift) / stride_w + 1) : 0;
             if (first >= end) continue;
-            kernels.take_larger(end - first, plane.data() + y * width + first * stride_w + shift, stride_w,
+            kernels.take_larger(end - first, line(y) + first * stride_w + shift, stride_w,
                                 static_cast<PoolIndex<T>>(h * dilation_h * width + w * dilation_w),
                                 largest.data() + first, where.data() + first);
           }
