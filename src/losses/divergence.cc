@@ -88,7 +88,8 @@ Tensor log_ratio_of(const Tensor& x, const Tensor& t) {
   const double k = x.dtype() == DType::f64 ? 540 : 80;
   const Tensor ratio = ratio_of(x, t), beyond = logical_and(isinf(ratio), isfinite(t));
   const Tensor nearer = (t * std::exp2(-k)) / (x * std::exp2(k));
-  return log(where(beyond, nearer, maximum(ratio, 1e-30))) + where(beyond, 2 * k * std::numbers::ln2, 0);
+  return log(where(beyond, nearer, maximum(ratio, 1e-30))) +
+         where(beyond, 2 * k * std::numbers::ln2, zeros_like(ratio));
 }
 
 }  // namespace
