@@ -13,8 +13,8 @@
 // What the blocks of the docs are run with; tools/doc_blocks.py writes the tests.
 namespace ebb {
 
-// Word by word. Numbers may differ by 5 %, and tiny ones, which are roundings, by anything: a trained model ends elsewhere
-// on a processor that rounds elsewhere.
+// Word by word. Numbers may differ by 5 %, and tiny ones, which are roundings, by anything: a trained model ends
+// elsewhere on a processor that rounds elsewhere.
 inline void expect_same_text(const std::string& got, const std::string& want) {
   std::istringstream a(got), b(want);
   for (std::string x, y; true;) {

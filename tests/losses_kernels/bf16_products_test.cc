@@ -21,6 +21,7 @@ struct Loss {
 };
 std::vector<Loss> losses() {
   const Tensor labels = classes(kRows, 5), target = classes(kRows, kClasses);
+  const Tensor weight = cast(values({kClasses, kWidth}, 9), DType::bf16);  // the same numbers in every dtype
   return {
       {"info_nce", [](const Tensor& a, const Tensor& b) { return info_nce(a, b); }},
       {"info_nce with negatives",
@@ -30,13 +31,9 @@ std::vector<Loss> losses() {
       {"barlow_twins_loss", [](const Tensor& a, const Tensor& b) { return barlow_twins_loss(a, b); }},
       {"vicreg_loss", [](const Tensor& a, const Tensor& b) { return vicreg_loss(a, b); }},
       {"arcface_loss",
-       [=](const Tensor& a, const Tensor&) {
-         return arcface_loss(a, cast(values({kClasses, kWidth}, 9), a.dtype()), target);
-       }},
+       [=](const Tensor& a, const Tensor&) { return arcface_loss(a, cast(weight, a.dtype()), target); }},
       {"cosface_loss",
-       [=](const Tensor& a, const Tensor&) {
-         return cosface_loss(a, cast(values({kClasses, kWidth}, 9), a.dtype()), target);
-       }},
+       [=](const Tensor& a, const Tensor&) { return cosface_loss(a, cast(weight, a.dtype()), target); }},
   };
 }
 
