@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include <cmath>
 
 #include "engine/oracle.h"
@@ -9,6 +11,12 @@
 // Random graphs: whatever the scheduler makes of them, the numbers are those of evaluating node by node.
 namespace ebb {
 namespace {
+
+// EBB_RANDOM_PROGRAMS=10 makes ten times as many.
+unsigned times(unsigned usual) {
+  const char* factor = std::getenv("EBB_RANDOM_PROGRAMS");
+  return factor ? usual * static_cast<unsigned>(std::atoi(factor)) : usual;
+}
 
 using testing::ProgramKinds;
 using testing::RandomProgram;
@@ -46,7 +54,7 @@ class RandomPrograms : public ::testing::TestWithParam<DType> {
 
 // Elementwise work, maxima and library calls: an element depends on its operands, however it is fused.
 TEST_P(RandomPrograms, FusedIsNodeByNodeBitForBit) {
-  for (unsigned seed = 0; seed < 500 && !HasFatalFailure(); ++seed) {
+  for (unsigned seed = 0; seed < times(500) && !HasFatalFailure(); ++seed) {
     const RandomProgram program(seed, GetParam(), {.sums = false});
     compare(seed, 0, [&] { return program.build(3 + static_cast<int>(seed % 45)); });
   }
@@ -59,7 +67,7 @@ TEST_P(RandomPrograms, FusedSumsAreThoseNodeByNode) {
                       : GetParam() == DType::f32 ? 0x1p-23
                       : GetParam() == DType::f16 ? 0x1p-10
                                                  : 0x1p-7;
-  for (unsigned seed = 1000; seed < 1400 && !HasFatalFailure(); ++seed) {
+  for (unsigned seed = 1000; seed < 1000 + times(400) && !HasFatalFailure(); ++seed) {
     const RandomProgram program(seed, GetParam(), {});
     compare(seed, (is_half(GetParam()) ? 8 : 64) * unit,
             [&] { return program.build(3 + static_cast<int>(seed % 45)); });
@@ -67,7 +75,7 @@ TEST_P(RandomPrograms, FusedSumsAreThoseNodeByNode) {
 }
 
 TEST_P(RandomPrograms, StepsAreTheOracle) {
-  for (unsigned seed = 2000; seed < 2300 && !HasFatalFailure(); ++seed) {
+  for (unsigned seed = 2000; seed < 2000 + times(300) && !HasFatalFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const RandomProgram program(seed, GetParam(), {});
     std::vector<Tensor> roots;
@@ -96,7 +104,7 @@ Tensor loss_of(const RandomProgram& program, int steps, const std::vector<Tensor
 TEST_P(RandomPrograms, GradientsAreThoseNodeByNode) {
   if (is_half(GetParam())) return;  // a cotangent that is rounded the other way moves what is left of differences
   const double unit = GetParam() == DType::f64 ? 0x1p-52 : 0x1p-23;
-  for (unsigned seed = 3000; seed < 3200 && !HasFatalFailure(); ++seed) {
+  for (unsigned seed = 3000; seed < 3000 + times(200) && !HasFatalFailure(); ++seed) {
     const RandomProgram program(seed, GetParam(), {});
     compare(seed, 256 * unit, [&] {
       std::vector<Tensor> variables;
@@ -115,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(Of, RandomPrograms, ::testing::Values(DType::f64, DType
 
 // Along a random direction the loss changes as its gradient says: central differences in f64, steps without kinks.
 TEST(RandomPrograms, GradientIsTheSlope) {
-  for (unsigned seed = 4000; seed < 4200; ++seed) {
+  for (unsigned seed = 4000; seed < 4000 + times(200); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const RandomProgram program(seed, DType::f64, {.kinks = false});
     if (program.space().numel() == 0) continue;  // the mean of nothing is no number

@@ -382,9 +382,10 @@ TEST(LinearPreference, MemoryIsBoundedByTheChunk) {
     const Tensor target = randint(0, s.classes, {s.answers, s.tokens}).eval();
     const std::size_t gradients = static_cast<std::size_t>((rows + s.classes) * width) * size_of(s.dtype);
     const std::size_t logits = static_cast<std::size_t>(s.rows * s.classes) * 4;
-    // What products pack, and what they add up along 128,256 terms; and the pool rounds the logits' size up.
+    // What products pack (each thread its own columns, if those suffice to keep all busy), and what they add up along
+    // 128,256 terms; and the pool rounds the logits' size up.
     const std::size_t small_change =
-        logits / 16 + (std::size_t{5} << 20) + (std::size_t{128} << 10) * static_cast<std::size_t>(num_threads());
+        logits / 16 + (std::size_t{5} << 20) + (std::size_t{1400} << 10) * static_cast<std::size_t>(num_threads());
     const std::size_t live = memory_stats().live;
     reset_peak_memory();
     {
