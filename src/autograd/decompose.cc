@@ -46,7 +46,7 @@ Tensor each_matrix(const Tensor& a, std::int64_t rows, std::int64_t columns, F f
     out.insert(out.end(), found.begin(), found.end());
   }
   const Shape by_columns = a.shape().with(a.rank() - 2, columns).with(a.rank() - 1, rows);
-  return cast(transpose(from_data(out, by_columns), -2, -1), a.dtype());
+  return cast(transpose(from_data(out, by_columns).to(a.device()), -2, -1), a.dtype());
 }
 
 void require_success(const char* op, int info) {

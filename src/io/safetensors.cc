@@ -157,7 +157,8 @@ Tensor Safetensors::tensor(const std::string& name) const {
   const bool aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % size_of(*type) == 0;
   if (narrow || !aligned || bytes.empty()) return tensor_from_elements(bytes, *type, entry.shape, false, where);
   if (*type == FileType::bool_) check_bools(bytes, where);
-  return from_foreign(const_cast<std::byte*>(bytes.data()), stored_as(*type), entry.shape, [keep = file_->file] {});
+  return from_foreign(const_cast<std::byte*>(bytes.data()), stored_as(*type), entry.shape, [keep = file_->file] {})
+      .to(default_device());
 }
 
 TensorMap Safetensors::tensors() const {

@@ -52,7 +52,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<s
     require(n >= 0, "repeat_interleave: repeats[{}] = {} is negative", i, n);
     from.insert(from.end(), static_cast<std::size_t>(n), i);
   }
-  return index_select(x, a, from_data(from, Shape{static_cast<std::int64_t>(from.size())}));
+  return index_select(x, a, numbers_of_formula(from, Shape{static_cast<std::int64_t>(from.size())}));
 }
 
 // The order of random numbers. Two draws make ties, which would keep their order, too rare to be seen.
@@ -237,7 +237,7 @@ Tensor nonzero(const Tensor& x) {
       rest /= x.shape()[axis];
     }
   }
-  return from_data(rows, Shape{count, x.rank()});
+  return from_data(rows, Shape{count, x.rank()}).to(x.device());
 }
 
 // NaNs differ from one another, as in NumPy's array API and PyTorch.

@@ -3,6 +3,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "ebb/ops/create.h"
 #include "ebb/ops/elementwise.h"
 #include "ebb/ops/shape.h"
 #include "graph/node.h"
@@ -32,6 +33,15 @@ Tensor check(const Tensor& x, const Tensor& ok, const char* label);
 
 // polygamma with its order as a tensor of whole numbers.
 Tensor polygamma_of(const Tensor& n, const Tensor& x);
+
+// Numbers that a formula brings along. They belong to no device and are copied to wherever it is computed.
+template <class T>
+Tensor numbers_of_formula(const std::vector<T>& values, const Shape& shape) {
+  const OnDevice host(Device{});
+  Tensor t = from_data(values, shape);
+  t.node()->homeless = true;  // nobody else knows it yet
+  return t;
+}
 
 // What an activation and its gradient rule share.
 inline constexpr double kSeluAlpha =

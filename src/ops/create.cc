@@ -154,7 +154,9 @@ Tensor from_bytes(const void* data, DType dtype, const Shape& shape) {
   require(data != nullptr || bytes == 0, "from_data: no memory was given for shape {}", shape);
   BufferPtr buffer = BufferPtr::allocate(bytes, "from_data");
   if (bytes > 0) std::memcpy(buffer.data(), data, bytes);
-  return make_data(dtype, shape, std::move(buffer)).to(default_device());
+  const Tensor here = make_data(dtype, shape, std::move(buffer));
+  const Device device = default_device();
+  return device == Device{} ? here : here.to(device).eval();
 }
 
 void require_count(std::int64_t count, const Shape& shape) {

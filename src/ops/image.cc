@@ -107,7 +107,7 @@ struct Resize {
     return (static_cast<double>(i) + 0.5) * step - 0.5;
   }
   Tensor taken(const Tensor& x, const std::vector<std::int64_t>& at) const {
-    return index_select(x, axis, from_data(at, Shape{to}));
+    return index_select(x, axis, numbers_of_formula(at, Shape{to}));
   }
   Tensor weights(const Tensor& x, const std::vector<double>& w) const {
     Shape along;

@@ -106,7 +106,7 @@ Tensor avg_pool_divisors(const PoolWindows& p, bool count_include_pad, DType dty
   };
   if (!counts[0].empty() && !counts[1].empty() && all_equal(counts[0]) && all_equal(counts[1]))
     return full({}, counts[0][0] * counts[1][0], dtype);
-  return cast(outer(from_data(counts[0], {p.output[2]}), from_data(counts[1], {p.output[3]})), dtype);
+  return cast(outer(numbers_of_formula(counts[0], {p.output[2]}), numbers_of_formula(counts[1], {p.output[3]})), dtype);
 }
 
 Tensor averaging_matrix(std::int64_t size, std::int64_t outputs, DType dtype) {
@@ -116,7 +116,7 @@ Tensor averaging_matrix(std::int64_t size, std::int64_t outputs, DType dtype) {
     for (std::int64_t j = first; j < last; ++j)
       weights[static_cast<std::size_t>(i * size + j)] = 1.0 / static_cast<double>(last - first);
   }
-  return cast(from_data(weights, {outputs, size}), dtype);
+  return cast(numbers_of_formula(weights, {outputs, size}), dtype);
 }
 
 Tensor max_pool2d(const Tensor& x, SizePair window, const MaxPoolOptions& options) {
@@ -178,7 +178,7 @@ std::int64_t spread_windows(Tensor& x, std::int64_t axis, std::int64_t outputs) 
   for (std::int64_t i = 0; i < outputs; ++i) {
     for (std::int64_t k = 0; k < length; ++k) lines.push_back(std::min(first(i) + k, last(i)));
   }
-  x = index_select(x, axis, from_data(lines, {outputs * length}));
+  x = index_select(x, axis, numbers_of_formula(lines, {outputs * length}));
   return length;
 }
 

@@ -7,7 +7,7 @@
 namespace ebb {
 namespace {
 
-std::atomic<std::uint32_t> ended_evaluations{0};
+std::atomic<std::uint32_t> ended_evaluations{0}, waiting{0};
 
 }  // namespace
 
@@ -20,8 +20,8 @@ Claim::~Claim() {
     GraphLock lock(parts_);
     let_go_under_lock();
   }
-  ended_evaluations.fetch_add(1, std::memory_order_release);
-  ended_evaluations.notify_all();
+  ended_evaluations.fetch_add(1);
+  if (waiting.load() != 0) ended_evaluations.notify_all();
 }
 
 void Claim::let_go_under_lock() {
@@ -30,10 +30,15 @@ void Claim::let_go_under_lock() {
 }
 
 std::uint32_t Claim::ended() { return ended_evaluations.load(std::memory_order_acquire); }
-void Claim::wait_for_an_end(std::uint32_t before) { ended_evaluations.wait(before, std::memory_order_acquire); }
+void Claim::wait_for_an_end(std::uint32_t before) {
+  waiting.fetch_add(1);  // before it looks: who ends an evaluation afterwards sees that somebody waits
+  ended_evaluations.wait(before);
+  waiting.fetch_sub(1);
+}
 
-GraphRun::GraphRun(std::shared_ptr<const Plan> plan, const Trace& trace, std::uint64_t parts)
-    : plan_(std::move(plan)), parts_(parts), nodes_(trace.nodes), steps_(*plan_, nodes_) {
+GraphRun::GraphRun(std::shared_ptr<const Plan> plan, std::vector<Node*> traced, std::uint64_t parts)
+    : plan_(std::move(plan)), parts_(parts), nodes_(std::move(traced)), steps_(*plan_, nodes_) {
+  held_.reserve(16);
   // The nodes that will be marked must outlive their readers, which may be destroyed as soon as they are evaluated.
   for (std::int32_t i : plan_->attach_first) held_.emplace_back(nodes_[i]);
   for (const PlanStep& step : plan_->steps) {

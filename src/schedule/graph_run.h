@@ -30,7 +30,7 @@ class Claim {
 class GraphRun {
  public:
   // While the traced nodes are alive: under the lock, or with references to them. Afterwards it holds those it needs.
-  GraphRun(std::shared_ptr<const Plan> plan, const Trace& trace, std::uint64_t parts);
+  GraphRun(std::shared_ptr<const Plan> plan, std::vector<Node*> traced, std::uint64_t parts);
   void run(Claim& claim);  // without the lock
 
   // Stores the node's elements there from now on. Under its lock; `forgotten` is to be released after it.

@@ -12,10 +12,10 @@ namespace ebb {
 // with equal keys run the same plan. Numbers that do not affect structure (constants, seeds, addresses) are not in it,
 // but which of them are equal is, so that equal subexpressions merge.
 struct Trace {
-  std::vector<Node*> nodes;          // borrowed: alive while the lock is held
-  std::vector<bool> stored;          // its elements are in memory
-  std::vector<bool> unique;          // a call with parameters that are not part of the key: never equal to another
-  std::vector<std::int32_t> inputs;  // input indices of all nodes, concatenated
+  std::vector<Node*> nodes;               // borrowed: alive while the lock is held
+  std::vector<bool> stored;               // its elements are in memory
+  std::vector<bool> unique;               // a call with parameters that are not part of the key: never equal to another
+  std::vector<std::int32_t> inputs;       // input indices of all nodes, concatenated
   std::vector<std::int32_t> first_input;  // where node i's begin in `inputs`; one more at the end
   std::vector<std::int32_t> roots;        // indices into nodes
   std::vector<std::int32_t> same;         // for a leaf: the first leaf equal to it (itself if none)

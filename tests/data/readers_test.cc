@@ -255,7 +255,7 @@ TEST(ImageFolder, ClassesAreFoldersInOrder) {
   EXPECT_EQ(all.images.shape(), Shape({3, 3, 1, 1}));
   EXPECT_EQ(values(all.images), (Numbers{'y', 'y', 'y', 'z', 'z', 'z', 'a', 'b', 'c'}));
   write_whole(folder / "dog/2.ppm", "P6 1 2 255\nabcabc");
-  EXPECT_THROW_KIND(read_image_folder(folder.path()), io, "all must have one size");
+  EXPECT_THROW_KIND(read_image_folder(folder.path()), io, "all must have the same size");
   EXPECT_THROW_KIND(read_image_folder(folder / "dog"), io, "there are no pictures");
   EXPECT_THROW_KIND(read_image_folder(folder / "nowhere"), io, "cannot be listed");
 }

@@ -48,7 +48,7 @@ TEST(Integers, ArithmeticStaysIntegerAndDivisionIsTrueDivision) {
   expect_values(pow(i, 2), {49, 0, 49});
   expect_values(clamp(i, -1, 1), {-1, 0, 1});
   expect_values(exp(integers({0, 1})), {1, std::exp(1.0)}, 1e-6);
-  EXPECT_THROW_MESSAGE(pow(i, -1), "an integer to the power -1 is no integer");
+  EXPECT_THROW_MESSAGE(pow(i, -1), "an integer to the power -1 is not an integer");
 }
 
 TEST(Bools, AddAndMultiplyAreOrAndAnd) {
