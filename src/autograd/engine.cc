@@ -27,6 +27,8 @@ class Reverse {
 
   std::vector<Tensor> run() {
     for (const Tensor& t : p_.targets) target_.emplace(t.node(), kNotReached);
+    order_.reserve(64);
+    operands_.reserve(128);
     std::vector<Node*> start;
     for (const Tensor& t : p_.outputs) start.push_back(t.node());
     {

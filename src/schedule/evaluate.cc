@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <optional>
 #include <unordered_set>
 
@@ -22,7 +23,16 @@ std::vector<Tensor> owned(std::span<Node* const> nodes) {
 // the rest follows afterwards. Undefined: a part of the graph is missing.
 std::optional<std::vector<Tensor>> unevaluated(std::span<Node* const> nodes, GraphLock& lock, Device& device) {
   std::vector<Tensor> roots;
-  std::unordered_set<const Node*> known;  // a training step has thousands of roots
+  std::unordered_set<const Node*> many;  // a training step has thousands of roots
+  constexpr std::size_t kFew = 8;
+  const auto is_new = [&](const Node& n) {
+    if (roots.size() < kFew)
+      return std::none_of(roots.begin(), roots.end(), [&](const Tensor& t) { return t.node() == &n; });
+    if (many.empty()) {
+      for (const Tensor& t : roots) many.insert(t.node());
+    }
+    return many.insert(&n).second;
+  };
   bool device_is_known = false;
   const auto add = [&](Tensor t) {
     const Node& n = *t.node();
@@ -31,7 +41,7 @@ std::optional<std::vector<Tensor>> unevaluated(std::span<Node* const> nodes, Gra
       device_is_known = true;
       device = n.device;
     }
-    if ((n.homeless || n.device == device) && known.insert(&n).second) roots.push_back(std::move(t));
+    if ((n.homeless || n.device == device) && is_new(n)) roots.push_back(std::move(t));
   };
   for (Node* n : nodes) {
     if (!n->evaluated.load(std::memory_order_acquire) && !lock.holds(*n)) return {};
@@ -53,19 +63,15 @@ std::optional<std::vector<Tensor>> unevaluated(std::span<Node* const> nodes, Gra
 // Follows the graph to what is already evaluated, or to what must be moved between devices first.
 Traced trace_roots(std::span<Node* const> nodes, GraphLock& lock, std::vector<Tensor>& roots, Trace& t) {
   for (;;) {
-    std::vector<Tensor> before = std::move(roots);  // released below, without the lock
-    Trace old = std::exchange(t, Trace());
     t.device = default_device();
-    std::optional<std::vector<Tensor>> found = unevaluated(nodes, lock, t.device);
-    if (found) {
+    if (std::optional<std::vector<Tensor>> found = unevaluated(nodes, lock, t.device)) {
       roots = std::move(*found);
       const Traced traced = trace(t, roots, lock);
       if (traced != Traced::part_missing) return traced;
     }
-    lock.unlock();
-    found.reset();
-    before.clear();
-    old = {};
+    lock.unlock();  // what is let go of is released without it
+    roots.clear();
+    t = Trace();
     lock.widen();
   }
 }
@@ -93,13 +99,14 @@ void evaluate(std::span<Node* const> nodes) {
     claim.emplace(roots, lock.parts());
     std::shared_ptr<const Plan> plan = plan_cache().find(t.key);
     if (plan) {
-      run.emplace(std::move(plan), t, lock.parts());
+      run.emplace(std::move(plan), std::move(t.nodes), lock.parts());
     } else {
       kept = owned(t.nodes);  // they must stay alive while their plan is made
     }
     lock.unlock();
     if (!run) {
-      run.emplace(plan_cache().add(t.key, make_plan(t)), t, lock.parts());
+      plan = plan_cache().add(t.key, make_plan(t));
+      run.emplace(std::move(plan), std::move(t.nodes), lock.parts());
       kept.clear();
     }
     run->run(*claim);

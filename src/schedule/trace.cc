@@ -46,6 +46,13 @@ class Tracer {
   }
 
   Traced run(std::span<const Tensor> roots) {
+    constexpr std::size_t kUsual = 64;
+    t_.nodes.reserve(kUsual);
+    t_.same.reserve(kUsual);
+    t_.first_input.reserve(kUsual + 1);
+    t_.inputs.reserve(2 * kUsual);
+    t_.key.reserve(8 * kUsual);
+    stack_.reserve(kUsual);
     t_.first_input.push_back(0);
     for (const Tensor& root : roots) {
       const Traced visited = visit(root.node());

@@ -83,7 +83,7 @@ class Sums : public ::testing::Test {
       const OwnedTrace traced = trace_of({t});
       const std::uint64_t part = GraphLock::bit(*t.node());
       Claim claim(std::span<const Tensor>(&t, 1), part);
-      GraphRun(std::make_shared<const Plan>(make_plan(traced.trace)), traced.trace, part).run(claim);
+      GraphRun(std::make_shared<const Plan>(make_plan(traced.trace)), traced.trace.nodes, part).run(claim);
     }
     return cast(t, DType::f64).to_vector()[static_cast<std::size_t>(i)];
   }
