@@ -1,4 +1,5 @@
-// EBB_TEST_DEVICE=second runs a test program with the second device as the default one.
+// EBB_TEST_DEVICE=second runs a test program with the second device as the default one, EBB_TEST_DEVICE=cuda with the
+// first GPU.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -12,6 +13,7 @@ int main(int argc, char** argv) {
     ebb::testing_device::install_second_device();
     ebb::set_default_device(ebb::testing_device::kSecondDevice);
   }
+  if (device && std::string_view(device) == "cuda") ebb::set_default_device(ebb::device_from_name("cuda:0"));
   testing::InitGoogleTest(&argc, argv);  // it makes the tests' parameters: tensors among them belong on the device, too
   return RUN_ALL_TESTS();
 }

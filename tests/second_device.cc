@@ -214,7 +214,12 @@ SecondDevice& second_device() {
 }  // namespace
 
 void install_second_device() {
-  if (!is_available(kSecondDevice)) install_backend(kSecondDevice, second_device());
+  // Not if (!is_available(...)): there may be a real GPU of that name, which is not looked for then.
+  static const bool once = [] {
+    install_backend(kSecondDevice, second_device());
+    return true;
+  }();
+  static_cast<void>(once);
 }
 
 SecondDeviceWork second_device_work() {

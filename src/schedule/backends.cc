@@ -3,6 +3,7 @@
 #include "backend/backend.h"
 #include "core/format_error.h"
 #include "cpu/backend.h"
+#include "cuda/backend.h"
 
 namespace ebb {
 namespace {
@@ -14,7 +15,8 @@ PerDevice<std::atomic<Backend*>>& installed() {
 
 Backend* find_backend(Device device) {
   if (device == Device{}) return &cpu::backend();
-  return installed()[device].load(std::memory_order_acquire);
+  if (Backend* const test = installed()[device].load(std::memory_order_acquire)) return test;
+  return device.kind == Device::Kind::cuda ? cuda::backend(device.index) : nullptr;
 }
 
 }  // namespace
@@ -27,12 +29,18 @@ Backend& backend_of(Device device) {
 }
 
 void install_backend(Device device, Backend& backend) {
-  require(find_backend(device) == nullptr, "device: {} already exists", name(device));
+  require(block_source(device) == nullptr, "device: {} already exists", name(device));
   set_block_source(device, &backend.memory());
   installed()[device].store(&backend, std::memory_order_release);
 }
 
-bool is_available(Device device) { return find_backend(device) != nullptr; }
+bool is_available(Device device) {
+  try {
+    return find_backend(device) != nullptr;
+  } catch (const Error&) {  // it is there, but too old: using it says so
+    return false;
+  }
+}
 
 void synchronize(Device device) { backend_of(device).synchronize(); }
 

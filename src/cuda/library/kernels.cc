@@ -1,0 +1,169 @@
+#include "cuda/library/kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "core/format_error.h"
+#include "cuda/library/library.h"
+#include "cuda/print/expression.h"
+
+namespace ebb::cuda {
+
+Words& Words::add(const View& view) {
+  add(view.data).add(view.shape.numel());
+  const int rank = view.shape.rank(), missing = Shape::kMaxRank - rank;
+  for (int d = 0; d < Shape::kMaxRank; ++d) add(d < missing ? std::int64_t{1} : view.shape[d - missing]);
+  for (int d = 0; d < Shape::kMaxRank; ++d) add(d < missing ? std::int64_t{0} : view.strides[d - missing]);
+  return *this;
+}
+
+std::string view_text() {
+  return R"cuda(
+struct View {
+  char* data;
+  i64 n, size[8], stride[8];
+};
+EBB i64 at(const View& v, i64 i) {
+  i64 offset = 0;
+#pragma unroll
+  for (int d = 7; d >= 0; --d) {
+    if (v.size[d] == 1) continue;
+    const i64 next = quotient(i, v.size[d]);
+    offset += (i - next * v.size[d]) * v.stride[d];
+    i = next;
+  }
+  return offset;
+}
+#define EACH(i, count) for (i64 i = (i64)blockIdx.x * 256 + threadIdx.x; i < (count); i += (i64)gridDim.x * 256)
+)cuda";
+}
+
+std::string element_text(DType dtype) {
+  const RegType type = dtype == DType::bool_ ? RegType::i32 : reg_type(dtype);
+  return fmt::format(
+      "typedef {} T;\ntypedef {} A;\nEBB A load(T x) {{ return {}; }}\nEBB T store(A x) {{ return {}; }}\n",
+      memory_text(dtype), type_text(type), loaded("x", dtype, type), stored("x", type, dtype));
+}
+
+std::string bits_text(DType dtype) { return fmt::format("typedef u{} T;\n", 8 * size_of(dtype)); }
+
+void launch_blocks(Gpu& gpu, const std::string& text, const char* kernel, std::int64_t blocks, const Words& words) {
+  constexpr std::int64_t kMostBlocks = 65536;
+  gpu.launch(gpu.kernel(text, kernel), static_cast<unsigned>(std::clamp<std::int64_t>(blocks, 1, kMostBlocks)),
+             words.words());
+}
+void launch_elements(Gpu& gpu, const std::string& text, const char* kernel, std::int64_t n, const Words& words) {
+  if (n > 0) launch_blocks(gpu, text, kernel, (n + kThreads - 1) / kThreads, words);
+}
+
+void copy_elements(Gpu& gpu, const View& to, const View& from) {
+  const std::string text = view_text() + bits_text(to.dtype) + R"cuda(
+struct Args { View to, from; };
+extern "C" __global__ void __launch_bounds__(256) copy(const Args a) {
+  EACH(i, a.to.n) ((T*)a.to.data)[at(a.to, i)] = ((const T*)a.from.data)[at(a.from, i)];
+}
+)cuda";
+  launch_elements(gpu, text, "copy", to.shape.numel(), Words().add(to).add(from));
+}
+
+View dense(const View& like, DType dtype, BufferPtr& keep, const Gpu& gpu, const char* what) {
+  const Device device{Device::Kind::cuda, static_cast<std::uint8_t>(gpu.index())};
+  keep = BufferPtr::allocate(std::max<std::size_t>(1, static_cast<std::size_t>(like.shape.numel()) * size_of(dtype)),
+                             what, device);
+  return {keep.data(), dtype, like.shape, contiguous_strides(like.shape)};
+}
+
+View packed(Gpu& gpu, const View& from, BufferPtr& keep, const char* what) {
+  if (is_contiguous(from.shape, from.strides))
+    return {from.data, from.dtype, from.shape, contiguous_strides(from.shape)};
+  const View to = dense(from, from.dtype, keep, gpu, what);
+  copy_elements(gpu, to, from);
+  return to;
+}
+
+std::byte* element_at(const View& view, std::int64_t offset) {
+  return static_cast<std::byte*>(view.data) + offset * static_cast<std::int64_t>(size_of(view.dtype));
+}
+
+View at_least_1d(View v) {
+  if (v.shape.rank() == 0) v.shape = Shape{1}, v.strides = Strides{};
+  return v;
+}
+
+// As the CPU names it: a label is an operation ("embedding") or names the index itself ("nll_loss: target"); such a one
+// has no axis where the call picks one element a row.
+void add_index_check(Words& words, RunMark& mark, const LibraryCall& call, const View& index, std::int64_t size) {
+  const Shape shape = index.shape;
+  const std::string label = label_of(call);
+  const bool named = label.find(": ") != std::string::npos;
+  const bool picks = named && (call.op == Op::gather || call.op == Op::scatter_zero_add);
+  const std::int64_t axis = call.attrs.i[0];
+  const std::uint64_t step = mark.add_step([=](int, std::int64_t position, std::uint64_t bits) {
+    std::string where;
+    for (int d = shape.rank() - 1; d >= 0; --d) {
+      const std::int64_t p = position % shape[d];
+      position /= shape[d];
+      if (picks && d == axis && shape[d] == 1) continue;
+      where = fmt::format("{}{}{}", p, where.empty() ? "" : ", ", where);
+    }
+    return Error(Error::Kind::index,
+                 fmt::format("{}{}{} = {} is outside [0, {})", label, named ? "" : ": index",
+                             where.empty() ? "" : "[" + where + "]", static_cast<std::int64_t>(bits), size));
+  });
+  words.add(static_cast<const void*>(mark.slot())).add(static_cast<std::int64_t>(step));
+}
+
+bool has_library(Op op) {
+  switch (op) {
+    case Op::matmul:
+    case Op::gather:
+    case Op::index_select:
+    case Op::scatter:
+    case Op::scatter_zero_add:
+    case Op::index_zero_add:
+    case Op::cat:
+    case Op::pad_zero:
+    case Op::argmax:
+    case Op::argmin:
+    case Op::argsort:
+    case Op::cumsum:
+    case Op::cumprod:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void run_library(const LibraryCall& call, Gpu& gpu, const RunMarkPtr& mark) {
+  switch (call.op) {
+    case Op::matmul:
+      return run_matmul(call, gpu);
+    case Op::gather:
+    case Op::index_select:
+      return run_gather(call, gpu, *mark);
+    case Op::scatter:
+      return run_scatter(call, gpu, *mark);
+    case Op::scatter_zero_add:
+      return run_scatter_zero_add(call, gpu, *mark);
+    case Op::index_zero_add:
+      return run_index_zero_add(call, gpu, *mark);
+    case Op::cat:
+      return run_cat(call, gpu);
+    case Op::pad_zero:
+      return run_pad_zero(call, gpu);
+    case Op::argmax:
+    case Op::argmin:
+      return run_arg(call, gpu);
+    case Op::argsort:
+      return run_argsort(call, gpu);
+    case Op::cumsum:
+    case Op::cumprod:
+      return run_scan(call, gpu);
+    default:
+      fail(Error::Kind::value, "{}: the GPU has no library call for this operation", info(call.op).name);
+  }
+}
+
+}  // namespace ebb::cuda

@@ -1,0 +1,63 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "backend/call.h"
+#include "cuda/runtime/gpu.h"
+
+// What the kernels of library calls share: views as arguments, launches, and errors about an index.
+namespace ebb::cuda {
+
+// Arguments of a handwritten kernel, in the order of its struct Args.
+class Words {
+ public:
+  Words& add(const View& view);  // struct View of kViewText: 18 words
+  Words& add(std::int64_t number) {
+    words_.push_back(static_cast<std::uint64_t>(number));
+    return *this;
+  }
+  Words& add(const void* pointer) {
+    words_.push_back(reinterpret_cast<std::uintptr_t>(pointer));
+    return *this;
+  }
+  const std::vector<std::uint64_t>& words() const { return words_; }
+
+ private:
+  std::vector<std::uint64_t> words_;
+};
+
+// "struct View": up to eight dimensions, those that are missing have size 1; at(view, i) is where its i-th element
+// lies.
+std::string view_text();
+// typedefs of T, the type in memory, and A, which it is computed in; load(T) -> A and store(A) -> T.
+std::string element_text(DType dtype);
+// typedef T, a type of the dtype's size.
+std::string bits_text(DType dtype);
+
+// One thread per element of n, as often as needed.
+void launch_elements(Gpu& gpu, const std::string& text, const char* kernel, std::int64_t n, const Words& words);
+void launch_blocks(Gpu& gpu, const std::string& text, const char* kernel, std::int64_t blocks, const Words& words);
+
+void copy_elements(Gpu& gpu, const View& to, const View& from);
+View dense(const View& like, DType dtype, BufferPtr& keep, const Gpu& gpu, const char* what);
+View packed(Gpu& gpu, const View& from, BufferPtr& keep, const char* what);  // `from` itself where it is contiguous
+std::byte* element_at(const View& view, std::int64_t offset);
+
+inline const char* label_of(const LibraryCall& call) { return call.label ? call.label : info(call.op).name.data(); }
+View at_least_1d(View v);  // a scalar is an axis of one element
+
+// The words "error, step" of a kernel that complains of an index: check 0 at a position of `index`.
+void add_index_check(Words& words, RunMark& mark, const LibraryCall& call, const View& index, std::int64_t size);
+
+void run_matmul(const LibraryCall& call, Gpu& gpu);
+void run_gather(const LibraryCall& call, Gpu& gpu, RunMark& mark);  // index_select, too
+void run_scatter(const LibraryCall& call, Gpu& gpu, RunMark& mark);
+void run_scatter_zero_add(const LibraryCall& call, Gpu& gpu, RunMark& mark);
+void run_index_zero_add(const LibraryCall& call, Gpu& gpu, RunMark& mark);
+void run_cat(const LibraryCall& call, Gpu& gpu);
+void run_pad_zero(const LibraryCall& call, Gpu& gpu);
+void run_arg(const LibraryCall& call, Gpu& gpu);  // argmax, argmin
+void run_argsort(const LibraryCall& call, Gpu& gpu);
+void run_scan(const LibraryCall& call, Gpu& gpu);  // cumsum, cumprod
+
+}  // namespace ebb::cuda

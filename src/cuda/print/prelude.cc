@@ -1,0 +1,275 @@
+#include "cuda/print/sweep_text.h"
+
+namespace ebb::cuda {
+
+// Two literals: a compiler need not take longer ones.
+static constexpr const char* kTypes = R"cuda(
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef int i32;
+typedef long long i64;
+typedef float f32;
+typedef double f64;
+#define EBB static __device__ __forceinline__
+
+#ifdef __CUDACC_RTC__
+EBB f32 from_f16(u16 h) { f32 x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h)); return x; }
+EBB u16 to_f16(f32 x) { u16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
+EBB u16 to_bf16(f32 x) { u16 h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
+#endif
+EBB f32 from_bf16(u16 h) { return __uint_as_float((u32)h << 16); }
+
+EBB f64 infinity() { return __longlong_as_double(0x7ff0000000000000ll); }
+EBB f64 not_a_number() { return __longlong_as_double(0x7ff8000000000000ll); }
+EBB bool is_inf(f32 x) { return fabsf(x) == (f32)infinity(); }
+EBB bool is_inf(f64 x) { return fabs(x) == infinity(); }
+EBB bool is_finite(f32 x) { return fabsf(x) < (f32)infinity(); }
+EBB bool is_finite(f64 x) { return fabs(x) < infinity(); }
+
+// Quotients of indices: mostly both fit 32 bits, where division is several times cheaper.
+EBB i64 quotient(i64 a, i64 b) { return ((u64)a | (u64)b) >> 32 ? a / b : (i64)((u32)a / (u32)b); }
+
+// As a C++ cast, but NaN gives 0 and what is out of range saturates.
+EBB i32 to_i32(f64 x) {
+  return x != x ? 0 : x >= 2147483648.0 ? 2147483647 : x < -2147483648.0 ? -2147483647 - 1 : (i32)x;
+}
+EBB i64 to_i64(f64 x) {
+  return x != x ? 0 : x >= 9223372036854775808.0 ? 9223372036854775807ll
+         : x < -9223372036854775808.0 ? -9223372036854775807ll - 1 : (i64)x;
+}
+
+template <class T> EBB T sign(T x) { return x > 0 ? (T)1 : x < 0 ? (T)-1 : x; }
+EBB bool sign_bit(f32 x) { return __float_as_uint(x) >> 31; }
+EBB bool sign_bit(f64 x) { return __double_as_longlong(x) < 0; }
+// NaN wins, and +0 is above -0.
+template <class T> EBB T larger(T a, T b) { return a != a ? a : b != b ? b : a == b ? (sign_bit(a) ? b : a) : a > b ? a : b; }
+template <class T> EBB T smaller(T a, T b) { return a != a ? a : b != b ? b : a == b ? (sign_bit(a) ? a : b) : a < b ? a : b; }
+EBB i64 larger(i64 a, i64 b) { return a > b ? a : b; }
+EBB i64 smaller(i64 a, i64 b) { return a < b ? a : b; }
+
+EBB f32 fmod_of(f32 a, f32 b) { return fmodf(a, b); }
+EBB f64 fmod_of(f64 a, f64 b) { return fmod(a, b); }
+EBB f32 floor_of(f32 a) { return floorf(a); }
+EBB f64 floor_of(f64 a) { return floor(a); }
+EBB f32 round_of(f32 a) { return roundf(a); }
+EBB f64 round_of(f64 a) { return round(a); }
+template <class T> EBB T floor_remainder(T a, T b) {
+  const T r = fmod_of(a, b);
+  if (r != 0) return (r < 0) != (b < 0) ? r + b : r;
+  return sign_bit(b) ? -(T)0 : (T)0;
+}
+template <class T> EBB T floor_quotient(T a, T b) {
+  if (b == 0 || !is_finite(a) || !is_finite(b)) return floor_of(a / b);
+  return round_of((a - floor_remainder(a, b)) / b);
+}
+
+// Integers wrap.
+EBB i32 sum(i32 a, i32 b) { return (i32)((u32)a + (u32)b); }
+EBB i64 sum(i64 a, i64 b) { return (i64)((u64)a + (u64)b); }
+EBB i32 difference(i32 a, i32 b) { return (i32)((u32)a - (u32)b); }
+EBB i64 difference(i64 a, i64 b) { return (i64)((u64)a - (u64)b); }
+EBB i32 product(i32 a, i32 b) { return (i32)((u32)a * (u32)b); }
+EBB i64 product(i64 a, i64 b) { return (i64)((u64)a * (u64)b); }
+// Towards minus infinity; a divisor of 0 gives 0 and leaves everything to the remainder.
+template <class T> EBB T integer_quotient(T a, T b) {
+  if (b == 0) return 0;
+  if (b == -1) return difference((T)0, a);
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+template <class T> EBB T integer_remainder(T a, T b) { return difference(a, product(b, integer_quotient(a, b))); }
+template <class T> EBB T integer_power(T base, T exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
+  T result = 1;
+  for (; exponent; exponent >>= 1) {
+    if (exponent & 1) result = product(result, base);
+    base = product(base, base);
+  }
+  return result;
+}
+
+// Below 0 by reflection, then up to 10 term by term, then the asymptotic series.
+static __device__ __noinline__ f64 digamma(f64 x) {
+  if (x <= 0 && x == floor(x)) return x == 0 ? (sign_bit(x) ? infinity() : -infinity()) : not_a_number();
+  f64 result = 0;
+  if (x < 0) {
+    result = -3.14159265358979323846 / tan(3.14159265358979323846 * (x - floor(x)));
+    x = 1 - x;
+  }
+  for (; x < 10; x += 1) result -= 1 / x;
+  const f64 z = 1 / (x * x);
+  return result + log(x) - 0.5 / x -
+         z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
+}
+// (-1)^(n+1) n! zeta(n + 1, x): terms up to x >= 15, then Euler-Maclaurin.
+static __device__ __noinline__ f64 polygamma(f64 order, f64 x) {
+  const int n = (int)order, s = n + 1;
+  if (n == 0) return digamma(x);
+  if (x != x || (x <= 0 && x == floor(x))) return x <= 0 && n % 2 ? infinity() : not_a_number();
+  f64 sum = 0;
+  for (; x < 15 && x > -1e7; x += 1) sum += pow(x, -(f64)s);
+  const f64 p = pow(x, -(f64)s), z = 1 / (x * x);
+  const f64 bernoulli[8] = {1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160,
+                            -691.0 / 1307674368000.0, 1.0 / 74724249600.0, -3617.0 / 10670622842880000.0};
+  f64 term = p / x * s, at = s;
+  sum += p * x / (s - 1) + p / 2;
+  for (int k = 0; k < 8; ++k) {
+    sum += bernoulli[k] * term;
+    term *= (at + 1) * (at + 2) * z;
+    at += 2;
+  }
+  return (n % 2 ? 1 : -1) * tgamma(n + 1.0) * sum;
+}
+
+// Philox 4x32-10: word `at` % 4 of block `at` / 4. The key is the seed, the counter the block and the operation.
+EBB u32 random_word(u64 seed, u64 operation, u64 at) {
+  u32 c0 = (u32)(at >> 2), c1 = (u32)(at >> 34), c2 = (u32)operation, c3 = (u32)(operation >> 32);
+  u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const u64 p0 = (u64)0xD2511F53u * c0, p1 = (u64)0xCD9E8D57u * c2;
+    c0 = (u32)(p1 >> 32) ^ c1 ^ k0;
+    c1 = (u32)p1;
+    c2 = (u32)(p0 >> 32) ^ c3 ^ k1;
+    c3 = (u32)p0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  const u32 which = (u32)at & 3;
+  return which == 0 ? c0 : which == 1 ? c1 : which == 2 ? c2 : c3;
+}
+EBB f32 uniform_f32(u64 seed, u64 operation, u64 at) { return (f32)(random_word(seed, operation, at) >> 8) * 5.9604644775390625e-8f; }
+EBB f64 uniform_f64(u64 seed, u64 operation, u64 at) { return random_word(seed, operation, at) * 2.3283064365386962890625e-10; }
+)cuda";
+
+static constexpr const char* kTree = R"cuda(
+// What is wrong with the data, at the lowest position of the first step.
+struct ErrorSlot {
+  u64 key, bits;
+  u32 lock, unused;
+};
+EBB u64 bits_of(f64 x) { return (u64)__double_as_longlong(x); }
+EBB u64 bits_of(f32 x) { return bits_of((f64)x); }
+EBB u64 bits_of(i64 x) { return (u64)x; }
+EBB u64 bits_of(i32 x) { return (u64)(i64)x; }
+EBB u64 bits_of(bool x) { return x; }
+static __device__ __noinline__ void complain(ErrorSlot* slot, i64 step, i64 position, int check, u64 bits) {
+  volatile ErrorSlot* const seen = slot;
+  const u64 key = (u64)step << 52 | (u64)position << 12 | (u64)check;
+  for (bool done = seen->key <= key; !done;) {
+    if (atomicCAS(&slot->lock, 0u, 1u)) continue;
+    __threadfence_system();
+    if (key < seen->key) {
+      seen->key = key;
+      seen->bits = bits;
+    }
+    __threadfence_system();
+    atomicExch(&slot->lock, 0u);
+    done = true;
+  }
+}
+
+// The tree every sum is made by, whoever makes it. A leaf is 8 neighbours, added pairwise; a part is 4 leaves 2048
+// apart, in order; both in the type of the elements. From there on f64: a lane adds the parts of 8 (virtual) warps in
+// order, a butterfly the 32 lanes, and that is a segment of 8192 elements. Segments are added in order. Integers and
+// maxima have no rounding that an order could change, but go the same way.
+struct Plus {
+  EBB f32 of(f32 a, f32 b) { return a + b; }
+  EBB f64 of(f64 a, f64 b) { return a + b; }
+  EBB i64 of(i64 a, i64 b) { return sum(a, b); }
+  template <class T> EBB T nothing() { return 0; }
+};
+struct Times {
+  EBB f32 of(f32 a, f32 b) { return a * b; }
+  EBB f64 of(f64 a, f64 b) { return a * b; }
+  EBB i64 of(i64 a, i64 b) { return product(a, b); }
+  template <class T> EBB T nothing() { return 1; }
+};
+EBB void lowest(f32& x) { x = -(f32)infinity(); }
+EBB void lowest(f64& x) { x = -infinity(); }
+EBB void lowest(i64& x) { x = -9223372036854775807ll - 1; }
+EBB void highest(f32& x) { x = (f32)infinity(); }
+EBB void highest(f64& x) { x = infinity(); }
+EBB void highest(i64& x) { x = 9223372036854775807ll; }
+struct Most {
+  template <class T> EBB T of(T a, T b) { return larger(a, b); }
+  template <class T> EBB T nothing() { T x; lowest(x); return x; }
+};
+struct Least {
+  template <class T> EBB T of(T a, T b) { return smaller(a, b); }
+  template <class T> EBB T nothing() { T x; highest(x); return x; }
+};
+
+template <class T> EBB T other_lane(T x, int distance) {
+  const u64 bits = bits_of(x);
+  const u32 low = __shfl_xor_sync(0xffffffffu, (u32)bits, distance);
+  const u32 high = __shfl_xor_sync(0xffffffffu, (u32)(bits >> 32), distance);
+  return from_bits(x, (u64)high << 32 | low);
+}
+template <class Op, class W> EBB W over_lanes(W x) {
+  for (int distance = 16; distance; distance >>= 1) x = Op::of(x, other_lane(x, distance));
+  return x;
+}
+// The same number for all threads of the block.
+template <class Op, class W> EBB W over_block(W x, u64* shared) {
+  shared[threadIdx.x] = bits_of(x);
+  __syncthreads();
+  const int lane = threadIdx.x & 31;
+  x = from_bits(x, shared[lane]);
+  for (int warp = 1; warp < 8; ++warp) x = Op::of(x, from_bits(x, shared[warp * 32 + lane]));
+  __syncthreads();
+  return over_lanes<Op>(x);
+}
+
+// A reduction of elements of type T, wide type W.
+template <class Op, class T, class W> struct Reduction {
+  T p0, p1, p2, part;
+  W lane, all;
+  __device__ Reduction() : part(Op::template nothing<T>()), lane(Op::template nothing<W>()), all(Op::template nothing<W>()) {}
+  __device__ __forceinline__ void add(int j, T x) {  // j of its leaf
+    if (!(j & 1)) {
+      p0 = x;
+      return;
+    }
+    x = Op::of(p0, x);
+    if (!(j & 2)) {
+      p1 = x;
+      return;
+    }
+    x = Op::of(p1, x);
+    if (!(j & 4)) {
+      p2 = x;
+      return;
+    }
+    part = Op::of(part, Op::of(p2, x));
+  }
+  __device__ __forceinline__ void end_warp() {  // of a virtual warp
+    lane = Op::of(lane, (W)part);
+    part = Op::template nothing<T>();
+  }
+  __device__ __forceinline__ void end_segment(W x) {
+    all = Op::of(all, x);
+    lane = Op::template nothing<W>();
+  }
+  __device__ __forceinline__ void segment_of_warp() { end_segment(over_lanes<Op>(lane)); }
+  __device__ __forceinline__ void segment_of_block(u64* shared) { end_segment(over_block<Op>(lane, shared)); }
+};
+// What the threads of all blocks have left, in order.
+template <class Op, class W> EBB W over_parts(const u64* parts, i64 count, u64* shared) {
+  W x = Op::template nothing<W>();
+  for (i64 i = threadIdx.x; i < count; i += 256) x = Op::of(x, from_bits(x, parts[i]));
+  return over_block<Op>(x, shared);
+}
+)cuda";
+
+static constexpr const char* kFromBits = R"cuda(
+EBB f64 from_bits(f64, u64 bits) { return __longlong_as_double((i64)bits); }
+EBB i64 from_bits(i64, u64 bits) { return (i64)bits; }
+)cuda";
+
+const char* prelude() {
+  static const std::string* const text = new std::string(std::string(kTypes) + kFromBits + kTree);
+  return text->c_str();
+}
+
+}  // namespace ebb::cuda

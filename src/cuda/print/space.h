@@ -1,0 +1,25 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sweep/program.h"
+
+namespace ebb::cuda {
+
+// Neighbouring dimensions of a program that a kernel walks by one number ("row", "col", "e"), with as few as the
+// strides of everything in memory allow: dimensions of size 1 go, and two become one where nobody sees the difference.
+struct Walk {
+  std::string linear;      // the number
+  std::string coordinate;  // prefix of its coordinates
+  std::vector<std::int64_t> sizes;
+  std::vector<int> last;  // the program's dimension whose stride each has: the innermost of those it is made of
+
+  // The coordinate along dimension d, in the text.
+  std::string at(std::size_t d) const { return sizes.size() == 1 ? linear : coordinate + std::to_string(d); }
+};
+
+// Of dimensions [from, to) of the program.
+Walk make_walk(const Program& program, int from, int to, const std::string& linear, const std::string& coordinate);
+
+}  // namespace ebb::cuda

@@ -1,0 +1,77 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ebb/error.h"
+#include "sweep/program.h"
+
+namespace ebb::cuda {
+
+inline constexpr int kThreads = 256;  // of every block
+
+// A member of the kernels' struct Args, eight bytes each, in the order of the text.
+struct Parameter {
+  enum class Kind : std::uint8_t {
+    number,      // sizes and strides: `number` itself
+    pointer,     // the slot's memory, `number` bytes further
+    real,        // a constant as `dtype` keeps it
+    integer,     // a constant as `dtype` keeps it
+    start,       // of a ramp, `number` steps further
+    step,        // of a ramp
+    seed,        // of random numbers
+    operation,   // of random numbers
+    error,       // ErrorSlot*
+    error_step,  // which step of its run this is
+    workspace,
+  } kind = Kind::number;
+  int slot = -1;
+  std::int64_t number = 0;
+  DType dtype = DType::f32;
+};
+
+// How a program's elements are shared by threads. All of them add in the order of one tree (see the
+// prelude), so that sums do not depend on the choice.
+enum class Mapping : std::uint8_t {
+  elements,       // no row stage: a thread per element
+  warp_per_row,   // short rows
+  block_per_row,  // stages stream over the row and read their inputs again
+  row_groups,     // reductions over rows: a block takes neighbouring rows one after the other
+};
+Mapping mapping_of(const Program& program);
+
+// A program as CUDA C++ without an #include. The text holds structure and no sizes, strides or numbers, so that it is
+// compiled once for all of them. `sweep` is launched with `blocks` blocks; then, where there are any, `finish` with
+// `finish_blocks`, which makes reductions over everything or over the rows from their parts, and what follows them.
+struct SweepText {
+  std::string text;
+  std::vector<Parameter> parameters;
+  unsigned blocks = 1, finish_blocks = 0;
+  std::size_t workspace = 0;         // bytes
+  std::vector<std::int32_t> checks;  // instructions that may complain, by their number in ErrorSlot::key
+};
+SweepText print_sweep(const Program& program);
+
+// What comes before every text: types, arithmetic, reductions, random numbers.
+const char* prelude();
+
+// What a kernel says about data that is wrong: the lowest position of the first step. Host memory that the device can
+// reach; nothing is written while all is well. The prelude has the same struct.
+struct ErrorSlot {
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  static constexpr int kCheckBits = 12, kPositionBits = 40;
+  std::uint64_t key = kNone;  // step, position, number of the check, from the highest bit down
+  std::uint64_t bits = 0;     // the number complained of: a double or an integer
+  std::uint32_t lock = 0;
+  std::uint32_t unused = 0;
+};
+
+// The values of Args, in order.
+std::vector<std::uint64_t> bound_words(const SweepText& text, std::span<const Argument> arguments, const void* error,
+                                       std::uint64_t step, void* workspace);
+
+// The error the CPU would have thrown.
+Error complaint(const Program& program, std::int32_t instr, std::int64_t position, std::uint64_t bits);
+
+}  // namespace ebb::cuda

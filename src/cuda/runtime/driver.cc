@@ -1,0 +1,68 @@
+#include "cuda/runtime/driver.h"
+
+#include <atomic>
+
+#include "core/format_error.h"
+#include "cuda/runtime/open_library.h"
+
+namespace ebb::cuda {
+namespace {
+
+std::atomic<const Driver*> installed_driver{nullptr};
+std::atomic<const Compiler*> installed_compiler{nullptr};
+
+const Driver* load_driver() {
+  const OpenLibrary library = OpenLibrary::try_open({"libcuda.so.1", "libcuda.so"});
+  if (!library) return nullptr;
+  auto* d = new Driver;
+#define EBB_LOAD(name, symbol, parameters) d->name = reinterpret_cast<Result(*) parameters>(library.function(#symbol));
+  EBB_CUDA_DRIVER(EBB_LOAD)
+  return d->init(0) == kSuccess ? d : nullptr;
+}
+
+const Compiler* load_compiler() {
+  const OpenLibrary library =
+      OpenLibrary::open("NVRTC, the compiler of kernels,", {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
+                        "install the CUDA toolkit, or `pip install nvidia-cuda-nvrtc`");
+  auto* c = new Compiler;
+#define EBB_LOAD_C(name, symbol, parameters) \
+  c->name = reinterpret_cast<Result(*) parameters>(library.function(#symbol));
+  EBB_CUDA_COMPILER(EBB_LOAD_C)
+  return c;
+}
+
+}  // namespace
+
+const Driver* find_driver() {
+  if (const Driver* d = installed_driver.load(std::memory_order_acquire)) return d;
+  static const Driver* const loaded = load_driver();
+  return loaded;
+}
+
+const Driver& driver() {
+  const Driver* const d = find_driver();
+  require(d != nullptr, "cuda: there is no NVIDIA driver (libcuda.so.1) on this machine, or it does not start");
+  return *d;
+}
+
+const Compiler& compiler() {
+  if (const Compiler* c = installed_compiler.load(std::memory_order_acquire)) return *c;
+  static const Compiler* const loaded = load_compiler();
+  return *loaded;
+}
+
+void install_driver(const Driver& driver, const Compiler& compiler) {
+  installed_compiler.store(new Compiler(compiler), std::memory_order_release);
+  installed_driver.store(new Driver(driver), std::memory_order_release);
+}
+
+void check(Result result, const char* call) {
+  if (result == kSuccess) return;
+  const char *name = nullptr, *text = nullptr;
+  driver().error_name(result, &name);
+  driver().error_text(result, &text);
+  fail(result == kOutOfMemory ? Error::Kind::memory : Error::Kind::value, "cuda: {} failed: {} ({})", call,
+       text ? text : "unknown error", name ? name : std::to_string(result));
+}
+
+}  // namespace ebb::cuda

@@ -1,0 +1,84 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+// The part of CUDA's driver and of its run-time compiler that Ebb calls, as tables of functions: nothing of CUDA is
+// needed to build Ebb, and tests can put a device of their own behind the tables.
+namespace ebb::cuda {
+
+using Result = int;
+using Context = struct ContextOf*;
+using Stream = struct StreamOf*;
+using Event = struct EventOf*;
+using Module = struct ModuleOf*;
+using Function = struct FunctionOf*;
+using Address = unsigned long long;
+
+inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotReady = 600;
+inline constexpr int kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMinor = 76;  // device attributes
+inline constexpr unsigned kNonBlocking = 1, kDisableTiming = 2, kPortable = 1;
+
+// Name in the table, symbol in the library, parameters.
+#define EBB_CUDA_DRIVER(X)                                                        \
+  X(init, cuInit, (unsigned))                                                     \
+  X(version, cuDriverGetVersion, (int*))                                          \
+  X(error_name, cuGetErrorName, (Result, const char**))                           \
+  X(error_text, cuGetErrorString, (Result, const char**))                         \
+  X(device_count, cuDeviceGetCount, (int*))                                       \
+  X(device, cuDeviceGet, (int*, int))                                             \
+  X(device_name, cuDeviceGetName, (char*, int, int))                              \
+  X(device_attribute, cuDeviceGetAttribute, (int*, int, int))                     \
+  X(retain_context, cuDevicePrimaryCtxRetain, (Context*, int))                    \
+  X(set_context, cuCtxSetCurrent, (Context))                                      \
+  X(allocate, cuMemAlloc_v2, (Address*, std::size_t))                             \
+  X(free, cuMemFree_v2, (Address))                                                \
+  X(allocate_host, cuMemHostAlloc, (void**, std::size_t, unsigned))               \
+  X(to_device, cuMemcpyHtoDAsync_v2, (Address, const void*, std::size_t, Stream)) \
+  X(to_host, cuMemcpyDtoHAsync_v2, (void*, Address, std::size_t, Stream))         \
+  X(set_bytes, cuMemsetD8Async, (Address, unsigned char, std::size_t, Stream))    \
+  X(create_stream, cuStreamCreate, (Stream*, unsigned))                           \
+  X(synchronize, cuStreamSynchronize, (Stream))                                   \
+  X(create_event, cuEventCreate, (Event*, unsigned))                              \
+  X(record, cuEventRecord, (Event, Stream))                                       \
+  X(query, cuEventQuery, (Event))                                                 \
+  X(wait, cuEventSynchronize, (Event))                                            \
+  X(load_module, cuModuleLoadData, (Module*, const void*))                        \
+  X(function, cuModuleGetFunction, (Function*, Module, const char*))              \
+  X(launch, cuLaunchKernel,                                                       \
+    (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**))
+
+struct Driver {
+#define EBB_MEMBER(name, symbol, parameters) Result(*name) parameters = nullptr;
+  EBB_CUDA_DRIVER(EBB_MEMBER)
+#undef EBB_MEMBER
+};
+
+using RtcProgram = struct RtcProgramOf*;
+#define EBB_CUDA_COMPILER(X)                                                                                          \
+  X(version, nvrtcVersion, (int*, int*))                                                                              \
+  X(create, nvrtcCreateProgram, (RtcProgram*, const char*, const char*, int, const char* const*, const char* const*)) \
+  X(destroy, nvrtcDestroyProgram, (RtcProgram*))                                                                      \
+  X(compile, nvrtcCompileProgram, (RtcProgram, int, const char* const*))                                              \
+  X(log_size, nvrtcGetProgramLogSize, (RtcProgram, std::size_t*))                                                     \
+  X(log, nvrtcGetProgramLog, (RtcProgram, char*))                                                                     \
+  X(code_size, nvrtcGetCUBINSize, (RtcProgram, std::size_t*))                                                         \
+  X(code, nvrtcGetCUBIN, (RtcProgram, char*))
+
+struct Compiler {
+#define EBB_MEMBER(name, symbol, parameters) Result(*name) parameters = nullptr;
+  EBB_CUDA_COMPILER(EBB_MEMBER)
+#undef EBB_MEMBER
+};
+
+// Null where there is no driver or it does not start.
+const Driver* find_driver();
+const Driver& driver();      // an Error where there is none
+const Compiler& compiler();  // an Error where there is none
+
+// For tests, before anything of CUDA is used.
+void install_driver(const Driver& driver, const Compiler& compiler);
+
+// Throws an Error naming the call and the driver's words where `result` is not success.
+void check(Result result, const char* call);
+
+}  // namespace ebb::cuda

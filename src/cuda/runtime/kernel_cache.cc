@@ -1,0 +1,167 @@
+#include "cuda/runtime/kernel_cache.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <iterator>
+#include <map>
+#include <mutex>
+
+#include "core/format_error.h"
+#include "cuda/print/sweep_text.h"
+#include "cuda/runtime/driver.h"
+
+namespace ebb::cuda {
+namespace {
+
+constexpr const char* kOptions[] = {"--std=c++17", "--fmad=false", "--prec-div=true", "--prec-sqrt=true",
+                                    "--ftz=false"};
+
+std::uint64_t hash(const std::string& bytes, std::uint64_t seed) {  // FNV-1a, mixed
+  std::uint64_t h = 0xCBF29CE484222325u ^ seed;
+  for (const char c : bytes) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+  h ^= h >> 32;
+  return h * 0x9E3779B97F4A7C15u;
+}
+
+std::filesystem::path folder() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache)
+    return std::filesystem::path(cache) / "ebb" / "cuda";
+  if (const char* home = std::getenv("HOME"); home && *home)
+    return std::filesystem::path(home) / ".cache" / "ebb" / "cuda";
+  return {};
+}
+
+// A file: magic, the whole key again, the code's checksum and length, the code. Anything else in it is as if it were
+// not there.
+constexpr std::uint64_t kMagic = 0x3161'6475'6362'6265u;  // "ebbcuda1"
+struct Header {
+  std::uint64_t magic = kMagic, key_low = 0, key_high = 0, checksum = 0, bytes = 0;
+};
+
+std::string read_file(const std::filesystem::path& path, const Header& expected) {
+  std::ifstream in(path, std::ios::binary);
+  Header h;
+  if (!in.read(reinterpret_cast<char*>(&h), sizeof h)) return {};
+  if (h.magic != kMagic || h.key_low != expected.key_low || h.key_high != expected.key_high) return {};
+  std::string code{std::istreambuf_iterator<char>(in), {}};
+  if (code.size() != h.bytes || hash(code, 1) != h.checksum) return {};
+  return code;
+}
+
+// Under a name of its own first, so that nobody ever reads half a file. Failing only costs the next process its time.
+void write_file(const std::filesystem::path& path, Header h, const std::string& code) {
+  static std::atomic<unsigned> count{0};
+  std::error_code none;
+  std::filesystem::create_directories(path.parent_path(), none);
+  const std::filesystem::path temporary = path.string() + fmt::format(".{}.{}", ::getpid(), count.fetch_add(1));
+  h.bytes = code.size();
+  h.checksum = hash(code, 1);
+  bool whole = false;
+  {
+    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+    out.write(reinterpret_cast<const char*>(&h), sizeof h);
+    out.write(code.data(), static_cast<std::streamsize>(code.size()));
+    out.flush();
+    whole = out.good();
+  }
+  if (whole) std::filesystem::rename(temporary, path, none);
+  if (!whole || none) std::filesystem::remove(temporary, none);
+}
+
+std::mutex stats_mutex;
+CompileStats stats;
+
+std::string compile(const std::string& source, const std::string& architecture) {
+  const Compiler& c = compiler();
+  const auto start = std::chrono::steady_clock::now();
+  RtcProgram program = nullptr;
+  require(c.create(&program, source.c_str(), "sweep.cu", 0, nullptr, nullptr) == kSuccess,
+          "cuda: NVRTC takes no program");
+  std::vector<const char*> options(std::begin(kOptions), std::end(kOptions));
+  const std::string target = "--gpu-architecture=" + architecture;
+  options.push_back(target.c_str());
+  const Result result = c.compile(program, static_cast<int>(options.size()), options.data());
+  std::string code;
+  std::size_t bytes = 0;
+  if (result == kSuccess && c.code_size(program, &bytes) == kSuccess) {
+    code.resize(bytes);
+    c.code(program, code.data());
+  }
+  std::string log;
+  if (code.empty() && c.log_size(program, &bytes) == kSuccess) {
+    log.resize(bytes);
+    c.log(program, log.data());
+  }
+  c.destroy(&program);
+  if (code.empty())
+    fail(Error::Kind::value, "internal: NVRTC does not compile a kernel for {}: {}\n{}", architecture, log, source);
+  std::lock_guard guard(stats_mutex);
+  ++stats.compiled;
+  stats.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return code;
+}
+
+std::string make_code(const std::string& text, const std::string& architecture) {
+  const std::string source = prelude() + text;
+  int major = 0, minor = 0;
+  compiler().version(&major, &minor);
+  std::string key = fmt::format("{} {}.{}", architecture, major, minor);
+  for (const char* option : kOptions) key += std::string(" ") + option;
+  key += "\n" + source;
+  Header h;
+  h.key_low = hash(key, 2);
+  h.key_high = hash(key, 3);
+  const std::filesystem::path in = folder();
+  const std::filesystem::path path = in / fmt::format("{:016x}{:016x}", h.key_high, h.key_low);
+  if (!in.empty()) {
+    std::string code = read_file(path, h);
+    if (!code.empty()) {
+      std::lock_guard guard(stats_mutex);
+      ++stats.from_disk;
+      return code;
+    }
+  }
+  std::string code = compile(source, architecture);
+  if (!in.empty()) write_file(path, h, code);
+  return code;
+}
+
+}  // namespace
+
+std::string machine_code(const std::string& text, const std::string& architecture) {
+  static auto* const mutex = new std::mutex;
+  static auto* const made = new std::map<std::string, std::shared_future<std::string>>;
+  std::promise<std::string> mine;
+  std::shared_future<std::string> code;
+  bool first = false;
+  {
+    std::lock_guard guard(*mutex);
+    const auto [it, fresh] = made->try_emplace(architecture + "\n" + text);
+    if (fresh) it->second = mine.get_future().share();
+    code = it->second;
+    first = fresh;
+  }
+  if (first) {
+    try {
+      mine.set_value(make_code(text, architecture));
+    } catch (...) {
+      mine.set_exception(std::current_exception());
+    }
+  }
+  return code.get();
+}
+
+CompileStats compile_stats() {
+  std::lock_guard guard(stats_mutex);
+  return stats;
+}
+
+}  // namespace ebb::cuda

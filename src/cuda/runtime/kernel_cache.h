@@ -1,0 +1,16 @@
+#pragma once
+#include <string>
+
+namespace ebb::cuda {
+
+// Machine code for a text (without the prelude), compiled for an architecture ("sm_90"): from this process, from the
+// folder $XDG_CACHE_HOME/ebb/cuda (~/.cache/ebb/cuda), or from NVRTC. May be called by several threads.
+std::string machine_code(const std::string& text, const std::string& architecture);
+
+struct CompileStats {
+  long compiled = 0, from_disk = 0;
+  double seconds = 0;  // spent compiling
+};
+CompileStats compile_stats();
+
+}  // namespace ebb::cuda

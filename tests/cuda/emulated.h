@@ -1,0 +1,194 @@
+// What a printed kernel needs of CUDA to run on the CPU: every thread of a block is a fiber, and fibers take turns in a
+// shuffled order wherever they wait for each other. Compiled together with the kernels, by a C++ compiler at run time.
+#pragma once
+#include <math.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __noinline__
+#define __launch_bounds__(n)
+// All shared memory lies in one section, so that it can be poisoned before a block begins.
+#define __shared__ static __attribute__((section("ebb_shared")))
+
+struct Index {
+  unsigned x, y, z;
+};
+static Index threadIdx, blockIdx, gridDim;
+
+namespace emulated {
+
+constexpr unsigned kThreads = 256, kWarp = 32;
+constexpr size_t kStack = 128 << 10;
+__shared__ char dummy[8];
+extern "C" char __start_ebb_shared[], __stop_ebb_shared[];
+
+struct Barrier {
+  unsigned arrived = 0, turn = 0;
+};
+struct Fiber {
+  jmp_buf at;
+  ucontext_t first;
+  char* stack = nullptr;
+  bool started = false, done = false;
+};
+static Fiber fibers[kThreads];
+static jmp_buf scheduler;
+static ucontext_t scheduler_first;
+static Barrier of_block, of_warp[kThreads / kWarp];
+static unsigned long long lanes[kThreads];
+static unsigned long turns = 0;  // of barriers: whether anything still moves
+static void (*kernel)(const void*);
+static const void* arguments;
+
+inline void yield() {
+  if (!_setjmp(fibers[threadIdx.x].at)) _longjmp(scheduler, 1);
+}
+inline void wait(Barrier& barrier, unsigned count) {
+  const unsigned turn = barrier.turn;
+  if (++barrier.arrived == count) {
+    barrier.arrived = 0;
+    ++barrier.turn;
+    ++turns;
+    return;
+  }
+  while (barrier.turn == turn) yield();
+}
+static void body() {
+  kernel(arguments);
+  fibers[threadIdx.x].done = true;
+  _longjmp(scheduler, 1);
+}
+inline void resume(unsigned t) {
+  threadIdx.x = t;
+  Fiber& f = fibers[t];
+  if (_setjmp(scheduler)) return;
+  if (f.started) _longjmp(f.at, 1);
+  f.started = true;
+  if (!f.stack) f.stack = static_cast<char*>(malloc(kStack));
+  getcontext(&f.first);
+  f.first.uc_stack.ss_sp = f.stack;
+  f.first.uc_stack.ss_size = kStack;
+  f.first.uc_link = nullptr;
+  makecontext(&f.first, body, 0);
+  setcontext(&f.first);
+}
+inline unsigned random_number(unsigned long long& state) {
+  state = state * 6364136223846793005ull + 1442695040888963407ull;
+  return static_cast<unsigned>(state >> 33);
+}
+inline void shuffle(unsigned* order, unsigned n, unsigned long long& state) {
+  for (unsigned i = n; i > 1; --i) {
+    const unsigned j = random_number(state) % i, x = order[i - 1];
+    order[i - 1] = order[j];
+    order[j] = x;
+  }
+}
+
+static int launch(void (*what)(const void*), unsigned blocks, const void* args, unsigned long long seed) {
+  kernel = what;
+  arguments = args;
+  gridDim = {blocks, 1, 1};
+  unsigned* const order = static_cast<unsigned*>(malloc(blocks * sizeof(unsigned)));
+  for (unsigned b = 0; b < blocks; ++b) order[b] = b;
+  shuffle(order, blocks, seed);
+  unsigned threads[kThreads];
+  for (unsigned t = 0; t < kThreads; ++t) threads[t] = t;
+  for (unsigned b = 0; b < blocks; ++b) {
+    blockIdx = {order[b], 0, 0};
+    memset(__start_ebb_shared, 0xA5, static_cast<size_t>(__stop_ebb_shared - __start_ebb_shared));
+    of_block = {};
+    for (Barrier& w : of_warp) w = {};
+    for (Fiber& f : fibers) f.started = f.done = false;
+    shuffle(threads, kThreads, seed);
+    for (unsigned left = kThreads; left;) {
+      const unsigned long before = turns;
+      const unsigned left_before = left;
+      for (unsigned t : threads) {
+        if (fibers[t].done) continue;
+        resume(t);
+        if (fibers[t].done) --left;
+      }
+      if (left && left == left_before && before == turns) {
+        fprintf(stderr, "emulated device: %u threads of block %u wait for ever\n", left, order[b]);
+        free(order);
+        return 1;
+      }
+    }
+  }
+  free(order);
+  return 0;
+}
+
+}  // namespace emulated
+
+inline void __syncthreads() { emulated::wait(emulated::of_block, emulated::kThreads); }
+inline int __syncthreads_or(int x) {
+  static int any = 0;
+  if (x) any = 1;
+  __syncthreads();
+  const int result = any;
+  __syncthreads();
+  any = 0;
+  __syncthreads();
+  return result;
+}
+template <class T>
+inline T __shfl_xor_sync(unsigned, T x, int distance) {
+  using namespace emulated;
+  const unsigned me = threadIdx.x;
+  memcpy(&lanes[me], &x, sizeof(T));
+  wait(of_warp[me / kWarp], kWarp);
+  memcpy(&x, &lanes[me ^ static_cast<unsigned>(distance)], sizeof(T));
+  wait(of_warp[me / kWarp], kWarp);
+  return x;
+}
+inline void __threadfence_system() {}
+inline unsigned atomicCAS(unsigned* at, unsigned expected, unsigned x) {
+  const unsigned before = *at;
+  if (before == expected) *at = x;
+  return before;
+}
+inline unsigned atomicExch(unsigned* at, unsigned x) {
+  const unsigned before = *at;
+  *at = x;
+  return before;
+}
+template <class To, class From>
+inline To same_bits(From x) {
+  To y;
+  memcpy(&y, &x, sizeof y);
+  return y;
+}
+inline float __uint_as_float(unsigned x) { return same_bits<float>(x); }
+inline unsigned __float_as_uint(float x) { return same_bits<unsigned>(x); }
+inline double __longlong_as_double(long long x) { return same_bits<double>(x); }
+inline long long __double_as_longlong(double x) { return same_bits<long long>(x); }
+
+// The conversions that the device has instructions for.
+inline float from_f16(unsigned short h) {
+  const unsigned sign = (h & 0x8000u) << 16, exponent = h >> 10 & 31, fraction = h & 0x3FFu;
+  if (exponent == 31) return __uint_as_float(sign | 0x7F800000u | fraction << 13);
+  if (exponent) return __uint_as_float(sign | (exponent + 112) << 23 | fraction << 13);
+  const float x = static_cast<float>(fraction) * 0x1p-24f;
+  return sign ? -x : x;
+}
+inline unsigned short to_f16(float x) {
+  const unsigned bits = __float_as_uint(x), sign = bits >> 16 & 0x8000u;
+  const float size = fabsf(x);
+  if (x != x) return static_cast<unsigned short>(sign | 0x7E00u);
+  if (size >= 65520.0f) return static_cast<unsigned short>(sign | 0x7C00u);
+  if (size < 0x1p-14f) return static_cast<unsigned short>(sign | static_cast<unsigned>(rintf(size * 0x1p24f)));
+  const unsigned magnitude = bits & 0x7FFFFFFFu;
+  return static_cast<unsigned short>(sign | ((magnitude + 0xFFFu + (magnitude >> 13 & 1)) >> 13) - (112u << 10));
+}
+inline unsigned short to_bf16(float x) {
+  const unsigned bits = __float_as_uint(x);
+  if (x != x) return 0x7FFF;
+  return static_cast<unsigned short>((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
+}

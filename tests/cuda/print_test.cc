@@ -1,0 +1,194 @@
+// Printed kernels, run on the CPU, against the oracle of sweeps.
+#include <gtest/gtest.h>
+
+#include "cuda/print/sweep_text.h"
+#include "cuda/runtime/driver.h"
+#include "cuda/runtime/open_library.h"
+#include "emulated_kernels.h"
+#include "sweep_cases.h"
+
+namespace ebb::testing {
+namespace {
+
+struct Printed {
+  cuda::SweepText text;
+  int kernel;
+};
+
+class PrintedSweeps : public ::testing::Test {
+ protected:
+  // All texts are compiled in one go; then each step runs twice, with threads in two orders.
+  void check(std::vector<std::unique_ptr<SweepCase>> cases) {
+    EmulatedKernels kernels;
+    std::vector<std::vector<Printed>> printed(cases.size());
+    for (std::size_t c = 0; c < cases.size(); ++c) {
+      for (const PlanStep& step : cases[c]->plan.steps) {
+        if (!step.program) break;
+        cuda::SweepText text = cuda::print_sweep(*step.program);
+        const int kernel = kernels.add(text);
+        printed[c].push_back({std::move(text), kernel});
+      }
+    }
+    kernels.compile();
+    if (HasFatalFailure()) return;
+    for (std::size_t c = 0; c < cases.size(); ++c) {
+      for (std::size_t s = 0; s < printed[c].size(); ++s) {
+        step(*cases[c], cases[c]->plan.steps[s], printed[c][s], kernels);
+      }
+    }
+  }
+
+  void step(SweepCase& c, const PlanStep& step, const Printed& printed, const EmulatedKernels& kernels) {
+    SCOPED_TRACE(c.name);
+    std::vector<Argument> inputs;
+    for (std::int32_t v : step.inputs) inputs.push_back(c.input(v));
+    std::vector<std::vector<std::byte>> results[2];
+    for (const int order : {0, 1}) {
+      std::vector<Argument> bound = inputs;
+      for (std::int32_t v : step.outputs) results[order].push_back(c.room(v));
+      for (auto& r : results[order]) bound.emplace_back().data = r.data();
+      cuda::ErrorSlot error;
+      kernels.run(printed.kernel, printed.text, bound, error, order ? 12345 : 1);
+      ASSERT_EQ(error.key, cuda::ErrorSlot::kNone);
+    }
+    std::vector<Argument> bound = inputs;
+    for (std::int32_t v : step.outputs) {
+      c.memory[v] = c.room(v);
+      bound.emplace_back().data = c.memory[v].data();
+    }
+    run_reference(*step.program, bound);
+    for (std::size_t k = 0; k < step.outputs.size(); ++k) {
+      const std::int32_t v = step.outputs[k];
+      EXPECT_EQ(results[0][k], results[1][k]) << "depends on the order of threads\n" << printed.text.text;
+      compare(c, v, results[0][k], c.memory[v], printed.text.text);
+    }
+  }
+
+  void compare(const SweepCase& c, std::int32_t v, const std::vector<std::byte>& got,
+               const std::vector<std::byte>& want, const std::string& text) {
+    const DType dtype = c.value(v).dtype;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(c.value(v).shape.numel()); ++i) {
+      const double g = number_at(dtype, got.data(), i), w = number_at(dtype, want.data(), i);
+      if (g == w || (std::isnan(g) && std::isnan(w))) continue;
+      if (std::fabs(g - w) <= sweep_tolerance(dtype) * (1 + std::fabs(w))) continue;
+      ADD_FAILURE() << "element " << i << " is " << g << ", the oracle says " << w << "\n" << text;
+      return;
+    }
+    EXPECT_TRUE(std::equal(got.end() - 16, got.end(), want.end() - 16)) << "written past the end\n" << text;
+  }
+};
+
+TEST_F(PrintedSweeps, AreTheOracle) { check(sweep_cases()); }
+
+// Where NVRTC can be had it takes the texts for the oldest GPU that is supported and for Hopper, in one program each.
+TEST(SweepText, CompilesForGpus) {
+  const auto library = cuda::OpenLibrary::try_open({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"});
+  if (!library) return;
+  EmulatedKernels kernels;
+  int which = 0;
+  for (const auto& c : sweep_cases()) {
+    const bool wanted = c->name.ends_with(" 37") || c->name.ends_with(" 5000") || which++ % 17 == 0;
+    for (const PlanStep& step : c->plan.steps) {
+      if (wanted && step.program) kernels.add(cuda::print_sweep(*step.program));
+    }
+  }
+  const std::string source = cuda::prelude() + kernels.device_source();
+  using namespace cuda;
+  Compiler c;  // not the table that the emulated device may have replaced
+#define EBB_LOAD(name, symbol, parameters) c.name = reinterpret_cast<Result(*) parameters>(library.function(#symbol));
+  EBB_CUDA_COMPILER(EBB_LOAD)
+  for (const char* gpu : {"sm_80", "sm_90"}) {
+    cuda::RtcProgram program = nullptr;
+    ASSERT_EQ(c.create(&program, source.c_str(), "sweeps.cu", 0, nullptr, nullptr), cuda::kSuccess);
+    const std::string target = std::string("--gpu-architecture=") + gpu;
+    const char* const options[] = {target.c_str(), "--std=c++17", "--fmad=false"};
+    const cuda::Result result = c.compile(program, 3, options);
+    std::size_t bytes = 0;
+    c.log_size(program, &bytes);
+    std::string log(bytes, ' ');
+    c.log(program, log.data());
+    EXPECT_EQ(result, cuda::kSuccess) << gpu << "\n" << log;
+    c.destroy(&program);
+  }
+}
+
+// Sizes, strides and numbers are arguments.
+TEST(SweepText, HoldsStructureAndNoSizes) {
+  const auto text = [](const Tensor& x, double factor) {
+    const auto c = make_case("", {sum(x * factor, 1)});
+    return cuda::print_sweep(*c->plan.steps[0].program).text;
+  };
+  manual_seed(1);
+  EXPECT_EQ(text(randn({4, 50}).eval(), 2.0), text(randn({90, 700}).eval(), 3.0));
+  EXPECT_EQ(text(randn({4, 50}).eval().slice(1, 0, 50, 2), 2.0),
+            text(randn({90, 700}).eval().slice(1, 0, 600, 3), 2.0));
+}
+
+// The bits of a row's sum depend neither on how many rows there are nor on how they are shared by threads.
+TEST(SweepText, AddsARowAloneAsInABatch) {
+  manual_seed(3);
+  EmulatedKernels kernels;
+  const Tensor x = randn({20, 700}).eval(), row = from_data(x.to_vector<float>().data() + 0, {1, 700});
+  const auto many = make_case("", {sum(x, 1)}), one = make_case("", {sum(row, 1)});
+  const auto& program = *many->plan.steps[0].program;
+  const cuda::SweepText text = cuda::print_sweep(program);
+  const int kernel = kernels.add(text);
+  const cuda::SweepText alone = cuda::print_sweep(*one->plan.steps[0].program);
+  const int kernel_alone = kernels.add(alone);
+  kernels.compile();
+  std::vector<float> sums(20), sum_alone(1);
+  cuda::ErrorSlot error;
+  std::vector<Argument> a(2);
+  a[0] = many->input(many->plan.steps[0].inputs[0]);
+  a[1].data = sums.data();
+  kernels.run(kernel, text, a, error, 1);
+  a[0] = one->input(one->plan.steps[0].inputs[0]);
+  a[1].data = sum_alone.data();
+  kernels.run(kernel_alone, alone, a, error, 1);
+  EXPECT_EQ(sums[0], sum_alone[0]);
+}
+
+// The lowest position, with the text the CPU has.
+TEST(SweepText, NamesTheLowestPositionThatIsWrong) {
+  manual_seed(4);
+  EmulatedKernels kernels;
+  std::vector<std::int64_t> targets(40, 1);
+  targets[7] = 12;
+  targets[30] = -1;
+  const Tensor x = randn({40, 10}).eval(), target = tensor_from(targets, {40}, DType::i64).eval();
+  std::vector<double> chances(300, 0.5);
+  chances[211] = 1.5;
+  chances[290] = -3;
+  const Tensor p = tensor_from(chances, {10, 30}, DType::f32).eval();
+  const auto picks = make_case("", {cross_entropy(x, target)}), checks = make_case("", {bernoulli(p)});
+  std::string texts[2];
+  const SweepCase* const both[] = {picks.get(), checks.get()};
+  std::vector<cuda::SweepText> printed;
+  for (const SweepCase* c : both) {
+    printed.push_back(cuda::print_sweep(*c->plan.steps[0].program));
+    kernels.add(printed.back());
+  }
+  kernels.compile();
+  for (int i : {0, 1}) {
+    auto& c = *const_cast<SweepCase*>(both[i]);
+    const PlanStep& step = c.plan.steps[0];
+    std::vector<Argument> bound;
+    for (std::int32_t v : step.inputs) bound.push_back(c.input(v));
+    std::vector<std::vector<std::byte>> room;
+    for (std::int32_t v : step.outputs) room.push_back(c.room(v));
+    for (auto& r : room) bound.emplace_back().data = r.data();
+    cuda::ErrorSlot error;
+    kernels.run(i, printed[static_cast<std::size_t>(i)], bound, error, 9);
+    ASSERT_NE(error.key, cuda::ErrorSlot::kNone) << i << "\n"
+                                                 << print(c.plan) << printed[static_cast<std::size_t>(i)].text;
+    const auto& t = printed[static_cast<std::size_t>(i)];
+    texts[i] = cuda::complaint(*step.program, t.checks[error.key & 0xFFF],
+                               static_cast<std::int64_t>(error.key >> 12 & 0xFF'FFFF'FFFF), error.bits)
+                   .what();
+  }
+  EXPECT_EQ(texts[0], "cross_entropy: target[7] = 12 is outside [0, 10)");
+  EXPECT_EQ(texts[1], "bernoulli: a probability must lie in [0, 1], but the element at [7, 1] is 1.5");
+}
+
+}  // namespace
+}  // namespace ebb::testing

@@ -1,0 +1,246 @@
+#pragma once
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ebb/autograd.h"
+#include "ebb/losses.h"
+#include "ebb/ops.h"
+#include "ebb/random.h"
+#include "graph/node.h"
+#include "schedule/plan.h"
+#include "schedule/trace.h"
+
+// Sweeps of expressions, with their arguments bound: what the printed kernels are tested on.
+namespace ebb::testing {
+
+inline double number_at(DType dtype, const std::byte* data, std::size_t i) {
+  const auto read = [&](auto zero) {
+    std::memcpy(&zero, data + i * sizeof zero, sizeof zero);
+    return zero;
+  };
+  switch (dtype) {
+    case DType::f64:
+      return read(double{});
+    case DType::f32:
+      return read(float{});
+    case DType::f16:
+      return to_float(read(Half{}));
+    case DType::bf16:
+      return to_float(read(BFloat16{}));
+    case DType::i64:
+      return static_cast<double>(read(std::int64_t{}));
+    case DType::i32:
+      return read(std::int32_t{});
+    default:
+      return read(std::uint8_t{});
+  }
+}
+
+// Of a device's sweep and the oracle, which computes in f64 throughout.
+inline double sweep_tolerance(DType d) {
+  return d == DType::f64 ? 1e-11 : d == DType::f32 ? 2e-5 : d == DType::f16 ? 4e-3 : d == DType::bf16 ? 3e-2 : 0;
+}
+
+// A case with its plan. Steps run in order; what one writes, by the oracle, the next reads.
+struct SweepCase {
+  std::string name;
+  OwnedTrace owned;
+  Plan plan;
+  std::map<std::int32_t, std::vector<std::byte>> memory;
+
+  const Value& value(std::int32_t v) const { return plan.graph.values[static_cast<std::size_t>(v)]; }
+
+  std::vector<std::byte> room(std::int32_t v) const {
+    return std::vector<std::byte>(static_cast<std::size_t>(value(v).shape.numel()) * size_of(value(v).dtype) + 16,
+                                  std::byte{0x5A});
+  }
+  Argument input(std::int32_t v) {
+    const Value& x = value(v);
+    Argument a;
+    if (x.op == Op::constant && x.node < 0) {
+      a.real = x.literal;
+      a.integer = static_cast<std::int64_t>(x.literal);
+    } else if (x.is_leaf) {
+      const Node& n = *owned.trace.nodes[static_cast<std::size_t>(x.node)];
+      a.real = n.payload.real;
+      a.integer = n.payload.integer;
+      a.step = n.payload.step;
+      a.seed = n.payload.seed;
+      a.operation = n.payload.operation;
+      if (x.op == Op::data && n.storage.buffer)
+        a.data = n.storage.buffer.data() + n.storage.offset * static_cast<std::int64_t>(size_of(x.dtype));
+    } else {
+      a.data = memory.at(v).data();
+    }
+    return a;
+  }
+};
+
+inline std::unique_ptr<SweepCase> make_case(const std::string& name, const std::vector<Tensor>& roots) {
+  auto c = std::make_unique<SweepCase>();
+  c->name = name;
+  c->owned = trace_of(roots);
+  if (c->owned.trace.roots.empty()) return nullptr;
+  c->plan = make_plan(c->owned.trace);
+  return c;
+}
+
+// Rows of 37 elements stay on one warp, rows of 5000 are a block's, with 8192 and more they have several segments.
+inline std::vector<std::unique_ptr<SweepCase>> sweep_cases() {
+  std::vector<std::unique_ptr<SweepCase>> cases;
+  const auto add = [&](const std::string& name, const std::vector<Tensor>& roots) {
+    if (auto c = make_case(name, roots)) cases.push_back(std::move(c));
+  };
+  manual_seed(7);
+  using Unary = Tensor (*)(const Tensor&);
+  const std::vector<std::pair<const char*, Unary>> unary{{"neg", neg},
+                                                         {"reciprocal", reciprocal},
+                                                         {"square", square},
+                                                         {"abs", abs},
+                                                         {"sign", sign},
+                                                         {"exp", exp},
+                                                         {"exp2", exp2},
+                                                         {"expm1", expm1},
+                                                         {"log", log},
+                                                         {"log2", log2},
+                                                         {"log10", log10},
+                                                         {"log1p", log1p},
+                                                         {"sqrt", sqrt},
+                                                         {"rsqrt", rsqrt},
+                                                         {"cbrt", cbrt},
+                                                         {"sin", sin},
+                                                         {"cos", cos},
+                                                         {"tan", tan},
+                                                         {"asin", asin},
+                                                         {"acos", acos},
+                                                         {"atan", atan},
+                                                         {"sinh", sinh},
+                                                         {"cosh", cosh},
+                                                         {"tanh", tanh},
+                                                         {"asinh", asinh},
+                                                         {"acosh", acosh},
+                                                         {"atanh", atanh},
+                                                         {"erf", erf},
+                                                         {"erfc", erfc},
+                                                         {"lgamma", lgamma},
+                                                         {"digamma", digamma},
+                                                         {"floor", floor},
+                                                         {"ceil", ceil},
+                                                         {"round", round},
+                                                         {"trunc", trunc},
+                                                         {"isnan", isnan},
+                                                         {"isinf", isinf},
+                                                         {"isfinite", isfinite},
+                                                         {"logical_not", logical_not}};
+  using Binary = Tensor (*)(TensorOrScalar, TensorOrScalar);
+  const std::vector<std::pair<const char*, Binary>> binary{{"add", ebb::add},
+                                                           {"sub", sub},
+                                                           {"mul", mul},
+                                                           {"div", div},
+                                                           {"pow", pow},
+                                                           {"floor_divide", floor_divide},
+                                                           {"remainder", remainder},
+                                                           {"maximum", maximum},
+                                                           {"minimum", minimum},
+                                                           {"atan2", atan2},
+                                                           {"hypot", hypot},
+                                                           {"eq", eq},
+                                                           {"ne", ne},
+                                                           {"lt", lt},
+                                                           {"le", le},
+                                                           {"gt", gt},
+                                                           {"ge", ge}};
+  const std::vector<double> edges{0.0, -0.0, 1, -1, 0.5, -0.5, 2.5, -2.5, 3, 1e-3, INFINITY, -INFINITY, NAN, 7, -7};
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+    const std::string of = " " + std::string(ebb::name(dtype));
+    const Tensor numbers = (randn({40}) * 2).eval();
+    std::vector<double> all = edges;
+    for (const double x : numbers.to_vector<double>()) all.push_back(x);
+    const Tensor x = tensor_from(all, {static_cast<std::int64_t>(all.size())}, dtype).eval();
+    std::vector<Tensor> ys;
+    for (const auto& [name, f] : unary) add(name + of, {f(x)});
+    const Tensor a = tensor_from(all, {static_cast<std::int64_t>(all.size()), 1}, dtype).eval();
+    const Tensor b = tensor_from(all, {static_cast<std::int64_t>(all.size())}, dtype).eval();
+    for (const auto& [name, f] : binary) add(name + of, {f(a, b)});
+    add("where" + of, {where(a > b, a, b)});
+    add("fma" + of, {fma(a, b, a)});
+    add("polygamma" + of, {polygamma(2, abs(x) + 0.25)});
+    for (const DType to : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32, DType::bool_})
+      add("cast to " + std::string(ebb::name(to)) + of, {cast(x, to)});
+  }
+  for (const DType dtype : {DType::i64, DType::i32, DType::u8}) {
+    const std::string of = " " + std::string(ebb::name(dtype));
+    std::vector<std::int64_t> whole{0, 1, 2, 3, 7, 100, 255};
+    if (dtype != DType::u8) whole.insert(whole.end(), {-1, -2, -3, -7, -100, 2147483647, -2147483648ll});
+    const auto n = static_cast<std::int64_t>(whole.size());
+    const Tensor a = tensor_from(whole, {n, 1}, dtype).eval(), b = tensor_from(whole, {n}, dtype).eval();
+    for (const auto& [name, f] : binary) {
+      const std::string op = name;
+      if (op != "atan2" && op != "hypot" && op != "pow") add(op + of, {f(a, b)});
+    }
+    add("pow" + of, {pow(a, clamp(b, 0, 9))});
+    for (const auto& [name, f] : unary) {
+      const std::string op = name;
+      if (op == "neg" || op == "square" || op == "abs" || op == "sign" || op == "floor") add(op + of, {f(b)});
+    }
+    add("where" + of, {where(a < b, a, b)});
+    add("sum" + of, {sum(a - b, 0), sum(a * b), sum(b)});
+    for (const DType to : {DType::f64, DType::f32, DType::bf16, DType::i64, DType::i32, DType::u8, DType::bool_})
+      add("cast to " + std::string(ebb::name(to)) + of, {cast(a, to)});
+  }
+  {
+    const Tensor p = tensor({true, true, false, false}).eval(), q = tensor({true, false, true, false}).eval();
+    add("logic", {logical_and(p, q), logical_or(p, q), logical_xor(p, q), logical_not(p), where(p, p, q)});
+    add("bool sums", {any(p), all(p), sum(p)});
+  }
+  // Strides: transposed, sliced with a step, backwards, broadcast, three dimensions that do not merge.
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    const std::string of = " " + std::string(ebb::name(dtype));
+    const Tensor x = cast(randn({6, 5, 7}), dtype).eval(), y = cast(randn({7, 5}), dtype).eval();
+    add("permuted" + of, {permute(x, {2, 0, 1}) + 1, permute(x, {1, 2, 0}) * reshape(transpose(y, 0, 1), {5, 7, 1})});
+    add("stepped" + of, {exp(x.slice(2, 0, 7, 2)) + x.slice(2, 0, 7, 2)});
+    add("backwards" + of, {flip(x, {1}) + x});
+    add("middle" + of, {softmax(x, 1)});
+    add("first" + of, {softmax(x, 0)});
+    add("outer and inner" + of, {sum(x, {0, 2})});
+    add("column sums" + of, {sum(x, 0), mean(x, 0), max(x, 0)});
+    add("to scalar" + of, {sum(x), mean(square(x)), max(x), min(x), prod(x * 0.1 + 1)});
+  }
+  // Rows and totals of all lengths.
+  for (const std::int64_t columns : {1, 7, 8, 37, 256, 1024, 1025, 5000, 8192, 8193, 20011}) {
+    const std::int64_t rows = columns > 1024 ? 3 : 11;
+    const std::string of = " " + std::to_string(columns);
+    const Tensor x = randn({rows, columns}).eval();
+    add("row sum" + of, {sum(x, 1)});
+    add("row max and min" + of, {max(x, 1), min(x, 1)});
+    add("total" + of, {sum(x), mean(x)});
+    add("softmax" + of, {softmax(x, 1), log_softmax(x, 1)});
+    add("layer norm" + of, {layer_norm(x, {columns})});
+    const Tensor target = randint(0, columns, {rows}).eval();
+    const Tensor v = variable(x);
+    const Tensor loss = cross_entropy(v, target);
+    add("cross entropy" + of, {loss, backward(loss)[v]});
+    const Tensor half = cast(x, DType::bf16).eval(), hv = variable(half), half_loss = cross_entropy(hv, target);
+    add("cross entropy bf16" + of, {half_loss, backward(half_loss)[hv]});
+    const Tensor u = variable(x), d = mse_loss(u, x * 0.5);
+    add("mse" + of, {d, backward(d)[u]});
+    const Tensor bias = randn({columns}).eval(), w = variable(bias), y = sum(square(tanh(x + w)));
+    add("bias" + of, {y, backward(y)[w]});
+  }
+  add("many rows", {sum(randn({700, 3}).eval(), 1), softmax(randn({700, 3}).eval(), 1)});
+  add("column sums of many rows", {sum(randn({2500, 5}).eval(), 0)});
+  add("random", {rand({1000}), randn({33, 5}), rand({100}, DType::f64), bernoulli({50}, 0.3)});
+  add("ramps", {arange(100) * 3, cast(arange(20), DType::f32), linspace(0, 1, 11)});
+  add("dropout", {dropout(randn({500}).eval(), 0.4)});
+  add("empty", {sum(zeros({0, 4}) + randn({0, 4}).eval(), 0), sum(randn({4, 0}).eval(), 1), exp(randn({0}).eval()),
+                sum(randn({0}).eval())});
+  add("gelu and others", {gelu(randn({300}).eval()), silu(randn({300}).eval()), softplus(randn({300}).eval())});
+  return cases;
+}
+
+}  // namespace ebb::testing
