@@ -8,7 +8,7 @@
 #include "ebb/autograd.h"
 #include "ebb/losses/distance.h"
 #include "ebb/losses/linear_cross_entropy.h"
-#include "graph/node.h"
+#include "graph/lock.h"
 
 // Losses come from the registry: Python makes a function of each entry, with its inputs and options as arguments, and
 // calls it here by its number.
@@ -50,10 +50,9 @@ nb::list describe() {
 
 // A loss of halves before its last step, which rounds it to a half.
 Tensor unrounded(const Tensor& loss) {
-  std::lock_guard lock(graph_mutex());
-  const Node* node = loss.node();
-  const bool last = node->op == Op::cast && is_half(node->dtype) && !node->inputs.empty();
-  return last && node->inputs[0]->dtype == DType::f32 ? Tensor(node->inputs[0]) : loss;
+  if (loss.node()->op != Op::cast || !is_half(loss.dtype())) return loss;
+  const Tensor wide = ebb::input_of(loss, 0);
+  return wide.defined() && wide.dtype() == DType::f32 ? wide : loss;
 }
 
 struct Call {
