@@ -23,6 +23,7 @@ PARTS = {
     "track": "grad",
     "depend": "checkpoint",
     "custom": "custom_function",
+    "to_device": "Tensor",  # its method to()
     "output": "topk",
     "copy": "contiguous",
     "check": "binary_cross_entropy",
@@ -45,6 +46,7 @@ PARTS = {
 
 # Functions of the headers that Python spells differently, or that only a compiled language needs.
 SPELLED = {
+    "device_from_name": None,  # devices are named by strings
     "from_bytes": "tensor",
     "from_data": "tensor",
     "from_foreign": "from_dlpack",
