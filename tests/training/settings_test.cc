@@ -122,7 +122,7 @@ TEST(Settings, AnOptimiserThatNobodyKnowsIsAnError) {
   resolve_length(c, 10);
   const Dataset data = load_dataset(c);
   c.optimizer = "adamm";
-  EXPECT_THROW_MESSAGE(Trainer(c, data), "--optimizer adamm: there is no such optimiser; did you mean 'adam");
+  EXPECT_THROW_MESSAGE(Trainer(c, data), "optimizer: there is no 'adamm'; did you mean 'adam");
 }
 
 }  // namespace
