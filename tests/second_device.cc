@@ -24,7 +24,8 @@ constexpr std::size_t kRange = std::size_t{64} << 30;
 
 class Memory final : public BlockSource {
  public:
-  Memory() {
+  // in_order: what the device does after all it was given before.
+  explicit Memory(std::function<void(std::function<void()>)> in_order) : in_order_(std::move(in_order)) {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     addresses_ = static_cast<std::byte*>(mmap(nullptr, kRange, PROT_NONE, flags, -1, 0));
     behind_ = static_cast<std::byte*>(mmap(nullptr, kRange, PROT_READ | PROT_WRITE, flags, -1, 0));
@@ -43,7 +44,8 @@ class Memory final : public BlockSource {
       address = addresses_ + used_;
       used_ += rounded;
     }
-    std::memset(real(address), 0xA5, bytes);
+    // Poisoned when its turn comes: steps that were started before may still read what was freed since.
+    in_order_([data = real(address), bytes] { std::memset(data, 0xA5, bytes); });
     return address;
   }
   void free(std::byte* data, std::size_t bytes) noexcept override {
@@ -59,6 +61,7 @@ class Memory final : public BlockSource {
   }
 
  private:
+  std::function<void(std::function<void()>)> in_order_;
   std::byte *addresses_, *behind_;
   std::mutex mutex_;
   std::size_t used_ = 0;
@@ -198,7 +201,7 @@ class SecondDevice final : public Backend {
     }
   }
 
-  Memory memory_;
+  Memory memory_{[this](std::function<void()> work) { enqueue(std::move(work)); }};
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
