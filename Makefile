@@ -65,7 +65,7 @@ test: configure $(if $(PYTHON_OPTIONS),$(VENV)/complete)
 	$(call install_missing,$(TEST_PACKAGES))
 	@$(if $(PYTHON_OPTIONS),grep -q EBB_BUILD_PYTHON:BOOL=ON $(BUILD)/CMakeCache.txt || cmake --preset $(PRESET) $(PYTHON_OPTIONS))
 	@cmake --build $(BUILD)
-	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS)
+	@cd $(BUILD) && ctest --output-on-failure -j $$(nproc)
 
 # Tensors shared between threads: what the sanitizers look at. ROUNDS=100000 tells each story that often.
 test-threads: configure
