@@ -59,16 +59,17 @@ class Reverse {
   static constexpr std::int32_t kNotReached = -1;
 
   struct Visit {
-    explicit Visit(Node* n) : tensor(n), node(n) {}
+    Visit(Node* n, bool is_end) : tensor(n), node(n), ends(is_end) {}
     Tensor tensor;
     Node* node;
+    bool ends;                         // the walk does not go below it
     std::size_t first = 0, count = 0;  // its operands
     std::shared_ptr<const Rule> rule;  // of its own, if it has one
     Tensor cotangent;                  // while it is pending
   };
 
   bool follows(const Node& n) const { return (n.history & p_.bits) != 0; }
-  bool stops(Node* n) const { return n->op == Op::variable || (!target_.empty() && target_.contains(n)); }
+  bool ends_at(Node* n) const { return n->op == Op::variable || (!target_.empty() && target_.contains(n)); }
 
   // During a walk its nodes store their place in it, plus one.
   struct Unmark {
@@ -93,9 +94,11 @@ class Reverse {
     }
     for (std::size_t i = 0; i < order_.size(); ++i) {
       Visit& v = order_[i];
-      const auto target = target_.find(v.node);
-      if (target != target_.end()) target->second = static_cast<std::int32_t>(i);
-      if (stops(v.node)) continue;
+      if (v.ends) {
+        const auto target = target_.find(v.node);
+        if (target != target_.end()) target->second = static_cast<std::int32_t>(i);
+        continue;
+      }
       const std::size_t first = first_operand(*v.node);
       v.first = operands_.size();
       v.count = v.node->inputs.size() - std::min(first, v.node->inputs.size());
@@ -114,8 +117,11 @@ class Reverse {
     struct Frame {
       Node* node;
       std::size_t next;
+      bool ends;
     };
-    std::vector<Frame> stack{{root, first_operand(*root)}};
+    std::vector<Frame> stack;
+    stack.reserve(64);
+    stack.push_back({root, first_operand(*root), ends_at(root)});
     while (!stack.empty()) {
       Frame& f = stack.back();
       if (!lock.holds(*f.node)) return false;
@@ -123,7 +129,7 @@ class Reverse {
         stack.pop_back();
         continue;
       }
-      if (!stops(f.node)) {
+      if (!f.ends) {
         require(!f.node->consumed || f.node->op == Op::track,
                 "backward: the history of {} {} was consumed by an earlier backward; call that one with "
                 "keep_history = true to go through it again",
@@ -136,11 +142,11 @@ class Reverse {
           if (!next->mark) input = next;
         }
         if (input) {
-          stack.push_back({input, first_operand(*input)});
+          stack.push_back({input, first_operand(*input), ends_at(input)});
           continue;
         }
       }
-      order_.emplace_back(f.node);
+      order_.emplace_back(f.node, f.ends);
       f.node->mark = static_cast<std::uint32_t>(order_.size());
       stack.pop_back();
     }
@@ -158,7 +164,7 @@ class Reverse {
 
   void step(std::size_t i) {
     Visit& v = order_[i];
-    if (!v.cotangent.defined() || stops(v.node)) return;
+    if (!v.cotangent.defined() || v.ends) return;
     const Tensor grad = std::move(v.cotangent);
     const Node& n = *v.node;
     inputs_.clear();
@@ -199,7 +205,7 @@ class Reverse {
     std::vector<Forgotten> forgotten;  // before the lock: released after it
     GraphLock lock(parts_);
     for (const Visit& v : order_) {
-      if (stops(v.node)) continue;
+      if (v.ends) continue;
       v.node->consumed = true;
       if (v.node->evaluated.load(std::memory_order_relaxed)) forgotten.push_back(forget_inputs(v.node));
     }

@@ -60,7 +60,8 @@ GraphLock::GraphLock(std::span<Node* const> start) : parts_(0) {
 }
 
 void GraphLock::lock() {
-  for (std::uint64_t rest = parts_; rest; rest &= rest - 1) all_parts()[std::countr_zero(rest)].lock();  // always in order
+  for (std::uint64_t rest = parts_; rest; rest &= rest - 1)
+    all_parts()[std::countr_zero(rest)].lock();  // always in order
   locked_ = true;
 }
 
@@ -83,11 +84,13 @@ Tensor input_of(const Tensor& t, std::size_t k) {
 
 void Companions::make(std::span<const Tensor> tensors) {
   std::vector<Node*> nodes;
+  nodes.reserve(tensors.size());
   for (const Tensor& t : tensors) {
     if (!t.evaluated() && info(t.node()->op).cls != OpClass::leaf) nodes.push_back(t.node());
   }
   if (nodes.empty()) return;
   const auto list = std::make_shared<Companions>();
+  list->nodes_.reserve(nodes.size());
   GraphLock lock(nodes);
   for (Node* n : nodes) {
     if (n->extra && n->extra->companions) continue;  // it already has a list: evaluating it evaluates those

@@ -67,11 +67,14 @@ Tensor evaluate_loss(std::string_view name, const std::vector<Tensor>& inputs, c
   const LossInfo& loss = loss_info(name);
   const auto needed =
       std::count_if(loss.inputs.begin(), loss.inputs.end(), [](auto& input) { return !input.optional; });
-  require(inputs.size() >= static_cast<std::size_t>(needed) && inputs.size() <= loss.inputs.size(),
-          "{}: takes {} inputs ({}), got {}", name, loss.inputs.size(), names_of(loss.inputs), inputs.size());
+  if (inputs.size() < static_cast<std::size_t>(needed) || inputs.size() > loss.inputs.size()) {
+    fail(Error::Kind::value, "{}: takes {} inputs ({}), got {}", name, loss.inputs.size(), names_of(loss.inputs),
+         inputs.size());
+  }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    require(inputs[i].defined() || loss.inputs[i].optional, "{}: the input {} is missing; it takes {}", name,
-            loss.inputs[i].name, names_of(loss.inputs));
+    if (inputs[i].defined() || loss.inputs[i].optional) continue;
+    fail(Error::Kind::value, "{}: the input {} is missing; it takes {}", name, loss.inputs[i].name,
+         names_of(loss.inputs));
   }
   for (const auto& [option, value] : options) loss.option(option);
   return loss.evaluate(inputs, options);

@@ -124,28 +124,7 @@ void each_division(const ValueGraph& g, const Fusion& f, const std::vector<int>&
 }
 
 // Costs less than being written and read.
-bool is_cheap(Op op) {
-  switch (op) {
-    case Op::cast:
-    case Op::neg:
-    case Op::abs:
-    case Op::add:
-    case Op::sub:
-    case Op::mul:
-    case Op::maximum:
-    case Op::minimum:
-    case Op::where:
-    case Op::eq:
-    case Op::ne:
-    case Op::lt:
-    case Op::le:
-    case Op::gt:
-    case Op::ge:
-      return true;
-    default:
-      return false;
-  }
-}
+bool is_cheap(Op op) { return info(op).cls == OpClass::elementwise && !info(op).costly; }
 
 }  // namespace
 

@@ -71,7 +71,7 @@ Traced trace_roots(std::span<Node* const> nodes, GraphLock& lock, std::vector<Te
     }
     lock.unlock();  // what is let go of is released without it
     roots.clear();
-    t = Trace();
+    t.clear();
     lock.widen();
   }
 }
@@ -83,7 +83,8 @@ void evaluate(std::span<Node* const> nodes) {
   for (;;) {
     // In this order: what is released is destroyed after the lock.
     std::vector<Tensor> roots, kept;
-    Trace t;
+    ReusedTrace reused;
+    Trace& t = *reused;
     std::optional<Claim> claim;
     std::optional<GraphRun> run;
     const std::uint32_t ended_before = Claim::ended();

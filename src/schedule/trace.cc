@@ -1,6 +1,8 @@
 #include "schedule/trace.h"
 
+#include <array>
 #include <cstring>
+#include <utility>
 
 namespace ebb {
 namespace {
@@ -48,6 +50,8 @@ class Tracer {
   Traced run(std::span<const Tensor> roots) {
     constexpr std::size_t kUsual = 64;
     t_.nodes.reserve(kUsual);
+    t_.stored.reserve(kUsual);
+    t_.unique.reserve(kUsual);
     t_.same.reserve(kUsual);
     t_.first_input.reserve(kUsual + 1);
     t_.inputs.reserve(2 * kUsual);
@@ -165,14 +169,14 @@ class Tracer {
       put(is_floating(node.dtype) ? node.payload.real == 1.0 : node.payload.integer == 1);
     }
     std::int32_t first = index;
-    if (leaves_.size() < 16) {
-      for (std::int32_t other : leaves_) {
+    if (leaf_count_ < leaves_.size()) {
+      for (std::int32_t other : std::span(leaves_.data(), leaf_count_)) {
         if (equal_leaves(*t_.nodes[other], t_.stored[other], node, stored)) {
           first = other;
           break;
         }
       }
-      if (first == index) leaves_.push_back(index);
+      if (first == index) leaves_[leaf_count_++] = index;
     } else {
       if (by_hash_.empty()) {
         for (std::int32_t other : leaves_) by_hash_.emplace(leaf_hash(*t_.nodes[other], t_.stored[other]), other);
@@ -199,11 +203,53 @@ class Tracer {
   const Placeholders placeholders_;
   std::unordered_map<const Node*, std::int32_t> elsewhere_;
   std::vector<Frame> stack_;
-  std::vector<std::int32_t> leaves_;
+  std::array<std::int32_t, 16> leaves_;  // the first different ones; with more, by_hash_ has them all
+  std::size_t leaf_count_ = 0;
   std::unordered_multimap<std::uint64_t, std::int32_t> by_hash_;
 };
 
 }  // namespace
+
+void Trace::clear() {
+  nodes.clear();
+  stored.clear();
+  unique.clear();
+  inputs.clear();
+  first_input.clear();
+  roots.clear();
+  same.clear();
+  key.clear();
+  moves.clear();
+  forgotten.clear();
+  device = {};
+}
+
+namespace {
+
+// What a finished trace leaves to the next one. Something static may still be evaluated when the thread's variables are
+// gone: then there is nothing to reuse.
+thread_local bool thread_ends = false;
+struct Spare {
+  Trace trace;
+  ~Spare() { thread_ends = true; }
+};
+Trace* spare() {
+  if (thread_ends) return nullptr;
+  static thread_local Spare spare;
+  return &spare.trace;
+}
+
+}  // namespace
+
+ReusedTrace::ReusedTrace() {
+  if (Trace* last = spare()) trace_ = std::exchange(*last, {});
+}
+
+ReusedTrace::~ReusedTrace() {
+  constexpr std::size_t kMostWords = 1 << 14;  // the vectors of a large graph are given back
+  trace_.clear();
+  if (Trace* next = spare(); next && trace_.key.capacity() <= kMostWords) *next = std::move(trace_);
+}
 
 Traced trace(Trace& out, std::span<const Tensor> roots, GraphLock& lock, Placeholders placeholders) {
   return Tracer(out, lock, placeholders).run(roots);

@@ -13,8 +13,8 @@ namespace ebb {
 // but which of them are equal is, so that equal subexpressions merge.
 struct Trace {
   std::vector<Node*> nodes;               // borrowed: alive while the lock is held
-  std::vector<bool> stored;               // its elements are in memory
-  std::vector<bool> unique;               // a call with parameters that are not part of the key: never equal to another
+  std::vector<char> stored;               // its elements are in memory
+  std::vector<char> unique;               // a call with parameters that are not part of the key: never equal to another
   std::vector<std::int32_t> inputs;       // input indices of all nodes, concatenated
   std::vector<std::int32_t> first_input;  // where node i's begin in `inputs`; one more at the end
   std::vector<std::int32_t> roots;        // indices into nodes
@@ -30,6 +30,21 @@ struct Trace {
   // True when there is nothing to compute. (Another thread may have evaluated the node since: the trace is what
   // counts.)
   bool is_leaf(std::int32_t i) const { return stored[i] || info(nodes[i]->op).cls == OpClass::leaf; }
+
+  void clear();
+};
+
+// A trace whose vectors are those of this thread's last one: for a small graph, allocating them costs as much as the
+// walk.
+class ReusedTrace {
+ public:
+  ReusedTrace();
+  ~ReusedTrace();
+  ReusedTrace(const ReusedTrace&) = delete;
+  Trace& operator*() { return trace_; }
+
+ private:
+  Trace trace_;
 };
 
 // Placeholders are leaves in a function being compiled, and an error in a graph to be computed.

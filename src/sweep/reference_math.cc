@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <optional>
 
 #include "core/format_error.h"
 
@@ -13,7 +14,7 @@ namespace ebb {
 namespace {
 
 Number real(double x) { return {x, 0}; }
-Number truth(bool x) { return {0, x}; }
+Number truth(bool x) { return {static_cast<double>(x), x}; }
 
 // zeta(s, x) = Σ (x + k)^−s: fifty terms, then Euler-Maclaurin with four corrections, in long double.
 long double hurwitz_zeta(int s, long double x) {
@@ -68,16 +69,24 @@ double log_gamma(double x) {
   return lgamma_r(x, &sign);
 }
 
-double floor_remainder(double a, double b) {
-  const double r = std::fmod(a, b);
+// With the sign of b.
+template <class T>
+T floor_remainder(T a, T b) {
+  const T r = std::fmod(a, b);
   if (r != 0) return (r < 0) != (b < 0) ? r + b : r;
-  return std::copysign(0.0, b);
+  return std::copysign(T(0), b);
 }
 
-// a − remainder is a multiple of b up to rounding; the quotient is the whole number nearest to it.
-double floor_quotient(double a, double b) {
-  if (b == 0 || !std::isfinite(a) || !std::isfinite(b)) return std::floor(a / b);
-  return std::round((a - floor_remainder(a, b)) / b);
+// a − remainder is a multiple of b up to rounding; the quotient is the whole number nearest to it. (Not ⌊a/b⌋, which is
+// off by one where a/b rounds up to a whole number.)
+template <class T>
+T floor_quotient(T a, T b) {
+  if (b == 0) return a / b;
+  const T rest = std::fmod(a, b), least = (a - rest) / b,
+          whole = rest != 0 && (rest < 0) != (b < 0) ? least - 1 : least;
+  if (whole == 0) return std::copysign(T(0), a / b);
+  const T down = std::floor(whole);
+  return whole - down > T(0.5) ? down + 1 : down;
 }
 
 std::int64_t wrapped(std::uint64_t x, int bits) {
@@ -88,7 +97,9 @@ std::int64_t wrapped(std::uint64_t x, int bits) {
 std::int64_t integer_power(std::int64_t base, std::int64_t exponent) {
   if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
   std::uint64_t result = 1;
-  for (std::int64_t k = 0; k < exponent; ++k) result *= static_cast<std::uint64_t>(base);
+  for (auto power = static_cast<std::uint64_t>(base); exponent > 0; exponent /= 2, power *= power) {
+    if (exponent % 2) result *= power;
+  }
   return static_cast<std::int64_t>(result);
 }
 
@@ -101,22 +112,63 @@ std::int64_t integer_quotient(std::int64_t a, std::int64_t b) {
 
 }  // namespace
 
-Number reference_real(Op op, Number na, Number nb, Number nc) {
-  const double a = na.real, b = nb.real, c = nc.real;
+template <class T>
+std::optional<T> reference_step(Op op, T a, T b, T c) {
   switch (op) {
     case Op::copy:
     case Op::check:
-      return real(a);
+      return a;
     case Op::neg:
-      return real(-a);
+      return -a;
     case Op::reciprocal:
-      return real(1 / a);
+      return 1 / a;
     case Op::square:
-      return real(a * a);
+      return a * a;
     case Op::abs:
-      return real(std::fabs(a));
+      return std::fabs(a);
     case Op::sign:
-      return real(a > 0 ? 1 : a < 0 ? -1 : a);
+      return a > 0 ? T(1) : a < 0 ? T(-1) : a;
+    case Op::sqrt:
+      return std::sqrt(a);
+    case Op::rsqrt:
+      return 1 / std::sqrt(a);
+    case Op::floor:
+      return std::floor(a);
+    case Op::ceil:
+      return std::ceil(a);
+    case Op::round:
+      return std::nearbyint(a);
+    case Op::trunc:
+      return std::trunc(a);
+    case Op::add:
+      return a + b;
+    case Op::sub:
+      return a - b;
+    case Op::mul:
+      return a * b;
+    case Op::div:
+      return a / b;
+    case Op::floor_divide:
+      return floor_quotient(a, b);
+    case Op::remainder:
+      return floor_remainder(a, b);
+    case Op::maximum:  // −0 is below +0
+      return std::isnan(a) || std::isnan(b) ? T(NAN) : a == b ? (std::signbit(a) ? b : a) : std::max(a, b);
+    case Op::minimum:
+      return std::isnan(a) || std::isnan(b) ? T(NAN) : a == b ? (std::signbit(a) ? a : b) : std::min(a, b);
+    case Op::fma:
+      return std::fma(a, b, c);
+    default:
+      return std::nullopt;
+  }
+}
+template std::optional<float> reference_step(Op, float, float, float);
+template std::optional<double> reference_step(Op, double, double, double);
+
+Number reference_real(Op op, Number na, Number nb, Number nc) {
+  const double a = na.real, b = nb.real, c = nc.real;
+  if (const std::optional<double> step = reference_step(op, a, b, c)) return real(*step);
+  switch (op) {
     case Op::exp:
       return real(std::exp(a));
     case Op::exp2:
@@ -131,10 +183,6 @@ Number reference_real(Op op, Number na, Number nb, Number nc) {
       return real(std::log10(a));
     case Op::log1p:
       return real(std::log1p(a));
-    case Op::sqrt:
-      return real(std::sqrt(a));
-    case Op::rsqrt:
-      return real(1 / std::sqrt(a));
     case Op::cbrt:
       return real(std::cbrt(a));
     case Op::sin:
@@ -171,38 +219,14 @@ Number reference_real(Op op, Number na, Number nb, Number nc) {
       return real(log_gamma(a));
     case Op::digamma:
       return real(digamma(a));
-    case Op::floor:
-      return real(std::floor(a));
-    case Op::ceil:
-      return real(std::ceil(a));
-    case Op::round:
-      return real(std::nearbyint(a));
-    case Op::trunc:
-      return real(std::trunc(a));
     case Op::isnan:
       return truth(std::isnan(a));
     case Op::isinf:
       return truth(std::isinf(a));
     case Op::isfinite:
       return truth(std::isfinite(a));
-    case Op::add:
-      return real(a + b);
-    case Op::sub:
-      return real(a - b);
-    case Op::mul:
-      return real(a * b);
-    case Op::div:
-      return real(a / b);
     case Op::pow:
       return real(std::pow(a, b));
-    case Op::floor_divide:
-      return real(floor_quotient(a, b));
-    case Op::remainder:
-      return real(floor_remainder(a, b));
-    case Op::maximum:
-      return real(std::isnan(a) || std::isnan(b) ? NAN : a == b ? (std::signbit(a) ? b : a) : std::max(a, b));
-    case Op::minimum:
-      return real(std::isnan(a) || std::isnan(b) ? NAN : a == b ? (std::signbit(a) ? a : b) : std::min(a, b));
     case Op::atan2:
       return real(std::atan2(a, b));
     case Op::hypot:
@@ -223,8 +247,6 @@ Number reference_real(Op op, Number na, Number nb, Number nc) {
       return truth(a >= b);
     case Op::where:
       return real(na.integer ? b : c);
-    case Op::fma:
-      return real(std::fma(a, b, c));
     default:
       fail(Error::Kind::value, "internal: {} has no meaning on floats in a sweep", info(op).name);
   }

@@ -1,17 +1,23 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 
 #include "graph/op_table.h"
 
 namespace ebb {
 
-// A number of the oracle: floats are real, integers and truth values integer.
+// A number of the oracle: floats are real, integers integer; truth values are both.
 struct Number {
   double real = 0;
   std::int64_t integer = 0;
 };
 
-// One elementwise operation on floats, by the C library or a textbook series. Comparisons answer in `integer`.
+// An elementwise operation that is exact, or made of correctly rounded steps of T alone: every device gives these bits.
+// None for the others. T is float or double.
+template <class T>
+std::optional<T> reference_step(Op op, T a, T b, T c);
+
+// One elementwise operation on floats in double precision, by the C library or a textbook series.
 Number reference_real(Op op, Number a, Number b, Number c);
 // The same on integers, which wrap at `bits` bits, and on truth values (bits = 1).
 Number reference_integer(Op op, int bits, Number a, Number b, Number c);
