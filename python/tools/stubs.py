@@ -26,24 +26,29 @@ HEAD = {
         "def make_optimizer(name: str, options: Mapping[str, Any] | None = None, decays: Any = None) -> Optimizer: ...\n"
     ),
     "torch": (
-        "from typing import Any\n\nimport torch\n\nimport ebb\n\ndef from_torch(x: torch.Tensor) -> ebb.Tensor: ...\n"
+        "from collections.abc import Sequence\nfrom typing import Any\n\nimport torch\n\nimport ebb\n\ndef from_torch(x: torch.Tensor) -> ebb.Tensor: ...\n"
         "def to_torch(x: ebb.Tensor) -> torch.Tensor: ...\n"
+        "def patch(model: Any, *, body: Any = None, head: Any = None, softcap: float | None = None) -> Any: ...\n"
+        "def unpatch(model: Any) -> Any: ...\n"
     ),
 }
 
 
 def parameters(entry, tensor):
-    """The arguments of a loss as a stub writes them."""
-    inputs = [
-        f"{name}: {tensor} | None = None" if optional else f"{name}: {tensor}" for name, _, optional in entry["inputs"]
-    ]
-    options = [
-        f"{ebb.losses.argument_name(name)}: {kind(default)} = {default!r}"
-        for name, default, _ in entry["options"]
-    ]
-    if entry["name"] == "triplet_margin_with_distance_loss" and tensor == "Tensor":
+    """The arguments of a loss as a stub writes them: those by position, those by keyword."""
+    required, order, named = ebb.losses._Text(0, entry).arranged()
+    spelled = {name: f"{name}: {tensor}" for name in required}
+    spelled |= {name: f"{name}: {tensor} | None = None" for name, _, optional in entry["inputs"] if optional}
+    spelled |= {name: f"{name}: bool | None = None" for name in ("size_average", "reduce")}
+    for name, default, _ in entry["options"]:
+        argument = ebb.losses.argument_name(name)
+        spelled[argument] = f"{argument}: {kind(default)} = {default!r}"
+    for name in ebb.losses._NUMBERS.get(entry["name"], ()):
+        spelled[name] = f"{name}: {tensor} | Sequence[int] | float"
+    options = [spelled[name] for name in named]
+    if entry["name"] == "triplet_margin_with_distance_loss":
         options.insert(0, "distance_function: Any = None")
-    return inputs, options
+    return [spelled[name] for name in required + order], options
 
 
 def quoted(text, indent):
@@ -73,7 +78,7 @@ def torch_stub(entry):
     return (
         f"def {entry['name']}({call}) -> torch.Tensor:\n{quoted(doc, '    ')}\n"
         f"class {ebb.losses.class_name(entry['name'])}(torch.nn.Module):\n"
-        "    def __init__(self, *tensors: torch.Tensor | None, **options: Any) -> None: ...\n"
+        "    def __init__(self, *args: Any, **options: Any) -> None: ...\n"
     )
 
 
