@@ -147,6 +147,7 @@ class Module:
     training = True
 
     def forward(self, *args, **kwargs):
+        """What a call computes; every model has its own."""
         raise NotImplementedError(f"{type(self).__name__} has no method forward")
 
     def __call__(self, *args, **kwargs):
@@ -303,6 +304,7 @@ class Sequential(Module):
         self.layers = list(layers)
 
     def forward(self, x):
+        """x through every layer."""
         for layer in self.layers:
             x = layer(x)
         return x
