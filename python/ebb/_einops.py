@@ -67,7 +67,7 @@ def _define(backends):
             return x.dtype.is_floating
 
         def einsum(self, pattern, *tensors):
-            return _core.einsum(pattern, list(tensors))
+            return _core.einsum(pattern, *tensors)
 
     return EbbBackend
 

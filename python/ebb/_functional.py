@@ -23,6 +23,7 @@ __all__ = [
     "max_unpool2d",
     "max_unpool3d",
     "multi_head_attention_forward",
+    "native_channel_shuffle",
     "pdist",
     "rrelu",
     "softmin",
@@ -45,6 +46,9 @@ def channel_shuffle(input, groups):
     return input.reshape((n, groups, channels // groups, *rest)).transpose(1, 2).reshape(input.shape)
 
 
+native_channel_shuffle = channel_shuffle
+
+
 def pdist(input, p=2.0):
     """The distances of every pair of rows i < j, in the order (0, 1), (0, 2), ..., (1, 2), ..."""
     n = input.shape[0]
@@ -57,7 +61,7 @@ def pdist(input, p=2.0):
 
 def bilinear(input1, input2, weight, bias=None):
     """x1ᵀ·W_o·x2 + b_o for every output o; weight [out, in1, in2]."""
-    y = _core.einsum("...i,oij,...j->...o", [input1, weight, input2])
+    y = _core.einsum("...i,oij,...j->...o", input1, weight, input2)
     return y if bias is None else y + bias
 
 
@@ -319,7 +323,7 @@ def _additive(mask, dtype):
     """A mask of scores to add: PyTorch's bool masks are true where a query must not look."""
     if mask is None:
         return None
-    if mask.dtype == _core.bool:
+    if mask.dtype.name == "bool":
         return _core.where(mask, -math.inf, _core.zeros((), dtype))
     return _core.cast(mask, dtype)
 

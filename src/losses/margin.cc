@@ -40,8 +40,8 @@ Tensor hinge_loss(const Tensor& input, const Tensor& target, const LossOptions& 
 //   y = 1: x        y = −1: max(0, margin − x)
 Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target, const HingeEmbeddingOptions& o) {
   const char* op = "hinge_embedding_loss";
-  const Shape shape = common_shape(op, {input, target});
   const Precision p(op, {input, target});
+  const Shape shape = common_shape(op, {input, target});
   const Tensor y = broadcast_to(checked_sign(p.wide(target), "hinge_embedding_loss: target must be 1 or -1"), shape);
   const Tensor x = broadcast_to(p.wide(input), shape);
   const Tensor terms =
@@ -56,8 +56,8 @@ Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target, const Hin
 // y = 1: x1 should be the larger, by the margin; y = −1: x2.    max(0, −y·(x1 − x2) + margin)
 Tensor margin_ranking_loss(const Tensor& input1, const Tensor& input2, const Tensor& target, const MarginOptions& o) {
   const char* op = "margin_ranking_loss";
-  const Shape shape = common_shape(op, {input1, input2, target});
   const Precision p(op, {input1, input2, target});
+  const Shape shape = common_shape(op, {input1, input2, target});
   const Tensor lead = broadcast_to(p.wide(input1) - p.wide(input2), shape);
   return p.rounded(reduce(op, hinge_of(o.margin, broadcast_to(p.wide(target), shape), lead), o.reduction));
 }

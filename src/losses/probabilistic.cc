@@ -101,8 +101,8 @@ Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, const Poisson
 //   ½·(log v + d²·r), r = 1/v         dd = d·r       dv = ½·r·(1 − d²·r)
 Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor& var, const GaussianNllOptions& o) {
   const char* op = "gaussian_nll_loss";
+  const Precision precision(op, {input, target, var});
   const Shape shape = common_shape(op, {input, target});
-  require(var.defined(), "{}: var is an empty Tensor; give it a value", op);
   require(o.eps > 0, "{}: eps must be positive, got {}", op, o.eps);
   Tensor v = var;
   if (shape.rank() > 0 && var.shape() != shape && var.shape() == shape.without(shape.rank() - 1)) {
@@ -113,7 +113,6 @@ Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor
   for (int k = 0; fits && k < v.rank(); ++k) fits = v.size(k) == shape[k] || v.size(k) == 1;
   require(fits, "{}: var of shape {} must have the input's shape {}, 1 in place of some sizes, or lack the last", op,
           var.shape(), shape);
-  const Precision precision(op, {input, target, var});
   v = precision.wide(v);
   v = clamp(check(v, v >= 0, "gaussian_nll_loss: var must not be negative"), o.eps);
   Tensor terms = custom_function([](const Tensors& w) { return 0.5 * (log(w[1]) + square(w[0]) * reciprocal(w[1])); },

@@ -46,15 +46,6 @@ void require_same_shape(const char* op, const char* first, const Tensor& a, cons
           a.shape(), second, b.shape());
 }
 
-Shape common_shape(const char* op, const std::vector<Tensor>& operands) {
-  Shape shape;
-  for (const Tensor& x : operands) {
-    require(x.defined(), "{}: an operand is an empty Tensor; give it a value", op);
-    shape = broadcast_shapes(op, shape, x.shape());
-  }
-  return shape;
-}
-
 Tensor broadcast_weight(const char* op, const char* name, const Tensor& weight, const Shape& shape) {
   bool fits = weight.rank() <= shape.rank();
   for (int k = 1; fits && k <= weight.rank(); ++k) {

@@ -31,8 +31,6 @@ Tensor reduce(const char* op, const Tensor& terms, Reduction reduction, Batchmea
 Tensor reduce_weighted(const char* op, const Tensor& terms, const Tensor& total, Reduction reduction);
 
 void require_same_shape(const char* op, const char* first, const Tensor& a, const char* second, const Tensor& b);
-// The shape that the operands broadcast to.
-Shape common_shape(const char* op, const std::vector<Tensor>& operands);
 // A weight that may have fewer or smaller axes than the input, repeated to its shape.
 Tensor broadcast_weight(const char* op, const char* name, const Tensor& weight, const Shape& shape);
 
