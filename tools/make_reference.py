@@ -15,7 +15,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference.md"
-INTRODUCTION = """# Reference
+INTRODUCTION = """# C++ reference
 
 What the headers in `include/ebb/` declare, by header; `<ebb/ebb.h>` takes them all. Names are in the namespace `ebb`
 unless a heading says otherwise. Losses are explained one by one in [losses.md](losses.md).

@@ -29,14 +29,15 @@ MENU = [
     ("Guides", ["losses", "autograd", "training", "data", "laziness", "checkpointing", "mixed_precision", "python"]),
     ("The program", ["command_line", "scikit_learn"]),
     ("Reference", ["reference", "python_reference"]),
-    ("Behind it", ["design", "benchmarks"]),
+    ("Behind it", ["design", "benchmarks", "contributing"]),
 ]
+OF_THE_ROOT = {"README.md": "index", "CONTRIBUTING.md": "contributing"}
 
 
 def sources():
     """Page: its Markdown."""
     pages = {path.stem: path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("*.md"))}
-    pages["index"] = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages |= {name: (ROOT / file).read_text(encoding="utf-8") for file, name in OF_THE_ROOT.items()}
     pages["python_reference"] = python_reference.page()
     listed = [name for _, names in MENU for name in names]
     forgotten, missing = sorted(set(pages) - set(listed)), sorted(set(listed) - set(pages))
@@ -55,10 +56,10 @@ class Links:
         if re.match(r"[a-z]+:|#", link):
             return link
         path, _, anchor = link.partition("#")
-        folder = ROOT if page == "index" else DOCS
+        folder = ROOT if page in OF_THE_ROOT.values() else DOCS
         file = (folder / path).resolve()
         if file.suffix == ".md" and file.parent in (DOCS, ROOT):
-            stem = "index" if file.name == "README.md" else file.stem
+            stem = OF_THE_ROOT.get(file.name, file.stem)
             return f"{stem}.html" + (f"#{anchor}" if anchor else "")
         if not file.exists():
             sys.exit(f"make_site.py: {page} links to {link}, which is not there")

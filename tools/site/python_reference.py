@@ -24,6 +24,10 @@ SIGNATURE = re.compile(r"^(?:\d+\. )?`*(\w+\(.*\) -> .*?)`*$")
 def parts(name, value):
     """(signatures, text) of a callable: compiled functions keep their signatures in the docstring."""
     lines = (inspect.getdoc(value) or "").splitlines()
+    if isinstance(value, type):  # a compiled class: its arguments are those of __init__
+        made = (inspect.getdoc(value.__init__) or "").splitlines()
+        lines += [m.group(0).replace("__init__(self, ", f"{name}(").replace(" -> None", f" -> {name}")
+                  for line in made if (m := re.match(r"__init__\(self, .*\) -> None$", line))]
     signatures = [m.group(1) for line in lines if (m := SIGNATURE.match(line))]
     text = [line for line in lines if not SIGNATURE.match(line) and line != "Overloaded function."]
     if not signatures:
