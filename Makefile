@@ -31,13 +31,15 @@ endef
 VENV := build/venv
 PYTHON_OPTIONS := $(if $(filter release debug,$(PRESET)),-DEBB_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python)
 
-.PHONY: help run test test-threads parity bench bench-parts format clean packages configure
+.PHONY: help run test test-threads parity wheel site bench bench-parts format clean packages configure python-package
 
 help:
 	@echo "make run      build the program ebb and train a convolutional network on drawn digits, about a minute"
 	@echo "make test     build everything and run the tests"
 	@echo "make test-threads PRESET=tsan   the tests of threads that share tensors, under the thread sanitizer"
 	@echo "make parity   hold every operation and loss against PyTorch, from Python (needs PyTorch)"
+	@echo "make wheel    a manylinux wheel in build/wheel, tested in an environment without Ebb's Debian packages"
+	@echo "make site     the documentation as a static site in build/site"
 	@echo "make bench    compare with PyTorch, JAX and MLX (SUITE=losses: one suite, QUICK=1: the large rows only)"
 	@echo "make bench-parts   measure sweeps, vector math, products, networks and losses by themselves (PART=losses: one)"
 	@echo "make format   clang-format the sources"
@@ -74,6 +76,16 @@ test-threads: configure
 
 parity:
 	@python3 python/parity/run.py
+
+python-package: configure $(VENV)/complete
+	@grep -q EBB_BUILD_PYTHON:BOOL=ON $(BUILD)/CMakeCache.txt || cmake --preset $(PRESET) $(PYTHON_OPTIONS)
+	@cmake --build $(BUILD) --target ebb_package
+
+wheel: python-package
+	@python/tools/make_wheel.sh $(CURDIR)/$(VENV)/bin/python $(CURDIR) $(CURDIR)/$(BUILD)/python/package build/wheel
+
+site: python-package
+	@PYTHONPATH=$(BUILD)/python/package $(VENV)/bin/python tools/site/make_site.py build/site
 
 bench: configure
 	$(call install_missing,$(BENCH_PACKAGES))

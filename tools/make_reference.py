@@ -15,7 +15,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference.md"
-INTRODUCTION = """# Reference
+INTRODUCTION = """# C++ reference
 
 What the headers in `include/ebb/` declare, by header; `<ebb/ebb.h>` takes them all. Names are in the namespace `ebb`
 unless a heading says otherwise. Losses are explained one by one in [losses.md](losses.md).
@@ -183,12 +183,38 @@ def section_of(header):
 
 
 def page():
-    text = INTRODUCTION
+    sections = {}
     for header in sorted((ROOT / "include" / "ebb").rglob("*.h")):
         body = section_of(header)
         if body:
-            text += f"\n## ebb/{header.relative_to(ROOT / 'include' / 'ebb')}\n" + "\n".join(body) + "\n"
+            sections[f"ebb/{header.relative_to(ROOT / 'include' / 'ebb')}"] = body
+    text = INTRODUCTION + "\n## Contents\n\n| header | declares |\n|---|---|\n"
+    for name, body in sections.items():
+        text += f"| [{name}](#{anchor(name)}) | {', '.join(f'`{n}`' for n in declared(body))} |\n"
+    for name, body in sections.items():
+        text += f"\n## {name}\n" + "\n".join(body) + "\n"
     return text
+
+
+def anchor(heading):
+    """The address of a heading, as GitHub and the site make it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def declared(body):
+    """The names of the types and functions of a section, without options and gradients, which belong to a function."""
+    found = []
+    inside = False
+    for line in body:
+        inside = not inside if line.startswith("```") else inside
+        if not inside:
+            continue
+        match = re.match(r"(?:struct|class|enum class) (\w+)|(?!using|template|return)[A-Za-z_][\w:<>,&* ]*?[ &*>](\w+)\(", line)
+        name = match and (match.group(1) or match.group(2))
+        hidden = not name or name.endswith(("Options", "Gradients")) or name.startswith("operator")
+        if not hidden and name not in found:
+            found.append(name)
+    return found
 
 
 def main():

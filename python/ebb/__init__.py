@@ -5,11 +5,12 @@ Tensors are lazy values: an operation returns at once, the numbers are computed 
 torch.nn.functional.
 """
 
-from . import _core, _pickle, _torch_names, _workers
+from . import _core, _einops, _pickle, _torch_names, _workers
 from ._core import *  # noqa: F403: every operation, by its own name
 from ._core import __version__  # noqa: F401
 from ._compile import compile
 from ._transforms import custom_gradient, grad, value_and_grad
+from ._functional import *  # noqa: F403
 from . import losses
 from .losses import *  # noqa: F403: losses are functions of the library like any other
 from . import _numpy, array_api, data, gradcheck, io, linalg, nn, optim
@@ -34,3 +35,4 @@ _core.Tensor.__array_namespace__ = _array_namespace
 _core.Tensor.to_device = _to_device
 _core.Tensor.__array_ufunc__ = _numpy.array_ufunc
 _torch_names.install(globals())
+_einops.register()

@@ -294,7 +294,36 @@ def _attention(call):
     return attention
 
 
-@special("max_pool1d", "max_pool2d", by_keyword=True)
+@special("instance_norm")
+def _running_statistics(call):
+    def instance_norm(
+        x,
+        running_mean=None,
+        running_var=None,
+        weight=None,
+        bias=None,
+        use_input_stats=True,
+        momentum=0.1,
+        eps=1e-5,
+    ):
+        if not use_input_stats:
+            if running_mean is None or running_var is None:
+                raise ValueError("instance_norm: without use_input_stats it needs running_mean and running_var")
+            return _core.batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)[0]
+        y = call(x, weight, bias, eps)
+        if running_mean is None and running_var is None:
+            return y
+        # As batch_norm: what PyTorch writes into its arguments is returned.
+        axes = tuple(range(2, x.ndim))
+        moved = []
+        for running, now in ((running_mean, _core.mean(x, axes)), (running_var, _core.var(x, axes))):
+            moved.append(None if running is None else running * (1 - momentum) + _core.mean(now, 0) * momentum)
+        return y, *moved
+
+    return instance_norm
+
+
+@special("max_pool1d", "max_pool2d", "max_pool3d", by_keyword=True)
 def _return_indices(call):
     def pooled(x, *args, return_indices=False, **kwargs):
         return with_indices(x, *args, **kwargs) if return_indices else call(x, *args, **kwargs)
@@ -303,27 +332,41 @@ def _return_indices(call):
     return pooled
 
 
-@special("avg_pool2d")
+@special("avg_pool2d", "avg_pool3d")
 def _divisor(call):
+    axes = 2 if call.__name__ == "avg_pool2d" else 3
+
     def pooled(
         x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
     ):
         if divisor_override is None:
             return call(x, kernel_size, stride, padding, ceil_mode, count_include_pad)
         if ceil_mode:
-            raise ValueError("avg_pool2d: divisor_override and ceil_mode cannot be combined")
-        window = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
-        sums = call(x, kernel_size, stride, padding) * (window[0] * window[-1])  # a mean that counts padding, times n
+            raise ValueError(f"{call.__name__}: divisor_override and ceil_mode cannot be combined")
+        window = (kernel_size,) * axes if isinstance(kernel_size, int) else kernel_size
+        sums = call(x, kernel_size, stride, padding) * math.prod(window)  # a mean that counts padding, times n
         return sums / divisor_override
 
     return pooled
 
 
-@special("adaptive_avg_pool2d", "adaptive_max_pool2d")
+@special(
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+)
 def _sizes_that_stay(call):
-    def pooled(x, output_size):
-        if isinstance(output_size, (tuple, list)) and None in output_size:
-            output_size = tuple(x.shape[k - 2] if s is None else s for k, s in enumerate(output_size))
+    def pooled(x, output_size, return_indices=False):
+        if return_indices:
+            raise TypeError(f"{call.__name__}: there is no return_indices; max_pool has it")
+        if isinstance(output_size, (tuple, list)):
+            count = len(output_size)
+            output_size = tuple(x.shape[k - count] if s is None else s for k, s in enumerate(output_size))
+            if count == 1 and call.__name__.endswith("1d"):
+                output_size = output_size[0]
         return call(x, output_size)
 
     return pooled

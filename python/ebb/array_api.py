@@ -556,3 +556,7 @@ def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
 
 
 linalg.tensordot, linalg.vecdot = tensordot, vecdot
+
+for _name, _function in list(globals().items()):  # what the standard says is not said again
+    if not _name.startswith("_") and type(_function) is type(min) and not _function.__doc__:
+        _function.__doc__ = f"{_name} of the Python array API standard."

@@ -4,6 +4,7 @@ value, grad = ebb.losses.mse_loss.value_and_grad(input, target)     computed now
 gradients = ebb.losses.mse_loss_backward(grad, input, target)       one cotangent for each input
 """
 
+import functools
 import keyword
 from collections import namedtuple
 
@@ -42,6 +43,46 @@ def class_name(loss):
     return _CLASS_NAMES.get(loss, words if words.endswith("Loss") else words + "Loss")
 
 
+# What follows the inputs of torch.nn.functional's losses, in its order; what else a loss has is given by keyword.
+_LEGACY = ("size_average", "reduce")  # what reduction was called once
+TORCH_ORDER = {
+    name: order.split()
+    for name, order in {
+        "binary_cross_entropy": "weight size_average reduce reduction",
+        "binary_cross_entropy_with_logits": "weight size_average reduce reduction pos_weight",
+        "cosine_embedding_loss": "margin size_average reduce reduction",
+        "cross_entropy": "weight size_average ignore_index reduce reduction label_smoothing",
+        "ctc_loss": "blank reduction zero_infinity",
+        "gaussian_nll_loss": "full eps reduction",
+        "hinge_embedding_loss": "margin size_average reduce reduction",
+        "huber_loss": "reduction delta weight",
+        "kl_div": "size_average reduce reduction log_target",
+        "l1_loss": "size_average reduce reduction weight",
+        "margin_ranking_loss": "margin size_average reduce reduction",
+        "mse_loss": "size_average reduce reduction weight",
+        "multi_margin_loss": "p margin weight size_average reduce reduction",
+        "multilabel_margin_loss": "size_average reduce reduction",
+        "multilabel_soft_margin_loss": "weight size_average reduce reduction",
+        "nll_loss": "weight size_average ignore_index reduce reduction",
+        "poisson_nll_loss": "log_input full size_average eps reduce reduction",
+        "smooth_l1_loss": "size_average reduce reduction beta",
+        "soft_margin_loss": "size_average reduce reduction",
+        "triplet_margin_loss": "margin p eps swap size_average reduce reduction",
+    }.items()
+}
+# Inputs that PyTorch takes as lists or as one number.
+_NUMBERS = {"ctc_loss": ("input_lengths", "target_lengths"), "gaussian_nll_loss": ("var",)}
+# PyTorch's names of inputs that are called otherwise here.
+_SPELLED = {"linear_cross_entropy": {"input": "x", "linear_weight": "head", "linear_bias": "bias"}}
+
+
+def legacy_reduction(size_average, reduce):
+    """The reduction that PyTorch's older arguments mean."""
+    if reduce is not None and not reduce:
+        return "none"
+    return "mean" if size_average is None or size_average else "sum"
+
+
 class _Text:
     """The pieces of a loss's source: its arguments and its documentation."""
 
@@ -52,11 +93,30 @@ class _Text:
         self.options = [(argument_name(name), default, meaning) for name, default, meaning in entry["options"]]
         self.entry = entry
 
-    def parameters(self):
+    def arranged(self):
+        """Names of the arguments: (inputs, by position or keyword, by keyword)."""
         required = [name for name, _, optional in self.inputs if not optional]
-        optional = [f"{name}=None" for name, _, optional in self.inputs if optional]
-        options = [f"{name}=_default{k}" for k, (name, _, _) in enumerate(self.options)]
-        return ", ".join(required + optional + (["*"] + options if options else []))
+        optional = [name for name, _, optional in self.inputs if optional]
+        options = [name for name, *_ in self.options]
+        order = TORCH_ORDER.get(self.name, optional)
+        return required, order, [name for name in optional + options if name not in order]
+
+    def parameters(self):
+        required, order, named = self.arranged()
+        number = {name: k for k, (name, *_) in enumerate(self.options)}
+        spelled = {name: f"{name}=_default{number[name]}" if name in number else f"{name}=None" for name in order + named}
+        return ", ".join(required + [spelled[n] for n in order] + (["*"] if named else []) + [spelled[n] for n in named])
+
+    def takes_more_by_keyword(self):
+        return bool(self.arranged()[2])
+
+    def preparation(self):
+        """Statements before the call: what PyTorch's spelling needs."""
+        lines = [f"{name} = _number_tensor({name}, {self.inputs[0][0]})" for name in _NUMBERS.get(self.name, ())]
+        if _LEGACY[0] in TORCH_ORDER.get(self.name, ()):
+            lines.append("if size_average is not None or reduce is not None:")
+            lines.append("    reduction = _legacy_reduction(size_average, reduce)")
+        return "".join(f"{line}\n    " for line in lines)
 
     def arguments(self):
         return ", ".join([name for name, *_ in self.inputs] + [name for name, *_ in self.options])
@@ -75,9 +135,37 @@ class _Text:
 def define(text, body, name, parameters, names):
     """A function with a signature of its own, as if it stood in a file."""
     scope = {f"_default{k}": default for k, (_, default, _) in enumerate(text.options)}
-    scope.update(names, __name__=__name__)
-    exec(f"def {name}({parameters}):\n    {body}\n", scope)
-    return scope[name]
+    scope.update({"_number_tensor": _number_tensor, "_legacy_reduction": legacy_reduction}, __name__=__name__)
+    scope.update(names)
+    exec(f"def {name}({parameters}):\n    {text.preparation()}{body}\n", scope)
+    made = scope[name]
+    return _also_called(made, _SPELLED[text.name]) if text.name in _SPELLED else made
+
+
+def _number_tensor(x, like):
+    """Lengths given as a list, a variance given as a number."""
+    if isinstance(x, (list, tuple, int)):
+        return _core.asarray(x)
+    return _core.full([], x, dtype=like.dtype) if isinstance(x, float) else x
+
+
+def _also_called(function, names):
+    """The function with other names for some of its arguments; None for ignore_index is its default, as in PyTorch."""
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        for theirs, ours in names.items():
+            if theirs in kwargs:
+                if ours in kwargs:
+                    raise TypeError(f"{function.__name__}: {theirs} and {ours} are the same argument, given twice")
+                kwargs[ours] = kwargs.pop(theirs)
+        if kwargs.get("ignore_index", 0) is None:
+            del kwargs["ignore_index"]
+        if kwargs.pop("options", None) is not None:
+            raise TypeError(f"{function.__name__}: there is no options; chunk= sets the rows whose logits exist at a time")
+        return function(*args, **kwargs)
+
+    return call
 
 
 def _positions(text, wrt):
@@ -108,7 +196,7 @@ def _make(number, entry):
             found = by_name[wrt] = list(_positions(text, wrt))
         return found
 
-    has_options = bool(text.options)
+    has_options = text.takes_more_by_keyword()
     both = define(
         text,
         f"return _both({number}, _positions(wrt), {text.arguments()})",

@@ -16,7 +16,8 @@ are gone into. Names are joined by dots, "first.weight", as in PyTorch.
 
 import copy
 
-from . import _core, _torch_names
+from . import _attention, _core, _torch_names
+from . import losses as _losses
 from ._core import _init as init
 from ._core import _nn
 from ._core._nn import (  # noqa: F401
@@ -33,7 +34,6 @@ from ._core._nn import (  # noqa: F401
     LayerNorm,
     Linear,
     Lstm,
-    MultiheadAttention,
     Prelu,
     RMSNorm,
     Rnn,
@@ -46,10 +46,20 @@ PReLU = Prelu
 
 
 class Buffer:
-    """A tensor that is kept beside the parameters, running statistics for example."""
+    """A tensor that belongs to a model but is not trained: running statistics, a mask, a table of positions.
+
+    A tensor that is an attribute of a Module is trained; an nn.Buffer is left alone by optimisers and is saved and
+    loaded with the parameters. Its tensor is `value`, which forward() may replace:
+
+        self.steps = nn.Buffer(ebb.tensor(0))
+        self.steps.value = self.steps.value + 1
+    """
 
     def __init__(self, value):
-        self.value = value
+        self.value = _core.asarray(value)
+
+    def __repr__(self):
+        return f"Buffer(shape={tuple(self.value.shape)}, dtype={self.value.dtype})"
 
 
 def Parameter(x):
@@ -101,16 +111,59 @@ def _set_training(node, on):
             _set_training(value, on)
 
 
+def _layer_repr(layer):
+    """A layer of the library as it was made: Linear(in_features=784, out_features=256, bias=True)."""
+    given = ", ".join(f"{name}={value!r}" for name, value in _nn._arguments(layer).items())
+    return f"{type(layer).__name__}({given})"
+
+
+def _is_shown(value):
+    if isinstance(value, (list, tuple)):
+        return any(_is_shown(each) for each in value)
+    if isinstance(value, dict):
+        return any(_is_shown(each) for each in value.values())
+    return isinstance(value, (_core.Tensor, Buffer, Module)) or hasattr(type(value), "_members")
+
+
+def _shown(node):
+    """(name, member) of a model's members that repr() shows: tensors, layers, and lists and dicts of them."""
+    members = enumerate(node.layers) if isinstance(node, Sequential) else vars(node).items()
+    return [(key, value) for key, value in members if _is_shown(value)]
+
+
+def _indented(value):
+    if isinstance(value, _core.Tensor):
+        return f"Tensor(shape={tuple(value.shape)}, dtype={value.dtype})"
+    if isinstance(value, (list, tuple, dict)):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        lines = [f"({key}): {_indented(each)}".replace("\n", "\n  ") for key, each in items]
+        return f"{type(value).__name__}(\n    " + "\n    ".join(lines) + "\n  )"
+    return repr(value).replace("\n", "\n  ")
+
+
 class Module:
     """The base of models: give it tensors and layers as attributes and a method forward."""
 
     training = True
 
     def forward(self, *args, **kwargs):
+        """What a call computes; every model has its own."""
         raise NotImplementedError(f"{type(self).__name__} has no method forward")
 
     def __call__(self, *args, **kwargs):
         return self.forward(*args, **kwargs)
+
+    def extra_repr(self):
+        """What repr() prints beside the class's name."""
+        return ""
+
+    def __repr__(self):
+        inner = [f"({key}): {_indented(value)}" for key, value in _shown(self)]
+        extra = self.extra_repr()
+        if not inner:
+            return f"{type(self).__name__}({extra})"
+        lines = ([extra] if extra else []) + inner
+        return f"{type(self).__name__}(\n  " + "\n  ".join(lines) + "\n)"
 
     def named_parameters(self):
         """(name, tensor) of everything that is trained."""
@@ -171,6 +224,9 @@ for _layer in list(vars(_nn).values()):
             "parameter_count",
         ):
             setattr(_layer, _method, vars(Module)[_method])
+        _layer.__repr__ = _layer_repr
+
+MultiheadAttention = _attention.make(Module, Parameter)
 
 
 def _recurrent(name, layer, *first):
@@ -193,8 +249,8 @@ def _recurrent(name, layer, *first):
         if unknown:
             raise TypeError(f"{name}: takes {', '.join(options)}; unknown {sorted(unknown)}")
         given = {**defaults, **given}
-        if given.pop("proj_size"):
-            raise ValueError(f"{name}: there is no proj_size; put a Linear behind the layer")
+        if given["proj_size"] and name != "LSTM":
+            raise ValueError(f"{name}: proj_size is for an LSTM; put a Linear behind the layer")
         layer.__init__(self, input_size, hidden_size, num_layers, dtype=dtype or _core.f32, **given)
         self._batch_axis = 0 if given["batch_first"] else 1
 
@@ -248,6 +304,7 @@ class Sequential(Module):
         self.layers = list(layers)
 
     def forward(self, x):
+        """x through every layer."""
         for layer in self.layers:
             x = layer(x)
         return x
@@ -277,10 +334,16 @@ def _stateless(name, function, *parameters, **defaults):
         self.options = values
 
     def forward(self, x):
+        """The function of x."""
         return function(x, **self.options)
 
+    def extra_repr(self):
+        """The arguments, for repr()."""
+        return ", ".join(f"{key}={value!r}" for key, value in self.options.items())
+
     doc = f"The function {function.__name__} as a layer."
-    return type(name, (Module,), {"__init__": __init__, "forward": forward, "__doc__": doc, "__module__": __name__})
+    members = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__doc__": doc, "__module__": __name__}
+    return type(name, (Module,), members)
 
 
 Relu = ReLU = _stateless("ReLU", _core.relu)
@@ -329,3 +392,42 @@ AdaptiveMaxPool2d = _stateless("AdaptiveMaxPool2d", _core.adaptive_max_pool2d, "
 AdaptiveMaxPool1d = _stateless("AdaptiveMaxPool1d", _core.adaptive_max_pool1d, "output_size")
 GlobalAvgPool = _stateless("GlobalAvgPool", _core.global_avg_pool)
 GlobalMaxPool = _stateless("GlobalMaxPool", _core.global_max_pool)
+
+
+class _Loss(Module):
+    """A loss that remembers its options, with the arguments of the class of the same name in torch.nn."""
+
+    def __init__(self, *args, **options):
+        entry = self.entry
+        optional = [name for name, _, is_optional in entry["inputs"] if is_optional]
+        order = _losses.TORCH_ORDER.get(entry["name"], optional)
+        if len(args) > len(order):
+            raise TypeError(f"{type(self).__name__}: takes {', '.join(order) or 'nothing'} by position")
+        self.options = {**dict(zip(order, args)), **options}
+        known = {*optional, *order, *(name for name, *_ in entry["options"]), "distance_function"}
+        unknown = set(self.options) - known
+        if unknown:
+            raise TypeError(f"{type(self).__name__}: there is no option {sorted(unknown)}; there are {sorted(known)}")
+
+    def forward(self, *inputs):
+        """The loss of these inputs."""
+        return type(self).function(*inputs, **{key: _value(value) for key, value in self.options.items()})
+
+    def extra_repr(self):
+        """The options, for repr()."""
+        return ", ".join(f"{key}={_value(value)!r}" for key, value in self.options.items())
+
+    def __setattr__(self, key, value):
+        if key == "options":  # class weights are kept, not trained
+            value = {k: Buffer(v) if isinstance(v, _core.Tensor) else v for k, v in value.items()}
+        super().__setattr__(key, value)
+
+
+def _value(option):
+    return option.value if isinstance(option, Buffer) else option
+
+
+for _entry in _losses.registry:
+    _name, _function = _losses.class_name(_entry["name"]), getattr(_losses, _entry["name"])
+    _members = {"entry": _entry, "function": staticmethod(_function), "__doc__": _function.__doc__, "__module__": __name__}
+    globals()[_name] = type(_name, (_Loss,), _members)

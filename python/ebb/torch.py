@@ -15,9 +15,10 @@ import torch
 from torch.utils import dlpack
 
 from . import _core, _torch_transforms
-from .losses import _Text, class_name, define, registry
+from ._huggingface import patch, unpatch
+from .losses import TORCH_ORDER, _Text, class_name, define, legacy_reduction, registry
 
-__all__ = []
+__all__ = ["from_torch", "to_torch", "patch", "unpatch"]
 
 
 def from_torch(x):
@@ -140,12 +141,23 @@ class _Gradient(torch.autograd.Function):
         return None, None, None, None, _own(of_grad), *result
 
 
+def _number_tensor(x, like):
+    """Lengths given as a list, a variance given as a number."""
+    if isinstance(x, (list, tuple, int)):
+        return torch.tensor(x)
+    return torch.full((), x, dtype=like.dtype) if isinstance(x, float) else x
+
+
 def _make(number, entry):
     text = _Text(number, entry)
     inputs = ", ".join(name for name, *_ in text.inputs)
     options = "".join(f"{name}, " for name, *_ in text.options)
     loss = define(
-        text, f"return _apply({number}, ({options}), {inputs})", text.name, text.parameters(), {"_apply": _apply}
+        text,
+        f"return _apply({number}, ({options}), {inputs})",
+        text.name,
+        text.parameters(),
+        {"_apply": _apply, "_number_tensor": _number_tensor},
     )
     loss.__doc__ = text.doc() + "\n\nOf torch tensors; differentiated by PyTorch's autograd."
     loss.__module__ = __name__
@@ -180,17 +192,31 @@ triplet_margin_with_distance_loss.__doc__ = (
 )
 
 
+def _wide_linear_cross_entropy(x, head, target, bias=None, **options):
+    """linear_cross_entropy whose result is f32 (f64 for f64), whatever the hidden states are."""
+    number = next(n for n, entry in enumerate(registry) if entry["name"] == "linear_cross_entropy")
+    values = tuple(options.get(name, default) for name, default, _ in registry[number]["options"])
+    if _autocast_dtype() is not None:
+        return _apply(number, values, x, head, target, bias, None)
+    head, bias = head.to(x.dtype), None if bias is None else bias.to(x.dtype)
+    return _dispatch(number, True, values, x, head, target, bias, None)
+
+
 # ---- losses as modules
 
 class _LossModule(torch.nn.Module):
     """A loss that remembers its options. Tensors among them (weight, pos_weight) are buffers."""
 
-    def __init__(self, *tensors, **options):
+    def __init__(self, *args, **options):
         super().__init__()
         optional = [name for name, _, optional in self.entry["inputs"] if optional]
-        if len(tensors) > len(optional):
-            raise TypeError(f"{type(self).__name__}: takes {', '.join(optional) or 'no tensor'} by position")
-        options = {**dict(zip(optional, tensors)), **options}
+        order = TORCH_ORDER.get(self.entry["name"], optional)
+        if len(args) > len(order):
+            raise TypeError(f"{type(self).__name__}: takes {', '.join(order) or 'nothing'} by position")
+        options = {**dict(zip(order, args)), **options}
+        legacy = [options.pop(name, None) for name in ("size_average", "reduce")]
+        if legacy != [None, None]:
+            options["reduction"] = legacy_reduction(*legacy)
         for name in optional:
             if isinstance(options.get(name), torch.Tensor):
                 self.register_buffer(name, options.pop(name))

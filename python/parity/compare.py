@@ -241,6 +241,8 @@ def compare_signatures(failed):
             return type(tree)(put(t, fresh) for t in tree)
         if isinstance(tree, dict):
             return {k: put(t, fresh) for k, t in tree.items()}
+        if isinstance(tree, (float, int, str)):
+            return tree
         if isinstance(tree, torch.dtype):
             return str(tree) if ours_now else tree
         if isinstance(tree, signatures.Fixed):

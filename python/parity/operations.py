@@ -333,6 +333,27 @@ case("pairwise_distance", ebb.pairwise_distance, F.pairwise_distance, X, X)
 case("trace", ebb.trace, torch.trace, X)
 case("cosine_similarity", ebb.cosine_similarity, F.cosine_similarity, X, X)
 case(
+    "conv_transpose3d",
+    lambda x, w, b: ebb.conv_transpose3d(x, w, b, (2, 1, 2), (1, 0, 1), (1, 0, 0), 2),
+    lambda x, w, b: F.conv_transpose3d(x, w, b, (2, 1, 2), (1, 0, 1), (1, 0, 0), 2),
+    Real("24334"),
+    Real("43232"),
+    Real("6"),
+)
+for _name in ("adaptive_avg_pool3d", "adaptive_max_pool3d"):
+    case(
+        _name,
+        lambda x, f=getattr(ebb, _name): f(x, (2, 3, 1)),
+        lambda x, f=getattr(F, _name): f(x, (2, 3, 1)),
+        Real("22454"),
+    )
+case(
+    "max_pool3d_with_indices",
+    lambda x: ebb.max_pool3d_with_indices(x, 2, 1, 1)[0],
+    lambda x: F.max_pool3d(x, 2, 1, 1, return_indices=True)[0],
+    Real("22454"),
+)
+case(
     "conv3d",
     lambda x, w, b: ebb.conv3d(x, w, b, (2, 1, 1), padding=(1, 0, 1), groups=2),
     lambda x, w, b: F.conv3d(x, w, b, (2, 1, 1), padding=(1, 0, 1), groups=2),

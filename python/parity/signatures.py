@@ -203,8 +203,92 @@ call("F.multilabel_margin_loss", X, torch.tensor([[0, 2, -1, 1], [1, -1, 0, 2], 
 call("F.cosine_embedding_loss", X, Y, real(3).sign(), margin=0.1)
 call("F.triplet_margin_loss", X, Y, real(3, 4), margin=0.7, swap=True)
 
+# ---- what came later
+for _name, _extra in (("F.mse_loss", (None, None, "sum")), ("F.l1_loss", (None, None, "none")), ("F.huber_loss", ("sum", 0.5))):
+    call(_name, X, Y, *_extra)
+call("F.smooth_l1_loss", X, Y, None, None, "sum", 0.5)
+call("F.cross_entropy", X, whole(4, 3), Fixed(real(4, low=0.5)), None, 2, None, "sum", 0.1)
+call("F.nll_loss", X.log_softmax(1), whole(4, 3), Fixed(real(4, low=0.5)), None, 1, None, "sum")
+call("F.kl_div", X.log_softmax(1), Y.softmax(1), None, None, "sum", False)
+call("F.poisson_nll_loss", X, real(3, 4, low=0.0, high=3.0), True, True, None, 1e-8, None, "sum")
+call("F.triplet_margin_loss", X, Y, real(3, 4), 0.7, 2.0, 1e-6, True, None, None, "sum")
+call("F.multi_margin_loss", X, whole(4, 3), 2, 0.5, Fixed(real(4, low=0.5)))
+call("F.cosine_embedding_loss", X, Y, real(3).sign(), 0.1, None, None, "sum")
+call("F.binary_cross_entropy_with_logits", X, real(3, 4, low=0.0, high=1.0), Fixed(real(3, 4, low=0.5)), None, None, "sum")
+call("F.mse_loss", X, Y, size_average=False)
+call("F.gaussian_nll_loss", CUBE, real(2, 3, 4), real(2, 1, 4, low=0.2))
+call("F.gaussian_nll_loss", X, Y, 0.5, True)
+call("F.margin_ranking_loss", X, real(1, 4), Fixed(real(3, 1).sign()), 0.2)
+call("F.hinge_embedding_loss", X, Fixed(real(3, 1).sign()))
+call("F.ctc_loss", real(7, 2, 5).log_softmax(-1), torch.tensor([[1, 2, 3], [4, 4, 1]]), [7, 7], [3, 2], 0, "sum")
+call("F.linear_cross_entropy", X, real(5, 4), whole(5, 3), linear_bias=real(5), ignore_index=1, label_smoothing=0.1)
+call("F.linear_cross_entropy", X, real(5, 4), Fixed(real(3, 5).softmax(1)), reduction="sum")
+call("F.linear_cross_entropy", X, real(5, 2, 4), whole(5, 3, 2), linear_bias=real(5, 2), weight=Fixed(real(5, low=0.5)))
+call("F.linear_cross_entropy", X, real(5, 2, 4), Fixed(real(3, 5, 2).softmax(1)), reduction="none")
+call("F.instance_norm", IMAGE, None, None, real(4), real(4), True, 0.1, 1e-3)
+call("F.instance_norm", IMAGE, Fixed(real(4)), Fixed(real(4, low=0.2)), real(4), real(4), use_input_stats=False)
+call("F.softmin", X, 1)
+call("F.channel_shuffle", IMAGE, 2)
+call("F.native_channel_shuffle", IMAGE, 2)
+call("F.pdist", X, 1.0)
+call("F.pdist", X)
+call("F.bilinear", X, CUBE[0], real(5, 4, 4), real(5))
+call("F.local_response_norm", IMAGE, 3, 0.1, 0.7, 2.0)
+call("F.lp_pool1d", real(2, 4, 9, low=0.2), 3, 2)
+call("F.lp_pool2d", real(2, 4, 6, 6, low=0.2), 2.5, 2, stride=1, ceil_mode=True)
+call("F.lp_pool3d", real(2, 2, 4, 4, 4, low=0.2), 2, 2)
+call("F.conv_tbc", real(7, 2, 3), real(3, 3, 5), real(5), 1)
+call("F.conv_transpose3d", real(2, 4, 3, 2, 3), real(4, 3, 2, 3, 2), real(6), (2, 1, 2), 1, (1, 0, 0), 2, (1, 2, 1))
+call("F.max_pool3d", real(2, 2, 4, 5, 4), 2, (1, 2, 2), 1, return_indices=True)
+call("F.avg_pool3d", real(2, 2, 4, 4, 4), 2, divisor_override=3)
+call("F.adaptive_avg_pool3d", real(2, 2, 4, 5, 4), (2, None, 3))
+call("F.adaptive_max_pool3d", real(2, 2, 4, 5, 4), (2, 3, 3))
+call("F.max_unpool1d", real(2, 4, 3), torch.tensor([0, 3, 4]).expand(2, 4, 3), 2)
+call("F.max_unpool2d", real(2, 1, 2, 2), torch.tensor([[0, 3], [8, 15]]).expand(2, 1, 2, 2), 2, stride=2)
+call("F.max_unpool3d", real(1, 1, 2, 1, 1), torch.tensor([3, 7]).reshape(1, 1, 2, 1, 1), (1, 2, 2))
+call("F.upsample", IMAGE, scale_factor=2, mode="bilinear", align_corners=True)
+call("F.upsample_nearest", IMAGE, (9, 4))
+call("F.upsample_bilinear", IMAGE, scale_factor=2)
+call("F.affine_grid", real(2, 2, 3), (2, 3, 4, 5), True)
+call("F.affine_grid", real(2, 2, 3), (2, 3, 4, 5), align_corners=False)
+for _padding in ("zeros", "border", "reflection"):
+    for _corners in (False, True):
+        call("F.grid_sample", IMAGE, real(2, 3, 5, 2, low=-1.3, high=1.3), "bilinear", _padding, _corners)
+call("F.grid_sample", IMAGE, Fixed(real(2, 3, 5, 2, low=-1.3, high=1.3)), mode="nearest", align_corners=False)
+call("F.embedding_bag", torch.tensor([0, 1, 2, 1, 2]), X, torch.tensor([0, 2, 2]), mode="sum", per_sample_weights=real(5))
+call("F.embedding_bag", INDEX[:, :3], X)
+call("F.embedding_bag", INDEX[:, :3], X, mode="max")
+call("F.embedding_bag", torch.tensor([0, 1, 2, 1, 2]), X, torch.tensor([0, 2, 5]), include_last_offset=True, padding_idx=1)
+call("F.rrelu", X, 0.1, 0.4)
+call("F.alpha_dropout", X, 0.3, False)
+call("F.feature_alpha_dropout", IMAGE, 0.3, False)
+call("F.dropout1d", LINE, 0.3, False)
+call("F.dropout3d", real(1, 2, 2, 2, 2), 0.3, False)
+call("F.dropout", X, 0.3, False)
+call("F.dropout2d", IMAGE, 0.3, False)
+_heads = (8, 2, real(24, 8), real(24), None, None, False, 0.0, real(8, 8), real(8))
+call("F.multi_head_attention_forward", real(5, 2, 8), real(6, 2, 8), real(6, 2, 8), *_heads)
+call("F.multi_head_attention_forward", *[real(5, 8)] * 3, *_heads, attn_mask=Fixed(real(5, 5)), need_weights=False)
+call(
+    "F.multi_head_attention_forward",
+    *(real(5, 2, 8), real(6, 2, 3), real(6, 2, 4)),
+    *(8, 2, None, real(24), real(1, 1, 8), real(1, 1, 8), True, 0.0, real(8, 8), real(8)),
+    key_padding_mask=torch.tensor([[False, False, True, False, True, True], [False] * 6]),
+    attn_mask=torch.ones(5, 6, dtype=torch.bool).triu(2),
+    use_separate_proj_weight=True,
+    q_proj_weight=real(8, 8),
+    k_proj_weight=real(8, 3),
+    v_proj_weight=real(8, 4),
+)
+call("scatter_reduce", X, 0, INDEX, Y, "prod")
+call("scatter_reduce", X, 0, INDEX, Y, "prod", include_self=False)
+
 # PyTorch has no second gradient of these.
 ONCE = {
+    "F.grid_sample",
+    "F.ctc_loss",
+    "F.embedding_bag",
+    "F.pdist",
     "F.hardsigmoid",
     "F.scaled_dot_product_attention",
     "F.multi_margin_loss",
@@ -213,31 +297,29 @@ ONCE = {
 
 # Functions of torch.nn.functional that are not called here, and why.
 RANDOM = "draws random numbers; the C++ tests hold its distribution"
-MISSING = "is not there"
 EXPLAINED = {
-    **dict.fromkeys("dropout dropout2d gumbel_softmax".split(), RANDOM),
-    **dict.fromkeys("alpha_dropout feature_alpha_dropout dropout1d dropout3d rrelu".split(), MISSING),
-    **dict.fromkeys("affine_grid grid_sample bilinear channel_shuffle native_channel_shuffle softmin pdist".split(), MISSING),
-    **dict.fromkeys("conv_transpose3d conv_tbc max_pool3d_with_indices".split(), MISSING),
-    **dict.fromkeys("adaptive_avg_pool3d adaptive_max_pool3d adaptive_max_pool3d_with_indices".split(), MISSING),
-    **dict.fromkeys("adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices".split(), MISSING),
-    **dict.fromkeys("lp_pool1d lp_pool2d lp_pool3d max_unpool1d max_unpool2d max_unpool3d".split(), MISSING),
-    **dict.fromkeys("fractional_max_pool2d fractional_max_pool2d_with_indices".split(), MISSING),
-    **dict.fromkeys("fractional_max_pool3d fractional_max_pool3d_with_indices".split(), MISSING),
-    **dict.fromkeys("embedding_bag local_response_norm multi_head_attention_forward".split(), MISSING),
+    "gumbel_softmax": RANDOM,
+    **dict.fromkeys(
+        "fractional_max_pool2d fractional_max_pool2d_with_indices fractional_max_pool3d "
+        "fractional_max_pool3d_with_indices".split(),
+        "is not there: its windows are drawn by PyTorch's generator",
+    ),
+    **dict.fromkeys(
+        "adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices".split(),
+        "is not there: positions are had from max_pool",
+    ),
     **dict.fromkeys("grouped_mm scaled_mm scaled_addmm scaled_addmm_ scaled_grouped_mm".split(), "is for accelerators"),
     **dict.fromkeys("celu_ elu_ hardtanh_ leaky_relu_ relu_ rrelu_ selu_ threshold_".split(), "writes to its input"),
-    **dict.fromkeys("upsample upsample_bilinear upsample_nearest".split(), "is interpolate's older name"),
     **dict.fromkeys(
         "assert_int_or_pair boolean_dispatch handle_torch_function has_torch_function has_torch_function_unary "
         "has_torch_function_variadic".split(),
         "is PyTorch's own machinery",
     ),
-    **dict.fromkeys("max_pool1d_with_indices max_pool2d_with_indices".split(), "is called by return_indices=True"),
-    "batch_norm": "returns the running statistics instead of writing to them",
-    "instance_norm": "has no running statistics, so its arguments are others",
-    "ctc_loss": "is compared among the losses",
-    "linear_cross_entropy": "is compared among the losses",
+    **dict.fromkeys(
+        "max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices".split(),
+        "is called by return_indices=True",
+    ),
+    "batch_norm": "returns the running statistics instead of writing to them; compared among the operations",
     "triplet_margin_with_distance_loss": "takes a function; compared with the transforms",
 }
 

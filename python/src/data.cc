@@ -144,13 +144,14 @@ void bind_data(const Api& api) {
       .def(nb::init<std::vector<BytePairs::Merge>>(), "merges"_a)
       .def_static(
           "train", [](const std::string& text, std::int64_t tokens) { return BytePairs::train(text, tokens); },
-          "text"_a, "tokens"_a)
-      .def_static("load", &BytePairs::load, "path"_a)
-      .def("save", &BytePairs::save, "path"_a)
+          "text"_a, "tokens"_a, "Learns merges from a text until there are this many tokens.")
+      .def_static("load", &BytePairs::load, "path"_a, "The merges that save() wrote.")
+      .def("save", &BytePairs::save, "path"_a, "Writes the merges to a file.")
       .def_prop_ro("tokens", &BytePairs::tokens)
       .def_prop_ro("merges", &BytePairs::merges)
       .def(
-          "encode", [](const BytePairs& b, const std::string& text) { return b.encode(text); }, "text"_a)
+          "encode", [](const BytePairs& b, const std::string& text) { return b.encode(text); }, "text"_a,
+          "The tokens of a text.")
       .def(
           "decode",
           [](const BytePairs& b, const std::vector<std::int64_t>& tokens) {

@@ -24,7 +24,7 @@ OneCycleOptions one_cycle(double max_lr, std::int64_t steps, double pct_start, c
 }
 
 void bind_schedules(nb::module_& m) {
-  m.def("constant_schedule", constant_schedule, "lr"_a);
+  m.def("constant_schedule", constant_schedule, doc("constant_schedule"), "lr"_a);
   m.def(
       "step_schedule",
       [](double lr, std::int64_t step_size, double gamma) {

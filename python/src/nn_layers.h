@@ -54,6 +54,7 @@ nb::class_<Layer> layer_class(nb::module_& m, const char* name, const char* doc)
 
 void bind_layers(nb::module_& m);
 void bind_sequence_layers(nb::module_& m);
+void bind_layer_arguments(nb::module_& m);
 void bind_init(nb::module_& m);
 
 }  // namespace ebb::python

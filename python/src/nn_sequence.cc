@@ -16,7 +16,7 @@ nb::class_<Layer> recurrent(nb::module_& m, const char* name, const char* doc) {
   cls.def(
       "__init__",
       [](Layer* self, std::int64_t in, std::int64_t hidden, std::int64_t num_layers, const std::string& nonlinearity,
-         bool bias, bool batch_first, double dropout, bool bidirectional, DType dtype) {
+         bool bias, bool batch_first, double dropout, bool bidirectional, std::int64_t proj_size, DType dtype) {
         if (nonlinearity != "tanh" && nonlinearity != "relu")
           throw Error("RNN: the nonlinearity is 'tanh' or 'relu', got '" + nonlinearity + "'");
         new (self) Layer(in, hidden,
@@ -26,10 +26,12 @@ nb::class_<Layer> recurrent(nb::module_& m, const char* name, const char* doc) {
                           .bidirectional = bidirectional,
                           .dropout = dropout,
                           .batch_first = batch_first,
+                          .proj_size = proj_size,
                           .dtype = dtype});
       },
       "input_size"_a, "hidden_size"_a, "num_layers"_a = 1, "nonlinearity"_a = "tanh", "bias"_a = true,
-      "batch_first"_a = true, "dropout"_a = 0.0, "bidirectional"_a = false, nb::kw_only(), "dtype"_a = kF32);
+      "batch_first"_a = true, "dropout"_a = 0.0, "bidirectional"_a = false, "proj_size"_a = 0, nb::kw_only(),
+      "dtype"_a = kF32);
   return cls;
 }
 
@@ -150,6 +152,7 @@ void bind_nn(const Api& api) {
   nb::module_ layers = api.module.def_submodule("_nn", "Layers with parameters.");
   bind_layers(layers);
   bind_sequence_layers(layers);
+  bind_layer_arguments(layers);
   nb::module_ init = api.module.def_submodule("_init", "First values of weights.");
   bind_init(init);
 }

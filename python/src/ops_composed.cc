@@ -1,11 +1,6 @@
 #include "bind.h"
 #include "ebb/backward/linear.h"
-#include "ebb/ops/arrange.h"
-#include "ebb/ops/decompose.h"
-#include "ebb/ops/image.h"
-#include "ebb/ops/linear.h"
-#include "ebb/ops/numbers.h"
-#include "ebb/ops/volume.h"
+#include "ebb/ops.h"
 
 // Operations that are formulas of others.
 namespace ebb::python {
@@ -169,6 +164,21 @@ std::optional<SizeTriple> stride_of(const char* op, nb::handle given) {
   return triple(op, given);
 }
 
+template <class F>
+void bind_max_pool3d(const Api& api, const char* name, F f) {
+  function(
+      api, name,
+      [name, f](const Tensor& x, nb::handle window, nb::handle stride, nb::handle padding, nb::handle dilation,
+                bool ceil_mode) {
+        return f(x, triple(name, window),
+                 Pool3dOptions{.stride = stride_of(name, stride),
+                               .padding = triple(name, padding),
+                               .ceil_mode = ceil_mode,
+                               .dilation = triple(name, dilation)});
+      },
+      "x"_a, "kernel_size"_a, "stride"_a.none() = nb::none(), "padding"_a = 0, "dilation"_a = 1, "ceil_mode"_a = false);
+}
+
 void bind_volumes(const Api& api) {
   function(
       api, "conv3d",
@@ -183,17 +193,28 @@ void bind_volumes(const Api& api) {
       "x"_a, "weight"_a, "bias"_a.none() = nb::none(), "stride"_a = 1, "padding"_a = 0, "dilation"_a = 1,
       "groups"_a = 1);
   function(
-      api, "max_pool3d",
-      [](const Tensor& x, nb::handle window, nb::handle stride, nb::handle padding, nb::handle dilation,
-         bool ceil_mode) {
-        const char* op = "max_pool3d";
-        return max_pool3d(x, triple(op, window),
-                          {.stride = stride_of(op, stride),
-                           .padding = triple(op, padding),
-                           .ceil_mode = ceil_mode,
-                           .dilation = triple(op, dilation)});
+      api, "conv_transpose3d",
+      [](const Tensor& x, const Tensor& weight, const Tensor* bias, nb::handle stride, nb::handle padding,
+         nb::handle output_padding, std::int64_t groups, nb::handle dilation) {
+        const char* op = "conv_transpose3d";
+        return conv_transpose3d(x, weight, or_none(bias),
+                                {.stride = triple(op, stride),
+                                 .padding = triple(op, padding),
+                                 .output_padding = triple(op, output_padding),
+                                 .groups = groups,
+                                 .dilation = triple(op, dilation)});
       },
-      "x"_a, "kernel_size"_a, "stride"_a.none() = nb::none(), "padding"_a = 0, "dilation"_a = 1, "ceil_mode"_a = false);
+      "x"_a, "weight"_a, "bias"_a.none() = nb::none(), "stride"_a = 1, "padding"_a = 0, "output_padding"_a = 0,
+      "groups"_a = 1, "dilation"_a = 1);
+  bind_max_pool3d(api, "max_pool3d", max_pool3d);
+  bind_max_pool3d(api, "max_pool3d_with_indices", max_pool3d_with_indices);
+  for (auto [name, f] :
+       {std::pair{"adaptive_max_pool3d", &adaptive_max_pool3d}, {"adaptive_avg_pool3d", adaptive_avg_pool3d}}) {
+    function(
+        api, name,
+        [name = name, f = f](const Tensor& x, nb::handle output_size) { return f(x, triple(name, output_size)); },
+        "x"_a, "output_size"_a);
+  }
   function(
       api, "avg_pool3d",
       [](const Tensor& x, nb::handle window, nb::handle stride, nb::handle padding, bool ceil_mode,

@@ -91,7 +91,7 @@ void bind_optimizers(nb::module_& m) {
           "state", [](const AnyOptimizer& o) { return o.held->state(); }, "The state tensors by name, for saving.")
       .def(
           "load_state", [](AnyOptimizer& o, const std::map<std::string, Tensor>& state) { o.held->load_state(state); },
-          "state"_a)
+          "state"_a, "Takes over what state() gave.")
       .def("_set_momentum",
            [](AnyOptimizer& o, double momentum) { dynamic_cast<Sgd&>(*o.held).set_momentum(momentum); })
       .def("_print_step",
@@ -178,10 +178,10 @@ void bind_optim(const Api& api) {
   nb::class_<GradientAccumulator>(m, "GradientAccumulator",
                                   "Sums the gradients of several small batches, as if they were one.")
       .def(nb::init<>())
-      .def("add", &GradientAccumulator::add, "gradients"_a)
+      .def("add", &GradientAccumulator::add, "gradients"_a, "Adds the gradients of one more batch.")
       .def_prop_ro("count", &GradientAccumulator::count)
-      .def("take_sum", &GradientAccumulator::take_sum)
-      .def("take_mean", &GradientAccumulator::take_mean);
+      .def("take_sum", &GradientAccumulator::take_sum, "The sum of what was added; nothing is left.")
+      .def("take_mean", &GradientAccumulator::take_mean, "The mean of what was added; nothing is left.");
 }
 
 }  // namespace ebb::python

@@ -183,8 +183,10 @@ void bind_tensor(const Api& api) {
       .def_prop_ro(
           "mT", [](const Tensor& x) { return transpose(x, -2, -1); }, "The last two axes exchanged.")
       .def_prop_ro("nbytes", [](const Tensor& x) { return static_cast<std::size_t>(x.numel()) * size_of(x.dtype()); })
-      .def("numel", [](const Tensor& x) { return x.numel(); })
-      .def("dim", [](const Tensor& x) { return x.rank(); })
+      .def(
+          "numel", [](const Tensor& x) { return x.numel(); }, "How many elements there are.")
+      .def(
+          "dim", [](const Tensor& x) { return x.rank(); }, "How many axes there are.")
       .def(
           "eval", [](const Tensor& x) { return x.eval(); }, "Computes it now; returns itself.")
       .def("item", item, "The value of a one-element tensor as a Python number.")

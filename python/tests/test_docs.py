@@ -1,16 +1,20 @@
-"""The blocks of docs/python.md run one after the other and print what stands below them."""
+"""The Python blocks of the pages run one after the other and print what stands below them."""
 
 import contextlib
 import io
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
+import pytest
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-def test_the_page_runs():
-    blocks = re.findall(r"^```(python|text)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.S | re.M)
-    assert len(blocks) >= 12
+@pytest.mark.parametrize("name, least", [("python", 12), ("from_numpy", 4), ("by_hand", 6)])
+def test_the_page_runs(name, least):
+    page = DOCS / f"{name}.md"
+    blocks = re.findall(r"^```(python|text)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.S | re.M)
+    assert len(blocks) >= least
     scope, printed = {}, None
     for kind, text in blocks:
         if kind == "text":
@@ -18,5 +22,5 @@ def test_the_page_runs():
             continue
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            exec(compile(text, str(PAGE), "exec"), scope)
+            exec(compile(text, str(page), "exec"), scope)
         printed = out.getvalue()

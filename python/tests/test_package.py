@@ -30,6 +30,25 @@ def test_every_function_has_a_stub():
         assert public and public <= defined(f"_core/{part}.pyi")
 
 
+def arguments(body, name):
+    """The arguments of every overload of a function in a stub."""
+    found = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == name]
+    return [{a.arg for a in (*f.args.args, *f.args.kwonlyargs)} for f in found]
+
+
+def test_stubs_know_torchs_keywords():
+    tree = ast.parse((FOLDER / "_core/__init__.pyi").read_text(encoding="utf-8"))
+    methods = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Tensor")
+    for body in (tree.body, methods):
+        assert any("axis" in names for names in arguments(body, "sum"))
+        assert any({"dim", "dtype"} <= names for names in arguments(body, "sum"))
+        assert any("dims" in names for names in arguments(body, "flip"))
+        assert any({"dim", "index", "src"} <= names for names in arguments(body, "scatter_add"))
+    assert any({"query", "attn_mask", "enable_gqa"} <= names for names in arguments(tree.body, "scaled_dot_product_attention"))
+    aliases = {node.targets[0].id for node in tree.body if isinstance(node, ast.Assign)}
+    assert {"clip", "concat", "amax"} <= aliases
+
+
 def test_every_loss_has_a_stub():
     losses = {entry["name"] for entry in ebb.losses.registry}
     assert losses <= defined("losses.pyi") and losses <= defined("torch.pyi")

@@ -44,12 +44,34 @@ def documented(text):
             depth = max(0, depth + code.count("{") - code.count("}"))
 
 
+SENTENCES = Path(__file__).with_name("sentences.txt")
+OF_THE_RESULT = re.compile(r"\b(\w+)_backward\(const Tensor& grad, const Tensor& y[,)]")
+
+
+def sentences():
+    """What is said about functions that the headers only declare."""
+    lines = SENTENCES.read_text(encoding="utf-8").splitlines()
+    return dict(line.split(": ", 1) for line in lines if line and not line.startswith("#"))
+
+
 def table(headers):
-    docs = {}
+    docs, declared, of_the_result = {}, [], set()
     for header in headers:
-        for name, doc in documented(Path(header).read_text(encoding="utf-8")):
+        text = Path(header).read_text(encoding="utf-8")
+        of_the_result |= set(OF_THE_RESULT.findall(text)) - {"atan2"}  # whose y is an operand
+        for name, doc in documented(text):
+            declared.append(name)
             if doc:
                 docs.setdefault(name, doc)
+    for name, sentence in sentences().items():
+        docs.setdefault(name, sentence)
+    for name in declared:
+        base = name.removesuffix("_backward")
+        if base != name and name not in docs:
+            docs[name] = f"What {base} passes back: the cotangents of its operands from that of its result, grad."
+    for base in of_the_result:
+        name = base + "_backward"
+        docs[name] = f"{docs[name]} y is the result of {base}, not its operand.".strip()
     return docs
 
 

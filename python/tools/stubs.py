@@ -3,6 +3,9 @@
 stubs.py PACKAGE_FOLDER        the folder that contains ebb
 """
 
+import ast
+import copy
+import inspect
 import sys
 from pathlib import Path
 
@@ -26,24 +29,29 @@ HEAD = {
         "def make_optimizer(name: str, options: Mapping[str, Any] | None = None, decays: Any = None) -> Optimizer: ...\n"
     ),
     "torch": (
-        "from typing import Any\n\nimport torch\n\nimport ebb\n\ndef from_torch(x: torch.Tensor) -> ebb.Tensor: ...\n"
+        "from collections.abc import Sequence\nfrom typing import Any\n\nimport torch\n\nimport ebb\n\ndef from_torch(x: torch.Tensor) -> ebb.Tensor: ...\n"
         "def to_torch(x: ebb.Tensor) -> torch.Tensor: ...\n"
+        "def patch(model: Any, *, body: Any = None, head: Any = None, softcap: float | None = None) -> Any: ...\n"
+        "def unpatch(model: Any) -> Any: ...\n"
     ),
 }
 
 
 def parameters(entry, tensor):
-    """The arguments of a loss as a stub writes them."""
-    inputs = [
-        f"{name}: {tensor} | None = None" if optional else f"{name}: {tensor}" for name, _, optional in entry["inputs"]
-    ]
-    options = [
-        f"{ebb.losses.argument_name(name)}: {kind(default)} = {default!r}"
-        for name, default, _ in entry["options"]
-    ]
-    if entry["name"] == "triplet_margin_with_distance_loss" and tensor == "Tensor":
+    """The arguments of a loss as a stub writes them: those by position, those by keyword."""
+    required, order, named = ebb.losses._Text(0, entry).arranged()
+    spelled = {name: f"{name}: {tensor}" for name in required}
+    spelled |= {name: f"{name}: {tensor} | None = None" for name, _, optional in entry["inputs"] if optional}
+    spelled |= {name: f"{name}: bool | None = None" for name in ("size_average", "reduce")}
+    for name, default, _ in entry["options"]:
+        argument = ebb.losses.argument_name(name)
+        spelled[argument] = f"{argument}: {kind(default)} = {default!r}"
+    for name in ebb.losses._NUMBERS.get(entry["name"], ()):
+        spelled[name] = f"{name}: {tensor} | Sequence[int] | float"
+    options = [spelled[name] for name in named]
+    if entry["name"] == "triplet_margin_with_distance_loss":
         options.insert(0, "distance_function: Any = None")
-    return inputs, options
+    return [spelled[name] for name in required + order], options
 
 
 def quoted(text, indent):
@@ -73,7 +81,7 @@ def torch_stub(entry):
     return (
         f"def {entry['name']}({call}) -> torch.Tensor:\n{quoted(doc, '    ')}\n"
         f"class {ebb.losses.class_name(entry['name'])}(torch.nn.Module):\n"
-        "    def __init__(self, *tensors: torch.Tensor | None, **options: Any) -> None: ...\n"
+        "    def __init__(self, *args: Any, **options: Any) -> None: ...\n"
     )
 
 
@@ -95,9 +103,93 @@ def kind(default):
     return "float" if type(default) is int else type(default).__name__
 
 
+# ---- PyTorch's spelling of the compiled functions -------------------------------------------------------------------
+
+
+def torch_names(name, own, is_method):
+    """The name here: PyTorch's, for the parameters of a function that have another one there."""
+    found = {}
+    for theirs, ours in _torch_names.renames(name, own, is_method).items():
+        # dim and dims are both said; where a function takes several axes by its very nature it is dims.
+        better = theirs == "dims" if name in ("flip", "permute", "roll", "tensordot") else theirs == "dim"
+        if ours not in found or better:
+            found[ours] = theirs
+    return found
+
+
+def further_keywords(function, name, own):
+    """Keywords that a function has besides: dtype= of sum, alpha= of add."""
+    if name not in _torch_names.SPECIAL:
+        return []
+    signature = inspect.signature(_torch_names.SPECIAL[name](function))
+    known = (*own, *_torch_names.WITHOUT_EFFECT)
+    return [p.name for p in signature.parameters.values() if p.default is not p.empty and p.name not in known]
+
+
+def in_torchs_words(definition, function, is_method):
+    """The definition with PyTorch's names of its parameters; None where they are the same."""
+    name, own = definition.name, _torch_names.parameters(function)
+    table, more = torch_names(name, own, is_method), further_keywords(function, name, own)
+    made = copy.deepcopy(definition)
+    arguments = made.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    taken = {a.arg for a in every}
+    renamed = False
+    for argument in every:
+        theirs = table.get(argument.arg)
+        if theirs and theirs not in taken:
+            argument.arg, renamed = theirs, True
+    for keyword in more:
+        if keyword not in {a.arg for a in every} and arguments.kwarg is None:
+            arguments.kwonlyargs.append(ast.arg(keyword, ast.Name("Any")))
+            arguments.kw_defaults.append(ast.Constant(...))
+            renamed = True
+    return made if renamed else None
+
+
+def respell(body, holder, is_method):
+    """The functions of a stub, each with a second overload where PyTorch's users write something else."""
+    out = []
+    for node in body:
+        out.append(node)
+        if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
+            continue
+        function = getattr(holder, node.name, None)
+        if type(function).__name__ not in ("nb_func", "nb_method"):
+            continue
+        if any(isinstance(d, ast.Attribute) for d in node.decorator_list):
+            continue  # a property's setter
+        other = in_torchs_words(node, function, is_method)
+        if other is None:
+            continue
+        for each in (node, other):
+            if not any(isinstance(d, ast.Name) and d.id == "overload" for d in each.decorator_list):
+                each.decorator_list.append(ast.Name("overload"))
+        other.body = [ast.Expr(ast.Constant(...))]
+        out.append(other)
+    return out
+
+
+def add_torch_names(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree.body = respell(tree.body, ebb._core, False)
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == "Tensor":
+            node.body = respell(node.body, ebb.Tensor, True)
+            node.body += [
+                ast.parse(f"{alias} = {name}").body[0]
+                for alias, name in _torch_names.ALIASES.items()
+                if hasattr(ebb.Tensor, name) and not hasattr(ebb.Tensor, alias)
+            ]
+    aliases = "".join(f"{alias} = {name}\n" for alias, name in _torch_names.ALIASES.items() if not hasattr(ebb._core, alias))
+    head = "from typing import Any as Any, overload as overload\n"
+    path.write_text(head + ast.unparse(ast.fix_missing_locations(tree)) + "\n\n" + aliases, encoding="utf-8")
+
+
 def main():
     _torch_names.uninstall()  # stubs are of the compiled functions
     stubgen.main(["-q", "-P", "-r", "-m", "ebb._core", "-O", str(folder / "ebb")])
+    add_torch_names(folder / "ebb" / "_core" / "__init__.pyi")
     for module, stub in (("losses", loss_stub), ("torch", torch_stub)):
         text = HEAD[module] + "\n" + "\n".join(stub(entry) for entry in ebb.losses.registry)
         (folder / "ebb" / f"{module}.pyi").write_text(text, encoding="utf-8")

@@ -5,6 +5,7 @@
 #include "losses/describe.h"
 #include "losses/linear_rows.h"
 #include "losses/one_pass.h"
+#include "losses/reduction.h"
 #include "ops/build.h"
 #include "ops/index_nodes.h"
 
@@ -204,6 +205,7 @@ Tensor row_losses(const LinearRows& k) {
 
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& target,
                             const LinearCrossEntropyOptions& options) {
+  if (is_floating(target.dtype()) || head.rank() > 2) return general_linear_cross_entropy(x, head, target, options);
   const LinearRows k = check_arguments("linear_cross_entropy", x, head, target, options);
   const Tensor rows = row_losses(k);
   Tensor loss = rows;
@@ -216,6 +218,14 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& t
 LinearCrossEntropyGradients linear_cross_entropy_backward(const Tensor& grad, const Tensor& x, const Tensor& head,
                                                           const Tensor& target,
                                                           const LinearCrossEntropyOptions& options) {
+  if (is_floating(target.dtype()) || head.rank() > 2) {
+    const auto g = pull_back("linear_cross_entropy", grad, {x, head, options.bias}, [&](const std::vector<Tensor>& v) {
+      LinearCrossEntropyOptions with = options;
+      with.bias = v[2];
+      return general_linear_cross_entropy(v[0], v[1], target, with);
+    });
+    return {g[0], g[1], g[2]};
+  }
   LinearRows k = check_arguments("linear_cross_entropy_backward", x, head, target, options);
   const Shape expected = options.reduction == Reduction::none ? target.shape() : Shape{};
   require(grad.shape() == expected, "linear_cross_entropy_backward: gradient of shape {}, the loss has shape {}",

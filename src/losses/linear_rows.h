@@ -24,6 +24,10 @@ LinearRows log_prob_rows(const Tensor& x, const Tensor& head, const Tensor& targ
 // Every row's loss [N], in f32 or f64.
 Tensor row_losses(const LinearRows& rows);
 
+// linear_cross_entropy of probabilities, or through a head with further axes.
+Tensor general_linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& target,
+                                    const LinearCrossEntropyOptions& options);
+
 // The kernel's call: the losses, then the gradients that c names, for the cotangents of the losses or, where they are
 // known only when the losses are, for those that `units` finds with the help of `further`.
 Tensor linear_call(const LinearRows& rows, const Tensor& cotangent = {},

@@ -40,9 +40,10 @@ Tensor hinge_loss(const Tensor& input, const Tensor& target, const LossOptions& 
 //   y = 1: x        y = −1: max(0, margin − x)
 Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target, const HingeEmbeddingOptions& o) {
   const char* op = "hinge_embedding_loss";
-  require_same_shape(op, "input", input, "target", target);
   const Precision p(op, {input, target});
-  const Tensor y = checked_sign(p.wide(target), "hinge_embedding_loss: target must be 1 or -1"), x = p.wide(input);
+  const Shape shape = common_shape(op, {input, target});
+  const Tensor y = broadcast_to(checked_sign(p.wide(target), "hinge_embedding_loss: target must be 1 or -1"), shape);
+  const Tensor x = broadcast_to(p.wide(input), shape);
   const Tensor terms =
       custom_function([m = o.margin](const std::vector<Tensor>& v) { return where(v[0] == 1, v[1], relu(m - v[1])); },
                       [m = o.margin](const Tensor& grad, const Tensor&, const std::vector<Tensor>& v) {
@@ -55,11 +56,10 @@ Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target, const Hin
 // y = 1: x1 should be the larger, by the margin; y = −1: x2.    max(0, −y·(x1 − x2) + margin)
 Tensor margin_ranking_loss(const Tensor& input1, const Tensor& input2, const Tensor& target, const MarginOptions& o) {
   const char* op = "margin_ranking_loss";
-  require_same_shape(op, "input1", input1, "input2", input2);
-  require_same_shape(op, "input1", input1, "target", target);
   const Precision p(op, {input1, input2, target});
-  const Tensor lead = p.wide(input1) - p.wide(input2);
-  return p.rounded(reduce(op, hinge_of(o.margin, p.wide(target), lead), o.reduction));
+  const Shape shape = common_shape(op, {input1, input2, target});
+  const Tensor lead = broadcast_to(p.wide(input1) - p.wide(input2), shape);
+  return p.rounded(reduce(op, hinge_of(o.margin, broadcast_to(p.wide(target), shape), lead), o.reduction));
 }
 
 // Logistic loss.    log(1 + e^(−y·x)) = softplus(−y·x)

@@ -101,19 +101,18 @@ Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, const Poisson
 //   ½·(log v + d²·r), r = 1/v         dd = d·r       dv = ½·r·(1 − d²·r)
 Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor& var, const GaussianNllOptions& o) {
   const char* op = "gaussian_nll_loss";
-  require_same_shape(op, "input", input, "target", target);
-  require(var.defined(), "{}: var is an empty Tensor; give it a value", op);
-  require(o.eps > 0, "{}: eps must be positive, got {}", op, o.eps);
-  const int last = input.rank() - 1;
-  Tensor v = var;
-  if (input.rank() > 0 && var.shape() != input.shape() && var.rank() > 0) {
-    if (var.shape() == input.shape().without(last)) v = unsqueeze(var, -1);
-    require(v.shape() == input.shape().with(last, 1),
-            "{}: var of shape {} must have the input's shape {}, 1 in place of its last size, or lack it", op,
-            var.shape(), input.shape());
-  }
-  require(input.rank() > 0 || v.rank() == 0, "{}: var of shape {} for a scalar input must be a scalar", op, v.shape());
   const Precision precision(op, {input, target, var});
+  const Shape shape = common_shape(op, {input, target});
+  require(o.eps > 0, "{}: eps must be positive, got {}", op, o.eps);
+  Tensor v = var;
+  if (shape.rank() > 0 && var.shape() != shape && var.shape() == shape.without(shape.rank() - 1)) {
+    v = unsqueeze(var, -1);
+  }
+  // Without an axis its numbers could be meant for the first or the last one, so only that of the rows may be missing.
+  bool fits = v.rank() == 0 || v.rank() == shape.rank();
+  for (int k = 0; fits && k < v.rank(); ++k) fits = v.size(k) == shape[k] || v.size(k) == 1;
+  require(fits, "{}: var of shape {} must have the input's shape {}, 1 in place of some sizes, or lack the last", op,
+          var.shape(), shape);
   v = precision.wide(v);
   v = clamp(check(v, v >= 0, "gaussian_nll_loss: var must not be negative"), o.eps);
   Tensor terms = custom_function([](const Tensors& w) { return 0.5 * (log(w[1]) + square(w[0]) * reciprocal(w[1])); },
@@ -121,7 +120,7 @@ Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor
                                    const Tensor r = reciprocal(w[1]);
                                    return Tensors{grad * (w[0] * r), (0.5 * grad) * (r * (1 - square(w[0]) * r))};
                                  },
-                                 {precision.wide(input) - precision.wide(target), broadcast_to(v, input.shape())});
+                                 {precision.wide(input) - precision.wide(target), broadcast_to(v, shape)});
   if (o.full) terms = terms + 0.5 * std::log(2 * std::numbers::pi);
   return precision.rounded(reduce(op, terms, o.reduction));
 }

@@ -194,14 +194,30 @@ Tensor scatter_largest(const Tensor& x, int axis, const Tensor& index, const Ten
   return scatter(x, axis, gather(index, axis, order), gather(src, axis, order));
 }
 
+// The product of the src of each place. Sorted by place they are runs, whose products are a scan by doubling: after the
+// step of d, an element holds the product of the 2d elements of its run that end with it. scatter leaves the last
+// element of a run, which holds all of it. Zeros need no care, as they would by logarithms.
+Tensor scatter_product(const Tensor& x, int axis, const Tensor& index, const Tensor& src) {
+  const std::int64_t n = x.shape()[axis], count = index.shape()[axis];
+  const Tensor order = argsort(where(index < 0, index + n, index), axis);
+  const Tensor place = gather(index, axis, order);
+  Tensor product = gather(src, axis, order);
+  for (std::int64_t d = 1; d < count; d *= 2) {
+    const Tensor late = narrow(product, axis, d, count - d), early = narrow(product, axis, 0, count - d);
+    const Tensor same = narrow(place, axis, d, count - d) == narrow(place, axis, 0, count - d);
+    product = cat({narrow(product, axis, 0, d), where(same, late * early, late)}, axis);
+  }
+  return scatter(x, axis, place, product);
+}
+
 }  // namespace
 
 Tensor scatter_reduce(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& src,
                       const std::string& reduce, bool include_self) {
   const char* op = "scatter_reduce";
   const int a = normalize_axis(op, axis, x.rank());
-  require(reduce == "sum" || reduce == "mean" || reduce == "amax" || reduce == "amin",
-          "{}: reduce is 'sum', 'mean', 'amax' or 'amin', got '{}'", op, reduce);
+  require(reduce == "sum" || reduce == "mean" || reduce == "prod" || reduce == "amax" || reduce == "amin",
+          "{}: reduce is 'sum', 'prod', 'mean', 'amax' or 'amin', got '{}'", op, reduce);
   require(src.rank() == index.rank(), "{}: an index of shape {} and a source of shape {} do not fit", op, index.shape(),
           src.shape());
   Tensor part = cast(src, x.dtype());
@@ -214,6 +230,11 @@ Tensor scatter_reduce(const Tensor& x, std::int64_t axis, const Tensor& index, c
     const Tensor count = maximum(include_self ? hits + 1 : hits, 1);
     if (is_floating(x.dtype())) return cast(total / cast(count, total.dtype()), x.dtype());
     return floor_divide(total, cast(count, total.dtype()));
+  }
+  if (reduce == "prod") {
+    const Tensor base = include_self ? ones(x.shape(), x.dtype()) : x;
+    const Tensor found = scatter_product(widen(base), a, index, widen(part));
+    return cast(include_self ? widen(x) * found : found, x.dtype());
   }
   const bool largest = reduce == "amax";
   const Tensor found = scatter_largest(x, a, index, part, largest);

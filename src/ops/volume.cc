@@ -1,5 +1,7 @@
 #include "ebb/ops/volume.h"
 
+#include <algorithm>
+
 #include "core/format_error.h"
 #include "ebb/ops.h"
 
@@ -46,6 +48,64 @@ Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
 
 namespace {
 
+// Planes [N, C, D, kd, ...] where they land: plane k of position d at d·stride + k·dilation, of `size` planes.
+Tensor overlaid(const Tensor& taps, std::int64_t stride, std::int64_t dilation, std::int64_t size) {
+  const std::int64_t n = taps.size(0), c = taps.size(1), depth = taps.size(2), h = taps.size(4), w = taps.size(5);
+  Tensor total;
+  for (std::int64_t k = 0; k < taps.size(3); ++k) {
+    Tensor planes = select(taps, 3, k);  // [N, C, D, H, W]
+    if (stride > 1) {
+      planes = pad(unsqueeze(planes, 3), {0, 0, 0, 0, 0, stride - 1});
+      planes = narrow(reshape(planes, {n, c, depth * stride, h, w}), 2, 0, (depth - 1) * stride + 1);
+    }
+    const std::int64_t before = k * dilation;
+    planes = pad(planes, {0, 0, 0, 0, before, size - before - planes.size(2)});
+    total = total.defined() ? total + planes : planes;
+  }
+  return total;
+}
+
+}  // namespace
+
+// Every plane by itself with the kd planes of a window as further channels, and the results laid over one another.
+Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTranspose3dOptions& o) {
+  const char* op = "conv_transpose3d";
+  if (x.rank() == 4) return select(conv_transpose3d(unsqueeze(x, 0), weight, bias, o), 0, 0);
+  require_volume(op, x);
+  require(weight.rank() == 5 && weight.size(0) == x.size(1),
+          "{}: an input of shape {} does not fit a weight of shape {}; give [C, O/groups, kd, kh, kw]", op, x.shape(),
+          weight.shape());
+  require(o.stride[0] >= 1 && o.dilation[0] >= 1 && o.padding[0] >= 0 && o.groups >= 1,
+          "{}: stride, dilation and groups must be positive and padding not negative, got {}, {}, {} and {}", op,
+          o.stride[0], o.dilation[0], o.groups, o.padding[0]);
+  require(o.output_padding[0] >= 0 && o.output_padding[0] < std::max(o.stride[0], o.dilation[0]),
+          "{}: output_padding must be less than the stride or the dilation, got {}", op, o.output_padding[0]);
+  const DType dtype = promote(x.dtype(), weight.dtype()), wide = compute_dtype(dtype);  // rounded once
+  const std::int64_t n = x.size(0), channels = x.size(1), depth = x.size(2), taps = weight.size(2);
+  const std::int64_t each = weight.size(1), out = each * o.groups;
+  const Tensor planes = reshape(transpose(cast(x, wide), 1, 2), {n * depth, channels, x.size(3), x.size(4)});
+  const Tensor y =
+      conv_transpose2d(planes, reshape(cast(weight, wide), {channels, each * taps, weight.size(3), weight.size(4)}), {},
+                       {.stride = {o.stride[1], o.stride[2]},
+                        .padding = {o.padding[1], o.padding[2]},
+                        .output_padding = {o.output_padding[1], o.output_padding[2]},
+                        .groups = o.groups,
+                        .dilation = {o.dilation[1], o.dilation[2]}});
+  const Tensor parts = permute(reshape(y, {n, depth, out, taps, y.size(2), y.size(3)}), {0, 2, 1, 3, 4, 5});
+  const std::int64_t reach = (depth - 1) * o.stride[0] + o.dilation[0] * (taps - 1) + 1;
+  const std::int64_t size = reach - 2 * o.padding[0] + o.output_padding[0];
+  require(size > 0, "{}: padding of {} leaves nothing of {} planes", op, o.padding[0], reach);
+  Tensor all = overlaid(parts, o.stride[0], o.dilation[0], reach + o.output_padding[0]);
+  all = narrow(all, 2, o.padding[0], size);
+  if (bias.defined()) {
+    require(bias.shape() == Shape{out}, "{}: a bias of shape {} does not fit {} channels", op, bias.shape(), out);
+    all = all + reshape(cast(bias, wide), {1, out, 1, 1, 1});
+  }
+  return cast(all, dtype);
+}
+
+namespace {
+
 // Along the planes, then along the depth: largest elements and means of boxes are those of their sides.
 template <class OfPlanes, class OfDepth>
 Tensor pooled(const char* op, const Tensor& x, OfPlanes of_planes, OfDepth of_depth) {
@@ -78,6 +138,50 @@ Tensor max_pool3d(const Tensor& x, SizeTriple window, const Pool3dOptions& o) {
                            .dilation = o.dilation[0],
                            .ceil_mode = o.ceil_mode});
       });
+}
+
+std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, SizeTriple window, const Pool3dOptions& o) {
+  if (x.rank() == 4) {
+    const auto [values, at] = max_pool3d_with_indices(unsqueeze(x, 0), window, o);
+    return {select(values, 0, 0), select(at, 0, 0)};
+  }
+  require_volume("max_pool3d", x);
+  const SizeTriple stride = o.stride.value_or(window);
+  const std::int64_t n = x.size(0), channels = x.size(1), depth = x.size(2), area = x.size(3) * x.size(4);
+  const auto [planes, in_plane] =
+      max_pool2d_with_indices(reshape(x, {n, channels * depth, x.size(3), x.size(4)}), {window[1], window[2]},
+                              {.stride = SizePair{stride[1], stride[2]},
+                               .padding = {o.padding[1], o.padding[2]},
+                               .dilation = {o.dilation[1], o.dilation[2]},
+                               .ceil_mode = o.ceil_mode});
+  const std::int64_t h = planes.size(2), w = planes.size(3);
+  const auto lines = [&](const Tensor& t) { return transpose(reshape(t, {n * channels, depth, h * w}), 1, 2); };
+  const auto [values, plane] = max_pool1d_with_indices(
+      lines(planes), window[0],
+      {.stride = SizePair{stride[0]}, .padding = o.padding[0], .dilation = o.dilation[0], .ceil_mode = o.ceil_mode});
+  const Tensor at = plane * area + gather(lines(in_plane), 2, plane);
+  const Shape shape{n, channels, values.size(2), h, w};
+  return {reshape(transpose(values, 1, 2), shape), reshape(transpose(at, 1, 2), shape)};
+}
+
+Tensor adaptive_max_pool3d(const Tensor& x, SizeTriple output) {
+  return pooled(
+      "adaptive_max_pool3d", x,
+      [&](const Tensor& planes) {
+        return adaptive_max_pool2d(planes, {output[1], output[2]});
+      },
+      [&](const Tensor& lines) { return adaptive_max_pool1d(lines, output[0]); });
+}
+
+Tensor adaptive_avg_pool3d(const Tensor& x, SizeTriple output) {
+  const Tensor wide = is_half(x.dtype()) ? cast(x, DType::f32) : x;  // rounded once
+  return cast(pooled(
+                  "adaptive_avg_pool3d", wide,
+                  [&](const Tensor& planes) {
+                    return adaptive_avg_pool2d(planes, {output[1], output[2]});
+                  },
+                  [&](const Tensor& lines) { return adaptive_avg_pool1d(lines, output[0]); }),
+              x.dtype());
 }
 
 Tensor avg_pool3d(const Tensor& x, SizeTriple window, const Pool3dOptions& o) {

@@ -36,6 +36,13 @@ for kind in static shared; do
   expect_link "$work/$kind/consumer" $kind
 done
 
+echo "an older standard, and -static:"
+first=$("$cxx" -std=c++17 -fsyntax-only -I "$work/static/prefix/include" "$here/consumer.cc" 2>&1 | grep -m1 'error' || true)
+case "$first" in *"Ebb needs C++20"*) ;; *) echo "C++17 is not refused with words but: $first"; exit 1 ;; esac
+words=$("$cmake" -S "$here" -B "$work/no_shared" -DCMAKE_PREFIX_PATH="$work/static/prefix" -DCMAKE_CXX_COMPILER="$cxx" \
+  -DCMAKE_EXE_LINKER_FLAGS=-static 2>&1 || true)
+echo "$words" | tr -s ' \n' ' ' | grep -q 'cannot be linked with -static' || { echo "-static is not refused: $words"; exit 1; }
+
 echo "the program:"
 "$cmake" --install "$build" --prefix "$work/program" --component program >/dev/null
 "$work/program/bin/ebb" --version

@@ -70,6 +70,30 @@ TEST(Recurrent, HaveTorchsNames) {
   EXPECT_EQ(names, (std::vector<std::string>{"weight_ih_l0", "weight_hh_l0", "weight_ih_l1", "weight_hh_l1"}));
 }
 
+// h = R·(o·tanh(c)): the second step sees the projected h.
+TEST(Recurrent, AnLstmCanProjectItsOutput) {
+  const Lstm lstm(4, 6, {.proj_size = 3, .dtype = f64});
+  const RecurrentWeights& w = lstm.weights[0];
+  EXPECT_EQ(w.weight_hh.shape(), (Shape{24, 3}));
+  EXPECT_EQ(w.weight_hr.shape(), (Shape{3, 6}));
+  const Tensor x = waves({2, 2, 4}, 5);
+  const Sequence s = lstm(x);
+  Tensor h = zeros({2, 3}, f64), c = zeros({2, 6}, f64);
+  for (int step = 0; step < 2; ++step) {
+    const Tensor sums = matmul(select(x, 1, step), t(w.weight_ih)) + w.bias_ih + matmul(h, t(w.weight_hh)) + w.bias_hh;
+    const auto gates = chunk(sums, 4, 1);
+    c = sigmoid(gates[1]) * c + sigmoid(gates[0]) * tanh(gates[2]);
+    h = matmul(sigmoid(gates[3]) * tanh(c), t(w.weight_hr));
+  }
+  EXPECT_TRUE(allclose(s.h[0], h, {.rtol = 1e-12}));
+  EXPECT_TRUE(allclose(s.c[0], c, {.rtol = 1e-12}));
+  EXPECT_EQ(s.output.shape(), (Shape{2, 2, 3}));
+  EXPECT_EQ(Lstm(4, 6, {.num_layers = 2, .bidirectional = true, .proj_size = 3})(randn({1, 3, 4})).output.shape(),
+            (Shape{1, 3, 6}));
+  EXPECT_THROW_MESSAGE(Gru(4, 6, {.proj_size = 3}), "proj_size is for an Lstm");
+  EXPECT_THROW_MESSAGE(Lstm(4, 6, {.proj_size = 6}), "must be less than the hidden size 6");
+}
+
 TEST(Recurrent, GoOnFromTheirState) {
   const Lstm lstm(4, 3, {.num_layers = 2});
   const Tensor x = randn({2, 6, 4});

@@ -194,10 +194,24 @@ TEST(ScatterReduce, CombinesWhatMeetsAtAPlace) {
   expect_values(scatter_reduce(x, 0, at, src, "amax"), {5, 2, 9});
   expect_values(scatter_reduce(x, 0, at, src, "amin"), {-1, 2, 3});
   expect_values(scatter_reduce(x, 0, at, src, "amin", false), {-1, 2, 7});
-  EXPECT_THROW_MESSAGE(scatter_reduce(x, 0, at, src, "median"), "'sum', 'mean', 'amax' or 'amin'");
-  for (const char* reduce : {"sum", "mean", "amax", "amin"})
+  expect_values(scatter_reduce(x, 0, at, src, "prod"), {-5, 2, 189});
+  expect_values(scatter_reduce(x, 0, at, src, "prod", false), {-5, 2, 63});
+  EXPECT_THROW_MESSAGE(scatter_reduce(x, 0, at, src, "median"), "'sum', 'prod', 'mean', 'amax' or 'amin'");
+  for (const char* reduce : {"sum", "prod", "mean", "amax", "amin"})
     expect_gradients([&](const std::vector<Tensor>& v) { return scatter_reduce(v[0], 0, at, v[1], reduce); },
                      {numbers({3}), numbers({4}, 1)});
+}
+
+// Runs of every length, and zeros, of which the gradient is the product of the others.
+TEST(ScatterReduce, ProductsOfLongRunsWithZeros) {
+  const Tensor at = integers({1, 0, 1, 1, 3, 1, 0, 1, 1, -1}), src = row({2, 3, 0, 4, 5, 6, 7, 2, 3, 2});
+  expect_values(scatter_reduce(row({1, 1, 9, 1}), 0, at, src, "prod"), {21, 0, 9, 10});
+  const Tensor slopes = grad([&](const Tensor& s) {
+    return sum(scatter_reduce(row({1, 1, 9, 1}), 0, at, s, "prod"));
+  })(src);
+  expect_values(slopes, {0, 7, 288, 0, 2, 0, 3, 0, 0, 5});
+  expect_gradients([&](const std::vector<Tensor>& v) { return scatter_reduce(v[0], 0, at, v[1], "prod", false); },
+                   {numbers({4}), numbers({10}, 1)});
 }
 
 TEST(NonzeroAndUnique, AreComputedAtOnce) {
@@ -310,6 +324,46 @@ TEST(Volumes, AreConvolvedByTheDefinition) {
                    {numbers({1, 2, 3, 2, 2}), numbers({2, 2, 2, 2, 2}, 1), numbers({2}, 2)});
   EXPECT_EQ(conv3d(numbers({4, 5, 6, 4}), w, b, o).shape(), (Shape{6, 3, 4, 5}));
   EXPECT_THROW_MESSAGE(conv3d(x, w), "does not fit a weight of shape");
+}
+
+// ⟨conv3d(x), y⟩ = ⟨x, conv_transpose3d(y)⟩ for all x and y: the gradient of conv3d, as an operation.
+TEST(Volumes, TransposedConvolutionIsTheAdjoint) {
+  const Tensor x = numbers({2, 4, 5, 6, 4}), w = numbers({6, 2, 3, 2, 2}, 1);
+  const Conv3dOptions o{.stride = {2, 1, 2}, .padding = {1, 0, 1}, .dilation = {1, 2, 1}, .groups = 2};
+  const Tensor there = conv3d(x, w, {}, o), y = numbers(there.shape(), 2);
+  const ConvTranspose3dOptions back{
+      .stride = o.stride, .padding = o.padding, .output_padding = {0, 0, 0}, .groups = 2, .dilation = o.dilation};
+  const Tensor again = conv_transpose3d(y, w, {}, back);
+  ASSERT_EQ(again.shape(), x.shape());
+  EXPECT_NEAR(sum(there * y).item(), sum(x * again).item(), 1e-9);
+  const Tensor bias = numbers({4}, 3);
+  EXPECT_TRUE(allclose(conv_transpose3d(y, w, bias, back), again + reshape(bias, {4, 1, 1, 1}), {.rtol = 1e-12}));
+  const Tensor longer = conv_transpose3d(y, w, {}, {.stride = {2, 1, 2}, .output_padding = {1, 0, 1}, .groups = 2});
+  EXPECT_EQ(longer.shape(), (Shape{2, 4, 2 * (y.size(2) - 1) + 4, y.size(3) + 1, 2 * (y.size(4) - 1) + 3}));
+  expect_gradients(
+      [](const std::vector<Tensor>& v) { return conv_transpose3d(v[0], v[1], v[2], {.stride = 2, .padding = 1}); },
+      {numbers({1, 2, 2, 2, 2}), numbers({2, 3, 2, 3, 2}, 1), numbers({3}, 2)});
+  EXPECT_THROW_MESSAGE(conv_transpose3d(x, w), "does not fit a weight of shape");
+}
+
+TEST(Volumes, SayWhereTheirLargestElementsAre) {
+  const Tensor x = numbers({2, 3, 5, 4, 6});
+  const Pool3dOptions o{.stride = SizeTriple{2, 1, 2}, .padding = {1, 0, 1}};
+  const auto [values, at] = max_pool3d_with_indices(x, {3, 2, 2}, o);
+  EXPECT_TRUE(equal(values, max_pool3d(x, {3, 2, 2}, o)));
+  const Tensor found = gather(reshape(x, {2, 3, -1}), 2, reshape(at, {2, 3, -1}));
+  EXPECT_TRUE(equal(reshape(found, values.shape()), values));
+}
+
+TEST(Volumes, ArePooledToASize) {
+  const Tensor x = numbers({1, 2, 5, 4, 6});
+  const Tensor largest = adaptive_max_pool3d(x, {2, 4, 3}), means = adaptive_avg_pool3d(x, {2, 4, 3});
+  ASSERT_EQ(means.shape(), (Shape{1, 2, 2, 4, 3}));
+  const Tensor box =
+      narrow(narrow(narrow(x[0][1], 0, 2, 3), 1, 1, 1), 2, 2, 2);  // planes 2 to 5, row 1, columns 2 to 4
+  EXPECT_EQ(largest[0][1][1][1][1].item<double>(), max(box).item<double>());
+  EXPECT_NEAR(means[0][1][1][1][1].item<double>(), mean(box).item<double>(), 1e-14);
+  EXPECT_NEAR(adaptive_avg_pool3d(x, 1)[0][0].item(), mean(x[0][0]).item(), 1e-14);
 }
 
 TEST(Volumes, ArePooledByTheDefinition) {

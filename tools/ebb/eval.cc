@@ -9,13 +9,14 @@
 #include "progress.h"
 #include "report.h"
 #include "run_folder.h"
+#include "trained_weights.h"
 #include "trainer.h"
 
 namespace ebb::program {
 namespace {
 
 struct EvalCommand {
-  std::string run, checkpoint, which;
+  TrainedWeights weights;
   std::string data, format, target;
   std::int64_t test_count = 0, threads = 0;
   std::optional<std::uint64_t> seed;
@@ -39,7 +40,7 @@ RunConfig settings_of(const EvalCommand& c, RunConfig config) {
 
 void run_eval(const EvalCommand& c) {
   if (c.threads > 0) set_num_threads(static_cast<int>(c.threads));
-  const std::string path = c.checkpoint.empty() ? checkpoint_of_run(c.run, c.which) : c.checkpoint;
+  const std::string path = c.weights.path();
   const TrainedModel trained = load_trained_model(path);
   const RunConfig config = settings_of(c, trained.config);
   const Examples examples = load_test_examples(config, trained.facts);
@@ -80,13 +81,7 @@ void run_eval(const EvalCommand& c) {
 void add_eval_command(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("eval", "Test a trained network");
   auto c = std::make_shared<EvalCommand>();
-  CLI::Option_group* from = sub->add_option_group("What is tested");
-  from->add_option("--run", c->run, "Folder of a run");
-  from->add_option("--checkpoint", c->checkpoint, "A checkpoint file")->check(CLI::ExistingFile);
-  from->require_option(1);
-  sub->add_option("--use", c->which,
-                  "Weights of the run: the best ones, or the last (best where validation chose them)")
-      ->check(CLI::IsMember({"best", "last"}));
+  c->weights.add_options(sub, "What is tested");
   sub->add_option("--data", c->data, "Other data than that of the run: digits, tales, or a path, all of it");
   sub->add_option("--format", c->format, "What the path holds")
       ->check(CLI::IsMember({"auto", "idx", "cifar", "images", "csv", "text"}));

@@ -7,13 +7,15 @@
 #include "ebb/memory.h"
 #include "ebb/ops.h"
 #include "run_folder.h"
+#include "trained_weights.h"
 #include "trainer.h"
 
 namespace ebb::program {
 namespace {
 
 struct PredictCommand {
-  std::string run, checkpoint, which, data, out;
+  TrainedWeights weights;
+  std::string data, out;
   bool probabilities = false;
   std::int64_t threads = 0;
 };
@@ -54,7 +56,7 @@ std::string table_of(const Unlabelled& data, const Tensor& predicted, const Data
 
 void run_predict(const PredictCommand& c) {
   if (c.threads > 0) set_num_threads(static_cast<int>(c.threads));
-  const std::string path = c.checkpoint.empty() ? checkpoint_of_run(c.run, c.which) : c.checkpoint;
+  const std::string path = c.weights.path();
   const TrainedModel trained = load_trained_model(path);
   require(!c.probabilities || trained.facts.task == Task::classes,
           "--probabilities: {} was trained to predict numbers, which have none", path);
@@ -73,13 +75,7 @@ void run_predict(const PredictCommand& c) {
 void add_predict_command(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("predict", "Let a trained network label rows or pictures");
   auto c = std::make_shared<PredictCommand>();
-  CLI::Option_group* from = sub->add_option_group("What predicts");
-  from->add_option("--run", c->run, "Folder of a run");
-  from->add_option("--checkpoint", c->checkpoint, "A checkpoint file")->check(CLI::ExistingFile);
-  from->require_option(1);
-  sub->add_option("--use", c->which,
-                  "Weights of the run: the best ones, or the last (best where validation chose them)")
-      ->check(CLI::IsMember({"best", "last"}));
+  c->weights.add_options(sub, "What predicts");
   sub->add_option("--data", c->data,
                   "A CSV file with the columns the network was trained on, the target not needed; a picture; or a "
                   "folder of pictures")

@@ -22,6 +22,10 @@ struct LinearCrossEntropyOptions {
 // computed in one pass. Memory beyond inputs and gradients is chunk × V elements (f32, or f64 for f64 inputs). For f16
 // and bf16 every sum is f32, including that of the head's gradient. Second derivatives are those of the plain formula,
 // and so is their memory: they materialise the logits.
+//
+// A floating target [.., V] holds probabilities; its rows stream through ordinary operations, chunk × V logits at a
+// time, which the backward pass computes again. A head [V, d1, .., H] gives every row of x [N, H] d1·.. losses, each
+// over V classes: target is [N, d1, ..] or, for probabilities, [N, V, d1, ..], and the bias [V, d1, ..].
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& target,
                             const LinearCrossEntropyOptions& options = {});
 

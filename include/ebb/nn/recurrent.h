@@ -15,17 +15,19 @@ struct RecurrentOptions {
   bool bidirectional = false;   // a second network runs backwards in time; outputs are concatenated
   double dropout = 0;           // of the outputs of all layers but the last, in training
   bool batch_first = true;      // false: [time, batch, features], PyTorch's default
+  std::int64_t proj_size = 0;   // Lstm only: h is a projection of o·tanh(c) to this many numbers; 0: none
   DType dtype = DType::f32;
 };
 
 // One layer in one direction: the weights of its gates stacked, in PyTorch's order.
 struct RecurrentWeights {
-  Tensor weight_ih, weight_hh, bias_ih, bias_hh;  // [gates·hidden, in], [gates·hidden, hidden], [gates·hidden]
+  Tensor weight_ih, weight_hh, bias_ih, bias_hh;  // [gates·hidden, in], [gates·hidden, out], [gates·hidden]
+  Tensor weight_hr = {};                          // [out, hidden], with proj_size
 };
 
 // What the three have in common. Names are PyTorch's: "weight_ih_l0", "weight_ih_l0_reverse", "weight_ih_l1", ...
 struct Recurrent {
-  std::int64_t in, hidden;
+  std::int64_t in, hidden, out;  // out: the size of h, which is hidden or proj_size
   bool bidirectional, batch_first;
   std::vector<RecurrentWeights> weights;  // layer by layer; in each, forward and then backward
   Dropout dropout;
@@ -38,6 +40,7 @@ struct Recurrent {
       v(("weight_hh" + end).c_str(), weights[k].weight_hh);
       v(("bias_ih" + end).c_str(), weights[k].bias_ih);
       v(("bias_hh" + end).c_str(), weights[k].bias_hh);
+      v(("weight_hr" + end).c_str(), weights[k].weight_hr);
     }
     v("dropout", dropout);
   }
@@ -46,9 +49,10 @@ struct Recurrent {
   std::string ending(std::size_t k) const;
 };
 
-// States are [layers·directions, batch, hidden], in the order of the weights; an omitted state is zeros.
+// States are [layers·directions, batch, out], c with hidden in place of out, in the order of the weights; an omitted
+// state is zeros.
 struct Sequence {
-  Tensor output;  // of the last layer: [batch, time, directions·hidden], or time first
+  Tensor output;  // of the last layer: [batch, time, directions·out], or time first
   Tensor h;       // after the last step
   Tensor c = {};  // Lstm only
 };
@@ -60,7 +64,7 @@ struct Rnn : Recurrent {
   Sequence operator()(const Tensor& x, const Tensor& h = {}) const;
 };
 
-// i, f, o = σ, g = tanh of their parts;  c ← f·c + i·g,  h ← o·tanh(c)
+// i, f, o = σ, g = tanh of their parts;  c ← f·c + i·g,  h ← o·tanh(c), with proj_size R·(o·tanh(c))
 struct Lstm : Recurrent {
   Lstm(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options = {});
   Sequence operator()(const Tensor& x, const Tensor& h = {}, const Tensor& c = {}) const;

@@ -44,9 +44,9 @@ Tensor index_fill(const Tensor& x, std::int64_t axis, const Tensor& index, Tenso
 // with accumulate all are added to what is there.
 Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Tensor& values, bool accumulate = false);
 
-// x combined with src at index, as scatter addresses it: reduce is "sum", "mean", "amax" or "amin". Without
-// include_self the values of x at these positions do not count. Of equal largest or smallest elements, one gets the
-// gradient.
+// x combined with src at index, as scatter addresses it: reduce is "sum", "prod", "mean", "amax" or "amin".
+// Without include_self the values of x at these positions do not count. Of equal largest or smallest elements, one gets
+// the gradient.
 Tensor scatter_reduce(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& src,
                       const std::string& reduce, bool include_self = true);
 

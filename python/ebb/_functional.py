@@ -1,0 +1,413 @@
+"""Functions of torch.nn.functional that are formulas of others, under its names and with its arguments."""
+
+import math
+
+from . import _core
+
+__all__ = [
+    "affine_grid",
+    "alpha_dropout",
+    "bilinear",
+    "channel_shuffle",
+    "conv_tbc",
+    "dropout1d",
+    "dropout3d",
+    "embedding_bag",
+    "feature_alpha_dropout",
+    "grid_sample",
+    "local_response_norm",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
+    "multi_head_attention_forward",
+    "native_channel_shuffle",
+    "pdist",
+    "rrelu",
+    "softmin",
+    "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
+]
+
+
+def softmin(input, dim=-1, dtype=None):
+    """softmax(−x)."""
+    return _core.softmax(-(input if dtype is None else _core.cast(input, dtype)), dim)
+
+
+def channel_shuffle(input, groups):
+    """[N, C, ...] with its channels dealt out from `groups` piles: the k-th of every pile follow one another."""
+    n, channels, *rest = input.shape
+    if channels % groups:
+        raise ValueError(f"channel_shuffle: {channels} channels are not divisible by {groups} groups")
+    return input.reshape((n, groups, channels // groups, *rest)).transpose(1, 2).reshape(input.shape)
+
+
+native_channel_shuffle = channel_shuffle
+
+
+def pdist(input, p=2.0):
+    """The distances of every pair of rows i < j, in the order (0, 1), (0, 2), ..., (1, 2), ..."""
+    n = input.shape[0]
+    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
+    if not pairs:
+        return _core.zeros((0,), input.dtype)
+    first, second = (_core.tensor([pair[side] for pair in pairs]) for side in (0, 1))
+    return _core.norm(_core.index_select(input, 0, first) - _core.index_select(input, 0, second), p, 1)
+
+
+def bilinear(input1, input2, weight, bias=None):
+    """x1ᵀ·W_o·x2 + b_o for every output o; weight [out, in1, in2]."""
+    y = _core.einsum("...i,oij,...j->...o", input1, weight, input2)
+    return y if bias is None else y + bias
+
+
+def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
+    """x / (k + alpha·m)^beta, where m is the mean of the squares of `size` neighbouring channels."""
+    if input.ndim < 3:
+        raise ValueError(f"local_response_norm: needs an input [N, C, ...] of three axes or more, got shape {input.shape}")
+    n, channels = input.shape[:2]
+    squares = _core.square(input).reshape((n, channels, -1)).transpose(1, 2)
+    squares = _core.pad(squares, (size // 2, (size - 1) // 2))
+    means = _core.avg_pool1d(squares, size, 1).transpose(1, 2).reshape(input.shape)
+    return input / (means * alpha + k) ** beta
+
+
+def _lp_pool(name, average, count):
+    def pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+        window = (kernel_size,) * count if isinstance(kernel_size, int) else tuple(kernel_size)
+        size = math.prod(window)
+        window, stride = (window[0], stride) if count == 1 else (window, stride)
+        means = average(input**norm_type, window, stride, 0, ceil_mode)
+        return _core.sign(means) * _core.relu(_core.abs(means) * size) ** (1.0 / norm_type)
+
+    pool.__name__ = pool.__qualname__ = name
+    pool.__doc__ = "(Σ x^p)^(1/p) of every window, p = norm_type."
+    return pool
+
+
+lp_pool1d = _lp_pool("lp_pool1d", _core.avg_pool1d, 1)
+lp_pool2d = _lp_pool("lp_pool2d", _core.avg_pool2d, 2)
+lp_pool3d = _lp_pool("lp_pool3d", _core.avg_pool3d, 3)
+
+
+def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
+    """The older name of interpolate."""
+    return _core.interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input, size=None, scale_factor=None):
+    """interpolate with mode="nearest"."""
+    return _core.interpolate(input, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(input, size=None, scale_factor=None):
+    """interpolate with mode="bilinear" and align_corners."""
+    return _core.interpolate(input, size, scale_factor, "bilinear", True)
+
+
+# ---- random ----------------------------------------------------------------------------------------------------------
+
+
+def _mask_of(shape, p, dtype):
+    return _core.cast(_core.rand(shape) >= p, dtype)
+
+
+def _channels(x, spatial):
+    """The shape of one number for each channel: of [N, C, ...], or of [C, ...]."""
+    kept = x.ndim - spatial
+    return tuple(x.shape[:kept]) + (1,) * spatial
+
+
+def _drop_channels(name, x, spatial, p, training):
+    if not 0 <= p <= 1:
+        raise ValueError(f"{name}: p must be in [0, 1], got {p}")
+    if not training or p == 0:
+        return x
+    return x * _mask_of(_channels(x, spatial), p, x.dtype) / (1 - p) if p < 1 else x * 0.0
+
+
+def dropout1d(input, p=0.5, training=True, inplace=False):
+    """dropout of whole channels of [N, C, L] or [C, L]."""
+    return _drop_channels("dropout1d", input, 1, p, training)
+
+
+def dropout3d(input, p=0.5, training=True, inplace=False):
+    """dropout of whole channels of [N, C, D, H, W] or [C, D, H, W]."""
+    return _drop_channels("dropout3d", input, 3, p, training)
+
+
+def _alpha(x, shape, p, training):
+    if not training or p == 0:
+        return x
+    # Dropped elements become −α' = −λ·α of SELU; scale and shift restore mean 0 and variance 1.
+    low = -1.7580993408473766
+    scale = 1 / math.sqrt((1 - p) * (1 + p * low * low)) if p < 1 else 0.0
+    kept = _mask_of(shape, p, x.dtype)
+    return (x * kept + low * (1 - kept)) * scale - scale * p * low
+
+
+def alpha_dropout(input, p=0.5, training=False, inplace=False):
+    """dropout for selu: keeps mean 0 and variance 1."""
+    return _alpha(input, input.shape, p, training)
+
+
+def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
+    """alpha_dropout of whole channels of [N, C, ...]."""
+    return _alpha(input, tuple(input.shape[:2]) + (1,) * (input.ndim - 2), p, training)
+
+
+def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
+    """leaky_relu with slopes drawn between lower and upper while training, their mean else."""
+    if not training:
+        return _core.leaky_relu(input, (lower + upper) / 2)
+    slopes = _core.cast(_core.rand(input.shape), input.dtype) * (upper - lower) + lower
+    return _core.where(input >= 0, input, slopes * input)
+
+
+# ---- convolutions and pools ------------------------------------------------------------------------------------------
+
+
+def conv_tbc(input, weight, bias, pad=0):
+    """conv1d of [time, batch, channels] with weight [kernel, in, out]."""
+    y = _core.conv1d(input.permute((1, 2, 0)), weight.permute((2, 1, 0)), bias, 1, pad)
+    return y.permute((2, 0, 1))
+
+
+def _max_unpool(name, spatial):
+    def unpool(input, indices, kernel_size, stride=None, padding=0, output_size=None):
+        def each(sizes):
+            return (sizes,) * spatial if isinstance(sizes, int) else tuple(sizes)
+
+        window, pads = each(kernel_size), each(padding)
+        steps = window if stride is None else each(stride)
+        lead, sizes = tuple(input.shape[:-spatial]), tuple(input.shape[-spatial:])
+        if output_size is None:
+            output_size = [(n - 1) * s + k - 2 * p for n, s, k, p in zip(sizes, steps, window, pads)]
+        output = tuple(output_size)[-spatial:]
+        flat = _core.zeros((*lead, math.prod(output)), input.dtype)
+        axis = len(lead)
+        rows = _core.scatter(flat, axis, indices.reshape((*lead, -1)), input.reshape((*lead, -1)))
+        return rows.reshape((*lead, *output))
+
+    unpool.__name__ = unpool.__qualname__ = name
+    unpool.__doc__ = "The elements of a max pool back at the positions that it returned, zeros elsewhere."
+    return unpool
+
+
+max_unpool1d = _max_unpool("max_unpool1d", 1)
+max_unpool2d = _max_unpool("max_unpool2d", 2)
+max_unpool3d = _max_unpool("max_unpool3d", 3)
+
+
+def affine_grid(theta, size, align_corners=None):
+    """Where grid_sample looks for every pixel of an output of this size: theta [N, 2, 3] applied to its coordinates."""
+    if len(size) != 4:
+        raise ValueError(f"affine_grid: size is (N, C, H, W), got {tuple(size)}")
+
+    def line(count):
+        if count == 1:
+            return _core.zeros((1,), theta.dtype)
+        steps = _core.cast(_core.arange(count), theta.dtype) * (2.0 / (count - 1)) - 1.0
+        return steps if align_corners else steps * ((count - 1) / count)
+
+    h, w = size[2], size[3]
+    x, y = _core.broadcast_to(line(w), (h, w)), _core.broadcast_to(line(h).reshape((h, 1)), (h, w))
+    points = _core.stack([x, y, _core.ones((h, w), theta.dtype)], 2).reshape((1, h * w, 3))
+    return (points @ theta.mT).reshape((size[0], h, w, 2))
+
+
+def _reflected(x, low, high):
+    """x mirrored at low and high (twice their value) until it lies between."""
+    if low == high:
+        return x * 0.0
+    low, span = low / 2, (high - low) / 2
+    x = _core.abs(x - low)
+    rest, flips = _core.fmod(x, span), _core.floor(x / span)
+    return _core.where(_core.fmod(flips, 2.0) == 0, rest, span - rest) + low
+
+
+def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
+    """input [N, C, H, W] read at the points of grid [N, H', W', 2], x and y in [−1, 1]: bilinear or nearest."""
+    if input.ndim != 4 or grid.ndim != 4:
+        raise ValueError(f"grid_sample: needs [N, C, H, W] and [N, H', W', 2], got {input.shape} and {grid.shape}")
+    if mode not in ("bilinear", "nearest"):
+        raise ValueError(f"grid_sample: mode is 'bilinear' or 'nearest', got {mode!r}")
+    if padding_mode not in ("zeros", "border", "reflection"):
+        raise ValueError(f"grid_sample: padding_mode is 'zeros', 'border' or 'reflection', got {padding_mode!r}")
+    n, channels, h, w = input.shape
+    out = tuple(grid.shape[1:3])
+    flat = input.reshape((n, channels, h * w))
+
+    def position(g, size):
+        x = (g + 1.0) * ((size - 1) / 2) if align_corners else ((g + 1.0) * size - 1.0) / 2
+        if padding_mode == "reflection":
+            x = _reflected(x, 0, 2 * (size - 1)) if align_corners else _reflected(x, -1, 2 * size - 1)
+        return x if padding_mode == "zeros" else _core.clamp(x, 0.0, size - 1.0)
+
+    x, y = position(grid.select(3, 0), w), position(grid.select(3, 1), h)
+
+    def pixels(column, row):
+        inside = (column >= 0) & (column <= w - 1) & (row >= 0) & (row <= h - 1)
+        at = _core.clamp(row, 0.0, h - 1.0) * w + _core.clamp(column, 0.0, w - 1.0)
+        at = _core.cast(at, _core.i64).reshape((n, 1, -1))
+        found = _core.gather(flat, 2, _core.broadcast_to(at, (n, channels, at.shape[2]))).reshape((n, channels, *out))
+        return _core.where(inside.unsqueeze(1), found, 0.0)
+
+    if mode == "nearest":
+        return pixels(_core.stop_gradient(_core.round(x)), _core.stop_gradient(_core.round(y)))
+    left, top = _core.stop_gradient(_core.floor(x)), _core.stop_gradient(_core.floor(y))
+    right, bottom = (x - left).unsqueeze(1), (y - top).unsqueeze(1)
+    upper = pixels(left, top) * (1.0 - right) + pixels(left + 1.0, top) * right
+    lower = pixels(left, top + 1.0) * (1.0 - right) + pixels(left + 1.0, top + 1.0) * right
+    return upper * (1.0 - bottom) + lower * bottom
+
+
+# ---- embeddings and attention ----------------------------------------------------------------------------------------
+
+
+def embedding_bag(
+    input,
+    weight,
+    offsets=None,
+    max_norm=None,
+    norm_type=2,
+    scale_grad_by_freq=False,
+    mode="mean",
+    sparse=False,
+    per_sample_weights=None,
+    include_last_offset=False,
+    padding_idx=None,
+):
+    """Sums, means or largest elements of the rows of a table that belong together: a row of input [bags, k], or what
+    lies between two offsets of a vector. An empty bag gives zeros."""
+    if max_norm is not None or scale_grad_by_freq:
+        raise TypeError("embedding_bag: there is no max_norm and no scale_grad_by_freq")
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError(f"embedding_bag: mode is 'sum', 'mean' or 'max', got {mode!r}")
+    if per_sample_weights is not None and mode != "sum":
+        raise ValueError(f"embedding_bag: per_sample_weights need mode='sum', got {mode!r}")
+    if input.ndim == 2:
+        bags, count = input.shape[0], input.shape[1]
+        bag = _core.repeat_interleave(_core.arange(bags), count)
+    else:
+        if offsets is None:
+            raise ValueError("embedding_bag: a vector of indices needs offsets")
+        bags = offsets.shape[0] - (1 if include_last_offset else 0)
+        bag = _core.searchsorted(offsets.narrow(0, 0, bags), _core.arange(input.shape[0]), right=True) - 1
+    index = input.reshape((-1,))
+    rows = _core.index_select(weight, 0, index)
+    kept = _core.ones((index.shape[0], 1), weight.dtype)
+    if padding_idx is not None:
+        kept = _core.cast(index != (padding_idx % weight.shape[0]), weight.dtype).reshape((-1, 1))
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.reshape((-1, 1))
+    width = weight.shape[1]
+    empty = _core.zeros((bags, width), weight.dtype)
+    if mode == "max":
+        rows = _core.where(kept > 0, rows, -math.inf)
+        at = _core.broadcast_to(bag.reshape((-1, 1)), rows.shape)
+        found = _core.scatter_reduce(empty - math.inf, 0, at, rows, "amax")
+        return _core.where(found == -math.inf, 0.0, found)
+    total = _core.index_add(empty, 0, bag, rows * kept)
+    if mode == "sum":
+        return total
+    count = _core.index_add(_core.zeros((bags, 1), weight.dtype), 0, bag, kept)
+    return total / _core.maximum(count, 1.0)
+
+
+def _additive(mask, dtype):
+    """A mask of scores to add: PyTorch's bool masks are true where a query must not look."""
+    if mask is None:
+        return None
+    if mask.dtype.name == "bool":
+        return _core.where(mask, -math.inf, _core.zeros((), dtype))
+    return _core.cast(mask, dtype)
+
+
+def multi_head_attention_forward(
+    query,
+    key,
+    value,
+    embed_dim_to_check,
+    num_heads,
+    in_proj_weight,
+    in_proj_bias,
+    bias_k,
+    bias_v,
+    add_zero_attn,
+    dropout_p,
+    out_proj_weight,
+    out_proj_bias,
+    training=True,
+    key_padding_mask=None,
+    need_weights=True,
+    attn_mask=None,
+    use_separate_proj_weight=False,
+    q_proj_weight=None,
+    k_proj_weight=None,
+    v_proj_weight=None,
+    static_k=None,
+    static_v=None,
+    average_attn_weights=True,
+    is_causal=False,
+):
+    """What torch.nn.MultiheadAttention computes: (output, weights), of [time, batch, width] or [time, width]."""
+    name = "multi_head_attention_forward"
+    width = embed_dim_to_check
+    if query.shape[-1] != width or width % num_heads:
+        raise ValueError(f"{name}: {num_heads} heads of {width} numbers do not fit a query of shape {query.shape}")
+    if static_k is not None or static_v is not None:
+        raise TypeError(f"{name}: there is no static_k and no static_v")
+    batched = query.ndim == 3
+    if not batched:
+        query, key, value = (x.unsqueeze(1) for x in (query, key, value))
+        key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
+    times, batch = query.shape[:2]
+    if use_separate_proj_weight:
+        weights = (q_proj_weight, k_proj_weight, v_proj_weight)
+    else:
+        weights = _core.chunk(in_proj_weight, 3, 0)
+    biases = (None,) * 3 if in_proj_bias is None else _core.chunk(in_proj_bias, 3, 0)
+    q, k, v = (_core.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases))
+    further = 0  # keys that are not the caller's; no mask covers them
+    if bias_k is not None:
+        k = _core.cat([k, _core.broadcast_to(bias_k, (1, batch, width))], 0)
+        v = _core.cat([v, _core.broadcast_to(bias_v, (1, batch, width))], 0)
+        further += 1
+
+    def heads(x):
+        return x.reshape((x.shape[0], batch, num_heads, width // num_heads)).permute((1, 2, 0, 3))
+
+    q, k, v = heads(q), heads(k), heads(v)
+    if add_zero_attn:
+        nothing = _core.zeros((batch, num_heads, 1, width // num_heads), k.dtype)
+        k, v = _core.cat([k, nothing], 2), _core.cat([v, nothing], 2)
+        further += 1
+    keys = k.shape[2] - further
+    if is_causal and attn_mask is None:
+        attn_mask = _core.triu(_core.ones((times, keys)), 1) > 0
+    mask = _additive(attn_mask, q.dtype)
+    if mask is not None and mask.ndim == 3:
+        mask = mask.reshape((batch, num_heads, times, keys)) if mask.shape[0] != 1 else mask.unsqueeze(0)
+    padding = _additive(key_padding_mask, q.dtype)
+    if padding is not None:
+        padding = padding.reshape((batch, 1, 1, keys))
+        mask = padding if mask is None else mask + padding
+    if mask is not None and further:
+        mask = _core.pad(mask, (0, further))
+    drops = dropout_p if training else 0.0
+    if need_weights:
+        scores = (q * (1.0 / math.sqrt(q.shape[-1]))) @ k.mT
+        attention = _core.softmax(scores if mask is None else scores + mask, -1)
+        attention = _core.dropout(attention, drops) if drops > 0 else attention
+        found = attention @ v
+        attention = attention.mean(1) if average_attn_weights else attention
+        attention = attention if batched else attention.squeeze(0)
+    else:
+        found, attention = _core.scaled_dot_product_attention(q, k, v, mask, dropout=drops), None
+    y = _core.linear(found.permute((2, 0, 1, 3)).reshape((times, batch, width)), out_proj_weight, out_proj_bias)
+    return (y if batched else y.squeeze(1)), attention

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# make_wheel.sh PYTHON SOURCE PACKAGE OUTPUT: a manylinux wheel of the package of a build tree, in the folder OUTPUT, and
+# the Python tests on it in a bare system: a root folder with this Python and the libraries Python itself needs, but none
+# of Ebb's.
+set -euo pipefail
+python=$1 source=$2 package=$3
+mkdir -p "$4"
+output=$(cd "$4" && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+"$python" -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$folder/plain" \
+  --config-settings=build-dir="$folder/build" --config-settings=cmake.define.EBB_PREBUILT_PACKAGE="$package" "$source"
+rm -f "$output"/ebb-*.whl
+PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --strip --wheel-dir "$output" "$folder"/plain/ebb-*.whl \
+  >"$folder/auditwheel.txt" 2>&1 || { cat "$folder/auditwheel.txt"; exit 1; }
+wheel=$(echo "$output"/ebb-*.whl)
+echo "$(basename "$wheel"), $(($(stat -c %s "$wheel") / 1000000)) MB"
+
+# The bare system. Whatever a shared object needs is copied with it, to the place it was found.
+root=$folder/root
+mkdir -p "$root"/{tmp,dev,proc,repo}
+copy_needed() {
+  local file needed
+  for file in "$@"; do
+    for needed in $(ldd "$file" 2>/dev/null | grep -o '/[^ ]*'); do
+      if [ ! -e "$root$needed" ]; then install -D "$needed" "$root$needed"; fi
+    done
+  done
+}
+base=$("$python" -c 'import sys; print(sys.base_prefix)')
+version=$("$python" -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
+real=$(readlink -f "$python")
+stdlib=$("$python" -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
+install -D "$real" "$root$real"
+mkdir -p "$root$stdlib"
+tar -C "$stdlib" --exclude=__pycache__ --exclude=site-packages --exclude=dist-packages --exclude=test -cf - . | tar -C "$root$stdlib" -xf -
+# shellcheck disable=SC2046
+copy_needed "$real" $(find "$root$stdlib" -name '*.so') /bin/sh
+install -D /bin/sh "$root/bin/sh"
+for library in libstdc++.so.6 libgcc_s.so.1; do  # what every system has, and manylinux wheels may rely on
+  found=$(/sbin/ldconfig -p | grep -m1 -o "/.*/$library\$")
+  install -D "$found" "$root$found"
+done
+"$python" -m pip install --quiet --target "$root/packages" "$wheel" numpy pytest einops
+mkdir -p "$root/repo/python"
+cp -r "$source"/{include,docs,examples,tools,README.md,CMakeLists.txt} "$root/repo"
+cp -r "$source"/python/{tests,tools,ebb} "$root/repo/python"
+rm -f "$root/repo/python/tests/test_site.py"  # needs a browser
+
+cat >"$folder/inside.sh" <<INSIDE
+mount --bind /dev "$root/dev" && mount -t proc proc "$root/proc" 2>/dev/null || mount --bind /proc "$root/proc"
+exec /usr/sbin/chroot "$root" /usr/bin/env -i PATH=/bin HOME=/tmp PYTHONHOME="$base" PYTHONPATH=/packages \
+  PYTHONDONTWRITEBYTECODE=1 EBB_BARE_SYSTEM=1 "$real" -m pytest -q -p no:cacheprovider /repo/python/tests
+INSIDE
+install -D /usr/bin/env "$root/usr/bin/env"
+copy_needed /usr/bin/env
+if find "$root" -path "$root/packages" -prune -o -name 'lib*' -print | grep -E 'lib(tbb|fmt|hwy|openblas|png16|jpeg)\.'; then
+  echo "the bare system has Ebb's libraries"
+  exit 1
+fi
+echo "The Python tests ($version) in a system without Ebb's libraries:"
+unshare $([ "$(id -u)" = 0 ] || echo -r) -m sh "$folder/inside.sh"

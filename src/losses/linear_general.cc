@@ -1,0 +1,94 @@
+#include <algorithm>
+
+#include "core/format_error.h"
+#include "ebb/autograd.h"
+#include "ebb/losses/classification.h"
+#include "ebb/losses/linear_cross_entropy.h"
+#include "ebb/ops.h"
+#include "losses/linear_rows.h"
+#include "ops/build.h"
+
+// linear_cross_entropy where the kernel does not go: targets that are probabilities, heads with further axes.
+namespace ebb {
+namespace {
+
+const char* const kName = "linear_cross_entropy";
+
+// −Σ w·t·log p of every row, [N], a chunk of rows at a time: the backward pass computes the logits again.
+Tensor probability_losses(const Tensor& x, const Tensor& head, const Tensor& target,
+                          const LinearCrossEntropyOptions& o) {
+  const std::int64_t rows = x.size(0), classes = head.size(0);
+  const std::int64_t chunk = o.chunk > 0 ? o.chunk : std::max<std::int64_t>(64, (std::int64_t{1} << 22) / classes);
+  const CrossEntropyOptions options{.weight = o.weight,
+                                    .label_smoothing = o.label_smoothing,
+                                    .z_loss = o.z_loss,
+                                    .softcap = o.softcap,
+                                    .reduction = Reduction::none};
+  const auto losses = [options, biased = o.bias.defined()](const std::vector<Tensor>& v) {
+    const Tensor logits = linear(widen(v[0]), widen(v[1]), biased ? widen(v[3]) : Tensor{});
+    return cross_entropy(logits, cast(v[2], logits.dtype()), options);
+  };
+  std::vector<Tensor> parts;
+  for (std::int64_t first = 0; first < rows; first += chunk) {
+    const std::int64_t count = std::min(chunk, rows - first);
+    std::vector<Tensor> inputs{narrow(x, 0, first, count), head, narrow(target, 0, first, count)};
+    if (o.bias.defined()) inputs.push_back(o.bias);
+    parts.push_back(count == rows ? losses(inputs) : checkpoint(FunctionOfMany(losses), inputs));
+  }
+  return parts.empty() ? zeros({0}, compute_dtype(x.dtype())) : cat(parts, 0);
+}
+
+}  // namespace
+
+Tensor general_linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& target,
+                                    const LinearCrossEntropyOptions& o) {
+  const bool probabilities = is_floating(target.dtype());
+  require(head.rank() >= 2 && x.rank() >= 1 && x.size(-1) == head.size(-1),
+          "{}: hidden states of shape {} and a head of shape {} do not fit; give [.., H] and [V, .., H]", kName,
+          x.shape(), head.shape());
+  require(head.rank() == 2 || x.rank() == 2, "{}: a head of shape {} needs hidden states [N, H], got shape {}", kName,
+          head.shape(), x.shape());
+  require(o.reduction != Reduction::batchmean, "{}: reduction must be none, mean or sum", kName);
+  const std::int64_t classes = head.size(0), width = head.size(-1);
+  const std::int64_t places = head.numel() / std::max<std::int64_t>(classes * width, 1);
+  Shape expected = x.shape().without(x.rank() - 1);  // of the losses
+  for (int k = 1; k < head.rank() - 1; ++k) expected = expected.inserted(expected.rank(), head.size(k));
+  const Shape of_target =
+      !probabilities ? expected : expected.inserted(head.rank() == 2 ? expected.rank() : 1, classes);
+  require(target.shape() == of_target, "{}: target of shape {} does not fit hidden states {} and a head {}; give {}",
+          kName, target.shape(), x.shape(), head.shape(), of_target);
+  require(!o.bias.defined() || o.bias.shape() == head.shape().without(head.rank() - 1),
+          "{}: bias of shape {} does not fit a head of shape {}", kName, o.bias.defined() ? o.bias.shape() : Shape{},
+          head.shape());
+
+  const std::int64_t rows = x.numel() / std::max<std::int64_t>(width, 1);
+  const Tensor flat = reshape(x, {rows, width}), heads = reshape(head, {classes, places, width});
+  const Tensor biases = o.bias.defined() ? reshape(o.bias, {classes, places}) : Tensor{};
+  const Tensor targets = probabilities ? reshape(target, {rows, classes, places}) : reshape(target, {rows, places});
+  std::vector<Tensor> losses, weights;  // [N] of each place
+  for (std::int64_t k = 0; k < places; ++k) {
+    LinearCrossEntropyOptions each = o;
+    if (o.bias.defined()) each.bias = select(biases, 1, k);
+    const Tensor h = select(heads, 1, k), t = select(targets, targets.rank() - 1, k);
+    if (probabilities) {
+      losses.push_back(probability_losses(flat, h, t, each));
+      continue;
+    }
+    // Sums and weights of the rows apart: a mean is over all places together.
+    each.reduction = Reduction::none;
+    losses.push_back(linear_cross_entropy(widen(flat), widen(h), t, each));
+    const Tensor kept = t != o.ignore_index;
+    Tensor weight = cast(kept, losses.back().dtype());
+    if (o.weight.defined()) {
+      weight = weight * cast(index_select(o.weight, 0, where(kept, cast(t, DType::i64), 0)), weight.dtype());
+    }
+    weights.push_back(weight);
+  }
+  Tensor loss = stack(losses, 1);
+  if (o.reduction == Reduction::none) loss = reshape(loss, expected);
+  if (o.reduction == Reduction::sum) loss = sum(loss);
+  if (o.reduction == Reduction::mean) loss = probabilities ? mean(loss) : sum(loss) / sum(stack(weights, 1));
+  return cast(loss, promote(x.dtype(), head.dtype()));
+}
+
+}  // namespace ebb

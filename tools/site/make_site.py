@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Writes the documentation as a static site: every page of docs/, the README as its front, and the Python reference.
+
+    tools/site/make_site.py OUTPUT          needs the PyPI package markdown, and the package ebb on PYTHONPATH
+
+The pages need no server: open OUTPUT/index.html. Search works on an index that is a script of its own.
+"""
+
+import html
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import markdown
+from markdown.extensions.toc import slugify_unicode
+
+import python_reference
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+DOCS = ROOT / "docs"
+
+# The pages in the order of the menu; every page of docs/ has its place here.
+MENU = [
+    ("Begin", ["index", "install", "tutorial", "faq"]),
+    ("Coming from", ["from_pytorch", "from_numpy", "by_hand"]),
+    ("Guides", ["losses", "autograd", "training", "data", "laziness", "checkpointing", "mixed_precision", "python"]),
+    ("The program", ["command_line", "scikit_learn"]),
+    ("Reference", ["reference", "python_reference"]),
+    ("Behind it", ["design", "benchmarks", "contributing"]),
+]
+OF_THE_ROOT = {"README.md": "index", "CONTRIBUTING.md": "contributing"}
+
+
+def sources():
+    """Page: its Markdown."""
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("*.md"))}
+    pages |= {name: (ROOT / file).read_text(encoding="utf-8") for file, name in OF_THE_ROOT.items()}
+    pages["python_reference"] = python_reference.page()
+    listed = [name for _, names in MENU for name in names]
+    forgotten, missing = sorted(set(pages) - set(listed)), sorted(set(listed) - set(pages))
+    if forgotten or missing:
+        sys.exit(f"make_site.py: the menu lacks {forgotten or 'nothing'} and names {missing or 'nothing'} that is not there")
+    return pages
+
+
+class Links:
+    """Targets of a page's links on the site; files outside of docs/ are copied beside the pages."""
+
+    def __init__(self, output):
+        self.output = output
+
+    def target(self, page, link):
+        if re.match(r"[a-z]+:|#", link):
+            return link
+        path, _, anchor = link.partition("#")
+        folder = ROOT if page in OF_THE_ROOT.values() else DOCS
+        file = (folder / path).resolve()
+        if file.suffix == ".md" and file.parent in (DOCS, ROOT):
+            stem = OF_THE_ROOT.get(file.name, file.stem)
+            return f"{stem}.html" + (f"#{anchor}" if anchor else "")
+        if not file.exists():
+            sys.exit(f"make_site.py: {page} links to {link}, which is not there")
+        if file.is_dir():
+            return None
+        inside = file.relative_to(ROOT)
+        copy = self.output / "files" / inside
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copy)
+        return f"files/{inside}"
+
+    def replaced(self, page, text):
+        def put(match):
+            found = self.target(page, html.unescape(match.group(2)))
+            return f'{match.group(1)}="{html.escape(found)}"' if found else "data-nowhere"
+
+        return re.sub(r'\b(href|src|srcset)="([^"]+)"', put, text)
+
+
+def title_of(text):
+    return re.search(r"^# (.+)$", text, re.M).group(1).replace("`", "")
+
+
+def sections(page, title, body):
+    """What search finds: (page, heading, anchor, text) of every section."""
+    parts = re.split(r'<h([1-3]) id="([^"]+)">(.*?)</h\1>', body, flags=re.S)
+    for at in range(1, len(parts), 4):
+        heading, text = (plain(parts[at + k]) for k in (2, 3))
+        yield {"page": page, "title": title, "heading": heading, "anchor": parts[at + 1], "text": text[:4000]}
+
+
+def plain(text):
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", text))).strip()
+
+
+def menu(current, titles):
+    lines = []
+    for group, names in MENU:
+        lines.append(f"<h2>{group}</h2><ul>")
+        for name in names:
+            here = ' aria-current="page"' if name == current else ""
+            lines.append(f'<li><a href="{name}.html"{here}>{html.escape(titles[name])}</a></li>')
+        lines.append("</ul>")
+    return "\n".join(lines)
+
+
+def contents(tokens):
+    """The headings of a page, two levels deep."""
+    inner = [t for top in tokens for t in top["children"]]
+    if len(inner) < 2:
+        return ""
+    items = "".join(f'<li><a href="#{t["id"]}">{t["name"]}</a></li>' for t in inner)
+    return f'<nav class="contents" aria-label="On this page"><h2>On this page</h2><ul>{items}</ul></nav>'
+
+
+def main():
+    output = Path(sys.argv[1]).resolve()
+    output.mkdir(parents=True, exist_ok=True)
+    template = (HERE / "page.html").read_text(encoding="utf-8")
+    pages, links, index = sources(), Links(output), []
+    titles = {name: title_of(text) for name, text in pages.items()}
+    for name, text in pages.items():
+        text = re.sub(r"<!--.*?-->\n?", "", text, flags=re.S)  # code that only the tests of the docs need
+        writer = markdown.Markdown(
+            extensions=["fenced_code", "tables", "toc", "sane_lists", "md_in_html"],
+            extension_configs={"toc": {"slugify": slugify_unicode}},
+        )
+        body = links.replaced(name, writer.convert(text))
+        body = body.replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>")
+        index += sections(name, titles[name], body)
+        filled = {
+            "title": html.escape(titles[name]),
+            "menu": menu(name, titles),
+            "contents": contents(writer.toc_tokens),
+            "body": body,
+        }
+        made = re.sub(r"\{\{(\w+)\}\}", lambda m: filled[m.group(1)], template)
+        (output / f"{name}.html").write_text(made, encoding="utf-8")
+    (output / "search_index.js").write_text("const SECTIONS = " + json.dumps(index, ensure_ascii=False) + ";\n", encoding="utf-8")
+    for file in ("site.css", "site.js"):
+        shutil.copyfile(HERE / file, output / file)
+    print(f"{len(pages)} pages, {len(index)} sections: {output / 'index.html'}")
+
+
+main()
