@@ -61,11 +61,10 @@ void require_numbers(const char* op, const Tensor& x) {
 // f(x) with this rule for its cotangent.
 template <class F, class Rule>
 Tensor with_rule(const Tensor& x, F f, Rule rule) {
-  return custom_function([&](const std::vector<Tensor>& in) { return f(in[0]); },
-                         [rule](const Tensor& grad, const Tensor&, const std::vector<Tensor>&) {
-                           return std::vector<Tensor>{rule(grad)};
-                         },
-                         {x});
+  return custom_function(
+      [&](const std::vector<Tensor>& in) { return f(in[0]); },
+      [rule](const Tensor& grad, const Tensor&, const std::vector<Tensor>&) { return std::vector<Tensor>{rule(grad)}; },
+      {x});
 }
 
 }  // namespace
@@ -104,8 +103,7 @@ Tensor broadcast(const Tensor& x, int root, const World& among) {
           root, among.size());
   if (among.size() == 1) return x;
   return with_rule(
-      x,
-      [&](const Tensor& v) { return among.group().collective(Kind::broadcast, "broadcast", v, v.shape(), root); },
+      x, [&](const Tensor& v) { return among.group().collective(Kind::broadcast, "broadcast", v, v.shape(), root); },
       [among, root](const Tensor& g) {
         const Tensor sum = all_reduce(g, among);
         // Zeros, but not before the sum: all ranks take part in that.

@@ -33,9 +33,8 @@ DataParallel::DataParallel(const DataParallelOptions& options, const World& amon
   const int ranks = among.size();
   require(options.shards >= 0, "DataParallel: the number of shards must not be negative, got {}", options.shards);
   require(options.bucket_bytes > 0, "DataParallel: bucket_bytes must be positive, got {}", options.bucket_bytes);
-  shards_ = options.shards > 0
-                ? options.shards
-                : std::max(kUsualShards, static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks))));
+  shards_ = options.shards > 0 ? options.shards
+                               : std::max(kUsualShards, static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks))));
   require(ranks <= shards_, "DataParallel: {} ranks cannot share {} shards of a batch; give at least {} shards", ranks,
           shards_, ranks);
   first_ = comm::first_shard(shards_, ranks, among.rank());
@@ -53,7 +52,8 @@ ShardedBatch DataParallel::shards_of(const Batch& whole) const {
   require(!whole.empty(), "DataParallel: the batch has no tensors");
   ShardedBatch batch{{}, whole[0].size(0)};
   for (int s = first_; s < last_; ++s) {
-    const std::int64_t from = shard_begin(batch.rows, shards_, s), to = shard_begin(batch.rows, shards_, s + 1);
+    const std::int64_t from = ShardedBatch::begin_of(batch.rows, shards_, s),
+                       to = ShardedBatch::begin_of(batch.rows, shards_, s + 1);
     Batch& shard = batch.shards.emplace_back();
     for (const Tensor& t : whole) shard.push_back(narrow(t, 0, from, to - from));
   }
@@ -61,10 +61,11 @@ ShardedBatch DataParallel::shards_of(const Batch& whole) const {
 }
 
 void DataParallel::begin(const ShardedBatch& batch) {
-  require(batch.rows >= shards_,
-          "DataParallel: a batch of {} rows cannot be divided into {} shards; leave incomplete batches out (drop_last) or "
-          "use fewer shards",
-          batch.rows, shards_);
+  require(
+      batch.rows >= shards_,
+      "DataParallel: a batch of {} rows cannot be divided into {} shards; leave incomplete batches out (drop_last) or "
+      "use fewer shards",
+      batch.rows, shards_);
   require(static_cast<int>(batch.shards.size()) == last_ - first_,
           "DataParallel: this rank computes {} shards of a batch, got {}; make the loader with loader_options()",
           last_ - first_, batch.shards.size());
@@ -96,7 +97,8 @@ void DataParallel::add_shard(std::size_t k, const Parameters& parameters, const 
   const Gradients g = backward ? backward(one.loss) : ebb::backward(one.loss);
   Shard& shard = local_[k];
   const int s = first_ + static_cast<int>(k);
-  const auto rows = static_cast<double>(shard_begin(rows_, shards_, s + 1) - shard_begin(rows_, shards_, s));
+  const auto rows =
+      static_cast<double>(ShardedBatch::begin_of(rows_, shards_, s + 1) - ShardedBatch::begin_of(rows_, shards_, s));
   const double weight = rows * shards_ / static_cast<double>(rows_);  // 1 where shards are of equal size
 
   std::vector<std::size_t> used;
@@ -157,9 +159,7 @@ std::vector<Tensor> DataParallel::total(std::vector<std::vector<Tensor>> of_shar
 BatchGradients DataParallel::take_all(const Parameters& parameters, const Parameters& buffers) {
   require(batches_ > 0, "DataParallel: nothing was added since the gradients were last taken");
   const NoHistory scope;
-  const auto averaged = [&](std::size_t b) {
-    return buffer_changes_[b] && is_floating(local_[0].buffers[b].dtype());
-  };
+  const auto averaged = [&](std::size_t b) { return buffer_changes_[b] && is_floating(local_[0].buffers[b].dtype()); };
   std::vector<std::vector<Tensor>> of_shards;
   for (const Shard& s : local_) {
     std::vector<Tensor>& all = of_shards.emplace_back();
@@ -181,8 +181,7 @@ BatchGradients DataParallel::take_all(const Parameters& parameters, const Parame
   for (std::size_t b = 0; b < buffers.size(); ++b) {
     const Tensor& own = local_[0].buffers[b];
     if (!buffer_changes_[b]) continue;
-    *buffers[b].tensor =
-        shards_ > 1 && averaged(b) ? cast(scaled(sums[next++], 1.0 / shards_), own.dtype()) : own;
+    *buffers[b].tensor = shards_ > 1 && averaged(b) ? cast(scaled(sums[next++], 1.0 / shards_), own.dtype()) : own;
   }
   local_.clear();
   batches_ = 0;

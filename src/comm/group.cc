@@ -68,9 +68,10 @@ Traffic Group::traffic() const {
 }
 
 Tensor Group::collective(Collective::Kind kind, const char* label, const Tensor& x, const Shape& shape, int root) {
-  require(!Tracing::is_on(),
-          "{}: it cannot be part of a compiled function, whose calls each rank may make at its own time; call it outside",
-          label);
+  require(
+      !Tracing::is_on(),
+      "{}: it cannot be part of a compiled function, whose calls each rank may make at its own time; call it outside",
+      label);
   const NoHistory scope;
   const std::lock_guard lock(order_);
   std::vector<Tensor> inputs{x};
@@ -99,7 +100,8 @@ std::vector<Plan> Group::meet(Plan mine) {
     const Plan &first = all[0], &other = all[static_cast<std::size_t>(r)];
     if (other.same_as(first)) continue;
     failure_ = fmt::format(
-        "{}: the programs of the ranks differ at collective {}: rank 0 on {} {}, rank {} on {} {}; all ranks must do the "
+        "{}: the programs of the ranks differ at collective {}: rank 0 on {} {}, rank {} on {} {}; all ranks must do "
+        "the "
         "same collectives in the same order",
         mine.label, mine.number, host(0), first.str(), r, host(r), other.str());
     fail(Error::Kind::value, "{}", failure_);
@@ -140,9 +142,8 @@ void Group::run(Collective::Kind kind, const char* label, int root, const Librar
   if (kind == Collective::Kind::all_gather) {
     transported(all * others, [&] { transport_->all_gather(given.data, taken.data, bytes); });
   } else if (kind == Collective::Kind::all_to_all) {
-    transported(all / size_ * others, [&] {
-      transport_->all_to_all(given.data, taken.data, bytes / static_cast<std::size_t>(size_));
-    });
+    transported(all / size_ * others,
+                [&] { transport_->all_to_all(given.data, taken.data, bytes / static_cast<std::size_t>(size_)); });
   } else {
     if (rank_ == root) std::memcpy(taken.data, given.data, bytes);
     transported(rank_ == root ? all : 0, [&] { transport_->broadcast(taken.data, bytes, root); });

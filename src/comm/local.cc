@@ -48,7 +48,8 @@ class LocalRank final : public Transport {
   void each_rank(const void* mine, Use use) {
     meeting_->pointers[static_cast<std::size_t>(rank_)] = mine;
     meeting_->all.arrive_and_wait();
-    for (int r = 0; r < size(); ++r) use(r, static_cast<const std::byte*>(meeting_->pointers[static_cast<std::size_t>(r)]));
+    for (int r = 0; r < size(); ++r)
+      use(r, static_cast<const std::byte*>(meeting_->pointers[static_cast<std::size_t>(r)]));
     meeting_->all.arrive_and_wait();
   }
 

@@ -166,8 +166,8 @@ void Monitor::connect_to(const std::string& text) {
     tried += (tried.empty() ? "" : ", ") + address;
   }
   require(peer.socket >= 0, Error::Kind::io,
-          "World: rank {} on {} cannot reach rank 0 on {} at port {} of {}; ranks need TCP connections to rank 0", rank_,
-          hosts_[static_cast<std::size_t>(rank_)], hosts_[0], port, tried);
+          "World: rank {} on {} cannot reach rank 0 on {} at port {} of {}; ranks need TCP connections to rank 0",
+          rank_, hosts_[static_cast<std::size_t>(rank_)], hosts_[0], port, tried);
   set_up(peer.socket);
   peers_.push_back(peer);
 }

@@ -121,8 +121,8 @@ class MpiTransport final : public Transport {
     fail(Error::Kind::io, "MPI: {} failed: {}", call, text.data());
   }
 
-  // Waits without MPI's own waiting, which would never end where a rank is gone. Requests that are given up stay as they
-  // are: MPI touches their memory only when it is called, and it is not called again.
+  // Waits without MPI's own waiting, which would never end where a rank is gone. Requests that are given up stay as
+  // they are: MPI touches their memory only when it is called, and it is not called again.
   void wait(MpiRequest& request) const {
     const auto start = std::chrono::steady_clock::now();
     for (int round = 0;; ++round) {

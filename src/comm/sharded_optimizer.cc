@@ -60,7 +60,8 @@ void ShardedOptimizer::keep_own_state(const Parameters& own) {
   std::set<std::string> names;
   for (const Parameter& p : own) names.insert(p.name);
   std::map<std::string, Tensor> state = optimizer_->state();
-  std::erase_if(state, [&](const auto& entry) { return !names.contains(entry.first.substr(0, entry.first.rfind('/'))); });
+  std::erase_if(state,
+                [&](const auto& entry) { return !names.contains(entry.first.substr(0, entry.first.rfind('/'))); });
   optimizer_->load_state(state);
 }
 

@@ -37,15 +37,14 @@ Tensor summed(const Tensor& x, int parts, const World& among) {
 std::vector<Tensor> gathered_parts(const Tensor& x, int parts, const World& among) {
   std::int64_t most = 0;
   for (int r = 0; r < among.size(); ++r) {
-    most = std::max<std::int64_t>(most, comm::first_shard(parts, among.size(), r + 1) -
-                                            comm::first_shard(parts, among.size(), r));
+    most = std::max<std::int64_t>(
+        most, comm::first_shard(parts, among.size(), r + 1) - comm::first_shard(parts, among.size(), r));
   }
   Tensor own = x;
   if (x.size(0) < most) own = cat({x, zeros(x.shape().with(0, most - x.size(0)), x.dtype())});
   const Tensor all = among.size() == 1 ? unsqueeze(own, 0)
-                                       : among.group().collective(Collective::Kind::all_gather,
-                                                                  "vocabulary_parallel", own,
-                                                                  own.shape().inserted(0, among.size()));
+                                       : among.group().collective(Collective::Kind::all_gather, "vocabulary_parallel",
+                                                                  own, own.shape().inserted(0, among.size()));
   std::vector<Tensor> list;
   for (int r = 0; r < among.size(); ++r) {
     const int count = comm::first_shard(parts, among.size(), r + 1) - comm::first_shard(parts, among.size(), r);
@@ -75,12 +74,11 @@ Tensor copy_to_parts(const Tensor& x, int parts, const World& among) {
   parts = resolved(parts, among);
   const auto [first, last] = own_parts(parts, among);
   const Shape many = x.shape().inserted(0, last - first);
-  return custom_function(
-      [&](const std::vector<Tensor>& in) { return expand(unsqueeze(in[0], 0), many); },
-      [parts, among](const Tensor& g, const Tensor&, const std::vector<Tensor>&) {
-        return std::vector<Tensor>{sum_over_parts(g, parts, among)};
-      },
-      {x});
+  return custom_function([&](const std::vector<Tensor>& in) { return expand(unsqueeze(in[0], 0), many); },
+                         [parts, among](const Tensor& g, const Tensor&, const std::vector<Tensor>&) {
+                           return std::vector<Tensor>{sum_over_parts(g, parts, among)};
+                         },
+                         {x});
 }
 
 Tensor sum_over_parts(const Tensor& x, int parts, const World& among) {
@@ -236,15 +234,16 @@ Tensor vocabulary_parallel_cross_entropy(const Tensor& x, const Tensor& head, co
   const auto [from, to] = own_vocabulary(vocabulary, parts, among);
   require(vocabulary >= parts, "{}: a vocabulary of {} cannot be divided into {} parts", kName, vocabulary, parts);
   require(x.rank() == 2 && head.rank() == 2 && x.size(1) == head.size(1) && head.size(0) == to - from,
-          "{}: x must be [n, H] and this rank's head [{}, H], got {} and {}", kName, to - from, x.shape(), head.shape());
-  require(target.shape() == Shape{x.size(0)} && x.size(0) > 0, "{}: the targets must be [{}] with at least one row, got {}",
-          kName, x.size(0), target.shape());
+          "{}: x must be [n, H] and this rank's head [{}, H], got {} and {}", kName, to - from, x.shape(),
+          head.shape());
+  require(target.shape() == Shape{x.size(0)} && x.size(0) > 0,
+          "{}: the targets must be [{}] with at least one row, got {}", kName, x.size(0), target.shape());
   require(o.chunk > 0, "{}: chunk must be positive, got {}", kName, o.chunk);
 
   const Tensor classes = cast(target, DType::i64), counts = classes != o.ignore_index;
   const Tensor good = logical_or(logical_not(counts), logical_and(classes >= 0, classes < vocabulary));
-  const Slices s{x, head, check(classes, good, "vocabulary_parallel_cross_entropy: target"),
-                 vocabulary, o.chunk, parts, among};
+  const Slices s{x,     head, check(classes, good, "vocabulary_parallel_cross_entropy: target"), vocabulary, o.chunk,
+                 parts, among};
   Tensor lse, loss, share;  // share: what a row counts in the mean
   {
     const NoHistory scope;
@@ -253,18 +252,17 @@ Tensor vocabulary_parallel_cross_entropy(const Tensor& x, const Tensor& head, co
     std::tie(lse, picked) = combined(s);
     loss = sum(where(counts, lse - picked, 0.0) * share);
   }
-  return custom_function(
-      [&](const std::vector<Tensor>&) { return loss; },
-      [s, lse = lse, share = share](const Tensor& g, const Tensor&, const std::vector<Tensor>& in) {
-        std::pair<Tensor, Tensor> d;
-        {
-          const NoHistory scope;
-          d = gradients(s, lse, widen(g) * share);
-        }
-        return std::vector<Tensor>{differentiable_once(d.first, {g, in[0], in[1]}),
-                                   differentiable_once(d.second, {g, in[0], in[1]})};
-      },
-      {x, head});
+  return custom_function([&](const std::vector<Tensor>&) { return loss; },
+                         [s, lse = lse, share = share](const Tensor& g, const Tensor&, const std::vector<Tensor>& in) {
+                           std::pair<Tensor, Tensor> d;
+                           {
+                             const NoHistory scope;
+                             d = gradients(s, lse, widen(g) * share);
+                           }
+                           return std::vector<Tensor>{differentiable_once(d.first, {g, in[0], in[1]}),
+                                                      differentiable_once(d.second, {g, in[0], in[1]})};
+                         },
+                         {x, head});
 }
 
 }  // namespace ebb::distributed

@@ -5,8 +5,8 @@
 
 namespace ebb::comm {
 
-// Moves bytes between ranks. Every function is called by all ranks in the same order, with the same sizes (Group sees to
-// that), and returns when this rank's part is done. It throws an Error if a rank cannot take part any more.
+// Moves bytes between ranks. Every function is called by all ranks in the same order, with the same sizes (Group sees
+// to that), and returns when this rank's part is done. It throws an Error if a rank cannot take part any more.
 class Transport {
  public:
   virtual ~Transport() = default;

@@ -151,7 +151,7 @@ class DataLoader::State {
     ShardedBatch batch{{}, static_cast<std::int64_t>(items.size())};
     for (int shard = options_.first_shard; shard < options_.last_shard; ++shard) {
       const BorrowedRandom random(batch_random(p, shard));
-      const auto at = [&](int s) { return items.begin() + shard_begin(batch.rows, options_.shards, s); };
+      const auto at = [&](int s) { return items.begin() + ShardedBatch::begin_of(batch.rows, options_.shards, s); };
       eval(batch.shards.emplace_back(make_({at(shard), at(shard + 1)})));
     }
     return batch;

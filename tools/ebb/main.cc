@@ -55,8 +55,8 @@ std::string unexpected_word(const CLI::App& app) {
                      near.empty() ? fmt::format("; `{} --help` lists them", called) : near);
 }
 
-// A text of several lines would hide which line matters. Of several processes, all of which mistake a word, one says so;
-// what happens while they run is said by whomever it happens to.
+// A text of several lines would hide which line matters. Of several processes, all of which mistake a word, one says
+// so; what happens while they run is said by whomever it happens to.
 enum class Trouble { with_words, at_work };
 void complain(const char* text, Trouble trouble = Trouble::with_words) {
   const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");

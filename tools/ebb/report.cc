@@ -161,9 +161,10 @@ std::string ranks(const ReportFacts& f) {
   const double seconds = std::max(1e-9, f.seconds);
   for (std::size_t r = 0; r < f.ranks.size(); ++r) {
     const RankReport& one = f.ranks[r];
-    s += fmt::format("<div><dt>rank {} on {}</dt><dd>waited {:.1f} %, sent {:.1f} MB in {:.1f} % of the time</dd></div>", r,
-                     escaped(one.host), 100 * one.waiting / seconds, static_cast<double>(one.bytes) / 1e6,
-                     100 * one.moving / seconds);
+    s +=
+        fmt::format("<div><dt>rank {} on {}</dt><dd>waited {:.1f} %, sent {:.1f} MB in {:.1f} % of the time</dd></div>",
+                    r, escaped(one.host), 100 * one.waiting / seconds, static_cast<double>(one.bytes) / 1e6,
+                    100 * one.moving / seconds);
   }
   return section("ranks", "Ranks", "How long each process waited for the others.", s + "</dl>");
 }

@@ -105,8 +105,7 @@ Trainer::Trainer(const RunConfig& c, const Dataset& data)
       facts_(data.facts),
       model_(first_model(c, data)),
       parallel_({.shards = static_cast<int>(std::max<std::int64_t>(1, c.shards))}),
-      optimizer_(optimizer_of(c),
-                 c.optimizer_state == "sharded" ? distributed::world() : distributed::world_of_one()),
+      optimizer_(optimizer_of(c), c.optimizer_state == "sharded" ? distributed::world() : distributed::world_of_one()),
       dtype_(dtype_from_name(c.dtype)),
       loader_({data.train.inputs, data.train.targets},
               parallel_.loader_options({.batch_size = std::min(c.batch, data.train.size()),
@@ -158,7 +157,8 @@ StepResult Trainer::step() {
     if (!batch && batches > 0) break;
     if (!batch) continue;  // the end of an epoch; the next call begins another
     result.examples += batch->rows;
-    parallel_.add(model_, *batch, [&](Model& m, const Batch& shard) { return loss_of(m, shard); }, scaled);
+    parallel_.add(
+        model_, *batch, [&](Model& m, const Batch& shard) { return loss_of(m, shard); }, scaled);
     ++batches;
   }
   const distributed::BatchGradients step = parallel_.take(model_);

@@ -38,7 +38,7 @@ class Trainer {
   std::int64_t parameter_count() { return ebb::parameter_count(model_); }
   const LossScaler& scaler() const { return scaler_; }
 
-  io::Checkpoint checkpoint();  // all ranks ask for it; the leader's is complete
+  io::Checkpoint checkpoint();               // all ranks ask for it; the leader's is complete
   io::Checkpoint tested_checkpoint() const;  // of the tested model, to use it and not to go on with it
   void restore(const io::Checkpoint& checkpoint, const std::string& path);
 

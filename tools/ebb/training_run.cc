@@ -117,7 +117,7 @@ class TrainingRun {
   Task task() const { return data_.facts.task; }
   bool validates() const { return data_.validation.size() > 0; }
   bool no_better_for_long() const { return config_.patience > 0 && tests_since_best_ >= config_.patience; }
-  bool out_of_patience() const { return patience_is_over_; }  // the leader tests, and all ranks stop
+  bool out_of_patience() const { return patience_is_over_; }             // the leader tests, and all ranks stop
   double seconds() const { return seconds_before_ + clock_.seconds(); }  // of training
   std::size_t peak_memory() const { return std::max(peak_before_, memory_stats().peak); }
   double epoch() const {
@@ -140,9 +140,9 @@ class TrainingRun {
                                     : fmt::format("{} classes", data_.facts.class_count())));
     }
     std::string what = fmt::format("{} steps of {} examples, {:.3g} {}, {} with a rate of {:g}, {}, {} {}",
-                                         grouped(trainer_.total_steps()), config_.batch * config_.accumulate, epochs(),
-                                         epochs() == 1 ? "epoch" : "epochs", config_.optimizer, config_.lr,
-                                         config_.dtype, num_threads(), num_threads() == 1 ? "thread" : "threads");
+                                   grouped(trainer_.total_steps()), config_.batch * config_.accumulate, epochs(),
+                                   epochs() == 1 ? "epoch" : "epochs", config_.optimizer, config_.lr, config_.dtype,
+                                   num_threads(), num_threads() == 1 ? "thread" : "threads");
     const distributed::World all = distributed::world();
     if (all.size() > 1) {
       what += fmt::format(" on each of {} ranks, {} shards of a batch", all.size(), config_.shards);

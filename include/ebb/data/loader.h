@@ -27,10 +27,9 @@ struct LoaderOptions {
 struct ShardedBatch {
   std::vector<Batch> shards;
   std::int64_t rows = 0;
+  // The first item of a shard; shards are as even as possible.
+  static constexpr std::int64_t begin_of(std::int64_t rows, int shards, int shard) { return rows * shard / shards; }
 };
-
-// The first item of shard `shard` of a batch of `rows` items; they are divided as evenly as possible.
-constexpr std::int64_t shard_begin(std::int64_t rows, int shards, int shard) { return rows * shard / shards; }
 
 // The position of a loader: batch `batch` of epoch `epoch` comes next.
 struct LoaderPosition {

@@ -41,10 +41,11 @@ struct BatchGradients {
 //   }
 //
 // **The bits of a step do not depend on the number of ranks.** A batch has a fixed number of shards, whoever computes
-// them. Each shard is computed by itself, from the same parameters and buffers, with random numbers of its own; gradients
-// are weighted by rows and added as a binary tree over the shards, then divided by their number. So 1, 2, 3 or 4 ranks
-// with 4 shards give the same parameters; another number of shards gives other last bits. More ranks than shards are an
-// Error. Clipping and the decision to skip a step follow from the gradients, so they are the same on all ranks.
+// them. Each shard is computed by itself, from the same parameters and buffers, with random numbers of its own;
+// gradients are weighted by rows and added as a binary tree over the shards, then divided by their number. So 1, 2, 3
+// or 4 ranks with 4 shards give the same parameters; another number of shards gives other last bits. More ranks than
+// shards are an Error. Clipping and the decision to skip a step follow from the gradients, so they are the same on all
+// ranks.
 //
 // Layers see one shard at a time. Batch norm takes its statistics over the rows of a shard, and running statistics (all
 // floating-point buffers that change) become the mean over the shards; other buffers become those of the first shard.

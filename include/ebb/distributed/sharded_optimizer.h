@@ -10,8 +10,9 @@
 namespace ebb::distributed {
 
 // An optimiser whose state exists once in the world (ZeRO stage 1): every parameter has an owner, a rank that keeps its
-// moments, updates it and sends the new value to the others. Gradients are those of DataParallel, the same on all ranks.
-// Parameters are owned whole, so that every optimiser can be sharded and a step has the bits of the unsharded one.
+// moments, updates it and sends the new value to the others. Gradients are those of DataParallel, the same on all
+// ranks. Parameters are owned whole, so that every optimiser can be sharded and a step has the bits of the unsharded
+// one.
 //
 //   distributed::ShardedOptimizer optimizer(make_optimizer("adamw", {{"lr", 3e-4}}));
 //   optimizer.step(model, gradients);
@@ -27,8 +28,8 @@ class ShardedOptimizer {
   double lr() const { return optimizer_->lr(); }
   void set_lr(double lr) { optimizer_->set_lr(lr); }
 
-  // The whole state, gathered from all ranks, for a checkpoint that any number of ranks can read: a collective, which all
-  // ranks call. With `root` only that rank gets it, and the others get nothing.
+  // The whole state, gathered from all ranks, for a checkpoint that any number of ranks can read: a collective, which
+  // all ranks call. With `root` only that rank gets it, and the others get nothing.
   std::map<std::string, Tensor> state(int root = -1) const;
   // The whole state; a rank keeps what belongs to its own parameters, which it learns at its first step.
   void load_state(const std::map<std::string, Tensor>& state);

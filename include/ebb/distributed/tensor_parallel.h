@@ -7,7 +7,8 @@
 
 // Layers whose parameters are divided among ranks. A layer has a fixed number of *parts*, whoever holds them: a rank
 // computes its parts one by one, and sums over parts are a binary tree. So, as with the shards of DataParallel, results
-// have the same bits for any number of ranks up to the number of parts. All ranks compute the same loss of the same batch.
+// have the same bits for any number of ranks up to the number of parts. All ranks compute the same loss of the same
+// batch.
 namespace ebb::distributed {
 
 // This rank's parts, [first, last) of `parts`; 0: as many as there are ranks.
@@ -66,10 +67,10 @@ struct VocabularyParallelOptions {
   std::int64_t chunk = 1024;  // rows whose logits exist at a time
 };
 
-// linear_cross_entropy of an LM head whose rows are divided among ranks: the mean over the rows of x [n, H] that are not
-// ignored of log Σ exp(x·headᵀ) − x·head[target]. `head` is this rank's rows (own_vocabulary), targets [n] count through
-// the whole vocabulary. Logits exist for `chunk` rows and one part at a time; per row and part three numbers are
-// exchanged, and the gradient of x is summed over the parts.
+// linear_cross_entropy of an LM head whose rows are divided among ranks: the mean over the rows of x [n, H] that are
+// not ignored of log Σ exp(x·headᵀ) − x·head[target]. `head` is this rank's rows (own_vocabulary), targets [n] count
+// through the whole vocabulary. Logits exist for `chunk` rows and one part at a time; per row and part three numbers
+// are exchanged, and the gradient of x is summed over the parts.
 Tensor vocabulary_parallel_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& target,
                                          std::int64_t vocabulary, const VocabularyParallelOptions& options = {},
                                          const World& among = world());

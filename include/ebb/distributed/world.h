@@ -8,8 +8,8 @@
 //
 //   mpirun -n 4 my_program
 //
-// Every rank runs the same program. Open MPI is opened at run time, and a program that no launcher started is a world of
-// one, in which every collective returns what it was given.
+// Every rank runs the same program. Open MPI is opened at run time, and a program that no launcher started is a world
+// of one, in which every collective returns what it was given.
 namespace ebb::distributed {
 
 namespace detail {
@@ -34,7 +34,7 @@ class World {
 
   // Immediate: these wait for all ranks.
   void barrier() const;
-  bool any(bool mine) const;                                         // is it true on at least one rank?
+  bool any(bool mine) const;                                            // is it true on at least one rank?
   std::vector<std::string> gather_text(const std::string& mine) const;  // of every rank, on every rank
 
   explicit World(std::shared_ptr<detail::Group> group) : group_(std::move(group)) {}
@@ -53,11 +53,12 @@ World world();
 // A world of this process alone, in which collectives return what they are given.
 World world_of_one();
 
-// Ends this rank's part in the world, after the collectives that it has created. A program that exits does this by itself.
+// Ends this rank's part in the world, after the collectives that it has created. A program that exits does this by
+// itself.
 void leave();
 
-// How long ranks wait in a collective for one that is alive but does not arrive, before they give up: 600 seconds unless
-// set. For the whole world; rank 0 decides.
+// How long ranks wait in a collective for one that is alive but does not arrive, before they give up: 600 seconds
+// unless set. For the whole world; rank 0 decides.
 void set_patience(double seconds);
 
 }  // namespace ebb::distributed
