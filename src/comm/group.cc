@@ -73,12 +73,19 @@ Tensor Group::collective(Collective::Kind kind, const char* label, const Tensor&
       "{}: it cannot be part of a compiled function, whose calls each rank may make at its own time; call it outside",
       label);
   const NoHistory scope;
-  const std::lock_guard lock(order_);
+  const std::lock_guard creating(creating_);
   std::vector<Tensor> inputs{x};
-  if (last_.defined()) inputs.push_back(last_);
-  auto data = std::make_shared<Exchange>(*this, kind, label, root, created_++);
-  last_ = make_call(Op::collective, inputs, {}, {{shape, x.dtype()}}, std::move(data));
-  return last_;
+  std::uint64_t number = 0;
+  {
+    const std::lock_guard lock(order_);
+    if (last_.defined()) inputs.push_back(last_);
+    number = created_++;
+  }
+  auto data = std::make_shared<Exchange>(*this, kind, label, root, number);
+  Tensor made = make_call(Op::collective, inputs, {}, {{shape, x.dtype()}}, std::move(data));
+  const std::lock_guard lock(order_);
+  if (!made.evaluated()) last_ = made;  // an Eager scope has computed it already
+  return made;
 }
 
 // Ranks compare their plans with that of rank 0; all of them come to the same conclusion.

@@ -64,8 +64,9 @@ class Group {
   std::unique_ptr<comm::Transport> transport_;
   int rank_ = 0, size_ = 1;
 
-  std::mutex order_;  // guards what follows: how collectives are created
-  Tensor last_;       // the last collective that was created, until it is computed
+  std::mutex creating_;  // one at a time
+  std::mutex order_;     // guards what follows
+  Tensor last_;          // the last collective that was created, until it is computed
   std::uint64_t created_ = 0;
 
   std::mutex running_;  // one collective at a time
