@@ -33,12 +33,12 @@ class LossScaler {
 
   // Unscales, then steps if every gradient of the model is finite, and returns whether it did. A skipped step changes
   // neither the model nor the optimiser's state.
-  template <class Model>
-  bool step(Optimizer& optimizer, Model& model, const Gradients& scaled) {
+  template <class AnyOptimizer, class Model>
+  bool step(AnyOptimizer& optimizer, Model& model, const Gradients& scaled) {
     return step_unscaled(optimizer, model, unscale(scaled));
   }
-  template <class Model>
-  bool step_unscaled(Optimizer& optimizer, Model& model, const Gradients& gradients) {
+  template <class AnyOptimizer, class Model>
+  bool step_unscaled(AnyOptimizer& optimizer, Model& model, const Gradients& gradients) {
     const bool good = finite(parameters(model), gradients);
     if (good) optimizer.step(model, gradients);
     report(good);

@@ -7,6 +7,7 @@
 #include "ebb/compile.h"
 #include "ebb/data.h"
 #include "ebb/device.h"
+#include "ebb/distributed.h"
 #include "ebb/dtype.h"
 #include "ebb/error.h"
 #include "ebb/gradcheck.h"

@@ -87,6 +87,7 @@ NB_MODULE(_core, m) {
   bind_minimize(api);
   bind_nn(api);
   bind_data(api);
+  bind_distributed(api);
   bind_io(api);
   bind_runtime(api);
 }

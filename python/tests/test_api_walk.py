@@ -38,6 +38,7 @@ PARTS = {
     "max_pool_index": "max_pool2d_with_indices",
     "sparsemax_threshold": "sparsemax_loss",
     "multilabel_hinges": "multilabel_margin_loss",
+    "collective": "distributed",
     "attention": "scaled_dot_product_attention",
     "attention_gradient": "scaled_dot_product_attention_backward",
     "ctc": "ctc_loss",

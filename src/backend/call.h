@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -25,6 +26,15 @@ struct LibraryCall {
   std::span<const View> inputs;
   std::span<const View> outputs;
   std::shared_ptr<const void> data;  // NodeExtra::data
+};
+
+// What a call of Op::collective does, as its data. run() works on host memory: outputs[0] from inputs[0], dense, with
+// the other ranks of the program. A device with a transport of its own asks for the kind instead.
+struct Collective {
+  enum class Kind : std::uint8_t { all_gather, all_to_all, broadcast };
+  Kind kind = Kind::all_gather;
+  virtual ~Collective() = default;
+  virtual void run(const LibraryCall& call) const = 0;
 };
 
 }  // namespace ebb

@@ -57,10 +57,13 @@ Order epoch_order(std::int64_t size, bool shuffle, std::uint64_t seed, std::int6
   return order;
 }
 
-// Seed of the random numbers inside one batch: words of a key the shuffles do not use.
-RandomState batch_random(const LoaderPosition& p) {
+// Seed of the random numbers inside one shard of a batch: words of a key the shuffles do not use.
+RandomState batch_random(const LoaderPosition& p, int shard) {
   std::uint32_t words[4];
   philox_block(~p.seed, static_cast<std::uint64_t>(p.epoch), static_cast<std::uint64_t>(p.batch), words);
+  const std::uint64_t whole = std::uint64_t{words[0]} << 32 | words[1];
+  if (shard == 0) return {whole, 0};
+  philox_block(whole, ~std::uint64_t{0}, static_cast<std::uint64_t>(shard), words);
   return {std::uint64_t{words[0]} << 32 | words[1], 0};
 }
 
@@ -102,6 +105,9 @@ class DataLoader::State {
     require(options.workers >= 0 && options.workers <= 1024, "DataLoader: workers must lie in [0, 1024], got {}",
             options.workers);
     require(options.prefetch > 0, "DataLoader: prefetch must be positive, got {}", options.prefetch);
+    require(options.shards > 0 && options.first_shard >= 0 && options.first_shard < options.last_shard &&
+                options.last_shard <= options.shards,
+            "DataLoader: shards [{}, {}) of {} do not exist", options.first_shard, options.last_shard, options.shards);
     batches_ = options.drop_last ? size / options.batch_size
                                  : size / options.batch_size + (size % options.batch_size != 0 ? 1 : 0);
   }
@@ -119,12 +125,14 @@ class DataLoader::State {
     order_.reset();
   }
 
-  std::optional<Batch> next() {
+  const LoaderOptions& options() const { return options_; }
+
+  std::optional<ShardedBatch> next() {
     if (position_.batch == batches_) {
       position_ = {position_.seed, position_.epoch + 1, 0};
       return {};
     }
-    Batch batch = options_.workers == 0 ? make(position_, items(position_)) : from_worker();
+    ShardedBatch batch = options_.workers == 0 ? make(position_, items(position_)) : from_worker();
     ++position_.batch;
     return batch;
   }
@@ -139,19 +147,22 @@ class DataLoader::State {
     return {order_->begin() + first, order_->begin() + last};
   }
 
-  Batch make(const LoaderPosition& p, const std::vector<std::int64_t>& items) const {
-    const BorrowedRandom random(batch_random(p));
-    Batch batch = make_(items);
-    eval(batch);
+  ShardedBatch make(const LoaderPosition& p, const std::vector<std::int64_t>& items) const {
+    ShardedBatch batch{{}, static_cast<std::int64_t>(items.size())};
+    for (int shard = options_.first_shard; shard < options_.last_shard; ++shard) {
+      const BorrowedRandom random(batch_random(p, shard));
+      const auto at = [&](int s) { return items.begin() + ShardedBatch::begin_of(batch.rows, options_.shards, s); };
+      eval(batch.shards.emplace_back(make_({at(shard), at(shard + 1)})));
+    }
     return batch;
   }
 
   struct Made {
-    Batch batch;
+    ShardedBatch batch;
     std::exception_ptr error;
   };
 
-  Batch from_worker() {
+  ShardedBatch from_worker() {
     if (threads_.empty()) start();
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return ready_.contains(next_out_); });
@@ -254,7 +265,14 @@ DataLoader& DataLoader::operator=(DataLoader&&) noexcept = default;
 
 std::int64_t DataLoader::size() const { return state_->size(); }
 std::int64_t DataLoader::batches() const { return state_->batches(); }
-std::optional<Batch> DataLoader::next() { return state_->next(); }
+std::optional<Batch> DataLoader::next() {
+  require(state_->options().shards == 1, "DataLoader: its batches have {} shards; call next_shards()",
+          state_->options().shards);
+  std::optional<ShardedBatch> batch = state_->next();
+  if (!batch) return {};
+  return std::move(batch->shards[0]);
+}
+std::optional<ShardedBatch> DataLoader::next_shards() { return state_->next(); }
 LoaderPosition DataLoader::position() const { return state_->position(); }
 void DataLoader::restore(const LoaderPosition& position) { state_->restore(position); }
 

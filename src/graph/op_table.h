@@ -131,6 +131,9 @@ namespace ebb {
   /* the hinges of multilabel_margin_loss: from x and lists of classes (i64, i32) the sum of each row, and with */    \
   /* cotangents of the sums as a third input also the gradient to x */                                                \
   LIBRARY(multilabel_hinges, -1, none, whole)                                                                         \
+  /* ranks of a distributed program exchange elements: inputs are what this rank gives and, to keep the order, the */ \
+  /* collective before it. What is exchanged is in the call's data, and the functions around it carry the rules */    \
+  LIBRARY(collective, -1, none, whole)                                                                                \
   /* formulas with a rule of their own */                                                                             \
   ALIAS(clamp, -1, yes) ALIAS(logit, -1, yes) ALIAS(sigmoid, -1, yes) ALIAS(log_sigmoid, -1, yes)                     \
   ALIAS(softplus, -1, yes) ALIAS(relu, -1, yes) ALIAS(leaky_relu, -1, yes) ALIAS(prelu, -1, yes)                      \

@@ -34,6 +34,7 @@ const std::map<std::string_view, const char*>& tested_elsewhere() {
       {"transducer", "a loss, tested with the losses"},
       {"sparsemax_threshold", "a call inside of sparsemax_loss, tested with the losses"},
       {"multilabel_hinges", "a call inside of multilabel_margin_loss, tested with the losses"},
+      {"collective", "tests/comm: it needs several processes"},
   };
   return ops;
 }

@@ -3,7 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <string_view>
 
 #include "commands.h"
 #include "core/closest_name.h"
@@ -53,8 +55,17 @@ std::string unexpected_word(const CLI::App& app) {
                      near.empty() ? fmt::format("; `{} --help` lists them", called) : near);
 }
 
-// A text of several lines would hide which line matters.
-void complain(const char* text) { std::fprintf(stderr, "ebb: %s\n", text); }
+// A text of several lines would hide which line matters. Of several processes, all of which mistake a word, one says
+// so; what happens while they run is said by whomever it happens to.
+enum class Trouble { with_words, at_work };
+void complain(const char* text, Trouble trouble = Trouble::with_words) {
+  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (!rank || std::string_view(rank) == "0") {
+    std::fprintf(stderr, "ebb: %s\n", text);
+  } else if (trouble == Trouble::at_work) {
+    std::fprintf(stderr, "ebb: rank %s: %s\n", rank, text);
+  }
+}
 
 }  // namespace
 
@@ -82,7 +93,7 @@ int main(int argc, char** argv) {
     complain(e.what());
     return kInterrupted;
   } catch (const std::exception& e) {
-    complain(e.what());
+    complain(e.what(), Trouble::at_work);
     return kFailed;
   }
 }

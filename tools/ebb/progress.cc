@@ -36,7 +36,7 @@ std::string duration(double seconds) {
   return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
 }
 
-Progress::Progress() : terminal_(isatty(STDOUT_FILENO) != 0), columns_(100) {
+Progress::Progress(bool speaks) : speaks_(speaks), terminal_(speaks && isatty(STDOUT_FILENO) != 0), columns_(100) {
   winsize size{};
   if (terminal_ && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) columns_ = size.ws_col;
 }
@@ -62,6 +62,7 @@ void Progress::show(const State& s) {
 }
 
 void Progress::say(const std::string& line) {
+  if (!speaks_) return;
   std::printf("%s%s\n", drawn_ ? "\r\033[K" : "", line.c_str());
   std::fflush(stdout);
   drawn_ = false;

@@ -19,7 +19,7 @@ std::string duration(double seconds);  // "20 ms", "4.2 s", "1 min 20 s", "2 h 5
 // A line on a terminal that redraws itself about ten times a second; elsewhere nothing.
 class Progress {
  public:
-  Progress();
+  explicit Progress(bool speaks = true);  // false: it says nothing
   struct State {
     std::int64_t step, total;
     double epoch, epochs;
@@ -33,7 +33,7 @@ class Progress {
   bool terminal() const { return terminal_; }
 
  private:
-  bool terminal_;
+  bool speaks_, terminal_;
   int columns_;
   bool drawn_ = false;
   Clock clock_;

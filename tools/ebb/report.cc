@@ -65,7 +65,9 @@ std::string cards(const ReportFacts& f) {
     card(grouped(std::llround(wrong)), fmt::format("of {} are misclassified", grouped(f.data->test.size())));
   }
   card(fmt::format("{:.4f}", e.loss), "loss on the test set");
-  card(duration(f.seconds), fmt::format("of training on {} {}", f.threads, f.threads == 1 ? "thread" : "threads"));
+  const std::string threads = fmt::format("{} {}", f.threads, f.threads == 1 ? "thread" : "threads");
+  card(duration(f.seconds), f.ranks.size() > 1 ? fmt::format("of training on {} ranks of {}", f.ranks.size(), threads)
+                                               : "of training on " + threads);
   const double epochs = static_cast<double>(f.steps) / static_cast<double>(f.steps_per_epoch);
   card(grouped(f.steps), fmt::format("steps, {:.3g} {}", epochs, epochs == 1 ? "epoch" : "epochs"));
   const double examples = static_cast<double>(f.steps * f.config.batch * f.config.accumulate);
@@ -130,6 +132,8 @@ bool matters(const std::string& name, const RunConfig& c) {
   if (name == "test-fraction") return c.data != "digits";
   if (name == "validation-fraction") return c.validation_fraction > 0;
   if (name == "patience") return c.patience > 0;
+  if (name == "shards") return c.shards > 1;
+  if (name == "optimizer-state") return c.optimizer_state == "sharded";
   if (any_of({"task", "target", "ignore"})) return c.model == "mlp" && c.data != "digits";
   if (name == "resize") return !c.resize.empty();
   if (name == "momentum") return optimizer_info(c.optimizer).has_option("momentum");
@@ -148,6 +152,21 @@ std::string settings(const ReportFacts& f) {
   });
   return section("settings", "Configuration", "What this run was made of; <code>config.json</code> has every setting.",
                  s + "</dl>");
+}
+
+// How evenly the work was shared.
+std::string ranks(const ReportFacts& f) {
+  if (f.ranks.size() < 2) return {};
+  std::string s = "<dl class=\"settings\">";
+  const double seconds = std::max(1e-9, f.seconds);
+  for (std::size_t r = 0; r < f.ranks.size(); ++r) {
+    const RankReport& one = f.ranks[r];
+    s +=
+        fmt::format("<div><dt>rank {} on {}</dt><dd>waited {:.1f} %, sent {:.1f} MB in {:.1f} % of the time</dd></div>",
+                    r, escaped(one.host), 100 * one.waiting / seconds, static_cast<double>(one.bytes) / 1e6,
+                    100 * one.moving / seconds);
+  }
+  return section("ranks", "Ranks", "How long each process waited for the others.", s + "</dl>");
 }
 
 }  // namespace
@@ -201,7 +220,7 @@ std::string render_report(const ReportFacts& f) {
     s += "<div class=\"two\">" + plot("loss", loss_curve(f)) + plot("accuracy", accuracy_curve(f)) + "</div>\n";
     s += classes(f) + "<div class=\"two\">" + course + "</div>\n";
   }
-  s += settings(f);
+  s += ranks(f) + settings(f);
   s += "<footer>Computed and drawn by Ebb " EBB_VERSION ".</footer></main></body></html>\n";
   return s;
 }

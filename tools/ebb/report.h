@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "dataset.h"
+#include "ranks.h"
 #include "run_config.h"
 #include "run_folder.h"
 #include "trainer.h"
@@ -21,6 +22,7 @@ struct ReportFacts {
   double seconds = 0;
   std::size_t peak_memory = 0;
   int threads = 1;
+  std::vector<RankReport> ranks;  // of several processes
 };
 
 // One page of HTML that needs nothing else: no scripts, no network, light and dark.

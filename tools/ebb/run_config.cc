@@ -188,8 +188,9 @@ void resolve(RunConfig& c) {
   }
   for (const auto& [name, value] :
        {std::pair{"steps", c.steps}, std::pair{"batch", c.batch}, std::pair{"patience", c.patience},
-        std::pair{"workers", c.workers}, std::pair{"threads", c.threads}, std::pair{"eval-every", c.eval_every},
-        std::pair{"checkpoint-every", c.checkpoint_every}, std::pair{"log-every", c.log_every}}) {
+        std::pair{"shards", c.shards}, std::pair{"workers", c.workers}, std::pair{"threads", c.threads},
+        std::pair{"eval-every", c.eval_every}, std::pair{"checkpoint-every", c.checkpoint_every},
+        std::pair{"log-every", c.log_every}}) {
     at_least(name, static_cast<double>(value), 0);
   }
   for (const auto& [name, value] :

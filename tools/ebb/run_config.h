@@ -39,6 +39,8 @@ struct RunConfig {
   std::int64_t steps = 0;
   std::int64_t batch = 0;
   std::int64_t accumulate = 1;
+  std::int64_t shards = 0;
+  std::string optimizer_state = "replicated";
   std::string optimizer = "adamw";
   double lr = 0;
   double momentum = 0.9;
@@ -103,7 +105,13 @@ void each_setting(Config& c, V&& v) {
   v("steps", c.steps, "Steps of the optimiser, instead of --epochs", any);
   v("batch", c.batch, "Examples in a batch (0: by the model and the data)", any);
   v("accumulate", c.accumulate, "Batches whose gradients make one step", any);
+  v("shards", c.shards,
+    "Parts of a batch that ranks compute: results depend on it, not on the number of ranks (0: 1, under mpirun 4 or as "
+    "many as there are ranks)",
+    any);
   v("optimizer", c.optimizer, "How parameters are moved", optimizer_names());
+  v("optimizer-state", c.optimizer_state, "Under mpirun: on every rank, or each part of it on one rank only",
+    Choices{"replicated", "sharded"});
   v("lr", c.lr, "Highest learning rate (0: by the model and the optimiser)", any);
   v("momentum", c.momentum, "Of optimisers that have one", any);
   v("schedule", c.schedule, "How the rate goes from its highest value to the end",

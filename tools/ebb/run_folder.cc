@@ -105,7 +105,9 @@ void remove_halves(const fs::path& folder) {
 
 }  // namespace
 
-RunFolder::RunFolder(fs::path folder) : folder_(std::move(folder)), inside_(folder_) { finish_replacing(); }
+RunFolder::RunFolder(fs::path folder, Use use) : folder_(std::move(folder)), inside_(folder_) {
+  if (use == Use::writes) finish_replacing();
+}
 
 bool RunFolder::holds_run() const { return fs::exists(config()); }
 bool RunFolder::holds_checkpoint() const { return fs::exists(checkpoint()); }

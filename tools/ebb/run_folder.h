@@ -32,7 +32,9 @@ struct MetricRow {
 // checkpoint is saved: until then the other one is as it was, whatever happens.
 class RunFolder {
  public:
-  explicit RunFolder(std::filesystem::path folder);
+  // reads: nothing is written, as by the ranks that do not lead.
+  enum class Use { writes, reads };
+  explicit RunFolder(std::filesystem::path folder, Use use = Use::writes);
 
   const std::filesystem::path& path() const { return folder_; }
   std::string file(const char* name) const { return (inside_ / name).string(); }

@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "core/format_error.h"
 #include "dataset.h"
+#include "ranks.h"
 #include "run_config.h"
 #include "run_folder.h"
 #include "trainer.h"
@@ -45,14 +46,15 @@ RunConfig continued(const CLI::App& app, const TrainCommand& c, const RunFolder&
 
 void train(const CLI::App& app, TrainCommand& c) {
   if (!c.resume.empty()) {
-    RunFolder folder(c.resume);
+    RunFolder folder = open_folder(c.resume);
     const RunConfig config = continued(app, c, folder);
     run_training(config, folder, true);
     return;
   }
   if (c.config.model == "auto") c.config.model = model_for_data(c.config);
   resolve(c.config);
-  RunFolder folder(c.out.empty() ? "runs/" + c.config.model : c.out);
+  if (c.config.shards == 0) c.config.shards = usual_shards();
+  RunFolder folder = open_folder(c.out.empty() ? "runs/" + c.config.model : c.out);
   if (folder.holds_run() && !c.overwrite) {
     throw CLI::ValidationError(fmt::format(
         "{0} holds a run already: --resume {0} continues it, --overwrite replaces it", folder.path().string()));
@@ -87,6 +89,7 @@ void add_train_command(CLI::App& app) {
       "  ebb train --model gpt --data book.txt --steps 2000 --clip 1\n"
       "  ebb train --config run.toml --lr 0.01\n"
       "  ebb train --resume runs/quick                    goes on where it was stopped, bit-identically\n"
+      "  mpirun -n 4 ebb train --shards 4                 four processes, the bits of one; see docs/distributed.md\n"
       "Ctrl-C finishes the step, saves and tells how to go on.");
   sub->callback([sub, c] {
     if (!c->settings_file.empty()) read_settings_file(*sub, c->settings_file);

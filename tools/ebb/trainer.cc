@@ -91,10 +91,10 @@ struct ModelAndLoss {
   }
 };
 
-void eval_together(const BatchLoss& loss, const Gradients& gradients) {
-  std::vector<Tensor> all{loss.loss};
-  if (loss.right.defined()) all.push_back(loss.right);
-  for (const auto& [variable, gradient] : gradients.all()) all.push_back(gradient);
+void eval_together(const distributed::BatchGradients& step) {
+  std::vector<Tensor> all{step.loss};
+  all.insert(all.end(), step.sums.begin(), step.sums.end());
+  for (const auto& [variable, gradient] : step.gradients.all()) all.push_back(gradient);
   eval(all);
 }
 
@@ -104,12 +104,14 @@ Trainer::Trainer(const RunConfig& c, const Dataset& data)
     : config_(c),
       facts_(data.facts),
       model_(first_model(c, data)),
-      optimizer_(optimizer_of(c)),
+      parallel_({.shards = static_cast<int>(std::max<std::int64_t>(1, c.shards))}),
+      optimizer_(optimizer_of(c), c.optimizer_state == "sharded" ? distributed::world() : distributed::world_of_one()),
       dtype_(dtype_from_name(c.dtype)),
-      loader_({data.train.inputs, data.train.targets}, {.batch_size = std::min(c.batch, data.train.size()),
-                                                        .drop_last = true,
-                                                        .workers = static_cast<int>(c.workers),
-                                                        .seed = c.seed}) {
+      loader_({data.train.inputs, data.train.targets},
+              parallel_.loader_options({.batch_size = std::min(c.batch, data.train.size()),
+                                        .drop_last = true,
+                                        .workers = static_cast<int>(c.workers),
+                                        .seed = c.seed})) {
   if (c.ema > 0) average_.emplace(c.ema);
   steps_per_epoch_ = (loader_.batches() + c.accumulate - 1) / c.accumulate;
   total_steps_ =
@@ -117,50 +119,56 @@ Trainer::Trainer(const RunConfig& c, const Dataset& data)
   schedule_ = make_schedule(c, total_steps_);
 }
 
-Gradients Trainer::gradients(const Batch& batch, BatchLoss& loss) {
+distributed::ShardLoss Trainer::loss_of(Model& model, const Batch& batch) const {
+  BatchLoss l;
   if (dtype_ == DType::f32) {
-    loss = batch_loss(model_, batch[0], batch[1], config_.label_smoothing);
-    return backward(loss.loss);
+    l = batch_loss(model, batch[0], batch[1], config_.label_smoothing);
+  } else {
+    Model half = cast_parameters(model, dtype_);
+    l = batch_loss(half, batch[0], batch[1], config_.label_smoothing);
+    take_buffers(model, half);
   }
-  Model half = cast_parameters(model_, dtype_);
-  loss = batch_loss(half, batch[0], batch[1], config_.label_smoothing);
-  take_buffers(model_, half);
-  return dtype_ == DType::f16 ? scaler_.unscale(backward(scaler_.scale(loss.loss))) : backward(loss.loss);
+  return l.right.defined() ? distributed::ShardLoss{l.loss, {l.right}} : distributed::ShardLoss{l.loss};
+}
+
+void Trainer::update(const distributed::BatchGradients& step) {
+  const Gradients g = config_.clip > 0 ? clip_by_norm(step.gradients, config_.clip).gradients : step.gradients;
+  if (dtype_ == DType::f16) {
+    scaler_.step_unscaled(optimizer_, model_, g);
+  } else {
+    ModelAndLoss all{model_, {step.loss}, {step.sums.empty() ? Tensor() : step.sums[0]}};
+    optimizer_.step(all, g);
+  }
 }
 
 StepResult Trainer::step() {
   StepResult result;
   result.lr = schedule_(step_);
-  optimizer_->set_lr(result.lr);
+  optimizer_.set_lr(result.lr);
 
   // The batches of this step; one step does not reach into the next epoch.
-  std::vector<BatchLoss> losses;
-  GradientAccumulator sum;
-  std::optional<Gradients> g;
-  while (static_cast<std::int64_t>(losses.size()) < config_.accumulate) {
-    const std::optional<Batch> batch = loader_.next();
-    if (!batch && !losses.empty()) break;
-    if (!batch) continue;  // the end of an epoch; the next call begins another
-    result.examples += (*batch)[0].size(0);
-    g = gradients(*batch, losses.emplace_back());
-    if (config_.accumulate > 1 || dtype_ == DType::f16) eval_together(losses.back(), *g);
-    if (config_.accumulate > 1) sum.add(*g);
-  }
-  if (config_.accumulate > 1) g = sum.take_mean();
-  if (config_.clip > 0) g = clip_by_norm(*g, config_.clip).gradients;
+  distributed::DataParallel::Backward scaled;
   if (dtype_ == DType::f16) {
-    scaler_.step_unscaled(*optimizer_, model_, *g);
-  } else {
-    ModelAndLoss all{model_, {losses.back().loss}, {losses.back().right}};
-    optimizer_->step(all, *g);
+    scaled = [&](const Tensor& loss) { return scaler_.unscale(backward(scaler_.scale(loss))); };
   }
+  std::int64_t batches = 0;
+  while (batches < config_.accumulate) {
+    const std::optional<ShardedBatch> batch = loader_.next_shards();
+    if (!batch && batches > 0) break;
+    if (!batch) continue;  // the end of an epoch; the next call begins another
+    result.examples += batch->rows;
+    parallel_.add(
+        model_, *batch, [&](Model& m, const Batch& shard) { return loss_of(m, shard); }, scaled);
+    ++batches;
+  }
+  const distributed::BatchGradients step = parallel_.take(model_);
+  if (config_.accumulate > 1 || dtype_ == DType::f16) eval_together(step);
+  update(step);
   if (average_) average_->update(model_);
   ++step_;
 
-  for (const BatchLoss& l : losses) {
-    result.loss += l.loss.item() / static_cast<double>(losses.size());
-    if (l.right.defined()) result.right += l.right.item<std::int64_t>();
-  }
+  result.loss = step.loss.item();
+  if (!step.sums.empty()) result.right = step.sums[0].item<std::int64_t>();
   return result;
 }
 
@@ -169,7 +177,7 @@ Model Trainer::tested_model() const { return average_ && step_ > 0 ? average_->a
 io::Checkpoint Trainer::checkpoint() {
   io::Checkpoint c;
   for (const Parameter& p : state(model_)) c.parameters.emplace(p.name, *p.tensor);
-  for (const auto& [name, tensor] : optimizer_->state()) c.optimizer.emplace(kMoments + name, tensor);
+  for (const auto& [name, tensor] : optimizer_.state(0)) c.optimizer.emplace(kMoments + name, tensor);
   if (average_) {
     for (const auto& [name, tensor] : average_->state()) c.optimizer.emplace(kAverage + name, tensor);
   }
@@ -194,7 +202,7 @@ io::Checkpoint Trainer::tested_checkpoint() const {
 
 void Trainer::restore(const io::Checkpoint& c, const std::string& path) {
   take_model(model_, c, path);
-  optimizer_->load_state(with_prefix(c.optimizer, kMoments));
+  optimizer_.load_state(with_prefix(c.optimizer, kMoments));
   if (average_) average_->load_state(with_prefix(c.optimizer, kAverage));
   const json s = metadata_of(c, "scaler", path);
   require(s.is_array() && s.size() == 4 && s[0].is_number(), Error::Kind::io,

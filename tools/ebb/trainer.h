@@ -7,6 +7,7 @@
 
 #include "dataset.h"
 #include "ebb/amp.h"
+#include "ebb/distributed.h"
 #include "ebb/io.h"
 #include "ebb/optim.h"
 #include "models.h"
@@ -22,7 +23,7 @@ struct StepResult {
 };
 
 // A model, its optimiser and the stream of its batches. All of it goes into a checkpoint, and a trainer that was
-// restored from one goes on with the same bits.
+// restored from one goes on with the same bits, with any number of ranks.
 class Trainer {
  public:
   Trainer(const RunConfig& config, const Dataset& data);
@@ -37,17 +38,19 @@ class Trainer {
   std::int64_t parameter_count() { return ebb::parameter_count(model_); }
   const LossScaler& scaler() const { return scaler_; }
 
-  io::Checkpoint checkpoint();
+  io::Checkpoint checkpoint();               // all ranks ask for it; the leader's is complete
   io::Checkpoint tested_checkpoint() const;  // of the tested model, to use it and not to go on with it
   void restore(const io::Checkpoint& checkpoint, const std::string& path);
 
  private:
-  Gradients gradients(const Batch& batch, BatchLoss& loss);
+  distributed::ShardLoss loss_of(Model& model, const Batch& batch) const;
+  void update(const distributed::BatchGradients& step);
 
   RunConfig config_;
   DataFacts facts_;
   Model model_;
-  std::unique_ptr<Optimizer> optimizer_;
+  distributed::DataParallel parallel_;
+  distributed::ShardedOptimizer optimizer_;
   std::optional<WeightEma> average_;
   LossScaler scaler_;
   DType dtype_;

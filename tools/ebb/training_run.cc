@@ -12,6 +12,7 @@
 #include "interrupt.h"
 #include "io/json.h"
 #include "progress.h"
+#include "ranks.h"
 #include "report.h"
 #include "trainer.h"
 
@@ -45,7 +46,11 @@ constexpr std::int64_t kMostTests = 40;
 class TrainingRun {
  public:
   TrainingRun(const RunConfig& config, RunFolder& folder)
-      : config_(config), folder_(folder), data_(load_dataset(config)), trainer_(with_length(), data_) {
+      : config_(config),
+        folder_(folder),
+        progress_(leads()),
+        data_(load_dataset(config)),
+        trainer_(with_length(), data_) {
     const std::int64_t total = trainer_.total_steps(), epoch = trainer_.steps_per_epoch();
     const std::int64_t epochs = (total + epoch - 1) / epoch, often = epoch * ((epochs + kMostTests - 1) / kMostTests);
     log_every_ = config.log_every > 0 ? config.log_every : std::max<std::int64_t>(1, total / kMetricLines);
@@ -72,8 +77,9 @@ class TrainingRun {
     } catch (const json::exception&) {
       fail(Error::Kind::io, "{}: how far the run had come cannot be read", path);
     }
+    patience_is_over_ = no_better_for_long();
     saved_step_ = c.step;
-    folder_.keep_metrics(c.step);
+    if (leads()) folder_.keep_metrics(c.step);
   }
 
   void run() {
@@ -89,14 +95,18 @@ class TrainingRun {
       since_test_.add(r);
       const std::int64_t step = trainer_.steps_done();
       bool last = step == total;
-      if (last || step % log_every_ == 0) write_line(r.lr);
-      if (last || step % eval_every_ == 0) test(r.lr);
+      if (leads() && (last || step % log_every_ == 0)) write_line(r.lr);
+      if (last || step % eval_every_ == 0) {
+        if (leads()) test(r.lr);
+        patience_is_over_ = distributed::world().any(leads() && no_better_for_long());
+      }
       last |= out_of_patience();
       if (last || step % checkpoint_every_ == 0) save();
-      show();
-      if (watch_.interrupted() && !last) stop();
+      if (leads()) show();
+      if (distributed::world().any(watch_.interrupted()) && !last) stop();
     }
-    finish();
+    ranks_ = rank_reports();
+    if (leads()) finish();
   }
 
  private:
@@ -106,7 +116,8 @@ class TrainingRun {
   }
   Task task() const { return data_.facts.task; }
   bool validates() const { return data_.validation.size() > 0; }
-  bool out_of_patience() const { return config_.patience > 0 && tests_since_best_ >= config_.patience; }
+  bool no_better_for_long() const { return config_.patience > 0 && tests_since_best_ >= config_.patience; }
+  bool out_of_patience() const { return patience_is_over_; }             // the leader tests, and all ranks stop
   double seconds() const { return seconds_before_ + clock_.seconds(); }  // of training
   std::size_t peak_memory() const { return std::max(peak_before_, memory_stats().peak); }
   double epoch() const {
@@ -128,10 +139,14 @@ class TrainingRun {
                                     ? "regression (--task classification takes the values as classes)"
                                     : fmt::format("{} classes", data_.facts.class_count())));
     }
-    const std::string what = fmt::format("{} steps of {} examples, {:.3g} {}, {} with a rate of {:g}, {}, {} {}",
-                                         grouped(trainer_.total_steps()), config_.batch * config_.accumulate, epochs(),
-                                         epochs() == 1 ? "epoch" : "epochs", config_.optimizer, config_.lr,
-                                         config_.dtype, num_threads(), num_threads() == 1 ? "thread" : "threads");
+    std::string what = fmt::format("{} steps of {} examples, {:.3g} {}, {} with a rate of {:g}, {}, {} {}",
+                                   grouped(trainer_.total_steps()), config_.batch * config_.accumulate, epochs(),
+                                   epochs() == 1 ? "epoch" : "epochs", config_.optimizer, config_.lr, config_.dtype,
+                                   num_threads(), num_threads() == 1 ? "thread" : "threads");
+    const distributed::World all = distributed::world();
+    if (all.size() > 1) {
+      what += fmt::format(" on each of {} ranks, {} shards of a batch", all.size(), config_.shards);
+    }
     progress_.say(trainer_.steps_done() == 0
                       ? what + "."
                       : fmt::format("{}; going on after step {}.", what, grouped(trainer_.steps_done())));
@@ -207,8 +222,11 @@ class TrainingRun {
     io::save_checkpoint(folder_.best(), trainer_.tested_checkpoint());
   }
 
+  // One file for all ranks: the leader writes it, with what belongs to the others.
   void save() {
     io::Checkpoint c = trainer_.checkpoint();
+    saved_step_ = c.step;
+    if (!leads()) return;
     json progress;
     progress["since_line"] = since_line_;
     progress["since_test"] = since_test_;
@@ -219,7 +237,6 @@ class TrainingRun {
     c.metadata["progress"] = progress.dump();
     io::save_checkpoint(folder_.checkpoint(), c);
     folder_.establish();
-    saved_step_ = c.step;
   }
 
   void show() {
@@ -287,9 +304,11 @@ class TrainingRun {
     facts.seconds = training_seconds;
     facts.peak_memory = peak_memory();
     facts.threads = num_threads();
+    facts.ranks = ranks_;
     if (task() == Task::text) facts.texts = sample_texts(model);
     write_file(folder_.report(), render_report(facts));
     say_result(training_seconds);
+    say_waiting(training_seconds);
     progress_.say("The report, with curves and pictures: " + folder_.report());
   }
 
@@ -305,6 +324,16 @@ class TrainingRun {
     progress_.say(line + ".");
   }
 
+  // Ranks that wait have too little to do, or others too much.
+  void say_waiting(double training_seconds) {
+    if (ranks_.size() < 2) return;
+    std::string shares;
+    for (const RankReport& r : ranks_) {
+      shares += fmt::format("{}{:.0f}", shares.empty() ? "" : ", ", 100 * r.waiting / std::max(1e-9, training_seconds));
+    }
+    progress_.say(fmt::format("The {} ranks waited for each other {} % of the time.", ranks_.size(), shares));
+  }
+
   RunConfig config_;
   RunFolder& folder_;
   InterruptWatch watch_;
@@ -315,6 +344,8 @@ class TrainingRun {
   Sums since_line_, since_test_;
   double best_loss_ = std::numeric_limits<double>::infinity();
   std::int64_t tests_since_best_ = 0;
+  bool patience_is_over_ = false;
+  std::vector<RankReport> ranks_;
   double seconds_before_ = 0;  // of the sessions before this one
   std::size_t peak_before_ = 0;
   Clock clock_, line_clock_;
@@ -324,14 +355,19 @@ class TrainingRun {
 }  // namespace
 
 void run_training(const RunConfig& config, RunFolder& folder, bool resume) {
-  if (config.threads > 0) set_num_threads(static_cast<int>(config.threads));
+  if (config.threads > 0) {
+    set_num_threads(static_cast<int>(config.threads));
+  } else {
+    share_threads();
+  }
   // Data and network come first: whatever is wrong with them is said before anything is written.
   TrainingRun run(config, folder);
+  distributed::world().barrier();  // all ranks have seen the folder as it was
   if (!resume) {
-    folder.begin(to_json(run.config()));
+    if (leads()) folder.begin(to_json(run.config()));
   } else if (folder.holds_checkpoint()) {
     run.resume();
-  } else {
+  } else if (leads()) {
     folder.keep_metrics(0);  // it was stopped before it had saved anything
   }
   try {
@@ -339,7 +375,7 @@ void run_training(const RunConfig& config, RunFolder& folder, bool resume) {
   } catch (const Interrupted&) {
     throw;
   } catch (...) {
-    folder.abandon();  // unless a checkpoint is worth keeping
+    if (leads()) folder.abandon();  // unless a checkpoint is worth keeping
     throw;
   }
 }

@@ -18,6 +18,17 @@ struct LoaderOptions {
   int workers = 0;         // threads that prepare batches; 0: the calling thread
   int prefetch = 2;        // batches prepared ahead per worker
   std::uint64_t seed = 0;
+  // Every batch is divided into this many shards, of which those in [first_shard, last_shard) are made: a rank of a
+  // distributed program makes its own (ebb/distributed.h), and which items they hold does not depend on who makes them.
+  int shards = 1, first_shard = 0, last_shard = 1;
+};
+
+// Some shards of a batch of `rows` items.
+struct ShardedBatch {
+  std::vector<Batch> shards;
+  std::int64_t rows = 0;
+  // The first item of a shard; shards are as even as possible.
+  static constexpr std::int64_t begin_of(std::int64_t rows, int shards, int shard) { return rows * shard / shards; }
 };
 
 // The position of a loader: batch `batch` of epoch `epoch` comes next.
@@ -50,6 +61,8 @@ class DataLoader {
   // The next batch; nothing once at the end of each epoch. An exception from `make` is rethrown here, and the next call
   // retries the same batch.
   std::optional<Batch> next();
+  // The same for a loader with several shards.
+  std::optional<ShardedBatch> next_shards();
 
   LoaderPosition position() const;
   void restore(const LoaderPosition& position);

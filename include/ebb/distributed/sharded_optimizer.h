@@ -1,0 +1,49 @@
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ebb/distributed/world.h"
+#include "ebb/optim/optimizer.h"
+
+namespace ebb::distributed {
+
+// An optimiser whose state exists once in the world (ZeRO stage 1): every parameter has an owner, a rank that keeps its
+// moments, updates it and sends the new value to the others. Gradients are those of DataParallel, the same on all
+// ranks. Parameters are owned whole, so that every optimiser can be sharded and a step has the bits of the unsharded
+// one.
+//
+//   distributed::ShardedOptimizer optimizer(make_optimizer("adamw", {{"lr", 3e-4}}));
+//   optimizer.step(model, gradients);
+class ShardedOptimizer {
+ public:
+  explicit ShardedOptimizer(std::unique_ptr<Optimizer> optimizer, const World& among = world());
+
+  template <class Model>
+  void step(Model& model, const Gradients& gradients) {
+    step_all(parameters(model), buffers(model), gradients);
+  }
+
+  double lr() const { return optimizer_->lr(); }
+  void set_lr(double lr) { optimizer_->set_lr(lr); }
+
+  // The whole state, gathered from all ranks, for a checkpoint that any number of ranks can read: a collective, which
+  // all ranks call. With `root` only that rank gets it, and the others get nothing.
+  std::map<std::string, Tensor> state(int root = -1) const;
+  // The whole state; a rank keeps what belongs to its own parameters, which it learns at its first step.
+  void load_state(const std::map<std::string, Tensor>& state);
+
+  // The owner of each parameter: the largest first, each to the rank that has least. Depends on shapes alone.
+  static std::vector<int> owners(const Parameters& parameters, int ranks);
+
+ private:
+  void step_all(const Parameters& parameters, const Parameters& buffers, const Gradients& gradients);
+  void keep_own_state(const Parameters& own);
+
+  std::unique_ptr<Optimizer> optimizer_;
+  World world_;
+  bool trimmed_ = false;  // the state holds what this rank owns, and nothing else
+};
+
+}  // namespace ebb::distributed

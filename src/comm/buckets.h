@@ -1,0 +1,15 @@
+#pragma once
+#include <vector>
+
+#include "comm/group.h"
+#include "comm/tree.h"
+
+namespace ebb::comm {
+
+// The sums of tensors over all shards of the world, on every rank, in the order of the tree (comm/tree.h). `blocks[b]`
+// are the sums that this rank has of its block b, a list of tensors with the same shapes and dtypes on all ranks. They
+// travel in buckets of about `bucket_bytes`.
+std::vector<Tensor> sum_over_shards(const std::vector<std::vector<Tensor>>& blocks, int shards,
+                                    std::int64_t bucket_bytes, distributed::detail::Group& group);
+
+}  // namespace ebb::comm

@@ -1,0 +1,238 @@
+#include "comm/group.h"
+
+#include <cstring>
+#include <type_traits>
+
+#include "core/format_error.h"
+#include "core/host_lock.h"
+
+namespace ebb::distributed::detail {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void set_label(Plan& plan, const char* label) { std::strncpy(plan.label, label, sizeof plan.label - 1); }
+
+class Exchange final : public Collective {
+ public:
+  Exchange(Group& group, Kind which, const char* label, int root, std::uint64_t created)
+      : group_(group), label_(label), root_(root), created_(created) {
+    kind = which;
+  }
+  void run(const LibraryCall& call) const override { group_.run(kind, label_, root_, call, created_); }
+
+ private:
+  Group& group_;  // a world outlives its collectives
+  const char* label_;
+  int root_;
+  std::uint64_t created_;
+};
+
+}  // namespace
+
+static_assert(std::is_trivially_copyable_v<Plan>);
+
+bool Plan::same_as(const Plan& o) const {
+  return number == o.number && what == o.what && kind == o.kind && dtype == o.dtype && rank == o.rank &&
+         root == o.root && std::memcmp(sizes, o.sizes, sizeof sizes) == 0 &&
+         std::memcmp(label, o.label, sizeof label) == 0;
+}
+
+std::string Plan::str() const {
+  if (what == What::end) return "has ended its program";
+  if (what != What::collective) return fmt::format("does {}", label);
+  const Shape shape(std::vector<std::int64_t>(sizes, sizes + rank));
+  return fmt::format("does {} of {} {}{}", label, dtype, shape,
+                     kind == Collective::Kind::broadcast ? fmt::format(" from rank {}", root) : "");
+}
+
+Group::Group(std::unique_ptr<comm::Transport> transport) : transport_(std::move(transport)) {
+  if (!transport_) return;
+  rank_ = transport_->rank();
+  size_ = transport_->size();
+}
+
+Group::~Group() { end(); }
+
+const std::string& Group::host(int rank) const {
+  static const std::string here = "localhost";
+  require(rank >= 0 && rank < size_, "World: there is no rank {}, the world has {}", rank, size_);
+  return transport_ ? transport_->host(rank) : here;
+}
+
+Traffic Group::traffic() const {
+  const std::lock_guard lock(counting_);
+  return traffic_;
+}
+
+Tensor Group::collective(Collective::Kind kind, const char* label, const Tensor& x, const Shape& shape, int root) {
+  require(
+      !Tracing::is_on(),
+      "{}: it cannot be part of a compiled function, whose calls each rank may make at its own time; call it outside",
+      label);
+  const NoHistory scope;
+  const std::lock_guard creating(creating_);
+  std::vector<Tensor> inputs{x};
+  std::uint64_t number = 0;
+  {
+    const std::lock_guard lock(order_);
+    if (last_.defined()) inputs.push_back(last_);
+    number = created_++;
+  }
+  auto data = std::make_shared<Exchange>(*this, kind, label, root, number);
+  Tensor made = make_call(Op::collective, inputs, {}, {{shape, x.dtype()}}, std::move(data));
+  const std::lock_guard lock(order_);
+  if (!made.evaluated()) last_ = made;  // an Eager scope has computed it already
+  return made;
+}
+
+// Ranks compare their plans with that of rank 0; all of them come to the same conclusion.
+std::vector<Plan> Group::meet(Plan mine) {
+  require(failure_.empty(), Error::Kind::io, "{}", failure_);
+  mine.number = number_;
+  std::vector<Plan> all(static_cast<std::size_t>(size_));
+  try {
+    const auto start = std::chrono::steady_clock::now();
+    transport_->arrived(number_);
+    transport_->all_gather(&mine, all.data(), sizeof mine);
+    const std::lock_guard lock(counting_);
+    traffic_.waiting += seconds_since(start);
+  } catch (const Error& e) {
+    failure_ = e.what();
+    throw;
+  }
+  for (int r = 1; r < size_; ++r) {
+    const Plan &first = all[0], &other = all[static_cast<std::size_t>(r)];
+    if (other.same_as(first)) continue;
+    failure_ = fmt::format(
+        "{}: the programs of the ranks differ at collective {}: rank 0 on {} {}, rank {} on {} {}; all ranks must do "
+        "the "
+        "same collectives in the same order",
+        mine.label, mine.number, host(0), first.str(), r, host(r), other.str());
+    fail(Error::Kind::value, "{}", failure_);
+  }
+  ++number_;
+  return all;
+}
+
+template <class Move>
+void Group::transported(std::int64_t bytes, Move move) {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    move();
+  } catch (const Error& e) {
+    failure_ = e.what();
+    throw;
+  }
+  const std::lock_guard lock(counting_);
+  traffic_.moving += seconds_since(start);
+  traffic_.bytes += bytes;
+  ++traffic_.collectives;
+}
+
+void Group::run(Collective::Kind kind, const char* label, int root, const LibraryCall& call, std::uint64_t created) {
+  const std::lock_guard lock(running_);
+  const View &given = call.inputs[0], &taken = call.outputs[0];
+  Plan plan;
+  plan.what = Plan::What::collective;
+  plan.kind = kind;
+  plan.dtype = given.dtype;
+  plan.rank = static_cast<std::uint8_t>(given.shape.rank());
+  plan.root = root;
+  for (int d = 0; d < given.shape.rank(); ++d) plan.sizes[d] = given.shape[d];
+  set_label(plan, label);
+  meet(plan);
+  const std::size_t bytes = static_cast<std::size_t>(given.shape.numel()) * size_of(given.dtype);
+  const auto others = static_cast<std::int64_t>(size_ - 1), all = static_cast<std::int64_t>(bytes);
+  if (kind == Collective::Kind::all_gather) {
+    transported(all * others, [&] { transport_->all_gather(given.data, taken.data, bytes); });
+  } else if (kind == Collective::Kind::all_to_all) {
+    transported(all / size_ * others,
+                [&] { transport_->all_to_all(given.data, taken.data, bytes / static_cast<std::size_t>(size_)); });
+  } else {
+    if (rank_ == root) std::memcpy(taken.data, given.data, bytes);
+    transported(rank_ == root ? all : 0, [&] { transport_->broadcast(taken.data, bytes, root); });
+  }
+  Tensor done;  // released after the lock
+  const std::lock_guard creating(order_);
+  if (created + 1 == created_) done = std::move(last_);
+}
+
+void Group::catch_up() {
+  Tensor last;
+  {
+    const std::lock_guard lock(order_);
+    last = last_;
+  }
+  if (last.defined()) last.eval();
+}
+
+void Group::barrier() {
+  if (size_ == 1) return;
+  const OutsideHostLock waiting;
+  catch_up();
+  const std::lock_guard lock(running_);
+  Plan plan;
+  set_label(plan, "barrier");
+  meet(plan);
+}
+
+bool Group::any(bool mine) {
+  if (size_ == 1) return mine;
+  const OutsideHostLock waiting;
+  catch_up();
+  const std::lock_guard lock(running_);
+  Plan plan;
+  plan.what = Plan::What::any;
+  plan.flag = mine;
+  set_label(plan, "any");
+  for (const Plan& p : meet(plan)) mine |= p.flag != 0;
+  return mine;
+}
+
+std::vector<std::string> Group::gather_text(const std::string& mine) {
+  if (size_ == 1) return {mine};
+  const OutsideHostLock waiting;
+  catch_up();
+  const std::lock_guard lock(running_);
+  Plan plan;
+  plan.what = Plan::What::text;
+  plan.bytes = static_cast<std::int64_t>(mine.size());
+  set_label(plan, "gather_text");
+  const std::vector<Plan> plans = meet(plan);
+  std::size_t longest = 1;
+  for (const Plan& p : plans) longest = std::max(longest, static_cast<std::size_t>(p.bytes));
+  std::string padded = mine, together(longest * plans.size(), '\0');
+  padded.resize(longest);
+  transported(static_cast<std::int64_t>(longest) * (size_ - 1),
+              [&] { transport_->all_gather(padded.data(), together.data(), longest); });
+  std::vector<std::string> all;
+  for (std::size_t r = 0; r < plans.size(); ++r)
+    all.push_back(together.substr(r * longest, static_cast<std::size_t>(plans[r].bytes)));
+  return all;
+}
+
+bool Group::end() noexcept {
+  if (!transport_ || ended_) return together_;
+  ended_ = true;
+  together_ = size_ == 1;
+  try {
+    if (failure_.empty() && size_ > 1) {
+      catch_up();  // others may wait for a result that this rank never asked for
+      const std::lock_guard lock(running_);
+      Plan plan;
+      plan.what = Plan::What::end;
+      set_label(plan, "the end");
+      meet(plan);
+      together_ = true;
+    }
+  } catch (const std::exception&) {
+    // The others say what has happened; this program is at its end anyway.
+  }
+  transport_->leave(together_);
+  return together_;
+}
+
+}  // namespace ebb::distributed::detail

@@ -1,0 +1,91 @@
+#pragma once
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backend/call.h"
+#include "comm/transport.h"
+#include "ebb/distributed/world.h"
+#include "ebb/tensor.h"
+
+namespace ebb::distributed::detail {
+
+// What a rank is about to do. Ranks exchange these before every collective, so that a difference between their programs
+// is an error instead of a deadlock, or of numbers in the wrong place.
+struct Plan {
+  enum class What : std::uint8_t { collective, barrier, any, text, end };
+  std::uint64_t number = 0;  // of collectives before it
+  What what = What::barrier;
+  Collective::Kind kind = Collective::Kind::all_gather;
+  DType dtype = DType::f32;
+  std::uint8_t rank = 0;  // of the shape
+  std::uint8_t flag = 0;  // any: this rank's answer. Not compared
+  std::int32_t root = 0;
+  std::int64_t bytes = 0;  // text: how long it is. Not compared
+  std::int64_t sizes[Shape::kMaxRank] = {};
+  char label[24] = {};  // what the user called
+
+  bool same_as(const Plan& other) const;
+  std::string str() const;  // "all_reduce of f32 [784, 256]"
+};
+
+// The ranks of a world, seen from one of them: keeps collectives in order and compares programs.
+class Group {
+ public:
+  explicit Group(std::unique_ptr<comm::Transport> transport);  // null: a world of one
+  ~Group();
+  Group(const Group&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const std::string& host(int rank) const;
+  Traffic traffic() const;
+
+  // A node without history; label is static text.
+  Tensor collective(Collective::Kind kind, const char* label, const Tensor& x, const Shape& shape, int root = 0);
+  // What a collective does when it is computed.
+  void run(Collective::Kind kind, const char* label, int root, const LibraryCall& call, std::uint64_t created);
+
+  void barrier();
+  bool any(bool mine);
+  std::vector<std::string> gather_text(const std::string& mine);
+
+  // This rank's program has ended. The others notice at their next collective; true if they end here, too.
+  bool end() noexcept;
+
+ private:
+  std::vector<Plan> meet(Plan mine);  // of all ranks, which agree
+  void catch_up();                    // computes collectives that were created but not yet needed
+  template <class Move>
+  void transported(std::int64_t bytes, Move move);
+
+  std::unique_ptr<comm::Transport> transport_;
+  int rank_ = 0, size_ = 1;
+
+  std::mutex creating_;  // one at a time
+  std::mutex order_;     // guards what follows
+  Tensor last_;          // the last collective that was created, until it is computed
+  std::uint64_t created_ = 0;
+
+  std::mutex running_;  // one collective at a time
+  std::uint64_t number_ = 0;
+  std::string failure_;  // why there will be no more
+  bool ended_ = false, together_ = true;
+  mutable std::mutex counting_;
+  Traffic traffic_;
+};
+
+// A world of which this thread is a rank, for its scope: tests run ranks as threads of one process.
+class InWorld {
+ public:
+  explicit InWorld(const World& world);
+  ~InWorld();
+  InWorld(const InWorld&) = delete;
+
+ private:
+  const World* before_;
+};
+
+}  // namespace ebb::distributed::detail

@@ -1,0 +1,20 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "comm/transport.h"
+
+namespace ebb::comm {
+
+// Ranks that are threads of one process, for tests: one transport per rank.
+std::vector<std::unique_ptr<Transport>> local_ranks(int size);
+
+}  // namespace ebb::comm
+
+namespace ebb::distributed {
+
+// Calls f on `ranks` threads, each of them a rank with a world of its own. The first exception is thrown on.
+void run_as_threads(int ranks, const std::function<void()>& f);
+
+}  // namespace ebb::distributed

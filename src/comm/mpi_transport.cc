@@ -1,0 +1,178 @@
+#include "comm/mpi_transport.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "comm/monitor.h"
+#include "comm/mpi_library.h"
+#include "core/format_error.h"
+
+namespace ebb::comm {
+namespace {
+
+std::atomic<double> patience{600};
+
+// MPI counts in ints.
+constexpr std::size_t kMost = std::size_t{1} << 30;
+
+std::string own_host() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+class MpiTransport final : public Transport {
+ public:
+  MpiTransport() : mpi_(mpi_library()) {
+    int started = 0, provided = 0;
+    mpi_.Initialized(&started);
+    if (!started) check(mpi_.Init_thread(nullptr, nullptr, kMpiThreadMultiple, &provided), "MPI_Init_thread");
+    own_ = !started;
+    check(mpi_.Comm_dup(mpi_.world, &comm_), "MPI_Comm_dup");
+    mpi_.Comm_set_errhandler(comm_, mpi_.errors_return);
+    check(mpi_.Comm_rank(comm_, &rank_), "MPI_Comm_rank");
+    check(mpi_.Comm_size(comm_, &size_), "MPI_Comm_size");
+    if (size_ == 1) return;
+    const std::vector<std::string> hosts = all_hosts();
+    hosts_ = hosts;
+    monitor_ = std::make_unique<Monitor>(rank_, hosts, [this](std::string text) { return shared(std::move(text)); });
+    monitor_->set_patience(patience.load());
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const std::string& host(int rank) const override { return hosts_[static_cast<std::size_t>(rank)]; }
+
+  void all_gather(const void* mine, void* all, std::size_t bytes) override {
+    if (bytes <= kMost) {
+      MpiRequest request = nullptr;
+      const int count = static_cast<int>(bytes);
+      check(mpi_.Iallgather(mine, count, mpi_.byte, all, count, mpi_.byte, comm_, &request), "MPI_Iallgather");
+      wait(request);
+      return;
+    }
+    for (int r = 0; r < size_; ++r) {
+      auto* const part = static_cast<std::byte*>(all) + static_cast<std::size_t>(r) * bytes;
+      if (r == rank_) std::memcpy(part, mine, bytes);
+      broadcast(part, bytes, r);
+    }
+  }
+
+  // Each pair of ranks by itself: nothing is packed, and the parts may be of any length.
+  void all_to_all(const void* given, void* taken, std::size_t bytes) override {
+    const auto* const from = static_cast<const std::byte*>(given);
+    auto* const to = static_cast<std::byte*>(taken);
+    const auto at = [&](int r) { return static_cast<std::size_t>(r) * bytes; };
+    for (std::size_t done = 0; done < bytes; done += kMost) {
+      const int count = static_cast<int>(std::min(kMost, bytes - done));
+      std::vector<MpiRequest> requests;
+      for (int k = 1; k < size_; ++k) {
+        const int source = (rank_ + size_ - k) % size_;
+        requests.emplace_back();
+        check(mpi_.Irecv(to + at(source) + done, count, mpi_.byte, source, 0, comm_, &requests.back()), "MPI_Irecv");
+      }
+      for (int k = 1; k < size_; ++k) {
+        const int target = (rank_ + k) % size_;
+        requests.emplace_back();
+        check(mpi_.Isend(from + at(target) + done, count, mpi_.byte, target, 0, comm_, &requests.back()), "MPI_Isend");
+      }
+      std::memcpy(to + at(rank_) + done, from + at(rank_) + done, static_cast<std::size_t>(count));
+      for (MpiRequest& r : requests) wait(r);
+    }
+  }
+
+  void broadcast(void* data, std::size_t bytes, int root) override {
+    for (std::size_t done = 0; done < bytes; done += kMost) {
+      MpiRequest request = nullptr;
+      const int count = static_cast<int>(std::min(kMost, bytes - done));
+      check(mpi_.Ibcast(static_cast<std::byte*>(data) + done, count, mpi_.byte, root, comm_, &request), "MPI_Ibcast");
+      wait(request);
+    }
+  }
+
+  void arrived(std::uint64_t number) override {
+    if (!monitor_) return;
+    monitor_->set_patience(patience.load(std::memory_order_relaxed));
+    monitor_->arrived(number);
+  }
+
+  // MPI cannot end where a rank is missing: it would wait for it.
+  void leave(bool together) noexcept override {
+    if (monitor_) monitor_->stop(together);
+    int ended = 0;
+    mpi_.Finalized(&ended);
+    if (own_ && together && !ended) mpi_.Finalize();
+  }
+
+ private:
+  void check(int code, const char* call) const {
+    if (code == 0) return;
+    std::array<char, 1024> text{};
+    int length = 0;
+    mpi_.Error_string(code, text.data(), &length);
+    fail(Error::Kind::io, "MPI: {} failed: {}", call, text.data());
+  }
+
+  // Waits without MPI's own waiting, which would never end where a rank is gone. Requests that are given up stay as
+  // they are: MPI touches their memory only when it is called, and it is not called again.
+  void wait(MpiRequest& request) const {
+    const auto start = std::chrono::steady_clock::now();
+    for (int round = 0;; ++round) {
+      int done = 0;
+      check(mpi_.Test(&request, &done, nullptr), "MPI_Test");
+      if (done) return;
+      if (monitor_ && monitor_->failed()) fail(Error::Kind::io, "{}", monitor_->failure());
+      if (round < 100) continue;
+      // Another rank may need this core to arrive.
+      if (round % 64 == 0 && std::chrono::steady_clock::now() - start > std::chrono::milliseconds(2)) {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      } else {
+        ::sched_yield();
+      }
+    }
+  }
+
+  std::vector<std::string> all_hosts() {
+    std::array<char, 256> own{};
+    const std::string name = own_host();
+    std::memcpy(own.data(), name.c_str(), std::min(name.size(), own.size() - 1));
+    std::vector<char> all(own.size() * static_cast<std::size_t>(size_));
+    all_gather(own.data(), all.data(), own.size());
+    std::vector<std::string> hosts;
+    for (int r = 0; r < size_; ++r) hosts.emplace_back(all.data() + own.size() * static_cast<std::size_t>(r));
+    return hosts;
+  }
+
+  // Rank 0's text, on all ranks.
+  std::string shared(std::string text) {
+    text.resize(4096);
+    broadcast(text.data(), text.size(), 0);
+    return text.c_str();
+  }
+
+  const MpiLibrary& mpi_;
+  MpiHandle comm_ = nullptr;
+  int rank_ = 0, size_ = 1;
+  bool own_ = true;  // not started by someone else
+  std::vector<std::string> hosts_;
+  std::unique_ptr<Monitor> monitor_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> start_mpi() {
+  auto transport = std::make_unique<MpiTransport>();
+  return transport;
+}
+
+void set_patience(double seconds) { patience.store(seconds); }
+
+}  // namespace ebb::comm

@@ -1,0 +1,15 @@
+#pragma once
+#include <memory>
+
+#include "comm/transport.h"
+
+namespace ebb::comm {
+
+// The processes that a launcher of MPI started: MPI moves the bytes, a Monitor watches over the ranks.
+// Starts MPI. Null where this is the only process.
+std::unique_ptr<Transport> start_mpi();
+
+// Of all transports of this process: see distributed::set_patience.
+void set_patience(double seconds);
+
+}  // namespace ebb::comm

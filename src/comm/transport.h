@@ -1,0 +1,29 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace ebb::comm {
+
+// Moves bytes between ranks. Every function is called by all ranks in the same order, with the same sizes (Group sees
+// to that), and returns when this rank's part is done. It throws an Error if a rank cannot take part any more.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual const std::string& host(int rank) const = 0;
+
+  // The `bytes` of every rank, in the order of ranks.
+  virtual void all_gather(const void* mine, void* all, std::size_t bytes) = 0;
+  // Part r of `given`, `bytes` long, goes to rank r; part r of `taken` came from rank r.
+  virtual void all_to_all(const void* given, void* taken, std::size_t bytes) = 0;
+  virtual void broadcast(void* data, std::size_t bytes, int root) = 0;
+
+  // This rank has arrived at the collective of this number, for those who watch over it.
+  virtual void arrived(std::uint64_t) {}
+  // The last call. `together`: all ranks end here; otherwise the world is left as it is.
+  virtual void leave(bool /*together*/) noexcept {}
+};
+
+}  // namespace ebb::comm

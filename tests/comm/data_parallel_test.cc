@@ -1,0 +1,218 @@
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <set>
+
+#include "comm/local.h"
+#include "expect_error.h"
+#include "small_models.h"
+
+namespace small {
+namespace {
+
+// What every rank of a world has in the end: one string, since they agree.
+template <class Model>
+std::string by(int ranks, const Settings& s = {}) {
+  std::mutex mutex;
+  std::set<std::string> all;
+  distributed::run_as_threads(ranks, [&] {
+    const std::string own = trained<Model>(s);
+    const std::lock_guard lock(mutex);
+    all.insert(own);
+  });
+  EXPECT_EQ(all.size(), 1u) << "ranks disagree";
+  return *all.begin();
+}
+
+template <class Model>
+void expect_same_bits(const Settings& s, std::initializer_list<int> ranks = {2, 3, 4}) {
+  const std::string alone = by<Model>(1, s);
+  for (int r : ranks) EXPECT_TRUE(by<Model>(r, s) == alone) << r << " ranks";
+}
+
+TEST(DataParallel, AnMlpHasTheBitsOfOneProcess) { expect_same_bits<Mlp>({}); }
+TEST(DataParallel, AConvolutionalNetworkWithBatchNormHasTheBitsOfOneProcess) { expect_same_bits<ConvNet>({}, {2, 4}); }
+TEST(DataParallel, ATransformerHasTheBitsOfOneProcess) { expect_same_bits<Gpt>({.steps = 20}, {2, 4}); }
+TEST(DataParallel, ClippingAndAccumulationKeepTheBits) {
+  expect_same_bits<ConvNet>({.steps = 10, .accumulate = 3, .clip = 0.1}, {2, 4});
+}
+TEST(DataParallel, RanksSkipTheSameSteps) {
+  const Settings s{.steps = 40, .half = true};
+  expect_same_bits<Mlp>(s, {2, 4});
+  EXPECT_NE(by<Mlp>(1, s).find(" skipped"), std::string::npos);
+  EXPECT_EQ(by<Mlp>(1, s).find(", 0 skipped"), std::string::npos);
+}
+TEST(DataParallel, ManyShardsAndUnevenOnes) {
+  expect_same_bits<Mlp>({.shards = 7, .steps = 10, .batch = 25}, {2, 3, 5});
+  expect_same_bits<Mlp>({.shards = 8, .steps = 10, .batch = 19}, {3, 4});
+}
+TEST(DataParallel, BucketsChangeNoBits) {
+  const std::string one = by<Mlp>(2, {.steps = 10});
+  EXPECT_TRUE(by<Mlp>(2, {.steps = 10, .bucket_bytes = 1}) == one);
+  EXPECT_TRUE(by<Mlp>(2, {.steps = 10, .bucket_bytes = 400}) == one);
+}
+
+// The optimisers that look at whole parameters are the difficult ones.
+TEST(ShardedOptimizer, HasTheBitsOfTheUnshardedOne) {
+  for (const char* optimizer : {"adamw", "sgd", "lamb", "muon"}) {
+    const Settings plain{.steps = 10, .optimizer = optimizer};
+    Settings sharded = plain;
+    sharded.sharded = true;
+    const std::string alone = by<Mlp>(1, plain);
+    for (int ranks : {1, 2, 4}) EXPECT_TRUE(by<Mlp>(ranks, sharded) == alone) << optimizer << " on " << ranks;
+  }
+}
+
+TEST(ShardedOptimizer, ItsStateExistsOnceInTheWorld) {
+  Mlp model;
+  const Parameters all = parameters(model);
+  const std::vector<int> owner = distributed::ShardedOptimizer::owners(all, 2);
+  EXPECT_EQ(owner, (std::vector<int>{0, 1, 1, 1}));  // 192 elements; 80, 16 and 5
+}
+
+TEST(ShardedOptimizer, AnotherNumberOfRanksReadsItsState) {
+  // 5 steps by 4 ranks, 5 more by `then` ranks, against 10 steps by one.
+  const Data data = some_data();
+  const auto train = [&](Mlp& model, distributed::ShardedOptimizer& optimizer, int steps) {
+    distributed::DataParallel parallel({.shards = 4});
+    for (int k = 0; k < steps; ++k) {
+      const auto batch = parallel.shards_of({narrow(data.inputs, 0, 24 * k, 24), narrow(data.labels, 0, 24 * k, 24)});
+      const auto r = parallel.gradients(
+          model, batch, [](Mlp& m, const Batch& b) { return distributed::ShardLoss{cross_entropy(m(b[0]), b[1])}; });
+      optimizer.step(model, r.gradients);
+    }
+  };
+  const auto make = [] {
+    manual_seed(3);
+    Mlp model;
+    model.dropout.p = 0;
+    return model;
+  };
+  std::map<std::string, Tensor> moments;
+  std::vector<Tensor> weights;
+  distributed::run_as_threads(4, [&] {
+    Mlp model = make();
+    distributed::ShardedOptimizer optimizer(make_optimizer("adam"));
+    train(model, optimizer, 5);
+    const auto state = optimizer.state(0);
+    EXPECT_EQ(state.empty(), distributed::world().rank() != 0);
+    if (distributed::world().rank() != 0) return;
+    moments = state;
+    for (const Parameter& p : parameters(model)) weights.push_back(*p.tensor);
+  });
+  EXPECT_EQ(moments.size(), 4u * 3);
+  std::vector<std::string> results;
+  for (int then : {1, 2, 3}) {
+    distributed::run_as_threads(then, [&] {
+      Mlp model = make();
+      const Parameters all = parameters(model);
+      for (std::size_t k = 0; k < all.size(); ++k) *all[k].tensor = variable(weights[k]);
+      distributed::ShardedOptimizer optimizer(make_optimizer("adam"));
+      optimizer.load_state(moments);
+      train(model, optimizer, 5);
+      if (distributed::world().rank() != 0) return;
+      std::string bits;
+      for (const Parameter& p : all) {
+        const auto v = p.tensor->to_vector();
+        bits.append(reinterpret_cast<const char*>(v.data()), v.size() * sizeof(double));
+      }
+      results.push_back(bits);
+    });
+  }
+  EXPECT_TRUE(results[0] == results[1]);
+  EXPECT_TRUE(results[0] == results[2]);
+}
+
+TEST(DataParallel, OneShardIsThePlainProgram) {
+  const Data data = some_data();
+  const auto make = [] {
+    manual_seed(3);
+    return ConvNet();
+  };
+  ConvNet plain = make(), parallel_model = make();
+  Adam a, b;
+  distributed::DataParallel parallel({.shards = 1});
+  for (int k = 0; k < 3; ++k) {
+    const Batch batch{narrow(data.inputs, 0, 24 * k, 24), narrow(data.labels, 0, 24 * k, 24)};
+    a.step(plain, backward(cross_entropy(plain(batch[0]), batch[1])));
+    const auto r = parallel.gradients(parallel_model, parallel.shards_of(batch), [](ConvNet& m, const Batch& s) {
+      return distributed::ShardLoss{cross_entropy(m(s[0]), s[1])};
+    });
+    b.step(parallel_model, r.gradients);
+  }
+  const Parameters x = state(plain), y = state(parallel_model);
+  for (std::size_t k = 0; k < x.size(); ++k) EXPECT_EQ(x[k].tensor->to_vector(), y[k].tensor->to_vector()) << x[k].name;
+}
+
+TEST(DataParallel, ShardsAverageToTheWholeBatch) {
+  const Data data = some_data();
+  manual_seed(3);
+  Mlp model;
+  model.dropout.p = 0;
+  const Batch batch{narrow(data.inputs, 0, 0, 26), narrow(data.labels, 0, 0, 26)};  // shards of 6 and 7 rows
+  const Gradients whole = backward(cross_entropy(model(batch[0]), batch[1]), {.keep_history = true});
+  distributed::DataParallel parallel({.shards = 4});
+  const auto r = parallel.gradients(model, parallel.shards_of(batch), [](Mlp& m, const Batch& b) {
+    return distributed::ShardLoss{cross_entropy(m(b[0]), b[1]), {sum(b[1])}};
+  });
+  EXPECT_NEAR(r.loss.item(), cross_entropy(model(batch[0]), batch[1]).item(), 1e-6);
+  EXPECT_EQ(r.sums[0].item<std::int64_t>(), sum(batch[1]).item<std::int64_t>());
+  for (const Parameter& p : parameters(model)) {
+    EXPECT_LT(max(abs(r.gradients[*p.tensor] - whole[*p.tensor])).item(), 1e-6) << p.name;
+  }
+}
+
+TEST(DataParallel, SaysWhatIsWrong) {
+  EXPECT_THROW_MESSAGE(distributed::DataParallel({.shards = -1}), "must not be negative");
+  Mlp model;
+  distributed::DataParallel parallel({.shards = 4});
+  const auto loss = [](Mlp& m, const Batch& b) { return distributed::ShardLoss{cross_entropy(m(b[0]), b[1])}; };
+  EXPECT_THROW_MESSAGE(parallel.take(model), "nothing was added");
+  const Batch few{zeros({3, 12}), zeros({3}, DType::i64)};
+  EXPECT_THROW_MESSAGE(parallel.gradients(model, parallel.shards_of(few), loss),
+                       "3 rows cannot be divided into 4 shards");
+  EXPECT_THROW_MESSAGE(parallel.gradients(model, ShardedBatch{{few}, 8}, loss), "loader_options()");
+  distributed::run_as_threads(
+      3, [] { EXPECT_THROW_MESSAGE(distributed::DataParallel({.shards = 2}), "3 ranks cannot share 2 shards"); });
+}
+
+TEST(ShardedLoader, GivesEveryItemToOneRankWhateverTheirNumber) {
+  const Tensor items = arange(50);
+  const auto epoch = [&](int ranks, int workers) {
+    std::vector<std::vector<double>> batches;  // rows of all ranks, in order
+    std::mutex mutex;
+    distributed::run_as_threads(ranks, [&] {
+      const distributed::DataParallel parallel({.shards = 4});
+      DataLoader loader({items}, parallel.loader_options({.batch_size = 12, .workers = workers, .seed = 5}));
+      for (std::size_t k = 0;; ++k) {
+        const auto batch = loader.next_shards();
+        if (!batch || batch->rows < 12) break;
+        std::vector<double> own;
+        for (const Batch& s : batch->shards) {
+          for (double v : cast(s[0], DType::f64).to_vector()) own.push_back(v);
+        }
+        for (int r = 0; r < ranks; ++r) {
+          distributed::world().barrier();
+          if (r != distributed::world().rank()) continue;
+          const std::lock_guard lock(mutex);
+          if (batches.size() <= k) batches.emplace_back();
+          batches[k].insert(batches[k].end(), own.begin(), own.end());
+        }
+        distributed::world().barrier();
+      }
+    });
+    return batches;
+  };
+  const auto one = epoch(1, 0);
+  EXPECT_EQ(one.size(), 4u);
+  for (int ranks : {2, 3, 4}) EXPECT_EQ(epoch(ranks, 0), one);
+  EXPECT_EQ(epoch(2, 2), one);
+  DataLoader whole({items}, {.batch_size = 12, .seed = 5});
+  EXPECT_EQ(cast((*whole.next())[0], DType::f64).to_vector(), one[0]);
+  DataLoader sharded({items}, {.batch_size = 12, .shards = 2});
+  EXPECT_THROW_MESSAGE(sharded.next(), "call next_shards()");
+  EXPECT_THROW_MESSAGE(DataLoader({items}, {.shards = 2, .first_shard = 2, .last_shard = 3}), "do not exist");
+}
+
+}  // namespace
+}  // namespace small

@@ -1,0 +1,178 @@
+// The world under mpirun. Where there is no Open MPI these tests are left out.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include "ebb/io.h"
+#include "run_program.h"
+#include "scratch_folder.h"
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+bool have_mpirun() { return std::system("command -v mpirun >/dev/null 2>&1") == 0; }
+
+Words under_mpirun(int ranks, const Words& program) {
+  Words all{"mpirun", "--oversubscribe", "-n", std::to_string(ranks)};
+  if (::geteuid() == 0) all.insert(all.begin() + 1, "--allow-run-as-root");
+  all.insert(all.end(), program.begin(), program.end());
+  return all;
+}
+Words worker(int ranks, const std::string& story) { return under_mpirun(ranks, {EBB_COMM_WORKER, story}); }
+
+class Mpi : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!have_mpirun()) GTEST_SKIP() << "there is no mpirun here";
+  }
+};
+
+TEST_F(Mpi, CollectivesGiveWhatTheirNamesSay) {
+  for (int ranks : {1, 2, 4}) {
+    const ProgramResult r = run_program(worker(ranks, "collectives"));
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_EQ(r.out, "good\n") << ranks;
+  }
+}
+
+TEST_F(Mpi, TrainingHasTheBitsOfOneProcess) {
+  for (const char* story : {"mlp", "cnn", "gpt", "sharded"}) {
+    const ProgramResult alone = run_program({EBB_COMM_WORKER, story});
+    ASSERT_EQ(alone.code, 0) << alone.err;
+    for (int ranks : {2, 4}) {
+      const ProgramResult r = run_program(worker(ranks, story));
+      EXPECT_EQ(r.code, 0) << r.err;
+      EXPECT_EQ(r.out, alone.out) << story << " by " << ranks;
+    }
+  }
+}
+
+TEST_F(Mpi, ProgramsThatDifferAreAnErrorAndNoDeadlock) {
+  const ProgramResult differ = run_program(worker(3, "differ"));
+  EXPECT_NE(differ.code, 0);
+  EXPECT_NE(differ.err.find("does all_reduce of f32 [3]"), std::string::npos) << differ.err;
+  const ProgramResult ends = run_program(worker(3, "one ends"));
+  EXPECT_NE(ends.code, 0);
+  const ProgramResult fails = run_program(worker(3, "one fails"));
+  EXPECT_NE(fails.code, 0);
+  EXPECT_NE(fails.err.find("rank 1 has no luck"), std::string::npos) << fails.err;
+}
+
+TEST_F(Mpi, ARankThatDoesNotArriveIsNamed) {
+  const ProgramResult r = run_program(worker(3, "one hangs"));
+  EXPECT_NE(r.code, 0);
+  EXPECT_NE(r.err.find("rank 1 on"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("it hangs"), std::string::npos) << r.err;
+}
+
+// The process number of a rank, from what the ranks said.
+int process_of(const std::string& out, int rank) {
+  std::istringstream lines(out);
+  for (std::string line; std::getline(lines, line);) {
+    int r = -1, pid = 0;
+    if (std::sscanf(line.c_str(), "pid %d %d", &r, &pid) == 2 && r == rank) return pid;
+  }
+  return -1;
+}
+
+class LostRank : public Mpi, public testing::WithParamInterface<std::pair<int, int>> {};
+INSTANTIATE_TEST_SUITE_P(Signals, LostRank,
+                         testing::Values(std::pair{SIGKILL, 1}, std::pair{SIGSTOP, 2}, std::pair{SIGSTOP, 0}));
+
+TEST_P(LostRank, IsNoticedByAllWithinTenSeconds) {
+  const auto [signal, lost] = GetParam();
+  RunningProgram program(worker(3, "forever"));
+  for (int r = 0; r < 3; ++r) ASSERT_TRUE(program.wait_for("pid " + std::to_string(r) + " ")) << program.err();
+  ASSERT_TRUE(program.wait_for("\n"));
+  int pid = process_of(program.out(), lost);
+  ASSERT_GT(pid, 0) << program.out();
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_EQ(::kill(pid, signal), 0);
+  EXPECT_NE(program.wait(), 0);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  EXPECT_LT(seconds, 10);
+  const std::string said = program.err() + program.out();
+  // mpirun may be faster with a rank that died; it names rank and node, too.
+  EXPECT_NE(said.find("rank " + std::to_string(lost)), std::string::npos) << said;
+}
+
+// ---- the program
+// --------------------------------------------------------------------------------------------------------
+
+Words tiny_train(const std::filesystem::path& folder, const Words& more) {
+  Words words{EBB_PROGRAM,     "train", "--model",      "cnn", "--width", "2",  "--out",     folder.string(),
+              "--train-count", "128",   "--test-count", "16",  "--batch", "16", "--threads", "1",
+              "--workers",     "0",     "--shards",     "4"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// Everything of a checkpoint but how long it took.
+std::string contents(const std::filesystem::path& folder) {
+  const ebb::io::Checkpoint c = ebb::io::load_checkpoint((folder / "checkpoint.safetensors").string());
+  std::string all = std::to_string(c.step);
+  for (const auto* tensors : {&c.parameters, &c.optimizer}) {
+    for (const auto& [name, t] : *tensors) {
+      const std::vector<double> v = t.to_vector();
+      all += name;
+      all.append(reinterpret_cast<const char*>(v.data()), v.size() * sizeof(double));
+    }
+  }
+  return all;
+}
+
+TEST_F(Mpi, TheProgramLeavesOneCheckpointWithTheBitsOfOneProcess) {
+  const ScratchFolder scratch;
+  const Words steps{"--steps", "12", "--eval-every", "6", "--clip", "1", "--dropout", "0.1"};
+  const ProgramResult alone = run_program(tiny_train(scratch / "1", steps));
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  for (int ranks : {2, 4}) {
+    const std::filesystem::path folder = scratch / std::to_string(ranks);
+    Words more = steps;
+    if (ranks == 4) more.insert(more.end(), {"--optimizer-state", "sharded"});
+    const ProgramResult r = run_program(under_mpirun(ranks, tiny_train(folder, more)));
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_TRUE(contents(folder) == contents(scratch / "1")) << ranks;
+    const std::size_t first = r.out.find("Training cnn");
+    EXPECT_NE(first, std::string::npos) << r.out;
+    EXPECT_EQ(r.out.find("Training cnn", first + 1), std::string::npos) << r.out;  // one rank speaks
+    EXPECT_NE(r.out.find("ranks waited for each other"), std::string::npos) << r.out;
+    EXPECT_TRUE(std::filesystem::exists(folder / "report.html"));
+  }
+}
+
+TEST_F(Mpi, ACheckpointOfFourRanksIsResumedWithAnyNumber) {
+  const ScratchFolder scratch;
+  const ProgramResult whole =
+      run_program(tiny_train(scratch / "whole", {"--epochs", "2", "--schedule", "constant", "--warmup", "0"}));
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  const ProgramResult half =
+      run_program(under_mpirun(4, tiny_train(scratch / "half", {"--epochs", "1", "--schedule", "constant", "--warmup",
+                                                                "0", "--optimizer-state", "sharded"})));
+  ASSERT_EQ(half.code, 0) << half.err;
+  for (int ranks : {1, 2, 3}) {
+    const std::filesystem::path folder = scratch / ("resumed" + std::to_string(ranks));
+    std::filesystem::copy(scratch / "half", folder);
+    const Words resume{EBB_PROGRAM, "train", "--resume", folder.string(), "--epochs", "2"};
+    const ProgramResult r = run_program(ranks == 1 ? resume : under_mpirun(ranks, resume));
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_TRUE(contents(folder) == contents(scratch / "whole")) << ranks;
+  }
+}
+
+TEST_F(Mpi, AKilledRunLeavesAGoodCheckpoint) {
+  const ScratchFolder scratch;
+  RunningProgram program(under_mpirun(
+      3, tiny_train(scratch / "run", {"--steps", "100000", "--eval-every", "10", "--checkpoint-every", "1"})));
+  ASSERT_TRUE(program.wait_for("step 20/")) << program.err();
+  program.send(SIGKILL);  // mpirun itself; its ranks notice each other's end
+  program.wait();
+  EXPECT_FALSE(contents(scratch / "run").empty());
+}
+
+}  // namespace
