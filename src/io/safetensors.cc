@@ -192,7 +192,13 @@ std::string header_text(const std::vector<Safetensors::Entry>& entries, const Me
     text += (text.size() > 1 ? "," : "") + key + ":" + value;
   };
   try {
-    if (!metadata.empty()) add(quoted(kMetadata), nlohmann::json(metadata).dump());
+    if (!metadata.empty()) {
+      std::string all = "{";
+      for (const auto& [key, value] : metadata) {
+        all += (all.size() > 1 ? "," : "") + quoted(key) + ":" + quoted(value);
+      }
+      add(quoted(kMetadata), all + "}");
+    }
     for (const auto& entry : entries) {
       add(quoted(entry.name),
           fmt::format(R"({{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", entry.dtype,

@@ -40,9 +40,9 @@ constexpr int kErrors[] = {ENOSPC, EDQUOT, EIO, EROFS, EACCES, EFBIG, ENOMEM};
 // Lets every call fail in every way, one after the other. A failed save leaves the checkpoint before it; one that does
 // not depend on the call that failed (the link to the previous one) succeeds.
 TEST(WriteFaults, TheLastCompletedCheckpointIsAlwaysThere) {
-  const ScratchFolder folder;
-  const std::string path = folder / "run.safetensors";
   for (const bool keep : {false, true}) {
+    const ScratchFolder folder;
+    const std::string path = folder / "run.safetensors";
     io::save_checkpoint(path, checkpoint_of_step(1), {.keep_previous = keep});
     std::int64_t saved = 1, step = 1, faults = 0, refused = 0;
     for (std::int64_t at = 0;; ++at) {
