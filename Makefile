@@ -9,6 +9,7 @@ PACKAGES := g++ cmake ninja-build ccache pkg-config \
 TEST_PACKAGES := chromium fonts-dejavu-core  # a browser that opens the report
 PYTHON_PACKAGES := python3 python3-venv python3-dev
 FORMAT_PACKAGES := clang-format
+FUZZ_PACKAGES := clang libclang-rt-dev
 BENCH_PACKAGES := python3 python3-venv binutils
 
 RUN := train --model cnn --data digits --train-count 30000 --test-count 5000 --epochs 6 --out out/digits --overwrite
@@ -31,12 +32,14 @@ endef
 VENV := build/venv
 PYTHON_OPTIONS := $(if $(filter release debug,$(PRESET)),-DEBB_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python)
 
-.PHONY: help run test test-threads parity bench bench-parts format clean packages configure
+.PHONY: help run test test-threads fuzz exhaustive parity bench bench-parts format clean packages configure
 
 help:
 	@echo "make run      build the program ebb and train a convolutional network on drawn digits, about a minute"
 	@echo "make test     build everything and run the tests"
 	@echo "make test-threads PRESET=tsan   the tests of threads that share tensors, under the thread sanitizer"
+	@echo "make fuzz TIME=60   run each fuzzer for that many seconds (TARGET=csv: one of them), under the sanitizers"
+	@echo "make exhaustive     measure the functions on every number of f32, f16 and bf16 (FUNCTIONS='exp log': some)"
 	@echo "make parity   hold every operation and loss against PyTorch, from Python (needs PyTorch)"
 	@echo "make bench    compare with PyTorch, JAX and MLX (SUITE=losses: one suite, QUICK=1: the large rows only)"
 	@echo "make bench-parts   measure sweeps, vector math, products, networks and losses by themselves (PART=losses: one)"
@@ -71,6 +74,24 @@ test: configure $(if $(PYTHON_OPTIONS),$(VENV)/complete)
 test-threads: configure
 	@cmake --build $(BUILD) --target test_threads
 	@$(if $(ROUNDS),EBB_THREAD_ROUNDS=$(ROUNDS)) $(BUILD)/tests/test_threads
+
+# libFuzzer, one target after the other. What it finds is left in build/fuzz/found; new inputs stay in build/fuzz/corpus.
+TIME ?= 60
+FUZZ_TARGETS := $(or $(TARGET),$(notdir $(wildcard fuzz/corpus/*)))
+fuzz: packages
+	$(call install_missing,$(FUZZ_PACKAGES))
+	@[ -f build/fuzz/build.ninja ] || cmake --preset fuzz
+	@cmake --build build/fuzz --target $(FUZZ_TARGETS:%=fuzz_%)
+	@for t in $(FUZZ_TARGETS); do \
+	  mkdir -p build/fuzz/corpus/$$t build/fuzz/found; echo "+ fuzz_$$t"; \
+	  build/fuzz/fuzz/fuzz_$$t -max_total_time=$(TIME) -max_len=8192 -malloc_limit_mb=512 -timeout=20 -print_final_stats=1 \
+	    -artifact_prefix=build/fuzz/found/$$t- $$([ -f fuzz/$$t.dict ] && echo -dict=fuzz/$$t.dict) \
+	    build/fuzz/corpus/$$t fuzz/corpus/$$t 2>&1 | grep -E "^stat::|SUMMARY|ERROR|FOUND|artifact" ; \
+	done; [ -z "$$(ls build/fuzz/found)" ]
+
+exhaustive: configure
+	@cmake --build $(BUILD) --target ebb_exhaustive
+	@$(BUILD)/tests/ebb_exhaustive $(if $(EVERY),--every $(EVERY)) $(FUNCTIONS)
 
 parity:
 	@python3 python/parity/run.py
