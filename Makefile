@@ -32,7 +32,7 @@ endef
 VENV := build/venv
 PYTHON_OPTIONS := $(if $(filter release debug,$(PRESET)),-DEBB_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python)
 
-.PHONY: help run test test-threads fuzz exhaustive parity bench bench-parts format clean packages configure
+.PHONY: help run test test-threads fuzz exhaustive load parity bench bench-parts format clean packages configure
 
 help:
 	@echo "make run      build the program ebb and train a convolutional network on drawn digits, about a minute"
@@ -40,6 +40,7 @@ help:
 	@echo "make test-threads PRESET=tsan   the tests of threads that share tensors, under the thread sanitizer"
 	@echo "make fuzz TIME=60   run each fuzzer for that many seconds (TARGET=csv: one of them), under the sanitizers"
 	@echo "make exhaustive     measure the functions on every number of f32, f16 and bf16 (FUNCTIONS='exp log': some)"
+	@echo "make load           100,000 training steps, exchanges, plans and threads: does anything grow? (SCALE=0.01: less)"
 	@echo "make parity   hold every operation and loss against PyTorch, from Python (needs PyTorch)"
 	@echo "make bench    compare with PyTorch, JAX and MLX (SUITE=losses: one suite, QUICK=1: the large rows only)"
 	@echo "make bench-parts   measure sweeps, vector math, products, networks and losses by themselves (PART=losses: one)"
@@ -92,6 +93,11 @@ fuzz: packages
 exhaustive: configure
 	@cmake --build $(BUILD) --target ebb_exhaustive
 	@$(BUILD)/tests/ebb_exhaustive $(if $(EVERY),--every $(EVERY)) $(FUNCTIONS)
+
+load: configure $(VENV)/complete
+	@grep -q EBB_BUILD_PYTHON:BOOL=ON $(BUILD)/CMakeCache.txt || cmake --preset $(PRESET) $(PYTHON_OPTIONS)
+	@cmake --build $(BUILD) --target ebb_package
+	@PYTHONPATH=$(BUILD)/python/package $(VENV)/bin/python python/tools/load.py $(if $(SCALE),--scale $(SCALE))
 
 parity:
 	@python3 python/parity/run.py

@@ -25,11 +25,11 @@ namespace {
 
 using namespace ebb;
 
-struct Function {
+struct Measured {
   Op op;
   double bound;  // of the error in f32, in units in the last place
 };
-constexpr Function kFunctions[] = {{Op::exp, 1},   {Op::exp2, 1},    {Op::expm1, 1.5}, {Op::log, 1},    {Op::log2, 1},
+constexpr Measured kFunctions[] = {{Op::exp, 1},   {Op::exp2, 1},    {Op::expm1, 1.5}, {Op::log, 1},    {Op::log2, 1},
                                    {Op::log10, 1}, {Op::log1p, 1.5}, {Op::sqrt, 0.51}, {Op::rsqrt, 1},  {Op::cbrt, 1},
                                    {Op::sin, 1.5}, {Op::cos, 1.5},   {Op::tan, 2.5},   {Op::asin, 1.5}, {Op::acos, 1.5},
                                    {Op::atan, 1},  {Op::sinh, 1.5},  {Op::cosh, 1.5},  {Op::tanh, 1.5}, {Op::asinh, 2},
@@ -120,7 +120,7 @@ std::vector<Worst> worst_of(Op op, std::uint64_t every) {
   return all;
 }
 
-bool table_of_f32(const std::vector<Function>& functions, std::uint64_t every) {
+bool table_of_f32(const std::vector<Measured>& functions, std::uint64_t every) {
   const cpu::TargetList targets = cpu::tile_kernel_targets();
   std::printf("| function |");
   for (std::size_t t = 0; t < targets.count; ++t) std::printf(" %s | at |", targets.begin_[t]->target);
@@ -128,7 +128,7 @@ bool table_of_f32(const std::vector<Function>& functions, std::uint64_t every) {
   for (std::size_t t = 0; t <= targets.count; ++t) std::printf("---|---|");
   std::printf("\n");
   bool fine = true;
-  for (const Function& f : functions) {
+  for (const Measured& f : functions) {
     const std::vector<Worst> all = worst_of(f.op, every);
     std::printf("| `%s` |", std::string(info(f.op).name).c_str());
     for (const Worst& w : all) {
@@ -146,14 +146,14 @@ bool table_of_f32(const std::vector<Function>& functions, std::uint64_t every) {
 
 // ---- f16 and bf16 ---------------------------------------------------------------------------------------------------
 
-bool table_of_halves(const std::vector<Function>& functions) {
+bool table_of_halves(const std::vector<Measured>& functions) {
   std::printf(
       "\n| function | f16: not correctly rounded | worst | at | bf16: not correctly rounded | worst | at |\n"
       "|---|---|---|---|---|---|---|\n");
   bool fine = true;
   std::vector<std::uint16_t> bits(1 << 16);
   for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<std::uint16_t>(i);
-  for (const Function& f : functions) {
+  for (const Measured& f : functions) {
     std::printf("| `%s` |", std::string(info(f.op).name).c_str());
     for (const auto& [dtype, format] : {std::pair(DType::f16, kF16), std::pair(DType::bf16, kBf16)}) {
       const Tensor in = from_bytes(bits.data(), dtype, {1 << 16});
@@ -182,7 +182,7 @@ bool table_of_halves(const std::vector<Function>& functions) {
 int main(int argc, char** argv) {
   std::uint64_t every = 1;
   bool check = false;
-  std::vector<Function> functions;
+  std::vector<Measured> functions;
   for (int k = 1; k < argc; ++k) {
     const std::string word = argv[k];
     if (word == "--check") {
@@ -190,7 +190,7 @@ int main(int argc, char** argv) {
     } else if (word == "--every" && k + 1 < argc) {
       every = std::strtoull(argv[++k], nullptr, 10);
     } else {
-      for (const Function& f : kFunctions) {
+      for (const Measured& f : kFunctions) {
         if (info(f.op).name == word) functions.push_back(f);
       }
     }
