@@ -9,6 +9,7 @@ PACKAGES := g++ cmake ninja-build ccache pkg-config \
 TEST_PACKAGES := chromium fonts-dejavu-core openmpi-bin  # a browser that opens the report, ranks of a distributed program
 PYTHON_PACKAGES := python3 python3-venv python3-dev
 FORMAT_PACKAGES := clang-format
+FUZZ_PACKAGES := clang libclang-rt-dev
 BENCH_PACKAGES := python3 python3-venv binutils
 
 RUN := train --model cnn --data digits --train-count 30000 --test-count 5000 --epochs 6 --out out/digits --overwrite
@@ -31,12 +32,16 @@ endef
 VENV := build/venv
 PYTHON_OPTIONS := $(if $(filter release debug,$(PRESET)),-DEBB_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python)
 
-.PHONY: help run test test-threads parity wheel site bench bench-parts format clean packages configure python-package
+.PHONY: help run test test-threads fuzz exhaustive load parity wheel site bench bench-parts format clean packages \
+        configure python-package
 
 help:
 	@echo "make run      build the program ebb and train a convolutional network on drawn digits, about a minute"
 	@echo "make test     build everything and run the tests"
 	@echo "make test-threads PRESET=tsan   the tests of threads that share tensors, under the thread sanitizer"
+	@echo "make fuzz TIME=60   run each fuzzer for that many seconds (TARGET=csv: one of them), under the sanitizers"
+	@echo "make exhaustive     measure the functions on every number of f32, f16 and bf16 (FUNCTIONS='exp log': some)"
+	@echo "make load           100,000 training steps, exchanges, plans and threads: does anything grow? (SCALE=0.01: less)"
 	@echo "make parity   hold every operation and loss against PyTorch, from Python (needs PyTorch)"
 	@echo "make wheel    a manylinux wheel in build/wheel, tested in an environment without Ebb's Debian packages"
 	@echo "make site     the documentation as a static site in build/site"
@@ -73,6 +78,29 @@ test: configure $(if $(PYTHON_OPTIONS),$(VENV)/complete)
 test-threads: configure
 	@cmake --build $(BUILD) --target test_threads
 	@$(if $(ROUNDS),EBB_THREAD_ROUNDS=$(ROUNDS)) $(BUILD)/tests/test_threads
+
+# libFuzzer, one target after the other. What it finds is left in build/fuzz/found; new inputs stay in build/fuzz/corpus.
+TIME ?= 60
+FUZZ_TARGETS := $(or $(TARGET),$(notdir $(wildcard fuzz/corpus/*)))
+fuzz: packages
+	$(call install_missing,$(FUZZ_PACKAGES))
+	@[ -f build/fuzz/build.ninja ] || cmake --preset fuzz
+	@cmake --build build/fuzz --target $(FUZZ_TARGETS:%=fuzz_%)
+	@for t in $(FUZZ_TARGETS); do \
+	  mkdir -p build/fuzz/corpus/$$t build/fuzz/found; echo "+ fuzz_$$t"; \
+	  build/fuzz/fuzz/fuzz_$$t -max_total_time=$(TIME) -max_len=8192 -malloc_limit_mb=512 -timeout=20 -print_final_stats=1 \
+	    -artifact_prefix=build/fuzz/found/$$t- $$([ -f fuzz/$$t.dict ] && echo -dict=fuzz/$$t.dict) \
+	    build/fuzz/corpus/$$t fuzz/corpus/$$t 2>&1 | grep -E "^stat::|SUMMARY|ERROR|FOUND|artifact" ; \
+	done; [ -z "$$(ls build/fuzz/found)" ]
+
+exhaustive: configure
+	@cmake --build $(BUILD) --target ebb_exhaustive
+	@$(BUILD)/tests/ebb_exhaustive $(if $(EVERY),--every $(EVERY)) $(FUNCTIONS)
+
+load: configure $(VENV)/complete
+	@grep -q EBB_BUILD_PYTHON:BOOL=ON $(BUILD)/CMakeCache.txt || cmake --preset $(PRESET) $(PYTHON_OPTIONS)
+	@cmake --build $(BUILD) --target ebb_package
+	@PYTHONPATH=$(BUILD)/python/package $(VENV)/bin/python python/tools/load.py $(if $(SCALE),--scale $(SCALE))
 
 parity:
 	@python3 python/parity/run.py

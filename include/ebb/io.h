@@ -74,9 +74,14 @@ struct Checkpoint {
   Metadata metadata{};  // anything else; names beginning with "ebb." are reserved
 };
 
-// One safetensors file with tensors parameters.NAME and optimizer.NAME, the rest in its metadata, and a checksum of all
-// of it, which loading verifies.
-void save_checkpoint(const std::string& path, const Checkpoint& checkpoint);
+struct SaveOptions {
+  bool keep_previous = false;  // the file that is replaced stays beside it, as previous_checkpoint(path)
+};
+// One safetensors file with tensors parameters.NAME and optimizer.NAME, the rest in its metadata, and checksums of each
+// tensor and of everything, which loading verifies. The error names the damaged tensors, and the previous checkpoint
+// where there is one that can be read.
+void save_checkpoint(const std::string& path, const Checkpoint& checkpoint, const SaveOptions& options = {});
 Checkpoint load_checkpoint(const std::string& path);
+std::string previous_checkpoint(const std::string& path);  // "run.safetensors": "run.previous.safetensors"
 
 }  // namespace ebb::io

@@ -7,6 +7,7 @@ from ._core._io import (  # noqa: F401
     load_npy,
     load_npz,
     load_safetensors,
+    previous_checkpoint,
     save_checkpoint,
     save_npy,
     save_npz,

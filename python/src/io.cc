@@ -75,7 +75,13 @@ void bind_io(const Api& api) {
             c.loader = {.seed = std::get<0>(p), .epoch = std::get<1>(p), .batch = std::get<2>(p)};
           },
           "The position of a DataLoader.");
-  m.def("save_checkpoint", io::save_checkpoint, doc("save_checkpoint"), "path"_a, "checkpoint"_a);
+  m.def(
+      "save_checkpoint",
+      [](const std::string& path, const io::Checkpoint& checkpoint, bool keep_previous) {
+        io::save_checkpoint(path, checkpoint, {.keep_previous = keep_previous});
+      },
+      doc("save_checkpoint"), "path"_a, "checkpoint"_a, "keep_previous"_a = false);
+  m.def("previous_checkpoint", io::previous_checkpoint, doc("previous_checkpoint"), "path"_a);
   m.def("load_checkpoint", io::load_checkpoint, doc("load_checkpoint"), "path"_a);
 }
 

@@ -3,7 +3,9 @@
 
 #include "bind.h"
 #include "core/host_lock.h"
+#include "core/stop.h"
 #include "exceptions.h"
+#include "graph/origin.h"
 
 namespace ebb::python {
 namespace {
@@ -19,6 +21,27 @@ constexpr Doc kDocs[] = {
 // The interpreter lock as the library's host lock: whoever computes, or waits for a thread that does, lets go of it.
 void* leave_interpreter() { return PyGILState_Check() ? PyEval_SaveThread() : nullptr; }
 void enter_interpreter(void* state) { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); }
+
+// Ctrl-C: its handler runs here, in the main thread, and what it raises ends the computation.
+void run_signal_handlers() {
+  if (!Py_IsInitialized()) return;
+  const nb::gil_scoped_acquire interpreter;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+// "train.py:31": the innermost line outside this package.
+std::string python_line() {
+  if (!Py_IsInitialized() || !PyGILState_Check()) return {};
+  nb::object frame = nb::borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+  while (frame.is_valid() && !frame.is_none()) {
+    const auto module = nb::cast<std::string>(nb::str(frame.attr("f_globals").attr("get")("__name__", "")));
+    if (module != "ebb" && module.rfind("ebb.", 0) != 0)
+      return nb::cast<std::string>(frame.attr("f_code").attr("co_filename")) + ":" +
+             std::to_string(nb::cast<int>(frame.attr("f_lineno")));
+    frame = frame.attr("f_back");
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -52,6 +75,8 @@ NB_MODULE(_core, m) {
   m.attr("__version__") = EBB_VERSION;
   nb::set_leak_warnings(false);  // dtypes and the losses' defaults live as long as the interpreter
   ebb::set_host_lock({leave_interpreter, enter_interpreter});
+  ebb::set_host_interrupt(run_signal_handlers);
+  ebb::set_host_origin(python_line);
   nb::register_exception_translator([](const std::exception_ptr& p, void*) {
     try {
       std::rethrow_exception(p);

@@ -1,8 +1,10 @@
 #include "bind.h"
 #include "core/worker_seed.h"
 #include "ebb/memory.h"
+#include "ebb/origins.h"
 #include "ebb/random.h"
 #include "graph/op_table.h"
+#include "graph/origin.h"
 
 // Evaluation, random numbers, threads and memory.
 namespace ebb::python {
@@ -83,6 +85,22 @@ void bind_runtime(const Api& api) {
       .def(
           "__exit__", [](EagerScope& e, nb::handle, nb::handle, nb::handle) { e.scope.reset(); }, nb::arg().none(),
           nb::arg().none(), nb::arg().none());
+
+  function(api, "set_origins", set_origins, "on"_a);
+  struct OriginScope {
+    bool before = false;
+  };
+  nb::class_<OriginScope>(m, "origins",
+                          "with ebb.origins(): an error of the data names the line that built the operation.")
+      .def(nb::init<>())
+      .def("__enter__",
+           [](OriginScope& o) {
+             o.before = origins_on();
+             set_origins(true);
+           })
+      .def(
+          "__exit__", [](OriginScope& o, nb::handle, nb::handle, nb::handle) { set_origins(o.before); },
+          nb::arg().none(), nb::arg().none(), nb::arg().none());
 
   m.def("_op_table", [] {
     nb::list rows;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/format_error.h"
+#include "core/stop.h"
 #include "ebb/memory.h"
 
 namespace ebb {
@@ -64,13 +65,17 @@ struct Inside {
 // The thread sanitizer does not see the synchronisation inside the TBB library and would report every loop. Threads of
 // the standard library, made for each loop, let it check the bodies exactly.
 void run(std::int64_t n, void (*body)(std::int64_t, void*), void* context) {
+  const std::stop_token* const token = current_stop_token();
   std::atomic<std::int64_t> next{0};
   std::mutex mutex;
   std::exception_ptr error;
   auto work = [&] {
     Inside scope;
     try {
-      for (std::int64_t i; (i = next.fetch_add(1)) < n;) body(i, context);
+      for (std::int64_t i; (i = next.fetch_add(1)) < n;) {
+        throw_if_stopped(token);
+        body(i, context);
+      }
     } catch (...) {
       std::lock_guard lock(mutex);
       error = std::current_exception();
@@ -88,13 +93,19 @@ void run(std::int64_t n, void (*body)(std::int64_t, void*), void* context) {
 
 void run(std::int64_t n, void (*body)(std::int64_t, void*), void* context) {
   const std::shared_ptr<Workers> workers = pool().get();
+  const std::stop_token* const token = current_stop_token();
+  const auto caller = std::this_thread::get_id();
   workers->arena.execute([&] {
     // Isolated: while this thread waits it does not take work from another loop, whose bodies it could delay or
     // deadlock.
     oneapi::tbb::this_task_arena::isolate([&] {
       oneapi::tbb::parallel_for(oneapi::tbb::blocked_range<std::int64_t>(0, n), [&](const auto& range) {
         Inside scope;
-        for (std::int64_t i = range.begin(); i != range.end(); ++i) body(i, context);
+        const bool is_caller = std::this_thread::get_id() == caller;
+        for (std::int64_t i = range.begin(); i != range.end(); ++i) {
+          is_caller ? check_stop() : throw_if_stopped(token);
+          body(i, context);
+        }
       });
     });
   });
@@ -119,7 +130,10 @@ void parallel_for(std::int64_t n, void (*body)(std::int64_t i, void* context), v
   // A nested loop runs on the calling thread: the outer one keeps the cores busy, and no thread waits while it holds a
   // tile.
   if (n <= 1 || inside || num_threads() == 1) {
-    for (std::int64_t i = 0; i < n; ++i) body(i, context);
+    for (std::int64_t i = 0; i < n; ++i) {
+      if (!inside) check_stop();
+      body(i, context);
+    }
     return;
   }
   run(n, body, context);

@@ -6,6 +6,7 @@
 #include "core/format_error.h"
 #include "graph/history.h"
 #include "graph/lock.h"
+#include "graph/origin.h"
 
 namespace ebb {
 namespace {
@@ -68,6 +69,7 @@ void release(Node* node) noexcept {
       if (last(input)) bury(input);
     }
     if (n->watched) n->extra->companions->leave(*n);
+    forget_origin(*n);
     delete n;
   }
   busy = false;
@@ -165,6 +167,7 @@ Tensor start_node(Op op, DType dtype, const Shape& shape, std::span<const Tensor
   Tensor result = Tensor::adopt(node);
   node->attrs = attrs;
   node->label = label;
+  if (origins_on()) note_origin(*node);
   node->inputs.reserve(inputs.size());
   std::uint32_t history = 0;
   for (const Tensor& input : inputs) {

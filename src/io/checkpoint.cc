@@ -1,4 +1,6 @@
 #include <charconv>
+#include <filesystem>
+#include <optional>
 
 #include "core/format_error.h"
 #include "ebb/io.h"
@@ -14,7 +16,8 @@ constexpr const char* kParameters = "parameters.";
 constexpr const char* kOptimizer = "optimizer.";
 constexpr const char* kOwn = "ebb.";  // what the metadata of the checkpoint itself begins with
 constexpr const char* kVersion = "ebb.checkpoint";
-constexpr const char* kChecksum = "ebb.crc32";
+constexpr const char* kChecksum = "ebb.crc32";         // of everything
+constexpr const char* kTensorChecksum = "ebb.crc32.";  // with the tensor's name after it
 
 template <class T>
 T number(const Metadata& metadata, const std::string& key, const std::string& path) {
@@ -29,15 +32,49 @@ T number(const Metadata& metadata, const std::string& key, const std::string& pa
   return value;
 }
 
+std::string hexadecimal(std::uint32_t crc) { return fmt::format("{:08x}", crc); }
+
 // Of the elements and of the header that holds everything but the checksum itself.
 std::string checksum(std::uint32_t elements, const std::string& header) {
   const std::span<const std::byte> text(reinterpret_cast<const std::byte*>(header.data()), header.size());
-  return fmt::format("{:08x}", crc32_of(text, elements));
+  return hexadecimal(crc32_of(text, elements));
+}
+
+// Throws if what was read is not what was saved, and names the tensors that differ. Files of the first versions have no
+// checksum per tensor.
+void verify(const Safetensors& file, const Metadata& metadata, const std::string& expected) {
+  const std::span<const std::byte> data = SafetensorsAccess::data(file);
+  const std::string found = checksum(crc32_of(data), header_text(file.entries(), metadata));
+  if (found == expected) return;
+  std::vector<std::string> damaged;
+  bool known = true;
+  for (const Safetensors::Entry& entry : file.entries()) {
+    const auto sum = metadata.find(kTensorChecksum + entry.name);
+    known &= sum != metadata.end();
+    if (known && hexadecimal(crc32_of(data.subspan(entry.begin, entry.end - entry.begin))) != sum->second) {
+      damaged.push_back("'" + entry.name + "'");
+    }
+  }
+  constexpr std::size_t kNamed = 5;
+  const std::size_t more = damaged.size() > kNamed ? damaged.size() - kNamed : 0;
+  damaged.resize(damaged.size() - more);
+  const std::string what = !known ? ""
+                           : damaged.empty()
+                               ? " in its header"
+                               : fmt::format(" in tensor{} {}{}", damaged.size() > 1 ? "s" : "",
+                                             fmt::join(damaged, ", "), more ? fmt::format(" and {} more", more) : "");
+  fail(Error::Kind::io, "{}: the checkpoint is damaged{}, its checksum is {} and not {}", file.path(), what, found,
+       expected);
 }
 
 }  // namespace
 
-void save_checkpoint(const std::string& path, const Checkpoint& c) {
+std::string previous_checkpoint(const std::string& path) {
+  const std::filesystem::path whole(path);
+  return (whole.parent_path() / (whole.stem().string() + ".previous" + whole.extension().string())).string();
+}
+
+void save_checkpoint(const std::string& path, const Checkpoint& c, const SaveOptions& options) {
   TensorMap tensors;
   for (const auto& [name, tensor] : c.parameters) tensors.emplace(kParameters + name, tensor);
   for (const auto& [name, tensor] : c.optimizer) tensors.emplace(kOptimizer + name, tensor);
@@ -56,12 +93,25 @@ void save_checkpoint(const std::string& path, const Checkpoint& c) {
 
   const SafetensorsLayout layout(tensors, path);
   std::uint32_t crc = 0;
-  for (const auto& [name, tensor] : layout.order) crc = crc32_of(host_elements(tensor).bytes, crc);
+  for (const auto& [name, tensor] : layout.order) {
+    const HostElements elements = host_elements(tensor);
+    const std::uint32_t own = crc32_of(elements.bytes);
+    crc = crc32_joined(crc, own, elements.bytes.size());
+    metadata[kTensorChecksum + name] = hexadecimal(own);
+  }
   metadata[kChecksum] = checksum(crc, layout.header(metadata));
-  layout.write(path, metadata);
+  NewFile file(path);
+  layout.write(file, metadata, path);
+  if (options.keep_previous) {
+    file.commit_keeping(previous_checkpoint(path));
+  } else {
+    file.commit();
+  }
 }
 
-Checkpoint load_checkpoint(const std::string& path) {
+namespace {
+
+Checkpoint read_checkpoint(const std::string& path) {
   const Safetensors file(path);
   Metadata metadata = file.metadata();
   const auto version = number<std::int64_t>(metadata, kVersion, path);
@@ -71,9 +121,7 @@ Checkpoint load_checkpoint(const std::string& path) {
           kChecksum);
   const std::string expected = sum->second;
   metadata.erase(sum);
-  const std::string found = checksum(crc32_of(SafetensorsAccess::data(file)), header_text(file.entries(), metadata));
-  require(found == expected, Error::Kind::io, "{}: the checkpoint is damaged, its checksum is {} and not {}", path,
-          found, expected);
+  verify(file, metadata, expected);
 
   Checkpoint c;
   c.step = number<std::int64_t>(metadata, "ebb.step", path);
@@ -95,6 +143,26 @@ Checkpoint load_checkpoint(const std::string& path) {
             entry.name);
   }
   return c;
+}
+
+}  // namespace
+
+Checkpoint load_checkpoint(const std::string& path) {
+  try {
+    return read_checkpoint(path);
+  } catch (const Error& error) {
+    const std::string previous = previous_checkpoint(path);
+    std::error_code none;
+    if (error.kind() != Error::Kind::io || !std::filesystem::exists(previous, none)) throw;
+    std::optional<std::int64_t> step;
+    try {
+      step = read_checkpoint(previous).step;
+    } catch (const Error&) {
+    }
+    if (!step) throw;
+    fail(Error::Kind::io, "{}; the one before it, {} of step {}, is intact: rename it to go on from there",
+         error.what(), previous, *step);
+  }
 }
 
 }  // namespace ebb::io

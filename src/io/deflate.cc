@@ -124,4 +124,8 @@ std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before) {
   return static_cast<std::uint32_t>(crc);
 }
 
+std::uint32_t crc32_joined(std::uint32_t first, std::uint32_t second, std::uint64_t bytes) {
+  return static_cast<std::uint32_t>(crc32_combine(first, second, static_cast<z_off_t>(bytes)));
+}
+
 }  // namespace ebb::io

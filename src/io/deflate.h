@@ -19,5 +19,7 @@ inline bool is_gzip(std::span<const std::byte> bytes) {
   return bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
 }
 std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before = 0);
+// The checksum of two pieces, the second of `bytes` bytes, from those of each.
+std::uint32_t crc32_joined(std::uint32_t first, std::uint32_t second, std::uint64_t bytes);
 
 }  // namespace ebb::io

@@ -12,6 +12,7 @@
 #include <random>
 
 #include "core/format_error.h"
+#include "io/file_calls.h"
 
 namespace ebb::io {
 namespace {
@@ -31,6 +32,35 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
+// A signal may interrupt any of the calls; that is not a failure.
+template <class Call>
+auto uninterrupted(Call&& call) {
+  for (;;) {
+    const auto result = call();
+    if (result >= 0 || errno != EINTR) return result;
+  }
+}
+
+// A name beside the target that no one else uses.
+std::string temporary_name(const std::string& path) {
+  std::random_device chance;
+  return fmt::format("{}.{:08x}.tmp", path, chance());
+}
+
+// Returns how much was written, which is less than all of it after an error; errno says which one.
+std::size_t write_all(int descriptor, const void* data, std::size_t bytes) {
+  const char* const begin = static_cast<const char*>(data);
+  std::size_t done = 0;
+  while (done < bytes) {
+    const ssize_t n = uninterrupted(
+        [&] { return file_calls.write(descriptor, begin + done, std::min(bytes - done, std::size_t{1} << 30)); });
+    if (n == 0) errno = ENOSPC;  // no progress: trying again would not end
+    if (n <= 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  return done;
+}
+
 }  // namespace
 
 NewFile::NewFile(const std::string& path) : path_(followed(path)) {
@@ -38,10 +68,10 @@ NewFile::NewFile(const std::string& path) : path_(followed(path)) {
   std::error_code none;
   require(!fs::is_directory(path_, none), Error::Kind::io, "{}: cannot be written: it is a directory", path_);
   // Not mkstemp: its files are readable by their owner alone, and the user's umask should decide.
-  std::random_device chance;
   for (int attempt = 0; descriptor_ < 0; ++attempt) {
-    temporary_ = fmt::format("{}.{:08x}.tmp", path_, chance());
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    temporary_ = temporary_name(path_);
+    descriptor_ =
+        uninterrupted([&] { return file_calls.open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC); });
     if (descriptor_ < 0 && (errno != EEXIST || attempt == 100)) {
       fail(Error::Kind::io, "{}: cannot be written: {}", path_, std::strerror(errno));
     }
@@ -56,30 +86,50 @@ NewFile::~NewFile() {
 }
 
 void NewFile::write(const void* data, std::size_t bytes) {
-  const char* next = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t n = ::write(descriptor_, next, std::min(bytes, std::size_t{1} << 30));
-    if (n < 0 && errno == EINTR) continue;
-    require(n >= 0, Error::Kind::io, "{}: cannot be written after {} bytes: {}", path_, written_, std::strerror(errno));
-    next += n;
-    bytes -= static_cast<std::size_t>(n);
-    written_ += static_cast<std::uint64_t>(n);
+  const std::size_t done = write_all(descriptor_, data, bytes);
+  written_ += done;
+  if (done != bytes) {
+    fail(Error::Kind::io, "{}: cannot be written after {} bytes: {}", path_, written_, std::strerror(errno));
   }
 }
 
 void NewFile::commit() {
-  require(::fsync(descriptor_) == 0, Error::Kind::io, "{}: cannot be synced to the disk: {}", path_,
-          std::strerror(errno));
-  require(std::rename(temporary_.c_str(), path_.c_str()) == 0, Error::Kind::io, "{}: cannot be put in place: {}", path_,
-          std::strerror(errno));
+  if (uninterrupted([&] { return file_calls.fsync(descriptor_); }) != 0) {
+    fail(Error::Kind::io, "{}: cannot be synced to the disk: {}", path_, std::strerror(errno));
+  }
+  if (uninterrupted([&] { return file_calls.rename(temporary_.c_str(), path_.c_str()); }) != 0) {
+    fail(Error::Kind::io, "{}: cannot be put in place: {}", path_, std::strerror(errno));
+  }
   ::close(descriptor_);
   descriptor_ = -1;
   // The rename is on disk once its folder is. Some file systems cannot sync folders; that is not an error.
   const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) {
-    ::fsync(folder);
+    file_calls.fsync(folder);
     ::close(folder);
   }
+}
+
+// The old file gets a second name first, which becomes `previous` once the new one is in place: renaming it away would
+// leave a moment without any.
+void NewFile::commit_keeping(const std::string& previous) {
+  struct SecondName {
+    std::string name;
+    ~SecondName() { ::unlink(name.c_str()); }
+  } const old{temporary_name(previous)};
+  const bool linked = file_calls.link(path_.c_str(), old.name.c_str()) == 0;
+  commit();
+  if (linked) file_calls.rename(old.name.c_str(), previous.c_str());
+}
+
+void append_to_file(const std::string& path, std::string_view text) {
+  const int descriptor =
+      uninterrupted([&] { return file_calls.open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC); });
+  require(descriptor >= 0, Error::Kind::io, "{}: cannot be written: {}", path, std::strerror(errno));
+  const std::size_t done = write_all(descriptor, text.data(), text.size());
+  const int error = errno;
+  ::close(descriptor);
+  require(done == text.size(), Error::Kind::io, "{}: cannot be written: {}", path, std::strerror(error));
 }
 
 }  // namespace ebb::io

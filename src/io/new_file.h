@@ -18,11 +18,17 @@ class NewFile {
   void write(std::string_view text) { write(text.data(), text.size()); }
   std::uint64_t written() const { return written_; }
   void commit();
+  // The file that is replaced stays under the name `previous`, on file systems that have hard links. At every moment
+  // there is a whole file under the target's name.
+  void commit_keeping(const std::string& previous);
 
  private:
   std::string path_, temporary_;
   int descriptor_ = -1;
   std::uint64_t written_ = 0;
 };
+
+// Adds to the end of a file, which is made if it is not there. After an error a part of the text may have been added.
+void append_to_file(const std::string& path, std::string_view text);
 
 }  // namespace ebb::io

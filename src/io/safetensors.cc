@@ -10,7 +10,6 @@
 #include "io/elements.h"
 #include "io/json.h"
 #include "io/mapped_file.h"
-#include "io/new_file.h"
 
 // The format: the header's length (8 bytes, little-endian), the header (JSON), the elements. The header maps names to
 // {"dtype", "shape", "data_offsets": [begin, end]} and "__metadata__" to strings.
@@ -193,7 +192,13 @@ std::string header_text(const std::vector<Safetensors::Entry>& entries, const Me
     text += (text.size() > 1 ? "," : "") + key + ":" + value;
   };
   try {
-    if (!metadata.empty()) add(quoted(kMetadata), nlohmann::json(metadata).dump());
+    if (!metadata.empty()) {
+      std::string all = "{";
+      for (const auto& [key, value] : metadata) {
+        all += (all.size() > 1 ? "," : "") + quoted(key) + ":" + quoted(value);
+      }
+      add(quoted(kMetadata), all + "}");
+    }
     for (const auto& entry : entries) {
       add(quoted(entry.name),
           fmt::format(R"({{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", entry.dtype,
@@ -220,24 +225,25 @@ std::string SafetensorsLayout::header(const Metadata& metadata) const {
   return header_text(entries, metadata);
 }
 
-void SafetensorsLayout::write(const std::string& path, const Metadata& metadata) const {
+void SafetensorsLayout::write(NewFile& file, const Metadata& metadata, const std::string& path) const {
   std::string text = header(metadata);
   text += std::string((8 - text.size() % 8) % 8, ' ');
   require(text.size() <= kLongestHeader, Error::Kind::io, "{}: its header would have {} bytes, {} are allowed", path,
           text.size(), kLongestHeader);
   std::string length;
   for (int i = 0; i < 8; ++i) length += static_cast<char>(text.size() >> 8 * i & 255);
-  NewFile file(path);
   file.write(length + text);
   for (const auto& [name, tensor] : order) {
     const HostElements elements = host_elements(tensor);
     file.write(elements.bytes.data(), elements.bytes.size());
   }
-  file.commit();
 }
 
 void save_safetensors(const std::string& path, const TensorMap& tensors, const Metadata& metadata) {
-  SafetensorsLayout(tensors, path).write(path, metadata);
+  const SafetensorsLayout layout(tensors, path);
+  NewFile file(path);
+  layout.write(file, metadata, path);
+  file.commit();
 }
 
 }  // namespace ebb::io

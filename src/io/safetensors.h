@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ebb/io.h"
+#include "io/new_file.h"
 
 namespace ebb::io {
 
@@ -18,7 +19,7 @@ struct SafetensorsLayout {
   std::vector<std::pair<std::string, Tensor>> order;  // as they lie in the file
   SafetensorsLayout(const TensorMap& tensors, const std::string& path);
   std::string header(const Metadata& metadata) const;  // JSON, not padded
-  void write(const std::string& path, const Metadata& metadata) const;
+  void write(NewFile& file, const Metadata& metadata, const std::string& path) const;
 };
 
 // The same header from a file that was read.

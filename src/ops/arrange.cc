@@ -8,6 +8,7 @@
 #include "ebb/ops.h"
 #include "ebb/ops/numbers.h"
 #include "ops/build.h"
+#include "ops/shape_nodes.h"
 
 namespace ebb {
 
@@ -32,8 +33,9 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::optional<st
   require(repeats >= 0, "repeat_interleave: the number of repeats must not be negative, got {}", repeats);
   const int a = normalize_axis("repeat_interleave", *axis, x.rank());
   const std::int64_t size = x.shape()[a];
+  const std::int64_t all = checked_product("repeat_interleave", size, repeats);
   const Shape apart = x.shape().inserted(a + 1, 1);
-  return reshape(expand(reshape(x, apart), apart.with(a + 1, repeats)), x.shape().with(a, size * repeats));
+  return reshape(expand(reshape(x, apart), apart.with(a + 1, repeats)), x.shape().with(a, all));
 }
 
 Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<std::int64_t> axis) {
@@ -46,13 +48,17 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<s
   require(repeats.numel() == size || repeats.numel() == 1,
           "repeat_interleave: {} repeats were given for axis {} of shape {}", repeats.numel(), a, x.shape());
   const std::vector<std::int64_t> times = repeats.to_vector<std::int64_t>();
-  std::vector<std::int64_t> from;
+  const auto times_of = [&](std::int64_t i) { return times[times.size() == 1 ? 0 : static_cast<std::size_t>(i)]; };
+  std::int64_t all = 0;
   for (std::int64_t i = 0; i < size; ++i) {
-    const std::int64_t n = times[times.size() == 1 ? 0 : static_cast<std::size_t>(i)];
-    require(n >= 0, "repeat_interleave: repeats[{}] = {} is negative", i, n);
-    from.insert(from.end(), static_cast<std::size_t>(n), i);
+    require(times_of(i) >= 0, "repeat_interleave: repeats[{}] = {} is negative", i, times_of(i));
+    all = checked_sum("repeat_interleave", all, times_of(i));
   }
-  return index_select(x, a, numbers_of_formula(from, Shape{static_cast<std::int64_t>(from.size())}));
+  const Shape lines{all};
+  std::vector<std::int64_t> from;
+  from.reserve(static_cast<std::size_t>(all));
+  for (std::int64_t i = 0; i < size; ++i) from.insert(from.end(), static_cast<std::size_t>(times_of(i)), i);
+  return index_select(x, a, numbers_of_formula(from, lines));
 }
 
 // The order of random numbers. Two draws make ties, which would keep their order, too rare to be seen.

@@ -4,6 +4,7 @@
 #include "ebb/ops.h"
 #include "ops/build.h"
 #include "ops/conv_nodes.h"
+#include "ops/shape_nodes.h"
 
 namespace ebb {
 
@@ -95,7 +96,8 @@ ConvOperands conv_operands(const char* op, int axes, const Tensor& x, const Tens
   std::int64_t out[2];
   for (int d : {0, 1}) {
     const auto k = static_cast<std::size_t>(d);
-    const std::int64_t size = o.x.shape()[d + 2], reach = o.call.dilation[k] * (o.weight.shape()[d + 2] - 1);
+    const std::int64_t size = o.x.shape()[d + 2];
+    const std::int64_t reach = checked_product(op, o.call.dilation[k], o.weight.shape()[d + 2] - 1);
     if (same) {
       o.call.padding[k] = reach / 2;
       out[d] = size;
@@ -123,7 +125,7 @@ ConvOperands conv_transpose_operands(const char* op, int axes, const Tensor& x, 
   o.call.padding = of_axes(options.padding, axes, 0);
   o.call.groups = options.groups;
   const ConvCall::Pair more = of_axes(options.output_padding, axes, 0);
-  const std::int64_t channels = weight.shape()[1] * options.groups;
+  const std::int64_t channels = checked_product(op, weight.shape()[1], options.groups);
   require_bias(op, bias, channels);
   std::int64_t out[2];
   for (int d : {0, 1}) {
@@ -131,8 +133,9 @@ ConvOperands conv_transpose_operands(const char* op, int axes, const Tensor& x, 
     require(more[k] < o.call.stride[k] || more[k] < o.call.dilation[k] || more[k] == 0,
             "{}: output_padding must be less than stride or dilation, got {} with {} and {}", op, more[k],
             o.call.stride[k], o.call.dilation[k]);
-    out[d] = (o.x.shape()[d + 2] - 1) * o.call.stride[k] - 2 * o.call.padding[k] +
-             o.call.dilation[k] * (o.weight.shape()[d + 2] - 1) + more[k] + 1;
+    const std::int64_t starts = checked_product(op, o.x.shape()[d + 2] - 1, o.call.stride[k]);
+    const std::int64_t reach = checked_product(op, o.call.dilation[k], o.weight.shape()[d + 2] - 1);
+    out[d] = checked_sum(op, checked_sum(op, starts, reach), more[k] + 1 - 2 * o.call.padding[k]);
     require(out[d] > 0, "{}: nothing is left of the result, size {}, for shapes {} and {} and padding {}", op, out[d],
             x.shape(), weight.shape(), o.call.padding[k]);
   }

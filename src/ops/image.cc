@@ -6,6 +6,7 @@
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "ops/build.h"
+#include "ops/shape_nodes.h"
 
 namespace ebb {
 namespace {
@@ -23,12 +24,14 @@ Windows windows_of(const char* op, SizePair size, SizePair window, const UnfoldO
     require(window[d] >= 1 && o.stride[d] >= 1 && o.dilation[d] >= 1 && o.padding[d] >= 0,
             "{}: window, stride and dilation must be positive and padding not negative, got {}, {}, {} and {}", op,
             window[d], o.stride[d], o.dilation[d], o.padding[d]);
-    const std::int64_t reach = o.dilation[d] * (window[d] - 1) + 1;
-    w.padded[d] = size[d] + 2 * o.padding[d];
+    const std::int64_t reach = checked_sum(op, checked_product(op, o.dilation[d], window[d] - 1), 1);
+    require(size[d] >= 0, "{}: a plane of [{}, {}] elements has a negative size", op, size[0], size[1]);
+    w.padded[d] = checked_sum(op, size[d], checked_product(op, 2, o.padding[d]));
     require(w.padded[d] >= reach, "{}: a window of {} elements is larger than the padded input ({})", op, reach,
             w.padded[d]);
     w.count[d] = (w.padded[d] - reach) / o.stride[d] + 1;
   }
+  for (const auto* pair : {w.padded, w.count}) checked_product(op, pair[0], pair[1]);
   return w;
 }
 
@@ -53,14 +56,14 @@ Tensor unfold(const Tensor& x, SizePair window, const UnfoldOptions& o) {
   const Tensor padded = pad(x, {o.padding[1], o.padding[1], o.padding[0], o.padding[0]});
   const Tensor plane = reshape(padded, {n, channels, w.padded[0] * w.padded[1]});
   const Tensor at = positions(w, window, o);
-  return reshape(index_select(plane, 2, reshape(at, {at.numel()})),
-                 {n, channels * window[0] * window[1], w.count[0] * w.count[1]});
+  const std::int64_t rows = checked_product("unfold", channels, checked_product("unfold", window[0], window[1]));
+  return reshape(index_select(plane, 2, reshape(at, {at.numel()})), {n, rows, w.count[0] * w.count[1]});
 }
 
 Tensor fold(const Tensor& x, SizePair output, SizePair window, const UnfoldOptions& o) {
   if (x.rank() == 2) return select(fold(unsqueeze(x, 0), output, window, o), 0, 0);
   const Windows w = windows_of("fold", output, window, o);
-  const std::int64_t taps = window[0] * window[1];
+  const std::int64_t taps = checked_product("fold", window[0], window[1]);
   require(x.rank() == 3 && x.shape()[1] % taps == 0 && x.shape()[2] == w.count[0] * w.count[1],
           "fold: needs [N, C·{}, {}], got shape {}", taps, w.count[0] * w.count[1], x.shape());
   const std::int64_t n = x.shape()[0], channels = x.shape()[1] / taps;
@@ -74,12 +77,14 @@ Tensor fold(const Tensor& x, SizePair output, SizePair window, const UnfoldOptio
 // ---- channels and pixels --------------------------------------------------------------------------------------------
 
 Tensor pixel_shuffle(const Tensor& x, std::int64_t r) {
-  require(r >= 1 && x.rank() >= 3 && x.size(-3) % (r * r) == 0,
+  const std::int64_t square = checked_product("pixel_shuffle", r, r);
+  require(r >= 1 && x.rank() >= 3 && x.size(-3) % square == 0,
           "pixel_shuffle: {}² does not divide the channels of shape {}", r, x.shape());
-  const std::int64_t c = x.size(-3) / (r * r), h = x.size(-2), w = x.size(-1);
+  const std::int64_t c = x.size(-3) / square, h = x.size(-2), w = x.size(-1);
   const Tensor parts = permute(reshape(x, {-1, c, r, r, h, w}), {0, 1, 4, 2, 5, 3});
   Shape shape = x.shape().with(x.rank() - 3, c);
-  return reshape(parts, shape.with(x.rank() - 2, h * r).with(x.rank() - 1, w * r));
+  return reshape(parts, shape.with(x.rank() - 2, checked_product("pixel_shuffle", h, r))
+                            .with(x.rank() - 1, checked_product("pixel_shuffle", w, r)));
 }
 
 Tensor pixel_unshuffle(const Tensor& x, std::int64_t r) {
@@ -87,7 +92,8 @@ Tensor pixel_unshuffle(const Tensor& x, std::int64_t r) {
           "pixel_unshuffle: {} does not divide the last two sizes of shape {}", r, x.shape());
   const std::int64_t c = x.size(-3), h = x.size(-2) / r, w = x.size(-1) / r;
   const Tensor parts = permute(reshape(x, {-1, c, h, r, w, r}), {0, 1, 3, 5, 2, 4});
-  Shape shape = x.shape().with(x.rank() - 3, c * r * r);
+  const std::int64_t channels = checked_product("pixel_unshuffle", c, checked_product("pixel_unshuffle", r, r));
+  Shape shape = x.shape().with(x.rank() - 3, channels);
   return reshape(parts, shape.with(x.rank() - 2, h).with(x.rank() - 1, w));
 }
 
@@ -119,6 +125,7 @@ struct Resize {
 
 Tensor nearest(const Tensor& x, const Resize& r, bool exact) {
   std::vector<std::int64_t> at;
+  at.reserve(static_cast<std::size_t>(r.to));  // what there is no memory for is refused at once
   for (std::int64_t i = 0; i < r.to; ++i) {
     const double position = (static_cast<double>(i) + (exact ? 0.5 : 0.0)) * r.step;
     at.push_back(r.inside(static_cast<std::int64_t>(std::floor(position))));
@@ -129,6 +136,7 @@ Tensor nearest(const Tensor& x, const Resize& r, bool exact) {
 Tensor linearly(const Tensor& x, const Resize& r) {
   std::vector<std::int64_t> low, high;
   std::vector<double> weight;
+  weight.reserve(static_cast<std::size_t>(r.to));
   for (std::int64_t i = 0; i < r.to; ++i) {
     const double position = std::max(r.position(i), 0.0);
     const std::int64_t below = r.inside(static_cast<std::int64_t>(position));
@@ -149,6 +157,7 @@ Tensor cubically(const Tensor& x, const Resize& r) {
   for (std::int64_t k = -1; k <= 2; ++k) {
     std::vector<std::int64_t> at;
     std::vector<double> weight;
+    weight.reserve(static_cast<std::size_t>(r.to));
     for (std::int64_t i = 0; i < r.to; ++i) {
       const double position = r.position(i), below = std::floor(position), t = position - below;
       at.push_back(r.inside(static_cast<std::int64_t>(below) + k));
@@ -192,8 +201,12 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
     const std::size_t at = given == 1 ? 0 : static_cast<std::size_t>(k);
     Resize r{k + 2, x.shape()[k + 2], 0, 0, o.align_corners};
     const double factor = o.scale_factor.empty() ? 0 : o.scale_factor[at];
-    r.to = o.size.empty() ? static_cast<std::int64_t>(std::floor(static_cast<double>(r.from) * factor)) : o.size[at];
+    const double scaled = std::floor(static_cast<double>(r.from) * factor);
+    require(std::fabs(scaled) < 0x1p62, "interpolate: axis {} of shape {} cannot have {} times its size", k + 2,
+            x.shape(), factor);  // and not if the factor is not a number
+    r.to = o.size.empty() ? static_cast<std::int64_t>(scaled) : o.size[at];
     require(r.to >= 1 && r.from >= 1, "interpolate: axis {} of shape {} cannot have size {}", k + 2, x.shape(), r.to);
+    (void)y.shape().with(k + 2, r.to);  // an Error where it would be too large, before positions are listed
     if (o.align_corners) {
       r.step = r.to > 1 ? static_cast<double>(r.from - 1) / static_cast<double>(r.to - 1) : 0;
     } else if (factor > 0 && !o.recompute_scale_factor) {

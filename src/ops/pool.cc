@@ -7,6 +7,7 @@
 #include "ops/build.h"
 #include "ops/conv_nodes.h"
 #include "ops/pool_parts.h"
+#include "ops/shape_nodes.h"
 
 namespace ebb {
 namespace {
@@ -110,13 +111,14 @@ Tensor avg_pool_divisors(const PoolWindows& p, bool count_include_pad, DType dty
 }
 
 Tensor averaging_matrix(std::int64_t size, std::int64_t outputs, DType dtype) {
-  std::vector<double> weights(static_cast<std::size_t>(outputs * size), 0.0);
+  const Shape matrix{outputs, size};  // an Error where it would be too large
+  std::vector<double> weights(static_cast<std::size_t>(matrix.numel()), 0.0);
   for (std::int64_t i = 0; i < outputs; ++i) {
     const std::int64_t first = i * size / outputs, last = ((i + 1) * size + outputs - 1) / outputs;
     for (std::int64_t j = first; j < last; ++j)
       weights[static_cast<std::size_t>(i * size + j)] = 1.0 / static_cast<double>(last - first);
   }
-  return cast(numbers_of_formula(weights, {outputs, size}), dtype);
+  return cast(numbers_of_formula(weights, matrix), dtype);
 }
 
 Tensor max_pool2d(const Tensor& x, SizePair window, const MaxPoolOptions& options) {
@@ -172,13 +174,17 @@ std::int64_t spread_windows(Tensor& x, std::int64_t axis, std::int64_t outputs) 
   if (size % outputs == 0) return size / outputs;
   const auto first = [&](std::int64_t i) { return i * size / outputs; };
   const auto last = [&](std::int64_t i) { return ((i + 1) * size + outputs - 1) / outputs - 1; };
+  checked_product("adaptive_max_pool", checked_sum("adaptive_max_pool", outputs, 1), size);
+  std::vector<std::int64_t> lines;
+  lines.reserve(static_cast<std::size_t>(Shape{outputs}.numel()));  // what there is no memory for is refused at once
   std::int64_t length = 0;
   for (std::int64_t i = 0; i < outputs; ++i) length = std::max(length, last(i) - first(i) + 1);
-  std::vector<std::int64_t> lines;
+  const Shape spread{checked_product("adaptive_max_pool", outputs, length)};
+  lines.reserve(static_cast<std::size_t>(spread.numel()));
   for (std::int64_t i = 0; i < outputs; ++i) {
     for (std::int64_t k = 0; k < length; ++k) lines.push_back(std::min(first(i) + k, last(i)));
   }
-  x = index_select(x, axis, numbers_of_formula(lines, {outputs * length}));
+  x = index_select(x, axis, numbers_of_formula(lines, spread));
   return length;
 }
 

@@ -229,6 +229,7 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t size, std::int64_t axis)
 std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, std::int64_t axis) {
   require(chunks > 0, "chunk: the number of chunks must be positive, got {}", chunks);
   const std::int64_t total = x.shape()[normalize_axis("chunk", axis, x.rank())];
+  require(total > 0 || chunks <= std::int64_t{1} << 31, "chunk: {} empty chunks are too many", chunks);
   if (total == 0) return split(x, std::vector<std::int64_t>(static_cast<std::size_t>(chunks), 0), axis);
   return split(x, (total - 1) / chunks + 1, axis);
 }

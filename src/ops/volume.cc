@@ -4,6 +4,7 @@
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
+#include "ops/shape_nodes.h"
 
 namespace ebb {
 namespace {
@@ -23,10 +24,11 @@ Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
   require(o.stride[0] >= 1 && o.dilation[0] >= 1 && o.padding[0] >= 0 && o.groups >= 1,
           "conv3d: stride, dilation and groups must be positive and padding not negative, got {}, {}, {} and {}",
           o.stride[0], o.dilation[0], o.groups, o.padding[0]);
-  require(weight.size(1) * o.groups == channels,
+  require(checked_product("conv3d", weight.size(1), o.groups) == channels,
           "conv3d: an input of shape {} with {} groups does not fit a weight of shape {}", x.shape(), o.groups,
           weight.shape());
-  const std::int64_t reach = o.dilation[0] * (taps - 1) + 1, padded = x.size(2) + 2 * o.padding[0];
+  const std::int64_t reach = checked_sum("conv3d", checked_product("conv3d", o.dilation[0], taps - 1), 1);
+  const std::int64_t padded = checked_sum("conv3d", x.size(2), checked_product("conv3d", 2, o.padding[0]));
   require(taps >= 1 && padded >= reach, "conv3d: a window of {} planes is larger than the padded input ({})", reach,
           padded);
   const std::int64_t depth = (padded - reach) / o.stride[0] + 1, h = x.size(3), w = x.size(4);

@@ -52,9 +52,12 @@ void GraphRun::run(Claim& claim) {
     forgotten_.clear();
     for (std::size_t k = 0; k < count; ++k) held_[next_++] = Tensor();
   };
+  // Nothing may be released under the lock, not even because the list cannot grow.
+  const auto make_room = [this](std::size_t count) { forgotten_.reserve(count); };
   const StepRunner::Running running(steps_);
   const std::vector<PlanStep>& steps = plan_->steps;
   if (!plan_->attach_first.empty() || steps.empty()) {
+    make_room(plan_->attach_first.size());
     {
       GraphLock lock(parts_);
       for (std::int32_t i : plan_->attach_first) attach(i);
@@ -66,6 +69,7 @@ void GraphRun::run(Claim& claim) {
     steps_.run(step);
     const bool last = &step == &steps.back();
     if (!step.attach.empty() || last) {
+      make_room(step.attach.size());
       GraphLock lock(parts_);
       for (std::int32_t i : step.attach) attach(i);
       if (last) claim.let_go_under_lock();
@@ -95,8 +99,10 @@ void GraphRun::attach(Node* n, Storage storage, std::vector<Forgotten>& forgotte
 // A call's other outputs may be requested later: they stay with the call, which lives as long as they can be.
 void GraphRun::keep_outputs(NodeExtra& extra, std::int32_t i) const {
   const std::span<const BufferPtr> all = steps_.outputs(i);
+  std::vector<Storage> outputs;  // all of them or, where memory runs out, none
   for (std::size_t k = 0; k < extra.output_types.size(); ++k)
-    extra.outputs.push_back({all[k], 0, contiguous_strides(extra.output_types[k].first)});
+    outputs.push_back({all[k], 0, contiguous_strides(extra.output_types[k].first)});
+  extra.outputs = std::move(outputs);
 }
 
 }  // namespace ebb

@@ -1,5 +1,9 @@
 #include "schedule/step_runner.h"
 
+#include <algorithm>
+
+#include "core/format_error.h"
+#include "core/stop.h"
 #include "schedule/read.h"
 
 namespace ebb {
@@ -33,6 +37,42 @@ StepRunner::StepRunner(const Plan& plan, std::span<Node* const> nodes)
   for (const PlanStep& step : plan.steps) {
     if (step.node >= 0) extras_.push_back(nodes[step.node]->extra.get());
   }
+  if (!origins_on()) return;
+  for (const Node* n : nodes) built_.push_back({n->label ? n->label : info(n->op).name, origin_of(*n)});
+}
+
+void StepRunner::run(const PlanStep& step) {
+  check_stop();
+  ++run_.step;
+  if (built_.empty()) return compute(step);
+  try {
+    compute(step);
+    if (run_.mark) run_.mark->wait(run_.step);  // whoever looks for an error wants it here
+  } catch (const Stopped&) {
+    throw;
+  } catch (const Error& error) {
+    fail_with_origin(step, error);
+  }
+}
+
+// A call is one operation. A sweep is many: those whose name begins the error's text.
+void StepRunner::fail_with_origin(const PlanStep& step, const Error& error) const {
+  std::vector<OriginPtr> origins;
+  if (step.node >= 0) {
+    origins.push_back(built_[static_cast<std::size_t>(step.node)].origin);
+  } else {
+    for (const Built& b : built_) {
+      if (std::string_view(error.what()).starts_with(b.name)) origins.push_back(b.origin);
+    }
+  }
+  std::vector<std::string> places;
+  for (const OriginPtr& origin : origins) {
+    const std::string place = origin ? place_of(*origin) : "";
+    if (!place.empty() && std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+    if (places.size() == 3) break;
+  }
+  if (places.empty()) throw;
+  fail(error.kind(), "{} (built at {})", error.what(), fmt::join(places, " or "));
 }
 
 void StepRunner::start() {

@@ -1,7 +1,9 @@
 #pragma once
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "graph/origin.h"
 #include "schedule/plan.h"
 
 namespace ebb {
@@ -24,10 +26,7 @@ class StepRunner {
    private:
     StepRunner& steps_;
   };
-  void run(const PlanStep& step) {
-    ++run_.step;
-    step.sweep ? run_sweep(step) : run_call(step);
-  }
+  void run(const PlanStep& step);
   // Releases what is not read after the step.
   void release_after(const PlanStep& step);
 
@@ -61,6 +60,8 @@ class StepRunner {
   BufferPtr fresh(std::size_t bytes, Op op) const;
   Memory here(std::int32_t v, const Memory& elsewhere) const;
   View view(std::int32_t v) const;
+  void compute(const PlanStep& step) { step.sweep ? run_sweep(step) : run_call(step); }
+  [[noreturn]] void fail_with_origin(const PlanStep& step, const Error& error) const;
   void run_sweep(const PlanStep& step);
   void run_call(const PlanStep& step);
 
@@ -73,6 +74,12 @@ class StepRunner {
   std::vector<const NodeExtra*> extras_;  // of the calls, in the order of the steps
   std::vector<std::vector<BufferPtr>> outputs_;
   std::vector<Argument> call_;
+  // Where each traced node was built and how errors of the data call it; only while origins are on.
+  struct Built {
+    std::string_view name;
+    OriginPtr origin;
+  };
+  std::vector<Built> built_;
 };
 
 }  // namespace ebb

@@ -142,6 +142,40 @@ TEST(Resume, ADamagedCheckpointIsRefused) {
   EXPECT_EQ(run_ebb({"train", "--resume", scratch / "nothing"}).code, 1);
 }
 
+TEST(Resume, ADamagedCheckpointOffersTheOneBeforeIt) {
+  ScratchFolder scratch;
+  const RunFolder folder(scratch / "run");
+  ASSERT_EQ(run_ebb(tiny_run(folder.path(), {"--steps", "10", "--checkpoint-every", "4"})).code, 0);
+  const std::string previous = io::previous_checkpoint(folder.checkpoint());
+  std::string bytes = read_whole(folder.checkpoint());
+  write_whole(folder.checkpoint(), bytes.substr(0, bytes.size() / 2));
+  const ProgramResult r = run_ebb({"train", "--resume", folder.path()});
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.err.find("the one before it, " + previous + " of step 8, is intact"), std::string::npos) << r.err;
+  fs::rename(previous, folder.checkpoint());
+  ASSERT_EQ(run_ebb({"train", "--resume", folder.path()}).code, 0);
+  EXPECT_EQ(read_whole(folder.checkpoint()).substr(bytes.size() - 1000), bytes.substr(bytes.size() - 1000));
+}
+
+TEST(Resume, TerminationAndHangUpSaveTooUnlessTheyAreIgnored) {
+  for (const int signal : {SIGTERM, SIGHUP}) {
+    ScratchFolder scratch;
+    RunningProgram program(ebb_words(tiny_run(scratch / "run", {"--steps", "100000"})));
+    ASSERT_TRUE(program.wait_for("epoch")) << program.err();
+    program.send(signal);
+    EXPECT_EQ(program.wait(), 130) << program.err();
+    EXPECT_NE(program.err().find("stopped and saved after step"), std::string::npos) << program.err();
+    EXPECT_GT(io::load_checkpoint(RunFolder(scratch / "run").checkpoint()).step, 0);
+  }
+  ScratchFolder scratch;
+  std::vector<std::string> words = ebb_words(tiny_run(scratch / "run", {"--steps", "400"}));
+  words.insert(words.begin(), "nohup");
+  RunningProgram program(words);
+  ASSERT_TRUE(program.wait_for("epoch")) << program.err();
+  program.send(SIGHUP);
+  EXPECT_EQ(program.wait(), 0) << program.err();
+}
+
 // The moments are numbers of milliseconds from a fixed seed; what is going on then differs from machine to machine.
 TEST(Resume, KilledTwoHundredTimesItEndsWithTheSameBits) {
   ScratchFolder scratch;

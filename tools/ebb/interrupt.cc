@@ -1,15 +1,13 @@
 #include "interrupt.h"
 
-#include <signal.h>
-
-#include <initializer_list>
-
 namespace ebb::program {
 
 namespace {
 volatile sig_atomic_t noted = 0;
 
 void note(int) { noted = 1; }
+
+constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP};
 }  // namespace
 
 InterruptWatch::InterruptWatch() {
@@ -18,11 +16,14 @@ InterruptWatch::InterruptWatch() {
   action.sa_handler = note;
   action.sa_flags = SA_RESTART | SA_RESETHAND;  // the second one has its usual effect
   sigemptyset(&action.sa_mask);
-  for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  for (std::size_t k = 0; k < kSignals.size(); ++k) {
+    sigaction(kSignals[k], nullptr, &before_[k]);
+    if (before_[k].sa_handler != SIG_IGN) sigaction(kSignals[k], &action, nullptr);
+  }
 }
 
 InterruptWatch::~InterruptWatch() {
-  for (int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_DFL);
+  for (std::size_t k = 0; k < kSignals.size(); ++k) sigaction(kSignals[k], &before_[k], nullptr);
 }
 
 bool InterruptWatch::interrupted() const { return noted != 0; }

@@ -23,7 +23,13 @@ constexpr const char* kEvents = "events.out.tfevents.ebb";
 constexpr const char* kTableHead = "step,epoch,split,loss,accuracy,lr,samples_per_second,seconds,r2,bits_per_byte\n";
 
 // All that belongs to a run.
-constexpr std::array kFiles{"config.json", "checkpoint.safetensors", "best.safetensors", kLines, kTable, kEvents,
+constexpr std::array kFiles{"config.json",
+                            "checkpoint.safetensors",
+                            "checkpoint.previous.safetensors",
+                            "best.safetensors",
+                            kLines,
+                            kTable,
+                            kEvents,
                             "report.html"};
 constexpr const char* kNew = ".new";         // a run that is not established yet
 constexpr const char* kComplete = ".ready";  // one that is, and whose files are on their way into the folder
@@ -85,12 +91,6 @@ std::string as_events(const MetricRow& r) {
     all += event("learning_rate", r.lr) + event("samples_per_second", r.samples_per_second);
   }
   return all;
-}
-
-void append(const std::string& path, const std::string& bytes) {
-  std::ofstream out(path, std::ios::binary | std::ios::app);
-  out << bytes << std::flush;
-  require(out.good(), Error::Kind::io, "{}: cannot be written", path);
 }
 
 // Files that a killed run had not finished: NAME.xxxxxxxx.tmp.
@@ -211,9 +211,9 @@ void RunFolder::keep_metrics(std::int64_t up_to_step) {
 
 void RunFolder::add(const MetricRow& row) {
   rows_.push_back(row);
-  append(file(kLines), as_line(row));
-  append(file(kTable), as_table_row(row));
-  append(file(kEvents), as_events(row));
+  io::append_to_file(file(kLines), as_line(row));
+  io::append_to_file(file(kTable), as_table_row(row));
+  io::append_to_file(file(kEvents), as_events(row));
 }
 
 void write_file(const std::string& path, const std::string& text) {

@@ -235,7 +235,7 @@ class TrainingRun {
     progress["best_loss"] = best_loss_;  // null where there is none yet
     progress["tests_since_best"] = tests_since_best_;
     c.metadata["progress"] = progress.dump();
-    io::save_checkpoint(folder_.checkpoint(), c);
+    io::save_checkpoint(folder_.checkpoint(), c, {.keep_previous = true});
     folder_.establish();
   }
 

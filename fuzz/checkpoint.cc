@@ -1,0 +1,49 @@
+#include <fmt/format.h>
+
+#include "ebb/ops/create.h"
+#include "files.h"
+#include "io/deflate.h"
+#include "io/safetensors.h"
+#include "target.h"
+
+// A checkpoint as it lies on the disk; and one whose checksum is right, with metadata and names that are the input:
+// past the checksum nothing may be taken on trust either.
+EBB_FUZZ_TARGET(checkpoint) {
+  using namespace ebb;
+  using namespace ebb::fuzz;
+  const auto load = [](const std::string& path) {
+    const io::Checkpoint c = io::load_checkpoint(path);
+    use(c.parameters);
+    use(c.optimizer);
+  };
+  may_fail([&] { load(file_of(bytes)); });
+  may_fail([&] {
+    Choices choices(bytes);
+    io::Metadata metadata;
+    io::TensorMap tensors;
+    const Tensor some = ones({2});
+    while (!choices.empty()) {
+      const std::string key = choices.text_until('='), value = choices.text_until('\n');
+      if (value == "tensor") {
+        tensors.emplace(key, some);
+      } else {
+        metadata[key] = value;
+      }
+    }
+    metadata.erase("ebb.crc32");
+    const io::SafetensorsLayout layout(tensors, "input");
+    std::string elements;
+    for (const auto& [name, tensor] : layout.order) {
+      const HostElements host = host_elements(tensor);
+      elements.append(reinterpret_cast<const char*>(host.bytes.data()), host.bytes.size());
+    }
+    const std::string whole = elements + layout.header(metadata);
+    metadata["ebb.crc32"] = fmt::format("{:08x}", io::crc32_of(std::as_bytes(std::span(whole))));
+    std::string text = layout.header(metadata);
+    text += std::string((8 - text.size() % 8) % 8, ' ');
+    std::string file(8, '\0');
+    for (std::size_t i = 0; i < 8; ++i) file[i] = static_cast<char>(text.size() >> 8 * i & 255);
+    file += text + elements;
+    load(file_of({reinterpret_cast<const std::uint8_t*>(file.data()), file.size()}));
+  });
+}

@@ -1,0 +1,12 @@
+#include "ebb/data/readers.h"
+#include "files.h"
+#include "target.h"
+
+EBB_FUZZ_TARGET(csv) {
+  using namespace ebb::fuzz;
+  const std::string path = file_of(bytes);
+  may_fail([&] { use(ebb::read_csv(path).values); });
+  may_fail([&] {
+    use(ebb::read_csv(path, {.separator = ';', .header = ebb::CsvOptions::Header::no, .columns = {"0"}}).values);
+  });
+}

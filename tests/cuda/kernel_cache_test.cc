@@ -1,0 +1,134 @@
+// The kernels on the disk: whatever is wrong with a file there, the kernel is compiled again and the code is right.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <random>
+#include <set>
+
+#include "cuda/runtime/kernel_cache.h"
+#include "emulated_device.h"
+#include "scratch_folder.h"
+
+namespace ebb::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path cache() { return fs::path(std::getenv("XDG_CACHE_HOME")) / "ebb" / "cuda"; }
+
+// Every test has a folder of its own, and a kernel that this process has not asked for.
+class KernelCache : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    use_emulated_device_without_gpu();
+    before_ = std::getenv("XDG_CACHE_HOME") ? std::getenv("XDG_CACHE_HOME") : "";
+    setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
+  }
+  void TearDown() override { setenv("XDG_CACHE_HOME", before_.c_str(), 1); }
+
+  static std::string next_kernel() {
+    static int count = 0;
+    return "extern \"C\" __global__ void cached_kernel_" + std::to_string(count++) + "() {}\n";
+  }
+  static std::string code(const std::string& kernel) { return cuda::machine_code(kernel, "sm_90"); }
+
+  // In processes of their own, all at once.
+  static void compile_in_other_processes(const std::string& kernel, int count) {
+    std::vector<pid_t> children;
+    for (int k = 0; k < count; ++k) {
+      const pid_t child = ::fork();
+      if (child == 0) ::_exit(code(kernel).empty() ? 1 : 0);
+      children.push_back(child);
+    }
+    for (const pid_t child : children) {
+      int status = -1;
+      ::waitpid(child, &status, 0);
+      EXPECT_EQ(status, 0);
+    }
+  }
+
+  static std::set<fs::path> files() {
+    std::set<fs::path> all;
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(cache(), none)) all.insert(entry.path());
+    return all;
+  }
+
+  // The code of a kernel whose file has been through `damage`; whether it came from the disk.
+  template <class Damage>
+  static bool from_disk_after(Damage&& damage, std::string* result = nullptr) {
+    const std::string kernel = next_kernel();
+    const std::set<fs::path> old = files();
+    compile_in_other_processes(kernel, 1);
+    for (const fs::path& path : files()) {
+      if (!old.contains(path)) damage(path);
+    }
+    const cuda::CompileStats stats = cuda::compile_stats();
+    const std::string made = code(kernel);
+    if (device_is_emulated()) EXPECT_NE(made.find(kernel), std::string::npos);
+    EXPECT_FALSE(made.empty());
+    if (result) *result = made;
+    const cuda::CompileStats now = cuda::compile_stats();
+    EXPECT_EQ(now.compiled + now.from_disk, stats.compiled + stats.from_disk + 1);
+    return now.from_disk > stats.from_disk;
+  }
+
+  ScratchFolder folder_;
+  std::string before_;
+};
+
+TEST_F(KernelCache, AnotherProcessReadsIt) {
+  EXPECT_TRUE(from_disk_after([](const fs::path&) {}));
+}
+
+TEST_F(KernelCache, DamagedFilesAreCompiledAgain) {
+  std::mt19937 draw(3);
+  for (int k = 0; k < 60; ++k) {
+    EXPECT_FALSE(from_disk_after([&](const fs::path& path) {
+      std::string bytes = read_whole(path);
+      bytes[draw() % bytes.size()] ^= static_cast<char>(1 << draw() % 8);
+      write_whole(path, bytes);
+    })) << k;
+  }
+}
+
+TEST_F(KernelCache, TruncatedAndLengthenedFilesAreCompiledAgain) {
+  for (const std::size_t length : {0, 1, 8, 39, 40, 41, 100}) {
+    EXPECT_FALSE(from_disk_after([&](const fs::path& path) { fs::resize_file(path, length); })) << length;
+  }
+  EXPECT_FALSE(from_disk_after([&](const fs::path& path) { write_whole(path, read_whole(path) + "x"); }));
+}
+
+TEST_F(KernelCache, AnotherKernelsFileIsNotTakenForThisOne) {
+  fs::path first;
+  from_disk_after([&](const fs::path& path) { first = path; });
+  EXPECT_FALSE(
+      from_disk_after([&](const fs::path& path) { fs::copy_file(first, path, fs::copy_options::overwrite_existing); }));
+}
+
+TEST_F(KernelCache, AFolderInTheFilesPlaceAndOneThatCannotBeMadeDoNoHarm) {
+  EXPECT_FALSE(from_disk_after([&](const fs::path& path) {
+    fs::remove(path);
+    fs::create_directory(path);
+  }));
+  write_whole(folder_ / "file", "");
+  setenv("XDG_CACHE_HOME", (folder_ / "file").c_str(), 1);  // a file where a folder is wanted
+  EXPECT_FALSE(from_disk_after([](const fs::path&) {}));
+}
+
+TEST_F(KernelCache, ManyProcessesMayWriteTheSameKernelAtOnce) {
+  for (int k = 0; k < 10; ++k) {
+    const std::string kernel = next_kernel();
+    const std::size_t before = files().size();
+    compile_in_other_processes(kernel, 8);
+    EXPECT_EQ(files().size(), before + 1);  // nothing half-written is left
+    const long from_disk = cuda::compile_stats().from_disk;
+    code(kernel);
+    EXPECT_EQ(cuda::compile_stats().from_disk, from_disk + 1);
+  }
+}
+
+}  // namespace
+}  // namespace ebb::testing

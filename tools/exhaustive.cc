@@ -1,0 +1,202 @@
+// How exact the functions of one number are: all 2³² numbers of f32, on every SIMD target and by loops of machine code,
+// and all numbers of f16 and bf16, against the C library in double precision (whose own error, below an ulp of f64, is
+// 2⁻²⁹ ulp of f32). Prints the tables of docs/accuracy.md.
+//
+//     ebb_exhaustive                  everything; hours
+//     ebb_exhaustive --every 1001     every 1001st number of f32
+//     ebb_exhaustive exp log          these functions
+//     ebb_exhaustive --check          exit code 1 where a bound is exceeded
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "core/parallel.h"
+#include "cpu/jit/loop.h"
+#include "cpu/tile/kernels.h"
+#include "ebb/ebb.h"
+#include "graph/node.h"
+#include "sweep/reference_math.h"
+
+namespace {
+
+using namespace ebb;
+
+struct Measured {
+  Op op;
+  double bound;  // of the error in f32, in units in the last place
+};
+constexpr Measured kFunctions[] = {{Op::exp, 1},   {Op::exp2, 1},    {Op::expm1, 1.5}, {Op::log, 1},    {Op::log2, 1},
+                                   {Op::log10, 1}, {Op::log1p, 1.5}, {Op::sqrt, 0.51}, {Op::rsqrt, 1},  {Op::cbrt, 1},
+                                   {Op::sin, 1.5}, {Op::cos, 1.5},   {Op::tan, 2.5},   {Op::asin, 1.5}, {Op::acos, 1.5},
+                                   {Op::atan, 1},  {Op::sinh, 1.5},  {Op::cosh, 1.5},  {Op::tanh, 1.5}, {Op::asinh, 2},
+                                   {Op::acosh, 2}, {Op::atanh, 2},   {Op::erf, 1.5},   {Op::erfc, 2},   {Op::erfcx, 2}};
+
+double reference(Op op, double x) { return reference_real(op, {x, 0}, {}, {}).real; }
+
+// The distance of two neighbours at |x| among numbers with this many digits and this smallest exponent.
+double ulp_at(double x, int digits, int least) {
+  int exponent = 0;
+  std::frexp(x, &exponent);
+  return std::ldexp(1.0, std::max(exponent, least) - digits);
+}
+
+struct Format {
+  const char* name;
+  int digits, least;  // as std::numeric_limits counts them
+  double largest;
+};
+constexpr Format kF32{"f32", 24, -125, 0x1.fffffep127}, kF16{"f16", 11, -13, 65504}, kBf16{"bf16", 8, -125, 0x1.fep127};
+
+// In units in the last place. Beyond the largest number an infinity is right, and so is the largest number just below.
+double error_of(double got, double exact, const Format& f) {
+  if (std::isnan(exact) || std::isnan(got)) return std::isnan(exact) == std::isnan(got) ? 0 : HUGE_VAL;
+  if (got == exact) return 0;
+  const double last = ulp_at(f.largest, f.digits, f.least);
+  if (std::isinf(got) && std::signbit(got) == std::signbit(exact) && std::fabs(exact) >= f.largest + last / 2) return 0;
+  if (std::isinf(got)) got = std::copysign(f.largest + last, got);
+  if (std::isinf(exact)) return HUGE_VAL;
+  return std::fabs(got - exact) / ulp_at(exact, f.digits, f.least);
+}
+
+struct Worst {
+  double error = 0, at = 0;
+  void see(double e, double x) {
+    if (e > error) error = e, at = x;
+  }
+};
+
+// ---- f32 ------------------------------------------------------------------------------------------------------------
+
+constexpr std::size_t kPiece = 1 << 14;
+
+// The numbers with bits first, first + every, ...
+std::vector<float> numbers(std::uint64_t first, std::uint64_t every) {
+  std::vector<float> x;
+  for (std::uint64_t bits = first; bits < std::uint64_t{1} << 32 && x.size() < kPiece; bits += every)
+    x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  return x;
+}
+
+// The worst of each way to compute it: the targets, then machine code where the operation has such a form.
+std::vector<Worst> worst_of(Op op, std::uint64_t every) {
+  const cpu::TargetList targets = cpu::tile_kernel_targets();
+  const bool native = cpu::has_native_form(op, false);
+  const std::uint64_t count = ((std::uint64_t{1} << 32) + every - 1) / every;
+  const auto pieces = static_cast<std::int64_t>((count + kPiece - 1) / kPiece);
+  std::vector<std::vector<Worst>> by_piece(static_cast<std::size_t>(pieces));
+  const auto run = [&](std::int64_t p) {
+    const std::vector<float> x = numbers(static_cast<std::uint64_t>(p) * kPiece * every, every);
+    std::vector<double> exact(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) exact[i] = reference(op, static_cast<double>(x[i]));
+    std::vector<Worst>& worst = by_piece[static_cast<std::size_t>(p)];
+    const auto compare = [&](const float* got) {
+      Worst w;
+      for (std::size_t i = 0; i < x.size(); ++i)
+        w.see(error_of(static_cast<double>(got[i]), exact[i], kF32), static_cast<double>(x[i]));
+      worst.push_back(w);
+    };
+    std::vector<float> got(x.size());
+    for (std::size_t t = 0; t < targets.count; ++t) {
+      targets.begin_[t]->elementwise(op, RegType::f32, 0)(got.data(), x.data(), nullptr, nullptr, x.size());
+      compare(got.data());
+    }
+    if (native) {
+      const Tensor in = from_data(x, {static_cast<std::int64_t>(x.size())});
+      const Tensor out = make_node(op, DType::f32, in.shape(), {in}) * 1.0f;
+      compare(out.data<float>());
+    }
+  };
+  cpu::set_native_loops(cpu::NativeLoops::always);
+  parallel_for(pieces, run);
+  cpu::set_native_loops(cpu::NativeLoops::for_large_sweeps);
+  std::vector<Worst> all = by_piece[0];
+  for (const std::vector<Worst>& piece : by_piece) {
+    for (std::size_t k = 0; k < all.size(); ++k) all[k].see(piece[k].error, piece[k].at);
+  }
+  return all;
+}
+
+bool table_of_f32(const std::vector<Measured>& functions, std::uint64_t every) {
+  const cpu::TargetList targets = cpu::tile_kernel_targets();
+  std::printf("| function |");
+  for (std::size_t t = 0; t < targets.count; ++t) std::printf(" %s | at |", targets.begin_[t]->target);
+  std::printf(" machine code | at |\n|---|");
+  for (std::size_t t = 0; t <= targets.count; ++t) std::printf("---|---|");
+  std::printf("\n");
+  bool fine = true;
+  for (const Measured& f : functions) {
+    const std::vector<Worst> all = worst_of(f.op, every);
+    std::printf("| `%s` |", std::string(info(f.op).name).c_str());
+    for (const Worst& w : all) {
+      std::printf(" %.3f | %.9g |", w.error, w.at);
+      fine &= w.error <= f.bound;
+      if (w.error > f.bound)
+        std::fprintf(stderr, "%s errs by %.3f ulp at %.9g\n", info(f.op).name.data(), w.error, w.at);
+    }
+    if (all.size() == targets.count) std::printf(" | |");
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+  return fine;
+}
+
+// ---- f16 and bf16 ---------------------------------------------------------------------------------------------------
+
+bool table_of_halves(const std::vector<Measured>& functions) {
+  std::printf(
+      "\n| function | f16: not correctly rounded | worst | at | bf16: not correctly rounded | worst | at |\n"
+      "|---|---|---|---|---|---|---|\n");
+  bool fine = true;
+  std::vector<std::uint16_t> bits(1 << 16);
+  for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<std::uint16_t>(i);
+  for (const Measured& f : functions) {
+    std::printf("| `%s` |", std::string(info(f.op).name).c_str());
+    for (const auto& [dtype, format] : {std::pair(DType::f16, kF16), std::pair(DType::bf16, kBf16)}) {
+      const Tensor in = from_bytes(bits.data(), dtype, {1 << 16});
+      const std::vector<double> x = in.to_vector(), got = make_node(f.op, dtype, in.shape(), {in}).to_vector();
+      int wrong = 0;
+      Worst worst;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const double exact = reference(f.op, x[i]), error = error_of(got[i], exact, format);
+        wrong += error > 0.5;
+        worst.see(error, x[i]);
+      }
+      std::printf(" %d | %.4f | %.6g |", wrong, worst.error, worst.at);
+      // A result in f32 that is an ulp of f32 off is rounded to the wrong neighbour only beside the middle of two.
+      fine &= worst.error <= 0.5 + 0x1p-8;
+      if (worst.error > 0.5 + 0x1p-8)
+        std::fprintf(stderr, "%s of %s errs by %.4f ulp at %.9g\n", info(f.op).name.data(), format.name, worst.error,
+                     worst.at);
+    }
+    std::printf("\n");
+  }
+  return fine;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::uint64_t every = 1;
+  bool check = false;
+  std::vector<Measured> functions;
+  for (int k = 1; k < argc; ++k) {
+    const std::string word = argv[k];
+    if (word == "--check") {
+      check = true;
+    } else if (word == "--every" && k + 1 < argc) {
+      every = std::strtoull(argv[++k], nullptr, 10);
+    } else {
+      for (const Measured& f : kFunctions) {
+        if (info(f.op).name == word) functions.push_back(f);
+      }
+    }
+  }
+  if (every == 0) return std::fprintf(stderr, "--every takes a positive number\n"), 2;
+  if (functions.empty()) functions.assign(std::begin(kFunctions), std::end(kFunctions));
+  const bool f32 = table_of_f32(functions, every), halves = table_of_halves(functions);
+  return check && !(f32 && halves) ? 1 : 0;
+}
