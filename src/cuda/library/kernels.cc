@@ -177,6 +177,9 @@ bool has_library(Op op) {
     case Op::attention_gradient:
     case Op::linear_cross_entropy:
     case Op::ctc:
+    case Op::transducer:
+    case Op::sparsemax_threshold:
+    case Op::multilabel_hinges:
       return true;
     default:
       return false;
@@ -224,6 +227,12 @@ void run_library(const LibraryCall& call, Gpu& gpu, const RunMarkPtr& mark) {
       return run_linear_cross_entropy(call, gpu, *mark);
     case Op::ctc:
       return run_ctc(call, gpu, *mark);
+    case Op::transducer:
+      return run_transducer(call, gpu, *mark);
+    case Op::sparsemax_threshold:
+      return run_sparsemax_threshold(call, gpu);
+    case Op::multilabel_hinges:
+      return run_multilabel_hinges(call, gpu, *mark);
     default:
       fail(Error::Kind::value, "{}: the GPU has no library call for this operation", info(call.op).name);
   }

@@ -78,6 +78,9 @@ void run_max_pool_index(const LibraryCall& call, Gpu& gpu);
 void run_attention(const LibraryCall& call, Gpu& gpu);
 void run_attention_gradient(const LibraryCall& call, Gpu& gpu);
 void run_linear_cross_entropy(const LibraryCall& call, Gpu& gpu, RunMark& mark);
+void run_transducer(const LibraryCall& call, Gpu& gpu, RunMark& mark);
+void run_sparsemax_threshold(const LibraryCall& call, Gpu& gpu);
+void run_multilabel_hinges(const LibraryCall& call, Gpu& gpu, RunMark& mark);
 void run_ctc(const LibraryCall& call, Gpu& gpu, RunMark& mark);
 void run_matmul(const LibraryCall& call, Gpu& gpu);
 void run_gather(const LibraryCall& call, Gpu& gpu, RunMark& mark);  // index_select, too

@@ -1,5 +1,6 @@
-// CTC: a block per sample, its threads share the states of a step; see the CPU's for the recursions. Numbers are
-// m·2^(512·k), as there (cpu/fused/wide_range.h says why): α of every step is kept in memory for the gradient.
+// CTC and the transducer: a block per sample, whose threads share the states of a step (CTC) or the places of a
+// diagonal (transducer); see the CPU's for the recursions. Numbers are m·2^(512·k), as there: cpu/fused/wide_range.h
+// says why. α of every step is kept in memory for the gradient.
 #include <fmt/format.h>
 
 #include "core/format_error.h"
@@ -9,7 +10,7 @@
 namespace ebb::cuda {
 namespace {
 
-const char* const kText = R"cuda(
+const char* const kSharedText = R"cuda(
 struct Wide {
   f64 m, k, d;
 };
@@ -53,7 +54,7 @@ struct Args {
   Wide* beta;   // per sample: 2 rows of states
   f64* shares;  // per sample: one per label
   i64 steps, samples, classes, room, total_labels, joined, order, blank, zero_infinity;
-  i64 x_t, x_n, x_c, tangent_t, tangent_n, tangent_c, label_n, label_i, input_step, length_step, cotangent_step;
+  i64 x_t, x_n, x_c, tangent_t, tangent_n, tangent_c, x_u, tangent_u, label_n, label_i, input_step, length_step, cotangent_step;
   ErrorSlot* error;
   i64 step;
 };
@@ -61,6 +62,10 @@ struct Args {
 enum { kSteps, kLength, kSum, kAll, kClass, kBlank };
 EBB f64 element(const T* x, i64 at) { return (f64)load(x[at]); }
 
+)cuda";
+
+// What both kernels begin with: the sample's lengths and labels, checked.
+const char* const kSampleText = R"cuda(
 extern "C" __global__ void __launch_bounds__(256) align(const Args a) {
   __shared__ u64 shared[256];
   __shared__ i64 first_label, first_state;
@@ -95,9 +100,11 @@ extern "C" __global__ void __launch_bounds__(256) align(const Args a) {
       complain(a.error, a.step, at, c == a.blank ? kBlank : kClass, bits_of(c));
       complained = true;
     }
-    const bool bad = __syncthreads_or(complained);
+    const bool bad = __syncthreads_or(complained), dual = a.order == 2, keep = a.order >= 1;
+)cuda";
+
+const char* const kCtcText = R"cuda(
     const i64 states = 2 * length + 1;  // of even number blanks, of odd number labels
-    const bool dual = a.order == 2, keep = a.order >= 1;
     Wide* const alpha = a.alpha + first_state * (keep ? a.steps : 2);
     const auto y_of = [&](i64 t, i64 state) {
       const i64 c = state & 1 ? labels[(state >> 1) * a.label_i] : a.blank;
@@ -193,75 +200,152 @@ extern "C" __global__ void __launch_bounds__(256) align(const Args a) {
 }
 )cuda";
 
-}  // namespace
+const char* const kTransducerText = R"cuda(
+    const i64 width = length + 1;
+    Wide* const alpha = a.alpha + n * a.steps * (a.room + 1);
+    const auto probability = [&](i64 t, i64 u, i64 c) {
+      return wide_exp(element(a.x, n * a.x_n + t * a.x_t + u * a.x_u + c * a.x_c),
+                      dual ? element(a.tangent, n * a.tangent_n + t * a.tangent_t + u * a.tangent_u + c * a.tangent_c) : 0);
+    };
+    const i64 diagonals = bad || steps == 0 ? 0 : steps + length;
+    for (i64 d = 0; d < diagonals; ++d) {
+      for (i64 u = threadIdx.x; u <= length; u += 256) {
+        const i64 t = d - u;
+        if (t < 0 || t >= steps) continue;
+        Wide x = d == 0 ? one() : none();
+        if (t > 0) x = plus(x, times(alpha[(t - 1) * width + u], probability(t - 1, u, a.blank)));
+        if (u > 0) x = plus(x, times(alpha[t * width + u - 1], probability(t, u - 1, labels[(u - 1) * a.label_i])));
+        alpha[t * width + u] = x;
+      }
+      __syncthreads();
+    }
+    const Wide total =
+        diagonals ? times(alpha[(steps - 1) * width + length], probability(steps - 1, length, a.blank)) : none();
+    const bool possible = total.m != 0;
+    if (threadIdx.x == 0) {
+      const f64 value = dual ? (possible ? -(total.d / total.m) : 0)
+                        : possible        ? -(log(total.m) + total.k * 354.89135644669197)
+                        : a.zero_infinity ? 0
+                                          : infinity();
+      a.losses[n] = (L)value;
+    }
+    if (!keep) continue;
+    T* const gradient = a.gradient + n * a.steps * (a.room + 1) * a.classes;
+    for (i64 i = threadIdx.x; i < a.steps * (a.room + 1) * a.classes; i += 256) gradient[i] = (T)0;
+    __syncthreads();
+    if (!possible) continue;
+    const f64 g = (f64)a.cotangent[n * a.cotangent_step], inverse = 1 / total.m, slope = total.d / total.m;
+    Wide* const beta = a.beta + n * a.steps * (a.room + 1);
+    const auto share = [&](const Wide& x, const Wide& y) {
+      const f64 factor = scale_of(x.k + y.k - total.k) * inverse, m = x.m * y.m * factor;
+      return dual ? (x.d * y.m + x.m * y.d) * factor - m * slope : m;
+    };
+    for (i64 d = diagonals - 1; d >= 0; --d) {
+      for (i64 u = threadIdx.x; u <= length; u += 256) {
+        const i64 t = d - u;
+        if (t < 0 || t >= steps) continue;
+        const Wide here = alpha[t * width + u];
+        const Wide after = t < steps - 1 ? beta[(t + 1) * width + u] : u == length ? one() : none();
+        T* const row = gradient + (t * (a.room + 1) + u) * a.classes;
+        const Wide by_blank = times(after, probability(t, u, a.blank));
+        row[a.blank] = narrow(-g * share(here, by_blank));
+        Wide sum = by_blank;
+        if (u < length) {
+          const i64 c = labels[u * a.label_i];
+          const Wide by_label = times(beta[t * width + u + 1], probability(t, u, c));
+          row[c] = narrow(-g * share(here, by_label));
+          sum = plus(sum, by_label);
+        }
+        beta[t * width + u] = sum;
+      }
+      __syncthreads();
+    }
+  }
+}
+)cuda";
 
-void run_ctc(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
+void run_alignment(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
+  const bool ctc = call.op == Op::ctc;
+  const std::string name = ctc ? "ctc_loss" : "rnnt_loss";
   const AlignmentCall o = AlignmentCall::from(call.attrs);
   const View &x = call.inputs[0], &labels = call.inputs[1], &input_lengths = call.inputs[2],
              &label_lengths = call.inputs[3];
-  const std::int64_t steps = x.shape[0], samples = x.shape[1], classes = x.shape[2];
+  const std::int64_t steps = x.shape[ctc ? 0 : 1], samples = x.shape[ctc ? 1 : 0], classes = x.shape[ctc ? 2 : 3];
   const bool joined = labels.shape.rank() == 1;
-  const std::int64_t room = joined ? labels.shape[0] : labels.shape[1];
-  const std::int64_t states = joined ? 2 * room + samples : samples * (2 * room + 1);  // of all samples
+  const std::int64_t room = !ctc ? x.shape[2] - 1 : joined ? labels.shape[0] : labels.shape[1];
+  // Of all samples and one step.
+  const std::int64_t states = !ctc ? samples * (room + 1) : joined ? 2 * room + samples : samples * (2 * room + 1);
   if (samples == 0) {
-    require(!joined || room == 0, "ctc_loss: target_lengths add up to 0, but there are {} targets", room);
+    require(!joined || labels.shape[0] == 0, "{}: target_lengths add up to 0, but there are {} targets", name,
+            labels.shape[0]);
     return;
   }
+  const std::int64_t targets = labels.shape[0];
   const std::uint64_t step = mark.add_step([=](int check, std::int64_t position, std::uint64_t bits) {
     const auto number = static_cast<std::int64_t>(bits);
     const std::int64_t n = position < samples ? position : (position - samples) / room;
     const std::int64_t i = position < samples ? 0 : (position - samples) % room;
     switch (check) {
       case 0:
-        return Error(
-            Error::Kind::value,
-            fmt::format("ctc_loss: input_lengths[{}] = {} is outside [0, {}], the log-probabilities have {} steps", n,
-                        number, steps, steps));
+        return Error(Error::Kind::value,
+                     fmt::format("{}: input_lengths[{}] = {} is outside [0, {}], the log-probabilities have {} steps",
+                                 name, n, number, steps, steps));
       case 1:
         return Error(Error::Kind::value,
-                     fmt::format("ctc_loss: target_lengths[{}] = {} is outside [0, {}]", n, number, room));
+                     fmt::format("{}: target_lengths[{}] = {} is outside [0, {}]", name, n, number, room));
       case 2:
-        return Error(
-            Error::Kind::value,
-            fmt::format("ctc_loss: target_lengths up to [{}] add up to {}, but there are {} targets", n, number, room));
+        return Error(Error::Kind::value,
+                     fmt::format("{}: target_lengths up to [{}] add up to {}, but there are {} targets", name, n,
+                                 number, targets));
       case 3:
         return Error(Error::Kind::value,
-                     fmt::format("ctc_loss: target_lengths add up to {}, but there are {} targets", number, room));
+                     fmt::format("{}: target_lengths add up to {}, but there are {} targets", name, number, targets));
       case 4:
         return Error(Error::Kind::index,
-                     fmt::format("ctc_loss: label {} of sample {} is {}, outside [0, {})", i, n, number, classes));
+                     fmt::format("{}: label {} of sample {} is {}, outside [0, {})", name, i, n, number, classes));
       default:
         return Error(
             Error::Kind::value,
-            fmt::format("ctc_loss: label {} of sample {} is {}, the blank; targets must not hold it", i, n, number));
+            fmt::format("{}: label {} of sample {} is {}, the blank; targets must not hold it", name, i, n, number));
     }
   });
   BufferPtr keep_alpha, keep_beta, keep_shares;
   const bool keep = o.order >= 1;
-  const View alpha =
-      workspace(gpu, DType::f64, Shape{std::max<std::int64_t>(2, keep ? steps : 2), states, 3}, keep_alpha, "ctc_loss");
+  const View alpha = workspace(gpu, DType::f64, Shape{ctc && !keep ? 2 : std::max<std::int64_t>(2, steps), states, 3},
+                               keep_alpha, name.c_str());
   View beta, shares;
   if (keep) {
-    beta = workspace(gpu, DType::f64, Shape{2, states, 3}, keep_beta, "ctc_loss");
-    shares = workspace(gpu, DType::f64, Shape{states}, keep_shares, "ctc_loss");
+    beta = workspace(gpu, DType::f64, Shape{ctc ? 2 : std::max<std::int64_t>(2, steps), states, 3}, keep_beta,
+                     name.c_str());
+    shares = workspace(gpu, DType::f64, Shape{states}, keep_shares, name.c_str());
   }
   const DType loss = call.outputs[0].dtype;
   const std::string text = view_text() + odd_text() + element_text(x.dtype) +
                            fmt::format("typedef {} L;\nEBB T narrow(f64 x) {{ return store({}); }}\n",
                                        loss == DType::f64 ? "f64" : "f32", is_half(x.dtype) ? "to_odd(x)" : "(A)x") +
-                           kText;
+                           kSharedText + kSampleText + (ctc ? kCtcText : kTransducerText);
   Words words;
   words.add(x.data).add(o.order >= 2 ? call.inputs[5].data : nullptr).add(labels.data).add(input_lengths.data);
   words.add(label_lengths.data).add(keep ? call.inputs[4].data : nullptr).add(call.outputs[0].data);
   words.add(keep ? call.outputs[1].data : nullptr).add(alpha.data).add(beta.data).add(shares.data);
   words.add(steps).add(samples).add(classes).add(room).add(labels.shape[0]).add(std::int64_t{joined});
   words.add(std::int64_t{o.order}).add(o.blank).add(std::int64_t{o.zero_infinity});
-  for (int d = 0; d < 3; ++d) words.add(x.strides[d]);
-  for (int d = 0; d < 3; ++d) words.add(o.order >= 2 ? call.inputs[5].strides[d] : 0);
+  const auto strides = [&](const View& v) {  // of time, batch, class
+    words.add(v.strides[ctc ? 0 : 1]).add(v.strides[ctc ? 1 : 0]).add(v.strides[ctc ? 2 : 3]);
+  };
+  const View& tangent = o.order >= 2 ? call.inputs[5] : x;
+  strides(x);
+  strides(tangent);
+  words.add(x.strides[2]).add(tangent.strides[2]);  // of labels, where they are an axis
   words.add(joined ? 0 : labels.strides[0]).add(labels.strides[joined ? 0 : 1]);
   words.add(input_lengths.strides[0]).add(label_lengths.strides[0]).add(keep ? call.inputs[4].strides[0] : 0);
   words.add(static_cast<const void*>(mark.slot())).add(static_cast<std::int64_t>(step));
   launch_blocks(gpu, text, "align", samples, words);
 }
+
+}  // namespace
+
+void run_ctc(const LibraryCall& call, Gpu& gpu, RunMark& mark) { run_alignment(call, gpu, mark); }
+void run_transducer(const LibraryCall& call, Gpu& gpu, RunMark& mark) { run_alignment(call, gpu, mark); }
 
 }  // namespace ebb::cuda
