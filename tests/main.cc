@@ -1,19 +1,34 @@
-// EBB_TEST_DEVICE=second runs a test program with the second device as the default one, EBB_TEST_DEVICE=cuda with the
-// first GPU.
+// EBB_TEST_DEVICE runs a test program with another default device:
+//   second     the host behind the seam of devices; EBB_RECORD_KERNELS=FILE writes down the kernels a GPU would need
+//   emulated   all of src/cuda, with kernels on an emulated GPU; EBB_RECORDED_KERNELS=FILE compiles those ahead
+//   cuda       the first GPU
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <string_view>
 
+#include "cuda/emulated_device.h"
+#include "cuda/kernel_store.h"
 #include "second_device.h"
 
 int main(int argc, char** argv) {
-  const char* device = std::getenv("EBB_TEST_DEVICE");
-  if (device && std::string_view(device) == "second") {
+  const char* const named = std::getenv("EBB_TEST_DEVICE");
+  const std::string_view device = named ? named : "";
+  if (device == "second") {
     ebb::testing_device::install_second_device();
     ebb::set_default_device(ebb::testing_device::kSecondDevice);
   }
-  if (device && std::string_view(device) == "cuda") ebb::set_default_device(ebb::device_from_name("cuda:0"));
+  if (device == "emulated") {
+    if (const char* recorded = std::getenv("EBB_RECORDED_KERNELS"))
+      ebb::testing::KernelStore::get().prepare(ebb::testing::KernelStore::read_texts(recorded));
+    ebb::testing::emulate_device();
+  }
+  if (device == "emulated" || device == "cuda") ebb::set_default_device(ebb::device_from_name("cuda:0"));
   testing::InitGoogleTest(&argc, argv);  // it makes the tests' parameters: tensors among them belong on the device, too
-  return RUN_ALL_TESTS();
+  const int result = RUN_ALL_TESTS();
+  if (device == "emulated") {
+    if (const long alone = ebb::testing::KernelStore::get().compiled_alone())
+      std::printf("%ld kernels were not recorded and were compiled alone\n", alone);
+  }
+  return result;
 }

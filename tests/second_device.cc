@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <exception>
@@ -14,6 +15,11 @@
 
 #include "backend/backend.h"
 #include "cpu/backend.h"
+#include "cuda/emulated_device.h"
+#include "cuda/kernel_store.h"
+#include "cuda/library/library.h"
+#include "cuda/print/sweep_text.h"
+#include "cuda/runtime/gpu.h"
 #include "ebb/error.h"
 
 namespace ebb::testing_device {
@@ -106,11 +112,39 @@ class DoneMark final : public Mark {
   std::uint32_t failed_at_ = 0;
 };
 
+// Writes down the kernels that a GPU would run, for the tests on an emulated one.
+class Recorder {
+ public:
+  explicit Recorder(const std::string& path) : path_(path) {
+    testing::record_kernels(path);
+    gpu_ = std::make_unique<cuda::Gpu>(0);
+  }
+  void sweep(const Program& program) { testing::KernelStore::add_text(path_, cuda::print_sweep(program).text); }
+  void call(const LibraryCall& call) {
+    if (!cuda::has_library(call.op) || call.data) return;  // one with a function would call it
+    std::lock_guard guard(mutex_);
+    const cuda::RunMarkPtr mark = gpu_->begin({});
+    try {
+      cuda::run_library(call, *gpu_, mark);
+    } catch (const Error&) {  // the device itself will say so
+    }
+    gpu_->end(mark);
+  }
+
+ private:
+  std::string path_;
+  std::mutex mutex_;
+  std::unique_ptr<cuda::Gpu> gpu_;
+};
+
 class SecondDevice final : public Backend {
  public:
   SecondDevice() : thread_([this] { work(); }) { thread_.detach(); }
 
-  SweepPtr compile(const Program& program) override { return cpu::backend().compile(program); }
+  SweepPtr compile(const Program& program) override {
+    if (recorder_) recorder_->sweep(program);
+    return cpu::backend().compile(program);
+  }
   Run begin(std::span<const FilledBy> inputs) override {
     Run run;
     run.device = kSecondDevice;
@@ -132,6 +166,7 @@ class SecondDevice final : public Backend {
   bool has(Op op) const override { return cpu::backend().has(op); }
   void run(const LibraryCall& call, Run& run) override {
     ++calls;
+    if (recorder_) recorder_->call(call);
     std::vector<View> inputs(call.inputs.begin(), call.inputs.end()), outputs(call.outputs.begin(), call.outputs.end());
     for (View& v : inputs) v.data = memory_.real(v.data);
     for (View& v : outputs) v.data = memory_.real(v.data);
@@ -160,6 +195,8 @@ class SecondDevice final : public Backend {
   bool rounds_to_bf16() const override { return cpu::backend().rounds_to_bf16(); }
 
   std::atomic<long> sweeps{0}, calls{0}, copied{0};
+
+  void record(const std::string& path) { recorder_ = std::make_unique<Recorder>(path); }
 
  private:
   void step(Run& run, std::function<void()> body) {
@@ -201,6 +238,7 @@ class SecondDevice final : public Backend {
     }
   }
 
+  std::unique_ptr<Recorder> recorder_;
   Memory memory_{[this](std::function<void()> work) { enqueue(std::move(work)); }};
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -220,6 +258,7 @@ void install_second_device() {
   // Not if (!is_available(...)): there may be a real GPU of that name, which is not looked for then.
   static const bool once = [] {
     install_backend(kSecondDevice, second_device());
+    if (const char* path = std::getenv("EBB_RECORD_KERNELS")) second_device().record(path);
     return true;
   }();
   static_cast<void>(once);

@@ -125,6 +125,23 @@ static int launch(void (*what)(const void*), unsigned blocks, const void* args, 
   return 0;
 }
 
+// Of a kernel whose threads never wait for each other.
+static int launch_one_by_one(void (*what)(const void*), unsigned blocks, const void* args, unsigned long long seed) {
+  gridDim = {blocks, 1, 1};
+  unsigned threads[kThreads];
+  for (unsigned t = 0; t < kThreads; ++t) threads[t] = t;
+  const unsigned first = blocks ? random_number(seed) % blocks : 0;
+  for (unsigned b = 0; b < blocks; ++b) {
+    blockIdx = {(first + b) % blocks, 0, 0};
+    shuffle(threads, kThreads, seed);
+    for (unsigned t : threads) {
+      threadIdx.x = t;
+      what(args);
+    }
+  }
+  return 0;
+}
+
 }  // namespace emulated
 
 inline void __syncthreads() { emulated::wait(emulated::of_block, emulated::kThreads); }
@@ -169,6 +186,14 @@ inline float __uint_as_float(unsigned x) { return same_bits<float>(x); }
 inline unsigned __float_as_uint(float x) { return same_bits<unsigned>(x); }
 inline double __longlong_as_double(long long x) { return same_bits<double>(x); }
 inline long long __double_as_longlong(double x) { return same_bits<long long>(x); }
+
+// e^(x²)·erfc(x), which CUDA has and C++ has not.
+inline double erfcx(double x) {
+  if (x < 50) return x < -27 ? HUGE_VAL : static_cast<double>(expl(static_cast<long double>(x) * x) * erfcl(x));
+  const long double y = 1 / (2 * static_cast<long double>(x) * x);
+  return static_cast<double>((1 - y * (1 - 3 * y * (1 - 5 * y * (1 - 7 * y)))) / (x * 1.7724538509055160273L));
+}
+inline float erfcxf(float x) { return static_cast<float>(erfcx(x)); }
 
 // The conversions that the device has instructions for.
 inline float from_f16(unsigned short h) {

@@ -1,24 +1,14 @@
-#include "emulated_device.h"
+#include "cuda/emulated_device.h"
 
-#include <dlfcn.h>
-
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <mutex>
-#include <regex>
 #include <string>
 
+#include "cuda/kernel_store.h"
 #include "cuda/print/sweep_text.h"
 #include "cuda/runtime/driver.h"
 #include "cuda/runtime/gpu.h"
-#include "scratch_folder.h"
-
-#ifndef EBB_CXX
-#define EBB_CXX "g++"
-#endif
 
 namespace ebb::testing {
 namespace {
@@ -26,16 +16,12 @@ namespace {
 using namespace cuda;
 
 bool emulated = false;
-std::mutex device;  // one thing at a time
-
-ScratchFolder& folder() {
-  static ScratchFolder f;
-  return f;
-}
+std::mutex device;         // one thing at a time
+std::string recording_to;  // kernels are written there and never run
 
 Result fine() { return kSuccess; }
 
-// A program's machine code is its text: a module is what the C++ compiler makes of it.
+// A program's machine code is its text; a module is that text without the prelude, and its kernels are in the store.
 struct Text {
   std::string source;
 };
@@ -48,137 +34,137 @@ Result create_program(RtcProgram* program, const char* source, const char*, int,
 Text& text_of(RtcProgram program) { return *reinterpret_cast<Text*>(program); }
 
 Result load_module(Module* module, const void* code) {
-  static std::atomic<int> count{0};
-  const std::string name = std::to_string(count.fetch_add(1)), source = static_cast<const char*>(code);
-  const std::filesystem::path here = std::filesystem::absolute(std::filesystem::path(__FILE__).parent_path());
-  {
-    std::ofstream out(folder() / (name + ".cc"));
-    out << "#include \"" << here.string() << "/emulated.h\"\n" << source;
-    const std::regex kernel(R"(__global__ void __launch_bounds__\(256\) (\w+)\(const Args a\))");
-    for (std::sregex_iterator it(source.begin(), source.end(), kernel), end; it != end; ++it) {
-      out << "extern \"C\" int run_" << (*it)[1]
-          << "(unsigned blocks, const void* args, unsigned long long seed) {\n  return emulated::launch([](const void* "
-             "a) { "
-          << (*it)[1] << "(*static_cast<const Args*>(a)); }, blocks, args, seed);\n}\n";
-    }
-  }
-  const std::string library = folder() / (name + ".so");
-  const std::string command = std::string(EBB_CXX) + " -std=c++17 -O0 -w -fPIC -shared -ffp-contract=off -o " +
-                              library + " " + (folder() / (name + ".cc"));
-  if (std::system(command.c_str()) != 0) return 1;
-  *module = reinterpret_cast<Module>(dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL));
-  return *module ? kSuccess : 1;
+  const std::string source = static_cast<const char*>(code);
+  auto* const text = new std::string(source.substr(std::string(prelude()).size()));
+  if (!recording_to.empty()) KernelStore::add_text(recording_to, *text);
+  *module = reinterpret_cast<Module>(text);
+  return kSuccess;
+}
+
+Result find_function(Function* f, Module module, const char* name) {
+  static int nothing = 0;
+  *f = reinterpret_cast<Function>(
+      recording_to.empty() ? KernelStore::get().kernel(*reinterpret_cast<std::string*>(module), name) : &nothing);
+  return *f ? kSuccess : Result{1};
 }
 
 }  // namespace
 
 bool device_is_emulated() { return emulated; }
+bool device_records() { return !recording_to.empty(); }
+
+void record_kernels(const std::string& path) {
+  recording_to = path;
+  emulate_device();
+}
 
 void use_emulated_device_without_gpu() {
   static std::once_flag once;
   std::call_once(once, [] {
-    if (Gpu::count() > 0) return;
-    emulated = true;
-    setenv("XDG_CACHE_HOME", folder().path().c_str(), 1);
-    Compiler c;
-    c.version = [](int* major, int* minor) {
-      *major = *minor = 0;
-      return kSuccess;
-    };
-    c.create = create_program;
-    c.destroy = [](RtcProgram* program) {
-      delete &text_of(*program);
-      return kSuccess;
-    };
-    c.compile = [](RtcProgram, int, const char* const*) { return kSuccess; };
-    c.log_size = [](RtcProgram, std::size_t* n) {
-      *n = 0;
-      return kSuccess;
-    };
-    c.log = [](RtcProgram, char*) { return kSuccess; };
-    c.code_size = [](RtcProgram program, std::size_t* n) {
-      *n = text_of(program).source.size() + 1;
-      return kSuccess;
-    };
-    c.code = [](RtcProgram program, char* to) {
-      std::memcpy(to, text_of(program).source.c_str(), text_of(program).source.size() + 1);
-      return kSuccess;
-    };
-    Driver d;
-    d.init = [](unsigned) { return kSuccess; };
-    d.version = [](int* v) {
-      *v = 0;
-      return kSuccess;
-    };
-    d.error_name = d.error_text = [](Result, const char** text) {
-      *text = "an error of the emulated device";
-      return kSuccess;
-    };
-    d.device_count = [](int* n) {
-      *n = 1;
-      return kSuccess;
-    };
-    d.device = [](int* device, int) {
-      *device = 0;
-      return kSuccess;
-    };
-    d.device_name = [](char* text, int n, int) {
-      std::strncpy(text, "emulated", static_cast<std::size_t>(n));
-      return kSuccess;
-    };
-    d.device_attribute = [](int* value, int attribute, int) {
-      *value = attribute == kMultiprocessors ? 4 : attribute == kCapabilityMajor ? 9 : 0;
-      return kSuccess;
-    };
-    d.retain_context = [](Context*, int) { return kSuccess; };
-    d.set_context = [](Context) { return kSuccess; };
-    d.allocate = [](Address* address, std::size_t bytes) {
-      if (bytes > std::size_t{4} << 30) return kOutOfMemory;
-      void* const memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-      if (!memory) return kOutOfMemory;
-      std::memset(memory, 0xA5, bytes);
-      *address = reinterpret_cast<Address>(memory);
-      return kSuccess;
-    };
-    d.free = [](Address address) {
-      std::free(reinterpret_cast<void*>(address));
-      return kSuccess;
-    };
-    d.allocate_host = [](void** memory, std::size_t bytes, unsigned) {
-      *memory = std::malloc(bytes);
-      return kSuccess;
-    };
-    d.to_device = [](Address to, const void* from, std::size_t n, Stream) {
-      std::memcpy(reinterpret_cast<void*>(to), from, n);
-      return kSuccess;
-    };
-    d.to_host = [](void* to, Address from, std::size_t n, Stream) {
-      std::memcpy(to, reinterpret_cast<const void*>(from), n);
-      return kSuccess;
-    };
-    d.set_bytes = [](Address to, unsigned char x, std::size_t n, Stream) {
-      std::memset(reinterpret_cast<void*>(to), x, n);
-      return kSuccess;
-    };
-    d.create_stream = [](Stream*, unsigned) { return fine(); };
-    d.synchronize = [](Stream) { return fine(); };
-    d.create_event = [](Event*, unsigned) { return fine(); };
-    d.record = [](Event, Stream) { return fine(); };
-    d.query = d.wait = [](Event) { return fine(); };
-    d.load_module = load_module;
-    d.function = [](Function* f, Module module, const char* name) {
-      *f = reinterpret_cast<Function>(dlsym(module, (std::string("run_") + name).c_str()));
-      return *f ? kSuccess : Result{1};
-    };
-    d.launch = [](Function f, unsigned blocks, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream,
-                  void** parameters, void**) {
-      static unsigned long long seed = 1;
-      std::lock_guard guard(device);
-      using Run = int (*)(unsigned, const void*, unsigned long long);
-      return reinterpret_cast<Run>(f)(blocks, parameters[0], ++seed);
-    };
-    install_driver(d, c);
+    if (!emulated && Gpu::count() == 0) emulate_device();
   });
+}
+
+void emulate_device() {
+  emulated = true;
+  setenv("EBB_CUDA_CACHE_MB", "0", 1);  // the store keeps what costs time
+  install_emulated_lt();
+  Compiler c;
+  c.version = [](int* major, int* minor) {
+    *major = *minor = 0;
+    return kSuccess;
+  };
+  c.create = create_program;
+  c.destroy = [](RtcProgram* program) {
+    delete &text_of(*program);
+    return kSuccess;
+  };
+  c.compile = [](RtcProgram, int, const char* const*) { return kSuccess; };
+  c.log_size = [](RtcProgram, std::size_t* n) {
+    *n = 0;
+    return kSuccess;
+  };
+  c.log = [](RtcProgram, char*) { return kSuccess; };
+  c.code_size = [](RtcProgram program, std::size_t* n) {
+    *n = text_of(program).source.size() + 1;
+    return kSuccess;
+  };
+  c.code = [](RtcProgram program, char* to) {
+    std::memcpy(to, text_of(program).source.c_str(), text_of(program).source.size() + 1);
+    return kSuccess;
+  };
+  Driver d;
+  d.init = [](unsigned) { return kSuccess; };
+  d.version = [](int* v) {
+    *v = 0;
+    return kSuccess;
+  };
+  d.error_name = d.error_text = [](Result, const char** text) {
+    *text = "an error of the emulated device";
+    return kSuccess;
+  };
+  d.device_count = [](int* n) {
+    *n = 1;
+    return kSuccess;
+  };
+  d.device = [](int* device, int) {
+    *device = 0;
+    return kSuccess;
+  };
+  d.device_name = [](char* text, int n, int) {
+    std::strncpy(text, "emulated", static_cast<std::size_t>(n));
+    return kSuccess;
+  };
+  d.device_attribute = [](int* value, int attribute, int) {
+    *value = attribute == kMultiprocessors ? 4 : attribute == kCapabilityMajor ? 9 : 0;
+    return kSuccess;
+  };
+  d.retain_context = [](Context*, int) { return kSuccess; };
+  d.set_context = [](Context) { return kSuccess; };
+  d.allocate = [](Address* address, std::size_t bytes) {
+    if (bytes > std::size_t{4} << 30) return kOutOfMemory;
+    void* const memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    if (!memory) return kOutOfMemory;
+    std::memset(memory, 0xA5, bytes);
+    *address = reinterpret_cast<Address>(memory);
+    return kSuccess;
+  };
+  d.free = [](Address address) {
+    std::free(reinterpret_cast<void*>(address));
+    return kSuccess;
+  };
+  d.allocate_host = [](void** memory, std::size_t bytes, unsigned) {
+    *memory = std::malloc(bytes);
+    return kSuccess;
+  };
+  d.to_device = [](Address to, const void* from, std::size_t n, Stream) {
+    if (!device_records()) std::memcpy(reinterpret_cast<void*>(to), from, n);
+    return kSuccess;
+  };
+  d.to_host = [](void* to, Address from, std::size_t n, Stream) {
+    if (!device_records()) std::memcpy(to, reinterpret_cast<const void*>(from), n);
+    return kSuccess;
+  };
+  d.set_bytes = [](Address to, unsigned char x, std::size_t n, Stream) {
+    if (!device_records()) std::memset(reinterpret_cast<void*>(to), x, n);
+    return kSuccess;
+  };
+  d.create_stream = [](Stream*, unsigned) { return fine(); };
+  d.synchronize = [](Stream) { return fine(); };
+  d.create_event = [](Event*, unsigned) { return fine(); };
+  d.record = [](Event, Stream) { return fine(); };
+  d.query = d.wait = [](Event) { return fine(); };
+  d.load_module = load_module;
+  d.function = find_function;
+  d.launch = [](Function f, unsigned blocks, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream,
+                void** parameters, void**) {
+    static unsigned long long seed = 1;
+    if (!recording_to.empty()) return kSuccess;
+    std::lock_guard guard(device);
+    using Run = int (*)(unsigned, const void*, unsigned long long);
+    return reinterpret_cast<Run>(f)(blocks, parameters[0], ++seed);
+  };
+  install_driver(d, c);
 }
 
 }  // namespace ebb::testing

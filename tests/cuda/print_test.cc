@@ -1,10 +1,14 @@
 // Printed kernels, run on the CPU, against the oracle of sweeps.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <array>
 
 #include "cuda/print/sweep_text.h"
 #include "cuda/runtime/driver.h"
 #include "cuda/runtime/open_library.h"
 #include "emulated_kernels.h"
+#include "engine/random_program.h"
 #include "sweep_cases.h"
 
 namespace ebb::testing {
@@ -64,13 +68,23 @@ class PrintedSweeps : public ::testing::Test {
     }
   }
 
+  double tolerance(DType d) const {
+    return d == DType::f64    ? tolerances_[0]
+           : d == DType::f32  ? tolerances_[1]
+           : d == DType::f16  ? tolerances_[2]
+           : d == DType::bf16 ? tolerances_[3]
+                              : 0;
+  }
+  std::array<double, 4> tolerances_{sweep_tolerance(DType::f64), sweep_tolerance(DType::f32),
+                                    sweep_tolerance(DType::f16), sweep_tolerance(DType::bf16)};
+
   void compare(const SweepCase& c, std::int32_t v, const std::vector<std::byte>& got,
                const std::vector<std::byte>& want, const std::string& text) {
     const DType dtype = c.value(v).dtype;
     for (std::size_t i = 0; i < static_cast<std::size_t>(c.value(v).shape.numel()); ++i) {
       const double g = number_at(dtype, got.data(), i), w = number_at(dtype, want.data(), i);
       if (g == w || (std::isnan(g) && std::isnan(w))) continue;
-      if (std::fabs(g - w) <= sweep_tolerance(dtype) * (1 + std::fabs(w))) continue;
+      if (std::fabs(g - w) <= tolerance(dtype) * (1 + std::fabs(w))) continue;
       ADD_FAILURE() << "element " << i << " is " << g << ", the oracle says " << w << "\n" << text;
       return;
     }
@@ -79,6 +93,25 @@ class PrintedSweeps : public ::testing::Test {
 };
 
 TEST_F(PrintedSweeps, AreTheOracle) { check(sweep_cases()); }
+
+// Whatever the scheduler makes of random graphs and of the gradients of random graphs.
+TEST_F(PrintedSweeps, OfRandomProgramsAreTheOracle) {
+  std::vector<std::unique_ptr<SweepCase>> cases;
+  // Inside one step: a chain of roundings of a few units each.
+  tolerances_ = {1e-11, 1e-4, 0.02, 0.1};
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+    for (unsigned seed = 5000; seed < 5060; ++seed) {
+      const RandomProgram program(seed, dtype, {});
+      std::vector<Tensor> roots;
+      for (const Tensor& t : program.build(3 + static_cast<int>(seed % 20))) {
+        if (!t.evaluated()) roots.push_back(t);
+      }
+      if (roots.empty()) continue;
+      if (auto c = make_case(fmt::format("seed {} {}", seed, name(dtype)), roots)) cases.push_back(std::move(c));
+    }
+  }
+  check(std::move(cases));
+}
 
 // Where NVRTC can be had it takes the texts for the oldest GPU that is supported and for Hopper, in one program each.
 TEST(SweepText, CompilesForGpus) {
@@ -92,7 +125,12 @@ TEST(SweepText, CompilesForGpus) {
       if (wanted && step.program) kernels.add(cuda::print_sweep(*step.program));
     }
   }
-  const std::string source = cuda::prelude() + kernels.device_source();
+  std::string source = cuda::prelude();
+  for (std::size_t i = 0; i < kernels.texts().size(); ++i) {
+    source += fmt::format("namespace k{0} {{\n#define sweep sweep_{0}\n#define finish finish_{0}\n{1}\n", i,
+                          kernels.texts()[i]) +
+              "#undef sweep\n#undef finish\n}\n";
+  }
   using namespace cuda;
   Compiler c;  // not the table that the emulated device may have replaced
 #define EBB_LOAD(name, symbol, parameters) c.name = reinterpret_cast<Result(*) parameters>(library.function(#symbol));

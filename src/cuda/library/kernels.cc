@@ -49,6 +49,18 @@ std::string element_text(DType dtype) {
 
 std::string bits_text(DType dtype) { return fmt::format("typedef u{} T;\n", 8 * size_of(dtype)); }
 
+std::string odd_text() {
+  return R"cuda(
+EBB f32 to_odd(f64 x) {
+  const f32 nearest = (f32)x;
+  if ((f64)nearest == x || x != x || is_inf(nearest)) return nearest;
+  const u32 bits = __float_as_uint(nearest);
+  if (bits & 1u) return nearest;
+  return __uint_as_float((nearest > x) == (x > 0) ? bits - 1 : bits + 1);
+}
+)cuda";
+}
+
 void launch_blocks(Gpu& gpu, const std::string& text, const char* kernel, std::int64_t blocks, const Words& words) {
   constexpr std::int64_t kMostBlocks = 65536;
   gpu.launch(gpu.kernel(text, kernel), static_cast<unsigned>(std::clamp<std::int64_t>(blocks, 1, kMostBlocks)),
@@ -81,6 +93,33 @@ View packed(Gpu& gpu, const View& from, BufferPtr& keep, const char* what) {
   const View to = dense(from, from.dtype, keep, gpu, what);
   copy_elements(gpu, to, from);
   return to;
+}
+
+View workspace(const Gpu& gpu, DType dtype, const Shape& shape, BufferPtr& keep, const char* what) {
+  return dense({nullptr, dtype, shape, {}}, dtype, keep, gpu, what);
+}
+
+View reshaped(const View& dense, const Shape& shape) {
+  return {dense.data, dense.dtype, shape, contiguous_strides(shape)};
+}
+
+View part_of(const View& v, int axis, std::int64_t first, std::int64_t count) {
+  View part = v;
+  part.data = element_at(v, first * v.strides[axis]);
+  part.shape = v.shape.with(axis, count);
+  return part;
+}
+
+void convert_elements(Gpu& gpu, const View& to, const View& from) {
+  const RegType type = reg_type(compute_dtype(from.dtype));
+  const std::string text = view_text() +
+                           fmt::format("struct Args {{ {} *to; const {} *from; i64 n; }};\n", memory_text(to.dtype),
+                                       memory_text(from.dtype)) +
+                           fmt::format(
+                               "extern \"C\" __global__ void __launch_bounds__(256) convert(const Args a) {{\n  "
+                               "EACH(i, a.n) a.to[i] = {};\n}}\n",
+                               stored(loaded("a.from[i]", from.dtype, type), type, to.dtype));
+  launch_elements(gpu, text, "convert", to.shape.numel(), Words().add(to.data).add(from.data).add(to.shape.numel()));
 }
 
 std::byte* element_at(const View& view, std::int64_t offset) {
@@ -130,6 +169,17 @@ bool has_library(Op op) {
     case Op::argsort:
     case Op::cumsum:
     case Op::cumprod:
+    case Op::convolution:
+    case Op::conv_transpose:
+    case Op::conv_weight_gradient:
+    case Op::max_pool_index:
+    case Op::attention:
+    case Op::attention_gradient:
+    case Op::linear_cross_entropy:
+    case Op::ctc:
+    case Op::transducer:
+    case Op::sparsemax_threshold:
+    case Op::multilabel_hinges:
       return true;
     default:
       return false;
@@ -161,6 +211,28 @@ void run_library(const LibraryCall& call, Gpu& gpu, const RunMarkPtr& mark) {
     case Op::cumsum:
     case Op::cumprod:
       return run_scan(call, gpu);
+    case Op::convolution:
+      return run_convolution(call, gpu);
+    case Op::conv_transpose:
+      return run_conv_transpose(call, gpu);
+    case Op::conv_weight_gradient:
+      return run_conv_weight_gradient(call, gpu);
+    case Op::max_pool_index:
+      return run_max_pool_index(call, gpu);
+    case Op::attention:
+      return run_attention(call, gpu);
+    case Op::attention_gradient:
+      return run_attention_gradient(call, gpu);
+    case Op::linear_cross_entropy:
+      return run_linear_cross_entropy(call, gpu, *mark);
+    case Op::ctc:
+      return run_ctc(call, gpu, *mark);
+    case Op::transducer:
+      return run_transducer(call, gpu, *mark);
+    case Op::sparsemax_threshold:
+      return run_sparsemax_threshold(call, gpu);
+    case Op::multilabel_hinges:
+      return run_multilabel_hinges(call, gpu, *mark);
     default:
       fail(Error::Kind::value, "{}: the GPU has no library call for this operation", info(call.op).name);
   }

@@ -1,4 +1,5 @@
 #pragma once
+#include <bit>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,10 @@ class Words {
   Words& add(const View& view);  // struct View of kViewText: 18 words
   Words& add(std::int64_t number) {
     words_.push_back(static_cast<std::uint64_t>(number));
+    return *this;
+  }
+  Words& add(double number) {
+    words_.push_back(std::bit_cast<std::uint64_t>(number));
     return *this;
   }
   Words& add(const void* pointer) {
@@ -34,6 +39,10 @@ std::string element_text(DType dtype);
 // typedef T, a type of the dtype's size.
 std::string bits_text(DType dtype);
 
+// to_odd(f64) -> f32. f64 to a half by way of f32 could round twice; a number rounded to odd in between rounds as if
+// once.
+std::string odd_text();
+
 // One thread per element of n, as often as needed.
 void launch_elements(Gpu& gpu, const std::string& text, const char* kernel, std::int64_t n, const Words& words);
 void launch_blocks(Gpu& gpu, const std::string& text, const char* kernel, std::int64_t blocks, const Words& words);
@@ -49,6 +58,30 @@ View at_least_1d(View v);  // a scalar is an axis of one element
 // The words "error, step" of a kernel that complains of an index: check 0 at a position of `index`.
 void add_index_check(Words& words, RunMark& mark, const LibraryCall& call, const View& index, std::int64_t size);
 
+// out = a·b of floats, of their last two dimensions; out is contiguous, may be wider than a and b, and keeps what it
+// holds as a summand where `add` is set. The dimensions before those are out's in all three.
+void multiply_floats(Gpu& gpu, const View& a, const View& b, const View& out, bool add = false);
+
+// Memory of a call, given back when it ends: what comes later in the stream may use it again.
+View workspace(const Gpu& gpu, DType dtype, const Shape& shape, BufferPtr& keep, const char* what);
+// The same elements of memory that lies densely, in another shape.
+View reshaped(const View& dense, const Shape& shape);
+// Elements [first, first + count) along the axis.
+View part_of(const View& v, int axis, std::int64_t first, std::int64_t count);
+// to = from, converted; both dense.
+void convert_elements(Gpu& gpu, const View& to, const View& from);
+
+void run_convolution(const LibraryCall& call, Gpu& gpu);
+void run_conv_transpose(const LibraryCall& call, Gpu& gpu);
+void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu);
+void run_max_pool_index(const LibraryCall& call, Gpu& gpu);
+void run_attention(const LibraryCall& call, Gpu& gpu);
+void run_attention_gradient(const LibraryCall& call, Gpu& gpu);
+void run_linear_cross_entropy(const LibraryCall& call, Gpu& gpu, RunMark& mark);
+void run_transducer(const LibraryCall& call, Gpu& gpu, RunMark& mark);
+void run_sparsemax_threshold(const LibraryCall& call, Gpu& gpu);
+void run_multilabel_hinges(const LibraryCall& call, Gpu& gpu, RunMark& mark);
+void run_ctc(const LibraryCall& call, Gpu& gpu, RunMark& mark);
 void run_matmul(const LibraryCall& call, Gpu& gpu);
 void run_gather(const LibraryCall& call, Gpu& gpu, RunMark& mark);  // index_select, too
 void run_scatter(const LibraryCall& call, Gpu& gpu, RunMark& mark);

@@ -106,19 +106,9 @@ extern "C" __global__ void __launch_bounds__(256) scan(const Args a) {
   }
 }
 )cuda";
-  // f64 to a half by way of f32 could round twice; a number rounded to odd in between rounds as if once.
-  const std::string odd = R"cuda(
-EBB f32 to_odd(f64 x) {
-  const f32 nearest = (f32)x;
-  if ((f64)nearest == x || x != x || is_inf(nearest)) return nearest;
-  const u32 bits = __float_as_uint(nearest);
-  if (bits & 1u) return nearest;
-  return __uint_as_float((nearest > x) == (x > 0) ? bits - 1 : bits + 1);
-}
-)cuda";
   View lines = x, results = out;
   lines.shape = results.shape = x.shape.with(axis, 1);
-  launch_elements(gpu, odd + text, "scan", lines.shape.numel(),
+  launch_elements(gpu, odd_text() + text, "scan", lines.shape.numel(),
                   Words()
                       .add(lines)
                       .add(results)

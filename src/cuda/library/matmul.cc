@@ -7,68 +7,11 @@
 #include <mutex>
 
 #include "core/format_error.h"
+#include "cuda/library/cublaslt.h"
 #include "cuda/library/kernels.h"
-#include "cuda/runtime/open_library.h"
 
 namespace ebb::cuda {
 namespace {
-
-// The part of cublasLt.h that is called here.
-using Status = int;
-struct Algorithm {
-  std::uint64_t data[8];
-};
-struct Heuristic {
-  Algorithm algorithm;
-  std::size_t workspace;
-  Status state;
-  float waves;
-  int reserved[4];
-};
-constexpr int kTransA = 3, kTransB = 4;                          // of a product
-constexpr int kBatchCount = 5, kBatchOffset = 6;                 // of a matrix
-constexpr int kMostWorkspace = 1, kReductions = 3, kAlignA = 5;  // of a preference; B, C, D follow A
-constexpr int kSplitK = 2;                                       // of an algorithm
-constexpr int kCompute32 = 68, kCompute64 = 70;                  // f32 without TF32; f64
-constexpr int kR32 = 0, kR64 = 1, kR16 = 2, kRB16 = 14;
-
-#define EBB_CUBLASLT(X)                                                                                                \
-  X(create, cublasLtCreate, (void**))                                                                                  \
-  X(create_product, cublasLtMatmulDescCreate, (void**, int, int))                                                      \
-  X(destroy_product, cublasLtMatmulDescDestroy, (void*))                                                               \
-  X(set_product, cublasLtMatmulDescSetAttribute, (void*, int, const void*, std::size_t))                               \
-  X(create_matrix, cublasLtMatrixLayoutCreate, (void**, int, std::uint64_t, std::uint64_t, std::int64_t))              \
-  X(destroy_matrix, cublasLtMatrixLayoutDestroy, (void*))                                                              \
-  X(set_matrix, cublasLtMatrixLayoutSetAttribute, (void*, int, const void*, std::size_t))                              \
-  X(create_preference, cublasLtMatmulPreferenceCreate, (void**))                                                       \
-  X(destroy_preference, cublasLtMatmulPreferenceDestroy, (void*))                                                      \
-  X(set_preference, cublasLtMatmulPreferenceSetAttribute, (void*, int, const void*, std::size_t))                      \
-  X(heuristic, cublasLtMatmulAlgoGetHeuristic,                                                                         \
-    (void*, void*, void*, void*, void*, void*, void*, int, Heuristic*, int*))                                          \
-  X(algorithm_number, cublasLtMatmulAlgoConfigGetAttribute, (const Algorithm*, int, void*, std::size_t, std::size_t*)) \
-  X(multiply, cublasLtMatmul,                                                                                          \
-    (void*, void*, const void*, const void*, void*, const void*, void*, const void*, const void*, void*, void*, void*, \
-     const Algorithm*, void*, std::size_t, Stream))
-
-struct Lt {
-#define EBB_MEMBER(name, symbol, parameters) Status(*name) parameters = nullptr;
-  EBB_CUBLASLT(EBB_MEMBER)
-  void* handle = nullptr;
-};
-
-const Lt& lt() {
-  static const Lt* const table = [] {
-    const OpenLibrary library = OpenLibrary::open("cuBLASLt, which multiplies matrices,",
-                                                  {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
-                                                  "install the CUDA toolkit, or `pip install nvidia-cublas`");
-    auto* t = new Lt;
-#define EBB_LOAD(name, symbol, parameters) t->name = reinterpret_cast<Status(*) parameters>(library.function(#symbol));
-    EBB_CUBLASLT(EBB_LOAD)
-    require(t->create(&t->handle) == 0, "cuda: cuBLASLt does not start");
-    return t;
-  }();
-  return *table;
-}
 
 void check_lt(Status status, const char* call) { require(status == 0, "cuda: {} failed with status {}", call, status); }
 
@@ -108,6 +51,7 @@ struct Product {
   DType in, out;
   std::byte* c;
   std::int64_t c_batch;
+  bool add;  // to what c holds
 };
 
 void matrix_layout(Handle& h, DType dtype, const Matrix& x, std::int64_t rows, std::int64_t columns,
@@ -200,8 +144,8 @@ void multiply(Gpu& gpu, const Product& p) {
   if (chosen.workspace)
     workspace =
         BufferPtr::allocate(chosen.workspace, "matmul", {Device::Kind::cuda, static_cast<std::uint8_t>(gpu.index())});
-  const double one = 1, zero = 0;
-  const float one_f = 1, zero_f = 0;
+  const double one = 1, zero = p.add ? 1 : 0;
+  const float one_f = 1, zero_f = p.add ? 1 : 0;
   const void *alpha = wide ? static_cast<const void*>(&one) : &one_f,
              *beta = wide ? static_cast<const void*>(&zero) : &zero_f;
   check_lt(l.multiply(l.handle, product.of, alpha, p.b.data, b.of, p.a.data, a.of, beta, p.c, c.of, p.c, c.of,
@@ -209,7 +153,14 @@ void multiply(Gpu& gpu, const Product& p) {
            "cublasLtMatmul");
 }
 
-void float_matmul(Gpu& gpu, const View& given_a, const View& given_b, const View& out) {
+}  // namespace
+
+void multiply_floats(Gpu& gpu, const View& given_a, const View& given_b, const View& out, bool add) {
+  if (out.shape.numel() == 0) return;
+  if (given_a.shape[given_a.shape.rank() - 1] == 0) {
+    if (!add) gpu.clear(out.data, static_cast<std::size_t>(out.shape.numel()) * size_of(out.dtype));
+    return;
+  }
   BufferPtr keep_a, keep_b;
   const int rank = out.shape.rank();
   Product p;
@@ -218,6 +169,7 @@ void float_matmul(Gpu& gpu, const View& given_a, const View& given_b, const View
   p.k = given_a.shape[rank - 1];
   p.in = given_a.dtype;
   p.out = out.dtype;
+  p.add = add;
   View a = given_a, b = given_b;
   if (!fits(p.m, p.k, a.strides[rank - 2], a.strides[rank - 1])) a = packed(gpu, a, keep_a, "matmul");
   if (!fits(p.k, p.n, b.strides[rank - 2], b.strides[rank - 1])) b = packed(gpu, b, keep_b, "matmul");
@@ -264,6 +216,8 @@ void float_matmul(Gpu& gpu, const View& given_a, const View& given_b, const View
   }
 }
 
+namespace {
+
 // A thread per element; integers wrap.
 void integer_matmul(Gpu& gpu, const View& a, const View& b, const View& out) {
   const int rank = out.shape.rank();
@@ -302,7 +256,7 @@ void run_matmul(const LibraryCall& call, Gpu& gpu) {
     return gpu.clear(out.data, static_cast<std::size_t>(out.shape.numel()) * size_of(out.dtype));
   require(a.dtype != DType::bool_, Error::Kind::type, "{}: bool matrices have no product; cast them to a number first",
           label_of(call));
-  is_floating(a.dtype) ? float_matmul(gpu, a, b, out) : integer_matmul(gpu, a, b, out);
+  is_floating(a.dtype) ? multiply_floats(gpu, a, b, out) : integer_matmul(gpu, a, b, out);
 }
 
 }  // namespace ebb::cuda

@@ -1,8 +1,10 @@
 #include "cuda/runtime/kernel_cache.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -13,6 +15,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "core/format_error.h"
 #include "cuda/print/sweep_text.h"
@@ -31,12 +34,57 @@ std::uint64_t hash(const std::string& bytes, std::uint64_t seed) {  // FNV-1a, m
   return h * 0x9E3779B97F4A7C15u;
 }
 
+// In bytes. EBB_CUDA_CACHE_MB sets it; 0: nothing is kept on disk.
+std::uintmax_t size_limit() {
+  const char* const megabytes = std::getenv("EBB_CUDA_CACHE_MB");
+  return (megabytes && *megabytes ? std::strtoull(megabytes, nullptr, 10) : 512) << 20;
+}
+
+// Code from there is run: it has to be this user's folder, which nobody else can write to. Empty where it is not.
 std::filesystem::path folder() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache)
-    return std::filesystem::path(cache) / "ebb" / "cuda";
-  if (const char* home = std::getenv("HOME"); home && *home)
-    return std::filesystem::path(home) / ".cache" / "ebb" / "cuda";
-  return {};
+  if (size_limit() == 0) return {};
+  std::filesystem::path in;
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache) {
+    in = cache;
+  } else if (const char* home = std::getenv("HOME"); home && *home) {
+    in = std::filesystem::path(home) / ".cache";
+  } else {
+    return {};
+  }
+  in = in / "ebb" / "cuda";
+  std::error_code none;
+  if (!std::filesystem::exists(in, none)) {
+    std::filesystem::create_directories(in, none);
+    ::chmod(in.c_str(), 0700);
+  }
+  struct stat info {};
+  const bool ours = ::lstat(in.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() &&
+                    (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  return ours ? in : std::filesystem::path{};
+}
+
+// Removes the files that were not used for longest until the rest is within three quarters of the limit.
+void trim(const std::filesystem::path& in) {
+  namespace fs = std::filesystem;
+  struct File {
+    fs::file_time_type used;
+    std::uintmax_t bytes;
+    fs::path path;
+  };
+  std::error_code none;
+  std::vector<File> files;
+  std::uintmax_t total = 0;
+  for (const auto& entry : fs::directory_iterator(in, none)) {
+    if (!entry.is_regular_file(none)) continue;
+    files.push_back({entry.last_write_time(none), entry.file_size(none), entry.path()});
+    total += files.back().bytes;
+  }
+  if (total <= size_limit()) return;
+  std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.used < b.used; });
+  for (const File& f : files) {
+    if (total <= size_limit() / 4 * 3) break;
+    if (fs::remove(f.path, none)) total -= f.bytes;
+  }
 }
 
 // A file: magic, the whole key again, the code's checksum and length, the code. Anything else in it is as if it were
@@ -53,6 +101,8 @@ std::string read_file(const std::filesystem::path& path, const Header& expected)
   if (h.magic != kMagic || h.key_low != expected.key_low || h.key_high != expected.key_high) return {};
   std::string code{std::istreambuf_iterator<char>(in), {}};
   if (code.size() != h.bytes || hash(code, 1) != h.checksum) return {};
+  std::error_code none;
+  std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now(), none);  // for trim()
   return code;
 }
 
@@ -60,7 +110,6 @@ std::string read_file(const std::filesystem::path& path, const Header& expected)
 void write_file(const std::filesystem::path& path, Header h, const std::string& code) {
   static std::atomic<unsigned> count{0};
   std::error_code none;
-  std::filesystem::create_directories(path.parent_path(), none);
   const std::filesystem::path temporary = path.string() + fmt::format(".{}.{}", ::getpid(), count.fetch_add(1));
   h.bytes = code.size();
   h.checksum = hash(code, 1);
@@ -74,6 +123,8 @@ void write_file(const std::filesystem::path& path, Header h, const std::string& 
   }
   if (whole) std::filesystem::rename(temporary, path, none);
   if (!whole || none) std::filesystem::remove(temporary, none);
+  static std::atomic<unsigned> written{0};
+  if (written.fetch_add(1) % 64 == 0) trim(path.parent_path());
 }
 
 std::mutex stats_mutex;

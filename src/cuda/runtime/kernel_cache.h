@@ -4,7 +4,9 @@
 namespace ebb::cuda {
 
 // Machine code for a text (without the prelude), compiled for an architecture ("sm_90"): from this process, from the
-// folder $XDG_CACHE_HOME/ebb/cuda (~/.cache/ebb/cuda), or from NVRTC. May be called by several threads.
+// folder $XDG_CACHE_HOME/ebb/cuda (~/.cache/ebb/cuda), or from NVRTC. May be called by several threads. The folder is
+// used where it is the user's alone, files are checked, and those used last are kept up to EBB_CUDA_CACHE_MB (512; 0:
+// none).
 std::string machine_code(const std::string& text, const std::string& architecture);
 
 struct CompileStats {

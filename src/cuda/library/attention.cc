@@ -1,0 +1,237 @@
+// Attention by products over some rows at a time, so that scores never exist for all of them:
+//   s = q·kᵀ,   p = softmax(scale·s + mask),   o = p·v,   lse = log Σ e^s
+//   backward: p = e^(s − lse) is made again, and with δ = Σ do·o
+//   dv = pᵀ·do,   ds = scale·p∘(do·vᵀ − δ),   dq = ds·k,   dk = dsᵀ·q
+// Weights and their gradients are rounded to the dtype of the inputs for the products, as products of halves need it.
+// What is cut depends on the shapes alone, and parts are added in order.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "cuda/library/kernels.h"
+#include "graph/attention_calls.h"
+
+namespace ebb::cuda {
+namespace {
+
+constexpr std::int64_t kScoreBytes = std::int64_t{256} << 20;  // of scores at a time
+
+// A block takes a row of scores. Scores are of type A, weights of type T; where both are the same they share memory.
+const char* const kRowText = R"cuda(
+struct Args {
+  A* scores;
+  A* gradient;     // do·vᵀ
+  T* weights;
+  T* weights_gradient;
+  A* lse;
+  const A* mask;
+  i64 rows, columns;  // of this part; a row of the part is (batch, position)
+  i64 positions, first_position, all_positions, causal, first_batch, heads;
+  i64 mask_0, mask_1, mask_2, mask_3;
+  const T* go;
+  const T* o;
+  i64 values, go_batch, go_row, go_value, o_batch, o_row, o_value;
+  f64 scale;
+};
+EBB A score_at(const Args& a, const A* row, const A* mask, i64 position, i64 c) {
+  if (a.causal && c > position) return -(A)infinity();
+  const A s = (A)a.scale * row[c];
+  return mask ? s + mask[c * a.mask_3] : s;
+}
+EBB const A* mask_of(const Args& a, i64 batch, i64 position) {
+  if (!a.mask) return 0;
+  batch += a.first_batch;
+  return a.mask + batch / a.heads * a.mask_0 + batch % a.heads * a.mask_1 + position * a.mask_2;
+}
+extern "C" __global__ void __launch_bounds__(256) softmax_rows(const Args a) {
+  __shared__ u64 shared[256];
+  for (i64 r = blockIdx.x; r < a.rows; r += gridDim.x) {
+    const i64 batch = r / a.positions, position = a.first_position + r % a.positions;
+    A* const row = a.scores + r * a.columns;
+    const A* const mask = mask_of(a, batch, position);
+    f64 top = -infinity();
+    for (i64 c = threadIdx.x; c < a.columns; c += 256) {
+      const A s = score_at(a, row, mask, position, c);
+      row[c] = s;
+      top = larger(top, (f64)s);
+    }
+    top = over_block<Most>(top, shared);
+    const A shift = top == -infinity() ? (A)0 : (A)top;
+    f64 total = 0;
+    for (i64 c = threadIdx.x; c < a.columns; c += 256) total += (f64)EXP(row[c] - shift);
+    total = over_block<Plus>(total, shared);
+    const A inverse = total == 0 ? (A)0 : (A)(1 / total);
+    for (i64 c = threadIdx.x; c < a.columns; c += 256) a.weights[r * a.columns + c] = store(EXP(row[c] - shift) * inverse);
+    if (threadIdx.x == 0) a.lse[batch * a.all_positions + position] = (A)(top + log(total));
+    __syncthreads();
+  }
+}
+extern "C" __global__ void __launch_bounds__(256) differentiate_rows(const Args a) {
+  __shared__ u64 shared[256];
+  for (i64 r = blockIdx.x; r < a.rows; r += gridDim.x) {
+    const i64 batch = r / a.positions, position = a.first_position + r % a.positions;
+    const A* const row = a.scores + r * a.columns;
+    const A* const mask = mask_of(a, batch, position);
+    f64 delta = 0;
+    for (i64 e = threadIdx.x; e < a.values; e += 256)
+      delta += (f64)load(a.go[batch * a.go_batch + position * a.go_row + e * a.go_value]) *
+               (f64)load(a.o[batch * a.o_batch + position * a.o_row + e * a.o_value]);
+    const A all = (A)over_block<Plus>(delta, shared);
+    const A lse = a.lse[batch * a.all_positions + position], shift = lse == -(A)infinity() ? (A)0 : lse;
+    for (i64 c = threadIdx.x; c < a.columns; c += 256) {
+      const i64 at = r * a.columns + c;
+      const A p = EXP(score_at(a, row, mask, position, c) - shift);
+      const A ds = (A)a.scale * p * (a.gradient[at] - all);
+      a.weights[at] = store(p);
+      a.weights_gradient[at] = store(ds);
+    }
+    __syncthreads();
+  }
+}
+)cuda";
+
+struct Sizes {
+  AttentionCall o;
+  std::int64_t batches, positions, columns, width, values;
+  DType dtype, compute;
+  std::int64_t batches_together, positions_together;
+
+  Sizes(const Attrs& attrs, const View& q, const View& k, const View& v)
+      : o(AttentionCall::from(attrs)),
+        batches(q.shape[0]),
+        positions(q.shape[1]),
+        columns(k.shape[1]),
+        width(q.shape[2]),
+        values(v.shape[2]),
+        dtype(q.dtype),
+        compute(compute_dtype(q.dtype)) {
+    const std::int64_t row = std::max<std::int64_t>(1, columns * static_cast<std::int64_t>(size_of(compute)));
+    const std::int64_t rows = std::max<std::int64_t>(1, kScoreBytes / row);
+    positions_together = std::clamp<std::int64_t>(rows, 1, std::max<std::int64_t>(1, positions));
+    batches_together =
+        std::clamp<std::int64_t>(rows / std::max<std::int64_t>(1, positions), 1, std::max<std::int64_t>(1, batches));
+  }
+  std::string text() const {
+    return view_text() + element_text(dtype) +
+           (compute == DType::f64 ? "#undef EXP\n#define EXP exp\n" : "#undef EXP\n#define EXP expf\n") + kRowText;
+  }
+  // Columns that some row of the part sees. Only where it is one batch: then a part of dk and dv lies densely.
+  std::int64_t seen(std::int64_t count, std::int64_t first, std::int64_t rows) const {
+    return o.causal && count == 1 ? std::min(columns, first + rows) : columns;
+  }
+};
+
+// Rows [t, t + rows) of matrices [b, b + count).
+View rows_of(const View& v, std::int64_t b, std::int64_t count, std::int64_t t, std::int64_t rows) {
+  return part_of(part_of(v, 0, b, count), 1, t, rows);
+}
+View transposed(View v) {
+  const std::int64_t rows = v.shape[1], columns = v.shape[2];
+  v.shape = v.shape.with(1, columns).with(2, rows);
+  std::swap(v.strides[1], v.strides[2]);
+  return v;
+}
+
+struct RowCall {
+  View scores, gradient, weights, weights_gradient;
+  View lse;  // of the part's batches, all positions
+  const View* mask = nullptr;
+  View go, o;
+};
+
+void launch_rows(Gpu& gpu, const Sizes& z, const char* kernel, const RowCall& c, std::int64_t b, std::int64_t count,
+                 std::int64_t t, std::int64_t rows, std::int64_t columns) {
+  Words words;
+  words.add(c.scores.data).add(c.gradient.data).add(c.weights.data).add(c.weights_gradient.data).add(c.lse.data);
+  const std::int64_t heads = c.mask ? c.mask->shape[1] : 1;
+  words.add(c.mask ? c.mask->data : nullptr).add(count * rows).add(columns);
+  words.add(rows).add(t).add(z.positions).add(std::int64_t{z.o.causal}).add(b).add(heads);
+  for (int d = 0; d < 4; ++d) words.add(c.mask ? c.mask->strides[d] : 0);
+  words.add(c.go.data).add(c.o.data).add(z.values);
+  for (int d = 0; d < 3; ++d) words.add(c.go.data ? c.go.strides[d] : 0);
+  for (int d = 0; d < 3; ++d) words.add(c.o.data ? c.o.strides[d] : 0);
+  words.add(z.o.scale);
+  launch_blocks(gpu, z.text(), kernel, count * rows, words);
+}
+
+// f(b, count, t, rows, columns) for the parts.
+template <class F>
+void in_parts(const Sizes& z, F&& f) {
+  for (std::int64_t b = 0; b < z.batches; b += z.batches_together) {
+    const std::int64_t count = std::min(z.batches_together, z.batches - b);
+    for (std::int64_t t = 0; t < z.positions; t += z.positions_together) {
+      const std::int64_t rows = std::min(z.positions_together, z.positions - t);
+      f(b, count, t, rows, z.seen(count, t, rows));
+    }
+  }
+}
+
+}  // namespace
+
+void run_attention(const LibraryCall& call, Gpu& gpu) {
+  const View &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2], &out = call.outputs[0],
+             &lse = call.outputs[1];
+  const Sizes z(call.attrs, q, k, v);
+  if (lse.shape.numel() == 0) return;
+  BufferPtr keep_scores, keep_weights;
+  in_parts(z, [&](std::int64_t b, std::int64_t count, std::int64_t t, std::int64_t rows, std::int64_t columns) {
+    const Shape shape{count, rows, columns};
+    RowCall c;
+    c.scores = workspace(gpu, z.compute, shape, keep_scores, "attention");
+    c.weights = is_half(z.dtype) ? workspace(gpu, z.dtype, shape, keep_weights, "attention") : c.scores;
+    c.lse = part_of(lse, 0, b, count);
+    View mask;
+    if (z.o.mask) mask = call.inputs[3], c.mask = &mask;
+    multiply_floats(gpu, rows_of(q, b, count, t, rows), transposed(rows_of(k, b, count, 0, columns)), c.scores);
+    launch_rows(gpu, z, "softmax_rows", c, b, count, t, rows, columns);
+    multiply_floats(gpu, c.weights, rows_of(v, b, count, 0, columns), rows_of(out, b, count, t, rows));
+  });
+}
+
+void run_attention_gradient(const LibraryCall& call, Gpu& gpu) {
+  const View &g = call.inputs[0], &q = call.inputs[1], &k = call.inputs[2], &v = call.inputs[3], &o = call.inputs[4];
+  const Sizes z(call.attrs, q, k, v);
+  BufferPtr keep_lse, keep[6];
+  const View lse = packed(gpu, call.inputs[5], keep_lse, "attention");
+  // Sums over parts of rows: the results themselves, or in f32 beside them.
+  const bool divided = z.positions_together < z.positions;
+  const View &dk = call.outputs[1], &dv = call.outputs[2];
+  const auto sums_of = [&](const View& out, BufferPtr& memory) {
+    return divided && is_half(out.dtype) ? workspace(gpu, DType::f32, out.shape, memory, "attention") : out;
+  };
+  const View sum_k = sums_of(dk, keep[4]), sum_v = sums_of(dv, keep[5]);
+  for (const View* s : {&sum_k, &sum_v})
+    gpu.clear(s->data, static_cast<std::size_t>(s->shape.numel()) * size_of(s->dtype));
+  if (z.batches > 0 && z.columns == 0) {
+    const View& dq = call.outputs[0];
+    gpu.clear(dq.data, static_cast<std::size_t>(dq.shape.numel()) * size_of(dq.dtype));
+  }
+  if (z.columns > 0) {
+    in_parts(z, [&](std::int64_t b, std::int64_t count, std::int64_t t, std::int64_t rows, std::int64_t columns) {
+      const Shape shape{count, rows, columns};
+      const bool half = is_half(z.dtype);
+      RowCall c;
+      c.scores = workspace(gpu, z.compute, shape, keep[0], "attention");
+      c.gradient = workspace(gpu, z.compute, shape, keep[1], "attention");
+      c.weights = half ? workspace(gpu, z.dtype, shape, keep[2], "attention") : c.scores;
+      c.weights_gradient = half ? workspace(gpu, z.dtype, shape, keep[3], "attention") : c.gradient;
+      c.lse = part_of(lse, 0, b, count);
+      View mask;
+      if (z.o.mask) mask = call.inputs[6], c.mask = &mask;
+      c.go = part_of(g, 0, b, count);
+      c.o = part_of(o, 0, b, count);
+      const View q_rows = rows_of(q, b, count, t, rows), g_rows = rows_of(g, b, count, t, rows);
+      const View keys = rows_of(k, b, count, 0, columns), values = rows_of(v, b, count, 0, columns);
+      multiply_floats(gpu, q_rows, transposed(keys), c.scores);
+      multiply_floats(gpu, g_rows, transposed(values), c.gradient);
+      launch_rows(gpu, z, "differentiate_rows", c, b, count, t, rows, columns);
+      multiply_floats(gpu, c.weights_gradient, keys, rows_of(call.outputs[0], b, count, t, rows));
+      multiply_floats(gpu, transposed(c.weights_gradient), q_rows, rows_of(sum_k, b, count, 0, columns), t > 0);
+      multiply_floats(gpu, transposed(c.weights), g_rows, rows_of(sum_v, b, count, 0, columns), t > 0);
+    });
+  }
+  if (sum_k.data != dk.data) convert_elements(gpu, dk, sum_k);
+  if (sum_v.data != dv.data) convert_elements(gpu, dv, sum_v);
+}
+
+}  // namespace ebb::cuda

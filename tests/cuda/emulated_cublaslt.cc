@@ -1,0 +1,140 @@
+// cuBLASLt by plain loops over matrices stored by columns: what src/cuda/library/matmul.cc asks of it.
+#include <cstring>
+
+#include "cuda/emulated_device.h"
+#include "cuda/library/cublaslt.h"
+#include "ebb/dtype.h"
+
+namespace ebb::testing {
+namespace {
+
+using namespace cuda;
+
+struct Product {
+  std::int32_t transposed[2] = {0, 0};
+};
+struct Matrix {
+  int type;
+  std::int64_t rows, columns, step;
+  std::int32_t batches = 1;
+  std::int64_t batch_step = 0;
+};
+
+double number(int type, const void* data, std::int64_t i) {
+  switch (type) {
+    case kR64:
+      return static_cast<const double*>(data)[i];
+    case kR32:
+      return static_cast<const float*>(data)[i];
+    case kR16:
+      return to_float(static_cast<const Half*>(data)[i]);
+    default:
+      return to_float(static_cast<const BFloat16*>(data)[i]);
+  }
+}
+void put(int type, void* data, std::int64_t i, double x) {
+  switch (type) {
+    case kR64:
+      static_cast<double*>(data)[i] = x;
+      break;
+    case kR32:
+      static_cast<float*>(data)[i] = static_cast<float>(x);
+      break;
+    case kR16:
+      static_cast<Half*>(data)[i] = half_from(static_cast<float>(x));
+      break;
+    default:
+      static_cast<BFloat16*>(data)[i] = bfloat16_from(static_cast<float>(x));
+  }
+}
+
+Status multiply(void*, void* product, const void* alpha, const void* a_data, void* a_layout, const void* b_data,
+                void* b_layout, const void* beta, const void* c_data, void*, void* d_data, void* d_layout,
+                const Algorithm*, void*, std::size_t, Stream) {
+  if (device_records()) return 0;
+  const auto& p = *static_cast<const Product*>(product);
+  const auto &a = *static_cast<const Matrix*>(a_layout), &b = *static_cast<const Matrix*>(b_layout),
+             &d = *static_cast<const Matrix*>(d_layout);
+  // What cuBLASLt multiplies: one type for both factors, and a result of that type or, of halves, f32.
+  const bool halves = a.type == kR16 || a.type == kRB16;
+  if (a.type != b.type || (d.type != a.type && !(halves && d.type == kR32))) return 15;
+  const std::int64_t k = p.transposed[0] ? a.rows : a.columns;
+  if (k != (p.transposed[1] ? b.columns : b.rows) || d.rows != (p.transposed[0] ? a.columns : a.rows) ||
+      d.columns != (p.transposed[1] ? b.rows : b.columns) || a.step < a.rows || b.step < b.rows || d.step < d.rows)
+    return 7;
+  const bool wide = a.type == kR64;
+  const double scale = wide ? *static_cast<const double*>(alpha) : *static_cast<const float*>(alpha);
+  const double keep = wide ? *static_cast<const double*>(beta) : *static_cast<const float*>(beta);
+  for (std::int32_t batch = 0; batch < d.batches; ++batch) {
+    for (std::int64_t j = 0; j < d.columns; ++j) {
+      for (std::int64_t i = 0; i < d.rows; ++i) {
+        double sum = 0;
+        for (std::int64_t l = 0; l < k; ++l) {
+          sum += number(a.type, a_data, batch * a.batch_step + (p.transposed[0] ? i * a.step + l : l * a.step + i)) *
+                 number(b.type, b_data, batch * b.batch_step + (p.transposed[1] ? l * b.step + j : j * b.step + l));
+        }
+        const std::int64_t at = batch * d.batch_step + j * d.step + i;
+        put(d.type, d_data, at, scale * sum + (keep != 0 ? keep * number(d.type, c_data, at) : 0));
+      }
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+void install_emulated_lt() {
+  Lt t;
+  t.create = [](void** handle) {
+    *handle = nullptr;
+    return 0;
+  };
+  t.create_product = [](void** product, int, int) {
+    *product = new Product;
+    return 0;
+  };
+  t.destroy_product = [](void* product) {
+    delete static_cast<Product*>(product);
+    return 0;
+  };
+  t.set_product = [](void* product, int what, const void* value, std::size_t bytes) {
+    std::memcpy(&static_cast<Product*>(product)->transposed[what - kTransA], value, bytes);
+    return 0;
+  };
+  t.create_matrix = [](void** matrix, int type, std::uint64_t rows, std::uint64_t columns, std::int64_t step) {
+    *matrix = new Matrix{type, static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns), step};
+    return 0;
+  };
+  t.destroy_matrix = [](void* matrix) {
+    delete static_cast<Matrix*>(matrix);
+    return 0;
+  };
+  t.set_matrix = [](void* matrix, int what, const void* value, std::size_t bytes) {
+    auto& m = *static_cast<Matrix*>(matrix);
+    std::memcpy(what == kBatchCount ? static_cast<void*>(&m.batches) : &m.batch_step, value, bytes);
+    return 0;
+  };
+  t.create_preference = [](void** preference) {
+    *preference = new int;
+    return 0;
+  };
+  t.destroy_preference = [](void* preference) {
+    delete static_cast<int*>(preference);
+    return 0;
+  };
+  t.set_preference = [](void*, int, const void*, std::size_t) { return 0; };
+  t.heuristic = [](void*, void*, void*, void*, void*, void*, void*, int, Heuristic* found, int* count) {
+    found[0] = {};
+    *count = 1;
+    return 0;
+  };
+  t.algorithm_number = [](const Algorithm*, int, void* value, std::size_t bytes, std::size_t* written) {
+    std::memset(value, 0, bytes);
+    *written = bytes;
+    return 0;
+  };
+  t.multiply = multiply;
+  install_lt(t);
+}
+
+}  // namespace ebb::testing

@@ -1,0 +1,183 @@
+#include "cuda/kernel_store.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <thread>
+
+#include "cuda/print/sweep_text.h"
+
+namespace ebb::testing {
+namespace {
+
+constexpr const char* kOptions =
+    " -std=c++17 -O0 -w -fPIC -ffp-contract=off -fno-exceptions -fno-rtti -fno-asynchronous-unwind-tables ";
+constexpr std::size_t kBatch = 200;  // texts
+
+std::string key_of(const std::string& bytes) {
+  std::uint64_t h[2] = {0xCBF29CE484222325u, 0x9E3779B97F4A7C15u};
+  for (const char c : bytes) {
+    h[0] = (h[0] ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+    h[1] = (h[1] + static_cast<unsigned char>(c)) * 0xD6E8FEB86659FD93u;
+    h[1] ^= h[1] >> 29;
+  }
+  return fmt::format("{:016x}{:016x}", h[0], h[1]);
+}
+
+std::string read_all(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Under a name of this process's own first: other test programs look into the same folder.
+std::string temporary(const std::string& name) {
+  static std::atomic<int> count{0};
+  return fmt::format("{}.{}.{}", name, ::getpid(), count.fetch_add(1));
+}
+
+std::string wrapped(const std::string& text, int number) {
+  std::string body = text;
+  const std::string head = "extern \"C\" __global__";
+  for (std::size_t at = 0; (at = body.find(head, at)) != std::string::npos;) body.replace(at, head.size(), "static");
+  // A kernel whose threads never wait for each other runs one thread after the other, without fibers.
+  static constexpr const char* kWaiting[] = {"Reduction<", "over_", "__sync", "__shfl", "shared"};
+  const bool waits = std::any_of(std::begin(kWaiting), std::end(kWaiting),
+                                 [&](const char* word) { return text.find(word) != std::string::npos; });
+  std::string out = fmt::format("namespace k{} {{\n{}\n", number, body);
+  const std::regex kernel(R"(__global__ void __launch_bounds__\(256\) (\w+)\(const Args a\))");
+  for (std::sregex_iterator it(text.begin(), text.end(), kernel), end; it != end; ++it) {
+    const std::string name = (*it)[1];
+    out += fmt::format(
+        "extern \"C\" int run_{}_{}(unsigned blocks, const void* args, unsigned long long seed) {{\n"
+        "  return emulated::{}([](const void* a) {{ {}(*static_cast<const Args*>(a)); }}, blocks, args, seed);\n}}\n",
+        number, name, waits ? "launch" : "launch_one_by_one", name);
+  }
+  return out + "}\n";
+}
+
+}  // namespace
+
+KernelStore& KernelStore::get() {
+  static auto* const store = new KernelStore;
+  return *store;
+}
+
+KernelStore::KernelStore() {
+  namespace fs = std::filesystem;
+  const std::string header = (fs::path(__FILE__).parent_path() / "emulated.h").string();
+  const std::string base = std::string(EBB_CXX) + kOptions + read_all(header) + cuda::prelude();
+  folder_ = (fs::path(EBB_KERNEL_STORE) / key_of(base).substr(0, 16)).string();
+  fs::create_directories(folder_);
+  const std::string prelude = folder_ + "/prelude.h";
+  if (!fs::exists(prelude + ".gch")) {
+    const std::string source = temporary(prelude), made = temporary(prelude + ".gch");
+    std::ofstream(source) << "#include \"" << header << "\"\n" << cuda::prelude();
+    fs::rename(source, prelude);
+    if (std::system((EBB_CXX + std::string(kOptions) + "-x c++-header " + prelude + " -o " + made).c_str()) == 0)
+      fs::rename(made, prelude + ".gch");
+  }
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    if (entry.path().extension() == ".index") read_index(entry.path().string());
+  }
+}
+
+void KernelStore::read_index(const std::string& path) {
+  std::ifstream in(path);
+  std::string key;
+  for (int number = 0; in >> key; ++number)
+    places_[key] = {std::filesystem::path(path).replace_extension(".so").string(), number};
+}
+
+bool KernelStore::compile(const std::vector<std::string>& texts) {
+  std::string source = "#include \"prelude.h\"\n", index;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    source += wrapped(texts[i], static_cast<int>(i));
+    index += key_of(texts[i]) + "\n";
+  }
+  const std::string name = folder_ + "/" + key_of(source);
+  const std::string file = temporary(name) + ".cc", library = temporary(name + ".so"), list = temporary(name + ".list");
+  std::ofstream(file) << source;
+  const std::string command = EBB_CXX + std::string(kOptions) + "-shared -o " + library + " " + file;
+  const bool good = std::system(command.c_str()) == 0;
+  if (!good) {
+    fmt::print(stderr, "{} failed; the source is {}\n", command, file);
+    return false;
+  }
+  std::filesystem::remove(file);
+  std::ofstream(list) << index;
+  std::filesystem::rename(library, name + ".so");
+  std::filesystem::rename(list, name + ".index");
+  std::lock_guard guard(mutex_);
+  read_index(name + ".index");
+  return true;
+}
+
+void KernelStore::prepare(const std::vector<std::string>& texts) {
+  std::vector<std::string> missing;
+  {
+    std::lock_guard guard(mutex_);
+    std::set<std::string> seen;
+    for (const std::string& text : texts) {
+      if (const std::string key = key_of(text); !places_.contains(key) && seen.insert(key).second)
+        missing.push_back(text);
+    }
+  }
+  std::vector<std::vector<std::string>> batches((missing.size() + kBatch - 1) / kBatch);
+  for (std::size_t i = 0; i < missing.size(); ++i) batches[i % batches.size()].push_back(std::move(missing[i]));
+  std::atomic<std::size_t> next{0};
+  std::vector<std::thread> workers;
+  for (unsigned w = 0; w < std::max(1u, std::thread::hardware_concurrency()); ++w) {
+    workers.emplace_back([&] {
+      for (std::size_t b = next++; b < batches.size(); b = next++) compile(batches[b]);
+    });
+  }
+  for (std::thread& w : workers) w.join();
+}
+
+void* KernelStore::kernel(const std::string& text, const std::string& name) {
+  const std::string key = key_of(text);
+  std::unique_lock lock(mutex_);
+  auto it = places_.find(key);
+  if (it == places_.end()) {
+    ++compiled_alone_;
+    lock.unlock();
+    if (!compile({text})) return nullptr;
+    lock.lock();
+    it = places_.find(key);
+  }
+  void*& library = libraries_[it->second.library];
+  if (!library) library = dlopen(it->second.library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  return library ? dlsym(library, fmt::format("run_{}_{}", it->second.number, name).c_str()) : nullptr;
+}
+
+std::vector<std::string> KernelStore::read_texts(const std::string& path) {
+  std::vector<std::string> texts;
+  std::ifstream in(path, std::ios::binary);
+  for (std::size_t bytes = 0; in >> bytes && in.get() == '\n';) {
+    std::string text(bytes, '\0');
+    if (!in.read(text.data(), static_cast<std::streamsize>(bytes))) break;
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
+void KernelStore::add_text(const std::string& path, const std::string& text) {
+  static auto* const mutex = new std::mutex;
+  static auto* const seen = new std::set<std::string>;
+  std::lock_guard guard(*mutex);
+  if (!seen->insert(key_of(text)).second) return;
+  std::ofstream(path, std::ios::binary | (seen->size() == 1 ? std::ios::trunc : std::ios::app)) << text.size() << "\n"
+                                                                                                << text;
+}
+
+}  // namespace ebb::testing

@@ -1,0 +1,44 @@
+#pragma once
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ebb::testing {
+
+// Texts of kernels, compiled for the emulated device by a C++ compiler: many in one call of it, since a call costs as
+// much as a dozen kernels. What was compiled is kept in the build folder, by what went into it; equal texts are one.
+class KernelStore {
+ public:
+  static KernelStore& get();
+
+  // Compiles those of the texts (without the prelude) that are not there yet, in batches side by side.
+  void prepare(const std::vector<std::string>& texts);
+  // A kernel of a text: int (*)(unsigned blocks, const void* args, unsigned long long seed), 0 if all went well. Null
+  // where the text does not compile or has no such kernel.
+  void* kernel(const std::string& text, const std::string& name);
+
+  // A file of texts, one after the other: read, or added to (each text once per process).
+  static std::vector<std::string> read_texts(const std::string& path);
+  static void add_text(const std::string& path, const std::string& text);
+
+  long compiled_alone() const { return compiled_alone_; }  // texts that no batch had
+
+ private:
+  KernelStore();
+  struct Place {
+    std::string library;
+    int number;
+  };
+  bool compile(const std::vector<std::string>& texts);
+  void read_index(const std::string& path);
+
+  std::string folder_;
+  std::mutex mutex_;
+  std::map<std::string, Place> places_;     // by the text's key
+  std::map<std::string, void*> libraries_;  // opened
+  long compiled_alone_ = 0;
+};
+
+}  // namespace ebb::testing
