@@ -3,7 +3,7 @@
 
     make bench                     every suite (hours: the peers compile thousands of functions)
     make bench QUICK=1             large f32 value + gradient rows only, few rounds
-    make bench SUITE=losses        one suite: engine, losses, custom, linear_ce, autograd, train, startup
+    make bench SUITE=losses        one suite: engine, losses, custom, linear_ce, autograd, train, scaling, startup
     bench/compare.py --suite losses --cases 'mse|huber' --sizes small --peers torch,jax
 
 Every result is held against f64 before it is timed. Contenders take turns, round by round; medians over all rounds,
@@ -22,10 +22,11 @@ from pathlib import Path
 
 import contenders
 import report
+import scaling
 import setting
 import startup
 
-SUITES = ["engine", "losses", "custom", "linear_ce", "autograd", "train", "startup"]
+SUITES = ["engine", "losses", "custom", "linear_ce", "autograd", "train", "scaling", "startup"]
 RESULTS = setting.ROOT / "bench" / "results" / "latest.json"
 REST = 0.1  # seconds before a turn: threads of the one before may still spin
 OUT_OF_CACHE = 100e6  # bytes; below, a share of copy bandwidth means nothing
@@ -225,6 +226,13 @@ def main():
                 if suite == "startup":
                     rows = startup.rows(build, python, options)
                     print(report.startup_text(rows))
+                elif suite == "scaling":
+                    comparison.stop()  # idle threads of others would be in the way
+                    rows = []
+                    print(report.scaling_header(scaling.counts()), flush=True)
+                    for row in scaling.rows(build / "bench" / "ebb_bench_worker", python, options, log):
+                        rows.append(row)
+                        print(report.scaling_line(row), flush=True)
                 else:
                     rows = []
                     print(report.header(options.peers), flush=True)
@@ -233,7 +241,7 @@ def main():
                         print(report.line(row, options.peers), flush=True)
                     print(report.summary(rows, options.peers))
                 if not options.cases:
-                    kept = not_measured_again(known["suites"].get(suite), rows)
+                    kept = [] if suite in ("startup", "scaling") else not_measured_again(known["suites"].get(suite), rows)
                     known["suites"][suite] = {
                         "rows": rows + kept, "floors": floors, "quick": options.quick,
                         "peers": [p for p in contenders.PEERS if any(p in r.get("results", {}) for r in rows + kept)],

@@ -6,6 +6,7 @@ from xml.sax.saxutils import escape
 
 import contenders
 import reasons
+import scaling
 
 TITLES = {
     "engine": "The engine's figures",
@@ -14,6 +15,7 @@ TITLES = {
     "linear_ce": "Linear head and cross-entropy",
     "autograd": "Differentiation itself",
     "train": "Steps of training",
+    "scaling": "More threads",
     "startup": "Starting up",
 }
 
@@ -145,6 +147,33 @@ def show(value, unit):
     if value is None:
         return "—"
     return seconds(value) if unit == "s" else size_in_bytes(value)
+
+
+def scaling_header(threads):
+    return f"{'case':<34}{'':<6}{'':<9}" + "".join(f"{n:>4} threads   " for n in threads)
+
+
+def scaling_line(row):
+    text = ""
+    for title, times in (("Ebb", row["ebb"]), ("PyTorch", row["peer"])):
+        if not times:
+            continue
+        shares = scaling.efficiency(times, row["threads"])
+        cells = "".join(f"{seconds(t):>9} {f'{e:.0%}' if e else '':<5}" for t, e in zip(times, shares))
+        text += f"{row['case'] if title == 'Ebb' else '':<34}{row['dtype'] if title == 'Ebb' else '':<6}{title:<9}{cells}\n"
+    return text.rstrip()
+
+
+def scaling_table(rows):
+    threads = rows[0]["threads"]
+    text = "| case | dtype | |" + "".join(f" {n} threads |" for n in threads) + "\n|---|---|---|" + "---|" * len(threads) + "\n"
+    for row in rows:
+        for title, times in (("Ebb", row["ebb"]), ("PyTorch", row["peer"])):
+            if times:
+                shares = scaling.efficiency(times, threads)
+                cells = " | ".join(f"{seconds(t)} ({e:.0%})" if e else seconds(t) for t, e in zip(times, shares))
+                text += f"| {row['case']} | {row['dtype']} | {title} | {cells} |\n"
+    return text
 
 
 # ---- plots
@@ -303,6 +332,9 @@ def suite_section(suite, part, folder, notes):
         for r in part["rows"]:
             text += f"| {r['what']} | " + " | ".join(show(r["values"].get(t), r["unit"]) for t in titles) + " |\n"
         return text
+    if suite == "scaling":
+        return text + ("In parentheses the efficiency: the time with one thread, divided by the number of threads and by "
+                       "the time with that many.\n\n" + scaling_table(part["rows"]))
     peers = part["peers"]
     text += first_calls(part["rows"], peers) + "\n"
     for (size, dtype, mode), rows in groups(part["rows"]).items():
