@@ -44,6 +44,26 @@ void expect_same_bits(const std::vector<T>& got, const std::vector<T>& want, std
   }
 }
 
+// Each kind of instructions that this processor has loops of.
+class NativeLoop : public ::testing::TestWithParam<const TileKernels*> {
+ protected:
+  void SetUp() override { force_tile_kernels(GetParam()); }
+  void TearDown() override { force_tile_kernels(nullptr); }
+};
+std::vector<const TileKernels*> targets_with_loops() {
+  std::vector<const TileKernels*> found;
+  const TargetList all = tile_kernel_targets();
+  for (std::size_t k = 0; k < all.count; ++k) {
+    force_tile_kernels(all.begin_[k]);
+    if (native_loops_usable()) found.push_back(all.begin_[k]);
+  }
+  force_tile_kernels(nullptr);
+  return found;
+}
+INSTANTIATE_TEST_SUITE_P(Of, NativeLoop, ::testing::ValuesIn(targets_with_loops()),
+                         [](const auto& p) { return std::string(p.param->target); });
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(NativeLoop);  // other processors have the steps
+
 struct Case {
   Op op;
   int arity;
@@ -89,17 +109,16 @@ void check_operation(const Case& c) {
   p.values.push_back(v);
   p.stores.push_back({c.arity, p.pointers++});
   const auto loop = make_native_loop(p);
-  ASSERT_EQ(loop != nullptr, native_loops_usable());  // other processors have the steps
-  if (!loop) return;
+  ASSERT_NE(loop, nullptr);
   void* pointers[4];
   for (int k = 0; k < c.arity; ++k) pointers[k] = in[k].data();
   pointers[c.arity] = got.data();
-  alignas(32) std::byte state[kMaxLoopState] = {};
+  alignas(kGuardBytes) std::byte state[kMaxLoopState] = {};
   loop->run(pointers, kCount / loop->group(), state, 1);
   expect_same_bits(got, want, info(c.op).name);
 }
 
-TEST(NativeLoop, EveryOperationHasTheBitsOfItsTileKernel) {
+TEST_P(NativeLoop, EveryOperationHasTheBitsOfItsTileKernel) {
   for (const Case& c : kCases) {
     EXPECT_TRUE(has_native_form(c.op, false)) << info(c.op).name;
     check_operation<float>(c);
@@ -109,7 +128,7 @@ TEST(NativeLoop, EveryOperationHasTheBitsOfItsTileKernel) {
 
 // Halves in memory, read, rounded to and written, as the tile kernels do it: every half there is, and what lies
 // between.
-TEST(NativeLoop, HalvesHaveTheBitsOfTheTileKernels) {
+TEST_P(NativeLoop, HalvesHaveTheBitsOfTheTileKernels) {
   for (const auto& [stored, dtype] : {std::pair{Stored::bf16, DType::bf16}, std::pair{Stored::f16, DType::f16}}) {
     constexpr std::size_t kCount = 1 << 16;
     std::vector<std::uint16_t> halves(kCount);
@@ -128,11 +147,10 @@ TEST(NativeLoop, HalvesHaveTheBitsOfTheTileKernels) {
     p.pointers = 6;
     p.stores = {{0, 2}, {2, 3}, {1, 4, stored}, {2, 5, stored}};
     const auto loop = make_native_loop(p);
-    ASSERT_EQ(loop != nullptr, native_loops_usable());
-    if (!loop) return;
+    ASSERT_NE(loop, nullptr);
     std::vector<std::uint16_t> written(kCount), twice(kCount), expected(kCount);
     void* pointers[] = {halves.data(), between.data(), read.data(), rounded.data(), written.data(), twice.data()};
-    alignas(32) std::byte state[kMaxLoopState];
+    alignas(kGuardBytes) std::byte state[kMaxLoopState];
     loop->run(pointers, kCount / loop->group(), state, 1);
     tile_kernels().load(dtype, RegType::f32)(want.data(), halves.data(), 1, kCount);
     expect_same_bits(read, want, "read");
@@ -145,7 +163,7 @@ TEST(NativeLoop, HalvesHaveTheBitsOfTheTileKernels) {
 }
 
 // Functions, where numbers are ordinary; otherwise a guard tells.
-TEST(NativeLoop, EveryFunctionHasTheBitsOfItsTileKernel) {
+TEST_P(NativeLoop, EveryFunctionHasTheBitsOfItsTileKernel) {
   struct Range {
     Op op;
     double low, high;
@@ -161,8 +179,7 @@ TEST(NativeLoop, EveryFunctionHasTheBitsOfItsTileKernel) {
     p.stores = {{1, 1}};
     p.sums = {1};
     const auto loop = make_native_loop(p);
-    ASSERT_EQ(loop != nullptr, native_loops_usable());
-    if (!loop) return;
+    ASSERT_NE(loop, nullptr);
     constexpr std::size_t kBlockSize = 320, kBlocks = 40;
     std::mt19937 g(5);
     std::uniform_real_distribution<double> even(std::max(r.low, -100.0), std::min(r.high, 100.0)), power(-126, 125);
@@ -176,7 +193,7 @@ TEST(NativeLoop, EveryFunctionHasTheBitsOfItsTileKernel) {
     const ElementwiseFn fn = tile_kernels().elementwise(r.op, RegType::f32, 0);
     fn(want.data(), x.data(), nullptr, nullptr, x.size());
     void* pointers[] = {x.data(), got.data()};
-    alignas(32) std::byte state[kBlocks * kMaxLoopState];
+    alignas(kGuardBytes) std::byte state[kBlocks * kMaxLoopState];
     loop->run(pointers, kBlockSize / loop->group(), state, kBlocks);
     expect_same_bits(got, want, info(r.op).name);
     for (std::size_t b = 0; b < kBlocks; ++b) {
@@ -211,7 +228,7 @@ TEST(NativeLoop, EveryFunctionHasTheBitsOfItsTileKernel) {
 // Huber's loss and gradient with a weight: numbers, sums, a mask that becomes a number, a guard and several outputs.
 template <class T>
 void check_formula(std::size_t groups) {
-  const std::size_t n = groups * kLoopGroup;
+  const std::size_t n = groups * 4 * kLoopGroup;  // a turn of the loop has at most four groups
   std::vector<T> x = numbers<T>(n, 1), y = numbers<T>(n, 2), gradient(n, T(77)), inside(n, T(77));
   for (std::vector<T>* v : {&x, &y})
     for (T& e : *v)
@@ -231,13 +248,12 @@ void check_formula(std::size_t groups) {
   p.sums = {7, 9};
   p.guards = {8};
   const auto loop = make_native_loop(p);
-  ASSERT_EQ(loop != nullptr, native_loops_usable());  // other processors have the steps
-  if (!loop) return;
+  ASSERT_NE(loop, nullptr);
   void* pointers[] = {x.data(), y.data(), &delta, &low, gradient.data(), inside.data()};
-  alignas(32) std::byte state[kMaxLoopState];
+  alignas(kGuardBytes) std::byte state[kMaxLoopState];
   std::memset(state, 0x5A, sizeof state);
-  ASSERT_EQ(loop->group(), kLoopGroup);  // so few instructions
-  loop->run(pointers, groups, state, 1);
+  ASSERT_EQ(n % loop->group(), 0u);
+  loop->run(pointers, n / loop->group(), state, 1);
   T sums[2][kLoopGroup] = {};
   bool all = true;
   for (std::size_t i = 0; i < n; ++i) {
@@ -255,7 +271,7 @@ void check_formula(std::size_t groups) {
   EXPECT_EQ(guard, all);
 }
 
-TEST(NativeLoop, ComputesAFormulaInOneGo) {
+TEST_P(NativeLoop, ComputesAFormulaInOneGo) {
   for (std::size_t groups : {0, 1, 2, 7}) {
     check_formula<float>(groups);
     check_formula<double>(groups);
@@ -263,7 +279,7 @@ TEST(NativeLoop, ComputesAFormulaInOneGo) {
 }
 
 // Tests force slower targets; this processor's code would not be theirs.
-TEST(NativeLoop, IsNotMadeForATargetThatHasNone) {
+TEST(NativeLoops, AreNotMadeForATargetThatHasNone) {
   LoopProgram p;
   p.values = {{.source = LoopProgram::Source::tile, .pointer = p.pointers++}};
   p.stores = {{0, p.pointers++}};
@@ -277,7 +293,7 @@ TEST(NativeLoop, IsNotMadeForATargetThatHasNone) {
 }
 
 // More values at once than there are registers: those that are needed last wait on the stack.
-TEST(NativeLoop, KeepsMoreValuesThanThereAreRegisters) {
+TEST_P(NativeLoop, KeepsMoreValuesThanThereAreRegisters) {
   constexpr int kTerms = 40;
   LoopProgram p;
   p.values.push_back({.source = LoopProgram::Source::tile, .pointer = p.pointers++});
@@ -293,14 +309,13 @@ TEST(NativeLoop, KeepsMoreValuesThanThereAreRegisters) {
   const int result = static_cast<int>(p.values.size()) - 1;
   p.stores = {{result, p.pointers++}};
   const auto loop = make_native_loop(p);
-  ASSERT_EQ(loop != nullptr, native_loops_usable());
-  if (!loop) return;
+  ASSERT_NE(loop, nullptr);
   std::vector<float> x(960), got(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = 0.001f * static_cast<float>(i) - 0.3f;
   std::vector<void*> pointers{x.data()};
   for (int k = 0; k < kTerms; k += 2) pointers.push_back(&numbers[static_cast<std::size_t>(k)]);
   pointers.push_back(got.data());
-  alignas(32) std::byte state[kMaxLoopState];
+  alignas(kGuardBytes) std::byte state[kMaxLoopState];
   loop->run(pointers.data(), x.size() / loop->group(), state, 1);
   std::vector<float> want(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -312,7 +327,7 @@ TEST(NativeLoop, KeepsMoreValuesThanThereAreRegisters) {
   expect_same_bits(got, want, "products");
 }
 
-TEST(NativeLoop, IsNotMadeWhenPointersDoNotSuffice) {
+TEST_P(NativeLoop, IsNotMadeWhenPointersDoNotSuffice) {
   LoopProgram p;
   for (int k = 0; k < 20; ++k) p.values.push_back({.source = LoopProgram::Source::tile, .pointer = p.pointers++});
   for (int k = 1; k < 20; ++k)

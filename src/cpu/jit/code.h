@@ -76,9 +76,12 @@ struct LoopCode {
 
 LoopCode lower(const LoopProgram& program);
 
-// The machine code with this many vectors side by side; empty where registers do not suffice, or on other processors.
-bool can_emit();
-int vectors_in_a_group(bool wide);  // of kLoopGroup elements
-std::vector<std::uint8_t> emit(const LoopCode& code, int side_by_side);
+// The instructions that loops are made of.
+enum class LoopTarget : std::uint8_t { none, neon, avx2, avx512 };
+
+// The machine code with this many vectors side by side; empty where registers do not suffice, or where this program was
+// built for other processors.
+int vectors_in_a_group(LoopTarget target, bool wide);  // of kLoopGroup elements
+std::vector<std::uint8_t> emit(const LoopCode& code, LoopTarget target, int side_by_side);
 
 }  // namespace ebb::cpu

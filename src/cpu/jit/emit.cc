@@ -1,27 +1,22 @@
 #include <algorithm>
+#include <type_traits>
 
 #include "cpu/jit/code.h"
 
 #if defined(__aarch64__)
-#define EBB_NATIVE_LOOPS 1
-#include "cpu/jit/assembler_arm64.h"
+#include "cpu/jit/assembler_neon.h"
 #elif defined(__x86_64__)
-#define EBB_NATIVE_LOOPS 1
-#include "cpu/jit/assembler_x86_64.h"
-#else
-#define EBB_NATIVE_LOOPS 0
+#include "cpu/jit/assembler_avx2.h"
+#include "cpu/jit/assembler_avx512.h"
 #endif
 
 // From a loop's instructions to its machine code. Which register a value is in is decided instruction by instruction,
 // as they are written, so that giving registers and writing code are one thing.
 namespace ebb::cpu {
 
-#if EBB_NATIVE_LOOPS
-
-bool can_emit() { return true; }
-int vectors_in_a_group(bool wide) { return static_cast<int>(kLoopGroup) * (wide ? 8 : 4) / Assembler::kVectorBytes; }
-
 namespace {
+
+int vectors(bool wide, int vector_bytes) { return static_cast<int>(kLoopGroup) * (wide ? 8 : 4) / vector_bytes; }
 
 // Emits the body for the vectors of a group, a few vectors side by side: an instruction of each, then the next
 // instruction. They are independent of each other, and a processor looks ahead only so far: one vector after the other
@@ -29,6 +24,7 @@ namespace {
 //
 // Numbers and constants wait on the stack, as do values for which there is no register at the moment: the one that is
 // needed last makes room. Reading and writing the stack is done by units that have little else to do.
+template <class Assembler>
 class Emitter {
  public:
   Emitter(const LoopCode& code, int side_by_side) : code_(code), side_by_side_(side_by_side) {
@@ -84,15 +80,16 @@ class Emitter {
     a.start_block();
     for (int v : sums_) a.zero(v);
     for (int v : guards_) a.all_ones(v);
+    if constexpr (Assembler::kGuardsInMask) a.start_guard();
     a.start_loop();
     for (int k = 0; k < turn_; k += side_by_side_) body(k);
     a.end_loop(to_halves_, turn_ * Assembler::kVectorBytes);
     int at = 0;
     for (int v : sums_) a.store_state(v, at), at += Assembler::kVectorBytes;
-    for (int v : guards_) {
-      for (std::size_t part = 0; part < kGuardBytes; part += Assembler::kVectorBytes)
-        a.store_state(v, at), at += Assembler::kVectorBytes;
+    if constexpr (Assembler::kGuardsInMask) {
+      if (!code_.ordinary.empty()) a.apply_guard(guards_.back());
     }
+    for (int v : guards_) a.store_guard(v, at), at += static_cast<int>(kGuardBytes);
     a.end_block(at);
     a.end();
     sums_.clear();
@@ -239,6 +236,21 @@ class Emitter {
         in[n].fill(borrowed.back());
       }
     }
+    const auto let_go = [&] {
+      free_.insert(free_.end(), borrowed.begin(), borrowed.end());
+      for (int a : value.arg) {
+        if (a >= 0 && ends_now(a)) release(a);
+      }
+    };
+    if constexpr (Assembler::kGuardsInMask) {
+      if (only_guards(value)) {
+        const int spare = take();
+        for (std::size_t i = 0; i < static_cast<std::size_t>(side_by_side_); ++i)
+          a_->guard(value.op, in[0][i], in[1][i], spare);
+        free_.push_back(spare);
+        return let_go();
+      }
+    }
     const int heir = inherited(value);
     const Registers d = heir >= 0 ? in[static_cast<std::size_t>(heir)] : take_all();
     const int spare = Assembler::needs_spare(value.op) ? take() : -1;
@@ -248,13 +260,17 @@ class Emitter {
       instruction(value, d[i], {in[0][i], in[1][i], in[2][i]}, spare);
     }
     if (spare >= 0) free_.push_back(spare);
-    free_.insert(free_.end(), borrowed.begin(), borrowed.end());
     if (heir >= 0) registers_[value.arg[static_cast<std::size_t>(heir)]] = kNone;
-    for (int a : value.arg) {
-      if (a >= 0 && ends_now(a)) release(a);
-    }
+    let_go();
     registers_[now_] = d;
     finish(now_, k);
+  }
+
+  // A comparison of ordinary numbers with the ends of their range, of no other use.
+  bool only_guards(const Value& value) const {
+    const bool compares = value.op == Micro::equal || value.op == Micro::less || value.op == Micro::less_equal ||
+                          value.op == Micro::abs_less;
+    return compares && has(code_.ordinary, now_) && uses_[now_].empty() && !leaves_elsewhere(now_);
   }
 
   // The operand that the instruction overwrites with its result; 3: none.
@@ -294,8 +310,9 @@ class Emitter {
 
   static bool has(const std::vector<int>& list, int v) { return std::find(list.begin(), list.end(), v) != list.end(); }
   bool needed(int v) const { return !uses_[v].empty() || leaves(v); }
-  bool leaves(int v) const {
-    return has(code_.sums, v) || has(code_.guards, v) || has(code_.ordinary, v) ||
+  bool leaves(int v) const { return has(code_.ordinary, v) || leaves_elsewhere(v); }
+  bool leaves_elsewhere(int v) const {
+    return has(code_.sums, v) || has(code_.guards, v) ||
            std::any_of(code_.stores.begin(), code_.stores.end(), [&](const auto& s) { return s.value == v; });
   }
 
@@ -328,8 +345,8 @@ class Emitter {
   }
 
   const LoopCode& code_;
-  const int side_by_side_, vectors_ = vectors_in_a_group(code_.wide);  // of a group of 16 elements
-  const int turn_ = std::max(side_by_side_, vectors_);                 // vectors that one turn of the loop takes
+  const int side_by_side_, vectors_ = vectors(code_.wide, Assembler::kVectorBytes);  // of a group of 16 elements
+  const int turn_ = std::max(side_by_side_, vectors_);  // vectors that one turn of the loop takes
   Assembler* a_ = nullptr;
   std::vector<std::vector<int>> uses_;  // of each value: by which
   std::vector<int> free_, moving_, sums_, guards_;
@@ -342,16 +359,27 @@ class Emitter {
   bool failed_ = false;
 };
 
+// f(assembler's type) for the assembler of a target; `none` where there is none.
+template <class T, class F>
+T with_assembler([[maybe_unused]] LoopTarget target, T none, [[maybe_unused]] F f) {
+#if defined(__aarch64__)
+  if (target == LoopTarget::neon) return f(std::type_identity<NeonAssembler>());
+#elif defined(__x86_64__)
+  if (target == LoopTarget::avx2) return f(std::type_identity<Avx2Assembler>());
+  if (target == LoopTarget::avx512) return f(std::type_identity<Avx512Assembler>());
+#endif
+  return none;
+}
+
 }  // namespace
 
-std::vector<std::uint8_t> emit(const LoopCode& code, int side_by_side) { return Emitter(code, side_by_side).run(); }
+int vectors_in_a_group(LoopTarget target, bool wide) {
+  return with_assembler(target, 1, [&]<class A>(std::type_identity<A>) { return vectors(wide, A::kVectorBytes); });
+}
 
-#else
-
-bool can_emit() { return false; }
-int vectors_in_a_group(bool) { return 1; }
-std::vector<std::uint8_t> emit(const LoopCode&, int) { return {}; }
-
-#endif
+std::vector<std::uint8_t> emit(const LoopCode& code, LoopTarget target, int side_by_side) {
+  return with_assembler(target, std::vector<std::uint8_t>(),
+                        [&]<class A>(std::type_identity<A>) { return Emitter<A>(code, side_by_side).run(); });
+}
 
 }  // namespace ebb::cpu

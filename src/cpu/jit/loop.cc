@@ -3,22 +3,45 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "cpu/jit/code.h"
 #include "cpu/tile/kernels.h"
 
 namespace ebb::cpu {
 
-bool native_loops_usable() {
-  // Tests force slower targets to see whether they agree; those have no machine code of their own here.
-  const char* target = tile_kernels().target;
-  return can_emit() &&
-         (std::strcmp(target, "NEON") == 0 || std::strcmp(target, "AVX2") == 0 || std::strcmp(target, "AVX3") == 0);
+namespace {
+
+// Loops have the instructions of the tile kernels: tests force slower targets to see whether they agree.
+LoopTarget loop_target() {
+  constexpr std::pair<const char*, LoopTarget> kTargets[] = {
+#if defined(__aarch64__)
+    {"NEON", LoopTarget::neon},
+#elif defined(__x86_64__)
+    {"AVX2", LoopTarget::avx2},
+    {"AVX3", LoopTarget::avx512},
+#endif
+    {"none", LoopTarget::none}
+  };
+  for (const auto& [name, target] : kTargets) {
+    if (std::strcmp(tile_kernels().target, name) == 0) return target;
+  }
+  return LoopTarget::none;
 }
 
-namespace {
+// Measured: few instructions wait for memory more than for each other, and many need the registers.
+int vectors_side_by_side(LoopTarget target, bool wide, std::ptrdiff_t instructions) {
+  constexpr std::ptrdiff_t kFew = 12, kMany = 22;
+  const int vectors = vectors_in_a_group(target, wide);
+  const bool middle = instructions > kFew && instructions <= kMany;
+  if (target == LoopTarget::avx512) return instructions > kFew ? 4 : 2;  // with twice the registers of AVX2
+  return middle ? std::min(2 * vectors, 8) : std::min(vectors, 4);
+}
+
 std::atomic<NativeLoops> when{NativeLoops::for_large_sweeps};
 }  // namespace
+
+bool native_loops_usable() { return loop_target() != LoopTarget::none; }
 
 void set_native_loops(NativeLoops w) { when = w; }
 
@@ -36,12 +59,10 @@ std::shared_ptr<const NativeLoop> make_native_loop(const LoopProgram& program) {
   if (state > kMaxLoopState) return nullptr;
   const auto results = std::count_if(code.values.begin(), code.values.end(),
                                      [](const auto& v) { return v.source == LoopCode::Source::result; });
-  // Measured: few instructions wait for memory more than for each other, and many need the registers.
-  constexpr std::ptrdiff_t kFew = 12, kMany = 22;
-  const int vectors = vectors_in_a_group(code.wide);
-  const int most = results > kFew && results <= kMany ? std::min(2 * vectors, 8) : std::min(vectors, 4);
-  for (int side_by_side = most; side_by_side > 0; side_by_side /= 2) {
-    const std::vector<std::uint8_t> bytes = emit(code, side_by_side);
+  const LoopTarget target = loop_target();
+  const int vectors = vectors_in_a_group(target, code.wide);
+  for (int side_by_side = vectors_side_by_side(target, code.wide, results); side_by_side > 0; side_by_side /= 2) {
+    const std::vector<std::uint8_t> bytes = emit(code, target, side_by_side);
     if (bytes.empty()) continue;
     const std::size_t group = kLoopGroup * static_cast<std::size_t>(std::max(1, side_by_side / vectors));
     auto loop = std::make_shared<const NativeLoop>(bytes, group, static_cast<int>(guards), state);

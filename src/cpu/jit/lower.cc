@@ -270,7 +270,8 @@ class Lowering {
     return fma(k, number(Traits::kLn2High), add(f, fma(k, number(Traits::kLn2Low), rest)));
   }
   void guard(int low_enough, int high_enough) {
-    code_.ordinary.push_back(two(Micro::bit_and, low_enough, high_enough));
+    code_.ordinary.push_back(low_enough);
+    code_.ordinary.push_back(high_enough);
   }
   int log(int x) {
     guard(two(Micro::less_equal, number(std::numeric_limits<float>::min()), x),

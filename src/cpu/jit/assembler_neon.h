@@ -12,13 +12,14 @@
 // stack is the frame: numbers for which there is no register.
 namespace ebb::cpu {
 
-class Assembler {
+class NeonAssembler {
  public:
   static constexpr int kVectorBytes = 16;
   static constexpr int kVectorRegisters = 32;
+  static constexpr bool kGuardsInMask = false;
   static constexpr int kPointerRegisters = 13;
 
-  explicit Assembler(bool wide) : wide_(wide) {}
+  explicit NeonAssembler(bool wide) : wide_(wide) {}
   std::vector<std::uint8_t> take() { return std::move(code_); }
 
   // ---- around the loop ----
@@ -74,6 +75,10 @@ class Assembler {
   void store_half(int v, int p, int offset, Stored kind, int spare) {
     word((kind == Stored::bf16 ? 0x0F108400 : 0x0E216800) | vector(v) << 5 | vector(spare));  // shrn #16, fcvtn
     word(0xFD000000 | static_cast<std::uint32_t>(offset / 16) << 10 | general(p) << 5 | vector(spare));
+  }
+  void store_guard(int v, int offset) {
+    store_state(v, offset);
+    store_state(v, offset + kVectorBytes);
   }
   void store_state(int v, int offset) { word(0x3D800000 | offset / 16 << 10 | 2 << 5 | vector(v)); }
   void store_frame(int v, int slot) { word(0x3D8003E0 | slot << 10 | vector(v)); }

@@ -1,66 +1,20 @@
 #pragma once
 #include <cstdint>
-#include <vector>
 
 #include "cpu/jit/code.h"
+#include "cpu/jit/x86_loop.h"
 
-// The same instructions for x86-64 with AVX2 and FMA, on whole 256-bit registers. Encodings: Intel Software Developer's
-// Manual, volume 2. Machines with AVX-512 run them too.
-//
-// rdi is the table of pointers, rsi the groups of a block, rdx the state, rcx the blocks, r15 counts groups, rax is a
-// scratch register first and then the offset of this turn; the loop's own pointers are the other general registers,
-// those of the caller saved on the stack, with the frame below them: numbers for which there is no register. rdi is the
-// last to be given away: nothing is read from the table after that.
+// The same instructions for x86-64 with AVX2 and FMA, on whole 256-bit registers.
 namespace ebb::cpu {
 
-class Assembler {
+class Avx2Assembler : public X86Loop {
  public:
   static constexpr int kVectorBytes = 32;
   static constexpr int kVectorRegisters = 16;
-  static constexpr int kPointerRegisters = 10;
+  static constexpr bool kGuardsInMask = false;
 
-  explicit Assembler(bool wide) : wide_(wide) {}
-  std::vector<std::uint8_t> take() { return std::move(code_); }
-
-  // ---- around the loop ----
-  void begin(int frame) {
-    bytes({0x53, 0x55, 0x41, 0x54, 0x41, 0x55, 0x41, 0x56, 0x41, 0x57});  // push rbx rbp r12 r13 r14 r15
-    frame_ = frame * kVectorBytes;
-    bytes({0x48, 0x81, 0xEC});  // sub rsp, frame
-    distance(frame_);
-  }
-  void pointer(int p, int entry) { from_table(kPointers[p], entry); }
-  void start_block() {
-    if (block_ == 0) bytes({0x31, 0xC0});  // xor eax, eax
-    block_ = code_.size();
-  }
-  void start_loop() {
-    bytes({0x49, 0x89, 0xF7});              // mov r15, rsi
-    bytes({0x4D, 0x85, 0xFF, 0x0F, 0x84});  // test r15, r15; jz past the loop
-    skip_ = code_.size();
-    distance(0);
-    loop_ = code_.size();
-  }
-  void end_loop(const std::vector<bool>&, int step) {
-    bytes({0x48, 0x05});  // add rax, step / 2: what halves move by, others by twice that
-    distance(step / 2);
-    bytes({0x49, 0xFF, 0xCF, 0x0F, 0x85});  // dec r15; jnz
-    distance(static_cast<std::int64_t>(loop_) - static_cast<std::int64_t>(code_.size() + 4));
-    const auto past = static_cast<std::uint32_t>(code_.size() - (skip_ + 4));
-    for (int k = 0; k < 4; ++k) code_[skip_ + static_cast<std::size_t>(k)] = static_cast<std::uint8_t>(past >> 8 * k);
-  }
-  void end_block(int state_bytes) {
-    bytes({0x48, 0x81, 0xC2});  // add rdx, state_bytes
-    distance(state_bytes);
-    bytes({0x48, 0xFF, 0xC9, 0x0F, 0x85});  // dec rcx; jnz
-    distance(static_cast<std::int64_t>(block_) - static_cast<std::int64_t>(code_.size() + 4));
-  }
-  void end() {
-    bytes({0xC5, 0xF8, 0x77, 0x48, 0x81, 0xC4});  // vzeroupper; add rsp, frame
-    distance(frame_);
-    bytes({0x41, 0x5F, 0x41, 0x5E, 0x41, 0x5D, 0x41, 0x5C, 0x5D, 0x5B});  // pop in reverse
-    bytes({0xC3});
-  }
+  explicit Avx2Assembler(bool wide) : wide_(wide) {}
+  void begin(int frame) { begin_frame(frame * kVectorBytes); }
 
   // ---- memory ----
   void load(int v, int p, int offset) { memory(0x10, v, kPointers[p], offset); }
@@ -81,8 +35,9 @@ class Assembler {
     registers(k0F3A, true, true, 0x00, spare, 0, spare);       // vpermq: the halves' first quarters together
     byte(0x08);
     prefix(kFloat, true, false, spare, 0, kPointers[p], false);  // vmovupd xmm
-    in_memory(0x11, spare, kPointers[p], offset / 2, 0);
+    indexed(0x11, spare, kPointers[p], offset / 2, 0);
   }
+  void store_guard(int v, int offset) { store_state(v, offset); }
   void store_state(int v, int offset) { plain(kFloat, wide_, 0x11, v, kState, offset); }
   void store_frame(int v, int slot) { in_frame(0x11, v, slot); }
   void load_frame(int v, int slot) { in_frame(0x10, v, slot); }
@@ -91,8 +46,7 @@ class Assembler {
     plain(k0F38, true, wide_ ? 0x19 : 0x18, v, kScratch, 0);  // vbroadcastss, vbroadcastsd
   }
   void constant(int v, std::uint64_t bits) {
-    bytes({0x48, 0xB8});  // mov rax, bits
-    for (int k = 0; k < 8; ++k) byte(static_cast<std::uint8_t>(bits >> 8 * k));
+    bits_to_scratch(bits);
     byte(0xC4);  // vmovq xmm, rax: 128 bits, unlike all others here
     byte(static_cast<std::uint8_t>((v < 8 ? 0x80 : 0) | 0x60 | kFloat));
     bytes({0xF9, 0x6E, 0xC0 | (v & 7) << 3});
@@ -211,21 +165,7 @@ class Assembler {
 
  private:
   static constexpr int kFloat = 1, k0F38 = 2, k0F3A = 3;  // opcode maps
-  static constexpr int kState = 2, kScratch = 0;          // rdx, rax
-  static constexpr int kPointers[kPointerRegisters] = {8, 9,  10, 11, 3,
-                                                       5, 12, 13, 14, 7};  // r8-r11, rbx, rbp, r12-r14, rdi
 
-  void byte(std::uint8_t b) { code_.push_back(b); }
-  void bytes(std::initializer_list<int> list) {
-    for (int b : list) byte(static_cast<std::uint8_t>(b));
-  }
-  void distance(std::int64_t d) {
-    for (int k = 0; k < 4; ++k) byte(static_cast<std::uint8_t>(static_cast<std::uint64_t>(d) >> 8 * k));
-  }
-  void from_table(int general, int entry) {  // mov general, [rdi + 8·entry]
-    bytes({0x48 | (general >= 8 ? 4 : 0), 0x8B, 0x80 | (general & 7) << 3 | 7});
-    distance(8 * entry);
-  }
   // The three-byte VEX prefix: 256 bits, `second` is the extra source (0: none).
   void prefix(int map, bool operand_size, bool w, int reg, int second, int base, bool whole = true) {
     byte(0xC4);
@@ -250,25 +190,19 @@ class Assembler {
   }
   void memory(int opcode, int v, int base, int offset) {  // [base + 2·rax + offset]
     prefix(kFloat, wide_, false, v, 0, base);
-    in_memory(opcode, v, base, offset, 1);
+    indexed(opcode, v, base, offset, 1);
   }
   void halves(int map, int opcode, int v, int base, int offset) {  // [base + rax + offset]
     prefix(map, true, false, v, 0, base);
-    in_memory(opcode, v, base, offset, 0);
-  }
-  void in_memory(int opcode, int v, int base, int offset, int scale) {
-    bytes({opcode, 0x84 | (v & 7) << 3, scale << 6 | (base & 7)});
-    distance(offset);
+    indexed(opcode, v, base, offset, 0);
   }
   void plain(int map, bool operand_size, int opcode, int v, int base, int offset) {  // [base + offset]
     prefix(map, operand_size, false, v, 0, base);
-    bytes({opcode, 0x80 | (v & 7) << 3 | (base & 7)});
-    distance(offset);
+    based(opcode, v, base, offset);
   }
   void in_frame(int opcode, int v, int slot) {  // [rsp + offset]
-    prefix(kFloat, wide_, false, v, 0, 4);
-    bytes({opcode, 0x84 | (v & 7) << 3, 0x24});
-    distance(std::int64_t{slot} * kVectorBytes);
+    prefix(kFloat, wide_, false, v, 0, kStack);
+    on_stack(opcode, v, std::int64_t{slot} * kVectorBytes);
   }
   void round(int d, int a, int how) {
     registers(k0F3A, true, false, wide_ ? 0x09 : 0x08, d, 0, a);
@@ -284,9 +218,6 @@ class Assembler {
   }
 
   bool wide_;
-  std::vector<std::uint8_t> code_;
-  int frame_ = 0;
-  std::size_t block_ = 0, skip_ = 0, loop_ = 0;
 };
 
 }  // namespace ebb::cpu
