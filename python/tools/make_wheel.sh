@@ -34,7 +34,7 @@ real=$(readlink -f "$python")
 stdlib=$("$python" -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 install -D "$real" "$root$real"
 mkdir -p "$root$stdlib"
-tar -C "$stdlib" --exclude=__pycache__ --exclude=site-packages --exclude=dist-packages --exclude=test -cf - . | tar -C "$root$stdlib" -xf -
+tar -C "$stdlib" --exclude=__pycache__ --exclude=site-packages --exclude=dist-packages --exclude=test --exclude='_tkinter*' -cf - . | tar -C "$root$stdlib" -xf -
 # shellcheck disable=SC2046
 copy_needed "$real" $(find "$root$stdlib" -name '*.so') /bin/sh
 install -D /bin/sh "$root/bin/sh"
