@@ -116,6 +116,7 @@ INSTEAD = {
     "baddbmm": {"a": "batch1", "b": "batch2"},
     **dict.fromkeys(("cdist", "pairwise_distance", "cosine_similarity"), {"a": "x1", "b": "x2"}),
     "where": {"mask": "condition"},
+    "scaled_dot_product_attention": {"q": "query"},
 }
 
 
@@ -199,6 +200,10 @@ def main():
     _torch_names.uninstall()  # stubs are of the compiled functions
     stubgen.main(["-q", "-P", "-r", "-m", "ebb._core", "-O", str(folder / "ebb")])
     add_torch_names(folder / "ebb" / "_core" / "__init__.pyi")
+    for part in (folder / "ebb" / "_core").glob("_[a-z]*.pyi"):  # nanobind does not see that a caster's name is a class
+        text = part.read_text(encoding="utf-8")
+        if "DType" in text and "import DType" not in text:
+            part.write_text("from ebb._core import DType as DType\n" + text, encoding="utf-8")
     for module, stub in (("losses", loss_stub), ("torch", torch_stub)):
         text = HEAD[module] + "\n" + "\n".join(stub(entry) for entry in ebb.losses.registry)
         (folder / "ebb" / f"{module}.pyi").write_text(text, encoding="utf-8")
