@@ -1,4 +1,6 @@
 #pragma once
+#include "ebb/standard.h"
+
 #include <stdexcept>
 #include <string>
 

@@ -1,4 +1,6 @@
 #pragma once
+#include "ebb/standard.h"
+
 #include <functional>
 #include <map>
 #include <string>

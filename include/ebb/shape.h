@@ -1,4 +1,6 @@
 #pragma once
+#include "ebb/standard.h"
+
 #include <array>
 #include <cstdint>
 #include <initializer_list>

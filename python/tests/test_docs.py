@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import ebb
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
@@ -24,3 +26,22 @@ def test_the_page_runs(name, least):
         with contextlib.redirect_stdout(out):
             exec(compile(text, str(page), "exec"), scope)
         printed = out.getvalue()
+
+
+@pytest.mark.parametrize("name", ["python", "from_numpy", "from_pytorch", "by_hand", "faq"])
+def test_names_on_the_page_exist(name):
+    text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"\bebb((?:\.[A-Za-z_]\w*)+)", text))
+    assert len(names) > 5
+    missing = []
+    for dotted in names:
+        parts = dotted.strip(".").split(".")
+        if parts[0] in ("torch", "md", "html"):  # needs PyTorch
+            continue
+        found = ebb
+        for part in parts:
+            found = getattr(found, part, None)
+            if found is None:
+                missing.append(dotted)
+                break
+    assert not missing

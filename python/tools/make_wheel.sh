@@ -34,11 +34,12 @@ real=$(readlink -f "$python")
 stdlib=$("$python" -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 install -D "$real" "$root$real"
 mkdir -p "$root$stdlib"
-tar -C "$stdlib" --exclude=__pycache__ --exclude=site-packages --exclude=dist-packages --exclude=test -cf - . | tar -C "$root$stdlib" -xf -
+tar -C "$stdlib" --exclude=__pycache__ --exclude=site-packages --exclude=dist-packages --exclude=test --exclude='_tkinter*' -cf - . | tar -C "$root$stdlib" -xf -
 # shellcheck disable=SC2046
 copy_needed "$real" $(find "$root$stdlib" -name '*.so') /bin/sh
 install -D /bin/sh "$root/bin/sh"
-for library in libstdc++.so.6 libgcc_s.so.1; do  # what every system has, and manylinux wheels may rely on
+# What every system has and manylinux wheels may rely on: the C library's and the compiler's.
+for library in libstdc++.so.6 libgcc_s.so.1 libm.so.6 libpthread.so.0 libdl.so.2 librt.so.1 libutil.so.1; do
   found=$(/sbin/ldconfig -p | grep -m1 -o "/.*/$library\$")
   install -D "$found" "$root$found"
 done

@@ -106,15 +106,25 @@ def kind(default):
 # ---- PyTorch's spelling of the compiled functions -------------------------------------------------------------------
 
 
+# Of several names for the same parameter, what PyTorch's documentation calls it: the first of these.
+DOCUMENTED = (
+    "dim input other start_dim end_dim dim0 dim1 dim2 min max num_classes num_groups padding_idx attn_mask dropout_p "
+    "is_causal query key value split_size_or_sections fill_value steps n m size tensor vec2 mat1 mat2"
+).split()
+INSTEAD = {
+    **dict.fromkeys(("flip", "permute", "roll"), {"axis": "dims", "axes": "dims"}),
+    "baddbmm": {"a": "batch1", "b": "batch2"},
+    **dict.fromkeys(("cdist", "pairwise_distance", "cosine_similarity"), {"a": "x1", "b": "x2"}),
+    "where": {"mask": "condition"},
+    "scaled_dot_product_attention": {"q": "query"},
+}
+
+
 def torch_names(name, own, is_method):
     """The name here: PyTorch's, for the parameters of a function that have another one there."""
-    found = {}
-    for theirs, ours in _torch_names.renames(name, own, is_method).items():
-        # dim and dims are both said; where a function takes several axes by its very nature it is dims.
-        better = theirs == "dims" if name in ("flip", "permute", "roll", "tensordot") else theirs == "dim"
-        if ours not in found or better:
-            found[ours] = theirs
-    return found
+    table = _torch_names.renames(name, own, is_method)
+    found = {table[theirs]: theirs for theirs in reversed(DOCUMENTED) if theirs in table}
+    return {**found, **{ours: theirs for ours, theirs in INSTEAD.get(name, {}).items() if ours in own}}
 
 
 def further_keywords(function, name, own):
@@ -190,6 +200,10 @@ def main():
     _torch_names.uninstall()  # stubs are of the compiled functions
     stubgen.main(["-q", "-P", "-r", "-m", "ebb._core", "-O", str(folder / "ebb")])
     add_torch_names(folder / "ebb" / "_core" / "__init__.pyi")
+    for part in (folder / "ebb" / "_core").glob("_[a-z]*.pyi"):  # nanobind does not see that a caster's name is a class
+        text = part.read_text(encoding="utf-8")
+        if "DType" in text and "import DType" not in text:
+            part.write_text("from ebb._core import DType as DType\n" + text, encoding="utf-8")
     for module, stub in (("losses", loss_stub), ("torch", torch_stub)):
         text = HEAD[module] + "\n" + "\n".join(stub(entry) for entry in ebb.losses.registry)
         (folder / "ebb" / f"{module}.pyi").write_text(text, encoding="utf-8")

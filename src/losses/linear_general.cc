@@ -55,6 +55,9 @@ Tensor general_linear_cross_entropy(const Tensor& x, const Tensor& head, const T
   for (int k = 1; k < head.rank() - 1; ++k) expected = expected.inserted(expected.rank(), head.size(k));
   const Shape of_target =
       !probabilities ? expected : expected.inserted(head.rank() == 2 ? expected.rank() : 1, classes);
+  require(!probabilities || target.shape() != expected, Error::Kind::type,
+          "{}: target of shape {} must be class indices, i64 or i32, or probabilities of shape {}, got {}", kName,
+          target.shape(), of_target, target.dtype());
   require(target.shape() == of_target, "{}: target of shape {} does not fit hidden states {} and a head {}; give {}",
           kName, target.shape(), x.shape(), head.shape(), of_target);
   require(!o.bias.defined() || o.bias.shape() == head.shape().without(head.rank() - 1),

@@ -204,8 +204,8 @@ Tensor scatter_largest(const Tensor& x, int axis, const Tensor& index, const Ten
 // step of d, an element holds the product of the 2d elements of its run that end with it. scatter leaves the last
 // element of a run, which holds all of it. Zeros need no care, as they would by logarithms.
 Tensor scatter_product(const Tensor& x, int axis, const Tensor& index, const Tensor& src) {
-  const std::int64_t n = x.shape()[axis], count = index.shape()[axis];
-  const Tensor order = argsort(where(index < 0, index + n, index), axis);
+  const std::int64_t count = index.shape()[axis];
+  const Tensor order = argsort(index, axis);
   const Tensor place = gather(index, axis, order);
   Tensor product = gather(src, axis, order);
   for (std::int64_t d = 1; d < count; d *= 2) {

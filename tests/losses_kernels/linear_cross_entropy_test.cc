@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "ebb/backward.h"
+#include "ebb/losses/classification.h"
+#include "ebb/ops.h"
 #include "expect_error.h"
 #include "losses_kernels/golden.h"
 #include "losses_kernels/numbers.h"
@@ -332,6 +335,42 @@ TEST(LinearCrossEntropy, TakesAnyLeadingAxesIndicesOfBothTypesAndViews) {
   expect_near(linear_sequence_log_probs(x, t(head), target), sum(-rows, -1).to_vector(), 1e-15);
   const Tensor warm = linear_log_probs(x, t(head), target, {.temperature = 2});
   expect_near(warm, linear_log_probs(0.5 * x, t(head), target).to_vector(), 1e-14);
+}
+
+// Probabilities take ordinary operations, a chunk of rows at a time; the gradients are those of the whole.
+TEST(LinearCrossEntropy, TakesProbabilities) {
+  const Tensor x = randn({9, 4}, DType::f64), head = randn({5, 4}, DType::f64), bias = randn({5}, DType::f64);
+  const Tensor p = softmax(randn({9, 5}, DType::f64));
+  for (const Reduction reduction : {Reduction::mean, Reduction::sum, Reduction::none}) {
+    const LinearCrossEntropyOptions o{
+        .bias = bias, .label_smoothing = 0.1, .z_loss = 0.01, .softcap = 3, .reduction = reduction, .chunk = 4};
+    const CrossEntropyOptions plain{.label_smoothing = 0.1, .z_loss = 0.01, .softcap = 3, .reduction = reduction};
+    const Tensor logits = linear(x, head, bias), loss = linear_cross_entropy(x, head, p, o);
+    EXPECT_TRUE(allclose(loss, cross_entropy(logits, p, plain), {.rtol = 1e-12}));
+    const Tensor g = randn(loss.shape(), DType::f64);
+    const LinearCrossEntropyGradients found = linear_cross_entropy_backward(g, x, head, p, o);
+    const auto [of_x, of_head, of_bias] = linear_backward(cross_entropy_backward(g, logits, p, plain).input, x, head);
+    EXPECT_TRUE(allclose(found.x, of_x, {.rtol = 1e-10, .atol = 1e-14}));
+    EXPECT_TRUE(allclose(found.head, of_head, {.rtol = 1e-10, .atol = 1e-14}));
+    EXPECT_TRUE(allclose(found.bias, of_bias, {.rtol = 1e-10, .atol = 1e-14}));
+  }
+}
+
+// A head [V, d1, d2, H] is d1·d2 heads; a mean is over all their rows together.
+TEST(LinearCrossEntropy, TakesHeadsWithFurtherAxes) {
+  const Tensor x = randn({6, 4}, DType::f64), head = randn({5, 2, 3, 4}, DType::f64);
+  const Tensor bias = randn({5, 2, 3}, DType::f64), weight = rand({5}, DType::f64);
+  Tensor y = randint(0, 5, {6, 2, 3});
+  y = where(y == 3, -100, y);
+  const Tensor logits = reshape(linear(x, reshape(head, {30, 4}), reshape(bias, {30})), {6, 5, 2, 3});
+  const Tensor p = softmax(randn({6, 5, 2, 3}, DType::f64), 1);
+  for (const Reduction reduction : {Reduction::mean, Reduction::sum, Reduction::none}) {
+    const LinearCrossEntropyOptions o{.bias = bias, .weight = weight, .reduction = reduction};
+    const CrossEntropyOptions plain{.weight = weight, .reduction = reduction};
+    EXPECT_TRUE(allclose(linear_cross_entropy(x, head, y, o), cross_entropy(logits, y, plain), {.rtol = 1e-12}));
+    EXPECT_TRUE(allclose(linear_cross_entropy(x, head, p, o), cross_entropy(logits, p, plain), {.rtol = 1e-12}));
+  }
+  EXPECT_THROW_MESSAGE(linear_cross_entropy(x, head, zeros({6, 2}, DType::i64)), "give [6, 2, 3]");
 }
 
 TEST(LinearCrossEntropy, NamesWhatIsWrong) {

@@ -20,7 +20,7 @@ Tensor hinge_loss(const Tensor& input, const Tensor& target, const LossOptions& 
 LossGradients hinge_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                   const LossOptions& options = {});
 
-// y = 1: x;  y = −1: max(0, margin − x)
+// y = 1: x;  y = −1: max(0, margin − x); input and target broadcast
 struct HingeEmbeddingOptions {
   double margin = 1;
   Reduction reduction = Reduction::mean;
@@ -29,7 +29,7 @@ Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target, const Hin
 LossGradients hinge_embedding_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                             const HingeEmbeddingOptions& options = {});
 
-// max(0, −y·(x1 − x2) + margin)
+// max(0, −y·(x1 − x2) + margin); the three broadcast
 struct PairGradients {
   Tensor input1, input2, target;
 };
