@@ -75,7 +75,7 @@ def main():
             sys.exit(f"round {number}: {what.name}, code {program.returncode} after {seconds:.1f} s: {errors}")
         if (run / "checkpoint.safetensors").exists():
             saved += 1
-            check = subprocess.run([options.ebb, "eval", str(run)], capture_output=True, text=True)
+            check = subprocess.run([options.ebb, "eval", "--run", str(run)], capture_output=True, text=True)
             if check.returncode != 0:
                 sys.exit(f"round {number}: the checkpoint is damaged: {check.stderr}")
         print(f"round {number}: {what.name}, noticed after {seconds:.1f} s", flush=True)
