@@ -7,7 +7,10 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <cstdio>
 #include <cstring>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -29,9 +32,40 @@ std::string own_host() {
   return name.data();
 }
 
+// Starting MPI waits for all ranks, and nothing can end that but the end of the process.
+class StartWatch {
+ public:
+  StartWatch() : thread_([this] { watch(); }) {}
+  ~StartWatch() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  StartWatch(const StartWatch&) = delete;
+
+ private:
+  static constexpr std::chrono::seconds kMost{60};
+  void watch() {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, kMost, [this] { return done_; })) return;
+    std::fprintf(stderr, "World: MPI has not started after %d s on %s: a rank that was launched does not take part\n",
+                 static_cast<int>(kMost.count()), own_host().c_str());
+    ::_exit(1);
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
 class MpiTransport final : public Transport {
  public:
   MpiTransport() : mpi_(mpi_library()) {
+    const StartWatch watch;
     int started = 0, provided = 0;
     mpi_.Initialized(&started);
     if (!started) check(mpi_.Init_thread(nullptr, nullptr, kMpiThreadMultiple, &provided), "MPI_Init_thread");

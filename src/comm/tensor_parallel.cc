@@ -58,6 +58,12 @@ Tensor own_part_of(const Tensor& whole, int first, int last) {
   return variable(contiguous(narrow(whole, 0, first, last - first)).eval());
 }
 
+// y [..., rows, n] plus a bias [..., 1, n], as a product with ones: the sum that is its gradient then has the order of
+// products, which does not depend on how many parts there are beside it.
+Tensor with_bias(const Tensor& y, const Tensor& bias) {
+  return bias.defined() ? y + matmul(ones({y.size(-2), 1}, bias.dtype()), bias) : y;
+}
+
 void require_divisible(const char* layer, std::int64_t size, int parts) {
   require(size % parts == 0, "{}: {} cannot be divided into {} parts of equal size", layer, size, parts);
 }
@@ -106,8 +112,7 @@ ColumnParallelLinear::ColumnParallelLinear(std::int64_t in, std::int64_t out, co
 Tensor ColumnParallelLinear::operator()(const Tensor& x) const {
   require(x.rank() == 2 && x.size(1) == weight.size(2), "ColumnParallelLinear: the input must be [rows, {}], got {}",
           weight.size(2), x.shape());
-  const Tensor y = matmul(copy_to_parts(x, parts, among), transpose(weight, 1, 2));
-  return bias.defined() ? y + bias : y;
+  return with_bias(matmul(copy_to_parts(x, parts, among), transpose(weight, 1, 2)), bias);
 }
 
 RowParallelLinear::RowParallelLinear(std::int64_t in, std::int64_t out, const ParallelLinearOptions& o, const World& w)
@@ -123,7 +128,7 @@ Tensor RowParallelLinear::operator()(const Tensor& x) const {
   require(x.rank() == 3 && x.size(0) == weight.size(0) && x.size(2) == weight.size(2),
           "RowParallelLinear: the input must be [{}, rows, {}], got {}", weight.size(0), weight.size(2), x.shape());
   const Tensor y = sum_over_parts(matmul(x, transpose(weight, 1, 2)), parts, among);
-  return bias.defined() ? y + bias : y;
+  return with_bias(y, bias.defined() ? reshape(bias, {1, -1}) : bias);
 }
 
 std::pair<std::int64_t, std::int64_t> own_vocabulary(std::int64_t vocabulary, int parts, const World& among) {

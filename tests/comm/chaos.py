@@ -3,8 +3,8 @@
 
   tests/comm/chaos.py build/release/tools/ebb/ebb --rounds 100
 
-Each round starts `mpirun -n 3 ebb train` (resuming what the round before left), waits for a random time, and kills (9) or
-stops a random rank. The run must end with a non-zero code within ten seconds, and its checkpoint must be readable. At the
+Each round starts `mpirun -n 3 ebb train` (resuming what the round before left), waits until it has begun and then for a
+random time, and kills (9) or stops a random rank. The run must end with a non-zero code within ten seconds, and its checkpoint must be readable. At the
 end the run is finished undisturbed.
 """
 import argparse
@@ -53,10 +53,13 @@ def main():
     for number in range(options.rounds):
         resume = (run / "checkpoint.safetensors").exists()
         words = ["--resume", str(run)] if resume else ["--out", str(run), "--overwrite", *SETTINGS]
+        output = open(folder / "output", "w+")
         program = subprocess.Popen(
-            mpirun + [options.ebb, "train", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            mpirun + [options.ebb, "train", *words], stdout=output, stderr=subprocess.PIPE, text=True
         )
-        time.sleep(draw.uniform(0.5, 6))
+        while "steps of" not in (folder / "output").read_text() and program.poll() is None:
+            time.sleep(0.05)  # until MPI has started, nobody can watch over anybody
+        time.sleep(draw.uniform(0, 5))
         ranks = ranks_below(program.pid)
         if program.poll() is not None or not ranks:
             sys.exit(f"round {number}: the run ended by itself: {program.stderr.read()}")
@@ -75,7 +78,7 @@ def main():
             sys.exit(f"round {number}: {what.name}, code {program.returncode} after {seconds:.1f} s: {errors}")
         if (run / "checkpoint.safetensors").exists():
             saved += 1
-            check = subprocess.run([options.ebb, "eval", str(run)], capture_output=True, text=True)
+            check = subprocess.run([options.ebb, "eval", "--run", str(run)], capture_output=True, text=True)
             if check.returncode != 0:
                 sys.exit(f"round {number}: the checkpoint is damaged: {check.stderr}")
         print(f"round {number}: {what.name}, noticed after {seconds:.1f} s", flush=True)

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "ebb/amp.h"
 #include "ebb/data/loader.h"
 #include "ebb/distributed.h"
 #include "ebb/losses.h"

@@ -39,8 +39,8 @@ void collectives() {
     const Tensor x = full({n}, w.rank() + 1.0);
     if (max(abs(distributed::all_reduce(x) - total)).item() != 0) throw Error("all_reduce");
     const Tensor all = distributed::all_gather(x);
-    if (all.size(0) != n * w.size() || all.slice(0, -1).item() != size) throw Error("all_gather");
-    if (distributed::broadcast(x, w.size() - 1).slice(0, 0, 1).item() != size) throw Error("broadcast");
+    if (all.size(0) != n * w.size() || slice(all, 0, -1).item() != size) throw Error("all_gather");
+    if (slice(distributed::broadcast(x, w.size() - 1), 0, 0, 1).item() != size) throw Error("broadcast");
     const Tensor scattered = distributed::reduce_scatter(full({n * w.size()}, w.rank() + 1.0));
     if (scattered.size(0) != n || max(abs(scattered - total)).item() != 0) throw Error("reduce_scatter");
     const Tensor moved = distributed::all_to_all(full({n * w.size()}, w.rank() + 1.0));
@@ -53,7 +53,7 @@ void collectives() {
 void forever() {
   say("begun");
   for (double k = 0;; ++k) {
-    if (distributed::all_reduce(full({1000}, k)).slice(0, 0, 1).item() < 0) throw Error("wrong");
+    if (slice(distributed::all_reduce(full({1000}, k)), 0, 0, 1).item() < 0) throw Error("wrong");
     if (k == 20) std::printf("pid %d %d\n", distributed::world().rank(), ::getpid()), std::fflush(stdout);
   }
 }
