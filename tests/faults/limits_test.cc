@@ -158,7 +158,7 @@ void expect_honest(const Tensor& t) {
 }
 
 TEST(Limits, HugeSizesAreRefused) {
-  set_memory_limit(memory_stats().live + (std::size_t{64} << 20));
+  set_memory_limit(memory_stats().live + (std::size_t{64} << 20));  // lists of positions count, too
   for (const Call& call : calls()) {
     for (const std::int64_t n : kHuge) {
       try {
