@@ -38,7 +38,7 @@ class Graph {
     for (int steps = 0; !c.empty() && steps < 24; ++steps) {
       may_fail([&] {
         const Tensor made = step(c, pool);
-        if (!made.defined() || made.numel() > kMostElements) return;  // huge: only its shape was of interest
+        if (!made.defined() || room(made.shape()) > kMostElements) return;  // huge: only its shape was of interest
         pool.push_back(made);
         if (c.below(3) == 0) results.push_back(made);
       });
@@ -54,6 +54,13 @@ class Graph {
     for (std::int64_t& size : sizes) size = kSizes[c.below(std::size(kSizes))];
     const Shape made(sizes);
     return made.numel() > kMostElements ? Shape{33, 3} : made;
+  }
+
+  // The elements, and what a reduction of an empty tensor may have: a billion rows without columns are a billion sums.
+  static double room(const Shape& shape) {
+    double product = 1;
+    for (const std::int64_t size : shape) product *= static_cast<double>(std::max<std::int64_t>(size, 1));
+    return product;
   }
 
   static DType dtype(Choices& c) {

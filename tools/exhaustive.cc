@@ -29,11 +29,13 @@ struct Measured {
   Op op;
   double bound;  // of the error in f32, in units in the last place
 };
-constexpr Measured kFunctions[] = {{Op::exp, 1},   {Op::exp2, 1},    {Op::expm1, 1.5}, {Op::log, 1},    {Op::log2, 1},
-                                   {Op::log10, 1}, {Op::log1p, 1.5}, {Op::sqrt, 0.51}, {Op::rsqrt, 1},  {Op::cbrt, 1},
-                                   {Op::sin, 1.5}, {Op::cos, 1.5},   {Op::tan, 2.5},   {Op::asin, 1.5}, {Op::acos, 1.5},
-                                   {Op::atan, 1},  {Op::sinh, 1.5},  {Op::cosh, 1.5},  {Op::tanh, 1.5}, {Op::asinh, 2},
-                                   {Op::acosh, 2}, {Op::atanh, 2},   {Op::erf, 1.5},   {Op::erfc, 2},   {Op::erfcx, 2}};
+// What docs/accuracy.md shows, with a little room: where a function gets worse, the sampled test says so.
+constexpr Measured kFunctions[] = {
+    {Op::exp, 1.2},   {Op::exp2, 1.2},  {Op::expm1, 1.9}, {Op::log, 1.2},   {Op::log2, 2.3},
+    {Op::log10, 2.0}, {Op::log1p, 1.8}, {Op::sqrt, 0.51}, {Op::rsqrt, 1.6}, {Op::cbrt, 0.6},
+    {Op::sin, 0.6},   {Op::cos, 0.6},   {Op::tan, 0.6},   {Op::asin, 0.6},  {Op::acos, 0.6},
+    {Op::atan, 0.6},  {Op::sinh, 2.0},  {Op::cosh, 2.0},  {Op::tanh, 1.6},  {Op::asinh, 0.6},
+    {Op::acosh, 0.6}, {Op::atanh, 0.6}, {Op::erf, 1.5},   {Op::erfc, 0.6},  {Op::erfcx, 0.6}};
 
 double reference(Op op, double x) { return reference_real(op, {x, 0}, {}, {}).real; }
 

@@ -145,8 +145,9 @@ std::string CsvReader::quoted(std::size_t column) {
     field += text_[at_];
   }
   ++at_;
-  require(at_ >= text_.size() || text_[at_] == separator_ || text_[at_] == '\n' || text_[at_] == '\r', Error::Kind::io,
-          "{}: line {}, column {}: '{}' follows the closing quote", path_, number_, column, text_[at_]);
+  if (at_ < text_.size() && text_[at_] != separator_ && text_[at_] != '\n' && text_[at_] != '\r') {
+    fail(Error::Kind::io, "{}: line {}, column {}: '{}' follows the closing quote", path_, number_, column, text_[at_]);
+  }
   return field;
 }
 

@@ -55,8 +55,8 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<s
     all = checked_sum("repeat_interleave", all, times_of(i));
   }
   const Shape lines{all};
+  require_memory_for("repeat_interleave", all);
   std::vector<std::int64_t> from;
-  from.reserve(static_cast<std::size_t>(all));
   for (std::int64_t i = 0; i < size; ++i) from.insert(from.end(), static_cast<std::size_t>(times_of(i)), i);
   return index_select(x, a, numbers_of_formula(from, lines));
 }

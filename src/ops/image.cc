@@ -125,7 +125,6 @@ struct Resize {
 
 Tensor nearest(const Tensor& x, const Resize& r, bool exact) {
   std::vector<std::int64_t> at;
-  at.reserve(static_cast<std::size_t>(r.to));  // what there is no memory for is refused at once
   for (std::int64_t i = 0; i < r.to; ++i) {
     const double position = (static_cast<double>(i) + (exact ? 0.5 : 0.0)) * r.step;
     at.push_back(r.inside(static_cast<std::int64_t>(std::floor(position))));
@@ -136,7 +135,6 @@ Tensor nearest(const Tensor& x, const Resize& r, bool exact) {
 Tensor linearly(const Tensor& x, const Resize& r) {
   std::vector<std::int64_t> low, high;
   std::vector<double> weight;
-  weight.reserve(static_cast<std::size_t>(r.to));
   for (std::int64_t i = 0; i < r.to; ++i) {
     const double position = std::max(r.position(i), 0.0);
     const std::int64_t below = r.inside(static_cast<std::int64_t>(position));
@@ -157,7 +155,6 @@ Tensor cubically(const Tensor& x, const Resize& r) {
   for (std::int64_t k = -1; k <= 2; ++k) {
     std::vector<std::int64_t> at;
     std::vector<double> weight;
-    weight.reserve(static_cast<std::size_t>(r.to));
     for (std::int64_t i = 0; i < r.to; ++i) {
       const double position = r.position(i), below = std::floor(position), t = position - below;
       at.push_back(r.inside(static_cast<std::int64_t>(below) + k));
@@ -206,7 +203,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
             x.shape(), factor);  // and not if the factor is not a number
     r.to = o.size.empty() ? static_cast<std::int64_t>(scaled) : o.size[at];
     require(r.to >= 1 && r.from >= 1, "interpolate: axis {} of shape {} cannot have size {}", k + 2, x.shape(), r.to);
-    (void)y.shape().with(k + 2, r.to);  // an Error where it would be too large, before positions are listed
+    require_memory_for("interpolate", y.shape().with(k + 2, r.to).numel());
     if (o.align_corners) {
       r.step = r.to > 1 ? static_cast<double>(r.from - 1) / static_cast<double>(r.to - 1) : 0;
     } else if (factor > 0 && !o.recompute_scale_factor) {

@@ -111,7 +111,8 @@ Tensor avg_pool_divisors(const PoolWindows& p, bool count_include_pad, DType dty
 }
 
 Tensor averaging_matrix(std::int64_t size, std::int64_t outputs, DType dtype) {
-  const Shape matrix{outputs, size};  // an Error where it would be too large
+  const Shape matrix{outputs, size};
+  require_memory_for("adaptive_avg_pool", matrix.numel());
   std::vector<double> weights(static_cast<std::size_t>(matrix.numel()), 0.0);
   for (std::int64_t i = 0; i < outputs; ++i) {
     const std::int64_t first = i * size / outputs, last = ((i + 1) * size + outputs - 1) / outputs;
@@ -176,11 +177,11 @@ std::int64_t spread_windows(Tensor& x, std::int64_t axis, std::int64_t outputs) 
   const auto last = [&](std::int64_t i) { return ((i + 1) * size + outputs - 1) / outputs - 1; };
   checked_product("adaptive_max_pool", checked_sum("adaptive_max_pool", outputs, 1), size);
   std::vector<std::int64_t> lines;
-  lines.reserve(static_cast<std::size_t>(Shape{outputs}.numel()));  // what there is no memory for is refused at once
+  require_memory_for("adaptive_max_pool", outputs);
   std::int64_t length = 0;
   for (std::int64_t i = 0; i < outputs; ++i) length = std::max(length, last(i) - first(i) + 1);
   const Shape spread{checked_product("adaptive_max_pool", outputs, length)};
-  lines.reserve(static_cast<std::size_t>(spread.numel()));
+  require_memory_for("adaptive_max_pool", spread.numel());
   for (std::int64_t i = 0; i < outputs; ++i) {
     for (std::int64_t k = 0; k < length; ++k) lines.push_back(std::min(first(i) + k, last(i)));
   }

@@ -23,6 +23,10 @@ std::int64_t checked_product(const char* op, std::int64_t a, std::int64_t b) {
   return product;
 }
 
+void require_memory_for(const char* op, std::int64_t numbers) {
+  BufferPtr::allocate(static_cast<std::size_t>(Shape{numbers}.numel()) * 8, op);
+}
+
 // ---- nodes ----------------------------------------------------------------------------------------------------------
 
 Tensor narrow_node(const Tensor& x, int axis, std::int64_t start, std::int64_t length, std::int64_t step) {

@@ -21,5 +21,7 @@ SliceRange slice_range(std::int64_t size, std::int64_t start, std::int64_t stop,
 // Sizes added and multiplied; an Error naming `op` where the result does not fit.
 std::int64_t checked_sum(const char* op, std::int64_t a, std::int64_t b);
 std::int64_t checked_product(const char* op, std::int64_t a, std::int64_t b);
+// An Error where there is no memory for this many numbers: before they are listed, one after the other.
+void require_memory_for(const char* op, std::int64_t numbers);
 
 }  // namespace ebb

@@ -89,6 +89,15 @@ TEST(Csv, HeadersQuotesMissingValuesAndLineEnds) {
   EXPECT_EQ(v[5], 4);
 }
 
+// What follows the closing quote is not looked at where the file, and perhaps its last page, ends with it.
+TEST(Csv, AQuoteMayBeTheLastByteOfAPage) {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.csv";
+  const std::string text = "a,b\n1,\"2\"";
+  write_whole(path, std::string(4096 - text.size(), '\n') + text);
+  EXPECT_EQ(read_csv(path).values.to_vector(), (std::vector<double>{1, 2}));
+}
+
 TEST(Csv, ColumnsByNameAndByNumber) {
   const ScratchFolder folder;
   const std::string path = folder / "a.csv";

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <functional>
@@ -9,6 +10,7 @@
 #include "ebb/ebb.h"
 #include "ebb/io.h"
 #include "ebb/second_order.h"
+#include "io/deflate.h"
 #include "scratch_folder.h"
 
 // Memory runs out at the n-th allocation, for every n: the caller gets std::bad_alloc or an Error of kind memory, what
@@ -20,6 +22,7 @@ constinit thread_local std::int64_t until_failure = -1;  // allocations of this 
 constinit thread_local bool fails_on = false;            // after the first failure all others fail, too
 constinit thread_local bool failed = false;
 constinit std::atomic<std::int64_t> live_allocations{0};
+constinit thread_local std::size_t largest_allocation = 0;
 
 void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
   if (until_failure == 0) {
@@ -28,6 +31,7 @@ void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
     return nullptr;
   }
   if (until_failure > 0) --until_failure;
+  largest_allocation = std::max(largest_allocation, bytes);
   void* const memory = alignment > alignof(std::max_align_t)
                            ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
                            : std::malloc(bytes ? bytes : 1);
@@ -232,6 +236,67 @@ TEST(AllocationFailure, ATensorThatFailedIsComputedLater) {
     ASSERT_EQ(y.to_vector<float>().back(), 385) << n;
     ASSERT_EQ(x.to_vector<float>().back(), 10) << n;
     if (!failed) break;
+  }
+}
+
+// ---- reading -------------------------------------------------------------------------------------------------------
+
+std::string big_endian(std::uint32_t n) {
+  return {static_cast<char>(n >> 24), static_cast<char>(n >> 16), static_cast<char>(n >> 8), static_cast<char>(n)};
+}
+
+std::string npy_of(const std::string& shape) {
+  std::string header = "{'descr': '<f8', 'fortran_order': False, 'shape': " + shape + ", }";
+  header.resize(117, ' ');
+  return std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header + "\n";
+}
+
+std::string safetensors_of(const std::string& header) {
+  std::string length(8, '\0');
+  for (std::size_t k = 0; k < 8; ++k) length[k] = static_cast<char>(header.size() >> 8 * k & 255);
+  return length + header;
+}
+
+std::string png_of(std::uint32_t width, std::uint32_t height) {
+  const std::string head = "IHDR" + big_endian(width) + big_endian(height) + std::string("\x08\x02\x00\x00\x00", 5);
+  const auto* bytes = reinterpret_cast<const std::byte*>(head.data());
+  return "\x89PNG\r\n\x1a\n" + big_endian(13) + head + big_endian(io::crc32_of({bytes, head.size()})) + big_endian(4) +
+         "IDAT" + std::string(8, 'x');
+}
+
+// Small files that claim to be huge. What is allocated is bounded by the file's length: a pixel of a JPEG may take an
+// eight-thousandth of a byte, nothing takes less.
+TEST(BoundedReading, FilesThatClaimTooMuchAreRefusedBeforeMemoryIsRequested) {
+  const ScratchFolder folder;
+  const std::string path = folder / "file";
+  const auto idx = [](const std::string& type) { return std::string(2, '\0') + type; };
+  const std::pair<std::string, std::function<void()>> files[] = {
+      {npy_of("(1099511627776,)"), [&] { io::load_npy(path); }},
+      {npy_of("(4294967296, 4294967296)"), [&] { io::load_npy(path); }},
+      {npy_of("(0, 99999999999)"), [&] { io::load_npy(path); }},
+      {std::string("\x93NUMPY\x02\x00\xff\xff\xff\x7f", 12), [&] { io::load_npy(path); }},
+      {std::string("\xff\xff\xff\x05\x00\x00\x00\x00{", 9), [&] { io::Safetensors file(path); }},
+      {safetensors_of(R"({"a":{"dtype":"F32","shape":[1099511627776],"data_offsets":[0,4398046511104]}})"),
+       [&] { io::Safetensors(path).tensors(); }},
+      {safetensors_of(R"({"a":{"dtype":"I8","shape":[0,99999999999],"data_offsets":[0,0]}})"),
+       [&] { io::Safetensors(path).tensors(); }},
+      {idx("\x0e\x02") + big_endian(0xffffffff) + big_endian(0xffffffff), [&] { read_idx(path); }},
+      {idx("\x08\x01") + big_endian(0x7fffffff) + "abc", [&] { read_idx(path); }},
+      {"P6 16384 16384 255\nabc", [&] { read_image(path); }},
+      {"P2 16384 16384 255\n1 2 3", [&] { read_image(path); }},
+      {png_of(16384, 16384), [&] { read_image(path); }},
+      {png_of(0x7fffffff, 0x7fffffff), [&] { read_image(path); }},
+  };
+  for (std::size_t k = 0; k < std::size(files); ++k) {
+    const auto& [bytes, load] = files[k];
+    write_whole(path, bytes);
+    largest_allocation = 0;
+    try {
+      load();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), Error::Kind::io) << error.what();
+    }
+    EXPECT_LE(largest_allocation, (std::size_t{1} << 20) + 8 * 1032 * 3 * bytes.size()) << "file " << k;
   }
 }
 

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <new>
@@ -157,7 +158,7 @@ void expect_honest(const Tensor& t) {
 }
 
 TEST(Limits, HugeSizesAreRefused) {
-  set_memory_limit(memory_stats().live + (std::size_t{64} << 20));
+  set_memory_limit(memory_stats().live + (std::size_t{64} << 20));  // lists of positions count, too
   for (const Call& call : calls()) {
     for (const std::int64_t n : kHuge) {
       try {
@@ -180,7 +181,16 @@ TEST(Limits, AFactorThatIsNotANumberIsRefused) {
     EXPECT_THROW(interpolate(image, {.scale_factor = {factor}}), Error) << factor;
 }
 
-// A chain of a million operations, and one operation of a hundred thousand operands.
+// Nothing to compute takes no time, however many rows have no columns.
+TEST(Limits, EmptyTensorsOfBillionsOfRows) {
+  const Tensor x = variable(ones({std::int64_t{1} << 40, 0}));
+  const Tensor y = softmax(exp(x) * 2 - mean(cat({x, x}, 1), 0, true), 1);
+  EXPECT_TRUE(y.eval().to_vector().empty());
+  EXPECT_EQ(sum(softmax(x, 1)).item(), 0);
+  EXPECT_TRUE(backward(sum(softmax(x, 1)))[x].to_vector().empty());
+}
+
+// A chain of 200,000 operations, and one operation of 20,000 operands.
 TEST(Limits, DeepAndWideGraphs) {
   Tensor x = variable(ones({3})), y = x;
   for (int k = 0; k < 200'000; ++k) y = y + 1e-6;

@@ -79,7 +79,7 @@ TEST(Laws, GradientsOfBroadcastOperandsAreSums) {
     const Tensor y = random_tensor(shape, DType::f64), x = random_tensor(narrower(shape), DType::f64);
     const Formula f = any_formula();
     const Tensor direct = grad(Function([&](const Tensor& v) { return sum(f(v * y + v)); }))(x);
-    const Tensor wide = expand(x, {shape.begin(), shape.end()});
+    const Tensor wide = expand(x, shape);
     Tensor summed = grad(Function([&](const Tensor& v) { return sum(f(v * y + v)); }))(wide);
     while (summed.rank() > x.rank()) summed = sum(summed, 0);
     for (int d = 0; d < x.rank(); ++d) {

@@ -73,6 +73,11 @@ void divide_into_tasks(CompiledSweep& s) {
     s.tiles_per_task = std::max<std::int64_t>(1, kTaskCost / (cost * elements_per_tile));
     s.tiles_per_task = std::max(s.tiles_per_task, (s.tiles + kMostTasks - 1) / kMostTasks);
   }
+  // Rows without columns are work only where each has a number of its own.
+  const auto of_rows = [&](const Output& o) { return s.program.instrs[o.value].level == Level::row; };
+  const bool rows_count = std::any_of(s.program.outputs.begin(), s.program.outputs.end(), of_rows) ||
+                          std::any_of(s.totals.begin(), s.totals.end(), [](const Total& t) { return t.of_rows; });
+  if (s.elements == 0 && !rows_count) s.tiles = 0;
   s.tasks = s.tiles == 0 ? 0 : (s.tiles + s.tiles_per_task - 1) / s.tiles_per_task;
 }
 
