@@ -269,7 +269,12 @@ void RunMark::finish() {
 
 void RunMark::wait(std::uint32_t step) {
   finish();
-  if (failed_before(step)) std::rethrow_exception(error_);
+  if (!failed_before(step)) return;
+  {
+    std::lock_guard guard(gpu_.mutex_);
+    if (gpu_.unseen_ == error_) gpu_.unseen_ = nullptr;
+  }
+  std::rethrow_exception(error_);
 }
 
 }  // namespace ebb::cuda
