@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "commands.h"
+#include "device_option.h"
 #include "core/format_error.h"
 #include "ebb/memory.h"
 #include "progress.h"
@@ -84,6 +85,7 @@ void add_eval_command(CLI::App& app) {
   from->add_option("--run", c->run, "Folder of a run");
   from->add_option("--checkpoint", c->checkpoint, "A checkpoint file")->check(CLI::ExistingFile);
   from->require_option(1);
+  add_device_option(*sub);
   sub->add_option("--use", c->which,
                   "Weights of the run: the best ones, or the last (best where validation chose them)")
       ->check(CLI::IsMember({"best", "last"}));
