@@ -90,12 +90,14 @@ void bind_runtime(const Api& api) {
       .def("__str__", [](const DeviceScope& self) { return name(self.device); })
       .def("__repr__", [](const DeviceScope& self) { return "ebb.device('" + name(self.device) + "')"; })
       .def("__enter__",
-           [](nb::handle_t<DeviceScope> self) {
+           [](nb::object self) {
              DeviceScope& scope = nb::cast<DeviceScope&>(self);
              scope.scopes.push_back(std::make_unique<OnDevice>(scope.device));
              return self;
            })
-      .def("__exit__", [](DeviceScope& self, nb::args) { self.scopes.pop_back(); });
+      .def(
+          "__exit__", [](DeviceScope& self, nb::handle, nb::handle, nb::handle) { self.scopes.pop_back(); },
+          nb::arg().none(), nb::arg().none(), nb::arg().none());
 
   struct EagerScope {
     std::optional<Eager> scope;
