@@ -32,12 +32,17 @@ endef
 VENV := build/venv
 PYTHON_OPTIONS := $(if $(filter release debug,$(PRESET)),-DEBB_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python)
 
-.PHONY: help run test test-threads fuzz exhaustive load parity wheel site bench bench-parts format clean packages \
-        configure python-package
+# What runs on a GPU, in this order: kernels and library calls, then whole test programs.
+CUDA_TESTS := cuda ops library network losses losses_kernels table engine nn optim
+SANITIZED := *LibraryOnGpu*f32:*LibraryOnGpu*bf16:OnGpu.*-OnGpu.IsUsableAfterItsMemoryIsSpent
+
+.PHONY: help run test test-cuda test-threads fuzz exhaustive load parity wheel site bench bench-parts format clean \
+        packages configure python-package
 
 help:
 	@echo "make run      build the program ebb and train a convolutional network on drawn digits, about a minute"
 	@echo "make test     build everything and run the tests"
+	@echo "make test-cuda   the tests on the first GPU, then under compute-sanitizer (TESTS=cuda: some of them)"
 	@echo "make test-threads PRESET=tsan   the tests of threads that share tensors, under the thread sanitizer"
 	@echo "make fuzz TIME=60   run each fuzzer for that many seconds (TARGET=csv: one of them), under the sanitizers"
 	@echo "make exhaustive     measure the functions on every number of f32, f16 and bf16 (FUNCTIONS='exp log': some)"
@@ -73,6 +78,31 @@ test: configure $(if $(PYTHON_OPTIONS),$(VENV)/complete)
 	@$(if $(PYTHON_OPTIONS),grep -q EBB_BUILD_PYTHON:BOOL=ON $(BUILD)/CMakeCache.txt || cmake --preset $(PRESET) $(PYTHON_OPTIONS))
 	@cmake --build $(BUILD)
 	@cd $(BUILD) && ctest --output-on-failure -j $$(nproc)
+
+# On the first GPU. Each program writes build/PRESET/test-cuda/NAME.txt, goes on after a failure and ends in one line;
+# the last lines name what failed. EBB_CUDA_CACHE_MB=0 measures first use. SANITIZE= leaves the sanitizer out.
+TESTS ?= $(CUDA_TESTS)
+SANITIZE ?= memcheck racecheck initcheck synccheck
+SANITIZER := $(firstword $(wildcard /usr/local/cuda/bin/compute-sanitizer) compute-sanitizer)
+test-cuda: configure
+	@cmake --build $(BUILD) --target ebb_program $(addprefix test_,$(TESTS))
+	@mkdir -p $(BUILD)/test-cuda
+	@$(BUILD)/tools/ebb/ebb info
+	@failed=; \
+	for t in $(TESTS); do \
+	  log=$(BUILD)/test-cuda/$$t.txt; start=$$(date +%s); \
+	  EBB_TEST_DEVICE=cuda $(BUILD)/tests/test_$$t --gtest_brief=1 $(if $(FILTER),--gtest_filter='$(FILTER)') >$$log 2>&1 \
+	    && result=passed || { result="FAILED, see $$log"; failed="$$failed $$t"; }; \
+	  echo "$$t: $$result ($$(grep -c '^\[  FAILED' $$log) failures, $$(($$(date +%s) - start)) s)"; \
+	  grep -h '^\[  FAILED' $$log | sort -u | head -20; \
+	done; \
+	for tool in $(SANITIZE); do \
+	  log=$(BUILD)/test-cuda/$$tool.txt; start=$$(date +%s); \
+	  $(SANITIZER) --tool $$tool --error-exitcode 9 $(BUILD)/tests/test_cuda --gtest_brief=1 \
+	    --gtest_filter='$(SANITIZED)' >$$log 2>&1 && result=clean || { result="FAILED, see $$log"; failed="$$failed $$tool"; }; \
+	  echo "$$tool: $$result ($$(($$(date +%s) - start)) s)"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi; echo "all passed"
 
 # Tensors shared between threads: what the sanitizers look at. ROUNDS=100000 tells each story that often.
 test-threads: configure

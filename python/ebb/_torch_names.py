@@ -109,6 +109,7 @@ def translated(function, by_position, name, own, is_method=False):
     def call(*args, **kwargs):
         if not kwargs:
             return by_position(*args)
+        device = kwargs.pop("device", None) if "device" in ignored else None
         for key in tuple(kwargs):
             if key in table:
                 if table[key] in kwargs:
@@ -116,17 +117,25 @@ def translated(function, by_position, name, own, is_method=False):
                 kwargs[table[key]] = kwargs.pop(key)
             elif key in ignored:
                 _refuse_what_matters(name, key, kwargs.pop(key))
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+        return result if device is None else _on_device(name, result, str(device))
 
     return call
 
 
+def _on_device(name, result, device):
+    """A tensor that is made with device= is made there; what is not a tensor is on no device."""
+    if hasattr(result, "to"):
+        return result.to(device)
+    if device != "cpu":
+        raise ValueError(f"{name}: only tensors can be put on a device, got device={device!r}")
+    return result
+
+
 def _refuse_what_matters(name, key, value):
-    """device="cpu", inplace=True and their like change nothing; what would is an error."""
+    """inplace=True and its like change nothing; what would is an error."""
     if key == "out" and value is not None:
         raise TypeError(f"{name}: a tensor cannot be written to, there is no out=; use the result")
-    if key == "device" and value is not None and str(value) != "cpu":
-        raise ValueError(f"{name}: tensors are on the device 'cpu', got {value!r}")
     if key == "requires_grad" and value:
         raise TypeError(f"{name}: make a variable of the result, ebb.variable(...)")
 

@@ -76,6 +76,31 @@ void bind_runtime(const Api& api) {
   function(api, "set_num_threads", set_num_threads, "n"_a);
   m.def("num_threads", num_threads, "How many threads computations may use.");
 
+  struct DeviceScope {
+    Device device;
+    std::vector<std::unique_ptr<OnDevice>> scopes;
+  };
+  nb::class_<DeviceScope>(m, "device",
+                          "A device by name ('cpu', 'cuda', 'cuda:1'), for device= and .to(). with ebb.device('cuda'): "
+                          "tensors of this thread that nothing else puts on a device are made there.")
+      .def(
+          "__init__",
+          [](DeviceScope* self, const std::string& name) {
+            new (self) DeviceScope{device_from_name(name), {}};
+          },
+          "name"_a)
+      .def("__str__", [](const DeviceScope& self) { return name(self.device); })
+      .def("__repr__", [](const DeviceScope& self) { return "ebb.device('" + name(self.device) + "')"; })
+      .def("__enter__",
+           [](nb::object self) {
+             DeviceScope& scope = nb::cast<DeviceScope&>(self);
+             scope.scopes.push_back(std::make_unique<OnDevice>(scope.device));
+             return self;
+           })
+      .def(
+          "__exit__", [](DeviceScope& self, nb::handle, nb::handle, nb::handle) { self.scopes.pop_back(); },
+          nb::arg().none(), nb::arg().none(), nb::arg().none());
+
   struct EagerScope {
     std::optional<Eager> scope;
   };

@@ -28,6 +28,18 @@ def test_a_device_that_is_not_there_is_an_error_that_names_it():
         ebb.ones(2).to("gpu")
 
 
+def test_tensors_are_made_where_device_says():
+    assert ebb.tensor([1.0, 2.0], device="cpu").tolist() == [1, 2]
+    assert ebb.zeros(2, device=ebb.device("cpu")).device == "cpu"
+    with ebb.device("cpu") as device:
+        assert str(device) == ebb.default_device() == ebb.ones(2).device
+    with pytest.raises(Exception, match="there is no cuda:15 on this machine"):
+        ebb.tensor([1.0], device="cuda:15").eval()
+    with pytest.raises(Exception, match="there is no cuda:15 on this machine"), ebb.device("cuda:15"):
+        pass
+    assert ebb.default_device() == "cpu"
+
+
 def test_readers_that_cannot_take_strides_get_the_elements_in_a_row():
     x = ebb.arange(6).reshape(2, 3).T.eval()
     there = np.asarray(x)

@@ -165,8 +165,8 @@ def test_an_argument_given_twice_or_unknown_is_an_error():
         ebb.sum(X, dimension=1)
     with pytest.raises(TypeError, match="cannot be written to"):
         ebb.add(X, Y, out=X)
-    with pytest.raises(ValueError, match="device 'cpu'"):
-        ebb.zeros((2,), device="cuda")
+    with pytest.raises(ValueError, match="there is no cuda:15 on this machine"):
+        ebb.zeros((2,), device="cuda:15").eval()
 
 
 def test_names_of_the_table_exist_here():

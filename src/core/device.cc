@@ -7,6 +7,9 @@
 #include "core/format_error.h"
 
 namespace ebb {
+
+std::string why_unavailable(Device device);  // defined by the schedule layer, beside is_available()
+
 namespace {
 
 std::atomic<Device> everywhere{Device{}};
@@ -39,8 +42,8 @@ Device default_device() { return in_scope ? *in_scope : everywhere.load(std::mem
 namespace {
 
 void require_available(Device device) {
-  require(is_available(device), "device: there is no {} on this machine; `ebb info` lists the available devices",
-          name(device));
+  require(is_available(device), "device: there is no {} on this machine: {}; `ebb info` lists the available devices",
+          name(device), why_unavailable(device));
 }
 
 }  // namespace

@@ -120,4 +120,40 @@ Backend* backend(int index) {
   return b;
 }
 
+int count() {
+  try {
+    return Gpu::count();
+  } catch (const Error&) {  // a driver that is too old
+    return 0;
+  }
+}
+
+std::string describe(int index) {
+  const Driver& d = driver();
+  int device = 0, major = 0, minor = 0, multiprocessors = 0;
+  char name[256] = {};
+  std::size_t bytes = 0;
+  check(d.device(&device, index), "cuDeviceGet");
+  check(d.device_name(name, sizeof name, device), "cuDeviceGetName");
+  check(d.device_attribute(&major, kCapabilityMajor, device), "cuDeviceGetAttribute");
+  check(d.device_attribute(&minor, kCapabilityMinor, device), "cuDeviceGetAttribute");
+  check(d.device_attribute(&multiprocessors, kMultiprocessors, device), "cuDeviceGetAttribute");
+  check(d.total_memory(&bytes, device), "cuDeviceTotalMem");
+  return fmt::format("{}, {} multiprocessors, compute capability {}.{}, {:.1f} GiB", name, multiprocessors, major,
+                     minor, static_cast<double>(bytes) / (1 << 30));
+}
+
+std::string why_unavailable(int index) {
+  try {
+    if (!find_driver()) return no_driver();
+    const int n = Gpu::count();
+    if (n == 0) return "the NVIDIA driver finds no GPU";
+    if (index >= n) return n == 1 ? "there is only cuda:0" : fmt::format("there are only cuda:0 to cuda:{}", n - 1);
+    backend(index);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 }  // namespace ebb::cuda

@@ -1,9 +1,15 @@
 #pragma once
+#include <string>
+
 #include "backend/backend.h"
 
 namespace ebb::cuda {
 
 // The backend of a GPU, made when it is first asked for; null where there is no such GPU (or no driver).
 Backend* backend(int index);
+
+int count();                      // of GPUs
+std::string describe(int index);  // "NVIDIA H200, 132 multiprocessors, compute capability 9.0, 139.8 GiB"
+std::string why_unavailable(int index);
 
 }  // namespace ebb::cuda

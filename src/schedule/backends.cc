@@ -21,10 +21,14 @@ Backend* find_backend(Device device) {
 
 }  // namespace
 
+std::string why_unavailable(Device device) {
+  return device.kind == Device::Kind::cuda ? cuda::why_unavailable(device.index) : "";
+}
+
 Backend& backend_of(Device device) {
   Backend* const found = find_backend(device);
-  require(found != nullptr, "device: there is no {} on this machine; `ebb info` lists the available devices",
-          name(device));
+  require(found != nullptr, "device: there is no {} on this machine: {}; `ebb info` lists the available devices",
+          name(device), why_unavailable(device));
   return *found;
 }
 

@@ -119,6 +119,10 @@ void emulate_device() {
     *value = attribute == kMultiprocessors ? 4 : attribute == kCapabilityMajor ? 9 : 0;
     return kSuccess;
   };
+  d.total_memory = [](std::size_t* bytes, int) {
+    *bytes = std::size_t{4} << 30;
+    return kSuccess;
+  };
   d.retain_context = [](Context*, int) { return kSuccess; };
   d.set_context = [](Context) { return kSuccess; };
   d.allocate = [](Address* address, std::size_t bytes) {

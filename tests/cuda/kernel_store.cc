@@ -147,6 +147,7 @@ void KernelStore::prepare(const std::vector<std::string>& texts) {
 void* KernelStore::kernel(const std::string& text, const std::string& name) {
   const std::string key = key_of(text);
   std::unique_lock lock(mutex_);
+  asked_.try_emplace(key, text);
   auto it = places_.find(key);
   if (it == places_.end()) {
     ++compiled_alone_;
@@ -158,6 +159,13 @@ void* KernelStore::kernel(const std::string& text, const std::string& name) {
   void*& library = libraries_[it->second.library];
   if (!library) library = dlopen(it->second.library.c_str(), RTLD_NOW | RTLD_LOCAL);
   return library ? dlsym(library, fmt::format("run_{}_{}", it->second.number, name).c_str()) : nullptr;
+}
+
+std::vector<std::string> KernelStore::asked() {
+  std::lock_guard guard(mutex_);
+  std::vector<std::string> texts;
+  for (const auto& [key, text] : asked_) texts.push_back(text);
+  return texts;
 }
 
 std::vector<std::string> KernelStore::read_texts(const std::string& path) {

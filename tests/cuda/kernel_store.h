@@ -23,6 +23,8 @@ class KernelStore {
   static std::vector<std::string> read_texts(const std::string& path);
   static void add_text(const std::string& path, const std::string& text);
 
+  std::vector<std::string> asked();  // the texts of all kernels that were asked for
+
   long compiled_alone() const { return compiled_alone_; }  // texts that no batch had
 
  private:
@@ -36,8 +38,9 @@ class KernelStore {
 
   std::string folder_;
   std::mutex mutex_;
-  std::map<std::string, Place> places_;     // by the text's key
-  std::map<std::string, void*> libraries_;  // opened
+  std::map<std::string, Place> places_;       // by the text's key
+  std::map<std::string, void*> libraries_;    // opened
+  std::map<std::string, std::string> asked_;  // by key
   long compiled_alone_ = 0;
 };
 

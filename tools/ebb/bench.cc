@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "device_option.h"
 #include "core/parallel.h"
 #include "ebb/ebb.h"
 #include "text_table.h"
@@ -147,6 +148,7 @@ void add_bench_command(CLI::App& app) {
   auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("bench", "Measure what this machine and this build reach, in a few seconds");
   command->add_option("--threads", o->threads, "How many threads; default: the hardware's")->check(CLI::Range(1, 1024));
+  add_device_option(*command);
   command->add_flag("--json", o->json, "As JSON");
   command->callback([o] { run_bench(o->threads, o->json); });
 }

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "commands.h"
+#include "device_option.h"
 #include "core/format_error.h"
 #include "ebb/memory.h"
 #include "progress.h"
@@ -82,6 +83,7 @@ void add_eval_command(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("eval", "Test a trained network");
   auto c = std::make_shared<EvalCommand>();
   c->weights.add_options(sub, "What is tested");
+  add_device_option(*sub);
   sub->add_option("--data", c->data, "Other data than that of the run: digits, tales, or a path, all of it");
   sub->add_option("--format", c->format, "What the path holds")
       ->check(CLI::IsMember({"auto", "idx", "cifar", "images", "csv", "text"}));

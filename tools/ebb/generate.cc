@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "commands.h"
+#include "device_option.h"
 #include "ebb/memory.h"
 #include "trainer.h"
 
@@ -39,6 +40,7 @@ void add_generate_command(CLI::App& app) {
   from->add_option("--run", c->run, "Folder of a run");
   from->add_option("--checkpoint", c->checkpoint, "A checkpoint file")->check(CLI::ExistingFile);
   from->require_option(1);
+  add_device_option(*sub);
   sub->add_option("--prompt", c->prompt, "How the text begins");
   sub->add_option("--tokens", c->options.tokens, "How many tokens to write")->capture_default_str();
   sub->add_option("--temperature", c->options.temperature, "0: always the likeliest token; above 1: daring")

@@ -11,6 +11,7 @@
 #include "cases/all_cases.h"
 #include "cases/loss_cases.h"
 #include "commands.h"
+#include "device_option.h"
 #include "core/format_error.h"
 #include "ebb/gradcheck.h"
 #include "text_table.h"
@@ -154,6 +155,7 @@ void add_gradcheck_command(CLI::App& app) {
   command->add_option("--dtype", o->dtypes, "Only these; may be repeated")
       ->check(CLI::IsMember({"f64", "f32", "f16", "bf16"}))
       ->allow_extra_args(false);
+  add_device_option(*command);
   command->add_flag("--json", o->json, "As JSON");
   command->footer(
       "An error is |gradient - difference| / (|difference| + a floor of the dtype), the worst over all elements; the\n"

@@ -8,10 +8,12 @@
 
 #include "commands.h"
 #include "core/format_error.h"
+#include "cuda/backend.h"
 #include "ebb/io.h"
+#include "ebb/memory.h"
 #include "text_table.h"
 
-// `ebb info`: what a file of tensors holds.
+// `ebb info`: what a file of tensors holds, or which devices there are.
 namespace ebb::program {
 namespace {
 
@@ -92,6 +94,21 @@ void print_info(const std::string& path, bool json) {
   fmt::print("\nmetadata\n{}", text_list({c.metadata.begin(), c.metadata.end()}, 2));
 }
 
+// The devices of this machine, and why there is no GPU where there is none.
+void print_devices(bool as_json) {
+  std::vector<std::pair<std::string, std::string>> devices{{"cpu", fmt::format("{} threads", num_threads())}};
+  for (int i = 0; i < cuda::count(); ++i) devices.emplace_back(fmt::format("cuda:{}", i), cuda::describe(i));
+  const std::string reason = cuda::count() ? "" : cuda::why_unavailable(0);
+  if (as_json) {
+    nlohmann::json all = nlohmann::json::array();
+    for (const auto& [name, what] : devices) all.push_back({{"device", name}, {"description", what}});
+    fmt::print("{}\n", nlohmann::json{{"devices", all}, {"no_gpu", reason}}.dump(2));
+    return;
+  }
+  fmt::print("{}", text_list(devices, 0));
+  if (!reason.empty()) fmt::print("no GPU: {}\n", reason);
+}
+
 }  // namespace
 
 void add_info_command(CLI::App& app) {
@@ -100,10 +117,14 @@ void add_info_command(CLI::App& app) {
     bool json = false;
   };
   auto o = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("info", "Show what a .npy, .npz, .safetensors or checkpoint file holds");
-  command->add_option("file", o->file, "The file; a checkpoint's checksum is verified")->type_name("FILE")->required();
+  CLI::App* command =
+      app.add_subcommand("info", "Show what a .npy, .npz, .safetensors or checkpoint file holds, or the devices");
+  command
+      ->add_option("file", o->file,
+                   "The file; a checkpoint's checksum is verified. Without one: the devices of this machine")
+      ->type_name("FILE");
   command->add_flag("--json", o->json, "As JSON");
-  command->callback([o] { print_info(o->file, o->json); });
+  command->callback([o] { o->file.empty() ? print_devices(o->json) : print_info(o->file, o->json); });
 }
 
 }  // namespace ebb::program

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "device_option.h"
 #include "core/format_error.h"
 #include "ebb/autograd.h"
 #include "ebb/io.h"
@@ -150,6 +151,7 @@ void add_loss_command(CLI::App& app) {
   auto c = std::make_shared<LossCommand>();
   CLI::App* command = app.add_subcommand("loss", "Compute a loss and its gradients from .npy files");
   add_loss_name(*command, c->name)->required();
+  add_device_option(*command);
   command->add_option("--pred", c->first_input, "The first input, whatever its name")->type_name("FILE");
   command->add_option("--grad", c->first_gradient, "Write the gradient to the first input that has one")
       ->type_name("FILE");

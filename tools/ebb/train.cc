@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "core/format_error.h"
 #include "dataset.h"
+#include "device_option.h"
 #include "ranks.h"
 #include "run_config.h"
 #include "run_folder.h"
@@ -71,6 +72,7 @@ void add_train_command(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("train", "Train a network and write a report about it");
   auto c = std::make_shared<TrainCommand>();
   add_settings(*sub, c->config);
+  add_device_option(*sub);
   sub->add_option("--config", c->settings_file,
                   "Options from a JSON or TOML file; those on the command line take precedence")
       ->check(CLI::ExistingFile);

@@ -11,13 +11,23 @@ namespace {
 std::atomic<const Driver*> installed_driver{nullptr};
 std::atomic<const Compiler*> installed_compiler{nullptr};
 
+std::string reason_for_no_driver;
+
 const Driver* load_driver() {
   const OpenLibrary library = OpenLibrary::try_open({"libcuda.so.1", "libcuda.so"});
-  if (!library) return nullptr;
+  if (!library) {
+    reason_for_no_driver = "no NVIDIA driver (libcuda.so.1) was found";
+    return nullptr;
+  }
   auto* d = new Driver;
 #define EBB_LOAD(name, symbol, parameters) d->name = reinterpret_cast<Result(*) parameters>(library.function(#symbol));
   EBB_CUDA_DRIVER(EBB_LOAD)
-  return d->init(0) == kSuccess ? d : nullptr;
+  const Result started = d->init(0);
+  if (started == kSuccess) return d;
+  const char* text = nullptr;
+  d->error_text(started, &text);
+  reason_for_no_driver = fmt::format("the NVIDIA driver does not start: {}", text ? text : std::to_string(started));
+  return nullptr;
 }
 
 const Compiler* load_compiler() {
@@ -39,9 +49,14 @@ const Driver* find_driver() {
   return loaded;
 }
 
+std::string no_driver() {
+  find_driver();
+  return reason_for_no_driver;
+}
+
 const Driver& driver() {
   const Driver* const d = find_driver();
-  require(d != nullptr, "cuda: there is no NVIDIA driver (libcuda.so.1) on this machine, or it does not start");
+  require(d != nullptr, "cuda: {}", no_driver());
   return *d;
 }
 

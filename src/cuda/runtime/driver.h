@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 // The part of CUDA's driver and of its run-time compiler that Ebb calls, as tables of functions: nothing of CUDA is
 // needed to build Ebb, and tests can put a device of their own behind the tables.
@@ -28,6 +29,7 @@ inline constexpr unsigned kNonBlocking = 1, kDisableTiming = 2, kPortable = 1;
   X(device, cuDeviceGet, (int*, int))                                             \
   X(device_name, cuDeviceGetName, (char*, int, int))                              \
   X(device_attribute, cuDeviceGetAttribute, (int*, int, int))                     \
+  X(total_memory, cuDeviceTotalMem_v2, (std::size_t*, int))                       \
   X(retain_context, cuDevicePrimaryCtxRetain, (Context*, int))                    \
   X(set_context, cuCtxSetCurrent, (Context))                                      \
   X(allocate, cuMemAlloc_v2, (Address*, std::size_t))                             \
@@ -72,6 +74,7 @@ struct Compiler {
 
 // Null where there is no driver or it does not start.
 const Driver* find_driver();
+std::string no_driver();     // why that is so
 const Driver& driver();      // an Error where there is none
 const Compiler& compiler();  // an Error where there is none
 

@@ -1,6 +1,7 @@
 #include "cuda/runtime/gpu.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "core/format_error.h"
@@ -52,6 +53,16 @@ void Gpu::Memory::free(std::byte* data, std::size_t) noexcept {
   }
 }
 
+// EBB_CUDA_SYNC=1: each launch is waited for, and one that fails says which kernel it was. For finding mistakes.
+static bool waits_for_each_kernel() {
+  static const bool waits = std::getenv("EBB_CUDA_SYNC") != nullptr;
+  return waits;
+}
+static std::map<Function, std::string>& texts_of_kernels() {
+  static auto* const texts = new std::map<Function, std::string>;
+  return *texts;
+}
+
 Function Gpu::kernel(const std::string& text, const char* name) {
   {
     std::lock_guard guard(kernels_mutex_);
@@ -66,12 +77,21 @@ Function Gpu::kernel(const std::string& text, const char* name) {
   if (!module) check(driver().load_module(&module, code.data()), "cuModuleLoadData");
   Function& function = functions_[{module, name}];
   if (!function) check(driver().function(&function, module, name), "cuModuleGetFunction");
+  if (waits_for_each_kernel()) texts_of_kernels()[function] = fmt::format("{}, of\n{}", name, text);
   return function;
 }
 
 void Gpu::launch(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments) {
   void* parameters[] = {const_cast<std::uint64_t*>(arguments.data())};
   check(driver().launch(kernel, blocks, 1, 1, kThreads, 1, 1, 0, stream_, parameters, nullptr), "cuLaunchKernel");
+  if (!waits_for_each_kernel()) return;
+  if (const Result result = driver().synchronize(stream_); result != kSuccess) {
+    const char* text = nullptr;
+    driver().error_text(result, &text);
+    std::lock_guard guard(kernels_mutex_);
+    fail(Error::Kind::value, "cuda: {} ({} blocks) in kernel {}", text ? text : "an error", blocks,
+         texts_of_kernels()[kernel]);
+  }
 }
 
 void Gpu::clear(void* data, std::size_t bytes) {
@@ -269,7 +289,12 @@ void RunMark::finish() {
 
 void RunMark::wait(std::uint32_t step) {
   finish();
-  if (failed_before(step)) std::rethrow_exception(error_);
+  if (!failed_before(step)) return;
+  {
+    std::lock_guard guard(gpu_.mutex_);
+    if (gpu_.unseen_ == error_) gpu_.unseen_ = nullptr;
+  }
+  std::rethrow_exception(error_);
 }
 
 }  // namespace ebb::cuda

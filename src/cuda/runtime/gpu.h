@@ -86,7 +86,7 @@ class Gpu {
 
   RunMarkPtr begin(std::span<const FilledBy> inputs);
   void end(const RunMarkPtr& mark);
-  void synchronize();  // throws the first error nobody has been told of by this call before
+  void synchronize();  // throws the first error that nobody has been told of
 
  private:
   friend class RunMark;

@@ -1,0 +1,179 @@
+// Library calls on cuda:0, a GPU where there is one, else the emulated device, against the CPU: values and gradients.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "cuda/kernel_store.h"
+#include "cuda/print/sweep_text.h"
+#include "cuda/runtime/driver.h"
+#include "cuda/runtime/open_library.h"
+#include "ebb/ebb.h"
+#include "emulated_device.h"
+#include "expect_error.h"
+
+namespace ebb::testing {
+namespace {
+
+constexpr Device kGpu{Device::Kind::cuda, 0};
+
+class LibraryOnGpu : public ::testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    use_emulated_device_without_gpu();
+    manual_seed(17);
+  }
+  Tensor real(const Shape& shape) const { return cast(randn(shape), GetParam()).eval(); }
+
+  // Relative to the largest element: each is a sum of many.
+  double tolerance() const {
+    const DType d = GetParam();
+    return d == DType::f64 ? 1e-12 : d == DType::f32 ? 2e-5 : d == DType::f16 ? 1e-2 : 5e-2;
+  }
+  void expect_same(const Tensor& here, const Tensor& there, const std::string& what) const {
+    ASSERT_EQ(here.shape(), there.shape()) << what;
+    ASSERT_EQ(here.dtype(), there.dtype()) << what;
+    const std::vector<double> a = here.to_vector<double>(), b = there.to_vector<double>();
+    double largest = 0;
+    for (const double x : a) largest = std::max(largest, std::isfinite(x) ? std::fabs(x) : 0);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+      ASSERT_LE(std::fabs(a[i] - b[i]), tolerance() * (1e-3 + largest))
+          << what << ", element " << i << ": " << b[i] << ", on the CPU " << a[i];
+    }
+  }
+  // f of these inputs, and the gradients of a weighted sum of it to those that are floating.
+  using Function = std::function<Tensor(const std::vector<Tensor>&)>;
+  void compare(const std::string& what, const std::vector<Tensor>& inputs, const Function& f) const {
+    const auto on = [&](Device device) {
+      std::vector<Tensor> moved;
+      for (const Tensor& x : inputs) moved.push_back(is_floating(x.dtype()) ? variable(x.to(device)) : x.to(device));
+      const Tensor y = f(moved);
+      std::vector<Tensor> all{y};
+      if (y.requires_grad()) {
+        const Tensor weights = 1 + 0.25 * cast(remainder(arange(y.numel()), 7), DType::f32);
+        const Gradients g = backward(sum(cast(y, compute_dtype(y.dtype())) * reshape(weights, y.shape())));
+        for (const Tensor& x : moved) {
+          if (is_floating(x.dtype())) all.push_back(g[x]);
+        }
+      }
+      return all;
+    };
+    const std::vector<Tensor> here = on({}), there = on(kGpu);
+    ASSERT_EQ(here.size(), there.size());
+    for (std::size_t k = 0; k < here.size() && !HasFatalFailure(); ++k)
+      expect_same(here[k], there[k], fmt::format("{}, {}", what, k ? fmt::format("gradient {}", k) : "value"));
+  }
+};
+
+TEST_P(LibraryOnGpu, Convolutions) {
+  struct Kind {
+    std::int64_t groups;
+    ConvOptions o;
+  };
+  ConvOptions plain, strided, dilated, grouped;
+  strided.stride = {2, 3};
+  strided.padding = {1, 2};
+  dilated.dilation = {2, 1};
+  dilated.padding = {2, 0};
+  grouped.groups = 2;
+  for (const auto& [groups, o] : {Kind{1, plain}, Kind{1, strided}, Kind{1, dilated}, Kind{2, grouped}}) {
+    const Tensor x = real({3, 4, 9, 8}), w = real({6, 4 / groups, 3, 2}), bias = real({6});
+    compare("conv2d", {x, w, bias}, [&](const std::vector<Tensor>& in) { return conv2d(in[0], in[1], in[2], o); });
+    compare("conv2d without bias", {permute(real({3, 8, 9, 4}), {0, 3, 2, 1}).eval(), w},
+            [&](const std::vector<Tensor>& in) { return conv2d(in[0], in[1], {}, o); });
+  }
+  compare("max_pool2d", {real({2, 3, 9, 8})}, [&](const std::vector<Tensor>& in) { return max_pool2d(in[0], 3); });
+}
+
+TEST_P(LibraryOnGpu, Attention) {
+  for (const bool causal : {false, true}) {
+    const Tensor q = real({2, 3, 7, 5}), k = real({2, 3, 9, 5}), v = real({2, 3, 9, 4});
+    AttentionOptions o;
+    o.causal = causal;
+    compare("attention", {q, k, v},
+            [&](const std::vector<Tensor>& in) { return scaled_dot_product_attention(in[0], in[1], in[2], o); });
+  }
+}
+
+TEST_P(LibraryOnGpu, LinearCrossEntropy) {
+  const Tensor x = real({11, 6}), head = real({13, 6}), bias = real({13}), weight = abs(real({13})).eval();
+  Tensor target = randint(0, 13, {11}).eval();
+  target = where(target == 4, -100, target).eval();
+  for (const std::int64_t chunk : {0, 4}) {
+    LinearCrossEntropyOptions o;
+    o.chunk = chunk;
+    compare("linear_cross_entropy", {x, head, target},
+            [&](const std::vector<Tensor>& in) { return linear_cross_entropy(in[0], in[1], in[2], o); });
+    o.label_smoothing = 0.1;
+    o.z_loss = 1e-2;
+    o.softcap = 3;
+    compare("linear_cross_entropy with everything", {x, head, target, bias}, [&](const std::vector<Tensor>& in) {
+      LinearCrossEntropyOptions with = o;
+      with.bias = in[3];
+      with.weight = weight.to(in[0].device());
+      return linear_cross_entropy(in[0], in[1], in[2], with);
+    });
+  }
+}
+
+TEST_P(LibraryOnGpu, Alignments) {
+  const Tensor x = cast(log_softmax(randn({9, 3, 5}), 2), GetParam()).eval();
+  const Tensor labels = tensor({{1, 2, 2, 4}, {3, 1, 0, 0}, {4, 0, 0, 0}}).eval();
+  const Tensor steps = tensor({9, 7, 4}).eval(), lengths = tensor({4, 2, 1}).eval();
+  compare("ctc_loss", {x, labels, steps, lengths},
+          [&](const std::vector<Tensor>& in) { return ctc_loss(in[0], in[1], in[2], in[3]); });
+  const Tensor joint = cast(log_softmax(randn({3, 6, 5, 5}), 3), GetParam()).eval(), frames = tensor({6, 5, 3}).eval();
+  compare("rnnt_loss", {joint, labels, frames, lengths},
+          [&](const std::vector<Tensor>& in) { return rnnt_loss(in[0], in[1], in[2], in[3]); });
+}
+
+TEST_P(LibraryOnGpu, LossesByRow) {
+  const Tensor x = real({6, 9}), target = randint(0, 9, {6}).eval();
+  compare("sparsemax_loss", {x, target}, [&](const std::vector<Tensor>& in) { return sparsemax_loss(in[0], in[1]); });
+  const Tensor lists = (randint(0, 9, {6, 9}) - cast(arange(9) > 3, DType::i64) * 10).eval();
+  compare("multilabel_margin_loss", {x, where(lists < 0, -1, lists).eval()},
+          [&](const std::vector<Tensor>& in) { return multilabel_margin_loss(in[0], in[1]); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, LibraryOnGpu, ::testing::Values(DType::f64, DType::f32, DType::f16, DType::bf16),
+                         [](const auto& i) { return std::string(name(i.param)); });
+
+// After the others (its suite comes last): every text that was asked for, by NVRTC where it can be had, in one program
+// for the oldest GPU that is supported and for Hopper.
+TEST(ZLibraryTexts, CompileForGpus) {
+  const auto library = cuda::OpenLibrary::try_open({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"});
+  if (!library) return;
+  std::string source = cuda::prelude();
+  int number = 0;
+  for (const std::string& text : KernelStore::get().asked()) {
+    if (text.find("struct View {") == std::string::npos) continue;
+    std::string body = text;
+    const std::string head = "extern \"C\" __global__";
+    for (std::size_t at = 0; (at = body.find(head, at)) != std::string::npos;)
+      body.replace(at, head.size(), "__global__");
+    source += fmt::format("namespace k{} {{\n{}\n}}\n", number++, body);
+  }
+  using namespace cuda;
+  Compiler c;  // not the table that the emulated device has replaced
+#define EBB_LOAD(name, symbol, parameters) c.name = reinterpret_cast<Result(*) parameters>(library.function(#symbol));
+  EBB_CUDA_COMPILER(EBB_LOAD)
+#undef EBB_LOAD
+  for (const char* gpu : {"compute_80", "sm_90"}) {  // as PTX for the older one: that takes half the time
+    RtcProgram program = nullptr;
+    ASSERT_EQ(c.create(&program, source.c_str(), "library.cu", 0, nullptr, nullptr), kSuccess);
+    const std::string target = std::string("--gpu-architecture=") + gpu;
+    const char* const options[] = {target.c_str(), "--std=c++17", "--fmad=false"};
+    const Result result = c.compile(program, 3, options);
+    std::size_t bytes = 0;
+    c.log_size(program, &bytes);
+    std::string log(bytes, ' ');
+    c.log(program, log.data());
+    EXPECT_EQ(result, kSuccess) << gpu << "\n" << log.substr(0, 4000);
+    c.destroy(&program);
+  }
+}
+
+}  // namespace
+}  // namespace ebb::testing
