@@ -38,8 +38,8 @@ LossGradients poisson_nll_loss_backward(const Tensor& grad, const Tensor& input,
                                         const PoissonNllOptions& options = {});
 
 // ½·(log v + d²/v), v = max(var, eps); full adds ½·log 2π. Input and target broadcast; var has their shape, with 1
-// in place of some sizes or without the last, or is one number; a negative var is an error. Where var < eps its gradient
-// is 0.
+// in place of some sizes or without the last, or is one number; a negative var is an error. Where var < eps its
+// gradient is 0.
 struct GaussianNllOptions {
   bool full = false;
   double eps = 1e-6;
