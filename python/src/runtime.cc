@@ -1,5 +1,9 @@
+#include <memory>
+#include <vector>
+
 #include "bind.h"
 #include "core/worker_seed.h"
+#include "ebb/device.h"
 #include "ebb/memory.h"
 #include "ebb/random.h"
 #include "graph/op_table.h"
