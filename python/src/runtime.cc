@@ -80,7 +80,7 @@ void bind_runtime(const Api& api) {
 
   struct DeviceScope {
     Device device;
-    std::vector<std::unique_ptr<OnDevice>> scopes;
+    std::vector<std::shared_ptr<OnDevice>> scopes;  // entered
   };
   nb::class_<DeviceScope>(m, "device",
                           "A device by name ('cpu', 'cuda', 'cuda:1'), for device= and .to(). with ebb.device('cuda'): "
@@ -96,7 +96,7 @@ void bind_runtime(const Api& api) {
       .def("__enter__",
            [](nb::object self) {
              DeviceScope& scope = nb::cast<DeviceScope&>(self);
-             scope.scopes.push_back(std::make_unique<OnDevice>(scope.device));
+             scope.scopes.push_back(std::make_shared<OnDevice>(scope.device));
              return self;
            })
       .def(
