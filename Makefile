@@ -36,12 +36,13 @@ PYTHON_OPTIONS := $(if $(filter release debug,$(PRESET)),-DEBB_BUILD_PYTHON=ON -
 CUDA_TESTS := cuda ops library network losses losses_kernels table engine nn optim
 SANITIZED := *LibraryOnGpu*f32:*LibraryOnGpu*bf16:OnGpu.*-OnGpu.IsUsableAfterItsMemoryIsSpent
 
-.PHONY: help run test test-cuda test-threads fuzz exhaustive load parity wheel site bench bench-parts format clean \
-        packages configure python-package
+.PHONY: help run test test-emulated test-cuda test-threads fuzz exhaustive load parity wheel site bench bench-parts \
+        format clean packages configure python-package
 
 help:
 	@echo "make run      build the program ebb and train a convolutional network on drawn digits, about a minute"
 	@echo "make test     build everything and run the tests"
+	@echo "make test-emulated   the walks over operations and losses on an emulated GPU, without one"
 	@echo "make test-cuda   the tests on the first GPU, then under compute-sanitizer (TESTS=cuda: some of them)"
 	@echo "make test-threads PRESET=tsan   the tests of threads that share tensors, under the thread sanitizer"
 	@echo "make fuzz TIME=60   run each fuzzer for that many seconds (TARGET=csv: one of them), under the sanitizers"
@@ -78,6 +79,12 @@ test: configure $(if $(PYTHON_OPTIONS),$(VENV)/complete)
 	@$(if $(PYTHON_OPTIONS),grep -q EBB_BUILD_PYTHON:BOOL=ON $(BUILD)/CMakeCache.txt || cmake --preset $(PRESET) $(PYTHON_OPTIONS))
 	@cmake --build $(BUILD)
 	@cd $(BUILD) && ctest --output-on-failure -j $$(nproc)
+
+# Whole test programs on the emulated GPU.
+test-emulated: configure
+	@cmake --preset $(PRESET) -DEBB_EMULATED_GPU=ON >/dev/null
+	@cmake --build $(BUILD) --target test_table test_losses test_network
+	@cd $(BUILD) && ctest --output-on-failure -j $$(nproc) -R 'emulated_gpu|record_kernels'
 
 # On the first GPU. Each program writes build/PRESET/test-cuda/NAME.txt, goes on after a failure and ends in one line;
 # the last lines name what failed. EBB_CUDA_CACHE_MB=0 measures first use. SANITIZE= leaves the sanitizer out.

@@ -1,5 +1,9 @@
+#include <memory>
+#include <vector>
+
 #include "bind.h"
 #include "core/worker_seed.h"
+#include "ebb/device.h"
 #include "ebb/memory.h"
 #include "ebb/origins.h"
 #include "ebb/random.h"
@@ -78,7 +82,7 @@ void bind_runtime(const Api& api) {
 
   struct DeviceScope {
     Device device;
-    std::vector<std::unique_ptr<OnDevice>> scopes;
+    std::vector<std::shared_ptr<OnDevice>> scopes;  // entered
   };
   nb::class_<DeviceScope>(m, "device",
                           "A device by name ('cpu', 'cuda', 'cuda:1'), for device= and .to(). with ebb.device('cuda'): "
@@ -94,7 +98,7 @@ void bind_runtime(const Api& api) {
       .def("__enter__",
            [](nb::object self) {
              DeviceScope& scope = nb::cast<DeviceScope&>(self);
-             scope.scopes.push_back(std::make_unique<OnDevice>(scope.device));
+             scope.scopes.push_back(std::make_shared<OnDevice>(scope.device));
              return self;
            })
       .def(

@@ -94,7 +94,7 @@ class PrintedSweeps : public ::testing::Test {
 
 TEST_F(PrintedSweeps, AreTheOracle) { check(sweep_cases()); }
 
-// Whatever the scheduler makes of random graphs and of the gradients of random graphs.
+// Whatever the scheduler makes of random graphs.
 TEST_F(PrintedSweeps, OfRandomProgramsAreTheOracle) {
   std::vector<std::unique_ptr<SweepCase>> cases;
   // Inside one step: a chain of roundings of a few units each.
