@@ -60,7 +60,8 @@ GraphLock::GraphLock(std::span<Node* const> start) : parts_(0) {
 }
 
 void GraphLock::lock() {
-  for (std::uint64_t rest = parts_; rest; rest &= rest - 1) all_parts()[std::countr_zero(rest)].lock();  // always in order
+  for (std::uint64_t rest = parts_; rest; rest &= rest - 1)
+    all_parts()[std::countr_zero(rest)].lock();  // always in order
   locked_ = true;
 }
 
