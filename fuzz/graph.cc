@@ -259,7 +259,7 @@ void expect_same(const Outcome& a, const Outcome& b, double rounding, const char
       if (rounding > 0) return;  // other orders of sums: only errors and sizes are compared
       char text[200];
       std::snprintf(text, sizeof text, "%s: element %zu of result %zu (%s) is %.17g and %.17g", ways, i, k,
-                    name(a.dtypes[k]), x, y);
+                    std::string(name(a.dtypes[k])).c_str(), x, y);
       found(text);
     }
   }

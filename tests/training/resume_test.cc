@@ -154,7 +154,8 @@ TEST(Resume, ADamagedCheckpointOffersTheOneBeforeIt) {
   EXPECT_NE(r.err.find("the one before it, " + previous + " of step 8, is intact"), std::string::npos) << r.err;
   fs::rename(previous, folder.checkpoint());
   ASSERT_EQ(run_ebb({"train", "--resume", folder.path()}).code, 0);
-  EXPECT_EQ(read_whole(folder.checkpoint()).substr(bytes.size() - 1000), bytes.substr(bytes.size() - 1000));
+  const std::string again = read_whole(folder.checkpoint());  // its header has other times
+  EXPECT_EQ(again.substr(again.size() - 1000), bytes.substr(bytes.size() - 1000));
 }
 
 TEST(Resume, TerminationAndHangUpSaveTooUnlessTheyAreIgnored) {
