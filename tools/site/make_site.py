@@ -26,10 +26,11 @@ DOCS = ROOT / "docs"
 MENU = [
     ("Begin", ["index", "install", "tutorial", "faq"]),
     ("Coming from", ["from_pytorch", "from_numpy", "by_hand"]),
-    ("Guides", ["losses", "autograd", "training", "data", "laziness", "checkpointing", "mixed_precision", "python"]),
+    ("Guides", ["losses", "autograd", "training", "data", "laziness", "checkpointing", "mixed_precision", "gpu", "distributed",
+                "python"]),
     ("The program", ["command_line", "scikit_learn"]),
     ("Reference", ["reference", "python_reference"]),
-    ("Behind it", ["design", "benchmarks", "contributing"]),
+    ("Behind it", ["design", "benchmarks", "accuracy", "contributing"]),
 ]
 OF_THE_ROOT = {"README.md": "index", "CONTRIBUTING.md": "contributing"}
 
