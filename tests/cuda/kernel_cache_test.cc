@@ -22,11 +22,14 @@ fs::path cache() { return fs::path(std::getenv("XDG_CACHE_HOME")) / "ebb" / "cud
 class KernelCache : public ::testing::Test {
  protected:
   void SetUp() override {
-    use_emulated_device_without_gpu();
-    before_ = std::getenv("XDG_CACHE_HOME") ? std::getenv("XDG_CACHE_HOME") : "";
+    use_emulated_device_without_gpu();  // which keeps nothing there
+    for (auto& [name, value] : before_) value = std::getenv(name) ? std::getenv(name) : "";
     setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
+    setenv("EBB_CUDA_CACHE_MB", "64", 1);
   }
-  void TearDown() override { setenv("XDG_CACHE_HOME", before_.c_str(), 1); }
+  void TearDown() override {
+    for (const auto& [name, value] : before_) setenv(name, value.c_str(), 1);
+  }
 
   static std::string next_kernel() {
     static int count = 0;
@@ -76,7 +79,7 @@ class KernelCache : public ::testing::Test {
   }
 
   ScratchFolder folder_;
-  std::string before_;
+  std::pair<const char*, std::string> before_[2] = {{"XDG_CACHE_HOME", ""}, {"EBB_CUDA_CACHE_MB", ""}};
 };
 
 TEST_F(KernelCache, AnotherProcessReadsIt) {

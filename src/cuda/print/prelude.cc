@@ -53,16 +53,18 @@ EBB f32 fmod_of(f32 a, f32 b) { return fmodf(a, b); }
 EBB f64 fmod_of(f64 a, f64 b) { return fmod(a, b); }
 EBB f32 floor_of(f32 a) { return floorf(a); }
 EBB f64 floor_of(f64 a) { return floor(a); }
-EBB f32 round_of(f32 a) { return roundf(a); }
-EBB f64 round_of(f64 a) { return round(a); }
 template <class T> EBB T floor_remainder(T a, T b) {
   const T r = fmod_of(a, b);
   if (r != 0) return (r < 0) != (b < 0) ? r + b : r;
   return sign_bit(b) ? -(T)0 : (T)0;
 }
 template <class T> EBB T floor_quotient(T a, T b) {
-  if (b == 0 || !is_finite(a) || !is_finite(b)) return floor_of(a / b);
-  return round_of((a - floor_remainder(a, b)) / b);
+  if (b == 0) return a / b;
+  const T rest = fmod_of(a, b), least = (a - rest) / b;
+  const T whole = rest != 0 && (rest < 0) != (b < 0) ? least - 1 : least;
+  if (whole == 0) return sign_bit(a / b) ? -(T)0 : (T)0;
+  const T down = floor_of(whole);
+  return whole - down > (T)0.5 ? down + 1 : down;
 }
 
 // Integers wrap.
