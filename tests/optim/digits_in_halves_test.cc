@@ -38,7 +38,9 @@ Outcome train(DType compute, const Digits& digits, const Digits& test, int overf
       const std::vector<double> before = step == overflow ? model.get<0>().weight.to_vector() : std::vector<double>{};
       const bool taken = scaler.step(adam, model, backward(scaler.scale(loss)));
       EXPECT_EQ(taken, step != overflow) << "step " << step;
-      if (step == overflow) EXPECT_EQ(model.get<0>().weight.to_vector(), before);
+      if (step == overflow) {
+        EXPECT_EQ(model.get<0>().weight.to_vector(), before);
+      }
       ++step;
     }
   }

@@ -65,58 +65,29 @@ class Avx2Assembler : public X86Loop {
   }
 
   void run(Micro op, int d, int a, int b, int immediate, int spare) {
+    if (run_alike(*this, op, d, a, b, immediate)) return;
     switch (op) {
-      case Micro::move:
-        return move(d, a);
       case Micro::negate:
         sign_bits(d);
         return floats(0x57, d, d, a);  // vxorps
       case Micro::absolute:
         sign_bits(d);
         return floats(0x55, d, d, a);  // vandnps
-      case Micro::root:
-        return floats(0x51, d, 0, a);
-      case Micro::floor:
-        return round(d, a, 0x09);
-      case Micro::ceil:
-        return round(d, a, 0x0A);
-      case Micro::nearest:
-        return round(d, a, 0x08);
-      case Micro::trunc:
-        return round(d, a, 0x0B);
       case Micro::bit_not:
         all_ones(d);
         return floats(0x57, d, d, a);
-      case Micro::shift_left:
-        return shift(d, a, 6, immediate);
-      case Micro::shift_right:
-        return shift(d, a, 2, immediate);
-      case Micro::shift_right_signed:  // 32 bits only
-        return shift(d, a, 4, immediate);
       case Micro::to_float:  // vcvtdq2ps
         return registers(kFloat, false, false, 0x5B, d, 0, a);
       case Micro::round_to_f16:
         registers(k0F3A, true, false, 0x1D, a, 0, d);  // vcvtps2ph
         byte(0);
         return registers(k0F38, true, false, 0x13, d, 0, d);  // vcvtph2ps
-      case Micro::add:
-        return floats(0x58, d, a, b);
-      case Micro::sub:
-        return floats(0x5C, d, a, b);
-      case Micro::mul:
-        return floats(0x59, d, a, b);
-      case Micro::div:
-        return floats(0x5E, d, a, b);
       // vmaxps and vminps return their second operand where there is no order: of zeros with different signs both
       // orders together have the right one, and NaN is put in where there is one.
       case Micro::maximum:
         return beyond(0x5F, 0x54, d, a, b, spare);
       case Micro::minimum:
         return beyond(0x5D, 0x56, d, a, b, spare);
-      case Micro::max_or_second:
-        return floats(0x5F, d, a, b);
-      case Micro::min_or_second:
-        return floats(0x5D, d, a, b);
       case Micro::equal:
         return compare(0x00, d, a, b);
       case Micro::less:
@@ -164,6 +135,9 @@ class Avx2Assembler : public X86Loop {
   void all_ones(int d) { registers(kFloat, true, false, 0x76, d, d, d); }  // vpcmpeqd
 
  private:
+  template <class A>
+  friend bool run_alike(A& to, Micro op, int d, int a, int b, int immediate);
+
   static constexpr int kFloat = 1, k0F38 = 2, k0F3A = 3;  // opcode maps
 
   // The three-byte VEX prefix: 256 bits, `second` is the extra source (0: none).

@@ -71,56 +71,27 @@ class Avx512Assembler : public X86Loop {
   static bool needs_spare(Micro op) { return op == Micro::maximum || op == Micro::minimum || op == Micro::abs_less; }
 
   void run(Micro op, int d, int a, int b, int immediate, int spare) {
+    if (run_alike(*this, op, d, a, b, immediate)) return;
     switch (op) {
-      case Micro::move:
-        return move(d, a);
       case Micro::negate:
         sign_bits(d);
         return logic(kXor, d, d, a);
       case Micro::absolute:
         return absolute(d, a);
-      case Micro::root:
-        return floats(0x51, d, 0, a);
-      case Micro::floor:
-        return round(d, a, 0x09);
-      case Micro::ceil:
-        return round(d, a, 0x0A);
-      case Micro::nearest:
-        return round(d, a, 0x08);
-      case Micro::trunc:
-        return round(d, a, 0x0B);
       case Micro::bit_not:
         return ternary(d, a, a, 0x55);
-      case Micro::shift_left:
-        return shift(d, a, 6, immediate);
-      case Micro::shift_right:
-        return shift(d, a, 2, immediate);
-      case Micro::shift_right_signed:  // 32 bits only
-        return shift(d, a, 4, immediate);
       case Micro::to_float:  // vcvtdq2ps
         return registers(k0F, kNone, false, 0x5B, d, 0, a);
       case Micro::round_to_f16:
         registers(k0F3A, k66, false, 0x1D, a, 0, d);  // vcvtps2ph
         byte(0);
         return registers(k0F38, k66, false, 0x13, d, 0, d);  // vcvtph2ps
-      case Micro::add:
-        return floats(0x58, d, a, b);
-      case Micro::sub:
-        return floats(0x5C, d, a, b);
-      case Micro::mul:
-        return floats(0x59, d, a, b);
-      case Micro::div:
-        return floats(0x5E, d, a, b);
       // vmaxps and vminps return their second operand where there is no order: of zeros with different signs both
       // orders together have the right one, and NaN is put in where there is one.
       case Micro::maximum:
         return beyond(0x5F, kAnd, d, a, b, spare);
       case Micro::minimum:
         return beyond(0x5D, kOr, d, a, b, spare);
-      case Micro::max_or_second:
-        return floats(0x5F, d, a, b);
-      case Micro::min_or_second:
-        return floats(0x5D, d, a, b);
       case Micro::equal:
         return mask_of(kEqual, d, a, b);
       case Micro::less:
@@ -177,6 +148,9 @@ class Avx512Assembler : public X86Loop {
   void all_ones(int d) { ternary(d, d, d, 0xFF); }
 
  private:
+  template <class A>
+  friend bool run_alike(A& to, Micro op, int d, int a, int b, int immediate);
+
   static constexpr int k0F = 1, k0F38 = 2, k0F3A = 3;                         // opcode maps
   static constexpr int kNone = 0, k66 = 1, kF3 = 2;                           // prefixes that are part of the opcode
   static constexpr int kAnd = 0xDB, kAndNot = 0xDF, kOr = 0xEB, kXor = 0xEF;  // vpandd and so on

@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "cpu/jit/code.h"
+
 // What loops for x86-64 have in common: the loop itself, general registers, bytes. Encodings: Intel Software
 // Developer's Manual, volume 2.
 //
@@ -94,5 +96,44 @@ class X86Loop {
   int frame_ = 0;
   std::size_t block_ = 0, skip_ = 0, loop_ = 0;
 };
+
+// The instructions that AVX2 and AVX-512 have alike, by the assembler's own forms of them; false for the others.
+template <class Assembler>
+bool run_alike(Assembler& to, Micro op, int d, int a, int b, int immediate) {
+  switch (op) {
+    case Micro::move:
+      return to.move(d, a), true;
+    case Micro::root:
+      return to.floats(0x51, d, 0, a), true;
+    case Micro::floor:
+      return to.round(d, a, 0x09), true;
+    case Micro::ceil:
+      return to.round(d, a, 0x0A), true;
+    case Micro::nearest:
+      return to.round(d, a, 0x08), true;
+    case Micro::trunc:
+      return to.round(d, a, 0x0B), true;
+    case Micro::shift_left:
+      return to.shift(d, a, 6, immediate), true;
+    case Micro::shift_right:
+      return to.shift(d, a, 2, immediate), true;
+    case Micro::shift_right_signed:  // 32 bits only
+      return to.shift(d, a, 4, immediate), true;
+    case Micro::add:
+      return to.floats(0x58, d, a, b), true;
+    case Micro::sub:
+      return to.floats(0x5C, d, a, b), true;
+    case Micro::mul:
+      return to.floats(0x59, d, a, b), true;
+    case Micro::div:
+      return to.floats(0x5E, d, a, b), true;
+    case Micro::max_or_second:
+      return to.floats(0x5F, d, a, b), true;
+    case Micro::min_or_second:
+      return to.floats(0x5D, d, a, b), true;
+    default:
+      return false;
+  }
+}
 
 }  // namespace ebb::cpu
