@@ -22,7 +22,8 @@ struct Results {
 };
 
 // Runs f, which gives tensors that every rank has and tensors of which it has parts.
-Results by(int ranks, const std::function<std::pair<std::vector<Tensor>, std::vector<Tensor>>()>& f) {
+using Story = std::function<std::pair<std::vector<Tensor>, std::vector<Tensor>>()>;
+Results by(int ranks, const Story& f) {
   std::mutex mutex;
   std::set<std::vector<std::vector<double>>> same;
   std::vector<std::vector<std::vector<double>>> parts(static_cast<std::size_t>(ranks));
@@ -44,6 +45,17 @@ Results by(int ranks, const std::function<std::pair<std::vector<Tensor>, std::ve
   return r;
 }
 
+// What one rank gives, and every other number of them to the bit.
+Results same_by_all(const Story& f) {
+  const Results one = by(1, f);
+  for (int ranks : {2, 3, 4}) {
+    const Results many = by(ranks, f);
+    EXPECT_EQ(many.replicated, one.replicated) << ranks;
+    EXPECT_EQ(many.divided, one.divided) << ranks;
+  }
+  return one;
+}
+
 void expect_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t k = 0; k < a.size(); ++k) ASSERT_NEAR(a[k], b[k], tolerance) << "element " << k;
@@ -60,12 +72,7 @@ std::pair<std::vector<Tensor>, std::vector<Tensor>> two_layers() {
 }
 
 TEST(ParallelLinear, APairHasTheBitsOfOneProcessAndTheValuesOfPlainLayers) {
-  const Results one = by(1, two_layers);
-  for (int ranks : {2, 3, 4}) {
-    const Results many = by(ranks, two_layers);
-    EXPECT_EQ(many.replicated, one.replicated) << ranks;
-    EXPECT_EQ(many.divided, one.divided) << ranks;
-  }
+  const Results one = same_by_all(two_layers);
   // The same by two matrices.
   manual_seed(5);
   ColumnParallelLinear up(6, 16, {.parts = 4});
@@ -104,12 +111,7 @@ TEST(VocabularyParallel, HasTheBitsOfOneProcessAndTheValuesOfLinearCrossEntropy)
   const std::vector<std::int64_t> targets{0, 36, 9, -100, 17, 8, 27, 28, 9, -100, 3};
   for (std::int64_t chunk : {3, 1024}) {
     const auto f = [&] { return vocabulary_loss(targets, chunk); };
-    const Results one = by(1, f);
-    for (int ranks : {2, 3, 4}) {
-      const Results many = by(ranks, f);
-      EXPECT_EQ(many.replicated, one.replicated) << ranks;
-      EXPECT_EQ(many.divided, one.divided) << ranks;
-    }
+    const Results one = same_by_all(f);
     manual_seed(9);
     const Tensor x = variable(randn({11, 8})), head = variable(randn({kVocabulary, 8}) * 2.0);
     const Tensor loss = linear_cross_entropy(x, head, from_data(targets, {11}));
