@@ -47,7 +47,9 @@ class CudaBackend final : public Backend {
   SweepPtr compile(const Program& program) override {
     auto sweep = std::make_shared<Sweep>();
     sweep->program = program;
-    sweep->text = print_sweep(program);
+    sweep->text = print_sweep(program, gpu_.limits());
+    if (const unsigned each = sweep->text.blocks_each)
+      sweep->text.blocks = std::min(sweep->text.blocks, each * static_cast<unsigned>(gpu_.multiprocessors()));
     sweep->compiled = start_compiling(sweep->text.text, gpu_.architecture());
     return sweep;
   }
@@ -77,8 +79,9 @@ class CudaBackend final : public Backend {
       });
     }
     const std::vector<std::uint64_t> words = bound_words(text, arguments, mark.slot(), step, workspace.data());
-    gpu_.launch(gpu_.kernel(text.text, "sweep"), text.blocks, words);
-    if (text.finish_blocks) gpu_.launch(gpu_.kernel(text.text, "finish"), text.finish_blocks, words);
+    gpu_.launch(gpu_.kernel(text.text, "sweep"), text.blocks, words, text.threads, text.shared);
+    if (text.finish_blocks)
+      gpu_.launch(gpu_.kernel(text.text, "finish"), text.finish_blocks, words, text.finish_threads);
   }
 
   bool has(Op op) const override { return has_library(op); }

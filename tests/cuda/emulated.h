@@ -12,21 +12,23 @@
 #define __global__
 #define __forceinline__ inline
 #define __noinline__
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 // All shared memory lies in one section, so that it can be poisoned before a block begins.
 #define __shared__ static __attribute__((section("ebb_shared")))
 
 struct Index {
   unsigned x, y, z;
 };
-static Index threadIdx, blockIdx, gridDim;
+static Index threadIdx, blockIdx, gridDim, blockDim;
 
 namespace emulated {
 
-constexpr unsigned kThreads = 256, kWarp = 32;
+constexpr unsigned kThreads = 1024, kWarp = 32;  // the most of a block
 constexpr size_t kStack = 128 << 10;
 __shared__ char dummy[8];
 extern "C" char __start_ebb_shared[], __stop_ebb_shared[];
+
+alignas(16) static char dynamic[228 << 10];  // its size is the launch's
 
 struct Barrier {
   unsigned arrived = 0, turn = 0;
@@ -90,26 +92,30 @@ inline void shuffle(unsigned* order, unsigned n, unsigned long long& state) {
   }
 }
 
-static int launch(void (*what)(const void*), unsigned blocks, const void* args, unsigned long long seed) {
+static int launch(void (*what)(const void*), unsigned blocks, unsigned count, unsigned bytes, const void* args,
+                  unsigned long long seed) {
   kernel = what;
   arguments = args;
   gridDim = {blocks, 1, 1};
+  blockDim = {count, 1, 1};
   unsigned* const order = static_cast<unsigned*>(malloc(blocks * sizeof(unsigned)));
   for (unsigned b = 0; b < blocks; ++b) order[b] = b;
   shuffle(order, blocks, seed);
   unsigned threads[kThreads];
-  for (unsigned t = 0; t < kThreads; ++t) threads[t] = t;
+  for (unsigned t = 0; t < count; ++t) threads[t] = t;
   for (unsigned b = 0; b < blocks; ++b) {
     blockIdx = {order[b], 0, 0};
     memset(__start_ebb_shared, 0xA5, static_cast<size_t>(__stop_ebb_shared - __start_ebb_shared));
+    memset(dynamic, 0xA5, bytes);
     of_block = {};
     for (Barrier& w : of_warp) w = {};
     for (Fiber& f : fibers) f.started = f.done = false;
-    shuffle(threads, kThreads, seed);
-    for (unsigned left = kThreads; left;) {
+    shuffle(threads, count, seed);
+    for (unsigned left = count; left;) {
       const unsigned long before = turns;
       const unsigned left_before = left;
-      for (unsigned t : threads) {
+      for (unsigned i = 0; i < count; ++i) {
+        const unsigned t = threads[i];
         if (fibers[t].done) continue;
         resume(t);
         if (fibers[t].done) --left;
@@ -126,16 +132,18 @@ static int launch(void (*what)(const void*), unsigned blocks, const void* args, 
 }
 
 // Of a kernel whose threads never wait for each other.
-static int launch_one_by_one(void (*what)(const void*), unsigned blocks, const void* args, unsigned long long seed) {
+static int launch_one_by_one(void (*what)(const void*), unsigned blocks, unsigned count, unsigned, const void* args,
+                             unsigned long long seed) {
   gridDim = {blocks, 1, 1};
+  blockDim = {count, 1, 1};
   unsigned threads[kThreads];
-  for (unsigned t = 0; t < kThreads; ++t) threads[t] = t;
+  for (unsigned t = 0; t < count; ++t) threads[t] = t;
   const unsigned first = blocks ? random_number(seed) % blocks : 0;
   for (unsigned b = 0; b < blocks; ++b) {
     blockIdx = {(first + b) % blocks, 0, 0};
-    shuffle(threads, kThreads, seed);
-    for (unsigned t : threads) {
-      threadIdx.x = t;
+    shuffle(threads, count, seed);
+    for (unsigned i = 0; i < count; ++i) {
+      threadIdx.x = threads[i];
       what(args);
     }
   }
@@ -144,7 +152,7 @@ static int launch_one_by_one(void (*what)(const void*), unsigned blocks, const v
 
 }  // namespace emulated
 
-inline void __syncthreads() { emulated::wait(emulated::of_block, emulated::kThreads); }
+inline void __syncthreads() { emulated::wait(emulated::of_block, blockDim.x); }
 inline int __syncthreads_or(int x) {
   static int any = 0;
   if (x) any = 1;
@@ -166,6 +174,15 @@ inline T __shfl_xor_sync(unsigned, T x, int distance) {
   return x;
 }
 inline void __threadfence_system() {}
+
+#define DYNAMIC_SHARED(name) char* const name = emulated::dynamic
+template <bool whole>
+inline void copy16(void* to, const void* from) {
+  memcpy(to, from, 16);
+}
+inline void copies_begun() {}
+template <int left>
+inline void wait_for_copies() {}
 inline unsigned atomicCAS(unsigned* at, unsigned expected, unsigned x) {
   const unsigned before = *at;
   if (before == expected) *at = x;

@@ -116,7 +116,10 @@ void emulate_device() {
     return kSuccess;
   };
   d.device_attribute = [](int* value, int attribute, int) {
-    *value = attribute == kMultiprocessors ? 4 : attribute == kCapabilityMajor ? 9 : 0;
+    *value = attribute == kMultiprocessors                                         ? 4
+             : attribute == kCapabilityMajor                                       ? 9
+             : attribute == kSharedOfBlock || attribute == kSharedOfMultiprocessor ? 227 << 10
+                                                                                   : 0;
     return kSuccess;
   };
   d.total_memory = [](std::size_t* bytes, int) {
@@ -158,15 +161,15 @@ void emulate_device() {
   d.create_event = [](Event*, unsigned) { return fine(); };
   d.record = [](Event, Stream) { return fine(); };
   d.query = d.wait = [](Event) { return fine(); };
+  d.set_function = [](Function, int, int) { return fine(); };
   d.load_module = load_module;
   d.function = find_function;
-  d.launch = [](Function f, unsigned blocks, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream,
-                void** parameters, void**) {
+  d.launch = [](Function f, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned shared,
+                Stream, void** parameters, void**) {
     static unsigned long long seed = 1;
     if (!recording_to.empty()) return kSuccess;
     std::lock_guard guard(device);
-    using Run = int (*)(unsigned, const void*, unsigned long long);
-    return reinterpret_cast<Run>(f)(blocks, parameters[0], ++seed);
+    return reinterpret_cast<KernelStore::Run>(f)(blocks, threads, shared, parameters[0], ++seed);
   };
   install_driver(d, c);
 }

@@ -27,17 +27,17 @@ class EmulatedKernels {
            unsigned long long seed) const {
     std::vector<std::uint64_t> work(text.workspace / sizeof(std::uint64_t) + 1, 0x7FF4'5A5A'5A5A'5A5Aull);
     const std::vector<std::uint64_t> words = cuda::bound_words(text, arguments, &error, 0, work.data());
-    launch("sweep", number, text.blocks, words, seed);
-    if (text.finish_blocks) launch("finish", number, text.finish_blocks, words, seed + 1);
+    launch("sweep", number, text.blocks, text.threads, text.shared, words, seed);
+    if (text.finish_blocks) launch("finish", number, text.finish_blocks, text.finish_threads, 0, words, seed + 1);
   }
 
  private:
-  void launch(const std::string& kernel, int number, unsigned blocks, const std::vector<std::uint64_t>& words,
-              unsigned long long seed) const {
-    using Run = int (*)(unsigned, const void*, unsigned long long);
-    const auto run = reinterpret_cast<Run>(KernelStore::get().kernel(texts_[static_cast<std::size_t>(number)], kernel));
+  void launch(const std::string& kernel, int number, unsigned blocks, unsigned threads, unsigned shared,
+              const std::vector<std::uint64_t>& words, unsigned long long seed) const {
+    const auto run =
+        reinterpret_cast<KernelStore::Run>(KernelStore::get().kernel(texts_[static_cast<std::size_t>(number)], kernel));
     ASSERT_NE(run, nullptr) << kernel;
-    ASSERT_EQ(run(blocks, words.data(), seed), 0) << kernel;
+    ASSERT_EQ(run(blocks, threads, shared, words.data(), seed), 0) << kernel;
   }
 
   std::vector<std::string> texts_;

@@ -50,16 +50,18 @@ std::string wrapped(const std::string& text, int number) {
   const std::string head = "extern \"C\" __global__";
   for (std::size_t at = 0; (at = body.find(head, at)) != std::string::npos;) body.replace(at, head.size(), "static");
   // A kernel whose threads never wait for each other runs one thread after the other, without fibers.
-  static constexpr const char* kWaiting[] = {"Reduction<", "over_", "__sync", "__shfl", "shared"};
+  static constexpr const char* kWaiting[] = {"Reduction<", "over_", "__sync", "__shfl", "shared", "SHARED"};
   const bool waits = std::any_of(std::begin(kWaiting), std::end(kWaiting),
                                  [&](const char* word) { return text.find(word) != std::string::npos; });
   std::string out = fmt::format("namespace k{} {{\n{}\n", number, body);
-  const std::regex kernel(R"(__global__ void __launch_bounds__\(256\) (\w+)\(const Args a\))");
+  const std::regex kernel(R"(__global__ void __launch_bounds__\([0-9, ]+\) (\w+)\(const Args a\))");
   for (std::sregex_iterator it(text.begin(), text.end(), kernel), end; it != end; ++it) {
     const std::string name = (*it)[1];
     out += fmt::format(
-        "extern \"C\" int run_{}_{}(unsigned blocks, const void* args, unsigned long long seed) {{\n"
-        "  return emulated::{}([](const void* a) {{ {}(*static_cast<const Args*>(a)); }}, blocks, args, seed);\n}}\n",
+        "extern \"C\" int run_{}_{}(unsigned blocks, unsigned threads, unsigned shared, const void* args, "
+        "unsigned long long seed) {{\n"
+        "  return emulated::{}([](const void* a) {{ {}(*static_cast<const Args*>(a)); }}, blocks, threads, shared, args, "
+        "seed);\n}}\n",
         number, name, waits ? "launch" : "launch_one_by_one", name);
   }
   return out + "}\n";

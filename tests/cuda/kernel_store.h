@@ -11,12 +11,14 @@ namespace ebb::testing {
 // much as a dozen kernels. What was compiled is kept in the build folder, by what went into it; equal texts are one.
 class KernelStore {
  public:
+  // 0 if all went well.
+  using Run = int (*)(unsigned blocks, unsigned threads, unsigned shared, const void* args, unsigned long long seed);
+
   static KernelStore& get();
 
   // Compiles those of the texts (without the prelude) that are not there yet, in batches side by side.
   void prepare(const std::vector<std::string>& texts);
-  // A kernel of a text: int (*)(unsigned blocks, const void* args, unsigned long long seed), 0 if all went well. Null
-  // where the text does not compile or has no such kernel.
+  // A kernel of a text, see Run. Null where the text does not compile or has no such kernel.
   void* kernel(const std::string& text, const std::string& name);
 
   // A file of texts, one after the other: read, or added to (each text once per process).

@@ -171,10 +171,10 @@ static __device__ __noinline__ void complain(ErrorSlot* slot, i64 step, i64 posi
   }
 }
 
-// The tree every sum is made by, whoever makes it. A leaf is 8 neighbours, added pairwise; a part is 4 leaves 2048
-// apart, in order; both in the type of the elements. From there on f64: a lane adds the parts of 8 (virtual) warps in
-// order, a butterfly the 32 lanes, and that is a segment of 8192 elements. Segments are added in order. Integers and
-// maxima have no rounding that an order could change, but go the same way.
+// The tree every sum is made by, whoever makes it. A leaf is 8 neighbours, added pairwise; a lane adds 4 leaves that lie
+// 256 apart, in order; both in the type of the elements. From there on f64: a butterfly over 32 lanes makes a segment of
+// 1024 elements. 1024 segments are a group: lane l adds segments l, l + 32, ... in order, then a butterfly; groups are
+// added in the same way. Integers and maxima have no rounding that an order could change, but go the same way.
 struct Plus {
   EBB f32 of(f32 a, f32 b) { return a + b; }
   EBB f64 of(f64 a, f64 b) { return a + b; }
@@ -202,14 +202,18 @@ struct Least {
   template <class T> EBB T nothing() { T x; highest(x); return x; }
 };
 
+EBB f32 other_lane(f32 x, int distance) {
+  return __uint_as_float(__shfl_xor_sync(0xffffffffu, __float_as_uint(x), distance));
+}
 template <class T> EBB T other_lane(T x, int distance) {
   const u64 bits = bits_of(x);
   const u32 low = __shfl_xor_sync(0xffffffffu, (u32)bits, distance);
   const u32 high = __shfl_xor_sync(0xffffffffu, (u32)(bits >> 32), distance);
   return from_bits(x, (u64)high << 32 | low);
 }
-template <class Op, class W> EBB W over_lanes(W x) {
-  for (int distance = 16; distance; distance >>= 1) x = Op::of(x, other_lane(x, distance));
+template <class Op, int lanes = 32, class W> EBB W over_lanes(W x) {
+#pragma unroll
+  for (int distance = lanes / 2; distance; distance >>= 1) x = Op::of(x, other_lane(x, distance));
   return x;
 }
 // The same number for all threads of the block.
@@ -223,11 +227,10 @@ template <class Op, class W> EBB W over_block(W x, u64* shared) {
   return over_lanes<Op>(x);
 }
 
-// A reduction of elements of type T, wide type W.
+// A lane's share of a segment of elements of type T, wide type W.
 template <class Op, class T, class W> struct Reduction {
   T p0, p1, p2, part;
-  W lane, all;
-  __device__ Reduction() : part(Op::template nothing<T>()), lane(Op::template nothing<W>()), all(Op::template nothing<W>()) {}
+  __device__ __forceinline__ Reduction() : part(Op::template nothing<T>()) {}
   __device__ __forceinline__ void add(int j, T x) {  // j of its leaf
     if (!(j & 1)) {
       p0 = x;
@@ -245,32 +248,181 @@ template <class Op, class T, class W> struct Reduction {
     }
     part = Op::of(part, Op::of(p2, x));
   }
-  __device__ __forceinline__ void end_warp() {  // of a virtual warp
-    lane = Op::of(lane, (W)part);
+  template <int lanes> __device__ __forceinline__ W segment() {  // the same number for all its lanes
+    const W x = over_lanes<Op, lanes>((W)part);
     part = Op::template nothing<T>();
+    return x;
   }
-  __device__ __forceinline__ void end_segment(W x) {
-    all = Op::of(all, x);
-    lane = Op::template nothing<W>();
-  }
-  __device__ __forceinline__ void segment_of_warp() { end_segment(over_lanes<Op>(lane)); }
-  __device__ __forceinline__ void segment_of_block(u64* shared) { end_segment(over_block<Op>(lane, shared)); }
 };
-// What the threads of all blocks have left, in order.
-template <class Op, class W> EBB W over_parts(const u64* parts, i64 count, u64* shared) {
+// Up to 1024 of them; the same number for all lanes.
+template <class Op, class W> EBB W over_segments(const u64* parts, int count) {
   W x = Op::template nothing<W>();
-  for (i64 i = threadIdx.x; i < count; i += 256) x = Op::of(x, from_bits(x, parts[i]));
-  return over_block<Op>(x, shared);
+  for (int i = threadIdx.x & 31; i < count; i += 32) x = Op::of(x, from_bits(x, parts[i]));
+  return over_lanes<Op>(x);
+}
+// What all blocks have left, by one block; shared: 1024 numbers.
+template <class Op, class W> EBB W over_parts(const u64* parts, i64 count, u64* shared) {
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
+  const i64 groups = (count + 1023) / 1024;
+  W x = Op::template nothing<W>();
+  for (i64 first = 0; first < groups; first += 1024) {
+    const int here = groups - first < 1024 ? (int)(groups - first) : 1024;
+    for (int g = warp; g < here; g += warps) {
+      const i64 base = (first + g) * 1024;
+      const W y = over_segments<Op, W>(parts + base, count - base < 1024 ? (int)(count - base) : 1024);
+      if (lane == 0) shared[g] = bits_of(y);
+    }
+    __syncthreads();
+    for (int i = lane; i < here; i += 32) x = Op::of(x, from_bits(x, shared[i]));
+    __syncthreads();
+  }
+  return over_lanes<Op>(x);
 }
 )cuda";
 
 static constexpr const char* kFromBits = R"cuda(
+EBB f32 from_bits(f32, u64 bits) { return (f32)__longlong_as_double((i64)bits); }
 EBB f64 from_bits(f64, u64 bits) { return __longlong_as_double((i64)bits); }
 EBB i64 from_bits(i64, u64 bits) { return (i64)bits; }
 )cuda";
 
+// Neighbours that a thread loads, computes and stores together.
+static constexpr const char* kPacks = R"cuda(
+struct alignas(16) Words4 { u32 x[4]; };
+struct alignas(8) Words2 { u32 x[2]; };
+EBB u8 piece(const u32* w, int j, u8) { return (u8)(w[j >> 2] >> (j & 3) * 8); }
+EBB u16 piece(const u32* w, int j, u16) { return (u16)(w[j >> 1] >> (j & 1) * 16); }
+EBB i32 piece(const u32* w, int j, i32) { return (i32)w[j]; }
+EBB f32 piece(const u32* w, int j, f32) { return __uint_as_float(w[j]); }
+EBB u64 piece(const u32* w, int j, u64) { return (u64)w[2 * j + 1] << 32 | w[2 * j]; }
+EBB i64 piece(const u32* w, int j, i64) { return (i64)piece(w, j, (u64)0); }
+EBB f64 piece(const u32* w, int j, f64) { return __longlong_as_double((i64)piece(w, j, (u64)0)); }
+// Small ones in the order of j.
+EBB void set_piece(u32* w, int j, u8 x) { w[j >> 2] = j & 3 ? w[j >> 2] | (u32)x << (j & 3) * 8 : (u32)x; }
+EBB void set_piece(u32* w, int j, u16 x) { w[j >> 1] = j & 1 ? w[j >> 1] | (u32)x << 16 : (u32)x; }
+EBB void set_piece(u32* w, int j, i32 x) { w[j] = (u32)x; }
+EBB void set_piece(u32* w, int j, f32 x) { w[j] = __float_as_uint(x); }
+EBB void set_piece(u32* w, int j, i64 x) { w[2 * j] = (u32)x; w[2 * j + 1] = (u32)((u64)x >> 32); }
+EBB void set_piece(u32* w, int j, f64 x) { set_piece(w, j, (i64)__double_as_longlong(x)); }
+
+template <class T, int N> struct Pack {
+  static constexpr int kBytes = N * (int)sizeof(T);
+  u32 w[kBytes < 4 ? 1 : kBytes / 4];
+  __device__ __forceinline__ T at(int j) const { return piece(w, j, (T)0); }
+  __device__ __forceinline__ void set(int j, T x) { set_piece(w, j, x); }
+};
+template <int N, class T> EBB Pack<T, N> load_each(const T* p, i64 stride, int live) {
+  Pack<T, N> r;
+#pragma unroll
+  for (int j = 0; j < N; ++j) r.set(j, j < live ? p[j * stride] : (T)0);
+  return r;
+}
+template <int N, class T> EBB void store_each(T* p, i64 stride, const Pack<T, N>& r, int live) {
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    if (j < live) p[j * stride] = r.at(j);
+  }
+}
+template <int N, class T> EBB Pack<T, N> load_pack(const T* p, bool aligned, int live) {
+  Pack<T, N> r;
+  constexpr int kBytes = Pack<T, N>::kBytes;
+  if (!aligned || live < N) return load_each<N>(p, 1, live);
+  if constexpr (kBytes % 16 == 0) {
+#pragma unroll
+    for (int i = 0; i < kBytes / 16; ++i) {
+      const Words4 q = ((const Words4*)p)[i];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) r.w[4 * i + k] = q.x[k];
+    }
+  } else {
+    const Words2 q = *(const Words2*)p;
+    r.w[0] = q.x[0];
+    r.w[1] = q.x[1];
+  }
+  return r;
+}
+template <int N, class T> EBB void store_pack(T* p, const Pack<T, N>& r, bool aligned, int live) {
+  constexpr int kBytes = Pack<T, N>::kBytes;
+  if (!aligned || live < N) return store_each<N>(p, 1, r, live);
+  if constexpr (kBytes % 16 == 0) {
+#pragma unroll
+    for (int i = 0; i < kBytes / 16; ++i) {
+      Words4 q;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) q.x[k] = r.w[4 * i + k];
+      ((Words4*)p)[i] = q;
+    }
+  } else {
+    Words2 q;
+    q.x[0] = r.w[0];
+    q.x[1] = r.w[1];
+    *(Words2*)p = q;
+  }
+}
+
+// A thread's own memory: leaf `slot` of what begins at `base`. A warp's 16 bytes lie side by side. What a thread copies
+// there it reads itself, so that nobody else has to be waited for.
+EBB Words4* own(char* base, int slot, int chunks) { return (Words4*)base + (slot * chunks * (int)blockDim.x + threadIdx.x); }
+template <class T> EBB Pack<T, 8> read_own(char* base, int slot) {
+  Pack<T, 8> r;
+  constexpr int kChunks = (int)sizeof(T) / 2;
+  const Words4* const at = own(base, slot, kChunks);
+#pragma unroll
+  for (int i = 0; i < kChunks; ++i) {
+    const Words4 q = at[i * blockDim.x];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) r.w[4 * i + k] = q.x[k];
+  }
+  return r;
+}
+template <class T> EBB void write_own(char* base, int slot, const Pack<T, 8>& r) {
+  constexpr int kChunks = (int)sizeof(T) / 2;
+  Words4* const at = own(base, slot, kChunks);
+#pragma unroll
+  for (int i = 0; i < kChunks; ++i) {
+    Words4 q;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) q.x[k] = r.w[4 * i + k];
+    at[i * blockDim.x] = q;
+  }
+}
+template <class T> EBB Pack<T, 8> all_of(T x) {
+  Pack<T, 8> r;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) r.set(j, x);
+  return r;
+}
+template <class Op, class W, class T> EBB void add_chunk(u64* at, const Pack<T, 8>& chunk, int live, bool first) {
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    if (j < live) at[j] = bits_of(Op::of(first ? Op::template nothing<W>() : from_bits((W)0, at[j]), (W)chunk.at(j)));
+  }
+}
+#ifdef __CUDACC_RTC__
+#define DYNAMIC_SHARED(name) extern __shared__ __align__(16) char name[]
+// Neighbours that two accesses share come through the first cache, others around it.
+template <bool whole> EBB void copy16(void* to, const void* from) {
+  const u32 at = (u32)__cvta_generic_to_shared(to);
+  if (whole) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+  }
+}
+EBB void copies_begun() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int left> EBB void wait_for_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory"); }
+#endif
+template <class T> EBB void copy_own(char* base, int slot, const T* from, bool aligned, int live) {
+  constexpr int kChunks = (int)sizeof(T) / 2;
+  if (!aligned || live < 8) return write_own(base, slot, load_each<8>(from, 1, live));
+  Words4* const at = own(base, slot, kChunks);
+#pragma unroll
+  for (int i = 0; i < kChunks; ++i) copy16<kChunks == 1>(at + i * blockDim.x, (const Words4*)from + i);
+}
+)cuda";
+
 const char* prelude() {
-  static const std::string* const text = new std::string(std::string(kTypes) + kFromBits + kTree);
+  static const std::string* const text = new std::string(std::string(kTypes) + kFromBits + kTree + kPacks);
   return text->c_str();
 }
 

@@ -19,6 +19,11 @@ struct Walk {
   std::string at(std::size_t d) const { return sizes.size() == 1 ? linear : coordinate + std::to_string(d); }
 };
 
+// The stride along its innermost dimension.
+inline std::int64_t strides_along(const Walk& w, const Strides& strides) {
+  return w.sizes.empty() ? 0 : strides[w.last.back()];
+}
+
 // Of dimensions [from, to) of the program.
 Walk make_walk(const Program& program, int from, int to, const std::string& linear, const std::string& coordinate);
 

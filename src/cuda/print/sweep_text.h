@@ -9,7 +9,7 @@
 
 namespace ebb::cuda {
 
-inline constexpr int kThreads = 256;  // of every block
+inline constexpr int kThreads = 256;  // of a block, where nothing else is said
 
 // A member of the kernels' struct Args, eight bytes each, in the order of the text.
 struct Parameter {
@@ -34,12 +34,21 @@ struct Parameter {
 // How a program's elements are shared by threads. All of them add in the order of one tree (see the
 // prelude), so that sums do not depend on the choice.
 enum class Mapping : std::uint8_t {
-  elements,       // no row stage: a thread per element
-  warp_per_row,   // short rows
-  block_per_row,  // stages stream over the row and read their inputs again
-  row_groups,     // reductions over rows: a block takes neighbouring rows one after the other
+  elements,       // no row stage: a thread takes a few neighbours
+  lanes_per_row,  // short rows: a warp, or a part of one
+  block_per_row,  // longer rows
+  row_groups,     // reductions over rows, beside stages of rows: a block takes neighbouring rows one after the other
+  columns,        // reductions over rows alone: a thread takes a few columns of neighbouring rows
 };
-Mapping mapping_of(const Program& program);
+
+// What the text's decisions need to know of the GPU.
+struct GpuLimits {
+  std::int64_t shared = 227 << 10;                    // bytes of a block
+  std::int64_t shared_of_multiprocessor = 228 << 10;  // and of all its blocks
+};
+
+// Bytes of shared memory that a text with memory of its own size may have beside it.
+inline constexpr std::int64_t kSharedOfText = 18 << 10;
 
 // A program as CUDA C++ without an #include. The text holds structure and no sizes, strides or numbers, so that it is
 // compiled once for all of them. `sweep` is launched with `blocks` blocks; then, where there are any, `finish` with
@@ -47,11 +56,13 @@ Mapping mapping_of(const Program& program);
 struct SweepText {
   std::string text;
   std::vector<Parameter> parameters;
-  unsigned blocks = 1, finish_blocks = 0;
+  unsigned blocks = 1, threads = kThreads, shared = 0;  // of the sweep; shared memory in bytes
+  unsigned blocks_each = 0;                             // that a multiprocessor holds; 0: any number is fine
+  unsigned finish_blocks = 0, finish_threads = kThreads;
   std::size_t workspace = 0;         // bytes
   std::vector<std::int32_t> checks;  // instructions that may complain, by their number in ErrorSlot::key
 };
-SweepText print_sweep(const Program& program);
+SweepText print_sweep(const Program& program, const GpuLimits& limits = {});
 
 // What comes before every text: types, arithmetic, reductions, random numbers.
 const char* prelude();

@@ -17,6 +17,8 @@ using Address = unsigned long long;
 
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotReady = 600;
 inline constexpr int kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMinor = 76;  // device attributes
+inline constexpr int kSharedOfMultiprocessor = 81, kSharedOfBlock = 97;                    // also
+inline constexpr int kMostSharedOfFunction = 8;                                            // a function attribute
 inline constexpr unsigned kNonBlocking = 1, kDisableTiming = 2, kPortable = 1;
 
 // Name in the table, symbol in the library, parameters.
@@ -46,6 +48,7 @@ inline constexpr unsigned kNonBlocking = 1, kDisableTiming = 2, kPortable = 1;
   X(wait, cuEventSynchronize, (Event))                                            \
   X(load_module, cuModuleLoadData, (Module*, const void*))                        \
   X(function, cuModuleGetFunction, (Function*, Module, const char*))              \
+  X(set_function, cuFuncSetAttribute, (Function, int, int))                       \
   X(launch, cuLaunchKernel,                                                       \
     (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**))
 

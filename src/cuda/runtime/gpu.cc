@@ -25,6 +25,10 @@ Gpu::Gpu(int index) : index_(index) {
   check(d.device_attribute(&major, kCapabilityMajor, device), "cuDeviceGetAttribute");
   check(d.device_attribute(&minor, kCapabilityMinor, device), "cuDeviceGetAttribute");
   check(d.device_attribute(&multiprocessors_, kMultiprocessors, device), "cuDeviceGetAttribute");
+  int of_block = 0, of_multiprocessor = 0;
+  check(d.device_attribute(&of_block, kSharedOfBlock, device), "cuDeviceGetAttribute");
+  check(d.device_attribute(&of_multiprocessor, kSharedOfMultiprocessor, device), "cuDeviceGetAttribute");
+  limits_ = {of_block, of_multiprocessor};
   require(major >= 8, "cuda: {} has compute capability {}.{}; Ebb needs 8.0 or higher", name_, major, minor);
   architecture_ = fmt::format("sm_{}{}", major, minor);
   check(d.retain_context(&context_, device), "cuDevicePrimaryCtxRetain");
@@ -76,14 +80,24 @@ Function Gpu::kernel(const std::string& text, const char* name) {
   Module& module = modules_[text];
   if (!module) check(driver().load_module(&module, code.data()), "cuModuleLoadData");
   Function& function = functions_[{module, name}];
-  if (!function) check(driver().function(&function, module, name), "cuModuleGetFunction");
+  if (!function) {
+    Function made = nullptr;
+    check(driver().function(&made, module, name), "cuModuleGetFunction");
+    // A kernel with memory of its own size may have all there is beside what its text has.
+    if (text.find("DYNAMIC_SHARED") != std::string::npos && std::string_view(name) == "sweep") {
+      check(driver().set_function(made, kMostSharedOfFunction, static_cast<int>(limits_.shared - kSharedOfText)),
+            "cuFuncSetAttribute");
+    }
+    function = made;
+  }
   if (waits_for_each_kernel()) texts_of_kernels()[function] = fmt::format("{}, of\n{}", name, text);
   return function;
 }
 
-void Gpu::launch(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments) {
+void Gpu::launch(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments, unsigned threads,
+                 unsigned shared) {
   void* parameters[] = {const_cast<std::uint64_t*>(arguments.data())};
-  check(driver().launch(kernel, blocks, 1, 1, kThreads, 1, 1, 0, stream_, parameters, nullptr), "cuLaunchKernel");
+  check(driver().launch(kernel, blocks, 1, 1, threads, 1, 1, shared, stream_, parameters, nullptr), "cuLaunchKernel");
   if (!waits_for_each_kernel()) return;
   if (const Result result = driver().synchronize(stream_); result != kSuccess) {
     const char* text = nullptr;

@@ -70,6 +70,7 @@ class Gpu {
   const std::string& name() const { return name_; }
   const std::string& architecture() const { return architecture_; }  // "sm_90"
   int multiprocessors() const { return multiprocessors_; }
+  const GpuLimits& limits() const { return limits_; }
   Stream stream() const { return stream_; }
   BlockSource& memory() { return memory_; }
 
@@ -77,7 +78,8 @@ class Gpu {
 
   // A kernel of a text (without the prelude), compiled the first time. The pointer stays good.
   Function kernel(const std::string& text, const char* name);
-  void launch(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments);
+  void launch(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments, unsigned threads = kThreads,
+              unsigned shared = 0);
   void clear(void* data, std::size_t bytes);
 
   // Through pinned memory, in the order of the stream; both are done with the host's memory when they return.
@@ -100,6 +102,7 @@ class Gpu {
   void make_slots();
 
   int index_, multiprocessors_ = 0;
+  GpuLimits limits_;
   std::string name_, architecture_;
   Context context_ = nullptr;
   Stream stream_ = nullptr;

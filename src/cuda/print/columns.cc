@@ -1,0 +1,132 @@
+// Reductions over the rows, and what comes after reductions over everything.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cuda/print/expression.h"
+#include "cuda/print/printer.h"
+
+namespace ebb::cuda {
+
+// A thread has a few columns and goes down the rows of its group.
+std::string Printer::columns_kernel() {
+  Pass pass;
+  pass.needed.resize(static_cast<std::size_t>(n_));
+  std::string row_values;
+  for (std::int32_t v = 0; v < n_; ++v) {
+    const Instr& i = instr(v);
+    if (i.level == Level::row && !in_epilogue(i)) row_values += define(v);
+    if (i.level != Level::full) continue;
+    if (is_check(v)) pass.checks.push_back(v);
+  }
+  pass.sums = column_sums_;
+  for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
+    if (instr(p_.outputs[o].value).level == Level::full) pass.outputs.push_back(o);
+  }
+  for (const std::int32_t v : pass.sums) need(instr(v).arg[0], pass.needed);
+  for (const std::int32_t v : pass.checks) {
+    need(v, pass.needed);
+    need(instr(v).arg[1], pass.needed);
+  }
+  for (const std::size_t o : pass.outputs) need(p_.outputs[o].value, pass.needed);
+
+  const int width = layout_.width;
+  const std::string given = scalars(true), body = leaf(pass);
+  std::string text;
+  for (const std::string& who : aligned_)
+    text += fmt::format("const bool {0}_aligned = ((u64)a.{0} & 15) == 0;\n", who);
+  aligned_.clear();
+  text += given;
+  const std::int64_t tiles = (p_.columns() + kThreads * width - 1) / (kThreads * width);
+  text += fmt::format("for (i64 block = blockIdx.x; block < a.groups * {0}; block += gridDim.x) {{\n",
+                      number("tiles", tiles));
+  std::string in = "const i64 group = quotient(block, a.tiles);\n";
+  in += fmt::format("const i64 leaf = ((block - group * a.tiles) * {} + threadIdx.x) * {};\n", kThreads, width);
+  in += "if (leaf >= a.columns) continue;\n";
+  in += "const i64 group_first = group * a.group_rows;\n";
+  in += "const i64 group_end = group_first + a.group_rows < a.rows ? group_first + a.group_rows : a.rows;\n";
+  for (const std::int32_t v : column_sums_)
+    in += fmt::format(
+        "{0} sum{1}[{2}];\n#pragma unroll\nfor (int j = 0; j < {2}; ++j) sum{1}[j] = {3}::nothing<{0}>();\n",
+        wide_text(instr(v).type), v, width, reduction_text(instr(v).op));
+  std::string chunk;
+  for (const std::int32_t v : column_sums_)
+    chunk += fmt::format("{0} chunk{1}[{2}];\n#pragma unroll\nfor (int j = 0; j < {2}; ++j) chunk{1}[j] = {3};\n",
+                         element_type(v), v, width, nothing(v));
+  chunk += fmt::format("const i64 end = begin + {0} < group_end ? begin + {0} : group_end;\n", kChunkRows);
+  chunk += "#pragma unroll 4\nfor (i64 row = begin; row < end; ++row) {\n" +
+           indented(coordinates(layout_.rows) + row_values + body, "  ") + "}\n";
+  for (const std::int32_t v : column_sums_)
+    chunk +=
+        fmt::format("#pragma unroll\nfor (int j = 0; j < {0}; ++j) sum{1}[j] = {2}::of(sum{1}[j], ({3})chunk{1}[j]);\n",
+                    width, v, reduction_text(instr(v).op), wide_text(instr(v).type));
+  in += fmt::format("for (i64 begin = group_first; begin < group_end; begin += {}) {{\n", kChunkRows) +
+        indented(chunk, "  ") + "}\n";
+  if (layout_.tails)
+    in += fmt::format("const int live = a.columns - leaf < {0} ? (int)(a.columns - leaf) : {0};\n", width);
+  for (const std::int32_t v : column_sums_)
+    in += fmt::format(
+        "#pragma unroll\nfor (int j = 0; j < {0}; ++j) {{\n"
+        "  if (j < {1}) a.work[a.sums + ({2} * a.groups + group) * a.columns + leaf + j] = bits_of(sum{3}[j]);\n}}\n",
+        width, live(), sum_number(v), v);
+  return head("sweep", std::to_string(kThreads)) + indented(text + indented(in, "  ") + "}\n", "  ") + "}\n";
+}
+
+std::string Printer::finish_kernel() {
+  in_finish_ = true;
+  std::string text = "__shared__ u64 shared[1024];\n" + scalars(false);
+  for (std::int32_t v = 0; v < n_; ++v) {
+    const Instr& i = instr(v);
+    if (i.kind == Kind::total) {
+      text += define(v, narrowed(v, fmt::format("over_parts<{}, {}>(a.work + {} * a.parts, a.parts, shared)",
+                                                reduction_text(i.op), wide_type(v), total_number(v))));
+    } else if (i.level == Level::scalar && in_epilogue(i)) {
+      text += define(v);
+      if (is_check(v)) text += check(v, "0", "first && ");
+    }
+  }
+  for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
+    const Instr& i = instr(p_.outputs[o].value);
+    if (in_epilogue(i) && i.level == Level::scalar) text += "if (first) " + store(p_.outputs[o], o);
+  }
+  const std::string top = head("finish", "1024");
+  const bool wide =
+      std::any_of(p_.instrs.begin(), p_.instrs.end(), [](const Instr& i) { return i.level == Level::column; });
+  if (!wide) return top + indented(text, "  ") + "}\n";
+
+  // Groups of rows in eight chains, which are added in order.
+  std::string sums, columns = coordinates(layout_.columns);
+  for (std::int32_t v = 0; v < n_; ++v) {
+    const Instr& i = instr(v);
+    if (i.level != Level::column) continue;
+    if (i.kind != Kind::columns) {
+      columns += define(v);
+      if (is_check(v)) columns += check(v, "col");
+      continue;
+    }
+    const std::string op = reduction_text(i.op), w = wide_text(i.type);
+    sums += fmt::format("{0} sum{1} = {2}::nothing<{0}>();\n", w, v, op);
+    sums += fmt::format(
+        "if (chain < {0} && col < a.columns) {{\n"
+        "  for (i64 g = chain; g < a.groups; g += {0}) sum{1} = {2}::of(sum{1}, from_bits(sum{1}, "
+        "a.work[a.sums + ({3} * a.groups + g) * a.columns + col]));\n  shared[threadIdx.x] = bits_of(sum{1});\n}}\n",
+        kChains, v, op, sum_number(v));
+    sums += "__syncthreads();\n";
+    sums += fmt::format(
+        "if (chain == 0 && col < a.columns) {{\n  for (int c = 1; c < {0}; ++c) sum{1} = {2}::of(sum{1}, "
+        "from_bits(sum{1}, "
+        "shared[c * 32 + threadIdx.x]));\n}}\n__syncthreads();\n",
+        kChains, v, op);
+    columns += define(v, converted(fmt::format("sum{}", v), is_real(i.type) ? RegType::f64 : RegType::i64, i.type));
+  }
+  for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
+    if (instr(p_.outputs[o].value).level == Level::column) columns += store(p_.outputs[o], o);
+  }
+  text += "const int chain = threadIdx.x >> 5;\n";
+  text += "for (i64 base = (i64)blockIdx.x * 32; base < a.columns; base += (i64)gridDim.x * 32) {\n";
+  text += "  const i64 col = base + (threadIdx.x & 31);\n" + indented(sums, "  ");
+  text += "  if (chain == 0 && col < a.columns) {\n" + indented(columns, "    ") + "  }\n}\n";
+  return top + indented(text, "  ") + "}\n";
+}
+
+}  // namespace ebb::cuda

@@ -1,0 +1,53 @@
+// Sweeps without rows: a thread takes a few neighbours, wherever they are.
+#include <fmt/format.h>
+
+#include "cuda/print/expression.h"
+#include "cuda/print/printer.h"
+
+namespace ebb::cuda {
+
+std::string Printer::elements_kernel() {
+  Pass pass;
+  pass.needed.resize(static_cast<std::size_t>(n_));
+  for (std::int32_t v = 0; v < n_; ++v) {
+    const Instr& i = instr(v);
+    if (i.level == Level::scalar || in_epilogue(i)) continue;
+    pass.needed[static_cast<std::size_t>(v)] = 1;
+    if (is_check(v)) pass.checks.push_back(v);
+  }
+  for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
+    const Instr& i = instr(p_.outputs[o].value);
+    if (!in_epilogue(i) && i.level != Level::scalar) pass.outputs.push_back(o);
+  }
+  pass.reductions = totals_;
+  const std::string given = scalars(true), body = leaf(pass);
+  std::string text = head("sweep", std::to_string(kThreads));
+  for (const std::string& who : aligned_)
+    text += fmt::format("  const bool {0}_aligned = ((u64)a.{0} & 15) == 0;\n", who);
+  aligned_.clear();
+  text += indented(given, "  ");
+  if (totals_.empty()) {
+    text += fmt::format(
+        "  for (i64 leaf = ((i64)blockIdx.x * {0} + threadIdx.x) * {1}; leaf < a.n; leaf += (i64)gridDim.x * {2}) {{\n",
+        kThreads, layout_.width, kThreads * layout_.width);
+    return text + indented(body, "    ") + "  }\n}\n";
+  }
+  text += "  const int lane = threadIdx.x & 31;\n";
+  text += fmt::format(
+      "  for (i64 part = (i64)blockIdx.x * {0} + (threadIdx.x >> 5); part < a.parts; part += (i64)gridDim.x * {0}) "
+      "{{\n",
+      kThreads / 32);
+  for (const std::int32_t v : totals_)
+    text += fmt::format("    Reduction<{}, {}, {}> sum{};\n", reduction_text(instr(v).op), element_type(v),
+                        wide_type(v), v);
+  text += "    for (int k = 0; k < 4; ++k) {\n";
+  text += fmt::format("      const i64 leaf = part * {} + k * {} + lane * {};\n", kSegment, 32 * kLeaf, kLeaf);
+  text += "      if (leaf >= a.n) break;\n" + indented(body, "      ") + "    }\n";
+  for (std::size_t t = 0; t < totals_.size(); ++t) {
+    text += fmt::format("    const {0} segment{1} = sum{1}.segment<32>();\n", wide_type(totals_[t]), totals_[t]);
+    text += fmt::format("    if (lane == 0) a.work[{} * a.parts + part] = bits_of(segment{});\n", t, totals_[t]);
+  }
+  return text + "  }\n}\n";
+}
+
+}  // namespace ebb::cuda

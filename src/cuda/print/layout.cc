@@ -1,0 +1,211 @@
+#include "cuda/print/layout.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace ebb::cuda {
+namespace {
+
+using Kind = Instr::Kind;
+
+constexpr std::int64_t kMostBlocks = 1 << 16;
+constexpr std::int64_t kColumnWords = 1 << 20;  // partial sums over rows, about
+constexpr std::int64_t kFewestGroups = 64, kMostGroups = 4096;
+
+std::int64_t pieces(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
+unsigned blocks_for(std::int64_t n) { return static_cast<unsigned>(std::clamp<std::int64_t>(n, 1, kMostBlocks)); }
+
+bool has_kind(const Program& p, Kind kind) {
+  return std::any_of(p.instrs.begin(), p.instrs.end(), [&](const Instr& i) { return i.kind == kind; });
+}
+const Instr& instr(const Program& p, std::int32_t v) { return p.instrs[static_cast<std::size_t>(v)]; }
+
+Mapping mapping_of(const Program& p, bool full) {
+  const bool by_row = has_kind(p, Kind::reduce) || has_kind(p, Kind::pick) || has_kind(p, Kind::place);
+  if (has_kind(p, Kind::columns)) {
+    const bool row_values =
+        has_kind(p, Kind::total) || std::any_of(p.outputs.begin(), p.outputs.end(),
+                                                [&](const Output& o) { return instr(p, o.value).level == Level::row; });
+    const bool row_checks = std::any_of(p.instrs.begin(), p.instrs.end(), [](const Instr& i) {
+      return i.kind == Kind::compute && i.op == Op::check && i.level == Level::row;
+    });
+    return by_row || row_values || row_checks ? Mapping::row_groups : Mapping::columns;
+  }
+  bool rows = by_row;
+  if (full) {
+    // A thread per element reaches every row only where rows have elements, and counts rows as often as they have.
+    for (const Instr& i : p.instrs) rows |= i.kind == Kind::total && instr(p, i.arg[0]).level != Level::full;
+    rows |= p.columns() == 0;
+  }
+  if (!rows) return Mapping::elements;
+  return p.columns() <= kSegment ? Mapping::lanes_per_row : Mapping::block_per_row;
+}
+
+// Operands of level full that more than one pass over the row reads.
+std::vector<std::int32_t> read_again(const Program& p) {
+  std::vector<int> first(p.operands.size(), -1);
+  std::vector<char> again(p.operands.size());
+  std::vector<char> seen;
+  // The passes that need value v, one after the other.
+  const auto need = [&](auto&& self, std::int32_t v, int pass) -> void {
+    if (v < 0 || instr(p, v).level != Level::full || seen[static_cast<std::size_t>(v)]) return;
+    seen[static_cast<std::size_t>(v)] = 1;
+    if (instr(p, v).kind == Kind::load) {
+      int& f = first[static_cast<std::size_t>(instr(p, v).arg[0])];
+      if (f < 0) f = pass;
+      if (f != pass) again[static_cast<std::size_t>(instr(p, v).arg[0])] = 1;
+      return;
+    }
+    for (const std::int32_t a : instr(p, v).arg) self(self, a, pass);
+  };
+  for (int stage = 0; stage < p.stages; ++stage) {
+    seen.assign(p.instrs.size(), 0);
+    for (const Instr& i : p.instrs) {
+      const bool here = i.kind == Kind::reduce ? i.stage == stage
+                                               : (i.kind == Kind::total || i.kind == Kind::columns) &&
+                                                     std::max<int>(0, instr(p, i.arg[0]).stage) == stage;
+      if (here) need(need, i.arg[0], stage);
+    }
+    for (const Output& o : p.outputs) {
+      if (instr(p, o.value).stage == stage) need(need, o.value, stage);
+    }
+  }
+  std::vector<std::int32_t> result;
+  for (std::size_t o = 0; o < p.operands.size(); ++o) {
+    if (again[o]) result.push_back(static_cast<std::int32_t>(o));
+  }
+  return result;
+}
+
+std::int64_t element_bytes(RegType t) { return t == RegType::f32 ? 4 : 8; }
+
+void lay_rows_on_chip(const Program& p, const GpuLimits& limits, Layout& l) {
+  if (l.mapping == Mapping::row_groups) {
+    for (const Instr& i : p.instrs) {
+      if (i.kind == Kind::columns) l.kept_bytes += l.slots * kLeaf * element_bytes(i.type) * l.threads;
+    }
+    l.kept_on_chip = l.kept_bytes <= (limits.shared - kSharedOfText) / 2;
+  }
+  const std::int64_t kept = l.kept_on_chip ? l.kept_bytes : 0;
+  const int row_dims = static_cast<int>(p.dims.size()) - p.row_dims;
+  for (const std::int32_t o : read_again(p)) {
+    const Operand& operand = p.operands[static_cast<std::size_t>(o)];
+    if (operand.kind != Operand::Kind::memory || size_of(operand.dtype) < 2) continue;
+    if (l.access(operand.strides, operand.dtype) != Access::pack) continue;
+    bool varies = false;
+    for (int d = 0; d < row_dims; ++d) varies |= operand.strides[d] != 0 && p.dims[static_cast<std::size_t>(d)] > 1;
+    if (!varies) continue;  // all rows read the same: it stays in the caches
+    l.staged.push_back(o);
+    l.row_bytes += l.slots * kLeaf * static_cast<std::int64_t>(size_of(operand.dtype)) * l.threads;
+  }
+  if (l.staged.empty()) return;
+  if (4 * l.row_bytes + 2 * kept <= limits.shared - kSharedOfText) {
+    l.buffers = 2;
+  } else if (l.row_bytes + kept <= limits.shared - kSharedOfText) {
+    l.buffers = 1;
+  } else {
+    l.staged.clear();
+    l.row_bytes = 0;
+  }
+}
+
+}  // namespace
+
+Access Layout::access(const Strides& strides, DType dtype) const {
+  if (!vectors) return Access::each;
+  const std::int64_t inner = strides_along(line(), strides);
+  if (inner == 0) return Access::one;
+  return inner == 1 && static_cast<std::size_t>(width) * size_of(dtype) >= 8 ? Access::pack : Access::each;
+}
+
+bool Layout::may_align(const Strides& strides, DType dtype) const {
+  const auto bytes = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t step = std::min<std::int64_t>(16, width * bytes);
+  for (const Walk* w : {&elements, &rows, &columns}) {
+    if (mapping == Mapping::elements && w == &columns) continue;
+    for (std::size_t d = 0; d < w->sizes.size(); ++d) {
+      if (w == &line() && d + 1 == w->sizes.size()) continue;
+      if (strides[w->last[d]] * bytes % step != 0) return false;
+    }
+  }
+  return true;
+}
+
+Layout layout_of(const Program& p, const GpuLimits& limits) {
+  Layout l;
+  const int dims = static_cast<int>(p.dims.size()), row_dims = dims - p.row_dims;
+  const std::int64_t rows = p.rows(), columns = p.columns();
+  l.full = std::any_of(p.instrs.begin(), p.instrs.end(), [](const Instr& i) { return i.level == Level::full; });
+  l.mapping = mapping_of(p, l.full);
+  if (l.mapping == Mapping::elements) {
+    l.elements = make_walk(p, 0, l.full ? dims : row_dims, "e", "e");
+  } else {
+    l.rows = make_walk(p, 0, row_dims, "row", "r");
+  }
+  l.columns = make_walk(p, row_dims, dims, "col", "c");
+
+  const bool totals = has_kind(p, Kind::total);
+  const std::int64_t n = l.mapping == Mapping::elements ? (l.full ? rows * columns : rows) : columns;
+  // Sums need leaves; whatever else there is takes 16 bytes at once.
+  const bool free_width = l.mapping == Mapping::columns || (l.mapping == Mapping::elements && !totals);
+  if (free_width) {
+    const auto wide = [](DType d) { return size_of(d) >= 4; };
+    const bool all_wide =
+        std::all_of(p.operands.begin(), p.operands.end(),
+                    [&](const Operand& o) { return o.kind != Operand::Kind::memory || wide(o.dtype); }) &&
+        std::all_of(p.outputs.begin(), p.outputs.end(), [&](const Output& o) { return wide(o.dtype); });
+    if (all_wide) l.width = 4;
+  }
+  const std::vector<std::int64_t>& sizes = l.line().sizes;
+  l.vectors = sizes.size() < 2 || sizes.back() % l.width == 0;
+  if (!l.vectors && free_width) {
+    l.width = 1;
+    l.vectors = true;
+  }
+  l.tails = n % l.width != 0;
+  l.small = n < (std::int64_t{1} << 31) - 2 * kSegment;
+
+  if (l.mapping == Mapping::elements) {
+    l.parts = pieces(n, kSegment);
+    l.blocks = blocks_for(totals ? pieces(l.parts, kThreads / 32) : pieces(n, kThreads * l.width));
+    return l;
+  }
+  l.parts = rows;
+  l.segments = pieces(columns, kSegment);
+  if (l.mapping == Mapping::row_groups || l.mapping == Mapping::columns) {
+    const std::int64_t most = std::clamp(kColumnWords / std::max<std::int64_t>(1, columns), kFewestGroups, kMostGroups);
+    const std::int64_t chunks = pieces(rows, kChunkRows);
+    l.group_rows = std::max<std::int64_t>(1, pieces(chunks, most)) * kChunkRows;
+    l.groups = pieces(rows, l.group_rows);
+  }
+  if (l.mapping == Mapping::columns) {
+    l.blocks = blocks_for(pieces(columns, kThreads * l.width) * l.groups);
+    return l;
+  }
+  if (l.mapping == Mapping::lanes_per_row) {
+    const auto leaves = static_cast<unsigned>(pieces(columns, kLeaf));
+    l.lanes = leaves <= 1 ? 1 : static_cast<int>(std::min(32u, std::bit_ceil(leaves)));
+    l.slots = l.lanes < 32 ? 1 : pieces(columns, 32 * kLeaf);
+    lay_rows_on_chip(p, limits, l);
+    l.blocks = blocks_for(pieces(rows, kThreads / l.lanes));
+  } else {
+    // Warps with as equal shares as can be.
+    const std::int64_t rounds = pieces(l.segments, l.segments <= 64 ? 16 : 32);
+    const std::int64_t warps = std::max<std::int64_t>(1, pieces(l.segments, std::max<std::int64_t>(1, rounds)));
+    l.threads = static_cast<int>(32 * warps);
+    l.slots = 4 * std::max<std::int64_t>(1, rounds);
+    l.long_row = l.segments > kGroup;
+    l.bound_threads = warps <= 8 ? 256 : warps <= 16 ? 512 : 1024;
+    l.bound_blocks = warps <= 8 ? 4 : warps <= 16 ? 2 : 1;
+    lay_rows_on_chip(p, limits, l);
+    l.blocks = blocks_for(l.mapping == Mapping::row_groups ? l.groups : rows);
+  }
+  if (l.buffers > 0) {
+    const std::int64_t shared = l.buffers * l.row_bytes + (l.kept_on_chip ? l.kept_bytes : 0) + (4 << 10);
+    l.blocks_each =
+        static_cast<unsigned>(std::clamp<std::int64_t>(limits.shared_of_multiprocessor / shared, 1, 2048 / l.threads));
+  }
+  return l;
+}
+
+}  // namespace ebb::cuda

@@ -1,0 +1,58 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "cuda/print/space.h"
+#include "cuda/print/sweep_text.h"
+#include "sweep/program.h"
+
+namespace ebb::cuda {
+
+inline constexpr int kLeaf = 8;                 // neighbours that are added pairwise
+inline constexpr int kSegment = 1024;           // elements that a warp adds: 32 lanes × 4 leaves
+inline constexpr int kGroup = 1024;             // segments that are added together
+inline constexpr std::int64_t kChunkRows = 32;  // rows that sums over rows add before they go on in f64
+inline constexpr int kChains = 8;               // of groups of rows
+
+// How an operand or output is reached by a thread that takes several neighbours at once.
+enum class Access : std::uint8_t {
+  one,   // the same element for all of them
+  pack,  // neighbours in memory, in one or a few accesses of 16 bytes where its address allows
+  each,  // one by one
+};
+
+// The decisions about a program's text and launch, from its structure, its sizes and the GPU's limits.
+struct Layout {
+  Mapping mapping = Mapping::elements;
+  bool full = false;      // something varies along the columns
+  int lanes = 32;         // of a row, where a warp has whole rows
+  int width = kLeaf;      // neighbours that a thread takes at once
+  bool vectors = true;    // neighbours differ in the innermost coordinate alone
+  bool tails = false;     // the last neighbours of a line may be fewer
+  bool long_row = false;  // more segments than a group has
+  bool small = true;      // positions along the line fit 31 bits
+  Walk elements, rows, columns;
+
+  // Rows are copied on chip ahead of their turn where several passes read them.
+  std::vector<std::int32_t> staged;  // operands
+  int buffers = 0;                   // rows on chip at once
+  std::int64_t slots = 0;            // leaves of a thread
+  std::int64_t row_bytes = 0;        // of a buffer
+  bool kept_on_chip = true;          // sums over a few rows
+  std::int64_t kept_bytes = 0;
+
+  std::int64_t segments = 0;  // of a row
+  std::int64_t parts = 0;     // of totals
+  std::int64_t groups = 0, group_rows = 1;
+  int threads = kThreads;
+  unsigned blocks = 1, blocks_each = 0;
+  int bound_threads = kThreads, bound_blocks = 0;  // of the text
+
+  const Walk& line() const { return mapping == Mapping::elements ? elements : columns; }
+  Access access(const Strides& strides, DType dtype) const;
+  bool may_align(const Strides& strides, DType dtype) const;  // where its base does
+};
+
+Layout layout_of(const Program& program, const GpuLimits& limits);
+
+}  // namespace ebb::cuda

@@ -1,0 +1,141 @@
+// Neighbours that a thread takes at once.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cuda/print/expression.h"
+#include "cuda/print/printer.h"
+
+namespace ebb::cuda {
+
+// Marks what v is made of among values of the line.
+void Printer::need(std::int32_t v, std::vector<char>& needed) const {
+  if (v < 0 || needed[static_cast<std::size_t>(v)]) return;
+  const Instr& i = instr(v);
+  if (i.level == Level::scalar || in_epilogue(i)) return;
+  if (layout_.mapping != Mapping::elements && i.level != Level::full) return;
+  needed[static_cast<std::size_t>(v)] = 1;
+  if (i.kind == Kind::load) return;
+  for (const std::int32_t a : i.arg) need(a, needed);
+}
+
+std::string Printer::load_line(std::int32_t operand, bool on_chip) {
+  const Operand& o = p_.operands[static_cast<std::size_t>(operand)];
+  const std::string name = fmt::format("x{}", operand), type = memory_text(o.dtype);
+  const Access access = layout_.access(o.strides, o.dtype);
+  const auto staged = std::find(layout_.staged.begin(), layout_.staged.end(), operand);
+  if (on_chip && staged != layout_.staged.end()) {
+    return fmt::format("const Pack<{0}, {1}> {2} = read_own<{0}>(row_at + {2}_staged, slot);\n", type, layout_.width,
+                       name);
+  }
+  const std::string at = fmt::format("{} + ({})", pointer(o, operand), address(o.strides, name));
+  if (access == Access::one) return fmt::format("const {} {} = *({});\n", type, name, at);
+  const std::string pack = fmt::format("const Pack<{}, {}> {}", type, layout_.width, name);
+  if (access == Access::pack) {
+    return fmt::format("{} = load_pack<{}>({}, {}, {});\n", pack, layout_.width, at, aligned(o.strides, o.dtype, name),
+                       live());
+  }
+  const Walk& w = layout_.line();
+  const std::int64_t inner = strides_along(w, o.strides);
+  const std::string stride =
+      inner == 1 ? "1" : number(fmt::format("{}_{}{}", name, w.coordinate, w.sizes.size() - 1), inner);
+  return fmt::format("{} = load_each<{}>({}, {}, {});\n", pack, layout_.width, at, stride, live());
+}
+
+std::string Printer::position() const {
+  return layout_.mapping == Mapping::elements ? "e" : "(i64)row * a.columns + col";
+}
+
+// The neighbours from `leaf` on: what they need is loaded, each is computed, and what they give is stored.
+std::string Printer::leaf(const Pass& pass) {
+  const Walk& walk = layout_.line();
+  const std::string count = layout_.mapping == Mapping::elements ? "a.n" : "a.columns";
+  const std::string index = layout_.small ? "int" : "i64";
+  const int width = layout_.width;
+  std::string before, body, after;
+  if (layout_.tails)
+    before += fmt::format("const int live = {0} - leaf < {1} ? (int)({0} - leaf) : {1};\n", count, width);
+  // Coordinates of the first, and of each.
+  if (layout_.vectors) {
+    before += fmt::format("const i64 {} = leaf;\n", walk.linear) + coordinates(walk);
+    body += fmt::format("const {} {} = leaf + j;\n", index, walk.linear);
+    if (walk.sizes.size() > 1) {
+      const std::string inner = walk.at(walk.sizes.size() - 1);
+      before += fmt::format("const i64 {0}_of_leaf = {0};\n", inner);
+      body += fmt::format("const i64 {0} = {0}_of_leaf + j;\n", inner);
+    }
+  } else {
+    body += fmt::format("const i64 {} = leaf + {};\n", walk.linear, layout_.tails ? "(j < live ? j : 0)" : "j") +
+            coordinates(walk);
+  }
+  in_leaf_ = true;
+  std::vector<char> loaded_operands(p_.operands.size());
+  for (std::int32_t v = 0; v < n_; ++v) {
+    if (!pass.needed[static_cast<std::size_t>(v)]) continue;
+    const Instr& i = instr(v);
+    if (i.kind == Kind::load && layout_.vectors) {
+      const auto o = static_cast<std::size_t>(i.arg[0]);
+      if (p_.operands[o].kind == Operand::Kind::memory && !loaded_operands[o]) {
+        loaded_operands[o] = 1;
+        before += load_line(i.arg[0], pass.on_chip);
+      }
+    }
+    body += define(v);
+    if (std::find(pass.checks.begin(), pass.checks.end(), v) == pass.checks.end()) continue;
+    const bool of_row = layout_.mapping == Mapping::elements && layout_.full && i.level == Level::row;
+    body += check(v, of_row ? "quotient(e, a.columns)" : position(), layout_.tails ? "j < live && " : "");
+  }
+  for (const std::size_t o : pass.outputs) {
+    const Output& out = p_.outputs[o];
+    const Instr& i = instr(out.value);
+    const std::string who = fmt::format("y{}", o), type = memory_text(out.dtype);
+    const Access access = layout_.access(out.strides, out.dtype);
+    const bool of_row = layout_.mapping == Mapping::elements && layout_.full && i.level == Level::row;
+    if (of_row || !layout_.vectors || access == Access::one) {
+      std::string guard = layout_.tails ? "j < live" : "";
+      if (of_row) guard += (guard.empty() ? "" : " && ") + std::string("e == quotient(e, a.columns) * a.columns");
+      if (!guard.empty()) body += "if (" + guard + ") ";
+      body += store(out, o);
+      continue;
+    }
+    before += fmt::format("Pack<{}, {}> {};\n", type, width, who);
+    body += fmt::format("{}.set(j, {});\n", who, stored(name(out.value), i.type, out.dtype));
+    const std::string at = fmt::format("{} + ({})", pointer(out, o), address(out.strides, who));
+    if (access == Access::pack) {
+      after += fmt::format("store_pack<{}>({}, {}, {}, {});\n", width, at, who, aligned(out.strides, out.dtype, who),
+                           live());
+    } else {
+      const std::int64_t inner = strides_along(walk, out.strides);
+      const std::string stride =
+          inner == 1 ? "1" : number(fmt::format("{}_{}{}", who, walk.coordinate, walk.sizes.size() - 1), inner);
+      after += fmt::format("store_each<{}>({}, {}, {}, {});\n", width, at, stride, who, live());
+    }
+  }
+  for (const std::int32_t v : pass.reductions) {
+    const std::string x = element_of_reduction(v);
+    body += layout_.tails ? fmt::format("sum{}.add(j, j < live ? {} : {});\n", v, x, nothing(v))
+                          : fmt::format("sum{}.add(j, {});\n", v, x);
+  }
+  for (const std::int32_t v : pass.sums) {
+    const std::string op = reduction_text(instr(v).op);
+    if (layout_.mapping == Mapping::columns) {
+      body += fmt::format("chunk{0}[j] = {1}::of(chunk{0}[j], {2});\n", v, op, element_of_reduction(v));
+      continue;
+    }
+    const std::string kept = fmt::format("kept_at + kept{}", v);
+    before += fmt::format("Pack<{0}, 8> chunk{1} = chunk_begins ? all_of({2}) : read_own<{0}>({3}, slot);\n",
+                          element_type(v), v, nothing(v), kept);
+    body += fmt::format("chunk{0}.set(j, {1}::of(chunk{0}.at(j), {2}));\n", v, op, element_of_reduction(v));
+    after += fmt::format("write_own({}, slot, chunk{});\n", kept, v);
+    after += fmt::format(
+        "if (chunk_ends) add_chunk<{}, {}>(a.work + a.sums + ({} * a.groups + group) * a.columns + leaf, chunk{}, "
+        "{}, group_begins);\n",
+        op, wide_text(instr(v).type), sum_number(v), v, live());
+  }
+  in_leaf_ = false;
+  if (width == 1) return before + "const int j = 0;\n{\n" + indented(body, "  ") + "}\n" + after;
+  return before + fmt::format("#pragma unroll\nfor (int j = 0; j < {}; ++j) {{\n", width) + indented(body, "  ") +
+         "}\n" + after;
+}
+
+}  // namespace ebb::cuda

@@ -1,0 +1,107 @@
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cuda/print/layout.h"
+#include "cuda/print/sweep_text.h"
+
+namespace ebb::cuda {
+
+std::string indented(const std::string& text, const std::string& indent);
+
+// Prints one program. printer.cc has values and memory, leaf.cc neighbours that are computed together, elements.cc,
+// rows.cc and columns.cc the kernels.
+class Printer {
+ public:
+  Printer(const Program& program, const GpuLimits& limits);
+  SweepText run();
+
+ private:
+  using Kind = Instr::Kind;
+
+  // What one pass over a line makes.
+  struct Pass {
+    std::vector<std::int32_t> reductions;  // of the row, and totals
+    std::vector<std::int32_t> sums;        // over the rows
+    std::vector<std::size_t> outputs;
+    std::vector<std::int32_t> checks;
+    std::vector<char> needed;  // values of the line, by number
+    bool on_chip = false;      // staged operands are there
+    bool empty() const { return reductions.empty() && sums.empty() && outputs.empty() && checks.empty(); }
+  };
+
+  const Instr& instr(std::int32_t v) const { return p_.instrs[static_cast<std::size_t>(v)]; }
+  bool in_epilogue(const Instr& i) const;
+  bool ends_later() const;
+  bool is_check(std::int32_t v) const { return instr(v).kind == Kind::compute && instr(v).op == Op::check; }
+  static std::string name(std::int32_t v) { return v < 0 ? "" : "v" + std::to_string(v); }
+
+  // Members of Args. Each is there once, however many kernels use it.
+  std::string member(const std::string& type, const std::string& name, const Parameter& parameter);
+  std::string number(const std::string& name, std::int64_t value);
+  std::string bound(const std::string& type, const std::string& name, Parameter::Kind kind, int slot,
+                    std::int64_t extra = 0, DType dtype = DType::f32);
+  void sizes();
+
+  // Where the element of these strides lies; `who` names them.
+  std::string coordinates(const Walk& w);
+  std::string address(const Strides& strides, const std::string& who);
+  std::string pointer(const Operand& o, std::int32_t operand);
+  std::string pointer(const Output& o, std::size_t number_of_output);
+  std::string aligned(const Strides& strides, DType dtype, const std::string& who);
+
+  std::string load(std::int32_t operand, RegType type);
+  std::string expression(std::int32_t v);
+  std::string define(std::int32_t v, const std::string& expression);
+  std::string define(std::int32_t v) { return define(v, expression(v)); }
+  std::string check(std::int32_t v, const std::string& position, const std::string& guard = "");
+  std::string store(const Output& o, std::size_t number_of_output);
+  std::string scalars(bool complaints);
+
+  // Reductions.
+  std::string element_type(std::int32_t v) const;
+  std::string wide_type(std::int32_t v) const;
+  std::string element_of_reduction(std::int32_t v) const;
+  std::string nothing(std::int32_t v) const;
+  std::string narrowed(std::int32_t v, const std::string& wide) const;
+  std::ptrdiff_t total_number(std::int32_t v) const;
+  std::ptrdiff_t sum_number(std::int32_t v) const;
+
+  // Neighbours from `leaf` on.
+  void need(std::int32_t v, std::vector<char>& needed) const;
+  std::string leaf(const Pass& pass);
+  std::string load_line(std::int32_t operand, bool on_chip);
+  std::string live() const { return layout_.tails ? "live" : std::to_string(layout_.width); }
+  std::string position() const;  // of an element, for complaints
+
+  std::string head(const char* kernel, const std::string& bounds) const;
+  std::string elements_kernel();
+  std::string rows_kernel();
+  std::string columns_kernel();
+  std::string finish_kernel();
+
+  // Of rows.
+  Pass pass_of(int stage) const;
+  std::string row_values(int stage);
+  std::string pick(std::int32_t v);
+  std::string row_pass(int stage);
+  std::string over_leaves(const std::string& body, const std::string& end_of_segment);
+  std::string copy_row(const std::string& buffer);
+  std::string row_body();
+
+  const Program& p_;
+  const Layout layout_;
+  const std::int32_t n_;
+  bool in_finish_ = false, in_leaf_ = false;
+  SweepText out_;
+  std::string fields_;
+  std::map<std::string, bool> members_;
+  std::set<std::string> aligned_;       // pointers whose alignment the kernel asks for
+  std::map<std::int32_t, int> number_;  // of checks
+  std::vector<std::int32_t> totals_, column_sums_;
+  std::size_t most_reductions_ = 0;  // of one pass
+};
+
+}  // namespace ebb::cuda

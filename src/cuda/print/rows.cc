@@ -1,0 +1,285 @@
+// Sweeps with rows: stages of passes over each row.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cuda/print/expression.h"
+#include "cuda/print/printer.h"
+
+namespace ebb::cuda {
+
+Printer::Pass Printer::pass_of(int stage) const {
+  Pass pass;
+  pass.needed.resize(static_cast<std::size_t>(n_));
+  const auto belongs = [&](std::int32_t v) { return instr(v).level == Level::full && instr(v).stage == stage; };
+  for (std::int32_t v = 0; v < n_; ++v) {
+    const Instr& i = instr(v);
+    if (i.kind == Kind::reduce && i.stage == stage) pass.reductions.push_back(v);
+    if (i.kind == Kind::total && belongs(i.arg[0])) pass.reductions.push_back(v);
+    if (i.kind == Kind::columns && std::max<int>(0, instr(i.arg[0]).stage) == stage) pass.sums.push_back(v);
+    if (is_check(v) && belongs(v)) pass.checks.push_back(v);
+  }
+  for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
+    if (belongs(p_.outputs[o].value)) pass.outputs.push_back(o);
+  }
+  // Everything is made from the inputs: between stages only these are kept.
+  for (const std::int32_t v : pass.reductions) need(instr(v).arg[0], pass.needed);
+  for (const std::int32_t v : pass.sums) need(instr(v).arg[0], pass.needed);
+  for (const std::int32_t v : pass.checks) {
+    need(v, pass.needed);
+    need(instr(v).arg[1], pass.needed);
+  }
+  for (const std::size_t o : pass.outputs) need(p_.outputs[o].value, pass.needed);
+  pass.on_chip = true;
+  return pass;
+}
+
+// Every leaf of the row that is this thread's: `leaf`, and `slot`, its number among them.
+std::string Printer::over_leaves(const std::string& body, const std::string& end_of_segment) {
+  const std::string index = layout_.small ? "int" : "i64";
+  if (layout_.mapping == Mapping::lanes_per_row) {
+    if (layout_.lanes < 32) {
+      return "{\n  const int slot = 0, leaf = lane * 8;\n  if (leaf < a.columns) {\n" + indented(body, "    ") +
+             "  }\n}\n" + end_of_segment;
+    }
+    return "for (int slot = 0; slot < 4; ++slot) {\n  const int leaf = slot * 256 + lane * 8;\n"
+           "  if (leaf >= a.columns) break;\n" +
+           indented(body, "  ") + "}\n" + end_of_segment;
+  }
+  std::string text = fmt::format("for ({} segment = {}warp, round = 0; segment < {}; segment += warps, ++round) {{\n",
+                                 index, layout_.long_row ? "first_segment + " : "",
+                                 layout_.long_row ? "end_segment" : number("segments", layout_.segments));
+  text += "  for (int k = 0; k < 4; ++k) {\n";
+  text += fmt::format("    const {} leaf = segment * 1024 + k * 256 + lane * 8;\n", index);
+  text += "    const int slot = (int)round * 4 + k;\n    if (leaf >= a.columns) break;\n";
+  return text + indented(body, "    ") + "  }\n" + indented(end_of_segment, "  ") + "}\n";
+}
+
+std::string Printer::row_pass(int stage) {
+  const Pass pass = pass_of(stage);
+  if (pass.empty()) return "";
+  const std::string body = leaf(pass);
+  std::string text, end;
+  for (const std::int32_t v : pass.reductions)
+    text +=
+        fmt::format("Reduction<{}, {}, {}> sum{};\n", reduction_text(instr(v).op), element_type(v), wide_type(v), v);
+  const auto give = [&](std::int32_t v, const std::string& all) {
+    if (instr(v).kind == Kind::reduce) return define(v, narrowed(v, all));
+    return fmt::format("if (lead) a.work[{} * a.parts + row] = bits_of({});\n", total_number(v), all);
+  };
+  if (layout_.mapping == Mapping::lanes_per_row) {
+    text += over_leaves(body, "");
+    for (const std::int32_t v : pass.reductions) {
+      text += fmt::format("const {0} all{1} = sum{1}.segment<{2}>();\n", wide_type(v), v, layout_.lanes);
+      text += give(v, fmt::format("all{}", v));
+    }
+    return text;
+  }
+  if (pass.reductions.empty() && !layout_.long_row) return text + over_leaves(body, "");
+  most_reductions_ = std::max(most_reductions_, pass.reductions.size());
+  for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
+    const std::int32_t v = pass.reductions[r];
+    end += fmt::format("const {0} total{1} = sum{1}.segment<32>();\n", wide_type(v), v);
+    end += fmt::format("if (lane == 0) parts[turn][{}][segment{}] = bits_of(total{});\n", r,
+                       layout_.long_row ? " - first_segment" : "", v);
+  }
+  const auto over = [&](std::size_t r, const std::string& count) {
+    const std::int32_t v = pass.reductions[r];
+    return fmt::format("over_segments<{}, {}>(parts[turn][{}], (int){})", reduction_text(instr(v).op), wide_type(v), r,
+                       count);
+  };
+  if (!layout_.long_row) {
+    text += over_leaves(body, end) + "__syncthreads();\n";
+    for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
+      const std::int32_t v = pass.reductions[r];
+      text += fmt::format("const {} all{} = {};\n", wide_type(v), v, over(r, "a.segments")) +
+              give(v, fmt::format("all{}", v));
+    }
+    return text + "turn ^= 1;\n";
+  }
+  // More segments than a group has: one group after the other.
+  for (const std::int32_t v : pass.reductions)
+    text += fmt::format("{0} top{1} = {2}::nothing<{0}>();\n", wide_type(v), v, reduction_text(instr(v).op));
+  std::string groups = fmt::format("const i64 end_segment = {0} - first_segment < {1} ? {0} : first_segment + {1};\n",
+                                   number("segments", layout_.segments), kGroup);
+  groups += over_leaves(body, end);
+  if (!pass.reductions.empty()) groups += "__syncthreads();\n";
+  for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
+    const std::int32_t v = pass.reductions[r];
+    groups += fmt::format("const {0} group{1} = {2};\n", wide_type(v), v, over(r, "(end_segment - first_segment)"));
+    groups += fmt::format("if (lane == (first_segment / {0} & 31)) top{1} = {2}::of(top{1}, group{1});\n", kGroup, v,
+                          reduction_text(instr(v).op));
+  }
+  if (!pass.reductions.empty()) groups += "turn ^= 1;\n";
+  text += fmt::format("for (i64 first_segment = 0; first_segment < a.segments; first_segment += {}) {{\n", kGroup) +
+          indented(groups, "  ") + "}\n";
+  for (const std::int32_t v : pass.reductions) {
+    text += fmt::format("const {} all{} = over_lanes<{}>(top{});\n", wide_type(v), v, reduction_text(instr(v).op), v) +
+            give(v, fmt::format("all{}", v));
+  }
+  return text;
+}
+
+// Values one a row, of one stage, before its pass; those of reductions come with the pass.
+std::string Printer::row_values(int stage) {
+  std::string text;
+  for (std::int32_t v = 0; v < n_; ++v) {
+    const Instr& i = instr(v);
+    if (i.kind == Kind::place && i.stage == stage) {
+      text += check(v, "row", "lead && ");
+      text += fmt::format("const {0} place{1} = (u64){2} < (u64)a.columns ? ({0}){2} : -1;\n",
+                          layout_.small ? "int" : "i64", v, name(i.arg[1]));
+    }
+    if (i.level != Level::row || i.stage != stage || in_epilogue(i)) continue;
+    if (i.kind == Kind::reduce) continue;
+    if (i.kind == Kind::pick) {
+      text += pick(v);
+      continue;
+    }
+    text += define(v);
+    if (is_check(v)) text += check(v, "row", "lead && ");
+  }
+  return text;
+}
+
+// The element at its column, made from its inputs by every thread of the row: they read the same address.
+std::string Printer::pick(std::int32_t v) {
+  const Instr& i = instr(v);
+  std::vector<char> needed(static_cast<std::size_t>(n_));
+  need(i.arg[0], needed);
+  std::string text = check(v, "row", "lead && ");
+  text += fmt::format("{} {} = 0;\n", type_text(i.type), name(v));
+  text += fmt::format("if ((u64){} < (u64)a.columns) {{\n", name(i.arg[1]));
+  text += fmt::format("  const i64 col = {};\n", name(i.arg[1]));
+  text += indented(coordinates(layout_.columns), "  ");
+  for (std::int32_t u = 0; u < n_; ++u) {
+    if (needed[static_cast<std::size_t>(u)]) text += "  " + define(u);
+  }
+  return text + fmt::format("  {} = {};\n}}\n", name(v), name(i.arg[0]));
+}
+
+std::string Printer::row_body() {
+  std::string text;
+  for (int stage = 0; stage < p_.stages; ++stage) {
+    text += fmt::format("// stage {}\n", stage);
+    text += row_values(stage) + row_pass(stage);
+  }
+  for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
+    const Instr& i = instr(p_.outputs[o].value);
+    if (i.level == Level::row && !in_epilogue(i)) text += "if (lead) " + store(p_.outputs[o], o);
+  }
+  for (const std::int32_t v : totals_) {  // one that does not vary along the row counts once a row
+    if (instr(instr(v).arg[0]).level == Level::full) continue;
+    text += fmt::format("if (lead) a.work[{} * a.parts + row] = bits_of(({}){});\n", total_number(v),
+                        wide_text(instr(v).type), element_of_reduction(v));
+  }
+  return text;
+}
+
+// Row `row` on its way into a buffer, each leaf by the thread that will read it.
+std::string Printer::copy_row(const std::string& buffer) {
+  std::string body;
+  if (layout_.tails) body += "const int live = a.columns - leaf < 8 ? (int)(a.columns - leaf) : 8;\n";
+  body += "const i64 col = leaf;\n" + coordinates(layout_.columns);
+  for (const std::int32_t operand : layout_.staged) {
+    const Operand& o = p_.operands[static_cast<std::size_t>(operand)];
+    const std::string who = fmt::format("x{}", operand);
+    body += fmt::format("copy_own(chip + {0} + {1}_staged, slot, {2} + ({3}), {4}, {5});\n", buffer, who,
+                        pointer(o, operand), address(o.strides, who), aligned(o.strides, o.dtype, who), live());
+  }
+  return coordinates(layout_.rows) + over_leaves(body, "");
+}
+
+std::string Printer::rows_kernel() {
+  const bool lanes = layout_.mapping == Mapping::lanes_per_row, grouped = layout_.mapping == Mapping::row_groups;
+  const std::string given = scalars(true), body = row_body();
+  const bool chip = layout_.buffers > 0;
+  const std::string copy = chip ? copy_row(layout_.buffers == 2 ? "side * a.row_bytes" : "0") : "";
+
+  std::string text;
+  if (layout_.buffers > 0 || (grouped && layout_.kept_on_chip)) text += "DYNAMIC_SHARED(chip);\n";
+  if (!lanes && most_reductions_ > 0) {
+    const std::int64_t room = layout_.long_row || layout_.segments > 128 ? kGroup : 128;
+    text += fmt::format("__shared__ u64 parts[2][{}][{}];\nint turn = 0;\n", most_reductions_, room);
+  }
+  for (const std::string& who : aligned_)
+    text += fmt::format("const bool {0}_aligned = ((u64)a.{0} & 15) == 0;\n", who);
+  aligned_.clear();
+  for (const std::int32_t operand : layout_.staged) {
+    // Where in a buffer each operand begins.
+    const std::string staged = fmt::format("x{}_staged", operand);
+    std::int64_t offset = 0;
+    for (const std::int32_t before : layout_.staged) {
+      if (before == operand) break;
+      offset += layout_.slots * kLeaf * layout_.threads *
+                static_cast<std::int64_t>(size_of(p_.operands[static_cast<std::size_t>(before)].dtype));
+    }
+    text += fmt::format("const i64 {} = {};\n", staged, number(staged, offset));
+  }
+  text += given;
+  if (lanes) {
+    text += fmt::format("const int lane = threadIdx.x & {}, team = (threadIdx.x & 31) / {};\n", layout_.lanes - 1,
+                        layout_.lanes);
+    text += "const bool lead = lane == 0;\n";
+  } else {
+    text += "const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;\n";
+    text += "const bool lead = threadIdx.x == 0;\n";
+  }
+  // Which rows: `first` goes from turn to turn, and `row` is this thread's.
+  const int rows_of_block = lanes ? kThreads / layout_.lanes : 1;
+  std::string begin, end, step = fmt::format("(i64)gridDim.x * {}", rows_of_block);
+  if (grouped) {
+    text += "for (i64 group = blockIdx.x; group < a.groups; group += gridDim.x) {\n";
+    text += "const i64 group_first = group * a.group_rows;\n";
+    begin = "group_first";
+    end = "group_end";
+    step = "1";
+    text += "const i64 group_end = group_first + a.group_rows < a.rows ? group_first + a.group_rows : a.rows;\n";
+    text += layout_.kept_on_chip ? "char* const kept_at = chip + a.kept;\n"
+                                 : "char* const kept_at = (char*)(a.work + a.kept) + blockIdx.x * a.kept_bytes;\n";
+    std::int64_t offset = 0;
+    for (const std::int32_t v : column_sums_) {
+      const std::string kept = fmt::format("kept{}", v);
+      text += fmt::format("const i64 {} = {};\n", kept, number(kept, offset));
+      offset += layout_.slots * kLeaf * layout_.threads * (instr(v).type == RegType::f32 ? 4 : 8);
+    }
+  } else {
+    begin = fmt::format("(i64)blockIdx.x * {}", rows_of_block);
+    if (lanes) begin += fmt::format(" + (threadIdx.x >> 5) * {}", 32 / layout_.lanes);
+    end = "a.rows";
+  }
+  const std::string row_of = lanes && layout_.lanes < 32
+                                 ? "const i64 row = {0} + team < a.rows ? {0} + team : a.rows - 1;\n"
+                                 : "const i64 row = {0};\n";
+  const auto row = [&](const std::string& first) { return fmt::format(fmt::runtime(row_of), first); };
+  std::string loop;
+  if (layout_.buffers == 2) {
+    text += "int side = 0;\n";
+    text += fmt::format("if ({0} < {1}) {{\n", begin, end) + indented(row("(" + begin + ")") + copy, "  ") + "}\n";
+    text += "copies_begun();\n";
+    loop += fmt::format("side ^= 1;\nif (first_row + {} < {}) {{\n", step, end) +
+            indented(row(fmt::format("(first_row + {})", step)) + copy, "  ") + "}\n";
+    loop += "copies_begun();\nwait_for_copies<1>();\nchar* const row_at = chip + (side ^ 1) * a.row_bytes;\n";
+  }
+  loop += row("first_row");
+  loop += coordinates(layout_.rows);
+  if (layout_.buffers == 1) {
+    loop += "{\n" + indented(copy, "  ") + "}\ncopies_begun();\nwait_for_copies<0>();\nchar* const row_at = chip;\n";
+  }
+  if (grouped) {
+    loop += fmt::format("const bool chunk_begins = (row - group_first) % {0} == 0;\n", kChunkRows);
+    loop += fmt::format("const bool chunk_ends = (row - group_first) % {0} == {0} - 1 || row + 1 == group_end;\n",
+                        kChunkRows);
+    loop += fmt::format("const bool group_begins = row - group_first < {};\n", kChunkRows);
+  }
+  loop += body;
+  text += fmt::format("for (i64 first_row = {}; first_row < {}; first_row += {}) {{\n", begin, end, step) +
+          indented(loop, "  ") + "}\n";
+  if (layout_.buffers == 2) text += "wait_for_copies<0>();\n";
+  if (grouped) text += "}\n";
+  const std::string bounds =
+      lanes ? std::to_string(kThreads) : fmt::format("{}, {}", layout_.bound_threads, layout_.bound_blocks);
+  return head("sweep", bounds) + indented(text, "  ") + "}\n";
+}
+
+}  // namespace ebb::cuda
