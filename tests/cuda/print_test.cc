@@ -158,7 +158,7 @@ TEST(SweepText, HoldsStructureAndNoSizes) {
   };
   manual_seed(1);
   EXPECT_EQ(text(randn({4, 300}).eval(), 2.0), text(randn({90, 700}).eval(), 3.0));
-  EXPECT_EQ(text(randn({4, 2048}).eval(), 2.0), text(randn({90, 50304}).eval(), 3.0));
+  EXPECT_EQ(text(randn({4, 20000}).eval(), 2.0), text(randn({90, 50304}).eval(), 3.0));
   EXPECT_EQ(text(randn({4, 602}).eval().slice(1, 0, 602, 2), 2.0),
             text(randn({90, 700}).eval().slice(1, 0, 609, 3), 2.0));
 }

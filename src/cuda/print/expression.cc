@@ -80,6 +80,35 @@ std::string rounded(const std::string& x, DType dtype) {
   }
 }
 
+const char* quick_function(Op op) {
+  switch (op) {
+    case Op::exp:
+      return "quick_exp";
+    case Op::exp2:
+      return "power_of_two";
+    case Op::expm1:
+      return "quick_expm1";
+    case Op::log:
+      return "quick_log";
+    case Op::log2:
+      return "logarithm_to_two";
+    case Op::log1p:
+      return "quick_log1p";
+    case Op::tanh:
+      return "quick_tanh";
+    case Op::sqrt:
+      return "quick_sqrt";
+    case Op::rsqrt:
+      return "quick_rsqrt";
+    case Op::div:
+      return "quick_quotient";
+    case Op::reciprocal:
+      return "quick_reciprocal";
+    default:
+      return nullptr;
+  }
+}
+
 namespace {
 
 // Functions of CUDA's mathematics that are called as the operation; f32 has the suffix f.

@@ -42,6 +42,19 @@ std::string Printer::load_line(std::int32_t operand, bool on_chip) {
   return fmt::format("{} = load_each<{}>({}, {}, {});\n", pack, layout_.width, at, stride, live());
 }
 
+// Whether all lanes of the warp have packs, side by side.
+std::string Printer::whole() const {
+  if (layout_.width != kLeaf || layout_.line().sizes.size() > 1) return "false";
+  switch (layout_.mapping) {
+    case Mapping::elements:
+      return "leaf - (int)(threadIdx.x & 31) * 8 + 256 <= a.n";
+    case Mapping::columns:
+      return "false";
+    default:
+      return layout_.lanes == 32 ? "leaf - lane * 8 + 256 <= a.columns" : "false";
+  }
+}
+
 std::string Printer::position() const {
   return layout_.mapping == Mapping::elements ? "e" : "(i64)row * a.columns + col";
 }
@@ -99,11 +112,19 @@ std::string Printer::leaf(const Pass& pass) {
       continue;
     }
     before += fmt::format("Pack<{}, {}> {};\n", type, width, who);
-    body += fmt::format("{}.set(j, {});\n", who, stored(name(out.value), i.type, out.dtype));
+    // What is stored as a half is rounded there.
+    const bool half = out.dtype == DType::f16 || out.dtype == DType::bf16;
+    const std::int32_t value = half && i.kind == Kind::round && i.dtype == out.dtype ? i.arg[0] : out.value;
+    if (half && width % 2 == 0) {
+      body += fmt::format("{}.set_{}(j, {});\n", who, out.dtype == DType::f16 ? "f16" : "bf16",
+                          converted(name(value), instr(value).type, RegType::f32));
+    } else {
+      body += fmt::format("{}.set(j, {});\n", who, stored(name(value), instr(value).type, out.dtype));
+    }
     const std::string at = fmt::format("{} + ({})", pointer(out, o), address(out.strides, who));
     if (access == Access::pack) {
-      after += fmt::format("store_pack<{}>({}, {}, {}, {});\n", width, at, who, aligned(out.strides, out.dtype, who),
-                           live());
+      after += fmt::format("store_pack<{}>({}, {}, {}, {}, {});\n", width, at, who,
+                           aligned(out.strides, out.dtype, who), live(), whole());
     } else {
       const std::int64_t inner = strides_along(walk, out.strides);
       const std::string stride =

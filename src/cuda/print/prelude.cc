@@ -16,8 +16,14 @@ typedef double f64;
 
 #ifdef __CUDACC_RTC__
 EBB f32 from_f16(u16 h) { f32 x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h)); return x; }
-EBB u16 to_f16(f32 x) { u16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
-EBB u16 to_bf16(f32 x) { u16 h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
+// Conversions of two numbers are several times cheaper than those of one.
+EBB u32 to_f16x2(f32 low, f32 high) { u32 w; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(high), "f"(low)); return w; }
+EBB u32 to_bf16x2(f32 low, f32 high) { u32 w; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(high), "f"(low)); return w; }
+EBB u16 to_f16(f32 x) { return (u16)to_f16x2(x, 0.0f); }
+EBB u16 to_bf16(f32 x) { return (u16)to_bf16x2(x, 0.0f); }
+#else
+EBB u32 to_f16x2(f32 low, f32 high) { return (u32)to_f16(high) << 16 | to_f16(low); }
+EBB u32 to_bf16x2(f32 low, f32 high) { return (u32)to_bf16(high) << 16 | to_bf16(low); }
 #endif
 EBB f32 from_bf16(u16 h) { return __uint_as_float((u32)h << 16); }
 
@@ -44,6 +50,10 @@ template <class T> EBB T sign(T x) { return x > 0 ? (T)1 : x < 0 ? (T)-1 : x; }
 EBB bool sign_bit(f32 x) { return __float_as_uint(x) >> 31; }
 EBB bool sign_bit(f64 x) { return __double_as_longlong(x) < 0; }
 // NaN wins, and +0 is above -0.
+#ifdef __CUDACC_RTC__
+EBB f32 larger(f32 a, f32 b) { f32 x; asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b)); return x; }
+EBB f32 smaller(f32 a, f32 b) { f32 x; asm("min.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b)); return x; }
+#endif
 template <class T> EBB T larger(T a, T b) { return a != a ? a : b != b ? b : a == b ? (sign_bit(a) ? b : a) : a > b ? a : b; }
 template <class T> EBB T smaller(T a, T b) { return a != a ? a : b != b ? b : a == b ? (sign_bit(a) ? a : b) : a < b ? a : b; }
 EBB i64 larger(i64 a, i64 b) { return a > b ? a : b; }
@@ -89,6 +99,40 @@ template <class T> EBB T integer_power(T base, T exponent) {
     base = product(base, base);
   }
   return result;
+}
+
+// For sweeps whose results are all halves: functions of f32 to a relative 2^-20 or better, where f16 keeps 2^-11. The
+// arguments of all of them are f32; subnormal ones may count as 0.
+#ifdef __CUDACC_RTC__
+EBB f32 power_of_two(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+EBB f32 logarithm_to_two(f32 x) { f32 y; asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+EBB f32 quick_reciprocal(f32 x) { f32 y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+EBB f32 quick_sqrt(f32 x) { f32 y; asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+EBB f32 quick_rsqrt(f32 x) { f32 y; asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+EBB f32 quick_quotient(f32 a, f32 b) { f32 y; asm("div.full.ftz.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }
+#else
+EBB f32 power_of_two(f32 x) { return exp2f(x); }
+EBB f32 logarithm_to_two(f32 x) { return log2f(x); }
+EBB f32 quick_reciprocal(f32 x) { return 1 / x; }
+EBB f32 quick_sqrt(f32 x) { return sqrtf(x); }
+EBB f32 quick_rsqrt(f32 x) { return 1 / sqrtf(x); }
+EBB f32 quick_quotient(f32 a, f32 b) { return a / b; }
+#endif
+EBB f32 quick_exp(f32 x) { return power_of_two(x * 1.4426950408889634f); }
+EBB f32 quick_log(f32 x) { return logarithm_to_two(x) * 0.6931471805599453f; }
+// Near 0 a few terms: the logarithm of 1 + x has lost what was below 1's last bit.
+EBB f32 quick_log1p(f32 x) {
+  const f32 near = x * fmaf(x, fmaf(x, fmaf(x, -0.25f, 0.33333333f), -0.5f), 1.0f);
+  return fabsf(x) < 0.015625f ? near : quick_log(1.0f + x);
+}
+EBB f32 quick_expm1(f32 x) {
+  const f32 near = x * fmaf(x, fmaf(x, fmaf(x, 0.041666667f, 0.16666667f), 0.5f), 1.0f);
+  return fabsf(x) < 0.03125f ? near : quick_exp(x) - 1.0f;
+}
+EBB f32 quick_tanh(f32 x) {
+  const f32 e = quick_exp(-2.0f * fabsf(x)), far = (1.0f - e) * quick_reciprocal(1.0f + e);
+  const f32 s = x * x, near = x * fmaf(s, fmaf(s, 0.13333333f, -0.33333333f), 1.0f);
+  return fabsf(x) < 0.125f ? near : x < 0 ? -far : far;
 }
 
 // Below 0 by reflection, then up to 10 term by term, then the asymptotic series.
@@ -310,6 +354,13 @@ template <class T, int N> struct Pack {
   u32 w[kBytes < 4 ? 1 : kBytes / 4];
   __device__ __forceinline__ T at(int j) const { return piece(w, j, (T)0); }
   __device__ __forceinline__ void set(int j, T x) { set_piece(w, j, x); }
+  // Halves in pairs: the first waits in f32 for the second.
+  __device__ __forceinline__ void set_bf16(int j, f32 x) {
+    w[j >> 1] = j & 1 ? to_bf16x2(__uint_as_float(w[j >> 1]), x) : __float_as_uint(x);
+  }
+  __device__ __forceinline__ void set_f16(int j, f32 x) {
+    w[j >> 1] = j & 1 ? to_f16x2(__uint_as_float(w[j >> 1]), x) : __float_as_uint(x);
+  }
 };
 template <int N, class T> EBB Pack<T, N> load_each(const T* p, i64 stride, int live) {
   Pack<T, N> r;
@@ -341,9 +392,26 @@ template <int N, class T> EBB Pack<T, N> load_pack(const T* p, bool aligned, int
   }
   return r;
 }
-template <int N, class T> EBB void store_pack(T* p, const Pack<T, N>& r, bool aligned, int live) {
+// `whole`: all lanes of the warp are here, with packs side by side.
+template <int N, class T> EBB void store_pack(T* p, const Pack<T, N>& r, bool aligned, int live, bool whole) {
   constexpr int kBytes = Pack<T, N>::kBytes;
   if (!aligned || live < N) return store_each<N>(p, 1, r, live);
+  if constexpr (kBytes == 32) {
+    // Two lanes have 64 neighbouring bytes; they exchange halves so that each access of the two fills 32 in a row.
+    if (whole) {
+      const bool odd = threadIdx.x & 1;
+      Words4 mine, other;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        mine.x[k] = odd ? r.w[4 + k] : r.w[k];
+        other.x[k] = __shfl_xor_sync(0xffffffffu, odd ? r.w[k] : r.w[4 + k], 1);
+      }
+      Words4* const at = (Words4*)p - (odd ? 1 : 0);
+      at[0] = odd ? other : mine;
+      at[2] = odd ? mine : other;
+      return;
+    }
+  }
   if constexpr (kBytes % 16 == 0) {
 #pragma unroll
     for (int i = 0; i < kBytes / 16; ++i) {

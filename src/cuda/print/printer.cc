@@ -22,6 +22,10 @@ std::string indented(const std::string& text, const std::string& indent) {
 
 Printer::Printer(const Program& program, const GpuLimits& limits)
     : p_(program), layout_(layout_of(program, limits)), n_(static_cast<std::int32_t>(program.instrs.size())) {
+  const auto is_half = [](DType d) { return d == DType::f16 || d == DType::bf16; };
+  coarse_ = std::any_of(p_.outputs.begin(), p_.outputs.end(), [&](const Output& o) { return is_half(o.dtype); }) &&
+            std::all_of(p_.outputs.begin(), p_.outputs.end(),
+                        [&](const Output& o) { return is_half(o.dtype) || !is_floating(o.dtype); });
   for (std::int32_t v = 0; v < n_; ++v) {
     const Instr& i = instr(v);
     if ((i.kind == Kind::compute && i.op == Op::check) || i.kind == Kind::pick || i.kind == Kind::place) {
@@ -210,6 +214,10 @@ std::string Printer::expression(std::int32_t v) {
     case Kind::place:
       return fmt::format("col == place{} ? {} : ({})0", v, name(a), type_text(i.type));
     default:
+      if (coarse_ && i.type == RegType::f32 && instr(a).type == RegType::f32) {
+        if (const char* quick = quick_function(i.op))
+          return fmt::format("{}({}{}{})", quick, name(a), b < 0 ? "" : ", ", name(b));
+      }
       return computed(i.op, instr(i.op == Op::where ? b : a).type, name(a), name(b), name(c));
   }
 }

@@ -74,6 +74,7 @@ class Printer {
   std::string leaf(const Pass& pass);
   std::string load_line(std::int32_t operand, bool on_chip);
   std::string live() const { return layout_.tails ? "live" : std::to_string(layout_.width); }
+  std::string whole() const;
   std::string position() const;  // of an element, for complaints
 
   std::string head(const char* kernel, const std::string& bounds) const;
@@ -94,6 +95,7 @@ class Printer {
   const Program& p_;
   const Layout layout_;
   const std::int32_t n_;
+  bool coarse_ = false;  // all results are halves
   bool in_finish_ = false, in_leaf_ = false;
   SweepText out_;
   std::string fields_;
