@@ -21,6 +21,9 @@ struct Sweep final : CompiledSweep {
   Program program;
   SweepText text;
   std::shared_future<void> compiled;  // the machine code is in the cache
+  // For memory that begins where the text does not expect it; made when it is needed.
+  mutable std::once_flag made_for_any;
+  mutable SweepText for_any;
 };
 
 // The sweeps of a plan are compiled side by side, while the plan is still being made.
@@ -47,9 +50,7 @@ class CudaBackend final : public Backend {
   SweepPtr compile(const Program& program) override {
     auto sweep = std::make_shared<Sweep>();
     sweep->program = program;
-    sweep->text = print_sweep(program, gpu_.limits());
-    if (const unsigned each = sweep->text.blocks_each)
-      sweep->text.blocks = std::min(sweep->text.blocks, each * static_cast<unsigned>(gpu_.multiprocessors()));
+    sweep->text = print(program, Alignment::sixteen);
     sweep->compiled = start_compiling(sweep->text.text, gpu_.architecture());
     return sweep;
   }
@@ -78,10 +79,16 @@ class CudaBackend final : public Backend {
         return complaint(sweep->program, sweep->text.checks[static_cast<std::size_t>(check)], position, bits);
       });
     }
-    const std::vector<std::uint64_t> words = bound_words(text, arguments, mark.slot(), step, workspace.data());
-    gpu_.launch(gpu_.kernel(text.text, "sweep"), text.blocks, words, text.threads, text.shared);
-    if (text.finish_blocks)
-      gpu_.launch(gpu_.kernel(text.text, "finish"), text.finish_blocks, words, text.finish_threads);
+    std::vector<std::uint64_t> words = bound_words(text, arguments, mark.slot(), step, workspace.data());
+    const SweepText* fitting = &text;
+    if (!is_aligned(text, words)) {
+      std::call_once(sweep->made_for_any, [&] { sweep->for_any = print(sweep->program, Alignment::any); });
+      fitting = &sweep->for_any;
+      words = bound_words(*fitting, arguments, mark.slot(), step, workspace.data());
+    }
+    gpu_.launch(gpu_.kernel(fitting->text, "sweep"), fitting->blocks, words, fitting->threads, fitting->shared);
+    if (fitting->finish_blocks)
+      gpu_.launch(gpu_.kernel(fitting->text, "finish"), fitting->finish_blocks, words, fitting->finish_threads);
   }
 
   bool has(Op op) const override { return has_library(op); }
@@ -102,6 +109,13 @@ class CudaBackend final : public Backend {
   bool rounds_to_bf16() const override { return true; }  // from compute capability 8.0 on
 
  private:
+  SweepText print(const Program& program, Alignment alignment) const {
+    SweepText text = print_sweep(program, gpu_.limits(), alignment);
+    if (const unsigned each = text.blocks_each)
+      text.blocks = std::min(text.blocks, each * static_cast<unsigned>(gpu_.multiprocessors()));
+    return text;
+  }
+
   Gpu gpu_;
   Device device_;
 };

@@ -15,13 +15,14 @@ namespace ebb::testing {
 namespace {
 
 struct Printed {
-  cuda::SweepText text;
-  int kernel;
+  cuda::SweepText text, for_any;  // memory that begins at 16 bytes, or anywhere
+  int kernel, kernel_for_any;
 };
 
 class PrintedSweeps : public ::testing::Test {
  protected:
-  // All texts are compiled in one go; then each step runs twice, with threads in two orders.
+  // All texts are compiled in one go; then each step runs twice, with threads in two orders and, where memory allows,
+  // with both texts.
   void check(std::vector<std::unique_ptr<SweepCase>> cases) {
     EmulatedKernels kernels;
     std::vector<std::vector<Printed>> printed(cases.size());
@@ -29,8 +30,9 @@ class PrintedSweeps : public ::testing::Test {
       for (const PlanStep& step : cases[c]->plan.steps) {
         if (!step.program) break;
         cuda::SweepText text = cuda::print_sweep(*step.program);
-        const int kernel = kernels.add(text);
-        printed[c].push_back({std::move(text), kernel});
+        cuda::SweepText for_any = cuda::print_sweep(*step.program, {}, cuda::Alignment::any);
+        const int kernel = kernels.add(text), kernel_for_any = kernels.add(for_any);
+        printed[c].push_back({std::move(text), std::move(for_any), kernel, kernel_for_any});
       }
     }
     kernels.compile();
@@ -52,7 +54,9 @@ class PrintedSweeps : public ::testing::Test {
       for (std::int32_t v : step.outputs) results[order].push_back(c.room(v));
       for (auto& r : results[order]) bound.emplace_back().data = r.data();
       cuda::ErrorSlot error;
-      kernels.run(printed.kernel, printed.text, bound, error, order ? 12345 : 1);
+      const bool any = order == 1 || !is_aligned(printed.text, bound_words(printed.text, bound, nullptr, 0, nullptr));
+      kernels.run(any ? printed.kernel_for_any : printed.kernel, any ? printed.for_any : printed.text, bound, error,
+                  order ? 12345 : 1);
       ASSERT_EQ(error.key, cuda::ErrorSlot::kNone);
     }
     std::vector<Argument> bound = inputs;

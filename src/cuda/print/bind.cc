@@ -81,6 +81,13 @@ std::vector<std::uint64_t> bound_words(const SweepText& text, std::span<const Ar
   return words;
 }
 
+bool is_aligned(const SweepText& text, std::span<const std::uint64_t> words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (text.parameters[i].aligned && words[i] % 16 != 0) return false;
+  }
+  return true;
+}
+
 Error complaint(const Program& p, std::int32_t v, std::int64_t position, std::uint64_t bits) {
   const Instr& i = p.instrs[static_cast<std::size_t>(v)];
   const std::size_t dims = p.dims.size(), row_dims = dims - static_cast<std::size_t>(p.row_dims);

@@ -33,9 +33,6 @@ std::string Printer::columns_kernel() {
   const int width = layout_.width;
   const std::string given = scalars(true), body = leaf(pass);
   std::string text;
-  for (const std::string& who : aligned_)
-    text += fmt::format("const bool {0}_aligned = ((u64)a.{0} & 15) == 0;\n", who);
-  aligned_.clear();
   text += given;
   const std::int64_t tiles = (p_.columns() + kThreads * width - 1) / (kThreads * width);
   text += fmt::format("for (i64 block = blockIdx.x; block < a.groups * {0}; block += gridDim.x) {{\n",

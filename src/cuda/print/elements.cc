@@ -22,9 +22,6 @@ std::string Printer::elements_kernel() {
   pass.reductions = totals_;
   const std::string given = scalars(true), body = leaf(pass);
   std::string text = head("sweep", std::to_string(kThreads));
-  for (const std::string& who : aligned_)
-    text += fmt::format("  const bool {0}_aligned = ((u64)a.{0} & 15) == 0;\n", who);
-  aligned_.clear();
   text += indented(given, "  ");
   if (totals_.empty()) {
     text += fmt::format(

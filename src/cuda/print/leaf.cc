@@ -51,7 +51,7 @@ std::string Printer::whole() const {
     case Mapping::columns:
       return "false";
     default:
-      return layout_.lanes == 32 ? "leaf - lane * 8 + 256 <= a.columns" : "false";
+      return layout_.lanes == 32 ? "leaf - lane * 8 + 256 <= columns" : "false";
   }
 }
 
@@ -62,7 +62,9 @@ std::string Printer::position() const {
 // The neighbours from `leaf` on: what they need is loaded, each is computed, and what they give is stored.
 std::string Printer::leaf(const Pass& pass) {
   const Walk& walk = layout_.line();
-  const std::string count = layout_.mapping == Mapping::elements ? "a.n" : "a.columns";
+  const std::string count = layout_.mapping == Mapping::elements  ? "a.n"
+                            : layout_.mapping == Mapping::columns ? "a.columns"
+                                                                  : "columns";
   const std::string index = layout_.small ? "int" : "i64";
   const int width = layout_.width;
   std::string before, body, after;

@@ -20,8 +20,11 @@ std::string indented(const std::string& text, const std::string& indent) {
   return out;
 }
 
-Printer::Printer(const Program& program, const GpuLimits& limits)
-    : p_(program), layout_(layout_of(program, limits)), n_(static_cast<std::int32_t>(program.instrs.size())) {
+Printer::Printer(const Program& program, const GpuLimits& limits, Alignment alignment)
+    : p_(program),
+      layout_(layout_of(program, limits)),
+      alignment_(alignment),
+      n_(static_cast<std::int32_t>(program.instrs.size())) {
   const auto is_half = [](DType d) { return d == DType::f16 || d == DType::bf16; };
   coarse_ = std::any_of(p_.outputs.begin(), p_.outputs.end(), [&](const Output& o) { return is_half(o.dtype); }) &&
             std::all_of(p_.outputs.begin(), p_.outputs.end(),
@@ -56,7 +59,7 @@ bool Printer::ends_later() const {
 }
 
 std::string Printer::member(const std::string& type, const std::string& name, const Parameter& parameter) {
-  if (members_.emplace(name, true).second) {
+  if (members_.emplace(name, out_.parameters.size()).second) {
     fields_ += fmt::format("  {} {};\n", type, name);
     out_.parameters.push_back(parameter);
   }
@@ -161,11 +164,11 @@ std::string Printer::pointer(const Output& o, std::size_t number_of_output) {
   return bound(fmt::format("{}*", memory_text(o.dtype)), fmt::format("y{}", number_of_output), Parameter::Kind::pointer,
                o.slot);
 }
-// Whether packs of it can be accessed whole: the name of a bool of the kernel, or "false".
+// Whether packs of it are accessed whole: "true" or "false".
 std::string Printer::aligned(const Strides& strides, DType dtype, const std::string& who) {
-  if (!layout_.may_align(strides, dtype)) return "false";
-  aligned_.insert(who);
-  return who + "_aligned";
+  if (alignment_ == Alignment::any || !layout_.may_align(strides, dtype)) return "false";
+  out_.parameters[members_.at(who)].aligned = true;
+  return "true";
 }
 
 std::string Printer::load(std::int32_t operand, RegType type) {
@@ -289,6 +292,8 @@ std::string Printer::head(const char* kernel, const std::string& bounds) const {
          "  const bool first = blockIdx.x == 0 && threadIdx.x == 0;\n";
 }
 
-SweepText print_sweep(const Program& program, const GpuLimits& limits) { return Printer(program, limits).run(); }
+SweepText print_sweep(const Program& program, const GpuLimits& limits, Alignment alignment) {
+  return Printer(program, limits, alignment).run();
+}
 
 }  // namespace ebb::cuda

@@ -1,6 +1,5 @@
 #pragma once
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -15,7 +14,7 @@ std::string indented(const std::string& text, const std::string& indent);
 // rows.cc and columns.cc the kernels.
 class Printer {
  public:
-  Printer(const Program& program, const GpuLimits& limits);
+  Printer(const Program& program, const GpuLimits& limits, Alignment alignment);
   SweepText run();
 
  private:
@@ -94,13 +93,13 @@ class Printer {
 
   const Program& p_;
   const Layout layout_;
+  const Alignment alignment_;
   const std::int32_t n_;
   bool coarse_ = false;  // all results are halves
   bool in_finish_ = false, in_leaf_ = false;
   SweepText out_;
   std::string fields_;
-  std::map<std::string, bool> members_;
-  std::set<std::string> aligned_;       // pointers whose alignment the kernel asks for
+  std::map<std::string, std::size_t> members_;  // their numbers
   std::map<std::int32_t, int> number_;  // of checks
   std::vector<std::int32_t> totals_, column_sums_;
   std::size_t most_reductions_ = 0;  // of one pass

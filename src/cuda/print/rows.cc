@@ -39,19 +39,19 @@ std::string Printer::over_leaves(const std::string& body, const std::string& end
   const std::string index = layout_.small ? "int" : "i64";
   if (layout_.mapping == Mapping::lanes_per_row) {
     if (layout_.lanes < 32) {
-      return "{\n  const int slot = 0, leaf = lane * 8;\n  if (leaf < a.columns) {\n" + indented(body, "    ") +
+      return "{\n  const int slot = 0, leaf = lane * 8;\n  if (leaf < columns) {\n" + indented(body, "    ") +
              "  }\n}\n" + end_of_segment;
     }
     return "for (int slot = 0; slot < 4; ++slot) {\n  const int leaf = slot * 256 + lane * 8;\n"
-           "  if (leaf >= a.columns) break;\n" +
+           "  if (leaf >= columns) break;\n" +
            indented(body, "  ") + "}\n" + end_of_segment;
   }
-  std::string text = fmt::format("for ({} segment = {}warp, round = 0; segment < {}; segment += warps, ++round) {{\n",
-                                 index, layout_.long_row ? "first_segment + " : "",
-                                 layout_.long_row ? "end_segment" : number("segments", layout_.segments));
+  std::string text =
+      fmt::format("for ({} segment = {}warp, round = 0; segment < {}; segment += warps, ++round) {{\n", index,
+                  layout_.long_row ? "first_segment + " : "", layout_.long_row ? "end_segment" : "segments");
   text += "  for (int k = 0; k < 4; ++k) {\n";
   text += fmt::format("    const {} leaf = segment * 1024 + k * 256 + lane * 8;\n", index);
-  text += "    const int slot = (int)round * 4 + k;\n    if (leaf >= a.columns) break;\n";
+  text += "    const int slot = (int)round * 4 + k;\n    if (leaf >= columns) break;\n";
   return text + indented(body, "    ") + "  }\n" + indented(end_of_segment, "  ") + "}\n";
 }
 
@@ -92,7 +92,7 @@ std::string Printer::row_pass(int stage) {
     text += over_leaves(body, end) + "__syncthreads();\n";
     for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
       const std::int32_t v = pass.reductions[r];
-      text += fmt::format("const {} all{} = {};\n", wide_type(v), v, over(r, "a.segments")) +
+      text += fmt::format("const {} all{} = {};\n", wide_type(v), v, over(r, "segments")) +
               give(v, fmt::format("all{}", v));
     }
     return text + "turn ^= 1;\n";
@@ -179,13 +179,14 @@ std::string Printer::row_body() {
 // Row `row` on its way into a buffer, each leaf by the thread that will read it.
 std::string Printer::copy_row(const std::string& buffer) {
   std::string body;
-  if (layout_.tails) body += "const int live = a.columns - leaf < 8 ? (int)(a.columns - leaf) : 8;\n";
+  if (layout_.tails) body += "const int live = columns - leaf < 8 ? (int)(columns - leaf) : 8;\n";
   body += "const i64 col = leaf;\n" + coordinates(layout_.columns);
   for (const std::int32_t operand : layout_.staged) {
     const Operand& o = p_.operands[static_cast<std::size_t>(operand)];
     const std::string who = fmt::format("x{}", operand);
-    body += fmt::format("copy_own(chip + {0} + {1}_staged, slot, {2} + ({3}), {4}, {5});\n", buffer, who,
-                        pointer(o, operand), address(o.strides, who), aligned(o.strides, o.dtype, who), live());
+    const std::string from = fmt::format("{} + ({})", pointer(o, operand), address(o.strides, who));
+    body += fmt::format("copy_own(chip + {} + {}_staged, slot, {}, {}, {});\n", buffer, who, from,
+                        aligned(o.strides, o.dtype, who), live());
   }
   return coordinates(layout_.rows) + over_leaves(body, "");
 }
@@ -202,9 +203,6 @@ std::string Printer::rows_kernel() {
     const std::int64_t room = layout_.long_row || layout_.segments > 128 ? kGroup : 128;
     text += fmt::format("__shared__ u64 parts[2][{}][{}];\nint turn = 0;\n", most_reductions_, room);
   }
-  for (const std::string& who : aligned_)
-    text += fmt::format("const bool {0}_aligned = ((u64)a.{0} & 15) == 0;\n", who);
-  aligned_.clear();
   for (const std::int32_t operand : layout_.staged) {
     // Where in a buffer each operand begins.
     const std::string staged = fmt::format("x{}_staged", operand);
@@ -217,6 +215,8 @@ std::string Printer::rows_kernel() {
     text += fmt::format("const i64 {} = {};\n", staged, number(staged, offset));
   }
   text += given;
+  text += fmt::format("const {0} columns = ({0})a.columns, segments = ({0}){1};\n", layout_.small ? "int" : "i64",
+                      number("segments", layout_.segments));
   if (lanes) {
     text += fmt::format("const int lane = threadIdx.x & {}, team = (threadIdx.x & 31) / {};\n", layout_.lanes - 1,
                         layout_.lanes);

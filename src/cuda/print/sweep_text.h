@@ -29,6 +29,7 @@ struct Parameter {
   int slot = -1;
   std::int64_t number = 0;
   DType dtype = DType::f32;
+  bool aligned = false;  // a pointer that the text takes for a multiple of 16 bytes
 };
 
 // How a program's elements are shared by threads. All of them add in the order of one tree (see the
@@ -62,7 +63,13 @@ struct SweepText {
   std::size_t workspace = 0;         // bytes
   std::vector<std::int32_t> checks;  // instructions that may complain, by their number in ErrorSlot::key
 };
-SweepText print_sweep(const Program& program, const GpuLimits& limits = {});
+enum class Alignment : std::uint8_t {
+  sixteen,  // what is reached in packs begins at multiples of 16 bytes: nearly always so, and the faster text
+  any,
+};
+SweepText print_sweep(const Program& program, const GpuLimits& limits = {}, Alignment alignment = Alignment::sixteen);
+// Whether the text may run with these values of Args.
+bool is_aligned(const SweepText& text, std::span<const std::uint64_t> words);
 
 // What comes before every text: types, arithmetic, reductions, random numbers.
 const char* prelude();
