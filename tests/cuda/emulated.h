@@ -59,10 +59,13 @@ inline void wait(Barrier& barrier, unsigned count) {
   }
   while (barrier.turn == turn) yield();
 }
+// A fiber is made once, which costs system calls, and then takes its thread's turn in block after block.
 static void body() {
-  kernel(arguments);
-  fibers[threadIdx.x].done = true;
-  _longjmp(scheduler, 1);
+  for (;;) {
+    kernel(arguments);
+    fibers[threadIdx.x].done = true;
+    yield();
+  }
 }
 inline void resume(unsigned t) {
   threadIdx.x = t;
@@ -104,7 +107,7 @@ static int launch(void (*what)(const void*), unsigned blocks, const void* args, 
     memset(__start_ebb_shared, 0xA5, static_cast<size_t>(__stop_ebb_shared - __start_ebb_shared));
     of_block = {};
     for (Barrier& w : of_warp) w = {};
-    for (Fiber& f : fibers) f.started = f.done = false;
+    for (Fiber& f : fibers) f.done = false;
     shuffle(threads, kThreads, seed);
     for (unsigned left = kThreads; left;) {
       const unsigned long before = turns;
@@ -117,6 +120,7 @@ static int launch(void (*what)(const void*), unsigned blocks, const void* args, 
       if (left && left == left_before && before == turns) {
         fprintf(stderr, "emulated device: %u threads of block %u wait for ever\n", left, order[b]);
         free(order);
+        for (Fiber& f : fibers) f.started = false;  // they are in the middle of something
         return 1;
       }
     }
