@@ -145,7 +145,7 @@ TEST_F(OnGpu, SaysWhatTheCpuSays) {
 }
 
 TEST_F(OnGpu, DoesNotMixWithTheCpu) {
-  const Tensor here = randn({3, 3}).eval(), there = here.to(kGpu);
+  const Tensor here = tensor({{1.0, 2.0}, {3.0, 4.0}}), there = here.to(kGpu);
   EXPECT_THROW_MESSAGE(here + there, "cuda:0");
   EXPECT_THROW_MESSAGE(matmul(here, there), "move one with .to()");
   EXPECT_THROW_MESSAGE(solve(there, here), "cuda:0");
@@ -203,8 +203,9 @@ TEST_F(OnGpu, TakesPowers) {
 
 // In a process of its own: the setting is read once.
 TEST_F(OnGpu, NamesTheKernelThatFailedWhereEachIsWaitedFor) {
-  const ProgramResult r = run_program({"/usr/bin/env", "EBB_CUDA_SYNC=1", std::filesystem::read_symlink("/proc/self/exe"),  //
-                                       "--gtest_also_run_disabled_tests", "--gtest_filter=*DISABLED_FailsInAKernel"});
+  const ProgramResult r =
+      run_program({"/usr/bin/env", "EBB_CUDA_SYNC=1", std::filesystem::read_symlink("/proc/self/exe"),  //
+                   "--gtest_also_run_disabled_tests", "--gtest_filter=*DISABLED_FailsInAKernel"});
   EXPECT_EQ(r.code, 0) << r.out << r.err;
 }
 TEST(WaitingForEachKernel, DISABLED_FailsInAKernel) {

@@ -182,7 +182,7 @@ TEST_P(LibraryOnGpu, Factorisations) {
       if (n <= 40)
         same("det" + size, {cast(noise / std::sqrt(static_cast<double>(9 * n + 1)), dtype).eval()}, call(Op::det));
       same("logdet" + size, {good}, call(Op::logdet));
-      for (int kind = 0; kind < 8; ++kind) {
+      for (int kind = 0; kind < (n <= 40 ? 8 : 1); ++kind) {
         Attrs attrs;
         attrs.i = {kind & 1, kind >> 1 & 1, kind >> 2 & 1, 0};
         const Tensor t = cast(randn({count, n, n}) / static_cast<double>(n + 1) + eye(n), dtype).eval();
