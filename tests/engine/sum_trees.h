@@ -6,8 +6,8 @@
 #include "sweep/sum_order.h"
 #include "test_device.h"
 
-// In which order each device adds, written a second time from its definition: a line of n numbers alone, as a row and
-// flat; the total of a sweep with rows; and a column.
+// In which order each device adds, written a second time from its definition: a line of n numbers, be it a row or flat;
+// the total of a sweep with rows; and a column.
 namespace ebb::testing {
 
 // sweep/sum_order.h
@@ -24,10 +24,6 @@ struct CpuSums {
       if ((b / 1024 + 1) % 64 == 0) all += group, group = 0;
     }
     return all + group;
-  }
-  template <class T>
-  static double flat(const T* x, std::int64_t n) {
-    return line(x, n);
   }
   template <class T>
   static double total_of_rows(const T* x, std::int64_t rows, std::int64_t columns) {
@@ -58,7 +54,8 @@ struct CpuSums {
 };
 
 // cuda/print/prelude.cc: leaves of 8 pairwise, 4 of them 2048 apart, both in the type of the elements; then in f64 the
-// 8 warps of a lane, the lanes pairwise, and segments of 8192 in order.
+// 8 warps of a lane and the lanes pairwise, which is a segment of 8192. 256 threads take segments in turn, or the rows
+// of a total, and are added as the threads of a segment are.
 struct CudaSums {
   template <class T>
   static double segment(const T* x, std::int64_t n) {
@@ -77,13 +74,6 @@ struct CudaSums {
   }
   template <class T>
   static double line(const T* x, std::int64_t n) {
-    double all = 0;
-    for (std::int64_t b = 0; b < n; b += 8192) all += segment(x + b, std::min<std::int64_t>(8192, n - b));
-    return all;
-  }
-  // Blocks add segments, or rows; the parts they leave are added by 256 threads in turn, and then as threads are above.
-  template <class T>
-  static double flat(const T* x, std::int64_t n) {
     std::vector<double> parts;
     for (std::int64_t b = 0; b < n; b += 8192) parts.push_back(segment(x + b, std::min<std::int64_t>(8192, n - b)));
     return over_parts(parts);

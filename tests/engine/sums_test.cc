@@ -42,10 +42,6 @@ double line(const T* x, std::int64_t n) {
   return as_device([&](auto tree) { return tree.line(x, n); });
 }
 template <class T>
-double flat(const T* x, std::int64_t n) {
-  return as_device([&](auto tree) { return tree.flat(x, n); });
-}
-template <class T>
 double total_of_rows(const T* x, std::int64_t rows, std::int64_t columns) {
   return as_device([&](auto tree) { return tree.total_of_rows(x, rows, columns); });
 }
@@ -77,7 +73,6 @@ const std::int64_t kLengths[] = {1,    2,    15,   16,    17,    100,   1023,  1
                                  1025, 4097, 9000, 65535, 65536, 65537, 70001, 200003};
 
 // Flat, as a row of a batch, as the only row, from memory with strides, with and without loops of machine code: T(n).
-// (A GPU adds the segments of a flat sum, 8192 elements each, in an order of their own.)
 TYPED_TEST(Sums, OfALineDependOnItsLengthAlone) {
   using T = TypeParam;
   for (std::int64_t n : kLengths) {
@@ -85,17 +80,15 @@ TYPED_TEST(Sums, OfALineDependOnItsLengthAlone) {
     const std::vector<T> v = numbers<T>(3 * n);
     const Tensor rows = tensor_of(v, {3, n});
     const double want = this->kept(line(v.data() + n, n));
-    const double want_flat = this->kept(flat(v.data() + n, n));
-    if (n <= 8192) EXPECT_EQ(want, want_flat);
     const Tensor row = narrow(rows, 0, 1, 1);
     for (const cpu::NativeLoops loops : {cpu::NativeLoops::never, cpu::NativeLoops::always}) {
       cpu::set_native_loops(loops);
-      EXPECT_EQ(this->one(sum(reshape(row, {n}))), want_flat) << "flat";
+      EXPECT_EQ(this->one(sum(reshape(row, {n}))), want) << "flat";
       EXPECT_EQ(this->one(sum(row, 1)), want) << "a row alone";
       EXPECT_EQ(this->at(sum(rows, 1), 1), want) << "a row of a batch";
       // With work of its own around it, which makes it a sweep with stages.
       EXPECT_EQ(this->at(sum(rows, 1, true) + 0 * max(rows, 1, true), 1), want) << "a row with company";
-      EXPECT_EQ(this->one(sum(square(sqrt(abs(reshape(row, {n})))) * 0 + reshape(row, {n}))), want_flat)
+      EXPECT_EQ(this->one(sum(square(sqrt(abs(reshape(row, {n})))) * 0 + reshape(row, {n}))), want)
           << "flat, with company";
     }
     cpu::set_native_loops(cpu::NativeLoops::for_large_sweeps);
@@ -163,7 +156,7 @@ TYPED_TEST(Sums, DoNotDependOnThreads) {
 // Each of these adds in an order of its own, or the tests above could not fail.
 TEST(SumOrder, IsSeenInTheBits) {
   const std::vector<float> v = numbers<float>(5000 * 40, 2);
-  const double whole = flat(v.data(), 200000), by_rows = total_of_rows(v.data(), 5000, 40);
+  const double whole = line(v.data(), 200000), by_rows = total_of_rows(v.data(), 5000, 40);
   EXPECT_NE(whole, by_rows);
   double plain = 0;
   for (float x : v) plain += static_cast<double>(x);

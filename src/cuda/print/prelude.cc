@@ -202,8 +202,8 @@ static __device__ __noinline__ void complain(ErrorSlot* slot, i64 step, i64 posi
 
 // The tree every sum is made by, whoever makes it. A leaf is 8 neighbours, added pairwise; a part is 4 leaves 2048
 // apart, in order; both in the type of the elements. From there on f64: a lane adds the parts of 8 (virtual) warps in
-// order, a butterfly the 32 lanes, and that is a segment of 8192 elements. Segments are added in order. Integers and
-// maxima have no rounding that an order could change, but go the same way.
+// order, a butterfly the 32 lanes, and that is a segment of 8192 elements. Segments are added by 256 threads in turn, and
+// those as before. Integers and maxima have no rounding that an order could change, but go the same way.
 struct Plus {
   EBB f32 of(f32 a, f32 b) { return a + b; }
   EBB f64 of(f64 a, f64 b) { return a + b; }
@@ -256,7 +256,9 @@ template <class Op, class W> EBB W over_block(W x, u64* shared) {
 template <class Op, class T, class W> struct Reduction {
   T p0, p1, p2, part;
   W lane, all;
-  __device__ Reduction() : part(Op::template nothing<T>()), lane(Op::template nothing<W>()), all(Op::template nothing<W>()) {}
+  u32 segments;
+  __device__ Reduction()
+      : part(Op::template nothing<T>()), lane(Op::template nothing<W>()), all(Op::template nothing<W>()), segments(0) {}
   __device__ __forceinline__ void add(int j, T x) {  // j of its leaf
     if (!(j & 1)) {
       p0 = x;
@@ -278,14 +280,20 @@ template <class Op, class T, class W> struct Reduction {
     lane = Op::of(lane, (W)part);
     part = Op::template nothing<T>();
   }
-  __device__ __forceinline__ void end_segment(W x) {
-    all = Op::of(all, x);
+  __device__ __forceinline__ void segment_of_warp() { all = Op::of(all, over_lanes<Op>(lane)); }  // a row has no more
+  // The first is known to all threads; from the second on thread t has those that are t, t + 256, ...
+  __device__ __forceinline__ void segment_of_block(u64* shared) {
+    const W x = over_block<Op>(lane, shared);
+    if (segments == 1 && threadIdx.x) all = Op::template nothing<W>();
+    if (segments == 0 || (segments & 255) == threadIdx.x) all = Op::of(all, x);
     lane = Op::template nothing<W>();
+    ++segments;
   }
-  __device__ __forceinline__ void segment_of_warp() { end_segment(over_lanes<Op>(lane)); }
-  __device__ __forceinline__ void segment_of_block(u64* shared) { end_segment(over_block<Op>(lane, shared)); }
+  __device__ __forceinline__ void end_row(u64* shared) {
+    if (segments > 1) all = over_block<Op>(all, shared);
+  }
 };
-// What the threads of all blocks have left, in order.
+// What the threads of all blocks have left.
 template <class Op, class W> EBB W over_parts(const u64* parts, i64 count, u64* shared) {
   W x = Op::template nothing<W>();
   for (i64 i = threadIdx.x; i < count; i += 256) x = Op::of(x, from_bits(x, parts[i]));

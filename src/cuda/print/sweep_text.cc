@@ -424,6 +424,7 @@ class Printer {
     text += leaf_loop(pass.reductions, "col", columns_text_, body, "  ");
     text += "}\n";
     for (const std::int32_t v : pass.reductions) {
+      if (mapping_ != Mapping::warp_per_row) text += fmt::format("sum{}.end_row(shared);\n", v);
       if (instr(v).kind == Kind::reduce) {
         text += define(v, narrowed(v, fmt::format("sum{}.all", v)));
       } else {
