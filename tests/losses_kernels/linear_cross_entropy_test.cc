@@ -8,6 +8,7 @@
 #include "expect_error.h"
 #include "losses_kernels/golden.h"
 #include "losses_kernels/numbers.h"
+#include "test_device.h"
 
 namespace ebb {
 namespace {
