@@ -80,9 +80,8 @@ test: configure $(if $(PYTHON_OPTIONS),$(VENV)/complete)
 	@cmake --build $(BUILD)
 	@cd $(BUILD) && ctest --output-on-failure -j $$(nproc)
 
-# Whole test programs on the emulated GPU.
+# The part of `make test` that runs on the emulated GPU.
 test-emulated: configure
-	@cmake --preset $(PRESET) -DEBB_EMULATED_GPU=ON >/dev/null
 	@cmake --build $(BUILD) --target test_table test_losses test_network
 	@cd $(BUILD) && ctest --output-on-failure -j $$(nproc) -R 'emulated_gpu|record_kernels'
 

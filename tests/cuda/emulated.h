@@ -41,7 +41,7 @@ static Fiber fibers[kThreads];
 static jmp_buf scheduler;
 static ucontext_t scheduler_first;
 static Barrier of_block, of_warp[kThreads / kWarp];
-static unsigned long long lanes[kThreads];
+static unsigned long long lanes[2][kThreads];  // of one shuffle and the next
 static unsigned long turns = 0;  // of barriers: whether anything still moves
 static void (*kernel)(const void*);
 static const void* arguments;
@@ -163,10 +163,11 @@ template <class T>
 inline T __shfl_xor_sync(unsigned, T x, int distance) {
   using namespace emulated;
   const unsigned me = threadIdx.x;
-  memcpy(&lanes[me], &x, sizeof(T));
-  wait(of_warp[me / kWarp], kWarp);
-  memcpy(&x, &lanes[me ^ static_cast<unsigned>(distance)], sizeof(T));
-  wait(of_warp[me / kWarp], kWarp);
+  Barrier& warp = of_warp[me / kWarp];
+  unsigned long long* const side = lanes[warp.turn % 2];  // who is one shuffle ahead writes to the other one
+  memcpy(&side[me], &x, sizeof(T));
+  wait(warp, kWarp);
+  memcpy(&x, &side[me ^ static_cast<unsigned>(distance)], sizeof(T));
   return x;
 }
 inline void __threadfence_system() {}
