@@ -80,14 +80,14 @@ test: configure $(if $(PYTHON_OPTIONS),$(VENV)/complete)
 	@cmake --build $(BUILD)
 	@cd $(BUILD) && ctest --output-on-failure -j $$(nproc)
 
-# Whole test programs on the emulated GPU.
+# The part of `make test` that runs on the emulated GPU.
 test-emulated: configure
-	@cmake --preset $(PRESET) -DEBB_EMULATED_GPU=ON >/dev/null
 	@cmake --build $(BUILD) --target test_table test_losses test_network
 	@cd $(BUILD) && ctest --output-on-failure -j $$(nproc) -R 'emulated_gpu|record_kernels'
 
-# On the first GPU. Each program writes build/PRESET/test-cuda/NAME.txt, goes on after a failure and ends in one line;
-# the last lines name what failed. EBB_CUDA_CACHE_MB=0 measures first use. SANITIZE= leaves the sanitizer out.
+# On the first GPU. Each program writes build/PRESET/test-cuda/NAME.txt, goes on after a failure and ends in one line,
+# which names the test that was running if the program died; the last lines name what failed. EBB_CUDA_CACHE_MB=0 measures
+# first use. SANITIZE= leaves the sanitizer out.
 TESTS ?= $(CUDA_TESTS)
 SANITIZE ?= memcheck racecheck initcheck synccheck
 SANITIZER := $(firstword $(wildcard /usr/local/cuda/bin/compute-sanitizer) compute-sanitizer)
@@ -98,14 +98,16 @@ test-cuda: configure
 	@failed=; \
 	for t in $(TESTS); do \
 	  log=$(BUILD)/test-cuda/$$t.txt; start=$$(date +%s); \
-	  EBB_TEST_DEVICE=cuda $(BUILD)/tests/test_$$t --gtest_brief=1 $(if $(FILTER),--gtest_filter='$(FILTER)') >$$log 2>&1 \
-	    && result=passed || { result="FAILED, see $$log"; failed="$$failed $$t"; }; \
-	  echo "$$t: $$result ($$(grep -c '^\[  FAILED' $$log) failures, $$(($$(date +%s) - start)) s)"; \
-	  grep -h '^\[  FAILED' $$log | sort -u | head -20; \
+	  EBB_TEST_DEVICE=cuda $(BUILD)/tests/test_$$t $(if $(FILTER),--gtest_filter='$(FILTER)') >$$log 2>&1; \
+	  status=$$?; result=passed; \
+	  if [ $$status != 0 ]; then result="FAILED, see $$log"; failed="$$failed $$t"; fi; \
+	  if [ $$status -ge 124 ]; then result="DIED ($$status) in$$(sed -n 's/^\[ RUN      \]//p' $$log | tail -1), see $$log"; fi; \
+	  echo "$$t: $$result ($$(grep -c '^\[  FAILED.*ms)' $$log) failures, $$(($$(date +%s) - start)) s)"; \
+	  grep -h '^\[  FAILED.*ms)' $$log | sort -u | head -20; \
 	done; \
 	for tool in $(SANITIZE); do \
 	  log=$(BUILD)/test-cuda/$$tool.txt; start=$$(date +%s); \
-	  $(SANITIZER) --tool $$tool --error-exitcode 9 $(BUILD)/tests/test_cuda --gtest_brief=1 \
+	  $(SANITIZER) --tool $$tool --error-exitcode 9 $(BUILD)/tests/test_cuda \
 	    --gtest_filter='$(SANITIZED)' >$$log 2>&1 && result=clean || { result="FAILED, see $$log"; failed="$$failed $$tool"; }; \
 	  echo "$$tool: $$result ($$(($$(date +%s) - start)) s)"; \
 	done; \

@@ -43,7 +43,7 @@ static Fiber fibers[kThreads];
 static jmp_buf scheduler;
 static ucontext_t scheduler_first;
 static Barrier of_block, of_warp[kThreads / kWarp];
-static unsigned long long lanes[kThreads];
+static unsigned long long lanes[2][kThreads];  // of one shuffle and the next
 static unsigned long turns = 0;  // of barriers: whether anything still moves
 static void (*kernel)(const void*);
 static const void* arguments;
@@ -61,10 +61,13 @@ inline void wait(Barrier& barrier, unsigned count) {
   }
   while (barrier.turn == turn) yield();
 }
+// A fiber is made once, which costs system calls, and then takes its thread's turn in block after block.
 static void body() {
-  kernel(arguments);
-  fibers[threadIdx.x].done = true;
-  _longjmp(scheduler, 1);
+  for (;;) {
+    kernel(arguments);
+    fibers[threadIdx.x].done = true;
+    yield();
+  }
 }
 inline void resume(unsigned t) {
   threadIdx.x = t;
@@ -109,7 +112,7 @@ static int launch(void (*what)(const void*), unsigned blocks, unsigned count, un
     memset(dynamic, 0xA5, bytes);
     of_block = {};
     for (Barrier& w : of_warp) w = {};
-    for (Fiber& f : fibers) f.started = f.done = false;
+    for (Fiber& f : fibers) f.done = false;
     shuffle(threads, count, seed);
     for (unsigned left = count; left;) {
       const unsigned long before = turns;
@@ -123,6 +126,7 @@ static int launch(void (*what)(const void*), unsigned blocks, unsigned count, un
       if (left && left == left_before && before == turns) {
         fprintf(stderr, "emulated device: %u threads of block %u wait for ever\n", left, order[b]);
         free(order);
+        for (Fiber& f : fibers) f.started = false;  // they are in the middle of something
         return 1;
       }
     }
@@ -167,10 +171,11 @@ template <class T>
 inline T __shfl_xor_sync(unsigned, T x, int distance) {
   using namespace emulated;
   const unsigned me = threadIdx.x;
-  memcpy(&lanes[me], &x, sizeof(T));
-  wait(of_warp[me / kWarp], kWarp);
-  memcpy(&x, &lanes[me ^ static_cast<unsigned>(distance)], sizeof(T));
-  wait(of_warp[me / kWarp], kWarp);
+  Barrier& warp = of_warp[me / kWarp];
+  unsigned long long* const side = lanes[warp.turn % 2];  // who is one shuffle ahead writes to the other one
+  memcpy(&side[me], &x, sizeof(T));
+  wait(warp, kWarp);
+  memcpy(&x, &side[me ^ static_cast<unsigned>(distance)], sizeof(T));
   return x;
 }
 inline void __threadfence_system() {}

@@ -52,6 +52,7 @@ Status multiply(void*, void* product, const void* alpha, const void* a_data, voi
                 void* b_layout, const void* beta, const void* c_data, void*, void* d_data, void* d_layout,
                 const Algorithm*, void*, std::size_t, Stream) {
   if (device_records()) return 0;
+  const DeviceAccess access;
   const auto& p = *static_cast<const Product*>(product);
   const auto &a = *static_cast<const Matrix*>(a_layout), &b = *static_cast<const Matrix*>(b_layout),
              &d = *static_cast<const Matrix*>(d_layout);

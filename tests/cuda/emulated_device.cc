@@ -1,7 +1,10 @@
 #include "cuda/emulated_device.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <string>
 
@@ -20,6 +23,36 @@ std::mutex device;         // one thing at a time
 std::string recording_to;  // kernels are written there and never run
 
 Result fine() { return kSuccess; }
+
+// Protected by a key of its own; -1 where the processor has none.
+int key() {
+  static const int made = ::pkey_alloc(0, PKEY_DISABLE_ACCESS);
+  return made;
+}
+std::mutex blocks_mutex;
+std::map<Address, std::size_t>& blocks() {
+  static auto* const sizes = new std::map<Address, std::size_t>;
+  return *sizes;
+}
+
+Result allocate(Address* address, std::size_t bytes) {
+  if (bytes > std::size_t{4} << 30) return kOutOfMemory;
+  constexpr std::size_t kPage = 4096;
+  const std::size_t size = (bytes + kPage - 1) / kPage * kPage;
+  void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return kOutOfMemory;
+  std::memset(memory, 0xA5, bytes);
+  if (key() >= 0) ::pkey_mprotect(memory, size, PROT_READ | PROT_WRITE, key());
+  *address = reinterpret_cast<Address>(memory);
+  std::lock_guard guard(blocks_mutex);
+  blocks()[*address] = size;
+  return kSuccess;
+}
+Result free_block(Address address) {
+  std::lock_guard guard(blocks_mutex);
+  const auto block = blocks().extract(address);
+  return block && ::munmap(reinterpret_cast<void*>(address), block.mapped()) == 0 ? kSuccess : Result{1};
+}
 
 // A program's machine code is its text; a module is that text without the prelude, and its kernels are in the store.
 struct Text {
@@ -49,6 +82,13 @@ Result find_function(Function* f, Module module, const char* name) {
 }
 
 }  // namespace
+
+DeviceAccess::DeviceAccess() {
+  if (key() >= 0) ::pkey_set(key(), 0);
+}
+DeviceAccess::~DeviceAccess() {
+  if (key() >= 0) ::pkey_set(key(), PKEY_DISABLE_ACCESS);
+}
 
 bool device_is_emulated() { return emulated; }
 bool device_records() { return !recording_to.empty(); }
@@ -128,31 +168,24 @@ void emulate_device() {
   };
   d.retain_context = [](Context*, int) { return kSuccess; };
   d.set_context = [](Context) { return kSuccess; };
-  d.allocate = [](Address* address, std::size_t bytes) {
-    if (bytes > std::size_t{4} << 30) return kOutOfMemory;
-    void* const memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-    if (!memory) return kOutOfMemory;
-    std::memset(memory, 0xA5, bytes);
-    *address = reinterpret_cast<Address>(memory);
-    return kSuccess;
-  };
-  d.free = [](Address address) {
-    std::free(reinterpret_cast<void*>(address));
-    return kSuccess;
-  };
+  d.allocate = allocate;
+  d.free = free_block;
   d.allocate_host = [](void** memory, std::size_t bytes, unsigned) {
     *memory = std::malloc(bytes);
     return kSuccess;
   };
   d.to_device = [](Address to, const void* from, std::size_t n, Stream) {
+    const DeviceAccess access;
     if (!device_records()) std::memcpy(reinterpret_cast<void*>(to), from, n);
     return kSuccess;
   };
   d.to_host = [](void* to, Address from, std::size_t n, Stream) {
+    const DeviceAccess access;
     if (!device_records()) std::memcpy(to, reinterpret_cast<const void*>(from), n);
     return kSuccess;
   };
   d.set_bytes = [](Address to, unsigned char x, std::size_t n, Stream) {
+    const DeviceAccess access;
     if (!device_records()) std::memset(reinterpret_cast<void*>(to), x, n);
     return kSuccess;
   };
@@ -169,6 +202,7 @@ void emulate_device() {
     static unsigned long long seed = 1;
     if (!recording_to.empty()) return kSuccess;
     std::lock_guard guard(device);
+    const DeviceAccess access;
     return reinterpret_cast<KernelStore::Run>(f)(blocks, threads, shared, parameters[0], ++seed);
   };
   install_driver(d, c);

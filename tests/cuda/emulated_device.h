@@ -13,6 +13,15 @@ void use_emulated_device_without_gpu();
 // A device that computes nothing and writes the texts of its kernels into a file, for KernelStore::prepare.
 void record_kernels(const std::string& path);
 
+// The device's memory may be read and written by this thread: while kernels run and elements are copied. Otherwise
+// touching it ends the program, as it would with a GPU's (where the processor has protection keys).
+class DeviceAccess {
+ public:
+  DeviceAccess();
+  ~DeviceAccess();
+  DeviceAccess(const DeviceAccess&) = delete;
+};
+
 void install_emulated_lt();  // cuBLASLt
 
 }  // namespace ebb::testing

@@ -6,12 +6,14 @@
 #include <functional>
 
 #include "cuda/kernel_store.h"
+#include "cuda/library/kernels.h"
 #include "cuda/print/sweep_text.h"
 #include "cuda/runtime/driver.h"
 #include "cuda/runtime/open_library.h"
 #include "ebb/ebb.h"
 #include "emulated_device.h"
 #include "expect_error.h"
+#include "graph/node.h"
 
 namespace ebb::testing {
 namespace {
@@ -87,14 +89,19 @@ TEST_P(LibraryOnGpu, Convolutions) {
   compare("max_pool2d", {real({2, 3, 9, 8})}, [&](const std::vector<Tensor>& in) { return max_pool2d(in[0], 3); });
 }
 
+// Whole, and some rows of scores at a time: several batches, or some positions of one.
 TEST_P(LibraryOnGpu, Attention) {
-  for (const bool causal : {false, true}) {
+  const std::int64_t usual = cuda::most_score_bytes;
+  for (const auto& [bytes, causal] :
+       {std::pair{usual, false}, {usual, true}, {800l, false}, {200l, false}, {200l, true}}) {
+    cuda::most_score_bytes = bytes;
     const Tensor q = real({2, 3, 7, 5}), k = real({2, 3, 9, 5}), v = real({2, 3, 9, 4});
     AttentionOptions o;
     o.causal = causal;
     compare("attention", {q, k, v},
             [&](const std::vector<Tensor>& in) { return scaled_dot_product_attention(in[0], in[1], in[2], o); });
   }
+  cuda::most_score_bytes = usual;
 }
 
 TEST_P(LibraryOnGpu, LinearCrossEntropy) {
@@ -135,6 +142,58 @@ TEST_P(LibraryOnGpu, LossesByRow) {
   const Tensor lists = (randint(0, 9, {6, 9}) - cast(arange(9) > 3, DType::i64) * 10).eval();
   compare("multilabel_margin_loss", {x, where(lists < 0, -1, lists).eval()},
           [&](const std::vector<Tensor>& in) { return multilabel_margin_loss(in[0], in[1]); });
+}
+
+// The operations themselves, which take halves, too: with more rows than a block has threads, in batches, broadcast,
+// transposed and empty.
+TEST_P(LibraryOnGpu, Factorisations) {
+  const DType dtype = GetParam();
+  const auto same = [&](const std::string& what, const std::vector<Tensor>& inputs, const auto& f) {
+    std::vector<Tensor> there;
+    for (const Tensor& x : inputs) there.push_back(x.to(kGpu));
+    expect_same(f(inputs), f(there), what);
+  };
+  const auto call = [&](Op op, const Attrs& attrs = {}) {
+    return [=](const std::vector<Tensor>& in) {
+      const Shape& a = in[0].shape();
+      const Shape shape = in.size() > 1        ? in[1].shape()
+                          : op == Op::cholesky ? a
+                                               : a.without(a.rank() - 1).without(a.rank() - 2);
+      return make_node(op, dtype, shape, in, attrs).eval();
+    };
+  };
+  const bool whole = dtype == DType::f32;
+  for (const std::int64_t n :
+       whole ? std::vector<std::int64_t>{0, 1, 2, 31, 40, 270} : std::vector<std::int64_t>{1, 31}) {
+    for (const std::int64_t count : {0, 1, 3}) {
+      if (n * count > 300) continue;
+      const std::string size = fmt::format(" of {} x {} x {}", count, n, n);
+      const Tensor noise =
+          randn({count, n, n}) + 3 * std::sqrt(static_cast<double>(n)) * flip(eye(n), {1});  // needs pivots
+      const Tensor a = cast(noise, dtype).eval(), b = cast(randn({count, n, 37}), dtype).eval();
+      const Tensor good =
+          cast(matmul(noise, transpose(noise, 1, 2)) / static_cast<double>(n + 1) + eye(n), dtype).eval();
+      same("cholesky" + size, {good}, call(Op::cholesky));
+      same("solve" + size, {a, b}, call(Op::solve));
+      same("solve, transposed" + size, {transpose(a, 1, 2), transpose(cast(randn({count, 5, n}), dtype).eval(), 1, 2)},
+           call(Op::solve));
+      same("solve, one matrix" + size, {expand(cast(noise.slice(0, 0, 1), dtype).eval(), {count, n, n}), b},
+           call(Op::solve));
+      if (n <= 40)
+        same("det" + size, {cast(noise / std::sqrt(static_cast<double>(9 * n + 1)), dtype).eval()}, call(Op::det));
+      same("logdet" + size, {good}, call(Op::logdet));
+      for (int kind = 0; kind < (n <= 40 ? 8 : 1); ++kind) {
+        Attrs attrs;
+        attrs.i = {kind & 1, kind >> 1 & 1, kind >> 2 & 1, 0};
+        const Tensor t = cast(randn({count, n, n}) / static_cast<double>(n + 1) + eye(n), dtype).eval();
+        same(fmt::format("triangular_solve {}{}", kind, size), {t, b}, call(Op::triangular_solve, attrs));
+      }
+    }
+  }
+  same("det of a singular matrix", {cast(tensor({{1.0, 2.0}, {2.0, 4.0}}), dtype).eval()}, call(Op::det));
+  same("logdet of matrices with determinants below 0 and of 0",
+       {cast(tensor({{{0.0, 1.0}, {1.0, 0.0}}, {{1.0, 2.0}, {2.0, 4.0}}, {{-1.0, 0.0}, {0.0, -2.0}}}), dtype).eval()},
+       call(Op::logdet));
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, LibraryOnGpu, ::testing::Values(DType::f64, DType::f32, DType::f16, DType::bf16),

@@ -171,24 +171,23 @@ TEST(SweepText, HoldsStructureAndNoSizes) {
 TEST(SweepText, AddsARowAloneAsInABatch) {
   manual_seed(3);
   EmulatedKernels kernels;
-  const Tensor x = randn({20, 700}).eval(), row = from_data(x.to_vector<float>().data() + 0, {1, 700});
-  const auto many = make_case("", {sum(x, 1)}), one = make_case("", {sum(row, 1)});
-  const auto& program = *many->plan.steps[0].program;
-  const cuda::SweepText text = cuda::print_sweep(program);
-  const int kernel = kernels.add(text);
-  const cuda::SweepText alone = cuda::print_sweep(*one->plan.steps[0].program);
-  const int kernel_alone = kernels.add(alone);
-  kernels.compile();
-  std::vector<float> sums(20), sum_alone(1);
-  cuda::ErrorSlot error;
-  std::vector<Argument> a(2);
-  a[0] = many->input(many->plan.steps[0].inputs[0]);
-  a[1].data = sums.data();
-  kernels.run(kernel, text, a, error, 1);
-  a[0] = one->input(one->plan.steps[0].inputs[0]);
-  a[1].data = sum_alone.data();
-  kernels.run(kernel_alone, alone, a, error, 1);
-  EXPECT_EQ(sums[0], sum_alone[0]);
+  for (const std::int64_t n : {700, 20011}) {  // one segment of the tree, and several
+    const Tensor x = cast(randn({3, n}), DType::f64).eval(), row = from_data(x.to_vector<double>().data(), {1, n});
+    const auto many = make_case("", {sum(x, 1)}), one = make_case("", {sum(row, 1)});
+    std::vector<double> sums(3), sum_alone(1);
+    for (const auto& [c, out] : {std::pair{many.get(), &sums}, {one.get(), &sum_alone}}) {
+      const PlanStep& step = c->plan.steps[0];
+      const cuda::SweepText text = cuda::print_sweep(*step.program);
+      const int kernel = kernels.add(text);
+      kernels.compile();
+      std::vector<Argument> a(2);
+      a[0] = c->input(step.inputs[0]);
+      a[1].data = out->data();
+      cuda::ErrorSlot error;
+      kernels.run(kernel, text, a, error, 1);
+    }
+    EXPECT_EQ(sums[0], sum_alone[0]) << n;
+  }
 }
 
 // The lowest position, with the text the CPU has.

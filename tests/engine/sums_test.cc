@@ -7,10 +7,10 @@
 #include "cpu/jit/loop.h"
 #include "ebb/ebb.h"
 #include "engine/oracle.h"
+#include "engine/sum_trees.h"
 #include "schedule/graph_run.h"
-#include "sweep/sum_order.h"
 
-// The contract of sums (sweep/sum_order.h): what their bits depend on, and what they do not.
+// The contract of sums (sweep/sum_order.h, cuda/print/prelude.cc): what their bits depend on, and what they do not.
 namespace ebb {
 namespace {
 
@@ -33,45 +33,21 @@ Tensor tensor_of(const std::vector<T>& v, const Shape& shape) {
   return table::test_tensor(v, shape, kDType<T>);
 }
 
-// The definition, written a second time.
+// As the default device adds.
+const auto as_device = [](auto&& sum) {
+  return testing::on_gpu() ? sum(testing::CudaSums{}) : sum(testing::CpuSums{});
+};
 template <class T>
 double line(const T* x, std::int64_t n) {
-  double all = 0, group = 0;
-  for (std::int64_t b = 0; b < n; b += 1024) {
-    T lanes[16] = {};
-    for (std::int64_t i = b; i < std::min(n, b + 1024); ++i) lanes[(i - b) % 16] += x[i];
-    double block = 0;
-    for (T lane : lanes) block += static_cast<double>(lane);
-    group += block;
-    if ((b / 1024 + 1) % 64 == 0) all += group, group = 0;
-  }
-  return all + group;
+  return as_device([&](auto tree) { return tree.line(x, n); });
 }
 template <class T>
 double total_of_rows(const T* x, std::int64_t rows, std::int64_t columns) {
-  double all = 0;
-  const std::int64_t part = rows_per_part(rows, columns);
-  for (std::int64_t r = 0; r < rows; r += part) {
-    double sum = 0;
-    for (std::int64_t k = r; k < std::min(rows, r + part); ++k) sum += line(x + k * columns, columns);
-    all += sum;
-  }
-  return all;
+  return as_device([&](auto tree) { return tree.total_of_rows(x, rows, columns); });
 }
 template <class T>
 double column(const T* x, std::int64_t rows, std::int64_t columns) {
-  double all = 0;
-  const std::int64_t part = rows_per_part(rows, columns);
-  for (std::int64_t r = 0; r < rows; r += part) {
-    double closed = 0;
-    for (std::int64_t run = r; run < std::min(rows, r + part); run += 32) {
-      T open = 0;
-      for (std::int64_t k = run; k < std::min({rows, r + part, run + 32}); ++k) open += x[k * columns];
-      closed += static_cast<double>(open);
-    }
-    all += closed;
-  }
-  return all;
+  return as_device([&](auto tree) { return tree.column(x, rows, columns); });
 }
 
 template <class T>
@@ -180,14 +156,15 @@ TYPED_TEST(Sums, DoNotDependOnThreads) {
 // Each of these adds in an order of its own, or the tests above could not fail.
 TEST(SumOrder, IsSeenInTheBits) {
   const std::vector<float> v = numbers<float>(5000 * 40, 2);
-  const double flat = line(v.data(), 200000), by_rows = total_of_rows(v.data(), 5000, 40);
-  EXPECT_NE(flat, by_rows);
+  const double whole = line(v.data(), 200000), by_rows = total_of_rows(v.data(), 5000, 40);
+  EXPECT_NE(whole, by_rows);
   double plain = 0;
   for (float x : v) plain += static_cast<double>(x);
   EXPECT_NE(static_cast<float>(line(v.data(), 1000)), static_cast<float>(plain));
   float in_f32 = 0;
   for (std::size_t r = 0; r < 5000; ++r) in_f32 += v[r * 40];
   EXPECT_NE(static_cast<float>(column(v.data(), 5000, 40)), in_f32);
+  EXPECT_NE(testing::CpuSums::line(v.data(), 1000), testing::CudaSums::line(v.data(), 1000));
 }
 
 }  // namespace

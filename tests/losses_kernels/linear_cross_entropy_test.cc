@@ -8,6 +8,7 @@
 #include "expect_error.h"
 #include "losses_kernels/golden.h"
 #include "losses_kernels/numbers.h"
+#include "test_device.h"
 
 namespace ebb {
 namespace {
@@ -235,7 +236,7 @@ TEST(LinearCrossEntropy, HalvesAreComputedInSingleAndRoundedOnce) {
     };
     const std::vector<Tensor> exact = run(cast(x, DType::f64), cast(head, DType::f64), 0);
     for (std::int64_t chunk : {0, 16})  // one chunk, and several: halves take another way to dW then
-      testing::expect_rounded_once(run(x, head, chunk), exact, dtype, instructions, 3e-6);
+      testing::expect_rounded_once(run(x, head, chunk), exact, dtype, 3e-6);
   }
 }
 
@@ -317,7 +318,11 @@ TEST(LinearCrossEntropy, RowsThatDoNotCountTakePartInNothing) {
     const auto some = run(x, target), few = run(index_select(x, 0, rows), index_select(target, 0, rows));
     EXPECT_EQ(some[0].item(), few[0].item());
     EXPECT_TRUE(testing::same_bits(index_select(some[1], 0, rows), few[1]));
-    EXPECT_TRUE(testing::same_bits(some[2], few[2]));
+    if (testing::on_gpu()) {  // they take places of the chunks, as zeros: sums over chunks are cut elsewhere
+      expect_near(some[2], few[2].to_vector(), dtype == DType::f32 ? 1e-7 : 1e-3);
+    } else {
+      EXPECT_TRUE(testing::same_bits(some[2], few[2]));
+    }
     EXPECT_EQ(sum(abs(some[1][1])).item(), 0);
   }
 }

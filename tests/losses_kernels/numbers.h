@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "backend/backend.h"
 #include "cpu/gemm/bf16.h"
 #include "ebb/autograd.h"
 #include "ebb/gradcheck.h"
@@ -74,6 +75,8 @@ inline void expect_same_for_all_threads(const std::function<std::vector<Tensor>(
 class Bf16Instructions {
  public:
   explicit Bf16Instructions(bool allowed) { cpu::allow_gemm_bf16_tiles(allowed); }
+  // Are factors rounded to bf16 now? A GPU always does that.
+  static bool round() { return backend_of(default_device()).rounds_to_bf16(); }
   ~Bf16Instructions() { cpu::allow_gemm_bf16_tiles(true); }
   Bf16Instructions(const Bf16Instructions&) = delete;
   Bf16Instructions& operator=(const Bf16Instructions&) = delete;
@@ -89,7 +92,7 @@ inline constexpr Rounding kRoundings[] = {
 // loses. With instructions for bf16 the gradient of the logits is rounded before it is multiplied, too: each number of
 // it by 2^-9 of itself at most, which for sums of them is taken as 2^-9 of the largest.
 inline void expect_rounded_once(const std::vector<Tensor>& got, const std::vector<Tensor>& exact, DType dtype,
-                                bool instructions, double small) {
+                                double small) {
   const double ulp = dtype == DType::f32 ? 1e-5 : dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
   ASSERT_EQ(got.size(), exact.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -97,7 +100,7 @@ inline void expect_rounded_once(const std::vector<Tensor>& got, const std::vecto
     const std::vector<double> a = got[i].to_vector(), e = exact[i].to_vector();
     double largest = 0;
     for (double x : e) largest = std::max(largest, std::fabs(x));
-    const double twice = dtype == DType::bf16 && instructions && i > 0 ? 0x1p-9 * largest : 0.0;
+    const double twice = dtype == DType::bf16 && Bf16Instructions::round() && i > 0 ? 0x1p-9 * largest : 0.0;
     for (std::size_t k = 0; k < a.size(); ++k)
       ASSERT_NEAR(a[k], e[k], 1.02 * ulp * std::fabs(e[k]) + small + twice)
           << name(dtype) << " result " << i << " at " << k;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "cuda/backend.h"
 #include "ebb/ebb.h"
 #include "ebb/losses/registry.h"
 #include "graph/op_table.h"
@@ -215,6 +216,36 @@ TEST(CompletionCommand, EveryShellKnowsEveryCommand) {
     }
   }
   EXPECT_EQ(run_ebb({"completion", "tcsh"}).code, 2);
+}
+
+TEST(InfoCommand, ListsTheDevicesOrSaysWhyThereIsNoGpu) {
+  const ProgramResult r = run_ebb({"info"});
+  EXPECT_EQ(r.code, 0);
+  EXPECT_TRUE(r.out.starts_with("cpu ")) << r.out;
+  const json all = parsed({"info", "--json"});
+  ASSERT_EQ(all["devices"].size(), 1u + static_cast<std::size_t>(cuda::count()));
+  EXPECT_EQ(all["devices"][0]["device"], "cpu");
+  if (cuda::count() == 0) {
+    EXPECT_NE(r.out.find("\nno GPU: " + cuda::why_unavailable(0) + "\n"), std::string::npos) << r.out;
+    EXPECT_EQ(all["no_gpu"], cuda::why_unavailable(0));
+  } else {
+    EXPECT_NE(r.out.find("\ncuda:0 "), std::string::npos) << r.out;
+    EXPECT_EQ(all["no_gpu"], "");
+  }
+}
+
+TEST(DeviceOption, RejectsWhatIsNotThere) {
+  const ProgramResult unknown = run_ebb({"gradcheck", "mse_loss", "--device", "tpu"});
+  EXPECT_NE(unknown.code, 0);
+  EXPECT_NE(unknown.err.find("'tpu' is not a device; use cpu, cuda or cuda:N"), std::string::npos) << unknown.err;
+  const ProgramResult missing = run_ebb({"gradcheck", "mse_loss", "--device", "cuda:15"});
+  EXPECT_NE(missing.code, 0);
+  EXPECT_NE(missing.err.find("there is no cuda:15 on this machine: " + cuda::why_unavailable(15)), std::string::npos)
+      << missing.err;
+  for (const char* there : {"cpu", "auto"}) {
+    const ProgramResult r = run_ebb({"gradcheck", "mse_loss", "--device", there});
+    EXPECT_EQ(r.code, 0) << r.err;
+  }
 }
 
 }  // namespace

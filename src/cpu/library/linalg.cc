@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/format_error.h"
+#include "backend/matrix_errors.h"
 #include "core/parallel.h"
 #include "cpu/gemm/blas.h"
 #include "cpu/library/copy.h"
@@ -104,8 +104,7 @@ template <class F>
 void with_real_type(const LibraryCall& call, F&& f) {
   const DType dtype = call.inputs[0].dtype;
   if (dtype == DType::f64) return f(Type<double>{});
-  require(is_floating(dtype), Error::Kind::type, "{}: needs floating matrices, got {}; cast them first", label_of(call),
-          name(dtype));
+  if (!is_floating(dtype)) throw not_floating(label_of(call), dtype);
   f(Type<float>{});
 }
 
@@ -113,10 +112,6 @@ void with_real_type(const LibraryCall& call, F&& f) {
 std::int64_t first_failure(const std::vector<int>& info) {
   const auto bad = std::find_if(info.begin(), info.end(), [](int i) { return i != 0; });
   return bad == info.end() ? -1 : bad - info.begin();
-}
-
-std::string matrix_name(const Shape& shape, std::int64_t i) {
-  return shape.rank() == 2 ? std::string("the matrix") : fmt::format("matrix {}", i);
 }
 
 // LU factors of every matrix (column-major, in place), its pivots and LAPACK's verdict.
@@ -198,8 +193,7 @@ void run_cholesky(const LibraryCall& call) {
       for (std::int64_t r = 0; r < n; ++r) std::fill(matrix + r * n + r + 1, matrix + (r + 1) * n, T(0));
     });
     if (const std::int64_t bad = first_failure(info); bad >= 0)
-      fail(Error::Kind::value, "{}: {} is not positive definite (leading minor {})", label_of(call),
-           matrix_name(a.shape, bad), info[static_cast<std::size_t>(bad)]);
+      throw not_positive_definite(label_of(call), a.shape, bad, info[static_cast<std::size_t>(bad)]);
     deliver(out, copy);
   });
 }
@@ -244,8 +238,7 @@ void run_solve(const LibraryCall& call) {
     const std::int64_t n = batch.rows, k = batch.cols;
     Factors<T> factors(static_cast<T*>(lu.data), n, batch.count);
     if (const std::int64_t bad = first_failure(factors.info); bad >= 0)
-      fail(Error::Kind::value, "{}: {} is singular (pivot {} is zero)", label_of(call), matrix_name(a.shape, bad),
-           factors.info[static_cast<std::size_t>(bad)]);
+      throw singular(label_of(call), a.shape, bad, factors.info[static_cast<std::size_t>(bad)]);
     if (k == 0) return;
     parallel_for(batch.count, [&](std::int64_t i) {
       keep_blas_serial();

@@ -12,9 +12,11 @@
 #include "graph/attention_calls.h"
 
 namespace ebb::cuda {
-namespace {
 
-constexpr std::int64_t kScoreBytes = std::int64_t{256} << 20;  // of scores at a time
+// The scores of a part are written by one product and read by the next: they should stay in the level-2 cache.
+std::int64_t most_score_bytes = std::int64_t{32} << 20;
+
+namespace {
 
 // A block takes a row of scores. Scores are of type A, weights of type T; where both are the same they share memory.
 const char* const kRowText = R"cuda(
@@ -106,7 +108,7 @@ struct Sizes {
         dtype(q.dtype),
         compute(compute_dtype(q.dtype)) {
     const std::int64_t row = std::max<std::int64_t>(1, columns * static_cast<std::int64_t>(size_of(compute)));
-    const std::int64_t rows = std::max<std::int64_t>(1, kScoreBytes / row);
+    const std::int64_t rows = std::max<std::int64_t>(1, most_score_bytes / row);
     positions_together = std::clamp<std::int64_t>(rows, 1, std::max<std::int64_t>(1, positions));
     batches_together =
         std::clamp<std::int64_t>(rows / std::max<std::int64_t>(1, positions), 1, std::max<std::int64_t>(1, batches));

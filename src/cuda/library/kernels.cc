@@ -154,37 +154,7 @@ void add_index_check(Words& words, RunMark& mark, const LibraryCall& call, const
   words.add(static_cast<const void*>(mark.slot())).add(static_cast<std::int64_t>(step));
 }
 
-bool has_library(Op op) {
-  switch (op) {
-    case Op::matmul:
-    case Op::gather:
-    case Op::index_select:
-    case Op::scatter:
-    case Op::scatter_zero_add:
-    case Op::index_zero_add:
-    case Op::cat:
-    case Op::pad_zero:
-    case Op::argmax:
-    case Op::argmin:
-    case Op::argsort:
-    case Op::cumsum:
-    case Op::cumprod:
-    case Op::convolution:
-    case Op::conv_transpose:
-    case Op::conv_weight_gradient:
-    case Op::max_pool_index:
-    case Op::attention:
-    case Op::attention_gradient:
-    case Op::linear_cross_entropy:
-    case Op::ctc:
-    case Op::transducer:
-    case Op::sparsemax_threshold:
-    case Op::multilabel_hinges:
-      return true;
-    default:
-      return false;
-  }
-}
+bool has_library(Op op) { return info(op).cls == OpClass::library; }
 
 void run_library(const LibraryCall& call, Gpu& gpu, const RunMarkPtr& mark) {
   switch (call.op) {
@@ -233,6 +203,17 @@ void run_library(const LibraryCall& call, Gpu& gpu, const RunMarkPtr& mark) {
       return run_sparsemax_threshold(call, gpu);
     case Op::multilabel_hinges:
       return run_multilabel_hinges(call, gpu, *mark);
+    case Op::cholesky:
+      return run_cholesky(call, gpu, *mark);
+    case Op::triangular_solve:
+      return run_triangular_solve(call, gpu);
+    case Op::solve:
+      return run_solve(call, gpu, *mark);
+    case Op::det:
+    case Op::logdet:
+      return run_determinant(call, gpu, *mark);
+    case Op::collective:
+      return run_collective(call, gpu, *mark);
     default:
       fail(Error::Kind::value, "{}: the GPU has no library call for this operation", info(call.op).name);
   }

@@ -71,6 +71,9 @@ View part_of(const View& v, int axis, std::int64_t first, std::int64_t count);
 // to = from, converted; both dense.
 void convert_elements(Gpu& gpu, const View& to, const View& from);
 
+// Most bytes of scores that attention holds at a time. Tests make it small, so that there are several parts.
+extern std::int64_t most_score_bytes;
+
 void run_convolution(const LibraryCall& call, Gpu& gpu);
 void run_conv_transpose(const LibraryCall& call, Gpu& gpu);
 void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu);
@@ -82,6 +85,11 @@ void run_transducer(const LibraryCall& call, Gpu& gpu, RunMark& mark);
 void run_sparsemax_threshold(const LibraryCall& call, Gpu& gpu);
 void run_multilabel_hinges(const LibraryCall& call, Gpu& gpu, RunMark& mark);
 void run_ctc(const LibraryCall& call, Gpu& gpu, RunMark& mark);
+void run_cholesky(const LibraryCall& call, Gpu& gpu, RunMark& mark);
+void run_triangular_solve(const LibraryCall& call, Gpu& gpu);
+void run_solve(const LibraryCall& call, Gpu& gpu, RunMark& mark);
+void run_determinant(const LibraryCall& call, Gpu& gpu, RunMark& mark);  // det, logdet
+void run_collective(const LibraryCall& call, Gpu& gpu, RunMark& mark);
 void run_matmul(const LibraryCall& call, Gpu& gpu);
 void run_gather(const LibraryCall& call, Gpu& gpu, RunMark& mark);  // index_select, too
 void run_scatter(const LibraryCall& call, Gpu& gpu, RunMark& mark);

@@ -146,7 +146,6 @@ const char* function_of(Op op) {
     case Op::floor:
     case Op::ceil:
     case Op::trunc:
-    case Op::pow:
     case Op::atan2:
     case Op::hypot:
     case Op::fma:
@@ -212,6 +211,8 @@ std::string real_text(Op op, RegType type, const std::string& a, const std::stri
       return fmt::format("{} * {}", a, b);
     case Op::div:
       return fmt::format("{} / {}", a, b);
+    case Op::pow:
+      return fmt::format("power({}, {})", a, b);
     case Op::floor_divide:
       return fmt::format("floor_quotient({}, {})", a, b);
     case Op::remainder:

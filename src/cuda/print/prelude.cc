@@ -135,6 +135,35 @@ EBB f32 quick_tanh(f32 x) {
   return fabsf(x) < 0.125f ? near : x < 0 ? -far : far;
 }
 
+// CUDA's pow errs by 2 units in the last place, and powf by more. Small whole exponents, the common ones, are products:
+// of f32 in f64, of f64 as unevaluated sums of two numbers (Dekker), so that what is exact comes out exactly.
+EBB f32 power(f32 x, f32 y) {
+  const f32 n = fabsf(y);
+  if (n > 64 || n != floorf(n)) return (f32)pow((f64)x, (f64)y);
+  f64 p = 1, base = x;
+  for (int k = (int)n; k; k >>= 1, base *= base) p = k & 1 ? p * base : p;
+  return (f32)(y < 0 ? 1 / p : p);
+}
+EBB void times(f64& high, f64& low, f64 other, f64 other_low) {
+  const f64 p = high * other, rest = fma(high, other, -p) + (high * other_low + low * other);
+  high = p + rest;
+  low = rest - (high - p);
+}
+EBB f64 power(f64 x, f64 y) {
+  const f64 p = pow(x, y), n = fabs(y);
+  if (y == 1) return x;
+  if (n < 2 || n > 64 || n != floor(n) || !(fabs(p) > 1e-280 && fabs(p) < 1e280)) return p;
+  f64 high = 1, low = 0, base = x, base_low = 0;
+  for (int k = (int)n;;) {
+    if (k & 1) times(high, low, base, base_low);
+    if (!(k >>= 1)) break;
+    times(base, base_low, base, base_low);
+  }
+  if (y > 0) return high;
+  const f64 q = 1 / high;
+  return q + q * (fma(-q, high, 1.0) - q * low);
+}
+
 // Below 0 by reflection, then up to 10 term by term, then the asymptotic series.
 static __device__ __noinline__ f64 digamma(f64 x) {
   if (x <= 0 && x == floor(x)) return x == 0 ? (sign_bit(x) ? infinity() : -infinity()) : not_a_number();

@@ -276,6 +276,13 @@ std::exception_ptr RunMark::own_error() {
   return std::make_exception_ptr(steps_[step].explain(check, static_cast<std::int64_t>(position), slot_->bits));
 }
 
+void RunMark::throw_so_far() {
+  for (const Parent& parent : parents_) parent.mark->wait(parent.step);
+  std::lock_guard guard(gpu_.mutex_);
+  error_ = own_error();
+  if (error_) std::rethrow_exception(error_);
+}
+
 void RunMark::finish() {
   std::vector<Parent> parents;
   Event event = nullptr;

@@ -37,6 +37,9 @@ class RunMark final : public Mark {
   using Explain = std::function<Error(int check, std::int64_t position, std::uint64_t bits)>;
   std::uint64_t add_step(Explain explain);
   ErrorSlot* slot() const { return slot_; }
+  // For a step that is computed by the host, once the stream has been waited for: throws what this run's inputs or its
+  // steps so far have to say.
+  void throw_so_far();
 
  private:
   friend class Gpu;

@@ -1,0 +1,13 @@
+#pragma once
+#include <cstdlib>
+#include <string_view>
+
+namespace ebb::testing {
+
+// Is the default device of this run a GPU, or an emulated one: do the kernels of src/cuda compute? (See main.cc.)
+inline bool on_gpu() {
+  const char* const named = std::getenv("EBB_TEST_DEVICE");
+  return named && (std::string_view(named) == "cuda" || std::string_view(named) == "emulated");
+}
+
+}  // namespace ebb::testing
