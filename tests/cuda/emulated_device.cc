@@ -2,8 +2,12 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cuda/kernel_store.h"
 #include "cuda/print/sweep_text.h"
@@ -48,7 +52,47 @@ Result find_function(Function* f, Module module, const char* name) {
   return *f ? kSuccess : Result{1};
 }
 
+constexpr Result kWrong = 1;
+
+using KernelFunction = int (*)(unsigned, const void*, unsigned long long);
+
+Result run_kernel(Function f, unsigned blocks, const void* arguments) {
+  static unsigned long long seed = 1;
+  if (!recording_to.empty()) return kSuccess;
+  std::lock_guard guard(device);
+  return reinterpret_cast<KernelFunction>(f)(blocks, arguments, ++seed);
+}
+
+// What a stream captures instead of running it: kernels with their arguments, or anything else.
+struct Captured {
+  Function kernel = nullptr;
+  unsigned blocks = 0;
+  std::vector<std::byte> arguments;
+  std::function<Result()> run;
+};
+using CapturedGraph = std::vector<std::unique_ptr<Captured>>;
+struct Lane {
+  bool capturing = false;
+  std::unique_ptr<CapturedGraph> graph;
+  GraphNode last = nullptr;
+};
+Lane& lane_of(Stream s) { return *reinterpret_cast<Lane*>(s); }
+
+void set_kernel(Captured& node, Function f, unsigned blocks, const void* arguments) {
+  node.kernel = f;
+  node.blocks = blocks;
+  if (!recording_to.empty()) return;
+  const int bytes = reinterpret_cast<KernelFunction>(f)(0, nullptr, 0);
+  node.arguments.assign(static_cast<const std::byte*>(arguments), static_cast<const std::byte*>(arguments) + bytes);
+}
+
 }  // namespace
+
+Result in_stream(Stream s, std::function<Result()> work) {
+  if (!lane_of(s).capturing) return work();
+  lane_of(s).graph->emplace_back(std::make_unique<Captured>())->run = std::move(work);
+  return kSuccess;
+}
 
 bool device_is_emulated() { return emulated; }
 bool device_records() { return !recording_to.empty(); }
@@ -149,24 +193,88 @@ void emulate_device() {
     if (!device_records()) std::memcpy(to, reinterpret_cast<const void*>(from), n);
     return kSuccess;
   };
-  d.set_bytes = [](Address to, unsigned char x, std::size_t n, Stream) {
-    if (!device_records()) std::memset(reinterpret_cast<void*>(to), x, n);
+  d.set_bytes = [](Address to, unsigned char x, std::size_t n, Stream s) {
+    return in_stream(s, [=] {
+      if (!device_records()) std::memset(reinterpret_cast<void*>(to), x, n);
+      return kSuccess;
+    });
+  };
+  d.create_stream = [](Stream* s, unsigned) {
+    *s = reinterpret_cast<Stream>(new Lane);
     return kSuccess;
   };
-  d.create_stream = [](Stream*, unsigned) { return fine(); };
   d.synchronize = [](Stream) { return fine(); };
   d.create_event = [](Event*, unsigned) { return fine(); };
   d.record = [](Event, Stream) { return fine(); };
   d.query = d.wait = [](Event) { return fine(); };
   d.load_module = load_module;
   d.function = find_function;
-  d.launch = [](Function f, unsigned blocks, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream,
+  d.launch = [](Function f, unsigned blocks, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream s,
                 void** parameters, void**) {
-    static unsigned long long seed = 1;
-    if (!recording_to.empty()) return kSuccess;
-    std::lock_guard guard(device);
-    using Run = int (*)(unsigned, const void*, unsigned long long);
-    return reinterpret_cast<Run>(f)(blocks, parameters[0], ++seed);
+    Lane& lane = lane_of(s);
+    if (!lane.capturing) return run_kernel(f, blocks, parameters[0]);
+    lane.graph->emplace_back(std::make_unique<Captured>());
+    set_kernel(*lane.graph->back(), f, blocks, parameters[0]);
+    return kSuccess;
+  };
+  d.begin_capture = [](Stream s, int) {
+    Lane& lane = lane_of(s);
+    if (lane.capturing) return kWrong;
+    lane.capturing = true;
+    lane.graph = std::make_unique<CapturedGraph>();
+    return kSuccess;
+  };
+  d.end_capture = [](Stream s, Graph* graph) {
+    Lane& lane = lane_of(s);
+    if (!lane.capturing) return kWrong;
+    lane.capturing = false;
+    *graph = reinterpret_cast<Graph>(lane.graph.release());
+    return kSuccess;
+  };
+  d.capture_info = [](Stream s, int* state, unsigned long long* id, Graph* graph, const GraphNode** last,
+                      std::size_t* count) {
+    Lane& lane = lane_of(s);
+    if (!lane.capturing) return kWrong;
+    *state = 1;
+    *id = 1;
+    *graph = reinterpret_cast<Graph>(lane.graph.get());
+    lane.last = lane.graph->empty() ? nullptr : reinterpret_cast<GraphNode>(lane.graph->back().get());
+    *last = &lane.last;
+    *count = lane.last ? 1 : 0;
+    return kSuccess;
+  };
+  // An executable graph is a copy, as it is on a GPU: what happens to the graph's own nodes does not change it.
+  d.instantiate = [](GraphExec* exec, Graph graph, unsigned long long) {
+    auto* const made = new std::vector<std::pair<GraphNode, Captured>>;
+    for (const auto& node : *reinterpret_cast<CapturedGraph*>(graph))
+      made->emplace_back(reinterpret_cast<GraphNode>(node.get()), *node);
+    *exec = reinterpret_cast<GraphExec>(made);
+    return kSuccess;
+  };
+  d.set_kernel = [](GraphExec exec, GraphNode node, const KernelNode* k) {
+    for (auto& [of, captured] : *reinterpret_cast<std::vector<std::pair<GraphNode, Captured>>*>(exec)) {
+      if (of != node) continue;
+      if (captured.kernel != k->kernel) return kWrong;
+      set_kernel(captured, k->kernel, k->blocks[0], k->parameters[0]);
+      return kSuccess;
+    }
+    return kWrong;
+  };
+  d.launch_graph = [](GraphExec exec, Stream) {
+    for (const auto& [node, captured] : *reinterpret_cast<std::vector<std::pair<GraphNode, Captured>>*>(exec)) {
+      const Result result =
+          captured.kernel ? run_kernel(captured.kernel, captured.blocks, captured.arguments.data()) : captured.run();
+      if (result != kSuccess) return result;
+    }
+    return kSuccess;
+  };
+  d.destroy_exec = [](GraphExec exec) {
+    delete reinterpret_cast<std::vector<std::pair<GraphNode, Captured>>*>(exec);
+    return kSuccess;
+  };
+  d.destroy_graph = [](Graph graph) {
+    delete reinterpret_cast<CapturedGraph*>(graph);
+    return kSuccess;
   };
   install_driver(d, c);
 }

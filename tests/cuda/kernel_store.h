@@ -15,8 +15,8 @@ class KernelStore {
 
   // Compiles those of the texts (without the prelude) that are not there yet, in batches side by side.
   void prepare(const std::vector<std::string>& texts);
-  // A kernel of a text: int (*)(unsigned blocks, const void* args, unsigned long long seed), 0 if all went well. Null
-  // where the text does not compile or has no such kernel.
+  // A kernel of a text: int (*)(unsigned blocks, const void* args, unsigned long long seed), 0 if all went well; without
+  // args, how many bytes they have. Null where the text does not compile or has no such kernel.
   void* kernel(const std::string& text, const std::string& name);
 
   // A file of texts, one after the other: read, or added to (each text once per process).
