@@ -57,9 +57,10 @@ Tensors network_inputs(std::int64_t rows) {
 
 TEST_F(Recordings, HaveTheBitsOfThePlainRun) {
   const FunctionToMany compiled = compile(FunctionToMany(network));
-  for (int call = 0; call < 12; ++call) {
+  const Tensors often[] = {network_inputs(7), network_inputs(7), network_inputs(3)};  // two shapes
+  for (int call = 0; call < 20; ++call) {
     SCOPED_TRACE(call);
-    const Tensors inputs = network_inputs(call % 4 == 3 ? 3 : 7);  // two shapes
+    const Tensors inputs = call % 5 == 4 ? network_inputs(7) : often[call % 3];
     manual_seed(100 + static_cast<std::uint64_t>(call) / 2);
     if (call % 2) static_cast<void>(rand({1}));  // another number of operations before
     const RandomState state = random_state();
@@ -146,7 +147,7 @@ TEST_F(Recordings, TakeInputsFromAnywhere) {
     kept.push_back(there(randn({3, 5})));
     if (k == 10) driver_calls().reset();
     // A view with strides, at another offset each time.
-    const Tensor view = permute(wide.slice(1, k, k + 4).slice(0, 1, 2).squeeze(0), {1, 0}).eval();
+    const Tensor view = permute(select(wide.slice(1, k, k + 4), 0, 1), {1, 0}).eval();
     EXPECT_EQ(numbers(compiled({kept.back(), w, view})), numbers(f({kept.back(), w, view}))) << k;
   }
   EXPECT_EQ(driver_calls().instantiations, 0);
@@ -257,7 +258,7 @@ TEST_F(Recordings, UpdateAllParametersAtOnce) {
     manual_seed(3);
     Layers model;
     std::vector<Tensor> directions;
-    for (const Shape& shape : {Shape{30, 7}, Shape{40}, Shape{3, 5, 2}, Shape{1}, Shape{600}, Shape{0}}) {
+    for (const Shape& shape : {Shape{30, 7}, Shape{40}, Shape{3, 5, 2}, Shape{600}, Shape{1}, Shape{0}}) {
       model.w.push_back(variable(randn(shape).eval().to(device)).eval());
       directions.push_back(randn(shape).eval().to(device).eval());
     }
@@ -267,7 +268,7 @@ TEST_F(Recordings, UpdateAllParametersAtOnce) {
       for (std::size_t i = 0; i < model.w.size(); ++i) g.emplace_back(model.w[i], directions[i]);
       if (k == 2) driver_calls().reset();
       adamw.step(model, Gradients(g));
-      if (k == 2 && count) EXPECT_EQ(driver_calls().launches, 1);
+      if (k == 2 && count) EXPECT_EQ(driver_calls().launches, 2);  // one element has a text of its own
     }
     return numbers(model.w);
   };
@@ -277,7 +278,7 @@ TEST_F(Recordings, UpdateAllParametersAtOnce) {
 // Clipping by the norm: the norms, and the updates.
 TEST_F(Recordings, ReduceAllGradientsAtOnce) {
   std::vector<std::pair<Tensor, Tensor>> g, here;
-  for (const std::int64_t n : {2000, 3000, 20000, 9000}) {
+  for (const std::int64_t n : {2000, 3000, 12000, 9000}) {
     here.emplace_back(variable(zeros({n})), randn({n}).eval());
     g.emplace_back(variable(zeros({n}).eval().to(kGpu)), here.back().second.to(kGpu).eval());
   }
@@ -301,7 +302,9 @@ TEST_F(Recordings, ReduceAllGradientsAtOnce) {
 
 // The error of one among them is its own.
 TEST_F(Recordings, TellErrorsOfJoinedSweepsApart) {
-  const auto loss = [](const Tensor& x, const Tensor& p) { return binary_cross_entropy(x, p, {.reduction = Reduction::none}); };
+  const auto loss = [](const Tensor& x, const Tensor& p) {
+    return binary_cross_entropy(x, p, {.reduction = Reduction::none});
+  };
   const Tensor p = there(full({300}, 0.5)), wrong = there(full({200}, 0.5) + cast(arange(200) == 150, DType::f32));
   const Tensor a = loss(p, p), b = loss(wrong, wrong), c = loss(p.slice(0, 0, 100), p.slice(0, 0, 100));
   driver_calls().reset();
