@@ -23,6 +23,19 @@ struct LossScalerOptions {
   bool dynamic = true;  // false: the factor is fixed; steps with non-finite gradients are still skipped
 };
 
+// Whether a step was taken. On a GPU this is decided there: the host waits only if somebody asks.
+class Stepped {
+ public:
+  explicit Stepped(bool taken) : taken_(taken) {}
+  explicit Stepped(Tensor there) : there_(std::move(there)) {}
+  operator bool() const { return there_.defined() ? there_.item<bool>() : taken_; }
+  const Tensor& there() const { return there_; }  // a bool on the device; undefined where the host knows
+
+ private:
+  bool taken_ = false;
+  Tensor there_;
+};
+
 class LossScaler {
  public:
   explicit LossScaler(const LossScalerOptions& options = {});
@@ -32,39 +45,51 @@ class LossScaler {
   Gradients unscale(const Gradients& gradients) const;
 
   // Unscales, then steps if every gradient of the model is finite, and returns whether it did. A skipped step changes
-  // neither the model nor the optimiser's state.
+  // neither the model nor the optimiser's state. On a GPU all of this is decided there, after the optimiser's first
+  // step: the factor and the counts below are read from it when they are asked for.
   template <class AnyOptimizer, class Model>
-  bool step(AnyOptimizer& optimizer, Model& model, const Gradients& scaled) {
+  Stepped step(AnyOptimizer& optimizer, Model& model, const Gradients& scaled) {
     return step_unscaled(optimizer, model, unscale(scaled));
   }
   template <class AnyOptimizer, class Model>
-  bool step_unscaled(AnyOptimizer& optimizer, Model& model, const Gradients& gradients) {
-    const bool good = finite(parameters(model), gradients);
-    if (good) optimizer.step(model, gradients);
-    report(good);
-    return good;
+  Stepped step_unscaled(AnyOptimizer& optimizer, Model& model, const Gradients& gradients) {
+    const Parameters all = parameters(model);
+    const Tensor good = finite(all, gradients);
+    if (good.device() != Device{} && optimizer.has_stepped(all, gradients)) {
+      report(good);
+      optimizer.step_where(good, model, gradients, {good, there_.scale, there_.in_a_row, there_.steps, there_.skipped});
+      return Stepped(good);
+    }
+    const bool known = good.item<bool>();
+    if (known) optimizer.step(model, gradients);
+    report(known);
+    return Stepped(known);
   }
 
-  double scale() const { return scale_; }
-  std::int64_t steps() const { return steps_; }      // steps taken
-  std::int64_t skipped() const { return skipped_; }  // steps skipped because of infinities or NaN
-  std::string str() const;                           // "scale 32768, 1999 steps, 1 skipped"
+  double scale() const { return state().scale; }
+  std::int64_t steps() const { return state().steps; }      // steps taken
+  std::int64_t skipped() const { return state().skipped; }  // steps skipped because of infinities or NaN
+  std::string str() const;                                  // "scale 32768, 1999 steps, 1 skipped"
 
   // For saving and resuming.
   struct State {
     double scale = 0;
     std::int64_t good_in_a_row = 0, steps = 0, skipped = 0;
   };
-  State state() const { return {scale_, good_in_a_row_, steps_, skipped_}; }
+  State state() const;
   void load_state(const State& state);
 
  private:
-  static bool finite(const Parameters& parameters, const Gradients& gradients);
+  static Tensor finite(const Parameters& parameters, const Gradients& gradients);
   void report(bool good);
+  void report(const Tensor& good);
 
   LossScalerOptions o_;
-  double scale_;
-  std::int64_t good_in_a_row_ = 0, steps_ = 0, skipped_ = 0;
+  State here_;
+  struct OnDevice {
+    Tensor scale, in_a_row, steps, skipped;  // f64, i64
+  };
+  OnDevice there_;  // what counts, where it is defined
 };
 
 }  // namespace ebb

@@ -141,8 +141,10 @@ void bind_mixed_precision(nb::module_& m) {
       .def("_step",
            [](LossScaler& s, AnyOptimizer& o, const Named& parameters, const Named& buffers, const Gradients& g) {
              Flat model = flat(parameters, buffers);
-             const bool stepped = s.step(*o.held, model, g);
-             return nb::make_tuple(stepped, model.tensors, model.kept_tensors());
+             const Stepped stepped = s.step(*o.held, model, g);
+             const nb::object taken =
+                 stepped.there().defined() ? nb::cast(stepped.there()) : nb::cast(static_cast<bool>(stepped));
+             return nb::make_tuple(taken, model.tensors, model.kept_tensors());
            });
   nb::class_<WeightEma>(m, "_WeightEma")
       .def(nb::init<double>(), "decay"_a = 0.999)

@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "backend/call.h"
 #include "core/buffer.h"
@@ -23,6 +24,25 @@ struct Run {
   std::uint32_t step = 0;  // the step started next, or last
 };
 
+// One of several sweeps that are run by one call.
+struct SweepCall {
+  SweepPtr sweep;
+  std::vector<Argument> arguments;
+  std::uint32_t step = 0;
+};
+
+// Steps that a device has recorded, to be run again by one call. It keeps the addresses it was recorded with.
+struct Recording {
+  virtual ~Recording() = default;
+};
+
+// Bytes to be copied within a device's memory.
+struct CopyCall {
+  void* to = nullptr;
+  const void* from = nullptr;
+  std::size_t bytes = 0;
+};
+
 // A device, seen from the schedule: it compiles and runs the steps of a plan, and moves elements to and from the host.
 // Everything above the schedule is the same for all devices.
 //
@@ -40,6 +60,20 @@ class Backend {
   virtual void run(const SweepPtr& sweep, std::span<const Argument> arguments, Run& run) = 0;
   virtual bool has(Op op) const = 0;  // an operation of class library
   virtual void run(const LibraryCall& call, Run& run) = 0;
+
+  // Sweeps of one kind (not 0) that do not depend on each other may be run together: the steps `calls` name.
+  virtual std::uint64_t kind(const CompiledSweep&) const { return 0; }
+  virtual void run_together(std::span<const SweepCall>, Run&) {}
+
+  // Where `records()`: from record() to recorded() the steps that this thread starts are recorded and not run. No
+  // recording comes back where the device cannot make one of them; an error among the steps ends it as well.
+  virtual bool records() const { return false; }
+  virtual void record(Run&) {}
+  virtual std::unique_ptr<Recording> recorded(Run&) { return nullptr; }
+  // From now on the recording draws the random numbers of these arguments in a step.
+  virtual void draw(Recording&, std::uint32_t, const CompiledSweep&, std::span<const Argument>) {}
+  virtual void replay(Recording&, Run&) {}
+  virtual void copy(std::span<const CopyCall>, Run&) {}
 
   // Dense bytes between host memory and this device's. to_host waits for the data, and throws if computing it failed.
   virtual void to_host(void* to, const Buffer& from, std::size_t offset, std::size_t bytes) = 0;

@@ -272,7 +272,37 @@ Pool& pool(Device device) {
   return *found;
 }
 
+thread_local Arena* arena_in_use = nullptr;
+
 }  // namespace
+
+Arena::Use::Use(Arena& arena) : before_(std::exchange(arena_in_use, &arena)) {}
+Arena::Use::~Use() { arena_in_use = before_; }
+
+Arena::~Arena() {
+  for (Buffer* block : free_) pool(device_).give_back(static_cast<Block*>(block));
+}
+
+std::size_t Arena::bytes() const {
+  std::size_t sum = 0;
+  for (const Buffer* block : free_) sum += static_cast<const Block*>(block)->size_class.bytes;
+  return sum;
+}
+
+// The one freed last first, as the pool does.
+Buffer* Arena::take(std::size_t bytes) {
+  if (bytes > kLargestBlock) return nullptr;
+  const int index = size_class_of(bytes).index;
+  for (std::size_t i = free_.size(); i-- > 0;) {
+    Buffer* const block = free_[i];
+    if (static_cast<Block*>(block)->size_class.index != index) continue;
+    free_.erase(free_.begin() + static_cast<std::ptrdiff_t>(i));
+    block->bytes = bytes;
+    block->refs.store(1, std::memory_order_relaxed);
+    return block;
+  }
+  return nullptr;
+}
 
 BlockSource* block_source(Device device) { return pools().of[device].source; }
 
@@ -286,7 +316,8 @@ void set_block_source(Device device, BlockSource* source) {
 
 BufferPtr BufferPtr::allocate(std::size_t bytes, const char* what, Device device) {
   BufferPtr p;
-  p.buffer_ = pool(device).allocate(bytes, what);
+  if (device != Device{} && arena_in_use && arena_in_use->device_ == device) p.buffer_ = arena_in_use->take(bytes);
+  if (!p.buffer_) p.buffer_ = pool(device).allocate(bytes, what);
   return p;
 }
 
@@ -305,6 +336,9 @@ void BufferPtr::give_back(Buffer* buffer) noexcept {
   if (buffer->release) {
     buffer->release();
     delete buffer;
+  } else if (arena_in_use && arena_in_use->device_ == buffer->device) {
+    buffer->filled_by = {};
+    arena_in_use->keep(buffer);
   } else {
     pool(buffer->device).give_back(static_cast<Block*>(buffer));
   }

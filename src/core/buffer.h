@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "ebb/device.h"
 
@@ -70,6 +71,34 @@ class BufferPtr {
  private:
   static void give_back(Buffer* buffer) noexcept;
   Buffer* buffer_ = nullptr;
+};
+
+// Blocks of a device's memory that stay together: what a thread allocates within the scope of a Use is taken from the
+// arena first, and what it frees stays there until the arena is destroyed. One thread uses it at a time.
+class Arena {
+ public:
+  explicit Arena(Device device) : device_(device) {}
+  ~Arena();
+  Arena(const Arena&) = delete;
+  std::size_t bytes() const;  // of the blocks that nobody holds
+
+  class Use {
+   public:
+    explicit Use(Arena& arena);
+    ~Use();
+    Use(const Use&) = delete;
+
+   private:
+    Arena* before_;
+  };
+
+ private:
+  friend class BufferPtr;
+  Buffer* take(std::size_t bytes);  // null: it has none of this size
+  void keep(Buffer* block) { free_.push_back(block); }
+
+  Device device_;
+  std::vector<Buffer*> free_;
 };
 
 }  // namespace ebb

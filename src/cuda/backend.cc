@@ -1,25 +1,49 @@
 #include "cuda/backend.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
+#include <cstdlib>
 #include <future>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <semaphore>
+#include <string_view>
 #include <thread>
+#include <unordered_map>
 
 #include "core/format_error.h"
 #include "cuda/library/library.h"
+#include "cuda/print/joined_text.h"
 #include "cuda/print/sweep_text.h"
+#include "cuda/runtime/copy.h"
 #include "cuda/runtime/gpu.h"
 #include "cuda/runtime/kernel_cache.h"
+#include "cuda/runtime/recording.h"
 
 namespace ebb::cuda {
 namespace {
 
+// A text, for all sweeps that have it; what is made of it is made once.
+struct Text {
+  std::string text;
+  bool joins = false;  // one launch can run several sweeps
+  std::atomic<Function> sweep{nullptr}, finish{nullptr};
+  struct Many {
+    std::string text;
+    Function sweep = nullptr, finish = nullptr;
+  };
+  std::map<std::size_t, Many> many;  // by the size of the table
+  std::mutex mutex;
+};
+
 struct Sweep final : CompiledSweep {
   Program program;
   SweepText text;
+  std::shared_ptr<Text> shared;
+  bool draws = false;                 // random numbers
   std::shared_future<void> compiled;  // the machine code is in the cache
   // For memory that begins where the text does not expect it; made when it is needed.
   mutable std::once_flag made_for_any;
@@ -50,7 +74,22 @@ class CudaBackend final : public Backend {
   SweepPtr compile(const Program& program) override {
     auto sweep = std::make_shared<Sweep>();
     sweep->program = program;
-    sweep->text = print(program, Alignment::sixteen);
+    for (Instr& i : sweep->program.instrs) {  // a·b and b·a are one text
+      if (i.kind == Instr::Kind::compute && info(i.op).commutes && i.arg[1] >= 0 && i.arg[1] < i.arg[0])
+        std::swap(i.arg[0], i.arg[1]);
+    }
+    sweep->text = print(sweep->program, Alignment::sixteen);
+    for (const Operand& o : program.operands) sweep->draws |= o.kind == Operand::Kind::random;
+    {
+      std::lock_guard guard(texts_mutex_);
+      std::shared_ptr<Text>& shared = texts_[sweep->text.text];
+      if (!shared) {
+        shared = std::make_shared<Text>();
+        shared->text = sweep->text.text;
+        shared->joins = !joined_text(shared->text, 2).empty();
+      }
+      sweep->shared = shared;
+    }
     sweep->compiled = start_compiling(sweep->text.text, gpu_.architecture());
     return sweep;
   }
@@ -67,41 +106,105 @@ class CudaBackend final : public Backend {
   void run(const SweepPtr& made, std::span<const Argument> arguments, Run& run) override {
     const auto sweep = std::static_pointer_cast<const Sweep>(made);
     const SweepText& text = sweep->text;
-    auto& mark = static_cast<RunMark&>(*run.mark);
-    mark.begin_step(run.step);
-    sweep->compiled.get();
-    gpu_.use();
+    Text& shared = *sweep->shared;
+    begin_step(run);
+    if (!is_aligned(text, arguments)) return run_unaligned(sweep, arguments, run);
+    Function kernel = shared.sweep.load(std::memory_order_acquire);
+    if (!kernel) {
+      sweep->compiled.get();
+      if (text.finish_blocks) shared.finish.store(gpu_.kernel(text.text, "finish"), std::memory_order_release);
+      shared.sweep.store(kernel = gpu_.kernel(text.text, "sweep"), std::memory_order_release);
+    }
     BufferPtr workspace;
-    if (text.workspace) workspace = BufferPtr::allocate(text.workspace, "a reduction", device_);
-    std::uint64_t step = 0;
-    if (!text.checks.empty()) {
-      step = mark.add_step([sweep](int check, std::int64_t position, std::uint64_t bits) {
-        return complaint(sweep->program, sweep->text.checks[static_cast<std::size_t>(check)], position, bits);
-      });
-    }
-    std::vector<std::uint64_t> words = bound_words(text, arguments, mark.slot(), step, workspace.data());
-    const SweepText* fitting = &text;
-    if (!is_aligned(text, words)) {
-      std::call_once(sweep->made_for_any, [&] { sweep->for_any = print(sweep->program, Alignment::any); });
-      fitting = &sweep->for_any;
-      words = bound_words(*fitting, arguments, mark.slot(), step, workspace.data());
-    }
-    gpu_.launch(gpu_.kernel(fitting->text, "sweep"), fitting->blocks, words, fitting->threads, fitting->shared);
-    if (fitting->finish_blocks)
-      gpu_.launch(gpu_.kernel(fitting->text, "finish"), fitting->finish_blocks, words, fitting->finish_threads);
+    const std::vector<std::uint64_t> words = bind(sweep, text, arguments, run, workspace);
+    gpu_.launch(kernel, text.blocks, words, text.threads, text.shared);
+    if (text.finish_blocks)
+      gpu_.launch(shared.finish.load(std::memory_order_acquire), text.finish_blocks, words, text.finish_threads);
   }
+
+  // Random numbers stay alone: a recording finds them by their step.
+  std::uint64_t kind(const CompiledSweep& made) const override {
+    const auto& sweep = static_cast<const Sweep&>(made);
+    if (sweep.draws || !sweep.shared->joins || most_together(sweep) < 2) return 0;
+    if (sweep.text.threads != kThreads || sweep.text.shared > 0) return 0;  // a launch has one number of them
+    return reinterpret_cast<std::uintptr_t>(sweep.shared.get());
+  }
+
+  void run_together(std::span<const SweepCall> calls, Run& run) override {
+    const auto& first = static_cast<const Sweep&>(*calls[0].sweep);
+    const bool all_aligned = std::all_of(calls.begin(), calls.end(), [](const SweepCall& call) {
+      return is_aligned(static_cast<const Sweep&>(*call.sweep).text, call.arguments);
+    });
+    if (!all_aligned) {
+      for (const SweepCall& call : calls) {
+        run.step = call.step;
+        this->run(call.sweep, call.arguments, run);
+      }
+      return;
+    }
+    const std::size_t most = most_together(first);
+    unsigned finish_threads = kThreads;
+    std::vector<JoinedSweep> sweeps, finishes;
+    std::vector<BufferPtr> workspaces;
+    for (std::size_t at = 0; at < calls.size(); at += most) {
+      const std::span<const SweepCall> part = calls.subspan(at, std::min(most, calls.size() - at));
+      sweeps.clear();
+      finishes.clear();
+      for (const SweepCall& call : part) {
+        const auto sweep = std::static_pointer_cast<const Sweep>(call.sweep);
+        run.step = call.step;
+        begin_step(run);
+        sweeps.push_back(
+            {bind(sweep, sweep->text, call.arguments, run, workspaces.emplace_back()), sweep->text.blocks});
+        finish_threads = std::max(finish_threads, sweep->text.finish_threads);
+        if (sweep->text.finish_blocks) finishes.push_back({sweeps.back().words, sweep->text.finish_blocks});
+      }
+      const std::size_t size = std::bit_ceil(std::max<std::size_t>(2, part.size()));
+      const auto [sweep, finish] = many(first, size);
+      launch_table(sweep, sweeps, size, kThreads);
+      if (!finishes.empty()) launch_table(finish, finishes, size, finish_threads);
+    }
+  }
+
+  bool records() const override {
+    const char* const graphs = std::getenv("EBB_CUDA_GRAPHS");
+    return (!graphs || std::string_view(graphs) != "0") && !waits_for_each_kernel();
+  }
+  void record(Run& run) override { recorder() = std::make_unique<Recorder>(gpu_, static_cast<RunMark&>(*run.mark)); }
+  std::unique_ptr<Recording> recorded(Run&) override {
+    std::unique_ptr<Recorder> ended = std::move(recorder());
+    return ended ? ended->finish() : nullptr;
+  }
+  void draw(Recording& recording, std::uint32_t step, const CompiledSweep& made,
+            std::span<const Argument> arguments) override {
+    const std::vector<Parameter>& parameters = static_cast<const Sweep&>(made).text.parameters;
+    for (RecordedLaunch& launch : static_cast<RecordedRun&>(recording).launches()) {
+      if (launch.step != step) continue;
+      for (std::size_t w = 0; w < parameters.size(); ++w) {
+        const Parameter& p = parameters[w];
+        if (p.kind != Parameter::Kind::seed && p.kind != Parameter::Kind::operation) continue;
+        const Argument& a = arguments[static_cast<std::size_t>(p.slot)];
+        const std::uint64_t word = p.kind == Parameter::Kind::seed ? a.seed : a.operation;
+        launch.changed |= std::exchange(launch.words[w], word) != word;
+      }
+    }
+  }
+  void replay(Recording& recording, Run& run) override {
+    static_cast<RecordedRun&>(recording).replay(static_cast<RunMark&>(*run.mark));
+  }
+  void copy(std::span<const CopyCall> copies, Run&) override { copy_bytes(gpu_, copies); }
 
   bool has(Op op) const override { return has_library(op); }
   void run(const LibraryCall& call, Run& run) override {
-    gpu_.use();
-    const auto mark = std::static_pointer_cast<RunMark>(run.mark);
-    mark->begin_step(run.step);
-    run_library(call, gpu_, mark);
+    begin_step(run);
+    run_library(call, gpu_, std::static_pointer_cast<RunMark>(run.mark));
   }
 
   void to_host(void* to, const Buffer& from, std::size_t offset, std::size_t bytes) override {
-    from.filled_by.wait();
+    // The stream keeps the order: one wait is for the run and for the copy.
+    if (const auto mark = std::static_pointer_cast<RunMark>(from.filled_by.mark)) mark->wait_until_ended();
     gpu_.to_host(to, from.data + offset, bytes);
+    from.filled_by.wait();
   }
   void from_host(Buffer& to, const void* from, std::size_t bytes) override { gpu_.from_host(to.data, from, bytes); }
   void synchronize() override { gpu_.synchronize(); }
@@ -116,8 +219,67 @@ class CudaBackend final : public Backend {
     return text;
   }
 
+  static std::unique_ptr<Recorder>& recorder() {
+    static thread_local std::unique_ptr<Recorder> of_thread;
+    return of_thread;
+  }
+
+  void begin_step(const Run& run) {
+    static_cast<RunMark&>(*run.mark).begin_step(run.step);
+    if (Recorder* const r = Recorder::of_thread()) r->begin_step(run.step);
+  }
+
+  void run_unaligned(const std::shared_ptr<const Sweep>& sweep, std::span<const Argument> arguments, const Run& run) {
+    std::call_once(sweep->made_for_any, [&] { sweep->for_any = print(sweep->program, Alignment::any); });
+    const SweepText& text = sweep->for_any;
+    BufferPtr workspace;
+    const std::vector<std::uint64_t> words = bind(sweep, text, arguments, run, workspace);
+    gpu_.launch(gpu_.kernel(text.text, "sweep"), text.blocks, words, text.threads, text.shared);
+    if (text.finish_blocks)
+      gpu_.launch(gpu_.kernel(text.text, "finish"), text.finish_blocks, words, text.finish_threads);
+  }
+
+  std::vector<std::uint64_t> bind(const std::shared_ptr<const Sweep>& sweep, const SweepText& text,
+                                  std::span<const Argument> arguments, const Run& run, BufferPtr& workspace) {
+    auto& mark = static_cast<RunMark&>(*run.mark);
+    if (text.workspace) workspace = BufferPtr::allocate(text.workspace, "a reduction", device_);
+    std::uint64_t step = 0;
+    if (!text.checks.empty()) {
+      step = mark.add_step([sweep](int check, std::int64_t position, std::uint64_t bits) {
+        return complaint(sweep->program, sweep->text.checks[static_cast<std::size_t>(check)], position, bits);
+      });
+    }
+    return bound_words(text, arguments, text.checks.empty() ? nullptr : mark.slot(), step, workspace.data());
+  }
+
+  // Kernels take 4 KiB of arguments.
+  static std::size_t most_together(const Sweep& sweep) {
+    constexpr std::size_t kMostBytes = 4096;
+    const std::size_t each = sweep.text.parameters.size() * sizeof(std::uint64_t) + sizeof(unsigned);
+    return std::bit_floor(kMostBytes / each);
+  }
+
+  std::pair<Function, Function> many(const Sweep& sweep, std::size_t size) {
+    Text& shared = *sweep.shared;
+    std::lock_guard guard(shared.mutex);
+    Text::Many& made = shared.many[size];
+    if (!made.sweep) {
+      made.text = joined_text(shared.text, size);
+      if (sweep.text.finish_blocks) made.finish = gpu_.kernel(made.text, "finish_many");
+      made.sweep = gpu_.kernel(made.text, "sweep_many");
+    }
+    return {made.sweep, made.finish};
+  }
+  void launch_table(Function kernel, std::span<const JoinedSweep> sweeps, std::size_t size, unsigned threads) {
+    unsigned blocks = 0;
+    for (const JoinedSweep& s : sweeps) blocks += s.blocks;
+    gpu_.launch(kernel, blocks, table_words(sweeps, size), threads);
+  }
+
   Gpu gpu_;
   Device device_;
+  std::mutex texts_mutex_;
+  std::unordered_map<std::string, std::shared_ptr<Text>> texts_;
 };
 
 }  // namespace

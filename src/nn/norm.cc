@@ -41,14 +41,16 @@ Tensor ChannelNorm::by_running_statistics(const Tensor& x) const {
 
 double ChannelNorm::next_momentum() const {
   // Unevaluated statistics keep the batch they were computed from alive: at most one batch is kept this way.
-  if (!running_mean.value.evaluated()) eval({running_mean.value, running_var.value});
-  return momentum.value_or(1 / (num_batches_tracked.value.item() + 1));
+  if (!running_mean.value.evaluated()) eval({running_mean.value, running_var.value, num_batches_tracked.value});
+  return momentum ? *momentum : 1 / (num_batches_tracked.value.item() + 1);
 }
 
 void ChannelNorm::move_statistics(const Tensor& mean, const Tensor& var) {
   running_mean.value = mean;
   running_var.value = var;
-  num_batches_tracked.value = tensor(num_batches_tracked.value.item<std::int64_t>() + 1);
+  // The host knows the number, or a device counts: reading it there would wait for everything before.
+  Tensor& count = num_batches_tracked.value;
+  count = count.device() == Device{} ? tensor(count.item<std::int64_t>() + 1) : count + 1;
 }
 
 BatchNorm::BatchNorm(std::int64_t n, const BatchNormLayerOptions& o) : ChannelNorm("BatchNorm", n, o) {}

@@ -22,8 +22,8 @@ Tensor Adam::update(const std::string& name, const Tensor& parameter, const Tens
   v = running_average(v, square(g), o_.beta2);
   if (o_.amsgrad) largest = largest.defined() ? maximum(largest, v) : v;
   // Both corrections are numbers: m̂/(√v̂ + ε) = m/c₁ / (√v/√c₂ + ε).
-  const double c1 = bias_correction(o_.beta1, slots.step), c2 = bias_correction(o_.beta2, slots.step);
-  return p - (lr() / c1) * (m / (sqrt(o_.amsgrad ? largest : v) * (1 / std::sqrt(c2)) + o_.eps));
+  const StepNumber c1 = bias_correction(o_.beta1, slots), c2 = bias_correction(o_.beta2, slots);
+  return p - (lr() / c1) * (m / (sqrt(o_.amsgrad ? largest : v) * (1.0 / sqrt(c2)) + o_.eps));
 }
 
 RAdam::RAdam(const RAdamOptions& o) : Optimizer("RAdam", o.lr, {"exp_avg", "exp_avg_sq"}), o_(o) {
@@ -38,13 +38,14 @@ Tensor RAdam::update(const std::string& name, const Tensor& parameter, const Ten
   Tensor &m = slots.tensors[0], &v = slots.tensors[1];
   m = running_average(m, g, o_.beta1);
   v = running_average(v, square(g), o_.beta2);
-  const double t = static_cast<double>(slots.step);
-  const double c1 = bias_correction(o_.beta1, slots.step), c2 = bias_correction(o_.beta2, slots.step);
+  const StepNumber t = StepNumber::of(slots);
+  const StepNumber c1 = bias_correction(o_.beta1, slots), c2 = bias_correction(o_.beta2, slots);
   const double end = 2 / (1 - o_.beta2) - 1;
-  const double rho = end - 2 * t * std::pow(o_.beta2, t) / c2;
-  if (rho <= 5) return p - (lr() / c1) * m;
-  const double rectified = std::sqrt((rho - 4) * (rho - 2) * end / ((end - 4) * (end - 2) * rho));
-  return p - (lr() / c1 * rectified * std::sqrt(c2)) * (m / (sqrt(v) + o_.eps));
+  const StepNumber rho = end - 2.0 * t * pow(o_.beta2, t) / c2;
+  if (rho.known() && rho.value() <= 5) return p - (lr() / c1) * m;
+  const StepNumber rectified = sqrt((rho - 4.0) * (rho - 2.0) * end / ((end - 4) * (end - 2) * rho));
+  const Tensor stepped = p - (lr() / c1 * rectified * sqrt(c2)) * (m / (sqrt(v) + o_.eps));
+  return rho.known() ? stepped : where(rho.there() <= 5.0, p - (lr() / c1) * m, stepped);
 }
 
 RMSprop::RMSprop(const RMSpropOptions& o)
@@ -83,7 +84,7 @@ Tensor Adagrad::update(const std::string& name, const Tensor& p, const Tensor& g
   const Tensor g = with_decay(gradient, p, decay_of(o_, name, p));
   Tensor& s = slots.tensors[0];
   s = (s.defined() ? s : full_like(p, o_.initial_accumulator_value)) + square(g);
-  const double rate = lr() / (1 + static_cast<double>(slots.step - 1) * o_.lr_decay);
+  const StepNumber rate = lr() / (1.0 + (StepNumber::of(slots) - 1.0) * o_.lr_decay);
   return p - rate * (g / (sqrt(s) + o_.eps));
 }
 

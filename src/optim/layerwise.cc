@@ -38,7 +38,7 @@ Tensor Lamb::update(const std::string& name, const Tensor& p, const Tensor& g, S
   Tensor &m = slots.tensors[0], &v = slots.tensors[1];
   m = running_average(m, g, o_.beta1);
   v = running_average(v, square(g), o_.beta2);
-  const Tensor u = with_decay(adam_direction(m, v, o_, slots.step), p, decay_of(o_, name, p));
+  const Tensor u = with_decay(adam_direction(m, v, o_, slots), p, decay_of(o_, name, p));
   return p - (lr() * trust_ratio(norm(p), norm(u))) * u;
 }
 
@@ -71,7 +71,7 @@ Tensor Muon::update(const std::string& name, const Tensor& parameter, const Tens
   if (p.rank() < 2) {
     m = running_average(m, g, o_.beta1);
     v = running_average(v, square(g), o_.beta2);
-    return p - lr() * adam_direction(m, v, o_, slots.step);
+    return p - lr() * adam_direction(m, v, o_, slots);
   }
   b = running_average(b, g, o_.momentum);
   const Tensor u = o_.nesterov ? running_average(b, g, o_.momentum) : b;

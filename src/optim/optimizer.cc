@@ -1,7 +1,9 @@
 #include "ebb/optim/optimizer.h"
 
+#include <cmath>
+
 #include "core/format_error.h"
-#include "ebb/ops/create.h"
+#include "ebb/ops.h"
 #include "ops/build.h"
 
 namespace ebb {
@@ -25,7 +27,8 @@ struct Optimizer::Change {
   Slots slots;
 };
 
-std::vector<Optimizer::Change> Optimizer::changes(const Parameters& parameters, const Gradients& gradients) const {
+std::vector<Optimizer::Change> Optimizer::changes(const Parameters& parameters, const Gradients& gradients,
+                                                  const Tensor& good) const {
   std::unordered_map<const Node*, const Tensor*> gradient_of;
   for (const auto& [v, g] : gradients.all()) gradient_of.emplace(v.node(), &g);
   std::vector<Change> all;
@@ -43,8 +46,23 @@ std::vector<Optimizer::Change> Optimizer::changes(const Parameters& parameters, 
               "{}: the state of {} has shape {}, the parameter {}; use another optimiser for another model", name_,
               p.name, t.shape(), p.tensor->shape());
     }
+    const Slots before = slots;
+    if (good.defined()) {
+      slots.count = (slots.count.defined() ? slots.count : full({}, static_cast<double>(slots.step), DType::f64)) + 1;
+    } else if (slots.count.defined()) {
+      slots.step = std::llround(slots.count.item());
+      slots.count = {};
+    }
     ++slots.step;
-    const Tensor value = update(p.name, widen(*p.tensor), widen(*found->second), slots);
+    Tensor value = update(p.name, widen(*p.tensor), widen(*found->second), slots);
+    if (good.defined()) {
+      value = where(good, value, widen(*p.tensor));
+      slots.count = where(good, slots.count, slots.count - 1);
+      for (std::size_t k = 0; k < slots.tensors.size(); ++k) {
+        if (slots.tensors[k].defined() && before.tensors[k].defined())
+          slots.tensors[k] = where(good, slots.tensors[k], before.tensors[k]);
+      }
+    }
     all.push_back({&p, variable(cast(value, p.tensor->dtype())), *found->second, std::move(slots)});
   }
   require(!parameters.empty(),
@@ -68,6 +86,7 @@ std::vector<Tensor> values_of(const Changes& changes) {
     for (const Tensor& t : c.slots.tensors) {
       if (t.defined()) together.push_back(t);
     }
+    if (c.slots.count.defined()) together.push_back(c.slots.count);
     // The caller still holds the gradients. One that is only summed on the way to the update, a bias's, would keep all
     // that it is the sum of; computed, it keeps itself.
     constexpr std::int64_t kSmall = 1 << 16;
@@ -78,9 +97,19 @@ std::vector<Tensor> values_of(const Changes& changes) {
 
 }  // namespace
 
-void Optimizer::step_all(const Parameters& parameters, const Parameters& buffers, const Gradients& gradients) {
-  std::vector<Change> all = changes(parameters, gradients);
+bool Optimizer::has_stepped(const Parameters& parameters, const Gradients& gradients) const {
+  for (const Parameter& p : parameters) {
+    const auto slots = slots_.find(p.name);
+    if (gradients.contains(*p.tensor) && (slots == slots_.end() || slots->second.step == 0)) return false;
+  }
+  return true;
+}
+
+void Optimizer::step_all(const Parameters& parameters, const Parameters& buffers, const Gradients& gradients,
+                         const Tensor& good, const std::vector<Tensor>& also) {
+  std::vector<Change> all = changes(parameters, gradients, good);
   std::vector<Tensor> together = values_of(all);
+  together.insert(together.end(), also.begin(), also.end());
   for (const Parameter& b : buffers) together.push_back(*b.tensor);
   eval(together);
   for (Change& c : all) {
@@ -97,7 +126,7 @@ std::map<std::string, Tensor> Optimizer::state() const {
   std::map<std::string, Tensor> all;
   for (const auto& [name, slots] : slots_) {
     if (slots.step == 0) continue;
-    all[name + "/step"] = tensor(slots.step);
+    all[name + "/step"] = slots.count.defined() ? cast(slots.count, DType::i64) : tensor(slots.step);
     for (std::size_t k = 0; k < slots.tensors.size(); ++k) {
       if (slots.tensors[k].defined()) all[name + "/" + slot_names_[k]] = slots.tensors[k];
     }

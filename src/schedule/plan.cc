@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <queue>
 #include <set>
@@ -11,6 +12,74 @@
 
 namespace ebb {
 namespace {
+
+// Sweeps that are ready, but wait for others of their kind: the updates of all parameters are one call where a device
+// can do that. They wait until nothing else is ready, and what is kept for them meanwhile has a limit.
+class Waiting {
+ public:
+  Waiting(const std::vector<PlanStep>& steps, const Backend& backend,
+          std::function<std::size_t(const PlanStep&)> bytes_kept)
+      : steps_(steps), bytes_kept_(std::move(bytes_kept)), kind_(steps.size(), 0) {
+    std::map<std::uint64_t, int> count;
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+      if (!steps[s].sweep || !is_small(*steps[s].program)) continue;
+      kind_[s] = backend.kind(*steps[s].sweep);
+      ++count[kind_[s]];
+    }
+    for (std::uint64_t& kind : kind_) {
+      if (kind != 0 && count[kind] < 2) kind = 0;
+    }
+  }
+
+  bool takes(std::int32_t step) {
+    const std::uint64_t kind = kind_[static_cast<std::size_t>(step)];
+    if (kind == 0) return false;
+    Group& group = groups_[kind];
+    group.steps.push_back(step);
+    group.bytes += bytes_kept_(steps_[static_cast<std::size_t>(step)]);
+    return true;
+  }
+  // Those for which enough is kept; none otherwise.
+  std::vector<std::int32_t> full() {
+    for (auto& [kind, group] : groups_) {
+      if (group.bytes > kMostKept) return take(group);
+    }
+    return {};
+  }
+  // Those of one kind, the most urgent; none are left.
+  std::vector<std::int32_t> take_all(const std::vector<std::uint64_t>& priority) {
+    Group* first = nullptr;
+    std::pair<std::uint64_t, std::int32_t> least;
+    for (auto& [kind, group] : groups_) {
+      for (const std::int32_t s : group.steps) {
+        const std::pair<std::uint64_t, std::int32_t> urgent{priority[static_cast<std::size_t>(s)], s};
+        if (first && least <= urgent) continue;
+        first = &group;
+        least = urgent;
+      }
+    }
+    return first ? take(*first) : std::vector<std::int32_t>{};
+  }
+
+ private:
+  static constexpr std::size_t kMostKept = std::size_t{64} << 20;
+  static constexpr std::int64_t kMostElements = 1 << 22;  // a larger one takes much longer than its launch
+
+  struct Group {
+    std::vector<std::int32_t> steps;
+    std::size_t bytes = 0;
+  };
+  static bool is_small(const Program& p) { return p.rows() * std::max<std::int64_t>(1, p.columns()) <= kMostElements; }
+  static std::vector<std::int32_t> take(Group& group) {
+    group.bytes = 0;
+    return std::exchange(group.steps, {});
+  }
+
+  const std::vector<PlanStep>& steps_;
+  const std::function<std::size_t(const PlanStep&)> bytes_kept_;
+  std::vector<std::uint64_t> kind_;  // of each step; 0: it waits for nobody
+  std::map<std::uint64_t, Group> groups_;
+};
 
 class Planner {
  public:
@@ -123,18 +192,31 @@ class Planner {
       for (std::int32_t b : before[s]) after[b].push_back(static_cast<std::int32_t>(s));
     }
     using Entry = std::pair<std::uint64_t, std::int32_t>;
-    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
-    for (std::size_t s = 0; s < n; ++s) {
-      if (waiting[s] == 0) ready.emplace(priority_[s], static_cast<std::int32_t>(s));
-    }
+    using Queue = std::priority_queue<Entry, std::vector<Entry>, std::greater<>>;
+    Queue ready;
+    Waiting together(steps_, backend_of(plan_.device), [this](const PlanStep& s) { return bytes_kept_for(s); });
     std::vector<std::int32_t> place(n, -1);
-    while (!ready.empty()) {
-      const std::int32_t s = ready.top().second;
-      ready.pop();
-      place[s] = static_cast<std::int32_t>(plan_.steps.size());
-      plan_.steps.push_back(std::move(steps_[s]));
-      for (std::int32_t a : after[s]) {
-        if (--waiting[a] == 0) ready.emplace(priority_[a], a);
+    const auto make_ready = [&](std::int32_t s) {
+      if (!together.takes(s)) ready.emplace(priority_[s], s);
+    };
+    for (std::size_t s = 0; s < n; ++s) {
+      if (waiting[s] == 0) make_ready(static_cast<std::int32_t>(s));
+    }
+    std::vector<std::int32_t> now;
+    while (!(now = together.full()).empty() || !ready.empty() || !(now = together.take_all(priority_)).empty()) {
+      if (now.empty()) {
+        now = {ready.top().second};
+        ready.pop();
+      }
+      for (std::size_t k = 0; k < now.size(); ++k) {
+        steps_[now[k]].together = k == 0 ? now.size() : 0;
+        place[now[k]] = static_cast<std::int32_t>(plan_.steps.size());
+        plan_.steps.push_back(std::move(steps_[now[k]]));
+      }
+      for (const std::int32_t s : now) {
+        for (std::int32_t a : after[s]) {
+          if (--waiting[a] == 0) make_ready(a);
+        }
       }
     }
     require(plan_.steps.size() == n, "internal: the schedule has a cycle");
@@ -145,6 +227,16 @@ class Planner {
     for (std::int32_t& s : step_of_) {
       if (s >= 0) s = place[s];
     }
+  }
+
+  // What is kept only for this step, if it waits.
+  std::size_t bytes_kept_for(const PlanStep& step) const {
+    std::size_t bytes = 0;
+    for (std::int32_t v : step.inputs) {
+      const Value& x = value(memory_of(v));
+      if (!x.is_leaf) bytes += static_cast<std::size_t>(x.shape.numel()) * size_of(x.dtype);
+    }
+    return bytes;
   }
 
   // A traced node is evaluated as soon as the memory it refers to is filled.

@@ -23,6 +23,7 @@ struct PlanStep {
   std::vector<std::int32_t> outputs;  // values whose memory this step fills
   std::vector<std::int32_t> attach;   // traced nodes that are evaluated now
   std::vector<std::int32_t> release;  // bases no longer read
+  std::size_t together = 1;           // sweeps from this one on that are run by one call; 0: a step before runs it
 };
 
 struct Plan {

@@ -122,6 +122,32 @@ void Replay::plan(const RandomState& before, const RandomState& after) {
       random_.push_back({static_cast<std::int32_t>(v), n.payload.operation - before.next_operation});
     }
   }
+  plan_recordings();
+}
+
+// One step is one launch or two, which a recording makes no cheaper.
+void Replay::plan_recordings() {
+  if (plan_.steps.size() < 2 || !backend_of(plan_.device).records()) return;
+  std::map<std::int32_t, std::vector<std::size_t>> results;
+  for (const Source& s : sources_) {
+    if (s.node < 0) continue;
+    const std::int32_t b = plan_.graph.base(plan_.graph.of_node[s.node]);
+    const Value& base = plan_.graph.values[b];
+    const std::int32_t v = base.op == Op::output ? base.inputs[0] : b;
+    const Value& x = plan_.graph.values[v];
+    if (x.is_leaf) continue;
+    std::vector<std::size_t> bytes;
+    const NodeExtra* const extra = x.node < 0 ? nullptr : trace_.nodes[x.node]->extra.get();
+    if (info(x.op).cls == OpClass::library && extra) {
+      for (const auto& [shape, dtype] : extra->output_types)
+        bytes.push_back(static_cast<std::size_t>(shape.numel()) * size_of(dtype));
+    }
+    if (bytes.empty()) bytes.push_back(static_cast<std::size_t>(x.shape.numel()) * size_of(x.dtype));
+    results[v] = std::move(bytes);
+  }
+  std::vector<std::int32_t> random;
+  for (const RandomLeaf& leaf : random_) random.push_back(leaf.value);
+  recorded_ = std::make_unique<RecordedRuns>(plan_, std::move(results), random);
 }
 
 // What depends on placeholders is never evaluated, so no one waits for it here; everything else was made by f itself.
@@ -188,6 +214,11 @@ std::vector<Tensor> Replay::compute(StepRunner& steps, const std::vector<Tensor>
     }
   };
   const StepRunner::Running running(steps);
+  if (recorded_ && recorded_->run(steps)) {
+    for (std::size_t s = 0; s < collect_.size(); ++s) collect(s);
+    steps.forget_computed();
+    return results;
+  }
   collect(0);
   for (std::size_t s = 0; s < plan_.steps.size(); ++s) {
     steps.run(plan_.steps[s]);

@@ -4,6 +4,7 @@
 
 #include "ebb/compile.h"
 #include "ebb/random.h"
+#include "schedule/recorded_runs.h"
 #include "schedule/step_runner.h"
 
 namespace ebb {
@@ -49,6 +50,7 @@ class Replay {
                             std::vector<Tensor>& captured);
   void trace_nodes(const std::vector<Tensor>& roots);
   void plan(const RandomState& before, const RandomState& after);
+  void plan_recordings();
 
   std::vector<Signature> signature_;
   std::vector<Tensor> placeholders_, traced_;       // what f received and returned: they keep the traced graph alive
@@ -61,6 +63,7 @@ class Replay {
   std::vector<RandomLeaf> random_;
   std::uint64_t drawn_ = 0;  // random operations per call
   std::vector<std::unique_ptr<StepRunner>> idle_;
+  std::unique_ptr<RecordedRuns> recorded_;  // if the device records
 };
 
 }  // namespace ebb

@@ -123,13 +123,45 @@ void* StepRunner::address(std::int32_t b) const {
 }
 
 void StepRunner::allocate(std::int32_t v) {
+  if (places_) {
+    if (const auto given = places_->find(v); given != places_->end()) {
+      given->second[0].get()->filled_by = {run_.mark, run_.step};
+      memory_[v] = {given->second[0], 0};
+      return;
+    }
+  }
   const Value& x = value(v);
   const std::size_t bytes = static_cast<std::size_t>(x.shape.numel()) * size_of(x.dtype);
   memory_[v] = {fresh(bytes, x.op), 0};
 }
 
-void StepRunner::run_sweep(const PlanStep& step) {
+void StepRunner::set_computed(std::int32_t v, const std::vector<BufferPtr>& outputs, std::uint32_t step) {
+  for (const BufferPtr& b : outputs) b.get()->filled_by = {run_.mark, step};
+  memory_[v] = {outputs[0], 0};
+  if (outputs_.empty()) outputs_.resize(plan_.graph.values.size());
+  outputs_[v] = outputs;
+}
+
+void StepRunner::forget_computed() {
+  for (std::size_t v = 0; v < memory_.size(); ++v) {
+    if (!plan_.graph.values[v].is_leaf) memory_[v] = {};
+  }
+  outputs_.clear();
+  run_.step = 0;
+}
+
+void StepRunner::compute(const PlanStep& step) {
+  if (!step.sweep) return run_call(step);
+  if (step.together == 1) return run_sweep(step);
+  if (step.together > 1) run_sweeps(step);
+}
+
+void StepRunner::bind(const PlanStep& step) {
   for (std::int32_t v : step.outputs) allocate(v);
+  arguments(step);
+}
+
+std::span<const Argument> StepRunner::arguments(const PlanStep& step) {
   call_.clear();
   for (std::int32_t v : step.inputs) {
     Argument a = arguments_[v];
@@ -141,7 +173,26 @@ void StepRunner::run_sweep(const PlanStep& step) {
     a.data = address(v);
     call_.push_back(a);
   }
+  return call_;
+}
+
+void StepRunner::run_sweep(const PlanStep& step) {
+  bind(step);
   backend_.run(step.sweep, call_, run_);
+}
+
+// The steps behind the first find their memory filled.
+void StepRunner::run_sweeps(const PlanStep& first) {
+  const std::uint32_t number = run_.step;
+  std::vector<SweepCall> calls;
+  for (std::size_t k = 0; k < first.together; ++k) {
+    const PlanStep& step = (&first)[k];
+    run_.step = number + static_cast<std::uint32_t>(k);
+    bind(step);
+    calls.push_back({step.sweep, call_, run_.step});
+  }
+  backend_.run_together(calls, run_);
+  run_.step = number;
 }
 
 View StepRunner::view(std::int32_t v) const {
@@ -163,10 +214,17 @@ void StepRunner::run_call(const PlanStep& step) {
   for (std::int32_t in : step.inputs) inputs.push_back(view(in));
   if (extra && !extra->output_types.empty()) {
     if (outputs_.empty()) outputs_.resize(plan_.graph.values.size());
-    for (const auto& [shape, dtype] : extra->output_types) {
-      const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
-      outputs_[v].push_back(fresh(bytes, step.op));
-      outputs.push_back({outputs_[v].back().data(), dtype, shape, contiguous_strides(shape)});
+    const auto given = places_ ? places_->find(v) : Places::const_iterator();
+    if (places_ && given != places_->end()) {
+      outputs_[v] = given->second;
+      for (const BufferPtr& b : outputs_[v]) b.get()->filled_by = {run_.mark, run_.step};
+    } else {
+      for (const auto& [shape, dtype] : extra->output_types)
+        outputs_[v].push_back(fresh(static_cast<std::size_t>(shape.numel()) * size_of(dtype), step.op));
+    }
+    for (std::size_t k = 0; k < outputs_[v].size(); ++k) {
+      const auto& [shape, dtype] = extra->output_types[k];
+      outputs.push_back({outputs_[v][k].data(), dtype, shape, contiguous_strides(shape)});
     }
     memory_[v] = {outputs_[v][0], 0};
   } else {

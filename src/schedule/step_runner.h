@@ -1,6 +1,8 @@
 #pragma once
+#include <map>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "graph/origin.h"
@@ -26,9 +28,28 @@ class StepRunner {
    private:
     StepRunner& steps_;
   };
-  void run(const PlanStep& step);
+  void run(const PlanStep& step);  // of the plan, in order
   // Releases what is not read after the step.
   void release_after(const PlanStep& step);
+
+  // ---- recordings: the same steps with memory that stays where it is
+  // --------------------------------------------------
+  Backend& backend() const { return backend_; }
+  bool looks_for_errors() const { return !built_.empty(); }  // and waits after each step
+  Run& current() { return run_; }
+  // Outputs of these values go there instead of into fresh memory (a call may have several); null: as usual.
+  using Places = std::map<std::int32_t, std::vector<BufferPtr>>;
+  void put_outputs(const Places* places) { places_ = places; }
+  // As if the value had been computed by a step of the current run.
+  void set_computed(std::int32_t v, const std::vector<BufferPtr>& outputs, std::uint32_t step);
+  std::span<const Argument> arguments(const PlanStep& step);
+  void* leaf_address(std::int32_t v) const { return address(v); }
+  // Another place of a leaf; returns where it was.
+  std::pair<BufferPtr, std::int64_t> swap_leaf(std::int32_t v, const std::pair<BufferPtr, std::int64_t>& place) {
+    const Memory before = std::exchange(memory_[v], {place.first, place.second});
+    return {before.buffer, before.offset};
+  }
+  void forget_computed();  // everything but leaves; the next step is the first
 
   // Where traced node i is stored; valid from the step that fills it until it is released.
   Storage storage(std::int32_t i) const;
@@ -57,17 +78,20 @@ class StepRunner {
   const Value& value(std::int32_t v) const { return plan_.graph.values[v]; }
   void* address(std::int32_t b) const;
   void allocate(std::int32_t v);
+  void bind(const PlanStep& step);
   BufferPtr fresh(std::size_t bytes, Op op) const;
   Memory here(std::int32_t v, const Memory& elsewhere) const;
   View view(std::int32_t v) const;
-  void compute(const PlanStep& step) { step.sweep ? run_sweep(step) : run_call(step); }
+  void compute(const PlanStep& step);
   [[noreturn]] void fail_with_origin(const PlanStep& step, const Error& error) const;
   void run_sweep(const PlanStep& step);
+  void run_sweeps(const PlanStep& first);
   void run_call(const PlanStep& step);
 
   const Plan& plan_;
   Backend& backend_;
   Run run_;
+  const Places* places_ = nullptr;
   bool elsewhere_ = false;                // some leaf is not on the plan's device
   std::vector<Memory> memory_;            // of each value that is currently stored
   std::vector<Argument> arguments_;       // of each value: numbers of leaves that are not memory

@@ -13,6 +13,7 @@
 #define __forceinline__ inline
 #define __noinline__
 #define __launch_bounds__(...)
+#define __grid_constant__
 // All shared memory lies in one section, so that it can be poisoned before a block begins.
 #define __shared__ static __attribute__((section("ebb_shared")))
 

@@ -50,7 +50,7 @@ void put(int type, void* data, std::int64_t i, double x) {
 
 Status multiply(void*, void* product, const void* alpha, const void* a_data, void* a_layout, const void* b_data,
                 void* b_layout, const void* beta, const void* c_data, void*, void* d_data, void* d_layout,
-                const Algorithm*, void*, std::size_t, Stream) {
+                const Algorithm*, void*, std::size_t, Stream stream) {
   if (device_records()) return 0;
   const DeviceAccess access;
   const auto& p = *static_cast<const Product*>(product);
@@ -66,20 +66,22 @@ Status multiply(void*, void* product, const void* alpha, const void* a_data, voi
   const bool wide = a.type == kR64;
   const double scale = wide ? *static_cast<const double*>(alpha) : *static_cast<const float*>(alpha);
   const double keep = wide ? *static_cast<const double*>(beta) : *static_cast<const float*>(beta);
-  for (std::int32_t batch = 0; batch < d.batches; ++batch) {
-    for (std::int64_t j = 0; j < d.columns; ++j) {
-      for (std::int64_t i = 0; i < d.rows; ++i) {
-        double sum = 0;
-        for (std::int64_t l = 0; l < k; ++l) {
-          sum += number(a.type, a_data, batch * a.batch_step + (p.transposed[0] ? i * a.step + l : l * a.step + i)) *
-                 number(b.type, b_data, batch * b.batch_step + (p.transposed[1] ? l * b.step + j : j * b.step + l));
+  return in_stream(stream, [=] {
+    for (std::int32_t batch = 0; batch < d.batches; ++batch) {
+      for (std::int64_t j = 0; j < d.columns; ++j) {
+        for (std::int64_t i = 0; i < d.rows; ++i) {
+          double sum = 0;
+          for (std::int64_t l = 0; l < k; ++l) {
+            sum += number(a.type, a_data, batch * a.batch_step + (p.transposed[0] ? i * a.step + l : l * a.step + i)) *
+                   number(b.type, b_data, batch * b.batch_step + (p.transposed[1] ? l * b.step + j : j * b.step + l));
+          }
+          const std::int64_t at = batch * d.batch_step + j * d.step + i;
+          put(d.type, d_data, at, scale * sum + (keep != 0 ? keep * number(d.type, c_data, at) : 0));
         }
-        const std::int64_t at = batch * d.batch_step + j * d.step + i;
-        put(d.type, d_data, at, scale * sum + (keep != 0 ? keep * number(d.type, c_data, at) : 0));
       }
     }
-  }
-  return 0;
+    return 0;
+  });
 }
 
 }  // namespace

@@ -4,9 +4,13 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cuda/kernel_store.h"
 #include "cuda/print/sweep_text.h"
@@ -81,6 +85,43 @@ Result find_function(Function* f, Module module, const char* name) {
   return *f ? kSuccess : Result{1};
 }
 
+constexpr Result kWrong = 1;
+
+using KernelFunction = KernelStore::Run;
+
+Result run_kernel(Function f, unsigned blocks, unsigned threads, unsigned shared, const void* arguments) {
+  static unsigned long long seed = 1;
+  if (!recording_to.empty()) return kSuccess;
+  std::lock_guard guard(device);
+  const DeviceAccess access;
+  return reinterpret_cast<KernelFunction>(f)(blocks, threads, shared, arguments, ++seed);
+}
+
+// What a stream captures instead of running it: kernels with their arguments, or anything else.
+struct Captured {
+  Function kernel = nullptr;
+  unsigned blocks = 0, threads = 0, shared = 0;
+  std::vector<std::byte> arguments;
+  std::function<Result()> run;
+};
+using CapturedGraph = std::vector<std::unique_ptr<Captured>>;
+struct Lane {
+  bool capturing = false;
+  std::unique_ptr<CapturedGraph> graph;
+  GraphNode last = nullptr;
+};
+Lane& lane_of(Stream s) { return *reinterpret_cast<Lane*>(s); }
+
+void set_kernel(Captured& node, Function f, unsigned blocks, unsigned threads, unsigned shared, const void* arguments) {
+  node.kernel = f;
+  node.blocks = blocks;
+  node.threads = threads;
+  node.shared = shared;
+  if (!recording_to.empty()) return;
+  const int bytes = reinterpret_cast<KernelFunction>(f)(0, 0, 0, nullptr, 0);
+  node.arguments.assign(static_cast<const std::byte*>(arguments), static_cast<const std::byte*>(arguments) + bytes);
+}
+
 }  // namespace
 
 DeviceAccess::DeviceAccess() {
@@ -88,6 +129,12 @@ DeviceAccess::DeviceAccess() {
 }
 DeviceAccess::~DeviceAccess() {
   if (key() >= 0) ::pkey_set(key(), PKEY_DISABLE_ACCESS);
+}
+
+Result in_stream(Stream s, std::function<Result()> work) {
+  if (!lane_of(s).capturing) return work();
+  lane_of(s).graph->emplace_back(std::make_unique<Captured>())->run = std::move(work);
+  return kSuccess;
 }
 
 bool device_is_emulated() { return emulated; }
@@ -184,12 +231,17 @@ void emulate_device() {
     if (!device_records()) std::memcpy(to, reinterpret_cast<const void*>(from), n);
     return kSuccess;
   };
-  d.set_bytes = [](Address to, unsigned char x, std::size_t n, Stream) {
-    const DeviceAccess access;
-    if (!device_records()) std::memset(reinterpret_cast<void*>(to), x, n);
+  d.set_bytes = [](Address to, unsigned char x, std::size_t n, Stream s) {
+    return in_stream(s, [=] {
+      const DeviceAccess access;
+      if (!device_records()) std::memset(reinterpret_cast<void*>(to), x, n);
+      return kSuccess;
+    });
+  };
+  d.create_stream = [](Stream* s, unsigned) {
+    *s = reinterpret_cast<Stream>(new Lane);
     return kSuccess;
   };
-  d.create_stream = [](Stream*, unsigned) { return fine(); };
   d.synchronize = [](Stream) { return fine(); };
   d.create_event = [](Event*, unsigned) { return fine(); };
   d.record = [](Event, Stream) { return fine(); };
@@ -198,12 +250,72 @@ void emulate_device() {
   d.load_module = load_module;
   d.function = find_function;
   d.launch = [](Function f, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned shared,
-                Stream, void** parameters, void**) {
-    static unsigned long long seed = 1;
-    if (!recording_to.empty()) return kSuccess;
-    std::lock_guard guard(device);
-    const DeviceAccess access;
-    return reinterpret_cast<KernelStore::Run>(f)(blocks, threads, shared, parameters[0], ++seed);
+                Stream s, void** parameters, void**) {
+    Lane& lane = lane_of(s);
+    if (!lane.capturing) return run_kernel(f, blocks, threads, shared, parameters[0]);
+    lane.graph->emplace_back(std::make_unique<Captured>());
+    set_kernel(*lane.graph->back(), f, blocks, threads, shared, parameters[0]);
+    return kSuccess;
+  };
+  d.begin_capture = [](Stream s, int) {
+    Lane& lane = lane_of(s);
+    if (lane.capturing) return kWrong;
+    lane.capturing = true;
+    lane.graph = std::make_unique<CapturedGraph>();
+    return kSuccess;
+  };
+  d.end_capture = [](Stream s, Graph* graph) {
+    Lane& lane = lane_of(s);
+    if (!lane.capturing) return kWrong;
+    lane.capturing = false;
+    *graph = reinterpret_cast<Graph>(lane.graph.release());
+    return kSuccess;
+  };
+  d.capture_info = [](Stream s, int* state, unsigned long long* id, Graph* graph, const GraphNode** last,
+                      std::size_t* count) {
+    Lane& lane = lane_of(s);
+    if (!lane.capturing) return kWrong;
+    *state = 1;
+    *id = 1;
+    *graph = reinterpret_cast<Graph>(lane.graph.get());
+    lane.last = lane.graph->empty() ? nullptr : reinterpret_cast<GraphNode>(lane.graph->back().get());
+    *last = &lane.last;
+    *count = lane.last ? 1 : 0;
+    return kSuccess;
+  };
+  // An executable graph is a copy, as it is on a GPU: what happens to the graph's own nodes does not change it.
+  d.instantiate = [](GraphExec* exec, Graph graph, unsigned long long) {
+    auto* const made = new std::vector<std::pair<GraphNode, Captured>>;
+    for (const auto& node : *reinterpret_cast<CapturedGraph*>(graph))
+      made->emplace_back(reinterpret_cast<GraphNode>(node.get()), *node);
+    *exec = reinterpret_cast<GraphExec>(made);
+    return kSuccess;
+  };
+  d.set_kernel = [](GraphExec exec, GraphNode node, const KernelNode* k) {
+    for (auto& [of, captured] : *reinterpret_cast<std::vector<std::pair<GraphNode, Captured>>*>(exec)) {
+      if (of != node) continue;
+      if (captured.kernel != k->kernel) return kWrong;
+      set_kernel(captured, k->kernel, k->blocks[0], k->threads[0], k->shared_bytes, k->parameters[0]);
+      return kSuccess;
+    }
+    return kWrong;
+  };
+  d.launch_graph = [](GraphExec exec, Stream) {
+    for (const auto& [node, captured] : *reinterpret_cast<std::vector<std::pair<GraphNode, Captured>>*>(exec)) {
+      const Result result = captured.kernel ? run_kernel(captured.kernel, captured.blocks, captured.threads,
+                                                         captured.shared, captured.arguments.data())
+                                            : captured.run();
+      if (result != kSuccess) return result;
+    }
+    return kSuccess;
+  };
+  d.destroy_exec = [](GraphExec exec) {
+    delete reinterpret_cast<std::vector<std::pair<GraphNode, Captured>>*>(exec);
+    return kSuccess;
+  };
+  d.destroy_graph = [](Graph graph) {
+    delete reinterpret_cast<CapturedGraph*>(graph);
+    return kSuccess;
   };
   install_driver(d, c);
 }

@@ -1,5 +1,8 @@
 #pragma once
+#include <functional>
 #include <string>
+
+#include "cuda/runtime/driver.h"
 
 namespace ebb::testing {
 
@@ -23,5 +26,8 @@ class DeviceAccess {
 };
 
 void install_emulated_lt();  // cuBLASLt
+
+// Does the work, or puts it into the graph that the emulated stream captures.
+cuda::Result in_stream(cuda::Stream stream, std::function<cuda::Result()> work);
 
 }  // namespace ebb::testing

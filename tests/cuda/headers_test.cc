@@ -11,6 +11,11 @@
 
 #include <type_traits>
 
+#if CUDA_VERSION >= 13000  // drivers still have it, for programs built before; 12's header says this
+extern "C" CUresult cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
+                                              const CUgraphNode**, size_t*);
+#endif
+
 namespace ebb::cuda {
 namespace {
 
@@ -47,6 +52,9 @@ static_assert(kCapabilityMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 static_assert(kCapabilityMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 static_assert(kNonBlocking == CU_STREAM_NON_BLOCKING && kDisableTiming == CU_EVENT_DISABLE_TIMING);
 static_assert(kPortable == CU_MEMHOSTALLOC_PORTABLE);
+static_assert(kCaptureRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
+static_assert(offsetof(KernelNode, parameters) == offsetof(CUDA_KERNEL_NODE_PARAMS_v1, kernelParams));
+static_assert(offsetof(KernelNode, shared_bytes) == offsetof(CUDA_KERNEL_NODE_PARAMS_v1, sharedMemBytes));
 
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
 static_assert(sizeof(Heuristic) == sizeof(cublasLtMatmulHeuristicResult_t));

@@ -22,7 +22,8 @@ namespace {
 
 constexpr const char* kOptions =
     " -std=c++17 -O0 -w -fPIC -ffp-contract=off -fno-exceptions -fno-rtti -fno-asynchronous-unwind-tables ";
-constexpr std::size_t kBatch = 200;  // texts
+constexpr std::size_t kBatch = 200;     // texts
+constexpr const char* kWrapping = "2";  // changes with wrapped()
 
 std::string key_of(const std::string& bytes) {
   std::uint64_t h[2] = {0xCBF29CE484222325u, 0x9E3779B97F4A7C15u};
@@ -54,15 +55,18 @@ std::string wrapped(const std::string& text, int number) {
   const bool waits = std::any_of(std::begin(kWaiting), std::end(kWaiting),
                                  [&](const char* word) { return text.find(word) != std::string::npos; });
   std::string out = fmt::format("namespace k{} {{\n{}\n", number, body);
-  const std::regex kernel(R"(__global__ void __launch_bounds__\([0-9, ]+\) (\w+)\(const Args a\))");
+  const std::regex kernel(
+      R"(__global__ void __launch_bounds__\([^)]*\) (\w+)\(const (?:__grid_constant__ )?(\w+) a\))");
   for (std::sregex_iterator it(text.begin(), text.end(), kernel), end; it != end; ++it) {
-    const std::string name = (*it)[1];
+    const std::string name = (*it)[1], type = (*it)[2];
     out += fmt::format(
-        "extern \"C\" int run_{}_{}(unsigned blocks, unsigned threads, unsigned shared, const void* args, "
+        "extern \"C\" int run_{0}_{1}(unsigned blocks, unsigned threads, unsigned shared, const void* args, "
         "unsigned long long seed) {{\n"
-        "  return emulated::{}([](const void* a) {{ {}(*static_cast<const Args*>(a)); }}, blocks, threads, shared, args, "
+        "  if (!args) return sizeof({3});\n"
+        "  return emulated::{2}([](const void* a) {{ {1}(*static_cast<const {3}*>(a)); }}, blocks, threads, shared, "
+        "args, "
         "seed);\n}}\n",
-        number, name, waits ? "launch" : "launch_one_by_one", name);
+        number, name, waits ? "launch" : "launch_one_by_one", type);
   }
   return out + "}\n";
 }
@@ -77,7 +81,7 @@ KernelStore& KernelStore::get() {
 KernelStore::KernelStore() {
   namespace fs = std::filesystem;
   const std::string header = (fs::path(__FILE__).parent_path() / "emulated.h").string();
-  const std::string base = std::string(EBB_CXX) + kOptions + read_all(header) + cuda::prelude();
+  const std::string base = std::string(EBB_CXX) + kOptions + kWrapping + read_all(header) + cuda::prelude();
   folder_ = (fs::path(EBB_KERNEL_STORE) / key_of(base).substr(0, 16)).string();
   fs::create_directories(folder_);
   const std::string prelude = folder_ + "/prelude.h";

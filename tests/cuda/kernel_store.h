@@ -11,7 +11,7 @@ namespace ebb::testing {
 // much as a dozen kernels. What was compiled is kept in the build folder, by what went into it; equal texts are one.
 class KernelStore {
  public:
-  // 0 if all went well.
+  // 0 if all went well; without args, how many bytes they have.
   using Run = int (*)(unsigned blocks, unsigned threads, unsigned shared, const void* args, unsigned long long seed);
 
   static KernelStore& get();

@@ -167,8 +167,13 @@ StepResult Trainer::step() {
   if (average_) average_->update(model_);
   ++step_;
 
-  result.loss = step.loss.item();
-  if (!step.sums.empty()) result.right = step.sums[0].item<std::int64_t>();
+  result.mean_loss = step.loss;
+  if (!step.sums.empty()) result.how_many_right = step.sums[0];
+  result.step = step_;
+  if (step.loss.device() == Device{}) return result;
+  std::vector<Tensor> now{result.mean_loss};  // nothing that they are made of is kept for them
+  if (result.how_many_right.defined()) now.push_back(result.how_many_right);
+  eval(now);
   return result;
 }
 

@@ -15,11 +15,14 @@
 
 namespace ebb::program {
 
+// What a step found out. A GPU may not have computed it yet: loss() and right() wait for it.
 struct StepResult {
-  double loss = 0;  // mean over the examples
+  Tensor mean_loss, how_many_right;  // over the examples; undefined for text
   double lr = 0;
-  std::int64_t right = 0;  // 0 for text
   std::int64_t examples = 0;
+  std::int64_t step = 0;  // from 1
+  double loss() const { return mean_loss.item(); }
+  std::int64_t right() const { return how_many_right.defined() ? how_many_right.item<std::int64_t>() : 0; }
 };
 
 // A model, its optimiser and the stream of its batches. All of it goes into a checkpoint, and a trainer that was

@@ -27,8 +27,8 @@ struct Sums {
   double loss = 0;
   std::int64_t right = 0, examples = 0, steps = 0;
   void add(const StepResult& r) {
-    loss += r.loss;
-    right += r.right;
+    loss += r.loss();
+    right += r.right();
     examples += r.examples;
     ++steps;
   }
@@ -42,6 +42,7 @@ void from_json(const json& j, Sums& s) { s = {j.at(0), j.at(1), j.at(2), j.at(3)
 
 // A test of a short epoch would take longer than the epoch, and a hundred lines say less than forty.
 constexpr std::int64_t kMostTests = 40;
+constexpr std::size_t kMostUnread = 16;  // results of steps
 
 class TrainingRun {
  public:
@@ -89,12 +90,14 @@ class TrainingRun {
     line_clock_ = {};
     steps_before_ = trainer_.steps_done();
     while (trainer_.steps_done() < total && !out_of_patience()) {
-      const StepResult r = trainer_.step();
-      check(r);
-      since_line_.add(r);
-      since_test_.add(r);
+      unread_.push_back(trainer_.step());
+      const StepResult r = unread_.back();
       const std::int64_t step = trainer_.steps_done();
       bool last = step == total;
+      // A GPU goes on while its results are not looked at.
+      if (last || r.mean_loss.device() == Device{} || unread_.size() == kMostUnread || step % log_every_ == 0 ||
+          step % eval_every_ == 0 || step % checkpoint_every_ == 0)
+        read_results();
       if (leads() && (last || step % log_every_ == 0)) write_line(r.lr);
       if (last || step % eval_every_ == 0) {
         if (leads()) test(r.lr);
@@ -157,12 +160,19 @@ class TrainingRun {
     return table.header ? table.target.name : fmt::format("column {}", table.target.position + 1);
   }
 
+  void read_results() {
+    for (const StepResult& r : std::exchange(unread_, {})) {
+      check(r);
+      since_line_.add(r);
+      since_test_.add(r);
+    }
+  }
+
   void check(const StepResult& r) const {
-    if (std::isfinite(r.loss) || config_.dtype == "f16") return;  // f16 leaves such steps out by itself
+    if (std::isfinite(r.loss()) || config_.dtype == "f16") return;  // f16 leaves such steps out by itself
     fail(Error::Kind::value,
-         "the loss is {} after step {}; a smaller --lr, a longer --warmup or --clip 1 usually helps{}", r.loss,
-         trainer_.steps_done(),
-         saved_step_ > 0 ? fmt::format(" (the checkpoint of step {} is kept)", saved_step_) : "");
+         "the loss is {} after step {}; a smaller --lr, a longer --warmup or --clip 1 usually helps{}", r.loss(),
+         r.step, saved_step_ > 0 ? fmt::format(" (the checkpoint of step {} is kept)", saved_step_) : "");
   }
 
   MetricRow row(Split split, double loss, double lr, double rate) const {
@@ -252,6 +262,7 @@ class TrainingRun {
   }
 
   [[noreturn]] void stop() {
+    read_results();
     save();
     if (progress_.terminal()) progress_.say("");
     throw Interrupted(fmt::format("stopped and saved after step {} of {}; `ebb train --resume {}` goes on from there",
@@ -342,6 +353,7 @@ class TrainingRun {
   Trainer trainer_;
   std::int64_t log_every_ = 1, eval_every_ = 1, checkpoint_every_ = 1, saved_step_ = 0, steps_before_ = 0;
   Sums since_line_, since_test_;
+  std::vector<StepResult> unread_;
   double best_loss_ = std::numeric_limits<double>::infinity();
   std::int64_t tests_since_best_ = 0;
   bool patience_is_over_ = false;

@@ -25,6 +25,15 @@ class ShardedOptimizer {
     step_all(parameters(model), buffers(model), gradients);
   }
 
+  // As Optimizer's; of one rank.
+  template <class Model>
+  void step_where(const Tensor& good, Model& model, const Gradients& gradients, const std::vector<Tensor>& also = {}) {
+    optimizer_->step_where(good, model, gradients, also);
+  }
+  bool has_stepped(const Parameters& parameters, const Gradients& gradients) const {
+    return world_.size() == 1 && optimizer_->has_stepped(parameters, gradients);
+  }
+
   double lr() const { return optimizer_->lr(); }
   void set_lr(double lr) { optimizer_->set_lr(lr); }
 

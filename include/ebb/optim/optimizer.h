@@ -34,6 +34,15 @@ class Optimizer {
   void step(Model& model, const Gradients& gradients) {
     step_all(parameters(model), buffers(model), gradients);
   }
+  // The same where `good`, a bool of one element, is true; where it is not, nothing changes. Decided on the device,
+  // without waiting for it: state and step counts stay there. `also` is evaluated with it. Not for the first step.
+  template <class Model>
+  void step_where(const Tensor& good, Model& model, const Gradients& gradients, const std::vector<Tensor>& also = {}) {
+    step_all(parameters(model), buffers(model), gradients, good, also);
+  }
+  // Has every parameter that has a gradient been updated before?
+  bool has_stepped(const Parameters& parameters, const Gradients& gradients) const;
+
   // The sweeps that step() would run, as text; nothing changes.
   template <class Model>
   std::string print_step(Model& model, const Gradients& gradients) const {
@@ -51,6 +60,7 @@ class Optimizer {
   struct Slots {
     std::int64_t step = 0;        // of this parameter, from 1
     std::vector<Tensor> tensors;  // in the order of the names; undefined before the first step
+    Tensor count;                 // f64, instead of `step` where only the device knows how many were taken
   };
 
   // `slot_names` are PyTorch's names for the state tensors.
@@ -63,9 +73,10 @@ class Optimizer {
 
  private:
   struct Change;
-  void step_all(const Parameters& parameters, const Parameters& buffers, const Gradients& gradients);
+  void step_all(const Parameters& parameters, const Parameters& buffers, const Gradients& gradients,
+                const Tensor& good = {}, const std::vector<Tensor>& also = {});
   std::string print_all(const Parameters& parameters, const Gradients& gradients) const;
-  std::vector<Change> changes(const Parameters& parameters, const Gradients& gradients) const;
+  std::vector<Change> changes(const Parameters& parameters, const Gradients& gradients, const Tensor& good = {}) const;
 
   double lr_ = 0;
   std::vector<const char*> slot_names_;

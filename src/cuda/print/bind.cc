@@ -81,9 +81,12 @@ std::vector<std::uint64_t> bound_words(const SweepText& text, std::span<const Ar
   return words;
 }
 
-bool is_aligned(const SweepText& text, std::span<const std::uint64_t> words) {
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (text.parameters[i].aligned && words[i] % 16 != 0) return false;
+bool is_aligned(const SweepText& text, std::span<const Argument> arguments) {
+  for (const Parameter& p : text.parameters) {
+    if (!p.aligned) continue;
+    const auto at = reinterpret_cast<std::uintptr_t>(arguments[static_cast<std::size_t>(p.slot)].data) +
+                    static_cast<std::uintptr_t>(p.number);
+    if (at % 16 != 0) return false;
   }
   return true;
 }

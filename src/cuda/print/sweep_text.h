@@ -68,8 +68,8 @@ enum class Alignment : std::uint8_t {
   any,
 };
 SweepText print_sweep(const Program& program, const GpuLimits& limits = {}, Alignment alignment = Alignment::sixteen);
-// Whether the text may run with these values of Args.
-bool is_aligned(const SweepText& text, std::span<const std::uint64_t> words);
+// Whether the text may run with these arguments.
+bool is_aligned(const SweepText& text, std::span<const Argument> arguments);
 
 // What comes before every text: types, arithmetic, reductions, random numbers.
 const char* prelude();

@@ -6,6 +6,7 @@
 
 #include "core/format_error.h"
 #include "cuda/runtime/kernel_cache.h"
+#include "cuda/runtime/recording.h"
 
 namespace ebb::cuda {
 
@@ -57,8 +58,7 @@ void Gpu::Memory::free(std::byte* data, std::size_t) noexcept {
   }
 }
 
-// EBB_CUDA_SYNC=1: each launch is waited for, and one that fails says which kernel it was. For finding mistakes.
-static bool waits_for_each_kernel() {
+bool waits_for_each_kernel() {
   static const bool waits = std::getenv("EBB_CUDA_SYNC") != nullptr;
   return waits;
 }
@@ -97,7 +97,9 @@ Function Gpu::kernel(const std::string& text, const char* name) {
 void Gpu::launch(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments, unsigned threads,
                  unsigned shared) {
   void* parameters[] = {const_cast<std::uint64_t*>(arguments.data())};
-  check(driver().launch(kernel, blocks, 1, 1, threads, 1, 1, shared, stream_, parameters, nullptr), "cuLaunchKernel");
+  check(driver().launch(kernel, blocks, 1, 1, threads, 1, 1, shared, stream(), parameters, nullptr), "cuLaunchKernel");
+  if (Recorder* const recorder = Recorder::of_thread())
+    return recorder->add(kernel, blocks, threads, shared, arguments);
   if (!waits_for_each_kernel()) return;
   if (const Result result = driver().synchronize(stream_); result != kSuccess) {
     const char* text = nullptr;
@@ -108,8 +110,18 @@ void Gpu::launch(Function kernel, unsigned blocks, std::span<const std::uint64_t
   }
 }
 
+Stream Gpu::stream() const {
+  const Recorder* const recorder = Recorder::of_thread();
+  return recorder && &recorder->gpu() == this ? recording_stream_ : stream_;
+}
+
+Stream Gpu::recording_stream() {
+  if (!recording_stream_) check(driver().create_stream(&recording_stream_, kNonBlocking), "cuStreamCreate");
+  return recording_stream_;
+}
+
 void Gpu::clear(void* data, std::size_t bytes) {
-  if (bytes) check(driver().set_bytes(reinterpret_cast<Address>(data), 0, bytes, stream_), "cuMemsetD8Async");
+  if (bytes) check(driver().set_bytes(reinterpret_cast<Address>(data), 0, bytes, stream()), "cuMemsetD8Async");
 }
 
 // Two pieces take turns: while one is on its way the other is copied.
@@ -147,7 +159,9 @@ void Gpu::to_host(void* to, const void* from, std::size_t bytes) {
   }
   const std::size_t pieces = (bytes + kStaging - 1) / kStaging;
   const auto size_of_piece = [&](std::size_t p) { return std::min(kStaging, bytes - p * kStaging); };
+  std::uint64_t ended = 0;
   const auto fetch = [&](std::size_t p) {
+    ended = last_ended();
     check(d.to_host(staging_[p % 2], reinterpret_cast<Address>(from) + p * kStaging, size_of_piece(p), stream_),
           "cuMemcpyDtoHAsync");
     check(d.record(staged_[p % 2], stream_), "cuEventRecord");
@@ -159,6 +173,7 @@ void Gpu::to_host(void* to, const void* from, std::size_t bytes) {
     check(d.wait(staged_[p % 2]), "cuEventSynchronize");
     std::memcpy(static_cast<std::byte*>(to) + p * kStaging, staging_[p % 2], size_of_piece(p));
   }
+  reached(ended);  // what was in the stream before the last piece
 }
 
 void Gpu::make_slots() {
@@ -177,7 +192,7 @@ RunMarkPtr Gpu::begin(std::span<const FilledBy> inputs) {
     parents.push_back({std::move(mark), by.step});
   }
   std::lock_guard guard(mutex_);
-  settle_done();
+  if (++begun_ % kRunsPerLook == 0) settle_done();
   // Those that went well say nothing more.
   std::erase_if(parents, [](const RunMark::Parent& p) { return p.mark->settled_ && !p.mark->failed_before(p.step); });
   // Of each only the last step that is read.
@@ -187,36 +202,72 @@ RunMarkPtr Gpu::begin(std::span<const FilledBy> inputs) {
   parents.erase(std::unique(parents.begin(), parents.end(),
                             [](const RunMark::Parent& a, const RunMark::Parent& b) { return a.mark == b.mark; }),
                 parents.end());
-  auto mark = std::make_shared<RunMark>(*this, std::move(parents));
-  if (slots_.empty()) make_slots();
-  mark->slot_ = slots_.back();
-  slots_.pop_back();
-  *mark->slot_ = {};
+  return std::make_shared<RunMark>(*this, std::move(parents));
+}
+
+// With the mutex held.
+Event Gpu::take_event() {
+  Event event = nullptr;
   if (events_.empty()) {
-    check(driver().create_event(&mark->event_, kDisableTiming), "cuEventCreate");
+    check(driver().create_event(&event, kDisableTiming), "cuEventCreate");
   } else {
-    mark->event_ = events_.back();
+    event = events_.back();
     events_.pop_back();
   }
-  return mark;
+  return event;
 }
 
 void Gpu::end(const RunMarkPtr& mark) {
-  use();
-  const Result recorded = driver().record(mark->event_, stream_);
   std::lock_guard guard(mutex_);
-  mark->ended_ = true;
+  mark->run_ = ++ended_;
   in_flight_.push_back(mark);
-  changed_.notify_all();
-  check(recorded, "cuEventRecord");
+  mark->ended_.store(true, std::memory_order_release);
+  if (waiting_) changed_.notify_all();
+  if (ended_ % kRunsPerEvent != 0) return;
+  const Event event = take_event();
+  milestones_.push_back({event, ended_});
+  check(driver().record(event, stream_), "cuEventRecord");
+}
+
+std::uint64_t Gpu::last_ended() {
+  std::lock_guard guard(mutex_);
+  return ended_;
+}
+
+void Gpu::reached(std::uint64_t run) {
+  std::lock_guard guard(mutex_);
+  done_ = std::max(done_, run);
+}
+
+Result Gpu::reach(std::uint64_t run) {
+  use();
+  Event event = nullptr;
+  std::uint64_t last = 0;
+  {
+    std::lock_guard guard(mutex_);
+    if (done_ >= run) return kSuccess;
+    event = take_event();
+    last = ended_;
+    if (const Result result = driver().record(event, stream_); result != kSuccess) return result;
+  }
+  const Result result = driver().wait(event);
+  std::lock_guard guard(mutex_);
+  events_.push_back(event);
+  if (result == kSuccess) done_ = std::max(done_, last);
+  return result;
 }
 
 // With the mutex held.
 void Gpu::settle_done() {
+  while (!milestones_.empty() && driver().query(milestones_.front().event) != kNotReady) {
+    done_ = std::max(done_, milestones_.front().run);
+    events_.push_back(milestones_.front().event);
+    milestones_.pop_front();
+  }
   while (!in_flight_.empty()) {
     RunMark& mark = *in_flight_.front();
     if (!mark.settled_) {
-      if (driver().query(mark.event_) == kNotReady) return;
+      if (mark.run_ > done_) return;
       for (const RunMark::Parent& parent : mark.parents_) {
         if (!parent.mark->settled_) return;
       }
@@ -230,22 +281,22 @@ void Gpu::settle(RunMark& mark) {
   for (const RunMark::Parent& parent : mark.parents_) {
     if (!mark.error_ && parent.mark->failed_before(parent.step)) mark.error_ = parent.mark->error_;  // from step 0 on
   }
-  if (!mark.error_) {
+  if (!mark.error_ && mark.slot_) {
     mark.error_ = mark.own_error();
     if (mark.error_ && !unseen_) unseen_ = mark.error_;
   }
   mark.settled_ = true;
   mark.parents_.clear();
   mark.steps_.clear();
-  slots_.push_back(mark.slot_);
-  events_.push_back(mark.event_);
-  mark.slot_ = nullptr;
-  mark.event_ = nullptr;
+  mark.recorded_ = nullptr;
+  if (mark.slot_) slots_.push_back(std::exchange(mark.slot_, nullptr));
 }
 
 void Gpu::synchronize() {
   use();
+  const std::uint64_t ended = last_ended();
   check(driver().synchronize(stream_), "cuStreamSynchronize");
+  reached(ended);
   std::exception_ptr error;
   {
     std::lock_guard guard(mutex_);
@@ -255,11 +306,28 @@ void Gpu::synchronize() {
   if (error) std::rethrow_exception(error);
 }
 
+ErrorSlot* RunMark::slot() {
+  if (slot_) return slot_;
+  std::lock_guard guard(gpu_.mutex_);
+  if (gpu_.slots_.empty()) gpu_.make_slots();
+  slot_ = gpu_.slots_.back();
+  gpu_.slots_.pop_back();
+  *slot_ = {};
+  return slot_;
+}
+
+std::shared_ptr<const RunMark::CheckedSteps> RunMark::give_steps() {
+  return std::make_shared<const CheckedSteps>(std::exchange(steps_, {}));
+}
+
 std::uint64_t RunMark::add_step(Explain explain) {
   constexpr std::size_t kMostSteps = 1u << (64 - ErrorSlot::kCheckBits - ErrorSlot::kPositionBits);
   if (steps_.size() == kMostSteps - 1) {  // the last number: those before it have to be heard first
+    if (Recorder::of_thread()) fail(Error::Kind::value, "cuda: a recording has {} steps that may fail", steps_.size());
     check(driver().synchronize(gpu_.stream()), "cuStreamSynchronize");
-    if (const std::exception_ptr error = own_error()) std::rethrow_exception(error);
+    if (slot_) {
+      if (const std::exception_ptr error = own_error()) std::rethrow_exception(error);
+    }
     steps_.clear();
   }
   steps_.push_back({std::move(explain), step_});
@@ -267,13 +335,22 @@ std::uint64_t RunMark::add_step(Explain explain) {
 }
 
 std::exception_ptr RunMark::own_error() {
+  const CheckedSteps& steps = recorded_ ? *recorded_ : steps_;
   const std::uint64_t key = *const_cast<const volatile std::uint64_t*>(&slot_->key);
   if (key == ErrorSlot::kNone) return nullptr;
   const auto check = static_cast<int>(key & ((1u << ErrorSlot::kCheckBits) - 1));
   const std::uint64_t position = key >> ErrorSlot::kCheckBits & ((std::uint64_t{1} << ErrorSlot::kPositionBits) - 1);
   const std::uint64_t step = key >> (ErrorSlot::kCheckBits + ErrorSlot::kPositionBits);
-  failed_at_ = steps_[step].step;
-  return std::make_exception_ptr(steps_[step].explain(check, static_cast<std::int64_t>(position), slot_->bits));
+  failed_at_ = steps[step].step;
+  return std::make_exception_ptr(steps[step].explain(check, static_cast<std::int64_t>(position), slot_->bits));
+}
+
+void RunMark::wait_until_ended() {
+  if (ended_.load(std::memory_order_acquire)) return;
+  std::unique_lock lock(gpu_.mutex_);
+  ++gpu_.waiting_;
+  gpu_.changed_.wait(lock, [this] { return ended_.load(std::memory_order_relaxed); });
+  --gpu_.waiting_;
 }
 
 void RunMark::throw_so_far() {
@@ -284,18 +361,15 @@ void RunMark::throw_so_far() {
 }
 
 void RunMark::finish() {
+  wait_until_ended();
   std::vector<Parent> parents;
-  Event event = nullptr;
   {
-    std::unique_lock lock(gpu_.mutex_);
-    gpu_.changed_.wait(lock, [this] { return ended_; });
+    std::lock_guard guard(gpu_.mutex_);
     if (settled_) return;
     parents = parents_;
-    event = event_;
   }
   for (const Parent& parent : parents) parent.mark->finish();
-  gpu_.use();
-  const Result result = driver().wait(event);
+  const Result result = gpu_.reach(run_);
   std::lock_guard guard(gpu_.mutex_);
   if (settled_) return;
   if (result != kSuccess) {
@@ -308,7 +382,15 @@ void RunMark::finish() {
   gpu_.settle(*this);
 }
 
+void RunMark::look_into_run() {
+  for (const Parent& parent : parents_) parent.mark->wait(parent.step);
+  check(driver().synchronize(gpu_.stream()), "cuStreamSynchronize");
+  if (!slot_) return;
+  if (const std::exception_ptr error = own_error()) std::rethrow_exception(error);
+}
+
 void RunMark::wait(std::uint32_t step) {
+  if (!ended_.load(std::memory_order_acquire) && thread_ == std::this_thread::get_id()) return look_into_run();
   finish();
   if (!failed_before(step)) return;
   {

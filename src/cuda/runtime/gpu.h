@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -8,6 +9,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/buffer.h"
@@ -20,7 +22,11 @@ namespace ebb::cuda {
 
 class Gpu;
 
-// What a run will say: an event after its last step, and a slot where its kernels leave what was wrong with the data.
+// EBB_CUDA_SYNC=1: each launch is waited for, and one that fails says which kernel it was. For finding mistakes.
+bool waits_for_each_kernel();
+
+// What a run will say: when it is done, and a slot where its kernels leave what was wrong with the data. Runs are
+// numbered in the order of the stream, so that an event after many of them serves them all.
 class RunMark final : public Mark {
  public:
   // A run whose results this one reads, and by which of its steps they are made.
@@ -28,36 +34,47 @@ class RunMark final : public Mark {
     std::shared_ptr<RunMark> mark;
     std::uint32_t step;
   };
-  RunMark(Gpu& gpu, std::vector<Parent> parents) : gpu_(gpu), parents_(std::move(parents)) {}
-  void wait(std::uint32_t step) override;
-  void begin_step(std::uint32_t step) { step_ = step; }
-
-  // A step that may complain: `explain` makes the error of a check number, a position and a number. Returns the step's
-  // place for the kernel's key.
+  // A step that may complain: `explain` makes the error of a check number, a position and a number.
   using Explain = std::function<Error(int check, std::int64_t position, std::uint64_t bits)>;
-  std::uint64_t add_step(Explain explain);
-  ErrorSlot* slot() const { return slot_; }
-  // For a step that is computed by the host, once the stream has been waited for: throws what this run's inputs or its
-  // steps so far have to say.
-  void throw_so_far();
-
- private:
-  friend class Gpu;
-  void finish();  // waits until it is settled
-  std::exception_ptr own_error();
-  bool failed_before(std::uint32_t step) const { return error_ && failed_at_ <= step; }
-
-  Gpu& gpu_;
-  std::vector<Parent> parents_;  // until it is settled
   struct CheckedStep {
     Explain explain;
     std::uint32_t step;
   };
-  std::vector<CheckedStep> steps_;
+  using CheckedSteps = std::vector<CheckedStep>;
+
+  RunMark(Gpu& gpu, std::vector<Parent> parents) : gpu_(gpu), parents_(std::move(parents)) {}
+  void wait(std::uint32_t step) override;
+  void wait_until_ended();  // all its steps are in the stream
+  void begin_step(std::uint32_t step) { step_ = step; }
+
+  // Returns the step's place for the kernel's key.
+  std::uint64_t add_step(Explain explain);
+  ErrorSlot* slot();
+  // For a step that is computed by the host, once the stream has been waited for: throws what this run's inputs or its
+  // steps so far have to say.
+  void throw_so_far();
+
+  // The steps of a recorded run come from the recording.
+  std::shared_ptr<const CheckedSteps> give_steps();
+  void take_steps(std::shared_ptr<const CheckedSteps> steps) { recorded_ = std::move(steps); }
+
+ private:
+  friend class Gpu;
+  void finish();         // waits until it is settled
+  void look_into_run();  // by the thread that runs it, before its end
+  std::exception_ptr own_error();
+  bool failed_before(std::uint32_t step) const { return error_ && failed_at_ <= step; }
+
+  Gpu& gpu_;
+  const std::thread::id thread_ = std::this_thread::get_id();
+  std::vector<Parent> parents_;  // until it is settled
+  CheckedSteps steps_;
+  std::shared_ptr<const CheckedSteps> recorded_;
   std::uint32_t step_ = 0, failed_at_ = 0;  // of the run
-  Event event_ = nullptr;
-  ErrorSlot* slot_ = nullptr;
-  bool ended_ = false, settled_ = false;  // guarded by the Gpu's mutex, as is the error
+  ErrorSlot* slot_ = nullptr;               // from the first step that may complain on
+  std::atomic<bool> ended_{false};
+  std::uint64_t run_ = 0;  // once it has ended
+  bool settled_ = false;   // guarded by the Gpu's mutex, as is the error
   std::exception_ptr error_;
 };
 using RunMarkPtr = std::shared_ptr<RunMark>;
@@ -74,7 +91,7 @@ class Gpu {
   const std::string& architecture() const { return architecture_; }  // "sm_90"
   int multiprocessors() const { return multiprocessors_; }
   const GpuLimits& limits() const { return limits_; }
-  Stream stream() const { return stream_; }
+  Stream stream() const;  // while this thread records, that of the recording
   BlockSource& memory() { return memory_; }
 
   void use() const;  // makes this GPU's context the calling thread's
@@ -93,6 +110,10 @@ class Gpu {
   void end(const RunMarkPtr& mark);
   void synchronize();  // throws the first error that nobody has been told of
 
+  // The stream of recordings, one at a time.
+  std::unique_lock<std::mutex> lock_recording() { return std::unique_lock(recording_mutex_); }
+  Stream recording_stream();
+
  private:
   friend class RunMark;
   struct Memory final : BlockSource {
@@ -103,6 +124,10 @@ class Gpu {
   void settle(RunMark& mark);  // its work and its parents' are done
   void settle_done();
   void make_slots();
+  Event take_event();
+  std::uint64_t last_ended();
+  void reached(std::uint64_t run);  // all runs up to this one are done
+  Result reach(std::uint64_t run);  // waits for that
 
   int index_, multiprocessors_ = 0;
   GpuLimits limits_;
@@ -120,8 +145,20 @@ class Gpu {
   std::byte* staging_[2] = {};
   Event staged_[2] = {};
 
+  std::mutex recording_mutex_;
+  Stream recording_stream_ = nullptr;
+
+  // An event costs as much as a launch: there is one after every so many runs, and one where somebody waits.
+  static constexpr std::uint64_t kRunsPerEvent = 64, kRunsPerLook = 16;
+  struct Milestone {
+    Event event;
+    std::uint64_t run;
+  };
   std::mutex mutex_;
   std::condition_variable changed_;
+  int waiting_ = 0;
+  std::uint64_t begun_ = 0, ended_ = 0, done_ = 0;  // runs
+  std::deque<Milestone> milestones_;
   std::deque<RunMarkPtr> in_flight_;
   std::vector<ErrorSlot*> slots_;
   std::vector<Event> events_;

@@ -1,0 +1,22 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ebb::cuda {
+
+// A sweep's text with further kernels that run many sweeps of this text by one launch: the blocks of one after those of
+// another, each with its own Args from a table. `sweep_many` and, where there is one, `finish_many` take a struct Table
+// of up to `most` (a power of two) sweeps. Empty where the text does not look as expected.
+std::string joined_text(const std::string& text, std::size_t most);
+
+// The words of a Table: each sweep's Args, and how many blocks it has.
+struct JoinedSweep {
+  std::vector<std::uint64_t> words;
+  unsigned blocks = 0;
+};
+std::vector<std::uint64_t> table_words(std::span<const JoinedSweep> sweeps, std::size_t most);
+
+}  // namespace ebb::cuda

@@ -1,0 +1,12 @@
+#pragma once
+#include <span>
+
+#include "backend/backend.h"
+#include "cuda/runtime/gpu.h"
+
+namespace ebb::cuda {
+
+// All of them by one launch (by several, where there are very many).
+void copy_bytes(Gpu& gpu, std::span<const CopyCall> copies);
+
+}  // namespace ebb::cuda

@@ -1,0 +1,66 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "cuda/runtime/gpu.h"
+
+namespace ebb::cuda {
+
+// A launch of one of our kernels in a recorded run, whose arguments can be replaced.
+struct RecordedLaunch {
+  GraphNode node = nullptr;
+  Function kernel = nullptr;
+  unsigned blocks = 1, threads = kThreads, shared = 0;
+  std::uint32_t step = 0;  // of the run
+  std::vector<std::uint64_t> words;
+  std::vector<std::size_t> slot_words;  // those that are the address of the run's ErrorSlot
+  bool changed = false;
+};
+
+// A run as a CUDA graph: one call launches all its kernels, with the arguments of the recording. The ErrorSlot is the
+// one thing that every run has its own of: launches that have its address get another one each time.
+class RecordedRun final : public Recording {
+ public:
+  explicit RecordedRun(Gpu& gpu) : gpu_(gpu) {}
+  ~RecordedRun() override;
+  std::vector<RecordedLaunch>& launches() { return launches_; }
+  void replay(RunMark& mark);
+
+ private:
+  friend class Recorder;
+  Gpu& gpu_;
+  Graph graph_ = nullptr;  // nodes belong to it
+  GraphExec exec_ = nullptr;
+  std::vector<RecordedLaunch> launches_;
+  std::shared_ptr<const RunMark::CheckedSteps> steps_;
+  const ErrorSlot* slot_ = nullptr;
+};
+
+// While it lives, what this thread launches on the GPU goes into a recording.
+class Recorder {
+ public:
+  static Recorder* of_thread();  // null: it records nothing
+  Recorder(Gpu& gpu, RunMark& mark);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+
+  Gpu& gpu() const { return gpu_; }
+  void begin_step(std::uint32_t step) { step_ = step; }
+  void add(Function kernel, unsigned blocks, unsigned threads, unsigned shared, std::span<const std::uint64_t> words);
+  // Ends it. Null where the driver cannot make a graph of what was recorded.
+  std::unique_ptr<RecordedRun> finish();
+
+ private:
+  Gpu& gpu_;
+  RunMark& mark_;
+  std::unique_lock<std::mutex> alone_;
+  std::unique_ptr<RecordedRun> made_;
+  std::uint32_t step_ = 0;
+  bool capturing_ = false;
+};
+
+}  // namespace ebb::cuda
