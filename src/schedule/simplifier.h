@@ -60,6 +60,7 @@ class Simplifier {
 
   // ---- simplify_views.cc ----
   std::int32_t add_view(Value v);
+  bool widens_memory(const Value& v) const;  // a half from memory, to f32: whoever loads it can do so
   // Where the view's elements lie, and whether a sweep can follow it.
   std::int32_t finish_view(Value v);
 

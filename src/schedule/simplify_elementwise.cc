@@ -125,7 +125,7 @@ std::int32_t Simplifier::times(const Value& v, std::int32_t s, std::int32_t x) {
 }
 
 std::int32_t Simplifier::without_repeats(const Value& v) {
-  if (v.shape.numel() == 0 || v.op == Op::check) return -1;
+  if (v.shape.numel() == 0 || v.op == Op::check || widens_memory(v)) return -1;
   std::uint32_t repeated = 0;
   for (int d = 0; d < v.shape.rank(); ++d) {
     if (v.shape[d] == 1) continue;

@@ -69,6 +69,13 @@ bool same_but_ones(const Shape& from, const std::array<std::int8_t, Shape::kMaxR
 
 }  // namespace
 
+bool Simplifier::widens_memory(const Value& v) const {
+  const auto is_half = [](DType d) { return d == DType::f16 || d == DType::bf16; };
+  if (v.op != Op::cast || v.dtype != DType::f32) return false;
+  const Value& x = at(v.inputs[0]);
+  return is_half(x.dtype) && (x.is_view() ? at(x.base) : x).op == Op::data;
+}
+
 std::int32_t Simplifier::add_view(Value v) {
   const std::int32_t in = v.inputs[0];
   if (v.op == Op::reshape || v.op == Op::permute || v.op == Op::expand || v.op == Op::narrow) {
@@ -84,6 +91,15 @@ std::int32_t Simplifier::add_view(Value v) {
     if (v.op == Op::expand && at(in).op == Op::expand && at(at(in).inputs[0]).shape.rank() == v.shape.rank()) {
       v.inputs[0] = at(in).inputs[0];
       return add_view(std::move(v));
+    }
+    if (v.op == Op::expand && widens_memory(at(in))) {  // each reader widens: a sweep of its own would cost more
+      Value wide = at(in);
+      v.dtype = at(wide.inputs[0]).dtype;
+      v.inputs[0] = wide.inputs[0];
+      v.node = wide.node = -1;
+      wide.shape = v.shape;
+      wide.inputs = {add_view(std::move(v))};
+      return intern(std::move(wide));
     }
   }
   return finish_view(std::move(v));

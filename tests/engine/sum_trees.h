@@ -53,9 +53,9 @@ struct CpuSums {
   }
 };
 
-// cuda/print/prelude.cc: leaves of 8 pairwise, 4 of them 2048 apart, both in the type of the elements; then in f64 the
-// 8 warps of a lane and the lanes pairwise, which is a segment of 8192. 256 threads take segments in turn, or the rows
-// of a total, and are added as the threads of a segment are.
+// cuda/print/prelude.cc: leaves of 8 pairwise, 8 of them 256 apart, both in the type of the elements; then in f64 the
+// 32 lanes pairwise, which is a segment of 2048. 32 lanes take 1024 segments in turn, or the rows of a total, and are
+// added as the lanes of a segment are; and so are the sums of 1024.
 struct CudaSums {
   template <class T>
   static double segment(const T* x, std::int64_t n) {
@@ -75,7 +75,7 @@ struct CudaSums {
   template <class T>
   static double line(const T* x, std::int64_t n) {
     std::vector<double> parts;
-    for (std::int64_t b = 0; b < n; b += 1024) parts.push_back(segment(x + b, std::min<std::int64_t>(1024, n - b)));
+    for (std::int64_t b = 0; b < n; b += 2048) parts.push_back(segment(x + b, std::min<std::int64_t>(2048, n - b)));
     return over_parts(parts);
   }
   template <class T>

@@ -51,7 +51,7 @@ std::string Printer::columns_kernel() {
     chunk += fmt::format("{0} chunk{1}[{2}];\n#pragma unroll\nfor (int j = 0; j < {2}; ++j) chunk{1}[j] = {3};\n",
                          element_type(v), v, width, nothing(v));
   chunk += fmt::format("const i64 end = begin + {0} < group_end ? begin + {0} : group_end;\n", kChunkRows);
-  chunk += "#pragma unroll 4\nfor (i64 row = begin; row < end; ++row) {\n" +
+  chunk += "#pragma unroll 8\nfor (i64 row = begin; row < end; ++row) {\n" +
            indented(coordinates(layout_.rows) + row_values + body, "  ") + "}\n";
   for (const std::int32_t v : column_sums_)
     chunk +=
@@ -105,7 +105,7 @@ std::string Printer::finish_kernel() {
     sums += fmt::format("{0} sum{1} = {2}::nothing<{0}>();\n", w, v, op);
     sums += fmt::format(
         "if (chain < {0} && col < a.columns) {{\n"
-        "  for (i64 g = chain; g < a.groups; g += {0}) sum{1} = {2}::of(sum{1}, from_bits(sum{1}, "
+        "#pragma unroll 8\n  for (i64 g = chain; g < a.groups; g += {0}) sum{1} = {2}::of(sum{1}, from_bits(sum{1}, "
         "a.work[a.sums + ({3} * a.groups + g) * a.columns + col]));\n  shared[threadIdx.x] = bits_of(sum{1});\n}}\n",
         kChains, v, op, sum_number(v));
     sums += "__syncthreads();\n";

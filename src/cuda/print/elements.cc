@@ -37,7 +37,7 @@ std::string Printer::elements_kernel() {
   for (const std::int32_t v : totals_)
     text += fmt::format("    Reduction<{}, {}, {}> sum{};\n", reduction_text(instr(v).op), element_type(v),
                         wide_type(v), v);
-  text += "    for (int k = 0; k < 4; ++k) {\n";
+  text += fmt::format("    for (int k = 0; k < {}; ++k) {{\n", kLeaves);
   text += fmt::format("      const i64 leaf = part * {} + k * {} + lane * {};\n", kSegment, 32 * kLeaf, kLeaf);
   text += "      if (leaf >= a.n) break;\n" + indented(body, "      ") + "    }\n";
   for (std::size_t t = 0; t < totals_.size(); ++t) {

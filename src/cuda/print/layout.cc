@@ -193,7 +193,7 @@ Layout layout_of(const Program& p, const GpuLimits& limits) {
     const std::int64_t rounds = pieces(l.segments, l.segments <= 64 ? 16 : 32);
     const std::int64_t warps = std::max<std::int64_t>(1, pieces(l.segments, std::max<std::int64_t>(1, rounds)));
     l.threads = static_cast<int>(32 * warps);
-    l.slots = 4 * std::max<std::int64_t>(1, rounds);
+    l.slots = kLeaves * std::max<std::int64_t>(1, rounds);
     l.long_row = l.segments > kGroup;
     l.bound_threads = warps <= 8 ? 256 : warps <= 16 ? 512 : 1024;
     l.bound_blocks = warps <= 8 ? 4 : warps <= 16 ? 2 : 1;

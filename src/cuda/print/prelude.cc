@@ -244,9 +244,9 @@ static __device__ __noinline__ void complain(ErrorSlot* slot, i64 step, i64 posi
   }
 }
 
-// The tree every sum is made by, whoever makes it. A leaf is 8 neighbours, added pairwise; a lane adds 4 leaves that lie
+// The tree every sum is made by, whoever makes it. A leaf is 8 neighbours, added pairwise; a lane adds 8 leaves that lie
 // 256 apart, in order; both in the type of the elements. From there on f64: a butterfly over 32 lanes makes a segment of
-// 1024 elements. 1024 segments are a group: lane l adds segments l, l + 32, ... in order, then a butterfly; groups are
+// 2048 elements. 1024 segments are a group: lane l adds segments l, l + 32, ... in order, then a butterfly; groups are
 // added in the same way. Integers and maxima have no rounding that an order could change, but go the same way.
 struct Plus {
   EBB f32 of(f32 a, f32 b) { return a + b; }
@@ -330,7 +330,16 @@ template <class Op, class T, class W> struct Reduction {
 // Up to 1024 of them; the same number for all lanes.
 template <class Op, class W> EBB W over_segments(const u64* parts, int count) {
   W x = Op::template nothing<W>();
-  for (int i = threadIdx.x & 31; i < count; i += 32) x = Op::of(x, from_bits(x, parts[i]));
+  const int lane = threadIdx.x & 31;
+  if (count <= 32) {  // groups of so many lanes add the same; what other lanes would add is nothing
+    const int lanes = count > 16 ? 32 : count > 8 ? 16 : count > 4 ? 8 : count > 2 ? 4 : count > 1 ? 2 : 1;
+    const int i = lane & (lanes - 1);
+    if (i < count) x = Op::of(x, from_bits(x, parts[i]));
+    for (int distance = lanes >> 1; distance; distance >>= 1) x = Op::of(x, other_lane(x, distance));
+    return x;
+  }
+#pragma unroll 4
+  for (int i = lane; i < count; i += 32) x = Op::of(x, from_bits(x, parts[i]));
   return over_lanes<Op>(x);
 }
 // What all blocks have left, by one block; shared: 1024 numbers.

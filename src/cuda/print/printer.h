@@ -100,7 +100,7 @@ class Printer {
   SweepText out_;
   std::string fields_;
   std::map<std::string, std::size_t> members_;  // their numbers
-  std::map<std::int32_t, int> number_;  // of checks
+  std::map<std::int32_t, int> number_;          // of checks
   std::vector<std::int32_t> totals_, column_sums_;
   std::size_t most_reductions_ = 0;  // of one pass
 };

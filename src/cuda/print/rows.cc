@@ -42,16 +42,16 @@ std::string Printer::over_leaves(const std::string& body, const std::string& end
       return "{\n  const int slot = 0, leaf = lane * 8;\n  if (leaf < columns) {\n" + indented(body, "    ") +
              "  }\n}\n" + end_of_segment;
     }
-    return "for (int slot = 0; slot < 4; ++slot) {\n  const int leaf = slot * 256 + lane * 8;\n"
-           "  if (leaf >= columns) break;\n" +
-           indented(body, "  ") + "}\n" + end_of_segment;
+    return fmt::format("for (int slot = 0; slot < {}; ++slot) {{\n  const int leaf = slot * {} + lane * {};\n", kLeaves,
+                       32 * kLeaf, kLeaf) +
+           "  if (leaf >= columns) break;\n" + indented(body, "  ") + "}\n" + end_of_segment;
   }
   std::string text =
       fmt::format("for ({} segment = {}warp, round = 0; segment < {}; segment += warps, ++round) {{\n", index,
                   layout_.long_row ? "first_segment + " : "", layout_.long_row ? "end_segment" : "segments");
-  text += "  for (int k = 0; k < 4; ++k) {\n";
-  text += fmt::format("    const {} leaf = segment * 1024 + k * 256 + lane * 8;\n", index);
-  text += "    const int slot = (int)round * 4 + k;\n    if (leaf >= columns) break;\n";
+  text += fmt::format("  for (int k = 0; k < {}; ++k) {{\n", kLeaves);
+  text += fmt::format("    const {} leaf = segment * {} + k * {} + lane * {};\n", index, kSegment, 32 * kLeaf, kLeaf);
+  text += fmt::format("    const int slot = (int)round * {} + k;\n    if (leaf >= columns) break;\n", kLeaves);
   return text + indented(body, "    ") + "  }\n" + indented(end_of_segment, "  ") + "}\n";
 }
 
