@@ -36,7 +36,7 @@ PYTHON_OPTIONS := $(if $(filter release debug,$(PRESET)),-DEBB_BUILD_PYTHON=ON -
 CUDA_TESTS := cuda ops library network losses losses_kernels table engine nn optim
 SANITIZED := *LibraryOnGpu*f32:*LibraryOnGpu*bf16:OnGpu.*-OnGpu.IsUsableAfterItsMemoryIsSpent
 
-.PHONY: help run test test-emulated test-cuda test-threads fuzz exhaustive load parity wheel site bench bench-parts \
+.PHONY: help run test test-emulated test-cuda test-threads fuzz exhaustive load parity wheel site bench bench-cuda bench-parts \
         format clean packages configure python-package
 
 help:
@@ -52,6 +52,7 @@ help:
 	@echo "make wheel    a manylinux wheel in build/wheel, tested in an environment without Ebb's Debian packages"
 	@echo "make site     the documentation as a static site in build/site"
 	@echo "make bench    compare with PyTorch, JAX and MLX (SUITE=losses: one suite, QUICK=1: the large rows only)"
+	@echo "make bench-cuda    compare with PyTorch on a GPU (SUITE=rows: one suite, QUICK=1: smaller arrays)"
 	@echo "make bench-parts   measure sweeps, vector math, products, networks and losses by themselves (PART=losses: one)"
 	@echo "make format   clang-format the sources"
 	@echo "make clean    remove what was built"
@@ -157,6 +158,10 @@ site: python-package
 bench: configure
 	$(call install_missing,$(BENCH_PACKAGES))
 	@python3 bench/compare.py $(if $(SUITE),--suite $(SUITE)) $(if $(QUICK),--quick)
+
+# On the first GPU, beside PyTorch: needs a python3 with PyTorch for CUDA that the package was built for.
+bench-cuda: python-package
+	@PYTHONPATH=$(CURDIR)/$(BUILD)/python/package python3 bench/cuda.py $(if $(SUITE),--suite $(SUITE)) $(if $(QUICK),--quick)
 
 # Each part by itself, with Google Benchmark: PART=losses for one of them, FILTER=huber for some of its rows.
 bench-parts: packages
