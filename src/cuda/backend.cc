@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/format_error.h"
+#include "cuda/library/kernels.h"
 #include "cuda/library/library.h"
 #include "cuda/print/sweep_text.h"
 #include "cuda/runtime/gpu.h"
@@ -96,6 +97,12 @@ class CudaBackend final : public Backend {
   void from_host(Buffer& to, const void* from, std::size_t bytes) override { gpu_.from_host(to.data, from, bytes); }
   void synchronize() override { gpu_.synchronize(); }
   BlockSource& memory() override { return gpu_.memory(); }
+  Streams* streams() override { return &gpu_.streams(); }
+  void scale(const View& data, const View& factor) override {
+    gpu_.use();
+    gpu_.streams().before_work();
+    scale_elements(gpu_, data, factor);
+  }
   bool rounds_to_bf16() const override { return true; }  // from compute capability 8.0 on
 
  private:

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "cuda/kernel_store.h"
 #include "cuda/print/sweep_text.h"
@@ -20,6 +21,30 @@ std::mutex device;         // one thing at a time
 std::string recording_to;  // kernels are written there and never run
 
 Result fine() { return kSuccess; }
+
+// What the streams were asked for.
+std::mutex calls_mutex;
+std::vector<std::string> calls;
+std::uintptr_t streams = 0, captured_stream = 0;
+int capture_mode = 0;
+Result note(const char* call, Stream stream) {
+  std::lock_guard guard(calls_mutex);
+  const auto number = reinterpret_cast<std::uintptr_t>(stream);
+  if (calls.size() > 10000) calls.clear();  // nobody asks
+  calls.push_back(std::string(call) + " " + std::to_string(number / 16));
+  return kSuccess;
+}
+Stream new_stream() { return reinterpret_cast<Stream>(++streams * 16); }  // small numbers have a meaning
+// What the driver refuses while a graph is captured: whatever could wait for it, and events of its stream.
+Result unless_captured(Stream stream) {
+  constexpr Result kCaptureUnsupported = 900;
+  return captured_stream && reinterpret_cast<std::uintptr_t>(stream) == captured_stream ? kCaptureUnsupported
+                                                                                        : kSuccess;
+}
+Result unless_capture_forbids() {
+  constexpr Result kCaptureUnsupported = 900;
+  return captured_stream && capture_mode != kRelaxedCapture ? kCaptureUnsupported : kSuccess;
+}
 
 // A program's machine code is its text; a module is that text without the prelude, and its kernels are in the store.
 struct Text {
@@ -49,6 +74,15 @@ Result find_function(Function* f, Module module, const char* name) {
 }
 
 }  // namespace
+
+std::vector<std::string> emulated_stream_calls() {
+  std::lock_guard guard(calls_mutex);
+  return std::exchange(calls, {});
+}
+void* new_emulated_stream() { return new_stream(); }
+void capture_emulated_stream(void* stream, bool on) {
+  captured_stream = on ? reinterpret_cast<std::uintptr_t>(stream) : 0;
+}
 
 bool device_is_emulated() { return emulated; }
 bool device_records() { return !recording_to.empty(); }
@@ -125,7 +159,12 @@ void emulate_device() {
   };
   d.retain_context = [](Context*, int) { return kSuccess; };
   d.set_context = [](Context) { return kSuccess; };
+  d.current_context = [](Context* context) {
+    *context = nullptr;
+    return kSuccess;
+  };
   d.allocate = [](Address* address, std::size_t bytes) {
+    if (unless_capture_forbids() != kSuccess) return unless_capture_forbids();
     if (bytes > std::size_t{4} << 30) return kOutOfMemory;
     void* const memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
     if (!memory) return kOutOfMemory;
@@ -136,6 +175,16 @@ void emulate_device() {
   d.free = [](Address address) {
     std::free(reinterpret_cast<void*>(address));
     return kSuccess;
+  };
+  static const auto allocate = d.allocate;
+  static const auto free = d.free;
+  d.allocate_async = [](Address* address, std::size_t bytes, Stream stream) {
+    note("allocate", stream);
+    return allocate(address, bytes);
+  };
+  d.free_async = [](Address address, Stream stream) {
+    note("free", stream);
+    return free(address);
   };
   d.allocate_host = [](void** memory, std::size_t bytes, unsigned) {
     *memory = std::malloc(bytes);
@@ -153,15 +202,37 @@ void emulate_device() {
     if (!device_records()) std::memset(reinterpret_cast<void*>(to), x, n);
     return kSuccess;
   };
-  d.create_stream = [](Stream*, unsigned) { return fine(); };
-  d.synchronize = [](Stream) { return fine(); };
+  d.create_stream = [](Stream* stream, unsigned) {
+    *stream = new_stream();
+    return kSuccess;
+  };
+  d.synchronize = [](Stream stream) {
+    note("synchronize", stream);
+    return unless_captured(stream) == kSuccess ? unless_capture_forbids() : unless_captured(stream);
+  };
   d.create_event = [](Event*, unsigned) { return fine(); };
-  d.record = [](Event, Stream) { return fine(); };
-  d.query = d.wait = [](Event) { return fine(); };
+  d.record = [](Event, Stream stream) {
+    note("record", stream);
+    return unless_captured(stream);
+  };
+  d.stream_wait = [](Stream stream, Event, unsigned) {
+    note("wait", stream);
+    return unless_captured(stream);
+  };
+  d.is_capturing = [](Stream stream, int* status) {
+    *status = unless_captured(stream) != kSuccess;
+    return kSuccess;
+  };
+  d.capture_mode = [](int* mode) {
+    std::swap(*mode, capture_mode);
+    return kSuccess;
+  };
+  d.query = d.wait = [](Event) { return unless_capture_forbids(); };
   d.load_module = load_module;
   d.function = find_function;
-  d.launch = [](Function f, unsigned blocks, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream,
+  d.launch = [](Function f, unsigned blocks, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream stream,
                 void** parameters, void**) {
+    note("launch", stream);
     static unsigned long long seed = 1;
     if (!recording_to.empty()) return kSuccess;
     std::lock_guard guard(device);

@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <vector>
 
 namespace ebb::testing {
 
@@ -14,5 +15,11 @@ void use_emulated_device_without_gpu();
 void record_kernels(const std::string& path);
 
 void install_emulated_lt();  // cuBLASLt
+
+// Streams of the emulated device are numbers, its own is the first; work is done as it is given, whatever the stream.
+// What was asked of them since the last call: "launch 2", "record 1", "wait 2" (for an event), "allocate 2"...
+std::vector<std::string> emulated_stream_calls();
+void* new_emulated_stream();
+void capture_emulated_stream(void* stream, bool on);  // it says that a graph is captured from it
 
 }  // namespace ebb::testing

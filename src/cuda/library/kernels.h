@@ -71,6 +71,9 @@ View part_of(const View& v, int axis, std::int64_t first, std::int64_t count);
 // to = from, converted; both dense.
 void convert_elements(Gpu& gpu, const View& to, const View& from);
 
+// data *= factor, one number of any floating dtype; data is dense. Where the factor is 1 it is not read.
+void scale_elements(Gpu& gpu, const View& data, const View& factor);
+
 void run_convolution(const LibraryCall& call, Gpu& gpu);
 void run_conv_transpose(const LibraryCall& call, Gpu& gpu);
 void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu);

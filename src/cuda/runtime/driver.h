@@ -18,6 +18,8 @@ using Address = unsigned long long;
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotReady = 600;
 inline constexpr int kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMinor = 76;  // device attributes
 inline constexpr unsigned kNonBlocking = 1, kDisableTiming = 2, kPortable = 1;
+inline constexpr int kRelaxedCapture = 2;
+inline const Stream kLegacyStream = reinterpret_cast<Stream>(1);  // the default stream by another name
 
 // Name in the table, symbol in the library, parameters.
 #define EBB_CUDA_DRIVER(X)                                                        \
@@ -32,14 +34,20 @@ inline constexpr unsigned kNonBlocking = 1, kDisableTiming = 2, kPortable = 1;
   X(total_memory, cuDeviceTotalMem_v2, (std::size_t*, int))                       \
   X(retain_context, cuDevicePrimaryCtxRetain, (Context*, int))                    \
   X(set_context, cuCtxSetCurrent, (Context))                                      \
+  X(current_context, cuCtxGetCurrent, (Context*))                                 \
   X(allocate, cuMemAlloc_v2, (Address*, std::size_t))                             \
   X(free, cuMemFree_v2, (Address))                                                \
+  X(allocate_async, cuMemAllocAsync, (Address*, std::size_t, Stream))             \
+  X(free_async, cuMemFreeAsync, (Address, Stream))                                \
   X(allocate_host, cuMemHostAlloc, (void**, std::size_t, unsigned))               \
   X(to_device, cuMemcpyHtoDAsync_v2, (Address, const void*, std::size_t, Stream)) \
   X(to_host, cuMemcpyDtoHAsync_v2, (void*, Address, std::size_t, Stream))         \
   X(set_bytes, cuMemsetD8Async, (Address, unsigned char, std::size_t, Stream))    \
   X(create_stream, cuStreamCreate, (Stream*, unsigned))                           \
   X(synchronize, cuStreamSynchronize, (Stream))                                   \
+  X(stream_wait, cuStreamWaitEvent, (Stream, Event, unsigned))                    \
+  X(is_capturing, cuStreamIsCapturing, (Stream, int*))                            \
+  X(capture_mode, cuThreadExchangeStreamCaptureMode, (int*))                      \
   X(create_event, cuEventCreate, (Event*, unsigned))                              \
   X(record, cuEventRecord, (Event, Stream))                                       \
   X(query, cuEventQuery, (Event))                                                 \

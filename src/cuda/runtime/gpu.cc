@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "core/format_error.h"
 #include "cuda/runtime/kernel_cache.h"
@@ -29,7 +30,7 @@ Gpu::Gpu(int index) : index_(index) {
   architecture_ = fmt::format("sm_{}{}", major, minor);
   check(d.retain_context(&context_, device), "cuDevicePrimaryCtxRetain");
   use();
-  check(d.create_stream(&stream_, kNonBlocking), "cuStreamCreate");
+  streams_.make_own();
   memory_.gpu = this;
 }
 
@@ -83,9 +84,9 @@ Function Gpu::kernel(const std::string& text, const char* name) {
 
 void Gpu::launch(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments) {
   void* parameters[] = {const_cast<std::uint64_t*>(arguments.data())};
-  check(driver().launch(kernel, blocks, 1, 1, kThreads, 1, 1, 0, stream_, parameters, nullptr), "cuLaunchKernel");
-  if (!waits_for_each_kernel()) return;
-  if (const Result result = driver().synchronize(stream_); result != kSuccess) {
+  check(driver().launch(kernel, blocks, 1, 1, kThreads, 1, 1, 0, stream(), parameters, nullptr), "cuLaunchKernel");
+  if (!waits_for_each_kernel() || streams_.capturing()) return;
+  if (const Result result = driver().synchronize(stream()); result != kSuccess) {
     const char* text = nullptr;
     driver().error_text(result, &text);
     std::lock_guard guard(kernels_mutex_);
@@ -95,12 +96,14 @@ void Gpu::launch(Function kernel, unsigned blocks, std::span<const std::uint64_t
 }
 
 void Gpu::clear(void* data, std::size_t bytes) {
-  if (bytes) check(driver().set_bytes(reinterpret_cast<Address>(data), 0, bytes, stream_), "cuMemsetD8Async");
+  if (bytes) check(driver().set_bytes(reinterpret_cast<Address>(data), 0, bytes, stream()), "cuMemsetD8Async");
 }
 
 // Two pieces take turns: while one is on its way the other is copied.
 void Gpu::from_host(void* to, const void* from, std::size_t bytes) {
   use();
+  streams_.require_no_capture("to: elements cannot be copied to the device");
+  streams_.before_work();
   const Driver& d = driver();
   std::lock_guard guard(staging_mutex_);
   for (std::size_t done = 0, piece = 0; done < bytes; ++piece) {
@@ -114,14 +117,17 @@ void Gpu::from_host(void* to, const void* from, std::size_t bytes) {
       check(d.wait(staged_[side]), "cuEventSynchronize");  // whoever used it before
     }
     std::memcpy(staging_[side], static_cast<const std::byte*>(from) + done, n);
-    check(d.to_device(reinterpret_cast<Address>(to) + done, staging_[side], n, stream_), "cuMemcpyHtoDAsync");
-    check(d.record(staged_[side], stream_), "cuEventRecord");
+    check(d.to_device(reinterpret_cast<Address>(to) + done, staging_[side], n, stream()), "cuMemcpyHtoDAsync");
+    check(d.record(staged_[side], stream()), "cuEventRecord");
+    staged_on_[side] = stream();
     done += n;
   }
 }
 
 void Gpu::to_host(void* to, const void* from, std::size_t bytes) {
   use();
+  streams_.require_no_capture("item: values cannot be read");
+  streams_.before_work();
   const Driver& d = driver();
   std::lock_guard guard(staging_mutex_);
   for (std::size_t side = 0; side < 2; ++side) {
@@ -134,11 +140,15 @@ void Gpu::to_host(void* to, const void* from, std::size_t bytes) {
   const std::size_t pieces = (bytes + kStaging - 1) / kStaging;
   const auto size_of_piece = [&](std::size_t p) { return std::min(kStaging, bytes - p * kStaging); };
   const auto fetch = [&](std::size_t p) {
-    check(d.to_host(staging_[p % 2], reinterpret_cast<Address>(from) + p * kStaging, size_of_piece(p), stream_),
+    check(d.to_host(staging_[p % 2], reinterpret_cast<Address>(from) + p * kStaging, size_of_piece(p), stream()),
           "cuMemcpyDtoHAsync");
-    check(d.record(staged_[p % 2], stream_), "cuEventRecord");
+    check(d.record(staged_[p % 2], stream()), "cuEventRecord");
+    staged_on_[p % 2] = stream();
   };
-  // What an earlier from_host left in the staging memory goes first: the stream keeps the order.
+  // What an earlier from_host left in the staging memory goes first: its stream keeps the order.
+  for (std::size_t side = 0; side < 2; ++side) {
+    if (staged_on_[side] != stream()) check(d.wait(staged_[side]), "cuEventSynchronize");
+  }
   if (pieces > 0) fetch(0);
   for (std::size_t p = 0; p < pieces; ++p) {
     if (p + 1 < pieces) fetch(p + 1);
@@ -156,13 +166,15 @@ void Gpu::make_slots() {
 
 RunMarkPtr Gpu::begin(std::span<const FilledBy> inputs) {
   use();
+  streams_.before_work();
   std::vector<RunMark::Parent> parents;
   for (const FilledBy& by : inputs) {
     RunMarkPtr mark = std::static_pointer_cast<RunMark>(by.mark);
     if (&mark->gpu_ != this) mark->finish();
     parents.push_back({std::move(mark), by.step});
   }
-  std::lock_guard guard(mutex_);
+  call_done();
+  std::unique_lock lock(mutex_);
   settle_done();
   // Those that went well say nothing more.
   std::erase_if(parents, [](const RunMark::Parent& p) { return p.mark->settled_ && !p.mark->failed_before(p.step); });
@@ -173,34 +185,74 @@ RunMarkPtr Gpu::begin(std::span<const FilledBy> inputs) {
   parents.erase(std::unique(parents.begin(), parents.end(),
                             [](const RunMark::Parent& a, const RunMark::Parent& b) { return a.mark == b.mark; }),
                 parents.end());
+  const Stream stream = this->stream();
+  for (const RunMark::Parent& parent : parents) {
+    if (parent.mark->stream_ == stream) continue;
+    changed_.wait(lock, [&] { return parent.mark->ended_; });
+    if (parent.mark->settled_) continue;
+    require(!streams_.capturing(), "stream: a graph is captured that reads what is still being computed outside of it");
+    check(driver().stream_wait(stream, parent.mark->event_, 0), "cuStreamWaitEvent");
+  }
   auto mark = std::make_shared<RunMark>(*this, std::move(parents));
+  mark->stream_ = stream;
+  mark->captured_ = streams_.capturing();
   if (slots_.empty()) make_slots();
   mark->slot_ = slots_.back();
   slots_.pop_back();
   *mark->slot_ = {};
+  if (mark->captured_) return mark;
   if (events_.empty()) {
     check(driver().create_event(&mark->event_, kDisableTiming), "cuEventCreate");
   } else {
     mark->event_ = events_.back();
     events_.pop_back();
   }
+  in_flight_.push_back(mark);
   return mark;
 }
 
 void Gpu::end(const RunMarkPtr& mark) {
   use();
-  const Result recorded = driver().record(mark->event_, stream_);
+  streams_.ran(mark);
+  const Result recorded = mark->captured_ ? kSuccess : driver().record(mark->event_, mark->stream_);
   std::lock_guard guard(mutex_);
   mark->ended_ = true;
-  in_flight_.push_back(mark);
+  if (mark->captured_) {  // there is nothing to wait for; what it complains of is looked for by synchronize()
+    mark->settled_ = true;
+    mark->parents_.clear();
+    captured_.push_back(mark);
+  }
   changed_.notify_all();
   check(recorded, "cuEventRecord");
+}
+
+void Gpu::call_when_done(std::function<void()> f) {
+  {
+    std::lock_guard guard(mutex_);
+    settle_done();
+    if (!in_flight_.empty()) {
+      in_flight_.back()->when_done_.push_back(std::move(f));
+      return;
+    }
+  }
+  f();
+  call_done();
+}
+
+void Gpu::call_done() {
+  std::vector<std::function<void()>> all;
+  {
+    std::lock_guard guard(mutex_);
+    all.swap(done_);
+  }
+  for (const auto& f : all) f();
 }
 
 // With the mutex held.
 void Gpu::settle_done() {
   while (!in_flight_.empty()) {
     RunMark& mark = *in_flight_.front();
+    if (!mark.ended_) return;
     if (!mark.settled_) {
       if (driver().query(mark.event_) == kNotReady) return;
       for (const RunMark::Parent& parent : mark.parents_) {
@@ -208,6 +260,7 @@ void Gpu::settle_done() {
       }
       settle(mark);
     }
+    std::move(mark.when_done_.begin(), mark.when_done_.end(), std::back_inserter(done_));
     in_flight_.pop_front();
   }
 }
@@ -218,7 +271,10 @@ void Gpu::settle(RunMark& mark) {
   }
   if (!mark.error_) {
     mark.error_ = mark.own_error();
-    if (mark.error_ && !unseen_) unseen_ = mark.error_;
+    if (mark.error_ && !unseen_) {
+      unseen_ = mark.error_;
+      unseen_elsewhere_ = !streams_.is_own(mark.stream_);
+    }
   }
   mark.settled_ = true;
   mark.parents_.clear();
@@ -229,22 +285,51 @@ void Gpu::settle(RunMark& mark) {
   mark.event_ = nullptr;
 }
 
-void Gpu::synchronize() {
-  use();
-  check(driver().synchronize(stream_), "cuStreamSynchronize");
+// What the kernels of captured graphs complain of, each time they are run.
+std::exception_ptr Gpu::error_of_captured() {
+  for (const RunMarkPtr& mark : captured_) {
+    if (const std::exception_ptr error = mark->own_error()) {
+      *mark->slot_ = {};
+      return error;
+    }
+  }
+  return nullptr;
+}
+
+void Gpu::throw_unseen_elsewhere() {
   std::exception_ptr error;
   {
     std::lock_guard guard(mutex_);
     settle_done();
+    if (!unseen_elsewhere_) return;
+    unseen_elsewhere_ = false;
     error = std::exchange(unseen_, nullptr);
   }
+  if (error) std::rethrow_exception(error);
+}
+
+void Gpu::synchronize() {
+  use();
+  streams_.require_no_capture("synchronize: the device cannot be waited for");
+  const std::uint64_t work = streams_.before_work();
+  check(driver().synchronize(stream()), "cuStreamSynchronize");
+  std::exception_ptr error;
+  {
+    std::lock_guard guard(mutex_);
+    streams_.is_done(work);
+    settle_done();
+    error = std::exchange(unseen_, nullptr);
+    unseen_elsewhere_ = false;
+    if (!error) error = error_of_captured();
+  }
+  call_done();
   if (error) std::rethrow_exception(error);
 }
 
 std::uint64_t RunMark::add_step(Explain explain) {
   constexpr std::size_t kMostSteps = 1u << (64 - ErrorSlot::kCheckBits - ErrorSlot::kPositionBits);
   if (steps_.size() == kMostSteps - 1) {  // the last number: those before it have to be heard first
-    check(driver().synchronize(gpu_.stream()), "cuStreamSynchronize");
+    check(driver().synchronize(stream_), "cuStreamSynchronize");
     if (const std::exception_ptr error = own_error()) std::rethrow_exception(error);
     steps_.clear();
   }
@@ -292,7 +377,10 @@ void RunMark::wait(std::uint32_t step) {
   if (!failed_before(step)) return;
   {
     std::lock_guard guard(gpu_.mutex_);
-    if (gpu_.unseen_ == error_) gpu_.unseen_ = nullptr;
+    if (gpu_.unseen_ == error_) {
+      gpu_.unseen_ = nullptr;
+      gpu_.unseen_elsewhere_ = false;
+    }
   }
   std::rethrow_exception(error_);
 }

@@ -14,6 +14,7 @@
 #include "core/device_table.h"
 #include "cuda/print/sweep_text.h"
 #include "cuda/runtime/driver.h"
+#include "cuda/runtime/streams.h"
 #include "ebb/error.h"
 
 namespace ebb::cuda {
@@ -40,6 +41,7 @@ class RunMark final : public Mark {
 
  private:
   friend class Gpu;
+  friend class GpuStreams;
   void finish();  // waits until it is settled
   std::exception_ptr own_error();
   bool failed_before(std::uint32_t step) const { return error_ && failed_at_ <= step; }
@@ -54,12 +56,15 @@ class RunMark final : public Mark {
   std::uint32_t step_ = 0, failed_at_ = 0;  // of the run
   Event event_ = nullptr;
   ErrorSlot* slot_ = nullptr;
-  bool ended_ = false, settled_ = false;  // guarded by the Gpu's mutex, as is the error
+  Stream stream_ = nullptr;
+  bool captured_ = false;                         // as part of a graph: it runs later, as often as somebody says
+  std::vector<std::function<void()>> when_done_;  // it and all that were begun before it
+  bool ended_ = false, settled_ = false;          // guarded by the Gpu's mutex, as is the error
   std::exception_ptr error_;
 };
 using RunMarkPtr = std::shared_ptr<RunMark>;
 
-// One GPU: its context, its stream (all work of a device is in one order, so memory may be used again as soon as the
+// One GPU: its context, its streams (all work of a device is in one order, so memory may be used again as soon as the
 // host has let go of it), its memory and its kernels.
 class Gpu {
  public:
@@ -70,7 +75,8 @@ class Gpu {
   const std::string& name() const { return name_; }
   const std::string& architecture() const { return architecture_; }  // "sm_90"
   int multiprocessors() const { return multiprocessors_; }
-  Stream stream() const { return stream_; }
+  Stream stream() const { return streams_.now(); }  // the calling thread's
+  GpuStreams& streams() { return streams_; }
   BlockSource& memory() { return memory_; }
 
   void use() const;  // makes this GPU's context the calling thread's
@@ -86,10 +92,13 @@ class Gpu {
 
   RunMarkPtr begin(std::span<const FilledBy> inputs);
   void end(const RunMarkPtr& mark);
-  void synchronize();  // throws the first error that nobody has been told of
+  void synchronize();                            // throws the first error that nobody has been told of
+  void throw_unseen_elsewhere();                 // the same of runs on other libraries' streams, without waiting
+  void call_when_done(std::function<void()> f);  // with all runs begun so far, by whoever finds that they are
 
  private:
   friend class RunMark;
+  friend class GpuStreams;
   struct Memory final : BlockSource {
     Gpu* gpu = nullptr;
     std::byte* allocate(std::size_t bytes) override;
@@ -97,12 +106,14 @@ class Gpu {
   };
   void settle(RunMark& mark);  // its work and its parents' are done
   void settle_done();
+  std::exception_ptr error_of_captured();
+  void call_done();  // without the mutex
   void make_slots();
 
   int index_, multiprocessors_ = 0;
   std::string name_, architecture_;
   Context context_ = nullptr;
-  Stream stream_ = nullptr;
+  GpuStreams streams_{*this};
   Memory memory_;
 
   std::mutex kernels_mutex_;
@@ -113,13 +124,17 @@ class Gpu {
   std::mutex staging_mutex_;
   std::byte* staging_[2] = {};
   Event staged_[2] = {};
+  Stream staged_on_[2] = {};
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<RunMarkPtr> in_flight_;
+  std::deque<RunMarkPtr> in_flight_;  // in the order they were begun
+  std::vector<RunMarkPtr> captured_;
+  std::vector<std::function<void()>> done_;  // to be called
   std::vector<ErrorSlot*> slots_;
   std::vector<Event> events_;
   std::exception_ptr unseen_;
+  bool unseen_elsewhere_ = false;  // on another library's stream
 };
 
 }  // namespace ebb::cuda

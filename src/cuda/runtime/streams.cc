@@ -1,0 +1,200 @@
+#include "cuda/runtime/streams.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "core/format_error.h"
+#include "cuda/runtime/gpu.h"
+
+namespace ebb::cuda {
+
+struct GpuStreams::Entered {
+  const GpuStreams* of;
+  Stream stream;
+  bool captured;        // work given to the stream becomes part of a graph
+  int mode_before = 0;  // of this thread towards captures
+  Context context_before = nullptr;
+  RunMarkPtr last;  // run
+  Entered* outer;
+};
+
+namespace {
+
+thread_local void* innermost = nullptr;  // GpuStreams::Entered
+
+// cuMemAllocAsync: in the order of the stream by itself.
+class OrderedMemory final : public StreamMemory {
+ public:
+  OrderedMemory(Gpu& gpu, Stream stream) : gpu_(gpu), stream_(stream) {}
+  void* allocate(std::size_t bytes) override {
+    gpu_.use();
+    Address address = 0;
+    const Result result = driver().allocate_async(&address, bytes ? bytes : 1, stream_);
+    if (result == kOutOfMemory) return nullptr;
+    check(result, "cuMemAllocAsync");
+    return reinterpret_cast<void*>(address);
+  }
+  void free(void* data) noexcept override {
+    try {
+      gpu_.use();
+      gpu_.streams().let_wait(stream_);  // it may have been read elsewhere
+      driver().free_async(reinterpret_cast<Address>(data), stream_);
+    } catch (const Error&) {  // the driver is gone at the end of a program
+    }
+  }
+
+ private:
+  Gpu& gpu_;
+  Stream stream_;
+};
+
+bool is_captured(Stream stream) {
+  if (stream == nullptr || stream == kLegacyStream) return false;  // the default stream never is
+  int status = 0;
+  check(driver().is_capturing(stream, &status), "cuStreamIsCapturing");
+  return status != 0;
+}
+
+}  // namespace
+
+void GpuStreams::make_own() {
+  check(driver().create_stream(&own_, kNonBlocking), "cuStreamCreate");
+  check(driver().create_event(&crossing_, kDisableTiming), "cuEventCreate");
+  check(driver().create_event(&own_position_, kDisableTiming), "cuEventCreate");
+}
+
+GpuStreams::Entered* GpuStreams::entered() const {
+  auto* e = static_cast<Entered*>(innermost);
+  while (e && e->of != this) e = e->outer;
+  return e;
+}
+
+Stream GpuStreams::now() const {
+  if (!innermost) return own_;
+  const Entered* const e = entered();
+  return e ? e->stream : own_;
+}
+
+bool GpuStreams::capturing() const {
+  const Entered* const e = entered();
+  return e && e->captured;
+}
+
+void GpuStreams::require_no_capture(const char* what) const {
+  require(!capturing(), "{} while a CUDA graph is captured from the stream: do it before or after the capture", what);
+}
+
+void GpuStreams::connect(Stream earlier, Stream later) {
+  if (earlier == later) return;
+  check(driver().record(crossing_, earlier), "cuEventRecord");
+  check(driver().stream_wait(later, crossing_, 0), "cuStreamWaitEvent");
+}
+
+void GpuStreams::wait_for_own_work(Stream stream) {
+  const std::uint64_t work = own_work_.load(std::memory_order_relaxed);
+  if (work == known_done_) return;
+  if (capturing()) {  // a graph cannot wait for what is outside of it
+    check(driver().synchronize(own_), "cuStreamSynchronize");
+    known_done_ = work;
+    return;
+  }
+  if (work != recorded_) {
+    check(driver().record(own_position_, own_), "cuEventRecord");
+    recorded_ = work;
+  } else if (driver().query(own_position_) == kSuccess) {
+    known_done_ = work;
+    return;
+  }
+  check(driver().stream_wait(stream, own_position_, 0), "cuStreamWaitEvent");
+}
+
+std::uint64_t GpuStreams::before_work() {
+  if (!is_own(now())) return 0;
+  const std::uint64_t work = own_work_.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (!elsewhere_.load(std::memory_order_acquire)) return work;
+  std::lock_guard guard(gpu_.mutex_);
+  elsewhere_ = false;
+  for (const auto& [stream, mark] : std::exchange(last_on_, {})) {
+    if (!mark->settled_) check(driver().stream_wait(own_, mark->event_, 0), "cuStreamWaitEvent");
+  }
+  return work;
+}
+
+void GpuStreams::is_done(std::uint64_t work) { known_done_ = std::max(known_done_, work); }
+
+void GpuStreams::ran(RunMarkPtr mark) {
+  if (Entered* const e = innermost ? entered() : nullptr) e->last = std::move(mark);
+}
+
+void GpuStreams::enter(void* given) {
+  const auto stream = static_cast<Stream>(given);
+  auto made = std::make_unique<Entered>();
+  made->of = this;
+  made->stream = stream;
+  made->outer = static_cast<Entered*>(innermost);
+  check(driver().current_context(&made->context_before), "cuCtxGetCurrent");
+  gpu_.use();
+  made->captured = is_captured(stream);
+  // A capture forbids its process whatever could wait for it. What this thread does meanwhile (loading kernels, asking
+  // for finished events) does not.
+  made->mode_before = kRelaxedCapture;
+  if (made->captured) check(driver().capture_mode(&made->mode_before), "cuThreadExchangeStreamCaptureMode");
+  innermost = made.release();
+  try {
+    gpu_.throw_unseen_elsewhere();
+    std::lock_guard guard(gpu_.mutex_);
+    if (!is_own(stream)) wait_for_own_work(stream);
+  } catch (...) {
+    leave();
+    throw;
+  }
+}
+
+void GpuStreams::leave() noexcept {
+  const std::unique_ptr<Entered> e(static_cast<Entered*>(innermost));
+  innermost = e->outer;
+  if (e->last && !e->captured && !is_own(e->stream)) {
+    std::lock_guard guard(gpu_.mutex_);
+    last_on_[e->stream] = std::move(e->last);
+    elsewhere_ = true;
+  }
+  if (e->captured) driver().capture_mode(&e->mode_before);
+  driver().set_context(e->context_before);
+}
+
+std::shared_ptr<StreamMemory> GpuStreams::memory(void* stream) {
+  return std::make_shared<OrderedMemory>(gpu_, static_cast<Stream>(stream));
+}
+
+void GpuStreams::let_wait(void* given) {
+  const auto stream = static_cast<Stream>(given);
+  if (stream == now()) return;
+  gpu_.use();
+  before_work();
+  if (is_captured(stream)) return;  // whoever captures has waited before
+  std::lock_guard guard(gpu_.mutex_);
+  connect(now(), stream);
+}
+
+void GpuStreams::wait_for(void* given) {
+  const auto stream = static_cast<Stream>(given);
+  gpu_.use();
+  if (is_captured(stream)) return;
+  std::lock_guard guard(gpu_.mutex_);
+  connect(stream, own_);
+}
+
+std::function<void()> GpuStreams::after_use(std::function<void()> release) {
+  // Inside an entered stream the owner's order is the thread's own, as long as nothing is done elsewhere.
+  const bool in_order = !is_own(now());
+  return [this, in_order, work = own_work_.load(std::memory_order_relaxed), release = std::move(release)] {
+    if (in_order && own_work_.load(std::memory_order_relaxed) == work) {
+      release();
+    } else {
+      gpu_.call_when_done(release);
+    }
+  };
+}
+
+}  // namespace ebb::cuda
