@@ -46,7 +46,6 @@ def _spread(found, wrt, count):
 
 def make(exchange):
     """(the loss for torch.func, the loss for torch.compile). exchange has ebb.torch's conversions."""
-    from_torch, own, inputs_of = exchange.from_torch, exchange._own, exchange._inputs
 
     # ---- torch.func
 
@@ -63,7 +62,8 @@ def make(exchange):
     class Value(torch.autograd.Function):
         @staticmethod
         def forward(number, wide, options, *tensors):
-            return own(_core._loss_forward(number, [], wide, *inputs_of(tensors), *options)[0])
+            with exchange.place(tensors):
+                return exchange._own(_core._loss_forward(number, [], wide, *exchange._inputs(tensors), *options)[0])
 
         @staticmethod
         def setup_context(ctx, inputs, output):
@@ -104,10 +104,7 @@ def make(exchange):
         @staticmethod
         def forward(number, wide, options, wrt, count, *tensors):
             cotangents, grad, given = tensors[:count], tensors[count], tensors[count + 1 :]
-            found = _core._loss_second(
-                number, wrt, [from_torch(c) for c in cotangents], from_torch(grad), wide, *inputs_of(given), *options
-            )
-            return tuple(own(g) for g in found)
+            return exchange._second(number, wide, options, wrt, cotangents, grad, given)
 
         @staticmethod
         def setup_context(ctx, inputs, output):
