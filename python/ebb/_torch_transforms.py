@@ -9,7 +9,7 @@ import torch
 from . import _core
 from .losses import registry
 
-_TORCH_DTYPES = {
+TORCH_DTYPES = {
     "f64": torch.float64,
     "f32": torch.float32,
     "f16": torch.float16,
@@ -37,7 +37,7 @@ def _differentiable(number, needed):
     return [i for i, n in enumerate(needed) if n and inputs[i][1]]
 
 
-def _spread(found, wrt, count):
+def spread(found, wrt, count):
     result = [None] * count
     for position, gradient in zip(wrt, found):
         result[position] = gradient
@@ -75,7 +75,7 @@ def make(exchange):
             tensors = ctx.saved_tensors
             wrt = _differentiable(ctx.number, ctx.needs_input_grad[3:])
             found = Gradient.apply(ctx.number, ctx.wide, ctx.options, wrt, grad, *tensors)
-            return None, None, None, *_spread(found, wrt, len(tensors))
+            return None, None, None, *spread(found, wrt, len(tensors))
 
         @staticmethod
         def vmap(info, in_dims, number, wide, options, *tensors):
@@ -94,7 +94,7 @@ def make(exchange):
         @staticmethod
         def backward(ctx, *cotangents):
             found = Second.apply(ctx.number, ctx.wide, ctx.options, ctx.wrt, len(cotangents), *cotangents, *ctx.saved_tensors)
-            return None, None, None, None, found[0], *_spread(found[1:], ctx.wrt, len(ctx.saved_tensors) - 1)
+            return None, None, None, None, found[0], *spread(found[1:], ctx.wrt, len(ctx.saved_tensors) - 1)
 
         @staticmethod
         def vmap(info, in_dims, number, wide, options, wrt, *tensors):
@@ -140,7 +140,7 @@ def make(exchange):
             for x in real_inputs(number, tensors)
         ]
         y = _core._loss(number, *given, *_options_from(number, options))
-        dtype = torch.float32 if wide else _TORCH_DTYPES[y.dtype.name]
+        dtype = torch.float32 if wide else TORCH_DTYPES[y.dtype.name]
         return next(x for x in tensors if x is not None).new_empty(y.shape, dtype=dtype)
 
     @torch.library.custom_op(
@@ -164,7 +164,7 @@ def make(exchange):
         tensors = ctx.saved_tensors
         wrt = _differentiable(ctx.number, real_inputs(ctx.number, ctx.needs_input_grad[3:]))
         found = torch.ops.ebb.loss_gradient(grad, ctx.number, ctx.wide, ctx.options, wrt, *tensors)
-        return None, None, None, *_spread(found, wrt, most)
+        return None, None, None, *spread(found, wrt, most)
 
     loss.register_autograd(pull_back, setup_context=keep)
 

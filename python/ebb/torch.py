@@ -16,7 +16,7 @@ import torch
 from torch.utils import dlpack
 
 from . import _core, _torch_transforms
-from ._torch_cuda import place, stream_number
+from ._torch_cuda import place, result, stream_number
 from ._huggingface import patch, unpatch
 from .losses import _NUMBERS, TORCH_ORDER, _Text, class_name, define, legacy_reduction, registry
 
@@ -50,7 +50,9 @@ def _taken(x):
 
 
 def _given(x):
-    return dlpack.from_dlpack(x.__dlpack__(stream=-1, copy=False))
+    """A tensor that nothing else uses, dense where it is on a GPU."""
+    there = result(x, _torch_transforms.TORCH_DTYPES[x.dtype.name]) if x.is_cuda else None
+    return dlpack.from_dlpack(x.__dlpack__(stream=-1, copy=False)) if there is None else there
 
 
 def _own(x):
@@ -123,10 +125,7 @@ class _Loss(torch.autograd.Function):
             # They are given away: PyTorch may then take them as they are and add to them.
             found, ctx.gradients = ctx.gradients, None
             _scale(found, grad)
-        result = [None] * len(tensors)
-        for position, gradient in zip(ctx.wrt, found):
-            result[position] = gradient
-        return None, None, None, *result
+        return None, None, None, *_torch_transforms.spread(found, ctx.wrt, len(tensors))
 
 
 def _scale(gradients, factor):
@@ -173,10 +172,7 @@ class _Gradient(torch.autograd.Function):
     def backward(ctx, *cotangents):
         grad, *tensors = ctx.saved_tensors
         of_grad, *found = _second(ctx.number, ctx.wide, ctx.options, ctx.wrt, cotangents, grad, tensors)
-        result = [None] * len(tensors)
-        for position, gradient in zip(ctx.wrt, found):
-            result[position] = gradient
-        return None, None, None, None, of_grad, *result
+        return None, None, None, None, of_grad, *_torch_transforms.spread(found, ctx.wrt, len(tensors))
 
 
 def _number_tensor(x, like):

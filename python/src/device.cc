@@ -20,19 +20,11 @@ namespace {
 
 Device gpu(int index) { return device_from_name("cuda:" + std::to_string(index)); }
 
-// Another library's allocator: functions of Python, and of C where it has such, which need no interpreter lock. Those
-// cannot say why they fail, so the others are asked then.
+// Another library's allocator, by two functions of Python: address = allocate(bytes), release(address).
 class LibraryMemory final : public StreamMemory {
  public:
-  using Allocate = std::int32_t (*)(std::uint64_t bytes, void** memory);
-  using Release = std::int32_t (*)(void* memory);
-  LibraryMemory(nb::callable allocate, nb::callable release, std::uintptr_t stream, std::uintptr_t c_allocate,
-                std::uintptr_t c_release)
-      : allocate_(std::move(allocate)),
-        release_(std::move(release)),
-        stream_(stream),
-        c_allocate_(reinterpret_cast<Allocate>(c_allocate)),
-        c_release_(reinterpret_cast<Release>(c_release)) {}
+  LibraryMemory(nb::callable allocate, nb::callable release)
+      : allocate_(std::move(allocate)), release_(std::move(release)) {}
   ~LibraryMemory() override {
     with_interpreter([&] {
       allocate_.reset();
@@ -40,17 +32,10 @@ class LibraryMemory final : public StreamMemory {
     });
   }
   void* allocate(std::size_t bytes) override {
-    void* memory = nullptr;
-    if (bytes == 0) bytes = 1;
-    if (c_allocate_ && c_allocate_(bytes, &memory) == 0) return memory;
     const nb::gil_scoped_acquire interpreter;
-    return reinterpret_cast<void*>(nb::cast<std::uintptr_t>(allocate_(bytes, stream_)));
+    return reinterpret_cast<void*>(nb::cast<std::uintptr_t>(allocate_(bytes ? bytes : 1)));
   }
   void free(void* data) noexcept override {
-    if (c_release_) {
-      c_release_(data);
-      return;
-    }
     with_interpreter([&] {
       try {
         release_(reinterpret_cast<std::uintptr_t>(data));
@@ -62,9 +47,6 @@ class LibraryMemory final : public StreamMemory {
 
  private:
   nb::object allocate_, release_;
-  std::uintptr_t stream_;
-  Allocate c_allocate_;
-  Release c_release_;
 };
 
 // Entered by one thread at a time; what nothing else puts on a device is computed on this one.
@@ -85,11 +67,17 @@ void bind_streams(nb::module_& m) {
   nb::class_<StreamMemory>(m, "_StreamMemory");
   m.def(
       "_library_memory",
-      [](nb::callable allocate, nb::callable release, std::uintptr_t stream, std::uintptr_t c_allocate,
-         std::uintptr_t c_release) -> std::shared_ptr<StreamMemory> {
-        return std::make_shared<LibraryMemory>(std::move(allocate), std::move(release), stream, c_allocate, c_release);
+      [](nb::callable allocate, nb::callable release) -> std::shared_ptr<StreamMemory> {
+        return std::make_shared<LibraryMemory>(std::move(allocate), std::move(release));
       },
-      "allocate"_a, "release"_a, "stream"_a, "c_allocate"_a = 0, "c_release"_a = 0);
+      "allocate"_a, "release"_a);
+  m.def(
+      "_memory_of",
+      [](const Tensor& x) {
+        const Storage& s = x.eval().node()->storage;
+        return std::make_pair(reinterpret_cast<std::uintptr_t>(s.buffer.data()), s.offset);
+      },
+      "x"_a);
   nb::class_<StreamScope>(m, "_OnStream")
       .def(
           "__init__",

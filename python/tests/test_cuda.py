@@ -228,7 +228,7 @@ if EMULATED:  # what the streams of a GPU are asked for cannot be seen
     def test_a_scope_computes_on_its_stream_with_the_librarys_memory():
         blocks = {}
 
-        def allocate(size, stream):
+        def allocate(size):
             block = ctypes.create_string_buffer(size + 256)
             address = (ctypes.addressof(block) + 255) // 256 * 256
             blocks[address] = block
@@ -236,11 +236,12 @@ if EMULATED:  # what the streams of a GPU are asked for cannot be seen
 
         x = on_gpu([[0.5, 1.0, 2.0]] * 4).eval()
         stream = EMULATED.new_stream()
-        memory = ebb._core._library_memory(allocate, blocks.pop, stream)
+        memory = ebb._core._library_memory(allocate, blocks.pop)
         ebb.cuda.synchronize()
         EMULATED.stream_calls()
         with ebb._core._OnStream(0, stream, memory):
             y = ebb.softmax(x, 1).eval()
+            assert ebb._core._memory_of(y)[0] in blocks
         assert len(blocks) == 1 and {c.split()[1] for c in EMULATED.stream_calls()} == {str(gpu.number(stream))}
         assert y.sum().item() == pytest.approx(4)
         del y
@@ -248,11 +249,11 @@ if EMULATED:  # what the streams of a GPU are asked for cannot be seen
         assert not blocks
 
     def test_what_a_library_cannot_allocate_is_its_own_error():
-        def refuse(size, stream):
+        def refuse(size):
             raise KeyError("nothing left")
 
         x = on_gpu([1.0, 2.0]).eval()
-        memory = ebb._core._library_memory(refuse, print, EMULATED.new_stream())
+        memory = ebb._core._library_memory(refuse, print)
         with pytest.raises(KeyError, match="nothing left"), ebb._core._OnStream(0, EMULATED.new_stream(), memory):
             (x * 3).eval()
         assert (x * 3).tolist() == [3, 6]
