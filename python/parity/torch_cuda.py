@@ -126,6 +126,31 @@ def scaled_and_second_gradients():
 
 
 @check
+def views_of_any_kind():
+    """Slices that begin anywhere, transposed and repeated tensors are read where they lie."""
+    generator = torch.Generator(DEVICE).manual_seed(2)
+    labels = torch.randint(120, (64,), device=DEVICE, generator=generator)
+    for dtype, tolerance in ((torch.float32, 2e-6), (torch.bfloat16, 1.6e-2)):
+        flat = torch.randn(64 * 120 + 9, device=DEVICE, generator=generator).to(dtype)
+        views = {
+            "shifted": flat[1 : 64 * 120 + 1].view(64, 120),
+            "shifted by 3": flat[3 : 64 * 120 + 3].view(64, 120),
+            "transposed": flat[: 64 * 120].view(120, 64).T,
+            "columns": torch.randn(64, 240, device=DEVICE, generator=generator).to(dtype)[:, 1::2],
+            "repeated": flat[:120].expand(64, 120),
+        }
+        for name, view in views.items():
+            results = []
+            for loss in (ebb.torch.cross_entropy, F.cross_entropy):
+                x = view.detach().requires_grad_()
+                y = loss(x, labels)
+                (gradient,) = torch.autograd.grad(y, x)
+                results.append((y, gradient))
+            for a, b in zip(*results):
+                close(a, b, tolerance, f"{name} {dtype}")
+
+
+@check
 def autocast():
     x, labels = logits_and_labels(32, 100)
     layer = torch.nn.Linear(100, 100, device=DEVICE)
@@ -375,6 +400,36 @@ def compiled():
             got = value_and_grad(function, x, labels)
             close(got[0], want[0], 2e-6, f"value {options}")
             close(got[1], want[1], 2e-6, f"gradient {options}")
+
+
+@check
+def patched_language_model():
+    try:
+        import transformers
+    except ImportError:
+        return "transformers is not installed"
+    config = transformers.LlamaConfig(
+        vocab_size=5000, hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4
+    )
+    tokens = torch.randint(5000, (4, 128), device=DEVICE)
+    results, peaks = [], []
+    for patched in (True, False):
+        torch.manual_seed(0)
+        model = transformers.LlamaForCausalLM(config).to(DEVICE).train()
+        if patched:
+            ebb.torch.patch(model)
+        model(input_ids=tokens, labels=tokens).loss.backward()
+        model.zero_grad()
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        loss = model(input_ids=tokens, labels=tokens).loss
+        loss.backward()
+        peaks.append(torch.cuda.max_memory_allocated() - before)
+        results.append((loss, model.lm_head.weight.grad))
+    close(results[0][0], results[1][0], 2e-6, "loss")
+    close(results[0][1], results[1][1], 1e-4, "gradient of the head")
+    return f"peak {peaks[0] / 2**20:.0f} MiB, unpatched {peaks[1] / 2**20:.0f} MiB"
 
 
 # ---- exchange

@@ -276,7 +276,10 @@ Tensor take_capsule(nb::handle capsule, const char* used_name, Copy copy) {
   }
   const auto width = static_cast<std::int64_t>(size_of(dtype));
   std::array<std::int64_t, Shape::kMaxRank> strides{};
-  for (std::size_t k = 0; a.strides && k < static_cast<std::size_t>(a.rank); ++k) strides[k] = a.strides[k] * width;
+  for (std::size_t k = 0; a.strides && k < static_cast<std::size_t>(a.rank); ++k) {
+    if (__builtin_mul_overflow(a.strides[k], width, &strides[k]))
+      throw Error("from_dlpack: the strides of the array lead out of memory");
+  }
   PyCapsule_SetName(capsule.ptr(), used_name);
   return adopt_memory(
       {static_cast<std::byte*>(a.data) + a.byte_offset, dtype, a.rank, a.shape, a.strides ? strides.data() : nullptr,

@@ -58,6 +58,7 @@ def test_arrays_of_numbers_index_it():
     x = on_gpu([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     assert x[on_gpu([2, 0])].tolist() == [[5, 6], [1, 2]]
     assert x[[2, 0]].tolist() == [[5, 6], [1, 2]] and x[np.array([1])].tolist() == [[3, 4]]
+    assert x[np.array([True, False, True])].tolist() == [[1, 2], [5, 6]]
 
 
 def test_variables_are_variables_there():
@@ -138,7 +139,7 @@ def test_dlpack_says_where_it_is_and_shares_memory():
     y = ebb.from_dlpack(x)
     assert y.device == "cuda:0" and y.tolist() == x.tolist() and ebb.cuda.memory_allocated() == live
     view = ebb.from_dlpack(x[:, 1])  # strides are followed, not copied
-    assert view.tolist() == [2, 4] and ebb.cuda.memory_allocated() == live
+    assert ebb.cuda.memory_allocated() == live and view.tolist() == [2, 4]
     assert (view + y[0]).tolist() == [3, 6]
     copied = ebb.from_dlpack(x, copy=True).eval()
     assert ebb.cuda.memory_allocated() > live and copied.tolist() == x.tolist()
