@@ -194,7 +194,7 @@ if EMULATED:  # what the streams of a GPU are asked for cannot be seen
         there = gpu.number(stream)
         EMULATED.stream_calls()
         capsule = x.__dlpack__(stream=stream, max_version=(1, 0))
-        assert EMULATED.stream_calls() == ["record 1", f"wait {there}"]
+        assert EMULATED.stream_calls()[-2:] == ["record 1", f"wait {there}"]
         del x, capsule
         gc.collect()
         assert EMULATED.stream_calls() == [f"record {there}", "wait 1"]  # before the block is used again

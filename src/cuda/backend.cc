@@ -94,9 +94,16 @@ class CudaBackend final : public Backend {
     from.filled_by.wait();
     gpu_.to_host(to, from.data + offset, bytes);
   }
-  void from_host(Buffer& to, const void* from, std::size_t bytes) override { gpu_.from_host(to.data, from, bytes); }
+  void from_host(Buffer& to, const void* from, std::size_t bytes) override {
+    if (gpu_.streams().is_own(gpu_.stream())) return gpu_.from_host(to.data, from, bytes);
+    const RunMarkPtr mark = gpu_.begin({});  // what is done elsewhere is waited for
+    gpu_.from_host(to.data, from, bytes);
+    gpu_.end(mark);
+    to.filled_by = {mark, 0};
+  }
   void synchronize() override { gpu_.synchronize(); }
   BlockSource& memory() override { return gpu_.memory(); }
+  Gpu& gpu() { return gpu_; }
   Streams* streams() override { return &gpu_.streams(); }
   void scale(const View& data, const View& factor) override {
     gpu_.use();
@@ -125,6 +132,11 @@ Backend* backend(int index) {
   set_block_source({Device::Kind::cuda, static_cast<std::uint8_t>(index)}, &b->memory());
   place.store(b, std::memory_order_release);
   return b;
+}
+
+void* copy_stream(int index) {
+  auto* const found = static_cast<CudaBackend*>(backend(index));
+  return found ? found->gpu().streams().copies() : nullptr;
 }
 
 int count() {

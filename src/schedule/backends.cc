@@ -1,6 +1,7 @@
 #include <atomic>
 
 #include "backend/backend.h"
+#include "core/copy_stream.h"
 #include "core/format_error.h"
 #include "cpu/backend.h"
 #include "cuda/backend.h"
@@ -50,6 +51,11 @@ bool is_available(Device device) {
 }
 
 void synchronize(Device device) { backend_of(device).synchronize(); }
+
+void* copy_stream(Device device) {
+  if (device.kind != Device::Kind::cuda || installed()[device].load(std::memory_order_acquire)) return nullptr;
+  return cuda::copy_stream(device.index);
+}
 
 // In this order: at the end the stream is left first, then the memory.
 class OnStream::Scope {

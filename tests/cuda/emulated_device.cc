@@ -27,6 +27,7 @@ std::mutex calls_mutex;
 std::vector<std::string> calls;
 std::uintptr_t streams = 0, captured_stream = 0;
 int capture_mode = 0;
+bool unfinished = false;
 Result note(const char* call, Stream stream) {
   std::lock_guard guard(calls_mutex);
   const auto number = reinterpret_cast<std::uintptr_t>(stream);
@@ -79,6 +80,7 @@ std::vector<std::string> emulated_stream_calls() {
   std::lock_guard guard(calls_mutex);
   return std::exchange(calls, {});
 }
+void leave_emulated_work_unfinished(bool on) { unfinished = on; }
 void* new_emulated_stream() { return new_stream(); }
 void capture_emulated_stream(void* stream, bool on) {
   captured_stream = on ? reinterpret_cast<std::uintptr_t>(stream) : 0;
@@ -186,11 +188,14 @@ void emulate_device() {
     note("free", stream);
     return free(address);
   };
+  d.default_pool = [](MemoryPool*, int) { return kSuccess; };
+  d.set_pool = [](MemoryPool, int, void*) { return kSuccess; };
   d.allocate_host = [](void** memory, std::size_t bytes, unsigned) {
     *memory = std::malloc(bytes);
     return kSuccess;
   };
-  d.to_device = [](Address to, const void* from, std::size_t n, Stream) {
+  d.to_device = [](Address to, const void* from, std::size_t n, Stream stream) {
+    note("copy", stream);
     if (!device_records()) std::memcpy(reinterpret_cast<void*>(to), from, n);
     return kSuccess;
   };
@@ -227,7 +232,8 @@ void emulate_device() {
     std::swap(*mode, capture_mode);
     return kSuccess;
   };
-  d.query = d.wait = [](Event) { return unless_capture_forbids(); };
+  d.wait = [](Event) { return unless_capture_forbids(); };
+  d.query = [](Event) { return unfinished ? kNotReady : unless_capture_forbids(); };
   d.load_module = load_module;
   d.function = find_function;
   d.launch = [](Function f, unsigned blocks, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream stream,

@@ -21,5 +21,6 @@ void install_emulated_lt();  // cuBLASLt
 std::vector<std::string> emulated_stream_calls();
 void* new_emulated_stream();
 void capture_emulated_stream(void* stream, bool on);  // it says that a graph is captured from it
+void leave_emulated_work_unfinished(bool on);         // events say that what they stand for is still being done
 
 }  // namespace ebb::testing

@@ -47,6 +47,7 @@ static_assert(kCapabilityMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 static_assert(kCapabilityMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 static_assert(kNonBlocking == CU_STREAM_NON_BLOCKING && kDisableTiming == CU_EVENT_DISABLE_TIMING);
 static_assert(kPortable == CU_MEMHOSTALLOC_PORTABLE && kRelaxedCapture == CU_STREAM_CAPTURE_MODE_RELAXED);
+static_assert(kReleaseThreshold == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
 
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
 static_assert(sizeof(Heuristic) == sizeof(cublasLtMatmulHeuristicResult_t));

@@ -6,6 +6,7 @@
 
 #include "backend/backend.h"
 #include "ebb/autograd.h"
+#include "ebb/data.h"
 #include "ebb/losses.h"
 #include "ebb/memory.h"
 #include "ebb/ops.h"
@@ -168,6 +169,34 @@ TEST_F(OnAnotherStream, ReportsWrongDataLater) {
   synchronize(kGpu);
 }
 
+// A loader's batches are copied beside the device's work, and what reads one waits for its copy.
+TEST_F(OnAnotherStream, BatchesAreCopiedBesideTheWork) {
+  const OnDevice there(kGpu);
+  const Tensor rows = arange(12).to(Device{}).eval();
+  DataLoader loader({rows}, {.batch_size = 4, .shuffle = false});
+  const Tensor busy = (x_ + 3).eval();
+  emulated_stream_calls();
+  Tensor batch = (*loader.next())[0];
+  std::vector<std::string> calls = emulated_stream_calls();
+  const auto copy = std::find_if(calls.begin(), calls.end(), [](const auto& call) { return call.starts_with("copy"); });
+  ASSERT_NE(copy, calls.end());
+  const std::string beside = copy->substr(5);
+  EXPECT_NE(beside, "1");
+  EXPECT_EQ(std::find(calls.begin(), calls.end(), "wait " + beside), calls.end());  // for nothing
+  leave_emulated_work_unfinished(true);
+  const Tensor sum_of_it = sum(batch).eval();
+  leave_emulated_work_unfinished(false);
+  calls = emulated_stream_calls();
+  const auto at = [&](const std::string& call) { return std::find(calls.begin(), calls.end(), call) - calls.begin(); };
+  EXPECT_LT(at("wait 1"), at("launch 1"));
+  batch = Tensor();
+  calls = emulated_stream_calls();
+  EXPECT_LT(at("record 1"), at("wait " + beside));
+  EXPECT_LT(at("wait " + beside), at("free " + beside));
+  EXPECT_EQ(sum_of_it.item<double>(), 6);
+  EXPECT_EQ((*loader.next())[0].to_vector<double>(), (std::vector<double>{4, 5, 6, 7}));
+}
+
 TEST_F(OnAnotherStream, OnlyGpusHaveStreams) {
   EXPECT_THROW_MESSAGE(OnStream(Device{}, nullptr), "stream: cpu has no streams");
 }
@@ -177,7 +206,39 @@ TEST_F(OnAnotherStream, OthersMemoryIsReleasedWhenNothingUsesIt) {
   int released = 0;
   const std::function<void()> release = streams.after_use([&] { ++released; });
   release();
-  EXPECT_EQ(released, 1);  // the emulated device is done with everything as soon as it was started
+  EXPECT_EQ(released, 1);  // there is nothing to wait for
+  leave_emulated_work_unfinished(true);
+  const Tensor y = (x_ + 1).eval();
+  release();
+  EXPECT_EQ(released, 1);
+  const Tensor z = (x_ + 2).eval();
+  EXPECT_EQ(released, 1);
+  leave_emulated_work_unfinished(false);
+  synchronize(kGpu);
+  EXPECT_EQ(released, 2);
+}
+
+// A run on another stream that reads what a run on the own stream is still computing, and the other way round.
+TEST_F(OnAnotherStream, RunsWaitForWhatTheyRead) {
+  leave_emulated_work_unfinished(true);
+  Tensor y, z;
+  {
+    OnStream scope(kGpu, stream_);
+    y = (x_ * 2).eval();
+  }
+  emulated_stream_calls();
+  {
+    OnStream scope(kGpu, other_);
+    z = (y + 1).eval();
+  }
+  std::vector<std::string> calls = emulated_stream_calls();
+  const auto at = [&](const std::string& call) { return std::find(calls.begin(), calls.end(), call) - calls.begin(); };
+  EXPECT_LT(at("wait " + number(other_)), at("launch " + number(other_)));
+  const Tensor back = (z + y).eval();
+  calls = emulated_stream_calls();
+  EXPECT_LT(at("wait 1"), at("launch 1"));
+  leave_emulated_work_unfinished(false);
+  EXPECT_EQ(back.to_vector<double>(), (x_ * 2 + 1 + x_ * 2).to_vector<double>());
 }
 
 }  // namespace

@@ -13,12 +13,13 @@ using Stream = struct StreamOf*;
 using Event = struct EventOf*;
 using Module = struct ModuleOf*;
 using Function = struct FunctionOf*;
+using MemoryPool = struct MemoryPoolOf*;
 using Address = unsigned long long;
 
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotReady = 600;
 inline constexpr int kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMinor = 76;  // device attributes
 inline constexpr unsigned kNonBlocking = 1, kDisableTiming = 2, kPortable = 1;
-inline constexpr int kRelaxedCapture = 2;
+inline constexpr int kRelaxedCapture = 2, kReleaseThreshold = 4;  // of threads towards captures; of a memory pool
 inline const Stream kLegacyStream = reinterpret_cast<Stream>(1);  // the default stream by another name
 
 // Name in the table, symbol in the library, parameters.
@@ -39,6 +40,8 @@ inline const Stream kLegacyStream = reinterpret_cast<Stream>(1);  // the default
   X(free, cuMemFree_v2, (Address))                                                \
   X(allocate_async, cuMemAllocAsync, (Address*, std::size_t, Stream))             \
   X(free_async, cuMemFreeAsync, (Address, Stream))                                \
+  X(default_pool, cuDeviceGetDefaultMemPool, (MemoryPool*, int))                  \
+  X(set_pool, cuMemPoolSetAttribute, (MemoryPool, int, void*))                    \
   X(allocate_host, cuMemHostAlloc, (void**, std::size_t, unsigned))               \
   X(to_device, cuMemcpyHtoDAsync_v2, (Address, const void*, std::size_t, Stream)) \
   X(to_host, cuMemcpyDtoHAsync_v2, (void*, Address, std::size_t, Stream))         \

@@ -313,6 +313,7 @@ void Gpu::synchronize() {
   streams_.require_no_capture("synchronize: the device cannot be waited for");
   const std::uint64_t work = streams_.before_work();
   check(driver().synchronize(stream()), "cuStreamSynchronize");
+  streams_.wait_for_copies();
   std::exception_ptr error;
   {
     std::lock_guard guard(mutex_);

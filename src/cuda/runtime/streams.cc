@@ -64,6 +64,29 @@ void GpuStreams::make_own() {
   check(driver().create_event(&own_position_, kDisableTiming), "cuEventCreate");
 }
 
+Stream GpuStreams::copies() {
+  if (Stream const made = copies_.load(std::memory_order_acquire)) return made;
+  gpu_.use();
+  std::lock_guard guard(gpu_.mutex_);
+  if (Stream const made = copies_.load(std::memory_order_acquire)) return made;
+  // The driver's pool keeps what it has: a loader takes and frees the same sizes again and again.
+  MemoryPool pool = nullptr;
+  std::uint64_t all = ~std::uint64_t{0};
+  int device = 0;
+  check(driver().device(&device, gpu_.index()), "cuDeviceGet");
+  check(driver().default_pool(&pool, device), "cuDeviceGetDefaultMemPool");
+  check(driver().set_pool(pool, kReleaseThreshold, &all), "cuMemPoolSetAttribute");
+  Stream made = nullptr;
+  check(driver().create_stream(&made, kNonBlocking), "cuStreamCreate");
+  copies_.store(made, std::memory_order_release);
+  return made;
+}
+
+void GpuStreams::wait_for_copies() {
+  if (Stream const stream = copies_.load(std::memory_order_acquire))
+    check(driver().synchronize(stream), "cuStreamSynchronize");
+}
+
 GpuStreams::Entered* GpuStreams::entered() const {
   auto* e = static_cast<Entered*>(innermost);
   while (e && e->of != this) e = e->outer;
@@ -142,6 +165,7 @@ void GpuStreams::enter(void* given) {
   if (made->captured) check(driver().capture_mode(&made->mode_before), "cuThreadExchangeStreamCaptureMode");
   innermost = made.release();
   try {
+    if (stream == copies_.load(std::memory_order_relaxed)) return;
     gpu_.throw_unseen_elsewhere();
     std::lock_guard guard(gpu_.mutex_);
     if (!is_own(stream)) wait_for_own_work(stream);
@@ -154,7 +178,7 @@ void GpuStreams::enter(void* given) {
 void GpuStreams::leave() noexcept {
   const std::unique_ptr<Entered> e(static_cast<Entered*>(innermost));
   innermost = e->outer;
-  if (e->last && !e->captured && !is_own(e->stream)) {
+  if (e->last && !e->captured && !is_own(e->stream) && e->stream != copies_.load(std::memory_order_relaxed)) {
     std::lock_guard guard(gpu_.mutex_);
     last_on_[e->stream] = std::move(e->last);
     elsewhere_ = true;
@@ -174,6 +198,7 @@ void GpuStreams::let_wait(void* given) {
   before_work();
   if (is_captured(stream)) return;  // whoever captures has waited before
   std::lock_guard guard(gpu_.mutex_);
+  if (Stream const copies = copies_.load(std::memory_order_relaxed)) connect(copies, stream);
   connect(now(), stream);
 }
 

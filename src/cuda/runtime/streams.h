@@ -31,6 +31,11 @@ class GpuStreams final : public Streams {
   void ran(std::shared_ptr<RunMark> mark);  // the calling thread has
   void require_no_capture(const char* what) const;
 
+  // For copies from the host beside the own stream's work: it waits for nothing but memory, and nothing waits for it
+  // but what reads the copies.
+  Stream copies();
+  void wait_for_copies();  // on the host
+
   void* current() const override { return now(); }
   void enter(void* stream) override;
   void leave() noexcept override;
@@ -49,6 +54,7 @@ class GpuStreams final : public Streams {
 
   Gpu& gpu_;
   Stream own_ = nullptr;
+  std::atomic<Stream> copies_{nullptr};
   std::atomic<std::uint64_t> own_work_{0};  // how often the own stream was given something
   std::atomic<bool> elsewhere_{false};      // there are runs that it has not waited for
 
