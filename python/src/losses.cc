@@ -9,6 +9,7 @@
 #include "ebb/losses/distance.h"
 #include "ebb/losses/linear_cross_entropy.h"
 #include "graph/lock.h"
+#include "memory_view.h"
 
 // Losses come from the registry: Python makes a function of each entry, with its inputs and options as arguments, and
 // calls it here by its number.
@@ -171,6 +172,11 @@ std::vector<Tensor> second_by_number(std::size_t number, const std::vector<int>&
 
 // For PyTorch, which may write into what it is given: the same elements in memory that nothing else uses.
 Tensor exclusive(const Tensor& x) {
+  if (place_of(x) != Device{}) {
+    const Storage& s = x.eval().node()->storage;
+    if (is_contiguous(x.shape(), s.strides) && !s.buffer.get()->lent && s.buffer.unique()) return x;
+    return copy_of(x);
+  }
   const Storage& s = evaluated_storage(x);
   const Buffer* buffer = s.buffer.get();
   if (!buffer || (!buffer->release && s.buffer.unique())) return x;
