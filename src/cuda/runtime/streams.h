@@ -40,14 +40,16 @@ class GpuStreams final : public Streams {
   void enter(void* stream) override;
   void leave() noexcept override;
   bool capturing() const override;
-  std::shared_ptr<StreamMemory> memory(void* stream) override;
+  std::shared_ptr<StreamMemory> memory(void* stream, std::shared_ptr<StreamMemory> given) override;
   void let_wait(void* stream) override;
   void wait_for(void* stream) override;
   std::function<void()> after_use(std::function<void()> release) override;
 
  private:
   struct Entered;
+  class OrderedMemory;
   Entered* entered() const;
+  void wait_for_others();  // the own stream does
   // With the mutex of the Gpu.
   void connect(Stream earlier, Stream later);
   void wait_for_own_work(Stream stream);
@@ -55,8 +57,11 @@ class GpuStreams final : public Streams {
   Gpu& gpu_;
   Stream own_ = nullptr;
   std::atomic<Stream> copies_{nullptr};
-  std::atomic<std::uint64_t> own_work_{0};  // how often the own stream was given something
-  std::atomic<bool> elsewhere_{false};      // there are runs that it has not waited for
+  // How often the own stream was given something, or another one entered than before: while it stays the same, all work
+  // is in the order of one stream.
+  std::atomic<std::uint64_t> own_work_{0};
+  std::atomic<Stream> last_entered_{nullptr};
+  std::atomic<bool> elsewhere_{false};  // there are runs that it has not waited for
 
   // Guarded by the Gpu's mutex.
   Event crossing_ = nullptr;                     // recorded and waited for at once: one is enough
