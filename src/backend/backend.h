@@ -53,7 +53,8 @@ class Streams {
   virtual void enter(void* stream) = 0;  // it is this one from now on, see OnStream
   virtual void leave() noexcept = 0;     // and the one before again
   virtual bool capturing() const = 0;    // a graph, from the calling thread's stream
-  virtual std::shared_ptr<StreamMemory> memory(void* stream) = 0;
+  // Memory for that stream, freed after whatever was done with it on other streams; `given`, or the driver's own.
+  virtual std::shared_ptr<StreamMemory> memory(void* stream, std::shared_ptr<StreamMemory> given) = 0;
 
   virtual void let_wait(void* stream) = 0;  // what that stream is given next comes after what was started here
   virtual void wait_for(void* stream) = 0;  // what is started here next comes after what that stream was given

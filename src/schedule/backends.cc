@@ -61,7 +61,7 @@ void* copy_stream(Device device) {
 class OnStream::Scope {
  public:
   Scope(Streams& streams, Device device, void* stream, std::shared_ptr<StreamMemory> memory)
-      : memory_(device, memory ? std::move(memory) : streams.memory(stream)), streams_(streams) {
+      : memory_(device, streams.memory(stream, std::move(memory))), streams_(streams) {
     streams.enter(stream);
   }
   ~Scope() { streams_.leave(); }

@@ -130,6 +130,26 @@ TEST_F(OnAnotherStream, MemoryOfTheStreamIsFreedInItsOrder) {
   EXPECT_LT(at("wait " + number(stream_)), at("free " + number(stream_)));
 }
 
+// So is memory of the stream's owner; where it was read on no other stream there is nothing to wait for.
+TEST_F(OnAnotherStream, MemoryOfTheOwnerIsFreedAfterItsReaders) {
+  const auto memory = std::make_shared<CountedMemory>();
+  Tensor y, z;
+  {
+    OnStream scope(kGpu, stream_, memory);
+    y = (x_ * 3).eval();
+    z = (x_ * 4).eval();
+  }
+  emulated_stream_calls();
+  z = Tensor();
+  EXPECT_EQ(memory->live, 1);
+  EXPECT_TRUE(emulated_stream_calls().empty());
+  const Tensor sum_of_it = sum(y).eval();
+  emulated_stream_calls();
+  y = Tensor();
+  EXPECT_EQ(memory->live, 0);
+  EXPECT_EQ(emulated_stream_calls().back(), "wait " + number(stream_));
+}
+
 TEST_F(OnAnotherStream, SaysThatItsMemoryIsSpent) {
   const auto memory = std::make_shared<CountedMemory>();
   memory->empty = true;

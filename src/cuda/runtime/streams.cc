@@ -22,30 +22,18 @@ namespace {
 
 thread_local void* innermost = nullptr;  // GpuStreams::Entered
 
-// cuMemAllocAsync: in the order of the stream by itself.
-class OrderedMemory final : public StreamMemory {
+// The GPU's context for a moment: these calls come from other libraries' threads, which go on with the one they had.
+class Briefly {
  public:
-  OrderedMemory(Gpu& gpu, Stream stream) : gpu_(gpu), stream_(stream) {}
-  void* allocate(std::size_t bytes) override {
-    gpu_.use();
-    Address address = 0;
-    const Result result = driver().allocate_async(&address, bytes ? bytes : 1, stream_);
-    if (result == kOutOfMemory) return nullptr;
-    check(result, "cuMemAllocAsync");
-    return reinterpret_cast<void*>(address);
+  explicit Briefly(const Gpu& gpu) {
+    check(driver().current_context(&before_), "cuCtxGetCurrent");
+    gpu.use();
   }
-  void free(void* data) noexcept override {
-    try {
-      gpu_.use();
-      gpu_.streams().let_wait(stream_);  // it may have been read elsewhere
-      driver().free_async(reinterpret_cast<Address>(data), stream_);
-    } catch (const Error&) {  // the driver is gone at the end of a program
-    }
-  }
+  ~Briefly() { driver().set_context(before_); }
+  Briefly(const Briefly&) = delete;
 
  private:
-  Gpu& gpu_;
-  Stream stream_;
+  Context before_ = nullptr;
 };
 
 bool is_captured(Stream stream) {
@@ -130,6 +118,10 @@ void GpuStreams::wait_for_own_work(Stream stream) {
 void GpuStreams::before_work() {
   if (!is_own(now())) return;
   gave_own_work();
+  wait_for_others();
+}
+
+void GpuStreams::wait_for_others() {
   if (!elsewhere_.load(std::memory_order_acquire)) return;
   std::lock_guard guard(gpu_.mutex_);
   elsewhere_ = false;
@@ -162,8 +154,10 @@ void GpuStreams::enter(void* given) {
   try {
     if (stream == copies_.load(std::memory_order_relaxed)) return;
     gpu_.throw_unseen_elsewhere();
+    if (is_own(stream)) return;
+    if (last_entered_.exchange(stream) != stream) ++times_entered_;
     std::lock_guard guard(gpu_.mutex_);
-    if (!is_own(stream)) wait_for_own_work(stream);
+    wait_for_own_work(stream);
   } catch (...) {
     leave();
     throw;
@@ -177,16 +171,50 @@ void GpuStreams::leave() noexcept {
   driver().set_context(e->context_before);
 }
 
-std::shared_ptr<StreamMemory> GpuStreams::memory(void* stream) {
-  return std::make_shared<OrderedMemory>(gpu_, static_cast<Stream>(stream));
+// The given memory or cuMemAllocAsync's: both are in the order of their stream by themselves.
+class GpuStreams::OrderedMemory final : public StreamMemory {
+ public:
+  OrderedMemory(GpuStreams& streams, Stream stream, std::shared_ptr<StreamMemory> given)
+      : streams_(streams), stream_(stream), given_(std::move(given)) {}
+  void* allocate(std::size_t bytes) override {
+    if (made_at_ == kNever) made_at_ = streams_.changes_of_order();
+    if (given_) return given_->allocate(bytes);
+    streams_.gpu_.use();
+    Address address = 0;
+    const Result result = driver().allocate_async(&address, bytes ? bytes : 1, stream_);
+    if (result == kOutOfMemory) return nullptr;
+    check(result, "cuMemAllocAsync");
+    return reinterpret_cast<void*>(address);
+  }
+  void free(void* data) noexcept override {
+    try {
+      // It may have been read elsewhere; copies always are.
+      if (stream_ == streams_.copies_ || streams_.changes_of_order() != made_at_) streams_.let_wait(stream_);
+      if (given_) return given_->free(data);
+      const Briefly there(streams_.gpu_);
+      driver().free_async(reinterpret_cast<Address>(data), stream_);
+    } catch (const Error&) {  // the driver is gone at the end of a program
+    }
+  }
+
+ private:
+  GpuStreams& streams_;
+  Stream stream_;
+  std::shared_ptr<StreamMemory> given_;
+  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+  std::uint64_t made_at_ = kNever;
+};
+
+std::shared_ptr<StreamMemory> GpuStreams::memory(void* stream, std::shared_ptr<StreamMemory> given) {
+  return std::make_shared<OrderedMemory>(*this, static_cast<Stream>(stream), std::move(given));
 }
 
 void GpuStreams::let_wait(void* given) {
   const auto stream = static_cast<Stream>(given);
   if (stream == now()) return;
-  gpu_.use();
-  before_work();
+  const Briefly there(gpu_);
   if (is_captured(stream)) return;  // whoever captures has waited before
+  if (is_own(now())) wait_for_others();
   std::lock_guard guard(gpu_.mutex_);
   if (Stream const copies = copies_.load(std::memory_order_relaxed)) connect(copies, stream);
   connect(now(), stream);
@@ -194,7 +222,7 @@ void GpuStreams::let_wait(void* given) {
 
 void GpuStreams::wait_for(void* given) {
   const auto stream = static_cast<Stream>(given);
-  gpu_.use();
+  const Briefly there(gpu_);
   if (is_captured(stream)) return;
   std::lock_guard guard(gpu_.mutex_);
   connect(stream, own_);
@@ -203,8 +231,8 @@ void GpuStreams::wait_for(void* given) {
 std::function<void()> GpuStreams::after_use(std::function<void()> release) {
   // Inside an entered stream the owner's order is the thread's own, as long as nothing is done elsewhere.
   const bool in_order = !is_own(now());
-  return [this, in_order, work = own_work(), release = std::move(release)] {
-    if (in_order && own_work() == work) {
+  return [this, in_order, at = changes_of_order(), release = std::move(release)] {
+    if (in_order && changes_of_order() == at) {
       release();
     } else {
       gpu_.call_when_done(release);

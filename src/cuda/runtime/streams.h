@@ -43,14 +43,18 @@ class GpuStreams final : public Streams {
   void enter(void* stream) override;
   void leave() noexcept override;
   bool capturing() const override;
-  std::shared_ptr<StreamMemory> memory(void* stream) override;
+  std::shared_ptr<StreamMemory> memory(void* stream, std::shared_ptr<StreamMemory> given) override;
   void let_wait(void* stream) override;
   void wait_for(void* stream) override;
   std::function<void()> after_use(std::function<void()> release) override;
 
  private:
   struct Entered;
+  class OrderedMemory;
   Entered* entered() const;
+  void wait_for_others();  // the own stream does
+  // While it stays the same, all work is in the order of one stream.
+  std::uint64_t changes_of_order() const { return own_work_ + times_entered_; }
   // With the mutex of the Gpu.
   void connect(Stream earlier, Stream later);
   void wait_for_own_work(Stream stream);
@@ -61,6 +65,8 @@ class GpuStreams final : public Streams {
   // Counted before the own stream is given something and again after that: what is counted when an event is recorded
   // was given before it, and what is under way counts as work.
   std::atomic<std::uint64_t> own_work_{0};
+  std::atomic<std::uint64_t> times_entered_{0};  // another stream than before
+  std::atomic<Stream> last_entered_{nullptr};
   std::atomic<bool> elsewhere_{false};  // there are runs that it has not waited for
 
   // Guarded by the Gpu's mutex.
