@@ -22,4 +22,5 @@
 #include "ebb/second_order.h"
 #include "ebb/shape.h"
 #include "ebb/stop.h"
+#include "ebb/stream.h"
 #include "ebb/tensor.h"

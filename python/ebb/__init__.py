@@ -13,7 +13,7 @@ from ._transforms import custom_gradient, grad, value_and_grad
 from ._functional import *  # noqa: F403
 from . import losses
 from .losses import *  # noqa: F403: losses are functions of the library like any other
-from . import _numpy, array_api, data, distributed, gradcheck, io, linalg, nn, optim
+from . import _numpy, array_api, cuda, data, distributed, gradcheck, io, linalg, nn, optim
 
 
 def _array_namespace(self, *, api_version=None):

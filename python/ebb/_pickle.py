@@ -1,10 +1,10 @@
-"""How tensors and dtypes are pickled: as values, variables as variables."""
+"""How tensors and dtypes are pickled: as values, variables as variables, each on its device."""
 
 from . import _core
 
 
-def tensor(elements, dtype_name, shape, is_variable):
-    return _core._from_pickle(elements, dtype(dtype_name), shape, is_variable)
+def tensor(elements, dtype_name, shape, is_variable, device="cpu"):
+    return _core._from_pickle(elements, dtype(dtype_name), shape, is_variable, device)
 
 
 def dtype(name):

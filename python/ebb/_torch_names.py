@@ -66,7 +66,7 @@ OF_ONE_FUNCTION = {
     **{name: {"input": None} for name in ("cat", "stack", "arange", "full", "zeros", "ones", "rand", "randn", "randint")},
 }
 # Said by habit; a value has nothing to do with them.
-WITHOUT_EFFECT = ("inplace", "out", "requires_grad", "device", "layout", "pin_memory", "sparse_grad", "stable")
+WITHOUT_EFFECT = ("inplace", "out", "requires_grad", "device", "layout", "pin_memory", "non_blocking", "sparse_grad", "stable")
 
 
 def parameters(function):
@@ -125,8 +125,9 @@ def translated(function, by_position, name, own, is_method=False):
 
 def _on_device(name, result, device):
     """A tensor that is made with device= is made there; what is not a tensor is on no device."""
-    if hasattr(result, "to"):
-        return result.to(device)
+    if isinstance(result, _core.Tensor):
+        # A variable is one there, not a tensor computed from one here.
+        return _core.variable(result.detach().to(device)) if result.requires_grad else result.to(device)
     if device != "cpu":
         raise ValueError(f"{name}: only tensors can be put on a device, got device={device!r}")
     return result

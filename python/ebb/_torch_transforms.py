@@ -9,7 +9,7 @@ import torch
 from . import _core
 from .losses import registry
 
-_TORCH_DTYPES = {
+TORCH_DTYPES = {
     "f64": torch.float64,
     "f32": torch.float32,
     "f16": torch.float16,
@@ -37,7 +37,7 @@ def _differentiable(number, needed):
     return [i for i, n in enumerate(needed) if n and inputs[i][1]]
 
 
-def _spread(found, wrt, count):
+def spread(found, wrt, count):
     result = [None] * count
     for position, gradient in zip(wrt, found):
         result[position] = gradient
@@ -46,7 +46,6 @@ def _spread(found, wrt, count):
 
 def make(exchange):
     """(the loss for torch.func, the loss for torch.compile). exchange has ebb.torch's conversions."""
-    from_torch, own, inputs_of = exchange.from_torch, exchange._own, exchange._inputs
 
     # ---- torch.func
 
@@ -63,7 +62,8 @@ def make(exchange):
     class Value(torch.autograd.Function):
         @staticmethod
         def forward(number, wide, options, *tensors):
-            return own(_core._loss_forward(number, [], wide, *inputs_of(tensors), *options)[0])
+            with exchange.place(tensors):
+                return exchange._own(_core._loss_forward(number, [], wide, *exchange._inputs(tensors), *options)[0])
 
         @staticmethod
         def setup_context(ctx, inputs, output):
@@ -75,7 +75,7 @@ def make(exchange):
             tensors = ctx.saved_tensors
             wrt = _differentiable(ctx.number, ctx.needs_input_grad[3:])
             found = Gradient.apply(ctx.number, ctx.wide, ctx.options, wrt, grad, *tensors)
-            return None, None, None, *_spread(found, wrt, len(tensors))
+            return None, None, None, *spread(found, wrt, len(tensors))
 
         @staticmethod
         def vmap(info, in_dims, number, wide, options, *tensors):
@@ -94,7 +94,7 @@ def make(exchange):
         @staticmethod
         def backward(ctx, *cotangents):
             found = Second.apply(ctx.number, ctx.wide, ctx.options, ctx.wrt, len(cotangents), *cotangents, *ctx.saved_tensors)
-            return None, None, None, None, found[0], *_spread(found[1:], ctx.wrt, len(ctx.saved_tensors) - 1)
+            return None, None, None, None, found[0], *spread(found[1:], ctx.wrt, len(ctx.saved_tensors) - 1)
 
         @staticmethod
         def vmap(info, in_dims, number, wide, options, wrt, *tensors):
@@ -104,10 +104,7 @@ def make(exchange):
         @staticmethod
         def forward(number, wide, options, wrt, count, *tensors):
             cotangents, grad, given = tensors[:count], tensors[count], tensors[count + 1 :]
-            found = _core._loss_second(
-                number, wrt, [from_torch(c) for c in cotangents], from_torch(grad), wide, *inputs_of(given), *options
-            )
-            return tuple(own(g) for g in found)
+            return exchange._second(number, wide, options, wrt, cotangents, grad, given)
 
         @staticmethod
         def setup_context(ctx, inputs, output):
@@ -143,7 +140,7 @@ def make(exchange):
             for x in real_inputs(number, tensors)
         ]
         y = _core._loss(number, *given, *_options_from(number, options))
-        dtype = torch.float32 if wide else _TORCH_DTYPES[y.dtype.name]
+        dtype = torch.float32 if wide else TORCH_DTYPES[y.dtype.name]
         return next(x for x in tensors if x is not None).new_empty(y.shape, dtype=dtype)
 
     @torch.library.custom_op(
@@ -167,7 +164,7 @@ def make(exchange):
         tensors = ctx.saved_tensors
         wrt = _differentiable(ctx.number, real_inputs(ctx.number, ctx.needs_input_grad[3:]))
         found = torch.ops.ebb.loss_gradient(grad, ctx.number, ctx.wide, ctx.options, wrt, *tensors)
-        return None, None, None, *_spread(found, wrt, most)
+        return None, None, None, *spread(found, wrt, most)
 
     loss.register_autograd(pull_back, setup_context=keep)
 

@@ -93,9 +93,8 @@ _STANDARD_NAMES = {
 }
 
 
-def _on_cpu(device):
-    if device not in (None, "cpu"):
-        raise ValueError(f"device: tensors are on 'cpu', got {device!r}")
+def _placed(x, device):
+    return x if device is None else x.to(str(device))
 
 
 class __array_namespace_info__:
@@ -106,13 +105,13 @@ class __array_namespace_info__:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 8, "item assignment": False}
 
     def default_device(self):
-        return "cpu"
+        return _core.default_device()
 
     def default_dtypes(self, *, device=None):
         return {"real floating": float32, "integral": int64, "indexing": int64, "complex floating": None}
 
     def devices(self):
-        return ["cpu"]
+        return ["cpu", *(f"cuda:{i}" for i in range(_core._gpu_count()))]
 
     def dtypes(self, *, device=None, kind=None):
         kinds = ("bool", "numeric") if kind is None else (kind,) if isinstance(kind, str) else kind
@@ -123,28 +122,23 @@ class __array_namespace_info__:
 
 
 def asarray(obj, /, *, dtype=None, device=None, copy=None):
-    _on_cpu(device)
-    return _core.asarray(obj, dtype, copy=copy)
+    return _placed(_core.asarray(obj, dtype, copy=copy), device)
 
 
 def arange(start, /, stop=None, step=1, *, dtype=None, device=None):
-    _on_cpu(device)
-    return _core.arange(start, stop, step, dtype)
+    return _placed(_core.arange(start, stop, step, dtype), device)
 
 
 def zeros(shape, *, dtype=None, device=None):
-    _on_cpu(device)
-    return _core.zeros(shape, dtype or float32)
+    return _placed(_core.zeros(shape, dtype or float32), device)
 
 
 def ones(shape, *, dtype=None, device=None):
-    _on_cpu(device)
-    return _core.ones(shape, dtype or float32)
+    return _placed(_core.ones(shape, dtype or float32), device)
 
 
 def full(shape, fill_value, *, dtype=None, device=None):
-    _on_cpu(device)
-    return _core.full(shape, fill_value, dtype)
+    return _placed(_core.full(shape, fill_value, dtype), device)
 
 
 def zeros_like(x, /, *, dtype=None, device=None):
@@ -163,16 +157,15 @@ empty, empty_like = zeros, zeros_like  # a value has all its elements
 
 
 def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None):
-    _on_cpu(device)
     columns = n_rows if n_cols is None else n_cols
     rows_at = _core.arange(n_rows).reshape(n_rows, 1)
-    return (_core.arange(columns) - rows_at == k).cast(dtype or float32)
+    return _placed((_core.arange(columns) - rows_at == k).cast(dtype or float32), device)
 
 
 def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
-    _on_cpu(device)
     dtype = dtype or float32
-    return _core.linspace(start, stop, num, dtype) if endpoint else _core.linspace(start, stop, num + 1, dtype)[:-1]
+    made = _core.linspace(start, stop, num, dtype) if endpoint else _core.linspace(start, stop, num + 1, dtype)[:-1]
+    return _placed(made, device)
 
 
 def tril(x, /, *, k=0):
@@ -196,7 +189,7 @@ def meshgrid(*arrays, indexing="xy"):
 
 
 def astype(x, dtype, /, *, copy=True, device=None):
-    return x.cast(dtype)
+    return _placed(x.cast(dtype), device)
 
 
 def broadcast_arrays(*arrays):

@@ -141,6 +141,20 @@ def _indented(value):
     return repr(value).replace("\n", "\n  ")
 
 
+def _place_and_dtype(*args, device=None, dtype=None, non_blocking=False):
+    """The device's name and the dtype among the arguments of to()."""
+    for given in args:
+        if isinstance(given, _core.Tensor):
+            device, dtype = given.device, given.dtype
+        elif isinstance(given, _core.DType):
+            dtype = given
+        elif str(given).startswith(("cpu", "cuda")):
+            device = given
+        elif given is not None:
+            dtype = _core.dtype(str(given))
+    return None if device is None else str(_core.device(device)), dtype
+
+
 class Module:
     """The base of models: give it tensors and layers as attributes and a method forward."""
 
@@ -209,6 +223,24 @@ class Module:
         """How many numbers are trained."""
         return sum(tensor.size for tensor in self.parameters())
 
+    def to(self, *args, **kwargs):
+        """Moves parameters and buffers to a device, or casts those of floats to a dtype, or both; returns itself."""
+        device, dtype = _place_and_dtype(*args, **kwargs)
+        for _, trained, tensor, assign in list(_walk(self)):
+            new = tensor.detach() if device is None else tensor.detach().to(device)
+            if dtype is not None and tensor.dtype.is_floating:
+                new = new.cast(dtype)
+            assign(_core.variable(new) if trained else new)
+        return self
+
+    def cpu(self):
+        """Moves parameters and buffers to the host's memory; returns itself."""
+        return self.to("cpu")
+
+    def cuda(self, device=None):
+        """Moves parameters and buffers to a GPU, the first one or the one with this number; returns itself."""
+        return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
+
 
 # Layers of the library are models, too.
 for _layer in list(vars(_nn).values()):
@@ -222,6 +254,9 @@ for _layer in list(vars(_nn).values()):
             "train",
             "eval",
             "parameter_count",
+            "to",
+            "cpu",
+            "cuda",
         ):
             setattr(_layer, _method, vars(Module)[_method])
         _layer.__repr__ = _layer_repr

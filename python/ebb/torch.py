@@ -6,7 +6,8 @@
 
 The value and the gradients that PyTorch will ask for are computed in one sweep when the loss is called; backward only
 scales them. Gradients can be differentiated once more, by Ebb. Losses are modules, too (CrossEntropyLoss), work inside
-torch.func's transforms, and are kept by torch.compile as one operation.
+torch.func's transforms, and are kept by torch.compile as one operation. On a GPU everything is given to PyTorch's current
+stream and nothing waits for it, so that CUDA graphs can be captured.
 """
 
 import sys
@@ -15,45 +16,70 @@ import torch
 from torch.utils import dlpack
 
 from . import _core, _torch_transforms
+from ._torch_cuda import place, result, stream_number
 from ._huggingface import patch, unpatch
-from .losses import TORCH_ORDER, _Text, class_name, define, legacy_reduction, registry
+from .losses import _NUMBERS, TORCH_ORDER, _Text, class_name, define, legacy_reduction, registry
 
 __all__ = ["from_torch", "to_torch", "patch", "unpatch"]
 
 
 def from_torch(x):
-    """A torch tensor as an ebb.Tensor on the same memory."""
-    return _core.from_dlpack(dlpack.to_dlpack(x.detach()))
+    """A torch tensor as an ebb.Tensor on the same memory. On a GPU, what Ebb computes from it comes after what PyTorch was
+    computing."""
+    if not x.is_cuda:
+        return _taken(x)
+    with torch.cuda.device(x.device):
+        return _core.from_dlpack(x.detach())
 
 
 def to_torch(x):
     """An ebb.Tensor as a torch tensor on the same memory. It must not be written to unless nothing else uses x."""
-    return dlpack.from_dlpack(x.__dlpack__(copy=False))
+    kind, index = x.__dlpack_device__()
+    stream = None if kind == _CPU else stream_number(index)
+    return dlpack.from_dlpack(x.__dlpack__(stream=stream, copy=False))
+
+
+_CPU = 1  # among DLPack's kinds of devices
+
+
+# Inside place(...) both libraries use one stream, and there is nothing to wait for.
+
+
+def _taken(x):
+    return _core.from_dlpack(dlpack.to_dlpack(x.detach()))
+
+
+def _given(x):
+    """A tensor that nothing else uses, dense where it is on a GPU."""
+    there = result(x, _torch_transforms.TORCH_DTYPES[x.dtype.name]) if x.is_cuda else None
+    return dlpack.from_dlpack(x.__dlpack__(stream=-1, copy=False)) if there is None else there
 
 
 def _own(x):
-    return to_torch(_core._exclusive(x))
+    return _given(_core._exclusive(x))
 
 
 def _inputs(tensors):
-    return [None if x is None else from_torch(x) for x in tensors]
+    return [None if x is None else _taken(x) for x in tensors]
 
 
-def _autocast_dtype():
-    """The dtype of products in a region of torch.autocast on the CPU; None outside of one."""
-    if not torch.is_autocast_enabled("cpu"):
-        return None
-    return torch.get_autocast_dtype("cpu")
+def _autocast_dtype(like):
+    """The dtype of products in a region of torch.autocast on the tensor's device; None outside of one."""
+    kind = like.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
 
 
 def _apply(number, options, *tensors):
     """The loss. Autocast is followed as PyTorch's own losses do: they are computed in f32 and are f32; hidden states and
     an LM head are multiplied in autocast's dtype, as by torch.nn.functional.linear. f64 stays f64.
     """
-    low = _autocast_dtype()
+    low = _autocast_dtype(tensors[0])
+    names = [name for name, *_ in registry[number]["inputs"]]
+    if tensors[0].is_cuda and registry[number]["name"] in _NUMBERS:  # lengths are often left on the host
+        counts = _NUMBERS[registry[number]["name"]]
+        tensors = [_beside(x, tensors[0]) if name in counts else x for name, x in zip(names, tensors)]
     if low is None:
         return _dispatch(number, False, options, *tensors)
-    names = [name for name, *_ in registry[number]["inputs"]]
     products = "head" in names
     given = []
     for name, x in zip(names, tensors):
@@ -79,13 +105,14 @@ class _Loss(torch.autograd.Function):
         wrt = [i for i, needed in enumerate(ctx.needs_input_grad[3:]) if needed and differentiable[i][1]]
         ctx.number, ctx.wide, ctx.options, ctx.wrt, ctx.gradients = number, wide, options, wrt, None
         ctx.save_for_backward(*tensors)
-        inputs = _inputs(tensors)
-        if not wrt and not wide:
-            return _own(_core._loss(number, *inputs, *options))
-        value, gradients = _core._loss_forward(number, wrt, wide, *inputs, *options)
-        if gradients is not None:
-            ctx.gradients = [to_torch(g) for g in gradients]
-        return to_torch(value)
+        with place(tensors):
+            inputs = _inputs(tensors)
+            if not wrt and not wide:
+                return _own(_core._loss(number, *inputs, *options))
+            value, gradients = _core._loss_forward(number, wrt, wide, *inputs, *options)
+            if gradients is not None:
+                ctx.gradients = [_given(g) for g in gradients]
+            return _given(value)
 
     @staticmethod
     def backward(ctx, grad):
@@ -97,20 +124,38 @@ class _Loss(torch.autograd.Function):
         else:
             # They are given away: PyTorch may then take them as they are and add to them.
             found, ctx.gradients = ctx.gradients, None
-            scale = grad.item()
-            if scale != 1:
-                found = [g.mul_(scale) for g in found]
-        result = [None] * len(tensors)
-        for position, gradient in zip(ctx.wrt, found):
-            result[position] = gradient
-        return None, None, None, *result
+            _scale(found, grad)
+        return None, None, None, *_torch_transforms.spread(found, ctx.wrt, len(tensors))
+
+
+def _scale(gradients, factor):
+    """Multiplies in place. Usually the factor is 1: then gradients are not touched. A GPU looks by itself."""
+    if not factor.is_cuda:
+        number = factor.item()
+        if number != 1:
+            for g in gradients:
+                g.mul_(number)
+        return
+    with place((factor,)):
+        factor = _taken(factor)
+        for g in gradients:
+            _core._scale(_taken(g), factor)
 
 
 def _gradients(number, wide, options, wrt, grad, tensors):
-    found = _core._loss_backward(number, from_torch(grad), wide, *_inputs(tensors), *options)
-    chosen = [found[i] for i in wrt]
-    _core.eval(*chosen)
-    return tuple(_own(g) for g in chosen)
+    with place(tensors):
+        found = _core._loss_backward(number, _taken(grad), wide, *_inputs(tensors), *options)
+        chosen = [found[i] for i in wrt]
+        _core.eval(*chosen)
+        return tuple(_own(g) for g in chosen)
+
+
+def _second(number, wide, options, wrt, cotangents, grad, tensors):
+    with place(tensors):
+        found = _core._loss_second(
+            number, wrt, [_taken(c) for c in cotangents], _taken(grad), wide, *_inputs(tensors), *options
+        )
+        return tuple(_own(g) for g in found)
 
 
 class _Gradient(torch.autograd.Function):
@@ -126,26 +171,20 @@ class _Gradient(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, *cotangents):
         grad, *tensors = ctx.saved_tensors
-        of_grad, *found = _core._loss_second(
-            ctx.number,
-            ctx.wrt,
-            [from_torch(c) for c in cotangents],
-            from_torch(grad),
-            ctx.wide,
-            *_inputs(tensors),
-            *ctx.options,
-        )
-        result = [None] * len(tensors)
-        for position, gradient in zip(ctx.wrt, found):
-            result[position] = _own(gradient)
-        return None, None, None, None, _own(of_grad), *result
+        of_grad, *found = _second(ctx.number, ctx.wide, ctx.options, ctx.wrt, cotangents, grad, tensors)
+        return None, None, None, None, of_grad, *_torch_transforms.spread(found, ctx.wrt, len(tensors))
 
 
 def _number_tensor(x, like):
     """Lengths given as a list, a variance given as a number."""
     if isinstance(x, (list, tuple, int)):
-        return torch.tensor(x)
-    return torch.full((), x, dtype=like.dtype) if isinstance(x, float) else x
+        return _beside(torch.tensor(x), like)
+    return torch.full((), x, dtype=like.dtype, device=like.device) if isinstance(x, float) else x
+
+
+def _beside(x, like):
+    """x where the other tensor is."""
+    return x if x is None or x.device == like.device else x.to(like.device, non_blocking=True)
 
 
 def _make(number, entry):
@@ -196,7 +235,7 @@ def _wide_linear_cross_entropy(x, head, target, bias=None, **options):
     """linear_cross_entropy whose result is f32 (f64 for f64), whatever the hidden states are."""
     number = next(n for n, entry in enumerate(registry) if entry["name"] == "linear_cross_entropy")
     values = tuple(options.get(name, default) for name, default, _ in registry[number]["options"])
-    if _autocast_dtype() is not None:
+    if _autocast_dtype(x) is not None:
         return _apply(number, values, x, head, target, bias, None)
     head, bias = head.to(x.dtype), None if bias is None else bias.to(x.dtype)
     return _dispatch(number, True, values, x, head, target, bias, None)

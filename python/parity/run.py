@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """make parity: finds a Python with PyTorch and a package of Ebb for it, then runs compare.py,
-huggingface.py and the example that needs PyTorch.
+huggingface.py, the example that needs PyTorch and, where there is a GPU, torch_cuda.py.
 
 EBB_BENCH_PYTHON names a Python that has PyTorch (else .venv-bench is made, as for make bench), EBB_PYTHON_PACKAGE a folder with
 the package ebb built for it (else the build tree's, or one that pip builds from this repository).
@@ -50,11 +50,14 @@ def main():
     environment = dict(os.environ, PYTHONPATH=str(package_for(python)))
     codes = []
     require_transformers(python)
-    for program in (
+    programs = [
         Path(__file__).with_name("compare.py"),
         Path(__file__).with_name("huggingface.py"),
         ROOT / "examples" / "python" / "torch_loss.py",
-    ):
+    ]
+    if subprocess.run([python, "-c", "import torch; exit(not torch.cuda.is_available())"]).returncode == 0:
+        programs.append(Path(__file__).with_name("torch_cuda.py"))
+    for program in programs:
         print(f"\n==== {program.relative_to(ROOT)}", flush=True)
         codes.append(subprocess.run([python, str(program)], env=environment).returncode)
     return max(codes)

@@ -37,7 +37,8 @@ nb::tuple tuple_of(const Tensors&... t) {
   return nb::make_tuple(or_none(t)...);
 }
 
-nb::object item(const Tensor& x);  // a Python number
+nb::object item(const Tensor& x);      // a Python number
+Device device_from(nb::handle given);  // a name, an ebb.device, a torch.device
 
 void bind_dtypes(nb::module_& m);
 void bind_tensor(const Api& api);
@@ -65,6 +66,7 @@ void bind_nn(const Api& api);
 void bind_data(const Api& api);
 void bind_distributed(const Api& api);
 void bind_io(const Api& api);
+void bind_device(const Api& api);
 void bind_runtime(const Api& api);
 
 PyType_Slot* tensor_slots();  // the buffer protocol

@@ -5,7 +5,7 @@
 namespace ebb::python::dlpack {
 
 enum class Code : std::uint8_t { integer = 0, unsigned_integer = 1, real = 2, bfloat = 4, boolean = 6 };
-inline constexpr std::int32_t kCpu = 1, kCudaHost = 3;
+inline constexpr std::int32_t kCpu = 1, kCuda = 2, kCudaHost = 3;
 inline constexpr std::uint64_t kReadOnly = 1, kCopied = 2;
 
 struct Device {

@@ -1,20 +1,20 @@
 #include <algorithm>
 
+#include "backend/backend.h"
 #include "dlpack.h"
 #include "exceptions.h"
+#include "interpreter.h"
 #include "memory_view.h"
 
 // Arrays of other libraries as tensors and tensors as their arrays, without copies: the buffer protocol, NumPy, DLPack.
 namespace ebb::python {
 namespace {
 
-// Python objects are let go of with the interpreter lock, which the thread that frees a tensor may not have.
-template <class F>
-void with_interpreter(F&& f) {
-  if (!Py_IsInitialized()) return;
-  const PyGILState_STATE state = PyGILState_Ensure();
-  f();
-  PyGILState_Release(state);
+// NumPy and the buffer protocol know the host's memory only; a copy is asked for, as in PyTorch.
+void require_on_host(const Tensor& x, const char* op) {
+  if (const Device device = place_of(x); device != Device{})
+    throw Error(Error::Kind::type, std::string(op) + ": the tensor is on " + name(device) +
+                                       "; copy it to the host's memory first with .cpu()");
 }
 
 // ---- the buffer protocol --------------------------------------------------------------------------------------------
@@ -75,6 +75,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   view->obj = nullptr;
   try {
     const Tensor& x = *nb::inst_ptr<Tensor>(nb::handle(self));
+    require_on_host(x, "buffer");
     const char* format = format_of(x.dtype());
     if (!format) {
       PyErr_SetString(PyExc_BufferError,
@@ -174,6 +175,10 @@ DType dtype_of(const dlpack::DataType& t) {
                                      " bits; convert the array first");
 }
 
+dlpack::Device dlpack_device(Device device) {
+  return {device.kind == Device::Kind::cuda ? dlpack::kCuda : dlpack::kCpu, device.index};
+}
+
 template <class ManagedType>
 struct Capsule {
   ManagedType managed;
@@ -187,8 +192,9 @@ template <class ManagedType>
 nb::object make_capsule(std::unique_ptr<MemoryView> view, std::uint64_t flags) {
   auto* capsule = new Capsule<ManagedType>;
   ManagedType& m = capsule->managed;
-  m.array = {view->data,         {dlpack::kCpu, 0},    view->rank, dlpack_type(view->dtype),
-             view->shape.data(), view->strides.data(), 0};
+  const Device device = view->buffer.device();
+  m.array = {view->data,         dlpack_device(device), view->rank, dlpack_type(view->dtype),
+             view->shape.data(), view->strides.data(),  0};
   m.context = capsule;
   m.deleter = [](ManagedType* self) { delete static_cast<Capsule<ManagedType>*>(self->context); };
   if constexpr (std::is_same_v<ManagedType, dlpack::ManagedVersioned>) {
@@ -210,16 +216,41 @@ nb::object make_capsule(std::unique_ptr<MemoryView> view, std::uint64_t flags) {
   return nb::steal(object);
 }
 
+// The stream that a consumer will read on, as the protocol spells it: None is the default stream, -1 says that the
+// consumer sees to the order by itself.
+std::optional<std::uintptr_t> stream_of(nb::handle stream, Device device) {
+  std::int64_t number = 1;
+  if (!stream.is_none() && !nb::try_cast(stream, number))
+    throw Error(Error::Kind::type,
+                "__dlpack__: a stream is a number, got " + nb::cast<std::string>(stream.type().attr("__name__")));
+  if (number == -1) return {};
+  if (device == Device{}) {
+    if (stream.is_none()) return {};
+    throw Error("__dlpack__: a tensor in the host's memory has no stream, got one");
+  }
+  if (number <= 0) throw Error("__dlpack__: " + std::to_string(number) + " is not a stream; the default stream is 1");
+  return static_cast<std::uintptr_t>(number);
+}
+
 nb::object to_dlpack(const Tensor& x, nb::handle stream, std::optional<std::pair<int, int>> max_version,
                      std::optional<std::pair<int, int>> dl_device, std::optional<bool> copy) {
-  if (!stream.is_none()) throw Error("__dlpack__: a tensor in the host's memory has no stream, got one");
-  if (dl_device && dl_device->first != dlpack::kCpu) {
-    PyErr_SetString(PyExc_BufferError, "__dlpack__: tensors are in the host's memory; other devices are not there");
+  const Device at = place_of(x);
+  const bool moved = dl_device && *dl_device != std::pair<int, int>{dlpack_device(at).type, dlpack_device(at).id};
+  if (moved && (dl_device->first != dlpack::kCpu || copy == false)) {
+    const std::string text = "__dlpack__: the tensor is on " + name(at) + ", and is copied only to the CPU" +
+                             (copy == false ? ", for which copy must not be False" : "; move it first with .to()");
+    PyErr_SetString(PyExc_BufferError, text.c_str());
     throw nb::python_error();
   }
+  const std::optional<std::uintptr_t> consumer = stream_of(stream, at);
   // Before version 1 the protocol cannot say "read-only": who asks by it gets a copy, unless sharing was asked for.
-  const bool versioned = max_version && max_version->first >= 1, copied = copy.value_or(!versioned);
-  std::unique_ptr<MemoryView> view = view_memory(x, copied ? Layout::copied : Layout::as_it_lies);
+  const bool versioned = max_version && max_version->first >= 1, copied = moved || copy.value_or(!versioned);
+  std::unique_ptr<MemoryView> view =
+      view_memory(x, copied ? Layout::copied : Layout::as_it_lies, moved ? Device{} : at);
+  if (consumer && !moved) {
+    backend_of(at).streams()->let_wait(reinterpret_cast<void*>(*consumer));
+    view->stream = consumer;
+  }
   if (versioned)
     return make_capsule<dlpack::ManagedVersioned>(std::move(view), copied ? dlpack::kCopied : dlpack::kReadOnly);
   return make_capsule<dlpack::Managed>(std::move(view), 0);
@@ -229,11 +260,14 @@ template <class ManagedType>
 Tensor take_capsule(nb::handle capsule, const char* used_name, Copy copy) {
   auto* managed = static_cast<ManagedType*>(PyCapsule_GetPointer(capsule.ptr(), kCapsuleName<ManagedType>));
   const dlpack::Array& a = managed->array;
-  if (a.device.type != dlpack::kCpu && a.device.type != dlpack::kCudaHost)
+  const bool on_gpu = a.device.type == dlpack::kCuda;
+  if (a.device.type != dlpack::kCpu && a.device.type != dlpack::kCudaHost && !on_gpu)
     throw Error("from_dlpack: the array is on a device of type " + std::to_string(a.device.type) +
                 "; copy it to the host first");
+  const Device device = on_gpu ? device_from_name("cuda:" + std::to_string(a.device.id)) : Device{};
+  if (on_gpu) backend_of(device);  // an error if there is none
   const DType dtype = dtype_of(a.dtype);
-  if (a.rank > Shape::kMaxRank)
+  if (a.rank < 0 || a.rank > Shape::kMaxRank)
     throw Error("from_dlpack: the array has " + std::to_string(a.rank) + " dimensions, a tensor at most 8");
   if constexpr (std::is_same_v<ManagedType, dlpack::ManagedVersioned>) {
     if (managed->major != 1)
@@ -242,29 +276,46 @@ Tensor take_capsule(nb::handle capsule, const char* used_name, Copy copy) {
   }
   const auto width = static_cast<std::int64_t>(size_of(dtype));
   std::array<std::int64_t, Shape::kMaxRank> strides{};
-  for (std::size_t k = 0; a.strides && k < static_cast<std::size_t>(a.rank); ++k) strides[k] = a.strides[k] * width;
+  for (std::size_t k = 0; a.strides && k < static_cast<std::size_t>(a.rank); ++k) {
+    if (__builtin_mul_overflow(a.strides[k], width, &strides[k]))
+      throw Error("from_dlpack: the strides of the array lead out of memory");
+  }
   PyCapsule_SetName(capsule.ptr(), used_name);
   return adopt_memory(
       {static_cast<std::byte*>(a.data) + a.byte_offset, dtype, a.rank, a.shape, a.strides ? strides.data() : nullptr,
        [managed] {
          if (managed->deleter) with_interpreter([&] { managed->deleter(managed); });
-       }},
+       },
+       device},
       copy, "from_dlpack");
 }
 
 Copy copy_mode(std::optional<bool> copy) { return !copy ? Copy::if_needed : *copy ? Copy::always : Copy::never; }
+
+// Where the array will be read, if it is on a GPU: its owner makes that stream wait for what it is still computing.
+nb::object stream_for(nb::handle source) {
+  if (!nb::hasattr(source, "__dlpack_device__")) return nb::none();
+  std::pair<int, int> at;
+  if (!nb::try_cast(source.attr("__dlpack_device__")(), at) || at.first != dlpack::kCuda) return nb::none();
+  Streams* const streams = backend_of(device_from_name("cuda:" + std::to_string(at.second))).streams();
+  if (!streams) return nb::none();
+  const auto stream = reinterpret_cast<std::uintptr_t>(streams->current());
+  return nb::cast(stream ? stream : std::uintptr_t{1});
+}
 
 Tensor from_dlpack(nb::handle source, Copy copy) {
   nb::object capsule;
   if (PyCapsule_CheckExact(source.ptr())) {
     capsule = nb::borrow(source);
   } else {
-    const nb::object give = nb::getattr(source, "__dlpack__");
+    const nb::object give = nb::getattr(source, "__dlpack__"), stream = stream_for(source);
+    nb::dict arguments;
+    if (!stream.is_none()) arguments["stream"] = stream;
     try {
-      capsule = give("max_version"_a = nb::make_tuple(1, 0));
+      capsule = give("max_version"_a = nb::make_tuple(1, 0), **arguments);
     } catch (nb::python_error& e) {
       if (!e.matches(PyExc_TypeError)) throw;
-      capsule = give();  // a library from before version 1
+      capsule = give(**arguments);  // a library from before version 1
     }
   }
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned"))
@@ -279,6 +330,7 @@ Tensor from_dlpack(nb::handle source, Copy copy) {
 nb::object to_numpy(const Tensor& x) {
   if (x.dtype() == DType::bf16)
     throw Error(Error::Kind::type, "numpy: NumPy has no bf16; cast to f32, or exchange by DLPack");
+  require_on_host(x, "numpy");
   x.eval();
   return nb::module_::import_("numpy").attr("asarray")(nb::steal(PyMemoryView_FromObject(nb::cast(x).ptr())));
 }
@@ -332,16 +384,25 @@ void bind_exchange(const Api& api) {
            "marked "
            "read-only; a consumer that ignores the mark (PyTorch does) must not write to it, because the tensor would "
            "change. The older protocol has no such mark and gives a copy. copy says otherwise for both.")
-      .def("__dlpack_device__", [](const Tensor&) { return std::make_pair(dlpack::kCpu, 0); })
-      .def("numpy", to_numpy, "The elements as a read-only NumPy array, without a copy.")
+      .def("__dlpack_device__",
+           [](const Tensor& x) {
+             const dlpack::Device d = dlpack_device(place_of(x));
+             return std::make_pair(d.type, d.id);
+           })
+      .def("numpy", to_numpy,
+           "The elements as a read-only NumPy array, without a copy. A tensor on a GPU is copied by .cpu() first.")
       .def("__array__", array_protocol, "dtype"_a.none() = nb::none(), nb::kw_only(), "copy"_a.none() = nb::none());
   api.tensor.attr("__array_ufunc__") = nb::none();  // array + tensor is a tensor
   api.module.def(
       "from_dlpack",
       [](nb::handle x, nb::handle device, std::optional<bool> copy) {
-        if (!device.is_none() && nb::cast<std::string>(nb::str(device)) != "cpu")
-          throw Error("from_dlpack: tensors are on the device 'cpu', got " + nb::cast<std::string>(nb::str(device)));
-        return from_dlpack(x, copy_mode(copy));
+        const Tensor there = from_dlpack(x, copy_mode(copy));
+        if (device.is_none()) return there;
+        const Device wanted = device_from(device);
+        if (copy == false && wanted != there.device())
+          throw Error("from_dlpack: an array on " + name(there.device()) + " gets to " + name(wanted) +
+                      " by a copy only, and copy=False was asked for");
+        return there.to(wanted);
       },
       "x"_a, nb::kw_only(), "device"_a.none() = nb::none(), "copy"_a.none() = nb::none(),
       "A tensor on the memory of any array that speaks DLPack (both protocols), without a copy where it lies densely. "

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "bind.h"
+#include "memory_view.h"
 #include "ops/build.h"
 
 // x[...] as in NumPy: numbers, slices, None, ..., and index arrays, which are integer or bool tensors.
@@ -66,7 +66,9 @@ Tensor at_arrays(const Tensor& x, const std::vector<IndexArray>& arrays) {
   std::int64_t count = 1;
   for (std::size_t k = 0; k < arrays.size(); ++k) {
     const std::int64_t size = y.shape()[first + static_cast<int>(k)];
-    Tensor i = cast(arrays[k].index, DType::i64);
+    // Positions in the host's memory (a list, a NumPy array) are taken along, as in PyTorch.
+    const bool of_host = !arrays[k].index.node()->homeless && place_of(arrays[k].index) == Device{};
+    Tensor i = cast(of_host ? arrays[k].index.to(place_of(x)) : arrays[k].index, DType::i64);
     i = check(i, logical_and(i >= -size, i < size), "index: it is outside the axis");
     i = broadcast_to(where(i < 0, i + size, i), shape);
     flat = flat.defined() ? flat * size + i : i;

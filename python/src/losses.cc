@@ -9,6 +9,7 @@
 #include "ebb/losses/distance.h"
 #include "ebb/losses/linear_cross_entropy.h"
 #include "graph/lock.h"
+#include "memory_view.h"
 
 // Losses come from the registry: Python makes a function of each entry, with its inputs and options as arguments, and
 // calls it here by its number.
@@ -96,8 +97,9 @@ Tensor evaluate_by_number(std::size_t number, nb::args args) {
 
 // The value and the gradients with respect to the inputs at these positions; with a cotangent, of sum(loss ·
 // cotangent).
+struct NotOneNumber {};  // thrown where a loss needs a cotangent and there is none, if whoever calls can do without
 std::pair<Tensor, std::vector<Tensor>> differentiate(const Call& call, const std::vector<int>& positions,
-                                                     const Tensor& cotangent) {
+                                                     const Tensor& cotangent, bool if_one_number = false) {
   std::vector<Tensor> chosen;
   for (int p : positions) chosen.push_back(call.inputs[static_cast<std::size_t>(p)]);
   Tensor value;
@@ -105,6 +107,7 @@ std::pair<Tensor, std::vector<Tensor>> differentiate(const Call& call, const std
     std::vector<Tensor> all = call.inputs;
     for (std::size_t k = 0; k < positions.size(); ++k) all[static_cast<std::size_t>(positions[k])] = tracked[k];
     value = call(all);
+    if (if_one_number && value.rank() != 0) throw NotOneNumber{};
     if (!cotangent.defined()) return value;
     require(cotangent.shape() == value.shape(), "{}_backward: the gradient has shape {}, the loss {}", call.info->name,
             cotangent.shape(), value.shape());
@@ -171,6 +174,11 @@ std::vector<Tensor> second_by_number(std::size_t number, const std::vector<int>&
 
 // For PyTorch, which may write into what it is given: the same elements in memory that nothing else uses.
 Tensor exclusive(const Tensor& x) {
+  if (place_of(x) != Device{}) {
+    const Storage& s = x.eval().node()->storage;
+    if (is_contiguous(x.shape(), s.strides) && !s.buffer.get()->lent && s.buffer.unique()) return x;
+    return copy_of(x);
+  }
   const Storage& s = evaluated_storage(x);
   const Buffer* buffer = s.buffer.get();
   if (!buffer || (!buffer->release && s.buffer.unique())) return x;
@@ -181,14 +189,17 @@ Tensor exclusive(const Tensor& x) {
 nb::tuple forward_by_number(std::size_t number, const std::vector<int>& positions, bool wide, nb::args args) {
   Call call = read_call(number, args, 0);
   call.wide = wide;
-  const Tensor plain = call(call.inputs);
-  if (plain.numel() != 1 || plain.rank() != 0 || positions.empty()) return nb::make_tuple(exclusive(plain), nb::none());
-  auto [value, grads] = differentiate(call, positions, {});
-  std::vector<Tensor> all{value};
-  all.insert(all.end(), grads.begin(), grads.end());
-  eval(all);
-  for (Tensor& g : grads) g = exclusive(g);
-  return nb::make_tuple(exclusive(value), grads);
+  if (positions.empty()) return nb::make_tuple(exclusive(call(call.inputs)), nb::none());
+  try {
+    auto [value, grads] = differentiate(call, positions, {}, true);
+    std::vector<Tensor> all{value};
+    all.insert(all.end(), grads.begin(), grads.end());
+    eval(all);
+    for (Tensor& g : grads) g = exclusive(g);
+    return nb::make_tuple(exclusive(value), grads);
+  } catch (const NotOneNumber&) {
+    return nb::make_tuple(exclusive(call(call.inputs)), nb::none());
+  }
 }
 
 LinearLogProbOptions head_options(const Tensor* bias, std::int64_t ignore_index, double softcap, double temperature,

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "backend/backend.h"
 #include "core/format_error.h"
 
 namespace ebb::python {
@@ -25,15 +26,72 @@ void gather(std::byte* to, const std::byte* from, const Foreign& f, int axis, st
     gather(to + i * inner, from + i * f.strides[axis], f, axis + 1, width);
 }
 
+// Where the last element lies beyond the first one, in elements; {before, after} it.
+std::pair<std::int64_t, std::int64_t> reach(const Shape& shape, const std::int64_t* strides, const char* op) {
+  std::int64_t before = 0, after = 0;
+  for (int a = 0; a < shape.rank(); ++a) {
+    std::int64_t far = 0, &side = strides[a] < 0 ? before : after;
+    require(!__builtin_mul_overflow(shape[a] - 1, strides[a], &far) && !__builtin_add_overflow(side, far, &side),
+            "{}: the strides of the array lead out of memory", op);
+  }
+  return {-before, after};
+}
+
+// A GPU's memory may be read by strides: it is never copied unless that is asked for.
+Tensor adopt_device_memory(Foreign& f, Copy copy, const char* op) {
+  const Shape shape(f.shape, f.rank);
+  const auto width = static_cast<std::int64_t>(size_of(f.dtype));
+  std::array<std::int64_t, Shape::kMaxRank> in_elements{};
+  Strides strides = contiguous_strides(shape);
+  for (int a = 0; f.strides && a < f.rank; ++a) strides[a] = f.strides[a] / width;
+  for (int a = 0; a < f.rank; ++a) in_elements[static_cast<std::size_t>(a)] = strides[a];
+  const bool empty = shape.numel() == 0;
+  const auto [before, after] = empty ? std::pair<std::int64_t, std::int64_t>{} : reach(shape, in_elements.data(), op);
+  require(empty || f.data != nullptr, "{}: the array of shape {} has no memory", op, shape);
+  require(reinterpret_cast<std::uintptr_t>(f.data) % static_cast<std::uintptr_t>(width) == 0,
+          "{}: elements of {} bytes at an address that is not a multiple of that; copy the array first", op, width);
+  Streams* const streams = backend_of(f.device).streams();
+  std::function<void()> release = streams ? streams->after_use(std::move(f.release)) : std::move(f.release);
+  f.release = {};
+  BufferPtr buffer =
+      BufferPtr::wrap(static_cast<std::byte*>(f.data) - before * width,
+                      static_cast<std::size_t>((before + after + 1) * width), std::move(release), f.device);
+  const Tensor x = make_data(f.dtype, shape, Storage{std::move(buffer), before, strides});
+  return copy == Copy::always ? copy_of(x) : x;
+}
+
 }  // namespace
 
-std::unique_ptr<MemoryView> view_memory(const Tensor& given, Layout layout) {
-  const Tensor x = given.to(Device{}).eval();  // itself, unless it is on another device
+// Its last user may still be reading: what comes next waits for that.
+MemoryView::~MemoryView() {
+  if (!stream || !buffer || buffer.device() == Device{}) return;
+  try {
+    backend_of(buffer.device()).streams()->wait_for(reinterpret_cast<void*>(*stream));
+  } catch (const Error&) {  // the driver is gone at the end of a program
+  }
+}
+
+Device place_of(const Tensor& x) {
+  const Node& n = *x.node();
+  if (!n.homeless) return n.device;
+  return n.evaluated.load(std::memory_order_acquire) ? n.storage.buffer.device() : default_device();
+}
+
+Tensor copy_of(const Tensor& x) {
+  const NoHistory none;
+  return make_node(Op::copy, x.dtype(), x.shape(), {x}).eval();
+}
+
+std::unique_ptr<MemoryView> view_memory(const Tensor& given, Layout layout, Device device) {
+  const Tensor x = given.to(device).eval();  // itself, unless it is on another device
   auto view = std::make_unique<MemoryView>();
   view->dtype = x.dtype();
   view->rank = x.rank();
   std::copy(x.shape().begin(), x.shape().end(), view->shape.begin());
-  Storage storage = layout == Layout::as_it_lies ? x.node()->storage : evaluated_storage(x);
+  const bool here = device == Device{};
+  Storage storage = layout == Layout::as_it_lies ? x.node()->storage
+                    : here                       ? evaluated_storage(x)
+                                                 : copy_of(x).node()->storage;
   // Some libraries refuse strides that are 0 or negative; those are laid out anew.
   const auto plain = [&] {
     for (int axis = 0; axis < x.rank(); ++axis) {
@@ -41,8 +99,8 @@ std::unique_ptr<MemoryView> view_memory(const Tensor& given, Layout layout) {
     }
     return true;
   };
-  if (!plain()) storage = evaluated_storage(x);
-  if (layout == Layout::copied && x.numel() > 0) {
+  if (!plain()) storage = here ? evaluated_storage(x) : copy_of(x).node()->storage;
+  if (layout == Layout::copied && here && x.numel() > 0) {
     const Storage& dense = evaluated_storage(x);
     const std::size_t width = size_of(x.dtype()), bytes = static_cast<std::size_t>(x.numel()) * width;
     storage = {BufferPtr::allocate(bytes, "__dlpack__"), 0, contiguous_strides(x.shape())};
@@ -62,6 +120,7 @@ Tensor adopt_memory(Foreign f, Copy copy, const char* op) {
       if (release && *release) (*release)();
     }
   } done{&f.release};
+  if (f.device != Device{}) return adopt_device_memory(f, copy, op);
   const Shape shape(f.shape, f.rank);
   const auto width = static_cast<std::int64_t>(size_of(f.dtype));
   std::array<std::int64_t, Shape::kMaxRank> row_major{};

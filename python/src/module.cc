@@ -114,5 +114,6 @@ NB_MODULE(_core, m) {
   bind_data(api);
   bind_distributed(api);
   bind_io(api);
+  bind_device(api);
   bind_runtime(api);
 }

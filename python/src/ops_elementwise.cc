@@ -81,8 +81,14 @@ void bind_elementwise(const Api& api) {
   both(api, "cast", cast, "dtype"_a);
   api.tensor.def("to", cast, "dtype"_a, doc("cast"));
   api.tensor.def(
-      "to", [](const Tensor& x, const std::string& device) { return x.to(device_from_name(device)); }, "device"_a,
-      "The same numbers in another dtype, or on another device ('cpu', 'cuda:0').");
+      "to",
+      [](const Tensor& x, nb::handle device, std::optional<DType> dtype) {
+        if (const Tensor* like = tensor_in(device)) return cast(x, like->dtype()).to(like->device());
+        const Tensor there = x.to(device_from(device));
+        return dtype ? cast(there, *dtype) : there;
+      },
+      "device"_a, "dtype"_a.none() = nb::none(),
+      "The same numbers in another dtype, or on another device ('cpu', 'cuda:0'), or both; or in those of a tensor.");
   method(api, "astype", cast, "dtype"_a);
   const auto close = [](const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
     return isclose(a, b, {.rtol = rtol, .atol = atol, .equal_nan = equal_nan});

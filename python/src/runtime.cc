@@ -1,9 +1,7 @@
-#include <memory>
 #include <vector>
 
 #include "bind.h"
 #include "core/worker_seed.h"
-#include "ebb/device.h"
 #include "ebb/memory.h"
 #include "ebb/origins.h"
 #include "ebb/random.h"
@@ -44,8 +42,8 @@ void bind_runtime(const Api& api) {
   m.def("_seed_worker", seed_worker, "seed"_a);
   m.def(
       "memory_stats",
-      [](const std::string& device) {
-        const MemoryStats s = memory_stats(device_from_name(device));
+      [](nb::handle device) {
+        const MemoryStats s = memory_stats(device_from(device));
         nb::dict d;
         d["live"] = s.live;
         d["peak"] = s.peak;
@@ -55,55 +53,16 @@ void bind_runtime(const Api& api) {
       },
       "device"_a = "cpu", "Bytes of a device's tensor memory: live, peak, cached for reuse, and the limit (0: none).");
   m.def(
-      "reset_peak_memory", [](const std::string& device) { reset_peak_memory(device_from_name(device)); },
-      "device"_a = "cpu", "Makes the peak of memory_stats what is live now.");
+      "reset_peak_memory", [](nb::handle device) { reset_peak_memory(device_from(device)); }, "device"_a = "cpu",
+      "Makes the peak of memory_stats what is live now.");
   m.def(
-      "set_memory_limit",
-      [](std::size_t bytes, const std::string& device) { set_memory_limit(bytes, device_from_name(device)); },
+      "set_memory_limit", [](std::size_t bytes, nb::handle device) { set_memory_limit(bytes, device_from(device)); },
       "bytes"_a, "device"_a = "cpu", "Exceeding the limit raises MemoryError; 0 lifts it.");
   m.def(
-      "release_cached_memory", [](const std::string& device) { release_cached_memory(device_from_name(device)); },
+      "release_cached_memory", [](nb::handle device) { release_cached_memory(device_from(device)); },
       "device"_a = "cpu", "Gives memory that is cached for reuse back to the system.");
-  m.def(
-      "default_device", [] { return name(default_device()); },
-      "Where tensors are made that nothing else puts on a device.");
-  m.def(
-      "set_default_device", [](const std::string& device) { set_default_device(device_from_name(device)); }, "device"_a,
-      "Makes this the default device of all threads.");
-  m.def(
-      "is_available", [](const std::string& device) { return is_available(device_from_name(device)); }, "device"_a,
-      "Whether tensors can be put on this device.");
-  m.def(
-      "synchronize", [](const std::string& device) { synchronize(device_from_name(device)); }, "device"_a = "cpu",
-      "Waits until everything that was started on the device is done, and raises what failed there.",
-      nb::call_guard<nb::gil_scoped_release>());
   function(api, "set_num_threads", set_num_threads, "n"_a);
   m.def("num_threads", num_threads, "How many threads computations may use.");
-
-  struct DeviceScope {
-    Device device;
-    std::vector<std::shared_ptr<OnDevice>> scopes;  // entered
-  };
-  nb::class_<DeviceScope>(m, "device",
-                          "A device by name ('cpu', 'cuda', 'cuda:1'), for device= and .to(). with ebb.device('cuda'): "
-                          "tensors of this thread that nothing else puts on a device are made there.")
-      .def(
-          "__init__",
-          [](DeviceScope* self, const std::string& name) {
-            new (self) DeviceScope{device_from_name(name), {}};
-          },
-          "name"_a)
-      .def("__str__", [](const DeviceScope& self) { return name(self.device); })
-      .def("__repr__", [](const DeviceScope& self) { return "ebb.device('" + name(self.device) + "')"; })
-      .def("__enter__",
-           [](nb::object self) {
-             DeviceScope& scope = nb::cast<DeviceScope&>(self);
-             scope.scopes.push_back(std::make_shared<OnDevice>(scope.device));
-             return self;
-           })
-      .def(
-          "__exit__", [](DeviceScope& self, nb::handle, nb::handle, nb::handle) { self.scopes.pop_back(); },
-          nb::arg().none(), nb::arg().none(), nb::arg().none());
 
   struct EagerScope {
     std::optional<Eager> scope;

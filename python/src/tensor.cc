@@ -60,7 +60,9 @@ std::string representation(const Tensor& x) {
   }
   std::string result = "tensor(" + text;
   if (x.numel() == 0 || x.numel() > 1000) result += ", shape=" + shape_text(x.shape());
-  return result + ", dtype=" + std::string(name(x.dtype())) + (x.requires_grad() ? ", requires_grad=True)" : ")");
+  result += ", dtype=" + std::string(name(x.dtype()));
+  if (x.device() != Device{}) result += ", device='" + name(x.device()) + "'";
+  return result + (x.requires_grad() ? ", requires_grad=True)" : ")");
 }
 
 std::string escaped(const std::string& text) {
@@ -78,7 +80,8 @@ std::string html(const Tensor& x) {
   }
   const bool part = preview.shape() != x.shape();
   return "<div><b>ebb.Tensor</b> shape " + escaped(shape_text(x.shape())) + ", dtype " + std::string(name(x.dtype())) +
-         (part ? ", the first elements:" : "") + "<pre>" + escaped(preview.str()) + "</pre></div>";
+         (x.device() != Device{} ? ", on " + name(x.device()) : "") + (part ? ", the first elements:" : "") + "<pre>" +
+         escaped(preview.str()) + "</pre></div>";
 }
 
 bool truth(const Tensor& x) {
@@ -151,13 +154,14 @@ nb::tuple to_pickle(const Tensor& x) {
   const nb::bytes bytes = elements.bytes.empty()
                               ? nb::bytes("", 0)
                               : nb::bytes(reinterpret_cast<const char*>(elements.bytes.data()), elements.bytes.size());
-  return nb::make_tuple(bytes, name(x.dtype()), x.shape(), x.node()->op == Op::variable);
+  return nb::make_tuple(bytes, name(x.dtype()), x.shape(), x.node()->op == Op::variable, name(x.device()));
 }
 
-Tensor from_pickle(nb::bytes bytes, DType dtype, const Shape& shape, bool is_variable) {
+Tensor from_pickle(nb::bytes bytes, DType dtype, const Shape& shape, bool is_variable, const std::string& device) {
   if (bytes.size() != static_cast<std::size_t>(shape.numel()) * size_of(dtype))
     throw Error("pickle: " + std::to_string(bytes.size()) + " bytes do not make " + shape.str() + " of " +
                 std::string(name(dtype)));
+  const OnDevice there(device_from_name(device));
   const Tensor x = from_bytes(bytes.c_str(), dtype, shape);
   return is_variable ? variable(x) : x;
 }
@@ -187,6 +191,19 @@ void bind_tensor(const Api& api) {
           "numel", [](const Tensor& x) { return x.numel(); }, "How many elements there are.")
       .def(
           "dim", [](const Tensor& x) { return x.rank(); }, "How many axes there are.")
+      .def(
+          "cpu", [](const Tensor& x) { return x.to(Device{}); }, "The same numbers in the host's memory.")
+      .def(
+          "cuda",
+          [](const Tensor& x, nb::handle device) {
+            if (device.is_none()) return x.to(device_from_name("cuda"));
+            const bool is_number = PyLong_Check(device.ptr());
+            return x.to(is_number ? device_from_name("cuda:" + nb::cast<std::string>(nb::str(device)))
+                                  : device_from(device));
+          },
+          "device"_a.none() = nb::none(), "The same numbers on a GPU, the first one or the one with this number.")
+      .def_prop_ro(
+          "is_cuda", [](const Tensor& x) { return x.device().kind == Device::Kind::cuda; }, "Whether it is on a GPU.")
       .def(
           "eval", [](const Tensor& x) { return x.eval(); }, "Computes it now; returns itself.")
       .def("item", item, "The value of a one-element tensor as a Python number.")

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -43,6 +44,25 @@ struct CopyCall {
   std::size_t bytes = 0;
 };
 
+// What a device that has streams does for other libraries that use it. A stream is a pointer, and null is one, too.
+class Streams {
+ public:
+  virtual ~Streams() = default;
+
+  virtual void* current() const = 0;     // the calling thread's
+  virtual void enter(void* stream) = 0;  // it is this one from now on, see OnStream
+  virtual void leave() noexcept = 0;     // and the one before again
+  virtual bool capturing() const = 0;    // a graph, from the calling thread's stream
+  // Memory for that stream, freed after whatever was done with it on other streams; `given`, or the driver's own.
+  virtual std::shared_ptr<StreamMemory> memory(void* stream, std::shared_ptr<StreamMemory> given) = 0;
+
+  virtual void let_wait(void* stream) = 0;  // what that stream is given next comes after what was started here
+  virtual void wait_for(void* stream) = 0;  // what is started here next comes after what that stream was given
+  // `release` of memory that belongs to somebody else, as a function that calls it when no work that was started uses
+  // the memory any more: at once, or later by a call that starts work or waits for it.
+  virtual std::function<void()> after_use(std::function<void()> release) = 0;
+};
+
 // A device, seen from the schedule: it compiles and runs the steps of a plan, and moves elements to and from the host.
 // Everything above the schedule is the same for all devices.
 //
@@ -81,6 +101,10 @@ class Backend {
   virtual void synchronize() = 0;
 
   virtual BlockSource& memory() = 0;
+  virtual Streams* streams() { return nullptr; }
+  // data *= factor, one number, in memory that belongs to another library, on the calling thread's stream. Where the
+  // factor is 1, as that of most gradients, data is not read.
+  virtual void scale(const View& data, const View& factor);
 
   // Does this device have bf16 product instructions that are worth rounding to bf16 for?
   virtual bool rounds_to_bf16() const = 0;

@@ -242,6 +242,8 @@ void Pool::refuse(std::size_t bytes, const char* what, bool by_limit) const {
        what, bytes, where, live);
 }
 
+thread_local ThreadMemory* of_this_thread = nullptr;
+
 // Never destroyed: tensors in static objects return their memory after main.
 struct Pools {
   struct Entry {
@@ -315,6 +317,7 @@ void set_block_source(Device device, BlockSource* source) {
 }
 
 BufferPtr BufferPtr::allocate(std::size_t bytes, const char* what, Device device) {
+  if (of_this_thread && of_this_thread->device_ == device) return of_this_thread->allocate(bytes, what);
   BufferPtr p;
   if (device != Device{} && arena_in_use && arena_in_use->device_ == device) p.buffer_ = arena_in_use->take(bytes);
   if (!p.buffer_) p.buffer_ = pool(device).allocate(bytes, what);
@@ -329,6 +332,7 @@ BufferPtr BufferPtr::wrap(void* data, std::size_t bytes, std::function<void()> r
   p.buffer_->device = device;
   // An empty function would mean memory of the pool.
   p.buffer_->release = release ? std::move(release) : [] {};
+  p.buffer_->lent = true;
   return p;
 }
 
@@ -336,12 +340,41 @@ void BufferPtr::give_back(Buffer* buffer) noexcept {
   if (buffer->release) {
     buffer->release();
     delete buffer;
+  } else if (of_this_thread && of_this_thread->device_ == buffer->device) {
+    static_cast<Block*>(buffer)->next = static_cast<Block*>(of_this_thread->waiting_);
+    of_this_thread->waiting_ = buffer;
   } else if (arena_in_use && arena_in_use->device_ == buffer->device) {
     buffer->filled_by = {};
     arena_in_use->keep(buffer);
   } else {
     pool(buffer->device).give_back(static_cast<Block*>(buffer));
   }
+}
+
+ThreadMemory::ThreadMemory(Device device, std::shared_ptr<StreamMemory> memory)
+    : device_(device), memory_(std::move(memory)), outer_(of_this_thread) {
+  of_this_thread = this;
+}
+
+ThreadMemory::~ThreadMemory() {
+  of_this_thread = outer_;
+  while (waiting_) {
+    auto* const block = static_cast<Block*>(waiting_);
+    waiting_ = block->next;
+    BufferPtr::give_back(block);
+  }
+}
+
+BufferPtr ThreadMemory::allocate(std::size_t bytes, const char* what) const {
+  void* const data = memory_->allocate(bytes);
+  require(data != nullptr, Error::Kind::memory,
+          "evaluating {}: needs {} bytes on {}, and the owner of the stream has no more memory; free tensors or use "
+          "smaller batches",
+          what, bytes, name(device_));
+  BufferPtr p = BufferPtr::wrap(
+      data, bytes, [memory = memory_, data] { memory->free(data); }, device_);
+  p.get()->lent = false;
+  return p;
 }
 
 MemoryStats memory_stats(Device device) { return pool(device).stats(); }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ebb/device.h"
+#include "ebb/stream.h"
 
 namespace ebb {
 
@@ -37,6 +38,7 @@ struct Buffer {
   Device device;
   FilledBy filled_by;
   std::function<void()> release;  // set only for external memory
+  bool lent = false;              // external memory that its owner may still read
 };
 
 // Counts references to a Buffer; the last one returns it to the pool.
@@ -69,6 +71,7 @@ class BufferPtr {
   static BufferPtr wrap(void* data, std::size_t bytes, std::function<void()> release, Device device = {});
 
  private:
+  friend class ThreadMemory;
   static void give_back(Buffer* buffer) noexcept;
   Buffer* buffer_ = nullptr;
 };
@@ -99,6 +102,24 @@ class Arena {
 
   Device device_;
   std::vector<Buffer*> free_;
+};
+
+// What the calling thread allocates on a device comes from here, within the scope. Blocks of the device's pool that the
+// thread gives back meanwhile wait for the end of the scope: the pool knows the order of the device's own stream only.
+class ThreadMemory {
+ public:
+  ThreadMemory(Device device, std::shared_ptr<StreamMemory> memory);
+  ~ThreadMemory();
+  ThreadMemory(const ThreadMemory&) = delete;
+
+ private:
+  friend class BufferPtr;
+  BufferPtr allocate(std::size_t bytes, const char* what) const;
+
+  Device device_;
+  std::shared_ptr<StreamMemory> memory_;
+  Buffer* waiting_ = nullptr;
+  ThreadMemory* outer_;
 };
 
 }  // namespace ebb

@@ -15,6 +15,7 @@
 #include <unordered_map>
 
 #include "core/format_error.h"
+#include "cuda/library/kernels.h"
 #include "cuda/library/library.h"
 #include "cuda/print/joined_text.h"
 #include "cuda/print/sweep_text.h"
@@ -166,7 +167,9 @@ class CudaBackend final : public Backend {
     }
   }
 
+  // Another library's stream gets plain launches, and so does the graph that it captures from it.
   bool records() const override {
+    if (gpu_.streams().is_entered()) return false;
     const char* const graphs = std::getenv("EBB_CUDA_GRAPHS");
     return (!graphs || std::string_view(graphs) != "0") && !waits_for_each_kernel();
   }
@@ -201,14 +204,35 @@ class CudaBackend final : public Backend {
   }
 
   void to_host(void* to, const Buffer& from, std::size_t offset, std::size_t bytes) override {
-    // The stream keeps the order: one wait is for the run and for the copy.
-    if (const auto mark = std::static_pointer_cast<RunMark>(from.filled_by.mark)) mark->wait_until_ended();
+    if (const auto mark = std::static_pointer_cast<RunMark>(from.filled_by.mark)) {
+      // The stream keeps the order: one wait is for the run and for the copy.
+      mark->is_on(gpu_.stream()) ? mark->wait_until_ended() : from.filled_by.wait();
+    }
     gpu_.to_host(to, from.data + offset, bytes);
     from.filled_by.wait();
   }
-  void from_host(Buffer& to, const void* from, std::size_t bytes) override { gpu_.from_host(to.data, from, bytes); }
+  void from_host(Buffer& to, const void* from, std::size_t bytes) override {
+    if (gpu_.streams().is_own(gpu_.stream())) return gpu_.from_host(to.data, from, bytes);
+    const RunMarkPtr mark = gpu_.begin({});  // what is done elsewhere is waited for
+    try {
+      gpu_.from_host(to.data, from, bytes);
+    } catch (...) {
+      gpu_.end(mark);
+      throw;
+    }
+    gpu_.end(mark);
+    to.filled_by = {mark, 0};
+  }
   void synchronize() override { gpu_.synchronize(); }
   BlockSource& memory() override { return gpu_.memory(); }
+  Gpu& gpu() { return gpu_; }
+  Streams* streams() override { return &gpu_.streams(); }
+  void scale(const View& data, const View& factor) override {
+    gpu_.use();
+    gpu_.streams().before_work();
+    scale_elements(gpu_, data, factor);
+    if (gpu_.streams().is_own(gpu_.stream())) gpu_.streams().gave_own_work();
+  }
   bool rounds_to_bf16() const override { return true; }  // from compute capability 8.0 on
 
  private:
@@ -297,6 +321,11 @@ Backend* backend(int index) {
   set_block_source({Device::Kind::cuda, static_cast<std::uint8_t>(index)}, &b->memory());
   place.store(b, std::memory_order_release);
   return b;
+}
+
+void* copy_stream(int index) {
+  auto* const found = static_cast<CudaBackend*>(backend(index));
+  return found ? found->gpu().streams().copies() : nullptr;
 }
 
 int count() {

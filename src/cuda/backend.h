@@ -8,6 +8,7 @@ namespace ebb::cuda {
 // The backend of a GPU, made when it is first asked for; null where there is no such GPU (or no driver).
 Backend* backend(int index);
 
+void* copy_stream(int index);     // see core/copy_stream.h
 int count();                      // of GPUs
 std::string describe(int index);  // "NVIDIA H200, 132 multiprocessors, compute capability 9.0, 139.8 GiB"
 std::string why_unavailable(int index);

@@ -7,10 +7,13 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <thread>
 
+#include "core/copy_stream.h"
 #include "core/format_error.h"
 #include "core/random.h"
+#include "ebb/stream.h"
 #include "graph/node.h"
 
 namespace ebb {
@@ -253,6 +256,8 @@ DataLoader::DataLoader(std::vector<Tensor> columns, const LoaderOptions& options
   // Copied to the device by the worker that makes the batch, while the program computes with earlier ones.
   const auto make = [columns = std::move(columns), device = default_device()](const std::vector<std::int64_t>& items) {
     Batch batch;
+    std::optional<OnStream> beside;
+    if (void* const stream = copy_stream(device)) beside.emplace(device, stream);
     for (const Tensor& column : columns) batch.push_back(take_rows(column, items).to(device).eval());
     return batch;
   };

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -39,7 +40,31 @@ std::map<Address, std::size_t>& blocks() {
   return *sizes;
 }
 
+// What the streams were asked for.
+std::mutex calls_mutex;
+std::vector<std::string> calls;
+std::uintptr_t captured_stream = 0;
+int capture_mode = 0;
+bool unfinished = false;
+Result note(const char* call, Stream stream) {
+  std::lock_guard guard(calls_mutex);
+  const auto number = reinterpret_cast<std::uintptr_t>(stream);
+  if (calls.size() > 10000) calls.clear();  // nobody asks
+  calls.push_back(std::string(call) + " " + std::to_string(number / 16));
+  return kSuccess;
+}
+// What the driver refuses while a graph is captured: whatever could wait for it, and events of its stream.
+constexpr Result kCaptureUnsupported = 900;
+Result unless_captured(Stream stream) {
+  return captured_stream && reinterpret_cast<std::uintptr_t>(stream) == captured_stream ? kCaptureUnsupported
+                                                                                        : kSuccess;
+}
+Result unless_capture_forbids() {
+  return captured_stream && capture_mode != kCaptureRelaxed ? kCaptureUnsupported : kSuccess;
+}
+
 Result allocate(Address* address, std::size_t bytes) {
+  if (unless_capture_forbids() != kSuccess) return unless_capture_forbids();
   if (bytes > std::size_t{4} << 30) return kOutOfMemory;
   constexpr std::size_t kPage = 4096;
   const std::size_t size = (bytes + kPage - 1) / kPage * kPage;
@@ -110,7 +135,18 @@ struct Lane {
   std::unique_ptr<CapturedGraph> graph;
   GraphNode last = nullptr;
 };
-Lane& lane_of(Stream s) { return *reinterpret_cast<Lane*>(s); }
+// A stream is 16 times its number: small numbers have a meaning, and are the default stream.
+std::mutex lanes_mutex;
+std::deque<Lane> lanes(1);
+Lane& lane_of(Stream s) {
+  std::lock_guard guard(lanes_mutex);
+  return lanes.at(reinterpret_cast<std::uintptr_t>(s) / 16);
+}
+Stream new_stream() {
+  std::lock_guard guard(lanes_mutex);
+  lanes.emplace_back();
+  return reinterpret_cast<Stream>((lanes.size() - 1) * 16);
+}
 
 void set_kernel(Captured& node, Function f, unsigned blocks, unsigned threads, unsigned shared, const void* arguments) {
   node.kernel = f;
@@ -135,6 +171,16 @@ Result in_stream(Stream s, std::function<Result()> work) {
   if (!lane_of(s).capturing) return work();
   lane_of(s).graph->emplace_back(std::make_unique<Captured>())->run = std::move(work);
   return kSuccess;
+}
+
+std::vector<std::string> emulated_stream_calls() {
+  std::lock_guard guard(calls_mutex);
+  return std::exchange(calls, {});
+}
+void leave_emulated_work_unfinished(bool on) { unfinished = on; }
+void* new_emulated_stream() { return new_stream(); }
+void capture_emulated_stream(void* stream, bool on) {
+  captured_stream = on ? reinterpret_cast<std::uintptr_t>(stream) : 0;
 }
 
 bool device_is_emulated() { return emulated; }
@@ -215,13 +261,28 @@ void emulate_device() {
   };
   d.retain_context = [](Context*, int) { return kSuccess; };
   d.set_context = [](Context) { return kSuccess; };
+  d.current_context = [](Context* context) {
+    *context = nullptr;
+    return kSuccess;
+  };
   d.allocate = allocate;
   d.free = free_block;
+  d.allocate_async = [](Address* address, std::size_t bytes, Stream stream) {
+    note("allocate", stream);
+    return allocate(address, bytes);
+  };
+  d.free_async = [](Address address, Stream stream) {
+    note("free", stream);
+    return free_block(address);
+  };
+  d.default_pool = [](MemoryPool*, int) { return kSuccess; };
+  d.set_pool = [](MemoryPool, int, void*) { return kSuccess; };
   d.allocate_host = [](void** memory, std::size_t bytes, unsigned) {
     *memory = std::malloc(bytes);
     return kSuccess;
   };
-  d.to_device = [](Address to, const void* from, std::size_t n, Stream) {
+  d.to_device = [](Address to, const void* from, std::size_t n, Stream stream) {
+    note("copy", stream);
     const DeviceAccess access;
     if (!device_records()) std::memcpy(reinterpret_cast<void*>(to), from, n);
     return kSuccess;
@@ -239,18 +300,38 @@ void emulate_device() {
     });
   };
   d.create_stream = [](Stream* s, unsigned) {
-    *s = reinterpret_cast<Stream>(new Lane);
+    *s = new_stream();
     return kSuccess;
   };
-  d.synchronize = [](Stream) { return fine(); };
+  d.synchronize = [](Stream stream) {
+    note("synchronize", stream);
+    return unless_captured(stream) == kSuccess ? unless_capture_forbids() : unless_captured(stream);
+  };
   d.create_event = [](Event*, unsigned) { return fine(); };
-  d.record = [](Event, Stream) { return fine(); };
-  d.query = d.wait = [](Event) { return fine(); };
+  d.record = [](Event, Stream stream) {
+    note("record", stream);
+    return unless_captured(stream);
+  };
+  d.stream_wait = [](Stream stream, Event, unsigned) {
+    note("wait", stream);
+    return unless_captured(stream);
+  };
+  d.is_capturing = [](Stream stream, int* status) {
+    *status = lane_of(stream).capturing || unless_captured(stream) != kSuccess;
+    return kSuccess;
+  };
+  d.capture_mode = [](int* mode) {
+    std::swap(*mode, capture_mode);
+    return kSuccess;
+  };
+  d.wait = [](Event) { return unless_capture_forbids(); };
+  d.query = [](Event) { return unfinished ? kNotReady : unless_capture_forbids(); };
   d.set_function = [](Function, int, int) { return fine(); };
   d.load_module = load_module;
   d.function = find_function;
   d.launch = [](Function f, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned shared,
                 Stream s, void** parameters, void**) {
+    note("launch", s);
     Lane& lane = lane_of(s);
     if (!lane.capturing) return run_kernel(f, blocks, threads, shared, parameters[0]);
     lane.graph->emplace_back(std::make_unique<Captured>());
@@ -300,7 +381,8 @@ void emulate_device() {
     }
     return kWrong;
   };
-  d.launch_graph = [](GraphExec exec, Stream) {
+  d.launch_graph = [](GraphExec exec, Stream s) {
+    note("graph", s);
     for (const auto& [node, captured] : *reinterpret_cast<std::vector<std::pair<GraphNode, Captured>>*>(exec)) {
       const Result result = captured.kernel ? run_kernel(captured.kernel, captured.blocks, captured.threads,
                                                          captured.shared, captured.arguments.data())

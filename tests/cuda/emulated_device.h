@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "cuda/runtime/driver.h"
 
@@ -29,5 +30,12 @@ void install_emulated_lt();  // cuBLASLt
 
 // Does the work, or puts it into the graph that the emulated stream captures.
 cuda::Result in_stream(cuda::Stream stream, std::function<cuda::Result()> work);
+
+// Streams of the emulated device are numbers, its own is the first; what they do not capture is done as it is given.
+// What was asked of them since the last call: "launch 2", "record 1", "wait 2" (for an event), "allocate 2"...
+std::vector<std::string> emulated_stream_calls();
+void* new_emulated_stream();
+void capture_emulated_stream(void* stream, bool on);  // it says that a graph is captured from it
+void leave_emulated_work_unfinished(bool on);         // events say that what they stand for is still being done
 
 }  // namespace ebb::testing

@@ -80,6 +80,35 @@ extern "C" __global__ void __launch_bounds__(256) copy(const Args a) {
   launch_elements(gpu, text, "copy", to.shape.numel(), Words().add(to).add(from));
 }
 
+void scale_elements(Gpu& gpu, const View& data, const View& factor) {
+  require(is_contiguous(data.shape, data.strides) && is_floating(data.dtype) && is_floating(factor.dtype),
+          "internal: dense floats are scaled");
+  const std::string text =
+      view_text() + element_text(data.dtype) +
+      fmt::format("EBB A factor_of(const {}* at) {{ return (A)({}); }}\n", memory_text(factor.dtype),
+                  loaded("(*at)", factor.dtype, reg_type(factor.dtype))) +
+      fmt::format("typedef {} F;\n", memory_text(factor.dtype)) + R"cuda(
+struct Args { T* data; const F* factor; i64 n; };
+struct alignas(16) Vector { T of[16 / sizeof(T)]; };
+extern "C" __global__ void __launch_bounds__(256) scale(const Args a) {
+  const A f = factor_of(a.factor);
+  if (f == (A)1) return;
+  constexpr int kWide = 16 / sizeof(T);
+  const i64 wide = ((u64)a.data & 15) == 0 ? a.n / kWide : 0;
+  EACH(i, wide) {
+    Vector v = ((const Vector*)a.data)[i];
+#pragma unroll
+    for (int k = 0; k < kWide; ++k) v.of[k] = store(load(v.of[k]) * f);
+    ((Vector*)a.data)[i] = v;
+  }
+  EACH(j, a.n - wide * kWide) a.data[wide * kWide + j] = store(load(a.data[wide * kWide + j]) * f);
+}
+)cuda";
+  const auto width = static_cast<std::int64_t>(16 / size_of(data.dtype));
+  launch_elements(gpu, text, "scale", std::min<std::int64_t>(data.shape.numel() / width + width, 1 << 19),
+                  Words().add(data.data).add(factor.data).add(data.shape.numel()));
+}
+
 View dense(const View& like, DType dtype, BufferPtr& keep, const Gpu& gpu, const char* what) {
   const Device device{Device::Kind::cuda, static_cast<std::uint8_t>(gpu.index())};
   keep = BufferPtr::allocate(std::max<std::size_t>(1, static_cast<std::size_t>(like.shape.numel()) * size_of(dtype)),

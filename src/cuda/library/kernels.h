@@ -74,6 +74,9 @@ void convert_elements(Gpu& gpu, const View& to, const View& from);
 // Most bytes of scores that attention holds at a time. Tests make it small, so that there are several parts.
 extern std::int64_t most_score_bytes;
 
+// data *= factor, one number of any floating dtype; data is dense. Where the factor is 1 it is not read.
+void scale_elements(Gpu& gpu, const View& data, const View& factor);
+
 void run_convolution(const LibraryCall& call, Gpu& gpu);
 void run_conv_transpose(const LibraryCall& call, Gpu& gpu);
 void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu);

@@ -16,6 +16,7 @@ using Function = struct FunctionOf*;
 using Graph = struct GraphOf*;
 using GraphNode = struct GraphNodeOf*;
 using GraphExec = struct GraphExecOf*;
+using MemoryPool = struct MemoryPoolOf*;
 using Address = unsigned long long;
 
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotReady = 600;
@@ -23,7 +24,9 @@ inline constexpr int kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMi
 inline constexpr int kSharedOfMultiprocessor = 81, kSharedOfBlock = 97;                    // also
 inline constexpr int kMostSharedOfFunction = 8;                                            // a function attribute
 inline constexpr unsigned kNonBlocking = 1, kDisableTiming = 2, kPortable = 1;
-inline constexpr int kCaptureRelaxed = 2;
+inline constexpr int kCaptureRelaxed = 2;                         // of threads towards captures
+inline constexpr int kReleaseThreshold = 4;                       // of a memory pool
+inline const Stream kLegacyStream = reinterpret_cast<Stream>(1);  // the default stream by another name
 
 // CUDA_KERNEL_NODE_PARAMS_v1
 struct KernelNode {
@@ -46,14 +49,22 @@ struct KernelNode {
   X(total_memory, cuDeviceTotalMem_v2, (std::size_t*, int))                                                   \
   X(retain_context, cuDevicePrimaryCtxRetain, (Context*, int))                                                \
   X(set_context, cuCtxSetCurrent, (Context))                                                                  \
+  X(current_context, cuCtxGetCurrent, (Context*))                                                             \
   X(allocate, cuMemAlloc_v2, (Address*, std::size_t))                                                         \
   X(free, cuMemFree_v2, (Address))                                                                            \
+  X(allocate_async, cuMemAllocAsync, (Address*, std::size_t, Stream))                                         \
+  X(free_async, cuMemFreeAsync, (Address, Stream))                                                            \
+  X(default_pool, cuDeviceGetDefaultMemPool, (MemoryPool*, int))                                              \
+  X(set_pool, cuMemPoolSetAttribute, (MemoryPool, int, void*))                                                \
   X(allocate_host, cuMemHostAlloc, (void**, std::size_t, unsigned))                                           \
   X(to_device, cuMemcpyHtoDAsync_v2, (Address, const void*, std::size_t, Stream))                             \
   X(to_host, cuMemcpyDtoHAsync_v2, (void*, Address, std::size_t, Stream))                                     \
   X(set_bytes, cuMemsetD8Async, (Address, unsigned char, std::size_t, Stream))                                \
   X(create_stream, cuStreamCreate, (Stream*, unsigned))                                                       \
   X(synchronize, cuStreamSynchronize, (Stream))                                                               \
+  X(stream_wait, cuStreamWaitEvent, (Stream, Event, unsigned))                                                \
+  X(is_capturing, cuStreamIsCapturing, (Stream, int*))                                                        \
+  X(capture_mode, cuThreadExchangeStreamCaptureMode, (int*))                                                  \
   X(create_event, cuEventCreate, (Event*, unsigned))                                                          \
   X(record, cuEventRecord, (Event, Stream))                                                                   \
   X(query, cuEventQuery, (Event))                                                                             \

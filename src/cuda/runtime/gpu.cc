@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "core/format_error.h"
 #include "cuda/runtime/kernel_cache.h"
@@ -34,7 +35,7 @@ Gpu::Gpu(int index) : index_(index) {
   architecture_ = fmt::format("sm_{}{}", major, minor);
   check(d.retain_context(&context_, device), "cuDevicePrimaryCtxRetain");
   use();
-  check(d.create_stream(&stream_, kNonBlocking), "cuStreamCreate");
+  streams_.make_own();
   memory_.gpu = this;
 }
 
@@ -100,8 +101,8 @@ void Gpu::launch(Function kernel, unsigned blocks, std::span<const std::uint64_t
   check(driver().launch(kernel, blocks, 1, 1, threads, 1, 1, shared, stream(), parameters, nullptr), "cuLaunchKernel");
   if (Recorder* const recorder = Recorder::of_thread())
     return recorder->add(kernel, blocks, threads, shared, arguments);
-  if (!waits_for_each_kernel()) return;
-  if (const Result result = driver().synchronize(stream_); result != kSuccess) {
+  if (!waits_for_each_kernel() || streams_.capturing()) return;
+  if (const Result result = driver().synchronize(stream()); result != kSuccess) {
     const char* text = nullptr;
     driver().error_text(result, &text);
     std::lock_guard guard(kernels_mutex_);
@@ -112,7 +113,7 @@ void Gpu::launch(Function kernel, unsigned blocks, std::span<const std::uint64_t
 
 Stream Gpu::stream() const {
   const Recorder* const recorder = Recorder::of_thread();
-  return recorder && &recorder->gpu() == this ? recording_stream_ : stream_;
+  return recorder && &recorder->gpu() == this ? recording_stream_ : streams_.now();
 }
 
 Stream Gpu::recording_stream() {
@@ -127,7 +128,10 @@ void Gpu::clear(void* data, std::size_t bytes) {
 // Two pieces take turns: while one is on its way the other is copied.
 void Gpu::from_host(void* to, const void* from, std::size_t bytes) {
   use();
+  streams_.require_no_capture("to: elements cannot be copied to the device");
+  streams_.before_work();
   const Driver& d = driver();
+  const Stream stream = streams_.now();
   std::lock_guard guard(staging_mutex_);
   for (std::size_t done = 0, piece = 0; done < bytes; ++piece) {
     const std::size_t side = piece % 2, n = std::min(kStaging, bytes - done);
@@ -140,15 +144,20 @@ void Gpu::from_host(void* to, const void* from, std::size_t bytes) {
       check(d.wait(staged_[side]), "cuEventSynchronize");  // whoever used it before
     }
     std::memcpy(staging_[side], static_cast<const std::byte*>(from) + done, n);
-    check(d.to_device(reinterpret_cast<Address>(to) + done, staging_[side], n, stream_), "cuMemcpyHtoDAsync");
-    check(d.record(staged_[side], stream_), "cuEventRecord");
+    check(d.to_device(reinterpret_cast<Address>(to) + done, staging_[side], n, stream), "cuMemcpyHtoDAsync");
+    check(d.record(staged_[side], stream), "cuEventRecord");
+    staged_on_[side] = stream;
     done += n;
   }
+  if (streams_.is_own(stream)) streams_.gave_own_work();
 }
 
 void Gpu::to_host(void* to, const void* from, std::size_t bytes) {
   use();
+  streams_.require_no_capture("item: values cannot be read");
+  streams_.before_work();
   const Driver& d = driver();
+  const Stream stream = streams_.now();
   std::lock_guard guard(staging_mutex_);
   for (std::size_t side = 0; side < 2; ++side) {
     if (staging_[side]) continue;
@@ -159,21 +168,30 @@ void Gpu::to_host(void* to, const void* from, std::size_t bytes) {
   }
   const std::size_t pieces = (bytes + kStaging - 1) / kStaging;
   const auto size_of_piece = [&](std::size_t p) { return std::min(kStaging, bytes - p * kStaging); };
-  std::uint64_t ended = 0;
+  Position before;
   const auto fetch = [&](std::size_t p) {
-    ended = last_ended();
-    check(d.to_host(staging_[p % 2], reinterpret_cast<Address>(from) + p * kStaging, size_of_piece(p), stream_),
+    {
+      std::lock_guard order(mutex_);
+      before = position();
+    }
+    check(d.to_host(staging_[p % 2], reinterpret_cast<Address>(from) + p * kStaging, size_of_piece(p), stream),
           "cuMemcpyDtoHAsync");
-    check(d.record(staged_[p % 2], stream_), "cuEventRecord");
+    check(d.record(staged_[p % 2], stream), "cuEventRecord");
+    staged_on_[p % 2] = stream;
   };
-  // What an earlier from_host left in the staging memory goes first: the stream keeps the order.
+  // What an earlier from_host left in the staging memory goes first: its stream keeps the order.
+  for (std::size_t side = 0; side < 2; ++side) {
+    if (staged_on_[side].value_or(stream) != stream) check(d.wait(staged_[side]), "cuEventSynchronize");
+  }
   if (pieces > 0) fetch(0);
   for (std::size_t p = 0; p < pieces; ++p) {
     if (p + 1 < pieces) fetch(p + 1);
     check(d.wait(staged_[p % 2]), "cuEventSynchronize");
     std::memcpy(static_cast<std::byte*>(to) + p * kStaging, staging_[p % 2], size_of_piece(p));
   }
-  reached(ended);  // what was in the stream before the last piece
+  if (!streams_.is_own(stream)) return;
+  std::lock_guard order(mutex_);
+  reached(before);
 }
 
 void Gpu::make_slots() {
@@ -185,14 +203,17 @@ void Gpu::make_slots() {
 
 RunMarkPtr Gpu::begin(std::span<const FilledBy> inputs) {
   use();
+  streams_.before_work();
   std::vector<RunMark::Parent> parents;
   for (const FilledBy& by : inputs) {
     RunMarkPtr mark = std::static_pointer_cast<RunMark>(by.mark);
     if (&mark->gpu_ != this) mark->finish();
     parents.push_back({std::move(mark), by.step});
   }
-  std::lock_guard guard(mutex_);
-  if (++begun_ % kRunsPerLook == 0) settle_done();
+  const Stream stream = streams_.now();
+  const bool own = streams_.is_own(stream);
+  std::unique_lock lock(mutex_);
+  if (++begun_ % kRunsPerLook == 0 || to_call_ > 0 || !own) settle_done();
   // Those that went well say nothing more.
   std::erase_if(parents, [](const RunMark::Parent& p) { return p.mark->settled_ && !p.mark->failed_before(p.step); });
   // Of each only the last step that is read.
@@ -202,7 +223,29 @@ RunMarkPtr Gpu::begin(std::span<const FilledBy> inputs) {
   parents.erase(std::unique(parents.begin(), parents.end(),
                             [](const RunMark::Parent& a, const RunMark::Parent& b) { return a.mark == b.mark; }),
                 parents.end());
-  return std::make_shared<RunMark>(*this, std::move(parents));
+  for (const RunMark::Parent& parent : parents) {
+    RunMark& read = *parent.mark;
+    if (read.stream_ == stream || &read.gpu_ != this) continue;
+    ++waiting_;
+    changed_.wait(lock, [&] { return read.ended_.load(std::memory_order_relaxed); });
+    --waiting_;
+    const bool of_own = streams_.is_own(read.stream_);
+    if (read.settled_ || (of_own && read.run_ <= done_.run)) continue;
+    if (streams_.capturing()) {
+      require(!of_own && driver().query(read.event_) == kSuccess,
+              "stream: a graph is captured that reads what is still being computed outside of it");
+      continue;
+    }
+    check(driver().stream_wait(stream, of_own ? milestone_after(read.run_) : read.event_, 0), "cuStreamWaitEvent");
+  }
+  auto mark = std::make_shared<RunMark>(*this, std::move(parents));
+  mark->stream_ = stream;
+  mark->captured_ = streams_.capturing();
+  if (!mark->captured_) in_flight_.push_back(mark);
+  const bool calls = !to_call_now_.empty();
+  lock.unlock();
+  if (calls) call_done();
+  return mark;
 }
 
 // With the mutex held.
@@ -219,60 +262,114 @@ Event Gpu::take_event() {
 
 void Gpu::end(const RunMarkPtr& mark) {
   std::lock_guard guard(mutex_);
-  mark->run_ = ++ended_;
-  in_flight_.push_back(mark);
+  Result recorded = kSuccess;
+  if (mark->captured_) {  // there is nothing to wait for; what it complains of is looked for by synchronize()
+    mark->settled_ = true;
+    mark->parents_.clear();
+    if (mark->slot_) captured_.push_back(mark);
+  } else if (streams_.is_own(mark->stream_)) {
+    mark->run_ = ++ended_;
+    streams_.gave_own_work();
+  } else {
+    use();  // the other library may have been asked for memory since
+    mark->event_ = take_event();
+    recorded = driver().record(mark->event_, mark->stream_);
+    streams_.ran(mark);
+  }
   mark->ended_.store(true, std::memory_order_release);
   if (waiting_) changed_.notify_all();
-  if (ended_ % kRunsPerEvent != 0) return;
-  const Event event = take_event();
-  milestones_.push_back({event, ended_});
-  check(driver().record(event, stream_), "cuEventRecord");
+  check(recorded, "cuEventRecord");
+  if (mark->run_ > 0 && (mark->run_ % kRunsPerEvent == 0 || !mark->when_done_.empty())) milestone();
 }
 
-std::uint64_t Gpu::last_ended() {
-  std::lock_guard guard(mutex_);
-  return ended_;
+void Gpu::call_when_done(std::function<void()> f) {
+  {
+    std::lock_guard guard(mutex_);
+    settle_done();
+    if (!in_flight_.empty()) {
+      in_flight_.back()->when_done_.push_back(std::move(f));
+      ++to_call_;
+      if (ended_ > done_.run) milestone_after(ended_);  // so that it is found
+      return;
+    }
+  }
+  f();
+  call_done();
 }
 
-void Gpu::reached(std::uint64_t run) {
-  std::lock_guard guard(mutex_);
-  done_ = std::max(done_, run);
+void Gpu::call_done() {
+  std::vector<std::function<void()>> all;
+  {
+    std::lock_guard guard(mutex_);
+    all.swap(to_call_now_);
+  }
+  for (const auto& f : all) f();
+}
+
+// With the mutex held: a call that is counted twice, before and after it gives the stream something, is part of this
+// position if the second count is.
+Gpu::Position Gpu::position() { return {ended_, streams_.own_work()}; }
+
+void Gpu::reached(Position at) { done_ = {std::max(done_.run, at.run), std::max(done_.work, at.work)}; }
+
+Event Gpu::milestone() {
+  const Position now = position();
+  if (milestones_.empty() || milestones_.back().at.work != now.work) {
+    const Event event = take_event();
+    check(driver().record(event, streams_.own()), "cuEventRecord");
+    milestones_.push_back({event, now});
+  }
+  return milestones_.back().event;
+}
+
+Event Gpu::milestone_after(std::uint64_t run) {
+  for (const Milestone& m : milestones_) {
+    if (m.at.run >= run) return m.event;
+  }
+  return milestone();
+}
+
+void Gpu::look_at_milestones() {
+  while (!milestones_.empty() && driver().query(milestones_.front().event) != kNotReady) {
+    reached(milestones_.front().at);
+    events_.push_back(milestones_.front().event);
+    milestones_.pop_front();
+  }
 }
 
 Result Gpu::reach(std::uint64_t run) {
   use();
   Event event = nullptr;
-  std::uint64_t last = 0;
+  Position last;
   {
     std::lock_guard guard(mutex_);
-    if (done_ >= run) return kSuccess;
+    if (done_.run >= run) return kSuccess;
     event = take_event();
-    last = ended_;
-    if (const Result result = driver().record(event, stream_); result != kSuccess) return result;
+    last = position();
+    if (const Result result = driver().record(event, streams_.own()); result != kSuccess) return result;
   }
   const Result result = driver().wait(event);
   std::lock_guard guard(mutex_);
   events_.push_back(event);
-  if (result == kSuccess) done_ = std::max(done_, last);
+  if (result == kSuccess) reached(last);
   return result;
 }
 
 // With the mutex held.
 void Gpu::settle_done() {
-  while (!milestones_.empty() && driver().query(milestones_.front().event) != kNotReady) {
-    done_ = std::max(done_, milestones_.front().run);
-    events_.push_back(milestones_.front().event);
-    milestones_.pop_front();
-  }
+  look_at_milestones();
   while (!in_flight_.empty()) {
     RunMark& mark = *in_flight_.front();
+    if (!mark.ended_.load(std::memory_order_relaxed)) return;
     if (!mark.settled_) {
-      if (mark.run_ > done_) return;
+      if (mark.run_ > 0 ? mark.run_ > done_.run : driver().query(mark.event_) == kNotReady) return;
       for (const RunMark::Parent& parent : mark.parents_) {
         if (!parent.mark->settled_) return;
       }
       settle(mark);
     }
+    to_call_ -= mark.when_done_.size();
+    std::move(mark.when_done_.begin(), mark.when_done_.end(), std::back_inserter(to_call_now_));
     in_flight_.pop_front();
   }
 }
@@ -283,122 +380,65 @@ void Gpu::settle(RunMark& mark) {
   }
   if (!mark.error_ && mark.slot_) {
     mark.error_ = mark.own_error();
-    if (mark.error_ && !unseen_) unseen_ = mark.error_;
+    if (mark.error_ && !unseen_) {
+      unseen_ = mark.error_;
+      unseen_elsewhere_ = !streams_.is_own(mark.stream_);
+    }
   }
   mark.settled_ = true;
   mark.parents_.clear();
   mark.steps_.clear();
   mark.recorded_ = nullptr;
   if (mark.slot_) slots_.push_back(std::exchange(mark.slot_, nullptr));
+  if (!streams_.is_own(mark.stream_)) events_.push_back(std::exchange(mark.event_, nullptr));
 }
 
-void Gpu::synchronize() {
-  use();
-  const std::uint64_t ended = last_ended();
-  check(driver().synchronize(stream_), "cuStreamSynchronize");
-  reached(ended);
+// What the kernels of captured graphs complain of, each time they are run.
+std::exception_ptr Gpu::error_of_captured() {
+  for (const RunMarkPtr& mark : captured_) {
+    if (const std::exception_ptr error = mark->own_error()) {
+      *mark->slot_ = {};
+      return error;
+    }
+  }
+  return nullptr;
+}
+
+void Gpu::throw_unseen_elsewhere() {
   std::exception_ptr error;
   {
     std::lock_guard guard(mutex_);
     settle_done();
+    if (!unseen_elsewhere_) return;
+    unseen_elsewhere_ = false;
     error = std::exchange(unseen_, nullptr);
   }
   if (error) std::rethrow_exception(error);
 }
 
-ErrorSlot* RunMark::slot() {
-  if (slot_) return slot_;
-  std::lock_guard guard(gpu_.mutex_);
-  if (gpu_.slots_.empty()) gpu_.make_slots();
-  slot_ = gpu_.slots_.back();
-  gpu_.slots_.pop_back();
-  *slot_ = {};
-  return slot_;
-}
-
-std::shared_ptr<const RunMark::CheckedSteps> RunMark::give_steps() {
-  return std::make_shared<const CheckedSteps>(std::exchange(steps_, {}));
-}
-
-std::uint64_t RunMark::add_step(Explain explain) {
-  constexpr std::size_t kMostSteps = 1u << (64 - ErrorSlot::kCheckBits - ErrorSlot::kPositionBits);
-  if (steps_.size() == kMostSteps - 1) {  // the last number: those before it have to be heard first
-    if (Recorder::of_thread()) fail(Error::Kind::value, "cuda: a recording has {} steps that may fail", steps_.size());
-    check(driver().synchronize(gpu_.stream()), "cuStreamSynchronize");
-    if (slot_) {
-      if (const std::exception_ptr error = own_error()) std::rethrow_exception(error);
-    }
-    steps_.clear();
-  }
-  steps_.push_back({std::move(explain), step_});
-  return steps_.size() - 1;
-}
-
-std::exception_ptr RunMark::own_error() {
-  const CheckedSteps& steps = recorded_ ? *recorded_ : steps_;
-  if (!slot_) return nullptr;
-  const std::uint64_t key = *const_cast<const volatile std::uint64_t*>(&slot_->key);
-  if (key == ErrorSlot::kNone) return nullptr;
-  const auto check = static_cast<int>(key & ((1u << ErrorSlot::kCheckBits) - 1));
-  const std::uint64_t position = key >> ErrorSlot::kCheckBits & ((std::uint64_t{1} << ErrorSlot::kPositionBits) - 1);
-  const std::uint64_t step = key >> (ErrorSlot::kCheckBits + ErrorSlot::kPositionBits);
-  failed_at_ = steps[step].step;
-  return std::make_exception_ptr(steps[step].explain(check, static_cast<std::int64_t>(position), slot_->bits));
-}
-
-void RunMark::wait_until_ended() {
-  if (ended_.load(std::memory_order_acquire)) return;
-  std::unique_lock lock(gpu_.mutex_);
-  ++gpu_.waiting_;
-  gpu_.changed_.wait(lock, [this] { return ended_.load(std::memory_order_relaxed); });
-  --gpu_.waiting_;
-}
-
-void RunMark::throw_so_far() {
-  for (const Parent& parent : parents_) parent.mark->wait(parent.step);
-  std::lock_guard guard(gpu_.mutex_);
-  error_ = own_error();
-  if (error_) std::rethrow_exception(error_);
-}
-
-void RunMark::finish() {
-  wait_until_ended();
-  std::vector<Parent> parents;
+void Gpu::synchronize() {
+  use();
+  streams_.require_no_capture("synchronize: the device cannot be waited for");
+  streams_.before_work();
+  const Stream stream = streams_.now();
+  Position before;
   {
-    std::lock_guard guard(gpu_.mutex_);
-    if (settled_) return;
-    parents = parents_;
+    std::lock_guard guard(mutex_);
+    before = position();
   }
-  for (const Parent& parent : parents) parent.mark->finish();
-  const Result result = gpu_.reach(run_);
-  std::lock_guard guard(gpu_.mutex_);
-  if (settled_) return;
-  if (result != kSuccess) {
-    try {
-      check(result, "cuEventSynchronize");
-    } catch (...) {
-      error_ = std::current_exception();
-    }
-  }
-  gpu_.settle(*this);
-}
-
-void RunMark::look_into_run() {
-  for (const Parent& parent : parents_) parent.mark->wait(parent.step);
-  check(driver().synchronize(gpu_.stream()), "cuStreamSynchronize");
-  if (!slot_) return;
-  if (const std::exception_ptr error = own_error()) std::rethrow_exception(error);
-}
-
-void RunMark::wait(std::uint32_t step) {
-  if (!ended_.load(std::memory_order_acquire) && thread_ == std::this_thread::get_id()) return look_into_run();
-  finish();
-  if (!failed_before(step)) return;
+  check(driver().synchronize(stream), "cuStreamSynchronize");
+  streams_.wait_for_copies();
+  std::exception_ptr error;
   {
-    std::lock_guard guard(gpu_.mutex_);
-    if (gpu_.unseen_ == error_) gpu_.unseen_ = nullptr;
+    std::lock_guard guard(mutex_);
+    if (streams_.is_own(stream)) reached(before);
+    settle_done();
+    error = std::exchange(unseen_, nullptr);
+    unseen_elsewhere_ = false;
+    if (!error) error = error_of_captured();
   }
-  std::rethrow_exception(error_);
+  call_done();
+  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace ebb::cuda

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "core/device_table.h"
 #include "cuda/print/sweep_text.h"
 #include "cuda/runtime/driver.h"
+#include "cuda/runtime/streams.h"
 #include "ebb/error.h"
 
 namespace ebb::cuda {
@@ -25,8 +27,9 @@ class Gpu;
 // EBB_CUDA_SYNC=1: each launch is waited for, and one that fails says which kernel it was. For finding mistakes.
 bool waits_for_each_kernel();
 
-// What a run will say: when it is done, and a slot where its kernels leave what was wrong with the data. Runs are
-// numbered in the order of the stream, so that an event after many of them serves them all.
+// What a run will say: when it is done, and a slot where its kernels leave what was wrong with the data. Runs on the
+// device's own stream are numbered in its order, so that an event after many of them serves them all; a run on another
+// library's stream has an event of its own.
 class RunMark final : public Mark {
  public:
   // A run whose results this one reads, and by which of its steps they are made.
@@ -45,6 +48,7 @@ class RunMark final : public Mark {
   RunMark(Gpu& gpu, std::vector<Parent> parents) : gpu_(gpu), parents_(std::move(parents)) {}
   void wait(std::uint32_t step) override;
   void wait_until_ended();  // all its steps are in the stream
+  bool is_on(Stream stream) const { return stream == stream_; }
   void begin_step(std::uint32_t step) { step_ = step; }
 
   // Returns the step's place for the kernel's key.
@@ -60,6 +64,7 @@ class RunMark final : public Mark {
 
  private:
   friend class Gpu;
+  friend class GpuStreams;
   void finish();         // waits until it is settled
   void look_into_run();  // by the thread that runs it, before its end
   std::exception_ptr own_error();
@@ -72,14 +77,19 @@ class RunMark final : public Mark {
   std::shared_ptr<const CheckedSteps> recorded_;
   std::uint32_t step_ = 0, failed_at_ = 0;  // of the run
   ErrorSlot* slot_ = nullptr;               // from the first step that may complain on
+  Stream stream_ = nullptr;
+  bool captured_ = false;  // as part of another library's graph: it runs later, as often as somebody says
   std::atomic<bool> ended_{false};
-  std::uint64_t run_ = 0;  // once it has ended
-  bool settled_ = false;   // guarded by the Gpu's mutex, as is the error
+  // Guarded by the Gpu's mutex, as is the error.
+  std::uint64_t run_ = 0;                         // on the own stream, once it has ended
+  Event event_ = nullptr;                         // on another one, from its end until it is settled
+  std::vector<std::function<void()>> when_done_;  // it and all that were begun before it
+  bool settled_ = false;
   std::exception_ptr error_;
 };
 using RunMarkPtr = std::shared_ptr<RunMark>;
 
-// One GPU: its context, its stream (all work of a device is in one order, so memory may be used again as soon as the
+// One GPU: its context, its streams (all work of a device is in one order, so memory may be used again as soon as the
 // host has let go of it), its memory and its kernels.
 class Gpu {
  public:
@@ -91,7 +101,9 @@ class Gpu {
   const std::string& architecture() const { return architecture_; }  // "sm_90"
   int multiprocessors() const { return multiprocessors_; }
   const GpuLimits& limits() const { return limits_; }
-  Stream stream() const;  // while this thread records, that of the recording
+  Stream stream() const;  // the calling thread's; while it records, that of the recording
+  GpuStreams& streams() { return streams_; }
+  const GpuStreams& streams() const { return streams_; }
   BlockSource& memory() { return memory_; }
 
   void use() const;  // makes this GPU's context the calling thread's
@@ -108,7 +120,9 @@ class Gpu {
 
   RunMarkPtr begin(std::span<const FilledBy> inputs);
   void end(const RunMarkPtr& mark);
-  void synchronize();  // throws the first error that nobody has been told of
+  void synchronize();                            // throws the first error that nobody has been told of
+  void throw_unseen_elsewhere();                 // the same of runs on other libraries' streams, without waiting
+  void call_when_done(std::function<void()> f);  // with all runs begun so far, by whoever finds that they are
 
   // The stream of recordings, one at a time.
   std::unique_lock<std::mutex> lock_recording() { return std::unique_lock(recording_mutex_); }
@@ -116,6 +130,7 @@ class Gpu {
 
  private:
   friend class RunMark;
+  friend class GpuStreams;
   struct Memory final : BlockSource {
     Gpu* gpu = nullptr;
     std::byte* allocate(std::size_t bytes) override;
@@ -123,17 +138,28 @@ class Gpu {
   };
   void settle(RunMark& mark);  // its work and its parents' are done
   void settle_done();
+  std::exception_ptr error_of_captured();
+  void call_done();  // without the mutex
   void make_slots();
   Event take_event();
-  std::uint64_t last_ended();
-  void reached(std::uint64_t run);  // all runs up to this one are done
-  Result reach(std::uint64_t run);  // waits for that
+
+  // How far the own stream is: so many runs, and so many calls that gave it something.
+  struct Position {
+    std::uint64_t run = 0, work = 0;
+  };
+  Position position();            // of what it was given so far
+  void reached(Position at);      // all that is done
+  Result reach(std::uint64_t r);  // waits for that run
+  // With the mutex held: an event after that run at least, or after everything.
+  Event milestone_after(std::uint64_t run);
+  Event milestone();
+  void look_at_milestones();
 
   int index_, multiprocessors_ = 0;
   GpuLimits limits_;
   std::string name_, architecture_;
   Context context_ = nullptr;
-  Stream stream_ = nullptr;
+  GpuStreams streams_{*this};
   Memory memory_;
 
   std::mutex kernels_mutex_;
@@ -144,25 +170,32 @@ class Gpu {
   std::mutex staging_mutex_;
   std::byte* staging_[2] = {};
   Event staged_[2] = {};
+  std::optional<Stream> staged_on_[2];
 
   std::mutex recording_mutex_;
   Stream recording_stream_ = nullptr;
 
-  // An event costs as much as a launch: there is one after every so many runs, and one where somebody waits.
+  // An event costs as much as a launch: on the own stream there is one after every so many runs, and one where somebody
+  // waits.
   static constexpr std::uint64_t kRunsPerEvent = 64, kRunsPerLook = 16;
   struct Milestone {
     Event event;
-    std::uint64_t run;
+    Position at;
   };
   std::mutex mutex_;
   std::condition_variable changed_;
   int waiting_ = 0;
-  std::uint64_t begun_ = 0, ended_ = 0, done_ = 0;  // runs
+  std::uint64_t begun_ = 0, ended_ = 0;  // runs; those that ended on the own stream
+  Position done_;
   std::deque<Milestone> milestones_;
-  std::deque<RunMarkPtr> in_flight_;
+  std::deque<RunMarkPtr> in_flight_;  // in the order they were begun
+  std::vector<RunMarkPtr> captured_;
+  std::size_t to_call_ = 0;  // functions that runs in flight have
+  std::vector<std::function<void()>> to_call_now_;
   std::vector<ErrorSlot*> slots_;
   std::vector<Event> events_;
   std::exception_ptr unseen_;
+  bool unseen_elsewhere_ = false;  // on another library's stream
 };
 
 }  // namespace ebb::cuda

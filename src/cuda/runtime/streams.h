@@ -1,0 +1,77 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+#include "cuda/runtime/driver.h"
+
+namespace ebb::cuda {
+
+class Gpu;
+class RunMark;
+
+// The streams of one GPU: its own, and those of other libraries that threads have entered.
+//
+// Memory of the pool may be used again as soon as the host has let go of it because all work is in one order. That
+// stays so: a stream that is entered waits for what the own stream was given, unless that is known to be done, and the
+// own stream, before it is given work again, for the last run on every other stream.
+class GpuStreams final : public Streams {
+ public:
+  explicit GpuStreams(Gpu& gpu) : gpu_(gpu) {}
+  void make_own();
+
+  Stream now() const;  // the calling thread's
+  Stream own() const { return own_; }
+  bool is_own(Stream stream) const { return stream == own_; }
+  bool is_entered() const;  // the calling thread's is one that it was given
+  void before_work();       // that the calling thread is about to give its stream
+  void gave_own_work() { own_work_.fetch_add(1, std::memory_order_relaxed); }
+  std::uint64_t own_work() const { return own_work_.load(std::memory_order_relaxed); }
+  void ran(std::shared_ptr<RunMark> mark);  // elsewhere; with the mutex of the Gpu
+  void require_no_capture(const char* what) const;
+
+  // For copies from the host beside the own stream's work: it waits for nothing but memory, and nothing waits for it
+  // but what reads the copies.
+  Stream copies();
+  void wait_for_copies();  // on the host
+
+  void* current() const override { return now(); }
+  void enter(void* stream) override;
+  void leave() noexcept override;
+  bool capturing() const override;
+  std::shared_ptr<StreamMemory> memory(void* stream, std::shared_ptr<StreamMemory> given) override;
+  void let_wait(void* stream) override;
+  void wait_for(void* stream) override;
+  std::function<void()> after_use(std::function<void()> release) override;
+
+ private:
+  struct Entered;
+  class OrderedMemory;
+  Entered* entered() const;
+  void wait_for_others();  // the own stream does
+  // While it stays the same, all work is in the order of one stream.
+  std::uint64_t changes_of_order() const { return own_work_ + times_entered_; }
+  // With the mutex of the Gpu.
+  void connect(Stream earlier, Stream later);
+  void wait_for_own_work(Stream stream);
+
+  Gpu& gpu_;
+  Stream own_ = nullptr;
+  std::atomic<Stream> copies_{nullptr};
+  // Counted before the own stream is given something and again after that: what is counted when an event is recorded
+  // was given before it, and what is under way counts as work.
+  std::atomic<std::uint64_t> own_work_{0};
+  std::atomic<std::uint64_t> times_entered_{0};  // another stream than before
+  std::atomic<Stream> last_entered_{nullptr};
+  std::atomic<bool> elsewhere_{false};  // there are runs that it has not waited for
+
+  // Guarded by the Gpu's mutex.
+  Event crossing_ = nullptr;  // recorded and waited for at once: one is enough
+  std::map<Stream, std::shared_ptr<RunMark>> last_on_;
+};
+
+}  // namespace ebb::cuda

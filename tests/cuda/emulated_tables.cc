@@ -1,0 +1,30 @@
+// The emulated device for programs that load it, with a library of their own: they install these tables there.
+#include <cstring>
+
+#include "cuda/emulated_device.h"
+#include "cuda/library/cublaslt.h"
+#include "cuda/runtime/driver.h"
+
+using namespace ebb;
+
+extern "C" {
+
+void ebb_emulated_tables(const void** driver, const void** compiler, const void** products) {
+  testing::emulate_device();
+  *driver = &cuda::driver();
+  *compiler = &cuda::compiler();
+  *products = &cuda::lt();
+}
+
+// What its streams were asked for since the last call, a line each.
+void ebb_emulated_stream_calls(char* text, std::size_t room) {
+  std::string all;
+  for (const std::string& call : testing::emulated_stream_calls()) all += call + "\n";
+  std::strncpy(text, all.c_str(), room - 1);
+  text[room - 1] = '\0';
+}
+
+void* ebb_emulated_new_stream() { return testing::new_emulated_stream(); }
+void ebb_emulated_capture(void* stream, int on) { testing::capture_emulated_stream(stream, on != 0); }
+
+}  // extern "C"
