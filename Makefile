@@ -82,7 +82,7 @@ test: configure $(if $(PYTHON_OPTIONS),$(VENV)/complete)
 
 # The part of `make test` that runs on the emulated GPU.
 test-emulated: configure
-	@cmake --build $(BUILD) --target test_table test_losses test_network
+	@cmake --build $(BUILD) --target test_table test_losses test_ops test_network
 	@cd $(BUILD) && ctest --output-on-failure -j $$(nproc) -R 'emulated_gpu|record_kernels'
 
 # On the first GPU. Each program writes build/PRESET/test-cuda/NAME.txt, goes on after a failure and ends in one line,
