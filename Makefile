@@ -42,7 +42,7 @@ SANITIZED := *LibraryOnGpu*f32:*LibraryOnGpu*bf16:OnGpu.*-OnGpu.IsUsableAfterIts
 help:
 	@echo "make run      build the program ebb and train a convolutional network on drawn digits, about a minute"
 	@echo "make test     build everything and run the tests"
-	@echo "make test-emulated   the walks over operations and losses on an emulated GPU, without one"
+	@echo "make test-emulated   the part of make test that walks over operations and losses on an emulated GPU"
 	@echo "make test-cuda   the tests on the first GPU, then under compute-sanitizer (TESTS=cuda: some of them)"
 	@echo "make test-threads PRESET=tsan   the tests of threads that share tensors, under the thread sanitizer"
 	@echo "make fuzz TIME=60   run each fuzzer for that many seconds (TARGET=csv: one of them), under the sanitizers"
@@ -83,7 +83,7 @@ test: configure $(if $(PYTHON_OPTIONS),$(VENV)/complete)
 
 # The part of `make test` that runs on the emulated GPU.
 test-emulated: configure
-	@cmake --build $(BUILD) --target test_table test_losses test_network
+	@cmake --build $(BUILD) --target test_table test_losses test_ops test_network
 	@cd $(BUILD) && ctest --output-on-failure -j $$(nproc) -R 'emulated_gpu|record_kernels'
 
 # On the first GPU. Each program writes build/PRESET/test-cuda/NAME.txt, goes on after a failure and ends in one line,
@@ -102,7 +102,8 @@ test-cuda: configure
 	  EBB_TEST_DEVICE=cuda $(BUILD)/tests/test_$$t $(if $(FILTER),--gtest_filter='$(FILTER)') >$$log 2>&1; \
 	  status=$$?; result=passed; \
 	  if [ $$status != 0 ]; then result="FAILED, see $$log"; failed="$$failed $$t"; fi; \
-	  if [ $$status -ge 124 ]; then result="DIED ($$status) in$$(sed -n 's/^\[ RUN      \]//p' $$log | tail -1), see $$log"; fi; \
+	  running=$$(sed -n 's/^\[ RUN      \] //p' $$log | tail -1); \
+	  if [ $$status -ge 124 ]; then result="DIED ($$status) in $${running:-no test}, see $$log"; fi; \
 	  echo "$$t: $$result ($$(grep -c '^\[  FAILED.*ms)' $$log) failures, $$(($$(date +%s) - start)) s)"; \
 	  grep -h '^\[  FAILED.*ms)' $$log | sort -u | head -20; \
 	done; \

@@ -45,7 +45,7 @@ static jmp_buf scheduler;
 static ucontext_t scheduler_first;
 static Barrier of_block, of_warp[kThreads / kWarp];
 static unsigned long long lanes[2][kThreads];  // of one shuffle and the next
-static unsigned long turns = 0;  // of barriers: whether anything still moves
+static unsigned long turns = 0;                // of barriers: whether anything still moves
 static void (*kernel)(const void*);
 static const void* arguments;
 

@@ -199,9 +199,11 @@ TEST_P(LibraryOnGpu, Factorisations) {
 INSTANTIATE_TEST_SUITE_P(Of, LibraryOnGpu, ::testing::Values(DType::f64, DType::f32, DType::f16, DType::bf16),
                          [](const auto& i) { return std::string(name(i.param)); });
 
-// After the others (its suite comes last): every text that was asked for, by NVRTC where it can be had, in one program
-// for the oldest GPU that is supported and for Hopper.
-TEST(ZLibraryTexts, CompileForGpus) {
+// After the others (suites with parameters run in the order of this file): every text that was asked for, by NVRTC
+// where it can be had, in one program, for the oldest GPU that is supported (as PTX: that takes half the time) and for
+// Hopper.
+class LibraryTexts : public ::testing::TestWithParam<const char*> {};
+TEST_P(LibraryTexts, CompileForGpus) {
   const auto library = cuda::OpenLibrary::try_open({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"});
   if (!library) return;
   std::string source = cuda::prelude();
@@ -219,20 +221,20 @@ TEST(ZLibraryTexts, CompileForGpus) {
 #define EBB_LOAD(name, symbol, parameters) c.name = reinterpret_cast<Result(*) parameters>(library.function(#symbol));
   EBB_CUDA_COMPILER(EBB_LOAD)
 #undef EBB_LOAD
-  for (const char* gpu : {"compute_80", "sm_90"}) {  // as PTX for the older one: that takes half the time
-    RtcProgram program = nullptr;
-    ASSERT_EQ(c.create(&program, source.c_str(), "library.cu", 0, nullptr, nullptr), kSuccess);
-    const std::string target = std::string("--gpu-architecture=") + gpu;
-    const char* const options[] = {target.c_str(), "--std=c++17", "--fmad=false"};
-    const Result result = c.compile(program, 3, options);
-    std::size_t bytes = 0;
-    c.log_size(program, &bytes);
-    std::string log(bytes, ' ');
-    c.log(program, log.data());
-    EXPECT_EQ(result, kSuccess) << gpu << "\n" << log.substr(0, 4000);
-    c.destroy(&program);
-  }
+  RtcProgram program = nullptr;
+  ASSERT_EQ(c.create(&program, source.c_str(), "library.cu", 0, nullptr, nullptr), kSuccess);
+  const std::string target = std::string("--gpu-architecture=") + GetParam();
+  const char* const options[] = {target.c_str(), "--std=c++17", "--fmad=false"};
+  const Result result = c.compile(program, 3, options);
+  std::size_t bytes = 0;
+  c.log_size(program, &bytes);
+  std::string log(bytes, ' ');
+  c.log(program, log.data());
+  EXPECT_EQ(result, kSuccess) << log.substr(0, 4000);
+  c.destroy(&program);
 }
+INSTANTIATE_TEST_SUITE_P(Of, LibraryTexts, ::testing::Values("compute_80", "sm_90"),
+                         [](const auto& i) { return std::string(i.param); });
 
 }  // namespace
 }  // namespace ebb::testing

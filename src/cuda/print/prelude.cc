@@ -150,16 +150,16 @@ EBB void times(f64& high, f64& low, f64 other, f64 other_low) {
   low = rest - (high - p);
 }
 EBB f64 power(f64 x, f64 y) {
-  const f64 p = pow(x, y), n = fabs(y);
+  const f64 n = fabs(y);
   if (y == 1) return x;
-  if (n < 2 || n > 64 || n != floor(n) || !(fabs(p) > 1e-280 && fabs(p) < 1e280)) return p;
+  if (n > 64 || n != floor(n)) return pow(x, y);
   f64 high = 1, low = 0, base = x, base_low = 0;
-  for (int k = (int)n;;) {
+  for (int k = (int)n; k; k >>= 1) {
     if (k & 1) times(high, low, base, base_low);
-    if (!(k >>= 1)) break;
-    times(base, base_low, base, base_low);
+    if (k > 1) times(base, base_low, base, base_low);
   }
-  if (y > 0) return high;
+  if (!(fabs(high) > 1e-280 && fabs(high) < 1e280)) return pow(x, y);  // also NaN
+  if (y >= 0) return high;
   const f64 q = 1 / high;
   return q + q * (fma(-q, high, 1.0) - q * low);
 }
