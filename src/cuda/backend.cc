@@ -70,11 +70,7 @@ class CudaBackend final : public Backend {
 
   SweepPtr compile(const Program& program) override {
     auto sweep = std::make_shared<Sweep>();
-    sweep->program = program;
-    for (Instr& i : sweep->program.instrs) {  // a·b and b·a are one text
-      if (i.kind == Instr::Kind::compute && info(i.op).commutes && i.arg[1] >= 0 && i.arg[1] < i.arg[0])
-        std::swap(i.arg[0], i.arg[1]);
-    }
+    sweep->program = with_sorted_operands(program);
     sweep->text = print_sweep(sweep->program);
     for (const Operand& o : program.operands) sweep->draws |= o.kind == Operand::Kind::random;
     {
