@@ -152,13 +152,11 @@ class CudaBackend final : public Backend {
     std::unique_ptr<Recorder> ended = std::move(recorder());
     return ended ? ended->finish() : nullptr;
   }
-  void draw(Recording& recording, std::uint32_t step, const CompiledSweep& made,
-            std::span<const Argument> arguments) override {
-    const std::vector<Parameter>& parameters = static_cast<const Sweep&>(made).text.parameters;
+  void draw(Recording& recording, std::uint32_t step, std::span<const Argument> arguments) override {
     for (RecordedLaunch& launch : static_cast<RecordedRun&>(recording).launches()) {
-      if (launch.step != step) continue;
-      for (std::size_t w = 0; w < parameters.size(); ++w) {
-        const Parameter& p = parameters[w];
+      if (launch.step != step || !launch.parameters) continue;
+      for (std::size_t w = 0; w < launch.parameters->size(); ++w) {
+        const Parameter& p = (*launch.parameters)[w];
         if (p.kind != Parameter::Kind::seed && p.kind != Parameter::Kind::operation) continue;
         const Argument& a = arguments[static_cast<std::size_t>(p.slot)];
         const std::uint64_t word = p.kind == Parameter::Kind::seed ? a.seed : a.operation;
@@ -210,6 +208,7 @@ class CudaBackend final : public Backend {
         return complaint(sweep->program, sweep->text.checks[static_cast<std::size_t>(check)], position, bits);
       });
     }
+    if (Recorder* const r = Recorder::of_thread()) r->begin_sweep(text.parameters);
     return bound_words(text, arguments, text.checks.empty() ? nullptr : mark.slot(), step, workspace.data());
   }
 

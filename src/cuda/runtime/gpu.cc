@@ -109,24 +109,27 @@ void Gpu::clear(void* data, std::size_t bytes) {
   if (bytes) check(driver().set_bytes(reinterpret_cast<Address>(data), 0, bytes, stream()), "cuMemsetD8Async");
 }
 
-// Two pieces take turns: while one is on its way the other is copied.
+std::size_t Gpu::take_piece() {
+  const std::size_t piece = next_piece_++ % kPieces;
+  if (staging_[piece]) return piece;
+  void* memory = nullptr;
+  check(driver().allocate_host(&memory, kStaging, kPortable), "cuMemHostAlloc");
+  check(driver().create_event(&staged_[piece], kDisableTiming), "cuEventCreate");
+  staging_[piece] = static_cast<std::byte*>(memory);
+  return piece;
+}
+
+// While one piece is on its way the next is copied.
 void Gpu::from_host(void* to, const void* from, std::size_t bytes) {
   use();
   const Driver& d = driver();
   std::lock_guard guard(staging_mutex_);
-  for (std::size_t done = 0, piece = 0; done < bytes; ++piece) {
-    const std::size_t side = piece % 2, n = std::min(kStaging, bytes - done);
-    if (!staging_[side]) {
-      void* memory = nullptr;
-      check(d.allocate_host(&memory, kStaging, kPortable), "cuMemHostAlloc");
-      staging_[side] = static_cast<std::byte*>(memory);
-      check(d.create_event(&staged_[side], kDisableTiming), "cuEventCreate");
-    } else {
-      check(d.wait(staged_[side]), "cuEventSynchronize");  // whoever used it before
-    }
-    std::memcpy(staging_[side], static_cast<const std::byte*>(from) + done, n);
-    check(d.to_device(reinterpret_cast<Address>(to) + done, staging_[side], n, stream_), "cuMemcpyHtoDAsync");
-    check(d.record(staged_[side], stream_), "cuEventRecord");
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t piece = take_piece(), n = std::min(kStaging, bytes - done);
+    if (d.query(staged_[piece]) == kNotReady) check(d.wait(staged_[piece]), "cuEventSynchronize");  // its last use
+    std::memcpy(staging_[piece], static_cast<const std::byte*>(from) + done, n);
+    check(d.to_device(reinterpret_cast<Address>(to) + done, staging_[piece], n, stream_), "cuMemcpyHtoDAsync");
+    check(d.record(staged_[piece], stream_), "cuEventRecord");
     done += n;
   }
 }
@@ -135,28 +138,24 @@ void Gpu::to_host(void* to, const void* from, std::size_t bytes) {
   use();
   const Driver& d = driver();
   std::lock_guard guard(staging_mutex_);
-  for (std::size_t side = 0; side < 2; ++side) {
-    if (staging_[side]) continue;
-    void* memory = nullptr;
-    check(d.allocate_host(&memory, kStaging, kPortable), "cuMemHostAlloc");
-    staging_[side] = static_cast<std::byte*>(memory);
-    check(d.create_event(&staged_[side], kDisableTiming), "cuEventCreate");
-  }
   const std::size_t pieces = (bytes + kStaging - 1) / kStaging;
   const auto size_of_piece = [&](std::size_t p) { return std::min(kStaging, bytes - p * kStaging); };
   std::uint64_t ended = 0;
+  // What an earlier from_host left in the staging memory goes first: the stream keeps the order.
   const auto fetch = [&](std::size_t p) {
     ended = last_ended();
-    check(d.to_host(staging_[p % 2], reinterpret_cast<Address>(from) + p * kStaging, size_of_piece(p), stream_),
+    const std::size_t piece = take_piece();
+    check(d.to_host(staging_[piece], reinterpret_cast<Address>(from) + p * kStaging, size_of_piece(p), stream_),
           "cuMemcpyDtoHAsync");
-    check(d.record(staged_[p % 2], stream_), "cuEventRecord");
+    check(d.record(staged_[piece], stream_), "cuEventRecord");
+    return piece;
   };
-  // What an earlier from_host left in the staging memory goes first: the stream keeps the order.
-  if (pieces > 0) fetch(0);
+  std::size_t piece = pieces > 0 ? fetch(0) : 0;
   for (std::size_t p = 0; p < pieces; ++p) {
-    if (p + 1 < pieces) fetch(p + 1);
-    check(d.wait(staged_[p % 2]), "cuEventSynchronize");
-    std::memcpy(static_cast<std::byte*>(to) + p * kStaging, staging_[p % 2], size_of_piece(p));
+    const std::size_t next = p + 1 < pieces ? fetch(p + 1) : 0;
+    check(d.wait(staged_[piece]), "cuEventSynchronize");
+    std::memcpy(static_cast<std::byte*>(to) + p * kStaging, staging_[piece], size_of_piece(p));
+    piece = next;
   }
   reached(ended);  // what was in the stream before the last piece
 }
@@ -210,8 +209,11 @@ void Gpu::end(const RunMarkPtr& mark) {
   if (waiting_) changed_.notify_all();
   if (ended_ % kRunsPerEvent != 0) return;
   const Event event = take_event();
-  milestones_.push_back({event, ended_});
-  check(driver().record(event, stream_), "cuEventRecord");
+  if (driver().record(event, stream_) == kSuccess) {
+    milestones_.push_back({event, ended_});
+  } else {
+    events_.push_back(event);  // whoever waits hears of it
+  }
 }
 
 std::uint64_t Gpu::last_ended() {

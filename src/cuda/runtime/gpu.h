@@ -119,6 +119,7 @@ class Gpu {
   void settle(RunMark& mark);  // its work and its parents' are done
   void settle_done();
   void make_slots();
+  std::size_t take_piece();
   Event take_event();
   std::uint64_t last_ended();
   void reached(std::uint64_t run);  // all runs up to this one are done
@@ -134,10 +135,13 @@ class Gpu {
   std::map<std::string, Module> modules_;
   std::map<std::pair<Module, std::string>, Function> functions_;
 
-  static constexpr std::size_t kStaging = std::size_t{4} << 20;
+  // Pinned memory for copies, in pieces that take turns: one is used again when the copies of many others have begun,
+  // so that a batch on its way to the device does not wait for the step before it.
+  static constexpr std::size_t kStaging = std::size_t{512} << 10, kPieces = 16;
   std::mutex staging_mutex_;
-  std::byte* staging_[2] = {};
-  Event staged_[2] = {};
+  std::byte* staging_[kPieces] = {};
+  Event staged_[kPieces] = {};
+  std::size_t next_piece_ = 0;
 
   std::mutex recording_mutex_;
   Stream recording_stream_ = nullptr;
