@@ -7,6 +7,7 @@
 #include <limits>
 #include <thread>
 
+#include "core/buffer.h"
 #include "counted_driver.h"
 #include "ebb/amp.h"
 #include "ebb/autograd.h"
@@ -233,6 +234,28 @@ TEST_F(Recordings, GiveTheirMemoryBack) {
     for (int k = 0; k < 4; ++k) eval(compiled(inputs));
     EXPECT_GT(memory_stats(kGpu).live, before);
     EXPECT_LT(memory_stats(kGpu).live, before + 64 * 1024);
+  }
+  EXPECT_EQ(memory_stats(kGpu).live, before);
+}
+
+TEST_F(Recordings, AnArenaKeepsItsBlocks) {
+  const std::size_t before = memory_stats(kGpu).live;
+  {
+    Arena arena(kGpu);
+    const std::byte* place = nullptr;
+    {
+      const Arena::Use use(arena);
+      place = BufferPtr::allocate(1000, "a test", kGpu).data();
+      EXPECT_EQ(BufferPtr::allocate(990, "a test", kGpu).data(), place);  // of the same size class
+      const BufferPtr larger = BufferPtr::allocate(5000, "a test", kGpu);
+      EXPECT_NE(larger.data(), place);
+      BufferPtr::allocate(100, "a test");  // the host's memory has nothing to do with it
+    }
+    EXPECT_GE(arena.bytes(), 6000u);
+    EXPECT_NE(BufferPtr::allocate(1000, "a test", kGpu).data(), place);
+    EXPECT_EQ(memory_stats(kGpu).live, before + arena.bytes());
+    const Arena::Use again(arena);
+    EXPECT_EQ(BufferPtr::allocate(1000, "a test", kGpu).data(), place);
   }
   EXPECT_EQ(memory_stats(kGpu).live, before);
 }
