@@ -2,7 +2,9 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -11,13 +13,16 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
+#include <unordered_map>
 
 #include "backend/backend.h"
 #include "cpu/backend.h"
 #include "cuda/emulated_device.h"
 #include "cuda/kernel_store.h"
 #include "cuda/library/library.h"
+#include "cuda/print/joined_text.h"
 #include "cuda/print/sweep_text.h"
 #include "cuda/runtime/gpu.h"
 #include "ebb/error.h"
@@ -119,7 +124,24 @@ class Recorder {
     testing::record_kernels(path);
     gpu_ = std::make_unique<cuda::Gpu>(0);
   }
-  void sweep(const Program& program) { testing::KernelStore::add_text(path_, cuda::print_sweep(program).text); }
+  void sweep(const Program& program, const CompiledSweep* made) {
+    const std::string text = cuda::print_sweep(cuda::with_sorted_operands(program)).text;
+    testing::KernelStore::add_text(path_, text);
+    std::lock_guard guard(mutex_);
+    texts_[made] = &*kinds_.insert(text).first;
+  }
+  // Sweeps of one text would be run together.
+  std::uint64_t kind(const CompiledSweep* made) {
+    std::lock_guard guard(mutex_);
+    const auto text = texts_.find(made);
+    return text == texts_.end() ? 0 : reinterpret_cast<std::uintptr_t>(text->second);
+  }
+  void together(const CompiledSweep* made, std::size_t count) {
+    std::lock_guard guard(mutex_);
+    const std::size_t size = std::bit_ceil(std::max<std::size_t>(2, count));
+    if (const auto text = texts_.find(made); text != texts_.end())
+      testing::KernelStore::add_text(path_, cuda::joined_text(*text->second, size));
+  }
   void call(const LibraryCall& call) {
     if (!cuda::has_library(call.op) || call.data) return;  // one with a function would call it
     std::lock_guard guard(mutex_);
@@ -135,6 +157,8 @@ class Recorder {
   std::string path_;
   std::mutex mutex_;
   std::unique_ptr<cuda::Gpu> gpu_;
+  std::set<std::string> kinds_;
+  std::unordered_map<const CompiledSweep*, const std::string*> texts_;
 };
 
 class SecondDevice final : public Backend {
@@ -142,8 +166,17 @@ class SecondDevice final : public Backend {
   SecondDevice() : thread_([this] { work(); }) { thread_.detach(); }
 
   SweepPtr compile(const Program& program) override {
-    if (recorder_) recorder_->sweep(program);
-    return cpu::backend().compile(program);
+    SweepPtr made = cpu::backend().compile(program);
+    if (recorder_) recorder_->sweep(program, made.get());
+    return made;
+  }
+  std::uint64_t kind(const CompiledSweep& made) const override { return recorder_ ? recorder_->kind(&made) : 0; }
+  void run_together(std::span<const SweepCall> calls, Run& together) override {
+    if (recorder_) recorder_->together(calls[0].sweep.get(), calls.size());
+    for (const SweepCall& call : calls) {
+      together.step = call.step;
+      run(call.sweep, call.arguments, together);
+    }
   }
   Run begin(std::span<const FilledBy> inputs) override {
     Run run;

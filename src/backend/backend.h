@@ -91,7 +91,7 @@ class Backend {
   virtual void record(Run&) {}
   virtual std::unique_ptr<Recording> recorded(Run&) { return nullptr; }
   // From now on the recording draws the random numbers of these arguments in a step.
-  virtual void draw(Recording&, std::uint32_t, const CompiledSweep&, std::span<const Argument>) {}
+  virtual void draw(Recording&, std::uint32_t, std::span<const Argument>) {}
   virtual void replay(Recording&, Run&) {}
   virtual void copy(std::span<const CopyCall>, Run&) {}
 

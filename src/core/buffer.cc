@@ -269,8 +269,10 @@ Pools& pools() {
 Pool& pool(Device device) {
   if (device == Device{}) return *pools().cpu;
   Pool* const found = pools().of[device].pool.load(std::memory_order_acquire);
-  require(found != nullptr, "device: there is no {} on this machine; `ebb info` lists the available devices",
-          name(device));
+  if (!found) {
+    fail(Error::Kind::value, "device: there is no {} on this machine; `ebb info` lists the available devices",
+         name(device));
+  }
   return *found;
 }
 

@@ -74,11 +74,7 @@ class CudaBackend final : public Backend {
 
   SweepPtr compile(const Program& program) override {
     auto sweep = std::make_shared<Sweep>();
-    sweep->program = program;
-    for (Instr& i : sweep->program.instrs) {  // a·b and b·a are one text
-      if (i.kind == Instr::Kind::compute && info(i.op).commutes && i.arg[1] >= 0 && i.arg[1] < i.arg[0])
-        std::swap(i.arg[0], i.arg[1]);
-    }
+    sweep->program = with_sorted_operands(program);
     sweep->text = print(sweep->program, Alignment::sixteen);
     for (const Operand& o : program.operands) sweep->draws |= o.kind == Operand::Kind::random;
     {
@@ -178,13 +174,11 @@ class CudaBackend final : public Backend {
     std::unique_ptr<Recorder> ended = std::move(recorder());
     return ended ? ended->finish() : nullptr;
   }
-  void draw(Recording& recording, std::uint32_t step, const CompiledSweep& made,
-            std::span<const Argument> arguments) override {
-    const std::vector<Parameter>& parameters = static_cast<const Sweep&>(made).text.parameters;
+  void draw(Recording& recording, std::uint32_t step, std::span<const Argument> arguments) override {
     for (RecordedLaunch& launch : static_cast<RecordedRun&>(recording).launches()) {
-      if (launch.step != step) continue;
-      for (std::size_t w = 0; w < parameters.size(); ++w) {
-        const Parameter& p = parameters[w];
+      if (launch.step != step || !launch.parameters) continue;
+      for (std::size_t w = 0; w < launch.parameters->size(); ++w) {
+        const Parameter& p = (*launch.parameters)[w];
         if (p.kind != Parameter::Kind::seed && p.kind != Parameter::Kind::operation) continue;
         const Argument& a = arguments[static_cast<std::size_t>(p.slot)];
         const std::uint64_t word = p.kind == Parameter::Kind::seed ? a.seed : a.operation;
@@ -273,6 +267,7 @@ class CudaBackend final : public Backend {
         return complaint(sweep->program, sweep->text.checks[static_cast<std::size_t>(check)], position, bits);
       });
     }
+    if (Recorder* const r = Recorder::of_thread()) r->begin_sweep(text.parameters);
     return bound_words(text, arguments, text.checks.empty() ? nullptr : mark.slot(), step, workspace.data());
   }
 

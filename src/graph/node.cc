@@ -154,8 +154,10 @@ namespace {
 // A node is where its inputs are.
 void join_device(Node& node, const Node& input) {
   if (input.homeless) return;
-  require(node.homeless || node.device == input.device || node.op == Op::to_device,
-          "{}: operands on {} and {}; move one with .to()", info(node.op).name, name(node.device), name(input.device));
+  if (!node.homeless && node.device != input.device && node.op != Op::to_device) {
+    fail(Error::Kind::value, "{}: operands on {} and {}; move one with .to()", info(node.op).name, name(node.device),
+         name(input.device));
+  }
   node.device = input.device;
   node.homeless = false;
 }

@@ -29,8 +29,10 @@ std::string why_unavailable(Device device) {
 
 Backend& backend_of(Device device) {
   Backend* const found = find_backend(device);
-  require(found != nullptr, "device: there is no {} on this machine: {}; `ebb info` lists the available devices",
-          name(device), why_unavailable(device));
+  if (!found) {
+    fail(Error::Kind::value, "device: there is no {} on this machine: {}; `ebb info` lists the available devices",
+         name(device), why_unavailable(device));
+  }
   return *found;
 }
 

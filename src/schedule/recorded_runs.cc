@@ -203,7 +203,7 @@ void RecordedRuns::replay(StepRunner& steps, Entry& entry) {
   if (!copies.empty()) backend.copy(copies, run);
   for (const std::size_t s : random_steps_) {
     const PlanStep& step = plan_.steps[s];
-    backend.draw(*entry.recording, static_cast<std::uint32_t>(s + 1), *step.sweep, steps.arguments(step));
+    backend.draw(*entry.recording, static_cast<std::uint32_t>(s + 1), steps.arguments(step));
   }
   backend.replay(*entry.recording, run);
   copies.clear();

@@ -7,6 +7,7 @@
 #include <limits>
 #include <thread>
 
+#include "core/buffer.h"
 #include "counted_driver.h"
 #include "ebb/amp.h"
 #include "ebb/autograd.h"
@@ -237,6 +238,28 @@ TEST_F(Recordings, GiveTheirMemoryBack) {
   EXPECT_EQ(memory_stats(kGpu).live, before);
 }
 
+TEST_F(Recordings, AnArenaKeepsItsBlocks) {
+  const std::size_t before = memory_stats(kGpu).live;
+  {
+    Arena arena(kGpu);
+    const std::byte* place = nullptr;
+    {
+      const Arena::Use use(arena);
+      place = BufferPtr::allocate(1000, "a test", kGpu).data();
+      EXPECT_EQ(BufferPtr::allocate(990, "a test", kGpu).data(), place);  // of the same size class
+      const BufferPtr larger = BufferPtr::allocate(5000, "a test", kGpu);
+      EXPECT_NE(larger.data(), place);
+      BufferPtr::allocate(100, "a test");  // the host's memory has nothing to do with it
+    }
+    EXPECT_GE(arena.bytes(), 6000u);
+    EXPECT_NE(BufferPtr::allocate(1000, "a test", kGpu).data(), place);
+    EXPECT_EQ(memory_stats(kGpu).live, before + arena.bytes());
+    const Arena::Use again(arena);
+    EXPECT_EQ(BufferPtr::allocate(1000, "a test", kGpu).data(), place);
+  }
+  EXPECT_EQ(memory_stats(kGpu).live, before);
+}
+
 TEST_F(Recordings, NameTheLineWhereOriginsAreOn) {
   set_origins(true);
   const FunctionToMany compiled = compile(FunctionToMany(network));
@@ -378,6 +401,11 @@ TEST_F(Recordings, TrainWithoutWaiting) {
   driver_calls().reset();
   Tensor loss;
   for (int k = 0; k < 10; ++k) loss = step();
+  for (int k = 0; k < 8; ++k) {  // batches on their way to the device
+    const Tensor batch = randn({8, 6}).eval();
+    eval({cross_entropy(std::as_const(model.second)(relu(matmul(batch.to(kGpu), transpose(model.first.weight, 0, 1)))),
+                        y)});
+  }
   EXPECT_EQ(driver_calls().waits, 0);
   EXPECT_EQ(driver_calls().copies_to_host, 0);
   EXPECT_LT(loss.item<double>(), first);

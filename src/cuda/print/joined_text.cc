@@ -2,9 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <regex>
+#include <utility>
 
 namespace ebb::cuda {
+
+Program with_sorted_operands(Program program) {
+  for (Instr& i : program.instrs) {
+    if (i.kind == Instr::Kind::compute && info(i.op).commutes && i.arg[1] >= 0 && i.arg[1] < i.arg[0])
+      std::swap(i.arg[0], i.arg[1]);
+  }
+  return program;
+}
 
 // The printed kernels become functions whose parameters are named like CUDA's own variables, so that their text stays
 // as it is.

@@ -5,7 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "sweep/program.h"
+
 namespace ebb::cuda {
+
+// The same program with the operands of a·b in the order they are made in: a·b and b·a are one text.
+Program with_sorted_operands(Program program);
 
 // A sweep's text with further kernels that run many sweeps of this text by one launch: the blocks of one after those of
 // another, each with its own Args from a table. `sweep_many` and, where there is one, `finish_many` take a struct Table

@@ -125,7 +125,17 @@ void Gpu::clear(void* data, std::size_t bytes) {
   if (bytes) check(driver().set_bytes(reinterpret_cast<Address>(data), 0, bytes, stream()), "cuMemsetD8Async");
 }
 
-// Two pieces take turns: while one is on its way the other is copied.
+std::size_t Gpu::take_piece() {
+  const std::size_t piece = next_piece_++ % kPieces;
+  if (staging_[piece]) return piece;
+  void* memory = nullptr;
+  check(driver().allocate_host(&memory, kStaging, kPortable), "cuMemHostAlloc");
+  check(driver().create_event(&staged_[piece], kDisableTiming), "cuEventCreate");
+  staging_[piece] = static_cast<std::byte*>(memory);
+  return piece;
+}
+
+// While one piece is on its way the next is copied.
 void Gpu::from_host(void* to, const void* from, std::size_t bytes) {
   use();
   streams_.require_no_capture("to: elements cannot be copied to the device");
@@ -133,20 +143,13 @@ void Gpu::from_host(void* to, const void* from, std::size_t bytes) {
   const Driver& d = driver();
   const Stream stream = streams_.now();
   std::lock_guard guard(staging_mutex_);
-  for (std::size_t done = 0, piece = 0; done < bytes; ++piece) {
-    const std::size_t side = piece % 2, n = std::min(kStaging, bytes - done);
-    if (!staging_[side]) {
-      void* memory = nullptr;
-      check(d.allocate_host(&memory, kStaging, kPortable), "cuMemHostAlloc");
-      staging_[side] = static_cast<std::byte*>(memory);
-      check(d.create_event(&staged_[side], kDisableTiming), "cuEventCreate");
-    } else {
-      check(d.wait(staged_[side]), "cuEventSynchronize");  // whoever used it before
-    }
-    std::memcpy(staging_[side], static_cast<const std::byte*>(from) + done, n);
-    check(d.to_device(reinterpret_cast<Address>(to) + done, staging_[side], n, stream), "cuMemcpyHtoDAsync");
-    check(d.record(staged_[side], stream), "cuEventRecord");
-    staged_on_[side] = stream;
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t piece = take_piece(), n = std::min(kStaging, bytes - done);
+    if (d.query(staged_[piece]) == kNotReady) check(d.wait(staged_[piece]), "cuEventSynchronize");  // its last use
+    std::memcpy(staging_[piece], static_cast<const std::byte*>(from) + done, n);
+    check(d.to_device(reinterpret_cast<Address>(to) + done, staging_[piece], n, stream), "cuMemcpyHtoDAsync");
+    check(d.record(staged_[piece], stream), "cuEventRecord");
+    staged_on_[piece] = stream;
     done += n;
   }
   if (streams_.is_own(stream)) streams_.gave_own_work();
@@ -159,13 +162,6 @@ void Gpu::to_host(void* to, const void* from, std::size_t bytes) {
   const Driver& d = driver();
   const Stream stream = streams_.now();
   std::lock_guard guard(staging_mutex_);
-  for (std::size_t side = 0; side < 2; ++side) {
-    if (staging_[side]) continue;
-    void* memory = nullptr;
-    check(d.allocate_host(&memory, kStaging, kPortable), "cuMemHostAlloc");
-    staging_[side] = static_cast<std::byte*>(memory);
-    check(d.create_event(&staged_[side], kDisableTiming), "cuEventCreate");
-  }
   const std::size_t pieces = (bytes + kStaging - 1) / kStaging;
   const auto size_of_piece = [&](std::size_t p) { return std::min(kStaging, bytes - p * kStaging); };
   Position before;
@@ -174,20 +170,21 @@ void Gpu::to_host(void* to, const void* from, std::size_t bytes) {
       std::lock_guard order(mutex_);
       before = position();
     }
-    check(d.to_host(staging_[p % 2], reinterpret_cast<Address>(from) + p * kStaging, size_of_piece(p), stream),
+    const std::size_t piece = take_piece();
+    // What an earlier from_host left in the staging memory goes first: its stream keeps the order.
+    if (staged_on_[piece].value_or(stream) != stream) check(d.wait(staged_[piece]), "cuEventSynchronize");
+    check(d.to_host(staging_[piece], reinterpret_cast<Address>(from) + p * kStaging, size_of_piece(p), stream),
           "cuMemcpyDtoHAsync");
-    check(d.record(staged_[p % 2], stream), "cuEventRecord");
-    staged_on_[p % 2] = stream;
+    check(d.record(staged_[piece], stream), "cuEventRecord");
+    staged_on_[piece] = stream;
+    return piece;
   };
-  // What an earlier from_host left in the staging memory goes first: its stream keeps the order.
-  for (std::size_t side = 0; side < 2; ++side) {
-    if (staged_on_[side].value_or(stream) != stream) check(d.wait(staged_[side]), "cuEventSynchronize");
-  }
-  if (pieces > 0) fetch(0);
+  std::size_t piece = pieces > 0 ? fetch(0) : 0;
   for (std::size_t p = 0; p < pieces; ++p) {
-    if (p + 1 < pieces) fetch(p + 1);
-    check(d.wait(staged_[p % 2]), "cuEventSynchronize");
-    std::memcpy(static_cast<std::byte*>(to) + p * kStaging, staging_[p % 2], size_of_piece(p));
+    const std::size_t next = p + 1 < pieces ? fetch(p + 1) : 0;
+    check(d.wait(staged_[piece]), "cuEventSynchronize");
+    std::memcpy(static_cast<std::byte*>(to) + p * kStaging, staging_[piece], size_of_piece(p));
+    piece = next;
   }
   if (!streams_.is_own(stream)) return;
   std::lock_guard order(mutex_);
@@ -279,7 +276,11 @@ void Gpu::end(const RunMarkPtr& mark) {
   mark->ended_.store(true, std::memory_order_release);
   if (waiting_) changed_.notify_all();
   check(recorded, "cuEventRecord");
-  if (mark->run_ > 0 && (mark->run_ % kRunsPerEvent == 0 || !mark->when_done_.empty())) milestone();
+  if (mark->run_ == 0 || (mark->run_ % kRunsPerEvent != 0 && mark->when_done_.empty())) return;
+  try {
+    milestone();
+  } catch (const Error&) {  // whoever waits hears of it
+  }
 }
 
 void Gpu::call_when_done(std::function<void()> f) {

@@ -141,6 +141,7 @@ class Gpu {
   std::exception_ptr error_of_captured();
   void call_done();  // without the mutex
   void make_slots();
+  std::size_t take_piece();
   Event take_event();
 
   // How far the own stream is: so many runs, and so many calls that gave it something.
@@ -166,11 +167,14 @@ class Gpu {
   std::map<std::string, Module> modules_;
   std::map<std::pair<Module, std::string>, Function> functions_;
 
-  static constexpr std::size_t kStaging = std::size_t{4} << 20;
+  // Pinned memory for copies, in pieces that take turns: one is used again when the copies of many others have begun,
+  // so that a batch on its way to the device does not wait for the step before it.
+  static constexpr std::size_t kStaging = std::size_t{512} << 10, kPieces = 16;
   std::mutex staging_mutex_;
-  std::byte* staging_[2] = {};
-  Event staged_[2] = {};
-  std::optional<Stream> staged_on_[2];
+  std::byte* staging_[kPieces] = {};
+  Event staged_[kPieces] = {};
+  std::optional<Stream> staged_on_[kPieces];
+  std::size_t next_piece_ = 0;
 
   std::mutex recording_mutex_;
   Stream recording_stream_ = nullptr;

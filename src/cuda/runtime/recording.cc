@@ -39,7 +39,7 @@ void Recorder::add(Function kernel, unsigned blocks, unsigned threads, unsigned 
   check(driver().capture_info(gpu_.recording_stream(), &state, &id, &graph, &last, &count), "cuStreamGetCaptureInfo");
   require(count == 1, "cuda: the recording ended in {} nodes after a launch", count);
   made_->launches_.push_back(
-      {last[0], kernel, blocks, threads, shared, step_, {words.begin(), words.end()}, {}, false});
+      {last[0], kernel, blocks, threads, shared, step_, {words.begin(), words.end()}, parameters_, {}, false});
 }
 
 std::unique_ptr<RecordedRun> Recorder::finish() {

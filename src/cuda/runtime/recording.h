@@ -17,7 +17,8 @@ struct RecordedLaunch {
   unsigned blocks = 1, threads = kThreads, shared = 0;
   std::uint32_t step = 0;  // of the run
   std::vector<std::uint64_t> words;
-  std::vector<std::size_t> slot_words;  // those that are the address of the run's ErrorSlot
+  const std::vector<Parameter>* parameters = nullptr;  // what the words are, if a sweep is launched
+  std::vector<std::size_t> slot_words;                 // those that are the address of the run's ErrorSlot
   bool changed = false;
 };
 
@@ -49,7 +50,11 @@ class Recorder {
   Recorder(const Recorder&) = delete;
 
   Gpu& gpu() const { return gpu_; }
-  void begin_step(std::uint32_t step) { step_ = step; }
+  void begin_step(std::uint32_t step) {
+    step_ = step;
+    parameters_ = nullptr;
+  }
+  void begin_sweep(const std::vector<Parameter>& parameters) { parameters_ = &parameters; }
   void add(Function kernel, unsigned blocks, unsigned threads, unsigned shared, std::span<const std::uint64_t> words);
   // Ends it. Null where the driver cannot make a graph of what was recorded.
   std::unique_ptr<RecordedRun> finish();
@@ -60,6 +65,7 @@ class Recorder {
   std::unique_lock<std::mutex> alone_;
   std::unique_ptr<RecordedRun> made_;
   std::uint32_t step_ = 0;
+  const std::vector<Parameter>* parameters_ = nullptr;
   bool capturing_ = false;
 };
 
