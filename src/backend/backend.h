@@ -84,6 +84,7 @@ class Backend {
   // Sweeps of one kind (not 0) that do not depend on each other may be run together: the steps `calls` name.
   virtual std::uint64_t kind(const CompiledSweep&) const { return 0; }
   virtual void run_together(std::span<const SweepCall>, Run&) {}
+  virtual void expect_together(const CompiledSweep&, std::size_t) {}  // so many will be
 
   // Where `records()`: from record() to recorded() the steps that this thread starts are recorded and not run. No
   // recording comes back where the device cannot make one of them; an error among the steps ends it as well.

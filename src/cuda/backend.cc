@@ -34,6 +34,7 @@ struct Text {
   std::atomic<Function> sweep{nullptr}, finish{nullptr};
   struct Many {
     std::string text;
+    std::shared_future<void> compiled;
     Function sweep = nullptr, finish = nullptr;
   };
   std::map<std::size_t, Many> many;  // by the size of the table
@@ -156,11 +157,18 @@ class CudaBackend final : public Backend {
         finish_threads = std::max(finish_threads, sweep->text.finish_threads);
         if (sweep->text.finish_blocks) finishes.push_back({sweeps.back().words, sweep->text.finish_blocks});
       }
-      const std::size_t size = std::bit_ceil(std::max<std::size_t>(2, part.size()));
+      const std::size_t size = table_size(part.size());
       const auto [sweep, finish] = many(first, size);
       launch_table(sweep, sweeps, size, kThreads);
       if (!finishes.empty()) launch_table(finish, finishes, size, finish_threads);
     }
+  }
+
+  // Compiled while the plan is being made.
+  void expect_together(const CompiledSweep& made, std::size_t count) override {
+    const auto& sweep = static_cast<const Sweep&>(made);
+    std::lock_guard guard(sweep.shared->mutex);
+    many_of(sweep, table_size(std::min(count, most_together(sweep))));
   }
 
   // Another library's stream gets plain launches, and so does the graph that it captures from it.
@@ -278,12 +286,21 @@ class CudaBackend final : public Backend {
     return std::bit_floor(kMostBytes / each);
   }
 
+  static std::size_t table_size(std::size_t count) { return std::bit_ceil(std::max<std::size_t>(2, count)); }
+  // With the text's mutex held.
+  Text::Many& many_of(const Sweep& sweep, std::size_t size) {
+    Text::Many& made = sweep.shared->many[size];
+    if (made.text.empty()) {
+      made.text = joined_text(sweep.shared->text, size);
+      made.compiled = start_compiling(made.text, gpu_.architecture());
+    }
+    return made;
+  }
   std::pair<Function, Function> many(const Sweep& sweep, std::size_t size) {
-    Text& shared = *sweep.shared;
-    std::lock_guard guard(shared.mutex);
-    Text::Many& made = shared.many[size];
+    std::lock_guard guard(sweep.shared->mutex);
+    Text::Many& made = many_of(sweep, size);
     if (!made.sweep) {
-      made.text = joined_text(shared.text, size);
+      made.compiled.get();
       if (sweep.text.finish_blocks) made.finish = gpu_.kernel(made.text, "finish_many");
       made.sweep = gpu_.kernel(made.text, "sweep_many");
     }

@@ -208,6 +208,7 @@ class Planner {
         now = {ready.top().second};
         ready.pop();
       }
+      if (now.size() > 1) backend_of(plan_.device).expect_together(*steps_[now[0]].sweep, now.size());
       for (std::size_t k = 0; k < now.size(); ++k) {
         steps_[now[k]].together = k == 0 ? now.size() : 0;
         place[now[k]] = static_cast<std::int32_t>(plan_.steps.size());

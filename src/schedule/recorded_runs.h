@@ -28,6 +28,10 @@ class RecordedRuns {
 
   // Computes the results within a StepRunner::Running. False: nothing was done, and the steps are to be run.
   bool run(StepRunner& steps);
+  // Once they were taken from the steps.
+  void forget_results(StepRunner& steps) const {
+    for (const Result& r : results_) steps.forget_computed(r.value);
+  }
 
  private:
   static constexpr std::size_t kMostRecordings = 8, kMostSets = 3;

@@ -216,7 +216,7 @@ std::vector<Tensor> Replay::compute(StepRunner& steps, const std::vector<Tensor>
   const StepRunner::Running running(steps);
   if (recorded_ && recorded_->run(steps)) {
     for (std::size_t s = 0; s < collect_.size(); ++s) collect(s);
-    steps.forget_computed();
+    recorded_->forget_results(steps);
     return results;
   }
   collect(0);

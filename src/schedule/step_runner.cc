@@ -138,8 +138,14 @@ void StepRunner::allocate(std::int32_t v) {
 void StepRunner::set_computed(std::int32_t v, const std::vector<BufferPtr>& outputs, std::uint32_t step) {
   for (const BufferPtr& b : outputs) b.get()->filled_by = {run_.mark, step};
   memory_[v] = {outputs[0], 0};
+  if (info(value(v).op).cls != OpClass::library) return;
   if (outputs_.empty()) outputs_.resize(plan_.graph.values.size());
   outputs_[v] = outputs;
+}
+
+void StepRunner::forget_computed(std::int32_t v) {
+  memory_[v] = {};
+  if (!outputs_.empty()) outputs_[v].clear();
 }
 
 void StepRunner::forget_computed() {

@@ -49,6 +49,7 @@ class StepRunner {
     const Memory before = std::exchange(memory_[v], {place.first, place.second});
     return {before.buffer, before.offset};
   }
+  void forget_computed(std::int32_t v);
   void forget_computed();  // everything but leaves; the next step is the first
 
   // Where traced node i is stored; valid from the step that fills it until it is released.
