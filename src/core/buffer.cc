@@ -287,7 +287,11 @@ void set_block_source(Device device, BlockSource* source) {
 }
 
 BufferPtr BufferPtr::allocate(std::size_t bytes, const char* what, Device device) {
-  if (of_this_thread && of_this_thread->device_ == device) return of_this_thread->allocate(bytes, what);
+  if (device != Device{}) {
+    for (const ThreadMemory* own = of_this_thread; own; own = own->outer_) {
+      if (own->device_ == device) return own->allocate(bytes, what);
+    }
+  }
   BufferPtr p;
   p.buffer_ = pool(device).allocate(bytes, what);
   return p;
@@ -309,12 +313,18 @@ void BufferPtr::give_back(Buffer* buffer) noexcept {
   if (buffer->release) {
     buffer->release();
     delete buffer;
-  } else if (of_this_thread && of_this_thread->device_ == buffer->device) {
-    static_cast<Block*>(buffer)->next = static_cast<Block*>(of_this_thread->waiting_);
-    of_this_thread->waiting_ = buffer;
-  } else {
-    pool(buffer->device).give_back(static_cast<Block*>(buffer));
+    return;
   }
+  auto* const block = static_cast<Block*>(buffer);
+  if (block->device != Device{}) {
+    for (ThreadMemory* own = of_this_thread; own; own = own->outer_) {
+      if (own->device_ != block->device) continue;
+      block->next = static_cast<Block*>(own->waiting_);
+      own->waiting_ = block;
+      return;
+    }
+  }
+  pool(block->device).give_back(block);
 }
 
 ThreadMemory::ThreadMemory(Device device, std::shared_ptr<StreamMemory> memory)
