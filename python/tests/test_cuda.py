@@ -2,6 +2,7 @@
 
 import copy
 import ctypes
+import enum
 import gc
 import pickle
 
@@ -214,8 +215,9 @@ if EMULATED:  # what the streams of a GPU are asked for cannot be seen
                 asked.append(stream)
                 return self.x.__dlpack__(stream=-1, max_version=max_version)
 
-            def __dlpack_device__(self):
-                return self.x.__dlpack_device__()
+            def __dlpack_device__(self):  # PyTorch's kind is of an enumeration
+                kind, index = self.x.__dlpack_device__()
+                return enum.IntEnum("Kind", {"gpu": kind}).gpu, index
 
         x = on_gpu([1.0, 2.0]).eval()
         assert ebb.from_dlpack(Producer(x)).tolist() == [1, 2]

@@ -317,9 +317,13 @@ void set_block_source(Device device, BlockSource* source) {
 }
 
 BufferPtr BufferPtr::allocate(std::size_t bytes, const char* what, Device device) {
-  if (of_this_thread && of_this_thread->device_ == device) return of_this_thread->allocate(bytes, what);
   BufferPtr p;
-  if (device != Device{} && arena_in_use && arena_in_use->device_ == device) p.buffer_ = arena_in_use->take(bytes);
+  if (device != Device{}) {
+    for (const ThreadMemory* own = of_this_thread; own; own = own->outer_) {
+      if (own->device_ == device) return own->allocate(bytes, what);
+    }
+    if (arena_in_use && arena_in_use->device_ == device) p.buffer_ = arena_in_use->take(bytes);
+  }
   if (!p.buffer_) p.buffer_ = pool(device).allocate(bytes, what);
   return p;
 }
@@ -340,15 +344,22 @@ void BufferPtr::give_back(Buffer* buffer) noexcept {
   if (buffer->release) {
     buffer->release();
     delete buffer;
-  } else if (of_this_thread && of_this_thread->device_ == buffer->device) {
-    static_cast<Block*>(buffer)->next = static_cast<Block*>(of_this_thread->waiting_);
-    of_this_thread->waiting_ = buffer;
-  } else if (arena_in_use && arena_in_use->device_ == buffer->device) {
-    buffer->filled_by = {};
-    arena_in_use->keep(buffer);
-  } else {
-    pool(buffer->device).give_back(static_cast<Block*>(buffer));
+    return;
   }
+  auto* const block = static_cast<Block*>(buffer);
+  if (block->device != Device{}) {
+    for (ThreadMemory* own = of_this_thread; own; own = own->outer_) {
+      if (own->device_ != block->device) continue;
+      block->next = static_cast<Block*>(own->waiting_);
+      own->waiting_ = block;
+      return;
+    }
+    if (arena_in_use && arena_in_use->device_ == block->device) {
+      block->filled_by = {};
+      return arena_in_use->keep(block);
+    }
+  }
+  pool(block->device).give_back(block);
 }
 
 ThreadMemory::ThreadMemory(Device device, std::shared_ptr<StreamMemory> memory)

@@ -16,6 +16,7 @@
 #include "ebb/stream.h"
 #include "emulated_device.h"
 #include "expect_error.h"
+#include "graph/node.h"
 
 namespace ebb::testing {
 namespace {
@@ -218,6 +219,23 @@ TEST_F(OnAnotherStream, BatchesAreCopiedBesideTheWork) {
   EXPECT_LT(at("wait " + beside), at("free " + beside));
   EXPECT_EQ(sum_of_it.item<double>(), 6);
   EXPECT_EQ((*loader.next())[0].to_vector<double>(), (std::vector<double>{4, 5, 6, 7}));
+}
+
+// In place, by a factor that the device reads; whole vectors and what is left over.
+TEST_F(OnAnotherStream, ScalesWhatBelongsToOthers) {
+  const auto view = [](const Tensor& x) {
+    const Storage& s = x.node()->storage;
+    return View{s.buffer.data(), x.dtype(), x.shape(), s.strides};
+  };
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+    const Tensor x = cast(arange(21), dtype).eval().to(kGpu).eval();
+    for (const double factor : {1.0, 0.5}) {
+      const Tensor f = tensor(factor).eval().to(kGpu).eval();
+      backend_of(kGpu).scale(view(x), view(f));
+      const std::vector<double> got = x.to_vector<double>();
+      for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], static_cast<double>(i) * factor);
+    }
+  }
 }
 
 TEST_F(OnAnotherStream, OnlyGpusHaveStreams) {
