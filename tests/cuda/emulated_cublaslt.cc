@@ -52,7 +52,6 @@ Status multiply(void*, void* product, const void* alpha, const void* a_data, voi
                 void* b_layout, const void* beta, const void* c_data, void*, void* d_data, void* d_layout,
                 const Algorithm*, void*, std::size_t, Stream stream) {
   if (device_records()) return 0;
-  const DeviceAccess access;
   const auto& p = *static_cast<const Product*>(product);
   const auto &a = *static_cast<const Matrix*>(a_layout), &b = *static_cast<const Matrix*>(b_layout),
              &d = *static_cast<const Matrix*>(d_layout);
@@ -67,6 +66,7 @@ Status multiply(void*, void* product, const void* alpha, const void* a_data, voi
   const double scale = wide ? *static_cast<const double*>(alpha) : *static_cast<const float*>(alpha);
   const double keep = wide ? *static_cast<const double*>(beta) : *static_cast<const float*>(beta);
   return in_stream(stream, [=] {
+    const DeviceAccess access;
     for (std::int32_t batch = 0; batch < d.batches; ++batch) {
       for (std::int64_t j = 0; j < d.columns; ++j) {
         for (std::int64_t i = 0; i < d.rows; ++i) {

@@ -245,6 +245,7 @@ TEST_F(Recordings, NameTheLineWhereOriginsAreOn) {
   inputs[3] = there(tensor({1, 2, 9, 0, 3, -1, 2}, DType::i64));
   EXPECT_THROW_MESSAGE(eval(compiled(inputs)), "cross_entropy: target[2] = 9 is outside [0, 4) (built at ");
   set_origins(false);
+  synchronize(kGpu);  // it has been told
 }
 
 // ---- one launch for sweeps of one text ------------------------------------------------------------------------------
