@@ -319,13 +319,13 @@ void set_block_source(Device device, BlockSource* source) {
 }
 
 BufferPtr BufferPtr::allocate(std::size_t bytes, const char* what, Device device) {
+  BufferPtr p;
   if (device != Device{}) {
     for (const ThreadMemory* own = of_this_thread; own; own = own->outer_) {
       if (own->device_ == device) return own->allocate(bytes, what);
     }
+    if (arena_in_use && arena_in_use->device_ == device) p.buffer_ = arena_in_use->take(bytes);
   }
-  BufferPtr p;
-  if (device != Device{} && arena_in_use && arena_in_use->device_ == device) p.buffer_ = arena_in_use->take(bytes);
   if (!p.buffer_) p.buffer_ = pool(device).allocate(bytes, what);
   return p;
 }
@@ -358,8 +358,7 @@ void BufferPtr::give_back(Buffer* buffer) noexcept {
     }
     if (arena_in_use && arena_in_use->device_ == block->device) {
       block->filled_by = {};
-      arena_in_use->keep(block);
-      return;
+      return arena_in_use->keep(block);
     }
   }
   pool(block->device).give_back(block);

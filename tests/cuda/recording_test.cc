@@ -268,6 +268,7 @@ TEST_F(Recordings, NameTheLineWhereOriginsAreOn) {
   inputs[3] = there(tensor({1, 2, 9, 0, 3, -1, 2}, DType::i64));
   EXPECT_THROW_MESSAGE(eval(compiled(inputs)), "cross_entropy: target[2] = 9 is outside [0, 4) (built at ");
   set_origins(false);
+  synchronize(kGpu);  // it has been told
 }
 
 // ---- one launch for sweeps of one text ------------------------------------------------------------------------------
@@ -295,8 +296,9 @@ TEST_F(Recordings, UpdateAllParametersAtOnce) {
       for (std::size_t i = 0; i < model.w.size(); ++i) g.emplace_back(model.w[i], directions[i]);
       if (k == 2) driver_calls().reset();
       adamw.step(model, Gradients(g));
-      if (k == 2 && count)
+      if (k == 2 && count) {
         EXPECT_EQ(driver_calls().launches, 3);  // with and without a tail; one element has a text of its own
+      }
     }
     return numbers(model.w);
   };

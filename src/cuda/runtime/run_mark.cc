@@ -23,9 +23,7 @@ std::uint64_t RunMark::add_step(Explain explain) {
   if (steps_.size() == kMostSteps - 1) {  // the last number: those before it have to be heard first
     if (Recorder::of_thread()) fail(Error::Kind::value, "cuda: a recording has {} steps that may fail", steps_.size());
     check(driver().synchronize(stream_), "cuStreamSynchronize");
-    if (slot_) {
-      if (const std::exception_ptr error = own_error()) std::rethrow_exception(error);
-    }
+    throw_so_far();
     steps_.clear();
   }
   steps_.push_back({std::move(explain), step_});
@@ -86,10 +84,8 @@ void RunMark::finish() {
 
 void RunMark::look_into_run() {
   if (captured_) return;  // it has not run yet
-  for (const Parent& parent : parents_) parent.mark->wait(parent.step);
   check(driver().synchronize(stream_), "cuStreamSynchronize");
-  if (!slot_) return;
-  if (const std::exception_ptr error = own_error()) std::rethrow_exception(error);
+  throw_so_far();
 }
 
 void RunMark::wait(std::uint32_t step) {
