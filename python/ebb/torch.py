@@ -196,7 +196,7 @@ def _make(number, entry):
         f"return _apply({number}, ({options}), {inputs})",
         text.name,
         text.parameters(),
-        {"_apply": _apply, "_number_tensor": _number_tensor},
+        {"_apply": _apply, "_number_tensor": _number_tensor, "__name__": __name__},
     )
     loss.__doc__ = text.doc() + "\n\nOf torch tensors; differentiated by PyTorch's autograd."
     loss.__module__ = __name__

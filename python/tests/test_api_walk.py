@@ -141,6 +141,7 @@ def test_every_layer_and_optimiser_is_there():
         for name in re.findall(r"^class (\w+)", header.read_text(encoding="utf-8"), re.M)
     }
     assert len(classes) > 10
+    classes.discard("Stepped")  # what a step gives in C++, where it may be read later; in Python it is a bool
     assert not [name for name in classes if not hasattr(ebb.optim, name)]
 
 

@@ -181,6 +181,13 @@ inline T __shfl_xor_sync(unsigned, T x, int distance) {
 }
 inline void __threadfence_system() {}
 
+// A GPU refuses to access what is not aligned.
+inline void must_be_aligned(const void* at, int bytes) {
+  if (reinterpret_cast<unsigned long long>(at) % static_cast<unsigned>(bytes) == 0) return;
+  fprintf(stderr, "emulated device: %p is not a multiple of %d bytes\n", at, bytes);
+  abort();
+}
+
 #define DYNAMIC_SHARED(name) char* const name = emulated::dynamic
 template <bool whole>
 inline void copy16(void* to, const void* from) {

@@ -303,6 +303,7 @@ void emulate_device() {
     *s = new_stream();
     return kSuccess;
   };
+  d.synchronize_all = [] { return fine(); };
   d.synchronize = [](Stream stream) {
     note("synchronize", stream);
     return unless_captured(stream) == kSuccess ? unless_capture_forbids() : unless_captured(stream);

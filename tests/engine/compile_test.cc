@@ -125,7 +125,11 @@ TEST(Compile, KnowsHowItsInputsLie) {
     const std::vector<Tensor> inputs{x, head, target};
     const std::vector<Tensor> got = compiled(inputs), expected = f(inputs);
     for (std::size_t k = 0; k < got.size(); ++k) EXPECT_EQ(got[k].to_vector(), expected[k].to_vector()) << k;
-    EXPECT_EQ(peak(compiled, inputs), peak(f, inputs));
+    if (default_device().kind == Device::Kind::cpu) {
+      EXPECT_EQ(peak(compiled, inputs), peak(f, inputs));
+    } else {
+      EXPECT_LE(peak(compiled, inputs), peak(f, inputs));  // a GPU's compiled functions keep their memory
+    }
   }
 }
 

@@ -370,6 +370,9 @@ EBB i64 from_bits(i64, u64 bits) { return (i64)bits; }
 
 // Neighbours that a thread loads, computes and stores together.
 static constexpr const char* kPacks = R"cuda(
+#ifdef __CUDACC_RTC__
+EBB void must_be_aligned(const void*, int) {}  // a GPU sees to it itself
+#endif
 struct alignas(16) Words4 { u32 x[4]; };
 struct alignas(8) Words2 { u32 x[2]; };
 EBB u8 piece(const u32* w, int j, u8) { return (u8)(w[j >> 2] >> (j & 3) * 8); }
@@ -416,6 +419,7 @@ template <int N, class T> EBB Pack<T, N> load_pack(const T* p, bool aligned, int
   Pack<T, N> r;
   constexpr int kBytes = Pack<T, N>::kBytes;
   if (!aligned || live < N) return load_each<N>(p, 1, live);
+  must_be_aligned(p, kBytes < 16 ? kBytes : 16);
   if constexpr (kBytes % 16 == 0) {
 #pragma unroll
     for (int i = 0; i < kBytes / 16; ++i) {
@@ -434,6 +438,7 @@ template <int N, class T> EBB Pack<T, N> load_pack(const T* p, bool aligned, int
 template <int N, class T> EBB void store_pack(T* p, const Pack<T, N>& r, bool aligned, int live, bool whole) {
   constexpr int kBytes = Pack<T, N>::kBytes;
   if (!aligned || live < N) return store_each<N>(p, 1, r, live);
+  must_be_aligned(p, kBytes < 16 ? kBytes : 16);
   if constexpr (kBytes == 32) {
     // Two lanes have 64 neighbouring bytes; they exchange halves so that each access of the two fills 32 in a row.
     if (whole) {
@@ -468,7 +473,10 @@ template <int N, class T> EBB void store_pack(T* p, const Pack<T, N>& r, bool al
 
 // A thread's own memory: leaf `slot` of what begins at `base`. A warp's 16 bytes lie side by side. What a thread copies
 // there it reads itself, so that nobody else has to be waited for.
-EBB Words4* own(char* base, int slot, int chunks) { return (Words4*)base + (slot * chunks * (int)blockDim.x + threadIdx.x); }
+EBB Words4* own(char* base, int slot, int chunks) {
+  must_be_aligned(base, 16);
+  return (Words4*)base + (slot * chunks * (int)blockDim.x + threadIdx.x);
+}
 template <class T> EBB Pack<T, 8> read_own(char* base, int slot) {
   Pack<T, 8> r;
   constexpr int kChunks = (int)sizeof(T) / 2;
@@ -521,6 +529,7 @@ template <int left> EBB void wait_for_copies() { asm volatile("cp.async.wait_gro
 template <class T> EBB void copy_own(char* base, int slot, const T* from, bool aligned, int live) {
   constexpr int kChunks = (int)sizeof(T) / 2;
   if (!aligned || live < 8) return write_own(base, slot, load_each<8>(from, 1, live));
+  must_be_aligned(from, 16);
   Words4* const at = own(base, slot, kChunks);
 #pragma unroll
   for (int i = 0; i < kChunks; ++i) copy16<kChunks == 1>(at + i * blockDim.x, (const Words4*)from + i);

@@ -108,6 +108,7 @@ void Printer::sizes() {
       number("kept", shared);
       shared += layout_.kept_bytes;
     } else {
+      words += words % 2;  // 16 bytes at a time
       number("kept", words);
       words += layout_.kept_bytes / 8 * layout_.blocks;
     }

@@ -62,6 +62,7 @@ struct KernelNode {
   X(set_bytes, cuMemsetD8Async, (Address, unsigned char, std::size_t, Stream))                                \
   X(create_stream, cuStreamCreate, (Stream*, unsigned))                                                       \
   X(synchronize, cuStreamSynchronize, (Stream))                                                               \
+  X(synchronize_all, cuCtxSynchronize, ())                                                                    \
   X(stream_wait, cuStreamWaitEvent, (Stream, Event, unsigned))                                                \
   X(is_capturing, cuStreamIsCapturing, (Stream, int*))                                                        \
   X(capture_mode, cuThreadExchangeStreamCaptureMode, (int*))                                                  \

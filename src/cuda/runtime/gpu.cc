@@ -359,6 +359,14 @@ Result Gpu::reach(std::uint64_t run) {
 // With the mutex held.
 void Gpu::settle_done() {
   look_at_milestones();
+  // Runs on other libraries' streams have events of their own and need not wait for those begun before them.
+  for (const RunMarkPtr& mark : in_flight_) {
+    if (mark->settled_ || mark->run_ > 0 || !mark->ended_.load(std::memory_order_relaxed)) continue;
+    if (driver().query(mark->event_) == kNotReady) break;
+    const bool alone = std::all_of(mark->parents_.begin(), mark->parents_.end(),
+                                   [](const RunMark::Parent& parent) { return parent.mark->settled_; });
+    if (alone) settle(*mark);
+  }
   while (!in_flight_.empty()) {
     RunMark& mark = *in_flight_.front();
     if (!mark.ended_.load(std::memory_order_relaxed)) return;
@@ -423,11 +431,14 @@ void Gpu::synchronize() {
   streams_.before_work();
   const Stream stream = streams_.now();
   Position before;
+  bool captured = false;
   {
     std::lock_guard guard(mutex_);
     before = position();
+    captured = !captured_.empty();
   }
   check(driver().synchronize(stream), "cuStreamSynchronize");
+  if (captured) check(driver().synchronize_all(), "cuCtxSynchronize");  // nobody says where such graphs are run
   streams_.wait_for_copies();
   std::exception_ptr error;
   {
