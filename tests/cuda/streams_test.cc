@@ -191,6 +191,12 @@ TEST_F(OnAnotherStream, ReportsWrongDataLater) {
   wrong();
   EXPECT_THROW_MESSAGE(synchronize(kGpu), message);
   synchronize(kGpu);
+  // Null is a stream like others: PyTorch's default one.
+  {
+    OnStream scope(kGpu, nullptr);
+    cross_entropy(x_, full({8}, 77, DType::i64)).eval();
+  }
+  EXPECT_THROW_MESSAGE(OnStream(kGpu, nullptr), message);
 }
 
 // A loader's batches are copied beside the device's work, and what reads one waits for its copy.

@@ -132,7 +132,7 @@ void GpuStreams::wait_for_others() {
 
 void GpuStreams::ran(RunMarkPtr mark) {
   const Stream stream = mark->stream_;
-  if (stream == copies_.load(std::memory_order_relaxed)) return;
+  if (is_of_copies(stream)) return;
   last_on_[stream] = std::move(mark);
   elsewhere_ = true;
 }
@@ -152,7 +152,7 @@ void GpuStreams::enter(void* given) {
   if (made->captured) check(driver().capture_mode(&made->mode_before), "cuThreadExchangeStreamCaptureMode");
   innermost = made.release();
   try {
-    if (stream == copies_.load(std::memory_order_relaxed)) return;
+    if (is_of_copies(stream)) return;
     gpu_.throw_unseen_elsewhere();
     if (is_own(stream)) return;
     if (last_entered_.exchange(stream) != stream) ++times_entered_;
@@ -189,7 +189,7 @@ class GpuStreams::OrderedMemory final : public StreamMemory {
   void free(void* data) noexcept override {
     try {
       // It may have been read elsewhere; copies always are.
-      if (stream_ == streams_.copies_ || streams_.changes_of_order() != made_at_) streams_.let_wait(stream_);
+      if (streams_.is_of_copies(stream_) || streams_.changes_of_order() != made_at_) streams_.let_wait(stream_);
       if (given_) return given_->free(data);
       const Briefly there(streams_.gpu_);
       driver().free_async(reinterpret_cast<Address>(data), stream_);

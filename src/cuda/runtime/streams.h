@@ -61,12 +61,16 @@ class GpuStreams final : public Streams {
 
   Gpu& gpu_;
   Stream own_ = nullptr;
-  std::atomic<Stream> copies_{nullptr};
+  std::atomic<Stream> copies_{nullptr};  // null: there is none yet, while null as a stream is the default one
+  bool is_of_copies(Stream stream) const {
+    const Stream copies = copies_.load(std::memory_order_relaxed);
+    return copies && stream == copies;
+  }
   // Counted before the own stream is given something and again after that: what is counted when an event is recorded
   // was given before it, and what is under way counts as work.
   std::atomic<std::uint64_t> own_work_{0};
-  std::atomic<std::uint64_t> times_entered_{0};  // another stream than before
-  std::atomic<Stream> last_entered_{nullptr};
+  std::atomic<std::uint64_t> times_entered_{0};                                     // another stream than before
+  std::atomic<Stream> last_entered_{reinterpret_cast<Stream>(~std::uintptr_t{0})};  // none: null is a stream
   std::atomic<bool> elsewhere_{false};  // there are runs that it has not waited for
 
   // Guarded by the Gpu's mutex.
