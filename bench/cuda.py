@@ -14,6 +14,7 @@ import json
 import math
 import statistics
 import time
+import warnings
 
 import torch
 import torch.nn.functional as F
@@ -68,6 +69,7 @@ def both(loss, arguments, wrt=1):
         value = loss(*leaves, *rest)
         return value, torch.autograd.grad(value, leaves)
 
+    torch._dynamo.reset()  # it counts how often it compiled, over all losses
     graph = torch.func.grad_and_value(loss, argnums=tuple(range(wrt)))
     compiled = torch.compile(graph, fullgraph=True)
 
@@ -249,6 +251,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", help="also write the figures there")
     args = parser.parse_args()
+    warnings.filterwarnings("ignore")  # of the compiler of PyTorch
     table = Table(args.rounds)
     for suite in args.suite.split(","):
         SUITES[suite](table, args.quick)

@@ -158,7 +158,7 @@ def autocast():
         z = layer(x)
         ours, theirs = ebb.torch.cross_entropy(z, labels), F.cross_entropy(z, labels)
     assert ours.dtype == theirs.dtype == torch.float32
-    close(ours, theirs, 1e-6, "autocast")
+    close(ours, F.cross_entropy(z.double(), labels), 1e-6, "autocast")  # PyTorch's own has errors of bf16
 
 
 @check
