@@ -222,8 +222,13 @@ def linear_ce(table, quick):
 
         ebb.cuda.reset_peak_memory_stats()
         before = ebb.cuda.memory_allocated()
-        step(*given)
+        value, (of_x, of_head) = step(*given)
         ebb.cuda.synchronize()
+        if n * vocabulary < 1 << 30:
+            for mine, theirs in zip((of_x, of_head), eager()):
+                error = far_from(torch.from_dlpack(mine), theirs)
+                assert error < 2e-2, f"linear_ce: Ebb's gradient is off by {error:.2g} of PyTorch's"
+        del value, of_x, of_head
         peak = (ebb.cuda.max_memory_allocated() - before) / 1e9
         table.row(f"linear_ce bf16 {n} x {width} x {vocabulary}", 0,
                   {"ebb": lambda: step(*given), "eager": eager, "three products": products})

@@ -113,6 +113,10 @@ TEST_P(LibraryOnGpu, LinearCrossEntropy) {
     o.chunk = chunk;
     compare("linear_cross_entropy", {x, head, target},
             [&](const std::vector<Tensor>& in) { return linear_cross_entropy(in[0], in[1], in[2], o); });
+    // Rows that are taken four neighbours at a time, with more of them than a block has threads.
+    const Tensor wide = real({1028, 6});
+    compare("linear_cross_entropy of many classes", {x, wide, target},
+            [&](const std::vector<Tensor>& in) { return linear_cross_entropy(in[0], in[1], in[2], o); });
     o.label_smoothing = 0.1;
     o.z_loss = 1e-2;
     o.softcap = 3;

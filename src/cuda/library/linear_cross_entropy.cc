@@ -76,6 +76,42 @@ struct Args {
   i64 step;
 };
 EBB f64 weight_of(const Args& a, i64 c) { return a.weight ? (f64)a.weight[c * a.weight_step] : 1.0; }
+// The common case, a plain row of f32, four neighbours at a time.
+EBB f64 top_of_fours(const A* z, i64 classes) {
+  A top = -(A)infinity();
+#pragma unroll 4
+  for (i64 c = threadIdx.x * 4; c < classes; c += 1024) {
+    const Pack<A, 4> q = load_pack<4>(z + c, true, 4);
+    top = larger(larger(larger(q.at(0), q.at(1)), larger(q.at(2), q.at(3))), top);
+  }
+  return (f64)top;
+}
+EBB f64 total_of_fours(const A* z, i64 classes, A peak) {
+  f64 total = 0;
+#pragma unroll 4
+  for (i64 c = threadIdx.x * 4; c < classes; c += 1024) {
+    const Pack<A, 4> q = load_pack<4>(z + c, true, 4);
+    total += (f64)((EXP(q.at(0) - peak) + EXP(q.at(1) - peak)) + (EXP(q.at(2) - peak) + EXP(q.at(3) - peak)));
+  }
+  return total;
+}
+EBB void differentiate_fours(const Args& a, A* z, T* narrow, i64 y, A peak, A scale, A drop) {
+#pragma unroll 2
+  for (i64 c = threadIdx.x * 4; c < a.classes; c += 1024) {
+    const Pack<A, 4> q = load_pack<4>(z + c, true, 4);
+    Pack<A, 4> kept;
+    Pack<T, 4> n;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      A d = EXP(q.at(j) - peak) * scale;
+      if (c + j == y) d = d - drop;
+      kept.set(j, d);
+      n.set(j, store(d));
+    }
+    if (a.keep) store_pack<4>(z + c, kept, true, 4, false);
+    store_pack<4>(narrow + c, n, true, 4, false);
+  }
+}
 extern "C" __global__ void __launch_bounds__(256) finish_rows(const Args a) {
   __shared__ u64 shared[256];
   for (i64 r = blockIdx.x; r < a.count; r += gridDim.x) {
@@ -94,9 +130,12 @@ extern "C" __global__ void __launch_bounds__(256) finish_rows(const Args a) {
     }
     const f64 w = weight_of(a, y), spread_share = a.smoothing / (f64)a.classes;
     f64 peak = 0, total = 0, weights = (f64)a.classes;
+    const bool plain =
+        sizeof(A) == 4 && a.classes % 4 == 0 && !a.bias && a.softcap == 0 && a.smoothing == 0;
     if (a.look) {
       f64 top = -infinity(), spread = 0, sum_of_weights = 0;
-      for (i64 c = threadIdx.x; c < a.classes; c += 256) {
+      if (plain) top = top_of_fours(z, a.classes);
+      for (i64 c = threadIdx.x; !plain && c < a.classes; c += 256) {
         A u = z[c];
         if (a.bias) u = u + a.bias[c * a.bias_step];
         if (a.softcap != 0) u = (A)a.softcap * TANH(u / (A)a.softcap);
@@ -114,7 +153,8 @@ extern "C" __global__ void __launch_bounds__(256) finish_rows(const Args a) {
         spread = over_block<Plus>(spread, shared);
         if (a.weight) weights = over_block<Plus>(sum_of_weights, shared);
       }
-      for (i64 c = threadIdx.x; c < a.classes; c += 256) total += (f64)EXP(z[c] - (A)peak);
+      if (plain) total = total_of_fours(z, a.classes, (A)peak);
+      for (i64 c = threadIdx.x; !plain && c < a.classes; c += 256) total += (f64)EXP(z[c] - (A)peak);
       total = over_block<Plus>(total, shared);
       if (threadIdx.x == 0) {
         const f64 lse = peak + log(total);
@@ -138,7 +178,8 @@ extern "C" __global__ void __launch_bounds__(256) finish_rows(const Args a) {
     f64 factor = hit + spread_share * weights;
     if (a.z_loss != 0) factor += 2 * w * a.z_loss * (peak + log(total));
     const A scale = (A)(g * factor / total), drop = (A)(g * hit);
-    for (i64 c = threadIdx.x; c < a.classes; c += 256) {
+    if (plain) differentiate_fours(a, z, narrow, y, (A)peak, scale, drop);
+    for (i64 c = threadIdx.x; !plain && c < a.classes; c += 256) {
       const A u = z[c];
       A d = EXP(u - (A)peak) * scale;
       if (a.smoothing != 0) d = d - (A)(g * spread_share * weight_of(a, c));
