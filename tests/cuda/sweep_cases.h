@@ -90,7 +90,7 @@ inline std::unique_ptr<SweepCase> make_case(const std::string& name, const std::
   return c;
 }
 
-// Rows of 37 elements stay on one warp, rows of 5000 are a block's, with 8192 and more they have several segments.
+// Rows of up to 2048 elements stay on a warp or a part of one; longer ones have several segments and are a block's.
 inline std::vector<std::unique_ptr<SweepCase>> sweep_cases() {
   std::vector<std::unique_ptr<SweepCase>> cases;
   const auto add = [&](const std::string& name, const std::vector<Tensor>& roots) {
@@ -211,8 +211,14 @@ inline std::vector<std::unique_ptr<SweepCase>> sweep_cases() {
     add("column sums" + of, {sum(x, 0), mean(x, 0), max(x, 0)});
     add("to scalar" + of, {sum(x), mean(square(x)), max(x), min(x), prod(x * 0.1 + 1)});
   }
+  {
+    // More segments than a group has; and sums over rows that are too long to be kept on chip.
+    const Tensor x = randn({1, 2'100'001}).eval(), wide = randn({3, 70'001}).eval();
+    add("long row", {x / sum(abs(x), 1, true)});
+    add("sums over long rows", {sum(wide - max(wide, 1, true), 0), sum(wide, 1)});
+  }
   // Rows and totals of all lengths.
-  for (const std::int64_t columns : {1, 7, 8, 37, 256, 1024, 1025, 5000, 8192, 8193, 20011}) {
+  for (const std::int64_t columns : {1, 7, 8, 37, 256, 1024, 2048, 2049, 5000, 8193, 40011}) {
     const std::int64_t rows = columns > 1024 ? 3 : 11;
     const std::string of = " " + std::to_string(columns);
     const Tensor x = randn({rows, columns}).eval();

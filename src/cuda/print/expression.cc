@@ -91,7 +91,7 @@ const char* quick_function(Op op) {
     case Op::log:
       return "quick_log";
     case Op::log2:
-      return "logarithm_to_two";
+      return "quick_log2";
     case Op::log1p:
       return "quick_log1p";
     case Op::tanh:

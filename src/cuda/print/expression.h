@@ -17,7 +17,7 @@ std::string converted(const std::string& x, RegType from, RegType to);
 std::string loaded(const std::string& element, DType dtype, RegType type);
 std::string stored(const std::string& x, RegType type, DType dtype);
 std::string rounded(const std::string& x, DType dtype);
-// A function of the prelude that computes op on f32 to 2^-20 in few instructions; null where there is none.
+// A function of the prelude that computes op on f32 to 2^-16 in few instructions; null where there is none.
 const char* quick_function(Op op);
 // op of a, b, c, which are of type `type` (of where: b and c are, and a is a mask).
 std::string computed(Op op, RegType type, const std::string& a, const std::string& b, const std::string& c);

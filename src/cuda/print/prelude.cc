@@ -101,15 +101,15 @@ template <class T> EBB T integer_power(T base, T exponent) {
   return result;
 }
 
-// For sweeps whose results are all halves: functions of f32 to a relative 2^-20 or better, where f16 keeps 2^-11. The
-// arguments of all of them are f32; subnormal ones may count as 0.
+// For sweeps whose results are all halves: functions of f32 to a relative 2^-16 or better, where f16 keeps 2^-11. Results
+// of exponentials below 2^-126 are 0.
 #ifdef __CUDACC_RTC__
 EBB f32 power_of_two(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-EBB f32 logarithm_to_two(f32 x) { f32 y; asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-EBB f32 quick_reciprocal(f32 x) { f32 y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-EBB f32 quick_sqrt(f32 x) { f32 y; asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-EBB f32 quick_rsqrt(f32 x) { f32 y; asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-EBB f32 quick_quotient(f32 a, f32 b) { f32 y; asm("div.full.ftz.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }
+EBB f32 logarithm_to_two(f32 x) { f32 y; asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+EBB f32 quick_reciprocal(f32 x) { f32 y; asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+EBB f32 quick_sqrt(f32 x) { f32 y; asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+EBB f32 quick_rsqrt(f32 x) { f32 y; asm("rsqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+EBB f32 quick_quotient(f32 a, f32 b) { f32 y; asm("div.full.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }
 #else
 EBB f32 power_of_two(f32 x) { return exp2f(x); }
 EBB f32 logarithm_to_two(f32 x) { return log2f(x); }
@@ -119,11 +119,18 @@ EBB f32 quick_rsqrt(f32 x) { return 1 / sqrtf(x); }
 EBB f32 quick_quotient(f32 a, f32 b) { return a / b; }
 #endif
 EBB f32 quick_exp(f32 x) { return power_of_two(x * 1.4426950408889634f); }
-EBB f32 quick_log(f32 x) { return logarithm_to_two(x) * 0.6931471805599453f; }
-// Near 0 a few terms: the logarithm of 1 + x has lost what was below 1's last bit.
+// Near 1 the instruction errs by 2^-22 of 1, not of its result: there a few terms of the series do.
+EBB f32 log1p_near_0(f32 x) { return x * fmaf(x, fmaf(x, fmaf(x, -0.25f, 0.33333333f), -0.5f), 1.0f); }
+EBB f32 quick_log(f32 x) {
+  const f32 d = x - 1.0f;
+  return fabsf(d) < 0.015625f ? log1p_near_0(d) : logarithm_to_two(x) * 0.6931471805599453f;
+}
+EBB f32 quick_log2(f32 x) {
+  const f32 d = x - 1.0f;
+  return fabsf(d) < 0.015625f ? log1p_near_0(d) * 1.4426950408889634f : logarithm_to_two(x);
+}
 EBB f32 quick_log1p(f32 x) {
-  const f32 near = x * fmaf(x, fmaf(x, fmaf(x, -0.25f, 0.33333333f), -0.5f), 1.0f);
-  return fabsf(x) < 0.015625f ? near : quick_log(1.0f + x);
+  return fabsf(x) < 0.015625f ? log1p_near_0(x) : logarithm_to_two(1.0f + x) * 0.6931471805599453f;
 }
 EBB f32 quick_expm1(f32 x) {
   const f32 near = x * fmaf(x, fmaf(x, fmaf(x, 0.041666667f, 0.16666667f), 0.5f), 1.0f);
