@@ -21,4 +21,9 @@ void release_cached_memory(Device device = {});
 void set_num_threads(int n);
 int num_threads();
 
+// Whether a row of a product of f32 or f64 has the same bits alone as in a batch on GPUs, too, at the price of speed
+// (default: no). It always has on the CPU, and in products of halves. For products started from now on, in all threads.
+void set_batch_invariant(bool on);
+bool batch_invariant();
+
 }  // namespace ebb

@@ -62,6 +62,8 @@ void bind_runtime(const Api& api) {
       "release_cached_memory", [](nb::handle device) { release_cached_memory(device_from(device)); },
       "device"_a = "cpu", "Gives memory that is cached for reuse back to the system.");
   function(api, "set_num_threads", set_num_threads, "n"_a);
+  function(api, "set_batch_invariant", set_batch_invariant, "on"_a);
+  m.def("batch_invariant", batch_invariant, "Whether products of f32 on GPUs have the same bits in every batch.");
   m.def("num_threads", num_threads, "How many threads computations may use.");
 
   struct EagerScope {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/format_error.h"
+#include "ebb/memory.h"
 
 namespace ebb {
 
@@ -13,6 +14,7 @@ std::string why_unavailable(Device device);  // defined by the schedule layer, b
 namespace {
 
 std::atomic<Device> everywhere{Device{}};
+std::atomic<bool> rows_alone{false};
 thread_local std::optional<Device> in_scope;
 
 }  // namespace
@@ -36,6 +38,9 @@ Device device_from_name(std::string_view text) {
   require(good, "device: '{}' is not a device; use cpu, cuda or cuda:N with N below {}", text, kMostDevices);
   return {Device::Kind::cuda, static_cast<std::uint8_t>(index)};
 }
+
+void set_batch_invariant(bool on) { rows_alone.store(on, std::memory_order_relaxed); }
+bool batch_invariant() { return rows_alone.load(std::memory_order_relaxed); }
 
 Device default_device() { return in_scope ? *in_scope : everywhere.load(std::memory_order_relaxed); }
 

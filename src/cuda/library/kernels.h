@@ -62,6 +62,16 @@ void add_index_check(Words& words, RunMark& mark, const LibraryCall& call, const
 // holds as a summand where `add` is set. The dimensions before those are out's in all three.
 void multiply_floats(Gpu& gpu, const View& a, const View& b, const View& out, bool add = false);
 
+// c = a·b of contiguous c, every element a chain of fused multiply-adds in the order of k: see fixed_matmul.cc. Steps
+// are in elements.
+struct FixedProduct {
+  DType dtype;
+  std::byte *a, *b, *c;
+  std::int64_t m, n, k, batches, a_row, a_column, a_batch, b_row, b_column, b_batch;
+  bool add;  // to what c holds
+};
+void multiply_in_order(Gpu& gpu, const FixedProduct& p);
+
 // Memory of a call, given back when it ends: what comes later in the stream may use it again.
 View workspace(const Gpu& gpu, DType dtype, const Shape& shape, BufferPtr& keep, const char* what);
 // The same elements of memory that lies densely, in another shape.

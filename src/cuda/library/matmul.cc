@@ -9,6 +9,7 @@
 #include "core/format_error.h"
 #include "cuda/library/cublaslt.h"
 #include "cuda/library/kernels.h"
+#include "ebb/memory.h"
 
 namespace ebb::cuda {
 namespace {
@@ -128,6 +129,11 @@ Heuristic algorithm_for(const Product& p, void* product, void* a, void* b, void*
 }
 
 void multiply(Gpu& gpu, const Product& p) {
+  if (batch_invariant() && !is_half(p.in)) {
+    return multiply_in_order(
+        gpu, {p.in, p.a.data, p.b.data, p.c, p.m, p.n, p.k, p.batches, p.a.row_step, p.a.column_step, p.a.batch_step,
+              p.b.row_step, p.b.column_step, p.b.batch_step, p.add});
+  }
   const Lt& l = lt();
   const bool wide = p.in == DType::f64;
   Handle product(l.destroy_product), a(l.destroy_matrix), b(l.destroy_matrix), c(l.destroy_matrix);

@@ -1,0 +1,198 @@
+// On cuda:0, a GPU where there is one, else the emulated device: the same bits every time, and the same bits of a row
+// alone and in a batch.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <functional>
+
+#include "ebb/ebb.h"
+#include "emulated_device.h"
+
+namespace ebb::testing {
+namespace {
+
+constexpr Device kGpu{Device::Kind::cuda, 0};
+
+class Repeatable : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    use_emulated_device_without_gpu();
+    manual_seed(23);
+  }
+  void TearDown() override { set_batch_invariant(false); }
+  static Tensor real(const Shape& shape, DType dtype = DType::f32) { return cast(randn(shape), dtype).to(kGpu).eval(); }
+  // Bits of f64 hold those of every other floating type; NaN of equal bits are equal here.
+  static std::vector<std::uint64_t> bits(const std::vector<Tensor>& all) {
+    std::vector<std::uint64_t> result;
+    for (const Tensor& x : all) {
+      for (const double v : x.to_vector<double>()) result.push_back(std::bit_cast<std::uint64_t>(v));
+    }
+    return result;
+  }
+};
+
+TEST_F(Repeatable, TenRunsHaveTheSameBits) {
+  const bool small = device_is_emulated();
+  const std::int64_t rows = small ? 37 : 1000, classes = small ? 70 : 5003, width = small ? 24 : 264;
+  struct Kind {
+    std::string name;
+    std::function<std::vector<Tensor>()> run;
+  };
+  std::vector<Kind> kinds;
+  for (const DType d : small ? std::vector{DType::bf16} : std::vector{DType::f32, DType::bf16, DType::f16}) {
+    const auto add = [&](const std::string& what, std::vector<Tensor> inputs, auto loss) {
+      kinds.push_back({what + " of " + std::string(name(d)), [inputs, loss] {
+                         std::vector<Tensor> leaves;
+                         for (const Tensor& x : inputs) leaves.push_back(is_floating(x.dtype()) ? variable(x) : x);
+                         const Tensor value = loss(leaves);
+                         std::vector<Tensor> all{value};
+                         const Gradients g = backward(value);
+                         for (const Tensor& x : leaves) {
+                           if (x.requires_grad()) all.push_back(g[x]);
+                         }
+                         return all;
+                       }});
+    };
+    const Tensor x = real({rows, classes}, d), y = real({rows, classes}, d), h = real({rows, width}, d);
+    const Tensor head = real({classes, width}, d), labels = randint(0, classes, {rows}).to(kGpu).eval();
+    const auto scalar = [](const Tensor& t) { return mean(square(cast(t, DType::f32))); };
+    add("mse_loss", {x, y}, [](const std::vector<Tensor>& in) { return mse_loss(in[0], in[1]); });
+    add("cross_entropy", {x, labels}, [](const std::vector<Tensor>& in) { return cross_entropy(in[0], in[1]); });
+    add("linear_cross_entropy", {h, head, labels}, [rows](const std::vector<Tensor>& in) {
+      LinearCrossEntropyOptions o;
+      o.chunk = rows / 3;
+      return linear_cross_entropy(in[0], in[1], in[2], o);
+    });
+    add("matmul", {h, head},
+        [=](const std::vector<Tensor>& in) { return scalar(matmul(in[0], transpose(in[1], 0, 1))); });
+    add("layer_norm", {h, real({width}, d), real({width}, d)},
+        [=](const std::vector<Tensor>& in) { return scalar(layer_norm(in[0], {width}, in[1], in[2])); });
+    // Many rows of the gradient come from one index.
+    const Tensor index = randint(0, 5, {rows}).to(kGpu).eval();
+    add("embedding", {h, index},
+        [=](const std::vector<Tensor>& in) { return scalar(embedding(in[0], in[1]) * (1 + arange(width))); });
+    const std::int64_t side = small ? 7 : 33;
+    add("conv2d", {real({5, 6, side, side}, d), real({8, 6, 3, 3}, d), real({8}, d)},
+        [=](const std::vector<Tensor>& in) { return scalar(conv2d(in[0], in[1], in[2])); });
+    const std::int64_t steps = small ? 19 : 333;
+    const Shape heads{2, 3, steps, 16};
+    add("attention", {real(heads, d), real(heads, d), real(heads, d)}, [=](const std::vector<Tensor>& in) {
+      AttentionOptions o;
+      o.causal = true;
+      return scalar(scaled_dot_product_attention(in[0], in[1], in[2], o));
+    });
+    const Tensor paths = cast(log_softmax(randn({steps, 4, 11}), 2), d).to(kGpu).eval();
+    const Tensor words = randint(1, 11, {4, 6}).to(kGpu).eval();
+    add("ctc_loss", {paths, words, full({4}, steps).to(kGpu).eval(), full({4}, 6).to(kGpu).eval()},
+        [](const std::vector<Tensor>& in) { return ctc_loss(in[0], in[1], in[2], in[3]); });
+  }
+  for (const Kind& kind : kinds) {
+    const std::vector<std::uint64_t> first = bits(kind.run());
+    for (int turn = 1; turn < (small ? 3 : 10); ++turn) ASSERT_EQ(bits(kind.run()), first) << kind.name;
+  }
+}
+
+// M rows alone against the first M rows of all: over the shapes of GPT-2 and of Llama on a GPU.
+void compare_rows(DType dtype) {
+  struct Layer {
+    std::int64_t k, n;
+  };
+  const bool small = device_is_emulated();
+  const std::vector<Layer> layers =
+      small ? std::vector<Layer>{{24, 40}, {70, 9}}
+            : std::vector<Layer>{{768, 2304},  {768, 768},   {768, 3072},   {3072, 768},   {768, 50304}, {768, 50257},
+                                 {4096, 4096}, {4096, 6144}, {4096, 14336}, {14336, 4096}, {64, 1024},   {1024, 64}};
+  const std::int64_t most = small ? 70 : 16384;
+  for (const auto& [k, n] : layers) {
+    const Tensor x = cast(randn({most, k}), dtype).to(kGpu).eval();
+    for (const bool by_rows : {true, false}) {
+      const Tensor w = by_rows ? cast(randn({k, n}), dtype).to(kGpu).eval()
+                               : transpose(cast(randn({n, k}), dtype).to(kGpu).eval(), 0, 1);
+      const Tensor whole = matmul(x, w).eval();
+      for (std::int64_t m :
+           {1, 2, 3, 7, 8, 16, 17, 33, 64, 100, 128, 250, 512, 1000, 1024, 2048, 4096, 5000, 8192, 16383}) {
+        if (m >= most) break;
+        const Tensor part = matmul(x.slice(0, 0, m), w);
+        const Tensor differ = sum(cast(part != whole.slice(0, 0, m), DType::i64));
+        EXPECT_EQ(differ.item<std::int64_t>(), 0)
+            << "elements of [" << m << ", " << k << "]·[" << k << ", " << n << "]" << (by_rows ? "" : ", transposed,")
+            << " of " << name(dtype) << " differ from the same rows among " << most;
+      }
+    }
+  }
+}
+TEST_F(Repeatable, RowsOfProductsOfBf16DoNotDependOnTheirBatch) { compare_rows(DType::bf16); }
+TEST_F(Repeatable, RowsOfProductsOfF16DoNotDependOnTheirBatch) { compare_rows(DType::f16); }
+TEST_F(Repeatable, RowsOfProductsOfF32DoNotDependOnTheirBatchWhenAskedFor) {
+  set_batch_invariant(true);
+  compare_rows(DType::f32);
+  // They are right, in every layout, with batches and with a summand.
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const double tolerance = dtype == DType::f32 ? 1e-5 : 1e-13;
+    for (const std::int64_t n : {1, 17, 33, 130}) {
+      const Tensor a = cast(randn({3, 40, 19}), dtype).eval(), b = cast(randn({3, n, 19}), dtype).eval();
+      const Tensor want = matmul(a, transpose(b, 1, 2));
+      const Tensor got = matmul(a.to(kGpu), transpose(b.to(kGpu), 1, 2)).to(Device{});
+      const Tensor turned =
+          matmul(transpose(transpose(a, 1, 2).eval().to(kGpu), 1, 2), transpose(b, 1, 2).eval().to(kGpu)).to(Device{});
+      EXPECT_LT(max(abs(got - want)).item<double>(), tolerance * 19);
+      EXPECT_EQ(bits({got}), bits({turned}));
+    }
+  }
+}
+
+// Every number of f16 and of bf16, by each function that takes a quick way where all results of a sweep are halves:
+// within a unit in the last place of the half, NaN and infinities where they belong.
+TEST_F(Repeatable, FunctionsOfAllHalvesAreRight) {
+  struct Function {
+    const char* name;
+    std::function<Tensor(const Tensor&)> of;
+  };
+  const std::vector<Function> functions{
+      {"exp", [](const Tensor& x) { return exp(x); }},     {"exp2", [](const Tensor& x) { return exp2(x); }},
+      {"expm1", [](const Tensor& x) { return expm1(x); }}, {"log", [](const Tensor& x) { return log(x); }},
+      {"log2", [](const Tensor& x) { return log2(x); }},   {"log1p", [](const Tensor& x) { return log1p(x); }},
+      {"tanh", [](const Tensor& x) { return tanh(x); }},   {"sqrt", [](const Tensor& x) { return sqrt(x); }},
+      {"rsqrt", [](const Tensor& x) { return rsqrt(x); }}, {"sigmoid", [](const Tensor& x) { return sigmoid(x); }},
+      {"1 / x", [](const Tensor& x) { return 1 / x; }},    {"x / 3", [](const Tensor& x) { return x / 3; }},
+      {"erf", [](const Tensor& x) { return erf(x); }},     {"softplus", [](const Tensor& x) { return softplus(x); }},
+      {"silu", [](const Tensor& x) { return silu(x); }},   {"gelu", [](const Tensor& x) { return gelu(x); }},
+      {"sinh", [](const Tensor& x) { return sinh(x); }},   {"cosh", [](const Tensor& x) { return cosh(x); }},
+  };
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    std::vector<float> all(65536);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto bits = static_cast<std::uint16_t>(i);
+      all[i] = dtype == DType::bf16 ? to_float(BFloat16{bits}) : to_float(Half{bits});
+    }
+    const Tensor x = cast(from_data(all, {65536}), dtype).eval();
+    const int digits = dtype == DType::bf16 ? 8 : 11, lowest = dtype == DType::bf16 ? -126 : -14;
+    const double largest = dtype == DType::bf16 ? 0x1.fep127 : 65504;
+    const auto unit = [&](double v) {
+      return std::ldexp(1, std::max(v == 0 ? lowest : std::ilogb(v), lowest) - digits + 1);
+    };
+    const Tensor exact = cast(x, DType::f64);
+    const std::vector<double> given = exact.to_vector<double>();
+    std::vector<Tensor> results;
+    for (const auto& [name_of, f] : functions) results.push_back(f(x.to(kGpu)));
+    eval(results);  // in one sweep
+    for (std::size_t k = 0; k < functions.size(); ++k) {
+      const auto& [name_of, f] = functions[k];
+      const std::vector<double> got = results[k].to_vector<double>(), want = f(exact).to_vector<double>(),
+                                rounded = cast(f(exact), dtype).to_vector<double>();
+      int wrong = 0;
+      for (std::size_t i = 0; i < got.size() && wrong < 5; ++i) {
+        if (got[i] == rounded[i] || (std::isnan(got[i]) && std::isnan(rounded[i]))) continue;
+        if (std::isfinite(rounded[i]) && std::fabs(got[i] - want[i]) <= unit(rounded[i])) continue;
+        if (std::isinf(rounded[i]) && got[i] * rounded[i] > 0 && std::fabs(got[i]) >= largest) continue;
+        ++wrong;
+        ADD_FAILURE() << name_of << " of " << name(dtype) << " " << given[i] << " is " << got[i] << ", not " << want[i];
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ebb::testing
