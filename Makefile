@@ -32,9 +32,8 @@ endef
 VENV := build/venv
 PYTHON_OPTIONS := $(if $(filter release debug,$(PRESET)),-DEBB_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python)
 
-# What runs on a GPU, in this order: kernels and library calls, then whole test programs.
-CUDA_TESTS := cuda ops library network losses losses_kernels table engine nn optim
-SANITIZED := *LibraryOnGpu*f32:*LibraryOnGpu*bf16:OnGpu.*-OnGpu.IsUsableAfterItsMemoryIsSpent
+# What runs on a GPU: kernels and library calls, then whole test programs.
+CUDA_TESTS := cuda table losses losses_kernels ops engine nn optim network library
 
 .PHONY: help run test test-emulated test-cuda test-threads fuzz exhaustive load parity wheel site bench bench-cuda bench-parts \
         format clean packages configure python-package
@@ -86,34 +85,13 @@ test-emulated: configure
 	@cmake --build $(BUILD) --target test_table test_losses test_ops test_network
 	@cd $(BUILD) && ctest --output-on-failure -j $$(nproc) -R 'emulated_gpu|record_kernels'
 
-# On the first GPU. Each program writes build/PRESET/test-cuda/NAME.txt, goes on after a failure and ends in one line,
-# which names the test that was running if the program died; the last lines name what failed. EBB_CUDA_CACHE_MB=0 measures
-# first use. SANITIZE= leaves the sanitizer out.
+# On the first GPU, in as many processes as there are cores: see the script. SANITIZE= leaves the sanitizer out.
 TESTS ?= $(CUDA_TESTS)
 SANITIZE ?= memcheck racecheck initcheck synccheck
-SANITIZER := $(firstword $(wildcard /usr/local/cuda/bin/compute-sanitizer) compute-sanitizer)
 test-cuda: configure
 	@cmake --build $(BUILD) --target ebb_program $(addprefix test_,$(TESTS))
-	@mkdir -p $(BUILD)/test-cuda
 	@$(BUILD)/tools/ebb/ebb info
-	@failed=; \
-	for t in $(TESTS); do \
-	  log=$(BUILD)/test-cuda/$$t.txt; start=$$(date +%s); \
-	  EBB_TEST_DEVICE=cuda $(BUILD)/tests/test_$$t $(if $(FILTER),--gtest_filter='$(FILTER)') >$$log 2>&1; \
-	  status=$$?; result=passed; \
-	  if [ $$status != 0 ]; then result="FAILED, see $$log"; failed="$$failed $$t"; fi; \
-	  running=$$(sed -n 's/^\[ RUN      \] //p' $$log | tail -1); \
-	  if [ $$status -ge 124 ]; then result="DIED ($$status) in $${running:-no test}, see $$log"; fi; \
-	  echo "$$t: $$result ($$(grep -c '^\[  FAILED.*ms)' $$log) failures, $$(($$(date +%s) - start)) s)"; \
-	  grep -h '^\[  FAILED.*ms)' $$log | sort -u | head -20; \
-	done; \
-	for tool in $(SANITIZE); do \
-	  log=$(BUILD)/test-cuda/$$tool.txt; start=$$(date +%s); \
-	  $(SANITIZER) --tool $$tool --error-exitcode 9 $(BUILD)/tests/test_cuda \
-	    --gtest_filter='$(SANITIZED)' >$$log 2>&1 && result=clean || { result="FAILED, see $$log"; failed="$$failed $$tool"; }; \
-	  echo "$$tool: $$result ($$(($$(date +%s) - start)) s)"; \
-	done; \
-	if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi; echo "all passed"
+	@TESTS="$(TESTS)" SANITIZE="$(SANITIZE)" FILTER='$(FILTER)' tests/run_on_gpu.sh $(BUILD)/tests $(BUILD)/test-cuda
 
 # Tensors shared between threads: what the sanitizers look at. ROUNDS=100000 tells each story that often.
 test-threads: configure

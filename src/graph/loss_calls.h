@@ -22,6 +22,7 @@ struct LinearCrossEntropyCall {
   std::int64_t chunk = 0;                               // rows whose logits exist at a time; 0: chosen by the kernel
   bool cotangent = false, bias = false, weight = false;
   bool input_gradient = false, head_gradient = false, bias_gradient = false;
+  bool round_logits = false, round_sums = false;
 
   bool gradients() const { return input_gradient || head_gradient || bias_gradient; }
   static constexpr std::int64_t kMostRows = (1 << 24) - 1;  // of a chunk
@@ -31,7 +32,7 @@ struct LinearCrossEntropyCall {
     a.i = {ignore_index, std::bit_cast<std::int64_t>(label_smoothing), std::bit_cast<std::int64_t>(z_loss),
            std::bit_cast<std::int64_t>(softcap)};
     a.axes = static_cast<std::uint32_t>(cotangent | bias << 1 | weight << 2 | input_gradient << 3 | head_gradient << 4 |
-                                        bias_gradient << 5) |
+                                        bias_gradient << 5 | round_logits << 6 | round_sums << 7) |
              static_cast<std::uint32_t>(chunk) << 8;
     return a;
   }
@@ -48,6 +49,8 @@ struct LinearCrossEntropyCall {
     c.input_gradient = a.axes >> 3 & 1;
     c.head_gradient = a.axes >> 4 & 1;
     c.bias_gradient = a.axes >> 5 & 1;
+    c.round_logits = a.axes >> 6 & 1;
+    c.round_sums = a.axes >> 7 & 1;
     return c;
   }
 };

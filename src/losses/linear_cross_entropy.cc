@@ -169,6 +169,8 @@ LinearRows check_arguments(const char* op, const Tensor& x, const Tensor& head, 
   out.c.z_loss = options.z_loss;
   out.c.softcap = options.softcap;
   out.c.chunk = options.chunk;
+  out.c.round_logits = options.round_logits;
+  out.c.round_sums = options.round_sums;
   out.c.bias = options.bias.defined();
   out.c.weight = options.weight.defined();
   return out;
@@ -294,6 +296,8 @@ void each_option(V& v, LinearCrossEntropyOptions& o) {
   v("softcap", o.softcap, kSoftcapped);
   v("reduction", o.reduction);
   v("chunk", o.chunk, "rows whose logits exist at a time; 0: chosen");
+  v("round_logits", o.round_logits, "bf16 on a GPU: logits are stored as bf16");
+  v("round_sums", o.round_sums, "bf16 on a GPU: the head's gradient is rounded to bf16 after each chunk");
 }
 
 std::vector<LossInfo> linear_entries() {

@@ -113,10 +113,21 @@ TEST_P(LibraryOnGpu, LinearCrossEntropy) {
     o.chunk = chunk;
     compare("linear_cross_entropy", {x, head, target},
             [&](const std::vector<Tensor>& in) { return linear_cross_entropy(in[0], in[1], in[2], o); });
-    // Rows that are taken four neighbours at a time, with more of them than a block has threads.
-    const Tensor wide = real({1028, 6});
-    compare("linear_cross_entropy of many classes", {x, wide, target},
-            [&](const std::vector<Tensor>& in) { return linear_cross_entropy(in[0], in[1], in[2], o); });
+    // Rows that bf16 takes eight neighbours at a time, in two rounds; the second is not full.
+    const Tensor wide = real({2056, 6}), of_classes = abs(real({2056})).eval();
+    for (const bool round : {false, true}) {
+      LinearCrossEntropyOptions rounded = o;
+      rounded.round_logits = rounded.round_sums = round;
+      compare("linear_cross_entropy of many classes", {x, wide, target},
+              [&](const std::vector<Tensor>& in) { return linear_cross_entropy(in[0], in[1], in[2], rounded); });
+      rounded.z_loss = 1e-2;
+      compare("linear_cross_entropy of many classes with weights", {x, wide, target},
+              [&](const std::vector<Tensor>& in) {
+                LinearCrossEntropyOptions with = rounded;
+                with.weight = of_classes.to(in[0].device());
+                return linear_cross_entropy(in[0], in[1], in[2], with);
+              });
+    }
     o.label_smoothing = 0.1;
     o.z_loss = 1e-2;
     o.softcap = 3;

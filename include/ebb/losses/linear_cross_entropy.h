@@ -15,13 +15,17 @@ struct LinearCrossEntropyOptions {
   double softcap = 0;  // logits become softcap·tanh(logits / softcap); 0: unchanged
   Reduction reduction = Reduction::mean;
   std::int64_t chunk = 0;  // rows whose logits exist at a time; 0: chosen from the cache and the shape
+  // For bf16 on a GPU, less memory and time for fewer digits:
+  bool round_logits =
+      false;  // logits are stored as bf16, as a Linear layer's would be (without bias, softcap, smoothing)
+  bool round_sums = false;  // the head's gradient is rounded to bf16 after each chunk, not kept in f32
 };
 
 // cross_entropy(x·headᵀ + bias, target) of hidden states x [.., H], an LM head [V, H] and class indices target [..],
 // without materialising the logits: rows stream in chunks, and the loss and its gradients, if requested together, are
 // computed in one pass. Memory beyond inputs and gradients is chunk × V elements (f32, or f64 for f64 inputs). For f16
-// and bf16 every sum is f32, including that of the head's gradient. Second derivatives are those of the plain formula,
-// and so is their memory: they materialise the logits.
+// and bf16 every sum is f32, including that of the head's gradient, which takes V × H f32 where there are several
+// chunks. Second derivatives are those of the plain formula, and so is their memory: they materialise the logits.
 //
 // A floating target [.., V] holds probabilities; its rows stream through ordinary operations, chunk × V logits at a
 // time, which the backward pass computes again. A head [V, d1, .., H] gives every row of x [N, H] d1·.. losses, each

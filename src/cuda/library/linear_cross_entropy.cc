@@ -19,7 +19,9 @@
 namespace ebb::cuda {
 namespace {
 
-constexpr std::int64_t kLogitBytes = std::int64_t{512} << 20;  // at a time, unless the call says how many rows
+// At a time, unless the call says how many rows. With fewer rows than some thousands the product that adds to the
+// head's gradient would spend its time on reading and writing it.
+constexpr std::int64_t kLogitBytes = std::int64_t{1} << 30;
 constexpr std::int64_t kMostRows = 4096, kFewestRows = 128;
 
 // A row of the chunk is row of(r) of the whole: rows of a side lie together, sides lie `side` rows apart.
@@ -76,42 +78,6 @@ struct Args {
   i64 step;
 };
 EBB f64 weight_of(const Args& a, i64 c) { return a.weight ? (f64)a.weight[c * a.weight_step] : 1.0; }
-// The common case, a plain row of f32, four neighbours at a time.
-EBB f64 top_of_fours(const A* z, i64 classes) {
-  A top = -(A)infinity();
-#pragma unroll 4
-  for (i64 c = threadIdx.x * 4; c < classes; c += 1024) {
-    const Pack<A, 4> q = load_pack<4>(z + c, true, 4);
-    top = larger(larger(larger(q.at(0), q.at(1)), larger(q.at(2), q.at(3))), top);
-  }
-  return (f64)top;
-}
-EBB f64 total_of_fours(const A* z, i64 classes, A peak) {
-  f64 total = 0;
-#pragma unroll 4
-  for (i64 c = threadIdx.x * 4; c < classes; c += 1024) {
-    const Pack<A, 4> q = load_pack<4>(z + c, true, 4);
-    total += (f64)((EXP(q.at(0) - peak) + EXP(q.at(1) - peak)) + (EXP(q.at(2) - peak) + EXP(q.at(3) - peak)));
-  }
-  return total;
-}
-EBB void differentiate_fours(const Args& a, A* z, T* narrow, i64 y, A peak, A scale, A drop) {
-#pragma unroll 2
-  for (i64 c = threadIdx.x * 4; c < a.classes; c += 1024) {
-    const Pack<A, 4> q = load_pack<4>(z + c, true, 4);
-    Pack<A, 4> kept;
-    Pack<T, 4> n;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      A d = EXP(q.at(j) - peak) * scale;
-      if (c + j == y) d = d - drop;
-      kept.set(j, d);
-      n.set(j, store(d));
-    }
-    if (a.keep) store_pack<4>(z + c, kept, true, 4, false);
-    store_pack<4>(narrow + c, n, true, 4, false);
-  }
-}
 extern "C" __global__ void __launch_bounds__(256) finish_rows(const Args a) {
   __shared__ u64 shared[256];
   for (i64 r = blockIdx.x; r < a.count; r += gridDim.x) {
@@ -130,12 +96,9 @@ extern "C" __global__ void __launch_bounds__(256) finish_rows(const Args a) {
     }
     const f64 w = weight_of(a, y), spread_share = a.smoothing / (f64)a.classes;
     f64 peak = 0, total = 0, weights = (f64)a.classes;
-    const bool plain =
-        sizeof(A) == 4 && a.classes % 4 == 0 && !a.bias && a.softcap == 0 && a.smoothing == 0;
     if (a.look) {
       f64 top = -infinity(), spread = 0, sum_of_weights = 0;
-      if (plain) top = top_of_fours(z, a.classes);
-      for (i64 c = threadIdx.x; !plain && c < a.classes; c += 256) {
+      for (i64 c = threadIdx.x; c < a.classes; c += 256) {
         A u = z[c];
         if (a.bias) u = u + a.bias[c * a.bias_step];
         if (a.softcap != 0) u = (A)a.softcap * TANH(u / (A)a.softcap);
@@ -153,8 +116,7 @@ extern "C" __global__ void __launch_bounds__(256) finish_rows(const Args a) {
         spread = over_block<Plus>(spread, shared);
         if (a.weight) weights = over_block<Plus>(sum_of_weights, shared);
       }
-      if (plain) total = total_of_fours(z, a.classes, (A)peak);
-      for (i64 c = threadIdx.x; !plain && c < a.classes; c += 256) total += (f64)EXP(z[c] - (A)peak);
+      for (i64 c = threadIdx.x; c < a.classes; c += 256) total += (f64)EXP(z[c] - (A)peak);
       total = over_block<Plus>(total, shared);
       if (threadIdx.x == 0) {
         const f64 lse = peak + log(total);
@@ -178,8 +140,7 @@ extern "C" __global__ void __launch_bounds__(256) finish_rows(const Args a) {
     f64 factor = hit + spread_share * weights;
     if (a.z_loss != 0) factor += 2 * w * a.z_loss * (peak + log(total));
     const A scale = (A)(g * factor / total), drop = (A)(g * hit);
-    if (plain) differentiate_fours(a, z, narrow, y, (A)peak, scale, drop);
-    for (i64 c = threadIdx.x; !plain && c < a.classes; c += 256) {
+    for (i64 c = threadIdx.x; c < a.classes; c += 256) {
       const A u = z[c];
       A d = EXP(u - (A)peak) * scale;
       if (a.smoothing != 0) d = d - (A)(g * spread_share * weight_of(a, c));
@@ -187,6 +148,113 @@ extern "C" __global__ void __launch_bounds__(256) finish_rows(const Args a) {
       if (a.softcap != 0) d = d * ((A)1 - u / (A)a.softcap * (u / (A)a.softcap));
       if (a.keep) z[c] = d;
       narrow[c] = store(d);
+    }
+    __syncthreads();
+  }
+}
+)cuda";
+
+// The usual rows of bf16: no bias, cap or smoothing, and classes in eights. L is how the logits are stored, f32 or
+// bf16. The gradient takes the place of its row of logits, from the front: of f32 it overwrites what was read half as
+// far on, which a barrier a round makes sure of. Maximum and sum are made in one pass: a thread scales its sum when its
+// maximum grows. All that is exponentiated here becomes bf16 or a sum whose error is a part in 2^22: see the quick
+// functions.
+const char* const kUsualRowText = R"cuda(
+struct Args {
+  L* logits;
+  f64* seen;  // per row of the chunk: peak, total
+  f32* losses;
+  const i64* target;
+  const f32* cotangent;
+  const f32* weight;
+  i64 count, classes, target_step, cotangent_step, weight_step, ignore, look, differentiate;
+  f64 z_loss;
+  Rows rows;
+  i64 cotangent_by_chunk;
+  ErrorSlot* error;
+  i64 step;
+};
+EBB f32 logit(f32 x) { return x; }
+EBB f32 logit(u16 x) { return from_bf16(x); }
+EBB Pack<f32, 8> widened(const Pack<f32, 8>& x) { return x; }
+EBB Pack<f32, 8> widened(const Pack<u16, 8>& x) {
+  Pack<f32, 8> z;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) z.set(j, logit(x.at(j)));
+  return z;
+}
+EBB bool is_number(f32 x) { return fabsf(x) < (f32)infinity(); }
+extern "C" __global__ void __launch_bounds__(256) usual_rows(const Args a) {
+  __shared__ u64 shared[256];
+  const int classes = (int)a.classes;
+  for (i64 r = blockIdx.x; r < a.count; r += gridDim.x) {
+    const i64 row = row_of(a.rows, r), y = a.target[row * a.target_step];
+    const L* const z = a.logits + r * a.classes;
+    u16* const narrow = (u16*)z;
+    const bool inside = (u64)y < (u64)a.classes, counts = inside && y != a.ignore;
+    if (!inside && y != a.ignore && threadIdx.x == 0) complain(a.error, a.step, row, 0, bits_of(y));
+    if (!counts) {
+      if (a.look && threadIdx.x == 0) a.losses[row] = 0;
+      Pack<u16, 8> nothing;
+#pragma unroll
+      for (int j = 0; j < 8; ++j) nothing.set(j, (u16)0);
+      for (int c = threadIdx.x * 8; a.differentiate && c < classes; c += 2048) store_pack<8>(narrow + c, nothing, true, 8, false);
+      continue;
+    }
+    const f64 w = a.weight ? (f64)a.weight[y * a.weight_step] : 1.0;
+    f64 peak = 0, total = 0;
+    if (a.look) {
+      f32 top = -(f32)infinity(), base = top, part = 0;
+#pragma unroll 2
+      for (int c = threadIdx.x * 8; c < classes; c += 2048) {
+        const Pack<f32, 8> q = widened(load_pack<8>(z + c, true, 8));
+        f32 most = top;
+#pragma unroll
+        for (int j = 0; j < 8; ++j) most = larger(most, q.at(j));
+        top = most;
+        const f32 next = is_number(top) ? top : 0.0f;
+        f32 sum = 0;
+#pragma unroll
+        for (int j = 0; j < 8; ++j) sum += quick_exp(q.at(j) - next);
+        part = part * quick_exp(base - next) + sum;
+        base = next;
+      }
+      const f64 highest = over_block<Most>((f64)top, shared);
+      peak = is_finite(highest) ? highest : 0;
+      total = over_block<Plus>((f64)part * (f64)quick_exp(base - (f32)peak), shared);
+      if (threadIdx.x == 0) {
+        const f64 lse = peak + log(total);
+        f64 loss = w * (lse - (f64)logit(z[y]));
+        if (a.z_loss != 0) loss += w * a.z_loss * lse * lse;
+        a.losses[row] = (f32)loss;
+        a.seen[2 * r] = peak;
+        a.seen[2 * r + 1] = total;
+      }
+    } else {
+      peak = a.seen[2 * r];
+      total = a.seen[2 * r + 1];
+    }
+    if (!a.differentiate) continue;
+    const f64 g = a.cotangent ? (f64)a.cotangent[(a.cotangent_by_chunk ? a.rows.begin + r : row) * a.cotangent_step] : 1.0;
+    f64 factor = w;
+    if (a.z_loss != 0) factor += 2 * w * a.z_loss * (peak + log(total));
+    const f32 scale = (f32)(g * factor / total), drop = (f32)(g * w), from = (f32)peak;
+    const int hit = (int)y;
+    int c = threadIdx.x * 8;
+    Pack<f32, 8> next = widened(load_pack<8>(z + (c < classes ? c : 0), true, 8));
+    for (int first = 0; first < classes; first += 2048, c += 2048) {
+      const Pack<f32, 8> q = next;
+      next = widened(load_pack<8>(z + (c + 2048 < classes ? c + 2048 : 0), true, 8));
+      __syncthreads();  // z[y] and the logits that this round writes over are read
+      if (c >= classes) continue;
+      Pack<u16, 8> d;
+#pragma unroll
+      for (int j = 0; j < 8; ++j) d.set_bf16(j, quick_exp(q.at(j) - from) * scale);
+      if ((unsigned)(hit - c) < 8) {
+#pragma unroll
+        for (int j = 0; j < 8; ++j) d.set_bf16(j, quick_exp(q.at(j) - from) * scale - (c + j == hit ? drop : 0.0f));
+      }
+      store_pack<8>(narrow + c, d, true, 8, false);
     }
     __syncthreads();
   }
@@ -244,21 +312,28 @@ class LinearCrossEntropy {
       if (o_.bias_gradient) clear(dbias_);
       return;
     }
-    chunk_ = std::clamp<std::int64_t>(o_.chunk ? o_.chunk : default_chunk(), 1, rows_);
-    logits_ = workspace(gpu_, compute_, Shape{chunk_, classes_}, keep_[0], kName);
+    usual_ = dtype_ == DType::bf16 && !o_.bias && o_.softcap == 0 && o_.label_smoothing == 0 && classes_ % 8 == 0;
+    const DType stored = usual_ && o_.round_logits ? dtype_ : compute_;
+    chunk_ = std::clamp<std::int64_t>(o_.chunk ? o_.chunk : default_chunk(stored), 1, rows_);
+    logits_ = workspace(gpu_, stored, Shape{chunk_, classes_}, keep_[0], kName);
     // f16 has too few exponents for gradients of logits: those products are made in f32.
     wide_ = dtype_ == DType::f16;
-    narrow_ = dtype_ == DType::bf16 && o_.gradients()
-                  ? workspace(gpu_, dtype_, Shape{chunk_, classes_}, keep_[1], kName)
-                  : logits_;
+    if (usual_) {
+      narrow_ = {logits_.data, dtype_, logits_.shape, logits_.strides};
+      narrow_.strides[0] = classes_ * static_cast<std::int64_t>(size_of(stored) / size_of(dtype_));
+    } else {
+      narrow_ = dtype_ == DType::bf16 && o_.gradients()
+                    ? workspace(gpu_, dtype_, Shape{chunk_, classes_}, keep_[1], kName)
+                    : logits_;
+    }
     seen_ = workspace(gpu_, DType::f64, Shape{chunk_, 3}, keep_[2], kName);
     x_block_ = workspace(gpu_, dtype_, Shape{chunk_, width_}, keep_[3], kName);
     if (o_.input_gradient) dx_block_ = workspace(gpu_, dtype_, Shape{chunk_, width_}, keep_[4], kName);
     if (o_.bias_gradient) bias_totals_ = workspace(gpu_, DType::f64, Shape{classes_}, keep_[5], kName);
     chunks_left_ = units_ ? chunks_of_units() : (rows_ + chunk_ - 1) / chunk_;
     if (o_.head_gradient) {
-      // Sums over chunks are rounded once.
-      sums_ = wide_ || (is_half(dtype_) && chunks_left_ > 1)
+      // Sums over chunks are rounded once, unless they may be rounded after each.
+      sums_ = wide_ || (is_half(dtype_) && chunks_left_ > 1 && !o_.round_sums)
                   ? workspace(gpu_, DType::f32, Shape{classes_, width_}, keep_[6], kName)
                   : dhead_;
     }
@@ -292,8 +367,8 @@ class LinearCrossEntropy {
     void add_to(Words& words) const { words.add(first).add(begin).add(per_side).add(side); }
   };
 
-  std::int64_t default_chunk() const {
-    const std::int64_t bytes = classes_ * static_cast<std::int64_t>(size_of(compute_));
+  std::int64_t default_chunk(DType stored) const {
+    const std::int64_t bytes = classes_ * static_cast<std::int64_t>(size_of(stored));
     return std::clamp<std::int64_t>(kLogitBytes / std::max<std::int64_t>(1, bytes) / 16 * 16, kFewestRows, kMostRows);
   }
   std::int64_t unit_rows() const { return units_->sides * units_->tokens; }
@@ -334,6 +409,7 @@ class LinearCrossEntropy {
   }
 
   void finish(const Rows& rows, bool look, bool differentiate, const View& cotangent, bool by_chunk) {
+    if (usual_) return finish_usual(rows, look, differentiate, cotangent, by_chunk);
     const bool wide = compute_ == DType::f64, same = narrow_.data == logits_.data;
     const std::string text = view_text() + element_text(dtype_ == DType::f16 ? DType::f32 : dtype_) +
                              fmt::format("#undef EXP\n#undef TANH\n#define EXP {0}\n#define TANH {1}\n",
@@ -350,6 +426,19 @@ class LinearCrossEntropy {
     rows.add_to(words);
     words.add(std::int64_t{by_chunk}).add(static_cast<const void*>(slot_)).add(static_cast<std::int64_t>(step_));
     launch_blocks(gpu_, text, "finish_rows", rows.count, words);
+  }
+
+  void finish_usual(const Rows& rows, bool look, bool differentiate, const View& cotangent, bool by_chunk) {
+    const std::string text =
+        view_text() + (logits_.dtype == DType::f32 ? "typedef f32 L;\n" : "typedef u16 L;\n") + kRowOf + kUsualRowText;
+    Words words;
+    words.add(logits_.data).add(seen_.data).add(losses_.data).add(target_.data).add(cotangent.data);
+    words.add(small(weight_, 1).data).add(rows.count).add(classes_).add(target_.strides[0]);
+    words.add(cotangent.data ? cotangent.strides[0] : 0).add(small(weight_, 1).strides[0]).add(o_.ignore_index);
+    words.add(std::int64_t{look}).add(std::int64_t{differentiate}).add(o_.z_loss);
+    rows.add_to(words);
+    words.add(std::int64_t{by_chunk}).add(static_cast<const void*>(slot_)).add(static_cast<std::int64_t>(step_));
+    launch_blocks(gpu_, text, "usual_rows", rows.count, words);
   }
 
   // Bias and weights, in the dtype of the logits.
@@ -454,7 +543,7 @@ class LinearCrossEntropy {
   std::span<const View> further_;
   DType dtype_, compute_;
   std::int64_t rows_, width_, classes_, chunk_ = 1, chunks_left_ = 0;
-  bool wide_ = false, begun_ = false;
+  bool wide_ = false, usual_ = false, begun_ = false;
   View logits_, narrow_, seen_, x_block_, dx_block_, bias_totals_, sums_, wide_x_, wide_dx_, wide_head_, wide_small_[2];
   BufferPtr keep_head_, keep_[10], keep_small_[2];
   std::uint64_t step_ = 0;

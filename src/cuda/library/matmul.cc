@@ -70,6 +70,12 @@ void matrix_layout(Handle& h, DType dtype, const Matrix& x, std::int64_t rows, s
   check_lt(lt().set_matrix(h.of, kBatchOffset, &x.batch_step, sizeof x.batch_step), "cublasLtMatrixLayoutSetAttribute");
 }
 
+void describe(const Product& p, Handle& a, Handle& b, Handle& c) {
+  matrix_layout(a, p.in, p.a, p.m, p.k, p.batches);
+  matrix_layout(b, p.in, p.b, p.k, p.n, p.batches);
+  matrix_layout(c, p.out, {p.c, p.n, 1, p.c_batch}, p.m, p.n, p.batches);
+}
+
 std::uint32_t alignment(const void* p, std::int64_t step, DType dtype) {
   const std::uint64_t bits =
       reinterpret_cast<std::uintptr_t>(p) | static_cast<std::uint64_t>(step) * size_of(dtype) | 256;
@@ -78,9 +84,15 @@ std::uint32_t alignment(const void* p, std::int64_t step, DType dtype) {
 
 constexpr std::size_t kWorkspace = std::size_t{32} << 20;
 
+// For products of fewer rows cuBLASLt knows other kernels, which add in another order.
+constexpr std::int64_t kFewestRows = 64;
+
 // The same algorithm for the same product, by heuristic and not by timing; none that splits k among blocks, since then
-// the order of a sum would depend on the number of rows. Asking costs more than a small product: answers are kept.
-Heuristic algorithm_for(const Product& p, void* product, void* a, void* b, void* c) {
+// the order of a sum would depend on the number of rows; and of halves, that of at least kFewestRows rows. Asking costs
+// more than a small product: answers are kept.
+Heuristic algorithm_for(const Product& given, void* product) {
+  Product p = given;
+  if (is_half(p.in) && p.batches == 1) p.m = std::max(p.m, kFewestRows);
   const auto step = [](const Matrix& x) { return x.by_rows() ? x.row_step : x.column_step; };
   const std::array<std::uint32_t, 4> alignments{
       alignment(p.b.data, p.b.batch_step | step(p.b), p.in), alignment(p.a.data, p.a.batch_step | step(p.a), p.in),
@@ -106,7 +118,8 @@ Heuristic algorithm_for(const Product& p, void* product, void* a, void* b, void*
   std::lock_guard guard(*mutex);
   if (const auto it = known->find(key); it != known->end()) return it->second;
   const Lt& l = lt();
-  Handle preference(l.destroy_preference);
+  Handle preference(l.destroy_preference), a(l.destroy_matrix), b(l.destroy_matrix), c(l.destroy_matrix);
+  describe(p, a, b, c);
   check_lt(l.create_preference(&preference.of), "cublasLtMatmulPreferenceCreate");
   const auto prefer = [&](int what, const auto& value) {
     check_lt(l.set_preference(preference.of, what, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute");
@@ -116,7 +129,7 @@ Heuristic algorithm_for(const Product& p, void* product, void* a, void* b, void*
   for (int i = 0; i < 4; ++i) prefer(kAlignA + i, alignments[static_cast<std::size_t>(i)]);
   Heuristic found[16];
   int count = 0;
-  check_lt(l.heuristic(l.handle, product, b, a, c, c, preference.of, 16, found, &count),
+  check_lt(l.heuristic(l.handle, product, b.of, a.of, c.of, c.of, preference.of, 16, found, &count),
            "cublasLtMatmulAlgoGetHeuristic");
   for (int i = 0; i < count; ++i) {
     std::int32_t split = 0;
@@ -142,10 +155,8 @@ void multiply(Gpu& gpu, const Product& p) {
   const std::int32_t transpose_b = p.b.by_rows() ? 0 : 1, transpose_a = p.a.by_rows() ? 0 : 1;
   check_lt(l.set_product(product.of, kTransA, &transpose_b, sizeof transpose_b), "cublasLtMatmulDescSetAttribute");
   check_lt(l.set_product(product.of, kTransB, &transpose_a, sizeof transpose_a), "cublasLtMatmulDescSetAttribute");
-  matrix_layout(a, p.in, p.a, p.m, p.k, p.batches);
-  matrix_layout(b, p.in, p.b, p.k, p.n, p.batches);
-  matrix_layout(c, p.out, {p.c, p.n, 1, p.c_batch}, p.m, p.n, p.batches);
-  const Heuristic chosen = algorithm_for(p, product.of, a.of, b.of, c.of);
+  describe(p, a, b, c);
+  const Heuristic chosen = algorithm_for(p, product.of);
   BufferPtr workspace;
   if (chosen.workspace)
     workspace =
