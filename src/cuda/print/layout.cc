@@ -88,6 +88,7 @@ void lay_rows_on_chip(const Program& p, const GpuLimits& limits, Layout& l) {
   }
   const std::int64_t kept = l.kept_on_chip ? l.kept_bytes : 0;
   const int row_dims = static_cast<int>(p.dims.size()) - p.row_dims;
+  std::int64_t slot_bytes = 0;
   for (const std::int32_t o : read_again(p)) {
     const Operand& operand = p.operands[static_cast<std::size_t>(o)];
     if (operand.kind != Operand::Kind::memory || size_of(operand.dtype) < 2) continue;
@@ -96,17 +97,25 @@ void lay_rows_on_chip(const Program& p, const GpuLimits& limits, Layout& l) {
     for (int d = 0; d < row_dims; ++d) varies |= operand.strides[d] != 0 && p.dims[static_cast<std::size_t>(d)] > 1;
     if (!varies) continue;  // all rows read the same: it stays in the caches
     l.staged.push_back(o);
-    l.row_bytes += l.slots * kLeaf * static_cast<std::int64_t>(size_of(operand.dtype)) * l.threads;
+    slot_bytes += kLeaf * static_cast<std::int64_t>(size_of(operand.dtype)) * l.threads;
   }
   if (l.staged.empty()) return;
-  if (4 * l.row_bytes + 2 * kept <= limits.shared - kSharedOfText) {
-    l.buffers = 2;
-  } else if (l.row_bytes + kept <= limits.shared - kSharedOfText) {
-    l.buffers = 1;
-  } else {
+  l.staged_slots = std::min(l.slots, (limits.shared - kSharedOfText - kept) / slot_bytes);
+  if (2 * l.staged_slots < l.slots) {
+    l.staged_slots = 0;
     l.staged.clear();
-    l.row_bytes = 0;
   }
+  l.row_bytes = l.staged_slots * slot_bytes;
+}
+
+// Warps with as equal shares of a row's segments as can be.
+void divide_row(Layout& l, std::int64_t most_warps) {
+  const std::int64_t rounds = std::max<std::int64_t>(1, pieces(l.segments, most_warps));
+  const std::int64_t warps = std::max<std::int64_t>(1, pieces(l.segments, rounds));
+  l.threads = static_cast<int>(32 * warps);
+  l.slots = kLeaves * rounds;
+  l.bound_threads = warps <= 8 ? 256 : warps <= 16 ? 512 : 1024;
+  l.bound_blocks = warps <= 8 ? 4 : warps <= 16 ? 2 : 1;
 }
 
 }  // namespace
@@ -189,19 +198,20 @@ Layout layout_of(const Program& p, const GpuLimits& limits) {
     lay_rows_on_chip(p, limits, l);
     l.blocks = blocks_for(pieces(rows, kThreads / l.lanes));
   } else {
-    // Warps with as equal shares as can be.
-    const std::int64_t rounds = pieces(l.segments, l.segments <= 64 ? 16 : 32);
-    const std::int64_t warps = std::max<std::int64_t>(1, pieces(l.segments, std::max<std::int64_t>(1, rounds)));
-    l.threads = static_cast<int>(32 * warps);
-    l.slots = kLeaves * std::max<std::int64_t>(1, rounds);
     l.long_row = l.segments > kGroup;
-    l.bound_threads = warps <= 8 ? 256 : warps <= 16 ? 512 : 1024;
-    l.bound_blocks = warps <= 8 ? 4 : warps <= 16 ? 2 : 1;
-    lay_rows_on_chip(p, limits, l);
+    divide_row(l, l.segments <= 64 ? 16 : 32);
+    Layout on_chip = l;
+    lay_rows_on_chip(p, limits, on_chip);
+    if (2 * on_chip.row_bytes > limits.shared_of_multiprocessor) {  // one block on a multiprocessor has all its warps
+      divide_row(l, 32);
+      on_chip = l;
+      lay_rows_on_chip(p, limits, on_chip);
+    }
+    l = on_chip;
     l.blocks = blocks_for(l.mapping == Mapping::row_groups ? l.groups : rows);
   }
-  if (l.buffers > 0) {
-    const std::int64_t shared = l.buffers * l.row_bytes + (l.kept_on_chip ? l.kept_bytes : 0) + (4 << 10);
+  if (!l.staged.empty()) {
+    const std::int64_t shared = l.row_bytes + (l.kept_on_chip ? l.kept_bytes : 0) + (4 << 10);
     l.blocks_each =
         static_cast<unsigned>(std::clamp<std::int64_t>(limits.shared_of_multiprocessor / shared, 1, 2048 / l.threads));
   }

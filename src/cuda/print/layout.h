@@ -34,11 +34,11 @@ struct Layout {
   bool small = true;      // positions along the line fit 31 bits
   Walk elements, rows, columns;
 
-  // Rows are copied on chip ahead of their turn where several passes read them.
+  // A row is copied on chip where several passes read it; the last pass over it makes room for the next, leaf by leaf.
   std::vector<std::int32_t> staged;  // operands
-  int buffers = 0;                   // rows on chip at once
   std::int64_t slots = 0;            // leaves of a thread
-  std::int64_t row_bytes = 0;        // of a buffer
+  std::int64_t staged_slots = 0;     // and how many of them are on chip; what does not fit is read again
+  std::int64_t row_bytes = 0;        // of the row on chip
   bool kept_on_chip = true;          // sums over a few rows
   std::int64_t kept_bytes = 0;
 

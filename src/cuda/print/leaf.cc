@@ -24,17 +24,18 @@ std::string Printer::load_line(std::int32_t operand, bool on_chip) {
   const std::string name = fmt::format("x{}", operand), type = memory_text(o.dtype);
   const Access access = layout_.access(o.strides, o.dtype);
   const auto staged = std::find(layout_.staged.begin(), layout_.staged.end(), operand);
-  if (on_chip && staged != layout_.staged.end()) {
-    return fmt::format("const Pack<{0}, {1}> {2} = read_own<{0}>(row_at + {2}_staged, slot);\n", type, layout_.width,
-                       name);
-  }
   const std::string at = fmt::format("{} + ({})", pointer(o, operand), address(o.strides, name));
-  if (access == Access::one) return fmt::format("const {} {} = *({});\n", type, name, at);
   const std::string pack = fmt::format("const Pack<{}, {}> {}", type, layout_.width, name);
-  if (access == Access::pack) {
-    return fmt::format("{} = load_pack<{}>({}, {}, {});\n", pack, layout_.width, at, aligned(o.strides, o.dtype, name),
-                       live());
+  const auto load_pack = [&] {
+    return fmt::format("load_pack<{}>({}, {}, {})", layout_.width, at, aligned(o.strides, o.dtype, name), live());
+  };
+  if (on_chip && staged != layout_.staged.end()) {
+    const std::string own = fmt::format("read_own<{}>(chip + {}_staged, slot)", type, name);
+    return all_staged() ? fmt::format("{} = {};\n", pack, own)
+                        : fmt::format("{} = slot < staged_slots ? {} : {};\n", pack, own, load_pack());
   }
+  if (access == Access::one) return fmt::format("const {} {} = *({});\n", type, name, at);
+  if (access == Access::pack) return fmt::format("{} = {};\n", pack, load_pack());
   const Walk& w = layout_.line();
   const std::int64_t inner = strides_along(w, o.strides);
   const std::string stride =

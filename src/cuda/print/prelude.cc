@@ -382,6 +382,16 @@ EBB void must_be_aligned(const void*, int) {}  // a GPU sees to it itself
 #endif
 struct alignas(16) Words4 { u32 x[4]; };
 struct alignas(8) Words2 { u32 x[2]; };
+// The compiler makes four stores of one of such a struct.
+#ifdef __CUDACC_RTC__
+EBB void store16(void* p, u32 x, u32 y, u32 z, u32 w) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(x), "r"(y), "r"(z), "r"(w));
+}
+EBB void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+#else
+EBB void store16(void* p, u32 x, u32 y, u32 z, u32 w) { *(Words4*)p = Words4{{x, y, z, w}}; }
+EBB void prefetch(const void*) {}
+#endif
 EBB u8 piece(const u32* w, int j, u8) { return (u8)(w[j >> 2] >> (j & 3) * 8); }
 EBB u16 piece(const u32* w, int j, u16) { return (u16)(w[j >> 1] >> (j & 1) * 16); }
 EBB i32 piece(const u32* w, int j, i32) { return (i32)w[j]; }
@@ -457,19 +467,16 @@ template <int N, class T> EBB void store_pack(T* p, const Pack<T, N>& r, bool al
         other.x[k] = __shfl_xor_sync(0xffffffffu, odd ? r.w[k] : r.w[4 + k], 1);
       }
       Words4* const at = (Words4*)p - (odd ? 1 : 0);
-      at[0] = odd ? other : mine;
-      at[2] = odd ? mine : other;
+      const Words4 a = odd ? other : mine, b = odd ? mine : other;
+      store16(at, a.x[0], a.x[1], a.x[2], a.x[3]);
+      store16(at + 2, b.x[0], b.x[1], b.x[2], b.x[3]);
       return;
     }
   }
   if constexpr (kBytes % 16 == 0) {
 #pragma unroll
-    for (int i = 0; i < kBytes / 16; ++i) {
-      Words4 q;
-#pragma unroll
-      for (int k = 0; k < 4; ++k) q.x[k] = r.w[4 * i + k];
-      ((Words4*)p)[i] = q;
-    }
+    for (int i = 0; i < kBytes / 16; ++i)
+      store16((Words4*)p + i, r.w[4 * i], r.w[4 * i + 1], r.w[4 * i + 2], r.w[4 * i + 3]);
   } else {
     Words2 q;
     q.x[0] = r.w[0];

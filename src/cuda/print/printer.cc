@@ -98,9 +98,8 @@ void Printer::sizes() {
     words += static_cast<std::int64_t>(column_sums_.size()) * layout_.groups * columns;
   }
   std::int64_t shared = 0;
-  if (layout_.buffers > 0) {
-    number("row_bytes", layout_.row_bytes);
-    shared += layout_.buffers * layout_.row_bytes;
+  if (!layout_.staged.empty()) {
+    shared += layout_.row_bytes;
   }
   if (layout_.mapping == Mapping::row_groups) {
     number("kept_bytes", layout_.kept_bytes);
@@ -141,9 +140,10 @@ std::string Printer::coordinates(const Walk& w) {
   return text + fmt::format("const i64 {} = {};\n", w.at(0), rest);
 }
 
-std::string Printer::address(const Strides& strides, const std::string& who) {
+std::string Printer::address(const Strides& strides, const std::string& who, const Walk* only) {
   std::string text;
   for (const Walk* w : {&layout_.elements, &layout_.rows, &layout_.columns}) {
+    if (only && w != only) continue;
     if (layout_.mapping == Mapping::elements && w == &layout_.columns && !in_finish_) continue;
     if (in_finish_ && w != &layout_.columns) continue;
     for (std::size_t d = 0; d < w->sizes.size(); ++d) {

@@ -44,9 +44,9 @@ class Printer {
                     std::int64_t extra = 0, DType dtype = DType::f32);
   void sizes();
 
-  // Where the element of these strides lies; `who` names them.
+  // Where the element of these strides lies, or how far along one walk; `who` names them.
   std::string coordinates(const Walk& w);
-  std::string address(const Strides& strides, const std::string& who);
+  std::string address(const Strides& strides, const std::string& who, const Walk* only = nullptr);
   std::string pointer(const Operand& o, std::int32_t operand);
   std::string pointer(const Output& o, std::size_t number_of_output);
   std::string aligned(const Strides& strides, DType dtype, const std::string& who);
@@ -88,7 +88,12 @@ class Printer {
   std::string pick(std::int32_t v);
   std::string row_pass(int stage);
   std::string over_leaves(const std::string& body, const std::string& end_of_segment);
-  std::string copy_row(const std::string& buffer);
+  bool all_staged() const { return layout_.staged_slots == layout_.slots; }
+  std::string copy_staged(const std::string& ending);
+  std::string rows_begin(const std::string& ending);
+  std::string copy_row();
+  std::string row_of(const std::string& first) const;
+  std::string next_row();
   std::string row_body();
 
   const Program& p_;
@@ -103,6 +108,8 @@ class Printer {
   std::map<std::int32_t, int> number_;          // of checks
   std::vector<std::int32_t> totals_, column_sums_;
   std::size_t most_reductions_ = 0;  // of one pass
+  int last_pass_ = -1;               // over a row: its stage
+  std::string row_step_, row_end_;   // from turn to turn, and the row after the last
 };
 
 }  // namespace ebb::cuda

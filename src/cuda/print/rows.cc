@@ -58,8 +58,11 @@ std::string Printer::over_leaves(const std::string& body, const std::string& end
 std::string Printer::row_pass(int stage) {
   const Pass pass = pass_of(stage);
   if (pass.empty()) return "";
-  const std::string body = leaf(pass);
-  std::string text, end;
+  std::string body = leaf(pass), text, end;
+  if (stage == last_pass_ && !layout_.staged.empty()) {
+    body += "if (more) {\n" + indented(copy_staged("_next"), "  ") + "}\n";
+    text += next_row();
+  }
   for (const std::int32_t v : pass.reductions)
     text +=
         fmt::format("Reduction<{}, {}, {}> sum{};\n", reduction_text(instr(v).op), element_type(v), wide_type(v), v);
@@ -176,29 +179,74 @@ std::string Printer::row_body() {
   return text;
 }
 
-// Row `row` on its way into a buffer, each leaf by the thread that will read it.
-std::string Printer::copy_row(const std::string& buffer) {
-  std::string body;
-  if (layout_.tails) body += "const int live = columns - leaf < 8 ? (int)(columns - leaf) : 8;\n";
-  body += "const i64 col = leaf;\n" + coordinates(layout_.columns);
+// The leaf on its way into the thread's memory, from where pointers with this ending say the row begins.
+std::string Printer::copy_staged(const std::string& ending) {
+  std::string text;
   for (const std::int32_t operand : layout_.staged) {
     const Operand& o = p_.operands[static_cast<std::size_t>(operand)];
     const std::string who = fmt::format("x{}", operand);
-    const std::string from = fmt::format("{} + ({})", pointer(o, operand), address(o.strides, who));
-    body += fmt::format("copy_own(chip + {} + {}_staged, slot, {}, {}, {});\n", buffer, who, from,
-                        aligned(o.strides, o.dtype, who), live());
+    const std::string from = fmt::format("{}{} + ({})", who, ending, address(o.strides, who, &layout_.columns));
+    const std::string copy = fmt::format("copy_own(chip + {}_staged, slot, {}, {}, {});\n", who, from,
+                                         aligned(o.strides, o.dtype, who), live());
+    text += all_staged() ? copy : fmt::format("if (slot < staged_slots) {}else prefetch({});\n", copy, from);
   }
-  return coordinates(layout_.rows) + over_leaves(body, "");
+  return text;
+}
+
+// Where the rows of staged operands begin that `row` means.
+std::string Printer::rows_begin(const std::string& ending) {
+  std::string text = coordinates(layout_.rows);
+  for (const std::int32_t operand : layout_.staged) {
+    const Operand& o = p_.operands[static_cast<std::size_t>(operand)];
+    const std::string who = fmt::format("x{}", operand);
+    text +=
+        fmt::format("{}{} = {} + ({});\n", who, ending, pointer(o, operand), address(o.strides, who, &layout_.rows));
+  }
+  return text;
+}
+
+// Row `row` on its way onto the chip, each leaf by the thread that will read it.
+std::string Printer::copy_row() {
+  std::string body;
+  if (layout_.tails) body += "const int live = columns - leaf < 8 ? (int)(columns - leaf) : 8;\n";
+  body += "const i64 col = leaf;\n" + coordinates(layout_.columns) + copy_staged("_first");
+  std::string text;
+  for (const std::int32_t operand : layout_.staged)
+    text += fmt::format("const {}* x{}_first;\n", memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype),
+                        operand);
+  return text + rows_begin("_first") + over_leaves(body, "");
+}
+
+std::string Printer::row_of(const std::string& first) const {
+  const bool teams = layout_.mapping == Mapping::lanes_per_row && layout_.lanes < 32;
+  return teams ? fmt::format("const i64 row = {0} + team < a.rows ? {0} + team : a.rows - 1;\n", first)
+               : fmt::format("const i64 row = {};\n", first);
+}
+
+// Before the last pass over a row: is there another, and where does it begin?
+std::string Printer::next_row() {
+  std::string text = fmt::format("const bool more = first_row + {} < {};\n", row_step_, row_end_);
+  for (const std::int32_t operand : layout_.staged)
+    text += fmt::format("const {}* x{}_next;\n", memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype),
+                        operand);
+  return text + "{\n" + indented(row_of(fmt::format("(first_row + {})", row_step_)) + rows_begin("_next"), "  ") +
+         "}\n";
 }
 
 std::string Printer::rows_kernel() {
   const bool lanes = layout_.mapping == Mapping::lanes_per_row, grouped = layout_.mapping == Mapping::row_groups;
+  const bool chip = !layout_.staged.empty();
+  // Which rows: `first_row` goes from turn to turn, and `row` is this thread's.
+  const int rows_of_block = lanes ? kThreads / layout_.lanes : 1;
+  row_step_ = grouped ? "1" : fmt::format("(i64)gridDim.x * {}", rows_of_block);
+  row_end_ = grouped ? "group_end" : "a.rows";
+  for (int stage = 0; stage < p_.stages; ++stage) {
+    if (!pass_of(stage).empty()) last_pass_ = stage;
+  }
   const std::string given = scalars(true), body = row_body();
-  const bool chip = layout_.buffers > 0;
-  const std::string copy = chip ? copy_row(layout_.buffers == 2 ? "side * a.row_bytes" : "0") : "";
 
   std::string text;
-  if (layout_.buffers > 0 || (grouped && layout_.kept_on_chip)) text += "DYNAMIC_SHARED(chip);\n";
+  if (chip || (grouped && layout_.kept_on_chip)) text += "DYNAMIC_SHARED(chip);\n";
   if (!lanes && most_reductions_ > 0) {
     const std::int64_t room = layout_.long_row || layout_.segments > 128 ? kGroup : 128;
     text += fmt::format("__shared__ u64 parts[2][{}][{}];\nint turn = 0;\n", most_reductions_, room);
@@ -209,11 +257,13 @@ std::string Printer::rows_kernel() {
     std::int64_t offset = 0;
     for (const std::int32_t before : layout_.staged) {
       if (before == operand) break;
-      offset += layout_.slots * kLeaf * layout_.threads *
+      offset += layout_.staged_slots * kLeaf * layout_.threads *
                 static_cast<std::int64_t>(size_of(p_.operands[static_cast<std::size_t>(before)].dtype));
     }
     text += fmt::format("const i64 {} = {};\n", staged, number(staged, offset));
   }
+  if (chip && !all_staged())
+    text += fmt::format("const int staged_slots = (int){};\n", number("staged_slots", layout_.staged_slots));
   text += given;
   text += fmt::format("const {0} columns = ({0})a.columns, segments = ({0}){1};\n", layout_.small ? "int" : "i64",
                       number("segments", layout_.segments));
@@ -225,15 +275,11 @@ std::string Printer::rows_kernel() {
     text += "const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;\n";
     text += "const bool lead = threadIdx.x == 0;\n";
   }
-  // Which rows: `first` goes from turn to turn, and `row` is this thread's.
-  const int rows_of_block = lanes ? kThreads / layout_.lanes : 1;
-  std::string begin, end, step = fmt::format("(i64)gridDim.x * {}", rows_of_block);
+  std::string begin;
   if (grouped) {
     text += "for (i64 group = blockIdx.x; group < a.groups; group += gridDim.x) {\n";
     text += "const i64 group_first = group * a.group_rows;\n";
     begin = "group_first";
-    end = "group_end";
-    step = "1";
     text += "const i64 group_end = group_first + a.group_rows < a.rows ? group_first + a.group_rows : a.rows;\n";
     text += layout_.kept_on_chip ? "char* const kept_at = chip + a.kept;\n"
                                  : "char* const kept_at = (char*)(a.work + a.kept) + blockIdx.x * a.kept_bytes;\n";
@@ -246,26 +292,15 @@ std::string Printer::rows_kernel() {
   } else {
     begin = fmt::format("(i64)blockIdx.x * {}", rows_of_block);
     if (lanes) begin += fmt::format(" + (threadIdx.x >> 5) * {}", 32 / layout_.lanes);
-    end = "a.rows";
   }
-  const std::string row_of = lanes && layout_.lanes < 32
-                                 ? "const i64 row = {0} + team < a.rows ? {0} + team : a.rows - 1;\n"
-                                 : "const i64 row = {0};\n";
-  const auto row = [&](const std::string& first) { return fmt::format(fmt::runtime(row_of), first); };
   std::string loop;
-  if (layout_.buffers == 2) {
-    text += "int side = 0;\n";
-    text += fmt::format("if ({0} < {1}) {{\n", begin, end) + indented(row("(" + begin + ")") + copy, "  ") + "}\n";
-    text += "copies_begun();\n";
-    loop += fmt::format("side ^= 1;\nif (first_row + {} < {}) {{\n", step, end) +
-            indented(row(fmt::format("(first_row + {})", step)) + copy, "  ") + "}\n";
-    loop += "copies_begun();\nwait_for_copies<1>();\nchar* const row_at = chip + (side ^ 1) * a.row_bytes;\n";
+  if (chip) {
+    text += fmt::format("if ({0} < {1}) {{\n", begin, row_end_) +
+            indented(row_of("(" + begin + ")") + copy_row(), "  ") + "}\ncopies_begun();\n";
   }
-  loop += row("first_row");
+  loop += row_of("first_row");
   loop += coordinates(layout_.rows);
-  if (layout_.buffers == 1) {
-    loop += "{\n" + indented(copy, "  ") + "}\ncopies_begun();\nwait_for_copies<0>();\nchar* const row_at = chip;\n";
-  }
+  if (chip) loop += "wait_for_copies<0>();\n";
   if (grouped) {
     loop += fmt::format("const bool chunk_begins = (row - group_first) % {0} == 0;\n", kChunkRows);
     loop += fmt::format("const bool chunk_ends = (row - group_first) % {0} == {0} - 1 || row + 1 == group_end;\n",
@@ -273,9 +308,9 @@ std::string Printer::rows_kernel() {
     loop += fmt::format("const bool group_begins = row - group_first < {};\n", kChunkRows);
   }
   loop += body;
-  text += fmt::format("for (i64 first_row = {}; first_row < {}; first_row += {}) {{\n", begin, end, step) +
+  if (chip) loop += "copies_begun();\n";
+  text += fmt::format("for (i64 first_row = {}; first_row < {}; first_row += {}) {{\n", begin, row_end_, row_step_) +
           indented(loop, "  ") + "}\n";
-  if (layout_.buffers == 2) text += "wait_for_copies<0>();\n";
   if (grouped) text += "}\n";
   const std::string bounds =
       lanes ? std::to_string(kThreads) : fmt::format("{}, {}", layout_.bound_threads, layout_.bound_blocks);
