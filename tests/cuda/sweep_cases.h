@@ -215,6 +215,11 @@ inline std::vector<std::unique_ptr<SweepCase>> sweep_cases() {
     // More segments than a group has; and sums over rows that are too long to be kept on chip.
     const Tensor x = randn({1, 2'100'001}).eval(), wide = randn({3, 70'001}).eval();
     add("long row", {x / sum(abs(x), 1, true)});
+    // Rows that are on chip in part, with something placed in them; and maxima of halves, in pairs.
+    const Tensor halves = variable(randn({3, 120000}, DType::bf16).eval()), labels = randint(0, 120000, {3}).eval();
+    const Tensor loss = cross_entropy(halves, labels);
+    add("row that does not fit on chip", {loss, backward(loss)[halves]});
+    add("maxima of f16", {max(randn({5, 2056}, DType::f16).eval(), 1)});
     add("sums over long rows", {sum(wide - max(wide, 1, true), 0), sum(wide, 1)});
   }
   // Rows and totals of all lengths.

@@ -39,6 +39,7 @@ struct Layout {
   std::int64_t slots = 0;            // leaves of a thread
   std::int64_t staged_slots = 0;     // and how many of them are on chip; what does not fit is read again
   std::int64_t row_bytes = 0;        // of the row on chip
+  int buffers = 1;                   // rows of a block on chip at once
   bool kept_on_chip = true;          // sums over a few rows
   std::int64_t kept_bytes = 0;
 

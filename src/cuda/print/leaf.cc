@@ -30,7 +30,7 @@ std::string Printer::load_line(std::int32_t operand, bool on_chip) {
     return fmt::format("load_pack<{}>({}, {}, {})", layout_.width, at, aligned(o.strides, o.dtype, name), live());
   };
   if (on_chip && staged != layout_.staged.end()) {
-    const std::string own = fmt::format("read_own<{}>(chip + {}_staged, slot)", type, name);
+    const std::string own = fmt::format("read_own<{}>(row_at + {}_staged, slot)", type, name);
     return all_staged() ? fmt::format("{} = {};\n", pack, own)
                         : fmt::format("{} = slot < staged_slots ? {} : {};\n", pack, own, load_pack());
   }
@@ -41,6 +41,20 @@ std::string Printer::load_line(std::int32_t operand, bool on_chip) {
   const std::string stride =
       inner == 1 ? "1" : number(fmt::format("{}_{}{}", name, w.coordinate, w.sizes.size() - 1), inner);
   return fmt::format("{} = load_each<{}>({}, {}, {});\n", pack, layout_.width, at, stride, live());
+}
+
+// The operand of halves whose maximum v is, if it is one and its neighbours come as they are: halves compare in pairs.
+// -1: v is something else.
+std::int32_t Printer::halves_of_maximum(std::int32_t v) const {
+  if (instr(v).kind != Kind::reduce || instr(v).op != Op::max || layout_.tails || !layout_.vectors) return -1;
+  std::int32_t from = instr(v).arg[0];
+  while (instr(from).kind == Kind::compute && instr(from).op == Op::copy) from = instr(from).arg[0];
+  if (instr(from).kind != Kind::load) return -1;
+  const std::int32_t operand = instr(from).arg[0];
+  const Operand& o = p_.operands[static_cast<std::size_t>(operand)];
+  const bool pairs = o.kind == Operand::Kind::memory && is_half(o.dtype) && instr(v).type == RegType::f32 &&
+                     layout_.access(o.strides, o.dtype) == Access::pack;
+  return pairs ? operand : -1;
 }
 
 // Whether all lanes of the warp have packs, side by side.
@@ -136,6 +150,10 @@ std::string Printer::leaf(const Pass& pass) {
     }
   }
   for (const std::int32_t v : pass.reductions) {
+    if (const std::int32_t halves = halves_of_maximum(v); halves >= 0) {
+      after += fmt::format("sum{}.add(x{});\n", v, halves);
+      continue;
+    }
     const std::string x = element_of_reduction(v);
     body += layout_.tails ? fmt::format("sum{}.add(j, j < live ? {} : {});\n", v, x, nothing(v))
                           : fmt::format("sum{}.add(j, {});\n", v, x);

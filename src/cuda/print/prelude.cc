@@ -420,6 +420,40 @@ template <class T, int N> struct Pack {
     w[j >> 1] = j & 1 ? to_f16x2(__uint_as_float(w[j >> 1]), x) : __float_as_uint(x);
   }
 };
+
+// A lane's share of the maximum of a segment of halves, which compare in pairs.
+#ifdef __CUDACC_RTC__
+template <bool bf16> EBB u32 larger_halves(u32 a, u32 b) {
+  u32 x;
+  if constexpr (bf16) {
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(x) : "r"(a), "r"(b));
+  } else {
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(x) : "r"(a), "r"(b));
+  }
+  return x;
+}
+#else
+template <bool bf16> EBB u32 larger_halves(u32 a, u32 b) {
+  const f32 low = bf16 ? larger(from_bf16((u16)a), from_bf16((u16)b)) : larger(from_f16((u16)a), from_f16((u16)b));
+  const f32 high = bf16 ? larger(from_bf16((u16)(a >> 16)), from_bf16((u16)(b >> 16)))
+                        : larger(from_f16((u16)(a >> 16)), from_f16((u16)(b >> 16)));
+  return bf16 ? to_bf16x2(low, high) : (u32)to_f16(high) << 16 | to_f16(low);
+}
+#endif
+template <bool bf16> struct MostOfHalves {
+  static constexpr u32 kNothing = bf16 ? 0xFF80FF80u : 0xFC00FC00u;
+  u32 part = kNothing;
+  __device__ __forceinline__ void add(const Pack<u16, 8>& r) {
+    part = larger_halves<bf16>(part, larger_halves<bf16>(larger_halves<bf16>(r.w[0], r.w[1]),
+                                                         larger_halves<bf16>(r.w[2], r.w[3])));
+  }
+  template <int lanes> __device__ __forceinline__ f32 segment() {
+    const f32 low = bf16 ? from_bf16((u16)part) : from_f16((u16)part);
+    const f32 high = bf16 ? from_bf16((u16)(part >> 16)) : from_f16((u16)(part >> 16));
+    part = kNothing;
+    return over_lanes<Most, lanes>(larger(low, high));
+  }
+};
 template <int N, class T> EBB Pack<T, N> load_each(const T* p, i64 stride, int live) {
   Pack<T, N> r;
 #pragma unroll

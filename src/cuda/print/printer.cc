@@ -99,7 +99,8 @@ void Printer::sizes() {
   }
   std::int64_t shared = 0;
   if (!layout_.staged.empty()) {
-    shared += layout_.row_bytes;
+    if (layout_.buffers > 1) number("row_bytes", layout_.row_bytes);
+    shared += layout_.buffers * layout_.row_bytes;
   }
   if (layout_.mapping == Mapping::row_groups) {
     number("kept_bytes", layout_.kept_bytes);
@@ -204,6 +205,18 @@ std::string Printer::load(std::int32_t operand, RegType type) {
   }
 }
 
+// Is the value a summand and nothing else? Then -0 does for 0, which the compiler knows to leave out.
+bool Printer::is_only_added(std::int32_t v) const {
+  if (instr(v).type != RegType::f32) return false;
+  for (const Output& o : p_.outputs) {
+    if (o.value == v) return false;
+  }
+  return std::all_of(p_.instrs.begin(), p_.instrs.end(), [&](const Instr& i) {
+    if (i.kind == Kind::load || std::find(std::begin(i.arg), std::end(i.arg), v) == std::end(i.arg)) return true;
+    return i.kind == Kind::compute && i.op == Op::add && i.arg[0] != i.arg[1];
+  });
+}
+
 // The value as an expression of other values. Reductions and picks are made elsewhere.
 std::string Printer::expression(std::int32_t v) {
   const Instr& i = instr(v);
@@ -216,6 +229,7 @@ std::string Printer::expression(std::int32_t v) {
     case Kind::round:
       return rounded(name(a), i.dtype);
     case Kind::place:
+      if (!placing_) return is_only_added(v) ? "-0.0f" : fmt::format("({})0", type_text(i.type));
       return fmt::format("col == place{} ? {} : ({})0", v, name(a), type_text(i.type));
     default:
       if (coarse_ && i.type == RegType::f32 && instr(a).type == RegType::f32) {

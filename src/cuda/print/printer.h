@@ -52,6 +52,7 @@ class Printer {
   std::string aligned(const Strides& strides, DType dtype, const std::string& who);
 
   std::string load(std::int32_t operand, RegType type);
+  bool is_only_added(std::int32_t v) const;
   std::string expression(std::int32_t v);
   std::string define(std::int32_t v, const std::string& expression);
   std::string define(std::int32_t v) { return define(v, expression(v)); }
@@ -73,6 +74,7 @@ class Printer {
   std::string leaf(const Pass& pass);
   std::string load_line(std::int32_t operand, bool on_chip);
   std::string live() const { return layout_.tails ? "live" : std::to_string(layout_.width); }
+  std::int32_t halves_of_maximum(std::int32_t v) const;
   std::string whole() const;
   std::string position() const;  // of an element, for complaints
 
@@ -86,6 +88,9 @@ class Printer {
   Pass pass_of(int stage) const;
   std::string row_values(int stage);
   std::string pick(std::int32_t v);
+  bool placed_by_owner(const Pass& pass) const;
+  std::string placed_before(const Pass& pass);
+  std::string placed_after(const Pass& pass);
   std::string row_pass(int stage);
   std::string over_leaves(const std::string& body, const std::string& end_of_segment);
   bool all_staged() const { return layout_.staged_slots == layout_.slots; }
@@ -102,6 +107,7 @@ class Printer {
   const std::int32_t n_;
   bool coarse_ = false;  // all results are halves
   bool in_finish_ = false, in_leaf_ = false;
+  bool placing_ = true;  // what is placed is looked for at every element
   SweepText out_;
   std::string fields_;
   std::map<std::string, std::size_t> members_;  // their numbers

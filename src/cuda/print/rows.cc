@@ -49,7 +49,7 @@ std::string Printer::over_leaves(const std::string& body, const std::string& end
   std::string text =
       fmt::format("for ({} segment = {}warp, round = 0; segment < {}; segment += warps, ++round) {{\n", index,
                   layout_.long_row ? "first_segment + " : "", layout_.long_row ? "end_segment" : "segments");
-  text += fmt::format("  for (int k = 0; k < {}; ++k) {{\n", kLeaves);
+  text += fmt::format("#pragma unroll\n  for (int k = 0; k < {}; ++k) {{\n", kLeaves);
   text += fmt::format("    const {} leaf = segment * {} + k * {} + lane * {};\n", index, kSegment, 32 * kLeaf, kLeaf);
   text += fmt::format("    const int slot = (int)round * {} + k;\n    if (leaf >= columns) break;\n", kLeaves);
   return text + indented(body, "    ") + "  }\n" + indented(end_of_segment, "  ") + "}\n";
@@ -58,27 +58,37 @@ std::string Printer::over_leaves(const std::string& body, const std::string& end
 std::string Printer::row_pass(int stage) {
   const Pass pass = pass_of(stage);
   if (pass.empty()) return "";
-  std::string body = leaf(pass), text, end;
+  const bool by_owner = placed_by_owner(pass);
+  std::string text, end;
+  if (by_owner) text += placed_before(pass);
+  placing_ = !by_owner;
+  std::string body = leaf(pass);
+  placing_ = true;
   if (stage == last_pass_ && !layout_.staged.empty()) {
     body += "if (more) {\n" + indented(copy_staged("_next"), "  ") + "}\n";
     text += next_row();
   }
-  for (const std::int32_t v : pass.reductions)
-    text +=
-        fmt::format("Reduction<{}, {}, {}> sum{};\n", reduction_text(instr(v).op), element_type(v), wide_type(v), v);
+  for (const std::int32_t v : pass.reductions) {
+    const std::int32_t halves = halves_of_maximum(v);
+    const bool bf16 = halves >= 0 && p_.operands[static_cast<std::size_t>(halves)].dtype == DType::bf16;
+    text += halves >= 0 ? fmt::format("MostOfHalves<{}> sum{};\n", bf16, v)
+                        : fmt::format("Reduction<{}, {}, {}> sum{};\n", reduction_text(instr(v).op), element_type(v),
+                                      wide_type(v), v);
+  }
   const auto give = [&](std::int32_t v, const std::string& all) {
     if (instr(v).kind == Kind::reduce) return define(v, narrowed(v, all));
     return fmt::format("if (lead) a.work[{} * a.parts + row] = bits_of({});\n", total_number(v), all);
   };
   if (layout_.mapping == Mapping::lanes_per_row) {
-    text += over_leaves(body, "");
+    text += over_leaves(body, "") + (by_owner ? placed_after(pass) : "");
     for (const std::int32_t v : pass.reductions) {
       text += fmt::format("const {0} all{1} = sum{1}.segment<{2}>();\n", wide_type(v), v, layout_.lanes);
       text += give(v, fmt::format("all{}", v));
     }
     return text;
   }
-  if (pass.reductions.empty() && !layout_.long_row) return text + over_leaves(body, "");
+  if (pass.reductions.empty() && !layout_.long_row)
+    return text + over_leaves(body, "") + (by_owner ? placed_after(pass) : "");
   most_reductions_ = std::max(most_reductions_, pass.reductions.size());
   for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
     const std::int32_t v = pass.reductions[r];
@@ -92,7 +102,7 @@ std::string Printer::row_pass(int stage) {
                        count);
   };
   if (!layout_.long_row) {
-    text += over_leaves(body, end) + "__syncthreads();\n";
+    text += over_leaves(body, end) + (by_owner ? placed_after(pass) : "") + "__syncthreads();\n";
     for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
       const std::int32_t v = pass.reductions[r];
       text += fmt::format("const {} all{} = {};\n", wide_type(v), v, over(r, "segments")) +
@@ -161,6 +171,66 @@ std::string Printer::pick(std::int32_t v) {
   return text + fmt::format("  {} = {};\n}}\n", name(v), name(i.arg[0]));
 }
 
+// What is placed in a row changes one element of its results. Where nothing is added up of it, all elements are made
+// without it, and the thread that stored that element does so again: looking for it everywhere costs three instructions
+// an element.
+bool Printer::placed_by_owner(const Pass& pass) const {
+  if (layout_.long_row || !layout_.vectors || pass.outputs.empty()) return false;
+  const auto has_place = [&](const std::vector<char>& needed) {
+    for (std::int32_t v = 0; v < n_; ++v) {
+      if (needed[static_cast<std::size_t>(v)] && instr(v).kind == Kind::place) return true;
+    }
+    return false;
+  };
+  if (!has_place(pass.needed) || !pass.checks.empty()) return false;
+  std::vector<char> added(static_cast<std::size_t>(n_));
+  for (const std::int32_t v : pass.reductions) need(instr(v).arg[0], added);
+  for (const std::int32_t v : pass.sums) need(instr(v).arg[0], added);
+  return !has_place(added);
+}
+
+// The elements at the places, before the pass: it may store over what they are made of.
+std::string Printer::placed_before(const Pass& pass) {
+  std::string text;
+  for (std::int32_t v = 0; v < n_; ++v) {
+    if (!pass.needed[static_cast<std::size_t>(v)] || instr(v).kind != Kind::place) continue;
+    std::vector<char> needed(static_cast<std::size_t>(n_));
+    std::string names, give;
+    for (const std::size_t o : pass.outputs) {
+      const std::int32_t value = p_.outputs[o].value;
+      need(value, needed);
+      text += fmt::format("{} at_place{}_{} = 0;\n", type_text(instr(value).type), v, o);
+      give += fmt::format("  at_place{}_{} = {};\n", v, o, name(value));
+    }
+    text += fmt::format("if (place{0} >= 0) {{\n  const i64 col = place{0};\n", v);
+    text += indented(coordinates(layout_.columns), "  ");
+    for (std::int32_t u = 0; u < n_; ++u) {
+      if (needed[static_cast<std::size_t>(u)]) text += "  " + define(u);
+    }
+    text += give + "}\n";
+  }
+  return text;
+}
+
+std::string Printer::placed_after(const Pass& pass) {
+  std::string text = "__syncwarp();\n";  // neighbours store for each other: see store_pack
+  for (std::int32_t v = 0; v < n_; ++v) {
+    if (!pass.needed[static_cast<std::size_t>(v)] || instr(v).kind != Kind::place) continue;
+    // Who has it: see over_leaves.
+    const bool lanes = layout_.mapping == Mapping::lanes_per_row;
+    std::string owner = fmt::format("(place{} / {}) % {} == lane", v, kLeaf, lanes ? layout_.lanes : 32);
+    if (!lanes) owner += fmt::format(" && (place{} / {}) % warps == warp", v, kSegment);
+    text += fmt::format("if (place{0} >= 0 && {1}) {{\n  const i64 col = place{0};\n", v, owner);
+    text += indented(coordinates(layout_.columns), "  ");
+    for (const std::size_t o : pass.outputs) {
+      text += "  " + define(p_.outputs[o].value, fmt::format("at_place{}_{}", v, o));
+      text += "  " + store(p_.outputs[o], o);
+    }
+    text += "}\n";
+  }
+  return text;
+}
+
 std::string Printer::row_body() {
   std::string text;
   for (int stage = 0; stage < p_.stages; ++stage) {
@@ -186,7 +256,7 @@ std::string Printer::copy_staged(const std::string& ending) {
     const Operand& o = p_.operands[static_cast<std::size_t>(operand)];
     const std::string who = fmt::format("x{}", operand);
     const std::string from = fmt::format("{}{} + ({})", who, ending, address(o.strides, who, &layout_.columns));
-    const std::string copy = fmt::format("copy_own(chip + {}_staged, slot, {}, {}, {});\n", who, from,
+    const std::string copy = fmt::format("copy_own(row_at + {}_staged, slot, {}, {}, {});\n", who, from,
                                          aligned(o.strides, o.dtype, who), live());
     text += all_staged() ? copy : fmt::format("if (slot < staged_slots) {}else prefetch({});\n", copy, from);
   }
@@ -225,12 +295,12 @@ std::string Printer::row_of(const std::string& first) const {
 
 // Before the last pass over a row: is there another, and where does it begin?
 std::string Printer::next_row() {
-  std::string text = fmt::format("const bool more = first_row + {} < {};\n", row_step_, row_end_);
+  const std::string next = fmt::format("(first_row + {} * {})", layout_.buffers, row_step_);
+  std::string text = fmt::format("const bool more = {} < {};\n", next, row_end_);
   for (const std::int32_t operand : layout_.staged)
     text += fmt::format("const {}* x{}_next;\n", memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype),
                         operand);
-  return text + "{\n" + indented(row_of(fmt::format("(first_row + {})", row_step_)) + rows_begin("_next"), "  ") +
-         "}\n";
+  return text + "{\n" + indented(row_of(next) + rows_begin("_next"), "  ") + "}\n";
 }
 
 std::string Printer::rows_kernel() {
@@ -295,12 +365,18 @@ std::string Printer::rows_kernel() {
   }
   std::string loop;
   if (chip) {
-    text += fmt::format("if ({0} < {1}) {{\n", begin, row_end_) +
-            indented(row_of("(" + begin + ")") + copy_row(), "  ") + "}\ncopies_begun();\n";
+    text += "char* row_at = chip;\n";
+    for (int buffer = 0; buffer < layout_.buffers; ++buffer) {
+      const std::string first = fmt::format("({} + {} * {})", begin, buffer, row_step_);
+      if (buffer > 0) text += "row_at = chip + a.row_bytes;\n";
+      text += fmt::format("if ({} < {}) {{\n", first, row_end_) + indented(row_of(first) + copy_row(), "  ") +
+              "}\ncopies_begun();\n";
+    }
+    if (layout_.buffers > 1) text += "row_at = chip;\n";
   }
   loop += row_of("first_row");
   loop += coordinates(layout_.rows);
-  if (chip) loop += "wait_for_copies<0>();\n";
+  if (chip) loop += fmt::format("wait_for_copies<{}>();\n", layout_.buffers - 1);
   if (grouped) {
     loop += fmt::format("const bool chunk_begins = (row - group_first) % {0} == 0;\n", kChunkRows);
     loop += fmt::format("const bool chunk_ends = (row - group_first) % {0} == {0} - 1 || row + 1 == group_end;\n",
@@ -309,6 +385,7 @@ std::string Printer::rows_kernel() {
   }
   loop += body;
   if (chip) loop += "copies_begun();\n";
+  if (chip && layout_.buffers > 1) loop += "row_at = row_at == chip ? chip + a.row_bytes : chip;\n";
   text += fmt::format("for (i64 first_row = {}; first_row < {}; first_row += {}) {{\n", begin, row_end_, row_step_) +
           indented(loop, "  ") + "}\n";
   if (grouped) text += "}\n";
