@@ -115,7 +115,7 @@ class CudaBackend final : public Backend {
     }
     BufferPtr workspace;
     const std::vector<std::uint64_t> words = bind(sweep, text, arguments, run, workspace);
-    gpu_.launch(kernel, text.blocks, words, text.threads, text.shared);
+    launch_sweep(kernel, text, words);
     if (text.finish_blocks)
       gpu_.launch(shared.finish.load(std::memory_order_acquire), text.finish_blocks, words, text.finish_threads);
   }
@@ -239,10 +239,13 @@ class CudaBackend final : public Backend {
 
  private:
   SweepText print(const Program& program, Alignment alignment) const {
-    SweepText text = print_sweep(program, gpu_.limits(), alignment);
-    if (const unsigned each = text.blocks_each)
-      text.blocks = std::min(text.blocks, each * static_cast<unsigned>(gpu_.multiprocessors()));
-    return text;
+    return print_sweep(program, gpu_.limits(), alignment);
+  }
+
+  void launch_sweep(Function kernel, const SweepText& text, std::span<const std::uint64_t> words) {
+    unsigned blocks = text.blocks;
+    if (text.stays) blocks = std::min(blocks, gpu_.blocks_at_a_time(kernel, text.threads, text.shared));
+    gpu_.launch(kernel, blocks, words, text.threads, text.shared);
   }
 
   static std::unique_ptr<Recorder>& recorder() {
@@ -260,7 +263,7 @@ class CudaBackend final : public Backend {
     const SweepText& text = sweep->for_any;
     BufferPtr workspace;
     const std::vector<std::uint64_t> words = bind(sweep, text, arguments, run, workspace);
-    gpu_.launch(gpu_.kernel(text.text, "sweep"), text.blocks, words, text.threads, text.shared);
+    launch_sweep(gpu_.kernel(text.text, "sweep"), text, words);
     if (text.finish_blocks)
       gpu_.launch(gpu_.kernel(text.text, "finish"), text.finish_blocks, words, text.finish_threads);
   }

@@ -328,6 +328,10 @@ void emulate_device() {
   d.wait = [](Event) { return unless_capture_forbids(); };
   d.query = [](Event) { return unfinished ? kNotReady : unless_capture_forbids(); };
   d.set_function = [](Function, int, int) { return fine(); };
+  d.blocks_of_multiprocessor = [](int* blocks, Function, int, std::size_t) {
+    *blocks = 2;
+    return fine();
+  };
   d.load_module = load_module;
   d.function = find_function;
   d.launch = [](Function f, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned shared,

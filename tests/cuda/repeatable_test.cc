@@ -159,8 +159,9 @@ TEST_F(Repeatable, FunctionsOfAllHalvesAreRight) {
       {"rsqrt", [](const Tensor& x) { return rsqrt(x); }}, {"sigmoid", [](const Tensor& x) { return sigmoid(x); }},
       {"1 / x", [](const Tensor& x) { return 1 / x; }},    {"x / 3", [](const Tensor& x) { return x / 3; }},
       {"erf", [](const Tensor& x) { return erf(x); }},     {"softplus", [](const Tensor& x) { return softplus(x); }},
-      {"silu", [](const Tensor& x) { return silu(x); }},   {"gelu", [](const Tensor& x) { return gelu(x); }},
-      {"sinh", [](const Tensor& x) { return sinh(x); }},   {"cosh", [](const Tensor& x) { return cosh(x); }},
+      {"erfc", [](const Tensor& x) { return erfc(x); }},   {"silu", [](const Tensor& x) { return silu(x); }},
+      {"gelu", [](const Tensor& x) { return gelu(x); }},   {"sinh", [](const Tensor& x) { return sinh(x); }},
+      {"cosh", [](const Tensor& x) { return cosh(x); }},
   };
   for (const DType dtype : {DType::bf16, DType::f16}) {
     std::vector<float> all(65536);

@@ -96,6 +96,14 @@ const char* quick_function(Op op) {
       return "quick_log1p";
     case Op::tanh:
       return "quick_tanh";
+    case Op::sinh:
+      return "quick_sinh";
+    case Op::cosh:
+      return "quick_cosh";
+    case Op::erf:
+      return "quick_erf";
+    case Op::erfc:
+      return "quick_erfc";
     case Op::sqrt:
       return "quick_sqrt";
     case Op::rsqrt:

@@ -106,8 +106,6 @@ void lay_rows_on_chip(const Program& p, const GpuLimits& limits, Layout& l) {
     l.staged.clear();
   }
   l.row_bytes = l.staged_slots * slot_bytes;
-  // Short rows would be copied too late for their turn.
-  if (4 * l.row_bytes + 2 * kept <= limits.shared - kSharedOfText) l.buffers = 2;
 }
 
 // Warps with as equal shares of a row's segments as can be.
@@ -212,11 +210,9 @@ Layout layout_of(const Program& p, const GpuLimits& limits) {
     l = on_chip;
     l.blocks = blocks_for(l.mapping == Mapping::row_groups ? l.groups : rows);
   }
-  if (!l.staged.empty()) {
-    const std::int64_t shared = l.buffers * l.row_bytes + (l.kept_on_chip ? l.kept_bytes : 0) + (4 << 10);
-    l.blocks_each =
-        static_cast<unsigned>(std::clamp<std::int64_t>(limits.shared_of_multiprocessor / shared, 1, 2048 / l.threads));
-  }
+  // Rows of three blocks that fit beside each other overlap better than those of two.
+  const std::int64_t shared = l.row_bytes + (l.kept_on_chip ? l.kept_bytes : 0) + kSharedOfText;
+  if (!l.staged.empty() && l.bound_threads == 512 && 3 * shared <= limits.shared_of_multiprocessor) l.bound_blocks = 3;
   return l;
 }
 

@@ -39,7 +39,6 @@ struct Layout {
   std::int64_t slots = 0;            // leaves of a thread
   std::int64_t staged_slots = 0;     // and how many of them are on chip; what does not fit is read again
   std::int64_t row_bytes = 0;        // of the row on chip
-  int buffers = 1;                   // rows of a block on chip at once
   bool kept_on_chip = true;          // sums over a few rows
   std::int64_t kept_bytes = 0;
 
@@ -47,7 +46,7 @@ struct Layout {
   std::int64_t parts = 0;     // of totals
   std::int64_t groups = 0, group_rows = 1;
   int threads = kThreads;
-  unsigned blocks = 1, blocks_each = 0;
+  unsigned blocks = 1;
   int bound_threads = kThreads, bound_blocks = 0;  // of the text
 
   const Walk& line() const { return mapping == Mapping::elements ? elements : columns; }

@@ -30,7 +30,7 @@ std::string Printer::load_line(std::int32_t operand, bool on_chip) {
     return fmt::format("load_pack<{}>({}, {}, {})", layout_.width, at, aligned(o.strides, o.dtype, name), live());
   };
   if (on_chip && staged != layout_.staged.end()) {
-    const std::string own = fmt::format("read_own<{}>(row_at + {}_staged, slot)", type, name);
+    const std::string own = fmt::format("read_own<{}>(chip + {}_staged, slot)", type, name);
     return all_staged() ? fmt::format("{} = {};\n", pack, own)
                         : fmt::format("{} = slot < staged_slots ? {} : {};\n", pack, own, load_pack());
   }

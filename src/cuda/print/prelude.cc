@@ -101,12 +101,15 @@ template <class T> EBB T integer_power(T base, T exponent) {
   return result;
 }
 
-// For sweeps whose results are all halves: functions of f32 to a relative 2^-16 or better, where f16 keeps 2^-11. Results
+// For sweeps whose results are all halves: functions of f32 to a relative 2^-15 or better, where f16 keeps 2^-11. Results
 // of exponentials below 2^-126 are 0.
 #ifdef __CUDACC_RTC__
 EBB f32 power_of_two(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 EBB f32 logarithm_to_two(f32 x) { f32 y; asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 EBB f32 quick_reciprocal(f32 x) { f32 y; asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+// Of numbers, and with results, that are not subnormal: fewer instructions.
+EBB f32 normal_logarithm_to_two(f32 x) { f32 y; asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+EBB f32 normal_reciprocal(f32 x) { f32 y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 EBB f32 quick_sqrt(f32 x) { f32 y; asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 EBB f32 quick_rsqrt(f32 x) { f32 y; asm("rsqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 EBB f32 quick_quotient(f32 a, f32 b) { f32 y; asm("div.full.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }
@@ -114,6 +117,8 @@ EBB f32 quick_quotient(f32 a, f32 b) { f32 y; asm("div.full.f32 %0, %1, %2;" : "
 EBB f32 power_of_two(f32 x) { return exp2f(x); }
 EBB f32 logarithm_to_two(f32 x) { return log2f(x); }
 EBB f32 quick_reciprocal(f32 x) { return 1 / x; }
+EBB f32 normal_logarithm_to_two(f32 x) { return log2f(x); }
+EBB f32 normal_reciprocal(f32 x) { return 1 / x; }
 EBB f32 quick_sqrt(f32 x) { return sqrtf(x); }
 EBB f32 quick_rsqrt(f32 x) { return 1 / sqrtf(x); }
 EBB f32 quick_quotient(f32 a, f32 b) { return a / b; }
@@ -130,16 +135,40 @@ EBB f32 quick_log2(f32 x) {
   return fabsf(d) < 0.015625f ? log1p_near_0(d) * 1.4426950408889634f : logarithm_to_two(x);
 }
 EBB f32 quick_log1p(f32 x) {
-  return fabsf(x) < 0.015625f ? log1p_near_0(x) : logarithm_to_two(1.0f + x) * 0.6931471805599453f;
+  return fabsf(x) < 0.015625f ? log1p_near_0(x) : normal_logarithm_to_two(1.0f + x) * 0.6931471805599453f;
 }
 EBB f32 quick_expm1(f32 x) {
   const f32 near = x * fmaf(x, fmaf(x, fmaf(x, 0.041666667f, 0.16666667f), 0.5f), 1.0f);
   return fabsf(x) < 0.03125f ? near : quick_exp(x) - 1.0f;
 }
 EBB f32 quick_tanh(f32 x) {
-  const f32 e = quick_exp(-2.0f * fabsf(x)), far = (1.0f - e) * quick_reciprocal(1.0f + e);
+  const f32 e = quick_exp(-2.0f * fabsf(x)), far = (1.0f - e) * normal_reciprocal(1.0f + e);
   const f32 s = x * x, near = x * fmaf(s, fmaf(s, 0.13333333f, -0.33333333f), 1.0f);
   return fabsf(x) < 0.125f ? near : x < 0 ? -far : far;
+}
+// e^|x| / 2 is finite where cosh is.
+EBB f32 quick_cosh(f32 x) {
+  const f32 half = power_of_two(fmaf(fabsf(x), 1.4426950408889634f, -1.0f));
+  return fmaf(0.25f, normal_reciprocal(half), half);
+}
+EBB f32 quick_sinh(f32 x) {
+  const f32 half = power_of_two(fmaf(fabsf(x), 1.4426950408889634f, -1.0f));
+  const f32 far = fmaf(-0.25f, normal_reciprocal(half), half);
+  const f32 s = x * x, near = x * fmaf(s, fmaf(s, 0.0083333333f, 0.16666667f), 1.0f);
+  return fabsf(x) < 0.25f ? near : x < 0 ? -far : far;
+}
+// t·e^(-x²)·2^q(t) with t = 1 / (1 + |x| / 2); q was fitted to log2 of e^(x²)·erfc(x) / t up to x = 10.5.
+EBB f32 quick_erfc(f32 x) {
+  const f32 size = fabsf(x), t = normal_reciprocal(fmaf(0.5f, size, 1.0f));
+  const f32 q = fmaf(t, fmaf(t, fmaf(t, fmaf(t, fmaf(t, 0.33165029f, -1.0281416f), 0.69057602f), 0.36366332f), 1.4695833f),
+                     -1.8273199f);
+  const f32 far = t * power_of_two(fmaf(size * size, -1.4426950408889634f, q));
+  return x < 0 ? 2.0f - far : far;
+}
+EBB f32 quick_erf(f32 x) {
+  const f32 far = 1.0f - quick_erfc(fabsf(x)), s = x * x;
+  const f32 near = x * fmaf(s, fmaf(s, fmaf(s, -0.023589848f, 0.11216793f), -0.37608243f), 1.1283787f);
+  return fabsf(x) < 0.5f ? near : x < 0 ? -far : far;
 }
 
 // CUDA's pow errs by 2 units in the last place, and powf by more. Small whole exponents, the common ones, are products:
@@ -334,8 +363,8 @@ template <class Op, class T, class W> struct Reduction {
     return x;
   }
 };
-// Up to 1024 of them; the same number for all lanes.
-template <class Op, class W> EBB W over_segments(const u64* parts, int count) {
+// Up to 1024 of them; the same number for all lanes. `ahead`: loads of a lane in flight.
+template <class Op, class W, int ahead = 4> EBB W over_segments(const u64* parts, int count) {
   W x = Op::template nothing<W>();
   const int lane = threadIdx.x & 31;
   if (count <= 32) {  // groups of so many lanes add the same; what other lanes would add is nothing
@@ -345,7 +374,7 @@ template <class Op, class W> EBB W over_segments(const u64* parts, int count) {
     for (int distance = lanes >> 1; distance; distance >>= 1) x = Op::of(x, other_lane(x, distance));
     return x;
   }
-#pragma unroll 4
+#pragma unroll ahead
   for (int i = lane; i < count; i += 32) x = Op::of(x, from_bits(x, parts[i]));
   return over_lanes<Op>(x);
 }
@@ -358,7 +387,7 @@ template <class Op, class W> EBB W over_parts(const u64* parts, i64 count, u64* 
     const int here = groups - first < 1024 ? (int)(groups - first) : 1024;
     for (int g = warp; g < here; g += warps) {
       const i64 base = (first + g) * 1024;
-      const W y = over_segments<Op, W>(parts + base, count - base < 1024 ? (int)(count - base) : 1024);
+      const W y = over_segments<Op, W, 16>(parts + base, count - base < 1024 ? (int)(count - base) : 1024);
       if (lane == 0) shared[g] = bits_of(y);
     }
     __syncthreads();

@@ -78,7 +78,7 @@ void Printer::sizes() {
   const std::int64_t rows = p_.rows(), columns = p_.columns();
   out_.blocks = layout_.blocks;
   out_.threads = static_cast<unsigned>(layout_.threads);
-  out_.blocks_each = layout_.blocks_each;
+  out_.stays = !layout_.staged.empty();
   number("columns", columns);
   if (layout_.mapping == Mapping::elements) {
     number("n", layout_.full ? rows * columns : rows);
@@ -99,8 +99,7 @@ void Printer::sizes() {
   }
   std::int64_t shared = 0;
   if (!layout_.staged.empty()) {
-    if (layout_.buffers > 1) number("row_bytes", layout_.row_bytes);
-    shared += layout_.buffers * layout_.row_bytes;
+    shared += layout_.row_bytes;
   }
   if (layout_.mapping == Mapping::row_groups) {
     number("kept_bytes", layout_.kept_bytes);

@@ -256,7 +256,7 @@ std::string Printer::copy_staged(const std::string& ending) {
     const Operand& o = p_.operands[static_cast<std::size_t>(operand)];
     const std::string who = fmt::format("x{}", operand);
     const std::string from = fmt::format("{}{} + ({})", who, ending, address(o.strides, who, &layout_.columns));
-    const std::string copy = fmt::format("copy_own(row_at + {}_staged, slot, {}, {}, {});\n", who, from,
+    const std::string copy = fmt::format("copy_own(chip + {}_staged, slot, {}, {}, {});\n", who, from,
                                          aligned(o.strides, o.dtype, who), live());
     text += all_staged() ? copy : fmt::format("if (slot < staged_slots) {}else prefetch({});\n", copy, from);
   }
@@ -295,7 +295,7 @@ std::string Printer::row_of(const std::string& first) const {
 
 // Before the last pass over a row: is there another, and where does it begin?
 std::string Printer::next_row() {
-  const std::string next = fmt::format("(first_row + {} * {})", layout_.buffers, row_step_);
+  const std::string next = fmt::format("(first_row + {})", row_step_);
   std::string text = fmt::format("const bool more = {} < {};\n", next, row_end_);
   for (const std::int32_t operand : layout_.staged)
     text += fmt::format("const {}* x{}_next;\n", memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype),
@@ -365,18 +365,12 @@ std::string Printer::rows_kernel() {
   }
   std::string loop;
   if (chip) {
-    text += "char* row_at = chip;\n";
-    for (int buffer = 0; buffer < layout_.buffers; ++buffer) {
-      const std::string first = fmt::format("({} + {} * {})", begin, buffer, row_step_);
-      if (buffer > 0) text += "row_at = chip + a.row_bytes;\n";
-      text += fmt::format("if ({} < {}) {{\n", first, row_end_) + indented(row_of(first) + copy_row(), "  ") +
-              "}\ncopies_begun();\n";
-    }
-    if (layout_.buffers > 1) text += "row_at = chip;\n";
+    text += fmt::format("if ({} < {}) {{\n", begin, row_end_) + indented(row_of("(" + begin + ")") + copy_row(), "  ") +
+            "}\ncopies_begun();\n";
   }
   loop += row_of("first_row");
   loop += coordinates(layout_.rows);
-  if (chip) loop += fmt::format("wait_for_copies<{}>();\n", layout_.buffers - 1);
+  if (chip) loop += "wait_for_copies<0>();\n";
   if (grouped) {
     loop += fmt::format("const bool chunk_begins = (row - group_first) % {0} == 0;\n", kChunkRows);
     loop += fmt::format("const bool chunk_ends = (row - group_first) % {0} == {0} - 1 || row + 1 == group_end;\n",
@@ -385,7 +379,6 @@ std::string Printer::rows_kernel() {
   }
   loop += body;
   if (chip) loop += "copies_begun();\n";
-  if (chip && layout_.buffers > 1) loop += "row_at = row_at == chip ? chip + a.row_bytes : chip;\n";
   text += fmt::format("for (i64 first_row = {}; first_row < {}; first_row += {}) {{\n", begin, row_end_, row_step_) +
           indented(loop, "  ") + "}\n";
   if (grouped) text += "}\n";

@@ -22,7 +22,8 @@ using Address = unsigned long long;
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotReady = 600;
 inline constexpr int kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMinor = 76;  // device attributes
 inline constexpr int kSharedOfMultiprocessor = 81, kSharedOfBlock = 97;                    // also
-inline constexpr int kMostSharedOfFunction = 8;                                            // a function attribute
+inline constexpr int kMostSharedOfFunction = 8,
+                     kSharedShareOfFunction = 9;  // function attributes; the share in percent
 inline constexpr unsigned kNonBlocking = 1, kDisableTiming = 2, kPortable = 1;
 inline constexpr int kCaptureRelaxed = 2;                         // of threads towards captures
 inline constexpr int kReleaseThreshold = 4;                       // of a memory pool
@@ -37,52 +38,53 @@ struct KernelNode {
 };
 
 // Name in the table, symbol in the library, parameters.
-#define EBB_CUDA_DRIVER(X)                                                                                    \
-  X(init, cuInit, (unsigned))                                                                                 \
-  X(version, cuDriverGetVersion, (int*))                                                                      \
-  X(error_name, cuGetErrorName, (Result, const char**))                                                       \
-  X(error_text, cuGetErrorString, (Result, const char**))                                                     \
-  X(device_count, cuDeviceGetCount, (int*))                                                                   \
-  X(device, cuDeviceGet, (int*, int))                                                                         \
-  X(device_name, cuDeviceGetName, (char*, int, int))                                                          \
-  X(device_attribute, cuDeviceGetAttribute, (int*, int, int))                                                 \
-  X(total_memory, cuDeviceTotalMem_v2, (std::size_t*, int))                                                   \
-  X(retain_context, cuDevicePrimaryCtxRetain, (Context*, int))                                                \
-  X(set_context, cuCtxSetCurrent, (Context))                                                                  \
-  X(current_context, cuCtxGetCurrent, (Context*))                                                             \
-  X(allocate, cuMemAlloc_v2, (Address*, std::size_t))                                                         \
-  X(free, cuMemFree_v2, (Address))                                                                            \
-  X(allocate_async, cuMemAllocAsync, (Address*, std::size_t, Stream))                                         \
-  X(free_async, cuMemFreeAsync, (Address, Stream))                                                            \
-  X(default_pool, cuDeviceGetDefaultMemPool, (MemoryPool*, int))                                              \
-  X(set_pool, cuMemPoolSetAttribute, (MemoryPool, int, void*))                                                \
-  X(allocate_host, cuMemHostAlloc, (void**, std::size_t, unsigned))                                           \
-  X(to_device, cuMemcpyHtoDAsync_v2, (Address, const void*, std::size_t, Stream))                             \
-  X(to_host, cuMemcpyDtoHAsync_v2, (void*, Address, std::size_t, Stream))                                     \
-  X(set_bytes, cuMemsetD8Async, (Address, unsigned char, std::size_t, Stream))                                \
-  X(create_stream, cuStreamCreate, (Stream*, unsigned))                                                       \
-  X(synchronize, cuStreamSynchronize, (Stream))                                                               \
-  X(synchronize_all, cuCtxSynchronize, ())                                                                    \
-  X(stream_wait, cuStreamWaitEvent, (Stream, Event, unsigned))                                                \
-  X(is_capturing, cuStreamIsCapturing, (Stream, int*))                                                        \
-  X(capture_mode, cuThreadExchangeStreamCaptureMode, (int*))                                                  \
-  X(create_event, cuEventCreate, (Event*, unsigned))                                                          \
-  X(record, cuEventRecord, (Event, Stream))                                                                   \
-  X(query, cuEventQuery, (Event))                                                                             \
-  X(wait, cuEventSynchronize, (Event))                                                                        \
-  X(load_module, cuModuleLoadData, (Module*, const void*))                                                    \
-  X(function, cuModuleGetFunction, (Function*, Module, const char*))                                          \
-  X(set_function, cuFuncSetAttribute, (Function, int, int))                                                   \
-  X(launch, cuLaunchKernel,                                                                                   \
-    (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**)) \
-  X(begin_capture, cuStreamBeginCapture_v2, (Stream, int))                                                    \
-  X(end_capture, cuStreamEndCapture, (Stream, Graph*))                                                        \
-  X(capture_info, cuStreamGetCaptureInfo_v2,                                                                  \
-    (Stream, int*, unsigned long long*, Graph*, const GraphNode**, std::size_t*))                             \
-  X(instantiate, cuGraphInstantiateWithFlags, (GraphExec*, Graph, unsigned long long))                        \
-  X(set_kernel, cuGraphExecKernelNodeSetParams, (GraphExec, GraphNode, const KernelNode*))                    \
-  X(launch_graph, cuGraphLaunch, (GraphExec, Stream))                                                         \
-  X(destroy_exec, cuGraphExecDestroy, (GraphExec))                                                            \
+#define EBB_CUDA_DRIVER(X)                                                                                     \
+  X(init, cuInit, (unsigned))                                                                                  \
+  X(version, cuDriverGetVersion, (int*))                                                                       \
+  X(error_name, cuGetErrorName, (Result, const char**))                                                        \
+  X(error_text, cuGetErrorString, (Result, const char**))                                                      \
+  X(device_count, cuDeviceGetCount, (int*))                                                                    \
+  X(device, cuDeviceGet, (int*, int))                                                                          \
+  X(device_name, cuDeviceGetName, (char*, int, int))                                                           \
+  X(device_attribute, cuDeviceGetAttribute, (int*, int, int))                                                  \
+  X(total_memory, cuDeviceTotalMem_v2, (std::size_t*, int))                                                    \
+  X(retain_context, cuDevicePrimaryCtxRetain, (Context*, int))                                                 \
+  X(set_context, cuCtxSetCurrent, (Context))                                                                   \
+  X(current_context, cuCtxGetCurrent, (Context*))                                                              \
+  X(allocate, cuMemAlloc_v2, (Address*, std::size_t))                                                          \
+  X(free, cuMemFree_v2, (Address))                                                                             \
+  X(allocate_async, cuMemAllocAsync, (Address*, std::size_t, Stream))                                          \
+  X(free_async, cuMemFreeAsync, (Address, Stream))                                                             \
+  X(default_pool, cuDeviceGetDefaultMemPool, (MemoryPool*, int))                                               \
+  X(set_pool, cuMemPoolSetAttribute, (MemoryPool, int, void*))                                                 \
+  X(allocate_host, cuMemHostAlloc, (void**, std::size_t, unsigned))                                            \
+  X(to_device, cuMemcpyHtoDAsync_v2, (Address, const void*, std::size_t, Stream))                              \
+  X(to_host, cuMemcpyDtoHAsync_v2, (void*, Address, std::size_t, Stream))                                      \
+  X(set_bytes, cuMemsetD8Async, (Address, unsigned char, std::size_t, Stream))                                 \
+  X(create_stream, cuStreamCreate, (Stream*, unsigned))                                                        \
+  X(synchronize, cuStreamSynchronize, (Stream))                                                                \
+  X(synchronize_all, cuCtxSynchronize, ())                                                                     \
+  X(stream_wait, cuStreamWaitEvent, (Stream, Event, unsigned))                                                 \
+  X(is_capturing, cuStreamIsCapturing, (Stream, int*))                                                         \
+  X(capture_mode, cuThreadExchangeStreamCaptureMode, (int*))                                                   \
+  X(create_event, cuEventCreate, (Event*, unsigned))                                                           \
+  X(record, cuEventRecord, (Event, Stream))                                                                    \
+  X(query, cuEventQuery, (Event))                                                                              \
+  X(wait, cuEventSynchronize, (Event))                                                                         \
+  X(load_module, cuModuleLoadData, (Module*, const void*))                                                     \
+  X(function, cuModuleGetFunction, (Function*, Module, const char*))                                           \
+  X(set_function, cuFuncSetAttribute, (Function, int, int))                                                    \
+  X(blocks_of_multiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int*, Function, int, std::size_t)) \
+  X(launch, cuLaunchKernel,                                                                                    \
+    (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**))  \
+  X(begin_capture, cuStreamBeginCapture_v2, (Stream, int))                                                     \
+  X(end_capture, cuStreamEndCapture, (Stream, Graph*))                                                         \
+  X(capture_info, cuStreamGetCaptureInfo_v2,                                                                   \
+    (Stream, int*, unsigned long long*, Graph*, const GraphNode**, std::size_t*))                              \
+  X(instantiate, cuGraphInstantiateWithFlags, (GraphExec*, Graph, unsigned long long))                         \
+  X(set_kernel, cuGraphExecKernelNodeSetParams, (GraphExec, GraphNode, const KernelNode*))                     \
+  X(launch_graph, cuGraphLaunch, (GraphExec, Stream))                                                          \
+  X(destroy_exec, cuGraphExecDestroy, (GraphExec))                                                             \
   X(destroy_graph, cuGraphDestroy, (Graph))
 
 struct Driver {

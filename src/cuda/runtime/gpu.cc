@@ -88,11 +88,24 @@ Function Gpu::kernel(const std::string& text, const char* name) {
     if (text.find("DYNAMIC_SHARED") != std::string::npos && std::string_view(name) == "sweep") {
       check(driver().set_function(made, kMostSharedOfFunction, static_cast<int>(limits_.shared - kSharedOfText)),
             "cuFuncSetAttribute");
+      check(driver().set_function(made, kSharedShareOfFunction, 100), "cuFuncSetAttribute");
     }
     function = made;
   }
   if (waits_for_each_kernel()) texts_of_kernels()[function] = fmt::format("{}, of\n{}", name, text);
   return function;
+}
+
+unsigned Gpu::blocks_at_a_time(Function kernel, unsigned threads, unsigned shared) {
+  std::lock_guard guard(kernels_mutex_);
+  unsigned& known = at_a_time_[{kernel, threads, shared}];
+  if (!known) {
+    int each = 0;
+    check(driver().blocks_of_multiprocessor(&each, kernel, static_cast<int>(threads), shared),
+          "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    known = static_cast<unsigned>(std::max(1, each) * multiprocessors_);
+  }
+  return known;
 }
 
 void Gpu::launch(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments, unsigned threads,

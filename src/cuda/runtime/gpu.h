@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "core/buffer.h"
@@ -112,6 +113,7 @@ class Gpu {
   Function kernel(const std::string& text, const char* name);
   void launch(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments, unsigned threads = kThreads,
               unsigned shared = 0);
+  unsigned blocks_at_a_time(Function kernel, unsigned threads, unsigned shared);  // that the GPU holds
   void clear(void* data, std::size_t bytes);
 
   // Through pinned memory, in the order of the stream; both are done with the host's memory when they return.
@@ -166,6 +168,7 @@ class Gpu {
   std::mutex kernels_mutex_;
   std::map<std::string, Module> modules_;
   std::map<std::pair<Module, std::string>, Function> functions_;
+  std::map<std::tuple<Function, unsigned, unsigned>, unsigned> at_a_time_;
 
   // Pinned memory for copies, in pieces that take turns: one is used again when the copies of many others have begun,
   // so that a batch on its way to the device does not wait for the step before it.
