@@ -171,6 +171,7 @@ void in_parts(const Sizes& z, F&& f) {
 }  // namespace
 
 void run_attention(const LibraryCall& call, Gpu& gpu) {
+  if (run_fused_attention(call, gpu)) return;
   const View &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2], &out = call.outputs[0],
              &lse = call.outputs[1];
   const Sizes z(call.attrs, q, k, v);
@@ -191,6 +192,7 @@ void run_attention(const LibraryCall& call, Gpu& gpu) {
 }
 
 void run_attention_gradient(const LibraryCall& call, Gpu& gpu) {
+  if (run_fused_attention_gradient(call, gpu)) return;
   const View &g = call.inputs[0], &q = call.inputs[1], &k = call.inputs[2], &v = call.inputs[3], &o = call.inputs[4];
   const Sizes z(call.attrs, q, k, v);
   BufferPtr keep_lse, keep[6];
