@@ -277,18 +277,19 @@ inline void load_transposed(unsigned (&x)[4], const unsigned short* at) {
     x[i] = first[0][lane / 4] | static_cast<unsigned>(first[1][lane / 4]) << 16;
   }
 }
+struct Factors {  // of a lane
+  float a[8], b[4];
+};
+// Kernels are compiled quickly and not to be quick; this is where such a one spends its time.
+#define QUICK __attribute__((optimize("O2")))
 template <bool bf16>
-inline void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  struct Mine {
-    float a[8], b[4];
-  } mine;
-  const unsigned words[6] = {a[0], a[1], a[2], a[3], b0, b1};
+QUICK void widen(Factors& to, const unsigned* words) {
   for (int i = 0; i < 12; ++i) {
     const unsigned short half = static_cast<unsigned short>(words[i / 2] >> 16 * (i % 2));
-    (i < 8 ? mine.a[i] : mine.b[i - 8]) = bf16 ? __uint_as_float(static_cast<unsigned>(half) << 16) : from_f16(half);
+    (i < 8 ? to.a[i] : to.b[i - 8]) = bf16 ? __uint_as_float(static_cast<unsigned>(half) << 16) : from_f16(half);
   }
-  const unsigned row = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
-  const Mine* const all = emulated::of_lanes(mine);
+}
+inline QUICK void add_products(float* c, const Factors* all, unsigned row, unsigned column) {
   for (unsigned i = 0; i < 4; ++i) {
     double sum = c[i];
     for (unsigned k = 0; k < 16; ++k) {  // lane k / 2 % 4 of its row or column has it
@@ -297,4 +298,11 @@ inline void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, uns
     }
     c[i] = static_cast<float>(sum);
   }
+}
+template <bool bf16>
+inline void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  const unsigned words[6] = {a[0], a[1], a[2], a[3], b0, b1};
+  Factors mine;
+  widen<bf16>(mine, words);
+  add_products(c, emulated::of_lanes(mine), threadIdx.x % 32 / 4, threadIdx.x % 4 * 2);
 }

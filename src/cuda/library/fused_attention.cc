@@ -494,18 +494,18 @@ extern "C" __global__ void __launch_bounds__(128, 2) differentiate_columns(const
 
 struct Fused {
   AttentionCall call;
-  std::int64_t batches, heads, rows, columns, width, values;
+  std::int64_t heads, batches, rows, columns, width, values;
   DType dtype;
   int slices = 0;  // 0: this kernel is not for it
 
   Fused(const Gpu& gpu, const Attrs& attrs, const View& q, const View& k, const View& v)
       : call(AttentionCall::from(attrs)),
-        batches(q.shape[0]),
-        heads(1),
-        rows(q.shape[1]),
-        columns(k.shape[1]),
-        width(q.shape[2]),
-        values(v.shape[2]),
+        heads(q.shape[1]),
+        batches(q.shape[0] * heads),
+        rows(q.shape[2]),
+        columns(k.shape[2]),
+        width(q.shape[3]),
+        values(v.shape[3]),
         dtype(q.dtype) {
     constexpr std::int64_t kMost = std::int64_t{1} << 30;
     const auto fits = [](std::int64_t n) { return n > 0 && n <= 128 && n % 8 == 0; };
@@ -537,8 +537,8 @@ struct Fused {
 
 // As the kernels read it: 16 bytes of a row at a time.
 View readable(Gpu& gpu, const View& x, BufferPtr& keep) {
-  bool good = x.strides[2] == 1 && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
-  for (const int axis : {0, 1}) good = good && (x.strides[axis] % 8 == 0 || x.shape[axis] == 1);
+  bool good = x.strides[3] == 1 && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
+  for (const int axis : {0, 1, 2}) good = good && (x.strides[axis] % 8 == 0 || x.shape[axis] == 1);
   if (good) return x;
   const View to = dense(x, x.dtype, keep, gpu, "attention");
   copy_elements(gpu, to, x);
@@ -553,8 +553,8 @@ struct Matrices {
 void launch(Gpu& gpu, const Fused& z, const char* kernel, std::int64_t length, const Matrices& m) {
   Words words;
   for (const View* x : {&m.q, &m.k, &m.v, &m.o, &m.g, &m.dq, &m.dk, &m.dv}) {
-    const bool there = x->data != nullptr;
-    words.add(x->data).add(there ? x->strides[0] : 0).add(std::int64_t{0}).add(there ? x->strides[1] : 0);
+    words.add(x->data);
+    for (const int axis : {0, 1, 2}) words.add(x->data ? x->strides[axis] : 0);
   }
   words.add(m.lse).add(m.delta).add(z.rows).add(z.columns).add(z.batches).add(z.heads);
   words.add(std::int64_t{z.call.causal}).add(z.call.scale);
@@ -573,7 +573,7 @@ bool run_fused_attention(const LibraryCall& call, Gpu& gpu) {
   m.q = readable(gpu, call.inputs[0], keep[0]);
   m.k = readable(gpu, call.inputs[1], keep[1]);
   m.v = readable(gpu, call.inputs[2], keep[2]);
-  m.o = call.outputs[0];
+  m.o = heads_second(call.outputs[0]);
   m.lse = call.outputs[1].data;
   launch(gpu, z, "attend", z.rows, m);
   return true;
@@ -591,7 +591,7 @@ bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu) {
   m.o = readable(gpu, call.inputs[4], keep[4]);
   m.lse = packed(gpu, call.inputs[5], keep[5], "attention").data;
   m.delta = workspace(gpu, DType::f32, {z.batches, z.rows}, keep[6], "attention").data;
-  m.dq = call.outputs[0], m.dk = call.outputs[1], m.dv = call.outputs[2];
+  m.dq = heads_second(call.outputs[0]), m.dk = heads_second(call.outputs[1]), m.dv = heads_second(call.outputs[2]);
   launch(gpu, z, "differentiate_rows", z.rows, m);
   launch(gpu, z, "differentiate_columns", z.columns, m);
   return true;
