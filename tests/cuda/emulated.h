@@ -194,6 +194,12 @@ template <bool whole>
 inline void copy16(void* to, const void* from) {
   memcpy(to, from, 16);
 }
+inline void copy16_or_zeros(void* to, const void* from, bool live) {
+  must_be_aligned(to, 16);
+  if (live) must_be_aligned(from, 16);
+  if (live) memcpy(to, from, 16);
+  if (!live) memset(to, 0, 16);
+}
 inline void copies_begun() {}
 template <int left>
 inline void wait_for_copies() {}

@@ -66,6 +66,10 @@ template <bool bf16> EBB void multiply_add(f32 (&c)[4], const u32 (&a)[4], u32 b
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
 }
+EBB void copy16_or_zeros(void* to, const void* from, bool live) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from), "r"(live ? 16 : 0) : "memory");
+}
 #endif
 EBB u32 pair_of(f32 low, f32 high) { return kBf16 ? to_bf16x2(low, high) : to_f16x2(low, high); }
 EBB f32 half_of(u32 pair, int which) {
@@ -84,21 +88,28 @@ EBB f32 largest_of_quad(f32 x) {
   return larger(x, __shfl_xor_sync(0xffffffffu, x, 2));
 }
 
-// Begins to copy rows; what is beyond the last one or the width becomes 0.
-template <int count, int width, int padded> EBB void fetch(u16* to, const u16* from, i64 row, int live) {
-  constexpr int kChunks = padded / 8;
+// Rows of a matrix that are copied to shared memory some at a time, one after the other: the thread's share.
+template <int width, int padded> struct Source {
+  static constexpr int kLanes = padded > 64 ? 16 : padded > 32 ? 8 : padded > 16 ? 4 : 2, kRows = 128 / kLanes;  // at once
+  const u16* at;
+  i64 step;  // of kRows
+  __device__ __forceinline__ Source(const Rows& m, const Args& a, int batch, int first)
+      : at(matrix_of(m, a, batch) + (first + row()) * m.row + column()), step(m.row * kRows) {}
+  static __device__ __forceinline__ int row() { return threadIdx.x / kLanes; }
+  static __device__ __forceinline__ int column() { return threadIdx.x % kLanes * 8; }
+  // Begins to copy `count` rows; what is beyond the live ones or the width becomes 0.
+  template <int count> __device__ __forceinline__ void fetch(u16* to, int live) {
+    to += row() * (padded + 8) + column();
 #pragma unroll
-  for (int i = 0; i < count * kChunks / 128; ++i) {
-    const int chunk = i * 128 + threadIdx.x, r = chunk / kChunks, c = chunk % kChunks * 8;
-    u16* const at = to + r * (padded + 8) + c;
-    if (r < live && c < width) {
-      must_be_aligned(from + r * row + c, 16);
-      copy16<true>(at, from + r * row + c);
-    } else {
-      *(Words4*)at = Words4{};
+    for (int i = 0; i < count / kRows; ++i) {
+      if (padded == 8 * kLanes || column() < padded)
+        copy16_or_zeros(to + i * kRows * (padded + 8), at, row() + i * kRows < live && (width == padded || column() < width));
+      at += step;
     }
   }
-}
+};
+typedef Source<kWidth, kD> SourceD;
+typedef Source<kValues, kE> SourceE;
 // The warp's own rows as a left factor.
 template <int depth> EBB void load_own(u32 (&x)[kSlices][depth / 16][4], const u16* tile) {
   const u16* const at = tile + (first_of_warp() + (lane_of() & 15)) * (depth + 8) + (lane_of() >> 4) * 8;
@@ -187,6 +198,56 @@ EBB void write(u16* to, i64 row, u16* tile, const f32 (&c)[kSlices][padded / 8][
   }
 }
 
+// Takes scores of columns away that are not there or that a row must not see; `row`, the warp's first, and `columns` are
+// counted from the first column here.
+template <int wide> EBB void hide(f32 (&p)[kSlices][wide / 8][4], bool causal, int row, int columns) {
+  const int lane = lane_of();
+#pragma unroll
+  for (int s = 0; s < kSlices; ++s) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int i = row + s * 16 + h * 8 + (lane >> 2);
+      const int end = (causal && i < columns ? i + 1 : columns) - (lane & 3) * 2;
+#pragma unroll
+      for (int n = 0; n < wide / 8; ++n) {
+        if (n * 8 >= end) p[s][n][2 * h] = never();
+        if (n * 8 + 1 >= end) p[s][n][2 * h + 1] = never();
+      }
+    }
+  }
+}
+
+// Weights of `wide` columns from their scores; what was added before fades where one of these is larger.
+template <int wide> EBB void weigh(f32 (&p)[kSlices][wide / 8][4], f32 (&o)[kSlices][kE / 8][4], f32 (&top)[kSlices][2],
+                                   f32 (&total)[kSlices][2], f32 factor) {
+#pragma unroll
+  for (int s = 0; s < kSlices; ++s) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      f32 most = larger(p[s][0][2 * h], p[s][0][2 * h + 1]);
+#pragma unroll
+      for (int n = 1; n < wide / 8; ++n) most = larger(larger(most, p[s][n][2 * h]), p[s][n][2 * h + 1]);
+      most = larger(top[s][h], largest_of_quad(most));
+      const f32 shift = most == never() ? 0 : most * factor;
+      const f32 fade = power_of_two(top[s][h] * factor - shift);  // 1 where the largest is the same
+      top[s][h] = most;
+      f32 sum = 0;
+#pragma unroll
+      for (int n = 0; n < wide / 8; ++n) {
+        p[s][n][2 * h] = power_of_two(fmaf(p[s][n][2 * h], factor, -shift));
+        p[s][n][2 * h + 1] = power_of_two(fmaf(p[s][n][2 * h + 1], factor, -shift));
+        sum += p[s][n][2 * h] + p[s][n][2 * h + 1];
+      }
+      total[s][h] = fmaf(total[s][h], fade, sum);
+#pragma unroll
+      for (int n = 0; n < kE / 8; ++n) {
+        o[s][n][2 * h] *= fade;
+        o[s][n][2 * h + 1] *= fade;
+      }
+    }
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(128, 2) attend(const Args a) {
   DYNAMIC_SHARED(memory);
   u16* const own = (u16*)memory;
@@ -194,15 +255,17 @@ extern "C" __global__ void __launch_bounds__(128, 2) attend(const Args a) {
   // Rows that see most columns first: what is left at the end is short.
   const int tiles = gridDim.x / (int)a.batches, batch = blockIdx.x % (int)a.batches;
   const int first = (tiles - 1 - (int)(blockIdx.x / (int)a.batches)) * kOwn, rows = (int)a.rows, columns = (int)a.columns;
-  const u16 *const k = matrix_of(a.k, a, batch), *const v = matrix_of(a.v, a, batch);
-  const int seen = a.causal && first + kOwn < columns ? first + kOwn : columns;
+  const bool causal = a.causal;
+  const int seen = causal && first + kOwn < columns ? first + kOwn : columns;
+  SourceD k(a.k, a, batch, 0);
+  SourceE v(a.v, a, batch, 0);
   const auto fetch_step = [&](int j) {
     u16* const to = ring + (j / kStep & 1) * kStepBoth;
-    fetch<kStep, kWidth, kD>(to, k + j * a.k.row, a.k.row, columns - j);
-    fetch<kStep, kValues, kE>(to + kStepD, v + j * a.v.row, a.v.row, columns - j);
+    k.fetch<kStep>(to, columns - j);
+    v.fetch<kStep>(to + kStepD, columns - j);
     copies_begun();
   };
-  fetch<kOwn, kWidth, kD>(own, matrix_of(a.q, a, batch) + first * a.q.row, a.q.row, rows - first);
+  SourceD(a.q, a, batch, first).fetch<kOwn>(own, rows - first);
   fetch_step(0);
   const f32 factor = (f32)(a.scale * 1.4426950408889634);  // powers of two
   const int lane = lane_of(), mine = first + first_of_warp();
@@ -216,57 +279,18 @@ extern "C" __global__ void __launch_bounds__(128, 2) attend(const Args a) {
     __syncthreads();
     if (j == 0) load_own<kD>(q, own);
     if (j + kStep < seen) fetch_step(j + kStep);
-    if (a.causal && j >= mine + 16 * kSlices) continue;
-    const u16* const tile = ring + (j / kStep & 1) * kStepBoth;
+    if (causal && j >= mine + 16 * kSlices) continue;
+    const u16 *const keys = ring + (j / kStep & 1) * kStepBoth, *const values = keys + kStepD;
     f32 p[kSlices][kStep / 8][4];
     clear<kStep>(p);
-    add_product_transposed<kStep, kD>(p, q, tile);
-    if (j + kStep > columns || (a.causal && j + kStep > mine + 1)) {
-#pragma unroll
-      for (int s = 0; s < kSlices; ++s) {
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const int row = mine + s * 16 + h * 8 + (lane >> 2);
-          const int end = (a.causal && row < columns ? row + 1 : columns) - j - (lane & 3) * 2;
-#pragma unroll
-          for (int n = 0; n < kStep / 8; ++n) {
-            if (n * 8 >= end) p[s][n][2 * h] = never();
-            if (n * 8 + 1 >= end) p[s][n][2 * h + 1] = never();
-          }
-        }
-      }
-    }
-#pragma unroll
-    for (int s = 0; s < kSlices; ++s) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        f32 most = p[s][0][2 * h];
-#pragma unroll
-        for (int n = 0; n < kStep / 8; ++n) most = larger(larger(most, p[s][n][2 * h]), p[s][n][2 * h + 1]);
-        most = larger(top[s][h], largest_of_quad(most));
-        const f32 shift = most == never() ? 0 : most * factor;
-        const f32 fade = power_of_two(top[s][h] * factor - shift);  // 1 where the largest is the same
-        top[s][h] = most;
-        f32 sum = 0;
-#pragma unroll
-        for (int n = 0; n < kStep / 8; ++n) {
-          p[s][n][2 * h] = power_of_two(fmaf(p[s][n][2 * h], factor, -shift));
-          p[s][n][2 * h + 1] = power_of_two(fmaf(p[s][n][2 * h + 1], factor, -shift));
-          sum += p[s][n][2 * h] + p[s][n][2 * h + 1];
-        }
-        total[s][h] = fmaf(total[s][h], fade, sum);
-#pragma unroll
-        for (int n = 0; n < kE / 8; ++n) {
-          o[s][n][2 * h] *= fade;
-          o[s][n][2 * h + 1] *= fade;
-        }
-      }
-    }
+    add_product_transposed<kStep, kD>(p, q, keys);
+    if (j + kStep > columns || (causal && j + kStep > mine + 1)) hide<kStep>(p, causal, mine - j, columns - j);
+    weigh<kStep>(p, o, top, total, factor);
 #pragma unroll
     for (int i = 0; i < kStep / 16; ++i) {
       u32 weights[kSlices][4];
       pack<kStep>(weights, p, i);
-      add_product<kE>(o, weights, tile + kStepD + i * 16 * (kE + 8));
+      add_product<kE>(o, weights, values + i * 16 * (kE + 8));
     }
   }
   f32 inverse[kSlices][2];
@@ -291,20 +315,23 @@ EBB f32 shift_of(f32 lse) { return lse == never() ? 0 : lse * 1.4426950408889634
 
 extern "C" __global__ void __launch_bounds__(128, 2) differentiate_rows(const Args a) {
   DYNAMIC_SHARED(memory);
-  u16 *const own_q = (u16*)memory, *const own_g = own_q + kOwnD, *const own_o = own_g + kOwnE, *const ring = own_o + kOwnE;
+  u16 *const own_q = (u16*)memory, *const own_g = own_q + kOwnD, *const ring = own_g + kOwnE;
+  u16* const own_o = ring + kStepBoth;  // until the second step's columns come there
   const int tiles = gridDim.x / (int)a.batches, batch = blockIdx.x % (int)a.batches;
   const int first = (tiles - 1 - (int)(blockIdx.x / (int)a.batches)) * kOwn, rows = (int)a.rows, columns = (int)a.columns;
-  const u16 *const k = matrix_of(a.k, a, batch), *const v = matrix_of(a.v, a, batch);
-  const int seen = a.causal && first + kOwn < columns ? first + kOwn : columns;
+  const bool causal = a.causal;
+  const int seen = causal && first + kOwn < columns ? first + kOwn : columns;
+  SourceD k(a.k, a, batch, 0);
+  SourceE v(a.v, a, batch, 0);
   const auto fetch_step = [&](int j) {
     u16* const to = ring + (j / kStep & 1) * kStepBoth;
-    fetch<kStep, kWidth, kD>(to, k + j * a.k.row, a.k.row, columns - j);
-    fetch<kStep, kValues, kE>(to + kStepD, v + j * a.v.row, a.v.row, columns - j);
+    k.fetch<kStep>(to, columns - j);
+    v.fetch<kStep>(to + kStepD, columns - j);
     copies_begun();
   };
-  fetch<kOwn, kWidth, kD>(own_q, matrix_of(a.q, a, batch) + first * a.q.row, a.q.row, rows - first);
-  fetch<kOwn, kValues, kE>(own_g, matrix_of(a.g, a, batch) + first * a.g.row, a.g.row, rows - first);
-  fetch<kOwn, kValues, kE>(own_o, matrix_of(a.o, a, batch) + first * a.o.row, a.o.row, rows - first);
+  SourceD(a.q, a, batch, first).fetch<kOwn>(own_q, rows - first);
+  SourceE(a.g, a, batch, first).fetch<kOwn>(own_g, rows - first);
+  SourceE(a.o, a, batch, first).fetch<kOwn>(own_o, rows - first);
   fetch_step(0);
   const f32 factor = (f32)(a.scale * 1.4426950408889634);
   const int lane = lane_of(), mine = first + first_of_warp();
@@ -345,37 +372,29 @@ extern "C" __global__ void __launch_bounds__(128, 2) differentiate_rows(const Ar
     }
   }
   for (int j = 0; j < seen; j += kStep) {
-    if (j > 0) {
-      wait_for_copies<0>();
-      __syncthreads();
-    }
+    if (j > 0) wait_for_copies<0>();
+    __syncthreads();
     if (j + kStep < seen) fetch_step(j + kStep);
     const u16* const tile = ring + (j / kStep & 1) * kStepBoth;
     constexpr int kPart = 32;
 #pragma unroll
     for (int part = 0; part < kStep; part += kPart) {
       const int column = j + part;
-      if (column >= columns || (a.causal && column >= mine + 16 * kSlices)) continue;
+      if (column >= columns || (causal && column >= mine + 16 * kSlices)) continue;
       f32 p[kSlices][kPart / 8][4], dp[kSlices][kPart / 8][4];
       clear<kPart>(p);
       clear<kPart>(dp);
       add_product_transposed<kPart, kD>(p, q, tile + part * (kD + 8));
       add_product_transposed<kPart, kE>(dp, g, tile + kStepD + part * (kE + 8));
-      const bool partly = column + kPart > columns || (a.causal && column + kPart > mine + 1);
+      if (column + kPart > columns || (causal && column + kPart > mine + 1)) hide<kPart>(p, causal, mine - column, columns - column);
 #pragma unroll
       for (int s = 0; s < kSlices; ++s) {
 #pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const int row = mine + s * 16 + h * 8 + (lane >> 2);
-          const int end = (a.causal && row < columns ? row + 1 : columns) - column - (lane & 3) * 2;
+        for (int n = 0; n < kPart / 8; ++n) {
 #pragma unroll
-          for (int n = 0; n < kPart / 8; ++n) {
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-              f32 w = power_of_two(fmaf(p[s][n][2 * h + i], factor, -shift[s][h]));
-              if (partly && n * 8 + i >= end) w = 0;
-              p[s][n][2 * h + i] = w * (dp[s][n][2 * h + i] - delta[s][h]);
-            }
+          for (int i = 0; i < 4; ++i) {
+            const f32 w = power_of_two(fmaf(p[s][n][i], factor, -shift[s][i / 2]));
+            p[s][n][i] = w * (dp[s][n][i] - delta[s][i / 2]);
           }
         }
       }
@@ -399,23 +418,24 @@ extern "C" __global__ void __launch_bounds__(128, 2) differentiate_columns(const
   f32* const numbers = (f32*)(ring + 2 * kStepBoth);  // shifts and δ of a step's rows, and of the next
   const int batch = blockIdx.x % (int)a.batches, first = (int)(blockIdx.x / (int)a.batches) * kOwn;
   const int rows = (int)a.rows, columns = (int)a.columns;
-  const u16 *const q = matrix_of(a.q, a, batch), *const g = matrix_of(a.g, a, batch);
-  const int begin = a.causal ? first / kStep * kStep : 0;  // rows before it see nothing of this
+  const bool causal = a.causal;
+  const int begin = causal ? first / kStep * kStep : 0;  // rows before it see nothing of this
+  SourceD q(a.q, a, batch, begin);
+  SourceE g(a.g, a, batch, begin);
   const auto fetch_step = [&](int i) {
     u16* const to = ring + (i / kStep & 1) * kStepBoth;
-    fetch<kStep, kWidth, kD>(to, q + i * a.q.row, a.q.row, rows - i);
-    fetch<kStep, kValues, kE>(to + kStepD, g + i * a.g.row, a.g.row, rows - i);
+    q.fetch<kStep>(to, rows - i);
+    g.fetch<kStep>(to + kStepD, rows - i);
     copies_begun();
   };
-  // Threads up to 63 take the shift of a row, the others δ.
-  const int number = threadIdx.x & 63;
+  // Threads up to 63 take the lse of a row, the others δ. A row that is not there has weights of 0.
+  const f32* const numbers_of_batch = (threadIdx.x < 64 ? a.lse : a.delta) + (i64)batch * rows;
   const auto number_of = [&](int i) {
-    const i64 at = (i64)batch * rows + i + number;
-    if (threadIdx.x < 64) return i + number < rows ? shift_of(a.lse[at]) : -never();
-    return i + number < rows ? a.delta[at] : 0;
+    i += threadIdx.x & 63;
+    return i < rows ? numbers_of_batch[i] : threadIdx.x < 64 ? -never() : 0;
   };
-  fetch<kOwn, kWidth, kD>(own_k, matrix_of(a.k, a, batch) + first * a.k.row, a.k.row, columns - first);
-  fetch<kOwn, kValues, kE>(own_v, matrix_of(a.v, a, batch) + first * a.v.row, a.v.row, columns - first);
+  SourceD(a.k, a, batch, first).fetch<kOwn>(own_k, columns - first);
+  SourceE(a.v, a, batch, first).fetch<kOwn>(own_v, columns - first);
   f32 next = 0;
   if (begin < rows) {
     fetch_step(begin);
@@ -429,7 +449,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) differentiate_columns(const
   clear<kE>(dv);
   for (int i = begin; i < rows; i += kStep) {
     f32* const shifts = numbers + (i / kStep & 1) * 128;
-    shifts[threadIdx.x] = next;
+    shifts[threadIdx.x] = threadIdx.x < 64 ? shift_of(next) : next;
     wait_for_copies<0>();
     __syncthreads();
     if (i == begin) {
@@ -445,13 +465,24 @@ extern "C" __global__ void __launch_bounds__(128, 2) differentiate_columns(const
 #pragma unroll
     for (int part = 0; part < kStep; part += kPart) {
       const int row = i + part;
-      if (row >= rows || (a.causal && row + kPart <= mine)) continue;
+      if (row >= rows || (causal && row + kPart <= mine)) continue;
       f32 p[kSlices][kPart / 8][4], dp[kSlices][kPart / 8][4];  // a column's weights lie along a row here
       clear<kPart>(p);
       clear<kPart>(dp);
       add_product_transposed<kPart, kD>(p, k, tile + part * (kD + 8));
       add_product_transposed<kPart, kE>(dp, v, tile + kStepD + part * (kE + 8));
-      const bool partly = a.causal && row < mine + 16 * kSlices - 1;
+      if (causal && row < mine + 16 * kSlices - 1) {
+#pragma unroll
+        for (int s = 0; s < kSlices; ++s) {
+#pragma unroll
+          for (int n = 0; n < kPart / 8; ++n) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              if (mine + s * 16 + e / 2 * 8 + (lane >> 2) > row + n * 8 + (lane & 3) * 2 + (e & 1)) p[s][n][e] = never();
+            }
+          }
+        }
+      }
 #pragma unroll
       for (int n = 0; n < kPart / 8; ++n) {
         const int at = part + n * 8 + (lane & 3) * 2;
@@ -459,14 +490,9 @@ extern "C" __global__ void __launch_bounds__(128, 2) differentiate_columns(const
 #pragma unroll
         for (int s = 0; s < kSlices; ++s) {
 #pragma unroll
-          for (int h = 0; h < 2; ++h) {
-#pragma unroll
-            for (int e = 0; e < 2; ++e) {
-              f32 w = power_of_two(fmaf(p[s][n][2 * h + e], factor, -shift[e]));
-              if (partly && mine + s * 16 + h * 8 + (lane >> 2) > i + at + e) w = 0;
-              p[s][n][2 * h + e] = w;
-              dp[s][n][2 * h + e] = w * (dp[s][n][2 * h + e] - delta[e]);
-            }
+          for (int e = 0; e < 4; ++e) {
+            p[s][n][e] = power_of_two(fmaf(p[s][n][e], factor, -shift[e & 1]));
+            dp[s][n][e] = p[s][n][e] * (dp[s][n][e] - delta[e & 1]);
           }
         }
       }
@@ -517,16 +543,20 @@ struct Fused {
     const bool many = batches * ((rows + 127) / 128) >= gpu.multiprocessors();
     for (const int s : {2, 1}) {
       if (s == 2 && (std::max(width, values) > 64 || !many)) continue;
-      if (bytes(s) > gpu.limits().shared - kSharedOfText) continue;
+      if (std::max(bytes_of_rows(s, true), bytes_of_columns(s)) > gpu.limits().shared - kSharedOfText) continue;
       slices = s;
       return;
     }
   }
   std::int64_t own() const { return 64 * slices; }
-  // Shared memory of the kernel that needs most of it.
-  std::int64_t bytes(int s) const {
+  // Shared memory of the kernels, as their texts divide it: own rows, and two steps of the others.
+  std::int64_t bytes_of_rows(int s, bool gradient) const {
+    const std::int64_t d = (width + 15) / 16 * 16 + 8, e = (values + 15) / 16 * 16 + 8, step = 64 * (d + e);
+    return gradient ? 2 * (64 * s * (d + e) + step + std::max(step, 64 * s * e)) : 2 * (64 * s * d + 2 * step);
+  }
+  std::int64_t bytes_of_columns(int s) const {
     const std::int64_t d = (width + 15) / 16 * 16 + 8, e = (values + 15) / 16 * 16 + 8;
-    return 2 * (64 * s * (d + 2 * e) + 2 * 64 * (d + e)) + 2 * 128 * 4;
+    return 2 * (64 * s + 2 * 64) * (d + e) + 2 * 128 * 4;
   }
   std::string text() const {
     return fmt::format("constexpr int kWidth = {}, kValues = {}, kSlices = {};\nconstexpr bool kBf16 = {};\n", width,
@@ -550,7 +580,7 @@ struct Matrices {
   void* lse = nullptr;
   void* delta = nullptr;
 };
-void launch(Gpu& gpu, const Fused& z, const char* kernel, std::int64_t length, const Matrices& m) {
+void launch(Gpu& gpu, const Fused& z, const char* kernel, std::int64_t length, std::int64_t bytes, const Matrices& m) {
   Words words;
   for (const View* x : {&m.q, &m.k, &m.v, &m.o, &m.g, &m.dq, &m.dk, &m.dv}) {
     words.add(x->data);
@@ -560,7 +590,7 @@ void launch(Gpu& gpu, const Fused& z, const char* kernel, std::int64_t length, c
   words.add(std::int64_t{z.call.causal}).add(z.call.scale);
   const std::int64_t blocks = z.batches * ((length + z.own() - 1) / z.own());
   gpu.launch(gpu.kernel(z.text(), kernel), static_cast<unsigned>(blocks), words.words(), 128,
-             static_cast<unsigned>(z.bytes(z.slices)));
+             static_cast<unsigned>(bytes));
 }
 
 }  // namespace
@@ -575,7 +605,7 @@ bool run_fused_attention(const LibraryCall& call, Gpu& gpu) {
   m.v = readable(gpu, call.inputs[2], keep[2]);
   m.o = heads_second(call.outputs[0]);
   m.lse = call.outputs[1].data;
-  launch(gpu, z, "attend", z.rows, m);
+  launch(gpu, z, "attend", z.rows, z.bytes_of_rows(z.slices, false), m);
   return true;
 }
 
@@ -592,8 +622,8 @@ bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu) {
   m.lse = packed(gpu, call.inputs[5], keep[5], "attention").data;
   m.delta = workspace(gpu, DType::f32, {z.batches, z.rows}, keep[6], "attention").data;
   m.dq = heads_second(call.outputs[0]), m.dk = heads_second(call.outputs[1]), m.dv = heads_second(call.outputs[2]);
-  launch(gpu, z, "differentiate_rows", z.rows, m);
-  launch(gpu, z, "differentiate_columns", z.columns, m);
+  launch(gpu, z, "differentiate_rows", z.rows, z.bytes_of_rows(z.slices, true), m);
+  launch(gpu, z, "differentiate_columns", z.columns, z.bytes_of_columns(z.slices), m);
   return true;
 }
 
