@@ -78,6 +78,7 @@ View heads_second(View x);
 // By kernels that hold scores in registers; false where they are not for these shapes and dtypes.
 bool run_fused_attention(const LibraryCall& call, Gpu& gpu);
 bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu);
+const char* fused_attention_text();
 
 // data *= factor, one number of any floating dtype; data is dense. Where the factor is 1 it is not read.
 void scale_elements(Gpu& gpu, const View& data, const View& factor);
