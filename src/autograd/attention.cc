@@ -15,8 +15,8 @@ namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-// q [B, T, D], k [B, S, D], v [B, S, E] of one dtype; mask [B1, B2, T, S] with B1·B2 = B, undefined where there is
-// none.
+// q [B, H, T, D], k [B, H, S, D], v [B, H, S, E] of one dtype; mask [B, H, T, S], undefined where there is none. H is
+// the last of several batch axes.
 struct Problem {
   Tensor q, k, v, mask;
   AttentionCall call;
@@ -35,9 +35,11 @@ Problem problem_of(const char* op, const Tensor& q, const Tensor& k, const Tenso
   const DType dtype = promote(promote(q.dtype(), k.dtype()), v.dtype());
   const Shape batch = broadcast_shapes(op, broadcast_shapes(op, batch_of(q), batch_of(k)), batch_of(v));
   const std::int64_t rows = q.size(-2), columns = k.size(-2), width = q.size(-1), values = v.size(-1);
+  const std::int64_t heads = batch.rank() < 2 ? 1 : batch[batch.rank() - 1];
+  const std::int64_t before = heads == 0 ? 0 : batch.numel() / heads;
   const auto merged = [&](const Tensor& x, std::int64_t m, std::int64_t n) {
     const Tensor all = broadcast_to(cast(x, dtype), batch.inserted(batch.rank(), m).inserted(batch.rank() + 1, n));
-    return reshape(all, {batch.numel(), m, n});
+    return reshape(all, {before, heads, m, n});
   };
   Problem p;
   p.q = merged(q, rows, width);
@@ -57,11 +59,10 @@ Problem problem_of(const char* op, const Tensor& q, const Tensor& k, const Tenso
   p.call.mask = true;
   const DType wide = compute_dtype(dtype);
   Tensor mask = o.mask.dtype() == DType::bool_ ? cast(where(o.mask, 0.0, kNever), wide) : cast(o.mask, wide);
-  // Two leading axes, the last batch axis and all before it: a mask shared by all heads stays shared.
-  const std::int64_t heads = batch.rank() == 0 ? 1 : batch[batch.rank() - 1];
-  const std::int64_t before = heads == 0 ? 0 : batch.numel() / heads;
+  // A mask shared by all heads stays shared.
   if (batch.rank() > 2) mask = broadcast_to(mask, scores.with(batch.rank() - 1, mask.rank() > 2 ? mask.size(-3) : 1));
   if (batch.rank() > 2) mask = reshape(mask, {before, mask.size(-3), rows, columns});
+  if (batch.rank() == 1 && mask.rank() == 3) mask = unsqueeze(mask, 1);
   while (mask.rank() < 4) mask = unsqueeze(mask, 0);
   p.mask = expand(mask, {before, heads, rows, columns});
   return p;
@@ -70,7 +71,7 @@ Problem problem_of(const char* op, const Tensor& q, const Tensor& k, const Tenso
 // softmax(scale·q·kᵀ + mask), 0 in rows that attend to nothing, by ordinary operations.
 Tensor weights_of(const Tensor& q, const Tensor& k, const Problem& p) {
   Tensor s = matmul(q, transpose(k, -1, -2)) * p.call.scale;
-  if (p.call.mask) s = s + reshape(p.mask, s.shape());
+  if (p.call.mask) s = s + p.mask;
   if (p.call.causal) {
     const Tensor row = reshape(arange(s.size(-2)), {-1, 1}), column = arange(s.size(-1));
     s = where(column <= row, s, kNever);
@@ -89,12 +90,16 @@ Tensor plain_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const T
   return which == 0 ? matmul(ds, k) : matmul(transpose(ds, -1, -2), q);
 }
 
+// [B, T, H, D] and [B, H, T, D], each from the other.
+Tensor swap_heads(const Tensor& x) { return transpose(x, 1, 2); }
+Shape with_heads_beside(const Shape& s) { return {s[0], s[2], s[1], s[3]}; }
+
 Tensor kernel(const Problem& p) {
   std::vector<Tensor> inputs{p.q, p.k, p.v};
   if (p.call.mask) inputs.push_back(p.mask);
-  const Shape rows = p.q.shape().without(2);
   return make_call(Op::attention, inputs, p.call.attrs(),
-                   {{rows.inserted(2, p.v.size(-1)), p.q.dtype()}, {rows, compute_dtype(p.q.dtype())}});
+                   {{with_heads_beside(p.q.shape()).with(3, p.v.size(-1)), p.q.dtype()},
+                    {p.q.shape().without(3), compute_dtype(p.q.dtype())}});
 }
 
 // dq, dk, dv in one call; each can be differentiated again, through the plain formula.
@@ -104,14 +109,17 @@ std::vector<Tensor> gradients(const Problem& p, const Tensor& g, const Tensor& o
     NoHistory off;
     std::vector<Tensor> inputs{g, p.q, p.k, p.v, o, lse};
     if (p.call.mask) inputs.push_back(p.mask);
+    const DType dtype = p.q.dtype();
     call = make_call(Op::attention_gradient, inputs, p.call.attrs(),
-                     {{p.q.shape(), p.q.dtype()}, {p.k.shape(), p.q.dtype()}, {p.v.shape(), p.q.dtype()}});
+                     {{with_heads_beside(p.q.shape()), dtype},
+                      {with_heads_beside(p.k.shape()), dtype},
+                      {with_heads_beside(p.v.shape()), dtype}});
   }
   Problem rest = p;  // for the rule: what is not among its inputs
   rest.q = rest.k = rest.v = {};
   std::vector<Tensor> out;
   for (int which : {0, 1, 2}) {
-    out.push_back(custom_function([&](const std::vector<Tensor>&) { return output_of(call, which); },
+    out.push_back(custom_function([&](const std::vector<Tensor>&) { return swap_heads(output_of(call, which)); },
                                   [rest, which](const Tensor& grad, const Tensor&, const std::vector<Tensor>& in) {
                                     WithHistory on;
                                     return ebb::grad(FunctionOfMany([&](const std::vector<Tensor>& at) {
@@ -143,7 +151,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   Problem rest = p;
   rest.q = rest.k = rest.v = {};
   const Tensor o = custom_function(
-      [&](const std::vector<Tensor>&) { return output_of(call, 0); },
+      [&](const std::vector<Tensor>&) { return swap_heads(output_of(call, 0)); },
       [rest, lse = output_of(call, 1)](const Tensor& grad, const Tensor& output, const std::vector<Tensor>& in) {
         Problem here = rest;
         here.q = in[0], here.k = in[1], here.v = in[2];
@@ -159,13 +167,13 @@ AttentionGradients scaled_dot_product_attention_backward(const Tensor& grad, con
   const Problem p = problem_of(op, q, k, v, options);
   require(options.dropout == 0, "{}: what was dropped is not known here; differentiate with backward instead", op);
   require(grad.shape() == p.result, "{}: gradient of shape {}, the result has shape {}", op, grad.shape(), p.result);
-  const Tensor g = cast(reshape(grad, {p.q.size(0), p.q.size(1), p.v.size(2)}), p.q.dtype());
+  const Tensor g = cast(reshape(grad, p.q.shape().with(3, p.v.size(-1))), p.q.dtype());
   Tensor call;
   {
     NoHistory off;
     call = kernel(p);
   }
-  const std::vector<Tensor> all = gradients(p, g, output_of(call, 0), output_of(call, 1));
+  const std::vector<Tensor> all = gradients(p, g, swap_heads(output_of(call, 0)), output_of(call, 1));
   const auto like = [&](const Tensor& d, const Tensor& x) {
     const Shape whole = Shape(p.result.begin(), p.result.rank() - 2)
                             .inserted(p.result.rank() - 2, x.size(-2))

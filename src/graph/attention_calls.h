@@ -5,11 +5,13 @@
 #include "graph/node.h"
 
 // softmax(scale·q·kᵀ + mask)·v without the matrix of scores.
-//   attention            q [B, T, D], k [B, S, D], v [B, S, E], mask [B1, B2, T, S] (where named, in the compute
-//                        dtype; B1·B2 = B)
-//                        -> o [B, T, E], lse [B, T] in the compute dtype: log Σ exp of a row's scores
-//   attention_gradient   cotangent of o, q, k, v, o, lse, mask -> dq, dk, dv
-// Where every score of a row is −inf, its output and its gradients are 0.
+//   attention            q [B, H, T, D], k [B, H, S, D], v [B, H, S, E], mask [B, H, T, S] (where named, in the compute
+//                        dtype)
+//                        -> o [B, T, H, E], lse [B, H, T] in the compute dtype: log Σ exp of a row's scores
+//   attention_gradient   cotangent of o, q, k, v, o, lse, mask, all with H second
+//                        -> dq [B, T, H, D], dk [B, S, H, D], dv [B, S, H, E]
+// Results have the heads H beside their elements, as the projections around attention have them: nothing is copied to
+// take heads apart and to join them. Where every score of a row is −inf, its output and its gradients are 0.
 namespace ebb {
 
 struct AttentionCall {

@@ -180,6 +180,7 @@ inline T __shfl_xor_sync(unsigned, T x, int distance) {
   memcpy(&x, &side[me ^ static_cast<unsigned>(distance)], sizeof(T));
   return x;
 }
+inline void __syncwarp() { emulated::wait(emulated::of_warp[threadIdx.x / emulated::kWarp], emulated::kWarp); }
 inline void __threadfence_system() {}
 
 // A GPU refuses to access what is not aligned.
@@ -193,6 +194,12 @@ inline void must_be_aligned(const void* at, int bytes) {
 template <bool whole>
 inline void copy16(void* to, const void* from) {
   memcpy(to, from, 16);
+}
+inline void copy16_or_zeros(void* to, const void* from, bool live) {
+  must_be_aligned(to, 16);
+  if (live) must_be_aligned(from, 16);
+  if (live) memcpy(to, from, 16);
+  if (!live) memset(to, 0, 16);
 }
 inline void copies_begun() {}
 template <int left>
@@ -247,4 +254,62 @@ inline unsigned short to_bf16(float x) {
   const unsigned bits = __float_as_uint(x);
   if (x != x) return 0x7FFF;
   return static_cast<unsigned short>((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
+}
+
+// The instructions for products of small matrices, by the lanes of a warp together: what a lane has, and what all have
+// then.
+namespace emulated {
+template <class X>
+inline const X* of_lanes(const X& mine) {
+  static X sides[2][kThreads];
+  const unsigned me = threadIdx.x, warp = me / kWarp;
+  X* const side = sides[of_warp[warp].turn % 2];
+  side[me] = mine;
+  wait(of_warp[warp], kWarp);
+  return side + warp * kWarp;
+}
+}  // namespace emulated
+inline void load_matrices(unsigned (&x)[4], const unsigned short* at) {
+  must_be_aligned(at, 16);
+  const unsigned lane = threadIdx.x % 32;
+  const unsigned short* const* const rows = emulated::of_lanes(at);
+  for (unsigned i = 0; i < 4; ++i) memcpy(&x[i], rows[8 * i + lane / 4] + 2 * (lane % 4), 4);
+}
+inline void load_transposed(unsigned (&x)[4], const unsigned short* at) {
+  must_be_aligned(at, 16);
+  const unsigned lane = threadIdx.x % 32;
+  const unsigned short* const* const rows = emulated::of_lanes(at);
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned short* const* const first = rows + 8 * i + 2 * (lane % 4);
+    x[i] = first[0][lane / 4] | static_cast<unsigned>(first[1][lane / 4]) << 16;
+  }
+}
+struct Factors {  // of a lane
+  float a[8], b[4];
+};
+// Kernels are compiled quickly and not to be quick; this is where such a one spends its time.
+#define QUICK __attribute__((optimize("O2")))
+template <bool bf16>
+QUICK void widen(Factors& to, const unsigned* words) {
+  for (int i = 0; i < 12; ++i) {
+    const unsigned short half = static_cast<unsigned short>(words[i / 2] >> 16 * (i % 2));
+    (i < 8 ? to.a[i] : to.b[i - 8]) = bf16 ? __uint_as_float(static_cast<unsigned>(half) << 16) : from_f16(half);
+  }
+}
+inline QUICK void add_products(float* c, const Factors* all, unsigned row, unsigned column) {
+  for (unsigned i = 0; i < 4; ++i) {
+    double sum = c[i];
+    for (unsigned k = 0; k < 16; ++k) {  // lane k / 2 % 4 of its row or column has it
+      const unsigned of_a = k / 8 * 4 + i / 2 * 2 + k % 2, of_b = k / 8 * 2 + k % 2;
+      sum += static_cast<double>(all[row * 4 + k / 2 % 4].a[of_a]) * all[(column + i % 2) * 4 + k / 2 % 4].b[of_b];
+    }
+    c[i] = static_cast<float>(sum);
+  }
+}
+template <bool bf16>
+inline void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  const unsigned words[6] = {a[0], a[1], a[2], a[3], b0, b1};
+  Factors mine;
+  widen<bf16>(mine, words);
+  add_products(c, emulated::of_lanes(mine), threadIdx.x % 32 / 4, threadIdx.x % 4 * 2);
 }

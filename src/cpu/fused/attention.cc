@@ -39,7 +39,7 @@ class Scratch {
 template <class T>
 struct Sizes {
   const AttentionCall call;
-  std::int64_t batches, rows, columns, width, values;  // B, T, S, D, E
+  std::int64_t heads, batches, rows, columns, width, values;  // H, B·H, T, S, D, E
   static constexpr RegType kType = std::is_same_v<T, double> ? RegType::f64 : RegType::f32;
   const TileKernels& k = tile_kernels();
   ElementwiseFn exp = k.elementwise(Op::exp, kType, 0);
@@ -48,17 +48,23 @@ struct Sizes {
 
   Sizes(const LibraryCall& c, const View& q, const View& key, const View& v)
       : call(AttentionCall::from(c.attrs)),
-        batches(q.shape[0]),
-        rows(q.shape[1]),
-        columns(key.shape[1]),
-        width(q.shape[2]),
-        values(v.shape[2]),
+        heads(q.shape[1]),
+        batches(q.shape[0] * heads),
+        rows(q.shape[2]),
+        columns(key.shape[2]),
+        width(q.shape[3]),
+        values(v.shape[3]),
         bf16(q.dtype == DType::bf16 && key.dtype == DType::bf16 && v.dtype == DType::bf16) {}
 
   // A block as a factor. Beside bf16 it may be rounded to that: what was read is bf16 as it is, and weights and their
   // gradients err by 2^-9 of themselves, which in sums of them is less than the rounding of the result.
   Matrix<T> factor(const T* data, std::int64_t row_stride, std::int64_t col_stride) const {
     return {data, row_stride, col_stride, dtype_of_type<T>::value, bf16};
+  }
+
+  // Where row i of matrix b begins in a result, counted in rows; the next one is `heads` further.
+  std::int64_t place(std::int64_t b, std::int64_t i, std::int64_t length) const {
+    return (b / heads * length + i) * heads + b % heads;
   }
 
   // Columns that some row of [first, first + count) can see.
@@ -70,14 +76,14 @@ struct Sizes {
 // Rows [first, first + count) of matrix b, dense in the compute type: the rows themselves where they are so already.
 template <class T>
 const T* rows_of(const View& x, std::int64_t b, std::int64_t first, std::int64_t count, T* scratch) {
-  const std::int64_t width = x.shape[2];
-  const std::int64_t at = b * x.strides[0] + first * x.strides[1];
-  if (size_of(x.dtype) == static_cast<int>(sizeof(T)) && (x.strides[2] == 1 || width == 1) &&
-      (x.strides[1] == width || count == 1))
+  const std::int64_t width = x.shape[3], heads = x.shape[1];
+  const std::int64_t at = b / heads * x.strides[0] + b % heads * x.strides[1] + first * x.strides[2];
+  if (size_of(x.dtype) == static_cast<int>(sizeof(T)) && (x.strides[3] == 1 || width == 1) &&
+      (x.strides[2] == width || count == 1))
     return reinterpret_cast<const T*>(element_at(x, at));
   const LoadFn load = tile_kernels().load(x.dtype, Sizes<T>::kType);
   for (std::int64_t i = 0; i < count; ++i)
-    load(scratch + i * width, element_at(x, at + i * x.strides[1]), x.strides[2], static_cast<std::size_t>(width));
+    load(scratch + i * width, element_at(x, at + i * x.strides[2]), x.strides[3], static_cast<std::size_t>(width));
   return scratch;
 }
 
@@ -87,15 +93,14 @@ void scores(const Sizes<T>& z, const View* mask, std::int64_t b, std::int64_t i,
             std::int64_t j, std::int64_t m, const T* key, T* s, T* line) {
   gemm_serial<T>(n, m, z.width, static_cast<T>(z.call.scale), z.factor(q, z.width, 1), z.factor(key, 1, z.width), T(0),
                  s, m);
-  const std::int64_t heads = mask ? mask->shape[1] : 1;
   constexpr T kNever = -std::numeric_limits<T>::infinity();
   for (std::int64_t r = 0; r < n; ++r) {
     T* row = s + r * m;
     if (mask) {
       z.k.load(mask->dtype, Sizes<T>::kType)(
           line,
-          element_at(*mask, b / heads * mask->strides[0] + b % heads * mask->strides[1] + (i + r) * mask->strides[2] +
-                                j * mask->strides[3]),
+          element_at(*mask, b / z.heads * mask->strides[0] + b % z.heads * mask->strides[1] +
+                                (i + r) * mask->strides[2] + j * mask->strides[3]),
           mask->strides[3], static_cast<std::size_t>(m));
       for (std::int64_t c = 0; c < m; ++c) row[c] += line[c];
     }
@@ -155,8 +160,9 @@ void forward(const LibraryCall& call) {
       const T scale = total[at] == 0 ? T(0) : static_cast<T>(1 / total[at]);
       for (std::int64_t e = 0; e < z.values; ++e) o[static_cast<std::size_t>(r * z.values + e)] *= scale;
       lse[b * z.rows + i + r] = static_cast<T>(largest[at] + std::log(total[at]));
+      store(element_at(out, z.place(b, i + r, z.rows) * z.values), 1, o.data() + r * z.values,
+            static_cast<std::size_t>(z.values));
     }
-    store(element_at(out, (b * z.rows + i) * z.values), 1, o.data(), o.size());
   });
 }
 
@@ -239,7 +245,7 @@ class Backward {
         }
         if (columns)
           gemm_serial<T>(m, z.values, n, T(1), z.factor(p.data(), 1, m), z.factor(g, z.values, 1), T(1),
-                         to_[2] + (b * z.columns + j) * z.values, z.values);
+                         to_[2] + z.place(b, j, z.columns) * z.values, z.heads * z.values);
         gemm_serial<T>(n, m, z.values, T(1), z.factor(g, z.values, 1), z.factor(value, 1, z.values), T(0), ds.data(),
                        m);
         for (std::int64_t r = 0; r < n; ++r) {
@@ -250,10 +256,10 @@ class Backward {
         }
         if (rows)
           gemm_serial<T>(n, z.width, m, T(1), z.factor(ds.data(), m, 1), z.factor(key, z.width, 1), T(1),
-                         to_[0] + (b * z.rows + i) * z.width, z.width);
+                         to_[0] + z.place(b, i, z.rows) * z.width, z.heads * z.width);
         if (columns)
           gemm_serial<T>(m, z.width, n, T(1), z.factor(ds.data(), 1, m), z.factor(q, z.width, 1), T(1),
-                         to_[1] + (b * z.columns + j) * z.width, z.width);
+                         to_[1] + z.place(b, j, z.columns) * z.width, z.heads * z.width);
       }
     }
   }

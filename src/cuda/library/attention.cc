@@ -16,6 +16,12 @@ namespace ebb::cuda {
 // The scores of a part are written by one product and read by the next: they should stay in the level-2 cache.
 std::int64_t most_score_bytes = std::int64_t{32} << 20;
 
+View heads_second(View x) {
+  x.shape = {x.shape[0], x.shape[2], x.shape[1], x.shape[3]};
+  std::swap(x.strides[1], x.strides[2]);
+  return x;
+}
+
 namespace {
 
 // A block takes a row of scores. Scores are of type A, weights of type T; where both are the same they share memory.
@@ -123,6 +129,23 @@ struct Sizes {
   }
 };
 
+// [B·H, T, D] of [B, H, T, D].
+View flat(Gpu& gpu, View x, BufferPtr& keep) {
+  if (x.shape[0] != 1 && x.shape[1] != 1 && x.strides[0] != x.shape[1] * x.strides[1])
+    x = packed(gpu, x, keep, "attention");
+  View y{x.data, x.dtype, {x.shape[0] * x.shape[1], x.shape[2], x.shape[3]}, {}};
+  y.strides[0] = x.strides[x.shape[1] == 1 ? 0 : 1], y.strides[1] = x.strides[2], y.strides[2] = x.strides[3];
+  return y;
+}
+// A result [B, T, H, E] as [B·H, T, E], beside it where there are several heads; then scatter_heads puts it there.
+View flat_result(Gpu& gpu, const View& out, BufferPtr& keep) {
+  const Shape shape{out.shape[0] * out.shape[2], out.shape[1], out.shape[3]};
+  return out.shape[2] == 1 ? reshaped(out, shape) : workspace(gpu, out.dtype, shape, keep, "attention");
+}
+void scatter_heads(Gpu& gpu, const View& out, const View& from) {
+  const View to = heads_second(out);
+  if (from.data != out.data) copy_elements(gpu, to, reshaped(from, to.shape));
+}
 // Rows [t, t + rows) of matrices [b, b + count).
 View rows_of(const View& v, std::int64_t b, std::int64_t count, std::int64_t t, std::int64_t rows) {
   return part_of(part_of(v, 0, b, count), 1, t, rows);
@@ -171,10 +194,13 @@ void in_parts(const Sizes& z, F&& f) {
 }  // namespace
 
 void run_attention(const LibraryCall& call, Gpu& gpu) {
-  const View &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2], &out = call.outputs[0],
-             &lse = call.outputs[1];
+  if (run_fused_attention(call, gpu)) return;
+  if (call.outputs[1].shape.numel() == 0) return;
+  BufferPtr keep[4];
+  const View q = flat(gpu, call.inputs[0], keep[0]), k = flat(gpu, call.inputs[1], keep[1]),
+             v = flat(gpu, call.inputs[2], keep[2]), out = flat_result(gpu, call.outputs[0], keep[3]);
   const Sizes z(call.attrs, q, k, v);
-  if (lse.shape.numel() == 0) return;
+  const View lse = reshaped(call.outputs[1], {z.batches, z.positions});
   BufferPtr keep_scores, keep_weights;
   in_parts(z, [&](std::int64_t b, std::int64_t count, std::int64_t t, std::int64_t rows, std::int64_t columns) {
     const Shape shape{count, rows, columns};
@@ -188,16 +214,20 @@ void run_attention(const LibraryCall& call, Gpu& gpu) {
     launch_rows(gpu, z, "softmax_rows", c, b, count, t, rows, columns);
     multiply_floats(gpu, c.weights, rows_of(v, b, count, 0, columns), rows_of(out, b, count, t, rows));
   });
+  scatter_heads(gpu, call.outputs[0], out);
 }
 
 void run_attention_gradient(const LibraryCall& call, Gpu& gpu) {
-  const View &g = call.inputs[0], &q = call.inputs[1], &k = call.inputs[2], &v = call.inputs[3], &o = call.inputs[4];
+  if (run_fused_attention_gradient(call, gpu)) return;
+  BufferPtr keep_lse, keep[6], keep_inputs[5], keep_results[3];
+  const auto input = [&](std::size_t i) { return flat(gpu, call.inputs[i], keep_inputs[i]); };
+  const View g = input(0), q = input(1), k = input(2), v = input(3), o = input(4);
   const Sizes z(call.attrs, q, k, v);
-  BufferPtr keep_lse, keep[6];
-  const View lse = packed(gpu, call.inputs[5], keep_lse, "attention");
+  const View lse = reshaped(packed(gpu, call.inputs[5], keep_lse, "attention"), {z.batches, z.positions});
   // Sums over parts of rows: the results themselves, or in f32 beside them.
   const bool divided = z.positions_together < z.positions;
-  const View &dk = call.outputs[1], &dv = call.outputs[2];
+  const auto result = [&](std::size_t i) { return flat_result(gpu, call.outputs[i], keep_results[i]); };
+  const View dq = result(0), dk = result(1), dv = result(2);
   const auto sums_of = [&](const View& out, BufferPtr& memory) {
     return divided && is_half(out.dtype) ? workspace(gpu, DType::f32, out.shape, memory, "attention") : out;
   };
@@ -205,7 +235,6 @@ void run_attention_gradient(const LibraryCall& call, Gpu& gpu) {
   for (const View* s : {&sum_k, &sum_v})
     gpu.clear(s->data, static_cast<std::size_t>(s->shape.numel()) * size_of(s->dtype));
   if (z.batches > 0 && z.columns == 0) {
-    const View& dq = call.outputs[0];
     gpu.clear(dq.data, static_cast<std::size_t>(dq.shape.numel()) * size_of(dq.dtype));
   }
   if (z.columns > 0) {
@@ -227,13 +256,16 @@ void run_attention_gradient(const LibraryCall& call, Gpu& gpu) {
       multiply_floats(gpu, q_rows, transposed(keys), c.scores);
       multiply_floats(gpu, g_rows, transposed(values), c.gradient);
       launch_rows(gpu, z, "differentiate_rows", c, b, count, t, rows, columns);
-      multiply_floats(gpu, c.weights_gradient, keys, rows_of(call.outputs[0], b, count, t, rows));
+      multiply_floats(gpu, c.weights_gradient, keys, rows_of(dq, b, count, t, rows));
       multiply_floats(gpu, transposed(c.weights_gradient), q_rows, rows_of(sum_k, b, count, 0, columns), t > 0);
       multiply_floats(gpu, transposed(c.weights), g_rows, rows_of(sum_v, b, count, 0, columns), t > 0);
     });
   }
   if (sum_k.data != dk.data) convert_elements(gpu, dk, sum_k);
   if (sum_v.data != dv.data) convert_elements(gpu, dv, sum_v);
+  scatter_heads(gpu, call.outputs[0], dq);
+  scatter_heads(gpu, call.outputs[1], dk);
+  scatter_heads(gpu, call.outputs[2], dv);
 }
 
 }  // namespace ebb::cuda

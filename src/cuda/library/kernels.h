@@ -83,6 +83,12 @@ void convert_elements(Gpu& gpu, const View& to, const View& from);
 
 // Most bytes of scores that attention holds at a time. Tests make it small, so that there are several parts.
 extern std::int64_t most_score_bytes;
+// A result [B, T, H, E] of attention as its inputs are: [B, H, T, E].
+View heads_second(View x);
+// By kernels that hold scores in registers; false where they are not for these shapes and dtypes.
+bool run_fused_attention(const LibraryCall& call, Gpu& gpu);
+bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu);
+const char* fused_attention_text();
 
 // data *= factor, one number of any floating dtype; data is dense. Where the factor is 1 it is not read.
 void scale_elements(Gpu& gpu, const View& data, const View& factor);

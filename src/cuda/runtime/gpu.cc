@@ -85,7 +85,7 @@ Function Gpu::kernel(const std::string& text, const char* name) {
     Function made = nullptr;
     check(driver().function(&made, module, name), "cuModuleGetFunction");
     // A kernel with memory of its own size may have all there is beside what its text has.
-    if (text.find("DYNAMIC_SHARED") != std::string::npos && std::string_view(name) == "sweep") {
+    if (text.find("DYNAMIC_SHARED") != std::string::npos && std::string_view(name) != "finish") {
       check(driver().set_function(made, kMostSharedOfFunction, static_cast<int>(limits_.shared - kSharedOfText)),
             "cuFuncSetAttribute");
       check(driver().set_function(made, kSharedShareOfFunction, 100), "cuFuncSetAttribute");

@@ -1,0 +1,122 @@
+// Which attention is for the fused kernels, and their launches; fused_attention_text.cc has the kernels.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cuda/library/kernels.h"
+#include "graph/attention_calls.h"
+
+namespace ebb::cuda {
+namespace {
+
+struct Fused {
+  AttentionCall call;
+  std::int64_t heads, batches, rows, columns, width, values;
+  DType dtype;
+  int slices = 0;  // 0: this kernel is not for it
+
+  Fused(const Gpu& gpu, const Attrs& attrs, const View& q, const View& k, const View& v)
+      : call(AttentionCall::from(attrs)),
+        heads(q.shape[1]),
+        batches(q.shape[0] * heads),
+        rows(q.shape[2]),
+        columns(k.shape[2]),
+        width(q.shape[3]),
+        values(v.shape[3]),
+        dtype(q.dtype) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 30;
+    const auto fits = [](std::int64_t n) { return n > 0 && n <= 128 && n % 8 == 0; };
+    const bool scores_grow = call.scale > 0 && std::isfinite(call.scale);  // the largest product is the largest score
+    if (!is_half(dtype) || call.mask || !fits(width) || !fits(values) || !scores_grow || batches == 0 || rows == 0 ||
+        columns == 0 || std::max(rows, columns) > kMost || batches * ((std::max(rows, columns) + 63) / 64) > kMost)
+      return;
+    // Rows that share what is read for them are faster, while they fill the GPU and their sums fit registers.
+    const bool many = batches * ((rows + 127) / 128) >= gpu.multiprocessors();
+    for (const int s : {2, 1}) {
+      if (s == 2 && (std::max(width, values) > 64 || !many)) continue;
+      if (std::max(bytes_of_rows(s, true), bytes_of_columns(s)) > gpu.limits().shared - kSharedOfText) continue;
+      slices = s;
+      return;
+    }
+  }
+  std::int64_t own() const { return 64 * slices; }
+  // Shared memory of the kernels, as their texts divide it: own rows, and two steps of the others.
+  std::int64_t bytes_of_rows(int s, bool gradient) const {
+    const std::int64_t d = (width + 15) / 16 * 16 + 8, e = (values + 15) / 16 * 16 + 8, step = 64 * (d + e);
+    return gradient ? 2 * (64 * s * (d + e) + step + std::max(step, 64 * s * e)) : 2 * (64 * s * d + 2 * step);
+  }
+  std::int64_t bytes_of_columns(int s) const {
+    const std::int64_t d = (width + 15) / 16 * 16 + 8, e = (values + 15) / 16 * 16 + 8;
+    return 2 * (64 * s + 2 * 64) * (d + e) + 2 * 128 * 4;
+  }
+  std::string text() const {
+    return fmt::format("constexpr int kWidth = {}, kValues = {}, kSlices = {};\nconstexpr bool kBf16 = {};\n", width,
+                       values, slices, dtype == DType::bf16) +
+           fused_attention_text();
+  }
+};
+
+// As the kernels read it: 16 bytes of a row at a time.
+View readable(Gpu& gpu, const View& x, BufferPtr& keep) {
+  bool good = x.strides[3] == 1 && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
+  for (const int axis : {0, 1, 2}) good = good && (x.strides[axis] % 8 == 0 || x.shape[axis] == 1);
+  if (good) return x;
+  const View to = dense(x, x.dtype, keep, gpu, "attention");
+  copy_elements(gpu, to, x);
+  return to;
+}
+
+struct Matrices {
+  View q, k, v, o, g, dq, dk, dv;
+  void* lse = nullptr;
+  void* delta = nullptr;
+};
+void launch(Gpu& gpu, const Fused& z, const char* kernel, std::int64_t length, std::int64_t bytes, const Matrices& m) {
+  Words words;
+  for (const View* x : {&m.q, &m.k, &m.v, &m.o, &m.g, &m.dq, &m.dk, &m.dv}) {
+    words.add(x->data);
+    for (const int axis : {0, 1, 2}) words.add(x->data ? x->strides[axis] : 0);
+  }
+  words.add(m.lse).add(m.delta).add(z.rows).add(z.columns).add(z.batches).add(z.heads);
+  words.add(std::int64_t{z.call.causal}).add(z.call.scale);
+  const std::int64_t blocks = z.batches * ((length + z.own() - 1) / z.own());
+  gpu.launch(gpu.kernel(z.text(), kernel), static_cast<unsigned>(blocks), words.words(), 128,
+             static_cast<unsigned>(bytes));
+}
+
+}  // namespace
+
+bool run_fused_attention(const LibraryCall& call, Gpu& gpu) {
+  const Fused z(gpu, call.attrs, call.inputs[0], call.inputs[1], call.inputs[2]);
+  if (z.slices == 0) return false;
+  BufferPtr keep[3];
+  Matrices m;
+  m.q = readable(gpu, call.inputs[0], keep[0]);
+  m.k = readable(gpu, call.inputs[1], keep[1]);
+  m.v = readable(gpu, call.inputs[2], keep[2]);
+  m.o = heads_second(call.outputs[0]);
+  m.lse = call.outputs[1].data;
+  launch(gpu, z, "attend", z.rows, z.bytes_of_rows(z.slices, false), m);
+  return true;
+}
+
+bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu) {
+  const Fused z(gpu, call.attrs, call.inputs[1], call.inputs[2], call.inputs[3]);
+  if (z.slices == 0) return false;
+  BufferPtr keep[7];
+  Matrices m;
+  m.g = readable(gpu, call.inputs[0], keep[0]);
+  m.q = readable(gpu, call.inputs[1], keep[1]);
+  m.k = readable(gpu, call.inputs[2], keep[2]);
+  m.v = readable(gpu, call.inputs[3], keep[3]);
+  m.o = readable(gpu, call.inputs[4], keep[4]);
+  m.lse = packed(gpu, call.inputs[5], keep[5], "attention").data;
+  m.delta = workspace(gpu, DType::f32, {z.batches, z.rows}, keep[6], "attention").data;
+  m.dq = heads_second(call.outputs[0]), m.dk = heads_second(call.outputs[1]), m.dv = heads_second(call.outputs[2]);
+  launch(gpu, z, "differentiate_rows", z.rows, z.bytes_of_rows(z.slices, true), m);
+  launch(gpu, z, "differentiate_columns", z.columns, z.bytes_of_columns(z.slices), m);
+  return true;
+}
+
+}  // namespace ebb::cuda

@@ -1,0 +1,199 @@
+// Fused attention of halves on cuda:0, a GPU where there is one, else the emulated device: values and gradients against
+// f64 on the CPU.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/format_error.h"
+#include "ebb/ebb.h"
+#include "emulated_device.h"
+
+namespace ebb::testing {
+namespace {
+
+constexpr Device kGpu{Device::Kind::cuda, 0};
+
+struct Case {
+  Shape q, k, v;
+  bool causal = false;
+  double spread = 1;  // of queries: how large scores become
+  std::optional<double> scale = {};
+};
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << fmt::format("q {}, k {}, v {}{}, spread {}", c.q, c.k, c.v, c.causal ? ", causal" : "", c.spread);
+}
+
+class FusedAttention : public ::testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    use_emulated_device_without_gpu();
+    manual_seed(3);
+  }
+  // o, dq, dk, dv for a cotangent g.
+  static std::vector<Tensor> all_of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g, const Case& c) {
+    const Tensor x = variable(q), y = variable(k), z = variable(v);
+    const Tensor o = scaled_dot_product_attention(x, y, z, {.causal = c.causal, .scale = c.scale});
+    const Gradients all = backward(sum(o * g));
+    return {o, all[x], all[y], all[z]};
+  }
+  // Relative to the largest element: each is a sum of many products of weights that were rounded, `times` times.
+  static void expect_close(const std::vector<Tensor>& expected, const std::vector<Tensor>& got, DType dtype,
+                           int times = 1) {
+    static const char* const kNames[] = {"o", "dq", "dk", "dv"};
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_EQ(got[i].dtype(), dtype);
+      const std::vector<double> a = expected[i].to_vector<double>(), b = got[i].to_vector<double>();
+      ASSERT_EQ(a.size(), b.size());
+      double largest = 0;
+      for (const double x : a) largest = std::max(largest, std::isfinite(x) ? std::fabs(x) : 0);
+      for (std::size_t e = 0; e < a.size(); ++e) {
+        if (std::isnan(a[e]) && std::isnan(b[e])) continue;
+        ASSERT_LE(std::fabs(a[e] - b[e]), times * (dtype == DType::bf16 ? 2e-2 : 2.5e-3) * largest + 1e-6)
+            << kNames[i] << ", element " << e << ": " << b[e] << " instead of " << a[e];
+      }
+    }
+  }
+  void compare(const Case& c) const {
+    SCOPED_TRACE(::testing::PrintToString(c));
+    const Tensor q = cast(c.spread * randn(c.q), GetParam()).eval(), k = cast(randn(c.k), GetParam()).eval(),
+                 v = cast(randn(c.v), GetParam()).eval();
+    const Tensor g = cast(randn(scaled_dot_product_attention(q, k, v).shape()), GetParam()).eval();
+    const auto wide = [](const Tensor& x) { return cast(x, DType::f64).eval(); };
+    expect_close(all_of(wide(q), wide(k), wide(v), wide(g), c),
+                 all_of(q.to(kGpu), k.to(kGpu), v.to(kGpu), g.to(kGpu), c), GetParam());
+  }
+};
+
+// Lengths around those of tiles, columns that no row sees, rows that see all columns.
+TEST_P(FusedAttention, LengthsAroundTiles) {
+  for (const bool causal : {false, true}) {
+    compare({{1, 65, 8}, {1, 63, 8}, {1, 63, 8}, causal});
+    compare({{1, 7, 8}, {1, 130, 8}, {1, 130, 8}, causal});
+    compare({{1, 140, 8}, {1, 70, 8}, {1, 70, 8}, causal});
+    compare({{2, 1, 8}, {2, 1, 8}, {2, 1, 8}, causal});
+  }
+}
+
+// Many batches: blocks of twice as many rows.
+TEST_P(FusedAttention, ManyBatches) {
+  for (const bool causal : {false, true}) compare({{2, 3, 131, 8}, {2, 3, 131, 8}, {2, 3, 131, 8}, causal});
+}
+
+TEST_P(FusedAttention, Widths) {
+  compare({{1, 20, 40}, {1, 33, 40}, {1, 33, 24}});
+  compare({{1, 20, 24}, {1, 70, 24}, {1, 70, 64}, true});
+  compare({{4, 20, 64}, {4, 70, 64}, {4, 70, 64}, true});
+  compare({{1, 20, 128}, {1, 33, 128}, {1, 33, 128}, true});
+}
+
+// Of scores in the thousands only the largest of a row counts (its gradients are what rounding leaves). A scale of
+// one's own.
+TEST_P(FusedAttention, LargeScores) {
+  compare({{1, 66, 8}, {1, 70, 8}, {1, 70, 8}, true, 10});
+  const Tensor q = cast(3000 * randn({1, 66, 8}), GetParam()).eval(), k = cast(randn({1, 70, 8}), GetParam()).eval();
+  const auto wide = [](const Tensor& x) { return cast(x, DType::f64).eval(); };
+  expect_close({scaled_dot_product_attention(wide(q), wide(k), wide(k))},
+               {scaled_dot_product_attention(q.to(kGpu), k.to(kGpu), k.to(kGpu))}, GetParam());
+  compare({{1, 66, 8}, {1, 70, 8}, {1, 70, 8}, false, 1, 0.01});
+  compare({{1, 66, 8}, {1, 70, 8}, {1, 70, 8}, false, 1, -0.5});  // not by these kernels
+}
+
+// Queries of several heads share keys and values; heads come from one projection, and its gradient is whole again.
+TEST_P(FusedAttention, SharedKeysAndHeadsOfAProjection) {
+  compare({{2, 2, 3, 20, 8}, {2, 2, 1, 33, 8}, {2, 2, 1, 33, 8}, true});
+  const Tensor x = cast(randn({2, 19, 3 * 4 * 8}), GetParam()).eval(),
+               g = cast(randn({2, 19, 4 * 8}), GetParam()).eval();
+  const auto on = [&](Device device, DType dtype) {
+    const Tensor at = variable(cast(x, dtype).to(device).eval());
+    std::vector<Tensor> parts = chunk(at, 3, 2);
+    for (Tensor& part : parts) part = permute(reshape(part, {2, 19, 4, 8}), {0, 2, 1, 3});
+    if (device == kGpu && device_is_emulated()) emulated_stream_calls();
+    const Tensor o =
+        reshape(permute(scaled_dot_product_attention(parts[0], parts[1], parts[2], {.causal = true}), {0, 2, 1, 3}),
+                {2, 19, 4 * 8})
+            .eval();
+    if (device == kGpu && device_is_emulated()) {  // nothing is copied for it
+      const std::vector<std::string> calls = emulated_stream_calls();
+      EXPECT_EQ(std::count_if(calls.begin(), calls.end(), [](const auto& c) { return c.starts_with("launch"); }), 1);
+    }
+    return std::vector<Tensor>{o, backward(sum(o * cast(g, dtype).to(device)))[at]};
+  };
+  expect_close(on({}, DType::f64), on(kGpu, GetParam()), GetParam());
+}
+
+// Rows that begin anywhere, and columns before rows.
+TEST_P(FusedAttention, AnyStrides) {
+  const auto at = [&](const Tensor& x) {
+    const Tensor odd = x.to(kGpu).eval();
+    return std::vector<Tensor>{narrow(odd, -1, 1, 8), transpose(narrow(odd, -2, 0, 8), -1, -2)};
+  };
+  const Tensor x = cast(randn({2, 9, 9}), GetParam()).eval(), g = cast(randn({2, 9, 8}), GetParam()).eval();
+  const std::vector<Tensor> there = at(x);
+  const auto wide = [](const Tensor& y) { return cast(y.to({}), DType::f64).eval(); };
+  const Tensor &q = there[0], &k = there[1];
+  expect_close(all_of(wide(q), wide(k), wide(q), wide(g), {}), all_of(q, k, q, g.to(kGpu), {}), GetParam());
+}
+
+// As on the CPU: rows of NaN and of infinite scores are NaN, a row that attends to nothing is 0 and so are its
+// gradients.
+TEST_P(FusedAttention, RowsThatAreNotFinite) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  Tensor q = ones({1, 5, 8}), k = ones({1, 70, 8});
+  const Tensor row = reshape(arange(5), {1, 5, 1});
+  q = where(row == 1, std::nan(""), where(row == 2, kInf, where(row == 3, -kInf, q)));
+  const auto on = [&](Device device, DType dtype) {
+    const auto moved = [&](const Tensor& x) { return cast(x, dtype).to(device).eval(); };
+    return scaled_dot_product_attention(moved(q), moved(k), moved(randn(k.shape()))).to_vector<double>();
+  };
+  manual_seed(5);
+  const std::vector<double> here = on({}, DType::f32);
+  manual_seed(5);
+  const std::vector<double> there = on(kGpu, GetParam());
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    EXPECT_EQ(std::isnan(here[i]), std::isnan(there[i])) << i;
+    if (i / 8 == 3) {
+      EXPECT_EQ(there[i], 0) << i;
+    }
+  }
+  // A row of zeros: its gradient is 0, and it adds nothing to others'.
+  const Tensor x = cast(where(row == 3, -kInf, ones({1, 5, 8})), GetParam()).to(kGpu).eval();
+  const Tensor v = variable(cast(k, GetParam()).to(kGpu).eval());
+  const Tensor o = scaled_dot_product_attention(x, cast(k, GetParam()).to(kGpu), v);
+  for (const double d : backward(sum(cast(o, DType::f32)))[v].to_vector<double>()) EXPECT_NEAR(d, 4.0 / 70, 1e-3);
+}
+
+// The same bits every time, alone as in a batch, whatever number of rows a block takes.
+TEST_P(FusedAttention, RowsDoNotDependOnTheirBatch) {
+  const Tensor x = cast(randn({6, 131, 8}), GetParam()).to(kGpu).eval(),
+               g = cast(randn({6, 131, 8}), GetParam()).to(kGpu).eval();
+  const Case c{{}, {}, {}, true};
+  const std::vector<Tensor> all = all_of(x, x, x, g, c), again = all_of(x, x, x, g, c);
+  const auto one = [](const Tensor& y) { return narrow(y, 0, 4, 1).eval(); };
+  const std::vector<Tensor> alone = all_of(one(x), one(x), one(x), one(g), c);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].to_vector<double>(), again[i].to_vector<double>());
+    EXPECT_EQ(one(all[i]).to_vector<double>(), alone[i].to_vector<double>());
+  }
+}
+
+// A gradient of a gradient goes through the plain formula; the first one is rounded in between.
+TEST_P(FusedAttention, SecondGradients) {
+  const Tensor x = cast(randn({1, 12, 8}), GetParam()).eval();
+  const auto on = [&](Device device, DType dtype) {
+    const std::function<Tensor(const Tensor&)> f = [](const Tensor& y) {
+      return sum(square(scaled_dot_product_attention(y, y, y, {.causal = true})));
+    };
+    return std::vector<Tensor>{grad(std::function<Tensor(const Tensor&)>(
+        [&](const Tensor& y) { return sum(square(grad(f)(y))); }))(cast(x, dtype).to(device).eval())};
+  };
+  expect_close(on({}, DType::f64), on(kGpu, GetParam()), GetParam(), 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Halves, FusedAttention, ::testing::Values(DType::f16, DType::bf16),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+}  // namespace
+}  // namespace ebb::testing
