@@ -168,7 +168,6 @@ inline int __syncthreads_or(int x) {
   __syncthreads();
   return result;
 }
-inline void __syncwarp() { emulated::wait(emulated::of_warp[threadIdx.x / emulated::kWarp], emulated::kWarp); }
 template <class T>
 inline T __shfl_xor_sync(unsigned, T x, int distance) {
   using namespace emulated;

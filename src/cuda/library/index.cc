@@ -158,44 +158,53 @@ struct Args {
   const I* index;
   const T* g;
   T* out;
+  const i64* order;  // of the tokens, sorted by their rows
+  i64* begin;        // per row: the first of its tokens in this order, and the end of them
+  i64* end;
   i64 tokens, index_step, outer, size, inner, tiles;
   ErrorSlot* error;
   i64 step;
 };
-extern "C" __global__ void __launch_bounds__(256) add_rows(const Args a) {
-  __shared__ i64 rows[256];
-  if (blockIdx.x == 0) {
-    for (i64 t = threadIdx.x; t < a.tokens; t += 256) {
-      const i64 where = a.index[t * a.index_step];
-      if ((u64)where >= (u64)a.size) complain(a.error, a.step, t, 0, bits_of(where));
+extern "C" __global__ void __launch_bounds__(256) find_rows(const Args a) {
+  EACH(p, a.tokens) {
+    const i64 t = a.order[p], row = a.index[t * a.index_step];
+    if ((u64)row >= (u64)a.size) {
+      complain(a.error, a.step, t, 0, bits_of(row));
+      continue;
     }
+    if (p == 0 || (i64)a.index[a.order[p - 1] * a.index_step] != row) a.begin[row] = p;
+    if (p + 1 == a.tokens || (i64)a.index[a.order[p + 1] * a.index_step] != row) a.end[row] = p + 1;
   }
+}
+extern "C" __global__ void __launch_bounds__(256) add_rows(const Args a) {
   for (i64 task = blockIdx.x; task < a.outer * a.size * a.tiles; task += gridDim.x) {
-    const i64 tile = task % a.tiles, row = task / a.tiles % a.size, outer = task / a.tiles / a.size;
+    const i64 line = quotient(task, a.tiles), tile = task - line * a.tiles;
+    const i64 outer = quotient(line, a.size), row = line - outer * a.size;
     const i64 column = tile * 256 + threadIdx.x;
+    if (column >= a.inner) continue;
     S total = 0;
-    for (i64 first = 0; first < a.tokens; first += 256) {
-      const i64 mine = first + threadIdx.x;
-      const i64 here = mine < a.tokens ? (i64)a.index[mine * a.index_step] : -1;
-      __syncthreads();
-      rows[threadIdx.x] = here;
-      if (!__syncthreads_or(here == row) || column >= a.inner) continue;
-      for (int t = 0; t < 256; ++t) {
-        if (rows[t] == row) total = plus(total, a.g[(outer * a.tokens + first + t) * a.inner + column]);
-      }
-    }
-    if (column < a.inner) a.out[(outer * a.size + row) * a.inner + column] = store((A)total);
+    for (i64 p = a.begin[row]; p < a.end[row]; ++p)
+      total = plus(total, a.g[(outer * a.tokens + a.order[p]) * a.inner + column]);
+    a.out[line * a.inner + column] = store((A)total);
   }
 }
 )cuda";
   std::int64_t outer = 1;
   for (int d = 0; d < axis; ++d) outer *= out.shape[d];
   const std::int64_t inner = inner_of(out.shape, axis), tiles = (inner + kThreads - 1) / kThreads;
+  const std::int64_t tokens = index.shape.numel(), size = out.shape[axis];
+  BufferPtr kept_order, kept_begin, kept_end;
+  const View order = workspace(gpu, DType::i64, Shape{tokens}, kept_order, "index_add");
+  const View begin = workspace(gpu, DType::i64, Shape{size}, kept_begin, "index_add");
+  const View end = workspace(gpu, DType::i64, Shape{size}, kept_end, "index_add");
+  argsort(gpu, index, 0, false, order);
+  for (const View* v : {&begin, &end}) gpu.clear(v->data, static_cast<std::size_t>(size) * size_of(DType::i64));
   Words words;
-  words.add(index.data).add(g.data).add(out.data);
-  words.add(index.shape.numel()).add(index.strides[0]).add(outer).add(out.shape[axis]).add(inner).add(tiles);
-  add_index_check(words, mark, call, index, out.shape[axis]);
-  launch_blocks(gpu, text, "add_rows", outer * out.shape[axis] * tiles, words);
+  words.add(index.data).add(g.data).add(out.data).add(order.data).add(begin.data).add(end.data);
+  words.add(tokens).add(index.strides[0]).add(outer).add(size).add(inner).add(tiles);
+  add_index_check(words, mark, call, index, size);
+  launch_elements(gpu, text, "find_rows", tokens, words);
+  launch_blocks(gpu, text, "add_rows", outer * size * tiles, words);
 }
 
 }  // namespace ebb::cuda

@@ -70,14 +70,62 @@ void launch_elements(Gpu& gpu, const std::string& text, const char* kernel, std:
   if (n > 0) launch_blocks(gpu, text, kernel, (n + kThreads - 1) / kThreads, words);
 }
 
+namespace {
+
+// Two views of one shape with as few dimensions as can be, their innermost last.
+struct Pair {
+  View to, from;
+};
+Pair merged(const View& to, const View& from) {
+  std::int64_t sizes[Shape::kMaxRank];
+  Pair pair{to, from};
+  int n = 0;
+  for (int d = 0; d < to.shape.rank(); ++d) {
+    if (to.shape[d] == 1) continue;
+    const bool goes_on = n > 0 && pair.to.strides[n - 1] == to.strides[d] * to.shape[d] &&
+                         pair.from.strides[n - 1] == from.strides[d] * to.shape[d];
+    if (!goes_on) sizes[n++] = 1;
+    sizes[n - 1] *= to.shape[d];
+    pair.to.strides[n - 1] = to.strides[d];
+    pair.from.strides[n - 1] = from.strides[d];
+  }
+  pair.to.shape = pair.from.shape = Shape(sizes, n);
+  return pair;
+}
+
+// The same memory as elements of 16 bytes, if both lie so.
+bool widen(Pair& pair) {
+  const int last = pair.to.shape.rank() - 1;
+  const auto wide = static_cast<std::int64_t>(16 / size_of(pair.to.dtype));
+  if (last < 0 || pair.to.shape[last] % wide != 0) return false;
+  for (View* v : {&pair.to, &pair.from}) {
+    if (reinterpret_cast<std::uintptr_t>(v->data) % 16 != 0 || v->strides[last] != 1) return false;
+    for (int d = 0; d < last; ++d) {
+      if (v->strides[d] % wide != 0) return false;
+    }
+  }
+  for (View* v : {&pair.to, &pair.from}) {
+    for (int d = 0; d < last; ++d) v->strides[d] /= wide;
+  }
+  pair.to.shape = pair.from.shape = pair.to.shape.with(last, pair.to.shape[last] / wide);
+  return true;
+}
+
+}  // namespace
+
 void copy_elements(Gpu& gpu, const View& to, const View& from) {
-  const std::string text = view_text() + bits_text(to.dtype) + R"cuda(
+  Pair pair = merged(to, from);
+  const bool wide = widen(pair);
+  const std::string type =
+      wide ? "typedef Words4 T;\nEBB void put(T* to, const T& x) { store16(to, x.x[0], x.x[1], x.x[2], x.x[3]); }\n"
+           : bits_text(to.dtype) + "EBB void put(T* to, T x) { *to = x; }\n";
+  const std::string text = view_text() + type + R"cuda(
 struct Args { View to, from; };
 extern "C" __global__ void __launch_bounds__(256) copy(const Args a) {
-  EACH(i, a.to.n) ((T*)a.to.data)[at(a.to, i)] = ((const T*)a.from.data)[at(a.from, i)];
+  EACH(i, a.to.n) put((T*)a.to.data + at(a.to, i), ((const T*)a.from.data)[at(a.from, i)]);
 }
 )cuda";
-  launch_elements(gpu, text, "copy", to.shape.numel(), Words().add(to).add(from));
+  launch_elements(gpu, text, "copy", pair.to.shape.numel(), Words().add(pair.to).add(pair.from));
 }
 
 void scale_elements(Gpu& gpu, const View& data, const View& factor) {

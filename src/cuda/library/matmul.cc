@@ -141,7 +141,46 @@ Heuristic algorithm_for(const Product& given, void* product) {
        name(p.in));
 }
 
+void multiply(Gpu& gpu, const Product& p);
+
+// Where k is long and the result narrow there are too few tiles for all multiprocessors, as in the gradients of weights
+// over many tokens: parts of k are products side by side, added in order. Whether is decided by k and n alone, so that
+// rows do not depend on their number.
+constexpr std::int64_t kParts = 4, kLong = 16384, kNarrow = 1024;
+bool divides(const Product& p) {
+  return is_half(p.in) && p.batches == 1 && p.k >= kLong && p.k % (8 * kParts) == 0 && p.n <= kNarrow;
+}
+void multiply_in_parts(Gpu& gpu, const Product& p) {
+  BufferPtr keep;
+  const View sums = workspace(gpu, DType::f32, Shape{kParts, p.m, p.n}, keep, "matmul");
+  Product q = p;
+  q.k = p.k / kParts;
+  q.batches = kParts;
+  q.a.batch_step = q.k * p.a.column_step;
+  q.b.batch_step = q.k * p.b.row_step;
+  q.c = static_cast<std::byte*>(sums.data);
+  q.c_batch = p.m * p.n;
+  q.out = DType::f32;
+  q.add = false;
+  multiply(gpu, q);
+  const std::string text = view_text() + element_text(p.out) + R"cuda(
+struct Args { const f32* parts; T* out; i64 n, count, add; };
+extern "C" __global__ void __launch_bounds__(256) add_parts(const Args a) {
+  EACH(i, a.n) {
+    f32 total = a.parts[i];
+    for (i64 k = 1; k < a.count; ++k) total += a.parts[k * a.n + i];
+    if (a.add) total += (f32)load(a.out[i]);
+    a.out[i] = store((A)total);
+  }
+}
+)cuda";
+  launch_elements(
+      gpu, text, "add_parts", p.m * p.n,
+      Words().add(sums.data).add(static_cast<const void*>(p.c)).add(p.m * p.n).add(kParts).add(std::int64_t{p.add}));
+}
+
 void multiply(Gpu& gpu, const Product& p) {
+  if (divides(p)) return multiply_in_parts(gpu, p);
   if (batch_invariant() && !is_half(p.in)) {
     return multiply_in_order(
         gpu, {p.in, p.a.data, p.b.data, p.c, p.m, p.n, p.k, p.batches, p.a.row_step, p.a.column_step, p.a.batch_step,

@@ -8,10 +8,12 @@
 namespace ebb::cuda {
 
 void run_argsort(const LibraryCall& call, Gpu& gpu) {
-  const View x = at_least_1d(call.inputs[0]), out = at_least_1d(call.outputs[0]);
+  argsort(gpu, at_least_1d(call.inputs[0]), static_cast<int>(call.attrs.i[0]), call.attrs.i[1] != 0,
+          at_least_1d(call.outputs[0]));
+}
+
+void argsort(Gpu& gpu, const View& x, int axis, bool descending, const View& out) {
   if (x.shape.numel() == 0) return;
-  const int axis = static_cast<int>(call.attrs.i[0]);
-  const bool descending = call.attrs.i[1] != 0;
   // NaN is above all numbers, and -0 is 0.
   const std::string text =
       view_text() + element_text(x.dtype) +

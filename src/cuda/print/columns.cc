@@ -91,7 +91,7 @@ std::string Printer::finish_kernel() {
       std::any_of(p_.instrs.begin(), p_.instrs.end(), [](const Instr& i) { return i.level == Level::column; });
   if (!wide) return top + indented(text, "  ") + "}\n";
 
-  // Groups of rows in eight chains, which are added in order.
+  // Groups of rows in chains, a warp each, which are added in order.
   std::string sums, columns = coordinates(layout_.columns);
   for (std::int32_t v = 0; v < n_; ++v) {
     const Instr& i = instr(v);
@@ -105,7 +105,7 @@ std::string Printer::finish_kernel() {
     sums += fmt::format("{0} sum{1} = {2}::nothing<{0}>();\n", w, v, op);
     sums += fmt::format(
         "if (chain < {0} && col < a.columns) {{\n"
-        "#pragma unroll 8\n  for (i64 g = chain; g < a.groups; g += {0}) sum{1} = {2}::of(sum{1}, from_bits(sum{1}, "
+        "#pragma unroll 16\n  for (i64 g = chain; g < a.groups; g += {0}) sum{1} = {2}::of(sum{1}, from_bits(sum{1}, "
         "a.work[a.sums + ({3} * a.groups + g) * a.columns + col]));\n  shared[threadIdx.x] = bits_of(sum{1});\n}}\n",
         kChains, v, op, sum_number(v));
     sums += "__syncthreads();\n";

@@ -9,7 +9,7 @@ namespace {
 using Kind = Instr::Kind;
 
 constexpr std::int64_t kMostBlocks = 1 << 16;
-constexpr std::int64_t kColumnWords = 1 << 20;  // partial sums over rows, about
+constexpr std::int64_t kColumnWords = 1 << 22;  // partial sums over rows, about
 constexpr std::int64_t kFewestGroups = 64, kMostGroups = 4096;
 
 std::int64_t pieces(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }

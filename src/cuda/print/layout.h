@@ -12,8 +12,8 @@ inline constexpr int kLeaf = 8;                        // neighbours that are ad
 inline constexpr int kLeaves = 8;                      // that a lane adds
 inline constexpr int kSegment = 32 * kLeaves * kLeaf;  // elements that a warp adds
 inline constexpr int kGroup = 1024;                    // segments that are added together
-inline constexpr std::int64_t kChunkRows = 32;         // rows that sums over rows add before they go on in f64
-inline constexpr int kChains = 8;                      // of groups of rows
+inline constexpr std::int64_t kChunkRows = 8;          // rows that sums over rows add before they go on in f64
+inline constexpr int kChains = 32;                     // of groups of rows
 
 // How an operand or output is reached by a thread that takes several neighbours at once.
 enum class Access : std::uint8_t {
