@@ -70,14 +70,44 @@ void launch_elements(Gpu& gpu, const std::string& text, const char* kernel, std:
   if (n > 0) launch_blocks(gpu, text, kernel, (n + kThreads - 1) / kThreads, words);
 }
 
+// In words of up to 16 bytes, and over as few dimensions as the strides allow: indices cost more than the copy.
 void copy_elements(Gpu& gpu, const View& to, const View& from) {
-  const std::string text = view_text() + bits_text(to.dtype) + R"cuda(
+  std::vector<std::int64_t> sizes;
+  Strides there{}, here{};
+  for (int d = 0; d < to.shape.rank(); ++d) {
+    const std::int64_t n = to.shape[d];
+    if (n == 1) continue;
+    const auto last = static_cast<int>(sizes.size()) - 1;
+    if (last >= 0 && there[last] == n * to.strides[d] && here[last] == n * from.strides[d]) {
+      sizes.back() *= n, there[last] = to.strides[d], here[last] = from.strides[d];
+    } else {
+      sizes.push_back(n), there[last + 1] = to.strides[d], here[last + 1] = from.strides[d];
+    }
+  }
+  std::size_t unit = size_of(to.dtype);
+  const auto rank = static_cast<int>(sizes.size());
+  const auto can_double = [&] {
+    if (unit == 16 || rank == 0 || there[rank - 1] != 1 || here[rank - 1] != 1 || sizes.back() % 2 != 0) return false;
+    for (int d = 0; d + 1 < rank; ++d) {
+      if (there[d] % 2 != 0 || here[d] % 2 != 0) return false;
+    }
+    return (reinterpret_cast<std::uintptr_t>(to.data) | reinterpret_cast<std::uintptr_t>(from.data)) % (2 * unit) == 0;
+  };
+  for (; can_double(); unit *= 2) {
+    sizes.back() /= 2;
+    for (int d = 0; d + 1 < rank; ++d) there[d] /= 2, here[d] /= 2;
+  }
+  const std::string text =
+      view_text() + (unit == 16 ? std::string("typedef Words4 T;\n") : fmt::format("typedef u{} T;\n", 8 * unit)) +
+      R"cuda(
 struct Args { View to, from; };
 extern "C" __global__ void __launch_bounds__(256) copy(const Args a) {
   EACH(i, a.to.n) ((T*)a.to.data)[at(a.to, i)] = ((const T*)a.from.data)[at(a.from, i)];
 }
 )cuda";
-  launch_elements(gpu, text, "copy", to.shape.numel(), Words().add(to).add(from));
+  const Shape shape(sizes);
+  launch_elements(gpu, text, "copy", shape.numel(),
+                  Words().add(View{to.data, to.dtype, shape, there}).add(View{from.data, from.dtype, shape, here}));
 }
 
 void scale_elements(Gpu& gpu, const View& data, const View& factor) {
