@@ -73,14 +73,17 @@ int main(int count, char** arguments) {
     const Tensor x = randint(0, 90, {s.batch, s.context});
     const Tensor next = reshape(index_select(follows, 0, flatten(x)), x.shape());
     loss = cast_parameters(gpt, DType::bf16).loss(x, next);
+    // Loss and gradients are made together where the loss is asked for before them.
+    if (step % 10 == 0 || step + 1 == s.steps) {
+      last = loss.item();
+      if (step == 0) first = last;
+      std::printf("step %3lld   loss %.4f\n", static_cast<long long>(step), last);
+    }
     adamw.step(gpt, clip_by_norm(backward(loss), 1.0).gradients);
-    if (step == 0) first = loss.item();
     if (step + 1 == warm_up) {
-      loss.item();
+      synchronize(default_device());
       start = std::chrono::steady_clock::now();
     }
-    if (step % 10 == 0 || step + 1 == s.steps)
-      std::printf("step %3lld   loss %.4f\n", static_cast<long long>(step), last = loss.item());
   }
   if (on_gpu) {
     synchronize(default_device());

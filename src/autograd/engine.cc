@@ -8,6 +8,7 @@
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "graph/lock.h"
+#include "ops/shape_nodes.h"
 
 namespace ebb {
 namespace {
@@ -18,6 +19,32 @@ bool is_formula(const Node& n) {
 
 // Where a node's operands begin: a formula's first input is its value.
 std::size_t first_operand(const Node& n) { return is_formula(n) ? 1 : 0; }
+
+// What x is made of along an axis.
+std::vector<Tensor> pieces_of(const Tensor& x, std::int64_t axis) {
+  if (x.node()->op != Op::cat || x.node()->attrs.i[0] != axis) return {x};
+  std::vector<Tensor> pieces;
+  std::int64_t length = 0;
+  for (Tensor piece; (piece = input_of(x, pieces.size())).defined(); pieces.push_back(piece))
+    length += piece.shape()[static_cast<int>(axis)];
+  // Another thread may have evaluated it meanwhile.
+  return length == x.shape()[static_cast<int>(axis)] ? pieces : std::vector<Tensor>{x};
+}
+
+// a + b. Parts of a value that lie side by side, as those of chunk do, have cotangents with zeros in each other's
+// place: these are joined, which takes one copy of each instead of a sum of values that are mostly zeros.
+Tensor sum_of(const Tensor& a, const Tensor& b) {
+  if (a.node()->op != Op::pad_zero || b.node()->op != Op::pad_zero) return a + b;
+  const auto &x = a.node()->attrs.i, &y = b.node()->attrs.i;
+  const auto axis = static_cast<int>(x[0]);
+  if (y[0] != axis || a.dtype() != b.dtype()) return a + b;
+  if (y[1] < x[1]) return sum_of(b, a);
+  const Tensor first = input_of(a, 0), second = input_of(b, 0);
+  if (!first.defined() || !second.defined() || x[1] + first.shape()[axis] != y[1]) return a + b;
+  std::vector<Tensor> pieces = pieces_of(first, axis);
+  for (const Tensor& piece : pieces_of(second, axis)) pieces.push_back(piece);
+  return pad_zero(cat(pieces, axis), axis, x[1], y[2]);
+}
 
 // The history is walked once, under the lock, and what the pass needs from it is recorded; rules are called without the
 // lock, and other threads may meanwhile evaluate, differentiate or forget the same nodes.
@@ -159,7 +186,7 @@ class Reverse {
             "internal: the cotangent of {} is {} {}, its value {} {}", info(value.node()->op).name, name(g.dtype()),
             g.shape(), name(value.dtype()), value.shape());
     Tensor& sum = order_[static_cast<std::size_t>(place)].cotangent;
-    sum = sum.defined() ? sum + g : g;
+    sum = sum.defined() ? sum_of(sum, g) : g;
   }
 
   void step(std::size_t i) {

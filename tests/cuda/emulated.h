@@ -49,6 +49,38 @@ static unsigned long turns = 0;                // of barriers: whether anything 
 static void (*kernel)(const void*);
 static const void* arguments;
 
+// Copies to shared memory land as late as they may: when their group is waited for, or at the end.
+struct Copy {
+  void* to;
+  const void* from;  // null: zeros
+  unsigned group;
+};
+constexpr unsigned kCopies = 256;  // of a thread on their way
+static Copy copies[kThreads][kCopies];
+static unsigned copy_count[kThreads], copy_groups[kThreads];
+inline void begin_copy(void* to, const void* from) {
+  const unsigned me = threadIdx.x;
+  if (copy_count[me] == kCopies) {
+    fprintf(stderr, "emulated device: more than %u copies are on their way\n", kCopies);
+    abort();
+  }
+  copies[me][copy_count[me]++] = {to, from, copy_groups[me]};
+}
+inline void land(unsigned groups) {
+  const unsigned me = threadIdx.x, count = copy_count[me];
+  copy_count[me] = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    const Copy c = copies[me][i];
+    if (c.group >= groups) {
+      copies[me][copy_count[me]++] = c;
+    } else if (c.from) {
+      memcpy(c.to, c.from, 16);
+    } else {
+      memset(c.to, 0, 16);
+    }
+  }
+}
+
 inline void yield() {
   if (!_setjmp(fibers[threadIdx.x].at)) _longjmp(scheduler, 1);
 }
@@ -66,6 +98,8 @@ inline void wait(Barrier& barrier, unsigned count) {
 static void body() {
   for (;;) {
     kernel(arguments);
+    land(~0u);
+    copy_groups[threadIdx.x] = 0;
     fibers[threadIdx.x].done = true;
     yield();
   }
@@ -192,17 +226,20 @@ inline void must_be_aligned(const void* at, int bytes) {
 #define DYNAMIC_SHARED(name) char* const name = emulated::dynamic
 template <bool whole>
 inline void copy16(void* to, const void* from) {
-  memcpy(to, from, 16);
+  must_be_aligned(to, 16);
+  emulated::begin_copy(to, from);
 }
 inline void copy16_or_zeros(void* to, const void* from, bool live) {
   must_be_aligned(to, 16);
   if (live) must_be_aligned(from, 16);
-  if (live) memcpy(to, from, 16);
-  if (!live) memset(to, 0, 16);
+  emulated::begin_copy(to, live ? from : nullptr);
 }
-inline void copies_begun() {}
+inline void copies_begun() { ++emulated::copy_groups[threadIdx.x]; }
 template <int left>
-inline void wait_for_copies() {}
+inline void wait_for_copies() {
+  const unsigned begun = emulated::copy_groups[threadIdx.x];
+  emulated::land(begun > left ? begun - left : 0);
+}
 inline unsigned atomicCAS(unsigned* at, unsigned expected, unsigned x) {
   const unsigned before = *at;
   if (before == expected) *at = x;

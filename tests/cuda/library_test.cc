@@ -104,6 +104,20 @@ TEST_P(LibraryOnGpu, Attention) {
   cuda::most_score_bytes = usual;
 }
 
+// Rows of all lengths and beginnings: copies take as many bytes at a time as both allow.
+TEST_P(LibraryOnGpu, CopiesOfAllLengths) {
+  const Tensor x = real({3, 2, 40}), there = x.to(kGpu).eval();
+  for (const std::int64_t first : {0, 1, 2, 4, 8, 16}) {
+    for (const std::int64_t length : {1, 2, 3, 4, 6, 8, 16, 24}) {
+      const auto f = [&](const Tensor& y) {
+        const Tensor part = narrow(y, 2, first, length);
+        return cat({cat({part, narrow(y, 2, 0, 8), part}, 2), cat({part, part, narrow(y, 2, 16, 8)}, 2)}, 1);
+      };
+      ASSERT_EQ(f(x).to_vector<double>(), f(there).to_vector<double>()) << first << ", " << length;
+    }
+  }
+}
+
 TEST_P(LibraryOnGpu, LinearCrossEntropy) {
   const Tensor x = real({11, 6}), head = real({13, 6}), bias = real({13}), weight = abs(real({13})).eval();
   Tensor target = randint(0, 13, {11}).eval();

@@ -331,6 +331,31 @@ TEST(Checkpoint, InsideACheckpoint) {
   expect_near(backward(sum(y))[x], plain);
 }
 
+// ---- parts of a value -----------------------------------------------------------------------------------------------
+
+TEST(Parts, GradientsOfPartsSideBySideAreJoined) {
+  const Tensor x = numbers({2, 7}), weight = cast(arange(7), DType::f64) + 1;
+  const auto pieces = [&](const std::vector<std::pair<int, int>>& ranges) {  // d/dx Σ weight·x² of ranges of columns
+    const Tensor w = variable(x);
+    Tensor total = zeros({}, DType::f64);
+    for (const auto& [first, length] : ranges)
+      total = total + sum(narrow(weight, 0, first, length) * square(narrow(w, 1, first, length)));
+    return backward(total)[w];
+  };
+  const Tensor all = 2 * weight * x, column = arange(7);
+  for (const auto& ranges : {std::vector<std::pair<int, int>>{{0, 2}, {2, 2}, {4, 3}}, {{4, 3}, {2, 2}, {0, 2}}}) {
+    const Tensor g = pieces(ranges);
+    const std::string steps = print_schedule({g});
+    EXPECT_NE(steps.find("cat"), std::string::npos) << steps;
+    EXPECT_EQ(steps.find("pad_zero"), std::string::npos) << steps;
+    expect_near(g, all);
+  }
+  expect_near(pieces({{0, 2}, {4, 3}, {2, 2}}), all);  // not side by side while they come
+  expect_near(pieces({{1, 2}, {3, 2}}), where(logical_and(column >= 1, column < 5), all, 0.0));
+  expect_near(pieces({{0, 4}, {2, 5}}), where(logical_and(column >= 2, column < 4), 2 * all, all));
+  expect_near(pieces({{0, 3}, {0, 3}}), where(column < 3, 2 * all, 0.0));
+}
+
 // ---- long programs --------------------------------------------------------------------------------------------------
 
 TEST(LongPrograms, AMillionOperationsDoNotOverflow) {

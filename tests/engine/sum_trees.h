@@ -88,7 +88,7 @@ struct CudaSums {
   template <class T>
   static double column(const T* x, std::int64_t rows, std::int64_t columns) {
     const auto pieces = [](std::int64_t n, std::int64_t size) { return (n + size - 1) / size; };
-    const std::int64_t most = std::clamp<std::int64_t>((1 << 22) / columns, 64, 4096);
+    const std::int64_t most = std::clamp<std::int64_t>((1 << 20) / columns, 64, 4096);
     const std::int64_t group = pieces(pieces(rows, 8), most) * 8;
     double chains[32] = {};
     for (std::int64_t r = 0; r < rows; r += group) {

@@ -427,10 +427,10 @@ extern "C" __global__ void __launch_bounds__(128, 2) differentiate_columns(const
     i += threadIdx.x & 63;
     return i < rows ? numbers_of_batch[i] : threadIdx.x < 64 ? -never() : 0;
   };
-  SourceD(a.k, a, batch, first).fetch<kOwn>(own_k, columns - first);
-  SourceE(a.v, a, batch, first).fetch<kOwn>(own_v, columns - first);
   f32 next = 0;
   if (begin < rows) {
+    SourceD(a.k, a, batch, first).fetch<kOwn>(own_k, columns - first);
+    SourceE(a.v, a, batch, first).fetch<kOwn>(own_v, columns - first);
     fetch_step(begin);
     next = number_of(begin);
   }
@@ -505,7 +505,6 @@ extern "C" __global__ void __launch_bounds__(128, 2) differentiate_columns(const
     scale[s][0] = scale[s][1] = (f32)a.scale;
     one[s][0] = one[s][1] = 1;
   }
-  if (begin >= rows) wait_for_copies<0>(), __syncthreads();  // nobody has waited for what was fetched
   write<kWidth, kD>(matrix_of(a.dk, a, batch) + first * a.dk.row, a.dk.row, own_k, dk, scale, columns - first);
   write<kValues, kE>(matrix_of(a.dv, a, batch) + first * a.dv.row, a.dv.row, own_v, dv, one, columns - first);
 }

@@ -70,62 +70,47 @@ void launch_elements(Gpu& gpu, const std::string& text, const char* kernel, std:
   if (n > 0) launch_blocks(gpu, text, kernel, (n + kThreads - 1) / kThreads, words);
 }
 
-namespace {
-
-// Two views of one shape with as few dimensions as can be, their innermost last.
-struct Pair {
-  View to, from;
-};
-Pair merged(const View& to, const View& from) {
-  std::int64_t sizes[Shape::kMaxRank];
-  Pair pair{to, from};
-  int n = 0;
+// In words of up to 16 bytes, and over as few dimensions as the strides allow: indices cost more than the copy.
+void copy_elements(Gpu& gpu, const View& to, const View& from) {
+  std::vector<std::int64_t> sizes;
+  Strides there{}, here{};
   for (int d = 0; d < to.shape.rank(); ++d) {
-    if (to.shape[d] == 1) continue;
-    const bool goes_on = n > 0 && pair.to.strides[n - 1] == to.strides[d] * to.shape[d] &&
-                         pair.from.strides[n - 1] == from.strides[d] * to.shape[d];
-    if (!goes_on) sizes[n++] = 1;
-    sizes[n - 1] *= to.shape[d];
-    pair.to.strides[n - 1] = to.strides[d];
-    pair.from.strides[n - 1] = from.strides[d];
-  }
-  pair.to.shape = pair.from.shape = Shape(sizes, n);
-  return pair;
-}
-
-// The same memory as elements of 16 bytes, if both lie so.
-bool widen(Pair& pair) {
-  const int last = pair.to.shape.rank() - 1;
-  const auto wide = static_cast<std::int64_t>(16 / size_of(pair.to.dtype));
-  if (last < 0 || pair.to.shape[last] % wide != 0) return false;
-  for (View* v : {&pair.to, &pair.from}) {
-    if (reinterpret_cast<std::uintptr_t>(v->data) % 16 != 0 || v->strides[last] != 1) return false;
-    for (int d = 0; d < last; ++d) {
-      if (v->strides[d] % wide != 0) return false;
+    const std::int64_t n = to.shape[d];
+    if (n == 1) continue;
+    const auto last = static_cast<int>(sizes.size()) - 1;
+    if (last >= 0 && there[last] == n * to.strides[d] && here[last] == n * from.strides[d]) {
+      sizes.back() *= n, there[last] = to.strides[d], here[last] = from.strides[d];
+    } else {
+      sizes.push_back(n), there[last + 1] = to.strides[d], here[last + 1] = from.strides[d];
     }
   }
-  for (View* v : {&pair.to, &pair.from}) {
-    for (int d = 0; d < last; ++d) v->strides[d] /= wide;
+  std::size_t unit = size_of(to.dtype);
+  const auto rank = static_cast<int>(sizes.size());
+  const auto can_double = [&] {
+    if (unit == 16 || rank == 0 || there[rank - 1] != 1 || here[rank - 1] != 1 || sizes.back() % 2 != 0) return false;
+    for (int d = 0; d + 1 < rank; ++d) {
+      if (there[d] % 2 != 0 || here[d] % 2 != 0) return false;
+    }
+    return (reinterpret_cast<std::uintptr_t>(to.data) | reinterpret_cast<std::uintptr_t>(from.data)) % (2 * unit) == 0;
+  };
+  for (; can_double(); unit *= 2) {
+    sizes.back() /= 2;
+    for (int d = 0; d + 1 < rank; ++d) there[d] /= 2, here[d] /= 2;
   }
-  pair.to.shape = pair.from.shape = pair.to.shape.with(last, pair.to.shape[last] / wide);
-  return true;
-}
-
-}  // namespace
-
-void copy_elements(Gpu& gpu, const View& to, const View& from) {
-  Pair pair = merged(to, from);
-  const bool wide = widen(pair);
-  const std::string type =
-      wide ? "typedef Words4 T;\nEBB void put(T* to, const T& x) { store16(to, x.x[0], x.x[1], x.x[2], x.x[3]); }\n"
-           : bits_text(to.dtype) + "EBB void put(T* to, T x) { *to = x; }\n";
-  const std::string text = view_text() + type + R"cuda(
+  const std::string text =
+      view_text() +
+      (unit == 16
+           ? "typedef Words4 T;\nEBB void put(T* to, const T& x) { store16(to, x.x[0], x.x[1], x.x[2], x.x[3]); }\n"
+           : fmt::format("typedef u{} T;\nEBB void put(T* to, T x) {{ *to = x; }}\n", 8 * unit)) +
+      R"cuda(
 struct Args { View to, from; };
 extern "C" __global__ void __launch_bounds__(256) copy(const Args a) {
   EACH(i, a.to.n) put((T*)a.to.data + at(a.to, i), ((const T*)a.from.data)[at(a.from, i)]);
 }
 )cuda";
-  launch_elements(gpu, text, "copy", pair.to.shape.numel(), Words().add(pair.to).add(pair.from));
+  const Shape shape(sizes);
+  launch_elements(gpu, text, "copy", shape.numel(),
+                  Words().add(View{to.data, to.dtype, shape, there}).add(View{from.data, from.dtype, shape, here}));
 }
 
 void scale_elements(Gpu& gpu, const View& data, const View& factor) {

@@ -34,12 +34,12 @@ std::string Printer::columns_kernel() {
   const std::string given = scalars(true), body = leaf(pass);
   std::string text;
   text += given;
-  const std::int64_t tiles = (p_.columns() + kThreads * width - 1) / (kThreads * width);
-  text += fmt::format("for (i64 block = blockIdx.x; block < a.groups * {0}; block += gridDim.x) {{\n",
-                      number("tiles", tiles));
-  std::string in = "const i64 group = quotient(block, a.tiles);\n";
-  in += fmt::format("const i64 leaf = ((block - group * a.tiles) * {} + threadIdx.x) * {};\n", kThreads, width);
-  in += "if (leaf >= a.columns) continue;\n";
+  const std::string leaves = number("leaves", (p_.columns() + width - 1) / width);
+  text += fmt::format(
+      "for (i64 item = (i64)blockIdx.x * {0} + threadIdx.x; item < a.groups * {1}; item += (i64)gridDim.x * {0}) {{\n",
+      kThreads, leaves);
+  std::string in =
+      fmt::format("const i64 group = quotient(item, {0}), leaf = (item - group * {0}) * {1};\n", leaves, width);
   in += "const i64 group_first = group * a.group_rows;\n";
   in += "const i64 group_end = group_first + a.group_rows < a.rows ? group_first + a.group_rows : a.rows;\n";
   for (const std::int32_t v : column_sums_)
@@ -91,7 +91,7 @@ std::string Printer::finish_kernel() {
       std::any_of(p_.instrs.begin(), p_.instrs.end(), [](const Instr& i) { return i.level == Level::column; });
   if (!wide) return top + indented(text, "  ") + "}\n";
 
-  // Groups of rows in chains, a warp each, which are added in order.
+  // Groups of rows in chains, which are added in order; a block has eight columns.
   std::string sums, columns = coordinates(layout_.columns);
   for (std::int32_t v = 0; v < n_; ++v) {
     const Instr& i = instr(v);
@@ -112,16 +112,16 @@ std::string Printer::finish_kernel() {
     sums += fmt::format(
         "if (chain == 0 && col < a.columns) {{\n  for (int c = 1; c < {0}; ++c) sum{1} = {2}::of(sum{1}, "
         "from_bits(sum{1}, "
-        "shared[c * 32 + threadIdx.x]));\n}}\n__syncthreads();\n",
+        "shared[c * 8 + threadIdx.x]));\n}}\n__syncthreads();\n",
         kChains, v, op);
     columns += define(v, converted(fmt::format("sum{}", v), is_real(i.type) ? RegType::f64 : RegType::i64, i.type));
   }
   for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
     if (instr(p_.outputs[o].value).level == Level::column) columns += store(p_.outputs[o], o);
   }
-  text += "const int chain = threadIdx.x >> 5;\n";
-  text += "for (i64 base = (i64)blockIdx.x * 32; base < a.columns; base += (i64)gridDim.x * 32) {\n";
-  text += "  const i64 col = base + (threadIdx.x & 31);\n" + indented(sums, "  ");
+  text += "const int chain = threadIdx.x >> 3;\n";
+  text += "for (i64 base = (i64)blockIdx.x * 8; base < a.columns; base += (i64)gridDim.x * 8) {\n";
+  text += "  const i64 col = base + (threadIdx.x & 7);\n" + indented(sums, "  ");
   text += "  if (chain == 0 && col < a.columns) {\n" + indented(columns, "    ") + "  }\n}\n";
   return top + indented(text, "  ") + "}\n";
 }

@@ -9,7 +9,7 @@ namespace {
 using Kind = Instr::Kind;
 
 constexpr std::int64_t kMostBlocks = 1 << 16;
-constexpr std::int64_t kColumnWords = 1 << 22;  // partial sums over rows, about
+constexpr std::int64_t kColumnWords = 1 << 20;  // partial sums over rows, about
 constexpr std::int64_t kFewestGroups = 64, kMostGroups = 4096;
 
 std::int64_t pieces(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
@@ -109,11 +109,11 @@ void lay_rows_on_chip(const Program& p, const GpuLimits& limits, Layout& l) {
 }
 
 // Warps with as equal shares of a row's segments as can be.
-void divide_row(Layout& l, std::int64_t most_warps) {
+void divide_row(Layout& l, std::int64_t columns, std::int64_t most_warps) {
   const std::int64_t rounds = std::max<std::int64_t>(1, pieces(l.segments, most_warps));
   const std::int64_t warps = std::max<std::int64_t>(1, pieces(l.segments, rounds));
   l.threads = static_cast<int>(32 * warps);
-  l.slots = kLeaves * rounds;
+  l.slots = l.segments == 1 ? pieces(columns, 32 * kLeaf) : kLeaves * rounds;
   l.bound_threads = warps <= 8 ? 256 : warps <= 16 ? 512 : 1024;
   l.bound_blocks = warps <= 8 ? 4 : warps <= 16 ? 2 : 1;
 }
@@ -188,7 +188,7 @@ Layout layout_of(const Program& p, const GpuLimits& limits) {
     l.groups = pieces(rows, l.group_rows);
   }
   if (l.mapping == Mapping::columns) {
-    l.blocks = blocks_for(pieces(columns, kThreads * l.width) * l.groups);
+    l.blocks = blocks_for(pieces(pieces(columns, l.width) * l.groups, kThreads));
     return l;
   }
   if (l.mapping == Mapping::lanes_per_row) {
@@ -199,11 +199,11 @@ Layout layout_of(const Program& p, const GpuLimits& limits) {
     l.blocks = blocks_for(pieces(rows, kThreads / l.lanes));
   } else {
     l.long_row = l.segments > kGroup;
-    divide_row(l, l.segments <= 64 ? 16 : 32);
+    divide_row(l, columns, l.segments <= 64 ? 16 : 32);
     Layout on_chip = l;
     lay_rows_on_chip(p, limits, on_chip);
     if (2 * on_chip.row_bytes > limits.shared_of_multiprocessor) {  // one block on a multiprocessor has all its warps
-      divide_row(l, 32);
+      divide_row(l, columns, 32);
       on_chip = l;
       lay_rows_on_chip(p, limits, on_chip);
     }

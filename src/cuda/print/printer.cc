@@ -123,8 +123,7 @@ void Printer::sizes() {
   if (ends_later()) {
     const bool wide =
         std::any_of(p_.instrs.begin(), p_.instrs.end(), [](const Instr& i) { return i.level == Level::column; });
-    if (wide) out_.finish_threads = 32 * kChains;
-    out_.finish_blocks = wide ? static_cast<unsigned>(std::clamp<std::int64_t>((columns + 31) / 32, 1, 65536)) : 1;
+    out_.finish_blocks = wide ? static_cast<unsigned>(std::clamp<std::int64_t>((columns + 7) / 8, 1, 65536)) : 1;
   }
 }
 
