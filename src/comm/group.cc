@@ -30,19 +30,50 @@ class Exchange final : public Collective {
   std::uint64_t created_;
 };
 
+// The same for lists of tensors.
+class ExchangeOfLists final : public Collective {
+ public:
+  ExchangeOfLists(Group& group, std::shared_ptr<const comm::ListExchange> what, const Plan& plan, std::size_t count,
+                  std::uint64_t created)
+      : group_(group), what_(std::move(what)), plan_(plan), created_(created) {
+    kind = Kind::lists;
+    inputs = count;
+  }
+  void run(const LibraryCall& call) const override { group_.run(*what_, plan_, call, created_); }
+
+ private:
+  Group& group_;
+  std::shared_ptr<const comm::ListExchange> what_;
+  Plan plan_;
+  std::uint64_t created_;
+};
+
+std::uint64_t digest_of(const std::vector<std::pair<Shape, DType>>& list) {
+  std::uint64_t h = 1469598103934665603u;
+  const auto mix = [&h](std::int64_t v) { h = (h ^ static_cast<std::uint64_t>(v)) * 1099511628211u; };
+  for (const auto& [shape, dtype] : list) {
+    mix(static_cast<std::int64_t>(dtype));
+    for (std::int64_t size : shape) mix(size);
+    mix(-1);
+  }
+  return h;
+}
+
 }  // namespace
 
 static_assert(std::is_trivially_copyable_v<Plan>);
 
 bool Plan::same_as(const Plan& o) const {
   return number == o.number && what == o.what && kind == o.kind && dtype == o.dtype && rank == o.rank &&
-         root == o.root && std::memcmp(sizes, o.sizes, sizeof sizes) == 0 &&
-         std::memcmp(label, o.label, sizeof label) == 0;
+         root == o.root && tensors == o.tensors && digest == o.digest &&
+         std::memcmp(sizes, o.sizes, sizeof sizes) == 0 && std::memcmp(label, o.label, sizeof label) == 0;
 }
 
 std::string Plan::str() const {
   if (what == What::end) return "has ended its program";
   if (what != What::collective) return fmt::format("does {}", label);
+  if (kind == Collective::Kind::lists)
+    return fmt::format("does {} of {} tensors with {} elements", label, tensors, sizes[0]);
   const Shape shape(std::vector<std::int64_t>(sizes, sizes + rank));
   return fmt::format("does {} of {} {}{}", label, dtype, shape,
                      kind == Collective::Kind::broadcast ? fmt::format(" from rank {}", root) : "");
@@ -67,25 +98,51 @@ Traffic Group::traffic() const {
   return traffic_;
 }
 
-Tensor Group::collective(Collective::Kind kind, const char* label, const Tensor& x, const Shape& shape, int root) {
+Tensor Group::create(const char* label, std::vector<Tensor> inputs, std::vector<std::pair<Shape, DType>> outputs,
+                     const std::function<std::shared_ptr<const Collective>(std::uint64_t number)>& make) {
   require(
       !Tracing::is_on(),
       "{}: it cannot be part of a compiled function, whose calls each rank may make at its own time; call it outside",
       label);
   const NoHistory scope;
   const std::lock_guard creating(creating_);
-  std::vector<Tensor> inputs{x};
   std::uint64_t number = 0;
   {
     const std::lock_guard lock(order_);
     if (last_.defined()) inputs.push_back(last_);
     number = created_++;
   }
-  auto data = std::make_shared<Exchange>(*this, kind, label, root, number);
-  Tensor made = make_call(Op::collective, inputs, {}, {{shape, x.dtype()}}, std::move(data));
+  Tensor made = make_call(Op::collective, inputs, {}, std::move(outputs), make(number));
   const std::lock_guard lock(order_);
   if (!made.evaluated()) last_ = made;  // an Eager scope has computed it already
   return made;
+}
+
+Tensor Group::collective(Collective::Kind kind, const char* label, const Tensor& x, const Shape& shape, int root) {
+  return create(label, {x}, {{shape, x.dtype()}},
+                [&](std::uint64_t number) { return std::make_shared<Exchange>(*this, kind, label, root, number); });
+}
+
+std::vector<Tensor> Group::collective(std::shared_ptr<const comm::ListExchange> exchange, const char* label,
+                                      const std::vector<std::pair<Shape, DType>>& list, std::vector<Tensor> inputs,
+                                      const std::vector<std::pair<Shape, DType>>& outputs) {
+  Plan plan;
+  plan.what = Plan::What::collective;
+  plan.kind = Collective::Kind::lists;
+  plan.tensors = static_cast<std::int64_t>(list.size());
+  plan.digest = digest_of(list);
+  plan.rank = 1;
+  for (const auto& [shape, dtype] : list) plan.sizes[0] += shape.numel();
+  set_label(plan, label);
+  const std::size_t count = inputs.size();
+  std::vector<std::pair<Shape, DType>> taken = outputs;
+  if (taken.empty()) taken.push_back({Shape{0}, DType::u8});  // a node has a value
+  const Tensor made = create(label, std::move(inputs), std::move(taken), [&](std::uint64_t number) {
+    return std::make_shared<ExchangeOfLists>(*this, exchange, plan, count, number);
+  });
+  std::vector<Tensor> all;
+  for (std::size_t k = 0; k < outputs.size(); ++k) all.push_back(output_of(made, static_cast<int>(k)));
+  return all;
 }
 
 // Ranks compare their plans with that of rank 0; all of them come to the same conclusion.
@@ -118,10 +175,11 @@ std::vector<Plan> Group::meet(Plan mine) {
 }
 
 template <class Move>
-void Group::transported(std::int64_t bytes, Move move) {
+void Group::transported(Move move) {
   const auto start = std::chrono::steady_clock::now();
+  std::int64_t bytes = 0;
   try {
-    move();
+    bytes = move();
   } catch (const Error& e) {
     failure_ = e.what();
     throw;
@@ -130,6 +188,22 @@ void Group::transported(std::int64_t bytes, Move move) {
   traffic_.moving += seconds_since(start);
   traffic_.bytes += bytes;
   ++traffic_.collectives;
+}
+
+void Group::computed(std::uint64_t created) {
+  Tensor done;  // released after the lock
+  const std::lock_guard creating(order_);
+  if (created + 1 == created_) done = std::move(last_);
+}
+
+void Group::run(const comm::ListExchange& exchange, Plan plan, const LibraryCall& call, std::uint64_t created) {
+  const std::lock_guard lock(running_);
+  const std::vector<std::uint64_t> table = exchange.table(call);
+  plan.address = reinterpret_cast<std::uint64_t>(table.data());
+  std::vector<std::uint64_t> tables;
+  for (const Plan& p : meet(plan)) tables.push_back(p.address);
+  transported([&] { return exchange.move(call, tables, *transport_); });
+  computed(created);
 }
 
 void Group::run(Collective::Kind kind, const char* label, int root, const LibraryCall& call, std::uint64_t created) {
@@ -147,17 +221,15 @@ void Group::run(Collective::Kind kind, const char* label, int root, const Librar
   const std::size_t bytes = static_cast<std::size_t>(given.shape.numel()) * size_of(given.dtype);
   const auto others = static_cast<std::int64_t>(size_ - 1), all = static_cast<std::int64_t>(bytes);
   if (kind == Collective::Kind::all_gather) {
-    transported(all * others, [&] { transport_->all_gather(given.data, taken.data, bytes); });
+    transported([&] { return transport_->all_gather(given.data, taken.data, bytes), all * others; });
   } else if (kind == Collective::Kind::all_to_all) {
-    transported(all / size_ * others,
-                [&] { transport_->all_to_all(given.data, taken.data, bytes / static_cast<std::size_t>(size_)); });
+    const std::size_t part = bytes / static_cast<std::size_t>(size_);
+    transported([&] { return transport_->all_to_all(given.data, taken.data, part), all / size_ * others; });
   } else {
     if (rank_ == root) std::memcpy(taken.data, given.data, bytes);
-    transported(rank_ == root ? all : 0, [&] { transport_->broadcast(taken.data, bytes, root); });
+    transported([&] { return transport_->broadcast(taken.data, bytes, root), rank_ == root ? all : 0; });
   }
-  Tensor done;  // released after the lock
-  const std::lock_guard creating(order_);
-  if (created + 1 == created_) done = std::move(last_);
+  computed(created);
 }
 
 void Group::catch_up() {
@@ -206,8 +278,10 @@ std::vector<std::string> Group::gather_text(const std::string& mine) {
   for (const Plan& p : plans) longest = std::max(longest, static_cast<std::size_t>(p.bytes));
   std::string padded = mine, together(longest * plans.size(), '\0');
   padded.resize(longest);
-  transported(static_cast<std::int64_t>(longest) * (size_ - 1),
-              [&] { transport_->all_gather(padded.data(), together.data(), longest); });
+  transported([&] {
+    transport_->all_gather(padded.data(), together.data(), longest);
+    return static_cast<std::int64_t>(longest) * (size_ - 1);
+  });
   std::vector<std::string> all;
   for (std::size_t r = 0; r < plans.size(); ++r)
     all.push_back(together.substr(r * longest, static_cast<std::size_t>(plans[r].bytes)));
