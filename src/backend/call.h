@@ -28,13 +28,11 @@ struct LibraryCall {
   std::shared_ptr<const void> data;  // NodeExtra::data
 };
 
-// What a call of Op::collective does, as its data. run() works on host memory, with the other ranks of the program:
-// outputs from inputs, dense; of kind `lists` any number of both, else outputs[0] from inputs[0]. A device with a
-// transport of its own asks for the kind instead.
+// What a call of Op::collective does, as its data. run() works on host memory: outputs[0] from inputs[0], dense, with
+// the other ranks of the program. A device with a transport of its own asks for the kind instead.
 struct Collective {
-  enum class Kind : std::uint8_t { all_gather, all_to_all, broadcast, lists };
+  enum class Kind : std::uint8_t { all_gather, all_to_all, broadcast };
   Kind kind = Kind::all_gather;
-  std::size_t inputs = 1;  // how many; what follows them is only computed before
   virtual ~Collective() = default;
   virtual void run(const LibraryCall& call) const = 0;
 };

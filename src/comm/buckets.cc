@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/ordered_sum.h"
+#include "ops/build.h"
 
 namespace ebb::comm {
 namespace {
@@ -50,6 +51,11 @@ std::vector<Segment> equal_shares(const std::vector<Tensor>& list, int ranks) {
 }
 
 }  // namespace
+
+Tensor elsewhere(const Shape& shape, DType dtype) {
+  return check(zeros(shape, dtype), zeros({}, DType::bool_),
+               "DataParallel: with to_owners a rank has the gradients of its own parameters, and no others: gradient");
+}
 
 std::vector<Tensor> sum_over_shards(const std::vector<std::vector<Tensor>>& blocks, int shards,
                                     std::int64_t bucket_bytes, Group& group, const std::vector<int>& owners) {

@@ -14,4 +14,7 @@ std::vector<Tensor> sum_over_shards(const std::vector<std::vector<Tensor>>& bloc
                                     std::int64_t bucket_bytes, distributed::detail::Group& group,
                                     const std::vector<int>& owners = {});
 
+// In place of a gradient that another rank has: reading it is an Error.
+Tensor elsewhere(const Shape& shape, DType dtype);
+
 }  // namespace ebb::comm

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 
 #include "comm/buckets.h"
 #include "comm/group.h"
@@ -24,12 +25,6 @@ const auto add_lists = [](const std::vector<Tensor>& a, const std::vector<Tensor
 };
 
 void append(std::vector<Tensor>& to, const std::vector<Tensor>& more) { to.insert(to.end(), more.begin(), more.end()); }
-
-// In place of a gradient that another rank has.
-Tensor elsewhere(const Shape& shape, DType dtype) {
-  return check(zeros(shape, dtype), zeros({}, DType::bool_),
-               "DataParallel: with to_owners a rank has the gradients of its own parameters, and no others: gradient");
-}
 
 Tensor scaled(const Tensor& x, double factor) { return factor == 1 ? x : x * factor; }
 
@@ -182,7 +177,12 @@ BatchGradients DataParallel::take_all(const Parameters& parameters, const Parame
   if (to_owners_ && world_.size() > 1) {
     const std::vector<int> of_parameters = ShardedOptimizer::owners(parameters, world_.size());
     owners.assign(of_shards[0].size(), comm::kEveryone);
-    for (std::size_t k = 0; k < used_.size(); ++k) owners[1 + local_[0].sums.size() + k] = of_parameters[used_[k]];
+    std::map<const Node*, int> times;  // a tensor that is several parameters (copies, before their first step)
+    for (std::size_t p : used_) ++times[parameters[p].tensor->node()];
+    for (std::size_t k = 0; k < used_.size(); ++k) {
+      if (times[parameters[used_[k]].tensor->node()] == 1)
+        owners[1 + local_[0].sums.size() + k] = of_parameters[used_[k]];
+    }
   }
   std::vector<Tensor> sums = total(std::move(of_shards), owners);
   const double share = 1.0 / (static_cast<double>(shards_) * batches_);
@@ -194,8 +194,8 @@ BatchGradients DataParallel::take_all(const Parameters& parameters, const Parame
   for (std::size_t k = 0; k < used_.size(); ++k, ++next) {
     const Tensor& parameter = *parameters[used_[k]].tensor;
     const bool here = sums[next].defined();
-    gradients.emplace_back(
-        parameter, here ? scaled(sums[next], share) : elsewhere(parameter.shape(), local_[0].gradients[k].dtype()));
+    gradients.emplace_back(parameter, here ? scaled(sums[next], share)
+                                           : comm::elsewhere(parameter.shape(), local_[0].gradients[k].dtype()));
   }
   for (std::size_t b = 0; b < buffers.size(); ++b) {
     const Tensor& own = local_[0].buffers[b];

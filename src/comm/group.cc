@@ -15,37 +15,44 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 void set_label(Plan& plan, const char* label) { std::strncpy(plan.label, label, sizeof plan.label - 1); }
 
-class Exchange final : public Collective {
+// What all collectives of a group have in common.
+class Exchange : public RankedCollective {
  public:
-  Exchange(Group& group, Kind which, const char* label, int root, std::uint64_t created)
-      : group_(group), label_(label), root_(root), created_(created) {
-    kind = which;
+  Exchange(Group& group, const Plan& plan, std::uint64_t created) : group_(group), plan_(plan), created_(created) {
+    kind = plan.kind;
   }
-  void run(const LibraryCall& call) const override { group_.run(kind, label_, root_, call, created_); }
+  const void* world() const override { return &group_; }
+  int rank() const override { return group_.rank(); }
+  int size() const override { return group_.size(); }
+  std::vector<std::byte> gather(const void* mine, std::size_t bytes) const override {
+    return group_.gather(mine, bytes);
+  }
+  void require_ranks() const override { group_.require_ranks(); }
+  void run(const LibraryCall& call) const override { group_.run(plan_, call, created_, nullptr); }
+  void run_on(const LibraryCall& call, DeviceTransport& device) const override {
+    group_.run(plan_, call, created_, &device);
+  }
 
- private:
+ protected:
   Group& group_;  // a world outlives its collectives
-  const char* label_;
-  int root_;
+  Plan plan_;
   std::uint64_t created_;
 };
 
-// The same for lists of tensors.
-class ExchangeOfLists final : public Collective {
+class ExchangeOfLists final : public Exchange {
  public:
-  ExchangeOfLists(Group& group, std::shared_ptr<const comm::ListExchange> what, const Plan& plan, std::size_t count,
-                  std::uint64_t created)
-      : group_(group), what_(std::move(what)), plan_(plan), created_(created) {
-    kind = Kind::lists;
+  ExchangeOfLists(Group& group, const Plan& plan, std::uint64_t created, std::shared_ptr<const comm::ListExchange> what,
+                  std::size_t count)
+      : Exchange(group, plan, created), what_(std::move(what)) {
     inputs = count;
   }
-  void run(const LibraryCall& call) const override { group_.run(*what_, plan_, call, created_); }
+  void run(const LibraryCall& call) const override { group_.run(*what_, plan_, call, created_, nullptr); }
+  void run_on(const LibraryCall& call, DeviceTransport& device) const override {
+    group_.run(*what_, plan_, call, created_, &device);
+  }
 
  private:
-  Group& group_;
   std::shared_ptr<const comm::ListExchange> what_;
-  Plan plan_;
-  std::uint64_t created_;
 };
 
 std::uint64_t digest_of(const std::vector<std::pair<Shape, DType>>& list) {
@@ -71,9 +78,8 @@ bool Plan::same_as(const Plan& o) const {
 
 std::string Plan::str() const {
   if (what == What::end) return "has ended its program";
+  if (what == What::lists) return fmt::format("does {} of {} tensors with {} elements", label, tensors, sizes[0]);
   if (what != What::collective) return fmt::format("does {}", label);
-  if (kind == Collective::Kind::lists)
-    return fmt::format("does {} of {} tensors with {} elements", label, tensors, sizes[0]);
   const Shape shape(std::vector<std::int64_t>(sizes, sizes + rank));
   return fmt::format("does {} of {} {}{}", label, dtype, shape,
                      kind == Collective::Kind::broadcast ? fmt::format(" from rank {}", root) : "");
@@ -99,7 +105,7 @@ Traffic Group::traffic() const {
 }
 
 Tensor Group::create(const char* label, std::vector<Tensor> inputs, std::vector<std::pair<Shape, DType>> outputs,
-                     const std::function<std::shared_ptr<const Collective>(std::uint64_t number)>& make) {
+                     const std::function<std::shared_ptr<const RankedCollective>(std::uint64_t number)>& make) {
   require(
       !Tracing::is_on(),
       "{}: it cannot be part of a compiled function, whose calls each rank may make at its own time; call it outside",
@@ -119,16 +125,23 @@ Tensor Group::create(const char* label, std::vector<Tensor> inputs, std::vector<
 }
 
 Tensor Group::collective(Collective::Kind kind, const char* label, const Tensor& x, const Shape& shape, int root) {
+  Plan plan;
+  plan.what = Plan::What::collective;
+  plan.kind = kind;
+  plan.dtype = x.dtype();
+  plan.rank = static_cast<std::uint8_t>(x.rank());
+  plan.root = root;
+  for (int d = 0; d < x.rank(); ++d) plan.sizes[d] = x.size(d);
+  set_label(plan, label);
   return create(label, {x}, {{shape, x.dtype()}},
-                [&](std::uint64_t number) { return std::make_shared<Exchange>(*this, kind, label, root, number); });
+                [&](std::uint64_t number) { return std::make_shared<Exchange>(*this, plan, number); });
 }
 
 std::vector<Tensor> Group::collective(std::shared_ptr<const comm::ListExchange> exchange, const char* label,
                                       const std::vector<std::pair<Shape, DType>>& list, std::vector<Tensor> inputs,
                                       const std::vector<std::pair<Shape, DType>>& outputs) {
   Plan plan;
-  plan.what = Plan::What::collective;
-  plan.kind = Collective::Kind::lists;
+  plan.what = Plan::What::lists;
   plan.tensors = static_cast<std::int64_t>(list.size());
   plan.digest = digest_of(list);
   plan.rank = 1;
@@ -138,7 +151,7 @@ std::vector<Tensor> Group::collective(std::shared_ptr<const comm::ListExchange> 
   std::vector<std::pair<Shape, DType>> taken = outputs;
   if (taken.empty()) taken.push_back({Shape{0}, DType::u8});  // a node has a value
   const Tensor made = create(label, std::move(inputs), std::move(taken), [&](std::uint64_t number) {
-    return std::make_shared<ExchangeOfLists>(*this, exchange, plan, count, number);
+    return std::make_shared<ExchangeOfLists>(*this, plan, number, exchange, count);
   });
   std::vector<Tensor> all;
   for (std::size_t k = 0; k < outputs.size(); ++k) all.push_back(output_of(made, static_cast<int>(k)));
@@ -196,41 +209,72 @@ void Group::computed(std::uint64_t created) {
   if (created + 1 == created_) done = std::move(last_);
 }
 
-void Group::run(const comm::ListExchange& exchange, Plan plan, const LibraryCall& call, std::uint64_t created) {
+void Group::run(const comm::ListExchange& exchange, Plan plan, const LibraryCall& call, std::uint64_t created,
+                DeviceTransport* device) {
   const std::lock_guard lock(running_);
   const std::vector<std::uint64_t> table = exchange.table(call);
   plan.address = reinterpret_cast<std::uint64_t>(table.data());
   std::vector<std::uint64_t> tables;
   for (const Plan& p : meet(plan)) tables.push_back(p.address);
-  transported([&] { return exchange.move(call, tables, *transport_); });
+  transported([&] {
+    return device ? exchange.move_on(call, *device, rank_, size_) : exchange.move(call, tables, *transport_);
+  });
   computed(created);
 }
 
-void Group::run(Collective::Kind kind, const char* label, int root, const LibraryCall& call, std::uint64_t created) {
+void Group::run(const Plan& plan, const LibraryCall& call, std::uint64_t created, DeviceTransport* device) {
   const std::lock_guard lock(running_);
   const View &given = call.inputs[0], &taken = call.outputs[0];
-  Plan plan;
-  plan.what = Plan::What::collective;
-  plan.kind = kind;
-  plan.dtype = given.dtype;
-  plan.rank = static_cast<std::uint8_t>(given.shape.rank());
-  plan.root = root;
-  for (int d = 0; d < given.shape.rank(); ++d) plan.sizes[d] = given.shape[d];
-  set_label(plan, label);
   meet(plan);
   const std::size_t bytes = static_cast<std::size_t>(given.shape.numel()) * size_of(given.dtype);
+  const std::size_t part = bytes / static_cast<std::size_t>(size_);
   const auto others = static_cast<std::int64_t>(size_ - 1), all = static_cast<std::int64_t>(bytes);
-  if (kind == Collective::Kind::all_gather) {
-    transported([&] { return transport_->all_gather(given.data, taken.data, bytes), all * others; });
-  } else if (kind == Collective::Kind::all_to_all) {
-    const std::size_t part = bytes / static_cast<std::size_t>(size_);
-    transported([&] { return transport_->all_to_all(given.data, taken.data, part), all / size_ * others; });
-  } else {
-    if (rank_ == root) std::memcpy(taken.data, given.data, bytes);
-    transported([&] { return transport_->broadcast(taken.data, bytes, root), rank_ == root ? all : 0; });
-  }
+  transported([&]() -> std::int64_t {
+    if (plan.kind == Collective::Kind::all_gather) {
+      device ? device->all_gather(given.data, taken.data, bytes)
+             : transport_->all_gather(given.data, taken.data, bytes);
+      return all * others;
+    }
+    if (plan.kind == Collective::Kind::all_to_all && !device) {
+      transport_->all_to_all(given.data, taken.data, part);
+      return all / size_ * others;
+    }
+    std::vector<Letter> sent, received;  // a broadcast needs one to itself
+    if (plan.kind == Collective::Kind::all_to_all) {
+      for (int r = 0; r < size_; ++r) {
+        sent.push_back({r, static_cast<std::byte*>(given.data) + static_cast<std::size_t>(r) * part, part});
+        received.push_back({r, static_cast<std::byte*>(taken.data) + static_cast<std::size_t>(r) * part, part});
+      }
+      device->exchange(sent, received);
+      return all / size_ * others;
+    }
+    if (device) {
+      if (rank_ == plan.root)
+        sent.push_back({rank_, given.data, bytes}), received.push_back({rank_, taken.data, bytes});
+      device->exchange(sent, received);
+      device->broadcast(taken.data, bytes, plan.root);
+    } else {
+      if (rank_ == plan.root) std::memcpy(taken.data, given.data, bytes);
+      transport_->broadcast(taken.data, bytes, plan.root);
+    }
+    return rank_ == plan.root ? all : 0;
+  });
   computed(created);
 }
+
+std::vector<std::byte> Group::gather(const void* mine, std::size_t bytes) {
+  const std::lock_guard lock(running_);
+  Plan plan;
+  plan.what = Plan::What::text;
+  plan.sizes[0] = static_cast<std::int64_t>(bytes);
+  set_label(plan, "looking for NCCL");
+  meet(plan);
+  std::vector<std::byte> all(bytes * static_cast<std::size_t>(size_));
+  transport_->all_gather(mine, all.data(), bytes);
+  return all;
+}
+
+void Group::require_ranks() const { transport_->require_ranks(); }
 
 void Group::catch_up() {
   Tensor last;

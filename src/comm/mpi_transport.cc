@@ -159,6 +159,9 @@ class MpiTransport final : public Transport {
     }
   }
 
+  void require_ranks() const override {
+    if (monitor_ && monitor_->failed()) fail(Error::Kind::io, "{}", monitor_->failure());
+  }
   void arrived(std::uint64_t number) override {
     if (!monitor_) return;
     monitor_->set_patience(patience.load(std::memory_order_relaxed));

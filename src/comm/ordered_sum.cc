@@ -103,7 +103,6 @@ class ChunkSum {
 };
 
 std::byte* at(void* data, std::size_t offset) { return static_cast<std::byte*>(data) + offset; }
-const std::byte* at(const void* data, std::size_t offset) { return static_cast<const std::byte*>(data) + offset; }
 
 std::size_t index(int k) { return static_cast<std::size_t>(k); }
 
@@ -334,6 +333,95 @@ std::int64_t ListShare::move(const LibraryCall& call, const std::vector<std::uin
   }
   transport.exchange(sent, received);
   transport.synchronize();
+  return given;
+}
+
+// ---- on a device
+// -----------------------------------------------------------------------------------------------------
+
+std::int64_t ListSum::move_on(const LibraryCall& call, DeviceTransport& device, int rank, int size) const {
+  const auto adds = [](int r, const Segment& s) { return s.owner == r || s.owner == kEveryone; };
+  const auto element = [&](const Segment& s) { return size_of(call.inputs[s.tensor].dtype); };
+  const auto bytes_of = [&](const Segment& s) { return static_cast<std::size_t>(s.to - s.from) * element(s); };
+  const auto place = [&](void* data, const Segment& s) {
+    return at(data, static_cast<std::size_t>(s.from) * element(s));
+  };
+  std::int64_t given = 0;
+
+  // Every rank sends its blocks to those who add, and adds in the order of the tree.
+  std::vector<std::vector<std::pair<Block, const void*>>> parts(segments.size());
+  std::vector<Letter> sent, received;
+  for (int r = 0; r < size; ++r) {
+    for (std::size_t b = 0; b < blocks[index(rank)].size() && r != rank; ++b) {
+      for (const Segment& s : segments) {
+        if (!adds(r, s)) continue;
+        sent.push_back({r, place(call.inputs[b * tensors + s.tensor].data, s), bytes_of(s)});
+        given += static_cast<std::int64_t>(bytes_of(s));
+      }
+    }
+    for (std::size_t b = 0; b < blocks[index(r)].size(); ++b) {
+      for (std::size_t k = 0; k < segments.size(); ++k) {
+        const Segment& s = segments[k];
+        if (!adds(rank, s)) continue;
+        if (r == rank) {
+          parts[k].emplace_back(blocks[index(r)][b], place(call.inputs[b * tensors + s.tensor].data, s));
+        } else {
+          received.push_back({r, device.scratch(bytes_of(s)), bytes_of(s)});
+          parts[k].emplace_back(blocks[index(r)][b], received.back().data);
+        }
+      }
+    }
+  }
+  device.exchange(sent, received);
+  sent.clear(), received.clear();
+  for (std::size_t k = 0; k < segments.size(); ++k) {
+    const Segment& s = segments[k];
+    if (!adds(rank, s)) continue;
+    void* const result = place(call.outputs[index(output[s.tensor])].data, s);
+    std::size_t left = parts[k].size() - 1;
+    const auto add = [&](const void* a, const void* b) -> const void* {
+      void* const to = --left == 0 ? result : device.scratch(bytes_of(s));
+      device.add(call.inputs[s.tensor].dtype, to, a, b, static_cast<std::size_t>(s.to - s.from));
+      return to;
+    };
+    Tree<const void*, decltype(add)> tree(add);
+    for (const auto& [block, data] : parts[k]) tree.put(block, data);
+    const void* const total = tree.total();
+    if (total == result) continue;  // a single block is its own sum
+    sent.push_back({rank, const_cast<void*>(total), bytes_of(s)});
+    received.push_back({rank, result, bytes_of(s)});
+  }
+  for (const Segment& s : segments) {
+    if (!to_all || s.owner == kEveryone) continue;
+    void* const data = place(call.outputs[index(output[s.tensor])].data, s);
+    if (s.owner != rank) received.push_back({s.owner, data, bytes_of(s)});
+    for (int r = 0; r < size && s.owner == rank; ++r) {
+      if (r == rank) continue;
+      sent.push_back({r, data, bytes_of(s)});
+      given += static_cast<std::int64_t>(bytes_of(s));
+    }
+  }
+  device.exchange(sent, received);
+  return given;
+}
+
+std::int64_t ListShare::move_on(const LibraryCall& call, DeviceTransport& device, int rank, int size) const {
+  std::vector<Letter> sent, received;
+  std::size_t input = 0, output = 0;
+  std::int64_t given = 0;
+  for (std::size_t k = 0; k < owners.size(); ++k) {
+    if (owners[k] != rank) {
+      received.push_back({owners[k], call.outputs[output++].data, bytes[k]});
+      continue;
+    }
+    for (int r = 0; r < size; ++r) {
+      if (r == rank) continue;
+      sent.push_back({r, call.inputs[input].data, bytes[k]});
+      given += static_cast<std::int64_t>(bytes[k]);
+    }
+    ++input;
+  }
+  device.exchange(sent, received);
   return given;
 }
 

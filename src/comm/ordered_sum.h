@@ -28,6 +28,8 @@ class ListExchange {
   // Returns how many bytes other ranks got from this one.
   virtual std::int64_t move(const LibraryCall& call, const std::vector<std::uint64_t>& tables,
                             Transport& transport) const = 0;
+  // The same on a device's memory.
+  virtual std::int64_t move_on(const LibraryCall& call, DeviceTransport& device, int rank, int size) const = 0;
 };
 
 // Inputs: this rank's blocks, each a list of the same tensors; further inputs are passed over. Outputs: the sums of
@@ -42,6 +44,7 @@ struct ListSum final : ListExchange {
   std::vector<std::uint64_t> table(const LibraryCall& call) const override;
   std::int64_t move(const LibraryCall& call, const std::vector<std::uint64_t>& tables,
                     Transport& transport) const override;
+  std::int64_t move_on(const LibraryCall& call, DeviceTransport& device, int rank, int size) const override;
 };
 
 // A list whose tensors have owners, who give them to everyone. Inputs: this rank's own, further ones are passed over.
@@ -53,6 +56,7 @@ struct ListShare final : ListExchange {
   std::vector<std::uint64_t> table(const LibraryCall& call) const override;
   std::int64_t move(const LibraryCall& call, const std::vector<std::uint64_t>& tables,
                     Transport& transport) const override;
+  std::int64_t move_on(const LibraryCall& call, DeviceTransport& device, int rank, int size) const override;
 };
 
 }  // namespace ebb::comm

@@ -4,14 +4,9 @@
 #include <span>
 #include <string>
 
-namespace ebb::comm {
+#include "backend/collective.h"
 
-// What one rank sends to another, or receives from it.
-struct Letter {
-  int rank = 0;
-  void* data = nullptr;
-  std::size_t bytes = 0;
-};
+namespace ebb::comm {
 
 // Moves bytes between ranks. Every function is called by all ranks in the same order, with the same sizes (Group sees
 // to that), and returns when this rank's part is done. It throws an Error if a rank cannot take part any more.
@@ -27,7 +22,7 @@ class Transport {
   // Part r of `given`, `bytes` long, goes to rank r; part r of `taken` came from rank r.
   virtual void all_to_all(const void* given, void* taken, std::size_t bytes) = 0;
   virtual void broadcast(void* data, std::size_t bytes, int root) = 0;
-  // Letters between two ranks arrive in the order they were sent. Unlike the above, some ranks may have none.
+  // Letters between two ranks arrive in the order they were sent. Some ranks may have none.
   virtual void exchange(std::span<const Letter> sent, std::span<const Letter> received) = 0;
 
   // Processes of one host can read each other's memory: no rank has to pack what another wants. Does rank `by` read
@@ -42,6 +37,8 @@ class Transport {
     all_gather(&mine, all.data(), 1);
   }
 
+  // An Error if a rank is lost.
+  virtual void require_ranks() const {}
   // This rank has arrived at the collective of this number, for those who watch over it.
   virtual void arrived(std::uint64_t) {}
   // The last call. `together`: all ranks end here; otherwise the world is left as it is.

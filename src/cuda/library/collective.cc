@@ -1,12 +1,25 @@
-// Elements that ranks exchange, by way of the host: the transport works on its memory.
+// Elements that ranks exchange: by NCCL where every rank has a GPU of its own, else by way of the host.
 #include <vector>
 
 #include "core/buffer.h"
 #include "cuda/library/kernels.h"
+#include "cuda/library/nccl.h"
 
 namespace ebb::cuda {
 
 void run_collective(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
+  const auto& collective = *static_cast<const RankedCollective*>(call.data.get());
+  std::vector<BufferPtr> keep(collective.inputs);
+  std::vector<View> given;
+  for (std::size_t k = 0; k < keep.size(); ++k) given.push_back(packed(gpu, call.inputs[k], keep[k], "collective"));
+  LibraryCall dense = call;
+  dense.inputs = given;
+  if (NcclRanks* const ranks = NcclRanks::of(collective, gpu)) {
+    check(driver().synchronize(gpu.stream()), "cuStreamSynchronize");
+    mark.throw_so_far();  // other ranks must not go on with what this one could not compute
+    ranks->run(collective, dense);
+    return;
+  }
   std::vector<BufferPtr> memory;  // on the host
   const auto bytes_of = [](const View& v) { return static_cast<std::size_t>(v.shape.numel()) * size_of(v.dtype); };
   const auto on_host = [&](View v) {
@@ -16,19 +29,15 @@ void run_collective(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
     return v;
   };
   std::vector<View> sent, received;
-  const auto& collective = *static_cast<const Collective*>(call.data.get());
-  for (const View& v : call.inputs.first(collective.inputs)) {
-    BufferPtr keep;
-    const View given = packed(gpu, v, keep, "collective");
-    sent.push_back(on_host(given));
-    gpu.to_host(sent.back().data, given.data, bytes_of(given));
+  for (const View& v : given) {
+    sent.push_back(on_host(v));
+    gpu.to_host(sent.back().data, v.data, bytes_of(v));
   }
-  mark.throw_so_far();  // other ranks must not go on with what this one could not compute
+  mark.throw_so_far();
   for (const View& v : call.outputs) received.push_back(on_host(v));
-  LibraryCall host = call;
-  host.inputs = sent;
-  host.outputs = received;
-  collective.run(host);
+  dense.inputs = sent;
+  dense.outputs = received;
+  collective.run(dense);
   for (std::size_t k = 0; k < received.size(); ++k)
     gpu.from_host(call.outputs[k].data, received[k].data, bytes_of(received[k]));
 }
