@@ -213,8 +213,8 @@ TEST_F(Mpi, RanksThatFailAreStartedAgainFromTheLastCheckpoint) {
 
 TEST_F(Mpi, RestartsEnd) {
   const ScratchFolder scratch;
-  const ProgramResult r = run_program(
-      {EBB_PROGRAM, "train", "--out", (scratch / "run").string(), "--launcher", "false", "--restart-on-failure", "1"});
+  const ProgramResult r =
+      run_program({EBB_PROGRAM, "train", "--out", scratch / "run", "--launcher", "false", "--restart-on-failure", "1"});
   EXPECT_EQ(r.code, 1);
   EXPECT_NE(r.err.find("failed with code 1 after 1 restarts"), std::string::npos) << r.err;
   const ProgramResult nowhere = run_program({EBB_PROGRAM, "train", "--restart-on-failure", "1"});
