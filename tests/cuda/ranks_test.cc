@@ -107,8 +107,8 @@ TEST_F(RanksOnGpu, NcclMovesWhatAWorldOfOneRankExchanges) {
     EXPECT_EQ(numbers(sums[1]), numbers(small + small)) << name(dtype);
     EXPECT_EQ(numbers(comm::sum_over_shards({{a}}, 2, 1 << 20, group)[0]), numbers(a)) << name(dtype);
   }
-  const auto large = comm::sum_over_shards({{x.expand({20, 1000})}, {x.expand({20, 1000})}}, 3, 1 << 30, group);
-  EXPECT_EQ(numbers(large[0]), numbers((x * 2).expand({20, 1000})));
+  const Tensor wide = expand(x, {20, 1000});
+  EXPECT_EQ(numbers(comm::sum_over_shards({{wide}, {wide}}, 3, 1 << 30, group)[0]), numbers(wide * 2));
 }
 
 struct Small {
@@ -131,12 +131,12 @@ std::vector<double> trained(int ranks) {
     for (const Parameter& p : parameters(model)) *p.tensor = variable(p.tensor->eval().to(kGpu));
     const Tensor x = randn({8, 6}).eval().to(kGpu), y = cast(floor(rand({8}) * 3.0), DType::i64).eval().to(kGpu);
     distributed::DataParallel parallel({.shards = 4, .to_owners = true});
-    distributed::ShardedOptimizer optimizer(make_optimizer("adam"));
+    distributed::ShardedOptimizer optimizer(make_optimizer("sgd"));
     for (int k = 0; k < 3; ++k) {
       const auto step = parallel.gradients(model, parallel.shards_of({x, y}), [](Small& m, const Batch& b) {
         return distributed::ShardLoss{cross_entropy(m(b[0]), b[1])};
       });
-      optimizer.step(model, optimizer.clip_by_norm(model, step.gradients, 0.1).gradients);
+      optimizer.step(model, step.gradients);
     }
     std::vector<double> own;
     for (const Parameter& p : parameters(model)) {

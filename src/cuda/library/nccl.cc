@@ -132,7 +132,7 @@ void NcclRanks::exchange(std::span<const Letter> sent, std::span<const Letter> r
 }
 
 void NcclRanks::add(DType dtype, void* to, const void* a, const void* b, std::size_t elements) {
-  const std::string text = element_text(dtype) + R"cuda(
+  const std::string text = view_text() + element_text(dtype) + R"cuda(
 struct Args { T* to; const T* a; const T* b; i64 n; };
 extern "C" __global__ void __launch_bounds__(256) add_ranks(const Args a) {
   EACH(i, a.n) a.to[i] = store(load(a.a[i]) + load(a.b[i]));
