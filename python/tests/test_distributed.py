@@ -60,7 +60,7 @@ def test_an_optimizer_that_was_sharded_belongs_to_the_sharded_one():
     optimizer = ebb.optim.Sgd(lr=0.5)
     sharded = ebb.distributed.ShardedOptimizer(optimizer)
     assert sharded.lr == 0.5
-    with pytest.raises(ebb.Error, match="belongs to a ShardedOptimizer"):
+    with pytest.raises(ValueError, match="belongs to a ShardedOptimizer"):
         optimizer.state()
     before = model.weight.tolist()
     gradients = ebb.backward(model(ebb.ones((4, 3))).sum())
