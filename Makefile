@@ -36,7 +36,7 @@ PYTHON_OPTIONS := $(if $(filter release debug,$(PRESET)),-DEBB_BUILD_PYTHON=ON -
 CUDA_TESTS := cuda table losses losses_kernels ops engine nn optim network library
 
 .PHONY: help run test test-emulated test-cuda test-threads fuzz exhaustive load parity wheel site bench bench-cuda bench-parts \
-        format clean packages configure python-package
+        bench-distributed format clean packages configure python-package
 
 help:
 	@echo "make run      build the program ebb and train a convolutional network on drawn digits, about a minute"
@@ -52,6 +52,7 @@ help:
 	@echo "make site     the documentation as a static site in build/site"
 	@echo "make bench    compare with PyTorch, JAX and MLX (SUITE=losses: one suite, QUICK=1: the large rows only)"
 	@echo "make bench-cuda    compare with PyTorch on a GPU (SUITE=rows: one suite, QUICK=1: smaller arrays)"
+	@echo "make bench-distributed   2 ranks of one thread against 1 rank of two, beside PyTorch's DDP"
 	@echo "make bench-parts   measure sweeps, vector math, products, networks and losses by themselves (PART=losses: one)"
 	@echo "make format   clang-format the sources"
 	@echo "make clean    remove what was built"
@@ -141,6 +142,10 @@ bench: configure
 # On the first GPU, beside PyTorch: needs a python3 with PyTorch for CUDA that the package was built for.
 bench-cuda: python-package
 	@PYTHONPATH=$(CURDIR)/$(BUILD)/python/package python3 bench/cuda.py $(if $(SUITE),--suite $(SUITE)) $(if $(QUICK),--quick)
+
+bench-distributed: configure
+	$(call install_missing,openmpi-bin)
+	@python3 bench/distributed.py
 
 # Each part by itself, with Google Benchmark: PART=losses for one of them, FILTER=huber for some of its rows.
 bench-parts: packages

@@ -29,14 +29,14 @@ def peers_python():
     return str(python)
 
 
-def build_worker():
-    """Paths of the measuring program, the start-up program and the shared library."""
+def build_worker(targets=("ebb_bench_worker", "ebb_bench_start")):
+    """The folder of the build, with these programs in it."""
     given = os.environ.get("EBB_BENCH_BUILD")
     folder = Path(given) if given else ROOT / "build" / "release"
     if not given:
         if not (folder / "build.ninja").exists():
             subprocess.run(["cmake", "--preset", "release"], cwd=ROOT, check=True)
-        subprocess.run(["cmake", "--build", str(folder), "--target", "ebb_bench_worker", "ebb_bench_start"], check=True)
+        subprocess.run(["cmake", "--build", str(folder), "--target", *targets], check=True)
     return folder
 
 

@@ -16,6 +16,7 @@ from ._core._distributed import (  # noqa: F401
     _begin_of,
     _gradients,
     _is_same,
+    _owners,
     _shard_seed,
     _shards,
     _total,
@@ -37,6 +38,8 @@ from ._core._distributed import (  # noqa: F401
     traffic,
 )
 
+from ._core._optim import _ShardedOptimizer
+
 atexit.register(leave)  # while there is an interpreter to come back to
 
 
@@ -56,9 +59,10 @@ class DataParallel:
     unless given, or the number of ranks rounded up to a power of two if that is more. See docs/distributed.md.
     """
 
-    def __init__(self, shards=0, bucket_bytes=8 << 20):
+    def __init__(self, shards=0, bucket_bytes=8 << 20, to_owners=False):
+        """to_owners: a gradient goes only to the rank that owns its parameter in a ShardedOptimizer."""
         self.shards, self.first_shard, self.last_shard = _shards(shards)
-        self._bucket_bytes = bucket_bytes
+        self._bucket_bytes, self._to_owners = bucket_bytes, to_owners
 
     def gradients(self, model, loss, *columns):
         """(loss, gradients) of the batch, the same on every rank. The columns are the whole batch, on every rank;
@@ -97,8 +101,36 @@ class DataParallel:
             of_shards.append(numbers)
         if self.shards > 1:
             _core.set_random_state(seed, operation + 1)
-        sums = [s * (1 / self.shards) for s in _total(of_shards, self.shards, self._bucket_bytes)]
+        owners = []  # all of them go to every rank
+        if self._to_owners and size() > 1:
+            owners = [-1] * len(of_shards[0])
+            owners[1 : 1 + len(variables)] = _owners([t for _, t in before.parameters()], variables)
+        sums = [s * (1 / self.shards) for s in _total(of_shards, self.shards, self._bucket_bytes, owners)]
         averages = iter(sums[1 + len(variables) :])
         for (_, _, old, assign), own, moves in zip(before.kept, own_buffers, changed):
             assign(old if not moves else next(averages).astype(old.dtype) if _is_floating(old) else own)
         return sums[0], _gradients(list(zip(variables, sums[1 : 1 + len(variables)])))
+
+
+class ShardedOptimizer(_ShardedOptimizer):
+    """An optimiser whose state exists once in the world (ZeRO stage 1): every parameter has an owner, a rank that keeps
+    its moments, updates it and sends the new value to the others. A step has the bits of the unsharded one.
+
+    optimizer = ebb.distributed.ShardedOptimizer(ebb.optim.AdamW(lr=3e-4))
+    optimizer.step(model, gradients)
+
+    The gradients are those of DataParallel, with `to_owners` or without. The optimiser it is made of belongs to it."""
+
+    def step(self, model, gradients):
+        """Gives the model new parameters, on all ranks, which all call it."""
+        from .optim import _gradients_of, _Taken
+
+        taken = _Taken(model)
+        taken.put_back(*self._step(taken.parameters(), taken.buffers(), _gradients_of(taken, gradients)))
+
+    def clip_by_norm(self, model, gradients, max_norm):
+        """(gradients, norm) as ebb.optim.clip_by_norm, of gradients that only their owners have, too. All ranks call it."""
+        from .optim import _gradients_of, _Taken
+
+        taken = _Taken(model)
+        return self._clip_by_norm(taken.parameters(), _gradients_of(taken, gradients), max_norm)

@@ -1,5 +1,7 @@
 #include "ebb/distributed.h"
 
+#include <map>
+
 #include "bind.h"
 #include "comm/buckets.h"
 #include "core/random.h"
@@ -67,8 +69,23 @@ void bind_distributed(const Api& api) {
     philox_block(~seed, operation, shard, words);
     return std::uint64_t{words[0]} << 32 | words[1];
   });
-  // The sums over all shards of the world, from those of this rank's.
-  m.def("_total", [](const std::vector<std::vector<Tensor>>& of_shards, int shards, std::int64_t bucket_bytes) {
+  // Which rank owns each of `used`; −1 where it is more than one of the parameters.
+  m.def("_owners", [](std::vector<Tensor> tensors, const std::vector<Tensor>& used) {
+    Parameters all;
+    std::map<const Node*, int> owner;
+    for (Tensor& t : tensors) all.push_back({"", &t});
+    const std::vector<int> owners = distributed::ShardedOptimizer::owners(all, world().size());
+    for (std::size_t k = 0; k < tensors.size(); ++k) {
+      const auto [at, is_new] = owner.emplace(tensors[k].node(), owners[k]);
+      if (!is_new) at->second = comm::kEveryone;
+    }
+    std::vector<int> found;
+    for (const Tensor& t : used) found.push_back(owner.at(t.node()));
+    return found;
+  });
+  // The sums over all shards of the world, from those of this rank's. Some go to their owners only.
+  m.def("_total", [](const std::vector<std::vector<Tensor>>& of_shards, int shards, std::int64_t bucket_bytes,
+                     const std::vector<int>& owners) {
     const NoHistory scope;
     const auto add = [](const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
       std::vector<Tensor> sum;
@@ -81,7 +98,11 @@ void bind_distributed(const Api& api) {
     if (world().size() == 1) return tree.total();
     std::vector<std::vector<Tensor>> blocks;
     for (auto& [block, values] : tree.blocks()) blocks.push_back(values);
-    return comm::sum_over_shards(blocks, shards, bucket_bytes, world().group());
+    std::vector<Tensor> sums = comm::sum_over_shards(blocks, shards, bucket_bytes, world().group(), owners);
+    for (std::size_t k = 0; k < sums.size(); ++k) {
+      if (!sums[k].defined()) sums[k] = comm::elsewhere(blocks[0][k].shape(), blocks[0][k].dtype());
+    }
+    return sums;
   });
 }
 

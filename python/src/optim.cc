@@ -3,6 +3,7 @@
 #include "bind.h"
 #include "described.h"
 #include "ebb/amp.h"
+#include "ebb/distributed/sharded_optimizer.h"
 
 namespace ebb::python {
 namespace {
@@ -52,6 +53,10 @@ DecayFilter decay_filter(nb::handle h) {
 // Any of them: what Python's classes, one for each entry of the registry, are made from.
 struct AnyOptimizer {
   std::unique_ptr<Optimizer> held;
+  Optimizer& get() const {
+    if (!held) throw Error("optimizer: it belongs to a ShardedOptimizer now; use that one");
+    return *held;
+  }
 };
 
 nb::list describe() {
@@ -85,25 +90,52 @@ void bind_optimizers(nb::module_& m) {
           },
           "name"_a, "options"_a, "decays"_a.none() = nb::none())
       .def_prop_rw(
-          "lr", [](const AnyOptimizer& o) { return o.held->lr(); },
-          [](AnyOptimizer& o, double lr) { o.held->set_lr(lr); })
+          "lr", [](const AnyOptimizer& o) { return o.get().lr(); },
+          [](AnyOptimizer& o, double lr) { o.get().set_lr(lr); })
       .def(
-          "state", [](const AnyOptimizer& o) { return o.held->state(); }, "The state tensors by name, for saving.")
+          "state", [](const AnyOptimizer& o) { return o.get().state(); }, "The state tensors by name, for saving.")
       .def(
-          "load_state", [](AnyOptimizer& o, const std::map<std::string, Tensor>& state) { o.held->load_state(state); },
+          "load_state", [](AnyOptimizer& o, const std::map<std::string, Tensor>& state) { o.get().load_state(state); },
           "state"_a, "Takes over what state() gave.")
       .def("_set_momentum",
-           [](AnyOptimizer& o, double momentum) { dynamic_cast<Sgd&>(*o.held).set_momentum(momentum); })
+           [](AnyOptimizer& o, double momentum) { dynamic_cast<Sgd&>(o.get()).set_momentum(momentum); })
       .def("_print_step",
            [](const AnyOptimizer& o, const Named& parameters, const Named& buffers, const Gradients& gradients) {
              Flat model = flat(parameters, buffers);
-             return o.held->print_step(model, gradients);
+             return o.get().print_step(model, gradients);
            })
       .def("_step", [](AnyOptimizer& o, const Named& parameters, const Named& buffers, const Gradients& gradients) {
         Flat model = flat(parameters, buffers);
-        o.held->step(model, gradients);
+        o.get().step(model, gradients);
         return nb::make_tuple(model.tensors, model.kept_tensors());
       });
+}
+
+void bind_sharded_optimizer(nb::module_& m) {
+  using distributed::ShardedOptimizer;
+  nb::class_<ShardedOptimizer>(m, "_ShardedOptimizer")
+      .def("__init__",
+           [](ShardedOptimizer* self, AnyOptimizer& o) {
+             o.get();
+             new (self) ShardedOptimizer(std::move(o.held));
+           })
+      .def_prop_rw(
+          "lr", [](const ShardedOptimizer& o) { return o.lr(); }, [](ShardedOptimizer& o, double lr) { o.set_lr(lr); })
+      .def("state", &ShardedOptimizer::state, "root"_a = -1,
+           "The whole state, gathered from all ranks; with `root`, for that rank only. All ranks call it.")
+      .def("load_state", &ShardedOptimizer::load_state, "state"_a, "Takes a whole state; every rank keeps its part.")
+      .def("_step",
+           [](ShardedOptimizer& o, const Named& parameters, const Named& buffers, const Gradients& gradients) {
+             Flat model = flat(parameters, buffers);
+             o.step(model, gradients);
+             return nb::make_tuple(model.tensors, model.kept_tensors());
+           })
+      .def("_clip_by_norm",
+           [](const ShardedOptimizer& o, const Named& parameters, const Gradients& gradients, double max_norm) {
+             Flat model = flat(parameters, {});
+             ClippedGradients c = o.clip_by_norm(model, gradients, max_norm);
+             return std::make_pair(std::move(c.gradients), c.norm);
+           });
 }
 
 void bind_mixed_precision(nb::module_& m) {
@@ -141,7 +173,7 @@ void bind_mixed_precision(nb::module_& m) {
       .def("_step",
            [](LossScaler& s, AnyOptimizer& o, const Named& parameters, const Named& buffers, const Gradients& g) {
              Flat model = flat(parameters, buffers);
-             const Stepped stepped = s.step(*o.held, model, g);
+             const Stepped stepped = s.step(o.get(), model, g);
              const nb::object taken =
                  stepped.there().defined() ? nb::cast(stepped.there()) : nb::cast(static_cast<bool>(stepped));
              return nb::make_tuple(taken, model.tensors, model.kept_tensors());
@@ -165,6 +197,7 @@ void bind_optim(const Api& api) {
   nb::module_ m =
       api.module.def_submodule("_optim", "Optimisers, schedules, and what is done to gradients around a step.");
   bind_optimizers(m);
+  bind_sharded_optimizer(m);
   bind_mixed_precision(m);
   m.def("decay_matrices", decay_matrices, doc("decay_matrices"), "name"_a, "parameter"_a);
   m.def("scale_gradients", scale_gradients, doc("scale_gradients"), "gradients"_a, "factor"_a);

@@ -13,11 +13,11 @@ import ebb
 WORKER = pathlib.Path(__file__).with_name("distributed_worker.py")
 
 
-def run(ranks):
+def run(ranks, *words):
     launcher = ["mpirun", "--oversubscribe", "-n", str(ranks)] if ranks else []
     if ranks and os.geteuid() == 0:
         launcher.append("--allow-run-as-root")
-    result = subprocess.run([*launcher, sys.executable, WORKER], capture_output=True, text=True, timeout=120)
+    result = subprocess.run([*launcher, sys.executable, WORKER, *words], capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
@@ -52,3 +52,17 @@ def test_ranks_have_the_bits_of_one_process():
     assert alone.startswith("True")
     assert run(2) == alone
     assert run(4) == alone
+    assert run(3, "sharded") == alone
+
+
+def test_an_optimizer_that_was_sharded_belongs_to_the_sharded_one():
+    model = ebb.nn.Linear(3, 2)
+    optimizer = ebb.optim.Sgd(lr=0.5)
+    sharded = ebb.distributed.ShardedOptimizer(optimizer)
+    assert sharded.lr == 0.5
+    with pytest.raises(ValueError, match="belongs to a ShardedOptimizer"):
+        optimizer.state()
+    before = model.weight.tolist()
+    gradients = ebb.backward(model(ebb.ones((4, 3))).sum())
+    sharded.step(model, sharded.clip_by_norm(model, gradients, 1.0)[0])
+    assert model.weight.tolist() != before

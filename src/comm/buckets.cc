@@ -2,103 +2,94 @@
 
 #include <algorithm>
 
-#include "ebb/ops/create.h"
-#include "ebb/ops/elementwise.h"
-#include "ebb/ops/shape.h"
+#include "comm/ordered_sum.h"
+#include "ops/build.h"
 
 namespace ebb::comm {
 namespace {
 
-using Kind = Collective::Kind;
 using distributed::detail::Group;
 
 constexpr const char* kLabel = "DataParallel";
-constexpr std::int64_t kSmall = 32 << 10;  // bytes that all ranks send to all
+// Up to here it is quicker that every rank adds up everything than that they add parts and share them.
+constexpr std::int64_t kSmall = 32 << 10;
 
 std::int64_t bytes_of(const Tensor& t) { return t.numel() * static_cast<std::int64_t>(size_of(t.dtype())); }
 
-// Tensors of one dtype, not more than fit: their positions in the list.
+// Positions in the list: neighbours, not more than fit.
 std::vector<std::vector<std::size_t>> buckets_of(const std::vector<Tensor>& tensors, std::int64_t most) {
   std::vector<std::vector<std::size_t>> all;
-  for (int d = 0; d < kDTypeCount; ++d) {
-    std::int64_t bytes = 0;
-    for (std::size_t k = 0; k < tensors.size(); ++k) {
-      if (tensors[k].dtype() != static_cast<DType>(d)) continue;
-      if (bytes == 0 || bytes + bytes_of(tensors[k]) > most) {
-        all.emplace_back();
-        bytes = 0;
-      }
-      all.back().push_back(k);
-      bytes += std::max<std::int64_t>(1, bytes_of(tensors[k]));
+  std::int64_t bytes = 0;
+  for (std::size_t k = 0; k < tensors.size(); ++k) {
+    if (all.empty() || bytes + bytes_of(tensors[k]) > most) {
+      all.emplace_back();
+      bytes = 0;
     }
+    all.back().push_back(k);
+    bytes += bytes_of(tensors[k]);
   }
   return all;
 }
 
-// One rank's blocks of a bucket, [blocks, n]; ranks with fewer blocks than others fill up with zeros.
-Tensor packed(const std::vector<std::vector<Tensor>>& blocks, const std::vector<std::size_t>& bucket, std::size_t count,
-              std::int64_t length) {
-  std::vector<Tensor> rows;
-  const DType dtype = blocks[0][bucket[0]].dtype();
-  for (const std::vector<Tensor>& block : blocks) {
-    std::vector<Tensor> parts;
-    std::int64_t n = 0;
-    for (std::size_t k : bucket) {
-      parts.push_back(reshape(block[k], {-1}));
-      n += block[k].numel();
+// Ranks add up equal shares of all bytes. Segments begin at multiples of a line of the cache.
+std::vector<Segment> equal_shares(const std::vector<Tensor>& list, int ranks) {
+  std::int64_t all = 0, before = 0;
+  for (const Tensor& t : list) all += bytes_of(t);
+  std::vector<Segment> segments;
+  for (std::size_t k = 0; k < list.size(); ++k) {
+    const auto size = static_cast<std::int64_t>(size_of(list[k].dtype()));
+    std::int64_t from = 0;
+    for (int r = 0; r < ranks && from < list[k].numel(); ++r) {
+      const std::int64_t end = (all * (r + 1) / ranks - before) / size / 64 * 64;
+      const std::int64_t to = r + 1 == ranks ? list[k].numel() : std::clamp(end, from, list[k].numel());
+      if (to > from) segments.push_back({k, from, to, r});
+      from = to;
     }
-    if (n < length) parts.push_back(zeros({length - n}, dtype));
-    rows.push_back(cat(parts));
+    before += bytes_of(list[k]);
   }
-  while (rows.size() < count) rows.push_back(zeros({length}, dtype));
-  return rows.size() == 1 ? reshape(rows[0], {1, length}) : stack(rows);
-}
-
-// Sums [ranks, blocks, n] to [n].
-Tensor add_up(const Tensor& all, const std::vector<std::vector<Block>>& blocks_of_ranks) {
-  const auto add = [](const Tensor& a, const Tensor& b) { return a + b; };
-  Tree<Tensor, decltype(add)> tree(add);
-  for (std::size_t r = 0; r < blocks_of_ranks.size(); ++r) {
-    for (std::size_t b = 0; b < blocks_of_ranks[r].size(); ++b) {
-      tree.put(blocks_of_ranks[r][b],
-               select(select(all, 0, static_cast<std::int64_t>(r)), 0, static_cast<std::int64_t>(b)));
-    }
-  }
-  return tree.total();
+  return segments;
 }
 
 }  // namespace
 
+Tensor elsewhere(const Shape& shape, DType dtype) {
+  return check(zeros(shape, dtype), zeros({}, DType::bool_),
+               "DataParallel: with to_owners a rank has the gradients of its own parameters, and no others: gradient");
+}
+
 std::vector<Tensor> sum_over_shards(const std::vector<std::vector<Tensor>>& blocks, int shards,
-                                    std::int64_t bucket_bytes, Group& group) {
-  const std::int64_t ranks = group.size();
+                                    std::int64_t bucket_bytes, Group& group, const std::vector<int>& owners) {
   std::vector<std::vector<Block>> of_ranks;
-  std::size_t most = 0;
-  for (int r = 0; r < group.size(); ++r) {
+  for (int r = 0; r < group.size(); ++r)
     of_ranks.push_back(blocks_of(first_shard(shards, group.size(), r), first_shard(shards, group.size(), r + 1)));
-    most = std::max(most, of_ranks.back().size());
-  }
-  const auto count = static_cast<std::int64_t>(most);
   std::vector<Tensor> sums(blocks[0].size());
   for (const std::vector<std::size_t>& bucket : buckets_of(blocks[0], bucket_bytes)) {
-    std::int64_t n = 0;
-    for (std::size_t k : bucket) n += blocks[0][k].numel();
-    const bool small = n * static_cast<std::int64_t>(size_of(blocks[0][bucket[0]].dtype())) <= kSmall;
-    const std::int64_t part = small ? n : (n + ranks - 1) / ranks;
-    const Tensor mine = packed(blocks, bucket, most, small ? n : part * ranks);
-    Tensor flat;
-    if (small) {
-      flat = add_up(group.collective(Kind::all_gather, kLabel, mine, {ranks, count, n}), of_ranks);
-    } else {  // each rank adds up its part of the bucket, then everyone gets all parts
-      const Tensor given = permute(reshape(mine, {count, ranks, part}), {1, 0, 2});
-      const Tensor own = add_up(group.collective(Kind::all_to_all, kLabel, given, given.shape()), of_ranks);
-      flat = reshape(group.collective(Kind::all_gather, kLabel, own, {ranks, part}), {-1});
+    std::vector<Tensor> inputs, list;
+    for (const std::vector<Tensor>& block : blocks) {
+      for (std::size_t k : bucket) inputs.push_back(block[k]);
     }
-    std::int64_t at = 0;
-    for (std::size_t k : bucket) {
-      sums[k] = reshape(narrow(flat, 0, at, blocks[0][k].numel()), blocks[0][k].shape());
-      at += blocks[0][k].numel();
+    list.assign(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(bucket.size()));
+    auto sum = std::make_shared<ListSum>();
+    sum->blocks = of_ranks;
+    sum->tensors = list.size();
+    sum->output.resize(list.size(), -1);
+    std::int64_t bytes = 0;
+    for (const Tensor& t : list) bytes += bytes_of(t);
+    sum->to_all = owners.empty() && bytes > kSmall;
+    if (sum->to_all) sum->segments = equal_shares(list, group.size());
+    std::vector<std::pair<Shape, DType>> facts, outputs;
+    std::vector<std::size_t> taken;
+    for (std::size_t k = 0; k < list.size(); ++k) {
+      facts.emplace_back(list[k].shape(), list[k].dtype());
+      const int owner = owners.empty() ? kEveryone : owners[bucket[k]];
+      if (!sum->to_all) sum->segments.push_back({k, 0, list[k].numel(), owner});
+      if (owner != kEveryone && owner != group.rank()) continue;
+      sum->output[k] = static_cast<int>(outputs.size());
+      outputs.push_back(facts.back());
+      taken.push_back(bucket[k]);
     }
+    const std::vector<Tensor> results = group.collective(sum, kLabel, facts, inputs, outputs);
+    for (std::size_t k = 0; k < taken.size(); ++k) sums[taken[k]] = results[k];
   }
   return sums;
 }

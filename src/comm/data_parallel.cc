@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 
 #include "comm/buckets.h"
 #include "comm/group.h"
 #include "core/format_error.h"
 #include "core/random.h"
+#include "ebb/distributed/sharded_optimizer.h"
 #include "ebb/ops/create.h"
 #include "ebb/ops/shape.h"
 #include "ops/build.h"
@@ -29,7 +31,7 @@ Tensor scaled(const Tensor& x, double factor) { return factor == 1 ? x : x * fac
 }  // namespace
 
 DataParallel::DataParallel(const DataParallelOptions& options, const World& among)
-    : world_(among), bucket_bytes_(options.bucket_bytes) {
+    : world_(among), bucket_bytes_(options.bucket_bytes), to_owners_(options.to_owners) {
   const int ranks = among.size();
   require(options.shards >= 0, "DataParallel: the number of shards must not be negative, got {}", options.shards);
   require(options.bucket_bytes > 0, "DataParallel: bucket_bytes must be positive, got {}", options.bucket_bytes);
@@ -145,7 +147,8 @@ void DataParallel::eval_shards() const {
   eval(all);
 }
 
-std::vector<Tensor> DataParallel::total(std::vector<std::vector<Tensor>> of_shards) const {
+std::vector<Tensor> DataParallel::total(std::vector<std::vector<Tensor>> of_shards,
+                                        const std::vector<int>& owners) const {
   comm::Tree<std::vector<Tensor>, decltype(add_lists)> tree(add_lists);
   for (std::size_t k = 0; k < of_shards.size(); ++k) {
     tree.put({first_ + static_cast<int>(k), 1}, std::move(of_shards[k]));
@@ -153,7 +156,7 @@ std::vector<Tensor> DataParallel::total(std::vector<std::vector<Tensor>> of_shar
   if (world_.size() == 1) return tree.total();
   std::vector<std::vector<Tensor>> blocks;
   for (auto& [block, values] : tree.blocks()) blocks.push_back(std::move(values));
-  return comm::sum_over_shards(blocks, shards_, bucket_bytes_, world_.group());
+  return comm::sum_over_shards(blocks, shards_, bucket_bytes_, world_.group(), owners);
 }
 
 BatchGradients DataParallel::take_all(const Parameters& parameters, const Parameters& buffers) {
@@ -170,14 +173,30 @@ BatchGradients DataParallel::take_all(const Parameters& parameters, const Parame
       if (shards_ > 1 && averaged(b)) all.push_back(widen(s.buffers[b]));
     }
   }
-  std::vector<Tensor> sums = total(std::move(of_shards));
+  std::vector<int> owners;  // of what is summed: every rank gets all but the gradients
+  if (to_owners_ && world_.size() > 1) {
+    const std::vector<int> of_parameters = ShardedOptimizer::owners(parameters, world_.size());
+    owners.assign(of_shards[0].size(), comm::kEveryone);
+    std::map<const Node*, int> times;  // a tensor that is several parameters (copies, before their first step)
+    for (std::size_t p : used_) ++times[parameters[p].tensor->node()];
+    for (std::size_t k = 0; k < used_.size(); ++k) {
+      if (times[parameters[used_[k]].tensor->node()] == 1)
+        owners[1 + local_[0].sums.size() + k] = of_parameters[used_[k]];
+    }
+  }
+  std::vector<Tensor> sums = total(std::move(of_shards), owners);
   const double share = 1.0 / (static_cast<double>(shards_) * batches_);
   std::size_t next = 0;
   const Tensor loss = scaled(sums[next++], share);
   std::vector<Tensor> further;
   for (std::size_t i = 0; i < local_[0].sums.size(); ++i) further.push_back(sums[next++]);
   std::vector<std::pair<Tensor, Tensor>> gradients;
-  for (std::size_t p : used_) gradients.emplace_back(*parameters[p].tensor, scaled(sums[next++], share));
+  for (std::size_t k = 0; k < used_.size(); ++k, ++next) {
+    const Tensor& parameter = *parameters[used_[k]].tensor;
+    const bool here = sums[next].defined();
+    gradients.emplace_back(parameter, here ? scaled(sums[next], share)
+                                           : comm::elsewhere(parameter.shape(), local_[0].gradients[k].dtype()));
+  }
   for (std::size_t b = 0; b < buffers.size(); ++b) {
     const Tensor& own = local_[0].buffers[b];
     if (!buffer_changes_[b]) continue;

@@ -15,20 +15,56 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 void set_label(Plan& plan, const char* label) { std::strncpy(plan.label, label, sizeof plan.label - 1); }
 
-class Exchange final : public Collective {
+// What all collectives of a group have in common.
+class Exchange : public RankedCollective {
  public:
-  Exchange(Group& group, Kind which, const char* label, int root, std::uint64_t created)
-      : group_(group), label_(label), root_(root), created_(created) {
-    kind = which;
+  Exchange(Group& group, const Plan& plan, std::uint64_t created) : group_(group), plan_(plan), created_(created) {
+    kind = plan.kind;
   }
-  void run(const LibraryCall& call) const override { group_.run(kind, label_, root_, call, created_); }
+  const void* world() const override { return &group_; }
+  int rank() const override { return group_.rank(); }
+  int size() const override { return group_.size(); }
+  std::vector<std::byte> gather(const void* mine, std::size_t bytes) const override {
+    return group_.gather(mine, bytes);
+  }
+  void require_ranks() const override { group_.require_ranks(); }
+  void run(const LibraryCall& call) const override { group_.run(plan_, call, created_, nullptr); }
+  void run_on(const LibraryCall& call, DeviceTransport& device) const override {
+    group_.run(plan_, call, created_, &device);
+  }
 
- private:
+ protected:
   Group& group_;  // a world outlives its collectives
-  const char* label_;
-  int root_;
+  Plan plan_;
   std::uint64_t created_;
 };
+
+class ExchangeOfLists final : public Exchange {
+ public:
+  ExchangeOfLists(Group& group, const Plan& plan, std::uint64_t created, std::shared_ptr<const comm::ListExchange> what,
+                  std::size_t count)
+      : Exchange(group, plan, created), what_(std::move(what)) {
+    inputs = count;
+  }
+  void run(const LibraryCall& call) const override { group_.run(*what_, plan_, call, created_, nullptr); }
+  void run_on(const LibraryCall& call, DeviceTransport& device) const override {
+    group_.run(*what_, plan_, call, created_, &device);
+  }
+
+ private:
+  std::shared_ptr<const comm::ListExchange> what_;
+};
+
+std::uint64_t digest_of(const std::vector<std::pair<Shape, DType>>& list) {
+  std::uint64_t h = 1469598103934665603u;
+  const auto mix = [&h](std::int64_t v) { h = (h ^ static_cast<std::uint64_t>(v)) * 1099511628211u; };
+  for (const auto& [shape, dtype] : list) {
+    mix(static_cast<std::int64_t>(dtype));
+    for (std::int64_t size : shape) mix(size);
+    mix(-1);
+  }
+  return h;
+}
 
 }  // namespace
 
@@ -36,12 +72,13 @@ static_assert(std::is_trivially_copyable_v<Plan>);
 
 bool Plan::same_as(const Plan& o) const {
   return number == o.number && what == o.what && kind == o.kind && dtype == o.dtype && rank == o.rank &&
-         root == o.root && std::memcmp(sizes, o.sizes, sizeof sizes) == 0 &&
-         std::memcmp(label, o.label, sizeof label) == 0;
+         root == o.root && tensors == o.tensors && digest == o.digest &&
+         std::memcmp(sizes, o.sizes, sizeof sizes) == 0 && std::memcmp(label, o.label, sizeof label) == 0;
 }
 
 std::string Plan::str() const {
   if (what == What::end) return "has ended its program";
+  if (what == What::lists) return fmt::format("does {} of {} tensors with {} elements", label, tensors, sizes[0]);
   if (what != What::collective) return fmt::format("does {}", label);
   const Shape shape(std::vector<std::int64_t>(sizes, sizes + rank));
   return fmt::format("does {} of {} {}{}", label, dtype, shape,
@@ -67,25 +104,58 @@ Traffic Group::traffic() const {
   return traffic_;
 }
 
-Tensor Group::collective(Collective::Kind kind, const char* label, const Tensor& x, const Shape& shape, int root) {
+Tensor Group::create(const char* label, std::vector<Tensor> inputs, std::vector<std::pair<Shape, DType>> outputs,
+                     const std::function<std::shared_ptr<const RankedCollective>(std::uint64_t number)>& make) {
   require(
       !Tracing::is_on(),
       "{}: it cannot be part of a compiled function, whose calls each rank may make at its own time; call it outside",
       label);
   const NoHistory scope;
   const std::lock_guard creating(creating_);
-  std::vector<Tensor> inputs{x};
   std::uint64_t number = 0;
   {
     const std::lock_guard lock(order_);
     if (last_.defined()) inputs.push_back(last_);
     number = created_++;
   }
-  auto data = std::make_shared<Exchange>(*this, kind, label, root, number);
-  Tensor made = make_call(Op::collective, inputs, {}, {{shape, x.dtype()}}, std::move(data));
+  Tensor made = make_call(Op::collective, inputs, {}, std::move(outputs), make(number));
   const std::lock_guard lock(order_);
   if (!made.evaluated()) last_ = made;  // an Eager scope has computed it already
   return made;
+}
+
+Tensor Group::collective(Collective::Kind kind, const char* label, const Tensor& x, const Shape& shape, int root) {
+  Plan plan;
+  plan.what = Plan::What::collective;
+  plan.kind = kind;
+  plan.dtype = x.dtype();
+  plan.rank = static_cast<std::uint8_t>(x.rank());
+  plan.root = root;
+  for (int d = 0; d < x.rank(); ++d) plan.sizes[d] = x.size(d);
+  set_label(plan, label);
+  return create(label, {x}, {{shape, x.dtype()}},
+                [&](std::uint64_t number) { return std::make_shared<Exchange>(*this, plan, number); });
+}
+
+std::vector<Tensor> Group::collective(std::shared_ptr<const comm::ListExchange> exchange, const char* label,
+                                      const std::vector<std::pair<Shape, DType>>& list, std::vector<Tensor> inputs,
+                                      const std::vector<std::pair<Shape, DType>>& outputs) {
+  Plan plan;
+  plan.what = Plan::What::lists;
+  plan.tensors = static_cast<std::int64_t>(list.size());
+  plan.digest = digest_of(list);
+  plan.rank = 1;
+  for (const auto& [shape, dtype] : list) plan.sizes[0] += shape.numel();
+  set_label(plan, label);
+  const std::size_t count = inputs.size();
+  std::vector<std::pair<Shape, DType>> taken = outputs;
+  if (taken.empty()) taken.push_back({Shape{0}, DType::u8});  // a node has a value
+  const Tensor made = create(label, std::move(inputs), std::move(taken), [&](std::uint64_t number) {
+    return std::make_shared<ExchangeOfLists>(*this, plan, number, exchange, count);
+  });
+  std::vector<Tensor> all;
+  for (std::size_t k = 0; k < outputs.size(); ++k) all.push_back(output_of(made, static_cast<int>(k)));
+  return all;
 }
 
 // Ranks compare their plans with that of rank 0; all of them come to the same conclusion.
@@ -118,10 +188,11 @@ std::vector<Plan> Group::meet(Plan mine) {
 }
 
 template <class Move>
-void Group::transported(std::int64_t bytes, Move move) {
+void Group::transported(Move move) {
   const auto start = std::chrono::steady_clock::now();
+  std::int64_t bytes = 0;
   try {
-    move();
+    bytes = move();
   } catch (const Error& e) {
     failure_ = e.what();
     throw;
@@ -132,33 +203,78 @@ void Group::transported(std::int64_t bytes, Move move) {
   ++traffic_.collectives;
 }
 
-void Group::run(Collective::Kind kind, const char* label, int root, const LibraryCall& call, std::uint64_t created) {
-  const std::lock_guard lock(running_);
-  const View &given = call.inputs[0], &taken = call.outputs[0];
-  Plan plan;
-  plan.what = Plan::What::collective;
-  plan.kind = kind;
-  plan.dtype = given.dtype;
-  plan.rank = static_cast<std::uint8_t>(given.shape.rank());
-  plan.root = root;
-  for (int d = 0; d < given.shape.rank(); ++d) plan.sizes[d] = given.shape[d];
-  set_label(plan, label);
-  meet(plan);
-  const std::size_t bytes = static_cast<std::size_t>(given.shape.numel()) * size_of(given.dtype);
-  const auto others = static_cast<std::int64_t>(size_ - 1), all = static_cast<std::int64_t>(bytes);
-  if (kind == Collective::Kind::all_gather) {
-    transported(all * others, [&] { transport_->all_gather(given.data, taken.data, bytes); });
-  } else if (kind == Collective::Kind::all_to_all) {
-    transported(all / size_ * others,
-                [&] { transport_->all_to_all(given.data, taken.data, bytes / static_cast<std::size_t>(size_)); });
-  } else {
-    if (rank_ == root) std::memcpy(taken.data, given.data, bytes);
-    transported(rank_ == root ? all : 0, [&] { transport_->broadcast(taken.data, bytes, root); });
-  }
+void Group::computed(std::uint64_t created) {
   Tensor done;  // released after the lock
   const std::lock_guard creating(order_);
   if (created + 1 == created_) done = std::move(last_);
 }
+
+void Group::run(const comm::ListExchange& exchange, Plan plan, const LibraryCall& call, std::uint64_t created,
+                DeviceTransport* device) {
+  const std::lock_guard lock(running_);
+  const std::vector<std::uint64_t> table = exchange.table(call);
+  plan.address = reinterpret_cast<std::uint64_t>(table.data());
+  std::vector<std::uint64_t> tables;
+  for (const Plan& p : meet(plan)) tables.push_back(p.address);
+  transported([&] {
+    return device ? exchange.move_on(call, *device, rank_, size_) : exchange.move(call, tables, *transport_);
+  });
+  computed(created);
+}
+
+void Group::run(const Plan& plan, const LibraryCall& call, std::uint64_t created, DeviceTransport* device) {
+  const std::lock_guard lock(running_);
+  const View &given = call.inputs[0], &taken = call.outputs[0];
+  meet(plan);
+  const std::size_t bytes = static_cast<std::size_t>(given.shape.numel()) * size_of(given.dtype);
+  const std::size_t part = bytes / static_cast<std::size_t>(size_);
+  const auto others = static_cast<std::int64_t>(size_ - 1), all = static_cast<std::int64_t>(bytes);
+  transported([&]() -> std::int64_t {
+    if (plan.kind == Collective::Kind::all_gather) {
+      device ? device->all_gather(given.data, taken.data, bytes)
+             : transport_->all_gather(given.data, taken.data, bytes);
+      return all * others;
+    }
+    if (plan.kind == Collective::Kind::all_to_all && !device) {
+      transport_->all_to_all(given.data, taken.data, part);
+      return all / size_ * others;
+    }
+    std::vector<Letter> sent, received;  // a broadcast needs one to itself
+    if (plan.kind == Collective::Kind::all_to_all) {
+      for (int r = 0; r < size_; ++r) {
+        sent.push_back({r, static_cast<std::byte*>(given.data) + static_cast<std::size_t>(r) * part, part});
+        received.push_back({r, static_cast<std::byte*>(taken.data) + static_cast<std::size_t>(r) * part, part});
+      }
+      device->exchange(sent, received);
+      return all / size_ * others;
+    }
+    if (device) {
+      if (rank_ == plan.root)
+        sent.push_back({rank_, given.data, bytes}), received.push_back({rank_, taken.data, bytes});
+      device->exchange(sent, received);
+      device->broadcast(taken.data, bytes, plan.root);
+    } else {
+      if (rank_ == plan.root) std::memcpy(taken.data, given.data, bytes);
+      transport_->broadcast(taken.data, bytes, plan.root);
+    }
+    return rank_ == plan.root ? all : 0;
+  });
+  computed(created);
+}
+
+std::vector<std::byte> Group::gather(const void* mine, std::size_t bytes) {
+  const std::lock_guard lock(running_);
+  Plan plan;
+  plan.what = Plan::What::text;
+  plan.sizes[0] = static_cast<std::int64_t>(bytes);
+  set_label(plan, "looking for NCCL");
+  meet(plan);
+  std::vector<std::byte> all(bytes * static_cast<std::size_t>(size_));
+  transport_->all_gather(mine, all.data(), bytes);
+  return all;
+}
+
+void Group::require_ranks() const { transport_->require_ranks(); }
 
 void Group::catch_up() {
   Tensor last;
@@ -206,8 +322,10 @@ std::vector<std::string> Group::gather_text(const std::string& mine) {
   for (const Plan& p : plans) longest = std::max(longest, static_cast<std::size_t>(p.bytes));
   std::string padded = mine, together(longest * plans.size(), '\0');
   padded.resize(longest);
-  transported(static_cast<std::int64_t>(longest) * (size_ - 1),
-              [&] { transport_->all_gather(padded.data(), together.data(), longest); });
+  transported([&] {
+    transport_->all_gather(padded.data(), together.data(), longest);
+    return static_cast<std::int64_t>(longest) * (size_ - 1);
+  });
   std::vector<std::string> all;
   for (std::size_t r = 0; r < plans.size(); ++r)
     all.push_back(together.substr(r * longest, static_cast<std::size_t>(plans[r].bytes)));

@@ -1,11 +1,13 @@
 #pragma once
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "backend/call.h"
+#include "comm/ordered_sum.h"
 #include "comm/transport.h"
 #include "ebb/distributed/world.h"
 #include "ebb/tensor.h"
@@ -15,7 +17,7 @@ namespace ebb::distributed::detail {
 // What a rank is about to do. Ranks exchange these before every collective, so that a difference between their programs
 // is an error instead of a deadlock, or of numbers in the wrong place.
 struct Plan {
-  enum class What : std::uint8_t { collective, barrier, any, text, end };
+  enum class What : std::uint8_t { collective, lists, barrier, any, text, end };
   std::uint64_t number = 0;  // of collectives before it
   What what = What::barrier;
   Collective::Kind kind = Collective::Kind::all_gather;
@@ -23,7 +25,10 @@ struct Plan {
   std::uint8_t rank = 0;  // of the shape
   std::uint8_t flag = 0;  // any: this rank's answer. Not compared
   std::int32_t root = 0;
-  std::int64_t bytes = 0;  // text: how long it is. Not compared
+  std::int64_t bytes = 0;     // text: how long it is. Not compared
+  std::uint64_t address = 0;  // of lists: where this rank's table is. Not compared
+  std::int64_t tensors = 0;   // of lists: how many, their shapes and dtypes
+  std::uint64_t digest = 0;
   std::int64_t sizes[Shape::kMaxRank] = {};
   char label[24] = {};  // what the user called
 
@@ -45,8 +50,20 @@ class Group {
 
   // A node without history; label is static text.
   Tensor collective(Collective::Kind kind, const char* label, const Tensor& x, const Shape& shape, int root = 0);
-  // What a collective does when it is computed.
-  void run(Collective::Kind kind, const char* label, int root, const LibraryCall& call, std::uint64_t created);
+  // What a collective does when it is computed, on host memory where there is no device.
+  void run(const Plan& plan, const LibraryCall& call, std::uint64_t created, DeviceTransport* device);
+
+  // A collective of lists, which need not have the same tensors on all ranks: `list` are all that it is about, which
+  // ranks compare. Its outputs.
+  std::vector<Tensor> collective(std::shared_ptr<const comm::ListExchange> exchange, const char* label,
+                                 const std::vector<std::pair<Shape, DType>>& list, std::vector<Tensor> inputs,
+                                 const std::vector<std::pair<Shape, DType>>& outputs);
+  void run(const comm::ListExchange& exchange, Plan plan, const LibraryCall& call, std::uint64_t created,
+           DeviceTransport* device);
+  std::vector<std::byte> gather(const void* mine, std::size_t bytes);
+  void require_ranks() const;
+
+  void catch_up();  // computes collectives that were created but not yet needed
 
   void barrier();
   bool any(bool mine);
@@ -57,9 +74,11 @@ class Group {
 
  private:
   std::vector<Plan> meet(Plan mine);  // of all ranks, which agree
-  void catch_up();                    // computes collectives that were created but not yet needed
+  Tensor create(const char* label, std::vector<Tensor> inputs, std::vector<std::pair<Shape, DType>> outputs,
+                const std::function<std::shared_ptr<const RankedCollective>(std::uint64_t number)>& make);
+  void computed(std::uint64_t created);
   template <class Move>
-  void transported(std::int64_t bytes, Move move);
+  void transported(Move move);  // returns how many bytes it gave to others
 
   std::unique_ptr<comm::Transport> transport_;
   int rank_ = 0, size_ = 1;

@@ -1,5 +1,6 @@
 #include "comm/local.h"
 
+#include <algorithm>
 #include <barrier>
 #include <cstring>
 #include <exception>
@@ -14,6 +15,7 @@ struct Meeting {
   explicit Meeting(int size) : all(size), pointers(static_cast<std::size_t>(size)) {}
   std::barrier<> all;
   std::vector<const void*> pointers;  // of each rank
+  int per_host = 1;
 };
 
 class LocalRank final : public Transport {
@@ -39,8 +41,26 @@ class LocalRank final : public Transport {
       if (r == root && r != rank_) std::memcpy(data, theirs, bytes);
     });
   }
+  void exchange(std::span<const Letter> sent, std::span<const Letter> received) override {
+    meeting_->pointers[static_cast<std::size_t>(rank_)] = &sent;
+    meeting_->all.arrive_and_wait();
+    std::vector<std::size_t> next(meeting_->pointers.size());  // letter of each sender
+    for (const Letter& mine : received) {
+      const auto& theirs = *static_cast<const std::span<const Letter>*>(meeting_->pointers[index(mine.rank)]);
+      std::size_t& k = next[index(mine.rank)];
+      while (theirs[k].rank != rank_) ++k;
+      std::memcpy(mine.data, theirs[k].data, std::min(mine.bytes, theirs[k].bytes));
+      ++k;
+    }
+    meeting_->all.arrive_and_wait();
+  }
+  bool reads(int by, int of) const override { return by / meeting_->per_host == of / meeting_->per_host; }
+  void read(int, std::uint64_t address, void* to, std::size_t bytes) override {
+    std::memcpy(to, reinterpret_cast<const void*>(address), bytes);
+  }
 
  private:
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
   static std::byte* part(void* all, int r, std::size_t bytes) {
     return static_cast<std::byte*>(all) + static_cast<std::size_t>(r) * bytes;
   }
@@ -59,8 +79,9 @@ class LocalRank final : public Transport {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Transport>> local_ranks(int size) {
+std::vector<std::unique_ptr<Transport>> local_ranks(int size, int per_host) {
   auto meeting = std::make_shared<Meeting>(size);
+  meeting->per_host = per_host;
   std::vector<std::unique_ptr<Transport>> all;
   for (int r = 0; r < size; ++r) all.push_back(std::make_unique<LocalRank>(meeting, r));
   return all;
@@ -70,8 +91,8 @@ std::vector<std::unique_ptr<Transport>> local_ranks(int size) {
 
 namespace ebb::distributed {
 
-void run_as_threads(int ranks, const std::function<void()>& f) {
-  std::vector<std::unique_ptr<comm::Transport>> transports = comm::local_ranks(ranks);
+void run_as_threads(int ranks, const std::function<void()>& f, int per_host) {
+  std::vector<std::unique_ptr<comm::Transport>> transports = comm::local_ranks(ranks, per_host);
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
   for (std::size_t r = 0; r < transports.size(); ++r) {

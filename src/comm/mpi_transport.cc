@@ -16,6 +16,7 @@
 
 #include "comm/monitor.h"
 #include "comm/mpi_library.h"
+#include "comm/near_memory.h"
 #include "core/format_error.h"
 
 namespace ebb::comm {
@@ -79,6 +80,11 @@ class MpiTransport final : public Transport {
     hosts_ = hosts;
     monitor_ = std::make_unique<Monitor>(rank_, hosts, [this](std::string text) { return shared(std::move(text)); });
     monitor_->set_patience(patience.load());
+    memory_ = std::make_unique<NearMemory>(rank_, size_, [this](const void* mine, std::size_t bytes) {
+      std::vector<std::byte> all(bytes * static_cast<std::size_t>(size_));
+      all_gather(mine, all.data(), bytes);
+      return all;
+    });
   }
 
   int rank() const override { return rank_; }
@@ -102,25 +108,46 @@ class MpiTransport final : public Transport {
 
   // Each pair of ranks by itself: nothing is packed, and the parts may be of any length.
   void all_to_all(const void* given, void* taken, std::size_t bytes) override {
-    const auto* const from = static_cast<const std::byte*>(given);
+    auto* const from = const_cast<std::byte*>(static_cast<const std::byte*>(given));
     auto* const to = static_cast<std::byte*>(taken);
     const auto at = [&](int r) { return static_cast<std::size_t>(r) * bytes; };
-    for (std::size_t done = 0; done < bytes; done += kMost) {
-      const int count = static_cast<int>(std::min(kMost, bytes - done));
-      std::vector<MpiRequest> requests;
-      for (int k = 1; k < size_; ++k) {
-        const int source = (rank_ + size_ - k) % size_;
-        requests.emplace_back();
-        check(mpi_.Irecv(to + at(source) + done, count, mpi_.byte, source, 0, comm_, &requests.back()), "MPI_Irecv");
-      }
-      for (int k = 1; k < size_; ++k) {
-        const int target = (rank_ + k) % size_;
-        requests.emplace_back();
-        check(mpi_.Isend(from + at(target) + done, count, mpi_.byte, target, 0, comm_, &requests.back()), "MPI_Isend");
-      }
-      std::memcpy(to + at(rank_) + done, from + at(rank_) + done, static_cast<std::size_t>(count));
-      for (MpiRequest& r : requests) wait(r);
+    std::vector<Letter> sent, received;
+    for (int k = 1; k < size_; ++k) {
+      const int source = (rank_ + size_ - k) % size_, target = (rank_ + k) % size_;
+      received.push_back({source, to + at(source), bytes});
+      sent.push_back({target, from + at(target), bytes});
     }
+    std::memcpy(to + at(rank_), from + at(rank_), bytes);
+    exchange(sent, received);
+  }
+
+  void exchange(std::span<const Letter> sent, std::span<const Letter> received) override {
+    std::vector<MpiRequest> requests;
+    const auto each_part = [](const Letter& letter, auto use) {
+      for (std::size_t done = 0; done < letter.bytes; done += kMost) {
+        use(static_cast<std::byte*>(letter.data) + done, static_cast<int>(std::min(kMost, letter.bytes - done)));
+      }
+    };
+    for (const Letter& l : received) {
+      each_part(l, [&](std::byte* data, int count) {
+        check(mpi_.Irecv(data, count, mpi_.byte, l.rank, 0, comm_, &requests.emplace_back()), "MPI_Irecv");
+      });
+    }
+    for (const Letter& l : sent) {
+      each_part(l, [&](const std::byte* data, int count) {
+        check(mpi_.Isend(data, count, mpi_.byte, l.rank, 0, comm_, &requests.emplace_back()), "MPI_Isend");
+      });
+    }
+    for (MpiRequest& r : requests) wait(r);
+  }
+
+  bool reads(int by, int of) const override { return memory_ && memory_->reads(by, of); }
+  void read(int rank, std::uint64_t address, void* to, std::size_t bytes) override {
+    if (memory_->read(rank, address, to, bytes)) return;
+    // Its process is gone: that is about to be noticed.
+    for (int k = 0; k < 100 && !monitor_->failed(); ++k) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (monitor_->failed()) fail(Error::Kind::io, "{}", monitor_->failure());
+    fail(Error::Kind::io, "World: the memory of rank {} on {} cannot be read any more", rank, host(rank));
   }
 
   void broadcast(void* data, std::size_t bytes, int root) override {
@@ -132,6 +159,9 @@ class MpiTransport final : public Transport {
     }
   }
 
+  void require_ranks() const override {
+    if (monitor_ && monitor_->failed()) fail(Error::Kind::io, "{}", monitor_->failure());
+  }
   void arrived(std::uint64_t number) override {
     if (!monitor_) return;
     monitor_->set_patience(patience.load(std::memory_order_relaxed));
@@ -198,6 +228,7 @@ class MpiTransport final : public Transport {
   bool own_ = true;  // not started by someone else
   std::vector<std::string> hosts_;
   std::unique_ptr<Monitor> monitor_;
+  std::unique_ptr<NearMemory> memory_;
 };
 
 }  // namespace

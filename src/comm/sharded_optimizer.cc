@@ -6,10 +6,11 @@
 #include <sstream>
 
 #include "comm/group.h"
+#include "comm/ordered_sum.h"
 #include "core/format_error.h"
 #include "ebb/distributed/collectives.h"
-#include "ebb/ops/create.h"
-#include "ebb/ops/shape.h"
+#include "ebb/ops.h"
+#include "ops/build.h"
 
 namespace ebb::distributed {
 namespace {
@@ -85,42 +86,57 @@ void ShardedOptimizer::step_all(const Parameters& parameters, const Parameters& 
   PartsOfModel part{stepped, buffers};
   if (!stepped.empty()) optimizer_->step(part, gradients);
 
-  // New values go from their owners to everyone, by dtype: ranks fill up to the length of the longest.
-  std::vector<Tensor> values;
-  for (const Parameter& b : buffers) values.push_back(*b.tensor);
-  std::vector<Tensor> received(parameters.size());
-  for (int d = 0; d < kDTypeCount; ++d) {
-    std::vector<std::int64_t> length(static_cast<std::size_t>(world_.size()));
-    std::vector<Tensor> mine;
-    for (std::size_t p : moved) {
-      const Tensor& t = *parameters[p].tensor;
-      if (t.dtype() != static_cast<DType>(d)) continue;
-      length[static_cast<std::size_t>(owner[p])] += t.numel();
-      if (owner[p] == world_.rank()) mine.push_back(reshape(stop_gradient(t), {-1}));
-    }
-    const std::int64_t longest = *std::max_element(length.begin(), length.end());
-    if (longest == 0) continue;
-    const std::int64_t missing = longest - length[static_cast<std::size_t>(world_.rank())];
-    if (missing > 0) mine.push_back(zeros({missing}, static_cast<DType>(d)));
-    const Tensor all = all_gather(cat(mine), world_);
-    std::vector<std::int64_t> at(length.size());
-    for (std::size_t p : moved) {
-      const Tensor& t = *parameters[p].tensor;
-      if (t.dtype() != static_cast<DType>(d)) continue;
-      std::int64_t& offset = at[static_cast<std::size_t>(owner[p])];
-      if (owner[p] != world_.rank()) {
-        // A copy: a view would keep the parameters of all ranks alive as long as one of them.
-        const Tensor part = reshape(narrow(all, 0, owner[p] * longest + offset, t.numel()), t.shape());
-        received[p] = variable(make_node(Op::copy, t.dtype(), t.shape(), {part}));
-        values.push_back(received[p]);
-      }
-      offset += t.numel();
-    }
-  }
-  eval(values);
+  // New values go from their owners to everyone.
+  auto share = std::make_shared<comm::ListShare>();
+  std::vector<std::pair<Shape, DType>> list, outputs;
+  std::vector<Tensor> mine, values;
   for (std::size_t p : moved) {
-    if (received[p].defined()) *parameters[p].tensor = received[p];
+    const Tensor& t = *parameters[p].tensor;
+    list.emplace_back(t.shape(), t.dtype());
+    share->owners.push_back(owner[p]);
+    share->bytes.push_back(static_cast<std::size_t>(t.numel()) * size_of(t.dtype()));
+    if (owner[p] == world_.rank()) {
+      mine.push_back(stop_gradient(t));
+    } else {
+      outputs.push_back(list.back());
+    }
   }
+  if (mine.empty()) mine.push_back(stop_gradient(*parameters[0].tensor));  // passed over; it says which device
+  const std::vector<Tensor> received = world_.group().collective(share, "ShardedOptimizer", list, mine, outputs);
+  for (const Tensor& t : received) values.push_back(variable(t));
+  for (const Parameter& b : buffers) values.push_back(*b.tensor);
+  if (received.empty()) world_.group().catch_up();  // others wait for this rank's
+  eval(values);
+  std::size_t next = 0;
+  for (std::size_t p : moved) {
+    if (owner[p] != world_.rank()) *parameters[p].tensor = values[next++];
+  }
+}
+
+ClippedGradients ShardedOptimizer::clip_all(const Parameters& parameters, const Gradients& gradients,
+                                            double max_norm) const {
+  if (world_.size() == 1) return ebb::clip_by_norm(gradients, max_norm);
+  require(max_norm > 0, "clip_by_norm: max_norm must be positive, got {}", max_norm);
+  const NoHistory scope;
+  std::map<const Node*, int> owner_of;
+  const std::vector<int> owner = owners(parameters, world_.size());
+  for (std::size_t p = 0; p < parameters.size(); ++p) owner_of[parameters[p].tensor->node()] = owner[p];
+  std::vector<std::pair<Tensor, Tensor>> all = gradients.all();
+  DType dtype = DType::f32;
+  for (const auto& [v, g] : all) dtype = promote(dtype, compute_dtype(g.dtype()));
+  std::vector<Tensor> norms;
+  for (const auto& [v, g] : all) {
+    const bool own = owner_of.at(v.node()) == world_.rank();
+    norms.push_back(own ? cast(norm(widen(g)), dtype) : zeros({}, dtype));
+  }
+  const Tensor of_ranks = all_gather(unsqueeze(stack(norms), 0), world_);
+  for (std::size_t k = 0; k < all.size(); ++k)
+    norms[k] = select(select(of_ranks, 0, owner_of.at(all[k].first.node())), 0, static_cast<std::int64_t>(k));
+  const Tensor total = norm(stack(norms)), factor = clamp(max_norm / (total + 1e-6), {}, 1.0);
+  for (auto& [v, g] : all) {
+    if (owner_of.at(v.node()) == world_.rank()) g = cast(widen(g) * factor, g.dtype());
+  }
+  return {Gradients(std::move(all)), total};
 }
 
 std::map<std::string, Tensor> ShardedOptimizer::state(int root) const {

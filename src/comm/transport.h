@@ -1,7 +1,10 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+
+#include "backend/collective.h"
 
 namespace ebb::comm {
 
@@ -19,7 +22,23 @@ class Transport {
   // Part r of `given`, `bytes` long, goes to rank r; part r of `taken` came from rank r.
   virtual void all_to_all(const void* given, void* taken, std::size_t bytes) = 0;
   virtual void broadcast(void* data, std::size_t bytes, int root) = 0;
+  // Letters between two ranks arrive in the order they were sent. Some ranks may have none.
+  virtual void exchange(std::span<const Letter> sent, std::span<const Letter> received) = 0;
 
+  // Processes of one host can read each other's memory: no rank has to pack what another wants. Does rank `by` read
+  // that of `of`? All ranks give the same answer.
+  virtual bool reads(int by, int of) const = 0;
+  // Copies from that rank's memory. It must not change until all ranks know that it was read (synchronize).
+  virtual void read(int rank, std::uint64_t address, void* to, std::size_t bytes) = 0;
+  // Returns when all ranks have called it.
+  void synchronize() {
+    const char mine = 0;
+    std::string all(static_cast<std::size_t>(size()), '\0');
+    all_gather(&mine, all.data(), 1);
+  }
+
+  // An Error if a rank is lost.
+  virtual void require_ranks() const {}
   // This rank has arrived at the collective of this number, for those who watch over it.
   virtual void arrived(std::uint64_t) {}
   // The last call. `together`: all ranks end here; otherwise the world is left as it is.

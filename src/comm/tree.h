@@ -33,7 +33,7 @@ inline std::vector<Block> blocks_of(int first, int last) {
 template <class Value, class Add>
 class Tree {
  public:
-  explicit Tree(Add add) : add_(std::move(add)) {}
+  explicit Tree(Add add) : add_(std::forward<Add>(add)) {}
 
   void put(Block block, Value value) {
     while (!done_.empty()) {

@@ -12,14 +12,17 @@ namespace {
 
 // What every rank of a world has in the end: one string, since they agree.
 template <class Model>
-std::string by(int ranks, const Settings& s = {}) {
+std::string by(int ranks, const Settings& s = {}, int per_host = 100) {
   std::mutex mutex;
   std::set<std::string> all;
-  distributed::run_as_threads(ranks, [&] {
-    const std::string own = trained<Model>(s);
-    const std::lock_guard lock(mutex);
-    all.insert(own);
-  });
+  distributed::run_as_threads(
+      ranks,
+      [&] {
+        const std::string own = trained<Model>(s);
+        const std::lock_guard lock(mutex);
+        all.insert(own);
+      },
+      per_host);
   EXPECT_EQ(all.size(), 1u) << "ranks disagree";
   return *all.begin();
 }
@@ -61,6 +64,70 @@ TEST(ShardedOptimizer, HasTheBitsOfTheUnshardedOne) {
     const std::string alone = by<Mlp>(1, plain);
     for (int ranks : {1, 2, 4}) EXPECT_TRUE(by<Mlp>(ranks, sharded) == alone) << optimizer << " on " << ranks;
   }
+}
+
+// Ranks of one host read each other's memory, others send letters; some have several blocks of shards.
+TEST(DataParallel, HostsChangeNoBits) {
+  for (const bool to_owners : {false, true}) {
+    const Settings s{.shards = 7, .steps = 8, .clip = 0.1, .sharded = to_owners, .to_owners = to_owners, .batch = 25};
+    const std::string alone = by<Mlp>(1, s);
+    for (const auto& [ranks, per_host] : {std::pair{2, 1}, {4, 1}, {5, 2}, {3, 3}, {3, 2}}) {
+      EXPECT_TRUE(by<Mlp>(ranks, s, per_host) == alone) << ranks << " ranks, " << per_host << " on a host";
+    }
+  }
+}
+
+TEST(ShardedOptimizer, GradientsThatGoToOwnersOnlyGiveTheSameBits) {
+  for (const char* optimizer : {"adamw", "lamb"}) {
+    Settings s{.steps = 10, .clip = 0.05, .optimizer = optimizer};
+    const std::string alone = by<ConvNet>(1, s);
+    s.sharded = s.to_owners = true;
+    for (int ranks : {1, 2, 4}) EXPECT_TRUE(by<ConvNet>(ranks, s) == alone) << optimizer << " on " << ranks;
+    s.bucket_bytes = 100;
+    EXPECT_TRUE(by<ConvNet>(3, s) == alone) << optimizer;
+  }
+}
+
+TEST(ShardedOptimizer, AGradientOfAnotherRankCannotBeRead) {
+  distributed::run_as_threads(2, [] {
+    const Data data = some_data();
+    manual_seed(3);
+    Mlp model;
+    const std::vector<int> owner = distributed::ShardedOptimizer::owners(parameters(model), 2);
+    distributed::DataParallel parallel({.shards = 2, .to_owners = true});
+    const auto r =
+        parallel.gradients(model, parallel.shards_of({data.inputs, data.labels}),
+                           [](Mlp& m, const Batch& b) { return distributed::ShardLoss{cross_entropy(m(b[0]), b[1])}; });
+    const Parameters all = parameters(model);
+    for (std::size_t p = 0; p < all.size(); ++p) {
+      const Tensor g = r.gradients[*all[p].tensor];
+      if (owner[p] == distributed::world().rank()) {
+        EXPECT_EQ(g.eval().shape(), all[p].tensor->shape());
+      } else {
+        EXPECT_THROW_MESSAGE(g.eval(), "a rank has the gradients of its own parameters");
+      }
+    }
+  });
+}
+
+// Copies of a layer are one tensor until their first step.
+struct Twice {
+  nn::Linear a{12, 12}, b = a, c = a;
+  nn::Linear head{12, 5};
+  Tensor operator()(const Tensor& x) const { return head(relu(c(relu(b(relu(a(x))))))); }
+  template <class V>
+  void visit(V&& v) {
+    v("a", a);
+    v("b", b);
+    v("c", c);
+    v("head", head);
+  }
+};
+
+TEST(ShardedOptimizer, ATensorThatIsSeveralParametersGoesToAllOwners) {
+  const Settings plain{.steps = 4};
+  const std::string alone = by<Twice>(1, plain);
+  EXPECT_TRUE(by<Twice>(3, {.steps = 4, .sharded = true, .to_owners = true}) == alone);
 }
 
 TEST(ShardedOptimizer, ItsStateExistsOnceInTheWorld) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "ebb/io.h"
@@ -135,7 +136,7 @@ TEST_F(Mpi, TheProgramLeavesOneCheckpointWithTheBitsOfOneProcess) {
   for (int ranks : {2, 4}) {
     const std::filesystem::path folder = scratch / std::to_string(ranks);
     Words more = steps;
-    if (ranks == 4) more.insert(more.end(), {"--optimizer-state", "sharded"});
+    if (ranks == 2) more.insert(more.end(), {"--optimizer-state", "replicated"});
     const ProgramResult r = run_program(under_mpirun(ranks, tiny_train(folder, more)));
     EXPECT_EQ(r.code, 0) << r.err;
     EXPECT_TRUE(contents(folder) == contents(scratch / "1")) << ranks;
@@ -175,6 +176,49 @@ TEST_F(Mpi, ARunThatIsTakenDownLeavesAGoodCheckpoint) {
   program.send(SIGTERM);  // to mpirun, which ends its ranks
   EXPECT_NE(program.wait(), 0);
   EXPECT_FALSE(contents(scratch / "run").empty());
+}
+
+// A launcher that takes away the first rank of its first run as soon as there is a checkpoint.
+std::string unlucky_launcher(const ScratchFolder& scratch) {
+  std::string path = scratch / "launcher";
+  std::ofstream(path) << "#!/bin/sh\n"
+                         "cd "
+                      << scratch.path()
+                      << "\n"
+                         "mpirun=\"mpirun --oversubscribe "
+                      << (::geteuid() == 0 ? "--allow-run-as-root" : "")
+                      << " -n 3\"\n"
+                         "test -e second && exec $mpirun \"$@\"\n"
+                         "touch second\n"
+                         "$mpirun \"$@\" &\n"
+                         "until test -e run/checkpoint.safetensors; do sleep 0.05; done\n"
+                         "for pid in $(cat /proc/$!/task/$!/children); do kill -9 $pid; break; done\n"
+                         "wait $!\n";
+  return path;
+}
+
+TEST_F(Mpi, RanksThatFailAreStartedAgainFromTheLastCheckpoint) {
+  const ScratchFolder scratch;
+  const Words settings{"--steps", "60", "--eval-every", "4", "--checkpoint-every", "1"};
+  const ProgramResult whole = run_program(tiny_train(scratch / "whole", settings));
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  Words words = tiny_train(scratch / "run", settings);
+  words.insert(words.end(), {"--launcher", "sh " + unlucky_launcher(scratch), "--restart-on-failure=2"});
+  const ProgramResult r = run_program(words);
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("restart 1 of 2"), std::string::npos) << r.err;
+  EXPECT_EQ(r.err.find("restart 2 of 2"), std::string::npos) << r.err;
+  EXPECT_TRUE(contents(scratch / "run") == contents(scratch / "whole"));
+}
+
+TEST_F(Mpi, RestartsEnd) {
+  const ScratchFolder scratch;
+  const ProgramResult r =
+      run_program({EBB_PROGRAM, "train", "--out", scratch / "run", "--launcher", "false", "--restart-on-failure", "1"});
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.err.find("failed with code 1 after 1 restarts"), std::string::npos) << r.err;
+  const ProgramResult nowhere = run_program({EBB_PROGRAM, "train", "--restart-on-failure", "1"});
+  EXPECT_EQ(nowhere.code, 2) << nowhere.err;
 }
 
 }  // namespace

@@ -71,8 +71,9 @@ struct Settings {
   int steps = 50;
   int accumulate = 1;
   double clip = 0;
-  bool sharded = false;  // the optimiser
-  bool half = false;     // f16 with a loss scaler that skips steps at first
+  bool sharded = false;    // the optimiser
+  bool to_owners = false;  // gradients, where it is
+  bool half = false;       // f16 with a loss scaler that skips steps at first
   std::string optimizer = "adamw";
   std::int64_t bucket_bytes = 8 << 20;
   std::int64_t batch = 24;
@@ -84,7 +85,7 @@ std::string trained(const Settings& s = {}) {
   const Data data = some_data();
   manual_seed(3);
   Model model;
-  distributed::DataParallel parallel({.shards = s.shards, .bucket_bytes = s.bucket_bytes});
+  distributed::DataParallel parallel({.shards = s.shards, .bucket_bytes = s.bucket_bytes, .to_owners = s.to_owners});
   distributed::ShardedOptimizer optimizer(make_optimizer(s.optimizer, {{"lr", 1e-2}}),
                                           s.sharded ? distributed::world() : distributed::world_of_one());
   LossScaler scaler({.scale = 0x1p40, .growth_interval = 7});
@@ -113,7 +114,10 @@ std::string trained(const Settings& s = {}) {
           backward_of);
     }
     auto [loss, sums, gradients] = parallel.take(model);
-    if (s.clip > 0) gradients = clip_by_norm(gradients, s.clip).gradients;
+    if (s.clip > 0) {
+      gradients = s.to_owners ? optimizer.clip_by_norm(model, gradients, s.clip).gradients
+                              : clip_by_norm(gradients, s.clip).gradients;
+    }
     if (s.half) {
       scaler.step_unscaled(optimizer, model, gradients);
     } else {

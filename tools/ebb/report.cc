@@ -133,7 +133,7 @@ bool matters(const std::string& name, const RunConfig& c) {
   if (name == "validation-fraction") return c.validation_fraction > 0;
   if (name == "patience") return c.patience > 0;
   if (name == "shards") return c.shards > 1;
-  if (name == "optimizer-state") return c.optimizer_state == "sharded";
+  if (name == "optimizer-state") return c.optimizer_state == "replicated";
   if (any_of({"task", "target", "ignore"})) return c.model == "mlp" && c.data != "digits";
   if (name == "resize") return !c.resize.empty();
   if (name == "momentum") return optimizer_info(c.optimizer).has_option("momentum");

@@ -40,7 +40,7 @@ struct RunConfig {
   std::int64_t batch = 0;
   std::int64_t accumulate = 1;
   std::int64_t shards = 0;
-  std::string optimizer_state = "replicated";
+  std::string optimizer_state = "sharded";
   std::string optimizer = "adamw";
   double lr = 0;
   double momentum = 0.9;
@@ -110,8 +110,8 @@ void each_setting(Config& c, V&& v) {
     "many as there are ranks)",
     any);
   v("optimizer", c.optimizer, "How parameters are moved", optimizer_names());
-  v("optimizer-state", c.optimizer_state, "Under mpirun: on every rank, or each part of it on one rank only",
-    Choices{"replicated", "sharded"});
+  v("optimizer-state", c.optimizer_state, "Under mpirun: each part of it on one rank only, or all of it on every rank",
+    Choices{"sharded", "replicated"});
   v("lr", c.lr, "Highest learning rate (0: by the model and the optimiser)", any);
   v("momentum", c.momentum, "Of optimisers that have one", any);
   v("schedule", c.schedule, "How the rate goes from its highest value to the end",

@@ -1,11 +1,13 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "comm/mpi_library.h"
 #include "commands.h"
 #include "core/format_error.h"
 #include "dataset.h"
 #include "device_option.h"
 #include "ranks.h"
+#include "restarts.h"
 #include "run_config.h"
 #include "run_folder.h"
 #include "trainer.h"
@@ -18,6 +20,7 @@ struct TrainCommand {
   RunConfig config;
   std::string settings_file, out, resume;
   bool overwrite = false;
+  Restarts restarts;
 };
 
 // What may differ when a run goes on: how long it lasts and how it is shown, but nothing that the steps so far used.
@@ -46,6 +49,17 @@ RunConfig continued(const CLI::App& app, const TrainCommand& c, const RunFolder&
 }
 
 void train(const CLI::App& app, TrainCommand& c) {
+  if (c.restarts.wanted()) {
+    if (comm::launched_by_mpi()) {
+      throw CLI::ValidationError(
+          "--restart-on-failure starts the ranks itself: `ebb train --launcher \"mpirun -n 4\" ...` without mpirun "
+          "before it");
+    }
+    const std::string folder = c.resume.empty() ? c.out : c.resume;
+    if (folder.empty()) throw CLI::ValidationError("--restart-on-failure and --launcher need --out or --resume");
+    train_with_restarts(c.restarts, folder);
+    return;
+  }
   if (!c.resume.empty()) {
     RunFolder folder = open_folder(c.resume);
     const RunConfig config = continued(app, c, folder);
@@ -81,6 +95,10 @@ void add_train_command(CLI::App& app) {
   sub->add_flag("--overwrite", c->overwrite,
                 "Replace the run in the folder, as soon as the new one has saved a checkpoint")
       ->excludes(resume);
+  sub->add_option("--launcher", c->restarts.launcher, "Start the ranks by this command: \"mpirun -n 4\"");
+  sub->add_option("--restart-on-failure", c->restarts.most,
+                  "Start again from the last checkpoint when a rank is lost, so many times at most")
+      ->check(CLI::NonNegativeNumber);
   sub->footer(
       "Examples:\n"
       "  ebb train                                        a convolutional network on generated digits\n"
@@ -92,6 +110,7 @@ void add_train_command(CLI::App& app) {
       "  ebb train --config run.toml --lr 0.01\n"
       "  ebb train --resume runs/quick                    goes on where it was stopped, bit-identically\n"
       "  mpirun -n 4 ebb train --shards 4                 four processes, the bits of one; see docs/distributed.md\n"
+      "  ebb train --launcher \"mpirun -n 4\" --restart-on-failure 5 --out runs/long\n"
       "Ctrl-C finishes the step, saves and tells how to go on.");
   sub->callback([sub, c] {
     if (!c->settings_file.empty()) read_settings_file(*sub, c->settings_file);

@@ -104,7 +104,8 @@ Trainer::Trainer(const RunConfig& c, const Dataset& data)
     : config_(c),
       facts_(data.facts),
       model_(first_model(c, data)),
-      parallel_({.shards = static_cast<int>(std::max<std::int64_t>(1, c.shards))}),
+      parallel_({.shards = static_cast<int>(std::max<std::int64_t>(1, c.shards)),
+                 .to_owners = c.optimizer_state == "sharded" && c.dtype != "f16" && c.accumulate == 1}),
       optimizer_(optimizer_of(c), c.optimizer_state == "sharded" ? distributed::world() : distributed::world_of_one()),
       dtype_(dtype_from_name(c.dtype)),
       loader_({data.train.inputs, data.train.targets},
@@ -132,7 +133,8 @@ distributed::ShardLoss Trainer::loss_of(Model& model, const Batch& batch) const 
 }
 
 void Trainer::update(const distributed::BatchGradients& step) {
-  const Gradients g = config_.clip > 0 ? clip_by_norm(step.gradients, config_.clip).gradients : step.gradients;
+  const Gradients g =
+      config_.clip > 0 ? optimizer_.clip_by_norm(model_, step.gradients, config_.clip).gradients : step.gradients;
   if (dtype_ == DType::f16) {
     scaler_.step_unscaled(optimizer_, model_, g);
   } else {

@@ -5,14 +5,15 @@
 #include <vector>
 
 #include "ebb/distributed/world.h"
+#include "ebb/optim/gradients.h"
 #include "ebb/optim/optimizer.h"
 
 namespace ebb::distributed {
 
 // An optimiser whose state exists once in the world (ZeRO stage 1): every parameter has an owner, a rank that keeps its
 // moments, updates it and sends the new value to the others. Gradients are those of DataParallel, the same on all
-// ranks. Parameters are owned whole, so that every optimiser can be sharded and a step has the bits of the unsharded
-// one.
+// ranks, or only at their owners (DataParallelOptions::to_owners). Parameters are owned whole, so that every optimiser
+// can be sharded and a step has the bits of the unsharded one.
 //
 //   distributed::ShardedOptimizer optimizer(make_optimizer("adamw", {{"lr", 3e-4}}));
 //   optimizer.step(model, gradients);
@@ -23,6 +24,12 @@ class ShardedOptimizer {
   template <class Model>
   void step(Model& model, const Gradients& gradients) {
     step_all(parameters(model), buffers(model), gradients);
+  }
+
+  // As ebb::clip_by_norm, with the same bits: owners tell each other the norms of their gradients. A collective.
+  template <class Model>
+  ClippedGradients clip_by_norm(Model& model, const Gradients& gradients, double max_norm) const {
+    return clip_all(parameters(model), gradients, max_norm);
   }
 
   // As Optimizer's; of one rank.
@@ -48,6 +55,7 @@ class ShardedOptimizer {
 
  private:
   void step_all(const Parameters& parameters, const Parameters& buffers, const Gradients& gradients);
+  ClippedGradients clip_all(const Parameters& parameters, const Gradients& gradients, double max_norm) const;
   void keep_own_state(const Parameters& own);
 
   std::unique_ptr<Optimizer> optimizer_;

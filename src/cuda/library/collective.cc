@@ -1,26 +1,45 @@
-// Elements that ranks exchange, by way of the host: the transport works on its memory.
+// Elements that ranks exchange: by NCCL where every rank has a GPU of its own, else by way of the host.
+#include <vector>
+
 #include "core/buffer.h"
 #include "cuda/library/kernels.h"
+#include "cuda/library/nccl.h"
 
 namespace ebb::cuda {
 
 void run_collective(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
-  BufferPtr keep;
-  const View given = packed(gpu, call.inputs[0], keep, "collective");
-  const auto on_host = [](View v, BufferPtr& memory) {
-    memory = BufferPtr::allocate(static_cast<std::size_t>(v.shape.numel()) * size_of(v.dtype), "collective");
-    v.data = memory.data();
+  const auto& collective = *static_cast<const RankedCollective*>(call.data.get());
+  std::vector<BufferPtr> keep(collective.inputs);
+  std::vector<View> given;
+  for (std::size_t k = 0; k < keep.size(); ++k) given.push_back(packed(gpu, call.inputs[k], keep[k], "collective"));
+  LibraryCall dense = call;
+  dense.inputs = given;
+  if (NcclRanks* const ranks = NcclRanks::of(collective, gpu)) {
+    check(driver().synchronize(gpu.stream()), "cuStreamSynchronize");
+    mark.throw_so_far();  // other ranks must not go on with what this one could not compute
+    ranks->run(collective, dense);
+    return;
+  }
+  std::vector<BufferPtr> memory;  // on the host
+  const auto bytes_of = [](const View& v) { return static_cast<std::size_t>(v.shape.numel()) * size_of(v.dtype); };
+  const auto on_host = [&](View v) {
+    memory.push_back(BufferPtr::allocate(bytes_of(v), "collective"));
+    v.data = memory.back().data();
+    v.strides = contiguous_strides(v.shape);
     return v;
   };
-  BufferPtr sent, received;
-  const View from = on_host(given, sent), to = on_host(call.outputs[0], received);
-  gpu.to_host(from.data, given.data, static_cast<std::size_t>(given.shape.numel()) * size_of(given.dtype));
-  mark.throw_so_far();  // other ranks must not go on with what this one could not compute
-  LibraryCall host = call;
-  host.inputs = {&from, 1};
-  host.outputs = {&to, 1};
-  static_cast<const Collective*>(call.data.get())->run(host);
-  gpu.from_host(call.outputs[0].data, to.data, static_cast<std::size_t>(to.shape.numel()) * size_of(to.dtype));
+  std::vector<View> sent, received;
+  for (const View& v : given) {
+    sent.push_back(on_host(v));
+    gpu.to_host(sent.back().data, v.data, bytes_of(v));
+  }
+  mark.throw_so_far();
+  for (const View& v : call.outputs) received.push_back(on_host(v));
+  dense.inputs = sent;
+  dense.outputs = received;
+  collective.run(dense);
+  for (std::size_t k = 0; k < received.size(); ++k)
+    gpu.from_host(call.outputs[k].data, received[k].data, bytes_of(received[k]));
 }
 
 }  // namespace ebb::cuda

@@ -1,0 +1,62 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "backend/call.h"
+#include "comm/transport.h"
+#include "comm/tree.h"
+
+// Sums of lists of tensors over the shards of all ranks, in the order of the tree (comm/tree.h), and lists that go from
+// their owners to everyone. Nothing is packed for ranks of the same host: they read each other's memory.
+namespace ebb::comm {
+
+// Elements [from, to) of a tensor of the list, and the rank that adds them up. kEveryone: every rank does.
+inline constexpr int kEveryone = -1;
+struct Segment {
+  std::size_t tensor = 0;
+  std::int64_t from = 0, to = 0;
+  int owner = kEveryone;
+};
+
+// What is exchanged by a collective of lists. All ranks meet first; then each calls move().
+class ListExchange {
+ public:
+  virtual ~ListExchange() = default;
+  // Where this rank's tensors are. Ranks that read its memory read this first: `tables` are the addresses of
+  // everyone's.
+  virtual std::vector<std::uint64_t> table(const LibraryCall& call) const = 0;
+  // Returns how many bytes other ranks got from this one.
+  virtual std::int64_t move(const LibraryCall& call, const std::vector<std::uint64_t>& tables,
+                            Transport& transport) const = 0;
+  // The same on a device's memory.
+  virtual std::int64_t move_on(const LibraryCall& call, DeviceTransport& device, int rank, int size) const = 0;
+};
+
+// Inputs: this rank's blocks, each a list of the same tensors; further inputs are passed over. Outputs: the sums of
+// those tensors that this rank gets.
+struct ListSum final : ListExchange {
+  std::vector<std::vector<Block>> blocks;  // of each rank
+  std::size_t tensors = 0;                 // in the list
+  std::vector<Segment> segments;
+  std::vector<int> output;  // of each tensor, −1 where this rank does not get it
+  bool to_all = false;      // segments go from their owners to everyone, and all tensors are outputs
+
+  std::vector<std::uint64_t> table(const LibraryCall& call) const override;
+  std::int64_t move(const LibraryCall& call, const std::vector<std::uint64_t>& tables,
+                    Transport& transport) const override;
+  std::int64_t move_on(const LibraryCall& call, DeviceTransport& device, int rank, int size) const override;
+};
+
+// A list whose tensors have owners, who give them to everyone. Inputs: this rank's own, further ones are passed over.
+// Outputs: those of the others. Both in the order of the list.
+struct ListShare final : ListExchange {
+  std::vector<int> owners;
+  std::vector<std::size_t> bytes;
+
+  std::vector<std::uint64_t> table(const LibraryCall& call) const override;
+  std::int64_t move(const LibraryCall& call, const std::vector<std::uint64_t>& tables,
+                    Transport& transport) const override;
+  std::int64_t move_on(const LibraryCall& call, DeviceTransport& device, int rank, int size) const override;
+};
+
+}  // namespace ebb::comm
