@@ -246,9 +246,10 @@ Outcome outcome(const std::function<Results()>& compute) {
 
 // `rounding` 0: in every bit. Values that are not numbers end the comparison of a tensor: one more rounding may be one
 // infinity more.
-void expect_same(const Outcome& a, const Outcome& b, double rounding, const std::string& ways, const Graph& graph) {
+void expect_same(const Outcome& a, const Outcome& b, double rounding, const std::string& ways,
+                 const std::function<Results()>& compute) {
   const auto found = [&](const std::string& what) {
-    fuzz::found(what + "\n" + print_schedule(graph.build(graph.leaves())));
+    fuzz::found(what + "\n" + print_schedule(compute()));
   };
   if (a.error.has_value() != b.error.has_value())
     found(ways + ": one of them fails: " + (a.error ? *a.error : *b.error));
@@ -314,19 +315,19 @@ EBB_FUZZ_TARGET(graph) {
     return outcome(compute);
   };
   const Outcome steps = in_way(1, NativeLoops::never, plain);
-  expect_same(steps, in_way(3, NativeLoops::never, plain), 0, "one thread and three", graph);
-  expect_same(steps, in_way(1, NativeLoops::always, plain), 0, "steps and loops of machine code", graph);
+  expect_same(steps, in_way(3, NativeLoops::never, plain), 0, "one thread and three", plain);
+  expect_same(steps, in_way(1, NativeLoops::always, plain), 0, "steps and loops of machine code", plain);
   const auto compiled = [&] {
     const FunctionToMany f = compile(FunctionToMany([&](const std::vector<Tensor>& x) { return graph.build(x); }));
     f(graph.leaves());
     return f(graph.leaves());
   };
-  expect_same(steps, in_way(1, NativeLoops::never, compiled), 0, "plain and compiled", graph);
+  expect_same(steps, in_way(1, NativeLoops::never, compiled), 0, "plain and compiled", plain);
 
   const auto once = [&] { return gradients(graph, false); };
   const auto twice = [&] { return gradients(graph, true); };
   for (const std::function<Results()>& way : {std::function<Results()>(once), std::function<Results()>(twice)}) {
     expect_same(in_way(1, NativeLoops::never, way), in_way(3, NativeLoops::always, way), 0,
-                "gradients by one thread and by three with loops of machine code", graph);
+                "gradients by one thread and by three with loops of machine code", way);
   }
 }
