@@ -248,9 +248,7 @@ Outcome outcome(const std::function<Results()>& compute) {
 // infinity more.
 void expect_same(const Outcome& a, const Outcome& b, double rounding, const std::string& ways,
                  const std::function<Results()>& compute) {
-  const auto found = [&](const std::string& what) {
-    fuzz::found(what + "\n" + print_schedule(compute()));
-  };
+  const auto found = [&](const std::string& what) { fuzz::found(what + "\n" + print_schedule(compute())); };
   if (a.error.has_value() != b.error.has_value())
     found(ways + ": one of them fails: " + (a.error ? *a.error : *b.error));
   if (a.error) return;
