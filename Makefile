@@ -180,7 +180,7 @@ LINT ?= $(wildcard src/core/*.cc src/io/*.cc src/data/*.cc)
 lint: configure
 	$(call install_missing,$(LINT_PACKAGES))
 	@cppcheck --quiet --std=c++20 --language=c++ --enable=warning,performance,portability --error-exitcode=1 \
-	  --library=tools/lint/cppcheck.xml --suppressions-list=tools/lint/cppcheck.txt -Iinclude -Isrc src
+	  --suppressions-list=tools/lint/cppcheck.txt -Iinclude -Isrc src
 	@clang-tidy --quiet -p $(BUILD) $(LINT)
 
 format:

@@ -176,3 +176,15 @@ def test_from_dlpack_says_that_the_memory_is_shared():
     array[0] = 7
     assert values(shared) == [7.0, 2.0] and values(copied) == [1.0, 2.0]
     assert "must not be changed" in ebb.from_dlpack.__doc__
+
+
+def test_arguments_of_a_wrong_type_are_type_errors():
+    x = ebb.ones((1,))
+    for call in (
+        lambda: ebb.eval(x, None),
+        lambda: ebb.interpolate(x, ebb.ones((2, 3, 4)), ebb.ones((3, 3))),
+        lambda: ebb.bilinear(x, None, -1e308),
+        lambda: ebb.upsample_bilinear(ebb.ones((2, 0)), float("inf")),
+    ):
+        with pytest.raises(TypeError):
+            call()
