@@ -188,3 +188,22 @@ def test_arguments_of_a_wrong_type_are_type_errors():
     ):
         with pytest.raises(TypeError):
             call()
+
+
+def test_axes_of_matrix_norms_do_not_wrap_around():
+    x = ebb.ones((2, 3, 4))
+    assert ebb.linalg.matrix_norm(x, dim=(-3, -1)).shape == (3,)
+    for dim in ((5, 6), (-4, 0), (0, 3)):
+        with pytest.raises(IndexError, match="matrix_norm: axis"):
+            ebb.linalg.matrix_norm(x, dim=dim)
+    for y in (ebb.ones(()), ebb.ones((3,))):
+        with pytest.raises(IndexError, match="matrix_norm: axis"):
+            ebb.linalg.matrix_norm(y)
+    with pytest.raises(ValueError, match="named twice"):
+        ebb.linalg.matrix_norm(x, dim=(1, -2))
+
+
+def test_channels_are_not_dealt_out_from_no_piles():
+    for groups in (0, -1, 2):
+        with pytest.raises(ValueError, match="channel_shuffle: 3 channels"):
+            ebb.channel_shuffle(ebb.ones((2, 3, 4)), groups)
