@@ -10,6 +10,7 @@ TEST_PACKAGES := chromium fonts-dejavu-core openmpi-bin  # a browser that opens 
 PYTHON_PACKAGES := python3 python3-venv python3-dev
 FORMAT_PACKAGES := clang-format
 FUZZ_PACKAGES := clang libclang-rt-dev
+LINT_PACKAGES := clang-tidy cppcheck
 BENCH_PACKAGES := python3 python3-venv binutils
 
 RUN := train --model cnn --data digits --train-count 30000 --test-count 5000 --epochs 6 --out out/digits --overwrite
@@ -36,7 +37,7 @@ PYTHON_OPTIONS := $(if $(filter release debug,$(PRESET)),-DEBB_BUILD_PYTHON=ON -
 CUDA_TESTS := cuda table losses losses_kernels ops engine nn optim network library
 
 .PHONY: help run test test-emulated test-cuda test-threads fuzz exhaustive load parity wheel site bench bench-cuda bench-parts \
-        bench-distributed format clean packages configure python-package
+        bench-distributed lint format clean packages configure python-package
 
 help:
 	@echo "make run      build the program ebb and train a convolutional network on drawn digits, about a minute"
@@ -54,6 +55,7 @@ help:
 	@echo "make bench-cuda    compare with PyTorch on a GPU (SUITE=rows: one suite, QUICK=1: smaller arrays)"
 	@echo "make bench-distributed   2 ranks of one thread against 1 rank of two, beside PyTorch's DDP"
 	@echo "make bench-parts   measure sweeps, vector math, products, networks and losses by themselves (PART=losses: one)"
+	@echo "make lint     cppcheck and clang-tidy on the sources"
 	@echo "make format   clang-format the sources"
 	@echo "make clean    remove what was built"
 	@echo "PRESET=release, debug, asan or tsan picks the build, e.g. make test PRESET=asan"
@@ -155,6 +157,14 @@ bench-parts: packages
 	@for part in $(or $(PART),sweep vector_math gemm network losses threads); do \
 	  echo; echo "+ bench_$$part"; build/bench/bench/bench_$$part $(if $(FILTER),--benchmark_filter='$(FILTER)') || exit 1; \
 	done
+
+# cppcheck on all of src, clang-tidy on what reads files of strangers (LINT="src/ops/*.cc": on others).
+LINT ?= $(wildcard src/core/*.cc src/io/*.cc src/data/*.cc)
+lint: configure
+	$(call install_missing,$(LINT_PACKAGES))
+	@cppcheck --quiet --std=c++20 --language=c++ --enable=warning,performance,portability --error-exitcode=1 \
+	  --suppressions-list=tools/lint/cppcheck.txt -Iinclude -Isrc src
+	@clang-tidy --quiet -p $(BUILD) $(LINT)
 
 format:
 	$(call install_missing,$(FORMAT_PACKAGES))

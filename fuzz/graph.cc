@@ -246,19 +246,21 @@ Outcome outcome(const std::function<Results()>& compute) {
 
 // `rounding` 0: in every bit. Values that are not numbers end the comparison of a tensor: one more rounding may be one
 // infinity more.
-void expect_same(const Outcome& a, const Outcome& b, double rounding, const char* ways) {
+void expect_same(const Outcome& a, const Outcome& b, double rounding, const std::string& ways,
+                 const std::function<Results()>& compute) {
+  const auto found = [&](const std::string& what) { fuzz::found(what + "\n" + print_schedule(compute())); };
   if (a.error.has_value() != b.error.has_value())
-    found(std::string(ways) + ": one of them fails: " + (a.error ? *a.error : *b.error));
+    found(ways + ": one of them fails: " + (a.error ? *a.error : *b.error));
   if (a.error) return;
   for (std::size_t k = 0; k < a.values.size(); ++k) {
-    if (a.values[k].size() != b.values[k].size()) found(std::string(ways) + ": results of different sizes");
+    if (a.values[k].size() != b.values[k].size()) found(ways + ": results of different sizes");
     for (std::size_t i = 0; i < a.values[k].size(); ++i) {
       const double x = a.values[k][i], y = b.values[k][i];
       if ((std::isnan(x) && std::isnan(y)) || std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y))
         continue;
       if (rounding > 0) return;  // other orders of sums: only errors and sizes are compared
       char text[200];
-      std::snprintf(text, sizeof text, "%s: element %zu of result %zu (%s) is %.17g and %.17g", ways, i, k,
+      std::snprintf(text, sizeof text, "%s: element %zu of result %zu (%s) is %.17g and %.17g", ways.c_str(), i, k,
                     std::string(name(a.dtypes[k])).c_str(), x, y);
       found(text);
     }
@@ -311,19 +313,19 @@ EBB_FUZZ_TARGET(graph) {
     return outcome(compute);
   };
   const Outcome steps = in_way(1, NativeLoops::never, plain);
-  expect_same(steps, in_way(3, NativeLoops::never, plain), 0, "one thread and three");
-  expect_same(steps, in_way(1, NativeLoops::always, plain), 0, "steps and loops of machine code");
+  expect_same(steps, in_way(3, NativeLoops::never, plain), 0, "one thread and three", plain);
+  expect_same(steps, in_way(1, NativeLoops::always, plain), 0, "steps and loops of machine code", plain);
   const auto compiled = [&] {
     const FunctionToMany f = compile(FunctionToMany([&](const std::vector<Tensor>& x) { return graph.build(x); }));
     f(graph.leaves());
     return f(graph.leaves());
   };
-  expect_same(steps, in_way(1, NativeLoops::never, compiled), 0, "plain and compiled");
+  expect_same(steps, in_way(1, NativeLoops::never, compiled), 0, "plain and compiled", plain);
 
   const auto once = [&] { return gradients(graph, false); };
   const auto twice = [&] { return gradients(graph, true); };
   for (const std::function<Results()>& way : {std::function<Results()>(once), std::function<Results()>(twice)}) {
     expect_same(in_way(1, NativeLoops::never, way), in_way(3, NativeLoops::always, way), 0,
-                "gradients by one thread and by three with loops of machine code");
+                "gradients by one thread and by three with loops of machine code", way);
   }
 }

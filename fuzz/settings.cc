@@ -5,18 +5,32 @@
 #include "run_config.h"
 #include "target.h"
 
+namespace {
+
+// Made once, as making all options takes much longer than reading a file.
+struct Settings {
+  Settings() { ebb::program::add_settings(app, config); }
+  void reset() {
+    app.clear();
+    config = {};
+  }
+  CLI::App app;
+  ebb::program::RunConfig config;
+};
+
+}  // namespace
+
 // The file of `ebb train --config`, JSON or TOML, and the config.json of a run.
 EBB_FUZZ_TARGET(settings) {
   using namespace ebb;
   using namespace ebb::fuzz;
-  const std::string path = file_of(bytes);
+  static Settings settings;
+  const std::string path = opened_file_of(bytes);
   may_fail([&] {
-    CLI::App app;
-    program::RunConfig config;
-    program::add_settings(app, config);
+    settings.reset();
     try {
-      program::read_settings_file(app, path);
-      program::resolve(config);
+      program::read_settings_file(settings.app, path);
+      program::resolve(settings.config);
     } catch (const CLI::Error&) {  // wrong usage: main.cc says so
     }
   });

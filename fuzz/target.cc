@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "io/mapped_file.h"
+
 namespace ebb::fuzz {
 namespace {
 
@@ -20,6 +22,11 @@ Target::Target(const char* name, void (*run)(Bytes)) : name(name), run(run) { al
 const std::vector<const Target*>& targets() { return all(); }
 
 std::string file_of(Bytes bytes) {
+  io::given_file = {"input", std::as_bytes(bytes)};
+  return io::given_file.path;
+}
+
+std::string opened_file_of(Bytes bytes) {
   static const int file = ::memfd_create("input", MFD_CLOEXEC);
   if (file < 0 || ::ftruncate(file, 0) != 0 ||
       ::pwrite(file, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {

@@ -25,8 +25,11 @@ const std::vector<const Target*>& targets();
   static const ::ebb::fuzz::Target target(#name, run_##name); \
   static void run_##name(::ebb::fuzz::Bytes bytes)
 
-// The path of a file of these bytes, in memory; the next call replaces it.
+// The path of a file of these bytes for readers that go through io::MappedFile: nothing is opened or copied. The next
+// call replaces it.
 std::string file_of(Bytes bytes);
+// The same for readers that open it themselves: a file in memory.
+std::string opened_file_of(Bytes bytes);
 
 // What is wrong with an input is an Error; any other exception is a finding.
 template <class F>

@@ -41,7 +41,7 @@ def softmin(input, dim=-1, dtype=None):
 def channel_shuffle(input, groups):
     """[N, C, ...] with its channels dealt out from `groups` piles: the k-th of every pile follow one another."""
     n, channels, *rest = input.shape
-    if channels % groups:
+    if groups < 1 or channels % groups:
         raise ValueError(f"channel_shuffle: {channels} channels are not divisible by {groups} groups")
     return input.reshape((n, groups, channels // groups, *rest)).transpose(1, 2).reshape(input.shape)
 

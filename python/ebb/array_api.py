@@ -67,6 +67,7 @@ from ._core import (  # noqa: F401
     uint8,
     where,
 )
+from .linalg import _axes_of
 
 __array_api_version__ = "2024.12"
 e, inf, nan, newaxis, pi = _math.e, _math.inf, _math.nan, None, _math.pi
@@ -285,18 +286,6 @@ def logaddexp(x1, x2, /):
 
 def matrix_transpose(x, /):
     return x.mT
-
-
-def _axes_of(name, x, axes):
-    """Axes of x counted from 0, each of them once."""
-    found = []
-    for a in (axes,) if isinstance(axes, int) else axes:
-        if not -x.ndim <= a < x.ndim:
-            raise IndexError(f"{name}: axis {a} does not exist in a tensor of shape {tuple(x.shape)}")
-        if a % x.ndim in found:
-            raise ValueError(f"{name}: axis {a} is named twice")
-        found.append(a % x.ndim)
-    return found
 
 
 def vecdot(x1, x2, /, *, axis=-1):

@@ -107,10 +107,22 @@ def vector_norm(x, /, ord=2, dim=None, keepdim=False, *, axis=None, keepdims=Fal
     return _core.norm(x, float(ord), dim if axis is None else axis, keepdim or keepdims)
 
 
+def _axes_of(name, x, axes):
+    """Axes of x counted from 0, each of them once."""
+    found = []
+    for a in (axes,) if isinstance(axes, int) else axes:
+        if not -x.ndim <= a < x.ndim:
+            raise IndexError(f"{name}: axis {a} does not exist in a tensor of shape {tuple(x.shape)}")
+        if a % x.ndim in found:
+            raise ValueError(f"{name}: axis {a} is named twice")
+        found.append(a % x.ndim)
+    return found
+
+
 def matrix_norm(x, /, ord="fro", dim=(-2, -1), keepdim=False, *, keepdims=False, dtype=None):
     """The norm of matrices: 'fro', 'nuc', 2, -2 (singular values), 1, -1 (columns), inf or -inf (rows)."""
     x = x if dtype is None else x.cast(dtype)
-    rows, columns = (d % x.ndim for d in dim)
+    rows, columns = _axes_of("matrix_norm", x, dim)
     keep = keepdim or keepdims
     if ord == "fro":
         return _core.norm(x, 2.0, (rows, columns), keep)

@@ -136,15 +136,22 @@ Tensor from_buffer(nb::handle object, Copy copy, const char* op) {
     delete view;
   };
   DType dtype{};
-  if (view->ndim > Shape::kMaxRank || !dtype_of_format(view->format, view->itemsize, dtype)) {
-    const std::string format = view->format ? view->format : "B";
-    const int rank = view->ndim;
+  const auto refuse = [&](Error::Kind kind, const std::string& why) {
     release();
-    if (rank > Shape::kMaxRank)
-      throw Error(std::string(op) + ": the array has " + std::to_string(rank) + " dimensions, a tensor at most 8");
-    throw Error(Error::Kind::type, std::string(op) + ": there is no dtype for elements of format '" + format +
-                                       "'; convert the array first (astype)");
-  }
+    throw Error(kind, std::string(op) + ": " + why);
+  };
+  if (view->ndim < 0 || view->ndim > Shape::kMaxRank)
+    refuse(Error::Kind::value, "the array has " + std::to_string(view->ndim) + " dimensions, a tensor at most 8");
+  const std::string format = view->format ? view->format : "B";
+  if (!dtype_of_format(view->format, view->itemsize, dtype))
+    refuse(Error::Kind::type,
+           "there is no dtype for elements of format '" + format + "'; convert the array first (astype)");
+  // What an exporter promises who is asked for strides, and for nothing behind pointers.
+  if (view->itemsize != static_cast<Py_ssize_t>(size_of(dtype)))
+    refuse(Error::Kind::type, "the array's elements have the format '" + format + "' and " +
+                                  std::to_string(view->itemsize) + " bytes, which do not fit together");
+  if ((view->ndim > 0 && (!view->shape || !view->strides)) || view->suboffsets)
+    refuse(Error::Kind::value, "the array does not say where its elements are by sizes and strides; copy it first");
   std::array<std::int64_t, Shape::kMaxRank> shape{}, strides{};
   for (std::size_t a = 0; a < static_cast<std::size_t>(view->ndim); ++a) {
     shape[a] = view->shape[a];
@@ -259,6 +266,11 @@ nb::object to_dlpack(const Tensor& x, nb::handle stream, std::optional<std::pair
 template <class ManagedType>
 Tensor take_capsule(nb::handle capsule, const char* used_name, Copy copy) {
   auto* managed = static_cast<ManagedType*>(PyCapsule_GetPointer(capsule.ptr(), kCapsuleName<ManagedType>));
+  if constexpr (std::is_same_v<ManagedType, dlpack::ManagedVersioned>) {  // another version may have other fields
+    if (managed->major != 1)
+      throw Error("from_dlpack: the array comes by version " + std::to_string(managed->major) +
+                  " of DLPack, this is 1");
+  }
   const dlpack::Array& a = managed->array;
   const bool on_gpu = a.device.type == dlpack::kCuda;
   if (a.device.type != dlpack::kCpu && a.device.type != dlpack::kCudaHost && !on_gpu)
@@ -269,11 +281,7 @@ Tensor take_capsule(nb::handle capsule, const char* used_name, Copy copy) {
   const DType dtype = dtype_of(a.dtype);
   if (a.rank < 0 || a.rank > Shape::kMaxRank)
     throw Error("from_dlpack: the array has " + std::to_string(a.rank) + " dimensions, a tensor at most 8");
-  if constexpr (std::is_same_v<ManagedType, dlpack::ManagedVersioned>) {
-    if (managed->major != 1)
-      throw Error("from_dlpack: the array comes by version " + std::to_string(managed->major) +
-                  " of DLPack, this is 1");
-  }
+  if (a.rank > 0 && !a.shape) throw Error("from_dlpack: the array has no sizes");
   const auto width = static_cast<std::int64_t>(size_of(dtype));
   std::array<std::int64_t, Shape::kMaxRank> strides{};
   for (std::size_t k = 0; a.strides && k < static_cast<std::size_t>(a.rank); ++k) {
@@ -281,13 +289,13 @@ Tensor take_capsule(nb::handle capsule, const char* used_name, Copy copy) {
       throw Error("from_dlpack: the strides of the array lead out of memory");
   }
   PyCapsule_SetName(capsule.ptr(), used_name);
-  return adopt_memory(
-      {static_cast<std::byte*>(a.data) + a.byte_offset, dtype, a.rank, a.shape, a.strides ? strides.data() : nullptr,
-       [managed] {
-         if (managed->deleter) with_interpreter([&] { managed->deleter(managed); });
-       },
-       device},
-      copy, "from_dlpack");
+  return adopt_memory({a.data ? static_cast<std::byte*>(a.data) + a.byte_offset : nullptr, dtype, a.rank, a.shape,
+                       a.strides ? strides.data() : nullptr,
+                       [managed] {
+                         if (managed->deleter) with_interpreter([&] { managed->deleter(managed); });
+                       },
+                       device},
+                      copy, "from_dlpack");
 }
 
 Copy copy_mode(std::optional<bool> copy) { return !copy ? Copy::if_needed : *copy ? Copy::always : Copy::never; }

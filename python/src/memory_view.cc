@@ -26,37 +26,36 @@ void gather(std::byte* to, const std::byte* from, const Foreign& f, int axis, st
     gather(to + i * inner, from + i * f.strides[axis], f, axis + 1, width);
 }
 
-// Where the last element lies beyond the first one, in elements; {before, after} it.
-std::pair<std::int64_t, std::int64_t> reach(const Shape& shape, const std::int64_t* strides, const char* op) {
-  std::int64_t before = 0, after = 0;
+// Where the last element lies beyond the first one, in bytes; {before, after} it. Neither, nor the bytes between them,
+// are more than memory can have.
+std::pair<std::int64_t, std::int64_t> reach(const Foreign& f, const Shape& shape, const char* op) {
+  std::int64_t before = 0, after = 0, all = 0;
+  if (shape.numel() == 0) return {0, 0};
   for (int a = 0; a < shape.rank(); ++a) {
-    std::int64_t far = 0, &side = strides[a] < 0 ? before : after;
-    require(!__builtin_mul_overflow(shape[a] - 1, strides[a], &far) && !__builtin_add_overflow(side, far, &side),
+    std::int64_t far = 0, &side = f.strides[a] < 0 ? before : after;
+    require(!__builtin_mul_overflow(shape[a] - 1, f.strides[a], &far) && !__builtin_add_overflow(side, far, &side),
             "{}: the strides of the array lead out of memory", op);
   }
+  require(!__builtin_sub_overflow(after, before, &all) &&
+              !__builtin_add_overflow(all, static_cast<std::int64_t>(size_of(f.dtype)), &all),
+          "{}: the strides of the array lead out of memory", op);
   return {-before, after};
 }
 
 // A GPU's memory may be read by strides: it is never copied unless that is asked for.
-Tensor adopt_device_memory(Foreign& f, Copy copy, const char* op) {
-  const Shape shape(f.shape, f.rank);
+Tensor adopt_device_memory(Foreign& f, const Shape& shape, Copy copy, const char* op) {
   const auto width = static_cast<std::int64_t>(size_of(f.dtype));
-  std::array<std::int64_t, Shape::kMaxRank> in_elements{};
-  Strides strides = contiguous_strides(shape);
-  for (int a = 0; f.strides && a < f.rank; ++a) strides[a] = f.strides[a] / width;
-  for (int a = 0; a < f.rank; ++a) in_elements[static_cast<std::size_t>(a)] = strides[a];
-  const bool empty = shape.numel() == 0;
-  const auto [before, after] = empty ? std::pair<std::int64_t, std::int64_t>{} : reach(shape, in_elements.data(), op);
-  require(empty || f.data != nullptr, "{}: the array of shape {} has no memory", op, shape);
+  Strides strides;
+  for (int a = 0; a < f.rank; ++a) strides[a] = f.strides[a] / width;
+  const auto [before, after] = reach(f, shape, op);
   require(reinterpret_cast<std::uintptr_t>(f.data) % static_cast<std::uintptr_t>(width) == 0,
           "{}: elements of {} bytes at an address that is not a multiple of that; copy the array first", op, width);
   Streams* const streams = backend_of(f.device).streams();
   std::function<void()> release = streams ? streams->after_use(std::move(f.release)) : std::move(f.release);
   f.release = {};
-  BufferPtr buffer =
-      BufferPtr::wrap(static_cast<std::byte*>(f.data) - before * width,
-                      static_cast<std::size_t>((before + after + 1) * width), std::move(release), f.device);
-  const Tensor x = make_data(f.dtype, shape, Storage{std::move(buffer), before, strides});
+  BufferPtr buffer = BufferPtr::wrap(static_cast<std::byte*>(f.data) - before,
+                                     static_cast<std::size_t>(before + after + width), std::move(release), f.device);
+  const Tensor x = make_data(f.dtype, shape, Storage{std::move(buffer), before / width, strides});
   return copy == Copy::always ? copy_of(x) : x;
 }
 
@@ -120,20 +119,28 @@ Tensor adopt_memory(Foreign f, Copy copy, const char* op) {
       if (release && *release) (*release)();
     }
   } done{&f.release};
-  if (f.device != Device{}) return adopt_device_memory(f, copy, op);
   const Shape shape(f.shape, f.rank);
   const auto width = static_cast<std::int64_t>(size_of(f.dtype));
+  require(shape.numel() == 0 || f.data != nullptr, "{}: the array of shape {} has no memory", op, shape);
   std::array<std::int64_t, Shape::kMaxRank> row_major{};
   if (!f.strides) {
     const Strides dense = contiguous_strides(shape);
     for (int a = 0; a < f.rank; ++a) row_major[static_cast<std::size_t>(a)] = dense[a] * width;
     f.strides = row_major.data();
   }
-  // Axes from the outermost in memory to the innermost; dense if each stride is the extent of those within.
+  if (f.device != Device{}) return adopt_device_memory(f, shape, copy, op);
+  reach(f, shape, op);
+  // Axes from the outermost in memory to the innermost; dense if each stride is the extent of those within. An axis of
+  // size 1 goes with the one after it, as its stride means nothing.
   std::array<int, Shape::kMaxRank> order{};
+  std::array<std::int64_t, Shape::kMaxRank> step{};
+  for (int a = f.rank - 1; a >= 0; --a) {
+    const auto k = static_cast<std::size_t>(a);
+    step[k] = shape[a] > 1 ? f.strides[a] : a + 1 < f.rank ? step[k + 1] : width;
+  }
   std::iota(order.begin(), order.begin() + f.rank, 0);
   std::stable_sort(order.begin(), order.begin() + f.rank,
-                   [&](int a, int b) { return shape[a] > 1 && shape[b] > 1 ? f.strides[a] > f.strides[b] : false; });
+                   [&](int a, int b) { return step[static_cast<std::size_t>(a)] > step[static_cast<std::size_t>(b)]; });
   bool dense = reinterpret_cast<std::uintptr_t>(f.data) % static_cast<std::uintptr_t>(width) == 0;
   std::int64_t extent = width;
   for (int k = f.rank - 1; k >= 0; --k) {

@@ -82,6 +82,9 @@ NB_MODULE(_core, m) {
       std::rethrow_exception(p);
     } catch (const ebb::Error& e) {
       PyErr_SetString(exception_of(e.kind()), e.what());
+    } catch (const std::bad_cast&) {  // an element of a list, or one of several forms of an argument
+      PyErr_SetString(PyExc_TypeError,
+                      "an argument has a type that the function does not take; help() shows those it does");
     }
   });
   bind_dtypes(m);

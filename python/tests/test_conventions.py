@@ -176,3 +176,34 @@ def test_from_dlpack_says_that_the_memory_is_shared():
     array[0] = 7
     assert values(shared) == [7.0, 2.0] and values(copied) == [1.0, 2.0]
     assert "must not be changed" in ebb.from_dlpack.__doc__
+
+
+def test_arguments_of_a_wrong_type_are_type_errors():
+    x = ebb.ones((1,))
+    for call in (
+        lambda: ebb.eval(x, None),
+        lambda: ebb.interpolate(x, ebb.ones((2, 3, 4)), ebb.ones((3, 3))),
+        lambda: ebb.bilinear(x, None, -1e308),
+        lambda: ebb.upsample_bilinear(ebb.ones((2, 0)), float("inf")),
+    ):
+        with pytest.raises(TypeError):
+            call()
+
+
+def test_axes_of_matrix_norms_do_not_wrap_around():
+    x = ebb.ones((2, 3, 4))
+    assert ebb.linalg.matrix_norm(x, dim=(-3, -1)).shape == (3,)
+    for dim in ((5, 6), (-4, 0), (0, 3)):
+        with pytest.raises(IndexError, match="matrix_norm: axis"):
+            ebb.linalg.matrix_norm(x, dim=dim)
+    for y in (ebb.ones(()), ebb.ones((3,))):
+        with pytest.raises(IndexError, match="matrix_norm: axis"):
+            ebb.linalg.matrix_norm(y)
+    with pytest.raises(ValueError, match="named twice"):
+        ebb.linalg.matrix_norm(x, dim=(1, -2))
+
+
+def test_channels_are_not_dealt_out_from_no_piles():
+    for groups in (0, -1, 2):
+        with pytest.raises(ValueError, match="channel_shuffle: 3 channels"):
+            ebb.channel_shuffle(ebb.ones((2, 3, 4)), groups)

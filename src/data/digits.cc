@@ -179,7 +179,7 @@ class Dice {
   }
 
   std::uint64_t seed_, image_, block_ = 0;
-  std::uint32_t words_[4];
+  std::uint32_t words_[4] = {};
   int used_ = 4;
 };
 

@@ -45,7 +45,7 @@ class Draws {
     return value;
   }
   std::uint64_t seed_, stream_, block_ = 0;
-  std::uint32_t words_[4];
+  std::uint32_t words_[4] = {};
   int used_ = 2;
 };
 

@@ -14,6 +14,11 @@ namespace ebb::io {
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   std::shared_ptr<MappedFile> file(new MappedFile(path));
+  if (!given_file.path.empty() && path == given_file.path) {
+    file->data_ = given_file.bytes.data();
+    file->size_ = given_file.bytes.size();
+    return file;
+  }
   // Without O_NONBLOCK opening a pipe would wait for a writer.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   require(descriptor >= 0, Error::Kind::io, "{}: cannot be opened: {}", path, std::strerror(errno));
@@ -35,6 +40,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
     require(data != MAP_FAILED, Error::Kind::io, "{}: cannot be mapped: {}", path, std::strerror(reason));
     file->data_ = static_cast<const std::byte*>(data);
     file->size_ = size;
+    file->mapped_ = true;
   } else {
     ::close(descriptor);
   }
@@ -42,7 +48,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
 }
 
 MappedFile::~MappedFile() {
-  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (mapped_) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 }  // namespace ebb::io

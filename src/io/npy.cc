@@ -82,7 +82,7 @@ class HeaderReader {
     const std::size_t end = text_.find(quote, at_ + 1);
     require(end != std::string_view::npos && end - at_ < 64, Error::Kind::io,
             "{}: the .npy header has an unreadable string at position {}", where_, at_);
-    const std::string inside(text_.substr(at_ + 1, end - at_ - 1));
+    std::string inside(text_.substr(at_ + 1, end - at_ - 1));
     at_ = end + 1;
     return inside;
   }

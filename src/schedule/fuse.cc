@@ -312,7 +312,7 @@ class Fuser {
     t.reads = t.all();
     t.operand_map = t.map;
     if (!take_row_operand(t, x.inputs[1], level, x.shape.rank())) return std::nullopt;
-    return finish_row_op(t, axis, column, true);
+    return finish_row_op(t, x.shape.rank(), axis, column, true);
   }
 
   std::optional<Trial> attempt_place(std::int32_t v, int level) {
@@ -329,10 +329,17 @@ class Fuser {
     for (int d = 0; d < rank; ++d) {
       if (t.map[d] == kFree && !t.bind(d, x.shape[d], rank)) return std::nullopt;
     }
-    return finish_row_op(t, axis, t.map[axis], false);
+    return finish_row_op(t, rank, axis, t.map[axis], false);
   }
 
-  std::optional<Trial> finish_row_op(Trial& t, int axis, std::int8_t column, bool pick) {
+  std::optional<Trial> finish_row_op(Trial& t, int rank, int axis, std::int8_t column, bool pick) {
+    // Its dimensions are all axes of the space: along another one it would be computed again for every element, and never
+    // where there are none.
+    std::uint32_t covered = 1u << column;
+    for (int d = 0; d < rank; ++d) {
+      if (t.map[d] >= 0) covered |= 1u << t.map[d];
+    }
+    if (covered != t.all()) return std::nullopt;
     const std::uint32_t rows = t.all() & ~(1u << column);
     if (t.rows == Group::kUndecided) t.rows = rows;
     t.add_signature(t.all());

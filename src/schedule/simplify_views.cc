@@ -64,7 +64,8 @@ bool same_but_ones(const Shape& from, const std::array<std::int8_t, Shape::kMaxR
     if (i == from.rank() || from[i] != to[d]) return false;
     out[d] = shows[i++];
   }
-  return true;
+  while (i < from.rank() && from[i] == 1) ++i;
+  return i == from.rank();  // with no elements, dimensions of any size could be left over
 }
 
 }  // namespace

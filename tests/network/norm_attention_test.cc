@@ -58,7 +58,7 @@ TEST(ChannelNorms, GradientsAreSlopesTwice) {
       [](const Many& in) { return group_norm(in[0], 2, in[1], in[2]); },
       [](const Many& in) { return instance_norm(in[0], in[1], in[2]); },
   };
-  GradcheckOptions loose;
+  GradcheckOptions loose;  // differences of gradients: a digit less than differences of values
   loose.rtol = 1e-5, loose.atol = 1e-6;
   for (const FunctionOfMany& f : norms) {
     const GradcheckReport first = check_gradients(f, {x, w, b}), second = check_second_gradients(f, {x, w, b}, loose);
@@ -172,7 +172,7 @@ TEST(Attention, GradientsAreThoseOfTheFormula) {
 
 TEST(Attention, IsDifferentiableTwiceAndWithALearnedMask) {
   const Tensor q = values({2, 3, 2}, 1), k = values({2, 4, 2}, 2), v = values({2, 4, 3}, 3);
-  GradcheckOptions loose;
+  GradcheckOptions loose;  // differences of gradients: a digit less than differences of values
   loose.rtol = 1e-5, loose.atol = 1e-6;
   const FunctionOfMany f = [](const Many& in) {
     AttentionOptions o;

@@ -97,6 +97,15 @@ TEST(IndexBackward, AgreesWithDifferences) {
                   x);
 }
 
+// The number and its place are also read by a sweep that has no elements.
+TEST(IndexBackward, IsComputedBesideATensorOfNothing) {
+  for (int k = 0; k < 8; ++k) full({5}, 7 + k).eval();  // what memory that is not written would show
+  const Tensor one = full({}, 1.0).eval(), s = one + 1, nothing = s / zeros({16, 0, 5}).eval();
+  const Tensor placed = gather_backward(reshape(s, {1}), {5}, 0, cast(reshape(s, {1}), DType::i64));
+  eval({nothing, placed});
+  expect_values(placed, {5}, {0, 0, 2, 0, 0});
+}
+
 TEST(IndexBackward, ThePaddingRowGetsNothing) {
   const Tensor g = embedding_backward(ones({3, 2}), tensor({0, 1, 1}), 2, 1);
   expect_values(g, {2, 2}, {1, 1, 0, 0});

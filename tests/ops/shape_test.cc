@@ -23,6 +23,20 @@ TEST(Shape, ReshapeInfersOneSize) {
   EXPECT_EQ(unsqueeze(ramp({3}), -1).shape(), Shape({3, 1}));
 }
 
+// A total of no elements is still one number: it is computed although the dimensions that were dropped have none.
+TEST(Shape, ReshapeOfNothingDropsDimensionsOfAnySize) {
+  for (const Shape& shape : {Shape({0, 3, 0}), Shape({0, 3}), Shape({3, 0})}) {
+    for (int k = 0; k < 8; ++k) full({1}, 7 + k).eval();  // what memory that is not written would show
+    const Tensor x = zeros(shape, DType::f32).eval(), y = exp(x);
+    const Tensor product = prod(reshape(y, {0})), total = sum(reshape(y, {0}));
+    const Tensor reader = cast(product <= y, DType::f32) + total;
+    eval({product, total, reader, y});
+    expect_values(product, {}, {1});
+    expect_values(total, {}, {0});
+    EXPECT_EQ(reader.shape(), shape);
+  }
+}
+
 TEST(Shape, PermuteAndTranspose) {
   expect_values(permute(ramp({2, 3}), {1, 0}), {3, 2}, {0, 3, 1, 4, 2, 5});
   expect_values(transpose(ramp({1, 2, 2}), -1, 1), {1, 2, 2}, {0, 2, 1, 3});

@@ -70,6 +70,13 @@ TEST(Fuse, RenamedDimensionsAreFollowedAndReversedOnesAreNot) {
   EXPECT_EQ(Fused({slice(exp(x), 0, -1, kEnd, -1) + 1}).groups(), 2u);
 }
 
+TEST(Fuse, APlacedNumberIsNotComputedForAxesItHasNot) {
+  const Tensor s = leaf({}) + 1, wide = s / leaf({16, 3, 5});
+  const Tensor placed = gather_backward(reshape(s, {1}), {5}, 0, cast(reshape(s, {1}), DType::i64));
+  const Fused f({wide, placed});
+  EXPECT_NE(f.place(Op::place).group, f.place(Op::div).group);
+}
+
 TEST(Delay, WorkThatOnlyALaterSweepNeedsWaitsForIt) {
   const Tensor x = leaf({300, 400});
   const Fused f({exp(x) * sum(x)});

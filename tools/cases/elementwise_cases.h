@@ -99,7 +99,7 @@ inline std::vector<Case> elementwise_cases() {
       binary(
           Op::xlogy, "xlogy", [](const Tensor& a, const Tensor& b) { return xlogy(a, b); },
           [](double a, double b) { return a * std::log(b); }, {{-2, -0.3}, {0.3, 2}}, {{0.3, 3}}),
-      looser(20, unary(
+      looser(20, unary(  // one rounding per term of a sum of a dozen powers
                      Op::polygamma, "polygamma", [](const Tensor& t) { return polygamma(1, t); },
                      [](double x) { return reference_of(Op::polygamma, 1, x); }, {{0.5, 5}})),
       binary(
@@ -193,7 +193,7 @@ inline std::vector<Case> activation_cases() {
                   : x < -0.5 ? x + 0.5
                              : 0,
                   {-2, -0.6}, {-0.4, 0.4}, {0.6, 2}),
-      looser(3, EBB_FORMULA(tanhshrink, x - std::tanh(x), {-3, -0.5}, {0.5, 3})),
+      looser(3, EBB_FORMULA(tanhshrink, x - std::tanh(x), {-3, -0.5}, {0.5, 3})),  // at ±0.5 it cancels to 1/13
       unary(
           Op::threshold, "threshold", [](const Tensor& t) { return threshold(t, 0.2, -3); },
           [](double x) { return x > 0.2 ? x : -3; }, {{-2, 0.1}, {0.3, 2}}),

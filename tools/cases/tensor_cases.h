@@ -392,7 +392,7 @@ inline void add_matrix_cases(std::vector<Case>& cases) {
     // Solvers lose the condition number of their matrices, some tens here, to their residuals and differences of
     // gradients.
     c.sums_products = op == Op::matmul;
-    c.loose = op == Op::matmul ? 4 : 200;
+    c.loose = op == Op::matmul ? 4 : 200;  // matmul: sums of up to hundreds of products, in another order
     c.loose_gradient = 10;
     cases.push_back(c);
   };

@@ -77,7 +77,7 @@ inline std::vector<Case> window_cases() {
     };
     Case c;
     c.sums_products = true;
-    c.loose = 2;
+    c.loose = 2;            // sums of tens of products, in another order than the formula's
     c.loose_gradient = 30;  // differences of long sums: their rounding, divided by the step
     c.inputs.resize(2);
 
@@ -218,7 +218,7 @@ inline std::vector<Case> window_cases() {
     c.shapes = {{{1, 2, 4, 4}}, {{2, 1, 3, 3}}, {{3, 5, 9, 17}}, {{0, 2, 4, 4}}};
     c.large = {{16, 8, 40, 40}};
     c.sums_products = true;
-    c.loose = 2;
+    c.loose = 2;            // as above
     c.loose_gradient = 10;  // as above
     c.op = Op::convolution;
     c.name = include ? "avg_pool2d" : "avg_pool2d_of_what_exists";

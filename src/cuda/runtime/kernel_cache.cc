@@ -94,25 +94,30 @@ struct Header {
   std::uint64_t magic = kMagic, key_low = 0, key_high = 0, checksum = 0, bytes = 0;
 };
 
-std::string read_file(const std::filesystem::path& path, const Header& expected) {
+}  // namespace
+
+std::string read_kernel_file(const std::filesystem::path& path, KernelKey key) {
   std::ifstream in(path, std::ios::binary);
   Header h;
   if (!in.read(reinterpret_cast<char*>(&h), sizeof h)) return {};
-  if (h.magic != kMagic || h.key_low != expected.key_low || h.key_high != expected.key_high) return {};
-  std::string code{std::istreambuf_iterator<char>(in), {}};
-  if (code.size() != h.bytes || hash(code, 1) != h.checksum) return {};
+  if (h.magic != kMagic || h.key_low != key.low || h.key_high != key.high) return {};
   std::error_code none;
+  const std::uintmax_t bytes = std::filesystem::file_size(path, none);
+  if (none || h.bytes != bytes - sizeof h) return {};
+  std::string code(h.bytes, '\0');
+  if (!in.read(code.data(), static_cast<std::streamsize>(code.size())) || hash(code, 1) != h.checksum) return {};
   std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now(), none);  // for trim()
   return code;
 }
 
+namespace {
+
 // Under a name of its own first, so that nobody ever reads half a file. Failing only costs the next process its time.
-void write_file(const std::filesystem::path& path, Header h, const std::string& code) {
+void write_file(const std::filesystem::path& path, KernelKey key, const std::string& code) {
   static std::atomic<unsigned> count{0};
   std::error_code none;
   const std::filesystem::path temporary = path.string() + fmt::format(".{}.{}", ::getpid(), count.fetch_add(1));
-  h.bytes = code.size();
-  h.checksum = hash(code, 1);
+  const Header h{kMagic, key.low, key.high, hash(code, 1), code.size()};
   bool whole = false;
   {
     std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
@@ -167,13 +172,11 @@ std::string make_code(const std::string& text, const std::string& architecture) 
   std::string key = fmt::format("{} {}.{}", architecture, major, minor);
   for (const char* option : kOptions) key += std::string(" ") + option;
   key += "\n" + source;
-  Header h;
-  h.key_low = hash(key, 2);
-  h.key_high = hash(key, 3);
+  const KernelKey hashed{hash(key, 2), hash(key, 3)};
   const std::filesystem::path in = folder();
-  const std::filesystem::path path = in / fmt::format("{:016x}{:016x}", h.key_high, h.key_low);
+  const std::filesystem::path path = in / fmt::format("{:016x}{:016x}", hashed.high, hashed.low);
   if (!in.empty()) {
-    std::string code = read_file(path, h);
+    std::string code = read_kernel_file(path, hashed);
     if (!code.empty()) {
       std::lock_guard guard(stats_mutex);
       ++stats.from_disk;
@@ -181,7 +184,7 @@ std::string make_code(const std::string& text, const std::string& architecture) 
     }
   }
   std::string code = compile(source, architecture);
-  if (!in.empty()) write_file(path, h, code);
+  if (!in.empty()) write_file(path, hashed, code);
   return code;
 }
 

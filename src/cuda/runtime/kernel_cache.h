@@ -1,4 +1,6 @@
 #pragma once
+#include <cstdint>
+#include <filesystem>
 #include <string>
 
 namespace ebb::cuda {
@@ -8,6 +10,12 @@ namespace ebb::cuda {
 // used where it is the user's alone, files are checked, and those used last are kept up to EBB_CUDA_CACHE_MB (512; 0:
 // none).
 std::string machine_code(const std::string& text, const std::string& architecture);
+
+// What is in a file of that folder, if it is whole and of this key; empty otherwise.
+struct KernelKey {
+  std::uint64_t low = 0, high = 0;
+};
+std::string read_kernel_file(const std::filesystem::path& path, KernelKey key);
 
 struct CompileStats {
   long compiled = 0, from_disk = 0;

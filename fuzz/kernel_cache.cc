@@ -1,0 +1,22 @@
+#include "cuda/runtime/kernel_cache.h"
+
+#include <cstring>
+
+#include "target.h"
+
+// A file of the cache of GPU kernels, asked for by the key that it claims to have.
+EBB_FUZZ_TARGET(kernel_cache) {
+  using namespace ebb;
+  using namespace ebb::fuzz;
+  cuda::KernelKey key;
+  if (bytes.size() >= 24) {
+    std::memcpy(&key.low, bytes.data() + 8, 8);
+    std::memcpy(&key.high, bytes.data() + 16, 8);
+  }
+  const std::string code = cuda::read_kernel_file(opened_file_of(bytes), key);
+  if (!code.empty() &&
+      (bytes.size() != 40 + code.size() || std::memcmp(code.data(), bytes.data() + 40, code.size()) != 0))
+    found("a kernel that is not the file's");
+  ++key.low;
+  if (!cuda::read_kernel_file(opened_file_of(bytes), key).empty()) found("a kernel of another key");
+}
