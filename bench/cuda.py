@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Ebb beside PyTorch on one GPU: the same inputs, value and gradient, in one run.
 
-    bench/cuda.py [--suite losses,rows,norms,linear_ce,small] [--quick] [--json FILE]
+    bench/cuda.py [--suite losses,rows,norms,linear_ce,attention,ctc,small] [--quick] [--json FILE]
 
 Contenders: Ebb compiled (`ebb.compile`), PyTorch eager, and torch.compile of value and gradient as one graph. Liger's
 fused cross-entropy takes part where it is installed. Contenders take turns; a time is the median of their rounds,
@@ -205,7 +205,6 @@ def linear_ce(table, quick):
         x = torch.randn(n, width, device=device, dtype=torch.bfloat16)
         head = torch.randn(vocabulary, width, device=device, dtype=torch.bfloat16) * 0.02
         target = torch.randint(0, vocabulary, (n,), device=device)
-        step = ebb.compile(ebb.value_and_grad(ebb.linear_cross_entropy, argnums=(0, 1)))
         given = [in_ebb(t) for t in (x, head, target)]
         logits = torch.empty(n, vocabulary, device=device, dtype=torch.bfloat16)
 
@@ -220,20 +219,49 @@ def linear_ce(table, quick):
             value = F.cross_entropy(F.linear(*leaves), target)
             return torch.autograd.grad(value, leaves)
 
-        ebb.cuda.reset_peak_memory_stats()
-        before = ebb.cuda.memory_allocated()
-        value, (of_x, of_head) = step(*given)
-        ebb.cuda.synchronize()
-        if n * vocabulary < 1 << 30:
-            for mine, theirs in zip((of_x, of_head), eager()):
-                error = far_from(torch.from_dlpack(mine), theirs)
-                assert error < 2e-2, f"linear_ce: Ebb's gradient is off by {error:.2g} of PyTorch's"
-        del value, of_x, of_head
-        peak = (ebb.cuda.max_memory_allocated() - before) / 1e9
-        table.row(f"linear_ce bf16 {n} x {width} x {vocabulary}", 0,
-                  {"ebb": lambda: step(*given), "eager": eager, "three products": products})
-        print(f"{'':<44} peak beyond the inputs, gradients included: {peak:.2f} GB")
+        for words, options in (("", {}), (", bf16 logits", {"round_logits": True}),
+                               (", bf16 logits and sums", {"round_logits": True, "round_sums": True})):
+            step = ebb.value_and_grad(lambda a, h, t: ebb.linear_cross_entropy(a, h, t, **options), argnums=(0, 1))
+
+            def mine():
+                value, gradients = step(*given)
+                ebb.eval(value, *gradients)
+                return gradients
+
+            ebb.cuda.empty_cache()
+            ebb.cuda.reset_peak_memory_stats()
+            before = ebb.cuda.memory_allocated()
+            gradients = mine()
+            ebb.cuda.synchronize()
+            peak = (ebb.cuda.max_memory_allocated() - before) / 1e9
+            if n * vocabulary < 1 << 30:
+                for one, theirs in zip(gradients, eager()):
+                    error = far_from(torch.from_dlpack(one), theirs)
+                    assert error < 2e-2, f"linear_ce{words}: Ebb's gradient is off by {error:.2g} of PyTorch's"
+            del gradients
+            table.row(f"linear_ce {n} x {width} x {vocabulary}{words}", 0,
+                      {"ebb": mine, "eager": eager, "three products": products})
+            print(f"{'':<44} peak beyond the inputs, gradients included: {peak:.2f} GB")
         del logits
+
+
+def attention(table, quick):
+    shape = (4 if quick else 16, 12, 1024, 64)
+    q, k, v, g = (torch.randn(shape, device=device, dtype=torch.bfloat16) for _ in range(4))
+    compare(table, f"attention bf16 {list(shape)}, causal, fwd+bwd",
+            lambda q, k, v, g: (ebb.scaled_dot_product_attention(q, k, v, is_causal=True) * g).sum(),
+            lambda q, k, v, g: (F.scaled_dot_product_attention(q, k, v, is_causal=True) * g).sum(), [q, k, v, g], 0,
+            2e-2, wrt=3)
+
+
+def ctc(table, _):
+    frames, batch, classes, length = 512, 64, 128, 64
+    x = torch.randn(frames, batch, classes, device=device).log_softmax(-1)
+    labels = torch.randint(1, classes, (batch, length), device=device)
+    frame_counts = torch.full((batch,), frames, device=device)
+    lengths = torch.full((batch,), length, device=device)
+    compare(table, f"ctc_loss f32 T {frames}, N {batch}, C {classes}, S {length}", ebb.ctc_loss, F.ctc_loss,
+            [x, labels, frame_counts, lengths], 0, 1e-4)
 
 
 def small(table, _):
@@ -246,7 +274,8 @@ def small(table, _):
             lambda a, b, x, t: F.cross_entropy(torch.relu(x @ a) @ b, t), [*w, batch, labels], 0, 1e-4, wrt=2)
 
 
-SUITES = {"losses": losses, "rows": rows, "norms": norms, "linear_ce": linear_ce, "small": small}
+SUITES = {"losses": losses, "rows": rows, "norms": norms, "linear_ce": linear_ce, "attention": attention,
+          "ctc": ctc, "small": small}
 
 
 def main():

@@ -118,6 +118,16 @@ TEST_P(LibraryOnGpu, CopiesOfAllLengths) {
   }
 }
 
+// Of halves in parts, both ways round, and with a length that does not divide into them.
+TEST_P(LibraryOnGpu, ProductsOverManyElements) {
+  for (const std::int64_t k : {16384, 16392}) {
+    const Tensor a = real({3, k}), b = real({k, 5}), c = transpose(real({5, k}), 0, 1),
+                 d = transpose(real({k, 3}), 0, 1);
+    compare("matmul", {a, b}, [](const std::vector<Tensor>& in) { return matmul(in[0], in[1]); });
+    compare("matmul, transposed", {d, c}, [](const std::vector<Tensor>& in) { return matmul(in[0], in[1]); });
+  }
+}
+
 TEST_P(LibraryOnGpu, LinearCrossEntropy) {
   const Tensor x = real({11, 6}), head = real({13, 6}), bias = real({13}), weight = abs(real({13})).eval();
   Tensor target = randint(0, 13, {11}).eval();
