@@ -8,16 +8,17 @@
 namespace ebb::cuda {
 
 void run_collective(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
-  const auto& collective = *static_cast<const RankedCollective*>(call.data.get());
-  std::vector<BufferPtr> keep(collective.inputs);
+  const auto& collective = *static_cast<const Collective*>(call.data.get());
+  const auto* const ranked = dynamic_cast<const RankedCollective*>(&collective);
+  std::vector<BufferPtr> keep(ranked ? ranked->inputs : call.inputs.size());
   std::vector<View> given;
   for (std::size_t k = 0; k < keep.size(); ++k) given.push_back(packed(gpu, call.inputs[k], keep[k], "collective"));
   LibraryCall dense = call;
   dense.inputs = given;
-  if (NcclRanks* const ranks = NcclRanks::of(collective, gpu)) {
+  if (NcclRanks* const ranks = ranked ? NcclRanks::of(*ranked, gpu) : nullptr) {
     check(driver().synchronize(gpu.stream()), "cuStreamSynchronize");
     mark.throw_so_far();  // other ranks must not go on with what this one could not compute
-    ranks->run(collective, dense);
+    ranks->run(*ranked, dense);
     return;
   }
   std::vector<BufferPtr> memory;  // on the host
