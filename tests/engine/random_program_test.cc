@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "engine/oracle.h"
+#include "test_device.h"
 
 // Random graphs: whatever the scheduler makes of them, the numbers are those of evaluating node by node.
 namespace ebb {
