@@ -195,7 +195,7 @@ std::string Printer::placed_before(const Pass& pass) {
   for (std::int32_t v = 0; v < n_; ++v) {
     if (!pass.needed[static_cast<std::size_t>(v)] || instr(v).kind != Kind::place) continue;
     std::vector<char> needed(static_cast<std::size_t>(n_));
-    std::string names, give;
+    std::string give;
     for (const std::size_t o : pass.outputs) {
       const std::int32_t value = p_.outputs[o].value;
       need(value, needed);
