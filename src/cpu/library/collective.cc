@@ -8,8 +8,9 @@
 namespace ebb::cpu {
 
 void run_collective(const LibraryCall& call) {
-  const auto& collective = *static_cast<const RankedCollective*>(call.data.get());
-  std::vector<BufferPtr> keep(collective.inputs);
+  const auto& collective = *static_cast<const Collective*>(call.data.get());
+  const auto* const ranked = dynamic_cast<const RankedCollective*>(&collective);
+  std::vector<BufferPtr> keep(ranked ? ranked->inputs : call.inputs.size());
   std::vector<View> given;
   for (std::size_t k = 0; k < keep.size(); ++k) given.push_back(packed(call.inputs[k], keep[k], "collective"));
   LibraryCall dense = call;
