@@ -81,6 +81,10 @@ class Backend {
   virtual bool has(Op op) const = 0;  // an operation of class library
   virtual void run(const LibraryCall& call, Run& run) = 0;
 
+  // What a special function costs on an element, in bytes of memory that are moved in the same time. Sweeps make again
+  // what would cost more to be written and read. 0: they never do.
+  virtual int bytes_of_a_function() const { return 0; }
+
   // Sweeps of one kind (not 0) that do not depend on each other may be run together: the steps `calls` name.
   virtual std::uint64_t kind(const CompiledSweep&) const { return 0; }
   virtual void run_together(std::span<const SweepCall>, Run&) {}

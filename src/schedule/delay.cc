@@ -1,55 +1,79 @@
 #include "schedule/delay.h"
 
 #include <algorithm>
+#include <numeric>
+#include <span>
+
+#include "schedule/placed.h"
 
 namespace ebb {
+
+// Levels of one fusion count from its own waits. Told to wait for them, the next would be a level later, and so on: so
+// decisions look at the levels that its sweeps would have if nothing but `delay` held them up.
+Levels natural_levels(const ValueGraph& g, const Fusion& f, const std::vector<int>& delay) {
+  const Placed placed{g, f};
+  const std::size_t n = g.values.size();
+  Levels levels{std::vector<int>(n, 0), std::vector<int>(n, 0)};
+  std::vector<int> of_group(f.groups.size(), 0);
+  std::vector<std::int32_t> order(n);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int32_t a, std::int32_t b) { return f.places[a].level < f.places[b].level; });
+  const auto level = [&](std::int32_t v) { return std::max(levels.sweep[v], levels.sweep[g.base(v)]); };
+  const auto ready = [&](std::int32_t v) { return level(v) + (placed.computed(v) ? 1 : 0); };
+  for (std::size_t begin = 0, end = 0; begin < n; begin = end) {
+    while (end < n && f.places[order[end]].level == f.places[order[begin]].level) ++end;
+    const std::span<const std::int32_t> now(order.data() + begin, end - begin);
+    for (const std::int32_t v : now) {
+      const int group = f.places[v].group;
+      if (group < 0) continue;
+      int own = delay.empty() ? 0 : delay[v];
+      for (const std::int32_t in : g.values[v].inputs) {
+        const std::int32_t b = g.base(in);
+        own = std::max(own, f.places[b].group == group ? levels.own[b] : ready(in));
+      }
+      levels.own[v] = own;
+      of_group[group] = std::max(of_group[group], own);
+    }
+    for (const std::int32_t v : now) {
+      if (f.places[v].group >= 0) {
+        levels.sweep[v] = of_group[f.places[v].group];
+        continue;
+      }
+      const Value& x = g.values[v];
+      if (x.is_leaf) continue;
+      int own = 0;
+      for (const std::int32_t in : x.inputs)
+        own = std::max(own, x.is_view() && x.op != Op::depend ? level(in) : ready(in));
+      if (x.op == Op::depend && placed.computed(v)) --own;  // as Fuser places it
+      levels.own[v] = levels.sweep[v] = own;
+    }
+  }
+  return levels;
+}
+
 namespace {
 
-// Is v a level after `group`, which it reads, for no other reason than that the two do not fit into one sweep? Waiting
-// for v is in vain then: it would move on by as much.
-bool refused(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved, std::int32_t v, int group) {
-  if (group < 0 || f.places[v].group < 0 || f.places[v].group == group) return false;
-  if (!moved.empty() && moved[v] > 0) return false;
-  int level = 0;
-  for (std::int32_t in : g.values[v].inputs) {
-    const std::int32_t b = g.base(in);
-    const Placement& p = f.places[b];
-    if (p.group == group && p.post == Post::no) continue;
-    const Op op = g.values[b].op;
-    const bool made = p.group >= 0 || op == Op::output || info(op).cls == OpClass::library;
-    level = std::max(level, std::max(p.level, f.places[in].level) + (made ? 1 : 0));
-  }
-  return level < f.places[v].level;
+// Does v read `in` from memory wherever the two are?
+bool apart(const ValueGraph& g, const Refusals& refusals, std::int32_t v, std::int32_t in) {
+  const Value& x = g.values[in];
+  return (x.is_view() && !x.mappable) || refusals.contains({v, g.base(in)});
 }
 
 }  // namespace
 
 // Work that only later levels need is better done there: what it reads is in memory anyway, what it makes then is not.
-// Reductions make little of much, so they wait a level or two at most. Gives the level each value should wait for;
-// `moved` is what an earlier round was told, whose effect on levels must not count as a reason to wait.
-std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved) {
+// Reductions make little of much, so they wait a level or two at most. Gives the level each value should wait for.
+std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f, const Levels& levels, const Refusals& refusals) {
   const auto n = static_cast<std::int32_t>(g.values.size());
   constexpr int kNever = 1 << 30;
-  // The level a value would have if nothing had been told to wait.
-  auto needed = [&](std::int32_t v) {
-    if (moved.empty() || f.places[v].group < 0) return f.places[v].level;
-    int level = 0;
-    for (std::int32_t in : g.values[v].inputs) {
-      const std::int32_t b = g.base(in);
-      if (moved[b] > 0) continue;
-      const bool same = f.places[b].group >= 0 && f.places[b].group == f.places[v].group;
-      const bool made = f.places[b].group >= 0 || info(g.values[b].op).cls == OpClass::library;
-      level = std::max(level, std::max(f.places[b].level, f.places[in].level) + (made && !same ? 1 : 0));
-    }
-    return std::min(level, f.places[v].level);
-  };
   std::vector<int> use(n, kNever);
   std::vector<int> out(n, 0);
   for (std::int32_t r : g.roots) use[r] = -1;  // roots stay where they are
   for (std::int32_t v = n - 1; v >= 0; --v) {
     const Value& x = g.values[v];
     const Placement& p = f.places[v];
-    int level = needed(v);
+    int level = levels.own[v];
     if (p.group >= 0 && p.post == Post::no && use[v] != kNever && use[v] > level) {
       const bool reduces = info(x.op).cls == OpClass::reduce || x.op == Op::pick;
       if (!reduces || use[v] <= level + 2) out[v] = level = use[v];
@@ -59,7 +83,7 @@ std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f, const std::
     // call, and everything after it, to a later level.
     const bool call = !x.is_leaf && info(x.op).cls == OpClass::library;
     for (std::int32_t in : x.inputs) {
-      const bool before = call || refused(g, f, moved, v, f.places[g.base(in)].group);
+      const bool before = call || apart(g, refusals, v, in);
       use[in] = std::min(use[in], use[v] == -1 && x.is_view() ? -1 : level - before);
     }
   }
@@ -78,7 +102,7 @@ struct Division {
 
 // Divides every group for which that is worth it.
 template <class Use>
-void each_division(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved, Use&& use) {
+void each_division(const ValueGraph& g, const Fusion& f, const Levels& levels, const Refusals& refusals, Use&& use) {
   struct Read {
     std::int32_t made, user;
     bool joins;  // could be in one sweep with it, on a later level
@@ -90,7 +114,7 @@ void each_division(const ValueGraph& g, const Fusion& f, const std::vector<int>&
       const std::int32_t b = g.base(in);
       const int group = f.places[b].group;
       if (group < 0 || group == f.places[v].group) continue;
-      reads[group].push_back({b, v, f.places[v].group >= 0 && !refused(g, f, moved, v, group)});
+      reads[group].push_back({b, v, f.places[v].group >= 0 && !apart(g, refusals, v, in)});
     }
   }
   constexpr int kNever = 1 << 30;
@@ -99,12 +123,12 @@ void each_division(const ValueGraph& g, const Fusion& f, const std::vector<int>&
     auto full = [&](std::int32_t v) { return f.places[v].post == Post::no && f.places[v].varies == group.all(); };
     Division d{kNever, {}};
     for (const Read& r : reads[k]) {
-      if (r.joins && full(r.made)) d.later = std::min(d.later, f.places[r.user].level);
+      if (r.joins && full(r.made)) d.later = std::min(d.later, levels.sweep[r.user]);
     }
     if (d.later == kNever) continue;
     d.early.assign(g.values.size(), 0);
     for (const Read& r : reads[k]) {
-      const int level = f.places[r.user].level;
+      const int level = levels.sweep[r.user];
       const bool waits =
           r.joins ? level < d.later || (level == d.later && f.places[r.made].post != Post::no) : level <= d.later;
       if (waits) d.early[r.made] |= f.places[r.made].post != Post::no ? Division::total : Division::reader;
@@ -117,7 +141,7 @@ void each_division(const ValueGraph& g, const Fusion& f, const std::vector<int>&
     }
     bool worth = false;
     for (const Read& r : reads[k]) {
-      worth |= r.joins && full(r.made) && f.places[r.user].level == d.later && !d.early[r.made];
+      worth |= r.joins && full(r.made) && levels.sweep[r.user] == d.later && !d.early[r.made];
     }
     if (worth) use(group, d);
   }
@@ -131,17 +155,18 @@ bool is_cheap(Op op) { return info(op).cls == OpClass::elementwise && !info(op).
 // A sweep whose values a later one needs again is better run with that one: they then never go through memory. Only
 // what the later one waits for stays behind, with what it is made of. (Cross-entropy: the number of kept targets is
 // counted first; all the rest, value and gradient, is one sweep after that.)
-void delay_groups(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved, std::vector<int>& delay) {
-  each_division(g, f, moved, [&](const Group& group, const Division& d) {
+void delay_groups(const ValueGraph& g, const Fusion& f, const Levels& levels, const Refusals& refusals,
+                  std::vector<int>& delay) {
+  each_division(g, f, levels, refusals, [&](const Group& group, const Division& d) {
     for (std::int32_t m : group.members) {
       if (!d.early[m]) delay[m] = std::max(delay[m], d.later);
     }
   });
 }
 
-bool compute_twice_what_totals_share(ValueGraph& g, const Fusion& f) {
+bool compute_twice_what_totals_share(ValueGraph& g, const Fusion& f, const Refusals& refusals) {
   std::vector<char> early(g.values.size(), 0), shared(g.values.size(), 0);
-  each_division(g, f, {}, [&](const Group& group, const Division& d) {
+  each_division(g, f, natural_levels(g, f, {}), refusals, [&](const Group& group, const Division& d) {
     std::vector<char> late(g.values.size(), 0);
     for (std::int32_t m : group.members) {
       if (d.early[m] == Division::total) early[m] = 1;

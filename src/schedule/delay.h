@@ -1,22 +1,35 @@
 #pragma once
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "schedule/fuse.h"
 
 namespace ebb {
 
+// Readers, and what they read but cannot have in their own sweep: it shows only where the two are on one level, so it
+// is kept from round to round.
+using Refusals = std::set<std::pair<std::int32_t, std::int32_t>>;
+
 // When work should wait for a later level. Both inspect a finished fusion and return, for each value, the earliest
 // level at which the next round of fusion may place it.
 
-// For values that only later levels need. `moved` is the result of an earlier round.
-std::vector<int> latest_levels(const ValueGraph& graph, const Fusion& fusion, const std::vector<int>& moved);
+// When a value could be made, and when its sweep (or call) could be run, if nothing waited but for `delay`.
+struct Levels {
+  std::vector<int> own, sweep;
+};
+Levels natural_levels(const ValueGraph& graph, const Fusion& fusion, const std::vector<int>& delay);
+
+// For values that only later levels need.
+std::vector<int> latest_levels(const ValueGraph& graph, const Fusion& fusion, const Levels& levels,
+                               const Refusals& refusals);
 
 // For whole sweeps whose values a later sweep reads again; raises entries of `delay`.
-void delay_groups(const ValueGraph& graph, const Fusion& fusion, const std::vector<int>& moved,
+void delay_groups(const ValueGraph& graph, const Fusion& fusion, const Levels& levels, const Refusals& refusals,
                   std::vector<int>& delay);
 
 // Where such a sweep waits, what a total is computed from stays behind with the total. Cheap values among them that the
 // sweep also needs are computed in both instead of going through memory. Returns whether the graph has changed.
-bool compute_twice_what_totals_share(ValueGraph& graph, const Fusion& fusion);
+bool compute_twice_what_totals_share(ValueGraph& graph, const Fusion& fusion, const Refusals& refusals);
 
 }  // namespace ebb

@@ -7,6 +7,7 @@
 #include "schedule/delay.h"
 #include "schedule/join.h"
 #include "schedule/placed.h"
+#include "schedule/recompute.h"
 #include "schedule/trial.h"
 
 namespace ebb {
@@ -27,9 +28,13 @@ namespace {
 // A total this small is worth waiting for inside its sweep: the whole space becomes one row.
 constexpr std::int64_t kSmallSpace = 16384;
 
+constexpr int kRoundsOfDelay = 3;  // a total that is waited for in vain would go on forever
+constexpr int kMostRounds = 250;
+
 class Fuser {
  public:
-  Fuser(const ValueGraph& graph, const std::vector<int>& not_before) : g_(graph), not_before_(not_before) {}
+  Fuser(const ValueGraph& graph, const std::vector<int>& not_before, Refusals& refusals)
+      : g_(graph), not_before_(not_before), refusals_(refusals) {}
 
   Fusion run() {
     f_.places.resize(g_.values.size());
@@ -60,11 +65,23 @@ class Fuser {
       commit(v, level, *t);
       return;
     }
+    note_refusals(v, level);
     // Everything it needs in memory, then it always fits a sweep of its own.
     for (std::int32_t in : x.inputs) level = std::max(level, placed_.ready(in));
     std::optional<Trial> t = attempt(v, level);
     require(t.has_value(), "internal: {} {} fits no sweep", info(x.op).name, x.shape);
     commit(v, level, *t);
+  }
+
+  // What v cannot have in its own sweep. Where it reads a total, that is the reason, and no other sweep helps.
+  void note_refusals(std::int32_t v, int level) {
+    std::vector<std::int32_t> inside;
+    for (std::int32_t in : value(v).inputs) {
+      if (!placed_.inside(in, level)) continue;
+      if (placed_.of_base(in).post != Post::no) return;
+      inside.push_back(g_.base(in));
+    }
+    for (std::int32_t b : inside) refusals_.insert({v, b});
   }
 
   // Does memory v have different elements along d?
@@ -333,8 +350,8 @@ class Fuser {
   }
 
   std::optional<Trial> finish_row_op(Trial& t, int rank, int axis, std::int8_t column, bool pick) {
-    // Its dimensions are all axes of the space: along another one it would be computed again for every element, and never
-    // where there are none.
+    // Its dimensions are all axes of the space: along another one it would be computed again for every element, and
+    // never where there are none.
     std::uint32_t covered = 1u << column;
     for (int d = 0; d < rank; ++d) {
       if (t.map[d] >= 0) covered |= 1u << t.map[d];
@@ -376,25 +393,42 @@ class Fuser {
 
   const ValueGraph& g_;
   const std::vector<int>& not_before_;
+  Refusals& refusals_;
   Fusion f_;
   const Placed placed_{g_, f_};
 };
 
-}  // namespace
-
-Fusion fuse(ValueGraph& graph) {
+Fusion fuse_as_late_as_useful(ValueGraph& graph) {
   std::vector<int> wait;
-  Fusion fusion = Fuser(graph, wait).run();
-  if (compute_twice_what_totals_share(graph, fusion)) fusion = Fuser(graph, wait).run();
+  Refusals refusals;
+  Fusion fusion = Fuser(graph, wait, refusals).run();
+  if (compute_twice_what_totals_share(graph, fusion, refusals)) {
+    refusals.clear();  // values have other numbers
+    fusion = Fuser(graph, wait, refusals).run();
+  }
+  // What does not fit shows in one place after the other, since whatever comes later then is on other levels than
+  // expected: the rounds go on while they bring news.
   std::vector<int> delay(graph.values.size(), 0);
-  for (int round = 0; round < 3; ++round) {
-    std::vector<int> next = latest_levels(graph, fusion, wait);
-    delay_groups(graph, fusion, wait, delay);
+  for (int quiet = 0, round = 0; quiet < 3 && round < kMostRounds; ++round) {
+    const std::size_t known = refusals.size();
+    const Levels levels = natural_levels(graph, fusion, delay);
+    std::vector<int> next = latest_levels(graph, fusion, levels, refusals);
+    if (round < kRoundsOfDelay) delay_groups(graph, fusion, levels, refusals, delay);
     for (std::size_t v = 0; v < next.size(); ++v) next[v] = std::max(next[v], delay[v]);
     if (next == wait || (wait.empty() && std::all_of(next.begin(), next.end(), [](int l) { return l == 0; }))) break;
     wait = std::move(next);
-    fusion = Fuser(graph, wait).run();
+    fusion = Fuser(graph, wait, refusals).run();
+    quiet = refusals.size() > known ? 0 : quiet + 1;
   }
+  return fusion;
+}
+
+}  // namespace
+
+Fusion fuse(ValueGraph& graph, int bytes_of_a_function) {
+  Fusion fusion = fuse_as_late_as_useful(graph);
+  if (bytes_of_a_function > 0 && compute_again_what_costs_less(graph, fusion, bytes_of_a_function))
+    fusion = fuse_as_late_as_useful(graph);
   return fusion;
 }
 

@@ -50,8 +50,9 @@ struct Fusion {
   std::vector<Placement> places;  // one per value
 };
 
-// May compute values twice where that keeps them out of memory: the graph then changes.
-Fusion fuse(ValueGraph& graph);
+// May compute values twice where that keeps them out of memory: the graph then changes. How much depends on what a
+// special function costs the device, see Backend.
+Fusion fuse(ValueGraph& graph, int bytes_of_a_function = 0);
 
 // The map of value `v` (a member, or a view that a sweep can follow) as seen by a member of the same group.
 AxisMap seen_map(const ValueGraph& graph, const Fusion& fusion, std::int32_t v);

@@ -89,7 +89,7 @@ class Planner {
   }
 
   Plan run() {
-    f_ = fuse(g_);
+    f_ = fuse(g_, backend_of(plan_.device).bytes_of_a_function());
     find_live();
     make_steps();
     order_steps();

@@ -34,10 +34,21 @@ struct Fused {
   ValueGraph graph;
   Fusion fusion;
 
-  explicit Fused(const std::vector<Tensor>& roots) : graph(simplified(roots)), fusion(fuse(graph)) {}
+  explicit Fused(const std::vector<Tensor>& roots, int bytes_of_a_function = 0)
+      : graph(simplified(roots)), fusion(fuse(graph, bytes_of_a_function)) {}
   std::size_t groups() const {
     return static_cast<std::size_t>(
         std::count_if(fusion.groups.begin(), fusion.groups.end(), [](const Group& g) { return !g.members.empty(); }));
+  }
+  // Bytes that sweeps write.
+  std::int64_t written() const {
+    std::int64_t bytes = 0;
+    for (std::size_t v = 0; v < graph.values.size(); ++v) {
+      const Value& x = graph.values[v];
+      if (fusion.places[v].in_memory && fusion.places[v].group >= 0)
+        bytes += x.shape.numel() * static_cast<std::int64_t>(size_of(x.dtype));
+    }
+    return bytes;
   }
   // Where the only value of this operation went.
   const Placement& place(Op op) const {

@@ -1,0 +1,152 @@
+#include "schedule/recompute.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "schedule/placed.h"
+
+namespace ebb {
+namespace {
+
+constexpr std::int64_t kWorthwhile = 32 << 10;  // bytes; less stays in the caches
+constexpr int kMostOperations = 48;             // to make one value again
+
+class Recomputing {
+ public:
+  Recomputing(ValueGraph& graph, const Fusion& fusion, int bytes_of_a_function)
+      : g_(graph), f_(fusion), bytes_of_a_function_(bytes_of_a_function), kept_(graph.values.size(), 1) {}
+
+  bool run() {
+    const auto n = static_cast<std::int32_t>(g_.values.size());
+    find_readers();
+    for (std::int32_t v = 0; v < n; ++v) {
+      if (f_.places[v].group >= 0) kept_[v] = f_.places[v].in_memory;
+    }
+    bool any = false;
+    for (std::int32_t v = n - 1; v >= 0; --v) any |= decide(v);
+    if (!any) return false;
+    for (std::int32_t v = 0; v < n; ++v) {
+      const int group = f_.places[v].group;
+      if (group < 0) continue;
+      for (std::size_t k = 0; k < g_.values[v].inputs.size(); ++k) {
+        const std::int32_t in = g_.values[v].inputs[k], b = g_.base(in);
+        if (f_.places[b].group >= 0 && f_.places[b].group != group && !kept_[b])
+          g_.values[v].inputs[k] = copied(group, in);
+      }
+    }
+    sort_inputs_first(g_);
+    return true;
+  }
+
+ private:
+  const Value& value(std::int32_t v) const { return g_.values[v]; }
+  std::int64_t bytes(std::int32_t v) const {
+    const Value& x = value(v);
+    if (x.is_leaf && x.op != Op::data) return 0;
+    return x.shape.numel() * static_cast<std::int64_t>(size_of(x.dtype));
+  }
+  bool can_be_made_again(std::int32_t v) const {
+    const Value& x = value(v);
+    return !x.is_view() && f_.places[v].group >= 0 && f_.places[v].post == Post::no &&
+           info(x.op).cls == OpClass::elementwise && x.op != Op::check;
+  }
+
+  // Which sweeps read what from memory, and what must stay there for others.
+  void find_readers() {
+    must_stay_.assign(g_.values.size(), 0);
+    for (std::int32_t r : g_.roots) must_stay_[g_.base(r)] = 1;
+    for (std::int32_t v = 0; v < static_cast<std::int32_t>(g_.values.size()); ++v) {
+      const Value& x = value(v);
+      if (x.is_view() && x.op != Op::depend && x.op != Op::output) continue;
+      for (std::int32_t in : x.inputs) {
+        const std::int32_t b = g_.base(in);
+        const int group = f_.places[v].group;
+        if (group < 0 || !followed(in)) must_stay_[b] = 1;
+        if (group >= 0 && f_.places[b].group != group && !(value(b).op == Op::constant)) reads_[group].insert(b);
+      }
+    }
+  }
+  // Can a sweep look through this view, all the way down to its base?
+  bool followed(std::int32_t v) const {
+    for (; value(v).is_view(); v = value(v).inputs[0]) {
+      if (!value(v).mappable || value(v).op == Op::depend || value(v).op == Op::output) return false;
+    }
+    return true;
+  }
+
+  // What is read from memory to make v again, and what that takes.
+  struct Cone {
+    std::set<std::int32_t> frontier, inside;
+    int costly = 0;
+  };
+  void grow(std::int32_t v, Cone& cone) const {
+    if (!cone.inside.insert(v).second) return;
+    cone.costly += info(value(v).op).costly;
+    for (std::int32_t in : value(v).inputs) {
+      const std::int32_t b = g_.base(in);
+      if (value(b).op == Op::constant && value(b).inputs.empty()) continue;
+      if (!kept_[b] && can_be_made_again(b)) {
+        if (cone.inside.size() <= kMostOperations) grow(b, cone);
+      } else {
+        cone.frontier.insert(b);
+      }
+    }
+  }
+
+  bool decide(std::int32_t v) {
+    if (!kept_[v] || must_stay_[v] || !can_be_made_again(v) || bytes(v) < kWorthwhile) return false;
+    std::vector<int> readers;
+    for (auto& [group, reads] : reads_) {
+      if (reads.contains(v)) readers.push_back(group);
+    }
+    if (readers.empty()) return false;
+    Cone cone;
+    grow(v, cone);
+    if (cone.inside.size() > kMostOperations) return false;
+    const auto sweeps = static_cast<std::int64_t>(readers.size());
+    std::int64_t again = cone.costly * bytes_of_a_function_ * value(v).shape.numel() * sweeps;
+    for (std::int32_t u : cone.frontier) {
+      if (!kept_[u]) again += bytes(u);
+      for (int group : readers) again += reads_[group].contains(u) ? 0 : bytes(u);
+    }
+    if (again >= bytes(v) * (1 + sweeps)) return false;
+    kept_[v] = 0;
+    for (int group : readers) {
+      reads_[group].erase(v);
+      reads_[group].insert(cone.frontier.begin(), cone.frontier.end());
+    }
+    for (std::int32_t u : cone.frontier) kept_[u] = 1;
+    return true;
+  }
+
+  std::int32_t copied(int group, std::int32_t v) {
+    const std::int32_t b = g_.base(v);
+    if (kept_[b] || !can_be_made_again(b)) return v;
+    if (const auto found = copies_.find({group, v}); found != copies_.end()) return found->second;
+    Value copy = value(v);
+    copy.node = -1;
+    for (std::int32_t& in : copy.inputs) in = copied(group, in);
+    if (copy.is_view()) copy.base = copied(group, copy.base);
+    g_.values.push_back(std::move(copy));
+    const auto made = static_cast<std::int32_t>(g_.values.size()) - 1;
+    kept_.push_back(1);  // a copy is not copied
+    return copies_[{group, v}] = made;
+  }
+
+  ValueGraph& g_;
+  const Fusion& f_;
+  const int bytes_of_a_function_;
+  std::vector<char> kept_;  // in memory, where a sweep makes it
+  std::vector<char> must_stay_;
+  std::map<int, std::set<std::int32_t>> reads_;
+  std::map<std::pair<int, std::int32_t>, std::int32_t> copies_;
+};
+
+}  // namespace
+
+bool compute_again_what_costs_less(ValueGraph& graph, const Fusion& fusion, int bytes_of_a_function) {
+  return Recomputing(graph, fusion, bytes_of_a_function).run();
+}
+
+}  // namespace ebb

@@ -1,0 +1,14 @@
+#pragma once
+#include "schedule/fuse.h"
+
+namespace ebb {
+
+// Values that one sweep writes and others read, and that those make sooner from what they read anyway or from less:
+// each of them gets copies of the operations. What costs `bytes_of_a_function` is a special function on an element, in
+// bytes of memory. Returns whether the graph has changed.
+//
+// (Training: the gradient of gelu needs its argument and an error function of it. Both are made of a product in bf16
+// that is in memory, so nothing in f32 is kept for the backward pass.)
+bool compute_again_what_costs_less(ValueGraph& graph, const Fusion& fusion, int bytes_of_a_function);
+
+}  // namespace ebb
