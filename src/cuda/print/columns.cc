@@ -8,6 +8,10 @@
 
 namespace ebb::cuda {
 
+namespace {
+constexpr std::size_t kSumsAtATime = 4;  // 256 of each in shared memory
+}
+
 // A thread has a few columns and goes down the rows of its group.
 std::string Printer::columns_kernel() {
   Pass pass;
@@ -91,30 +95,40 @@ std::string Printer::finish_kernel() {
       std::any_of(p_.instrs.begin(), p_.instrs.end(), [](const Instr& i) { return i.level == Level::column; });
   if (!wide) return top + indented(text, "  ") + "}\n";
 
-  // Groups of rows in chains, which are added in order; a block has eight columns.
+  // Groups of rows in chains, which are added in order; a block has eight columns. Several sums at a time, so that more
+  // loads are in flight.
   std::string sums, columns = coordinates(layout_.columns);
+  for (std::size_t from = 0; from < column_sums_.size(); from += kSumsAtATime) {
+    const std::size_t to = std::min(column_sums_.size(), from + kSumsAtATime);
+    std::string loop, leave, add;
+    for (std::size_t k = from; k < to; ++k) {
+      const std::int32_t v = column_sums_[k];
+      const std::string op = reduction_text(instr(v).op), w = wide_text(instr(v).type);
+      sums += fmt::format("{0} sum{1} = {2}::nothing<{0}>();\n", w, v, op);
+      loop += fmt::format(
+          "    sum{0} = {1}::of(sum{0}, from_bits(sum{0}, a.work[a.sums + ({2} * a.groups + g) * a.columns + col]));\n",
+          v, op, sum_number(v));
+      leave += fmt::format("  shared[{} + threadIdx.x] = bits_of(sum{});\n", (k - from) * kThreads, v);
+      add += fmt::format("    sum{0} = {1}::of(sum{0}, from_bits(sum{0}, shared[{2} + c * 8 + threadIdx.x]));\n", v, op,
+                         (k - from) * kThreads);
+    }
+    sums += fmt::format(
+        "if (chain < {0} && col < a.columns) {{\n#pragma unroll {1}\n  for (i64 g = chain; g < a.groups; g += {0}) "
+        "{{\n",
+        kChains, 16 / (to - from));
+    sums += loop + "  }\n" + leave + "}\n__syncthreads();\n";
+    sums += fmt::format("if (chain == 0 && col < a.columns) {{\n  for (int c = 1; c < {}; ++c) {{\n", kChains) + add +
+            "  }\n}\n__syncthreads();\n";
+  }
   for (std::int32_t v = 0; v < n_; ++v) {
     const Instr& i = instr(v);
     if (i.level != Level::column) continue;
-    if (i.kind != Kind::columns) {
-      columns += define(v);
-      if (is_check(v)) columns += check(v, "col");
+    if (i.kind == Kind::columns) {
+      columns += define(v, converted(fmt::format("sum{}", v), is_real(i.type) ? RegType::f64 : RegType::i64, i.type));
       continue;
     }
-    const std::string op = reduction_text(i.op), w = wide_text(i.type);
-    sums += fmt::format("{0} sum{1} = {2}::nothing<{0}>();\n", w, v, op);
-    sums += fmt::format(
-        "if (chain < {0} && col < a.columns) {{\n"
-        "#pragma unroll 16\n  for (i64 g = chain; g < a.groups; g += {0}) sum{1} = {2}::of(sum{1}, from_bits(sum{1}, "
-        "a.work[a.sums + ({3} * a.groups + g) * a.columns + col]));\n  shared[threadIdx.x] = bits_of(sum{1});\n}}\n",
-        kChains, v, op, sum_number(v));
-    sums += "__syncthreads();\n";
-    sums += fmt::format(
-        "if (chain == 0 && col < a.columns) {{\n  for (int c = 1; c < {0}; ++c) sum{1} = {2}::of(sum{1}, "
-        "from_bits(sum{1}, "
-        "shared[c * 8 + threadIdx.x]));\n}}\n__syncthreads();\n",
-        kChains, v, op);
-    columns += define(v, converted(fmt::format("sum{}", v), is_real(i.type) ? RegType::f64 : RegType::i64, i.type));
+    columns += define(v);
+    if (is_check(v)) columns += check(v, "col");
   }
   for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
     if (instr(p_.outputs[o].value).level == Level::column) columns += store(p_.outputs[o], o);

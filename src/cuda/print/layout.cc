@@ -11,6 +11,8 @@ using Kind = Instr::Kind;
 constexpr std::int64_t kMostBlocks = 1 << 16;
 constexpr std::int64_t kColumnWords = 1 << 20;  // partial sums over rows, about
 constexpr std::int64_t kFewestGroups = 64, kMostGroups = 4096;
+constexpr int kMostSumWords = 96;  // of a thread's sums over rows, in registers
+constexpr int kWarpsOfSums = 16;   // on a multiprocessor, with twice as many registers as that
 
 std::int64_t pieces(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
 unsigned blocks_for(std::int64_t n) { return static_cast<unsigned>(std::clamp<std::int64_t>(n, 1, kMostBlocks)); }
@@ -108,6 +110,21 @@ void lay_rows_on_chip(const Program& p, const GpuLimits& limits, Layout& l) {
   l.row_bytes = l.staged_slots * slot_bytes;
 }
 
+// Short rows with sums over rows: as many warps as a group has chunks of rows, up to eight.
+void divide_group(const Program& p, std::int64_t columns, Layout& l) {
+  if (columns == 0 || columns > kSegment) return;
+  const std::int64_t slots = pieces(columns, 32 * kLeaf);
+  std::int64_t words = 0;
+  for (const Instr& i : p.instrs) {
+    if (i.kind == Kind::columns) words += slots * kLeaf * element_bytes(i.type) / 4;
+  }
+  if (words > kMostSumWords) return;
+  l.chunk_warps = static_cast<int>(std::min<std::int64_t>(8, l.group_rows / kChunkRows));
+  l.slots = slots;
+  l.threads = l.bound_threads = 32 * l.chunk_warps;
+  l.bound_blocks = kWarpsOfSums / l.chunk_warps;
+}
+
 // Warps with as equal shares of a row's segments as can be.
 void divide_row(Layout& l, std::int64_t columns, std::int64_t most_warps) {
   const std::int64_t rounds = std::max<std::int64_t>(1, pieces(l.segments, most_warps));
@@ -197,6 +214,9 @@ Layout layout_of(const Program& p, const GpuLimits& limits) {
     l.slots = l.lanes < 32 ? 1 : pieces(columns, 32 * kLeaf);
     lay_rows_on_chip(p, limits, l);
     l.blocks = blocks_for(pieces(rows, kThreads / l.lanes));
+  } else if (l.mapping == Mapping::row_groups && (divide_group(p, columns, l), l.chunk_warps > 0)) {
+    lay_rows_on_chip(p, limits, l);
+    l.blocks = blocks_for(l.groups);
   } else {
     l.long_row = l.segments > kGroup;
     divide_row(l, columns, l.segments <= 64 ? 16 : 32);

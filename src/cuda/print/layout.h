@@ -41,6 +41,7 @@ struct Layout {
   std::int64_t row_bytes = 0;        // of the row on chip
   bool kept_on_chip = true;          // sums over a few rows
   std::int64_t kept_bytes = 0;
+  int chunk_warps = 0;  // of a block, each with a chunk of rows and its sums in registers: short rows; 0: not so
 
   std::int64_t segments = 0;  // of a row
   std::int64_t parts = 0;     // of totals
@@ -49,6 +50,7 @@ struct Layout {
   unsigned blocks = 1;
   int bound_threads = kThreads, bound_blocks = 0;  // of the text
 
+  bool row_in_warp() const { return mapping == Mapping::lanes_per_row || chunk_warps > 0; }
   const Walk& line() const { return mapping == Mapping::elements ? elements : columns; }
   Access access(const Strides& strides, DType dtype) const;
   bool may_align(const Strides& strides, DType dtype) const;  // where its base does

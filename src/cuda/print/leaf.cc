@@ -164,6 +164,11 @@ std::string Printer::leaf(const Pass& pass) {
       body += fmt::format("chunk{0}[j] = {1}::of(chunk{0}[j], {2});\n", v, op, element_of_reduction(v));
       continue;
     }
+    if (layout_.chunk_warps > 0) {
+      body +=
+          fmt::format("chunk{0}[slot].set(j, {1}::of(chunk{0}[slot].at(j), {2}));\n", v, op, element_of_reduction(v));
+      continue;
+    }
     const std::string kept = fmt::format("kept_at + kept{}", v);
     before += fmt::format("Pack<{0}, 8> chunk{1} = chunk_begins ? all_of({2}) : read_own<{0}>({3}, slot);\n",
                           element_type(v), v, nothing(v), kept);

@@ -583,6 +583,16 @@ template <class T> EBB Pack<T, 8> all_of(T x) {
   for (int j = 0; j < 8; ++j) r.set(j, x);
   return r;
 }
+// An element that a warp has written of its row.
+template <class T> EBB T of_warp(char* base, int warp, int col) {
+  constexpr int kChunks = (int)sizeof(T) / 2, kOfWords = 16 / (int)sizeof(T);
+  const int leaf = col >> 3, j = col & 7, thread = 32 * warp + (leaf & 31);
+  const Words4* const at = (const Words4*)base + ((leaf >> 5) * kChunks + j / kOfWords) * (int)blockDim.x + thread;
+  Pack<T, 8> r;
+#pragma unroll
+  for (int k = 0; k < (int)sizeof(T) / 4; ++k) r.w[k] = at->x[j % kOfWords * ((int)sizeof(T) / 4) + k];
+  return r.at(0);
+}
 template <class Op, class W, class T> EBB void add_chunk(u64* at, const Pack<T, 8>& chunk, int live, bool first) {
 #pragma unroll
   for (int j = 0; j < 8; ++j) {

@@ -26,9 +26,23 @@ Printer::Printer(const Program& program, const GpuLimits& limits, Alignment alig
       alignment_(alignment),
       n_(static_cast<std::int32_t>(program.instrs.size())) {
   const auto is_half = [](DType d) { return d == DType::f16 || d == DType::bf16; };
-  coarse_ = std::any_of(p_.outputs.begin(), p_.outputs.end(), [&](const Output& o) { return is_half(o.dtype); }) &&
-            std::all_of(p_.outputs.begin(), p_.outputs.end(),
-                        [&](const Output& o) { return is_half(o.dtype) || !is_floating(o.dtype); });
+  const bool all_halves =
+      std::any_of(p_.outputs.begin(), p_.outputs.end(), [&](const Output& o) { return is_half(o.dtype); }) &&
+      std::all_of(p_.outputs.begin(), p_.outputs.end(),
+                  [&](const Output& o) { return is_half(o.dtype) || !is_floating(o.dtype); });
+  coarse_.assign(p_.instrs.size(), 1);
+  if (!all_halves) {
+    for (const Output& o : p_.outputs) coarse_[static_cast<std::size_t>(o.value)] &= is_half(o.dtype);
+    for (std::int32_t v = n_; v-- > 0;) {
+      const Instr& i = instr(v);
+      if (is_check(v)) coarse_[static_cast<std::size_t>(v)] = 0;
+      if (coarse_[static_cast<std::size_t>(v)] || i.kind == Kind::load || (i.kind == Kind::round && is_half(i.dtype)))
+        continue;
+      for (const std::int32_t u : i.arg) {
+        if (u >= 0) coarse_[static_cast<std::size_t>(u)] = 0;
+      }
+    }
+  }
   for (std::int32_t v = 0; v < n_; ++v) {
     const Instr& i = instr(v);
     if ((i.kind == Kind::compute && i.op == Op::check) || i.kind == Kind::pick || i.kind == Kind::place) {
@@ -231,7 +245,7 @@ std::string Printer::expression(std::int32_t v) {
       if (!placing_) return is_only_added(v) ? "-0.0f" : fmt::format("({})0", type_text(i.type));
       return fmt::format("col == place{} ? {} : ({})0", v, name(a), type_text(i.type));
     default:
-      if (coarse_ && i.type == RegType::f32 && instr(a).type == RegType::f32) {
+      if (coarse_[static_cast<std::size_t>(v)] && i.type == RegType::f32 && instr(a).type == RegType::f32) {
         if (const char* quick = quick_function(i.op))
           return fmt::format("{}({}{}{})", quick, name(a), b < 0 ? "" : ", ", name(b));
       }

@@ -80,6 +80,8 @@ class Printer {
 
   std::string head(const char* kernel, const std::string& bounds) const;
   std::string elements_kernel();
+  std::string sums_begin() const;
+  std::string sums_end() const;
   std::string rows_kernel();
   std::string columns_kernel();
   std::string finish_kernel();
@@ -105,7 +107,7 @@ class Printer {
   const Layout layout_;
   const Alignment alignment_;
   const std::int32_t n_;
-  bool coarse_ = false;  // all results are halves
+  std::vector<char> coarse_;  // values that are rounded to halves wherever they go
   bool in_finish_ = false, in_leaf_ = false;
   bool placing_ = true;  // what is placed is looked for at every element
   SweepText out_;

@@ -37,6 +37,12 @@ Printer::Pass Printer::pass_of(int stage) const {
 // Every leaf of the row that is this thread's: `leaf`, and `slot`, its number among them.
 std::string Printer::over_leaves(const std::string& body, const std::string& end_of_segment) {
   const std::string index = layout_.small ? "int" : "i64";
+  if (layout_.chunk_warps > 0) {  // all of them, so that sums stay in registers
+    return fmt::format(
+               "#pragma unroll\nfor (int slot = 0; slot < {}; ++slot) {{\n  const int leaf = slot * {} + lane * {};\n",
+               layout_.slots, 32 * kLeaf, kLeaf) +
+           "  if (leaf < columns) {\n" + indented(body, "    ") + "  }\n}\n" + end_of_segment;
+  }
   if (layout_.mapping == Mapping::lanes_per_row) {
     if (layout_.lanes < 32) {
       return "{\n  const int slot = 0, leaf = lane * 8;\n  if (leaf < columns) {\n" + indented(body, "    ") +
@@ -79,7 +85,7 @@ std::string Printer::row_pass(int stage) {
     if (instr(v).kind == Kind::reduce) return define(v, narrowed(v, all));
     return fmt::format("if (lead) a.work[{} * a.parts + row] = bits_of({});\n", total_number(v), all);
   };
-  if (layout_.mapping == Mapping::lanes_per_row) {
+  if (layout_.row_in_warp()) {
     text += over_leaves(body, "") + (by_owner ? placed_after(pass) : "");
     for (const std::int32_t v : pass.reductions) {
       text += fmt::format("const {0} all{1} = sum{1}.segment<{2}>();\n", wide_type(v), v, layout_.lanes);
@@ -217,7 +223,7 @@ std::string Printer::placed_after(const Pass& pass) {
   for (std::int32_t v = 0; v < n_; ++v) {
     if (!pass.needed[static_cast<std::size_t>(v)] || instr(v).kind != Kind::place) continue;
     // Who has it: see over_leaves.
-    const bool lanes = layout_.mapping == Mapping::lanes_per_row;
+    const bool lanes = layout_.row_in_warp();
     std::string owner = fmt::format("(place{} / {}) % {} == lane", v, kLeaf, lanes ? layout_.lanes : 32);
     if (!lanes) owner += fmt::format(" && (place{} / {}) % warps == warp", v, kSegment);
     text += fmt::format("if (place{0} >= 0 && {1}) {{\n  const i64 col = place{0};\n", v, owner);
@@ -303,13 +309,46 @@ std::string Printer::next_row() {
   return text + "{\n" + indented(row_of(next) + rows_begin("_next"), "  ") + "}\n";
 }
 
+// A round of a block's warps: each has a chunk of rows, and at its end all threads add the chunks, in order.
+std::string Printer::sums_begin() const {
+  std::string text = fmt::format("for (i64 base = group_first; base < group_end; base += {} * warps) {{\n", kChunkRows);
+  text += fmt::format("const i64 chunk_first = base + {} * warp;\n", kChunkRows);
+  text +=
+      fmt::format("const i64 chunk_end = chunk_first + {0} < group_end ? chunk_first + {0} : group_end;\n", kChunkRows);
+  for (const std::int32_t v : column_sums_)
+    text += fmt::format(
+        "Pack<{0}, 8> chunk{1}[{2}];\n#pragma unroll\nfor (int slot = 0; slot < {2}; ++slot) chunk{1}[slot] = "
+        "all_of({3});\n",
+        element_type(v), v, layout_.slots, nothing(v));
+  return text;
+}
+std::string Printer::sums_end() const {
+  std::string text, sums;
+  for (const std::int32_t v : column_sums_) {
+    const std::string op = reduction_text(instr(v).op), wide = wide_text(instr(v).type);
+    text += fmt::format(
+        "#pragma unroll\nfor (int slot = 0; slot < {0}; ++slot) write_own(kept_at + kept{1}, slot, chunk{1}[slot]);\n",
+        layout_.slots, v);
+    sums += fmt::format("  u64* const at{} = a.work + a.sums + ({} * a.groups + group) * a.columns + col;\n", v,
+                        sum_number(v));
+    sums += fmt::format("  {0} sum{1} = base == group_first ? {2}::nothing<{0}>() : from_bits(({0})0, *at{1});\n", wide,
+                        v, op);
+    sums += fmt::format(
+        "  for (int c = 0; c < warps && base + {0} * c < group_end; ++c)\n"
+        "    sum{1} = {2}::of(sum{1}, ({3})of_warp<{4}>(kept_at + kept{1}, c, col));\n  *at{1} = bits_of(sum{1});\n",
+        kChunkRows, v, op, wide, element_type(v));
+  }
+  return text + "__syncthreads();\nfor (int col = threadIdx.x; col < columns; col += blockDim.x) {\n" + sums +
+         "}\n__syncthreads();\n}\n";
+}
+
 std::string Printer::rows_kernel() {
   const bool lanes = layout_.mapping == Mapping::lanes_per_row, grouped = layout_.mapping == Mapping::row_groups;
-  const bool chip = !layout_.staged.empty();
+  const bool chip = !layout_.staged.empty(), chunked = layout_.chunk_warps > 0;
   // Which rows: `first_row` goes from turn to turn, and `row` is this thread's.
   const int rows_of_block = lanes ? kThreads / layout_.lanes : 1;
   row_step_ = grouped ? "1" : fmt::format("(i64)gridDim.x * {}", rows_of_block);
-  row_end_ = grouped ? "group_end" : "a.rows";
+  row_end_ = chunked ? "chunk_end" : grouped ? "group_end" : "a.rows";
   for (int stage = 0; stage < p_.stages; ++stage) {
     if (!pass_of(stage).empty()) last_pass_ = stage;
   }
@@ -343,7 +382,7 @@ std::string Printer::rows_kernel() {
     text += "const bool lead = lane == 0;\n";
   } else {
     text += "const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;\n";
-    text += "const bool lead = threadIdx.x == 0;\n";
+    text += fmt::format("const bool lead = {} == 0;\n", chunked ? "lane" : "threadIdx.x");
   }
   std::string begin;
   if (grouped) {
@@ -359,6 +398,10 @@ std::string Printer::rows_kernel() {
       text += fmt::format("const i64 {} = {};\n", kept, number(kept, offset));
       offset += layout_.slots * kLeaf * layout_.threads * (instr(v).type == RegType::f32 ? 4 : 8);
     }
+    if (chunked) {
+      text += sums_begin();
+      begin = "chunk_first";
+    }
   } else {
     begin = fmt::format("(i64)blockIdx.x * {}", rows_of_block);
     if (lanes) begin += fmt::format(" + (threadIdx.x >> 5) * {}", 32 / layout_.lanes);
@@ -371,7 +414,7 @@ std::string Printer::rows_kernel() {
   loop += row_of("first_row");
   loop += coordinates(layout_.rows);
   if (chip) loop += "wait_for_copies<0>();\n";
-  if (grouped) {
+  if (grouped && !chunked) {
     loop += fmt::format("const bool chunk_begins = (row - group_first) % {0} == 0;\n", kChunkRows);
     loop += fmt::format("const bool chunk_ends = (row - group_first) % {0} == {0} - 1 || row + 1 == group_end;\n",
                         kChunkRows);
@@ -381,6 +424,7 @@ std::string Printer::rows_kernel() {
   if (chip) loop += "copies_begun();\n";
   text += fmt::format("for (i64 first_row = {}; first_row < {}; first_row += {}) {{\n", begin, row_end_, row_step_) +
           indented(loop, "  ") + "}\n";
+  if (chunked) text += sums_end();
   if (grouped) text += "}\n";
   const std::string bounds =
       lanes ? std::to_string(kThreads) : fmt::format("{}, {}", layout_.bound_threads, layout_.bound_blocks);
