@@ -33,6 +33,20 @@ class Repeatable : public ::testing::Test {
   }
 };
 
+// Each warp of a block has some of a group's rows, and the last group has fewer: the sums over rows are those of a sweep
+// without rows, and those of numbers that need their row first.
+TEST_F(Repeatable, SumsOverRowsAreTheSameBesideRows) {
+  const std::int64_t rows = 8405, columns = 1000;
+  for (const DType d : {DType::f32, DType::f64}) {
+    const Tensor x = real({rows, columns}, d);
+    const Tensor y = x + 0 * max(x, 1, true), beside = sum(y, 0), least = min(y, 0);
+    eval({y, beside, least});
+    EXPECT_EQ(bits({beside}), bits({sum(x, 0)})) << name(d);
+    EXPECT_EQ(bits({least}), bits({min(x, 0)})) << name(d);
+    EXPECT_EQ(bits({y}), bits({x})) << name(d);
+  }
+}
+
 TEST_F(Repeatable, TenRunsHaveTheSameBits) {
   const bool small = device_is_emulated();
   const std::int64_t rows = small ? 37 : 1000, classes = small ? 70 : 5003, width = small ? 24 : 264;
