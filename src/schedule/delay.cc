@@ -8,9 +8,20 @@
 
 namespace ebb {
 
+namespace {
+
+// Does v read `in` from memory wherever the two are?
+bool apart(const ValueGraph& g, const Refusals& refusals, std::int32_t v, std::int32_t in) {
+  const Value& x = g.values[in];
+  return (x.is_view() && !x.mappable) || refusals.contains({v, g.base(in)});
+}
+
+}  // namespace
+
 // Levels of one fusion count from its own waits. Told to wait for them, the next would be a level later, and so on: so
-// decisions look at the levels that its sweeps would have if nothing but `delay` held them up.
-Levels natural_levels(const ValueGraph& g, const Fusion& f, const std::vector<int>& delay) {
+// decisions look at the levels that values would have if nothing but `delay` held them up, and all shared a sweep that
+// are not known to be apart.
+Levels natural_levels(const ValueGraph& g, const Fusion& f, const Refusals& refusals, const std::vector<int>& delay) {
   const Placed placed{g, f};
   const std::size_t n = g.values.size();
   Levels levels{std::vector<int>(n, 0), std::vector<int>(n, 0)};
@@ -30,7 +41,8 @@ Levels natural_levels(const ValueGraph& g, const Fusion& f, const std::vector<in
       int own = delay.empty() ? 0 : delay[v];
       for (const std::int32_t in : g.values[v].inputs) {
         const std::int32_t b = g.base(in);
-        own = std::max(own, f.places[b].group == group ? levels.own[b] : ready(in));
+        const bool joins = f.places[b].group >= 0 && f.places[b].post == Post::no && !apart(g, refusals, v, in);
+        own = std::max(own, f.places[b].group == group ? levels.own[b] : joins ? level(in) : ready(in));
       }
       levels.own[v] = own;
       of_group[group] = std::max(of_group[group], own);
@@ -51,16 +63,6 @@ Levels natural_levels(const ValueGraph& g, const Fusion& f, const std::vector<in
   }
   return levels;
 }
-
-namespace {
-
-// Does v read `in` from memory wherever the two are?
-bool apart(const ValueGraph& g, const Refusals& refusals, std::int32_t v, std::int32_t in) {
-  const Value& x = g.values[in];
-  return (x.is_view() && !x.mappable) || refusals.contains({v, g.base(in)});
-}
-
-}  // namespace
 
 // Work that only later levels need is better done there: what it reads is in memory anyway, what it makes then is not.
 // Reductions make little of much, so they wait a level or two at most. Gives the level each value should wait for.
@@ -166,7 +168,7 @@ void delay_groups(const ValueGraph& g, const Fusion& f, const Levels& levels, co
 
 bool compute_twice_what_totals_share(ValueGraph& g, const Fusion& f, const Refusals& refusals) {
   std::vector<char> early(g.values.size(), 0), shared(g.values.size(), 0);
-  each_division(g, f, natural_levels(g, f, {}), refusals, [&](const Group& group, const Division& d) {
+  each_division(g, f, natural_levels(g, f, refusals, {}), refusals, [&](const Group& group, const Division& d) {
     std::vector<char> late(g.values.size(), 0);
     for (std::int32_t m : group.members) {
       if (d.early[m] == Division::total) early[m] = 1;

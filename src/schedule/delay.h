@@ -18,7 +18,8 @@ using Refusals = std::set<std::pair<std::int32_t, std::int32_t>>;
 struct Levels {
   std::vector<int> own, sweep;
 };
-Levels natural_levels(const ValueGraph& graph, const Fusion& fusion, const std::vector<int>& delay);
+Levels natural_levels(const ValueGraph& graph, const Fusion& fusion, const Refusals& refusals,
+                      const std::vector<int>& delay);
 
 // For values that only later levels need.
 std::vector<int> latest_levels(const ValueGraph& graph, const Fusion& fusion, const Levels& levels,

@@ -73,15 +73,31 @@ class Fuser {
     commit(v, level, *t);
   }
 
-  // What v cannot have in its own sweep. Where it reads a total, that is the reason, and no other sweep helps.
+  // What v cannot have in its own sweep: what does not fit by itself, or else the smallest of those that do not fit
+  // together. Where it reads a total, that is the reason, and no other sweep helps.
   void note_refusals(std::int32_t v, int level) {
-    std::vector<std::int32_t> inside;
+    std::vector<std::int32_t> all;
     for (std::int32_t in : value(v).inputs) {
       if (!placed_.inside(in, level)) continue;
       if (placed_.of_base(in).post != Post::no) return;
-      inside.push_back(g_.base(in));
+      all.push_back(g_.base(in));
     }
-    for (std::int32_t b : inside) refusals_.insert({v, b});
+    if (all.empty()) return;
+    bool found = false;
+    for (std::int32_t b : all) {
+      alone_ = b;
+      if (attempt(v, level)) continue;
+      refusals_.insert({v, b});
+      found = true;
+    }
+    alone_ = -1;
+    if (found) return;
+    const auto size = [this](std::int32_t b) { return value(b).shape.numel(); };
+    refusals_.insert({v, *std::min_element(all.begin(), all.end(),
+                                           [&](std::int32_t a, std::int32_t b) { return size(a) < size(b); })});
+  }
+  bool inside(std::int32_t in, int level) const {
+    return placed_.inside(in, level) && (alone_ < 0 || g_.base(in) == alone_);
   }
 
   // Does memory v have different elements along d?
@@ -131,7 +147,7 @@ class Fuser {
     const int rank = x.shape.rank();
     bool any_post = false, any_main = false;
     for (std::int32_t in : x.inputs) {
-      if (!placed_.inside(in, level)) continue;
+      if (!inside(in, level)) continue;
       const Placement& p = placed_.of_base(in);
       (p.post != Post::no ? any_post : any_main) |= p.post != Post::no || p.varies != 0;
     }
@@ -142,7 +158,7 @@ class Fuser {
     Trial t(x.shape);
     std::uint32_t varies = 0;
     for (std::int32_t in : x.inputs) {
-      if (!placed_.inside(in, level)) continue;
+      if (!inside(in, level)) continue;
       if (placed_.of_base(in).post != Post::no) return std::nullopt;
       if (!take_in(t, in, rank)) return std::nullopt;
     }
@@ -155,12 +171,12 @@ class Fuser {
       if (!t.bind(d, x.shape[d], rank)) return std::nullopt;
       if (t.axes.size() > n) first_new = std::min(first_new, d);
       bool varying = false;
-      for (std::int32_t in : x.inputs) varying |= !placed_.inside(in, level) && memory_varies(in, d);
+      for (std::int32_t in : x.inputs) varying |= !inside(in, level) && memory_varies(in, d);
       if (!varying) varies |= 1u << t.map[d];  // repeated along d in every input, but its memory has room for all
     }
     if (axes_before > 0 && t.axes.size() > axes_before && t.rows == 0) return std::nullopt;
     for (std::int32_t in : x.inputs) {
-      if (placed_.inside(in, level)) {
+      if (inside(in, level)) {
         varies |= signature_of(t, in);
       } else {
         for (int d = 0; d < rank; ++d) {
@@ -184,12 +200,12 @@ class Fuser {
     const int rank = x.shape.rank();
     Post kind = Post::scalar;
     for (std::int32_t in : x.inputs) {
-      if (placed_.inside(in, level) && placed_.of_base(in).post == Post::column) kind = Post::column;
+      if (inside(in, level) && placed_.of_base(in).post == Post::column) kind = Post::column;
     }
     if (kind == Post::scalar && x.shape.numel() != 1) return std::nullopt;
     Trial t(x.shape);
     for (std::int32_t in : x.inputs) {
-      if (!placed_.inside(in, level)) continue;
+      if (!inside(in, level)) continue;
       const Placement& p = placed_.of_base(in);
       if (p.post == Post::no && p.varies != 0) return std::nullopt;
       if (!take_in(t, in, rank)) return std::nullopt;
@@ -197,7 +213,7 @@ class Fuser {
     if (t.rows == 0) return std::nullopt;  // one of the groups is one row: its reductions are no totals
     std::uint32_t varies = 0;
     for (std::int32_t in : x.inputs) {
-      if (placed_.inside(in, level)) {
+      if (inside(in, level)) {
         varies |= signature_of(t, in);
         continue;
       }
@@ -221,7 +237,7 @@ class Fuser {
   bool make_totals_usable(std::int32_t v, int level) {
     bool done = false;
     for (std::int32_t in : value(v).inputs) {
-      if (!placed_.inside(in, level)) continue;
+      if (!inside(in, level)) continue;
       const Placement& p = placed_.of_base(in);
       if (p.post == Post::no) continue;
       Group& group = f_.groups[p.group];
@@ -245,7 +261,7 @@ class Fuser {
     const Value& y = value(in);
     const int rank = y.shape.rank();
     t = Trial(y.shape);
-    if (placed_.inside(in, level)) {
+    if (inside(in, level)) {
       const Placement& p = placed_.of_base(in);
       if (p.post != Post::no || !take_in(t, in, rank)) return false;
       for (int d = 0; d < rank; ++d) {
@@ -313,7 +329,7 @@ class Fuser {
 
   // Unifies a row operand (index or cotangent of pick/place) with the trial; `axis` is the one it has not.
   bool take_row_operand(Trial& t, std::int32_t in, int level, int rank) {
-    if (placed_.inside(in, level)) {
+    if (inside(in, level)) {
       if (placed_.of_base(in).post != Post::no) return false;
       return take_in(t, in, rank);
     }
@@ -338,7 +354,7 @@ class Fuser {
     const int rank = x.shape.rank();
     Trial t(x.shape);
     for (std::int32_t in : x.inputs) {
-      if (placed_.inside(in, level)) {
+      if (inside(in, level)) {
         if (placed_.of_base(in).post != Post::no || !take_in(t, in, rank)) return std::nullopt;
         t.map[axis] = kFree;
       }
@@ -394,6 +410,7 @@ class Fuser {
   const ValueGraph& g_;
   const std::vector<int>& not_before_;
   Refusals& refusals_;
+  std::int32_t alone_ = -1;  // on trial: all other inputs count as memory
   Fusion f_;
   const Placed placed_{g_, f_};
 };
@@ -411,7 +428,7 @@ Fusion fuse_as_late_as_useful(ValueGraph& graph) {
   std::vector<int> delay(graph.values.size(), 0);
   for (int quiet = 0, round = 0; quiet < 3 && round < kMostRounds; ++round) {
     const std::size_t known = refusals.size();
-    const Levels levels = natural_levels(graph, fusion, delay);
+    const Levels levels = natural_levels(graph, fusion, refusals, delay);
     std::vector<int> next = latest_levels(graph, fusion, levels, refusals);
     if (round < kRoundsOfDelay) delay_groups(graph, fusion, levels, refusals, delay);
     for (std::size_t v = 0; v < next.size(); ++v) next[v] = std::max(next[v], delay[v]);

@@ -83,6 +83,8 @@ TEST(Recompute, DeepNetworksAreScheduledLikeShallowOnes) {
   for (const int cost : {kNever, kCheap}) {
     const int one_more = sweeps(4, cost) - sweeps(3, cost);
     EXPECT_EQ(sweeps(12, cost) - sweeps(4, cost), 8 * one_more) << cost;
+    // Six parameters are cast, and two gradients of weights; each half of the layer has a sweep, forward and backward.
+    EXPECT_EQ(one_more, 6 + 2 + 4) << cost;
   }
 }
 

@@ -10,7 +10,8 @@ namespace ebb::cuda {
 
 namespace {
 constexpr std::size_t kSumsAtATime = 4;  // 256 of each in shared memory
-}
+constexpr int kLoads = 8;                // of a chain in flight
+}  // namespace
 
 // A thread has a few columns and goes down the rows of its group.
 std::string Printer::columns_kernel() {
@@ -55,7 +56,11 @@ std::string Printer::columns_kernel() {
     chunk += fmt::format("{0} chunk{1}[{2}];\n#pragma unroll\nfor (int j = 0; j < {2}; ++j) chunk{1}[j] = {3};\n",
                          element_type(v), v, width, nothing(v));
   chunk += fmt::format("const i64 end = begin + {0} < group_end ? begin + {0} : group_end;\n", kChunkRows);
-  chunk += "#pragma unroll 8\nfor (i64 row = begin; row < end; ++row) {\n" +
+  // Loads of many rows in flight; where functions are computed, more warps do better.
+  const bool functions = std::any_of(p_.instrs.begin(), p_.instrs.end(), [](const Instr& i) {
+    return i.level == Level::full && i.kind == Kind::compute && info(i.op).costly;
+  });
+  chunk += fmt::format("#pragma unroll {}\nfor (i64 row = begin; row < end; ++row) {{\n", functions ? 2 : 8) +
            indented(coordinates(layout_.rows) + row_values + body, "  ") + "}\n";
   for (const std::int32_t v : column_sums_)
     chunk +=
@@ -70,7 +75,8 @@ std::string Printer::columns_kernel() {
         "#pragma unroll\nfor (int j = 0; j < {0}; ++j) {{\n"
         "  if (j < {1}) a.work[a.sums + ({2} * a.groups + group) * a.columns + leaf + j] = bits_of(sum{3}[j]);\n}}\n",
         width, live(), sum_number(v), v);
-  return head("sweep", std::to_string(kThreads)) + indented(text + indented(in, "  ") + "}\n", "  ") + "}\n";
+  return head("sweep", fmt::format("{}{}", kThreads, functions ? ", 3" : "")) +
+         indented(text + indented(in, "  ") + "}\n", "  ") + "}\n";
 }
 
 std::string Printer::finish_kernel() {
@@ -100,23 +106,26 @@ std::string Printer::finish_kernel() {
   std::string sums, columns = coordinates(layout_.columns);
   for (std::size_t from = 0; from < column_sums_.size(); from += kSumsAtATime) {
     const std::size_t to = std::min(column_sums_.size(), from + kSumsAtATime);
-    std::string loop, leave, add;
+    std::string fetch, load, loop, leave, add;
     for (std::size_t k = from; k < to; ++k) {
       const std::int32_t v = column_sums_[k];
       const std::string op = reduction_text(instr(v).op), w = wide_text(instr(v).type);
       sums += fmt::format("{0} sum{1} = {2}::nothing<{0}>();\n", w, v, op);
-      loop += fmt::format(
-          "    sum{0} = {1}::of(sum{0}, from_bits(sum{0}, a.work[a.sums + ({2} * a.groups + g) * a.columns + col]));\n",
-          v, op, sum_number(v));
+      fetch += fmt::format("    u64 part{}[{}];\n", v, kLoads);
+      load += fmt::format("      part{}[i] = a.work[from + {} * a.groups * a.columns];\n", v, sum_number(v));
+      loop += fmt::format("      sum{0} = {1}::of(sum{0}, from_bits(sum{0}, part{0}[i]));\n", v, op);
       leave += fmt::format("  shared[{} + threadIdx.x] = bits_of(sum{});\n", (k - from) * kThreads, v);
       add += fmt::format("    sum{0} = {1}::of(sum{0}, from_bits(sum{0}, shared[{2} + c * 8 + threadIdx.x]));\n", v, op,
                          (k - from) * kThreads);
     }
+    sums += fmt::format("if (chain < {0} && col < a.columns) {{\n  for (i64 g = chain; g < a.groups; g += {1}) {{\n",
+                        kChains, kChains * kLoads);
+    sums += fetch + fmt::format("#pragma unroll\n    for (int i = 0; i < {}; ++i) {{\n", kLoads);
     sums += fmt::format(
-        "if (chain < {0} && col < a.columns) {{\n#pragma unroll {1}\n  for (i64 g = chain; g < a.groups; g += {0}) "
-        "{{\n",
-        kChains, 16 / (to - from));
-    sums += loop + "  }\n" + leave + "}\n__syncthreads();\n";
+        "      const i64 from = a.sums + (g + i * {0} < a.groups ? g + i * {0} : g) * a.columns + col;\n", kChains);
+    sums += load + fmt::format("    }}\n#pragma unroll\n    for (int i = 0; i < {} && g + i * {} < a.groups; ++i) {{\n",
+                               kLoads, kChains);
+    sums += loop + "    }\n  }\n" + leave + "}\n__syncthreads();\n";
     sums += fmt::format("if (chain == 0 && col < a.columns) {{\n  for (int c = 1; c < {}; ++c) {{\n", kChains) + add +
             "  }\n}\n__syncthreads();\n";
   }

@@ -11,8 +11,9 @@ using Kind = Instr::Kind;
 constexpr std::int64_t kMostBlocks = 1 << 16;
 constexpr std::int64_t kColumnWords = 1 << 20;  // partial sums over rows, about
 constexpr std::int64_t kFewestGroups = 64, kMostGroups = 4096;
-constexpr int kMostSumWords = 96;  // of a thread's sums over rows, in registers
-constexpr int kWarpsOfSums = 16;   // on a multiprocessor, with twice as many registers as that
+constexpr std::size_t kManyWide = 4;  // operands and results
+constexpr int kMostSumWords = 96;     // of a thread's sums over rows, in registers
+constexpr int kWarpsOfSums = 16;      // on a multiprocessor, with twice as many registers as that
 
 std::int64_t pieces(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
 unsigned blocks_for(std::int64_t n) { return static_cast<unsigned>(std::clamp<std::int64_t>(n, 1, kMostBlocks)); }
@@ -175,12 +176,14 @@ Layout layout_of(const Program& p, const GpuLimits& limits) {
   // Sums need leaves; whatever else there is takes 16 bytes at once.
   const bool free_width = l.mapping == Mapping::columns || (l.mapping == Mapping::elements && !totals);
   if (free_width) {
-    const auto wide = [](DType d) { return size_of(d) >= 4; };
-    const bool all_wide =
-        std::all_of(p.operands.begin(), p.operands.end(),
-                    [&](const Operand& o) { return o.kind != Operand::Kind::memory || wide(o.dtype); }) &&
-        std::all_of(p.outputs.begin(), p.outputs.end(), [&](const Output& o) { return wide(o.dtype); });
-    if (all_wide) l.width = 4;
+    // Many arrays of four bytes an element, as an optimiser has, take too many registers otherwise.
+    std::size_t wide = 0, narrow = 0;
+    const auto count = [&](DType d) { ++(size_of(d) >= 4 ? wide : narrow); };
+    for (const Operand& o : p.operands) {
+      if (o.kind == Operand::Kind::memory) count(o.dtype);
+    }
+    for (const Output& o : p.outputs) count(o.dtype);
+    if (narrow == 0 || (l.mapping == Mapping::elements && wide >= kManyWide)) l.width = 4;
   }
   const std::vector<std::int64_t>& sizes = l.line().sizes;
   l.vectors = sizes.size() < 2 || sizes.back() % l.width == 0;
