@@ -326,12 +326,12 @@ template <class Op, int lanes = 32, class W> EBB W over_lanes(W x) {
   return x;
 }
 // The same number for all threads of the block.
-template <class Op, class W> EBB W over_block(W x, u64* shared) {
+template <class Op, int warps = 8, class W> EBB W over_block(W x, u64* shared) {
   shared[threadIdx.x] = bits_of(x);
   __syncthreads();
   const int lane = threadIdx.x & 31;
   x = from_bits(x, shared[lane]);
-  for (int warp = 1; warp < 8; ++warp) x = Op::of(x, from_bits(x, shared[warp * 32 + lane]));
+  for (int warp = 1; warp < warps; ++warp) x = Op::of(x, from_bits(x, shared[warp * 32 + lane]));
   __syncthreads();
   return over_lanes<Op>(x);
 }

@@ -1,0 +1,12 @@
+#pragma once
+
+// Texts of kernels, each with its struct Args; what they are for is said beside them.
+namespace ebb::cuda {
+
+extern const char* const kRowOf;
+extern const char* const kTakeText;
+extern const char* const kRowText;
+extern const char* const kUsualRowText;
+extern const char* const kBiasText;
+
+}  // namespace ebb::cuda
