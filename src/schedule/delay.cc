@@ -10,10 +10,18 @@ namespace ebb {
 
 namespace {
 
-// Does v read `in` from memory wherever the two are?
+// Does v read `in` from memory wherever the two are? What is repeated for every row, a bias, always is.
 bool apart(const ValueGraph& g, const Refusals& refusals, std::int32_t v, std::int32_t in) {
   const Value& x = g.values[in];
-  return (x.is_view() && !x.mappable) || refusals.contains({v, g.base(in)});
+  if (!x.is_view()) return refusals.contains({v, in});
+  if (!x.mappable) return true;
+  bool repeated = false;
+  for (int d = 0; d < x.shape.rank(); ++d) {
+    if (x.shape[d] == 1) continue;
+    if (x.shows[d] >= 0 && repeated) return true;
+    repeated |= x.shows[d] < 0;
+  }
+  return refusals.contains({v, x.base});
 }
 
 }  // namespace
