@@ -49,6 +49,11 @@ std::string element_text(DType dtype) {
 
 std::string bits_text(DType dtype) { return fmt::format("typedef u{} T;\n", 8 * size_of(dtype)); }
 
+std::string unit_text(std::size_t bytes) {
+  if (bytes < 16) return fmt::format("typedef u{} T;\nEBB void put(T* to, T x) {{ *to = x; }}\n", 8 * bytes);
+  return "typedef Words4 T;\nEBB void put(T* to, const T& x) { store16(to, x.x[0], x.x[1], x.x[2], x.x[3]); }\n";
+}
+
 std::string odd_text() {
   return R"cuda(
 EBB f32 to_odd(f64 x) {
@@ -97,12 +102,7 @@ void copy_elements(Gpu& gpu, const View& to, const View& from) {
     sizes.back() /= 2;
     for (int d = 0; d + 1 < rank; ++d) there[d] /= 2, here[d] /= 2;
   }
-  const std::string text =
-      view_text() +
-      (unit == 16
-           ? "typedef Words4 T;\nEBB void put(T* to, const T& x) { store16(to, x.x[0], x.x[1], x.x[2], x.x[3]); }\n"
-           : fmt::format("typedef u{} T;\nEBB void put(T* to, T x) {{ *to = x; }}\n", 8 * unit)) +
-      R"cuda(
+  const std::string text = view_text() + unit_text(unit) + R"cuda(
 struct Args { View to, from; };
 extern "C" __global__ void __launch_bounds__(256) copy(const Args a) {
   EACH(i, a.to.n) put((T*)a.to.data + at(a.to, i), ((const T*)a.from.data)[at(a.from, i)]);

@@ -38,6 +38,7 @@ std::string view_text();
 std::string element_text(DType dtype);
 // typedef T, a type of the dtype's size.
 std::string bits_text(DType dtype);
+std::string unit_text(std::size_t bytes);  // T of so many bytes, up to 16, and put(T*, T)
 
 // to_odd(f64) -> f32. f64 to a half by way of f32 could round twice; a number rounded to odd in between rounds as if
 // once.

@@ -139,11 +139,17 @@ class LinearCrossEntropy {
   void clear(const View& v) { gpu_.clear(v.data, static_cast<std::size_t>(v.shape.numel()) * size_of(v.dtype)); }
 
   void take(const View& whole, const View& block, const Rows& rows, bool put) {
+    const auto each = static_cast<std::int64_t>(16 / size_of(dtype_));  // at once, where they lie side by side
+    const bool wide =
+        whole.strides[1] == 1 && width_ % each == 0 && whole.strides[0] % each == 0 &&
+        (reinterpret_cast<std::uintptr_t>(whole.data) | reinterpret_cast<std::uintptr_t>(block.data)) % 16 == 0;
+    const std::int64_t per = wide ? each : 1, width = width_ / per;
     Words words;
-    words.add(whole.data).add(block.data).add(rows.count * width_).add(width_).add(whole.strides[0]);
+    words.add(whole.data).add(block.data).add(rows.count * width).add(width).add(whole.strides[0] / per);
     words.add(whole.strides[1]).add(target_.data).add(target_.strides[0]).add(o_.ignore_index).add(std::int64_t{put});
     rows.add_to(words);
-    launch_elements(gpu_, view_text() + bits_text(dtype_) + kRowOf + kTakeText, "take", rows.count * width_, words);
+    const std::string text = view_text() + unit_text(wide ? 16 : size_of(dtype_)) + kRowOf + kTakeText;
+    launch_elements(gpu_, text, "take", rows.count * width, words);
   }
 
   View rows_of(const View& v, std::int64_t count) const { return part_of(v, 0, 0, count); }

@@ -28,9 +28,9 @@ extern "C" __global__ void __launch_bounds__(256) take(const Args a) {
     const i64 r = quotient(i, a.width), c = i - r * a.width, row = row_of(a.rows, r);
     const bool counts = a.target[row * a.target_step] != a.ignore;
     if (a.put) {
-      ((T*)a.x)[row * a.x_row + c] = counts ? a.block[i] : (T)0;
+      put((T*)a.x + row * a.x_row + c, counts ? a.block[i] : T{});
     } else {
-      a.block[i] = counts ? a.x[row * a.x_row + c * a.x_column] : (T)0;
+      put(a.block + i, counts ? a.x[row * a.x_row + c * a.x_column] : T{});
     }
   }
 }
