@@ -73,8 +73,8 @@ class Fuser {
     commit(v, level, *t);
   }
 
-  // What v cannot have in its own sweep: what does not fit by itself, or else the smallest of those that do not fit
-  // together. Where it reads a total, that is the reason, and no other sweep helps.
+  // What v cannot have in its own sweep, whatever else is there: the others count as memory while one is tried. Where v
+  // reads a total, that is the reason, and no other sweep helps.
   void note_refusals(std::int32_t v, int level) {
     std::vector<std::int32_t> all;
     for (std::int32_t in : value(v).inputs) {
@@ -82,19 +82,11 @@ class Fuser {
       if (placed_.of_base(in).post != Post::no) return;
       all.push_back(g_.base(in));
     }
-    if (all.empty()) return;
-    bool found = false;
     for (std::int32_t b : all) {
       alone_ = b;
-      if (attempt(v, level)) continue;
-      refusals_.insert({v, b});
-      found = true;
+      if (!attempt(v, level)) refusals_.insert({v, b});
     }
     alone_ = -1;
-    if (found) return;
-    const auto size = [this](std::int32_t b) { return value(b).shape.numel(); };
-    refusals_.insert({v, *std::min_element(all.begin(), all.end(),
-                                           [&](std::int32_t a, std::int32_t b) { return size(a) < size(b); })});
   }
   bool inside(std::int32_t in, int level) const {
     return placed_.inside(in, level) && (alone_ < 0 || g_.base(in) == alone_);
@@ -419,10 +411,8 @@ Fusion fuse_as_late_as_useful(ValueGraph& graph) {
   std::vector<int> wait;
   Refusals refusals;
   Fusion fusion = Fuser(graph, wait, refusals).run();
-  if (compute_twice_what_totals_share(graph, fusion, refusals)) {
-    refusals.clear();  // values have other numbers
-    fusion = Fuser(graph, wait, refusals).run();
-  }
+  if (compute_twice_what_totals_share(graph, fusion, refusals)) fusion = Fuser(graph, wait, refusals).run();
+  refusals.clear();  // what is beside a total now, and fits nothing, may be without it later
   // What does not fit shows in one place after the other, since whatever comes later then is on other levels than
   // expected: the rounds go on while they bring news.
   std::vector<int> delay(graph.values.size(), 0);
