@@ -105,11 +105,21 @@ void copy_elements(Gpu& gpu, const View& to, const View& from) {
   const std::string text = view_text() + unit_text(unit) + R"cuda(
 struct Args { View to, from; };
 extern "C" __global__ void __launch_bounds__(256) copy(const Args a) {
-  EACH(i, a.to.n) put((T*)a.to.data + at(a.to, i), ((const T*)a.from.data)[at(a.from, i)]);
+  for (i64 first = (i64)blockIdx.x * 1024 + threadIdx.x; first < a.to.n; first += (i64)gridDim.x * 1024) {
+    T x[4];  // four loads in flight
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      if (first + k * 256 < a.to.n) x[k] = ((const T*)a.from.data)[at(a.from, first + k * 256)];
+    }
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      if (first + k * 256 < a.to.n) put((T*)a.to.data + at(a.to, first + k * 256), x[k]);
+    }
+  }
 }
 )cuda";
   const Shape shape(sizes);
-  launch_elements(gpu, text, "copy", shape.numel(),
+  launch_elements(gpu, text, "copy", (shape.numel() + 3) / 4,
                   Words().add(View{to.data, to.dtype, shape, there}).add(View{from.data, from.dtype, shape, here}));
 }
 
