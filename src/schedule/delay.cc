@@ -112,7 +112,7 @@ struct Division {
 
 // Divides every group for which that is worth it.
 template <class Use>
-void each_division(const ValueGraph& g, const Fusion& f, const Levels& levels, const Refusals& refusals, Use&& use) {
+void each_division(const ValueGraph& g, const Fusion& f, const Refusals& refusals, Use&& use) {
   struct Read {
     std::int32_t made, user;
     bool joins;  // could be in one sweep with it, on a later level
@@ -133,12 +133,12 @@ void each_division(const ValueGraph& g, const Fusion& f, const Levels& levels, c
     auto full = [&](std::int32_t v) { return f.places[v].post == Post::no && f.places[v].varies == group.all(); };
     Division d{kNever, {}};
     for (const Read& r : reads[k]) {
-      if (r.joins && full(r.made)) d.later = std::min(d.later, levels.sweep[r.user]);
+      if (r.joins && full(r.made)) d.later = std::min(d.later, f.places[r.user].level);
     }
     if (d.later == kNever) continue;
     d.early.assign(g.values.size(), 0);
     for (const Read& r : reads[k]) {
-      const int level = levels.sweep[r.user];
+      const int level = f.places[r.user].level;
       const bool waits =
           r.joins ? level < d.later || (level == d.later && f.places[r.made].post != Post::no) : level <= d.later;
       if (waits) d.early[r.made] |= f.places[r.made].post != Post::no ? Division::total : Division::reader;
@@ -151,7 +151,7 @@ void each_division(const ValueGraph& g, const Fusion& f, const Levels& levels, c
     }
     bool worth = false;
     for (const Read& r : reads[k]) {
-      worth |= r.joins && full(r.made) && levels.sweep[r.user] == d.later && !d.early[r.made];
+      worth |= r.joins && full(r.made) && f.places[r.user].level == d.later && !d.early[r.made];
     }
     if (worth) use(group, d);
   }
@@ -165,9 +165,8 @@ bool is_cheap(Op op) { return info(op).cls == OpClass::elementwise && !info(op).
 // A sweep whose values a later one needs again is better run with that one: they then never go through memory. Only
 // what the later one waits for stays behind, with what it is made of. (Cross-entropy: the number of kept targets is
 // counted first; all the rest, value and gradient, is one sweep after that.)
-void delay_groups(const ValueGraph& g, const Fusion& f, const Levels& levels, const Refusals& refusals,
-                  std::vector<int>& delay) {
-  each_division(g, f, levels, refusals, [&](const Group& group, const Division& d) {
+void delay_groups(const ValueGraph& g, const Fusion& f, const Refusals& refusals, std::vector<int>& delay) {
+  each_division(g, f, refusals, [&](const Group& group, const Division& d) {
     for (std::int32_t m : group.members) {
       if (!d.early[m]) delay[m] = std::max(delay[m], d.later);
     }
@@ -176,7 +175,7 @@ void delay_groups(const ValueGraph& g, const Fusion& f, const Levels& levels, co
 
 bool compute_twice_what_totals_share(ValueGraph& g, const Fusion& f, const Refusals& refusals) {
   std::vector<char> early(g.values.size(), 0), shared(g.values.size(), 0);
-  each_division(g, f, natural_levels(g, f, refusals, {}), refusals, [&](const Group& group, const Division& d) {
+  each_division(g, f, refusals, [&](const Group& group, const Division& d) {
     std::vector<char> late(g.values.size(), 0);
     for (std::int32_t m : group.members) {
       if (d.early[m] == Division::total) early[m] = 1;

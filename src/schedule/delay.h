@@ -26,8 +26,7 @@ std::vector<int> latest_levels(const ValueGraph& graph, const Fusion& fusion, co
                                const Refusals& refusals);
 
 // For whole sweeps whose values a later sweep reads again; raises entries of `delay`.
-void delay_groups(const ValueGraph& graph, const Fusion& fusion, const Levels& levels, const Refusals& refusals,
-                  std::vector<int>& delay);
+void delay_groups(const ValueGraph& graph, const Fusion& fusion, const Refusals& refusals, std::vector<int>& delay);
 
 // Where such a sweep waits, what a total is computed from stays behind with the total. Cheap values among them that the
 // sweep also needs are computed in both instead of going through memory. Returns whether the graph has changed.

@@ -420,7 +420,7 @@ Fusion fuse_as_late_as_useful(ValueGraph& graph) {
     const std::size_t known = refusals.size();
     const Levels levels = natural_levels(graph, fusion, refusals, delay);
     std::vector<int> next = latest_levels(graph, fusion, levels, refusals);
-    if (round < kRoundsOfDelay) delay_groups(graph, fusion, levels, refusals, delay);
+    if (round < kRoundsOfDelay) delay_groups(graph, fusion, refusals, delay);
     for (std::size_t v = 0; v < next.size(); ++v) next[v] = std::max(next[v], delay[v]);
     if (next == wait || (wait.empty() && std::all_of(next.begin(), next.end(), [](int l) { return l == 0; }))) break;
     wait = std::move(next);
