@@ -29,9 +29,10 @@ define install_missing
 	fi
 endef
 
-# The Python package is built and tested with a virtual environment of its own; sanitizers would need a Python of theirs.
+# The Python package is built and tested with a virtual environment of its own; the thread sanitizer would need a Python of
+# its own.
 VENV := build/venv
-PYTHON_OPTIONS := $(if $(filter release debug,$(PRESET)),-DEBB_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python)
+PYTHON_OPTIONS := $(if $(filter release debug asan,$(PRESET)),-DEBB_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python)
 
 # What runs on a GPU: kernels and library calls, then whole test programs.
 CUDA_TESTS := cuda table losses losses_kernels ops engine nn optim network library
@@ -44,8 +45,8 @@ help:
 	@echo "make test     build everything and run the tests"
 	@echo "make test-emulated   the part of make test that walks over operations and losses on an emulated GPU"
 	@echo "make test-cuda   the tests on the first GPU, then under compute-sanitizer (TESTS=cuda: some of them)"
-	@echo "make test-threads PRESET=tsan   the tests of threads that share tensors, under the thread sanitizer"
-	@echo "make fuzz TIME=60   run each fuzzer for that many seconds (TARGET=csv: one of them), under the sanitizers"
+	@echo "make test-threads PRESET=tsan   the tests of threads that share tensors, under the thread sanitizer (ROUNDS=200000: longer)"
+	@echo "make fuzz TIME=60   run each fuzzer for that many seconds (RUNS=1000000: inputs; TARGET=csv: one), under the sanitizers"
 	@echo "make exhaustive     measure the functions on every number of f32, f16 and bf16 (FUNCTIONS='exp log': some)"
 	@echo "make load           100,000 training steps, exchanges, plans and threads: does anything grow? (SCALE=0.01: less)"
 	@echo "make parity   hold every operation and loss against PyTorch, from Python (needs PyTorch)"
@@ -96,12 +97,15 @@ test-cuda: configure
 	@$(BUILD)/tools/ebb/ebb info
 	@TESTS="$(TESTS)" SANITIZE="$(SANITIZE)" FILTER='$(FILTER)' tests/run_on_gpu.sh $(BUILD)/tests $(BUILD)/test-cuda
 
-# Tensors shared between threads: what the sanitizers look at. ROUNDS=100000 tells each story that often.
-test-threads: configure
-	@cmake --build $(BUILD) --target test_threads
-	@$(if $(ROUNDS),EBB_THREAD_ROUNDS=$(ROUNDS)) $(BUILD)/tests/test_threads
+# Tensors shared between threads: what the sanitizers look at. ROUNDS=200000 tells each story that often, FILTER='*MayDie*'
+# some of them; from Python too, except under the thread sanitizer.
+test-threads: configure $(if $(PYTHON_OPTIONS),$(VENV)/complete)
+	@$(if $(PYTHON_OPTIONS),grep -q EBB_BUILD_PYTHON:BOOL=ON $(BUILD)/CMakeCache.txt || cmake --preset $(PRESET) $(PYTHON_OPTIONS))
+	@cmake --build $(BUILD) --target test_threads $(if $(PYTHON_OPTIONS),ebb_package)
+	@$(if $(ROUNDS),EBB_THREAD_ROUNDS=$(ROUNDS)) $(BUILD)/tests/test_threads $(if $(FILTER),--gtest_filter='$(FILTER)')
+	@$(if $(PYTHON_OPTIONS),cd $(BUILD) && $(if $(ROUNDS),EBB_THREAD_ROUNDS=$(ROUNDS)) ctest --timeout 36000 -V -R python_threads)
 
-# libFuzzer, one target after the other. What it finds is left in build/fuzz/found; new inputs stay in build/fuzz/corpus.
+# libFuzzer, one target after the other, for TIME seconds each or for RUNS inputs. What it finds is left in build/fuzz/found; new inputs stay in build/fuzz/corpus.
 TIME ?= 60
 FUZZ_TARGETS := $(or $(TARGET),$(notdir $(wildcard fuzz/corpus/*)))
 fuzz: packages
@@ -110,7 +114,7 @@ fuzz: packages
 	@cmake --build build/fuzz --target $(FUZZ_TARGETS:%=fuzz_%)
 	@for t in $(FUZZ_TARGETS); do \
 	  mkdir -p build/fuzz/corpus/$$t build/fuzz/found; echo "+ fuzz_$$t"; \
-	  build/fuzz/fuzz/fuzz_$$t -max_total_time=$(TIME) -max_len=8192 -malloc_limit_mb=512 -timeout=20 -print_final_stats=1 \
+	  build/fuzz/fuzz/fuzz_$$t $(if $(RUNS),-runs=$(RUNS),-max_total_time=$(TIME)) -max_len=8192 -malloc_limit_mb=512 -timeout=20 -print_final_stats=1 \
 	    -artifact_prefix=build/fuzz/found/$$t- $$([ -f fuzz/$$t.dict ] && echo -dict=fuzz/$$t.dict) \
 	    build/fuzz/corpus/$$t fuzz/corpus/$$t 2>&1 | grep -E "^stat::|SUMMARY|ERROR|FOUND|artifact" ; \
 	done; [ -z "$$(ls build/fuzz/found)" ]

@@ -12,4 +12,30 @@ Tensor one(const char* op, const Tensor& grad, const Tensor& of, Derivative deri
   return cotangent(derivative(g, x), of);
 }
 
+// Rules that are functions of (g, x) or (g, y), some of them with one thing more.
+template <Tensor (*backward)(const Tensor&, const Tensor&)>
+std::vector<Tensor> of_input(const RuleContext& c) {
+  return {backward(c.grad, c.inputs[0])};
+}
+template <Tensor (*backward)(const Tensor&, const Tensor&)>
+std::vector<Tensor> of_output(const RuleContext& c) {
+  return {backward(c.grad, c.output)};
+}
+template <Tensor (*backward)(const Tensor&, const Tensor&, double)>
+std::vector<Tensor> of_input(const RuleContext& c) {
+  return {backward(c.grad, c.inputs[0], 0)};
+}
+template <Tensor (*backward)(const Tensor&, const Tensor&, double)>
+std::vector<Tensor> of_output(const RuleContext& c) {
+  return {backward(c.grad, c.output, 0)};
+}
+template <Tensor (*backward)(const Tensor&, const Tensor&, TensorOrScalar)>
+std::vector<Tensor> of_input(const RuleContext& c) {
+  return {backward(c.grad, c.inputs[0], c.inputs[1]), {}};
+}
+template <Tensor (*backward)(const Tensor&, const Tensor&, int axis)>
+std::vector<Tensor> of_output(const RuleContext& c) {
+  return {backward(c.grad, c.output, static_cast<int>(c.attrs.i[0]))};
+}
+
 }  // namespace ebb

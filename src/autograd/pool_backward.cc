@@ -1,3 +1,4 @@
+#include "autograd/rules.h"
 #include "core/format_error.h"
 #include "ebb/backward/pool.h"
 #include "ebb/backward/reduce.h"
@@ -10,10 +11,6 @@
 // Gradient rules of the pools, for chaining by hand. The pools are composed of operations with their own rules.
 namespace ebb {
 namespace {
-
-void require_gradient(const char* op, const Tensor& grad, const Shape& result) {
-  require(grad.shape() == result, "{}: gradient of shape {}, the result has shape {}", op, grad.shape(), result);
-}
 
 // y = x[where]                  dx[where] += g
 Tensor max_pool_backward(const char* op, int axes, const Tensor& grad, const Shape& shape, const Tensor& indices) {
@@ -34,7 +31,7 @@ Tensor max_pool_backward(const char* op, int axes, const Tensor& grad, const Sha
 Tensor avg_pool_backward(const char* op, int axes, const Tensor& grad, const Shape& shape, const SizePair& window,
                          const AvgPoolOptions& o) {
   const PoolWindows p = avg_pool_windows(op, axes, shape, window, o);
-  require_gradient(op, grad, p.result);
+  require_cotangent(op, grad, p.result);
   const Tensor g = reshape(widen(grad), p.output);
   const Tensor shares = g / avg_pool_divisors(p, o.count_include_pad, g.dtype());
   return cast(reshape(conv_transpose_node(shares, p.ones(g.dtype()), p.call, p.image), shape), grad.dtype());
@@ -61,7 +58,7 @@ Tensor adaptive_avg_pool2d_backward(const Tensor& grad, const Shape& shape) {
   const int r = shape.rank();
   require(r >= 3 && grad.rank() == r, "{}: gradient of shape {} and input of shape {} do not fit", op, grad.shape(),
           shape);
-  require_gradient(op, grad, shape.with(r - 2, grad.size(-2)).with(r - 1, grad.size(-1)));
+  require_cotangent(op, grad, shape.with(r - 2, grad.size(-2)).with(r - 1, grad.size(-1)));
   const Tensor g = widen(grad);
   const Tensor columns = matmul(g, averaging_matrix(shape[r - 1], grad.size(-1), g.dtype()));
   return cast(matmul(t(averaging_matrix(shape[r - 2], grad.size(-2), g.dtype())), columns), grad.dtype());
@@ -71,7 +68,7 @@ Tensor adaptive_avg_pool1d_backward(const Tensor& grad, const Shape& shape) {
   const int r = shape.rank();
   require(r >= 2 && grad.rank() == r, "{}: gradient of shape {} and input of shape {} do not fit", op, grad.shape(),
           shape);
-  require_gradient(op, grad, shape.with(r - 1, grad.size(-1)));
+  require_cotangent(op, grad, shape.with(r - 1, grad.size(-1)));
   const Tensor g = widen(grad);
   return cast(matmul(g, averaging_matrix(shape[r - 1], grad.size(-1), g.dtype())), grad.dtype());
 }

@@ -239,23 +239,6 @@ namespace {
 // ---- the table: operands are x, then the parameters as constants
 // ------------------------------------------------------
 
-template <Tensor (*backward)(const Tensor&, const Tensor&)>
-Cotangents of_input(const RuleContext& c) {
-  return {backward(c.grad, c.inputs[0])};
-}
-template <Tensor (*backward)(const Tensor&, const Tensor&)>
-Cotangents of_output(const RuleContext& c) {
-  return {backward(c.grad, c.output)};
-}
-template <Tensor (*backward)(const Tensor&, const Tensor&, TensorOrScalar)>
-Cotangents of_input(const RuleContext& c) {
-  return {backward(c.grad, c.inputs[0], c.inputs[1]), {}};
-}
-template <Tensor (*backward)(const Tensor&, const Tensor&, int axis)>
-Cotangents of_output(const RuleContext& c) {
-  return {backward(c.grad, c.output, static_cast<int>(c.attrs.i[0]))};
-}
-
 // relu(x) ≤ 0 where x ≤ 0, including NaN: the result serves as well as the input, and the next layer keeps it anyway.
 Cotangents relu_rule(const RuleContext& c) { return {relu_backward(c.grad, c.output)}; }
 Cotangents softplus_rule(const RuleContext& c) {

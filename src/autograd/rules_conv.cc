@@ -15,14 +15,10 @@ using Cotangents = std::vector<Tensor>;
 
 Tensor channel_sums(const Tensor& grad) { return sum(grad, {0, 2, 3}); }
 
-void require_gradient(const char* op, const Tensor& grad, const Shape& result) {
-  require(grad.shape() == result, "{}: gradient of shape {}, the result has shape {}", op, grad.shape(), result);
-}
-
 ConvGradients conv_backward(const char* op, int axes, const Tensor& grad, const Tensor& x, const Tensor& weight,
                             const ConvOptions& options) {
   const ConvOperands o = conv_operands(op, axes, x, weight, {}, options);
-  require_gradient(op, grad, o.result);
+  require_cotangent(op, grad, o.result);
   const Tensor g = cast(reshape(grad, o.output), o.x.dtype());
   return {cast(reshape(conv_transpose_node(g, o.weight, o.call, o.x.shape()), x.shape()), x.dtype()),
           cast(reshape(conv_weight_gradient_node(o.x, g, o.call, o.weight.shape()), weight.shape()), weight.dtype()),
@@ -32,7 +28,7 @@ ConvGradients conv_backward(const char* op, int axes, const Tensor& grad, const 
 ConvGradients conv_transpose_backward(const char* op, int axes, const Tensor& grad, const Tensor& x,
                                       const Tensor& weight, const ConvTransposeOptions& options) {
   const ConvOperands o = conv_transpose_operands(op, axes, x, weight, {}, options);
-  require_gradient(op, grad, o.result);
+  require_cotangent(op, grad, o.result);
   const Tensor g = cast(reshape(grad, o.output), o.x.dtype());
   return {cast(reshape(convolution_node(g, o.weight, {}, o.call, o.x.shape()), x.shape()), x.dtype()),
           cast(reshape(conv_weight_gradient_node(g, o.x, o.call, o.weight.shape()), weight.shape()), weight.dtype()),

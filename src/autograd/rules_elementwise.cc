@@ -315,23 +315,6 @@ namespace {
 
 // ---- the table ------------------------------------------------------------------------------------------------------
 
-template <Tensor (*backward)(const Tensor&, const Tensor&)>
-Cotangents of_input(const RuleContext& c) {
-  return {backward(c.grad, c.inputs[0])};
-}
-template <Tensor (*backward)(const Tensor&, const Tensor&)>
-Cotangents of_output(const RuleContext& c) {
-  return {backward(c.grad, c.output)};
-}
-template <Tensor (*backward)(const Tensor&, const Tensor&, double)>
-Cotangents of_input(const RuleContext& c) {
-  return {backward(c.grad, c.inputs[0], 0)};
-}
-template <Tensor (*backward)(const Tensor&, const Tensor&, double)>
-Cotangents of_output(const RuleContext& c) {
-  return {backward(c.grad, c.output, 0)};
-}
-
 // The scalar that a tensor broadcasts, if it is a constant behind views.
 std::optional<double> repeated_number(const Tensor& x) {
   Tensor t = x;

@@ -13,17 +13,6 @@
 namespace ebb {
 namespace {
 
-DType natural_dtype(Scalar value) {
-  switch (value.kind()) {
-    case Scalar::Kind::boolean:
-      return DType::bool_;
-    case Scalar::Kind::integer:
-      return DType::i64;
-    default:
-      return DType::f32;
-  }
-}
-
 // 0, 1, 2, ...: no memory, made where it is used.
 Tensor iota(std::int64_t count, std::int64_t start = 0, std::int64_t step = 1) {
   Payload payload;
@@ -50,7 +39,7 @@ void require_real(const char* op, DType dtype) {
 // ---- constants ------------------------------------------------------------------------------------------------------
 
 Tensor full(const Shape& shape, Scalar value, std::optional<DType> dtype) {
-  return number("full", value, dtype.value_or(natural_dtype(value)), shape);
+  return number("full", value, dtype.value_or(common_dtype("full", {value})), shape);
 }
 Tensor zeros(const Shape& shape, DType dtype) { return full(shape, 0, dtype); }
 Tensor ones(const Shape& shape, DType dtype) { return full(shape, 1, dtype); }

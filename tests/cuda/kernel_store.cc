@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <regex>
 #include <set>
 #include <thread>
 
@@ -46,6 +45,20 @@ std::string temporary(const std::string& name) {
   return fmt::format("{}.{}.{}", name, ::getpid(), count.fetch_add(1));
 }
 
+// Names and argument types of the kernels in a text: `__global__ void __launch_bounds__(...) NAME(const TYPE a)`.
+std::vector<std::pair<std::string, std::string>> kernels_of(const std::string& text) {
+  static const std::string kHead = "__global__ void __launch_bounds__(", kConst = "const ", kEnd = " a";
+  std::vector<std::pair<std::string, std::string>> kernels;
+  for (std::size_t at = 0; (at = text.find(kHead, at)) != std::string::npos; at += kHead.size()) {
+    const std::size_t name = text.find(") ", at) + 2, open = text.find('(', name), close = text.find(')', open);
+    std::string argument = text.substr(open + 1, close - open - 1);
+    if (!argument.starts_with(kConst) || !argument.ends_with(kEnd)) continue;
+    argument.resize(argument.size() - kEnd.size());
+    kernels.emplace_back(text.substr(name, open - name), argument.substr(argument.rfind(' ') + 1));
+  }
+  return kernels;
+}
+
 std::string wrapped(const std::string& text, int number) {
   std::string body = text;
   const std::string head = "extern \"C\" __global__";
@@ -55,10 +68,7 @@ std::string wrapped(const std::string& text, int number) {
   const bool waits = std::any_of(std::begin(kWaiting), std::end(kWaiting),
                                  [&](const char* word) { return text.find(word) != std::string::npos; });
   std::string out = fmt::format("namespace k{} {{\n{}\n", number, body);
-  const std::regex kernel(
-      R"(__global__ void __launch_bounds__\([^)]*\) (\w+)\(const (?:__grid_constant__ )?(\w+) a\))");
-  for (std::sregex_iterator it(text.begin(), text.end(), kernel), end; it != end; ++it) {
-    const std::string name = (*it)[1], type = (*it)[2];
+  for (const auto& [name, type] : kernels_of(text)) {
     out += fmt::format(
         "extern \"C\" int run_{0}_{1}(unsigned blocks, unsigned threads, unsigned shared, const void* args, "
         "unsigned long long seed) {{\n"

@@ -122,5 +122,8 @@ inline Case looser(double factor, Case c) {
 std::vector<Case> elementwise_cases();
 std::vector<Case> activation_cases();
 std::vector<Case> tensor_cases();
+std::vector<Case> window_cases();
+std::vector<Case> channel_norm_cases();
+std::vector<Case> attention_cases();
 
 }  // namespace ebb::table

@@ -16,18 +16,18 @@
 namespace ebb::program {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
 // The shortest of the runs that fit into a third of a second, at least five: what disturbs can only make one longer.
 template <class F>
 double seconds(const F& run) {
   run();  // schedules are made and memory is touched
   double best = 1e9;
-  const auto begin = Clock::now();
-  for (int k = 0; k < 5 || Clock::now() - begin < std::chrono::milliseconds(330); ++k) {
-    const auto start = Clock::now();
+  const auto begin = Steady::now();
+  for (int k = 0; k < 5 || Steady::now() - begin < std::chrono::milliseconds(330); ++k) {
+    const auto start = Steady::now();
     run();
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
+    best = std::min(best, std::chrono::duration<double>(Steady::now() - start).count());
   }
   return best;
 }

@@ -22,7 +22,7 @@ struct Conversion {
   bool overwrite = false, compress = false;
 };
 
-struct Content {
+struct Converted {
   io::TensorMap tensors;
   io::Metadata metadata{};
 };
@@ -38,7 +38,7 @@ Format format_of(const std::string& path) {
   fail(Error::Kind::io, "{}: the name must end in .npy, .npz or .safetensors", path);
 }
 
-Content read(const std::string& path) {
+Converted read(const std::string& path) {
   require(fs::exists(path), Error::Kind::io, "{}: there is no such file", path);
   switch (format_of(path)) {
     case Format::npy:
@@ -66,7 +66,7 @@ void keep_only(io::TensorMap& tensors, const std::vector<std::string>& names, co
   tensors = std::move(kept);
 }
 
-void write(const Conversion& c, const Content& content) {
+void write(const Conversion& c, const Converted& content) {
   switch (format_of(c.to)) {
     case Format::npy:
       require(content.tensors.size() == 1,
@@ -83,7 +83,7 @@ void write(const Conversion& c, const Content& content) {
 void convert(const Conversion& c) {
   format_of(c.to);  // an error before anything is read
   require(c.overwrite || !fs::exists(c.to), Error::Kind::io, "{}: the file exists; --overwrite replaces it", c.to);
-  Content content = read(c.from);
+  Converted content = read(c.from);
   keep_only(content.tensors, c.only, c.from);
   if (!c.dtype.empty()) {
     const DType dtype = dtype_from_name(c.dtype);

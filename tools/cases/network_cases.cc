@@ -1,4 +1,3 @@
-#pragma once
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,6 +7,8 @@
 
 // Norms of channels and attention against loops.
 namespace ebb::table {
+
+namespace {
 
 // ---- norms of channels ----------------------------------------------------------------------------------------------
 
@@ -30,7 +31,9 @@ Array norm_of_groups(const Arrays& a, GroupOf group_of) {
   return y;
 }
 
-inline std::vector<Case> channel_norm_cases() {
+}  // namespace
+
+std::vector<Case> channel_norm_cases() {
   std::vector<Case> cases;
   const auto add = [&](const char* name, auto call, auto group_of, std::initializer_list<Index> shapes) {
     Case c;
@@ -83,11 +86,13 @@ inline std::vector<Case> channel_norm_cases() {
   return cases;
 }
 
+namespace {
+
 // ---- attention ------------------------------------------------------------------------------------------------------
 
 // softmax(q·kᵀ/√D + mask)·v, 0 where a row sees nothing. A mask that is `visible` says what may be seen, others are
 // added.
-inline Array attention_of(const Arrays& a, bool causal, bool visible) {
+Array attention_of(const Arrays& a, bool causal, bool visible) {
   const Array &q = a[0], &k = a[1], &v = a[2];
   const auto batch_of = [](const Array& x) { return Array(Index(x.shape.begin(), x.shape.end() - 2)); };
   Index shape = broadcast({batch_of(q), batch_of(k), batch_of(v)});
@@ -125,7 +130,9 @@ inline Array attention_of(const Arrays& a, bool causal, bool visible) {
   return y;
 }
 
-inline std::vector<Case> attention_cases() {
+}  // namespace
+
+std::vector<Case> attention_cases() {
   std::vector<Case> cases;
   enum class Mask { none, visible, added };
   const auto add = [&](const char* name, bool causal, Mask mask) {

@@ -1,4 +1,3 @@
-#pragma once
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -9,11 +8,13 @@
 
 namespace ebb::table {
 
+namespace {
+
 using Line = std::vector<double>;
 
 // An operation on lines along one axis: shapes with that axis in different places and of every awkward length.
-inline Case on_lines(Op op, std::string name, std::size_t axis, Tensor (*call)(const Tensor&, int),
-                     std::function<Line(const Line&)> f, std::int64_t length, Domain domain = {{-2, 2}}) {
+Case on_lines(Op op, std::string name, std::size_t axis, Tensor (*call)(const Tensor&, int),
+              std::function<Line(const Line&)> f, std::int64_t length, Domain domain = {{-2, 2}}) {
   Case c;
   c.op = op;
   c.name = std::move(name);
@@ -27,7 +28,7 @@ inline Case on_lines(Op op, std::string name, std::size_t axis, Tensor (*call)(c
   return c;
 }
 
-inline void add_reductions(std::vector<Case>& cases) {
+void add_reductions(std::vector<Case>& cases) {
   for (std::size_t axis : {std::size_t{0}, std::size_t{1}}) {
     const std::string at = axis == 0 ? "_rows" : "_columns";
     cases.push_back(on_integers(on_lines(
@@ -143,7 +144,7 @@ inline void add_reductions(std::vector<Case>& cases) {
       [](const Line&) { return 0.0; }));
 }
 
-inline void add_shape_cases(std::vector<Case>& cases) {
+void add_shape_cases(std::vector<Case>& cases) {
   auto shaped = [&cases](Op op, const char* name, std::vector<std::vector<Index>> shapes,
                          Tensor (*call)(const Tensors&), Array (*reference)(const Arrays&)) {
     Case c;
@@ -232,7 +233,7 @@ inline void add_shape_cases(std::vector<Case>& cases) {
 }
 
 // Index operations: input 0 is the source, the last but one or last input the index.
-inline void add_index_cases(std::vector<Case>& cases) {
+void add_index_cases(std::vector<Case>& cases) {
   auto indexed = [&cases](Op op, const char* name, std::vector<Input> inputs, std::vector<std::vector<Index>> shapes,
                           Tensor (*call)(const Tensors&), Array (*reference)(const Arrays&)) {
     Case c;
@@ -332,20 +333,20 @@ inline void add_index_cases(std::vector<Case>& cases) {
 
 using Matrix = std::vector<std::vector<double>>;
 
-inline Matrix to_matrix(const Array& a) {
+Matrix to_matrix(const Array& a) {
   Matrix m(static_cast<std::size_t>(a.shape[0]), Line(static_cast<std::size_t>(a.shape[1])));
   each_index(a.shape,
              [&](const Index& i) { m[static_cast<std::size_t>(i[0])][static_cast<std::size_t>(i[1])] = a.at(i); });
   return m;
 }
-inline Array to_array(const Matrix& m, std::int64_t columns) {
+Array to_array(const Matrix& m, std::int64_t columns) {
   Array a({static_cast<std::int64_t>(m.size()), columns});
   each_index(a.shape,
              [&](const Index& i) { a.at(i) = m[static_cast<std::size_t>(i[0])][static_cast<std::size_t>(i[1])]; });
   return a;
 }
 // A·Aᵀ + n·1, symmetric and positive definite for every A; and A + shift·1.
-inline Matrix gram(const Array& x) {
+Matrix gram(const Array& x) {
   const Matrix a = to_matrix(x);
   Matrix s(a.size(), Line(a.size()));
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -356,11 +357,11 @@ inline Matrix gram(const Array& x) {
   }
   return s;
 }
-inline Tensor gram(const Tensor& a) { return matmul(a, t(a)) + 2 * eye(a.size(0), {}, a.dtype()); }
-inline Tensor shifted(const Tensor& a) { return a + 4 * eye(a.size(0), {}, a.dtype()); }
+Tensor gram(const Tensor& a) { return matmul(a, t(a)) + 2 * eye(a.size(0), {}, a.dtype()); }
+Tensor shifted(const Tensor& a) { return a + 4 * eye(a.size(0), {}, a.dtype()); }
 
 // Gaussian elimination without pivots: every matrix here is dominated by its diagonal. Returns the determinant.
-inline double eliminate(Matrix& a, Matrix& b) {
+double eliminate(Matrix& a, Matrix& b) {
   double det = 1;
   for (std::size_t k = 0; k < a.size(); ++k) {
     det *= a[k][k];
@@ -377,7 +378,7 @@ inline double eliminate(Matrix& a, Matrix& b) {
   return det;
 }
 
-inline void add_matrix_cases(std::vector<Case>& cases) {
+void add_matrix_cases(std::vector<Case>& cases) {
   auto matrix = [&cases](Op op, const char* name, std::vector<std::vector<Index>> shapes,
                          Tensor (*call)(const Tensors&), Array (*reference)(const Arrays&)) {
     Case c;
@@ -487,7 +488,9 @@ inline void add_matrix_cases(std::vector<Case>& cases) {
       });
 }
 
-inline std::vector<Case> tensor_cases() {
+}  // namespace
+
+std::vector<Case> tensor_cases() {
   std::vector<Case> cases;
   add_reductions(cases);
   add_shape_cases(cases);

@@ -1,4 +1,3 @@
-#pragma once
 #include <math.h>
 
 #include <algorithm>
@@ -10,12 +9,16 @@
 
 namespace ebb::table {
 
+namespace {
+
 // What an operation of the table gives, by the oracle.
-inline double reference_of(Op op, double a, double b = 0) {
+double reference_of(Op op, double a, double b = 0) {
   if (info(op).domain == OpDomain::truth)
     return static_cast<double>(reference_integer(op, 1, {0, a != 0}, {0, b != 0}, {}).integer);
   return reference_real(op, {a, 0}, {b, 0}, {}).real;
 }
+
+}  // namespace
 
 #define EBB_UNARY(NAME, ...)                                         \
   unary(                                                             \
@@ -32,7 +35,7 @@ inline double reference_of(Op op, double a, double b = 0) {
       [](double a, double b) { return reference_of(Op::NAME, a, b); }, Domain EBB_BRACES A, Domain EBB_BRACES B)
 #define EBB_BRACES(...) __VA_ARGS__
 
-inline std::vector<Case> elementwise_cases() {
+std::vector<Case> elementwise_cases() {
   const Domain all{{-2, 2}}, off_zero{{-2, -0.3}, {0.3, 2}}, positive{{0.3, 3}};
   std::vector<Case> cases{
       on_integers(EBB_UNARY(neg, {-2, 2})),
@@ -67,6 +70,7 @@ inline std::vector<Case> elementwise_cases() {
       EBB_UNARY(erfcx, {-2, 2}, {6, 40}),
       // Beside their roots these are differences of terms several times as large, and the C library's lgamma errs
       // itself.
+      // Sums of terms of about 1 that cancel towards the zeros at 1 and 2, at 1.46 for digamma.
       looser(20, EBB_UNARY(lgamma, {0.4, 0.9}, {1.2, 1.8}, {2.2, 5})),
       looser(20, EBB_UNARY(digamma, {0.4, 1.2}, {1.7, 5})),
       EBB_UNARY(floor, {-2.8, -2.2}, {-0.9, -0.1}, {1.1, 1.9}),
@@ -154,10 +158,14 @@ inline std::vector<Case> elementwise_cases() {
   return cases;
 }
 
-inline double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
-inline double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
+namespace {
 
-inline std::vector<Case> activation_cases() {
+double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
+double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
+
+}  // namespace
+
+std::vector<Case> activation_cases() {
   const Domain off_zero{{-2, -0.1}, {0.1, 2}};
   std::vector<Case> cases{
       EBB_FORMULA(sigmoid, sigmoid_of(x), {-4, 4}),
@@ -221,10 +229,5 @@ inline std::vector<Case> activation_cases() {
   }
   return cases;
 }
-
-#undef EBB_UNARY
-#undef EBB_FORMULA
-#undef EBB_BINARY
-#undef EBB_BRACES
 
 }  // namespace ebb::table

@@ -1,4 +1,3 @@
-#pragma once
 #include <algorithm>
 
 #include "cases/cases.h"
@@ -6,6 +5,8 @@
 
 // Convolutions and pools against loops over every window.
 namespace ebb::table {
+
+namespace {
 
 struct Window {
   std::int64_t stride[2] = {1, 1}, padding[2] = {0, 0}, dilation[2] = {1, 1}, groups = 1;
@@ -34,7 +35,9 @@ void each_product(const Window& o, const Index& x, const Index& w, const Index& 
   });
 }
 
-inline std::vector<Case> window_cases() {
+}  // namespace
+
+std::vector<Case> window_cases() {
   std::vector<Case> cases;
   struct Setting {
     const char* name;
