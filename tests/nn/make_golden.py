@@ -69,11 +69,13 @@ with open(here / "layers.txt", "w") as out:
          lambda m, x: m(x, src_mask=causal))
     case("block_norm_last", nn.TransformerEncoderLayer(8, 2, 12, 0.0, "relu", batch_first=True), (2, 5, 8))
     # Keys and values of other widths, and keys that are nobody's.
-    more = nn.MultiheadAttention(8, 2, add_bias_kv=True, add_zero_attn=True, kdim=3, vdim=5, batch_first=True)
+    def more():
+        return nn.MultiheadAttention(8, 2, add_bias_kv=True, add_zero_attn=True, kdim=3, vdim=5, batch_first=True)
+
     seen = torch.ones(5, 5, dtype=torch.bool).triu(1)
-    case("attention_more", more, (2, 5, 8),
+    case("attention_more", more(), (2, 5, 8),
          lambda m, x: m(x, x[..., :3], x[..., 3:], key_padding_mask=padding, attn_mask=seen)[0])
-    case("attention_weights", more, (2, 5, 8),
+    case("attention_weights", more(), (2, 5, 8),
          lambda m, x: m(x, x[..., :3], x[..., 3:], key_padding_mask=padding, attn_mask=seen)[1])
     case("attention_weights_of_heads", nn.MultiheadAttention(8, 2, batch_first=True), (2, 5, 8),
          lambda m, x: m(x, x, x, attn_mask=causal, average_attn_weights=False)[1])

@@ -324,8 +324,8 @@ def _remade(layer, arguments, state, training):
 
 def _reduce_layer(self):
     """How a layer is pickled: its arguments, and its tensors by name."""
-    training = getattr(self, "training", True)
-    return _remade, (type(self), dict(_nn._arguments(self)), {name: tensor for name, _, tensor, _ in _walk(self)}, training)
+    tensors = {name: tensor for name, _, tensor, _ in _walk(self)}
+    return _remade, (type(self), dict(_nn._arguments(self)), tensors, self.training)
 
 
 # Layers of the library are models, too.
