@@ -397,7 +397,7 @@ def _divisor(call):
     "adaptive_max_pool3d_with_indices",
 )
 def _sizes_that_stay(call):
-    with_indices = getattr(_core, call.__name__ + "_with_indices", None)
+    with_indices = call if call.__name__.endswith("_indices") else getattr(_core, call.__name__ + "_with_indices", None)
 
     def pooled(x, output_size, return_indices=False):
         if return_indices and with_indices is None:
