@@ -37,7 +37,7 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         text = pathlib.Path(folder) / "text.txt"
-        text.write_text("".join(chr(97 + (i * i + i // 7) % 26) for i in range(8 * options.context)))
+        text.write_text("".join(chr(97 + (i * i + i // 7) % 26) for i in range(16 * options.context)))
         run = str(pathlib.Path(folder) / "run")
         subprocess.run(
             [options.ebb, "train", "--model", "gpt", "--data", str(text), "--tokens", "256", "--steps", "1", "--batch", "1",
