@@ -125,7 +125,7 @@ def tensor_split(input, indices_or_sections, dim=0):
     size = input.shape[dim]
     if isinstance(indices_or_sections, int):
         n = indices_or_sections
-        if n < 1:
+        if not 1 <= n <= 1_000_000:
             raise ValueError(f"tensor_split: {n} pieces cannot be made")
         cuts = [k * (size // n) + min(k, size % n) for k in range(1, n)]
     else:
@@ -415,7 +415,9 @@ def kthvalue(input, k, dim=-1, keepdim=False):
 @method
 def diff(input, n=1, dim=-1):
     """The differences of neighbours, n times."""
-    for _ in range(n):
+    if n < 0:
+        raise ValueError(f"diff: n is how often differences are taken, got {n}")
+    for _ in range(min(n, input.shape[dim])):  # nothing is left after as many as there are elements
         size = input.shape[dim]
         input = input.narrow(dim, min(1, size), max(size - 1, 0)) - input.narrow(dim, 0, max(size - 1, 0))
     return input
