@@ -5,7 +5,7 @@ Tensors are lazy values: an operation returns at once, the numbers are computed 
 torch.nn.functional.
 """
 
-from . import _core, _einops, _pickle, _torch_names, _workers
+from . import _core, _einops, _elsewhere, _pickle, _torch_names, _workers
 from ._core import *  # noqa: F403: every operation, by its own name
 from ._core import __version__  # noqa: F401
 from ._compile import compile
@@ -13,7 +13,9 @@ from ._transforms import custom_gradient, grad, value_and_grad
 from ._functional import *  # noqa: F403
 from . import losses
 from .losses import *  # noqa: F403: losses are functions of the library like any other
-from . import _numpy, array_api, cuda, data, distributed, gradcheck, io, linalg, nn, optim
+from . import _formulas, _numpy, array_api, cuda, data, distributed, gradcheck, io, linalg, nn, optim
+from ._formulas import *  # noqa: F403
+from ._elsewhere import of_package as __getattr__
 
 
 def _array_namespace(self, *, api_version=None):
@@ -35,4 +37,7 @@ _core.Tensor.__array_namespace__ = _array_namespace
 _core.Tensor.to_device = _to_device
 _core.Tensor.__array_ufunc__ = _numpy.array_ufunc
 _torch_names.install(globals())
+_formulas.install(globals())
+_elsewhere.explain(_core.Tensor, _elsewhere.TENSOR)
 _einops.register()
+from .nn import functional as _functional_names  # noqa: E402, F401: after all that it names

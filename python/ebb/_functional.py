@@ -204,20 +204,25 @@ max_unpool3d = _max_unpool("max_unpool3d", 3)
 
 
 def affine_grid(theta, size, align_corners=None):
-    """Where grid_sample looks for every pixel of an output of this size: theta [N, 2, 3] applied to its coordinates."""
-    if len(size) != 4:
-        raise ValueError(f"affine_grid: size is (N, C, H, W), got {tuple(size)}")
+    """Where grid_sample looks for every pixel of an output of this size: theta [N, 2, 3] applied to its coordinates, or
+    theta [N, 3, 4] where the size is (N, C, D, H, W)."""
+    axes = len(size) - 2
+    if axes not in (2, 3):
+        raise ValueError(f"affine_grid: size is (N, C, H, W) or (N, C, D, H, W), got {tuple(size)}")
 
-    def line(count):
+    def line(axis):
+        count = size[2 + axis]
         if count == 1:
-            return _core.zeros((1,), theta.dtype)
-        steps = _core.cast(_core.arange(count), theta.dtype) * (2.0 / (count - 1)) - 1.0
-        return steps if align_corners else steps * ((count - 1) / count)
+            steps = _core.zeros((1,), theta.dtype)
+        else:
+            steps = _core.cast(_core.arange(count), theta.dtype) * (2.0 / (count - 1)) - 1.0
+            steps = steps if align_corners else steps * ((count - 1) / count)
+        shape = tuple(count if k == axis else 1 for k in range(axes))
+        return _core.broadcast_to(steps.reshape(shape), size[2:])
 
-    h, w = size[2], size[3]
-    x, y = _core.broadcast_to(line(w), (h, w)), _core.broadcast_to(line(h).reshape((h, 1)), (h, w))
-    points = _core.stack([x, y, _core.ones((h, w), theta.dtype)], 2).reshape((1, h * w, 3))
-    return (points @ theta.mT).reshape((size[0], h, w, 2))
+    coordinates = [line(axis) for axis in reversed(range(axes))]  # x first
+    points = _core.stack([*coordinates, _core.ones(size[2:], theta.dtype)], axes).reshape((1, -1, axes + 1))
+    return (points @ theta.mT).reshape((size[0], *size[2:], axes))
 
 
 def _reflected(x, low, high):
@@ -230,40 +235,77 @@ def _reflected(x, low, high):
     return _core.where(_core.fmod(flips, 2.0) == 0, rest, span - rest) + low
 
 
+def _cubic_weights(t):
+    """Keys' kernel with a = −0.75 at the four neighbours of a point, t behind the second."""
+    a = -0.75
+
+    def near(t):
+        return ((a + 2) * t - (a + 3)) * t * t + 1
+
+    def far(t):
+        return ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
+
+    return far(t + 1), near(t), near(1 - t), far(2 - t)
+
+
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
-    """input [N, C, H, W] read at the points of grid [N, H', W', 2], x and y in [−1, 1]: bilinear or nearest."""
-    if input.ndim != 4 or grid.ndim != 4:
-        raise ValueError(f"grid_sample: needs [N, C, H, W] and [N, H', W', 2], got {input.shape} and {grid.shape}")
-    if mode not in ("bilinear", "nearest"):
-        raise ValueError(f"grid_sample: mode is 'bilinear' or 'nearest', got {mode!r}")
+    """input [N, C, H, W] read at the points of grid [N, H', W', 2], x and y in [−1, 1]: bilinear, nearest or bicubic; or
+    input [N, C, D, H, W] at those of grid [N, D', H', W', 3], bilinear (along three axes) or nearest."""
+    axes = input.ndim - 2
+    if axes not in (2, 3) or grid.ndim != input.ndim or grid.shape[-1] != axes:
+        raise ValueError(
+            "grid_sample: needs [N, C, H, W] and [N, H', W', 2], or [N, C, D, H, W] and [N, D', H', W', 3], "
+            f"got {tuple(input.shape)} and {tuple(grid.shape)}"
+        )
+    if mode not in ("bilinear", "nearest", "bicubic") or (mode == "bicubic" and axes == 3):
+        raise ValueError(f"grid_sample: mode is 'bilinear', 'nearest' or (of pictures) 'bicubic', got {mode!r}")
     if padding_mode not in ("zeros", "border", "reflection"):
         raise ValueError(f"grid_sample: padding_mode is 'zeros', 'border' or 'reflection', got {padding_mode!r}")
-    n, channels, h, w = input.shape
-    out = tuple(grid.shape[1:3])
-    flat = input.reshape((n, channels, h * w))
+    n, channels, *sizes = input.shape
+    flat = input.reshape((n, channels, -1))
 
-    def position(g, size):
-        x = (g + 1.0) * ((size - 1) / 2) if align_corners else ((g + 1.0) * size - 1.0) / 2
+    def inside(x, size):
+        """A coordinate brought into the picture, as padding_mode says."""
         if padding_mode == "reflection":
             x = _reflected(x, 0, 2 * (size - 1)) if align_corners else _reflected(x, -1, 2 * size - 1)
         return x if padding_mode == "zeros" else _core.clamp(x, 0.0, size - 1.0)
 
-    x, y = position(grid.select(3, 0), w), position(grid.select(3, 1), h)
+    def position(axis):
+        g, size = grid.select(grid.ndim - 1, axes - 1 - axis), sizes[axis]  # the grid has x first
+        x = (g + 1.0) * ((size - 1) / 2) if align_corners else ((g + 1.0) * size - 1.0) / 2
+        return x if mode == "bicubic" else inside(x, size)  # there every neighbour is brought inside
 
-    def pixels(column, row):
-        inside = (column >= 0) & (column <= w - 1) & (row >= 0) & (row <= h - 1)
-        at = _core.clamp(row, 0.0, h - 1.0) * w + _core.clamp(column, 0.0, w - 1.0)
+    def pixels(places):
+        """The elements at whole coordinates, 0 outside."""
+        there, at = True, 0.0
+        for x, size in zip(places, sizes):
+            there = (x >= 0) & (x <= size - 1) & there
+            at = at * size + _core.clamp(x, 0.0, size - 1.0)
         at = _core.cast(at, _core.i64).reshape((n, 1, -1))
-        found = _core.gather(flat, 2, _core.broadcast_to(at, (n, channels, at.shape[2]))).reshape((n, channels, *out))
-        return _core.where(inside.unsqueeze(1), found, 0.0)
+        found = _core.gather(flat, 2, _core.broadcast_to(at, (n, channels, at.shape[2])))
+        return _core.where(there.unsqueeze(1), found.reshape((n, channels, *grid.shape[1:-1])), 0.0)
 
+    points = [position(axis) for axis in range(axes)]
     if mode == "nearest":
-        return pixels(_core.stop_gradient(_core.round(x)), _core.stop_gradient(_core.round(y)))
-    left, top = _core.stop_gradient(_core.floor(x)), _core.stop_gradient(_core.floor(y))
-    right, bottom = (x - left).unsqueeze(1), (y - top).unsqueeze(1)
-    upper = pixels(left, top) * (1.0 - right) + pixels(left + 1.0, top) * right
-    lower = pixels(left, top + 1.0) * (1.0 - right) + pixels(left + 1.0, top + 1.0) * right
-    return upper * (1.0 - bottom) + lower * bottom
+        return pixels([_core.stop_gradient(_core.round(x)) for x in points])
+    below = [_core.stop_gradient(_core.floor(x)) for x in points]
+    behind = [(x - low).unsqueeze(1) for x, low in zip(points, below)]
+    weights = [_cubic_weights(t) if mode == "bicubic" else (1.0 - t, t) for t in behind]
+
+    def interpolated(axis, places):
+        """Along the axes from this one on, where the others are at these whole coordinates."""
+        if axis == axes:
+            return pixels(places)
+        total = None
+        for k, weight in enumerate(weights[axis]):
+            place = below[axis] + float(k - (mode == "bicubic"))
+            if mode == "bicubic":
+                place = inside(place, sizes[axis])
+            part = interpolated(axis + 1, [*places, place]) * weight
+            total = part if total is None else total + part
+        return total
+
+    return interpolated(0, [])
 
 
 # ---- embeddings and attention ----------------------------------------------------------------------------------------

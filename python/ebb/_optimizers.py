@@ -39,7 +39,16 @@ def _make(entry):
     class_name = _PYTHON_NAMES.get(entry["class_name"], entry["class_name"])
 
     def __init__(self, *args, **kwargs):
-        given = signature.bind(self, *args, **kwargs).arguments
+        if args and not isinstance(args[0], (int, float)):
+            raise TypeError(
+                f"{class_name}: its first argument is the learning rate, got {type(args[0]).__name__}; the model is given "
+                f"to step(model, gradients)"
+            )
+        try:
+            given = signature.bind(self, *args, **kwargs).arguments
+        except TypeError as error:
+            known = ", ".join(name for name, *_ in all_arguments)
+            raise TypeError(f"{class_name}: {error}; its arguments are {known} and decays") from None
         options = {}
         for name, _, names in all_arguments:
             if name not in given:

@@ -66,7 +66,12 @@ OF_ONE_FUNCTION = {
     **{name: {"input": None} for name in ("cat", "stack", "arange", "full", "zeros", "ones", "rand", "randn", "randint")},
 }
 # Said by habit; a value has nothing to do with them.
-WITHOUT_EFFECT = ("inplace", "out", "requires_grad", "device", "layout", "pin_memory", "non_blocking", "sparse_grad", "stable")
+WITHOUT_EFFECT = (
+    *("inplace", "out", "requires_grad", "device", "layout", "pin_memory", "non_blocking", "sparse_grad", "stable"),
+    *("generator", "memory_format"),
+)
+# What makes a tensor, and a variable where requires_grad asks for one.
+MAKERS = "zeros ones full eye arange linspace rand randn randint zeros_like ones_like full_like rand_like randn_like".split()
 
 
 def parameters(function):
@@ -110,6 +115,7 @@ def translated(function, by_position, name, own, is_method=False):
         if not kwargs:
             return by_position(*args)
         device = kwargs.pop("device", None) if "device" in ignored else None
+        variable = kwargs.pop("requires_grad", False) if name in MAKERS else False
         for key in tuple(kwargs):
             if key in table:
                 if table[key] in kwargs:
@@ -118,6 +124,8 @@ def translated(function, by_position, name, own, is_method=False):
             elif key in ignored:
                 _refuse_what_matters(name, key, kwargs.pop(key))
         result = function(*args, **kwargs)
+        if variable:
+            result = _core.variable(result)
         return result if device is None else _on_device(name, result, str(device))
 
     return call
@@ -137,6 +145,8 @@ def _refuse_what_matters(name, key, value):
     """inplace=True and its like change nothing; what would is an error."""
     if key == "out" and value is not None:
         raise TypeError(f"{name}: a tensor cannot be written to, there is no out=; use the result")
+    if key == "generator" and value is not None:
+        raise TypeError(f"{name}: there are no generators; random numbers follow ebb.manual_seed(seed)")
     if key == "requires_grad" and value:
         raise TypeError(f"{name}: make a variable of the result, ebb.variable(...)")
 
@@ -205,6 +215,21 @@ def _with_alpha(call):
         return call(a, b if alpha == 1 else _core.mul(b, alpha))
 
     return with_alpha
+
+
+@special("div", by_keyword=True)
+def _rounding(call):
+    def div(a, b, *, rounding_mode=None):
+        if rounding_mode is None:
+            return call(a, b)
+        if rounding_mode == "floor":
+            return _core.floor_divide(a, b)
+        if rounding_mode != "trunc":
+            raise ValueError(f"div: rounding_mode is None, 'trunc' or 'floor', got {rounding_mode!r}")
+        rest = _core.fmod(a, b)
+        return _core.floor_divide(a - rest, b) if not rest.dtype.is_floating else _core.trunc(call(a, b))
+
+    return div
 
 
 @special("index_add", by_keyword=True)
@@ -367,17 +392,22 @@ def _divisor(call):
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
+    "adaptive_max_pool1d_with_indices",
+    "adaptive_max_pool2d_with_indices",
+    "adaptive_max_pool3d_with_indices",
 )
 def _sizes_that_stay(call):
+    with_indices = call if call.__name__.endswith("_indices") else getattr(_core, call.__name__ + "_with_indices", None)
+
     def pooled(x, output_size, return_indices=False):
-        if return_indices:
-            raise TypeError(f"{call.__name__}: there is no return_indices; max_pool has it")
+        if return_indices and with_indices is None:
+            raise TypeError(f"{call.__name__}: means have no indices")
         if isinstance(output_size, (tuple, list)):
             count = len(output_size)
             output_size = tuple(x.shape[k - count] if s is None else s for k, s in enumerate(output_size))
             if count == 1 and call.__name__.endswith("1d"):
                 output_size = output_size[0]
-        return call(x, output_size)
+        return with_indices(x, output_size) if return_indices else call(x, output_size)
 
     return pooled
 

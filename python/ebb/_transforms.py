@@ -21,6 +21,10 @@ def _flatten(tree, leaves, *, keep=False):
         return lambda new: kind(build(new) for build in parts)
     if keep and not isinstance(tree, _core.Tensor):
         return lambda new: tree
+    if hasattr(tree, "named_parameters"):
+        raise TypeError(
+            f"grad: a {type(tree).__name__} is not a tensor; ebb.backward(loss) gives the gradients of a model's parameters"
+        )
     position = len(leaves)
     leaves.append(tree if isinstance(tree, _core.Tensor) else _core.asarray(tree))
     return lambda new: new[position]

@@ -288,8 +288,9 @@ def matrix_transpose(x, /):
     return x.mT
 
 
-def vecdot(x1, x2, /, *, axis=-1):
-    """Σ x1·x2 along an axis, which has one size in both; the other axes broadcast."""
+def vecdot(x1, x2, /, *, axis=-1, dim=None):
+    """Σ x1·x2 along an axis, which has one size in both; the other axes broadcast. torch.linalg calls the axis dim."""
+    axis = axis if dim is None else dim
     (first,), (second,) = _axes_of("vecdot", x1, axis), _axes_of("vecdot", x2, axis)
     if x1.shape[first] != x2.shape[second]:
         raise ValueError(

@@ -5,6 +5,7 @@ optimizer.step(model, ebb.backward(loss))      # the model has new parameters
 optimizer.lr = schedule(step)
 """
 
+from . import _elsewhere
 from ._core import Gradients, Tensor
 from ._core._optim import (  # noqa: F401
     GradientAccumulator,
@@ -84,6 +85,7 @@ def _print_step(self, model, gradients):
 
 Optimizer.step = _step
 Optimizer.print_step = _print_step
+_elsewhere.explain(Optimizer, _elsewhere.OPTIMIZER)
 
 
 class LossScaler(_LossScaler):

@@ -295,6 +295,12 @@ for _d, _size in ((1, "9"), (2, "98")):
         lambda x, f=getattr(F, f"max_pool{_d}d"): f(x, 2, return_indices=True)[1],
         Real(_image),
     )
+    case(
+        f"adaptive_max_pool{_d}d_with_indices",
+        lambda x, f=getattr(ebb, f"adaptive_max_pool{_d}d_with_indices"): f(x, 3)[1],
+        lambda x, f=getattr(F, f"adaptive_max_pool{_d}d"): f(x, 3, return_indices=True)[1],
+        Real(_image),
+    )
 case("global_avg_pool", ebb.global_avg_pool, lambda x: x.mean((2, 3), keepdim=True), Real("2345"))
 case("global_max_pool", ebb.global_max_pool, lambda x: x.amax((2, 3), keepdim=True), Real("2345"))
 case(
@@ -351,6 +357,12 @@ case(
     "max_pool3d_with_indices",
     lambda x: ebb.max_pool3d_with_indices(x, 2, 1, 1)[0],
     lambda x: F.max_pool3d(x, 2, 1, 1, return_indices=True)[0],
+    Real("22454"),
+)
+case(
+    "adaptive_max_pool3d_with_indices",
+    lambda x: ebb.adaptive_max_pool3d_with_indices(x, (2, 3, 1))[0],
+    lambda x: F.adaptive_max_pool3d(x, (2, 3, 1), return_indices=True)[0],
     Real("22454"),
 )
 case(

@@ -40,6 +40,7 @@ class Fixed:
 
 
 X, Y, CUBE, IMAGE, LINE = real(3, 4), real(3, 4, low=0.3), real(2, 3, 4), real(2, 4, 6, 6), real(2, 4, 9)
+VOLUME = real(2, 2, 4, 5, 3)
 INDEX = whole(3, 3, 4)
 
 # ---- reductions
@@ -263,6 +264,30 @@ for _padding in ("zeros", "border", "reflection"):
     for _corners in (False, True):
         call("F.grid_sample", IMAGE, real(2, 3, 5, 2, low=-1.3, high=1.3), "bilinear", _padding, _corners)
 call("F.grid_sample", IMAGE, Fixed(real(2, 3, 5, 2, low=-1.3, high=1.3)), mode="nearest", align_corners=False)
+for _padding in ("zeros", "border", "reflection"):
+    for _corners in (False, True):
+        call("F.grid_sample", IMAGE, real(2, 3, 5, 2, low=-1.3, high=1.3), "bicubic", _padding, _corners)
+        call("F.grid_sample", VOLUME, real(2, 3, 2, 4, 3, low=-1.3, high=1.3), "bilinear", _padding, _corners)
+call("F.grid_sample", VOLUME, Fixed(real(2, 3, 2, 4, 3, low=-1.3, high=1.3)), mode="nearest", align_corners=False)
+call("F.affine_grid", real(2, 3, 4), (2, 3, 4, 5, 6), False)
+for _pooled in ("F.adaptive_max_pool1d", "F.adaptive_max_pool1d_with_indices"):
+    call(_pooled, LINE, 4, return_indices=True)
+    call(_pooled, LINE, 3, True)
+for _pooled in ("F.adaptive_max_pool2d", "F.adaptive_max_pool2d_with_indices"):
+    call(_pooled, IMAGE, (4, None), return_indices=True)
+    call(_pooled, IMAGE, 3, return_indices=True)
+for _pooled in ("F.adaptive_max_pool3d", "F.adaptive_max_pool3d_with_indices"):
+    call(_pooled, VOLUME, (2, 3, 2), return_indices=True)
+for _mode in ("bilinear", "bicubic"):
+    for _size in ((3, 4), (9, 8), (4, 11)):
+        call("F.interpolate", IMAGE, _size, mode=_mode, antialias=True)
+    call("F.interpolate", IMAGE, scale_factor=(0.5, 1.7), mode=_mode, align_corners=True, antialias=True)
+for _mode in ("nearest", "nearest-exact", "area"):
+    call("F.interpolate", IMAGE, (4, 9), mode=_mode)
+    call("F.interpolate", VOLUME, scale_factor=(0.7, 1.5, 2.0), mode=_mode)
+    call("F.interpolate", LINE, 7, mode=_mode)
+call("F.interpolate", LINE, 7, mode="linear")
+call("F.interpolate", VOLUME, (5, 3, 7), mode="trilinear", align_corners=True)
 call("F.embedding_bag", torch.tensor([0, 1, 2, 1, 2]), X, torch.tensor([0, 2, 2]), mode="sum", per_sample_weights=real(5))
 call("F.embedding_bag", INDEX[:, :3], X)
 call("F.embedding_bag", INDEX[:, :3], X, mode="max")
@@ -291,6 +316,90 @@ call(
 call("scatter_reduce", X, 0, INDEX, Y, "prod")
 call("scatter_reduce", X, 0, INDEX, Y, "prod", include_self=False)
 
+# ---- formulas of torch's other functions (ebb/_formulas.py)
+NAN = X.where(X.abs() > 0.5, torch.tensor(float("nan"), dtype=X.dtype))
+call("div", X, Y, rounding_mode="floor")
+call("div", X, Y, rounding_mode="trunc")
+call("div", torch.tensor([7, -7, 6]), torch.tensor([2, 2, -3]), rounding_mode="trunc")
+call("tile", X, (2, 1, 2))
+call("unbind", CUBE, 1)
+call("tensor_split", X, 3, dim=1)
+call("tensor_split", LINE, (2, 5), 2)
+call("movedim", CUBE, 0, 2)
+call("moveaxis", CUBE, (0, 1), (1, 2))
+call("unflatten", LINE, 2, (3, -1))
+call("ravel", CUBE)
+call("fliplr", X)
+call("flipud", X)
+for _turns in range(4):
+    call("rot90", X, _turns)
+call("rot90", CUBE, 1, (1, 2))
+call("meshgrid", X[0], Y[1], indexing="xy")
+call("meshgrid", X[0], Y[1], indexing="ij")
+call("cartesian_prod", X[0], Y[1])
+for _name in ("atleast_1d", "atleast_2d", "atleast_3d"):
+    for _x in (X.sum(), X[0], X, CUBE):
+        call(_name, _x)
+call("dstack", [X, Y])
+call("column_stack", [X[:, 0], Y])
+call("block_diag", X, Y[:2], X[0])
+for _offset in (-1, 0, 2):
+    call("diag_embed", X, _offset)
+call("diag_embed", X, 1, 0, 2)
+call("fmax", X, Y)
+call("fmin", X, Y)
+call("fmax", NAN, Y)
+call("addcmul", X, Y, X, value=0.5)
+call("addcdiv", X, X, Y, value=0.5)
+call("heaviside", Fixed(X), Fixed(Y))
+call("sinc", X)
+call("sinc", X * 1e-4)
+call("deg2rad", X)
+call("rad2deg", X)
+call("float_power", Y, 1.5)
+call("isin", INDEX, torch.tensor([1, 5]))
+call("isin", INDEX, torch.tensor([1, 5]), invert=True)
+call("var_mean", X, dim=1, correction=0)
+call("std_mean", X, dim=0, keepdim=True)
+call("aminmax", X, dim=1)
+call("aminmax", X)
+call("count_nonzero", INDEX, dim=0)
+call("nansum", NAN, dim=1)
+call("nanmean", NAN, dim=1, keepdim=True)
+call("kthvalue", X, 2, dim=0)
+call("kthvalue", X, 3, 1, True)
+call("diff", X)
+call("diff", X, 2, 0)
+call("trapezoid", X, dx=0.5)
+call("trapezoid", X, Y[0])
+call("bincount", INDEX.flatten(), minlength=5)
+call("bincount", INDEX.flatten(), Fixed(X.flatten()))
+call("histc", Fixed(X), 5, -1, 1)
+call("histc", Fixed(X), 4)
+call("bucketize", Fixed(X), torch.arange(-2.0, 2.0, dtype=torch.float64), right=True)
+call("dist", X, Y, 3)
+call("cov", X)
+call("cov", X, correction=0, fweights=torch.tensor([1, 2, 3, 1]), aweights=Fixed(Y[0]))
+call("corrcoef", X)
+call("argwhere", INDEX)
+call("masked_select", X, X > 0)
+call("take", X, INDEX - 2)
+call("index_copy", X, 1, torch.tensor([2, 0]), Y[:, :2])
+call("select_scatter", X, Y[0], 0, 1)
+call("inner", X, Y)
+call("tensordot", CUBE, X, dims=2)
+call("tensordot", CUBE, X, dims=([1], [0]))
+call("vdot", X[0], Y[0])
+call("linalg.vecdot", X, Y, dim=0)
+call("cross", X[:, :3], Y[:, :3], dim=1)
+call("addmv", X[:, 0], X, Y[0], beta=0.5, alpha=2)
+call("addr", X, Y[:, 0], Y[0], alpha=2)
+call("addbmm", X[:, :3], CUBE, CUBE.mT, beta=0.5)
+call("logspace", -1, 2, 7, base=2.0, dtype=torch.float64)
+call("tril_indices", 3, 4, 1)
+call("triu_indices", 4, 3, -1)
+call("broadcast_tensors", X, Y[0])
+
 # PyTorch has no second gradient of these.
 ONCE = {
     "F.grid_sample",
@@ -310,10 +419,6 @@ EXPLAINED = {
         "fractional_max_pool2d fractional_max_pool2d_with_indices fractional_max_pool3d "
         "fractional_max_pool3d_with_indices".split(),
         "is not there: its windows are drawn by PyTorch's generator",
-    ),
-    **dict.fromkeys(
-        "adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices".split(),
-        "is not there: positions are had from max_pool",
     ),
     **dict.fromkeys("grouped_mm scaled_mm scaled_addmm scaled_addmm_ scaled_grouped_mm".split(), "is for accelerators"),
     **dict.fromkeys("celu_ elu_ hardtanh_ leaky_relu_ relu_ rrelu_ selu_ threshold_".split(), "writes to its input"),

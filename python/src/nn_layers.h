@@ -37,6 +37,16 @@ nb::class_<Layer> layer_class(nb::module_& m, const char* name, const char* doc)
              return false;
            })
       .def("_set_training", [](Layer& l, bool on) { set_training(l, on); })
+      .def_prop_ro(
+          "training",
+          [](Layer& l) {
+            bool training = true;  // as layers are made; those without a mode keep it
+            each_member(l, "", [&](const std::string&, auto& member) {
+              if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, nn::Training>) training = member.on;
+            });
+            return training;
+          },
+          "Whether the layer is in training, or (after eval()) in use.")
       .def("__getattr__",
            [](Layer& l, const std::string& name) {
              auto [trained, kept] = members_of(l);

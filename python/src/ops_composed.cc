@@ -140,15 +140,16 @@ void bind_image(const Api& api) {
   function(
       api, "interpolate",
       [](const Tensor& x, nb::handle size, nb::handle scale_factor, const std::string& mode,
-         std::optional<bool> align_corners, std::optional<bool> recompute_scale_factor) {
+         std::optional<bool> align_corners, std::optional<bool> recompute_scale_factor, bool antialias) {
         return interpolate(x, {.size = numbers_in<std::int64_t>(size),
                                .scale_factor = numbers_in<double>(scale_factor),
                                .mode = mode,
                                .align_corners = align_corners.value_or(false),
-                               .recompute_scale_factor = recompute_scale_factor.value_or(false)});
+                               .recompute_scale_factor = recompute_scale_factor.value_or(false),
+                               .antialias = antialias});
       },
       "x"_a, "size"_a.none() = nb::none(), "scale_factor"_a.none() = nb::none(), "mode"_a = "nearest",
-      "align_corners"_a.none() = nb::none(), "recompute_scale_factor"_a.none() = nb::none());
+      "align_corners"_a.none() = nb::none(), "recompute_scale_factor"_a.none() = nb::none(), "antialias"_a = false);
   function(api, "dropout2d", dropout2d, "x"_a, "p"_a = 0.5, "training"_a = true);
 }
 
@@ -215,6 +216,12 @@ void bind_volumes(const Api& api) {
         [name = name, f = f](const Tensor& x, nb::handle output_size) { return f(x, triple(name, output_size)); },
         "x"_a, "output_size"_a);
   }
+  function(
+      api, "adaptive_max_pool3d_with_indices",
+      [](const Tensor& x, nb::handle output_size) {
+        return adaptive_max_pool3d_with_indices(x, triple("adaptive_max_pool3d", output_size));
+      },
+      "x"_a, "output_size"_a);
   function(
       api, "avg_pool3d",
       [](const Tensor& x, nb::handle window, nb::handle stride, nb::handle padding, bool ceil_mode,

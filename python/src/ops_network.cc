@@ -107,6 +107,8 @@ void bind_network(const Api& api) {
   function(api, "adaptive_avg_pool1d", adaptive_avg_pool1d, "x"_a, "output_size"_a);
   function(api, "adaptive_max_pool2d", adaptive_max_pool2d, "x"_a, "output_size"_a);
   function(api, "adaptive_max_pool1d", adaptive_max_pool1d, "x"_a, "output_size"_a);
+  function(api, "adaptive_max_pool2d_with_indices", adaptive_max_pool2d_with_indices, "x"_a, "output_size"_a);
+  function(api, "adaptive_max_pool1d_with_indices", adaptive_max_pool1d_with_indices, "x"_a, "output_size"_a);
   function(api, "global_avg_pool", global_avg_pool, "x"_a);
   function(api, "global_max_pool", global_max_pool, "x"_a);
   function(

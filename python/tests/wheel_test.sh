@@ -12,7 +12,7 @@ import sys, zipfile
 from pathlib import Path
 wheel, = Path(sys.argv[1]).glob("ebb-*.whl")
 names = zipfile.ZipFile(wheel).namelist()
-for part in ("ebb/__init__.py", "ebb/torch.py", "ebb/py.typed", "ebb/_core/__init__.pyi", "ebb/losses.pyi", "ebb/torch.pyi"):
+for part in ("ebb/__init__.py", "ebb/__init__.pyi", "ebb/nn/functional.py", "ebb/nn/__init__.pyi", "ebb/torch.py", "ebb/py.typed", "ebb/_core/__init__.pyi", "ebb/losses.pyi", "ebb/torch.pyi"):
     assert part in names, f"{part} is not in the wheel: {names}"
 assert any(n.startswith("ebb/_core.") and n.endswith(".so") for n in names), names
 assert not [n for n in names if not n.startswith("ebb")], names

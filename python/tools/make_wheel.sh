@@ -43,7 +43,7 @@ for library in libstdc++.so.6 libgcc_s.so.1 libm.so.6 libpthread.so.0 libdl.so.2
   found=$(/sbin/ldconfig -p | grep -m1 -o "/.*/$library\$")
   install -D "$found" "$root$found"
 done
-"$python" -m pip install --quiet --target "$root/packages" "$wheel" numpy pytest einops
+"$python" -m pip install --quiet --target "$root/packages" "$wheel" numpy pytest einops mypy
 mkdir -p "$root/repo/python"
 cp -r "$source"/{include,docs,examples,tools,README.md,CMakeLists.txt} "$root/repo"
 cp -r "$source"/python/{tests,tools,ebb} "$root/repo/python"

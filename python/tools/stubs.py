@@ -6,6 +6,7 @@ stubs.py PACKAGE_FOLDER        the folder that contains ebb
 import ast
 import copy
 import inspect
+import re
 import sys
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from nanobind import stubgen  # noqa: E402
 import ebb  # noqa: E402
 from ebb import _torch_names  # noqa: E402
 
+import package_stubs  # noqa: E402
+
 HEAD = {
     "losses": (
         "from collections.abc import Sequence\nfrom typing import Any, NamedTuple, Protocol\n\nfrom ._core import Tensor\n\n"
@@ -24,7 +27,10 @@ HEAD = {
     ),
     "_optimizers": (
         "from collections.abc import Callable, Mapping\nfrom typing import Any\n\nfrom ._core import Tensor\n"
-        "from ._core._optim import Optimizer as Optimizer\n\noptimizer_registry: list[dict[str, Any]]\n\n"
+        "from ._core._optim import Optimizer as _Optimizer\n\n"
+        "class Optimizer(_Optimizer):\n"
+        "    def step(self, model: Any, gradients: Any) -> None: ...\n"
+        "    def print_step(self, model: Any, gradients: Any) -> str: ...\n\noptimizer_registry: list[dict[str, Any]]\n\n"
         "def optimizer_info(name: str) -> dict[str, Any]: ...\n"
         "def make_optimizer(name: str, options: Mapping[str, Any] | None = None, decays: Any = None) -> Optimizer: ...\n"
     ),
@@ -180,30 +186,90 @@ def respell(body, holder, is_method):
     return out
 
 
-def add_torch_names(path):
+SIZE = """
+class _ElementCount(int):
+    @overload
+    def __call__(self) -> tuple[int, ...]: ...
+    @overload
+    def __call__(self, dim: int) -> int: ...
+"""
+
+
+def add_torch_names(path, added):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     tree.body = respell(tree.body, ebb._core, False)
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == "Tensor":
             node.body = respell(node.body, ebb.Tensor, True)
+            for part in node.body:
+                if isinstance(part, ast.FunctionDef) and part.name == "shape":
+                    part.returns = ast.parse("tuple[int, ...]", mode="eval").body
+                elif isinstance(part, ast.FunctionDef) and part.name in ("item", "tolist", "numpy"):
+                    part.returns = ast.Name("Any")  # a number, a list, an array
+                elif isinstance(part, ast.FunctionDef) and part.name == "size":
+                    part.returns = ast.Name("_ElementCount")
             node.body += [
                 ast.parse(f"{alias} = {name}").body[0]
                 for alias, name in _torch_names.ALIASES.items()
                 if hasattr(ebb.Tensor, name) and not hasattr(ebb.Tensor, alias)
             ]
+            node.body += added
     aliases = "".join(f"{alias} = {name}\n" for alias, name in _torch_names.ALIASES.items() if not hasattr(ebb._core, alias))
     head = "from typing import Any as Any, overload as overload\n"
-    path.write_text(head + ast.unparse(ast.fix_missing_locations(tree)) + "\n\n" + aliases, encoding="utf-8")
+    path.write_text(head + SIZE + ast.unparse(ast.fix_missing_locations(tree)) + "\n\n" + aliases, encoding="utf-8")
+
+
+def own_names_alone(path):
+    """A compiled module's stub without imports of what Python put on its classes, which nanobind takes for their names.
+
+    Layers and optimisers have such attributes, so theirs may be anything.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree.body = [
+        node
+        for node in tree.body
+        if not (isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "ebb" and "_core" not in node.module)
+    ]
+    if path.name in ("_nn.pyi", "_optim.pyi"):
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and "__getattr__" not in {getattr(part, "name", "") for part in node.body}:
+                node.body += ast.parse("def __getattr__(self, name: str) -> Any: ...").body
+    text = ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+    # A comparison of tensors is a tensor, which object's is not.
+    text = re.sub(r"(def __(?:eq|ne)__\(self.*:)$", r"\1  # type: ignore[override]", text, flags=re.MULTILINE)
+    if "DType" in text and "import DType" not in text and path.name != "__init__.pyi":  # a caster's name is a class
+        text = "from ebb._core import DType as DType\n" + text
+    path.write_text("from typing import Any as Any\n" + text, encoding="utf-8")
 
 
 def main():
-    _torch_names.uninstall()  # stubs are of the compiled functions
+    package = package_stubs.package_stub()
+    compiled = set(dir(ebb._core.Tensor)) & {
+        name for name, value in vars(ebb._core.Tensor).items() if hasattr(value, "__wrapped__") or "nb_" in type(value).__name__
+    }
+    added = package_stubs.tensor_methods(compiled | set(_torch_names.ALIASES))
+    ebb._formulas.uninstall()  # stubs are of the compiled functions
+    _torch_names.uninstall()
     stubgen.main(["-q", "-P", "-r", "-m", "ebb._core", "-O", str(folder / "ebb")])
-    add_torch_names(folder / "ebb" / "_core" / "__init__.pyi")
-    for part in (folder / "ebb" / "_core").glob("_[a-z]*.pyi"):  # nanobind does not see that a caster's name is a class
-        text = part.read_text(encoding="utf-8")
-        if "DType" in text and "import DType" not in text:
-            part.write_text("from ebb._core import DType as DType\n" + text, encoding="utf-8")
+    add_torch_names(folder / "ebb" / "_core" / "__init__.pyi", added)
+    core = (ebb._core, ebb._core._nn, ebb._core._optim, ebb._core._data, ebb._core._io)
+    for module, compiled_modules in (
+        (ebb.nn, core),
+        (ebb.data, core),
+        (ebb.optim, (*core, ebb._optimizers)),
+        (ebb._formulas, core),
+        (ebb._functional, core),
+        (ebb._transforms, core),
+        (ebb._compile, core),
+        (ebb.linalg, core),
+        (ebb.array_api, core),
+        (ebb.nn.functional, (ebb._core, ebb.losses, ebb._functional)),
+    ):
+        path = folder / (module.__name__.replace(".", "/") + ("/__init__.pyi" if module is ebb.nn else ".pyi"))
+        path.write_text(package_stubs.module_stub(module, compiled_modules), encoding="utf-8")
+    (folder / "ebb" / "__init__.pyi").write_text(package, encoding="utf-8")
+    for part in (folder / "ebb" / "_core").glob("*.pyi"):
+        own_names_alone(part)
     for module, stub in (("losses", loss_stub), ("torch", torch_stub)):
         text = HEAD[module] + "\n" + "\n".join(stub(entry) for entry in ebb.losses.registry)
         (folder / "ebb" / f"{module}.pyi").write_text(text, encoding="utf-8")

@@ -166,6 +166,32 @@ Tensor cubically(const Tensor& x, const Resize& r) {
   return y;
 }
 
+// Every output is a weighted mean of the inputs under a filter, a triangle or Keys' kernel with a = −0.5, which is as
+// wide as the step where the output is smaller.
+Tensor filtered(const Tensor& x, const Resize& r, bool cubic) {
+  const double widening = std::max(r.step, 1.0), reach = (cubic ? 2 : 1) * widening;
+  const auto filter = [cubic](double t) {
+    t = std::fabs(t);
+    if (!cubic) return std::max(1 - t, 0.0);
+    return t < 1 ? (1.5 * t - 2.5) * t * t + 1 : t < 2 ? ((-0.5 * t + 2.5) * t - 4) * t + 2 : 0.0;
+  };
+  require_memory_for("interpolate", checked_product("interpolate", r.to, r.from));
+  const Shape matrix{r.to, r.from};
+  std::vector<double> weights(static_cast<std::size_t>(matrix.numel()), 0.0);
+  for (std::int64_t i = 0; i < r.to; ++i) {
+    const double center = (static_cast<double>(i) + 0.5) * r.step;
+    const auto first = std::max<std::int64_t>(static_cast<std::int64_t>(center - reach + 0.5), 0);
+    const auto last = std::min<std::int64_t>(static_cast<std::int64_t>(center + reach + 0.5), r.from);
+    double* row = weights.data() + i * r.from;
+    double total = 0;
+    for (std::int64_t j = first; j < last; ++j)
+      total += row[j] = filter((static_cast<double>(j) - center + 0.5) / widening);
+    for (std::int64_t j = first; j < last && total != 0; ++j) row[j] /= total;
+  }
+  const Tensor w = cast(numbers_of_formula(weights, matrix), x.dtype());
+  return transpose(matmul(transpose(x, r.axis, -1), t(w)), r.axis, -1);
+}
+
 // Means of windows, one axis after the other.
 Tensor areas(const Tensor& x, const Resize& r) {
   const Tensor last = transpose(x, r.axis, -1);
@@ -192,6 +218,9 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
           "interpolate: the mode '{}' does not exist for an input of shape {}; there are nearest, nearest-exact, area, "
           "linear (3 axes), bilinear and bicubic (4) and trilinear (5)",
           o.mode, x.shape());
+  require(!o.antialias || (axes == 2 && (cubic || linear)),
+          "interpolate: antialias is for the modes bilinear and bicubic, not for '{}' and an input of shape {}", o.mode,
+          x.shape());
   require(!o.align_corners || cubic || linear, "interpolate: align_corners has no meaning for the mode '{}'", o.mode);
   Tensor y = widen(x);
   for (int k = 0; k < axes; ++k) {
@@ -212,6 +241,10 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
       r.step = static_cast<double>(r.from) / static_cast<double>(r.to);
     }
     if (r.from == r.to && r.step == 1) continue;
+    if (o.antialias) {
+      y = filtered(y, r, cubic);
+      continue;
+    }
     y = nearby ? nearest(y, r, exact) : area ? areas(y, r) : cubic ? cubically(y, r) : linearly(y, r);
   }
   return cast(y, x.dtype());

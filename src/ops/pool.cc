@@ -168,11 +168,17 @@ Tensor adaptive_avg_pool1d(const Tensor& x, std::int64_t output) {
 
 namespace {
 
-// The axis with each window's lines after one another; windows that are shorter repeat their last line, which changes
-// no maximum (the first of equal elements counts), so that all have the length that is returned.
-std::int64_t spread_windows(Tensor& x, std::int64_t axis, std::int64_t outputs) {
+// An axis with the lines of each window after one another. Windows that are shorter repeat their last line, which
+// changes no maximum (the first of equal elements counts), so that all have one length.
+struct SpreadAxis {
+  Tensor x;
+  std::int64_t length;  // of a window
+  Tensor lines;         // which line each was; undefined where all are where they were
+};
+
+SpreadAxis spread_windows(const Tensor& x, std::int64_t axis, std::int64_t outputs) {
   const std::int64_t size = x.size(axis);
-  if (size % outputs == 0) return size / outputs;
+  if (size % outputs == 0) return {x, size / outputs, {}};
   const auto first = [&](std::int64_t i) { return i * size / outputs; };
   const auto last = [&](std::int64_t i) { return ((i + 1) * size + outputs - 1) / outputs - 1; };
   checked_product("adaptive_max_pool", checked_sum("adaptive_max_pool", outputs, 1), size);
@@ -185,31 +191,44 @@ std::int64_t spread_windows(Tensor& x, std::int64_t axis, std::int64_t outputs) 
   for (std::int64_t i = 0; i < outputs; ++i) {
     for (std::int64_t k = 0; k < length; ++k) lines.push_back(std::min(first(i) + k, last(i)));
   }
-  x = index_select(x, axis, numbers_of_formula(lines, spread));
-  return length;
+  const Tensor which = numbers_of_formula(lines, spread);
+  return {index_select(x, axis, which), length, which};
+}
+
+Tensor line_before(const SpreadAxis& axis, const Tensor& line) {
+  if (!axis.lines.defined()) return line;
+  return reshape(index_select(axis.lines, 0, reshape(line, {line.numel()})), line.shape());
 }
 
 }  // namespace
 
-Tensor adaptive_max_pool2d(const Tensor& x, SizePair output) {
+std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& x, SizePair output) {
   const char* op = "adaptive_max_pool2d";
   require_floating(op, x);
   image_shape(op, 2, x.shape());
   require(output[0] >= 1 && output[1] >= 1 && x.size(-2) >= 1 && x.size(-1) >= 1,
           "{}: cannot make [{}, {}] outputs of shape {}", op, output[0], output[1], x.shape());
-  Tensor spread = x;
-  const std::int64_t height = spread_windows(spread, x.rank() - 2, output[0]);
-  const std::int64_t width = spread_windows(spread, x.rank() - 1, output[1]);
-  return max_pool2d(spread, {height, width});
+  const SpreadAxis rows = spread_windows(x, x.rank() - 2, output[0]);
+  const SpreadAxis columns = spread_windows(rows.x, x.rank() - 1, output[1]);
+  const auto [values, at] = max_pool2d_with_indices(columns.x, {rows.length, columns.length});
+  if (!rows.lines.defined() && !columns.lines.defined()) return {values, at};
+  const std::int64_t width = columns.x.size(-1);
+  return {values, line_before(rows, floor_divide(at, width)) * x.size(-1) + line_before(columns, remainder(at, width))};
 }
-Tensor adaptive_max_pool1d(const Tensor& x, std::int64_t output) {
+std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& x, std::int64_t output) {
   const char* op = "adaptive_max_pool1d";
   require_floating(op, x);
   image_shape(op, 1, x.shape());
   require(output >= 1 && x.size(-1) >= 1, "{}: cannot make {} outputs of shape {}", op, output, x.shape());
-  Tensor spread = x;
-  const std::int64_t length = spread_windows(spread, x.rank() - 1, output);
-  return max_pool1d(spread, length);
+  const SpreadAxis spread = spread_windows(x, x.rank() - 1, output);
+  const auto [values, at] = max_pool1d_with_indices(spread.x, spread.length);
+  return {values, line_before(spread, at)};
+}
+Tensor adaptive_max_pool2d(const Tensor& x, SizePair output) {
+  return adaptive_max_pool2d_with_indices(x, output).first;
+}
+Tensor adaptive_max_pool1d(const Tensor& x, std::int64_t output) {
+  return adaptive_max_pool1d_with_indices(x, output).first;
 }
 
 namespace {

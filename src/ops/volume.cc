@@ -142,28 +142,55 @@ Tensor max_pool3d(const Tensor& x, SizeTriple window, const Pool3dOptions& o) {
       });
 }
 
-std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, SizeTriple window, const Pool3dOptions& o) {
+namespace {
+
+// The same with positions: where in its plane, and in which plane, each was found.
+template <class Planes, class Lines>
+std::pair<Tensor, Tensor> pooled_with_indices(const char* op, const Tensor& x, Planes pool_planes, Lines pool_lines) {
   if (x.rank() == 4) {
-    const auto [values, at] = max_pool3d_with_indices(unsqueeze(x, 0), window, o);
+    const auto [values, at] = pooled_with_indices(op, unsqueeze(x, 0), pool_planes, pool_lines);
     return {select(values, 0, 0), select(at, 0, 0)};
   }
-  require_volume("max_pool3d", x);
-  const SizeTriple stride = o.stride.value_or(window);
+  require_volume(op, x);
   const std::int64_t n = x.size(0), channels = x.size(1), depth = x.size(2), area = x.size(3) * x.size(4);
-  const auto [planes, in_plane] =
-      max_pool2d_with_indices(reshape(x, {n, channels * depth, x.size(3), x.size(4)}), {window[1], window[2]},
-                              {.stride = SizePair{stride[1], stride[2]},
-                               .padding = {o.padding[1], o.padding[2]},
-                               .dilation = {o.dilation[1], o.dilation[2]},
-                               .ceil_mode = o.ceil_mode});
+  const auto [planes, in_plane] = pool_planes(reshape(x, {n, channels * depth, x.size(3), x.size(4)}));
   const std::int64_t h = planes.size(2), w = planes.size(3);
   const auto lines = [&](const Tensor& t) { return transpose(reshape(t, {n * channels, depth, h * w}), 1, 2); };
-  const auto [values, plane] = max_pool1d_with_indices(
-      lines(planes), window[0],
-      {.stride = SizePair{stride[0]}, .padding = o.padding[0], .dilation = o.dilation[0], .ceil_mode = o.ceil_mode});
+  const auto [values, plane] = pool_lines(lines(planes));
   const Tensor at = plane * area + gather(lines(in_plane), 2, plane);
   const Shape shape{n, channels, values.size(2), h, w};
   return {reshape(transpose(values, 1, 2), shape), reshape(transpose(at, 1, 2), shape)};
+}
+
+}  // namespace
+
+std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, SizeTriple window, const Pool3dOptions& o) {
+  const SizeTriple stride = o.stride.value_or(window);
+  return pooled_with_indices(
+      "max_pool3d", x,
+      [&](const Tensor& planes) {
+        return max_pool2d_with_indices(planes, {window[1], window[2]},
+                                       {.stride = SizePair{stride[1], stride[2]},
+                                        .padding = {o.padding[1], o.padding[2]},
+                                        .dilation = {o.dilation[1], o.dilation[2]},
+                                        .ceil_mode = o.ceil_mode});
+      },
+      [&](const Tensor& lines) {
+        return max_pool1d_with_indices(lines, window[0],
+                                       {.stride = SizePair{stride[0]},
+                                        .padding = o.padding[0],
+                                        .dilation = o.dilation[0],
+                                        .ceil_mode = o.ceil_mode});
+      });
+}
+
+std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, SizeTriple output) {
+  return pooled_with_indices(
+      "adaptive_max_pool3d", x,
+      [&](const Tensor& planes) {
+        return adaptive_max_pool2d_with_indices(planes, {output[1], output[2]});
+      },
+      [&](const Tensor& lines) { return adaptive_max_pool1d_with_indices(lines, output[0]); });
 }
 
 Tensor adaptive_max_pool3d(const Tensor& x, SizeTriple output) {

@@ -163,66 +163,83 @@ TEST_P(NativeLoop, HalvesHaveTheBitsOfTheTileKernels) {
 }
 
 // Functions, where numbers are ordinary; otherwise a guard tells.
-TEST_P(NativeLoop, EveryFunctionHasTheBitsOfItsTileKernel) {
-  struct Range {
-    Op op;
-    double low, high;
-  };
-  const double least = std::numeric_limits<float>::min(), most = std::numeric_limits<float>::max();
-  for (const Range& r : {Range{Op::exp, -86.9, 86.9}, Range{Op::expm1, -most, most}, Range{Op::tanh, -most, most},
-                         Range{Op::log, least, most}, Range{Op::log1p, std::nextafter(-1.0f, 0.0f), 0x1p125}}) {
-    ASSERT_TRUE(has_native_form(r.op, false)) << info(r.op).name;
-    EXPECT_FALSE(has_native_form(r.op, true)) << info(r.op).name;
-    LoopProgram p;
-    p.values = {{.source = LoopProgram::Source::tile, .pointer = 0}, {.op = r.op, .arg = {0, -1, -1}}};
-    p.pointers = 2;
-    p.stores = {{1, 1}};
-    p.sums = {1};
-    const auto loop = make_native_loop(p);
-    ASSERT_NE(loop, nullptr);
-    constexpr std::size_t kBlockSize = 320, kBlocks = 40;
-    std::mt19937 g(5);
-    std::uniform_real_distribution<double> even(std::max(r.low, -100.0), std::min(r.high, 100.0)), power(-126, 125);
-    std::vector<float> x(kBlockSize * kBlocks), want(x.size()), got(x.size());
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      const double far = std::exp2(power(g)) * (i % 4 == 1 ? -1 : 1), v = i % 2 ? far : even(g);
-      x[i] = static_cast<float>(std::clamp(v, r.low, r.high));
+template <class T>
+void check_function(Op op, double low, double high) {
+  constexpr bool kWide = sizeof(T) == 8;
+  ASSERT_TRUE(has_native_form(op, kWide)) << info(op).name;
+  LoopProgram p;
+  p.wide = kWide;
+  p.values = {{.source = LoopProgram::Source::tile, .pointer = 0}, {.op = op, .arg = {0, -1, -1}}};
+  p.pointers = 2;
+  p.stores = {{1, 1}};
+  p.sums = {1};
+  const auto loop = make_native_loop(p);
+  ASSERT_NE(loop, nullptr) << info(op).name;
+  constexpr std::size_t kBlockSize = 320, kBlocks = 40;
+  std::mt19937 g(5);
+  std::uniform_real_distribution<double> even(std::max(low, -100.0), std::min(high, 100.0)), power(-126, 125);
+  std::vector<T> x(kBlockSize * kBlocks), want(x.size()), got(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double far = std::exp2(power(g) * (kWide && i % 8 == 3 ? 8 : 1)) * (i % 4 == 1 ? -1 : 1);
+    x[i] = static_cast<T>(std::clamp(i % 2 ? far : even(g), low, high));
+  }
+  x[7] = static_cast<T>(low), x[8] = static_cast<T>(high);
+  if (low < 0) x[9] = T(0), x[10] = -T(0);
+  const ElementwiseFn fn = tile_kernels().elementwise(op, kWide ? RegType::f64 : RegType::f32, 0);
+  fn(want.data(), x.data(), nullptr, nullptr, x.size());
+  void* pointers[] = {x.data(), got.data()};
+  alignas(kGuardBytes) std::byte state[kBlocks * kMaxLoopState];
+  loop->run(pointers, kBlockSize / loop->group(), state, kBlocks);
+  expect_same_bits(got, want, info(op).name);
+  for (std::size_t b = 0; b < kBlocks; ++b) {
+    T lanes[kLoopGroup] = {};
+    for (std::size_t i = 0; i < kBlockSize; ++i) lanes[i % kLoopGroup] += want[b * kBlockSize + i];
+    const std::byte* of_block = state + b * loop->state_bytes();
+    EXPECT_EQ(std::memcmp(lanes, of_block, sizeof lanes), 0) << info(op).name << " block " << b;
+    EXPECT_TRUE(loop->guards() == 0 || holds(of_block + sizeof lanes)) << info(op).name << " block " << b;
+  }
+  // Outside, and NaN: in one block of many, in any lane.
+  const T inf = std::numeric_limits<T>::infinity();
+  for (T bad : {std::numeric_limits<T>::quiet_NaN(), inf, -inf}) {
+    if (loop->guards() == 0) {
+      x[kBlockSize + 5] = bad;
+      fn(want.data(), x.data(), nullptr, nullptr, x.size());
+      loop->run(pointers, kBlockSize / loop->group(), state, kBlocks);
+      expect_same_bits(got, want, info(op).name);
+      continue;
     }
-    x[7] = static_cast<float>(r.low), x[8] = static_cast<float>(r.high);
-    if (r.low < 0) x[9] = 0.0f, x[10] = -0.0f;
-    const ElementwiseFn fn = tile_kernels().elementwise(r.op, RegType::f32, 0);
-    fn(want.data(), x.data(), nullptr, nullptr, x.size());
-    void* pointers[] = {x.data(), got.data()};
-    alignas(kGuardBytes) std::byte state[kBlocks * kMaxLoopState];
-    loop->run(pointers, kBlockSize / loop->group(), state, kBlocks);
-    expect_same_bits(got, want, info(r.op).name);
-    for (std::size_t b = 0; b < kBlocks; ++b) {
-      float lanes[kLoopGroup] = {};
-      for (std::size_t i = 0; i < kBlockSize; ++i) lanes[i % kLoopGroup] += want[b * kBlockSize + i];
-      const std::byte* of_block = state + b * loop->state_bytes();
-      EXPECT_EQ(std::memcmp(lanes, of_block, sizeof lanes), 0) << info(r.op).name << " block " << b;
-      EXPECT_TRUE(loop->guards() == 0 || holds(of_block + sizeof lanes)) << info(r.op).name << " block " << b;
-    }
-    // Outside, and NaN: in one block of many, in any lane.
-    const float inf = std::numeric_limits<float>::infinity();
-    for (float bad : {std::numeric_limits<float>::quiet_NaN(), inf, -inf}) {
-      if (loop->guards() == 0) {
-        x[kBlockSize + 5] = bad;
-        fn(want.data(), x.data(), nullptr, nullptr, x.size());
-        loop->run(pointers, kBlockSize / loop->group(), state, kBlocks);
-        expect_same_bits(got, want, info(r.op).name);
-        continue;
-      }
-      for (std::size_t at :
-           {std::size_t{3} * kBlockSize, std::size_t{4} * kBlockSize - 1, std::size_t{3} * kBlockSize + 37}) {
-        const float before = std::exchange(x[at], bad);
-        loop->run(pointers, kBlockSize / loop->group(), state, kBlocks);
-        x[at] = before;
-        for (std::size_t b = 0; b < kBlocks; ++b)
-          EXPECT_EQ(holds(state + b * loop->state_bytes() + 4 * kLoopGroup), b != 3) << info(r.op).name << " " << bad;
-      }
+    for (std::size_t at :
+         {std::size_t{3} * kBlockSize, std::size_t{4} * kBlockSize - 1, std::size_t{3} * kBlockSize + 37}) {
+      const T before = std::exchange(x[at], bad);
+      loop->run(pointers, kBlockSize / loop->group(), state, kBlocks);
+      x[at] = before;
+      for (std::size_t b = 0; b < kBlocks; ++b)
+        EXPECT_EQ(holds(state + b * loop->state_bytes() + sizeof(T) * kLoopGroup), b != 3)
+            << info(op).name << " " << bad;
     }
   }
+}
+
+TEST_P(NativeLoop, EveryFunctionHasTheBitsOfItsTileKernel) {
+  const double most = std::numeric_limits<float>::max();
+  const auto both = [](Op op, double low, double high) {
+    check_function<float>(op, low, high);
+    check_function<double>(op, low, high);
+  };
+  for (const Op op : {Op::expm1, Op::tanh}) both(op, -most, most);
+  for (const Op op : {Op::exp, Op::sinh, Op::cosh}) both(op, -86.9, 86.9);
+  both(Op::exp2, -125.9, 125.9);
+  both(Op::log, std::numeric_limits<float>::min(), most);
+  both(Op::log1p, std::nextafter(-1.0f, 0.0f), 0x1p125);
+  check_function<float>(Op::erf, -most, most);
+  // The ends of f64.
+  const double far = std::numeric_limits<double>::max();
+  for (const Op op : {Op::exp, Op::sinh, Op::cosh}) check_function<double>(op, -707.9, 707.9);
+  check_function<double>(Op::exp2, -1021.9, 1021.9);
+  check_function<double>(Op::log, std::numeric_limits<double>::min(), far);
+  check_function<double>(Op::log1p, std::nextafter(-1.0, 0.0), 0x1p1021);
+  for (const Op op : {Op::expm1, Op::tanh}) check_function<double>(op, -far, far);
+  for (const Op op : {Op::erf, Op::sin, Op::lgamma}) EXPECT_FALSE(has_native_form(op, true)) << info(op).name;
 }
 
 // Huber's loss and gradient with a weight: numbers, sums, a mask that becomes a number, a guard and several outputs.

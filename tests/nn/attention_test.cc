@@ -53,6 +53,43 @@ TEST(AttentionLayer, DoesNotSeePadding) {
   }
 }
 
+TEST(AttentionLayer, HasTorchsOptionsAndGivesItsWeights) {
+  const Tensor padding =
+      from_data(std::vector<bool>{false, false, false, true, true, false, true, false, false, false}, {2, 5});
+  const nn::MultiheadAttentionOptions options{
+      .add_bias_kv = true, .add_zero_attn = true, .kdim = 3, .vdim = 5, .dtype = f64};
+  const Tensor lower = unsqueeze(arange(5), 1) >= arange(5);
+  const double never = -std::numeric_limits<double>::infinity();
+  for (const nn::AttentionCall& call :
+       {nn::AttentionCall{.causal = true, .key_padding_mask = padding},
+        nn::AttentionCall{.mask = lower, .key_padding_mask = padding},
+        nn::AttentionCall{.mask = cast(where(lower, 0.0, never), f64), .key_padding_mask = padding}}) {
+    const auto of = [&](const Tensor& x) { return std::pair{x.slice(2, 0, 3), x.slice(2, 3, 8)}; };
+    follow("attention_more", MultiheadAttention(8, 2, options), {2, 5, 8}, [&](auto& m, const Tensor& x) {
+      const auto [key, value] = of(x);
+      return m(x, key, value, call);
+    });
+    follow("attention_more", MultiheadAttention(8, 2, options), {2, 5, 8}, [&](auto& m, const Tensor& x) {
+      const auto [key, value] = of(x);
+      return m.with_weights(x, key, value, call).first;
+    });
+    follow("attention_weights", MultiheadAttention(8, 2, options), {2, 5, 8}, [&](auto& m, const Tensor& x) {
+      const auto [key, value] = of(x);
+      return m.with_weights(x, key, value, call).second;
+    });
+  }
+  follow("attention_weights_of_heads", MultiheadAttention(8, 2, {.dtype = f64}), {2, 5, 8},
+         [](auto& m, const Tensor& x) { return m.with_weights(x, x, x, {.causal = true}, false).second; });
+}
+
+TEST(AttentionLayer, WeightsOfAQueryThatSeesNothingAreZero) {
+  MultiheadAttention attention(4, 2);
+  const Tensor x = variable(randn({1, 3, 4}));
+  const auto [y, weights] = attention.with_weights(x, x, x, {.key_padding_mask = ones({1, 3}, DType::bool_)});
+  EXPECT_EQ(weights.to_vector(), std::vector<double>(9, 0.0));
+  EXPECT_TRUE(all(isfinite(backward(sum(square(y)))[x])).item<bool>());
+}
+
 TEST(AttentionLayer, OfARowOfPaddingAloneIsTheBias) {
   MultiheadAttention attention(4, 2);
   attention.out_proj.bias = variable(tensor({1.0, 2.0, 3.0, 4.0}));

@@ -68,6 +68,17 @@ with open(here / "layers.txt", "w") as out:
     case("block", nn.TransformerEncoderLayer(8, 2, 12, 0.0, "gelu", batch_first=True, norm_first=True), (2, 5, 8),
          lambda m, x: m(x, src_mask=causal))
     case("block_norm_last", nn.TransformerEncoderLayer(8, 2, 12, 0.0, "relu", batch_first=True), (2, 5, 8))
+    # Keys and values of other widths, and keys that are nobody's.
+    def more():
+        return nn.MultiheadAttention(8, 2, add_bias_kv=True, add_zero_attn=True, kdim=3, vdim=5, batch_first=True)
+
+    seen = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    case("attention_more", more(), (2, 5, 8),
+         lambda m, x: m(x, x[..., :3], x[..., 3:], key_padding_mask=padding, attn_mask=seen)[0])
+    case("attention_weights", more(), (2, 5, 8),
+         lambda m, x: m(x, x[..., :3], x[..., 3:], key_padding_mask=padding, attn_mask=seen)[1])
+    case("attention_weights_of_heads", nn.MultiheadAttention(8, 2, batch_first=True), (2, 5, 8),
+         lambda m, x: m(x, x, x, attn_mask=causal, average_attn_weights=False)[1])
     case("rnn", nn.RNN(4, 3, batch_first=True), (2, 6, 4), lambda m, x: m(x)[0])
     case("rnn_relu", nn.RNN(4, 3, nonlinearity="relu", bias=False, batch_first=True), (2, 6, 4), lambda m, x: m(x)[0])
     case("lstm", nn.LSTM(4, 3, batch_first=True), (2, 6, 4), lambda m, x: m(x)[0])

@@ -261,6 +261,8 @@ TEST(TrainCommand, AGptLearnsATextAndWrites) {
   EXPECT_EQ(likeliest.code, 0) << likeliest.err;
   EXPECT_EQ(likeliest.out.find("the sea comes in and the sea goes out. the"), 0u) << likeliest.out;
   EXPECT_EQ(run_ebb(generate + Words{"--top-k", "1"}).out, likeliest.out);
+  // Twelve tokens fit the window, where keys and values that were kept are those that are computed again.
+  EXPECT_EQ(run_ebb(generate + Words{"--temperature", "0", "--recompute"}).out, likeliest.out);
   const Words daring = generate + Words{"--temperature", "50", "--top-k", "0", "--seed"};
   EXPECT_EQ(run_ebb(daring + Words{"3"}).out, run_ebb(daring + Words{"3"}).out);
   EXPECT_NE(run_ebb(daring + Words{"3"}).out, run_ebb(daring + Words{"4"}).out);

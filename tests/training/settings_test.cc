@@ -63,6 +63,10 @@ TEST(Settings, SurviveJson) {
   resolve(c);
   const nlohmann::json json = to_json(c);
   EXPECT_EQ(to_json(config_from_json(nlohmann::json::parse(json.dump()), "test")), json);
+  // A run from before there was a choice had relu and whole targets.
+  const RunConfig old = config_from_json({{"model", "mlp"}}, "config.json");
+  EXPECT_EQ(old.activation, "relu");
+  EXPECT_EQ(old.label_smoothing, 0);
   EXPECT_THROW_MESSAGE(config_from_json({{"batch", "x"}}, "config.json"), "config.json: 'batch' cannot be \"x\"");
 }
 

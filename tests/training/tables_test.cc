@@ -201,6 +201,8 @@ TEST_F(Tables, SmallDataIsLearnedByDefault) {
   // At least 2,000 steps, told in at most forty lines.
   const auto config = nlohmann::json::parse(read_whole(run() + "/config.json"));
   EXPECT_GE(config["epochs"].get<double>() * 4, 2000);
+  EXPECT_EQ(config["label-smoothing"], 0.1);
+  EXPECT_EQ(config["activation"], "gelu");
   EXPECT_LE(std::count(r.out.begin(), r.out.end(), '\n'), 50);
 }
 

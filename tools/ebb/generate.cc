@@ -48,6 +48,8 @@ void add_generate_command(CLI::App& app) {
   sub->add_option("--top-k", c->options.top_k, "Choose among this many likeliest tokens (0: all)")
       ->capture_default_str();
   sub->add_option("--seed", c->options.seed, "Another seed, another text")->capture_default_str();
+  sub->add_flag("--recompute", c->options.recompute,
+                "Read the whole window again for every token: slow, for comparison");
   sub->add_option("--threads", c->threads, "Threads that compute (0: all)")->check(CLI::NonNegativeNumber);
   sub->footer(
       "Example:\n"

@@ -41,13 +41,14 @@ std::string continue_text(Model model, const DataFacts& facts, const std::string
   require(o.tokens >= 0, "generate: --tokens must not be negative, got {}", o.tokens);
   require(o.temperature >= 0, "generate: --temperature must not be negative, got {}", o.temperature);
   require(o.top_k >= 0, "generate: --top-k must not be negative, got {}", o.top_k);
-  const std::vector<std::int64_t> begun = facts.pairs.encode(prompt.empty() ? "\n" : prompt);
+  std::vector<std::int64_t> read = facts.pairs.encode(prompt.empty() ? "\n" : prompt);
   TextReader reader(*gpt, facts.example[0]);
   std::mt19937_64 draw(o.seed);
   std::string text;
   std::vector<double> logits;
   for (std::int64_t k = 0, token = 0; k < o.tokens; ++k) {
-    logits = k == 0 ? reader.begin(begun) : reader.next(token);
+    if (k > 0) read.push_back(token);
+    logits = k == 0 || o.recompute ? reader.begin(read) : reader.next(token);
     token = choose(logits, o, static_cast<double>(draw() >> 11) * 0x1p-53);
     const std::string piece = facts.pairs.decode({token});
     if (show) show(piece);

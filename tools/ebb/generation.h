@@ -13,6 +13,7 @@ struct GenerateOptions {
   double temperature = 0.8;  // 0: always the likeliest
   std::int64_t top_k = 40;   // chosen among this many; 0: all
   std::uint64_t seed = 0;
+  bool recompute = false;  // the whole window for every token, without keys and values of those before
 };
 // The prompt's continuation. `show` gets every piece as soon as it is there.
 std::string continue_text(Model model, const DataFacts& facts, const std::string& prompt,

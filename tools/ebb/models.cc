@@ -46,7 +46,8 @@ Tensor InputScaling::operator()(const Tensor& x, DType dtype) const {
   return cast((as_numbers(x) - mean.value) * scale.value, dtype);
 }
 
-Mlp::Mlp(const RunConfig& c, const DataFacts& facts) : input(facts.example), dropout(c.dropout) {
+Mlp::Mlp(const RunConfig& c, const DataFacts& facts)
+    : input(facts.example), dropout(c.dropout), use_relu(c.activation == "relu") {
   std::int64_t in = facts.example.numel();
   for (std::int64_t size : c.hidden) {
     layers.emplace_back(in, size);
@@ -57,7 +58,10 @@ Mlp::Mlp(const RunConfig& c, const DataFacts& facts) : input(facts.example), dro
 
 Tensor Mlp::operator()(const Tensor& x) {
   Tensor h = flatten(input(x, layers[0].weight.dtype()), 1);
-  for (std::size_t k = 0; k + 1 < layers.size(); ++k) h = dropout(relu(layers[k](h)));
+  for (std::size_t k = 0; k + 1 < layers.size(); ++k) {
+    h = layers[k](h);
+    h = dropout(use_relu ? relu(h) : gelu(h));
+  }
   return layers.back()(h);
 }
 

@@ -28,6 +28,7 @@ struct Mlp {
   InputScaling input;
   std::vector<nn::Linear> layers;
   nn::Dropout dropout;
+  bool use_relu;  // instead of gelu
   Mlp(const RunConfig& config, const DataFacts& facts);
   Tensor operator()(const Tensor& x);
   template <class V>

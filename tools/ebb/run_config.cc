@@ -140,6 +140,9 @@ json to_json(const RunConfig& config) {
 RunConfig config_from_json(const json& all, const std::string& where) {
   require(all.is_object(), Error::Kind::io, "{}: expected an object of settings", where);
   RunConfig config;
+  // What runs were made with before there were these settings.
+  config.activation = "relu";
+  config.label_smoothing = 0;
   each_setting(config, [&](const char* name, auto& member, const char*, const auto&) {
     const auto found = all.find(name);
     if (found == all.end()) return;
@@ -171,6 +174,7 @@ void resolve(RunConfig& c) {
   });
   if (c.data.empty()) c.data = gpt ? "tales" : "digits";
   if (c.hidden.empty()) c.hidden = {256};
+  if (c.activation == "auto") c.activation = "gelu";
   choose(c.width, gpt ? 128 : 16);
   choose(c.layers, gpt ? 4 : 1);
   if (c.patience > 0) choose(c.validation_fraction, 0.1);
@@ -198,9 +202,9 @@ void resolve(RunConfig& c) {
         std::pair{"weight-decay", c.weight_decay}, std::pair{"clip", c.clip}, std::pair{"momentum", c.momentum}}) {
     at_least(name, value, 0);
   }
-  for (const auto& [name, value] :
-       {std::pair{"dropout", c.dropout}, std::pair{"ema", c.ema}, std::pair{"label-smoothing", c.label_smoothing},
-        std::pair{"validation-fraction", c.validation_fraction}}) {
+  for (const auto& [name, value] : {std::pair{"dropout", c.dropout}, std::pair{"ema", c.ema},
+                                    std::pair{"label-smoothing", c.label_smoothing == -1 ? 0 : c.label_smoothing},
+                                    std::pair{"validation-fraction", c.validation_fraction}}) {
     share(name, value);
   }
   require(c.resize.size() <= 2, "--resize takes one number or a height and a width, got {} numbers", c.resize.size());

@@ -28,6 +28,7 @@ struct RunConfig {
   double validation_fraction = 0;
 
   std::vector<std::int64_t> hidden = {};
+  std::string activation = "auto";
   std::int64_t width = 0;
   std::int64_t layers = 0;
   std::int64_t heads = 4;
@@ -48,7 +49,7 @@ struct RunConfig {
   double warmup = 0.05;
   double weight_decay = 0.01;
   double clip = 0;
-  double label_smoothing = 0;
+  double label_smoothing = -1;
   double ema = 0;
   std::int64_t patience = 0;
   std::string dtype = "f32";
@@ -94,6 +95,7 @@ void each_setting(Config& c, V&& v) {
     "--patience)",
     any);
   v("hidden", c.hidden, "mlp: sizes of the hidden layers, e.g. 256,128", any);
+  v("activation", c.activation, "mlp: what is between its layers; auto: gelu", Choices{"auto", "gelu", "relu"});
   v("width", c.width, "cnn, resnet: channels of the first layer; gpt: size of the residual stream (0: by the model)",
     any);
   v("layers", c.layers, "resnet: blocks of each of three stages; gpt: transformer blocks (0: by the model)", any);
@@ -119,7 +121,8 @@ void each_setting(Config& c, V&& v) {
   v("warmup", c.warmup, "The rate rises from 0 first: a share of all steps (below 1), or a number of steps", any);
   v("weight-decay", c.weight_decay, "Of matrices and kernels; biases and gains are left alone", any);
   v("clip", c.clip, "Largest norm of all gradients together (0: any)", any);
-  v("label-smoothing", c.label_smoothing, "Share of a target that is spread over all classes", any);
+  v("label-smoothing", c.label_smoothing,
+    "Share of a target that is spread over all classes (-1: 0.1 for tables, otherwise 0)", any);
   v("ema", c.ema, "Test an average of the weights that keeps this share at each step, e.g. 0.999 (0: the weights)",
     any);
   v("patience", c.patience,

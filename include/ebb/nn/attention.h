@@ -1,14 +1,19 @@
 #pragma once
+#include <utility>
+
 #include "ebb/nn/layers.h"
 
 namespace ebb::nn {
 
 // torch.nn.MultiheadAttention on [batch, time, width]: heads attend in parallel, each in width/heads dimensions, by
-// scaled_dot_product_attention: the scores are never materialised, unless dropout is used. A query that attends to no
-// key gives the output projection of 0, where PyTorch gives NaN.
+// scaled_dot_product_attention: the scores are never materialised, unless dropout is used or the weights are asked for.
+// A query that attends to no key gives the output projection of 0, where PyTorch gives NaN.
 struct MultiheadAttentionOptions {
   bool bias = true;
-  double dropout = 0;  // of the attention weights
+  double dropout = 0;               // of the attention weights
+  bool add_bias_kv = false;         // one more key and value, which are learned; no mask covers them
+  bool add_zero_attn = false;       // one more key and value of zeros, so that a query can attend to nothing
+  std::int64_t kdim = 0, vdim = 0;  // widths of keys and values; 0: that of the queries
   DType dtype = DType::f32;
 };
 struct AttentionCall {
@@ -18,16 +23,29 @@ struct AttentionCall {
 };
 struct MultiheadAttention {
   std::int64_t heads;
-  Tensor in_proj_weight, in_proj_bias;  // [3·width, width], [3·width]: query, key, value stacked
+  Tensor in_proj_weight;                               // [3·width, width]: query, key and value stacked
+  Tensor q_proj_weight, k_proj_weight, v_proj_weight;  // instead of it where keys or values have another width
+  Tensor in_proj_bias;                                 // [3·width]
+  Tensor bias_k, bias_v;                               // [1, 1, width] with add_bias_kv
   Linear out_proj;
   Dropout dropout;
+  bool add_zero_attn;
   MultiheadAttention(std::int64_t width, std::int64_t heads, const MultiheadAttentionOptions& options = {});
   Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionCall& call = {}) const;
   Tensor operator()(const Tensor& x, const AttentionCall& call = {}) const;  // self-attention
+  // The output and the attention weights, a mean over the heads [batch, time, keys] or those of each one, [batch,
+  // heads, time, keys].
+  std::pair<Tensor, Tensor> with_weights(const Tensor& query, const Tensor& key, const Tensor& value,
+                                         const AttentionCall& call = {}, bool average = true) const;
   template <class V>
   void visit(V&& v) {
     v("in_proj_weight", in_proj_weight);
+    v("q_proj_weight", q_proj_weight);
+    v("k_proj_weight", k_proj_weight);
+    v("v_proj_weight", v_proj_weight);
     v("in_proj_bias", in_proj_bias);
+    v("bias_k", bias_k);
+    v("bias_v", bias_v);
     v("out_proj", out_proj);
     v("dropout", dropout);
   }

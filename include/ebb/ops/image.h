@@ -29,6 +29,7 @@ struct InterpolateOptions {
   std::string mode = "nearest";           // nearest, nearest-exact, linear, bilinear, trilinear, bicubic or area
   bool align_corners = false;             // the first and last elements keep their positions (linear and cubic)
   bool recompute_scale_factor = false;    // false: positions come from scale_factor itself where it is given
+  bool antialias = false;  // bilinear and bicubic: the filter grows with the step, so that a smaller picture is smooth
 };
 // Resizes the axes after the channels of [N, C, ...], by torch.nn.functional.interpolate's formulas.
 Tensor interpolate(const Tensor& x, const InterpolateOptions& options);

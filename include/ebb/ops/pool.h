@@ -38,6 +38,9 @@ Tensor adaptive_avg_pool2d(const Tensor& x, SizePair output);
 Tensor adaptive_avg_pool1d(const Tensor& x, std::int64_t output);
 Tensor adaptive_max_pool2d(const Tensor& x, SizePair output);
 Tensor adaptive_max_pool1d(const Tensor& x, std::int64_t output);
+// The values and where in its plane (i64, row-major) each was found.
+std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& x, SizePair output);
+std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& x, std::int64_t output);
 
 // Over all axes after the channels, which are kept with size 1: [N, C, 1, ...].
 Tensor global_avg_pool(const Tensor& x);

@@ -53,6 +53,7 @@ Tensor avg_pool3d(const Tensor& x, SizeTriple window, const Pool3dOptions& optio
 
 // Windows chosen so that the result has this many planes, rows and columns.
 Tensor adaptive_max_pool3d(const Tensor& x, SizeTriple output);
+std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, SizeTriple output);
 Tensor adaptive_avg_pool3d(const Tensor& x, SizeTriple output);
 
 }  // namespace ebb

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <type_traits>
 
 #include "core/format_error.h"
 #include "cpu/jit/code.h"
@@ -158,25 +159,34 @@ class Lowering {
       case Op::logical_not:
         return one(Micro::bit_not, a);
       default:
-        return p_.wide ? kNoForm : function_of_f32(op, a);
+        return p_.wide ? function<double>(op, a) : function<float>(op, a);
     }
   }
 
-  int function_of_f32(Op op, int x) {
+  template <class T>
+  int function(Op op, int x) {
     switch (op) {
       case Op::exp: {
-        const int y = exp(x);
+        const int y = exp<T>(x);
         if (never_positive_.count(x)) up_to_one_.insert(y);
         return y;
       }
+      case Op::exp2:
+        return exp2<T>(x);
       case Op::expm1:
-        return expm1(x);
+        return expm1<T>(x);
       case Op::tanh:
-        return tanh(x);
+        return tanh<T>(x);
+      case Op::sinh:
+        return sinh<T>(x);
+      case Op::cosh:
+        return cosh<T>(x);
       case Op::log:
-        return log(x);
+        return log<T>(x);
       case Op::log1p:
-        return log1p(x);
+        return log1p<T>(x);
+      case Op::erf:
+        return sizeof(T) == 4 ? erf_of_f32(x) : kNoForm;
       default:
         return kNoForm;
     }
@@ -196,23 +206,35 @@ class Lowering {
     return three(Micro::select, two(Micro::equal, x, x), number, two(Micro::bit_or, x, bits(0x400000)));
   }
 
-  // ---- functions of f32, as in math-inl.h ----
+  // ---- functions of f32 and f64, as in math-inl.h and math_erf_pow-inl.h ----
 
-  using Traits = FloatTraits<float>;
+  template <class T>
+  using Traits = FloatTraits<T>;
+  template <class T>
+  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
 
   // Estrin's scheme. The lower half comes first and powers when they are needed: fewer values live at a time.
-  template <std::size_t kCount>
-  int polynomial(int x, const float (&c)[kCount]) {
+  template <class T, std::size_t kCount>
+  int polynomial(int x, const T (&c)[kCount]) {
     std::vector<int> powers{x};
     return polynomial_part(c, kCount, powers);
   }
-  int polynomial_part(const float* c, std::size_t count, std::vector<int>& powers) {
+  template <class T>
+  int polynomial_part(const T* c, std::size_t count, std::vector<int>& powers) {
     if (count == 1) return number(c[0]);
     if (count == 2) return fma(number(c[1]), powers[0], number(c[0]));
     const std::size_t power = count > 16 ? 4 : count > 8 ? 3 : count > 4 ? 2 : 1, low = std::size_t{1} << power;
     const int lower = polynomial_part(c, low, powers), upper = polynomial_part(c + low, count - low, powers);
     while (powers.size() <= power) powers.push_back(mul(powers.back(), powers.back()));
     return fma(upper, powers[power], lower);
+  }
+  // The polynomial of f32 or of f64, whichever the loop computes in.
+  template <class T, std::size_t kNarrow, std::size_t kWide>
+  int polynomial(int x, const float (&narrow)[kNarrow], const double (&wide)[kWide]) {
+    if constexpr (sizeof(T) == 4)
+      return polynomial(x, narrow);
+    else
+      return polynomial(x, wide);
   }
 
   int clamped(int x, double low, double high) {  // NaN kept
@@ -222,73 +244,152 @@ class Lowering {
   struct Reduced {
     int rest, shifted;
   };
+  template <class T>
   Reduced reduce_by_ln2(int x) {
-    const int shifted = fma(x, number(1.4426950408889634), number(Traits::kBiasedMagic)),
-              k = sub(shifted, number(Traits::kBiasedMagic));
-    return {fnma(k, number(Traits::kLn2Low), fnma(k, number(Traits::kLn2High), x)), shifted};
+    const int shifted = fma(x, number(1.4426950408889634), number(Traits<T>::kBiasedMagic)),
+              k = sub(shifted, number(Traits<T>::kBiasedMagic));
+    return {fnma(k, number(Traits<T>::kLn2Low), fnma(k, number(Traits<T>::kLn2High), x)), shifted};
   }
-  int exp_of_rest_minus_one(int r) { return fma(mul(r, r), polynomial(r, kExpF32), r); }
+  template <class T>
+  int exp_of_rest_minus_one(int r) {
+    return fma(mul(r, r), polynomial<T>(r, kExpF32, kExpF64), r);
+  }
+  template <class T>
   int normal_power(int shifted, int offset) {
-    return one(Micro::shift_left,
-               two(Micro::int_sub, shifted, bits(static_cast<std::uint32_t>(Traits::kBias - offset))),
-               Traits::kMantissa);
+    return one(Micro::shift_left, two(Micro::int_sub, shifted, bits(static_cast<Bits<T>>(Traits<T>::kBias - offset))),
+               Traits<T>::kMantissa);
   }
 
+  template <class T>
   int exp(int x) {
-    code_.ordinary.push_back(two(Micro::abs_less, x, number(Traits::kExpNormal)));
-    return exp_normal(x);
+    code_.ordinary.push_back(two(Micro::abs_less, x, number(Traits<T>::kExpNormal)));
+    return exp_normal<T>(x);
   }
-  int exp_normal(int x) {
-    const Reduced k = reduce_by_ln2(x);
-    return mul(add(number(1), exp_of_rest_minus_one(k.rest)), normal_power(k.shifted, 0));
+  template <class T>
+  int exp_normal(int x, int offset = 0) {  // times 2 to the offset
+    const Reduced k = reduce_by_ln2<T>(x);
+    return mul(add(number(1), exp_of_rest_minus_one<T>(k.rest)), normal_power<T>(k.shifted, offset));
   }
-  int expm1(int x) {
-    const Reduced k = reduce_by_ln2(clamped(x, Traits::kExpm1Low, Traits::kExpm1High));
-    const int rest = exp_of_rest_minus_one(k.rest), half = normal_power(k.shifted, -1);
+  template <class T>
+  int exp2(int x) {
+    code_.ordinary.push_back(two(Micro::abs_less, x, number(Traits<T>::kBias - 1)));
+    const int magic = number(Traits<T>::kBiasedMagic), shifted = add(x, magic), r = sub(x, sub(shifted, magic));
+    const int rest = mul(mul(r, r), polynomial<T>(r, kExp2F32, kExp2F64));
+    return mul(add(number(1), fma(r, number(0.69314718055994531), rest)), normal_power<T>(shifted, 0));
+  }
+  template <class T>
+  int expm1_anywhere(int x) {
+    const Reduced k = reduce_by_ln2<T>(clamped(x, Traits<T>::kExpm1Low, Traits<T>::kExpm1High));
+    const int rest = exp_of_rest_minus_one<T>(k.rest), half = normal_power<T>(k.shifted, -1);
     const int y = fma(half, rest, sub(half, number(0.5)));
-    return three(Micro::copy_sign, add(y, y), x, sign_bits());
+    return add(y, y);
   }
+  template <class T>
+  int expm1(int x) {
+    return three(Micro::copy_sign, expm1_anywhere<T>(x), x, sign_bits());
+  }
+  template <class T>
   int tanh(int x) {
-    const int a = clamped(one(Micro::absolute, x), 0, 20), z = mul(a, a);
-    const int small = fma(mul(a, z), polynomial(z, kTanhF32), a);
-    const int large = sub(number(1), two(Micro::div, number(2), add(exp_normal(add(a, a)), number(1))));
+    const int a = clamped(one(Micro::absolute, x), 0, 20);
+    if constexpr (sizeof(T) == 8) {
+      const int e = expm1<T>(add(a, a));
+      return three(Micro::copy_sign, two(Micro::div, e, add(e, number(2))), x, sign_bits());
+    }
+    const int z = mul(a, a), small = fma(mul(a, z), polynomial(z, kTanhF32), a);
+    const int large = sub(number(1), two(Micro::div, number(2), add(exp_normal<T>(add(a, a)), number(1))));
     const int y = three(Micro::select, two(Micro::less, a, number(0.6)), small, large);
     return three(Micro::copy_sign, y, x, sign_bits());
   }
+  // e^|x| / 2, and a quarter of its inverse
+  struct Halves {
+    int up, down;
+  };
+  template <class T>
+  Halves halves_of_exp(int magnitude) {
+    code_.ordinary.push_back(two(Micro::less, magnitude, number(Traits<T>::kExpNormal)));
+    const int up = exp_normal<T>(magnitude, -1);
+    return {up, two(Micro::div, number(0.25), up)};
+  }
+  template <class T>
+  int cosh(int x) {
+    const Halves h = halves_of_exp<T>(one(Micro::absolute, x));
+    return add(h.up, h.down);
+  }
+  template <class T>
+  int sinh(int x) {
+    const int a = one(Micro::absolute, x), z = mul(a, a);
+    const Halves h = halves_of_exp<T>(a);
+    const int small = fma(mul(a, z), polynomial<T>(z, kSinhF32, kSinhF64), a);
+    const int y = three(Micro::select, two(Micro::less, a, number(1)), small, sub(h.up, h.down));
+    return three(Micro::copy_sign, y, x, sign_bits());
+  }
+  int erf_of_f32(int x) {
+    const int a = one(Micro::absolute, x), z = mul(x, x);
+    const int large = sub(number(1), exp_normal<float>(polynomial(clamped(a, 0, 4), kErfLargeF32)));
+    const int small = fma(x, fma(z, polynomial(z, kErfSmallF32), number(0.12837916709551257)), x);
+    return three(Micro::select, two(Micro::less, a, number(1)), small, three(Micro::copy_sign, large, x, sign_bits()));
+  }
 
+  // The exponent k is kept as k + kOffset, which is not negative: AVX2 shifts 64 bits to the right without their sign
+  // only, and has no conversion from them.
   struct Split {
     int fraction, exponent;
   };
+  template <class T>
+  static constexpr Bits<T> kOffset = sizeof(T) == 4 ? 0 : Bits<T>{1024};
+  template <class T>
   Split split(int x) {
-    const int shifted = two(Micro::int_sub, x, bits(Traits::kRootHalf));
+    const int shifted = two(Micro::int_sub, x, bits(Traits<T>::kRootHalf));
     const int m =
-        two(Micro::int_add, two(Micro::bit_and, shifted, bits(Traits::kMantissaMask)), bits(Traits::kRootHalf));
-    return {sub(m, number(1)), one(Micro::shift_right_signed, shifted, Traits::kMantissa)};
+        two(Micro::int_add, two(Micro::bit_and, shifted, bits(Traits<T>::kMantissaMask)), bits(Traits<T>::kRootHalf));
+    const int exponent =
+        sizeof(T) == 4 ? one(Micro::shift_right_signed, shifted, Traits<T>::kMantissa)
+                       : one(Micro::shift_right,
+                             two(Micro::int_add, shifted, bits(std::uint64_t{kOffset<T>} << Traits<T>::kMantissa % 64)),
+                             Traits<T>::kMantissa);
+    return {sub(m, number(1)), exponent};
   }
+  template <class T>
+  int exponent_as_number(int exponent) {
+    if constexpr (sizeof(T) == 4) return one(Micro::to_float, exponent);
+    // In the low bits of 2^52 an integer is added to it.
+    return sub(two(Micro::bit_or, exponent, number(0x1p52)), number(0x1p52 + static_cast<double>(kOffset<T>)));
+  }
+  template <class T>
+  int log_rest(int f) {
+    if constexpr (sizeof(T) == 4) return mul(mul(f, f), polynomial(f, kLogF32));
+    const int s = two(Micro::div, f, add(f, number(2))), z = mul(s, s), half_square = mul(mul(f, f), number(0.5));
+    return sub(mul(s, add(half_square, mul(z, polynomial(z, kLogF64)))), half_square);
+  }
+  template <class T>
   int log_sum(int f, int exponent) {
-    const int k = one(Micro::to_float, exponent), rest = mul(mul(f, f), polynomial(f, kLogF32));
-    return fma(k, number(Traits::kLn2High), add(f, fma(k, number(Traits::kLn2Low), rest)));
+    const int k = exponent_as_number<T>(exponent), rest = log_rest<T>(f);
+    return fma(k, number(Traits<T>::kLn2High), add(f, fma(k, number(Traits<T>::kLn2Low), rest)));
   }
   void guard(int low_enough, int high_enough) {
     code_.ordinary.push_back(low_enough);
     code_.ordinary.push_back(high_enough);
   }
+  template <class T>
   int log(int x) {
-    guard(two(Micro::less_equal, number(std::numeric_limits<float>::min()), x),
-          two(Micro::less, x, number(std::numeric_limits<float>::infinity())));
-    const Split s = split(x);
-    return log_sum(s.fraction, s.exponent);
+    guard(two(Micro::less_equal, number(std::numeric_limits<T>::min()), x),
+          two(Micro::less, x, number(std::numeric_limits<T>::infinity())));
+    const Split s = split<T>(x);
+    return log_sum<T>(s.fraction, s.exponent);
   }
+  template <class T>
   int log1p(int x) {
     const bool up_to_one = up_to_one_.count(x) > 0;  // and above 0, where exp's guard holds
-    if (!up_to_one) guard(two(Micro::less, number(-1), x), two(Micro::less, x, number(Traits::kLog1pHigh)));
+    if (!up_to_one) guard(two(Micro::less, number(-1), x), two(Micro::less, x, number(Traits<T>::kLog1pHigh)));
     const int unit = number(1), u = add(x, unit);
     const int high = up_to_one ? unit : two(Micro::max_or_second, x, unit);
     const int low = up_to_one ? x : two(Micro::min_or_second, x, unit);
-    const Split s = split(u);
+    const Split s = split<T>(u);
     const int error = sub(low, sub(u, high));
-    const int down = one(Micro::shift_left, two(Micro::int_sub, bits(Traits::kBias), s.exponent), Traits::kMantissa);
-    const int y = log_sum(fma(error, down, s.fraction), s.exponent);
+    const int down = one(Micro::shift_left,
+                         two(Micro::int_sub, bits(static_cast<Bits<T>>(Traits<T>::kBias) + kOffset<T>), s.exponent),
+                         Traits<T>::kMantissa);
+    const int y = log_sum<T>(fma(error, down, s.fraction), s.exponent);
     return up_to_one ? y : three(Micro::copy_sign, y, x, sign_bits());
   }
 

@@ -16,11 +16,12 @@ are gone into. Names are joined by dots, "first.weight", as in PyTorch.
 
 import copy
 
-from . import _attention, _core, _torch_names
-from . import losses as _losses
-from ._core import _init as init
-from ._core import _nn
-from ._core._nn import (  # noqa: F401
+from .. import _core, _elsewhere, _torch_names
+from .. import losses as _losses
+from .._core import _init as init
+from .._core import _nn
+from . import _attention, _further
+from .._core._nn import (  # noqa: F401
     BatchNorm,
     Conv1d,
     Conv2d,
@@ -40,8 +41,8 @@ from ._core._nn import (  # noqa: F401
     TransformerBlock,
 )
 
-BatchNorm1d = BatchNorm2d = BatchNorm
-InstanceNorm1d = InstanceNorm2d = InstanceNorm
+BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
+InstanceNorm1d = InstanceNorm2d = InstanceNorm3d = InstanceNorm
 PReLU = Prelu
 
 
@@ -94,6 +95,24 @@ def _walk(node, prefix=""):
             yield name, False, value.value, lambda new, value=value: setattr(value, "value", new)
         else:
             yield from _walk(value, name + ".")
+
+
+def _layers(node, prefix=""):
+    """(name, layer) of a model and of everything in it that is a layer or a model, the model itself first."""
+    if isinstance(node, dict):
+        items = node.items()
+    elif isinstance(node, (list, tuple)):
+        items = enumerate(node)
+    elif isinstance(node, Sequential):
+        items = enumerate(node.layers)
+    elif isinstance(node, Module):
+        items = vars(node).items()
+    else:
+        items = ()
+    if isinstance(node, Module) or hasattr(type(node), "_members"):
+        yield prefix, node
+    for key, value in list(items):
+        yield from _layers(value, f"{prefix}.{key}" if prefix else str(key))
 
 
 def _set_training(node, on):
@@ -191,6 +210,29 @@ class Module:
         """(name, tensor) of what is saved but not trained."""
         return [(name, tensor) for name, trained, tensor, _ in _walk(self) if not trained]
 
+    def named_modules(self):
+        """(name, layer) of the model itself, named "", and of every layer and model in it."""
+        return list(_layers(self))
+
+    def modules(self):
+        """The model itself and every layer and model in it."""
+        return [layer for _, layer in _layers(self)]
+
+    def children(self):
+        """The layers and models directly in this one, and those in lists and dicts of it."""
+        found, inside = [], set()
+        for _, layer in list(_layers(self))[1:]:
+            if id(layer) not in inside:
+                found.append(layer)
+            inside.update(id(each) for _, each in list(_layers(layer))[1:])
+        return found
+
+    def apply(self, fn):
+        """Calls fn with every layer and model in it, then with itself; returns itself."""
+        for layer in reversed(self.modules()):
+            fn(layer)
+        return self
+
     def state_dict(self):
         """Parameters and buffers by name, for saving."""
         return {name: tensor for name, _, tensor, _ in _walk(self)}
@@ -233,6 +275,22 @@ class Module:
             assign(_core.variable(new) if trained else new)
         return self
 
+    def float(self):
+        """Casts parameters and buffers of floats to f32; returns itself."""
+        return self.to(_core.f32)
+
+    def double(self):
+        """Casts parameters and buffers of floats to f64; returns itself."""
+        return self.to(_core.f64)
+
+    def half(self):
+        """Casts parameters and buffers of floats to f16; returns itself."""
+        return self.to(_core.f16)
+
+    def bfloat16(self):
+        """Casts parameters and buffers of floats to bf16; returns itself."""
+        return self.to(_core.bf16)
+
     def cpu(self):
         """Moves parameters and buffers to the host's memory; returns itself."""
         return self.to("cpu")
@@ -242,6 +300,34 @@ class Module:
         return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
 
 
+def _set_tensor(self, name, new):
+    """layer.weight = x: a tensor of a layer is replaced, by a variable where it is trained."""
+    if not isinstance(new, _core.Tensor):
+        object.__setattr__(self, name, new)
+        return
+    for own, trained, old, assign in _walk(self):
+        if own == name:
+            if tuple(new.shape) != tuple(old.shape):
+                raise ValueError(f"{type(self).__name__}: {name} has shape {tuple(old.shape)}, got {tuple(new.shape)}")
+            assign(new)
+            return
+    raise AttributeError(f"{type(self).__name__}: it has no tensor {name!r}, only {[own for own, *_ in _walk(self)]}")
+
+
+def _remade(layer, arguments, state, training):
+    made = layer(**arguments)
+    for name, trained, _, assign in list(_walk(made)):
+        assign(state[name])
+    _set_training(made, training)
+    return made
+
+
+def _reduce_layer(self):
+    """How a layer is pickled: its arguments, and its tensors by name."""
+    tensors = {name: tensor for name, _, tensor, _ in _walk(self)}
+    return _remade, (type(self), dict(_nn._arguments(self)), tensors, self.training)
+
+
 # Layers of the library are models, too.
 for _layer in list(vars(_nn).values()):
     if isinstance(_layer, type):
@@ -249,6 +335,14 @@ for _layer in list(vars(_nn).values()):
             "named_parameters",
             "parameters",
             "named_buffers",
+            "named_modules",
+            "modules",
+            "children",
+            "apply",
+            "float",
+            "double",
+            "half",
+            "bfloat16",
             "state_dict",
             "load_state_dict",
             "train",
@@ -260,6 +354,8 @@ for _layer in list(vars(_nn).values()):
         ):
             setattr(_layer, _method, vars(Module)[_method])
         _layer.__repr__ = _layer_repr
+        _layer.__reduce__ = _reduce_layer
+        _layer.__setattr__ = _set_tensor
 
 MultiheadAttention = _attention.make(Module, Parameter)
 
@@ -349,6 +445,17 @@ class Sequential(Module):
 
     def __len__(self):
         return len(self.layers)
+
+
+class ModuleList(list):
+    """A list of layers: a list of them that is an attribute of a model is one as well."""
+
+
+class ModuleDict(dict):
+    """A dict of layers: a dict of them that is an attribute of a model is one as well."""
+
+
+ParameterList, ParameterDict = ModuleList, ModuleDict
 
 
 def _stateless(name, function, *parameters, **defaults):
@@ -466,3 +573,7 @@ for _entry in _losses.registry:
     _name, _function = _losses.class_name(_entry["name"]), getattr(_losses, _entry["name"])
     _members = {"entry": _entry, "function": staticmethod(_function), "__doc__": _function.__doc__, "__module__": __name__}
     globals()[_name] = type(_name, (_Loss,), _members)
+
+_further.add_layers(globals())
+_elsewhere.explain(Module, _elsewhere.MODULE)
+init.__getattr__ = _elsewhere.of_init

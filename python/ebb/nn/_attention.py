@@ -1,12 +1,12 @@
 """torch.nn.MultiheadAttention, with its arguments, defaults and results."""
 
-from . import _core, _functional
-from ._core import _init as init
-from ._core import _nn
+from .. import _core, _functional
+from .._core import _init as init
+from .._core import _nn
 
 
 def make(Module, Parameter):
-    """The class. nn.py, which has Module, calls this: the two modules need not import each other."""
+    """The class. nn/__init__.py, which has Module, calls this: the two modules need not import each other."""
 
     class MultiheadAttention(Module):
         """torch.nn.MultiheadAttention: (output, weights) of queries, keys and values [time, batch, width].

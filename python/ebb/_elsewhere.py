@@ -1,0 +1,84 @@
+"""What to use instead of names that PyTorch has and Ebb does not: the words of an AttributeError.
+
+A name is here where Ebb differs on purpose; docs/from_pytorch.md gives the reasons.
+"""
+
+VALUES = "a tensor is a value and is never written to"
+
+PACKAGE = {
+    **dict.fromkeys(
+        ("no_grad", "enable_grad", "inference_mode", "set_grad_enabled", "is_grad_enabled"),
+        "it is not needed: a history exists only where a variable is upstream, and x.detach() leaves it behind",
+    ),
+    "save": "use ebb.io.save_safetensors(path, model.state_dict()), or pickle",
+    "load": "use model.load_state_dict(ebb.io.load_safetensors(path)), or pickle",
+    "autograd": "ebb.backward(loss) gives the gradients of variables, ebb.grad(f) the gradient of a function",
+    "func": "grad, vjp, jvp, jacobian, hvp and hessian are in ebb itself",
+    "vmap": "operations take any number of leading axes; write the batch as one of them",
+    "Generator": "random numbers follow ebb.manual_seed(seed)",
+    "set_default_dtype": "pass dtype=, or cast a model with model.to(dtype)",
+    "jit": "ebb.compile(f) plans a function once; fusion happens without it",
+    "autocast": "compute with ebb.nn.cast_parameters(model, ebb.bf16), which keeps wide weights",
+    "utils": "loaders are in ebb.data, ebb.checkpoint recomputes, ebb.optim.clip_by_norm clips gradients",
+    "distributions": "draw with ebb.randn, rand, normal, multinomial; the losses have negative log-likelihoods",
+    **dict.fromkeys(
+        ("fft", "stft", "istft", "complex", "complex64", "complex128", "polar", "view_as_real", "view_as_complex"),
+        "there are no complex numbers",
+    ),
+    **dict.fromkeys(("LongTensor", "FloatTensor", "DoubleTensor", "BoolTensor", "IntTensor"), "use ebb.tensor(data, dtype)"),
+}
+
+TENSOR = {
+    "grad": "gradients are a value: grads = ebb.backward(loss), then grads[x]",
+    **dict.fromkeys(("requires_grad_", "retain_grad"), "ebb.variable(x) is x as a variable, whose gradient is then grads[x]"),
+    "grad_fn": "histories are not shown; requires_grad says whether there is one",
+    "register_hook": "ebb.custom_function gives a function a gradient of your own",
+    "data": "x.detach() is the value without its history",
+    "values": "max, min and median give values alone; argmax and argmin give positions",
+    "indices": "max, min and median give values alone; argmax and argmin give positions",
+    "storage": "x.numpy() shares the memory",
+    "data_ptr": "x.numpy() shares the memory, x.numpy().ctypes.data is its address",
+}
+
+MODULE = {
+    "register_buffer": "self.name = nn.Buffer(x) is saved and not trained; its tensor is self.name.value",
+    "register_parameter": "self.name = nn.Parameter(x)",
+    "zero_grad": "gradients are a value that ebb.backward(loss) returns; there is nothing to zero",
+    "requires_grad_": "give the optimizer only what is to be trained: optimizer.step(model.head, gradients)",
+    "register_forward_hook": "override forward, or compose functions",
+    "add_module": "self.name = layer",
+}
+
+OPTIMIZER = {
+    "zero_grad": "gradients are a value that ebb.backward(loss) returns; there is nothing to zero",
+    "param_groups": "set optimizer.lr; for several rates use several optimizers, each with its part of the model",
+    "add_param_group": "use several optimizers, each with its part of the model",
+    "state_dict": "ebb.io.save_checkpoint saves an optimizer with its model",
+}
+
+
+def explain(cls, hints):
+    """Attributes that the class does not have are errors that say what to use."""
+
+    def __getattr__(self, name):
+        said = f"'{type(self).__name__}' object has no attribute '{name}'"
+        hint = hints.get(name)
+        if hint is None and cls.__name__ == "Tensor" and name[-1] == "_" and name[0] != "_" and hasattr(cls, name[:-1]):
+            hint = f"{VALUES}; use x = x.{name[:-1]}(...)"
+        raise AttributeError(said if hint is None else f"{said}: {hint}", name=name, obj=self)
+
+    cls.__getattr__ = __getattr__
+
+
+def of_package(name):
+    """The package's own __getattr__."""
+    said = f"module 'ebb' has no attribute '{name}'"
+    raise AttributeError(f"{said}: {PACKAGE[name]}" if name in PACKAGE else said, name=name)
+
+
+def of_init(name):
+    """__getattr__ of ebb.nn.init, whose functions return what PyTorch's write."""
+    said = f"module 'ebb.nn.init' has no attribute '{name}'"
+    if name.endswith("_") and not name.startswith("_"):
+        said += f": {VALUES}; use layer.weight = nn.Parameter(nn.init.{name[:-1]}(layer.weight.shape))"
+    raise AttributeError(said, name=name)

@@ -1,0 +1,263 @@
+"""What people type who know PyTorch: it works, or the error says what to type instead."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import ebb
+import ebb.nn as nn
+import ebb.nn.functional as F
+from ebb.data import DataLoader, Dataset, TensorDataset
+
+
+def test_size_is_numpys_number_and_pytorchs_function():
+    x = ebb.zeros(2, 3)
+    assert x.size == 6 and x.size() == (2, 3) and x.size(0) == 2 and x.size(-1) == 3
+    assert isinstance(x.size, int) and x.view(x.size(0), -1).shape == (2, 3)
+
+
+def test_casts_are_methods_and_dtypes_have_pytorchs_names():
+    x = ebb.tensor([0.0, 1.5])
+    for name, dtype in dict(double="f64", half="f16", bfloat16="bf16", int="i32", long="i64", bool="bool").items():
+        assert getattr(x, name)().dtype.name == dtype
+        assert getattr(ebb, name).name == dtype
+    assert x.double().float().dtype == ebb.float == ebb.float32
+    assert x.type(ebb.f64).dtype == ebb.f64 and x.new_zeros((2,)).dtype == ebb.f32 and x.long().tolist() == [0, 1]
+
+
+def test_functions_of_torch_agree_with_numpys():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(3, 4)), rng.normal(size=(3, 4))
+    x, y = ebb.asarray(a), ebb.asarray(b)
+    cases = [
+        (ebb.tile(x, (2, 1)), np.tile(a, (2, 1))),
+        (ebb.rot90(x, 3), np.rot90(a, 3, axes=(0, 1))),
+        (ebb.diff(x, dim=0), np.diff(a, axis=0)),
+        (ebb.trapezoid(x, dx=0.5), np.trapezoid(a, dx=0.5)),
+        (ebb.cov(x), np.cov(a)),
+        (ebb.corrcoef(x), np.corrcoef(a)),
+        (ebb.block_diag(x, y), np.block([[a, np.zeros((3, 4))], [np.zeros((3, 4)), b]])),
+        (ebb.cross(x[:, :3], y[:, :3]), np.cross(a[:, :3], b[:, :3])),
+        (ebb.tensordot(x, y, dims=([0], [0])), np.tensordot(a, b, axes=([0], [0]))),
+        (ebb.fmax(x, float("nan")), a),
+        (ebb.sinc(x), np.sinc(a)),
+        (ebb.take(x, ebb.tensor([0, -1])), a.ravel()[[0, -1]]),
+        (ebb.logspace(0, 2, 3, dtype="f64"), np.logspace(0, 2, 3)),
+        (ebb.diag_embed(x[0], 1), np.diag(a[0], 1)),
+        (ebb.diag_embed(x[0], -2), np.diag(a[0], -2)),
+        (ebb.kthvalue(x, 2).values, np.sort(a, axis=-1)[:, 1]),
+        (ebb.var_mean(x, 1, correction=0).var, a.var(1)),
+        (ebb.nanmean(ebb.where(x > 0, x, float("nan"))), a[a > 0].mean()),
+        (ebb.masked_select(x, x > 0), a[a > 0]),
+        (ebb.index_copy(x, 0, ebb.tensor([2, 0]), y[:2]), np.stack([b[1], a[1], b[0]])),
+        (ebb.histc(x, 5, -1, 1), np.histogram(a, 5, (-1, 1))[0]),
+        (ebb.tril_indices(3, 4, 1), np.stack(np.tril_indices(3, 1, 4))),
+        (ebb.div(ebb.tensor([7, -7]), 2, rounding_mode="trunc"), [3, -3]),
+    ]
+    for k, (ours, numpys) in enumerate(cases):
+        np.testing.assert_allclose(ours.numpy(), numpys, rtol=1e-6, atol=1e-12, err_msg=f"case {k}")
+    assert ebb.bincount(ebb.tensor([1, 1, 3])).tolist() == [0, 2, 0, 1]
+    assert ebb.isin(ebb.tensor([1, 2, 3]), ebb.tensor([3, 1])).tolist() == [True, False, True]
+    assert [part.tolist() for part in ebb.tensor_split(ebb.arange(5), 3)] == [[0, 1], [2, 3], [4]]
+    assert ebb.equal(x, x.clone()) and not ebb.equal(x, y) and not ebb.equal(x, x[0])
+
+
+def test_draws_follow_their_weights():
+    ebb.manual_seed(3)
+    drawn = ebb.multinomial(ebb.tensor([1.0, 0.0, 3.0]), 4000, replacement=True)
+    assert abs((drawn == 2).float().mean().item() - 0.75) < 0.03 and not (drawn == 1).any()
+    few = ebb.multinomial(ebb.tensor([[1.0, 2.0, 0.0]]), 2).tolist()[0]
+    assert sorted(few) == [0, 1]
+    x = ebb.normal(2.0, 0.5, (4000,))
+    assert abs(x.mean().item() - 2) < 0.05 and abs(x.std().item() - 0.5) < 0.05
+
+
+def test_derivatives_of_sinc_are_finite_at_zero():
+    at = ebb.tensor([0.0, 1e-9, 0.5], dtype="f64")
+    first = ebb.grad(lambda x: ebb.sinc(x).sum())
+    second = ebb.grad(lambda x: first(x).sum())
+    assert abs(first(at)[0].item()) < 1e-12 and abs(second(at)[0].item() + np.pi**2 / 3) < 1e-9
+
+
+@pytest.mark.parametrize(
+    "call, hint",
+    [
+        (lambda: ebb.no_grad(), "not needed"),
+        (lambda: ebb.save, "save_safetensors"),
+        (lambda: ebb.autograd, "ebb.backward(loss)"),
+        (lambda: ebb.fft, "complex"),
+        (lambda: ebb.zeros(2).grad, "ebb.backward(loss)"),
+        (lambda: ebb.zeros(2).add_(1), "x = x.add(...)"),
+        (lambda: ebb.randn(2, 3).max(1).values, "argmax"),
+        (lambda: nn.Sequential().register_buffer("b", 1), "nn.Buffer"),
+        (lambda: nn.init.xavier_uniform_, "nn.init.xavier_uniform(layer.weight.shape)"),
+        (lambda: ebb.optim.SGD(lr=0.1).zero_grad(), "nothing to zero"),
+        (lambda: ebb.optim.Adam([ebb.zeros(2)], lr=0.1), "step(model, gradients)"),
+        (lambda: ebb.optim.Adam(learning_rate=0.1), "Adam: got an unexpected keyword argument 'learning_rate'; its"),
+        (lambda: ebb.value_and_grad(lambda m: 0)(nn.Linear(2, 2)), "ebb.backward(loss)"),
+        (lambda: ebb.randn(2, generator=1), "ebb.manual_seed"),
+        (lambda: DataLoader(ebb.arange(3)), "a list of tensors"),
+    ],
+)
+def test_what_is_not_there_says_what_is(call, hint):
+    with pytest.raises((AttributeError, TypeError)) as error:
+        call()
+    assert hint in str(error.value)
+
+
+def test_hints_do_not_make_attributes():
+    assert not hasattr(ebb, "no_grad") and not hasattr(ebb.zeros(1), "grad")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'$"):
+        ebb.nothing
+    with pytest.raises(AttributeError, match="no attribute 'nothing'$"):
+        ebb.zeros(1).nothing
+
+
+def test_functional_has_the_functions_of_the_package():
+    assert F.relu is ebb.relu and F.cross_entropy is ebb.cross_entropy and nn.functional is F
+
+
+def test_requires_grad_makes_a_variable():
+    x = ebb.randn(3, requires_grad=True)
+    assert x.requires_grad and ebb.backward((x**2).sum())[x].tolist() == (2 * x).tolist()
+
+
+class Net(nn.Module):
+    def __init__(self):
+        self.layers = nn.ModuleList([nn.Linear(2, 3), nn.Linear(3, 2)])
+        self.named = nn.ModuleDict({"last": nn.Linear(2, 1)})
+        self.scale = nn.Parameter(ebb.ones(1))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = F.relu(layer(x))
+        return self.named["last"](x) * self.scale
+
+
+def test_modules_are_found_and_visited():
+    net = Net()
+    assert [name for name, _ in net.named_modules()] == ["", "layers.0", "layers.1", "named.last"]
+    assert [name for name, _ in net.named_parameters()][0] == "layers.0.weight" and len(net.parameters()) == 7
+    assert len(list(net.children())) == 3
+    seen = []
+    assert net.apply(lambda layer: seen.append(type(layer).__name__)) is net
+    assert seen == ["Linear", "Linear", "Linear", "Net"]
+    assert net.half().layers[0].weight.dtype == ebb.f16 and net.float()(ebb.ones(1, 2)).shape == (1, 1)
+
+
+def test_a_layers_tensor_can_be_replaced_by_one_of_its_shape():
+    layer = nn.Linear(2, 2)
+    layer.weight = nn.Parameter(ebb.zeros(2, 2))
+    assert layer.weight.tolist() == [[0, 0], [0, 0]]
+    with pytest.raises(ValueError, match=r"weight has shape \(2, 2\), got \(3, 3\)"):
+        layer.weight = ebb.ones(3, 3)
+    with pytest.raises(AttributeError, match="no tensor 'wieght'"):
+        layer.wieght = ebb.ones(2, 2)
+
+
+@pytest.mark.parametrize(
+    "layer, shape",
+    [
+        (nn.Linear(4, 3), (2, 4)),
+        (nn.Conv2d(4, 3, 2, groups=1), (2, 4, 3, 3)),
+        (nn.BatchNorm2d(4), (2, 4, 3, 3)),
+        (nn.GRU(4, 3, 2), (2, 2, 4)),
+        (nn.TransformerBlock(4, 2), (2, 3, 4)),
+        (nn.Sequential(nn.Linear(4, 3), nn.ReLU()), (2, 4)),
+    ],
+)
+def test_layers_are_pickled_with_their_numbers(layer, shape):
+    x = ebb.randn(shape)
+    layer.eval()
+    again, before = pickle.loads(pickle.dumps(layer)), layer(x)
+    after = again(x)
+    first = lambda y: y[0] if isinstance(y, tuple) else y  # noqa: E731
+    assert repr(again) == repr(layer) and ebb.equal(first(before), first(after))
+
+
+def test_cells_are_steps_of_the_layers():
+    for name in ("RNN", "LSTM", "GRU"):
+        layer, cell = getattr(nn, name)(3, 4), getattr(nn, name + "Cell")(3, 4)
+        for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            setattr(cell, part, dict(layer.named_parameters())[part + "_l0"])
+        x, state = ebb.randn(5, 2, 3), None
+        for step in range(5):
+            state = cell(x[step], state)
+        last = state[0] if name == "LSTM" else state
+        assert ebb.allclose(last, layer(x)[0][4], atol=1e-6)
+
+
+def test_further_layers_compute_their_functions():
+    x, volume = ebb.randn(2, 4, 6, 6), ebb.randn(1, 2, 4, 4, 4)
+    conv = nn.Conv3d(2, 4, 3, stride=2, padding=1, groups=2)
+    assert ebb.equal(conv(volume), F.conv3d(volume, conv.weight, conv.bias, 2, 1, 1, 2))
+    back = nn.ConvTranspose3d(2, 3, 2, stride=2, output_padding=1)
+    assert ebb.equal(back(volume), F.conv_transpose3d(volume, back.weight, back.bias, 2, 0, 1))
+    assert ebb.equal(nn.CircularPad2d(1)(x), F.pad(x, (1, 1, 1, 1), "circular"))
+    assert nn.ConstantPad1d((1, 2), 5.0)(ebb.zeros(1, 2)).tolist() == [[5, 0, 0, 5, 5]]
+    assert ebb.equal(nn.Upsample(scale_factor=2, mode="bilinear")(x), F.interpolate(x, scale_factor=2, mode="bilinear"))
+    assert ebb.equal(nn.PixelShuffle(2)(x), F.pixel_shuffle(x, 2)) and ebb.equal(nn.Identity(3)(x), x)
+    assert ebb.equal(nn.Unflatten(1, (2, 2))(x), x.reshape(2, 2, 2, 6, 6))
+    assert ebb.equal(nn.MaxPool3d(2)(volume), F.max_pool3d(volume, 2))
+    assert ebb.equal(nn.CosineSimilarity(1)(x, x + 1), F.cosine_similarity(x, x + 1, 1))
+    bilinear = nn.Bilinear(3, 4, 2)
+    assert bilinear(ebb.randn(5, 3), ebb.randn(5, 4)).shape == (5, 2) and len(bilinear.parameters()) == 2
+    drop = nn.Dropout2d(0.5)
+    assert not ebb.equal(drop(x), x) and ebb.equal(drop.eval()(x), x)
+    bags = nn.EmbeddingBag(5, 3, mode="sum")
+    assert ebb.allclose(bags(ebb.tensor([[0, 1]])), (bags.weight[0] + bags.weight[1])[None])
+
+
+class Squares(Dataset):
+    def __len__(self):
+        return 5
+
+    def __getitem__(self, k):
+        return np.float32(k), k * k
+
+
+def test_loaders_take_data_sets():
+    batches = [(x.tolist(), y.tolist()) for x, y in DataLoader(Squares(), batch_size=2, shuffle=False, num_workers=2)]
+    assert batches == [([0, 1], [0, 1]), ([2, 3], [4, 9]), ([4], [16])]
+    rows = TensorDataset(ebb.arange(4), ebb.arange(4) * 2)
+    assert [y.tolist() for _, y in DataLoader(rows, 2, shuffle=False)] == [[0, 2], [4, 6]] and rows[1][1].item() == 2
+    joined = DataLoader(Squares(), 5, shuffle=False, collate_fn=lambda rows: ebb.tensor([float(x) for x, _ in rows]))
+    assert next(iter(joined))[0].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_adaptive_pools_say_where():
+    x = ebb.randn(2, 3, 7, 5)
+    values, at = F.adaptive_max_pool2d(x, (3, 2), return_indices=True)
+    assert ebb.equal(values, F.adaptive_max_pool2d(x, (3, 2)))
+    assert ebb.equal(x.reshape(2, 3, -1).gather(2, at.reshape(2, 3, -1)).reshape(2, 3, 3, 2), values)
+    values, at = F.adaptive_max_pool1d(x[0], 3, return_indices=True)
+    assert ebb.equal(x[0].gather(2, at), values)
+    volume = ebb.randn(1, 2, 5, 4, 3)
+    values, at = F.adaptive_max_pool3d(volume, (2, 3, 2), return_indices=True)
+    assert ebb.equal(volume.reshape(2, -1).gather(1, at.reshape(2, -1)).reshape(values.shape), values)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_antialiased_pictures_keep_their_mean_and_linear_functions(mode):
+    # A filter that grows with the step sees every pixel: the mean of a picture that is halved stays, point sampling's not.
+    x = ebb.zeros(1, 1, 16, 16, dtype="f64") + (ebb.arange(16) % 4 == 0).double()
+    smooth = F.interpolate(x, (4, 4), mode=mode, antialias=True)
+    assert abs(smooth[..., 1:3].mean().item() - 0.25) < 0.02
+    ramp = (ebb.zeros(8, 1, dtype="f64") + ebb.arange(8).double())[None, None]
+    inner = F.interpolate(ramp, (8, 4), mode=mode, antialias=True)[0, 0, 0, 1:3]
+    assert ebb.allclose(inner, ebb.tensor([2.5, 4.5], dtype="f64"), atol=0.05)
+    with pytest.raises(ValueError, match="antialias is for the modes bilinear and bicubic"):
+        F.interpolate(x, (4, 4), mode="nearest", antialias=True)
+
+
+def test_grids_of_volumes_and_bicubic_grids_at_pixels_give_the_pixels():
+    picture, volume = ebb.randn(1, 2, 4, 5, dtype="f64"), ebb.randn(1, 2, 3, 4, 5, dtype="f64")
+    eye = ebb.eye(3, dtype="f64")[:2][None]
+    grid = F.affine_grid(eye, (1, 2, 4, 5), align_corners=True)
+    assert ebb.allclose(F.grid_sample(picture, grid, mode="bicubic", align_corners=True), picture, atol=1e-9)
+    grid = F.affine_grid(ebb.eye(4, dtype="f64")[:3][None], (1, 2, 3, 4, 5), align_corners=False)
+    for mode in ("bilinear", "nearest"):
+        assert ebb.allclose(F.grid_sample(volume, grid, mode=mode, align_corners=False), volume, atol=1e-9)
+    with pytest.raises(ValueError, match="mode is"):
+        F.grid_sample(volume, grid, mode="bicubic")
