@@ -75,10 +75,9 @@ class MpiTransport final : public Transport {
     mpi_.Comm_set_errhandler(comm_, mpi_.errors_return);
     check(mpi_.Comm_rank(comm_, &rank_), "MPI_Comm_rank");
     check(mpi_.Comm_size(comm_, &size_), "MPI_Comm_size");
+    hosts_ = all_hosts();
     if (size_ == 1) return;
-    const std::vector<std::string> hosts = all_hosts();
-    hosts_ = hosts;
-    monitor_ = std::make_unique<Monitor>(rank_, hosts, [this](std::string text) { return shared(std::move(text)); });
+    monitor_ = std::make_unique<Monitor>(rank_, hosts_, [this](std::string text) { return shared(std::move(text)); });
     monitor_->set_patience(patience.load());
     memory_ = std::make_unique<NearMemory>(rank_, size_, [this](const void* mine, std::size_t bytes) {
       std::vector<std::byte> all(bytes * static_cast<std::size_t>(size_));
