@@ -16,10 +16,9 @@ from ._core._distributed import (  # noqa: F401
     _begin_of,
     _gradients,
     _is_same,
-    _owners,
+    _means,
     _shard_seed,
     _shards,
-    _total,
     all_gather,
     all_reduce,
     all_to_all,
@@ -60,7 +59,7 @@ class DataParallel:
     """
 
     def __init__(self, shards=0, bucket_bytes=8 << 20, to_owners=False):
-        """to_owners: a gradient goes only to the rank that owns its parameter in a ShardedOptimizer."""
+        """to_owners: gradients go only to the ranks that own their parameters in a ShardedOptimizer."""
         self.shards, self.first_shard, self.last_shard = _shards(shards)
         self._bucket_bytes, self._to_owners = bucket_bytes, to_owners
 
@@ -101,11 +100,8 @@ class DataParallel:
             of_shards.append(numbers)
         if self.shards > 1:
             _core.set_random_state(seed, operation + 1)
-        owners = []  # all of them go to every rank
-        if self._to_owners and size() > 1:
-            owners = [-1] * len(of_shards[0])
-            owners[1 : 1 + len(variables)] = _owners([t for _, t in before.parameters()], variables)
-        sums = [s * (1 / self.shards) for s in _total(of_shards, self.shards, self._bucket_bytes, owners)]
+        owned = [t for _, t in before.parameters()] if self._to_owners else []
+        sums = _means(of_shards, self.shards, self._bucket_bytes, variables, owned)
         averages = iter(sums[1 + len(variables) :])
         for (_, _, old, assign), own, moves in zip(before.kept, own_buffers, changed):
             assign(old if not moves else next(averages).astype(old.dtype) if _is_floating(old) else own)

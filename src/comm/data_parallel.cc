@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
 
 #include "comm/buckets.h"
 #include "comm/group.h"
 #include "core/format_error.h"
 #include "core/random.h"
-#include "ebb/distributed/sharded_optimizer.h"
 #include "ebb/ops/create.h"
 #include "ebb/ops/shape.h"
 #include "ops/build.h"
@@ -17,12 +15,6 @@ namespace ebb::distributed {
 namespace {
 
 constexpr int kUsualShards = 4;
-
-const auto add_lists = [](const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  std::vector<Tensor> sum;
-  for (std::size_t k = 0; k < a.size(); ++k) sum.push_back(a[k] + b[k]);
-  return sum;
-};
 
 void append(std::vector<Tensor>& to, const std::vector<Tensor>& more) { to.insert(to.end(), more.begin(), more.end()); }
 
@@ -147,18 +139,6 @@ void DataParallel::eval_shards() const {
   eval(all);
 }
 
-std::vector<Tensor> DataParallel::total(std::vector<std::vector<Tensor>> of_shards,
-                                        const std::vector<int>& owners) const {
-  comm::Tree<std::vector<Tensor>, decltype(add_lists)> tree(add_lists);
-  for (std::size_t k = 0; k < of_shards.size(); ++k) {
-    tree.put({first_ + static_cast<int>(k), 1}, std::move(of_shards[k]));
-  }
-  if (world_.size() == 1) return tree.total();
-  std::vector<std::vector<Tensor>> blocks;
-  for (auto& [block, values] : tree.blocks()) blocks.push_back(std::move(values));
-  return comm::sum_over_shards(blocks, shards_, bucket_bytes_, world_.group(), owners);
-}
-
 BatchGradients DataParallel::take_all(const Parameters& parameters, const Parameters& buffers) {
   require(batches_ > 0, "DataParallel: nothing was added since the gradients were last taken");
   const NoHistory scope;
@@ -173,18 +153,14 @@ BatchGradients DataParallel::take_all(const Parameters& parameters, const Parame
       if (shards_ > 1 && averaged(b)) all.push_back(widen(s.buffers[b]));
     }
   }
-  std::vector<int> owners;  // of what is summed: every rank gets all but the gradients
+  std::vector<comm::Parts> parts;  // of what is summed: every rank gets all but the gradients
   if (to_owners_ && world_.size() > 1) {
-    const std::vector<int> of_parameters = ShardedOptimizer::owners(parameters, world_.size());
-    owners.assign(of_shards[0].size(), comm::kEveryone);
-    std::map<const Node*, int> times;  // a tensor that is several parameters (copies, before their first step)
-    for (std::size_t p : used_) ++times[parameters[p].tensor->node()];
-    for (std::size_t k = 0; k < used_.size(); ++k) {
-      if (times[parameters[used_[k]].tensor->node()] == 1)
-        owners[1 + local_[0].sums.size() + k] = of_parameters[used_[k]];
-    }
+    parts.resize(of_shards[0].size());
+    std::ranges::copy(comm::parts_of_gradients(parameters, used_, world_.size()),
+                      parts.begin() + 1 + static_cast<std::ptrdiff_t>(local_[0].sums.size()));
   }
-  std::vector<Tensor> sums = total(std::move(of_shards), owners);
+  std::vector<Tensor> sums =
+      comm::total_over_shards(std::move(of_shards), shards_, bucket_bytes_, world_.group(), parts);
   const double share = 1.0 / (static_cast<double>(shards_) * batches_);
   std::size_t next = 0;
   const Tensor loss = scaled(sums[next++], share);
@@ -193,9 +169,8 @@ BatchGradients DataParallel::take_all(const Parameters& parameters, const Parame
   std::vector<std::pair<Tensor, Tensor>> gradients;
   for (std::size_t k = 0; k < used_.size(); ++k, ++next) {
     const Tensor& parameter = *parameters[used_[k]].tensor;
-    const bool here = sums[next].defined();
-    gradients.emplace_back(parameter, here ? scaled(sums[next], share)
-                                           : comm::elsewhere(parameter.shape(), local_[0].gradients[k].dtype()));
+    const Tensor got = sums[next].defined() ? scaled(sums[next], share) : Tensor();
+    gradients.emplace_back(parameter, comm::gradient_from(got, parameter.shape(), local_[0].gradients[k].dtype()));
   }
   for (std::size_t b = 0; b < buffers.size(); ++b) {
     const Tensor& own = local_[0].buffers[b];

@@ -16,6 +16,7 @@
 
 #include "comm/monitor.h"
 #include "comm/mpi_library.h"
+#include "comm/near_meeting.h"
 #include "comm/near_memory.h"
 #include "core/format_error.h"
 
@@ -79,11 +80,14 @@ class MpiTransport final : public Transport {
     if (size_ == 1) return;
     monitor_ = std::make_unique<Monitor>(rank_, hosts_, [this](std::string text) { return shared(std::move(text)); });
     monitor_->set_patience(patience.load());
-    memory_ = std::make_unique<NearMemory>(rank_, size_, [this](const void* mine, std::size_t bytes) {
+    const auto gather = [this](const void* mine, std::size_t bytes) {
       std::vector<std::byte> all(bytes * static_cast<std::size_t>(size_));
       all_gather(mine, all.data(), bytes);
       return all;
-    });
+    };
+    memory_ = std::make_unique<NearMemory>(rank_, size_, gather);
+    auto meeting = std::make_unique<NearMeeting>(rank_, size_, gather);
+    if (meeting->works()) meeting_ = std::move(meeting);
   }
 
   int rank() const override { return rank_; }
@@ -91,6 +95,10 @@ class MpiTransport final : public Transport {
   const std::string& host(int rank) const override { return hosts_[static_cast<std::size_t>(rank)]; }
 
   void all_gather(const void* mine, void* all, std::size_t bytes) override {
+    if (meeting_ && bytes <= NearMeeting::kMost) {
+      meeting_->all_gather(mine, all, bytes, [this] { require_ranks(); });
+      return;
+    }
     if (bytes <= kMost) {
       MpiRequest request = nullptr;
       const int count = static_cast<int>(bytes);
@@ -228,6 +236,7 @@ class MpiTransport final : public Transport {
   std::vector<std::string> hosts_;
   std::unique_ptr<Monitor> monitor_;
   std::unique_ptr<NearMemory> memory_;
+  std::unique_ptr<NearMeeting> meeting_;  // where all ranks are on one host
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <set>
 
+#include "comm/division.h"
 #include "comm/local.h"
 #include "expect_error.h"
 #include "small_models.h"
@@ -93,7 +94,7 @@ TEST(ShardedOptimizer, AGradientOfAnotherRankCannotBeRead) {
     const Data data = some_data();
     manual_seed(3);
     Mlp model;
-    const std::vector<int> owner = distributed::ShardedOptimizer::owners(parameters(model), 2);
+    const std::vector<comm::Parts> parts = comm::divide(parameters(model), 2);
     distributed::DataParallel parallel({.shards = 2, .to_owners = true});
     const auto r =
         parallel.gradients(model, parallel.shards_of({data.inputs, data.labels}),
@@ -101,7 +102,7 @@ TEST(ShardedOptimizer, AGradientOfAnotherRankCannotBeRead) {
     const Parameters all = parameters(model);
     for (std::size_t p = 0; p < all.size(); ++p) {
       const Tensor g = r.gradients[*all[p].tensor];
-      if (owner[p] == distributed::world().rank()) {
+      if (parts[p][0].owner == distributed::world().rank()) {
         EXPECT_EQ(g.eval().shape(), all[p].tensor->shape());
       } else {
         EXPECT_THROW_MESSAGE(g.eval(), "a rank has the gradients of its own parameters");
@@ -132,9 +133,54 @@ TEST(ShardedOptimizer, ATensorThatIsSeveralParametersGoesToAllOwners) {
 
 TEST(ShardedOptimizer, ItsStateExistsOnceInTheWorld) {
   Mlp model;
-  const Parameters all = parameters(model);
-  const std::vector<int> owner = distributed::ShardedOptimizer::owners(all, 2);
+  std::vector<int> owner;
+  for (const comm::Parts& p : comm::divide(parameters(model), 2)) owner.push_back(p[0].owner);
   EXPECT_EQ(owner, (std::vector<int>{0, 1, 1, 1}));  // 192 elements; 80, 16 and 5
+}
+
+// Parameters that are too large for one rank's share are cut.
+struct Large {
+  nn::Linear first{12, 9000}, second{9000, 5};
+  Tensor operator()(const Tensor& x) const { return second(relu(first(x))); }
+  template <class V>
+  void visit(V&& v) {
+    v("first", first);
+    v("second", second);
+  }
+};
+
+TEST(ShardedOptimizer, RanksOwnEqualShares) {
+  Large model;
+  const Parameters all = parameters(model);
+  for (const int ranks : {2, 3, 4, 7}) {
+    std::vector<std::int64_t> elements(static_cast<std::size_t>(ranks));
+    const std::vector<comm::Parts> division = comm::divide(all, ranks);
+    for (std::size_t p = 0; p < all.size(); ++p) {
+      std::int64_t at = 0;
+      for (const comm::OwnedPart& part : division[p]) {
+        EXPECT_EQ(part.from, at);
+        EXPECT_EQ(&part, comm::part_of(division[p], part.owner)) << "a rank has two parts";
+        elements[static_cast<std::size_t>(part.owner)] += part.size();
+        at = part.to;
+      }
+      EXPECT_EQ(at, all[p].tensor->numel());
+    }
+    const auto [least, most] = std::minmax_element(elements.begin(), elements.end());
+    EXPECT_LT(*most - *least, 2 << 14) << ranks;
+  }
+}
+
+TEST(ShardedOptimizer, CutParametersHaveTheBitsOfWholeOnes) {
+  for (const char* optimizer : {"adamw", "sgd", "lamb"}) {
+    Settings s{.steps = 3, .clip = 0.05, .optimizer = optimizer};
+    const std::string alone = by<Large>(1, s);
+    s.sharded = true;
+    EXPECT_TRUE(by<Large>(3, s) == alone) << optimizer;
+    s.to_owners = true;
+    EXPECT_TRUE(by<Large>(2, s) == alone) << optimizer;
+    EXPECT_TRUE(by<Large>(4, s) == alone) << optimizer;
+    EXPECT_TRUE(by<Large>(3, s, 2) == alone) << optimizer << " on two hosts";
+  }
 }
 
 TEST(ShardedOptimizer, AnotherNumberOfRanksReadsItsState) {

@@ -13,8 +13,8 @@ namespace ebb::distributed {
 struct DataParallelOptions {
   int shards = 0;  // of a batch; 0: 4, or the number of ranks rounded up to a power of two if that is more
   std::int64_t bucket_bytes = 8 << 20;  // gradients travel in buckets of this size
-  // A gradient goes only to the rank that owns its parameter, see ShardedOptimizer, whose step and clip_by_norm need no
-  // more; looking at another is an Error. This halves what ranks send.
+  // Gradients go only to the ranks that own their parameters or parts of them, see ShardedOptimizer, whose step and
+  // clip_by_norm need no more; looking at another is an Error. This halves what ranks send.
   bool to_owners = false;
 };
 
@@ -108,7 +108,6 @@ class DataParallel {
   void add_shard(std::size_t k, const Parameters& parameters, const Parameters& before, const Parameters& after,
                  const ShardLoss& one, const Backward& backward);
   BatchGradients take_all(const Parameters& parameters, const Parameters& buffers);
-  std::vector<Tensor> total(std::vector<std::vector<Tensor>> of_shards, const std::vector<int>& owners) const;
   void eval_shards() const;
 
   World world_;
