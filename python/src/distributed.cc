@@ -27,7 +27,7 @@ void bind_distributed(const Api& api) {
       "gather_text", [](const std::string& mine) { return world().gather_text(mine); }, "mine"_a, Released(),
       "The text of every rank, on every rank.");
   m.def("leave", distributed::leave, doc("leave"), Released());
-  m.def("set_patience", distributed::set_patience, doc("set_patience"), "seconds"_a);
+  m.def("set_patience", distributed::set_patience, doc("set_patience"), "seconds"_a, "idle"_a = 8.0);
   m.def(
       "traffic",
       [] {

@@ -17,11 +17,11 @@ constexpr std::int64_t kSmall = 32 << 10;
 
 std::int64_t bytes_of(const Tensor& t) { return t.numel() * static_cast<std::int64_t>(size_of(t.dtype())); }
 
-// Positions in the list: neighbours, not more than fit.
+// Positions in the list, from its end: neighbours, not more than fit.
 std::vector<std::vector<std::size_t>> buckets_of(const std::vector<Tensor>& tensors, std::int64_t most) {
   std::vector<std::vector<std::size_t>> all;
   std::int64_t bytes = 0;
-  for (std::size_t k = 0; k < tensors.size(); ++k) {
+  for (std::size_t k = tensors.size(); k-- > 0;) {
     if (all.empty() || bytes + bytes_of(tensors[k]) > most) {
       all.emplace_back();
       bytes = 0;
@@ -54,11 +54,13 @@ std::vector<Segment> equal_shares(const std::vector<Tensor>& list, int ranks) {
 }  // namespace
 
 std::vector<Tensor> sum_over_shards(const std::vector<std::vector<Tensor>>& blocks, int shards,
-                                    std::int64_t bucket_bytes, Group& group, const std::vector<Parts>& parts) {
+                                    std::int64_t bucket_bytes, Group& group, const std::vector<Parts>& parts,
+                                    bool overlap) {
   std::vector<std::vector<Block>> of_ranks;
   for (int r = 0; r < group.size(); ++r)
     of_ranks.push_back(blocks_of(first_shard(shards, group.size(), r), first_shard(shards, group.size(), r + 1)));
   std::vector<Tensor> sums(blocks[0].size());
+  Group::Overlapped overlapped(group);
   for (const std::vector<std::size_t>& bucket : buckets_of(blocks[0], bucket_bytes)) {
     std::vector<Tensor> inputs, list;
     for (const std::vector<Tensor>& block : blocks) {
@@ -92,14 +94,15 @@ std::vector<Tensor> sum_over_shards(const std::vector<std::vector<Tensor>>& bloc
       outputs.push_back(own);
       taken.push_back(bucket[k]);
     }
-    const std::vector<Tensor> results = group.collective(sum, kLabel, facts, inputs, outputs);
+    const std::vector<Tensor> results = overlap ? overlapped.collective(sum, kLabel, facts, inputs, outputs)
+                                                : group.collective(sum, kLabel, facts, inputs, outputs);
     for (std::size_t k = 0; k < taken.size(); ++k) sums[taken[k]] = results[k];
   }
-  return sums;
+  return overlap ? overlapped.finished(sums) : sums;
 }
 
 std::vector<Tensor> total_over_shards(std::vector<std::vector<Tensor>> of_shards, int shards, std::int64_t bucket_bytes,
-                                      Group& group, const std::vector<Parts>& parts) {
+                                      Group& group, const std::vector<Parts>& parts, bool overlap) {
   const auto add = [](const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
     std::vector<Tensor> sum;
     for (std::size_t k = 0; k < a.size(); ++k) sum.push_back(a[k] + b[k]);
@@ -112,7 +115,7 @@ std::vector<Tensor> total_over_shards(std::vector<std::vector<Tensor>> of_shards
   if (group.size() == 1) return tree.total();
   std::vector<std::vector<Tensor>> blocks;
   for (auto& [block, values] : tree.blocks()) blocks.push_back(std::move(values));
-  return sum_over_shards(blocks, shards, bucket_bytes, group, parts);
+  return sum_over_shards(blocks, shards, bucket_bytes, group, parts, overlap);
 }
 
 std::vector<Parts> parts_of_gradients(const Parameters& parameters, const std::vector<std::size_t>& used, int ranks) {

@@ -11,13 +11,17 @@ namespace ebb::comm {
 // that this rank has of its block b, a list of tensors with the same shapes and dtypes on all ranks. They travel in
 // buckets of about `bucket_bytes`. `parts` says who owns which elements of each of them: a rank gets its part, [size],
 // whole where it owns all of it, undefined where it owns nothing. No owners, or no parts at all: everyone gets all.
+//
+// With `overlap` a bucket's exchange goes on while what follows it is computed. The last tensors of the list go first:
+// the reverse pass computes the gradients of the last layers first.
 std::vector<Tensor> sum_over_shards(const std::vector<std::vector<Tensor>>& blocks, int shards,
                                     std::int64_t bucket_bytes, distributed::detail::Group& group,
-                                    const std::vector<Parts>& parts = {});
+                                    const std::vector<Parts>& parts = {}, bool overlap = false);
 
 // The same from the lists of this rank's shards, in a world of any size.
 std::vector<Tensor> total_over_shards(std::vector<std::vector<Tensor>> of_shards, int shards, std::int64_t bucket_bytes,
-                                      distributed::detail::Group& group, const std::vector<Parts>& parts = {});
+                                      distributed::detail::Group& group, const std::vector<Parts>& parts = {},
+                                      bool overlap = false);
 
 // The parts of gradients that go to owners: `used` are those of the parameters that have gradients. A tensor that is
 // several parameters (copies, before their first step) goes to everyone.

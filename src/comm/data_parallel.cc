@@ -23,7 +23,7 @@ Tensor scaled(const Tensor& x, double factor) { return factor == 1 ? x : x * fac
 }  // namespace
 
 DataParallel::DataParallel(const DataParallelOptions& options, const World& among)
-    : world_(among), bucket_bytes_(options.bucket_bytes), to_owners_(options.to_owners) {
+    : world_(among), bucket_bytes_(options.bucket_bytes), to_owners_(options.to_owners), overlap_(options.overlap) {
   const int ranks = among.size();
   require(options.shards >= 0, "DataParallel: the number of shards must not be negative, got {}", options.shards);
   require(options.bucket_bytes > 0, "DataParallel: bucket_bytes must be positive, got {}", options.bucket_bytes);
@@ -124,7 +124,7 @@ void DataParallel::add_shard(std::size_t k, const Parameters& parameters, const 
     shard.buffers.push_back(stop_gradient(*after[b].tensor));
     buffer_changes_[b] = before[b].tensor->node() != after[b].tensor->node();
   }
-  if (local_.size() > 1) eval_shards();
+  if (k + 1 < local_.size()) eval_shards();  // the last one is computed with the exchange
 }
 
 void DataParallel::eval_shards() const {
@@ -160,7 +160,7 @@ BatchGradients DataParallel::take_all(const Parameters& parameters, const Parame
                       parts.begin() + 1 + static_cast<std::ptrdiff_t>(local_[0].sums.size()));
   }
   std::vector<Tensor> sums =
-      comm::total_over_shards(std::move(of_shards), shards_, bucket_bytes_, world_.group(), parts);
+      comm::total_over_shards(std::move(of_shards), shards_, bucket_bytes_, world_.group(), parts, overlap_);
   const double share = 1.0 / (static_cast<double>(shards_) * batches_);
   std::size_t next = 0;
   const Tensor loss = scaled(sums[next++], share);

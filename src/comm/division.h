@@ -16,8 +16,8 @@ struct OwnedPart {
 };
 using Parts = std::vector<OwnedPart>;  // of one parameter, in order
 
-// The largest parameters first, each to the rank that has least, which takes what makes its share full: a parameter is
-// cut only where it is too much for a rank. Shares then differ by a few thousand elements. Depends on shapes alone.
+// The largest parameters first, each to the rank that has least. One that would make its share larger than others' by
+// more than a quarter is cut, and the rest of it goes on to the next rank. Depends on shapes alone.
 std::vector<Parts> divide(const Parameters& parameters, int ranks);
 // The owner of the largest part, who has all of it where parameters must not be cut.
 int main_owner(const Parts& parts);

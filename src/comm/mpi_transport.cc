@@ -23,7 +23,7 @@
 namespace ebb::comm {
 namespace {
 
-std::atomic<double> patience{600};
+std::atomic<double> patience{600}, idle_patience{8};
 
 // MPI counts in ints.
 constexpr std::size_t kMost = std::size_t{1} << 30;
@@ -79,7 +79,7 @@ class MpiTransport final : public Transport {
     hosts_ = all_hosts();
     if (size_ == 1) return;
     monitor_ = std::make_unique<Monitor>(rank_, hosts_, [this](std::string text) { return shared(std::move(text)); });
-    monitor_->set_patience(patience.load());
+    monitor_->set_patience(patience.load(), idle_patience.load());
     const auto gather = [this](const void* mine, std::size_t bytes) {
       std::vector<std::byte> all(bytes * static_cast<std::size_t>(size_));
       all_gather(mine, all.data(), bytes);
@@ -171,7 +171,7 @@ class MpiTransport final : public Transport {
   }
   void arrived(std::uint64_t number) override {
     if (!monitor_) return;
-    monitor_->set_patience(patience.load(std::memory_order_relaxed));
+    monitor_->set_patience(patience.load(std::memory_order_relaxed), idle_patience.load(std::memory_order_relaxed));
     monitor_->arrived(number);
   }
 
@@ -246,6 +246,9 @@ std::unique_ptr<Transport> start_mpi() {
   return transport;
 }
 
-void set_patience(double seconds) { patience.store(seconds); }
+void set_patience(double seconds, double idle) {
+  patience.store(seconds);
+  idle_patience.store(idle);
+}
 
 }  // namespace ebb::comm

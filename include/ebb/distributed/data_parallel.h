@@ -16,6 +16,9 @@ struct DataParallelOptions {
   // Gradients go only to the ranks that own their parameters or parts of them, see ShardedOptimizer, whose step and
   // clip_by_norm need no more; looking at another is an Error. This halves what ranks send.
   bool to_owners = false;
+  // A bucket's exchange goes on while the gradients of earlier layers are computed, on a thread of its own. The bits
+  // are the same.
+  bool overlap = false;
 };
 
 // What a shard contributes: its loss, a mean over its rows, and other numbers to be summed over all shards (how many
@@ -113,7 +116,7 @@ class DataParallel {
   World world_;
   int shards_ = 1, first_ = 0, last_ = 1;
   std::int64_t bucket_bytes_;
-  bool to_owners_;
+  bool to_owners_, overlap_;
   int batches_ = 0;
   std::int64_t rows_ = 0;             // of the current batch
   std::vector<Shard> local_;          // sums over the batches, of each of this rank's shards
