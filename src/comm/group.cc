@@ -49,12 +49,13 @@ class Exchange : public RankedCollective {
 class ExchangeOfLists final : public Exchange {
  public:
   ExchangeOfLists(Group& group, const Plan& plan, std::uint64_t created, std::shared_ptr<const comm::ListExchange> what,
-                  std::size_t count, bool posted)
-      : Exchange(group, plan, created), what_(std::move(what)), posted_(posted) {
+                  std::size_t count, bool later)
+      : Exchange(group, plan, created), what_(std::move(what)) {
     inputs = count;
+    posted = later;
   }
   void run(const LibraryCall& call) const override {
-    if (!posted_) return group_.run(*what_, plan_, call, created_, nullptr);
+    if (!posted) return group_.run(*what_, plan_, call, created_, nullptr);
     struct Kept {
       std::vector<View> inputs, outputs;
       LibraryCall call;
@@ -73,7 +74,6 @@ class ExchangeOfLists final : public Exchange {
 
  private:
   std::shared_ptr<const comm::ListExchange> what_;
-  bool posted_;
 };
 
 // Waits for what was posted. No rank waits for another here, so there is nothing to compare.

@@ -88,8 +88,8 @@ TEST(DataParallel, OverlapBeginsWithTheLastLayer) {
     std::string order;  // P: a product, C: a collective
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with("matmul")) order += 'P';
-      if (line.starts_with("collective")) order += 'C';
+      if (line.starts_with("call matmul")) order += 'P';
+      if (line.starts_with("call collective")) order += 'C';
     }
     const std::size_t first = order.find('C'), last_product = order.rfind('P');
     EXPECT_LT(first, last_product) << order << "\n" << text;
