@@ -72,7 +72,7 @@ void bind_distributed(const Api& api) {
   // The means over all shards of the world, from the sums of this rank's: of each the loss, then the gradients of
   // `used`. With `owned`, all parameters, gradients go to the ranks that own them.
   m.def("_means", [](const std::vector<std::vector<Tensor>>& of_shards, int shards, std::int64_t bucket_bytes,
-                     const std::vector<Tensor>& used, std::vector<Tensor> owned) {
+                     const std::vector<Tensor>& used, std::vector<Tensor> owned, bool overlap) {
     const NoHistory scope;
     std::vector<comm::Parts> parts;
     if (!owned.empty() && world().size() > 1) {
@@ -85,7 +85,8 @@ void bind_distributed(const Api& api) {
       parts.insert(parts.begin(), comm::Parts{});
       parts.resize(of_shards[0].size());
     }
-    std::vector<Tensor> sums = comm::total_over_shards(of_shards, shards, bucket_bytes, world().group(), parts);
+    std::vector<Tensor> sums =
+        comm::total_over_shards(of_shards, shards, bucket_bytes, world().group(), parts, overlap);
     for (std::size_t k = 0; k < sums.size(); ++k) {
       if (sums[k].defined()) sums[k] = sums[k] * (1.0 / shards);
       if (k > 0 && k <= used.size())
