@@ -180,11 +180,45 @@ TEST_F(Mpi, ACheckpointOfFourRanksIsResumedWithAnyNumber) {
 // The layers of a GPT are divided: one loss for any number of ranks, one checkpoint, which one process reads.
 TEST_F(Mpi, TheProgramDividesItsGpt) {
   const ScratchFolder scratch;
+  {
+    std::ofstream text(scratch / "text.txt");
+    for (int k = 0; k < 400; ++k) text << "the " << k % 7 << " of " << k % 11 << "\n";
+  }
   const auto train = [&](const std::string& name, const Words& more) {
-    Words words{EBB_PROGRAM,    "train", "--model",   "gpt", "--width",           "16",  "--layers", "2",
-                "--heads",      "4",     "--context", "16",  "--tokens",          "256", "--batch",  "4",
-                "--threads",    "1",     "--workers", "0",   "--tensor-parallel", "4",   "--out",    scratch / name,
-                "--eval-every", "5",     "--clip",    "0.5", "--dropout",         "0.1", "--ema",    "0.9"};
+    Words words{EBB_PROGRAM,
+                "train",
+                "--model",
+                "gpt",
+                "--width",
+                "16",
+                "--layers",
+                "2",
+                "--heads",
+                "4",
+                "--context",
+                "16",
+                "--tokens",
+                "256",
+                "--batch",
+                "4",
+                "--threads",
+                "1",
+                "--workers",
+                "0",
+                "--data",
+                scratch / "text.txt",
+                "--tensor-parallel",
+                "4",
+                "--out",
+                scratch / name,
+                "--eval-every",
+                "5",
+                "--clip",
+                "0.5",
+                "--dropout",
+                "0.1",
+                "--ema",
+                "0.9"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   };
