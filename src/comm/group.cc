@@ -1,6 +1,7 @@
 #include "comm/group.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <future>
 #include <type_traits>
@@ -28,7 +29,7 @@ class Exchange : public RankedCollective {
   Exchange(Group& group, const Plan& plan, std::uint64_t created) : group_(group), plan_(plan), created_(created) {
     kind = plan.kind;
   }
-  const void* world() const override { return &group_; }
+  const void* world() const override { return group_.identity(); }
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
   std::vector<std::byte> gather(const void* mine, std::size_t bytes) const override {
@@ -115,6 +116,8 @@ std::string Plan::str() const {
 }
 
 Group::Group(std::unique_ptr<comm::Transport> transport) : transport_(std::move(transport)) {
+  static std::atomic<std::uintptr_t> worlds{0};
+  identity_ = reinterpret_cast<const void*>(++worlds);
   if (!transport_) return;
   rank_ = transport_->rank();
   size_ = transport_->size();

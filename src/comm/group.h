@@ -49,6 +49,7 @@ class Group {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  const void* identity() const { return identity_; }  // no other's, also after this one has ended
   const std::string& host(int rank) const;
   Traffic traffic() const;
 
@@ -109,6 +110,7 @@ class Group {
 
   std::unique_ptr<comm::Transport> transport_;
   int rank_ = 0, size_ = 1;
+  const void* identity_;  // a count: addresses of worlds that have ended come again
 
   std::mutex creating_;  // one at a time
   std::mutex order_;     // guards what follows
