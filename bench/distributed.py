@@ -4,6 +4,7 @@ throughput is left? PyTorch's DistributedDataParallel (gloo) does the same work 
 
     bench/distributed.py                         MLP, CNN, GPT
     bench/distributed.py --cases mlp --repeats 9 --peers ''
+    bench/distributed.py --cases gpt --overlap       and with the exchange during the reverse pass
 
 Contenders take turns, each a new process that trains for a second or two; a figure is the median over the steps of all
 turns, of the slowest processes in a turn too. Processor time is what the ranks used together, waiting included: on a
@@ -48,14 +49,14 @@ def start(command):
 class Ebb:
     """`ranks` of `threads` each. The optimiser is sharded, which changes no bits."""
 
-    def __init__(self, program, ranks, threads):
-        self.program, self.ranks, self.threads = str(program), ranks, threads
-        self.title = f"Ebb {ranks} x {threads}"
+    def __init__(self, program, ranks, threads, how="owners"):
+        self.program, self.ranks, self.threads, self.how = str(program), ranks, threads, how
+        self.title = f"Ebb {ranks} x {threads}" + (" overlap" if how == "overlap" else "")
 
     def run(self, case):
         alone = self.ranks == 1
         command = [self.program, case, "0" if alone else str(self.ranks), str(self.threads), str(STEPS[case])]
-        return answer(start(command if alone else [*mpirun(self.ranks), *command, "owners"]))
+        return answer(start(command if alone else [*mpirun(self.ranks), *command, self.how]))
 
 
 class Torch:
@@ -89,11 +90,14 @@ def main():
     p.add_argument("--cases", default="mlp,cnn,gpt")
     p.add_argument("--repeats", type=int, default=7)
     p.add_argument("--peers", default="torch")
+    p.add_argument("--overlap", action="store_true", help="two ranks with and without overlap, and no peers")
     p.add_argument("--json", help="also write all figures to this file")
     a = p.parse_args()
     program = build_worker(["ebb_bench_ranks"]) / "bench" / "ebb_bench_ranks"
     contenders = [Ebb(program, 1, 2), Ebb(program, 2, 1)]
-    if a.peers:
+    if a.overlap:
+        contenders = [Ebb(program, 2, 1), Ebb(program, 2, 1, "overlap")]
+    elif a.peers:
         contenders += [Torch(peers_python(), 1, 2), Torch(peers_python(), 2, 1)]
     found = {}
     for case in a.cases.split(","):

@@ -26,5 +26,5 @@ set(EBB_LAYERS
   "optim: core graph ops"
   "io: core graph"
   "data: core graph io"
-  "comm: core graph backend ops autograd"
+  "comm: core graph backend ops autograd io"
 )

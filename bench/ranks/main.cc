@@ -1,7 +1,7 @@
 // One rank of bench/distributed.py: trains a network on batches that are there already and prints how long steps took.
-//   ebb_bench_ranks CASE SHARDS THREADS STEPS [sharded | owners]
+//   ebb_bench_ranks CASE SHARDS THREADS STEPS [sharded | owners | overlap]
 // No shards: a program that knows nothing of ranks. `sharded`: the optimiser's state. `owners`: and gradients go to the
-// owners of their parameters only.
+// owners of their parameters only. `overlap`: and while earlier layers' gradients are computed.
 #include <time.h>
 
 #include <chrono>
@@ -19,7 +19,7 @@ using nlohmann::json;
 
 struct Setting {
   int shards, steps;
-  bool sharded, to_owners;
+  bool sharded, to_owners, overlap;
 };
 
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -40,7 +40,10 @@ template <class Model>
 void measure(Model model, std::unique_ptr<Optimizer> rule, const Batch& batch, const Setting& s) {
   const distributed::World world = distributed::world();
   std::optional<distributed::DataParallel> parallel;
-  if (s.shards > 0) parallel.emplace(distributed::DataParallelOptions{.shards = s.shards, .to_owners = s.to_owners});
+  if (s.shards > 0) {
+    parallel.emplace(
+        distributed::DataParallelOptions{.shards = s.shards, .to_owners = s.to_owners, .overlap = s.overlap});
+  }
   distributed::ShardedOptimizer optimizer(std::move(rule), s.sharded ? world : distributed::world_of_one());
   std::unique_ptr<Optimizer> alone = make_optimizer("adam", {{"lr", 1e-3}});
   const ShardedBatch own = parallel ? parallel->shards_of(batch) : ShardedBatch{};
@@ -93,10 +96,11 @@ void run(const std::string& name, const Setting& s) {
 
 int main(int argc, char** argv) {
   try {
-    if (argc < 5) throw Error("ebb_bench_ranks CASE SHARDS THREADS STEPS [sharded | owners]");
+    if (argc < 5) throw Error("ebb_bench_ranks CASE SHARDS THREADS STEPS [sharded | owners | overlap]");
     const std::string how = argc > 5 ? argv[5] : "";
     set_num_threads(std::atoi(argv[3]));
-    run(argv[1], {std::atoi(argv[2]), std::atoi(argv[4]), !how.empty(), how == "owners"});
+    run(argv[1],
+        {std::atoi(argv[2]), std::atoi(argv[4]), !how.empty(), how == "owners" || how == "overlap", how == "overlap"});
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());

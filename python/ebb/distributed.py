@@ -16,10 +16,9 @@ from ._core._distributed import (  # noqa: F401
     _begin_of,
     _gradients,
     _is_same,
-    _owners,
+    _means,
     _shard_seed,
     _shards,
-    _total,
     all_gather,
     all_reduce,
     all_to_all,
@@ -59,10 +58,11 @@ class DataParallel:
     unless given, or the number of ranks rounded up to a power of two if that is more. See docs/distributed.md.
     """
 
-    def __init__(self, shards=0, bucket_bytes=8 << 20, to_owners=False):
-        """to_owners: a gradient goes only to the rank that owns its parameter in a ShardedOptimizer."""
+    def __init__(self, shards=0, bucket_bytes=8 << 20, to_owners=False, overlap=False):
+        """to_owners: gradients go only to the ranks that own their parameters in a ShardedOptimizer. overlap: they
+        travel while those of earlier layers are computed."""
         self.shards, self.first_shard, self.last_shard = _shards(shards)
-        self._bucket_bytes, self._to_owners = bucket_bytes, to_owners
+        self._bucket_bytes, self._to_owners, self._overlap = bucket_bytes, to_owners, overlap
 
     def gradients(self, model, loss, *columns):
         """(loss, gradients) of the batch, the same on every rank. The columns are the whole batch, on every rank;
@@ -96,16 +96,13 @@ class DataParallel:
             for (_, t), moves in zip(after.buffers(), changed):
                 if moves and _is_floating(t):
                     numbers.append(_wide(_core.stop_gradient(t)))
-            if self.last_shard - self.first_shard > 1:
+            if shard + 1 < self.last_shard:  # the last one is computed with the exchange
                 _core.eval(numbers)
             of_shards.append(numbers)
         if self.shards > 1:
             _core.set_random_state(seed, operation + 1)
-        owners = []  # all of them go to every rank
-        if self._to_owners and size() > 1:
-            owners = [-1] * len(of_shards[0])
-            owners[1 : 1 + len(variables)] = _owners([t for _, t in before.parameters()], variables)
-        sums = [s * (1 / self.shards) for s in _total(of_shards, self.shards, self._bucket_bytes, owners)]
+        owned = [t for _, t in before.parameters()] if self._to_owners else []
+        sums = _means(of_shards, self.shards, self._bucket_bytes, variables, owned, self._overlap)
         averages = iter(sums[1 + len(variables) :])
         for (_, _, old, assign), own, moves in zip(before.kept, own_buffers, changed):
             assign(old if not moves else next(averages).astype(old.dtype) if _is_floating(old) else own)

@@ -27,7 +27,7 @@ void bind_distributed(const Api& api) {
       "gather_text", [](const std::string& mine) { return world().gather_text(mine); }, "mine"_a, Released(),
       "The text of every rank, on every rank.");
   m.def("leave", distributed::leave, doc("leave"), Released());
-  m.def("set_patience", distributed::set_patience, doc("set_patience"), "seconds"_a);
+  m.def("set_patience", distributed::set_patience, doc("set_patience"), "seconds"_a, "idle"_a = 8.0);
   m.def(
       "traffic",
       [] {
@@ -69,38 +69,28 @@ void bind_distributed(const Api& api) {
     philox_block(~seed, operation, shard, words);
     return std::uint64_t{words[0]} << 32 | words[1];
   });
-  // Which rank owns each of `used`; −1 where it is more than one of the parameters.
-  m.def("_owners", [](std::vector<Tensor> tensors, const std::vector<Tensor>& used) {
-    Parameters all;
-    std::map<const Node*, int> owner;
-    for (Tensor& t : tensors) all.push_back({"", &t});
-    const std::vector<int> owners = distributed::ShardedOptimizer::owners(all, world().size());
-    for (std::size_t k = 0; k < tensors.size(); ++k) {
-      const auto [at, is_new] = owner.emplace(tensors[k].node(), owners[k]);
-      if (!is_new) at->second = comm::kEveryone;
-    }
-    std::vector<int> found;
-    for (const Tensor& t : used) found.push_back(owner.at(t.node()));
-    return found;
-  });
-  // The sums over all shards of the world, from those of this rank's. Some go to their owners only.
-  m.def("_total", [](const std::vector<std::vector<Tensor>>& of_shards, int shards, std::int64_t bucket_bytes,
-                     const std::vector<int>& owners) {
+  // The means over all shards of the world, from the sums of this rank's: of each the loss, then the gradients of
+  // `used`. With `owned`, all parameters, gradients go to the ranks that own them.
+  m.def("_means", [](const std::vector<std::vector<Tensor>>& of_shards, int shards, std::int64_t bucket_bytes,
+                     const std::vector<Tensor>& used, std::vector<Tensor> owned, bool overlap) {
     const NoHistory scope;
-    const auto add = [](const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-      std::vector<Tensor> sum;
-      for (std::size_t k = 0; k < a.size(); ++k) sum.push_back(a[k] + b[k]);
-      return sum;
-    };
-    comm::Tree<std::vector<Tensor>, decltype(add)> tree(add);
-    const int first = comm::first_shard(shards, world().size(), world().rank());
-    for (std::size_t k = 0; k < of_shards.size(); ++k) tree.put({first + static_cast<int>(k), 1}, of_shards[k]);
-    if (world().size() == 1) return tree.total();
-    std::vector<std::vector<Tensor>> blocks;
-    for (auto& [block, values] : tree.blocks()) blocks.push_back(values);
-    std::vector<Tensor> sums = comm::sum_over_shards(blocks, shards, bucket_bytes, world().group(), owners);
+    std::vector<comm::Parts> parts;
+    if (!owned.empty() && world().size() > 1) {
+      Parameters all;
+      std::map<const Node*, std::size_t> place;
+      for (Tensor& t : owned) place.emplace(t.node(), all.size()), all.push_back({"", &t});
+      std::vector<std::size_t> places;
+      for (const Tensor& t : used) places.push_back(place.at(t.node()));
+      parts = comm::parts_of_gradients(all, places, world().size());
+      parts.insert(parts.begin(), comm::Parts{});
+      parts.resize(of_shards[0].size());
+    }
+    std::vector<Tensor> sums =
+        comm::total_over_shards(of_shards, shards, bucket_bytes, world().group(), parts, overlap);
     for (std::size_t k = 0; k < sums.size(); ++k) {
-      if (!sums[k].defined()) sums[k] = comm::elsewhere(blocks[0][k].shape(), blocks[0][k].dtype());
+      if (sums[k].defined()) sums[k] = sums[k] * (1.0 / shards);
+      if (k > 0 && k <= used.size())
+        sums[k] = comm::gradient_from(sums[k], used[k - 1].shape(), of_shards[0][k].dtype());
     }
     return sums;
   });

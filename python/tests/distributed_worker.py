@@ -22,7 +22,7 @@ sharded = "sharded" in sys.argv
 optimizer = ebb.optim.AdamW(lr=0.01)
 if sharded:
     optimizer = ebb.distributed.ShardedOptimizer(optimizer)
-parallel = ebb.distributed.DataParallel(shards=4, to_owners=sharded)
+parallel = ebb.distributed.DataParallel(shards=4, to_owners=sharded, overlap=sharded)
 for step in range(20):
     rows = slice(step % 4 * 24, step % 4 * 24 + 24)
     loss, gradients = parallel.gradients(model, lambda a, b: ebb.cross_entropy(model(a), b), x[rows], y[rows])

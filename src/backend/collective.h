@@ -31,6 +31,7 @@ class DeviceTransport {
 // can run on the memory of a device.
 struct RankedCollective : Collective {
   std::size_t inputs = 1;
+  bool posted = false;  // only begun by its step, which therefore comes as early as it can
 
   virtual const void* world() const = 0;  // the same for all collectives of these ranks
   virtual int rank() const = 0;

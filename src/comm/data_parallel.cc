@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
 
 #include "comm/buckets.h"
 #include "comm/group.h"
 #include "core/format_error.h"
 #include "core/random.h"
-#include "ebb/distributed/sharded_optimizer.h"
 #include "ebb/ops/create.h"
 #include "ebb/ops/shape.h"
 #include "ops/build.h"
@@ -18,12 +16,6 @@ namespace {
 
 constexpr int kUsualShards = 4;
 
-const auto add_lists = [](const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  std::vector<Tensor> sum;
-  for (std::size_t k = 0; k < a.size(); ++k) sum.push_back(a[k] + b[k]);
-  return sum;
-};
-
 void append(std::vector<Tensor>& to, const std::vector<Tensor>& more) { to.insert(to.end(), more.begin(), more.end()); }
 
 Tensor scaled(const Tensor& x, double factor) { return factor == 1 ? x : x * factor; }
@@ -31,7 +23,7 @@ Tensor scaled(const Tensor& x, double factor) { return factor == 1 ? x : x * fac
 }  // namespace
 
 DataParallel::DataParallel(const DataParallelOptions& options, const World& among)
-    : world_(among), bucket_bytes_(options.bucket_bytes), to_owners_(options.to_owners) {
+    : world_(among), bucket_bytes_(options.bucket_bytes), to_owners_(options.to_owners), overlap_(options.overlap) {
   const int ranks = among.size();
   require(options.shards >= 0, "DataParallel: the number of shards must not be negative, got {}", options.shards);
   require(options.bucket_bytes > 0, "DataParallel: bucket_bytes must be positive, got {}", options.bucket_bytes);
@@ -132,7 +124,7 @@ void DataParallel::add_shard(std::size_t k, const Parameters& parameters, const 
     shard.buffers.push_back(stop_gradient(*after[b].tensor));
     buffer_changes_[b] = before[b].tensor->node() != after[b].tensor->node();
   }
-  if (local_.size() > 1) eval_shards();
+  if (k + 1 < local_.size()) eval_shards();  // the last one is computed with the exchange
 }
 
 void DataParallel::eval_shards() const {
@@ -145,18 +137,6 @@ void DataParallel::eval_shards() const {
     append(all, s.buffers);
   }
   eval(all);
-}
-
-std::vector<Tensor> DataParallel::total(std::vector<std::vector<Tensor>> of_shards,
-                                        const std::vector<int>& owners) const {
-  comm::Tree<std::vector<Tensor>, decltype(add_lists)> tree(add_lists);
-  for (std::size_t k = 0; k < of_shards.size(); ++k) {
-    tree.put({first_ + static_cast<int>(k), 1}, std::move(of_shards[k]));
-  }
-  if (world_.size() == 1) return tree.total();
-  std::vector<std::vector<Tensor>> blocks;
-  for (auto& [block, values] : tree.blocks()) blocks.push_back(std::move(values));
-  return comm::sum_over_shards(blocks, shards_, bucket_bytes_, world_.group(), owners);
 }
 
 BatchGradients DataParallel::take_all(const Parameters& parameters, const Parameters& buffers) {
@@ -173,18 +153,14 @@ BatchGradients DataParallel::take_all(const Parameters& parameters, const Parame
       if (shards_ > 1 && averaged(b)) all.push_back(widen(s.buffers[b]));
     }
   }
-  std::vector<int> owners;  // of what is summed: every rank gets all but the gradients
+  std::vector<comm::Parts> parts;  // of what is summed: every rank gets all but the gradients
   if (to_owners_ && world_.size() > 1) {
-    const std::vector<int> of_parameters = ShardedOptimizer::owners(parameters, world_.size());
-    owners.assign(of_shards[0].size(), comm::kEveryone);
-    std::map<const Node*, int> times;  // a tensor that is several parameters (copies, before their first step)
-    for (std::size_t p : used_) ++times[parameters[p].tensor->node()];
-    for (std::size_t k = 0; k < used_.size(); ++k) {
-      if (times[parameters[used_[k]].tensor->node()] == 1)
-        owners[1 + local_[0].sums.size() + k] = of_parameters[used_[k]];
-    }
+    parts.resize(of_shards[0].size());
+    std::ranges::copy(comm::parts_of_gradients(parameters, used_, world_.size()),
+                      parts.begin() + 1 + static_cast<std::ptrdiff_t>(local_[0].sums.size()));
   }
-  std::vector<Tensor> sums = total(std::move(of_shards), owners);
+  std::vector<Tensor> sums =
+      comm::total_over_shards(std::move(of_shards), shards_, bucket_bytes_, world_.group(), parts, overlap_);
   const double share = 1.0 / (static_cast<double>(shards_) * batches_);
   std::size_t next = 0;
   const Tensor loss = scaled(sums[next++], share);
@@ -193,9 +169,8 @@ BatchGradients DataParallel::take_all(const Parameters& parameters, const Parame
   std::vector<std::pair<Tensor, Tensor>> gradients;
   for (std::size_t k = 0; k < used_.size(); ++k, ++next) {
     const Tensor& parameter = *parameters[used_[k]].tensor;
-    const bool here = sums[next].defined();
-    gradients.emplace_back(parameter, here ? scaled(sums[next], share)
-                                           : comm::elsewhere(parameter.shape(), local_[0].gradients[k].dtype()));
+    const Tensor got = sums[next].defined() ? scaled(sums[next], share) : Tensor();
+    gradients.emplace_back(parameter, comm::gradient_from(got, parameter.shape(), local_[0].gradients[k].dtype()));
   }
   for (std::size_t b = 0; b < buffers.size(); ++b) {
     const Tensor& own = local_[0].buffers[b];

@@ -1,10 +1,16 @@
 #include "comm/group.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <future>
 #include <type_traits>
+#include <utility>
 
+#include "backend/background.h"
 #include "core/format_error.h"
 #include "core/host_lock.h"
+#include "graph/effects.h"
 
 namespace ebb::distributed::detail {
 namespace {
@@ -12,6 +18,8 @@ namespace {
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
+
+constexpr std::uint64_t kCompiled = ~std::uint64_t{0};  // instead of the number of a collective that was created
 
 void set_label(Plan& plan, const char* label) { std::strncpy(plan.label, label, sizeof plan.label - 1); }
 
@@ -21,7 +29,7 @@ class Exchange : public RankedCollective {
   Exchange(Group& group, const Plan& plan, std::uint64_t created) : group_(group), plan_(plan), created_(created) {
     kind = plan.kind;
   }
-  const void* world() const override { return &group_; }
+  const void* world() const override { return group_.identity(); }
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
   std::vector<std::byte> gather(const void* mine, std::size_t bytes) const override {
@@ -42,17 +50,39 @@ class Exchange : public RankedCollective {
 class ExchangeOfLists final : public Exchange {
  public:
   ExchangeOfLists(Group& group, const Plan& plan, std::uint64_t created, std::shared_ptr<const comm::ListExchange> what,
-                  std::size_t count)
+                  std::size_t count, bool later)
       : Exchange(group, plan, created), what_(std::move(what)) {
     inputs = count;
+    posted = later;
   }
-  void run(const LibraryCall& call) const override { group_.run(*what_, plan_, call, created_, nullptr); }
+  void run(const LibraryCall& call) const override {
+    if (!posted) return group_.run(*what_, plan_, call, created_, nullptr);
+    struct Kept {
+      std::vector<View> inputs, outputs;
+      LibraryCall call;
+    };
+    auto kept = std::make_shared<Kept>(
+        Kept{{call.inputs.begin(), call.inputs.end()}, {call.outputs.begin(), call.outputs.end()}, call});
+    kept->call.inputs = kept->inputs;
+    kept->call.outputs = kept->outputs;
+    group_.post([kept, what = what_, plan = plan_, created = created_, group = &group_] {
+      group->run(*what, plan, kept->call, created, nullptr);
+    });
+  }
   void run_on(const LibraryCall& call, DeviceTransport& device) const override {
     group_.run(*what_, plan_, call, created_, &device);
   }
 
  private:
   std::shared_ptr<const comm::ListExchange> what_;
+};
+
+// Waits for what was posted. No rank waits for another here, so there is nothing to compare.
+class Finish final : public Exchange {
+ public:
+  Finish(Group& group, std::uint64_t created) : Exchange(group, {}, created) { inputs = 0; }
+  void run(const LibraryCall&) const override { group_.finish(created_); }
+  void run_on(const LibraryCall&, DeviceTransport&) const override { group_.finish(created_); }
 };
 
 std::uint64_t digest_of(const std::vector<std::pair<Shape, DType>>& list) {
@@ -86,12 +116,22 @@ std::string Plan::str() const {
 }
 
 Group::Group(std::unique_ptr<comm::Transport> transport) : transport_(std::move(transport)) {
+  static std::atomic<std::uintptr_t> worlds{0};
+  identity_ = reinterpret_cast<const void*>(++worlds);
   if (!transport_) return;
   rank_ = transport_->rank();
   size_ = transport_->size();
 }
 
-Group::~Group() { end(); }
+Group::~Group() {
+  end();
+  {
+    const std::lock_guard lock(posting_);
+    stopping_ = true;
+  }
+  posted_.notify_all();
+  if (worker_.joinable()) worker_.join();
+}
 
 const std::string& Group::host(int rank) const {
   static const std::string here = "localhost";
@@ -106,12 +146,16 @@ Traffic Group::traffic() const {
 
 Tensor Group::create(const char* label, std::vector<Tensor> inputs, std::vector<std::pair<Shape, DType>> outputs,
                      const std::function<std::shared_ptr<const RankedCollective>(std::uint64_t number)>& make) {
-  require(
-      !Tracing::is_on(),
-      "{}: it cannot be part of a compiled function, whose calls each rank may make at its own time; call it outside",
-      label);
   const NoHistory scope;
   const std::lock_guard creating(creating_);
+  if (Effects* const effects = Effects::current()) {
+    // In a compiled function: after the ones before it in the function; those before the call are computed first.
+    if (effects->last(this).defined()) inputs.push_back(effects->last(this));
+    Tensor made = make_call(Op::collective, inputs, {}, std::move(outputs), make(kCompiled));
+    effects->note(this, made, [this] { catch_up(); });
+    return made;
+  }
+  require(!Tracing::is_on(), "{}: it cannot be part of a Jacobian that is computed many rows at a time", label);
   std::uint64_t number = 0;
   {
     const std::lock_guard lock(order_);
@@ -137,9 +181,7 @@ Tensor Group::collective(Collective::Kind kind, const char* label, const Tensor&
                 [&](std::uint64_t number) { return std::make_shared<Exchange>(*this, plan, number); });
 }
 
-std::vector<Tensor> Group::collective(std::shared_ptr<const comm::ListExchange> exchange, const char* label,
-                                      const std::vector<std::pair<Shape, DType>>& list, std::vector<Tensor> inputs,
-                                      const std::vector<std::pair<Shape, DType>>& outputs) {
+Plan Group::plan_of(const char* label, const std::vector<std::pair<Shape, DType>>& list) const {
   Plan plan;
   plan.what = Plan::What::lists;
   plan.tensors = static_cast<std::int64_t>(list.size());
@@ -147,15 +189,99 @@ std::vector<Tensor> Group::collective(std::shared_ptr<const comm::ListExchange> 
   plan.rank = 1;
   for (const auto& [shape, dtype] : list) plan.sizes[0] += shape.numel();
   set_label(plan, label);
+  return plan;
+}
+
+std::vector<Tensor> Group::create_lists(std::shared_ptr<const comm::ListExchange> exchange, const char* label,
+                                        const std::vector<std::pair<Shape, DType>>& list, std::vector<Tensor> inputs,
+                                        const std::vector<std::pair<Shape, DType>>& outputs, bool posted) {
+  const Plan plan = plan_of(label, list);
   const std::size_t count = inputs.size();
   std::vector<std::pair<Shape, DType>> taken = outputs;
   if (taken.empty()) taken.push_back({Shape{0}, DType::u8});  // a node has a value
   const Tensor made = create(label, std::move(inputs), std::move(taken), [&](std::uint64_t number) {
-    return std::make_shared<ExchangeOfLists>(*this, plan, number, exchange, count);
+    return std::make_shared<ExchangeOfLists>(*this, plan, number, exchange, count, posted);
   });
   std::vector<Tensor> all;
-  for (std::size_t k = 0; k < outputs.size(); ++k) all.push_back(output_of(made, static_cast<int>(k)));
+  for (std::size_t k = 0; k < std::max<std::size_t>(1, outputs.size()); ++k)
+    all.push_back(output_of(made, static_cast<int>(k)));
   return all;
+}
+
+std::vector<Tensor> Group::collective(std::shared_ptr<const comm::ListExchange> exchange, const char* label,
+                                      const std::vector<std::pair<Shape, DType>>& list, std::vector<Tensor> inputs,
+                                      const std::vector<std::pair<Shape, DType>>& outputs) {
+  std::vector<Tensor> all = create_lists(std::move(exchange), label, list, std::move(inputs), outputs, false);
+  all.resize(outputs.size());
+  return all;
+}
+
+std::vector<Tensor> Group::Overlapped::collective(std::shared_ptr<const comm::ListExchange> exchange, const char* label,
+                                                  const std::vector<std::pair<Shape, DType>>& list,
+                                                  const std::vector<Tensor>& inputs,
+                                                  const std::vector<std::pair<Shape, DType>>& outputs) {
+  std::vector<Tensor> all = group_.create_lists(std::move(exchange), label, list, inputs, outputs, true);
+  used_.insert(used_.end(), inputs.begin(), inputs.end());
+  used_.insert(used_.end(), all.begin(), all.end());
+  all.resize(outputs.size());
+  return all;
+}
+
+std::vector<Tensor> Group::Overlapped::finished(const std::vector<Tensor>& outputs) {
+  const Tensor done = group_.create("DataParallel", used_, {{Shape{0}, DType::u8}},
+                                    [&](std::uint64_t number) { return std::make_shared<Finish>(group_, number); });
+  std::vector<Tensor> all;
+  for (const Tensor& t : outputs)
+    all.push_back(t.defined() ? make_node(Op::depend, t.dtype(), t.shape(), {t, done}) : Tensor());
+  return all;
+}
+
+void Group::post(std::function<void()> work) {
+  auto done = std::make_shared<std::promise<void>>();
+  goes_on(done->get_future().share());
+  const auto job = [done, work = std::move(work)] {
+    try {
+      work();
+    } catch (...) {
+      done->set_value();
+      throw;
+    }
+    done->set_value();
+  };
+  const std::lock_guard lock(posting_);
+  if (!worker_.joinable()) {
+    worker_ = std::thread([this] {
+      std::unique_lock held(posting_);
+      for (;;) {
+        posted_.wait(held, [this] { return stopping_ || !jobs_.empty(); });
+        if (jobs_.empty()) return;
+        held.unlock();
+        std::exception_ptr error;
+        try {
+          jobs_.front()();
+        } catch (...) {
+          error = std::current_exception();
+        }
+        held.lock();
+        if (error && !broken_) broken_ = error;
+        jobs_.pop_front();
+        posted_.notify_all();
+      }
+    });
+  }
+  jobs_.push_back(job);
+  posted_.notify_all();
+}
+
+void Group::finish_posted() {
+  std::unique_lock lock(posting_);
+  posted_.wait(lock, [this] { return jobs_.empty(); });
+  if (broken_) std::rethrow_exception(std::exchange(broken_, nullptr));
+}
+
+void Group::finish(std::uint64_t created) {
+  finish_posted();
+  computed(created);
 }
 
 // Ranks compare their plans with that of rank 0; all of them come to the same conclusion.
@@ -206,7 +332,7 @@ void Group::transported(Move move) {
 void Group::computed(std::uint64_t created) {
   Tensor done;  // released after the lock
   const std::lock_guard creating(order_);
-  if (created + 1 == created_) done = std::move(last_);
+  if (created != kCompiled && created + 1 == created_) done = std::move(last_);
 }
 
 void Group::run(const comm::ListExchange& exchange, Plan plan, const LibraryCall& call, std::uint64_t created,

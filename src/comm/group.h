@@ -1,9 +1,13 @@
 #pragma once
 #include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backend/call.h"
@@ -45,6 +49,7 @@ class Group {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  const void* identity() const { return identity_; }  // no other's, also after this one has ended
   const std::string& host(int rank) const;
   Traffic traffic() const;
 
@@ -60,6 +65,24 @@ class Group {
                                  const std::vector<std::pair<Shape, DType>>& outputs);
   void run(const comm::ListExchange& exchange, Plan plan, const LibraryCall& call, std::uint64_t created,
            DeviceTransport* device);
+
+  // Collectives of lists that go on while other work is computed: each begins when its inputs are there, on a thread of
+  // its own, in order. finished() waits for all of them; only what it returns may be read.
+  class Overlapped {
+   public:
+    explicit Overlapped(Group& group) : group_(group) {}
+    std::vector<Tensor> collective(std::shared_ptr<const comm::ListExchange> exchange, const char* label,
+                                   const std::vector<std::pair<Shape, DType>>& list, const std::vector<Tensor>& inputs,
+                                   const std::vector<std::pair<Shape, DType>>& outputs);
+    std::vector<Tensor> finished(const std::vector<Tensor>& outputs);
+
+   private:
+    Group& group_;
+    std::vector<Tensor> used_;  // inputs and outputs, which must be there until the end
+  };
+  void post(std::function<void()> work);
+  void finish_posted();
+  void finish(std::uint64_t created);  // a node's part in finished()
   std::vector<std::byte> gather(const void* mine, std::size_t bytes);
   void require_ranks() const;
 
@@ -73,7 +96,12 @@ class Group {
   bool end() noexcept;
 
  private:
-  std::vector<Plan> meet(Plan mine);  // of all ranks, which agree
+  // Of all ranks, which agree.
+  std::vector<Plan> meet(Plan mine);
+  Plan plan_of(const char* label, const std::vector<std::pair<Shape, DType>>& list) const;
+  std::vector<Tensor> create_lists(std::shared_ptr<const comm::ListExchange> exchange, const char* label,
+                                   const std::vector<std::pair<Shape, DType>>& list, std::vector<Tensor> inputs,
+                                   const std::vector<std::pair<Shape, DType>>& outputs, bool posted);
   Tensor create(const char* label, std::vector<Tensor> inputs, std::vector<std::pair<Shape, DType>> outputs,
                 const std::function<std::shared_ptr<const RankedCollective>(std::uint64_t number)>& make);
   void computed(std::uint64_t created);
@@ -82,6 +110,7 @@ class Group {
 
   std::unique_ptr<comm::Transport> transport_;
   int rank_ = 0, size_ = 1;
+  const void* identity_;  // a count: addresses of worlds that have ended come again
 
   std::mutex creating_;  // one at a time
   std::mutex order_;     // guards what follows
@@ -94,6 +123,13 @@ class Group {
   bool ended_ = false, together_ = true;
   mutable std::mutex counting_;
   Traffic traffic_;
+
+  std::mutex posting_;  // guards what follows
+  std::condition_variable posted_;
+  std::deque<std::function<void()>> jobs_;  // the first one is being done
+  std::exception_ptr broken_;               // what the first of them that failed threw
+  bool stopping_ = false;
+  std::thread worker_;
 };
 
 // A world of which this thread is a rank, for its scope: tests run ranks as threads of one process.

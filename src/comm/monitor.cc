@@ -24,15 +24,16 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kBeatSeconds = 0.5, kSilenceSeconds = 5, kConnectSeconds = 3, kStartSeconds = 60;
-constexpr std::size_t kMessage = 9;  // what, and a number of 8 bytes
+constexpr std::size_t kMessage = 17;  // what, and two numbers of 8 bytes
 
 double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 struct Message {
   std::uint8_t bytes[kMessage];
-  Message(std::uint8_t what, std::uint64_t number) {
+  Message(std::uint8_t what, std::uint64_t number, std::uint64_t idle = 0) {
     bytes[0] = what;
     std::memcpy(bytes + 1, &number, sizeof number);
+    std::memcpy(bytes + 9, &idle, sizeof idle);
   }
 };
 
@@ -94,8 +95,9 @@ int try_connect(const std::string& address, int port, std::uint64_t token, int r
 
 struct Monitor::Peer {
   int rank = 0, socket = -1;
-  Clock::time_point heard = Clock::now(), moved = Clock::now();
+  Clock::time_point heard = Clock::now();
   std::uint64_t number = 0;  // how far its program is
+  double idle = 0;           // for how long it has done nothing
   std::uint8_t part[kMessage];
   std::size_t filled = 0;  // of a message
 };
@@ -183,7 +185,9 @@ void Monitor::note(int rank, Reason reason) {
     if (!failure_.empty()) return;
     const char* what = reason == Reason::died     ? "has died"
                        : reason == Reason::silent ? "has been silent for 5 s: it was stopped, or the network is cut"
-                                                  : "does not arrive at a collective that others wait in: it hangs";
+                       : reason == Reason::late
+                           ? "works, but does not arrive at a collective that others wait in (set_patience)"
+                           : "does nothing and does not arrive at a collective that others wait in: it hangs";
     failure_ = fmt::format("World: rank {} on {} {}", rank, hosts_[static_cast<std::size_t>(rank)], what);
     failed_.store(true, std::memory_order_release);
   }
@@ -202,9 +206,11 @@ void Monitor::message(Peer& peer) {
     peer.socket = -1;
   } else if (peer.part[0] == kFailed) {
     note(static_cast<int>(number >> 8), static_cast<Reason>(number & 0xff));
-  } else if (number != peer.number) {
+  } else {
+    std::uint64_t idle = 0;
+    std::memcpy(&idle, peer.part + 9, sizeof idle);
+    peer.idle = 1e-3 * static_cast<double>(idle);
     peer.number = number;
-    peer.moved = Clock::now();
   }
 }
 
@@ -236,22 +242,29 @@ void Monitor::look_for_silence() {
 // Everyone is there, but some wait in a collective at which others do not arrive. Rank 0 knows how far each of them is.
 void Monitor::look_for_hangs() {
   if (rank_ != 0 || peers_.empty()) return;
-  const std::uint64_t own = number_.load(std::memory_order_relaxed);
-  std::uint64_t least = own, most = own;
-  int last = 0;
-  double still = 0;  // how long the last one has not moved
-  if (own != own_before_) own_before_ = own, own_moved_ = Clock::now();
-  still = seconds_since(own_moved_);
+  Awaited last{0, number_.load(std::memory_order_relaxed)};
+  std::uint64_t most = last.number;
+  double idle = own_idle_;
   for (const Peer& p : peers_) {
     if (p.socket < 0) continue;
     most = std::max(most, p.number);
-    if (p.number < least) least = p.number, last = p.rank, still = seconds_since(p.moved);
+    if (p.number < last.number) last = {p.rank, p.number}, idle = p.idle;
   }
-  if (least < most && still > patience_.load(std::memory_order_relaxed)) note(last, Reason::hangs);
+  if (last.number == most || last != awaited_) {
+    awaited_ = last;
+    awaited_since_ = Clock::now();
+  }
+  const double seconds = seconds_since(awaited_since_);
+  if (std::min(seconds, idle) > idle_patience_.load(std::memory_order_relaxed)) {
+    note(last.rank, Reason::hangs);
+  } else if (seconds > patience_.load(std::memory_order_relaxed)) {
+    note(last.rank, Reason::late);
+  }
 }
 
 void Monitor::send_beats() {
-  const Message beat(kBeat, number_.load(std::memory_order_relaxed));
+  own_idle_ = own_.idle_seconds();
+  const Message beat(kBeat, number_.load(std::memory_order_relaxed), static_cast<std::uint64_t>(1e3 * own_idle_));
   for (const Peer& p : peers_) {
     if (p.socket >= 0) send_message(p.socket, beat);
   }
@@ -266,7 +279,8 @@ void Monitor::watch() {
     ::poll(all.data(), all.size(), 100);
     // Whoever was stopped itself must not take the others for silent: what they said in the meantime is read first.
     if (seconds_since(woke) > kSilenceSeconds / 2) {
-      for (Peer& p : peers_) p.heard = p.moved = Clock::now();
+      for (Peer& p : peers_) p.heard = Clock::now();
+      awaited_since_ = Clock::now();
     }
     woke = Clock::now();
     for (Peer& p : peers_) read_from(p);

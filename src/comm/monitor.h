@@ -8,11 +8,14 @@
 #include <thread>
 #include <vector>
 
+#include "comm/own_progress.h"
+
 namespace ebb::comm {
 
 // Watches over the ranks, beside the transport: a thread of each rank keeps a TCP connection to rank 0 and says twice a
-// second that it is there, and how far its program is. A connection that breaks is a rank that died, one that is silent
-// for five seconds one that was stopped or cut off. Rank 0 tells everyone; if rank 0 itself is gone, all others see it.
+// second that it is there, how far its program is, and since when it has done nothing. A connection that breaks is a
+// rank that died, one that is silent for five seconds one that was stopped or cut off; a rank that others wait for and
+// that does nothing hangs. Rank 0 tells everyone; if rank 0 itself is gone, all others see it.
 class Monitor {
  public:
   // Rank 0 listens; `share` hands its text to all ranks (a broadcast). Returns when all ranks are connected.
@@ -26,14 +29,17 @@ class Monitor {
 
   // This rank's program has arrived at the collective of this number.
   void arrived(std::uint64_t number) { number_.store(number, std::memory_order_relaxed); }
-  void set_patience(double seconds) { patience_.store(seconds, std::memory_order_relaxed); }
+  void set_patience(double seconds, double idle) {
+    patience_.store(seconds, std::memory_order_relaxed);
+    idle_patience_.store(idle, std::memory_order_relaxed);
+  }
 
   // No more watching. Said to the others, unless the world has failed: to them this rank then is gone.
   void stop(bool goodbye) noexcept;
 
  private:
   struct Peer;
-  enum class Reason : std::uint8_t { died = 1, silent = 2, hangs = 3 };
+  enum class Reason : std::uint8_t { died = 1, silent = 2, late = 3, hangs = 4 };
   static constexpr std::uint8_t kBeat = 'B', kGoodbye = 'G', kFailed = 'F';
 
   void listen_and_accept(const std::function<std::string(std::string)>& share);
@@ -52,9 +58,15 @@ class Monitor {
   int wake_[2] = {-1, -1};
   std::atomic<bool> failed_{false}, stopping_{false};
   std::atomic<std::uint64_t> number_{0};
-  std::atomic<double> patience_{600};
-  std::uint64_t own_before_ = 0;  // number_, as it was at own_moved_
-  std::chrono::steady_clock::time_point own_moved_ = std::chrono::steady_clock::now();
+  std::atomic<double> patience_{600}, idle_patience_{8};
+  OwnProgress own_;
+  double own_idle_ = 0;
+  struct Awaited {  // the rank that is furthest behind
+    int rank = 0;
+    std::uint64_t number = 0;
+    bool operator==(const Awaited&) const = default;
+  } awaited_;
+  std::chrono::steady_clock::time_point awaited_since_ = std::chrono::steady_clock::now();
   mutable std::mutex mutex_;
   std::string failure_;
   std::thread thread_;

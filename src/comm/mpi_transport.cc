@@ -16,13 +16,14 @@
 
 #include "comm/monitor.h"
 #include "comm/mpi_library.h"
+#include "comm/near_meeting.h"
 #include "comm/near_memory.h"
 #include "core/format_error.h"
 
 namespace ebb::comm {
 namespace {
 
-std::atomic<double> patience{600};
+std::atomic<double> patience{600}, idle_patience{8};
 
 // MPI counts in ints.
 constexpr std::size_t kMost = std::size_t{1} << 30;
@@ -75,16 +76,18 @@ class MpiTransport final : public Transport {
     mpi_.Comm_set_errhandler(comm_, mpi_.errors_return);
     check(mpi_.Comm_rank(comm_, &rank_), "MPI_Comm_rank");
     check(mpi_.Comm_size(comm_, &size_), "MPI_Comm_size");
+    hosts_ = all_hosts();
     if (size_ == 1) return;
-    const std::vector<std::string> hosts = all_hosts();
-    hosts_ = hosts;
-    monitor_ = std::make_unique<Monitor>(rank_, hosts, [this](std::string text) { return shared(std::move(text)); });
-    monitor_->set_patience(patience.load());
-    memory_ = std::make_unique<NearMemory>(rank_, size_, [this](const void* mine, std::size_t bytes) {
+    monitor_ = std::make_unique<Monitor>(rank_, hosts_, [this](std::string text) { return shared(std::move(text)); });
+    monitor_->set_patience(patience.load(), idle_patience.load());
+    const auto gather = [this](const void* mine, std::size_t bytes) {
       std::vector<std::byte> all(bytes * static_cast<std::size_t>(size_));
       all_gather(mine, all.data(), bytes);
       return all;
-    });
+    };
+    memory_ = std::make_unique<NearMemory>(rank_, size_, gather);
+    auto meeting = std::make_unique<NearMeeting>(rank_, size_, gather);
+    if (meeting->works()) meeting_ = std::move(meeting);
   }
 
   int rank() const override { return rank_; }
@@ -92,6 +95,10 @@ class MpiTransport final : public Transport {
   const std::string& host(int rank) const override { return hosts_[static_cast<std::size_t>(rank)]; }
 
   void all_gather(const void* mine, void* all, std::size_t bytes) override {
+    if (meeting_ && bytes <= NearMeeting::kMost) {
+      meeting_->all_gather(mine, all, bytes, [this] { require_ranks(); });
+      return;
+    }
     if (bytes <= kMost) {
       MpiRequest request = nullptr;
       const int count = static_cast<int>(bytes);
@@ -164,7 +171,7 @@ class MpiTransport final : public Transport {
   }
   void arrived(std::uint64_t number) override {
     if (!monitor_) return;
-    monitor_->set_patience(patience.load(std::memory_order_relaxed));
+    monitor_->set_patience(patience.load(std::memory_order_relaxed), idle_patience.load(std::memory_order_relaxed));
     monitor_->arrived(number);
   }
 
@@ -229,6 +236,7 @@ class MpiTransport final : public Transport {
   std::vector<std::string> hosts_;
   std::unique_ptr<Monitor> monitor_;
   std::unique_ptr<NearMemory> memory_;
+  std::unique_ptr<NearMeeting> meeting_;  // where all ranks are on one host
 };
 
 }  // namespace
@@ -238,6 +246,9 @@ std::unique_ptr<Transport> start_mpi() {
   return transport;
 }
 
-void set_patience(double seconds) { patience.store(seconds); }
+void set_patience(double seconds, double idle) {
+  patience.store(seconds);
+  idle_patience.store(idle);
+}
 
 }  // namespace ebb::comm

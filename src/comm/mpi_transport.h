@@ -10,6 +10,6 @@ namespace ebb::comm {
 std::unique_ptr<Transport> start_mpi();
 
 // Of all transports of this process: see distributed::set_patience.
-void set_patience(double seconds);
+void set_patience(double seconds, double idle);
 
 }  // namespace ebb::comm

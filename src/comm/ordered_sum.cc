@@ -144,7 +144,11 @@ class SumOfRank {
     if (!to.empty()) transport_.read(rank, from, to.data(), to.size() * sizeof to[0]);
   }
   bool adds(int rank, const Segment& s) const { return s.owner == rank || s.owner == kEveryone; }
-  void* output(const Segment& s) const { return call_.outputs[index(plan_.output[s.tensor])].data; }
+  // Where this segment's sum belongs.
+  std::byte* result(const Segment& s) const {
+    const std::size_t before = static_cast<std::size_t>(plan_.output_from[s.tensor]) * element(s.tensor);
+    return at(call_.outputs[index(plan_.output[s.tensor])].data, start_of(s) - before);
+  }
   std::size_t element(std::size_t tensor) const { return size_of(call_.inputs[tensor].dtype); }
   std::size_t bytes_of(const Segment& s) const { return static_cast<std::size_t>(s.to - s.from) * element(s.tensor); }
   std::size_t start_of(const Segment& s) const { return static_cast<std::size_t>(s.from) * element(s.tensor); }
@@ -207,7 +211,7 @@ class SumOfRank {
     static thread_local std::vector<std::vector<std::byte>> scratch;
     const Segment& s = *c.segment;
     const std::size_t start = start_of(s) + c.from, bytes = c.elements * element(s.tensor);
-    void* const result = at(output(s), start);
+    void* const result = this->result(s) + c.from;
     ChunkSum sum(call_.inputs[s.tensor].dtype, c.elements, result, scratch);
     Tree<Part, ChunkSum&> tree(sum);
     for (int r = 0; r < size_; ++r) {
@@ -251,7 +255,7 @@ class SumOfRank {
     std::vector<std::size_t> next(index(size_));
     for (const Segment& s : plan_.segments) {
       if (s.owner == kEveryone || s.owner == rank_) continue;
-      std::byte* const to = at(output(s), start_of(s));
+      std::byte* const to = result(s);
       const std::size_t r = index(s.owner);
       if (from[r].empty()) {
         transport_.read(s.owner, outputs_[r][s.tensor] + start_of(s), to, bytes_of(s));
@@ -265,7 +269,7 @@ class SumOfRank {
     std::vector<std::byte> own;
     for (const Segment& s : plan_.segments) {
       if (s.owner != rank_) continue;
-      const std::byte* const data = at(output(s), start_of(s));
+      const std::byte* const data = result(s);
       own.insert(own.end(), data, data + bytes_of(s));
     }
     return own;
@@ -307,29 +311,34 @@ std::int64_t ListShare::move(const LibraryCall& call, const std::vector<std::uin
                              Transport& transport) const {
   const int rank = transport.rank(), size = transport.size();
   std::vector<std::vector<std::uint64_t>> theirs(index(size));
+  for (const Segment& s : segments) theirs[index(s.owner)].push_back(0);
+  for (int r = 0; r < size; ++r) {
+    std::vector<std::uint64_t>& table = theirs[index(r)];
+    if (r == rank || table.empty() || !transport.reads(rank, r)) continue;
+    transport.read(r, tables[index(r)], table.data(), table.size() * sizeof table[0]);
+  }
   std::vector<Letter> sent, received;
   std::int64_t given = 0;
-  for (int r = 0; r < size; ++r) {
-    if (r == rank || !transport.reads(rank, r)) continue;
-    theirs[index(r)].resize(static_cast<std::size_t>(std::count(owners.begin(), owners.end(), r)));
-    if (theirs[index(r)].empty()) continue;
-    transport.read(r, tables[index(r)], theirs[index(r)].data(), theirs[index(r)].size() * sizeof(std::uint64_t));
-  }
-  std::vector<std::size_t> next(index(size));  // tensor of each owner
-  std::size_t output = 0;
-  for (std::size_t k = 0; k < owners.size(); ++k) {
-    const int owner = owners[k];
-    const std::size_t n = next[index(owner)]++;
-    if (owner == rank) {
-      for (int r = 0; r < size; ++r) {
-        if (r != rank && !transport.reads(r, rank)) sent.push_back({r, call.inputs[n].data, bytes[k]});
+  std::vector<std::size_t> next(index(size));  // segment of each owner
+  for (const Segment& s : segments) {
+    const auto bytes = static_cast<std::size_t>(s.to - s.from);
+    const std::size_t n = next[index(s.owner)]++;
+    std::byte* const to = output[s.tensor] < 0
+                              ? nullptr
+                              : at(call.outputs[index(output[s.tensor])].data, static_cast<std::size_t>(s.from));
+    if (s.owner != rank) {
+      if (transport.reads(rank, s.owner)) {
+        transport.read(s.owner, theirs[index(s.owner)][n], to, bytes);
+      } else {
+        received.push_back({s.owner, to, bytes});
       }
-      given += static_cast<std::int64_t>(bytes[k]) * (size - 1);
-    } else if (void* const to = call.outputs[output++].data; transport.reads(rank, owner)) {
-      transport.read(owner, theirs[index(owner)][n], to, bytes[k]);
-    } else {
-      received.push_back({owner, to, bytes[k]});
+      continue;
     }
+    for (int r = 0; r < size; ++r) {
+      if (r != rank && !transport.reads(r, rank)) sent.push_back({r, call.inputs[n].data, bytes});
+    }
+    given += static_cast<std::int64_t>(bytes) * (size - 1);
+    if (to) std::memcpy(to, call.inputs[n].data, bytes);
   }
   transport.exchange(sent, received);
   transport.synchronize();
@@ -345,6 +354,10 @@ std::int64_t ListSum::move_on(const LibraryCall& call, DeviceTransport& device, 
   const auto bytes_of = [&](const Segment& s) { return static_cast<std::size_t>(s.to - s.from) * element(s); };
   const auto place = [&](void* data, const Segment& s) {
     return at(data, static_cast<std::size_t>(s.from) * element(s));
+  };
+  const auto result_of = [&](const Segment& s) {
+    return at(call.outputs[index(output[s.tensor])].data,
+              static_cast<std::size_t>(s.from - output_from[s.tensor]) * element(s));
   };
   std::int64_t given = 0;
 
@@ -377,7 +390,7 @@ std::int64_t ListSum::move_on(const LibraryCall& call, DeviceTransport& device, 
   for (std::size_t k = 0; k < segments.size(); ++k) {
     const Segment& s = segments[k];
     if (!adds(rank, s)) continue;
-    void* const result = place(call.outputs[index(output[s.tensor])].data, s);
+    void* const result = result_of(s);
     std::size_t left = parts[k].size() - 1;
     const auto add = [&](const void* a, const void* b) -> const void* {
       void* const to = --left == 0 ? result : device.scratch(bytes_of(s));
@@ -393,7 +406,7 @@ std::int64_t ListSum::move_on(const LibraryCall& call, DeviceTransport& device, 
   }
   for (const Segment& s : segments) {
     if (!to_all || s.owner == kEveryone) continue;
-    void* const data = place(call.outputs[index(output[s.tensor])].data, s);
+    void* const data = result_of(s);
     if (s.owner != rank) received.push_back({s.owner, data, bytes_of(s)});
     for (int r = 0; r < size && s.owner == rank; ++r) {
       if (r == rank) continue;
@@ -407,18 +420,19 @@ std::int64_t ListSum::move_on(const LibraryCall& call, DeviceTransport& device, 
 
 std::int64_t ListShare::move_on(const LibraryCall& call, DeviceTransport& device, int rank, int size) const {
   std::vector<Letter> sent, received;
-  std::size_t input = 0, output = 0;
+  std::size_t input = 0;
   std::int64_t given = 0;
-  for (std::size_t k = 0; k < owners.size(); ++k) {
-    if (owners[k] != rank) {
-      received.push_back({owners[k], call.outputs[output++].data, bytes[k]});
-      continue;
-    }
+  for (const Segment& s : segments) {
+    const auto bytes = static_cast<std::size_t>(s.to - s.from);
+    std::byte* const to = output[s.tensor] < 0
+                              ? nullptr
+                              : at(call.outputs[index(output[s.tensor])].data, static_cast<std::size_t>(s.from));
+    if (to) received.push_back({s.owner, to, bytes});  // from itself, too
+    if (s.owner != rank) continue;
     for (int r = 0; r < size; ++r) {
-      if (r == rank) continue;
-      sent.push_back({r, call.inputs[input].data, bytes[k]});
-      given += static_cast<std::int64_t>(bytes[k]);
+      if (r != rank || to) sent.push_back({r, call.inputs[input].data, bytes});
     }
+    given += static_cast<std::int64_t>(bytes) * (size - 1);
     ++input;
   }
   device.exchange(sent, received);

@@ -38,8 +38,9 @@ struct ListSum final : ListExchange {
   std::vector<std::vector<Block>> blocks;  // of each rank
   std::size_t tensors = 0;                 // in the list
   std::vector<Segment> segments;
-  std::vector<int> output;  // of each tensor, −1 where this rank does not get it
-  bool to_all = false;      // segments go from their owners to everyone, and all tensors are outputs
+  std::vector<int> output;                // of each tensor, −1 where this rank does not get it
+  std::vector<std::int64_t> output_from;  // of each tensor: the first of its elements that is in the output
+  bool to_all = false;                    // segments go from their owners to everyone, and all tensors are outputs
 
   std::vector<std::uint64_t> table(const LibraryCall& call) const override;
   std::int64_t move(const LibraryCall& call, const std::vector<std::uint64_t>& tables,
@@ -47,11 +48,11 @@ struct ListSum final : ListExchange {
   std::int64_t move_on(const LibraryCall& call, DeviceTransport& device, int rank, int size) const override;
 };
 
-// A list whose tensors have owners, who give them to everyone. Inputs: this rank's own, further ones are passed over.
-// Outputs: those of the others. Both in the order of the list.
+// A list whose tensors are put together from the parts of their owners, on every rank. Inputs: this rank's own parts in
+// the order of the segments, further ones are passed over. Outputs: the tensors that this rank does not own alone.
 struct ListShare final : ListExchange {
-  std::vector<int> owners;
-  std::vector<std::size_t> bytes;
+  std::vector<Segment> segments;  // in bytes
+  std::vector<int> output;        // of each tensor, −1 where this rank has all of it
 
   std::vector<std::uint64_t> table(const LibraryCall& call) const override;
   std::int64_t move(const LibraryCall& call, const std::vector<std::uint64_t>& tables,

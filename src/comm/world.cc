@@ -60,9 +60,10 @@ void leave() {
   if (of_process) of_process->group().end();
 }
 
-void set_patience(double seconds) {
-  require(seconds > 0, "set_patience: ranks must wait for a positive time, got {} s", seconds);
-  comm::set_patience(seconds);
+void set_patience(double seconds, double idle) {
+  require(seconds > 0 && idle > 0, "set_patience: ranks must wait for a positive time, got {} s and {} s", seconds,
+          idle);
+  comm::set_patience(seconds, idle);
 }
 
 namespace detail {

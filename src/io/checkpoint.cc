@@ -5,15 +5,13 @@
 #include "core/format_error.h"
 #include "ebb/io.h"
 #include "graph/node.h"
+#include "io/checkpoint_layout.h"
 #include "io/deflate.h"
 #include "io/elements.h"
-#include "io/safetensors.h"
 
 namespace ebb::io {
 namespace {
 
-constexpr const char* kParameters = "parameters.";
-constexpr const char* kOptimizer = "optimizer.";
 constexpr const char* kOwn = "ebb.";  // what the metadata of the checkpoint itself begins with
 constexpr const char* kVersion = "ebb.checkpoint";
 constexpr const char* kChecksum = "ebb.crc32";         // of everything
@@ -74,39 +72,76 @@ std::string previous_checkpoint(const std::string& path) {
   return (whole.parent_path() / (whole.stem().string() + ".previous" + whole.extension().string())).string();
 }
 
-void save_checkpoint(const std::string& path, const Checkpoint& c, const SaveOptions& options) {
-  TensorMap tensors;
-  for (const auto& [name, tensor] : c.parameters) tensors.emplace(kParameters + name, tensor);
-  for (const auto& [name, tensor] : c.optimizer) tensors.emplace(kOptimizer + name, tensor);
-  Metadata metadata = c.metadata;
+CheckpointLayout::CheckpointLayout(const std::string& path, const Checkpoint& c, std::vector<NewTensor> tensors)
+    : path_(path), metadata_(c.metadata), entries_(placed(std::move(tensors), path)) {
   for (const auto& [key, value] : c.metadata) {
     require(!key.starts_with(kOwn), "save_checkpoint: metadata '{}' for {} begins with '{}', which is reserved", key,
             path, kOwn);
   }
-  metadata[kVersion] = std::to_string(1);
-  metadata["ebb.step"] = std::to_string(c.step);
-  metadata["ebb.random.seed"] = std::to_string(c.random.seed);
-  metadata["ebb.random.next_operation"] = std::to_string(c.random.next_operation);
-  metadata["ebb.loader.seed"] = std::to_string(c.loader.seed);
-  metadata["ebb.loader.epoch"] = std::to_string(c.loader.epoch);
-  metadata["ebb.loader.batch"] = std::to_string(c.loader.batch);
+  metadata_[kVersion] = std::to_string(1);
+  metadata_["ebb.step"] = std::to_string(c.step);
+  metadata_["ebb.random.seed"] = std::to_string(c.random.seed);
+  metadata_["ebb.random.next_operation"] = std::to_string(c.random.next_operation);
+  metadata_["ebb.loader.seed"] = std::to_string(c.loader.seed);
+  metadata_["ebb.loader.epoch"] = std::to_string(c.loader.epoch);
+  metadata_["ebb.loader.batch"] = std::to_string(c.loader.batch);
+  for (const Safetensors::Entry& e : entries_) metadata_[kTensorChecksum + e.name] = hexadecimal(0);
+}
 
-  const SafetensorsLayout layout(tensors, path);
+std::string CheckpointLayout::head(const std::map<std::string, std::uint32_t>& checksums) const {
+  Metadata metadata = metadata_;
   std::uint32_t crc = 0;
-  for (const auto& [name, tensor] : layout.order) {
-    const HostElements elements = host_elements(tensor);
-    const std::uint32_t own = crc32_of(elements.bytes);
-    crc = crc32_joined(crc, own, elements.bytes.size());
-    metadata[kTensorChecksum + name] = hexadecimal(own);
+  for (const Safetensors::Entry& e : entries_) {
+    const std::uint32_t own = checksums.at(e.name);
+    crc = crc32_joined(crc, own, e.end - e.begin);
+    metadata[kTensorChecksum + e.name] = hexadecimal(own);
   }
-  metadata[kChecksum] = checksum(crc, layout.header(metadata));
-  NewFile file(path);
-  layout.write(file, metadata, path);
+  metadata[kChecksum] = checksum(crc, header_text(entries_, metadata));
+  return file_head(entries_, metadata, path_);
+}
+
+// Checksums have one length.
+std::uint64_t CheckpointLayout::data_begin() const {
+  Metadata metadata = metadata_;
+  metadata[kChecksum] = hexadecimal(0);
+  return file_head(entries_, metadata, path_).size();
+}
+
+void commit_checkpoint(NewFile& file, const std::string& path, const SaveOptions& options) {
   if (options.keep_previous) {
     file.commit_keeping(previous_checkpoint(path));
   } else {
     file.commit();
   }
+}
+
+TensorMap named_tensors(const Checkpoint& c) {
+  TensorMap tensors;
+  for (const auto& [name, tensor] : c.parameters) tensors.emplace(kParametersPrefix + name, tensor);
+  for (const auto& [name, tensor] : c.optimizer) tensors.emplace(kOptimizerPrefix + name, tensor);
+  return tensors;
+}
+
+void save_checkpoint(const std::string& path, const Checkpoint& c, const SaveOptions& options) {
+  const TensorMap tensors = named_tensors(c);
+  std::vector<NewTensor> list;
+  std::vector<Tensor> values;
+  for (const auto& [name, tensor] : tensors) {
+    require(tensor.defined(), "save_checkpoint: tensor '{}' for {} has no value", name, path);
+    list.push_back({name, tensor.dtype(), tensor.shape()});
+    values.push_back(tensor);
+  }
+  eval(values);  // together, what they share is computed once
+  const CheckpointLayout layout(path, c, std::move(list));
+  std::map<std::string, std::uint32_t> checksums;
+  for (const auto& [name, tensor] : tensors) checksums[name] = crc32_of(host_elements(tensor).bytes);
+  NewFile file(path);
+  file.write(layout.head(checksums));
+  for (const Safetensors::Entry& e : layout.entries()) {
+    const HostElements elements = host_elements(tensors.at(e.name));
+    file.write(elements.bytes.data(), elements.bytes.size());
+  }
+  commit_checkpoint(file, path, options);
 }
 
 namespace {
@@ -138,7 +173,7 @@ Checkpoint read_checkpoint(const std::string& path) {
       if (!entry.name.starts_with(prefix)) return false;
       return into.emplace(entry.name.substr(prefix.size()), file.tensor(entry.name)).second;
     };
-    require(take(kParameters, c.parameters) || take(kOptimizer, c.optimizer), Error::Kind::io,
+    require(take(kParametersPrefix, c.parameters) || take(kOptimizerPrefix, c.optimizer), Error::Kind::io,
             "{}: tensor '{}' of the checkpoint belongs neither to the parameters nor to the optimizer", path,
             entry.name);
   }

@@ -122,6 +122,23 @@ void NewFile::commit_keeping(const std::string& previous) {
   if (linked) file_calls.rename(old.name.c_str(), previous.c_str());
 }
 
+FilePart::FilePart(const std::string& temporary) : path_(temporary) {
+  descriptor_ = uninterrupted([&] { return file_calls.open(temporary.c_str(), O_WRONLY | O_CLOEXEC); });
+  require(descriptor_ >= 0, Error::Kind::io, "{}: cannot be written: {}", path_, std::strerror(errno));
+}
+
+FilePart::~FilePart() { ::close(descriptor_); }
+
+void FilePart::write(std::uint64_t at, const void* data, std::size_t bytes) {
+  if (::lseek(descriptor_, static_cast<off_t>(at), SEEK_SET) < 0 || write_all(descriptor_, data, bytes) != bytes)
+    fail(Error::Kind::io, "{}: cannot be written at byte {}: {}", path_, at, std::strerror(errno));
+}
+
+void FilePart::sync() {
+  if (uninterrupted([&] { return file_calls.fsync(descriptor_); }) != 0)
+    fail(Error::Kind::io, "{}: cannot be synced to the disk: {}", path_, std::strerror(errno));
+}
+
 void append_to_file(const std::string& path, std::string_view text) {
   const int descriptor =
       uninterrupted([&] { return file_calls.open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC); });

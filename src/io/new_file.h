@@ -17,6 +17,7 @@ class NewFile {
   void write(const void* data, std::size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
   std::uint64_t written() const { return written_; }
+  const std::string& temporary() const { return temporary_; }  // for FilePart
   void commit();
   // The file that is replaced stays under the name `previous`, on file systems that have hard links. At every moment
   // there is a whole file under the target's name.
@@ -26,6 +27,21 @@ class NewFile {
   std::string path_, temporary_;
   int descriptor_ = -1;
   std::uint64_t written_ = 0;
+};
+
+// Writes parts of a NewFile, perhaps another process's, before that one commits it.
+class FilePart {
+ public:
+  explicit FilePart(const std::string& temporary);
+  ~FilePart();
+  FilePart(const FilePart&) = delete;
+
+  void write(std::uint64_t at, const void* data, std::size_t bytes);
+  void sync();  // what was written is on the disk
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
 };
 
 // Adds to the end of a file, which is made if it is not there. After an error a part of the text may have been added.

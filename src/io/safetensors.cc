@@ -170,22 +170,38 @@ std::span<const std::byte> SafetensorsAccess::data(const Safetensors& file) { re
 
 // ---- writing --------------------------------------------------------------------------------------------------------
 
-// Wide elements first: then every tensor is aligned to its element.
-SafetensorsLayout::SafetensorsLayout(const TensorMap& tensors, const std::string& path) {
-  std::vector<Tensor> all;
-  for (const auto& [name, tensor] : tensors) {
-    require(tensor.defined(), "save_safetensors: tensor '{}' for {} has no value", name, path);
-    require(name != kMetadata, "save_safetensors: a tensor for {} cannot have the name '{}'", path, kMetadata);
-    order.emplace_back(name, tensor);
-    all.push_back(tensor);
+std::vector<Safetensors::Entry> placed(std::vector<NewTensor> tensors, const std::string& path) {
+  for (const NewTensor& t : tensors)
+    require(t.name != kMetadata, "save_safetensors: a tensor for {} cannot have the name '{}'", path, kMetadata);
+  std::stable_sort(tensors.begin(), tensors.end(),
+                   [](const auto& a, const auto& b) { return ebb::size_of(a.dtype) > ebb::size_of(b.dtype); });
+  std::vector<Safetensors::Entry> entries;
+  std::uint64_t at = 0;
+  for (const NewTensor& t : tensors) {
+    const std::uint64_t bytes = static_cast<std::uint64_t>(t.shape.numel()) * ebb::size_of(t.dtype);
+    entries.push_back({t.name, name_of(t.dtype), t.shape, at, at + bytes});
+    at += bytes;
   }
-  eval(all);  // together, what they share is computed once
-  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
-    return ebb::size_of(a.second.dtype()) > ebb::size_of(b.second.dtype());
-  });
+  return entries;
 }
 
-std::string header_text(const std::vector<Safetensors::Entry>& entries, const Metadata& metadata) {
+SafetensorsLayout::SafetensorsLayout(const TensorMap& all, const std::string& path) : tensors(all) {
+  std::vector<Tensor> values;
+  std::vector<NewTensor> list;
+  for (const auto& [name, tensor] : tensors) {
+    require(tensor.defined(), "save_safetensors: tensor '{}' for {} has no value", name, path);
+    values.push_back(tensor);
+    list.push_back({name, tensor.dtype(), tensor.shape()});
+  }
+  eval(values);  // together, what they share is computed once
+  entries = placed(std::move(list), path);
+}
+
+std::string header_text(std::vector<Safetensors::Entry> entries, const Metadata& metadata) {
+  // A reader sorts so, too; tensors without elements share a begin.
+  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
   const auto quoted = [](const std::string& text) { return nlohmann::json(text).dump(); };
   std::string text = "{";
   const auto add = [&](const std::string& key, const std::string& value) {
@@ -210,31 +226,21 @@ std::string header_text(const std::vector<Safetensors::Entry>& entries, const Me
   return text + "}";
 }
 
-std::string SafetensorsLayout::header(const Metadata& metadata) const {
-  std::vector<Safetensors::Entry> entries;
-  std::uint64_t at = 0;
-  for (const auto& [name, tensor] : order) {
-    const std::uint64_t bytes = static_cast<std::uint64_t>(tensor.numel()) * ebb::size_of(tensor.dtype());
-    entries.push_back({name, name_of(tensor.dtype()), tensor.shape(), at, at + bytes});
-    at += bytes;
-  }
-  // A reader sorts so, too; tensors without elements share a begin.
-  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
-  });
-  return header_text(entries, metadata);
-}
-
-void SafetensorsLayout::write(NewFile& file, const Metadata& metadata, const std::string& path) const {
-  std::string text = header(metadata);
+std::string file_head(const std::vector<Safetensors::Entry>& entries, const Metadata& metadata,
+                      const std::string& path) {
+  std::string text = header_text(entries, metadata);
   text += std::string((8 - text.size() % 8) % 8, ' ');
   require(text.size() <= kLongestHeader, Error::Kind::io, "{}: its header would have {} bytes, {} are allowed", path,
           text.size(), kLongestHeader);
   std::string length;
   for (int i = 0; i < 8; ++i) length += static_cast<char>(text.size() >> 8 * i & 255);
-  file.write(length + text);
-  for (const auto& [name, tensor] : order) {
-    const HostElements elements = host_elements(tensor);
+  return length + text;
+}
+
+void SafetensorsLayout::write(NewFile& file, const Metadata& metadata, const std::string& path) const {
+  file.write(file_head(entries, metadata, path));
+  for (const Safetensors::Entry& entry : entries) {
+    const HostElements elements = host_elements(tensors.at(entry.name));
     file.write(elements.bytes.data(), elements.bytes.size());
   }
 }

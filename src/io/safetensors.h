@@ -14,15 +14,28 @@ struct SafetensorsAccess {
   static std::span<const std::byte> data(const Safetensors& file);  // the bytes after the header
 };
 
+// Tensors of a file about to be written, without their elements.
+struct NewTensor {
+  std::string name;
+  DType dtype;
+  Shape shape;
+};
+// Where they lie in the file, in that order: wide elements first, then every tensor is aligned to its element.
+std::vector<Safetensors::Entry> placed(std::vector<NewTensor> tensors, const std::string& path);
+
 // A file about to be written: its header is known before any of its bytes are.
 struct SafetensorsLayout {
-  std::vector<std::pair<std::string, Tensor>> order;  // as they lie in the file
+  TensorMap tensors;
+  std::vector<Safetensors::Entry> entries;  // as they lie in the file
   SafetensorsLayout(const TensorMap& tensors, const std::string& path);
-  std::string header(const Metadata& metadata) const;  // JSON, not padded
   void write(NewFile& file, const Metadata& metadata, const std::string& path) const;
 };
 
-// The same header from a file that was read.
-std::string header_text(const std::vector<Safetensors::Entry>& entries, const Metadata& metadata);
+// What the file begins with: the length of the header and the header, padded.
+std::string file_head(const std::vector<Safetensors::Entry>& entries, const Metadata& metadata,
+                      const std::string& path);
+
+// JSON, not padded.
+std::string header_text(std::vector<Safetensors::Entry> entries, const Metadata& metadata);
 
 }  // namespace ebb::io

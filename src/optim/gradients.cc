@@ -5,6 +5,7 @@
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "ops/build.h"
+#include "ops/piece_norms.h"
 
 namespace ebb {
 namespace {
@@ -25,12 +26,12 @@ Gradients scale_gradients(const Gradients& gradients, double factor) {
 
 Tensor global_norm(const Gradients& gradients, double p) {
   std::vector<Tensor> norms;
-  for (const auto& [v, g] : gradients.all()) norms.push_back(norm(widen(g), p));
+  for (const auto& [v, g] : gradients.all()) norms.push_back(piece_norms(widen(g), p));
   if (norms.empty()) return zeros({});
   DType dtype = norms[0].dtype();
   for (const Tensor& n : norms) dtype = promote(dtype, n.dtype());
   for (Tensor& n : norms) n = cast(n, dtype);
-  return norm(stack(norms), p);
+  return norm(cat(norms), p);
 }
 
 ClippedGradients clip_by_norm(const Gradients& gradients, double max_norm, double p) {

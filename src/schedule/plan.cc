@@ -8,6 +8,7 @@
 #include <queue>
 #include <set>
 
+#include "backend/collective.h"
 #include "core/format_error.h"
 
 namespace ebb {
@@ -158,6 +159,12 @@ class Planner {
     if (priority_.size() <= static_cast<std::size_t>(step)) priority_.resize(static_cast<std::size_t>(step) + 1, kLast);
     const std::int32_t node = value(v).node;
     if (node >= 0) priority_[step] = std::min(priority_[step], t_.nodes[node]->id);
+    if (value(v).op == Op::collective && is_posted(*t_.nodes[node])) priority_[step] = 0;
+  }
+  static bool is_posted(const Node& n) {
+    const auto* const ranked =
+        dynamic_cast<const RankedCollective*>(static_cast<const Collective*>(n.extra->data.get()));
+    return ranked && ranked->posted;
   }
 
   // Steps that must come before a reader of v.

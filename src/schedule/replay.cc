@@ -6,6 +6,7 @@
 
 #include "core/format_error.h"
 #include "core/host_lock.h"
+#include "graph/effects.h"
 #include "graph/history.h"
 
 namespace ebb {
@@ -20,8 +21,12 @@ std::unique_ptr<Replay> Replay::make(const FunctionToMany& f, const std::vector<
   const std::uint64_t first_own_id = next_node_id();
   const RandomState before = random_state();
   {
-    Tracing scope;
+    const Tracing scope;
+    const Effects effects;
     made->traced_ = f(made->placeholders_);
+    made->results_ = made->traced_.size();
+    for (const Tensor& effect : effects.last()) made->traced_.push_back(effect);
+    made->before_ = effects.before();
   }
   const RandomState after = random_state();
   random_state() = before;  // the run that follows draws the numbers
@@ -125,9 +130,9 @@ void Replay::plan(const RandomState& before, const RandomState& after) {
   plan_recordings();
 }
 
-// One step is one launch or two, which a recording makes no cheaper.
+// One step is one launch or two, which a recording makes no cheaper. Effects need the host.
 void Replay::plan_recordings() {
-  if (plan_.steps.size() < 2 || plan_.device == Device{}) return;
+  if (plan_.steps.size() < 2 || plan_.device == Device{} || !before_.empty()) return;
   std::map<std::int32_t, std::vector<std::size_t>> results;
   for (const Source& s : sources_) {
     if (s.node < 0) continue;
@@ -217,7 +222,7 @@ std::vector<Tensor> Replay::compute(StepRunner& steps, const std::vector<Tensor>
   if (recorded_ && recorded_->run(steps)) {
     for (std::size_t s = 0; s < collect_.size(); ++s) collect(s);
     recorded_->forget_results(steps);
-    return results;
+    return results;  // without effects
   }
   collect(0);
   for (std::size_t s = 0; s < plan_.steps.size(); ++s) {
@@ -225,6 +230,7 @@ std::vector<Tensor> Replay::compute(StepRunner& steps, const std::vector<Tensor>
     collect(s + 1);
     steps.release_after(plan_.steps[s]);
   }
+  results.resize(results_);
   return results;
 }
 
@@ -267,6 +273,7 @@ class CompiledFunction {
       steps = replay->begin(inputs);
     }
     OutsideHostLock computing;
+    replay->prepare();
     std::vector<Tensor> results = replay->compute(*steps, inputs);
     replay->unbind(*steps);  // may call back into the host, so not under the mutex
     std::lock_guard lock(mutex_);

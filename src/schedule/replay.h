@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -25,6 +26,10 @@ class Replay {
   std::vector<Tensor> compute(StepRunner& steps, const std::vector<Tensor>& inputs) const;
   void unbind(StepRunner& steps) const;
   void keep(std::unique_ptr<StepRunner> steps) { idle_.push_back(std::move(steps)); }
+  // What must happen before each run; outside of all locks.
+  void prepare() const {
+    for (const auto& f : before_) f();
+  }
 
  private:
   struct Signature {
@@ -53,7 +58,9 @@ class Replay {
   void plan_recordings();
 
   std::vector<Signature> signature_;
-  std::vector<Tensor> placeholders_, traced_;       // what f received and returned: they keep the traced graph alive
+  std::vector<Tensor> placeholders_, traced_;  // what f received and returned: they keep the traced graph alive
+  std::size_t results_ = 0;                    // of f; further ones are its effects
+  std::vector<std::function<void()>> before_;
   std::vector<Source> sources_;                     // of each result
   std::vector<std::vector<std::int32_t>> collect_;  // [0]: results that exist before the first step; then by step
   Trace trace_;

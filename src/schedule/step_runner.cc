@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/background.h"
 #include "core/format_error.h"
 #include "core/stop.h"
 #include "schedule/read.h"
@@ -93,6 +94,7 @@ void StepRunner::start() {
 }
 
 void StepRunner::finish() {
+  wait_for_background();
   backend_.end(run_);
   run_ = {};
 }

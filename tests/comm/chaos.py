@@ -2,10 +2,12 @@
 """Takes ranks away from training runs at random moments and checks what is left.
 
   tests/comm/chaos.py build/release/tools/ebb/ebb --rounds 100
+  tests/comm/chaos.py build/release/tools/ebb/ebb --rounds 0 --cuts 20 --worker build/release/tests/comm_worker
 
 Each round starts `mpirun -n 3 ebb train` (resuming what the round before left), waits until it has begun and then for a
-random time, and kills (9) or stops a random rank. The run must end with a non-zero code within ten seconds, and its checkpoint must be readable. At the
-end the run is finished undisturbed.
+random time, and kills (9) or stops a random rank. The run must end with a non-zero code within ten seconds, and its
+checkpoint must be readable: ranks write it together, every other step. Cuts are those of cut_network.sh, at random
+moments.
 """
 import argparse
 import os
@@ -19,7 +21,7 @@ import tempfile
 import time
 
 SETTINGS = (
-    "--model mlp --hidden 32 --train-count 256 --test-count 64 --batch 32 --threads 1 --workers 0 --shards 4 "
+    "--model mlp --hidden 256 --train-count 256 --test-count 64 --batch 32 --threads 1 --workers 0 --shards 4 "
     "--steps 100000 --eval-every 50 --checkpoint-every 2 --schedule constant --optimizer-state sharded"
 ).split()
 
@@ -44,6 +46,8 @@ def main():
     parser.add_argument("ebb")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cuts", type=int, default=0, help="of the network between two namespaces; needs root")
+    parser.add_argument("--worker", help="comm_worker, for the cuts")
     options = parser.parse_args()
     draw = random.Random(options.seed)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="ebb-chaos-"))
@@ -82,6 +86,14 @@ def main():
             if check.returncode != 0:
                 sys.exit(f"round {number}: the checkpoint is damaged: {check.stderr}")
         print(f"round {number}: {what.name}, noticed after {seconds:.1f} s", flush=True)
+    for number in range(options.cuts):
+        script = pathlib.Path(__file__).with_name("cut_network.sh")
+        cut = subprocess.run(
+            [str(script), options.worker, f"{draw.uniform(0, 3):.2f}"], capture_output=True, text=True, timeout=120
+        )
+        if cut.returncode != 0:
+            sys.exit(f"cut {number}: {cut.stdout}{cut.stderr}")
+        print(f"cut {number}: {cut.stdout.splitlines()[0]}", flush=True)
     print(f"{options.rounds} rounds, the slowest took {slowest:.1f} s; {named} named the rank, {saved} left a checkpoint")
     shutil.rmtree(folder)
 

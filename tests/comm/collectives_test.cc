@@ -207,9 +207,42 @@ TEST(Collectives, RefuseWhatCannotBeDivided) {
     EXPECT_THROW_MESSAGE(all_to_all(zeros({})), "cannot be divided");
     EXPECT_THROW_MESSAGE(broadcast(zeros({3}), 2), "there is no rank 2");
     EXPECT_THROW_MESSAGE(all_reduce(zeros({2}, DType::bool_)), "truth values");
-    const auto f = compile([](const Tensor& x) { return all_reduce(x); });
-    EXPECT_THROW_MESSAGE(f(zeros({2})), "cannot be part of a compiled function");
   });
+}
+
+// On every call, in their order, also those whose results nobody asks for.
+TEST(Collectives, ArePartOfCompiledFunctions) {
+  run_as_threads(3, [] {
+    const auto f = compile([](const Tensor& x) {
+      const Tensor a = all_reduce(x * 2.0);
+      all_gather(x);
+      return all_reduce(a + 1.0);
+    });
+    for (int k = 0; k < 4; ++k) {
+      const std::int64_t done = world().traffic().collectives;
+      const Tensor before = all_reduce(full({2}, world().rank() + 0.0));  // rank 1 alone looks at it, afterwards
+      const Tensor y = f(full({5}, world().rank() + static_cast<double>(k)));
+      EXPECT_EQ(numbers(y), std::vector<double>(5, 3.0 * (2 * (3 + 3 * k) + 1)));
+      EXPECT_EQ(world().traffic().collectives - done, 4);
+      if (world().rank() == 1) EXPECT_EQ(numbers(before)[0], 3);
+    }
+    EXPECT_EQ(numbers(f(zeros({70000})))[0], 3);  // other shapes are another trace, and large sums another exchange
+  });
+}
+
+TEST(Collectives, CompiledFunctionsThatDifferAreAnError) {
+  std::atomic<int> errors{0};
+  run_as_threads(2, [&] {
+    const auto f =
+        compile([](const Tensor& x) { return world().rank() == 0 ? all_reduce(x) : sum(all_gather(x)) + x; });
+    try {
+      f(zeros({4})).eval();
+    } catch (const Error& e) {
+      ++errors;
+      EXPECT_NE(std::string(e.what()).find("programs of the ranks differ"), std::string::npos) << e.what();
+    }
+  });
+  EXPECT_EQ(errors, 2);
 }
 
 TEST(Collectives, ARankThatFailsEndsTheOthers) {

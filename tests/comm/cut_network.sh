@@ -1,7 +1,8 @@
 #!/bin/bash
 # Cuts the network between two hosts, which are network namespaces of this machine, while four ranks compute.
-#   tests/comm/cut_network.sh build/release/tests/comm_worker          (needs root, ip and Open MPI)
-# All ranks must end within ten seconds with an error that names a rank on the other side.
+#   tests/comm/cut_network.sh build/release/tests/comm_worker [SECONDS]     (needs root, ip and Open MPI)
+# All ranks must end within ten seconds with an error that names a rank on the other side. SECONDS: how long they compute
+# before the cut.
 set -u
 worker=$(realpath "$1")
 folder=$(mktemp -d)
@@ -41,6 +42,7 @@ if [ "$(grep -c ^pid "$folder/out")" != 4 ]; then
   echo "the ranks did not begin:"; cat "$folder/out" "$folder/err"; exit 1
 fi
 ranks=$(awk '$1 == "pid" {print $3}' "$folder/out")
+sleep "${2:-0}"
 ip -n ebb-a link set ebb-va down
 begin=$(date +%s)
 while alive=$(for p in $ranks; do [ -d /proc/$p ] && ! grep -q "State:.Z" /proc/$p/status && echo $p; done) && [ -n "$alive" ]; do

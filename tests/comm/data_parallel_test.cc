@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 #include <set>
+#include <sstream>
 
+#include "comm/division.h"
 #include "comm/local.h"
 #include "expect_error.h"
 #include "small_models.h"
@@ -55,6 +58,46 @@ TEST(DataParallel, BucketsChangeNoBits) {
   EXPECT_TRUE(by<Mlp>(2, {.steps = 10, .bucket_bytes = 400}) == one);
 }
 
+TEST(DataParallel, OverlapChangesNoBits) {
+  for (const bool to_owners : {false, true}) {
+    Settings s{.steps = 10, .clip = 0.1, .sharded = to_owners, .to_owners = to_owners};
+    const std::string alone = by<ConvNet>(1, s);
+    s.overlap = true;
+    for (const std::int64_t bucket : {1, 400, 8 << 20}) {
+      s.bucket_bytes = bucket;
+      EXPECT_TRUE(by<ConvNet>(2, s) == alone) << bucket;
+      EXPECT_TRUE(by<ConvNet>(4, s, 1) == alone) << bucket;
+    }
+  }
+}
+
+// The exchange of the last layer's gradient begins before the first layer's is computed, and is waited for after that.
+TEST(DataParallel, OverlapBeginsWithTheLastLayer) {
+  distributed::run_as_threads(2, [] {
+    const Data data = some_data();
+    manual_seed(3);
+    Mlp model;
+    model.dropout.p = 0;
+    distributed::DataParallel parallel({.shards = 2, .bucket_bytes = 1, .overlap = true});
+    const auto r =
+        parallel.gradients(model, parallel.shards_of({data.inputs, data.labels}),
+                           [](Mlp& m, const Batch& b) { return distributed::ShardLoss{cross_entropy(m(b[0]), b[1])}; });
+    std::vector<Tensor> all{r.loss};
+    for (const auto& [v, g] : r.gradients.all()) all.push_back(g);
+    const std::string text = print_schedule(all);
+    std::string order;  // P: a product, C: a collective
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("call matmul")) order += 'P';
+      if (line.starts_with("call collective")) order += 'C';
+    }
+    const std::size_t first = order.find('C'), last_product = order.rfind('P');
+    EXPECT_LT(first, last_product) << order << "\n" << text;
+    EXPECT_GT(order.size(), last_product + 2) << order;  // the rest, and the end
+    eval(all);
+  });
+}
+
 // The optimisers that look at whole parameters are the difficult ones.
 TEST(ShardedOptimizer, HasTheBitsOfTheUnshardedOne) {
   for (const char* optimizer : {"adamw", "sgd", "lamb", "muon"}) {
@@ -93,7 +136,7 @@ TEST(ShardedOptimizer, AGradientOfAnotherRankCannotBeRead) {
     const Data data = some_data();
     manual_seed(3);
     Mlp model;
-    const std::vector<int> owner = distributed::ShardedOptimizer::owners(parameters(model), 2);
+    const std::vector<comm::Parts> parts = comm::divide(parameters(model), 2);
     distributed::DataParallel parallel({.shards = 2, .to_owners = true});
     const auto r =
         parallel.gradients(model, parallel.shards_of({data.inputs, data.labels}),
@@ -101,7 +144,7 @@ TEST(ShardedOptimizer, AGradientOfAnotherRankCannotBeRead) {
     const Parameters all = parameters(model);
     for (std::size_t p = 0; p < all.size(); ++p) {
       const Tensor g = r.gradients[*all[p].tensor];
-      if (owner[p] == distributed::world().rank()) {
+      if (parts[p][0].owner == distributed::world().rank()) {
         EXPECT_EQ(g.eval().shape(), all[p].tensor->shape());
       } else {
         EXPECT_THROW_MESSAGE(g.eval(), "a rank has the gradients of its own parameters");
@@ -132,9 +175,55 @@ TEST(ShardedOptimizer, ATensorThatIsSeveralParametersGoesToAllOwners) {
 
 TEST(ShardedOptimizer, ItsStateExistsOnceInTheWorld) {
   Mlp model;
-  const Parameters all = parameters(model);
-  const std::vector<int> owner = distributed::ShardedOptimizer::owners(all, 2);
+  std::vector<int> owner;
+  for (const comm::Parts& p : comm::divide(parameters(model), 2)) owner.push_back(p[0].owner);
   EXPECT_EQ(owner, (std::vector<int>{0, 1, 1, 1}));  // 192 elements; 80, 16 and 5
+}
+
+// Parameters that are too large for one rank's share are cut.
+struct Large {
+  nn::Linear first{12, 9000}, second{9000, 5};
+  Tensor operator()(const Tensor& x) const { return second(relu(first(x))); }
+  template <class V>
+  void visit(V&& v) {
+    v("first", first);
+    v("second", second);
+  }
+};
+
+TEST(ShardedOptimizer, RanksOwnSimilarShares) {
+  Large model;
+  const Parameters all = parameters(model);
+  for (const int ranks : {2, 3, 4, 7}) {
+    std::vector<std::int64_t> elements(static_cast<std::size_t>(ranks));
+    const std::vector<comm::Parts> division = comm::divide(all, ranks);
+    for (std::size_t p = 0; p < all.size(); ++p) {
+      std::int64_t at = 0;
+      for (const comm::OwnedPart& part : division[p]) {
+        EXPECT_EQ(part.from, at);
+        EXPECT_EQ(&part, comm::part_of(division[p], part.owner)) << "a rank has two parts";
+        elements[static_cast<std::size_t>(part.owner)] += part.size();
+        at = part.to;
+      }
+      EXPECT_EQ(at, all[p].tensor->numel());
+    }
+    std::int64_t total = 0;
+    for (const std::int64_t n : elements) total += n;
+    EXPECT_LE(*std::max_element(elements.begin(), elements.end()), total / ranks * 5 / 4 + (1 << 14)) << ranks;
+  }
+}
+
+TEST(ShardedOptimizer, CutParametersHaveTheBitsOfWholeOnes) {
+  for (const char* optimizer : {"adamw", "sgd", "lamb"}) {
+    Settings s{.steps = 3, .clip = 0.05, .optimizer = optimizer};
+    const std::string alone = by<Large>(1, s);
+    s.sharded = true;
+    EXPECT_TRUE(by<Large>(3, s) == alone) << optimizer;
+    s.to_owners = true;
+    EXPECT_TRUE(by<Large>(2, s) == alone) << optimizer;
+    EXPECT_TRUE(by<Large>(4, s) == alone) << optimizer;
+    EXPECT_TRUE(by<Large>(3, s, 2) == alone) << optimizer << " on two hosts";
+  }
 }
 
 TEST(ShardedOptimizer, AnotherNumberOfRanksReadsItsState) {

@@ -73,6 +73,7 @@ struct Settings {
   double clip = 0;
   bool sharded = false;    // the optimiser
   bool to_owners = false;  // gradients, where it is
+  bool overlap = false;    // their exchange with the reverse pass
   bool half = false;       // f16 with a loss scaler that skips steps at first
   std::string optimizer = "adamw";
   std::int64_t bucket_bytes = 8 << 20;
@@ -85,7 +86,8 @@ std::string trained(const Settings& s = {}) {
   const Data data = some_data();
   manual_seed(3);
   Model model;
-  distributed::DataParallel parallel({.shards = s.shards, .bucket_bytes = s.bucket_bytes, .to_owners = s.to_owners});
+  distributed::DataParallel parallel(
+      {.shards = s.shards, .bucket_bytes = s.bucket_bytes, .to_owners = s.to_owners, .overlap = s.overlap});
   distributed::ShardedOptimizer optimizer(make_optimizer(s.optimizer, {{"lr", 1e-2}}),
                                           s.sharded ? distributed::world() : distributed::world_of_one());
   LossScaler scaler({.scale = 0x1p40, .growth_interval = 7});

@@ -1,6 +1,7 @@
 // A rank of the tests under mpirun: comm_worker STORY. What it prints is what the tests compare.
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <string>
@@ -70,11 +71,16 @@ int run(const std::string& story) {
   if (story == "one ends" && distributed::world().rank() != 1) distributed::world().barrier();
   if (story == "one fails" && distributed::world().rank() == 1) throw Error("rank 1 has no luck");
   if (story == "one fails") distributed::world().barrier();
-  if (story == "one hangs") {
-    distributed::set_patience(1);
+  if (story == "one hangs" || story == "one is late" || story == "one works") {
+    story == "one is late" ? distributed::set_patience(1) : distributed::set_patience(600, 1);
     distributed::world().barrier();
-    if (distributed::world().rank() == 1) ::pause();
+    const auto start = std::chrono::steady_clock::now();
+    const auto seconds = std::chrono::seconds(story == "one works" ? 3 : 60);
+    if (distributed::world().rank() == 1 && story == "one hangs") ::pause();
+    while (distributed::world().rank() == 1 && std::chrono::steady_clock::now() - start < seconds) {
+    }
     distributed::world().barrier();
+    say("together");
   }
   return 0;
 }

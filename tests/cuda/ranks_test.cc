@@ -122,7 +122,7 @@ struct Small {
 };
 
 // Parameters after some steps on the GPU, with sharded optimiser and gradients that go to owners.
-std::vector<double> trained(int ranks) {
+std::vector<double> trained(int ranks, bool overlap = false) {
   std::mutex mutex;
   std::set<std::vector<double>> all;
   distributed::run_as_threads(ranks, [&] {
@@ -130,7 +130,7 @@ std::vector<double> trained(int ranks) {
     Small model;
     for (const Parameter& p : parameters(model)) *p.tensor = variable(p.tensor->eval().to(kGpu));
     const Tensor x = randn({8, 6}).eval().to(kGpu), y = cast(floor(rand({8}) * 3.0), DType::i64).eval().to(kGpu);
-    distributed::DataParallel parallel({.shards = 4, .to_owners = true});
+    distributed::DataParallel parallel({.shards = 4, .to_owners = true, .overlap = overlap});
     distributed::ShardedOptimizer optimizer(make_optimizer("sgd"));
     for (int k = 0; k < 3; ++k) {
       const auto step = parallel.gradients(model, parallel.shards_of({x, y}), [](Small& m, const Batch& b) {
@@ -154,6 +154,7 @@ std::vector<double> trained(int ranks) {
 TEST_F(RanksOnGpu, RanksThatShareItTrainByWayOfTheHost) {
   const std::vector<double> alone = trained(1);
   EXPECT_EQ(trained(2), alone);
+  EXPECT_EQ(trained(2, true), alone);
 }
 
 }  // namespace

@@ -130,12 +130,13 @@ Tensor Gpt::operator()(const Tensor& x) {
 }
 
 namespace {
-std::variant<Mlp, Cnn, ResNet, Gpt> make_network(const RunConfig& c, const DataFacts& facts) {
+std::variant<Mlp, Cnn, ResNet, Gpt, ParallelGpt> make_network(const RunConfig& c, const DataFacts& facts) {
   require((c.model != "cnn" && c.model != "resnet") || facts.example.rank() == 3,
           "--model {} needs pictures, the data has shape {}", c.model, facts.example);
   if (c.model == "mlp") return Mlp(c, facts);
   if (c.model == "cnn") return Cnn(c, facts);
   if (c.model == "resnet") return ResNet(c, facts);
+  if (c.model == "gpt" && c.tensor_parallel > 0) return ParallelGpt(c, facts);
   if (c.model == "gpt") return Gpt(c, facts);
   constexpr std::array<std::string_view, 4> known{"mlp", "cnn", "resnet", "gpt"};
   fail(Error::Kind::value, "--model {}: there is no such network{}", c.model, did_you_mean(c.model, known));
@@ -153,6 +154,7 @@ void Model::fit_input(const Tensor& inputs) {
 }
 
 BatchLoss batch_loss(Model& model, const Tensor& inputs, const Tensor& targets, double label_smoothing) {
+  if (ParallelGpt* divided = model.divided()) return {divided->loss(inputs, targets), {}};
   const Tensor out = model(inputs);
   if (Gpt* gpt = model.gpt()) {
     return {linear_cross_entropy(out, gpt->head.weight, reshape(targets, {-1}), {.label_smoothing = label_smoothing}),

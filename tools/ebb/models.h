@@ -5,6 +5,7 @@
 
 #include "dataset.h"
 #include "ebb/nn.h"
+#include "parallel_gpt.h"
 #include "run_config.h"
 
 // The networks that `ebb train` knows. They are plain structs; what a checkpoint holds are their members' names.
@@ -127,13 +128,14 @@ struct Gpt {
 
 // One of them, and a model like any other to parameters(), optimisers and averages.
 struct Model {
-  std::variant<Mlp, Cnn, ResNet, Gpt> network;
+  std::variant<Mlp, Cnn, ResNet, Gpt, ParallelGpt> network;
   Model(const RunConfig& config, const DataFacts& facts);  // first values from the calling thread's random numbers
   Tensor operator()(const Tensor& x) {
     return std::visit([&](auto& net) { return net(x); }, network);
   }
   void fit_input(const Tensor& inputs);
   Gpt* gpt() { return std::get_if<Gpt>(&network); }
+  ParallelGpt* divided() { return std::get_if<ParallelGpt>(&network); }  // among the ranks
   template <class V>
   void visit(V&& v) {
     std::visit([&](auto& net) { net.visit(v); }, network);

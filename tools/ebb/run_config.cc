@@ -155,6 +155,23 @@ RunConfig config_from_json(const json& all, const std::string& where) {
   return config;
 }
 
+namespace {
+
+// What the network in parts does not have.
+void require_divisible(const RunConfig& c) {
+  require(c.model == "gpt", "--tensor-parallel divides --model gpt, not {}", c.model);
+  require(c.heads % c.tensor_parallel == 0, "--tensor-parallel {}: --heads {} cannot be divided into so many parts",
+          c.tensor_parallel, c.heads);
+  require(c.shards <= 1, "--tensor-parallel: all ranks compute the whole batch, --shards must be 1, got {}", c.shards);
+  require(c.label_smoothing == 0, "--tensor-parallel: the loss of a divided vocabulary has no --label-smoothing");
+  require(c.dtype != "f16", "--tensor-parallel: ranks would not skip the same steps in f16; use --dtype bf16 or f32");
+  require(make_optimizer(c.optimizer)->elementwise(),
+          "--tensor-parallel: --optimizer {} looks at whole parameters, which no rank has; use adamw or sgd",
+          c.optimizer);
+}
+
+}  // namespace
+
 void resolve(RunConfig& c) {
   const bool gpt = c.model == "gpt";
   const auto at_least = [](const char* name, double value, double least) {
@@ -192,9 +209,9 @@ void resolve(RunConfig& c) {
   }
   for (const auto& [name, value] :
        {std::pair{"steps", c.steps}, std::pair{"batch", c.batch}, std::pair{"patience", c.patience},
-        std::pair{"shards", c.shards}, std::pair{"workers", c.workers}, std::pair{"threads", c.threads},
-        std::pair{"eval-every", c.eval_every}, std::pair{"checkpoint-every", c.checkpoint_every},
-        std::pair{"log-every", c.log_every}}) {
+        std::pair{"shards", c.shards}, std::pair{"tensor-parallel", c.tensor_parallel}, std::pair{"workers", c.workers},
+        std::pair{"threads", c.threads}, std::pair{"eval-every", c.eval_every},
+        std::pair{"checkpoint-every", c.checkpoint_every}, std::pair{"log-every", c.log_every}}) {
     at_least(name, static_cast<double>(value), 0);
   }
   for (const auto& [name, value] :
@@ -213,6 +230,7 @@ void resolve(RunConfig& c) {
           c.test_fraction);
   at_least("tokens", static_cast<double>(c.tokens), 256);
   require(!gpt || c.width % c.heads == 0, "--width {} cannot be divided among --heads {}", c.width, c.heads);
+  if (c.tensor_parallel > 0) require_divisible(c);
 }
 
 void resolve_length(RunConfig& c, std::int64_t examples) {

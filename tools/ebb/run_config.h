@@ -41,6 +41,7 @@ struct RunConfig {
   std::int64_t batch = 0;
   std::int64_t accumulate = 1;
   std::int64_t shards = 0;
+  std::int64_t tensor_parallel = 0;
   std::string optimizer_state = "sharded";
   std::string optimizer = "adamw";
   double lr = 0;
@@ -110,6 +111,11 @@ void each_setting(Config& c, V&& v) {
   v("shards", c.shards,
     "Parts of a batch that ranks compute: results depend on it, not on the number of ranks (0: 1, under mpirun 4 or as "
     "many as there are ranks)",
+    any);
+  v("tensor-parallel", c.tensor_parallel,
+    "gpt: parts into which heads, feed-forward networks and vocabulary are divided; the ranks share them instead of "
+    "the "
+    "batch (0: none)",
     any);
   v("optimizer", c.optimizer, "How parameters are moved", optimizer_names());
   v("optimizer-state", c.optimizer_state, "Under mpirun: each part of it on one rank only, or all of it on every rank",

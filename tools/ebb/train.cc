@@ -68,7 +68,7 @@ void train(const CLI::App& app, TrainCommand& c) {
   }
   if (c.config.model == "auto") c.config.model = model_for_data(c.config);
   resolve(c.config);
-  if (c.config.shards == 0) c.config.shards = usual_shards();
+  if (c.config.shards == 0) c.config.shards = c.config.tensor_parallel > 0 ? 1 : usual_shards();
   RunFolder folder = open_folder(c.out.empty() ? "runs/" + c.config.model : c.out);
   if (folder.holds_run() && !c.overwrite) {
     throw CLI::ValidationError(fmt::format(

@@ -3,7 +3,9 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
+#include "comm/group.h"
 #include "core/closest_name.h"
 #include "core/format_error.h"
 #include "ebb/losses.h"
@@ -45,21 +47,74 @@ Model first_model(const RunConfig& c, const Dataset& data) {
   return model;
 }
 
-// Takes the tensors of these names, which must have the shapes the model has.
-void take(const Parameters& into, const io::TensorMap& from, bool variables, const std::string& path) {
+Tensor own_part(const Tensor& whole, std::int64_t from, const Shape& shape) {
+  return contiguous(reshape(narrow(reshape(whole, {whole.numel()}), 0, from, shape.numel()), shape)).eval();
+}
+
+// Of which tensors this rank has only a part: the whole shape, and where its part begins.
+using Divided = std::map<std::string, std::pair<Shape, std::int64_t>>;
+Divided divided_parts(Model& model) {
+  Divided all;
+  ParallelGpt* const gpt = model.divided();
+  if (!gpt) return all;
+  std::map<const Tensor*, std::string> names;
+  for (const Parameter& p : parameters(model)) names.emplace(p.tensor, p.name);
+  gpt->each_divided(
+      [&](Tensor& own, const Shape& shape, std::int64_t from) { all.emplace(names.at(&own), std::pair(shape, from)); });
+  return all;
+}
+
+// Takes the tensors of these names, which must have the shapes the model has; of a divided one this rank's part.
+void take(const Parameters& into, const io::TensorMap& from, bool variables, const Divided& divided,
+          const std::string& path) {
   for (const Parameter& p : into) {
     const auto found = from.find(p.name);
     require(found != from.end(), Error::Kind::io, "{}: '{}' of the model is missing", path, p.name);
-    require(found->second.shape() == p.tensor->shape() && found->second.dtype() == p.tensor->dtype(), Error::Kind::io,
+    const auto part = divided.find(p.name);
+    const Shape shape = part == divided.end() ? p.tensor->shape() : part->second.first;
+    require(found->second.shape() == shape && found->second.dtype() == p.tensor->dtype(), Error::Kind::io,
             "{}: '{}' is {} {}, the model needs {} {}", path, p.name, found->second.dtype(), found->second.shape(),
-            p.tensor->dtype(), p.tensor->shape());
-    *p.tensor = variables ? variable(found->second) : found->second;
+            p.tensor->dtype(), shape);
+    const Tensor value =
+        part == divided.end() ? found->second : own_part(found->second, part->second.second, p.tensor->shape());
+    *p.tensor = variables ? variable(value) : value;
   }
 }
 
 void take_model(Model& model, const io::Checkpoint& c, const std::string& path) {
-  take(parameters(model), c.parameters, true, path);
-  take(buffers(model), c.parameters, false, path);
+  const Divided divided = divided_parts(model);
+  take(parameters(model), c.parameters, true, divided, path);
+  take(buffers(model), c.parameters, false, divided, path);
+}
+
+// Of tensors that are named after parameters, "NAME" or "NAME/WHAT".
+io::TensorMap own_parts_of(const io::TensorMap& whole, const Divided& divided, Model& model) {
+  io::TensorMap all = whole;
+  for (const Parameter& p : parameters(model)) {
+    const auto part = divided.find(p.name);
+    if (part == divided.end()) continue;
+    for (auto& [key, value] : all) {
+      const bool its = key == p.name || (key.starts_with(p.name + "/") && value.shape() == part->second.first);
+      if (its) value = own_part(value, part->second.second, p.tensor->shape());
+    }
+  }
+  return all;
+}
+
+// Sorts tensors that are named after parameters into those that all ranks have and parts of which each has its own.
+void sort_parts(const std::string& prefix, const io::TensorMap& tensors, const Divided& divided, Model& model,
+                io::TensorMap& same, std::vector<distributed::ShardedOptimizer::StatePart>& own) {
+  std::map<std::string, Shape> shapes;
+  for (const Parameter& p : parameters(model)) shapes.emplace(p.name, p.tensor->shape());
+  for (const auto& [key, value] : tensors) {
+    const std::string name = shapes.contains(key) ? key : key.substr(0, key.rfind('/'));
+    const auto part = divided.find(name);
+    if (part == divided.end() || value.shape() != shapes.at(name)) {
+      same.emplace(prefix + key, value);
+    } else {
+      own.push_back({prefix + key, part->second.first, part->second.second, value});
+    }
+  }
 }
 
 constexpr const char* kMoments = "moments.";  // what the names of the optimiser's tensors begin with,
@@ -105,8 +160,11 @@ Trainer::Trainer(const RunConfig& c, const Dataset& data)
       facts_(data.facts),
       model_(first_model(c, data)),
       parallel_({.shards = static_cast<int>(std::max<std::int64_t>(1, c.shards)),
-                 .to_owners = c.optimizer_state == "sharded" && c.dtype != "f16" && c.accumulate == 1}),
-      optimizer_(optimizer_of(c), c.optimizer_state == "sharded" ? distributed::world() : distributed::world_of_one()),
+                 .to_owners = c.optimizer_state == "sharded" && c.dtype != "f16" && c.accumulate == 1},
+                c.tensor_parallel > 0 ? distributed::world_of_one() : distributed::world()),
+      optimizer_(optimizer_of(c), c.optimizer_state == "sharded" && c.tensor_parallel == 0
+                                      ? distributed::world()
+                                      : distributed::world_of_one()),
       dtype_(dtype_from_name(c.dtype)),
       loader_({data.train.inputs, data.train.targets},
               parallel_.loader_options({.batch_size = std::min(c.batch, data.train.size()),
@@ -132,9 +190,18 @@ distributed::ShardLoss Trainer::loss_of(Model& model, const Batch& batch) const 
   return l.right.defined() ? distributed::ShardLoss{l.loss, {l.right}} : distributed::ShardLoss{l.loss};
 }
 
+Gradients Trainer::clipped(const Gradients& gradients) {
+  if (config_.clip == 0) return gradients;
+  ParallelGpt* const divided = model_.divided();
+  if (!divided) return optimizer_.clip_by_norm(model_, gradients, config_.clip).gradients;
+  const Tensor factor = clamp(config_.clip / (norm_over_parts(*divided, gradients) + 1e-6), {}, 1.0);
+  std::vector<std::pair<Tensor, Tensor>> all = gradients.all();
+  for (auto& [v, g] : all) g = cast(cast(g, DType::f32) * factor, g.dtype());
+  return Gradients(std::move(all));
+}
+
 void Trainer::update(const distributed::BatchGradients& step) {
-  const Gradients g =
-      config_.clip > 0 ? optimizer_.clip_by_norm(model_, step.gradients, config_.clip).gradients : step.gradients;
+  const Gradients g = clipped(step.gradients);
   if (dtype_ == DType::f16) {
     scaler_.step_unscaled(optimizer_, model_, g);
   } else {
@@ -179,15 +246,32 @@ StepResult Trainer::step() {
   return result;
 }
 
+std::int64_t Trainer::parameter_count() {
+  std::int64_t all = ebb::parameter_count(model_);
+  if (ParallelGpt* const divided = model_.divided())
+    divided->each_divided([&](Tensor& own, const Shape& whole, std::int64_t) { all += whole.numel() - own.numel(); });
+  return all;
+}
+
 Model Trainer::tested_model() const { return average_ && step_ > 0 ? average_->averaged(model_) : model_; }
 
-io::Checkpoint Trainer::checkpoint() {
+void Trainer::save(const std::string& path, const io::Metadata& metadata) {
   io::Checkpoint c;
-  for (const Parameter& p : state(model_)) c.parameters.emplace(p.name, *p.tensor);
-  for (const auto& [name, tensor] : optimizer_.state(0)) c.optimizer.emplace(kMoments + name, tensor);
-  if (average_) {
-    for (const auto& [name, tensor] : average_->state()) c.optimizer.emplace(kAverage + name, tensor);
+  distributed::OwnParts own;
+  const Divided divided = divided_parts(model_);
+  io::TensorMap weights, moments;
+  for (const Parameter& p : state(model_)) weights.emplace(p.name, *p.tensor);
+  sort_parts("", weights, divided, model_, c.parameters, own.parameters);
+  for (auto& part : optimizer_.own_state()) {
+    if (config_.optimizer_state == "sharded" && !is_divided()) {
+      part.name = kMoments + part.name;
+      own.optimizer.push_back(part);
+    } else {  // all ranks have all of them
+      moments.emplace(part.name, part.values);
+    }
   }
+  sort_parts(kMoments, moments, divided, model_, c.optimizer, own.optimizer);
+  if (average_) sort_parts(kAverage, average_->state(), divided, model_, c.optimizer, own.optimizer);
   c.random = random_state();
   c.step = step_;
   c.loader = loader_.position();
@@ -195,22 +279,27 @@ io::Checkpoint Trainer::checkpoint() {
   c.metadata = {{"config", to_json(config_).dump()},
                 {"facts", to_json(facts_).dump()},
                 {"scaler", json{s.scale, s.good_in_a_row, s.steps, s.skipped}.dump()}};
-  return c;
+  c.metadata.insert(metadata.begin(), metadata.end());
+  distributed::save_checkpoint(path, c, own, {.keep_previous = true});
 }
 
-io::Checkpoint Trainer::tested_checkpoint() const {
+void Trainer::save_tested(const std::string& path) const {
   io::Checkpoint c;
+  distributed::OwnParts own;
   Model model = tested_model();
-  for (const Parameter& p : state(model)) c.parameters.emplace(p.name, *p.tensor);
+  io::TensorMap weights;
+  for (const Parameter& p : state(model)) weights.emplace(p.name, *p.tensor);
+  sort_parts("", weights, divided_parts(model), model, c.parameters, own.parameters);
   c.step = step_;
   c.metadata = {{"config", to_json(config_).dump()}, {"facts", to_json(facts_).dump()}};
-  return c;
+  distributed::save_checkpoint(path, c, own, {}, model.divided() ? distributed::world() : distributed::world_of_one());
 }
 
 void Trainer::restore(const io::Checkpoint& c, const std::string& path) {
   take_model(model_, c, path);
-  optimizer_.load_state(with_prefix(c.optimizer, kMoments));
-  if (average_) average_->load_state(with_prefix(c.optimizer, kAverage));
+  const Divided divided = divided_parts(model_);
+  optimizer_.load_state(own_parts_of(with_prefix(c.optimizer, kMoments), divided, model_));
+  if (average_) average_->load_state(own_parts_of(with_prefix(c.optimizer, kAverage), divided, model_));
   const json s = metadata_of(c, "scaler", path);
   require(s.is_array() && s.size() == 4 && s[0].is_number(), Error::Kind::io,
           "{}: the state of the loss scaler is lost", path);
@@ -329,10 +418,13 @@ TrainedModel load_trained_model(const std::string& path) {
   const io::Checkpoint c = io::load_checkpoint(path);
   const RunConfig config = config_from_json(metadata_of(c, "config", path), path);
   const DataFacts facts = facts_from_json(metadata_of(c, "facts", path), path);
+  const distributed::World alone = distributed::world_of_one();  // a divided model is put together here
+  const distributed::detail::InWorld scope(alone);
   Model model(config, facts);
   take_model(model, c, path);
   const io::TensorMap average = with_prefix(c.optimizer, kAverage);
-  if (!average.empty()) take(parameters(model), average, true, path);
+  if (!average.empty()) take(parameters(model), average, true, divided_parts(model), path);
+  if (const ParallelGpt* divided = model.divided()) model.network = undivided(*divided, config, facts);
   set_training(model, false);
   return {config, facts, std::move(model), c.step};
 }

@@ -38,16 +38,21 @@ class Trainer {
 
   StepResult step();
   Model tested_model() const;  // the average of the weights, where there is one
-  std::int64_t parameter_count() { return ebb::parameter_count(model_); }
+  // Is the model divided among ranks? Then all of them test and save it.
+  bool is_divided() { return model_.divided() != nullptr; }
+  std::int64_t parameter_count();  // of all ranks together
   const LossScaler& scaler() const { return scaler_; }
 
-  io::Checkpoint checkpoint();               // all ranks ask for it; the leader's is complete
-  io::Checkpoint tested_checkpoint() const;  // of the tested model, to use it and not to go on with it
+  // With these metadata as well. All ranks save, and write one file together.
+  void save(const std::string& path, const io::Metadata& metadata);
+  // The tested model, to use it and not to go on with it. All ranks do if it is divided, else one of them.
+  void save_tested(const std::string& path) const;
   void restore(const io::Checkpoint& checkpoint, const std::string& path);
 
  private:
   distributed::ShardLoss loss_of(Model& model, const Batch& batch) const;
   void update(const distributed::BatchGradients& step);
+  Gradients clipped(const Gradients& gradients);
 
   RunConfig config_;
   DataFacts facts_;

@@ -100,7 +100,7 @@ class TrainingRun {
         read_results();
       if (leads() && (last || step % log_every_ == 0)) write_line(r.lr);
       if (last || step % eval_every_ == 0) {
-        if (leads()) test(r.lr);
+        if (leads() || trainer_.is_divided()) test(r.lr);
         patience_is_over_ = distributed::world().any(leads() && no_better_for_long());
       }
       last |= out_of_patience();
@@ -151,7 +151,10 @@ class TrainingRun {
                                    num_threads(), num_threads() == 1 ? "thread" : "threads");
     const distributed::World all = distributed::world();
     if (all.size() > 1) {
-      what += fmt::format(" on each of {} ranks, {} shards of a batch", all.size(), config_.shards);
+      what += config_.tensor_parallel > 0
+                  ? fmt::format(" on each of {} ranks, which share {} parts of the model", all.size(),
+                                config_.tensor_parallel)
+                  : fmt::format(" on each of {} ranks, {} shards of a batch", all.size(), config_.shards);
     }
     progress_.say(trainer_.steps_done() == 0
                       ? what + "."
@@ -204,7 +207,7 @@ class TrainingRun {
     if (task() == Task::classes) r.accuracy = e.accuracy;
     if (task() == Task::numbers) r.r2 = e.r2;
     if (task() == Task::text) r.bits_per_byte = e.bits_per_byte;
-    folder_.add(r);
+    if (leads()) folder_.add(r);
     return e;
   }
 
@@ -232,14 +235,12 @@ class TrainingRun {
     if (!(loss < best_loss_)) return;
     best_loss_ = loss;
     tests_since_best_ = 0;
-    io::save_checkpoint(folder_.best(), trainer_.tested_checkpoint());
+    trainer_.save_tested(folder_.best());
   }
 
-  // One file for all ranks: the leader writes it, with what belongs to the others.
+  // One file, which all ranks write together.
   void save() {
-    io::Checkpoint c = trainer_.checkpoint();
-    saved_step_ = c.step;
-    if (!leads()) return;
+    saved_step_ = trainer_.steps_done();
     json progress;
     progress["since_line"] = since_line_;
     progress["since_test"] = since_test_;
@@ -247,9 +248,8 @@ class TrainingRun {
     progress["peak_memory"] = peak_memory();
     progress["best_loss"] = best_loss_;  // null where there is none yet
     progress["tests_since_best"] = tests_since_best_;
-    c.metadata["progress"] = progress.dump();
-    io::save_checkpoint(folder_.checkpoint(), c, {.keep_previous = true});
-    folder_.establish();
+    trainer_.save(folder_.checkpoint(), {{"progress", progress.dump()}});
+    if (leads()) folder_.establish();
   }
 
   void show() {
@@ -289,7 +289,8 @@ class TrainingRun {
   void finish() {
     const double training_seconds = folder_.metrics().empty() ? seconds() : folder_.metrics().back().seconds;
     std::int64_t step = trainer_.steps_done();
-    Model model = trainer_.tested_model();
+    // A divided model is put together from its file: the other ranks are at their end.
+    Model model = trainer_.is_divided() ? load_trained_model(folder_.checkpoint()).model : trainer_.tested_model();
     if (validates() && std::filesystem::exists(folder_.best())) {
       TrainedModel best = load_trained_model(folder_.best());
       model = std::move(best.model);

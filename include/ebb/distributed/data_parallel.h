@@ -13,9 +13,12 @@ namespace ebb::distributed {
 struct DataParallelOptions {
   int shards = 0;  // of a batch; 0: 4, or the number of ranks rounded up to a power of two if that is more
   std::int64_t bucket_bytes = 8 << 20;  // gradients travel in buckets of this size
-  // A gradient goes only to the rank that owns its parameter, see ShardedOptimizer, whose step and clip_by_norm need no
-  // more; looking at another is an Error. This halves what ranks send.
+  // Gradients go only to the ranks that own their parameters or parts of them, see ShardedOptimizer, whose step and
+  // clip_by_norm need no more; looking at another is an Error. This halves what ranks send.
   bool to_owners = false;
+  // A bucket's exchange goes on while the gradients of earlier layers are computed, on a thread of its own. The bits
+  // are the same.
+  bool overlap = false;
 };
 
 // What a shard contributes: its loss, a mean over its rows, and other numbers to be summed over all shards (how many
@@ -108,13 +111,12 @@ class DataParallel {
   void add_shard(std::size_t k, const Parameters& parameters, const Parameters& before, const Parameters& after,
                  const ShardLoss& one, const Backward& backward);
   BatchGradients take_all(const Parameters& parameters, const Parameters& buffers);
-  std::vector<Tensor> total(std::vector<std::vector<Tensor>> of_shards, const std::vector<int>& owners) const;
   void eval_shards() const;
 
   World world_;
   int shards_ = 1, first_ = 0, last_ = 1;
   std::int64_t bucket_bytes_;
-  bool to_owners_;
+  bool to_owners_, overlap_;
   int batches_ = 0;
   std::int64_t rows_ = 0;             // of the current batch
   std::vector<Shard> local_;          // sums over the batches, of each of this rank's shards

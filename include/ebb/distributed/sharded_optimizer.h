@@ -10,10 +10,11 @@
 
 namespace ebb::distributed {
 
-// An optimiser whose state exists once in the world (ZeRO stage 1): every parameter has an owner, a rank that keeps its
-// moments, updates it and sends the new value to the others. Gradients are those of DataParallel, the same on all
-// ranks, or only at their owners (DataParallelOptions::to_owners). Parameters are owned whole, so that every optimiser
-// can be sharded and a step has the bits of the unsharded one.
+// An optimiser whose state exists once in the world (ZeRO stage 1): every element of a parameter has an owner, a rank
+// that keeps its moments, updates it and sends the new value to the others. Gradients are those of DataParallel, the
+// same on all ranks, or only at their owners (DataParallelOptions::to_owners). Ranks own equal numbers of elements:
+// where a parameter is too large for that it is cut, unless the optimiser looks at whole parameters (LAMB, LARS, Muon).
+// A step has the bits of the unsharded one.
 //
 //   distributed::ShardedOptimizer optimizer(make_optimizer("adamw", {{"lr", 3e-4}}));
 //   optimizer.step(model, gradients);
@@ -50,17 +51,28 @@ class ShardedOptimizer {
   // The whole state; a rank keeps what belongs to its own parameters, which it learns at its first step.
   void load_state(const std::map<std::string, Tensor>& state);
 
-  // The owner of each parameter: the largest first, each to the rank that has least. Depends on shapes alone.
-  static std::vector<int> owners(const Parameters& parameters, int ranks);
+  // What this rank holds of the state: elements of tensors with these names and shapes, from `from` on. Of all ranks
+  // together it is the whole state, once.
+  struct StatePart {
+    std::string name;
+    Shape shape;
+    std::int64_t from = 0;
+    Tensor values;
+  };
+  std::vector<StatePart> own_state() const;
 
  private:
   void step_all(const Parameters& parameters, const Parameters& buffers, const Gradients& gradients);
   ClippedGradients clip_all(const Parameters& parameters, const Gradients& gradients, double max_norm) const;
-  void keep_own_state(const Parameters& own);
+  struct Piece;
+  std::vector<Piece> pieces(const Parameters& parameters) const;
+  void keep_own_state(const std::vector<Piece>& own);
+  Gradients with_whole_gradients(const Parameters& parameters, const Gradients& gradients) const;
 
   std::unique_ptr<Optimizer> optimizer_;
   World world_;
-  bool trimmed_ = false;  // the state holds what this rank owns, and nothing else
+  bool trimmed_ = false;                                       // the state holds what this rank owns, and nothing else
+  std::map<std::string, std::pair<std::int64_t, Shape>> cut_;  // parameters it has a part of: from where, whole shape
 };
 
 }  // namespace ebb::distributed

@@ -46,7 +46,7 @@ class World {
 
 // The world of this process. The first call starts MPI if a launcher started the program.
 //
-// A rank that dies, stops or cannot be reached is noticed by all others within ten seconds: collectives then throw an
+// A rank that dies, stops, hangs or cannot be reached is noticed by all others within ten seconds: collectives throw an
 // Error that names the rank and its host, and the program ends with a non-zero code.
 World world();
 
@@ -57,8 +57,9 @@ World world_of_one();
 // itself.
 void leave();
 
-// How long ranks wait in a collective for one that is alive but does not arrive, before they give up: 600 seconds
-// unless set. For the whole world; rank 0 decides.
-void set_patience(double seconds);
+// How long ranks wait in a collective for one that is alive but does not arrive, before they give up: `idle` seconds
+// if it does nothing meanwhile (uses no processor time, moves no bytes, waits for no disk), `seconds` if it works. For
+// the whole world; rank 0 decides.
+void set_patience(double seconds, double idle = 8);
 
 }  // namespace ebb::distributed

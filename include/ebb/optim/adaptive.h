@@ -18,6 +18,7 @@ struct AdamOptions {
 class Adam : public Optimizer {
  public:
   explicit Adam(const AdamOptions& options = {});
+  bool elementwise() const override { return true; }
 
  protected:
   Adam(const char* name, const AdamOptions& options, bool decoupled);
@@ -57,6 +58,7 @@ struct RAdamOptions {
 class RAdam : public Optimizer {
  public:
   explicit RAdam(const RAdamOptions& options = {});
+  bool elementwise() const override { return true; }
 
  private:
   Tensor update(const std::string& name, const Tensor& p, const Tensor& g, Slots& slots) const override;
@@ -77,6 +79,7 @@ struct RMSpropOptions {
 class RMSprop : public Optimizer {
  public:
   explicit RMSprop(const RMSpropOptions& options = {});
+  bool elementwise() const override { return true; }
 
  private:
   Tensor update(const std::string& name, const Tensor& p, const Tensor& g, Slots& slots) const override;
@@ -95,6 +98,7 @@ struct AdagradOptions {
 class Adagrad : public Optimizer {
  public:
   explicit Adagrad(const AdagradOptions& options = {});
+  bool elementwise() const override { return true; }
 
  private:
   Tensor update(const std::string& name, const Tensor& p, const Tensor& g, Slots& slots) const override;

@@ -52,6 +52,10 @@ class Optimizer {
   double lr() const { return lr_; }
   void set_lr(double lr);
 
+  // Does an element's new value depend on nothing but its own value, gradient and state? Then ranks can update parts of
+  // a parameter (distributed::ShardedOptimizer). A part has as many axes as the parameter.
+  virtual bool elementwise() const { return false; }
+
   // For saving: "first.weight/exp_avg" and "first.weight/step" (i64) for each updated parameter.
   std::map<std::string, Tensor> state() const;
   void load_state(const std::map<std::string, Tensor>& state);

@@ -17,6 +17,7 @@ class Sgd : public Optimizer {
  public:
   explicit Sgd(const SgdOptions& options = {});
   void set_momentum(double momentum);  // for one-cycle schedules
+  bool elementwise() const override { return true; }
 
  private:
   Tensor update(const std::string& name, const Tensor& p, const Tensor& g, Slots& slots) const override;
@@ -35,6 +36,7 @@ struct LionOptions {
 class Lion : public Optimizer {
  public:
   explicit Lion(const LionOptions& options = {});
+  bool elementwise() const override { return true; }
 
  private:
   Tensor update(const std::string& name, const Tensor& p, const Tensor& g, Slots& slots) const override;

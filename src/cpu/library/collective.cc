@@ -1,4 +1,6 @@
 // Elements that ranks exchange: how they travel is up to the transport (src/comm).
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "backend/collective.h"
@@ -15,6 +17,9 @@ void run_collective(const LibraryCall& call) {
   for (std::size_t k = 0; k < keep.size(); ++k) given.push_back(packed(call.inputs[k], keep[k], "collective"));
   LibraryCall dense = call;
   dense.inputs = given;
+  // A collective that goes on after this call keeps its data.
+  using Kept = std::pair<std::shared_ptr<const void>, std::vector<BufferPtr>>;
+  dense.data = std::make_shared<Kept>(call.data, std::move(keep));
   collective.run(dense);
 }
 

@@ -1,0 +1,24 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+
+namespace ebb::comm {
+
+// Does this process do anything? One that computes uses processor time, one that loads data or saves a checkpoint
+// moves bytes or waits for a disk. One whose program hangs (a deadlock, a lost connection, a lock on a file) does none
+// of that. A loop without end cannot be told from long work.
+class OwnProgress {
+ public:
+  // For how long there was nothing; called about twice a second, always by the same thread, which does not count.
+  double idle_seconds();
+
+ private:
+  std::uint64_t moved_bytes();
+  bool waits_for_disk();
+
+  std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+  double processor_ = -1;
+  std::uint64_t bytes_ = 0, own_reads_ = 0;
+};
+
+}  // namespace ebb::comm
