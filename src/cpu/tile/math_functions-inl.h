@@ -42,12 +42,12 @@ HWY_AFTER_NAMESPACE();
   X(exp2, Exp2, SameType<float>, Exp2, 4)    \
   X(expm1, Expm1, SameType<float>, Expm1, 4) \
   X(log, Log, SameType<float>, Log, 4)       \
-  X(log2, Log2, InDouble, Log2, 4)           \
-  X(log10, Log10, InDouble, Log10, 4)        \
+  X(log2, Log2, SameType<float>, Log2, 4)    \
+  X(log10, Log10, SameType<float>, Log10, 4) \
   X(log1p, Log1p, SameType<float>, Log1p, 4) \
   X(tanh, Tanh, SameType<float>, Tanh, 4)    \
-  X(sinh, Sinh, InDouble, Sinh, 4)           \
-  X(cosh, Cosh, InDouble, Cosh, 4)           \
+  X(sinh, Sinh, SameType<float>, Sinh, 4)    \
+  X(cosh, Cosh, SameType<float>, Cosh, 4)    \
   X(asinh, Asinh, InDouble, Asinh, 4)        \
   X(acosh, Acosh, InDouble, Acosh, 4)        \
   X(atanh, Atanh, InDouble, Atanh, 4)        \
