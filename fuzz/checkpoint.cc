@@ -33,17 +33,13 @@ EBB_FUZZ_TARGET(checkpoint) {
     metadata.erase("ebb.crc32");
     const io::SafetensorsLayout layout(tensors, "input");
     std::string elements;
-    for (const auto& [name, tensor] : layout.order) {
-      const HostElements host = host_elements(tensor);
+    for (const io::Safetensors::Entry& entry : layout.entries) {
+      const HostElements host = host_elements(layout.tensors.at(entry.name));
       elements.append(reinterpret_cast<const char*>(host.bytes.data()), host.bytes.size());
     }
-    const std::string whole = elements + layout.header(metadata);
+    const std::string whole = elements + io::header_text(layout.entries, metadata);
     metadata["ebb.crc32"] = fmt::format("{:08x}", io::crc32_of(std::as_bytes(std::span(whole))));
-    std::string text = layout.header(metadata);
-    text += std::string((8 - text.size() % 8) % 8, ' ');
-    std::string file(8, '\0');
-    for (std::size_t i = 0; i < 8; ++i) file[i] = static_cast<char>(text.size() >> 8 * i & 255);
-    file += text + elements;
+    const std::string file = io::file_head(layout.entries, metadata, "input") + elements;
     load(file_of({reinterpret_cast<const std::uint8_t*>(file.data()), file.size()}));
   });
 }
