@@ -102,6 +102,23 @@ std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f, const Level
 
 namespace {
 
+// Is v a level after `group`, which it reads, for no other reason than that the two do not fit into one sweep? Waiting
+// for v is in vain then: it would move on by as much.
+bool refused(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved, std::int32_t v, int group) {
+  if (group < 0 || f.places[v].group < 0 || f.places[v].group == group) return false;
+  if (!moved.empty() && moved[v] > 0) return false;
+  int level = 0;
+  for (std::int32_t in : g.values[v].inputs) {
+    const std::int32_t b = g.base(in);
+    const Placement& p = f.places[b];
+    if (p.group == group && p.post == Post::no) continue;
+    const Op op = g.values[b].op;
+    const bool made = p.group >= 0 || op == Op::output || info(op).cls == OpClass::library;
+    level = std::max(level, std::max(p.level, f.places[in].level) + (made ? 1 : 0));
+  }
+  return level < f.places[v].level;
+}
+
 // How a sweep is divided when what a later sweep reads again waits for that one.
 struct Division {
   int later = 0;
@@ -112,7 +129,8 @@ struct Division {
 
 // Divides every group for which that is worth it.
 template <class Use>
-void each_division(const ValueGraph& g, const Fusion& f, const Refusals& refusals, Use&& use) {
+void each_division(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved, const Refusals& refusals,
+                   bool by_level, Use&& use) {
   struct Read {
     std::int32_t made, user;
     bool joins;  // could be in one sweep with it, on a later level
@@ -124,7 +142,8 @@ void each_division(const ValueGraph& g, const Fusion& f, const Refusals& refusal
       const std::int32_t b = g.base(in);
       const int group = f.places[b].group;
       if (group < 0 || group == f.places[v].group) continue;
-      reads[group].push_back({b, v, f.places[v].group >= 0 && !apart(g, refusals, v, in)});
+      reads[group].push_back(
+          {b, v, f.places[v].group >= 0 && !(by_level ? refused(g, f, moved, v, group) : apart(g, refusals, v, in))});
     }
   }
   constexpr int kNever = 1 << 30;
@@ -165,17 +184,18 @@ bool is_cheap(Op op) { return info(op).cls == OpClass::elementwise && !info(op).
 // A sweep whose values a later one needs again is better run with that one: they then never go through memory. Only
 // what the later one waits for stays behind, with what it is made of. (Cross-entropy: the number of kept targets is
 // counted first; all the rest, value and gradient, is one sweep after that.)
-void delay_groups(const ValueGraph& g, const Fusion& f, const Refusals& refusals, std::vector<int>& delay) {
-  each_division(g, f, refusals, [&](const Group& group, const Division& d) {
+void delay_groups(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved, const Refusals& refusals,
+                  bool by_level, std::vector<int>& delay) {
+  each_division(g, f, moved, refusals, by_level, [&](const Group& group, const Division& d) {
     for (std::int32_t m : group.members) {
       if (!d.early[m]) delay[m] = std::max(delay[m], d.later);
     }
   });
 }
 
-bool compute_twice_what_totals_share(ValueGraph& g, const Fusion& f, const Refusals& refusals) {
+bool compute_twice_what_totals_share(ValueGraph& g, const Fusion& f) {
   std::vector<char> early(g.values.size(), 0), shared(g.values.size(), 0);
-  each_division(g, f, refusals, [&](const Group& group, const Division& d) {
+  each_division(g, f, {}, {}, true, [&](const Group& group, const Division& d) {
     std::vector<char> late(g.values.size(), 0);
     for (std::int32_t m : group.members) {
       if (d.early[m] == Division::total) early[m] = 1;

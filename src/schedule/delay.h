@@ -25,11 +25,13 @@ Levels natural_levels(const ValueGraph& graph, const Fusion& fusion, const Refus
 std::vector<int> latest_levels(const ValueGraph& graph, const Fusion& fusion, const Levels& levels,
                                const Refusals& refusals);
 
-// For whole sweeps whose values a later sweep reads again; raises entries of `delay`.
-void delay_groups(const ValueGraph& graph, const Fusion& fusion, const Refusals& refusals, std::vector<int>& delay);
+// For whole sweeps whose values a later sweep reads again; raises entries of `delay`. `moved` is what an earlier round
+// was told to wait for. What cannot share a sweep is told by the levels the two have now, or by refusals.
+void delay_groups(const ValueGraph& graph, const Fusion& fusion, const std::vector<int>& moved,
+                  const Refusals& refusals, bool by_level, std::vector<int>& delay);
 
 // Where such a sweep waits, what a total is computed from stays behind with the total. Cheap values among them that the
 // sweep also needs are computed in both instead of going through memory. Returns whether the graph has changed.
-bool compute_twice_what_totals_share(ValueGraph& graph, const Fusion& fusion, const Refusals& refusals);
+bool compute_twice_what_totals_share(ValueGraph& graph, const Fusion& fusion);
 
 }  // namespace ebb

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "core/format_error.h"
 #include "schedule/delay.h"
@@ -407,20 +408,16 @@ class Fuser {
   const Placed placed_{g_, f_};
 };
 
-Fusion fuse_as_late_as_useful(ValueGraph& graph) {
-  std::vector<int> wait;
+// What does not fit shows in one place after the other, since whatever comes later then is on other levels than
+// expected: the rounds go on while they bring news.
+Fusion delayed(const ValueGraph& graph, Fusion fusion, bool by_level) {
+  std::vector<int> wait, delay(graph.values.size(), 0);
   Refusals refusals;
-  Fusion fusion = Fuser(graph, wait, refusals).run();
-  if (compute_twice_what_totals_share(graph, fusion, refusals)) fusion = Fuser(graph, wait, refusals).run();
-  refusals.clear();  // what is beside a total now, and fits nothing, may be without it later
-  // What does not fit shows in one place after the other, since whatever comes later then is on other levels than
-  // expected: the rounds go on while they bring news.
-  std::vector<int> delay(graph.values.size(), 0);
   for (int quiet = 0, round = 0; quiet < 3 && round < kMostRounds; ++round) {
     const std::size_t known = refusals.size();
     const Levels levels = natural_levels(graph, fusion, refusals, delay);
     std::vector<int> next = latest_levels(graph, fusion, levels, refusals);
-    if (round < kRoundsOfDelay) delay_groups(graph, fusion, refusals, delay);
+    if (round < kRoundsOfDelay) delay_groups(graph, fusion, wait, refusals, by_level, delay);
     for (std::size_t v = 0; v < next.size(); ++v) next[v] = std::max(next[v], delay[v]);
     if (next == wait || (wait.empty() && std::all_of(next.begin(), next.end(), [](int l) { return l == 0; }))) break;
     wait = std::move(next);
@@ -428,6 +425,35 @@ Fusion fuse_as_late_as_useful(ValueGraph& graph) {
     quiet = refusals.size() > known ? 0 : quiet + 1;
   }
   return fusion;
+}
+
+// By its sweeps, from and to memory.
+std::int64_t bytes_moved(const ValueGraph& graph, const Fusion& fusion) {
+  const auto bytes = [&](std::int32_t v) {
+    return graph.values[v].shape.numel() * static_cast<std::int64_t>(size_of(graph.values[v].dtype));
+  };
+  std::int64_t all = 0;
+  std::set<std::pair<int, std::int32_t>> read;
+  for (std::int32_t v = 0; v < static_cast<std::int32_t>(graph.values.size()); ++v) {
+    const int group = fusion.places[v].group;
+    if (group < 0) continue;
+    if (fusion.places[v].in_memory) all += bytes(v);
+    for (const std::int32_t in : graph.values[v].inputs) {
+      const std::int32_t b = graph.base(in);
+      if (fusion.places[b].group != group && read.emplace(group, b).second) all += bytes(b);
+    }
+  }
+  return all;
+}
+
+// There are two opinions about what may wait for a later sweep; the one that moves less is right.
+Fusion fuse_as_late_as_useful(ValueGraph& graph) {
+  Refusals none;
+  const std::vector<int> at_once;
+  Fusion first = Fuser(graph, at_once, none).run();
+  if (compute_twice_what_totals_share(graph, first)) first = Fuser(graph, at_once, none).run();
+  Fusion by_level = delayed(graph, first, true), by_refusal = delayed(graph, std::move(first), false);
+  return bytes_moved(graph, by_refusal) < bytes_moved(graph, by_level) ? std::move(by_refusal) : std::move(by_level);
 }
 
 }  // namespace
