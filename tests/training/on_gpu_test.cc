@@ -33,7 +33,7 @@ TEST(TrainingOnAGpu, NeverWaitsForAStep) {
     config.dtype = dtype;
     resolve(config);
     const Dataset data = load_dataset(config);
-    resolve_length(config, data.train.size());
+    resolve_with(config, data);
     Trainer trainer(config, data);
     // f16 waits for the first step that is taken, and a device that computes nothing may say no to some.
     do {

@@ -163,7 +163,7 @@ void require_divisible(const RunConfig& c) {
   require(c.heads % c.tensor_parallel == 0, "--tensor-parallel {}: --heads {} cannot be divided into so many parts",
           c.tensor_parallel, c.heads);
   require(c.shards <= 1, "--tensor-parallel: all ranks compute the whole batch, --shards must be 1, got {}", c.shards);
-  require(c.label_smoothing == 0, "--tensor-parallel: the loss of a divided vocabulary has no --label-smoothing");
+  require(c.label_smoothing <= 0, "--tensor-parallel: the loss of a divided vocabulary has no --label-smoothing");
   require(c.dtype != "f16", "--tensor-parallel: ranks would not skip the same steps in f16; use --dtype bf16 or f32");
   require(make_optimizer(c.optimizer)->elementwise(),
           "--tensor-parallel: --optimizer {} looks at whole parameters, which no rank has; use adamw or sgd",

@@ -11,7 +11,8 @@ class App;
 namespace ebb::program {
 
 // Everything that decides what a training run computes, and how it is shown. A number that is 0 where 0 makes no sense
-// is chosen by resolve(), and what depends on the number of examples by resolve_length().
+// is chosen by resolve(), and what depends on the number of examples by resolve_length() (on more of the data: by
+// resolve_with(), trainer.h).
 struct RunConfig {
   std::string model = "auto";
 

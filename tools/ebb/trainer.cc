@@ -155,6 +155,13 @@ void eval_together(const distributed::BatchGradients& step) {
 
 }  // namespace
 
+void resolve_with(RunConfig& config, const Dataset& data) {
+  resolve_length(config, data.train.size());
+  // Tables are often small and their classes overlap; a network that is sure of everything has learned its noise.
+  const bool classes_of_rows = data.facts.task == Task::classes && data.facts.example.rank() == 1;
+  if (config.label_smoothing < 0) config.label_smoothing = classes_of_rows ? 0.1 : 0;
+}
+
 Trainer::Trainer(const RunConfig& c, const Dataset& data)
     : config_(c),
       facts_(data.facts),

@@ -25,6 +25,9 @@ struct StepResult {
   std::int64_t right() const { return how_many_right.defined() ? how_many_right.item<std::int64_t>() : 0; }
 };
 
+// Chooses what depends on the data: how long to train, in what batches, and whether labels are smoothed.
+void resolve_with(RunConfig& config, const Dataset& data);
+
 // A model, its optimiser and the stream of its batches. All of it goes into a checkpoint, and a trainer that was
 // restored from one goes on with the same bits, with any number of ranks.
 class Trainer {

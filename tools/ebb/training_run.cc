@@ -114,10 +114,7 @@ class TrainingRun {
 
  private:
   const RunConfig& with_length() {
-    resolve_length(config_, data_.train.size());
-    // Tables are often small and their classes overlap; a network that is sure of everything has learned its noise.
-    const bool classes_of_rows = task() == Task::classes && data_.facts.example.rank() == 1;
-    if (config_.label_smoothing < 0) config_.label_smoothing = classes_of_rows ? 0.1 : 0;
+    resolve_with(config_, data_);
     return config_;
   }
   Task task() const { return data_.facts.task; }
