@@ -61,8 +61,12 @@ struct Pictures {
 TEST(StepSchedule, ANormWithItsReluIsOneSweepAlsoBeforeAMeanOfOtherAxes) {
   const std::string text = schedule_of_a_later_step(Pictures{}, Sgd({.momentum = 0.9}), {4, 3, 32, 32});
   EXPECT_EQ(count(text, "rsqrt"), 2) << text;
-  EXPECT_EQ(count(text, "maximum"), 2) << text;
   EXPECT_EQ(count(text, "sweep "), 14) << text;
+  // One of the two relus alone may be made again for its gradient, where that is quicker than reading it: on a GPU.
+  int norms_with_relu = 0;
+  for (std::size_t at = text.find("rsqrt"); at != std::string::npos; at = text.find("rsqrt", at + 1))
+    norms_with_relu += count(text.substr(at, text.find("sweep ", at) - at), "maximum") == 1;
+  EXPECT_EQ(norms_with_relu, 2) << text;
 }
 
 TEST(StepSchedule, TheGradientOfWeightsLiesAsTheWeightsDo) {
