@@ -37,15 +37,18 @@ struct EmulatedAmx {
 
   static void multiply_tile(std::int64_t rows, const BFloat16* a, const BFloat16* b, float* to, std::int64_t stride) {
     for (std::int64_t i = 0; i < rows; ++i) {
-      for (std::int64_t j = 0; j < kSide; ++j) {
-        float sums[2] = {0, 0};
-        for (std::int64_t p = 0; p < kStep; ++p) {
-          const float x = flushed(to_float(a[i * kStep + p]));
+      float sums[2][kSide] = {};
+      for (std::int64_t p = 0; p < kStep; ++p) {
+        const float x = flushed(to_float(a[i * kStep + p]));
+        float(&some)[kSide] = sums[p % 2];
+        for (std::int64_t j = 0; j < kSide; ++j) {
           const float y = flushed(to_float(b[p / 2 * kStep + j * 2 + p % 2]));
-          sums[p % 2] = flushed(std::fma(x, y, sums[p % 2]));
+          some[j] = flushed(std::fma(x, y, some[j]));
         }
+      }
+      for (std::int64_t j = 0; j < kSide; ++j) {
         float& sum = to[i * stride + j];
-        sum = flushed(sum + flushed(sums[0] + sums[1]));
+        sum = flushed(sum + flushed(sums[0][j] + sums[1][j]));
       }
     }
   }
