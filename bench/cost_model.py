@@ -25,9 +25,11 @@ root), stragglers that are not jitter, reading data, checkpoints.
 import argparse
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -166,8 +168,21 @@ def measured(program, case, ranks, steps):
     return statistics.quantiles(r["times"], n=4)[0]  # the quick quarter: other work on the machine is not in the model
 
 
+def copy_bandwidth():
+    """Bytes per second that one core reads and writes."""
+    source, target = bytearray(1 << 27), bytearray(1 << 27)
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        target[:] = source
+        times.append(time.perf_counter() - start)
+    return 2 * len(source) / min(times)
+
+
 def measure(repeats):
-    """Rate and bandwidth come from runs with 1 and 2 ranks; 4 ranks, which take turns on two cores, are predicted."""
+    """Rate and bandwidth come from runs with 1 and 2 ranks; 4 ranks, which take turns on fewer cores, are predicted."""
+    memory, cores = copy_bandwidth(), len(os.sched_getaffinity(0))
+    print(f"{cores} cores, {memory / 1e9:.1f} GB/s of memory")
     program = build_worker(["ebb_bench_ranks"]) / "bench" / "ebb_bench_ranks"
     for case, model in CASES.items():
         times = {ranks: [] for ranks in (1, 2, 4)}
@@ -175,7 +190,8 @@ def measure(repeats):
             for ranks in times:
                 times[ranks].append(measured(program, case, ranks, 40 if case == "mlp" else 4))
         found = {ranks: min(t) for ranks, t in times.items()}
-        here = Machine("this machine", 1, 8e9, 1, 1, latency=50e-6, overhead=5e-6, per_host=1 << 20, sigma=0.03, cores=2)
+        here = Machine("this machine", 1, memory, 1, 1, latency=50e-6, overhead=5e-6, per_host=1 << 20, sigma=0.03,
+                       cores=cores)
         here.rate = model.flops / (found[1] - model.parameters * model.state / here.memory)
         # The host's bandwidth from two ranks, by bisection: time falls as it grows.
         low, high = 1e7, 1e12
