@@ -402,13 +402,13 @@ std::vector<std::byte> Group::gather(const void* mine, std::size_t bytes) {
 
 void Group::require_ranks() const { transport_->require_ranks(); }
 
+Tensor Group::pending() {
+  const std::lock_guard lock(order_);
+  return last_;
+}
+
 void Group::catch_up() {
-  Tensor last;
-  {
-    const std::lock_guard lock(order_);
-    last = last_;
-  }
-  if (last.defined()) last.eval();
+  if (const Tensor last = pending(); last.defined()) last.eval();
 }
 
 void Group::barrier() {

@@ -86,7 +86,8 @@ class Group {
   std::vector<std::byte> gather(const void* mine, std::size_t bytes);
   void require_ranks() const;
 
-  void catch_up();  // computes collectives that were created but not yet needed
+  Tensor pending();  // the last collective that was created, if it is not computed yet
+  void catch_up();   // computes collectives that were created but not yet needed
 
   void barrier();
   bool any(bool mine);

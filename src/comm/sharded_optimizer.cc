@@ -166,7 +166,12 @@ void ShardedOptimizer::step_all(const Parameters& parameters, const Parameters& 
     own_gradients.emplace_back(values[k], whole ? gradient : reshape(comm::gradient_part(gradient, *part), shape));
     stepped.push_back({moved[k].parameter.name, &values[k]});
   }
-  PartsOfModel part{stepped, buffers};
+  // Together with all collectives, also those that bring this rank nothing: gradients for others would otherwise be
+  // computed in a second evaluation, at another time than on their owners, and ranks would wait for each other.
+  Parameters with_collectives = buffers;
+  Tensor pending = world_.group().pending();
+  if (pending.defined()) with_collectives.push_back({"", &pending});
+  PartsOfModel part{stepped, with_collectives};
   if (!stepped.empty()) optimizer_->step(part, Gradients(std::move(own_gradients)));
 
   // New values go from their owners to everyone.

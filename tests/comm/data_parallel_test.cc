@@ -1,13 +1,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <set>
+#include <span>
 #include <sstream>
 
+#include "backend/call.h"
 #include "comm/division.h"
 #include "comm/local.h"
 #include "expect_error.h"
+#include "ops/build.h"
 #include "small_models.h"
 
 namespace small {
@@ -178,6 +182,42 @@ TEST(ShardedOptimizer, ItsStateExistsOnceInTheWorld) {
   std::vector<int> owner;
   for (const comm::Parts& p : comm::divide(parameters(model), 2)) owner.push_back(p[0].owner);
   EXPECT_EQ(owner, (std::vector<int>{0, 1, 1, 1}));  // 192 elements; 80, 16 and 5
+}
+
+// A copy that notes how many collectives there were when it was computed.
+struct Noted final : Collective {
+  std::int64_t& collectives;
+  explicit Noted(std::int64_t& collectives) : collectives(collectives) {}
+  void run(const LibraryCall& call) const override {
+    collectives = distributed::world().traffic().collectives;
+    std::memcpy(call.outputs[0].data, call.inputs[0].data,
+                static_cast<std::size_t>(call.inputs[0].shape.numel()) * size_of(call.inputs[0].dtype));
+  }
+};
+
+// What is summed last is computed before the first exchange, like everything else, on the rank that has its result and
+// on the others: otherwise ranks would compute it at different times, and wait for each other.
+TEST(ShardedOptimizer, AllIsComputedBeforeTheFirstExchange) {
+  distributed::run_as_threads(2, [] {
+    const Data data = some_data();
+    manual_seed(3);
+    Mlp model;
+    distributed::DataParallel parallel({.shards = 2, .bucket_bytes = 1, .to_owners = true});
+    distributed::ShardedOptimizer optimizer(make_optimizer("adam"));
+    for (int step = 0; step < 3; ++step) {
+      const std::int64_t before = distributed::world().traffic().collectives;
+      std::int64_t noted = -1;
+      const auto r =
+          parallel.gradients(model, parallel.shards_of({data.inputs, data.labels}), [&](Mlp& m, const Batch& b) {
+            const Tensor z = m(b[0]), some = mean(z);
+            const Tensor x = make_call(Op::collective, std::span(&some, 1), {}, {{some.shape(), some.dtype()}},
+                                       std::make_shared<Noted>(noted));
+            return distributed::ShardLoss{cross_entropy(z, b[1]), {x}};
+          });
+      optimizer.step(model, r.gradients);
+      EXPECT_EQ(noted, before);
+    }
+  });
 }
 
 // Parameters that are too large for one rank's share are cut.
