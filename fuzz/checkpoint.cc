@@ -21,7 +21,7 @@ EBB_FUZZ_TARGET(checkpoint) {
     Choices choices(bytes);
     io::Metadata metadata;
     io::TensorMap tensors;
-    const Tensor some = ones({2});
+    static const Tensor some = ones({2}).eval();
     while (!choices.empty()) {
       const std::string key = choices.text_until('='), value = choices.text_until('\n');
       if (value == "tensor") {
