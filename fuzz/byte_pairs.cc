@@ -8,7 +8,7 @@ EBB_FUZZ_TARGET(byte_pairs) {
   using namespace ebb;
   using namespace ebb::fuzz;
   const std::string text(bytes.begin(),
-                         bytes.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(bytes.size(), 64)));
+                         bytes.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(bytes.size(), 40)));
   const auto check = [&](const BytePairs& pairs) {
     if (pairs.decode(pairs.encode(text)) != text) found("a text does not survive encoding");
   };

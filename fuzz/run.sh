@@ -4,6 +4,7 @@
 #   TARGETS  some of them                       TIME   seconds per process (60)
 #   RUNS     inputs per parser, instead of TIME  GRAPHS  inputs of the target graph (as many as fit)
 #   JOBS     processes at a time (1)             LIMIT  seconds for everything
+#   SEED     another number for other inputs
 # With RUNS a target is divided into several processes with seeds of their own, so that all cores have work to the end.
 set -u
 program=$(realpath "$1") out=$2 here=$(dirname "$(realpath "$0")")
@@ -21,7 +22,7 @@ declare -A parts=([byte_pairs]=16 [checkpoint]=16 [settings]=16 [einsum]=8 [safe
 
 # One process, started again with another seed after a finding.
 run_part() {  # target, number of the part, inputs (-1: any number)
-  local target=$1 part=$2 left=$3 name=$1-$2 seed=$2 time done_ dict=() seeds=()
+  local target=$1 part=$2 left=$3 name=$1-$2 time done_ dict=() seeds=()
   [ -f "$here/$target.dict" ] && dict=(-dict="$here/$target.dict")
   for folder in "$here/corpus/$target" "$here/more/$target"; do [ -d "$folder" ] && seeds+=("$folder"); done
   mkdir -p "$out/corpus/$name"
@@ -29,7 +30,7 @@ run_part() {  # target, number of the part, inputs (-1: any number)
     time=$((end - SECONDS))
     [ -z "${RUNS:-}" ] && [ "$time" -gt "${TIME:-60}" ] && time=${TIME:-60}
     [ "$time" -lt 2 ] && return
-    EBB_FUZZ=$target "$program" -runs="$left" -max_total_time="$time" -seed="$((seed + 1000 * try))" -entropic=0 \
+    EBB_FUZZ=$target "$program" -runs="$left" -max_total_time="$time" -seed="$((${SEED:-0} * 100000 + 1000 * try + part))" -entropic=0 \
       -max_len="${longest[$target]:-4096}" -malloc_limit_mb=512 -timeout=20 -print_final_stats=1 -print_funcs=0 -reload=0 \
       -artifact_prefix="$out/found/$target-" "${dict[@]}" "$out/corpus/$name" "${seeds[@]}" \
       >"$out/log/$name-$try" 2>&1 && return
