@@ -36,7 +36,7 @@ constexpr Measured kFunctions[] = {
     {Op::log10, 2.0},  {Op::log1p, 1.8},   {Op::sqrt, 0.51},       {Op::rsqrt, 1.6},  {Op::cbrt, 0.6},
     {Op::sin, 0.6},    {Op::cos, 0.6},     {Op::tan, 0.6},         {Op::asin, 0.6},   {Op::acos, 0.6},
     {Op::atan, 0.6},   {Op::sinh, 2.0},    {Op::cosh, 2.0},        {Op::tanh, 1.6},   {Op::asinh, 0.6},
-    {Op::acosh, 0.6},  {Op::atanh, 0.6},   {Op::erf, 1.5},         {Op::erfc, 0.6},   {Op::erfcx, 0.6},
+    {Op::acosh, 0.6},  {Op::atanh, 0.6},   {Op::erf, 1.7},         {Op::erfc, 0.6},   {Op::erfcx, 0.6},
     {Op::lgamma, 0.6}, {Op::digamma, 0.6}, {Op::reciprocal, 0.51}, {Op::square, 0.51}};
 // Of two numbers, in halves.
 constexpr Op kPairs[] = {Op::add, Op::sub, Op::mul, Op::div, Op::pow, Op::atan2, Op::hypot};
