@@ -37,7 +37,7 @@ PYTHON_OPTIONS := $(if $(filter release debug asan,$(PRESET)),-DEBB_BUILD_PYTHON
 # What runs on a GPU: kernels and library calls, then whole test programs.
 CUDA_TESTS := cuda table losses losses_kernels ops engine nn optim network library
 
-.PHONY: help run test test-emulated test-cuda test-threads fuzz exhaustive load parity wheel site bench bench-cuda bench-parts \
+.PHONY: help run test test-emulated test-cuda test-threads fuzz exhaustive load coverage parity wheel site bench bench-cuda bench-parts \
         bench-distributed lint format clean packages configure python-package
 
 help:
@@ -46,9 +46,10 @@ help:
 	@echo "make test-emulated   the part of make test that walks over operations and losses on an emulated GPU"
 	@echo "make test-cuda   the tests on the first GPU, then under compute-sanitizer (TESTS=cuda: some of them)"
 	@echo "make test-threads PRESET=tsan   the tests of threads that share tensors, under the thread sanitizer (ROUNDS=200000: longer)"
-	@echo "make fuzz TIME=60   run each fuzzer for that many seconds (RUNS=1000000: inputs; TARGET=csv: one), under the sanitizers"
+	@echo "make fuzz TIME=60   run each fuzzer for that many seconds (RUNS=1000000: inputs; TARGET=csv: one; JOBS=2), under the sanitizers"
 	@echo "make exhaustive     measure the functions on every number of f32, f16 and bf16 (FUNCTIONS='exp log': some)"
 	@echo "make load           100,000 training steps, exchanges, plans and threads: does anything grow? (SCALE=0.01: less)"
+	@echo "make coverage       which lines of src/ the tests run: at least 90 % of them"
 	@echo "make parity   hold every operation and loss against PyTorch, from Python (needs PyTorch)"
 	@echo "make wheel    a manylinux wheel in build/wheel, tested in an environment without Ebb's Debian packages"
 	@echo "make site     the documentation as a static site in build/site"
@@ -105,19 +106,15 @@ test-threads: configure $(if $(PYTHON_OPTIONS),$(VENV)/complete)
 	@$(if $(ROUNDS),EBB_THREAD_ROUNDS=$(ROUNDS)) $(BUILD)/tests/test_threads $(if $(FILTER),--gtest_filter='$(FILTER)')
 	@$(if $(PYTHON_OPTIONS),cd $(BUILD) && $(if $(ROUNDS),EBB_THREAD_ROUNDS=$(ROUNDS)) ctest --timeout 36000 -V -R python_threads)
 
-# libFuzzer, one target after the other, for TIME seconds each or for RUNS inputs. What it finds is left in build/fuzz/found; new inputs stay in build/fuzz/corpus.
+# libFuzzer, each target for TIME seconds or for RUNS inputs, JOBS processes at a time: see fuzz/run.sh. What it finds is left
+# in build/fuzz/run/found, new inputs in build/fuzz/run/corpus.
 TIME ?= 60
-FUZZ_TARGETS := $(or $(TARGET),$(notdir $(wildcard fuzz/corpus/*)))
 fuzz: packages
 	$(call install_missing,$(FUZZ_PACKAGES))
 	@[ -f build/fuzz/build.ninja ] || cmake --preset fuzz
-	@cmake --build build/fuzz --target $(FUZZ_TARGETS:%=fuzz_%)
-	@for t in $(FUZZ_TARGETS); do \
-	  mkdir -p build/fuzz/corpus/$$t build/fuzz/found; echo "+ fuzz_$$t"; \
-	  build/fuzz/fuzz/fuzz_$$t $(if $(RUNS),-runs=$(RUNS),-max_total_time=$(TIME)) -max_len=8192 -malloc_limit_mb=512 -timeout=20 -print_final_stats=1 \
-	    -artifact_prefix=build/fuzz/found/$$t- $$([ -f fuzz/$$t.dict ] && echo -dict=fuzz/$$t.dict) \
-	    build/fuzz/corpus/$$t fuzz/corpus/$$t 2>&1 | grep -E "^stat::|SUMMARY|ERROR|FOUND|artifact" ; \
-	done; [ -z "$$(ls build/fuzz/found)" ]
+	@cmake --build build/fuzz --target fuzz
+	@TIME=$(TIME) $(if $(RUNS),RUNS=$(RUNS)) $(if $(JOBS),JOBS=$(JOBS)) $(if $(TARGET),TARGETS="$(TARGET)") \
+	  fuzz/run.sh build/fuzz/fuzz/fuzz build/fuzz/run
 
 exhaustive: configure
 	@cmake --build $(BUILD) --target ebb_exhaustive
@@ -127,6 +124,15 @@ load: configure $(VENV)/complete
 	@grep -q EBB_BUILD_PYTHON:BOOL=ON $(BUILD)/CMakeCache.txt || cmake --preset $(PRESET) $(PYTHON_OPTIONS)
 	@cmake --build $(BUILD) --target ebb_package
 	@PYTHONPATH=$(BUILD)/python/package $(VENV)/bin/python python/tools/load.py $(if $(SCALE),--scale $(SCALE))
+
+# What the tests run of src/, except those from Python. FILES="src/io/npy.cc": also which lines of these nothing runs.
+coverage: packages
+	$(call install_missing,$(TEST_PACKAGES))
+	@[ -f build/coverage/build.ninja ] || cmake --preset coverage
+	@cmake --build build/coverage
+	@find build/coverage -name '*.gcda' -delete
+	@cd build/coverage && ctest --output-on-failure -j $$(nproc)
+	@python3 tools/coverage.py build/coverage --least 90 $(if $(FILES),--missing $(FILES))
 
 parity:
 	@python3 python/parity/run.py

@@ -13,10 +13,10 @@ EBB_FUZZ_TARGET(kernel_cache) {
     std::memcpy(&key.low, bytes.data() + 8, 8);
     std::memcpy(&key.high, bytes.data() + 16, 8);
   }
-  const std::string code = cuda::read_kernel_file(opened_file_of(bytes), key);
+  const std::string path = opened_file_of(bytes), code = cuda::read_kernel_file(path, key);
   if (!code.empty() &&
       (bytes.size() != 40 + code.size() || std::memcmp(code.data(), bytes.data() + 40, code.size()) != 0))
     found("a kernel that is not the file's");
   ++key.low;
-  if (!cuda::read_kernel_file(opened_file_of(bytes), key).empty()) found("a kernel of another key");
+  if (!cuda::read_kernel_file(path, key).empty()) found("a kernel of another key");
 }

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "io/mapped_file.h"
 
@@ -44,8 +45,25 @@ void found(const std::string& what) {
 }  // namespace ebb::fuzz
 
 #ifdef EBB_LIBFUZZER
+namespace {
+
+// The one that the environment names.
+const ebb::fuzz::Target& chosen() {
+  const char* name = std::getenv("EBB_FUZZ");
+  for (const ebb::fuzz::Target* target : ebb::fuzz::targets()) {
+    if (name != nullptr && std::strcmp(name, target->name) == 0) return *target;
+  }
+  std::fprintf(stderr, "EBB_FUZZ must name a target:");
+  for (const ebb::fuzz::Target* target : ebb::fuzz::targets()) std::fprintf(stderr, " %s", target->name);
+  std::fprintf(stderr, "\n");
+  std::exit(2);
+}
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  ebb::fuzz::targets().front()->run({data, size});
+  static const ebb::fuzz::Target& target = chosen();
+  target.run({data, size});
   return 0;
 }
 #endif

@@ -8,7 +8,7 @@
 
 // A fuzz target is a function of bytes that must return, whatever the bytes are: no crash, no exception, no report of a
 // sanitizer. Each is a file NAME.cc here, with seeds in corpus/NAME and words in NAME.dict where its format has some.
-// libFuzzer runs one of them without end (`make fuzz`), replay.cc all of them on the stored inputs (`make test`).
+// libFuzzer runs one of them without end (`make fuzz`, run.sh), replay.cc all of them on the stored inputs (`make test`).
 namespace ebb::fuzz {
 
 using Bytes = std::span<const std::uint8_t>;

@@ -1,9 +1,10 @@
-// How exact the functions of one number are: all 2³² numbers of f32, on every SIMD target and by loops of machine code,
-// and all numbers of f16 and bf16, against the C library in double precision (whose own error, below an ulp of f64, is
-// 2⁻²⁹ ulp of f32). Prints the tables of docs/accuracy.md.
+// How exact functions are: those of one number for all 2³² numbers of f32, on every SIMD target and by loops of machine
+// code, and for all numbers of f16 and bf16; those of two numbers for all 2³² pairs of f16 and bf16. Against the C
+// library in double precision (whose own error, below an ulp of f64, is 2⁻²⁹ ulp of f32). Prints the tables of
+// docs/accuracy.md.
 //
 //     ebb_exhaustive                  everything; hours
-//     ebb_exhaustive --every 1001     every 1001st number of f32
+//     ebb_exhaustive --every 1001     every 1001st number of f32, every 1001st pair of halves
 //     ebb_exhaustive exp log          these functions
 //     ebb_exhaustive --check          exit code 1 where a bound is exceeded
 #include <bit>
@@ -31,19 +32,22 @@ struct Measured {
 };
 // What docs/accuracy.md shows, with a little room: where a function gets worse, the sampled test says so.
 constexpr Measured kFunctions[] = {
-    {Op::exp, 1.2},   {Op::exp2, 1.2},  {Op::expm1, 1.9}, {Op::log, 1.2},   {Op::log2, 2.3},
-    {Op::log10, 2.0}, {Op::log1p, 1.8}, {Op::sqrt, 0.51}, {Op::rsqrt, 1.6}, {Op::cbrt, 0.6},
-    {Op::sin, 0.6},   {Op::cos, 0.6},   {Op::tan, 0.6},   {Op::asin, 0.6},  {Op::acos, 0.6},
-    {Op::atan, 0.6},  {Op::sinh, 2.0},  {Op::cosh, 2.0},  {Op::tanh, 1.6},  {Op::asinh, 0.6},
-    {Op::acosh, 0.6}, {Op::atanh, 0.6}, {Op::erf, 1.5},   {Op::erfc, 0.6},  {Op::erfcx, 0.6}};
+    {Op::exp, 1.2},    {Op::exp2, 1.2},    {Op::expm1, 1.9},       {Op::log, 1.2},    {Op::log2, 2.3},
+    {Op::log10, 2.0},  {Op::log1p, 1.8},   {Op::sqrt, 0.51},       {Op::rsqrt, 1.6},  {Op::cbrt, 0.6},
+    {Op::sin, 0.6},    {Op::cos, 0.6},     {Op::tan, 0.6},         {Op::asin, 0.6},   {Op::acos, 0.6},
+    {Op::atan, 0.6},   {Op::sinh, 2.0},    {Op::cosh, 2.0},        {Op::tanh, 1.6},   {Op::asinh, 0.6},
+    {Op::acosh, 0.6},  {Op::atanh, 0.6},   {Op::erf, 1.7},         {Op::erfc, 0.6},   {Op::erfcx, 0.6},
+    {Op::lgamma, 0.6}, {Op::digamma, 0.6}, {Op::reciprocal, 0.51}, {Op::square, 0.51}};
+// Of two numbers, in halves.
+constexpr Op kPairs[] = {Op::add, Op::sub, Op::mul, Op::div, Op::pow, Op::atan2, Op::hypot};
 
-double reference(Op op, double x) { return reference_real(op, {x, 0}, {}, {}).real; }
+double reference(Op op, double x, double y = 0) { return reference_real(op, {x, 0}, {y, 0}, {}).real; }
 
-// The distance of two neighbours at |x| among numbers with this many digits and this smallest exponent.
-double ulp_at(double x, int digits, int least) {
-  int exponent = 0;
-  std::frexp(x, &exponent);
-  return std::ldexp(1.0, std::max(exponent, least) - digits);
+// One over the distance of two neighbours at |x| among numbers with this many digits and this smallest exponent, as
+// std::numeric_limits counts them. From the bits of x, as it is asked for 2³² numbers several times.
+double per_ulp_at(double x, int digits, int least) {
+  const int exponent = static_cast<int>(std::bit_cast<std::uint64_t>(x) >> 52 & 0x7ff) - 1022;
+  return std::bit_cast<double>(static_cast<std::uint64_t>(1023 + digits - std::max(exponent, least)) << 52);
 }
 
 struct Format {
@@ -55,13 +59,15 @@ constexpr Format kF32{"f32", 24, -125, 0x1.fffffep127}, kF16{"f16", 11, -13, 655
 
 // In units in the last place. Beyond the largest number an infinity is right, and so is the largest number just below.
 double error_of(double got, double exact, const Format& f) {
+  const double near = std::fabs(got - exact) * per_ulp_at(exact, f.digits, f.least);
+  if (near < 1e6) return near;
   if (std::isnan(exact) || std::isnan(got)) return std::isnan(exact) == std::isnan(got) ? 0 : HUGE_VAL;
   if (got == exact) return 0;
-  const double last = ulp_at(f.largest, f.digits, f.least);
+  const double last = 1 / per_ulp_at(f.largest, f.digits, f.least);
   if (std::isinf(got) && std::signbit(got) == std::signbit(exact) && std::fabs(exact) >= f.largest + last / 2) return 0;
   if (std::isinf(got)) got = std::copysign(f.largest + last, got);
   if (std::isinf(exact)) return HUGE_VAL;
-  return std::fabs(got - exact) / ulp_at(exact, f.digits, f.least);
+  return std::fabs(got - exact) * per_ulp_at(exact, f.digits, f.least);
 }
 
 struct Worst {
@@ -92,13 +98,19 @@ std::vector<Worst> worst_of(Op op, std::uint64_t every) {
   std::vector<std::vector<Worst>> by_piece(static_cast<std::size_t>(pieces));
   const auto run = [&](std::int64_t p) {
     const std::vector<float> x = numbers(static_cast<std::uint64_t>(p) * kPiece * every, every);
-    std::vector<double> exact(x.size());
-    for (std::size_t i = 0; i < x.size(); ++i) exact[i] = reference(op, static_cast<double>(x[i]));
+    std::vector<double> exact(x.size()), per_ulp(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      exact[i] = reference(op, static_cast<double>(x[i]));
+      per_ulp[i] = per_ulp_at(exact[i], kF32.digits, kF32.least);
+    }
     std::vector<Worst>& worst = by_piece[static_cast<std::size_t>(p)];
     const auto compare = [&](const float* got) {
       Worst w;
-      for (std::size_t i = 0; i < x.size(); ++i)
-        w.see(error_of(static_cast<double>(got[i]), exact[i], kF32), static_cast<double>(x[i]));
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const double y = static_cast<double>(got[i]);
+        if (std::fabs(y - exact[i]) * per_ulp[i] <= w.error) continue;
+        w.see(error_of(y, exact[i], kF32), static_cast<double>(x[i]));
+      }
       worst.push_back(w);
     };
     std::vector<float> got(x.size());
@@ -179,12 +191,68 @@ bool table_of_halves(const std::vector<Measured>& functions) {
   return fine;
 }
 
+// ---- pairs of f16 and bf16
+// --------------------------------------------------------------------------------------------
+
+bool table_of_pairs(const std::vector<Op>& ops, std::uint64_t every) {
+  std::printf(
+      "\n| function | f16: not correctly rounded | worst | at | bf16: not correctly rounded | worst | at |\n"
+      "|---|---|---|---|---|---|---|\n");
+  constexpr std::uint64_t kPairsOfPiece = 1 << 18;
+  const std::uint64_t count = ((std::uint64_t{1} << 32) + every - 1) / every;
+  const auto pieces = static_cast<std::int64_t>((count + kPairsOfPiece - 1) / kPairsOfPiece);
+  bool fine = true;
+  for (const Op op : ops) {
+    std::printf("| `%s` |", std::string(info(op).name).c_str());
+    for (const auto& [dtype, format] : {std::pair(DType::f16, kF16), std::pair(DType::bf16, kBf16)}) {
+      struct Found {
+        std::uint64_t wrong = 0;
+        double error = 0, x = 0, y = 0;
+      };
+      std::vector<Found> by_piece(static_cast<std::size_t>(pieces));
+      parallel_for(pieces, [&, dtype = dtype, format = format](std::int64_t p) {
+        std::vector<std::uint16_t> left, right;
+        for (std::uint64_t k = 0, pair = static_cast<std::uint64_t>(p) * kPairsOfPiece * every;
+             k < kPairsOfPiece && pair < std::uint64_t{1} << 32; ++k, pair += every) {
+          left.push_back(static_cast<std::uint16_t>(pair >> 16));
+          right.push_back(static_cast<std::uint16_t>(pair));
+        }
+        const Shape shape{static_cast<std::int64_t>(left.size())};
+        const Tensor a = from_bytes(left.data(), dtype, shape), b = from_bytes(right.data(), dtype, shape);
+        const std::vector<double> x = a.to_vector(), y = b.to_vector(),
+                                  got = make_node(op, dtype, shape, {a, b}).to_vector();
+        Found& found = by_piece[static_cast<std::size_t>(p)];
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          const double error = error_of(got[i], reference(op, x[i], y[i]), format);
+          found.wrong += error > 0.5;
+          if (error > found.error) found.error = error, found.x = x[i], found.y = y[i];
+        }
+      });
+      Found all;
+      for (const Found& found : by_piece) {
+        const std::uint64_t wrong = all.wrong + found.wrong;
+        if (found.error > all.error) all = found;
+        all.wrong = wrong;
+      }
+      std::printf(" %llu | %.4f | %.6g, %.6g |", static_cast<unsigned long long>(all.wrong), all.error, all.x, all.y);
+      fine &= all.error <= 0.5 + 0x1p-8;
+      if (all.error > 0.5 + 0x1p-8)
+        std::fprintf(stderr, "%s of %s errs by %.4f ulp at %.9g, %.9g\n", info(op).name.data(), format.name, all.error,
+                     all.x, all.y);
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+  return fine;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   std::uint64_t every = 1;
   bool check = false;
   std::vector<Measured> functions;
+  std::vector<Op> pairs;
   for (int k = 1; k < argc; ++k) {
     const std::string word = argv[k];
     if (word == "--check") {
@@ -195,10 +263,18 @@ int main(int argc, char** argv) {
       for (const Measured& f : kFunctions) {
         if (info(f.op).name == word) functions.push_back(f);
       }
+      for (const Op op : kPairs) {
+        if (info(op).name == word) pairs.push_back(op);
+      }
     }
   }
   if (every == 0) return std::fprintf(stderr, "--every takes a positive number\n"), 2;
-  if (functions.empty()) functions.assign(std::begin(kFunctions), std::end(kFunctions));
-  const bool f32 = table_of_f32(functions, every), halves = table_of_halves(functions);
-  return check && !(f32 && halves) ? 1 : 0;
+  if (functions.empty() && pairs.empty()) {
+    functions.assign(std::begin(kFunctions), std::end(kFunctions));
+    pairs.assign(std::begin(kPairs), std::end(kPairs));
+  }
+  bool fine = true;
+  if (!functions.empty()) fine = table_of_f32(functions, every) & table_of_halves(functions);
+  if (!pairs.empty()) fine &= table_of_pairs(pairs, every);
+  return check && !fine ? 1 : 0;
 }

@@ -37,10 +37,13 @@ std::string_view closest_name(std::string_view wrong, std::span<const std::strin
   std::string_view best;
   std::size_t fewest = 0;
   for (std::string_view name : names) {
-    const std::size_t count = edits(wrong, name);
-    // A third of the letters may be wrong; a name may also be cut short ("mse") or spelt out ("variance").
-    const bool near =
-        count <= std::max<std::size_t>(1, wrong.size() / 3) || contains(name, wrong) || contains(wrong, name);
+    // A third of the letters may be wrong; a name may also be cut short ("mse") or spelt out ("variance"). Names of
+    // very different lengths are not compared: what was typed may be a whole file.
+    const std::size_t most = std::max<std::size_t>(1, wrong.size() / 3);
+    const std::size_t longer = std::max(wrong.size(), name.size()) - std::min(wrong.size(), name.size());
+    const bool part = contains(name, wrong) || contains(wrong, name);
+    const std::size_t count = part || longer > most ? longer : edits(wrong, name);
+    const bool near = part || count <= most;
     if (near && (best.empty() || count < fewest)) best = name, fewest = count;
   }
   return best;

@@ -28,10 +28,16 @@ long double hurwitz_zeta(int s, long double x) {
   return sum;
 }
 
-// ψ(x) = ψ(x + n) − Σ 1/(x + k); from x >= 50 four terms of the asymptotic series are exact in double.
+// ψ(x) = ψ(x + n) − Σ 1/(x + k); from x >= 50 four terms of the asymptotic series are exact in double. Far below zero
+// ψ(x) = ψ(1 − x) − π / tan(πx), with the part of x behind the point, which is exact.
 double digamma(double at) {
   long double x = at, shift = 0;
   if (x == std::floor(x) && x <= 0) return x == 0 ? std::copysign(INFINITY, -at) : NAN;
+  if (x < -50) {
+    const long double pi = std::numbers::pi_v<long double>;
+    shift = pi / tanl(pi * (x - std::floor(x)));
+    x = 1 - x;
+  }
   while (x < 50) {
     shift += 1 / x;
     x += 1;
