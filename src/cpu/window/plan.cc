@@ -5,6 +5,7 @@
 
 #include "cpu/library/copy.h"
 #include "cpu/tile/elements.h"
+#include "cpu/window/kernels.h"
 #include "graph/conv_calls.h"
 
 namespace ebb::cpu {
@@ -86,12 +87,34 @@ template <class T>
 void WindowSource<T>::fill(std::int64_t n, std::int64_t first, std::int64_t channels, std::int64_t top, T* to) const {
   const std::int64_t height = source.shape[2], width = source.shape[3];
   const LoadFn load = tile_kernels().load(source.dtype, std::is_same_v<T, double> ? RegType::f64 : RegType::f32);
+  const bool as_it_is = source.dtype == (std::is_same_v<T, double> ? DType::f64 : DType::f32);
+  const auto pad_rows = window_kernels<T>().pad_rows;
   for (std::int64_t c = 0; c < channels; ++c) {
     for (const auto& plane : plan.planes) {
       // Columns [left, right) of a row exist in the source.
       const std::int64_t step = plan.source_step[1], shift = plan.first_shift[1];
       const std::int64_t left = std::clamp<std::int64_t>(ceil_div(-plane[1], step) - shift, 0, pitch);
       const std::int64_t right = std::clamp<std::int64_t>(ceil_div(width - plane[1], step) - shift, left, pitch);
+      if (as_it_is) {
+        // Rows [first_row, last_row) exist.
+        const std::int64_t row_step = plan.source_step[0], above = top + plan.first_shift[0];
+        const std::int64_t first_row = std::clamp<std::int64_t>(ceil_div(-plane[0], row_step) - above, 0, rows);
+        const std::int64_t last_row =
+            left == right ? first_row
+                          : std::clamp<std::int64_t>(ceil_div(height - plane[0], row_step) - above, first_row, rows);
+        std::memset(to, 0, static_cast<std::size_t>(first_row * pitch) * sizeof(T));
+        if (first_row < last_row) {
+          const std::int64_t h = plane[0] + row_step * (above + first_row), w = plane[1] + step * (left + shift);
+          const std::int64_t at =
+              n * source.strides[0] + (first + c) * source.strides[1] + h * source.strides[2] + w * source.strides[3];
+          pad_rows(last_row - first_row, reinterpret_cast<const T*>(element_at(source, at)),
+                   row_step * source.strides[2], step * source.strides[3], left, right - left, pitch,
+                   to + first_row * pitch);
+        }
+        std::memset(to + last_row * pitch, 0, static_cast<std::size_t>((rows - last_row) * pitch) * sizeof(T));
+        to += rows * pitch;
+        continue;
+      }
       for (std::int64_t i = 0; i < rows; ++i, to += pitch) {
         const std::int64_t h = plane[0] + plan.source_step[0] * (top + i + plan.first_shift[0]);
         if (h < 0 || h >= height || left == right) {
