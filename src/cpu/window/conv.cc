@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -58,11 +59,15 @@ struct Positions {
   std::vector<std::vector<Run>> runs;  // of each group
   std::int64_t vectors = 0, outputs = 0;
 
+  // How many vectors it takes row by row, the last one of a row reaching over its end, and across the ends of rows.
+  static std::array<std::int64_t, 2> ways(std::int64_t rows, std::int64_t cols, std::int64_t pitch,
+                                          std::int64_t lanes) {
+    return {rows * pieces_of(cols, lanes), rows == 0 ? 0 : pieces_of((rows - 1) * pitch + cols, lanes)};
+  }
+
   Positions(std::int64_t rows, std::int64_t cols, std::int64_t pitch, std::int64_t lanes) : outputs(rows * cols) {
     const std::int64_t width = kGroupVectors * lanes;
-    // Row by row, the last vector of a row reaching over its end; or across the ends of rows, whichever is less.
-    const std::int64_t by_row = rows * pieces_of(cols, lanes);
-    const std::int64_t across = rows == 0 ? 0 : pieces_of((rows - 1) * pitch + cols, lanes);
+    const auto [by_row, across] = ways(rows, cols, pitch, lanes);
     vectors = std::min(by_row, across);
     runs.resize(static_cast<std::size_t>(pieces_of(vectors, kGroupVectors)));
     const auto put = [&](std::int64_t column, std::int64_t i, std::int64_t j, std::int64_t count) {
@@ -272,9 +277,19 @@ class Windows {
   std::vector<T> bias_;
 };
 
+// Whether a copy of the source for each column of the windows saves vectors enough to be worth making.
 template <class T>
-void run_windows(const WindowPlan& plan, const LibraryCall& call, bool transposed) {
+bool worth_separate_columns(const WindowPlan& plan, std::int64_t channels) {
+  constexpr std::int64_t kChannels = 32;
+  const std::int64_t lanes = window_kernels<T>().lanes, pitch = plan.count[1] + plan.span[1];
+  const auto [by_row, across] = Positions::ways(plan.count[0], plan.count[1], pitch, lanes);
+  return channels >= kChannels && pieces_of(plan.count[0] * plan.count[1], lanes) * 10 < std::min(by_row, across) * 9;
+}
+
+template <class T>
+void run_windows(WindowPlan& plan, const LibraryCall& call, bool transposed) {
   const View &source = call.inputs[0], &windows = call.inputs[1], &out = call.outputs[0];
+  if (worth_separate_columns<T>(plan, out.shape[1] / ConvCall::from(call.attrs).groups)) plan.separate_columns();
   Windows<T>(plan, source, windows, transposed, call.inputs.size() > 2 ? &call.inputs[2] : nullptr, out,
              ConvCall::from(call.attrs).groups)
       .run();
@@ -283,13 +298,13 @@ void run_windows(const WindowPlan& plan, const LibraryCall& call, bool transpose
 }  // namespace
 
 void run_convolution(const LibraryCall& call) {
-  const WindowPlan plan = WindowPlan::of_convolution(call.attrs, call.inputs[1].shape, call.outputs[0].shape);
+  WindowPlan plan = WindowPlan::of_convolution(call.attrs, call.inputs[1].shape, call.outputs[0].shape);
   if (call.outputs[0].dtype == DType::f64) return run_windows<double>(plan, call, false);
   return run_windows<float>(plan, call, false);
 }
 
 void run_conv_transpose(const LibraryCall& call) {
-  const WindowPlan plan = WindowPlan::of_transposed(call.attrs, call.inputs[1].shape, call.outputs[0].shape);
+  WindowPlan plan = WindowPlan::of_transposed(call.attrs, call.inputs[1].shape, call.outputs[0].shape);
   if (call.outputs[0].dtype == DType::f64) return run_windows<double>(plan, call, true);
   return run_windows<float>(plan, call, true);
 }
