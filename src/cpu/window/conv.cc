@@ -239,9 +239,11 @@ class Windows {
                                                                    band * band_ * out_.shape[3] + first * lanes))
                        : rows;
           const T* start = k == 0 ? bias_.data() + group * channels_ + panel.first : nullptr;
-          std::int64_t now;  // as few tiles as will do, nearly equally wide
+          // As few tiles as will do, nearly equally wide. Those that are not exact must not reach into the next one.
+          std::int64_t now;
           for (std::int64_t v = 0, tiles = pieces_of(vectors, panel.tile->vectors); v < vectors; v += now) {
-            now = pieces_of(vectors - v, tiles--);
+            now = panel.tile->exact ? pieces_of(vectors - v, tiles--)
+                                    : std::min<std::int64_t>(vectors - v, panel.tile->vectors);
             panel.tile->run[now - 1](std::min(kDepth, depth - k), windows + panel.at + k * panel.tile->rows, image,
                                      offset.data() + k, positions.base.data() + first + v, start, to + v * lanes,
                                      here ? plane : width);
