@@ -1,7 +1,7 @@
 // The sums of a tile fill the registers: a compiler that moves all loads to the front of the loop has none left. And
-// what is copied and cleared here is shorter than a call of memcpy.
+// what is copied and cleared here is short: a call of memcpy, or vectors that the compiler makes, cost more than it.
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-schedule-insns", "no-tree-loop-distribute-patterns")
+#pragma GCC optimize("no-schedule-insns", "no-tree-loop-distribute-patterns", "no-tree-vectorize")
 #endif
 #include "cpu/window/kernels.h"
 
@@ -200,27 +200,36 @@ void correlation_columns(std::int64_t lines, std::int64_t length, const T* HWY_R
 }
 #endif
 
+// x[j·step] for j < count, as far as vectors of D go: how many that are.
+template <class D, class T>
+HWY_INLINE std::int64_t copy_vectors(D d, const T* HWY_RESTRICT x, std::int64_t step, std::int64_t count,
+                                     T* HWY_RESTRICT to) {
+  constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
+  std::int64_t j = 0;
+  if (step == 1 && count >= kLanes) {
+    for (; j + kLanes <= count; j += kLanes) hn::StoreU(hn::LoadU(d, x + j), d, to + j);
+    hn::StoreU(hn::LoadU(d, x + count - kLanes), d, to + count - kLanes);  // may overlap the one before
+    return count;
+  }
+  if (step == 2) {
+    for (; j + kLanes < count; j += kLanes) {  // reads one more than it needs
+      hn::Vec<D> even, odd;
+      hn::LoadInterleaved2(d, x + 2 * j, even, odd);
+      hn::StoreU(even, d, to + j);
+    }
+  }
+  return j;
+}
+
 template <class T>
 void pad_rows(std::int64_t rows, const T* HWY_RESTRICT x, std::int64_t row, std::int64_t step, std::int64_t left,
               std::int64_t count, std::int64_t pitch, T* HWY_RESTRICT to) {
-  const hn::ScalableTag<T> d;
-  constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
   for (std::int64_t i = 0; i < rows; ++i, x += row, to += pitch) {
     for (std::int64_t j = 0; j < left; ++j) to[j] = 0;
     T* HWY_RESTRICT at = to + left;
-    std::int64_t j = 0;
-    if (step == 1) {
-      for (; j + kLanes <= count; j += kLanes) hn::StoreU(hn::LoadU(d, x + j), d, at + j);
-      const hn::CappedTag<T, 8> half;
-      constexpr std::int64_t kHalf = static_cast<std::int64_t>(hn::MaxLanes(half));
-      for (; j + kHalf <= count; j += kHalf) hn::StoreU(hn::LoadU(half, x + j), half, at + j);
-    } else if (step == 2) {
-      for (; j + kLanes < count; j += kLanes) {  // reads one more than it needs
-        hn::Vec<decltype(d)> even, odd;
-        hn::LoadInterleaved2(d, x + 2 * j, even, odd);
-        hn::StoreU(even, d, at + j);
-      }
-    }
+    std::int64_t j = copy_vectors(hn::ScalableTag<T>(), x, step, count, at);
+    if (j < count) j += copy_vectors(hn::CappedTag<T, 8>(), x + j * step, step, count - j, at + j);
+    if (j < count) j += copy_vectors(hn::CappedTag<T, 4>(), x + j * step, step, count - j, at + j);
     for (; j < count; ++j) at[j] = x[j * step];
     for (j = left + count; j < pitch; ++j) to[j] = 0;
   }
