@@ -7,10 +7,19 @@
 #include "cpu/jit/loop.h"
 #include "ebb/ebb.h"
 #include "expect_error.h"
+#include "schedule/graph_run.h"
 
 // Sweeps large enough for loops of machine code: what the user sees stays the same.
 namespace ebb {
 namespace {
+
+// Planned anew: a cached plan would keep the loops it was made with.
+void evaluate_anew(const std::vector<Tensor>& roots) {
+  const OwnedTrace traced = trace_of(roots);
+  const std::uint64_t part = GraphLock::bit(*roots[0].node());
+  Claim claim(roots, part);
+  GraphRun(std::make_shared<const Plan>(make_plan(traced.trace)), traced.trace.nodes, part).run(claim);
+}
 
 Tensor signs(std::int64_t n) { return where(rand({n}) > 0.5, 1.0, -1.0).eval(); }
 
@@ -59,6 +68,31 @@ TEST(NativeLoops, AddLongRowsLikeTheSteps) {
       return all;
     };
     EXPECT_EQ(values(cpu::NativeLoops::always), values(cpu::NativeLoops::never)) << columns;
+  }
+}
+
+// A norm of channels, whose rows lie in pieces, with numbers in some of them that loops leave to the steps.
+TEST(NativeLoops, GoFromPieceToPiece) {
+  for (const std::int64_t piece : {64, 256, 1000, 1024, 2048}) {
+    for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+      auto values = [&](cpu::NativeLoops when) {
+        cpu::set_native_loops(when);
+        manual_seed(7);
+        const Shape shape{4096 / piece + 3, 5, piece};
+        const Tensor odd = where(remainder(arange(shape.numel()), 9973) == 77, 3e4, 1.0);
+        const Tensor x = cast(randn(shape) * reshape(odd, shape), dtype).eval();
+        const Tensor mean = ebb::mean(x, {0, 2}, true), d = x - mean, scale = ebb::mean(square(d), {0, 2}, true);
+        const Tensor y = relu(d / sqrt(scale + 1e-5)), e = exp(x) - log(abs(d)), total = sum(y * d, {0, 2});
+        evaluate_anew({y, e, total});
+        std::vector<double> all;
+        for (const Tensor& t : {y, e, total}) {
+          for (const double v : cast(t, DType::f64).to_vector()) all.push_back(std::isnan(v) ? -77 : v);
+        }
+        cpu::set_native_loops(cpu::NativeLoops::for_large_sweeps);
+        return all;
+      };
+      EXPECT_EQ(values(cpu::NativeLoops::always), values(cpu::NativeLoops::never)) << piece << " " << name(dtype);
+    }
   }
 }
 

@@ -97,6 +97,34 @@ TYPED_TEST(Sums, OfALineDependOnItsLengthAlone) {
   }
 }
 
+// A channel of many images lies in pieces, one per image, which loops read where they lie.
+TYPED_TEST(Sums, OfPiecesAreThoseOfALine) {
+  using T = TypeParam;
+  for (const auto& [images, piece] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {17, 64}, {40, 64}, {9, 192}, {21, 256}, {3, 1000}, {5, 1024}, {67, 1024}, {3, 2048}, {4, 3136}}) {
+    SCOPED_TRACE(std::to_string(images) + " of " + std::to_string(piece));
+    constexpr std::int64_t kChannels = 3;
+    const std::vector<T> v = numbers<T>(images * kChannels * piece, 4);
+    std::vector<T> channel;
+    for (std::int64_t n = 0; n < images; ++n) {
+      const auto from = v.begin() + (n * kChannels + 1) * piece;
+      channel.insert(channel.end(), from, from + piece);
+    }
+    const auto n = static_cast<std::int64_t>(channel.size());
+    const double want = this->kept(line(channel.data(), n));
+    const Tensor x = tensor_of(v, {images, kChannels, piece});
+    for (const cpu::NativeLoops loops : {cpu::NativeLoops::never, cpu::NativeLoops::always}) {
+      cpu::set_native_loops(loops);
+      EXPECT_EQ(this->at(sum(x, {0, 2}), 1), want);
+      const Tensor y = x + 0 * sum(x, {0, 2}, true);  // x to the bit, in a second pass over the row
+      EXPECT_EQ(this->at(sum(y, {0, 2}), 1), want) << "in a second stage";
+      EXPECT_EQ(this->at(y, piece + 5), v[static_cast<std::size_t>(piece) + 5]) << "stored";
+      EXPECT_EQ(this->at(y, ((images - 1) * kChannels + 2) * piece + piece - 1), v.back()) << "stored last";
+    }
+    cpu::set_native_loops(cpu::NativeLoops::for_large_sweeps);
+  }
+}
+
 struct Space {
   std::int64_t rows, columns;
 };

@@ -188,7 +188,7 @@ void check_function(Op op, double low, double high) {
   const ElementwiseFn fn = tile_kernels().elementwise(op, kWide ? RegType::f64 : RegType::f32, 0);
   fn(want.data(), x.data(), nullptr, nullptr, x.size());
   void* pointers[] = {x.data(), got.data()};
-  alignas(kGuardBytes) std::byte state[kBlocks * kMaxLoopState];
+  alignas(kGuardBytes) std::byte state[kBlocks * kMaxLoopState] = {};
   loop->run(pointers, kBlockSize / loop->group(), state, kBlocks);
   expect_same_bits(got, want, info(op).name);
   for (std::size_t b = 0; b < kBlocks; ++b) {
@@ -269,9 +269,11 @@ void check_formula(std::size_t groups) {
   void* pointers[] = {x.data(), y.data(), &delta, &low, gradient.data(), inside.data()};
   alignas(kGuardBytes) std::byte state[kMaxLoopState];
   std::memset(state, 0x5A, sizeof state);
+  T sums[2][kLoopGroup];  // they go on from what is there
+  for (std::size_t k = 0; k < kLoopGroup; ++k) sums[0][k] = T(k) / 3, sums[1][k] = -T(k);
+  std::memcpy(state, sums, sizeof sums);
   ASSERT_EQ(n % loop->group(), 0u);
   loop->run(pointers, n / loop->group(), state, 1);
-  T sums[2][kLoopGroup] = {};
   bool all = true;
   for (std::size_t i = 0; i < n; ++i) {
     const T d = x[i] - y[i], a = std::abs(d);

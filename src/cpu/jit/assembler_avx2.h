@@ -38,6 +38,7 @@ class Avx2Assembler : public X86Loop {
     indexed(0x11, spare, kPointers[p], offset / 2, 0);
   }
   void store_guard(int v, int offset) { store_state(v, offset); }
+  void load_state(int v, int offset) { plain(kFloat, wide_, 0x10, v, kState, offset); }
   void store_state(int v, int offset) { plain(kFloat, wide_, 0x11, v, kState, offset); }
   void store_frame(int v, int slot) { in_frame(0x11, v, slot); }
   void load_frame(int v, int slot) { in_frame(0x10, v, slot); }
@@ -131,7 +132,6 @@ class Avx2Assembler : public X86Loop {
     if (d != a) floats(0x28, d, 0, a);  // vmovaps
   }
   void accumulate(int sum, int a) { floats(0x58, sum, sum, a); }
-  void zero(int d) { registers(kFloat, false, false, 0x57, d, d, d); }
   void all_ones(int d) { registers(kFloat, true, false, 0x76, d, d, d); }  // vpcmpeqd
 
  private:

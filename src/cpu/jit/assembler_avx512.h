@@ -38,6 +38,10 @@ class Avx512Assembler : public X86Loop {
     shift(spare, v, 2, 16);
     halves(kF3, k0F38, 0x33, spare, kPointers[p], offset / 2);  // vpmovdw
   }
+  void load_state(int v, int offset) {
+    prefix(k0F, pp(), wide_, v, 0, kState, false);
+    based(0x10, v, kState, offset);
+  }
   void store_state(int v, int offset) {
     prefix(k0F, pp(), wide_, v, 0, kState, false);
     based(0x11, v, kState, offset);
@@ -144,7 +148,6 @@ class Avx512Assembler : public X86Loop {
     if (d != a) registers(k0F, kNone, false, 0x28, d, 0, a);  // vmovaps
   }
   void accumulate(int sum, int a) { floats(0x58, sum, sum, a); }
-  void zero(int d) { logic(kXor, d, d, d); }
   void all_ones(int d) { ternary(d, d, d, 0xFF); }
 
  private:

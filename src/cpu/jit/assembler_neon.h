@@ -80,6 +80,7 @@ class NeonAssembler {
     store_state(v, offset);
     store_state(v, offset + kVectorBytes);
   }
+  void load_state(int v, int offset) { word(0x3DC00000 | offset / 16 << 10 | 2 << 5 | vector(v)); }
   void store_state(int v, int offset) { word(0x3D800000 | offset / 16 << 10 | 2 << 5 | vector(v)); }
   void store_frame(int v, int slot) { word(0x3D8003E0 | slot << 10 | vector(v)); }
   void load_frame(int v, int slot) { word(0x3DC003E0 | slot << 10 | vector(v)); }
@@ -191,7 +192,6 @@ class NeonAssembler {
     if (d != a) bits(0x4EA01C00, d, a, a);
   }
   void accumulate(int sum, int a) { three(0x4E20D400, sum, sum, a); }
-  void zero(int d) { word(0x4F000400 | vector(d)); }
   void all_ones(int d) { word(0x6F07E7E0 | vector(d)); }
 
  private:

@@ -78,13 +78,14 @@ class Emitter {
     // Nothing is read from the table after this.
     for (std::size_t p = 0; p < moving_.size() && !failed_; ++p) a.pointer(static_cast<int>(p), moving_[p]);
     a.start_block();
-    for (int v : sums_) a.zero(v);
+    int at = 0;
+    for (int v : sums_) a.load_state(v, at), at += Assembler::kVectorBytes;
     for (int v : guards_) a.all_ones(v);
     if constexpr (Assembler::kGuardsInMask) a.start_guard();
     a.start_loop();
     for (int k = 0; k < turn_; k += side_by_side_) body(k);
     a.end_loop(to_halves_, turn_ * Assembler::kVectorBytes);
-    int at = 0;
+    at = 0;
     for (int v : sums_) a.store_state(v, at), at += Assembler::kVectorBytes;
     if constexpr (Assembler::kGuardsInMask) {
       if (!code_.ordinary.empty()) a.apply_guard(guards_.back());

@@ -57,8 +57,9 @@ class NativeLoop {
   int guards() const { return guards_; }
   std::size_t state_bytes() const { return state_bytes_; }
 
-  // `blocks` blocks, at least one, of `turns` turns, one after the other in memory. Written to `state`, for each block:
-  // 16 lanes for each sum, then 32 bytes for each guard, all ones if it held everywhere. Guards are those of the
+  // `blocks` blocks, at least one, of `turns` turns, one after the other in memory. In `state`, for each block: 16
+  // lanes for each sum, which the block's numbers are added to, then 32 bytes for each guard, written only: all ones if
+  // it held everywhere. Guards are those of the
   // program and one more if it has functions that the loop knows for ordinary numbers only: where that does not hold,
   // nor do the block's results.
   void run(void* const* pointers, std::size_t turns, void* state, std::size_t blocks) const {

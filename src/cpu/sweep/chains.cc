@@ -88,9 +88,9 @@ class Chains {
         return true;
       }
       case Step::Kind::load:
-        return step.a >= 0 && type(step.dst) == RegType::f32;
+        return step.a >= 0 && is_number(type(step.dst));
       case Step::Kind::store:
-        return step.b >= 0 && type(step.a) == RegType::f32;
+        return step.b >= 0 && is_number(type(step.a));
       case Step::Kind::check:
         return is_number(type(step.dst)) && same_width(step.b);
       case Step::Kind::total:

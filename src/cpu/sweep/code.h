@@ -31,8 +31,11 @@ struct Register {
   } kind = Kind::slot;
   RegType type = RegType::f32;
   std::int32_t index = -1;
-  bool by_row = false;  // operand, output: dense only within a row
+  bool by_row = false;  // operand, output: dense, or in dense pieces, only within a row
   bool halves = false;  // operand, output: f16 or bf16 in memory, which loops of machine code can read and write
+  // operand, output: a row lies in dense pieces this long, `step` elements from start to start; 0: in one. Only loops
+  // of machine code go from piece to piece.
+  std::int64_t piece = 0, step = 0;
 };
 
 struct Step {

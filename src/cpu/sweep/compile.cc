@@ -65,9 +65,15 @@ class Compiler {
   }
 
   // Tiles are rows or parts of one, and in memory it lies as in a tile.
-  bool rows_are_dense(const Output& o) const {
+  bool rows_are_dense(const Output& o) const { return !s_.flat && s_.rows_per_tile == 1 && is_dense(columns_of(o)); }
+  Layout columns_of(const Output& o) const {
     const std::size_t n = p_.dims.size(), r = n - static_cast<std::size_t>(p_.row_dims);
-    return !s_.flat && s_.rows_per_tile == 1 && is_dense(layout_of(p_.dims, r, n, o.strides));
+    return layout_of(p_.dims, r, n, o.strides);
+  }
+  // Long rows in dense pieces, such as a channel of many images, and each of them whole turns of any loop.
+  bool in_pieces(const Layout& columns) const {
+    constexpr std::int64_t kTurns = 64;
+    return s_.long_rows && columns.rank == 2 && columns.strides[1] == 1 && columns.sizes[1] % kTurns == 0;
   }
 
   void bind_memory() {
@@ -113,6 +119,18 @@ class Compiler {
   std::int32_t add_register(Register::Kind kind, RegType type, std::int32_t index, bool by_row = false) {
     s_.registers.push_back({kind, type, index, by_row});
     return static_cast<std::int32_t>(s_.registers.size()) - 1;
+  }
+  // An operand or output that steps copy, as it lies in memory: what a loop of machine code reads or writes instead.
+  std::int32_t add_memory(Register::Kind kind, RegType type, std::int32_t index, DType dtype, const Layout& all,
+                          const Layout& columns) {
+    const bool row_dense = !s_.flat && s_.rows_per_tile == 1 && is_dense(columns);
+    const bool dense = is_dense(all) || row_dense, pieces = !dense && in_pieces(columns);
+    const bool half = is_half(dtype) && type == RegType::f32;
+    if (!(half ? dense || pieces : pieces && is_wide(dtype, type))) return -1;
+    const std::int32_t r = add_register(kind, type, index, !is_dense(all));
+    s_.registers[r].halves = half;
+    if (pieces) s_.registers[r].piece = columns.sizes[1], s_.registers[r].step = columns.strides[0];
+    return r;
   }
 
   const Instr& instr(std::int32_t v) const { return p_.instrs[v]; }
@@ -221,10 +239,7 @@ class Compiler {
       if (v.level == Level::full && output_of_[o.value] != static_cast<std::int32_t>(k)) {
         step.kind = Step::Kind::store;
         step.a = full(o.value);
-        if (is_half(o.dtype) && v.type == RegType::f32 && (is_dense(s_.output_layouts[k]) || rows_are_dense(o))) {
-          step.b = add_register(Register::Kind::output, v.type, step.item, !is_dense(s_.output_layouts[k]));
-          s_.registers[step.b].halves = true;
-        }
+        step.b = add_memory(Register::Kind::output, v.type, step.item, o.dtype, s_.output_layouts[k], columns_of(o));
         code.full_steps.push_back(step);
       } else if (v.level == Level::row) {
         step.kind = Step::Kind::store_row;
@@ -315,11 +330,9 @@ class Compiler {
       // Whole rows of something that is the same in every row: one copy serves all tiles.
       step.invariant = !s_.flat && !s_.long_rows && s_.operand_row_layouts[i.arg[0]].rank > 0 &&
                        repeats(s_.operand_row_layouts[i.arg[0]]);
-      if (o.kind == Operand::Kind::memory && is_half(o.dtype) && i.type == RegType::f32 && !step.invariant &&
-          (flat_dense || row_dense)) {
-        step.a = add_register(Register::Kind::operand, i.type, i.arg[0], !flat_dense);
-        s_.registers[step.a].halves = true;
-      }
+      if (o.kind == Operand::Kind::memory && !step.invariant)
+        step.a = add_memory(Register::Kind::operand, i.type, i.arg[0], o.dtype, s_.operand_layouts[i.arg[0]],
+                            column_layout_[i.arg[0]]);
     } else if (i.kind == Instr::Kind::place) {
       step.kind = Step::Kind::place;
       step.a = any_row(i.arg[0]);

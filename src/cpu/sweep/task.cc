@@ -97,7 +97,7 @@ void SweepTask::move_pointers() {
     std::int64_t at = first_;
     if (reg.by_row) {
       const Layout& rows = in ? s_.operand_row_layouts[reg.index] : s_.output_row_layouts[reg.index];
-      at = column_;
+      at = reg.piece == 0 ? column_ : column_ / reg.piece * reg.step + column_ % reg.piece;
       walk(rows, row_, 1, [&](std::int64_t address, std::int64_t, std::int64_t, std::int64_t) { at += address; });
     }
     pointers_[i] = data + at * size;

@@ -39,7 +39,10 @@ class SweepTask {
 
   // Chains (task_chain.cc).
   void chain(const Chain& c);
-  bool repair(const Chain& c, std::byte* state, std::int64_t block, std::int64_t n, std::int64_t done);
+  void run_loop(const Chain& c, void* const* pointers, std::byte* state, std::int64_t first, std::int64_t n,
+                std::int64_t blocks);
+  bool repair(const Chain& c, std::byte* state, const std::byte* before, std::int64_t block, std::int64_t n,
+              std::int64_t done);
   void add_sums(const Chain& c, const std::byte* state, std::int64_t first, std::int64_t blocks);
   template <class T>
   void add_rest(const Step& step, std::byte* state, std::int64_t from, std::int64_t left);

@@ -1,4 +1,5 @@
 #include <cstring>
+#include <limits>
 
 #include "cpu/sweep/task.h"
 
@@ -22,43 +23,101 @@ void add_lanes(const std::byte* state, std::size_t stride, std::int64_t blocks, 
   }
 }
 
+// What a loop reads and writes, on its way through blocks, and from piece to piece of what lies in pieces.
+class Cursors {
+ public:
+  void add(void* at, std::int32_t stride, std::int64_t piece, std::int64_t step, std::int64_t column) {
+    at_[count_] = static_cast<std::byte*>(at);
+    strides_[count_] = stride;
+    if (piece > 0) {
+      pieces_[in_pieces_++] = {count_, piece, piece - column % piece, (step - piece) * stride};
+      together_ = std::min(together_, pieces_[in_pieces_ - 1].left);
+    }
+    ++count_;
+  }
+  void* const* pointers() const { return reinterpret_cast<void* const*>(at_.data()); }
+  std::int64_t together() const { return together_; }  // elements that lie together everywhere
+  void move(std::int64_t elements) {
+    for (std::size_t p = 0; p < count_; ++p) at_[p] += elements * strides_[p];
+    if (in_pieces_ > 0) together_ = kAll;
+    for (std::size_t k = 0; k < in_pieces_; ++k) {
+      Piece& piece = pieces_[k];
+      piece.left -= elements;
+      if (piece.left == 0) {
+        piece.left = piece.length;
+        at_[piece.pointer] += piece.jump;
+      }
+      together_ = std::min(together_, piece.left);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+  struct Piece {
+    std::size_t pointer;
+    std::int64_t length, left, jump;  // jump: bytes to the next one
+  };
+  std::size_t count_ = 0, in_pieces_ = 0;
+  std::int64_t together_ = kAll;
+  std::array<std::byte*, kMaxLoopPointers> at_;
+  std::array<std::int64_t, kMaxLoopPointers> strides_;
+  std::array<Piece, kMaxLoopPointers> pieces_;
+};
+
 }  // namespace
 
 // A chain: the loop for whole turns, its steps for the few elements left and for blocks where a guard does not hold.
 void SweepTask::chain(const Chain& c) {
-  const auto turn = static_cast<std::int64_t>(c.loop->group());
-  std::array<void*, kMaxLoopPointers> pointers;
-  for (std::size_t p = 0; p < c.registers.size(); ++p) pointers[p] = at(c.registers[p], 0);
+  Cursors cursors;
+  for (std::size_t p = 0; p < c.registers.size(); ++p) {
+    const Register& reg = s_.registers[c.registers[p]];
+    cursors.add(at(c.registers[p], 0), c.strides[p], reg.piece, reg.step, column_);
+  }
+  const std::size_t state_bytes = c.loop->state_bytes();
   for (std::int64_t first = 0; first < count_;) {
-    // All whole blocks in one call, then what is left.
+    // All whole blocks that lie together in one call, or a block part by part; then what is left.
     const std::int64_t n = std::min(kTile, count_ - first);
-    const std::int64_t blocks = n < kTile ? 1 : std::min(kBlocksAtOnce, (count_ - first) / kTile);
+    const std::int64_t blocks =
+        std::clamp<std::int64_t>(std::min(cursors.together(), count_ - first) / kTile, 1, kBlocksAtOnce);
     alignas(kGuardBytes) std::byte state[kBlocksAtOnce * kMaxLoopState];
-    const auto state_bytes = static_cast<std::int64_t>(c.loop->state_bytes());
-    const int in_vain = r_.in_vain.load(std::memory_order_relaxed);
-    if (c.loop->guards() > 0 && in_vain >= kTooOften) {  // extremes all over: the steps alone, for a while
-      std::memset(state, 0, static_cast<std::size_t>(blocks * state_bytes));
-      r_.in_vain.store(in_vain + 1 < kGiveItAnotherTry ? in_vain + 1 : 0, std::memory_order_relaxed);
-    } else {
-      c.loop->run(pointers.data(), static_cast<std::size_t>(n / turn), state, static_cast<std::size_t>(blocks));
-    }
-    if (c.loop->guards() > 0 || n % turn != 0) {
-      bool held = true;
-      for (std::int64_t b = 0; b < blocks; ++b)
-        held = repair(c, state + b * state_bytes, first + b * kTile, n, n / turn * turn) && held;
-      if (c.loop->guards() > 0 && in_vain < kTooOften)
-        r_.in_vain.store(held ? 0 : in_vain + 1, std::memory_order_relaxed);
+    std::memset(state, 0, static_cast<std::size_t>(blocks) * state_bytes);
+    for (std::int64_t done = 0; done < n;) {
+      const std::int64_t part = std::min(n - done, cursors.together());
+      run_loop(c, cursors.pointers(), state, first + done, part, blocks);
+      done += part;
+      cursors.move(blocks * part);
     }
     add_sums(c, state, first, blocks);
     first += blocks * kTile;
-    for (std::size_t p = 0; p < c.registers.size(); ++p)
-      pointers[p] = static_cast<std::byte*>(pointers[p]) + blocks * kTile * c.strides[p];
   }
 }
 
+// n elements from `first` of the tile, and of each of the blocks after it if there are more.
+void SweepTask::run_loop(const Chain& c, void* const* pointers, std::byte* state, std::int64_t first, std::int64_t n,
+                         std::int64_t blocks) {
+  const auto turn = static_cast<std::int64_t>(c.loop->group());
+  const auto state_bytes = static_cast<std::int64_t>(c.loop->state_bytes());
+  const bool guarded = c.loop->guards() > 0;
+  const int in_vain = guarded ? r_.in_vain.load(std::memory_order_relaxed) : 0;
+  std::array<std::byte, kMaxLoopState> before;  // sums so far
+  if (guarded) std::memcpy(before.data(), state, static_cast<std::size_t>(state_bytes));
+  if (guarded && in_vain >= kTooOften) {  // extremes all over: the steps alone, for a while
+    std::memset(state, 0, static_cast<std::size_t>(blocks * state_bytes));
+    r_.in_vain.store(in_vain + 1 < kGiveItAnotherTry ? in_vain + 1 : 0, std::memory_order_relaxed);
+  } else {
+    c.loop->run(pointers, static_cast<std::size_t>(n / turn), state, static_cast<std::size_t>(blocks));
+  }
+  if (!guarded && n % turn == 0) return;
+  bool held = true;
+  for (std::int64_t b = 0; b < blocks; ++b)
+    held = repair(c, state + b * state_bytes, before.data(), first + b * kTile, n, n / turn * turn) && held;
+  if (guarded && in_vain < kTooOften) r_.in_vain.store(held ? 0 : in_vain + 1, std::memory_order_relaxed);
+}
+
 // The steps for what the loop did not do of the n elements from `block`: those after `done`, or all if a guard did
-// not hold (then the result is false).
-bool SweepTask::repair(const Chain& c, std::byte* state, std::int64_t block, std::int64_t n, std::int64_t done) {
+// not hold (then the result is false, and sums go on from `before`).
+bool SweepTask::repair(const Chain& c, std::byte* state, const std::byte* before, std::int64_t block, std::int64_t n,
+                       std::int64_t done) {
   const std::size_t lanes = kLoopGroup * (c.wide ? 8 : 4), sums = c.sums.size() * lanes;
   const std::byte* guards = state + sums;
   bool held = true;
@@ -69,7 +128,7 @@ bool SweepTask::repair(const Chain& c, std::byte* state, std::int64_t block, std
   }
   if (!held) {
     done = 0;
-    std::memset(state, 0, sums);
+    std::memcpy(state, before, sums);
   }
   const std::int64_t first = block + done, left = n - done;
   if (left == 0) return held;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -56,13 +57,17 @@ struct Positions {
   };
   std::vector<std::int64_t> base;      // a whole number of groups
   std::vector<std::vector<Run>> runs;  // of each group
-  std::int64_t vectors = 0;
+  std::int64_t vectors = 0, outputs = 0;
 
-  Positions(std::int64_t rows, std::int64_t cols, std::int64_t pitch, std::int64_t lanes) {
+  // How many vectors it takes row by row, the last one of a row reaching over its end, and across the ends of rows.
+  static std::array<std::int64_t, 2> ways(std::int64_t rows, std::int64_t cols, std::int64_t pitch,
+                                          std::int64_t lanes) {
+    return {rows * pieces_of(cols, lanes), rows == 0 ? 0 : pieces_of((rows - 1) * pitch + cols, lanes)};
+  }
+
+  Positions(std::int64_t rows, std::int64_t cols, std::int64_t pitch, std::int64_t lanes) : outputs(rows * cols) {
     const std::int64_t width = kGroupVectors * lanes;
-    // Row by row, the last vector of a row reaching over its end; or across the ends of rows, whichever is less.
-    const std::int64_t by_row = rows * pieces_of(cols, lanes);
-    const std::int64_t across = rows == 0 ? 0 : pieces_of((rows - 1) * pitch + cols, lanes);
+    const auto [by_row, across] = ways(rows, cols, pitch, lanes);
     vectors = std::min(by_row, across);
     runs.resize(static_cast<std::size_t>(pieces_of(vectors, kGroupVectors)));
     const auto put = [&](std::int64_t column, std::int64_t i, std::int64_t j, std::int64_t count) {
@@ -100,8 +105,9 @@ class Windows {
         band_(rows_of_a_band()),
         source_(plan, source, band_) {
     pack(windows, transposed);
-    bias_.assign(static_cast<std::size_t>(out.shape[1]), T(0));
-    if (bias) load(bias->dtype)(bias_.data(), bias->data, bias->strides[0], bias_.size());
+    // A tile reads a number for each of its rows, the last of a group's channels some of the next.
+    bias_.assign(static_cast<std::size_t>(out.shape[1] + window_kernels<T>().tiles[0].rows), T(0));
+    if (bias) load(bias->dtype)(bias_.data(), bias->data, bias->strides[0], static_cast<std::size_t>(out.shape[1]));
     for (const WindowPlan::Phase& phase : plan.phases) {
       std::vector<std::int64_t>& offset = offsets_.emplace_back();
       for (std::int64_t c = 0; c < source_channels_; ++c) {
@@ -198,6 +204,14 @@ class Windows {
     }
   }
 
+  // Whether the outputs of a band lie in memory as its vectors do, one after the other.
+  bool lies_as_vectors(const WindowPlan::Phase& phase, const Positions& positions) const {
+    const std::int64_t lanes = window_kernels<T>().lanes, cols = phase.count[1];
+    return out_.dtype == (std::is_same_v<T, double> ? DType::f64 : DType::f32) && plan_.output_step[0] == 1 &&
+           plan_.output_step[1] == 1 && (cols % lanes == 0 || cols == source_.pitch) &&
+           positions.outputs == positions.vectors * lanes;
+  }
+
   void outputs(std::int64_t n, std::int64_t group, std::int64_t band, std::size_t phase, std::int64_t first_panel,
                std::int64_t last_panel, const T* image, T* sums) const {
     const WindowPlan::Phase& p = plan_.phases[phase];
@@ -208,32 +222,40 @@ class Windows {
     const T* windows = reinterpret_cast<const T*>(packed_[phase].data()) + group * all.group_size;
     const std::int64_t lanes = window_kernels<T>().lanes, width = kGroupVectors * lanes;
     const StoreFn store = tile_kernels().store(kType, out_.dtype);
+    const std::int64_t plane = out_.shape[2] * out_.shape[3], first_channel = n * out_.shape[1] + group * channels_;
+    const bool as_vectors = lies_as_vectors(p, positions);
+    const auto in_place = [&](const auto& panel) {
+      return as_vectors && panel.tile->exact && panel.rows == panel.tile->rows;
+    };
     for (std::size_t s = 0; s < positions.runs.size(); ++s) {
       const std::int64_t first = static_cast<std::int64_t>(s) * kGroupVectors;
       const std::int64_t vectors = std::min(kGroupVectors, positions.vectors - first);
-      T* rows = sums;
-      for (std::int64_t i = first_panel; i < last_panel; ++i) {
-        const auto& panel = all.panels[static_cast<std::size_t>(i)];
-        for (std::int64_t m = 0; m < panel.tile->rows; ++m, rows += width) {
-          const T start = m < panel.rows ? bias_[static_cast<std::size_t>(group * channels_ + panel.first + m)] : T(0);
-          std::fill(rows, rows + width, start);
-        }
-      }
-      for (std::int64_t k = 0; k < depth; k += kDepth) {
-        rows = sums;
+      for (std::int64_t k = 0; k == 0 || k < depth; k += kDepth) {
+        T* rows = sums;
         for (std::int64_t i = first_panel; i < last_panel; ++i) {
           const auto& panel = all.panels[static_cast<std::size_t>(i)];
-          for (std::int64_t v = 0; v < vectors; v += panel.tile->vectors)
-            panel.tile->run(std::min(kDepth, depth - k), windows + panel.at + k * panel.tile->rows, image,
-                            offset.data() + k, positions.base.data() + first + v, rows + v * lanes, width);
+          const bool here = in_place(panel);
+          T* to = here ? reinterpret_cast<T*>(element_at(out_, (first_channel + panel.first) * plane +
+                                                                   band * band_ * out_.shape[3] + first * lanes))
+                       : rows;
+          const T* start = k == 0 ? bias_.data() + group * channels_ + panel.first : nullptr;
+          // As few tiles as will do, nearly equally wide. Those that are not exact must not reach into the next one.
+          std::int64_t now;
+          for (std::int64_t v = 0, tiles = pieces_of(vectors, panel.tile->vectors); v < vectors; v += now) {
+            now = panel.tile->exact ? pieces_of(vectors - v, tiles--)
+                                    : std::min<std::int64_t>(vectors - v, panel.tile->vectors);
+            panel.tile->run[now - 1](std::min(kDepth, depth - k), windows + panel.at + k * panel.tile->rows, image,
+                                     offset.data() + k, positions.base.data() + first + v, start, to + v * lanes,
+                                     here ? plane : width);
+          }
           rows += panel.tile->rows * width;
         }
       }
-      rows = sums;
+      T* rows = sums;
       for (std::int64_t i = first_panel; i < last_panel; ++i) {
         const auto& panel = all.panels[static_cast<std::size_t>(i)];
-        for (std::int64_t m = 0; m < panel.rows; ++m) {
-          const std::int64_t channel = n * out_.shape[1] + group * channels_ + panel.first + m;
+        for (std::int64_t m = 0; m < panel.rows && !in_place(panel); ++m) {
+          const std::int64_t channel = first_channel + panel.first + m;
           for (const Positions::Run& run : positions.runs[s]) {
             const std::int64_t y = p.start[0] + plan_.output_step[0] * (band * band_ + run.i);
             const std::int64_t x = p.start[1] + plan_.output_step[1] * run.j;
@@ -257,9 +279,19 @@ class Windows {
   std::vector<T> bias_;
 };
 
+// Whether a copy of the source for each column of the windows saves vectors enough to be worth making.
 template <class T>
-void run_windows(const WindowPlan& plan, const LibraryCall& call, bool transposed) {
+bool worth_separate_columns(const WindowPlan& plan, std::int64_t channels) {
+  constexpr std::int64_t kChannels = 32;
+  const std::int64_t lanes = window_kernels<T>().lanes, pitch = plan.count[1] + plan.span[1];
+  const auto [by_row, across] = Positions::ways(plan.count[0], plan.count[1], pitch, lanes);
+  return channels >= kChannels && pieces_of(plan.count[0] * plan.count[1], lanes) * 10 < std::min(by_row, across) * 9;
+}
+
+template <class T>
+void run_windows(WindowPlan& plan, const LibraryCall& call, bool transposed) {
   const View &source = call.inputs[0], &windows = call.inputs[1], &out = call.outputs[0];
+  if (worth_separate_columns<T>(plan, out.shape[1] / ConvCall::from(call.attrs).groups)) plan.separate_columns();
   Windows<T>(plan, source, windows, transposed, call.inputs.size() > 2 ? &call.inputs[2] : nullptr, out,
              ConvCall::from(call.attrs).groups)
       .run();
@@ -268,13 +300,13 @@ void run_windows(const WindowPlan& plan, const LibraryCall& call, bool transpose
 }  // namespace
 
 void run_convolution(const LibraryCall& call) {
-  const WindowPlan plan = WindowPlan::of_convolution(call.attrs, call.inputs[1].shape, call.outputs[0].shape);
+  WindowPlan plan = WindowPlan::of_convolution(call.attrs, call.inputs[1].shape, call.outputs[0].shape);
   if (call.outputs[0].dtype == DType::f64) return run_windows<double>(plan, call, false);
   return run_windows<float>(plan, call, false);
 }
 
 void run_conv_transpose(const LibraryCall& call) {
-  const WindowPlan plan = WindowPlan::of_transposed(call.attrs, call.inputs[1].shape, call.outputs[0].shape);
+  WindowPlan plan = WindowPlan::of_transposed(call.attrs, call.inputs[1].shape, call.outputs[0].shape);
   if (call.outputs[0].dtype == DType::f64) return run_windows<double>(plan, call, true);
   return run_windows<float>(plan, call, true);
 }

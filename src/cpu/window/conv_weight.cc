@@ -32,7 +32,8 @@ class WindowGradient {
         outputs_(out.shape[0] / groups),
         taps_(out.shape[2] * out.shape[3]),
         by_dots_(outputs_ <= 2),
-        width_(by_dots_ ? outputs_ : pieces_of(outputs_, tile().channels) * tile().channels) {
+        tile_(tile_for(outputs_)),
+        width_(by_dots_ ? outputs_ : pieces_of(outputs_, tile_.channels) * tile_.channels) {
     // Sums of the chunks take at most this much memory, but there is always one.
     constexpr std::int64_t kBytes = 64 << 20;
     const std::int64_t each = out.shape[1] * taps_ * width_ * groups * static_cast<std::int64_t>(sizeof(T));
@@ -47,7 +48,7 @@ class WindowGradient {
         std::clamp<std::int64_t>(pieces_of(16, tasks), 1, std::max<std::int64_t>(1, channels_ * taps_ / 48));
     block_ = std::max<std::int64_t>(1, pieces_of(channels_, blocks));
     blocks_ = pieces_of(channels_, block_);
-    rows_ = pieces_of(block_ * taps_, tile().taps) * tile().taps;
+    rows_ = rows_of_a_block();
     constexpr std::int64_t kSource = 256 * 1024, kGradients = 256 * 1024;  // of a band, in L2
     const auto size = static_cast<std::int64_t>(sizeof(T));
     const std::int64_t source_row =
@@ -81,11 +82,16 @@ class WindowGradient {
       T* total = sums + (group * blocks_ + block) * piece;
       for (std::int64_t c = 1; c < chunks_; ++c) {
         const T* more = total + c * groups_ * blocks_ * piece;
-        for (std::int64_t t = 0; t < count * width_; ++t) total[t] += more[t];
+        for (std::int64_t t = 0; t < piece; ++t) total[t] += more[t];
       }
       std::vector<T> line(static_cast<std::size_t>(count));
+      const std::vector<Row> order = rows_in_order(count / taps_);
       for (std::int64_t k = 0; k < outputs_; ++k) {
-        for (std::int64_t t = 0; t < count; ++t) line[static_cast<std::size_t>(t)] = total[t * width_ + k];
+        for (std::size_t r = 0; r < order.size(); ++r) {
+          if (order[r].used)
+            line[static_cast<std::size_t>(order[r].channel * taps_ + order[r].tap)] =
+                total[static_cast<std::int64_t>(r) * width_ + k];
+        }
         const std::int64_t at = ((group * outputs_ + k) * channels_ + block * block_) * taps_;
         store(element_at(out_, at), 1, line.data(), line.size());
       }
@@ -93,8 +99,44 @@ class WindowGradient {
   }
 
  private:
+  static constexpr std::int64_t kLines = 16384 / static_cast<std::int64_t>(sizeof(T));
   static constexpr RegType kType = std::is_same_v<T, double> ? RegType::f64 : RegType::f32;
-  static const CorrelationTile<T>& tile() { return window_kernels<T>().correlation; }
+  // Half the vectors of two that hold the last channels alone would be zeros.
+  static const CorrelationTile<T>& tile_for(std::int64_t outputs) {
+    const WindowKernels<T>& k = window_kernels<T>();
+    return k.one_vector.run && pieces_of(outputs, k.lanes) % 2 == 1 ? k.one_vector : k.correlation;
+  }
+
+  // The order of a block's sums: by channel and tap, or in columns of the same tap of several channels.
+  struct Row {
+    std::int64_t channel, tap;
+    bool used;  // not there to fill a tile
+  };
+  std::int64_t rows_of_a_block() const {
+    if (by_dots_) return block_ * taps_;
+    if (tile_.column == 1) return pieces_of(block_ * taps_, tile_.taps) * tile_.taps;
+    const std::int64_t columns = tile_.taps / tile_.column;
+    return pieces_of(block_, tile_.column) * pieces_of(taps_, columns) * tile_.taps;
+  }
+  std::vector<Row> rows_in_order(std::int64_t channels) const {
+    std::vector<Row> rows;
+    if (by_dots_ || tile_.column == 1) {
+      for (std::int64_t c = 0; c < channels; ++c) {
+        for (std::int64_t t = 0; t < taps_; ++t) rows.push_back({c, t, true});
+      }
+      rows.resize(static_cast<std::size_t>(pieces_of(channels * taps_, tile_.taps) * tile_.taps), {0, 0, false});
+      if (by_dots_) rows.resize(static_cast<std::size_t>(channels * taps_));
+      return rows;
+    }
+    const std::int64_t columns = tile_.taps / tile_.column;
+    for (std::int64_t c = 0; c < channels; c += tile_.column) {
+      for (std::int64_t t = 0; t < pieces_of(taps_, columns) * columns; ++t) {
+        for (std::int64_t k = c; k < c + tile_.column; ++k)
+          rows.push_back({k < channels ? k : 0, t < taps_ ? t : 0, k < channels && t < taps_});
+      }
+    }
+    return rows;
+  }
 
   void add_images(std::int64_t chunk, std::int64_t group, std::int64_t block, T* sums) const {
     const WindowSource<T>& source = source_[0];
@@ -104,11 +146,9 @@ class WindowGradient {
         static_cast<std::size_t>(image_size + width_ * band_ * length) * sizeof(T), "conv_weight_gradient");
     T *image = reinterpret_cast<T*>(memory.data()), *gradients = image + image_size;
     std::vector<std::int64_t> offset;
-    for (std::int64_t c = 0; c < channels; ++c) {
-      for (const WindowPlan::Tap& tap : plan_.phases[0].taps) offset.push_back(source.offset(c, tap));
-    }
+    for (const Row& row : rows_in_order(channels))
+      offset.push_back(source.offset(row.channel, plan_.phases[0].taps[static_cast<std::size_t>(row.tap)]));
     const auto rows = static_cast<std::int64_t>(offset.size());
-    offset.resize(static_cast<std::size_t>(rows_), 0);
     std::memset(sums, 0, static_cast<std::size_t>(rows_ * width_) * sizeof(T));
     for (std::int64_t n = chunk * per_chunk_; n < std::min(images_, (chunk + 1) * per_chunk_); ++n) {
       for (std::int64_t top = 0; top < plan_.count[0]; top += band_) {
@@ -124,10 +164,14 @@ class WindowGradient {
           }
           continue;
         }
-        for (std::int64_t k = 0; k < width_; k += tile().channels) {
-          for (std::int64_t t = 0; t < rows; t += tile().taps)
-            tile().run(lines, length, gradients + k * lines * length, image, source.pitch, offset.data() + t,
-                       sums + t * width_ + k, width_);
+        // As many lines at a time as stay in L1 while the taps pass by.
+        const std::int64_t some = std::max<std::int64_t>(1, kLines / (length * tile_.channels));
+        for (std::int64_t k = 0; k < width_; k += tile_.channels) {
+          for (std::int64_t p = 0; p < lines; p += some) {
+            for (std::int64_t t = 0; t < rows; t += tile_.taps)
+              tile_.run(std::min(some, lines - p), length, gradients + (k * lines + p * tile_.channels) * length,
+                        image + p * source.pitch, source.pitch, offset.data() + t, sums + t * width_ + k, width_);
+          }
         }
       }
     }
@@ -136,7 +180,8 @@ class WindowGradient {
   // The band's cotangents: a line of positions an output channel (dots), or panels [position][channel] (tiles).
   void load_gradients(std::int64_t n, std::int64_t group, std::int64_t top, std::int64_t lines, T* to) const {
     const LoadFn load = tile_kernels().load(g_.dtype, kType);
-    const std::int64_t length = plan_.count[1], positions = lines * length, panel = tile().channels;
+    const bool as_it_is = g_.dtype == (kType == RegType::f64 ? DType::f64 : DType::f32) && g_.strides[3] == 1;
+    const std::int64_t length = plan_.count[1], positions = lines * length, panel = tile_.channels;
     std::vector<T> line(static_cast<std::size_t>(by_dots_ ? 0 : panel * length));
     const auto row = [&](std::int64_t k, std::int64_t p) {
       return element_at(g_, n * g_.strides[0] + (group * outputs_ + k) * g_.strides[1] + (top + p) * g_.strides[2]);
@@ -150,6 +195,13 @@ class WindowGradient {
     }
     for (std::int64_t k = 0; k < width_; k += panel) {
       const std::int64_t here = std::min(panel, outputs_ - k);
+      if (as_it_is && here == panel) {  // whole lines, or all of them where they lie together
+        const bool together = g_.strides[2] == length;
+        for (std::int64_t p = 0; p < (together ? 1 : lines); ++p)
+          window_kernels<T>().transpose(panel, together ? positions : length, reinterpret_cast<const T*>(row(k, p)),
+                                        g_.strides[1], to + k * positions + p * length * panel, panel);
+        continue;
+      }
       if (here < panel) std::memset(line.data(), 0, line.size() * sizeof(T));
       for (std::int64_t p = 0; p < lines; ++p) {
         for (std::int64_t m = 0; m < here; ++m)
@@ -166,6 +218,7 @@ class WindowGradient {
   const View &g_, &out_;
   std::int64_t groups_, images_, channels_, outputs_, taps_;  // channels and outputs of a group
   bool by_dots_;
+  const CorrelationTile<T>& tile_;
   std::int64_t width_;  // outputs, rounded up to whole panels
   std::int64_t per_chunk_ = 1, chunks_ = 1, groups_together_ = 1, block_ = 1, blocks_ = 1, rows_ = 0, band_ = 1;
   std::vector<WindowSource<T>> source_;  // one, made when the band is known

@@ -1,6 +1,7 @@
-// The sums of a tile fill the registers: a compiler that moves all loads to the front of the loop has none left.
+// The sums of a tile fill the registers: a compiler that moves all loads to the front of the loop has none left. And
+// what is copied and cleared here is short: a call of memcpy, or vectors that the compiler makes, cost more than it.
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-schedule-insns")
+#pragma GCC optimize("no-schedule-insns", "no-tree-loop-distribute-patterns", "no-tree-vectorize")
 #endif
 #include "cpu/window/kernels.h"
 
@@ -57,8 +58,8 @@ HWY_INLINE void add_products(D d, const T* HWY_RESTRICT weights, const V (&x)[kV
 
 template <class T, int kRows, int kVectors>
 void window_tile(std::int64_t depth, const T* HWY_RESTRICT a, const T* HWY_RESTRICT x,
-                 const std::int64_t* HWY_RESTRICT offset, const std::int64_t* HWY_RESTRICT base, T* HWY_RESTRICT c,
-                 std::int64_t c_stride) {
+                 const std::int64_t* HWY_RESTRICT offset, const std::int64_t* HWY_RESTRICT base,
+                 const T* HWY_RESTRICT start, T* HWY_RESTRICT c, std::int64_t c_stride) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
   using V = hn::Vec<decltype(d)>;
@@ -66,10 +67,18 @@ void window_tile(std::int64_t depth, const T* HWY_RESTRICT a, const T* HWY_RESTR
   const T* at[kVectors];
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v) at[v] = x + base[v];
+  if (start) {
 #pragma GCC unroll 16
-  for (int m = 0; m < kRows; ++m) {
+    for (int m = 0; m < kRows; ++m) {
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) sums[m][v] = hn::LoadU(d, c + m * c_stride + v * kLanes);
+      for (int v = 0; v < kVectors; ++v) sums[m][v] = hn::Set(d, start[m]);
+    }
+  } else {
+#pragma GCC unroll 16
+    for (int m = 0; m < kRows; ++m) {
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) sums[m][v] = hn::LoadU(d, c + m * c_stride + v * kLanes);
+    }
   }
   for (std::int64_t k = 0; k < depth; ++k) {
     const std::int64_t skip = offset[k];
@@ -150,6 +159,137 @@ void correlation_tile(std::int64_t lines, std::int64_t length, const T* HWY_REST
   }
 }
 
+#if HWY_TARGET != HWY_NEON
+// The same for one vector of channels: kTaps columns of kColumn taps. A number that is loaded to all lanes is used
+// once, as the memory operand of its multiplication; one register per row of the columns and one per column make all
+// addresses, because a pointer for each of them would have to be loaded, too.
+template <class T, int kColumn, int kTaps>
+void correlation_columns(std::int64_t lines, std::int64_t length, const T* HWY_RESTRICT g, const T* HWY_RESTRICT x,
+                         std::int64_t pitch, const std::int64_t* HWY_RESTRICT offset, T* HWY_RESTRICT c,
+                         std::int64_t c_stride) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
+  using V = hn::Vec<decltype(d)>;
+  V sums[kTaps][kColumn];
+  const T* at[kColumn];
+#pragma GCC unroll 16
+  for (int m = 0; m < kColumn; ++m) at[m] = x + offset[m];
+#pragma GCC unroll 16
+  for (int k = 0; k < kTaps; ++k) {
+#pragma GCC unroll 16
+    for (int m = 0; m < kColumn; ++m) sums[k][m] = hn::LoadU(d, c + (k * kColumn + m) * c_stride);
+  }
+  static_assert(kTaps == 3);
+  const std::int64_t second = offset[kColumn] - offset[0], third = offset[2 * kColumn] - offset[0];
+  for (std::int64_t p = 0; p < lines; ++p) {
+    for (std::int64_t j = p * pitch; j < p * pitch + length; ++j, g += kLanes) {
+      const V loaded = hn::LoadU(d, g);
+      const std::int64_t index[] = {j, j + second, j + third};
+#pragma GCC unroll 16
+      for (int k = 0; k < kTaps; ++k) {
+#pragma GCC unroll 16
+        for (int m = 0; m < kColumn; ++m) sums[k][m] = hn::MulAdd(loaded, hn::Set(d, at[m][index[k]]), sums[k][m]);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int k = 0; k < kTaps; ++k) {
+#pragma GCC unroll 16
+    for (int m = 0; m < kColumn; ++m) hn::StoreU(sums[k][m], d, c + (k * kColumn + m) * c_stride);
+  }
+}
+#endif
+
+// x[j·step] for j < count, as far as vectors of D go: how many that are.
+template <class D, class T>
+HWY_INLINE std::int64_t copy_vectors(D d, const T* HWY_RESTRICT x, std::int64_t step, std::int64_t count,
+                                     T* HWY_RESTRICT to) {
+  constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
+  std::int64_t j = 0;
+  if (step == 1 && count >= kLanes) {
+    for (; j + kLanes <= count; j += kLanes) hn::StoreU(hn::LoadU(d, x + j), d, to + j);
+    hn::StoreU(hn::LoadU(d, x + count - kLanes), d, to + count - kLanes);  // may overlap the one before
+    return count;
+  }
+  if (step == 2) {
+    for (; j + kLanes < count; j += kLanes) {  // reads one more than it needs
+      hn::Vec<D> even, odd;
+      hn::LoadInterleaved2(d, x + 2 * j, even, odd);
+      hn::StoreU(even, d, to + j);
+    }
+  }
+  return j;
+}
+
+template <class T>
+void pad_rows(std::int64_t rows, const T* HWY_RESTRICT x, std::int64_t row, std::int64_t step, std::int64_t left,
+              std::int64_t count, std::int64_t pitch, T* HWY_RESTRICT to) {
+  for (std::int64_t i = 0; i < rows; ++i, x += row, to += pitch) {
+    for (std::int64_t j = 0; j < left; ++j) to[j] = 0;
+    T* HWY_RESTRICT at = to + left;
+    std::int64_t j = copy_vectors(hn::ScalableTag<T>(), x, step, count, at);
+    if (j < count) j += copy_vectors(hn::CappedTag<T, 8>(), x + j * step, step, count - j, at + j);
+    if (j < count) j += copy_vectors(hn::CappedTag<T, 4>(), x + j * step, step, count - j, at + j);
+    for (; j < count; ++j) at[j] = x[j * step];
+    for (j = left + count; j < pitch; ++j) to[j] = 0;
+  }
+}
+
+#if HWY_TARGET != HWY_SCALAR
+// The blocks of a vector, 16 bytes each, to `step` elements from each other.
+template <class D, class V, class T>
+HWY_INLINE void store_blocks(D d, V v, T* HWY_RESTRICT to, std::int64_t step) {
+  if constexpr (hn::MaxLanes(d) * sizeof(T) > 16) {
+    const hn::Half<D> half;
+    store_blocks(half, hn::LowerHalf(half, v), to, step);
+    store_blocks(half, hn::UpperHalf(half, v),
+                 to + static_cast<std::int64_t>(hn::MaxLanes(half) * sizeof(T) / 16) * step, step);
+  } else {
+    hn::StoreU(v, d, to);
+  }
+}
+
+#endif
+
+// f32 in squares of four by four, one per block of a vector.
+template <class T>
+void transpose(std::int64_t rows, std::int64_t count, const T* HWY_RESTRICT x, std::int64_t stride, T* HWY_RESTRICT to,
+               std::int64_t to_stride) {
+  std::int64_t m = 0;
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (sizeof(T) == 4) {
+    const hn::ScalableTag<T> d;
+    const hn::Repartition<double, decltype(d)> pairs;
+    constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
+    for (; m + 4 <= rows; m += 4) {
+      const T* HWY_RESTRICT from = x + m * stride;
+      std::int64_t j = 0;
+      for (; j + kLanes <= count; j += kLanes) {
+        const auto a = hn::LoadU(d, from + j), b = hn::LoadU(d, from + stride + j);
+        const auto e = hn::LoadU(d, from + 2 * stride + j), f = hn::LoadU(d, from + 3 * stride + j);
+        const auto ab = hn::BitCast(pairs, hn::InterleaveLower(d, a, b));
+        const auto ab_upper = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
+        const auto ef = hn::BitCast(pairs, hn::InterleaveLower(d, e, f));
+        const auto ef_upper = hn::BitCast(pairs, hn::InterleaveUpper(d, e, f));
+        T* HWY_RESTRICT at = to + j * to_stride + m;
+        store_blocks(d, hn::BitCast(d, hn::InterleaveLower(pairs, ab, ef)), at, 4 * to_stride);
+        store_blocks(d, hn::BitCast(d, hn::InterleaveUpper(pairs, ab, ef)), at + to_stride, 4 * to_stride);
+        store_blocks(d, hn::BitCast(d, hn::InterleaveLower(pairs, ab_upper, ef_upper)), at + 2 * to_stride,
+                     4 * to_stride);
+        store_blocks(d, hn::BitCast(d, hn::InterleaveUpper(pairs, ab_upper, ef_upper)), at + 3 * to_stride,
+                     4 * to_stride);
+      }
+      for (; j < count; ++j) {
+        for (std::int64_t k = 0; k < 4; ++k) to[j * to_stride + m + k] = from[k * stride + j];
+      }
+    }
+  }
+#endif
+  for (; m < rows; ++m) {
+    for (std::int64_t j = 0; j < count; ++j) to[j * to_stride + m] = x[m * stride + j];
+  }
+}
+
 template <class T>
 T dot(std::int64_t lines, std::int64_t length, const T* HWY_RESTRICT g, const T* HWY_RESTRICT x, std::int64_t pitch) {
   const hn::ScalableTag<T> d;
@@ -202,23 +342,48 @@ void take_larger(std::int64_t count, const T* HWY_RESTRICT x, std::int64_t strid
   for (; i < count; ++i) take(d1, hn::Set(d1, x[i * stride]), i);
 }
 
+// Tiles of kSome vectors each: the narrowest that will do.
+template <class T, int kRows, int... kSome>
+WindowTile<T> tile_of() {
+  constexpr int kVectors[] = {kSome...};
+  constexpr typename WindowTile<T>::Run kRuns[] = {&window_tile<T, kRows, kSome>...};
+  WindowTile<T> tile{kRows, kVectors[sizeof...(kSome) - 1], {}, true};
+  for (int n = 1; n <= tile.vectors; ++n) {
+    int k = 0;
+    while (kVectors[k] < n) ++k;
+    tile.run[n - 1] = kRuns[k];
+    tile.exact = tile.exact && kVectors[k] == n;
+  }
+  return tile;
+}
+
 template <class T>
 const WindowKernels<T>& table() {
   const hn::ScalableTag<T> d;
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
   constexpr int kTaps = HWY_TARGET == HWY_NEON ? 9 : kManyRegisters ? 12 : 6;
   static const WindowKernels<T> kernels = [] {
-    WindowKernels<T> k{kLanes, {}, {kTaps, 2 * kLanes, &correlation_tile<T, kTaps, 2>}, &dot<T>, &take_larger<T>};
+    WindowKernels<T> k{};
+    k.lanes = kLanes;
+    k.correlation = {kTaps, 2 * kLanes, 1, &correlation_tile<T, kTaps, 2>};
+#if HWY_TARGET != HWY_NEON
+    constexpr int kColumn = kManyRegisters ? 8 : 4;
+    k.one_vector = {3 * kColumn, kLanes, kColumn, &correlation_columns<T, kColumn, 3>};
+#endif
+    k.dot = &dot<T>;
+    k.pad_rows = &pad_rows<T>;
+    k.transpose = &transpose<T>;
+    k.take_larger = &take_larger<T>;
     if constexpr (kManyRegisters) {
-      k.tiles[0] = {8, 3, &window_tile<T, 8, 3>};
-      k.tiles[1] = {4, 6, &window_tile<T, 4, 6>};
-      k.tiles[2] = {2, 12, &window_tile<T, 2, 12>};
+      k.tiles[0] = tile_of<T, 8, 1, 2, 3>();
+      k.tiles[1] = tile_of<T, 4, 3, 6>();
+      k.tiles[2] = tile_of<T, 2, 6, 12>();
     } else {
-      k.tiles[0] = {6, 2, &window_tile<T, 6, 2>};
-      k.tiles[1] = {4, 3, &window_tile<T, 4, 3>};
-      k.tiles[2] = {2, 6, &window_tile<T, 2, 6>};
+      k.tiles[0] = tile_of<T, 6, 1, 2>();
+      k.tiles[1] = tile_of<T, 4, 1, 2, 3>();
+      k.tiles[2] = tile_of<T, 2, 6>();
     }
-    k.tiles[3] = {1, 12, &window_tile<T, 1, 12>};
+    k.tiles[3] = tile_of<T, 1, 6, 12>();
     return k;
   }();
   return kernels;

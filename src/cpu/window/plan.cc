@@ -5,6 +5,7 @@
 
 #include "cpu/library/copy.h"
 #include "cpu/tile/elements.h"
+#include "cpu/window/kernels.h"
 #include "graph/conv_calls.h"
 
 namespace ebb::cpu {
@@ -82,29 +83,72 @@ WindowPlan WindowPlan::of_transposed(const Attrs& attrs, const Shape& window, co
   return plan;
 }
 
+void WindowPlan::separate_columns() {
+  std::vector<std::array<std::int64_t, 2>> separate;
+  for (Phase& phase : phases) {
+    for (Tap& tap : phase.taps) {
+      const auto [row, column] = planes[static_cast<std::size_t>(tap.plane)];
+      const std::array<std::int64_t, 2> plane{row, column + source_step[1] * tap.shift[1]};
+      const auto found = std::find(separate.begin(), separate.end(), plane);
+      tap.plane = static_cast<int>(found - separate.begin());
+      tap.shift[1] = 0;
+      if (found == separate.end()) separate.push_back(plane);
+    }
+  }
+  planes = std::move(separate);
+  finish();
+}
+
+template <class T>
+WindowSource<T>::WindowSource(const WindowPlan& plan, const View& source, std::int64_t band)
+    : plan(plan), source(source), rows(band + plan.span[0]), pitch(plan.count[1] + plan.span[1]) {
+  for (const auto& plane : plan.planes) {
+    const std::int64_t step = plan.source_step[1], shift = plan.first_shift[1];
+    Columns& c = columns.emplace_back();
+    c.left = std::clamp<std::int64_t>(ceil_div(-plane[1], step) - shift, 0, pitch);
+    c.right = std::clamp<std::int64_t>(ceil_div(source.shape[3] - plane[1], step) - shift, c.left, pitch);
+    c.first = plane[1] + step * (c.left + shift);
+  }
+}
+
 template <class T>
 void WindowSource<T>::fill(std::int64_t n, std::int64_t first, std::int64_t channels, std::int64_t top, T* to) const {
-  const std::int64_t height = source.shape[2], width = source.shape[3];
   const LoadFn load = tile_kernels().load(source.dtype, std::is_same_v<T, double> ? RegType::f64 : RegType::f32);
-  for (std::int64_t c = 0; c < channels; ++c) {
-    for (const auto& plane : plan.planes) {
-      // Columns [left, right) of a row exist in the source.
-      const std::int64_t step = plan.source_step[1], shift = plan.first_shift[1];
-      const std::int64_t left = std::clamp<std::int64_t>(ceil_div(-plane[1], step) - shift, 0, pitch);
-      const std::int64_t right = std::clamp<std::int64_t>(ceil_div(width - plane[1], step) - shift, left, pitch);
-      for (std::int64_t i = 0; i < rows; ++i, to += pitch) {
-        const std::int64_t h = plane[0] + plan.source_step[0] * (top + i + plan.first_shift[0]);
-        if (h < 0 || h >= height || left == right) {
-          std::memset(to, 0, static_cast<std::size_t>(pitch) * sizeof(T));
-          continue;
+  const bool as_it_is = source.dtype == (std::is_same_v<T, double> ? DType::f64 : DType::f32);
+  const auto pad_rows = window_kernels<T>().pad_rows;
+  const std::int64_t row_step = plan.source_step[0], above = top + plan.first_shift[0];
+  const std::int64_t step = plan.source_step[1] * source.strides[3], row_stride = row_step * source.strides[2];
+  const auto zero_rows = [&](std::int64_t many) {
+    std::memset(to, 0, static_cast<std::size_t>(many * pitch) * sizeof(T));
+    to += many * pitch;
+  };
+  std::vector<std::array<std::int64_t, 2>> exist;  // of each plane, the rows that do
+  for (std::size_t p = 0; p < plan.planes.size(); ++p) {
+    const std::int64_t start = plan.planes[p][0];
+    const std::int64_t from = std::clamp<std::int64_t>(ceil_div(-start, row_step) - above, 0, rows);
+    const std::int64_t end = std::clamp<std::int64_t>(ceil_div(source.shape[2] - start, row_step) - above, from, rows);
+    exist.push_back({from, columns[p].left == columns[p].right ? from : end});
+  }
+  for (std::int64_t c = first; c < first + channels; ++c) {
+    for (std::size_t p = 0; p < plan.planes.size(); ++p) {
+      const auto [left, right, column] = columns[p];
+      const auto [begin, end] = exist[p];
+      zero_rows(begin);
+      std::int64_t at = n * source.strides[0] + c * source.strides[1] +
+                        (plan.planes[p][0] + row_step * (above + begin)) * source.strides[2] +
+                        column * source.strides[3];
+      if (as_it_is && begin < end) {
+        pad_rows(end - begin, reinterpret_cast<const T*>(element_at(source, at)), row_stride, step, left, right - left,
+                 pitch, to);
+        to += (end - begin) * pitch;
+      } else {
+        for (std::int64_t i = begin; i < end; ++i, to += pitch, at += row_stride) {
+          for (std::int64_t j = 0; j < left; ++j) to[j] = 0;
+          load(to + left, element_at(source, at), step, static_cast<std::size_t>(right - left));
+          for (std::int64_t j = right; j < pitch; ++j) to[j] = 0;
         }
-        const std::int64_t w = plane[1] + step * (left + shift);
-        const std::int64_t at =
-            n * source.strides[0] + (first + c) * source.strides[1] + h * source.strides[2] + w * source.strides[3];
-        for (std::int64_t j = 0; j < left; ++j) to[j] = 0;
-        load(to + left, element_at(source, at), step * source.strides[3], static_cast<std::size_t>(right - left));
-        for (std::int64_t j = right; j < pitch; ++j) to[j] = 0;
       }
+      zero_rows(rows - end);
     }
   }
   std::memset(to, 0, static_cast<std::size_t>(kSlack) * sizeof(T));

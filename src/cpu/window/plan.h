@@ -21,7 +21,8 @@ struct WindowPlan {
     std::vector<Tap> taps;
   };
   std::array<std::int64_t, 2> source_step{1, 1}, output_step{1, 1};
-  std::vector<std::array<std::int64_t, 2>> planes;  // phases of the source that are used
+  std::vector<std::array<std::int64_t, 2>>
+      planes;  // phases of the source that are used: its rows and columns from here
   std::vector<Phase> phases;
   std::array<std::int64_t, 2> first_shift{0, 0}, span{0, 0};  // shifts lie in [first, first + span]
   std::array<std::int64_t, 2> count{0, 0};                    // the largest of the phases' counts
@@ -29,6 +30,10 @@ struct WindowPlan {
   // window: R, S; outputs: P, Q of the convolution, or H, W of the transposed one.
   static WindowPlan of_convolution(const Attrs& attrs, const Shape& window, const Shape& output);
   static WindowPlan of_transposed(const Attrs& attrs, const Shape& window, const Shape& output);
+
+  // A plane for every column that taps begin at: the positions of outputs then lie one after the other in the source,
+  // from row to row as well.
+  void separate_columns();
 
  private:
   void finish();
@@ -43,8 +48,12 @@ struct WindowSource {
   std::int64_t rows, pitch;
   static constexpr std::int64_t kSlack = 64;  // elements that the last vectors may read too much
 
-  WindowSource(const WindowPlan& plan, const View& source, std::int64_t band)
-      : plan(plan), source(source), rows(band + plan.span[0]), pitch(plan.count[1] + plan.span[1]) {}
+  struct Columns {
+    std::int64_t left, right, first;  // [left, right) of a row exist in the source, from column `first` on
+  };
+  std::vector<Columns> columns;  // of each plane
+
+  WindowSource(const WindowPlan& plan, const View& source, std::int64_t band);
   std::int64_t plane_size() const { return rows * pitch; }
   std::int64_t channel_size() const { return static_cast<std::int64_t>(plan.planes.size()) * plane_size(); }
   std::int64_t offset(std::int64_t channel, const WindowPlan::Tap& tap) const {
