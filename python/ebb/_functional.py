@@ -33,9 +33,9 @@ __all__ = [
 ]
 
 
-def softmin(input, dim=-1, dtype=None):
+def softmin(input, dim=None, _stacklevel=3, dtype=None):
     """softmax(−x)."""
-    return _core.softmax(-(input if dtype is None else _core.cast(input, dtype)), dim)
+    return _core.softmax(-(input if dtype is None else _core.cast(input, dtype)), -1 if dim is None else dim)
 
 
 def channel_shuffle(input, groups):

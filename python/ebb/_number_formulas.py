@@ -192,14 +192,16 @@ def count_nonzero(input, dim=None):
 
 
 @method
-def nansum(input, dim=None, keepdim=False):
+def nansum(input, dim=None, keepdim=False, *, dtype=None):
     """The sum of the elements that are not NaN."""
+    input = input if dtype is None else _core.cast(input, dtype)
     return _core.sum(_core.where(_core.isnan(input), _core.zeros((), input.dtype), input), dim, keepdim)
 
 
 @method
-def nanmean(input, dim=None, keepdim=False):
+def nanmean(input, dim=None, keepdim=False, *, dtype=None):
     """The mean of the elements that are not NaN."""
+    input = input if dtype is None else _core.cast(input, dtype)
     there = _core.cast(_core.logical_not(_core.isnan(input)), input.dtype)
     return nansum(input, dim, keepdim) / _core.sum(there, dim, keepdim)
 

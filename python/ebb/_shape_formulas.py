@@ -96,9 +96,10 @@ def clone(input):
 
 
 @method
-def tile(input, *dims):
+def tile(input, *times, dims=None):
     """The tensor repeated dims[k] times along axis k, counted from the last."""
-    times = tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims
+    times = times if dims is None else tuple(dims)
+    times = tuple(times[0]) if len(times) == 1 and not isinstance(times[0], int) else times
     return input.repeat((1,) * (input.ndim - len(times)) + tuple(times))
 
 

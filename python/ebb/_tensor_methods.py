@@ -105,6 +105,11 @@ def _unfold(self, dimension, size, step):
     return windows.reshape((*self.shape[:axis], count, size, *self.shape[axis + 1 :])).movedim(axis + 1, -1)
 
 
+def _polygamma(self, n):
+    """The n-th derivative of digamma."""
+    return _core.polygamma(n, self)
+
+
 def _element_size(self):
     """The bytes of one element."""
     return self.dtype.itemsize
@@ -118,7 +123,7 @@ def install(namespace):
     for name, f in METHODS.items():
         if not hasattr(_core.Tensor, name):
             _put(name, f)
-    for name in ("allclose", "isclose", "det", "logdet", "slogdet", "inverse", "cholesky", "qr", "svd"):
+    for name in "allclose isclose det logdet slogdet inverse cholesky qr svd bernoulli prelu".split():
         if not hasattr(_core.Tensor, name):
             _put(name, namespace[name])
     for name in ("zeros", "ones", "full", "tensor", "empty"):
@@ -129,6 +134,7 @@ def install(namespace):
     _put("where", _where)
     _put("sum_to_size", _sum_to_size)
     _put("unfold", _unfold)
+    _put("polygamma", _polygamma)
     _put("element_size", _element_size)
     _put("nelement", _core.Tensor.numel)
     _put("size", property(_size, doc=_size.__doc__))

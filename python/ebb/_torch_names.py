@@ -60,6 +60,7 @@ OF_ONE_FUNCTION = {
     "one_hot": {"tensor": "index"},
     "scatter": {"value": "src"},
     "outer": {"vec2": "other"},
+    "searchsorted": {"input": "values"},
     "unique": {"dim": "axis"},  # of _torch_options
     "dot": {"tensor": "other"},
     "embedding": {"input": None},  # the index there; told apart below
@@ -182,7 +183,8 @@ def _wrapped(function, name, is_method):
 def _needs_it(function, name, is_method):
     if name.startswith("_") or name.endswith("_backward") or type(function).__name__ not in ("nb_func", "nb_method"):
         return False
-    return name in SPECIAL or len(parameters(function)) > (0 if is_method else 1)
+    own = parameters(function)
+    return name in SPECIAL or len(own) > (0 if is_method else 1) or own == ["x"]  # whose one argument is input there
 
 
 def install(namespace):

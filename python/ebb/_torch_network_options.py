@@ -14,7 +14,10 @@ def _threshold_is_not_needed(call):
     return softplus
 
 
-@special("relu", "relu6", "selu", "silu", "mish", "hardswish", "hardsigmoid", "leaky_relu", "elu", "celu", "dropout")
+@special(
+    *("relu", "relu6", "selu", "silu", "mish", "hardswish", "hardsigmoid", "leaky_relu", "elu", "celu", "hardtanh"),
+    *("threshold", "dropout", "dropout2d"),
+)
 def _inplace(call):
     """F.relu(x, True): the flag that follows a function's own arguments there."""
     count = 1 + len(parameters(call)) if type(call).__name__ == "nb_method" else len(parameters(call))

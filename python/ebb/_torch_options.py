@@ -186,6 +186,14 @@ def _matrix_norms(call):
     return norm
 
 
+@special("isclose", "allclose")
+def _tolerances(call):
+    def close(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
+        return call(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
+
+    return close
+
+
 @special("cdist")
 def _one_way(call):
     def cdist(a, b, p=2.0, compute_mode=None):

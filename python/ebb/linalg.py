@@ -1,8 +1,10 @@
 """Linear algebra under the names of torch.linalg and of the array API's extension linalg."""
 
+import functools
+import inspect
 from collections import namedtuple
 
-from . import _core
+from . import _core, _torch_names
 
 EighResult = namedtuple("EighResult", ["eigenvalues", "eigenvectors"])
 QRResult = namedtuple("QRResult", ["Q", "R"])
@@ -183,15 +185,15 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, keepdims=False, dt
     return found.reshape([1 if d in (rows, columns) else n for d, n in enumerate(A.shape)]) if keep else found
 
 
-def norm(x, ord=None, dim=None, keepdim=False, *, dtype=None):
+def norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
     """The norm of vectors (one axis) or matrices (two axes); without ord and dim, of all elements."""
     if dim is None and ord is None:
-        return vector_norm(x.flatten(), 2, None, dtype=dtype).reshape([1] * x.ndim if keepdim else [])
+        return vector_norm(A.flatten(), 2, None, dtype=dtype).reshape([1] * A.ndim if keepdim else [])
     if dim is None:
-        dim = -1 if x.ndim == 1 else (-2, -1)
+        dim = -1 if A.ndim == 1 else (-2, -1)
     if isinstance(dim, int) or len(dim) == 1:
-        return vector_norm(x, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
-    return matrix_norm(x, "fro" if ord is None else ord, dim, keepdim, dtype=dtype)
+        return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
+    return matrix_norm(A, "fro" if ord is None else ord, dim, keepdim, dtype=dtype)
 
 
 def matrix_power(A, n):
@@ -235,3 +237,14 @@ def multi_dot(tensors):
     for t in tensors[1:]:
         product = _core.matmul(product, t)
     return product
+
+
+def _with_torchs_names(f):
+    """The function with input= for its first argument, as PyTorch has it too."""
+    own = list(inspect.signature(f).parameters)
+    return functools.update_wrapper(_torch_names.translated(f, f, f.__name__, own), f)
+
+
+for _name, _function in list(globals().items()):
+    if inspect.isfunction(_function) and not _name.startswith("_"):
+        globals()[_name] = _with_torchs_names(_function)

@@ -16,6 +16,7 @@ from torch.testing._internal.common_modules import module_db
 
 import ebb
 import ebb.torch
+import signatures
 from compare import difference, ebb_derivatives, torch_derivatives
 
 MOST = 60  # samples of an operation: some have a thousand that differ in numbers alone
@@ -278,10 +279,54 @@ def compare_arguments(name, cls, made, failed):
             failed.append(f"nn.{name}{signature}: {str(e).splitlines()[0]}")
 
 
+def unfixed(tree):
+    """A call of signatures.py with plain tensors."""
+    if isinstance(tree, signatures.Fixed):
+        return tree.tensor
+    if isinstance(tree, dict):
+        return {key: unfixed(value) for key, value in tree.items()}
+    return type(tree)(map(unfixed, tree)) if isinstance(tree, (tuple, list)) else tree
+
+
+def compare_signatures(failed):
+    """The calls of signatures.py once more, with all of PyTorch's arguments written out, by position and by keyword."""
+    known, calls = torch.overrides.get_testing_overrides(), 0
+    for name, args, kwargs in signatures.CALLS:
+        theirs = signatures.theirs(name)
+        args, kwargs = unfixed(args), unfixed(kwargs)
+        try:
+            signature = inspect.signature(known.get(theirs, theirs) if inspect.isbuiltin(theirs) else theirs)
+            bound = signature.bind(*args, **kwargs)
+        except (ValueError, TypeError):  # of several overloads, one is known
+            continue
+        bound.apply_defaults()
+        given = {key: value for key, value in bound.arguments.items() if key != "out"}
+        named = [key for key, p in signature.parameters.items() if p.kind == p.KEYWORD_ONLY and key in given]
+        positional = [value for key, value in given.items() if key not in named]
+        ours = getattr(ebb.linalg if name.startswith("linalg.") else ebb, name.rpartition(".")[2])
+        expected = theirs(*args, **kwargs)
+        for way in ((positional, {key: given[key] for key in named}), ((), given)):
+            try:
+                theirs(*way[0], **way[1])
+            except Exception:  # noqa: BLE001: PyTorch's overrides say it otherwise than PyTorch
+                continue
+            calls += 1
+            try:
+                same(ours(*converted(way[0]), **converted(way[1])), expected)
+            except Exception as e:  # noqa: BLE001
+                if name not in WRONG_THERE:
+                    failed.append(f"{name}{signature}: {str(e).splitlines()[0]}")
+    print(f"{calls} calls with all of PyTorch's arguments.")
+
+
+WRONG_THERE = {"topk", "norm"}  # torch.overrides calls largest descending, and puts out before dtype
+
+
 def main():
     reasons, failed = collections.Counter(), []
     compare_operations(reasons, failed)
     compare_modules(reasons, failed)
+    compare_signatures(failed)
     print(f"\nDifferent, and why ({sum(reasons.values())} samples):")
     for text, times in sorted(reasons.items()):
         print(f"  {times:5}  {text}")

@@ -156,7 +156,8 @@ TEST(ChannelNormLayers, LearnAWeightAlone) {
     EXPECT_TRUE(all(without(x) == with(x)).template item<bool>());  // whose bias begins with zeros
   };
   check(BatchNorm(4, {.bias = false, .dtype = f64}), BatchNorm(4, {.dtype = f64}));
-  check(InstanceNorm(4, {.affine = true, .bias = false, .dtype = f64}), InstanceNorm(4, {.affine = true, .dtype = f64}));
+  check(InstanceNorm(4, {.affine = true, .bias = false, .dtype = f64}),
+        InstanceNorm(4, {.affine = true, .dtype = f64}));
   check(GroupNorm(2, 4, {.bias = false, .dtype = f64}), GroupNorm(2, 4, {.dtype = f64}));
 }
 
