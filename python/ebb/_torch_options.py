@@ -292,12 +292,12 @@ def _rows(call):
 
 @special("searchsorted", by_keyword=True)
 def _side(call):
-    def searchsorted(sequence, values, *, right=False, side=None, out_int32=False, sorter=None):
+    def searchsorted(sorted_sequence, values, *, right=False, side=None, out_int32=False, sorter=None):
         if side not in (None, "left", "right"):
             raise ValueError(f"searchsorted: side is 'left' or 'right', got {side!r}")
         if sorter is not None:
-            sequence = _core.gather(sequence, -1, sorter)
-        found = call(sequence, values, right=right or side == "right")
+            sorted_sequence = _core.gather(sorted_sequence, -1, sorter)
+        found = call(sorted_sequence, values, right=right or side == "right")
         return _core.cast(found, _core.i32) if out_int32 else found
 
     return searchsorted

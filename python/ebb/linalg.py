@@ -147,7 +147,7 @@ def lstsq(A, B, rcond=None, *, driver=None):
     return LstsqResult(solution, left.sum(-2 if B.ndim == A.ndim else -1), matrix_rank(A, rtol=rcond), svdvals(A))
 
 
-def vector_norm(x, /, ord=2, dim=None, keepdim=False, *, axis=None, keepdims=False, dtype=None):
+def vector_norm(x, ord=2, dim=None, keepdim=False, *, axis=None, keepdims=False, dtype=None):
     """(Σ |x|^ord)^(1/ord) over the axes, or over everything."""
     x = x if dtype is None else x.cast(dtype)
     return _core.norm(x, float(ord), dim if axis is None else axis, keepdim or keepdims)
@@ -221,12 +221,12 @@ def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
     return _core.diagonal(A, offset, dim1, dim2)
 
 
-def trace(x, /, *, offset=0, dtype=None):
+def trace(x, *, offset=0, dtype=None):
     """The sum of the diagonal of the last two axes."""
     return (x if dtype is None else x.cast(dtype)).diagonal(offset, -2, -1).sum(-1)
 
 
-def matrix_transpose(x, /):
+def matrix_transpose(x):
     """The last two axes exchanged."""
     return x.mT
 
