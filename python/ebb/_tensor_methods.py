@@ -27,7 +27,7 @@ def registrars(names):
 
 
 def _cast_to(name, dtype):
-    def cast(self):
+    def cast(self, memory_format=None):
         return self.cast(dtype)
 
     cast.__name__ = name

@@ -184,7 +184,7 @@ def _needs_it(function, name, is_method):
     if name.startswith("_") or name.endswith("_backward") or type(function).__name__ not in ("nb_func", "nb_method"):
         return False
     own = parameters(function)
-    return name in SPECIAL or len(own) > (0 if is_method else 1) or own == ["x"]  # whose one argument is input there
+    return name in SPECIAL or len(own) > (0 if is_method else 1) or own in (["x"], ["a"])  # whose one argument is input there
 
 
 def install(namespace):

@@ -186,6 +186,16 @@ def _matrix_norms(call):
     return norm
 
 
+@special("to")
+def _where_and_what(call):
+    """x.to(device, dtype, non_blocking, copy): the last two say how."""
+
+    def to(x, *args, copy=False, **kwargs):
+        return call(x, *(a for a in args if not isinstance(a, bool)), **kwargs)
+
+    return to
+
+
 @special("isclose", "allclose")
 def _tolerances(call):
     def close(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):

@@ -172,6 +172,14 @@ def compare_gradients(theirs, ours, sample, expected):
             raise AssertionError(f"the gradients of shape {tuple(a.shape)} differ by {worst:.1e}")
 
 
+def compare_method(op, sample):
+    """x.name(...), where PyTorch's tensors have that method."""
+    if op.method_variant is None or "." in op.name or not isinstance(sample.input, torch.Tensor):
+        return
+    expected = op.method_variant(sample.input, *sample.args, **sample.kwargs)
+    same(getattr(converted(sample.input), op.name)(*converted(sample.args), **converted(sample.kwargs)), expected)
+
+
 def our_function(name, variant):
     holder, _, plain = name.rpartition(".")
     if holder not in ("", "linalg", "special", "nn.functional") or plain.startswith("_"):
@@ -204,6 +212,7 @@ def compare_operations(reasons, failed):
             count += 1
             try:
                 same(ours(converted(sample.input), *converted(sample.args), **converted(sample.kwargs)), expected)
+                compare_method(op, sample)
                 if op.supports_autograd and dtype == torch.float64 and op.name not in EXPLAINED:
                     compare_gradients(op.op, ours, sample, expected)
             except Exception as e:  # noqa: BLE001: whatever it is, the sample differs

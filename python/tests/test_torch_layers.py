@@ -187,3 +187,12 @@ def test_functions_written_in_python_take_torchs_keywords():
     assert [part.shape for part in ebb.hsplit(ebb.zeros((2, 4)), 2)] == [(2, 2), (2, 2)]
     with pytest.raises(TypeError, match="there is no out="):
         ebb.fmax(ebb.ones(2), ebb.ones(2), out=ebb.ones(2))
+
+
+def test_matrices_have_methods():
+    x = 2 * ebb.eye(2, dtype="f64")
+    assert x.det().item() == 4 and same(x.inverse(), x / 4) and same(x.cholesky() ** 2, x)
+    assert same(x.logdet(), x.slogdet()[1]) and same(x.svd()[1], ebb.full((2,), 2.0, dtype="f64"))
+    assert same(ebb.matmul(*x.qr()), x)
+    assert x.to("cpu", ebb.float32, True, True).dtype == ebb.float32 and x.to(ebb.float32, False).dtype == ebb.float32
+    assert ebb.sigmoid(input=x).shape == x.shape and ebb.det(input=x).item() == 4
