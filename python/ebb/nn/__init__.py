@@ -15,14 +15,11 @@ are gone into. Names are joined by dots, "first.weight", as in PyTorch.
 """
 
 import copy
-import math
-import sys
 
-from .. import _core, _elsewhere, _torch_names
-from .. import losses as _losses
+from .. import _core, _elsewhere
 from .._core import _init as init
 from .._core import _nn
-from . import _attention, _convolutions, _further
+from . import _attention, _convolutions, _function_layers, _further, _loss_layers
 from .._core._nn import (  # noqa: F401
     BatchNorm,
     Dropout,
@@ -478,161 +475,7 @@ class ModuleDict(dict):
 ParameterList, ParameterDict = ModuleList, ModuleDict
 
 
-# Arguments of torch.nn's layers that change nothing here, and former names of others.
-_WITHOUT_EFFECT, _FORMERLY = ("inplace",), {"min_value": "min_val", "max_value": "max_val"}
-
-
-def _stateless(name, function, *parameters, **defaults):
-    """A layer that only remembers the arguments of a function, in the order of torch.nn's layer."""
-    names = list(parameters) + list(defaults)
-    spelled = _torch_names.renames(function.__name__, ["x", *names], False)  # dim, start_dim: PyTorch's names
-
-    def __init__(self, *args, **kwargs):
-        if len(args) > len(names):
-            raise TypeError(f"{name}: takes {len(names)} arguments, got {len(args)}")
-        kwargs = {spelled.get(key, key): value for key, value in kwargs.items()}
-        values = dict(defaults, **dict(zip(names, args)), **kwargs)
-        unknown, missing = set(values) - set(names), set(parameters) - set(values)
-        if unknown or missing:
-            raise TypeError(
-                f"{name}: takes {', '.join(names) or 'nothing'}; unknown {sorted(unknown)}, missing {sorted(missing)}"
-            )
-        for old, new in _FORMERLY.items():
-            value = values.pop(old, None)
-            values.update({} if value is None else {new: value})
-        self.options = {key: value for key, value in values.items() if key not in _WITHOUT_EFFECT}
-
-    def forward(self, input):
-        """The function of the input."""
-        # The package's function, which knows PyTorch's options; it is in place when layers are called.
-        called = getattr(sys.modules[__package__.partition(".")[0]], function.__name__)
-        return called(input, **self.options)
-
-    def extra_repr(self):
-        """The arguments, for repr()."""
-        return ", ".join(f"{key}={value!r}" for key, value in self.options.items() if key not in _QUIET or value)
-
-    doc = f"The function {function.__name__} as a layer."
-    members = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__doc__": doc, "__module__": __name__}
-    return type(name, (Module,), members)
-
-
-_QUIET = ("return_indices", "divisor_override")  # repr() shows them where they are given
-
-Relu = ReLU = _stateless("ReLU", _core.relu, inplace=False)
-Relu6 = ReLU6 = _stateless("ReLU6", _core.relu6, inplace=False)
-LeakyRelu = LeakyReLU = _stateless("LeakyReLU", _core.leaky_relu, negative_slope=0.01, inplace=False)
-Elu = ELU = _stateless("ELU", _core.elu, alpha=1.0, inplace=False)
-Selu = SELU = _stateless("SELU", _core.selu, inplace=False)
-Celu = CELU = _stateless("CELU", _core.celu, alpha=1.0, inplace=False)
-Gelu = GELU = _stateless("GELU", _core.gelu, approximate="none")
-Silu = SiLU = _stateless("SiLU", _core.silu, inplace=False)
-Mish = _stateless("Mish", _core.mish, inplace=False)
-Sigmoid = _stateless("Sigmoid", _core.sigmoid)
-LogSigmoid = _stateless("LogSigmoid", _core.log_sigmoid)
-Tanh = _stateless("Tanh", _core.tanh)
-Softplus = _stateless("Softplus", _core.softplus, beta=1.0, threshold=20.0)
-Softsign = _stateless("Softsign", _core.softsign)
-Hardtanh = _stateless("Hardtanh", _core.hardtanh, min_val=-1.0, max_val=1.0, inplace=False, min_value=None, max_value=None)
-Hardsigmoid = _stateless("Hardsigmoid", _core.hardsigmoid, inplace=False)
-Hardswish = _stateless("Hardswish", _core.hardswish, inplace=False)
-Hardshrink = _stateless("Hardshrink", _core.hardshrink, lambd=0.5)
-Softshrink = _stateless("Softshrink", _core.softshrink, lambd=0.5)
-Tanhshrink = _stateless("Tanhshrink", _core.tanhshrink)
-Threshold = _stateless("Threshold", _core.threshold, "threshold", "value", inplace=False)
-Softmax = _stateless("Softmax", _core.softmax, axis=-1)
-LogSoftmax = _stateless("LogSoftmax", _core.log_softmax, axis=-1)
-Glu = GLU = _stateless("GLU", _core.glu, axis=-1)
-Swiglu = _stateless("Swiglu", _core.swiglu, axis=-1)
-Geglu = _stateless("Geglu", _core.geglu, axis=-1)
-Reglu = _stateless("Reglu", _core.reglu, axis=-1)
-Flatten = _stateless("Flatten", _core.flatten, first=1, last=-1)
-GlobalAvgPool = _stateless("GlobalAvgPool", _core.global_avg_pool)
-GlobalMaxPool = _stateless("GlobalMaxPool", _core.global_max_pool)
-_pool, _average = dict(stride=None, padding=0), dict(ceil_mode=False, count_include_pad=True)
-for _axes in (1, 2, 3):
-    for _name, _options in (
-        ("MaxPool", {**_pool, "dilation": 1, "return_indices": False, "ceil_mode": False}),
-        ("AvgPool", {**_pool, **_average, **({} if _axes == 1 else {"divisor_override": None})}),
-    ):
-        _function = getattr(_core, f"{_name[:3].lower()}_pool{_axes}d")
-        globals()[f"{_name}{_axes}d"] = _stateless(f"{_name}{_axes}d", _function, "kernel_size", **_options)
-    for _name, _options in (("Avg", {}), ("Max", {"return_indices": False})):
-        _function = getattr(_core, f"adaptive_{_name.lower()}_pool{_axes}d")
-        _name = f"Adaptive{_name}Pool{_axes}d"
-        globals()[_name] = _stateless(_name, _function, "output_size", **_options)
-
-
-class _Loss(Module):
-    """A loss that remembers its options, with the arguments of the class of the same name in torch.nn."""
-
-    def __init__(self, *args, **options):
-        entry = self.entry
-        optional = [name for name, _, is_optional in entry["inputs"] if is_optional]
-        order = _losses.TORCH_ORDER.get(entry["name"], optional)
-        if len(args) > len(order):
-            raise TypeError(f"{type(self).__name__}: takes {', '.join(order) or 'nothing'} by position")
-        given = {**dict(zip(order, args)), **options}
-        known = {*optional, *order, *(name for name, *_ in entry["options"]), "distance_function"}
-        unknown = set(given) - known
-        if unknown:
-            raise TypeError(f"{type(self).__name__}: there is no option {sorted(unknown)}; there are {sorted(known)}")
-        self.options = {key: value for key, value in given.items() if not isinstance(value, _core.Tensor)}
-        for key in set(given) - set(self.options):  # class weights are kept, not trained
-            setattr(self, key, Buffer(given[key]))
-
-    def forward(self, *inputs, **named):
-        """The loss of these inputs."""
-        kept = {key: value.value for key, value in vars(self).items() if isinstance(value, Buffer)}
-        return type(self).function(*inputs, **named, **self.options, **kept)
-
-    def extra_repr(self):
-        """The options, for repr()."""
-        return ", ".join(f"{key}={value!r}" for key, value in self.options.items())
-
-
-for _entry in _losses.registry:
-    _name, _function = _losses.class_name(_entry["name"]), getattr(_losses, _entry["name"])
-    _members = {"entry": _entry, "function": staticmethod(_function), "__doc__": _function.__doc__, "__module__": __name__}
-    globals()[_name] = type(_name, (_Loss,), _members)
-
-
-class LinearCrossEntropyLoss(Module):
-    """torch.nn.LinearCrossEntropyLoss: a linear layer and the cross-entropy of its logits, which are never all in memory.
-
-    out_features are further axes of the head: its weight is [num_classes, *out_features, in_features].
-    """
-
-    def __init__(
-        self,
-        in_features,
-        num_classes,
-        *,
-        out_features=(),
-        bias=False,
-        device=None,
-        dtype=None,
-        reduction="mean",
-        weight=None,
-        ignore_index=None,
-        label_smoothing=0.0,
-        options=None,
-    ):
-        self.out_features, self.num_classes = tuple(out_features), num_classes
-        self.linear = Linear(in_features, math.prod(self.out_features, start=num_classes), bias, device, dtype)
-        self.weight = None if weight is None else Buffer(weight)
-        self.options = dict(reduction=reduction, ignore_index=ignore_index, label_smoothing=label_smoothing, options=options)
-
-    def forward(self, input, target):
-        """The loss."""
-        outputs = (self.num_classes, *self.out_features)
-        members = self.linear.state_dict()
-        bias = members["bias"].reshape(outputs) if "bias" in members else None
-        head = members["weight"].reshape((*outputs, -1))
-        weight = None if self.weight is None else self.weight.value
-        return _losses.linear_cross_entropy(input, head, target, linear_bias=bias, weight=weight, **self.options)
-
-
-_further.add_layers(globals())
+for _add in (_function_layers.add_layers, _loss_layers.add_layers, _further.add_layers):
+    _add(globals())
 _elsewhere.explain(Module, _elsewhere.MODULE)
 init.__getattr__ = _elsewhere.of_init

@@ -3,11 +3,12 @@
 import math
 
 from .. import _core, _functional
+from ._function_layers import package, stateless
 
 
 def add_layers(namespace):
     """Puts the classes into ebb.nn's namespace; nn/__init__.py, which has Module, calls this."""
-    Module, Parameter, stateless = namespace["Module"], namespace["Parameter"], namespace["_stateless"]
+    Module, Parameter = namespace["Module"], namespace["Parameter"]
     own = []
 
     def layer(cls):
@@ -16,7 +17,7 @@ def add_layers(namespace):
         return cls
 
     def of_function(name, function, *parameters, **defaults):
-        own.append(stateless(name, function, *parameters, **defaults))
+        own.append(stateless(Module, name, function, *parameters, **defaults))
 
     # ---- functions of one tensor
     for axes in (1, 2, 3):
@@ -107,9 +108,7 @@ def add_layers(namespace):
 
         def forward(self, input):
             """The padded input."""
-            from .. import pad  # PyTorch's, which knows circular
-
-            return pad(input, self.padding, mode, self.value)
+            return package().pad(input, self.padding, mode, self.value)
 
         def extra_repr(self):
             """The arguments, for repr()."""
