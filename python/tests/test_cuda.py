@@ -171,6 +171,20 @@ class HostCopy:
         return (1, 0)
 
 
+def test_layers_are_made_where_they_are_told():
+    nn = ebb.nn
+    for layer in (
+        nn.Linear(3, 2, device="cuda"),
+        nn.BatchNorm2d(3, device="cuda:0"),
+        nn.Conv2d(1, 2, 3, device=ebb.device("cuda")),
+        nn.LSTM(3, 4, device="cuda"),
+        nn.MultiheadAttention(4, 2, device="cuda"),
+        nn.GRUCell(3, 4, device="cuda"),
+    ):
+        assert all(tensor.is_cuda for tensor in layer.state_dict().values())
+    assert all(tensor.requires_grad for tensor in nn.Linear(3, 2, device="cuda").parameters())
+
+
 def test_the_memory_of_a_capsule_is_kept_and_given_back():
     ebb.cuda.synchronize()
     live = ebb.cuda.memory_allocated()
