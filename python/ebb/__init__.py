@@ -13,8 +13,10 @@ from ._transforms import custom_gradient, grad, value_and_grad
 from ._functional import *  # noqa: F403
 from . import losses
 from .losses import *  # noqa: F403: losses are functions of the library like any other
-from . import _formulas, _numpy, array_api, cuda, data, distributed, gradcheck, io, linalg, nn, optim
-from ._formulas import *  # noqa: F403
+from . import _number_formulas, _numpy, _shape_formulas, _tensor_methods
+from . import array_api, cuda, data, distributed, gradcheck, io, linalg, nn, optim
+from ._number_formulas import *  # noqa: F403
+from ._shape_formulas import *  # noqa: F403
 from ._elsewhere import of_package as __getattr__
 
 
@@ -37,7 +39,7 @@ _core.Tensor.__array_namespace__ = _array_namespace
 _core.Tensor.to_device = _to_device
 _core.Tensor.__array_ufunc__ = _numpy.array_ufunc
 _torch_names.install(globals())
-_formulas.install(globals())
+_tensor_methods.install(globals())
 _elsewhere.explain(_core.Tensor, _elsewhere.TENSOR)
 _einops.register()
 from .nn import functional as _functional_names  # noqa: E402, F401: after all that it names

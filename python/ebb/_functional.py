@@ -33,9 +33,9 @@ __all__ = [
 ]
 
 
-def softmin(input, dim=-1, dtype=None):
+def softmin(input, dim=None, _stacklevel=3, dtype=None):
     """softmax(−x)."""
-    return _core.softmax(-(input if dtype is None else _core.cast(input, dtype)), dim)
+    return _core.softmax(-(input if dtype is None else _core.cast(input, dtype)), -1 if dim is None else dim)
 
 
 def channel_shuffle(input, groups):
@@ -70,7 +70,7 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     if input.ndim < 3:
         raise ValueError(f"local_response_norm: needs an input [N, C, ...] of three axes or more, got shape {input.shape}")
     n, channels = input.shape[:2]
-    squares = _core.square(input).reshape((n, channels, -1)).transpose(1, 2)
+    squares = _core.square(input).reshape((n, channels, math.prod(input.shape[2:]))).transpose(1, 2)
     squares = _core.pad(squares, (size // 2, (size - 1) // 2))
     means = _core.avg_pool1d(squares, size, 1).transpose(1, 2).reshape(input.shape)
     return input / (means * alpha + k) ** beta
@@ -250,15 +250,15 @@ def _cubic_weights(t):
 
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     """input [N, C, H, W] read at the points of grid [N, H', W', 2], x and y in [−1, 1]: bilinear, nearest or bicubic; or
-    input [N, C, D, H, W] at those of grid [N, D', H', W', 3], bilinear (along three axes) or nearest."""
+    input [N, C, D, H, W] at those of grid [N, D', H', W', 3], where they go along three axes."""
     axes = input.ndim - 2
     if axes not in (2, 3) or grid.ndim != input.ndim or grid.shape[-1] != axes:
         raise ValueError(
             "grid_sample: needs [N, C, H, W] and [N, H', W', 2], or [N, C, D, H, W] and [N, D', H', W', 3], "
             f"got {tuple(input.shape)} and {tuple(grid.shape)}"
         )
-    if mode not in ("bilinear", "nearest", "bicubic") or (mode == "bicubic" and axes == 3):
-        raise ValueError(f"grid_sample: mode is 'bilinear', 'nearest' or (of pictures) 'bicubic', got {mode!r}")
+    if mode not in ("bilinear", "nearest", "bicubic"):
+        raise ValueError(f"grid_sample: mode is 'bilinear', 'nearest' or 'bicubic', got {mode!r}")
     if padding_mode not in ("zeros", "border", "reflection"):
         raise ValueError(f"grid_sample: padding_mode is 'zeros', 'border' or 'reflection', got {padding_mode!r}")
     n, channels, *sizes = input.shape

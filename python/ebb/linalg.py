@@ -1,8 +1,10 @@
 """Linear algebra under the names of torch.linalg and of the array API's extension linalg."""
 
+import functools
+import inspect
 from collections import namedtuple
 
-from . import _core
+from . import _core, _torch_names
 
 EighResult = namedtuple("EighResult", ["eigenvalues", "eigenvectors"])
 QRResult = namedtuple("QRResult", ["Q", "R"])
@@ -10,16 +12,26 @@ SlogdetResult = namedtuple("SlogdetResult", ["sign", "logabsdet"])
 SVDResult = namedtuple("SVDResult", ["U", "S", "Vh"])
 LstsqResult = namedtuple("LstsqResult", ["solution", "residuals", "rank", "singular_values"])
 
-det, inv, matmul, outer = _core.det, _core.inv, _core.matmul, _core.outer
+matmul, outer = _core.matmul, _core.outer
 
 
-def cholesky(x, /, *, upper=False):
-    """L with L·Lᵀ = x, or (upper) its transpose."""
-    lower = _core.cholesky(x)
+def det(A):
+    """The determinant."""
+    return _core.det(A)
+
+
+def inv(A):
+    """The inverse."""
+    return _core.inv(A)
+
+
+def cholesky(A, *, upper=False):
+    """L with L·Lᵀ = A, or (upper) its transpose."""
+    lower = _core.cholesky(A)
     return lower.mT if upper else lower
 
 
-def solve(A, B, /, *, left=True):
+def solve(A, B, *, left=True):
     """X with A·X = B, or (left=False) X·A = B. B is a batch of vectors where its rank is one less."""
     return _core.solve(A, B) if left else _core.solve(A.mT, B.mT).mT
 
@@ -31,30 +43,36 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
     return _core.triangular_solve(A, B.mT, upper=upper, transposed=True, unit_diagonal=unitriangular).mT
 
 
-def slogdet(x, /):
+def slogdet(A):
     """The sign of the determinant and the logarithm of its size."""
-    return SlogdetResult(*_core.slogdet(x))
+    return SlogdetResult(*_core.slogdet(A))
 
 
-def eigh(x, /, UPLO="L"):
+def eigh(A, UPLO="L"):
     """Eigenvalues in ascending order and eigenvectors in the columns, of symmetric matrices."""
-    return EighResult(*_core.eigh(x if UPLO == "L" else x.mT))
+    return EighResult(*_core.eigh(A if UPLO == "L" else A.mT))
 
 
-def eigvalsh(x, /, UPLO="L"):
+def eigvalsh(A, UPLO="L"):
     """Eigenvalues of symmetric matrices in ascending order."""
-    return eigh(x, UPLO).eigenvalues
+
+    def rule(grad, _, inputs):
+        """V·diag(w̄)·Vᵀ: unlike the eigenvectors' it has no poles where eigenvalues are equal."""
+        v = _core.eigh(inputs[0])[1]
+        return [(v * grad.unsqueeze(-2)) @ v.mT]
+
+    return _core.custom_function(lambda x: _core.eigh(x)[0], rule, A if UPLO == "L" else A.mT)
 
 
-def qr(x, /, mode="reduced"):
-    """x = Q·R; mode is 'reduced', 'complete' (a square Q) or 'r' (R alone)."""
+def qr(A, mode="reduced"):
+    """A = Q·R; mode is 'reduced', 'complete' (a square Q) or 'r' (R alone)."""
     if mode not in ("reduced", "complete", "r"):
         raise ValueError(f"qr: mode is 'reduced', 'complete' or 'r', got {mode!r}")
-    q, r = _core.qr(x)
-    if mode == "complete" and x.shape[-2] > x.shape[-1]:
+    q, r = _core.qr(A)
+    if mode == "complete" and A.shape[-2] > A.shape[-1]:
         q = _completed(q)
-        r = _core.cat([r, _core.zeros((*r.shape[:-2], x.shape[-2] - x.shape[-1], r.shape[-1]), r.dtype)], -2)
-    return QRResult(_core.zeros((0,), x.dtype) if mode == "r" else q, r)
+        r = _core.cat([r, _core.zeros((*r.shape[:-2], A.shape[-2] - A.shape[-1], r.shape[-1]), r.dtype)], -2)
+    return QRResult(_core.zeros((0,), A.dtype) if mode == "r" else q, r)
 
 
 def _completed(q):
@@ -65,9 +83,9 @@ def _completed(q):
     return _core.cat([q, _core.stop_gradient(rest)], -1)
 
 
-def svd(x, /, *, full_matrices=True):
-    """x = U·diag(S)·Vh, S in descending order; with full_matrices U and Vh are square."""
-    u, s, vh = _core.svd(x)
+def svd(A, *, full_matrices=True):
+    """A = U·diag(S)·Vh, S in descending order; with full_matrices U and Vh are square."""
+    u, s, vh = _core.svd(A)
     if full_matrices:
         if u.shape[-1] < u.shape[-2]:
             u = _completed(u)
@@ -76,32 +94,60 @@ def svd(x, /, *, full_matrices=True):
     return SVDResult(u, s, vh)
 
 
-def svdvals(x, /):
+def svdvals(A):
     """Singular values in descending order."""
-    return _core.svd(x)[1]
+
+    def rule(grad, _, inputs):
+        """U·diag(s̄)·Vᵀ: unlike the vectors' it has no poles where singular values are equal."""
+        u, _, vh = _core.svd(inputs[0])
+        return [(u * grad.unsqueeze(-2)) @ vh]
+
+    return _core.custom_function(lambda x: _core.svd(x)[1], rule, A)
 
 
-def pinv(x, /, *, rtol=None):
-    """The pseudo-inverse; singular values up to rtol times the largest count as 0."""
-    return _core.pinv(x, rtol)
+def _symmetric(A):
+    """The symmetric matrix with this lower triangle: what hermitian=True says a matrix is."""
+    return _core.tril(A) + _core.tril(A, -1).mT
 
 
-def matrix_rank(x, /, *, rtol=None):
-    """How many singular values are larger than rtol times the largest."""
-    s = svdvals(x)
-    epsilon = 2.0**-52 if x.dtype == _core.f64 else 2.0**-23
-    cut = max(x.shape[-2:]) * epsilon if rtol is None else rtol
-    return (s > _core.max(s, -1, True) * cut).sum(-1)
+def _cut(A, atol, rtol):
+    """Up to where singular values [..., k] count as 0: the larger of atol and rtol times the largest, as in PyTorch."""
+    if rtol is None:
+        epsilon = 2.0**-52 if A.dtype == _core.f64 else 2.0**-23
+        rtol = 0.0 if atol is not None else max(A.shape[-2:], default=0) * epsilon
+    rtol, atol = (t.unsqueeze(-1) if isinstance(t, _core.Tensor) and t.ndim else t for t in (rtol, atol))
+    s = svdvals(A)
+    largest = _core.max(s, -1, True) if s.shape[-1] else _core.zeros((*s.shape[:-1], 1), s.dtype)
+    cut = largest * rtol
+    return s, cut if atol is None else _core.maximum(cut, atol)
 
 
-def lstsq(A, B, rcond=None):
+def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
+    """The pseudo-inverse; singular values up to atol, or rtol (also called rcond) times the largest, count as 0."""
+    rtol = rcond if rtol is None else rtol
+    A = _symmetric(A) if hermitian else A
+    if atol is None and not isinstance(rtol, _core.Tensor):
+        return _core.pinv(A, rtol)
+    s, cut = _cut(A, atol, rtol)
+    u, _, vh = _core.svd(A)
+    kept = _core.where(s > cut, 1.0 / _core.where(s > cut, s, 1.0), 0.0)
+    return (vh.mT * kept.unsqueeze(-2)) @ u.mT
+
+
+def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
+    """How many singular values are larger than atol (also called tol) and than rtol times the largest."""
+    s, cut = _cut(_symmetric(A) if hermitian else A, tol if atol is None else atol, rtol)
+    return (s > cut).sum(-1)
+
+
+def lstsq(A, B, rcond=None, *, driver=None):
     """The X of least size that minimizes ‖A·X − B‖, with the squares that are left, the rank and the singular values."""
     solution = _core.lstsq(A, B, rcond)
     left = _core.square(_core.matmul(A, solution) - B)
     return LstsqResult(solution, left.sum(-2 if B.ndim == A.ndim else -1), matrix_rank(A, rtol=rcond), svdvals(A))
 
 
-def vector_norm(x, /, ord=2, dim=None, keepdim=False, *, axis=None, keepdims=False, dtype=None):
+def vector_norm(x, ord=2, dim=None, keepdim=False, *, axis=None, keepdims=False, dtype=None):
     """(Σ |x|^ord)^(1/ord) over the axes, or over everything."""
     x = x if dtype is None else x.cast(dtype)
     return _core.norm(x, float(ord), dim if axis is None else axis, keepdim or keepdims)
@@ -119,67 +165,68 @@ def _axes_of(name, x, axes):
     return found
 
 
-def matrix_norm(x, /, ord="fro", dim=(-2, -1), keepdim=False, *, keepdims=False, dtype=None):
+def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, keepdims=False, dtype=None):
     """The norm of matrices: 'fro', 'nuc', 2, -2 (singular values), 1, -1 (columns), inf or -inf (rows)."""
-    x = x if dtype is None else x.cast(dtype)
-    rows, columns = _axes_of("matrix_norm", x, dim)
+    A = A if dtype is None else A.cast(dtype)
+    rows, columns = _axes_of("matrix_norm", A, dim)
     keep = keepdim or keepdims
     if ord == "fro":
-        return _core.norm(x, 2.0, (rows, columns), keep)
+        return _core.norm(A, 2.0, (rows, columns), keep)
     if ord in ("nuc", 2, -2):
-        order = [d for d in range(x.ndim) if d not in (rows, columns)] + [rows, columns]
-        s = svdvals(x.permute(order))
+        order = [d for d in range(A.ndim) if d not in (rows, columns)] + [rows, columns]
+        s = svdvals(A.permute(order))
         found = s.sum(-1) if ord == "nuc" else _core.max(s, -1) if ord == 2 else _core.min(s, -1)
     elif ord in (1, -1, float("inf"), float("-inf")):
         summed, chosen = (rows, columns) if ord in (1, -1) else (columns, rows)
-        sizes = _core.abs(x).sum(summed, True)
+        sizes = _core.abs(A).sum(summed, True)
         found = (_core.max if ord > 0 else _core.min)(sizes, chosen, True).squeeze((rows, columns))
     else:
         raise ValueError(f"matrix_norm: ord is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, got {ord!r}")
-    return found.reshape([1 if d in (rows, columns) else n for d, n in enumerate(x.shape)]) if keep else found
+    return found.reshape([1 if d in (rows, columns) else n for d, n in enumerate(A.shape)]) if keep else found
 
 
-def norm(x, ord=None, dim=None, keepdim=False, *, dtype=None):
+def norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
     """The norm of vectors (one axis) or matrices (two axes); without ord and dim, of all elements."""
     if dim is None and ord is None:
-        return vector_norm(x.flatten(), 2, None, dtype=dtype).reshape([1] * x.ndim if keepdim else [])
+        return vector_norm(A.flatten(), 2, None, dtype=dtype).reshape([1] * A.ndim if keepdim else [])
     if dim is None:
-        dim = -1 if x.ndim == 1 else (-2, -1)
+        dim = -1 if A.ndim == 1 else (-2, -1)
     if isinstance(dim, int) or len(dim) == 1:
-        return vector_norm(x, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
-    return matrix_norm(x, "fro" if ord is None else ord, dim, keepdim, dtype=dtype)
+        return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
+    return matrix_norm(A, "fro" if ord is None else ord, dim, keepdim, dtype=dtype)
 
 
-def matrix_power(x, n, /):
-    """x multiplied by itself n times; by its inverse for negative n."""
+def matrix_power(A, n):
+    """A multiplied by itself n times; by its inverse for negative n."""
     if n < 0:
-        return matrix_power(_core.inv(x), -n)
-    result = _core.eye(x.shape[-1], dtype=x.dtype).broadcast_to(x.shape)
+        return matrix_power(_core.inv(A), -n)
+    result = _core.eye(A.shape[-1], dtype=A.dtype).broadcast_to(A.shape)
     while n:
         if n & 1:
-            result = _core.matmul(result, x)
-        x, n = _core.matmul(x, x), n >> 1
+            result = _core.matmul(result, A)
+        A, n = _core.matmul(A, A), n >> 1
     return result
 
 
-def cross(x1, x2, /, *, axis=-1):
+def cross(input, other, *, dim=-1, axis=None):
     """The vector product along an axis of size 3."""
-    a, b = ([x.select(axis, k) for k in range(3)] for x in (x1, x2))
+    dim = dim if axis is None else axis
+    a, b = ([x.select(dim, k) for k in range(3)] for x in (input, other))
     parts = [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
-    return _core.stack(parts, axis)
+    return _core.stack(parts, dim)
 
 
-def diagonal(x, /, *, offset=0):
-    """The diagonal of the last two axes."""
-    return _core.diagonal(x, offset, -2, -1)
+def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
+    """The diagonal of the last two axes, or of others."""
+    return _core.diagonal(A, offset, dim1, dim2)
 
 
-def trace(x, /, *, offset=0, dtype=None):
+def trace(x, *, offset=0, dtype=None):
     """The sum of the diagonal of the last two axes."""
     return (x if dtype is None else x.cast(dtype)).diagonal(offset, -2, -1).sum(-1)
 
 
-def matrix_transpose(x, /):
+def matrix_transpose(x):
     """The last two axes exchanged."""
     return x.mT
 
@@ -190,3 +237,14 @@ def multi_dot(tensors):
     for t in tensors[1:]:
         product = _core.matmul(product, t)
     return product
+
+
+def _with_torchs_names(f):
+    """The function with input= for its first argument, as PyTorch has it too."""
+    own = list(inspect.signature(f).parameters)
+    return functools.update_wrapper(_torch_names.translated(f, f, f.__name__, own), f)
+
+
+for _name, _function in list(globals().items()):
+    if inspect.isfunction(_function) and not _name.startswith("_"):
+        globals()[_name] = _with_torchs_names(_function)

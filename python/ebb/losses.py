@@ -161,8 +161,9 @@ def _also_called(function, names):
                 kwargs[ours] = kwargs.pop(theirs)
         if kwargs.get("ignore_index", 0) is None:
             del kwargs["ignore_index"]
-        if kwargs.pop("options", None) is not None:
-            raise TypeError(f"{function.__name__}: there is no options; chunk= sets the rows whose logits exist at a time")
+        options = kwargs.pop("options", None)  # PyTorch's LinearCrossEntropyOptions: how to compute, not what
+        if getattr(options, "batch_chunk_size", None):
+            kwargs.setdefault("chunk", options.batch_chunk_size)
         return function(*args, **kwargs)
 
     return call

@@ -10,6 +10,7 @@ torch.func's transforms, and are kept by torch.compile as one operation. On a GP
 stream and nothing waits for it, so that CUDA graphs can be captured.
 """
 
+import math
 import sys
 
 import torch
@@ -267,9 +268,9 @@ class _LossModule(torch.nn.Module):
             raise TypeError(f"{type(self).__name__}: there is no option {sorted(unknown)}; there are {sorted(known)}")
         self.options, self._optional = options, optional
 
-    def forward(self, *inputs):
+    def forward(self, *inputs, **named):
         kept = {name: getattr(self, name) for name in self._optional if getattr(self, name) is not None}
-        return type(self).function(*inputs, **kept, **self.options)
+        return type(self).function(*inputs, **named, **kept, **self.options)
 
     def extra_repr(self):
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
@@ -280,3 +281,36 @@ for _entry in registry:
     _members = {"entry": _entry, "function": staticmethod(_function), "__doc__": _function.__doc__, "__module__": __name__}
     globals()[_name] = type(_name, (_LossModule,), _members)
     __all__.append(_name)
+
+
+class LinearCrossEntropyLoss(torch.nn.Module):
+    """torch.nn.LinearCrossEntropyLoss: a linear layer and the cross-entropy of its logits, which are never all in memory.
+
+    out_features are further axes of the head: its weight is [num_classes, *out_features, in_features].
+    """
+
+    def __init__(
+        self,
+        in_features,
+        num_classes,
+        *,
+        out_features=(),
+        bias=False,
+        device=None,
+        dtype=None,
+        reduction="mean",
+        weight=None,
+        ignore_index=None,
+        label_smoothing=0.0,
+        options=None,
+    ):
+        super().__init__()
+        self.outputs = (num_classes, *out_features)
+        self.linear = torch.nn.Linear(in_features, math.prod(self.outputs), bias=bias, device=device, dtype=dtype)
+        self.register_buffer("weight", weight)
+        self.options = dict(reduction=reduction, ignore_index=ignore_index, label_smoothing=label_smoothing, options=options)
+
+    def forward(self, input, target):
+        head, bias = self.linear.weight.reshape(*self.outputs, -1), self.linear.bias
+        bias = None if bias is None else bias.reshape(self.outputs)
+        return linear_cross_entropy(input, head, target, linear_bias=bias, weight=self.weight, **self.options)  # noqa: F821

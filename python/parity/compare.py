@@ -358,6 +358,12 @@ def compare_transforms(failed):
         ours, theirs = (getattr(m, name)(*arguments, **options)(*inputs) for m in (ebb.torch, torch.nn))
         check(name, ours, theirs)
 
+    if hasattr(torch.nn, "LinearCrossEntropyLoss"):  # since PyTorch 2.15
+        theirs = torch.nn.LinearCrossEntropyLoss(5, 7, bias=True, label_smoothing=0.1, dtype=torch.float64)
+        ours = ebb.torch.LinearCrossEntropyLoss(5, 7, bias=True, label_smoothing=0.1, dtype=torch.float64)
+        ours.load_state_dict(theirs.state_dict())
+        check("LinearCrossEntropyLoss", ours(input=x[0], target=target[0]), theirs(x[0], target[0]))
+
     def distance(a, b):
         return (a - b).abs().sum(-1)
 
@@ -529,4 +535,5 @@ def main():
     return 1 if failed else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

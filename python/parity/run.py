@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""make parity: finds a Python with PyTorch and a package of Ebb for it, then runs compare.py,
-huggingface.py, the example that needs PyTorch and, where there is a GPU, torch_cuda.py.
+"""make parity: finds a Python with PyTorch and a package of Ebb for it, then runs compare.py, samples.py, huggingface.py,
+the example that needs PyTorch and, where there is a GPU, torch_cuda.py.
 
 EBB_BENCH_PYTHON names a Python that has PyTorch (else .venv-bench is made, as for make bench), EBB_PYTHON_PACKAGE a folder with
 the package ebb built for it (else the build tree's, or one that pip builds from this repository).
@@ -36,22 +36,27 @@ def package_for(python):
     return own
 
 
-def require_transformers(python):
-    """For the models that ebb.torch.patch is tried on; installed where the environment is one that make made."""
-    if subprocess.run([python, "-c", "import transformers, accelerate"], capture_output=True).returncode == 0:
+# The models that ebb.torch.patch is tried on, and what PyTorch's own tests import.
+NEEDED = ("transformers", "accelerate", "expecttest", "hypothesis")
+
+
+def require_packages(python):
+    """Installed where the environment is one that make made."""
+    if subprocess.run([python, "-c", "import " + ", ".join(NEEDED)], capture_output=True).returncode == 0:
         return
     if os.environ.get("EBB_BENCH_PYTHON"):
-        sys.exit(f"make parity needs transformers: {python} -m pip install transformers accelerate")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "transformers", "accelerate"], check=True)
+        sys.exit(f"make parity needs {', '.join(NEEDED)}: {python} -m pip install {' '.join(NEEDED)}")
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *NEEDED], check=True)
 
 
 def main():
     python = setting.peers_python()
     environment = dict(os.environ, PYTHONPATH=str(package_for(python)))
     codes = []
-    require_transformers(python)
+    require_packages(python)
     programs = [
         Path(__file__).with_name("compare.py"),
+        Path(__file__).with_name("samples.py"),
         Path(__file__).with_name("huggingface.py"),
         ROOT / "examples" / "python" / "torch_loss.py",
     ]

@@ -4,43 +4,19 @@
 namespace ebb::python {
 namespace {
 
-nb::object pair_of(const SizePair& s) { return s[0] == s[1] ? nb::cast(s[0]) : nb::object(nb::make_tuple(s[0], s[1])); }
 nb::object sizes_of(const Shape& s) {
   nb::list sizes;
   for (std::int64_t n : s) sizes.append(n);
   return nb::tuple(sizes);
 }
-nb::object padding_of(const Padding& p) {
-  if (p.mode == Padding::Mode::same) return nb::str("same");
-  return p.mode == Padding::Mode::valid ? nb::object(nb::str("valid")) : pair_of(p.sizes);
-}
-nb::object padding_of(const SizePair& p) { return pair_of(p); }
-
 nb::dict norm_arguments(const nn::ChannelNorm& l) {
   nb::dict d;
   d["num_features"] = l.channels;
   d["eps"] = l.eps;
   d["momentum"] = l.momentum;
   d["affine"] = l.weight.defined();
+  if (l.weight.defined() && !l.bias.defined()) d["bias"] = false;
   d["track_running_stats"] = l.running_mean.value.defined();
-  return d;
-}
-
-// `out` is the axis of the weight that counts output channels.
-template <class Layer>
-nb::dict window_arguments(const Layer& l, int out) {
-  const std::int64_t groups = l.options.groups;
-  const int in = 1 - out;
-  nb::dict d;
-  d["in_channels"] = l.weight.size(in) * (in == 1 ? groups : 1);
-  d["out_channels"] = l.weight.size(out) * (out == 1 ? groups : 1);
-  d["kernel_size"] =
-      l.weight.rank() == 3 ? nb::cast(l.weight.size(2)) : pair_of(SizePair(l.weight.size(2), l.weight.size(3)));
-  d["stride"] = pair_of(l.options.stride);
-  d["padding"] = padding_of(l.options.padding);
-  d["dilation"] = pair_of(l.options.dilation);
-  d["groups"] = groups;
-  d["bias"] = l.bias.defined();
   return d;
 }
 
@@ -89,6 +65,7 @@ void bind_layer_arguments(nb::module_& m) {
     d["normalized_shape"] = sizes_of(l.normalized_shape);
     d["eps"] = l.eps;
     d["elementwise_affine"] = l.weight.defined();
+    if (l.weight.defined() && !l.bias.defined()) d["bias"] = false;
     return d;
   });
   m.def("_arguments", [](const nn::RMSNorm& l) {
@@ -104,15 +81,16 @@ void bind_layer_arguments(nb::module_& m) {
     d["num_channels"] = l.channels;
     d["eps"] = l.eps;
     d["affine"] = l.weight.defined();
+    if (l.weight.defined() && !l.bias.defined()) d["bias"] = false;
     return d;
   });
   m.def("_arguments", [](const nn::BatchNorm& l) { return norm_arguments(l); });
   m.def("_arguments", [](const nn::InstanceNorm& l) { return norm_arguments(l); });
-  m.def("_arguments", [](const nn::Conv2d& l) { return window_arguments(l, 0); });
-  m.def("_arguments", [](const nn::Conv1d& l) { return window_arguments(l, 0); });
-  m.def("_arguments", [](const nn::ConvTranspose2d& l) { return window_arguments(l, 1); });
-  m.def("_arguments", [](const nn::ConvTranspose1d& l) { return window_arguments(l, 1); });
-  m.def("_arguments", [](const nn::Rnn& l) { return recurrent_arguments(l); });
+  m.def("_arguments", [](const nn::Rnn& l) {
+    nb::dict d = recurrent_arguments(l);
+    if (l.use_relu) d["nonlinearity"] = "relu";
+    return d;
+  });
   m.def("_arguments", [](const nn::Lstm& l) { return recurrent_arguments(l); });
   m.def("_arguments", [](const nn::Gru& l) { return recurrent_arguments(l); });
   m.def("_arguments", [](const nn::MultiheadAttention& l) {

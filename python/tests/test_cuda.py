@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ebb
+from capsules import NAMES, Array, Deleter, Managed, int64s, new_capsule
 
 EMULATED = gpu.find()
 
@@ -170,6 +171,20 @@ class HostCopy:
         return (1, 0)
 
 
+def test_layers_are_made_where_they_are_told():
+    nn = ebb.nn
+    for layer in (
+        nn.Linear(3, 2, device="cuda"),
+        nn.BatchNorm2d(3, device="cuda:0"),
+        nn.Conv2d(1, 2, 3, device=ebb.device("cuda")),
+        nn.LSTM(3, 4, device="cuda"),
+        nn.MultiheadAttention(4, 2, device="cuda"),
+        nn.GRUCell(3, 4, device="cuda"),
+    ):
+        assert all(tensor.is_cuda for tensor in layer.state_dict().values())
+    assert all(tensor.requires_grad for tensor in nn.Linear(3, 2, device="cuda").parameters())
+
+
 def test_the_memory_of_a_capsule_is_kept_and_given_back():
     ebb.cuda.synchronize()
     live = ebb.cuda.memory_allocated()
@@ -275,37 +290,15 @@ def test_gradients_of_others_are_scaled_where_they_lie():
 # ---- capsules that lie
 
 
-class Array(ctypes.Structure):
-    """DLTensor."""
-
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("rank", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    ]
-
-
-class Managed(ctypes.Structure):
-    _fields_ = [("array", Array), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
-
-
 KEPT = []  # what capsules point to
 
 
 def capsule(shape=(2,), strides=None, data=256, device=(2, 0), rank=None, bits=32):
-    numbers = [None if v is None else (ctypes.c_int64 * max(1, len(v)))(*v) for v in (shape, strides)]
-    managed = Managed(Array(data, *device, len(shape) if rank is None else rank, 2, bits, 1, *numbers, 0), None, None)
-    KEPT.append((managed, numbers))
-    new = ctypes.pythonapi.PyCapsule_New
-    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    return new(ctypes.addressof(managed), b"dltensor", None)
+    sizes, steps = int64s(shape), int64s(strides)
+    array = Array(data, *device, len(shape) if rank is None else rank, 2, bits, 1, sizes, steps, 0)
+    managed = Managed(array, None, Deleter())
+    KEPT.append((managed, sizes, steps))
+    return new_capsule(ctypes.addressof(managed), NAMES[Managed], None)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import ebb
+from capsules import NAMES, Deleter, Managed, ManagedVersioned, int64s, new_capsule
 
 INT64_MAX, INT64_MIN = 2**63 - 1, -(2**63)
 
@@ -17,53 +18,12 @@ INT64_MAX, INT64_MIN = 2**63 - 1, -(2**63)
 # ---- DLPack ---------------------------------------------------------------------------------------------------------
 
 
-class Array(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("rank", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    ]
-
-
-Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-
-
-class Managed(ctypes.Structure):
-    _fields_ = [("array", Array), ("context", ctypes.c_void_p), ("deleter", Deleter)]
-
-
-class ManagedVersioned(ctypes.Structure):
-    _fields_ = [
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("context", ctypes.c_void_p),
-        ("deleter", Deleter),
-        ("flags", ctypes.c_uint64),
-        ("array", Array),
-    ]
-
-
-new_capsule = ctypes.pythonapi.PyCapsule_New
-new_capsule.restype = ctypes.py_object
-new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-
-NAMES = {Managed: b"dltensor", ManagedVersioned: b"dltensor_versioned"}
-
-
 class Exporter:
     """Six floats as a capsule; `change` spoils its fields. Counts how often the deleter was called."""
 
     def __init__(self, kind=Managed, sizes=(2, 3), steps=None, name=None, major=1, deleter=True, **change):
         self.memory = (ctypes.c_float * 6)(0, 1, 2, 3, 4, 5)
-        self.sizes = (ctypes.c_int64 * max(len(sizes), 1))(*sizes)
-        self.steps = None if steps is None else (ctypes.c_int64 * max(len(steps), 1))(*steps)
+        self.sizes, self.steps = int64s(sizes), int64s(steps)
         self.deleted = 0
         self.managed = kind()
         if kind is ManagedVersioned:

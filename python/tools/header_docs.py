@@ -54,6 +54,17 @@ def sentences():
     return dict(line.split(": ", 1) for line in lines if line and not line.startswith("#"))
 
 
+def is_sentence(doc):
+    """A remark behind a declaration is not: "0 at 0", "of x and src"."""
+    return bool(doc) and doc[0].isupper() and doc.rstrip().endswith(".")
+
+
+def as_sentence(remark):
+    word = remark.split()[0]
+    remark = word.capitalize() + remark[len(word) :] if word.isalpha() and word.islower() and len(word) > 1 else remark
+    return remark if remark.endswith(".") else remark + "."
+
+
 def table(headers):
     docs, declared, of_the_result = {}, [], set()
     for header in headers:
@@ -63,12 +74,13 @@ def table(headers):
             declared.append(name)
             if doc:
                 docs.setdefault(name, doc)
-    for name, sentence in sentences().items():
-        docs.setdefault(name, sentence)
+    said = sentences()
     for name in declared:
         base = name.removesuffix("_backward")
-        if base != name and name not in docs:
-            docs[name] = f"What {base} passes back: the cotangents of its operands from that of its result, grad."
+        if base != name and not is_sentence(docs.get(name, "")):
+            said.setdefault(name, f"What {base} passes back: the cotangents of its operands from that of its result, grad.")
+    for name, sentence in said.items():
+        docs[name] = f"{sentence} {as_sentence(docs[name])}" if docs.get(name) else sentence
     for base in of_the_result:
         name = base + "_backward"
         docs[name] = f"{docs[name]} y is the result of {base}, not its operand.".strip()

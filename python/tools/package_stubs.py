@@ -6,7 +6,7 @@ import keyword
 import types
 
 import ebb
-from ebb import _core, _formulas, _functional
+from ebb import _core, _functional, _number_formulas, _shape_formulas, _tensor_methods
 
 ANY = "Any"
 
@@ -117,7 +117,8 @@ def module_stub(module, compiled=()):
 def package_stub():
     """ebb/__init__.pyi: every public name and where it is from."""
     lines = []
-    sources = [("_core", _core), ("losses", ebb.losses), ("_formulas", _formulas), ("_functional", _functional)]
+    sources = [("_core", _core), ("losses", ebb.losses), ("_shape_formulas", _shape_formulas)]
+    sources += [("_number_formulas", _number_formulas), ("_functional", _functional)]
     sources += [("_transforms", ebb._transforms), ("_compile", ebb._compile)]
     dtypes = ["from ._core import DType as _DType\n\n__version__: str\n"]
     for name, value in sorted(vars(ebb).items()):
@@ -126,7 +127,7 @@ def package_stub():
         if isinstance(value, types.ModuleType):
             lines.append(f"from . import {name} as {name}\n")
             continue
-        if name in _formulas.DTYPES and isinstance(value, _core.DType):
+        if name in _tensor_methods.DTYPES and isinstance(value, _core.DType):
             dtypes.append(f"{name}: _DType\n")
             continue
         inner = getattr(value, "__wrapped__", value)

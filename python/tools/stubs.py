@@ -248,7 +248,7 @@ def main():
         name for name, value in vars(ebb._core.Tensor).items() if hasattr(value, "__wrapped__") or "nb_" in type(value).__name__
     }
     added = package_stubs.tensor_methods(compiled | set(_torch_names.ALIASES))
-    ebb._formulas.uninstall()  # stubs are of the compiled functions
+    ebb._tensor_methods.uninstall()  # stubs are of the compiled functions
     _torch_names.uninstall()
     stubgen.main(["-q", "-P", "-r", "-m", "ebb._core", "-O", str(folder / "ebb")])
     add_torch_names(folder / "ebb" / "_core" / "__init__.pyi", added)
@@ -257,7 +257,8 @@ def main():
         (ebb.nn, core),
         (ebb.data, core),
         (ebb.optim, (*core, ebb._optimizers)),
-        (ebb._formulas, core),
+        (ebb._shape_formulas, core),
+        (ebb._number_formulas, (*core, ebb._shape_formulas)),
         (ebb._functional, core),
         (ebb._transforms, core),
         (ebb._compile, core),

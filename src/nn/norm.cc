@@ -11,10 +11,8 @@ ChannelNorm::ChannelNorm(const char* name, std::int64_t n, const BatchNormLayerO
   require(n >= 0, "{}: the number of channels must not be negative, got {}", name, n);
   require(!o.momentum || (*o.momentum >= 0 && *o.momentum <= 1), "{}: momentum must be in [0, 1], got {}", name,
           o.momentum.value_or(0));
-  if (o.affine) {
-    weight = variable(ones({n}, o.dtype));
-    bias = variable(zeros({n}, o.dtype));
-  }
+  if (o.affine) weight = variable(ones({n}, o.dtype));
+  if (o.affine && o.bias) bias = variable(zeros({n}, o.dtype));
   if (!o.track_running_stats) return;
   running_mean.value = zeros({n}, compute_dtype(o.dtype));
   running_var.value = ones({n}, compute_dtype(o.dtype));
@@ -73,7 +71,7 @@ Tensor BatchNorm::operator()(const Tensor& x) const {
 }
 
 InstanceNorm::InstanceNorm(std::int64_t n, const InstanceNormOptions& o)
-    : ChannelNorm("InstanceNorm", n, {o.eps, o.momentum, o.affine, o.track_running_stats, o.dtype}) {}
+    : ChannelNorm("InstanceNorm", n, {o.eps, o.momentum, o.affine, o.bias, o.track_running_stats, o.dtype}) {}
 
 // The norm of a batch of one whose channels are those of all elements; their statistics are then averaged.
 Tensor InstanceNorm::operator()(const Tensor& x) {
@@ -102,7 +100,7 @@ GroupNorm::GroupNorm(std::int64_t number, std::int64_t n, const GroupNormOptions
           number);
   if (!o.affine) return;
   weight = variable(ones({n}, o.dtype));
-  bias = variable(zeros({n}, o.dtype));
+  if (o.bias) bias = variable(zeros({n}, o.dtype));
 }
 
 Tensor GroupNorm::operator()(const Tensor& x) const {

@@ -76,12 +76,23 @@ Tensor fold(const Tensor& x, SizePair output, SizePair window, const UnfoldOptio
 
 // ---- channels and pixels --------------------------------------------------------------------------------------------
 
+namespace {
+
+// How many pictures [C, H, W] there are; -1 would have no answer where one is empty.
+std::int64_t pictures_in(const Tensor& x) {
+  std::int64_t count = 1;
+  for (int d = 0; d < x.rank() - 3; ++d) count *= x.size(d);
+  return count;
+}
+
+}  // namespace
+
 Tensor pixel_shuffle(const Tensor& x, std::int64_t r) {
   const std::int64_t square = checked_product("pixel_shuffle", r, r);
   require(r >= 1 && x.rank() >= 3 && x.size(-3) % square == 0,
           "pixel_shuffle: {}² does not divide the channels of shape {}", r, x.shape());
   const std::int64_t c = x.size(-3) / square, h = x.size(-2), w = x.size(-1);
-  const Tensor parts = permute(reshape(x, {-1, c, r, r, h, w}), {0, 1, 4, 2, 5, 3});
+  const Tensor parts = permute(reshape(x, {pictures_in(x), c, r, r, h, w}), {0, 1, 4, 2, 5, 3});
   Shape shape = x.shape().with(x.rank() - 3, c);
   return reshape(parts, shape.with(x.rank() - 2, checked_product("pixel_shuffle", h, r))
                             .with(x.rank() - 1, checked_product("pixel_shuffle", w, r)));
@@ -91,7 +102,7 @@ Tensor pixel_unshuffle(const Tensor& x, std::int64_t r) {
   require(r >= 1 && x.rank() >= 3 && x.size(-2) % r == 0 && x.size(-1) % r == 0,
           "pixel_unshuffle: {} does not divide the last two sizes of shape {}", r, x.shape());
   const std::int64_t c = x.size(-3), h = x.size(-2) / r, w = x.size(-1) / r;
-  const Tensor parts = permute(reshape(x, {-1, c, h, r, w, r}), {0, 1, 3, 5, 2, 4});
+  const Tensor parts = permute(reshape(x, {pictures_in(x), c, h, r, w, r}), {0, 1, 3, 5, 2, 4});
   const std::int64_t channels = checked_product("pixel_unshuffle", c, checked_product("pixel_unshuffle", r, r));
   Shape shape = x.shape().with(x.rank() - 3, channels);
   return reshape(parts, shape.with(x.rank() - 2, h).with(x.rank() - 1, w));

@@ -149,6 +149,18 @@ TEST(ChannelNormLayers, HaveTorchsNames) {
   EXPECT_EQ(names(state(group)), (std::vector<std::string>{"weight", "bias"}));
 }
 
+TEST(ChannelNormLayers, LearnAWeightAlone) {
+  const Tensor x = waves({3, 4, 5}, 1, 2);
+  const auto check = [&](auto without, auto with) {
+    EXPECT_EQ(parameters(without).size(), 1u);
+    EXPECT_TRUE(all(without(x) == with(x)).template item<bool>());  // whose bias begins with zeros
+  };
+  check(BatchNorm(4, {.bias = false, .dtype = f64}), BatchNorm(4, {.dtype = f64}));
+  check(InstanceNorm(4, {.affine = true, .bias = false, .dtype = f64}),
+        InstanceNorm(4, {.affine = true, .dtype = f64}));
+  check(GroupNorm(2, 4, {.bias = false, .dtype = f64}), GroupNorm(2, 4, {.dtype = f64}));
+}
+
 TEST(ChannelNormLayers, AreSavedAndLoaded) {
   const ScratchFolder folder;
   Sequential net{Conv2d(1, 3, 3), BatchNorm(3), Relu{}};

@@ -244,6 +244,8 @@ TEST(PixelShuffle, IsUndoneByItsOpposite) {
   const Tensor x = reshape(arange(0, 16, 1, DType::f64), {1, 4, 2, 2}), y = pixel_shuffle(x, 2);
   expect_values(y, {0, 4, 1, 5, 8, 12, 9, 13, 2, 6, 3, 7, 10, 14, 11, 15});
   expect_values(pixel_unshuffle(y, 2), x.to_vector());
+  EXPECT_EQ(pixel_shuffle(zeros({3, 4, 0, 2}), 2).shape(), Shape({3, 1, 0, 4}));
+  EXPECT_EQ(pixel_unshuffle(zeros({0, 1, 2, 2}), 2).shape(), Shape({0, 4, 1, 1}));
 }
 
 TEST(Interpolate, FollowsPyTorchsFormulas) {

@@ -10,7 +10,8 @@ namespace ebb::nn {
 struct BatchNormLayerOptions {
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;  // unset: the running statistics are the averages of all batches so far
-  bool affine = true;                    // learn a weight (initially ones) and a bias (initially zeros)
+  bool affine = true;                    // learn a weight (initially ones) and
+  bool bias = true;                      // a bias (initially zeros)
   bool track_running_stats = true;       // false: always use the statistics of the input
   DType dtype = DType::f32;
 };
@@ -60,6 +61,7 @@ struct InstanceNormOptions {
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;
   bool affine = false;
+  bool bias = true;  // with affine
   bool track_running_stats = false;
   DType dtype = DType::f32;
 };
@@ -73,6 +75,7 @@ struct InstanceNorm : ChannelNorm {
 struct GroupNormOptions {
   double eps = 1e-5;
   bool affine = true;
+  bool bias = true;  // with affine
   DType dtype = DType::f32;
 };
 struct GroupNorm {

@@ -16,17 +16,12 @@ are gone into. Names are joined by dots, "first.weight", as in PyTorch.
 
 import copy
 
-from .. import _core, _elsewhere, _torch_names
-from .. import losses as _losses
+from .. import _core, _elsewhere
 from .._core import _init as init
 from .._core import _nn
-from . import _attention, _further
+from . import _attention, _convolutions, _function_layers, _further, _loss_layers
 from .._core._nn import (  # noqa: F401
     BatchNorm,
-    Conv1d,
-    Conv2d,
-    ConvTranspose1d,
-    ConvTranspose2d,
     Dropout,
     Embedding,
     GroupNorm,
@@ -42,7 +37,6 @@ from .._core._nn import (  # noqa: F401
 )
 
 BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
-InstanceNorm1d = InstanceNorm2d = InstanceNorm3d = InstanceNorm
 PReLU = Prelu
 
 
@@ -358,6 +352,27 @@ for _layer in list(vars(_nn).values()):
         _layer.__setattr__ = _set_tensor
 
 MultiheadAttention = _attention.make(Module, Parameter)
+for _layer in _convolutions.make(Module, Parameter):
+    globals()[_layer.__name__] = _layer
+
+
+def _copied(self, memo=None):
+    """A copy of a layer of the library that Python has given further methods: of the same class."""
+    return _remade(*_reduce_layer(self)[1])
+
+
+def _instance_norm(axes):
+    def __call__(self, input):
+        alone = input.ndim == axes + 1  # a sequence, picture or volume without a batch
+        y = InstanceNorm.__call__(self, input.unsqueeze(0) if alone else input)
+        return y.squeeze(0) if alone else y
+
+    doc = f"torch.nn.InstanceNorm{axes}d: each channel of each element of the batch by itself."
+    members = {"__call__": __call__, "__copy__": _copied, "__deepcopy__": _copied, "__doc__": doc, "__module__": __name__}
+    return type(f"InstanceNorm{axes}d", (InstanceNorm,), members)
+
+
+InstanceNorm1d, InstanceNorm2d, InstanceNorm3d = (_instance_norm(axes) for axes in (1, 2, 3))
 
 
 def _recurrent(name, layer, *first):
@@ -384,22 +399,24 @@ def _recurrent(name, layer, *first):
             raise ValueError(f"{name}: proj_size is for an LSTM; put a Linear behind the layer")
         layer.__init__(self, input_size, hidden_size, num_layers, dtype=dtype or _core.f32, **given)
         self._batch_axis = 0 if given["batch_first"] else 1
+        if device is not None:
+            self.to(device)
 
-    def __call__(self, x, state=None):
-        if x.ndim == 3:
-            return layer.__call__(self, x, state)
+    def __call__(self, input, hx=None):
+        if input.ndim == 3:
+            return layer.__call__(self, input, hx)
 
         def map_state(f, s):
             return tuple(map(f, s)) if isinstance(s, tuple) else f(s)
 
-        if state is not None:
-            state = map_state(lambda h: h.unsqueeze(1), state)
-        y, last = layer.__call__(self, x.unsqueeze(self._batch_axis), state)
+        if hx is not None:
+            hx = map_state(lambda h: h.unsqueeze(1), hx)
+        y, last = layer.__call__(self, input.unsqueeze(self._batch_axis), hx)
         return y.squeeze(self._batch_axis), map_state(lambda h: h.squeeze(1), last)
 
     doc = f"torch.nn.{name}, with its arguments and defaults; ebb.nn.{layer.__name__} is the same layer with the batch first."
     members = {"__init__": __init__, "__call__": __call__, "__doc__": doc, "__module__": __name__}
-    return type(name, (layer,), members)
+    return type(name, (layer,), {**members, "__copy__": _copied, "__deepcopy__": _copied})
 
 
 RNN = _recurrent("RNN", Rnn, "nonlinearity")
@@ -458,122 +475,7 @@ class ModuleDict(dict):
 ParameterList, ParameterDict = ModuleList, ModuleDict
 
 
-def _stateless(name, function, *parameters, **defaults):
-    """A layer that only remembers the arguments of a function."""
-    names = list(parameters) + list(defaults)
-    spelled = _torch_names.renames(function.__name__, ["x", *names], False)  # dim, start_dim: PyTorch's names
-
-    def __init__(self, *args, **kwargs):
-        if len(args) > len(names):
-            raise TypeError(f"{name}: takes {len(names)} arguments, got {len(args)}")
-        kwargs = {spelled.get(key, key): value for key, value in kwargs.items() if key != "inplace"}
-        values = dict(defaults, **dict(zip(names, args)), **kwargs)
-        unknown, missing = set(values) - set(names), set(parameters) - set(values)
-        if unknown or missing:
-            raise TypeError(
-                f"{name}: takes {', '.join(names) or 'nothing'}; unknown {sorted(unknown)}, missing {sorted(missing)}"
-            )
-        self.options = values
-
-    def forward(self, x):
-        """The function of x."""
-        return function(x, **self.options)
-
-    def extra_repr(self):
-        """The arguments, for repr()."""
-        return ", ".join(f"{key}={value!r}" for key, value in self.options.items())
-
-    doc = f"The function {function.__name__} as a layer."
-    members = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__doc__": doc, "__module__": __name__}
-    return type(name, (Module,), members)
-
-
-Relu = ReLU = _stateless("ReLU", _core.relu)
-Relu6 = ReLU6 = _stateless("ReLU6", _core.relu6)
-LeakyRelu = LeakyReLU = _stateless("LeakyReLU", _core.leaky_relu, negative_slope=0.01)
-Elu = ELU = _stateless("ELU", _core.elu, alpha=1.0)
-Selu = SELU = _stateless("SELU", _core.selu)
-Celu = CELU = _stateless("CELU", _core.celu, alpha=1.0)
-Gelu = GELU = _stateless("GELU", _core.gelu, approximate="none")
-Silu = SiLU = _stateless("SiLU", _core.silu)
-Mish = _stateless("Mish", _core.mish)
-Sigmoid = _stateless("Sigmoid", _core.sigmoid)
-LogSigmoid = _stateless("LogSigmoid", _core.log_sigmoid)
-Tanh = _stateless("Tanh", _core.tanh)
-Softplus = _stateless("Softplus", _core.softplus, beta=1.0)
-Softsign = _stateless("Softsign", _core.softsign)
-Hardtanh = _stateless("Hardtanh", _core.hardtanh, min_val=-1.0, max_val=1.0)
-Hardsigmoid = _stateless("Hardsigmoid", _core.hardsigmoid)
-Hardswish = _stateless("Hardswish", _core.hardswish)
-Hardshrink = _stateless("Hardshrink", _core.hardshrink, lambd=0.5)
-Softshrink = _stateless("Softshrink", _core.softshrink, lambd=0.5)
-Tanhshrink = _stateless("Tanhshrink", _core.tanhshrink)
-Threshold = _stateless("Threshold", _core.threshold, "threshold", "value")
-Softmax = _stateless("Softmax", _core.softmax, axis=-1)
-LogSoftmax = _stateless("LogSoftmax", _core.log_softmax, axis=-1)
-Glu = GLU = _stateless("GLU", _core.glu, axis=-1)
-Swiglu = _stateless("Swiglu", _core.swiglu, axis=-1)
-Geglu = _stateless("Geglu", _core.geglu, axis=-1)
-Reglu = _stateless("Reglu", _core.reglu, axis=-1)
-Flatten = _stateless("Flatten", _core.flatten, first=1, last=-1)
-MaxPool2d = _stateless(
-    "MaxPool2d", _core.max_pool2d, "kernel_size", stride=None, padding=0, dilation=1, ceil_mode=False
-)
-MaxPool1d = _stateless(
-    "MaxPool1d", _core.max_pool1d, "kernel_size", stride=None, padding=0, dilation=1, ceil_mode=False
-)
-AvgPool2d = _stateless(
-    "AvgPool2d", _core.avg_pool2d, "kernel_size", stride=None, padding=0, ceil_mode=False, count_include_pad=True
-)
-AvgPool1d = _stateless(
-    "AvgPool1d", _core.avg_pool1d, "kernel_size", stride=None, padding=0, ceil_mode=False, count_include_pad=True
-)
-AdaptiveAvgPool2d = _stateless("AdaptiveAvgPool2d", _core.adaptive_avg_pool2d, "output_size")
-AdaptiveAvgPool1d = _stateless("AdaptiveAvgPool1d", _core.adaptive_avg_pool1d, "output_size")
-AdaptiveMaxPool2d = _stateless("AdaptiveMaxPool2d", _core.adaptive_max_pool2d, "output_size")
-AdaptiveMaxPool1d = _stateless("AdaptiveMaxPool1d", _core.adaptive_max_pool1d, "output_size")
-GlobalAvgPool = _stateless("GlobalAvgPool", _core.global_avg_pool)
-GlobalMaxPool = _stateless("GlobalMaxPool", _core.global_max_pool)
-
-
-class _Loss(Module):
-    """A loss that remembers its options, with the arguments of the class of the same name in torch.nn."""
-
-    def __init__(self, *args, **options):
-        entry = self.entry
-        optional = [name for name, _, is_optional in entry["inputs"] if is_optional]
-        order = _losses.TORCH_ORDER.get(entry["name"], optional)
-        if len(args) > len(order):
-            raise TypeError(f"{type(self).__name__}: takes {', '.join(order) or 'nothing'} by position")
-        self.options = {**dict(zip(order, args)), **options}
-        known = {*optional, *order, *(name for name, *_ in entry["options"]), "distance_function"}
-        unknown = set(self.options) - known
-        if unknown:
-            raise TypeError(f"{type(self).__name__}: there is no option {sorted(unknown)}; there are {sorted(known)}")
-
-    def forward(self, *inputs):
-        """The loss of these inputs."""
-        return type(self).function(*inputs, **{key: _value(value) for key, value in self.options.items()})
-
-    def extra_repr(self):
-        """The options, for repr()."""
-        return ", ".join(f"{key}={_value(value)!r}" for key, value in self.options.items())
-
-    def __setattr__(self, key, value):
-        if key == "options":  # class weights are kept, not trained
-            value = {k: Buffer(v) if isinstance(v, _core.Tensor) else v for k, v in value.items()}
-        super().__setattr__(key, value)
-
-
-def _value(option):
-    return option.value if isinstance(option, Buffer) else option
-
-
-for _entry in _losses.registry:
-    _name, _function = _losses.class_name(_entry["name"]), getattr(_losses, _entry["name"])
-    _members = {"entry": _entry, "function": staticmethod(_function), "__doc__": _function.__doc__, "__module__": __name__}
-    globals()[_name] = type(_name, (_Loss,), _members)
-
-_further.add_layers(globals())
+for _add in (_function_layers.add_layers, _loss_layers.add_layers, _further.add_layers):
+    _add(globals())
 _elsewhere.explain(Module, _elsewhere.MODULE)
 init.__getattr__ = _elsewhere.of_init

@@ -50,6 +50,8 @@ def make(Module, Parameter):
                 self.out_proj._assign("bias", Parameter(_core.zeros((embed_dim,), dtype)))
             normal = [Parameter(init.xavier_normal((1, 1, embed_dim), dtype=dtype)) for _ in range(2 * add_bias_kv)]
             self.bias_k, self.bias_v = normal or (None, None)
+            if device is not None:
+                self.to(device)
 
         def forward(
             self,

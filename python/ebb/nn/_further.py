@@ -3,11 +3,12 @@
 import math
 
 from .. import _core, _functional
+from ._function_layers import package, stateless
 
 
 def add_layers(namespace):
     """Puts the classes into ebb.nn's namespace; nn/__init__.py, which has Module, calls this."""
-    Module, Parameter, stateless = namespace["Module"], namespace["Parameter"], namespace["_stateless"]
+    Module, Parameter = namespace["Module"], namespace["Parameter"]
     own = []
 
     def layer(cls):
@@ -16,14 +17,9 @@ def add_layers(namespace):
         return cls
 
     def of_function(name, function, *parameters, **defaults):
-        own.append(stateless(name, function, *parameters, **defaults))
+        own.append(stateless(Module, name, function, *parameters, **defaults))
 
     # ---- functions of one tensor
-    pool = dict(stride=None, padding=0)
-    of_function("MaxPool3d", _core.max_pool3d, "kernel_size", **pool, dilation=1, ceil_mode=False)
-    of_function("AvgPool3d", _core.avg_pool3d, "kernel_size", **pool, ceil_mode=False, count_include_pad=True)
-    of_function("AdaptiveAvgPool3d", _core.adaptive_avg_pool3d, "output_size")
-    of_function("AdaptiveMaxPool3d", _core.adaptive_max_pool3d, "output_size")
     for axes in (1, 2, 3):
         pooled = getattr(_functional, f"lp_pool{axes}d")
         of_function(f"LPPool{axes}d", pooled, "norm_type", "kernel_size", stride=None, ceil_mode=False)
@@ -34,7 +30,8 @@ def add_layers(namespace):
     of_function("Unfold", _core.unfold, "kernel_size", dilation=1, padding=0, stride=1)
     of_function("Fold", _core.fold, "output_size", "kernel_size", dilation=1, padding=0, stride=1)
     of_function("LocalResponseNorm", _functional.local_response_norm, "size", alpha=1e-4, beta=0.75, k=1.0)
-    of_function("Upsample", _core.interpolate, size=None, scale_factor=None, mode="nearest", align_corners=None)
+    upsample = dict(size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None)
+    of_function("Upsample", _core.interpolate, **upsample)
     of_function("UpsamplingNearest2d", _functional.upsample_nearest, size=None, scale_factor=None)
     of_function("UpsamplingBilinear2d", _functional.upsample_bilinear, size=None, scale_factor=None)
 
@@ -48,6 +45,49 @@ def add_layers(namespace):
         def forward(self, input):
             """The input."""
             return input
+
+    @layer
+    class Softmax2d(Module):
+        """softmax over the channels of pictures [N, C, H, W] or [C, H, W]."""
+
+        def forward(self, input):
+            """The softmax."""
+            return _core.softmax(input, -3)
+
+    @layer
+    class RReLU(Module):
+        """leaky_relu with slopes drawn between lower and upper while training, their mean else."""
+
+        def __init__(self, lower=1 / 8, upper=1 / 3, inplace=False):
+            self.lower, self.upper = lower, upper
+
+        def forward(self, input):
+            """The function of the input."""
+            return _functional.rrelu(input, self.lower, self.upper, self.training)
+
+        def extra_repr(self):
+            """The arguments, for repr()."""
+            return f"lower={self.lower}, upper={self.upper}"
+
+    def unpooling(axes):
+        unpool = getattr(_functional, f"max_unpool{axes}d")
+
+        def __init__(self, kernel_size, stride=None, padding=0):
+            self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+
+        def forward(self, input, indices, output_size=None):
+            """The elements back at their positions, zeros elsewhere."""
+            return unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+        def extra_repr(self):
+            """The arguments, for repr()."""
+            return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+        members = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__doc__": unpool.__doc__}
+        layer(type(f"MaxUnpool{axes}d", (Module,), members))
+
+    for axes in (1, 2, 3):
+        unpooling(axes)
 
     @layer
     class Unflatten(Module):
@@ -68,9 +108,7 @@ def add_layers(namespace):
 
         def forward(self, input):
             """The padded input."""
-            from .. import pad  # PyTorch's, which knows circular
-
-            return pad(input, self.padding, mode, self.value)
+            return package().pad(input, self.padding, mode, self.value)
 
         def extra_repr(self):
             """The arguments, for repr()."""
@@ -83,7 +121,6 @@ def add_layers(namespace):
         padding(f"ConstantPad{axes}d", axes, "constant", True)
         padding(f"ZeroPad{axes}d", axes, "constant")
         padding(f"CircularPad{axes}d", axes, "circular")
-    for axes in (1, 2):
         padding(f"ReflectionPad{axes}d", axes, "reflect")
         padding(f"ReplicationPad{axes}d", axes, "replicate")
 
@@ -134,6 +171,10 @@ def add_layers(namespace):
             """The distances."""
             return _core.pairwise_distance(x1, x2, self.p, self.eps, self.keepdim)
 
+    def put(made, device):
+        if device is not None:
+            made.to(device)
+
     def uniform(bound, *shape, dtype):
         return Parameter((_core.rand(shape, dtype) * 2 - 1) * bound)
 
@@ -145,82 +186,11 @@ def add_layers(namespace):
             bound, dtype = 1 / math.sqrt(in1_features), dtype or _core.f32
             self.weight = uniform(bound, out_features, in1_features, in2_features, dtype=dtype)
             self.bias = uniform(bound, out_features, dtype=dtype) if bias else None
+            put(self, device)
 
         def forward(self, input1, input2):
             """The outputs."""
             return _functional.bilinear(input1, input2, self.weight, self.bias)
-
-    # ---- convolutions of volumes
-    def triple(sizes):
-        return (sizes,) * 3 if isinstance(sizes, int) else tuple(sizes)
-
-    class _Volume(Module):
-        def __init__(self, first, second, kernel_size, in_channels, out_channels, groups, bias, dtype):
-            if in_channels % groups or out_channels % groups:
-                raise ValueError(f"{type(self).__name__}: {groups} groups do not divide {in_channels} and {out_channels} channels")
-            self.kernel_size, self.groups = triple(kernel_size), groups
-            # As PyTorch does: one over the root of the numbers that an output is made of.
-            bound = 1 / math.sqrt(second // groups * math.prod(self.kernel_size))
-            self.weight = uniform(bound, first, second // groups, *self.kernel_size, dtype=dtype or _core.f32)
-            self.bias = uniform(bound, out_channels, dtype=dtype or _core.f32) if bias else None
-
-        def extra_repr(self):
-            """The arguments, for repr()."""
-            return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, groups={self.groups}"
-
-    @layer
-    class Conv3d(_Volume):
-        """A convolution of volumes [N, C, D, H, W]."""
-
-        def __init__(
-            self,
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride=1,
-            padding=0,
-            dilation=1,
-            groups=1,
-            bias=True,
-            padding_mode="zeros",
-            device=None,
-            dtype=None,
-        ):
-            if padding_mode != "zeros":
-                raise ValueError(f"Conv3d: padding_mode is 'zeros', got {padding_mode!r}; pad before the layer")
-            _Volume.__init__(self, out_channels, in_channels, kernel_size, in_channels, out_channels, groups, bias, dtype)
-            self.stride, self.padding, self.dilation = stride, padding, dilation
-
-        def forward(self, input):
-            """The convolution."""
-            return _core.conv3d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
-
-    @layer
-    class ConvTranspose3d(_Volume):
-        """A transposed convolution of volumes [N, C, D, H, W]."""
-
-        def __init__(
-            self,
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride=1,
-            padding=0,
-            output_padding=0,
-            groups=1,
-            bias=True,
-            dilation=1,
-            padding_mode="zeros",
-            device=None,
-            dtype=None,
-        ):
-            _Volume.__init__(self, in_channels, out_channels, kernel_size, in_channels, out_channels, groups, bias, dtype)
-            self.stride, self.padding, self.output_padding, self.dilation = stride, padding, output_padding, dilation
-
-        def forward(self, input):
-            """The transposed convolution."""
-            options = (self.stride, self.padding, self.output_padding, self.groups, self.dilation)
-            return _core.conv_transpose3d(input, self.weight, self.bias, *options)
 
     # ---- tables
     @layer
@@ -245,6 +215,7 @@ def add_layers(namespace):
                 raise TypeError("EmbeddingBag: there is no max_norm and no scale_grad_by_freq")
             self.mode, self.include_last_offset, self.padding_idx = mode, include_last_offset, padding_idx
             self.weight = Parameter(_core.randn((num_embeddings, embedding_dim), dtype or _core.f32))
+            put(self, device)
 
         def forward(self, input, offsets=None, per_sample_weights=None):
             """The bags."""
@@ -269,6 +240,7 @@ def add_layers(namespace):
             self.weight_hh = uniform(bound, rows, hidden_size, dtype=dtype)
             self.bias_ih = uniform(bound, rows, dtype=dtype) if bias else None
             self.bias_hh = uniform(bound, rows, dtype=dtype) if bias else None
+            put(self, device)
 
         def begun(self, input, state):
             """The state, zeros unless it is given."""

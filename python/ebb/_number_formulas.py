@@ -1,0 +1,414 @@
+"""Functions of torch that compute, as formulas of others: elementwise, reductions, linear algebra.
+
+Names and arguments are torch's; torch.nn.functional's are in _functional.py. What is decorated with @method is a method of
+Tensor, too.
+"""
+
+import math
+from collections import namedtuple
+
+from . import _core, array_api
+from ._shape_formulas import atleast_2d, unbind
+from ._tensor_methods import registrars
+
+__all__ = ["finfo", "iinfo", "result_type", "can_cast"]
+function, method = registrars(__all__)
+finfo, iinfo, result_type, can_cast = array_api.finfo, array_api.iinfo, array_api.result_type, array_api.can_cast
+
+
+# ---- elementwise -----------------------------------------------------------------------------------------------------
+
+
+def _numbers(*operands):
+    return [_core.asarray(o) if not isinstance(o, _core.Tensor) else o for o in operands]
+
+
+@method
+def fmax(input, other):
+    """The larger element; a NaN counts only beside another."""
+    a, b = _numbers(input, other)
+    return _core.where(_core.isnan(a), b, _core.where(_core.isnan(b), a, _core.maximum(a, b)))
+
+
+@method
+def fmin(input, other):
+    """The smaller element; a NaN counts only beside another."""
+    a, b = _numbers(input, other)
+    return _core.where(_core.isnan(a), b, _core.where(_core.isnan(b), a, _core.minimum(a, b)))
+
+
+@method
+def addcmul(input, tensor1, tensor2, *, value=1):
+    """x + value·a·b."""
+    return input + tensor1 * tensor2 * value
+
+
+@method
+def addcdiv(input, tensor1, tensor2, *, value=1):
+    """x + value·a/b."""
+    return input + tensor1 / tensor2 * value
+
+
+@method
+def clamp_min(input, min):
+    """The element, or min where that is larger."""
+    return _core.clamp(input, min)
+
+
+@method
+def clamp_max(input, max):
+    """The element, or max where that is smaller."""
+    return _core.clamp(input, None, max)
+
+
+@method
+def positive(input):
+    """The same."""
+    return input
+
+
+@method
+def sgn(input):
+    """−1, 0 or 1: sign of real numbers."""
+    return _core.sign(input)
+
+
+@method
+def isposinf(input):
+    """Whether each element is +∞."""
+    return input == math.inf
+
+
+@method
+def isneginf(input):
+    """Whether each element is −∞."""
+    return input == -math.inf
+
+
+@function
+def rsub(input, other, *, alpha=1):
+    """other − alpha·x."""
+    return other - input * alpha
+
+
+@method
+def ldexp(input, other):
+    """x·2^k."""
+    return input * _core.exp2(_core.cast(_numbers(other)[0], input.dtype))
+
+
+@method
+def logaddexp2(input, other):
+    """log₂(2^x + 2^y)."""
+    return _core.logaddexp(input * math.log(2), other * math.log(2)) * (1 / math.log(2))
+
+
+@method
+def heaviside(input, values):
+    """0 below zero, 1 above it, `values` at zero."""
+    return _core.where(input == 0, values, _core.cast(input > 0, input.dtype))
+
+
+@method
+def sinc(input):
+    """sin(πx)/(πx), 1 at zero."""
+    x = input * math.pi
+    safe = _core.where(x == 0, _core.ones((), x.dtype), x)
+    # Near zero by its series: 0/0 would have no derivatives.
+    near = 1.0 - x * x * (1.0 / 6.0) * (1.0 - x * x * (1.0 / 20.0))
+    return _core.where(_core.abs(x) < 1e-3, near, _core.sin(safe) / safe)
+
+
+@method
+def deg2rad(input):
+    """Degrees as radians."""
+    return input * (math.pi / 180)
+
+
+@method
+def rad2deg(input):
+    """Radians as degrees."""
+    return input * (180 / math.pi)
+
+
+@method
+def float_power(input, exponent):
+    """The power, computed in f64."""
+    return _core.pow(_core.cast(input, _core.f64), exponent)
+
+
+@method
+def isin(elements, test_elements, *, invert=False):
+    """Whether each element is among the others."""
+    sorted_ones = _core.sort(test_elements.reshape((-1,)))[0]
+    if sorted_ones.shape[0] == 0:
+        return _core.zeros(elements.shape, _core.bool_) == invert
+    at = _core.clamp(_core.searchsorted(sorted_ones, elements), 0, sorted_ones.shape[0] - 1)
+    found = _core.index_select(sorted_ones, 0, at.reshape((-1,))).reshape(elements.shape) == elements
+    return found != invert
+
+
+# ---- reductions ------------------------------------------------------------------------------------------------------
+
+
+VarMean = namedtuple("VarMean", ["var", "mean"])
+StdMean = namedtuple("StdMean", ["std", "mean"])
+MinMax = namedtuple("MinMax", ["min", "max"])
+KthValue = namedtuple("KthValue", ["values", "indices"])
+
+
+def _spread(dim, unbiased, correction):
+    """(axes, correction): torch.var_mean(x, False) means unbiased."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    correction = int(unbiased) if unbiased is not None else correction
+    return dim, 1 if correction is None else correction
+
+
+@method
+def var_mean(input, dim=None, *, unbiased=None, correction=1, keepdim=False):
+    """(variance, mean)."""
+    dim, correction = _spread(dim, unbiased, correction)
+    return VarMean(_core.var(input, dim, keepdim, correction=correction), _core.mean(input, dim, keepdim))
+
+
+@method
+def std_mean(input, dim=None, *, unbiased=None, correction=1, keepdim=False):
+    """(standard deviation, mean)."""
+    dim, correction = _spread(dim, unbiased, correction)
+    return StdMean(_core.std(input, dim, keepdim, correction=correction), _core.mean(input, dim, keepdim))
+
+
+@method
+def aminmax(input, *, dim=None, keepdim=False):
+    """(smallest, largest)."""
+    return MinMax(_core.min(input, dim, keepdim), _core.max(input, dim, keepdim))
+
+
+@method
+def count_nonzero(input, dim=None):
+    """How many elements are not zero."""
+    return _core.sum(_core.cast(input != 0, _core.i64), dim)
+
+
+@method
+def nansum(input, dim=None, keepdim=False, *, dtype=None):
+    """The sum of the elements that are not NaN."""
+    input = input if dtype is None else _core.cast(input, dtype)
+    return _core.sum(_core.where(_core.isnan(input), _core.zeros((), input.dtype), input), dim, keepdim)
+
+
+@method
+def nanmean(input, dim=None, keepdim=False, *, dtype=None):
+    """The mean of the elements that are not NaN."""
+    input = input if dtype is None else _core.cast(input, dtype)
+    there = _core.cast(_core.logical_not(_core.isnan(input)), input.dtype)
+    return nansum(input, dim, keepdim) / _core.sum(there, dim, keepdim)
+
+
+@method
+def kthvalue(input, k, dim=-1, keepdim=False):
+    """The k-th smallest element, counted from 1, and its position."""
+    if input.ndim == 0:
+        return KthValue(*(part.reshape(()) for part in kthvalue(input.reshape((1,)), k)))
+    if not 1 <= k <= input.shape[dim]:
+        raise ValueError(f"kthvalue: k = {k} is outside [1, {input.shape[dim]}]")
+    found = [part.narrow(dim, k - 1, 1) for part in _core.sort(input, dim)]
+    return KthValue(*(part if keepdim else part.squeeze(dim) for part in found))
+
+
+@method
+def diff(input, n=1, dim=-1, prepend=None, append=None):
+    """The differences of neighbours, n times; prepend and append are put before and behind the input first."""
+    if n < 0:
+        raise ValueError(f"diff: n is how often differences are taken, got {n}")
+    if n > 0 and (prepend is not None or append is not None):
+        input = _core.cat([part for part in (prepend, input, append) if part is not None], dim)
+    for _ in range(min(n, input.shape[dim])):  # nothing is left after as many as there are elements
+        size = input.shape[dim]
+        input = input.narrow(dim, min(1, size), max(size - 1, 0)) - input.narrow(dim, 0, max(size - 1, 0))
+    return input
+
+
+def _trapezoids(name, y, x, dx, dim):
+    """The areas between neighbours along an axis."""
+    size = y.shape[dim]
+    if size < 1:
+        raise ValueError(f"{name}: axis {dim} of shape {tuple(y.shape)} has no elements")
+    if x is not None:
+        # Points in a vector belong to the axis.
+        dx = diff(x).reshape((-1,) + (1,) * (y.ndim - 1 - dim % y.ndim)) if x.ndim == 1 else diff(x, 1, dim)
+    return (y.narrow(dim, 1, size - 1) + y.narrow(dim, 0, size - 1)) / 2 * dx
+
+
+@function
+def trapezoid(y, x=None, *, dx=1.0, dim=-1):
+    """The integral of y along an axis by the trapezoidal rule."""
+    return _core.sum(_trapezoids("trapezoid", y, x, dx, dim), dim)
+
+
+@function
+def cumulative_trapezoid(y, x=None, *, dx=1.0, dim=-1):
+    """The integrals of y along an axis up to each element, by the trapezoidal rule."""
+    return _core.cumsum(_trapezoids("cumulative_trapezoid", y, x, dx, dim), dim)
+
+
+trapz = trapezoid
+__all__.append("trapz")
+
+
+@method
+def bincount(input, weights=None, minlength=0):
+    """How often each number from 0 up occurs, or the sum of the weights where it does."""
+    count = max(int(_core.max(input)) + 1 if input.size else 0, minlength)
+    ones = _core.ones(input.shape, _core.i64) if weights is None else weights
+    return _core.index_add(_core.zeros((count,), ones.dtype), 0, input, ones)
+
+
+@method
+def histc(input, bins=100, min=0, max=0):
+    """How many elements lie in each of `bins` equal parts of [min, max]; of the elements' own range where both are 0."""
+    low, high = (float(_core.min(input)), float(_core.max(input))) if min == max == 0 else (min, max)
+    if low == high:
+        low, high = low - 1, high + 1
+    x = input.reshape((-1,))
+    kept = _core.cast((x >= low) & (x <= high), input.dtype)
+    at = _core.clamp(_core.floor((x - low) * (bins / (high - low))), 0, bins - 1)
+    return _core.index_add(_core.zeros((bins,), input.dtype), 0, _core.cast(at, _core.i64), kept)
+
+
+@function
+def bucketize(input, boundaries, *, out_int32=False, right=False):
+    """The number of the interval between sorted boundaries that each element lies in."""
+    found = _core.searchsorted(boundaries, input, right=right)
+    return _core.cast(found, _core.i32) if out_int32 else found
+
+
+@method
+def dist(input, other, p=2):
+    """The p-norm of the difference."""
+    return _core.norm((input - other).reshape((-1,)), p)
+
+
+@method
+def cov(input, *, correction=1, fweights=None, aweights=None):
+    """The covariances of the rows, which are variables; columns are observations."""
+    x = atleast_2d(input)
+    weights = None if fweights is None else _core.cast(fweights, x.dtype)
+    if aweights is not None:
+        weights = aweights if weights is None else weights * aweights
+    if weights is None:
+        total, off = x.shape[1], x - _core.mean(x, 1, True)
+        found = off @ off.mT / (total - correction)
+    else:
+        total = _core.sum(weights)
+        off = x - _core.sum(x * weights, 1, True) / total
+        squares = total if aweights is None else _core.sum(weights * aweights)
+        found = (off * weights) @ off.mT / (total - correction * squares / total)
+    return found.reshape(()) if x.shape[0] == 1 else found
+
+
+@method
+def corrcoef(input):
+    """The correlations of the rows."""
+    c = atleast_2d(cov(input))
+    size = _core.sqrt(_core.diagonal(c))
+    found = c / (size.reshape((-1, 1)) * size)
+    return found.reshape(()) if size.shape[0] == 1 else found
+
+
+# ---- linear algebra --------------------------------------------------------------------------------------------------
+
+
+@method
+def inner(input, other):
+    """The sum of products along the last axis of each."""
+    if input.ndim == 0 or other.ndim == 0:
+        return input * other
+    return tensordot(input, other, dims=([-1], [-1]))
+
+
+@function
+def tensordot(a, b, dims=2):
+    """The sum of products over the last `dims` axes of a and the first of b, or over pairs of axes."""
+    if isinstance(dims, _core.Tensor):
+        dims = dims.tolist()
+    return array_api.tensordot(a, b, axes=dims if isinstance(dims, int) else tuple(map(tuple, dims)))
+
+
+@method
+def vdot(input, other):
+    """The sum of the products of two vectors."""
+    return _core.dot(input, other)
+
+
+@function
+def vecdot(x, y, *, dim=-1):
+    """The sums of products along an axis."""
+    return array_api.vecdot(x, y, axis=dim)
+
+
+@method
+def cross(input, other, dim=-1):
+    """The vector product along an axis of size 3."""
+    if input.shape[dim] != 3 or other.shape[dim] != 3:
+        raise ValueError(f"cross: axis {dim} must have size 3, got shapes {tuple(input.shape)} and {tuple(other.shape)}")
+    a, b = unbind(input, dim), unbind(other, dim)
+    return _core.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]], dim)
+
+
+def _added(input, beta, product, alpha):
+    """beta·x + alpha·product; with beta = 0 not even a NaN of x counts."""
+    scaled = product if alpha == 1 else product * alpha
+    return scaled if beta == 0 else input * beta + scaled
+
+
+@method
+def addmv(input, mat, vec, *, beta=1, alpha=1):
+    """beta·x + alpha·M·v."""
+    return _added(input, beta, mat @ vec, alpha)
+
+
+@method
+def addr(input, vec1, vec2, *, beta=1, alpha=1):
+    """beta·x + alpha·v·wᵀ."""
+    return _added(input, beta, _core.outer(vec1, vec2), alpha)
+
+
+@method
+def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
+    """beta·x + alpha·Σ A·B over the batch."""
+    return _added(input, beta, _core.sum(batch1 @ batch2, 0), alpha)
+
+
+# ---- questions -------------------------------------------------------------------------------------------------------
+
+
+@function
+def is_tensor(obj):
+    """Whether it is a tensor."""
+    return isinstance(obj, _core.Tensor)
+
+
+@method
+def is_floating_point(input):
+    """Whether the elements are floats."""
+    return input.dtype.is_floating
+
+
+@function
+def numel(input):
+    """The number of elements."""
+    return input.numel()
+
+
+@method
+def equal(input, other):
+    """Whether shapes and all elements are equal."""
+    return tuple(input.shape) == tuple(other.shape) and bool(_core.all(input == other))
+
+
+@function
+def get_num_threads():
+    """How many threads compute."""
+    return _core.num_threads()
