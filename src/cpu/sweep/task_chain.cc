@@ -26,12 +26,20 @@ void add_lanes(const std::byte* state, std::size_t stride, std::int64_t blocks, 
 // What a loop reads and writes, on its way through blocks, and from piece to piece of what lies in pieces.
 class Cursors {
  public:
-  void add(void* at, std::int32_t stride, std::int64_t piece, std::int64_t step, std::int64_t column) {
+  // Of a register that lies in pieces: from `column` of a row of `columns`.
+  void add(void* at, std::int32_t stride, const Register& reg, std::int64_t column, std::int64_t columns) {
     at_[count_] = static_cast<std::byte*>(at);
     strides_[count_] = stride;
-    if (piece > 0) {
-      pieces_[in_pieces_++] = {count_, piece, piece - column % piece, (step - piece) * stride};
-      together_ = std::min(together_, pieces_[in_pieces_ - 1].left);
+    if (reg.piece > 0) {
+      const std::int64_t bytes = reg.piece * stride, ahead = std::max<std::int64_t>(1, kAhead / bytes);
+      pieces_[in_pieces_] = {count_,
+                             reg.piece,
+                             reg.piece - column % reg.piece,
+                             (reg.step - reg.piece) * stride,
+                             ahead * reg.step * stride,
+                             std::min(bytes, kAhead),
+                             (columns - column - 1) / reg.piece - ahead};
+      together_ = std::min(together_, pieces_[in_pieces_++].left);
     }
     ++count_;
   }
@@ -46,6 +54,7 @@ class Cursors {
       if (piece.left == 0) {
         piece.left = piece.length;
         at_[piece.pointer] += piece.jump;
+        if (--piece.more >= 0) fetch(at_[piece.pointer] + piece.ahead, piece.fetched);
       }
       together_ = std::min(together_, piece.left);
     }
@@ -53,10 +62,18 @@ class Cursors {
 
  private:
   static constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+  static constexpr std::int64_t kAhead = 1024;  // bytes
   struct Piece {
     std::size_t pointer;
     std::int64_t length, left, jump;  // jump: bytes to the next one
+    // Of the piece that is fetched while this one is worked on: where, how much, and how many there are. Processors
+    // fetch ahead by themselves, but not from one page to the next.
+    std::int64_t ahead, fetched, more;
   };
+  static void fetch(const std::byte* from, std::int64_t bytes) {
+    constexpr std::int64_t kLine = 64;
+    for (std::int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(from + i);
+  }
   std::size_t count_ = 0, in_pieces_ = 0;
   std::int64_t together_ = kAll;
   std::array<std::byte*, kMaxLoopPointers> at_;
@@ -70,8 +87,7 @@ class Cursors {
 void SweepTask::chain(const Chain& c) {
   Cursors cursors;
   for (std::size_t p = 0; p < c.registers.size(); ++p) {
-    const Register& reg = s_.registers[c.registers[p]];
-    cursors.add(at(c.registers[p], 0), c.strides[p], reg.piece, reg.step, column_);
+    cursors.add(at(c.registers[p], 0), c.strides[p], s_.registers[c.registers[p]], column_, s_.columns);
   }
   const std::size_t state_bytes = c.loop->state_bytes();
   for (std::int64_t first = 0; first < count_;) {
