@@ -67,13 +67,17 @@ struct Call {
   }
 };
 
-Tensor input_of(const LossInfo& info, std::size_t i, nb::handle h) {
+Tensor tensor_of(nb::handle h, const std::string& function, const std::string& name) {
   if (const Tensor* t = tensor_in(h)) return *t;
-  if (h.is_none() && info.inputs[i].optional) return {};
   Tensor converted;
   if (is_array_like(h) && nb::try_cast(h, converted)) return converted;
-  throw Error(Error::Kind::type, std::string(info.name) + ": " + std::string(info.inputs[i].name) +
-                                     " is a tensor, got " + nb::cast<std::string>(h.type().attr("__name__")));
+  throw Error(Error::Kind::type,
+              function + ": " + name + " is a tensor, got " + nb::cast<std::string>(h.type().attr("__name__")));
+}
+
+Tensor input_of(const LossInfo& info, std::size_t i, nb::handle h) {
+  if (h.is_none() && info.inputs[i].optional) return {};
+  return tensor_of(h, std::string(info.name), std::string(info.inputs[i].name));
 }
 
 Call read_call(std::size_t number, const nb::args& args, std::size_t first) {
@@ -128,8 +132,9 @@ nb::tuple value_and_grad_by_number(std::size_t number, const std::vector<int>& p
 }
 
 // One cotangent for each input; None where it is not differentiable or was left out.
-nb::tuple backward_by_number(std::size_t number, const Tensor& grad, bool wide, nb::args args) {
+nb::tuple backward_by_number(std::size_t number, nb::handle cotangent, bool wide, nb::args args) {
   Call call = read_call(number, args, 0);
+  const Tensor grad = tensor_of(cotangent, std::string(call.info->name) + "_backward", "grad");
   call.wide = wide;
   std::vector<int> positions;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {

@@ -45,6 +45,9 @@ def test_a_losses_rule_checks_the_shape_of_its_cotangent():
     a, b = ebb.tensor([1.0, 2.0, 3.0]), ebb.zeros((3,))
     with pytest.raises(ValueError, match=r"mse_loss_backward: the gradient has shape \[3\], the loss \[\]"):
         ebb.mse_loss_backward(ebb.tensor([1.0, 0.0, 0.0]), a, b)
+    with pytest.raises(TypeError, match="^mse_loss_backward: grad is a tensor, got list$"):
+        ebb.mse_loss_backward([1.0, 0.0, 0.0], a, b)
+    assert ebb.mse_loss_backward(np.float32(1), a, b).input.shape == (3,)
     assert ebb.mse_loss_backward(ebb.tensor(1.0), a, b).input.shape == (3,)
     none = ebb.mse_loss_backward(ebb.ones((3,)), a, b, reduction="none")
     assert values(none.input) == [2.0, 4.0, 6.0]
