@@ -6,20 +6,12 @@
 
 #include "cpu/jit/loop.h"
 #include "ebb/ebb.h"
+#include "engine/evaluate_anew.h"
 #include "expect_error.h"
-#include "schedule/graph_run.h"
 
 // Sweeps large enough for loops of machine code: what the user sees stays the same.
 namespace ebb {
 namespace {
-
-// Planned anew: a cached plan would keep the loops it was made with.
-void evaluate_anew(const std::vector<Tensor>& roots) {
-  const OwnedTrace traced = trace_of(roots);
-  const std::uint64_t part = GraphLock::bit(*roots[0].node());
-  Claim claim(roots, part);
-  GraphRun(std::make_shared<const Plan>(make_plan(traced.trace)), traced.trace.nodes, part).run(claim);
-}
 
 Tensor signs(std::int64_t n) { return where(rand({n}) > 0.5, 1.0, -1.0).eval(); }
 
@@ -58,9 +50,10 @@ TEST(NativeLoops, AddLongRowsLikeTheSteps) {
     const Tensor x = randn({3, columns}).eval(), y = randn({3, columns}).eval();
     auto values = [&](cpu::NativeLoops when) {
       cpu::set_native_loops(when);
-      const Tensor d = x - y, scale = sum(d * d, 1, true);
-      std::vector<float> all = sum(abs(d) / scale).to_vector<float>();
-      for (const Tensor& t : {scale, d / scale}) {
+      const Tensor d = x - y, scale = sum(d * d, 1, true), share = d / scale, total = sum(abs(d) / scale);
+      evaluate_anew({total, scale, share});
+      std::vector<float> all = total.to_vector<float>();
+      for (const Tensor& t : {scale, share}) {
         const std::vector<float> part = t.to_vector<float>();
         all.insert(all.end(), part.begin(), part.end());
       }
@@ -113,6 +106,7 @@ TEST(NativeLoops, LeaveExtremesToTheSteps) {
     cpu::set_native_loops(when);
     const Tensor e = exp(-square(v)), l = log(v) * 2, p = log1p(v) + 1,
                  s = sum(where(isnan(l), 0, clamp(l + e, -9, 9)));
+    evaluate_anew({e, l, p, s});
     std::vector<float> all = s.to_vector<float>();
     for (const Tensor& t : {e, l, p}) {
       const std::vector<float> part = t.to_vector<float>();
@@ -136,8 +130,9 @@ TEST(NativeLoops, MayFailAllTheTime) {
                x = where(remainder(at, 100) == 3, 0.0, 0.5 + cast(remainder(at, 7), DType::f32)).eval();
   auto values = [&](cpu::NativeLoops when) {
     cpu::set_native_loops(when);
-    const Tensor l = log(x) * 2 + 1;
-    std::vector<float> all = sum(maximum(l, -5)).to_vector<float>(), part = l.to_vector<float>();
+    const Tensor l = log(x) * 2 + 1, total = sum(maximum(l, -5));
+    evaluate_anew({l, total});
+    std::vector<float> all = total.to_vector<float>(), part = l.to_vector<float>();
     all.insert(all.end(), part.begin(), part.end());
     cpu::set_native_loops(cpu::NativeLoops::for_large_sweeps);
     return all;

@@ -6,9 +6,9 @@
 #include "cases/test_tensor.h"
 #include "cpu/jit/loop.h"
 #include "ebb/ebb.h"
+#include "engine/evaluate_anew.h"
 #include "engine/oracle.h"
 #include "engine/sum_trees.h"
-#include "schedule/graph_run.h"
 
 // The contract of sums (sweep/sum_order.h, cuda/print/prelude.cc): what their bits depend on, and what they do not.
 namespace ebb {
@@ -53,14 +53,8 @@ double column(const T* x, std::int64_t rows, std::int64_t columns) {
 template <class T>
 class Sums : public ::testing::Test {
  protected:
-  // Planned anew: a cached plan would keep the loops it was made with.
   static double at(const Tensor& t, std::int64_t i) {
-    if (!t.evaluated()) {
-      const OwnedTrace traced = trace_of({t});
-      const std::uint64_t part = GraphLock::bit(*t.node());
-      Claim claim(std::span<const Tensor>(&t, 1), part);
-      GraphRun(std::make_shared<const Plan>(make_plan(traced.trace)), traced.trace.nodes, part).run(claim);
-    }
+    if (!t.evaluated()) evaluate_anew({t});
     return cast(t, DType::f64).to_vector()[static_cast<std::size_t>(i)];
   }
   static double one(const Tensor& t) { return at(t, 0); }
