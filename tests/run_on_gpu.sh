@@ -5,11 +5,11 @@
 # Most of the time goes into compiling kernels, so every program is divided among several processes. Each writes its log,
 # goes on after a failure, and names the test it died in; the last lines say what failed.
 set -u
-# On a GPU the CPU's instruction sets make no difference: one of them is enough.
-export programs=$1 logs=$2 FILTER=${FILTER:-*:-Each/Targets.*/SCALAR:Each/Targets.*/EMU128:Each/Targets.*/SSE4:Each/Targets.*/AVX2}
+# On a GPU the CPU's instruction sets make no difference: the tests of each are left out but for the best ones.
+export programs=$1 logs=$2 FILTER=${FILTER:-*:-Each/Targets.*/SCALAR:Each/Targets.*/EMU128:Each/Targets.*/SSE4}
 jobs=${JOBS:-$(nproc)}
 mkdir -p "$logs" && rm -f "$logs"/*.txt
-# A random program has kernels of its own, a second of compiling each: a tenth of them takes a minute of 16 cores.
+# A random program has kernels of its own, a second of compiling each: 0.15 of them took 75 s of 16 cores.
 export EBB_RANDOM_PROGRAMS=${EBB_RANDOM_PROGRAMS:-0.1}
 export EBB_CUDA_CACHE_MB=${EBB_CUDA_CACHE_MB:-8192}
 export sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)

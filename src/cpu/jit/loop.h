@@ -59,9 +59,8 @@ class NativeLoop {
 
   // `blocks` blocks, at least one, of `turns` turns, one after the other in memory. In `state`, for each block: 16
   // lanes for each sum, which the block's numbers are added to, then 32 bytes for each guard, written only: all ones if
-  // it held everywhere. Guards are those of the
-  // program and one more if it has functions that the loop knows for ordinary numbers only: where that does not hold,
-  // nor do the block's results.
+  // it held everywhere. Guards are those of the program and one more if it has functions that the loop knows for
+  // ordinary numbers only: where that does not hold, nor do the block's results.
   void run(void* const* pointers, std::size_t turns, void* state, std::size_t blocks) const {
     reinterpret_cast<void (*)(void* const*, std::size_t, void*, std::size_t)>(const_cast<void*>(code_.entry()))(
         pointers, turns, state, blocks);

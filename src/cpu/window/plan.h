@@ -21,8 +21,7 @@ struct WindowPlan {
     std::vector<Tap> taps;
   };
   std::array<std::int64_t, 2> source_step{1, 1}, output_step{1, 1};
-  std::vector<std::array<std::int64_t, 2>>
-      planes;  // phases of the source that are used: its rows and columns from here
+  std::vector<std::array<std::int64_t, 2>> planes;  // the first row and column of each phase of the source in use
   std::vector<Phase> phases;
   std::array<std::int64_t, 2> first_shift{0, 0}, span{0, 0};  // shifts lie in [first, first + span]
   std::array<std::int64_t, 2> count{0, 0};                    // the largest of the phases' counts
