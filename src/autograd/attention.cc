@@ -102,6 +102,15 @@ Tensor kernel(const Problem& p) {
                     {p.q.shape().without(3), compute_dtype(p.q.dtype())}});
 }
 
+// dq, dk or dv, [B, H, T, D], of a call of attention_gradient.
+Tensor result_of(const Tensor& call, const Problem& p, int which) {
+  if (call.node()->extra->output_types.size() == 3) return swap_heads(output_of(call, which));
+  const std::int64_t part = p.q.size(1) * p.q.size(3);
+  const Tensor& like = which == 2 ? p.v : p.q;
+  const Tensor rows = narrow(output_of(call, 0), 2, which * part, like.size(1) * like.size(3));
+  return swap_heads(reshape(rows, with_heads_beside(like.shape())));
+}
+
 // dq, dk, dv in one call; each can be differentiated again, through the plain formula.
 std::vector<Tensor> gradients(const Problem& p, const Tensor& g, const Tensor& o, const Tensor& lse) {
   Tensor call;
@@ -110,16 +119,19 @@ std::vector<Tensor> gradients(const Problem& p, const Tensor& g, const Tensor& o
     std::vector<Tensor> inputs{g, p.q, p.k, p.v, o, lse};
     if (p.call.mask) inputs.push_back(p.mask);
     const DType dtype = p.q.dtype();
-    call = make_call(Op::attention_gradient, inputs, p.call.attrs(),
-                     {{with_heads_beside(p.q.shape()), dtype},
-                      {with_heads_beside(p.k.shape()), dtype},
-                      {with_heads_beside(p.v.shape()), dtype}});
+    std::vector<std::pair<Shape, DType>> results;
+    if (p.q.size(2) == p.k.size(2)) {
+      results = {{{p.q.size(0), p.q.size(2), p.q.size(1) * (2 * p.q.size(3) + p.v.size(3))}, dtype}};
+    } else {
+      for (const Tensor& x : {p.q, p.k, p.v}) results.emplace_back(with_heads_beside(x.shape()), dtype);
+    }
+    call = make_call(Op::attention_gradient, inputs, p.call.attrs(), results);
   }
   Problem rest = p;  // for the rule: what is not among its inputs
   rest.q = rest.k = rest.v = {};
   std::vector<Tensor> out;
   for (int which : {0, 1, 2}) {
-    out.push_back(custom_function([&](const std::vector<Tensor>&) { return swap_heads(output_of(call, which)); },
+    out.push_back(custom_function([&](const std::vector<Tensor>&) { return result_of(call, p, which); },
                                   [rest, which](const Tensor& grad, const Tensor&, const std::vector<Tensor>& in) {
                                     WithHistory on;
                                     return ebb::grad(FunctionOfMany([&](const std::vector<Tensor>& at) {

@@ -85,6 +85,9 @@ class Backend {
   // what would cost more to be written and read. 0: they never do.
   virtual int bytes_of_a_function() const { return 0; }
 
+  // Does a call of matmul take a third input, a row that is added to all of the result's before they are rounded?
+  virtual bool adds_rows_to_products() const { return false; }
+
   // Sweeps of one kind (not 0) that do not depend on each other may be run together: the steps `calls` name.
   virtual std::uint64_t kind(const CompiledSweep&) const { return 0; }
   virtual void run_together(std::span<const SweepCall>, Run&) {}

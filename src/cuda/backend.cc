@@ -200,6 +200,7 @@ class CudaBackend final : public Backend {
   void copy(std::span<const CopyCall> copies, Run&) override { copy_bytes(gpu_, copies); }
 
   bool has(Op op) const override { return has_library(op); }
+  bool adds_rows_to_products() const override { return true; }
   int bytes_of_a_function() const override { return 4; }  // some 30 instructions
   void run(const LibraryCall& call, Run& run) override {
     begin_step(run);

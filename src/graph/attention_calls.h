@@ -9,7 +9,8 @@
 //                        dtype)
 //                        -> o [B, T, H, E], lse [B, H, T] in the compute dtype: log Σ exp of a row's scores
 //   attention_gradient   cotangent of o, q, k, v, o, lse, mask, all with H second
-//                        -> dq [B, T, H, D], dk [B, S, H, D], dv [B, S, H, E]
+//                        -> dq [B, T, H, D], dk [B, S, H, D], dv [B, S, H, E]; where S = T, side by side in the rows
+//                        of one result [B, T, H·D + H·D + H·E], as a projection of one input to all three has them
 // Results have the heads H beside their elements, as the projections around attention have them: nothing is copied to
 // take heads apart and to join them. Where every score of a row is −inf, its output and its gradients are 0.
 namespace ebb {

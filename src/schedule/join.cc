@@ -66,7 +66,8 @@ void join_neighbours(const ValueGraph& g, Fusion& f) {
     for (std::int32_t in : g.values[v].inputs) {
       const Value& y = g.values[in];
       const Placement& p = f.places[v];
-      if (placed.inside(in, p.level) || y.shape.numel() <= 1) continue;
+      // One number, however often it is repeated, is no reason: the updates of all parameters would be one sweep.
+      if (placed.inside(in, p.level) || g.values[g.base(in)].shape.numel() <= 1) continue;
       const bool whole =
           (info(g.values[v].op).cls == OpClass::reduce || g.values[v].op == Op::pick) && in == g.values[v].inputs[0];
       if (!whole && (info(g.values[v].op).cls != OpClass::elementwise || p.post != Post::no)) continue;

@@ -10,6 +10,7 @@
 
 #include "backend/collective.h"
 #include "core/format_error.h"
+#include "schedule/product_bias.h"
 
 namespace ebb {
 namespace {
@@ -87,6 +88,7 @@ class Planner {
   explicit Planner(const Trace& trace) : t_(trace), g_(plan_.graph) {
     plan_.device = trace.device;
     g_ = simplify(trace);
+    if (backend_of(plan_.device).adds_rows_to_products()) add_rows_to_products(g_);
   }
 
   Plan run() {

@@ -60,7 +60,12 @@ class Simplifier {
 
   // ---- simplify_views.cc ----
   std::int32_t add_view(Value v);
-  bool widens_memory(const Value& v) const;  // a half from memory, to f32: whoever loads it can do so
+  bool widens(const Value& v) const;         // a half to f32
+  bool widens_memory(const Value& v) const;  // one from memory: whoever loads it can do so
+  std::int32_t widened_after(Value view);    // the view of what is widened, then that
+  // What all parts of a cat were cut from, where they are that, whole and in order; -1 where not. Gradients of queries,
+  // keys and values that a call left side by side are so joined to that of the projection.
+  std::int32_t joined_again(const Value& cat);
   // Where the view's elements lie, and whether a sweep can follow it.
   std::int32_t finish_view(Value v);
 

@@ -76,6 +76,9 @@ std::int32_t Simplifier::add(Value v) {
   }
   if (info(v.op).cls == OpClass::library) {
     for (std::int32_t& in : v.inputs) in = in_memory(in);
+    if (v.op == Op::cat) {
+      if (const std::int32_t whole = joined_again(v); whole >= 0) return whole;
+    }
   }
   return intern(std::move(v));
 }

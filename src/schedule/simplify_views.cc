@@ -70,11 +70,24 @@ bool same_but_ones(const Shape& from, const std::array<std::int8_t, Shape::kMaxR
 
 }  // namespace
 
+bool Simplifier::widens(const Value& v) const {
+  return v.op == Op::cast && !v.is_leaf && v.dtype == DType::f32 && is_half(at(v.inputs[0]).dtype);
+}
+
 bool Simplifier::widens_memory(const Value& v) const {
-  const auto is_half = [](DType d) { return d == DType::f16 || d == DType::bf16; };
-  if (v.op != Op::cast || v.dtype != DType::f32) return false;
+  if (!widens(v)) return false;
   const Value& x = at(v.inputs[0]);
-  return is_half(x.dtype) && (x.is_view() ? at(x.base) : x).op == Op::data;
+  return (x.is_view() ? at(x.base) : x).op == Op::data;
+}
+
+std::int32_t Simplifier::widened_after(Value view) {
+  Value wide = at(view.inputs[0]);
+  view.dtype = at(wide.inputs[0]).dtype;
+  view.inputs[0] = wide.inputs[0];
+  view.node = wide.node = -1;
+  wide.shape = view.shape;
+  wide.inputs = {add_view(std::move(view))};
+  return intern(std::move(wide));
 }
 
 std::int32_t Simplifier::add_view(Value v) {
@@ -93,17 +106,41 @@ std::int32_t Simplifier::add_view(Value v) {
       v.inputs[0] = at(in).inputs[0];
       return add_view(std::move(v));
     }
-    if (v.op == Op::expand && widens_memory(at(in))) {  // each reader widens: a sweep of its own would cost more
-      Value wide = at(in);
-      v.dtype = at(wide.inputs[0]).dtype;
-      v.inputs[0] = wide.inputs[0];
-      v.node = wide.node = -1;
-      wide.shape = v.shape;
-      wide.inputs = {add_view(std::move(v))};
-      return intern(std::move(wide));
-    }
+    // Each reader widens: a sweep of its own would cost more, and so would f32 that is written to be read in another
+    // shape.
+    if (v.op == Op::expand ? widens_memory(at(in)) : v.op != Op::permute && widens(at(in)))
+      return widened_after(std::move(v));
   }
   return finish_view(std::move(v));
+}
+
+std::int32_t Simplifier::joined_again(const Value& cat) {
+  const auto axis = static_cast<int>(cat.attrs.i[0]);
+  const Value& first = at(cat.inputs[0]);
+  if (!first.is_view() || first.offset != 0 || cat.shape.numel() == 0) return -1;
+  const Value& base = at(first.base);
+  if (base.shape.numel() != cat.shape.numel() || base.dtype != cat.dtype) return -1;
+  if (base.is_leaf && !is_contiguous(base.shape, base.strides)) return -1;
+  const Strides dense = contiguous_strides(cat.shape);
+  std::int64_t offset = 0;
+  for (std::int32_t in : cat.inputs) {
+    const Value& part = at(in);
+    if (!part.is_view() || part.base != first.base || part.offset != offset) return -1;
+    for (int d = 0; d < cat.shape.rank(); ++d) {
+      if (part.shape[d] != 1 && part.strides[d] != dense[d]) return -1;
+    }
+    for (std::int32_t x = in; at(x).is_view(); x = at(x).inputs[0]) {
+      if (at(x).op == Op::depend) return -1;  // the same memory, but not yet
+    }
+    offset += part.shape[axis] * dense[axis];
+  }
+  Value whole;
+  whole.op = Op::reshape;
+  whole.dtype = cat.dtype;
+  whole.shape = cat.shape;
+  whole.inputs = {first.base};
+  whole.node = cat.node;
+  return add_view(std::move(whole));
 }
 
 std::int32_t Simplifier::finish_view(Value v) {

@@ -119,7 +119,9 @@ TEST_P(FusedAttention, SharedKeysAndHeadsOfAProjection) {
       const std::vector<std::string> calls = emulated_stream_calls();
       EXPECT_EQ(std::count_if(calls.begin(), calls.end(), [](const auto& c) { return c.starts_with("launch"); }), 1);
     }
-    return std::vector<Tensor>{o, backward(sum(o * cast(g, dtype).to(device)))[at]};
+    const Tensor gradient = backward(sum(o * cast(g, dtype).to(device)))[at];
+    EXPECT_EQ(print_schedule({gradient}).find("cat"), std::string::npos) << print_schedule({gradient});
+    return std::vector<Tensor>{o, gradient};
   };
   expect_close(on({}, DType::f64), on(kGpu, GetParam()), GetParam());
 }

@@ -11,7 +11,8 @@ namespace {
 using namespace cuda;
 
 struct Product {
-  std::int32_t transposed[2] = {0, 0};
+  std::int32_t transposed[2] = {0, 0}, epilogue = 1;
+  const void* bias = nullptr;
 };
 struct Matrix {
   int type;
@@ -52,7 +53,7 @@ Status multiply(void*, void* product, const void* alpha, const void* a_data, voi
                 void* b_layout, const void* beta, const void* c_data, void*, void* d_data, void* d_layout,
                 const Algorithm*, void*, std::size_t, Stream stream) {
   if (device_records()) return 0;
-  const auto& p = *static_cast<const Product*>(product);
+  const Product p = *static_cast<const Product*>(product);
   const auto &a = *static_cast<const Matrix*>(a_layout), &b = *static_cast<const Matrix*>(b_layout),
              &d = *static_cast<const Matrix*>(d_layout);
   // What cuBLASLt multiplies: one type for both factors, and a result of that type or, of halves, f32.
@@ -76,7 +77,8 @@ Status multiply(void*, void* product, const void* alpha, const void* a_data, voi
                    number(b.type, b_data, batch * b.batch_step + (p.transposed[1] ? l * b.step + j : j * b.step + l));
           }
           const std::int64_t at = batch * d.batch_step + j * d.step + i;
-          put(d.type, d_data, at, scale * sum + (keep != 0 ? keep * number(d.type, c_data, at) : 0));
+          sum = scale * sum + (keep != 0 ? keep * number(d.type, c_data, at) : 0);
+          put(d.type, d_data, at, p.epilogue == kAddsBias ? sum + number(d.type, p.bias, i) : sum);
         }
       }
     }
@@ -101,7 +103,11 @@ void install_emulated_lt() {
     return 0;
   };
   t.set_product = [](void* product, int what, const void* value, std::size_t bytes) {
-    std::memcpy(&static_cast<Product*>(product)->transposed[what - kTransA], value, bytes);
+    auto& p = *static_cast<Product*>(product);
+    void* const to = what == kBias       ? static_cast<void*>(&p.bias)
+                     : what == kEpilogue ? &p.epilogue
+                                         : &p.transposed[what - kTransA];
+    std::memcpy(to, value, bytes);
     return 0;
   };
   t.create_matrix = [](void** matrix, int type, std::uint64_t rows, std::uint64_t columns, std::int64_t step) {

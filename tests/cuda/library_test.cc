@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 
+#include "core/format_error.h"
 #include "cuda/kernel_store.h"
 #include "cuda/library/kernels.h"
 #include "cuda/print/sweep_text.h"
@@ -115,6 +116,58 @@ TEST_P(LibraryOnGpu, CopiesOfAllLengths) {
       };
       ASSERT_EQ(f(x).to_vector<double>(), f(there).to_vector<double>()) << first << ", " << length;
     }
+  }
+}
+
+// A row that is added to all of a product's: in the product, which is then rounded once, and only where nobody reads
+// the product without it.
+TEST_P(LibraryOnGpu, ProductsAddARow) {
+  const bool half = is_half(GetParam());
+  const auto calls = [](const Tensor& y) {
+    const std::string text = print_schedule({y});
+    std::size_t steps = 0;
+    for (const char* const step : {"call ", "sweep "}) {
+      for (std::size_t at = text.find(step); at != std::string::npos; at = text.find(step, at + 1)) ++steps;
+    }
+    return steps;
+  };
+  struct Layer {
+    Shape x, w;
+    std::int64_t first = 0;  // element of what the row is cut from
+  };
+  for (const Layer& z : {Layer{{5, 7}, {7, 9}}, Layer{{2, 3, 7}, {7, 16}, 1}, Layer{{1, 8}, {8, 1}},
+                         Layer{{3, 0}, {0, 4}}, Layer{{70, 16384}, {16384, 3}, 2}}) {
+    const std::int64_t n = z.w[1];
+    const Tensor x = real(z.x), w = real(z.w), all = real({n + z.first});
+    const auto layer = [&](const std::vector<Tensor>& in) {
+      return matmul(in[0], in[1]) + narrow(in[2], 0, z.first, n);
+    };
+    compare(fmt::format("{} by {}", z.x, z.w), {x, w, all}, layer);
+    const Tensor y = layer({x.to(kGpu), w.to(kGpu), all.to(kGpu)});
+    EXPECT_EQ(calls(y), half ? 1u : 2u) << print_schedule({y});
+    if (!half) continue;
+    const auto wide = [](const Tensor& t) { return cast(t, DType::f64); };
+    const Tensor exact = layer({wide(x), wide(w), wide(all)});
+    const std::vector<double> got = y.to_vector<double>(), wanted = cast(exact, GetParam()).to_vector<double>(),
+                              near = exact.to_vector<double>();
+    const double unit = GetParam() == DType::f16 ? 0x1p-11 : 0x1p-8;  // f32 sums may round the other way
+    for (std::size_t k = 0; k < got.size(); ++k)
+      EXPECT_LE(std::fabs(got[k] - near[k]), std::fabs(wanted[k] - near[k]) * 1.01 +
+                                                 1e-6 * std::sqrt(z.x[z.x.rank() - 1]) +
+                                                 (device_is_emulated() ? 0 : 0.01 * unit * std::fabs(near[k])))
+          << "element " << k;
+  }
+  const Tensor x = real({5, 7}).to(kGpu), w = real({7, 9}).to(kGpu), b = real({9}).to(kGpu),
+               column = real({5, 1}).to(kGpu);
+  const Tensor product = matmul(x, w);
+  EXPECT_EQ(calls(product * (product + b)), 2u);  // read twice
+  EXPECT_EQ(calls(product + column), 2u);
+  EXPECT_EQ(calls(matmul(real({2, 5, 7}).to(kGpu), real({2, 7, 9}).to(kGpu)) + b), 2u);
+  if (half) {
+    EXPECT_EQ(calls(b + product), 1u);
+    const Tensor with = product + b;
+    eval({product, with});
+    EXPECT_EQ(with.to_vector<double>(), (product.eval() + b).to_vector<double>());
   }
 }
 

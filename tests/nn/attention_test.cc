@@ -108,6 +108,14 @@ TEST(AttentionLayer, NeverHoldsItsScores) {
             static_cast<std::size_t>(length * length) * sizeof(float) / 2);  // a quarter of two heads'
 }
 
+// The call leaves its gradients where that of the projection is.
+TEST(AttentionLayer, GradientsOfQueriesKeysAndValuesAreNotCopied) {
+  const MultiheadAttention attention(16, 2);
+  const Tensor g = backward(sum(square(attention(randn({2, 5, 16}), {.causal = true}))))[attention.in_proj_weight];
+  EXPECT_NE(print_schedule({g}).find("call attention_gradient"), std::string::npos);
+  EXPECT_EQ(print_schedule({g}).find("call cat"), std::string::npos) << print_schedule({g});
+}
+
 // Scores of 0 make weights of 1/4, values of the unit matrix show them.
 TEST(AttentionLayer, DropsWeightsWhileTraining) {
   manual_seed(3);

@@ -42,6 +42,36 @@ TEST(Simplify, WorkThatChangesNothingVanishes) {
   EXPECT_EQ(count(simplified({1 / x}), Op::div), 1u);
 }
 
+TEST(Simplify, PartsThatAreJoinedAgainAreNotCopied) {
+  const Tensor x = exp(leaf({3, 4})), y = leaf({3, 4});
+  const auto part = [](const Tensor& t, int axis, int first, int count) { return narrow(t, axis, first, count); };
+  EXPECT_EQ(count(simplified({cat({part(x, 0, 0, 1), part(x, 0, 1, 2)}, 0)}), Op::cat), 0u);
+  EXPECT_EQ(count(simplified({cat({part(x, 1, 0, 1), part(x, 1, 1, 2), part(x, 1, 3, 1)}, 1)}), Op::cat), 0u);
+  // Parts as a call leaves them and another wants them: with an axis divided in between.
+  const Tensor left = reshape(part(x, 1, 0, 2), {3, 2, 1}), right = reshape(part(x, 1, 2, 2), {3, 2, 1});
+  EXPECT_EQ(count(simplified({cat({reshape(left, {3, 2}), reshape(right, {3, 2})}, 1)}), Op::cat), 0u);
+  // In another order, not all of it, along another axis, of two tensors, backwards.
+  EXPECT_EQ(count(simplified({cat({part(x, 1, 1, 3), part(x, 1, 0, 1)}, 1)}), Op::cat), 1u);
+  EXPECT_EQ(count(simplified({cat({part(x, 1, 0, 1), part(x, 1, 1, 2)}, 1)}), Op::cat), 1u);
+  EXPECT_EQ(count(simplified({cat({part(x, 1, 0, 1), part(x, 1, 2, 2), part(x, 1, 1, 1)}, 1)}), Op::cat), 1u);
+  EXPECT_EQ(count(simplified({cat({part(x, 1, 0, 2), part(x, 1, 2, 2)}, 0)}), Op::cat), 1u);
+  EXPECT_EQ(count(simplified({cat({part(x, 1, 0, 2), part(y, 1, 2, 2)}, 1)}), Op::cat), 1u);
+  const Tensor flipped = flip(x, {1});
+  EXPECT_EQ(count(simplified({cat({part(flipped, 1, 0, 2), part(flipped, 1, 2, 2)}, 1)}), Op::cat), 1u);
+  EXPECT_EQ(
+      count(simplified({cat({part(transpose(x, 0, 1), 0, 0, 2), part(transpose(x, 0, 1), 0, 2, 2)}, 0)}), Op::cat), 1u);
+}
+
+// f32 is not written to be read in another shape where the half it comes from can be.
+TEST(Simplify, HalvesAreWidenedByWhoReadsThem) {
+  const Tensor half = cast(exp(leaf({6, 4})), DType::bf16), wide = cast(half, DType::f32);
+  for (const Tensor& t : {sum(reshape(wide, {3, 8}), 1), sum(narrow(wide, 0, 1, 3), 1)}) {
+    const ValueGraph g = simplified({t, sum(wide)});
+    for (const Value* v : live(g)) EXPECT_FALSE(v->is_view() && g.values[v->inputs[0]].op == Op::cast);
+  }
+  EXPECT_EQ(root(simplified({reshape(wide, {24})})).dtype, DType::f32);
+}
+
 TEST(Simplify, RepeatedNumbersAreComputedOnce) {
   const ValueGraph g = simplified({exp(full({100, 7}, 2.0)) + leaf({100, 7})});
   for (const Value* v : live(g)) {

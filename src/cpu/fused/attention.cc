@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "backend/attention_results.h"
 #include "core/buffer.h"
 #include "core/parallel.h"
 #include "cpu/gemm/gemm.h"
@@ -180,14 +181,23 @@ class Backward {
         mask_(z_.call.mask ? &call.inputs[6] : nullptr) {}
 
   void run() {
-    BufferPtr keep[4], sums[3];
-    lse_ = static_cast<const T*>(packed(call_.inputs[5], keep[3], "attention").data);
+    BufferPtr keep, sums[3];
+    lse_ = static_cast<const T*>(packed(call_.inputs[5], keep, "attention").data);
+    const std::array<View, 3> results = attention_results(call_);
+    const auto output_of = [&](std::size_t i) { return call_.outputs.size() == 1 ? 0 : i; };
     for (std::size_t i : {0, 1, 2}) {  // sums in the compute type: the results themselves, or beside them
-      const View& out = call_.outputs[i];
+      const View &out = call_.outputs[output_of(i)], &result = results[i];
+      T* first = static_cast<T*>(out.data);
+      BufferPtr& beside = sums[output_of(i)];
       const std::size_t bytes = static_cast<std::size_t>(out.shape.numel()) * sizeof(T);
-      if (is_half(out.dtype)) sums[i] = BufferPtr::allocate(bytes, "attention");
-      to_[i] = is_half(out.dtype) ? reinterpret_cast<T*>(sums[i].data()) : static_cast<T*>(out.data);
-      if (bytes > 0) std::memset(to_[i], 0, bytes);
+      if (is_half(out.dtype)) {
+        if (!beside) beside = BufferPtr::allocate(bytes, "attention");
+        first = reinterpret_cast<T*>(beside.data());
+      }
+      if (bytes > 0 && result.data == out.data) std::memset(first, 0, bytes);
+      const std::ptrdiff_t before = static_cast<std::byte*>(result.data) - static_cast<std::byte*>(out.data);
+      to_[i] = {first + before / static_cast<std::ptrdiff_t>(size_of(out.dtype)), result.strides[0], result.strides[1],
+                result.shape[3]};
     }
     const std::int64_t down = (z_.rows + kRows - 1) / kRows, across = (z_.columns + kColumns - 1) / kColumns;
     // δ, a number a row
@@ -212,14 +222,24 @@ class Backward {
         blocks(task / across, 0, down, task % across, task % across + 1, false, true);
       });
     }
-    for (std::size_t i : {0, 1, 2}) {
+    for (std::size_t i = 0; i < call_.outputs.size(); ++i) {
       const View& out = call_.outputs[i];
       if (is_half(out.dtype))
-        z_.k.store(Sizes<T>::kType, out.dtype)(out.data, 1, to_[i], static_cast<std::size_t>(out.shape.numel()));
+        z_.k.store(Sizes<T>::kType, out.dtype)(out.data, 1, reinterpret_cast<const T*>(sums[i].data()),
+                                               static_cast<std::size_t>(out.shape.numel()));
     }
   }
 
  private:
+  // Sums of a result, [B, T, H, D].
+  struct Sums {
+    T* data = nullptr;
+    std::int64_t batch_step = 0, row_step = 0, width = 0;
+  };
+  T* row_of(const Sums& to, std::int64_t b, std::int64_t i) const {
+    return to.data + b / z_.heads * to.batch_step + i * to.row_step + b % z_.heads * to.width;
+  }
+
   // Each element of dq gets its blocks in the order of columns, of dk and dv in the order of rows, either way.
   void blocks(std::int64_t b, std::int64_t top, std::int64_t bottom, std::int64_t left, std::int64_t right, bool rows,
               bool columns) const {
@@ -245,7 +265,7 @@ class Backward {
         }
         if (columns)
           gemm_serial<T>(m, z.values, n, T(1), z.factor(p.data(), 1, m), z.factor(g, z.values, 1), T(1),
-                         to_[2] + z.place(b, j, z.columns) * z.values, z.heads * z.values);
+                         row_of(to_[2], b, j), to_[2].row_step);
         gemm_serial<T>(n, m, z.values, T(1), z.factor(g, z.values, 1), z.factor(value, 1, z.values), T(0), ds.data(),
                        m);
         for (std::int64_t r = 0; r < n; ++r) {
@@ -256,10 +276,10 @@ class Backward {
         }
         if (rows)
           gemm_serial<T>(n, z.width, m, T(1), z.factor(ds.data(), m, 1), z.factor(key, z.width, 1), T(1),
-                         to_[0] + z.place(b, i, z.rows) * z.width, z.heads * z.width);
+                         row_of(to_[0], b, i), to_[0].row_step);
         if (columns)
           gemm_serial<T>(m, z.width, n, T(1), z.factor(ds.data(), 1, m), z.factor(q, z.width, 1), T(1),
-                         to_[1] + z.place(b, j, z.columns) * z.width, z.heads * z.width);
+                         row_of(to_[1], b, j), to_[1].row_step);
       }
     }
   }
@@ -269,7 +289,7 @@ class Backward {
   const Sizes<T> z_;
   const View* mask_;
   const T* lse_ = nullptr;
-  T* to_[3] = {};
+  Sums to_[3] = {};
   std::vector<T> delta_;
 };
 

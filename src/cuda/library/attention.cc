@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "backend/attention_results.h"
 #include "cuda/library/kernels.h"
 #include "graph/attention_calls.h"
 
@@ -137,10 +138,11 @@ View flat(Gpu& gpu, View x, BufferPtr& keep) {
   y.strides[0] = x.strides[x.shape[1] == 1 ? 0 : 1], y.strides[1] = x.strides[2], y.strides[2] = x.strides[3];
   return y;
 }
-// A result [B, T, H, E] as [B·H, T, E], beside it where there are several heads; then scatter_heads puts it there.
+// A result [B, T, H, E] as [B·H, T, E], beside it where its rows lie otherwise; then scatter_heads puts it there.
 View flat_result(Gpu& gpu, const View& out, BufferPtr& keep) {
   const Shape shape{out.shape[0] * out.shape[2], out.shape[1], out.shape[3]};
-  return out.shape[2] == 1 ? reshaped(out, shape) : workspace(gpu, out.dtype, shape, keep, "attention");
+  const bool there = out.shape[2] == 1 && is_contiguous(out.shape, out.strides);
+  return there ? reshaped(out, shape) : workspace(gpu, out.dtype, shape, keep, "attention");
 }
 void scatter_heads(Gpu& gpu, const View& out, const View& from) {
   const View to = heads_second(out);
@@ -226,7 +228,8 @@ void run_attention_gradient(const LibraryCall& call, Gpu& gpu) {
   const View lse = reshaped(packed(gpu, call.inputs[5], keep_lse, "attention"), {z.batches, z.positions});
   // Sums over parts of rows: the results themselves, or in f32 beside them.
   const bool divided = z.positions_together < z.positions;
-  const auto result = [&](std::size_t i) { return flat_result(gpu, call.outputs[i], keep_results[i]); };
+  const std::array<View, 3> results = attention_results(call);
+  const auto result = [&](std::size_t i) { return flat_result(gpu, results[i], keep_results[i]); };
   const View dq = result(0), dk = result(1), dv = result(2);
   const auto sums_of = [&](const View& out, BufferPtr& memory) {
     return divided && is_half(out.dtype) ? workspace(gpu, DType::f32, out.shape, memory, "attention") : out;
@@ -263,9 +266,9 @@ void run_attention_gradient(const LibraryCall& call, Gpu& gpu) {
   }
   if (sum_k.data != dk.data) convert_elements(gpu, dk, sum_k);
   if (sum_v.data != dv.data) convert_elements(gpu, dv, sum_v);
-  scatter_heads(gpu, call.outputs[0], dq);
-  scatter_heads(gpu, call.outputs[1], dk);
-  scatter_heads(gpu, call.outputs[2], dv);
+  scatter_heads(gpu, results[0], dq);
+  scatter_heads(gpu, results[1], dk);
+  scatter_heads(gpu, results[2], dv);
 }
 
 }  // namespace ebb::cuda

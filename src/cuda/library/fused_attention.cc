@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/attention_results.h"
 #include "cuda/library/kernels.h"
 #include "graph/attention_calls.h"
 
@@ -113,7 +114,8 @@ bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu) {
   m.o = readable(gpu, call.inputs[4], keep[4]);
   m.lse = packed(gpu, call.inputs[5], keep[5], "attention").data;
   m.delta = workspace(gpu, DType::f32, {z.batches, z.rows}, keep[6], "attention").data;
-  m.dq = heads_second(call.outputs[0]), m.dk = heads_second(call.outputs[1]), m.dv = heads_second(call.outputs[2]);
+  const std::array<View, 3> results = attention_results(call);
+  m.dq = heads_second(results[0]), m.dk = heads_second(results[1]), m.dv = heads_second(results[2]);
   launch(gpu, z, "differentiate_rows", z.rows, z.bytes_of_rows(z.slices, true), m);
   launch(gpu, z, "differentiate_columns", z.columns, z.bytes_of_columns(z.slices), m);
   return true;

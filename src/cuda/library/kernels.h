@@ -61,7 +61,8 @@ void add_index_check(Words& words, RunMark& mark, const LibraryCall& call, const
 
 // out = a·b of floats, of their last two dimensions; out is contiguous, may be wider than a and b, and keeps what it
 // holds as a summand where `add` is set. The dimensions before those are out's in all three.
-void multiply_floats(Gpu& gpu, const View& a, const View& b, const View& out, bool add = false);
+void multiply_floats(Gpu& gpu, const View& a, const View& b, const View& out, bool add = false,
+                     const void* bias = nullptr);
 
 // c = a·b of contiguous c, every element a chain of fused multiply-adds in the order of k: see fixed_matmul.cc. Steps
 // are in elements.

@@ -52,7 +52,8 @@ struct Product {
   DType in, out;
   std::byte* c;
   std::int64_t c_batch;
-  bool add;  // to what c holds
+  bool add;                    // to what c holds
+  const void* bias = nullptr;  // n elements like those of c, added to each row before it is rounded
 };
 
 void matrix_layout(Handle& h, DType dtype, const Matrix& x, std::int64_t rows, std::int64_t columns,
@@ -97,7 +98,7 @@ Heuristic algorithm_for(const Product& given, void* product) {
   const std::array<std::uint32_t, 4> alignments{
       alignment(p.b.data, p.b.batch_step | step(p.b), p.in), alignment(p.a.data, p.a.batch_step | step(p.a), p.in),
       alignment(p.c, p.n | p.c_batch, p.out), alignment(p.c, p.n | p.c_batch, p.out)};
-  const std::array<std::int64_t, 16> key{p.m,
+  const std::array<std::int64_t, 17> key{p.m,
                                          p.n,
                                          p.k,
                                          p.batches,
@@ -112,9 +113,10 @@ Heuristic algorithm_for(const Product& given, void* product) {
                                          static_cast<std::int64_t>(p.out),
                                          alignments[0],
                                          alignments[1],
-                                         alignments[2]};
+                                         alignments[2],
+                                         p.bias != nullptr};
   static auto* const mutex = new std::mutex;
-  static auto* const known = new std::map<std::array<std::int64_t, 16>, Heuristic>;
+  static auto* const known = new std::map<std::array<std::int64_t, 17>, Heuristic>;
   std::lock_guard guard(*mutex);
   if (const auto it = known->find(key); it != known->end()) return it->second;
   const Lt& l = lt();
@@ -162,21 +164,29 @@ void multiply_in_parts(Gpu& gpu, const Product& p) {
   q.c_batch = p.m * p.n;
   q.out = DType::f32;
   q.add = false;
+  q.bias = nullptr;
   multiply(gpu, q);
   const std::string text = view_text() + element_text(p.out) + R"cuda(
-struct Args { const f32* parts; T* out; i64 n, count, add; };
+struct Args { const f32* parts; T* out; i64 n, count, add; const T* bias; i64 columns; };
 extern "C" __global__ void __launch_bounds__(256) add_parts(const Args a) {
   EACH(i, a.n) {
     f32 total = a.parts[i];
     for (i64 k = 1; k < a.count; ++k) total += a.parts[k * a.n + i];
     if (a.add) total += (f32)load(a.out[i]);
+    if (a.bias) total += (f32)load(a.bias[i % a.columns]);
     a.out[i] = store((A)total);
   }
 }
 )cuda";
-  launch_elements(
-      gpu, text, "add_parts", p.m * p.n,
-      Words().add(sums.data).add(static_cast<const void*>(p.c)).add(p.m * p.n).add(kParts).add(std::int64_t{p.add}));
+  launch_elements(gpu, text, "add_parts", p.m * p.n,
+                  Words()
+                      .add(sums.data)
+                      .add(static_cast<const void*>(p.c))
+                      .add(p.m * p.n)
+                      .add(kParts)
+                      .add(std::int64_t{p.add})
+                      .add(p.bias)
+                      .add(p.n));
 }
 
 void multiply(Gpu& gpu, const Product& p) {
@@ -194,6 +204,10 @@ void multiply(Gpu& gpu, const Product& p) {
   const std::int32_t transpose_b = p.b.by_rows() ? 0 : 1, transpose_a = p.a.by_rows() ? 0 : 1;
   check_lt(l.set_product(product.of, kTransA, &transpose_b, sizeof transpose_b), "cublasLtMatmulDescSetAttribute");
   check_lt(l.set_product(product.of, kTransB, &transpose_a, sizeof transpose_a), "cublasLtMatmulDescSetAttribute");
+  if (p.bias) {
+    check_lt(l.set_product(product.of, kEpilogue, &kAddsBias, sizeof kAddsBias), "cublasLtMatmulDescSetAttribute");
+    check_lt(l.set_product(product.of, kBias, &p.bias, sizeof p.bias), "cublasLtMatmulDescSetAttribute");
+  }
   describe(p, a, b, c);
   const Heuristic chosen = algorithm_for(p, product.of);
   BufferPtr workspace;
@@ -211,7 +225,7 @@ void multiply(Gpu& gpu, const Product& p) {
 
 }  // namespace
 
-void multiply_floats(Gpu& gpu, const View& given_a, const View& given_b, const View& out, bool add) {
+void multiply_floats(Gpu& gpu, const View& given_a, const View& given_b, const View& out, bool add, const void* bias) {
   if (out.shape.numel() == 0) return;
   if (given_a.shape[given_a.shape.rank() - 1] == 0) {
     if (!add) gpu.clear(out.data, static_cast<std::size_t>(out.shape.numel()) * size_of(out.dtype));
@@ -226,6 +240,7 @@ void multiply_floats(Gpu& gpu, const View& given_a, const View& given_b, const V
   p.in = given_a.dtype;
   p.out = out.dtype;
   p.add = add;
+  p.bias = bias;
   View a = given_a, b = given_b;
   if (!fits(p.m, p.k, a.strides[rank - 2], a.strides[rank - 1])) a = packed(gpu, a, keep_a, "matmul");
   if (!fits(p.k, p.n, b.strides[rank - 2], b.strides[rank - 1])) b = packed(gpu, b, keep_b, "matmul");
@@ -308,11 +323,31 @@ extern "C" __global__ void __launch_bounds__(256) multiply(const Args a) {
 void run_matmul(const LibraryCall& call, Gpu& gpu) {
   const View &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
   if (out.shape.numel() == 0) return;
-  if (a.shape[a.shape.rank() - 1] == 0)
+  const bool has_row = call.inputs.size() == 3;
+  if (a.shape[a.shape.rank() - 1] == 0) {
+    if (has_row) {
+      View row = call.inputs[2];
+      row.shape = out.shape;
+      row.strides = {};
+      row.strides[out.shape.rank() - 1] = 1;
+      return copy_elements(gpu, out, row);
+    }
     return gpu.clear(out.data, static_cast<std::size_t>(out.shape.numel()) * size_of(out.dtype));
+  }
   require(a.dtype != DType::bool_, Error::Kind::type, "{}: bool matrices have no product; cast them to a number first",
           label_of(call));
-  is_floating(a.dtype) ? multiply_floats(gpu, a, b, out) : integer_matmul(gpu, a, b, out);
+  if (!is_floating(a.dtype)) return integer_matmul(gpu, a, b, out);
+  if (!has_row) return multiply_floats(gpu, a, b, out);
+  View row = call.inputs[2];
+  BufferPtr keep;
+  if (reinterpret_cast<std::uintptr_t>(row.data) % 16 != 0) {
+    View one = row;
+    one.shape = {out.shape[out.shape.rank() - 1]};
+    one.strides = contiguous_strides(one.shape);
+    row = dense(one, row.dtype, keep, gpu, "matmul");
+    copy_elements(gpu, row, one);
+  }
+  multiply_floats(gpu, a, b, out, false, row.data);
 }
 
 }  // namespace ebb::cuda
