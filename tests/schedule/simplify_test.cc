@@ -67,7 +67,8 @@ TEST(Simplify, HalvesAreWidenedByWhoReadsThem) {
   const Tensor half = cast(exp(leaf({6, 4})), DType::bf16), wide = cast(half, DType::f32);
   for (const Tensor& t : {sum(reshape(wide, {3, 8}), 1), sum(narrow(wide, 0, 1, 3), 1)}) {
     const ValueGraph g = simplified({t, sum(wide)});
-    for (const Value* v : live(g)) EXPECT_FALSE(v->is_view() && g.values[v->inputs[0]].op == Op::cast);
+    for (const Value* v : live(g))
+      EXPECT_FALSE(v->is_view() && v->dtype == DType::f32 && g.values[v->inputs[0]].op == Op::cast);
   }
   EXPECT_EQ(root(simplified({reshape(wide, {24})})).dtype, DType::f32);
 }
