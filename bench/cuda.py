@@ -2,8 +2,9 @@
 """Ebb beside PyTorch, Liger, CCE and QuACK on one GPU: the same inputs, value and gradient, in one run.
 
     bench/cuda.py [--suite rows,losses] [--quick] [--budget SECONDS] [--json FILE] [--max-autotune [SUITES]]
-    bench/cuda.py --page docs FILE.json ...      writes the section of docs/benchmarks.md and its plots from earlier runs
     bench/cuda.py --merge ALL.json FILE.json ... joins runs; of a row that was measured twice, the last file's
+    bench/cuda.py --page docs [FILE.json ...]    writes the section of docs/benchmarks.md and its plots from earlier runs
+                                                 (bench/gpu/h200.json)
 
 Contenders: Ebb compiled (`ebb.compile`), PyTorch eager, torch.compile of value and gradient as one graph (with
 --max-autotune also in mode max-autotune-no-cudagraphs), and Liger, Apple's CCE and QuACK where they can be imported. They
@@ -134,7 +135,7 @@ def main():
     if options.page or options.merge:
         from gpu import page, record
 
-        known = record.read(options.files)
+        known = record.read(options.files or [page.STORED])
         if options.merge:
             record.write(known, options.merge)
         if options.page:

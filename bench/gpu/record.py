@@ -90,4 +90,6 @@ def read(files):
 
 
 def write(known, file):
-    Path(file).write_text(json.dumps(known, indent=1) + "\n")
+    """One row per line, so that a change of one is a change of one line."""
+    rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in known["rows"])
+    Path(file).write_text(f'{{"runs": {json.dumps(known["runs"], indent=1, ensure_ascii=False)},\n"rows": [\n{rows}\n]}}\n')
