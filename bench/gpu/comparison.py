@@ -49,8 +49,7 @@ def measure(machine, options, makers, exact=None, tolerance=None, views=None, wi
             machine.synchronize()
             result["first_s"] = time.perf_counter() - start
             if exact is not None:
-                viewed = (views or {}).get(key, lambda r: r)(given)
-                result["error"] = error_of(tensors_of(viewed), exact)
+                result["error"] = error_of(tensors_of((views or {}).get(key, lambda r: r)(given)), exact)
                 if not result["error"] <= (tolerance if key.startswith("ebb") else PEERS_MAY * tolerance):
                     result["reason"] = f"wrong: off by {result['error']:.2g} of the f64 result"
             del given

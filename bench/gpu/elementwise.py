@@ -64,14 +64,15 @@ CUSTOM = {
 }
 CUSTOM_ROWS = {"hardness_huber": "normal* normal", "margin_entropy": "normal* class"}
 
-# The fewest exponentials, logarithms, reciprocals and roots per element that value and gradient can be computed with,
-# where every one is used as often as it can: of softplus(x) and sigmoid(x), e = exp(−|x|), log(1 + e) and 1 / (1 + e).
+# Exponentials, logarithms, reciprocals and roots per element of the formula as it stands in docs/losses.md and of its
+# gradient, each counted once however often it is used: of softplus(x) and sigmoid(x), e = exp(−|x|), log(1 + e) and
+# 1 / (1 + e).
 SPECIAL = {
     "log_cosh_loss": 3, "wing_loss": 2, "binary_cross_entropy": 3, "binary_cross_entropy_with_logits": 3,
     "sigmoid_focal_loss": 3, "focal_loss_on_probabilities": 3, "soft_margin_loss": 3, "kl_div": 1, "poisson_nll_loss": 1,
     "gaussian_nll_loss": 2, "generalized_kl": 2, "dpo_loss": 3, "simpo_loss": 3, "cpo_loss": 3, "orpo_loss": 9,
-    "multilabel_soft_margin_loss": 3, "softmax_focal_loss": 1, "poly_loss": 1, "listnet_loss": 2, "jsd_loss": 4,
-    "kl_divergence": 3, "smooth focal": 4, "log cosh": 3, "tempered": 4, "two gaussians": 4, "barron": 2, "student_t": 3,
+    "multilabel_soft_margin_loss": 3, "softmax_focal_loss": 1, "poly_loss": 1, "listnet_loss": 2, "jsd_loss": 3,
+    "kl_divergence": 2, "smooth focal": 4, "log cosh": 3, "tempered": 4, "two gaussians": 4, "barron": 3, "student_t": 3,
     "asymmetric_focal": 6, "hardness_huber": 1, "margin_entropy": 1,
 }
 

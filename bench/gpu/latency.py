@@ -47,7 +47,7 @@ def measured(who, device):
 def in_new_process(who, device, folder):
     environment = dict(os.environ, XDG_CACHE_HOME=folder, TORCHINDUCTOR_CACHE_DIR=os.path.join(folder, "inductor"),
                        TRITON_CACHE_DIR=os.path.join(folder, "triton"))
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), who, device], env=environment, capture_output=True,
+    done = subprocess.run([sys.executable, "-P", os.path.abspath(__file__), who, device], env=environment, capture_output=True,
                           text=True, timeout=300)
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1][:160])

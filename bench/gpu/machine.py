@@ -1,5 +1,6 @@
 """The device that is measured: what it is, how fast it copies and multiplies, how much memory a call takes."""
 
+import gc
 import platform
 import shutil
 import subprocess
@@ -24,6 +25,7 @@ class Machine:
             ebb.cuda.synchronize()
 
     def empty_caches(self):
+        gc.collect()  # a model and its optimiser refer to each other
         if self.on_gpu:
             torch.cuda.empty_cache()
             ebb.cuda.empty_cache()

@@ -172,7 +172,8 @@ def section(known, docs):
              "in the same run")
     if any(runs[r["run"]].get("special_functions_per_second") for r in known["rows"]):
         text += ("; where exponentials, logarithms, reciprocals and roots must take longer than memory (16 per clock of a "
-                 "multiprocessor at its highest clock, as few as the formula allows), the share of that limit is given, too")
+                 "multiprocessor at its highest clock, every function of the formula and its gradient once), the share of that "
+                 "limit is given, too")
     text += ".\n\n"
     for name, facts in runs.items():
         text += (f"Run of {name[:16]}: {facts['device']}, driver {facts['driver']}, copy "
