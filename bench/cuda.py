@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Ebb beside PyTorch, Liger, CCE and QuACK on one GPU: the same inputs, value and gradient, in one run.
 
-    bench/cuda.py [--suite rows,losses] [--quick] [--budget SECONDS] [--json FILE] [--max-autotune [SUITES]]
+    bench/cuda.py [--suite rows,losses] [--quick] [--budget SECONDS] [--json FILE] [--prepare 8]
     bench/cuda.py --merge ALL.json FILE.json ... joins runs; of a row that was measured twice, the last file's
     bench/cuda.py --page docs [FILE.json ...]    writes the section of docs/benchmarks.md and its plots from earlier runs
                                                  (bench/gpu/h200.json)
@@ -16,8 +16,12 @@ GPU that the bytes which must move (inputs once, results once) stand for. A numb
 """
 
 import argparse
+import itertools
+import os
 import re
+import subprocess
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -26,6 +30,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE / "peers")]
 
+PREPARING = 300  # seconds that compilers may take at most
 SUITES = ["rows", "linear_ce", "train", "losses", "custom", "small", "norms", "attention", "ctc", "latency"]
 
 
@@ -67,6 +72,10 @@ def parse_arguments():
                    help="torch.compile also in mode max-autotune-no-cudagraphs, which compiles for minutes")
     p.add_argument("--peers", type=words, default=["eager", "compile", "max_autotune", "graphs", "cudnn", "liger", "cce",
                                                    "quack"], help="who takes part beside Ebb; '' for nobody")
+    p.add_argument("--prepare", type=int, metavar="PROCESSES",
+                   help="first let so many processes compile everything at once; the times of first calls are then not those "
+                   "of a compiler")
+    p.add_argument("--part", help=argparse.SUPPRESS)  # K/N: such a process, which compiles every Nth case
     p.add_argument("--gpt2", help="the example program (build/release/examples/gpt2, or $EBB_GPT2)")
     p.add_argument("--device", default="cuda")
     p.add_argument("--json", help="write the figures there, after every row")
@@ -76,11 +85,32 @@ def parse_arguments():
     unknown = [s for s in (*options.suite, *options.max_autotune) if s not in SUITES]
     if unknown:
         p.error(f"there is no suite '{unknown[0]}'; there are {', '.join(SUITES)}")
-    options.wanted = lambda case: not options.cases or re.search(options.cases, case)
+    numbers = itertools.count()
+    mine, of = map(int, options.part.split("/")) if options.part else (0, 1)
+    options.wanted = lambda case: (not options.cases or re.search(options.cases, case)) and next(numbers) % of == mine
     return options
 
 
+def prepare(options):
+    """Compilers leave what they made on the disk, where the run that measures finds it."""
+    rest = [a for k, a in enumerate(sys.argv[1:]) if not a.startswith(("--prepare", "--json", "--budget"))
+            and sys.argv[k] not in ("--prepare", "--json", "--budget")]
+    environment = dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="2")
+    started, log = time.monotonic(), tempfile.TemporaryFile()
+    running = [subprocess.Popen([sys.executable, __file__, *rest, "--part", f"{k}/{options.prepare}"], env=environment,
+                                stdout=log, stderr=log) for k in range(options.prepare)]
+    for process in running:
+        try:
+            process.wait(max(1, started + PREPARING - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    print(f"compiled by {options.prepare} processes in {time.monotonic() - started:.0f} s", flush=True)
+
+
 def facts_of(machine, options, packages):
+    if options.part:
+        return {"copy_bytes_per_second": 1}
     import torch
 
     from gpu import contenders, names
@@ -89,6 +119,7 @@ def facts_of(machine, options, packages):
     return {
         "device": machine.name(), "driver": machine.driver(), "versions": versions, "missing": contenders.missing,
         "when": time.strftime("%Y-%m-%d"), "quick": options.quick, "rounds": options.rounds,
+        "prepared": bool(options.prepare),
         "copy_bytes_per_second": machine.copy_bytes_per_second(options.rounds),
         "product_flops_per_second": machine.product_flops_per_second(options.rounds),
         "special_functions_per_second": machine.special_functions_per_second(),
@@ -105,6 +136,13 @@ def measure(options):
     packages = contenders.find_packages(machine, options.peers)
     facts = facts_of(machine, options, packages)
     record = Record(options.json, facts, options.budget)
+    if options.part:
+        for name in options.suite:
+            try:
+                suites()[name](Run(machine, options, record, packages))
+            except Exception:
+                traceback.print_exc()
+        return 0
     print(f"{facts['device']}, driver {facts['driver']}: copy {facts['copy_bytes_per_second'] / 1e12:.2f} TB/s, "
           f"bf16 product {facts['product_flops_per_second'] / 1e12:.0f} TFLOP/s; "
           + ", ".join(f"{k} {v}" for k, v in facts["versions"].items()))
@@ -141,6 +179,8 @@ def main():
         if options.page:
             page.write(known, Path(options.page))
         return 0
+    if options.prepare and not options.part:
+        prepare(options)
     return measure(options)
 
 

@@ -58,6 +58,8 @@ def latency(run):
     from gpu.contenders import first_line
     from gpu.names import TITLES
 
+    if run.options.part:  # nothing must be compiled before
+        return
     run.record.check_time()
     case = "a new formula of two arrays, first value and gradient"
     cold, warm = {}, {}
