@@ -54,7 +54,8 @@ help:
 	@echo "make wheel    a manylinux wheel in build/wheel, tested in an environment without Ebb's Debian packages"
 	@echo "make site     the documentation as a static site in build/site"
 	@echo "make bench    compare with PyTorch, JAX and MLX (SUITE=losses: one suite, QUICK=1: the large rows only)"
-	@echo "make bench-cuda    compare with PyTorch on a GPU (SUITE=rows: one suite, QUICK=1: smaller arrays)"
+	@echo "make bench-cuda    compare with PyTorch, Liger, CCE and QuACK on a GPU (SUITE=rows: one suite, QUICK=1: smaller arrays,"
+	@echo "                   BUDGET=600: no new row after ten minutes, MAX_AUTOTUNE=1: torch.compile in that mode, too)"
 	@echo "make bench-distributed   2 ranks of one thread against 1 rank of two, beside PyTorch's DDP"
 	@echo "make bench-parts   measure sweeps, vector math, products, networks and losses by themselves (PART=losses: one)"
 	@echo "make lint     cppcheck and clang-tidy on the sources"
@@ -151,9 +152,12 @@ bench: configure
 	$(call install_missing,$(BENCH_PACKAGES))
 	@python3 bench/compare.py $(if $(SUITE),--suite $(SUITE)) $(if $(QUICK),--quick)
 
-# On the first GPU, beside PyTorch: needs a python3 with PyTorch for CUDA that the package was built for.
+# On the first GPU: needs a python3 with PyTorch for CUDA that the package was built for, and compares with Liger, CCE and
+# QuACK where that has them (pip install liger-kernel cut-cross-entropy quack-kernels).
 bench-cuda: python-package
-	@PYTHONPATH=$(CURDIR)/$(BUILD)/python/package python3 bench/cuda.py $(if $(SUITE),--suite $(SUITE)) $(if $(QUICK),--quick)
+	@cmake --build $(BUILD) --target gpt2
+	@PYTHONPATH=$(CURDIR)/$(BUILD)/python/package python3 bench/cuda.py --json $(BUILD)/bench-cuda.json $(if $(SUITE),--suite $(SUITE)) \
+	  $(if $(QUICK),--quick) $(if $(BUDGET),--budget $(BUDGET)) $(if $(MAX_AUTOTUNE),--max-autotune)
 
 bench-distributed: configure
 	$(call install_missing,openmpi-bin)

@@ -2,9 +2,9 @@
 
 import math
 from collections import defaultdict
-from xml.sax.saxutils import escape
 
 import contenders
+import plots
 import reasons
 import scaling
 
@@ -51,6 +51,12 @@ def ratio(row, key):
 def best_peer(row, peers):
     found = [(median(row, p), p) for p in peers if median(row, p)]
     return min(found)[1] if found else None
+
+
+def bars_beside_best(rows, peers):
+    """For plots.ratio_plot: each case, the time of the fastest peer relative to Ebb's, and whose it is."""
+    best = [(r, best_peer(r, peers)) for r in rows if median(r, "ebb")]
+    return [(r["case"], ratio(r, peer), r["results"][peer]["title"]) for r, peer in best if peer]
 
 
 def share_of_copy(row):
@@ -174,42 +180,6 @@ def scaling_table(rows):
                 cells = " | ".join(f"{seconds(t)} ({e:.0%})" if e else seconds(t) for t, e in zip(times, shares))
                 text += f"| {row['case']} | {row['dtype']} | {title} | {cells} |\n"
     return text
-
-
-# ---- plots
-
-
-def ratio_plot(rows, peers, title):
-    """One bar per case on a logarithmic scale: the time of the fastest peer relative to Ebb."""
-    bars = [(r["case"], ratio(r, best_peer(r, peers)), best_peer(r, peers)) for r in rows
-            if best_peer(r, peers) and median(r, "ebb")]
-    bars.sort(key=lambda b: -b[1])
-    if not bars:
-        return None
-    left, width, height, top = 250, 420, 18, 46
-    low, high = min(0.5, min(b[1] for b in bars)), max(4, max(b[1] for b in bars))
-    at = lambda v: left + width * math.log(v / low) / math.log(high / low)
-    total = top + height * len(bars) + 30
-    svg = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 130}" height="{total}" '
-           'font-family="sans-serif" font-size="11">',
-           '<rect width="100%" height="100%" fill="white"/>',
-           f'<text x="12" y="20" font-size="14" font-weight="bold">{escape(title)}</text>']
-    for tick in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256):
-        if low <= tick <= high:
-            colour, stroke = ("#333", 1.4) if tick == 1 else ("#ccc", 0.8)
-            svg.append(f'<line x1="{at(tick):.1f}" y1="{top - 8}" x2="{at(tick):.1f}" y2="{total - 24}" '
-                       f'stroke="{colour}" stroke-width="{stroke}"/>')
-            svg.append(f'<text x="{at(tick):.1f}" y="{total - 10}" text-anchor="middle" fill="#555">{tick:g}×</text>')
-    for k, (case, value, peer) in enumerate(bars):
-        y = top + height * k
-        a, b = sorted((at(1), at(value)))
-        colour = "#2b7a9e" if value >= 1 else "#c2553a"
-        svg.append(f'<text x="{left - 8}" y="{y + 12}" text-anchor="end">{escape(case)}</text>')
-        svg.append(f'<rect x="{a:.1f}" y="{y + 2}" width="{max(b - a, 1):.1f}" height="{height - 5}" fill="{colour}"/>')
-        svg.append(f'<text x="{b + 5:.1f}" y="{y + 12}" fill="#333">{value:.2f}× '
-                   f'<tspan fill="#888">{escape(contenders.PEERS[peer][0])}</tspan></text>')
-    svg.append("</svg>")
-    return "\n".join(svg) + "\n"
 
 
 # ---- the page
@@ -348,7 +318,8 @@ def suite_section(suite, part, folder, notes):
             text += f" Slower than the fastest peer: {behind}. {why}".rstrip() if behind else (
                 " No row is slower than the fastest peer.")
             text += "\n\n"
-        svg = ratio_plot(rows, peers, f"{suite}, {size} {dtype}, {mode}: time of the fastest peer relative to Ebb")
+        svg = plots.ratio_plot(bars_beside_best(rows, peers),
+                               f"{suite}, {size} {dtype}, {mode}: time of the fastest peer relative to Ebb")
         if svg:
             name = f"bench_{suite}_{size}_{dtype}_{mode.replace('+', '_')}.svg"
             (folder / "img" / name).write_text(svg)
@@ -380,5 +351,7 @@ def write_page(known, folder):
              "memcpy of as many bytes on as many threads in the same rounds.\n")
     for suite, part in known["suites"].items():
         text += suite_section(suite, part, folder, notes)
-    text += "\n" + notes.text() + "\n"
+    from gpu import page  # which shows its figures with this file's words
+
+    text += page.of_stored_run(folder) + "\n" + notes.text() + "\n"
     (folder / "benchmarks.md").write_text(text)

@@ -487,6 +487,39 @@ def margin_entropy(xp, x, y):
     return xp.mean(xp.softplus(1 + lse - 2 * own) + 0.1 * xp.sum(xp.exp(logp) * logp, -1, True))
 
 
+@formula("log cosh")
+def plain_log_cosh(xp, x, t):
+    return xp.mean(xp.log(xp.cosh(x - t)))
+
+
+@formula("smooth focal")
+def smooth_focal(xp, x, y):
+    p = xp.sigmoid(x)
+    right = p * y + (1 - p) * (1 - y)
+    return -xp.mean((1 - right) * (1 - right) * xp.log(right + 1e-6))
+
+
+@formula("huber by where")
+def huber_by_where(xp, x, t):
+    d = x - t
+    a = xp.abs(d)
+    return xp.mean(xp.where(a <= 0.7, 0.5 * d * d, 0.7 * (a - 0.35)))
+
+
+@formula("tempered")
+def tempered(xp, x, y):
+    """Logistic loss whose logarithm is tempered: −(p^0.3 − 1) / 0.3 of the probability of the right answer."""
+    p = xp.sigmoid(x * (2 * y - 1))
+    return xp.mean((1 - p**0.3) / 0.3)
+
+
+@formula("two gaussians")
+def two_gaussians(xp, x, t):
+    """−log of a mixture of a narrow and a wide normal density around the target."""
+    d = (x - t) * (x - t)
+    return -xp.mean(xp.log(0.9 * xp.exp(-0.5 * d) + 0.1 * xp.exp(-0.02 * d) / 5))
+
+
 # ---- the engine's figures
 
 

@@ -1,0 +1,110 @@
+"""The plots of the comparisons, as SVG."""
+
+import math
+from xml.sax.saxutils import escape
+
+OURS, BEHIND, THEIRS = "#2b7a9e", "#c2553a", "#b9bec4"
+LEFT, WIDTH, TOP = 250, 420, 46
+
+
+def start(width, height, title):
+    return [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+            'font-family="sans-serif" font-size="11">',
+            '<rect width="100%" height="100%" fill="white"/>',
+            f'<text x="12" y="20" font-size="14" font-weight="bold">{escape(title)}</text>']
+
+
+def finish(svg):
+    return "\n".join([*svg, "</svg>"]) + "\n"
+
+
+def vertical(svg, x, bottom, text, strong=False):
+    colour, stroke = ("#333", 1.4) if strong else ("#ccc", 0.8)
+    svg.append(f'<line x1="{x:.1f}" y1="{TOP - 8}" x2="{x:.1f}" y2="{bottom - 24}" '
+               f'stroke="{colour}" stroke-width="{stroke}"/>')
+    svg.append(f'<text x="{x:.1f}" y="{bottom - 10}" text-anchor="middle" fill="#555">{text}</text>')
+
+
+def ratio_plot(bars, title):
+    """One bar per case on a logarithmic scale; bars: (case, time of the fastest peer relative to Ebb, whose it is)."""
+    bars = sorted(bars, key=lambda b: -b[1])
+    if not bars:
+        return None
+    height = 18
+    low, high = min(0.5, min(b[1] for b in bars)), max(4, max(b[1] for b in bars))
+    at = lambda v: LEFT + WIDTH * math.log(v / low) / math.log(high / low)
+    total = TOP + height * len(bars) + 30
+    svg = start(LEFT + WIDTH + 130, total, title)
+    for tick in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256):
+        if low <= tick <= high:
+            vertical(svg, at(tick), total, f"{tick:g}×", tick == 1)
+    for k, (case, value, peer) in enumerate(bars):
+        y = TOP + height * k
+        a, b = sorted((at(1), at(value)))
+        svg.append(f'<text x="{LEFT - 8}" y="{y + 12}" text-anchor="end">{escape(case)}</text>')
+        svg.append(f'<rect x="{a:.1f}" y="{y + 2}" width="{max(b - a, 1):.1f}" height="{height - 5}" '
+                   f'fill="{OURS if value >= 1 else BEHIND}"/>')
+        svg.append(f'<text x="{b + 5:.1f}" y="{y + 12}" fill="#333">{value:.2f}× '
+                   f'<tspan fill="#888">{escape(peer)}</tspan></text>')
+    return finish(svg)
+
+
+def bar_groups(groups, title, most, ticks, show):
+    """Bars from 0 to `most`; groups: (case, [(whose, value, whether it is Ebb's)]). `show` makes a value a text."""
+    if not groups:
+        return None
+    thin, between = 13, 9
+    total = TOP + sum(thin * len(bars) + between for _, bars in groups) + 30
+    at = lambda v: LEFT + WIDTH * v / most
+    svg = start(LEFT + WIDTH + 230, total, title)
+    for tick in ticks:
+        vertical(svg, at(tick), total, show(tick), tick == 0)
+    y = TOP
+    for case, bars in groups:
+        svg.append(f'<text x="{LEFT - 8}" y="{y + 11}" text-anchor="end">{escape(case)}</text>')
+        for whose, value, ours in bars:
+            svg.append(f'<rect x="{LEFT}" y="{y + 1}" width="{max(at(value) - LEFT, 1):.1f}" height="{thin - 2}" '
+                       f'fill="{OURS if ours else THEIRS}"/>')
+            svg.append(f'<text x="{at(value) + 5:.1f}" y="{y + 10}" fill="#333">{show(value)} '
+                       f'<tspan fill="#888">{escape(whose)}</tspan></text>')
+            y += thin
+        y += between
+    return finish(svg)
+
+
+def scatter(points, title, across, up, line=None):
+    """points: (whose, x, y, whether it is Ebb's); `line`: (text, y) of a limit. Both axes start at 0."""
+    if not points:
+        return None
+    left, width, height = 60, 560, 300
+    most_x = 1.1 * max(x for _, x, _, _ in points)
+    most_y = 1.1 * max([y for _, _, y, _ in points] + ([line[1]] if line else []))
+    at_x, at_y = lambda x: left + width * x / most_x, lambda y: TOP + height * (1 - y / most_y)
+    svg = start(left + width + 190, TOP + height + 46, title)
+    svg.append(f'<path d="M{left} {TOP} V{TOP + height} H{left + width}" fill="none" stroke="#333"/>')
+    for tick in ticks_to(most_x):
+        svg.append(f'<text x="{at_x(tick):.1f}" y="{TOP + height + 16}" text-anchor="middle" fill="#555">{tick:g}</text>')
+    for tick in ticks_to(most_y):
+        svg.append(f'<line x1="{left}" y1="{at_y(tick):.1f}" x2="{left + width}" y2="{at_y(tick):.1f}" stroke="#eee"/>')
+        svg.append(f'<text x="{left - 6}" y="{at_y(tick) + 4:.1f}" text-anchor="end" fill="#555">{tick:g}</text>')
+    svg.append(f'<text x="{left + width / 2}" y="{TOP + height + 34}" text-anchor="middle" fill="#555">{escape(across)}</text>')
+    svg.append(f'<text x="{left}" y="{TOP - 10}" text-anchor="middle" fill="#555">{escape(up)}</text>')
+    if line:
+        svg.append(f'<line x1="{left}" y1="{at_y(line[1]):.1f}" x2="{left + width}" y2="{at_y(line[1]):.1f}" '
+                   'stroke="#888" stroke-dasharray="5 4"/>')
+        svg.append(f'<text x="{left + width + 4}" y="{at_y(line[1]) + 4:.1f}" fill="#888">{escape(line[0])}</text>')
+    taken = []  # of labels: where two would overlap, the later one moves down
+    for whose, x, y, ours in sorted(points, key=lambda p: p[2], reverse=True):
+        svg.append(f'<circle cx="{at_x(x):.1f}" cy="{at_y(y):.1f}" r="4.5" fill="{OURS if ours else THEIRS}"/>')
+        at = at_y(y) + 4
+        while any(abs(at - other) < 12 and abs(at_x(x) - beside) < 170 for beside, other in taken):
+            at += 3
+        taken.append((at_x(x), at))
+        svg.append(f'<text x="{at_x(x) + 8:.1f}" y="{at:.1f}" fill="#333">{escape(whose)}</text>')
+    return finish(svg)
+
+
+def ticks_to(most):
+    """Up to eight round numbers from 0."""
+    step = next(m * 10.0**e for e in range(-6, 9) for m in (1, 2, 5) if most / (m * 10.0**e) <= 8)
+    return [k * step for k in range(int(most / step) + 1)]
