@@ -36,7 +36,9 @@ class Rows {
     const auto follow = [&](std::int32_t& v) { v = static_cast<std::size_t>(v) < now.size() ? now[v] : v; };
     for (Value& x : g_.values) {
       for (std::int32_t& in : x.inputs) follow(in);
-      if (x.is_view()) follow(x.base);
+      if (!x.is_view() || static_cast<std::size_t>(x.base) >= now.size() || now[x.base] == x.base) continue;
+      x.base = g_.base(now[x.base]);  // the product's memory, which is as dense as the sum's would have been
+      x.mappable = false;
     }
     for (std::int32_t& v : g_.of_node) follow(v);
     for (std::int32_t& v : g_.roots) follow(v);
