@@ -33,8 +33,8 @@ class Repeatable : public ::testing::Test {
   }
 };
 
-// Each warp of a block has some of a group's rows, and the last group has fewer: the sums over rows are those of a sweep
-// without rows, and those of numbers that need their row first.
+// Each warp of a block has some of a group's rows, and the last group has fewer: the sums over rows are those of a
+// sweep without rows, and those of numbers that need their row first.
 TEST_F(Repeatable, SumsOverRowsAreTheSameBesideRows) {
   const std::int64_t rows = 8405, columns = 1000;
   for (const DType d : {DType::f32, DType::f64}) {
@@ -108,8 +108,9 @@ TEST_F(Repeatable, TenRunsHaveTheSameBits) {
   }
 }
 
-// M rows alone against the first M rows of all: over the shapes of GPT-2 and of Llama on a GPU.
-void compare_rows(DType dtype) {
+// M rows alone against the first M rows of all: over the shapes of GPT-2 and of Llama on a GPU. With a bias, the
+// product of halves adds it.
+void compare_rows(DType dtype, bool bias = false) {
   struct Layer {
     std::int64_t k, n;
   };
@@ -124,11 +125,13 @@ void compare_rows(DType dtype) {
     for (const bool by_rows : {true, false}) {
       const Tensor w = by_rows ? cast(randn({k, n}), dtype).to(kGpu).eval()
                                : transpose(cast(randn({n, k}), dtype).to(kGpu).eval(), 0, 1);
-      const Tensor whole = matmul(x, w).eval();
+      const Tensor row = cast(randn({n}), dtype).to(kGpu).eval();
+      const auto layer = [&](const Tensor& rows) { return bias ? matmul(rows, w) + row : matmul(rows, w); };
+      const Tensor whole = layer(x).eval();
       for (std::int64_t m :
            {1, 2, 3, 7, 8, 16, 17, 33, 64, 100, 128, 250, 512, 1000, 1024, 2048, 4096, 5000, 8192, 16383}) {
         if (m >= most) break;
-        const Tensor part = matmul(x.slice(0, 0, m), w);
+        const Tensor part = layer(x.slice(0, 0, m));
         const Tensor differ = sum(cast(part != whole.slice(0, 0, m), DType::i64));
         EXPECT_EQ(differ.item<std::int64_t>(), 0)
             << "elements of [" << m << ", " << k << "]·[" << k << ", " << n << "]" << (by_rows ? "" : ", transposed,")
@@ -139,6 +142,8 @@ void compare_rows(DType dtype) {
 }
 TEST_F(Repeatable, RowsOfProductsOfBf16DoNotDependOnTheirBatch) { compare_rows(DType::bf16); }
 TEST_F(Repeatable, RowsOfProductsOfF16DoNotDependOnTheirBatch) { compare_rows(DType::f16); }
+TEST_F(Repeatable, RowsOfLayersOfBf16DoNotDependOnTheirBatch) { compare_rows(DType::bf16, true); }
+TEST_F(Repeatable, RowsOfLayersOfF16DoNotDependOnTheirBatch) { compare_rows(DType::f16, true); }
 TEST_F(Repeatable, RowsOfProductsOfF32DoNotDependOnTheirBatchWhenAskedFor) {
   set_batch_invariant(true);
   compare_rows(DType::f32);
