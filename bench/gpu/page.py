@@ -8,7 +8,7 @@ from gpu import record
 from gpu.names import PEERS, TITLES
 
 STORED = Path(__file__).resolve().parent / "h200.json"
-BEGIN, END = "<!-- On a GPU: written by bench/cuda.py --page. -->\n", "<!-- The end of what is written by bench/cuda.py. -->\n"
+BEGIN, END = "<!-- On a GPU: written by bench/compare_gpu.py --page. -->\n", "<!-- The end of what is written by bench/compare_gpu.py. -->\n"
 
 # Suites in the order of the page: title, and what the table is about.
 SUITES = {
@@ -164,7 +164,7 @@ def section(known, docs):
     """The text; plots are written beside it."""
     runs = known["runs"]
     device = next(iter(runs.values()))["device"]
-    text = f"\n## On an {device.replace('NVIDIA ', '')}\n\n`make bench-cuda` measures this, `bench/cuda.py --page docs FILE.json` "
+    text = f"\n## On an {device.replace('NVIDIA ', '')}\n\n`make bench-cuda` measures this, `bench/compare_gpu.py --page docs FILE.json` "
     text += ("writes it. Contenders take turns in one process; a time is the median of the rounds, between two "
              "synchronisations, over enough calls to fill 20 ms. torch.compile compiles value and gradient as one graph. "
              "Results were checked against f64 first. In parentheses: the time of a peer relative to Ebb (above 1, Ebb is "

@@ -82,9 +82,9 @@ class Page(unittest.TestCase):
         docs = BENCH.parent / "docs"
         stored = page.section(record.read([page.STORED]), self.docs)
         self.assertIn(page.BEGIN + stored + page.END, (docs / "benchmarks.md").read_text(),
-                      "run bench/cuda.py --page docs")
+                      "run bench/compare_gpu.py --page docs")
         for plot in (self.docs / "img").iterdir():
-            self.assertEqual(plot.read_text(), (docs / "img" / plot.name).read_text(), "run bench/cuda.py --page docs")
+            self.assertEqual(plot.read_text(), (docs / "img" / plot.name).read_text(), "run bench/compare_gpu.py --page docs")
 
 
 if __name__ == "__main__":
