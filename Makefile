@@ -156,7 +156,7 @@ bench: configure
 # QuACK where that has them (pip install liger-kernel cut-cross-entropy quack-kernels).
 bench-cuda: python-package
 	@cmake --build $(BUILD) --target gpt2
-	@PYTHONPATH=$(CURDIR)/$(BUILD)/python/package python3 bench/cuda.py --json $(BUILD)/bench-cuda.json $(if $(SUITE),--suite $(SUITE)) \
+	@PYTHONPATH=$(CURDIR)/$(BUILD)/python/package python3 bench/compare_gpu.py --json $(BUILD)/bench-cuda.json $(if $(SUITE),--suite $(SUITE)) \
 	  $(if $(QUICK),--quick) $(if $(BUDGET),--budget $(BUDGET)) $(if $(MAX_AUTOTUNE),--max-autotune)
 
 bench-distributed: configure

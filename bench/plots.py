@@ -72,36 +72,48 @@ def bar_groups(groups, title, most, ticks, show):
     return finish(svg)
 
 
-def scatter(points, title, across, up, line=None):
-    """points: (whose, x, y, whether it is Ebb's); `line`: (text, y) of a limit. Both axes start at 0."""
+def scatter(points, title, across, units, line=None):
+    """Numbered points on logarithmic axes and a list of whose they are; points: (whose, x, y, whether it is Ebb's).
+    `units` are those of x and y; `line`: (text, y) of a limit."""
     if not points:
         return None
-    left, width, height = 60, 560, 300
-    most_x = 1.1 * max(x for _, x, _, _ in points)
-    most_y = 1.1 * max([y for _, _, y, _ in points] + ([line[1]] if line else []))
-    at_x, at_y = lambda x: left + width * x / most_x, lambda y: TOP + height * (1 - y / most_y)
-    svg = start(left + width + 190, TOP + height + 46, title)
-    svg.append(f'<path d="M{left} {TOP} V{TOP + height} H{left + width}" fill="none" stroke="#333"/>')
-    for tick in ticks_to(most_x):
+    left, width, height = 60, 380, 300
+    xs, ys = [p[1] for p in points], [p[2] for p in points] + ([line[1]] if line else [])
+    ends = lambda values: (min(values) / 1.15, max(values) * 1.15)
+    (low_x, high_x), (low_y, high_y) = ends(xs), ends(ys)
+    at_x = lambda x: left + width * math.log(x / low_x) / math.log(high_x / low_x)
+    at_y = lambda y: TOP + height * (1 - math.log(y / low_y) / math.log(high_y / low_y))
+    svg = start(left + width + 400, TOP + height + 46, title)
+    for tick in logarithmic_ticks(low_x, high_x):
+        svg.append(f'<line x1="{at_x(tick):.1f}" y1="{TOP}" x2="{at_x(tick):.1f}" y2="{TOP + height}" stroke="#eee"/>')
         svg.append(f'<text x="{at_x(tick):.1f}" y="{TOP + height + 16}" text-anchor="middle" fill="#555">{tick:g}</text>')
-    for tick in ticks_to(most_y):
+    for tick in logarithmic_ticks(low_y, high_y):
         svg.append(f'<line x1="{left}" y1="{at_y(tick):.1f}" x2="{left + width}" y2="{at_y(tick):.1f}" stroke="#eee"/>')
         svg.append(f'<text x="{left - 6}" y="{at_y(tick) + 4:.1f}" text-anchor="end" fill="#555">{tick:g}</text>')
-    svg.append(f'<text x="{left + width / 2}" y="{TOP + height + 34}" text-anchor="middle" fill="#555">{escape(across)}</text>')
-    svg.append(f'<text x="{left}" y="{TOP - 10}" text-anchor="middle" fill="#555">{escape(up)}</text>')
+    svg.append(f'<path d="M{left} {TOP} V{TOP + height} H{left + width}" fill="none" stroke="#333"/>')
+    svg.append(f'<text x="{left + width / 2}" y="{TOP + height + 34}" text-anchor="middle" fill="#555">{escape(across)}, {units[0]}</text>')
+    svg.append(f'<text x="{left}" y="{TOP - 10}" text-anchor="middle" fill="#555">{units[1]}</text>')
     if line:
         svg.append(f'<line x1="{left}" y1="{at_y(line[1]):.1f}" x2="{left + width}" y2="{at_y(line[1]):.1f}" '
                    'stroke="#888" stroke-dasharray="5 4"/>')
-        svg.append(f'<text x="{left + width + 4}" y="{at_y(line[1]) + 4:.1f}" fill="#888">{escape(line[0])}</text>')
-    taken = []  # of labels: where two would overlap, the later one moves down
-    for whose, x, y, ours in sorted(points, key=lambda p: p[2], reverse=True):
-        svg.append(f'<circle cx="{at_x(x):.1f}" cy="{at_y(y):.1f}" r="4.5" fill="{OURS if ours else THEIRS}"/>')
-        at = at_y(y) + 4
-        while any(abs(at - other) < 12 and abs(at_x(x) - beside) < 170 for beside, other in taken):
-            at += 3
-        taken.append((at_x(x), at))
-        svg.append(f'<text x="{at_x(x) + 8:.1f}" y="{at:.1f}" fill="#333">{escape(whose)}</text>')
+        svg.append(f'<text x="{left + width - 4}" y="{at_y(line[1]) + 13:.1f}" text-anchor="end" fill="#888">{escape(line[0])}</text>')
+    for k, (whose, x, y, ours) in enumerate(sorted(points, key=lambda p: p[2])):
+        colour = OURS if ours else "#8a9097"
+        for cx, cy in ((at_x(x), at_y(y)), (left + width + 24, TOP + 14 + 20 * k)):
+            svg.append(f'<circle cx="{cx:.1f}" cy="{cy:.1f}" r="7.5" fill="{colour}" stroke="white"/>')
+            svg.append(f'<text x="{cx:.1f}" y="{cy + 3.5:.1f}" text-anchor="middle" font-size="9" fill="white">{k + 1}</text>')
+        svg.append(f'<text x="{left + width + 38}" y="{TOP + 18 + 20 * k}" fill="#333">{escape(whose)} '
+                   f'<tspan fill="#888">{y:.3g} {units[1]}, {x:.3g} {units[0]}</tspan></text>')
     return finish(svg)
+
+
+def logarithmic_ticks(low, high):
+    """Round numbers: 1, 2, 5, or also those between where few fit."""
+    for digits in ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), [k / 10 for k in range(10, 100, 2)]):
+        found = [d * 10.0**e for e in range(-6, 9) for d in digits if low <= d * 10.0**e <= high]
+        if len(found) >= 4:
+            break
+    return found
 
 
 def ticks_to(most):

@@ -82,6 +82,7 @@ def contenders(run, x, head, target):
         "products": products,
         "eager": eager_step(plain, [x, head, target], (0, 1)),
         "compile": compiled_step([plain], [x, head, target], (0, 1)),
+        "compile autograd": with_autograd(lambda: torch.compile(plain, fullgraph=True), x, head, target),
         "liger": with_autograd(lambda: package("liger").liger_fused_linear_cross_entropy, x, head, target),
         "cce": with_autograd(lambda: package("cce").linear_cross_entropy, x, head, target),
     })

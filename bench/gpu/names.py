@@ -4,6 +4,7 @@ TITLES = {
     "ebb": "Ebb",
     "eager": "PyTorch",
     "compile": "torch.compile",
+    "compile autograd": "torch.compile, backward apart",
     "max_autotune": "torch.compile, max-autotune",
     "graphs": "torch.compile, CUDA graphs",
     "liger": "Liger",
@@ -17,7 +18,8 @@ TITLES = {
     "products": "the three products alone",
 }
 # Those whose best a row is compared with.
-PEERS = ["eager", "compile", "max_autotune", "graphs", "liger", "cce", "quack", "quack one pass", "quack 2048", "cudnn"]
+PEERS = ["eager", "compile", "compile autograd", "max_autotune", "graphs", "liger", "cce", "quack", "quack one pass",
+         "quack 2048", "cudnn"]
 
 # The packages of others: what is imported, and the name that pip knows.
 PACKAGES = {

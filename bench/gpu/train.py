@@ -33,7 +33,7 @@ def gpt2_program(run, batch):
             result.update(median_s=float(found[1]) / 1e3, peak_bytes=float(found[3]) * 1e9, first_s=took)
         if done.returncode or not found:
             lines = (done.stdout + done.stderr).strip().splitlines()
-            result["reason"] = f"{program} ended with {done.returncode}: {lines[-1][:160] if lines else ''}"
+            result["reason"] = f"gpt2 ended with {done.returncode}: {lines[-1][:160] if lines else ''}"
     except (OSError, subprocess.TimeoutExpired) as error:
         result["reason"] = first_line(error)
     return result

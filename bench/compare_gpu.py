@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Ebb beside PyTorch, Liger, CCE and QuACK on one GPU: the same inputs, value and gradient, in one run.
 
-    bench/cuda.py [--suite rows,losses] [--quick] [--budget SECONDS] [--json FILE] [--prepare 8]
-    bench/cuda.py --merge ALL.json FILE.json ... joins runs; of a row that was measured twice, the last file's
-    bench/cuda.py --page docs [FILE.json ...]    writes the section of docs/benchmarks.md and its plots from earlier runs
-                                                 (bench/gpu/h200.json)
+    bench/compare_gpu.py [--suite rows,losses] [--quick] [--budget SECONDS] [--json FILE] [--prepare 8]
+    bench/compare_gpu.py --merge ALL.json FILE.json ... joins runs; of a row that was measured twice, the last file's
+    bench/compare_gpu.py --page docs [FILE.json ...]    writes the section of docs/benchmarks.md and its plots from earlier runs
+                                                     (bench/gpu/h200.json)
 
 Contenders: Ebb compiled (`ebb.compile`), PyTorch eager, torch.compile of value and gradient as one graph (with
 --max-autotune also in mode max-autotune-no-cudagraphs), and Liger, Apple's CCE and QuACK where they can be imported. They
@@ -27,7 +27,7 @@ import traceback
 import warnings
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parent  # in which nothing may be called `cuda`: NVIDIA has a package of that name
 sys.path += [str(HERE / "peers")]
 
 PREPARING = 300  # seconds that compilers may take at most
