@@ -110,6 +110,8 @@ const char* quick_function(Op op) {
       return "quick_rsqrt";
     case Op::div:
       return "quick_quotient";
+    case Op::pow:
+      return "quick_power";
     case Op::reciprocal:
       return "quick_reciprocal";
     default:

@@ -1,0 +1,184 @@
+// Functions of the prelude: quick ones for halves, powers, digamma.
+#include "cuda/print/sweep_text.h"
+
+namespace ebb::cuda {
+
+const char* functions_text() {
+  return R"cuda(
+// For sweeps whose results are all halves: functions of f32 to a relative 2^-15 or better, where f16 keeps 2^-11. Results
+// of exponentials below 2^-126 are 0.
+#ifdef __CUDACC_RTC__
+EBB f32 power_of_two(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+EBB f32 logarithm_to_two(f32 x) { f32 y; asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+EBB f32 quick_reciprocal(f32 x) { f32 y; asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+// Of numbers, and with results, that are not subnormal: fewer instructions.
+EBB f32 normal_logarithm_to_two(f32 x) { f32 y; asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+EBB f32 normal_reciprocal(f32 x) { f32 y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+EBB f32 quick_sqrt(f32 x) { f32 y; asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+EBB f32 quick_rsqrt(f32 x) { f32 y; asm("rsqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+EBB f32 quick_quotient(f32 a, f32 b) { f32 y; asm("div.full.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }
+#else
+EBB f32 power_of_two(f32 x) { return exp2f(x); }
+EBB f32 logarithm_to_two(f32 x) { return log2f(x); }
+EBB f32 quick_reciprocal(f32 x) { return 1 / x; }
+EBB f32 normal_logarithm_to_two(f32 x) { return log2f(x); }
+EBB f32 normal_reciprocal(f32 x) { return 1 / x; }
+EBB f32 quick_sqrt(f32 x) { return sqrtf(x); }
+EBB f32 quick_rsqrt(f32 x) { return 1 / sqrtf(x); }
+EBB f32 quick_quotient(f32 a, f32 b) { return a / b; }
+#endif
+EBB f32 quick_exp(f32 x) { return power_of_two(x * 1.4426950408889634f); }
+// Near 1 the instruction errs by 2^-22 of 1, not of its result: there a few terms of the series do.
+EBB f32 log1p_near_0(f32 x) { return x * fmaf(x, fmaf(x, fmaf(x, -0.25f, 0.33333333f), -0.5f), 1.0f); }
+EBB f32 quick_log(f32 x) {
+  const f32 d = x - 1.0f;
+  return fabsf(d) < 0.015625f ? log1p_near_0(d) : logarithm_to_two(x) * 0.6931471805599453f;
+}
+EBB f32 quick_log2(f32 x) {
+  const f32 d = x - 1.0f;
+  return fabsf(d) < 0.015625f ? log1p_near_0(d) * 1.4426950408889634f : logarithm_to_two(x);
+}
+EBB f32 quick_log1p(f32 x) {
+  return fabsf(x) < 0.015625f ? log1p_near_0(x) : normal_logarithm_to_two(1.0f + x) * 0.6931471805599453f;
+}
+EBB f32 quick_expm1(f32 x) {
+  const f32 near = x * fmaf(x, fmaf(x, fmaf(x, 0.041666667f, 0.16666667f), 0.5f), 1.0f);
+  return fabsf(x) < 0.03125f ? near : quick_exp(x) - 1.0f;
+}
+EBB f32 quick_tanh(f32 x) {
+  const f32 e = quick_exp(-2.0f * fabsf(x)), far = (1.0f - e) * normal_reciprocal(1.0f + e);
+  const f32 s = x * x, near = x * fmaf(s, fmaf(s, 0.13333333f, -0.33333333f), 1.0f);
+  return fabsf(x) < 0.125f ? near : x < 0 ? -far : far;
+}
+// e^|x| / 2 is finite where cosh is.
+EBB f32 quick_cosh(f32 x) {
+  const f32 half = power_of_two(fmaf(fabsf(x), 1.4426950408889634f, -1.0f));
+  return fmaf(0.25f, normal_reciprocal(half), half);
+}
+EBB f32 quick_sinh(f32 x) {
+  const f32 half = power_of_two(fmaf(fabsf(x), 1.4426950408889634f, -1.0f));
+  const f32 far = fmaf(-0.25f, normal_reciprocal(half), half);
+  const f32 s = x * x, near = x * fmaf(s, fmaf(s, 0.0083333333f, 0.16666667f), 1.0f);
+  return fabsf(x) < 0.25f ? near : x < 0 ? -far : far;
+}
+// t·e^(-x²)·2^q(t) with t = 1 / (1 + |x| / 2); q was fitted to log2 of e^(x²)·erfc(x) / t up to x = 10.5.
+EBB f32 quick_erfc(f32 x) {
+  const f32 size = fabsf(x), t = normal_reciprocal(fmaf(0.5f, size, 1.0f));
+  const f32 q = fmaf(t, fmaf(t, fmaf(t, fmaf(t, fmaf(t, 0.33165029f, -1.0281416f), 0.69057602f), 0.36366332f), 1.4695833f),
+                     -1.8273199f);
+  const f32 far = t * power_of_two(fmaf(size * size, -1.4426950408889634f, q));
+  return x < 0 ? 2.0f - far : far;
+}
+EBB f32 quick_erf(f32 x) {
+  const f32 far = 1.0f - quick_erfc(fabsf(x)), s = x * x;
+  const f32 near = x * fmaf(s, fmaf(s, fmaf(s, -0.023589848f, 0.11216793f), -0.37608243f), 1.1283787f);
+  return fabsf(x) < 0.5f ? near : x < 0 ? -far : far;
+}
+
+// x^y for normal x > 0 where that is within 2^±125: 2^(y·log2 x) in f64, whose units a GPU for computing has half as many
+// of as for f32. log2 of m·2^e, m in [0.7, 1.4), is e plus the series of atanh in (m - 1) / (m + 1), which errs by 2^-36;
+// numbers go from f32 to f64 by their bits, since conversions are as rare as special functions. False where it is not so.
+EBB f64 widened(f32 x) {
+  const u32 bits = __float_as_uint(x);
+  return __longlong_as_double((i64)((u64)((bits >> 3) + 0x38000000u) << 32 | bits << 29));
+}
+EBB bool power_by_logarithm(f32 x, f32 y, f32& result) {
+  if (!(x >= 1.17549435e-38f && x <= 3.4028234e38f)) return false;
+  const u32 bits = __float_as_uint(x), above = bits - 0x3f330000u;
+  const f32 m = __uint_as_float(bits - (above & 0xff800000u));
+  const f64 e = __longlong_as_double(0x4338000000000000ll + ((i32)above >> 23)) - 6755399441055744.0;
+  const f64 wide = widened(m), d = wide + 1.0, near = widened(normal_reciprocal(m + 1.0f));
+  const f64 t = (wide - 1.0) * fma(near, fma(-d, near, 1.0), near), s = t * t;
+  f64 l = 0.22195308321368668;  // 2 / (13 ln 2), and so on down to 2 / ln 2
+  l = fma(l, s, 0.2623081892525388);
+  l = fma(l, s, 0.3205988979753252);
+  l = fma(l, s, 0.41219858311113245);
+  l = fma(l, s, 0.5770780163555854);
+  l = fma(l, s, 0.9617966939259757);
+  l = fma(l, s, 2.8853900817779268);
+  const f64 p = (f64)y * fma(l, t, e);
+  if (!(p > -125.0 && p < 127.0)) return false;
+  const f64 shifted = p + 6755399441055744.0, f = p - (shifted - 6755399441055744.0);
+  f64 q = 1.0178086009239699e-7;  // ln2^9 / 9!, and so on down to 1
+  q = fma(q, f, 1.3215486790144307e-6);
+  q = fma(q, f, 1.5252733804059841e-5);
+  q = fma(q, f, 0.0001540353039338161);
+  q = fma(q, f, 0.0013333558146428443);
+  q = fma(q, f, 0.009618129107628477);
+  q = fma(q, f, 0.05550410866482158);
+  q = fma(q, f, 0.24022650695910072);
+  q = fma(q, f, 0.6931471805599453);
+  q = fma(q, f, 1.0);
+  result = __uint_as_float(__float_as_uint((f32)q) + ((u32)__double_as_longlong(shifted) << 23));
+  return true;
+}
+
+// CUDA's pow errs by 2 units in the last place, and powf by more. Small whole exponents, the common ones, are products:
+// of f32 in f64, of f64 as unevaluated sums of two numbers (Dekker), so that what is exact comes out exactly.
+EBB f32 power(f32 x, f32 y) {
+  const f32 n = fabsf(y);
+  f32 result;
+  if (!(n <= 64 && n == floorf(n))) return power_by_logarithm(x, y, result) ? result : (f32)pow((f64)x, (f64)y);
+  f64 p = 1, base = x;
+  for (int k = (int)n; k; k >>= 1, base *= base) p = k & 1 ? p * base : p;
+  return (f32)(y < 0 ? 1 / p : p);
+}
+EBB f32 quick_power(f32 x, f32 y) {
+  return x >= 1.17549435e-38f && x <= 3.4028234e38f ? power_of_two(y * quick_log2(x)) : power(x, y);
+}
+EBB void times(f64& high, f64& low, f64 other, f64 other_low) {
+  const f64 p = high * other, rest = fma(high, other, -p) + (high * other_low + low * other);
+  high = p + rest;
+  low = rest - (high - p);
+}
+EBB f64 power(f64 x, f64 y) {
+  const f64 n = fabs(y);
+  if (y == 1) return x;
+  if (n > 64 || n != floor(n)) return pow(x, y);
+  f64 high = 1, low = 0, base = x, base_low = 0;
+  for (int k = (int)n; k; k >>= 1) {
+    if (k & 1) times(high, low, base, base_low);
+    if (k > 1) times(base, base_low, base, base_low);
+  }
+  if (!(fabs(high) > 1e-280 && fabs(high) < 1e280)) return pow(x, y);  // also NaN
+  if (y >= 0) return high;
+  const f64 q = 1 / high;
+  return q + q * (fma(-q, high, 1.0) - q * low);
+}
+
+// Below 0 by reflection, then up to 10 term by term, then the asymptotic series.
+static __device__ __noinline__ f64 digamma(f64 x) {
+  if (x <= 0 && x == floor(x)) return x == 0 ? (sign_bit(x) ? infinity() : -infinity()) : not_a_number();
+  f64 result = 0;
+  if (x < 0) {
+    result = -3.14159265358979323846 / tan(3.14159265358979323846 * (x - floor(x)));
+    x = 1 - x;
+  }
+  for (; x < 10; x += 1) result -= 1 / x;
+  const f64 z = 1 / (x * x);
+  return result + log(x) - 0.5 / x -
+         z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
+}
+// (-1)^(n+1) n! zeta(n + 1, x): terms up to x >= 15, then Euler-Maclaurin.
+static __device__ __noinline__ f64 polygamma(f64 order, f64 x) {
+  const int n = (int)order, s = n + 1;
+  if (n == 0) return digamma(x);
+  if (x != x || (x <= 0 && x == floor(x))) return x <= 0 && n % 2 ? infinity() : not_a_number();
+  f64 sum = 0;
+  for (; x < 15 && x > -1e7; x += 1) sum += pow(x, -(f64)s);
+  const f64 p = pow(x, -(f64)s), z = 1 / (x * x);
+  const f64 bernoulli[8] = {1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160,
+                            -691.0 / 1307674368000.0, 1.0 / 74724249600.0, -3617.0 / 10670622842880000.0};
+  f64 term = p / x * s, at = s;
+  sum += p * x / (s - 1) + p / 2;
+  for (int k = 0; k < 8; ++k) {
+    sum += bernoulli[k] * term;
+    term *= (at + 1) * (at + 2) * z;
+    at += 2;
+  }
+  return (n % 2 ? 1 : -1) * tgamma(n + 1.0) * sum;
+}
+)cuda";
+}
+
+}  // namespace ebb::cuda
