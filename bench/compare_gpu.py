@@ -2,9 +2,10 @@
 """Ebb beside PyTorch, Liger, CCE and QuACK on one GPU: the same inputs, value and gradient, in one run.
 
     bench/compare_gpu.py [--suite rows,losses] [--quick] [--budget SECONDS] [--json FILE] [--prepare 8]
-    bench/compare_gpu.py --merge ALL.json FILE.json ... joins runs; of a row that was measured twice, the last file's
-    bench/compare_gpu.py --page docs [FILE.json ...]    writes the section of docs/benchmarks.md and its plots from earlier runs
-                                                     (bench/gpu/h200.json)
+    bench/compare_gpu.py --merge ALL.json FILE.json ...
+        joins runs; of a row that was measured twice, the last file's is kept
+    bench/compare_gpu.py --page docs [FILE.json ...]
+        writes the section of docs/benchmarks.md and its plots from earlier runs (bench/gpu/h200.json)
 
 Contenders: Ebb compiled (`ebb.compile`), PyTorch eager, torch.compile of value and gradient as one graph (with
 --max-autotune also in mode max-autotune-no-cudagraphs), and Liger, Apple's CCE and QuACK where they can be imported. They
@@ -73,8 +74,7 @@ def parse_arguments():
     p.add_argument("--peers", type=words, default=["eager", "compile", "max_autotune", "graphs", "cudnn", "liger", "cce",
                                                    "quack"], help="who takes part beside Ebb; '' for nobody")
     p.add_argument("--prepare", type=int, metavar="PROCESSES",
-                   help="first let so many processes compile everything at once; the times of first calls are then not those "
-                   "of a compiler")
+                   help="first let so many processes compile everything at once (first calls then find it on the disk)")
     p.add_argument("--part", help=argparse.SUPPRESS)  # K/N: such a process, which compiles every Nth case
     p.add_argument("--gpt2", help="the example program (build/release/examples/gpt2, or $EBB_GPT2)")
     p.add_argument("--device", default="cuda")

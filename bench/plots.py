@@ -91,17 +91,20 @@ def scatter(points, title, across, units, line=None):
         svg.append(f'<line x1="{left}" y1="{at_y(tick):.1f}" x2="{left + width}" y2="{at_y(tick):.1f}" stroke="#eee"/>')
         svg.append(f'<text x="{left - 6}" y="{at_y(tick) + 4:.1f}" text-anchor="end" fill="#555">{tick:g}</text>')
     svg.append(f'<path d="M{left} {TOP} V{TOP + height} H{left + width}" fill="none" stroke="#333"/>')
-    svg.append(f'<text x="{left + width / 2}" y="{TOP + height + 34}" text-anchor="middle" fill="#555">{escape(across)}, {units[0]}</text>')
+    svg.append(f'<text x="{left + width / 2}" y="{TOP + height + 34}" text-anchor="middle" fill="#555">'
+               f'{escape(across)}, {units[0]}</text>')
     svg.append(f'<text x="{left}" y="{TOP - 10}" text-anchor="middle" fill="#555">{units[1]}</text>')
     if line:
         svg.append(f'<line x1="{left}" y1="{at_y(line[1]):.1f}" x2="{left + width}" y2="{at_y(line[1]):.1f}" '
                    'stroke="#888" stroke-dasharray="5 4"/>')
-        svg.append(f'<text x="{left + width - 4}" y="{at_y(line[1]) + 13:.1f}" text-anchor="end" fill="#888">{escape(line[0])}</text>')
+        svg.append(f'<text x="{left + width - 4}" y="{at_y(line[1]) + 13:.1f}" text-anchor="end" fill="#888">'
+                   f'{escape(line[0])}</text>')
     for k, (whose, x, y, ours) in enumerate(sorted(points, key=lambda p: p[2])):
         colour = OURS if ours else "#8a9097"
         for cx, cy in ((at_x(x), at_y(y)), (left + width + 24, TOP + 14 + 20 * k)):
             svg.append(f'<circle cx="{cx:.1f}" cy="{cy:.1f}" r="7.5" fill="{colour}" stroke="white"/>')
-            svg.append(f'<text x="{cx:.1f}" y="{cy + 3.5:.1f}" text-anchor="middle" font-size="9" fill="white">{k + 1}</text>')
+            svg.append(f'<text x="{cx:.1f}" y="{cy + 3.5:.1f}" text-anchor="middle" font-size="9" fill="white">'
+                       f'{k + 1}</text>')
         svg.append(f'<text x="{left + width + 38}" y="{TOP + 18 + 20 * k}" fill="#333">{escape(whose)} '
                    f'<tspan fill="#888">{y:.3g} {units[1]}, {x:.3g} {units[0]}</tspan></text>')
     return finish(svg)

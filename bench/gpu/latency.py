@@ -47,8 +47,8 @@ def measured(who, device):
 def in_new_process(who, device, folder):
     environment = dict(os.environ, XDG_CACHE_HOME=folder, TORCHINDUCTOR_CACHE_DIR=os.path.join(folder, "inductor"),
                        TRITON_CACHE_DIR=os.path.join(folder, "triton"))
-    done = subprocess.run([sys.executable, "-P", os.path.abspath(__file__), who, device], env=environment, capture_output=True,
-                          text=True, timeout=300)
+    command = [sys.executable, "-P", os.path.abspath(__file__), who, device]  # -P: no module of this folder is torch's
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1][:160])
     return json.loads(done.stdout.splitlines()[-1])

@@ -8,7 +8,8 @@ from gpu import record
 from gpu.names import PEERS, TITLES
 
 STORED = Path(__file__).resolve().parent / "h200.json"
-BEGIN, END = "<!-- On a GPU: written by bench/compare_gpu.py --page. -->\n", "<!-- The end of what is written by bench/compare_gpu.py. -->\n"
+BEGIN = "<!-- On a GPU: written by bench/compare_gpu.py --page. -->\n"
+END = "<!-- The end of what is written by bench/compare_gpu.py. -->\n"
 
 # Suites in the order of the page: title, and what the table is about.
 SUITES = {
@@ -151,7 +152,7 @@ def plots_of(suite, rows, runs):
 
 def summary(suite, rows, runs):
     shares = [s for s in (record.share_of_copy(r, runs[r["run"]]) for r in rows) if s]
-    ratios = [report.ratio(r, report.best_peer(r, PEERS)) for r in rows if report.best_peer(r, PEERS) and report.median(r, "ebb")]
+    ratios = [ratio for _, ratio, _ in report.bars_beside_best(rows, PEERS)]
     text = ""
     if len(ratios) > 2 and suite != "linear_ce":  # where the ways differ in memory
         text += f"Geometric mean against the fastest peer of each row **{report.geometric_mean(ratios):.2f}×**"
