@@ -31,17 +31,18 @@ def ratio_plot(bars, title):
     if not bars:
         return None
     height = 18
+    left = max(LEFT, 20 + 6.3 * max(len(case) for case, _, _ in bars))
     low, high = min(0.5, min(b[1] for b in bars)), max(4, max(b[1] for b in bars))
-    at = lambda v: LEFT + WIDTH * math.log(v / low) / math.log(high / low)
+    at = lambda v: left + WIDTH * math.log(v / low) / math.log(high / low)
     total = TOP + height * len(bars) + 30
-    svg = start(LEFT + WIDTH + 130, total, title)
+    svg = start(round(left) + WIDTH + 130, total, title)
     for tick in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256):
         if low <= tick <= high:
             vertical(svg, at(tick), total, f"{tick:g}×", tick == 1)
     for k, (case, value, peer) in enumerate(bars):
         y = TOP + height * k
         a, b = sorted((at(1), at(value)))
-        svg.append(f'<text x="{LEFT - 8}" y="{y + 12}" text-anchor="end">{escape(case)}</text>')
+        svg.append(f'<text x="{left - 8:g}" y="{y + 12}" text-anchor="end">{escape(case)}</text>')
         svg.append(f'<rect x="{a:.1f}" y="{y + 2}" width="{max(b - a, 1):.1f}" height="{height - 5}" '
                    f'fill="{OURS if value >= 1 else BEHIND}"/>')
         svg.append(f'<text x="{b + 5:.1f}" y="{y + 12}" fill="#333">{value:.2f}× '

@@ -8,6 +8,16 @@ REASONS = [
     (r"matmul", ".*", "Both are near the limit of the processor: the ratio was 0.98 to 1.06 in different runs."),
 ]
 
+# The same for rows on a GPU: pattern of the case, reason.
+ON_A_GPU = [
+    (r"(barron|tempered|asymmetric_focal) .*", "In this run powers with exponents that are not whole numbers were CUDA's pow "
+     "in f64, which `barron`, `tempered` and `asymmetric_focal` waited for; it has been replaced since."),
+    (r"(smooth focal|two gaussians) bf16", "A formula of bf16 is rounded after every operation, which takes more instructions "
+     "than memory leaves time for."),
+    (r"cross_entropy bf16 \[\d+, 128256\]", "Rows of 128,256 do not fit on chip twice, so that a multiprocessor has nothing "
+     "to load while it adds."),
+]
+
 # Why a peer's result differs from f64, where known: pattern of "peer: what is wrong" -> reason.
 WRONG = [
     (r"MLX.*: wrong: value norm .*",
@@ -26,3 +36,7 @@ def why(cases, table):
     found = [reason for case, of, reason in REASONS
              if re.fullmatch(of, table) and any(re.fullmatch(case, c) for c in cases)]
     return " ".join(dict.fromkeys(found))
+
+
+def why_on_a_gpu(cases):
+    return " ".join(dict.fromkeys(reason for case, reason in ON_A_GPU if any(re.fullmatch(case, c) for c in cases)))

@@ -52,8 +52,9 @@ def measure(machine, options, makers, exact=None, tolerance=None, views=None, wi
                 continue
             if exact is not None:
                 result["error"] = error_of(tensors_of((views or {}).get(key, lambda r: r)(given)), exact)
-                if not result["error"] <= (tolerance if key.startswith("ebb") else PEERS_MAY * tolerance):
-                    result["reason"] = f"wrong: off by {result['error']:.2g} of the f64 result"
+                allowed = tolerance if key.startswith("ebb") else PEERS_MAY * tolerance
+                if not result["error"] <= allowed:
+                    result["reason"] = f"off by {result['error']:.2g} of the f64 result, where {allowed:.2g} is allowed"
             del given
             if with_memory:
                 result["peak_bytes"] = machine.peak_bytes(call)

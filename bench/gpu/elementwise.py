@@ -22,11 +22,11 @@ ELEMENTS = {
     "binary_cross_entropy_with_logits": "normal* share",
     "sigmoid_focal_loss": "normal* bit",
     "focal_loss_on_probabilities": "share* bit",
-    "perceptron_loss": "normal* sign",
-    "hinge_loss": "normal* sign",
-    "hinge_embedding_loss": "normal* sign",
+    "perceptron_loss": "odd* sign",
+    "hinge_loss": "odd* sign",
+    "hinge_embedding_loss": "odd* sign",
     "soft_margin_loss": "normal* sign",
-    "margin_ranking_loss": "normal* normal* sign",
+    "margin_ranking_loss": "odd* even* sign",
     "kl_div": "log_share* share",
     "poisson_nll_loss": "normal* positive",
     "gaussian_nll_loss": "normal* normal positive*",
@@ -95,6 +95,11 @@ def numbers(kind, shape, dtype, device):
         return torch.randint(0, shape[1], shape[:1], device=device)
     if kind == "normal":
         return torch.randn(shape, device=device, dtype=dtype)
+    if kind in ("odd", "even"):
+        # Sixteenths, of which neither the odd ones nor their distances to even ones are 0 or 1: at its kinks a hinge has
+        # many gradients, and versions of PyTorch have chosen different ones.
+        steps = torch.floor(8 * torch.randn(shape, device=device))
+        return ((2 * steps + (kind == "odd")) / 16).to(dtype)
     uniform = torch.rand(shape, device=device)
     found = {
         "share": lambda: 0.02 + 0.96 * uniform,

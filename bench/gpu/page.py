@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import plots
+import reasons
 import report
 from gpu import record
 from gpu.names import PEERS, TITLES
@@ -110,7 +111,8 @@ def left_out(rows):
         for key, result in row["results"].items():
             if result.get("reason"):
                 found.setdefault(f"{TITLES.get(key, key)}: {result['reason']}", []).append(row["case"])
-    return "".join(f"- Left out of {', '.join(cases)}: {why}\n" for why, cases in found.items())
+    where = lambda cases: "every row" if len(cases) == len(rows) > 1 else ", ".join(cases)
+    return "".join(f"- Left out of {where(cases)}: {why}\n" for why, cases in found.items())
 
 
 def plots_of(suite, rows, runs):
@@ -160,15 +162,16 @@ def summary(suite, rows, runs):
         text += f", slower than it in {behind} of {len(ratios)} rows. " if behind else "; slower than it in no row. "
     if len(shares) > 2:
         above = sum(s >= 0.9 for s in shares)
-        text += f"{above} of {len(shares)} rows move at 90 % of the copy or more; the lowest is at {min(shares):.0%}."
-    return text.strip()
+        text += f"{above} of {len(shares)} rows move at 90 % of the copy or more; the lowest is at {min(shares):.0%}. "
+    behind = [case for case, ratio, _ in report.bars_beside_best(rows, PEERS) if ratio < 1]
+    return (text + reasons.why_on_a_gpu(behind)).strip()
 
 
 def section(known, docs):
     """The text; plots are written beside it."""
     runs = known["runs"]
     device = next(iter(runs.values()))["device"]
-    text = f"\n## On an {device.replace('NVIDIA ', '')}\n\n`make bench-cuda` measures this, `bench/compare_gpu.py --page docs FILE.json` "
+    text = f"\n## On an {device.replace('NVIDIA ', '')}\n\n`make bench-cuda` measures this, `bench/compare_gpu.py --page docs` "
     text += ("writes it. Contenders take turns in one process; a time is the median of the rounds, between two "
              "synchronisations, over enough calls to fill 20 ms. torch.compile compiles value and gradient as one graph. "
              "Results were checked against f64 first. In parentheses: the time of a peer relative to Ebb (above 1, Ebb is "
@@ -180,11 +183,12 @@ def section(known, docs):
                  "limit is given, too")
     text += ".\n\n"
     for name, facts in runs.items():
-        text += (f"Run of {name[:16]}: {facts['device']}, driver {facts['driver']}, copy "
+        text += (f"- Run of {name[:16]}: {facts['device']}, driver {facts['driver']}, copy "
                  f"{facts['copy_bytes_per_second'] / 1e12:.2f} TB/s, bf16 product of 8192³ in cuBLAS "
                  f"{facts['product_flops_per_second'] / 1e12:.0f} TFLOP/s; "
                  + ", ".join(f"{k} {v}" for k, v in facts["versions"].items())
-                 + "".join(f"; without {k} ({why})" for k, why in facts["missing"].items()) + ".\n")
+                 + "".join(f"; without {k} ({why})" for k, why in facts["missing"].items()) + "."
+                 + "".join(f" {note}" for note in facts.get("notes", [])) + "\n")
     (docs / "img").mkdir(parents=True, exist_ok=True)
     for suite, (title, about) in SUITES.items():
         rows = [r for r in known["rows"] if r["suite"] == suite]
