@@ -226,7 +226,8 @@ TEST_P(NativeLoop, EveryFunctionHasTheBitsOfItsTileKernel) {
     check_function<float>(op, low, high);
     check_function<double>(op, low, high);
   };
-  for (const Op op : {Op::expm1, Op::tanh}) both(op, -most, most);
+  both(Op::tanh, -most, most);
+  both(Op::expm1, -16.5, 16.5);
   for (const Op op : {Op::exp, Op::sinh, Op::cosh}) both(op, -86.9, 86.9);
   both(Op::exp2, -125.9, 125.9);
   both(Op::log, std::numeric_limits<float>::min(), most);
