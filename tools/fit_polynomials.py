@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Makes the coefficients of src/cpu/tile/math_coefficients.h: polynomials through Chebyshev nodes, solved in high precision.
+"""Makes the coefficients of src/cpu/tile/math_coefficients.h. Needs mpmath and NumPy.
 
-Interpolation in Chebyshev nodes is within a small factor of the minimax polynomial, and one degree more is cheaper than
-an exchange algorithm. Each row prints the largest error of the function it stands for, before rounding coefficients.
+Those of f64 are polynomials through Chebyshev nodes, solved in high precision: within a small factor of the minimax
+polynomial, and one degree more is cheaper than an exchange algorithm. Each row prints the largest error of the function it
+stands for, before rounding coefficients.
+
+In f32 a tenth of a unit in the last place counts, and so do rounded coefficients: these are minimax polynomials, fitted again
+after each coefficient is rounded. Their rows print the largest error with the coefficients as they are.
 """
-import struct
 import mpmath as mp
+import numpy as np
 
 mp.mp.dps = 60
 
@@ -29,13 +33,35 @@ def evaluate(c, x):
     return r
 
 
-def literal(c, single):
-    if single:
-        return mp.nstr(mp.mpf(struct.unpack('f', struct.pack('f', float(c)))[0]), 9) + 'f'
-    return repr(float(c))
+def minimax(f, weight, lo, hi, degree, points=500, rounds=250):
+    """Coefficients in f32 for which max |weight(x) (p(x) - f(x))| is least, and that error: least squares whose weights grow
+    where the error is large (Lawson's algorithm)."""
+    lo, hi = mp.mpf(lo), mp.mpf(hi)
+    xs = [(lo + hi) / 2 - (hi - lo) / 2 * mp.cos(mp.pi * (2 * k + 1) / (2 * points)) for k in range(points)]
+    x, y, w = (np.array([float(g(x)) for x in xs]) for g in (lambda x: x, f, weight))
+    powers = np.stack([x**j for j in range(degree + 1)], 1)
+    found = []
+    for j in range(degree + 1):
+        rest = y - powers[:, :j] @ np.array(found, float)
+        share, least, first = np.full(points, 1 / points), np.inf, 0
+        for _ in range(rounds):
+            s = np.sqrt(share) * w
+            c = np.linalg.lstsq(powers[:, j:] * s[:, None], rest * s, rcond=None)[0]
+            error = np.abs(w * (powers[:, j:] @ c - rest))
+            if error.max() < least:
+                least, first = error.max(), c[0]
+            share = share * error / (share * error).sum()
+        found.append(float(np.float32(first)))
+    return found, np.abs(w * (powers @ np.array(found) - y)).max()
 
 
-def table(name, f, whole, lo, hi, degree, single=False):
+def single_table(name, f, weight, lo, hi, degree):
+    c, error = minimax(f, weight, lo, hi, degree)
+    print(f'// error {error:.1e}')
+    print(f'inline constexpr float {name}[] = {{{", ".join(mp.nstr(mp.mpf(k), 9) + "f" for k in c)}}};')
+
+
+def table(name, f, whole, lo, hi, degree):
     """f is fitted; whole(x, p) = (approximation, exact) of what it is used for, to report the relative error."""
     c = fit(f, lo, hi, degree)
     worst = mp.mpf(0)
@@ -43,9 +69,8 @@ def table(name, f, whole, lo, hi, degree, single=False):
         x = mp.mpf(lo) + (mp.mpf(hi) - mp.mpf(lo)) * (k + mp.mpf('0.37')) / 402
         approx, exact = whole(x, evaluate(c, x))
         worst = max(worst, abs(approx / exact - 1))
-    kind = 'float' if single else 'double'
     print(f'// relative error {mp.nstr(worst, 2)}')
-    print(f'inline constexpr {kind} {name}[] = {{{", ".join(literal(k, single) for k in c)}}};')
+    print(f'inline constexpr double {name}[] = {{{", ".join(repr(float(k)) for k in c)}}};')
 
 
 print('#pragma once')
@@ -60,21 +85,25 @@ root_half = mp.sqrt(mp.mpf(1) / 2)
 # exp(r) = 1 + r + r² q(r)
 def exp_q(r): return (mp.expm1(r) - r) / r**2 if abs(r) > mp.mpf(10)**-15 else mp.mpf(1) / 2 + r / 6
 def exp_whole(r, p): return 1 + r + r * r * p, mp.exp(r)
-table('kExpF32', exp_q, exp_whole, -half_ln2, half_ln2, 4, True)
+def below_one_twice(r): return r * r * (1 if r < 0 else mp.mpf('0.5'))  # numbers below one are twice as close
+single_table('kExpF32', exp_q, below_one_twice, -half_ln2, half_ln2, 4)
+single_table('kExpm1F32', exp_q, lambda r: r * r / abs(mp.expm1(r)), '-0.45', '0.45', 5)
 table('kExpF64', exp_q, exp_whole, -half_ln2, half_ln2, 9)
 
 # 2^r = 1 + r ln2 + r² q(r)
 def exp2_q(r): return (mp.expm1(r * ln2) - r * ln2) / r**2 if abs(r) > mp.mpf(10)**-15 else ln2**2 / 2 + r * ln2**3 / 6
 def exp2_whole(r, p): return 1 + r * ln2 + r * r * p, mp.mpf(2)**r
 h = mp.mpf('0.5005')
-table('kExp2F32', exp2_q, exp2_whole, -h, h, 4, True)
+single_table('kExp2F32', exp2_q, below_one_twice, -h, h, 4)
 table('kExp2F64', exp2_q, exp2_whole, -h, h, 9)
 table('kExp2F64Short', exp2_q, exp2_whole, -h, h, 5)
 
 # log(1 + f) = f + f² q(f)
 def log_q(f): return (mp.log1p(f) - f) / f**2 if abs(f) > mp.mpf(10)**-15 else -mp.mpf(1) / 2 + f / 3
-def log_whole(f, p): return f + f * f * p, mp.log1p(f)
-table('kLogF32', log_q, log_whole, root_half - 1, mp.sqrt(2) - 1, 8, True)
+def log_relative(f): return f * f / abs(mp.log1p(f))
+single_table('kLogF32', log_q, log_relative, root_half - 1, mp.sqrt(2) - 1, 8)
+for name, base in ('kLog2F32', ln2), ('kLog10F32', mp.log(10)):  # log(1 + f) / log b = f / log b + f² q(f)
+    single_table(name, lambda f: log_q(f) / base, lambda f: log_relative(f) * base, root_half - 1, mp.sqrt(2) - 1, 8)
 
 # log(1 + f) = 2 s + s z q(z), s = f / (2 + f), z = s²
 def log_s(z):
@@ -116,9 +145,10 @@ q, w = odd(mp.asin, mp.mpf(1) / 6)
 table('kAsinF64', q, w, 0, mp.mpf('0.2501'), 12)
 q, w = odd(mp.sinh, mp.mpf(1) / 6)
 table('kSinhF64', q, w, 0, 1, 6)
-table('kSinhF32', q, w, 0, 1, 3, True)
+def odd_relative(f): return lambda z: z * mp.sqrt(z) / f(mp.sqrt(z))
+single_table('kSinhF32', q, odd_relative(mp.sinh), 0, 1, 3)
 q, w = odd(mp.tanh, -mp.mpf(1) / 3)
-table('kTanhF32', q, w, 0, mp.mpf('0.3601'), 4, True)
+single_table('kTanhF32', q, odd_relative(mp.tanh), 0, 1, 6)
 
 # erf x = x (2/sqrt(pi) + z e(z)) for |x| < 1
 two_root = 2 / mp.sqrt(mp.pi)
@@ -127,12 +157,15 @@ def erf_q(z):
     return (mp.erf(x) / x - two_root) / z if z > mp.mpf(10)**-15 else -two_root / 3
 def erf_whole(z, p): x = mp.sqrt(z); return x * (two_root + z * p), mp.erf(x)
 table('kErfSmallF64', erf_q, erf_whole, 0, 1, 11)
-table('kErfSmallF32', erf_q, erf_whole, 0, 1, 5, True)
+single_table('kErfSmallF32', erf_q, odd_relative(mp.erf), 0, 1, 5)
 
-# erf x = 1 - exp(l(x)) for 1 <= x < 4, l = log erfc; only 1 - erfc counts, so the error is erf's.
-def erf_l(x): return mp.log(mp.erfc(x))
-def erf_l_whole(x, p): return 1 - mp.exp(p), mp.erf(x)
-table('kErfLargeF32', erf_l, erf_l_whole, mp.mpf('0.999'), 4, 8, True)
+# erf x = 1 - exp(l(x - 1)) for 1 <= x < 4, l(t) = log erfc(1 + t) = l(0) + t q(t): where the error of l counts most, t is
+# small. Only 1 - erfc counts, so the error is erf's.
+erf_l_first = mp.log(mp.erfc(1))
+def erf_l(t): return (mp.log(mp.erfc(1 + t)) - erf_l_first) / t
+def erf_l_weight(t): return t * mp.erfc(1 + t) / mp.erf(1 + t)
+print(f'inline constexpr float kErfLargeFirst = {mp.nstr(mp.mpf(float(np.float32(float(erf_l_first)))), 9)}f;')
+single_table('kErfLargeF32', erf_l, erf_l_weight, 0, 3, 5)
 
 # (1 + 2a) exp(a²) erfc(a) = c + t g(t), t = (a - 4) / (a + 4), c the value at t = 0
 def erfcx(t):

@@ -226,7 +226,8 @@ TEST_P(NativeLoop, EveryFunctionHasTheBitsOfItsTileKernel) {
     check_function<float>(op, low, high);
     check_function<double>(op, low, high);
   };
-  for (const Op op : {Op::expm1, Op::tanh}) both(op, -most, most);
+  both(Op::tanh, -most, most);
+  both(Op::expm1, -16.5, 16.5);
   for (const Op op : {Op::exp, Op::sinh, Op::cosh}) both(op, -86.9, 86.9);
   both(Op::exp2, -125.9, 125.9);
   both(Op::log, std::numeric_limits<float>::min(), most);
@@ -238,7 +239,8 @@ TEST_P(NativeLoop, EveryFunctionHasTheBitsOfItsTileKernel) {
   check_function<double>(Op::exp2, -1021.9, 1021.9);
   check_function<double>(Op::log, std::numeric_limits<double>::min(), far);
   check_function<double>(Op::log1p, std::nextafter(-1.0, 0.0), 0x1p1021);
-  for (const Op op : {Op::expm1, Op::tanh}) check_function<double>(op, -far, far);
+  check_function<double>(Op::expm1, -36.6, 36.6);
+  check_function<double>(Op::tanh, -far, far);
   for (const Op op : {Op::erf, Op::sin, Op::lgamma}) EXPECT_FALSE(has_native_form(op, true)) << info(op).name;
 }
 

@@ -111,7 +111,7 @@ class Lowering {
       case Op::sqrt:
         return one(Micro::root, a);
       case Op::rsqrt:
-        return two(Micro::div, number(1), one(Micro::root, a));
+        return rsqrt(a);
       case Op::floor:
         return one(Micro::floor, a);
       case Op::ceil:
@@ -216,8 +216,11 @@ class Lowering {
   // Estrin's scheme. The lower half comes first and powers when they are needed: fewer values live at a time.
   template <class T, std::size_t kCount>
   int polynomial(int x, const T (&c)[kCount]) {
+    std::size_t steps = horner_steps(kCount);
     std::vector<int> powers{x};
-    return polynomial_part(c, kCount, powers);
+    int y = polynomial_part(c + steps, kCount - steps, powers);
+    while (steps > 0) y = fma(y, x, number(c[--steps]));
+    return y;
   }
   template <class T>
   int polynomial_part(const T* c, std::size_t count, std::vector<int>& powers) {
@@ -245,14 +248,28 @@ class Lowering {
     int rest, shifted;
   };
   template <class T>
-  Reduced reduce_by_ln2(int x) {
-    const int shifted = fma(x, number(1.4426950408889634), number(Traits<T>::kBiasedMagic)),
-              k = sub(shifted, number(Traits<T>::kBiasedMagic));
+  int nearest_exponent(int x) {
+    return fma(x, number(1.4426950408889634), number(Traits<T>::kBiasedMagic));
+  }
+  template <class T>
+  Reduced reduce_by_ln2(int x, int shifted) {
+    const int k = sub(shifted, number(Traits<T>::kBiasedMagic));
     return {fnma(k, number(Traits<T>::kLn2Low), fnma(k, number(Traits<T>::kLn2High), x)), shifted};
   }
   template <class T>
-  int exp_of_rest_minus_one(int r) {
-    return fma(mul(r, r), polynomial<T>(r, kExpF32, kExpF64), r);
+  Reduced reduce_by_ln2(int x) {
+    return reduce_by_ln2<T>(x, nearest_exponent<T>(x));
+  }
+  struct OnePlus {
+    int slope, value;
+  };
+  OnePlus one_plus(int r, int c, int q) {
+    const int slope = fma(r, q, c);
+    return {slope, fma(r, slope, number(1))};
+  }
+  template <class T>
+  OnePlus exp_of_rest(int r) {
+    return one_plus(r, number(1), polynomial<T>(r, kExpF32, kExpF64));
   }
   template <class T>
   int normal_power(int shifted, int offset) {
@@ -260,72 +277,85 @@ class Lowering {
                Traits<T>::kMantissa);
   }
 
+  int rsqrt(int a) {
+    const int y = two(Micro::div, number(1), one(Micro::root, a)), ay = mul(a, y);
+    const int error = fma(fnma(a, y, ay), y, fnma(ay, y, number(1)));
+    const int better = fma(mul(y, number(0.5)), error, y);
+    return three(Micro::select, two(Micro::equal, better, better), better, y);
+  }
   template <class T>
   int exp(int x) {
     code_.ordinary.push_back(two(Micro::abs_less, x, number(Traits<T>::kExpNormal)));
     return exp_normal<T>(x);
   }
   template <class T>
-  int exp_normal(int x, int offset = 0) {  // times 2 to the offset
+  int exp_normal(int x) {
     const Reduced k = reduce_by_ln2<T>(x);
-    return mul(add(number(1), exp_of_rest_minus_one<T>(k.rest)), normal_power<T>(k.shifted, offset));
+    return mul(exp_of_rest<T>(k.rest).value, normal_power<T>(k.shifted, 0));
   }
   template <class T>
   int exp2(int x) {
     code_.ordinary.push_back(two(Micro::abs_less, x, number(Traits<T>::kBias - 1)));
     const int magic = number(Traits<T>::kBiasedMagic), shifted = add(x, magic), r = sub(x, sub(shifted, magic));
-    const int rest = mul(mul(r, r), polynomial<T>(r, kExp2F32, kExp2F64));
-    return mul(add(number(1), fma(r, number(0.69314718055994531), rest)), normal_power<T>(shifted, 0));
+    const int q = polynomial<T>(r, kExp2F32, kExp2F64);
+    return mul(one_plus(r, number(0.69314718055994531), q).value, normal_power<T>(shifted, 0));
   }
   template <class T>
-  int expm1_anywhere(int x) {
-    const Reduced k = reduce_by_ln2<T>(clamped(x, Traits<T>::kExpm1Low, Traits<T>::kExpm1High));
-    const int rest = exp_of_rest_minus_one<T>(k.rest), half = normal_power<T>(k.shifted, -1);
+  int expm1_plain(int x) {
+    int shifted = nearest_exponent<T>(x);
+    if constexpr (sizeof(T) == 4)
+      shifted = three(Micro::select, two(Micro::abs_less, x, number(0.45)), number(Traits<T>::kBiasedMagic), shifted);
+    const int r = reduce_by_ln2<T>(x, shifted).rest, half = normal_power<T>(shifted, -1);
+    const int rest = fma(mul(r, r), polynomial<T>(r, kExpm1F32, kExpF64), r);
     const int y = fma(half, rest, sub(half, number(0.5)));
-    return add(y, y);
+    return three(Micro::copy_sign, add(y, y), x, sign_bits());
   }
   template <class T>
   int expm1(int x) {
-    return three(Micro::copy_sign, expm1_anywhere<T>(x), x, sign_bits());
+    code_.ordinary.push_back(two(Micro::abs_less, x, number(Traits<T>::kExpm1Plain)));
+    return expm1_plain<T>(x);
   }
   template <class T>
   int tanh(int x) {
     const int a = clamped(one(Micro::absolute, x), 0, 20);
     if constexpr (sizeof(T) == 8) {
-      const int e = expm1<T>(add(a, a));
+      const int e = expm1_plain<T>(add(a, a));
       return three(Micro::copy_sign, two(Micro::div, e, add(e, number(2))), x, sign_bits());
     }
     const int z = mul(a, a), small = fma(mul(a, z), polynomial(z, kTanhF32), a);
     const int large = sub(number(1), two(Micro::div, number(2), add(exp_normal<T>(add(a, a)), number(1))));
-    const int y = three(Micro::select, two(Micro::less, a, number(0.6)), small, large);
+    const int y = three(Micro::select, two(Micro::less, a, number(1)), small, large);
     return three(Micro::copy_sign, y, x, sign_bits());
   }
-  // e^|x| / 2, and a quarter of its inverse
-  struct Halves {
-    int up, down;
+  struct Rounded {
+    int value, lost;
   };
   template <class T>
-  Halves halves_of_exp(int magnitude) {
+  Rounded half_exp(int magnitude) {
     code_.ordinary.push_back(two(Micro::less, magnitude, number(Traits<T>::kExpNormal)));
-    const int up = exp_normal<T>(magnitude, -1);
-    return {up, two(Micro::div, number(0.25), up)};
+    const Reduced k = reduce_by_ln2<T>(magnitude);
+    const OnePlus y = exp_of_rest<T>(k.rest);
+    const int lost = fma(k.rest, y.slope, sub(number(1), y.value)), power = normal_power<T>(k.shifted, -1);
+    return {mul(y.value, power), mul(lost, power)};
   }
   template <class T>
   int cosh(int x) {
-    const Halves h = halves_of_exp<T>(one(Micro::absolute, x));
-    return add(h.up, h.down);
+    const Rounded h = half_exp<T>(one(Micro::absolute, x));
+    return add(h.value, add(h.lost, two(Micro::div, number(0.25), h.value)));
   }
   template <class T>
   int sinh(int x) {
     const int a = one(Micro::absolute, x), z = mul(a, a);
-    const Halves h = halves_of_exp<T>(a);
+    const Rounded h = half_exp<T>(a);
     const int small = fma(mul(a, z), polynomial<T>(z, kSinhF32, kSinhF64), a);
-    const int y = three(Micro::select, two(Micro::less, a, number(1)), small, sub(h.up, h.down));
+    const int large = add(h.value, sub(h.lost, two(Micro::div, number(0.25), h.value)));
+    const int y = three(Micro::select, two(Micro::less, a, number(1)), small, large);
     return three(Micro::copy_sign, y, x, sign_bits());
   }
   int erf_of_f32(int x) {
     const int a = one(Micro::absolute, x), z = mul(x, x);
-    const int large = sub(number(1), exp_normal<float>(polynomial(clamped(a, 0, 4), kErfLargeF32)));
+    const int t = sub(clamped(a, 0, 4), number(1));
+    const int large = sub(number(1), exp_normal<float>(fma(t, polynomial(t, kErfLargeF32), number(kErfLargeFirst))));
     const int small = fma(x, fma(z, polynomial(z, kErfSmallF32), number(0.12837916709551257)), x);
     return three(Micro::select, two(Micro::less, a, number(1)), small, three(Micro::copy_sign, large, x, sign_bits()));
   }
@@ -362,9 +392,9 @@ class Lowering {
     return sub(mul(s, add(half_square, mul(z, polynomial(z, kLogF64)))), half_square);
   }
   template <class T>
-  int log_sum(int f, int exponent) {
-    const int k = exponent_as_number<T>(exponent), rest = log_rest<T>(f);
-    return fma(k, number(Traits<T>::kLn2High), add(f, fma(k, number(Traits<T>::kLn2Low), rest)));
+  int log_sum(int f, int exponent, int small = -1) {
+    const int k = exponent_as_number<T>(exponent), low = fma(k, number(Traits<T>::kLn2Low), log_rest<T>(f));
+    return fma(k, number(Traits<T>::kLn2High), add(f, small < 0 ? low : add(low, small)));
   }
   void guard(int low_enough, int high_enough) {
     code_.ordinary.push_back(low_enough);
@@ -389,7 +419,8 @@ class Lowering {
     const int down = one(Micro::shift_left,
                          two(Micro::int_sub, bits(static_cast<Bits<T>>(Traits<T>::kBias) + kOffset<T>), s.exponent),
                          Traits<T>::kMantissa);
-    const int y = log_sum<T>(fma(error, down, s.fraction), s.exponent);
+    const int added = mul(error, down), f = add(s.fraction, added), lost = sub(added, sub(f, s.fraction));
+    const int y = log_sum<T>(f, s.exponent, fnma(lost, f, lost));
     return up_to_one ? y : three(Micro::copy_sign, y, x, sign_bits());
   }
 

@@ -59,10 +59,16 @@ struct Sqrt {
     return hn::Sqrt(a);
   }
 };
+// y = 1 / sqrt a, rounded twice, and a step of Newton's: y (1 + (1 - a y²) / 2), a y as the sum of two numbers. The
+// step makes NaN of 0 and of infinity.
 struct Rsqrt {
   template <class D, class V>
   static HWY_INLINE V call(D d, V a) {
-    return hn::Div(hn::Set(d, hn::TFromD<D>(1)), hn::Sqrt(a));
+    using T = hn::TFromD<D>;
+    const V one = hn::Set(d, T(1)), y = hn::Div(one, hn::Sqrt(a)), ay = hn::Mul(a, y);
+    const V error = hn::MulAdd(hn::NegMulAdd(a, y, ay), y, hn::NegMulAdd(ay, y, one));
+    const V better = hn::MulAdd(hn::Mul(y, hn::Set(d, T(0.5))), error, y);
+    return hn::IfThenElse(hn::Eq(better, better), better, y);
   }
 };
 // Highway's scalar fallback loses the sign of a zero.

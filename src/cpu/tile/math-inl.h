@@ -46,13 +46,16 @@ HWY_INLINE V polynomial_part(D d, const V* powers, const T* c) {
 }
 template <class D, class V, class T, std::size_t kCount>
 HWY_INLINE V polynomial(D d, V x, const T (&c)[kCount]) {
+  constexpr std::size_t kSteps = horner_steps(kCount), kRest = kCount - kSteps;
   V powers[5];
   powers[0] = x;
-  if constexpr (kCount > 2) powers[1] = hn::Mul(x, x);
-  if constexpr (kCount > 4) powers[2] = hn::Mul(powers[1], powers[1]);
-  if constexpr (kCount > 8) powers[3] = hn::Mul(powers[2], powers[2]);
-  if constexpr (kCount > 16) powers[4] = hn::Mul(powers[3], powers[3]);
-  return polynomial_part<0, kCount>(d, powers, c);
+  if constexpr (kRest > 2) powers[1] = hn::Mul(x, x);
+  if constexpr (kRest > 4) powers[2] = hn::Mul(powers[1], powers[1]);
+  if constexpr (kRest > 8) powers[3] = hn::Mul(powers[2], powers[2]);
+  if constexpr (kRest > 16) powers[4] = hn::Mul(powers[3], powers[3]);
+  V y = polynomial_part<kSteps, kRest>(d, powers, c);
+  for (std::size_t k = kSteps; k > 0; --k) y = hn::MulAdd(y, x, hn::Set(d, c[k - 1]));
+  return y;
 }
 
 // x within [low, high], NaN kept. x86 returns the second operand beside a NaN; Arm has instructions that propagate it,
@@ -100,15 +103,21 @@ struct Reduced {
   hn::Vec<D> shifted;  // k + kBiasedMagic
 };
 
-// x = k ln2 + r, |r| <= ln2 / 2
+// x = k ln2 + r: |r| <= ln2 / 2 for the k nearest x / ln2
 template <class D, class V>
-HWY_INLINE Reduced<D> reduce_by_ln2(D d, V x) {
+HWY_INLINE V nearest_exponent(D d, V x) {
+  return hn::MulAdd(x, constant(d, 1.4426950408889634), hn::Set(d, FloatTraits<hn::TFromD<D>>::kBiasedMagic));
+}
+template <class D, class V>
+HWY_INLINE Reduced<D> reduce_by_ln2(D d, V x, V shifted) {
   using Traits = FloatTraits<hn::TFromD<D>>;
-  const V magic = hn::Set(d, Traits::kBiasedMagic);
-  const V shifted = hn::MulAdd(x, constant(d, 1.4426950408889634), magic);
-  const V k = hn::Sub(shifted, magic);
+  const V k = hn::Sub(shifted, hn::Set(d, Traits::kBiasedMagic));
   const V r = hn::NegMulAdd(k, hn::Set(d, Traits::kLn2Low), hn::NegMulAdd(k, hn::Set(d, Traits::kLn2High), x));
   return {r, shifted};
+}
+template <class D, class V>
+HWY_INLINE Reduced<D> reduce_by_ln2(D d, V x) {
+  return reduce_by_ln2(d, x, nearest_exponent(d, x));
 }
 
 // (e^r - 1 - r) / r² for |r| <= ln2 / 2
@@ -120,10 +129,28 @@ HWY_INLINE V exp_rest(D d, V r) {
     return polynomial(d, r, kExpF64);
 }
 
+// 1 + r (c + r q), and what rounding it left out. Where no instruction multiplies and adds with one rounding, the small
+// terms are added first.
+template <class D>
+struct Rounded {
+  hn::Vec<D> value, lost;
+};
+template <class D, class V>
+HWY_INLINE Rounded<D> one_plus(D d, V r, V c, V q) {
+  const V one = constant(d, 1);
+#if HWY_NATIVE_FMA
+  const V slope = hn::MulAdd(r, q, c), y = hn::MulAdd(r, slope, one);
+  return {y, hn::MulAdd(r, slope, hn::Sub(one, y))};
+#else
+  const V rest = hn::Add(hn::Mul(hn::Mul(r, r), q), hn::Mul(r, c)), y = hn::Add(one, rest);
+  return {y, hn::Sub(rest, hn::Sub(y, one))};
+#endif
+}
+
 // e^r = 1 + r + r² q(r)
 template <class D, class V>
-HWY_INLINE V exp_of_rest(D d, V r) {
-  return hn::Add(constant(d, 1), hn::MulAdd(hn::Mul(r, r), exp_rest(d, r), r));
+HWY_INLINE Rounded<D> exp_of_rest(D d, V r) {
+  return one_plus(d, r, constant(d, 1), exp_rest(d, r));
 }
 
 // 2^(k + kOffset) from the bits of k + kBiasedMagic, where that is a normal number.
@@ -144,18 +171,31 @@ HWY_INLINE hn::Mask<D> exp_is_normal(D d, V x) {
 template <class D, class V>
 HWY_INLINE V exp_normal(D d, V x) {
   const Reduced<D> k = reduce_by_ln2(d, x);
-  return hn::Mul(exp_of_rest(d, k.rest), normal_power<0>(d, k.shifted));
+  return hn::Mul(exp_of_rest(d, k.rest).value, normal_power<0>(d, k.shifted));
 }
 
-// e^x · 2^bias for any x; a bias lets sinh and cosh reach the last overflow.
-template <int kBias = 0, class D, class V>
+// e^x for any x
+template <class D, class V>
 HWY_INLINE V exp(D d, V x) {
   using Traits = FloatTraits<hn::TFromD<D>>;
-  x = clamp_keep_nan(d, x, Traits::kExpLow, Traits::kExpHigh);
-  const Reduced<D> k = reduce_by_ln2(d, x);
-  const V y = exp_of_rest(d, k.rest);
-  if constexpr (kBias != 0) return scale(d, y, hn::Add(k.shifted, constant(d, kBias)));
-  return scale(d, y, k.shifted);
+  const Reduced<D> k = reduce_by_ln2(d, clamp_keep_nan(d, x, Traits::kExpLow, Traits::kExpHigh));
+  return scale(d, exp_of_rest(d, k.rest).value, k.shifted);
+}
+
+// e^|x| / 2 for sinh and cosh, which overflow later than e^|x|; plain where e^|x| is a normal number.
+template <bool kPlain, class D, class V>
+HWY_INLINE Rounded<D> half_exp(D d, V x) {
+  V a = hn::Abs(x);
+  if constexpr (!kPlain) a = clamp_keep_nan(d, a, 0, FloatTraits<hn::TFromD<D>>::kExpHigh);
+  const Reduced<D> k = reduce_by_ln2(d, a);
+  const Rounded<D> y = exp_of_rest(d, k.rest);
+  if constexpr (kPlain) {
+    const V power = normal_power<-1>(d, k.shifted);
+    return {hn::Mul(y.value, power), hn::Mul(y.lost, power)};
+  } else {
+    const V shifted = hn::Sub(k.shifted, constant(d, 1));
+    return {scale(d, y.value, shifted), scale(d, y.lost, shifted)};
+  }
 }
 
 // e^(x + low), low tiny
@@ -163,7 +203,7 @@ template <class D, class V>
 HWY_INLINE V exp_of_sum(D d, V x, V low) {
   using Traits = FloatTraits<hn::TFromD<D>>;
   const Reduced<D> k = reduce_by_ln2(d, clamp_keep_nan(d, x, Traits::kExpLow, Traits::kExpHigh));
-  return scale(d, exp_of_rest(d, hn::Add(k.rest, low)), k.shifted);
+  return scale(d, exp_of_rest(d, hn::Add(k.rest, low)).value, k.shifted);
 }
 
 // 2^x = 2^k · 2^r, |r| <= 1/2, r exact
@@ -179,19 +219,46 @@ HWY_INLINE V exp2(D d, V x) {
     q = polynomial(d, r, kExp2F32);
   else
     q = polynomial(d, r, kExp2F64);
-  const V y = hn::Add(constant(d, 1), hn::MulAdd(r, constant(d, 0.69314718055994531), hn::Mul(hn::Mul(r, r), q)));
-  return scale(d, y, shifted);
+  return scale(d, one_plus(d, r, constant(d, 0.69314718055994531), q).value, shifted);
 }
 
-// e^x - 1 = 2^k (e^r - 1) + (2^k - 1), in halves so that 2^k does not overflow before the result does.
+// e^x - 1 = 2^k (e^r - 1) + (2^k - 1), in halves so that 2^k does not overflow before the result does. In f32 k is 0 up
+// to |x| = 0.45, beyond ln2 / 2: just above that, where k = 1, the sum is smaller than its terms and their errors count
+// more. From kExpm1Plain on 2^k - 1 has one digit too many, which then goes into the other term.
+template <bool kPlain, class D, class V>
+HWY_INLINE V expm1_parts(D d, V x) {
+  using Traits = FloatTraits<hn::TFromD<D>>;
+  constexpr bool kSingle = sizeof(hn::TFromD<D>) == 4;
+  const V a = kPlain ? x : clamp_keep_nan(d, x, Traits::kExpm1Low, Traits::kExpm1High);
+  V shifted = nearest_exponent(d, a);
+  if constexpr (kSingle)
+    shifted = hn::IfThenElse(hn::Lt(hn::Abs(a), constant(d, 0.45)), hn::Set(d, Traits::kBiasedMagic), shifted);
+  const V r = reduce_by_ln2(d, a, shifted).rest;
+  V q;
+  if constexpr (kSingle)
+    q = polynomial(d, r, kExpm1F32);
+  else
+    q = polynomial(d, r, kExpF64);
+  const V rest = hn::MulAdd(hn::Mul(r, r), q, r);
+  const V half = normal_power<-1>(d, shifted), less = hn::Sub(half, constant(d, 0.5));
+  V y;
+  if constexpr (kPlain)
+    y = hn::MulAdd(half, rest, less);
+  else
+    y = hn::Add(hn::MulAdd(half, rest, hn::Sub(hn::Sub(half, less), constant(d, 0.5))), less);
+  return hn::CopySign(hn::Add(y, y), x);  // -0 stays -0
+}
+template <class D, class V>
+HWY_INLINE hn::Mask<D> expm1_is_plain(D d, V x) {
+  return hn::Lt(hn::Abs(x), hn::Set(d, FloatTraits<hn::TFromD<D>>::kExpm1Plain));
+}
+template <class D, class V>
+HWY_INLINE V expm1_plain(D d, V x) {
+  return expm1_parts<true>(d, x);
+}
 template <class D, class V>
 HWY_INLINE V expm1(D d, V x) {
-  using Traits = FloatTraits<hn::TFromD<D>>;
-  const Reduced<D> k = reduce_by_ln2(d, clamp_keep_nan(d, x, Traits::kExpm1Low, Traits::kExpm1High));
-  const V rest = hn::MulAdd(hn::Mul(k.rest, k.rest), exp_rest(d, k.rest), k.rest);
-  const V half = normal_power<-1>(d, k.shifted);
-  const V y = hn::MulAdd(half, rest, hn::Sub(half, constant(d, 0.5)));
-  return hn::CopySign(hn::Add(y, y), x);  // -0 stays -0
+  return expm1_parts<false>(d, x);
 }
 
 template <class D>
@@ -249,13 +316,20 @@ HWY_INLINE Split<D> split_any(D d, V x) {
   return {s.fraction, hn::Sub(s.exponent, shift)};
 }
 
-// k ln2 + (f + rest)
+// k ln2 + (f + rest), and a number that is small beside f
+template <class D, class V>
+HWY_INLINE V log_sum_low(D d, V f, V k) {
+  return hn::MulAdd(k, hn::Set(d, FloatTraits<hn::TFromD<D>>::kLn2Low), log_rest(d, f));
+}
 template <class D, class V>
 HWY_INLINE V log_sum(D d, V f, hn::Vec<SignedTag<D>> exponent) {
-  using Traits = FloatTraits<hn::TFromD<D>>;
   const V k = hn::ConvertTo(d, exponent);
-  const V low = hn::MulAdd(k, hn::Set(d, Traits::kLn2Low), log_rest(d, f));
-  return hn::MulAdd(k, hn::Set(d, Traits::kLn2High), hn::Add(f, low));
+  return hn::MulAdd(k, hn::Set(d, FloatTraits<hn::TFromD<D>>::kLn2High), hn::Add(f, log_sum_low(d, f, k)));
+}
+template <class D, class V>
+HWY_INLINE V log_sum(D d, V f, hn::Vec<SignedTag<D>> exponent, V small) {
+  const V k = hn::ConvertTo(d, exponent), low = hn::Add(log_sum_low(d, f, k), small);
+  return hn::MulAdd(k, hn::Set(d, FloatTraits<hn::TFromD<D>>::kLn2High), hn::Add(f, low));
 }
 
 // Where log needs no special case.
@@ -275,7 +349,8 @@ HWY_INLINE V log(D d, V x) {
   return log_specials(d, x, log_sum(d, s.fraction, s.exponent));
 }
 
-// u = 1 + x rounded, e its error: u = 2^k m, and 1 + f = m + 2^-k e. For k = 0 that f is x itself, exactly.
+// u = 1 + x rounded, e its error: u = 2^k m, and 1 + f = m + 2^-k e. For k = 0 that f is x itself, exactly; otherwise
+// what its rounding lost counts 1 / (1 + f) times, which is nearly 1 - f.
 template <class D>
 struct Log1pParts {
   hn::Vec<D> u, y;
@@ -292,7 +367,9 @@ HWY_INLINE Log1pParts<D> log1p_parts(D d, V x) {
   const auto biased = hn::Sub(hn::Set(du, Traits::kBias + kShift), hn::BitCast(du, s.exponent));
   V down = hn::BitCast(d, hn::ShiftLeft<Traits::kMantissa>(biased));
   if constexpr (!kPlain) down = hn::Mul(down, constant(d, 0.25));
-  return {u, log_sum(d, hn::MulAdd(error, down, s.fraction), s.exponent)};
+  const V added = hn::Mul(error, down), f = hn::Add(s.fraction, added);
+  const V lost = hn::Sub(added, hn::Sub(f, s.fraction));
+  return {u, log_sum(d, f, s.exponent, hn::NegMulAdd(lost, f, lost))};
 }
 template <class D, class V>
 HWY_INLINE hn::Mask<D> log1p_is_plain(D d, V x) {
@@ -318,6 +395,8 @@ struct Base2 {
   static constexpr double kExponentHigh = 1;
   template <class T>
   static constexpr double kExponentLow = 0;
+  static constexpr double kUpper = 0x1.716p+0;
+  static constexpr auto& kRestF32 = kLog2F32;
 };
 struct Base10 {
   template <class T>
@@ -328,15 +407,30 @@ struct Base10 {
   static constexpr double kExponentHigh = sizeof(T) == 4 ? 0x1.344p-2 : 0x1.34413509f6p-2;
   template <class T>
   static constexpr double kExponentLow = sizeof(T) == 4 ? 0x1.3509f8p-18 : 0x1.9fef311f12b36p-42;
+  static constexpr double kUpper = 0x1.bccp-2;
+  static constexpr auto& kRestF32 = kLog10F32;
 };
 template <class Base, class D>
 HWY_INLINE hn::Vec<D> log_to_base(D d, const Split<D>& s) {
   using T = hn::TFromD<D>;
   using V = hn::Vec<D>;
   const V f = s.fraction, k = hn::ConvertTo(d, s.exponent), high = constant(d, Base::template kHigh<T>);
-  const V low = hn::MulAdd(f, constant(d, Base::template kLow<T>), hn::Mul(log_rest(d, f), high));
-  if constexpr (Base::template kExponentLow<T> == 0) return hn::Add(k, hn::MulAdd(f, high, low));
-  const V y = hn::MulAdd(f, high, hn::MulAdd(k, constant(d, Base::template kExponentLow<T>), low));
+  V low;
+  if constexpr (sizeof(T) == 4)  // a polynomial of its own: the product with the factor would be rounded
+    low = hn::MulAdd(hn::Mul(f, f), polynomial(d, f, Base::kRestF32), hn::Mul(f, constant(d, Base::template kLow<T>)));
+  else
+    low = hn::MulAdd(f, constant(d, Base::template kLow<T>), hn::Mul(log_rest(d, f), high));
+  if constexpr (Base::template kExponentLow<T> != 0)
+    low = hn::MulAdd(k, constant(d, Base::template kExponentLow<T>), low);
+  V y = hn::MulAdd(f, high, low);
+  if constexpr (sizeof(T) == 4 && !HWY_NATIVE_FMA) {
+    // The product of the upper twelve digits of either factor is exact; the others are small.
+    const UnsignedTag<D> du;
+    const V upper = hn::BitCast(d, hn::And(hn::BitCast(du, f), hn::Set(du, 0xfffff000)));
+    low = hn::MulAdd(f, constant(d, Base::template kHigh<T> - Base::kUpper), low);
+    low = hn::MulAdd(hn::Sub(f, upper), constant(d, Base::kUpper), low);
+    y = hn::MulAdd(upper, constant(d, Base::kUpper), low);
+  }
   return hn::MulAdd(k, constant(d, Base::template kExponentHigh<T>), y);
 }
 template <class Base, class D, class V>
@@ -348,8 +442,8 @@ HWY_INLINE V log_to_base_any(D d, V x) {
   return log_specials(d, x, log_to_base<Base>(d, split_any(d, x)));
 }
 
-// f64: tanh |x| = e / (e + 2), e = expm1(2|x|). f32: 1 - 2 / (e^2|x| + 1), below 0.6 an odd polynomial, which is faster
-// and keeps the error below one and a half units. From |x| = 20 on the result is 1 in either type.
+// f64: tanh |x| = e / (e + 2), e = expm1(2|x|). f32: 1 - 2 / (e^2|x| + 1), below 1 an odd polynomial, which is
+// faster and keeps the error below one unit. From |x| = 20 on the result is 1 in either type.
 template <class D, class V>
 HWY_INLINE V tanh(D d, V x) {
   const V a = clamp_keep_nan(d, hn::Abs(x), 0, 20), one = constant(d, 1), two = constant(d, 2);
@@ -357,32 +451,49 @@ HWY_INLINE V tanh(D d, V x) {
     const V z = hn::Mul(a, a);
     const V small = hn::MulAdd(hn::Mul(a, z), polynomial(d, z, kTanhF32), a);
     const V large = hn::Sub(one, hn::Div(two, hn::Add(exp_normal(d, hn::Add(a, a)), one)));
-    return hn::CopySign(hn::IfThenElse(hn::Lt(a, constant(d, 0.6)), small, large), x);
+    return hn::CopySign(hn::IfThenElse(hn::Lt(a, one), small, large), x);
   } else {
-    const V e = expm1(d, hn::Add(a, a));
+    const V e = expm1_plain(d, hn::Add(a, a));
     return hn::CopySign(hn::Div(e, hn::Add(e, two)), x);
   }
 }
 
 // cosh x = h + 1 / (4h), h = e^|x| / 2
+template <bool kPlain, class D, class V>
+HWY_INLINE V cosh_parts(D d, V x) {
+  const Rounded<D> h = half_exp<kPlain>(d, x);
+  return hn::Add(h.value, hn::Add(h.lost, hn::Div(constant(d, 0.25), h.value)));
+}
 template <class D, class V>
 HWY_INLINE V cosh(D d, V x) {
-  const V h = exp<-1>(d, hn::Abs(x));
-  return hn::Add(h, hn::Div(constant(d, 0.25), h));
+  return cosh_parts<false>(d, x);
+}
+template <class D, class V>
+HWY_INLINE V cosh_plain(D d, V x) {
+  return cosh_parts<true>(d, x);
 }
 
 // sinh x = h - 1 / (4h) from |x| = 1 on, below that an odd polynomial
-template <class D, class V>
-HWY_INLINE V sinh(D d, V x) {
-  const V a = hn::Abs(x), h = exp<-1>(d, a), z = hn::Mul(a, a);
+template <bool kPlain, class D, class V>
+HWY_INLINE V sinh_parts(D d, V x) {
+  const Rounded<D> h = half_exp<kPlain>(d, x);
+  const V a = hn::Abs(x), z = hn::Mul(a, a);
   V q;
   if constexpr (sizeof(hn::TFromD<D>) == 4)
     q = polynomial(d, z, kSinhF32);
   else
     q = polynomial(d, z, kSinhF64);
   const V small = hn::MulAdd(hn::Mul(a, z), q, a);
-  const V large = hn::Sub(h, hn::Div(constant(d, 0.25), h));
+  const V large = hn::Add(h.value, hn::Sub(h.lost, hn::Div(constant(d, 0.25), h.value)));
   return hn::CopySign(hn::IfThenElse(hn::Lt(a, constant(d, 1)), small, large), x);
+}
+template <class D, class V>
+HWY_INLINE V sinh(D d, V x) {
+  return sinh_parts<false>(d, x);
+}
+template <class D, class V>
+HWY_INLINE V sinh_plain(D d, V x) {
+  return sinh_parts<true>(d, x);
 }
 
 // asinh x = log1p(a + a² / (1 + sqrt(1 + a²))), a = |x|; log(2a) where a² would overflow or is all there is

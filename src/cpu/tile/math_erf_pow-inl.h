@@ -71,10 +71,13 @@ template <class D, class V>
 HWY_INLINE V erf(D d, V x) {
   const V a = hn::Abs(x), one = constant(d, 1);
   V large;
-  if constexpr (sizeof(hn::TFromD<D>) == 4)
-    large = hn::Sub(one, exp_normal(d, polynomial(d, clamp_keep_nan(d, a, 0, 4), kErfLargeF32)));
-  else
+  if constexpr (sizeof(hn::TFromD<D>) == 4) {  // 1 - e^l, l = log erfc a by powers of a - 1
+    const V t = hn::Sub(clamp_keep_nan(d, a, 0, 4), one);
+    large = hn::MulAdd(t, polynomial(d, t, kErfLargeF32), constant(d, kErfLargeFirst));
+    large = hn::Sub(one, exp_normal(d, large));
+  } else {
     large = hn::Sub(one, erfc_positive(d, a));
+  }
   return hn::IfThenElse(hn::Lt(a, one), erf_small(d, x), hn::CopySign(large, x));
 }
 
