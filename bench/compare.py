@@ -311,6 +311,10 @@ def main():
     python = setting.peers_python() if options.peers else sys.executable
     build = setting.build_worker()
     results = Results(options, python)
+    for key, needed in (("torch", "PyTorch"), ("compile", "PyTorch"), ("jax", "JAX"), ("mlx", "MLX")):
+        if key in options.peers and not results.known["versions"].get(needed):
+            print(f"{contenders.PEERS[key][0]} is not available here: {python} cannot import {needed}", flush=True)
+            options.peers.remove(key)
     deadline = time.time() + options.budget if options.budget else None
     out_of_time = lambda: deadline is not None and time.time() > deadline
     # What a framework compiled in an earlier run would make its first calls look short.

@@ -10,6 +10,23 @@
 // Products of matrices: how their factors are packed, and how they are cut into tasks. The bits do not depend on that.
 namespace ebb::cpu {
 
+// Bytes of the second cache; 0 where the system does not say.
+inline std::int64_t second_cache() {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  static const std::int64_t size = std::max<std::int64_t>(0, sysconf(_SC_LEVEL2_CACHE_SIZE));
+  return size;
+#else
+  return 0;
+#endif
+}
+// How many panels of so many bytes stay there, beside what passes by.
+inline std::int64_t panels_that_stay(std::int64_t bytes) {
+  const std::int64_t size = second_cache() > 0 ? second_cache() * 5 / 8 : std::int64_t{1} << 18;
+  return std::max<std::int64_t>(2, size / bytes);
+}
+// Whether the second caches of all threads that share a product hold a factor of so many bytes.
+inline bool is_near(std::int64_t bytes, bool shared) { return bytes <= second_cache() * (shared ? num_threads() : 1); }
+
 // How the tiles get at a factor.
 enum class Access : std::uint8_t {
   packed,    // before the tiles begin
@@ -29,13 +46,13 @@ struct Factor {
   Access access;
 
   Factor(const GemmTiles<T, P>& t, bool among_threads, bool of_rows, const GemmSource& source, std::int64_t wide,
-         std::int64_t depth, std::int64_t passes)
+         std::int64_t depth, std::int64_t passes, bool near)
       : tiles(t),
         width(of_rows ? t.rows : t.cols),
         packed(of_rows ? t.packed_rows : t.packed_cols),
         pack(of_rows ? t.pack_rows : t.pack_cols),
         shared(among_threads),
-        access(access_to(t, of_rows, source, wide, depth, passes)) {}
+        access(access_to(t, of_rows, source, wide, depth, passes, near)) {}
 
   // Whole lines of the cache, so that what is packed after it begins with one.
   std::int64_t space(std::int64_t wide, std::int64_t depth) const {
@@ -89,11 +106,13 @@ struct Factor {
  private:
   // Measured on Neoverse V1: panels in place save their packing, and pay with a page for each step of k. That is worth
   // it where they are read once or twice, or lie within a few pages anyway; at 128³ it loses 6 %, at 1024³ 20 %.
+  // Where A is kept in the level-1 cache, a factor that is near need not be packed beforehand either; one that comes
+  // from further away is packed in longer runs than tiles read, which the processor foresees.
   static Access access_to(const GemmTiles<T, P>& t, bool of_rows, const GemmSource& source, std::int64_t wide,
-                          std::int64_t depth, std::int64_t passes) {
+                          std::int64_t depth, std::int64_t passes, bool near) {
     if (t.group != 1 || source.dtype != dtype_of_type<P>::value) return Access::packed;
     if (source.wide_stride == 1 && (passes <= 2 || wide * depth <= 4096)) return Access::in_place;
-    if (!t.rows_stay) return Access::packed;
+    if (!t.rows_stay || !near) return Access::packed;
     if (!of_rows) return source.wide_stride == 1 ? Access::copied : Access::packed;
     // Rows that begin at the same place of a page share the few lines that the level-1 cache has for it.
     constexpr std::int64_t kPage = 4096 / sizeof(P);
@@ -120,15 +139,6 @@ struct Factor {
          count, depth, to);
   }
 };
-
-// How many panels of so many bytes stay in the second cache, beside what passes by.
-inline std::int64_t panels_that_stay(std::int64_t bytes) {
-#if defined(_SC_LEVEL2_CACHE_SIZE)
-  static const std::int64_t size = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  if (size > 0) return std::max<std::int64_t>(2, size * 5 / 8 / bytes);
-#endif
-  return std::max<std::int64_t>(2, (std::int64_t{1} << 18) / bytes);
-}
 
 template <class P>
 GemmPanels<P> part_of(const GemmPanels<P>& panels, std::int64_t first, std::int64_t width) {
@@ -358,14 +368,16 @@ class MatrixProduct {
                          call_.a_source(0, 0),
                          std::min<std::int64_t>(call_.m, 1024),
                          depth_,
-                         pieces_of(call_.n, tiles_.cols)};
+                         pieces_of(call_.n, tiles_.cols),
+                         is_near(call_.m* call_.k* static_cast<std::int64_t>(sizeof(P)), call_.shared)};
   const Factor<T, P> fb_{tiles_,
                          call_.shared,
                          false,
                          call_.b_source(0, 0),
                          std::min<std::int64_t>(call_.n, 2048),
                          depth_,
-                         pieces_of(call_.m, tiles_.rows)};
+                         pieces_of(call_.m, tiles_.rows),
+                         is_near(call_.k* call_.n* static_cast<std::int64_t>(sizeof(P)), call_.shared)};
 };
 
 }  // namespace ebb::cpu
