@@ -86,24 +86,42 @@ class Lowering {
   }
   int sign_bits() { return bits(p_.wide ? std::uint64_t{1} << 63 : std::uint64_t{1} << 31); }
 
+  // x86 has no instructions for signs: with the bits in a register one does, and −|x| is one, too.
+#if defined(__x86_64__)
+  static constexpr bool kSignsByBits = true;
+#else
+  static constexpr bool kSignsByBits = false;
+#endif
+  int magnitude(int x) {
+    const std::uint64_t others = p_.wide ? ~std::uint64_t{0} >> 1 : ~std::uint32_t{0} >> 1;
+    const int y = kSignsByBits ? two(Micro::bit_and, x, bits(others)) : one(Micro::absolute, x);
+    magnitude_of_[y] = x;
+    return y;
+  }
+  int negative(int x) {
+    const auto magnitude = magnitude_of_.find(x);
+    const bool is_magnitude = magnitude != magnitude_of_.end();
+    const int y = !kSignsByBits  ? one(Micro::negate, x)
+                  : is_magnitude ? two(Micro::bit_or, magnitude->second, sign_bits())
+                                 : two(Micro::bit_xor, x, sign_bits());
+    if (is_magnitude) never_positive_.insert(y);
+    return y;
+  }
+
   // The result's value; kNoForm where the operation is left to the steps.
   int operation(Op op, const std::array<int, 3>& in) {
     const int a = in[0], b = in[1], c = in[2];
     switch (op) {
       case Op::copy:
         return one(Micro::move, a);
-      case Op::neg: {
-        const int y = one(Micro::negate, a);
-        if (code_.values[a].op == Micro::absolute && code_.values[a].source == LoopCode::Source::result)
-          never_positive_.insert(y);
-        return y;
-      }
+      case Op::neg:
+        return negative(a);
       case Op::reciprocal:
         return two(Micro::div, number(1), a);
       case Op::square:
         return mul(a, a);
       case Op::abs:
-        return one(Micro::absolute, a);
+        return magnitude(a);
       case Op::sign: {  // 1 with the sign of a where it has one; otherwise a itself, which is 0 or NaN
         const int unit = two(Micro::bit_or, two(Micro::bit_and, a, sign_bits()), number(1));
         return three(Micro::select, two(Micro::abs_less, number(0), a), unit, a);
@@ -262,7 +280,8 @@ class Lowering {
 
   template <class T>
   int exp(int x) {
-    code_.ordinary.push_back(two(Micro::abs_less, x, number(Traits<T>::kExpNormal)));
+    code_.ordinary.push_back(never_positive_.count(x) ? two(Micro::less, number(-Traits<T>::kExpNormal), x)
+                                                      : two(Micro::abs_less, x, number(Traits<T>::kExpNormal)));
     return exp_normal<T>(x);
   }
   template <class T>
@@ -290,7 +309,7 @@ class Lowering {
   }
   template <class T>
   int tanh(int x) {
-    const int a = clamped(one(Micro::absolute, x), 0, 20);
+    const int a = clamped(magnitude(x), 0, 20);
     if constexpr (sizeof(T) == 8) {
       const int e = expm1<T>(add(a, a));
       return three(Micro::copy_sign, two(Micro::div, e, add(e, number(2))), x, sign_bits());
@@ -312,19 +331,19 @@ class Lowering {
   }
   template <class T>
   int cosh(int x) {
-    const Halves h = halves_of_exp<T>(one(Micro::absolute, x));
+    const Halves h = halves_of_exp<T>(magnitude(x));
     return add(h.up, h.down);
   }
   template <class T>
   int sinh(int x) {
-    const int a = one(Micro::absolute, x), z = mul(a, a);
+    const int a = magnitude(x), z = mul(a, a);
     const Halves h = halves_of_exp<T>(a);
     const int small = fma(mul(a, z), polynomial<T>(z, kSinhF32, kSinhF64), a);
     const int y = three(Micro::select, two(Micro::less, a, number(1)), small, sub(h.up, h.down));
     return three(Micro::copy_sign, y, x, sign_bits());
   }
   int erf_of_f32(int x) {
-    const int a = one(Micro::absolute, x), z = mul(x, x);
+    const int a = magnitude(x), z = mul(x, x);
     const int large = sub(number(1), exp_normal<float>(polynomial(clamped(a, 0, 4), kErfLargeF32)));
     const int small = fma(x, fma(z, polynomial(z, kErfSmallF32), number(0.12837916709551257)), x);
     return three(Micro::select, two(Micro::less, a, number(1)), small, three(Micro::copy_sign, large, x, sign_bits()));
@@ -397,6 +416,7 @@ class Lowering {
   LoopCode code_;
   std::vector<int> value_of_;                 // of the program -> of the code
   std::set<int> never_positive_, up_to_one_;  // -|x|, and e to that
+  std::map<int, int> magnitude_of_;           // |x| -> x
   std::map<int, int> upper_half_;             // of values that are bf16: what they were made of
   std::map<std::tuple<LoopCode::Source, int, std::uint64_t, Micro, std::array<int, 3>, int>, int> made_;
 };
