@@ -75,6 +75,7 @@ class Emitter {
     for (std::size_t k = 0; k < code_.sums.size() * static_cast<std::size_t>(vectors_); ++k) sums_.push_back(take());
     for (std::size_t k = 0; k < code_.guards.size(); ++k) guards_.push_back(take());
     if (!code_.ordinary.empty()) guards_.push_back(take());
+    a.set_wide(code_.wide);
     // Nothing is read from the table after this.
     for (std::size_t p = 0; p < moving_.size() && !failed_; ++p) a.pointer(static_cast<int>(p), moving_[p]);
     a.start_block();
@@ -84,6 +85,7 @@ class Emitter {
     if constexpr (Assembler::kGuardsInMask) a.start_guard();
     a.start_loop();
     for (int k = 0; k < turn_; k += side_by_side_) body(k);
+    a.set_wide(code_.wide);
     a.end_loop(to_halves_, turn_ * Assembler::kVectorBytes);
     at = 0;
     for (int v : sums_) a.store_state(v, at), at += Assembler::kVectorBytes;
@@ -117,6 +119,7 @@ class Emitter {
   void place_fixed(std::size_t v, bool resident) {
     const Value& value = code_.values[v];
     const int r = take();
+    a_->set_wide(value.wide);
     if (value.source == LoopCode::Source::number) {
       a_->repeat(r, value.pointer);
     } else {
@@ -206,6 +209,7 @@ class Emitter {
     for (std::size_t v = 0; v < code_.values.size() && !failed_; ++v) {
       const Value& value = code_.values[v];
       now_ = static_cast<int>(v);
+      a_->set_wide(value.wide);
       if (value.source == LoopCode::Source::tile && leaves(now_)) {
         fetch(now_, k);  // others are loaded where they are first used
         finish(now_, k);
