@@ -3,8 +3,9 @@
 
     make bench                     every suite (hours: the peers compile thousands of functions)
     make bench QUICK=1             large f32 value + gradient rows only, few rounds
-    make bench SUITE=losses        one suite: engine, losses, custom, linear_ce, autograd, train, scaling, startup
+    make bench SUITE=losses        one suite: engine, products, losses, custom, linear_ce, autograd, train, scaling, startup
     bench/compare.py --suite losses --cases 'mse|huber' --sizes small --peers torch,jax
+    bench/compare.py --rows bench/many_cores.rows --threads 2,16 --budget 450 --results many_cores.json
 
 Every result is held against f64 before it is timed. Contenders take turns, round by round; medians over all rounds,
 with quartiles. The first call (which compiles, where a framework compiles) is shown apart.
@@ -21,16 +22,18 @@ import time
 from pathlib import Path
 
 import contenders
+import machines
 import report
 import scaling
 import setting
 import startup
 
-SUITES = ["engine", "losses", "custom", "linear_ce", "autograd", "train", "scaling", "startup"]
+SUITES = ["engine", "products", "losses", "custom", "linear_ce", "autograd", "train", "scaling", "startup"]
 RESULTS = setting.ROOT / "bench" / "results" / "latest.json"
 REST = 0.1  # seconds before a turn: threads of the one before may still spin
 OUT_OF_CACHE = 100e6  # bytes; below, a share of copy bandwidth means nothing
 SLOW = 10  # seconds; who takes longer for a call is timed in one round only
+LONG = 1.0  # seconds a round; after as many in all, a contender has been timed enough
 TOLERANCE = {"f32": 1e-3, "bf16": 5e-2}  # of the size of what is compared; the peers round more often than Ebb
 
 
@@ -64,50 +67,34 @@ def bytes_moved(inputs, mode):
 
 
 class Comparison:
-    def __init__(self, options, python, worker, log):
-        self.options = options
-        self.ebb, self.ways, self.peers = contenders.start_contenders(
-            worker, python, options.peers, options.threads, log, options.timeout)
-        self.reference_peer = next((p for p in self.peers if p.key == "torch"), None)
+    """Ebb and its peers with one number of threads."""
+
+    def __init__(self, options, python, worker, log, threads):
+        self.options, self.threads = options, threads
+        self.ebb, self.ways, every = contenders.start_contenders(
+            worker, python, contenders.PEERS, threads, log, options.timeout)
+        self.every_peer = {p.key: p for p in every}
+
+    @property
+    def peers(self):
+        return [self.every_peer[key] for key in self.options.peers]
 
     def stop(self):
-        for c in (self.ebb, *self.ways.values(), *self.peers):
+        for c in (self.ebb, *self.ways.values(), *self.every_peer.values()):
             c.stop()
 
     def reference(self, request, inputs):
         """Value and gradients in f64, by PyTorch where it can, else by Ebb's double-precision path."""
         request = dict(request, mode="value+grad", reference=True)
-        if self.reference_peer:
-            answer = self.reference_peer.ask(**request, inputs=inputs)
-            self.reference_peer.ask(do="drop")
+        judge = self.every_peer["torch"]
+        if "torch" in self.options.peers:
+            answer = judge.ask(**request, inputs=inputs)
+            judge.ask(do="drop")
             if "results" in answer:
                 return answer["results"], "PyTorch f64"
         answer = self.ebb.ask(**request)
         self.ebb.ask(do="drop")
         return answer.get("results", []), "Ebb f64"
-
-    def rows(self, suite):
-        listed = self.ebb.ask(do="list", suite=suite)["cases"]
-        for case in listed:
-            if self.options.cases and not re.search(self.options.cases, case["case"]):
-                continue
-            for size in case["sizes"]:
-                for dtype in case["dtypes"]:
-                    if size in self.options.sizes and dtype in self.options.dtypes:
-                        yield from self.measure(suite, case, size, dtype)
-
-    def measure(self, suite, case, size, dtype):
-        base = {"do": "prepare", "suite": suite, "case": case["case"], "size": size, "dtype": dtype}
-        with tempfile.TemporaryDirectory(prefix="ebb-bench-") as folder:
-            inputs = self.ebb.ask(**dict(base, do="inputs", directory=folder))["inputs"]
-            reference, judge = self.reference(base, inputs)
-            if suite == "train":  # the memory of whole processes is compared: each begins anew
-                self.stop()
-            for mode in case["modes"]:
-                if mode in self.options.modes:
-                    row = self.measure_mode(dict(base, mode=mode), case, inputs, reference)
-                    row["judge"] = judge
-                    yield row
 
     def measure_mode(self, request, case, inputs, reference):
         mode, dtype = request["mode"], request["dtype"]
@@ -137,6 +124,7 @@ class Comparison:
             c.ask(do="drop")
         return {
             "suite": request["suite"], "case": request["case"], "size": request["size"], "dtype": dtype, "mode": mode,
+            "threads": self.threads,
             "shapes": [i["shape"] for i in inputs], "nodes": case["nodes"], "same_bits_as": case["same_bits_as"],
             "bytes": moved, "copy_s": copy_s, "results": results,
         }
@@ -150,7 +138,7 @@ class Comparison:
             order = running[turn % len(running):] + running[:turn % len(running)] if running else []
             for c, result in order:
                 estimate = max(result["estimate_s"], 1e-7)
-                if estimate > SLOW and seconds[c.key]:
+                if seconds[c.key] and (estimate > SLOW or sum(seconds[c.key]) > self.options.rounds * LONG):
                     continue
                 calls = max(1, min(1000, int(1e-3 / estimate)))
                 samples = max(1, min(30, int(self.options.seconds / (estimate * calls))))
@@ -167,6 +155,56 @@ class Comparison:
                 result["low_s"] = all_seconds[len(all_seconds) // 4]
                 result["high_s"] = all_seconds[(3 * len(all_seconds)) // 4]
         return statistics.median(copies) if copies else None
+
+
+def measured(comparisons, suite, options, out_of_time):
+    """Yields the suite's rows: each case with every number of threads in turn."""
+    most = comparisons[-1]
+    for case in most.ebb.ask(do="list", suite=suite)["cases"]:
+        if options.cases and not re.search(options.cases, case["case"]):
+            continue
+        for size in case["sizes"]:
+            for dtype in case["dtypes"]:
+                if size not in options.sizes or dtype not in options.dtypes:
+                    continue
+                if out_of_time():
+                    print(f"{case['case']} {size} {dtype}: not measured, the time is spent", flush=True)
+                    continue
+                yield from measured_case(comparisons, suite, case, size, dtype)
+
+
+def measured_case(comparisons, suite, case, size, dtype):
+    most = comparisons[-1]
+    base = {"do": "prepare", "suite": suite, "case": case["case"], "size": size, "dtype": dtype}
+    with tempfile.TemporaryDirectory(prefix="ebb-bench-") as folder:
+        inputs = most.ebb.ask(**dict(base, do="inputs", directory=folder))["inputs"]
+        reference, judge = most.reference(base, inputs)
+        for comparison in comparisons:
+            if suite == "train":  # the memory of whole processes is compared: each begins anew
+                for c in comparisons:
+                    c.stop()
+            for mode in case["modes"]:
+                if mode in comparison.options.modes:
+                    row = comparison.measure_mode(dict(base, mode=mode), case, inputs, reference)
+                    row["judge"] = judge
+                    yield row
+
+
+def parts_of(options):
+    """What to measure, as one set of options per suite: those of the command line, or a line of --rows each."""
+    if not options.rows:
+        return [argparse.Namespace(**dict(vars(options), suite=suite)) for suite in options.suite]
+    parts = []
+    for text in Path(options.rows).read_text().splitlines():
+        if not text.strip() or text.startswith("#"):
+            continue
+        # The cases' pattern may have bars of its own.
+        suite, rest = text.split("|", 1)
+        cases, dtypes, peers = (field.strip() for field in rest.rsplit("|", 2))
+        peers = [p for p in peers.split(",") if p in options.peers]
+        parts.append(argparse.Namespace(**dict(vars(options), suite=suite.strip(), cases=f"^(?:{cases})$",
+                                               dtypes=dtypes.split(","), peers=peers)))
+    return parts
 
 
 def not_measured_again(before, rows):
@@ -188,70 +226,115 @@ def parse_arguments():
     p.add_argument("--peers", type=words, default=list(contenders.PEERS), help="of torch,compile,jax,mlx; '' for none")
     p.add_argument("--rounds", type=int)
     p.add_argument("--seconds", type=float, help="a contender's turn")
-    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0))
-                   if hasattr(setting.os, "sched_getaffinity") else os.cpu_count())
+    all_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    p.add_argument("--threads", type=lambda text: [int(w) for w in words(text)], default=[all_threads],
+                   help="one number, or several with commas between (no page is written)")
+    p.add_argument("--rows", help="a file that names the rows: suite | cases | dtypes | peers (no page is written)")
+    p.add_argument("--budget", type=float, help="seconds after which no further row is begun")
+    p.add_argument("--results", type=Path, default=RESULTS, help="where the figures go, after every row")
     p.add_argument("--timeout", type=float, default=900, help="seconds after which a contender is given up on")
     p.add_argument("--no-page", action="store_true", help="do not write docs/benchmarks.md")
     options = p.parse_args()
     unknown = [s for s in options.suite if s not in SUITES]
     if unknown:
         p.error(f"there is no suite '{unknown[0]}'; there are {', '.join(SUITES)}")
-    quick = options.quick
+    quick = options.quick or bool(options.rows)
     options.sizes = options.sizes or (["large"] if quick else ["small", "medium", "large"])
     options.dtypes = options.dtypes or (["f32"] if quick else ["f32", "bf16"])
     options.modes = options.modes or (["value+grad"] if quick else ["value", "value+grad"])
+    options.threads = sorted(options.threads)
     options.rounds = options.rounds or (3 if quick else 5)
     options.seconds = options.seconds or (0.15 if quick else 0.4)
     return options
+
+
+class Results:
+    """The file of figures: rows of earlier runs that this one does not measure again stay in it."""
+
+    def __init__(self, options, python):
+        self.file, self.options = options.results, options
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.before = json.loads(self.file.read_text()) if self.file == RESULTS and RESULTS.exists() else {"suites": {}}
+        self.known = dict(self.before, suites=dict(self.before["suites"]))
+        self.known["machine"] = setting.machine(options.threads[-1])
+        self.known["versions"] = setting.versions(python) if options.peers else {}
+        self.rows = {}
+
+    def add(self, suite, rows, floors, started):
+        mine = self.rows.setdefault(suite, [])
+        mine += rows
+        if self.file == RESULTS and self.options.cases:
+            return  # a part of a suite does not replace it
+        whole = suite in ("startup", "scaling")
+        kept = [] if whole else not_measured_again(self.before["suites"].get(suite), mine)
+        self.known["suites"][suite] = {
+            "rows": mine + kept, "floors": floors, "quick": self.options.quick,
+            "peers": [p for p in contenders.PEERS if any(p in r.get("results", {}) for r in mine + kept)],
+            "when": time.strftime("%Y-%m-%d"), "took_s": time.time() - started,
+        }
+        self.file.write_text(json.dumps(self.known, indent=1))
+
+
+def measure_part(part, comparisons, build, python, log, results, out_of_time):
+    started, suite = time.time(), part.suite
+    for c in comparisons:
+        c.options = part
+    most = comparisons[-1]
+    floors = most.ebb.ask(do="floors")
+    print(f"\n{suite}: copy {floors['copy_bytes_per_second'] / 1e9:.1f} GB/s, "
+          f"GEMM {floors['gemm_flops_per_second'] / 1e9:.1f} GFLOP/s, {most.threads} threads\n", flush=True)
+    if suite == "startup":
+        rows = startup.rows(build, python, part)
+        print(report.startup_text(rows))
+        return results.add(suite, rows, floors, started)
+    if suite == "scaling":
+        for c in comparisons:
+            c.stop()  # idle threads of others would be in the way
+        rows = scaling.rows(build / "bench" / "ebb_bench_worker", python, part, log, out_of_time)
+        print(report.scaling_header(scaling.counts()))
+        print("\n".join(report.scaling_line(row) for row in rows), flush=True)
+        return results.add(suite, rows, floors, started)
+    rows = []
+    print(report.header(part.peers), flush=True)
+    for row in measured(comparisons, suite, part, out_of_time):
+        rows.append(row)
+        print(report.line(row, part.peers), flush=True)
+        results.add(suite, [row], floors, started)
+    for c in comparisons:
+        if len(comparisons) > 1:
+            print(f"\n{c.threads} threads")
+        print(report.summary([r for r in rows if r["threads"] == c.threads], part.peers))
 
 
 def main():
     options = parse_arguments()
     python = setting.peers_python() if options.peers else sys.executable
     build = setting.build_worker()
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"suites": {}}
-    known["machine"] = setting.machine(options.threads)
-    known["versions"] = setting.versions(python) if options.peers else {}
+    results = Results(options, python)
+    for key, needed in (("torch", "PyTorch"), ("compile", "PyTorch"), ("jax", "JAX"), ("mlx", "MLX")):
+        if key in options.peers and not results.known["versions"].get(needed):
+            print(f"{contenders.PEERS[key][0]} is not available here: {python} cannot import {needed}", flush=True)
+            options.peers.remove(key)
+    deadline = time.time() + options.budget if options.budget else None
+    out_of_time = lambda: deadline is not None and time.time() > deadline
     # What a framework compiled in an earlier run would make its first calls look short.
-    with tempfile.TemporaryDirectory(prefix="ebb-bench-") as fresh, open(RESULTS.parent / "peers.log", "w") as log:
+    log_file = options.results.parent / "peers.log"
+    with tempfile.TemporaryDirectory(prefix="ebb-bench-") as fresh, open(log_file, "w") as log:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = fresh
-        comparison = Comparison(options, python, build / "bench" / "ebb_bench_worker", log)
+        worker = build / "bench" / "ebb_bench_worker"
+        comparisons = [Comparison(options, python, worker, log, threads) for threads in options.threads]
         try:
-            for suite in options.suite:
-                started = time.time()
-                floors = comparison.ebb.ask(do="floors")
-                print(f"\n{suite}: copy {floors['copy_bytes_per_second'] / 1e9:.1f} GB/s, "
-                      f"GEMM {floors['gemm_flops_per_second'] / 1e9:.1f} GFLOP/s, {options.threads} threads\n", flush=True)
-                if suite == "startup":
-                    rows = startup.rows(build, python, options)
-                    print(report.startup_text(rows))
-                elif suite == "scaling":
-                    comparison.stop()  # idle threads of others would be in the way
-                    rows = []
-                    print(report.scaling_header(scaling.counts()), flush=True)
-                    for row in scaling.rows(build / "bench" / "ebb_bench_worker", python, options, log):
-                        rows.append(row)
-                        print(report.scaling_line(row), flush=True)
-                else:
-                    rows = []
-                    print(report.header(options.peers), flush=True)
-                    for row in comparison.rows(suite):
-                        rows.append(row)
-                        print(report.line(row, options.peers), flush=True)
-                    print(report.summary(rows, options.peers))
-                if not options.cases:
-                    kept = [] if suite in ("startup", "scaling") else not_measured_again(known["suites"].get(suite), rows)
-                    known["suites"][suite] = {
-                        "rows": rows + kept, "floors": floors, "quick": options.quick,
-                        "peers": [p for p in contenders.PEERS if any(p in r.get("results", {}) for r in rows + kept)],
-                        "when": time.strftime("%Y-%m-%d"), "took_s": time.time() - started,
-                    }
-                    RESULTS.write_text(json.dumps(known, indent=1))
+            for part in parts_of(options):
+                if out_of_time():
+                    print(f"\n{part.suite} {part.cases or ''}: not measured, the time is spent", flush=True)
+                    continue
+                measure_part(part, comparisons, build, python, log, results, out_of_time)
         finally:
-            comparison.stop()
-    if not options.cases and not options.no_page:
-        report.write_page(known, setting.ROOT / "docs")
+            for c in comparisons:
+                c.stop()
+    if not options.cases and not options.no_page and not options.rows and len(options.threads) == 1:
+        report.write_page(results.known, setting.ROOT / "docs")
+        machines.PAGE.write_text(machines.write_section(machines.PAGE.read_text()))
         print("\nWrote docs/benchmarks.md")
 
 

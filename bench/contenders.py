@@ -18,6 +18,24 @@ PEERS = {
 OTHER_WAYS = {"rebuilt": ("Ebb, rebuilt", "rebuilt"), "hand": ("by hand", "by_hand")}
 
 
+def processors(threads):
+    """As many of this process's processors, those of different cores first: two threads of a core share its units."""
+    allowed = sorted(os.sched_getaffinity(0))
+
+    def place_in_core(number):
+        try:
+            text = Path(f"/sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list").read_text()
+        except OSError:
+            return 0
+        siblings = []
+        for part in text.strip().split(","):
+            first, _, last = part.partition("-")
+            siblings += range(int(first), int(last or first) + 1)
+        return siblings.index(number)
+
+    return sorted(allowed, key=lambda number: (place_in_core(number), number))[:threads]
+
+
 def pinned(threads):
     """Environment and processor set that give every program the same number of threads."""
     count = str(threads)
@@ -25,10 +43,11 @@ def pinned(threads):
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
         environment[name] = count
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    chosen = processors(threads) if hasattr(os, "sched_getaffinity") else []
 
     def pin():
         if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+            os.sched_setaffinity(0, chosen)
 
     return environment, pin
 

@@ -79,7 +79,7 @@ COLUMNS = 17
 
 def header(peers):
     cells = [contenders.PEERS[p][0] for p in peers]
-    return (f"{'case':<36}{'':<14}{'Ebb':>10} {'± ':>6}{'first':>9}{'memory':>9}{'copy':>6}"
+    return (f"{'case':<42}{'':<22}{'Ebb':>10} {'± ':>6}{'first':>9}{'memory':>9}{'copy':>6}"
             + "".join(f"{c:>{COLUMNS}}" for c in cells + [title for title, _ in contenders.OTHER_WAYS.values()])
             + f"{'best':>8}")
 
@@ -94,12 +94,12 @@ def cell(row, key):
 
 def line(row, peers):
     ours = row["results"]["ebb"]
-    what = f"{row['size']} {row['dtype']} {'+∇' if row['mode'] == 'value+grad' else ''}"
+    what = f"{row['size']} {row['dtype']} {'+∇' if row['mode'] == 'value+grad' else ''} {row['threads']} thr"
     if "median_s" not in ours:
-        return f"{row['case']:<36}{what:<14} {ours.get('reason')}"
+        return f"{row['case']:<42}{what:<22} {ours.get('reason')}"
     spread = (ours["high_s"] - ours["low_s"]) / 2 / ours["median_s"]
     share, best = share_of_copy(row), best_peer(row, peers)
-    text = f"{row['case']:<36}{what:<14}{seconds(ours['median_s']):>10}{spread:>6.0%} {seconds(ours['first_s']):>9}"
+    text = f"{row['case']:<42}{what:<22}{seconds(ours['median_s']):>10}{spread:>6.0%} {seconds(ours['first_s']):>9}"
     text += f"{size_in_bytes(memory(ours)):>9}{f'{share:.0%}' if share else '':>6}"
     text += "".join(f"{cell(row, p):>{COLUMNS}}" for p in (*peers, *contenders.OTHER_WAYS))
     text += f"{ratio(row, best):>7.2f}×" if best else ""
@@ -156,7 +156,7 @@ def show(value, unit):
 
 
 def scaling_header(threads):
-    return f"{'case':<34}{'':<6}{'':<9}" + "".join(f"{n:>4} threads   " for n in threads)
+    return f"{'case':<42}{'':<6}{'':<9}" + "".join(f"{n:>4} threads   " for n in threads)
 
 
 def scaling_line(row):
@@ -166,7 +166,7 @@ def scaling_line(row):
             continue
         shares = scaling.efficiency(times, row["threads"])
         cells = "".join(f"{seconds(t):>9} {f'{e:.0%}' if e else '':<5}" for t, e in zip(times, shares))
-        text += f"{row['case'] if title == 'Ebb' else '':<34}{row['dtype'] if title == 'Ebb' else '':<6}{title:<9}{cells}\n"
+        text += f"{row['case'] if title == 'Ebb' else '':<42}{row['dtype'] if title == 'Ebb' else '':<6}{title:<9}{cells}\n"
     return text.rstrip()
 
 

@@ -1,6 +1,7 @@
 """How much faster more threads are: the same cases with 1, 2, 4, ... threads, Ebb beside PyTorch."""
 
 import os
+import re
 import statistics
 import tempfile
 import time
@@ -9,10 +10,11 @@ import contenders
 
 # The work of training, one row for each kind: suite, case, dtype.
 CASES = [
-    ("engine", "mse", "f32"),
-    ("engine", "softmax_cross_entropy", "f32"),
-    ("engine", "user_focal", "f32"),
     ("engine", "matmul", "f32"),
+    ("products", "convolution [64,64,32,32] by [64,64,3,3]", "f32"),
+    ("engine", "softmax_cross_entropy", "f32"),
+    ("engine", "mse", "f32"),
+    ("engine", "user_focal", "f32"),
     ("linear_ce", "BT=2048 H=512 V=32000", "f32"),
     ("linear_ce", "BT=2048 H=512 V=32000", "bf16"),
     ("train", "MLP 784-1024-1024-10, Adam", "f32"),
@@ -28,38 +30,46 @@ def counts():
     return sorted({min(2**k, most) for k in range(most.bit_length() + 1)})
 
 
-def seconds(contender, request, rounds):
+def seconds(contender, request, options):
     answer = contender.ask(**request)
     if "results" not in answer:
         return None
-    calls = max(1, min(1000, int(1e-3 / max(answer["estimate_s"], 1e-7))))
+    estimate = max(answer["estimate_s"], 1e-7)
+    calls = max(1, min(1000, int(1e-3 / estimate)))
+    samples = max(1, min(30, int(options.seconds / (estimate * calls))))
     taken = []
-    for _ in range(rounds):
+    for _ in range(options.rounds):
         time.sleep(0.05)
-        taken += contender.ask(do="time", samples=5, calls=calls).get("seconds", [])
+        taken += contender.ask(do="time", samples=samples, calls=calls).get("seconds", [])
+        if sum(taken) > 4 * options.seconds * options.rounds:
+            break
     contender.ask(do="drop")
     return statistics.median(taken) if taken else None
 
 
-def rows(worker, python, options, log):
-    """Yields a row per case; the contenders of one thread count run one after the other, alone on the machine."""
-    with_peer = PEER in options.peers
-    for suite, case, dtype in CASES:
-        row = {"suite": suite, "case": case, "dtype": dtype, "threads": counts(), "ebb": [], "peer": []}
-        for threads in row["threads"]:
-            ebb = contenders.Contender("ebb", "Ebb", [str(worker)], threads, log, options.timeout)
-            request = {"do": "prepare", "suite": suite, "case": case, "size": "large", "dtype": dtype, "mode": "value+grad"}
+def rows(worker, python, options, log, out_of_time=lambda: False):
+    """A row per case. The contenders of one thread count run one after the other, alone on the machine."""
+    cases = [c for c in CASES if not options.cases or re.search(options.cases, c[1])]
+    cases = [c for c in cases if c[2] in options.dtypes]
+    found = [{"suite": suite, "case": case, "dtype": dtype, "threads": counts(), "ebb": [], "peer": []}
+             for suite, case, dtype in cases]
+    for threads in counts():
+        ebb = contenders.Contender("ebb", "Ebb", [str(worker)], threads, log, options.timeout)
+        title, script = contenders.PEERS[PEER]
+        peer = contenders.Contender(PEER, title, [python, str(contenders.HERE / "peers" / script[0])], threads, log,
+                                    options.timeout)
+        for row in found:
+            request = {"do": "prepare", "suite": row["suite"], "case": row["case"], "size": "large",
+                       "dtype": row["dtype"], "mode": "value+grad"}
+            late = out_of_time()
             with tempfile.TemporaryDirectory(prefix="ebb-bench-") as folder:
-                inputs = ebb.ask(**dict(request, do="inputs", directory=folder))["inputs"]
-                row["ebb"].append(seconds(ebb, request, options.rounds))
-                ebb.stop()
-                if with_peer:
-                    script = str(contenders.HERE / "peers" / contenders.PEERS[PEER][1][0])
-                    peer = contenders.Contender(PEER, contenders.PEERS[PEER][0], [python, script], threads, log,
-                                                options.timeout)
-                    row["peer"].append(seconds(peer, dict(request, inputs=inputs), options.rounds))
-                    peer.stop()
-        yield row
+                inputs = ebb.ask(**dict(request, do="inputs", directory=folder))["inputs"] if not late else None
+                row["ebb"].append(seconds(ebb, request, options) if not late else None)
+                if PEER in options.peers:
+                    row["peer"].append(seconds(peer, dict(request, inputs=inputs), options) if not late else None)
+        ebb.stop()
+        peer.stop()
+    return found
 
 
 def efficiency(times, threads):

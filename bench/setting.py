@@ -65,6 +65,8 @@ def machine(threads):
             fields[name.strip()] = value.strip()
         described["processor"] = fields.get("Model name", "")
         described["cores"] = fields.get("CPU(s)", "")
+        if fields.get("Thread(s) per core", "1") != "1":
+            described["threads per core"] = fields["Thread(s) per core"]
         for cache in ("L1d cache", "L2 cache", "L3 cache"):
             if cache in fields:
                 described[cache] = fields[cache]

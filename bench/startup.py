@@ -70,11 +70,11 @@ def rows(build, python, options):
     titles = [contenders.PEERS[p][0] for p in options.peers]
     with tempfile.TemporaryDirectory(prefix="ebb-bench-") as scratch:
         fresh = {"TORCHINDUCTOR_CACHE_DIR": scratch}  # nothing compiled before
-        begin = {"Ebb": wall([str(build / "bench" / "ebb_bench_start")], 5 * runs, options.threads)}
+        begin = {"Ebb": wall([str(build / "bench" / "ebb_bench_start")], 5 * runs, options.threads[-1])}
         for title in titles:
             few = 1 if title == "torch.compile" else runs
-            begin[title] = wall([python, "-c", PROGRAMS[title]], few, options.threads, fresh)
-        imports = {t: wall([python, "-c", f"import {IMPORTS[t]}"], runs, options.threads)
+            begin[title] = wall([python, "-c", PROGRAMS[title]], few, options.threads[-1], fresh)
+        imports = {t: wall([python, "-c", f"import {IMPORTS[t]}"], runs, options.threads[-1])
                    for t in titles if t in IMPORTS}
         libraries = sorted(build.glob("libebb.so*")) + sorted(build.glob("libebb.dylib"))
         size = {"Ebb": stripped_size(libraries[-1].resolve(), scratch) if libraries else None}

@@ -542,6 +542,15 @@ def chain(xp, x, m, a):
     return xp.sum(x)
 
 
+def is_product(case):
+    """"[m,k]x[k,n]" or "[m,k]x[n,k]^T"."""
+    return case.startswith("[")
+
+
+def product(case):
+    return (lambda a, b: a @ b.T) if case.endswith("^T") else (lambda a, b: a @ b)
+
+
 def smooth(xp, x):
     return xp.sum(xp.softplus(x) * xp.sin(x))
 

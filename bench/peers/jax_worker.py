@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
-from formulas import FORMULAS, energy, layers, smooth
+from formulas import FORMULAS, energy, is_product, layers, product, smooth
 from models import loss_and_rule, states, updated
 from protocol import Unavailable, serve
 
@@ -82,6 +82,8 @@ OTHERS = {
 
 
 def loss_of(case):
+    if case.startswith("convolution"):
+        return lambda x, w: jnp.mean(jnp.square(jax.lax.conv_general_dilated(x, w, (1, 1), [(1, 1)] * 2)))
     if case.startswith("BT="):
         case = "linear_cross_entropy"
     if case == "16 layers checkpointed":
@@ -98,8 +100,8 @@ class Jax:
         return jnp.asarray(array.astype(np.int32) if dtype == "i64" else array)
 
     def prepare(self, case, inputs, wrt, mode):
-        if case in OTHERS:
-            function = jax.jit(OTHERS[case])
+        if is_product(case) or case in OTHERS:
+            function = jax.jit(product(case) if is_product(case) else OTHERS[case])
             return lambda: [jax.block_until_ready(function(*inputs))]
         loss = loss_of(case)
         if mode == "value":

@@ -4,7 +4,7 @@ import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 
-from formulas import FORMULAS, energy, layers, smooth
+from formulas import FORMULAS, energy, is_product, layers, product, smooth
 from models import loss_and_rule, states, updated
 from protocol import Unavailable, bf16_to_f32, serve
 
@@ -96,8 +96,8 @@ class Mlx:
         return mx.array(array.astype(np.int32) if dtype == "i64" else array)
 
     def prepare(self, case, inputs, wrt, mode):
-        if case in OTHERS:
-            function = mx.compile(OTHERS[case])
+        if is_product(case) or case in OTHERS:
+            function = mx.compile(product(case) if is_product(case) else OTHERS[case])
         elif mode == "value":
             function = mx.compile(loss_of(case))
         else:

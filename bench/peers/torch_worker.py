@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
-from formulas import FORMULAS, energy, layers, smooth
+from formulas import FORMULAS, energy, is_product, layers, product, smooth
 from models import RATES, loss_and_rule
 from protocol import Unavailable, bf16_to_f32, serve
 from torch_formulas import SHIPPED, Functions as xp
@@ -36,6 +36,8 @@ class Layers:
 
 
 def loss_of(case):
+    if case.startswith("convolution"):
+        return lambda x, w: torch.mean(torch.square(F.conv2d(x, w, padding=1)))
     if case.startswith("BT="):
         return SHIPPED["linear_cross_entropy"]
     if case in SHIPPED:
@@ -72,8 +74,8 @@ class Torch:
         if self.compiled:
             torch._dynamo.reset()
         compiled = lambda f: torch.compile(f, dynamic=False) if self.compiled else f
-        if case in OTHERS:
-            other = compiled(OTHERS[case])
+        if is_product(case) or case in OTHERS:
+            other = compiled(product(case) if is_product(case) else OTHERS[case])
             return lambda: [other(*inputs)]
         loss = loss_of(case)
         if mode == "value":

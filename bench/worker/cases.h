@@ -75,6 +75,7 @@ const std::vector<Case>& all_cases();
 const Case& find_case(const std::string& suite, const std::string& name);
 
 std::vector<Case> engine_cases();
+std::vector<Case> product_cases();
 std::vector<Case> loss_cases();
 std::vector<Case> custom_cases();
 std::vector<Case> linear_cases();

@@ -65,13 +65,46 @@ HWY_INLINE void add_row(float64x2_t a, const hn::Vec<hn::ScalableTag<double>> (&
 }
 #endif
 
-template <class T, int kRows, int kVectors, class V>
-HWY_INLINE void add_step(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, V (&sums)[kRows][kVectors]) {
+// How a tile reads its panels: `apart`, rows of A where they lie; `copying`, panels of B where they lie, which it also
+// packs on the way, because a unit that stores has nothing else to do.
+enum class Reads : std::uint8_t { packed, apart, copying, apart_and_copying };
+constexpr bool rows_apart(Reads r) { return r == Reads::apart || r == Reads::apart_and_copying; }
+constexpr bool copies(Reads r) { return r == Reads::copying || r == Reads::apart_and_copying; }
+
+// The rows of a tile that lie apart, by two registers and three multiples of one: as the addresses of x86 allow.
+struct Apart {
+  std::int64_t one, three = 3 * one, five = 5 * one, seven = 7 * one;
+  template <class T>
+  HWY_INLINE const T* row(const T* a, int i) const {
+    switch (i) {
+      case 0:
+        return a;
+      case 3:
+        return a + three;
+      case 5:
+        return a + five;
+      case 6:
+        return a + 2 * three;
+      case 7:
+        return a + seven;
+      default:
+        return a + i * one;
+    }
+  }
+};
+
+template <Reads kReads, class T, int kRows, int kVectors, class V>
+HWY_INLINE void add_step(const T* HWY_RESTRICT a, const Apart& apart, const T* HWY_RESTRICT b, T* HWY_RESTRICT copy,
+                         V (&sums)[kRows][kVectors]) {
   const hn::ScalableTag<T> d;
   constexpr int kLanes = static_cast<int>(kLanesOf<T>);
   V loaded[kVectors];
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) loaded[v] = hn::LoadU(d, b + v * kLanes);
+  if constexpr (copies(kReads)) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) hn::StoreU(loaded[v], d, copy + v * kLanes);
+  }
 #if HWY_TARGET == HWY_NEON
   if constexpr (kRows % kLanes == 0) {
 #pragma GCC unroll 4
@@ -89,15 +122,24 @@ HWY_INLINE void add_step(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, V (&s
 #endif
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
-    const V repeated = hn::Set(d, a[i]);
+    const V repeated = hn::Set(d, rows_apart(kReads) ? *apart.row(a, i) : a[i]);
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) sums[i][v] = hn::MulAdd(loaded[v], repeated, sums[i][v]);
   }
 }
 
-template <class T, int kRows, int kVectors>
-void multiply_tile(std::int64_t depth, T alpha, const T* HWY_RESTRICT a, std::int64_t a_step, const T* HWY_RESTRICT b,
-                   std::int64_t b_step, bool add, T* HWY_RESTRICT c, std::int64_t c_stride) {
+template <class T>
+struct TilePanels {
+  const T* a;
+  std::int64_t a_step, a_apart;
+  const T* b;
+  std::int64_t b_step;
+  T* copy;
+};
+
+template <class T, int kRows, int kVectors, Reads kReads>
+void multiply_tile(std::int64_t depth, T alpha, const TilePanels<T>& panels, bool add, T* HWY_RESTRICT c,
+                   std::int64_t c_stride) {
   const hn::ScalableTag<T> d;
   constexpr std::int64_t kLanes = kLanesOf<T>;
   using V = hn::Vec<decltype(d)>;
@@ -109,12 +151,20 @@ void multiply_tile(std::int64_t depth, T alpha, const T* HWY_RESTRICT a, std::in
   }
   // Measured on Neoverse V1 at 1024³: 69 GFLOP/s as it was, 71 with the panel of A fetched ahead from the second cache,
   // 73 with both. Elsewhere B comes from there, all lines of it.
+  // What is copied may come from further away.
+  constexpr std::int64_t kAhead = copies(kReads) ? 16 : 8;
+  const T* HWY_RESTRICT a = panels.a;
+  const T* HWY_RESTRICT b = panels.b;
+  T* HWY_RESTRICT copy = panels.copy;
+  const std::int64_t a_step = rows_apart(kReads) ? 1 : panels.a_step, b_step = panels.b_step;
+  const Apart apart{panels.a_apart};
   for (std::int64_t p = 0; p < depth; ++p, a += a_step, b += b_step) {
-    hwy::Prefetch(a + 64 * a_step);
-    hwy::Prefetch(b + 8 * b_step);
-    if constexpr (kVectors > 1 && kLanes * sizeof(T) == 64) hwy::Prefetch(b + 8 * b_step + kLanes);
-    if constexpr (kVectors > 2 && kLanes * sizeof(T) >= 32) hwy::Prefetch(b + 8 * b_step + 2 * kLanes);
-    add_step<T, kRows, kVectors>(a, b, sums);
+    if constexpr (!rows_apart(kReads)) hwy::Prefetch(a + 64 * a_step);
+    hwy::Prefetch(b + kAhead * b_step);
+    if constexpr (kVectors > 1 && kLanes * sizeof(T) == 64) hwy::Prefetch(b + kAhead * b_step + kLanes);
+    if constexpr (kVectors > 2 && kLanes * sizeof(T) >= 32) hwy::Prefetch(b + kAhead * b_step + 2 * kLanes);
+    add_step<kReads, T, kRows, kVectors>(a, apart, b, copy, sums);
+    if constexpr (copies(kReads)) copy += kVectors * kLanes;
   }
   const V scale = hn::Set(d, alpha);
 #pragma GCC unroll 8
@@ -129,16 +179,22 @@ void multiply_tile(std::int64_t depth, T alpha, const T* HWY_RESTRICT a, std::in
 }
 
 template <class T>
-using TileFn = void (*)(std::int64_t, T, const T*, std::int64_t, const T*, std::int64_t, bool, T*, std::int64_t);
+using TileFn = void (*)(std::int64_t, T, const TilePanels<T>&, bool, T*, std::int64_t);
 
-// Narrow panels have tiles of their own: 1, 2 or 4 rows, one or two vectors.
-template <class T, int kRows>
+// Narrow panels have tiles of their own: 1, 2 or 4 rows, one or two vectors. They are packed; whole ones may be read
+// where they lie.
+template <class T, int kRows, Reads kReads = Reads::packed>
 TileFn<T> tile_of_vectors(std::int64_t cols) {
-  if (cols > 2 * kLanesOf<T>) return &multiply_tile<T, kRows, 3>;
-  return cols > kLanesOf<T> ? &multiply_tile<T, kRows, 2> : &multiply_tile<T, kRows, 1>;
+  if (cols > 2 * kLanesOf<T>) return &multiply_tile<T, kRows, 3, kReads>;
+  return cols > kLanesOf<T> ? &multiply_tile<T, kRows, 2, kReads> : &multiply_tile<T, kRows, 1, kReads>;
 }
 template <class T>
-TileFn<T> tile_for(std::int64_t rows, std::int64_t cols) {
+TileFn<T> tile_for(std::int64_t rows, std::int64_t cols, bool apart, bool copying) {
+  if constexpr (kRowsStay) {
+    if (apart && copying) return tile_of_vectors<T, kTileRows, Reads::apart_and_copying>(cols);
+    if (apart) return tile_of_vectors<T, kTileRows, Reads::apart>(cols);
+    if (copying) return tile_of_vectors<T, kTileRows, Reads::copying>(cols);
+  }
   if (rows > 4) return tile_of_vectors<T, kTileRows>(cols);
   if (rows > 2) return tile_of_vectors<T, 4>(cols);
   return rows == 2 ? tile_of_vectors<T, 2>(cols) : tile_of_vectors<T, 1>(cols);
@@ -172,6 +228,18 @@ HWY_INLINE void prefetch_result(T* to, std::int64_t stride, std::int64_t rows, b
 #endif
 }
 
+// Of the rows that come next, as much as is due beside the columns [j, j + a panel) of `cols`, into the second cache:
+// they are short runs of memory, which the processor does not foresee.
+template <class T>
+HWY_INLINE void fetch_rows(const T* rows, std::int64_t apart, std::int64_t depth, std::int64_t j, std::int64_t cols) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  const std::int64_t first = depth * j / cols / kLine,
+                     end = (depth * std::min(cols, j + kTileVectors * kLanesOf<T>) / cols + kLine - 1) / kLine;
+  for (std::int64_t line = first; line < end; ++line) {
+    for (std::int64_t i = 0; i < kTileRows; ++i) __builtin_prefetch(rows + i * apart + line * kLine, 0, 2);
+  }
+}
+
 template <class T>
 void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, T alpha, const GemmPanels<T>& a,
               const GemmPanels<T>& b, const GemmResult<T>& result) {
@@ -183,16 +251,26 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, T alpha,
     const std::int64_t m = std::min(kRows, rows - i), n = std::min(kCols, cols - j);
     const bool low = m < kRows, narrow = n < kCols;
     const std::int64_t packed_m = low ? panel_rows(m) : kRows, packed_n = panel_cols<T>(n);
-    const T* from_a = low ? a.last : a.data + i / kRows * a.distance;
-    const T* from_b = narrow ? b.last : b.data + j / kCols * b.distance;
-    const std::int64_t step_a = low ? packed_m : a.step, step_b = narrow ? packed_n : b.step;
-    const TileFn<T> tile = tile_for<T>(m, n);
+    const bool with_others = !narrow || b.last_lies, copied = b.copies && with_others && i > 0;
+    const bool copying = b.copies && with_others && i == 0 && !low;
+    T* const copy = b.copies ? b.copies + j * depth : nullptr;
+    const TilePanels<T> panels{low ? a.last : a.data + i / kRows * a.distance,
+                               low ? packed_m : a.step,
+                               a.apart,
+                               copied   ? copy
+                               : narrow ? b.last
+                                        : b.data + j / kCols * b.distance,
+                               copied || !with_others ? packed_n : b.step,
+                               copy};
+    const bool apart = !low && a.apart != 1;
+    const TileFn<T> tile = tile_for<T>(m, n, apart, copying);
+    if (apart && i + 2 * kRows <= rows) fetch_rows(a.data + (i / kRows + 1) * a.distance, a.apart, depth, j, cols);
     T* to = c + i * c_stride + j;
     // Here and not in the tile: it would hold the addresses in registers that its sums need.
     prefetch_result<T>(to, c_stride, m, add);
-    if (m == packed_m && n == packed_n) return tile(depth, alpha, from_a, step_a, from_b, step_b, add, to, c_stride);
+    if (m == packed_m && n == packed_n) return tile(depth, alpha, panels, add, to, c_stride);
     HWY_ALIGN T whole[kRows * kCols];
-    tile(depth, alpha, from_a, step_a, from_b, step_b, false, whole, kCols);
+    tile(depth, alpha, panels, false, whole, kCols);
     for (std::int64_t r = 0; r < m; ++r) {
       T* row = to + r * c_stride;
       const T* made = whole + r * kCols;

@@ -24,14 +24,18 @@ struct GemmSource {
   std::int64_t wide_stride, depth_stride;
 };
 
-// A factor as the tiles read it: panels of the tile's width, element (w, p) of a panel at p·step + w (or in groups of
-// k, see GemmTiles). The last panel may be narrower; it is packed, with numbers of no meaning beyond its end.
+// A factor as the tiles read it: panels of the tile's width, element (w, p) of a panel at p·step + w·apart (or in
+// groups of k, see GemmTiles). The last panel may be narrower; it is packed, with numbers of no meaning beyond its end,
+// or lies with the others.
 template <class P>
 struct GemmPanels {
   const P* data;
   std::int64_t step;
-  std::int64_t distance;  // from panel to panel
-  const P* last;          // the narrow one, if there is one
+  std::int64_t distance;   // from panel to panel
+  const P* last;           // the narrow one, if there is one
+  std::int64_t apart = 1;  // more for rows of A that are read where they lie: tiles where rows_stay alone do that
+  P* copies = nullptr;     // of B: the first rows of tiles write the panels here, packed, and the others read them here
+  bool last_lies = false;  // the narrow one is whole vectors and read where it lies, too: its step is `step`
 };
 
 // Where a block of k goes: C = block, or C += block. With `halves` the result is rounded to them instead, and C is only

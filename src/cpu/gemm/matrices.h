@@ -10,6 +10,31 @@
 // Products of matrices: how their factors are packed, and how they are cut into tasks. The bits do not depend on that.
 namespace ebb::cpu {
 
+// Bytes of the second cache; 0 where the system does not say.
+inline std::int64_t second_cache() {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  static const std::int64_t size = std::max<std::int64_t>(0, sysconf(_SC_LEVEL2_CACHE_SIZE));
+  return size;
+#else
+  return 0;
+#endif
+}
+// How many panels of so many bytes stay there, beside what passes by.
+inline std::int64_t panels_that_stay(std::int64_t bytes) {
+  const std::int64_t size = second_cache() > 0 ? second_cache() * 5 / 8 : std::int64_t{1} << 18;
+  return std::max<std::int64_t>(2, size / bytes);
+}
+// Whether the second caches of all threads that share a product hold a factor of so many bytes.
+inline bool is_near(std::int64_t bytes, bool shared) { return bytes <= second_cache() * (shared ? num_threads() : 1); }
+
+// How the tiles get at a factor.
+enum class Access : std::uint8_t {
+  packed,    // before the tiles begin
+  in_place,  // where it lies, its width dense
+  in_rows,   // where it lies, its depth dense: A by single numbers, which a tile repeats anyway
+  copied,    // B where it lies, its width dense, and packed by the first tiles that read it
+};
+
 // One factor: how it is packed into panels of P, and whether tiles may read it where it lies.
 template <class T, class P>
 struct Factor {
@@ -17,53 +42,96 @@ struct Factor {
   std::int64_t width;  // of a panel
   std::int64_t (*packed)(std::int64_t);
   void (*pack)(const GemmSource&, std::int64_t, std::int64_t, P*);
-  bool shared, in_place;
+  bool shared;
+  Access access;
 
-  // Measured on Neoverse V1: panels in place save their packing, and pay with a page for each step of k. That is worth
-  // it where they are read once or twice, or lie within a few pages anyway; at 128³ it loses 6 %, at 1024³ 20 %.
   Factor(const GemmTiles<T, P>& t, bool among_threads, bool of_rows, const GemmSource& source, std::int64_t wide,
-         std::int64_t depth, std::int64_t passes)
+         std::int64_t depth, std::int64_t passes, bool near)
       : tiles(t),
         width(of_rows ? t.rows : t.cols),
         packed(of_rows ? t.packed_rows : t.packed_cols),
         pack(of_rows ? t.pack_rows : t.pack_cols),
         shared(among_threads),
-        in_place(t.group == 1 && source.wide_stride == 1 && source.dtype == dtype_of_type<P>::value &&
-                 (passes <= 2 || wide * depth <= 4096)) {}
+        access(access_to(t, of_rows, source, wide, depth, passes, near)) {}
 
   // Whole lines of the cache, so that what is packed after it begins with one.
   std::int64_t space(std::int64_t wide, std::int64_t depth) const {
     constexpr std::int64_t kLine = 64 / sizeof(P);
-    return pieces_of(tiles.packed_depth(depth) * (in_place ? packed(wide % width) : packed(wide)), kLine) * kLine;
+    const std::int64_t count = stays() ? (rest_lies(wide) ? 0 : packed(wide % width)) : packed(wide);
+    return pieces_of(tiles.packed_depth(depth) * count, kLine) * kLine;
   }
 
   // Of `wide` rows or columns, when all tasks have packed them to `to`.
   GemmPanels<P> panels(const GemmSource& source, std::int64_t wide, std::int64_t depth, P* to) const {
-    if (in_place) return {static_cast<const P*>(source.data), source.depth_stride, width, to};
+    const P* data = static_cast<const P*>(source.data);
+    const bool lies = rest_lies(wide);
+    const P* last = lies ? data + wide / width * width : to;
+    if (access == Access::in_place) return {data, source.depth_stride, width, last, 1, nullptr, lies};
+    if (access == Access::in_rows) return {data, 1, width * source.wide_stride, to, source.wide_stride};
+    GemmPanels<P> panels = packed_panels(wide, depth, to);
+    if (access == Access::copied) {
+      panels.copies = to;
+      panels.data = data;
+      panels.step = source.depth_stride;
+      panels.distance = width;
+      if (lies) panels.last = last;
+      panels.last_lies = lies;
+    }
+    return panels;
+  }
+  GemmPanels<P> packed_panels(std::int64_t wide, std::int64_t depth, P* to) const {
     const std::int64_t length = tiles.packed_depth(depth);
     return {to, width, width * length, to + wide / width * width * length};
   }
   std::int64_t tasks(std::int64_t wide, std::int64_t depth) const {
-    return in_place ? wide % width > 0 : pieces_of(wide, step(wide, depth));
+    return unpacked() ? wide % width > 0 && !rest_lies(wide) : pieces_of(wide, step(wide, depth));
   }
   void run(std::int64_t task, const GemmSource& source, std::int64_t wide, std::int64_t depth, P* to) const {
-    if (in_place) return pack_from(source, wide / width * width, wide % width, depth, to);
+    if (unpacked()) return pack_last(source, wide, depth, to);
     const std::int64_t first = task * step(wide, depth);
     pack_from(source, first, std::min(step(wide, depth), wide - first), depth, to + first * tiles.packed_depth(depth));
   }
   GemmPanels<P> pack_alone(const GemmSource& source, std::int64_t wide, std::int64_t depth, P* to) const {
-    if (!in_place) {
+    if (!unpacked()) {
       pack(source, wide, depth, to);
-    } else if (wide % width > 0) {
-      run(0, source, wide, depth, to);
+    } else if (wide % width > 0 && !rest_lies(wide)) {
+      pack_last(source, wide, depth, to);
     }
     return panels(source, wide, depth, to);
   }
 
+  bool stays() const { return access == Access::in_place || access == Access::in_rows; }
+  bool unpacked() const { return access != Access::packed; }
+
  private:
+  // Measured on Neoverse V1: panels in place save their packing, and pay with a page for each step of k. That is worth
+  // it where they are read once or twice, or lie within a few pages anyway; at 128³ it loses 6 %, at 1024³ 20 %.
+  // Where A is kept in the level-1 cache, a factor that is near need not be packed beforehand either; one that comes
+  // from further away is packed in longer runs than tiles read, which the processor foresees.
+  static Access access_to(const GemmTiles<T, P>& t, bool of_rows, const GemmSource& source, std::int64_t wide,
+                          std::int64_t depth, std::int64_t passes, bool near) {
+    if (t.group != 1 || source.dtype != dtype_of_type<P>::value) return Access::packed;
+    if (source.wide_stride == 1 && (passes <= 2 || wide * depth <= 4096)) return Access::in_place;
+    if (!t.rows_stay || !near) return Access::packed;
+    if (!of_rows) return source.wide_stride == 1 ? Access::copied : Access::packed;
+    // Rows that begin at the same place of a page share the few lines that the level-1 cache has for it.
+    constexpr std::int64_t kPage = 4096 / sizeof(P);
+    return source.depth_stride == 1 && source.wide_stride % kPage != 0 ? Access::in_rows : Access::packed;
+  }
+
+  // Columns beyond the last whole panel that are whole vectors need not be packed to be read.
+  bool rest_lies(std::int64_t wide) const {
+    return tiles.rows_stay && width == tiles.cols && (access == Access::in_place || access == Access::copied) &&
+           packed(wide % width) == wide % width;
+  }
   std::int64_t step(std::int64_t wide, std::int64_t depth) const {
     constexpr std::int64_t kElements = 65536;  // a task
     return shared ? width * std::max<std::int64_t>(1, kElements / (width * depth)) : wide;
+  }
+  // The narrow panel of a factor that is read where it lies.
+  void pack_last(const GemmSource& source, std::int64_t wide, std::int64_t depth, P* to) const {
+    const std::int64_t whole = wide / width * width;
+    pack_from(source, whole, wide - whole, depth, access == Access::copied ? to + whole * depth : to);
   }
   void pack_from(const GemmSource& source, std::int64_t first, std::int64_t count, std::int64_t depth, P* to) const {
     const std::int64_t bytes = first * source.wide_stride * static_cast<std::int64_t>(size_of(source.dtype));
@@ -72,24 +140,15 @@ struct Factor {
   }
 };
 
-// How many panels of so many bytes stay in the second cache, beside what passes by.
-inline std::int64_t panels_that_stay(std::int64_t bytes) {
-#if defined(_SC_LEVEL2_CACHE_SIZE)
-  static const std::int64_t size = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  if (size > 0) return std::max<std::int64_t>(2, size * 5 / 8 / bytes);
-#endif
-  return std::max<std::int64_t>(2, (std::int64_t{1} << 18) / bytes);
-}
-
 template <class P>
 GemmPanels<P> part_of(const GemmPanels<P>& panels, std::int64_t first, std::int64_t width) {
-  return {panels.data + first / width * panels.distance, panels.step, panels.distance, panels.last};
+  return {panels.data + first / width * panels.distance, panels.step, panels.distance, panels.last, panels.apart};
 }
 
 // Where tiles keep panels of A in the level-1 cache (GemmTiles::rows_stay), a task makes all blocks of k of a part of C
-// that stays in the second cache. A factor that one task alone reads is packed by that task and nobody waits for it;
-// the other is packed by all, for all blocks of k at once. Elsewhere one block of k follows the other, and both factors
-// are packed by all.
+// that stays in the second cache. A factor that one task alone reads, or that costs nothing to pack, is packed by the
+// task and nobody waits for it; the other is packed by all, for all blocks of k at once. Elsewhere one block of k
+// follows the other, and both factors are packed by all.
 template <class T, class P>
 class MatrixProduct {
  public:
@@ -99,7 +158,8 @@ class MatrixProduct {
     round_ = 1;
     if (tiles.rows_stay && blocks > 1) {
       const std::int64_t shared = ((own_a_ ? 0 : most_rows_) + (own_b_ ? 0 : most_cols_)) * depth_ * size;
-      const std::int64_t own = ((own_a_ ? row_step_ : 0) + (own_b_ ? col_step_ : 0)) * depth_ * size;
+      const std::int64_t own =
+          ((own_a_ && !fa_.stays() ? row_step_ : 0) + (own_b_ && !fb_.stays() ? col_step_ : 0)) * depth_ * size;
       const std::int64_t most =
           std::min(kMostShared / std::max<std::int64_t>(1, shared), kMostOwn / std::max<std::int64_t>(1, own));
       round_ = std::clamp<std::int64_t>(most, 1, std::min(blocks, kMostRound));
@@ -120,17 +180,22 @@ class MatrixProduct {
       space = reinterpret_cast<P*>(memory.data());
     }
     own_room_ = space + space_a + space_b;
+    if (own_a_ && own_b_) {  // nothing that a task waits for
+      return for_each_task(call_.m, call_.n, [&](std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t cols) {
+        for (std::int64_t p = 0; p < call_.k; p += round_ * depth_)
+          multiply_task({0, 0, p, call_.m, call_.n, blocks_from(p)}, i, j, rows, cols);
+      });
+    }
     for (std::int64_t j = 0; j < call_.n; j += most_cols_) {
       for (std::int64_t p = 0; p < call_.k; p += round_ * depth_) {
         for (std::int64_t i = 0; i < call_.m; i += most_rows_) {
-          const Part part{i,
-                          j,
-                          p,
-                          std::min(most_rows_, call_.m - i),
-                          std::min(most_cols_, call_.n - j),
-                          pieces_of(std::min(round_ * depth_, call_.k - p), depth_)};
+          const Part part{
+              i, j, p, std::min(most_rows_, call_.m - i), std::min(most_cols_, call_.n - j), blocks_from(p)};
           pack(part, i == 0, space, space + space_a);
-          multiply(part);
+          for_each_task(part.rows, part.cols,
+                        [&](std::int64_t first_row, std::int64_t first_col, std::int64_t rows, std::int64_t cols) {
+                          multiply_task(part, first_row, first_col, rows, cols);
+                        });
         }
       }
     }
@@ -153,7 +218,11 @@ class MatrixProduct {
     most_cols_ = std::min(n, (stay ? 1024 : 2048) / tiles_.cols * tiles_.cols);
     row_step_ = tiles_.task_rows;
     col_step_ = tiles_.task_panels * tiles_.cols;
-    const std::int64_t least_rows = 32, least_cols = tiles_.cols;
+    // Panels begin where a task's columns do if the task packs them: then any number of vectors will do.
+    own_a_ = stay && fa_.unpacked();
+    own_b_ = stay && fb_.unpacked();
+    if (own_a_) most_rows_ = m;
+    const std::int64_t least_rows = 32, least_cols = tiles_.cols, col_unit = own_b_ && call_.shared ? 16 : tiles_.cols;
     const std::int64_t enough = call_.shared ? std::max<std::int64_t>(16, 4 * num_threads()) : 1;
     const auto flops = [&](std::int64_t rows, std::int64_t cols) {
       const std::int64_t depth = stay ? call_.k : depth_;
@@ -171,7 +240,9 @@ class MatrixProduct {
     const std::int64_t panel = tiles_.cols * tiles_.packed_depth(depth_) * static_cast<std::int64_t>(sizeof(P));
     col_step_ = std::min(tiles_.task_panels, panels_that_stay(panel)) * tiles_.cols;
     // All rows, and columns alone are cut: then B is packed by its reader. Or all columns.
-    if (n > col_step_) {
+    if (own_b_) {
+      row_step_ = pieces_of(m, tiles_.rows) * tiles_.rows;
+    } else if (n > col_step_) {
       std::int64_t step = col_step_;
       while (step > 2 * least_cols && pieces_of(n, step) < enough && flops(m, step) > 2 * tiles_.least_flops)
         step = half(step, tiles_.cols);
@@ -186,13 +257,16 @@ class MatrixProduct {
       if (rows && (!cols || std::min(row_step_, m) >= std::min(col_step_, n))) {
         row_step_ = half(std::min(row_step_, pieces_of(m, tiles_.rows) * tiles_.rows), tiles_.rows);
       } else {
-        col_step_ = half(std::min(col_step_, pieces_of(n, tiles_.cols) * tiles_.cols), tiles_.cols);
+        col_step_ = half(std::min(col_step_, pieces_of(n, col_unit) * col_unit), col_unit);
       }
     }
-    own_b_ = row_step_ >= most_rows_;
-    own_a_ = !own_b_ && col_step_ >= n;
+    own_b_ = own_b_ || row_step_ >= most_rows_;
+    own_a_ = own_a_ || (row_step_ < most_rows_ && col_step_ >= n);
     if (own_b_) most_cols_ = n;
     if (own_a_) most_rows_ = m;
+    // As many tasks, of nearly equal size.
+    if (own_a_ || own_b_) row_step_ = pieces_of(pieces_of(m, pieces_of(m, row_step_)), tiles_.rows) * tiles_.rows;
+    if (own_b_) col_step_ = pieces_of(pieces_of(n, pieces_of(n, col_step_)), col_unit) * col_unit;
   }
 
   // Blocks at the end may be of another width than those before: room for either.
@@ -201,6 +275,7 @@ class MatrixProduct {
     return round_ * std::max(factor.space(wide, depth_), factor.space(all % wide, depth_));
   }
 
+  std::int64_t blocks_from(std::int64_t p) const { return pieces_of(std::min(round_ * depth_, call_.k - p), depth_); }
   std::int64_t depth_of(std::int64_t p) const { return std::min(depth_, call_.k - p); }
 
   void pack(const Part& part, bool also_b, P* to_a, P* to_b) {
@@ -233,11 +308,13 @@ class MatrixProduct {
     });
   }
 
-  void multiply(const Part& part) const {
-    const std::int64_t across = pieces_of(part.cols, col_step_);
-    call_.for_each(pieces_of(part.rows, row_step_) * across, [&](std::int64_t task) {
+  // body(first row, first column, rows, columns) for every task of so many rows and columns.
+  template <class Body>
+  void for_each_task(std::int64_t rows, std::int64_t cols, Body&& body) const {
+    const std::int64_t across = pieces_of(cols, col_step_);
+    call_.for_each(pieces_of(rows, row_step_) * across, [&](std::int64_t task) {
       const std::int64_t i = task / across * row_step_, j = task % across * col_step_;
-      multiply_task(part, i, j, std::min(row_step_, part.rows - i), std::min(col_step_, part.cols - j));
+      body(i, j, std::min(row_step_, rows - i), std::min(col_step_, cols - j));
     });
   }
 
@@ -272,6 +349,7 @@ class MatrixProduct {
                                    p + depth < call_.k ? nullptr : call_.halves, call_.halves_stride};
         tiles_.multiply(std::min(tiles_.task_rows, rows - r), cols, depth, call_.alpha, part_of(a[q], r, tiles_.rows),
                         b[q], result.from(part.i + i + r, part.j + j));
+        if (b[q].copies) b[q] = fb_.packed_panels(cols, depth, b[q].copies);
       }
     }
   }
@@ -290,14 +368,16 @@ class MatrixProduct {
                          call_.a_source(0, 0),
                          std::min<std::int64_t>(call_.m, 1024),
                          depth_,
-                         pieces_of(call_.n, tiles_.cols)};
+                         pieces_of(call_.n, tiles_.cols),
+                         is_near(call_.m* call_.k* static_cast<std::int64_t>(sizeof(P)), call_.shared)};
   const Factor<T, P> fb_{tiles_,
                          call_.shared,
                          false,
                          call_.b_source(0, 0),
                          std::min<std::int64_t>(call_.n, 2048),
                          depth_,
-                         pieces_of(call_.m, tiles_.rows)};
+                         pieces_of(call_.m, tiles_.rows),
+                         is_near(call_.k* call_.n* static_cast<std::int64_t>(sizeof(P)), call_.shared)};
 };
 
 }  // namespace ebb::cpu

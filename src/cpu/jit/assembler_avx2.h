@@ -14,6 +14,7 @@ class Avx2Assembler : public X86Loop {
   static constexpr bool kGuardsInMask = false;
 
   explicit Avx2Assembler(bool wide) : wide_(wide) {}
+  void set_wide(bool wide) { wide_ = wide; }  // of the next instructions
   void begin(int frame) { begin_frame(frame * kVectorBytes); }
 
   // ---- memory ----
@@ -58,11 +59,12 @@ class Avx2Assembler : public X86Loop {
   // Whether d may be a register that the operation reads: where it is made of several instructions, not.
   static bool may_overwrite(Micro op) {
     return op != Micro::maximum && op != Micro::minimum && op != Micro::abs_less && op != Micro::absolute &&
-           op != Micro::negate && op != Micro::bit_not;
+           op != Micro::negate && op != Micro::bit_not && op != Micro::narrow;
   }
   // Whether it needs one more register.
   static bool needs_spare(Micro op) {
-    return op == Micro::maximum || op == Micro::minimum || op == Micro::abs_less || op == Micro::copy_sign;
+    return op == Micro::maximum || op == Micro::minimum || op == Micro::abs_less || op == Micro::copy_sign ||
+           op == Micro::narrow;
   }
 
   void run(Micro op, int d, int a, int b, int immediate, int spare) {
@@ -83,6 +85,17 @@ class Avx2Assembler : public X86Loop {
         registers(k0F3A, true, false, 0x1D, a, 0, d);  // vcvtps2ph
         byte(0);
         return registers(k0F38, true, false, 0x13, d, 0, d);  // vcvtph2ps
+      case Micro::widen_lower:
+        return registers(kFloat, false, false, 0x5A, d, 0, a);  // vcvtps2pd
+      case Micro::widen_upper:
+        registers(k0F3A, true, false, 0x19, a, 0, d);  // vextractf128
+        byte(1);
+        return registers(kFloat, false, false, 0x5A, d, 0, d);
+      case Micro::narrow:
+        registers(kFloat, true, false, 0x5A, d, 0, a);  // vcvtpd2ps
+        registers(kFloat, true, false, 0x5A, spare, 0, b);
+        registers(k0F3A, true, false, 0x18, d, d, spare);  // vinsertf128
+        return byte(1);
       // vmaxps and vminps return their second operand where there is no order: of zeros with different signs both
       // orders together have the right one, and NaN is put in where there is one.
       case Micro::maximum:

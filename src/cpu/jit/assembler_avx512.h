@@ -16,6 +16,7 @@ class Avx512Assembler : public X86Loop {
   static constexpr bool kGuardsInMask = true;
 
   explicit Avx512Assembler(bool wide) : wide_(wide) {}
+  void set_wide(bool wide) { wide_ = wide; }  // of the next instructions
   void begin(int frame) {
     last_slot_ = frame;  // one more, for guards
     begin_frame((frame + 1) * kVectorBytes);
@@ -69,10 +70,13 @@ class Avx512Assembler : public X86Loop {
   // ---- instructions ----
   // Whether d may be a register that the operation reads: where it is made of several instructions, not.
   static bool may_overwrite(Micro op) {
-    return op != Micro::maximum && op != Micro::minimum && op != Micro::abs_less && op != Micro::negate;
+    return op != Micro::maximum && op != Micro::minimum && op != Micro::abs_less && op != Micro::negate &&
+           op != Micro::narrow;
   }
   // Whether it needs one more register.
-  static bool needs_spare(Micro op) { return op == Micro::maximum || op == Micro::minimum || op == Micro::abs_less; }
+  static bool needs_spare(Micro op) {
+    return op == Micro::maximum || op == Micro::minimum || op == Micro::abs_less || op == Micro::narrow;
+  }
 
   void run(Micro op, int d, int a, int b, int immediate, int spare) {
     if (run_alike(*this, op, d, a, b, immediate)) return;
@@ -90,6 +94,17 @@ class Avx512Assembler : public X86Loop {
         registers(k0F3A, k66, false, 0x1D, a, 0, d);  // vcvtps2ph
         byte(0);
         return registers(k0F38, k66, false, 0x13, d, 0, d);  // vcvtph2ps
+      case Micro::widen_lower:
+        return registers(k0F, kNone, false, 0x5A, d, 0, a);  // vcvtps2pd
+      case Micro::widen_upper:
+        registers(k0F3A, k66, true, 0x1B, a, 0, d);  // vextractf64x4
+        byte(1);
+        return registers(k0F, kNone, false, 0x5A, d, 0, d);
+      case Micro::narrow:
+        registers(k0F, k66, true, 0x5A, d, 0, a);  // vcvtpd2ps
+        registers(k0F, k66, true, 0x5A, spare, 0, b);
+        registers(k0F3A, k66, true, 0x1A, d, d, spare);  // vinsertf64x4
+        return byte(1);
       // vmaxps and vminps return their second operand where there is no order: of zeros with different signs both
       // orders together have the right one, and NaN is put in where there is one.
       case Micro::maximum:

@@ -20,6 +20,7 @@ class NeonAssembler {
   static constexpr int kPointerRegisters = 13;
 
   explicit NeonAssembler(bool wide) : wide_(wide) {}
+  void set_wide(bool wide) { wide_ = wide; }  // of the next instructions
   std::vector<std::uint8_t> take() { return std::move(code_); }
 
   // ---- around the loop ----

@@ -24,6 +24,8 @@ enum class Micro : std::uint8_t {
   shift_right_signed,  // copies of the sign come in
   to_float,            // from an integer
   round_to_f16,
+  widen_lower,  // f64 of the lower half of the f32, and of the upper half: x86 alone
+  widen_upper,
   // of a and b
   add,
   sub,
@@ -42,6 +44,7 @@ enum class Micro : std::uint8_t {
   bit_xor,
   int_add,
   int_sub,
+  narrow,  // f32 of the f64 in a, and in b as the upper half: x86 alone
   // of a, b and c
   fma,        // a·b + c, rounded once
   fnma,       // c − a·b, rounded once
@@ -64,6 +67,7 @@ struct LoopCode {
     Micro op = Micro::move;
     std::array<int, 3> arg{-1, -1, -1};
     int immediate = 0;
+    bool wide = false;  // f64: all values of a wide loop, and what a narrow one computes of halves of its vectors
     bool fixed() const { return source == Source::number || source == Source::constant; }
   };
 

@@ -34,6 +34,7 @@ class Emitter {
         if (a >= 0 && needed(v)) uses_[a].insert(uses_[a].begin(), v);
       }
     }
+    for (std::size_t v = 0; v < code_.values.size(); ++v) once_.push_back(made_once(static_cast<int>(v)));
     place_pointers();
   }
 
@@ -44,7 +45,7 @@ class Emitter {
     if (failed_) return {};
     std::vector<int> fixed;
     for (std::size_t v = 0; v < code_.values.size(); ++v) {
-      if (code_.values[v].fixed()) fixed.push_back(static_cast<int>(v));
+      if (once_[v]) fixed.push_back(static_cast<int>(v));
     }
     std::stable_sort(fixed.begin(), fixed.end(), [&](int a, int b) { return uses_[a].size() > uses_[b].size(); });
     fixed.resize(std::min(fixed.size(), static_cast<std::size_t>(Assembler::kVectorRegisters - peak_)));
@@ -69,12 +70,13 @@ class Emitter {
     slot_.assign(code_.values.size(), -1);
     a.begin(kFrameSlots);
     for (std::size_t v = 0; v < code_.values.size(); ++v) {
-      if (!code_.values[v].fixed()) continue;
-      place_fixed(v, std::find(resident.begin(), resident.end(), static_cast<int>(v)) != resident.end());
+      if (!once_[v] || !needed(static_cast<int>(v))) continue;
+      place_once(v, std::find(resident.begin(), resident.end(), static_cast<int>(v)) != resident.end());
     }
     for (std::size_t k = 0; k < code_.sums.size() * static_cast<std::size_t>(vectors_); ++k) sums_.push_back(take());
     for (std::size_t k = 0; k < code_.guards.size(); ++k) guards_.push_back(take());
     if (!code_.ordinary.empty()) guards_.push_back(take());
+    a.set_wide(code_.wide);
     // Nothing is read from the table after this.
     for (std::size_t p = 0; p < moving_.size() && !failed_; ++p) a.pointer(static_cast<int>(p), moving_[p]);
     a.start_block();
@@ -84,6 +86,7 @@ class Emitter {
     if constexpr (Assembler::kGuardsInMask) a.start_guard();
     a.start_loop();
     for (int k = 0; k < turn_; k += side_by_side_) body(k);
+    a.set_wide(code_.wide);
     a.end_loop(to_halves_, turn_ * Assembler::kVectorBytes);
     at = 0;
     for (int v : sums_) a.store_state(v, at), at += Assembler::kVectorBytes;
@@ -114,13 +117,23 @@ class Emitter {
     return at < Assembler::kPointerRegisters ? static_cast<int>(at) : 0;
   }
 
-  void place_fixed(std::size_t v, bool resident) {
+  // Numbers, constants, and what is made of them alone: made before the loop.
+  bool made_once(int v) const {
+    const Value& value = code_.values[v];
+    if (value.source != LoopCode::Source::result) return value.fixed();
+    return !leaves(v) && std::all_of(value.arg.begin(), value.arg.end(),
+                                     [&](int a) { return a < 0 || once_[static_cast<std::size_t>(a)]; });
+  }
+  void place_once(std::size_t v, bool resident) {
     const Value& value = code_.values[v];
     const int r = take();
+    a_->set_wide(value.wide);
     if (value.source == LoopCode::Source::number) {
       a_->repeat(r, value.pointer);
-    } else {
+    } else if (value.source == LoopCode::Source::constant) {
       a_->constant(r, value.bits);
+    } else {
+      compute_once(value, r);
     }
     if (resident) {
       registers_[v].fill(r);
@@ -129,6 +142,24 @@ class Emitter {
       a_->store_frame(r, slot_[v]);
       free_.push_back(r);
     }
+  }
+
+  void compute_once(const Value& value, int d) {
+    std::array<int, 3> in{-1, -1, -1};
+    std::vector<int> borrowed;
+    for (std::size_t n = 0; n < 3; ++n) {
+      const int a = value.arg[n];
+      if (a < 0) continue;
+      in[n] = of(a, 0);
+      if (in[n] >= 0) continue;
+      in[n] = take();
+      borrowed.push_back(in[n]);
+      a_->load_frame(in[n], slot_[a]);
+    }
+    if (Assembler::needs_spare(value.op)) borrowed.push_back(take());
+    if (const std::size_t onto = overwritten(value.op); onto < 3) a_->move(d, in[onto]);
+    instruction(value, d, in, Assembler::needs_spare(value.op) ? borrowed.back() : -1);
+    free_.insert(free_.end(), borrowed.begin(), borrowed.end());
   }
 
   // ---- registers ----
@@ -154,15 +185,14 @@ class Emitter {
     const auto at = std::upper_bound(uses_[v].begin(), uses_[v].end(), now_);
     return at == uses_[v].end() ? -1 : *at;
   }
-  bool ends_now(int v) const { return !code_.values[v].fixed() && next_use(v) < 0; }
+  bool ends_now(int v) const { return !once_[v] && next_use(v) < 0; }
 
   // Of the values in registers that this instruction does not need, the one that is needed last goes to the stack.
   void make_room() {
     int victim = -1;
     for (int v = 0; v < now_; ++v) {
       const auto& args = code_.values[now_].arg;
-      if (code_.values[v].fixed() || registers_[v][0] < 0 || std::find(args.begin(), args.end(), v) != args.end())
-        continue;
+      if (once_[v] || registers_[v][0] < 0 || std::find(args.begin(), args.end(), v) != args.end()) continue;
       if (victim < 0 || next_use(v) > next_use(victim)) victim = v;
     }
     if (victim < 0) return;
@@ -176,7 +206,7 @@ class Emitter {
   int of(int v, int i) const { return registers_[v][static_cast<std::size_t>(i)]; }
 
   void release(int v) {
-    if (registers_[v][0] < 0 || code_.values[v].fixed()) return;
+    if (registers_[v][0] < 0 || once_[v]) return;
     for (int i = 0; i < side_by_side_; ++i) free_.push_back(of(v, i));
     registers_[v] = kNone;
   }
@@ -206,15 +236,16 @@ class Emitter {
     for (std::size_t v = 0; v < code_.values.size() && !failed_; ++v) {
       const Value& value = code_.values[v];
       now_ = static_cast<int>(v);
+      a_->set_wide(value.wide);
       if (value.source == LoopCode::Source::tile && leaves(now_)) {
         fetch(now_, k);  // others are loaded where they are first used
         finish(now_, k);
-      } else if (value.source == LoopCode::Source::result && needed(now_)) {
+      } else if (value.source == LoopCode::Source::result && needed(now_) && !once_[v]) {
         compute(value, k);
       }
     }
     for (std::size_t v = 0; v < code_.values.size(); ++v) {
-      if (code_.values[v].fixed()) continue;
+      if (once_[v]) continue;
       registers_[v] = kNone;
       slot_[v] = -1;
     }
@@ -229,7 +260,7 @@ class Emitter {
     for (std::size_t n = 0; n < 3; ++n) {
       const int a = value.arg[n];
       if (a < 0) continue;
-      if (!code_.values[a].fixed() || slot_[a] < 0) {
+      if (!once_[a] || slot_[a] < 0) {
         in[n] = fetch(a, k);
       } else if (n != onto) {  // a number on the stack; what is overwritten is loaded where it belongs
         borrowed.push_back(take());
@@ -351,6 +382,7 @@ class Emitter {
   Assembler* a_ = nullptr;
   std::vector<std::vector<int>> uses_;  // of each value: by which
   std::vector<int> free_, moving_, sums_, guards_;
+  std::vector<bool> once_;            // of each value: made before the loop
   std::vector<bool> to_halves_;       // of moving_
   std::vector<Registers> registers_;  // of each value, for the vectors side by side
   std::vector<int> slot_;             // where it waits on the stack, -1: nowhere

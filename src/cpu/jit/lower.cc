@@ -65,8 +65,9 @@ class Lowering {
   static constexpr int kNoForm = -1;
 
   // The same instruction of the same values is made once.
-  int push(const LoopCode::Value& v) {
-    const auto key = std::tuple(v.source, v.pointer, v.bits, v.op, v.arg, v.immediate);
+  int push(LoopCode::Value v) {
+    v.wide = wide_;
+    const auto key = std::tuple(v.source, v.pointer, v.bits, v.op, v.arg, v.immediate, v.wide);
     auto [at, added] = made_.emplace(key, static_cast<int>(code_.values.size()));
     if (added) code_.values.push_back(v);
     return at->second;
@@ -82,9 +83,32 @@ class Lowering {
 
   int bits(std::uint64_t b) { return push({.source = LoopCode::Source::constant, .bits = b}); }
   int number(double x) {
-    return bits(p_.wide ? std::bit_cast<std::uint64_t>(x) : std::bit_cast<std::uint32_t>(static_cast<float>(x)));
+    return bits(wide_ ? std::bit_cast<std::uint64_t>(x) : std::bit_cast<std::uint32_t>(static_cast<float>(x)));
   }
-  int sign_bits() { return bits(p_.wide ? std::uint64_t{1} << 63 : std::uint64_t{1} << 31); }
+  int sign_bits() { return bits(wide_ ? std::uint64_t{1} << 63 : std::uint64_t{1} << 31); }
+
+  // x86 has no instructions for signs: with the bits in a register one does, and −|x| is one, too. It has those that
+  // compute in f64 beside f32.
+#if defined(__x86_64__)
+  static constexpr bool kSignsByBits = true, kMixesWidths = true;
+#else
+  static constexpr bool kSignsByBits = false, kMixesWidths = false;
+#endif
+  int magnitude(int x) {
+    const std::uint64_t others = wide_ ? ~std::uint64_t{0} >> 1 : ~std::uint32_t{0} >> 1;
+    const int y = kSignsByBits ? two(Micro::bit_and, x, bits(others)) : one(Micro::absolute, x);
+    magnitude_of_[y] = x;
+    return y;
+  }
+  int negative(int x) {
+    const auto magnitude = magnitude_of_.find(x);
+    const bool is_magnitude = magnitude != magnitude_of_.end();
+    const int y = !kSignsByBits  ? one(Micro::negate, x)
+                  : is_magnitude ? two(Micro::bit_or, magnitude->second, sign_bits())
+                                 : two(Micro::bit_xor, x, sign_bits());
+    if (is_magnitude) never_positive_.insert(y);
+    return y;
+  }
 
   // The result's value; kNoForm where the operation is left to the steps.
   int operation(Op op, const std::array<int, 3>& in) {
@@ -92,18 +116,14 @@ class Lowering {
     switch (op) {
       case Op::copy:
         return one(Micro::move, a);
-      case Op::neg: {
-        const int y = one(Micro::negate, a);
-        if (code_.values[a].op == Micro::absolute && code_.values[a].source == LoopCode::Source::result)
-          never_positive_.insert(y);
-        return y;
-      }
+      case Op::neg:
+        return negative(a);
       case Op::reciprocal:
         return two(Micro::div, number(1), a);
       case Op::square:
         return mul(a, a);
       case Op::abs:
-        return one(Micro::absolute, a);
+        return magnitude(a);
       case Op::sign: {  // 1 with the sign of a where it has one; otherwise a itself, which is 0 or NaN
         const int unit = two(Micro::bit_or, two(Micro::bit_and, a, sign_bits()), number(1));
         return three(Micro::select, two(Micro::abs_less, number(0), a), unit, a);
@@ -158,6 +178,8 @@ class Lowering {
         return two(Micro::bit_xor, a, b);
       case Op::logical_not:
         return one(Micro::bit_not, a);
+      case Op::pow:
+        return !p_.wide && kMixesWidths ? pow_of_f32(a, b) : kNoForm;
       default:
         return p_.wide ? function<double>(op, a) : function<float>(op, a);
     }
@@ -187,6 +209,9 @@ class Lowering {
         return log1p<T>(x);
       case Op::erf:
         return sizeof(T) == 4 ? erf_of_f32(x) : kNoForm;
+      case Op::sin:
+      case Op::cos:
+        return sizeof(T) == 4 && kMixesWidths ? circular_of_f32(op, x) : kNoForm;
       default:
         return kNoForm;
     }
@@ -285,7 +310,8 @@ class Lowering {
   }
   template <class T>
   int exp(int x) {
-    code_.ordinary.push_back(two(Micro::abs_less, x, number(Traits<T>::kExpNormal)));
+    code_.ordinary.push_back(never_positive_.count(x) ? two(Micro::less, number(-Traits<T>::kExpNormal), x)
+                                                      : two(Micro::abs_less, x, number(Traits<T>::kExpNormal)));
     return exp_normal<T>(x);
   }
   template <class T>
@@ -317,7 +343,7 @@ class Lowering {
   }
   template <class T>
   int tanh(int x) {
-    const int a = clamped(one(Micro::absolute, x), 0, 20);
+    const int a = clamped(magnitude(x), 0, 20);
     if constexpr (sizeof(T) == 8) {
       const int e = expm1_plain<T>(add(a, a));
       return three(Micro::copy_sign, two(Micro::div, e, add(e, number(2))), x, sign_bits());
@@ -340,12 +366,12 @@ class Lowering {
   }
   template <class T>
   int cosh(int x) {
-    const Rounded h = half_exp<T>(one(Micro::absolute, x));
+    const Rounded h = half_exp<T>(magnitude(x));
     return add(h.value, add(h.lost, two(Micro::div, number(0.25), h.value)));
   }
   template <class T>
   int sinh(int x) {
-    const int a = one(Micro::absolute, x), z = mul(a, a);
+    const int a = magnitude(x), z = mul(a, a);
     const Rounded h = half_exp<T>(a);
     const int small = fma(mul(a, z), polynomial<T>(z, kSinhF32, kSinhF64), a);
     const int large = add(h.value, sub(h.lost, two(Micro::div, number(0.25), h.value)));
@@ -353,11 +379,71 @@ class Lowering {
     return three(Micro::copy_sign, y, x, sign_bits());
   }
   int erf_of_f32(int x) {
-    const int a = one(Micro::absolute, x), z = mul(x, x);
+    const int a = magnitude(x), z = mul(x, x);
     const int t = sub(clamped(a, 0, 4), number(1));
     const int large = sub(number(1), exp_normal<float>(fma(t, polynomial(t, kErfLargeF32), number(kErfLargeFirst))));
     const int small = fma(x, fma(z, polynomial(z, kErfSmallF32), number(0.12837916709551257)), x);
     return three(Micro::select, two(Micro::less, a, number(1)), small, three(Micro::copy_sign, large, x, sign_bits()));
+  }
+
+  // ---- functions of f32 that are computed in f64, as in math_trig-inl.h and math_erf_pow-inl.h ----
+
+  // f(values in f64) of each half of the vectors, together again.
+  template <class F, class... Values>
+  int in_f64(F f, Values... x) {
+    wide_ = true;
+    const int lower = f(one(Micro::widen_lower, x)...), upper = f(one(Micro::widen_upper, x)...);
+    wide_ = false;
+    return two(Micro::narrow, lower, upper);
+  }
+
+  int circular_of_f32(Op op, int x) {
+    code_.ordinary.push_back(two(Micro::abs_less, x, number(0x1p20)));
+    return in_f64(
+        [&](int a) {
+          const int magic = number(Traits<double>::kRoundMagic), shifted = fma(a, number(0x1.45f306dc9c883p-1), magic);
+          const int n = sub(shifted, magic);
+          const int r = fnma(n, number(0x1.0b4611a626331p-34), fnma(n, number(0x1.921fb544p+0), a)), z = mul(r, r);
+          const int s = fma(mul(r, z), polynomial(z, kSinF64Short), r);
+          const int c = fma(mul(z, z), polynomial(z, kCosF64Short), fnma(z, number(0.5), number(1)));
+          const int quadrant = op == Op::cos ? two(Micro::int_add, shifted, bits(1)) : shifted;
+          // The quadrant's low bit at the place where it makes a number of it, the second one at that of the sign.
+          const int low = one(Micro::shift_left, two(Micro::bit_and, quadrant, bits(1)), 62);
+          const int sign = one(Micro::shift_left, two(Micro::bit_and, quadrant, bits(2)), 62);
+          const int y = two(Micro::bit_xor, three(Micro::select, two(Micro::less, number(0), low), c, s), sign);
+          return op == Op::cos ? y : three(Micro::select, two(Micro::equal, a, number(0)), a, y);  // -0 stays -0
+        },
+        x);
+  }
+
+  // |x|^y = 2^(y log2|x|) in f64; what it becomes where x is negative is decided in f32, by y.
+  int pow_of_f32(int x, int y) {
+    const int inf = number(std::numeric_limits<float>::infinity()), zero = number(0);
+    code_.ordinary.push_back(two(Micro::abs_less, x, inf));
+    code_.ordinary.push_back(two(Micro::abs_less, y, inf));
+    code_.ordinary.push_back(two(Micro::less, zero, magnitude(y)));  // 0 to the power of 0 is 1
+    const int power = in_f64([&](int a, int b) { return exp2_short(mul(b, log2_short(a))); }, magnitude(x), y);
+    const int half = mul(y, number(0.5)), fraction = one(Micro::bit_not, two(Micro::equal, one(Micro::floor, y), y));
+    const int uneven = one(Micro::bit_not, two(Micro::equal, one(Micro::floor, half), half));
+    const int negative = two(Micro::less, x, zero);
+    const int odd = two(Micro::bit_and, uneven, one(Micro::bit_not, fraction));
+    const int sign = two(Micro::bit_and, two(Micro::bit_and, x, sign_bits()), odd);
+    const int no_root = two(Micro::bit_and, negative, fraction);
+    return three(Micro::select, no_root, bits(0x7fc00000), two(Micro::bit_or, power, sign));
+  }
+  int log2_short(int a) {
+    const Split p = split<double>(a);
+    const int s = two(Micro::div, p.fraction, add(p.fraction, number(2))), z = mul(s, s);
+    const int natural = fma(mul(s, z), polynomial(z, kLogF64Short), add(s, s));
+    const int y = fma(natural, number(1.4426950408889634), exponent_as_number<double>(p.exponent));
+    const int infinity = number(-std::numeric_limits<double>::infinity());
+    return three(Micro::select, two(Micro::equal, a, number(0)), infinity, y);
+  }
+  int exp2_short(int t) {
+    const int magic = number(Traits<double>::kBiasedMagic), x = clamped(t, -200, 200), shifted = add(x, magic);
+    const int r = sub(x, sub(shifted, magic));
+    const int q = fma(r, polynomial(r, kExp2F64Short), number(0.69314718055994531));
+    return mul(fma(q, r, number(1)), normal_power<double>(shifted, 0));
   }
 
   // The exponent k is kept as k + kOffset, which is not negative: AVX2 shifts 64 bits to the right without their sign
@@ -428,8 +514,10 @@ class Lowering {
   LoopCode code_;
   std::vector<int> value_of_;                 // of the program -> of the code
   std::set<int> never_positive_, up_to_one_;  // -|x|, and e to that
+  std::map<int, int> magnitude_of_;           // |x| -> x
   std::map<int, int> upper_half_;             // of values that are bf16: what they were made of
-  std::map<std::tuple<LoopCode::Source, int, std::uint64_t, Micro, std::array<int, 3>, int>, int> made_;
+  std::map<std::tuple<LoopCode::Source, int, std::uint64_t, Micro, std::array<int, 3>, int, bool>, int> made_;
+  bool wide_ = p_.wide;  // what is being made
 };
 
 }  // namespace
