@@ -9,7 +9,6 @@ namespace {
 
 // What is not trained on: the validation data where there is some, else the test data.
 Split held_out(const ReportFacts& f) { return f.data->validation.size() > 0 ? Split::validation : Split::test; }
-const char* name_of(Split split) { return split == Split::validation ? "validation" : "test"; }
 
 constexpr std::size_t kMostPoints = 800;  // more than a screen can show
 

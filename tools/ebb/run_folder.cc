@@ -36,7 +36,6 @@ constexpr const char* kComplete = ".ready";  // one that is, and whose files are
 constexpr const char* kManifest = "files";   // which files that one has
 
 constexpr std::array kSplits{"train", "validation", "test"};
-const char* name_of(Split split) { return kSplits[static_cast<std::size_t>(split)]; }
 Split split_of(const std::string& name) {
   return static_cast<Split>(std::find(kSplits.begin(), kSplits.end(), name) - kSplits.begin());
 }
@@ -104,6 +103,8 @@ void remove_halves(const fs::path& folder) {
 }
 
 }  // namespace
+
+const char* name_of(Split split) { return kSplits[static_cast<std::size_t>(split)]; }
 
 RunFolder::RunFolder(fs::path folder, Use use) : folder_(std::move(folder)), inside_(folder_) {
   if (use == Use::writes) finish_replacing();

@@ -9,6 +9,7 @@
 namespace ebb::program {
 
 enum class Split { train, validation, test };
+const char* name_of(Split split);
 
 // A line of metrics: training since the line before, or how the network does on examples it does not train on.
 struct MetricRow {
