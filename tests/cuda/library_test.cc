@@ -230,6 +230,11 @@ TEST_P(LibraryOnGpu, Alignments) {
   const Tensor steps = tensor({9, 7, 4}).eval(), lengths = tensor({4, 2, 1}).eval();
   compare("ctc_loss", {x, labels, steps, lengths},
           [&](const std::vector<Tensor>& in) { return ctc_loss(in[0], in[1], in[2], in[3]); });
+  // Labels one after the other: a sample of more than 248 states is not computed on the chip, the one after it is.
+  const Tensor far = cast(log_softmax(randn({150, 2, 7}), 2), GetParam()).eval();
+  const Tensor many = (remainder(arange(133), 5) + 1).eval();
+  compare("ctc_loss of many labels", {far, many, tensor({150, 11}), tensor({130, 3})},
+          [&](const std::vector<Tensor>& in) { return ctc_loss(in[0], in[1], in[2], in[3]); });
   const Tensor joint = cast(log_softmax(randn({3, 6, 5, 5}), 3), GetParam()).eval(), frames = tensor({6, 5, 3}).eval();
   compare("rnnt_loss", {joint, labels, frames, lengths},
           [&](const std::vector<Tensor>& in) { return rnnt_loss(in[0], in[1], in[2], in[3]); });

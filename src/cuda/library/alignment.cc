@@ -50,11 +50,12 @@ struct Args {
   const L* cotangent;
   L* losses;
   T* gradient;
-  Wide* alpha;  // per sample: steps (or 2) rows of states
-  Wide* beta;   // per sample: 2 rows of states
-  f64* shares;  // per sample: one per label
+  Wide* alpha;  // per sample: steps rows of states
+  Wide* beta;   // of a transducer, as alpha
+  char* near;   // of CTC where a sample is too long for the chip: state_bytes per state
   i64 steps, samples, classes, room, total_labels, joined, order, blank, zero_infinity;
   i64 x_t, x_n, x_c, tangent_t, tangent_n, tangent_c, x_u, tangent_u, label_n, label_i, input_step, length_step, cotangent_step;
+  i64 chip_bytes, state_bytes;
   ErrorSlot* error;
   i64 step;
 };
@@ -103,21 +104,56 @@ extern "C" __global__ void __launch_bounds__(256) align(const Args a) {
     const bool bad = __syncthreads_or(complained), dual = a.order == 2, keep = a.order >= 1;
 )cuda";
 
+// Two rows of α or β, probabilities and α of some steps ahead, shares and labels lie on the chip where they fit, so
+// that a step waits for its neighbours and for nothing else.
 const char* const kCtcText = R"cuda(
-    const i64 states = 2 * length + 1;  // of even number blanks, of odd number labels
-    Wide* const alpha = a.alpha + first_state * (keep ? a.steps : 2);
-    const auto y_of = [&](i64 t, i64 state) {
-      const i64 c = state & 1 ? labels[(state >> 1) * a.label_i] : a.blank;
-      return wide_exp(element(a.x, t * a.x_t + n * a.x_n + c * a.x_c),
-                      dual ? element(a.tangent, t * a.tangent_t + n * a.tangent_n + c * a.tangent_c) : 0);
+    DYNAMIC_SHARED(chip);
+    constexpr int kAhead = 4;
+    struct Label {
+      i64 c;
+      i32 next;  // the next place of the same label; -1: none
+      bool is_first, skips;
     };
-    // May label state s be reached from label state s - 2 at once?
-    const auto skips = [&](i64 s) {
-      return (s & 1) && s >= 3 && labels[(s >> 1) * a.label_i] != labels[((s >> 1) - 1) * a.label_i];
+    const i64 states = 2 * length + 1;  // of even number blanks, of odd number labels
+    Wide* const alpha = a.alpha + first_state * a.steps;
+    const bool fits = states * a.state_bytes <= a.chip_bytes;
+    Wide* const rows = (Wide*)(fits ? chip : a.near + first_state * a.state_bytes);
+    Wide *const ys = rows + 2 * states, *const alphas = ys + kAhead * states;
+    f64* const shares = (f64*)(alphas + kAhead * states);
+    Label* const places = (Label*)(shares + length);
+    for (i64 i = threadIdx.x; i < length && !bad; i += 256) places[i].c = labels[i * a.label_i];
+    __syncthreads();
+    for (i64 i = threadIdx.x; i < length && !bad; i += 256) {
+      const i64 c = places[i].c;
+      // May it be reached from the label before it at once?
+      places[i].skips = i > 0 && places[i - 1].c != c;
+      i64 other = i - 1;
+      while (other >= 0 && places[other].c != c) --other;
+      places[i].is_first = other < 0;
+      other = i + 1;
+      while (other < length && places[other].c != c) ++other;
+      places[i].next = other < length ? (i32)other : -1;
+    }
+    __syncthreads();
+    const auto skips = [&](i64 state) { return (state & 1) && places[state >> 1].skips; };
+    // Probabilities of the states at `kAhead` times from `t` on, up or down.
+    const auto look_ahead = [&](i64 t, i64 up) {
+      for (i64 s = threadIdx.x; s < states; s += 256) {
+        const i64 c = s & 1 ? places[s >> 1].c : a.blank;
+#pragma unroll
+        for (int q = 0; q < kAhead; ++q) {
+          const i64 at = t + up * q;
+          if (at < 0 || at >= steps) continue;
+          ys[q * states + s] = wide_exp(element(a.x, at * a.x_t + n * a.x_n + c * a.x_c),
+                                        dual ? element(a.tangent, at * a.tangent_t + n * a.tangent_n + c * a.tangent_c) : 0);
+        }
+      }
     };
     for (i64 t = 0; t < steps && !bad; ++t) {
-      Wide* const now = alpha + (keep ? t : t & 1) * states;
-      const Wide* const last = alpha + (keep ? t - 1 : (t - 1) & 1) * states;
+      const i64 q = t % kAhead;
+      if (q == 0) look_ahead(t, 1);  // each thread reads what it wrote
+      Wide* const now = rows + (t & 1) * states;
+      const Wide* const last = rows + (~t & 1) * states;
       for (i64 s = threadIdx.x; s < states; s += 256) {
         Wide sum = none();
         if (t == 0) {
@@ -127,7 +163,8 @@ const char* const kCtcText = R"cuda(
           if (s >= 1) sum = plus(sum, last[s - 1]);
           if (skips(s)) sum = plus(sum, last[s - 2]);
         }
-        now[s] = times(sum, y_of(t, s));
+        now[s] = times(sum, ys[q * states + s]);
+        if (keep) alpha[t * states + s] = now[s];
       }
       __syncthreads();
     }
@@ -135,7 +172,7 @@ const char* const kCtcText = R"cuda(
     if (!bad && steps == 0) {
       if (length == 0) total = one();
     } else if (!bad) {
-      const Wide* const end = alpha + (keep ? steps - 1 : (steps - 1) & 1) * states;
+      const Wide* const end = rows + ((steps - 1) & 1) * states;
       total = end[states - 1];
       if (length > 0) total = plus(total, end[states - 2]);
     }
@@ -148,31 +185,40 @@ const char* const kCtcText = R"cuda(
       a.losses[n] = (L)value;
     }
     if (!keep) continue;
-    for (i64 t = 0; t < a.steps; ++t) {
-      for (i64 c = threadIdx.x; c < a.classes; c += 256) a.gradient[(t * a.samples + n) * a.classes + c] = (T)0;
+    for (i64 t = threadIdx.x >> 5; t < a.steps; t += 8) {
+      for (i64 c = threadIdx.x & 31; c < a.classes; c += 32) a.gradient[(t * a.samples + n) * a.classes + c] = (T)0;
     }
     __syncthreads();
     if (!possible) continue;  // -log 0 has no slope to follow
     const f64 g = (f64)a.cotangent[n * a.cotangent_step], inverse = 1 / total.m, slope = total.d / total.m;
-    Wide* const beta = a.beta + first_state * 2;
-    f64* const shares = a.shares + first_state;
     for (i64 t = steps - 1; t >= 0; --t) {
-      Wide* const now = beta + (t & 1) * states;
-      const Wide* const next = beta + ((t + 1) & 1) * states;
+      const i64 q = (steps - 1 - t) % kAhead;
+      if (q == 0) {
+        look_ahead(t + 1, -1);
+        for (i64 s = threadIdx.x; s < states; s += 256) {
+#pragma unroll
+          for (int k = 0; k < kAhead; ++k) {
+            if (t - k >= 0) alphas[k * states + s] = alpha[(t - k) * states + s];
+          }
+        }
+        __syncthreads();
+      }
+      Wide* const now = rows + (t & 1) * states;
+      const Wide *const next = rows + (~t & 1) * states, *const y = ys + q * states;
       f64 blanks = 0;
       for (i64 s = threadIdx.x; s < states; s += 256) {
         Wide sum = none();
         if (t == steps - 1) {
           if (s >= states - 2) sum = one();
         } else {
-          sum = times(next[s], y_of(t + 1, s));
-          if (s + 1 < states) sum = plus(sum, times(next[s + 1], y_of(t + 1, s + 1)));
-          if (s + 2 < states && skips(s + 2)) sum = plus(sum, times(next[s + 2], y_of(t + 1, s + 2)));
+          sum = times(next[s], y[s]);
+          if (s + 1 < states) sum = plus(sum, times(next[s + 1], y[s + 1]));
+          if (s + 2 < states && skips(s + 2)) sum = plus(sum, times(next[s + 2], y[s + 2]));
         }
         now[s] = sum;
-        const Wide alpha_here = alpha[t * states + s];
-        const f64 factor = scale_of(alpha_here.k + sum.k - total.k) * inverse, m = alpha_here.m * sum.m * factor;
-        const f64 share = dual ? (alpha_here.d * sum.m + alpha_here.m * sum.d) * factor - m * slope : m;
+        const Wide here = alphas[q * states + s];
+        const f64 factor = scale_of(here.k + sum.k - total.k) * inverse, m = here.m * sum.m * factor;
+        const f64 share = dual ? (here.d * sum.m + here.m * sum.d) * factor - m * slope : m;
         if (s & 1) {
           shares[s >> 1] = share;
         } else {
@@ -184,21 +230,18 @@ const char* const kCtcText = R"cuda(
       if (threadIdx.x == 0 && blanks != 0) row[a.blank] = narrow(-g * blanks);
       // The first place of a label adds up all of them, in order.
       for (i64 i = threadIdx.x; i < length; i += 256) {
-        const i64 c = labels[i * a.label_i];
-        bool is_first = true;
-        for (i64 j = 0; j < i && is_first; ++j) is_first = labels[j * a.label_i] != c;
-        if (!is_first) continue;
+        if (!places[i].is_first) continue;
         f64 sum = 0;
-        for (i64 j = i; j < length; ++j) {
-          if (labels[j * a.label_i] == c) sum += shares[j];
-        }
-        if (sum != 0) row[c] = narrow(-g * sum);
+        for (i64 j = i; j >= 0; j = places[j].next) sum += shares[j];
+        if (sum != 0) row[places[i].c] = narrow(-g * sum);
       }
       __syncthreads();
     }
   }
 }
 )cuda";
+// Bytes of a state there: ten numbers of three parts, half a share and half a label.
+constexpr std::int64_t kStateBytes = 10 * 24 + 24;
 
 const char* const kTransducerText = R"cuda(
     const i64 width = length + 1;
@@ -309,16 +352,19 @@ void run_alignment(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
             fmt::format("{}: label {} of sample {} is {}, the blank; targets must not hold it", name, i, n, number));
     }
   });
-  BufferPtr keep_alpha, keep_beta, keep_shares;
+  BufferPtr keep_alpha, keep_beta, keep_near;
   const bool keep = o.order >= 1;
-  const View alpha = workspace(gpu, DType::f64, Shape{ctc && !keep ? 2 : std::max<std::int64_t>(2, steps), states, 3},
-                               keep_alpha, name.c_str());
-  View beta, shares;
-  if (keep) {
-    beta = workspace(gpu, DType::f64, Shape{ctc ? 2 : std::max<std::int64_t>(2, steps), states, 3}, keep_beta,
-                     name.c_str());
-    shares = workspace(gpu, DType::f64, Shape{states}, keep_shares, name.c_str());
-  }
+  View alpha;
+  if (keep || !ctc)
+    alpha = workspace(gpu, DType::f64, Shape{std::max<std::int64_t>(2, steps), states, 3}, keep_alpha, name.c_str());
+  View beta, near;
+  if (keep && !ctc)
+    beta = workspace(gpu, DType::f64, Shape{std::max<std::int64_t>(2, steps), states, 3}, keep_beta, name.c_str());
+  // Of joined labels only the sum of the lengths is known here.
+  const std::int64_t longest = (2 * room + 1) * kStateBytes;
+  const std::int64_t most = joined ? 64 << 10 : gpu.limits().shared - kSharedOfText;
+  const std::int64_t chip = ctc ? std::min(longest, most) : 0;
+  if (ctc && longest > chip) near = workspace(gpu, DType::u8, Shape{states * kStateBytes}, keep_near, name.c_str());
   const DType loss = call.outputs[0].dtype;
   const std::string text = view_text() + odd_text() + element_text(x.dtype) +
                            fmt::format("typedef {} L;\nEBB T narrow(f64 x) {{ return store({}); }}\n",
@@ -327,7 +373,7 @@ void run_alignment(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   Words words;
   words.add(x.data).add(o.order >= 2 ? call.inputs[5].data : nullptr).add(labels.data).add(input_lengths.data);
   words.add(label_lengths.data).add(keep ? call.inputs[4].data : nullptr).add(call.outputs[0].data);
-  words.add(keep ? call.outputs[1].data : nullptr).add(alpha.data).add(beta.data).add(shares.data);
+  words.add(keep ? call.outputs[1].data : nullptr).add(alpha.data).add(beta.data).add(near.data);
   words.add(steps).add(samples).add(classes).add(room).add(labels.shape[0]).add(std::int64_t{joined});
   words.add(std::int64_t{o.order}).add(o.blank).add(std::int64_t{o.zero_infinity});
   const auto strides = [&](const View& v) {  // of time, batch, class
@@ -339,8 +385,8 @@ void run_alignment(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   words.add(x.strides[2]).add(tangent.strides[2]);  // of labels, where they are an axis
   words.add(joined ? 0 : labels.strides[0]).add(labels.strides[joined ? 0 : 1]);
   words.add(input_lengths.strides[0]).add(label_lengths.strides[0]).add(keep ? call.inputs[4].strides[0] : 0);
-  words.add(static_cast<const void*>(mark.slot())).add(static_cast<std::int64_t>(step));
-  launch_blocks(gpu, text, "align", samples, words);
+  words.add(chip).add(kStateBytes).add(static_cast<const void*>(mark.slot())).add(static_cast<std::int64_t>(step));
+  launch_blocks(gpu, text, "align", samples, words, chip);
 }
 
 }  // namespace
