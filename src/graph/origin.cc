@@ -94,12 +94,14 @@ Frame frame_at(void* code) {
   return frame;
 }
 
-// The library's own lines are of no interest to anyone: those below src and the inline functions of its headers.
+// The library's own lines are of no interest to anyone: those below src and the inline functions of its headers. Nor
+// are those of the sanitizers of GCC and clang, which stand between backtrace() and its caller.
 bool is_own(std::string_view line) {
   static const std::string_view here = __FILE__;
   static const std::string_view src = here.substr(0, here.rfind("graph/origin.cc"));
   return line.starts_with(src) || line.find("/include/ebb/") != std::string_view::npos ||
-         line.find("/include/c++/") != std::string_view::npos;
+         line.find("/include/c++/") != std::string_view::npos ||
+         line.find("/libsanitizer/") != std::string_view::npos || line.find("/compiler-rt/") != std::string_view::npos;
 }
 
 // addr2line is asked once for all frames of an object; it answers one line each, "??:0" where it does not know.

@@ -1,6 +1,7 @@
 #include "ebb/ops/shape.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "core/format_error.h"
@@ -280,6 +281,7 @@ Tensor diag(const Tensor& x, std::int64_t offset) {
   const std::int64_t n = x.shape()[0];
   const Tensor rows = pad_zero(reshape(x, {n, 1}), 1, 0, n);
   const Tensor square = reshape(narrow(reshape(rows, {n * (n + 1)}), 0, 0, n * n), {n, n});
+  offset = std::max(offset, -std::numeric_limits<std::int64_t>::max());  // so that it can be negated
   const std::int64_t right = std::max<std::int64_t>(offset, 0), down = std::max<std::int64_t>(-offset, 0);
   return pad_zero(pad_zero(square, 1, right, down), 0, down, right);
 }

@@ -67,7 +67,7 @@ const std::vector<Call>& calls() {
       {"eye", [](auto n) { return eye(n, n); }},
       {"diag", [](auto n) { return diag(ones({3}), n); }},
       {"narrow", [](auto n) { return narrow(x, 1, n, n); }},
-      {"slice", [](auto n) { return slice(x, 1, n, -n, n == 0 ? 1 : n); }},
+      {"slice", [](auto n) { return slice(x, 1, n, n == kLeast ? kMost : -n, n == 0 ? 1 : n); }},
       {"roll", [](auto n) { return roll(x, {n}, {1}); }},
       {"chunk", [](auto n) { return chunk(none, n, 0)[0]; }},
       {"split", [](auto n) { return split(x, n, 0)[0]; }},

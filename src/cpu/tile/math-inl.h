@@ -224,7 +224,7 @@ HWY_INLINE V exp2(D d, V x) {
 
 // e^x - 1 = 2^k (e^r - 1) + (2^k - 1), in halves so that 2^k does not overflow before the result does. In f32 k is 0 up
 // to |x| = 0.45, beyond ln2 / 2: just above that, where k = 1, the sum is smaller than its terms and their errors count
-// more. From kExpm1Plain on 2^k - 1 has one digit too many, which then goes into the other term.
+// more. From kExpm1Plain on 2^k - 1 has one digit too many: there what each step loses is added in the end.
 template <bool kPlain, class D, class V>
 HWY_INLINE V expm1_parts(D d, V x) {
   using Traits = FloatTraits<hn::TFromD<D>>;
@@ -241,11 +241,14 @@ HWY_INLINE V expm1_parts(D d, V x) {
     q = polynomial(d, r, kExpF64);
   const V rest = hn::MulAdd(hn::Mul(r, r), q, r);
   const V half = normal_power<-1>(d, shifted), less = hn::Sub(half, constant(d, 0.5));
-  V y;
-  if constexpr (kPlain)
-    y = hn::MulAdd(half, rest, less);
-  else
-    y = hn::Add(hn::MulAdd(half, rest, hn::Sub(hn::Sub(half, less), constant(d, 0.5))), less);
+  V y = hn::MulAdd(half, rest, less);
+  if constexpr (!kPlain) {
+    const V slope = hn::MulAdd(r, q, constant(d, 1)), run = hn::Mul(half, r), rise = hn::Mul(run, slope);
+    const V sum = hn::Add(less, rise);
+    V lost = hn::Add(hn::MulSub(run, slope, rise), hn::Sub(hn::Sub(half, less), constant(d, 0.5)));
+    lost = hn::Add(lost, hn::Sub(rise, hn::Sub(sum, less)));
+    y = hn::IfThenElse(hn::Lt(a, hn::Set(d, Traits::kExpm1Plain)), y, hn::Add(sum, lost));
+  }
   return hn::CopySign(hn::Add(y, y), x);  // -0 stays -0
 }
 template <class D, class V>
