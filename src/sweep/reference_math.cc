@@ -136,8 +136,6 @@ std::optional<T> reference_step(Op op, T a, T b, T c) {
       return a > 0 ? T(1) : a < 0 ? T(-1) : a;
     case Op::sqrt:
       return std::sqrt(a);
-    case Op::rsqrt:
-      return 1 / std::sqrt(a);
     case Op::floor:
       return std::floor(a);
     case Op::ceil:
@@ -189,6 +187,8 @@ Number reference_real(Op op, Number na, Number nb, Number nc) {
       return real(std::log10(a));
     case Op::log1p:
       return real(std::log1p(a));
+    case Op::rsqrt:
+      return real(1 / std::sqrt(a));
     case Op::cbrt:
       return real(std::cbrt(a));
     case Op::sin:

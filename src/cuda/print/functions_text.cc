@@ -124,7 +124,8 @@ EBB f32 power(f32 x, f32 y) {
   return (f32)(y < 0 ? 1 / p : p);
 }
 EBB f32 quick_power(f32 x, f32 y) {
-  return x >= 1.17549435e-38f && x <= 3.4028234e38f ? power_of_two(y * quick_log2(x)) : power(x, y);
+  const bool ordinary = x >= 1.17549435e-38f && x <= 3.4028234e38f && fabsf(y) <= 3.4028234e38f;
+  return ordinary ? power_of_two(y * quick_log2(x)) : power(x, y);
 }
 EBB void times(f64& high, f64& low, f64 other, f64 other_low) {
   const f64 p = high * other, rest = fma(high, other, -p) + (high * other_low + low * other);
