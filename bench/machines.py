@@ -30,7 +30,8 @@ def kept_row(row):
 def add(file, title):
     """One file for each number of threads; a row measured twice, with other peers, is one row."""
     known = json.loads(Path(file).read_text())
-    by_threads, scaling = {}, known["suites"].get("scaling", {}).get("rows", [])
+    by_threads = {}
+    scaling = [row for row in known["suites"].get("scaling", {}).get("rows", []) if all(row["ebb"])]
     for part in known["suites"].values():
         for row in part["rows"]:
             if "results" not in row:
@@ -97,7 +98,7 @@ def head(machine):
 
 def described(machine):
     m = machine["machine"]
-    about = [m.get("processor"), m.get("architecture"), f"{m['threads']} threads"]
+    about = [m.get("processor"), m.get("model"), m.get("architecture"), f"{m['threads']} of {m['cores']} processors"]
     if m.get("threads per core"):
         about.append(f"{m['threads per core']} threads per core")
     about += [f"{k} {v}" for k, v in machine["versions"].items() if v and k != "NumPy"]

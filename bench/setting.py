@@ -64,6 +64,8 @@ def machine(threads):
             name, _, value = line.partition(":")
             fields[name.strip()] = value.strip()
         described["processor"] = fields.get("Model name", "")
+        if "CPU family" in fields:  # what a virtual machine calls itself may say nothing
+            described["model"] = f"family {fields['CPU family']} model {fields.get('Model', '')}"
         described["cores"] = fields.get("CPU(s)", "")
         if fields.get("Thread(s) per core", "1") != "1":
             described["threads per core"] = fields["Thread(s) per core"]

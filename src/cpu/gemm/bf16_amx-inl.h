@@ -203,7 +203,7 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, float al
 template <class U>
 constexpr GemmBf16Tiles amx_tiles() {
   return {2 * kSide, 2 * kSide,   kStep,       512,        256,         16,         true,
-          15e6,      packed_rows, packed_cols, pack<true>, pack<false>, multiply<U>};
+          4e6,       packed_rows, packed_cols, pack<true>, pack<false>, multiply<U>};
 }
 
 }  // namespace

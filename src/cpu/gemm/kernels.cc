@@ -36,11 +36,8 @@ constexpr bool kRowsStay = false;
 #else
 constexpr bool kRowsStay = true;
 #endif
-#if HWY_TARGET == HWY_AVX3
-constexpr double kLeastFlops = 3e6;
-#else
+// On 16 cores of a Xeon with AVX-512, 256³: 570 GFLOP/s with 3e6, 620 to 770 with this.
 constexpr double kLeastFlops = 1.5e6;
-#endif
 
 template <class T>
 constexpr std::int64_t kLanesOf = static_cast<std::int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));

@@ -63,7 +63,7 @@ struct GemmTiles {
   std::int64_t most_depth;              // of a block of k
   std::int64_t task_rows, task_panels;  // what a task makes of C at a time
   bool rows_stay;  // a panel of A stays in the level-1 cache while those of B pass by from the second, not vice versa
-  double least_flops;  // some 20 µs: what a thread is worth waking for
+  double least_flops;  // some 10 to 20 µs: what a thread is worth waking for
 
   // Packs all panels one after the other; the space for `wide` is packed_wide(wide) × depth, rounded up to whole groups
   // (which are filled with zeros).

@@ -125,8 +125,8 @@ struct Factor {
            packed(wide % width) == wide % width;
   }
   std::int64_t step(std::int64_t wide, std::int64_t depth) const {
-    constexpr std::int64_t kElements = 65536;  // a task
-    return shared ? width * std::max<std::int64_t>(1, kElements / (width * depth)) : wide;
+    const std::int64_t elements = tiles.rows_stay ? 16384 : 65536;  // a task
+    return shared ? width * std::max<std::int64_t>(1, elements / (width * depth)) : wide;
   }
   // The narrow panel of a factor that is read where it lies.
   void pack_last(const GemmSource& source, std::int64_t wide, std::int64_t depth, P* to) const {
@@ -222,7 +222,9 @@ class MatrixProduct {
     own_a_ = stay && fa_.unpacked();
     own_b_ = stay && fb_.unpacked();
     if (own_a_) most_rows_ = m;
-    const std::int64_t least_rows = 32, least_cols = tiles_.cols, col_unit = own_b_ && call_.shared ? 16 : tiles_.cols;
+    // Rows that share a copy of B: half as many would make as many copies again.
+    const std::int64_t least_rows = own_b_ && !fb_.stays() ? 64 : 32, least_cols = tiles_.cols,
+                       col_unit = own_b_ && call_.shared ? 16 : tiles_.cols;
     const std::int64_t enough = call_.shared ? std::max<std::int64_t>(16, 4 * num_threads()) : 1;
     const auto flops = [&](std::int64_t rows, std::int64_t cols) {
       const std::int64_t depth = stay ? call_.k : depth_;
@@ -244,7 +246,7 @@ class MatrixProduct {
       row_step_ = pieces_of(m, tiles_.rows) * tiles_.rows;
     } else if (n > col_step_) {
       std::int64_t step = col_step_;
-      while (step > 2 * least_cols && pieces_of(n, step) < enough && flops(m, step) > 2 * tiles_.least_flops)
+      while (step > least_cols && pieces_of(n, step) < enough && flops(m, step) > 2 * tiles_.least_flops)
         step = half(step, tiles_.cols);
       if (pieces_of(n, step) >= enough || flops(m, step) <= 2 * tiles_.least_flops) {
         col_step_ = step;

@@ -1,0 +1,57 @@
+"""The benchmarks' own files: which rows are asked for, and the page of several machines."""
+
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+
+import compare  # noqa: E402
+import contenders  # noqa: E402
+import machines  # noqa: E402
+
+
+def test_every_line_of_rows_names_a_suite_cases_dtypes_and_peers():
+    options = SimpleNamespace(rows=ROOT / "bench" / "many_cores.rows", peers=list(contenders.PEERS), suite=[])
+    parts = compare.parts_of(options)
+    assert len(parts) > 5
+    for part in parts:
+        assert part.suite in compare.SUITES
+        assert set(part.dtypes) <= {"f32", "bf16"} and part.peers
+        re.compile(part.cases)
+    assert re.search(parts[0].cases, "[256,256]x[256,256]") and not re.search(parts[0].cases, "[2048,512]x[32000,512]^T")
+
+
+def machine(title, threads, ebb, torch):
+    row = {"suite": "engine", "case": "mse", "size": "large", "dtype": "f32", "mode": "value+grad",
+           "seconds": {"ebb": ebb, "torch": torch, "jax": 9.0}}
+    return {"title": title, "threads": threads, "machine": {"threads": threads, "cores": "16"}, "when": "2026-01-01",
+            "versions": {"PyTorch": "2.0"}, "rows": [row]}
+
+
+def test_machines_stand_side_by_side_with_their_own_fastest_peer():
+    text = machines.section([machine("A", 2, 1e-3, 2e-3), machine("B", 16, 4e-3, 2e-3)])
+    assert "| engine | mse | f32 | 1 ms, **2.00×** PyTorch | 4 ms, *0.50×* PyTorch |" in text
+    assert machines.section([machine("A", 2, 1e-3, 2e-3)]) == ""
+
+
+def test_a_row_measured_twice_is_one_row_with_all_its_peers(tmp_path, monkeypatch):
+    def row(ebb, **peers):
+        results = {key: {"median_s": s} for key, s in {"ebb": ebb, **peers}.items()}
+        return {"suite": "train", "case": "MLP", "size": "large", "dtype": "f32", "mode": "value+grad", "threads": 2,
+                "results": results}
+
+    known = {"machine": {"threads": 2}, "versions": {},
+             "suites": {"train": {"when": "2026-01-01", "rows": [row(1.0, torch=3.0), row(2.0, compile=3.0)]}}}
+    (tmp_path / "results.json").write_text(compare.json.dumps(known))
+    monkeypatch.setattr(machines, "KEPT", tmp_path / "machines")
+    machines.add(tmp_path / "results.json", "A machine")
+    (kept,) = machines.kept_machines()
+    assert [r["seconds"] for r in kept["rows"]] == [{"ebb": 1.0, "torch": 3.0, "compile": 1.5}]
+
+
+def test_the_page_shows_the_machines_that_are_kept():
+    page = machines.PAGE.read_text()
+    assert machines.write_section(page) == page, "bench/machines.py page writes it anew"
