@@ -41,7 +41,6 @@ class Simplifier {
   ValueGraph run();
 
  private:
- private:
   std::int32_t visit(std::int32_t i);
   std::int32_t leaf(std::int32_t i);
   std::int32_t push(Value v);

@@ -138,7 +138,7 @@ TEST_P(Gemm, SameBitsForEveryNumberOfThreads) {
       const auto a = random_numbers<float>(s.m, s.k, Lies::by_rows, rng);
       const auto b = random_numbers<float>(s.k, s.n, lb, rng);
       const auto serial = bits_of<float>(s, a.matrix<float>(), b.matrix<float>(), &gemm_serial<float>);
-      for (const int threads : {1, 2, 3, 8}) {
+      for (const int threads : lb == Lies::by_cols ? std::vector{1, 2, 3, 8} : std::vector{3}) {
         set_num_threads(threads);
         EXPECT_EQ(bits_of<float>(s, a.matrix<float>(), b.matrix<float>(), &gemm<float>), serial)
             << s.m << "x" << s.n << "x" << s.k << " with " << threads << " threads";
