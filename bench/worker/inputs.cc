@@ -111,7 +111,8 @@ Tensors build(const Case& c, const std::vector<Input>& inputs, const Tensors& te
 const std::vector<Case>& all_cases() {
   static const std::vector<Case> cases = [] {
     std::vector<Case> all;
-    for (auto suite : {engine_cases, product_cases, loss_cases, custom_cases, linear_cases, autograd_cases, train_cases}) {
+    for (auto suite :
+         {engine_cases, product_cases, loss_cases, custom_cases, linear_cases, autograd_cases, train_cases}) {
       for (Case& c : suite()) all.push_back(std::move(c));
     }
     return all;

@@ -495,7 +495,8 @@ template <class T> EBB void copy_own(char* base, int slot, const T* from, bool a
 )cuda";
 
 const char* prelude() {
-  static const std::string* const text = new std::string(std::string(kTypes) + functions_text() + kRandom + kFromBits + kTree + kPacks);
+  static const std::string* const text =
+      new std::string(std::string(kTypes) + functions_text() + kRandom + kFromBits + kTree + kPacks);
   return text->c_str();
 }
 
