@@ -104,11 +104,15 @@ extern "C" __global__ void __launch_bounds__(256) align(const Args a) {
     const bool bad = __syncthreads_or(complained), dual = a.order == 2, keep = a.order >= 1;
 )cuda";
 
+constexpr int kAhead = 4;  // steps whose probabilities are made together
+// Bytes of a state on the chip: two rows of α or β, probabilities and α of the steps ahead, three numbers each; and
+// half a share and half a label.
+constexpr std::int64_t kStateBytes = (2 + 2 * kAhead) * 24 + 24;
+
 // Two rows of α or β, probabilities and α of some steps ahead, shares and labels lie on the chip where they fit, so
 // that a step waits for its neighbours and for nothing else.
 const char* const kCtcText = R"cuda(
     DYNAMIC_SHARED(chip);
-    constexpr int kAhead = 4;
     struct Label {
       i64 c;
       i32 next;  // the next place of the same label; -1: none
@@ -240,8 +244,6 @@ const char* const kCtcText = R"cuda(
   }
 }
 )cuda";
-// Bytes of a state there: ten numbers of three parts, half a share and half a label.
-constexpr std::int64_t kStateBytes = 10 * 24 + 24;
 
 const char* const kTransducerText = R"cuda(
     const i64 width = length + 1;
@@ -367,6 +369,7 @@ void run_alignment(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   if (ctc && longest > chip) near = workspace(gpu, DType::u8, Shape{states * kStateBytes}, keep_near, name.c_str());
   const DType loss = call.outputs[0].dtype;
   const std::string text = view_text() + odd_text() + element_text(x.dtype) +
+                           fmt::format("constexpr int kAhead = {};\n", kAhead) +
                            fmt::format("typedef {} L;\nEBB T narrow(f64 x) {{ return store({}); }}\n",
                                        loss == DType::f64 ? "f64" : "f32", is_half(x.dtype) ? "to_odd(x)" : "(A)x") +
                            kSharedText + kSampleText + (ctc ? kCtcText : kTransducerText);
