@@ -8,6 +8,8 @@
 
 namespace ebb::cuda {
 
+constexpr double kMostInstructions = 1024;  // of leaves that are written out one after the other
+
 Printer::Pass Printer::pass_of(int stage) const {
   Pass pass;
   pass.needed.resize(static_cast<std::size_t>(n_));
@@ -22,20 +24,46 @@ Printer::Pass Printer::pass_of(int stage) const {
   for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
     if (belongs(p_.outputs[o].value)) pass.outputs.push_back(o);
   }
-  // Everything is made from the inputs: between stages only these are kept.
-  for (const std::int32_t v : pass.reductions) need(instr(v).arg[0], pass.needed);
-  for (const std::int32_t v : pass.sums) need(instr(v).arg[0], pass.needed);
-  for (const std::int32_t v : pass.checks) {
-    need(v, pass.needed);
-    need(instr(v).arg[1], pass.needed);
+  const auto which = static_cast<std::size_t>(stage);
+  if (which < keeping_.before.size()) pass.found = keeping_.before[which];
+  if (which + 1 < keeping_.before.size()) {
+    for (const KeptValue& k : keeping_.before[which + 1]) {
+      if (std::none_of(pass.found.begin(), pass.found.end(), [&](const KeptValue& f) { return f.value == k.value; }))
+        pass.keeps.push_back(k);
+    }
   }
-  for (const std::size_t o : pass.outputs) need(p_.outputs[o].value, pass.needed);
+  for (const std::int32_t v : roots_of(pass)) need(v, pass.needed, pass.found);
+  for (const KeptValue& k : pass.keeps) need(k.value, pass.needed, pass.found);
   pass.on_chip = true;
   return pass;
 }
 
+// The values of the line that a pass is for.
+std::vector<std::int32_t> Printer::roots_of(const Pass& pass) const {
+  std::vector<std::int32_t> roots;
+  for (const std::int32_t v : pass.reductions) roots.push_back(instr(v).arg[0]);
+  for (const std::int32_t v : pass.sums) roots.push_back(instr(v).arg[0]);
+  for (const std::int32_t v : pass.checks) roots.insert(roots.end(), {v, instr(v).arg[1]});
+  for (const std::size_t o : pass.outputs) roots.push_back(p_.outputs[o].value);
+  return roots;
+}
+
+// What passes leave on chip for later ones. Of a row that is not there as a whole every pass makes everything again.
+void Printer::choose_kept() {
+  if (layout_.staged.empty() || !all_staged() || !layout_.vectors) return;
+  PassRoots passes;
+  for (int stage = 0; stage < p_.stages; ++stage) passes.push_back(roots_of(pass_of(stage)));
+  keeping_ = keep_values(p_, layout_.staged, passes, coarse_);
+}
+
 // Every leaf of the row that is this thread's: `leaf`, and `slot`, its number among them.
-std::string Printer::over_leaves(const std::string& body, const std::string& end_of_segment) {
+std::string Printer::over_leaves(const std::function<std::string()>& make_body, const std::string& end_of_segment,
+                                 double instructions) {
+  // Leaves whose code is written out one after the other, so that their accesses overlap: not more than the instruction
+  // cache holds.
+  int unroll = kLeaves;
+  while (unroll > 1 && unroll * kLeaf * instructions > kMostInstructions) unroll /= 2;
+  const std::string body = make_body();
   const std::string index = layout_.small ? "int" : "i64";
   if (layout_.chunk_warps > 0) {  // all of them, so that sums stay in registers
     return fmt::format(
@@ -48,32 +76,50 @@ std::string Printer::over_leaves(const std::string& body, const std::string& end
       return "{\n  const int slot = 0, leaf = lane * 8;\n  if (leaf < columns) {\n" + indented(body, "    ") +
              "  }\n}\n" + end_of_segment;
     }
-    return fmt::format("for (int slot = 0; slot < {}; ++slot) {{\n  const int leaf = slot * {} + lane * {};\n", kLeaves,
-                       32 * kLeaf, kLeaf) +
+    return fmt::format(
+               "#pragma unroll {}\nfor (int slot = 0; slot < {}; ++slot) {{\n  const int leaf = slot * {} + lane * "
+               "{};\n",
+               unroll, kLeaves, 32 * kLeaf, kLeaf) +
            "  if (leaf >= columns) break;\n" + indented(body, "  ") + "}\n" + end_of_segment;
   }
   std::string text =
       fmt::format("for ({} segment = {}warp, round = 0; segment < {}; segment += warps, ++round) {{\n", index,
                   layout_.long_row ? "first_segment + " : "", layout_.long_row ? "end_segment" : "segments");
-  text += fmt::format("#pragma unroll\n  for (int k = 0; k < {}; ++k) {{\n", kLeaves);
-  text += fmt::format("    const {} leaf = segment * {} + k * {} + lane * {};\n", index, kSegment, 32 * kLeaf, kLeaf);
-  text += fmt::format("    const int slot = (int)round * {} + k;\n    if (leaf >= columns) break;\n", kLeaves);
-  return text + indented(body, "    ") + "  }\n" + indented(end_of_segment, "  ") + "}\n";
+  const auto leaves = [&](int written_out, const std::string& check, const std::string& of_leaf) {
+    std::string loop = fmt::format("#pragma unroll {}\nfor (int k = 0; k < {}; ++k) {{\n", written_out, kLeaves);
+    loop += fmt::format("  const {} leaf = segment * {} + k * {} + lane * {};\n", index, kSegment, 32 * kLeaf, kLeaf);
+    loop += fmt::format("  const int slot = (int)round * {} + k;\n", kLeaves) + check;
+    return loop + indented(of_leaf, "  ") + "}\n";
+  };
+  const std::string check = "  if (leaf >= columns) break;\n";
+  std::string in;
+  if (unroll == 1) {
+    in = leaves(1, check, body);
+  } else {  // where no leaf can be missing nothing stands between the accesses of one and the next
+    whole_segment_ = true;
+    const std::string whole = make_body();
+    whole_segment_ = false;
+    in = fmt::format("if ((segment + 1) * {} <= columns) {{\n", kSegment) + indented(leaves(unroll, "", whole), "  ") +
+         "} else {\n" + indented(leaves(1, check, body), "  ") + "}\n";
+  }
+  return text + indented(in + end_of_segment, "  ") + "}\n";
 }
 
 std::string Printer::row_pass(int stage) {
   const Pass pass = pass_of(stage);
   if (pass.empty()) return "";
   const bool by_owner = placed_by_owner(pass);
+  const double cost = instructions(pass);
   std::string text, end;
   if (by_owner) text += placed_before(pass);
-  placing_ = !by_owner;
-  std::string body = leaf(pass);
-  placing_ = true;
-  if (stage == last_pass_ && !layout_.staged.empty()) {
-    body += "if (more) {\n" + indented(copy_staged("_next"), "  ") + "}\n";
-    text += next_row();
-  }
+  const bool next = stage == last_pass_ && !layout_.staged.empty();
+  if (next) text += next_row();
+  const auto body = [&] {
+    placing_ = !by_owner;
+    std::string made = leaf(pass);
+    placing_ = true;
+    return next ? made + "if (more) {\n" + indented(copy_staged("_next"), "  ") + "}\n" : made;
+  };
   for (const std::int32_t v : pass.reductions) {
     const std::int32_t halves = halves_of_maximum(v);
     const bool bf16 = halves >= 0 && p_.operands[static_cast<std::size_t>(halves)].dtype == DType::bf16;
@@ -86,7 +132,7 @@ std::string Printer::row_pass(int stage) {
     return fmt::format("if (lead) a.work[{} * a.parts + row] = bits_of({});\n", total_number(v), all);
   };
   if (layout_.row_in_warp()) {
-    text += over_leaves(body, "") + (by_owner ? placed_after(pass) : "");
+    text += over_leaves(body, "", cost) + (by_owner ? placed_after(pass) : "");
     for (const std::int32_t v : pass.reductions) {
       text += fmt::format("const {0} all{1} = sum{1}.segment<{2}>();\n", wide_type(v), v, layout_.lanes);
       text += give(v, fmt::format("all{}", v));
@@ -94,7 +140,7 @@ std::string Printer::row_pass(int stage) {
     return text;
   }
   if (pass.reductions.empty() && !layout_.long_row)
-    return text + over_leaves(body, "") + (by_owner ? placed_after(pass) : "");
+    return text + over_leaves(body, "", cost) + (by_owner ? placed_after(pass) : "");
   most_reductions_ = std::max(most_reductions_, pass.reductions.size());
   for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
     const std::int32_t v = pass.reductions[r];
@@ -108,7 +154,7 @@ std::string Printer::row_pass(int stage) {
                        count);
   };
   if (!layout_.long_row) {
-    text += over_leaves(body, end) + (by_owner ? placed_after(pass) : "") + "__syncthreads();\n";
+    text += over_leaves(body, end, cost) + (by_owner ? placed_after(pass) : "") + "__syncthreads();\n";
     for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
       const std::int32_t v = pass.reductions[r];
       text += fmt::format("const {} all{} = {};\n", wide_type(v), v, over(r, "segments")) +
@@ -121,7 +167,7 @@ std::string Printer::row_pass(int stage) {
     text += fmt::format("{0} top{1} = {2}::nothing<{0}>();\n", wide_type(v), v, reduction_text(instr(v).op));
   std::string groups = fmt::format("const i64 end_segment = {0} - first_segment < {1} ? {0} : first_segment + {1};\n",
                                    number("segments", layout_.segments), kGroup);
-  groups += over_leaves(body, end);
+  groups += over_leaves(body, end, cost);
   if (!pass.reductions.empty()) groups += "__syncthreads();\n";
   for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
     const std::int32_t v = pass.reductions[r];
@@ -192,6 +238,7 @@ bool Printer::placed_by_owner(const Pass& pass) const {
   std::vector<char> added(static_cast<std::size_t>(n_));
   for (const std::int32_t v : pass.reductions) need(instr(v).arg[0], added);
   for (const std::int32_t v : pass.sums) need(instr(v).arg[0], added);
+  for (const KeptValue& k : pass.keeps) need(k.value, added);
   return !has_place(added);
 }
 
@@ -262,8 +309,9 @@ std::string Printer::copy_staged(const std::string& ending) {
     const Operand& o = p_.operands[static_cast<std::size_t>(operand)];
     const std::string who = fmt::format("x{}", operand);
     const std::string from = fmt::format("{}{} + ({})", who, ending, address(o.strides, who, &layout_.columns));
-    const std::string copy = fmt::format("copy_own(chip + {}_staged, slot, {}, {}, {});\n", who, from,
-                                         aligned(o.strides, o.dtype, who), live());
+    const std::string copy =
+        fmt::format("copy_chunks<{}, {}{}>(mine, slot, {}, {}, {});\n", memory_text(o.dtype), staged_chunk_count(),
+                    staged_chunks(operand), from, aligned(o.strides, o.dtype, who), live());
     text += all_staged() ? copy : fmt::format("if (slot < staged_slots) {}else prefetch({});\n", copy, from);
   }
   return text;
@@ -290,7 +338,7 @@ std::string Printer::copy_row() {
   for (const std::int32_t operand : layout_.staged)
     text += fmt::format("const {}* x{}_first;\n", memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype),
                         operand);
-  return text + rows_begin("_first") + over_leaves(body, "");
+  return text + rows_begin("_first") + over_leaves([&] { return body; }, "", kMostInstructions);
 }
 
 std::string Printer::row_of(const std::string& first) const {
@@ -352,25 +400,18 @@ std::string Printer::rows_kernel() {
   for (int stage = 0; stage < p_.stages; ++stage) {
     if (!pass_of(stage).empty()) last_pass_ = stage;
   }
+  choose_kept();
   const std::string given = scalars(true), body = row_body();
 
   std::string text;
   if (chip || (grouped && layout_.kept_on_chip)) text += "DYNAMIC_SHARED(chip);\n";
   if (!lanes && most_reductions_ > 0) {
-    const std::int64_t room = layout_.long_row || layout_.segments > 128 ? kGroup : 128;
+    const std::int64_t room = layout_.long_row || layout_.segments > 128 ? kGroup : layout_.segments > 8 ? 128 : 8;
     text += fmt::format("__shared__ u64 parts[2][{}][{}];\nint turn = 0;\n", most_reductions_, room);
   }
-  for (const std::int32_t operand : layout_.staged) {
-    // Where in a buffer each operand begins.
-    const std::string staged = fmt::format("x{}_staged", operand);
-    std::int64_t offset = 0;
-    for (const std::int32_t before : layout_.staged) {
-      if (before == operand) break;
-      offset += layout_.staged_slots * kLeaf * layout_.threads *
-                static_cast<std::int64_t>(size_of(p_.operands[static_cast<std::size_t>(before)].dtype));
-    }
-    text += fmt::format("const i64 {} = {};\n", staged, number(staged, offset));
-  }
+  if (chip)
+    text += fmt::format("char* const mine = chip + (threadIdx.x >> 5) * (int){} + (threadIdx.x & 31) * 16;\n",
+                        number("warp_bytes", layout_.staged_slots * 512 * staged_chunk_count()));
   if (chip && !all_staged())
     text += fmt::format("const int staged_slots = (int){};\n", number("staged_slots", layout_.staged_slots));
   text += given;
