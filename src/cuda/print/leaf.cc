@@ -68,6 +68,8 @@ std::string Printer::load_line(std::int32_t operand, bool on_chip) {
   const auto load_pack = [&] {
     return fmt::format("load_pack<{}>({}, {}, {})", layout_.width, at, aligned(o.strides, o.dtype, name), live());
   };
+  if (on_chip && held_ && staged != layout_.staged.end())
+    return fmt::format("anew({1}_row[slot]);\nconst Pack<{0}, 8>& {1} = {1}_row[slot];\n", type, name);
   if (on_chip && staged != layout_.staged.end()) {
     const std::string own =
         fmt::format("read_chunks<{}, {}{}>(mine, slot)", type, staged_chunk_count(), staged_chunks(operand));
@@ -111,8 +113,9 @@ std::string Printer::whole() const {
   }
 }
 
-std::string Printer::position() const {
-  return layout_.mapping == Mapping::elements ? "e" : "(i64)row * a.columns + col";
+std::string Printer::position_of(std::int32_t v) const {
+  if (layout_.mapping != Mapping::elements) return "(i64)row * a.columns + col";
+  return layout_.full && instr(v).level == Level::row ? "quotient(e, a.columns)" : "e";
 }
 
 // Where one of the neighbours is wrong, each is looked at again: what the checks need is made from memory once more, so
@@ -129,8 +132,7 @@ std::string Printer::complaints(const Pass& pass, const std::string& coordinates
     if (!needed[static_cast<std::size_t>(v)]) continue;
     text += define(v);
     if (std::find(pass.checks.begin(), pass.checks.end(), v) == pass.checks.end()) continue;
-    const bool of_row = layout_.mapping == Mapping::elements && layout_.full && instr(v).level == Level::row;
-    text += check(v, of_row ? "quotient(e, a.columns)" : position());
+    text += check(v, position_of(v));
   }
   return fmt::format("if (wrong) {{\n#pragma unroll 1\n  for (int j = 0; j < {}; ++j) {{\n", live()) +
          indented(text, "    ") + "  }\n}\n";
@@ -159,7 +161,12 @@ std::string Printer::leaf(const Pass& pass) {
     body += fmt::format("const i64 {} = leaf + {};\n", walk.linear, tails() ? "(j < live ? j : 0)" : "j") +
             coordinates(walk);
   }
-  if (!pass.checks.empty()) {
+  // Where a pass before may have stored over what the checks are made of, they complain at once.
+  const bool at_once = std::any_of(p_.outputs.begin(), p_.outputs.end(), [&](const Output& o) {
+    return instr(o.value).level == Level::full && !pass.checks.empty() &&
+           instr(o.value).stage < instr(pass.checks[0]).stage;
+  });
+  if (!pass.checks.empty() && !at_once) {
     before += "bool wrong = false;\n";
     after += complaints(pass, body);
   }
@@ -169,6 +176,12 @@ std::string Printer::leaf(const Pass& pass) {
     return fmt::format("{}<{}, {}, {}>(mine, slot", verb, memory_text(k.dtype), staged_chunk_count(),
                        fmt::join(k.chunks, ", "));
   };
+  if (pass.takes_row) {
+    for (const std::int32_t o : layout_.staged)
+      before += fmt::format("x{}_row[slot] = read_chunks<{}, {}{}>(mine, slot);\n", o,
+                            memory_text(p_.operands[static_cast<std::size_t>(o)].dtype), staged_chunk_count(),
+                            staged_chunks(o));
+  }
   for (const KeptValue& k : pass.found) {
     if (pass.needed[static_cast<std::size_t>(k.value)])
       before +=
@@ -192,7 +205,8 @@ std::string Printer::leaf(const Pass& pass) {
     }
     body += define(v);
     if (std::find(pass.checks.begin(), pass.checks.end(), v) == pass.checks.end()) continue;
-    body += fmt::format("wrong |= {}!{};\n", tails() ? "j < live && " : "", name(i.arg[1]));
+    body += at_once ? check(v, position_of(v), tails() ? "j < live && " : "")
+                    : fmt::format("wrong |= {}!{};\n", tails() ? "j < live && " : "", name(i.arg[1]));
   }
   for (const KeptValue& k : pass.keeps) {
     before += fmt::format("Pack<{}, 8> keep{};\n", memory_text(k.dtype), k.value);

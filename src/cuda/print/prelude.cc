@@ -321,6 +321,16 @@ template <class T, int N> struct Pack {
   }
 };
 
+// A row in registers leaves no room for what passes before have made of it: the compiler shall not look for it.
+#ifdef __CUDACC_RTC__
+template <class T, int N> EBB void anew(Pack<T, N>& r) {
+#pragma unroll
+  for (int k = 0; k < (int)(sizeof(r.w) / 4); ++k) asm volatile("" : "+r"(r.w[k]));
+}
+#else
+template <class T, int N> EBB void anew(Pack<T, N>&) {}
+#endif
+
 // A lane's share of the maximum of a segment of halves, which compare in pairs.
 #ifdef __CUDACC_RTC__
 template <bool bf16> EBB u32 larger_halves(u32 a, u32 b) {

@@ -30,6 +30,7 @@ class Printer {
     std::vector<std::int32_t> checks;
     std::vector<char> needed;             // values of the line, by number
     bool on_chip = false;                 // staged operands are there
+    bool takes_row = false;               // into registers
     std::vector<KeptValue> found, keeps;  // values that passes before have left on chip, and those this one leaves
     bool empty() const { return reductions.empty() && sums.empty() && outputs.empty() && checks.empty(); }
   };
@@ -84,7 +85,7 @@ class Printer {
   std::string live() const { return tails() ? "live" : std::to_string(layout_.width); }
   std::int32_t halves_of_maximum(std::int32_t v) const;
   std::string whole() const;
-  std::string position() const;  // of an element, for complaints
+  std::string position_of(std::int32_t v) const;  // of an element of v, for complaints
 
   std::string head(const char* kernel, const std::string& bounds) const;
   std::string elements_kernel();
@@ -106,8 +107,11 @@ class Printer {
   std::string over_leaves(const std::function<std::string()>& body, const std::string& end_of_segment,
                           double instructions);
   void choose_kept();
+  bool may_hold() const;
+  std::string send_for_next_row();
   bool all_staged() const { return layout_.staged_slots == layout_.slots; }
   std::string copy_staged(const std::string& ending);
+  std::string copy_leaf(const std::string& ending);
   std::string rows_begin(const std::string& ending);
   std::string copy_row();
   std::string row_of(const std::string& first) const;
@@ -120,6 +124,8 @@ class Printer {
   const std::int32_t n_;
   std::vector<char> coarse_;  // values that are rounded to halves wherever they go
   Keeping keeping_;
+  bool held_ = false;    // the first pass takes the row from chip to registers, where the next row follows it at once
+  int first_pass_ = -1;  // over a row: its stage
   bool in_finish_ = false, in_leaf_ = false;
   bool whole_segment_ = false;  // no leaf of the warp's is missing or shorter
   bool placing_ = true;         // what is placed is looked for at every element

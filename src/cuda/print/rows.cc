@@ -9,6 +9,8 @@
 namespace ebb::cuda {
 
 constexpr double kMostInstructions = 1024;  // of leaves that are written out one after the other
+constexpr std::int64_t kMostHeld = 8;       // chunks of 16 bytes of a row in a thread's registers
+constexpr std::int64_t kMostRead = 12;      // and of all that is read beside it
 
 Printer::Pass Printer::pass_of(int stage) const {
   Pass pass;
@@ -35,6 +37,7 @@ Printer::Pass Printer::pass_of(int stage) const {
   for (const std::int32_t v : roots_of(pass)) need(v, pass.needed, pass.found);
   for (const KeptValue& k : pass.keeps) need(k.value, pass.needed, pass.found);
   pass.on_chip = true;
+  pass.takes_row = held_ && stage == first_pass_;
   return pass;
 }
 
@@ -56,6 +59,25 @@ void Printer::choose_kept() {
   keeping_ = keep_values(p_, layout_.staged, passes, coarse_);
 }
 
+// Whether a thread's part of the row fits in registers, beside what computes it. Its room on chip is free as soon as
+// the first pass is over, so that the next row is on its way during all others.
+bool Printer::may_hold() const {
+  const bool one_round = layout_.slots <= kLeaves && !layout_.long_row && layout_.chunk_warps == 0;
+  if (layout_.staged.empty() || !all_staged() || !layout_.vectors || !one_round) return false;
+  std::int64_t read = 0;  // chunks of what is on chip or not: all leaves may be on their way at once
+  for (const Operand& o : p_.operands) {
+    if (o.kind == Operand::Kind::memory && o.level == Level::full) read += chunks_of(o.dtype);
+  }
+  if (staged_chunk_count() * layout_.slots > kMostHeld || read * layout_.slots > kMostRead) return false;
+  for (const auto& kept : keeping_.before) {
+    if (!kept.empty()) return false;
+  }
+  for (int stage = 0; stage < p_.stages; ++stage) {
+    if (instructions(pass_of(stage)) * kLeaf * static_cast<double>(layout_.slots) > 2 * kMostInstructions) return false;
+  }
+  return true;
+}
+
 // Every leaf of the row that is this thread's: `leaf`, and `slot`, its number among them.
 std::string Printer::over_leaves(const std::function<std::string()>& make_body, const std::string& end_of_segment,
                                  double instructions) {
@@ -65,23 +87,29 @@ std::string Printer::over_leaves(const std::function<std::string()>& make_body, 
   while (unroll > 1 && unroll * kLeaf * instructions > kMostInstructions) unroll /= 2;
   const std::string body = make_body();
   const std::string index = layout_.small ? "int" : "i64";
-  if (layout_.chunk_warps > 0) {  // all of them, so that sums stay in registers
-    return fmt::format(
-               "#pragma unroll\nfor (int slot = 0; slot < {}; ++slot) {{\n  const int leaf = slot * {} + lane * {};\n",
-               layout_.slots, 32 * kLeaf, kLeaf) +
-           "  if (leaf < columns) {\n" + indented(body, "    ") + "  }\n}\n" + end_of_segment;
+  if (layout_.mapping == Mapping::lanes_per_row && layout_.lanes < 32) {
+    return "{\n  const int slot = 0, leaf = lane * 8;\n  if (leaf < columns) {\n" + indented(body, "    ") +
+           "  }\n}\n" + end_of_segment;
   }
-  if (layout_.mapping == Mapping::lanes_per_row) {
-    if (layout_.lanes < 32) {
-      return "{\n  const int slot = 0, leaf = lane * 8;\n  if (leaf < columns) {\n" + indented(body, "    ") +
-             "  }\n}\n" + end_of_segment;
+  const auto of_slot = fmt::format("  const int leaf = slot * {} + lane * {};\n", 32 * kLeaf, kLeaf);
+  if (layout_.row_in_warp() && (layout_.chunk_warps > 0 || unroll == kLeaves || held_)) {
+    // All of a lane's leaves are written out, so that sums over rows stay in registers; only the last may be missing.
+    const std::int64_t whole = p_.columns() / (32 * kLeaf);
+    std::string text;
+    if (whole > 0) {
+      whole_segment_ = true;
+      text = fmt::format("#pragma unroll\nfor (int slot = 0; slot < {}; ++slot) {{\n", whole) + of_slot +
+             indented(make_body(), "  ") + "}\n";
+      whole_segment_ = false;
     }
-    return fmt::format(
-               "#pragma unroll {}\nfor (int slot = 0; slot < {}; ++slot) {{\n  const int leaf = slot * {} + lane * "
-               "{};\n",
-               unroll, kLeaves, 32 * kLeaf, kLeaf) +
-           "  if (leaf >= columns) break;\n" + indented(body, "  ") + "}\n" + end_of_segment;
+    if (whole < layout_.slots)
+      text += fmt::format("{{\n  const int slot = {};\n", whole) + of_slot + "  if (leaf < columns) {\n" +
+              indented(body, "    ") + "  }\n}\n";
+    return text + end_of_segment;
   }
+  if (layout_.row_in_warp())
+    return fmt::format("#pragma unroll {}\nfor (int slot = 0; slot < {}; ++slot) {{\n", unroll, kLeaves) + of_slot +
+           "  if (leaf >= columns) break;\n" + indented(body, "  ") + "}\n" + end_of_segment;
   std::string text =
       fmt::format("for ({} segment = {}warp, round = 0; segment < {}; segment += warps, ++round) {{\n", index,
                   layout_.long_row ? "first_segment + " : "", layout_.long_row ? "end_segment" : "segments");
@@ -91,6 +119,16 @@ std::string Printer::over_leaves(const std::function<std::string()>& make_body, 
     loop += fmt::format("  const int slot = (int)round * {} + k;\n", kLeaves) + check;
     return loop + indented(of_leaf, "  ") + "}\n";
   };
+  if (held_) {  // the warp has one segment, and numbers of registers are no numbers of the program
+    const bool whole = p_.columns() % kSegment == 0;
+    whole_segment_ = whole;
+    const std::string of_leaf = make_body();
+    whole_segment_ = false;
+    return "{\n  const int segment = warp, round = 0;\n" +
+           indented(leaves(kLeaves, "", whole ? of_leaf : "if (leaf < columns) {\n" + indented(of_leaf, "  ") + "}\n"),
+                    "  ") +
+           indented(end_of_segment, "  ") + "}\n";
+  }
   const std::string check = "  if (leaf >= columns) break;\n";
   std::string in;
   if (unroll == 1) {
@@ -112,7 +150,8 @@ std::string Printer::row_pass(int stage) {
   const double cost = instructions(pass);
   std::string text, end;
   if (by_owner) text += placed_before(pass);
-  const bool next = stage == last_pass_ && !layout_.staged.empty();
+  const bool next = stage == last_pass_ && !layout_.staged.empty() && !held_;
+  const std::string sent = pass.takes_row ? send_for_next_row() : "";
   if (next) text += next_row();
   const auto body = [&] {
     placing_ = !by_owner;
@@ -132,7 +171,7 @@ std::string Printer::row_pass(int stage) {
     return fmt::format("if (lead) a.work[{} * a.parts + row] = bits_of({});\n", total_number(v), all);
   };
   if (layout_.row_in_warp()) {
-    text += over_leaves(body, "", cost) + (by_owner ? placed_after(pass) : "");
+    text += over_leaves(body, "", cost) + sent + (by_owner ? placed_after(pass) : "");
     for (const std::int32_t v : pass.reductions) {
       text += fmt::format("const {0} all{1} = sum{1}.segment<{2}>();\n", wide_type(v), v, layout_.lanes);
       text += give(v, fmt::format("all{}", v));
@@ -140,7 +179,7 @@ std::string Printer::row_pass(int stage) {
     return text;
   }
   if (pass.reductions.empty() && !layout_.long_row)
-    return text + over_leaves(body, "", cost) + (by_owner ? placed_after(pass) : "");
+    return text + over_leaves(body, "", cost) + sent + (by_owner ? placed_after(pass) : "");
   most_reductions_ = std::max(most_reductions_, pass.reductions.size());
   for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
     const std::int32_t v = pass.reductions[r];
@@ -154,7 +193,7 @@ std::string Printer::row_pass(int stage) {
                        count);
   };
   if (!layout_.long_row) {
-    text += over_leaves(body, end, cost) + (by_owner ? placed_after(pass) : "") + "__syncthreads();\n";
+    text += over_leaves(body, end, cost) + sent + (by_owner ? placed_after(pass) : "") + "__syncthreads();\n";
     for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
       const std::int32_t v = pass.reductions[r];
       text += fmt::format("const {} all{} = {};\n", wide_type(v), v, over(r, "segments")) +
@@ -317,6 +356,11 @@ std::string Printer::copy_staged(const std::string& ending) {
   return text;
 }
 
+std::string Printer::copy_leaf(const std::string& ending) {
+  const std::string live = layout_.tails ? "const int live = columns - leaf < 8 ? (int)(columns - leaf) : 8;\n" : "";
+  return live + "const i64 col = leaf;\n" + coordinates(layout_.columns) + copy_staged(ending);
+}
+
 // Where the rows of staged operands begin that `row` means.
 std::string Printer::rows_begin(const std::string& ending) {
   std::string text = coordinates(layout_.rows);
@@ -331,9 +375,7 @@ std::string Printer::rows_begin(const std::string& ending) {
 
 // Row `row` on its way onto the chip, each leaf by the thread that will read it.
 std::string Printer::copy_row() {
-  std::string body;
-  if (layout_.tails) body += "const int live = columns - leaf < 8 ? (int)(columns - leaf) : 8;\n";
-  body += "const i64 col = leaf;\n" + coordinates(layout_.columns) + copy_staged("_first");
+  const std::string body = copy_leaf("_first");
   std::string text;
   for (const std::int32_t operand : layout_.staged)
     text += fmt::format("const {}* x{}_first;\n", memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype),
@@ -355,6 +397,11 @@ std::string Printer::next_row() {
     text += fmt::format("const {}* x{}_next;\n", memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype),
                         operand);
   return text + "{\n" + indented(row_of(next) + rows_begin("_next"), "  ") + "}\n";
+}
+
+std::string Printer::send_for_next_row() {
+  const std::string begin = next_row(), body = copy_leaf("_next");
+  return begin + "if (more) {\n" + indented(over_leaves([&] { return body; }, "", 0), "  ") + "}\ncopies_begun();\n";
 }
 
 // A round of a block's warps: each has a chunk of rows, and at its end all threads add the chunks, in order.
@@ -398,9 +445,12 @@ std::string Printer::rows_kernel() {
   row_step_ = grouped ? "1" : fmt::format("(i64)gridDim.x * {}", rows_of_block);
   row_end_ = chunked ? "chunk_end" : grouped ? "group_end" : "a.rows";
   for (int stage = 0; stage < p_.stages; ++stage) {
-    if (!pass_of(stage).empty()) last_pass_ = stage;
+    if (pass_of(stage).empty()) continue;
+    if (first_pass_ < 0) first_pass_ = stage;
+    last_pass_ = stage;
   }
   choose_kept();
+  held_ = may_hold();
   const std::string given = scalars(true), body = row_body();
 
   std::string text;
@@ -455,6 +505,12 @@ std::string Printer::rows_kernel() {
   loop += row_of("first_row");
   loop += coordinates(layout_.rows);
   if (chip) loop += "wait_for_copies<0>();\n";
+  for (const std::int32_t operand : layout_.staged) {
+    if (held_)
+      loop +=
+          fmt::format("Pack<{}, 8> x{}_row[{}];\n", memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype),
+                      operand, layout_.row_in_warp() ? layout_.slots : kLeaves);
+  }
   if (grouped && !chunked) {
     loop += fmt::format("const bool chunk_begins = (row - group_first) % {0} == 0;\n", kChunkRows);
     loop += fmt::format("const bool chunk_ends = (row - group_first) % {0} == {0} - 1 || row + 1 == group_end;\n",
@@ -462,13 +518,13 @@ std::string Printer::rows_kernel() {
     loop += fmt::format("const bool group_begins = row - group_first < {};\n", kChunkRows);
   }
   loop += body;
-  if (chip) loop += "copies_begun();\n";
+  if (chip && !held_) loop += "copies_begun();\n";
   text += fmt::format("for (i64 first_row = {}; first_row < {}; first_row += {}) {{\n", begin, row_end_, row_step_) +
           indented(loop, "  ") + "}\n";
   if (chunked) text += sums_end();
   if (grouped) text += "}\n";
-  const std::string bounds =
-      lanes ? std::to_string(kThreads) : fmt::format("{}, {}", layout_.bound_threads, layout_.bound_blocks);
+  const int blocks = held_ ? std::min(layout_.bound_blocks, 1024 / layout_.bound_threads) : layout_.bound_blocks;
+  const std::string bounds = lanes ? std::to_string(kThreads) : fmt::format("{}, {}", layout_.bound_threads, blocks);
   return head("sweep", bounds) + indented(text, "  ") + "}\n";
 }
 
