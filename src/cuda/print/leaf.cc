@@ -68,7 +68,7 @@ std::string Printer::load_line(std::int32_t operand, bool on_chip) {
   const auto load_pack = [&] {
     return fmt::format("load_pack<{}>({}, {}, {})", layout_.width, at, aligned(o.strides, o.dtype, name), live());
   };
-  if (on_chip && held_ && staged != layout_.staged.end())
+  if (on_chip && in_registers_ && staged != layout_.staged.end())
     return fmt::format("anew({1}_row[slot]);\nconst Pack<{0}, 8>& {1} = {1}_row[slot];\n", type, name);
   if (on_chip && staged != layout_.staged.end()) {
     const std::string own =
@@ -176,7 +176,7 @@ std::string Printer::leaf(const Pass& pass) {
     return fmt::format("{}<{}, {}, {}>(mine, slot", verb, memory_text(k.dtype), staged_chunk_count(),
                        fmt::join(k.chunks, ", "));
   };
-  if (pass.takes_row) {
+  if (pass.takes_row && in_registers_) {
     for (const std::int32_t o : layout_.staged)
       before += fmt::format("x{}_row[slot] = read_chunks<{}, {}{}>(mine, slot);\n", o,
                             memory_text(p_.operands[static_cast<std::size_t>(o)].dtype), staged_chunk_count(),

@@ -12,8 +12,8 @@ namespace ebb::cuda {
 
 std::string indented(const std::string& text, const std::string& indent);
 
-// Prints one program. printer.cc has values and memory, leaf.cc neighbours that are computed together, elements.cc,
-// rows.cc and columns.cc the kernels.
+// Prints one program. printer.cc has values and memory, leaf.cc neighbours that are computed together, row_leaves.cc where
+// those of a row are, elements.cc, rows.cc and columns.cc the kernels.
 class Printer {
  public:
   Printer(const Program& program, const GpuLimits& limits, Alignment alignment);
@@ -104,8 +104,11 @@ class Printer {
   std::string placed_before(const Pass& pass);
   std::string placed_after(const Pass& pass);
   std::string row_pass(int stage);
-  std::string over_leaves(const std::function<std::string()>& body, const std::string& end_of_segment,
-                          double instructions);
+  std::string over_leaves(const std::function<std::string()>& make_body, const std::string& end_of_segment,
+                          double instructions, bool held_only = false);
+  std::string over_short_row(const std::function<std::string()>& make_body, double instructions);
+  std::string body_of(const std::function<std::string()>& make_body, bool whole, bool held);
+  int written_out(double instructions) const;
   void choose_kept();
   bool may_hold() const;
   std::string send_for_next_row();
@@ -124,8 +127,9 @@ class Printer {
   const std::int32_t n_;
   std::vector<char> coarse_;  // values that are rounded to halves wherever they go
   Keeping keeping_;
-  bool held_ = false;    // the first pass takes the row from chip to registers, where the next row follows it at once
-  int first_pass_ = -1;  // over a row: its stage
+  bool held_ = false;  // the first pass takes the row from chip, where the next follows it at once, to registers
+  bool in_registers_ = false;  // the leaf is there
+  int first_pass_ = -1;        // over a row: its stage
   bool in_finish_ = false, in_leaf_ = false;
   bool whole_segment_ = false;  // no leaf of the warp's is missing or shorter
   bool placing_ = true;         // what is placed is looked for at every element

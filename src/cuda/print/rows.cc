@@ -8,10 +8,6 @@
 
 namespace ebb::cuda {
 
-constexpr double kMostInstructions = 1024;  // of leaves that are written out one after the other
-constexpr std::int64_t kMostHeld = 8;       // chunks of 16 bytes of a row in a thread's registers
-constexpr std::int64_t kMostRead = 12;      // and of all that is read beside it
-
 Printer::Pass Printer::pass_of(int stage) const {
   Pass pass;
   pass.needed.resize(static_cast<std::size_t>(n_));
@@ -51,98 +47,6 @@ std::vector<std::int32_t> Printer::roots_of(const Pass& pass) const {
   return roots;
 }
 
-// What passes leave on chip for later ones. Of a row that is not there as a whole every pass makes everything again.
-void Printer::choose_kept() {
-  if (layout_.staged.empty() || !all_staged() || !layout_.vectors) return;
-  PassRoots passes;
-  for (int stage = 0; stage < p_.stages; ++stage) passes.push_back(roots_of(pass_of(stage)));
-  keeping_ = keep_values(p_, layout_.staged, passes, coarse_);
-}
-
-// Whether a thread's part of the row fits in registers, beside what computes it. Its room on chip is free as soon as
-// the first pass is over, so that the next row is on its way during all others.
-bool Printer::may_hold() const {
-  const bool one_round = layout_.slots <= kLeaves && !layout_.long_row && layout_.chunk_warps == 0;
-  if (layout_.staged.empty() || !all_staged() || !layout_.vectors || !one_round) return false;
-  std::int64_t read = 0;  // chunks of what is on chip or not: all leaves may be on their way at once
-  for (const Operand& o : p_.operands) {
-    if (o.kind == Operand::Kind::memory && o.level == Level::full) read += chunks_of(o.dtype);
-  }
-  if (staged_chunk_count() * layout_.slots > kMostHeld || read * layout_.slots > kMostRead) return false;
-  for (const auto& kept : keeping_.before) {
-    if (!kept.empty()) return false;
-  }
-  for (int stage = 0; stage < p_.stages; ++stage) {
-    if (instructions(pass_of(stage)) * kLeaf * static_cast<double>(layout_.slots) > 2 * kMostInstructions) return false;
-  }
-  return true;
-}
-
-// Every leaf of the row that is this thread's: `leaf`, and `slot`, its number among them.
-std::string Printer::over_leaves(const std::function<std::string()>& make_body, const std::string& end_of_segment,
-                                 double instructions) {
-  // Leaves whose code is written out one after the other, so that their accesses overlap: not more than the instruction
-  // cache holds.
-  int unroll = kLeaves;
-  while (unroll > 1 && unroll * kLeaf * instructions > kMostInstructions) unroll /= 2;
-  const std::string body = make_body();
-  const std::string index = layout_.small ? "int" : "i64";
-  if (layout_.mapping == Mapping::lanes_per_row && layout_.lanes < 32) {
-    return "{\n  const int slot = 0, leaf = lane * 8;\n  if (leaf < columns) {\n" + indented(body, "    ") +
-           "  }\n}\n" + end_of_segment;
-  }
-  const auto of_slot = fmt::format("  const int leaf = slot * {} + lane * {};\n", 32 * kLeaf, kLeaf);
-  if (layout_.row_in_warp() && (layout_.chunk_warps > 0 || unroll == kLeaves || held_)) {
-    // All of a lane's leaves are written out, so that sums over rows stay in registers; only the last may be missing.
-    const std::int64_t whole = p_.columns() / (32 * kLeaf);
-    std::string text;
-    if (whole > 0) {
-      whole_segment_ = true;
-      text = fmt::format("#pragma unroll\nfor (int slot = 0; slot < {}; ++slot) {{\n", whole) + of_slot +
-             indented(make_body(), "  ") + "}\n";
-      whole_segment_ = false;
-    }
-    if (whole < layout_.slots)
-      text += fmt::format("{{\n  const int slot = {};\n", whole) + of_slot + "  if (leaf < columns) {\n" +
-              indented(body, "    ") + "  }\n}\n";
-    return text + end_of_segment;
-  }
-  if (layout_.row_in_warp())
-    return fmt::format("#pragma unroll {}\nfor (int slot = 0; slot < {}; ++slot) {{\n", unroll, kLeaves) + of_slot +
-           "  if (leaf >= columns) break;\n" + indented(body, "  ") + "}\n" + end_of_segment;
-  std::string text =
-      fmt::format("for ({} segment = {}warp, round = 0; segment < {}; segment += warps, ++round) {{\n", index,
-                  layout_.long_row ? "first_segment + " : "", layout_.long_row ? "end_segment" : "segments");
-  const auto leaves = [&](int written_out, const std::string& check, const std::string& of_leaf) {
-    std::string loop = fmt::format("#pragma unroll {}\nfor (int k = 0; k < {}; ++k) {{\n", written_out, kLeaves);
-    loop += fmt::format("  const {} leaf = segment * {} + k * {} + lane * {};\n", index, kSegment, 32 * kLeaf, kLeaf);
-    loop += fmt::format("  const int slot = (int)round * {} + k;\n", kLeaves) + check;
-    return loop + indented(of_leaf, "  ") + "}\n";
-  };
-  if (held_) {  // the warp has one segment, and numbers of registers are no numbers of the program
-    const bool whole = p_.columns() % kSegment == 0;
-    whole_segment_ = whole;
-    const std::string of_leaf = make_body();
-    whole_segment_ = false;
-    return "{\n  const int segment = warp, round = 0;\n" +
-           indented(leaves(kLeaves, "", whole ? of_leaf : "if (leaf < columns) {\n" + indented(of_leaf, "  ") + "}\n"),
-                    "  ") +
-           indented(end_of_segment, "  ") + "}\n";
-  }
-  const std::string check = "  if (leaf >= columns) break;\n";
-  std::string in;
-  if (unroll == 1) {
-    in = leaves(1, check, body);
-  } else {  // where no leaf can be missing nothing stands between the accesses of one and the next
-    whole_segment_ = true;
-    const std::string whole = make_body();
-    whole_segment_ = false;
-    in = fmt::format("if ((segment + 1) * {} <= columns) {{\n", kSegment) + indented(leaves(unroll, "", whole), "  ") +
-         "} else {\n" + indented(leaves(1, check, body), "  ") + "}\n";
-  }
-  return text + indented(in + end_of_segment, "  ") + "}\n";
-}
-
 std::string Printer::row_pass(int stage) {
   const Pass pass = pass_of(stage);
   if (pass.empty()) return "";
@@ -150,14 +54,14 @@ std::string Printer::row_pass(int stage) {
   const double cost = instructions(pass);
   std::string text, end;
   if (by_owner) text += placed_before(pass);
-  const bool next = stage == last_pass_ && !layout_.staged.empty() && !held_;
+  const bool next = stage == last_pass_ && !layout_.staged.empty();
   const std::string sent = pass.takes_row ? send_for_next_row() : "";
-  if (next) text += next_row();
+  if (next && !held_) text += next_row();
   const auto body = [&] {
     placing_ = !by_owner;
     std::string made = leaf(pass);
     placing_ = true;
-    return next ? made + "if (more) {\n" + indented(copy_staged("_next"), "  ") + "}\n" : made;
+    return next && !in_registers_ ? made + "if (more) {\n" + indented(copy_staged("_next"), "  ") + "}\n" : made;
   };
   for (const std::int32_t v : pass.reductions) {
     const std::int32_t halves = halves_of_maximum(v);
@@ -341,69 +245,6 @@ std::string Printer::row_body() {
   return text;
 }
 
-// The leaf on its way into the thread's memory, from where pointers with this ending say the row begins.
-std::string Printer::copy_staged(const std::string& ending) {
-  std::string text;
-  for (const std::int32_t operand : layout_.staged) {
-    const Operand& o = p_.operands[static_cast<std::size_t>(operand)];
-    const std::string who = fmt::format("x{}", operand);
-    const std::string from = fmt::format("{}{} + ({})", who, ending, address(o.strides, who, &layout_.columns));
-    const std::string copy =
-        fmt::format("copy_chunks<{}, {}{}>(mine, slot, {}, {}, {});\n", memory_text(o.dtype), staged_chunk_count(),
-                    staged_chunks(operand), from, aligned(o.strides, o.dtype, who), live());
-    text += all_staged() ? copy : fmt::format("if (slot < staged_slots) {}else prefetch({});\n", copy, from);
-  }
-  return text;
-}
-
-std::string Printer::copy_leaf(const std::string& ending) {
-  const std::string live = layout_.tails ? "const int live = columns - leaf < 8 ? (int)(columns - leaf) : 8;\n" : "";
-  return live + "const i64 col = leaf;\n" + coordinates(layout_.columns) + copy_staged(ending);
-}
-
-// Where the rows of staged operands begin that `row` means.
-std::string Printer::rows_begin(const std::string& ending) {
-  std::string text = coordinates(layout_.rows);
-  for (const std::int32_t operand : layout_.staged) {
-    const Operand& o = p_.operands[static_cast<std::size_t>(operand)];
-    const std::string who = fmt::format("x{}", operand);
-    text +=
-        fmt::format("{}{} = {} + ({});\n", who, ending, pointer(o, operand), address(o.strides, who, &layout_.rows));
-  }
-  return text;
-}
-
-// Row `row` on its way onto the chip, each leaf by the thread that will read it.
-std::string Printer::copy_row() {
-  const std::string body = copy_leaf("_first");
-  std::string text;
-  for (const std::int32_t operand : layout_.staged)
-    text += fmt::format("const {}* x{}_first;\n", memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype),
-                        operand);
-  return text + rows_begin("_first") + over_leaves([&] { return body; }, "", kMostInstructions);
-}
-
-std::string Printer::row_of(const std::string& first) const {
-  const bool teams = layout_.mapping == Mapping::lanes_per_row && layout_.lanes < 32;
-  return teams ? fmt::format("const i64 row = {0} + team < a.rows ? {0} + team : a.rows - 1;\n", first)
-               : fmt::format("const i64 row = {};\n", first);
-}
-
-// Before the last pass over a row: is there another, and where does it begin?
-std::string Printer::next_row() {
-  const std::string next = fmt::format("(first_row + {})", row_step_);
-  std::string text = fmt::format("const bool more = {} < {};\n", next, row_end_);
-  for (const std::int32_t operand : layout_.staged)
-    text += fmt::format("const {}* x{}_next;\n", memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype),
-                        operand);
-  return text + "{\n" + indented(row_of(next) + rows_begin("_next"), "  ") + "}\n";
-}
-
-std::string Printer::send_for_next_row() {
-  const std::string begin = next_row(), body = copy_leaf("_next");
-  return begin + "if (more) {\n" + indented(over_leaves([&] { return body; }, "", 0), "  ") + "}\ncopies_begun();\n";
-}
-
 // A round of a block's warps: each has a chunk of rows, and at its end all threads add the chunks, in order.
 std::string Printer::sums_begin() const {
   std::string text = fmt::format("for (i64 base = group_first; base < group_end; base += {} * warps) {{\n", kChunkRows);
@@ -509,7 +350,7 @@ std::string Printer::rows_kernel() {
     if (held_)
       loop +=
           fmt::format("Pack<{}, 8> x{}_row[{}];\n", memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype),
-                      operand, layout_.row_in_warp() ? layout_.slots : kLeaves);
+                      operand, std::min<std::int64_t>(layout_.slots, kLeaves));
   }
   if (grouped && !chunked) {
     loop += fmt::format("const bool chunk_begins = (row - group_first) % {0} == 0;\n", kChunkRows);
@@ -518,7 +359,7 @@ std::string Printer::rows_kernel() {
     loop += fmt::format("const bool group_begins = row - group_first < {};\n", kChunkRows);
   }
   loop += body;
-  if (chip && !held_) loop += "copies_begun();\n";
+  if (chip && (!held_ || layout_.slots > kLeaves)) loop += "copies_begun();\n";
   text += fmt::format("for (i64 first_row = {}; first_row < {}; first_row += {}) {{\n", begin, row_end_, row_step_) +
           indented(loop, "  ") + "}\n";
   if (chunked) text += sums_end();
