@@ -224,6 +224,21 @@ TEST_P(LibraryOnGpu, LinearCrossEntropy) {
   }
 }
 
+// Rows of bf16 that one multiprocessor has on chip twice, once, once with registers, and not at all; some do not count.
+TEST_P(LibraryOnGpu, LinearCrossEntropyOfLongRows) {
+  const std::int64_t rows = 11;
+  const Tensor x = real({rows, 4}), target = where(remainder(arange(rows), 4) == 2, -100, arange(rows) * 2600).eval();
+  for (const std::int64_t classes : {28672, 28680, 49160, 57352, 106504, 131080}) {
+    const Tensor head = real({classes, 4});
+    for (const bool round : {false, true}) {
+      compare("linear_cross_entropy of " + std::to_string(classes) + " classes", {x, head, target},
+              [&](const std::vector<Tensor>& in) {
+                return linear_cross_entropy(in[0], in[1], in[2], {.round_logits = round});
+              });
+    }
+  }
+}
+
 TEST_P(LibraryOnGpu, Alignments) {
   const Tensor x = cast(log_softmax(randn({9, 3, 5}), 2), GetParam()).eval();
   const Tensor labels = tensor({{1, 2, 2, 4}, {3, 1, 0, 0}, {4, 0, 0, 0}}).eval();

@@ -9,11 +9,15 @@ namespace {
 using Kind = Instr::Kind;
 
 constexpr std::int64_t kMostBlocks = 1 << 16;
-constexpr std::int64_t kColumnWords = 1 << 20;  // partial sums over rows, about
+// Groups of rows whose sums are made side by side. All of them run at once on a GPU of 128 multiprocessors or more, and
+// no more: a second turn for a few would take as long as the first, and each group's sums go through memory.
 constexpr std::int64_t kFewestGroups = 64, kMostGroups = 4096;
-constexpr std::size_t kManyWide = 4;  // operands and results
-constexpr int kMostSumWords = 96;     // of a thread's sums over rows, in registers
-constexpr int kWarpsOfSums = 16;      // on a multiprocessor, with twice as many registers as that
+constexpr std::int64_t kColumnThreads = 3 * 256 * 128;  // three blocks of one thread for a few columns of a group
+constexpr std::int64_t kGroupBlocks = 2 * 128;          // two blocks of eight warps with short rows, a group each
+constexpr std::int64_t kColumnWords = 1 << 20;          // partial sums of longer rows, about
+constexpr std::size_t kManyWide = 4;                    // operands and results
+constexpr int kMostSumWords = 96;                       // of a thread's sums over rows, in registers
+constexpr int kWarpsOfSums = 16;                        // on a multiprocessor, with twice as many registers as that
 
 std::int64_t pieces(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
 unsigned blocks_for(std::int64_t n) { return static_cast<unsigned>(std::clamp<std::int64_t>(n, 1, kMostBlocks)); }
@@ -111,6 +115,12 @@ void lay_rows_on_chip(const Program& p, const GpuLimits& limits, Layout& l) {
   l.row_bytes = l.staged_slots * slot_bytes;
 }
 
+void divide_rows(Layout& l, std::int64_t rows, std::int64_t most_groups) {
+  const std::int64_t most = std::clamp(most_groups, kFewestGroups, kMostGroups);
+  l.group_rows = std::max<std::int64_t>(1, pieces(pieces(rows, kChunkRows), most)) * kChunkRows;
+  l.groups = pieces(rows, l.group_rows);
+}
+
 // Short rows with sums over rows: as many warps as a group has chunks of rows, up to eight.
 void divide_group(const Program& p, std::int64_t columns, Layout& l) {
   if (columns == 0 || columns > kSegment) return;
@@ -120,6 +130,7 @@ void divide_group(const Program& p, std::int64_t columns, Layout& l) {
     if (i.kind == Kind::columns) words += slots * kLeaf * element_bytes(i.type) / 4;
   }
   if (words > kMostSumWords) return;
+  divide_rows(l, p.rows(), std::min(kGroupBlocks, l.groups));
   l.chunk_warps = static_cast<int>(std::min<std::int64_t>(8, l.group_rows / kChunkRows));
   l.slots = slots;
   l.threads = l.bound_threads = 32 * l.chunk_warps;
@@ -202,10 +213,9 @@ Layout layout_of(const Program& p, const GpuLimits& limits) {
   l.parts = rows;
   l.segments = pieces(columns, kSegment);
   if (l.mapping == Mapping::row_groups || l.mapping == Mapping::columns) {
-    const std::int64_t most = std::clamp(kColumnWords / std::max<std::int64_t>(1, columns), kFewestGroups, kMostGroups);
-    const std::int64_t chunks = pieces(rows, kChunkRows);
-    l.group_rows = std::max<std::int64_t>(1, pieces(chunks, most)) * kChunkRows;
-    l.groups = pieces(rows, l.group_rows);
+    divide_rows(l, rows,
+                l.mapping == Mapping::columns ? kColumnThreads / std::max<std::int64_t>(1, pieces(columns, l.width))
+                                              : kColumnWords / std::max<std::int64_t>(1, columns));
   }
   if (l.mapping == Mapping::columns) {
     l.blocks = blocks_for(pieces(pieces(columns, l.width) * l.groups, kThreads));
