@@ -48,9 +48,9 @@ Mapping mapping_of(const Program& p, bool full) {
   return p.columns() <= kSegment ? Mapping::lanes_per_row : Mapping::block_per_row;
 }
 
-// Operands of level full that more than one pass over the row reads.
-std::vector<std::int32_t> read_again(const Program& p) {
-  std::vector<int> first(p.operands.size(), -1);
+// Operands of level full that a pass over the row reads after the first that does, or after the first pass at all.
+std::vector<std::int32_t> read_later(const Program& p, bool than_the_first_pass) {
+  std::vector<int> first(p.operands.size(), than_the_first_pass ? 0 : -1);
   std::vector<char> again(p.operands.size());
   std::vector<char> seen;
   // The passes that need value v, one after the other.
@@ -96,7 +96,8 @@ void lay_rows_on_chip(const Program& p, const GpuLimits& limits, Layout& l) {
   const std::int64_t kept = l.kept_on_chip ? l.kept_bytes : 0;
   const int row_dims = static_cast<int>(p.dims.size()) - p.row_dims;
   std::int64_t slot_bytes = 0;
-  for (const std::int32_t o : read_again(p)) {
+  // A warp that goes from row to row by itself would wait for what its last pass is the first to read.
+  for (const std::int32_t o : read_later(p, l.chunk_warps > 0)) {
     const Operand& operand = p.operands[static_cast<std::size_t>(o)];
     if (operand.kind != Operand::Kind::memory || size_of(operand.dtype) < 2) continue;
     if (l.access(operand.strides, operand.dtype) != Access::pack) continue;
