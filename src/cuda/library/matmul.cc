@@ -39,18 +39,30 @@ void multiply_in_parts(Gpu& gpu, const Product& p) {
   q.bias = nullptr;
   multiply(gpu, q);
   const std::string text = view_text() + element_text(p.out) + R"cuda(
-struct Args { const f32* parts; T* out; i64 n, count, add; const T* bias; i64 columns; };
+struct Args { const f32* parts; T* out; i64 n, count, add; const T* bias; i64 columns, aligned; };
 extern "C" __global__ void __launch_bounds__(256) add_parts(const Args a) {
-  EACH(i, a.n) {
-    f32 total = a.parts[i];
-    for (i64 k = 1; k < a.count; ++k) total += a.parts[k * a.n + i];
-    if (a.add) total += (f32)load(a.out[i]);
-    if (a.bias) total += (f32)load(a.bias[i % a.columns]);
-    a.out[i] = store((A)total);
+  for (i64 i = ((i64)blockIdx.x * 256 + threadIdx.x) * 4; i < a.n; i += (i64)gridDim.x * 1024) {
+    const int live = a.n - i < 4 ? (int)(a.n - i) : 4;
+    Pack<f32, 4> total = load_pack<4>(a.parts + i, a.aligned, live);
+    for (i64 k = 1; k < a.count; ++k) {
+      const Pack<f32, 4> part = load_pack<4>(a.parts + k * a.n + i, a.aligned, live);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) total.set(j, total.at(j) + part.at(j));
+    }
+    Pack<T, 4> out;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      f32 x = total.at(j);
+      if (a.add && j < live) x += (f32)load(a.out[i + j]);
+      if (a.bias && j < live) x += (f32)load(a.bias[(i + j) % a.columns]);
+      out.set(j, store((A)x));
+    }
+    store_pack<4>(a.out + i, out, a.aligned, live, false);
   }
 }
 )cuda";
-  launch_elements(gpu, text, "add_parts", p.m * p.n,
+  const bool aligned = p.m * p.n % 4 == 0 && reinterpret_cast<std::uintptr_t>(p.c) % 16 == 0;
+  launch_elements(gpu, text, "add_parts", (p.m * p.n + 3) / 4,
                   Words()
                       .add(sums.data)
                       .add(static_cast<const void*>(p.c))
@@ -58,7 +70,8 @@ extern "C" __global__ void __launch_bounds__(256) add_parts(const Args a) {
                       .add(kParts)
                       .add(std::int64_t{p.add})
                       .add(p.bias)
-                      .add(p.n));
+                      .add(p.n)
+                      .add(std::int64_t{aligned}));
 }
 
 void multiply(Gpu& gpu, const Product& p) {
