@@ -33,7 +33,7 @@ struct Loop {
   const std::stop_token* token = current_stop_token();
   std::thread::id caller = std::this_thread::get_id();
   std::atomic<bool> failed{false};
-  std::exception_ptr error;
+  std::exception_ptr error = nullptr;
 
   void task(std::int64_t i) noexcept {
     if (failed.load(std::memory_order_relaxed)) return;
