@@ -243,6 +243,20 @@ inline std::vector<std::unique_ptr<SweepCase>> sweep_cases() {
     const Tensor bias = randn({columns}).eval(), w = variable(bias), y = sum(square(tanh(x + w)));
     add("bias" + of, {y, backward(y)[w]});
   }
+  // Passes that leave on chip what later ones need.
+  for (const std::int64_t columns : {37, 2048, 4096, 5003}) {
+    for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+      const std::string of = " " + std::string(ebb::name(dtype)) + " " + std::to_string(columns);
+      const Tensor x = variable(cast(randn({3, columns}), dtype).eval()),
+                   y = variable(cast(randn({3, columns}), dtype).eval());
+      const Tensor far = cosine_similarity_loss(x, y);
+      const Gradients of_far = backward(far);
+      add("cosine" + of, {far, of_far[x], of_far[y]});
+      const Tensor d = x - y, a = abs(d), terms = where(a <= 1, 0.5 * d * d, a - 0.5);
+      const Tensor hard = mean(sum(softmax(a / 0.5, -1) * terms, -1));
+      add("terms weighed by their size" + of, {hard, backward(hard)[x]});
+    }
+  }
   add("many rows", {sum(randn({700, 3}).eval(), 1), softmax(randn({700, 3}).eval(), 1)});
   add("column sums of many rows", {sum(randn({2500, 5}).eval(), 0)});
   add("random", {rand({1000}), randn({33, 5}), rand({100}, DType::f64), bernoulli({50}, 0.3)});

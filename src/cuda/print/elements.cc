@@ -6,6 +6,9 @@
 
 namespace ebb::cuda {
 
+constexpr std::size_t kBytesAtATime = 128;  // that a thread has on the way
+constexpr double kMostInstructions = 96;    // of an element of each leaf that is written out
+
 std::string Printer::elements_kernel() {
   Pass pass;
   pass.needed.resize(static_cast<std::size_t>(n_));
@@ -21,6 +24,12 @@ std::string Printer::elements_kernel() {
   }
   pass.reductions = totals_;
   const std::string given = scalars(true), body = leaf(pass);
+  // Several leaves at a time where none can be missing, so that more of their loads are on the way: not more than
+  // registers and the instruction cache have room for.
+  std::size_t bytes = 0;
+  for (const Operand& o : p_.operands) bytes += o.kind == Operand::Kind::memory ? kLeaf * size_of(o.dtype) : 0;
+  int unroll = 4;
+  while (unroll > 1 && (unroll * bytes > kBytesAtATime || unroll * instructions(pass) > kMostInstructions)) unroll /= 2;
   std::string text = head("sweep", std::to_string(kThreads));
   text += indented(given, "  ");
   if (totals_.empty()) {
@@ -37,9 +46,22 @@ std::string Printer::elements_kernel() {
   for (const std::int32_t v : totals_)
     text += fmt::format("    Reduction<{}, {}, {}> sum{};\n", reduction_text(instr(v).op), element_type(v),
                         wide_type(v), v);
-  text += fmt::format("    for (int k = 0; k < {}; ++k) {{\n", kLeaves);
-  text += fmt::format("      const i64 leaf = part * {} + k * {} + lane * {};\n", kSegment, 32 * kLeaf, kLeaf);
-  text += "      if (leaf >= a.n) break;\n" + indented(body, "      ") + "    }\n";
+  const auto leaves = [&](int written_out, const std::string& check, const std::string& of_leaf) {
+    std::string loop = fmt::format("#pragma unroll {}\nfor (int k = 0; k < {}; ++k) {{\n", written_out, kLeaves);
+    loop += fmt::format("  const i64 leaf = part * {} + k * {} + lane * {};\n", kSegment, 32 * kLeaf, kLeaf);
+    return loop + check + indented(of_leaf, "  ") + "}\n";
+  };
+  const std::string check = "  if (leaf >= a.n) break;\n";
+  if (unroll == 1) {
+    text += indented(leaves(1, check, body), "    ");
+  } else {
+    whole_segment_ = true;
+    const std::string whole = leaf(pass);
+    whole_segment_ = false;
+    text += fmt::format("    if ((part + 1) * {} <= a.n) {{\n", kSegment) +
+            indented(leaves(unroll, "", whole), "      ") + "    } else {\n" +
+            indented(leaves(1, check, body), "      ") + "    }\n";
+  }
   for (std::size_t t = 0; t < totals_.size(); ++t) {
     text += fmt::format("    const {0} segment{1} = sum{1}.segment<32>();\n", wide_type(totals_[t]), totals_[t]);
     text += fmt::format("    if (lane == 0) a.work[{} * a.parts + part] = bits_of(segment{});\n", t, totals_[t]);

@@ -236,7 +236,10 @@ Layout layout_of(const Program& p, const GpuLimits& limits) {
     divide_row(l, columns, l.segments <= 64 ? 16 : 32);
     Layout on_chip = l;
     lay_rows_on_chip(p, limits, on_chip);
-    if (2 * on_chip.row_bytes > limits.shared_of_multiprocessor) {  // one block on a multiprocessor has all its warps
+    const bool halves =
+        on_chip.staged.size() == 1 && size_of(p.operands[static_cast<std::size_t>(on_chip.staged[0])].dtype) == 2;
+    // One block on a multiprocessor has all its warps; and a row of halves with a segment for each fits in registers.
+    if (2 * on_chip.row_bytes > limits.shared_of_multiprocessor || (halves && l.segments > 16 && l.segments <= 32)) {
       divide_row(l, columns, 32);
       on_chip = l;
       lay_rows_on_chip(p, limits, on_chip);

@@ -7,16 +7,55 @@
 #include "cuda/print/printer.h"
 
 namespace ebb::cuda {
+namespace {
 
-// Marks what v is made of among values of the line.
-void Printer::need(std::int32_t v, std::vector<char>& needed) const {
+// Of a Pack: halves are rounded in pairs.
+const char* set_name(DType dtype) {
+  return dtype == DType::f16 ? "set_f16" : dtype == DType::bf16 ? "set_bf16" : "set";
+}
+
+}  // namespace
+
+// Marks what v is made of among values of the line, from those that are found on chip on.
+void Printer::need(std::int32_t v, std::vector<char>& needed, const std::vector<KeptValue>& found) const {
   if (v < 0 || needed[static_cast<std::size_t>(v)]) return;
   const Instr& i = instr(v);
   if (i.level == Level::scalar || in_epilogue(i)) return;
   if (layout_.mapping != Mapping::elements && i.level != Level::full) return;
   needed[static_cast<std::size_t>(v)] = 1;
   if (i.kind == Kind::load) return;
-  for (const std::int32_t a : i.arg) need(a, needed);
+  if (std::any_of(found.begin(), found.end(), [&](const KeptValue& k) { return k.value == v; })) return;
+  for (const std::int32_t a : i.arg) need(a, needed, found);
+}
+
+// Of an element of the pass, about.
+double Printer::instructions(const Pass& pass) const {
+  double sum = 0;
+  for (std::int32_t v = 0; v < n_; ++v) {
+    if (pass.needed[static_cast<std::size_t>(v)])
+      sum += instructions_of(p_, v, coarse_[static_cast<std::size_t>(v)] != 0);
+  }
+  return sum + static_cast<double>(pass.reductions.size() + pass.sums.size() + pass.outputs.size());
+}
+
+// The numbers of a staged operand's chunks.
+std::string Printer::staged_chunks(std::int32_t operand) const {
+  int first = 0;
+  for (const std::int32_t before : layout_.staged) {
+    if (before == operand) break;
+    first += chunks_of(p_.operands[static_cast<std::size_t>(before)].dtype);
+  }
+  std::string text;
+  for (int i = 0; i < chunks_of(p_.operands[static_cast<std::size_t>(operand)].dtype); ++i)
+    text += fmt::format(", {}", first + i);
+  return text;
+}
+
+int Printer::staged_chunk_count() const {
+  int count = 0;
+  for (const std::int32_t operand : layout_.staged)
+    count += chunks_of(p_.operands[static_cast<std::size_t>(operand)].dtype);
+  return count;
 }
 
 std::string Printer::load_line(std::int32_t operand, bool on_chip) {
@@ -29,8 +68,11 @@ std::string Printer::load_line(std::int32_t operand, bool on_chip) {
   const auto load_pack = [&] {
     return fmt::format("load_pack<{}>({}, {}, {})", layout_.width, at, aligned(o.strides, o.dtype, name), live());
   };
+  if (on_chip && held_ && staged != layout_.staged.end())
+    return fmt::format("anew({1}_row[slot]);\nconst Pack<{0}, 8>& {1} = {1}_row[slot];\n", type, name);
   if (on_chip && staged != layout_.staged.end()) {
-    const std::string own = fmt::format("read_own<{}>(chip + {}_staged, slot)", type, name);
+    const std::string own =
+        fmt::format("read_chunks<{}, {}{}>(mine, slot)", type, staged_chunk_count(), staged_chunks(operand));
     return all_staged() ? fmt::format("{} = {};\n", pack, own)
                         : fmt::format("{} = slot < staged_slots ? {} : {};\n", pack, own, load_pack());
   }
@@ -59,6 +101,7 @@ std::int32_t Printer::halves_of_maximum(std::int32_t v) const {
 
 // Whether all lanes of the warp have packs, side by side.
 std::string Printer::whole() const {
+  if (whole_segment_ && layout_.line().sizes.size() < 2) return "true";
   if (layout_.width != kLeaf || layout_.line().sizes.size() > 1) return "false";
   switch (layout_.mapping) {
     case Mapping::elements:
@@ -70,8 +113,29 @@ std::string Printer::whole() const {
   }
 }
 
-std::string Printer::position() const {
-  return layout_.mapping == Mapping::elements ? "e" : "(i64)row * a.columns + col";
+std::string Printer::position_of(std::int32_t v) const {
+  if (layout_.mapping != Mapping::elements) return "(i64)row * a.columns + col";
+  return layout_.full && instr(v).level == Level::row ? "quotient(e, a.columns)" : "e";
+}
+
+// Where one of the neighbours is wrong, each is looked at again: what the checks need is made from memory once more, so
+// that all is well without a branch for every element. Comes before anything is stored; `coordinates` are those of
+// neighbour j.
+std::string Printer::complaints(const Pass& pass, const std::string& coordinates_of_each) {
+  std::vector<char> needed(static_cast<std::size_t>(n_));
+  for (const std::int32_t v : pass.checks) {
+    need(v, needed);
+    need(instr(v).arg[1], needed);
+  }
+  std::string text = coordinates_of_each;
+  for (std::int32_t v = 0; v < n_; ++v) {
+    if (!needed[static_cast<std::size_t>(v)]) continue;
+    text += define(v);
+    if (std::find(pass.checks.begin(), pass.checks.end(), v) == pass.checks.end()) continue;
+    text += check(v, position_of(v));
+  }
+  return fmt::format("if (wrong) {{\n#pragma unroll 1\n  for (int j = 0; j < {}; ++j) {{\n", live()) +
+         indented(text, "    ") + "  }\n}\n";
 }
 
 // The neighbours from `leaf` on: what they need is loaded, each is computed, and what they give is stored.
@@ -83,8 +147,7 @@ std::string Printer::leaf(const Pass& pass) {
   const std::string index = layout_.small ? "int" : "i64";
   const int width = layout_.width;
   std::string before, body, after;
-  if (layout_.tails)
-    before += fmt::format("const int live = {0} - leaf < {1} ? (int)({0} - leaf) : {1};\n", count, width);
+  if (tails()) before += fmt::format("const int live = {0} - leaf < {1} ? (int)({0} - leaf) : {1};\n", count, width);
   // Coordinates of the first, and of each.
   if (layout_.vectors) {
     before += fmt::format("const i64 {} = leaf;\n", walk.linear) + coordinates(walk);
@@ -95,14 +158,44 @@ std::string Printer::leaf(const Pass& pass) {
       body += fmt::format("const i64 {0} = {0}_of_leaf + j;\n", inner);
     }
   } else {
-    body += fmt::format("const i64 {} = leaf + {};\n", walk.linear, layout_.tails ? "(j < live ? j : 0)" : "j") +
+    body += fmt::format("const i64 {} = leaf + {};\n", walk.linear, tails() ? "(j < live ? j : 0)" : "j") +
             coordinates(walk);
+  }
+  // Where a pass before may have stored over what the checks are made of, they complain at once.
+  const bool at_once = std::any_of(p_.outputs.begin(), p_.outputs.end(), [&](const Output& o) {
+    return instr(o.value).level == Level::full && !pass.checks.empty() &&
+           instr(o.value).stage < instr(pass.checks[0]).stage;
+  });
+  if (!pass.checks.empty() && !at_once) {
+    before += "bool wrong = false;\n";
+    after += complaints(pass, body);
   }
   in_leaf_ = true;
   std::vector<char> loaded_operands(p_.operands.size());
+  const auto kept = [&](const char* verb, const KeptValue& k) {
+    return fmt::format("{}<{}, {}, {}>(mine, slot", verb, memory_text(k.dtype), staged_chunk_count(),
+                       fmt::join(k.chunks, ", "));
+  };
+  if (pass.takes_row) {
+    for (const std::int32_t o : layout_.staged)
+      before += fmt::format("x{}_row[slot] = read_chunks<{}, {}{}>(mine, slot);\n", o,
+                            memory_text(p_.operands[static_cast<std::size_t>(o)].dtype), staged_chunk_count(),
+                            staged_chunks(o));
+  }
+  for (const KeptValue& k : pass.found) {
+    if (pass.needed[static_cast<std::size_t>(k.value)])
+      before +=
+          fmt::format("const Pack<{}, 8> found{} = {});\n", memory_text(k.dtype), k.value, kept("read_chunks", k));
+  }
   for (std::int32_t v = 0; v < n_; ++v) {
     if (!pass.needed[static_cast<std::size_t>(v)]) continue;
     const Instr& i = instr(v);
+    const auto found =
+        std::find_if(pass.found.begin(), pass.found.end(), [&](const KeptValue& k) { return k.value == v; });
+    if (found != pass.found.end()) {
+      body += define(v, loaded(fmt::format("found{}.at(j)", v), found->dtype, i.type));
+      continue;
+    }
     if (i.kind == Kind::load && layout_.vectors) {
       const auto o = static_cast<std::size_t>(i.arg[0]);
       if (p_.operands[o].kind == Operand::Kind::memory && !loaded_operands[o]) {
@@ -112,8 +205,13 @@ std::string Printer::leaf(const Pass& pass) {
     }
     body += define(v);
     if (std::find(pass.checks.begin(), pass.checks.end(), v) == pass.checks.end()) continue;
-    const bool of_row = layout_.mapping == Mapping::elements && layout_.full && i.level == Level::row;
-    body += check(v, of_row ? "quotient(e, a.columns)" : position(), layout_.tails ? "j < live && " : "");
+    body += at_once ? check(v, position_of(v), tails() ? "j < live && " : "")
+                    : fmt::format("wrong |= {}!{};\n", tails() ? "j < live && " : "", name(i.arg[1]));
+  }
+  for (const KeptValue& k : pass.keeps) {
+    before += fmt::format("Pack<{}, 8> keep{};\n", memory_text(k.dtype), k.value);
+    body += fmt::format("keep{}.{}(j, {});\n", k.value, set_name(k.dtype), name(k.value));
+    after += fmt::format("{}, keep{});\n", kept("write_chunks", k), k.value);
   }
   for (const std::size_t o : pass.outputs) {
     const Output& out = p_.outputs[o];
@@ -122,7 +220,7 @@ std::string Printer::leaf(const Pass& pass) {
     const Access access = layout_.access(out.strides, out.dtype);
     const bool of_row = layout_.mapping == Mapping::elements && layout_.full && i.level == Level::row;
     if (of_row || !layout_.vectors || access == Access::one) {
-      std::string guard = layout_.tails ? "j < live" : "";
+      std::string guard = tails() ? "j < live" : "";
       if (of_row) guard += (guard.empty() ? "" : " && ") + std::string("e == quotient(e, a.columns) * a.columns");
       if (!guard.empty()) body += "if (" + guard + ") ";
       body += store(out, o);
@@ -133,7 +231,7 @@ std::string Printer::leaf(const Pass& pass) {
     const bool half = out.dtype == DType::f16 || out.dtype == DType::bf16;
     const std::int32_t value = half && i.kind == Kind::round && i.dtype == out.dtype ? i.arg[0] : out.value;
     if (half && width % 2 == 0) {
-      body += fmt::format("{}.set_{}(j, {});\n", who, out.dtype == DType::f16 ? "f16" : "bf16",
+      body += fmt::format("{}.{}(j, {});\n", who, set_name(out.dtype),
                           converted(name(value), instr(value).type, RegType::f32));
     } else {
       body += fmt::format("{}.set(j, {});\n", who, stored(name(value), instr(value).type, out.dtype));
@@ -155,8 +253,8 @@ std::string Printer::leaf(const Pass& pass) {
       continue;
     }
     const std::string x = element_of_reduction(v);
-    body += layout_.tails ? fmt::format("sum{}.add(j, j < live ? {} : {});\n", v, x, nothing(v))
-                          : fmt::format("sum{}.add(j, {});\n", v, x);
+    body += tails() ? fmt::format("sum{}.add(j, j < live ? {} : {});\n", v, x, nothing(v))
+                    : fmt::format("sum{}.add(j, {});\n", v, x);
   }
   for (const std::int32_t v : pass.sums) {
     const std::string op = reduction_text(instr(v).op);

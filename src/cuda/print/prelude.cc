@@ -321,6 +321,16 @@ template <class T, int N> struct Pack {
   }
 };
 
+// A row in registers leaves no room for what passes before have made of it: the compiler shall not look for it.
+#ifdef __CUDACC_RTC__
+template <class T, int N> EBB void anew(Pack<T, N>& r) {
+#pragma unroll
+  for (int k = 0; k < (int)(sizeof(r.w) / 4); ++k) asm volatile("" : "+r"(r.w[k]));
+}
+#else
+template <class T, int N> EBB void anew(Pack<T, N>&) {}
+#endif
+
 // A lane's share of the maximum of a segment of halves, which compare in pairs.
 #ifdef __CUDACC_RTC__
 template <bool bf16> EBB u32 larger_halves(u32 a, u32 b) {
@@ -425,6 +435,33 @@ EBB Words4* own(char* base, int slot, int chunks) {
   must_be_aligned(base, 16);
   return (Words4*)base + (slot * chunks * (int)blockDim.x + threadIdx.x);
 }
+EBB void read_words(const Words4* at, u32* w) {
+  const Words4 q = *at;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) w[k] = q.x[k];
+}
+EBB void write_words(Words4* at, const u32* w) {
+  Words4 q;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) q.x[k] = w[k];
+  *at = q;
+}
+// A leaf in the given ones of its `chunks` chunks of 16 bytes, each beside those of the warp's other lanes; the thread's
+// first is at `mine`.
+template <int chunks> EBB Words4* chunk_at(char* mine, int slot, int chunk) {
+  must_be_aligned(mine, 16);
+  return (Words4*)(mine + (slot * chunks + chunk) * 512);
+}
+template <class T, int chunks, int... chunk> EBB Pack<T, 8> read_chunks(char* mine, int slot) {
+  Pack<T, 8> r;
+  int i = 0;
+  (read_words(chunk_at<chunks>(mine, slot, chunk), r.w + 4 * i++), ...);
+  return r;
+}
+template <class T, int chunks, int... chunk> EBB void write_chunks(char* mine, int slot, const Pack<T, 8>& r) {
+  int i = 0;
+  (write_words(chunk_at<chunks>(mine, slot, chunk), r.w + 4 * i++), ...);
+}
 template <class T> EBB Pack<T, 8> read_own(char* base, int slot) {
   Pack<T, 8> r;
   constexpr int kChunks = (int)sizeof(T) / 2;
@@ -484,13 +521,12 @@ template <bool whole> EBB void copy16(void* to, const void* from) {
 EBB void copies_begun() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int left> EBB void wait_for_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory"); }
 #endif
-template <class T> EBB void copy_own(char* base, int slot, const T* from, bool aligned, int live) {
-  constexpr int kChunks = (int)sizeof(T) / 2;
-  if (!aligned || live < 8) return write_own(base, slot, load_each<8>(from, 1, live));
+template <class T, int chunks, int... chunk>
+EBB void copy_chunks(char* mine, int slot, const T* from, bool aligned, int live) {
+  if (!aligned || live < 8) return write_chunks<T, chunks, chunk...>(mine, slot, load_each<8>(from, 1, live));
   must_be_aligned(from, 16);
-  Words4* const at = own(base, slot, kChunks);
-#pragma unroll
-  for (int i = 0; i < kChunks; ++i) copy16<kChunks == 1>(at + i * blockDim.x, (const Words4*)from + i);
+  int i = 0;
+  (copy16<sizeof...(chunk) == 1>(chunk_at<chunks>(mine, slot, chunk), (const Words4*)from + i++), ...);
 }
 )cuda";
 

@@ -1,8 +1,10 @@
 #pragma once
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "cuda/print/keep.h"
 #include "cuda/print/layout.h"
 #include "cuda/print/sweep_text.h"
 
@@ -26,8 +28,10 @@ class Printer {
     std::vector<std::int32_t> sums;        // over the rows
     std::vector<std::size_t> outputs;
     std::vector<std::int32_t> checks;
-    std::vector<char> needed;  // values of the line, by number
-    bool on_chip = false;      // staged operands are there
+    std::vector<char> needed;             // values of the line, by number
+    bool on_chip = false;                 // staged operands are there
+    bool takes_row = false;               // into registers
+    std::vector<KeptValue> found, keeps;  // values that passes before have left on chip, and those this one leaves
     bool empty() const { return reductions.empty() && sums.empty() && outputs.empty() && checks.empty(); }
   };
 
@@ -70,13 +74,18 @@ class Printer {
   std::ptrdiff_t sum_number(std::int32_t v) const;
 
   // Neighbours from `leaf` on.
-  void need(std::int32_t v, std::vector<char>& needed) const;
+  void need(std::int32_t v, std::vector<char>& needed, const std::vector<KeptValue>& found = {}) const;
+  double instructions(const Pass& pass) const;
   std::string leaf(const Pass& pass);
+  std::string complaints(const Pass& pass, const std::string& coordinates_of_each);
   std::string load_line(std::int32_t operand, bool on_chip);
-  std::string live() const { return layout_.tails ? "live" : std::to_string(layout_.width); }
+  std::string staged_chunks(std::int32_t operand) const;
+  int staged_chunk_count() const;
+  bool tails() const { return layout_.tails && !whole_segment_; }
+  std::string live() const { return tails() ? "live" : std::to_string(layout_.width); }
   std::int32_t halves_of_maximum(std::int32_t v) const;
   std::string whole() const;
-  std::string position() const;  // of an element, for complaints
+  std::string position_of(std::int32_t v) const;  // of an element of v, for complaints
 
   std::string head(const char* kernel, const std::string& bounds) const;
   std::string elements_kernel();
@@ -88,15 +97,21 @@ class Printer {
 
   // Of rows.
   Pass pass_of(int stage) const;
+  std::vector<std::int32_t> roots_of(const Pass& pass) const;
   std::string row_values(int stage);
   std::string pick(std::int32_t v);
   bool placed_by_owner(const Pass& pass) const;
   std::string placed_before(const Pass& pass);
   std::string placed_after(const Pass& pass);
   std::string row_pass(int stage);
-  std::string over_leaves(const std::string& body, const std::string& end_of_segment);
+  std::string over_leaves(const std::function<std::string()>& body, const std::string& end_of_segment,
+                          double instructions);
+  void choose_kept();
+  bool may_hold() const;
+  std::string send_for_next_row();
   bool all_staged() const { return layout_.staged_slots == layout_.slots; }
   std::string copy_staged(const std::string& ending);
+  std::string copy_leaf(const std::string& ending);
   std::string rows_begin(const std::string& ending);
   std::string copy_row();
   std::string row_of(const std::string& first) const;
@@ -108,8 +123,12 @@ class Printer {
   const Alignment alignment_;
   const std::int32_t n_;
   std::vector<char> coarse_;  // values that are rounded to halves wherever they go
+  Keeping keeping_;
+  bool held_ = false;    // the first pass takes the row from chip to registers, where the next row follows it at once
+  int first_pass_ = -1;  // over a row: its stage
   bool in_finish_ = false, in_leaf_ = false;
-  bool placing_ = true;  // what is placed is looked for at every element
+  bool whole_segment_ = false;  // no leaf of the warp's is missing or shorter
+  bool placing_ = true;         // what is placed is looked for at every element
   SweepText out_;
   std::string fields_;
   std::map<std::string, std::size_t> members_;  // their numbers

@@ -8,6 +8,10 @@
 
 namespace ebb::cuda {
 
+constexpr double kMostInstructions = 1024;  // of leaves that are written out one after the other
+constexpr std::int64_t kMostHeld = 8;       // chunks of 16 bytes of a row in a thread's registers
+constexpr std::int64_t kMostRead = 12;      // and of all that is read beside it
+
 Printer::Pass Printer::pass_of(int stage) const {
   Pass pass;
   pass.needed.resize(static_cast<std::size_t>(n_));
@@ -22,58 +26,139 @@ Printer::Pass Printer::pass_of(int stage) const {
   for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
     if (belongs(p_.outputs[o].value)) pass.outputs.push_back(o);
   }
-  // Everything is made from the inputs: between stages only these are kept.
-  for (const std::int32_t v : pass.reductions) need(instr(v).arg[0], pass.needed);
-  for (const std::int32_t v : pass.sums) need(instr(v).arg[0], pass.needed);
-  for (const std::int32_t v : pass.checks) {
-    need(v, pass.needed);
-    need(instr(v).arg[1], pass.needed);
+  const auto which = static_cast<std::size_t>(stage);
+  if (which < keeping_.before.size()) pass.found = keeping_.before[which];
+  if (which + 1 < keeping_.before.size()) {
+    for (const KeptValue& k : keeping_.before[which + 1]) {
+      if (std::none_of(pass.found.begin(), pass.found.end(), [&](const KeptValue& f) { return f.value == k.value; }))
+        pass.keeps.push_back(k);
+    }
   }
-  for (const std::size_t o : pass.outputs) need(p_.outputs[o].value, pass.needed);
+  for (const std::int32_t v : roots_of(pass)) need(v, pass.needed, pass.found);
+  for (const KeptValue& k : pass.keeps) need(k.value, pass.needed, pass.found);
   pass.on_chip = true;
+  pass.takes_row = held_ && stage == first_pass_;
   return pass;
 }
 
+// The values of the line that a pass is for.
+std::vector<std::int32_t> Printer::roots_of(const Pass& pass) const {
+  std::vector<std::int32_t> roots;
+  for (const std::int32_t v : pass.reductions) roots.push_back(instr(v).arg[0]);
+  for (const std::int32_t v : pass.sums) roots.push_back(instr(v).arg[0]);
+  for (const std::int32_t v : pass.checks) roots.insert(roots.end(), {v, instr(v).arg[1]});
+  for (const std::size_t o : pass.outputs) roots.push_back(p_.outputs[o].value);
+  return roots;
+}
+
+// What passes leave on chip for later ones. Of a row that is not there as a whole every pass makes everything again.
+void Printer::choose_kept() {
+  if (layout_.staged.empty() || !all_staged() || !layout_.vectors) return;
+  PassRoots passes;
+  for (int stage = 0; stage < p_.stages; ++stage) passes.push_back(roots_of(pass_of(stage)));
+  keeping_ = keep_values(p_, layout_.staged, passes, coarse_);
+}
+
+// Whether a thread's part of the row fits in registers, beside what computes it. Its room on chip is free as soon as
+// the first pass is over, so that the next row is on its way during all others.
+bool Printer::may_hold() const {
+  const bool one_round = layout_.slots <= kLeaves && !layout_.long_row && layout_.chunk_warps == 0;
+  if (layout_.staged.empty() || !all_staged() || !layout_.vectors || !one_round) return false;
+  std::int64_t read = 0;  // chunks of what is on chip or not: all leaves may be on their way at once
+  for (const Operand& o : p_.operands) {
+    if (o.kind == Operand::Kind::memory && o.level == Level::full) read += chunks_of(o.dtype);
+  }
+  if (staged_chunk_count() * layout_.slots > kMostHeld || read * layout_.slots > kMostRead) return false;
+  for (const auto& kept : keeping_.before) {
+    if (!kept.empty()) return false;
+  }
+  for (int stage = 0; stage < p_.stages; ++stage) {
+    if (instructions(pass_of(stage)) * kLeaf * static_cast<double>(layout_.slots) > 2 * kMostInstructions) return false;
+  }
+  return true;
+}
+
 // Every leaf of the row that is this thread's: `leaf`, and `slot`, its number among them.
-std::string Printer::over_leaves(const std::string& body, const std::string& end_of_segment) {
+std::string Printer::over_leaves(const std::function<std::string()>& make_body, const std::string& end_of_segment,
+                                 double instructions) {
+  // Leaves whose code is written out one after the other, so that their accesses overlap: not more than the instruction
+  // cache holds.
+  int unroll = kLeaves;
+  while (unroll > 1 && unroll * kLeaf * instructions > kMostInstructions) unroll /= 2;
+  const std::string body = make_body();
   const std::string index = layout_.small ? "int" : "i64";
-  if (layout_.chunk_warps > 0) {  // all of them, so that sums stay in registers
-    return fmt::format(
-               "#pragma unroll\nfor (int slot = 0; slot < {}; ++slot) {{\n  const int leaf = slot * {} + lane * {};\n",
-               layout_.slots, 32 * kLeaf, kLeaf) +
-           "  if (leaf < columns) {\n" + indented(body, "    ") + "  }\n}\n" + end_of_segment;
+  if (layout_.mapping == Mapping::lanes_per_row && layout_.lanes < 32) {
+    return "{\n  const int slot = 0, leaf = lane * 8;\n  if (leaf < columns) {\n" + indented(body, "    ") +
+           "  }\n}\n" + end_of_segment;
   }
-  if (layout_.mapping == Mapping::lanes_per_row) {
-    if (layout_.lanes < 32) {
-      return "{\n  const int slot = 0, leaf = lane * 8;\n  if (leaf < columns) {\n" + indented(body, "    ") +
-             "  }\n}\n" + end_of_segment;
+  const auto of_slot = fmt::format("  const int leaf = slot * {} + lane * {};\n", 32 * kLeaf, kLeaf);
+  if (layout_.row_in_warp() && (layout_.chunk_warps > 0 || unroll == kLeaves || held_)) {
+    // All of a lane's leaves are written out, so that sums over rows stay in registers; only the last may be missing.
+    const std::int64_t whole = p_.columns() / (32 * kLeaf);
+    std::string text;
+    if (whole > 0) {
+      whole_segment_ = true;
+      text = fmt::format("#pragma unroll\nfor (int slot = 0; slot < {}; ++slot) {{\n", whole) + of_slot +
+             indented(make_body(), "  ") + "}\n";
+      whole_segment_ = false;
     }
-    return fmt::format("for (int slot = 0; slot < {}; ++slot) {{\n  const int leaf = slot * {} + lane * {};\n", kLeaves,
-                       32 * kLeaf, kLeaf) +
-           "  if (leaf >= columns) break;\n" + indented(body, "  ") + "}\n" + end_of_segment;
+    if (whole < layout_.slots)
+      text += fmt::format("{{\n  const int slot = {};\n", whole) + of_slot + "  if (leaf < columns) {\n" +
+              indented(body, "    ") + "  }\n}\n";
+    return text + end_of_segment;
   }
+  if (layout_.row_in_warp())
+    return fmt::format("#pragma unroll {}\nfor (int slot = 0; slot < {}; ++slot) {{\n", unroll, kLeaves) + of_slot +
+           "  if (leaf >= columns) break;\n" + indented(body, "  ") + "}\n" + end_of_segment;
   std::string text =
       fmt::format("for ({} segment = {}warp, round = 0; segment < {}; segment += warps, ++round) {{\n", index,
                   layout_.long_row ? "first_segment + " : "", layout_.long_row ? "end_segment" : "segments");
-  text += fmt::format("#pragma unroll\n  for (int k = 0; k < {}; ++k) {{\n", kLeaves);
-  text += fmt::format("    const {} leaf = segment * {} + k * {} + lane * {};\n", index, kSegment, 32 * kLeaf, kLeaf);
-  text += fmt::format("    const int slot = (int)round * {} + k;\n    if (leaf >= columns) break;\n", kLeaves);
-  return text + indented(body, "    ") + "  }\n" + indented(end_of_segment, "  ") + "}\n";
+  const auto leaves = [&](int written_out, const std::string& check, const std::string& of_leaf) {
+    std::string loop = fmt::format("#pragma unroll {}\nfor (int k = 0; k < {}; ++k) {{\n", written_out, kLeaves);
+    loop += fmt::format("  const {} leaf = segment * {} + k * {} + lane * {};\n", index, kSegment, 32 * kLeaf, kLeaf);
+    loop += fmt::format("  const int slot = (int)round * {} + k;\n", kLeaves) + check;
+    return loop + indented(of_leaf, "  ") + "}\n";
+  };
+  if (held_) {  // the warp has one segment, and numbers of registers are no numbers of the program
+    const bool whole = p_.columns() % kSegment == 0;
+    whole_segment_ = whole;
+    const std::string of_leaf = make_body();
+    whole_segment_ = false;
+    return "{\n  const int segment = warp, round = 0;\n" +
+           indented(leaves(kLeaves, "", whole ? of_leaf : "if (leaf < columns) {\n" + indented(of_leaf, "  ") + "}\n"),
+                    "  ") +
+           indented(end_of_segment, "  ") + "}\n";
+  }
+  const std::string check = "  if (leaf >= columns) break;\n";
+  std::string in;
+  if (unroll == 1) {
+    in = leaves(1, check, body);
+  } else {  // where no leaf can be missing nothing stands between the accesses of one and the next
+    whole_segment_ = true;
+    const std::string whole = make_body();
+    whole_segment_ = false;
+    in = fmt::format("if ((segment + 1) * {} <= columns) {{\n", kSegment) + indented(leaves(unroll, "", whole), "  ") +
+         "} else {\n" + indented(leaves(1, check, body), "  ") + "}\n";
+  }
+  return text + indented(in + end_of_segment, "  ") + "}\n";
 }
 
 std::string Printer::row_pass(int stage) {
   const Pass pass = pass_of(stage);
   if (pass.empty()) return "";
   const bool by_owner = placed_by_owner(pass);
+  const double cost = instructions(pass);
   std::string text, end;
   if (by_owner) text += placed_before(pass);
-  placing_ = !by_owner;
-  std::string body = leaf(pass);
-  placing_ = true;
-  if (stage == last_pass_ && !layout_.staged.empty()) {
-    body += "if (more) {\n" + indented(copy_staged("_next"), "  ") + "}\n";
-    text += next_row();
-  }
+  const bool next = stage == last_pass_ && !layout_.staged.empty() && !held_;
+  const std::string sent = pass.takes_row ? send_for_next_row() : "";
+  if (next) text += next_row();
+  const auto body = [&] {
+    placing_ = !by_owner;
+    std::string made = leaf(pass);
+    placing_ = true;
+    return next ? made + "if (more) {\n" + indented(copy_staged("_next"), "  ") + "}\n" : made;
+  };
   for (const std::int32_t v : pass.reductions) {
     const std::int32_t halves = halves_of_maximum(v);
     const bool bf16 = halves >= 0 && p_.operands[static_cast<std::size_t>(halves)].dtype == DType::bf16;
@@ -86,7 +171,7 @@ std::string Printer::row_pass(int stage) {
     return fmt::format("if (lead) a.work[{} * a.parts + row] = bits_of({});\n", total_number(v), all);
   };
   if (layout_.row_in_warp()) {
-    text += over_leaves(body, "") + (by_owner ? placed_after(pass) : "");
+    text += over_leaves(body, "", cost) + sent + (by_owner ? placed_after(pass) : "");
     for (const std::int32_t v : pass.reductions) {
       text += fmt::format("const {0} all{1} = sum{1}.segment<{2}>();\n", wide_type(v), v, layout_.lanes);
       text += give(v, fmt::format("all{}", v));
@@ -94,7 +179,7 @@ std::string Printer::row_pass(int stage) {
     return text;
   }
   if (pass.reductions.empty() && !layout_.long_row)
-    return text + over_leaves(body, "") + (by_owner ? placed_after(pass) : "");
+    return text + over_leaves(body, "", cost) + sent + (by_owner ? placed_after(pass) : "");
   most_reductions_ = std::max(most_reductions_, pass.reductions.size());
   for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
     const std::int32_t v = pass.reductions[r];
@@ -108,7 +193,7 @@ std::string Printer::row_pass(int stage) {
                        count);
   };
   if (!layout_.long_row) {
-    text += over_leaves(body, end) + (by_owner ? placed_after(pass) : "") + "__syncthreads();\n";
+    text += over_leaves(body, end, cost) + sent + (by_owner ? placed_after(pass) : "") + "__syncthreads();\n";
     for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
       const std::int32_t v = pass.reductions[r];
       text += fmt::format("const {} all{} = {};\n", wide_type(v), v, over(r, "segments")) +
@@ -121,7 +206,7 @@ std::string Printer::row_pass(int stage) {
     text += fmt::format("{0} top{1} = {2}::nothing<{0}>();\n", wide_type(v), v, reduction_text(instr(v).op));
   std::string groups = fmt::format("const i64 end_segment = {0} - first_segment < {1} ? {0} : first_segment + {1};\n",
                                    number("segments", layout_.segments), kGroup);
-  groups += over_leaves(body, end);
+  groups += over_leaves(body, end, cost);
   if (!pass.reductions.empty()) groups += "__syncthreads();\n";
   for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
     const std::int32_t v = pass.reductions[r];
@@ -192,6 +277,7 @@ bool Printer::placed_by_owner(const Pass& pass) const {
   std::vector<char> added(static_cast<std::size_t>(n_));
   for (const std::int32_t v : pass.reductions) need(instr(v).arg[0], added);
   for (const std::int32_t v : pass.sums) need(instr(v).arg[0], added);
+  for (const KeptValue& k : pass.keeps) need(k.value, added);
   return !has_place(added);
 }
 
@@ -262,11 +348,17 @@ std::string Printer::copy_staged(const std::string& ending) {
     const Operand& o = p_.operands[static_cast<std::size_t>(operand)];
     const std::string who = fmt::format("x{}", operand);
     const std::string from = fmt::format("{}{} + ({})", who, ending, address(o.strides, who, &layout_.columns));
-    const std::string copy = fmt::format("copy_own(chip + {}_staged, slot, {}, {}, {});\n", who, from,
-                                         aligned(o.strides, o.dtype, who), live());
+    const std::string copy =
+        fmt::format("copy_chunks<{}, {}{}>(mine, slot, {}, {}, {});\n", memory_text(o.dtype), staged_chunk_count(),
+                    staged_chunks(operand), from, aligned(o.strides, o.dtype, who), live());
     text += all_staged() ? copy : fmt::format("if (slot < staged_slots) {}else prefetch({});\n", copy, from);
   }
   return text;
+}
+
+std::string Printer::copy_leaf(const std::string& ending) {
+  const std::string live = layout_.tails ? "const int live = columns - leaf < 8 ? (int)(columns - leaf) : 8;\n" : "";
+  return live + "const i64 col = leaf;\n" + coordinates(layout_.columns) + copy_staged(ending);
 }
 
 // Where the rows of staged operands begin that `row` means.
@@ -283,14 +375,12 @@ std::string Printer::rows_begin(const std::string& ending) {
 
 // Row `row` on its way onto the chip, each leaf by the thread that will read it.
 std::string Printer::copy_row() {
-  std::string body;
-  if (layout_.tails) body += "const int live = columns - leaf < 8 ? (int)(columns - leaf) : 8;\n";
-  body += "const i64 col = leaf;\n" + coordinates(layout_.columns) + copy_staged("_first");
+  const std::string body = copy_leaf("_first");
   std::string text;
   for (const std::int32_t operand : layout_.staged)
     text += fmt::format("const {}* x{}_first;\n", memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype),
                         operand);
-  return text + rows_begin("_first") + over_leaves(body, "");
+  return text + rows_begin("_first") + over_leaves([&] { return body; }, "", kMostInstructions);
 }
 
 std::string Printer::row_of(const std::string& first) const {
@@ -307,6 +397,11 @@ std::string Printer::next_row() {
     text += fmt::format("const {}* x{}_next;\n", memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype),
                         operand);
   return text + "{\n" + indented(row_of(next) + rows_begin("_next"), "  ") + "}\n";
+}
+
+std::string Printer::send_for_next_row() {
+  const std::string begin = next_row(), body = copy_leaf("_next");
+  return begin + "if (more) {\n" + indented(over_leaves([&] { return body; }, "", 0), "  ") + "}\ncopies_begun();\n";
 }
 
 // A round of a block's warps: each has a chunk of rows, and at its end all threads add the chunks, in order.
@@ -350,27 +445,23 @@ std::string Printer::rows_kernel() {
   row_step_ = grouped ? "1" : fmt::format("(i64)gridDim.x * {}", rows_of_block);
   row_end_ = chunked ? "chunk_end" : grouped ? "group_end" : "a.rows";
   for (int stage = 0; stage < p_.stages; ++stage) {
-    if (!pass_of(stage).empty()) last_pass_ = stage;
+    if (pass_of(stage).empty()) continue;
+    if (first_pass_ < 0) first_pass_ = stage;
+    last_pass_ = stage;
   }
+  choose_kept();
+  held_ = may_hold();
   const std::string given = scalars(true), body = row_body();
 
   std::string text;
   if (chip || (grouped && layout_.kept_on_chip)) text += "DYNAMIC_SHARED(chip);\n";
   if (!lanes && most_reductions_ > 0) {
-    const std::int64_t room = layout_.long_row || layout_.segments > 128 ? kGroup : 128;
+    const std::int64_t room = layout_.long_row || layout_.segments > 128 ? kGroup : layout_.segments > 8 ? 128 : 8;
     text += fmt::format("__shared__ u64 parts[2][{}][{}];\nint turn = 0;\n", most_reductions_, room);
   }
-  for (const std::int32_t operand : layout_.staged) {
-    // Where in a buffer each operand begins.
-    const std::string staged = fmt::format("x{}_staged", operand);
-    std::int64_t offset = 0;
-    for (const std::int32_t before : layout_.staged) {
-      if (before == operand) break;
-      offset += layout_.staged_slots * kLeaf * layout_.threads *
-                static_cast<std::int64_t>(size_of(p_.operands[static_cast<std::size_t>(before)].dtype));
-    }
-    text += fmt::format("const i64 {} = {};\n", staged, number(staged, offset));
-  }
+  if (chip)
+    text += fmt::format("char* const mine = chip + (threadIdx.x >> 5) * (int){} + (threadIdx.x & 31) * 16;\n",
+                        number("warp_bytes", layout_.staged_slots * 512 * staged_chunk_count()));
   if (chip && !all_staged())
     text += fmt::format("const int staged_slots = (int){};\n", number("staged_slots", layout_.staged_slots));
   text += given;
@@ -414,6 +505,12 @@ std::string Printer::rows_kernel() {
   loop += row_of("first_row");
   loop += coordinates(layout_.rows);
   if (chip) loop += "wait_for_copies<0>();\n";
+  for (const std::int32_t operand : layout_.staged) {
+    if (held_)
+      loop +=
+          fmt::format("Pack<{}, 8> x{}_row[{}];\n", memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype),
+                      operand, layout_.row_in_warp() ? layout_.slots : kLeaves);
+  }
   if (grouped && !chunked) {
     loop += fmt::format("const bool chunk_begins = (row - group_first) % {0} == 0;\n", kChunkRows);
     loop += fmt::format("const bool chunk_ends = (row - group_first) % {0} == {0} - 1 || row + 1 == group_end;\n",
@@ -421,13 +518,13 @@ std::string Printer::rows_kernel() {
     loop += fmt::format("const bool group_begins = row - group_first < {};\n", kChunkRows);
   }
   loop += body;
-  if (chip) loop += "copies_begun();\n";
+  if (chip && !held_) loop += "copies_begun();\n";
   text += fmt::format("for (i64 first_row = {}; first_row < {}; first_row += {}) {{\n", begin, row_end_, row_step_) +
           indented(loop, "  ") + "}\n";
   if (chunked) text += sums_end();
   if (grouped) text += "}\n";
-  const std::string bounds =
-      lanes ? std::to_string(kThreads) : fmt::format("{}, {}", layout_.bound_threads, layout_.bound_blocks);
+  const int blocks = held_ ? std::min(layout_.bound_blocks, 1024 / layout_.bound_threads) : layout_.bound_blocks;
+  const std::string bounds = lanes ? std::to_string(kThreads) : fmt::format("{}, {}", layout_.bound_threads, blocks);
   return head("sweep", bounds) + indented(text, "  ") + "}\n";
 }
 
