@@ -4,7 +4,7 @@ BUILD := build/$(PRESET)
 
 # Debian packages: to build, to test, to format.
 PACKAGES := g++ cmake ninja-build ccache pkg-config \
-            libtbb-dev libfmt-dev libhwy-dev libopenblas-dev librandom123-dev zlib1g-dev libpng-dev libjpeg-dev \
+            libfmt-dev libhwy-dev libopenblas-dev librandom123-dev zlib1g-dev libpng-dev libjpeg-dev \
             nlohmann-json3-dev libcli11-dev libgtest-dev librapidcheck-dev libmpfr-dev libgmp-dev
 TEST_PACKAGES := chromium fonts-dejavu-core openmpi-bin  # a browser that opens the report, ranks of a distributed program
 PYTHON_PACKAGES := python3 python3-venv python3-dev

@@ -21,7 +21,7 @@ install(FILES ${PROJECT_BINARY_DIR}/ebb-config.cmake ${PROJECT_BINARY_DIR}/ebb-c
 
 # What a static library leaves its users to link. As flags and not as required modules: those would ask for the libraries
 # their shared forms were built from, too.
-pkg_check_modules(EBB_PRIVATE REQUIRED QUIET fmt tbb libhwy openblas zlib libpng libjpeg)
+pkg_check_modules(EBB_PRIVATE REQUIRED QUIET fmt libhwy openblas zlib libpng libjpeg)
 list(JOIN EBB_PRIVATE_LDFLAGS " " private_libraries)
 file(RELATIVE_PATH prefix_from_pc /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/ebb.pc.in ${PROJECT_BINARY_DIR}/ebb.pc @ONLY)

@@ -3,6 +3,7 @@
 # OUT/found, new inputs in OUT/corpus, executions per target in OUT/table.txt. In the environment:
 #   TARGETS  some of them                       TIME   seconds per process (60)
 #   RUNS     inputs per parser, instead of TIME  GRAPHS  inputs of the target graph (as many as fit)
+#   RUNS_csv ...  of one parser, where RUNS is set, too
 #   JOBS     processes at a time (1)             LIMIT  seconds for everything
 #   SEED     another number for other inputs
 # With RUNS a target is divided into several processes with seeds of their own, so that all cores have work to the end.
@@ -49,7 +50,9 @@ for part in $(seq 1 64); do
     if [ "$target" = graph ]; then
       graphs+=("graph $part $(( ${GRAPHS:-0} > 0 ? GRAPHS / n : -1 ))")
     else
-      queue+=("$target $part $(( ${RUNS:-0} > 0 ? (RUNS + n - 1) / n : -1 ))")
+      own=RUNS_$target
+      runs=${!own:-${RUNS:-0}}
+      queue+=("$target $part $(( runs > 0 ? (runs + n - 1) / n : -1 ))")
     fi
   done
 done

@@ -56,7 +56,7 @@ exec /usr/sbin/chroot "$root" /usr/bin/env -i PATH=/bin HOME=/tmp PYTHONHOME="$b
 INSIDE
 install -D /usr/bin/env "$root/usr/bin/env"
 copy_needed /usr/bin/env
-if find "$root" -path "$root/packages" -prune -o -name 'lib*' -print | grep -E 'lib(tbb|fmt|hwy|openblas|png16|jpeg)\.'; then
+if find "$root" -path "$root/packages" -prune -o -name 'lib*' -print | grep -E 'lib(fmt|hwy|openblas|png16|jpeg)\.'; then
   echo "the bare system has Ebb's libraries"
   exit 1
 fi

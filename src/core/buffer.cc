@@ -50,15 +50,26 @@ class SpinLock {
   std::atomic<bool> flag_{false};
 };
 
-// The cached blocks of one class. One lock per class, held for a few instructions, on its own cache line: threads
-// contend only when they use the same size at the same moment.
+// Which of its class's blocks a thread reuses first.
+constexpr std::size_t kThreadPlaces = 16;
+std::size_t thread_place() {
+  static std::atomic<std::size_t> threads{0};
+  thread_local const std::size_t place = threads.fetch_add(1, std::memory_order_relaxed) % kThreadPlaces;
+  return place;
+}
+
+// The cached blocks of one class. A thread gets back the block that it freed last, which is in its core's cache, with
+// one exchange: in a loop where each task needs memory, blocks would otherwise wander from core to core. All others are
+// in a list, with one lock per class that is held for a few instructions: threads contend only when they use the same
+// size at the same moment.
 class alignas(64) FreeList {
  public:
   void push(Block* block) {
+    std::atomic<Block*>& mine = last_[thread_place()];
     Block* none = nullptr;
     block->next = nullptr;
-    if (!last_.load(std::memory_order_relaxed) &&
-        last_.compare_exchange_strong(none, block, std::memory_order_release, std::memory_order_relaxed)) {
+    if (!mine.load(std::memory_order_relaxed) &&
+        mine.compare_exchange_strong(none, block, std::memory_order_release, std::memory_order_relaxed)) {
       return;
     }
     std::lock_guard guard(lock_);
@@ -66,25 +77,42 @@ class alignas(64) FreeList {
     head_ = block;
   }
   Block* pop() {
-    if (last_.load(std::memory_order_relaxed)) {
-      if (Block* block = last_.exchange(nullptr, std::memory_order_acquire)) return block;
+    const std::size_t mine = thread_place();
+    if (Block* block = take(mine)) return block;
+    {
+      std::lock_guard guard(lock_);
+      if (Block* block = head_) {
+        head_ = block->next;
+        return block;
+      }
     }
-    std::lock_guard guard(lock_);
-    Block* block = head_;
-    if (block) head_ = block->next;
-    return block;
+    for (std::size_t k = 1; k < kThreadPlaces; ++k) {
+      if (Block* block = take((mine + k) % kThreadPlaces)) return block;
+    }
+    return nullptr;
   }
   Block* take_all() {
-    Block* const block = last_.exchange(nullptr, std::memory_order_acquire);
-    std::lock_guard guard(lock_);
-    Block* const rest = std::exchange(head_, nullptr);
-    if (!block) return rest;
-    block->next = rest;
-    return block;
+    Block* all;
+    {
+      std::lock_guard guard(lock_);
+      all = std::exchange(head_, nullptr);
+    }
+    for (std::size_t k = 0; k < kThreadPlaces; ++k) {
+      if (Block* block = take(k)) {
+        block->next = all;
+        all = block;
+      }
+    }
+    return all;
   }
 
  private:
-  std::atomic<Block*> last_{nullptr};  // freed last, and usually reused first: one exchange instead of the lock
+  Block* take(std::size_t place) {
+    std::atomic<Block*>& last = last_[place];
+    return last.load(std::memory_order_relaxed) ? last.exchange(nullptr, std::memory_order_acquire) : nullptr;
+  }
+
+  std::atomic<Block*> last_[kThreadPlaces] = {};
   SpinLock lock_;
   Block* head_ = nullptr;
 };

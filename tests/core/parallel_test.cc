@@ -1,6 +1,11 @@
 #include "core/parallel.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <numeric>
 #include <set>
 #include <stdexcept>
@@ -84,6 +89,72 @@ TEST_F(Parallel, SeveralCallersAndAChangingNumberOfThreadsDoNotDisturbEachOther)
   a.join();
   b.join();
 }
+
+// Workers watch for a while, then sleep: loops that follow each other at any distance find them.
+TEST_F(Parallel, LoopsOfAnyLengthAndDistanceAreComplete) {
+  set_num_threads(4);
+  for (int round = 0; round < 400; ++round) {
+    const std::int64_t n = 2 + round % 37;
+    std::vector<std::int64_t> made(static_cast<std::size_t>(n), -1);
+    parallel_for(n, [&](std::int64_t i) { made[static_cast<std::size_t>(i)] = i + round; });
+    for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(made[static_cast<std::size_t>(i)], i + round);
+    if (round % 40 == 0) {
+      const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(20 * round);
+      while (std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    }
+  }
+}
+
+TEST_F(Parallel, MoreTasksThanALoopIsCountedIn) {
+  set_num_threads(3);
+  const std::int64_t n = (std::int64_t{1} << 21) + 5;
+  std::vector<std::uint8_t> runs(static_cast<std::size_t>(n), 0);
+  parallel_for(n, [&](std::int64_t i) { ++runs[static_cast<std::size_t>(i)]; });
+  EXPECT_EQ(std::count(runs.begin(), runs.end(), 1), n);
+}
+
+// One task waits for the other, and so for a second thread: at most until it has come.
+TEST_F(Parallel, SeveralThreadsWorkAtATime) {
+  set_num_threads(2);
+  std::atomic<int> arrived{0};
+  parallel_for(2, [&](std::int64_t) {
+    ++arrived;
+    while (arrived < 2) std::this_thread::yield();
+  });
+  EXPECT_EQ(arrived, 2);
+}
+
+TEST_F(Parallel, MoreCallersThanPlacesForThem) {
+  set_num_threads(2);
+  std::atomic<int> count{0};
+  std::vector<std::thread> callers;
+  for (int c = 0; c < 12; ++c)
+    callers.emplace_back([&] {
+      for (int round = 0; round < 30; ++round) parallel_for(5, [&](std::int64_t) { ++count; });
+    });
+  for (std::thread& c : callers) c.join();
+  EXPECT_EQ(count, 12 * 30 * 5);
+}
+
+#if !defined(__SANITIZE_THREAD__)  // it cannot follow a fork of several threads
+TEST_F(Parallel, AForkedProcessHasThreadsOfItsOwn) {
+  set_num_threads(2);
+  parallel_for(8, [](std::int64_t) {});
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    std::atomic<int> arrived{0};
+    parallel_for(2, [&](std::int64_t) {
+      ++arrived;
+      while (arrived < 2) std::this_thread::yield();
+    });
+    _exit(arrived == 2 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+#endif
 
 TEST_F(Parallel, RefusesLessThanOneThread) {
   EXPECT_THROW_MESSAGE(set_num_threads(0), "set_num_threads: the number of threads must be at least 1, got 0");

@@ -27,6 +27,7 @@ class DeviceAccess {
 };
 
 void install_emulated_lt();  // cuBLASLt
+int emulated_algorithm();    // of the last product: 0 or 1, which makes the same
 
 // Does the work, or puts it into the graph that the emulated stream captures.
 cuda::Result in_stream(cuda::Stream stream, std::function<cuda::Result()> work);

@@ -4,10 +4,12 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "core/format_error.h"
 #include "cuda/kernel_store.h"
 #include "cuda/library/kernels.h"
+#include "cuda/library/product.h"
 #include "cuda/print/sweep_text.h"
 #include "cuda/runtime/driver.h"
 #include "cuda/runtime/open_library.h"
@@ -188,6 +190,36 @@ TEST_P(LibraryOnGpu, ProductsOverManyElements) {
   }
 }
 
+// Which of its algorithms makes a large product is decided by timing: all of them make the same bits.
+TEST_P(LibraryOnGpu, TimedProductsHaveTheBitsOfOthers) {
+  const std::int64_t scale = device_is_emulated() ? 1 : 64;
+  struct Case {
+    Shape a, b;
+    bool turned = false;  // both factors
+  };
+  for (const Case& c : {Case{{64 * scale, 12 * scale}, {12 * scale, 48 * scale}},
+                        Case{{64 * scale, 12 * scale}, {12 * scale, 48 * scale}, true},
+                        Case{{3, 65 * scale, 8 * scale}, {3, 8 * scale, 24 * scale}},
+                        Case{{64 * scale, 256 * scale}, {256 * scale, 12 * scale}, true}}) {
+    const auto factor = [&](const Shape& s) {
+      const int last = s.rank() - 1;
+      if (!c.turned) return cast(randn(s), GetParam()).to(kGpu).eval();
+      return transpose(cast(randn(s.with(last, s[last - 1]).with(last - 1, s[last])), GetParam()).to(kGpu).eval(), -1,
+                       -2);
+    };
+    const Tensor a = factor(c.a), b = factor(c.b), row = cast(randn({c.b[c.b.rank() - 1]}), GetParam()).to(kGpu).eval();
+    const auto bits = [&](double from) {
+      const double before = cuda::tune_products_from(from);
+      const std::vector<Tensor> made{matmul(a, b).eval(), (matmul(a, b) + row).eval()};
+      const int expected = from == 0 && is_half(GetParam()) ? 1 : 0;
+      EXPECT_TRUE(!device_is_emulated() || emulated_algorithm() == expected);
+      cuda::tune_products_from(before);
+      return std::pair(made[0].to_vector<double>(), made[1].to_vector<double>());
+    };
+    EXPECT_EQ(bits(0), bits(std::numeric_limits<double>::infinity()));
+  }
+}
+
 TEST_P(LibraryOnGpu, LinearCrossEntropy) {
   const Tensor x = real({11, 6}), head = real({13, 6}), bias = real({13}), weight = abs(real({13})).eval();
   Tensor target = randint(0, 13, {11}).eval();
@@ -221,6 +253,21 @@ TEST_P(LibraryOnGpu, LinearCrossEntropy) {
       with.weight = weight.to(in[0].device());
       return linear_cross_entropy(in[0], in[1], in[2], with);
     });
+  }
+}
+
+// Rows of bf16 that one multiprocessor has on chip twice, once, once with registers, and not at all; some do not count.
+TEST_P(LibraryOnGpu, LinearCrossEntropyOfLongRows) {
+  const std::int64_t rows = 11;
+  const Tensor x = real({rows, 4}), target = where(remainder(arange(rows), 4) == 2, -100, arange(rows) * 2600).eval();
+  for (const std::int64_t classes : {28672, 28680, 49160, 57352, 106504, 131080}) {
+    const Tensor head = real({classes, 4});
+    for (const bool round : {false, true}) {
+      compare("linear_cross_entropy of " + std::to_string(classes) + " classes", {x, head, target},
+              [&](const std::vector<Tensor>& in) {
+                return linear_cross_entropy(in[0], in[1], in[2], {.round_logits = round});
+              });
+    }
   }
 }
 

@@ -35,11 +35,12 @@ struct EmulatedAmx {
 
   static float flushed(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
 
-  static void multiply_tile(std::int64_t rows, const BFloat16* a, const BFloat16* b, float* to, std::int64_t stride) {
+  static void multiply_tile(std::int64_t rows, const BFloat16* a, std::int64_t apart, const BFloat16* b, float* to,
+                            std::int64_t stride) {
     for (std::int64_t i = 0; i < rows; ++i) {
       float sums[2][kSide] = {};
       for (std::int64_t p = 0; p < kStep; ++p) {
-        const float x = flushed(to_float(a[i * kStep + p]));
+        const float x = flushed(to_float(a[i * apart + p]));
         float(&some)[kSide] = sums[p % 2];
         for (std::int64_t j = 0; j < kSide; ++j) {
           const float y = flushed(to_float(b[p / 2 * kStep + j * 2 + p % 2]));
@@ -54,14 +55,17 @@ struct EmulatedAmx {
   }
 
   template <bool kTall, bool kWide>
-  static void multiply(std::int64_t steps, const BFloat16* a, std::int64_t a_step, const BFloat16* b,
-                       std::int64_t b_step, float* to, std::int64_t stride) {
+  static void multiply(const RowsOfTiles& rows, const BFloat16* b, std::int64_t b_step, float* to,
+                       std::int64_t stride) {
     for (int i = 0; i <= kTall; ++i) {
       for (int j = 0; j <= kWide; ++j) {
         float* tile = to + i * kSide * stride + j * kSide;
         for (std::int64_t r = 0; r < heights[i]; ++r) std::fill(tile + r * stride, tile + r * stride + kSide, 0.0f);
-        for (std::int64_t s = 0; s < steps; ++s)
-          multiply_tile(heights[i], a + s * a_step + i * kTile, b + s * b_step + j * kTile, tile, stride);
+        const BFloat16* columns = b + j * kTile;
+        for (std::int64_t s = 0; s < rows.steps; ++s, columns += b_step)
+          multiply_tile(heights[i], rows.data + s * rows.step + i * kSide * rows.apart, rows.apart, columns, tile,
+                        stride);
+        if (rows.tail) multiply_tile(heights[i], rows.tail + i * kTile, kStep, columns, tile, stride);
       }
     }
   }

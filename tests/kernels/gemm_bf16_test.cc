@@ -118,6 +118,31 @@ TEST_P(GemmBf16, TooLargeIsInfiniteAndOppositeInfinitiesAreNaN) {
   EXPECT_TRUE(std::isnan(out));
 }
 
+// A part of a larger matrix, NaN all around: nothing beyond its rows and columns is multiplied, not even by zero.
+TEST_P(GemmBf16, WhatLiesAroundAFactorIsNotRead) {
+  std::mt19937 rng(10);
+  for (const Size& s : {Size{130, 140, 401}, Size{70, 300, 1040}, Size{260, 70, 95}, Size{20, 30, 7}}) {
+    Numbers<BFloat16> a(s.m + 9, s.k + 37, Lies::by_rows), b(s.k + 37, s.n + 9, Lies::by_rows);
+    for (auto* x : {&a, &b}) std::fill(x->memory.begin(), x->memory.end(), bfloat16_from(NAN));
+    const auto inner_a = random_numbers<BFloat16>(s.m, s.k, Lies::by_rows, rng);
+    const auto inner_b = random_numbers<BFloat16>(s.k, s.n, Lies::by_rows, rng);
+    for (std::int64_t i = 0; i < s.m; ++i) {
+      for (std::int64_t p = 0; p < s.k; ++p) a(i + 3, p + 5) = inner_a(i, p);
+    }
+    for (std::int64_t p = 0; p < s.k; ++p) {
+      for (std::int64_t j = 0; j < s.n; ++j) b(p + 3, j + 5) = inner_b(p, j);
+    }
+    for (const int threads : {1, 4}) {
+      set_num_threads(threads);
+      std::vector<float> alone(at(s.m * s.n)), part(at(s.m * s.n));
+      gemm<float>(s.m, s.n, s.k, 1.0f, inner_a.matrix<float>(), inner_b.matrix<float>(), 0.0f, alone.data(), s.n);
+      gemm<float>(s.m, s.n, s.k, 1.0f, a.matrix<float>().from(3, 5), b.matrix<float>().from(3, 5), 0.0f, part.data(),
+                  s.n);
+      EXPECT_EQ(part, alone) << s.m << "x" << s.n << "x" << s.k;
+    }
+  }
+}
+
 std::vector<float> product_of(const Size& s, const Matrix<float>& a, const Matrix<float>& b) {
   std::vector<float> c(at(s.m * s.n));
   gemm<float>(s.m, s.n, s.k, 1.0f, a, b, 0.0f, c.data(), s.n);

@@ -11,10 +11,20 @@
 // The unit is a class U with
 //   configure(upper, lower)      rows of both tiles of A, lower 0: there is one; before anything else, on each thread
 //   release()                    after everything else
-//   multiply<tall, wide>(steps, a, a_step, b, b_step, to, stride)   two tiles of A, or one; two of B, or one
+//   multiply<tall, wide>(a, b, b_step, to, stride)   two tiles of A, or one; two of B, or one
+// A that is read where it lies is not packed; what it has of k beyond whole steps is, for there is nothing behind it
+// that could be multiplied by zeros.
 namespace {
 
 constexpr std::int64_t kSide = 16, kStep = 32, kTile = kSide * kStep;
+
+// The rows of a panel of A: `steps` of k, and one more at `tail`, if that is not null.
+struct RowsOfTiles {
+  std::int64_t steps;
+  const BFloat16* data;
+  std::int64_t apart, step;  // from row to row and from step to step
+  const BFloat16* tail;      // rows kStep apart
+};
 
 // to = 16 registers of 16 pairs of bf16, turned: pair j of register i is pair i of register j.
 inline void turn(__m512i (&x)[kSide]) {
@@ -173,7 +183,10 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, float al
   for (std::int64_t i = 0; i < rows; i += kPanel) {
     const std::int64_t m = std::min(kPanel, rows - i);
     if (i == 0 || m < kPanel) U::configure(std::min(m, kSide), std::max<std::int64_t>(0, m - kSide));
-    const BFloat16* from_a = m < kPanel ? a.last : a.data + i / kPanel * a.distance;
+    const BFloat16* const tail = a.tails ? a.tails + i * kStep : nullptr;
+    const RowsOfTiles from_a = a.apart != 1 ? RowsOfTiles{depth / kStep, a.data + i * a.apart, a.apart, kStep, tail}
+                                            : RowsOfTiles{steps, m < kPanel ? a.last : a.data + i / kPanel * a.distance,
+                                                          kStep, m * kStep, tail};
     for (std::int64_t j = 0; j < cols; j += kPanel) {
       const std::int64_t n = std::min(kPanel, cols - j), width = packed_cols(n);
       const BFloat16* from_b = n < kPanel ? b.last : b.data + j / kPanel * b.distance;
@@ -191,7 +204,7 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, float al
       const auto make = m > kSide
                             ? (n > kSide ? U::template multiply<true, true> : U::template multiply<true, false>)
                             : (n > kSide ? U::template multiply<false, true> : U::template multiply<false, false>);
-      make(steps, from_a, m * kStep, from_b, width * kStep, place, stride);
+      make(from_a, from_b, width * kStep, place, stride);
       if (!in_place) write(sums, kPanel, m, n, alpha, to);
     }
   }
@@ -202,8 +215,8 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, float al
 // often as with 256.
 template <class U>
 constexpr GemmBf16Tiles amx_tiles() {
-  return {2 * kSide, 2 * kSide,   kStep,       512,        256,         16,         true,
-          4e6,       packed_rows, packed_cols, pack<true>, pack<false>, multiply<U>};
+  return {2 * kSide,   2 * kSide,   kStep,      512,         256,         16, true, 1.5e6,
+          packed_rows, packed_cols, pack<true>, pack<false>, multiply<U>, 2,  true};
 }
 
 }  // namespace

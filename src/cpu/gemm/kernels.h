@@ -36,6 +36,8 @@ struct GemmPanels {
   std::int64_t apart = 1;  // more for rows of A that are read where they lie: tiles where rows_stay alone do that
   P* copies = nullptr;     // of B: the first rows of tiles write the panels here, packed, and the others read them here
   bool last_lies = false;  // the narrow one is whole vectors and read where it lies, too: its step is `step`
+  const P* tails = nullptr;  // of rows that are read where they lie, in groups of k: the last group of each, if it is
+                             // not whole, filled up with zeros
 };
 
 // Where a block of k goes: C = block, or C += block. With `halves` the result is rounded to them instead, and C is only
@@ -63,7 +65,7 @@ struct GemmTiles {
   std::int64_t most_depth;              // of a block of k
   std::int64_t task_rows, task_panels;  // what a task makes of C at a time
   bool rows_stay;  // a panel of A stays in the level-1 cache while those of B pass by from the second, not vice versa
-  double least_flops;  // some 10 to 20 µs: what a thread is worth waking for
+  double least_flops;  // what a thread is worth waking for: 10 to 20 µs, or a few where it is awake anyway
 
   // Packs all panels one after the other; the space for `wide` is packed_wide(wide) × depth, rounded up to whole groups
   // (which are filled with zeros).
@@ -75,6 +77,9 @@ struct GemmTiles {
   // alpha·A·B for one block of k.
   void (*multiply)(std::int64_t rows, std::int64_t cols, std::int64_t depth, T alpha, const GemmPanels<P>& a,
                    const GemmPanels<P>& b, const GemmResult<T>& to);
+
+  std::int64_t tasks_per_thread = 4;  // for threads that do not all come at the same time
+  bool reads_rows = false;            // of A where they lie, although k is in groups
 
   std::int64_t packed_depth(std::int64_t depth) const { return (depth + group - 1) / group * group; }
 };

@@ -31,8 +31,8 @@ inline bool is_near(std::int64_t bytes, bool shared) { return bytes <= second_ca
 enum class Access : std::uint8_t {
   packed,    // before the tiles begin
   in_place,  // where it lies, its width dense
-  in_rows,   // where it lies, its depth dense: A by single numbers, which a tile repeats anyway
-  copied,    // B where it lies, its width dense, and packed by the first tiles that read it
+  in_rows,  // where it lies, its depth dense: A by single numbers, which a tile repeats anyway, or by whole groups of k
+  copied,   // B where it lies, its width dense, and packed by the first tiles that read it
 };
 
 // One factor: how it is packed into panels of P, and whether tiles may read it where it lies.
@@ -52,11 +52,13 @@ struct Factor {
         packed(of_rows ? t.packed_rows : t.packed_cols),
         pack(of_rows ? t.pack_rows : t.pack_cols),
         shared(among_threads),
-        access(access_to(t, of_rows, source, wide, depth, passes, near)) {}
+        access(t.group > 1 ? access_to_groups(t, among_threads, of_rows, source, passes, near)
+                           : access_to(t, among_threads, of_rows, source, wide, depth, passes, near)) {}
 
   // Whole lines of the cache, so that what is packed after it begins with one.
   std::int64_t space(std::int64_t wide, std::int64_t depth) const {
     constexpr std::int64_t kLine = 64 / sizeof(P);
+    if (has_tails()) return pieces_of(tiles.group * packed(wide), kLine) * kLine;  // of any block of k
     const std::int64_t count = stays() ? (rest_lies(wide) ? 0 : packed(wide % width)) : packed(wide);
     return pieces_of(tiles.packed_depth(depth) * count, kLine) * kLine;
   }
@@ -66,6 +68,11 @@ struct Factor {
     const P* data = static_cast<const P*>(source.data);
     const bool lies = rest_lies(wide);
     const P* last = lies ? data + wide / width * width : to;
+    if (has_tails()) {
+      GemmPanels<P> rows{data, 1, width * source.wide_stride, nullptr, source.wide_stride};
+      if (depth % tiles.group > 0) rows.tails = to;
+      return rows;
+    }
     if (access == Access::in_place) return {data, source.depth_stride, width, last, 1, nullptr, lies};
     if (access == Access::in_rows) return {data, 1, width * source.wide_stride, to, source.wide_stride};
     GemmPanels<P> panels = packed_panels(wide, depth, to);
@@ -92,7 +99,12 @@ struct Factor {
     pack_from(source, first, std::min(step(wide, depth), wide - first), depth, to + first * tiles.packed_depth(depth));
   }
   GemmPanels<P> pack_alone(const GemmSource& source, std::int64_t wide, std::int64_t depth, P* to) const {
-    if (!unpacked()) {
+    if (has_tails()) {
+      const std::int64_t whole = depth / tiles.group * tiles.group;
+      if (whole < depth)
+        pack({static_cast<const P*>(source.data) + whole, source.dtype, source.wide_stride, 1}, wide, depth - whole,
+             to);
+    } else if (!unpacked()) {
       pack(source, wide, depth, to);
     } else if (wide % width > 0 && !rest_lies(wide)) {
       pack_last(source, wide, depth, to);
@@ -102,21 +114,40 @@ struct Factor {
 
   bool stays() const { return access == Access::in_place || access == Access::in_rows; }
   bool unpacked() const { return access != Access::packed; }
+  // Rows where they lie, k in groups: the last group of each row is packed if it is not whole.
+  bool has_tails() const { return access == Access::in_rows && tiles.group > 1; }
 
  private:
   // Measured on Neoverse V1: panels in place save their packing, and pay with a page for each step of k. That is worth
   // it where they are read once or twice, or lie within a few pages anyway; at 128³ it loses 6 %, at 1024³ 20 %.
   // Where A is kept in the level-1 cache, a factor that is near need not be packed beforehand either; one that comes
   // from further away is packed in longer runs than tiles read, which the processor foresees.
-  static Access access_to(const GemmTiles<T, P>& t, bool of_rows, const GemmSource& source, std::int64_t wide,
-                          std::int64_t depth, std::int64_t passes, bool near) {
-    if (t.group != 1 || source.dtype != dtype_of_type<P>::value) return Access::packed;
+  static Access access_to(const GemmTiles<T, P>& t, bool among_threads, bool of_rows, const GemmSource& source,
+                          std::int64_t wide, std::int64_t depth, std::int64_t passes, bool near) {
+    if (source.dtype != dtype_of_type<P>::value) return Access::packed;
     if (source.wide_stride == 1 && (passes <= 2 || wide * depth <= 4096)) return Access::in_place;
     if (!t.rows_stay || !near) return Access::packed;
     if (!of_rows) return source.wide_stride == 1 ? Access::copied : Access::packed;
-    // Rows that begin at the same place of a page share the few lines that the level-1 cache has for it.
     constexpr std::int64_t kPage = 4096 / sizeof(P);
-    return source.depth_stride == 1 && source.wide_stride % kPage != 0 ? Access::in_rows : Access::packed;
+    return source.depth_stride == 1 && (source.wide_stride % kPage != 0 || !is_read_often(among_threads, passes))
+               ? Access::in_rows
+               : Access::packed;
+  }
+  // Rows that begin at the same place of a page share the few lines that the level-1 cache has for it: no matter if a
+  // thread reads them a few times only.
+  static bool is_read_often(bool among_threads, std::int64_t passes) {
+    return !among_threads || passes > 4 * num_threads();
+  }
+
+  // Rows are read where they lie if that saves a product that threads share from waiting until they are packed.
+  static Access access_to_groups(const GemmTiles<T, P>& t, bool among_threads, bool of_rows, const GemmSource& source,
+                                 std::int64_t passes, bool near) {
+    constexpr std::int64_t kHalfPage = 2048 / sizeof(P);
+    const bool lie = t.reads_rows && of_rows && source.dtype == dtype_of_type<P>::value && source.depth_stride == 1 &&
+                     source.wide_stride > 1;
+    if (!lie || !among_threads || !near) return Access::packed;
+    return is_read_often(among_threads, passes) && source.wide_stride % kHalfPage == 0 ? Access::packed
+                                                                                       : Access::in_rows;
   }
 
   // Columns beyond the last whole panel that are whole vectors need not be packed to be read.
@@ -140,9 +171,13 @@ struct Factor {
   }
 };
 
-template <class P>
-GemmPanels<P> part_of(const GemmPanels<P>& panels, std::int64_t first, std::int64_t width) {
-  return {panels.data + first / width * panels.distance, panels.step, panels.distance, panels.last, panels.apart};
+template <class T, class P>
+GemmPanels<P> part_of(const GemmTiles<T, P>& tiles, const GemmPanels<P>& panels, std::int64_t first,
+                      std::int64_t width) {
+  GemmPanels<P> part{panels.data + first / width * panels.distance, panels.step, panels.distance, panels.last,
+                     panels.apart};
+  if (panels.tails) part.tails = panels.tails + first * tiles.group;
+  return part;
 }
 
 // Where tiles keep panels of A in the level-1 cache (GemmTiles::rows_stay), a task makes all blocks of k of a part of C
@@ -223,9 +258,10 @@ class MatrixProduct {
     own_b_ = stay && fb_.unpacked();
     if (own_a_) most_rows_ = m;
     // Rows that share a copy of B: half as many would make as many copies again.
-    const std::int64_t least_rows = own_b_ && !fb_.stays() ? 64 : 32, least_cols = tiles_.cols,
-                       col_unit = own_b_ && call_.shared ? 16 : tiles_.cols;
-    const std::int64_t enough = call_.shared ? std::max<std::int64_t>(16, 4 * num_threads()) : 1;
+    const std::int64_t least_rows = own_b_ && !fb_.stays() ? 64 : 32, least_cols = tiles_.cols;
+    std::int64_t col_unit = own_b_ && call_.shared ? 16 : tiles_.cols;
+    std::int64_t enough =
+        call_.shared ? std::max(4 * tiles_.tasks_per_thread, tiles_.tasks_per_thread * num_threads()) : 1;
     const auto flops = [&](std::int64_t rows, std::int64_t cols) {
       const std::int64_t depth = stay ? call_.k : depth_;
       return 2.0 * static_cast<double>(std::min(rows, m) * std::min(cols, n)) * static_cast<double>(depth);
@@ -244,12 +280,19 @@ class MatrixProduct {
     // All rows, and columns alone are cut: then B is packed by its reader. Or all columns.
     if (own_b_) {
       row_step_ = pieces_of(m, tiles_.rows) * tiles_.rows;
-    } else if (n > col_step_) {
+    } else if (n > col_step_ || fa_.has_tails()) {
+      // Of few rows two tasks per thread will do, narrow ones if need be: B packed for others is read from their
+      // caches.
+      const bool few = call_.shared && m <= tiles_.task_rows;
+      const std::int64_t least = few ? 32 : least_cols, unit = few ? 16 : tiles_.cols;
+      const std::int64_t will_do = few ? std::min<std::int64_t>(enough, std::max(16, 2 * num_threads())) : enough;
       std::int64_t step = col_step_;
-      while (step > least_cols && pieces_of(n, step) < enough && flops(m, step) > 2 * tiles_.least_flops)
-        step = half(step, tiles_.cols);
-      if (pieces_of(n, step) >= enough || flops(m, step) <= 2 * tiles_.least_flops) {
+      while (step > least && pieces_of(n, step) < will_do && flops(m, step) > 2 * tiles_.least_flops)
+        step = half(step, unit);
+      if (pieces_of(n, step) >= will_do || flops(m, step) <= 2 * tiles_.least_flops) {
+        enough = will_do;
         col_step_ = step;
+        col_unit = unit;
         row_step_ = pieces_of(most_rows_, tiles_.rows) * tiles_.rows;
       }
     }
@@ -262,13 +305,20 @@ class MatrixProduct {
         col_step_ = half(std::min(col_step_, pieces_of(n, col_unit) * col_unit), col_unit);
       }
     }
-    own_b_ = own_b_ || row_step_ >= most_rows_;
+    own_b_ = own_b_ || row_step_ >= most_rows_ || (fa_.has_tails() && is_soon_packed_again());
     own_a_ = own_a_ || (row_step_ < most_rows_ && col_step_ >= n);
     if (own_b_) most_cols_ = n;
     if (own_a_) most_rows_ = m;
     // As many tasks, of nearly equal size.
     if (own_a_ || own_b_) row_step_ = pieces_of(pieces_of(m, pieces_of(m, row_step_)), tiles_.rows) * tiles_.rows;
     if (own_b_) col_step_ = pieces_of(pieces_of(n, pieces_of(n, col_step_)), col_unit) * col_unit;
+  }
+
+  // Whether the tasks of a column, each of which packs B for itself, pack it sooner than they would wait for each
+  // other: 100,000 numbers take a thread some 3 µs.
+  bool is_soon_packed_again() const {
+    constexpr std::int64_t kNumbers = 100000;
+    return (pieces_of(call_.m, row_step_) - 1) * call_.n * call_.k <= kNumbers * num_threads();
   }
 
   // Blocks at the end may be of another width than those before: room for either.
@@ -335,13 +385,13 @@ class MatrixProduct {
         a[q] = fa_.pack_alone(call_.a_source(part.i + i, p), rows, depth, own);
         own += fa_.space(rows, depth);
       } else {
-        a[q] = part_of(a_[q], i, tiles_.rows);
+        a[q] = part_of(tiles_, a_[q], i, tiles_.rows);
       }
       if (own_b_) {
         b[q] = fb_.pack_alone(call_.b_source(p, part.j + j), cols, depth, own);
         own += fb_.space(cols, depth);
       } else {
-        b[q] = part_of(b_[q], j, tiles_.cols);
+        b[q] = part_of(tiles_, b_[q], j, tiles_.cols);
       }
     }
     for (std::int64_t r = 0; r < rows; r += tiles_.task_rows) {
@@ -349,8 +399,8 @@ class MatrixProduct {
         const std::int64_t p = part.p + q * depth_, depth = depth_of(p);
         const GemmResult<T> result{call_.c, call_.c_stride, call_.add || p > 0,
                                    p + depth < call_.k ? nullptr : call_.halves, call_.halves_stride};
-        tiles_.multiply(std::min(tiles_.task_rows, rows - r), cols, depth, call_.alpha, part_of(a[q], r, tiles_.rows),
-                        b[q], result.from(part.i + i + r, part.j + j));
+        tiles_.multiply(std::min(tiles_.task_rows, rows - r), cols, depth, call_.alpha,
+                        part_of(tiles_, a[q], r, tiles_.rows), b[q], result.from(part.i + i + r, part.j + j));
         if (b[q].copies) b[q] = fb_.packed_panels(cols, depth, b[q].copies);
       }
     }

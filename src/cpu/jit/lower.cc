@@ -88,11 +88,11 @@ class Lowering {
   int sign_bits() { return bits(wide_ ? std::uint64_t{1} << 63 : std::uint64_t{1} << 31); }
 
   // x86 has no instructions for signs: with the bits in a register one does, and −|x| is one, too. It has those that
-  // compute in f64 beside f32.
+  // compute in f64 beside f32, and vectors of f64 long enough to compute both forms of a function for all of them.
 #if defined(__x86_64__)
-  static constexpr bool kSignsByBits = true, kMixesWidths = true;
+  static constexpr bool kSignsByBits = true, kMixesWidths = true, kTwoWayFunctions = true;
 #else
-  static constexpr bool kSignsByBits = false, kMixesWidths = false;
+  static constexpr bool kSignsByBits = false, kMixesWidths = false, kTwoWayFunctions = false;
 #endif
   int magnitude(int x) {
     const std::uint64_t others = wide_ ? ~std::uint64_t{0} >> 1 : ~std::uint32_t{0} >> 1;
@@ -208,7 +208,7 @@ class Lowering {
       case Op::log1p:
         return log1p<T>(x);
       case Op::erf:
-        return sizeof(T) == 4 ? erf_of_f32(x) : kNoForm;
+        return sizeof(T) == 4 ? erf_of_f32(x) : kTwoWayFunctions ? erf_of_f64(x) : kNoForm;
       case Op::sin:
       case Op::cos:
         return sizeof(T) == 4 && kMixesWidths ? circular_of_f32(op, x) : kNoForm;
@@ -384,6 +384,26 @@ class Lowering {
     const int large = sub(number(1), exp_normal<float>(fma(t, polynomial(t, kErfLargeF32), number(kErfLargeFirst))));
     const int small = fma(x, fma(z, polynomial(z, kErfSmallF32), number(0.12837916709551257)), x);
     return three(Micro::select, two(Micro::less, a, number(1)), small, three(Micro::copy_sign, large, x, sign_bits()));
+  }
+
+  int erf_of_f64(int x) {
+    const int a = magnitude(x), z = mul(x, x), unit = number(1);
+    const int small = fma(x, fma(z, polynomial(z, kErfSmallF64), number(0.12837916709551257)), x);
+    const int large = sub(unit, erfc_up_to_26(two(Micro::min_or_second, number(26), a)));
+    return three(Micro::select, two(Micro::less, a, unit), small, three(Micro::copy_sign, large, x, sign_bits()));
+  }
+  // erfc_positive where e^(-a²) is a normal number. Beyond, 1 - erfc a has long been 1.
+  int erfc_up_to_26(int a) {
+    const int h = mul(a, a), added = fnma(a, a, h);  // a² = h - added
+    const int t = two(Micro::div, sub(a, number(4)), add(a, number(4)));
+    const int first = number(kErfcxFirst), others = mul(t, polynomial(t, kErfcxF64));
+    const int g = add(first, others), g_error = sub(others, sub(g, first));
+    const int twice = add(a, a), unit = number(1), bottom = add(twice, unit);
+    const int bottom_error = sub(unit, sub(bottom, twice)), ratio = two(Micro::div, g, bottom);
+    const int correction = mul(fnma(bottom_error, ratio, g_error), number(0.87));
+    const Reduced k = reduce_by_ln2<double>(negative(h));
+    const int power = exp_of_rest<double>(add(k.rest, add(correction, added))).value;
+    return mul(mul(power, normal_power<double>(k.shifted, 0)), ratio);
   }
 
   // ---- functions of f32 that are computed in f64, as in math_trig-inl.h and math_erf_pow-inl.h ----

@@ -185,14 +185,31 @@ View part_of(const View& v, int axis, std::int64_t first, std::int64_t count) {
 
 void convert_elements(Gpu& gpu, const View& to, const View& from) {
   const RegType type = reg_type(compute_dtype(from.dtype));
-  const std::string text = view_text() +
-                           fmt::format("struct Args {{ {} *to; const {} *from; i64 n; }};\n", memory_text(to.dtype),
-                                       memory_text(from.dtype)) +
-                           fmt::format(
-                               "extern \"C\" __global__ void __launch_bounds__(256) convert(const Args a) {{\n  "
-                               "EACH(i, a.n) a.to[i] = {};\n}}\n",
-                               stored(loaded("a.from[i]", from.dtype, type), type, to.dtype));
-  launch_elements(gpu, text, "convert", to.shape.numel(), Words().add(to.data).add(from.data).add(to.shape.numel()));
+  const std::int64_t n = to.shape.numel();
+  const auto far = [](const View& v) { return reinterpret_cast<std::uintptr_t>(v.data) % 16 != 0; };
+  const bool packs = size_of(to.dtype) > 1 && size_of(from.dtype) > 1, aligned = !far(to) && !far(from);
+  std::string text = view_text() +
+                     fmt::format("typedef {} To;\ntypedef {} From;\nEBB To converted(From x) {{ return {}; }}\n",
+                                 memory_text(to.dtype), memory_text(from.dtype),
+                                 stored(loaded("x", from.dtype, type), type, to.dtype)) +
+                     "struct Args { To* to; const From* from; i64 n, aligned; };\n";
+  text += packs ? R"cuda(
+extern "C" __global__ void __launch_bounds__(256) convert(const Args a) {
+  for (i64 i = ((i64)blockIdx.x * 256 + threadIdx.x) * 4; i < a.n; i += (i64)gridDim.x * 1024) {
+    const int live = a.n - i < 4 ? (int)(a.n - i) : 4;
+    const Pack<From, 4> x = load_pack<4>(a.from + i, a.aligned, live);
+    Pack<To, 4> y;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) y.set(j, converted(x.at(j)));
+    store_pack<4>(a.to + i, y, a.aligned, live, false);
+  }
+}
+)cuda"
+                : R"cuda(
+extern "C" __global__ void __launch_bounds__(256) convert(const Args a) { EACH(i, a.n) a.to[i] = converted(a.from[i]); }
+)cuda";
+  launch_elements(gpu, text, "convert", packs ? (n + 3) / 4 : n,
+                  Words().add(to.data).add(from.data).add(n).add(std::int64_t{aligned}));
 }
 
 std::byte* element_at(const View& view, std::int64_t offset) {

@@ -195,16 +195,35 @@ class LinearCrossEntropy {
     words.add(std::int64_t{look}).add(std::int64_t{differentiate}).add(o_.z_loss);
     rows.add_to(words);
     words.add(std::int64_t{by_chunk}).add(static_cast<const void*>(slot_)).add(static_cast<std::int64_t>(step_));
-    // Rows that fit twice on a multiprocessor are read once. Whether they do decides how their sums are divided, so
-    // that losses have the same bits with and without gradients.
-    constexpr unsigned kStagedThreads = 512, kStagedShared = 8 * kStagedThreads + 1024;
-    const std::int64_t at_a_time = 8 * std::int64_t{kStagedThreads};
-    const std::int64_t bytes =
-        (classes_ + at_a_time - 1) / at_a_time * at_a_time * static_cast<std::int64_t>(size_of(logits_.dtype));
-    if (!look || 2 * (bytes + kStagedShared) > gpu_.limits().shared_of_multiprocessor)
-      return launch_blocks(gpu_, text, "usual_rows", rows.count, words);
-    gpu_.launch(gpu_.kernel(text, "staged_rows"), static_cast<unsigned>(std::min<std::int64_t>(rows.count, 65536)),
-                words.words(), kStagedThreads, static_cast<unsigned>(bytes));
+    const StagedRows staged = staged_rows();
+    if (!look || !staged.kernel) return launch_blocks(gpu_, text, "usual_rows", rows.count, words);
+    const Function kernel = gpu_.kernel(text, staged.kernel);
+    const unsigned blocks = gpu_.blocks_at_a_time(kernel, staged.threads, staged.bytes);
+    gpu_.launch(kernel, static_cast<unsigned>(std::min<std::int64_t>(rows.count, blocks)), words.words(),
+                staged.threads, staged.bytes);
+  }
+
+  // The kernel that keeps a row on chip, two rows on a multiprocessor or one, if there is one. How many threads add up
+  // a row depends on its length alone, so that losses have the same bits with and without gradients.
+  struct StagedRows {
+    const char* kernel = nullptr;
+    unsigned threads = 0, bytes = 0;
+  };
+  StagedRows staged_rows() const {
+    const auto bytes_of = [&](std::int64_t threads, std::int64_t held) {
+      const std::int64_t slots = (classes_ + 8 * threads - 1) / (8 * threads);
+      return std::max<std::int64_t>(0, slots - held) * 8 * threads * static_cast<std::int64_t>(size_of(logits_.dtype));
+    };
+    const GpuLimits& limits = gpu_.limits();
+    const auto fits = [&](std::int64_t bytes, std::int64_t blocks) {
+      constexpr std::int64_t kBeside = 2 << 10;  // of a block, for its sums and for the driver
+      return bytes <= limits.shared - kSharedOfText && blocks * (bytes + kBeside) <= limits.shared_of_multiprocessor;
+    };
+    if (const auto bytes = bytes_of(512, 0); fits(bytes, 2)) return {"short_rows", 512, static_cast<unsigned>(bytes)};
+    if (const auto bytes = bytes_of(1024, 0); fits(bytes, 1)) return {"long_rows", 1024, static_cast<unsigned>(bytes)};
+    if (const auto bytes = bytes_of(1024, 3); fits(bytes, 1))
+      return {"longest_rows", 1024, static_cast<unsigned>(bytes)};
+    return {};
   }
 
   // Bias and weights, in the dtype of the logits.

@@ -9,11 +9,15 @@ namespace {
 using Kind = Instr::Kind;
 
 constexpr std::int64_t kMostBlocks = 1 << 16;
-constexpr std::int64_t kColumnWords = 1 << 20;  // partial sums over rows, about
+// Groups of rows whose sums are made side by side. All of them run at once on a GPU of 128 multiprocessors or more, and
+// no more: a second turn for a few would take as long as the first, and each group's sums go through memory.
 constexpr std::int64_t kFewestGroups = 64, kMostGroups = 4096;
-constexpr std::size_t kManyWide = 4;  // operands and results
-constexpr int kMostSumWords = 96;     // of a thread's sums over rows, in registers
-constexpr int kWarpsOfSums = 16;      // on a multiprocessor, with twice as many registers as that
+constexpr std::int64_t kColumnThreads = 3 * 256 * 128;  // three blocks of one thread for a few columns of a group
+constexpr std::int64_t kGroupBlocks = 2 * 128;          // two blocks of eight warps with short rows, a group each
+constexpr std::int64_t kColumnWords = 1 << 20;          // partial sums of longer rows, about
+constexpr std::size_t kManyWide = 4;                    // operands and results
+constexpr int kMostSumWords = 96;                       // of a thread's sums over rows, in registers
+constexpr int kWarpsOfSums = 16;                        // on a multiprocessor, with twice as many registers as that
 
 std::int64_t pieces(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
 unsigned blocks_for(std::int64_t n) { return static_cast<unsigned>(std::clamp<std::int64_t>(n, 1, kMostBlocks)); }
@@ -44,9 +48,9 @@ Mapping mapping_of(const Program& p, bool full) {
   return p.columns() <= kSegment ? Mapping::lanes_per_row : Mapping::block_per_row;
 }
 
-// Operands of level full that more than one pass over the row reads.
-std::vector<std::int32_t> read_again(const Program& p) {
-  std::vector<int> first(p.operands.size(), -1);
+// Operands of level full that a pass over the row reads after the first that does, or after the first pass at all.
+std::vector<std::int32_t> read_later(const Program& p, bool than_the_first_pass) {
+  std::vector<int> first(p.operands.size(), than_the_first_pass ? 0 : -1);
   std::vector<char> again(p.operands.size());
   std::vector<char> seen;
   // The passes that need value v, one after the other.
@@ -92,7 +96,8 @@ void lay_rows_on_chip(const Program& p, const GpuLimits& limits, Layout& l) {
   const std::int64_t kept = l.kept_on_chip ? l.kept_bytes : 0;
   const int row_dims = static_cast<int>(p.dims.size()) - p.row_dims;
   std::int64_t slot_bytes = 0;
-  for (const std::int32_t o : read_again(p)) {
+  // A warp that goes from row to row by itself would wait for what its last pass is the first to read.
+  for (const std::int32_t o : read_later(p, l.chunk_warps > 0)) {
     const Operand& operand = p.operands[static_cast<std::size_t>(o)];
     if (operand.kind != Operand::Kind::memory || size_of(operand.dtype) < 2) continue;
     if (l.access(operand.strides, operand.dtype) != Access::pack) continue;
@@ -111,6 +116,12 @@ void lay_rows_on_chip(const Program& p, const GpuLimits& limits, Layout& l) {
   l.row_bytes = l.staged_slots * slot_bytes;
 }
 
+void divide_rows(Layout& l, std::int64_t rows, std::int64_t most_groups) {
+  const std::int64_t most = std::clamp(most_groups, kFewestGroups, kMostGroups);
+  l.group_rows = std::max<std::int64_t>(1, pieces(pieces(rows, kChunkRows), most)) * kChunkRows;
+  l.groups = pieces(rows, l.group_rows);
+}
+
 // Short rows with sums over rows: as many warps as a group has chunks of rows, up to eight.
 void divide_group(const Program& p, std::int64_t columns, Layout& l) {
   if (columns == 0 || columns > kSegment) return;
@@ -120,6 +131,7 @@ void divide_group(const Program& p, std::int64_t columns, Layout& l) {
     if (i.kind == Kind::columns) words += slots * kLeaf * element_bytes(i.type) / 4;
   }
   if (words > kMostSumWords) return;
+  divide_rows(l, p.rows(), std::min(kGroupBlocks, l.groups));
   l.chunk_warps = static_cast<int>(std::min<std::int64_t>(8, l.group_rows / kChunkRows));
   l.slots = slots;
   l.threads = l.bound_threads = 32 * l.chunk_warps;
@@ -202,10 +214,9 @@ Layout layout_of(const Program& p, const GpuLimits& limits) {
   l.parts = rows;
   l.segments = pieces(columns, kSegment);
   if (l.mapping == Mapping::row_groups || l.mapping == Mapping::columns) {
-    const std::int64_t most = std::clamp(kColumnWords / std::max<std::int64_t>(1, columns), kFewestGroups, kMostGroups);
-    const std::int64_t chunks = pieces(rows, kChunkRows);
-    l.group_rows = std::max<std::int64_t>(1, pieces(chunks, most)) * kChunkRows;
-    l.groups = pieces(rows, l.group_rows);
+    divide_rows(l, rows,
+                l.mapping == Mapping::columns ? kColumnThreads / std::max<std::int64_t>(1, pieces(columns, l.width))
+                                              : kColumnWords / std::max<std::int64_t>(1, columns));
   }
   if (l.mapping == Mapping::columns) {
     l.blocks = blocks_for(pieces(pieces(columns, l.width) * l.groups, kThreads));

@@ -68,7 +68,9 @@ struct KernelNode {
   X(is_capturing, cuStreamIsCapturing, (Stream, int*))                                                         \
   X(capture_mode, cuThreadExchangeStreamCaptureMode, (int*))                                                   \
   X(create_event, cuEventCreate, (Event*, unsigned))                                                           \
+  X(destroy_event, cuEventDestroy_v2, (Event))                                                                 \
   X(record, cuEventRecord, (Event, Stream))                                                                    \
+  X(elapsed, cuEventElapsedTime, (float*, Event, Event))                                                       \
   X(query, cuEventQuery, (Event))                                                                              \
   X(wait, cuEventSynchronize, (Event))                                                                         \
   X(load_module, cuModuleLoadData, (Module*, const void*))                                                     \

@@ -1,0 +1,232 @@
+// Products by cuBLASLt: their description, and which of its algorithms makes them.
+#include "cuda/library/product.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string_view>
+
+#include "core/format_error.h"
+#include "cuda/runtime/recording.h"
+#include "ebb/memory.h"
+
+namespace ebb::cuda {
+namespace {
+
+void check_lt(Status status, const char* call) { require(status == 0, "cuda: {} failed with status {}", call, status); }
+
+int lt_type(DType d) { return d == DType::f64 ? kR64 : d == DType::f32 ? kR32 : d == DType::f16 ? kR16 : kRB16; }
+
+void* matrix_layout(DType dtype, const Matrix& x, std::int64_t rows, std::int64_t columns, std::int64_t batches) {
+  // Stored by rows it is, in column order, a matrix of columns x rows.
+  const std::int64_t across = x.by_rows() ? columns : rows, down = x.by_rows() ? rows : columns;
+  void* layout = nullptr;
+  check_lt(lt().create_matrix(&layout, lt_type(dtype), static_cast<std::uint64_t>(across),
+                              static_cast<std::uint64_t>(down), std::max<std::int64_t>(x.step(), across)),
+           "cublasLtMatrixLayoutCreate");
+  if (batches == 1) return layout;
+  const auto count = static_cast<std::int32_t>(batches);
+  check_lt(lt().set_matrix(layout, kBatchCount, &count, sizeof count), "cublasLtMatrixLayoutSetAttribute");
+  check_lt(lt().set_matrix(layout, kBatchOffset, &x.batch_step, sizeof x.batch_step),
+           "cublasLtMatrixLayoutSetAttribute");
+  return layout;
+}
+
+std::uint32_t alignment(const void* p, std::int64_t step, DType dtype) {
+  const std::uint64_t bits =
+      reinterpret_cast<std::uintptr_t>(p) | static_cast<std::uint64_t>(step) * size_of(dtype) | 256;
+  return static_cast<std::uint32_t>(bits & (~bits + 1));
+}
+// Of B, A, C and the result.
+std::array<std::uint32_t, 4> alignments(const Product& p) {
+  const std::uint32_t c = alignment(p.c, p.n | p.c_batch, p.out);
+  return {alignment(p.b.data, p.b.batch_step | p.b.step(), p.in),
+          alignment(p.a.data, p.a.batch_step | p.a.step(), p.in), c, c};
+}
+
+constexpr std::size_t kWorkspace = std::size_t{32} << 20;
+}  // namespace
+
+LtProduct::LtProduct(const Product& p) {
+  const Lt& l = lt();
+  const bool wide = p.in == DType::f64;
+  check_lt(l.create_product(&product_, wide ? kCompute64 : kCompute32, wide ? kR64 : kR32), "cublasLtMatmulDescCreate");
+  const auto set = [&](int what, const auto& value) {
+    check_lt(l.set_product(product_, what, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+  };
+  set(kTransA, std::int32_t{!p.b.by_rows()});
+  set(kTransB, std::int32_t{!p.a.by_rows()});
+  if (p.bias) {
+    set(kEpilogue, kAddsBias);
+    set(kBias, p.bias);
+  }
+  a_ = matrix_layout(p.in, p.a, p.m, p.k, p.batches);
+  b_ = matrix_layout(p.in, p.b, p.k, p.n, p.batches);
+  c_ = matrix_layout(p.out, {p.c, p.n, 1, p.c_batch}, p.m, p.n, p.batches);
+}
+
+LtProduct::~LtProduct() {
+  for (void* layout : {a_, b_, c_}) {
+    if (layout) lt().destroy_matrix(layout);
+  }
+  if (product_) lt().destroy_product(product_);
+}
+
+void LtProduct::run(Gpu& gpu, const Product& p, const Heuristic& algorithm, void* workspace) const {
+  const double one = 1, keep = p.add ? 1 : 0;
+  const float one_f = 1, keep_f = p.add ? 1 : 0;
+  const bool wide = p.in == DType::f64;
+  const void *alpha = wide ? static_cast<const void*>(&one) : &one_f,
+             *beta = wide ? static_cast<const void*>(&keep) : &keep_f;
+  check_lt(lt().multiply(lt().handle, product_, alpha, p.b.data, b_, p.a.data, a_, beta, p.c, c_, p.c, c_,
+                         &algorithm.algorithm, workspace, algorithm.workspace, gpu.stream()),
+           "cublasLtMatmul");
+}
+
+std::vector<Heuristic> LtProduct::proposals(const Product& p) const {
+  const Lt& l = lt();
+  const std::shared_ptr<void> preference = [&] {
+    void* made = nullptr;
+    check_lt(l.create_preference(&made), "cublasLtMatmulPreferenceCreate");
+    return std::shared_ptr<void>(made, [&l](void* q) { l.destroy_preference(q); });
+  }();
+  const auto prefer = [&](int what, const auto& value) {
+    check_lt(l.set_preference(preference.get(), what, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute");
+  };
+  prefer(kMostWorkspace, kWorkspace);
+  prefer(kReductions, std::uint32_t{0});
+  const std::array<std::uint32_t, 4> aligned = alignments(p);
+  for (int i = 0; i < 4; ++i) prefer(kAlignA + i, aligned[static_cast<std::size_t>(i)]);
+  std::array<Heuristic, 16> found;
+  int count = 0;
+  check_lt(l.heuristic(l.handle, product_, b_, a_, c_, c_, preference.get(), static_cast<int>(found.size()),
+                       found.data(), &count),
+           "cublasLtMatmulAlgoGetHeuristic");
+  std::vector<Heuristic> usable;
+  for (int i = 0; i < count; ++i) {
+    std::int32_t split = 0;
+    std::size_t written = 0;
+    l.algorithm_number(&found[static_cast<std::size_t>(i)].algorithm, kSplitK, &split, sizeof split, &written);
+    if (found[static_cast<std::size_t>(i)].state == 0 && split <= 1)
+      usable.push_back(found[static_cast<std::size_t>(i)]);
+  }
+  require(!usable.empty(), "matmul: cuBLASLt has no algorithm for [{}, {}]·[{}, {}] of {}", p.m, p.k, p.k, p.n,
+          name(p.in));
+  return usable;
+}
+
+namespace {
+
+// For products of fewer rows cuBLASLt knows other kernels, which add in another order.
+constexpr std::int64_t kFewestRows = 64;
+
+std::atomic<double>& least_operations() {
+  static auto* const least = new std::atomic<double>([] {
+    const char* const given = std::getenv("EBB_CUDA_TUNE");
+    return given && std::string_view(given) == "0" ? std::numeric_limits<double>::infinity() : 8e9;
+  }());
+  return *least;
+}
+
+// Milliseconds of each, the least of a few times in turns. Products are made where they will be made again.
+std::vector<float> times_of(Gpu& gpu, const Product& p, const LtProduct& product, const std::vector<Heuristic>& all) {
+  std::size_t bytes = 0;
+  for (const Heuristic& h : all) bytes = std::max(bytes, h.workspace);
+  BufferPtr workspace;
+  if (bytes)
+    workspace = BufferPtr::allocate(bytes, "matmul", {Device::Kind::cuda, static_cast<std::uint8_t>(gpu.index())});
+  Event begin = nullptr, end = nullptr;
+  check(driver().create_event(&begin, 0), "cuEventCreate");
+  check(driver().create_event(&end, 0), "cuEventCreate");
+  std::vector<float> best(all.size(), std::numeric_limits<float>::infinity());
+  constexpr int kRounds = 4;      // the first warms up
+  constexpr float kSample = 0.2;  // milliseconds; shorter products are made several times
+  for (int round = 0; round < kRounds; ++round) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const int runs = round == 0 ? 1 : std::clamp(static_cast<int>(kSample / best[i]), 1, 8);
+      check(driver().record(begin, gpu.stream()), "cuEventRecord");
+      for (int run = 0; run < runs; ++run) product.run(gpu, p, all[i], workspace.data());
+      check(driver().record(end, gpu.stream()), "cuEventRecord");
+      check(driver().wait(end), "cuEventSynchronize");
+      float time = 0;
+      check(driver().elapsed(&time, begin, end), "cuEventElapsedTime");
+      time /= static_cast<float>(runs);
+      best[i] = round == 1 ? time : std::min(best[i], time);
+    }
+  }
+  driver().destroy_event(begin);
+  driver().destroy_event(end);
+  return best;
+}
+
+// Asking costs more than a small product, and timing more than a large one: answers are kept.
+struct Known {
+  std::vector<Heuristic> proposals;
+  std::size_t fastest = 0;
+  bool timed = false;
+};
+
+}  // namespace
+
+double tune_products_from(double operations) { return least_operations().exchange(operations); }
+
+// The first that the heuristic proposes; none that divides k among blocks, since then the order of a sum would depend
+// on the number of rows; and of halves, that of at least kFewestRows rows. Of large products of halves the fastest:
+// they differ in their tiles, and all of these add along k in the same order (tests compare their bits), so that timing
+// decides about nothing but time.
+Heuristic algorithm_for(Gpu& gpu, const Product& given, const LtProduct& given_product) {
+  Product p = given;
+  if (is_half(p.in) && p.batches == 1) p.m = std::max(p.m, kFewestRows);
+  const std::array<std::uint32_t, 4> aligned = alignments(p);
+  const std::array<std::int64_t, 18> key{p.m,
+                                         p.n,
+                                         p.k,
+                                         p.batches,
+                                         p.a.by_rows(),
+                                         p.a.step(),
+                                         p.a.batch_step,
+                                         p.b.by_rows(),
+                                         p.b.step(),
+                                         p.b.batch_step,
+                                         p.c_batch,
+                                         static_cast<std::int64_t>(p.in),
+                                         static_cast<std::int64_t>(p.out),
+                                         aligned[0],
+                                         aligned[1],
+                                         aligned[2],
+                                         p.bias != nullptr,
+                                         gpu.index()};
+  static auto* const mutex = new std::mutex;
+  static auto* const known = new std::map<std::array<std::int64_t, 18>, Known>;
+  std::lock_guard guard(*mutex);
+  const auto [it, made] = known->try_emplace(key);
+  Known& k = it->second;
+  if (made) {
+    try {
+      k.proposals = p.m == given.m ? given_product.proposals(p) : LtProduct(p).proposals(p);
+    } catch (...) {
+      known->erase(it);
+      throw;
+    }
+  }
+  const double operations = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
+                            static_cast<double>(p.batches);
+  if (!is_half(p.in) || operations < least_operations().load(std::memory_order_relaxed)) return k.proposals.front();
+  // What c holds would be lost, and while a graph is recorded nothing runs.
+  const bool can_time = !given.add && p.m == given.m && !Recorder::of_thread() && !gpu.streams().capturing();
+  if (!k.timed && can_time && k.proposals.size() > 1) {
+    constexpr float kGain = 0.98F;  // less may be chance
+    const std::vector<float> times = times_of(gpu, p, given_product, k.proposals);
+    const std::size_t fastest = static_cast<std::size_t>(std::min_element(times.begin(), times.end()) - times.begin());
+    k.fastest = times[fastest] < kGain * times[0] ? fastest : 0;
+    k.timed = true;
+  }
+  return k.proposals[k.fastest];
+}
+
+}  // namespace ebb::cuda

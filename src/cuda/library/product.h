@@ -1,0 +1,54 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cuda/library/cublaslt.h"
+#include "cuda/runtime/gpu.h"
+#include "ebb/dtype.h"
+
+namespace ebb::cuda {
+
+// A matrix of row-major rows x columns elements in memory, as cuBLASLt wants it: one of the strides is 1.
+struct Matrix {
+  std::byte* data = nullptr;
+  std::int64_t row_step = 0, column_step = 0, batch_step = 0;
+
+  bool by_rows() const { return column_step == 1; }
+  std::int64_t step() const { return by_rows() ? row_step : column_step; }
+};
+
+// Row-major C[m, n] = A[m, k]·B[k, n].
+struct Product {
+  std::int64_t m, n, k, batches;
+  Matrix a, b;
+  DType in, out;
+  std::byte* c;
+  std::int64_t c_batch;
+  bool add;                    // to what c holds
+  const void* bias = nullptr;  // n elements like those of c, added to each row before it is rounded
+};
+
+// A product as cuBLASLt describes it, column-major Cᵀ = Bᵀ·Aᵀ: the first operand is B.
+class LtProduct {
+ public:
+  explicit LtProduct(const Product& p);
+  ~LtProduct();
+  LtProduct(const LtProduct&) = delete;
+
+  void run(Gpu& gpu, const Product& p, const Heuristic& algorithm, void* workspace) const;
+  // What cuBLASLt proposes, best first, without those that divide k among blocks.
+  std::vector<Heuristic> proposals(const Product& p) const;
+
+ private:
+  void *product_ = nullptr, *a_ = nullptr, *b_ = nullptr, *c_ = nullptr;
+};
+
+// The algorithm for a product: always the same for the same product in a process.
+Heuristic algorithm_for(Gpu& gpu, const Product& p, const LtProduct& product);
+
+// From so many floating-point operations on the algorithm of halves is the fastest of those proposed, by timing,
+// instead of the first. Returns what it was before. EBB_CUDA_TUNE=0: never.
+double tune_products_from(double operations);
+
+}  // namespace ebb::cuda
