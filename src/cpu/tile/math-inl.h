@@ -174,8 +174,8 @@ HWY_INLINE V exp_normal(D d, V x) {
   return hn::Mul(exp_of_rest(d, k.rest).value, normal_power<0>(d, k.shifted));
 }
 
-// e^x for any x. What is too low for the smallest subnormal, such as the -inf of a mask, becomes 0 by selection: a product
-// that underflows takes x86 processors more than a hundred cycles.
+// e^x for any x. What is too low for the smallest subnormal, such as the -inf of a mask, becomes 0 by selection: a
+// product that underflows takes x86 processors more than a hundred cycles.
 template <class D, class V>
 HWY_INLINE V exp(D d, V x) {
   using Traits = FloatTraits<hn::TFromD<D>>;
