@@ -269,6 +269,13 @@ extern "C" __global__ void __launch_bounds__(256) usual_rows(const Args a) {
   }
 }
 
+template <class T> EBB void copy_own(char* base, int slot, const T* from) {
+  constexpr int kChunks = (int)sizeof(T) / 2;
+  must_be_aligned(from, 16);
+  Words4* const at = own(base, slot, kChunks);
+#pragma unroll
+  for (int i = 0; i < kChunks; ++i) copy16<kChunks == 1>(at + i * blockDim.x, (const Words4*)from + i);
+}
 // Rows that fit are read once, and memory never waits for arithmetic: as soon as a thread has read eight logits for the
 // last time, it sends for those of the block's next row that take their place. Of a long row each thread has the first
 // `held` eights in registers. A thread reads only what it has copied itself; the one barrier per row is that of its sum.
@@ -281,7 +288,7 @@ template <int threads, int held> EBB void staged_rows(const Args& a, char* chip)
   const int per_group = slots > 0 ? (slots + kGroups - 1) / kGroups : 0;
   const auto copy = [&](i64 r, int slot) {
     const int c = first + (held + slot) * kStep;
-    if (r < a.count && c < classes) copy_own(chip, slot, (const L*)a.logits + r * a.classes + c, true, 8);
+    if (r < a.count && c < classes) copy_own(chip, slot, (const L*)a.logits + r * a.classes + c);
   };
   const auto load = [&](i64 r, int k) {
     const int c = first + k * kStep;
