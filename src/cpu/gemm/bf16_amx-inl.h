@@ -179,6 +179,7 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, float al
               const GemmPanels<BFloat16>& b, const GemmResult<float>& result) {
   constexpr std::int64_t kPanel = 2 * kSide;
   const std::int64_t steps = (depth + kStep - 1) / kStep;
+  const std::int64_t across = (cols + kPanel - 1) / kPanel, tiles = (rows + kPanel - 1) / kPanel * across;
   alignas(64) float sums[kPanel * kPanel];
   for (std::int64_t i = 0; i < rows; i += kPanel) {
     const std::int64_t m = std::min(kPanel, rows - i);
@@ -191,6 +192,7 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, float al
       const std::int64_t n = std::min(kPanel, cols - j), width = packed_cols(n);
       const BFloat16* from_b = n < kPanel ? b.last : b.data + j / kPanel * b.distance;
       const GemmResult<float> to = result.from(i, j);
+      b.soon.fetch(i / kPanel * across + j / kPanel, tiles);
       // What is there arrives while the sums are made: without this, half of the time goes into waiting for it.
       for (std::int64_t r = 0; r < m; ++r) {
         const char* line = to.add || !to.halves ? reinterpret_cast<const char*>(to.c + r * to.stride)
@@ -215,8 +217,8 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, float al
 // often as with 256.
 template <class U>
 constexpr GemmBf16Tiles amx_tiles() {
-  return {2 * kSide,   2 * kSide,   kStep,      512,         256,         16, true, 1.5e6,
-          packed_rows, packed_cols, pack<true>, pack<false>, multiply<U>, 2,  true};
+  return {2 * kSide, 2 * kSide,   kStep,       512,        256,         16,          true,
+          1.5e6,     packed_rows, packed_cols, pack<true>, pack<false>, multiply<U>, true};
 }
 
 }  // namespace

@@ -244,7 +244,9 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, T alpha,
   const bool add = result.add;
   const std::int64_t c_stride = result.stride;
   constexpr std::int64_t kRows = kTileRows, kCols = kTileVectors * kLanesOf<T>;
+  [[maybe_unused]] const std::int64_t across = (cols + kCols - 1) / kCols, tiles = (rows + kRows - 1) / kRows * across;
   const auto tile_at = [&](std::int64_t i, std::int64_t j) {
+    if constexpr (kRowsStay) b.soon.fetch(i / kRows * across + j / kCols, tiles);
     const std::int64_t m = std::min(kRows, rows - i), n = std::min(kCols, cols - j);
     const bool low = m < kRows, narrow = n < kCols;
     const std::int64_t packed_m = low ? panel_rows(m) : kRows, packed_n = panel_cols<T>(n);
