@@ -5,6 +5,7 @@
 #include <oneapi/tbb/info.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
+#include <oneapi/tbb/task_group.h>
 
 #include <algorithm>
 #include <atomic>
@@ -66,6 +67,7 @@ struct Inside {
 // the standard library, made for each loop, let it check the bodies exactly.
 void run(std::int64_t n, void (*body)(std::int64_t, void*), void* context) {
   const std::stop_token* const token = current_stop_token();
+  const auto caller = std::this_thread::get_id();
   std::atomic<std::int64_t> next{0};
   std::mutex mutex;
   std::exception_ptr error;
@@ -73,7 +75,7 @@ void run(std::int64_t n, void (*body)(std::int64_t, void*), void* context) {
     Inside scope;
     try {
       for (std::int64_t i; (i = next.fetch_add(1)) < n;) {
-        throw_if_stopped(token);
+        std::this_thread::get_id() == caller ? check_stop() : throw_if_stopped(token);
         body(i, context);
       }
     } catch (...) {
@@ -103,6 +105,8 @@ void run(std::int64_t n, void (*body)(std::int64_t, void*), void* context) {
         Inside scope;
         const bool is_caller = std::this_thread::get_id() == caller;
         for (std::int64_t i = range.begin(); i != range.end(); ++i) {
+          // Another thread failed. TBB looks at this only between ranges, which may be a quarter of the loop.
+          if (oneapi::tbb::is_current_task_group_canceling()) return;
           is_caller ? check_stop() : throw_if_stopped(token);
           body(i, context);
         }
