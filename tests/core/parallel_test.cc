@@ -62,6 +62,15 @@ TEST_F(Parallel, ExceptionsReachTheCallerAndTheNextLoopWorks) {
   }
 }
 
+TEST_F(Parallel, AnExceptionEndsTheTasksOfOtherThreadsToo) {
+  set_num_threads(4);
+  EXPECT_THROW_MESSAGE(parallel_for(std::int64_t{1} << 40,  // weeks
+                                    [](std::int64_t i) {
+                                      if (i == 0) throw Error("task 0 failed");
+                                    }),
+                       "task 0 failed");
+}
+
 TEST_F(Parallel, ANestedLoopRunsOnTheThreadThatMeetsIt) {
   set_num_threads(4);
   std::atomic<int> count{0};

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "core/parallel.h"
+#include "core/stop.h"
 #include "ebb/ebb.h"
 
 // Evaluations that are stopped by a token.
@@ -63,6 +64,27 @@ TEST(Stop, ACompiledFunctionIsStoppedAndGoesOn) {
     EXPECT_THROW(f(x), Stopped);
   }
   EXPECT_EQ(f(x).to_vector(), expected);
+}
+
+// The host (Python) is asked every now and then, by the thread that called, and its exception ends the computation.
+TEST(Stop, TheHostEndsALoop) {
+  static int asked = 0;
+  static std::thread::id by;
+  for (const int threads : {1, 4}) {
+    const int before = num_threads();
+    set_num_threads(threads);
+    asked = 0;
+    set_host_interrupt([] {
+      by = std::this_thread::get_id();
+      if (++asked == 2) throw Stopped("the host interrupts");
+    });
+    EXPECT_THROW(parallel_for(std::int64_t{1} << 40, [](std::int64_t) {}), Stopped);
+    set_host_interrupt(nullptr);
+    EXPECT_EQ(asked, 2);
+    EXPECT_EQ(by, std::this_thread::get_id());
+    set_num_threads(before);
+    EXPECT_EQ(sum(ones({3})).item<float>(), 3);
+  }
 }
 
 }  // namespace
