@@ -1,5 +1,6 @@
 #include "core/parallel.h"
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <thread>
@@ -35,15 +36,19 @@ struct Loop {
   std::atomic<bool> failed{false};
   std::exception_ptr error = nullptr;
 
-  void task(std::int64_t i) noexcept {
-    if (failed.load(std::memory_order_relaxed)) return;
+  std::int64_t first = 0;  // of the tasks that threads share now
+
+  bool task(std::int64_t i) noexcept {
+    if (failed.load(std::memory_order_relaxed)) return false;
     Inside scope;
     try {
       std::this_thread::get_id() == caller ? check_stop() : throw_if_stopped(token);
-      body(i, context);
+      body(first + i, context);
+      return true;
     } catch (...) {
       // Read by the caller when all tasks are done.
       if (!failed.exchange(true, std::memory_order_relaxed)) error = std::current_exception();
+      return false;
     }
   }
 };
@@ -68,8 +73,11 @@ void parallel_for(std::int64_t n, void (*body)(std::int64_t i, void* context), v
     return;
   }
   Loop loop{body, context};
-  Workers::instance().run(
-      n, num_threads(), [](std::int64_t i, void* l) { static_cast<Loop*>(l)->task(i); }, &loop);
+  for (; loop.first < n && !loop.failed; loop.first += Workers::kMostTasks) {
+    Workers::instance().run(
+        std::min(n - loop.first, Workers::kMostTasks), num_threads(),
+        [](std::int64_t i, void* l) { return static_cast<Loop*>(l)->task(i); }, &loop);
+  }
   if (loop.error) std::rethrow_exception(loop.error);
 }
 

@@ -81,34 +81,15 @@ void Workers::run(std::int64_t n, int threads, Task task, void* context) {
   for (int p = 0; p < kPlaces; ++p) {
     Place& place = places_[p];
     if (place.taken.load(std::memory_order_relaxed) || place.taken.exchange(true, std::memory_order_acquire)) continue;
-    for (std::int64_t first = 0; first < n; first += kCount)
-      run_shared(place, p, first, std::min<std::int64_t>(kCount, n - first), threads, task, context);
+    run_shared(place, p, n, threads, task, context);
     place.taken.store(false, std::memory_order_release);
     return;
   }
-  for (std::int64_t i = 0; i < n; ++i) task(i, context);
+  for (std::int64_t i = 0; i < n && task(i, context); ++i) {
+  }
 }
 
-namespace {
-
-struct From {
-  Workers::Task task;
-  void* context;
-  std::int64_t first;
-};
-
-}  // namespace
-
-void Workers::run_shared(Place& place, int index, std::int64_t first, std::int64_t n, int threads, Task task,
-                         void* context) {
-  From from{task, context, first};
-  if (first > 0) {
-    task = [](std::int64_t i, void* c) {
-      const From& f = *static_cast<const From*>(c);
-      f.task(f.first + i, f.context);
-    };
-    context = &from;
-  }
+void Workers::run_shared(Place& place, int index, std::int64_t n, int threads, Task task, void* context) {
   const Loop loop{place, ++place.number, n, static_cast<int>(std::min<std::int64_t>(n, threads)), task, context};
   place.n.store(loop.n, std::memory_order_release);
   place.threads.store(loop.threads, std::memory_order_release);
@@ -136,9 +117,16 @@ std::int64_t Workers::work(const Loop& loop, int thread) {
       if (number > loop.number || taken >= size) break;
       const std::uint64_t next = loop.number << kCountBits | static_cast<std::uint64_t>(taken + 1);
       if (!share.compare_exchange_weak(now, next, std::memory_order_relaxed)) continue;
-      loop.task(first + taken, loop.context);
+      const bool go_on = loop.task(first + taken, loop.context);
       ++done;
       now = share.load(std::memory_order_relaxed);
+      if (go_on) continue;
+      // The rest of the share counts as done. The loop cannot end before this thread has said what it did.
+      while (!share.compare_exchange_weak(now, loop.number << kCountBits | static_cast<std::uint64_t>(size),
+                                          std::memory_order_relaxed)) {
+      }
+      done += size - static_cast<std::int64_t>(now & kCount);
+      break;
     }
   }
   return done;

@@ -25,13 +25,15 @@ int available_processors();
 class Workers {
  public:
   static constexpr int kMostThreads = 512;
+  static constexpr std::int64_t kMostTasks = (std::int64_t{1} << 20) - 1;
 
-  using Task = void (*)(std::int64_t i, void* context);  // must not throw
+  using Task = bool (*)(std::int64_t i, void* context);  // is there any need to go on? Must not throw.
 
   static Workers& instance();
 
-  // task(i, context) once for every i in [0, n), on this thread and at most threads - 1 others; returns when all are
-  // done. Several threads may call at a time; a task must not.
+  // task(i, context) once for every i in [0, n), n <= kMostTasks, on this thread and at most threads - 1 others;
+  // returns when all are done, or those that had begun when a task saw no need to go on. Several threads may call at a
+  // time; a task must not.
   void run(std::int64_t n, int threads, Task task, void* context);
 
  private:
@@ -39,6 +41,7 @@ class Workers {
   static constexpr int kPlaces = 8;
   static constexpr int kCountBits = 20;  // of a word that also has the number of a loop
   static constexpr std::uint64_t kCount = (std::uint64_t{1} << kCountBits) - 1;
+  static_assert(kMostTasks <= static_cast<std::int64_t>(kCount));
 
   struct alignas(64) Word {
     std::atomic<std::uint64_t> value{0};
@@ -68,7 +71,7 @@ class Workers {
     bool woken = false;
   };
 
-  void run_shared(Place& place, int index, std::int64_t first, std::int64_t n, int threads, Task task, void* context);
+  void run_shared(Place& place, int index, std::int64_t n, int threads, Task task, void* context);
   static std::int64_t work(const Loop& loop, int thread);
   static std::uint64_t done_by_others(const Loop& loop);
 
