@@ -6,8 +6,8 @@
 
 namespace ebb::cuda {
 
-constexpr std::size_t kBytesAtATime = 128;  // that a thread has on the way
-constexpr double kMostInstructions = 96;    // of an element of each leaf that is written out
+constexpr int kBytesAtATime = 128;        // that a thread has on the way
+constexpr double kMostInstructions = 96;  // of an element of each leaf that is written out
 
 std::string Printer::elements_kernel() {
   Pass pass;
@@ -26,8 +26,10 @@ std::string Printer::elements_kernel() {
   const std::string given = scalars(true), body = leaf(pass);
   // Several leaves at a time where none can be missing, so that more of their loads are on the way: not more than
   // registers and the instruction cache have room for.
-  std::size_t bytes = 0;
-  for (const Operand& o : p_.operands) bytes += o.kind == Operand::Kind::memory ? kLeaf * size_of(o.dtype) : 0;
+  int bytes = 0;
+  for (const Operand& o : p_.operands) {
+    if (o.kind == Operand::Kind::memory) bytes += kLeaf * static_cast<int>(size_of(o.dtype));
+  }
   int unroll = 4;
   while (unroll > 1 && (unroll * bytes > kBytesAtATime || unroll * instructions(pass) > kMostInstructions)) unroll /= 2;
   std::string text = head("sweep", std::to_string(kThreads));
