@@ -215,6 +215,7 @@ inline T __shfl_xor_sync(unsigned, T x, int distance) {
 }
 inline void __syncwarp() { emulated::wait(emulated::of_warp[threadIdx.x / emulated::kWarp], emulated::kWarp); }
 inline void __threadfence_system() {}
+inline void __threadfence() {}
 
 // A GPU refuses to access what is not aligned.
 inline void must_be_aligned(const void* at, int bytes) {
@@ -244,6 +245,11 @@ inline unsigned atomicCAS(unsigned* at, unsigned expected, unsigned x) {
   const unsigned before = *at;
   if (before == expected) *at = x;
   return before;
+}
+inline unsigned atomicAdd(unsigned* at, unsigned x) {
+  const unsigned was = *at;
+  *at = was + x;
+  return was;
 }
 inline unsigned atomicExch(unsigned* at, unsigned x) {
   const unsigned before = *at;

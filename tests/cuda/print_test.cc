@@ -190,6 +190,31 @@ TEST(SweepText, AddsARowAloneAsInABatch) {
   }
 }
 
+// Nor does a sum over everything differ from that of one row: also where lanes have more than one chunk of segments,
+// and where a group is not full.
+TEST(SweepText, AddsEverythingAsARow) {
+  manual_seed(5);
+  EmulatedKernels kernels;
+  for (const std::int64_t n : {300, 70'001, 600'011, 1'200'007, 2'500'003}) {
+    const Tensor x = cast(randn({n}), DType::f64).eval(), row = from_data(x.to_vector<double>().data(), {1, n});
+    const auto flat = make_case("", {sum(x)}), one = make_case("", {sum(row, 1)});
+    std::vector<double> sums(2);
+    int which = 0;
+    for (SweepCase* const c : {flat.get(), one.get()}) {
+      const PlanStep& step = c->plan.steps[0];
+      const cuda::SweepText text = cuda::print_sweep(*step.program);
+      const int kernel = kernels.add(text);
+      kernels.compile();
+      std::vector<Argument> a(2);
+      a[0] = c->input(step.inputs[0]);
+      a[1].data = &sums[static_cast<std::size_t>(which++)];
+      cuda::ErrorSlot error;
+      kernels.run(kernel, text, a, error, 1);
+    }
+    EXPECT_EQ(sums[0], sums[1]) << n;
+  }
+}
+
 // The lowest position, with the text the CPU has.
 TEST(SweepText, NamesTheLowestPositionThatIsWrong) {
   manual_seed(4);

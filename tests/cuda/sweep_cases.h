@@ -258,6 +258,10 @@ inline std::vector<std::unique_ptr<SweepCase>> sweep_cases() {
     }
   }
   add("many rows", {sum(randn({700, 3}).eval(), 1), softmax(randn({700, 3}).eval(), 1)});
+  // More terms than one block adds in the end.
+  const Tensor many = variable(randn({40'000, 3}).eval()), chosen = randint(0, 3, {40'000}).eval();
+  const Tensor of_many = cross_entropy(many, chosen);
+  add("total of many rows", {of_many, backward(of_many)[many], sum(max(many, 1))});
   add("column sums of many rows", {sum(randn({2500, 5}).eval(), 0)});
   add("random", {rand({1000}), randn({33, 5}), rand({100}, DType::f64), bernoulli({50}, 0.3)});
   add("ramps", {arange(100) * 3, cast(arange(20), DType::f32), linspace(0, 1, 11)});

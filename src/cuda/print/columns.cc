@@ -81,25 +81,38 @@ std::string Printer::columns_kernel() {
 
 std::string Printer::finish_kernel() {
   in_finish_ = true;
+  const bool wide = sums_of_columns();
   std::string text = "__shared__ u64 shared[1024];\n" + scalars(false);
+  std::string groups, rest;
   for (std::int32_t v = 0; v < n_; ++v) {
     const Instr& i = instr(v);
     if (i.kind == Kind::total) {
-      text += define(v, narrowed(v, fmt::format("over_parts<{}, {}>(a.work + {} * a.parts, a.parts, shared)",
-                                                reduction_text(i.op), wide_type(v), total_number(v))));
+      const std::string kind = fmt::format("{}, {}", reduction_text(i.op), wide_type(v));
+      const std::string parts =
+          fmt::format("<{}, {}>(a.work + {} * a.parts, a.parts, ", kind, layout_.parts_of_group(), total_number(v));
+      const std::string sums = fmt::format("a.work + a.group_sums + {} * a.part_groups", total_number(v));
+      std::string all = "over_parts" + parts + "shared)";
+      if (!wide) {
+        groups += "  leave_groups" + parts + sums + ", blockIdx.x, gridDim.x);\n";
+        all = fmt::format("gridDim.x > 1 ? over_groups<{}>({}, a.part_groups) : {}", kind, sums, all);
+      }
+      rest += define(v, narrowed(v, "(" + all + ")"));
     } else if (i.level == Level::scalar && in_epilogue(i)) {
-      text += define(v);
-      if (is_check(v)) text += check(v, "0", "first && ");
+      rest += define(v);
+      if (is_check(v)) rest += check(v, "0", "first && ");
     }
   }
   for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
     const Instr& i = instr(p_.outputs[o].value);
-    if (in_epilogue(i) && i.level == Level::scalar) text += "if (first) " + store(p_.outputs[o], o);
+    if (in_epilogue(i) && i.level == Level::scalar) rest += "if (first) " + store(p_.outputs[o], o);
   }
   const std::string top = head("finish", "1024");
-  const bool wide =
-      std::any_of(p_.instrs.begin(), p_.instrs.end(), [](const Instr& i) { return i.level == Level::column; });
-  if (!wide) return top + indented(text, "  ") + "}\n";
+  if (!groups.empty())
+    text += "if (gridDim.x > 1) {\n" + groups + "  if (!is_last(a.work + a.counter, gridDim.x, shared)) return;\n}\n";
+  if (!wide)
+    return top + indented(text + "{\n  const bool first = threadIdx.x == 0;\n" + indented(rest, "  ") + "}\n", "  ") +
+           "}\n";
+  text += rest;
 
   // Groups of rows in chains, which are added in order; a block has eight columns. Several sums at a time, so that more
   // loads are in flight.

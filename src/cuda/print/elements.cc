@@ -6,8 +6,8 @@
 
 namespace ebb::cuda {
 
-constexpr std::size_t kBytesAtATime = 128;  // that a thread has on the way
-constexpr double kMostInstructions = 96;    // of an element of each leaf that is written out
+constexpr int kBytesAtATime = 128;        // that a thread has on the way
+constexpr double kMostInstructions = 96;  // of an element of each leaf that is written out
 
 std::string Printer::elements_kernel() {
   Pass pass;
@@ -26,23 +26,26 @@ std::string Printer::elements_kernel() {
   const std::string given = scalars(true), body = leaf(pass);
   // Several leaves at a time where none can be missing, so that more of their loads are on the way: not more than
   // registers and the instruction cache have room for.
-  std::size_t bytes = 0;
-  for (const Operand& o : p_.operands) bytes += o.kind == Operand::Kind::memory ? kLeaf * size_of(o.dtype) : 0;
+  int bytes = 0;
+  for (const Operand& o : p_.operands) {
+    if (o.kind == Operand::Kind::memory) bytes += kLeaf * static_cast<int>(size_of(o.dtype));
+  }
   int unroll = 4;
   while (unroll > 1 && (unroll * bytes > kBytesAtATime || unroll * instructions(pass) > kMostInstructions)) unroll /= 2;
   std::string text = head("sweep", std::to_string(kThreads));
-  text += indented(given, "  ");
+  text += indented(counter_begins() + given, "  ");
   if (totals_.empty()) {
     text += fmt::format(
         "  for (i64 leaf = ((i64)blockIdx.x * {0} + threadIdx.x) * {1}; leaf < a.n; leaf += (i64)gridDim.x * {2}) {{\n",
         kThreads, layout_.width, kThreads * layout_.width);
     return text + indented(body, "    ") + "  }\n}\n";
   }
-  text += "  const int lane = threadIdx.x & 31;\n";
-  text += fmt::format(
-      "  for (i64 part = (i64)blockIdx.x * {0} + (threadIdx.x >> 5); part < a.parts; part += (i64)gridDim.x * {0}) "
-      "{{\n",
-      kThreads / 32);
+  text += "  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;\n";
+  text += fmt::format("  __shared__ u64 of_warps[{}][{}];\n", totals_.size(), kChunk);
+  text += "  for (i64 chunk = blockIdx.x; chunk < a.parts; chunk += gridDim.x) {\n";
+  static_assert(kThreads == 32 * kChunk, "a segment for each warp");
+  text += fmt::format("    const i64 part = chunk / {} * {} + chunk / 32 % {} * {} + warp * 32 + chunk % 32;\n",
+                      layout_.parts_of_group(), kGroup, kGroup / (32 * kChunk), 32 * kChunk);
   for (const std::int32_t v : totals_)
     text += fmt::format("    Reduction<{}, {}, {}> sum{};\n", reduction_text(instr(v).op), element_type(v),
                         wide_type(v), v);
@@ -62,10 +65,19 @@ std::string Printer::elements_kernel() {
             indented(leaves(unroll, "", whole), "      ") + "    } else {\n" +
             indented(leaves(1, check, body), "      ") + "    }\n";
   }
+  std::string add;
   for (std::size_t t = 0; t < totals_.size(); ++t) {
-    text += fmt::format("    const {0} segment{1} = sum{1}.segment<32>();\n", wide_type(totals_[t]), totals_[t]);
-    text += fmt::format("    if (lane == 0) a.work[{} * a.parts + part] = bits_of(segment{});\n", t, totals_[t]);
+    const std::int32_t v = totals_[t];
+    text += fmt::format("    const {0} segment{1} = sum{1}.segment<32>();\n", wide_type(v), v);
+    text += fmt::format("    if (lane == 0) of_warps[{}][warp] = bits_of(segment{});\n", t, v);
+    add += fmt::format("      {0} all{1} = {2}::nothing<{0}>();\n", wide_type(v), v, reduction_text(instr(v).op));
+    add += fmt::format(
+        "#pragma unroll\n      for (int k = 0; k < {0}; ++k) all{1} = {2}::of(all{1}, from_bits(all{1}, "
+        "of_warps[{3}][k]));\n",
+        kChunk, v, reduction_text(instr(v).op), t);
+    add += fmt::format("      a.work[{} * a.parts + chunk] = bits_of(all{});\n", t, v);
   }
+  text += "    __syncthreads();\n    if (threadIdx.x == 0) {\n" + add + "    }\n    __syncthreads();\n";
   return text + "  }\n}\n";
 }
 

@@ -207,8 +207,11 @@ Layout layout_of(const Program& p, const GpuLimits& limits) {
   l.small = n < (std::int64_t{1} << 31) - 2 * kSegment;
 
   if (l.mapping == Mapping::elements) {
-    l.parts = pieces(n, kSegment);
-    l.blocks = blocks_for(totals ? pieces(l.parts, kThreads / 32) : pieces(n, kThreads * l.width));
+    // A block has a chunk: segments l, l + 32, ... l + 224 of a group, for one l.
+    l.segments = pieces(n, kSegment);
+    const std::int64_t rest = l.segments % kGroup;
+    l.parts = l.segments / kGroup * (kGroup / kChunk) + (rest <= 32 ? rest : pieces(rest, 32 * kChunk) * 32);
+    l.blocks = blocks_for(totals ? l.parts : pieces(n, kThreads * l.width));
     return l;
   }
   l.parts = rows;
@@ -236,10 +239,7 @@ Layout layout_of(const Program& p, const GpuLimits& limits) {
     divide_row(l, columns, l.segments <= 64 ? 16 : 32);
     Layout on_chip = l;
     lay_rows_on_chip(p, limits, on_chip);
-    const bool halves =
-        on_chip.staged.size() == 1 && size_of(p.operands[static_cast<std::size_t>(on_chip.staged[0])].dtype) == 2;
-    // One block on a multiprocessor has all its warps; and a row of halves with a segment for each fits in registers.
-    if (2 * on_chip.row_bytes > limits.shared_of_multiprocessor || (halves && l.segments > 16 && l.segments <= 32)) {
+    if (2 * on_chip.row_bytes > limits.shared_of_multiprocessor) {  // one block on a multiprocessor has all its warps
       divide_row(l, columns, 32);
       on_chip = l;
       lay_rows_on_chip(p, limits, on_chip);

@@ -12,6 +12,7 @@ inline constexpr int kLeaf = 8;                        // neighbours that are ad
 inline constexpr int kLeaves = 8;                      // that a lane adds
 inline constexpr int kSegment = 32 * kLeaves * kLeaf;  // elements that a warp adds
 inline constexpr int kGroup = 1024;                    // segments that are added together
+inline constexpr int kChunk = 8;                       // of a lane's, one after the other
 inline constexpr std::int64_t kChunkRows = 8;          // rows that sums over rows add before they go on in f64
 inline constexpr int kChains = 32;                     // of groups of rows
 
@@ -50,6 +51,8 @@ struct Layout {
   unsigned blocks = 1;
   int bound_threads = kThreads, bound_blocks = 0;  // of the text
 
+  // Parts that are added together: rows, or sums of chunks of segments.
+  int parts_of_group() const { return mapping == Mapping::elements ? kGroup / kChunk : kGroup; }
   bool row_in_warp() const { return mapping == Mapping::lanes_per_row || chunk_warps > 0; }
   const Walk& line() const { return mapping == Mapping::elements ? elements : columns; }
   Access access(const Strides& strides, DType dtype) const;

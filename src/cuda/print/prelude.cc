@@ -153,8 +153,8 @@ static __device__ __noinline__ void complain(ErrorSlot* slot, i64 step, i64 posi
 
 // The tree every sum is made by, whoever makes it. A leaf is 8 neighbours, added pairwise; a lane adds 8 leaves that lie
 // 256 apart, in order; both in the type of the elements. From there on f64: a butterfly over 32 lanes makes a segment of
-// 2048 elements. 1024 segments are a group: lane l adds segments l, l + 32, ... in order, then a butterfly; groups are
-// added in the same way. Integers and maxima have no rounding that an order could change, but go the same way.
+// 2048 elements. 1024 segments are a group: lane l adds segments l, l + 32, ... in order, eight at a time (a chunk), then
+// those sums, then a butterfly; groups are added in the same way, one by one instead of eight. Integers and maxima have no rounding that an order could change, but go the same way.
 struct Plus {
   EBB f32 of(f32 a, f32 b) { return a + b; }
   EBB f64 of(f64 a, f64 b) { return a + b; }
@@ -234,8 +234,8 @@ template <class Op, class T, class W> struct Reduction {
     return x;
   }
 };
-// Up to 1024 of them; the same number for all lanes. `ahead`: loads of a lane in flight.
-template <class Op, class W, int ahead = 4> EBB W over_segments(const u64* parts, int count) {
+// Up to 1024 of them; the same number for all lanes. `ahead`: chunks of a lane that are loaded at a time.
+template <class Op, class W, int ahead = 1> EBB W over_segments(const u64* parts, int count) {
   W x = Op::template nothing<W>();
   const int lane = threadIdx.x & 31;
   if (count <= 32) {  // groups of so many lanes add the same; what other lanes would add is nothing
@@ -246,19 +246,52 @@ template <class Op, class W, int ahead = 4> EBB W over_segments(const u64* parts
     return x;
   }
 #pragma unroll ahead
-  for (int i = lane; i < count; i += 32) x = Op::of(x, from_bits(x, parts[i]));
+  for (int i = lane; i < count; i += 256) {
+    W chunk = Op::template nothing<W>();
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      if (i + 32 * k < count) chunk = Op::of(chunk, from_bits(x, parts[i + 32 * k]));
+    }
+    x = Op::of(x, chunk);
+  }
   return over_lanes<Op>(x);
 }
-// What all blocks have left, by one block; shared: 1024 numbers.
-template <class Op, class W> EBB W over_parts(const u64* parts, i64 count, u64* shared) {
+// Many parts are added by several blocks: each leaves the sums of some groups, and the last of them adds those.
+template <class Op, class W, int group>
+EBB void leave_groups(const u64* parts, i64 count, u64* sums, unsigned block, unsigned blocks) {
+  const int warps = blockDim.x >> 5;
+  const i64 groups = (count + group - 1) / group;
+  for (i64 g = (i64)block * warps + (threadIdx.x >> 5); g < groups; g += (i64)blocks * warps) {
+    const i64 base = g * group;
+    const W y = over_segments<Op, W, 2>(parts + base, count - base < group ? (int)(count - base) : group);
+    if ((threadIdx.x & 31) == 0) sums[g] = bits_of(y);
+  }
+}
+EBB bool is_last(u64* counter, unsigned blocks, u64* shared) {
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) shared[0] = atomicAdd((u32*)counter, 1u) == blocks - 1;
+  __syncthreads();
+  const bool last = shared[0] != 0;
+  __threadfence();
+  return last;
+}
+template <class Op, class W> EBB W over_groups(const volatile u64* sums, i64 groups) {
+  W x = Op::template nothing<W>();
+  for (i64 i = threadIdx.x & 31; i < groups; i += 32) x = Op::of(x, from_bits(x, sums[i]));
+  return over_lanes<Op>(x);
+}
+// What all blocks have left, by one block; shared: 1024 numbers. `group`: how many make a group, 1024 or, where they are
+// sums of chunks, 128.
+template <class Op, class W, int group> EBB W over_parts(const u64* parts, i64 count, u64* shared) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
-  const i64 groups = (count + 1023) / 1024;
+  const i64 groups = (count + group - 1) / group;
   W x = Op::template nothing<W>();
   for (i64 first = 0; first < groups; first += 1024) {
     const int here = groups - first < 1024 ? (int)(groups - first) : 1024;
     for (int g = warp; g < here; g += warps) {
-      const i64 base = (first + g) * 1024;
-      const W y = over_segments<Op, W, 16>(parts + base, count - base < 1024 ? (int)(count - base) : 1024);
+      const i64 base = (first + g) * group;
+      const W y = over_segments<Op, W, 2>(parts + base, count - base < group ? (int)(count - base) : group);
       if (lane == 0) shared[g] = bits_of(y);
     }
     __syncthreads();

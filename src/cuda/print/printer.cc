@@ -9,6 +9,8 @@
 
 namespace ebb::cuda {
 
+constexpr std::int64_t kPartsOfBlock = 1 << 15;  // that one block adds in the end
+
 std::string indented(const std::string& text, const std::string& indent) {
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
@@ -68,6 +70,9 @@ SweepText Printer::run() {
 bool Printer::in_epilogue(const Instr& i) const {
   return i.stage >= p_.stages || i.kind == Kind::total || i.kind == Kind::columns || i.level == Level::column;
 }
+bool Printer::sums_of_columns() const {
+  return std::any_of(p_.instrs.begin(), p_.instrs.end(), [](const Instr& i) { return i.level == Level::column; });
+}
 bool Printer::ends_later() const {
   return std::any_of(p_.instrs.begin(), p_.instrs.end(), [&](const Instr& i) { return in_epilogue(i); });
 }
@@ -100,10 +105,23 @@ void Printer::sizes() {
     number("rows", rows);
   }
   std::int64_t words = 0;
+  unsigned finish_blocks = 1;
   if (!totals_.empty()) {
     number("parts", layout_.parts);
     words += static_cast<std::int64_t>(totals_.size()) * layout_.parts;
-    if (layout_.parts > 8 * kGroup) out_.finish_threads = 1024;
+    const std::int64_t groups = (layout_.parts + layout_.parts_of_group() - 1) / layout_.parts_of_group();
+    if (groups > 8) out_.finish_threads = 1024;
+    if (!sums_of_columns()) {
+      number("part_groups", groups);
+      number("group_sums", words);
+      words += static_cast<std::int64_t>(totals_.size()) * groups;
+      number("counter", words++);
+      // What one multiprocessor would read for longer than several take to agree.
+      if (layout_.parts > kPartsOfBlock) {
+        out_.finish_threads = kThreads;
+        finish_blocks = static_cast<unsigned>(std::min<std::int64_t>(128, (groups + 7) / 8));
+      }
+    }
   }
   if (!column_sums_.empty()) {
     number("sums", words);  // where they begin
@@ -135,9 +153,9 @@ void Printer::sizes() {
     member("i64", "step", {Parameter::Kind::error_step, -1, 0, {}});
   }
   if (ends_later()) {
-    const bool wide =
-        std::any_of(p_.instrs.begin(), p_.instrs.end(), [](const Instr& i) { return i.level == Level::column; });
-    out_.finish_blocks = wide ? static_cast<unsigned>(std::clamp<std::int64_t>((columns + 7) / 8, 1, 65536)) : 1;
+    out_.finish_blocks = sums_of_columns()
+                             ? static_cast<unsigned>(std::clamp<std::int64_t>((columns + 7) / 8, 1, 65536))
+                             : finish_blocks;
   }
 }
 
@@ -269,6 +287,11 @@ std::string Printer::store(const Output& o, std::size_t number_of_output) {
   return fmt::format("{}[{}] = {};\n", pointer(o, number_of_output),
                      address(o.strides, fmt::format("y{}", number_of_output)),
                      stored(name(o.value), instr(o.value).type, o.dtype));
+}
+
+// `finish` counts its blocks there.
+std::string Printer::counter_begins() const {
+  return totals_.empty() || sums_of_columns() ? "" : "if (first) a.work[a.counter] = 0;\n";
 }
 
 // Values of level scalar that do not come from reductions: the same for all threads.

@@ -12,8 +12,8 @@ namespace ebb::cuda {
 
 std::string indented(const std::string& text, const std::string& indent);
 
-// Prints one program. printer.cc has values and memory, leaf.cc neighbours that are computed together, row_leaves.cc where
-// those of a row are, elements.cc, rows.cc and columns.cc the kernels.
+// Prints one program. printer.cc has values and memory, leaf.cc neighbours that are computed together, row_leaves.cc
+// where those of a row are, elements.cc, rows.cc and columns.cc the kernels.
 class Printer {
  public:
   Printer(const Program& program, const GpuLimits& limits, Alignment alignment);
@@ -38,6 +38,8 @@ class Printer {
   const Instr& instr(std::int32_t v) const { return p_.instrs[static_cast<std::size_t>(v)]; }
   bool in_epilogue(const Instr& i) const;
   bool ends_later() const;
+  bool sums_of_columns() const;  // in the epilogue
+  std::string counter_begins() const;
   bool is_check(std::int32_t v) const { return instr(v).kind == Kind::compute && instr(v).op == Op::check; }
   static std::string name(std::int32_t v) { return v < 0 ? "" : "v" + std::to_string(v); }
 

@@ -366,7 +366,7 @@ std::string Printer::rows_kernel() {
   if (grouped) text += "}\n";
   const int blocks = held_ ? std::min(layout_.bound_blocks, 1024 / layout_.bound_threads) : layout_.bound_blocks;
   const std::string bounds = lanes ? std::to_string(kThreads) : fmt::format("{}, {}", layout_.bound_threads, blocks);
-  return head("sweep", bounds) + indented(text, "  ") + "}\n";
+  return head("sweep", bounds) + indented(counter_begins() + text, "  ") + "}\n";
 }
 
 }  // namespace ebb::cuda
