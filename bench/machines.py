@@ -51,8 +51,19 @@ def add(file, title):
         if scaling and threads == max(by_threads):
             kept["scaling"] = scaling
         name = re.sub(r"\W+", "_", title.lower()).strip("_")
-        (KEPT / f"{name}_{threads}.json").write_text(as_text(kept))
+        place = KEPT / f"{name}_{threads}.json"
+        if place.exists():
+            keep_earlier(kept, json.loads(place.read_text()))
+        place.write_text(as_text(kept))
         print(f"Wrote bench/machines/{name}_{threads}.json, {len(rows)} rows")
+
+
+def keep_earlier(new, old):
+    """Rows of an earlier run that this one did not measure stay, with its date, beside the peers of their own run."""
+    measured = {key_of(row) for row in new["rows"]}
+    new["rows"] += [dict(row, when=row.get("when", old["when"])) for row in old["rows"] if key_of(row) not in measured]
+    if "scaling" in old:
+        new.setdefault("scaling", old["scaling"])
 
 
 def as_text(kept):
@@ -102,6 +113,9 @@ def described(machine):
     if m.get("threads per core"):
         about.append(f"{m['threads per core']} threads per core")
     about += [f"{k} {v}" for k, v in machine["versions"].items() if v and k != "NumPy"]
+    earlier = sum("when" in row for row in machine["rows"])
+    if earlier:
+        about.append(f"{earlier} of {len(machine['rows'])} rows from an earlier run")
     return f"- **{head(machine)}**, measured {machine['when']}: " + ", ".join(a for a in about if a) + ".\n"
 
 

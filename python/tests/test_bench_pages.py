@@ -53,6 +53,23 @@ def test_a_row_measured_twice_is_one_row_with_all_its_peers(tmp_path, monkeypatc
     assert [r["seconds"] for r in kept["rows"]] == [{"ebb": 1.0, "torch": 3.0, "compile": 1.5}]
 
 
+def test_rows_that_a_run_did_not_measure_stay_from_the_one_before(tmp_path, monkeypatch):
+    def results(when, *cases):
+        rows = [{"suite": "train", "case": case, "size": "large", "dtype": "f32", "mode": "value+grad", "threads": 2,
+                 "results": {"ebb": {"median_s": seconds}}} for case, seconds in cases]
+        known = {"machine": {"threads": 2, "cores": "2"}, "versions": {}, "suites": {"train": {"when": when, "rows": rows}}}
+        (tmp_path / "results.json").write_text(compare.json.dumps(known))
+        return tmp_path / "results.json"
+
+    monkeypatch.setattr(machines, "KEPT", tmp_path / "machines")
+    machines.add(results("2026-01-01", ("MLP", 1.0), ("GPT", 2.0)), "A machine")
+    machines.add(results("2026-02-02", ("MLP", 0.5)), "A machine")
+    (kept,) = machines.kept_machines()
+    assert [(r["case"], r["seconds"]["ebb"], r.get("when")) for r in kept["rows"]] == [
+        ("MLP", 0.5, None), ("GPT", 2.0, "2026-01-01")]
+    assert "1 of 2 rows from an earlier run" in machines.described(kept)
+
+
 def test_the_page_shows_the_machines_that_are_kept():
     page = machines.PAGE.read_text()
     assert machines.write_section(page) == page, "bench/machines.py page writes it anew"

@@ -71,6 +71,15 @@ inline void combine(Op op, RegType t, Accumulator& acc, Accumulator x) {
   }
 }
 
+// Each of n with its own.
+inline void combine_all(Op op, RegType t, Accumulator* acc, const Accumulator* x, std::int64_t n) {
+  if (op == Op::sum && is_float(t)) {
+    for (std::int64_t i = 0; i < n; ++i) acc[i].real += x[i].real;
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) combine(op, t, acc[i], x[i]);
+  }
+}
+
 inline Accumulator read(RegType t, const void* p) {
   Accumulator a{};
   switch (t) {

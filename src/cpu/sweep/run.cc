@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "core/parallel.h"
 #include "cpu/sweep/task.h"
 
@@ -39,12 +41,15 @@ void SweepRun::finish_columns(std::vector<std::pair<std::int32_t, BufferPtr>>& m
         BufferPtr::allocate(std::max<std::size_t>(static_cast<std::size_t>(s.columns * size), 8), "column sums");
     constexpr std::int64_t kPiece = 4096;
     parallel_for((s.columns + kPiece - 1) / kPiece, [&](std::int64_t piece) {
+      constexpr std::int64_t kTogether = 256;  // parts in order, columns side by side
       const std::int64_t end = std::min(s.columns, (piece + 1) * kPiece);
-      for (std::int64_t i = piece * kPiece; i < end; ++i) {
-        Accumulator acc = identity(reduce.op, reduce.type);
+      for (std::int64_t first = piece * kPiece; first < end; first += kTogether) {
+        const std::int64_t count = std::min(kTogether, end - first);
+        Accumulator sums[kTogether];
+        std::fill_n(sums, count, identity(reduce.op, reduce.type));
         for (const BufferPtr& task : columns[c])
-          combine(reduce.op, reduce.type, acc, reinterpret_cast<const Accumulator*>(task.data())[i]);
-        write(reduce.type, out.data() + i * size, acc);
+          combine_all(reduce.op, reduce.type, sums, reinterpret_cast<const Accumulator*>(task.data()) + first, count);
+        for (std::int64_t i = 0; i < count; ++i) write(reduce.type, out.data() + (first + i) * size, sums[i]);
       }
     });
     made.emplace_back(reduce.instr, std::move(out));
