@@ -360,7 +360,11 @@ BufferPtr BufferPtr::allocate(std::size_t bytes, const char* what, Device device
 
 BufferPtr BufferPtr::wrap(void* data, std::size_t bytes, std::function<void()> release, Device device) {
   BufferPtr p;
-  p.buffer_ = new Buffer;
+  p.buffer_ = new (std::nothrow) Buffer;
+  if (!p.buffer_) {
+    if (release) release();
+    throw std::bad_alloc();
+  }
   p.buffer_->data = static_cast<std::byte*>(data);
   p.buffer_->bytes = bytes;
   p.buffer_->device = device;
@@ -406,14 +410,30 @@ ThreadMemory::~ThreadMemory() {
   }
 }
 
+namespace {
+
+// A block of a stream's memory, freed with this.
+struct StreamBlock {
+  explicit StreamBlock(std::shared_ptr<StreamMemory> memory) : memory(std::move(memory)) {}
+  ~StreamBlock() {
+    if (data) memory->free(data);
+  }
+  StreamBlock(const StreamBlock&) = delete;
+  std::shared_ptr<StreamMemory> memory;
+  void* data = nullptr;
+};
+
+}  // namespace
+
 BufferPtr ThreadMemory::allocate(std::size_t bytes, const char* what) const {
-  void* const data = memory_->allocate(bytes);
-  require(data != nullptr, Error::Kind::memory,
+  const auto block = std::make_shared<StreamBlock>(memory_);
+  block->data = memory_->allocate(bytes);
+  require(block->data != nullptr, Error::Kind::memory,
           "evaluating {}: needs {} bytes on {}, and the owner of the stream has no more memory; free tensors or use "
           "smaller batches",
           what, bytes, name(device_));
   BufferPtr p = BufferPtr::wrap(
-      data, bytes, [memory = memory_, data] { memory->free(data); }, device_);
+      block->data, bytes, [block] {}, device_);
   p.get()->lent = false;
   return p;
 }

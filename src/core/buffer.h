@@ -67,7 +67,7 @@ class BufferPtr {
 
   // Memory for `bytes` bytes, uninitialised. `what` is named in the error when the limit is reached.
   static BufferPtr allocate(std::size_t bytes, const char* what = "a tensor", Device device = {});
-  // Wraps external memory; `release` is called when the last reference is dropped.
+  // Wraps external memory; `release` is called when the last reference is dropped, or before std::bad_alloc is thrown.
   static BufferPtr wrap(void* data, std::size_t bytes, std::function<void()> release, Device device = {});
 
  private:

@@ -161,9 +161,9 @@ Tensor from_data(const std::vector<bool>& data, const Shape& shape) {
 
 Tensor from_foreign(void* data, DType dtype, const Shape& shape, std::function<void()> release) {
   const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+  BufferPtr buffer = BufferPtr::wrap(data, bytes, std::move(release));
   require(data != nullptr || bytes == 0, "from_foreign: no memory was given for shape {}", shape);
-  if (!release) release = [] {};
-  return make_data(dtype, shape, BufferPtr::wrap(data, bytes, std::move(release)));
+  return make_data(dtype, shape, std::move(buffer));
 }
 
 Tensor tensor(Scalar value, std::optional<DType> dtype) { return full({}, value, dtype); }

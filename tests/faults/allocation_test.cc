@@ -7,6 +7,7 @@
 #include <new>
 #include <thread>
 
+#include "core/buffer.h"
 #include "ebb/ebb.h"
 #include "ebb/io.h"
 #include "ebb/second_order.h"
@@ -298,6 +299,50 @@ TEST(BoundedReading, FilesThatClaimTooMuchAreRefusedBeforeMemoryIsRequested) {
     }
     EXPECT_LE(largest_allocation, (std::size_t{1} << 20) + 8 * 1032 * 3 * bytes.size()) << "file " << k;
   }
+}
+
+// Memory that was handed over is given back once, whatever fails.
+TEST(OutOfMemory, ForeignMemoryIsReleasedOnce) {
+  float numbers[6] = {1, 2, 3, 4, 5, 6};
+  int released = 0;
+  const Scenario scenario = [&](std::int64_t size) {
+    Numbers all;
+    add(all, from_foreign(numbers, DType::f32, {size}, [&released] { ++released; }) + 1);
+    return all;
+  };
+  scenario(6);
+  std::int64_t n = 0;
+  do {
+    released = 0;
+    fails_cleanly(scenario, 6, n++, false);
+    ASSERT_EQ(released, 1) << "allocation " << n - 1;
+  } while (failed);
+  EXPECT_GT(n, 5);
+  released = 0;
+  EXPECT_THROW(from_foreign(nullptr, DType::f32, {6}, [&released] { ++released; }), Error);
+  EXPECT_EQ(released, 1);
+}
+
+TEST(OutOfMemory, MemoryOfAStreamsOwnerIsFreed) {
+  struct Supplied : StreamMemory {
+    void* allocate(std::size_t bytes) override { return ++given, std::malloc(bytes); }
+    void free(void* data) noexcept override { --given, std::free(data); }
+    int given = 0;
+  };
+  constexpr Device device{Device::Kind::cuda, 9};
+  const auto memory = std::make_shared<Supplied>();
+  const ThreadMemory scope(device, memory);
+  const Scenario scenario = [&](std::int64_t size) {
+    const BufferPtr p = BufferPtr::allocate(static_cast<std::size_t>(size), "a tensor", device);
+    EXPECT_EQ(memory->given, 1);
+    return Numbers{};
+  };
+  std::int64_t n = 0;
+  do {
+    fails_cleanly(scenario, 6, n++, true);
+    ASSERT_EQ(memory->given, 0) << "allocation " << n - 1;
+  } while (failed);
+  EXPECT_GT(n, 2);
 }
 
 // Threads that share a limit: some calls are refused, none of those that succeed is wrong, and afterwards nothing is

@@ -54,7 +54,7 @@ Tensor from_data(std::initializer_list<T> data, const Shape& shape) {
 }
 Tensor from_data(const std::vector<bool>& data, const Shape& shape);
 
-// External row-major memory, not copied; it must not change. `release` is called when it is no longer used.
+// External row-major memory, not copied; it must not change. `release` is called after its last use, or if this throws.
 Tensor from_foreign(void* data, DType dtype, const Shape& shape, std::function<void()> release = {});
 
 // Literals: tensor(3.0), tensor({1, 2}), tensor({{1.0, 2.0}, {3.0, 4.0}}). Reals are f32 and integers i64 unless a
