@@ -24,7 +24,7 @@ int available_processors();
 // take, whatever has become of the loop meanwhile.
 class Workers {
  public:
-  static constexpr int kMostThreads = 512;
+  static constexpr int kMostThreads = 256;
 
   using Task = void (*)(std::int64_t i, void* context);  // must not throw
 
