@@ -161,12 +161,13 @@ def scaling_header(threads):
 
 def scaling_line(row):
     text = ""
-    for title, times in (("Ebb", row["ebb"]), ("PyTorch", row["peer"])):
+    for title, times in (("", row["ebb"]), ("PyTorch", row["peer"])):
         if not times:
             continue
         shares = scaling.efficiency(times, row["threads"])
         cells = "".join(f"{seconds(t):>9} {f'{e:.0%}' if e else '':<5}" for t, e in zip(times, shares))
-        text += f"{row['case'] if title == 'Ebb' else '':<42}{row['dtype'] if title == 'Ebb' else '':<6}{title:<9}{cells}\n"
+        name, dtype = ("", "") if title else (row["case"], row["dtype"])
+        text += f"{name:<42}{dtype:<6}{title or row.get('title', 'Ebb'):<9}{cells}\n"
     return text.rstrip()
 
 
@@ -174,7 +175,7 @@ def scaling_table(rows):
     threads = rows[0]["threads"]
     text = "| case | dtype | |" + "".join(f" {n} threads |" for n in threads) + "\n|---|---|---|" + "---|" * len(threads) + "\n"
     for row in rows:
-        for title, times in (("Ebb", row["ebb"]), ("PyTorch", row["peer"])):
+        for title, times in ((row.get("title", "Ebb"), row["ebb"]), ("PyTorch", row["peer"])):
             if times:
                 shares = scaling.efficiency(times, threads)
                 cells = " | ".join(f"{seconds(t)} ({e:.0%})" if e else seconds(t) for t, e in zip(times, shares))

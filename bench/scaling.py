@@ -21,6 +21,11 @@ CASES = [
     ("train", "ResNet-20 on 32x32, SGD", "f32"),
     ("train", "GPT 4 layers, AdamW", "f32"),
 ]
+# What the machine itself gives: nothing scales better than that.
+LIMITS = {
+    "multiplications and additions in registers": {"do": "arithmetic", "samples": 9},
+    "copy of 96 MiB": {"do": "copy", "bytes": 192 << 20, "samples": 9},
+}
 PEER = "torch"
 
 
@@ -53,6 +58,7 @@ def rows(worker, python, options, log, out_of_time=lambda: False):
     cases = [c for c in cases if c[2] in options.dtypes]
     found = [{"suite": suite, "case": case, "dtype": dtype, "threads": counts(), "ebb": [], "peer": []}
              for suite, case, dtype in cases]
+    limits = [dict(case=case, title="the machine", dtype="", threads=counts(), ebb=[], peer=[]) for case in LIMITS]
     for threads in counts():
         ebb = contenders.Contender("ebb", "Ebb", [str(worker)], threads, log, options.timeout)
         title, script = contenders.PEERS[PEER]
@@ -67,9 +73,11 @@ def rows(worker, python, options, log, out_of_time=lambda: False):
                 row["ebb"].append(seconds(ebb, request, options) if not late else None)
                 if PEER in options.peers:
                     row["peer"].append(seconds(peer, dict(request, inputs=inputs), options) if not late else None)
+        for row in limits:
+            row["ebb"].append(statistics.median(ebb.ask(**LIMITS[row["case"]])["seconds"]))
         ebb.stop()
         peer.stop()
-    return found
+    return found + limits
 
 
 def efficiency(times, threads):

@@ -13,6 +13,8 @@ void gemm_by_blas(const float* a, const float* b, float* c, std::int64_t n, int 
 
 // Seconds of copies that read bytes/2 and write bytes/2 with plain memcpy, one for each sample.
 std::vector<double> time_copies(std::size_t bytes, int samples, int threads);
+// Multiplications and additions in registers, as many in all for any number of threads.
+std::vector<double> time_arithmetic(int samples, int threads);
 
 struct Floors {
   double copy_bytes_per_second;  // bytes read and bytes written

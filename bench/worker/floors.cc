@@ -51,6 +51,30 @@ std::vector<double> time_copies(std::size_t bytes, int samples, int threads) {
   return seconds;
 }
 
+std::vector<double> time_arithmetic(int samples, int threads) {
+  constexpr std::int64_t kSteps = 4'000'000;
+  const auto work = [threads] {
+    float x[32];
+    for (float& v : x) v = 0.5f;
+    for (std::int64_t i = 0; i < kSteps / threads; ++i) {
+      for (float& v : x) v = v * 0.999f + 0.001f;
+    }
+    volatile float result = 0;
+    for (float v : x) result = result + v;
+  };
+  std::vector<double> seconds;
+  for (int s = 0; s <= samples; ++s) {
+    const double taken = seconds_of([&] {
+      std::vector<std::thread> others;
+      for (int t = 1; t < threads; ++t) others.emplace_back(work);
+      work();
+      for (std::thread& t : others) t.join();
+    });
+    if (s > 0) seconds.push_back(taken);
+  }
+  return seconds;
+}
+
 Floors measure_floors(int threads) {
   const std::size_t bytes = std::size_t{192} << 20;
   const std::int64_t n = 1024;

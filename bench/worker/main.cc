@@ -12,7 +12,7 @@
 //   {"do": "inputs", suite, case, size, dtype, "directory": D}      writes each input's elements to a file
 //   {"do": "prepare", suite, case, size, dtype, mode, way?, reference?}
 //   {"do": "time", "samples": N, "calls": K}                        of what was prepared last
-//   {"do": "drop"}   {"do": "floors"}   {"do": "copy", "bytes": B, "samples": N}
+//   {"do": "drop"}   {"do": "floors"}   {"do": "copy", "bytes": B, "samples": N}   {"do": "arithmetic", "samples": N}
 // `ebb_bench_worker --smoke` checks every case at its tiny size instead.
 namespace bench {
 namespace {
@@ -114,6 +114,7 @@ class Worker {
     if (what == "copy") {
       return {{"seconds", time_copies(request.at("bytes"), request.at("samples"), num_threads())}};
     }
+    if (what == "arithmetic") return {{"seconds", time_arithmetic(request.at("samples"), num_threads())}};
     if (what == "floors") {
       const Floors floors = measure_floors(num_threads());
       return {{"copy_bytes_per_second", floors.copy_bytes_per_second},

@@ -11,6 +11,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 import compare  # noqa: E402
 import contenders  # noqa: E402
 import machines  # noqa: E402
+import report  # noqa: E402
 
 
 def test_every_line_of_rows_names_a_suite_cases_dtypes_and_peers():
@@ -73,3 +74,9 @@ def test_rows_that_a_run_did_not_measure_stay_from_the_one_before(tmp_path, monk
 def test_the_page_shows_the_machines_that_are_kept():
     page = machines.PAGE.read_text()
     assert machines.write_section(page) == page, "bench/machines.py page writes it anew"
+
+
+def test_scaling_shows_what_the_machine_itself_gives():
+    row = {"case": "copy of 96 MiB", "title": "the machine", "dtype": "", "threads": [1, 2], "ebb": [1.0, 0.625], "peer": []}
+    assert "| copy of 96 MiB |  | the machine | 1 s (100%) | 625 ms (80%) |" in report.scaling_table([row])
+    assert "the machine" in report.scaling_line(row) and "PyTorch" not in report.scaling_line(row)

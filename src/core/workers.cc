@@ -76,7 +76,7 @@ Workers& Workers::instance() {
 }
 
 void Workers::run(std::int64_t n, int threads, Task task, void* context) {
-  threads = std::min(threads, kMostThreads);
+  threads = static_cast<int>(std::min<std::int64_t>(n, std::min(threads, kMostThreads)));
   start(threads - 1);
   for (int p = 0; p < kPlaces; ++p) {
     Place& place = places_[p];

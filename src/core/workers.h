@@ -24,7 +24,7 @@ int available_processors();
 // take, whatever has become of the loop meanwhile.
 class Workers {
  public:
-  static constexpr int kMostThreads = 512;
+  static constexpr int kMostThreads = 256;
   static constexpr std::int64_t kMostTasks = (std::int64_t{1} << 20) - 1;
 
   using Task = bool (*)(std::int64_t i, void* context);  // is there any need to go on? Must not throw.
