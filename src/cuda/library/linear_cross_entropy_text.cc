@@ -134,9 +134,9 @@ extern "C" __global__ void __launch_bounds__(256) finish_rows(const Args a) {
 )cuda";
 
 // The usual rows of bf16: no bias, cap or smoothing, and classes in eights. L is how the logits are stored, f32 or
-// bf16. The gradient takes the place of its row of logits, from the front. Maximum and sum are made in one pass: a thread
-// scales its sum when its maximum grows. All that is exponentiated here becomes bf16 or a sum whose error is a part in 2^22: see the quick
-// functions.
+// bf16. The gradient takes the place of its row of logits, from the front. Maximum and sum are made in one pass: a
+// thread scales its sum when its maximum grows. All that is exponentiated here becomes bf16 or a sum whose error is a
+// part in 2^22: see the quick functions.
 const char* const kUsualRowText = R"cuda(
 struct Args {
   L* logits;
