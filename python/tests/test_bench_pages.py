@@ -71,6 +71,15 @@ def test_rows_that_a_run_did_not_measure_stay_from_the_one_before(tmp_path, monk
     assert "1 of 2 rows from an earlier run" in machines.described(kept)
 
 
+def test_a_peer_that_was_disturbed_counts_with_its_lower_quartile():
+    def result(*quartiles):
+        return dict(zip(("low_s", "median_s", "high_s"), quartiles))
+
+    assert machines.time_of("torch", result(1.0, 2.0, 2.9)) == 2.0
+    assert machines.time_of("torch", result(1.0, 2.0, 3.1)) == 1.0
+    assert machines.time_of("ebb", result(1.0, 2.0, 9.0)) == 2.0
+
+
 def test_the_page_shows_the_machines_that_are_kept():
     page = machines.PAGE.read_text()
     assert machines.write_section(page) == page, "bench/machines.py page writes it anew"
