@@ -125,6 +125,8 @@ def described(machine):
     earlier = sum("when" in row for row in machine["rows"])
     if earlier:
         about.append(f"{earlier} of {len(machine['rows'])} rows from an earlier run")
+    if machine.get("note"):  # written by hand into the file of the run
+        about.append(machine["note"])
     return f"- **{head(machine)}**, measured {machine['when']}: " + ", ".join(a for a in about if a) + ".\n"
 
 
