@@ -68,7 +68,8 @@ void divide_into_tasks(CompiledSweep& s) {
   } else {
     std::int64_t cost = 1;  // of an element, in quarter nanoseconds or so
     for (const Instr& i : s.program.instrs) cost += i.level != Level::full ? 0 : expensive(i) ? 6 : 1;
-    // 65 µs on Neoverse V1, whose 2 cores this was measured on; 16 µs where there are 16 cores to share 130,000 elements.
+      // 65 µs on Neoverse V1, whose 2 cores this was measured on; 16 µs where there are 16 cores to share 130,000
+      // elements.
 #if defined(__x86_64__)
     constexpr std::int64_t kTaskCost = 1 << 16;
 #else
