@@ -24,8 +24,8 @@ struct GemmSource {
   std::int64_t wide_stride, depth_stride;
 };
 
-// Memory that is packed or read next: tiles fetch it into the second cache while they multiply, each its part. Without
-// that, [128, 784]·[784, 1024] spends a quarter of its time waiting for B.
+// Memory that is packed or read next: tiles fetch it into the second cache while they multiply, each its part, so that
+// nobody waits for it then.
 struct GemmSoon {
   const char* data = nullptr;
   std::int64_t rows = 0, bytes = 0, stride = 0;  // in bytes
