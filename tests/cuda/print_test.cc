@@ -167,6 +167,19 @@ TEST(SweepText, HoldsStructureAndNoSizes) {
             text(randn({90, 1300}).eval().slice(1, 0, 1209, 3), 2.0));
 }
 
+// A case of one sweep that reads one tensor and leaves one result.
+void run_sum(EmulatedKernels& kernels, SweepCase& c, double* out) {
+  const PlanStep& step = c.plan.steps[0];
+  const cuda::SweepText text = cuda::print_sweep(*step.program);
+  const int kernel = kernels.add(text);
+  kernels.compile();
+  std::vector<Argument> a(2);
+  a[0] = c.input(step.inputs[0]);
+  a[1].data = out;
+  cuda::ErrorSlot error;
+  kernels.run(kernel, text, a, error, 1);
+}
+
 // The bits of a row's sum depend neither on how many rows there are nor on how they are shared by threads.
 TEST(SweepText, AddsARowAloneAsInABatch) {
   manual_seed(3);
@@ -175,17 +188,8 @@ TEST(SweepText, AddsARowAloneAsInABatch) {
     const Tensor x = cast(randn({3, n}), DType::f64).eval(), row = from_data(x.to_vector<double>().data(), {1, n});
     const auto many = make_case("", {sum(x, 1)}), one = make_case("", {sum(row, 1)});
     std::vector<double> sums(3), sum_alone(1);
-    for (const auto& [c, out] : {std::pair{many.get(), &sums}, {one.get(), &sum_alone}}) {
-      const PlanStep& step = c->plan.steps[0];
-      const cuda::SweepText text = cuda::print_sweep(*step.program);
-      const int kernel = kernels.add(text);
-      kernels.compile();
-      std::vector<Argument> a(2);
-      a[0] = c->input(step.inputs[0]);
-      a[1].data = out->data();
-      cuda::ErrorSlot error;
-      kernels.run(kernel, text, a, error, 1);
-    }
+    run_sum(kernels, *many, sums.data());
+    run_sum(kernels, *one, sum_alone.data());
     EXPECT_EQ(sums[0], sum_alone[0]) << n;
   }
 }
@@ -199,18 +203,8 @@ TEST(SweepText, AddsEverythingAsARow) {
     const Tensor x = cast(randn({n}), DType::f64).eval(), row = from_data(x.to_vector<double>().data(), {1, n});
     const auto flat = make_case("", {sum(x)}), one = make_case("", {sum(row, 1)});
     std::vector<double> sums(2);
-    int which = 0;
-    for (SweepCase* const c : {flat.get(), one.get()}) {
-      const PlanStep& step = c->plan.steps[0];
-      const cuda::SweepText text = cuda::print_sweep(*step.program);
-      const int kernel = kernels.add(text);
-      kernels.compile();
-      std::vector<Argument> a(2);
-      a[0] = c->input(step.inputs[0]);
-      a[1].data = &sums[static_cast<std::size_t>(which++)];
-      cuda::ErrorSlot error;
-      kernels.run(kernel, text, a, error, 1);
-    }
+    run_sum(kernels, *flat, &sums[0]);
+    run_sum(kernels, *one, &sums[1]);
     EXPECT_EQ(sums[0], sums[1]) << n;
   }
 }

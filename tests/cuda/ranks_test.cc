@@ -96,7 +96,7 @@ TEST_F(RanksOnGpu, NcclMovesWhatAWorldOfOneRankExchanges) {
     EXPECT_EQ(y.device(), kGpu);
     EXPECT_EQ(numbers(y), numbers(x));
   }
-  if (device_is_emulated()) EXPECT_EQ(calls, 4u);  // a broadcast is two
+  EXPECT_TRUE(!device_is_emulated() || calls == 4u) << calls;  // a broadcast is two
 
   // Three shards of one rank: two blocks, whose sums are added on the device; and a list in one block.
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i64}) {
