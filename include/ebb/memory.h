@@ -17,7 +17,8 @@ void reset_peak_memory(Device device = {});
 void set_memory_limit(std::size_t bytes, Device device = {});  // exceeding it is an Error(memory); 0 lifts the limit
 void release_cached_memory(Device device = {});
 
-// How many threads computations may use (default: the hardware's). Results are bit-identical for any number.
+// How many threads computations may use (default: the processors of this process); up to 256 share one loop. Results
+// are bit-identical for any number.
 void set_num_threads(int n);
 int num_threads();
 
