@@ -55,6 +55,8 @@ static_assert(kPortable == CU_MEMHOSTALLOC_PORTABLE);
 static_assert(kCaptureRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(offsetof(KernelNode, parameters) == offsetof(CUDA_KERNEL_NODE_PARAMS_v1, kernelParams));
 static_assert(offsetof(KernelNode, shared_bytes) == offsetof(CUDA_KERNEL_NODE_PARAMS_v1, sharedMemBytes));
+static_assert(kMapBf16 == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 && kMapSwizzle128 == CU_TENSOR_MAP_SWIZZLE_128B);
+static_assert(kMapPromote256 == CU_TENSOR_MAP_L2_PROMOTION_L2_256B && sizeof(CUtensorMap) == 128);
 static_assert(kReleaseThreshold == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
 
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));

@@ -4,12 +4,17 @@
 // Rows that do not count have logits, too: leaving them out would need their number on the host, and so a wait. Their
 // rows of x are zeros, and so are their gradients.
 //
+// Where a product can leave exponentials, rounded logits are never seen in memory: see scaled_rows_text.cc.
+//
 // With RowUnits a chunk is as many whole units as fit; the loss function gives their cotangents as a graph on this
 // device, in the order of the stream. A unit that does not fit on its own is streamed twice.
 #include <algorithm>
+#include <atomic>
 
 #include "core/format_error.h"
+#include "cuda/library/exponential_product.h"
 #include "cuda/library/kernels.h"
+#include "cuda/library/linear_cross_entropy.h"
 #include "cuda/library/linear_cross_entropy_text.h"
 #include "ebb/tensor.h"
 #include "graph/loss_calls.h"
@@ -24,6 +29,8 @@ namespace {
 // head's gradient would spend its time on reading and writing it.
 constexpr std::int64_t kLogitBytes = std::int64_t{1} << 30;
 constexpr std::int64_t kMostRows = 4096, kFewestRows = 128;
+
+std::atomic<bool> each_row_anew{false};
 
 class LinearCrossEntropy {
  public:
@@ -69,6 +76,7 @@ class LinearCrossEntropy {
     logits_ = workspace(gpu_, stored, Shape{chunk_, classes_}, keep_[0], kName);
     // f16 has too few exponents for gradients of logits: those products are made in f32.
     wide_ = dtype_ == DType::f16;
+    scaled_ = can_be_scaled();
     if (usual_) {
       narrow_ = {logits_.data, dtype_, logits_.shape, logits_.strides};
       narrow_.strides[0] = classes_ * static_cast<std::int64_t>(size_of(stored) / size_of(dtype_));
@@ -79,7 +87,13 @@ class LinearCrossEntropy {
     }
     seen_ = workspace(gpu_, DType::f64, Shape{chunk_, 3}, keep_[2], kName);
     x_block_ = workspace(gpu_, dtype_, Shape{chunk_, width_}, keep_[3], kName);
-    if (o_.input_gradient) dx_block_ = workspace(gpu_, dtype_, Shape{chunk_, width_}, keep_[4], kName);
+    if (scaled_) {
+      row_numbers_ = workspace(gpu_, DType::f32, Shape{4, chunk_}, keep_[8], kName);
+      parts_ = workspace(gpu_, DType::f32, Shape{chunk_, tiles_of(classes_)}, keep_[7], kName);
+      if (o_.input_gradient) wide_dx_ = workspace(gpu_, DType::f32, Shape{chunk_, width_}, keep_[9], kName);
+    } else if (o_.input_gradient) {
+      dx_block_ = workspace(gpu_, dtype_, Shape{chunk_, width_}, keep_[4], kName);
+    }
     if (o_.bias_gradient) bias_totals_ = workspace(gpu_, DType::f64, Shape{classes_}, keep_[5], kName);
     chunks_left_ = units_ ? chunks_of_units() : (rows_ + chunk_ - 1) / chunk_;
     if (o_.head_gradient) {
@@ -101,8 +115,12 @@ class LinearCrossEntropy {
     } else {
       for (std::int64_t first = 0; first < rows_; first += chunk_) {
         const Rows rows{0, first, rows_, 0, std::min(chunk_, rows_ - first)};
-        make_logits(rows);
-        finish(rows, true, o_.gradients(), cotangent_, false);
+        if (scaled_) {
+          make_scaled(rows);
+        } else {
+          make_logits(rows);
+          finish(rows, true, o_.gradients(), cotangent_, false);
+        }
         add_gradients(rows);
       }
     }
@@ -165,6 +183,53 @@ class LinearCrossEntropy {
     multiply_floats(gpu_, rows_of(x_block_, rows.count), transposed(head_), rows_of(logits_, rows.count));
   }
 
+  // Numbers of a row of the chunk: its reference, its target or -1, its target's logit, its factor.
+  const std::byte* row_number(std::int64_t which) const { return element_at(row_numbers_, which * chunk_); }
+  ExponentialProduct exponentials(std::int64_t rows) const {
+    return {.rows = rows,
+            .classes = classes_,
+            .width = width_,
+            .x = x_block_.data,
+            .head = head_.data,
+            .out = logits_.data,
+            .reference = row_number(0),
+            .chosen = row_number(1),
+            .own = const_cast<std::byte*>(row_number(2)),
+            .parts = parts_.data};
+  }
+  bool can_be_scaled() const {
+    if (!usual_ || !o_.round_logits || o_.z_loss != 0 || units_ || width_ % 8 != 0 || width_ == 0) return false;
+    if (reinterpret_cast<std::uintptr_t>(head_.data) % 16 != 0) return false;
+    if (each_row_anew) return true;
+    ExponentialProduct p{.rows = chunk_, .classes = classes_, .width = width_, .head = head_.data};
+    return can_make_exponentials(gpu_, p);
+  }
+  // Losses, and what add_gradients needs: exponentials, rows of x and their factors.
+  void make_scaled(const Rows& rows) {
+    take(x_, x_block_, rows, false);
+    const std::string text = view_text() + kRowOf + kScaledArgs + kTargetText + kScaledRowText;
+    Words words;
+    words.add(logits_.data).add(parts_.data);
+    for (const std::int64_t which : {0, 1, 2, 3}) words.add(static_cast<const void*>(row_number(which)));
+    words.add(x_block_.data).add(head_.data).add(losses_.data).add(target_.data).add(cotangent_.data);
+    words.add(small(weight_, 1).data).add(rows.count).add(classes_).add(width_).add(tiles_of(classes_));
+    words.add(target_.strides[0]).add(cotangent_.data ? cotangent_.strides[0] : 0);
+    words.add(small(weight_, 1).strides[0]).add(o_.ignore_index).add(std::int64_t{o_.gradients()});
+    words.add(std::int64_t{each_row_anew});
+    rows.add_to(words);
+    words.add(static_cast<const void*>(slot_)).add(static_cast<std::int64_t>(step_));
+    launch_blocks(gpu_, text, "references", (rows.count + 7) / 8, words);
+    if (!each_row_anew) make_exponentials(gpu_, exponentials(rows.count));
+    launch_blocks(gpu_, text, "scaled_rows", rows.count, words);
+  }
+  void put_scaled(const Rows& rows) {
+    Words words;
+    words.add(dx_.data).add(wide_dx_.data).add(static_cast<const void*>(row_number(3))).add(rows.count * width_);
+    words.add(width_).add(dx_.strides[0]).add(dx_.strides[1]);
+    rows.add_to(words);
+    launch_elements(gpu_, view_text() + kRowOf + kPutScaledText, "put_scaled", rows.count * width_, words);
+  }
+
   void finish(const Rows& rows, bool look, bool differentiate, const View& cotangent, bool by_chunk) {
     if (usual_) return finish_usual(rows, look, differentiate, cotangent, by_chunk);
     const bool wide = compute_ == DType::f64, same = narrow_.data == logits_.data;
@@ -186,8 +251,8 @@ class LinearCrossEntropy {
   }
 
   void finish_usual(const Rows& rows, bool look, bool differentiate, const View& cotangent, bool by_chunk) {
-    const std::string text =
-        view_text() + (logits_.dtype == DType::f32 ? "typedef f32 L;\n" : "typedef u16 L;\n") + kRowOf + kUsualRowText;
+    const std::string text = view_text() + (logits_.dtype == DType::f32 ? "typedef f32 L;\n" : "typedef u16 L;\n") +
+                             kRowOf + kUsualArgs + kTargetText + kUsualRowText;
     Words words;
     words.add(logits_.data).add(seen_.data).add(losses_.data).add(target_.data).add(cotangent.data);
     words.add(small(weight_, 1).data).add(rows.count).add(classes_).add(target_.strides[0]);
@@ -242,7 +307,10 @@ class LinearCrossEntropy {
     const bool first = !begun_, last = --chunks_left_ == 0;
     begun_ = true;
     const View dz = rows_of(narrow_, rows.count);
-    if (o_.input_gradient) {
+    if (o_.input_gradient && scaled_) {
+      multiply_floats(gpu_, dz, head_, rows_of(wide_dx_, rows.count));
+      put_scaled(rows);
+    } else if (o_.input_gradient) {
       const View block = rows_of(dx_block_, rows.count);
       multiply_floats(gpu_, dz, wide_ ? wide_head_ : head_, wide_ ? rows_of(wide_dx_, rows.count) : block);
       if (wide_) convert_elements(gpu_, block, rows_of(wide_dx_, rows.count));
@@ -328,7 +396,8 @@ class LinearCrossEntropy {
   std::span<const View> further_;
   DType dtype_, compute_;
   std::int64_t rows_, width_, classes_, chunk_ = 1, chunks_left_ = 0;
-  bool wide_ = false, usual_ = false, begun_ = false;
+  bool wide_ = false, usual_ = false, scaled_ = false, begun_ = false;
+  View row_numbers_, parts_;
   View logits_, narrow_, seen_, x_block_, dx_block_, bias_totals_, sums_, wide_x_, wide_dx_, wide_head_, wide_small_[2];
   BufferPtr keep_head_, keep_[10], keep_small_[2];
   std::uint64_t step_ = 0;
@@ -336,6 +405,8 @@ class LinearCrossEntropy {
 };
 
 }  // namespace
+
+bool make_each_row_anew(bool anew) { return each_row_anew.exchange(anew); }
 
 void run_linear_cross_entropy(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   LinearCrossEntropy(call, gpu, mark).run();

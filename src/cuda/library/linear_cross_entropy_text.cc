@@ -133,11 +133,29 @@ extern "C" __global__ void __launch_bounds__(256) finish_rows(const Args a) {
 }
 )cuda";
 
+// A row's target, and what its loss is multiplied with. After a struct Args.
+const char* const kTargetText = R"cuda(
+struct Target {
+  i64 row, y;
+  bool inside, counts;
+  __device__ __forceinline__ Target(const Args& a, i64 r) : row(row_of(a.rows, r)), y(a.target[row * a.target_step]) {
+    inside = (u64)y < (u64)a.classes;
+    counts = inside && y != a.ignore;
+  }
+  __device__ __forceinline__ void check(const Args& a) const {
+    if (!inside && y != a.ignore && threadIdx.x == 0) complain(a.error, a.step, row, 0, bits_of(y));
+  }
+  __device__ __forceinline__ f64 weight(const Args& a) const {
+    return a.weight && counts ? (f64)a.weight[y * a.weight_step] : 1.0;
+  }
+};
+)cuda";
+
 // The usual rows of bf16: no bias, cap or smoothing, and classes in eights. L is how the logits are stored, f32 or
 // bf16. The gradient takes the place of its row of logits, from the front. Maximum and sum are made in one pass: a
 // thread scales its sum when its maximum grows. All that is exponentiated here becomes bf16 or a sum whose error is a
 // part in 2^22: see the quick functions.
-const char* const kUsualRowText = R"cuda(
+const char* const kUsualArgs = R"cuda(
 struct Args {
   L* logits;
   f64* seen;  // per row of the chunk: peak, total
@@ -152,6 +170,8 @@ struct Args {
   ErrorSlot* error;
   i64 step;
 };
+)cuda";
+const char* const kUsualRowText = R"cuda(
 EBB f32 logit(f32 x) { return x; }
 EBB f32 logit(u16 x) { return from_bf16(x); }
 EBB Pack<f32, 8> widened(const Pack<f32, 8>& x) { return x; }
@@ -175,21 +195,6 @@ struct Seen {
     for (int j = 0; j < 8; ++j) sum += quick_exp(q.at(j) - next);
     part = part * quick_exp(base - next) + sum;
     base = next;
-  }
-};
-// A row's target, and what its loss is multiplied with.
-struct Target {
-  i64 row, y;
-  bool inside, counts;
-  __device__ __forceinline__ Target(const Args& a, i64 r) : row(row_of(a.rows, r)), y(a.target[row * a.target_step]) {
-    inside = (u64)y < (u64)a.classes;
-    counts = inside && y != a.ignore;
-  }
-  __device__ __forceinline__ void check(const Args& a) const {
-    if (!inside && y != a.ignore && threadIdx.x == 0) complain(a.error, a.step, row, 0, bits_of(y));
-  }
-  __device__ __forceinline__ f64 weight(const Args& a) const {
-    return a.weight && counts ? (f64)a.weight[y * a.weight_step] : 1.0;
   }
 };
 EBB void put_loss(const Args& a, i64 r, const Target& t, f64 peak, f64 total, f32 own) {

@@ -25,9 +25,10 @@ inline constexpr int kSharedOfMultiprocessor = 81, kSharedOfBlock = 97;         
 inline constexpr int kMostSharedOfFunction = 8,
                      kSharedShareOfFunction = 9;  // function attributes; the share in percent
 inline constexpr unsigned kNonBlocking = 1, kDisableTiming = 2, kPortable = 1;
-inline constexpr int kCaptureRelaxed = 2;                         // of threads towards captures
-inline constexpr int kReleaseThreshold = 4;                       // of a memory pool
-inline const Stream kLegacyStream = reinterpret_cast<Stream>(1);  // the default stream by another name
+inline constexpr int kMapBf16 = 9, kMapSwizzle128 = 3, kMapPromote256 = 3;  // of a tensor map
+inline constexpr int kCaptureRelaxed = 2;                                   // of threads towards captures
+inline constexpr int kReleaseThreshold = 4;                                 // of a memory pool
+inline const Stream kLegacyStream = reinterpret_cast<Stream>(1);            // the default stream by another name
 
 // CUDA_KERNEL_NODE_PARAMS_v1
 struct KernelNode {
@@ -87,7 +88,10 @@ struct KernelNode {
   X(set_kernel, cuGraphExecKernelNodeSetParams, (GraphExec, GraphNode, const KernelNode*))                     \
   X(launch_graph, cuGraphLaunch, (GraphExec, Stream))                                                          \
   X(destroy_exec, cuGraphExecDestroy, (GraphExec))                                                             \
-  X(destroy_graph, cuGraphDestroy, (Graph))
+  X(destroy_graph, cuGraphDestroy, (Graph))                                                                    \
+  X(encode_tiles, cuTensorMapEncodeTiled,                                                                      \
+    (void*, int, std::uint32_t, void*, const std::uint64_t*, const std::uint64_t*, const std::uint32_t*,       \
+     const std::uint32_t*, int, int, int, int))
 
 struct Driver {
 #define EBB_MEMBER(name, symbol, parameters) Result(*name) parameters = nullptr;

@@ -75,7 +75,9 @@ Function Gpu::kernel(const std::string& text, const char* name) {
       if (const auto f = functions_.find({m->second, name}); f != functions_.end()) return f->second;
     }
   }
-  const std::string code = machine_code(text, architecture_);
+  // Products of warpgroups are instructions of one architecture; such a text has no shared memory but the dynamic.
+  const bool of_warpgroups = text.find("wgmma.") != std::string::npos;
+  const std::string code = machine_code(text, of_warpgroups ? architecture_ + "a" : architecture_);
   use();
   std::lock_guard guard(kernels_mutex_);
   Module& module = modules_[text];
@@ -86,8 +88,8 @@ Function Gpu::kernel(const std::string& text, const char* name) {
     check(driver().function(&made, module, name), "cuModuleGetFunction");
     // A kernel with memory of its own size may have all there is beside what its text has.
     if (text.find("DYNAMIC_SHARED") != std::string::npos && std::string_view(name) != "finish") {
-      check(driver().set_function(made, kMostSharedOfFunction, static_cast<int>(limits_.shared - kSharedOfText)),
-            "cuFuncSetAttribute");
+      const std::int64_t most = limits_.shared - (of_warpgroups ? 0 : kSharedOfText);
+      check(driver().set_function(made, kMostSharedOfFunction, static_cast<int>(most)), "cuFuncSetAttribute");
       check(driver().set_function(made, kSharedShareOfFunction, 100), "cuFuncSetAttribute");
     }
     function = made;
