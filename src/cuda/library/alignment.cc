@@ -7,38 +7,42 @@
 namespace ebb::cuda {
 namespace {
 
-// Numbers are m·2^(512·k), as on the CPU: cpu/fused/wide_range.h says why.
+// Numbers are m·2^(512·k), as on the CPU: cpu/fused/wide_range.h says why. k is an i32 here: what is below e^-3e11 is
+// 0.
 const char* const kWideText = R"cuda(
 struct Wide {
-  f64 m, k, d;
+  f64 m;
+  i32 k;
+  f64 d;
 };
-EBB Wide none() { return {0, -1e9, 0}; }
-EBB Wide one() { return {1, 0, 0}; }
-// Comparisons of f64 take twice as long as those of integers, and high words tell apart what has to be.
-EBB i32 high_word(f64 x) { return (i32)(bits_of(x) >> 32); }
+constexpr i32 kZero = -1000000000;  // k of 0
 constexpr f64 kScaleDown = 7.458340731200207e-155, kScaleUp = 1.3407807929942597e154;  // 2^-512, 2^512
+EBB Wide none() { return {0, kZero, 0}; }
+EBB Wide one() { return {1, 0, 0}; }
 EBB Wide plus(const Wide& a, const Wide& b) {
-  const i32 apart = high_word(a.k - b.k);  // the difference of whole numbers: 0x3ff00000 is 1, 0xbff00000 is -1
-  const f64 fa = apart >= 0 ? 1.0 : apart == (i32)0xbff00000 ? kScaleDown : 0.0;
-  const f64 fb = apart <= 0 ? 1.0 : apart == 0x3ff00000 ? kScaleDown : 0.0;
+  const i32 apart = a.k - b.k;
+  const f64 fa = apart >= 0 ? 1.0 : apart == -1 ? kScaleDown : 0.0, fb = apart <= 0 ? 1.0 : apart == 1 ? kScaleDown : 0.0;
   return {a.m * fa + b.m * fb, apart >= 0 ? a.k : b.k, a.d * fa + b.d * fb};
 }
 // y.d is the derivative of log y.
 EBB Wide times(const Wide& a, const Wide& y) {
   const f64 p = a.m * y.m;
-  const bool high = high_word(p) >= 0x4ff00000, low = high_word(p) < 0x2ff00000;  // 2^256, 2^-256
+  const i32 size = (i32)(bits_of(p) >> 32);  // integers are compared twice as fast
+  const bool high = size >= 0x4ff00000, low = size < 0x2ff00000;  // 2^256, 2^-256
+  const i32 k = a.k + y.k + (high ? 1 : low ? -1 : 0);
+  if (size == 0 || k <= kZero) return none();
   const f64 factor = high ? kScaleDown : low ? kScaleUp : 1.0, m = p * factor;
-  const f64 k = a.k + y.k + (high ? 1.0 : low ? -1.0 : 0.0);
-  return {m, high_word(p) == 0 ? -1e9 : k, a.d * y.m * factor + m * y.d};  // what is not 0 is above 2^-600
+  return {m, k < -kZero ? k : -kZero, a.d * y.m * factor + m * y.d};
 }
 // Without branches, so that several are computed at a time.
 EBB Wide wide_exp(f64 x, f64 tangent) {
-  const bool finite = is_finite(x);
-  const f64 k = rint(x * 0.0028177637517362566), rest = x - k * 354.89135644669197;
-  // e^rest = 2^n·e^r with |r| <= ln 2 / 2, by Taylor's series. Beyond 1e17 x has no digits left for the rest: any will do.
-  const f64 near = fabs(rest) <= 256 ? rest : 0.0, shifted = fma(near, 1.4426950408889634, 6755399441055744.0);
-  const f64 n = shifted - 6755399441055744.0, r = fma(n, -2.3190468138462996e-17, fma(n, -0.6931471805599453, near));
-  f64 y = 1.6059043836821613e-10;
+  // e^x = 2^(512·k)·2^n·e^r with |r| <= ln 2 / 2. What is added to find the nearest whole number leaves it in the low word.
+  constexpr f64 kRound = 6755399441055744.0;
+  const bool within = fabs(x) < 3e11;
+  const f64 k = fma(within ? x : 0.0, 0.0028177637517362566, kRound), rest = x - (k - kRound) * 354.89135644669197;
+  const f64 n = fma(rest, 1.4426950408889634, kRound);
+  const f64 r = fma(n - kRound, -2.3190468138462996e-17, fma(n - kRound, -0.6931471805599453, rest));
+  f64 y = 1.6059043836821613e-10;  // Taylor's series
   y = fma(y, r, 2.08767569878681e-09);
   y = fma(y, r, 2.505210838544172e-08);
   y = fma(y, r, 2.755731922398589e-07);
@@ -52,29 +56,32 @@ EBB Wide wide_exp(f64 x, f64 tangent) {
   y = fma(y, r, 0.5);
   y = fma(y, r, 1.0);
   y = fma(y, r, 1.0);
-  const f64 m = from_bits(y, bits_of(y) + (bits_of(shifted) << 52));
-  return {finite ? m : x < 0 ? 0.0 : x, finite ? k : x < 0 ? -1e9 : 0.0, tangent};
+  const f64 m = from_bits(y, bits_of(y) + (bits_of(n) << 52));
+  return {within ? m : x < 0 ? 0.0 : x + infinity(), within ? (i32)bits_of(k) : x < 0 ? kZero : 0, tangent};
 }
 // Numbers that wait in memory: without the derivative where nobody asks for it.
 struct alignas(kDual ? 8 : 16) Kept {
-  f64 of[kDual ? 3 : 2];
+  u64 of[kDual ? 3 : 2];
 };
 EBB Kept kept(const Wide& x) {
   Kept y;
-  y.of[0] = x.m;
-  y.of[1] = x.k;
-  if (kDual) y.of[kDual ? 2 : 0] = x.d;
+  y.of[0] = bits_of(x.m);
+  y.of[1] = bits_of(x.k);
+  if (kDual) y.of[kDual ? 2 : 0] = bits_of(x.d);
   return y;
 }
-EBB Wide wide(const Kept& x) { return {x.of[0], x.of[1], kDual ? x.of[kDual ? 2 : 0] : 0.0}; }
+EBB Wide wide(const Kept& x) {
+  return {from_bits(0.0, x.of[0]), (i32)x.of[1], kDual ? from_bits(0.0, x.of[kDual ? 2 : 0]) : 0.0};
+}
 
 // The share x·y/total of the paths through a place, or its derivative.
 struct Share {
-  f64 k, inverse, slope;
+  i64 k;
+  f64 inverse, slope;
   __device__ __forceinline__ Share(const Wide& total)
       : k(total.k), inverse(1 / total.m), slope(total.d / total.m) {}
   __device__ __forceinline__ f64 of(const Wide& x, const Wide& y) const {
-    const f64 apart = x.k + y.k - k;
+    const i64 apart = (i64)x.k + y.k - k;
     const f64 factor = (apart == 0 ? 1.0 : apart == -1 ? kScaleDown : apart == 1 ? kScaleUp : 0.0) * inverse;
     const f64 m = x.m * y.m * factor;
     return kDual ? (x.d * y.m + x.m * y.d) * factor - m * slope : m;

@@ -37,7 +37,8 @@ struct Args : Call {
   Place* places;
   Outcome* outcomes;
 };
-template <class X> EBB X from_lane(X x, int lane) {
+EBB i32 from_lane(i32 x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+EBB f64 from_lane(f64 x, int lane) {
   const u64 bits = bits_of(x);
   const u32 low = __shfl_sync(0xffffffffu, (u32)bits, lane), high = __shfl_sync(0xffffffffu, (u32)(bits >> 32), lane);
   return from_bits(x, (u64)high << 32 | low);
