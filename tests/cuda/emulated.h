@@ -203,15 +203,19 @@ inline int __syncthreads_or(int x) {
   return result;
 }
 template <class T>
-inline T __shfl_xor_sync(unsigned, T x, int distance) {
+inline T __shfl_sync(unsigned, T x, int lane) {
   using namespace emulated;
   const unsigned me = threadIdx.x;
   Barrier& warp = of_warp[me / kWarp];
   unsigned long long* const side = lanes[warp.turn % 2];  // who is one shuffle ahead writes to the other one
   memcpy(&side[me], &x, sizeof(T));
   wait(warp, kWarp);
-  memcpy(&x, &side[me ^ static_cast<unsigned>(distance)], sizeof(T));
+  memcpy(&x, &side[me / kWarp * kWarp + static_cast<unsigned>(lane) % kWarp], sizeof(T));
   return x;
+}
+template <class T>
+inline T __shfl_xor_sync(unsigned mask, T x, int distance) {
+  return __shfl_sync(mask, x, static_cast<int>(threadIdx.x) ^ distance);
 }
 inline void __syncwarp() { emulated::wait(emulated::of_warp[threadIdx.x / emulated::kWarp], emulated::kWarp); }
 inline void __threadfence_system() {}

@@ -277,11 +277,33 @@ TEST_P(LibraryOnGpu, Alignments) {
   const Tensor steps = tensor({9, 7, 4}).eval(), lengths = tensor({4, 2, 1}).eval();
   compare("ctc_loss", {x, labels, steps, lengths},
           [&](const std::vector<Tensor>& in) { return ctc_loss(in[0], in[1], in[2], in[3]); });
-  // Labels one after the other: a sample of more than 248 states is not computed on the chip, the one after it is.
-  const Tensor far = cast(log_softmax(randn({150, 2, 7}), 2), GetParam()).eval();
-  const Tensor many = (remainder(arange(133), 5) + 1).eval();
-  compare("ctc_loss of many labels", {far, many, tensor({150, 11}), tensor({130, 3})},
-          [&](const std::vector<Tensor>& in) { return ctc_loss(in[0], in[1], in[2], in[3]); });
+  const auto none = [](const std::vector<Tensor>& in) {
+    return ctc_loss(in[0], in[1], in[2], in[3], {.reduction = Reduction::none});
+  };
+  // 32 labels are a stripe, eight steps are taken at a time: lengths around those, few classes and many of each, more
+  // labels than steps, nothing at all, and a sample whose stripes are more than a block has warps.
+  const std::vector<std::int64_t> sizes{31, 32, 33, 64, 0, 40, 0, 5, 259};
+  const std::int64_t samples = 9, most = 259;
+  std::vector<std::int64_t> in_a_row, in_rows;
+  for (const std::int64_t size : sizes) {
+    for (std::int64_t i = 0; i < most; ++i) {
+      const std::int64_t label = (5 * i + i / 20) % 6 + 1;  // the same one twice, now and then
+      in_rows.push_back(i < size ? label : 0);
+      if (i < size) in_a_row.push_back(label);
+    }
+  }
+  const Tensor far = cast(log_softmax(randn({290, samples, 7}), 2), GetParam()).eval();
+  const Tensor counts = tensor({57, 64, 65, 290, 8, 39, 0, 7, 290}).eval(), row_lengths = from_data(sizes, {samples});
+  compare("ctc_loss of many labels in a row",
+          {far, from_data(in_a_row, {static_cast<std::int64_t>(in_a_row.size())}), counts, row_lengths}, none);
+  compare("second derivatives of ctc_loss",
+          {far.slice(0, 0, 70).slice(1, 0, 3).eval(), from_data(in_rows, {samples, most}).slice(0, 0, 3).eval(),
+           tensor({57, 64, 65}), tensor({31, 32, 33})},
+          [&](const std::vector<Tensor>& in) {
+            return ctc_loss_backward(ones({3}, compute_dtype(GetParam())).to(in[0].device()), in[0], in[1], in[2],
+                                     in[3], {.reduction = Reduction::none});
+          });
+  compare("ctc_loss of many labels", {far, from_data(in_rows, {samples, most}), counts, row_lengths}, none);
   const Tensor joint = cast(log_softmax(randn({3, 6, 5, 5}), 3), GetParam()).eval(), frames = tensor({6, 5, 3}).eval();
   compare("rnnt_loss", {joint, labels, frames, lengths},
           [&](const std::vector<Tensor>& in) { return rnnt_loss(in[0], in[1], in[2], in[3]); });

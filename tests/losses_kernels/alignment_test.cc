@@ -179,6 +179,18 @@ TEST(Ctc, ImpossibleAlignmentsAreInfiniteOrZero) {
   const double inf = kInf;
   const Tensor z = variable(from_data({-inf, 0.0, 0.0, -inf, -inf, -inf}, {3, 1, 2}));
   EXPECT_EQ(ctc_loss(z, row_of({1}), one(2), one(1), {.reduction = Reduction::sum}).item(), 0);
+  // Nor are numbers that stand for it, up to where they are as good as that.
+  for (const double mask : {-1e4, -1e9, -1e11, -1e15, -1e30, -1e300}) {
+    const Tensor masked = variable(from_data({-1.0, mask, mask, mask, -2.0, -3.0}, {3, 1, 2}));
+    const Tensor through = ctc_loss(masked, row_of({1}), one(3), one(1), {.reduction = Reduction::sum});
+    const bool possible = mask > -3e11;
+    EXPECT_NEAR(std::min(through.item(), 1e300), possible ? 1 - mask : 1e300, 3);
+    expect_near(sum(backward(through)[masked], Axes{1, 2}), std::vector<double>(3, possible ? -1 : 0), 1e-9);
+    const Tensor around = ctc_loss(masked, row_of({1}), one(1), one(0), {.reduction = Reduction::sum});
+    EXPECT_EQ(around.item(), 1);
+  }
+  EXPECT_TRUE(
+      std::isnan(ctc_loss(from_data({0.0, std::nan(""), 0.0, 0.0}, {2, 1, 2}), row_of({1}), one(2), one(1)).item()));
   // No steps and no labels: certain. No samples: NaN or 0.
   EXPECT_EQ(ctc_loss(values({2, 1, 3}), row_of({}), one(0), one(0), {.reduction = Reduction::sum}).item(), 0);
   const Tensor none = zeros({2, 0, 3}, DType::f64), empty = zeros({0}, DType::i64);

@@ -112,14 +112,16 @@ struct Wide {
   double log_derivative() const { return d / m; }
 };
 
-// e^x = e^rest · 2^(512·k): rest, for an exponential that the caller makes, and k. −inf gives e^rest = 0.
+// e^x = e^rest · 2^(512·k): rest, for an exponential that the caller makes, and k. −inf gives e^rest = 0. Beyond 1e17
+// x has no digits left for the rest: any will do.
 inline double split_exponent(double x, double* k) {
   if (!std::isfinite(x)) {
     *k = x < 0 ? kZeroScale : 0;
     return x;
   }
   *k = std::floor(x / kLogScale + 0.5);
-  return x - *k * kLogScale;
+  const double rest = x - *k * kLogScale;
+  return std::fabs(rest) <= 256 ? rest : 0;
 }
 // The same for an array, in place. Within ±177 there is nothing to do.
 inline void split_exponents(double* x, double* k, std::int64_t n) {

@@ -1,0 +1,239 @@
+// CTC in two kernels; see the CPU's for the recursions.
+//
+// The first makes rows of α and of β, each by a block of its own: backwards in time, with the labels in reverse, β
+// times its probability follows the recursion of α. A lane has a blank and the label behind it, so that it needs one
+// number of the lane before and no barrier. 32 such pairs are a stripe. A sample's stripes are shared by the block's
+// warps, which follow each other at a distance of some steps; the last label of a stripe waits for the next one in
+// memory.
+//
+// The second makes the gradient, a warp per row: everything is known by then.
+#include <fmt/format.h>
+
+#include "cuda/library/alignment.h"
+
+namespace ebb::cuda {
+namespace {
+
+const char* const kText = R"cuda(
+constexpr int kAhead = 8;  // steps between two barriers, whose probabilities are made together
+struct Pair {
+  Kept blank, label;
+};
+// What the second kernel has to know of a sample.
+struct Outcome {
+  Wide total;
+  i64 steps, length, before;  // no steps where there is no gradient
+};
+// A label in the order of classes: its place among the sample's labels, and where those of its class begin and end.
+struct Place {
+  i64 label;
+  i32 at, begin, end;
+};
+struct Args : Call {
+  Pair* alpha;  // per sample: rows of length + 1 pairs
+  Pair* beta;   // the same, in reverse; without the probability of their own step
+  Kept* edges;  // per direction, sample and stripe: its last label at every step
+  i64 stripes;
+  Place* places;
+  Outcome* outcomes;
+};
+EBB i32 from_lane(i32 x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+EBB f64 from_lane(f64 x, int lane) {
+  const u64 bits = bits_of(x);
+  const u32 low = __shfl_sync(0xffffffffu, (u32)bits, lane), high = __shfl_sync(0xffffffffu, (u32)(bits >> 32), lane);
+  return from_bits(x, (u64)high << 32 | low);
+}
+EBB Wide from_lane(const Wide& x, int lane) {
+  return {from_lane(x.m, lane), from_lane(x.k, lane), kDual ? from_lane(x.d, lane) : 0.0};
+}
+
+// A warp on its way through the steps of a stripe.
+struct Walk {
+  const Args& a;
+  const Sample& s;
+  const i64 n;
+  const bool back;
+  Kept* const edges;
+  const int lane;
+  struct Next {
+    i64 label, blank, step;
+  } next, next_tangent;  // where the probabilities lie
+  i64 stripe, pair;
+  bool is_label, skips;
+  Wide blank, label;
+  Pair* row;  // of the next step
+  A x[kAhead] = {}, tangent[kAhead] = {};  // of the next steps
+  A x_blank = 0, tangent_blank = 0;        // lane i has that of step i
+
+  __device__ __forceinline__ Walk(const Args& a, const Sample& s, i64 n, bool back, Kept* edges)
+      : a(a), s(s), n(n), back(back), edges(edges), lane(threadIdx.x & 31) {}
+
+  __device__ __forceinline__ i64 label_at(i64 i) const { return s.labels[(back ? s.length - 1 - i : i) * a.label_i]; }
+  __device__ __forceinline__ void begin(i64 of_stripe) {
+    stripe = of_stripe;
+    pair = stripe * 32 + lane;
+    is_label = pair < s.length;  // there is none behind the last blank
+    const i64 c = is_label ? label_at(pair) : a.blank, t = back ? s.steps - 1 : 0;
+    skips = is_label && pair > 0 && label_at(pair - 1) != c;  // may be reached from the label before it at once
+    blank = pair == 0 ? one() : none();
+    label = none();
+    row = (back ? a.beta : a.alpha) + (s.before + n) * a.steps + pair;
+    next = {t * a.x_t + n * a.x_n + c * a.x_c, t * a.x_t + n * a.x_n + a.blank * a.x_c, back ? -a.x_t : a.x_t};
+    if (kDual)
+      next_tangent = {t * a.tangent_t + n * a.tangent_n + c * a.tangent_c,
+                      t * a.tangent_t + n * a.tangent_n + a.blank * a.tangent_c, back ? -a.tangent_t : a.tangent_t};
+    fetch(0);
+  }
+  __device__ __forceinline__ int live(i64 step) const { return s.steps - step < kAhead ? (int)(s.steps - step) : kAhead; }
+  __device__ __forceinline__ void fetch_from(const T* from, Next& next, int live, A* x, A& x_blank) {
+#pragma unroll
+    for (int q = 0; q < kAhead; ++q) {
+      if (q < live) x[q] = load(from[next.label + q * next.step]);
+    }
+    if (lane < live) x_blank = load(from[next.blank + lane * next.step]);
+    next.label += kAhead * next.step;
+    next.blank += kAhead * next.step;
+  }
+  __device__ __forceinline__ void fetch(i64 step) {
+    fetch_from(a.x, next, live(step), x, x_blank);
+    if (kDual) fetch_from(a.tangent, next_tangent, live(step), tangent, tangent_blank);
+  }
+  // The last label of the stripe before, at the end of a step.
+  __device__ __forceinline__ Wide edge(i64 step) const {
+    return stripe > 0 && step >= 0 ? wide(edges[(stripe - 1) * a.steps + step]) : none();
+  }
+  __device__ __forceinline__ Wide left_of(const Wide& edge) const {
+    const Wide left = from_lane(label, (lane + 31) & 31);
+    return lane == 0 ? edge : left;
+  }
+  template <bool whole> __device__ __forceinline__ void walk(i64 step) {
+    Wide y[kAhead];
+#pragma unroll
+    for (int q = 0; q < kAhead; ++q) y[q] = wide_exp(is_label ? (f64)x[q] : -infinity(), (f64)tangent[q]);
+    const Wide y_blank = wide_exp((f64)x_blank, (f64)tangent_blank);
+    const Wide before = lane < kAhead ? edge(step + lane - 1) : none();
+    fetch(step + kAhead);
+    const int count = live(step);
+#pragma unroll
+    for (int q = 0; q < kAhead; ++q) {
+      if (!whole && q >= count) break;
+      const Wide left = left_of(from_lane(before, q));
+      const Wide to_blank = plus(blank, left), to_label = plus(plus(label, blank), skips ? left : none());
+      blank = times(to_blank, from_lane(y_blank, q));
+      label = times(to_label, y[q]);
+      if (a.order >= 1 && pair <= s.length) {
+        row->blank = kept(back ? to_blank : blank);
+        row->label = kept(back ? to_label : label);
+      }
+      row += s.length + 1;
+      if (lane == 31 && pair < s.length) edges[stripe * a.steps + step + q] = kept(label);
+    }
+  }
+  __device__ __forceinline__ void walk(i64 step) { live(step) == kAhead ? walk<true>(step) : walk<false>(step); }
+};
+
+// Labels in the order of their classes, for the sums over all places of a class.
+EBB void sort_labels(const Args& a, const Sample& s) {
+  for (i64 i = threadIdx.x; i < s.length; i += 256) {
+    const i64 c = s.labels[i * a.label_i];
+    int below = 0, before = 0, equal = 0;
+    for (i64 j = 0; j < s.length; ++j) {
+      const i64 other = s.labels[j * a.label_i];
+      below += other < c;
+      equal += other == c;
+      before += other == c && j < i;
+    }
+    a.places[s.before + below + before] = {c, (i32)i, below, below + equal};
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256) align(const Args a) {
+  __shared__ u64 shared[256];
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+  for (i64 turn = blockIdx.x; turn < (a.order >= 1 ? 2 : 1) * a.samples; turn += gridDim.x) {
+    const bool back = turn >= a.samples;
+    const i64 n = back ? turn - a.samples : turn;
+    const Sample s = sample_of(a, n, shared);
+    if (back) sort_labels(a, s);
+    const i64 stripes = s.length / 32 + 1, first = a.joined ? s.before / 32 + n : n * (a.room / 32 + 1);
+    // Every label takes a step. So where there are more stripes than warps, the first warp is done with a stripe later
+    // than the last one has begun.
+    const i64 chunks = s.steps < s.length ? 0 : (s.steps + kAhead - 1) / kAhead;
+    Walk walk(a, s, n, back, a.edges + ((back ? a.stripes : 0) + first) * a.steps);
+    i64 stripe = warp, chunk = -warp;
+    const i64 end = chunks == 0 ? 0 : (stripes + 7) / 8 * chunks + 7;
+    for (i64 i = 0; i < end; ++i) {
+      if (chunk >= 0 && stripe < stripes) {
+        if (chunk == 0) walk.begin(stripe);
+        walk.walk(chunk * kAhead);
+      }
+      __syncthreads();
+      if (++chunk == chunks) chunk = 0, stripe += 8;
+    }
+    if (back || warp != (stripes - 1) % 8) continue;
+    Wide total = s.length == 0 ? one() : none();  // of no steps
+    if (chunks > 0) total = plus(walk.blank, walk.left_of(walk.edge(s.steps - 1)));
+    if (lane != s.length % 32) continue;
+    a.losses[n] = (L)loss_of(a, total);
+    if (a.order >= 1) a.outcomes[n] = {total, total.m == 0 ? 0 : s.steps, s.length, s.before};  // -log 0 has no slope
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256) gradient(const Args a) {
+  const int lane = threadIdx.x & 31;
+  for (i64 r = (i64)blockIdx.x * 8 + (threadIdx.x >> 5); r < a.steps * a.samples; r += (i64)gridDim.x * 8) {
+    const i64 t = quotient(r, a.samples), n = r - t * a.samples;
+    T* const row = a.gradient + r * a.classes;
+    for (i64 c = lane; c < a.classes; c += 32) row[c] = (T)0;
+    const Outcome o = a.outcomes[n];
+    if (t >= o.steps) continue;
+    __syncwarp();
+    const f64 g = (f64)a.cotangent[n * a.cotangent_step];
+    const Share share(o.total);
+    const Pair* const alpha = a.alpha + (o.before + n) * a.steps + t * (o.length + 1);
+    const Pair* const beta = a.beta + (o.before + n) * a.steps + (o.steps - 1 - t) * (o.length + 1) + o.length;
+    f64 blanks = 0;
+    for (i64 i = lane; i <= o.length; i += 32) blanks += share.of(wide(alpha[i].blank), wide(beta[-i].blank));
+    blanks = over_lanes<Plus>(blanks);
+    if (lane == 0 && blanks != 0) row[a.blank] = narrow(-g * blanks);
+    // Labels of one class are neighbours, so their sum is made as a running one is. It goes on in the next 32.
+    f64 last = 0;
+    for (i64 first = 0; first < o.length; first += 32) {
+      const i64 i = first + lane;
+      const Place p = i < o.length ? a.places[o.before + i] : Place{0, 0, (i32)i, (i32)i};
+      f64 x = i < o.length ? share.of(wide(alpha[p.at].label), wide(beta[-1 - p.at].label)) : 0.0;
+#pragma unroll
+      for (int distance = 1; distance < 32; distance *= 2) {
+        const f64 other = from_lane(x, (lane - distance) & 31);
+        if (distance <= lane && i - distance >= p.begin) x += other;
+      }
+      if (p.begin < first) x += last;
+      last = from_lane(x, 31);
+      if (i == p.end - 1 && x != 0) row[p.label] = narrow(-g * x);
+    }
+  }
+}
+)cuda";
+
+}  // namespace
+
+void run_ctc(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
+  const AlignmentKernels a(call, mark);
+  if (a.samples == 0) return;
+  const std::int64_t labels = a.joined ? a.room : a.samples * a.room;
+  const std::int64_t stripes = a.joined ? a.room / 32 + a.samples : a.samples * (a.room / 32 + 1);
+  BufferPtr keep_alpha, keep_beta, keep_edges, keep_places, keep_outcomes;
+  const auto bytes = [&](BufferPtr& keep, std::int64_t count, std::int64_t size) {
+    return workspace(gpu, DType::u8, Shape{count * size}, keep, a.name()).data;
+  };
+  const std::int64_t pairs = a.keep() ? a.steps * (labels + a.samples) : 0;
+  Words words = a.words();
+  words.add(bytes(keep_alpha, pairs, 2 * a.kept_bytes())).add(bytes(keep_beta, pairs, 2 * a.kept_bytes()));
+  words.add(bytes(keep_edges, 2 * stripes * a.steps, a.kept_bytes())).add(stripes);
+  words.add(bytes(keep_places, labels, 24)).add(bytes(keep_outcomes, a.samples, 48));
+  const std::string text = a.text() + kText;
+  launch_blocks(gpu, text, "align", (a.keep() ? 2 : 1) * a.samples, words);
+  if (a.keep()) launch_blocks(gpu, text, "gradient", (a.steps * a.samples + 7) / 8, words);
+}
+
+}  // namespace ebb::cuda
