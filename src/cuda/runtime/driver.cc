@@ -1,6 +1,8 @@
 #include "cuda/runtime/driver.h"
 
 #include <atomic>
+#include <deque>
+#include <memory>
 
 #include "core/format_error.h"
 #include "cuda/runtime/open_library.h"
@@ -19,11 +21,11 @@ const Driver* load_driver() {
     reason_for_no_driver = "no NVIDIA driver (libcuda.so.1) was found";
     return nullptr;
   }
-  auto* d = new Driver;
+  auto d = std::make_unique<Driver>();
 #define EBB_LOAD(name, symbol, parameters) d->name = reinterpret_cast<Result(*) parameters>(library.function(#symbol));
   EBB_CUDA_DRIVER(EBB_LOAD)
   const Result started = d->init(0);
-  if (started == kSuccess) return d;
+  if (started == kSuccess) return d.release();
   const char* text = nullptr;
   d->error_text(started, &text);
   reason_for_no_driver = fmt::format("the NVIDIA driver does not start: {}", text ? text : std::to_string(started));
@@ -34,11 +36,11 @@ const Compiler* load_compiler() {
   const OpenLibrary library =
       OpenLibrary::open("NVRTC, the compiler of kernels,", {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
                         "install the CUDA toolkit, or `pip install nvidia-cuda-nvrtc`");
-  auto* c = new Compiler;
+  auto c = std::make_unique<Compiler>();
 #define EBB_LOAD_C(name, symbol, parameters) \
   c->name = reinterpret_cast<Result(*) parameters>(library.function(#symbol));
   EBB_CUDA_COMPILER(EBB_LOAD_C)
-  return c;
+  return c.release();
 }
 
 }  // namespace
@@ -67,8 +69,11 @@ const Compiler& compiler() {
 }
 
 void install_driver(const Driver& driver, const Compiler& compiler) {
-  installed_compiler.store(new Compiler(compiler), std::memory_order_release);
-  installed_driver.store(new Driver(driver), std::memory_order_release);
+  // A thread may still call through the tables of an earlier one.
+  static auto* const drivers = new std::deque<Driver>;
+  static auto* const compilers = new std::deque<Compiler>;
+  installed_compiler.store(&compilers->emplace_back(compiler), std::memory_order_release);
+  installed_driver.store(&drivers->emplace_back(driver), std::memory_order_release);
 }
 
 void check(Result result, const char* call) {
