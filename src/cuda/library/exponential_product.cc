@@ -151,18 +151,24 @@ EBB void exponentiate(const Args& a, int warp, int lane, u32 rank, const char* f
   for (int t = walk.first; t < walk.tiles; t += walk.step) {
     const int first_row = walk.row(t, rank), tile = walk.column_tile(t), column = tile * kColumns + 8 * lane;
     const bool live = column < classes;
+    // A lane has the numbers of one row of its group. They come a group ahead.
+    f32 next_reference;
+    int next_chosen;
+    const auto look_ahead = [&](int group) {
+      const int of = first_row + group * 8 + (lane & 7);
+      const bool there = group < kGroups && of < rows;
+      next_reference = there ? a.reference[of] * kToTwo : 0.0f;
+      next_chosen = there && lane < 8 ? a.chosen[of] - tile * kColumns : -1;
+    };
+    look_ahead(warp);
     meet<2>();
 #pragma unroll 1
     for (int group = warp; group < kGroups; group += kWarps) {
       const char* const lines = finished + group * 8 * (int)kLine;
-      const int row = first_row + group * 8, mine = row + (lane & 7);
-      f32 reference = 0;
-      if (mine < rows) {
-        reference = a.reference[mine] * kToTwo;
-        const int chosen = a.chosen[mine] - tile * kColumns;
-        if (lane < 8 && (u32)chosen < (u32)kColumns)
-          a.own[mine] = from_bf16(*(const u16*)(lines + lane * (int)kLine + chosen * 2));
-      }
+      const int row = first_row + group * 8, mine = row + (lane & 7), chosen = next_chosen;
+      const f32 reference = next_reference;
+      look_ahead(group + kWarps);
+      if ((u32)chosen < (u32)kColumns) a.own[mine] = from_bf16(*(const u16*)(lines + lane * (int)kLine + chosen * 2));
       Words4 z[8];
 #pragma unroll
       for (int r = 0; r < 8; ++r) z[r] = *(const Words4*)(lines + r * (int)kLine + lane * 16);
