@@ -47,6 +47,11 @@ EBB Wide from_lane(const Wide& x, int lane) {
   return {from_lane(x.m, lane), from_lane(x.k, lane), kDual ? from_lane(x.d, lane) : 0.0};
 }
 
+// What all lanes need at a step: the blank's probability, and the last label of the stripe before at the end of the step
+// before.
+struct OfStep {
+  Kept blank, edge;
+};
 // A warp on its way through the steps of a stripe.
 struct Walk {
   const Args& a;
@@ -54,6 +59,7 @@ struct Walk {
   const i64 n;
   const bool back;
   Kept* const edges;
+  OfStep* const of_steps;  // on chip
   const int lane;
   struct Next {
     i64 label, blank, step;
@@ -62,11 +68,10 @@ struct Walk {
   bool is_label, skips;
   Wide blank, label;
   Pair* row;  // of the next step
-  A x[kAhead] = {}, tangent[kAhead] = {};  // of the next steps
-  A x_blank = 0, tangent_blank = 0;        // lane i has that of step i
+  A x[kAhead + 1] = {}, tangent[kAhead + 1] = {};  // of the next steps; the last are the blank's, of step `lane`
 
-  __device__ __forceinline__ Walk(const Args& a, const Sample& s, i64 n, bool back, Kept* edges)
-      : a(a), s(s), n(n), back(back), edges(edges), lane(threadIdx.x & 31) {}
+  __device__ __forceinline__ Walk(const Args& a, const Sample& s, i64 n, bool back, Kept* edges, OfStep* of_steps)
+      : a(a), s(s), n(n), back(back), edges(edges), of_steps(of_steps), lane(threadIdx.x & 31) {}
 
   __device__ __forceinline__ i64 label_at(i64 i) const { return s.labels[(back ? s.length - 1 - i : i) * a.label_i]; }
   __device__ __forceinline__ void begin(i64 of_stripe) {
@@ -85,18 +90,18 @@ struct Walk {
     fetch(0);
   }
   __device__ __forceinline__ int live(i64 step) const { return s.steps - step < kAhead ? (int)(s.steps - step) : kAhead; }
-  __device__ __forceinline__ void fetch_from(const T* from, Next& next, int live, A* x, A& x_blank) {
+  __device__ __forceinline__ void fetch_from(const T* from, Next& next, int live, A* x) {
 #pragma unroll
     for (int q = 0; q < kAhead; ++q) {
       if (q < live) x[q] = load(from[next.label + q * next.step]);
     }
-    if (lane < live) x_blank = load(from[next.blank + lane * next.step]);
+    if (lane < live) x[kAhead] = load(from[next.blank + lane * next.step]);
     next.label += kAhead * next.step;
     next.blank += kAhead * next.step;
   }
   __device__ __forceinline__ void fetch(i64 step) {
-    fetch_from(a.x, next, live(step), x, x_blank);
-    if (kDual) fetch_from(a.tangent, next_tangent, live(step), tangent, tangent_blank);
+    fetch_from(a.x, next, live(step), x);
+    if (kDual) fetch_from(a.tangent, next_tangent, live(step), tangent);
   }
   // The last label of the stripe before, at the end of a step.
   __device__ __forceinline__ Wide edge(i64 step) const {
@@ -107,26 +112,45 @@ struct Walk {
     return lane == 0 ? edge : left;
   }
   template <bool whole> __device__ __forceinline__ void walk(i64 step) {
-    Wide y[kAhead];
+    Wide y[kAhead + 1];
 #pragma unroll
-    for (int q = 0; q < kAhead; ++q) y[q] = wide_exp(is_label ? (f64)x[q] : -infinity(), (f64)tangent[q]);
-    const Wide y_blank = wide_exp((f64)x_blank, (f64)tangent_blank);
-    const Wide before = lane < kAhead ? edge(step + lane - 1) : none();
+    for (int q = 0; q < kAhead; ++q) x[q] = is_label ? x[q] : (A)-infinity();
+    wide_exp<kAhead + 1>(x, tangent, y);
+    __syncwarp();
+    if (lane < kAhead) {
+      of_steps[lane].blank = kept(y[kAhead]);
+      of_steps[lane].edge = kept(edge(step + lane - 1));
+    }
+    __syncwarp();
     fetch(step + kAhead);
     const int count = live(step);
+    Wide blanks[kAhead], labels[kAhead], last[kAhead];
 #pragma unroll
     for (int q = 0; q < kAhead; ++q) {
       if (!whole && q >= count) break;
-      const Wide left = left_of(from_lane(before, q));
+      const Wide left = left_of(wide(of_steps[q].edge));
       const Wide to_blank = plus(blank, left), to_label = plus(plus(label, blank), skips ? left : none());
-      blank = times(to_blank, from_lane(y_blank, q));
+      blank = times(to_blank, wide(of_steps[q].blank));
       label = times(to_label, y[q]);
-      if (a.order >= 1 && pair <= s.length) {
-        row->blank = kept(back ? to_blank : blank);
-        row->label = kept(back ? to_label : label);
+      blanks[q] = back ? to_blank : blank;
+      labels[q] = back ? to_label : label;
+      last[q] = label;
+    }
+    if (a.order >= 1 && pair <= s.length) {
+#pragma unroll
+      for (int q = 0; q < kAhead; ++q) {
+        if (!whole && q >= count) break;
+        row->blank = kept(blanks[q]);
+        row->label = kept(labels[q]);
+        row += s.length + 1;
       }
-      row += s.length + 1;
-      if (lane == 31 && pair < s.length) edges[stripe * a.steps + step + q] = kept(label);
+    }
+    if (lane == 31 && pair < s.length) {
+#pragma unroll
+      for (int q = 0; q < kAhead; ++q) {
+        if (!whole && q >= count) break;
+        edges[stripe * a.steps + step + q] = kept(last[q]);
+      }
     }
   }
   __device__ __forceinline__ void walk(i64 step) { live(step) == kAhead ? walk<true>(step) : walk<false>(step); }
@@ -149,6 +173,7 @@ EBB void sort_labels(const Args& a, const Sample& s) {
 
 extern "C" __global__ void __launch_bounds__(256) align(const Args a) {
   __shared__ u64 shared[256];
+  __shared__ OfStep of_steps[8][kAhead];
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
   for (i64 turn = blockIdx.x; turn < (a.order >= 1 ? 2 : 1) * a.samples; turn += gridDim.x) {
     const bool back = turn >= a.samples;
@@ -159,7 +184,7 @@ extern "C" __global__ void __launch_bounds__(256) align(const Args a) {
     // Every label takes a step. So where there are more stripes than warps, the first warp is done with a stripe later
     // than the last one has begun.
     const i64 chunks = s.steps < s.length ? 0 : (s.steps + kAhead - 1) / kAhead;
-    Walk walk(a, s, n, back, a.edges + ((back ? a.stripes : 0) + first) * a.steps);
+    Walk walk(a, s, n, back, a.edges + ((back ? a.stripes : 0) + first) * a.steps, of_steps[warp]);
     i64 stripe = warp, chunk = -warp;
     const i64 end = chunks == 0 ? 0 : (stripes + 7) / 8 * chunks + 7;
     for (i64 i = 0; i < end; ++i) {
@@ -175,7 +200,7 @@ extern "C" __global__ void __launch_bounds__(256) align(const Args a) {
     if (chunks > 0) total = plus(walk.blank, walk.left_of(walk.edge(s.steps - 1)));
     if (lane != s.length % 32) continue;
     a.losses[n] = (L)loss_of(a, total);
-    if (a.order >= 1) a.outcomes[n] = {total, total.m == 0 ? 0 : s.steps, s.length, s.before};  // -log 0 has no slope
+    if (a.order >= 1) a.outcomes[n] = {total, is_possible(total) ? s.steps : 0, s.length, s.before};  // -log 0 has no slope
   }
 }
 
