@@ -19,45 +19,50 @@ constexpr i32 kZero = -1000000000;  // k of 0
 constexpr f64 kScaleDown = 7.458340731200207e-155, kScaleUp = 1.3407807929942597e154;  // 2^-512, 2^512
 EBB Wide none() { return {0, kZero, 0}; }
 EBB Wide one() { return {1, 0, 0}; }
+// Recursions wait for these two, so that they have neither branches nor conditions. 0x3ff00000 is the high word of 1.
+EBB i32 at_least(i32 a, i32 b) { return a > b ? a : b; }
+EBB f64 scale(i32 k) { return from_bits(0.0, (u64)(u32)at_least(0x3ff00000 + at_least(k, -2) * (1 << 29), 0) << 32); }  // 0 below -1
 EBB Wide plus(const Wide& a, const Wide& b) {
-  const i32 apart = a.k - b.k;
-  const f64 fa = apart >= 0 ? 1.0 : apart == -1 ? kScaleDown : 0.0, fb = apart <= 0 ? 1.0 : apart == 1 ? kScaleDown : 0.0;
-  return {a.m * fa + b.m * fb, apart >= 0 ? a.k : b.k, a.d * fa + b.d * fb};
+  const i32 k = at_least(a.k, b.k);
+  const f64 fa = scale(a.k - k), fb = scale(b.k - k);
+  return {a.m * fa + b.m * fb, k, kDual ? a.d * fa + b.d * fb : 0};
 }
 // y.d is the derivative of log y.
 EBB Wide times(const Wide& a, const Wide& y) {
   const f64 p = a.m * y.m;
-  const i32 size = (i32)(bits_of(p) >> 32);  // integers are compared twice as fast
-  const bool high = size >= 0x4ff00000, low = size < 0x2ff00000;  // 2^256, 2^-256
-  const i32 k = a.k + y.k + (high ? 1 : low ? -1 : 0);
-  if (size == 0 || k <= kZero) return none();
-  const f64 factor = high ? kScaleDown : low ? kScaleUp : 1.0, m = p * factor;
-  return {m, k < -kZero ? k : -kZero, a.d * y.m * factor + m * y.d};
+  // By how many times 2^512 it is out of [2^-256, 2^256): it is 0, or within 2^±600.
+  const i32 out = at_least((((i32)(bits_of(p) >> 32) - (255 << 20)) >> 29) - 1, -1);
+  const f64 factor = from_bits(0.0, (u64)(u32)(0x3ff00000 - out * (1 << 29)) << 32), m = p * factor;
+  const i32 k = a.k + y.k + out;
+  return {m, at_least(k < -kZero ? k : -kZero, kZero), kDual ? a.d * y.m * factor + m * y.d : 0};
 }
-// Without branches, so that several are computed at a time.
-EBB Wide wide_exp(f64 x, f64 tangent) {
-  // e^x = 2^(512·k)·2^n·e^r with |r| <= ln 2 / 2. What is added to find the nearest whole number leaves it in the low word.
+// e^x of several x at a time: each is a long chain. e^x = 2^(512·k)·2^n·e^r with |r| <= ln 2 / 2; what is added to find the
+// nearest whole number leaves it in the low word.
+template <int count> EBB void wide_exp(const A* x, const A* tangent, Wide* y) {
   constexpr f64 kRound = 6755399441055744.0;
-  const bool within = fabs(x) < 3e11;
-  const f64 k = fma(within ? x : 0.0, 0.0028177637517362566, kRound), rest = x - (k - kRound) * 354.89135644669197;
-  const f64 n = fma(rest, 1.4426950408889634, kRound);
-  const f64 r = fma(n - kRound, -2.3190468138462996e-17, fma(n - kRound, -0.6931471805599453, rest));
-  f64 y = 1.6059043836821613e-10;  // Taylor's series
-  y = fma(y, r, 2.08767569878681e-09);
-  y = fma(y, r, 2.505210838544172e-08);
-  y = fma(y, r, 2.755731922398589e-07);
-  y = fma(y, r, 2.7557319223985893e-06);
-  y = fma(y, r, 2.48015873015873e-05);
-  y = fma(y, r, 0.0001984126984126984);
-  y = fma(y, r, 0.001388888888888889);
-  y = fma(y, r, 0.008333333333333333);
-  y = fma(y, r, 0.041666666666666664);
-  y = fma(y, r, 0.16666666666666666);
-  y = fma(y, r, 0.5);
-  y = fma(y, r, 1.0);
-  y = fma(y, r, 1.0);
-  const f64 m = from_bits(y, bits_of(y) + (bits_of(n) << 52));
-  return {within ? m : x < 0 ? 0.0 : x + infinity(), within ? (i32)bits_of(k) : x < 0 ? kZero : 0, tangent};
+  constexpr f64 kTaylor[] = {2.08767569878681e-09,  2.505210838544172e-08, 2.755731922398589e-07, 2.7557319223985893e-06,
+                             2.48015873015873e-05,  0.0001984126984126984, 0.001388888888888889,  0.008333333333333333,
+                             0.041666666666666664,  0.16666666666666666,   0.5, 1.0, 1.0};
+  f64 r[count], n[count], e[count];
+#pragma unroll
+  for (int q = 0; q < count; ++q) {
+    const f64 bounded = (f64)larger(smaller(x[q], (A)4e11), (A)-4e11);  // NaN stays
+    const f64 k = fma(bounded, 0.0028177637517362566, kRound), rest = bounded - (k - kRound) * 354.89135644669197;
+    y[q].k = (i32)bits_of(k);
+    n[q] = fma(rest, 1.4426950408889634, kRound);
+    r[q] = fma(n[q] - kRound, -2.3190468138462996e-17, fma(n[q] - kRound, -0.6931471805599453, rest));
+    e[q] = 1.6059043836821613e-10;
+  }
+#pragma unroll
+  for (int i = 0; i < 13; ++i) {
+#pragma unroll
+    for (int q = 0; q < count; ++q) e[q] = fma(e[q], r[q], kTaylor[i]);
+  }
+#pragma unroll
+  for (int q = 0; q < count; ++q) {
+    y[q].m = e[q] * (x[q] < (A)-3e11 ? 0.0 : from_bits(0.0, (bits_of(n[q]) + 1023) << 52));
+    y[q].d = kDual ? (f64)tangent[q] : 0;
+  }
 }
 // Numbers that wait in memory: without the derivative where nobody asks for it.
 struct alignas(kDual ? 8 : 16) Kept {
@@ -66,7 +71,7 @@ struct alignas(kDual ? 8 : 16) Kept {
 EBB Kept kept(const Wide& x) {
   Kept y;
   y.of[0] = bits_of(x.m);
-  y.of[1] = bits_of(x.k);
+  y.of[1] = (u32)x.k;
   if (kDual) y.of[kDual ? 2 : 0] = bits_of(x.d);
   return y;
 }
@@ -104,8 +109,9 @@ struct Call {
   ErrorSlot* error;
   i64 step;
 };
+EBB bool is_possible(const Wide& total) { return total.m != 0 && total.k > kZero; }
 EBB f64 loss_of(const Call& a, const Wide& total) {
-  const bool possible = total.m != 0;
+  const bool possible = is_possible(total);
   if (kDual) return possible ? -(total.d / total.m) : 0;
   return possible ? -(log(total.m) + total.k * 354.89135644669197) : a.zero_infinity ? 0 : infinity();
 }

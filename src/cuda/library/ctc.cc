@@ -2,9 +2,8 @@
 //
 // The first makes rows of α and of β, each by a block of its own: backwards in time, with the labels in reverse, β
 // times its probability follows the recursion of α. A lane has a blank and the label behind it, so that it needs one
-// number of the lane before and no barrier. 32 such pairs are a stripe. A sample's stripes are shared by the block's
-// warps, which follow each other at a distance of some steps; the last label of a stripe waits for the next one in
-// memory.
+// number of the lane before and no barrier. 32 such pairs are a stripe. A sample's stripes are shared by four warps,
+// which follow each other at a distance of some steps; each has another warp that makes its probabilities.
 //
 // The second makes the gradient, a warp per row: everything is known by then.
 #include <fmt/format.h>
@@ -15,7 +14,8 @@ namespace ebb::cuda {
 namespace {
 
 const char* const kText = R"cuda(
-constexpr int kAhead = 8;  // steps between two barriers, whose probabilities are made together
+constexpr int kAhead = kDual ? 4 : 8;  // steps between two barriers
+constexpr int kWalkers = 4;            // warps with a stripe each
 struct Pair {
   Kept blank, label;
 };
@@ -32,8 +32,7 @@ struct Place {
 struct Args : Call {
   Pair* alpha;  // per sample: rows of length + 1 pairs
   Pair* beta;   // the same, in reverse; without the probability of their own step
-  Kept* edges;  // per direction, sample and stripe: its last label at every step
-  i64 stripes;
+  Kept* edges;  // per direction and sample: the last label of the fourth stripe at every step, later of the eighth...
   Place* places;
   Outcome* outcomes;
 };
@@ -47,89 +46,117 @@ EBB Wide from_lane(const Wide& x, int lane) {
   return {from_lane(x.m, lane), from_lane(x.k, lane), kDual ? from_lane(x.d, lane) : 0.0};
 }
 
-// A warp on its way through the steps of a stripe.
-struct Walk {
+// The labels of a sample as α or β sees them, and when. A stripe's warps begin with it at chunk 0 of its steps.
+struct Way {
   const Args& a;
   const Sample& s;
   const i64 n;
   const bool back;
-  Kept* const edges;
   const int lane;
+  __device__ __forceinline__ i64 label_at(i64 i) const { return s.labels[(back ? s.length - 1 - i : i) * a.label_i]; }
+  __device__ __forceinline__ int live(i64 step) const { return s.steps - step < kAhead ? (int)(s.steps - step) : kAhead; }
+};
+
+// Probabilities of a stripe's labels and of the blank, at some steps.
+struct Probabilities {
+  Kept label[kAhead][32], blank[kAhead];
+};
+struct Maker {
+  const Way& way;
   struct Next {
     i64 label, blank, step;
-  } next, next_tangent;  // where the probabilities lie
-  i64 stripe, pair;
-  bool is_label, skips;
-  Wide blank, label;
-  Pair* row;  // of the next step
-  A x[kAhead] = {}, tangent[kAhead] = {};  // of the next steps
-  A x_blank = 0, tangent_blank = 0;        // lane i has that of step i
+  } next, next_tangent;  // where those of the next steps lie
+  bool is_label;
+  A x[kAhead + 1] = {}, tangent[kAhead + 1] = {};  // of these steps; the last are the blank's, of step `lane`
 
-  __device__ __forceinline__ Walk(const Args& a, const Sample& s, i64 n, bool back, Kept* edges)
-      : a(a), s(s), n(n), back(back), edges(edges), lane(threadIdx.x & 31) {}
-
-  __device__ __forceinline__ i64 label_at(i64 i) const { return s.labels[(back ? s.length - 1 - i : i) * a.label_i]; }
-  __device__ __forceinline__ void begin(i64 of_stripe) {
-    stripe = of_stripe;
-    pair = stripe * 32 + lane;
-    is_label = pair < s.length;  // there is none behind the last blank
-    const i64 c = is_label ? label_at(pair) : a.blank, t = back ? s.steps - 1 : 0;
-    skips = is_label && pair > 0 && label_at(pair - 1) != c;  // may be reached from the label before it at once
-    blank = pair == 0 ? one() : none();
-    label = none();
-    row = (back ? a.beta : a.alpha) + (s.before + n) * a.steps + pair;
-    next = {t * a.x_t + n * a.x_n + c * a.x_c, t * a.x_t + n * a.x_n + a.blank * a.x_c, back ? -a.x_t : a.x_t};
+  __device__ __forceinline__ Maker(const Way& way) : way(way) {}
+  __device__ __forceinline__ void begin(i64 stripe) {
+    const Args& a = way.a;
+    const i64 pair = stripe * 32 + way.lane, n = way.n;
+    is_label = pair < way.s.length;  // there is none behind the last blank
+    const i64 c = is_label ? way.label_at(pair) : a.blank, t = way.back ? way.s.steps - 1 : 0, sign = way.back ? -1 : 1;
+    next = {t * a.x_t + n * a.x_n + c * a.x_c, t * a.x_t + n * a.x_n + a.blank * a.x_c, sign * a.x_t};
     if (kDual)
       next_tangent = {t * a.tangent_t + n * a.tangent_n + c * a.tangent_c,
-                      t * a.tangent_t + n * a.tangent_n + a.blank * a.tangent_c, back ? -a.tangent_t : a.tangent_t};
+                      t * a.tangent_t + n * a.tangent_n + a.blank * a.tangent_c, sign * a.tangent_t};
     fetch(0);
   }
-  __device__ __forceinline__ int live(i64 step) const { return s.steps - step < kAhead ? (int)(s.steps - step) : kAhead; }
-  __device__ __forceinline__ void fetch_from(const T* from, Next& next, int live, A* x, A& x_blank) {
+  __device__ __forceinline__ void fetch_from(const T* from, Next& next, int live, A* x) {
 #pragma unroll
     for (int q = 0; q < kAhead; ++q) {
       if (q < live) x[q] = load(from[next.label + q * next.step]);
     }
-    if (lane < live) x_blank = load(from[next.blank + lane * next.step]);
+    if (way.lane < live) x[kAhead] = load(from[next.blank + way.lane * next.step]);
     next.label += kAhead * next.step;
     next.blank += kAhead * next.step;
   }
   __device__ __forceinline__ void fetch(i64 step) {
-    fetch_from(a.x, next, live(step), x, x_blank);
-    if (kDual) fetch_from(a.tangent, next_tangent, live(step), tangent, tangent_blank);
+    fetch_from(way.a.x, next, way.live(step), x);
+    if (kDual) fetch_from(way.a.tangent, next_tangent, way.live(step), tangent);
   }
-  // The last label of the stripe before, at the end of a step.
-  __device__ __forceinline__ Wide edge(i64 step) const {
-    return stripe > 0 && step >= 0 ? wide(edges[(stripe - 1) * a.steps + step]) : none();
-  }
-  __device__ __forceinline__ Wide left_of(const Wide& edge) const {
-    const Wide left = from_lane(label, (lane + 31) & 31);
-    return lane == 0 ? edge : left;
-  }
-  template <bool whole> __device__ __forceinline__ void walk(i64 step) {
-    Wide y[kAhead];
+  __device__ __forceinline__ void make(i64 step, Probabilities& to) {
+    Wide y[kAhead + 1];
 #pragma unroll
-    for (int q = 0; q < kAhead; ++q) y[q] = wide_exp(is_label ? (f64)x[q] : -infinity(), (f64)tangent[q]);
-    const Wide y_blank = wide_exp((f64)x_blank, (f64)tangent_blank);
-    const Wide before = lane < kAhead ? edge(step + lane - 1) : none();
+    for (int q = 0; q < kAhead; ++q) x[q] = is_label ? x[q] : (A)-infinity();
+    wide_exp<kAhead + 1>(x, tangent, y);
     fetch(step + kAhead);
-    const int count = live(step);
+#pragma unroll
+    for (int q = 0; q < kAhead; ++q) to.label[q][way.lane] = kept(y[q]);
+    if (way.lane < kAhead) to.blank[way.lane] = kept(y[kAhead]);
+  }
+};
+
+struct Walker {
+  const Way& way;
+  i64 pair;
+  bool skips;
+  Wide blank, label, edge;  // edge: the last label of the stripe before
+  Pair* row;                // of the next step
+
+  __device__ __forceinline__ Walker(const Way& way) : way(way) {}
+  __device__ __forceinline__ void begin(i64 stripe) {
+    pair = stripe * 32 + way.lane;
+    // May be reached from the label before it at once?
+    skips = pair > 0 && pair < way.s.length && way.label_at(pair - 1) != way.label_at(pair);
+    blank = pair == 0 ? one() : none();
+    label = edge = none();
+    row = (way.back ? way.a.beta : way.a.alpha) + (way.s.before + way.n) * way.a.steps + pair;
+  }
+  __device__ __forceinline__ Wide left() const {
+    const Wide before = from_lane(label, (way.lane + 31) & 31);
+    return way.lane == 0 ? edge : before;
+  }
+  template <bool whole> __device__ __forceinline__ void walk(int live, const Probabilities& y, const Kept* edge_in, Kept* edge_out) {
+    Wide blanks[kAhead], labels[kAhead], last[kAhead];
 #pragma unroll
     for (int q = 0; q < kAhead; ++q) {
-      if (!whole && q >= count) break;
-      const Wide left = left_of(from_lane(before, q));
-      const Wide to_blank = plus(blank, left), to_label = plus(plus(label, blank), skips ? left : none());
-      blank = times(to_blank, from_lane(y_blank, q));
-      label = times(to_label, y[q]);
-      if (a.order >= 1 && pair <= s.length) {
-        row->blank = kept(back ? to_blank : blank);
-        row->label = kept(back ? to_label : label);
+      if (!whole && q >= live) break;
+      const Wide from = left();
+      const Wide to_blank = plus(blank, from), to_label = plus(plus(label, blank), skips ? from : none());
+      edge = wide(edge_in[q]);
+      blank = times(to_blank, wide(y.blank[q]));
+      label = times(to_label, wide(y.label[q][way.lane]));
+      blanks[q] = way.back ? to_blank : blank;
+      labels[q] = way.back ? to_label : label;
+      last[q] = label;
+    }
+    if (way.a.order >= 1 && pair <= way.s.length) {
+#pragma unroll
+      for (int q = 0; q < kAhead; ++q) {
+        if (!whole && q >= live) break;
+        row->blank = kept(blanks[q]);
+        row->label = kept(labels[q]);
+        row += way.s.length + 1;
       }
-      row += s.length + 1;
-      if (lane == 31 && pair < s.length) edges[stripe * a.steps + step + q] = kept(label);
+    }
+    if (way.lane == 31) {
+#pragma unroll
+      for (int q = 0; q < kAhead; ++q) {
+        if (!whole && q >= live) break;
+        edge_out[q] = kept(last[q]);
+      }
     }
   }
-  __device__ __forceinline__ void walk(i64 step) { live(step) == kAhead ? walk<true>(step) : walk<false>(step); }
 };
 
 // Labels in the order of their classes, for the sums over all places of a class.
@@ -149,33 +176,50 @@ EBB void sort_labels(const Args& a, const Sample& s) {
 
 extern "C" __global__ void __launch_bounds__(256) align(const Args a) {
   __shared__ u64 shared[256];
-  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+  __shared__ Probabilities made[kWalkers][2];
+  __shared__ Kept edges[kWalkers][2][kAhead], no_edge[kAhead];  // a stripe's for the next warp
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, walker = warp % kWalkers;
+  const bool walks = warp < kWalkers;
+  if (threadIdx.x < kAhead) no_edge[threadIdx.x] = kept(none());
   for (i64 turn = blockIdx.x; turn < (a.order >= 1 ? 2 : 1) * a.samples; turn += gridDim.x) {
     const bool back = turn >= a.samples;
     const i64 n = back ? turn - a.samples : turn;
     const Sample s = sample_of(a, n, shared);
     if (back) sort_labels(a, s);
-    const i64 stripes = s.length / 32 + 1, first = a.joined ? s.before / 32 + n : n * (a.room / 32 + 1);
-    // Every label takes a step. So where there are more stripes than warps, the first warp is done with a stripe later
-    // than the last one has begun.
-    const i64 chunks = s.steps < s.length ? 0 : (s.steps + kAhead - 1) / kAhead;
-    Walk walk(a, s, n, back, a.edges + ((back ? a.stripes : 0) + first) * a.steps);
-    i64 stripe = warp, chunk = -warp;
-    const i64 end = chunks == 0 ? 0 : (stripes + 7) / 8 * chunks + 7;
-    for (i64 i = 0; i < end; ++i) {
+    const Way way{a, s, n, back, lane};
+    Maker maker(way);
+    Walker walk(way);
+    Kept* const column = a.edges + turn * a.steps;  // from the last warp to the first, for its next stripe
+    const i64 stripes = s.length / 32 + 1, chunks = s.steps < s.length ? 0 : (s.steps + kAhead - 1) / kAhead;
+    // Every warp begins a chunk after the one that it waits for. Where there are more stripes than warps there are more
+    // chunks, too, since every label takes a step: the first warp is done with a stripe when the last has begun its own.
+    i64 stripe = walker, chunk = -walker - (walks ? 1 : 0);
+    const i64 end = chunks == 0 ? 0 : (stripes + kWalkers - 1) / kWalkers * chunks + kWalkers;
+    for (i64 i = 0, side = 0; i < end; ++i) {
+      const i64 step = chunk * kAhead;
       if (chunk >= 0 && stripe < stripes) {
-        if (chunk == 0) walk.begin(stripe);
-        walk.walk(chunk * kAhead);
+        Probabilities& y = made[walker][side];
+        if (walks) {
+          if (chunk == 0) walk.begin(stripe);
+          const Kept* const in = stripe == 0 ? no_edge : walker == 0 ? column + step : edges[walker - 1][side];
+          Kept* const out = walker == kWalkers - 1 ? column + step : edges[walker][side];
+          const int live = way.live(step);
+          live == kAhead ? walk.walk<true>(live, y, in, out) : walk.walk<false>(live, y, in, out);
+        } else {
+          if (chunk == 0) maker.begin(stripe);
+          maker.make(step, y);
+        }
+        side ^= 1;
       }
       __syncthreads();
-      if (++chunk == chunks) chunk = 0, stripe += 8;
+      if (++chunk == chunks) chunk = 0, stripe += kWalkers;
     }
-    if (back || warp != (stripes - 1) % 8) continue;
+    if (back || warp != (stripes - 1) % kWalkers) continue;
     Wide total = s.length == 0 ? one() : none();  // of no steps
-    if (chunks > 0) total = plus(walk.blank, walk.left_of(walk.edge(s.steps - 1)));
+    if (chunks > 0) total = plus(walk.blank, walk.left());
     if (lane != s.length % 32) continue;
     a.losses[n] = (L)loss_of(a, total);
-    if (a.order >= 1) a.outcomes[n] = {total, total.m == 0 ? 0 : s.steps, s.length, s.before};  // -log 0 has no slope
+    if (a.order >= 1) a.outcomes[n] = {total, is_possible(total) ? s.steps : 0, s.length, s.before};  // -log 0 has no slope
   }
 }
 
@@ -221,7 +265,6 @@ void run_ctc(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   const AlignmentKernels a(call, mark);
   if (a.samples == 0) return;
   const std::int64_t labels = a.joined ? a.room : a.samples * a.room;
-  const std::int64_t stripes = a.joined ? a.room / 32 + a.samples : a.samples * (a.room / 32 + 1);
   BufferPtr keep_alpha, keep_beta, keep_edges, keep_places, keep_outcomes;
   const auto bytes = [&](BufferPtr& keep, std::int64_t count, std::int64_t size) {
     return workspace(gpu, DType::u8, Shape{count * size}, keep, a.name()).data;
@@ -229,7 +272,7 @@ void run_ctc(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   const std::int64_t pairs = a.keep() ? a.steps * (labels + a.samples) : 0;
   Words words = a.words();
   words.add(bytes(keep_alpha, pairs, 2 * a.kept_bytes())).add(bytes(keep_beta, pairs, 2 * a.kept_bytes()));
-  words.add(bytes(keep_edges, 2 * stripes * a.steps, a.kept_bytes())).add(stripes);
+  words.add(bytes(keep_edges, 2 * a.samples * a.steps, a.kept_bytes()));
   words.add(bytes(keep_places, labels, 24)).add(bytes(keep_outcomes, a.samples, 48));
   const std::string text = a.text() + kText;
   launch_blocks(gpu, text, "align", (a.keep() ? 2 : 1) * a.samples, words);

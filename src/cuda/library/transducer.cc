@@ -17,8 +17,11 @@ extern "C" __global__ void __launch_bounds__(256) align(const Args a) {
     const i64 width = s.length + 1, places = a.steps * (a.room + 1);
     Kept* const alpha = a.alpha + n * places;
     const auto probability = [&](i64 t, i64 u, i64 c) {
-      return wide_exp((f64)load(a.x[n * a.x_n + t * a.x_t + u * a.x_u + c * a.x_c]),
-                      kDual ? (f64)load(a.tangent[n * a.tangent_n + t * a.tangent_t + u * a.tangent_u + c * a.tangent_c]) : 0);
+      const A x = load(a.x[n * a.x_n + t * a.x_t + u * a.x_u + c * a.x_c]);
+      const A tangent = kDual ? load(a.tangent[n * a.tangent_n + t * a.tangent_t + u * a.tangent_u + c * a.tangent_c]) : 0;
+      Wide y;
+      wide_exp<1>(&x, &tangent, &y);
+      return y;
     };
     const i64 diagonals = s.steps == 0 ? 0 : s.steps + s.length;
     for (i64 d = 0; d < diagonals; ++d) {
@@ -39,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(256) align(const Args a) {
     T* const gradient = a.gradient + n * places * a.classes;
     for (i64 i = threadIdx.x; i < places * a.classes; i += 256) gradient[i] = (T)0;
     __syncthreads();
-    if (total.m == 0) continue;  // -log 0 has no slope to follow
+    if (!is_possible(total)) continue;  // -log 0 has no slope to follow
     const f64 g = (f64)a.cotangent[n * a.cotangent_step];
     const Share share(total);
     Kept* const beta = a.beta + n * places;

@@ -72,9 +72,9 @@ std::string Printer::load_line(std::int32_t operand, bool on_chip) {
     return fmt::format("anew({1}_row[slot]);\nconst Pack<{0}, 8>& {1} = {1}_row[slot];\n", type, name);
   if (on_chip && staged != layout_.staged.end()) {
     const std::string own =
-        fmt::format("read_chunks<{}, {}{}>(mine, slot)", type, staged_chunk_count(), staged_chunks(operand));
-    return all_staged() ? fmt::format("{} = {};\n", pack, own)
-                        : fmt::format("{} = slot < staged_slots ? {} : {};\n", pack, own, load_pack());
+        fmt::format("read_chunks<{}, {}{}>(mine, {})", type, staged_chunk_count(), staged_chunks(operand), chip_slot());
+    return all_staged() || held_ ? fmt::format("{} = {};\n", pack, own)
+                                 : fmt::format("{} = slot < staged_slots ? {} : {};\n", pack, own, load_pack());
   }
   if (access == Access::one) return fmt::format("const {} {} = *({});\n", type, name, at);
   if (access == Access::pack) return fmt::format("{} = {};\n", pack, load_pack());
@@ -176,12 +176,7 @@ std::string Printer::leaf(const Pass& pass) {
     return fmt::format("{}<{}, {}, {}>(mine, slot", verb, memory_text(k.dtype), staged_chunk_count(),
                        fmt::join(k.chunks, ", "));
   };
-  if (pass.takes_row && in_registers_) {
-    for (const std::int32_t o : layout_.staged)
-      before += fmt::format("x{}_row[slot] = read_chunks<{}, {}{}>(mine, slot);\n", o,
-                            memory_text(p_.operands[static_cast<std::size_t>(o)].dtype), staged_chunk_count(),
-                            staged_chunks(o));
-  }
+  if (pass.takes_row && in_registers_ && all_staged()) before += take_leaf();
   for (const KeptValue& k : pass.found) {
     if (pass.needed[static_cast<std::size_t>(k.value)])
       before +=

@@ -115,6 +115,9 @@ class Printer {
   bool may_hold() const;
   std::string send_for_next_row();
   bool all_staged() const { return layout_.staged_slots == layout_.slots; }
+  std::string chip_slot() const { return held_ && !all_staged() ? "slot - unstaged" : "slot"; }
+  std::string take_leaf();
+  std::string take_row();
   std::string copy_staged(const std::string& ending);
   std::string copy_leaf(const std::string& ending);
   std::string rows_begin(const std::string& ending);

@@ -21,10 +21,12 @@ void Printer::choose_kept() {
 }
 
 // Whether a thread's part of the row fits in registers, beside what computes it, or a first round of it. Its room on
-// chip is free as soon as the first pass is over, so that the next row is on its way during all others.
+// chip is free as soon as the first pass is over, so that the next row is on its way during all others. What has no
+// room on chip is of that round, and comes from memory (or the cache it was sent to) once.
 bool Printer::may_hold() const {
   const std::int64_t slots = std::min<std::int64_t>(kLeaves, layout_.slots);
-  if (layout_.staged_slots < slots || !layout_.vectors || layout_.long_row || layout_.chunk_warps > 0) return false;
+  if (layout_.slots - layout_.staged_slots > slots || !layout_.vectors || layout_.long_row || layout_.chunk_warps > 0)
+    return false;
   std::int64_t read = 0;  // chunks of what is on chip or not: all leaves may be on their way at once
   for (const Operand& o : p_.operands) {
     if (o.kind == Operand::Kind::memory && o.level == Level::full) read += chunks_of(o.dtype);
@@ -124,9 +126,10 @@ std::string Printer::copy_staged(const std::string& ending) {
     const std::string who = fmt::format("x{}", operand);
     const std::string from = fmt::format("{}{} + ({})", who, ending, address(o.strides, who, &layout_.columns));
     const std::string copy =
-        fmt::format("copy_chunks<{}, {}{}>(mine, slot, {}, {}, {});\n", memory_text(o.dtype), staged_chunk_count(),
-                    staged_chunks(operand), from, aligned(o.strides, o.dtype, who), live());
-    text += all_staged() ? copy : fmt::format("if (slot < staged_slots) {}else prefetch({});\n", copy, from);
+        fmt::format("copy_chunks<{}, {}{}>(mine, {}, {}, {}, {});\n", memory_text(o.dtype), staged_chunk_count(),
+                    staged_chunks(operand), chip_slot(), from, aligned(o.strides, o.dtype, who), live());
+    const char* const has_room = held_ ? "slot >= unstaged" : "slot < staged_slots";
+    text += all_staged() ? copy : fmt::format("if ({}) {}else prefetch({});\n", has_room, copy, from);
   }
   return text;
 }
@@ -134,6 +137,33 @@ std::string Printer::copy_staged(const std::string& ending) {
 std::string Printer::copy_leaf(const std::string& ending) {
   const std::string live = layout_.tails ? "const int live = columns - leaf < 8 ? (int)(columns - leaf) : 8;\n" : "";
   return live + "const i64 col = leaf;\n" + coordinates(layout_.columns) + copy_staged(ending);
+}
+
+// A leaf from chip into registers.
+std::string Printer::take_leaf() {
+  std::string text;
+  for (const std::int32_t o : layout_.staged)
+    text += fmt::format("x{}_row[slot] = read_chunks<{}, {}{}>(mine, {});\n", o,
+                        memory_text(p_.operands[static_cast<std::size_t>(o)].dtype), staged_chunk_count(),
+                        staged_chunks(o), chip_slot());
+  return text;
+}
+
+// The row into registers where the first leaves are not on chip: those are waited for last.
+std::string Printer::take_row() {
+  std::string direct;
+  for (const std::int32_t operand : layout_.staged) {
+    const Operand& o = p_.operands[static_cast<std::size_t>(operand)];
+    const std::string who = fmt::format("x{}", operand);
+    direct += fmt::format("x{}_row[slot] = load_pack<8>({} + ({}), {}, {});\n", operand, pointer(o, operand),
+                          address(o.strides, who), aligned(o.strides, o.dtype, who), live());
+  }
+  const std::string live = layout_.tails ? "const int live = columns - leaf < 8 ? (int)(columns - leaf) : 8;\n" : "";
+  direct = "if (slot < unstaged) {\n" +
+           indented(live + "const i64 col = leaf;\n" + coordinates(layout_.columns) + direct, "  ") + "}\n";
+  const std::string from_chip = "if (slot >= unstaged) {\n" + indented(take_leaf(), "  ") + "}\n";
+  return over_leaves([&] { return direct; }, "", 0, true) + "wait_for_copies<0>();\n" +
+         over_leaves([&] { return from_chip; }, "", 0, true);
 }
 
 // Where the rows of staged operands begin that `row` means.

@@ -304,7 +304,9 @@ std::string Printer::rows_kernel() {
     text += fmt::format("char* const mine = chip + (threadIdx.x >> 5) * (int){} + (threadIdx.x & 31) * 16;\n",
                         number("warp_bytes", layout_.staged_slots * 512 * staged_chunk_count()));
   if (chip && !all_staged())
-    text += fmt::format("const int staged_slots = (int){};\n", number("staged_slots", layout_.staged_slots));
+    text +=
+        held_ ? fmt::format("const int unstaged = (int){};\n", number("unstaged", layout_.slots - layout_.staged_slots))
+              : fmt::format("const int staged_slots = (int){};\n", number("staged_slots", layout_.staged_slots));
   text += given;
   text += fmt::format("const {0} columns = ({0})a.columns, segments = ({0}){1};\n", layout_.small ? "int" : "i64",
                       number("segments", layout_.segments));
@@ -345,13 +347,15 @@ std::string Printer::rows_kernel() {
   }
   loop += row_of("first_row");
   loop += coordinates(layout_.rows);
-  if (chip) loop += "wait_for_copies<0>();\n";
+  const bool direct = held_ && !all_staged();
+  if (chip && !direct) loop += "wait_for_copies<0>();\n";
   for (const std::int32_t operand : layout_.staged) {
     if (held_)
       loop +=
           fmt::format("Pack<{}, 8> x{}_row[{}];\n", memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype),
                       operand, std::min<std::int64_t>(layout_.slots, kLeaves));
   }
+  if (direct) loop += take_row();
   if (grouped && !chunked) {
     loop += fmt::format("const bool chunk_begins = (row - group_first) % {0} == 0;\n", kChunkRows);
     loop += fmt::format("const bool chunk_ends = (row - group_first) % {0} == {0} - 1 || row + 1 == group_end;\n",
