@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Compares two builds of Ebb on every case of the comparison: is the new one slower anywhere?
 
-    bench/builds.py OLD NEW [--suites losses,train] [--sizes small,large] [--threads 2] [--rounds 5]
+    bench/builds.py OLD NEW [--suites losses,train] [--cases REGEX] [--sizes small,large] [--threads 2] [--rounds 5] [--each]
 
 OLD and NEW are programs ebb_bench_worker. The two take turns on each case; a row is the median time of OLD over that of
-NEW, above 1 where the new build is faster. Printed: the geometric mean of each suite and the rows furthest from 1.
+NEW, above 1 where the new build is faster. Printed: the geometric mean of each suite and the rows furthest from 1; with
+--each, every row with its times and, for each build, the quartiles of its turns.
 """
 
 import argparse
 import math
+import re
 import statistics
 import sys
 
@@ -23,7 +25,7 @@ def calls_for(seconds):
 
 
 def time_case(builds, request, rounds):
-    """Median seconds of each build, or None where one of them cannot."""
+    """Seconds of each build, turn by turn, or None where one of them cannot."""
     calls = []
     for build in builds:
         answer = build.ask(do="prepare", **request)
@@ -39,7 +41,12 @@ def time_case(builds, request, rounds):
             seconds[k].append(statistics.median(build.ask(do="time", samples=3, calls=calls[k])["seconds"]))
     for build in builds:
         build.ask(do="drop")
-    return [statistics.median(s) for s in seconds]
+    return seconds
+
+
+def described(seconds):
+    low, _, high = statistics.quantiles(seconds, n=4) if len(seconds) > 1 else seconds * 3
+    return f"{statistics.median(seconds) * 1e3:.3f} ms ({low * 1e3:.3f} to {high * 1e3:.3f})"
 
 
 def geometric_mean(ratios):
@@ -51,6 +58,9 @@ def main():
     parser.add_argument("old")
     parser.add_argument("new")
     parser.add_argument("--suites", default=",".join(SUITES))
+    parser.add_argument("--cases", default="", help="a regular expression")
+    parser.add_argument("--dtypes", default="f32")
+    parser.add_argument("--each", action="store_true")
     parser.add_argument("--sizes", default="small,large")
     parser.add_argument("--ways", default="compiled,rebuilt")
     parser.add_argument("--threads", type=int, default=2)
@@ -60,7 +70,7 @@ def main():
               for k, path in (("old", args.old), ("new", args.new))]
     print(f"{'suite':<10} {'size':<7} {'way':<9} {'rows':>4}  {'old / new':>9}   furthest from 1")
     for suite in args.suites.split(","):
-        cases = builds[0].ask(do="list", suite=suite)["cases"]
+        cases = [c for c in builds[0].ask(do="list", suite=suite)["cases"] if re.search(args.cases, c["case"])]
         for size in args.sizes.split(","):
             for way in args.ways.split(","):
                 rows = []
@@ -68,10 +78,18 @@ def main():
                     if size not in case["sizes"] or (case["training"] and way == "rebuilt"):
                         continue
                     mode = "value+grad" if "value+grad" in case["modes"] else "value"
-                    request = {"suite": suite, "case": case["case"], "size": size, "dtype": "f32", "mode": mode, "way": way}
-                    times = time_case(builds, request, args.rounds)
-                    if times:
-                        rows.append((times[0] / times[1], case["case"]))
+                    for dtype in args.dtypes.split(","):
+                        if dtype not in case["dtypes"]:
+                            continue
+                        request = {"suite": suite, "case": case["case"], "size": size, "dtype": dtype, "mode": mode, "way": way}
+                        seconds = time_case(builds, request, args.rounds)
+                        if not seconds:
+                            continue
+                        old, new = map(statistics.median, seconds)
+                        rows.append((old / new, case["case"]))
+                        if args.each:
+                            print(f"  {case['case']:<40} {dtype:<4} {args.threads:>3} thr  old {described(seconds[0])}, "
+                                  f"new {described(seconds[1])}  {old / new:.3f}", flush=True)
                 if not rows:
                     continue
                 rows.sort()

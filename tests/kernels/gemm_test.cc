@@ -128,8 +128,9 @@ std::vector<T> bits_of(const Size& s, const Matrix<T>& a, const Matrix<T>& b, Pr
   return c;
 }
 
-const Size kRepeated[] = {{300, 260, 500}, {64, 64, 64},   {128, 1024, 784}, {10, 16, 30000},
-                          {1, 3000, 700},  {3000, 1, 700}, {1, 2, 400000},   {1100, 40, 90}};
+const Size kRepeated[] = {{300, 260, 500}, {64, 64, 64},    {128, 1024, 784}, {10, 16, 30000},
+                          {1, 3000, 700},  {3000, 1, 700},  {1, 2, 400000},   {1100, 40, 90},
+                          {128, 10, 1024}, {128, 1024, 10}, {10, 1024, 128}};
 
 TEST_P(Gemm, SameBitsForEveryNumberOfThreads) {
   std::mt19937 rng(5);

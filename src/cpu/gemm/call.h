@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 #include "core/parallel.h"
@@ -22,7 +23,18 @@ struct Call {
   BFloat16* halves = nullptr;  // the result is rounded to these, and C is only a place for sums: see GemmResult
   std::int64_t halves_stride = 0;
 
-  double flops() const { return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
+  // What `rows` rows and `cols` columns of it take, in operations: tiles multiply whole vectors of columns, and where
+  // an element of C goes takes as long as some steps of k.
+  template <class P>
+  double work(const GemmTiles<T, P>& tiles, std::int64_t rows, std::int64_t cols, std::int64_t depth) const {
+    rows = std::min(rows, m);
+    cols = std::min(cols, n);
+    if (tiles.rows_stay && tiles.group == 1) {
+      cols = tiles.packed_cols(cols);
+      depth += 16;
+    }
+    return 2.0 * static_cast<double>(rows) * static_cast<double>(cols) * static_cast<double>(depth);
+  }
   GemmSource a_source(std::int64_t i, std::int64_t p) const {
     const Matrix<T> x = a.from(i, p);
     return {x.data, x.dtype, x.row_stride, x.col_stride};

@@ -43,7 +43,7 @@ void multiply_deep(const Call<T>& call, const GemmTiles<T, P>& tiles) {
                      outputs = call.m * call.n;
   const std::int64_t round = std::clamp<std::int64_t>((std::int64_t{1} << 20) / outputs, 16, blocks);
   const auto per_task =
-      static_cast<std::int64_t>(std::max(1.0, tiles.least_flops / (call.flops() / static_cast<double>(blocks))));
+      static_cast<std::int64_t>(std::max(1.0, tiles.least_flops / call.work(tiles, call.m, call.n, depth)));
   const BufferPtr memory = BufferPtr::allocate(static_cast<std::size_t>(round * outputs) * sizeof(T), "matmul");
   T* parts = reinterpret_cast<T*>(memory.data());
   for (std::int64_t first = 0; first < blocks; first += round) {
@@ -90,7 +90,7 @@ bool is_deep(const Call<T>& call, const GemmTiles<T, P>& tiles) {
 
 template <class T, class P>
 void multiply_panels(Call<T> call, const GemmTiles<T, P>& tiles) {
-  call.shared = call.shared && call.flops() >= 2 * tiles.least_flops;
+  call.shared = call.shared && call.work(tiles, call.m, call.n, call.k) >= 2 * tiles.least_first_flops;
   is_deep(call, tiles) ? multiply_deep(call, tiles) : multiply_matrices(call, tiles);
 }
 

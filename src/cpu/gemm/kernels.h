@@ -82,7 +82,7 @@ struct GemmTiles {
   std::int64_t most_depth;              // of a block of k
   std::int64_t task_rows, task_panels;  // what a task makes of C at a time
   bool rows_stay;  // a panel of A stays in the level-1 cache while those of B pass by from the second, not vice versa
-  double least_flops;  // what a thread is worth waking for: 10 to 20 µs, or a few where it is awake anyway
+  double least_flops;  // of a task: 10 to 20 µs, or a few where threads are awake anyway
 
   // Packs all panels one after the other; the space for `wide` is packed_wide(wide) × depth, rounded up to whole groups
   // (which are filled with zeros).
@@ -95,7 +95,8 @@ struct GemmTiles {
   void (*multiply)(std::int64_t rows, std::int64_t cols, std::int64_t depth, T alpha, const GemmPanels<P>& a,
                    const GemmPanels<P>& b, const GemmResult<T>& to);
 
-  bool reads_rows = false;  // of A where they lie, although k is in groups
+  bool reads_rows = false;                 // of A where they lie, although k is in groups
+  double least_first_flops = least_flops;  // of a thread's only task
 
   std::int64_t packed_depth(std::int64_t depth) const { return (depth + group - 1) / group * group; }
 };

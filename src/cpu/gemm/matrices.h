@@ -257,22 +257,28 @@ class MatrixProduct {
     own_a_ = stay && fa_.unpacked();
     own_b_ = stay && fb_.unpacked();
     if (own_a_) most_rows_ = m;
-    // Rows that share a copy of B: half as many would make as many copies again.
-    const std::int64_t least_rows = own_b_ && !fb_.stays() ? 64 : 32, least_cols = tiles_.cols;
+    // Rows that share a copy of B: half as many would make as many copies again. A single panel is soon copied.
+    const std::int64_t least_rows = stay && tiles_.group == 1 && n <= tiles_.cols ? 2 * tiles_.rows
+                                    : own_b_ && !fb_.stays()                      ? 64
+                                                                                  : 32;
+    const std::int64_t least_cols = tiles_.cols;
     // Tiles that keep A near lose an eighth of 256³ to twice as many tasks.
     const std::int64_t threads = call_.shared ? num_threads() : 1, least_tasks = !stay ? 16 : threads == 1 ? 1 : 8;
     const std::int64_t enough = call_.shared ? std::max(least_tasks, 4 * threads) : 1;
     std::int64_t col_unit = own_b_ && threads > 1 ? 16 : tiles_.cols;
-    const auto flops = [&](std::int64_t rows, std::int64_t cols) {
-      const std::int64_t depth = stay ? call_.k : depth_;
-      return 2.0 * static_cast<double>(std::min(rows, m) * std::min(cols, n)) * static_cast<double>(depth);
+    const auto work = [&](std::int64_t rows, std::int64_t cols) {
+      return call_.work(tiles_, rows, cols, stay ? call_.k : depth_);
+    };
+    // Whether tasks of so much work, and as many as there are, should be cut once more.
+    const auto is_too_long = [&](std::int64_t tasks, std::int64_t wanted, double of_one) {
+      return (tasks < wanted && of_one > 2 * tiles_.least_flops) ||
+             (tasks < std::min(threads, wanted) && of_one > 2 * tiles_.least_first_flops);
     };
     const auto half = [](std::int64_t step, std::int64_t unit) { return pieces_of(step / 2, unit) * unit; };
     const auto rows_cut = [&] { return pieces_of(most_rows_, row_step_); };
     if (!stay) {
       const std::int64_t across = pieces_of(most_cols_, col_step_);
-      while (row_step_ > least_rows && rows_cut() * across < enough &&
-             flops(row_step_, col_step_) > 2 * tiles_.least_flops)
+      while (row_step_ > least_rows && is_too_long(rows_cut() * across, enough, work(row_step_, col_step_)))
         row_step_ /= 2;
       return;
     }
@@ -289,17 +295,15 @@ class MatrixProduct {
       const std::int64_t least = few ? 32 : least_cols, unit = few ? 16 : tiles_.cols;
       const std::int64_t wanted = call_.shared ? std::max<std::int64_t>(16, (few ? 2 : 4) * threads) : 1;
       std::int64_t step = col_step_;
-      while (step > least && pieces_of(n, step) < wanted && flops(m, step) > 2 * tiles_.least_flops)
-        step = half(step, unit);
-      if (pieces_of(n, step) >= wanted || flops(m, step) <= 2 * tiles_.least_flops) {
+      while (step > least && is_too_long(pieces_of(n, step), wanted, work(m, step))) step = half(step, unit);
+      if (!is_too_long(pieces_of(n, step), wanted, work(m, step))) {
         by_columns = true;
         col_step_ = step;
         col_unit = unit;
         row_step_ = pieces_of(most_rows_, tiles_.rows) * tiles_.rows;
       }
     }
-    while (!by_columns && rows_cut() * pieces_of(n, col_step_) < enough &&
-           flops(row_step_, col_step_) > 2 * tiles_.least_flops) {
+    while (!by_columns && is_too_long(rows_cut() * pieces_of(n, col_step_), enough, work(row_step_, col_step_))) {
       const bool rows = row_step_ > least_rows, cols = std::min(col_step_, n) > least_cols;
       if (!rows && !cols) break;
       if (rows && (!cols || std::min(row_step_, m) >= std::min(col_step_, n))) {

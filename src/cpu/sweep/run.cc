@@ -39,19 +39,22 @@ void SweepRun::finish_columns(std::vector<std::pair<std::int32_t, BufferPtr>>& m
     const auto size = static_cast<std::int64_t>(size_of(reduce.type));
     BufferPtr out =
         BufferPtr::allocate(std::max<std::size_t>(static_cast<std::size_t>(s.columns * size), 8), "column sums");
-    constexpr std::int64_t kPiece = 4096;
-    parallel_for((s.columns + kPiece - 1) / kPiece, [&](std::int64_t piece) {
-      constexpr std::int64_t kTogether = 256;  // parts in order, columns side by side
-      const std::int64_t end = std::min(s.columns, (piece + 1) * kPiece);
-      for (std::int64_t first = piece * kPiece; first < end; first += kTogether) {
-        const std::int64_t count = std::min(kTogether, end - first);
-        Accumulator sums[kTogether];
-        std::fill_n(sums, count, identity(reduce.op, reduce.type));
-        for (const BufferPtr& task : columns[c])
-          combine_all(reduce.op, reduce.type, sums, reinterpret_cast<const Accumulator*>(task.data()) + first, count);
-        for (std::int64_t i = 0; i < count; ++i) write(reduce.type, out.data() + (first + i) * size, sums[i]);
-      }
-    });
+    constexpr std::int64_t kTogether = 256;  // parts in order, columns side by side
+    const auto add_parts = [&](std::int64_t piece) {
+      const std::int64_t first = piece * kTogether, count = std::min(kTogether, s.columns - first);
+      Accumulator sums[kTogether];
+      std::fill_n(sums, count, identity(reduce.op, reduce.type));
+      for (const BufferPtr& task : columns[c])
+        combine_all(reduce.op, reduce.type, sums, reinterpret_cast<const Accumulator*>(task.data()) + first, count);
+      for (std::int64_t i = 0; i < count; ++i) write(reduce.type, out.data() + (first + i) * size, sums[i]);
+    };
+    // What other threads have summed lies in their caches, and one thread alone would wait for all of it.
+    const std::int64_t pieces = (s.columns + kTogether - 1) / kTogether;
+    if (s.tasks * s.columns >= 4096) {
+      parallel_for(pieces, add_parts);
+    } else {
+      for (std::int64_t piece = 0; piece < pieces; ++piece) add_parts(piece);
+    }
     made.emplace_back(reduce.instr, std::move(out));
   }
 }
