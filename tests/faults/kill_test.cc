@@ -51,7 +51,9 @@ TEST(Kill, NoCompletedCheckpointIsLost) {
     const io::Checkpoint c = io::load_checkpoint(path);
     ASSERT_TRUE(c.step == complete || c.step == complete + 1) << c.step << " after " << complete;
     ASSERT_EQ(c.parameters.at("w").to_vector<float>(), std::vector<float>(5000, static_cast<float>(c.step)));
-    if (c.step > 1) ASSERT_NO_THROW(io::load_checkpoint(io::previous_checkpoint(path)));
+    if (c.step > 1) {
+      ASSERT_NO_THROW(io::load_checkpoint(io::previous_checkpoint(path)));
+    }
     for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
       if (entry.path().extension() == ".tmp") ++in_between, std::filesystem::remove(entry.path());
     }

@@ -25,6 +25,8 @@ Tensors list(const PairGradients& g) { return {g.input1, g.input2, g.target}; }
 Tensors list(const TripletGradients& g) { return {g.anchor, g.positive, g.negative}; }
 Tensors list(const GaussianNllGradients& g) { return {g.input, g.target, g.var}; }
 Tensors list(const DivergenceGradients& g) { return {g.p, g.q}; }
+Tensors list(const Tensors& g) { return g; }
+Tensors list(const Tensor& g) { return {g}; }
 
 #define TWO(name, x, t, ...)                                                                             \
   {                                                                                                      \
@@ -41,6 +43,31 @@ Tensors list(const DivergenceGradients& g) { return {g.p, g.q}; }
 #name, {a, b, c }, [=](const Tensors& v) { return name(v[0], v[1], v[2], {__VA_ARGS__}); }, [=             \
     ](const Tensor& g, const Tensors& v) { return list(name##_backward(g, v[0], v[1], v[2], {__VA_ARGS__})); } \
   }
+
+#define FOUR(name, a, b, c, d, ...)                                                                                  \
+  {                                                                                                                  \
+#name, {a, b, c, d }, [=](const Tensors& v) { return name(v[0], v[1], v[2], v[3], {__VA_ARGS__}); }, [=          \
+    ](const Tensor& g, const Tensors& v) { return list(name##_backward(g, v[0], v[1], v[2], v[3], {__VA_ARGS__})); } \
+  }
+
+void expect_the_rule(const std::vector<Case>& cases) {
+  for (const Case& k : cases) {
+    Tensors v;
+    for (const Tensor& in : k.inputs) v.push_back(is_floating(in.dtype()) ? variable(in) : in);
+    const Tensor loss = k.loss(v), grad = tensor(0.75);
+    const Gradients g = backward(loss, {.grad = grad});
+    const Tensors by_hand = k.by_hand(grad, k.inputs);
+    for (std::size_t i = 0; i < v.size(); ++i) {
+      if (!is_floating(k.inputs[i].dtype())) {
+        EXPECT_TRUE(i >= by_hand.size() || !by_hand[i].defined()) << k.name;
+        continue;
+      }
+      ASSERT_LT(i, by_hand.size()) << k.name;
+      ASSERT_TRUE(by_hand[i].defined()) << k.name << ", input " << i;
+      EXPECT_EQ(by_hand[i].to_vector(), g[v[i]].to_vector()) << k.name << ", input " << i;
+    }
+  }
+}
 
 TEST(LossBackward, IsTheRuleOfTheBackwardPass) {
   const Tensor x = randn({4, 5}).eval(), t = randn({4, 5}).eval(), z = randn({4, 5}).eval(), p = rand({4, 5}).eval();
@@ -83,22 +110,47 @@ TEST(LossBackward, IsTheRuleOfTheBackwardPass) {
          return list(binary_cross_entropy_with_logits_backward(g, v[0], v[1], {.weight = v[2], .pos_weight = v[3]}));
        }},
   };
-  for (const Case& k : cases) {
-    Tensors v;
-    for (const Tensor& in : k.inputs) v.push_back(is_floating(in.dtype()) ? variable(in) : in);
-    const Tensor loss = k.loss(v), grad = tensor(0.75);
-    const Gradients g = backward(loss, {.grad = grad});
-    const Tensors by_hand = k.by_hand(grad, k.inputs);
-    for (std::size_t i = 0; i < v.size(); ++i) {
-      if (!is_floating(k.inputs[i].dtype())) {
-        EXPECT_TRUE(i >= by_hand.size() || !by_hand[i].defined()) << k.name;
-        continue;
-      }
-      ASSERT_LT(i, by_hand.size()) << k.name;
-      ASSERT_TRUE(by_hand[i].defined()) << k.name << ", input " << i;
-      EXPECT_EQ(by_hand[i].to_vector(), g[v[i]].to_vector()) << k.name << ", input " << i;
-    }
-  }
+  expect_the_rule(cases);
+}
+
+// Those of rankings, overlaps, contrasts and preferences.
+TEST(LossBackward, OfTheOtherLossesIsTheRuleToo) {
+  const Tensor x = randn({4, 5}).eval(), t = randn({4, 5}).eval(), p = rand({4, 5}).eval(), q = rand({4, 5}).eval();
+  const Tensor y = bernoulli({4, 5}, 0.5).eval(), s = (2 * y - 1).eval(), classes = tensor({3, 0, 4, 0});
+  const Tensor weight = randn({5, 5}).eval(), log_p = log_softmax(x, -1).eval(), log_q = log_softmax(t, -1).eval();
+  const Tensor a = (-rand({4}) - 0.1).eval(), b = (-rand({4}) - 0.1).eval(), c = (-rand({4})).eval(),
+               d = (-rand({4})).eval();
+  const Tensor desirable = tensor({true, false, false, true}), advantages = randn({4}).eval();
+  const std::vector<Case> cases{
+      TWO(asymmetric_loss, x, y, ),
+      TWO(pinball_loss, x, t, .quantile = 0.3),
+      TWO(log_cosh_loss, x, t, ),
+      TWO(jsd_loss, log_p, log_q, .beta = 0.3),
+      TWO(tvd_loss, p, q, ),
+      TWO(generalized_kl, p, q, ),
+      TWO(poly_loss, x, classes, .epsilon = 2),
+      TWO(sparsemax_loss, x, classes, ),
+      TWO(listnet_loss, x, t, ),
+      TWO(perceptron_loss, x, s, ),
+      TWO(dice_loss, p, y, .smooth = 0.5),
+      TWO(iou_loss, p, y, .kept_axes = 0),
+      TWO(tversky_loss, p, y, .alpha = 0.3, .beta = 0.7),
+      TWO(lovasz_hinge, x, y, ),
+      TWO(lovasz_softmax, softmax(x, 1).eval(), classes, ),
+      TWO(nt_xent, x, t, ),
+      TWO(supcon_loss, x, classes, ),
+      THREE(arcface_loss, x, weight, classes, ),
+      THREE(cosface_loss, x, weight, classes, ),
+      TWO(barlow_twins_loss, x, t, ),
+      TWO(vicreg_loss, x, t, ),
+      THREE(kto_loss, a, b, desirable, .undesirable_weight = 2),
+      TWO(orpo_loss, a, b, ),
+      TWO(simpo_loss, a, b, .label_smoothing = 0.1),
+      TWO(grpo_loss, log_p, advantages, .reference = log_q),
+      FOUR(dpo_loss, a, b, c, d, .label_smoothing = 0.1),
+      FOUR(ipo_loss, a, b, c, d, .beta = 0.5),
+  };
+  expect_the_rule(cases);
 }
 
 // A custom distance is differentiated like any other function.

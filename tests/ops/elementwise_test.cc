@@ -103,7 +103,9 @@ TEST(Sign, MovesWithoutATrace) {
     for (std::size_t i = 0; i < xs.size(); ++i) {
       const double e = expected(xs[i], ys[i]);
       ASSERT_EQ(std::isnan(values[i]), std::isnan(e)) << i;
-      if (!std::isnan(e)) ASSERT_EQ(std::bit_cast<std::uint64_t>(values[i]), std::bit_cast<std::uint64_t>(e)) << i;
+      if (!std::isnan(e)) {
+        ASSERT_EQ(std::bit_cast<std::uint64_t>(values[i]), std::bit_cast<std::uint64_t>(e)) << i;
+      }
     }
   };
   for (double s : {1.5, -3.0, 0.0}) {

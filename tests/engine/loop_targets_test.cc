@@ -1,0 +1,222 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "cpu/jit/code.h"
+#include "graph/op_table.h"
+
+// Loops of AVX2 and of AVX-512 are made by assemblers of their own: on a processor that has both, every operation has
+// the same bits, with as many vectors side by side as registers allow. Elsewhere the code is made, and not run.
+#if defined(__x86_64__)
+namespace ebb::cpu {
+namespace {
+
+constexpr std::size_t kElements = 256, kBlocks = 2;
+
+bool runs(LoopTarget target) {
+  if (target == LoopTarget::avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+}
+
+struct Program {
+  LoopProgram p;
+  explicit Program(bool wide) { p.wide = wide; }
+  int push(const LoopProgram::Value& v) {
+    p.values.push_back(v);
+    return static_cast<int>(p.values.size()) - 1;
+  }
+  int tile(Stored stored = Stored::as_computed) {
+    return push({.source = LoopProgram::Source::tile, .pointer = p.pointers++, .stored = stored});
+  }
+  int number() { return push({.source = LoopProgram::Source::number, .pointer = p.pointers++}); }
+  int op(Op op, int a, int b = -1, int c = -1) { return push({.op = op, .arg = {a, b, c}}); }
+  int of_mask(int mask) { return push({.arg = {mask, -1, -1}, .from_mask = true}); }
+  int round_to(Stored stored, int a) { return push({.arg = {a, -1, -1}, .stored = stored}); }
+  void store(int value, Stored stored = Stored::as_computed) { p.stores.push_back({value, p.pointers++, stored}); }
+};
+
+// The first block has ordinary numbers, the second has all sorts.
+template <class T>
+std::vector<T> numbers(unsigned seed, bool positive) {
+  using Limits = std::numeric_limits<T>;
+  const T special[] = {0,
+                       -T{0},
+                       1,
+                       -1,
+                       Limits::infinity(),
+                       -Limits::infinity(),
+                       Limits::quiet_NaN(),
+                       Limits::max(),
+                       Limits::min(),
+                       Limits::denorm_min(),
+                       T{-87.5},
+                       T{0.5},
+                       T{2.5},
+                       T{65520},
+                       T{1e-7},
+                       -Limits::max()};
+  std::mt19937 g(seed);
+  std::uniform_real_distribution<T> near(positive ? T{0.1} : T{-4}, 4);
+  std::vector<T> v(kElements * kBlocks);
+  for (T& x : v) x = near(g);
+  for (std::size_t k = 0; k < kElements / 2; ++k) v[kElements + 2 * k] = special[g() % std::size(special)];
+  return v;
+}
+
+// What a loop leaves: what it stored, its sums, and whether its guards held.
+struct Left {
+  std::vector<std::uint8_t> stored, sums;
+  std::vector<bool> held;  // of each block and guard
+  bool operator==(const Left&) const = default;
+};
+
+// The loop of a target on the same numbers; in blocks where a guard for ordinary numbers fails, results mean nothing.
+Left run(const LoopProgram& p, LoopTarget target, int side_by_side) {
+  const LoopCode code = lower(p);
+  const std::vector<std::uint8_t> bytes = emit(code, target, side_by_side);
+  if (bytes.empty() || !runs(target)) return {};
+  const int vectors = vectors_in_a_group(target, code.wide);
+  const std::size_t group = kLoopGroup * static_cast<std::size_t>(std::max(1, side_by_side / vectors));
+  const std::size_t guards = code.guards.size() + (code.ordinary.empty() ? 0 : 1), size = p.wide ? 8 : 4;
+  const std::size_t lanes = code.sums.size() * kLoopGroup * size, state_bytes = lanes + guards * kGuardBytes;
+  const NativeLoop loop(bytes, group, static_cast<int>(guards), state_bytes);
+  if (!loop.ready()) return {};
+
+  std::vector<std::vector<std::uint64_t>> memory;  // of each pointer
+  for (int k = 0; k < p.pointers; ++k) {
+    auto& m = memory.emplace_back(kElements * kBlocks, 0x5A5A5A5A5A5A5A5Au);
+    const auto fill = [&](const auto& v) { std::memcpy(m.data(), v.data(), v.size() * sizeof v[0]); };
+    for (const LoopProgram::Value& v : p.values) {
+      if (v.pointer != k) continue;
+      const unsigned seed = static_cast<unsigned>(k) + 7;
+      if (v.stored != Stored::as_computed) {  // every second half is an ordinary one
+        std::vector<std::uint16_t> halves(kElements * kBlocks);
+        std::mt19937 g(seed);
+        for (std::uint16_t& h : halves) h = static_cast<std::uint16_t>(g());
+        fill(halves);
+      } else if (p.wide) {
+        fill(numbers<double>(seed, k % 2 == 1));
+      } else {
+        fill(numbers<float>(seed, k % 2 == 1));
+      }
+    }
+  }
+  std::vector<void*> pointers;
+  for (auto& m : memory) pointers.push_back(m.data());
+  std::vector<std::uint64_t> state(kBlocks * state_bytes / 8 + 8);
+  loop.run(pointers.data(), kElements / group, state.data(), kBlocks);
+
+  Left left;
+  const auto* const s = reinterpret_cast<const std::uint8_t*>(state.data());
+  for (std::size_t block = 0; block < kBlocks; ++block) {
+    bool ordinary = true;
+    for (std::size_t guard = 0; guard < guards; ++guard) {
+      const std::uint8_t* const g = s + block * state_bytes + lanes + guard * kGuardBytes;
+      left.held.push_back(std::all_of(g, g + kGuardBytes, [](std::uint8_t b) { return b == 0xFF; }));
+      if (guard >= code.guards.size()) ordinary = left.held.back();
+    }
+    if (!ordinary) continue;
+    left.sums.insert(left.sums.end(), s + block * state_bytes, s + block * state_bytes + lanes);
+    for (const LoopProgram::Store& store : p.stores) {
+      const std::size_t bytes_each = store.stored == Stored::as_computed ? size : 2;
+      const auto* const m =
+          reinterpret_cast<const std::uint8_t*>(memory[static_cast<std::size_t>(store.pointer)].data());
+      left.stored.insert(left.stored.end(), m + block * kElements * bytes_each,
+                         m + (block + 1) * kElements * bytes_each);
+    }
+  }
+  return left;
+}
+
+void expect_the_same(const LoopProgram& p, const std::string& what) {
+  Left first;
+  int made = 0;
+  for (const LoopTarget target : {LoopTarget::avx2, LoopTarget::avx512}) {
+    for (const int side_by_side : {1, 2, 4, 8}) {
+      const std::vector<std::uint8_t> bytes = emit(lower(p), target, side_by_side);
+      EXPECT_TRUE(side_by_side > 1 || !bytes.empty()) << what;
+      if (bytes.empty() || !runs(target)) continue;
+      const Left left = run(p, target, side_by_side);
+      EXPECT_FALSE(left.stored.empty()) << what << ": the block of ordinary numbers was given up";
+      if (made++ == 0) first = left;
+      EXPECT_TRUE(left == first) << what << ", target " << static_cast<int>(target) << ", " << side_by_side
+                                 << " vectors side by side";
+    }
+  }
+}
+
+bool gives_mask(Op op) {
+  return info(op).domain == OpDomain::truth || op == Op::isnan || op == Op::eq || op == Op::ne || op == Op::lt ||
+         op == Op::le || op == Op::gt || op == Op::ge;
+}
+
+TEST(LoopTargets, HaveTheSameBitsForEveryOperation) {
+  int seen = 0;
+  for (std::size_t k = 0; k < std::size(kOpTable); ++k) {
+    const Op op = static_cast<Op>(k);
+    if (info(op).cls != OpClass::elementwise) continue;
+    for (const bool wide : {false, true}) {
+      if (!has_native_form(op, wide)) continue;
+      ++seen;
+      Program p(wide);
+      const int y = p.tile(), x = p.tile(), z = p.tile();
+      const int a = info(op).domain == OpDomain::truth || op == Op::where ? p.op(Op::lt, x, y) : x;
+      const int b = info(op).domain == OpDomain::truth ? p.op(Op::lt, y, z) : y;
+      const int result = p.op(op, a, info(op).arity > 1 ? b : -1, info(op).arity > 2 ? z : -1);
+      const int value = gives_mask(op) ? p.of_mask(result) : result;
+      p.store(value);
+      p.p.sums = {value};
+      if (gives_mask(op)) p.p.guards = {result};
+      expect_the_same(p.p, std::string(info(op).name) + (wide ? " of f64" : " of f32"));
+    }
+  }
+  EXPECT_GT(seen, 60);
+}
+
+TEST(LoopTargets, ReadAndWriteHalves) {
+  for (const Stored from : {Stored::bf16, Stored::f16}) {
+    for (const Stored to : {Stored::bf16, Stored::f16, Stored::as_computed}) {
+      Program p(false);
+      const int x = p.tile(from), y = p.tile(to == Stored::as_computed ? from : to), scale = p.number();
+      const int sum = p.op(Op::fma, x, scale, y);
+      p.store(to == Stored::as_computed ? sum : p.round_to(to, sum), to);
+      p.p.sums = {sum};
+      expect_the_same(p.p, "halves");
+    }
+  }
+}
+
+// More values at a time than there are registers: some wait on the stack.
+TEST(LoopTargets, SpillAlike) {
+  for (const bool wide : {false, true}) {
+    Program p(wide);
+    const int x = p.tile(), y = p.tile(), scale = p.number();
+    std::vector<int> kept{p.op(Op::mul, x, y)};
+    for (int k = 0; k < 40; ++k) kept.push_back(p.op(Op::fma, kept.back(), k % 2 == 0 ? x : scale, y));
+    int total = p.op(Op::sqrt, p.op(Op::abs, x));
+    for (const int k : kept) total = p.op(Op::add, total, k);
+    p.store(total);
+    p.p.sums = {total, kept[0]};
+    p.p.guards = {p.op(Op::lt, kept[1], total)};
+    expect_the_same(p.p, wide ? "forty values of f64" : "forty values of f32");
+  }
+}
+
+TEST(LoopTargets, LeaveTooManyPointersToTheSteps) {
+  Program p(false);
+  int total = p.tile();
+  for (int k = 0; k < 20; ++k) total = p.op(Op::add, total, p.tile());
+  p.store(total);
+  for (const LoopTarget target : {LoopTarget::avx2, LoopTarget::avx512, LoopTarget::neon, LoopTarget::none}) {
+    EXPECT_TRUE(emit(lower(p.p), target, 1).empty());
+  }
+}
+
+}  // namespace
+}  // namespace ebb::cpu
+#endif
