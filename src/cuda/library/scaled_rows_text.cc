@@ -92,11 +92,15 @@ extern "C" __global__ void __launch_bounds__(256) scaled_rows(const Args a) {
       total = over_block<Plus>(total, shared);
     }
     const f64 w = t.weight(a), g = a.cotangent ? (f64)a.cotangent[t.row * a.cotangent_step] : 1.0;
-    const f32 scale = is_finite(total) ? (f32)(g * w / total) : (f32)not_a_number();
+    // The number at the target is the largest by far: what its rounding has changed goes into the factor.
+    const f64 exact = (f64)exp_from(own, reference) - total;
+    const u16 rounded = to_bf16((f32)exact);
+    const f64 kept = (f64)from_bf16(rounded), share = g * w / total;
+    const f32 scale = (f32)(is_finite(total) ? kept != 0 ? share * (exact / kept) : share : not_a_number());
     if (threadIdx.x == 0) {
       a.losses[t.row] = (f32)(w * ((f64)reference + log(total) - (f64)own));
       a.scale[r] = scale;
-      e[t.y] = to_bf16((f32)((f64)exp_from(own, reference) - total));
+      e[t.y] = rounded;
     }
     if (!a.differentiate) continue;
     for (int i = threadIdx.x * 8; i < width; i += 256 * 8) {
