@@ -16,6 +16,17 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
+# What a machine without these cannot run; it is counted, and also reported apart.
+APART = {
+    "src/cpu/gemm/bf16_amx.cc": "the instructions of AMX",
+    "src/cpu/gemm/bf16_vdpbf16ps.cc": "the instructions of AVX512-BF16",
+    "src/cpu/gemm/bf16_panels-inl.h": "the instructions of AVX512-BF16",
+    "src/cuda/library/cublaslt.cc": "cuBLASLt",
+    "src/cuda/library/nccl.cc": "NCCL",
+    "src/cuda/runtime/driver.cc": "NVIDIA's driver and NVRTC",
+    "src/cuda/runtime/open_library.cc": "NVIDIA's driver and NVRTC",
+}
+
 
 def lines_of(note: pathlib.Path) -> list[tuple[str, int, int]]:
     """(file below src, line, times) of one object file; files without a .gcda beside them were never run."""
@@ -31,7 +42,7 @@ def lines_of(note: pathlib.Path) -> list[tuple[str, int, int]]:
 
 
 def measure(build: pathlib.Path) -> dict[str, dict[int, int]]:
-    notes = [note for note in build.glob("CMakeFiles/*/src/**/*.gcno")]
+    notes = [*build.glob("CMakeFiles/*/src/**/*.gcno"), *build.glob("tests/CMakeFiles/*/**/*.gcno")]
     if not notes:
         sys.exit(f"{build}: no .gcno files: it was not built with --coverage")
     times: dict[str, dict[int, int]] = collections.defaultdict(lambda: collections.defaultdict(int))
@@ -78,6 +89,12 @@ def main() -> None:
         print(f"{folder:42} {share(folders[folder])}")
     everything = [count for lines in times.values() for count in lines.values()]
     print(f"{'src':42} {share(everything)}")
+    print("of these, what needs hardware or libraries of its own:")
+    for name, reason in APART.items():
+        if name in times:
+            print(f"  {name:40} {share(list(times[name].values()))}  {reason}")
+    others = [count for name, lines in times.items() if name not in APART for count in lines.values()]
+    print(f"{'src without them':42} {share(others)}")
     if 100 * sum(count > 0 for count in everything) / len(everything) < options.least:
         sys.exit(f"less than {options.least} % of the lines of src were run")
 

@@ -58,10 +58,13 @@ TEST_P(Collectives, GiveWhatTheirNamesSay) {
 TEST_P(Collectives, LargeOnesAreSummedInPartsWithTheSameBits) {
   run_as_threads(GetParam(), [] {
     manual_seed(static_cast<std::uint64_t>(world().rank()));
-    const Tensor x = randn({10007}).eval();  // beyond what is sent to everyone, and not divisible
-    const Tensor whole = all_reduce(x);
-    const Tensor first = all_reduce(narrow(x, 0, 0, 100));
-    EXPECT_EQ(numbers(narrow(whole, 0, 0, 100)), numbers(first));
+    const Tensor drawn = (randn({10007}) * 8).eval();  // beyond what is sent to everyone, and not divisible
+    for (DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i64, DType::i32, DType::u8}) {
+      const Tensor x = cast(drawn, dtype).eval();
+      const Tensor whole = all_reduce(x);
+      const Tensor first = all_reduce(narrow(x, 0, 0, 100));
+      EXPECT_EQ(numbers(narrow(whole, 0, 0, 100)), numbers(first)) << name(dtype);
+    }
   });
 }
 

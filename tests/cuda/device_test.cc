@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "backend/backend.h"
+#include "cuda/backend.h"
 #include "cuda/runtime/driver.h"
 #include "ebb/autograd.h"
 #include "ebb/device.h"
@@ -53,6 +54,12 @@ TEST_F(OnGpu, KeepsWhatItIsGiven) {
   EXPECT_EQ(numbers(there.to(Device{})), numbers(x));
   const Tensor large = arange(3'000'000);  // more than one piece of staging memory
   EXPECT_EQ(numbers(large.eval().to(kGpu)), numbers(large));
+}
+
+TEST_F(OnGpu, IsDescribedInOneLine) {
+  const std::string line = cuda::describe(0);
+  for (const char* part : {" multiprocessors, compute capability ", " GiB"})
+    EXPECT_NE(line.find(part), std::string::npos) << line;
 }
 
 TEST_F(OnGpu, ComputesSweepsOfAllKinds) {

@@ -53,6 +53,19 @@ TEST(Create, RandomNumbersRepeatWithTheSeed) {
   EXPECT_LT(max(rand({100000}, DType::bf16)).item(), 1);
 }
 
+TEST(Create, RandomNumbersLikeThoseOfATensor) {
+  const Tensor x = zeros({3, 4}, DType::f64);
+  manual_seed(7);
+  const std::vector<double> uniform = rand_like(x).to_vector(), normal = randn_like(x).to_vector();
+  const Tensor whole = randint_like(cast(x, DType::i32), -2, 3);
+  EXPECT_EQ(whole.dtype(), DType::i32);
+  EXPECT_EQ(whole.shape(), x.shape());
+  for (const double v : whole.to_vector()) EXPECT_TRUE(v >= -2 && v < 3) << v;
+  manual_seed(7);
+  EXPECT_EQ(rand({3, 4}, DType::f64).to_vector(), uniform);
+  EXPECT_EQ(randn({3, 4}, DType::f64).to_vector(), normal);
+}
+
 TEST(Norm, LayerNormHasMeanZeroAndVarianceOne) {
   const Tensor x = some({3, 5}), y = layer_norm(x, {5}, {}, {}, 0);
   EXPECT_TRUE(allclose(mean(y, 1), zeros({3}, DType::f64), {0, 1e-12}));
