@@ -129,8 +129,8 @@ TEST(Extremes, OddsFarApart) {
 
 // The steps of the Jaccard loss along 50000 errors are of size 1e-5: f32 must give them to its own digits.
 TEST(Extremes, LovaszStepsOfManyElementsKeepTheirDigits) {
-  manual_seed(
-      5);  // where such neighbours are among the first few thousand, their steps differ by more than is allowed here
+  // Where such neighbours are among the first few thousand, their steps differ by more than is allowed here.
+  manual_seed(5);
   const Tensor x = randn({1, 50000}, DType::f64).eval(), y = bernoulli({1, 50000}, 0.3).eval();
   const auto loss = [&](auto& v) { return lovasz_hinge(v, y); };
   const std::vector<double> wide = differentiate(loss, x).gradient,
