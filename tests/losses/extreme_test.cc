@@ -7,6 +7,7 @@
 #include "ebb/losses.h"
 #include "ebb/losses/registry.h"
 #include "ebb/ops.h"
+#include "ebb/random.h"
 
 // Inputs at the ends of their range: finite where mathematics is finite, and the exact limit there.
 namespace ebb {
