@@ -22,7 +22,7 @@ def test_every_line_of_rows_names_a_suite_cases_dtypes_and_peers():
         assert part.suite in compare.SUITES
         assert set(part.dtypes) <= {"f32", "bf16"} and part.peers
         re.compile(part.cases)
-    first = next(part for part in parts if part.suite == "products")
+    first = next(part for part in parts if part.suite == "products" and "f32" in part.dtypes)
     assert re.search(first.cases, "[256,256]x[256,256]") and not re.search(first.cases, "[2048,512]x[32000,512]^T")
 
 
