@@ -108,6 +108,31 @@ TEST_F(Repeatable, TenRunsHaveTheSameBits) {
   }
 }
 
+// Of rows that do not fit on chip, and of one that does: blocks take several in turn and send for the next while they
+// compute one. A row has the bits that it has alone.
+TEST_F(Repeatable, LongRowsAreTheSameAloneAndInTurn) {
+  const std::int64_t rows = device_is_emulated() ? 11 : 1500;
+  for (const std::int64_t columns : {50304, 128256}) {
+    const Tensor x = real({rows, columns}, DType::bf16), labels = randint(0, columns, {rows}).to(kGpu).eval();
+    const auto run = [&](std::int64_t first, std::int64_t count) {
+      const Tensor part = variable(x.slice(0, first, first + count).eval());
+      CrossEntropyOptions o;
+      o.reduction = Reduction::none;
+      const Tensor losses = cross_entropy(part, labels.slice(0, first, first + count).eval(), o);
+      return std::vector<Tensor>{losses, backward(sum(cast(losses, DType::f32)))[part]};
+    };
+    const std::vector<Tensor> all = run(0, rows), again = run(0, rows);
+    for (const std::int64_t r : {std::int64_t{0}, rows / 3, rows / 2, rows - 2, rows - 1}) {
+      const std::vector<Tensor> alone = run(r, 1);
+      for (std::size_t k = 0; k < all.size(); ++k) {
+        EXPECT_EQ(bits({all[k].slice(0, r, r + 1)}), bits({alone[k]})) << columns << " columns, row " << r;
+        EXPECT_EQ(bits({all[k].slice(0, r, r + 1)}), bits({again[k].slice(0, r, r + 1)}))
+            << columns << ", again, row " << r;
+      }
+    }
+  }
+}
+
 // M rows alone against the first M rows of all: over the shapes of GPT-2 and of Llama on a GPU. With a bias, the
 // product of halves adds it.
 void compare_rows(DType dtype, bool bias = false) {
