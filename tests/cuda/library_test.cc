@@ -270,6 +270,34 @@ TEST_P(LibraryOnGpu, LinearCrossEntropyOfLongRows) {
   }
 }
 
+// A chunk holds a row, less than a pair of answers, a pair, two pairs, which do not divide five, or everything: what
+// the loss of a pair or an answer needs is there before its gradients are made.
+TEST_P(LibraryOnGpu, LossesOfAnswersThroughAHead) {
+  constexpr std::int64_t answers = 10, tokens = 3, classes = 40;
+  const Tensor x = real({answers, tokens, 6}), head = real({classes, 6}), bias = real({classes});
+  const Tensor of_answers = real({answers}), old = cast(randn({answers, tokens}) * 0.3 - 3.5, GetParam()).eval();
+  const Tensor at = arange(answers * tokens);
+  const Tensor target =
+      reshape(where(remainder(at, 7) == 4, -100, remainder(at * 11, classes)), {answers, tokens}).eval();
+  for (const std::int64_t chunk : {0, 1, 4, 6, 13}) {
+    const auto with = [&](const Tensor& b) {
+      return LinearLogProbOptions{.bias = b, .temperature = 1.6, .chunk = chunk};
+    };
+    const std::string in_chunks = fmt::format(" in chunks of {}", chunk);
+    compare("linear_dpo_loss" + in_chunks, {x, head, target, of_answers, bias}, [&](const std::vector<Tensor>& in) {
+      return linear_dpo_loss(in[0], in[1], in[2], in[3], {.beta = 0.7, .reduction = Reduction::none}, with(in[4]));
+    });
+    compare("linear_kto_loss" + in_chunks, {x, head, target, of_answers, bias}, [&](const std::vector<Tensor>& in) {
+      const Tensor good = (remainder(arange(answers), 3) == 1).to(in[0].device());
+      return linear_kto_loss(in[0], in[1], in[2], in[3], good, {.beta = 0.3, .reduction = Reduction::none},
+                             with(in[4]));
+    });
+    compare("linear_grpo_loss" + in_chunks, {x, head, target, of_answers, old}, [&](const std::vector<Tensor>& in) {
+      return linear_grpo_loss(in[0], in[1], in[2], in[3], {.old = in[4], .by_token = true}, with({}));
+    });
+  }
+}
+
 TEST_P(LibraryOnGpu, Alignments) {
   const Tensor x = cast(log_softmax(randn({9, 3, 5}), 2), GetParam()).eval();
   const Tensor labels = tensor({{1, 2, 2, 4}, {3, 1, 0, 0}, {4, 0, 0, 0}}).eval();
