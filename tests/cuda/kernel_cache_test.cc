@@ -1,5 +1,6 @@
 // The kernels on the disk: whatever is wrong with a file there, the kernel is compiled again and the code is right.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -120,6 +121,43 @@ TEST_F(KernelCache, AFolderInTheFilesPlaceAndOneThatCannotBeMadeDoNoHarm) {
   }));
   write_whole(folder_ / "file", "");
   setenv("XDG_CACHE_HOME", (folder_ / "file").c_str(), 1);  // a file where a folder is wanted
+  EXPECT_FALSE(from_disk_after([](const fs::path&) {}));
+}
+
+TEST_F(KernelCache, APipeInTheFilesPlaceIsNotWaitedFor) {
+  EXPECT_FALSE(from_disk_after([&](const fs::path& path) {
+    fs::remove(path);
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  }));
+}
+
+TEST_F(KernelCache, TheFolderIsPrivateWhateverTheUmaskIs) {
+  const mode_t before = ::umask(0);
+  EXPECT_TRUE(from_disk_after([](const fs::path&) {}));
+  ::umask(before);
+  EXPECT_EQ(fs::status(cache()).permissions(), fs::perms::owner_all);
+}
+
+TEST_F(KernelCache, AFolderThatOthersCanWriteToIsNotUsed) {
+  for (const fs::perms others : {fs::perms::group_write, fs::perms::others_write}) {
+    fs::create_directories(cache());
+    fs::permissions(cache(), fs::perms::owner_all | others);
+    EXPECT_FALSE(from_disk_after([](const fs::path&) {}));
+    EXPECT_TRUE(files().empty());
+  }
+  fs::permissions(cache(), fs::perms::owner_all);
+  EXPECT_TRUE(from_disk_after([](const fs::path&) {}));
+}
+
+TEST_F(KernelCache, AFolderAndAFileOfSomebodyElseAreNotUsed) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  EXPECT_FALSE(from_disk_after([](const fs::path& path) { EXPECT_EQ(::chown(path.c_str(), 12345, 12345), 0); }));
+  EXPECT_EQ(::chown(cache().c_str(), 12345, 12345), 0);
+  EXPECT_FALSE(from_disk_after([](const fs::path&) {}));
+  EXPECT_EQ(::chown(cache().c_str(), ::geteuid(), ::getegid()), 0);
+  const fs::path elsewhere = fs::path(folder_.path()) / "elsewhere";
+  fs::rename(cache(), elsewhere);
+  fs::create_directory_symlink(elsewhere, cache());
   EXPECT_FALSE(from_disk_after([](const fs::path&) {}));
 }
 

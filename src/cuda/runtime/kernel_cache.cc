@@ -1,11 +1,13 @@
 #include "cuda/runtime/kernel_cache.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -52,12 +54,12 @@ std::filesystem::path folder() {
     return {};
   }
   in = in / "ebb" / "cuda";
-  std::error_code none;
-  if (!std::filesystem::exists(in, none)) {
-    std::filesystem::create_directories(in, none);
-    ::chmod(in.c_str(), 0700);
-  }
   struct stat info {};
+  if (::lstat(in.c_str(), &info) != 0) {
+    std::error_code none;
+    std::filesystem::create_directories(in.parent_path(), none);
+    ::mkdir(in.c_str(), 0700);
+  }
   const bool ours = ::lstat(in.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() &&
                     (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
   return ours ? in : std::filesystem::path{};
@@ -97,16 +99,28 @@ struct Header {
 }  // namespace
 
 std::string read_kernel_file(const std::filesystem::path& path, KernelKey key) {
-  std::ifstream in(path, std::ios::binary);
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // which does not wait for a pipe's writer
+  if (file < 0) return {};
+  const auto read = [&](void* to, std::size_t bytes) {
+    auto* at = static_cast<char*>(to);
+    while (bytes > 0) {
+      const ssize_t n = ::read(file, at, bytes);
+      if (n <= 0 && !(n < 0 && errno == EINTR)) return false;
+      if (n > 0) at += n, bytes -= static_cast<std::size_t>(n);
+    }
+    return true;
+  };
+  std::string code;
   Header h;
-  if (!in.read(reinterpret_cast<char*>(&h), sizeof h)) return {};
-  if (h.magic != kMagic || h.key_low != key.low || h.key_high != key.high) return {};
-  std::error_code none;
-  const std::uintmax_t bytes = std::filesystem::file_size(path, none);
-  if (none || h.bytes != bytes - sizeof h) return {};
-  std::string code(h.bytes, '\0');
-  if (!in.read(code.data(), static_cast<std::streamsize>(code.size())) || hash(code, 1) != h.checksum) return {};
-  std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now(), none);  // for trim()
+  struct stat info {};
+  if (::fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid() && read(&h, sizeof h) &&
+      h.magic == kMagic && h.key_low == key.low && h.key_high == key.high &&
+      h.bytes == static_cast<std::uint64_t>(info.st_size) - sizeof h) {
+    code.resize(h.bytes);
+    if (!read(code.data(), code.size()) || hash(code, 1) != h.checksum) code.clear();
+  }
+  if (!code.empty()) ::futimens(file, nullptr);  // for trim()
+  ::close(file);
   return code;
 }
 

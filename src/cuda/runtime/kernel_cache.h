@@ -11,7 +11,7 @@ namespace ebb::cuda {
 // none).
 std::string machine_code(const std::string& text, const std::string& architecture);
 
-// What is in a file of that folder, if it is whole and of this key; empty otherwise.
+// What is in a file of that folder, if it is this user's, whole and of this key; empty otherwise.
 struct KernelKey {
   std::uint64_t low = 0, high = 0;
 };
