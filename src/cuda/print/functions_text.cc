@@ -90,7 +90,24 @@ EBB f64 widened(f32 x) {
   const u32 bits = __float_as_uint(x);
   return __longlong_as_double((i64)((u64)((bits >> 3) + 0x38000000u) << 32 | bits << 29));
 }
-EBB bool is_whole(f32 y) { return fabsf(y) <= 64 && y == floorf(y); }
+// An exponent, as powers need it: `times` is -1 where it is not a whole number up to 64 and the base is taken to that power by
+// its logarithm. One that all elements have is made once: the compiler shall not make it again at each of them.
+struct Exponent {
+  f32 y;
+  f64 wide;
+  int times;
+};
+EBB Exponent exponent_of(f32 y) {
+  const f32 size = fabsf(y);
+  return {y, (f64)y, size <= 64 && size == floorf(size) ? (int)size : -1};
+}
+EBB Exponent kept_exponent(f32 y) {
+  Exponent e = exponent_of(y);
+#ifdef __CUDACC_RTC__
+  asm volatile("" : "+d"(e.wide), "+r"(e.times));
+#endif
+  return e;
+}
 // log2 x of normal x > 0, otherwise NaN.
 EBB f64 logarithm_of_base(f32 x) {
   const u32 bits = __float_as_uint(x), above = bits - 0x3f330000u;
@@ -106,20 +123,21 @@ EBB f64 logarithm_of_base(f32 x) {
   return bits - 0x00800000u < 0x7f000000u ? l : not_a_number();
 }
 // Is computed once for all powers of a base; what is not needed by any of them is not computed.
-template <class... Exponents> EBB f64 logarithm_of_base(f32 x, Exponents... y) {
-  return (is_whole(y) && ...) ? 0.0 : logarithm_of_base(x);
+template <class... Exponents> EBB f64 logarithm_of_base(f32 x, Exponent e, Exponents... more) {
+  return (e.times | ... | more.times) < 0 ? logarithm_of_base(x) : 0.0;
 }
-static __device__ __noinline__ f32 unusual_power(f32 x, f32 y) { return (f32)pow((f64)x, (f64)y); }
 // CUDA's pow errs by 2 units in the last place, and powf by more. Small whole exponents, the common ones, are products:
 // of f32 in f64, of f64 as unevaluated sums of two numbers (Dekker), so that what is exact comes out exactly.
-EBB f32 power(f32 x, f32 y, f64 logarithm) {
-  if (is_whole(y)) {
-    f64 p = 1, base = x;
-    for (int k = (int)fabsf(y); k; k >>= 1, base *= base) p = k & 1 ? p * base : p;
-    return (f32)(y < 0 ? 1 / p : p);
-  }
-  const f64 p = (f64)y * logarithm, shifted = p + 6755399441055744.0, f = p - (shifted - 6755399441055744.0);
-  if (((u32)(__double_as_longlong(p) >> 32) & 0x7fffffffu) >= 0x405f4000u) return unusual_power(x, y);  // |p| >= 125, NaN
+static __device__ __noinline__ f32 whole_power(f32 x, f32 y, int times) {
+  f64 p = 1, base = x;
+  for (int k = times; k; k >>= 1, base *= base) p = k & 1 ? p * base : p;
+  return (f32)(y < 0 ? 1 / p : p);
+}
+static __device__ __noinline__ f32 unusual_power(f32 x, f32 y) { return (f32)pow((f64)x, (f64)y); }
+EBB f32 power(f32 x, Exponent e, f64 logarithm) {
+  if (e.times >= 0) return e.y == 3 ? (f32)((f64)x * ((f64)x * (f64)x)) : whole_power(x, e.y, e.times);
+  const f64 p = e.wide * logarithm, shifted = p + 6755399441055744.0, f = p - (shifted - 6755399441055744.0);
+  if (((u32)(__double_as_longlong(p) >> 32) & 0x7fffffffu) >= 0x405f4000u) return unusual_power(x, e.y);  // |p| >= 125, NaN
   // 2^f: from f^3 on 24 bits do, ln2^8 / 8! and so on.
   const f32 c = (f32)f;
   const f32 rest = fmaf(c, fmaf(c, fmaf(c, fmaf(c, fmaf(c, 1.3215487e-6f, 1.5252734e-5f), 1.5403530e-4f), 1.3333558e-3f),
@@ -127,19 +145,22 @@ EBB f32 power(f32 x, f32 y, f64 logarithm) {
   const f64 q = fma(fma(fma(widened(rest), f, 0.24022650695910072), f, 0.6931471805599453), f, 1.0);
   return __uint_as_float(__float_as_uint((f32)q) + ((u32)__double_as_longlong(shifted) << 23));
 }
-EBB f32 power(f32 x, f32 y) { return power(x, y, logarithm_of_base(x, y)); }
-template <class... Exponents> EBB f32 quick_logarithm_of_base(f32 x, Exponents... y) {
-  return (is_whole(y) && ...) && sizeof...(y) ? 0.0f : quick_log2(x);
+EBB f32 power(f32 x, f32 y) {
+  const Exponent e = exponent_of(y);
+  return power(x, e, logarithm_of_base(x, e));
 }
-EBB f32 quick_power(f32 x, f32 y, f32 logarithm) {
-  if (is_whole(y)) {
-    f32 p = 1, base = x;
-    for (int k = (int)fabsf(y); k; k >>= 1, base *= base) p = k & 1 ? p * base : p;
-    return y < 0 ? quick_reciprocal(p) : p;
-  }
-  return x >= 0 && fabsf(y) <= 64 ? power_of_two(y * logarithm) : unusual_power(x, y);
+EBB f32 quick_logarithm_of_base(f32 x) { return quick_log2(x); }
+template <class... Exponents> EBB f32 quick_logarithm_of_base(f32 x, Exponent e, Exponents... more) {
+  return (e.times | ... | more.times) < 0 ? quick_log2(x) : 0.0f;
 }
-EBB f32 quick_power(f32 x, f32 y) { return quick_power(x, y, quick_logarithm_of_base(x, y)); }
+EBB f32 quick_power(f32 x, Exponent e, f32 logarithm) {
+  if (e.times >= 0) return e.y == 3 ? x * (x * x) : whole_power(x, e.y, e.times);
+  return x >= 0 && fabsf(e.y) <= 64 ? power_of_two(e.y * logarithm) : unusual_power(x, e.y);
+}
+EBB f32 quick_power(f32 x, f32 y) {
+  const Exponent e = exponent_of(y);
+  return quick_power(x, e, quick_logarithm_of_base(x, e));
+}
 EBB void times(f64& high, f64& low, f64 other, f64 other_low) {
   const f64 p = high * other, rest = fma(high, other, -p) + (high * other_low + low * other);
   high = p + rest;

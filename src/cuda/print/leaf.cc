@@ -143,6 +143,12 @@ bool Printer::is_power(std::int32_t v) const {
   return i.kind == Kind::compute && i.op == Op::pow && i.type == RegType::f32;
 }
 
+// As powers take it: what all elements have is made once.
+std::string Printer::exponent(std::int32_t v) const {
+  if (instr(v).level == Level::scalar) return fmt::format("exponent{}", v);
+  return fmt::format("exponent_of({})", name(v));
+}
+
 // Before power v: the logarithm of its base, if this is the pass's first power of it. A value and its gradient have
 // powers of one base.
 std::string Printer::logarithm_of_base(const Pass& pass, std::int32_t v) const {
@@ -156,7 +162,7 @@ std::string Printer::logarithm_of_base(const Pass& pass, std::int32_t v) const {
       continue;
     if (u < v) return "";
     known = known && instr(instr(u).arg[1]).level == Level::scalar;
-    exponents += ", " + name(instr(u).arg[1]);
+    exponents += ", " + exponent(instr(u).arg[1]);
   }
   return fmt::format("const auto {0}log{1} = {0}logarithm_of_base({2}{3});\n", coarse ? "quick_" : "", base,
                      forms_.empty() ? name(base) : as_two(base), known ? exponents : "");
@@ -239,7 +245,8 @@ std::string Printer::leaf(const Pass& pass) {
     if (is_power(v)) {
       const char* const quick = coarse_[static_cast<std::size_t>(v)] ? "quick_" : "";
       body += logarithm_of_base(pass, v);
-      body += define(v, fmt::format("{0}power({1}, {2}, {0}log{3})", quick, name(i.arg[0]), name(i.arg[1]), i.arg[0]));
+      body +=
+          define(v, fmt::format("{0}power({1}, {2}, {0}log{3})", quick, name(i.arg[0]), exponent(i.arg[1]), i.arg[0]));
       continue;
     }
     body += define(v);

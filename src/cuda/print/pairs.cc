@@ -234,8 +234,9 @@ std::string Printer::define_two(const Pass& pass, std::int32_t v) {
   if (i.op == Op::copy || i.op == Op::check) return made(name(a));
   if (form.kind == Form::Kind::halves) return made(of_halves(v, form.dtype));
   if (i.op == Op::where) return made(fmt::format("chosen({}, {}, {})", name(a), as_two(b), as_two(c)));
-  if (is_power(v))
-    return logarithm_of_base(pass, v) + made(fmt::format("quick_power({}, {}, quick_log{})", as_two(a), as_two(b), a));
+  if (is_power(v) && instr(b).level == Level::scalar)
+    return logarithm_of_base(pass, v) +
+           made(fmt::format("quick_power({}, {}, quick_log{})", as_two(a), exponent(b), a));
   if (const char* quick = i.type == RegType::f32 ? quick_function(i.op) : nullptr)
     return made(fmt::format("{}({}{}{})", quick, as_two(a), b < 0 ? "" : ", ", as_two(b)));
   return made(computed(i.op, instr(a).type, as_two(a), as_two(b), as_two(c)));

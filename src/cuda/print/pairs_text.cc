@@ -79,12 +79,13 @@ EBB Two larger(Two x, Two y) { return {larger(x.a, y.a), larger(x.b, y.b)}; }
 EBB Two smaller(Two x, Two y) { return {smaller(x.a, y.a), smaller(x.b, y.b)}; }
 EBB Two fmaf(Two x, Two y, Two z) { return {fmaf(x.a, y.a, z.a), fmaf(x.b, y.b, z.b)}; }
 EBB Two quick_quotient(Two x, Two y) { return {quick_quotient(x.a, y.a), quick_quotient(x.b, y.b)}; }
-template <class... Exponents> EBB Two quick_logarithm_of_base(Two x, Exponents... y) {
-  return {quick_logarithm_of_base(x.a, y...), quick_logarithm_of_base(x.b, y...)};
+template <class... Exponents> EBB Two quick_logarithm_of_base(Two x, Exponents... e) {
+  return {quick_logarithm_of_base(x.a, e...), quick_logarithm_of_base(x.b, e...)};
 }
-EBB Two quick_power(Two x, Two y, Two logarithm) {
-  return {quick_power(x.a, y.a, logarithm.a), quick_power(x.b, y.b, logarithm.b)};
+EBB Two quick_power(Two x, Exponent e, Two logarithm) {
+  return {quick_power(x.a, e, logarithm.a), quick_power(x.b, e, logarithm.b)};
 }
+EBB Two quick_power(Two x, Two y) { return {quick_power(x.a, y.a), quick_power(x.b, y.b)}; }
 )cuda";
 }
 

@@ -283,11 +283,14 @@ std::string Printer::expression(std::int32_t v) {
 }
 std::string Printer::define(std::int32_t v, const std::string& expression) {
   std::string text = fmt::format("const {} {} = {};\n", type_text(instr(v).type), name(v), expression);
+  // What elements are made of over and over again.
+  bool divides = false, is_exponent = false;
   for (std::int32_t u = 0; u < n_; ++u) {
-    if (!is_quotient_by(u, v)) continue;
-    text += fmt::format("const f64 reciprocal{} = 1.0 / (f64){};\n", v, name(v));
-    break;
+    divides |= is_quotient_by(u, v);
+    is_exponent |= is_power(u) && instr(u).arg[1] == v && instr(v).level == Level::scalar;
   }
+  if (divides) text += fmt::format("const f64 reciprocal{} = 1.0 / (f64){};\n", v, name(v));
+  if (is_exponent) text += fmt::format("const Exponent exponent{} = kept_exponent({});\n", v, name(v));
   return text;
 }
 

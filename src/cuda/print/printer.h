@@ -81,6 +81,7 @@ class Printer {
   double instructions(const Pass& pass) const;
   std::string leaf(const Pass& pass);
   bool is_power(std::int32_t v) const;
+  std::string exponent(std::int32_t v) const;
   std::string logarithm_of_base(const Pass& pass, std::int32_t v) const;
 
   // Neighbours in pairs: how a value of two of them is held.
