@@ -173,8 +173,8 @@ bench-parts: packages
 	done
 
 # cppcheck on all of src, clang-tidy on what reads files of strangers (TIDY="src/ops/*.cc": on others). Numbers that lose
-# digits without a cast are errors outside src/cpu and src/cuda.
-CONVERSIONS := $(filter-out src/cpu/% src/cuda/%,$(wildcard src/*/*.cc))
+# digits without a cast are errors.
+CONVERSIONS := $(wildcard src/*/*.cc src/*/*/*.cc)
 TIDY ?= $(wildcard src/core/*.cc src/io/*.cc src/data/*.cc)
 lint: configure
 	$(call install_missing,$(LINT_PACKAGES))
