@@ -21,8 +21,8 @@ constexpr Device kGpu{Device::Kind::cuda, 0};
 void run_with_driver(const std::string& folder, const std::string& test) {
   const char* const path = std::getenv("LD_LIBRARY_PATH");
   const std::string all = "LD_LIBRARY_PATH=" + folder + (path ? ":" + std::string(path) : "");
-  const ProgramResult r = run_program({"/usr/bin/env", "-u", "EBB_TEST_DEVICE", "-u", "GTEST_TOTAL_SHARDS", all,
-                                       std::filesystem::read_symlink("/proc/self/exe"),
+  const ProgramResult r = run_program({"/usr/bin/env", "-u", "EBB_TEST_DEVICE", "-u", "GTEST_TOTAL_SHARDS", "-u",
+                                       "GTEST_SHARD_INDEX", all, std::filesystem::read_symlink("/proc/self/exe"),
                                        "--gtest_also_run_disabled_tests", "--gtest_filter=" + test});
   EXPECT_EQ(r.code, 0) << r.out << r.err;
   EXPECT_NE(r.out.find("1 test from"), std::string::npos) << r.out;

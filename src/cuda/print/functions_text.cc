@@ -16,7 +16,11 @@ EBB f32 normal_logarithm_to_two(f32 x) { f32 y; asm("lg2.approx.ftz.f32 %0, %1;"
 EBB f32 normal_reciprocal(f32 x) { f32 y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 EBB f32 quick_sqrt(f32 x) { f32 y; asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 EBB f32 quick_rsqrt(f32 x) { f32 y; asm("rsqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-EBB f32 quick_quotient(f32 a, f32 b) { f32 y; asm("div.full.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }
+// Neither b nor its reciprocal may be subnormal.
+EBB f32 quick_quotient(f32 a, f32 b) {
+  const f32 s = fabsf(b) < 7.8886091e-31f ? 1.8446744e19f : 0.25f;  // 2^-100, 2^64
+  return a * s * normal_reciprocal(b * s);
+}
 #else
 EBB f32 power_of_two(f32 x) { return exp2f(x); }
 EBB f32 logarithm_to_two(f32 x) { return log2f(x); }
@@ -75,57 +79,87 @@ EBB f32 quick_erf(f32 x) {
   return fabsf(x) < 0.5f ? near : x < 0 ? -far : far;
 }
 
+// x / d from 1 / d in f64, for a d that many are divided by. A quotient of numbers of 24 bits is never as near to the middle
+// of two others as this errs; among subnormal ones it may be the middle itself, and go either way.
+EBB f32 quotient_by(f32 x, f64 reciprocal) { return (f32)((f64)x * reciprocal); }
+
 // x^y for normal x > 0 where that is within 2^±125: 2^(y·log2 x) in f64, whose units a GPU for computing has half as many
 // of as for f32. log2 of m·2^e, m in [0.7, 1.4), is e plus the series of atanh in (m - 1) / (m + 1), which errs by 2^-36;
-// numbers go from f32 to f64 by their bits, since conversions are as rare as special functions. False where it is not so.
+// numbers go from f32 to f64 by their bits, since conversions are as rare as special functions.
 EBB f64 widened(f32 x) {
   const u32 bits = __float_as_uint(x);
   return __longlong_as_double((i64)((u64)((bits >> 3) + 0x38000000u) << 32 | bits << 29));
 }
-EBB bool power_by_logarithm(f32 x, f32 y, f32& result) {
-  if (!(x >= 1.17549435e-38f && x <= 3.4028234e38f)) return false;
-  const u32 bits = __float_as_uint(x), above = bits - 0x3f330000u;
-  const f32 m = __uint_as_float(bits - (above & 0xff800000u));
-  const f64 e = __longlong_as_double(0x4338000000000000ll + ((i32)above >> 23)) - 6755399441055744.0;
-  const f64 wide = widened(m), d = wide + 1.0, near = widened(normal_reciprocal(m + 1.0f));
-  const f64 t = (wide - 1.0) * fma(near, fma(-d, near, 1.0), near), s = t * t;
-  f64 l = 0.22195308321368668;  // 2 / (13 ln 2), and so on down to 2 / ln 2
-  l = fma(l, s, 0.2623081892525388);
-  l = fma(l, s, 0.3205988979753252);
-  l = fma(l, s, 0.41219858311113245);
-  l = fma(l, s, 0.5770780163555854);
-  l = fma(l, s, 0.9617966939259757);
-  l = fma(l, s, 2.8853900817779268);
-  const f64 p = (f64)y * fma(l, t, e);
-  if (!(p > -125.0 && p < 127.0)) return false;
-  const f64 shifted = p + 6755399441055744.0, f = p - (shifted - 6755399441055744.0);
-  f64 q = 1.0178086009239699e-7;  // ln2^9 / 9!, and so on down to 1
-  q = fma(q, f, 1.3215486790144307e-6);
-  q = fma(q, f, 1.5252733804059841e-5);
-  q = fma(q, f, 0.0001540353039338161);
-  q = fma(q, f, 0.0013333558146428443);
-  q = fma(q, f, 0.009618129107628477);
-  q = fma(q, f, 0.05550410866482158);
-  q = fma(q, f, 0.24022650695910072);
-  q = fma(q, f, 0.6931471805599453);
-  q = fma(q, f, 1.0);
-  result = __uint_as_float(__float_as_uint((f32)q) + ((u32)__double_as_longlong(shifted) << 23));
-  return true;
+// An exponent, as powers need it: `times` is -1 where it is not a whole number up to 64 and the base is taken to that power by
+// its logarithm. One that all elements have is made once: the compiler shall not make it again at each of them.
+struct Exponent {
+  f32 y;
+  f64 wide;
+  int times;
+};
+EBB Exponent exponent_of(f32 y) {
+  const f32 size = fabsf(y);
+  return {y, (f64)y, size <= 64 && size == floorf(size) ? (int)size : -1};
 }
-
+EBB Exponent kept_exponent(f32 y) {
+  Exponent e = exponent_of(y);
+#ifdef __CUDACC_RTC__
+  asm volatile("" : "+d"(e.wide), "+r"(e.times));
+#endif
+  return e;
+}
+// log2 x of normal x > 0, otherwise NaN.
+EBB f64 logarithm_of_base(f32 x) {
+  const u32 bits = __float_as_uint(x), above = bits - 0x3f330000u;
+  const f32 m = __uint_as_float(bits - (above & 0xff800000u)), r = normal_reciprocal(m + 1.0f), near = (m - 1.0f) * r;
+  const u64 shifted = 0x4330000000000000ull | (u32)((i32)above >> 23) ^ 0x80000000u;  // 2^52 + 2^31 + e
+  const f64 e = __longlong_as_double((i64)shifted) - 4503601774854144.0;
+  const f64 wide = widened(m), d = wide + 1.0, first = widened(r);
+  const f64 t = (wide - 1.0) * fma(first, fma(-d, first, 1.0), first), s = t * t;
+  // From s^3 on 24 bits do: 2 / (13 ln 2), and so on.
+  const f32 c = near * near;
+  const f64 rest = widened(fmaf(c, fmaf(c, fmaf(c, 0.22195308f, 0.26230818f), 0.32059890f), 0.41219857f));
+  const f64 l = fma(fma(fma(fma(rest, s, 0.5770780163555854), s, 0.9617966939259757), s, 2.8853900817779268), t, e);
+  return bits - 0x00800000u < 0x7f000000u ? l : not_a_number();
+}
+// Is computed once for all powers of a base; what is not needed by any of them is not computed.
+template <class... Exponents> EBB f64 logarithm_of_base(f32 x, Exponent e, Exponents... more) {
+  return (e.times | ... | more.times) < 0 ? logarithm_of_base(x) : 0.0;
+}
 // CUDA's pow errs by 2 units in the last place, and powf by more. Small whole exponents, the common ones, are products:
 // of f32 in f64, of f64 as unevaluated sums of two numbers (Dekker), so that what is exact comes out exactly.
-EBB f32 power(f32 x, f32 y) {
-  const f32 n = fabsf(y);
-  f32 result;
-  if (!(n <= 64 && n == floorf(n))) return power_by_logarithm(x, y, result) ? result : (f32)pow((f64)x, (f64)y);
+static __device__ __noinline__ f32 whole_power(f32 x, f32 y, int times) {
   f64 p = 1, base = x;
-  for (int k = (int)n; k; k >>= 1, base *= base) p = k & 1 ? p * base : p;
+  for (int k = times; k; k >>= 1, base *= base) p = k & 1 ? p * base : p;
   return (f32)(y < 0 ? 1 / p : p);
 }
+static __device__ __noinline__ f32 unusual_power(f32 x, f32 y) { return (f32)pow((f64)x, (f64)y); }
+EBB f32 power(f32 x, Exponent e, f64 logarithm) {
+  if (e.times >= 0) return e.y == 3 ? (f32)((f64)x * ((f64)x * (f64)x)) : whole_power(x, e.y, e.times);
+  const f64 p = e.wide * logarithm, shifted = p + 6755399441055744.0, f = p - (shifted - 6755399441055744.0);
+  if (((u32)(__double_as_longlong(p) >> 32) & 0x7fffffffu) >= 0x405f4000u) return unusual_power(x, e.y);  // |p| >= 125, NaN
+  // 2^f: from f^3 on 24 bits do, ln2^8 / 8! and so on.
+  const f32 c = (f32)f;
+  const f32 rest = fmaf(c, fmaf(c, fmaf(c, fmaf(c, fmaf(c, 1.3215487e-6f, 1.5252734e-5f), 1.5403530e-4f), 1.3333558e-3f),
+                                9.6181291e-3f), 5.5504109e-2f);
+  const f64 q = fma(fma(fma(widened(rest), f, 0.24022650695910072), f, 0.6931471805599453), f, 1.0);
+  return __uint_as_float(__float_as_uint((f32)q) + ((u32)__double_as_longlong(shifted) << 23));
+}
+EBB f32 power(f32 x, f32 y) {
+  const Exponent e = exponent_of(y);
+  return power(x, e, logarithm_of_base(x, e));
+}
+EBB f32 quick_logarithm_of_base(f32 x) { return quick_log2(x); }
+template <class... Exponents> EBB f32 quick_logarithm_of_base(f32 x, Exponent e, Exponents... more) {
+  return (e.times | ... | more.times) < 0 ? quick_log2(x) : 0.0f;
+}
+EBB f32 quick_power(f32 x, Exponent e, f32 logarithm) {
+  if (e.times >= 0) return e.y == 3 ? x * (x * x) : whole_power(x, e.y, e.times);
+  return x >= 0 && fabsf(e.y) <= 64 ? power_of_two(e.y * logarithm) : unusual_power(x, e.y);
+}
 EBB f32 quick_power(f32 x, f32 y) {
-  const bool ordinary = x >= 1.17549435e-38f && x <= 3.4028234e38f && fabsf(y) <= 3.4028234e38f;
-  return ordinary ? power_of_two(y * quick_log2(x)) : power(x, y);
+  const Exponent e = exponent_of(y);
+  return quick_power(x, e, quick_logarithm_of_base(x, e));
 }
 EBB void times(f64& high, f64& low, f64 other, f64 other_low) {
   const f64 p = high * other, rest = fma(high, other, -p) + (high * other_low + low * other);

@@ -138,6 +138,36 @@ std::string Printer::complaints(const Pass& pass, const std::string& coordinates
          indented(text, "    ") + "  }\n}\n";
 }
 
+bool Printer::is_power(std::int32_t v) const {
+  const Instr& i = instr(v);
+  return i.kind == Kind::compute && i.op == Op::pow && i.type == RegType::f32;
+}
+
+// As powers take it: what all elements have is made once.
+std::string Printer::exponent(std::int32_t v) const {
+  if (instr(v).level == Level::scalar) return fmt::format("exponent{}", v);
+  return fmt::format("exponent_of({})", name(v));
+}
+
+// Before power v: the logarithm of its base, if this is the pass's first power of it. A value and its gradient have
+// powers of one base.
+std::string Printer::logarithm_of_base(const Pass& pass, std::int32_t v) const {
+  const std::int32_t base = instr(v).arg[0];
+  const bool coarse = coarse_[static_cast<std::size_t>(v)] != 0;
+  std::string exponents;
+  bool known = true;
+  for (std::int32_t u = 0; u < n_; ++u) {
+    if (!pass.needed[static_cast<std::size_t>(u)] || !is_power(u) || instr(u).arg[0] != base ||
+        (coarse_[static_cast<std::size_t>(u)] != 0) != coarse)
+      continue;
+    if (u < v) return "";
+    known = known && instr(instr(u).arg[1]).level == Level::scalar;
+    exponents += ", " + exponent(instr(u).arg[1]);
+  }
+  return fmt::format("const auto {0}log{1} = {0}logarithm_of_base({2}{3});\n", coarse ? "quick_" : "", base,
+                     forms_.empty() ? name(base) : as_two(base), known ? exponents : "");
+}
+
 // The neighbours from `leaf` on: what they need is loaded, each is computed, and what they give is stored.
 std::string Printer::leaf(const Pass& pass) {
   const Walk& walk = layout_.line();
@@ -170,6 +200,10 @@ std::string Printer::leaf(const Pass& pass) {
     before += "bool wrong = false;\n";
     after += complaints(pass, body);
   }
+  const bool pairs = !at_once && choose_forms(pass);
+  if (!pairs) forms_.clear();
+  const auto is_pair = [&](std::int32_t v) { return forms_[static_cast<std::size_t>(v)].kind != Form::Kind::one; };
+  const auto guarded = [&](const char* j) { return tails() ? fmt::format("{} < live && ", j) : std::string(); };
   in_leaf_ = true;
   std::vector<char> loaded_operands(p_.operands.size());
   const auto kept = [&](const char* verb, const KeptValue& k) {
@@ -187,6 +221,12 @@ std::string Printer::leaf(const Pass& pass) {
     const Instr& i = instr(v);
     const auto found =
         std::find_if(pass.found.begin(), pass.found.end(), [&](const KeptValue& k) { return k.value == v; });
+    if (pairs && (found != pass.found.end() || i.kind != Kind::load)) {
+      body += define_two(pass, v);
+      if (std::find(pass.checks.begin(), pass.checks.end(), v) == pass.checks.end()) continue;
+      body += fmt::format("wrong |= ({1}!{0}.a) || ({2}!{0}.b);\n", name(i.arg[1]), guarded("j"), guarded("j + 1"));
+      continue;
+    }
     if (found != pass.found.end()) {
       body += define(v, loaded(fmt::format("found{}.at(j)", v), found->dtype, i.type));
       continue;
@@ -198,6 +238,17 @@ std::string Printer::leaf(const Pass& pass) {
         before += load_line(i.arg[0], pass.on_chip);
       }
     }
+    if (pairs) {
+      body += define_two(pass, v);
+      continue;
+    }
+    if (is_power(v)) {
+      const char* const quick = coarse_[static_cast<std::size_t>(v)] ? "quick_" : "";
+      body += logarithm_of_base(pass, v);
+      body +=
+          define(v, fmt::format("{0}power({1}, {2}, {0}log{3})", quick, name(i.arg[0]), exponent(i.arg[1]), i.arg[0]));
+      continue;
+    }
     body += define(v);
     if (std::find(pass.checks.begin(), pass.checks.end(), v) == pass.checks.end()) continue;
     body += at_once ? check(v, position_of(v), tails() ? "j < live && " : "")
@@ -205,7 +256,13 @@ std::string Printer::leaf(const Pass& pass) {
   }
   for (const KeptValue& k : pass.keeps) {
     before += fmt::format("Pack<{}, 8> keep{};\n", memory_text(k.dtype), k.value);
-    body += fmt::format("keep{}.{}(j, {});\n", k.value, set_name(k.dtype), name(k.value));
+    if (pairs && is_half(k.dtype)) {
+      body += fmt::format("keep{}.w[j >> 1] = {}.bits;\n", k.value, as_halves(k.value, k.dtype));
+    } else if (pairs) {
+      body += fmt::format("keep{0}.set(j, low({1}));\nkeep{0}.set(j + 1, high({1}));\n", k.value, as_two(k.value));
+    } else {
+      body += fmt::format("keep{}.{}(j, {});\n", k.value, set_name(k.dtype), name(k.value));
+    }
     after += fmt::format("{}, keep{});\n", kept("write_chunks", k), k.value);
   }
   for (const std::size_t o : pass.outputs) {
@@ -225,7 +282,9 @@ std::string Printer::leaf(const Pass& pass) {
     // What is stored as a half is rounded there.
     const bool half = out.dtype == DType::f16 || out.dtype == DType::bf16;
     const std::int32_t value = half && i.kind == Kind::round && i.dtype == out.dtype ? i.arg[0] : out.value;
-    if (half && width % 2 == 0) {
+    if (pairs) {
+      body += fmt::format("{}.w[j >> 1] = {}.bits;\n", who, as_halves(out.value, out.dtype));
+    } else if (half && width % 2 == 0) {
       body += fmt::format("{}.{}(j, {});\n", who, set_name(out.dtype),
                           converted(name(value), instr(value).type, RegType::f32));
     } else {
@@ -245,6 +304,15 @@ std::string Printer::leaf(const Pass& pass) {
   for (const std::int32_t v : pass.reductions) {
     if (const std::int32_t halves = halves_of_maximum(v); halves >= 0) {
       after += fmt::format("sum{}.add(x{});\n", v, halves);
+      continue;
+    }
+    if (pairs) {
+      const std::int32_t from = instr(v).arg[0];
+      for (const auto& [j, which] : {std::pair{"j", "low"}, std::pair{"j + 1", "high"}}) {
+        const std::string x = is_pair(from) ? fmt::format("{}({})", which, name(from)) : name(from);
+        body += tails() ? fmt::format("sum{0}.add({1}, {1} < live ? {2} : {3});\n", v, j, x, nothing(v))
+                        : fmt::format("sum{}.add({}, {});\n", v, j, x);
+      }
       continue;
     }
     const std::string x = element_of_reduction(v);
@@ -274,8 +342,8 @@ std::string Printer::leaf(const Pass& pass) {
   }
   in_leaf_ = false;
   if (width == 1) return before + "const int j = 0;\n{\n" + indented(body, "  ") + "}\n" + after;
-  return before + fmt::format("#pragma unroll\nfor (int j = 0; j < {}; ++j) {{\n", width) + indented(body, "  ") +
-         "}\n" + after;
+  return before + fmt::format("#pragma unroll\nfor (int j = 0; j < {}; {}) {{\n", width, pairs ? "j += 2" : "++j") +
+         indented(body, "  ") + "}\n" + after;
 }
 
 }  // namespace ebb::cuda

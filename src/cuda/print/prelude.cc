@@ -565,7 +565,7 @@ EBB void copy_chunks(char* mine, int slot, const T* from, bool aligned, int live
 
 const char* prelude() {
   static const std::string* const text =
-      new std::string(std::string(kTypes) + functions_text() + kRandom + kFromBits + kTree + kPacks);
+      new std::string(std::string(kTypes) + functions_text() + kRandom + kFromBits + kTree + kPacks + pairs_text());
   return text->c_str();
 }
 

@@ -248,6 +248,16 @@ bool Printer::is_only_added(std::int32_t v) const {
   });
 }
 
+// Is v a quotient of the line's elements, and d what all of them, or all of a row, are divided by?
+bool Printer::is_quotient_by(std::int32_t v, std::int32_t d) const {
+  const Instr& i = instr(v);
+  if (i.kind != Kind::compute || i.op != Op::div || i.type != RegType::f32 || i.arg[1] != d || i.level != Level::full)
+    return false;
+  if (coarse_[static_cast<std::size_t>(v)] || in_epilogue(i)) return false;
+  const Level level = instr(d).level;
+  return level == Level::scalar || (level == Level::row && layout_.mapping != Mapping::elements);
+}
+
 // The value as an expression of other values. Reductions and picks are made elsewhere.
 std::string Printer::expression(std::int32_t v) {
   const Instr& i = instr(v);
@@ -267,11 +277,21 @@ std::string Printer::expression(std::int32_t v) {
         if (const char* quick = quick_function(i.op))
           return fmt::format("{}({}{}{})", quick, name(a), b < 0 ? "" : ", ", name(b));
       }
+      if (is_quotient_by(v, b)) return fmt::format("quotient_by({}, reciprocal{})", name(a), b);
       return computed(i.op, instr(i.op == Op::where ? b : a).type, name(a), name(b), name(c));
   }
 }
 std::string Printer::define(std::int32_t v, const std::string& expression) {
-  return fmt::format("const {} {} = {};\n", type_text(instr(v).type), name(v), expression);
+  std::string text = fmt::format("const {} {} = {};\n", type_text(instr(v).type), name(v), expression);
+  // What elements are made of over and over again.
+  bool divides = false, is_exponent = false;
+  for (std::int32_t u = 0; u < n_; ++u) {
+    divides |= is_quotient_by(u, v);
+    is_exponent |= is_power(u) && instr(u).arg[1] == v && instr(v).level == Level::scalar;
+  }
+  if (divides) text += fmt::format("const f64 reciprocal{} = 1.0 / (f64){};\n", v, name(v));
+  if (is_exponent) text += fmt::format("const Exponent exponent{} = kept_exponent({});\n", v, name(v));
+  return text;
 }
 
 // if (!ok) complain(...), of check v, or of the index of pick or place v.

@@ -12,8 +12,8 @@ namespace ebb::cuda {
 
 std::string indented(const std::string& text, const std::string& indent);
 
-// Prints one program. printer.cc has values and memory, leaf.cc neighbours that are computed together, row_leaves.cc
-// where those of a row are, elements.cc, rows.cc and columns.cc the kernels.
+// Prints one program. printer.cc has values and memory, leaf.cc neighbours that are computed together, pairs.cc two at
+// a time, row_leaves.cc where those of a row are, elements.cc, rows.cc and columns.cc the kernels.
 class Printer {
  public:
   Printer(const Program& program, const GpuLimits& limits, Alignment alignment);
@@ -59,6 +59,7 @@ class Printer {
 
   std::string load(std::int32_t operand, RegType type);
   bool is_only_added(std::int32_t v) const;
+  bool is_quotient_by(std::int32_t v, std::int32_t d) const;
   std::string expression(std::int32_t v);
   std::string define(std::int32_t v, const std::string& expression);
   std::string define(std::int32_t v) { return define(v, expression(v)); }
@@ -79,6 +80,27 @@ class Printer {
   void need(std::int32_t v, std::vector<char>& needed, const std::vector<KeptValue>& found = {}) const;
   double instructions(const Pass& pass) const;
   std::string leaf(const Pass& pass);
+  bool is_power(std::int32_t v) const;
+  std::string exponent(std::int32_t v) const;
+  std::string logarithm_of_base(const Pass& pass, std::int32_t v) const;
+
+  // Neighbours in pairs: how a value of two of them is held.
+  struct Form {
+    enum class Kind : std::uint8_t {
+      one,           // a number for both
+      two,           // Two
+      both,          // Both: a mask of each
+      halves,        // Halves: rounded to `dtype`
+      rounded_next,  // not at all: the rounding that follows makes it
+    } kind = Kind::one;
+    DType dtype = DType::f32;
+  };
+  bool is_half_number(std::int32_t v, DType dtype) const;
+  bool is_made_of_halves(std::int32_t v, DType& dtype) const;
+  bool choose_forms(const Pass& pass);
+  std::string as_two(std::int32_t v) const;
+  std::string as_halves(std::int32_t v, DType dtype) const;
+  std::string define_two(const Pass& pass, std::int32_t v);
   std::string complaints(const Pass& pass, const std::string& coordinates_of_each);
   std::string load_line(std::int32_t operand, bool on_chip);
   std::string staged_chunks(std::int32_t operand) const;
@@ -136,6 +158,7 @@ class Printer {
   bool in_registers_ = false;  // the leaf is there
   int first_pass_ = -1;        // over a row: its stage
   bool in_finish_ = false, in_leaf_ = false;
+  std::vector<Form> forms_;     // of values of the pass, where it takes neighbours in pairs
   bool whole_segment_ = false;  // no leaf of the warp's is missing or shorter
   bool placing_ = true;         // what is placed is looked for at every element
   SweepText out_;
