@@ -173,10 +173,7 @@ class SecondDevice final : public Backend {
   std::uint64_t kind(const CompiledSweep& made) const override { return recorder_ ? recorder_->kind(&made) : 0; }
   void run_together(std::span<const SweepCall> calls, Run& together) override {
     if (recorder_) recorder_->together(calls[0].sweep.get(), calls.size());
-    for (const SweepCall& call : calls) {
-      together.step = call.step;
-      run(call.sweep, call.arguments, together);
-    }
+    Backend::run_together(calls, together);
   }
   Run begin(std::span<const FilledBy> inputs) override {
     Run run;

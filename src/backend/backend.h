@@ -63,6 +63,21 @@ class Streams {
   virtual std::function<void()> after_use(std::function<void()> release) = 0;
 };
 
+// What a device does that runs many steps by one call. From record() to recorded() the steps that this thread starts
+// are recorded and not run. No recording comes back where the device cannot make one of them; an error among the steps
+// ends it as well.
+class Recordings {
+ public:
+  virtual ~Recordings() = default;
+
+  virtual void record(Run& run) = 0;
+  virtual std::unique_ptr<Recording> recorded(Run& run) = 0;
+  // From now on the recording draws the random numbers of these arguments in a step.
+  virtual void draw(Recording& recording, std::uint32_t step, std::span<const Argument> arguments) = 0;
+  virtual void replay(Recording& recording, Run& run) = 0;
+  virtual void copy(std::span<const CopyCall> copies, Run& run) = 0;
+};
+
 // A device, seen from the schedule: it compiles and runs the steps of a plan, and moves elements to and from the host.
 // Everything above the schedule is the same for all devices.
 //
@@ -90,18 +105,16 @@ class Backend {
 
   // Sweeps of one kind (not 0) that do not depend on each other may be run together: the steps `calls` name.
   virtual std::uint64_t kind(const CompiledSweep&) const { return 0; }
-  virtual void run_together(std::span<const SweepCall>, Run&) {}
+  virtual void run_together(std::span<const SweepCall> calls,
+                            Run& together) {  // one after the other, if nothing better
+    for (const SweepCall& call : calls) {
+      together.step = call.step;
+      run(call.sweep, call.arguments, together);
+    }
+  }
   virtual void expect_together(const CompiledSweep&, std::size_t) {}  // so many will be
 
-  // Where `records()`: from record() to recorded() the steps that this thread starts are recorded and not run. No
-  // recording comes back where the device cannot make one of them; an error among the steps ends it as well.
-  virtual bool records() const { return false; }
-  virtual void record(Run&) {}
-  virtual std::unique_ptr<Recording> recorded(Run&) { return nullptr; }
-  // From now on the recording draws the random numbers of these arguments in a step.
-  virtual void draw(Recording&, std::uint32_t, std::span<const Argument>) {}
-  virtual void replay(Recording&, Run&) {}
-  virtual void copy(std::span<const CopyCall>, Run&) {}
+  virtual Recordings* recordings() { return nullptr; }  // null also where it must not record now
 
   // Dense bytes between host memory and this device's. to_host waits for the data, and throws if computing it failed.
   virtual void to_host(void* to, const Buffer& from, std::size_t offset, std::size_t bytes) = 0;

@@ -69,7 +69,7 @@ std::shared_future<void> start_compiling(const std::string& text, const std::str
       .share();
 }
 
-class CudaBackend final : public Backend {
+class CudaBackend final : public Backend, private Recordings {
  public:
   explicit CudaBackend(int index) : gpu_(index), device_{Device::Kind::cuda, static_cast<std::uint8_t>(index)} {}
 
@@ -133,13 +133,7 @@ class CudaBackend final : public Backend {
     const bool all_aligned = std::all_of(calls.begin(), calls.end(), [](const SweepCall& call) {
       return is_aligned(static_cast<const Sweep&>(*call.sweep).text, call.arguments);
     });
-    if (!all_aligned) {
-      for (const SweepCall& call : calls) {
-        run.step = call.step;
-        this->run(call.sweep, call.arguments, run);
-      }
-      return;
-    }
+    if (!all_aligned) return Backend::run_together(calls, run);
     const std::size_t most = most_together(first);
     unsigned finish_threads = kThreads;
     std::vector<JoinedSweep> sweeps, finishes;
@@ -172,10 +166,10 @@ class CudaBackend final : public Backend {
   }
 
   // Another library's stream gets plain launches, and so does the graph that it captures from it.
-  bool records() const override {
-    if (gpu_.streams().is_entered()) return false;
+  Recordings* recordings() override {
     const char* const graphs = std::getenv("EBB_CUDA_GRAPHS");
-    return (!graphs || std::string_view(graphs) != "0") && !waits_for_each_kernel();
+    const bool off = graphs && std::string_view(graphs) == "0";
+    return off || gpu_.streams().is_entered() || waits_for_each_kernel() ? nullptr : this;
   }
   void record(Run& run) override { recorder() = std::make_unique<Recorder>(gpu_, static_cast<RunMark&>(*run.mark)); }
   std::unique_ptr<Recording> recorded(Run&) override {
@@ -246,8 +240,8 @@ class CudaBackend final : public Backend {
 
   void launch_sweep(Function kernel, const SweepText& text, std::span<const std::uint64_t> words) {
     unsigned blocks = text.blocks;
-    // Blocks that load their next row early take several. Eight each, whenever one is free, are 5 % faster on an H200 than
-    // equal shares of all rows: multiprocessors are not equally fast.
+    // Blocks that load their next row early take several. Eight each, whenever one is free, are 5 % faster on an H200
+    // than equal shares of all rows: multiprocessors are not equally fast.
     constexpr unsigned kTurns = 8;
     if (text.stays)
       blocks = std::min(blocks, std::max(blocks / kTurns, gpu_.blocks_at_a_time(kernel, text.threads, text.shared)));

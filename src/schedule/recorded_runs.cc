@@ -37,7 +37,9 @@ RecordedRuns::RecordedRuns(const Plan& plan, std::map<std::int32_t, std::vector<
 bool RecordedRuns::run(StepRunner& steps) {
   std::lock_guard guard(mutex_);
   // The first run loads kernels and chooses algorithms; a function that is called once is not worth a recording.
-  if (off_ || ++calls_ == 1 || steps.looks_for_errors() || !steps.backend().records()) return false;
+  if (off_ || ++calls_ == 1 || steps.looks_for_errors()) return false;
+  device_ = steps.backend().recordings();
+  if (!device_) return false;
   check_stop();
   std::vector<void*> key = key_of(steps);
   const auto fits = [&](const Entry& e) { return e.key == key && is_free(*e.results); };
@@ -140,7 +142,6 @@ bool RecordedRuns::record(StepRunner& steps, std::vector<void*> key) {
     give_up();
     return false;
   }
-  Backend& backend = steps.backend();
   Run& run = steps.current();
   Entry entry;
   entry.key = std::move(key);
@@ -161,16 +162,16 @@ bool RecordedRuns::record(StepRunner& steps, std::vector<void*> key) {
     steps.put_outputs(entry.results.get());
     const Arena::Use use(*arena_);
     recording = true;
-    backend.record(run);
+    device_->record(run);
     for (const PlanStep& step : plan_.steps) {
       steps.run(step);
       steps.release_after(step);
     }
-    entry.recording = backend.recorded(run);
+    entry.recording = device_->recorded(run);
     recording = false;
   } catch (const Error&) {
     const Arena::Use use(*arena_);
-    if (recording) backend.recorded(run);  // it ends
+    if (recording) device_->recorded(run);  // it ends
     steps.forget_computed();
   }
   steps.put_outputs(nullptr);
@@ -192,7 +193,6 @@ bool RecordedRuns::record(StepRunner& steps, std::vector<void*> key) {
 }
 
 void RecordedRuns::replay(StepRunner& steps, Entry& entry) {
-  Backend& backend = steps.backend();
   Run& run = steps.current();
   std::vector<CopyCall> copies;
   for (const Leaf& leaf : leaves_) {
@@ -200,12 +200,12 @@ void RecordedRuns::replay(StepRunner& steps, Entry& entry) {
     copies.push_back(
         {leaf.home.data(), static_cast<std::byte*>(steps.leaf_address(leaf.value)) - leaf.before, leaf.bytes});
   }
-  if (!copies.empty()) backend.copy(copies, run);
+  if (!copies.empty()) device_->copy(copies, run);
   for (const std::size_t s : random_steps_) {
     const PlanStep& step = plan_.steps[s];
-    backend.draw(*entry.recording, static_cast<std::uint32_t>(s + 1), steps.arguments(step));
+    device_->draw(*entry.recording, static_cast<std::uint32_t>(s + 1), steps.arguments(step));
   }
-  backend.replay(*entry.recording, run);
+  device_->replay(*entry.recording, run);
   copies.clear();
   for (const Result& r : results_) {
     const std::vector<BufferPtr>& written = entry.results->at(r.value);
@@ -220,7 +220,7 @@ void RecordedRuns::replay(StepRunner& steps, Entry& entry) {
     }
     steps.set_computed(r.value, fresh, r.step);
   }
-  if (!copies.empty()) backend.copy(copies, run);
+  if (!copies.empty()) device_->copy(copies, run);
 }
 
 }  // namespace ebb

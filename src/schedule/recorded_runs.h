@@ -16,8 +16,7 @@ namespace ebb {
 //   - results are written to sets of buffers that are used again when nobody holds them any more. A loop that feeds
 //     results back as inputs alternates between two sets, and so between two recordings;
 //   - there is a recording per tuple of input addresses. An input that comes from ever new addresses is copied to one
-//   of
-//     its own first, and a result that the caller keeps is copied out.
+//     of its own first, and a result that the caller keeps is copied out.
 // Random numbers are drawn anew by each run.
 class RecordedRuns {
  public:
@@ -72,6 +71,7 @@ class RecordedRuns {
   std::vector<std::size_t> random_steps_;
 
   std::mutex mutex_;
+  Recordings* device_ = nullptr;  // of the run that goes on
   std::unique_ptr<Arena> arena_;
   std::vector<std::shared_ptr<const Set>> sets_;
   std::list<Entry> entries_;  // the most recently used first

@@ -298,6 +298,43 @@ TEST_P(LibraryOnGpu, LossesOfAnswersThroughAHead) {
   }
 }
 
+// Lengths and labels are looked at on the device; what it says later are the words of the CPU.
+TEST_P(LibraryOnGpu, AlignmentsNameWhatIsWrong) {
+  const Tensor x = log_softmax(real({4, 2, 3}), 2).eval(), lattice = log_softmax(real({2, 4, 3, 3}), 3).eval();
+  const Tensor labels = tensor({{1, 2}, {1, 2}}), steps = tensor({4, 4}), lengths = tensor({2, 2});
+  const auto words = [](Device device, bool ctc, const std::vector<Tensor>& in) -> std::string {
+    try {
+      std::vector<Tensor> there;
+      for (const Tensor& t : in) there.push_back(t.to(device));
+      const Tensor loss =
+          (ctc ? ctc_loss(there[0], there[1], there[2], there[3]) : rnnt_loss(there[0], there[1], there[2], there[3]))
+              .eval();
+      loss.to_vector();
+      return "nothing";
+    } catch (const Error& e) {
+      return fmt::format("{}: {}", static_cast<int>(e.kind()), e.what());
+    }
+  };
+  struct Case {
+    Tensor labels, steps, lengths;
+    const char* part;
+  };
+  const Case both[] = {{labels, tensor({4, 5}), lengths, "input_lengths[1] = 5 is outside"},
+                       {labels, tensor({-1, 4}), lengths, "input_lengths[0] = -1 is outside"},
+                       {labels, steps, tensor({2, 3}), "target_lengths[1] = 3 is outside [0, 2]"},
+                       {tensor({{1, 2}, {3, 2}}), steps, lengths, "label 0 of sample 1 is 3, outside [0, 3)"},
+                       {tensor({{1, 0}, {1, 2}}), steps, lengths, "label 1 of sample 0 is 0, the blank"}};
+  const Case in_a_row[] = {{tensor({1, 2, 1}), steps, lengths, "add up to 4, but there are 3"},
+                           {tensor({1, 2, 1}), steps, tensor({1, 1}), "add up to 2, but there are 3"}};
+  const auto expect = [&](bool ctc, const Case& c) {
+    const std::vector<Tensor> in{ctc ? x : lattice, c.labels, c.steps, c.lengths};
+    EXPECT_EQ(words(kGpu, ctc, in), words({}, ctc, in));
+    EXPECT_NE(words(kGpu, ctc, in).find(c.part), std::string::npos) << words(kGpu, ctc, in);
+  };
+  for (const Case& c : both) expect(true, c), expect(false, c);
+  for (const Case& c : in_a_row) expect(true, c);
+}
+
 TEST_P(LibraryOnGpu, Alignments) {
   const Tensor x = cast(log_softmax(randn({9, 3, 5}), 2), GetParam()).eval();
   const Tensor labels = tensor({{1, 2, 2, 4}, {3, 1, 0, 0}, {4, 0, 0, 0}}).eval();

@@ -5,7 +5,9 @@
 
 #include <thread>
 
+#include "backend/backend.h"
 #include "core/buffer.h"
+#include "core/device_table.h"
 #include "ebb/ebb.h"
 #include "expect_error.h"
 #include "scratch_folder.h"
@@ -53,6 +55,20 @@ TEST_F(OnSecondDevice, NumbersMoveThereAndBack) {
   for (DType d : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32, DType::u8, DType::bool_}) {
     const Tensor x = cast(tensor({0.0, 1.0, 1.0}), d).eval();
     EXPECT_EQ(x.to(kSecondDevice).to_vector(), x.to_vector()) << name(d);
+  }
+}
+
+// Whatever the device is: the host's memory too is reached through its backend.
+TEST_F(OnSecondDevice, BytesOfABufferComeBackFromEveryBackend) {
+  for (const Device device : {Device{}, kSecondDevice}) {
+    const std::vector<std::byte> sent{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};
+    const BufferPtr buffer = BufferPtr::allocate(sent.size(), "a test", device);
+    backend_of(device).from_host(*buffer.get(), sent.data(), sent.size());
+    std::vector<std::byte> read(2);
+    backend_of(device).to_host(read.data(), *buffer.get(), 1, read.size());
+    EXPECT_EQ(read, (std::vector<std::byte>{std::byte{2}, std::byte{3}})) << name(device);
+    EXPECT_EQ(&backend_of(device).memory(), block_source(device)) << name(device);
+    synchronize(device);
   }
 }
 

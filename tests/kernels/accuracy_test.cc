@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <string>
@@ -185,6 +186,40 @@ TEST_P(Accuracy, F32) { check_unary<float>(GetParam(), GetParam().f32_bound); }
 TEST_P(Accuracy, F64) { check_unary<double>(GetParam(), GetParam().f64_bound); }
 INSTANTIATE_TEST_SUITE_P(Math, Accuracy, ::testing::ValuesIn(kFunctions),
                          [](const auto& p) { return std::string(ebb::info(p.param.op).name); });
+
+// The parts of digamma cancel at its roots, one between any two poles: floats beside the first 1,500, one of which
+// (-66.7959061) is 6e-10 from its root.
+TEST(AccuracyOfDigamma, BesideItsRoots) {
+  const TileKernels& kernels = *tile_kernel_targets().begin_[0];
+  const auto double_digamma = [&](float x) {
+    const double wide = static_cast<double>(x);
+    double y = 0;
+    kernels.elementwise(Op::digamma, RegType::f64, 0)(&y, &wide, nullptr, nullptr, 1);
+    return y;
+  };
+  std::vector<float> points;
+  for (int pole = -1500; pole < 0; ++pole) {  // from minus infinity beside one to infinity beside the next
+    float low = std::nextafter(static_cast<float>(pole), 0.0f),
+          high = std::nextafter(static_cast<float>(pole + 1), low);
+    while (std::nextafter(low, high) != high) {
+      const float middle = low + (high - low) / 2;
+      (double_digamma(middle) < 0 ? low : high) = middle;
+    }
+    for (int k = 0; k < 3; ++k) low = std::nextafter(low, static_cast<float>(pole));
+    for (int k = 0; k < 8; ++k, low = std::nextafter(low, 0.0f)) points.push_back(low);
+  }
+  EXPECT_NE(std::find(points.begin(), points.end(), -66.7959061f), points.end());
+  std::vector<float> got(points.size());
+  kernels.elementwise(Op::digamma, RegType::f32, 0)(got.data(), points.data(), nullptr, nullptr, points.size());
+  mpfr_t x, exact;
+  mpfr_init2(x, 53), mpfr_init2(exact, 90);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    mpfr_set_d(x, static_cast<double>(points[i]), MPFR_RNDN);
+    mpfr_digamma(exact, x, MPFR_RNDN);
+    ASSERT_LE(testing::ulp_error(got[i], exact), 0.501) << points[i] << " is " << got[i];
+  }
+  mpfr_clears(x, exact, nullptr);
+}
 
 template <class T>
 void check_binary(Op op, MpfrBinary exact_fn, double bound, double low, double high) {

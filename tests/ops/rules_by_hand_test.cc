@@ -116,6 +116,86 @@ TEST(RulesByHand, OfElementsAreThoseOfTheBackwardPass) {
 }
 
 // Bounds that are tensors have gradients of their own.
+TEST(RulesByHand, OfShapesAreThoseOfTheBackwardPass) {
+  manual_seed(13);
+  const Tensor a = numbers({2, 3, 4}), b = numbers({2, 5, 4}), row = numbers({1, 4});
+  expect_the_rules({
+      {"reshape",
+       {a},
+       [](auto& v) {
+         return reshape(v[0], {6, 4});
+       },
+       [](auto& g, auto& v) { return Tensors{reshape_backward(g, v[0].shape())}; }},
+      {"flatten",
+       {a},
+       [](auto& v) { return flatten(v[0]); },
+       [](auto& g, auto& v) { return Tensors{flatten_backward(g, v[0].shape())}; }},
+      {"squeeze",
+       {row},
+       [](auto& v) { return squeeze(v[0], 0); },
+       [](auto& g, auto& v) { return Tensors{squeeze_backward(g, v[0].shape())}; }},
+      {"unsqueeze",
+       {a},
+       [](auto& v) { return unsqueeze(v[0], 1); },
+       [](auto& g, auto& v) { return Tensors{unsqueeze_backward(g, v[0].shape())}; }},
+      {"contiguous",
+       {a},
+       [](auto& v) { return contiguous(v[0]); },
+       [](auto& g, auto&) { return Tensors{contiguous_backward(g)}; }},
+      {"transpose",
+       {a},
+       [](auto& v) { return transpose(v[0], 0, 2); },
+       [](auto& g, auto&) { return Tensors{transpose_backward(g, 0, 2)}; }},
+      {"expand",
+       {row},
+       [](auto& v) {
+         return expand(v[0], {3, 4});
+       },
+       [](auto& g, auto& v) { return Tensors{expand_backward(g, v[0].shape())}; }},
+      {"cat",
+       {a, b},
+       [](auto& v) {
+         return cat({v[0], v[1]}, 1);
+       },
+       [](auto& g, auto&) {
+         return Tensors(cat_backward(g, {3, 5}, 1));
+       }},
+      {"stack",
+       {a, exp(a).eval()},
+       [](auto& v) {
+         return stack({v[0], v[1]}, 1);
+       },
+       [](auto& g, auto&) { return Tensors(stack_backward(g, 1)); }},
+      {"split",
+       {b},
+       [](auto& v) {
+         const Tensors parts = split(v[0], {2, 3}, 1);
+         return cat({parts[1], parts[0]}, 1);
+       },
+       [](auto& g, auto&) {
+         return Tensors{split_backward({narrow(g, 1, 3, 2), narrow(g, 1, 0, 3)}, 1)};
+       }},
+      {"chunk",
+       {a},
+       [](auto& v) {
+         const Tensors parts = chunk(v[0], 2, 2);
+         return cat({parts[1], parts[0]}, 2);
+       },
+       [](auto& g, auto&) {
+         return Tensors{chunk_backward({narrow(g, 2, 2, 2), narrow(g, 2, 0, 2)}, 2)};
+       }},
+      {"flip",
+       {a},
+       [](auto& v) {
+         return flip(v[0], {0, 2});
+       },
+       [](auto& g, auto&) {
+         return Tensors{flip_backward(g, {0, 2})};
+       }},
+      {"triu", {a}, [](auto& v) { return triu(v[0], 1); }, [](auto& g, auto&) { return Tensors{triu_backward(g, 1)}; }},
+  });
+}
+
 TEST(RulesByHand, OfClampReachTheBounds) {
   const Tensor x = variable(row({-3, 0, 3, 5})), low = variable(row({-1, -1, 4, 2})),
                high = variable(row({1, 1, 6, 4}));

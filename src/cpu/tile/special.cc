@@ -24,14 +24,15 @@ double log_gamma(double x) {
   return ::lgamma_r(x, &sign);
 }
 
-// psi(x + 1) = psi(x) + 1/x until x >= 12, there psi(x) = log x - 1/(2x) - sum B(2k) / (2k x^2k).
-double digamma_positive(double x) {
-  double shift = 0;
-  for (; x < 12; x += 1) shift += 1 / x;
-  const double z = 1 / (x * x);
-  const double series =
-      z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760))))));
-  return std::log(x) - 0.5 / x - series - shift;
+// psi(x + 1) = psi(x) + 1/x until x is large, there psi(x) = log x - 1/(2x) - sum B(2k) / (2k x^2k).
+template <class T>
+T digamma_positive(T x, T large) {
+  T shift = 0;
+  for (; x < large; x += 1) shift += 1 / x;
+  const T z = 1 / (x * x), one = 1;
+  const T series =
+      z * (one / 12 - z * (one / 120 - z * (one / 252 - z * (one / 240 - z * (one / 132 - z * (one * 691 / 32760))))));
+  return std::log(x) - one / 2 / x - series - shift;
 }
 
 // Close to the positive root the parts above cancel; the Taylor series around the root does not.
@@ -41,14 +42,22 @@ double digamma_near_root(double x) {
   return d * (0.96767224544762117 + d * (-0.44276316898359211 + d * (0.25849976095565101 - d * 0.16394270544240653)));
 }
 
-// psi(1 - x) - psi(x) = pi / tan(pi x). A pole at 0, -1, -2, ...: minus infinity's side at 0, NaN at the others.
+// psi(1 - x) - psi(x) = pi / tan(pi x).
+template <class T>
+T digamma_negative(T x, T large) {
+  const T fraction = x - std::round(x);  // tan has period 1 here; the fraction is exact
+  return digamma_positive(1 - x, large) - std::numbers::pi_v<T> / std::tan(std::numbers::pi_v<T> * fraction);
+}
+
+// A pole at 0, -1, -2, ...: minus infinity's side at 0, NaN at the others. There is a root between any two of them,
+// where the parts cancel: of a float that lies within 1e-9 of one, double leaves 23 bits.
 double digamma(double x) {
   if (x == 0) return std::copysign(kInf, -x);
-  if (x > 0) return std::abs(x - 1.4616321449683622) < 1e-3 ? digamma_near_root(x) : digamma_positive(x);
+  if (x > 0) return std::abs(x - 1.4616321449683622) < 1e-3 ? digamma_near_root(x) : digamma_positive(x, 12.0);
   if (x == -kInf || x == std::floor(x)) return kNaN;
   if (x != x) return x;
-  const double fraction = x - std::round(x);  // tan has period 1 here; the fraction is exact
-  return digamma_positive(1 - x) - std::numbers::pi / std::tan(std::numbers::pi * fraction);
+  const double quick = digamma_negative(x, 12.0);
+  return std::abs(quick) < 1e-4 ? static_cast<double>(digamma_negative<long double>(x, 50)) : quick;
 }
 
 // Hurwitz zeta(s, x) = sum over k >= 0 of (x + k)^-s for integer s >= 2 and x > 0, by Euler-Maclaurin from x + k >= 12.

@@ -384,7 +384,7 @@ class LinearCrossEntropy {
     std::vector<Tensor> parts;
     for (const View& v : further_) parts.push_back(units_of(v, first, count));
     const Tensor losses = units_of(reshaped(losses_, shape), first, count);
-    const Tensor found = units_->cotangents(losses, parts);
+    Tensor found = units_->cotangents(losses, parts);
     found.eval();
     return found;
   }

@@ -144,8 +144,8 @@ std::vector<float> times_of(Gpu& gpu, const Product& p, const LtProduct& product
   check(driver().create_event(&begin, 0), "cuEventCreate");
   check(driver().create_event(&end, 0), "cuEventCreate");
   std::vector<float> best(all.size(), std::numeric_limits<float>::infinity());
-  constexpr int kRounds = 4;      // the first warms up
-  constexpr float kSample = 0.2;  // milliseconds; shorter products are made several times
+  constexpr int kRounds = 4;       // the first warms up
+  constexpr float kSample = 0.2f;  // milliseconds; shorter products are made several times
   for (int round = 0; round < kRounds; ++round) {
     for (std::size_t i = 0; i < all.size(); ++i) {
       const int runs = round == 0 ? 1 : std::clamp(static_cast<int>(kSample / best[i]), 1, 8);
