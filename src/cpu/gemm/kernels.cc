@@ -129,26 +129,30 @@ HWY_INLINE void add_step(const T* HWY_RESTRICT a, const Apart& apart, const T* H
 }
 
 // What a tile fetches while it multiplies, where kRowsStay. All at once before the tile, it would hold up the tile's
-// own first loads: on Emerald Rapids 512³ took 4 % longer on one core, 1024³ 7 % on 16.
+// own first loads: on Emerald Rapids 512³ took 4 % longer on one core, 1024³ 7 % on 16. A short sum gains nothing and
+// pays for a loop in parts: 5 % of 64³.
+constexpr std::int64_t kSpread = 192;  // of k
 struct Fetches {
   const char* result;  // rows of C, to the level-1 cache
   std::int64_t result_rows, result_stride;
   const char* rows;  // of A that come next, to the second: short runs of memory, which the processor does not foresee
   std::int64_t rows_bytes, rows_stride;
-  const GemmSoon* soon;
+  GemmSoon soon;  // of B
   std::int64_t tile, tiles;
 
-  // One of kTileRows parts.
+  // One of kTileRows parts. What it takes is read from memory then and not held in registers, which the sums need.
   template <std::int64_t kResultBytes>
-  HWY_INLINE void part(std::int64_t i) const {
-    if (i < result_rows) {
-      const char* const row = result + i * result_stride;
+  static HWY_INLINE void part(const Fetches* all, std::int64_t i) {
+    asm volatile("" : "+r"(all));
+    if (i < all->result_rows) {
+      const char* const row = all->result + i * all->result_stride;
 #pragma GCC unroll 4
       for (std::int64_t byte = 0; byte < kResultBytes; byte += 64) __builtin_prefetch(row + byte, 1);
       __builtin_prefetch(row + kResultBytes - 1, 1);
     }
-    for (std::int64_t byte = 0; byte < rows_bytes; byte += 64) __builtin_prefetch(rows + i * rows_stride + byte, 0, 2);
-    soon->fetch(tile * kTileRows + i, tiles * kTileRows);
+    const char* const row = all->rows + i * all->rows_stride;
+    for (std::int64_t byte = 0; byte < all->rows_bytes; byte += 64) __builtin_prefetch(row + byte, 0, 2);
+    all->soon.fetch(all->tile * kTileRows + i, all->tiles * kTileRows);
   }
 };
 
@@ -183,10 +187,8 @@ void multiply_tile(std::int64_t depth, T alpha, const TilePanels<T>& panels, boo
   T* HWY_RESTRICT copy = panels.copy;
   const std::int64_t a_step = rows_apart(kReads) ? 1 : panels.a_step, b_step = panels.b_step;
   const Apart apart{panels.a_apart};
-  constexpr std::int64_t kParts = kRowsStay ? kTileRows : 1;
-  for (std::int64_t part = 0; part < kParts; ++part) {
-    if constexpr (kRowsStay) panels.fetches.template part<kTileVectors * kLanes * sizeof(T)>(part);
-    for (std::int64_t p = depth * part / kParts; p < depth * (part + 1) / kParts; ++p, a += a_step, b += b_step) {
+  const auto add_steps = [&](std::int64_t steps) HWY_ATTR {
+    for (; steps > 0; --steps, a += a_step, b += b_step) {
       if constexpr (!rows_apart(kReads)) hwy::Prefetch(a + 64 * a_step);
       hwy::Prefetch(b + kAhead * b_step);
       if constexpr (kVectors > 1 && kLanes * sizeof(T) == 64) hwy::Prefetch(b + kAhead * b_step + kLanes);
@@ -194,7 +196,16 @@ void multiply_tile(std::int64_t depth, T alpha, const TilePanels<T>& panels, boo
       add_step<kReads, T, kRows, kVectors>(a, apart, b, copy, sums);
       if constexpr (copies(kReads)) copy += kVectors * kLanes;
     }
+  };
+  std::int64_t left = depth;
+  if constexpr (kRowsStay) {
+    const std::int64_t steps = depth >= kSpread ? depth / kTileRows : 0;
+    for (std::int64_t part = 0; steps > 0 && part < kTileRows; ++part, left -= steps) {
+      Fetches::part<kTileVectors * kLanes * sizeof(T)>(&panels.fetches, part);
+      add_steps(steps);
+    }
   }
+  add_steps(left);
   const V scale = hn::Set(d, alpha);
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
@@ -255,8 +266,8 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, T alpha,
   const bool add = result.add;
   const std::int64_t c_stride = result.stride;
   constexpr std::int64_t kRows = kTileRows, kCols = kTileVectors * kLanesOf<T>;
-  constexpr std::int64_t kSize = sizeof(T), kLine = 64 / kSize;
-  const std::int64_t across = (cols + kCols - 1) / kCols, tiles = (rows + kRows - 1) / kRows * across;
+  [[maybe_unused]] constexpr std::int64_t kSize = sizeof(T), kLine = 64 / kSize;
+  [[maybe_unused]] const std::int64_t across = (cols + kCols - 1) / kCols, tiles = (rows + kRows - 1) / kRows * across;
   const auto tile_at = [&](std::int64_t i, std::int64_t j) {
     const std::int64_t m = std::min(kRows, rows - i), n = std::min(kCols, cols - j);
     const bool low = m < kRows, narrow = n < kCols;
@@ -266,20 +277,23 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, T alpha,
     T* const copy = b.copies ? b.copies + j * depth : nullptr;
     T* to = c + i * c_stride + j;
     const bool apart = !low && a.apart != 1;
-    // Of the next rows, the share of these columns.
-    const bool next = apart && i + 2 * kRows <= rows;
-    const std::int64_t from = depth * j / cols / kLine,
-                       end = next ? (depth * std::min(cols, j + kCols) / cols + kLine - 1) / kLine : from;
-    const Fetches fetches{
-        reinterpret_cast<const char*>(to),
-        m,
-        c_stride * kSize,
-        reinterpret_cast<const char*>(a.data + (i / kRows + (next ? 1 : 0)) * a.distance + from * kLine),
-        (end - from) * 64,
-        a.apart * kSize,
-        &b.soon,
-        i / kRows * across + j / kCols,
-        tiles};
+    Fetches fetches{};
+    if constexpr (kRowsStay) {
+      fetches.result = reinterpret_cast<const char*>(to);
+      fetches.result_rows = m;
+      fetches.result_stride = c_stride * kSize;
+      if (apart && i + 2 * kRows <= rows) {  // of the next rows, the share of these columns
+        const std::int64_t from = depth * j / cols / kLine;
+        fetches.rows = reinterpret_cast<const char*>(a.data + (i / kRows + 1) * a.distance + from * kLine);
+        fetches.rows_bytes = ((depth * std::min(cols, j + kCols) / cols + kLine - 1) / kLine - from) * 64;
+        fetches.rows_stride = a.apart * kSize;
+      }
+      fetches.soon = b.soon;
+      fetches.tile = i / kRows * across + j / kCols;
+      fetches.tiles = tiles;
+      for (std::int64_t part = 0; depth < kSpread && part < kTileRows; ++part)
+        Fetches::part<kCols * kSize>(&fetches, part);
+    }
     const TilePanels<T> panels{low ? a.last : a.data + i / kRows * a.distance,
                                low ? packed_m : a.step,
                                a.apart,
