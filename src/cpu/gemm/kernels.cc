@@ -128,34 +128,6 @@ HWY_INLINE void add_step(const T* HWY_RESTRICT a, const Apart& apart, const T* H
   }
 }
 
-// What a tile fetches while it multiplies, where kRowsStay. All at once before the tile, it would hold up the tile's
-// own first loads: on Emerald Rapids 512³ took 4 % longer on one core, 1024³ 7 % on 16. A short sum gains nothing and
-// pays for a loop in parts: 5 % of 64³.
-constexpr std::int64_t kSpread = 192;  // of k
-struct Fetches {
-  const char* result;  // rows of C, to the level-1 cache
-  std::int64_t result_rows, result_stride;
-  const char* rows;  // of A that come next, to the second: short runs of memory, which the processor does not foresee
-  std::int64_t rows_bytes, rows_stride;
-  GemmSoon soon;  // of B
-  std::int64_t tile, tiles;
-
-  // One of kTileRows parts. What it takes is read from memory then and not held in registers, which the sums need.
-  template <std::int64_t kResultBytes>
-  static HWY_INLINE void part(const Fetches* all, std::int64_t i) {
-    asm volatile("" : "+r"(all));
-    if (i < all->result_rows) {
-      const char* const row = all->result + i * all->result_stride;
-#pragma GCC unroll 4
-      for (std::int64_t byte = 0; byte < kResultBytes; byte += 64) __builtin_prefetch(row + byte, 1);
-      __builtin_prefetch(row + kResultBytes - 1, 1);
-    }
-    const char* const row = all->rows + i * all->rows_stride;
-    for (std::int64_t byte = 0; byte < all->rows_bytes; byte += 64) __builtin_prefetch(row + byte, 0, 2);
-    all->soon.fetch(all->tile * kTileRows + i, all->tiles * kTileRows);
-  }
-};
-
 template <class T>
 struct TilePanels {
   const T* a;
@@ -163,7 +135,6 @@ struct TilePanels {
   const T* b;
   std::int64_t b_step;
   T* copy;
-  Fetches fetches;
 };
 
 template <class T, int kRows, int kVectors, Reads kReads>
@@ -187,25 +158,14 @@ void multiply_tile(std::int64_t depth, T alpha, const TilePanels<T>& panels, boo
   T* HWY_RESTRICT copy = panels.copy;
   const std::int64_t a_step = rows_apart(kReads) ? 1 : panels.a_step, b_step = panels.b_step;
   const Apart apart{panels.a_apart};
-  const auto add_steps = [&](std::int64_t steps) HWY_ATTR {
-    for (; steps > 0; --steps, a += a_step, b += b_step) {
-      if constexpr (!rows_apart(kReads)) hwy::Prefetch(a + 64 * a_step);
-      hwy::Prefetch(b + kAhead * b_step);
-      if constexpr (kVectors > 1 && kLanes * sizeof(T) == 64) hwy::Prefetch(b + kAhead * b_step + kLanes);
-      if constexpr (kVectors > 2 && kLanes * sizeof(T) >= 32) hwy::Prefetch(b + kAhead * b_step + 2 * kLanes);
-      add_step<kReads, T, kRows, kVectors>(a, apart, b, copy, sums);
-      if constexpr (copies(kReads)) copy += kVectors * kLanes;
-    }
-  };
-  std::int64_t left = depth;
-  if constexpr (kRowsStay) {
-    const std::int64_t steps = depth >= kSpread ? depth / kTileRows : 0;
-    for (std::int64_t part = 0; steps > 0 && part < kTileRows; ++part, left -= steps) {
-      Fetches::part<kTileVectors * kLanes * sizeof(T)>(&panels.fetches, part);
-      add_steps(steps);
-    }
+  for (std::int64_t p = 0; p < depth; ++p, a += a_step, b += b_step) {
+    if constexpr (!rows_apart(kReads)) hwy::Prefetch(a + 64 * a_step);
+    hwy::Prefetch(b + kAhead * b_step);
+    if constexpr (kVectors > 1 && kLanes * sizeof(T) == 64) hwy::Prefetch(b + kAhead * b_step + kLanes);
+    if constexpr (kVectors > 2 && kLanes * sizeof(T) >= 32) hwy::Prefetch(b + kAhead * b_step + 2 * kLanes);
+    add_step<kReads, T, kRows, kVectors>(a, apart, b, copy, sums);
+    if constexpr (copies(kReads)) copy += kVectors * kLanes;
   }
-  add_steps(left);
   const V scale = hn::Set(d, alpha);
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
@@ -253,10 +213,31 @@ std::int64_t packed_cols(std::int64_t cols) {
   return panel_cols<T>(cols);
 }
 
-// Elsewhere C is fetched before the tile, if it is added to.
 template <class T>
-HWY_INLINE void prefetch_result(const T* to, std::int64_t stride, std::int64_t rows, bool add) {
+HWY_INLINE void prefetch_result(T* to, std::int64_t stride, std::int64_t rows, bool add) {
+#if HWY_TARGET == HWY_NEON
   for (std::int64_t r = 0; add && r < rows; ++r) hwy::Prefetch(to + r * stride);
+#else
+  (void)add;
+  constexpr std::int64_t kBytes = kTileVectors * kLanesOf<T> * static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const char* row = reinterpret_cast<const char*>(to + r * stride);
+    for (std::int64_t byte = 0; byte < kBytes; byte += 64) __builtin_prefetch(row + byte, 1);
+    __builtin_prefetch(row + kBytes - 1, 1);
+  }
+#endif
+}
+
+// Of the rows that come next, as much as is due beside the columns [j, j + a panel) of `cols`, into the second cache:
+// they are short runs of memory, which the processor does not foresee.
+template <class T>
+HWY_INLINE void fetch_rows(const T* rows, std::int64_t apart, std::int64_t depth, std::int64_t j, std::int64_t cols) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  const std::int64_t first = depth * j / cols / kLine,
+                     end = (depth * std::min(cols, j + kTileVectors * kLanesOf<T>) / cols + kLine - 1) / kLine;
+  for (std::int64_t line = first; line < end; ++line) {
+    for (std::int64_t i = 0; i < kTileRows; ++i) __builtin_prefetch(rows + i * apart + line * kLine, 0, 2);
+  }
 }
 
 template <class T>
@@ -266,34 +247,15 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, T alpha,
   const bool add = result.add;
   const std::int64_t c_stride = result.stride;
   constexpr std::int64_t kRows = kTileRows, kCols = kTileVectors * kLanesOf<T>;
-  [[maybe_unused]] constexpr std::int64_t kSize = sizeof(T), kLine = 64 / kSize;
   [[maybe_unused]] const std::int64_t across = (cols + kCols - 1) / kCols, tiles = (rows + kRows - 1) / kRows * across;
   const auto tile_at = [&](std::int64_t i, std::int64_t j) {
+    if constexpr (kRowsStay) b.soon.fetch(i / kRows * across + j / kCols, tiles);
     const std::int64_t m = std::min(kRows, rows - i), n = std::min(kCols, cols - j);
     const bool low = m < kRows, narrow = n < kCols;
     const std::int64_t packed_m = low ? panel_rows(m) : kRows, packed_n = panel_cols<T>(n);
     const bool with_others = !narrow || b.last_lies, copied = b.copies && with_others && i > 0;
     const bool copying = b.copies && with_others && i == 0 && !low;
     T* const copy = b.copies ? b.copies + j * depth : nullptr;
-    T* to = c + i * c_stride + j;
-    const bool apart = !low && a.apart != 1;
-    Fetches fetches{};
-    if constexpr (kRowsStay) {
-      fetches.result = reinterpret_cast<const char*>(to);
-      fetches.result_rows = m;
-      fetches.result_stride = c_stride * kSize;
-      if (apart && i + 2 * kRows <= rows) {  // of the next rows, the share of these columns
-        const std::int64_t from = depth * j / cols / kLine;
-        fetches.rows = reinterpret_cast<const char*>(a.data + (i / kRows + 1) * a.distance + from * kLine);
-        fetches.rows_bytes = ((depth * std::min(cols, j + kCols) / cols + kLine - 1) / kLine - from) * 64;
-        fetches.rows_stride = a.apart * kSize;
-      }
-      fetches.soon = b.soon;
-      fetches.tile = i / kRows * across + j / kCols;
-      fetches.tiles = tiles;
-      for (std::int64_t part = 0; depth < kSpread && part < kTileRows; ++part)
-        Fetches::part<kCols * kSize>(&fetches, part);
-    }
     const TilePanels<T> panels{low ? a.last : a.data + i / kRows * a.distance,
                                low ? packed_m : a.step,
                                a.apart,
@@ -301,10 +263,13 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, T alpha,
                                : narrow ? b.last
                                         : b.data + j / kCols * b.distance,
                                copied || !with_others ? packed_n : b.step,
-                               copy,
-                               fetches};
+                               copy};
+    const bool apart = !low && a.apart != 1;
     const TileFn<T> tile = tile_for<T>(m, n, apart, copying);
-    if constexpr (!kRowsStay) prefetch_result<T>(to, c_stride, m, add);
+    if (apart && i + 2 * kRows <= rows) fetch_rows(a.data + (i / kRows + 1) * a.distance, a.apart, depth, j, cols);
+    T* to = c + i * c_stride + j;
+    // Here and not in the tile: it would hold the addresses in registers that its sums need.
+    prefetch_result<T>(to, c_stride, m, add);
     if (m == packed_m && n == packed_n) return tile(depth, alpha, panels, add, to, c_stride);
     HWY_ALIGN T whole[kRows * kCols];
     tile(depth, alpha, panels, false, whole, kCols);
