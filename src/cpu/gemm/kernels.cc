@@ -184,7 +184,7 @@ void multiply_tile(std::int64_t depth, T alpha, const TilePanels<T>& panels, boo
   T* HWY_RESTRICT copy = panels.copy;
   const std::int64_t a_step = rows_apart(kReads) ? 1 : panels.a_step, b_step = panels.b_step;
   const Apart apart{panels.a_apart};
-  const auto add_steps = [&](std::int64_t steps) HWY_ATTR {
+  const auto add_steps = [&](std::int64_t steps) HWY_ATTR __attribute__((always_inline)) {
     for (std::int64_t p = 0; p < steps; ++p, a += a_step, b += b_step) {
       if constexpr (!rows_apart(kReads)) hwy::Prefetch(a + 64 * a_step);
       hwy::Prefetch(b + kAhead * b_step);
