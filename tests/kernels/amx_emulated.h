@@ -61,16 +61,18 @@ struct EmulatedAmx {
   }
 
   template <bool kTall, bool kWide>
-  static void multiply(const RowsOfTiles& rows, const BFloat16* b, std::int64_t b_step, float* to,
-                       std::int64_t stride) {
+  static void multiply(const RowsOfTiles& rows, const BFloat16* b, std::int64_t b_step, float* to, std::int64_t stride,
+                       FinishedTile& before) {
     for (int i = 0; i <= kTall; ++i) {
       for (int j = 0; j <= kWide; ++j) {
         float* tile = to + i * kSide * stride + j * kSide;
         for (std::int64_t r = 0; r < heights[i]; ++r) std::fill(tile + r * stride, tile + r * stride + kSide, 0.0f);
         const BFloat16* columns = b + j * kTile;
-        for (std::int64_t s = 0; s < rows.steps; ++s, columns += b_step)
+        for (std::int64_t s = 0; s < rows.steps; ++s, columns += b_step) {
           multiply_tile(heights[i], rows.data + s * rows.step + i * kSide * rows.apart, rows.apart, columns, tile,
                         stride);
+          before.write_rows(1);
+        }
         if (rows.tail) multiply_tile(heights[i], rows.tail + i * kTile, kStep, columns, tile, stride);
       }
     }

@@ -11,7 +11,8 @@
 // The unit is a class U with
 //   configure(upper, lower)      rows of both tiles of A, lower 0: there is one; before anything else, on each thread
 //   release()                    after everything else
-//   multiply<tall, wide>(a, b, b_step, to, stride)   two tiles of A, or one; two of B, or one
+//   multiply<tall, wide>(a, b, b_step, to, stride, before)   two tiles of A, or one; two of B, or one; after each step
+//                                of k it lets the sums of the tile before go on their way
 // A that is read where it lies is not packed; what it has of k beyond whole steps is, for there is nothing behind it
 // that could be multiplied by zeros.
 namespace {
@@ -156,23 +157,60 @@ void pack(const GemmSource& source, std::int64_t wide, std::int64_t depth, BFloa
 inline std::int64_t packed_rows(std::int64_t rows) { return rows; }
 inline std::int64_t packed_cols(std::int64_t cols) { return (cols + kSide - 1) / kSide * kSide; }
 
-// Sums of a block of k, rows `from_stride` apart, to where they belong.
-inline void write(const float* from, std::int64_t from_stride, std::int64_t m, std::int64_t n, float alpha,
-                  const GemmResult<float>& to) {
-  const __m512 scale = _mm512_set1_ps(alpha);
-  for (std::int64_t r = 0; r < m; ++r) {
-    for (std::int64_t s = 0; s < n; s += kSide) {
-      const auto mask = first<__mmask16>(n - s);
-      __m512 sum = _mm512_mul_ps(_mm512_loadu_ps(from + r * from_stride + s), scale);
-      if (to.add) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, to.c + r * to.stride + s), sum);
-      if (to.halves) {
-        _mm256_mask_storeu_epi16(to.halves + r * to.halves_stride + s, mask, rounded(sum));
-      } else {
-        _mm512_mask_storeu_ps(to.c + r * to.stride + s, mask, sum);
-      }
+// Both vectors of a row of a tile, by what `rounded` does.
+inline __m512i rounded_32(__m512 x, __m512 y) {
+  const __m512i one = _mm512_set1_epi32(1), almost_half = _mm512_set1_epi32(0x7fff),
+                quiet = _mm512_set1_epi32(0x400000);
+  const auto upper = [&](__m512 z) {
+    const __m512i bits = _mm512_castps_si512(z), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), one);
+    const __m512i near = _mm512_add_epi32(bits, _mm512_add_epi32(odd, almost_half));
+    const __mmask16 none = _mm512_cmp_ps_mask(z, z, _CMP_UNORD_Q);
+    return _mm512_srli_epi32(_mm512_mask_or_epi32(near, none, bits, quiet), 16);
+  };
+  // Packed in each quarter by itself: four of x, four of y.
+  const __m512i mixed = _mm512_packus_epi32(upper(x), upper(y));
+  return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), mixed);
+}
+
+// Sums of a tile of C on their way to where they belong. That is work for the units of vectors, which have nothing else
+// to do while the next tile is made: so it is done in between, some rows at each step of k.
+class FinishedTile {
+ public:
+  FinishedTile() = default;
+  FinishedTile(const float* sums, std::int64_t m, std::int64_t n, float alpha, const GemmResult<float>& to)
+      : sums_(sums), m_(m), n_(n), alpha_(alpha), to_(to) {}
+
+  void write_rows(std::int64_t count) {
+    for (const std::int64_t end = std::min(m_, row_ + count); row_ < end; ++row_) write_row();
+  }
+  void write_rest() { write_rows(m_); }
+
+ private:
+  void write_row() const {
+    const auto left = first<__mmask16>(n_), right = first<__mmask16>(n_ - kSide);
+    const float* const from = sums_ + row_ * 2 * kSide;
+    const __m512 scale = _mm512_set1_ps(alpha_);
+    __m512 x = _mm512_mul_ps(_mm512_load_ps(from), scale);
+    __m512 y = _mm512_mul_ps(_mm512_maskz_load_ps(right, from + kSide), scale);
+    if (to_.add) {
+      const float* const c = to_.c + row_ * to_.stride;
+      x = _mm512_add_ps(_mm512_maskz_loadu_ps(left, c), x);
+      y = _mm512_add_ps(_mm512_maskz_loadu_ps(right, c + kSide), y);
+    }
+    if (to_.halves) {
+      const auto both = static_cast<__mmask32>(left | static_cast<__mmask32>(right) << kSide);
+      _mm512_mask_storeu_epi16(to_.halves + row_ * to_.halves_stride, both, rounded_32(x, y));
+    } else {
+      _mm512_mask_storeu_ps(to_.c + row_ * to_.stride, left, x);
+      _mm512_mask_storeu_ps(to_.c + row_ * to_.stride + kSide, right, y);
     }
   }
-}
+
+  const float* sums_ = nullptr;  // rows 2 · kSide apart
+  std::int64_t row_ = 0, m_ = 0, n_ = 0;
+  float alpha_ = 1;
+  GemmResult<float> to_{};
+};
 
 template <class U>
 void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, float alpha, const GemmPanels<BFloat16>& a,
@@ -180,7 +218,9 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, float al
   constexpr std::int64_t kPanel = 2 * kSide;
   const std::int64_t steps = (depth + kStep - 1) / kStep;
   const std::int64_t across = (cols + kPanel - 1) / kPanel, tiles = (rows + kPanel - 1) / kPanel * across;
-  alignas(64) float sums[kPanel * kPanel];
+  alignas(64) float sums[2][kPanel * kPanel];  // of this tile, and of the one before
+  bool other = false;
+  FinishedTile before;
   for (std::int64_t i = 0; i < rows; i += kPanel) {
     const std::int64_t m = std::min(kPanel, rows - i);
     if (i == 0 || m < kPanel) U::configure(std::min(m, kSide), std::max<std::int64_t>(0, m - kSide));
@@ -201,23 +241,26 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, float al
         if (to.add || !to.halves) __builtin_prefetch(line + 64, 1);
       }
       const bool in_place = !to.add && !to.halves && alpha == 1.0f && n == width;
-      float* place = in_place ? to.c : sums;
+      float* place = in_place ? to.c : sums[other];
       const std::int64_t stride = in_place ? to.stride : kPanel;
       const auto make = m > kSide
                             ? (n > kSide ? U::template multiply<true, true> : U::template multiply<true, false>)
                             : (n > kSide ? U::template multiply<false, true> : U::template multiply<false, false>);
-      make(from_a, from_b, width * kStep, place, stride);
-      if (!in_place) write(sums, kPanel, m, n, alpha, to);
+      make(from_a, from_b, width * kStep, place, stride, before);
+      before.write_rest();
+      before = in_place ? FinishedTile() : FinishedTile(place, m, n, alpha, to);
+      other = !other;
     }
   }
   U::release();
+  before.write_rest();
 }
 
-// Blocks of 512 of k: two panels of that length pass through the level-1 cache, and a sum is taken up again half as
-// often as with 256.
+// Blocks of 1024 of k. A panel of A does not stay in the level-1 cache then, but a sum is taken up again half as often
+// as with 512: on a core of Emerald Rapids 1024³ took 2.4 instead of 3.1 ms.
 template <class U>
 constexpr GemmBf16Tiles amx_tiles() {
-  return {2 * kSide, 2 * kSide,   kStep,       512,        256,         16,          true,
+  return {2 * kSide, 2 * kSide,   kStep,       1024,       256,         16,          true,
           1.5e6,     packed_rows, packed_cols, pack<true>, pack<false>, multiply<U>, true};
 }
 

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "core/buffer.h"
 #include "cpu/gemm/call.h"
@@ -24,8 +25,11 @@ inline std::int64_t panels_that_stay(std::int64_t bytes) {
   const std::int64_t size = second_cache() > 0 ? second_cache() * 5 / 8 : std::int64_t{1} << 18;
   return std::max<std::int64_t>(2, size / bytes);
 }
-// Whether the second caches of all threads that share a product hold a factor of so many bytes.
-inline bool is_near(std::int64_t bytes, bool shared) { return bytes <= second_cache() * (shared ? num_threads() : 1); }
+// Whether the second caches of all threads that share a product hold a factor of so many bytes, and something else. On
+// two cores of Emerald Rapids 1024³ of f32, whose factors would just fill them, takes 9.0 ms packed and 10.0 in place.
+inline bool is_near(std::int64_t bytes, bool shared) {
+  return 8 * bytes <= 7 * second_cache() * (shared ? num_threads() : 1);
+}
 
 // How the tiles get at a factor.
 enum class Access : std::uint8_t {
@@ -52,7 +56,7 @@ struct Factor {
         packed(of_rows ? t.packed_rows : t.packed_cols),
         pack(of_rows ? t.pack_rows : t.pack_cols),
         shared(among_threads),
-        access(t.group > 1 ? access_to_groups(t, among_threads, of_rows, source, wide, passes, near)
+        access(t.group > 1 ? access_to_groups(t, of_rows, source)
                            : access_to(t, among_threads, of_rows, source, wide, depth, passes, near)) {}
 
   // Whole lines of the cache, so that what is packed after it begins with one.
@@ -128,26 +132,27 @@ struct Factor {
     if (source.wide_stride == 1 && (passes <= 2 || wide * depth <= 4096)) return Access::in_place;
     if (!t.rows_stay || !near) return Access::packed;
     if (!of_rows) return source.wide_stride == 1 ? Access::copied : Access::packed;
-    constexpr std::int64_t kPage = 4096 / sizeof(P);
-    return source.depth_stride == 1 && (source.wide_stride % kPage != 0 || !is_read_often(among_threads, passes))
-               ? Access::in_rows
-               : Access::packed;
+    return source.depth_stride == 1 && passes <= most_passes(among_threads, source.wide_stride) ? Access::in_rows
+                                                                                                : Access::packed;
   }
-  // Rows that begin at the same place of a page share the few lines that the level-1 cache has for it: no matter if a
-  // thread reads them a few times only.
-  static bool is_read_often(bool among_threads, std::int64_t passes) {
-    return !among_threads || passes > 4 * num_threads();
+  // How often rows of A are read where they lie rather than packed first, by all threads. On two cores of Cascade Lake
+  // [128, 784]·[1024, 784]ᵀ, which reads them 22 times, takes 960 µs packed and 1,010 like this; 256³, 6 times, 161 and
+  // 143. Rows that begin at the same place of a page share the few lines that the level-1 cache has for it.
+  static std::int64_t most_passes(bool among_threads, std::int64_t wide_stride) {
+    constexpr std::int64_t kPage = 4096 / sizeof(P);
+    if (wide_stride % kPage == 0) return among_threads ? 4 * num_threads() : 0;
+    return 8 * (among_threads ? num_threads() : 1);
   }
 
-  // Few rows are read where they lie if that saves a product that threads share from waiting until they are packed. On
-  // 16 cores of Emerald Rapids [128, 784]·[784, 1024] took 131 µs and takes 100; on 2, where each reads them often, it
-  // would take 430 instead of 370, and 1024³ on 16 1160 instead of 920.
-  static Access access_to_groups(const GemmTiles<T, P>& t, bool among_threads, bool of_rows, const GemmSource& source,
-                                 std::int64_t wide, std::int64_t passes, bool near) {
-    const bool lie = t.reads_rows && of_rows && source.dtype == dtype_of_type<P>::value && source.depth_stride == 1 &&
-                     source.wide_stride > 1;
-    return lie && near && wide <= t.task_rows && !is_read_often(among_threads, passes) ? Access::in_rows
-                                                                                       : Access::packed;
+  // Tiles of rows that lie apart are loaded as quickly as packed ones, also where two rows or four fill a page: on a
+  // core of Emerald Rapids 512³ took 380 µs with A packed and 310 without, on 16 1024³ 580 and 490. Rows that all begin
+  // at the same place of a page were not measured.
+  static Access access_to_groups(const GemmTiles<T, P>& t, bool of_rows, const GemmSource& source) {
+    constexpr std::int64_t kPage = 4096 / sizeof(P);
+    return t.reads_rows && of_rows && source.dtype == dtype_of_type<P>::value && source.depth_stride == 1 &&
+                   source.wide_stride > 1 && source.wide_stride % kPage != 0
+               ? Access::in_rows
+               : Access::packed;
   }
 
   // Columns beyond the last whole panel that are whole vectors need not be packed to be read.
@@ -258,9 +263,7 @@ class MatrixProduct {
     own_b_ = stay && fb_.unpacked();
     if (own_a_) most_rows_ = m;
     // Rows that share a copy of B: half as many would make as many copies again. A single panel is soon copied.
-    const std::int64_t least_rows = stay && tiles_.group == 1 && n <= tiles_.cols ? 2 * tiles_.rows
-                                    : own_b_ && !fb_.stays()                      ? 64
-                                                                                  : 32;
+    const std::int64_t least_rows = stay && n <= tiles_.cols ? 2 * tiles_.rows : own_b_ && !fb_.stays() ? 64 : 32;
     const std::int64_t least_cols = tiles_.cols;
     // Tiles that keep A near lose an eighth of 256³ to twice as many tasks.
     const std::int64_t threads = call_.shared ? num_threads() : 1, least_tasks = !stay ? 16 : threads == 1 ? 1 : 8;
@@ -284,16 +287,20 @@ class MatrixProduct {
     }
     const std::int64_t panel = tiles_.cols * tiles_.packed_depth(depth_) * static_cast<std::int64_t>(sizeof(P));
     col_step_ = std::min(tiles_.task_panels, panels_that_stay(panel)) * tiles_.cols;
+    if (tiles_.group > 1) return cut_alone(threads);
     // All rows, and columns alone are cut: then B is packed by its reader. Or all columns.
     bool by_columns = false;
     if (own_b_) {
       row_step_ = pieces_of(m, tiles_.rows) * tiles_.rows;
-    } else if (n > col_step_ || fa_.has_tails()) {
+    } else if (n > col_step_) {
       // Of few rows two tasks per thread will do, narrow ones if need be: B packed for others is read from their
-      // caches. At least 16, because what a task packs should still be near when it is read.
+      // caches. At least 16, because what a task packs should still be near when it is read; of one thread 8, because
+      // runs of 64 columns are packed slowly: on Cascade Lake [128, 784]·[784, 1024] takes 1.96 ms with 8, 2.05
+      // with 16.
       const bool few = call_.shared && m <= tiles_.task_rows;
       const std::int64_t least = few ? 32 : least_cols, unit = few ? 16 : tiles_.cols;
-      const std::int64_t wanted = call_.shared ? std::max<std::int64_t>(16, (few ? 2 : 4) * threads) : 1;
+      const std::int64_t least_tasks_across = threads == 1 ? 8 : 16;
+      const std::int64_t wanted = call_.shared ? std::max(least_tasks_across, (few ? 2 : 4) * threads) : 1;
       std::int64_t step = col_step_;
       while (step > least && is_too_long(pieces_of(n, step), wanted, work(m, step))) step = half(step, unit);
       if (!is_too_long(pieces_of(n, step), wanted, work(m, step))) {
@@ -312,7 +319,7 @@ class MatrixProduct {
         col_step_ = half(std::min(col_step_, pieces_of(n, col_unit) * col_unit), col_unit);
       }
     }
-    own_b_ = own_b_ || row_step_ >= most_rows_ || (fa_.has_tails() && is_soon_packed_again());
+    own_b_ = own_b_ || row_step_ >= most_rows_;
     own_a_ = own_a_ || (row_step_ < most_rows_ && col_step_ >= n);
     if (own_b_) most_cols_ = n;
     if (own_a_) most_rows_ = m;
@@ -321,11 +328,38 @@ class MatrixProduct {
     if (own_b_) col_step_ = pieces_of(pieces_of(n, pieces_of(n, col_step_)), col_unit) * col_unit;
   }
 
-  // Whether the tasks of a column, each of which packs B for itself, pack it sooner than they would wait for each
-  // other: some 3 µs, in which a thread packs about 100,000 numbers (an estimate by instructions).
-  bool is_soon_packed_again() const {
-    constexpr std::int64_t kNumbers = 100000;
-    return (pieces_of(call_.m, row_step_) - 1) * call_.n * call_.k <= kNumbers * num_threads();
+  // Tasks that pack what they read and wait for nobody: what one thread has packed, another fetches from its cache at a
+  // fraction of the speed at which it packs that itself. On 16 cores of Emerald Rapids 512³ took 145 µs with both
+  // factors packed by all and 60 like this. How many tasks, and of which shape, an estimate says: per step of k, in
+  // units of the time that an output takes; the last tasks do not end at the same time, three tenths of a task apart.
+  void cut_alone(std::int64_t threads) {
+    constexpr double kPacked = 70, kRead = 20, kTask = 7e5, kApart = 0.3;
+    constexpr std::int64_t kMostRows = 2048, kMostTasks = 4;  // of a task, for a thread
+    const std::int64_t row_units = pieces_of(call_.m, tiles_.rows), col_units = pieces_of(call_.n, tiles_.cols);
+    const std::int64_t least_down = pieces_of(call_.m, kMostRows), least_across = pieces_of(call_.n, col_step_);
+    const double of_a = fa_.has_tails() ? kRead : kPacked;
+    double least = std::numeric_limits<double>::max();
+    const auto consider = [&](std::int64_t down, std::int64_t across) {
+      const std::int64_t row_step = pieces_of(row_units, down) * tiles_.rows;
+      const std::int64_t col_step = pieces_of(col_units, across) * tiles_.cols;
+      const std::int64_t tasks = pieces_of(call_.m, row_step) * pieces_of(call_.n, col_step);
+      const auto rows = static_cast<double>(row_step), cols = static_cast<double>(col_step);
+      const double one = rows * cols + rows * of_a + cols * kPacked + kTask / static_cast<double>(call_.k);
+      const double all = (static_cast<double>(pieces_of(tasks, threads)) + (threads > 1 ? kApart : 0)) * one;
+      if (all >= least) return;
+      least = all;
+      row_step_ = row_step;
+      col_step_ = col_step;
+    };
+    for (std::int64_t per_thread = 1; per_thread <= (threads == 1 ? 1 : kMostTasks); per_thread *= 2) {
+      const std::int64_t tasks = per_thread * threads;
+      for (std::int64_t down = least_down; down <= std::max(least_down, std::min(row_units, tasks)); down *= 2)
+        consider(down, std::clamp(pieces_of(tasks, down), least_across, std::max(least_across, col_units)));
+    }
+    own_b_ = true;
+    own_a_ = fa_.has_tails() || pieces_of(call_.n, col_step_) <= (threads == 1 ? 1 : 2 * threads);
+    most_cols_ = call_.n;
+    if (own_a_) most_rows_ = call_.m;
   }
 
   // Blocks at the end may be of another width than those before: room for either.
