@@ -73,8 +73,10 @@ bool is_aligned(const SweepText& text, std::span<const Argument> arguments);
 
 // What comes before every text: types, arithmetic, reductions, random numbers.
 const char* prelude();
-const char* functions_text();  // a part of it
-const char* pairs_text();      // another
+// Its parts beside prelude.cc: quick functions and powers, neighbours that go together, and two at a time.
+const char* functions_text();
+const char* packs_text();
+const char* pairs_text();
 
 // What a kernel says about data that is wrong: the lowest position of the first step. Host memory that the device can
 // reach; nothing is written while all is well. The prelude has the same struct.
