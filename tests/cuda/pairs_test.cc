@@ -82,6 +82,16 @@ TEST_F(Pairs, AreWhatIsPrinted) {
   EXPECT_EQ(text_of(x * y).find("Halves"), std::string::npos);
 }
 
+// Each value is looked at once, however many ways lead to it.
+TEST_F(Pairs, OfDeepFormulasAreFoundInTime) {
+  const Tensor x = hostile(600, DType::bf16, 1);
+  const auto deep = [](Tensor t) {
+    for (int k = 0; k < 60; ++k) t = maximum(t, where(t > 0.5, -abs(t), t));
+    return t * t + t;
+  };
+  EXPECT_EQ(bits(deep(x.to(kGpu))), bits(deep(x)));
+}
+
 // Functions between them are those of single numbers: within a unit in the last place of the half.
 TEST_F(Pairs, TakeFunctionsOfEach) {
   for (const DType d : {DType::bf16, DType::f16}) {

@@ -77,27 +77,37 @@ bool may_be_two(Op op) {
 
 }  // namespace
 
-// Does v hold numbers of that half, the same for the whole leaf or not?
-bool Printer::is_half_number(std::int32_t v, DType dtype) const {
-  const Instr& i = instr(v);
-  if (i.type != RegType::f32) return false;
-  if (i.kind == Kind::load) return p_.operands[static_cast<std::size_t>(i.arg[0])].dtype == dtype;
-  if (i.kind == Kind::round) return i.dtype == dtype;
-  if (i.kind != Kind::compute) return false;
-  if (i.op == Op::where) return is_half_number(i.arg[1], dtype) && is_half_number(i.arg[2], dtype);
-  if (i.op != Op::copy && i.op != Op::check && !keeps_halves(i.op)) return false;
-  return is_half_number(i.arg[0], dtype) && (i.op != Op::maximum || is_half_number(i.arg[1], dtype));
+// The half whose numbers v holds, the same for the whole leaf or not; f32 where it holds others.
+std::vector<DType> Printer::half_numbers() const {
+  std::vector<DType> of(p_.instrs.size(), DType::f32);
+  const auto at = [&](std::int32_t v) { return of[static_cast<std::size_t>(v)]; };
+  for (std::int32_t v = 0; v < n_; ++v) {
+    const Instr& i = instr(v);
+    DType& half = of[static_cast<std::size_t>(v)];
+    if (i.type != RegType::f32) continue;
+    if (i.kind == Kind::load) {
+      const Operand& o = p_.operands[static_cast<std::size_t>(i.arg[0])];
+      if (o.kind == Operand::Kind::memory || o.kind == Operand::Kind::constant) half = o.dtype;
+    } else if (i.kind == Kind::round) {
+      half = i.dtype;
+    } else if (i.kind == Kind::compute && (i.op == Op::where || i.op == Op::maximum)) {
+      const int first = i.op == Op::where;
+      const DType a = at(i.arg[static_cast<std::size_t>(first)]), b = at(i.arg[static_cast<std::size_t>(first + 1)]);
+      if (a == b) half = a;
+    } else if (i.kind == Kind::compute && (i.op == Op::copy || i.op == Op::check || keeps_halves(i.op))) {
+      half = at(i.arg[0]);
+    }
+    if (!is_half(half)) half = DType::f32;
+  }
+  return of;
 }
 
 // The half in which v is computed in pairs, as it is or as what is rounded next; false where it is not.
 bool Printer::is_made_of_halves(std::int32_t v, DType& dtype) const {
   const Instr& i = instr(v);
   if (i.kind != Kind::compute || i.type != RegType::f32 || !halves_function(i.op)) return false;
-  for (const DType half : {DType::bf16, DType::f16}) {
-    dtype = half;
-    if (is_half_number(i.arg[0], half) && (i.arg[1] < 0 || is_half_number(i.arg[1], half))) return true;
-  }
-  return false;
+  dtype = half_numbers_[static_cast<std::size_t>(i.arg[0])];
+  return is_half(dtype) && (i.arg[1] < 0 || half_numbers_[static_cast<std::size_t>(i.arg[1])] == dtype);
 }
 
 // How the values of a pass are held, if that is in pairs.

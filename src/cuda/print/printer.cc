@@ -32,6 +32,7 @@ Printer::Printer(const Program& program, const GpuLimits& limits, Alignment alig
       std::any_of(p_.outputs.begin(), p_.outputs.end(), [&](const Output& o) { return is_half(o.dtype); }) &&
       std::all_of(p_.outputs.begin(), p_.outputs.end(),
                   [&](const Output& o) { return is_half(o.dtype) || !is_floating(o.dtype); });
+  half_numbers_ = half_numbers();
   coarse_.assign(p_.instrs.size(), 1);
   if (!all_halves) {
     for (const Output& o : p_.outputs) coarse_[static_cast<std::size_t>(o.value)] &= is_half(o.dtype);

@@ -95,7 +95,7 @@ class Printer {
     } kind = Kind::one;
     DType dtype = DType::f32;
   };
-  bool is_half_number(std::int32_t v, DType dtype) const;
+  std::vector<DType> half_numbers() const;
   bool is_made_of_halves(std::int32_t v, DType& dtype) const;
   bool choose_forms(const Pass& pass);
   std::string as_two(std::int32_t v) const;
@@ -158,6 +158,7 @@ class Printer {
   bool in_registers_ = false;  // the leaf is there
   int first_pass_ = -1;        // over a row: its stage
   bool in_finish_ = false, in_leaf_ = false;
+  std::vector<DType> half_numbers_;
   std::vector<Form> forms_;     // of values of the pass, where it takes neighbours in pairs
   bool whole_segment_ = false;  // no leaf of the warp's is missing or shorter
   bool placing_ = true;         // what is placed is looked for at every element
