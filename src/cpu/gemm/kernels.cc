@@ -137,7 +137,6 @@ struct Fetches {
   const char* result = nullptr;  // rows of C, to the level-1 cache
   std::int64_t rows = 0, stride = 0;
   GemmSoon soon = {};
-  std::int64_t tile = 0, tiles = 1;
 
   // What it takes is read from memory then and not held in registers, which the sums need.
   template <std::int64_t kBytes>
@@ -149,7 +148,7 @@ struct Fetches {
       for (std::int64_t byte = 0; byte < kBytes; byte += 64) __builtin_prefetch(row + byte, 1);
       __builtin_prefetch(row + kBytes - 1, 1);
     }
-    all->soon.fetch(all->tile * kTileRows + i, all->tiles * kTileRows);
+    all->soon.fetch(i, kTileRows);
   }
 };
 
@@ -288,7 +287,8 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, T alpha,
     Fetches fetches;
     if constexpr (kRowsStay) {
       constexpr std::int64_t kSize = sizeof(T);
-      fetches = {reinterpret_cast<const char*>(to), m, c_stride * kSize, b.soon, i / kRows * across + j / kCols, tiles};
+      fetches = {reinterpret_cast<const char*>(to), m, c_stride * kSize,
+                 b.soon.share(i / kRows * across + j / kCols, tiles)};
       // Here and not in the tile: it would hold the addresses in registers that its sums need.
       for (std::int64_t part = 0; (apart || depth < kSpread) && part < kRows; ++part)
         Fetches::part<kCols * kSize>(&fetches, part);

@@ -30,6 +30,12 @@ struct GemmSoon {
   const char* data = nullptr;
   std::int64_t rows = 0, bytes = 0, stride = 0;  // in bytes
 
+  // One of so many parts.
+  GemmSoon share(std::int64_t part, std::int64_t parts) const {
+    if (!data) return {};
+    const std::int64_t first = rows * part / parts;
+    return {data + first * stride, rows * (part + 1) / parts - first, bytes, stride};
+  }
   void fetch(std::int64_t part, std::int64_t parts) const {
     if (!data) return;
     for (std::int64_t r = rows * part / parts; r < rows * (part + 1) / parts; ++r) {

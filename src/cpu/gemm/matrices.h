@@ -295,7 +295,7 @@ class MatrixProduct {
     } else if (n > col_step_) {
       // Of few rows two tasks per thread will do, narrow ones if need be: B packed for others is read from their
       // caches. At least 16, because what a task packs should still be near when it is read; of one thread 8, because
-      // runs of 64 columns are packed slowly: on Cascade Lake [128, 784]·[784, 1024] takes 1.96 ms with 8, 2.05
+      // runs of 64 columns are packed slowly: on Cascade Lake [128, 784]·[784, 1024] takes 1.96 ms with 8, 2.01
       // with 16.
       const bool few = call_.shared && m <= tiles_.task_rows;
       const std::int64_t least = few ? 32 : least_cols, unit = few ? 16 : tiles_.cols;
