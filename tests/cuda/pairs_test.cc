@@ -140,6 +140,14 @@ TEST_F(Pairs, QuotientsByOneNumberAreRoundedOnce) {
   const Tensor x = hostile(37 * 300, DType::f32, 3), rows = reshape(x, {37, 300});
   const auto by_row = [](const Tensor& t) { return t / max(where(isfinite(t), abs(t), zeros_like(t)), 1, true); };
   EXPECT_EQ(bits(by_row(rows.to(kGpu))), bits(by_row(rows)));
+  // Where only columns are added, and where rows are, too, before they are: numbers that f32 adds exactly.
+  const Tensor whole = floor(8 * randn({37, 300})), steps = pow(2.0, floor(3 * rand({37, 1})));
+  const auto columns = [](const Tensor& t, const Tensor& d) { return sum(t / d, 0); };
+  const auto both = [](const Tensor& t, const Tensor& d) { return sum(t / (d * max(abs(t), 1, true)), 0); };
+  EXPECT_EQ(bits(columns(whole.to(kGpu), steps.to(kGpu))), bits(columns(whole, steps)));
+  const std::vector<double> got = both(whole.to(kGpu), steps.to(kGpu)).to_vector<double>();
+  const std::vector<double> want = both(cast(whole, DType::f64), cast(steps, DType::f64)).to_vector<double>();
+  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5 * (1 + std::fabs(want[i])));
 }
 
 }  // namespace
