@@ -1,8 +1,8 @@
 #include "exhaustive_reference.h"
 
 #include <dlfcn.h>
-#include <algorithm>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
