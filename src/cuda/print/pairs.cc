@@ -123,6 +123,8 @@ bool Printer::choose_forms(const Pass& pass) {
     if (instr(v).type != RegType::f32 || instr(instr(v).arg[0]).type != RegType::f32) return false;
   }
   const auto used_by_rounding_only = [&](std::int32_t v) {
+    if (std::any_of(pass.keeps.begin(), pass.keeps.end(), [&](const KeptValue& k) { return k.value == v; }))
+      return false;
     if (std::any_of(p_.outputs.begin(), p_.outputs.end(), [&](const Output& o) { return o.value == v; })) return false;
     return std::all_of(p_.instrs.begin(), p_.instrs.end(), [&](const Instr& i) {
       if (i.kind == Kind::load || std::find(i.arg.begin(), i.arg.end(), v) == i.arg.end()) return true;
