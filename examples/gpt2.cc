@@ -26,7 +26,9 @@ struct Gpt {
   explicit Gpt(const Setting& s) : tokens(s.vocabulary, s.width), positions(s.context, s.width), norm(s.width) {
     tokens.weight = variable(0.02 * randn({s.vocabulary, s.width}));
     positions.weight = variable(0.02 * randn({s.context, s.width}));
-    for (std::int64_t k = 0; k < s.layers; ++k) blocks.emplace_back(s.width, s.heads);
+    // A gelu costs less to make again than memory: the gradient's sweep reads its argument anyway.
+    const nn::TransformerBlockOptions options{.recompute_activation = true};
+    for (std::int64_t k = 0; k < s.layers; ++k) blocks.emplace_back(s.width, s.heads, options);
   }
   Tensor loss(const Tensor& x, const Tensor& next) const {
     Tensor h = tokens(x) + positions(arange(x.size(1)));

@@ -13,7 +13,7 @@ import ebb
 from gpu import timing
 from gpu.comparison import measure
 from gpu.contenders import AUTOTUNED, GRAPHS, first_line
-from gpu.gpt import Gpt, training_step
+from gpu.gpt import Gpt, attentions, matrix_products, training_step
 from gpu.names import TITLES
 
 PROGRAM = Path(__file__).resolve().parents[2] / "build" / "release" / "examples" / "gpt2"
@@ -64,6 +64,18 @@ def gpt2(run):
         "compile": lambda: training_step(model(), x, labels, kind, "default"),
         "compile ebb.torch": lambda: training_step(by_ebb(), x, labels, kind, "default"),
     }
+    def products(attends):
+        multiply = matrix_products(vocabulary, width, layers, batch * context, machine.device)
+        attend = attentions(width, heads, layers, batch, context, machine.device) if attends else lambda: None
+
+        def step():
+            attend()
+            return multiply()
+
+        return step
+
+    alone = {"products of a step": lambda: products(False), "products and attention": lambda: products(True)}
+    makers.update(alone)
     if "train" in run.options.max_autotune:
         makers["max_autotune"] = lambda: training_step(model(), x, labels, kind, AUTOTUNED)
     results, wanted = {}, run.chosen({"ebb": None, **makers})
@@ -73,8 +85,10 @@ def gpt2(run):
         if key in wanted:  # one at a time: parameters and the optimiser's state are part of the memory
             results[key] = one_training(machine, run.options, key, make)
     tokens = batch * context
-    for result in results.values():
-        if "median_s" in result:
+    for key, result in results.items():
+        if key in alone:
+            result.pop("peak_bytes", None)
+        elif "median_s" in result:
             result["tokens_per_second"] = tokens / result["median_s"]
             print(f"        {result['title']}: {result['tokens_per_second']:,.0f} tokens per second")
     run.record.add({"suite": "train", "case": case, "bytes": None, "results": results, "tokens": tokens,
