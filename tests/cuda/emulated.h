@@ -34,14 +34,25 @@ alignas(16) static char dynamic[228 << 10];  // its size is the launch's
 struct Barrier {
   unsigned arrived = 0, turn = 0;
 };
+// Where a fiber goes on. The compiler's own jumps where there are any: a thread sanitizer keeps account of setjmp by
+// the one stack that it takes a thread to have.
+#if defined(__GNUC__) && !defined(__clang__)
+typedef void* Place[5];
+#define EBB_SET_PLACE(place) __builtin_setjmp(place)
+[[noreturn]] __attribute__((noinline)) static void go_to(Place& place) { __builtin_longjmp(place, 1); }
+#else
+typedef jmp_buf Place;
+#define EBB_SET_PLACE(place) _setjmp(place)
+[[noreturn]] static void go_to(Place& place) { _longjmp(place, 1); }
+#endif
 struct Fiber {
-  jmp_buf at;
+  Place at;
   ucontext_t first;
   char* stack = nullptr;
   bool started = false, done = false;
 };
 static Fiber fibers[kThreads];
-static jmp_buf scheduler;
+static Place scheduler;
 static ucontext_t scheduler_first;
 static Barrier of_block, of_warp[kThreads / kWarp];
 static unsigned long long lanes[2][kThreads];  // of one shuffle and the next
@@ -82,7 +93,7 @@ inline void land(unsigned groups) {
 }
 
 inline void yield() {
-  if (!_setjmp(fibers[threadIdx.x].at)) _longjmp(scheduler, 1);
+  if (!EBB_SET_PLACE(fibers[threadIdx.x].at)) go_to(scheduler);
 }
 inline void wait(Barrier& barrier, unsigned count) {
   const unsigned turn = barrier.turn;
@@ -107,8 +118,8 @@ static void body() {
 inline void resume(unsigned t) {
   threadIdx.x = t;
   Fiber& f = fibers[t];
-  if (_setjmp(scheduler)) return;
-  if (f.started) _longjmp(f.at, 1);
+  if (EBB_SET_PLACE(scheduler)) return;
+  if (f.started) go_to(f.at);
   f.started = true;
   if (!f.stack) f.stack = static_cast<char*>(malloc(kStack));
   getcontext(&f.first);

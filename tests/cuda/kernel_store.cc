@@ -24,6 +24,9 @@ constexpr const char* kOptions =
 constexpr std::size_t kBatch = 200;     // texts
 constexpr const char* kWrapping = "2";  // changes with wrapped()
 
+// A sanitizer that was loaded into this program (Python's) has nothing to look for in the compiler.
+constexpr const char* kCompiler = "env -u LD_PRELOAD " EBB_CXX;
+
 std::string key_of(const std::string& bytes) {
   std::uint64_t h[2] = {0xCBF29CE484222325u, 0x9E3779B97F4A7C15u};
   for (const char c : bytes) {
@@ -99,7 +102,7 @@ KernelStore::KernelStore() {
     const std::string source = temporary(prelude), made = temporary(prelude + ".gch");
     std::ofstream(source) << "#include \"" << header << "\"\n" << cuda::prelude();
     fs::rename(source, prelude);
-    if (std::system((EBB_CXX + std::string(kOptions) + "-x c++-header " + prelude + " -o " + made).c_str()) == 0)
+    if (std::system((kCompiler + std::string(kOptions) + "-x c++-header " + prelude + " -o " + made).c_str()) == 0)
       fs::rename(made, prelude + ".gch");
   }
   for (const auto& entry : fs::directory_iterator(folder_)) {
@@ -123,7 +126,7 @@ bool KernelStore::compile(const std::vector<std::string>& texts) {
   const std::string name = folder_ + "/" + key_of(source);
   const std::string file = temporary(name) + ".cc", library = temporary(name + ".so"), list = temporary(name + ".list");
   std::ofstream(file) << source;
-  const std::string command = EBB_CXX + std::string(kOptions) + "-shared -o " + library + " " + file;
+  const std::string command = kCompiler + std::string(kOptions) + "-shared -o " + library + " " + file;
   const bool good = std::system(command.c_str()) == 0;
   if (!good) {
     fmt::print(stderr, "{} failed; the source is {}\n", command, file);

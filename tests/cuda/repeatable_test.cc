@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -250,6 +251,29 @@ TEST_F(Repeatable, FunctionsOfAllHalvesAreRight) {
       }
     }
   }
+}
+
+// The parts of digamma cancel at its roots. Of all floats, -66.7959061 is the closest to one: rounded once, as by the
+// CPU.
+TEST_F(Repeatable, DigammaIsRightBesideItsRoots) {
+  std::vector<float> low, high;  // the floats around a root, by bisection
+  for (int pole = -127; pole < 0; ++pole) {
+    low.push_back(std::nextafter(static_cast<float>(pole), 0.0f));
+    high.push_back(std::nextafter(static_cast<float>(pole + 1), low.back()));
+  }
+  low.push_back(1), high.push_back(2);
+  const auto count = static_cast<std::int64_t>(low.size());
+  for (int step = 0; step < 24; ++step) {
+    std::vector<float> middle(low.size());
+    for (std::size_t i = 0; i < low.size(); ++i) middle[i] = low[i] + (high[i] - low[i]) / 2;
+    const std::vector<float> at = digamma(from_data(middle, {count})).to_vector<float>();
+    for (std::size_t i = 0; i < low.size(); ++i) (at[i] < 0 ? low : high)[i] = middle[i];
+  }
+  low.insert(low.end(), high.begin(), high.end());
+  EXPECT_NE(std::find(low.begin(), low.end(), -66.7959061f), low.end());
+  const Tensor x = from_data(low, {2 * count});
+  const std::vector<float> got = digamma(x.to(kGpu)).to_vector<float>(), want = digamma(x).to_vector<float>();
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], want[i]) << low[i];
 }
 
 }  // namespace

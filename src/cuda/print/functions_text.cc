@@ -181,9 +181,23 @@ EBB f64 power(f64 x, f64 y) {
   return q + q * (fma(-q, high, 1.0) - q * low);
 }
 
+// Beside a root of digamma, where its parts cancel: terms up to 256, summed together with what rounding takes from them,
+// so that only parts below 0.01 are rounded.
+static __device__ __noinline__ f64 digamma_by_terms(f64 x) {
+  f64 sum = 0, low = 0;
+  for (; x < 256; x += 1) {
+    const f64 q = 1 / x, before = sum;
+    sum += q;
+    const f64 added = sum - before;
+    low += (before - (sum - added)) + (q - added) + fma(-q, x, 1.0) / x;
+  }
+  const f64 z = 1 / (x * x), log_256 = 5.545177444479562, log_256_low = 1.8552374510770396e-16;
+  return (log_256 - sum) + (log1p(x / 256 - 1) - 0.5 / x - z * (1.0 / 12 - z * (1.0 / 120 - z / 252)) + log_256_low - low);
+}
 // Below 0 by reflection, then up to 10 term by term, then the asymptotic series.
 static __device__ __noinline__ f64 digamma(f64 x) {
   if (x <= 0 && x == floor(x)) return x == 0 ? (sign_bit(x) ? infinity() : -infinity()) : not_a_number();
+  const f64 at = x;
   f64 result = 0;
   if (x < 0) {
     result = -3.14159265358979323846 / tan(3.14159265358979323846 * (x - floor(x)));
@@ -191,8 +205,9 @@ static __device__ __noinline__ f64 digamma(f64 x) {
   }
   for (; x < 10; x += 1) result -= 1 / x;
   const f64 z = 1 / (x * x);
-  return result + log(x) - 0.5 / x -
-         z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
+  result += log(x) - 0.5 / x -
+            z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
+  return fabs(result) < 1e-6 && at > -128 ? digamma_by_terms(at) : result;
 }
 // (-1)^(n+1) n! zeta(n + 1, x): terms up to x >= 15, then Euler-Maclaurin.
 static __device__ __noinline__ f64 polygamma(f64 order, f64 x) {
