@@ -19,10 +19,10 @@ from gpu.names import TITLES
 PROGRAM = Path(__file__).resolve().parents[2] / "build" / "release" / "examples" / "gpt2"
 
 
-def gpt2_program(run, batch):
+def gpt2_program(run, batch, layers, width, recompute):
     """What examples/gpt2.cc says of itself."""
     program = run.options.gpt2 or os.environ.get("EBB_GPT2") or PROGRAM
-    command = [str(program), "cuda", "2" if run.options.part else "60", str(batch)]
+    command = [str(program), "cuda", "2" if run.options.part else "60", str(batch), str(layers), str(width), str(recompute)]
     result = {"title": "Ebb"}
     try:
         start = time.perf_counter()
@@ -80,7 +80,8 @@ def gpt2(run):
         makers["max_autotune"] = lambda: training_step(model(), x, labels, kind, AUTOTUNED)
     results, wanted = {}, run.chosen({"ebb": None, **makers})
     if "ebb" in wanted and machine.on_gpu:  # on a CPU it trains a tiny network and names no times
-        results["ebb"] = gpt2_program(run, batch)
+        results["ebb"] = gpt2_program(run, batch, layers, width, 0)
+        results["ebb recompute_activation"] = gpt2_program(run, batch, layers, width, 1)
     for key, make in makers.items():
         if key in wanted:  # one at a time: parameters and the optimiser's state are part of the memory
             results[key] = one_training(machine, run.options, key, make)
