@@ -29,10 +29,9 @@ define install_missing
 	fi
 endef
 
-# The Python package is built and tested with a virtual environment of its own; the thread sanitizer would need a Python of
-# its own.
+# The Python package is built and tested with a virtual environment of its own.
 VENV := build/venv
-PYTHON_OPTIONS := $(if $(filter release debug asan,$(PRESET)),-DEBB_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python)
+PYTHON_OPTIONS := $(if $(filter release debug asan tsan,$(PRESET)),-DEBB_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python)
 
 # What runs on a GPU: kernels and library calls, then whole test programs.
 CUDA_TESTS := cuda table losses losses_kernels ops engine nn optim network library
@@ -100,7 +99,7 @@ test-cuda: configure
 	@TESTS="$(TESTS)" SANITIZE="$(SANITIZE)" FILTER='$(FILTER)' tests/run_on_gpu.sh $(BUILD)/tests $(BUILD)/test-cuda
 
 # Tensors shared between threads: what the sanitizers look at. ROUNDS=200000 tells each story that often, FILTER='*MayDie*'
-# some of them; from Python too, except under the thread sanitizer.
+# some of them; from Python too.
 test-threads: configure $(if $(PYTHON_OPTIONS),$(VENV)/complete)
 	@$(if $(PYTHON_OPTIONS),grep -q EBB_BUILD_PYTHON:BOOL=ON $(BUILD)/CMakeCache.txt || cmake --preset $(PRESET) $(PYTHON_OPTIONS))
 	@cmake --build $(BUILD) --target test_threads $(if $(PYTHON_OPTIONS),ebb_package)
