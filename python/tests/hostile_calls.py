@@ -4,7 +4,7 @@
     python hostile_calls.py SEED COUNT
 
 Prints what is no clean error: an exception that is not of the kinds below, or one that speaks of internals. The process
-surviving is the rest of the test; the last line of LAST_CALL names the call that it did not survive."""
+surviving and no call going on for ever is the rest of the test; LAST_CALL names the call that it did not survive."""
 
 import faulthandler
 import inspect
@@ -16,6 +16,7 @@ import numpy as np
 
 import ebb
 
+LONGEST = 100  # seconds for one call, most of which take a millisecond
 CLEAN = (ValueError, TypeError, IndexError, AttributeError, MemoryError, NotImplementedError, KeyError, OSError, BufferError)
 
 INTS = [0, 1, -1, 2, 3, 5, -2, 7, 17, 2**31 - 1, 2**31, -(2**31), 2**32, 2**40, 2**61, 2**62, -(2**62), 2**63 - 1, -(2**63)]
@@ -120,6 +121,7 @@ def main(seed, count):
         if last:
             with open(last, "w") as out:
                 out.write(f"{k} {text}\n")
+        faulthandler.dump_traceback_later(LONGEST, exit=True)
         try:
             result = f(*args, **kwargs)
             ebb.eval([r for r in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(r, ebb.Tensor)])

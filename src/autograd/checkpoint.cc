@@ -71,7 +71,7 @@ bool in_second_run() { return second_run; }
 Tensor checkpoint(const FunctionOfMany& f, const std::vector<Tensor>& inputs) {
   const RandomState random = random_state();
   const std::uint64_t first = next_node_id();
-  const Tensor y = f(inputs);
+  Tensor y = f(inputs);
   const std::vector<Tensor> captured = take_history(y, first);
   if (captured.empty()) return y;
 

@@ -34,23 +34,39 @@ void require_matrices(const char* op, const Tensor& a) {
   require(a.rank() >= 2, "{}: needs matrices, got shape {}", op, a.shape());
 }
 
-// f(column-major matrix) returns the results column-major, with `rows` rows; in f32 or f64 like a.
+// f(number, column-major matrix) returns the results column-major, with `rows` rows; in f32 or f64 like a.
 template <class F>
-Tensor each_matrix(const Tensor& a, std::int64_t rows, std::int64_t columns, F f) {
+Tensor each_matrix(const char* op, const Tensor& a, std::int64_t rows, std::int64_t columns, F f) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 28;  // LAPACK counts the elements of its workspaces in an int
   const std::int64_t m = a.size(-2), n = a.size(-1), batch = a.numel() / std::max<std::int64_t>(m * n, 1);
+  require(batch == 0 || m * n <= kMost, "{}: takes matrices of up to {} elements, got shape {}", op, kMost, a.shape());
   const std::vector<double> in = cast(transpose(a, -2, -1), DType::f64).to_vector<double>();
   std::vector<double> out;
   out.reserve(static_cast<std::size_t>(batch * rows * columns));
   for (std::int64_t b = 0; b < batch; ++b) {
-    const Matrix found = f(Matrix(in.begin() + b * m * n, in.begin() + (b + 1) * m * n));
+    const Matrix found = f(b, Matrix(in.begin() + b * m * n, in.begin() + (b + 1) * m * n));
     out.insert(out.end(), found.begin(), found.end());
   }
   const Shape by_columns = a.shape().with(a.rank() - 2, columns).with(a.rank() - 1, rows);
   return cast(transpose(from_data(out, by_columns).to(a.device()), -2, -1), a.dtype());
 }
 
-void require_success(const char* op, int info) {
-  require(info == 0, "{}: LAPACK did not converge ({}); are there NaNs or infinities in the matrix?", op, info);
+void require_success(const char* op, int info) { require(info == 0, "{}: LAPACK did not converge ({})", op, info); }
+
+// LAPACK's iterations may never end on infinities.
+void require_finite(const char* op, bool finite, std::int64_t number, const Shape& shape) {
+  require(finite, "{}: matrix {} of shape {} has NaNs or infinities", op, number, shape);
+}
+bool is_finite(const Matrix& a) {
+  return std::all_of(a.begin(), a.end(), [](double x) { return std::isfinite(x); });
+}
+bool has_finite_lower_triangle(const Matrix& a, std::size_t n) {
+  for (std::size_t j = 0; j < n; ++j) {
+    for (std::size_t i = j; i < n; ++i) {
+      if (!std::isfinite(a[j * n + i])) return false;
+    }
+  }
+  return true;
 }
 
 Tensor rows_of(const Tensor& x, std::int64_t from, std::int64_t count) { return narrow(x, -2, from, count); }
@@ -79,7 +95,8 @@ Matrix symmetric_eigenvalues(Matrix a, int n) {
   Matrix out;
   for (int j = 0; j < n; ++j) {
     out.push_back(w[static_cast<std::size_t>(j)]);
-    out.insert(out.end(), a.begin() + j * n, a.begin() + (j + 1) * n);
+    const auto column = a.begin() + static_cast<std::ptrdiff_t>(j) * n;
+    out.insert(out.end(), column, column + n);
   }
   return out;
 }
@@ -99,9 +116,9 @@ std::vector<Tensor> eigh_rule(const Tensor& grad, const Tensor& output, const st
 
 Matrix singular_values(Matrix a, int m, int n) {
   const int k = std::min(m, n);
-  Matrix s(static_cast<std::size_t>(k)), u(static_cast<std::size_t>(m * k)), vt(static_cast<std::size_t>(k * n)),
-      work(1);
-  std::vector<int> iwork(static_cast<std::size_t>(8 * k));
+  const auto wide = static_cast<std::size_t>(n), kept = static_cast<std::size_t>(k);
+  Matrix s(kept), u(static_cast<std::size_t>(m) * kept), vt(kept * wide), work(1);
+  std::vector<int> iwork(8 * kept);
   int info = 0, lwork = -1;
   for (int turn = 0; turn < 2; ++turn) {  // queries the workspace size first
     dgesdd_("S", &m, &n, a.data(), &m, s.data(), u.data(), &m, vt.data(), &k, work.data(), &lwork, iwork.data(), &info,
@@ -110,10 +127,11 @@ Matrix singular_values(Matrix a, int m, int n) {
   }
   require_success("svd", info);
   Matrix out;
-  for (int j = 0; j < k; ++j) {
-    out.insert(out.end(), u.begin() + j * m, u.begin() + (j + 1) * m);
-    out.push_back(s[static_cast<std::size_t>(j)]);
-    for (int i = 0; i < n; ++i) out.push_back(vt[static_cast<std::size_t>(i * k + j)]);
+  for (std::size_t j = 0; j < kept; ++j) {
+    const auto column = u.begin() + static_cast<std::ptrdiff_t>(j) * m;
+    out.insert(out.end(), column, column + m);
+    out.push_back(s[j]);
+    for (std::size_t i = 0; i < wide; ++i) out.push_back(vt[i * kept + j]);
   }
   return out;
 }
@@ -138,7 +156,8 @@ Tensor packed_svd(const Tensor& a) {
   const std::int64_t m = a.size(-2), n = a.size(-1);
   return custom_function(
       [&](const std::vector<Tensor>& x) {
-        return each_matrix(x[0], m + 1 + n, std::min(m, n), [&](Matrix matrix) {
+        return each_matrix("svd", x[0], m + 1 + n, std::min(m, n), [&](std::int64_t number, Matrix matrix) {
+          require_finite("svd", is_finite(matrix), number, x[0].shape());
           return singular_values(std::move(matrix), static_cast<int>(m), static_cast<int>(n));
         });
       },
@@ -159,8 +178,10 @@ Matrix orthonormal_columns(Matrix a, int m, int n) {
   require_success("qr", info);
   Matrix out;
   for (int j = 0; j < n; ++j) {
-    out.insert(out.end(), q.begin() + j * m, q.begin() + (j + 1) * m);
-    for (int i = 0; i < n; ++i) out.push_back(i <= j ? a[static_cast<std::size_t>(j * m + i)] : 0);
+    const auto start = static_cast<std::ptrdiff_t>(j) * m;
+    const double* const column = a.data() + start;
+    out.insert(out.end(), q.begin() + start, q.begin() + start + m);
+    for (int i = 0; i < n; ++i) out.push_back(i <= j ? column[i] : 0);
   }
   return out;
 }
@@ -204,8 +225,10 @@ std::pair<Tensor, Tensor> eigh(const Tensor& a) {
   require(a.size(-2) == n, "eigh: needs square matrices, got shape {}", a.shape());
   const Tensor packed = custom_function(
       [&](const std::vector<Tensor>& x) {
-        return each_matrix(x[0], n + 1, n,
-                           [&](Matrix m) { return symmetric_eigenvalues(std::move(m), static_cast<int>(n)); });
+        return each_matrix("eigh", x[0], n + 1, n, [&](std::int64_t number, Matrix m) {
+          require_finite("eigh", has_finite_lower_triangle(m, static_cast<std::size_t>(n)), number, x[0].shape());
+          return symmetric_eigenvalues(std::move(m), static_cast<int>(n));
+        });
       },
       eigh_rule, {widen(a)});
   return {cast(select(packed, -2, 0), a.dtype()), cast(rows_of(packed, 1, n), a.dtype())};
@@ -222,7 +245,7 @@ std::pair<Tensor, Tensor> qr(const Tensor& a) {
   }
   const Tensor packed = custom_function(
       [&](const std::vector<Tensor>& x) {
-        return each_matrix(x[0], m + n, n, [&](Matrix matrix) {
+        return each_matrix("qr", x[0], m + n, n, [&](std::int64_t, Matrix matrix) {
           return orthonormal_columns(std::move(matrix), static_cast<int>(m), static_cast<int>(n));
         });
       },

@@ -76,12 +76,12 @@ int try_connect(const std::string& address, int port, std::uint64_t token, int r
   if (::inet_pton(AF_INET, address.c_str(), &to.sin_addr) != 1) return -1;
   const int s = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (s < 0) return -1;
-  ::connect(s, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+  const bool begun = ::connect(s, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 || errno == EINPROGRESS;
   int error = 0;
   socklen_t size = sizeof error;
   std::uint64_t answer[1] = {0};
   const std::uint64_t hello[2] = {token, static_cast<std::uint64_t>(rank)};
-  const bool good = wait_for(s, POLLOUT, kConnectSeconds) &&
+  const bool good = begun && wait_for(s, POLLOUT, kConnectSeconds) &&
                     ::getsockopt(s, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0 &&
                     ::send(s, hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello &&
                     wait_for(s, POLLIN, kConnectSeconds) && ::recv(s, answer, sizeof answer, 0) == sizeof answer &&

@@ -9,9 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <semaphore>
 #include <string_view>
-#include <thread>
 #include <unordered_map>
 
 #include "core/format_error.h"
@@ -19,6 +17,7 @@
 #include "cuda/library/library.h"
 #include "cuda/print/joined_text.h"
 #include "cuda/print/sweep_text.h"
+#include "cuda/runtime/compile_ahead.h"
 #include "cuda/runtime/copy.h"
 #include "cuda/runtime/gpu.h"
 #include "cuda/runtime/kernel_cache.h"
@@ -51,23 +50,6 @@ struct Sweep final : CompiledSweep {
   mutable std::once_flag made_for_any;
   mutable SweepText for_any;
 };
-
-// The sweeps of a plan are compiled side by side, while the plan is still being made.
-std::shared_future<void> start_compiling(const std::string& text, const std::string& architecture) {
-  static auto* const places = new std::counting_semaphore<>(std::max(1u, std::thread::hardware_concurrency()));
-  return std::async(std::launch::async,
-                    [text, architecture] {
-                      places->acquire();
-                      try {
-                        machine_code(text, architecture);
-                      } catch (...) {
-                        places->release();
-                        throw;
-                      }
-                      places->release();
-                    })
-      .share();
-}
 
 class CudaBackend final : public Backend, private Recordings {
  public:

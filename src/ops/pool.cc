@@ -25,7 +25,7 @@ PoolWindows pool_windows(const char* op, int axes, const Shape& shape, const Siz
                          bool ceil_mode) {
   PoolWindows p;
   p.image = image_shape(op, axes, shape);
-  p.call.groups = p.image[1];
+  p.call.groups = std::max<std::int64_t>(1, p.image[1]);  // backends divide by it
   std::int64_t out[2] = {1, 1};
   for (int d = 2 - axes; d < 2; ++d) {
     const auto k = static_cast<std::size_t>(d);

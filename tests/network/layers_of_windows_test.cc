@@ -99,6 +99,34 @@ TEST(Convolution, ErrorsNameOperationAndShapes) {
   EXPECT_THROW_MESSAGE(max_pool2d(x, 3, far), "padding must be between 0 and half the window of 3, got 2");
 }
 
+// No images, no channels, no outputs: nothing is computed, or sums of nothing.
+TEST(Convolution, OfNothing) {
+  struct Case {
+    Shape x, weight, y;
+  };
+  for (const Case& c :
+       {Case{{0, 2, 5, 5}, {4, 2, 3, 3}, {0, 4, 3, 3}}, Case{{2, 2, 5, 5}, {0, 2, 3, 3}, {2, 0, 3, 3}},
+        Case{{2, 0, 5, 5}, {4, 0, 3, 3}, {2, 4, 3, 3}}, Case{{2, 0, 5, 5}, {0, 0, 3, 3}, {2, 0, 3, 3}}}) {
+    const Tensor x = variable(zeros(c.x)), w = variable(zeros(c.weight)), y = conv2d(x, w);
+    EXPECT_EQ(y.shape(), c.y);
+    for (const float v : y.to_vector<float>()) EXPECT_EQ(v, 0);
+    const Gradients g = backward(sum(y));
+    EXPECT_EQ(g[x].eval().shape(), c.x);
+    EXPECT_EQ(g[w].eval().shape(), c.weight);
+    for (const float v : g[w].to_vector<float>()) EXPECT_EQ(v, 0);
+  }
+}
+TEST(Pools, OfNothing) {
+  for (const Shape& shape : {Shape{2, 0, 6, 6}, Shape{0, 2, 6, 6}, Shape{0, 0, 6, 6}}) {
+    const Shape pooled{shape[0], shape[1], 2, 2};
+    const Tensor x = variable(zeros(shape));
+    for (const Tensor& y : {avg_pool2d(x, 3), max_pool2d(x, 3), adaptive_avg_pool2d(x, 2)}) {
+      EXPECT_EQ(y.eval().shape(), pooled);
+      EXPECT_EQ(backward(sum(y))[x].eval().shape(), shape);
+    }
+  }
+}
+
 TEST(Pools, TheFirstOfEqualElementsGetsTheGradient) {
   const Tensor x = variable(ones({1, 1, 2, 4}));
   EXPECT_EQ(backward(sum(max_pool2d(x, 2)))[x].to_vector(), (std::vector<double>{1, 0, 1, 0, 0, 0, 0, 0}));

@@ -85,5 +85,24 @@ TEST(Pinv, SolvesInTheSenseOfLeastSquares) {
   EXPECT_THROW_MESSAGE(lstsq(a, numbers({4})), "do not fit");
 }
 
+// LAPACK goes round for ever on some of them.
+TEST(Decompositions, RefuseMatricesThatAreNotFinite) {
+  for (const double bad : {kInf, -kInf, kNaN}) {
+    for (std::size_t at = 0; at < 12; ++at) {
+      std::vector<double> in = numbers({2, 3, 4}).to_vector<double>();
+      in[12 + at] = bad;
+      const Tensor a = from_data(in, {2, 3, 4});
+      EXPECT_THROW_MESSAGE(svd(a), "svd: matrix 1 of shape [2, 3, 4] has NaNs or infinities");
+      EXPECT_THROW_MESSAGE(pinv(a), "has NaNs or infinities");
+      const Tensor square = narrow(a, -1, 0, 3);
+      if (at % 4 == 3 || at % 4 > at / 4) {  // beside it, and above the diagonal, which eigh does not look at
+        EXPECT_NO_THROW(eigh(square));
+      } else {
+        EXPECT_THROW_MESSAGE(eigh(square), "eigh: matrix 1 of shape [2, 3, 3] has NaNs or infinities");
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ebb

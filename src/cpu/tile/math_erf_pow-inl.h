@@ -212,7 +212,7 @@ HWY_AFTER_NAMESPACE();
 // As in math_functions-inl.h.
 #undef EBB_MATH_ERF
 #define EBB_MATH_ERF(X)                         \
-  X(erf, Erf, SameType<float>, ErfWithSmall, 2) \
+  X(erf, Erf, FusedOrInDouble, ErfWithSmall, 2) \
   X(erfc, ErfcShort, InDouble, Erfc, 2)         \
   X(erfcx, ErfcxShort, InDouble, Erfcx, 2)
 

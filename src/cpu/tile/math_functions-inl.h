@@ -7,6 +7,8 @@
 #define EBB_CPU_TILE_MATH_FUNCTIONS_INL_H_
 #endif
 
+#include <type_traits>
+
 #include "cpu/tile/math_erf_pow-inl.h"
 #include "cpu/tile/math_trig-inl.h"
 #include "cpu/tile/parts-inl.h"
@@ -14,6 +16,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace ebb::cpu::HWY_NAMESPACE {
 namespace {
+
+// For functions that would err by more than an ulp of f32 where no instruction multiplies and adds with one rounding.
+using FusedOrInDouble = std::conditional_t<HWY_NATIVE_FMA, SameType<float>, InDouble>;
 
 EBB_UNARY_WITH_PLAIN(Exp, exp, exp_is_normal, exp_normal)
 EBB_UNARY_WITH_PLAIN(Log, log, is_positive_normal, log_normal)
@@ -39,15 +44,15 @@ HWY_AFTER_NAMESPACE();
 #undef EBB_MATH_UNARY
 #define EBB_MATH_UNARY(X)                    \
   X(exp, Exp, SameType<float>, Exp, 4)       \
-  X(exp2, Exp2, SameType<float>, Exp2, 4)    \
-  X(expm1, Expm1, SameType<float>, Expm1, 4) \
+  X(exp2, Exp2, FusedOrInDouble, Exp2, 4)    \
+  X(expm1, Expm1, FusedOrInDouble, Expm1, 4) \
   X(log, Log, SameType<float>, Log, 4)       \
-  X(log2, Log2, SameType<float>, Log2, 4)    \
-  X(log10, Log10, SameType<float>, Log10, 4) \
+  X(log2, Log2, FusedOrInDouble, Log2, 4)    \
+  X(log10, Log10, FusedOrInDouble, Log10, 4) \
   X(log1p, Log1p, SameType<float>, Log1p, 4) \
-  X(tanh, Tanh, SameType<float>, Tanh, 4)    \
-  X(sinh, Sinh, SameType<float>, Sinh, 4)    \
-  X(cosh, Cosh, SameType<float>, Cosh, 4)    \
+  X(tanh, Tanh, FusedOrInDouble, Tanh, 4)    \
+  X(sinh, Sinh, FusedOrInDouble, Sinh, 4)    \
+  X(cosh, Cosh, FusedOrInDouble, Cosh, 4)    \
   X(asinh, Asinh, InDouble, Asinh, 4)        \
   X(acosh, Acosh, InDouble, Acosh, 4)        \
   X(atanh, Atanh, InDouble, Atanh, 4)        \

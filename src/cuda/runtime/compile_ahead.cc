@@ -1,0 +1,77 @@
+#include "cuda/runtime/compile_ahead.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <semaphore>
+#include <thread>
+#include <vector>
+
+#include "cuda/runtime/driver.h"
+#include "cuda/runtime/kernel_cache.h"
+
+namespace ebb::cuda {
+namespace {
+
+class Compilations {
+ public:
+  static Compilations& get() {
+    static auto* const all = new Compilations;
+    return *all;
+  }
+
+  std::shared_future<void> start(const std::string& text, const std::string& architecture) {
+    std::shared_future<void> started =
+        std::async(std::launch::async, [this, text, architecture] { compile(text, architecture); });
+    std::lock_guard guard(mutex_);
+    std::erase_if(started_, [](const std::shared_future<void>& f) {
+      const bool done = f.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+      if (done) f.wait();  // which joins its thread
+      return done;
+    });
+    started_.push_back(started);
+    return started;
+  }
+
+ private:
+  void compile(const std::string& text, const std::string& architecture) {
+    compiler();  // its library ends after what waits for this
+    static const WaitsAtExit at_exit;
+    places_.acquire();
+    try {
+      machine_code(text, architecture);
+    } catch (...) {
+      places_.release();
+      throw;
+    }
+    places_.release();
+  }
+
+  struct WaitsAtExit {
+    ~WaitsAtExit() {
+      Compilations& all = get();
+      if (all.process_ != ::getpid()) return;  // the threads are the parent's
+      std::vector<std::shared_future<void>> left;
+      {
+        std::lock_guard guard(all.mutex_);
+        left.swap(all.started_);
+      }
+      for (const std::shared_future<void>& f : left) f.wait();
+    }
+  };
+
+  const pid_t process_ = ::getpid();
+  std::counting_semaphore<> places_{std::max(1u, std::thread::hardware_concurrency())};
+  std::mutex mutex_;
+  std::vector<std::shared_future<void>> started_;
+};
+
+}  // namespace
+
+std::shared_future<void> start_compiling(const std::string& text, const std::string& architecture) {
+  return Compilations::get().start(text, architecture);
+}
+
+}  // namespace ebb::cuda
