@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 
 #include "cuda/compile_for_gpu.h"
@@ -188,6 +189,36 @@ TEST(SweepText, AddsEverythingAsARow) {
     run_sum(kernels, *one, &sums[1]);
     EXPECT_EQ(sums[0], sums[1]) << n;
   }
+}
+
+// A sum over the rows' numbers, of groups that are full and of one that is not: whole numbers, which no order changes.
+TEST(SweepText, AddsTheNumbersOfAllRows) {
+  EmulatedKernels kernels;
+  for (const std::int64_t rows : {1023, 1024, 1025, 5000, 40'000}) {
+    std::vector<double> v(static_cast<std::size_t>(rows * 3));
+    double sum_of_all = 0;
+    for (std::size_t k = 0; k < v.size(); ++k) v[k] = static_cast<double>(k * 7919 % 1009);
+    for (std::size_t k = 0; k < v.size(); k += 3) sum_of_all += std::max({v[k], v[k + 1], v[k + 2]});
+    const auto c = make_case("", {sum(max(tensor_from(v, {rows, 3}, DType::f64).eval(), 1))});
+    double result = 0;
+    run_sum(kernels, *c, &result);
+    EXPECT_EQ(result, sum_of_all) << rows;
+  }
+}
+
+// The kernel that adds what blocks have left may begin before the sweep has ended, and waits for it before anything
+// else.
+TEST(SweepText, WaitsForTheSweepAtItsEnd) {
+  const Tensor x = randn({5000}).eval();
+  const auto text = [](const Tensor& y) { return cuda::print_sweep(*make_case("", {y})->plan.steps[0].program).text; };
+  const std::string with_end = text(sum(x)), without = text(x * 2);
+  const auto begins_with = [&](const char* kernel, const std::string& call) {
+    const std::size_t at = with_end.find(") " + std::string(kernel) + "(const Args a) {");
+    return at != std::string::npos && with_end.substr(with_end.find('\n', at) + 1).starts_with("  " + call + "();\n");
+  };
+  EXPECT_TRUE(begins_with("sweep", "next_may_begin")) << with_end;
+  EXPECT_TRUE(begins_with("finish", "wait_for_sweep")) << with_end;
+  EXPECT_EQ(without.find("next_may_begin"), std::string::npos);
 }
 
 // The lowest position, with the text the CPU has.

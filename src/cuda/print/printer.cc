@@ -111,7 +111,7 @@ void Printer::sizes() {
     number("parts", layout_.parts);
     words += static_cast<std::int64_t>(totals_.size()) * layout_.parts;
     const std::int64_t groups = (layout_.parts + layout_.parts_of_group() - 1) / layout_.parts_of_group();
-    if (groups > 8) out_.finish_threads = 1024;
+    if (groups > 8) out_.finish_threads = static_cast<unsigned>(layout_.finish_threads());
     if (!sums_of_columns()) {
       number("part_groups", groups);
       number("group_sums", words);
@@ -361,6 +361,9 @@ std::ptrdiff_t Printer::sum_number(std::int32_t v) const {
 
 std::string Printer::head(const char* kernel, const std::string& bounds) const {
   return fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}(const Args a) {{\n", bounds, kernel) +
+         (in_finish_     ? "  wait_for_sweep();\n"
+          : ends_later() ? "  next_may_begin();\n"
+                         : "") +
          "  const bool first = blockIdx.x == 0 && threadIdx.x == 0;\n";
 }
 

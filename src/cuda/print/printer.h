@@ -13,7 +13,7 @@ namespace ebb::cuda {
 std::string indented(const std::string& text, const std::string& indent);
 
 // Prints one program. printer.cc has values and memory, leaf.cc neighbours that are computed together, pairs.cc two at
-// a time, row_leaves.cc where those of a row are, elements.cc, rows.cc and columns.cc the kernels.
+// a time, rare.cc branches, row_leaves.cc where those of a row are, elements.cc, rows.cc and columns.cc the kernels.
 class Printer {
  public:
   Printer(const Program& program, const GpuLimits& limits, Alignment alignment);
@@ -83,6 +83,11 @@ class Printer {
   bool is_power(std::int32_t v) const;
   std::string exponent(std::int32_t v) const;
   std::string logarithm_of_base(const Pass& pass, std::int32_t v) const;
+
+  // Choices whose rare arm is a branch.
+  bool is_rare(std::int32_t mask, bool value) const;
+  std::vector<std::int32_t> rare_arm(const Pass& pass, std::int32_t v) const;
+  std::string define_with_branch(std::int32_t v, const std::vector<std::int32_t>& arm);
 
   // Neighbours in pairs: how a value of two of them is held.
   struct Form {
