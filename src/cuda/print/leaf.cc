@@ -77,6 +77,9 @@ std::string Printer::load_line(std::int32_t operand, bool on_chip) {
                                  : fmt::format("{} = slot < staged_slots ? {} : {};\n", pack, own, load_pack());
   }
   if (access == Access::one) return fmt::format("const {} {} = *({});\n", type, name, at);
+  if (access == Access::pack && reads_many_ && layout_.width * size_of(o.dtype) == 32)
+    return fmt::format("{} = load_together<{}>({}, {}, {}, {});\n", pack, layout_.width, at,
+                       aligned(o.strides, o.dtype, name), live(), whole());
   if (access == Access::pack) return fmt::format("{} = {};\n", pack, load_pack());
   const Walk& w = layout_.line();
   const std::int64_t inner = strides_along(w, o.strides);

@@ -262,6 +262,7 @@ template <class Op, class W, int group> EBB W over_group(const u64* parts, i64 c
   u64 part[group / 32];
 #pragma unroll
   for (int k = 0; k < group / 32; ++k) part[k] = parts[lane + 32 * k];
+  __syncwarp();  // the compiler shall not begin to add in between, which would save registers
   W x = Op::template nothing<W>();
 #pragma unroll
   for (int first = 0; first < group / 32; first += 8) {
@@ -272,12 +273,10 @@ template <class Op, class W, int group> EBB W over_group(const u64* parts, i64 c
   }
   return over_lanes<Op>(x);
 }
-// The kernel behind a sweep may begin before it has ended, and waits there.
+// The kernel behind a sweep is there before that has ended, and waits.
 #if defined(__CUDACC_RTC__) && __CUDA_ARCH__ >= 900
-EBB void next_may_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 EBB void wait_for_sweep() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 #else
-EBB void next_may_begin() {}
 EBB void wait_for_sweep() {}
 #endif
 // Many parts are added by several blocks: each leaves the sums of some groups, and the last of them adds those.

@@ -161,6 +161,7 @@ class Printer {
   Keeping keeping_;
   bool held_ = false;  // the first pass takes the row from chip, where the next follows it at once, to registers
   bool in_registers_ = false;  // the leaf is there
+  bool reads_many_ = false;    // elements, of more arrays than the first cache has room for
   int first_pass_ = -1;        // over a row: its stage
   bool in_finish_ = false, in_leaf_ = false;
   std::vector<DType> half_numbers_;
