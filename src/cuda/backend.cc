@@ -222,14 +222,15 @@ class CudaBackend final : public Backend, private Recordings {
 
   void launch_sweep(Function kernel, const SweepText& text, std::span<const std::uint64_t> words) {
     unsigned blocks = text.blocks;
-    // Blocks that load their next row early may take several. Where a multiprocessor has other blocks to go on with, it
-    // is better off with a new one for each row, whenever there is room: cross-entropy of 32,768 classes takes 520 µs
-    // on an H200, 560 with eight rows each and 579 with equal shares. One of few warps is better off with some rows.
+    // Blocks that load their next row early may take several: eight where warps have rows of their own or there is one
+    // block on a multiprocessor. Where it has other blocks to go on with while warps wait for each other, it is better
+    // off with a new one for each row, whenever there is room: cross-entropy of 32,768 classes takes 520 µs on an H200,
+    // 560 with eight rows each and 579 with equal shares. Few warps are better off with three rows.
     if (text.stays) {
       constexpr unsigned kEnoughThreads = 512;
       const unsigned at_a_time = gpu_.blocks_at_a_time(kernel, text.threads, text.shared);
       const unsigned each = at_a_time / static_cast<unsigned>(gpu_.multiprocessors());
-      const unsigned turns = each < 2 ? 8 : each * text.threads < kEnoughThreads ? 3 : 1;
+      const unsigned turns = each < 2 || !text.row_of_block ? 8 : each * text.threads < kEnoughThreads ? 3 : 1;
       blocks = std::min(blocks, std::max((blocks + turns - 1) / turns, at_a_time));
     }
     gpu_.launch(kernel, blocks, words, text.threads, text.shared);

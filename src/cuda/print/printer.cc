@@ -99,6 +99,7 @@ void Printer::sizes() {
   out_.blocks = layout_.blocks;
   out_.threads = static_cast<unsigned>(layout_.threads);
   out_.stays = !layout_.staged.empty();
+  out_.row_of_block = layout_.mapping == Mapping::block_per_row;
   number("columns", columns);
   if (layout_.mapping == Mapping::elements) {
     number("n", layout_.full ? rows * columns : rows);
