@@ -2,7 +2,9 @@
 // logits. Without arguments a tiny one learns on the CPU; `gpt2 cuda` trains the one of 124 million parameters on a GPU
 // and says how many tokens a second it takes.
 //
-//     gpt2 [DEVICE [STEPS [BATCH [LAYERS [WIDTH]]]]]
+//     gpt2 [DEVICE [STEPS [BATCH [LAYERS [WIDTH [RECOMPUTE]]]]]]
+//
+// RECOMPUTE 1: the activations of the feed-forward networks are made again in the backward pass, for less memory.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +18,7 @@ namespace {
 
 struct Setting {
   std::int64_t vocabulary, context, width, heads, layers, batch, steps;
+  bool recompute = false;
 };
 
 struct Gpt {
@@ -26,7 +29,8 @@ struct Gpt {
   explicit Gpt(const Setting& s) : tokens(s.vocabulary, s.width), positions(s.context, s.width), norm(s.width) {
     tokens.weight = variable(0.02 * randn({s.vocabulary, s.width}));
     positions.weight = variable(0.02 * randn({s.context, s.width}));
-    for (std::int64_t k = 0; k < s.layers; ++k) blocks.emplace_back(s.width, s.heads);
+    const nn::TransformerBlockOptions options{.recompute_activation = s.recompute};
+    for (std::int64_t k = 0; k < s.layers; ++k) blocks.emplace_back(s.width, s.heads, options);
   }
   Tensor loss(const Tensor& x, const Tensor& next) const {
     Tensor h = tokens(x) + positions(arange(x.size(1)));
@@ -55,6 +59,7 @@ int main(int count, char** arguments) {
   s.batch = argument(3, s.batch);
   s.layers = argument(4, s.layers);
   s.width = argument(5, s.width);
+  s.recompute = argument(6, 0) != 0;
   s.heads = on_gpu ? s.width / 64 : s.heads;
   if (count > 1) set_default_device(device_from_name(arguments[1]));
 

@@ -61,3 +61,37 @@ def training_step(model, x, labels, kind, compile_mode=None):
         return loss.detach()
 
     return step
+
+
+def matrix_products(vocabulary, width, layers, tokens, device):
+    """The products of a step and nothing else: for each layer and the head its value and both gradients, by cuBLAS."""
+    made = lambda *shape: torch.randn(shape, device=device, dtype=torch.bfloat16) * 0.02
+    sizes = [(width, 3 * width), (width, width), (width, 4 * width), (4 * width, width)]
+    factors = {(k, n): (made(tokens, k), made(n, k), made(tokens, n)) for k, n in [*sizes, (width, vocabulary)]}
+    results = {size: tuple(map(torch.empty_like, f)) for size, f in factors.items()}
+
+    def multiply(size):
+        (x, w, dy), (dx, dw, y) = factors[size], results[size]
+        torch.mm(x, w.t(), out=y)
+        torch.mm(dy, w, out=dx)
+        torch.mm(dy.t(), x, out=dw)
+        return y
+
+    def step():
+        for size in sizes * layers:
+            multiply(size)
+        return multiply((width, vocabulary))[0, 0]
+
+    return step
+
+
+def attentions(width, heads, layers, batch, context, device):
+    """The attention of a step and its gradients, by PyTorch's fastest."""
+    q, k, v, dy = (torch.randn(batch, heads, context, width // heads, device=device, dtype=torch.bfloat16) for _ in range(4))
+    factors = [t.requires_grad_() for t in (q, k, v)]
+
+    def step():
+        for _ in range(layers):
+            torch.autograd.grad(F.scaled_dot_product_attention(q, k, v, is_causal=True), factors, dy)
+
+    return step

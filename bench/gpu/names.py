@@ -16,6 +16,8 @@ TITLES = {
     "ebb torch": "ebb.torch",
     "compile ebb.torch": "torch.compile, loss by ebb.torch",
     "products": "the three products alone",
+    "products of a step": "a step's products alone, by cuBLAS",
+    "products and attention": "its products and its attention alone, by cuBLAS and PyTorch",
 }
 # Those whose best a row is compared with.
 PEERS = ["eager", "compile", "compile autograd", "max_autotune", "graphs", "liger", "cce", "quack", "quack one pass",

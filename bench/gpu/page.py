@@ -87,7 +87,7 @@ def contenders_in_lines(row):
         if "median_s" not in result:
             continue
         cells = [spoken(key), report.seconds(result["median_s"])]
-        cells += [f"{result['tokens_per_second']:,.0f}"] if with_tokens else []
+        cells += [f"{result['tokens_per_second']:,.0f}" if "tokens_per_second" in result else ""] if with_tokens else []
         cells += [f"{result['median_s'] / products:.2f}" if key != "products" else ""] if products else []
         cells += [report.size_in_bytes(result.get("peak_bytes"))] if with_memory else []
         cells += [f"{result['error']:.2%}" if key != "products" else ""] if products and "error" in result else []

@@ -13,16 +13,16 @@ import ebb
 from gpu import timing
 from gpu.comparison import measure
 from gpu.contenders import AUTOTUNED, GRAPHS, first_line
-from gpu.gpt import Gpt, training_step
+from gpu.gpt import Gpt, attentions, matrix_products, training_step
 from gpu.names import TITLES
 
 PROGRAM = Path(__file__).resolve().parents[2] / "build" / "release" / "examples" / "gpt2"
 
 
-def gpt2_program(run, batch):
+def gpt2_program(run, batch, layers, width, recompute):
     """What examples/gpt2.cc says of itself."""
     program = run.options.gpt2 or os.environ.get("EBB_GPT2") or PROGRAM
-    command = [str(program), "cuda", "2" if run.options.part else "60", str(batch)]
+    command = [str(program), "cuda", "2" if run.options.part else "60", str(batch), str(layers), str(width), str(recompute)]
     result = {"title": "Ebb"}
     try:
         start = time.perf_counter()
@@ -64,17 +64,32 @@ def gpt2(run):
         "compile": lambda: training_step(model(), x, labels, kind, "default"),
         "compile ebb.torch": lambda: training_step(by_ebb(), x, labels, kind, "default"),
     }
+    def products(attends):
+        multiply = matrix_products(vocabulary, width, layers, batch * context, machine.device)
+        attend = attentions(width, heads, layers, batch, context, machine.device) if attends else lambda: None
+
+        def step():
+            attend()
+            return multiply()
+
+        return step
+
+    alone = {"products of a step": lambda: products(False), "products and attention": lambda: products(True)}
+    makers.update(alone)
     if "train" in run.options.max_autotune:
         makers["max_autotune"] = lambda: training_step(model(), x, labels, kind, AUTOTUNED)
     results, wanted = {}, run.chosen({"ebb": None, **makers})
     if "ebb" in wanted and machine.on_gpu:  # on a CPU it trains a tiny network and names no times
-        results["ebb"] = gpt2_program(run, batch)
+        results["ebb"] = gpt2_program(run, batch, layers, width, 0)
+        results["ebb recompute_activation"] = gpt2_program(run, batch, layers, width, 1)
     for key, make in makers.items():
         if key in wanted:  # one at a time: parameters and the optimiser's state are part of the memory
             results[key] = one_training(machine, run.options, key, make)
     tokens = batch * context
-    for result in results.values():
-        if "median_s" in result:
+    for key, result in results.items():
+        if key in alone:
+            result.pop("peak_bytes", None)
+        elif "median_s" in result:
             result["tokens_per_second"] = tokens / result["median_s"]
             print(f"        {result['title']}: {result['tokens_per_second']:,.0f} tokens per second")
     run.record.add({"suite": "train", "case": case, "bytes": None, "results": results, "tokens": tokens,

@@ -108,6 +108,9 @@ void bind_layer_arguments(nb::module_& m) {
     d["dim_feedforward"] = l.linear1.weight.size(0);
     d["dropout"] = l.dropout.p;
     d["norm_first"] = l.norm_first;
+    d["activation"] = l.use_relu ? "relu" : "gelu";
+    d["layer_norm_eps"] = l.norm1.eps;
+    if (l.recompute_activation) d["recompute_activation"] = true;
     return d;
   });
 }

@@ -65,17 +65,21 @@ void bind_sequence_layers(nb::module_& m) {
   block.def(
       "__init__",
       [](nn::TransformerBlock* self, std::int64_t width, std::int64_t heads, std::int64_t hidden, double dropout,
-         bool norm_first, const std::string& activation, double eps, DType dtype) {
+         bool norm_first, const std::string& activation, double eps, bool recompute_activation, DType dtype) {
+        if (activation != "gelu" && activation != "relu")
+          throw Error("TransformerBlock: the activation is 'gelu' or 'relu', got '" + activation + "'");
         new (self) nn::TransformerBlock(width, heads,
                                         {.hidden = hidden,
                                          .dropout = dropout,
                                          .norm_first = norm_first,
                                          .relu = activation == "relu",
+                                         .recompute_activation = recompute_activation,
                                          .eps = eps,
                                          .dtype = dtype});
       },
       "d_model"_a, "nhead"_a, "dim_feedforward"_a = 0, "dropout"_a = 0.0, "norm_first"_a = true,
-      "activation"_a = "gelu", "layer_norm_eps"_a = 1e-5, nb::kw_only(), "dtype"_a = kF32);
+      "activation"_a = "gelu", "layer_norm_eps"_a = 1e-5, nb::kw_only(), "recompute_activation"_a = false,
+      "dtype"_a = kF32);
   block.def(
       "__call__",
       [](nn::TransformerBlock& l, const Tensor& x, const Tensor* mask, bool causal, const Tensor* padding) {

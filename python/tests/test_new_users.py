@@ -164,6 +164,8 @@ def test_a_layers_tensor_can_be_replaced_by_one_of_its_shape():
         (nn.BatchNorm2d(4), (2, 4, 3, 3)),
         (nn.GRU(4, 3, 2), (2, 2, 4)),
         (nn.TransformerBlock(4, 2), (2, 3, 4)),
+        (nn.TransformerBlock(4, 2, 6, norm_first=False, activation="relu", layer_norm_eps=0.5), (2, 3, 4)),
+        (nn.TransformerBlock(4, 2, recompute_activation=True), (2, 3, 4)),
         (nn.Sequential(nn.Linear(4, 3), nn.ReLU()), (2, 4)),
     ],
 )

@@ -165,6 +165,8 @@ def test_layers_of_sequences_and_images():
     x = ebb.randn((2, 5, 8))
     assert nn.MultiheadAttention(8, 2, batch_first=True)(x)[0].shape == (2, 5, 8)
     assert nn.TransformerBlock(8, 2)(x, causal=True).shape == (2, 5, 8)
+    with pytest.raises(ValueError, match="the activation is 'gelu' or 'relu', got 'silu'"):
+        nn.TransformerBlock(8, 2, activation="silu")
     output, h = nn.GRU(8, 6, num_layers=2, bidirectional=True, batch_first=True)(x)
     assert output.shape == (2, 5, 12) and h.shape == (4, 2, 6)
     output, (h, c) = nn.Lstm(8, 6)(x)

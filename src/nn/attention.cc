@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/format_error.h"
+#include "ebb/autograd.h"
 #include "ebb/nn/init.h"
 #include "ebb/ops.h"
 
@@ -164,11 +165,15 @@ TransformerBlock::TransformerBlock(std::int64_t width, std::int64_t heads, const
       norm2(width, {.eps = o.eps, .dtype = o.dtype}),
       dropout(o.dropout),
       norm_first(o.norm_first),
-      use_relu(o.relu) {}
+      use_relu(o.relu),
+      recompute_activation(o.recompute_activation) {}
 
 Tensor TransformerBlock::network(const Tensor& x) const {
-  const Tensor h = linear1(x);
-  return dropout(linear2(dropout(use_relu ? relu(h) : gelu(h))));
+  // A copy: the backward pass may come when the layer is gone.
+  const Function rest = [relus = use_relu, drop = dropout, last = linear2](const Tensor& h) {
+    return drop(last(drop(relus ? relu(h) : gelu(h))));
+  };
+  return recompute_activation ? checkpoint(rest, linear1(x)) : rest(linear1(x));
 }
 
 Tensor TransformerBlock::operator()(const Tensor& x, const AttentionCall& call) const {

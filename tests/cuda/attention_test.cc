@@ -8,6 +8,9 @@
 #include <limits>
 
 #include "core/format_error.h"
+#include "cuda/compile_for_gpu.h"
+#include "cuda/library/kernels.h"
+#include "cuda/print/sweep_text.h"
 #include "ebb/ebb.h"
 #include "emulated_device.h"
 
@@ -75,6 +78,21 @@ TEST_P(FusedAttention, LengthsAroundTiles) {
     compare({{1, 140, 8}, {1, 70, 8}, {1, 70, 8}, causal});
     compare({{2, 1, 8}, {2, 1, 8}, {2, 1, 8}, causal});
   }
+}
+
+// Rows of 64, of which warpgroups make products on Hopper: several steps in both directions, several groups and blocks.
+TEST_P(FusedAttention, LengthsAroundTilesOfGroups) {
+  for (const bool causal : {false, true}) {
+    compare({{1, 200, 64}, {1, 200, 64}, {1, 200, 64}, causal});
+    compare({{2, 65, 64}, {2, 330, 64}, {2, 330, 64}, causal});
+    compare({{1, 270, 64}, {1, 63, 64}, {1, 63, 64}, causal});
+  }
+}
+
+// The emulated device has no products of warpgroups: their text is compiled, where NVRTC can be had.
+TEST_P(FusedAttention, ProductsOfGroupsCompile) {
+  const cuda::AttentionShape shape{64, 64, GetParam(), 1, true};
+  EXPECT_EQ(compile_error(cuda::prelude() + cuda::attention_text(shape), "sm_90a"), "");
 }
 
 // Many batches: blocks of twice as many rows.

@@ -8,13 +8,13 @@ namespace ebb::testing {
 // Calls of the driver, an emulated one or a GPU's, since count_driver_calls() put counters before it; and which of them
 // are to fail.
 struct DriverCalls {
-  std::atomic<long> launches{0}, waits{0}, copies_to_host{0}, records{0}, queries{0};
+  std::atomic<long> launches{0}, early{0}, waits{0}, copies_to_host{0}, records{0}, queries{0};
   std::atomic<long> captures{0}, instantiations{0}, graph_launches{0}, kernels_set{0};
   std::atomic<bool> fail_capture{false}, fail_end{false}, fail_instantiation{false}, fail_graph_launch{false};
 
   void reset() {
-    for (std::atomic<long>* n : {&launches, &waits, &copies_to_host, &records, &queries, &captures, &instantiations,
-                                 &graph_launches, &kernels_set})
+    for (std::atomic<long>* n : {&launches, &early, &waits, &copies_to_host, &records, &queries, &captures,
+                                 &instantiations, &graph_launches, &kernels_set})
       *n = 0;
     for (std::atomic<bool>* f : {&fail_capture, &fail_end, &fail_instantiation, &fail_graph_launch}) *f = false;
   }
@@ -35,6 +35,11 @@ inline void count_driver_calls() {
                   Stream stream, void** parameters, void** extra) {
       ++driver_calls().launches;
       return inner.launch(f, bx, by, bz, tx, ty, tz, s, stream, parameters, extra);
+    };
+    d.launch_with = [](const LaunchConfig* c, Function f, void** parameters, void** extra) {
+      ++driver_calls().launches;
+      if (c->count == 1 && c->attributes[0].id == kBeginsEarly && c->attributes[0].value) ++driver_calls().early;
+      return inner.launch_with(c, f, parameters, extra);
     };
     d.synchronize = [](Stream s) {
       ++driver_calls().waits;

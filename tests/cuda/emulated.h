@@ -370,3 +370,33 @@ inline void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, uns
   widen<bf16>(mine, words);
   add_products(c, emulated::of_lanes(mine), threadIdx.x % 32 / 4, threadIdx.x % 4 * 2);
 }
+
+// Products of warpgroups, a warp's part of them: the right factor comes from a tile of rows of 64 whose pieces of eight
+// are exchanged. Here they are made at once.
+namespace emulated {
+inline unsigned short of_tile(const unsigned short* tile, unsigned row, unsigned column) {
+  return tile[row * 64 + (column / 8 ^ row % 8) * 8 + column % 8];
+}
+}  // namespace emulated
+template <bool bf16>
+inline void multiply_tile(float (&c)[8][4], const unsigned (&x)[4], const unsigned short* tile, int k, bool add,
+                          bool rows) {
+  must_be_aligned(tile, 1024);
+  const unsigned lane = threadIdx.x % 32;
+  for (unsigned n = 0; n < 8; ++n) {
+    unsigned b[2];
+    for (unsigned i = 0; i < 2; ++i) {
+      unsigned short pair[2];
+      for (unsigned j = 0; j < 2; ++j) {
+        const unsigned deep = 16 * static_cast<unsigned>(k) + 8 * i + 2 * (lane % 4) + j, across = 8 * n + lane / 4;
+        pair[j] = rows ? emulated::of_tile(tile, deep, across) : emulated::of_tile(tile, across, deep);
+      }
+      b[i] = pair[0] | static_cast<unsigned>(pair[1]) << 16;
+    }
+    if (!add) c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
+    multiply_add<bf16>(c[n], x, b[0], b[1]);
+  }
+}
+inline unsigned __cvta_generic_to_shared(const void* at) {
+  return static_cast<unsigned>(reinterpret_cast<unsigned long long>(at));
+}

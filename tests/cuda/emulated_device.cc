@@ -158,6 +158,15 @@ void set_kernel(Captured& node, Function f, unsigned blocks, unsigned threads, u
   node.arguments.assign(static_cast<const std::byte*>(arguments), static_cast<const std::byte*>(arguments) + bytes);
 }
 
+Result launch_kernel(Function f, unsigned blocks, unsigned threads, unsigned shared, Stream s, const void* arguments) {
+  note("launch", s);
+  Lane& lane = lane_of(s);
+  if (!lane.capturing) return run_kernel(f, blocks, threads, shared, arguments);
+  lane.graph->emplace_back(std::make_unique<Captured>());
+  set_kernel(*lane.graph->back(), f, blocks, threads, shared, arguments);
+  return kSuccess;
+}
+
 }  // namespace
 
 DeviceAccess::DeviceAccess() {
@@ -229,7 +238,7 @@ void emulate_device() {
   Driver d;
   d.init = [](unsigned) { return kSuccess; };
   d.version = [](int* v) {
-    *v = 0;
+    *v = 13'000;
     return kSuccess;
   };
   d.error_name = d.error_text = [](Result, const char** text) {
@@ -341,13 +350,10 @@ void emulate_device() {
   d.load_module = load_module;
   d.function = find_function;
   d.launch = [](Function f, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned shared,
-                Stream s, void** parameters, void**) {
-    note("launch", s);
-    Lane& lane = lane_of(s);
-    if (!lane.capturing) return run_kernel(f, blocks, threads, shared, parameters[0]);
-    lane.graph->emplace_back(std::make_unique<Captured>());
-    set_kernel(*lane.graph->back(), f, blocks, threads, shared, parameters[0]);
-    return kSuccess;
+                Stream s, void** parameters,
+                void**) { return launch_kernel(f, blocks, threads, shared, s, parameters[0]); };
+  d.launch_with = [](const LaunchConfig* c, Function f, void** parameters, void**) {
+    return launch_kernel(f, c->blocks[0], c->threads[0], c->shared_bytes, c->stream, parameters[0]);
   };
   d.begin_capture = [](Stream s, int) {
     Lane& lane = lane_of(s);

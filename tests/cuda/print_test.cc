@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 
 #include "cuda/compile_for_gpu.h"
@@ -97,6 +98,31 @@ class PrintedSweeps : public ::testing::Test {
 
 TEST_F(PrintedSweeps, AreTheOracle) { check(sweep_cases()); }
 
+// Elements of so many arrays that lanes load for each other, and rows of more operands than are on chip.
+TEST_F(PrintedSweeps, OfManyArraysAreTheOracle) {
+  std::vector<std::unique_ptr<SweepCase>> cases;
+  const auto loads_together = [](const SweepCase& c) {
+    return cuda::print_sweep(*c.plan.steps[0].program).text.find("load_together<8>") != std::string::npos;
+  };
+  for (const std::int64_t n : {8, 256, 2040, 5000, 5003, 70'000}) {
+    const auto made = [&] { return randn({n}).eval(); };
+    const Tensor a = made(), b = made(), c = made(), d = made();
+    cases.push_back(
+        make_case(fmt::format("four arrays of {}", n), {sum(square((a - b) * (c - d))), (a - b) - (c - d)}));
+    EXPECT_TRUE(loads_together(*cases.back()));
+    EXPECT_FALSE(loads_together(*make_case("", {sum(square((a - b) * c))})));
+  }
+  for (const std::int64_t n : {4096, 5000}) {
+    const auto made = [&] { return randn({3, n}).eval(); };
+    const Tensor a = made(), b = made(), c = made();
+    const Tensor near = sum(square(a - b), 1, true), far = sum(square(a - c), 1, true);
+    cases.push_back(make_case(fmt::format("three operands of {}", n), {(a - b) / near - (a - c) / far, (c - a) / far}));
+    const std::string text = cuda::print_sweep(*cases.back()->plan.steps[0].program).text;
+    EXPECT_NE(text.find("copy_chunks<f32, 4, 0, 1>"), std::string::npos) << text;  // two of three
+  }
+  check(std::move(cases));
+}
+
 // Whatever the scheduler makes of random graphs.
 TEST_F(PrintedSweeps, OfRandomProgramsAreTheOracle) {
   std::vector<std::unique_ptr<SweepCase>> cases;
@@ -188,6 +214,29 @@ TEST(SweepText, AddsEverythingAsARow) {
     run_sum(kernels, *one, &sums[1]);
     EXPECT_EQ(sums[0], sums[1]) << n;
   }
+}
+
+// A sum over the rows' numbers, of groups that are full and of one that is not: whole numbers, which no order changes.
+TEST(SweepText, AddsTheNumbersOfAllRows) {
+  EmulatedKernels kernels;
+  for (const std::int64_t rows : {1023, 1024, 1025, 5000, 40'000}) {
+    std::vector<double> v(static_cast<std::size_t>(rows * 3));
+    double sum_of_all = 0;
+    for (std::size_t k = 0; k < v.size(); ++k) v[k] = static_cast<double>(k * 7919 % 1009);
+    for (std::size_t k = 0; k < v.size(); k += 3) sum_of_all += std::max({v[k], v[k + 1], v[k + 2]});
+    const auto c = make_case("", {sum(max(tensor_from(v, {rows, 3}, DType::f64).eval(), 1))});
+    double result = 0;
+    run_sum(kernels, *c, &result);
+    EXPECT_EQ(result, sum_of_all) << rows;
+  }
+}
+
+// The kernel that adds what blocks have left may be there before the sweep has ended: it waits before anything else.
+TEST(SweepText, WaitsForTheSweepAtItsEnd) {
+  const Tensor x = randn({5000}).eval();
+  const std::string text = cuda::print_sweep(*make_case("", {sum(x)})->plan.steps[0].program).text;
+  EXPECT_NE(text.find(") finish(const Args a) {\n  wait_for_sweep();\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("wait_for_sweep"), text.rfind("wait_for_sweep"));
 }
 
 // The lowest position, with the text the CPU has.

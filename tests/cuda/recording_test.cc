@@ -356,6 +356,30 @@ TEST_F(Recordings, ReadANumberWithOneCopyAndOneWait) {
   EXPECT_EQ(driver_calls().records, 1);
 }
 
+// The end of a sum need not wait to be launched; also in a graph.
+TEST_F(Recordings, LaunchTheEndOfASumEarly) {
+  const Tensor x = there(randn({5000}));
+  const double want = numbers(sum(x))[0];
+  driver_calls().reset();
+  EXPECT_EQ(numbers(sum(x))[0], want);
+  EXPECT_EQ(driver_calls().launches, 2);
+  const long early = driver_calls().early;
+  if (device_is_emulated()) {  // a GPU may be too old
+    EXPECT_EQ(early, 1);
+  }
+  const FunctionToMany compiled = compile(FunctionToMany(network));
+  const Tensors inputs = network_inputs(7);
+  long captures = 0;
+  for (int k = 0; k < 6; ++k) {
+    driver_calls().reset();
+    compiled(inputs)[0].eval();
+    if (driver_calls().captures == 0) continue;
+    ++captures;
+    EXPECT_GE(driver_calls().early, early);
+  }
+  EXPECT_GT(captures, 0);
+}
+
 TEST_F(Recordings, StartSweepsWithoutEvents) {
   Tensor x = there(full({10}, 2.0));
   eval({x + 1});

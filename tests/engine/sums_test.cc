@@ -175,6 +175,28 @@ TYPED_TEST(Sums, DoNotDependOnThreads) {
   set_num_threads(before);
 }
 
+// Rows of an operand that is larger than the second cache: later stages of one fetch the next (cpu/sweep/choices.cc).
+TEST(LongRows, AmongOthersAreThoseAlone) {
+  constexpr std::int64_t kRows = 600, kColumns = 2500;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    const Tensor x = cast(tensor_of(numbers<float>(kRows * kColumns, 3), {kRows, kColumns}), dtype).eval();
+    const auto results = [&](const Tensor& rows) {
+      const Tensor shifted = exp(rows - max(rows, 1, true)), quotients = shifted / sum(shifted, 1, true);
+      evaluate_anew({quotients});
+      return cast(quotients, DType::f64).to_vector();
+    };
+    for (const cpu::NativeLoops loops : {cpu::NativeLoops::never, cpu::NativeLoops::always}) {
+      cpu::set_native_loops(loops);
+      const std::vector<double> all = results(x);
+      for (const std::int64_t row : {std::int64_t{0}, std::int64_t{1}, std::int64_t{77}, kRows - 1}) {
+        const std::vector<double> alone = results(narrow(x, 0, row, 1).eval());
+        EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin() + row * kColumns)) << row;
+      }
+    }
+    cpu::set_native_loops(cpu::NativeLoops::for_large_sweeps);
+  }
+}
+
 // Each of these adds in an order of its own, or the tests above could not fail.
 TEST(SumOrder, IsSeenInTheBits) {
   const std::vector<float> v = numbers<float>(5000 * 40, 2);

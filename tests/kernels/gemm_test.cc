@@ -152,10 +152,11 @@ TEST_P(Gemm, SameBitsForEveryNumberOfThreads) {
 template <class T>
 T defined(const Matrix<T>& row, const Matrix<T>& col, std::int64_t k) {
   const GemmKernels<T>* const kernels = &gemm_kernels<T>();
+  const std::int64_t depth = gemm_depth(k, kGemmDepth<T>);
   T sum = 0;
-  for (std::int64_t p = 0; p < k; p += gemm_depth(k)) {
+  for (std::int64_t p = 0; p < k; p += depth) {
     const Matrix<T> a = row.from(0, p), b = col.from(p, 0);
-    const T block = kernels->dot(std::min(gemm_depth(k), k - p), static_cast<const T*>(a.data), a.col_stride,
+    const T block = kernels->dot(std::min(depth, k - p), static_cast<const T*>(a.data), a.col_stride,
                                  static_cast<const T*>(b.data), b.row_stride);
     sum = p == 0 ? block : sum + block;
   }

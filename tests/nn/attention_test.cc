@@ -152,6 +152,42 @@ TEST(TransformerLayer, IsCausalAndComputesInHalves) {
   EXPECT_TRUE(allclose(cast(half, DType::f32), whole, {.rtol = 0.1, .atol = 0.1}));
 }
 
+// Value and gradients have the same bits, what is dropped included, and the activation is not kept.
+TEST(TransformerLayer, MakesItsActivationAgain) {
+  const Tensor x = randn({4, 32, 16}).eval(), weight = randn({4, 32, 16}).eval();
+  for (const bool relu : {false, true}) {
+    struct Made {
+      std::vector<Tensor> tensors;
+      std::size_t peak;
+    };
+    const auto make = [&](bool again) {
+      manual_seed(7);
+      const nn::TransformerBlockOptions options{
+          .hidden = 1024, .dropout = 0.1, .relu = relu, .recompute_activation = again};
+      std::vector<TransformerBlock> blocks{{16, 2, options}, {16, 2, options}, {16, 2, options}};
+      for (const Parameter& p : parameters(blocks)) p.tensor->eval();
+      const Tensor in = variable(x);
+      Made made;
+      const Device device = default_device();
+      const std::size_t before = memory_stats(device).live;
+      reset_peak_memory(device);
+      Tensor y = in;
+      for (const TransformerBlock& block : blocks) y = block(y);
+      Gradients g = backward(sum(y * weight));
+      made.tensors = {y, g[in]};
+      for (const Parameter& p : parameters(blocks)) made.tensors.push_back(g[*p.tensor]);
+      eval(made.tensors);
+      made.peak = memory_stats(device).peak - before;
+      return made;
+    };
+    const Made kept = make(false), again = make(true);
+    ASSERT_EQ(kept.tensors.size(), again.tensors.size());
+    for (std::size_t k = 0; k < kept.tensors.size(); ++k)
+      EXPECT_EQ(kept.tensors[k].to_vector(), again.tensors[k].to_vector()) << k;
+    EXPECT_LT(again.peak, kept.peak - 4 * 32 * 1024 * sizeof(float));  // one of three, at least
+  }
+}
+
 TEST(AttentionLayer, SaysWhatIsWrong) {
   EXPECT_THROW_MESSAGE(MultiheadAttention(10, 3), "a width of 10 is not divisible by 3 heads");
   EXPECT_THROW_MESSAGE(MultiheadAttention(8, 2)(ones({5, 8})), "inputs must have shape [batch, time, 8], got [5, 8]");

@@ -59,6 +59,9 @@ struct TransformerBlockOptions {
   double dropout = 0;
   bool norm_first = true;
   bool relu = false;  // instead of gelu
+  // The activation is not kept for the backward pass but made again, in the sweep that makes its gradient: the same
+  // bits with 2·batch·time·hidden bytes less in bf16.
+  bool recompute_activation = false;
   double eps = 1e-5;
   DType dtype = DType::f32;
 };
@@ -67,7 +70,7 @@ struct TransformerBlock {
   Linear linear1, linear2;
   LayerNorm norm1, norm2;
   Dropout dropout;
-  bool norm_first, use_relu;
+  bool norm_first, use_relu, recompute_activation;
   TransformerBlock(std::int64_t width, std::int64_t heads, const TransformerBlockOptions& options = {});
   Tensor operator()(const Tensor& x, const AttentionCall& call = {}) const;
   template <class V>

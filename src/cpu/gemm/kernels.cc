@@ -469,9 +469,9 @@ void pack_cols(const GemmSource& from, std::int64_t cols, std::int64_t depth, T*
 template <class T>
 constexpr GemmKernels<T> table() {
   // A task's rows of A fit in the second cache with room to spare.
-  return {{kTileRows, kTileVectors * kLanesOf<T>, 1, kGemmDepth, 256, 8, kRowsStay, kLeastFlops, packed_rows,
+  return {{kTileRows, kTileVectors * kLanesOf<T>, 1, kGemmDepth<T>, 256, 8, kRowsStay, kLeastFlops, packed_rows,
            packed_cols<T>, pack_rows<T>, pack_cols<T>, multiply<T>, false, kLeastFirstFlops},
-          {kGemmDepth, multiply_vector<T>, multiply_runs<T>},
+          {kGemmDepth<T>, multiply_vector<T>, multiply_runs<T>},
           read_vector<T>,
           dot<T>};
 }

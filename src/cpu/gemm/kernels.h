@@ -10,8 +10,15 @@ namespace ebb::cpu {
 // of k. The blocks are added in order. That is all that decides the bits of an output: not its place, not the sizes of
 // the product, not how its factors lie in memory. Blocks are nearly equal and as long as the level-1 cache allows. (Two
 // bf16 factors may be multiplied by instructions of their own, see bf16.h: then a step is several of k.)
-inline constexpr std::int64_t kGemmDepth = 384, kGemmMostDepth = 1024;  // of f32 and f64, and of anything
-inline std::int64_t gemm_depth(std::int64_t k, std::int64_t most = kGemmDepth) {
+#if defined(__x86_64__)
+template <class T>
+inline constexpr std::int64_t kGemmDepth = sizeof(T) == 4 ? 512 : 384;
+#else
+template <class T>
+inline constexpr std::int64_t kGemmDepth = 384;
+#endif
+inline constexpr std::int64_t kGemmMostDepth = 1024;  // of anything
+inline std::int64_t gemm_depth(std::int64_t k, std::int64_t most) {
   const std::int64_t blocks = (k + most - 1) / most;
   return blocks <= 1 ? k : ((k + blocks - 1) / blocks + 7) / 8 * 8;
 }

@@ -11,27 +11,30 @@
 namespace ebb::cuda {
 namespace {
 
-struct Fused {
+struct Fused : AttentionShape {
   AttentionCall call;
-  std::int64_t heads, batches, rows, columns, width, values;
-  DType dtype;
-  int slices = 0;  // 0: this kernel is not for it
+  std::int64_t heads, batches, rows, columns;
 
   Fused(const Gpu& gpu, const Attrs& attrs, const View& q, const View& k, const View& v)
-      : call(AttentionCall::from(attrs)),
+      : AttentionShape{q.shape[3], v.shape[3], q.dtype},
+        call(AttentionCall::from(attrs)),
         heads(q.shape[1]),
         batches(q.shape[0] * heads),
         rows(q.shape[2]),
-        columns(k.shape[2]),
-        width(q.shape[3]),
-        values(v.shape[3]),
-        dtype(q.dtype) {
+        columns(k.shape[2]) {
     constexpr std::int64_t kMost = std::int64_t{1} << 30;
     const auto fits = [](std::int64_t n) { return n > 0 && n <= 128 && n % 8 == 0; };
     const bool scores_grow = call.scale > 0 && std::isfinite(call.scale);  // the largest product is the largest score
     if (!is_half(dtype) || call.mask || !fits(width) || !fits(values) || !scores_grow || batches == 0 || rows == 0 ||
         columns == 0 || std::max(rows, columns) > kMost || batches * ((std::max(rows, columns) + 63) / 64) > kMost)
       return;
+    // Whatever the number of rows: their bits are the same alone as in a batch.
+    by_groups = width == 64 && values == 64 && gpu.architecture() == "sm_90" &&
+                std::max(bytes_of_rows(1, true), bytes_of_columns(1)) <= gpu.limits().shared;
+    if (by_groups) {
+      slices = 1;
+      return;
+    }
     // Rows that share what is read for them are faster, while they fill the GPU and their sums fit registers.
     const bool many = batches * ((rows + 127) / 128) >= gpu.multiprocessors();
     for (const int s : {2, 1}) {
@@ -41,20 +44,17 @@ struct Fused {
       return;
     }
   }
-  std::int64_t own() const { return 64 * slices; }
-  // Shared memory of the kernels, as their texts divide it: own rows, and two steps of the others.
+  std::int64_t own(int s) const { return 64 * s; }
+  // Shared memory of the kernels, as their texts divide it: own rows, and some steps of the others. Tiles of warpgroups
+  // have rows without space between them and begin at multiples of 1024 bytes.
+  std::int64_t row_of(std::int64_t n) const { return (n + 15) / 16 * 16 + (by_groups ? 0 : 8); }
   std::int64_t bytes_of_rows(int s, bool gradient) const {
-    const std::int64_t d = (width + 15) / 16 * 16 + 8, e = (values + 15) / 16 * 16 + 8, step = 64 * (d + e);
-    return gradient ? 2 * (64 * s * (d + e) + step + std::max(step, 64 * s * e)) : 2 * (64 * s * d + 2 * step);
+    const std::int64_t d = row_of(width), e = row_of(values), step = 64 * (d + e);
+    return (by_groups ? 1024 : 0) +
+           (gradient ? 2 * (own(s) * (d + e) + step + std::max(step, own(s) * e)) : 2 * (own(s) * d + 2 * step));
   }
   std::int64_t bytes_of_columns(int s) const {
-    const std::int64_t d = (width + 15) / 16 * 16 + 8, e = (values + 15) / 16 * 16 + 8;
-    return 2 * (64 * s + 2 * 64) * (d + e) + 2 * 128 * 4;
-  }
-  std::string text() const {
-    return fmt::format("constexpr int kWidth = {}, kValues = {}, kSlices = {};\nconstexpr bool kBf16 = {};\n", width,
-                       values, slices, dtype == DType::bf16) +
-           fused_attention_text();
+    return (by_groups ? 1024 : 0) + 2 * (own(s) + 2 * 64) * (row_of(width) + row_of(values)) + 2 * 128 * 4;
   }
 };
 
@@ -81,8 +81,8 @@ void launch(Gpu& gpu, const Fused& z, const char* kernel, std::int64_t length, s
   }
   words.add(m.lse).add(m.delta).add(z.rows).add(z.columns).add(z.batches).add(z.heads);
   words.add(std::int64_t{z.call.causal}).add(z.call.scale);
-  const std::int64_t blocks = z.batches * ((length + z.own() - 1) / z.own());
-  gpu.launch(gpu.kernel(z.text(), kernel), static_cast<unsigned>(blocks), words.words(), 128,
+  const std::int64_t blocks = z.batches * ((length + z.own(z.slices) - 1) / z.own(z.slices));
+  gpu.launch(gpu.kernel(attention_text(z), kernel), static_cast<unsigned>(blocks), words.words(), 128,
              static_cast<unsigned>(bytes));
 }
 

@@ -1,4 +1,5 @@
-// Attention of halves in one kernel forward and two backward: scores live in registers, products are mma.sync.
+// Attention of halves in one kernel forward and two backward: scores live in registers, products are those of warps
+// (mma.sync) or, with rows of 64 on Hopper, of warpgroups (wgmma).
 //   forward    a block has some rows and goes through the columns, 64 at a time. A row keeps its largest score m
 //              and its share of Σ e^(s − m); a larger score scales what was added before.
 //   backward   P = e^(s − lse) is made again, twice: by blocks of rows for δ = Σ do·o and dq = scale·ds·k, then by
@@ -8,20 +9,26 @@
 // Registers of one product are those of a factor of the next: nothing but inputs goes through shared memory. Weights
 // and ds are rounded to the dtype of the inputs for products; everything else is f32. A row's results depend on its own
 // columns alone, in an order that no other size changes.
+#include <fmt/format.h>
+
 #include "cuda/library/kernels.h"
 
 namespace ebb::cuda {
+namespace {
 
-// Before this come kWidth and kValues, multiples of 8 (rows in shared memory have zeros up to a multiple of 16),
-// kSlices (a warp has so many times 16 rows) and kBf16.
-const char* fused_attention_text() {
-  return R"cuda(
+// Before this come kWidth and kValues, multiples of 8 (rows in shared memory have zeros up to a multiple of 16), kSlices (a
+// warp has so many times 16 rows), kGroups (warpgroups multiply) and kBf16.
+const char* const kParts = R"cuda(
 constexpr int kOwn = 64 * kSlices;  // rows of a block; columns, of the kernel that has those
 constexpr int kStep = 64;           // of the other ones, which it goes through
 constexpr int kD = (kWidth + 15) / 16 * 16, kE = (kValues + 15) / 16 * 16;
-// Eight more elements a row: eight rows are then in different banks.
-constexpr int kOwnD = kOwn * (kD + 8), kOwnE = kOwn * (kE + 8), kStepD = kStep * (kD + 8), kStepE = kStep * (kE + 8);
-constexpr int kStepBoth = kStepD + kStepE;
+// Of rows in shared memory: eight of them begin in different banks, or their pieces of 16 bytes are exchanged so that they do.
+EBB constexpr int stride_of(int padded) { return kGroups ? padded : padded + 8; }
+template <int padded> EBB int place(int row, int piece) {
+  return row * stride_of(padded) + 8 * (kGroups ? piece ^ (row & 7) : piece);
+}
+constexpr int kOwnD = kOwn * stride_of(kD), kOwnE = kOwn * stride_of(kE);
+constexpr int kStepD = kStep * stride_of(kD), kStepE = kStep * stride_of(kE), kStepBoth = kStepD + kStepE;
 struct Rows {
   u16* data;
   i64 outer, inner, row;  // strides
@@ -43,21 +50,6 @@ EBB u16* matrix_of(const Rows& m, const Args& a, int batch) {
 EBB void load_matrices(u32 (&x)[4], const u16* at) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"((u32)__cvta_generic_to_shared(at)));
-}
-EBB void load_transposed(u32 (&x)[4], const u16* at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"((u32)__cvta_generic_to_shared(at)));
-}
-// c [16, 8] += a [16, 16]·b [16, 8]. With i = lane / 4 and j = 2·(lane % 4), a lane has rows i and i + 8 of c, columns j and
-// j + 1; the same of a, then those of columns 8 further; of b rows j, j + 1, j + 8, j + 9 of column i.
-template <bool bf16> EBB void multiply_add(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  if (bf16) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  } else {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
 }
 EBB void copy16_or_zeros(void* to, const void* from, bool live) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
@@ -92,11 +84,11 @@ template <int width, int padded> struct Source {
   static __device__ __forceinline__ int column() { return threadIdx.x % kLanes * 8; }
   // Begins to copy `count` rows; what is beyond the live ones or the width becomes 0.
   template <int count> __device__ __forceinline__ void fetch(u16* to, int live) {
-    to += row() * (padded + 8) + column();
+    to += place<padded>(row(), column() / 8);
 #pragma unroll
     for (int i = 0; i < count / kRows; ++i) {
       if (padded == 8 * kLanes || column() < padded)
-        copy16_or_zeros(to + i * kRows * (padded + 8), at, row() + i * kRows < live && (width == padded || column() < width));
+        copy16_or_zeros(to + i * kRows * stride_of(padded), at, row() + i * kRows < live && (width == padded || column() < width));
       at += step;
     }
   }
@@ -104,45 +96,12 @@ template <int width, int padded> struct Source {
 typedef Source<kWidth, kD> SourceD;
 typedef Source<kValues, kE> SourceE;
 // The warp's own rows as a left factor.
-template <int depth> EBB void load_own(u32 (&x)[kSlices][depth / 16][4], const u16* tile) {
-  const u16* const at = tile + (first_of_warp() + (lane_of() & 15)) * (depth + 8) + (lane_of() >> 4) * 8;
+template <int depth> EBB void load_rows(u32 (&x)[kSlices][depth / 16][4], const u16* tile) {
+  const int row = first_of_warp() + (lane_of() & 15);
 #pragma unroll
   for (int s = 0; s < kSlices; ++s) {
 #pragma unroll
-    for (int k = 0; k < depth / 16; ++k) load_matrices(x[s][k], at + s * 16 * (depth + 8) + k * 16);
-  }
-}
-// c += x·tᵀ of `wide` rows of the tile.
-template <int wide, int depth>
-EBB void add_product_transposed(f32 (&c)[kSlices][wide / 8][4], const u32 (&x)[kSlices][depth / 16][4], const u16* tile) {
-  const int lane = lane_of();
-  const u16* const at = tile + ((lane & 7) + (lane >> 4) * 8) * (depth + 8) + (lane >> 3 & 1) * 8;
-#pragma unroll
-  for (int k = 0; k < depth / 16; ++k) {
-#pragma unroll
-    for (int n = 0; n < wide / 16; ++n) {
-      u32 b[4];
-      load_matrices(b, at + n * 16 * (depth + 8) + k * 16);
-#pragma unroll
-      for (int s = 0; s < kSlices; ++s) {
-        multiply_add<kBf16>(c[s][2 * n], x[s][k], b[0], b[1]);
-        multiply_add<kBf16>(c[s][2 * n + 1], x[s][k], b[2], b[3]);
-      }
-    }
-  }
-}
-// c += x·t of 16 rows of the tile.
-template <int wide> EBB void add_product(f32 (&c)[kSlices][wide / 8][4], const u32 (&x)[kSlices][4], const u16* tile) {
-  const u16* const at = tile + (lane_of() & 15) * (wide + 8) + (lane_of() >> 4) * 8;
-#pragma unroll
-  for (int n = 0; n < wide / 16; ++n) {
-    u32 b[4];
-    load_transposed(b, at + n * 16);
-#pragma unroll
-    for (int s = 0; s < kSlices; ++s) {
-      multiply_add<kBf16>(c[s][2 * n], x[s], b[0], b[1]);
-      multiply_add<kBf16>(c[s][2 * n + 1], x[s], b[2], b[3]);
-    }
+    for (int k = 0; k < depth / 16; ++k) load_matrices(x[s][k], tile + place<depth>(row + s * 16, 2 * k + (lane_of() >> 4)));
   }
 }
 // Columns [16 i, 16 i + 16) of a product as a left factor.
@@ -169,7 +128,7 @@ template <int wide> EBB void clear(f32 (&c)[kSlices][wide / 8][4]) {
 // The warp's rows, by way of the tile that had its own: 16 bytes a lane.
 template <int width, int padded>
 EBB void write(u16* to, i64 row, u16* tile, const f32 (&c)[kSlices][padded / 8][4], const f32 (&factor)[kSlices][2], int live) {
-  u16* const mine = tile + first_of_warp() * (padded + 8);
+  u16* const mine = tile + first_of_warp() * stride_of(padded);
   const int lane = lane_of();
   __syncwarp();
 #pragma unroll
@@ -178,16 +137,16 @@ EBB void write(u16* to, i64 row, u16* tile, const f32 (&c)[kSlices][padded / 8][
     for (int n = 0; n < padded / 8; ++n) {
 #pragma unroll
       for (int h = 0; h < 2; ++h)
-        *(u32*)(mine + (s * 16 + h * 8 + (lane >> 2)) * (padded + 8) + n * 8 + (lane & 3) * 2) =
+        *(u32*)(mine + place<padded>(s * 16 + h * 8 + (lane >> 2), n) + (lane & 3) * 2) =
             pair_of(c[s][n][2 * h] * factor[s][h], c[s][n][2 * h + 1] * factor[s][h]);
     }
   }
   __syncwarp();
   constexpr int kChunks = width / 8;
   for (int chunk = lane; chunk < 16 * kSlices * kChunks; chunk += 32) {
-    const int r = chunk / kChunks, c8 = chunk % kChunks * 8;
+    const int r = chunk / kChunks, piece = chunk % kChunks;
     if (first_of_warp() + r < live)
-      *(Words4*)(to + (first_of_warp() + r) * row + c8) = *(const Words4*)(mine + r * (padded + 8) + c8);
+      *(Words4*)(to + (first_of_warp() + r) * row + 8 * piece) = *(const Words4*)(mine + place<padded>(r, piece));
   }
 }
 
@@ -241,9 +200,15 @@ template <int wide> EBB void weigh(f32 (&p)[kSlices][wide / 8][4], f32 (&o)[kSli
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128, 2) attend(const Args a) {
+// Of a row's lse for powers of two; rows that attend to nothing have weights of 0, and so have those that are not there.
+EBB f32 shift_of(f32 lse) { return lse == never() ? 0 : lse * 1.4426950408889634f; }
+
+)cuda";
+
+const char* const kKernels = R"cuda(
+extern "C" __global__ void __launch_bounds__(128, kBlocks) attend(const Args a) {
   DYNAMIC_SHARED(memory);
-  u16* const own = (u16*)memory;
+  u16* const own = tiles_in(memory);
   u16* const ring = own + kOwnD;
   // Rows that see most columns first: what is left at the end is short.
   const int tiles = gridDim.x / (int)a.batches, batch = blockIdx.x % (int)a.batches;
@@ -261,30 +226,31 @@ extern "C" __global__ void __launch_bounds__(128, 2) attend(const Args a) {
   SourceD(a.q, a, batch, first).fetch<kOwn>(own, rows - first);
   fetch_step(0);
   const f32 factor = (f32)(a.scale * 1.4426950408889634);  // powers of two
-  const int lane = lane_of(), mine = first + first_of_warp();
-  u32 q[kSlices][kD / 16][4];
+  const int lane = lane_of(), mine = first + first_of_warp(), first_of_unit = kGroups ? first : mine;
   f32 o[kSlices][kE / 8][4], top[kSlices][2], total[kSlices][2];
   clear<kE>(o);
 #pragma unroll
   for (int s = 0; s < kSlices; ++s) top[s][0] = top[s][1] = never(), total[s][0] = total[s][1] = 0;
+  wait_for_copies<0>();
+  copies_are_seen();
+  __syncthreads();
+  const Own<kD> q = own_rows<kD>(own);
   for (int j = 0; j < seen; j += kStep) {
-    wait_for_copies<0>();
+    if (j > 0) {
+      wait_for_copies<0>();
+      copies_are_seen();
+    }
     __syncthreads();
-    if (j == 0) load_own<kD>(q, own);
     if (j + kStep < seen) fetch_step(j + kStep);
-    if (causal && j >= mine + 16 * kSlices) continue;
+    if (causal && j >= first_of_unit + kUnit) continue;
     const u16 *const keys = ring + (j / kStep & 1) * kStepBoth, *const values = keys + kStepD;
     f32 p[kSlices][kStep / 8][4];
-    clear<kStep>(p);
-    add_product_transposed<kStep, kD>(p, q, keys);
+    multiply_transposed<kStep, kD>(p, q, keys);
+    wait_for(p);
     if (j + kStep > columns || (causal && j + kStep > mine + 1)) hide<kStep>(p, causal, mine - j, columns - j);
     weigh<kStep>(p, o, top, total, factor);
-#pragma unroll
-    for (int i = 0; i < kStep / 16; ++i) {
-      u32 weights[kSlices][4];
-      pack<kStep>(weights, p, i);
-      add_product<kE>(o, weights, values + i * 16 * (kE + 8));
-    }
+    add_product<kStep, kE>(o, p, values);
+    wait_for(o);
   }
   f32 inverse[kSlices][2];
 #pragma unroll
@@ -298,17 +264,14 @@ extern "C" __global__ void __launch_bounds__(128, 2) attend(const Args a) {
         a.lse[(i64)batch * rows + row] = all == 0 ? never() : top[s][h] * (f32)a.scale + logf(all);
     }
   }
-  // Rows of another length are not where the warp's own were.
-  if (kE != kD) __syncthreads();
+  // Rows of another length are not where the warp's own were; a group has read its rows together.
+  if (kE != kD || kGroups) __syncthreads();
   write<kValues, kE>(matrix_of(a.o, a, batch) + first * a.o.row, a.o.row, kE > kD ? ring : own, o, inverse, rows - first);
 }
 
-// Of a row's lse for powers of two; rows that attend to nothing have weights of 0, and so have those that are not there.
-EBB f32 shift_of(f32 lse) { return lse == never() ? 0 : lse * 1.4426950408889634f; }
-
-extern "C" __global__ void __launch_bounds__(128, 2) differentiate_rows(const Args a) {
+extern "C" __global__ void __launch_bounds__(128, kBlocksOfRows) differentiate_rows(const Args a) {
   DYNAMIC_SHARED(memory);
-  u16 *const own_q = (u16*)memory, *const own_g = own_q + kOwnD, *const ring = own_g + kOwnE;
+  u16 *const own_q = tiles_in(memory), *const own_g = own_q + kOwnD, *const ring = own_g + kOwnE;
   u16* const own_o = ring + kStepBoth;  // until the second step's columns come there
   const int tiles = gridDim.x / (int)a.batches, batch = blockIdx.x % (int)a.batches;
   const int first = (tiles - 1 - (int)(blockIdx.x / (int)a.batches)) * kOwn, rows = (int)a.rows, columns = (int)a.columns;
@@ -327,7 +290,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) differentiate_rows(const Ar
   SourceE(a.o, a, batch, first).fetch<kOwn>(own_o, rows - first);
   fetch_step(0);
   const f32 factor = (f32)(a.scale * 1.4426950408889634);
-  const int lane = lane_of(), mine = first + first_of_warp();
+  const int lane = lane_of(), mine = first + first_of_warp(), first_of_unit = kGroups ? first : mine;
   f32 shift[kSlices][2], delta[kSlices][2];
 #pragma unroll
   for (int s = 0; s < kSlices; ++s) {
@@ -337,16 +300,17 @@ extern "C" __global__ void __launch_bounds__(128, 2) differentiate_rows(const Ar
       shift[s][h] = row < rows ? shift_of(a.lse[(i64)batch * rows + row]) : -never();
     }
   }
-  u32 q[kSlices][kD / 16][4], g[kSlices][kE / 16][4];
   f32 dq[kSlices][kD / 8][4];
   clear<kD>(dq);
   wait_for_copies<0>();
+  copies_are_seen();
   __syncthreads();
-  load_own<kD>(q, own_q);
-  load_own<kE>(g, own_g);
+  const Own<kD> q = own_rows<kD>(own_q);
+  const Own<kE> g = own_rows<kE>(own_g);
   {
-    u32 o[kSlices][kE / 16][4];
-    load_own<kE>(o, own_o);
+    u32 dy[kSlices][kE / 16][4], o[kSlices][kE / 16][4];
+    load_rows<kE>(dy, own_g);
+    load_rows<kE>(o, own_o);
 #pragma unroll
     for (int s = 0; s < kSlices; ++s) {
 #pragma unroll
@@ -356,7 +320,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) differentiate_rows(const Ar
         for (int n = 0; n < kE / 16; ++n) {
 #pragma unroll
           for (int i = 0; i < 4; ++i)
-            sum = fmaf(half_of(g[s][n][h + (i & 2)], i & 1), half_of(o[s][n][h + (i & 2)], i & 1), sum);
+            sum = fmaf(half_of(dy[s][n][h + (i & 2)], i & 1), half_of(o[s][n][h + (i & 2)], i & 1), sum);
         }
         delta[s][h] = sum_of_quad(sum);
         const int row = mine + s * 16 + h * 8 + (lane >> 2);
@@ -365,20 +329,22 @@ extern "C" __global__ void __launch_bounds__(128, 2) differentiate_rows(const Ar
     }
   }
   for (int j = 0; j < seen; j += kStep) {
-    if (j > 0) wait_for_copies<0>();
+    if (j > 0) {
+      wait_for_copies<0>();
+      copies_are_seen();
+    }
     __syncthreads();
     if (j + kStep < seen) fetch_step(j + kStep);
     const u16* const tile = ring + (j / kStep & 1) * kStepBoth;
-    constexpr int kPart = 32;
+    constexpr int kPart = kPartOfRows;
 #pragma unroll
     for (int part = 0; part < kStep; part += kPart) {
       const int column = j + part;
-      if (column >= columns || (causal && column >= mine + 16 * kSlices)) continue;
+      if (column >= columns || (causal && column >= first_of_unit + kUnit)) continue;
       f32 p[kSlices][kPart / 8][4], dp[kSlices][kPart / 8][4];
-      clear<kPart>(p);
-      clear<kPart>(dp);
-      add_product_transposed<kPart, kD>(p, q, tile + part * (kD + 8));
-      add_product_transposed<kPart, kE>(dp, g, tile + kStepD + part * (kE + 8));
+      multiply_transposed<kPart, kD>(p, q, tile + part * stride_of(kD));
+      multiply_transposed<kPart, kE>(dp, g, tile + kStepD + part * stride_of(kE));
+      wait_for(p, dp);
       if (column + kPart > columns || (causal && column + kPart > mine + 1)) hide<kPart>(p, causal, mine - column, columns - column);
 #pragma unroll
       for (int s = 0; s < kSlices; ++s) {
@@ -391,23 +357,20 @@ extern "C" __global__ void __launch_bounds__(128, 2) differentiate_rows(const Ar
           }
         }
       }
-#pragma unroll
-      for (int i = 0; i < kPart / 16; ++i) {
-        u32 ds[kSlices][4];
-        pack<kPart>(ds, p, i);
-        add_product<kD>(dq, ds, tile + (part + i * 16) * (kD + 8));
-      }
+      add_product<kPart, kD>(dq, p, tile + part * stride_of(kD));
+      wait_for(dq);
     }
   }
   f32 scale[kSlices][2];
 #pragma unroll
   for (int s = 0; s < kSlices; ++s) scale[s][0] = scale[s][1] = (f32)a.scale;
+  if (kGroups) __syncthreads();
   write<kWidth, kD>(matrix_of(a.dq, a, batch) + first * a.dq.row, a.dq.row, own_q, dq, scale, rows - first);
 }
 
-extern "C" __global__ void __launch_bounds__(128, 2) differentiate_columns(const Args a) {
+extern "C" __global__ void __launch_bounds__(128, kBlocksOfColumns) differentiate_columns(const Args a) {
   DYNAMIC_SHARED(memory);
-  u16 *const own_k = (u16*)memory, *const own_v = own_k + kOwnD, *const ring = own_v + kOwnE;
+  u16 *const own_k = tiles_in(memory), *const own_v = own_k + kOwnD, *const ring = own_v + kOwnE;
   f32* const numbers = (f32*)(ring + 2 * kStepBoth);  // shifts and δ of a step's rows, and of the next
   const int batch = blockIdx.x % (int)a.batches, first = (int)(blockIdx.x / (int)a.batches) * kOwn;
   const int rows = (int)a.rows, columns = (int)a.columns;
@@ -421,11 +384,11 @@ extern "C" __global__ void __launch_bounds__(128, 2) differentiate_columns(const
     g.fetch<kStep>(to + kStepD, rows - i);
     copies_begun();
   };
-  // Threads up to 63 take the lse of a row, the others δ. A row that is not there has weights of 0.
+  // Threads up to 63 take the lse of a row, the others its δ. A row that is not there has weights of 0.
   const f32* const numbers_of_batch = (threadIdx.x < 64 ? a.lse : a.delta) + (i64)batch * rows;
   const auto number_of = [&](int i) {
     i += threadIdx.x & 63;
-    return i < rows ? numbers_of_batch[i] : threadIdx.x < 64 ? -never() : 0;
+    return i < rows ? numbers_of_batch[i] : threadIdx.x < 64 ? -never() : 0.0f;
   };
   f32 next = 0;
   if (begin < rows) {
@@ -435,35 +398,35 @@ extern "C" __global__ void __launch_bounds__(128, 2) differentiate_columns(const
     next = number_of(begin);
   }
   const f32 factor = (f32)(a.scale * 1.4426950408889634);
-  const int lane = lane_of(), mine = first + first_of_warp();
-  u32 k[kSlices][kD / 16][4], v[kSlices][kE / 16][4];
+  const int lane = lane_of(), mine = first + first_of_warp(), first_of_unit = kGroups ? first : mine;
   f32 dk[kSlices][kD / 8][4], dv[kSlices][kE / 8][4];
   clear<kD>(dk);
   clear<kE>(dv);
+  wait_for_copies<0>();
+  copies_are_seen();
+  __syncthreads();
+  const Own<kD> k = own_rows<kD>(own_k);
+  const Own<kE> v = own_rows<kE>(own_v);
   for (int i = begin; i < rows; i += kStep) {
     f32* const shifts = numbers + (i / kStep & 1) * 128;
     shifts[threadIdx.x] = threadIdx.x < 64 ? shift_of(next) : next;
     wait_for_copies<0>();
+    copies_are_seen();
     __syncthreads();
-    if (i == begin) {
-      load_own<kD>(k, own_k);
-      load_own<kE>(v, own_v);
-    }
     if (i + kStep < rows) {
       fetch_step(i + kStep);
       next = number_of(i + kStep);
     }
     const u16* const tile = ring + (i / kStep & 1) * kStepBoth;
-    constexpr int kPart = 16;
+    constexpr int kPart = kPartOfColumns;
 #pragma unroll
     for (int part = 0; part < kStep; part += kPart) {
       const int row = i + part;
-      if (row >= rows || (causal && row + kPart <= mine)) continue;
+      if (row >= rows || (causal && row + kPart <= first_of_unit)) continue;
       f32 p[kSlices][kPart / 8][4], dp[kSlices][kPart / 8][4];  // a column's weights lie along a row here
-      clear<kPart>(p);
-      clear<kPart>(dp);
-      add_product_transposed<kPart, kD>(p, k, tile + part * (kD + 8));
-      add_product_transposed<kPart, kE>(dp, v, tile + kStepD + part * (kE + 8));
+      multiply_transposed<kPart, kD>(p, k, tile + part * stride_of(kD));
+      multiply_transposed<kPart, kE>(dp, v, tile + kStepD + part * stride_of(kE));
+      wait_for(p, dp);
       if (causal && row < mine + 16 * kSlices - 1) {
 #pragma unroll
         for (int s = 0; s < kSlices; ++s) {
@@ -489,14 +452,9 @@ extern "C" __global__ void __launch_bounds__(128, 2) differentiate_columns(const
           }
         }
       }
-#pragma unroll
-      for (int n = 0; n < kPart / 16; ++n) {
-        u32 left[kSlices][4];
-        pack<kPart>(left, p, n);
-        add_product<kE>(dv, left, tile + kStepD + (part + n * 16) * (kE + 8));
-        pack<kPart>(left, dp, n);
-        add_product<kD>(dk, left, tile + (part + n * 16) * (kD + 8));
-      }
+      add_product<kPart, kE>(dv, p, tile + kStepD + part * stride_of(kE));
+      add_product<kPart, kD>(dk, dp, tile + part * stride_of(kD));
+      wait_for(dk, dv);
     }
   }
   f32 scale[kSlices][2], one[kSlices][2];
@@ -505,10 +463,19 @@ extern "C" __global__ void __launch_bounds__(128, 2) differentiate_columns(const
     scale[s][0] = scale[s][1] = (f32)a.scale;
     one[s][0] = one[s][1] = 1;
   }
+  if (kGroups) __syncthreads();
   write<kWidth, kD>(matrix_of(a.dk, a, batch) + first * a.dk.row, a.dk.row, own_k, dk, scale, columns - first);
   write<kValues, kE>(matrix_of(a.dv, a, batch) + first * a.dv.row, a.dv.row, own_v, dv, one, columns - first);
 }
 )cuda";
+
+}  // namespace
+
+std::string attention_text(const AttentionShape& a) {
+  return fmt::format(
+             "constexpr int kWidth = {}, kValues = {}, kSlices = {};\nconstexpr bool kGroups = {}, kBf16 = {};\n",
+             a.width, a.values, a.slices, a.by_groups, a.dtype == DType::bf16) +
+         kParts + attention_products_text(a) + kKernels;
 }
 
 }  // namespace ebb::cuda

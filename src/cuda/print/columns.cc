@@ -106,7 +106,7 @@ std::string Printer::finish_kernel() {
     const Instr& i = instr(p_.outputs[o].value);
     if (in_epilogue(i) && i.level == Level::scalar) rest += "if (first) " + store(p_.outputs[o], o);
   }
-  const std::string top = head("finish", "1024");
+  const std::string top = head("finish", layout_.finish_bounds());
   if (!groups.empty())
     text += "if (gridDim.x > 1) {\n" + groups + "  if (!is_last(a.work + a.counter, gridDim.x, shared)) return;\n}\n";
   if (!wide)

@@ -8,6 +8,7 @@ namespace ebb::cuda {
 
 constexpr int kBytesAtATime = 128;        // that a thread has on the way
 constexpr double kMostInstructions = 96;  // of an element of each leaf that is written out
+constexpr int kManyBytes = 128;           // of a leaf's packs of 32
 
 std::string Printer::elements_kernel() {
   Pass pass;
@@ -23,6 +24,12 @@ std::string Printer::elements_kernel() {
     if (!in_epilogue(i) && i.level != Level::scalar) pass.outputs.push_back(o);
   }
   pass.reductions = totals_;
+  int packs = 0;
+  for (const Operand& o : p_.operands) {
+    const bool wide = o.kind == Operand::Kind::memory && layout_.width * static_cast<int>(size_of(o.dtype)) == 32;
+    if (wide && layout_.access(o.strides, o.dtype) == Access::pack) packs += 32;
+  }
+  reads_many_ = packs >= kManyBytes;
   const std::string given = scalars(true), body = leaf(pass);
   // Several leaves at a time where none can be missing, so that more of their loads are on the way: not more than
   // registers and the instruction cache have room for.

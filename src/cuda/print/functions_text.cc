@@ -31,6 +31,12 @@ EBB f32 quick_sqrt(f32 x) { return sqrtf(x); }
 EBB f32 quick_rsqrt(f32 x) { return 1 / sqrtf(x); }
 EBB f32 quick_quotient(f32 a, f32 b) { return a / b; }
 #endif
+// Begins what is hardly ever done: the compiler shall leave its branch one.
+#ifdef __CUDACC_RTC__
+EBB void rarely() { asm volatile(""); }
+#else
+EBB void rarely() {}
+#endif
 EBB f32 quick_exp(f32 x) { return power_of_two(x * 1.4426950408889634f); }
 // Near 1 the instruction errs by 2^-22 of 1, not of its result: there a few terms of the series do.
 EBB f32 log1p_near_0(f32 x) { return x * fmaf(x, fmaf(x, fmaf(x, -0.25f, 0.33333333f), -0.5f), 1.0f); }

@@ -8,7 +8,7 @@ namespace {
 
 using Kind = Instr::Kind;
 
-constexpr std::int64_t kMostBlocks = 1 << 16;
+constexpr std::int64_t kMostBlocks = 1 << 16, kMostBlocksOfRows = 1 << 20;
 // Groups of rows whose sums are made side by side. All of them run at once on a GPU of 128 multiprocessors or more, and
 // no more: a second turn for a few would take as long as the first, and each group's sums go through memory.
 constexpr std::int64_t kFewestGroups = 64, kMostGroups = 4096;
@@ -17,6 +17,8 @@ constexpr std::int64_t kGroupBlocks = 2 * 128;          // two blocks of eight w
 constexpr std::int64_t kColumnWords = 1 << 20;          // partial sums of longer rows, about
 constexpr std::size_t kManyWide = 4;                    // operands and results
 constexpr int kMostSumWords = 96;                       // of a thread's sums over rows, in registers
+constexpr std::int64_t kFewestWarps = 10;               // on a multiprocessor, with rows of several operands
+constexpr std::int64_t kSharedOfSums = 2 << 10;         // of such a block, for the sums of its segments
 constexpr int kWarpsOfSums = 16;                        // on a multiprocessor, with twice as many registers as that
 
 std::int64_t pieces(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
@@ -106,6 +108,17 @@ void lay_rows_on_chip(const Program& p, const GpuLimits& limits, Layout& l) {
     if (!varies) continue;  // all rows read the same: it stays in the caches
     l.staged.push_back(o);
     slot_bytes += kLeaf * static_cast<std::int64_t>(size_of(operand.dtype)) * l.threads;
+  }
+  // With few warps there is nobody to go on while others wait: rather some operands are read again.
+  const auto warps = [&] {
+    const std::int64_t bytes = l.slots * slot_bytes + kept + kSharedOfSums;
+    return limits.shared_of_multiprocessor / bytes * (l.threads / 32);
+  };
+  while (l.staged.size() > 1 && l.mapping == Mapping::block_per_row && warps() < kFewestWarps) {
+    slot_bytes -= kLeaf *
+                  static_cast<std::int64_t>(size_of(p.operands[static_cast<std::size_t>(l.staged.back())].dtype)) *
+                  l.threads;
+    l.staged.pop_back();
   }
   if (l.staged.empty()) return;
   l.staged_slots = std::min(l.slots, (limits.shared - kSharedOfText - kept) / slot_bytes);
@@ -245,7 +258,9 @@ Layout layout_of(const Program& p, const GpuLimits& limits) {
       lay_rows_on_chip(p, limits, on_chip);
     }
     l = on_chip;
-    l.blocks = blocks_for(l.mapping == Mapping::row_groups ? l.groups : rows);
+    l.blocks = l.mapping == Mapping::row_groups
+                   ? blocks_for(l.groups)
+                   : static_cast<unsigned>(std::clamp<std::int64_t>(rows, 1, kMostBlocksOfRows));
   }
   // Rows of three blocks that fit beside each other overlap better than those of two.
   const std::int64_t shared = l.row_bytes + (l.kept_on_chip ? l.kept_bytes : 0) + kSharedOfText;

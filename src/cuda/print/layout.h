@@ -53,6 +53,9 @@ struct Layout {
 
   // Parts that are added together: rows, or sums of chunks of segments.
   int parts_of_group() const { return mapping == Mapping::elements ? kGroup / kChunk : kGroup; }
+  // Of the kernel that adds them, at most: a lane has its share of a whole group in registers.
+  int finish_threads() const { return parts_of_group() == kGroup ? 512 : 1024; }
+  const char* finish_bounds() const { return parts_of_group() == kGroup ? "512, 1" : "1024"; }
   bool row_in_warp() const { return mapping == Mapping::lanes_per_row || chunk_warps > 0; }
   const Walk& line() const { return mapping == Mapping::elements ? elements : columns; }
   Access access(const Strides& strides, DType dtype) const;

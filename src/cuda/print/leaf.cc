@@ -77,6 +77,9 @@ std::string Printer::load_line(std::int32_t operand, bool on_chip) {
                                  : fmt::format("{} = slot < staged_slots ? {} : {};\n", pack, own, load_pack());
   }
   if (access == Access::one) return fmt::format("const {} {} = *({});\n", type, name, at);
+  if (access == Access::pack && reads_many_ && layout_.width * size_of(o.dtype) == 32)
+    return fmt::format("{} = load_together<{}>({}, {}, {}, {});\n", pack, layout_.width, at,
+                       aligned(o.strides, o.dtype, name), live(), whole());
   if (access == Access::pack) return fmt::format("{} = {};\n", pack, load_pack());
   const Walk& w = layout_.line();
   const std::int64_t inner = strides_along(w, o.strides);
@@ -216,8 +219,15 @@ std::string Printer::leaf(const Pass& pass) {
       before +=
           fmt::format("const Pack<{}, 8> found{} = {});\n", memory_text(k.dtype), k.value, kept("read_chunks", k));
   }
+  std::vector<std::vector<std::int32_t>> arms(static_cast<std::size_t>(n_));
+  std::vector<char> in_arm(static_cast<std::size_t>(n_));
+  for (std::int32_t v = pairs ? 0 : n_; v-- > 0;) {
+    if (!pass.needed[static_cast<std::size_t>(v)] || in_arm[static_cast<std::size_t>(v)]) continue;
+    arms[static_cast<std::size_t>(v)] = rare_arm(pass, v);
+    for (const std::int32_t u : arms[static_cast<std::size_t>(v)]) in_arm[static_cast<std::size_t>(u)] = 1;
+  }
   for (std::int32_t v = 0; v < n_; ++v) {
-    if (!pass.needed[static_cast<std::size_t>(v)]) continue;
+    if (!pass.needed[static_cast<std::size_t>(v)] || in_arm[static_cast<std::size_t>(v)]) continue;
     const Instr& i = instr(v);
     const auto found =
         std::find_if(pass.found.begin(), pass.found.end(), [&](const KeptValue& k) { return k.value == v; });
@@ -249,7 +259,8 @@ std::string Printer::leaf(const Pass& pass) {
           define(v, fmt::format("{0}power({1}, {2}, {0}log{3})", quick, name(i.arg[0]), exponent(i.arg[1]), i.arg[0]));
       continue;
     }
-    body += define(v);
+    const std::vector<std::int32_t>& arm = arms[static_cast<std::size_t>(v)];
+    body += arm.empty() ? define(v) : define_with_branch(v, arm);
     if (std::find(pass.checks.begin(), pass.checks.end(), v) == pass.checks.end()) continue;
     body += at_once ? check(v, position_of(v), tails() ? "j < live && " : "")
                     : fmt::format("wrong |= {}!{};\n", tails() ? "j < live && " : "", name(i.arg[1]));

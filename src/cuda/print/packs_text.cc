@@ -124,6 +124,25 @@ template <int N, class T> EBB Pack<T, N> load_pack(const T* p, bool aligned, int
   return r;
 }
 // `whole`: all lanes of the warp are here, with packs side by side.
+// Of packs of 32 bytes each access takes half, and leaves it to the first cache to have the other one still when it is
+// asked for. Where many arrays are read it has not: there two lanes, which have 64 neighbouring bytes, take half of each
+// pack, in accesses without gaps, and exchange them.
+template <int N, class T> EBB Pack<T, N> load_together(const T* p, bool aligned, int live, bool whole) {
+  if (!aligned || !whole) return load_pack<N>(p, aligned, live);
+  static_assert(Pack<T, N>::kBytes == 32, "two accesses");
+  must_be_aligned(p, 16);
+  const bool odd = threadIdx.x & 1;
+  const Words4* const at = (const Words4*)p - (odd ? 1 : 0);
+  const Words4 a = at[0], b = at[2];
+  Pack<T, N> r;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const u32 other = __shfl_xor_sync(0xffffffffu, odd ? a.x[k] : b.x[k], 1);
+    r.w[k] = odd ? other : a.x[k];
+    r.w[4 + k] = odd ? b.x[k] : other;
+  }
+  return r;
+}
 template <int N, class T> EBB void store_pack(T* p, const Pack<T, N>& r, bool aligned, int live, bool whole) {
   constexpr int kBytes = Pack<T, N>::kBytes;
   if (!aligned || live < N) return store_each<N>(p, 1, r, live);

@@ -234,8 +234,8 @@ template <class Op, class T, class W> struct Reduction {
     return x;
   }
 };
-// Up to 1024 of them; the same number for all lanes. `ahead`: chunks of a lane that are loaded at a time.
-template <class Op, class W, int ahead = 1> EBB W over_segments(const u64* parts, int count) {
+// Up to 1024 of them; the same number for all lanes.
+template <class Op, class W> EBB W over_segments(const u64* parts, int count) {
   W x = Op::template nothing<W>();
   const int lane = threadIdx.x & 31;
   if (count <= 32) {  // groups of so many lanes add the same; what other lanes would add is nothing
@@ -245,7 +245,6 @@ template <class Op, class W, int ahead = 1> EBB W over_segments(const u64* parts
     for (int distance = lanes >> 1; distance; distance >>= 1) x = Op::of(x, other_lane(x, distance));
     return x;
   }
-#pragma unroll ahead
   for (int i = lane; i < count; i += 256) {
     W chunk = Op::template nothing<W>();
 #pragma unroll
@@ -256,6 +255,30 @@ template <class Op, class W, int ahead = 1> EBB W over_segments(const u64* parts
   }
   return over_lanes<Op>(x);
 }
+// A group of parts in memory, in the same order: of a full one all are on their way at once.
+template <class Op, class W, int group> EBB W over_group(const u64* parts, i64 count) {
+  if (count < group) return over_segments<Op, W>(parts, (int)count);
+  const int lane = threadIdx.x & 31;
+  u64 part[group / 32];
+#pragma unroll
+  for (int k = 0; k < group / 32; ++k) part[k] = parts[lane + 32 * k];
+  __syncwarp();  // the compiler shall not begin to add in between, which would save registers
+  W x = Op::template nothing<W>();
+#pragma unroll
+  for (int first = 0; first < group / 32; first += 8) {
+    W chunk = Op::template nothing<W>();
+#pragma unroll
+    for (int k = first; k < first + 8 && k < group / 32; ++k) chunk = Op::of(chunk, from_bits(x, part[k]));
+    x = Op::of(x, chunk);
+  }
+  return over_lanes<Op>(x);
+}
+// The kernel behind a sweep is there before that has ended, and waits.
+#if defined(__CUDACC_RTC__) && __CUDA_ARCH__ >= 900
+EBB void wait_for_sweep() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#else
+EBB void wait_for_sweep() {}
+#endif
 // Many parts are added by several blocks: each leaves the sums of some groups, and the last of them adds those.
 template <class Op, class W, int group>
 EBB void leave_groups(const u64* parts, i64 count, u64* sums, unsigned block, unsigned blocks) {
@@ -263,7 +286,7 @@ EBB void leave_groups(const u64* parts, i64 count, u64* sums, unsigned block, un
   const i64 groups = (count + group - 1) / group;
   for (i64 g = (i64)block * warps + (threadIdx.x >> 5); g < groups; g += (i64)blocks * warps) {
     const i64 base = g * group;
-    const W y = over_segments<Op, W, 2>(parts + base, count - base < group ? (int)(count - base) : group);
+    const W y = over_group<Op, W, group>(parts + base, count - base);
     if ((threadIdx.x & 31) == 0) sums[g] = bits_of(y);
   }
 }
@@ -291,7 +314,7 @@ template <class Op, class W, int group> EBB W over_parts(const u64* parts, i64 c
     const int here = groups - first < 1024 ? (int)(groups - first) : 1024;
     for (int g = warp; g < here; g += warps) {
       const i64 base = (first + g) * group;
-      const W y = over_segments<Op, W, 2>(parts + base, count - base < group ? (int)(count - base) : group);
+      const W y = over_group<Op, W, group>(parts + base, count - base);
       if (lane == 0) shared[g] = bits_of(y);
     }
     __syncthreads();

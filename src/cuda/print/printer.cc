@@ -99,6 +99,7 @@ void Printer::sizes() {
   out_.blocks = layout_.blocks;
   out_.threads = static_cast<unsigned>(layout_.threads);
   out_.stays = !layout_.staged.empty();
+  out_.row_of_block = layout_.mapping == Mapping::block_per_row;
   number("columns", columns);
   if (layout_.mapping == Mapping::elements) {
     number("n", layout_.full ? rows * columns : rows);
@@ -111,7 +112,7 @@ void Printer::sizes() {
     number("parts", layout_.parts);
     words += static_cast<std::int64_t>(totals_.size()) * layout_.parts;
     const std::int64_t groups = (layout_.parts + layout_.parts_of_group() - 1) / layout_.parts_of_group();
-    if (groups > 8) out_.finish_threads = 1024;
+    if (groups > 8) out_.finish_threads = static_cast<unsigned>(layout_.finish_threads());
     if (!sums_of_columns()) {
       number("part_groups", groups);
       number("group_sums", words);
@@ -224,6 +225,8 @@ std::string Printer::load(std::int32_t operand, RegType type) {
     case Operand::Kind::iota: {
       const std::string start = bound("i64", name + "_start", Parameter::Kind::start, o.slot, o.offset);
       const std::string step = bound("i64", name + "_step", Parameter::Kind::step, o.slot);
+      if (type == RegType::i32)  // of what wraps the low half does
+        return fmt::format("sum((i32){}, product((i32){}, (i32)({})))", start, step, address(o.strides, name));
       return converted(fmt::format("sum({}, product({}, (i64)({})))", start, step, address(o.strides, name)),
                        RegType::i64, type);
     }
@@ -361,7 +364,7 @@ std::ptrdiff_t Printer::sum_number(std::int32_t v) const {
 
 std::string Printer::head(const char* kernel, const std::string& bounds) const {
   return fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}(const Args a) {{\n", bounds, kernel) +
-         "  const bool first = blockIdx.x == 0 && threadIdx.x == 0;\n";
+         (in_finish_ ? "  wait_for_sweep();\n" : "") + "  const bool first = blockIdx.x == 0 && threadIdx.x == 0;\n";
 }
 
 SweepText print_sweep(const Program& program, const GpuLimits& limits, Alignment alignment) {

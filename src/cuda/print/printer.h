@@ -13,7 +13,7 @@ namespace ebb::cuda {
 std::string indented(const std::string& text, const std::string& indent);
 
 // Prints one program. printer.cc has values and memory, leaf.cc neighbours that are computed together, pairs.cc two at
-// a time, row_leaves.cc where those of a row are, elements.cc, rows.cc and columns.cc the kernels.
+// a time, rare.cc branches, row_leaves.cc where those of a row are, elements.cc, rows.cc and columns.cc the kernels.
 class Printer {
  public:
   Printer(const Program& program, const GpuLimits& limits, Alignment alignment);
@@ -83,6 +83,11 @@ class Printer {
   bool is_power(std::int32_t v) const;
   std::string exponent(std::int32_t v) const;
   std::string logarithm_of_base(const Pass& pass, std::int32_t v) const;
+
+  // Choices whose rare arm is a branch.
+  bool is_rare(std::int32_t mask, bool value) const;
+  std::vector<std::int32_t> rare_arm(const Pass& pass, std::int32_t v) const;
+  std::string define_with_branch(std::int32_t v, const std::vector<std::int32_t>& arm);
 
   // Neighbours in pairs: how a value of two of them is held.
   struct Form {
@@ -156,6 +161,7 @@ class Printer {
   Keeping keeping_;
   bool held_ = false;  // the first pass takes the row from chip, where the next follows it at once, to registers
   bool in_registers_ = false;  // the leaf is there
+  bool reads_many_ = false;    // elements, of more arrays than the first cache has room for
   int first_pass_ = -1;        // over a row: its stage
   bool in_finish_ = false, in_leaf_ = false;
   std::vector<DType> half_numbers_;

@@ -231,7 +231,7 @@ std::string Printer::row_body() {
   std::string text;
   for (int stage = 0; stage < p_.stages; ++stage) {
     text += fmt::format("// stage {}\n", stage);
-    text += row_values(stage) + row_pass(stage);
+    text += (stage > 0 ? row_values(stage) : "") + row_pass(stage);
   }
   for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
     const Instr& i = instr(p_.outputs[o].value);
@@ -292,7 +292,8 @@ std::string Printer::rows_kernel() {
   }
   choose_kept();
   held_ = may_hold();
-  const std::string given = scalars(true), body = row_body();
+  // What the row has one of is on its way while the row itself is waited for.
+  const std::string given = scalars(true), of_row = row_values(0), body = row_body();
 
   std::string text;
   if (chip || (grouped && layout_.kept_on_chip)) text += "DYNAMIC_SHARED(chip);\n";
@@ -346,7 +347,7 @@ std::string Printer::rows_kernel() {
             "}\ncopies_begun();\n";
   }
   loop += row_of("first_row");
-  loop += coordinates(layout_.rows);
+  loop += coordinates(layout_.rows) + of_row;
   const bool direct = held_ && !all_staged();
   if (chip && !direct) loop += "wait_for_copies<0>();\n";
   for (const std::int32_t operand : layout_.staged) {

@@ -58,7 +58,8 @@ struct SweepText {
   std::string text;
   std::vector<Parameter> parameters;
   unsigned blocks = 1, threads = kThreads, shared = 0;  // of the sweep; shared memory in bytes
-  bool stays = false;  // blocks take rows in turns, and load the next while they compute one
+  bool stays = false;         // blocks take rows in turns, and load the next while they compute one
+  bool row_of_block = false;  // all of a block's warps are on one row, so that they wait for each other
   unsigned finish_blocks = 0, finish_threads = kThreads;
   std::size_t workspace = 0;         // bytes
   std::vector<std::int32_t> checks;  // instructions that may complain, by their number in ErrorSlot::key

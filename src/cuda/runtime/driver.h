@@ -38,6 +38,23 @@ struct KernelNode {
   void** extra = nullptr;
 };
 
+// CUlaunchAttribute and CUlaunchConfig
+struct LaunchAttribute {
+  int id = 0, unused = 0;
+  union {
+    int value;
+    char bytes[64];
+  };
+};
+struct LaunchConfig {
+  unsigned blocks[3] = {1, 1, 1}, threads[3] = {1, 1, 1}, shared_bytes = 0;
+  Stream stream = nullptr;
+  LaunchAttribute* attributes = nullptr;
+  unsigned count = 0;
+};
+inline constexpr int kBeginsEarly = 6;                 // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+inline constexpr int kGraphsOfEarlyLaunches = 12'030;  // version of the driver that records them
+
 // Name in the table, symbol in the library, parameters.
 #define EBB_CUDA_DRIVER(X)                                                                                     \
   X(init, cuInit, (unsigned))                                                                                  \
@@ -80,6 +97,7 @@ struct KernelNode {
   X(blocks_of_multiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int*, Function, int, std::size_t)) \
   X(launch, cuLaunchKernel,                                                                                    \
     (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**))  \
+  X(launch_with, cuLaunchKernelEx, (const LaunchConfig*, Function, void**, void**))                            \
   X(begin_capture, cuStreamBeginCapture_v2, (Stream, int))                                                     \
   X(end_capture, cuStreamEndCapture, (Stream, Graph*))                                                         \
   X(capture_info, cuStreamGetCaptureInfo_v2,                                                                   \

@@ -33,6 +33,9 @@ Gpu::Gpu(int index) : index_(index) {
   limits_ = {of_block, of_multiprocessor};
   require(major >= 8, "cuda: {} has compute capability {}.{}; Ebb needs 8.0 or higher", name_, major, minor);
   architecture_ = fmt::format("sm_{}{}", major, minor);
+  int version = 0;
+  check(d.version(&version), "cuDriverGetVersion");
+  begins_early_ = major >= 9 && version >= kGraphsOfEarlyLaunches;
   check(d.retain_context(&context_, device), "cuDevicePrimaryCtxRetain");
   use();
   streams_.make_own();
@@ -114,6 +117,22 @@ void Gpu::launch(Function kernel, unsigned blocks, std::span<const std::uint64_t
                  unsigned shared) {
   void* parameters[] = {const_cast<std::uint64_t*>(arguments.data())};
   check(driver().launch(kernel, blocks, 1, 1, threads, 1, 1, shared, stream(), parameters, nullptr), "cuLaunchKernel");
+  launched(kernel, blocks, arguments, threads, shared);
+}
+
+void Gpu::launch_behind(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments, unsigned threads) {
+  if (!begins_early_ || waits_for_each_kernel()) return launch(kernel, blocks, arguments, threads);
+  void* parameters[] = {const_cast<std::uint64_t*>(arguments.data())};
+  LaunchAttribute early{};
+  early.id = kBeginsEarly;
+  early.value = 1;
+  const LaunchConfig config{{blocks, 1, 1}, {threads, 1, 1}, 0, stream(), &early, 1};
+  check(driver().launch_with(&config, kernel, parameters, nullptr), "cuLaunchKernelEx");
+  launched(kernel, blocks, arguments, threads, 0);
+}
+
+void Gpu::launched(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments, unsigned threads,
+                   unsigned shared) {
   if (Recorder* const recorder = Recorder::of_thread())
     return recorder->add(kernel, blocks, threads, shared, arguments);
   if (!waits_for_each_kernel() || streams_.capturing()) return;

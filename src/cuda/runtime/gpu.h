@@ -113,6 +113,9 @@ class Gpu {
   Function kernel(const std::string& text, const char* name);
   void launch(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments, unsigned threads = kThreads,
               unsigned shared = 0);
+  // The same, behind a kernel of the same text: where the GPU can, its blocks begin while the last ones of that end,
+  // and wait by themselves (see the prelude).
+  void launch_behind(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments, unsigned threads);
   unsigned blocks_at_a_time(Function kernel, unsigned threads, unsigned shared);  // that the GPU holds
   void clear(void* data, std::size_t bytes);
 
@@ -138,6 +141,8 @@ class Gpu {
     std::byte* allocate(std::size_t bytes) override;
     void free(std::byte* data, std::size_t bytes) noexcept override;
   };
+  void launched(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments, unsigned threads,
+                unsigned shared);
   void settle(RunMark& mark);  // its work and its parents' are done
   void settle_done();
   std::exception_ptr error_of_captured();
@@ -160,6 +165,7 @@ class Gpu {
 
   int index_, multiprocessors_ = 0;
   GpuLimits limits_;
+  bool begins_early_ = false;
   std::string name_, architecture_;
   Context context_ = nullptr;
   GpuStreams streams_{*this};
