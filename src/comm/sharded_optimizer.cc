@@ -249,12 +249,10 @@ std::vector<ShardedOptimizer::StatePart> ShardedOptimizer::own_state() const {
     const std::size_t slash = key.rfind('/');
     const auto cut = cut_.find(key.substr(0, slash));
     const bool count = key.substr(slash + 1) == "step";
-    if (cut == cut_.end()) {
-      all.push_back({key, value.shape(), 0, value});
-    } else if (!count) {
+    if (cut != cut_.end() && !count) {
       all.push_back({key, cut->second.second, cut->second.first, value});
-    } else if (cut->second.first == 0) {
-      all.push_back({key, value.shape(), 0, value});  // the others that have parts count the same
+    } else if (cut == cut_.end() || cut->second.first == 0) {  // the others that have parts count the same
+      all.push_back({key, value.shape(), 0, value});
     }
   }
   return all;

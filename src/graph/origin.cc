@@ -162,7 +162,7 @@ std::string place_of(const Origin& origin) {
   if (!origin.host.empty()) return origin.host;
   std::vector<Frame> frames;
   for (void* code : origin.frames) frames.push_back(frame_at(code));
-  const std::string line = line_in_source(frames);
+  std::string line = line_in_source(frames);
   if (!line.empty()) return line;
   // No debugging information: the first frame that is not of the library, as far as its symbols tell.
   for (const Frame& frame : frames) {

@@ -34,7 +34,7 @@ Tensor whole_mask(const AttentionCall& call, std::int64_t batch, std::int64_t ke
   require(padding.dtype() == DType::bool_ && padding.shape() == Shape({batch, keys}),
           "MultiheadAttention: key_padding_mask must be bool of shape [{}, {}], got {} of shape {}", batch, keys,
           padding.dtype(), padding.shape());
-  const Tensor there = reshape(logical_not(padding), {batch, 1, 1, keys});
+  Tensor there = reshape(logical_not(padding), {batch, 1, 1, keys});
   if (!call.mask.defined()) return there;
   if (call.mask.dtype() == DType::bool_) return logical_and(call.mask, there);
   return where(there, call.mask, never);

@@ -223,7 +223,7 @@ Tensor gumbel_softmax(const Tensor& logits, const GumbelOptions& o) {
   const Tensor x = as_real(logits);
   const int axis = checked_axis("gumbel_softmax", x, o.axis);
   const Tensor noise = -log(-log(rand(x.shape(), compute_dtype(x.dtype()))));
-  const Tensor soft = cast(softmax((widen(x) + noise) / o.tau, axis), x.dtype());
+  Tensor soft = cast(softmax((widen(x) + noise) / o.tau, axis), x.dtype());
   if (!o.hard) return soft;
   // The value of the one-hot sample with the gradient of the soft one.
   Shape along;

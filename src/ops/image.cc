@@ -191,8 +191,8 @@ Tensor filtered(const Tensor& x, const Resize& r, bool cubic) {
   std::vector<double> weights(static_cast<std::size_t>(matrix.numel()), 0.0);
   for (std::int64_t i = 0; i < r.to; ++i) {
     const double center = (static_cast<double>(i) + 0.5) * r.step;
-    const auto first = std::max<std::int64_t>(static_cast<std::int64_t>(center - reach + 0.5), 0);
-    const auto last = std::min<std::int64_t>(static_cast<std::int64_t>(center + reach + 0.5), r.from);
+    const auto first = std::max<std::int64_t>(static_cast<std::int64_t>(std::trunc(center - reach + 0.5)), 0);
+    const auto last = std::min<std::int64_t>(static_cast<std::int64_t>(std::trunc(center + reach + 0.5)), r.from);
     double* row = weights.data() + i * r.from;
     double total = 0;
     for (std::int64_t j = first; j < last; ++j)

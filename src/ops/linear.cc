@@ -23,7 +23,7 @@ Tensor added(const char* op, int rank, const Tensor& input, const Tensor& a, con
   require(a.rank() == rank && b.rank() == rank, "{}: needs {} of {} axes, got shapes {} and {}", op,
           rank == 2 ? "matrices" : "batches of matrices", rank, a.shape(), b.shape());
   const Tensor product = matmul(a, b);
-  const Tensor scaled = alpha == 1 ? product : product * Scalar(alpha);
+  Tensor scaled = alpha == 1 ? product : product * Scalar(alpha);
   if (beta == 0) return scaled;
   return (beta == 1 ? input : input * Scalar(beta)) + scaled;
 }

@@ -66,7 +66,7 @@ Muon::Muon(const MuonOptions& o) : Optimizer("Muon", o.lr, {"momentum_buffer", "
 
 Tensor Muon::update(const std::string& name, const Tensor& parameter, const Tensor& g, Slots& slots) const {
   const double decay = decay_of(o_, name, parameter);
-  const Tensor p = decay != 0 ? parameter * (1 - lr() * decay) : parameter;
+  Tensor p = decay != 0 ? parameter * (1 - lr() * decay) : parameter;
   Tensor &b = slots.tensors[0], &m = slots.tensors[1], &v = slots.tensors[2];
   if (p.rank() < 2) {
     m = running_average(m, g, o_.beta1);

@@ -130,8 +130,6 @@ std::vector<T> Tensor::to_vector() const {
       convert_all<std::int32_t>(data, numel(), out);
       break;
     case DType::u8:
-      convert_all<std::uint8_t>(data, numel(), out);
-      break;
     case DType::bool_:
       convert_all<std::uint8_t>(data, numel(), out);
       break;

@@ -31,7 +31,7 @@ RecordedRuns::RecordedRuns(const Plan& plan, std::map<std::int32_t, std::vector<
     leaves_.push_back(
         {v, empty ? 0 : -first * element, static_cast<std::size_t>(empty ? 0 : (last - first + 1) * element)});
   }
-  for (auto& [v, bytes] : results) results_.push_back({v, std::move(bytes)});
+  for (auto& result : results) results_.push_back({result.first, std::move(result.second)});
 }
 
 bool RecordedRuns::run(StepRunner& steps) {

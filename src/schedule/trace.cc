@@ -1,7 +1,8 @@
 #include "schedule/trace.h"
 
 #include <array>
-#include <cstring>
+#include <bit>
+#include <cstdint>
 #include <utility>
 
 namespace ebb {
@@ -24,18 +25,16 @@ bool equal_leaves(const Node& a, bool a_stored, const Node& b, bool stored) {
     return a.storage.buffer.get() != nullptr;
   }
   if (a.op != b.op) return false;
-  return std::memcmp(&a.payload.real, &b.payload.real, sizeof(double)) == 0 && a.payload.integer == b.payload.integer &&
-         a.payload.step == b.payload.step && a.payload.seed == b.payload.seed &&
-         a.payload.operation == b.payload.operation;
+  return std::bit_cast<std::uint64_t>(a.payload.real) == std::bit_cast<std::uint64_t>(b.payload.real) &&
+         a.payload.integer == b.payload.integer && a.payload.step == b.payload.step &&
+         a.payload.seed == b.payload.seed && a.payload.operation == b.payload.operation;
 }
 
 std::uint64_t leaf_hash(const Node& n, bool stored) {
-  std::uint64_t h =
+  const std::uint64_t h =
       stored ? reinterpret_cast<std::uintptr_t>(n.storage.buffer.get()) + static_cast<std::uint64_t>(n.storage.offset)
              : static_cast<std::uint64_t>(n.payload.integer) ^ n.payload.operation * 0x9E3779B97F4A7C15u;
-  std::uint64_t bits;
-  std::memcpy(&bits, &n.payload.real, sizeof bits);
-  return (h ^ bits) * 0xD6E8FEB86659FD93u;
+  return (h ^ std::bit_cast<std::uint64_t>(n.payload.real)) * 0xD6E8FEB86659FD93u;
 }
 
 class Tracer {

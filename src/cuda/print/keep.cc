@@ -64,7 +64,7 @@ class Chooser {
     }
     std::vector<std::int32_t> held;
     for (int k = 0; k < last; ++k) {
-      const auto next = static_cast<std::size_t>(k + 1);
+      const auto next = static_cast<std::size_t>(k) + 1;
       result.before[next] = result.before[static_cast<std::size_t>(k)];
       if (passes_[static_cast<std::size_t>(k)].empty()) continue;
       held = choose(k, held);

@@ -91,8 +91,8 @@ std::vector<DType> Printer::half_numbers() const {
     } else if (i.kind == Kind::round) {
       half = i.dtype;
     } else if (i.kind == Kind::compute && (i.op == Op::where || i.op == Op::maximum)) {
-      const int first = i.op == Op::where;
-      const DType a = at(i.arg[static_cast<std::size_t>(first)]), b = at(i.arg[static_cast<std::size_t>(first + 1)]);
+      const std::size_t first = i.op == Op::where;
+      const DType a = at(i.arg[first]), b = at(i.arg[first + 1]);
       if (a == b) half = a;
     } else if (i.kind == Kind::compute && (i.op == Op::copy || i.op == Op::check || keeps_halves(i.op))) {
       half = at(i.arg[0]);

@@ -161,7 +161,7 @@ std::string Printer::take_row() {
   const std::string live = layout_.tails ? "const int live = columns - leaf < 8 ? (int)(columns - leaf) : 8;\n" : "";
   direct = "if (slot < unstaged) {\n" +
            indented(live + "const i64 col = leaf;\n" + coordinates(layout_.columns) + direct, "  ") + "}\n";
-  const std::string from_chip = "if (slot >= unstaged) {\n" + indented(take_leaf(), "  ") + "}\n";
+  std::string from_chip = "if (slot >= unstaged) {\n" + indented(take_leaf(), "  ") + "}\n";
   return over_leaves([&] { return direct; }, "", 0, true) + "wait_for_copies<0>();\n" +
          over_leaves([&] { return from_chip; }, "", 0, true);
 }
@@ -180,7 +180,7 @@ std::string Printer::rows_begin(const std::string& ending) {
 
 // Row `row` on its way onto the chip, each leaf by the thread that will read it.
 std::string Printer::copy_row() {
-  const std::string body = copy_leaf("_first");
+  std::string body = copy_leaf("_first");
   std::string text;
   for (const std::int32_t operand : layout_.staged)
     text += fmt::format("const {}* x{}_first;\n", memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype),
@@ -205,7 +205,8 @@ std::string Printer::next_row() {
 }
 
 std::string Printer::send_for_next_row() {
-  const std::string begin = next_row(), body = copy_leaf("_next");
+  const std::string begin = next_row();
+  std::string body = copy_leaf("_next");
   return begin + "if (more) {\n" + indented(over_leaves([&] { return body; }, "", 0, true), "  ") +
          "}\ncopies_begun();\n";
 }

@@ -439,7 +439,7 @@ void Gpu::settle(RunMark& mark) {
 // What the kernels of captured graphs complain of, each time they are run.
 std::exception_ptr Gpu::error_of_captured() {
   for (const RunMarkPtr& mark : captured_) {
-    if (const std::exception_ptr error = mark->own_error()) {
+    if (std::exception_ptr error = mark->own_error()) {
       *mark->slot_ = {};
       return error;
     }
