@@ -9,6 +9,7 @@ namespace ebb::cuda {
 constexpr int kBytesAtATime = 128;        // that a thread has on the way
 constexpr double kMostInstructions = 96;  // of an element of each leaf that is written out
 constexpr int kManyBytes = 128;           // of a leaf's packs of 32
+constexpr double kFewInstructions = 32;   // of an element, beside which exchanging packs costs nothing
 
 std::string Printer::elements_kernel() {
   Pass pass;
@@ -29,7 +30,7 @@ std::string Printer::elements_kernel() {
     const bool wide = o.kind == Operand::Kind::memory && layout_.width * static_cast<int>(size_of(o.dtype)) == 32;
     if (wide && layout_.access(o.strides, o.dtype) == Access::pack) packs += 32;
   }
-  reads_many_ = packs >= kManyBytes;
+  reads_many_ = packs >= kManyBytes && instructions(pass) <= kFewInstructions;
   const std::string given = scalars(true), body = leaf(pass);
   // Several leaves at a time where none can be missing, so that more of their loads are on the way: not more than
   // registers and the instruction cache have room for.
