@@ -175,7 +175,7 @@ TYPED_TEST(Sums, DoNotDependOnThreads) {
   set_num_threads(before);
 }
 
-// Rows of an operand that is larger than the second cache: later stages of one fetch the next (cpu/sweep/choices.cc).
+// Stages of a long row leave nothing behind that the next one sees.
 TEST(LongRows, AmongOthersAreThoseAlone) {
   constexpr std::int64_t kRows = 600, kColumns = 2500;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {

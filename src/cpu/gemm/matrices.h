@@ -1,15 +1,25 @@
 #pragma once
+#include <unistd.h>
+
 #include <algorithm>
 #include <limits>
 
 #include "core/buffer.h"
 #include "cpu/gemm/call.h"
-#include "cpu/second_cache.h"
 #include "ebb/memory.h"
 
 // Products of matrices: how their factors are packed, and how they are cut into tasks. The bits do not depend on that.
 namespace ebb::cpu {
 
+// Bytes of the second cache; 0 where the system does not say.
+inline std::int64_t second_cache() {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  static const std::int64_t size = std::max<std::int64_t>(0, sysconf(_SC_LEVEL2_CACHE_SIZE));
+  return size;
+#else
+  return 0;
+#endif
+}
 // How many panels of so many bytes stay there, beside what passes by.
 inline std::int64_t panels_that_stay(std::int64_t bytes) {
   const std::int64_t size = second_cache() > 0 ? second_cache() * 5 / 8 : std::int64_t{1} << 18;

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "cpu/second_cache.h"
 #include "cpu/sweep/code.h"
 
 // Choices that follow from a sweep's program and shape alone.
@@ -55,30 +54,6 @@ std::vector<char> find_summed_products(const Program& p, const TileKernels& kern
     if (x.op == Op::square || (x.op == Op::mul && full(x.arg[0]) && full(x.arg[1]))) found[i.arg[0]] = 1;
   }
   return found;
-}
-
-// The first stage of a long row waits for memory, which has little to do while the others compute: with all cores of a
-// machine at work their shares of it are small enough for that to double the time. So the others fetch the next row
-// into the second cache. Only for operands that do not stay there anyway, and rows that do. On aarch64 not measured.
-void choose_fetches([[maybe_unused]] CompiledSweep& sweep) {
-#if defined(__x86_64__)
-  if (!sweep.long_rows) return;
-  std::int64_t row_bytes = 0;
-  for (std::size_t i = 0; i < sweep.registers.size(); ++i) {
-    const Register& reg = sweep.registers[i];
-    if (reg.kind != Register::Kind::operand || reg.by_row) continue;
-    const auto same = [&](std::int32_t other) { return sweep.registers[other].index == reg.index; };
-    if (std::any_of(sweep.fetched.begin(), sweep.fetched.end(), same)) continue;
-    sweep.fetched.push_back(static_cast<std::int32_t>(i));
-    row_bytes += sweep.columns * static_cast<std::int64_t>(reg.halves ? 2 : size_of(reg.type));
-  }
-  const std::int64_t most = second_cache() / 8;
-  for (std::size_t n = 1; n < sweep.stages.size() && row_bytes <= most && row_bytes * sweep.rows > 8 * most; ++n) {
-    StageCode& stage = sweep.stages[n];
-    stage.fetches = !stage.full_steps.empty() && !stage.whole_rows;
-    sweep.fetching_stages += stage.fetches;
-  }
-#endif
 }
 
 void divide_into_tasks(CompiledSweep& s) {

@@ -81,7 +81,6 @@ struct StageCode {
   std::vector<Step> finish_steps;     // then: what stores their results
   bool whole_rows = false;            // long rows: nothing here needs tiles
   bool one_chain = false;             // long rows: a loop goes through many blocks at a time
-  bool fetches = false;               // long rows: a part of what the next row reads, while this one is computed
 };
 
 struct RowReduce {
@@ -135,9 +134,6 @@ struct CompiledSweep : ebb::CompiledSweep {
   std::vector<LoadFn> operand_loads;
   std::vector<StoreFn> output_stores;
 
-  std::vector<std::int32_t> fetched;  // long rows: registers of the operands that stages fetch
-  std::int64_t fetching_stages = 0;
-
   std::int64_t tiles = 0;  // flat or short rows: all; long rows: rows
   std::int64_t tiles_per_task = 1;
   std::int64_t tasks = 1;
@@ -155,9 +151,6 @@ void make_chains(CompiledSweep& sweep);
 
 // Gives tiles to the registers that need one, and tiles their length (slots.cc).
 void give_slots(CompiledSweep& sweep);
-
-// Which stages fetch what of the next row (choices.cc).
-void choose_fetches(CompiledSweep& sweep);
 
 // Divides the tiles among tasks, by shape and program alone, never by the number of threads (choices.cc).
 void divide_into_tasks(CompiledSweep& sweep);

@@ -37,7 +37,6 @@ class Compiler {
     make_chains(s_);
     give_slots(s_);
     emit_epilogue();
-    choose_fetches(s_);
     divide_into_tasks(s_);
     return out_;
   }

@@ -66,7 +66,7 @@ void SweepTask::run() {
       count_ = std::min(s_.tile, s_.elements - first_);
       run_flat();
     } else if (s_.long_rows) {
-      run_long_row(t, t + 1 == end);
+      run_long_row(t);
     } else {
       row_ = t * s_.rows_per_tile;
       rows_ = std::min(s_.rows_per_tile, s_.rows - row_);
@@ -120,27 +120,11 @@ void SweepTask::run_short_rows(bool first_tile) {
   }
 }
 
-// Beside the columns [column, column + n) of a stage.
-void SweepTask::fetch_ahead(std::int64_t column, std::int64_t n) const {
-  if (part_ahead_ < 0) return;
-  constexpr std::int64_t kLine = 64;
-  const std::int64_t before = part_ahead_ * s_.columns + column;
-  const std::int64_t begin = before / s_.fetching_stages, end = (before + n) / s_.fetching_stages;
-  for (std::int32_t i : s_.fetched) {
-    const Register& reg = s_.registers[i];
-    const auto size = static_cast<std::int64_t>(reg.halves ? 2 : size_of(reg.type));
-    const std::byte* const next = r_.operand_data(reg.index) + (row_ + 1) * s_.columns * size;
-    for (std::int64_t at = begin * size; at < end * size; at += kLine) __builtin_prefetch(next + at, 0, 2);
-  }
-}
-
-void SweepTask::run_long_row(std::int64_t row, bool last) {
+void SweepTask::run_long_row(std::int64_t row) {
   row_ = row;
   rows_ = 1;
-  std::int64_t parts = 0;
   for (std::size_t n = 0; n < s_.stages.size(); ++n) {
     const StageCode& stage = s_.stages[n];
-    part_ahead_ = stage.fetches && !last ? parts++ : -1;
     for (const Step& step : stage.row_steps) row_step(step);
     for (std::int32_t r : stage.reduces) begin_reduce(r);
     row_totals_.resize(s_.totals.size());
@@ -156,7 +140,6 @@ void SweepTask::run_long_row(std::int64_t row, bool last) {
         first_ = row * s_.columns + column_;
         if (column_ > 0 && column_ % kGroup == 0) close_groups(stage);
         move_pointers();
-        if (!stage.one_chain) fetch_ahead(column_, width_);
         for (const Step& step : stage.full_steps) full_step(step, column_ == 0);
       }
     }

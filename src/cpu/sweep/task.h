@@ -18,8 +18,7 @@ class SweepTask {
   void move_pointers();
   void run_flat();
   void run_short_rows(bool first_tile);
-  void run_long_row(std::int64_t row, bool last);
-  void fetch_ahead(std::int64_t column, std::int64_t n) const;
+  void run_long_row(std::int64_t row);
   void begin_reduce(std::int32_t r);
   void close_groups(const StageCode& stage);
   void end_reduce(std::int32_t r);
@@ -76,8 +75,6 @@ class SweepTask {
   // The tile: elements [first_, first_ + count_) of the space; rows_ rows from row_, columns [column_, column_ +
   // width_).
   std::int64_t first_ = 0, count_ = 0, row_ = 0, rows_ = 1, column_ = 0, width_ = 0;
-  // The part of the next row that the stage fetches while it goes through this one; -1 for none.
-  std::int64_t part_ahead_ = -1;
 };
 
 }  // namespace ebb::cpu

@@ -90,14 +90,11 @@ void SweepTask::chain(const Chain& c) {
     cursors.add(at(c.registers[p], 0), c.strides[p], s_.registers[c.registers[p]], column_, s_.columns);
   }
   const std::size_t state_bytes = c.loop->state_bytes();
-  // Of a chain that is all of a stage, a block at a time: more lines at once than a core can wait for would hold it up.
-  const bool fetches = part_ahead_ >= 0 && count_ > kTile;
   for (std::int64_t first = 0; first < count_;) {
     // All whole blocks that lie together in one call, or a block part by part; then what is left.
     const std::int64_t n = std::min(kTile, count_ - first);
     const std::int64_t blocks =
-        std::clamp<std::int64_t>(std::min(cursors.together(), count_ - first) / kTile, 1, fetches ? 1 : kBlocksAtOnce);
-    if (fetches) fetch_ahead(column_ + first, n);
+        std::clamp<std::int64_t>(std::min(cursors.together(), count_ - first) / kTile, 1, kBlocksAtOnce);
     alignas(kGuardBytes) std::byte state[kBlocksAtOnce * kMaxLoopState];
     std::memset(state, 0, static_cast<std::size_t>(blocks) * state_bytes);
     for (std::int64_t done = 0; done < n;) {
