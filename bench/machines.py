@@ -72,7 +72,17 @@ def keep_earlier(new, old):
     measured = {key_of(row) for row in new["rows"]}
     new["rows"] += [dict(row, when=row.get("when", old["when"])) for row in old["rows"] if key_of(row) not in measured]
     if "scaling" in old:
-        new.setdefault("scaling", old["scaling"])
+        new["scaling"] = with_earlier_scaling(new.get("scaling", []), old["scaling"], old["when"])
+
+
+def with_earlier_scaling(rows, earlier, when):
+    """Efficiencies compare a program with itself: a peer's of an earlier run, where this one had none, are still true."""
+    key = lambda row: (row["case"], row["dtype"])
+    before = {key(row): row for row in earlier}
+    rows = [dict(row, peer=before[key(row)]["peer"], peer_when=before[key(row)].get("peer_when", when))
+            if not row["peer"] and before.get(key(row), {}).get("peer") else row for row in rows]
+    measured = {key(row) for row in rows}
+    return rows + [dict(row, when=row.get("when", when)) for row in earlier if key(row) not in measured]
 
 
 def as_text(kept):

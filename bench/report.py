@@ -175,8 +175,10 @@ def scaling_table(rows):
     threads = rows[0]["threads"]
     text = "| case | dtype | |" + "".join(f" {n} threads |" for n in threads) + "\n|---|---|---|" + "---|" * len(threads) + "\n"
     for row in rows:
-        for title, times in ((row.get("title", "Ebb"), row["ebb"]), ("PyTorch", row["peer"])):
+        for title, times, when in ((row.get("title", "Ebb"), row["ebb"], row.get("when")),
+                                   ("PyTorch", row["peer"], row.get("peer_when", row.get("when")))):
             if times:
+                title += f", {when}" if when else ""
                 shares = scaling.efficiency(times, threads)
                 cells = " | ".join(f"{seconds(t)} ({e:.0%})" if e else seconds(t) for t, e in zip(times, shares))
                 text += f"| {row['case']} | {row['dtype']} | {title} | {cells} |\n"

@@ -301,7 +301,7 @@ class MatrixProduct {
       }
     }
     while (!by_columns && is_too_long(rows_cut() * pieces_of(n, col_step_), enough, work(row_step_, col_step_))) {
-      const bool rows = row_step_ > least_rows, cols = std::min(col_step_, n) > least_cols;
+      const bool rows = row_step_ > least_rows, cols = std::min(col_step_, n) > std::max(least_cols, col_unit);
       if (!rows && !cols) break;
       if (rows && (!cols || std::min(row_step_, m) >= std::min(col_step_, n))) {
         row_step_ = half(std::min(row_step_, pieces_of(m, tiles_.rows) * tiles_.rows), tiles_.rows);

@@ -60,7 +60,7 @@ std::vector<char> find_summed_products(const Program& p, const TileKernels& kern
 // The first stage of a long row waits for memory, which has little to do while the others compute: with all cores of a
 // machine at work their shares of it are small enough for that to double the time. So the others fetch the next row
 // into the second cache. Only for operands that do not stay there anyway, and rows that do. On aarch64 not measured.
-void choose_fetches(CompiledSweep& sweep) {
+void choose_fetches([[maybe_unused]] CompiledSweep& sweep) {
 #if defined(__x86_64__)
   if (!sweep.long_rows) return;
   std::int64_t row_bytes = 0;
