@@ -4,7 +4,7 @@
 
 #include "core/buffer.h"
 #include "cpu/gemm/call.h"
-#include "cpu/second_cache.h"
+#include "cpu/tile/second_cache.h"
 #include "ebb/memory.h"
 
 // Products of matrices: how their factors are packed, and how they are cut into tasks. The bits do not depend on that.

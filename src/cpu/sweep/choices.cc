@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "cpu/second_cache.h"
 #include "cpu/sweep/code.h"
+#include "cpu/tile/second_cache.h"
 
 // Choices that follow from a sweep's program and shape alone.
 namespace ebb::cpu {
