@@ -82,7 +82,8 @@ def with_earlier_scaling(rows, earlier, when):
     rows = [dict(row, peer=before[key(row)]["peer"], peer_when=before[key(row)].get("peer_when", when))
             if not row["peer"] and before.get(key(row), {}).get("peer") else row for row in rows]
     measured = {key(row) for row in rows}
-    return rows + [dict(row, when=row.get("when", when)) for row in earlier if key(row) not in measured]
+    rows += [dict(row, when=row.get("when", when)) for row in earlier if key(row) not in measured]
+    return sorted(rows, key=lambda row: "title" in row)  # what the machine itself gives, last
 
 
 def as_text(kept):
@@ -170,7 +171,8 @@ def section(machines):
     for m in machines:
         if m.get("scaling"):
             text += (f"\n### More threads: {m['title']}\n\nIn parentheses the efficiency: the time with one thread, divided "
-                     "by the number of threads and by the time with that many.\n\n" + report.scaling_table(m["scaling"]))
+                     "by the number of threads and by the time with that many. The last rows are what the machine itself gives "
+                     "to work that is divided evenly, and so waits for the slowest of its processors.\n\n" + report.scaling_table(m["scaling"]))
     return text
 
 
