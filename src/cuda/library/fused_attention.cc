@@ -45,7 +45,7 @@ struct Fused : AttentionShape {
     }
   }
   std::int64_t own(int s) const { return 64 * s; }
-  // Shared memory of the kernels, as their texts divide it: own rows, and some steps of the others. Tiles of warpgroups
+  // Shared memory of the kernels, as their texts divide it: own rows, and two steps of the others. Tiles of warpgroups
   // have rows without space between them and begin at multiples of 1024 bytes.
   std::int64_t row_of(std::int64_t n) const { return (n + 15) / 16 * 16 + (by_groups ? 0 : 8); }
   std::int64_t bytes_of_rows(int s, bool gradient) const {
