@@ -67,10 +67,10 @@ EBB f32 to_odd(f64 x) {
 }
 
 void launch_blocks(Gpu& gpu, const std::string& text, const char* kernel, std::int64_t blocks, const Words& words,
-                   std::int64_t shared) {
+                   std::int64_t shared, unsigned threads) {
   constexpr std::int64_t kMostBlocks = 65536;
   gpu.launch(gpu.kernel(text, kernel), static_cast<unsigned>(std::clamp<std::int64_t>(blocks, 1, kMostBlocks)),
-             words.words(), kThreads, static_cast<unsigned>(shared));
+             words.words(), threads, static_cast<unsigned>(shared));
 }
 void launch_elements(Gpu& gpu, const std::string& text, const char* kernel, std::int64_t n, const Words& words) {
   if (n > 0) launch_blocks(gpu, text, kernel, (n + kThreads - 1) / kThreads, words);
