@@ -155,6 +155,7 @@ extern "C" __global__ void __launch_bounds__(256) gather_rows(const Args a) {
     }
     const T* const from = (const T*)a.x.data + (a.x.n == 1 ? 0 : at(a.x, outer)) + where * a.x_step;
     T* const to = a.out + row * a.inner;
+    must_be_aligned(from, sizeof(T));
     T part[4];
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
