@@ -114,8 +114,10 @@ std::string Printer::finish_kernel() {
            "}\n";
   text += rest;
 
-  // Groups of rows in chains, which are added in order; a block has eight columns. Several sums at a time, so that more
-  // loads are in flight.
+  // Groups of rows in chains, which are added in order; a block has eight columns, or as many as threads where there
+  // are no more groups than chains (the order is the same). Several sums at a time, so that more loads are in flight.
+  const std::string chains = number("chains", layout_.finish_chains());
+  const std::string bits = number("column_bits", layout_.finish_column_bits());
   std::string sums, columns = coordinates(layout_.columns);
   for (std::size_t from = 0; from < column_sums_.size(); from += kSumsAtATime) {
     const std::size_t to = std::min(column_sums_.size(), from + kSumsAtATime);
@@ -128,18 +130,19 @@ std::string Printer::finish_kernel() {
       load += fmt::format("      part{}[i] = a.work[from + {} * a.groups * a.columns];\n", v, sum_number(v));
       loop += fmt::format("      sum{0} = {1}::of(sum{0}, from_bits(sum{0}, part{0}[i]));\n", v, op);
       leave += fmt::format("  shared[{} + threadIdx.x] = bits_of(sum{});\n", (k - from) * kThreads, v);
-      add += fmt::format("    sum{0} = {1}::of(sum{0}, from_bits(sum{0}, shared[{2} + c * 8 + threadIdx.x]));\n", v, op,
-                         (k - from) * kThreads);
+      add += fmt::format("    sum{0} = {1}::of(sum{0}, from_bits(sum{0}, shared[{2} + (c << bits) + threadIdx.x]));\n",
+                         v, op, (k - from) * kThreads);
     }
-    sums += fmt::format("if (chain < {0} && col < a.columns) {{\n  for (i64 g = chain; g < a.groups; g += {1}) {{\n",
-                        kChains, kChains * kLoads);
-    sums += fetch + fmt::format("#pragma unroll\n    for (int i = 0; i < {}; ++i) {{\n", kLoads);
     sums += fmt::format(
-        "      const i64 from = a.sums + (g + i * {0} < a.groups ? g + i * {0} : g) * a.columns + col;\n", kChains);
-    sums += load + fmt::format("    }}\n#pragma unroll\n    for (int i = 0; i < {} && g + i * {} < a.groups; ++i) {{\n",
-                               kLoads, kChains);
+        "if (chain < chains && col < a.columns) {{\n  for (i64 g = chain; g < a.groups; g += chains * {}) {{\n",
+        kLoads);
+    sums += fetch + fmt::format("#pragma unroll\n    for (int i = 0; i < {}; ++i) {{\n", kLoads);
+    sums += "      const i64 from = a.sums + (g + i * chains < a.groups ? g + i * chains : g) * a.columns + col;\n";
+    sums +=
+        load + fmt::format("    }}\n#pragma unroll\n    for (int i = 0; i < {} && g + i * chains < a.groups; ++i) {{\n",
+                           kLoads);
     sums += loop + "    }\n  }\n" + leave + "}\n__syncthreads();\n";
-    sums += fmt::format("if (chain == 0 && col < a.columns) {{\n  for (int c = 1; c < {}; ++c) {{\n", kChains) + add +
+    sums += "if (chain == 0 && col < a.columns) {\n  for (int c = 1; c < chains; ++c) {\n" + add +
             "  }\n}\n__syncthreads();\n";
   }
   for (std::int32_t v = 0; v < n_; ++v) {
@@ -155,9 +158,9 @@ std::string Printer::finish_kernel() {
   for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
     if (instr(p_.outputs[o].value).level == Level::column) columns += store(p_.outputs[o], o);
   }
-  text += "const int chain = threadIdx.x >> 3;\n";
-  text += "for (i64 base = (i64)blockIdx.x * 8; base < a.columns; base += (i64)gridDim.x * 8) {\n";
-  text += "  const i64 col = base + (threadIdx.x & 7);\n" + indented(sums, "  ");
+  text += fmt::format("const int chains = (int){}, bits = (int){}, chain = threadIdx.x >> bits;\n", chains, bits);
+  text += "for (i64 base = (i64)blockIdx.x << bits; base < a.columns; base += (i64)gridDim.x << bits) {\n";
+  text += "  const i64 col = base + (threadIdx.x & ((1 << bits) - 1));\n" + indented(sums, "  ");
   text += "  if (chain == 0 && col < a.columns) {\n" + indented(columns, "    ") + "  }\n}\n";
   return top + indented(text, "  ") + "}\n";
 }

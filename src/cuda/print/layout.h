@@ -56,6 +56,9 @@ struct Layout {
   // Of the kernel that adds them, at most: a lane has its share of a whole group in registers.
   int finish_threads() const { return parts_of_group() == kGroup ? 512 : 1024; }
   const char* finish_bounds() const { return parts_of_group() == kGroup ? "512, 1" : "1024"; }
+  // How its threads are divided where it adds groups of rows: into chains of groups, each for 2^bits columns.
+  int finish_chains() const { return groups <= kChains ? 1 : kChains; }
+  int finish_column_bits() const { return groups <= kChains ? 8 : 3; }
   bool row_in_warp() const { return mapping == Mapping::lanes_per_row || chunk_warps > 0; }
   const Walk& line() const { return mapping == Mapping::elements ? elements : columns; }
   Access access(const Strides& strides, DType dtype) const;

@@ -155,9 +155,10 @@ void Printer::sizes() {
     member("i64", "step", {Parameter::Kind::error_step, -1, 0, {}});
   }
   if (ends_later()) {
-    out_.finish_blocks = sums_of_columns()
-                             ? static_cast<unsigned>(std::clamp<std::int64_t>((columns + 7) / 8, 1, 65536))
-                             : finish_blocks;
+    const std::int64_t columns_of_block = std::int64_t{1} << layout_.finish_column_bits();
+    out_.finish_blocks = sums_of_columns() ? static_cast<unsigned>(std::clamp<std::int64_t>(
+                                                 (columns + columns_of_block - 1) / columns_of_block, 1, 65536))
+                                           : finish_blocks;
   }
 }
 
