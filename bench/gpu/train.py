@@ -81,7 +81,7 @@ def gpt2(run):
     results, wanted = {}, run.chosen({"ebb": None, **makers})
     if "ebb" in wanted and machine.on_gpu:  # on a CPU it trains a tiny network and names no times
         results["ebb"] = gpt2_program(run, batch, layers, width, 0)
-        results["ebb recompute_activation"] = gpt2_program(run, batch, layers, width, 1)
+        results["ebb recompute_activation"] = gpt2_program(run, batch, layers, width, layers // 2)
     for key, make in makers.items():
         if key in wanted:  # one at a time: parameters and the optimiser's state are part of the memory
             results[key] = one_training(machine, run.options, key, make)
