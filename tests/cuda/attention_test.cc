@@ -80,19 +80,24 @@ TEST_P(FusedAttention, LengthsAroundTiles) {
   }
 }
 
-// Rows of 64, of which warpgroups make products on Hopper: several steps in both directions, several groups and blocks.
+// Rows of 64 and 128, of which warpgroups make products on Hopper: several steps in both directions, several groups and
+// blocks.
 TEST_P(FusedAttention, LengthsAroundTilesOfGroups) {
-  for (const bool causal : {false, true}) {
-    compare({{1, 200, 64}, {1, 200, 64}, {1, 200, 64}, causal});
-    compare({{2, 65, 64}, {2, 330, 64}, {2, 330, 64}, causal});
-    compare({{1, 270, 64}, {1, 63, 64}, {1, 63, 64}, causal});
+  for (const std::int64_t width : {64, 128}) {
+    for (const bool causal : {false, true}) {
+      compare({{1, 200, width}, {1, 200, width}, {1, 200, width}, causal});
+      compare({{2, 65, width}, {2, 330, width}, {2, 330, width}, causal});
+      compare({{1, 270, width}, {1, 63, width}, {1, 63, width}, causal});
+    }
   }
 }
 
 // The emulated device has no products of warpgroups: their text is compiled, where NVRTC can be had.
 TEST_P(FusedAttention, ProductsOfGroupsCompile) {
-  const cuda::AttentionShape shape{64, 64, GetParam(), 1, true};
-  EXPECT_EQ(compile_error(cuda::prelude() + cuda::attention_text(shape), "sm_90a"), "");
+  for (const std::int64_t width : {64, 128}) {
+    const cuda::AttentionShape shape{width, width, GetParam(), 1, true};
+    EXPECT_EQ(compile_error(cuda::prelude() + cuda::attention_text(shape), "sm_90a"), "");
+  }
 }
 
 // Many batches: blocks of twice as many rows.

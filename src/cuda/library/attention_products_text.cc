@@ -83,31 +83,34 @@ EBB u16* tiles_in(char* memory) { return (u16*)memory; }
 )cuda";
 
 // A warpgroup multiplies 64 rows by tiles that lie as its instructions want them: rows of 128 bytes, their pieces
-// exchanged. While one waits for its products others compute. (A product that went on into the next turn of the loop
-// would do more, but the compiler moves its sums between registers there, and so has to wait for each instruction.)
+// exchanged, and for longer rows a second such tile behind the first. While one waits for its products others compute.
+// (A product that went on into the next turn of the loop would do more, but the compiler moves its sums between
+// registers there, and so has to wait for each instruction.)
 const char* const kProductsOfGroups = R"cuda(
 constexpr int kUnit = 64, kPartOfRows = 64, kPartOfColumns = 64;
-constexpr int kBlocks = 5, kBlocksOfRows = 4, kBlocksOfColumns = 3;  // as many as registers suffice for
+constexpr int kTile = 64 * 64;
+// As many as registers suffice for, and shared memory.
+constexpr int kBlocks = kD > 64 ? 2 : 5, kBlocksOfRows = kD > 64 ? 2 : 4, kBlocksOfColumns = kD > 64 ? 2 : 3;
 #ifdef __CUDACC_RTC__
 EBB void copies_are_seen() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 EBB void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 EBB void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 EBB void products_are_made() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
 // What is read from here on is read after what has been waited for.
-EBB void is_made(f32 (&c)[1][8][4]) {
+template <int parts> EBB void is_made(f32 (&c)[1][parts][4]) {
 #pragma unroll
-  for (int n = 0; n < 8; ++n) asm volatile("" : "+f"(c[0][n][0]), "+f"(c[0][n][1]), "+f"(c[0][n][2]), "+f"(c[0][n][3])::"memory");
+  for (int n = 0; n < parts; ++n) asm volatile("" : "+f"(c[0][n][0]), "+f"(c[0][n][1]), "+f"(c[0][n][2]), "+f"(c[0][n][3])::"memory");
 }
 // The tile at a multiple of 1024 bytes; groups of eight of its rows lie 1024 apart, whether they are columns of the right
-// factor or its rows.
+// factor or its rows, and the tile of the next 64 columns lies behind it.
 EBB u64 tile_at(const u16* tile) {
-  return (u64)(((u32)__cvta_generic_to_shared(tile) & 0x3FFFF) >> 4) | (u64)1 << 16 | (u64)64 << 32 | (u64)1 << 62;
+  return (u64)(((u32)__cvta_generic_to_shared(tile) & 0x3FFFF) >> 4) | (u64)(kTile * 2 >> 4) << 16 | (u64)64 << 32 | (u64)1 << 62;
 }
 EBB void multiply_columns(f32 (&c)[8][4], const u16* own, const u16* tile, int k, int add) {
-  add ? group_add_columns(c, tile_at(own) + 2 * k, tile_at(tile) + 2 * k)
-      : group_begin(c, tile_at(own) + 2 * k, tile_at(tile) + 2 * k);
+  const u64 x = tile_at(own + k / 4 * kTile) + 2 * (k % 4), y = tile_at(tile + k / 4 * kTile) + 2 * (k % 4);
+  add ? group_add_columns(c, x, y) : group_begin(c, x, y);
 }
-EBB void multiply_rows(f32 (&c)[8][4], const u32 (&x)[4], const u16* tile, int k) {
+template <int parts> EBB void multiply_rows(f32 (&c)[parts][4], const u32 (&x)[4], const u16* tile, int k) {
   group_add_rows(c, x, tile_at(tile) + 128 * k);
 }
 #else
@@ -115,13 +118,15 @@ EBB void copies_are_seen() {}
 EBB void begin_products() {}
 EBB void end_products() {}
 EBB void products_are_made() {}
-EBB void is_made(f32 (&)[1][8][4]) {}
+template <int parts> EBB void is_made(f32 (&)[1][parts][4]) {}
 EBB void multiply_columns(f32 (&c)[8][4], const u16* own, const u16* tile, int k, int add) {
   u32 x[4];
-  load_matrices(x, own + place<64>(first_of_warp() + (lane_of() & 15), 2 * k + (lane_of() >> 4)));
-  multiply_tile<kBf16>(c, x, tile, k, add, false);
+  load_matrices(x, own + place<kD>(first_of_warp() + (lane_of() & 15), 2 * k + (lane_of() >> 4)));
+  multiply_tile<kBf16>(c, x, tile + k / 4 * kTile, k % 4, add, false);
 }
-EBB void multiply_rows(f32 (&c)[8][4], const u32 (&x)[4], const u16* tile, int k) { multiply_tile<kBf16>(c, x, tile, k, true, true); }
+template <int parts> EBB void multiply_rows(f32 (&c)[parts][4], const u32 (&x)[4], const u16* tile, int k) {
+  for (int n = 0; n < parts; n += 8) multiply_tile<kBf16>((f32(&)[8][4])c[n], x, tile + n / 8 * kTile, k, true, true);
+}
 #endif
 EBB u16* tiles_in(char* memory) { return (u16*)(memory + (-(u32)__cvta_generic_to_shared(memory) & 1023)); }
 template <class... Products> EBB void wait_for(Products&... c) {
@@ -149,32 +154,37 @@ EBB void add_product(f32 (&c)[1][wide / 8][4], const f32 (&x)[1][deep / 8][4], c
 }
 )cuda";
 
-// The instruction has its 32 sums as operands. It begins them or adds to them; its left factor is a tile, or lies in
-// registers, which are the instruction's from then on: version 13.0 of the compiler gives them to others even if they
-// are used again.
-std::string group_product(const char* name, DType dtype, bool adds, bool left_in_registers, bool transposed) {
+// The instruction has its sums as operands, one for every two of its columns. It begins them or adds to them; its left
+// factor is a tile, or lies in registers, which are the instruction's from then on: version 13.0 of the compiler gives
+// them to others even if they are used again.
+std::string group_product(const char* name, DType dtype, std::int64_t columns, bool adds, bool left_in_registers,
+                          bool transposed) {
   std::string names, operands;
-  for (int i = 0; i < 32; ++i) {
+  const std::int64_t sums = columns / 2;
+  for (std::int64_t i = 0; i < sums; ++i) {
     names += fmt::format("{}%{}", i ? ", " : "", i);
     operands += fmt::format("{}\"{}f\"(c[{}][{}])", i ? ", " : "", adds ? '+' : '=', i / 4, i % 4);
   }
+  const std::string left = left_in_registers ? fmt::format("{{%{}, %{}, %{}, %{}}}", sums, sums + 1, sums + 2, sums + 3)
+                                             : fmt::format("%{}", sums);
   return fmt::format(
-      "EBB void {}(f32 (&c)[8][4], {}, u64 tile) {{\n"
+      "EBB void {}(f32 (&c)[{}][4], {}, u64 tile) {{\n"
       "  asm volatile(\"{{\\n.reg .pred p;\\nsetp.ne.b32 p, {}, 0;\\n\"\n"
-      "    \"wgmma.mma_async.sync.aligned.m64n64k16.f32.{}.{} {{{}}}, {}, p, 1, 1, {}{};\\n}}\\n\"\n"
+      "    \"wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}, {}, %{}, p, 1, 1, {}{};\\n}}\\n\"\n"
       "    : {} : {}, \"l\"(tile));\n}}\n",
-      name, left_in_registers ? "const u32 (&x)[4]" : "u64 x", adds ? 1 : 0, ebb::name(dtype), ebb::name(dtype), names,
-      left_in_registers ? "{%32, %33, %34, %35}, %36" : "%32, %33", left_in_registers ? "" : "0, ", transposed ? 1 : 0,
-      operands, left_in_registers ? "\"r\"(x[0]), \"r\"(x[1]), \"r\"(x[2]), \"r\"(x[3])" : "\"l\"(x)");
+      name, sums / 4, left_in_registers ? "const u32 (&x)[4]" : "u64 x", adds ? 1 : 0, columns, ebb::name(dtype),
+      ebb::name(dtype), names, left, sums + (left_in_registers ? 4 : 1), left_in_registers ? "" : "0, ",
+      transposed ? 1 : 0, operands,
+      left_in_registers ? "\"r\"(x[0]), \"r\"(x[1]), \"r\"(x[2]), \"r\"(x[3])" : "\"l\"(x)");
 }
 
 }  // namespace
 
 std::string attention_products_text(const AttentionShape& a) {
   if (!a.by_groups) return kProductsOfWarps;
-  return "#ifdef __CUDACC_RTC__\n" + group_product("group_begin", a.dtype, false, false, false) +
-         group_product("group_add_columns", a.dtype, true, false, false) +
-         group_product("group_add_rows", a.dtype, true, true, true) + "#endif\n" + kProductsOfGroups;
+  return "#ifdef __CUDACC_RTC__\n" + group_product("group_begin", a.dtype, 64, false, false, false) +
+         group_product("group_add_columns", a.dtype, 64, true, false, false) +
+         group_product("group_add_rows", a.dtype, a.width, true, true, true) + "#endif\n" + kProductsOfGroups;
 }
 
 }  // namespace ebb::cuda

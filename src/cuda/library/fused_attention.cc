@@ -29,7 +29,7 @@ struct Fused : AttentionShape {
         columns == 0 || std::max(rows, columns) > kMost || batches * ((std::max(rows, columns) + 63) / 64) > kMost)
       return;
     // Whatever the number of rows: their bits are the same alone as in a batch.
-    by_groups = width == 64 && values == 64 && gpu.architecture() == "sm_90" &&
+    by_groups = width == values && (width == 64 || width == 128) && gpu.architecture() == "sm_90" &&
                 std::max(bytes_of_rows(1, true), bytes_of_columns(1)) <= gpu.limits().shared;
     if (by_groups) {
       slices = 1;

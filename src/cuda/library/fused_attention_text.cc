@@ -1,5 +1,5 @@
 // Attention of halves in one kernel forward and two backward: scores live in registers, products are those of warps
-// (mma.sync) or, with rows of 64 on Hopper, of warpgroups (wgmma).
+// (mma.sync) or, with rows of 64 or 128 on Hopper, of warpgroups (wgmma).
 //   forward    a block has some rows and goes through the columns, 64 at a time. A row keeps its largest score m
 //              and its share of Σ e^(s − m); a larger score scales what was added before.
 //   backward   P = e^(s − lse) is made again, twice: by blocks of rows for δ = Σ do·o and dq = scale·ds·k, then by
@@ -22,10 +22,12 @@ const char* const kParts = R"cuda(
 constexpr int kOwn = 64 * kSlices;  // rows of a block; columns, of the kernel that has those
 constexpr int kStep = 64;           // of the other ones, which it goes through
 constexpr int kD = (kWidth + 15) / 16 * 16, kE = (kValues + 15) / 16 * 16;
-// Of rows in shared memory: eight of them begin in different banks, or their pieces of 16 bytes are exchanged so that they do.
+// Of rows in shared memory: eight of them begin in different banks, or their pieces of 16 bytes are exchanged so that they
+// do. For warpgroups a tile of 64 rows is one of rows of 64 after the other.
 EBB constexpr int stride_of(int padded) { return kGroups ? padded : padded + 8; }
+EBB constexpr int row_step(int padded) { return kGroups ? 64 : padded + 8; }
 template <int padded> EBB int place(int row, int piece) {
-  return row * stride_of(padded) + 8 * (kGroups ? piece ^ (row & 7) : piece);
+  return row * row_step(padded) + (kGroups ? piece / 8 * (64 * 64) + 8 * (piece % 8 ^ (row & 7)) : 8 * piece);
 }
 constexpr int kOwnD = kOwn * stride_of(kD), kOwnE = kOwn * stride_of(kE);
 constexpr int kStepD = kStep * stride_of(kD), kStepE = kStep * stride_of(kE), kStepBoth = kStepD + kStepE;
@@ -88,7 +90,7 @@ template <int width, int padded> struct Source {
 #pragma unroll
     for (int i = 0; i < count / kRows; ++i) {
       if (padded == 8 * kLanes || column() < padded)
-        copy16_or_zeros(to + i * kRows * stride_of(padded), at, row() + i * kRows < live && (width == padded || column() < width));
+        copy16_or_zeros(to + i * kRows * row_step(padded), at, row() + i * kRows < live && (width == padded || column() < width));
       at += step;
     }
   }
@@ -128,7 +130,7 @@ template <int wide> EBB void clear(f32 (&c)[kSlices][wide / 8][4]) {
 // The warp's rows, by way of the tile that had its own: 16 bytes a lane.
 template <int width, int padded>
 EBB void write(u16* to, i64 row, u16* tile, const f32 (&c)[kSlices][padded / 8][4], const f32 (&factor)[kSlices][2], int live) {
-  u16* const mine = tile + first_of_warp() * stride_of(padded);
+  u16* const mine = tile + first_of_warp() * row_step(padded);
   const int lane = lane_of();
   __syncwarp();
 #pragma unroll
