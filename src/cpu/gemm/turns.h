@@ -15,17 +15,17 @@ namespace ebb::cpu {
 template <class T, class P>
 class ProductInTurns {
  public:
-  // Of more rows A does not stay in the second cache while all columns pass by, and packing B matters less: 512³ and
-  // 1024³ lose 2 and 3 % on two cores. Nor do shorter sums gain, or a small B: 384³ loses 8 %.
+  // A has to stay in the second cache while all columns pass by: 1024³ loses 3 % on two cores. Nor do shorter sums
+  // gain, or a small B: 384³ loses 8 %.
   static bool suits(const Call<T>& call, const GemmTiles<T, P>& tiles) {
     constexpr std::int64_t kLeastRows = 64, kLeastDepth = 384, kLeastPanels = 4, kLeastBytes = 1 << 20;
     // With shorter vectors it has not been measured, nor in f64.
     constexpr std::int64_t kSize = sizeof(P), kLongest = 64;
     const GemmSource b = call.b_source(0, 0);
-    const std::int64_t threads = call.shared ? num_threads() : 1;
+    const std::int64_t threads = call.shared ? num_threads() : 1, depth = gemm_depth(call.k, tiles.most_depth);
     return tiles.rows_stay && tiles.group == 1 && kSize == 4 && kSize * tiles.packed_cols(1) == kLongest &&
            b.dtype == dtype_of_type<P>::value && b.wide_stride == 1 && call.m >= kLeastRows &&
-           call.m <= tiles.task_rows && gemm_depth(call.k, tiles.most_depth) >= kLeastDepth &&
+           2 * call.m * depth * kSize <= second_cache() && depth >= kLeastDepth &&
            call.n >= tiles.cols * kLeastPanels * threads && call.k * call.n * kSize >= kLeastBytes;
   }
 
