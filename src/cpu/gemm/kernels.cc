@@ -320,8 +320,8 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, T alpha,
     if constexpr (kRowsStay) {
       constexpr std::int64_t kSize = sizeof(T);
       fetches = {reinterpret_cast<const char*>(to), m, c_stride * kSize,
-                 b.soon.share(i / kRows * across + j / kCols, tiles),
-                 next_of(b.next, j, kCols, i / kRows, tiles / across)};
+                 b.soon.share(i / kRows * across + j / kCols, tiles)};
+      if (b.next.from) fetches.next = next_of(b.next, j, kCols, i / kRows, tiles / across);
       // Here and not in the tile: it would hold the addresses in registers that its sums need.
       for (std::int64_t part = 0; (apart || depth < kSpread) && part < kRows; ++part)
         Fetches<T>::template part<kCols * kSize, false>(&fetches, part);
