@@ -60,10 +60,11 @@ TEST_P(Gemm, EverySmallSize) {
   every_small_size<float, BFloat16>();
 }
 
-// Sizes at which something is cut: tiles, blocks of k, what is packed at a time, tasks, both vector forms, deep sums.
-const Size kSizes[] = {{65, 67, 33},  {33, 50, 385},   {9, 200, 769}, {1, 150, 900}, {150, 1, 900},
-                       {1, 1, 2000},  {3, 1, 70000},   {1, 3, 70000}, {7, 5, 9000},  {1030, 13, 20},
-                       {5, 2070, 20}, {130, 140, 400}, {40, 112, 390}};
+// Sizes at which something is cut: tiles, blocks of k, what is packed at a time, tasks, both vector forms, deep sums,
+// turns.
+const Size kSizes[] = {{65, 67, 33},  {33, 50, 385},   {9, 200, 769},  {1, 150, 900}, {150, 1, 900},
+                       {1, 1, 2000},  {3, 1, 70000},   {1, 3, 70000},  {7, 5, 9000},  {1030, 13, 20},
+                       {5, 2070, 20}, {130, 140, 400}, {40, 112, 390}, {67, 397, 770}};
 
 template <class T, class S>
 void every_layout() {

@@ -7,6 +7,7 @@
 #include "cpu/gemm/bf16.h"
 #include "cpu/gemm/call.h"
 #include "cpu/gemm/matrices.h"
+#include "cpu/gemm/turns.h"
 #include "cpu/gemm/vector.h"
 #include "cpu/tile/elements.h"
 
@@ -32,6 +33,7 @@ void scale(std::int64_t m, std::int64_t n, T beta, T* c, std::int64_t c_stride) 
 
 template <class T, class P>
 void multiply_matrices(const Call<T>& call, const GemmTiles<T, P>& tiles) {
+  if (ProductInTurns<T, P>::suits(call, tiles)) return ProductInTurns<T, P>(call, tiles).run();
   MatrixProduct<T, P>(call, tiles).run();
 }
 

@@ -67,8 +67,9 @@ HWY_INLINE void add_row(float64x2_t a, const hn::Vec<hn::ScalableTag<double>> (&
 
 // How a tile reads its panels: `apart`, rows of A where they lie; `copying`, panels of B where they lie, which it also
 // packs on the way, because a unit that stores has nothing else to do.
-enum class Reads : std::uint8_t { packed, apart, copying, apart_and_copying };
+enum class Reads : std::uint8_t { packed, apart, copying, apart_and_copying, packed_and_packing };
 constexpr bool rows_apart(Reads r) { return r == Reads::apart || r == Reads::apart_and_copying; }
+constexpr bool packs(Reads r) { return r == Reads::packed_and_packing; }
 constexpr bool copies(Reads r) { return r == Reads::copying || r == Reads::apart_and_copying; }
 
 // The rows of a tile that lie apart, by two registers and three multiples of one: as the addresses of x86 allow.
@@ -133,13 +134,15 @@ HWY_INLINE void add_step(const T* HWY_RESTRICT a, const Apart& apart, const T* H
 // [128, 784]·[784, 1024] and of 1024³; where rows of A lie apart, it loses 1 to 4 %.
 constexpr bool spreads(Reads r) { return kRowsStay && !rows_apart(r); }
 constexpr std::int64_t kSpread = 192;  // shorter sums gain nothing
+template <class T>
 struct Fetches {
   const char* result = nullptr;  // rows of C, to the level-1 cache
   std::int64_t rows = 0, stride = 0;
   GemmSoon soon = {};
+  GemmNext<T> next = {};  // of one panel
 
   // What it takes is read from memory then and not held in registers, which the sums need.
-  template <std::int64_t kBytes>
+  template <std::int64_t kBytes, bool kPacks>
   static HWY_INLINE void part(const Fetches* all, std::int64_t i) {
     asm volatile("" : "+r"(all));
     if (i < all->rows) {
@@ -148,9 +151,35 @@ struct Fetches {
       for (std::int64_t byte = 0; byte < kBytes; byte += 64) __builtin_prefetch(row + byte, 1);
       __builtin_prefetch(row + kBytes - 1, 1);
     }
-    all->soon.fetch(i, kTileRows);
+    if (!kPacks || i < kTileRows) all->soon.fetch(i, kTileRows);
+    if constexpr (kPacks) {
+      if (i < all->next.depth) all->pack_next(i);
+    }
+  }
+
+  // Of the next panel one step of k, while the third after it is fetched.
+  HWY_INLINE void pack_next(std::int64_t p) const {
+    const hn::ScalableTag<T> d;
+    constexpr std::int64_t kLanes = kLanesOf<T>, kAhead = 3;
+    const T* HWY_RESTRICT from = next.from + p * next.stride;
+    T* HWY_RESTRICT to = next.to + p * next.cols;
+    const T* const soon = from + kAhead * next.stride;
+    for (std::int64_t j = 0; j < next.cols; j += kLanes) {
+      __builtin_prefetch(soon + j);
+      hn::StoreU(hn::LoadU(d, from + j), d, to + j);
+    }
   }
 };
+
+// What one of so many rows of tiles packs of the panel that lies beside the one from column j on.
+template <class T>
+HWY_INLINE GemmNext<T> next_of(const GemmNext<T>& all, std::int64_t j, std::int64_t width, std::int64_t tile,
+                               std::int64_t tiles) {
+  if (j >= all.cols) return {};
+  const std::int64_t first = all.depth * tile / tiles, end = all.depth * (tile + 1) / tiles;
+  const std::int64_t cols = std::min(width, all.cols - j);
+  return {all.from + first * all.stride + j, all.stride, cols, end - first, all.to + j * all.depth + first * cols};
+}
 
 template <class T>
 struct TilePanels {
@@ -159,7 +188,7 @@ struct TilePanels {
   const T* b;
   std::int64_t b_step;
   T* copy;
-  Fetches fetches;
+  Fetches<T> fetches;
 };
 
 template <class T, int kRows, int kVectors, Reads kReads>
@@ -195,9 +224,10 @@ void multiply_tile(std::int64_t depth, T alpha, const TilePanels<T>& panels, boo
   };
   std::int64_t left = depth;
   if constexpr (spreads(kReads)) {
-    const std::int64_t steps = depth / kTileRows;
-    for (std::int64_t part = 0; depth >= kSpread && part < kTileRows; ++part, left -= steps) {
-      Fetches::part<kTileVectors * kLanes * sizeof(T)>(&panels.fetches, part);
+    const std::int64_t parts = packs(kReads) ? std::max<std::int64_t>(kTileRows, panels.fetches.next.depth) : kTileRows;
+    const std::int64_t steps = depth / parts;
+    for (std::int64_t part = 0; depth >= kSpread && part < parts; ++part, left -= steps) {
+      Fetches<T>::template part<kTileVectors * kLanes * sizeof(T), packs(kReads)>(&panels.fetches, part);
       add_steps(steps);
     }
   }
@@ -225,8 +255,9 @@ TileFn<T> tile_of_vectors(std::int64_t cols) {
   return cols > kLanesOf<T> ? &multiply_tile<T, kRows, 2, kReads> : &multiply_tile<T, kRows, 1, kReads>;
 }
 template <class T>
-TileFn<T> tile_for(std::int64_t rows, std::int64_t cols, bool apart, bool copying) {
+TileFn<T> tile_for(std::int64_t rows, std::int64_t cols, bool apart, bool copying, bool packing) {
   if constexpr (kRowsStay) {
+    if (packing) return tile_of_vectors<T, kTileRows, Reads::packed_and_packing>(cols);
     if (apart && copying) return tile_of_vectors<T, kTileRows, Reads::apart_and_copying>(cols);
     if (apart) return tile_of_vectors<T, kTileRows, Reads::apart>(cols);
     if (copying) return tile_of_vectors<T, kTileRows, Reads::copying>(cols);
@@ -284,14 +315,17 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, T alpha,
     T* const copy = b.copies ? b.copies + j * depth : nullptr;
     T* to = c + i * c_stride + j;
     const bool apart = !low && a.apart != 1;
-    Fetches fetches;
+    const bool packing = kRowsStay && b.next.from && !low && !apart && depth >= kSpread;
+    Fetches<T> fetches;
     if constexpr (kRowsStay) {
       constexpr std::int64_t kSize = sizeof(T);
       fetches = {reinterpret_cast<const char*>(to), m, c_stride * kSize,
                  b.soon.share(i / kRows * across + j / kCols, tiles)};
+      if (b.next.from) fetches.next = next_of(b.next, j, kCols, i / kRows, tiles / across);
       // Here and not in the tile: it would hold the addresses in registers that its sums need.
       for (std::int64_t part = 0; (apart || depth < kSpread) && part < kRows; ++part)
-        Fetches::part<kCols * kSize>(&fetches, part);
+        Fetches<T>::template part<kCols * kSize, false>(&fetches, part);
+      for (std::int64_t p = 0; !packing && p < fetches.next.depth; ++p) fetches.pack_next(p);
     } else {
       prefetch_result<T>(to, c_stride, m, add);
     }
@@ -304,7 +338,7 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, T alpha,
                                copied || !with_others ? packed_n : b.step,
                                copy,
                                fetches};
-    const TileFn<T> tile = tile_for<T>(m, n, apart, copying);
+    const TileFn<T> tile = tile_for<T>(m, n, apart, copying, packing);
     if (apart && i + 2 * kRows <= rows) fetch_rows(a.data + (i / kRows + 1) * a.distance, a.apart, depth, j, cols);
     if (m == packed_m && n == packed_n) return tile(depth, alpha, panels, add, to, c_stride);
     HWY_ALIGN T whole[kRows * kCols];

@@ -53,6 +53,16 @@ struct GemmSoon {
   }
 };
 
+// Columns of B, dense where they lie, that tiles pack while they multiply others: beside a panel its neighbour, and
+// beside each tile as many steps of k as are due. What is stored then would otherwise be waited for.
+template <class P>
+struct GemmNext {
+  const P* from = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t cols = 0, depth = 0;  // whole vectors
+  P* to = nullptr;
+};
+
 // A factor as the tiles read it: panels of the tile's width, element (w, p) of a panel at p·step + w·apart (or in
 // groups of k, see GemmTiles). The last panel may be narrower; it is packed, with numbers of no meaning beyond its end,
 // or lies with the others.
@@ -68,6 +78,7 @@ struct GemmPanels {
   const P* tails = nullptr;  // of rows that are read where they lie, in groups of k: the last group of each, if it is
                              // not whole, filled up with zeros
   GemmSoon soon = {};        // of B
+  GemmNext<P> next = {};     // of B: tiles where rows_stay alone do that, and k is not in groups
 };
 
 // Where a block of k goes: C = block, or C += block. With `halves` the result is rounded to them instead, and C is only
