@@ -65,8 +65,9 @@ extern "C" __global__ void __launch_bounds__(256) scaled_rows(const Args a) {
   for (i64 r = blockIdx.x; r < a.count; r += gridDim.x) {
     const Target t(a, r);
     u16 *const e = a.e + r * a.classes, *const x = a.x + r * a.width;
-    if (!t.counts) {  // its x is 0, and so are its logits
+    if (!t.counts) {  // its x is 0, and so are its logits; what is multiplied by that must be numbers
       if (threadIdx.x == 0) a.losses[t.row] = 0, a.scale[r] = 0;
+      for (int c = threadIdx.x; a.all && c < classes; c += 256) e[c] = 0;
       continue;
     }
     f64 total = 0;
