@@ -69,12 +69,13 @@ void divide_into_tasks(CompiledSweep& s) {
     std::int64_t cost = 1;  // of an element, in quarter nanoseconds or so
     for (const Instr& i : s.program.instrs) cost += i.level != Level::full ? 0 : expensive(i) ? 6 : 1;
       // 65 µs on Neoverse V1, whose 2 cores this was measured on; 16 µs where there are 16 cores to share 130,000
-      // elements, and 32 tasks for each of them at most: the last ones end at different times.
+      // elements.
 #if defined(__x86_64__)
-    constexpr std::int64_t kTaskCost = 1 << 16, kMostTasks = 512;
+    constexpr std::int64_t kTaskCost = 1 << 16;
 #else
-    constexpr std::int64_t kTaskCost = 1 << 18, kMostTasks = 128;
+    constexpr std::int64_t kTaskCost = 1 << 18;
 #endif
+    constexpr std::int64_t kMostTasks = 128;
     const std::int64_t elements_per_tile = std::max<std::int64_t>(1, s.long_rows ? s.columns : s.tile);
     s.tiles_per_task = std::max<std::int64_t>(1, kTaskCost / (cost * elements_per_tile));
     s.tiles_per_task = std::max(s.tiles_per_task, (s.tiles + kMostTasks - 1) / kMostTasks);
