@@ -69,7 +69,7 @@ HWY_INLINE void add_row(float64x2_t a, const hn::Vec<hn::ScalableTag<double>> (&
 // packs on the way, because a unit that stores has nothing else to do.
 enum class Reads : std::uint8_t { packed, apart, copying, apart_and_copying, packed_and_packing };
 constexpr bool rows_apart(Reads r) { return r == Reads::apart || r == Reads::apart_and_copying; }
-constexpr bool packs(Reads r) { return r == Reads::packed_and_packing; }
+[[maybe_unused]] constexpr bool packs(Reads r) { return r == Reads::packed_and_packing; }
 constexpr bool copies(Reads r) { return r == Reads::copying || r == Reads::apart_and_copying; }
 
 // The rows of a tile that lie apart, by two registers and three multiples of one: as the addresses of x86 allow.

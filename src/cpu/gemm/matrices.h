@@ -310,10 +310,13 @@ class MatrixProduct {
         row_step_ = pieces_of(most_rows_, tiles_.rows) * tiles_.rows;
       }
     }
+    // Rows that are cut copy B once more. On two cores of Emerald Rapids 512³ takes 1.11 ms in parts of 256 × 96
+    // and 1.19 in parts of 128 × 176; 384³ loses 5 %.
+    const std::int64_t of_rows = own_b_ && !fb_.stays() && depth_ > 384 ? 2 : 1;
     while (!by_columns && is_too_long(rows_cut() * pieces_of(n, col_step_), enough, work(row_step_, col_step_))) {
       const bool rows = row_step_ > least_rows, cols = std::min(col_step_, n) > std::max(least_cols, col_unit);
       if (!rows && !cols) break;
-      if (rows && (!cols || std::min(row_step_, m) >= std::min(col_step_, n))) {
+      if (rows && (!cols || std::min(row_step_, m) >= of_rows * std::min(col_step_, n))) {
         row_step_ = half(std::min(row_step_, pieces_of(m, tiles_.rows) * tiles_.rows), tiles_.rows);
       } else {
         col_step_ = half(std::min(col_step_, pieces_of(n, col_unit) * col_unit), col_unit);
