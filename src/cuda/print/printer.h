@@ -145,8 +145,6 @@ class Printer {
   std::string chip_slot() const { return held_ && !all_staged() ? "slot - unstaged" : "slot"; }
   std::string take_leaf();
   std::string take_row();
-  bool rest_comes_later() const;
-  std::string wait_for_row() const;
   std::string copy_staged(const std::string& ending);
   std::string copy_leaf(const std::string& ending);
   std::string rows_begin(const std::string& ending);
@@ -161,7 +159,6 @@ class Printer {
   const std::int32_t n_;
   std::vector<char> coarse_;  // values that are rounded to halves wherever they go
   Keeping keeping_;
-  bool rest_awaited_ = false;  // by the pass that is printed, before it goes on from a round in registers
   bool held_ = false;  // the first pass takes the row from chip, where the next follows it at once, to registers
   bool in_registers_ = false;  // the leaf is there
   bool reads_many_ = false;    // elements, of more arrays than the first cache has room for

@@ -100,8 +100,6 @@ std::string Printer::over_leaves(const std::function<std::string()>& make_body, 
     text = "{\n  const int segment = warp, round = 0;\n" +
            indented(leaves(kLeaves, "", of_leaf) + end_of_segment, "  ") + "}\n";
     if (held_only || !more_rounds) return text;
-    if (rest_awaited_) text += "wait_for_copies<0>();\n";
-    rest_awaited_ = false;
   }
   const std::string check = "  if (leaf >= columns) break;\n";
   const int unroll = std::min(written_out(instructions), held_ ? 2 : kLeaves);
@@ -141,13 +139,6 @@ std::string Printer::copy_leaf(const std::string& ending) {
   return live + "const i64 col = leaf;\n" + coordinates(layout_.columns) + copy_staged(ending);
 }
 
-// A round in registers is sent for after the first pass, the rest during the last one: each thread reads its own
-// copies, and those of the round are there while the rest is on its way.
-bool Printer::rest_comes_later() const { return held_ && layout_.slots > kLeaves; }
-std::string Printer::wait_for_row() const {
-  return fmt::format("wait_for_copies<{}>();\n", rest_comes_later() ? 1 : 0);
-}
-
 // A leaf from chip into registers.
 std::string Printer::take_leaf() {
   std::string text;
@@ -171,7 +162,7 @@ std::string Printer::take_row() {
   direct = "if (slot < unstaged) {\n" +
            indented(live + "const i64 col = leaf;\n" + coordinates(layout_.columns) + direct, "  ") + "}\n";
   std::string from_chip = "if (slot >= unstaged) {\n" + indented(take_leaf(), "  ") + "}\n";
-  return over_leaves([&] { return direct; }, "", 0, true) + wait_for_row() +
+  return over_leaves([&] { return direct; }, "", 0, true) + "wait_for_copies<0>();\n" +
          over_leaves([&] { return from_chip; }, "", 0, true);
 }
 

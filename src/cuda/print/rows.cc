@@ -56,7 +56,6 @@ std::string Printer::row_pass(int stage) {
   if (by_owner) text += placed_before(pass);
   const bool next = stage == last_pass_ && !layout_.staged.empty();
   const std::string sent = pass.takes_row ? send_for_next_row() : "";
-  rest_awaited_ = pass.takes_row;
   if (next && !held_) text += next_row();
   const auto body = [&] {
     placing_ = !by_owner;
@@ -346,13 +345,11 @@ std::string Printer::rows_kernel() {
   if (chip) {
     text += fmt::format("if ({} < {}) {{\n", begin, row_end_) + indented(row_of("(" + begin + ")") + copy_row(), "  ") +
             "}\ncopies_begun();\n";
-    if (rest_comes_later())
-      text += "copies_begun();\n";  // of nothing: as if the rest had been sent for after the round
   }
   loop += row_of("first_row");
   loop += coordinates(layout_.rows) + of_row;
   const bool direct = held_ && !all_staged();
-  if (chip && !direct) loop += wait_for_row();
+  if (chip && !direct) loop += "wait_for_copies<0>();\n";
   for (const std::int32_t operand : layout_.staged) {
     if (held_)
       loop +=
