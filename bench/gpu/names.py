@@ -2,6 +2,7 @@
 
 TITLES = {
     "ebb": "Ebb",
+    "ebb recompute_activation": "Ebb, `recompute_activation` in half of the blocks",
     "eager": "PyTorch",
     "compile": "torch.compile",
     "compile autograd": "torch.compile, backward apart",

@@ -46,8 +46,9 @@ std::string odd_text();
 
 // One thread per element of n, as often as needed.
 void launch_elements(Gpu& gpu, const std::string& text, const char* kernel, std::int64_t n, const Words& words);
+// With so many bytes of shared memory.
 void launch_blocks(Gpu& gpu, const std::string& text, const char* kernel, std::int64_t blocks, const Words& words,
-                   std::int64_t shared = 0, unsigned threads = kThreads);  // bytes of shared memory
+                   std::int64_t shared = 0, unsigned threads = kThreads);
 
 void copy_elements(Gpu& gpu, const View& to, const View& from);
 View dense(const View& like, DType dtype, BufferPtr& keep, const Gpu& gpu, const char* what);
