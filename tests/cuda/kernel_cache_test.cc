@@ -4,10 +4,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <random>
 #include <set>
 
+#include "cuda/runtime/driver.h"
 #include "cuda/runtime/kernel_cache.h"
 #include "emulated_device.h"
 #include "scratch_folder.h"
@@ -159,6 +161,62 @@ TEST_F(KernelCache, AFolderAndAFileOfSomebodyElseAreNotUsed) {
   fs::rename(cache(), elsewhere);
   fs::create_directory_symlink(elsewhere, cache());
   EXPECT_FALSE(from_disk_after([](const fs::path&) {}));
+}
+
+// A compiler that says how much a kernel spills with so many blocks fewer: registers make room for it, down to two
+// blocks on a multiprocessor.
+TEST_F(KernelCache, BlocksMakeRoomForRegistersThatSpill) {
+  static std::vector<int> spills;
+  static int fewer;
+  const auto compiled_with = [](std::vector<int> bytes, const std::string& bounds) {
+    spills = std::move(bytes);
+    const std::string text = "// " + bounds + "\n" + next_kernel();
+    int status = -1;
+    if (const pid_t child = ::fork(); child == 0) {  // what is replaced here stays so
+      cuda::Compiler c = cuda::compiler();
+      c.compile = [](cuda::RtcProgram, int count, const char* const* options) {
+        const std::string_view last = options[count - 1], name = "--define-macro=FEWER=";
+        if (!last.starts_with(name)) ::_exit(100);
+        fewer = std::atoi(last.substr(name.size()).data());
+        return cuda::kSuccess;
+      };
+      static std::string log;
+      c.log_size = [](cuda::RtcProgram, std::size_t* bytes_of_log) {
+        log =
+            "ptxas info : Compiling entry function 'finish'\n    0 bytes stack frame, 0 bytes spill stores, 0 bytes "
+            "spill "
+            "loads\nptxas info : Compiling entry function 'sweep'\n    8 bytes stack frame, " +
+            std::to_string(spills[static_cast<std::size_t>(fewer)]) + " bytes spill stores, 64 bytes spill loads\n";
+        *bytes_of_log = log.size() + 1;
+        return cuda::kSuccess;
+      };
+      c.log = [](cuda::RtcProgram, char* to) {
+        std::memcpy(to, log.c_str(), log.size() + 1);
+        return cuda::kSuccess;
+      };
+      c.code_size = [](cuda::RtcProgram, std::size_t* bytes_of_code) {
+        *bytes_of_code = 1;
+        return cuda::kSuccess;
+      };
+      c.code = [](cuda::RtcProgram, char* to) {
+        *to = 'x';
+        return cuda::kSuccess;
+      };
+      cuda::install_driver(cuda::driver(), c);
+      code(text);
+      ::_exit(fewer);
+    } else {
+      ::waitpid(child, &status, 0);
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  EXPECT_EQ(compiled_with({0, 0, 0}, "(256, BLOCKS(4))"), 0);
+  EXPECT_EQ(compiled_with({16, 0, 0}, "(256, BLOCKS(4))"), 0);  // a few bytes are no reason
+  EXPECT_EQ(compiled_with({128, 8, 0}, "(256, BLOCKS(4))"), 1);
+  EXPECT_EQ(compiled_with({128, 40, 0}, "(256, BLOCKS(4))"), 2);
+  EXPECT_EQ(compiled_with({400, 300, 200, 100}, "(256, BLOCKS(4))"), 2);
+  EXPECT_EQ(compiled_with({400, 300, 200, 100}, "(512, BLOCKS(3))"), 1);
+  EXPECT_EQ(compiled_with({400, 300, 200, 100}, "(512, 2)"), 0);
 }
 
 TEST_F(KernelCache, ManyProcessesMayWriteTheSameKernelAtOnce) {

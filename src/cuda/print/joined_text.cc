@@ -20,7 +20,7 @@ Program with_sorted_operands(Program program) {
 // as it is.
 std::string joined_text(const std::string& text, std::size_t most) {
   static const std::regex head(
-      R"re(extern "C" __global__ void (__launch_bounds__\([^)]*\)) (\w+)\(const Args a\) \{)re");
+      R"re(extern "C" __global__ void (__launch_bounds__\([^)]*\)?\)) (\w+)\(const Args a\) \{)re");
   std::string functions, kernels;
   std::size_t done = 0;
   for (std::sregex_iterator it(text.begin(), text.end(), head), end; it != end; ++it) {

@@ -68,13 +68,17 @@ std::string Printer::load_line(std::int32_t operand, bool on_chip) {
   const auto load_pack = [&] {
     return fmt::format("load_pack<{}>({}, {}, {})", layout_.width, at, aligned(o.strides, o.dtype, name), live());
   };
-  if (on_chip && in_registers_ && staged != layout_.staged.end())
+  if (on_chip && in_registers_ && held_ && staged != layout_.staged.end())
     return fmt::format("anew({1}_row[slot]);\nconst Pack<{0}, 8>& {1} = {1}_row[slot];\n", type, name);
   if (on_chip && staged != layout_.staged.end()) {
     const std::string own =
         fmt::format("read_chunks<{}, {}{}>(mine, {})", type, staged_chunk_count(), staged_chunks(operand), chip_slot());
-    return all_staged() || held_ ? fmt::format("{} = {};\n", pack, own)
-                                 : fmt::format("{} = slot < staged_slots ? {} : {};\n", pack, own, load_pack());
+    if (in_registers_ && rest_in_registers())
+      return fmt::format("{0} = k < {1} && slot < unstaged ? {2}_row[k < {1} ? k : 0] : {3};\n", pack, held_leaves(),
+                         name, own);
+    return all_staged() || rest_in_registers()
+               ? fmt::format("{} = {};\n", pack, own)
+               : fmt::format("{} = slot < staged_slots ? {} : {};\n", pack, own, load_pack());
   }
   if (access == Access::one) return fmt::format("const {} {} = *({});\n", type, name, at);
   if (access == Access::pack && reads_many_ && layout_.width * size_of(o.dtype) == 32)

@@ -37,6 +37,11 @@ EBB bool is_finite(f64 x) { return fabs(x) < infinity(); }
 // Quotients of indices: mostly both fit 32 bits, where division is several times cheaper.
 EBB i64 quotient(i64 a, i64 b) { return ((u64)a | (u64)b) >> 32 ? a / b : (i64)((u32)a / (u32)b); }
 
+// Blocks on a multiprocessor that a kernel's registers must leave room for: fewer where they would not suffice.
+#ifndef FEWER
+#define FEWER 0
+#endif
+#define BLOCKS(n) (n - FEWER > 2 ? n - FEWER : 2)
 // As a C++ cast, but NaN gives 0 and what is out of range saturates.
 EBB i32 to_i32(f64 x) {
   return x != x ? 0 : x >= 2147483648.0 ? 2147483647 : x < -2147483648.0 ? -2147483647 - 1 : (i32)x;
@@ -234,14 +239,14 @@ template <class Op, class T, class W> struct Reduction {
     return x;
   }
 };
-// Up to 1024 of them; the same number for all lanes.
-template <class Op, class W> EBB W over_segments(const u64* parts, int count) {
+// part(0), part(1)..., up to 1024 of them; the same number for all lanes.
+template <class Op, class W, class Part> EBB W over_each(const Part& part, int count) {
   W x = Op::template nothing<W>();
   const int lane = threadIdx.x & 31;
   if (count <= 32) {  // groups of so many lanes add the same; what other lanes would add is nothing
     const int lanes = count > 16 ? 32 : count > 8 ? 16 : count > 4 ? 8 : count > 2 ? 4 : count > 1 ? 2 : 1;
     const int i = lane & (lanes - 1);
-    if (i < count) x = Op::of(x, from_bits(x, parts[i]));
+    if (i < count) x = Op::of(x, part(i));
     for (int distance = lanes >> 1; distance; distance >>= 1) x = Op::of(x, other_lane(x, distance));
     return x;
   }
@@ -249,11 +254,14 @@ template <class Op, class W> EBB W over_segments(const u64* parts, int count) {
     W chunk = Op::template nothing<W>();
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
-      if (i + 32 * k < count) chunk = Op::of(chunk, from_bits(x, parts[i + 32 * k]));
+      if (i + 32 * k < count) chunk = Op::of(chunk, part(i + 32 * k));
     }
     x = Op::of(x, chunk);
   }
   return over_lanes<Op>(x);
+}
+template <class Op, class W> EBB W over_segments(const u64* parts, int count) {
+  return over_each<Op, W>([&](int i) { return from_bits((W)0, parts[i]); }, count);
 }
 // A group of parts in memory, in the same order: of a full one all are on their way at once.
 template <class Op, class W, int group> EBB W over_group(const u64* parts, i64 count) {

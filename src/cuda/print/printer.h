@@ -13,7 +13,8 @@ namespace ebb::cuda {
 std::string indented(const std::string& text, const std::string& indent);
 
 // Prints one program. printer.cc has values and memory, leaf.cc neighbours that are computed together, pairs.cc two at
-// a time, rare.cc branches, row_leaves.cc where those of a row are, elements.cc, rows.cc and columns.cc the kernels.
+// a time, rare.cc branches, row_leaves.cc where those of a row are, exponentials.cc sums of a softmax, elements.cc,
+// rows.cc and columns.cc the kernels.
 class Printer {
  public:
   Printer(const Program& program, const GpuLimits& limits, Alignment alignment);
@@ -132,17 +133,27 @@ class Printer {
   bool placed_by_owner(const Pass& pass) const;
   std::string placed_before(const Pass& pass);
   std::string placed_after(const Pass& pass);
+  std::string reductions_begin(const Pass& pass) const;
   std::string row_pass(int stage);
-  std::string over_leaves(const std::function<std::string()>& make_body, const std::string& end_of_segment,
-                          double instructions, bool held_only = false);
+  // What is done with every leaf of a segment and at its end; instructions of an element.
+  struct LeafWork {
+    std::function<std::string()> body;
+    std::string end;
+    double instructions = 0;
+  };
+  std::string over_leaves(const std::vector<LeafWork>& works, bool held_only = false);
   std::string over_short_row(const std::function<std::string()>& make_body, double instructions);
   std::string body_of(const std::function<std::string()>& make_body, bool whole, bool held);
   int written_out(double instructions) const;
   void choose_kept();
   bool may_hold() const;
+  bool may_hold_rest() const;
   std::string send_for_next_row();
   bool all_staged() const { return layout_.staged_slots == layout_.slots; }
-  std::string chip_slot() const { return held_ && !all_staged() ? "slot - unstaged" : "slot"; }
+  // Leaves that have no room on chip are the first of a thread's, in registers.
+  bool rest_in_registers() const { return (held_ || holds_rest_) && !all_staged(); }
+  std::int64_t held_leaves() const;
+  std::string chip_slot() const { return rest_in_registers() ? "slot - unstaged" : "slot"; }
   std::string take_leaf();
   std::string take_row();
   std::string copy_staged(const std::string& ending);
@@ -153,14 +164,24 @@ class Printer {
   std::string next_row();
   std::string row_body();
 
+  // The row's largest number, what is taken from its numbers in its place, and the sum of their exponentials.
+  struct Exponentials {
+    std::int32_t most = -1, shift = -1, sum = -1;
+  };
+  bool is_shift(std::int32_t v, std::int32_t most) const;
+  std::vector<Exponentials> exponentials_of(int stage) const;
+  std::string shift_of(const Exponentials& e, const std::string& most);
+  std::string exponentials_pass(int stage, const std::vector<Exponentials>& sums);
+
   const Program& p_;
   const Layout layout_;
   const Alignment alignment_;
   const std::int32_t n_;
   std::vector<char> coarse_;  // values that are rounded to halves wherever they go
   Keeping keeping_;
-  bool held_ = false;  // the first pass takes the row from chip, where the next follows it at once, to registers
-  bool in_registers_ = false;  // the leaf is there
+  bool held_ = false;        // the first pass takes the row from chip, where the next follows it at once, to registers
+  bool holds_rest_ = false;  // what has no room on chip stays in registers, and the rest of the row on chip
+  bool in_registers_ = false;  // the leaf may be there
   bool reads_many_ = false;    // elements, of more arrays than the first cache has room for
   int first_pass_ = -1;        // over a row: its stage
   bool in_finish_ = false, in_leaf_ = false;

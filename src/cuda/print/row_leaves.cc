@@ -11,6 +11,7 @@ namespace ebb::cuda {
 constexpr double kMostInstructions = 1024;  // of leaves that are written out one after the other
 constexpr std::int64_t kMostHeld = 8;       // chunks of 16 bytes of a row in a thread's registers
 constexpr std::int64_t kMostRead = 12;      // and of all that is read beside it
+constexpr std::int64_t kMostRest = 4;       // chunks that have no room on chip
 
 // What passes leave on chip for later ones. Of a row that is not there as a whole every pass makes everything again.
 void Printer::choose_kept() {
@@ -39,6 +40,16 @@ bool Printer::may_hold() const {
     if (instructions(pass_of(stage)) * kLeaf * static_cast<double>(slots) > 2 * kMostInstructions) return false;
   }
   return !layout_.staged.empty();
+}
+
+// Otherwise what has no room on chip may, and nothing else.
+bool Printer::may_hold_rest() const {
+  return !layout_.staged.empty() && !all_staged() && layout_.vectors && !layout_.long_row &&
+         staged_chunk_count() * (layout_.slots - layout_.staged_slots) <= kMostRest;
+}
+
+std::int64_t Printer::held_leaves() const {
+  return held_ ? std::min<std::int64_t>(layout_.slots, kLeaves) : kMostRest / staged_chunk_count();
 }
 
 std::string Printer::body_of(const std::function<std::string()>& make_body, bool whole, bool held) {
@@ -80,10 +91,9 @@ std::string Printer::over_short_row(const std::function<std::string()>& make_bod
 }
 
 // Every leaf of the row that is this thread's, or those of a first round that are in registers: `leaf`, and `slot`, its
-// number among them.
-std::string Printer::over_leaves(const std::function<std::string()>& make_body, const std::string& end_of_segment,
-                                 double instructions, bool held_only) {
-  if (layout_.row_in_warp()) return over_short_row(make_body, instructions) + end_of_segment;
+// number among them. Works follow each other within a segment.
+std::string Printer::over_leaves(const std::vector<LeafWork>& works, bool held_only) {
+  if (layout_.row_in_warp()) return over_short_row(works.front().body, works.front().instructions) + works.front().end;
   const std::string index = layout_.small ? "int" : "i64";
   const auto leaves = [&](int unroll, const std::string& check, const std::string& of_leaf) {
     std::string loop = fmt::format("#pragma unroll {}\nfor (int k = 0; k < {}; ++k) {{\n", unroll, kLeaves);
@@ -92,30 +102,36 @@ std::string Printer::over_leaves(const std::function<std::string()>& make_body, 
     return loop + indented(of_leaf, "  ") + "}\n";
   };
   std::string text;
-  const bool more_rounds = layout_.slots > kLeaves;
-  if (held_) {  // numbers of registers are no numbers of a program, so every leaf has its code
+  const bool more_rounds = layout_.slots > kLeaves, first_round = held_ || holds_rest_;
+  if (first_round) {  // numbers of registers are no numbers of a program, so every leaf has its code
     const bool whole = more_rounds || p_.columns() % kSegment == 0;
-    std::string of_leaf = body_of(make_body, whole, true);
-    if (!whole) of_leaf = "if (leaf < columns) {\n" + indented(of_leaf, "  ") + "}\n";
-    text = "{\n  const int segment = warp, round = 0;\n" +
-           indented(leaves(kLeaves, "", of_leaf) + end_of_segment, "  ") + "}\n";
+    std::string held = "const int segment = warp, round = 0;\n";
+    for (const LeafWork& work : works) {
+      std::string of_leaf = body_of(work.body, whole, true);
+      if (!whole) of_leaf = "if (leaf < columns) {\n" + indented(of_leaf, "  ") + "}\n";
+      held += leaves(kLeaves, "", of_leaf) + work.end;
+    }
+    text = "{\n" + indented(held, "  ") + "}\n";
     if (held_only || !more_rounds) return text;
   }
   const std::string check = "  if (leaf >= columns) break;\n";
-  const int unroll = std::min(written_out(instructions), held_ ? 2 : kLeaves);
   std::string in;
-  if (unroll == 1) {
-    in = leaves(1, check, make_body());
-  } else {  // where no leaf can be missing nothing stands between the accesses of one and the next
-    in = fmt::format("if ((segment + 1) * {} <= columns) {{\n", kSegment) +
-         indented(leaves(unroll, "", body_of(make_body, true, false)), "  ") + "} else {\n" +
-         indented(leaves(1, check, make_body()), "  ") + "}\n";
+  for (const LeafWork& work : works) {
+    const int unroll = std::min(written_out(work.instructions), first_round ? 2 : kLeaves);
+    if (unroll == 1) {
+      in += leaves(1, check, work.body());
+    } else {  // where no leaf can be missing nothing stands between the accesses of one and the next
+      in += fmt::format("if ((segment + 1) * {} <= columns) {{\n", kSegment) +
+            indented(leaves(unroll, "", body_of(work.body, true, false)), "  ") + "} else {\n" +
+            indented(leaves(1, check, work.body()), "  ") + "}\n";
+    }
+    in += work.end;
   }
-  const char* const first = layout_.long_row ? "first_segment + warp" : held_ ? "warp + warps" : "warp";
+  const char* const first = layout_.long_row ? "first_segment + warp" : first_round ? "warp + warps" : "warp";
   return text +
          fmt::format("for ({} segment = {}, round = {}; segment < {}; segment += warps, ++round) {{\n", index, first,
-                     held_ ? 1 : 0, layout_.long_row ? "end_segment" : "segments") +
-         indented(in + end_of_segment, "  ") + "}\n";
+                     first_round ? 1 : 0, layout_.long_row ? "end_segment" : "segments") +
+         indented(in, "  ") + "}\n";
 }
 
 // The leaf on its way into the thread's memory, from where pointers with this ending say the row begins.
@@ -128,7 +144,7 @@ std::string Printer::copy_staged(const std::string& ending) {
     const std::string copy =
         fmt::format("copy_chunks<{}, {}{}>(mine, {}, {}, {}, {});\n", memory_text(o.dtype), staged_chunk_count(),
                     staged_chunks(operand), chip_slot(), from, aligned(o.strides, o.dtype, who), live());
-    const char* const has_room = held_ ? "slot >= unstaged" : "slot < staged_slots";
+    const char* const has_room = rest_in_registers() ? "slot >= unstaged" : "slot < staged_slots";
     text += all_staged() ? copy : fmt::format("if ({}) {}else prefetch({});\n", has_room, copy, from);
   }
   return text;
@@ -149,21 +165,22 @@ std::string Printer::take_leaf() {
   return text;
 }
 
-// The row into registers where the first leaves are not on chip: those are waited for last.
+// The row into registers where the first leaves are not on chip, or those leaves alone: they are waited for last.
 std::string Printer::take_row() {
   std::string direct;
   for (const std::int32_t operand : layout_.staged) {
     const Operand& o = p_.operands[static_cast<std::size_t>(operand)];
     const std::string who = fmt::format("x{}", operand);
-    direct += fmt::format("x{}_row[slot] = load_pack<8>({} + ({}), {}, {});\n", operand, pointer(o, operand),
+    direct += fmt::format("x{}_row[k] = load_pack<8>({} + ({}), {}, {});\n", operand, pointer(o, operand),
                           address(o.strides, who), aligned(o.strides, o.dtype, who), live());
   }
   const std::string live = layout_.tails ? "const int live = columns - leaf < 8 ? (int)(columns - leaf) : 8;\n" : "";
-  direct = "if (slot < unstaged) {\n" +
+  direct = fmt::format("if (k < {} && slot < unstaged) {{\n", held_leaves()) +
            indented(live + "const i64 col = leaf;\n" + coordinates(layout_.columns) + direct, "  ") + "}\n";
-  std::string from_chip = "if (slot >= unstaged) {\n" + indented(take_leaf(), "  ") + "}\n";
-  return over_leaves([&] { return direct; }, "", 0, true) + "wait_for_copies<0>();\n" +
-         over_leaves([&] { return from_chip; }, "", 0, true);
+  const std::string from_chip = "if (slot >= unstaged) {\n" + indented(take_leaf(), "  ") + "}\n";
+  std::string text = over_leaves({{[&] { return direct; }, "", 0}}, true) + "wait_for_copies<0>();\n";
+  if (held_) text += over_leaves({{[&] { return from_chip; }, "", 0}}, true);
+  return text;
 }
 
 // Where the rows of staged operands begin that `row` means.
@@ -185,7 +202,7 @@ std::string Printer::copy_row() {
   for (const std::int32_t operand : layout_.staged)
     text += fmt::format("const {}* x{}_first;\n", memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype),
                         operand);
-  return text + rows_begin("_first") + over_leaves([&] { return body; }, "", kMostInstructions);
+  return text + rows_begin("_first") + over_leaves({{[&] { return body; }, "", kMostInstructions}});
 }
 
 std::string Printer::row_of(const std::string& first) const {
@@ -207,7 +224,7 @@ std::string Printer::next_row() {
 std::string Printer::send_for_next_row() {
   const std::string begin = next_row();
   std::string body = copy_leaf("_next");
-  return begin + "if (more) {\n" + indented(over_leaves([&] { return body; }, "", 0, true), "  ") +
+  return begin + "if (more) {\n" + indented(over_leaves({{[&] { return body; }, "", 0}}, true), "  ") +
          "}\ncopies_begun();\n";
 }
 

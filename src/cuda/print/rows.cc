@@ -47,6 +47,18 @@ std::vector<std::int32_t> Printer::roots_of(const Pass& pass) const {
   return roots;
 }
 
+std::string Printer::reductions_begin(const Pass& pass) const {
+  std::string text;
+  for (const std::int32_t v : pass.reductions) {
+    const std::int32_t halves = halves_of_maximum(v);
+    const bool bf16 = halves >= 0 && p_.operands[static_cast<std::size_t>(halves)].dtype == DType::bf16;
+    text += halves >= 0 ? fmt::format("MostOfHalves<{}> sum{};\n", bf16, v)
+                        : fmt::format("Reduction<{}, {}, {}> sum{};\n", reduction_text(instr(v).op), element_type(v),
+                                      wide_type(v), v);
+  }
+  return text;
+}
+
 std::string Printer::row_pass(int stage) {
   const Pass pass = pass_of(stage);
   if (pass.empty()) return "";
@@ -61,21 +73,16 @@ std::string Printer::row_pass(int stage) {
     placing_ = !by_owner;
     std::string made = leaf(pass);
     placing_ = true;
-    return next && !in_registers_ ? made + "if (more) {\n" + indented(copy_staged("_next"), "  ") + "}\n" : made;
+    return next && !(in_registers_ && held_) ? made + "if (more) {\n" + indented(copy_staged("_next"), "  ") + "}\n"
+                                             : made;
   };
-  for (const std::int32_t v : pass.reductions) {
-    const std::int32_t halves = halves_of_maximum(v);
-    const bool bf16 = halves >= 0 && p_.operands[static_cast<std::size_t>(halves)].dtype == DType::bf16;
-    text += halves >= 0 ? fmt::format("MostOfHalves<{}> sum{};\n", bf16, v)
-                        : fmt::format("Reduction<{}, {}, {}> sum{};\n", reduction_text(instr(v).op), element_type(v),
-                                      wide_type(v), v);
-  }
+  text += reductions_begin(pass);
   const auto give = [&](std::int32_t v, const std::string& all) {
     if (instr(v).kind == Kind::reduce) return define(v, narrowed(v, all));
     return fmt::format("if (lead) a.work[{} * a.parts + row] = bits_of({});\n", total_number(v), all);
   };
   if (layout_.row_in_warp()) {
-    text += over_leaves(body, "", cost) + sent + (by_owner ? placed_after(pass) : "");
+    text += over_leaves({{body, "", cost}}) + sent + (by_owner ? placed_after(pass) : "");
     for (const std::int32_t v : pass.reductions) {
       text += fmt::format("const {0} all{1} = sum{1}.segment<{2}>();\n", wide_type(v), v, layout_.lanes);
       text += give(v, fmt::format("all{}", v));
@@ -83,7 +90,7 @@ std::string Printer::row_pass(int stage) {
     return text;
   }
   if (pass.reductions.empty() && !layout_.long_row)
-    return text + over_leaves(body, "", cost) + sent + (by_owner ? placed_after(pass) : "");
+    return text + over_leaves({{body, "", cost}}) + sent + (by_owner ? placed_after(pass) : "");
   most_reductions_ = std::max(most_reductions_, pass.reductions.size());
   for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
     const std::int32_t v = pass.reductions[r];
@@ -97,7 +104,7 @@ std::string Printer::row_pass(int stage) {
                        count);
   };
   if (!layout_.long_row) {
-    text += over_leaves(body, end, cost) + sent + (by_owner ? placed_after(pass) : "") + "__syncthreads();\n";
+    text += over_leaves({{body, end, cost}}) + sent + (by_owner ? placed_after(pass) : "") + "__syncthreads();\n";
     for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
       const std::int32_t v = pass.reductions[r];
       text += fmt::format("const {} all{} = {};\n", wide_type(v), v, over(r, "segments")) +
@@ -110,7 +117,7 @@ std::string Printer::row_pass(int stage) {
     text += fmt::format("{0} top{1} = {2}::nothing<{0}>();\n", wide_type(v), v, reduction_text(instr(v).op));
   std::string groups = fmt::format("const i64 end_segment = {0} - first_segment < {1} ? {0} : first_segment + {1};\n",
                                    number("segments", layout_.segments), kGroup);
-  groups += over_leaves(body, end, cost);
+  groups += over_leaves({{body, end, cost}});
   if (!pass.reductions.empty()) groups += "__syncthreads();\n";
   for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
     const std::int32_t v = pass.reductions[r];
@@ -231,7 +238,13 @@ std::string Printer::row_body() {
   std::string text;
   for (int stage = 0; stage < p_.stages; ++stage) {
     text += fmt::format("// stage {}\n", stage);
-    text += (stage > 0 ? row_values(stage) : "") + row_pass(stage);
+    if (stage > 0) text += row_values(stage);
+    if (const std::vector<Exponentials> sums = exponentials_of(stage); !sums.empty()) {
+      text += exponentials_pass(stage, sums);
+      ++stage;
+    } else {
+      text += row_pass(stage);
+    }
   }
   for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
     const Instr& i = instr(p_.outputs[o].value);
@@ -291,7 +304,9 @@ std::string Printer::rows_kernel() {
     last_pass_ = stage;
   }
   choose_kept();
-  held_ = may_hold();
+  const bool one_pass = !exponentials_of(first_pass_).empty();  // whose leaves are read twice, and then once more
+  held_ = !one_pass && may_hold();
+  holds_rest_ = one_pass && may_hold_rest();
   // What the row has one of is on its way while the row itself is waited for.
   const std::string given = scalars(true), of_row = row_values(0), body = row_body();
 
@@ -306,8 +321,9 @@ std::string Printer::rows_kernel() {
                         number("warp_bytes", layout_.staged_slots * 512 * staged_chunk_count()));
   if (chip && !all_staged())
     text +=
-        held_ ? fmt::format("const int unstaged = (int){};\n", number("unstaged", layout_.slots - layout_.staged_slots))
-              : fmt::format("const int staged_slots = (int){};\n", number("staged_slots", layout_.staged_slots));
+        rest_in_registers()
+            ? fmt::format("const int unstaged = (int){};\n", number("unstaged", layout_.slots - layout_.staged_slots))
+            : fmt::format("const int staged_slots = (int){};\n", number("staged_slots", layout_.staged_slots));
   text += given;
   text += fmt::format("const {0} columns = ({0})a.columns, segments = ({0}){1};\n", layout_.small ? "int" : "i64",
                       number("segments", layout_.segments));
@@ -348,13 +364,12 @@ std::string Printer::rows_kernel() {
   }
   loop += row_of("first_row");
   loop += coordinates(layout_.rows) + of_row;
-  const bool direct = held_ && !all_staged();
+  const bool direct = rest_in_registers();
   if (chip && !direct) loop += "wait_for_copies<0>();\n";
   for (const std::int32_t operand : layout_.staged) {
-    if (held_)
-      loop +=
-          fmt::format("Pack<{}, 8> x{}_row[{}];\n", memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype),
-                      operand, std::min<std::int64_t>(layout_.slots, kLeaves));
+    if (held_ || direct)
+      loop += fmt::format("Pack<{}, 8> x{}_row[{}];\n",
+                          memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype), operand, held_leaves());
   }
   if (direct) loop += take_row();
   if (grouped && !chunked) {
@@ -370,7 +385,9 @@ std::string Printer::rows_kernel() {
   if (chunked) text += sums_end();
   if (grouped) text += "}\n";
   const int blocks = held_ ? std::min(layout_.bound_blocks, 1024 / layout_.bound_threads) : layout_.bound_blocks;
-  const std::string bounds = lanes ? std::to_string(kThreads) : fmt::format("{}, {}", layout_.bound_threads, blocks);
+  const std::string bounds = lanes        ? std::to_string(kThreads)
+                             : blocks > 2 ? fmt::format("{}, BLOCKS({})", layout_.bound_threads, blocks)
+                                          : fmt::format("{}, {}", layout_.bound_threads, blocks);
   return head("sweep", bounds) + indented(counter_begins() + text, "  ") + "}\n";
 }
 

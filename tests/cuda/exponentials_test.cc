@@ -1,0 +1,153 @@
+// Largest number and sum of exponentials in one pass over a row, on cuda:0: a GPU where there is one, else the emulated
+// device. Against plain loops in f64, with segments that differ by more than an exponential holds.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "cuda/print/sweep_text.h"
+#include "ebb/ebb.h"
+#include "emulated_device.h"
+#include "sweep_cases.h"
+
+namespace ebb::testing {
+namespace {
+
+constexpr Device kGpu{Device::Kind::cuda, 0};
+constexpr double kInf = HUGE_VAL;
+
+class Exponentials : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    use_emulated_device_without_gpu();
+    manual_seed(31);
+  }
+};
+
+// Rows that end in all the ways there are; `columns` of each, in segments of 2048.
+struct Rows {
+  std::vector<std::string> names;
+  std::vector<double> numbers;
+};
+Rows rows_of(std::int64_t columns) {
+  Rows all;
+  const std::vector<double> normal = randn({columns}).to_vector<double>();
+  const auto add = [&](const std::string& name, const std::function<double(std::int64_t, double)>& f) {
+    all.names.push_back(name);
+    for (std::int64_t i = 0; i < columns; ++i) all.numbers.push_back(f(i, normal[static_cast<std::size_t>(i)]));
+  };
+  const std::int64_t last = columns - 1;
+  add("ordinary", [](std::int64_t, double x) { return 3 * x; });
+  add("segments far apart, rising", [](std::int64_t i, double x) { return x + 300 * static_cast<double>(i / 2048); });
+  add("segments far apart, falling", [](std::int64_t i, double x) { return x - 300 * static_cast<double>(i / 2048); });
+  add("far below zero", [](std::int64_t, double x) { return x - 30000; });
+  add("a first segment of -inf", [](std::int64_t i, double x) { return i < 2048 ? -kInf : x - 1000; });
+  add("-inf but for the last", [&](std::int64_t i, double) { return i == last ? -2000.0 : -kInf; });
+  add("-inf alone", [](std::int64_t, double) { return -kInf; });
+  add("+inf at the end", [&](std::int64_t i, double x) { return i == last ? kInf : x; });
+  add("+inf beside -inf", [&](std::int64_t i, double) { return i == 0 ? kInf : -kInf; });
+  add("NaN at the end", [&](std::int64_t i, double x) { return i == last ? std::nan("") : x; });
+  return all;
+}
+
+struct Expected {
+  std::vector<double> probabilities;
+  double log_sum = 0;
+};
+// Relative to the largest number, or to 0 where that is not finite and `guarded`.
+Expected softmax_of(const double* x, std::int64_t columns, bool guarded) {
+  double most = -kInf, sum = 0;
+  for (std::int64_t i = 0; i < columns; ++i) most = std::isnan(x[i]) || std::isnan(most) ? NAN : std::max(most, x[i]);
+  const double shift = guarded && !std::isfinite(most) ? 0 : most;
+  Expected e;
+  for (std::int64_t i = 0; i < columns; ++i) e.probabilities.push_back(std::exp(x[i] - shift));
+  for (const double p : e.probabilities) sum += p;
+  for (double& p : e.probabilities) p /= sum;
+  e.log_sum = std::log(sum) + shift;
+  return e;
+}
+
+bool is_near(double got, double want, double relative, double least) {
+  if (std::isnan(want)) return std::isnan(got);
+  if (std::isinf(want)) return got == want;
+  return std::abs(got - want) <= relative * std::abs(want) + least;
+}
+
+TEST_F(Exponentials, OfRowsThatEndInAllWays) {
+  // Rows that have a multiprocessor to themselves: on chip as a whole; with leaves that stay in registers; with leaves
+  // that are read again. Of f32 those on chip leave their exponentials there, in two passes.
+  const std::vector<std::pair<DType, std::int64_t>> cases = {{DType::bf16, 66'001},  {DType::bf16, 122'883},
+                                                             {DType::bf16, 151'936}, {DType::f16, 98'304},
+                                                             {DType::f32, 40'003},   {DType::f32, 61'440}};
+  for (const auto& [d, columns] : cases) {
+    const double unit = d == DType::bf16 ? 1.0 / 128 : d == DType::f16 ? 1.0 / 1024 : 1e-5;
+    const Rows rows = rows_of(columns);
+    const auto count = static_cast<std::int64_t>(rows.names.size());
+    const Tensor x = cast(tensor_from(rows.numbers, {count, columns}, DType::f64), d).eval();
+    const std::vector<double> numbers = x.to_vector<double>();  // f16 has no -30000.3
+    const std::vector<double> got = softmax(x.to(kGpu), 1).to_vector<double>();
+    // Labels at both ends; a loss of -inf or NaN makes the mean one, so rows have losses of their own.
+    const Tensor labels =
+        tensor_from(std::vector<std::int64_t>(static_cast<std::size_t>(count), columns - 1), {count}, DType::i64);
+    const Tensor logits = variable(x.to(kGpu));
+    CrossEntropyOptions each;
+    each.reduction = Reduction::none;
+    const Tensor losses = cross_entropy(logits, labels.to(kGpu), each);
+    const Tensor slopes = backward(sum(losses))[logits];
+    const std::vector<double> loss = losses.to_vector<double>(), slope = slopes.to_vector<double>();
+    for (std::int64_t r = 0; r < count; ++r) {
+      const double* const row = numbers.data() + r * columns;
+      const Expected want = softmax_of(row, columns, true), plain = softmax_of(row, columns, false);
+      const std::string who = fmt::format("{} {} {}", name(d), columns, rows.names[static_cast<std::size_t>(r)]);
+      for (std::int64_t i = 0; i < columns; ++i) {
+        const auto at = static_cast<std::size_t>(r * columns + i);
+        const double p = plain.probabilities[static_cast<std::size_t>(i)];
+        const double g = want.probabilities[static_cast<std::size_t>(i)] - (i == columns - 1);
+        ASSERT_TRUE(is_near(got[at], p, unit, 1e-7))
+            << "softmax of " << who << " at " << i << ": " << got[at] << ", " << p;
+        ASSERT_TRUE(is_near(slope[at], g, unit, 1e-7))
+            << "gradient of " << who << " at " << i << ": " << slope[at] << ", " << g;
+      }
+      const double want_loss = want.log_sum - row[columns - 1], l = loss[static_cast<std::size_t>(r)];
+      if (std::isfinite(want_loss)) {
+        EXPECT_TRUE(is_near(l, want_loss, unit, 1e-4)) << "loss of " << who << ": " << l << ", " << want_loss;
+      }
+    }
+  }
+}
+
+bool in_one_pass(const Tensor& result) {
+  const auto c = make_case("", {result});
+  bool one = false;
+  for (const PlanStep& step : c->plan.steps) {
+    if (step.program) one |= cuda::print_sweep(*step.program).text.find("over_each<") != std::string::npos;
+  }
+  return one;
+}
+
+TEST_F(Exponentials, AreOnePassWhereItsNumbersAreTheSame) {
+  const auto halves_of = [](std::int64_t columns) { return cast(randn({3, columns}), DType::bf16).eval(); };
+  const Tensor halves = halves_of(70'000), f = cast(halves, DType::f32);
+  EXPECT_TRUE(in_one_pass(softmax(halves, 1)));
+  EXPECT_TRUE(in_one_pass(softmax(halves_of(128'256), 1)));
+  EXPECT_TRUE(in_one_pass(cast(exp(f - max(f, 1, true)) / sum(exp(f - max(f, 1, true)), 1, true), DType::bf16)));
+  // Two of them, each with a largest number of its own.
+  const Tensor g = cast(halves_of(70'000), DType::f32);
+  EXPECT_TRUE(in_one_pass(cast(softmax(f, 1) * softmax(g, 1), DType::bf16)));
+  // Rows that share a multiprocessor, and f32, which keeps its exponentials on chip for the last pass.
+  EXPECT_FALSE(in_one_pass(softmax(halves_of(50'304), 1)));
+  EXPECT_FALSE(in_one_pass(softmax(halves_of(500), 1)));
+  EXPECT_FALSE(in_one_pass(softmax(randn({3, 40'000}).eval(), 1)));
+  // Not the same numbers: differences rounded to halves, twice the largest, another row's, a sum of squares.
+  const Tensor rounded = halves - max(halves, 1, true), twice = f - 2 * max(f, 1, true), other = f - max(g, 1, true);
+  EXPECT_FALSE(in_one_pass(exp(rounded) / sum(exp(rounded), 1, true)));
+  EXPECT_FALSE(in_one_pass(cast(exp(twice) / sum(exp(twice), 1, true), DType::bf16)));
+  EXPECT_FALSE(in_one_pass(cast(exp(other) / sum(exp(other), 1, true), DType::bf16)));
+  const Tensor less = f - max(f, 1, true);
+  EXPECT_FALSE(in_one_pass(cast(square(less) / sum(square(less), 1, true), DType::bf16)));
+}
+
+}  // namespace
+}  // namespace ebb::testing
