@@ -77,18 +77,19 @@ Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const T
 // 1 − c, c = a·b / (‖a‖·‖b‖). A zero vector has no direction: c counts as the constant 0.
 namespace {
 
-// Vectors whose squares would overflow or vanish, scaled to a largest element of 1: what follows depends on their
-// direction alone, so the size is a constant to its gradient. Others stay as they are.
+// Vectors whose squares would overflow or vanish, times a power of two that brings them between: what follows depends
+// on their direction alone, so the factor is a constant to its gradient. Others stay as they are.
 Tensor of_plain_size(const Tensor& x, int axis) {
   if (x.numel() == 0) return x;
-  Tensor size;
+  const bool wide = x.dtype() == DType::f64;
+  const double large = wide ? 1e150 : 1e15, factor = wide ? 0x1p600 : 0x1p100;
+  Tensor scale;
   {
     NoHistory scope;
     const Tensor largest = max(abs(x), axis, true);
-    const Tensor plain = logical_or(logical_and(largest > 1e-15, largest < 1e15), largest == 0);
-    size = where(plain, 1, largest);
+    scale = where(largest > large, 1 / factor, where(largest < 1 / large, factor, ones_like(largest)));
   }
-  return x / size;
+  return x * scale;
 }
 
 }  // namespace

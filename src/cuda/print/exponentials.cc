@@ -72,7 +72,7 @@ std::string Printer::exponentials_pass(int stage, const std::vector<Exponentials
   std::string text = reductions_begin(first) + reductions_begin(second);
   text += over_leaves({{[&] { return leaf(first); }, known, instructions(first)},
                        {[&] { return leaf(second); }, end, instructions(second)}});
-  text += "__syncthreads();\n";
+  text += (first.takes_row ? send_for_next_row() : "") + "__syncthreads();\n";
   for (std::size_t r = 0; r < sums.size(); ++r) {
     const std::int32_t v = sums[r].most;
     text += fmt::format("const f32 most{} = over_segments<Most, f32>(parts[turn][{}], (int)segments);\n", v, 2 * r);

@@ -8,10 +8,10 @@
 
 namespace ebb::cuda {
 
-constexpr double kMostInstructions = 1024;  // of leaves that are written out one after the other
-constexpr std::int64_t kMostHeld = 8;       // chunks of 16 bytes of a row in a thread's registers
-constexpr std::int64_t kMostRead = 12;      // and of all that is read beside it
-constexpr std::int64_t kMostRest = 4;       // chunks that have no room on chip
+constexpr double kMostInstructions = 1024;           // of leaves that are written out one after the other
+constexpr std::int64_t kMostHeld = 8;                // chunks of 16 bytes of a row in a thread's registers
+constexpr std::int64_t kMostRead = 12;               // and of all that is read beside it
+constexpr std::int64_t kFewRest = 4, kMostRest = 8;  // chunks that have no room on chip
 
 // What passes leave on chip for later ones. Of a row that is not there as a whole every pass makes everything again.
 void Printer::choose_kept() {
@@ -49,7 +49,9 @@ bool Printer::may_hold_rest() const {
 }
 
 std::int64_t Printer::held_leaves() const {
-  return held_ ? std::min<std::int64_t>(layout_.slots, kLeaves) : kMostRest / staged_chunk_count();
+  if (held_) return std::min<std::int64_t>(layout_.slots, kLeaves);
+  const std::int64_t chunks = staged_chunk_count(), rest = chunks * (layout_.slots - layout_.staged_slots);
+  return (rest <= kFewRest ? kFewRest : kMostRest) / chunks;
 }
 
 std::string Printer::body_of(const std::function<std::string()>& make_body, bool whole, bool held) {

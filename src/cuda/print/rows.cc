@@ -304,9 +304,11 @@ std::string Printer::rows_kernel() {
     last_pass_ = stage;
   }
   choose_kept();
-  const bool one_pass = !exponentials_of(first_pass_).empty();  // whose leaves are read twice, and then once more
-  held_ = !one_pass && may_hold();
-  holds_rest_ = one_pass && may_hold_rest();
+  // Where one pass follows that of a softmax, rows of more than one round stay on chip: another wait for registers
+  // would cost more.
+  const bool stays = layout_.slots > kLeaves && !exponentials_of(first_pass_).empty();
+  held_ = !stays && may_hold();
+  holds_rest_ = stays && may_hold_rest();
   // What the row has one of is on its way while the row itself is waited for.
   const std::string given = scalars(true), of_row = row_values(0), body = row_body();
 
