@@ -110,7 +110,7 @@ TEST(Laws, SavingAndLoadingIsTheIdentity) {
     for (int k = 0; k < count; ++k) {
       const std::string name = *rc::gen::string<std::string>() + std::to_string(k);
       bool ascii = true;
-      for (const char c : name) ascii &= c > 0;
+      for (const char c : name) ascii &= static_cast<signed char>(c) > 0;
       if (!ascii) continue;  // names are UTF-8
       tensors[name] = random_bits(*rc::gen::elementOf(kAllDTypes), any_shape(), static_cast<std::uint64_t>(k));
     }
