@@ -15,8 +15,8 @@ ON_A_GPU = [
     (r"(focal_loss_on_probabilities|generalized_kl) f32", "`focal_loss_on_probabilities` and `generalized_kl` take 118 and 126 "
      "instructions per element in f32 (ncu), where memory leaves time for about 88: accurate logarithms, correctly rounded "
      "quotients, checks and what must not overflow."),
-    (r"cosine_similarity_loss f32", "`cosine_similarity_loss` scales norms by the row's largest number, so that squares neither "
-     "overflow nor vanish, which is a pass more."),
+    (r"cosine_similarity_loss f32", "`cosine_similarity_loss` first looks for a row's largest number, so that no square overflows "
+     "or vanishes, which is a pass more."),
     (r"(cosine_similarity_loss|triplet_margin_loss|hardness_huber) f32", "Rows of several f32 operands fill the memory on chip "
      "when a fifth of the possible warps run."),
     (r"cross_entropy bf16 \[\d+, 128256\]", "Rows of 128,256 do not fit on chip twice, so that a multiprocessor has nothing "
