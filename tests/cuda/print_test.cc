@@ -124,6 +124,24 @@ TEST_F(PrintedSweeps, OfManyArraysAreTheOracle) {
   check(std::move(cases));
 }
 
+// More of them than the text's own memory has room for: a group of 1024 segments has one number each.
+TEST_F(PrintedSweeps, OfManyReductionsOfTheLongestRowsAreTheOracle) {
+  manual_seed(17);
+  const Tensor x = rand({2, 270'001}).eval(), y = rand({2, 270'001}).eval();
+  const auto mean_of = [](const Tensor& v) { return mean(v, 1, true); };
+  const Tensor five = x * mean_of(x) * mean_of(x * x) * mean_of(x * y) + y * max(x, 1, true) * min(y, 1, true);
+  std::vector<std::unique_ptr<SweepCase>> cases;
+  cases.push_back(make_case("five reductions", {five}));
+  cases.push_back(make_case("two of a softmax", {softmax(x, 1) * softmax(y, 1) * 1e6}));
+  std::string source = cuda::prelude();
+  for (const auto& c : cases) {
+    const std::string text = cuda::print_sweep(*c->plan.steps[0].program).text;
+    EXPECT_NE(text.find("(*const parts)"), std::string::npos) << c->name;
+    EXPECT_EQ(compile_error(source + text, "sm_90"), "") << c->name;
+  }
+  check(std::move(cases));
+}
+
 // Whatever the scheduler makes of random graphs.
 TEST_F(PrintedSweeps, OfRandomProgramsAreTheOracle) {
   std::vector<std::unique_ptr<SweepCase>> cases;
