@@ -39,9 +39,10 @@ Rows rows_of(std::int64_t columns) {
     for (std::int64_t i = 0; i < columns; ++i) all.numbers.push_back(f(i, normal[static_cast<std::size_t>(i)]));
   };
   const std::int64_t last = columns - 1;
+  const auto segment = [](std::int64_t i) { return std::floor(static_cast<double>(i) / 2048); };
   add("ordinary", [](std::int64_t, double x) { return 3 * x; });
-  add("segments far apart, rising", [](std::int64_t i, double x) { return x + 300 * static_cast<double>(i / 2048); });
-  add("segments far apart, falling", [](std::int64_t i, double x) { return x - 300 * static_cast<double>(i / 2048); });
+  add("segments far apart, rising", [&](std::int64_t i, double x) { return x + 300 * segment(i); });
+  add("segments far apart, falling", [&](std::int64_t i, double x) { return x - 300 * segment(i); });
   add("far below zero", [](std::int64_t, double x) { return x - 30000; });
   add("a first segment of -inf", [](std::int64_t i, double x) { return i < 2048 ? -kInf : x - 1000; });
   add("-inf but for the last", [&](std::int64_t i, double) { return i == last ? -2000.0 : -kInf; });

@@ -179,7 +179,7 @@ std::string Printer::take_row() {
   const std::string live = layout_.tails ? "const int live = columns - leaf < 8 ? (int)(columns - leaf) : 8;\n" : "";
   direct = fmt::format("if (k < {} && slot < unstaged) {{\n", held_leaves()) +
            indented(live + "const i64 col = leaf;\n" + coordinates(layout_.columns) + direct, "  ") + "}\n";
-  const std::string from_chip = "if (slot >= unstaged) {\n" + indented(take_leaf(), "  ") + "}\n";
+  std::string from_chip = "if (slot >= unstaged) {\n" + indented(take_leaf(), "  ") + "}\n";
   std::string text = over_leaves({{[&] { return direct; }, "", 0}}, true) + "wait_for_copies<0>();\n";
   if (held_) text += over_leaves({{[&] { return from_chip; }, "", 0}}, true);
   return text;
