@@ -22,11 +22,13 @@ PROGRAM = Path(__file__).resolve().parents[2] / "build" / "release" / "examples"
 def gpt2_program(run, batch, layers, width, recompute):
     """What examples/gpt2.cc says of itself."""
     program = run.options.gpt2 or os.environ.get("EBB_GPT2") or PROGRAM
-    command = [str(program), "cuda", "2" if run.options.part else "60", str(batch), str(layers), str(width), str(recompute)]
+    steps = lambda count: [str(program), "cuda", count, str(batch), str(layers), str(width), str(recompute)]
     result = {"title": "Ebb"}
     try:
+        # Kernels are compiled by a first process, as the other contenders compile before they are timed.
+        subprocess.run(steps("2"), capture_output=True, text=True, timeout=300)
         start = time.perf_counter()
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(steps("2" if run.options.part else "60"), capture_output=True, text=True, timeout=300)
         took = time.perf_counter() - start
         found = re.search(r"([\d.]+) ms a step, (\d+) tokens a second, ([\d.]+) GB", done.stdout)
         if found:
