@@ -124,8 +124,8 @@ TEST_F(PrintedSweeps, OfManyArraysAreTheOracle) {
   check(std::move(cases));
 }
 
-// More of them than the text's own memory has room for: a group of 1024 segments has one number each.
-TEST_F(PrintedSweeps, OfManyReductionsOfTheLongestRowsAreTheOracle) {
+// More sums of segments than the text's own memory has room for.
+TEST_F(PrintedSweeps, OfManyReductionsAreTheOracle) {
   manual_seed(17);
   const Tensor x = rand({2, 270'001}).eval(), y = rand({2, 270'001}).eval();
   const auto mean_of = [](const Tensor& v) { return mean(v, 1, true); };
@@ -133,11 +133,17 @@ TEST_F(PrintedSweeps, OfManyReductionsOfTheLongestRowsAreTheOracle) {
   std::vector<std::unique_ptr<SweepCase>> cases;
   cases.push_back(make_case("five reductions", {five}));
   cases.push_back(make_case("two of a softmax", {softmax(x, 1) * softmax(y, 1) * 1e6}));
-  std::string source = cuda::prelude();
+  // Rows on chip leave room for them.
+  const Tensor z = rand({2, 50'000}).eval();
+  Tensor ten = z;
+  for (int k = 1; k <= 10; ++k) ten = ten * mean_of(maximum(z, k * 0.01));
+  cases.push_back(make_case("ten reductions of a row on chip", {ten}));
+  const std::string source = cuda::prelude();
   for (const auto& c : cases) {
-    const std::string text = cuda::print_sweep(*c->plan.steps[0].program).text;
-    EXPECT_NE(text.find("(*const parts)"), std::string::npos) << c->name;
-    EXPECT_EQ(compile_error(source + text, "sm_90"), "") << c->name;
+    const cuda::SweepText text = cuda::print_sweep(*c->plan.steps[0].program);
+    EXPECT_NE(text.text.find("(*const parts)"), std::string::npos) << c->name;
+    EXPECT_LE(text.shared, cuda::GpuLimits().shared - cuda::kSharedOfText) << c->name;
+    EXPECT_EQ(compile_error(source + text.text, "sm_90"), "") << c->name;
   }
   check(std::move(cases));
 }

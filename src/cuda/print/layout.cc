@@ -88,6 +88,20 @@ std::vector<std::int32_t> read_later(const Program& p, bool than_the_first_pass)
 
 std::int64_t element_bytes(RegType t) { return t == RegType::f32 ? 4 : 8; }
 
+// Of sums of segments that are not the text's own, at most: a pass may make the reductions of two stages.
+std::int64_t parts_behind_row(const Program& p, const Layout& l) {
+  std::vector<std::int64_t> count(static_cast<std::size_t>(p.stages) + 1);
+  for (const Instr& i : p.instrs) {
+    const bool of_row = i.kind == Kind::reduce || (i.kind == Kind::total && instr(p, i.arg[0]).level == Level::full);
+    const int stage = i.kind == Kind::reduce ? i.stage : of_row ? std::max<int>(0, instr(p, i.arg[0]).stage) : 0;
+    count[static_cast<std::size_t>(stage)] += of_row;
+  }
+  std::int64_t most = 0;
+  for (std::size_t s = 0; s + 1 < count.size(); ++s) most = std::max(most, count[s] + count[s + 1]);
+  const std::int64_t bytes = bytes_of_parts(most, l.parts_room);
+  return bytes > kOwnParts ? bytes : 0;
+}
+
 void lay_rows_on_chip(const Program& p, const GpuLimits& limits, Layout& l) {
   if (l.mapping == Mapping::row_groups) {
     for (const Instr& i : p.instrs) {
@@ -121,7 +135,8 @@ void lay_rows_on_chip(const Program& p, const GpuLimits& limits, Layout& l) {
     l.staged.pop_back();
   }
   if (l.staged.empty()) return;
-  l.staged_slots = std::min(l.slots, (limits.shared - kSharedOfText - kept) / slot_bytes);
+  const std::int64_t room = limits.shared - kSharedOfText - kept - parts_behind_row(p, l);
+  l.staged_slots = std::clamp<std::int64_t>(room / slot_bytes, 0, l.slots);
   if (2 * l.staged_slots < l.slots) {
     l.staged_slots = 0;
     l.staged.clear();
@@ -249,6 +264,7 @@ Layout layout_of(const Program& p, const GpuLimits& limits) {
     l.blocks = blocks_for(l.groups);
   } else {
     l.long_row = l.segments > kGroup;
+    l.parts_room = l.segments > 128 ? kGroup : l.segments > 8 ? 128 : 8;
     divide_row(l, columns, l.segments <= 64 ? 16 : 32);
     Layout on_chip = l;
     lay_rows_on_chip(p, limits, on_chip);

@@ -42,6 +42,7 @@ struct Layout {
   std::int64_t row_bytes = 0;        // of the row on chip
   bool kept_on_chip = true;          // sums over a few rows
   std::int64_t kept_bytes = 0;
+  std::int64_t parts_room = 0;  // sums of segments that a reduction of a block's row has room for
   int chunk_warps = 0;  // of a block, each with a chunk of rows and its sums in registers: short rows; 0: not so
 
   std::int64_t segments = 0;  // of a row
@@ -64,6 +65,10 @@ struct Layout {
   Access access(const Strides& strides, DType dtype) const;
   bool may_align(const Strides& strides, DType dtype) const;  // where its base does
 };
+
+// Sums of segments, of one pass and the next: up to so many bytes are the text's own memory, more lie behind the row.
+inline constexpr std::int64_t kOwnParts = 16 << 10;
+inline std::int64_t bytes_of_parts(std::int64_t reductions, std::int64_t room) { return 2 * reductions * room * 8; }
 
 Layout layout_of(const Program& program, const GpuLimits& limits);
 

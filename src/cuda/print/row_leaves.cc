@@ -95,7 +95,11 @@ std::string Printer::over_short_row(const std::function<std::string()>& make_bod
 // Every leaf of the row that is this thread's, or those of a first round that are in registers: `leaf`, and `slot`, its
 // number among them. Works follow each other within a segment.
 std::string Printer::over_leaves(const std::vector<LeafWork>& works, bool held_only) {
-  if (layout_.row_in_warp()) return over_short_row(works.front().body, works.front().instructions) + works.front().end;
+  if (layout_.row_in_warp()) {
+    std::string text;
+    for (const LeafWork& work : works) text += over_short_row(work.body, work.instructions) + work.end;
+    return text;
+  }
   const std::string index = layout_.small ? "int" : "i64";
   const auto leaves = [&](int unroll, const std::string& check, const std::string& of_leaf) {
     std::string loop = fmt::format("#pragma unroll {}\nfor (int k = 0; k < {}; ++k) {{\n", unroll, kLeaves);

@@ -8,8 +8,6 @@
 
 namespace ebb::cuda {
 
-constexpr std::size_t kFewReductions = 2;  // of one pass, whose parts are the text's own memory
-
 Printer::Pass Printer::pass_of(int stage) const {
   Pass pass;
   pass.needed.resize(static_cast<std::size_t>(n_));
@@ -315,17 +313,18 @@ std::string Printer::rows_kernel() {
   const std::string given = scalars(true), of_row = row_values(0), body = row_body();
 
   std::string text;
-  // Sums of segments. A text's own memory ends at 48 KiB: many of the longest rows lie behind what is kept on chip.
-  const std::int64_t room = layout_.long_row || layout_.segments > 128 ? kGroup : layout_.segments > 8 ? 128 : 8;
-  const bool many = !lanes && room == kGroup && most_reductions_ > kFewReductions;
-  if (chip || (grouped && layout_.kept_on_chip) || many) text += "DYNAMIC_SHARED(chip);\n";
-  if (many) {
-    text += fmt::format("u64 (*const parts)[{0}][{1}] = (u64 (*)[{0}][{1}])(chip + {2});\nint turn = 0;\n",
-                        most_reductions_, room, number("parts_at", out_.shared));
-    out_.shared += static_cast<unsigned>(2 * most_reductions_ * static_cast<std::size_t>(room) * sizeof(std::uint64_t));
-  } else if (!lanes && most_reductions_ > 0) {
-    text += fmt::format("__shared__ u64 parts[2][{}][{}];\nint turn = 0;\n", most_reductions_, room);
+  const auto reductions = static_cast<std::int64_t>(most_reductions_);
+  const std::int64_t parts = bytes_of_parts(reductions, layout_.parts_room);
+  const bool behind_row = parts > kOwnParts;
+  if (chip || (grouped && layout_.kept_on_chip) || behind_row) text += "DYNAMIC_SHARED(chip);\n";
+  if (behind_row) {
+    text += fmt::format("u64 (*const parts)[{0}][{1}] = (u64 (*)[{0}][{1}])(chip + {2});\n", reductions,
+                        layout_.parts_room, number("parts_at", out_.shared));
+    out_.shared += static_cast<unsigned>(parts);
+  } else if (parts > 0) {
+    text += fmt::format("__shared__ u64 parts[2][{}][{}];\n", reductions, layout_.parts_room);
   }
+  if (parts > 0) text += "int turn = 0;\n";
   if (chip)
     text += fmt::format("char* const mine = chip + (threadIdx.x >> 5) * (int){} + (threadIdx.x & 31) * 16;\n",
                         number("warp_bytes", layout_.staged_slots * 512 * staged_chunk_count()));

@@ -215,7 +215,7 @@ std::string make_code(const std::string& text, const std::string& architecture) 
   const std::string source = prelude() + text;
   int major = 0, minor = 0;
   compiler().version(&major, &minor);
-  std::string key = fmt::format("{} {}.{}", architecture, major, minor);
+  std::string key = fmt::format("{} {}.{} {}", architecture, major, minor, kFewSpilled);
   for (const char* option : kOptions) key += std::string(" ") + option;
   key += "\n" + source;
   const KernelKey hashed{hash(key, 2), hash(key, 3)};
