@@ -102,6 +102,9 @@ table('kExp2F64Short', exp2_q, exp2_whole, -h, h, 5)
 def log_q(f): return (mp.log1p(f) - f) / f**2 if abs(f) > mp.mpf(10)**-15 else -mp.mpf(1) / 2 + f / 3
 def log_relative(f): return f * f / abs(mp.log1p(f))
 single_table('kLogF32', log_q, log_relative, root_half - 1, mp.sqrt(2) - 1, 8)
+# log(1 + x) = x + x² q(x - 1/2) for x in [0, 1]: powers of x - 1/2 add up to less that is rounded than those of x
+half = mp.mpf('0.5')
+single_table('kLog1pUnitF32', lambda v: log_q(half + v), lambda v: log_relative(half + v), -half, half, 8)
 for name, base in ('kLog2F32', ln2), ('kLog10F32', mp.log(10)):  # log(1 + f) / log b = f / log b + f² q(f)
     single_table(name, lambda f: log_q(f) / base, lambda f: log_relative(f) * base, root_half - 1, mp.sqrt(2) - 1, 8)
 

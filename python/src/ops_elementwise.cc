@@ -18,12 +18,14 @@ std::vector<Unary> unary_functions() {
   std::vector<Unary> all;
 #define EBB_NOTE(name, inputs, grad, domain, ...) EBB_NOTE_##domain(name)
 #define EBB_NOTE_any(name)  // no functions of numbers: copy, cast, ...
+#define EBB_NOTE_inner(name)
 #define EBB_NOTE_real(name) note(all, #name, &ebb::name);
 #define EBB_NOTE_number(name) note(all, #name, &ebb::name);
 #define EBB_NOTE_truth(name) note(all, #name, &ebb::name);
   EBB_OPS(EBB_SKIP_OP, EBB_SKIP_OP, EBB_NOTE, EBB_SKIP_OP, EBB_SKIP_OP, EBB_SKIP_OP, EBB_SKIP_OP)
 #undef EBB_NOTE
 #undef EBB_NOTE_any
+#undef EBB_NOTE_inner
 #undef EBB_NOTE_real
 #undef EBB_NOTE_number
 #undef EBB_NOTE_truth

@@ -296,11 +296,11 @@ Pools& pools() {
 
 Pool& pool(Device device) {
   if (device == Device{}) return *pools().cpu;
-  Pool* const found = pools().of[device].pool.load(std::memory_order_acquire);
-  if (!found) {
-    fail(Error::Kind::value, "device: there is no {} on this machine; `ebb info` lists the available devices",
-         name(device));
-  }
+  const auto& place = pools().of[device].pool;
+  // Who asks for its memory may be the first to use a GPU.
+  if (!place.load(std::memory_order_acquire)) require_available(device);
+  Pool* const found = place.load(std::memory_order_acquire);
+  require(found, "internal: {} has no memory", name(device));
   return *found;
 }
 

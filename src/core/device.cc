@@ -4,6 +4,7 @@
 #include <charconv>
 #include <optional>
 
+#include "core/device_table.h"
 #include "core/format_error.h"
 #include "ebb/memory.h"
 
@@ -44,14 +45,10 @@ bool batch_invariant() { return rows_alone.load(std::memory_order_relaxed); }
 
 Device default_device() { return in_scope ? *in_scope : everywhere.load(std::memory_order_relaxed); }
 
-namespace {
-
 void require_available(Device device) {
   require(is_available(device), "device: there is no {} on this machine: {}; `ebb info` lists the available devices",
           name(device), why_unavailable(device));
 }
-
-}  // namespace
 
 void set_default_device(Device device) {
   require_available(device);

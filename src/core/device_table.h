@@ -16,6 +16,9 @@ class PerDevice {
   std::array<T, kDeviceKinds * kMostDevices> all_{};
 };
 
+// An Error that says why where there is no such device.
+void require_available(Device device);
+
 // Where a device's pool gets its memory from.
 class BlockSource {
  public:
@@ -23,7 +26,8 @@ class BlockSource {
   virtual std::byte* allocate(std::size_t bytes) = 0;  // null: out of memory
   virtual void free(std::byte* data, std::size_t bytes) noexcept = 0;
 };
-// The CPU has one from the start. Null: no such device. A device keeps its source until the program ends.
+// The CPU has one from the start, a GPU from its first use on. Null: none yet. A device keeps its source until the
+// program ends.
 BlockSource* block_source(Device device);
 void set_block_source(Device device, BlockSource* source);
 

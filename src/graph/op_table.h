@@ -23,7 +23,8 @@ namespace ebb {
 //   inputs   how many; -1: any number
 //   grad     yes: has a rule in autograd/rules; none: not differentiable (its result carries no gradient);
 //            zero: differentiable with gradient 0 (floor, sign, ...)
-//   domain   real: floats, integers are cast first; number: integers too; truth: bools; any: every dtype
+//   domain   real: floats, integers are cast first; number: integers too; truth: bools; any: every dtype;
+//            inner: floats, in formulas alone: no function of the library has this name
 //   cost     costly: worth keeping rather than recomputing
 //   halves   exact: from f16 and bf16 it gives f16 and bf16 without rounding
 //   order    either: the order of the two inputs changes no bit
@@ -55,6 +56,8 @@ namespace ebb {
   ELEMENTWISE(log2,         1, yes,  real,   costly, rounds, fixed)                                                   \
   ELEMENTWISE(log10,        1, yes,  real,   costly, rounds, fixed)                                                   \
   ELEMENTWISE(log1p,        1, yes,  real,   costly, rounds, fixed)                                                   \
+  /* log(1 + x) of x in [0, 1], as e^-|z| is, by a third of the instructions; other x count as the nearer end */      \
+  ELEMENTWISE(log1p_unit,   1, yes,  inner,  costly, rounds, fixed)                                                   \
   ELEMENTWISE(sqrt,         1, yes,  real,   costly, rounds, fixed)                                                   \
   ELEMENTWISE(rsqrt,        1, yes,  real,   costly, rounds, fixed)                                                   \
   ELEMENTWISE(cbrt,         1, yes,  real,   costly, rounds, fixed)                                                   \
@@ -151,7 +154,7 @@ enum class OpClass : std::uint8_t {
 #undef EBB_ENUM
 };
 enum class OpGrad : std::uint8_t { yes, none, zero };
-enum class OpDomain : std::uint8_t { any, real, number, truth };
+enum class OpDomain : std::uint8_t { any, real, number, truth, inner };
 
 enum class Op : std::uint16_t {
 #define EBB_ENUM(name, ...) name,

@@ -52,7 +52,7 @@ Tensor logit_terms(const Tensor& logits, const Tensor& target, const Tensor& pos
   return custom_function(
       [q_of](const Tensors& v) {
         const Tensor c = asymptote(v[0], v[1], q_of(v)), line = where(c == 0, 0, c * v[0]);
-        const Tensor curve = log1p(exp(-abs(v[0])));
+        const Tensor curve = log1p_unit(exp(-abs(v[0])));
         return v.size() > 2 ? line + curve_weight(v[1], v[2]) * curve : line + curve;
       },
       [q_of](const Tensor& grad, const Tensor&, const Tensors& v) {
@@ -193,7 +193,7 @@ FocalParts focal_parts(const Tensor& x, const Tensor& y, const Balance& b, doubl
   const Shares share = shares(y, b);
   f.right = x >= 0;
   f.r = reciprocal(1 + e), f.k = e * f.r;
-  f.near = log1p(e), f.far = abs(x) + f.near;
+  f.near = log1p_unit(e), f.far = abs(x) + f.near;
   f.against = where(f.right, share.negative, share.positive);
   f.in_favour = where(f.right, share.positive, share.negative);
   if (gamma == 0) return f;

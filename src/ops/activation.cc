@@ -27,14 +27,14 @@ Tensor sigmoid(const Tensor& x) {
 //   log(1 + e^x) = max(x, 0) + log(1 + e^−|x|)
 Tensor softplus(const Tensor& x, double beta) {
   require(beta > 0, "softplus: beta must be positive, got {}", beta);
-  auto plain = [](const Tensor& z) { return maximum(z, 0) + log1p(exp(-abs(z))); };
+  auto plain = [](const Tensor& z) { return maximum(z, 0) + log1p_unit(exp(-abs(z))); };
   if (beta == 1) return formula(Op::softplus, as_real(x), plain);
   return formula(Op::softplus, as_real(x), [&](const Tensor& v) { return plain(v * beta) / beta; }, {beta});
 }
 
 //   −log(1 + e^−x) = min(x, 0) − log(1 + e^−|x|)
 Tensor log_sigmoid(const Tensor& x) {
-  return formula(Op::log_sigmoid, as_real(x), [](const Tensor& v) { return minimum(v, 0) - log1p(exp(-abs(v))); });
+  return formula(Op::log_sigmoid, as_real(x), [](const Tensor& v) { return minimum(v, 0) - log1p_unit(exp(-abs(v))); });
 }
 
 Tensor logit(const Tensor& x, std::optional<double> eps) {

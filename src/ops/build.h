@@ -58,6 +58,9 @@ Tensor slopes_along_channels(const Tensor& x, const Tensor& weight);  // prelu's
 constexpr DType promote_real(DType dtype) { return is_floating(dtype) ? dtype : DType::f32; }
 inline Tensor as_real(const Tensor& x) { return is_floating(x.dtype()) ? x : cast(x, DType::f32); }
 
+// log(1 + x) of x in [0, 1]
+Tensor log1p_unit(const Tensor& x);
+
 // Formulas are computed in f32 or f64 and rounded once: halves are widened, integers stay what they are.
 inline Tensor widen(const Tensor& x) { return is_half(x.dtype()) ? cast(x, DType::f32) : x; }
 

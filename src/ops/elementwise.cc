@@ -149,6 +149,7 @@ Tensor log(const Tensor& x) { return real_function(Op::log, x); }
 Tensor log2(const Tensor& x) { return real_function(Op::log2, x); }
 Tensor log10(const Tensor& x) { return real_function(Op::log10, x); }
 Tensor log1p(const Tensor& x) { return real_function(Op::log1p, x); }
+Tensor log1p_unit(const Tensor& x) { return real_function(Op::log1p_unit, x); }
 Tensor sqrt(const Tensor& x) { return real_function(Op::sqrt, x); }
 Tensor rsqrt(const Tensor& x) { return real_function(Op::rsqrt, x); }
 Tensor cbrt(const Tensor& x) { return real_function(Op::cbrt, x); }

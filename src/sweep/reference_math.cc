@@ -187,6 +187,8 @@ Number reference_real(Op op, Number na, Number nb, Number nc) {
       return real(std::log10(a));
     case Op::log1p:
       return real(std::log1p(a));
+    case Op::log1p_unit:
+      return real(std::log1p(std::clamp<decltype(a)>(a, 0, 1)));
     case Op::rsqrt:
       return real(1 / std::sqrt(a));
     case Op::cbrt:

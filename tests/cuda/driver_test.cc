@@ -1,4 +1,4 @@
-// A machine whose NVIDIA driver cannot be used has no GPU, and says why.
+// A machine whose NVIDIA driver cannot be used has no GPU, and says why. What a GPU's first use may be.
 #include "cuda/runtime/driver.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,10 @@
 
 #include "cuda/backend.h"
 #include "ebb/device.h"
+#include "ebb/memory.h"
 #include "ebb/ops.h"
+#include "ebb/random.h"
+#include "emulated_device.h"
 #include "expect_error.h"
 #include "run_program.h"
 
@@ -17,10 +20,11 @@ namespace {
 
 constexpr Device kGpu{Device::Kind::cuda, 0};
 
-// In a process of its own, which finds that driver first.
-void run_with_driver(const std::string& folder, const std::string& test) {
+// In a process of its own, which finds that driver first, if one is named.
+void run_apart(const std::string& test, const std::string& folder = "") {
   const char* const path = std::getenv("LD_LIBRARY_PATH");
-  const std::string all = "LD_LIBRARY_PATH=" + folder + (path ? ":" + std::string(path) : "");
+  const std::string before = path ? path : "";
+  const std::string all = "LD_LIBRARY_PATH=" + folder + (folder.empty() || before.empty() ? "" : ":") + before;
   const ProgramResult r = run_program({"/usr/bin/env", "-u", "EBB_TEST_DEVICE", "-u", "GTEST_TOTAL_SHARDS", "-u",
                                        "GTEST_SHARD_INDEX", all, std::filesystem::read_symlink("/proc/self/exe"),
                                        "--gtest_also_run_disabled_tests", "--gtest_filter=" + test});
@@ -28,8 +32,9 @@ void run_with_driver(const std::string& folder, const std::string& test) {
   EXPECT_NE(r.out.find("1 test from"), std::string::npos) << r.out;
 }
 
-TEST(UselessDriver, ThatDoesNotStartIsNoGpu) { run_with_driver(EBB_REFUSING_DRIVER, "*.DISABLED_OneThatDoesNotStart"); }
-TEST(UselessDriver, ThatIsTooOldIsNoGpu) { run_with_driver(EBB_OLD_DRIVER, "*.DISABLED_OneThatIsTooOld"); }
+TEST(UselessDriver, ThatDoesNotStartIsNoGpu) { run_apart("*.DISABLED_OneThatDoesNotStart", EBB_REFUSING_DRIVER); }
+TEST(UselessDriver, ThatIsTooOldIsNoGpu) { run_apart("*.DISABLED_OneThatIsTooOld", EBB_OLD_DRIVER); }
+TEST(FirstUse, MayAskForMemory) { run_apart("*.DISABLED_OfMemory"); }
 
 void expect_no_gpu(const std::string& reason) {
   for (int k = 0; k < 2; ++k) {  // asked again, it says the same
@@ -38,10 +43,17 @@ void expect_no_gpu(const std::string& reason) {
     EXPECT_NE(cuda::why_unavailable(0).find(reason), std::string::npos) << cuda::why_unavailable(0);
     EXPECT_THROW_MESSAGE(ones({2}).to(kGpu).eval(), reason);
     EXPECT_THROW_MESSAGE(cuda::driver(), reason);
+    EXPECT_THROW_MESSAGE(set_memory_limit(1 << 20, kGpu), reason);
   }
   EXPECT_EQ(sum(ones({2})).item<float>(), 2);
 }
 TEST(UselessDriver, DISABLED_OneThatDoesNotStart) { expect_no_gpu("the NVIDIA driver does not start: 100"); }
+TEST(FirstUse, DISABLED_OfMemory) {
+  use_emulated_device_without_gpu();
+  EXPECT_EQ(memory_stats(kGpu).live, 0u);
+  set_memory_limit(1 << 20, kGpu);
+  EXPECT_THROW_MESSAGE(rand({1 << 20}).to(kGpu).eval(), "memory");
+}
 TEST(UselessDriver, DISABLED_OneThatIsTooOld) { expect_no_gpu("libcuda.so.1 has no function cu"); }
 
 }  // namespace

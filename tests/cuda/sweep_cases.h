@@ -12,6 +12,7 @@
 #include "ebb/ops.h"
 #include "ebb/random.h"
 #include "graph/node.h"
+#include "ops/build.h"
 #include "schedule/plan.h"
 #include "schedule/trace.h"
 
@@ -110,6 +111,7 @@ inline std::vector<std::unique_ptr<SweepCase>> sweep_cases() {
                                                          {"log2", log2},
                                                          {"log10", log10},
                                                          {"log1p", log1p},
+                                                         {"log1p_unit", log1p_unit},
                                                          {"sqrt", sqrt},
                                                          {"rsqrt", rsqrt},
                                                          {"cbrt", cbrt},

@@ -58,20 +58,31 @@ int exact_erfcx(mpfr_t r, const mpfr_t x, mpfr_rnd_t rnd) {
   return 0;
 }
 
+int exact_log1p_unit(mpfr_t r, const mpfr_t x, mpfr_rnd_t rnd) {
+  mpfr_t u;
+  mpfr_init2(u, 160);
+  mpfr_set(u, x, MPFR_RNDN);
+  if (mpfr_cmp_ui(x, 0) < 0) mpfr_set_ui(u, 0, MPFR_RNDN);
+  if (mpfr_cmp_ui(x, 1) > 0) mpfr_set_ui(u, 1, MPFR_RNDN);
+  mpfr_log1p(r, u, rnd);
+  mpfr_clear(u);
+  return 0;
+}
+
 const Function kFunctions[] = {
     {Op::exp, mpfr_exp, -110, 90, 1.001, 4},    {Op::exp2, mpfr_exp2, -155, 130, 1.001, 4},
     {Op::expm1, mpfr_expm1, -20, 20, 1.001, 4}, {Op::log, mpfr_log, 0, 4, 1.001, 4},
     {Op::log2, mpfr_log2, 0, 4, 1.001, 4},      {Op::log10, mpfr_log10, 0, 4, 1.001, 4},
-    {Op::log1p, mpfr_log1p, -1, 4, 1.001, 4},   {Op::sqrt, mpfr_sqrt, 0, 4, 0.51, 0.51},
-    {Op::rsqrt, exact_rsqrt, 0, 4, 1.001, 4},   {Op::cbrt, mpfr_cbrt, -8, 8, 1.001, 4},
-    {Op::sin, mpfr_sin, -1000, 1000, 1.001, 4}, {Op::cos, mpfr_cos, -1000, 1000, 1.001, 4},
-    {Op::tan, mpfr_tan, -1000, 1000, 1.001, 4}, {Op::asin, mpfr_asin, -1, 1, 1.001, 4},
-    {Op::acos, mpfr_acos, -1, 1, 1.001, 4},     {Op::atan, mpfr_atan, -10, 10, 1.001, 4},
-    {Op::sinh, mpfr_sinh, -90, 90, 1.001, 4},   {Op::cosh, mpfr_cosh, -90, 90, 1.001, 4},
-    {Op::tanh, mpfr_tanh, -10, 10, 1.001, 4},   {Op::asinh, mpfr_asinh, -10, 10, 1.001, 4},
-    {Op::acosh, mpfr_acosh, 1, 10, 1.001, 4},   {Op::atanh, mpfr_atanh, -1, 1, 1.001, 4},
-    {Op::erf, mpfr_erf, -6, 6, 1.001, 4},       {Op::erfc, mpfr_erfc, -6, 28, 1.001, 4},
-    {Op::erfcx, exact_erfcx, -4, 40, 1.001, 4},
+    {Op::log1p, mpfr_log1p, -1, 4, 1.001, 4},   {Op::log1p_unit, exact_log1p_unit, -1, 2, 1.001, 4},
+    {Op::sqrt, mpfr_sqrt, 0, 4, 0.51, 0.51},    {Op::rsqrt, exact_rsqrt, 0, 4, 1.001, 4},
+    {Op::cbrt, mpfr_cbrt, -8, 8, 1.001, 4},     {Op::sin, mpfr_sin, -1000, 1000, 1.001, 4},
+    {Op::cos, mpfr_cos, -1000, 1000, 1.001, 4}, {Op::tan, mpfr_tan, -1000, 1000, 1.001, 4},
+    {Op::asin, mpfr_asin, -1, 1, 1.001, 4},     {Op::acos, mpfr_acos, -1, 1, 1.001, 4},
+    {Op::atan, mpfr_atan, -10, 10, 1.001, 4},   {Op::sinh, mpfr_sinh, -90, 90, 1.001, 4},
+    {Op::cosh, mpfr_cosh, -90, 90, 1.001, 4},   {Op::tanh, mpfr_tanh, -10, 10, 1.001, 4},
+    {Op::asinh, mpfr_asinh, -10, 10, 1.001, 4}, {Op::acosh, mpfr_acosh, 1, 10, 1.001, 4},
+    {Op::atanh, mpfr_atanh, -1, 1, 1.001, 4},   {Op::erf, mpfr_erf, -6, 6, 1.001, 4},
+    {Op::erfc, mpfr_erfc, -6, 28, 1.001, 4},    {Op::erfcx, exact_erfcx, -4, 40, 1.001, 4},
 };
 
 template <class T>

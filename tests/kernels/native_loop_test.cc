@@ -282,6 +282,7 @@ TEST_P(NativeLoop, EveryFunctionHasTheBitsOfItsTileKernel) {
   both(Op::exp2, -125.9, 125.9);
   both(Op::log, std::numeric_limits<float>::min(), most);
   both(Op::log1p, std::nextafter(-1.0f, 0.0f), 0x1p125);
+  both(Op::log1p_unit, 0, 1);
   check_function<float>(Op::erf, -most, most);
 #if defined(__x86_64__)  // those of f32 that are computed in f64
   for (const Op op : {Op::sin, Op::cos}) check_function<float>(op, -0x1.fffffep19, 0x1.fffffep19);

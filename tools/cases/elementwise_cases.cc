@@ -50,6 +50,7 @@ std::vector<Case> elementwise_cases() {
       EBB_UNARY(log2, {0.2, 5}),
       EBB_UNARY(log10, {0.2, 5}),
       EBB_UNARY(log1p, {-0.7, 3}),
+      EBB_UNARY(log1p_unit, {0.01, 0.99}),
       EBB_UNARY(sqrt, {0.2, 4}),
       EBB_UNARY(rsqrt, {0.3, 4}),
       EBB_UNARY(cbrt, {-3, -0.3}, {0.3, 3}),

@@ -207,6 +207,8 @@ class Lowering {
         return log<T>(x);
       case Op::log1p:
         return log1p<T>(x);
+      case Op::log1p_unit:
+        return log1p_unit<T>(x);
       case Op::erf:
         return sizeof(T) == 4 ? erf_of_f32(x) : kTwoWayFunctions ? erf_of_f64(x) : kNoForm;
       case Op::sin:
@@ -528,6 +530,20 @@ class Lowering {
     const int added = mul(error, down), f = add(s.fraction, added), lost = sub(added, sub(f, s.fraction));
     const int y = log_sum<T>(f, s.exponent, fnma(lost, f, lost));
     return up_to_one ? y : three(Micro::copy_sign, y, x, sign_bits());
+  }
+
+  template <class T>
+  int log1p_unit(int x) {
+    if (!up_to_one_.count(x)) guard(two(Micro::less_equal, number(0), x), two(Micro::less_equal, x, number(1)));
+    if constexpr (sizeof(T) == 8) {
+      up_to_one_.insert(x);
+      return log1p<T>(x);
+    }
+    const int v = sub(x, number(0.5));
+    std::size_t k = std::size(kLog1pUnitF32) - 1;
+    int q = number(kLog1pUnitF32[k]);
+    while (k > 0) q = fma(q, v, number(kLog1pUnitF32[--k]));
+    return fma(mul(x, x), q, x);
   }
 
   const LoopProgram& p_;

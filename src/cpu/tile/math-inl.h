@@ -391,6 +391,23 @@ HWY_INLINE V log1p(D d, V x) {
   return log_specials(d, p.u, hn::CopySign(p.y, x));
 }
 
+// log(1 + x) of x in [0, 1], where nothing has to be split; other numbers count as the nearer end. By Horner's rule:
+// loops have several vectors side by side, so the fewest instructions are best.
+template <class D, class V>
+HWY_INLINE V log1p_unit(D d, V x) {
+  const V zero = hn::Zero(d), one = constant(d, 1);
+  const V u = hn::IfThenElse(hn::Gt(x, one), one, hn::IfThenElse(hn::Lt(x, zero), zero, x));  // NaN and -0 stay
+  if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    const V v = hn::Sub(u, constant(d, 0.5));
+    V q = hn::Set(d, kLog1pUnitF32[std::size(kLog1pUnitF32) - 1]);
+    for (std::size_t k = std::size(kLog1pUnitF32) - 1; k > 0; --k)
+      q = hn::MulAdd(q, v, hn::Set(d, kLog1pUnitF32[k - 1]));
+    return hn::MulAdd(hn::Mul(u, u), q, u);
+  } else {
+    return log1p_plain(d, u);
+  }
+}
+
 // log2 x = k + log(1+f) / ln2, log10 x = k log10(2) + log(1+f) / ln10; the factor in two parts keeps x near 1 accurate.
 struct Base2 {
   template <class T>

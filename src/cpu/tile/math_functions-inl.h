@@ -25,6 +25,7 @@ EBB_UNARY_WITH_PLAIN(Log, log, is_positive_normal, log_normal)
 EBB_UNARY_WITH_PLAIN(Log2, log_to_base_any<Base2>, is_positive_normal, log_to_base_normal<Base2>)
 EBB_UNARY_WITH_PLAIN(Log10, log_to_base_any<Base10>, is_positive_normal, log_to_base_normal<Base10>)
 EBB_UNARY_WITH_PLAIN(Log1p, log1p, log1p_is_plain, log1p_plain)
+EBB_UNARY(Log1pUnit, log1p_unit)
 EBB_UNARY(Exp2, exp2)
 EBB_UNARY_WITH_PLAIN(Expm1, expm1, expm1_is_plain, expm1_plain)
 EBB_UNARY(Tanh, tanh)
@@ -42,20 +43,21 @@ HWY_AFTER_NAMESPACE();
 // function of f64 and how many vectors of that go side by side. A family of functions has its rows where it has its
 // functions.
 #undef EBB_MATH_UNARY
-#define EBB_MATH_UNARY(X)                    \
-  X(exp, Exp, SameType<float>, Exp, 4)       \
-  X(exp2, Exp2, FusedOrInDouble, Exp2, 4)    \
-  X(expm1, Expm1, FusedOrInDouble, Expm1, 4) \
-  X(log, Log, SameType<float>, Log, 4)       \
-  X(log2, Log2, FusedOrInDouble, Log2, 4)    \
-  X(log10, Log10, FusedOrInDouble, Log10, 4) \
-  X(log1p, Log1p, SameType<float>, Log1p, 4) \
-  X(tanh, Tanh, FusedOrInDouble, Tanh, 4)    \
-  X(sinh, Sinh, FusedOrInDouble, Sinh, 4)    \
-  X(cosh, Cosh, FusedOrInDouble, Cosh, 4)    \
-  X(asinh, Asinh, InDouble, Asinh, 4)        \
-  X(acosh, Acosh, InDouble, Acosh, 4)        \
-  X(atanh, Atanh, InDouble, Atanh, 4)        \
+#define EBB_MATH_UNARY(X)                                 \
+  X(exp, Exp, SameType<float>, Exp, 4)                    \
+  X(exp2, Exp2, FusedOrInDouble, Exp2, 4)                 \
+  X(expm1, Expm1, FusedOrInDouble, Expm1, 4)              \
+  X(log, Log, SameType<float>, Log, 4)                    \
+  X(log2, Log2, FusedOrInDouble, Log2, 4)                 \
+  X(log10, Log10, FusedOrInDouble, Log10, 4)              \
+  X(log1p, Log1p, SameType<float>, Log1p, 4)              \
+  X(log1p_unit, Log1pUnit, FusedOrInDouble, Log1pUnit, 4) \
+  X(tanh, Tanh, FusedOrInDouble, Tanh, 4)                 \
+  X(sinh, Sinh, FusedOrInDouble, Sinh, 4)                 \
+  X(cosh, Cosh, FusedOrInDouble, Cosh, 4)                 \
+  X(asinh, Asinh, InDouble, Asinh, 4)                     \
+  X(acosh, Acosh, InDouble, Acosh, 4)                     \
+  X(atanh, Atanh, InDouble, Atanh, 4)                     \
   EBB_MATH_TRIG(X) EBB_MATH_ERF(X)
 
 #endif

@@ -94,6 +94,8 @@ const char* quick_function(Op op) {
       return "quick_log2";
     case Op::log1p:
       return "quick_log1p";
+    case Op::log1p_unit:
+      return "quick_log1p_unit";
     case Op::tanh:
       return "quick_tanh";
     case Op::sinh:
@@ -135,6 +137,7 @@ const char* function_of(Op op) {
     case Op::log2:
     case Op::log10:
     case Op::log1p:
+    case Op::log1p_unit:
     case Op::sqrt:
     case Op::cbrt:
     case Op::sin:
