@@ -27,6 +27,7 @@ PARTS = {
     "output": "topk",
     "copy": "contiguous",
     "check": "binary_cross_entropy",
+    "log1p_unit": "softplus",
     "pick": "nll_loss",
     "place": "nll_loss_backward",
     "scatter_zero_add": "scatter_add",
