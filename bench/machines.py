@@ -149,7 +149,7 @@ def section(machines):
     keys.sort(key=lambda k: (SHOWN.index(k[0]) if k[0] in SHOWN else len(SHOWN), k[3] != "f32", k[2]))
     text = ("\n## Machines side by side\n\nThe rows that more than one machine has run: Ebb's time and the time of the "
             "fastest peer in the same run relative to it (above 1, Ebb is faster). A peer that gave no answer in the "
-            "time it had is left out: `user_focal` on Emerald Rapids is held against the loop by hand alone. A peer "
+            "time it had is left out. A peer "
             f"whose quartiles are more than {UNSETTLED} times apart counts with the lower one: its threads wait for each "
             "other wherever another program takes a core.\n\n")
     text += "".join(described(m) for m in machines)

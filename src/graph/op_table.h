@@ -56,7 +56,7 @@ namespace ebb {
   ELEMENTWISE(log2,         1, yes,  real,   costly, rounds, fixed)                                                   \
   ELEMENTWISE(log10,        1, yes,  real,   costly, rounds, fixed)                                                   \
   ELEMENTWISE(log1p,        1, yes,  real,   costly, rounds, fixed)                                                   \
-  /* log(1 + x) of x in [0, 1], as e^-|z| is, by a third of the instructions; other x count as the nearer end */      \
+  /* log(1 + x) of x in [0, 1], as e^-|z| is, by a third of the instructions of log1p; other x never come */          \
   ELEMENTWISE(log1p_unit,   1, yes,  inner,  costly, rounds, fixed)                                                   \
   ELEMENTWISE(sqrt,         1, yes,  real,   costly, rounds, fixed)                                                   \
   ELEMENTWISE(rsqrt,        1, yes,  real,   costly, rounds, fixed)                                                   \

@@ -391,8 +391,8 @@ HWY_INLINE V log1p(D d, V x) {
   return log_specials(d, p.u, hn::CopySign(p.y, x));
 }
 
-// log(1 + x) of x in [0, 1], where nothing has to be split; other numbers count as the nearer end. By Horner's rule:
-// loops have several vectors side by side, so the fewest instructions are best.
+// log(1 + x) of x in [0, 1], where nothing has to be split; others, which never come, count as the nearer end. By
+// Horner's rule: loops have several vectors side by side, so the fewest instructions are best.
 template <class D, class V>
 HWY_INLINE V log1p_unit(D d, V x) {
   const V zero = hn::Zero(d), one = constant(d, 1);

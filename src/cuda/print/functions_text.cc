@@ -51,21 +51,6 @@ EBB f32 quick_log2(f32 x) {
 EBB f32 quick_log1p(f32 x) {
   return fabsf(x) < 0.015625f ? log1p_near_0(x) : normal_logarithm_to_two(1.0f + x) * 0.6931471805599453f;
 }
-// log(1 + x) of x in [0, 1], other numbers as the nearer end. Powers of u - 1/2 add up to less that is rounded.
-EBB f32 quick_log1p_unit(f32 x) {
-  const f32 u = smaller(larger(x, 0.0f), 1.0f);
-  f32 p = fmaf(u, -0.0238682292f, 0.101219997f);
-  p = fmaf(u, fmaf(u, p, -0.210046709f), 0.325205982f);
-  return u * fmaf(u, fmaf(u, p, -0.499361277f), 0.999991596f);
-}
-EBB f32 log1p_unitf(f32 x) {
-  const f32 u = smaller(larger(x, 0.0f), 1.0f), v = u - 0.5f;
-  f32 q = fmaf(v, fmaf(v, -0.00323638855f, 0.00691342773f), -0.0102159968f);
-  q = fmaf(v, fmaf(v, q, 0.0166627169f), -0.0288988128f);
-  q = fmaf(v, fmaf(v, q, 0.0510884672f), -0.0932322294f);
-  return fmaf(u * u, fmaf(v, fmaf(v, q, 0.179224908f), -0.378139555f), u);
-}
-EBB f64 log1p_unit(f64 x) { return log1p(smaller(larger(x, 0.0), 1.0)); }
 EBB f32 quick_expm1(f32 x) {
   const f32 near = x * fmaf(x, fmaf(x, fmaf(x, 0.041666667f, 0.16666667f), 0.5f), 1.0f);
   return fabsf(x) < 0.03125f ? near : quick_exp(x) - 1.0f;

@@ -31,10 +31,9 @@ double function_instructions(Op op, bool coarse) {
     case Op::log2:
     case Op::log10:
       return coarse ? 8 : 18;
-    case Op::log1p_unit:
-      return coarse ? 7 : 11;
     case Op::expm1:
     case Op::log1p:
+    case Op::log1p_unit:
     case Op::tanh:
       return coarse ? 9 : 22;
     case Op::pow:

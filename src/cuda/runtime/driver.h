@@ -22,8 +22,7 @@ using Address = unsigned long long;
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotReady = 600;
 inline constexpr int kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMinor = 76;  // device attributes
 inline constexpr int kSharedOfMultiprocessor = 81, kSharedOfBlock = 97;                    // also
-inline constexpr int kMostSharedOfFunction = 8,
-                     kSharedShareOfFunction = 9;  // function attributes; the share in percent
+inline constexpr int kMostSharedOfFunction = 8;                                            // a function attribute
 inline constexpr unsigned kNonBlocking = 1, kDisableTiming = 2, kPortable = 1;
 inline constexpr int kMapBf16 = 9, kMapSwizzle128 = 3, kMapPromote256 = 3;  // of a tensor map
 inline constexpr int kCaptureRelaxed = 2;                                   // of threads towards captures

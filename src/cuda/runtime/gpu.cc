@@ -89,11 +89,12 @@ Function Gpu::kernel(const std::string& text, const char* name) {
   if (!function) {
     Function made = nullptr;
     check(driver().function(&made, module, name), "cuModuleGetFunction");
-    // A kernel with memory of its own size may have all there is beside what its text has.
+    // A kernel with memory of its own size may have all there is beside what its text has. How much of it is a cache
+    // instead, the driver decides: with as little as possible a layer norm of 4,096 columns, whose weights come from
+    // there for every row, takes 276 µs on an H200 instead of 261.
     if (text.find("DYNAMIC_SHARED") != std::string::npos && std::string_view(name) != "finish") {
       const std::int64_t most = limits_.shared - (of_warpgroups ? 0 : kSharedOfText);
       check(driver().set_function(made, kMostSharedOfFunction, static_cast<int>(most)), "cuFuncSetAttribute");
-      check(driver().set_function(made, kSharedShareOfFunction, 100), "cuFuncSetAttribute");
     }
     function = made;
   }
