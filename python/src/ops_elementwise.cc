@@ -18,7 +18,7 @@ std::vector<Unary> unary_functions() {
   std::vector<Unary> all;
 #define EBB_NOTE(name, inputs, grad, domain, ...) EBB_NOTE_##domain(name)
 #define EBB_NOTE_any(name)  // no functions of numbers: copy, cast, ...
-#define EBB_NOTE_inner(name)
+#define EBB_NOTE_inner(name)  // formulas alone use them
 #define EBB_NOTE_real(name) note(all, #name, &ebb::name);
 #define EBB_NOTE_number(name) note(all, #name, &ebb::name);
 #define EBB_NOTE_truth(name) note(all, #name, &ebb::name);

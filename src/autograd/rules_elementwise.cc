@@ -211,13 +211,6 @@ Tensor log1p_backward(const Tensor& grad, const Tensor& x, double eps) {
   return one("log1p_backward", grad, x, [eps](auto& g, auto& v) { return g / away_from_zero(1 + v, eps); });
 }
 
-namespace {
-Tensor log1p_unit_backward(const Tensor& grad, const Tensor& x) {
-  return one("log1p_unit_backward", grad, x,
-             [](auto& g, auto& v) { return where(logical_and(v >= 0, v <= 1), g / (1 + v), 0); });
-}
-}  // namespace
-
 // (√x)' = 1/(2y)      (1/√x)' = −y³/2      (∛x)' = 1/(3y²)
 Tensor sqrt_backward(const Tensor& grad, const Tensor& y, double eps) {
   return one("sqrt_backward", grad, y, [eps](auto& g, auto& v) { return g / (2 * away_from_zero(v, eps)); });
@@ -404,7 +397,7 @@ constexpr RuleRow kRules[] = {
     {Op::log2, of_input<log2_backward>},
     {Op::log10, of_input<log10_backward>},
     {Op::log1p, of_input<log1p_backward>},
-    {Op::log1p_unit, of_input<log1p_unit_backward>},
+    {Op::log1p_unit, of_input<log1p_backward>},
     {Op::sqrt, of_output<sqrt_backward>},
     {Op::rsqrt, of_output<rsqrt_backward>},
     {Op::cbrt, of_output<cbrt_backward>},

@@ -338,6 +338,7 @@ TEST_F(OnGpu, RunsEverySweepOfTheTable) {
   if (device_is_emulated()) GTEST_SKIP() << "PrintedSweeps does this for the emulated device, in one compilation";
   Backend& gpu = backend_of(kGpu);
   std::vector<std::unique_ptr<SweepCase>> cases = sweep_cases();
+  for (auto& one : cases_of_many_reductions()) cases.push_back(std::move(one));
   std::vector<std::vector<SweepPtr>> compiled(cases.size());
   for (std::size_t c = 0; c < cases.size(); ++c) {
     for (const PlanStep& step : cases[c]->plan.steps) {

@@ -126,24 +126,26 @@ TEST_F(PrintedSweeps, OfManyArraysAreTheOracle) {
 
 // More sums of segments than the text's own memory has room for.
 TEST_F(PrintedSweeps, OfManyReductionsAreTheOracle) {
-  manual_seed(17);
-  const Tensor x = rand({2, 270'001}).eval(), y = rand({2, 270'001}).eval();
-  const auto mean_of = [](const Tensor& v) { return mean(v, 1, true); };
-  const Tensor five = x * mean_of(x) * mean_of(x * x) * mean_of(x * y) + y * max(x, 1, true) * min(y, 1, true);
-  std::vector<std::unique_ptr<SweepCase>> cases;
-  cases.push_back(make_case("five reductions", {five}));
-  cases.push_back(make_case("two of a softmax", {softmax(x, 1) * softmax(y, 1) * 1e6}));
-  // Rows on chip leave room for them.
-  const Tensor z = rand({2, 50'000}).eval();
-  Tensor ten = z;
-  for (int k = 1; k <= 10; ++k) ten = ten * mean_of(maximum(z, k * 0.01));
-  cases.push_back(make_case("ten reductions of a row on chip", {ten}));
+  std::vector<std::unique_ptr<SweepCase>> cases = cases_of_many_reductions();
   const std::string source = cuda::prelude();
   for (const auto& c : cases) {
     const cuda::SweepText text = cuda::print_sweep(*c->plan.steps[0].program);
     EXPECT_NE(text.text.find("(*const parts)"), std::string::npos) << c->name;
     EXPECT_LE(text.shared, cuda::GpuLimits().shared - cuda::kSharedOfText) << c->name;
     EXPECT_EQ(compile_error(source + text.text, "sm_90"), "") << c->name;
+  }
+  check(std::move(cases));
+}
+
+// A row stays in registers between passes although weights are read beside it.
+TEST_F(PrintedSweeps, OfLayerNormsHoldTheirRows) {
+  std::vector<std::unique_ptr<SweepCase>> cases;
+  const auto halves = [](const Shape& shape) { return cast(randn(shape), DType::bf16).eval(); };
+  for (const std::int64_t n : {4096, 4088, 2048}) {
+    cases.push_back(
+        make_case(fmt::format("a layer norm of {}", n), {layer_norm(halves({3, n}), {n}, halves({n}), halves({n}))}));
+    const std::string text = cuda::print_sweep(*cases.back()->plan.steps[0].program).text;
+    EXPECT_NE(text.find("_row[8];"), std::string::npos) << text;
   }
   check(std::move(cases));
 }

@@ -275,4 +275,21 @@ inline std::vector<std::unique_ptr<SweepCase>> sweep_cases() {
   return cases;
 }
 
+// With more sums of segments than a text's own memory has room for: they lie behind the row.
+inline std::vector<std::unique_ptr<SweepCase>> cases_of_many_reductions() {
+  manual_seed(17);
+  const Tensor x = rand({2, 270'001}).eval(), y = rand({2, 270'001}).eval();
+  const auto mean_of = [](const Tensor& v) { return mean(v, 1, true); };
+  const Tensor five = x * mean_of(x) * mean_of(x * x) * mean_of(x * y) + y * max(x, 1, true) * min(y, 1, true);
+  std::vector<std::unique_ptr<SweepCase>> cases;
+  cases.push_back(make_case("five reductions", {five}));
+  cases.push_back(make_case("two of a softmax", {softmax(x, 1) * softmax(y, 1) * 1e6}));
+  // Rows on chip leave room for them.
+  const Tensor z = rand({2, 50'000}).eval();
+  Tensor ten = z;
+  for (int k = 1; k <= 10; ++k) ten = ten * mean_of(maximum(z, k * 0.01));
+  cases.push_back(make_case("ten reductions of a row on chip", {ten}));
+  return cases;
+}
+
 }  // namespace ebb::testing

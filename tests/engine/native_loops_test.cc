@@ -104,11 +104,11 @@ TEST(NativeLoops, LeaveExtremesToTheSteps) {
   const Tensor v = from_data(x, {kCount});
   auto values = [&](cpu::NativeLoops when) {
     cpu::set_native_loops(when);
-    const Tensor e = exp(-square(v)), l = log(v) * 2, p = log1p(v) + 1,
+    const Tensor e = exp(-square(v)), l = log(v) * 2, p = log1p(v) + 1, q = softplus(v) * sigmoid(v),
                  s = sum(where(isnan(l), 0, clamp(l + e, -9, 9)));
-    evaluate_anew({e, l, p, s});
+    evaluate_anew({e, l, p, q, s});
     std::vector<float> all = s.to_vector<float>();
-    for (const Tensor& t : {e, l, p}) {
+    for (const Tensor& t : {e, l, p, q}) {
       const std::vector<float> part = t.to_vector<float>();
       all.insert(all.end(), part.begin(), part.end());
     }

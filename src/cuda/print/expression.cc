@@ -129,7 +129,8 @@ const char* function_of(Op op) {
       return "fabs";
     case Op::round:
       return "rint";
-    case Op::log1p_unit:  // a polynomial of its own is no quicker here: the units of special functions are idle
+    case Op::log1p_unit:  // with a polynomial of its own sigmoid_focal_loss of bf16 took 128 µs on an H200 instead of
+                          // 124
       return "log1p";
     case Op::exp:
     case Op::exp2:

@@ -10,7 +10,7 @@ namespace ebb::cuda {
 
 constexpr double kMostInstructions = 1024;           // of leaves that are written out one after the other
 constexpr std::int64_t kMostHeld = 8;                // chunks of 16 bytes of a row in a thread's registers
-constexpr std::int64_t kMostRead = 24;               // and of all that is read beside it
+constexpr std::int64_t kMostRead = 24;               // and of all that is read, weights included
 constexpr std::int64_t kFewRest = 4, kMostRest = 8;  // chunks that have no room on chip
 
 // What passes leave on chip for later ones. Of a row that is not there as a whole every pass makes everything again.
