@@ -187,7 +187,7 @@ lint: configure
 
 format:
 	$(call install_missing,$(FORMAT_PACKAGES))
-	@git ls-files '*.h' '*.cc' | xargs clang-format -i
+	@git ls-files '*.h' '*.cc' '*.cuh' | xargs clang-format -i
 
 clean:
 	rm -rf build

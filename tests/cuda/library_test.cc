@@ -444,7 +444,8 @@ TEST_P(LibraryTexts, CompileForGpus) {
   std::string source = cuda::prelude();
   int number = 0;
   for (const std::string& text : KernelStore::get().asked()) {
-    if (text.find("struct View {") == std::string::npos && text.find("multiply_add<") == std::string::npos) continue;
+    if (text.find(" sweep(const ") != std::string::npos) continue;  // printed
+    if (text.find("wgmma.") != std::string::npos) continue;         // for Hopper alone: see attention_test.cc
     std::string body = text;
     const std::string head = "extern \"C\" __global__";
     for (std::size_t at = 0; (at = body.find(head, at)) != std::string::npos;)

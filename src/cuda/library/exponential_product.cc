@@ -279,7 +279,7 @@ void make_exponentials(Gpu& gpu, const ExponentialProduct& p) {
   words.add(p.rows).add(p.classes).add(p.width);
   const std::int64_t tiles = (p.rows + 2 * kRowsOfBlock - 1) / (2 * kRowsOfBlock) * tiles_of(p.classes);
   const std::int64_t clusters = std::min<std::int64_t>(tiles, gpu.multiprocessors() / 2);
-  gpu.launch(gpu.kernel(exponentials_text(), "exponentials"), static_cast<unsigned>(2 * clusters), words.words(),
+  gpu.launch(gpu.kernel(KernelSource{exponentials_text(), true, true}, "exponentials"), static_cast<unsigned>(2 * clusters), words.words(),
              kThreadsOfBlock, kSharedBytes);
 }
 

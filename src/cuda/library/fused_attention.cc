@@ -82,7 +82,7 @@ void launch(Gpu& gpu, const Fused& z, const char* kernel, std::int64_t length, s
   words.add(m.lse).add(m.delta).add(z.rows).add(z.columns).add(z.batches).add(z.heads);
   words.add(std::int64_t{z.call.causal}).add(z.call.scale);
   const std::int64_t blocks = z.batches * ((length + z.own(z.slices) - 1) / z.own(z.slices));
-  gpu.launch(gpu.kernel(attention_text(z), kernel), static_cast<unsigned>(blocks), words.words(), 128,
+  gpu.launch(gpu.kernel(KernelSource{attention_text(z), z.by_groups, true}, kernel), static_cast<unsigned>(blocks), words.words(), 128,
              static_cast<unsigned>(bytes));
 }
 

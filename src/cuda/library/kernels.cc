@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "core/format_error.h"
+#include "cuda/kernels/args/elements.h"
+#include "cuda/kernels/texts.h"
 #include "cuda/library/library.h"
 #include "cuda/print/expression.h"
 
@@ -17,6 +19,17 @@ Words& Words::add(const View& view) {
   for (int d = 0; d < Shape::kMaxRank; ++d) add(d < missing ? std::int64_t{1} : view.shape[d - missing]);
   for (int d = 0; d < Shape::kMaxRank; ++d) add(d < missing ? std::int64_t{0} : view.strides[d - missing]);
   return *this;
+}
+
+KernelView kernel_view(const View& view) {
+  static_assert(std::extent_v<decltype(KernelView::size)> == Shape::kMaxRank);
+  KernelView v{static_cast<char*>(view.data), view.shape.numel(), {}, {}};
+  const int missing = Shape::kMaxRank - view.shape.rank();
+  for (int d = 0; d < Shape::kMaxRank; ++d) {
+    v.size[d] = d < missing ? 1 : view.shape[d - missing];
+    v.stride[d] = d < missing ? 0 : view.strides[d - missing];
+  }
+  return v;
 }
 
 std::string view_text() {
@@ -54,6 +67,10 @@ std::string unit_text(std::size_t bytes) {
   return "typedef Words4 T;\nEBB void put(T* to, const T& x) { store16(to, x.x[0], x.x[1], x.x[2], x.x[3]); }\n";
 }
 
+std::string word_text(std::size_t bytes) {
+  return bytes < 16 ? fmt::format("typedef u{} T;\n", 8 * bytes) : "typedef Words4 T;\n";
+}
+
 std::string odd_text() {
   return R"cuda(
 EBB f32 to_odd(f64 x) {
@@ -66,6 +83,15 @@ EBB f32 to_odd(f64 x) {
 )cuda";
 }
 
+void launch_blocks(Gpu& gpu, const KernelSource& source, const char* kernel, std::int64_t blocks,
+                   const KernelArgs& args, std::int64_t shared, unsigned threads) {
+  constexpr std::int64_t kMostBlocks = 65536;
+  gpu.launch(gpu.kernel(source, kernel), static_cast<unsigned>(std::clamp<std::int64_t>(blocks, 1, kMostBlocks)),
+             args.words(), threads, static_cast<unsigned>(shared));
+}
+void launch_elements(Gpu& gpu, const KernelSource& source, const char* kernel, std::int64_t n, const KernelArgs& args) {
+  if (n > 0) launch_blocks(gpu, source, kernel, (n + kThreads - 1) / kThreads, args);
+}
 void launch_blocks(Gpu& gpu, const std::string& text, const char* kernel, std::int64_t blocks, const Words& words,
                    std::int64_t shared, unsigned threads) {
   constexpr std::int64_t kMostBlocks = 65536;
@@ -103,54 +129,23 @@ void copy_elements(Gpu& gpu, const View& to, const View& from) {
     sizes.back() /= 2;
     for (int d = 0; d + 1 < rank; ++d) there[d] /= 2, here[d] /= 2;
   }
-  const std::string text = view_text() + unit_text(unit) + R"cuda(
-struct Args { View to, from; };
-extern "C" __global__ void __launch_bounds__(256) copy(const Args a) {
-  for (i64 first = (i64)blockIdx.x * 1024 + threadIdx.x; first < a.to.n; first += (i64)gridDim.x * 1024) {
-    T x[4];  // four loads in flight
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      if (first + k * 256 < a.to.n) x[k] = ((const T*)a.from.data)[at(a.from, first + k * 256)];
-    }
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      if (first + k * 256 < a.to.n) put((T*)a.to.data + at(a.to, first + k * 256), x[k]);
-    }
-  }
-}
-)cuda";
   const Shape shape(sizes);
-  launch_elements(gpu, text, "copy", (shape.numel() + 3) / 4,
-                  Words().add(View{to.data, to.dtype, shape, there}).add(View{from.data, from.dtype, shape, here}));
+  launch_elements(gpu, {word_text(unit) + texts::copy}, "copy", (shape.numel() + 3) / 4,
+                  CopyArgs{.to = kernel_view({to.data, to.dtype, shape, there}),
+                           .from = kernel_view({from.data, from.dtype, shape, here})});
 }
 
 void scale_elements(Gpu& gpu, const View& data, const View& factor) {
   require(is_contiguous(data.shape, data.strides) && is_floating(data.dtype) && is_floating(factor.dtype),
           "internal: dense floats are scaled");
-  const std::string text =
-      view_text() + element_text(data.dtype) +
-      fmt::format("EBB A factor_of(const {}* at) {{ return (A)({}); }}\n", memory_text(factor.dtype),
-                  loaded("(*at)", factor.dtype, reg_type(factor.dtype))) +
-      fmt::format("typedef {} F;\n", memory_text(factor.dtype)) + R"cuda(
-struct Args { T* data; const F* factor; i64 n; };
-struct alignas(16) Vector { T of[16 / sizeof(T)]; };
-extern "C" __global__ void __launch_bounds__(256) scale(const Args a) {
-  const A f = factor_of(a.factor);
-  if (f == (A)1) return;
-  constexpr int kWide = 16 / sizeof(T);
-  const i64 wide = ((u64)a.data & 15) == 0 ? a.n / kWide : 0;
-  EACH(i, wide) {
-    Vector v = ((const Vector*)a.data)[i];
-#pragma unroll
-    for (int k = 0; k < kWide; ++k) v.of[k] = store(load(v.of[k]) * f);
-    ((Vector*)a.data)[i] = v;
-  }
-  EACH(j, a.n - wide * kWide) a.data[wide * kWide + j] = store(load(a.data[wide * kWide + j]) * f);
-}
-)cuda";
+  const std::string types =
+      element_text(data.dtype) + fmt::format("typedef {} F;\nEBB A factor_of(const F* at) {{ return (A)({}); }}\n",
+                                             memory_text(factor.dtype),
+                                             loaded("(*at)", factor.dtype, reg_type(factor.dtype)));
   const auto width = static_cast<std::int64_t>(16 / size_of(data.dtype));
-  launch_elements(gpu, text, "scale", std::min<std::int64_t>(data.shape.numel() / width + width, 1 << 19),
-                  Words().add(data.data).add(factor.data).add(data.shape.numel()));
+  launch_elements(gpu, {types + texts::scale}, "scale",
+                  std::min<std::int64_t>(data.shape.numel() / width + width, 1 << 19),
+                  ScaleArgs<void, void>{.data = data.data, .factor = factor.data, .n = data.shape.numel()});
 }
 
 View dense(const View& like, DType dtype, BufferPtr& keep, const Gpu& gpu, const char* what) {
@@ -188,28 +183,11 @@ void convert_elements(Gpu& gpu, const View& to, const View& from) {
   const std::int64_t n = to.shape.numel();
   const auto far = [](const View& v) { return reinterpret_cast<std::uintptr_t>(v.data) % 16 != 0; };
   const bool packs = size_of(to.dtype) > 1 && size_of(from.dtype) > 1, aligned = !far(to) && !far(from);
-  std::string text = view_text() +
-                     fmt::format("typedef {} To;\ntypedef {} From;\nEBB To converted(From x) {{ return {}; }}\n",
-                                 memory_text(to.dtype), memory_text(from.dtype),
-                                 stored(loaded("x", from.dtype, type), type, to.dtype)) +
-                     "struct Args { To* to; const From* from; i64 n, aligned; };\n";
-  text += packs ? R"cuda(
-extern "C" __global__ void __launch_bounds__(256) convert(const Args a) {
-  for (i64 i = ((i64)blockIdx.x * 256 + threadIdx.x) * 4; i < a.n; i += (i64)gridDim.x * 1024) {
-    const int live = a.n - i < 4 ? (int)(a.n - i) : 4;
-    const Pack<From, 4> x = load_pack<4>(a.from + i, a.aligned, live);
-    Pack<To, 4> y;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) y.set(j, converted(x.at(j)));
-    store_pack<4>(a.to + i, y, a.aligned, live, false);
-  }
-}
-)cuda"
-                : R"cuda(
-extern "C" __global__ void __launch_bounds__(256) convert(const Args a) { EACH(i, a.n) a.to[i] = converted(a.from[i]); }
-)cuda";
-  launch_elements(gpu, text, "convert", packs ? (n + 3) / 4 : n,
-                  Words().add(to.data).add(from.data).add(n).add(std::int64_t{aligned}));
+  const std::string types = fmt::format(
+      "typedef {} To;\ntypedef {} From;\nEBB To converted(From x) {{ return {}; }}\nconstexpr bool kPacks = {};\n",
+      memory_text(to.dtype), memory_text(from.dtype), stored(loaded("x", from.dtype, type), type, to.dtype), packs);
+  launch_elements(gpu, {types + texts::convert}, "convert", packs ? (n + 3) / 4 : n,
+                  ConvertArgs<void, void>{.to = to.data, .from = from.data, .n = n, .aligned = aligned});
 }
 
 std::byte* element_at(const View& view, std::int64_t offset) {
@@ -223,7 +201,7 @@ View at_least_1d(View v) {
 
 // As the CPU names it: a label is an operation ("embedding") or names the index itself ("nll_loss: target"); such a one
 // has no axis where the call picks one element a row.
-void add_index_check(Words& words, RunMark& mark, const LibraryCall& call, const View& index, std::int64_t size) {
+Complaints check_index(RunMark& mark, const LibraryCall& call, const View& index, std::int64_t size) {
   const Shape shape = index.shape;
   const std::string label = label_of(call);
   const bool named = label.find(": ") != std::string::npos;
@@ -241,7 +219,11 @@ void add_index_check(Words& words, RunMark& mark, const LibraryCall& call, const
                  fmt::format("{}{}{} = {} is outside [0, {})", label, named ? "" : ": index",
                              where.empty() ? "" : "[" + where + "]", static_cast<std::int64_t>(bits), size));
   });
-  words.add(static_cast<const void*>(mark.slot())).add(static_cast<std::int64_t>(step));
+  return {mark.slot(), static_cast<i64>(step)};
+}
+void add_index_check(Words& words, RunMark& mark, const LibraryCall& call, const View& index, std::int64_t size) {
+  const Complaints c = check_index(mark, call, index, size);
+  words.add(static_cast<const void*>(c.slot)).add(std::int64_t{c.step});
 }
 
 bool has_library(Op op) { return info(op).cls == OpClass::library; }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backend/call.h"
+#include "cuda/kernels/args/view.h"
 #include "cuda/runtime/gpu.h"
 
 // What the kernels of library calls share: views as arguments, launches, and errors about an index.
@@ -31,6 +32,13 @@ class Words {
   std::vector<std::uint64_t> words_;
 };
 
+KernelView kernel_view(const View& view);
+// The memory of a view whose elements are of this type.
+template <class T>
+T* elements(const View& view) {
+  return static_cast<T*>(view.data);
+}
+
 // "struct View": up to eight dimensions, those that are missing have size 1; at(view, i) is where its i-th element
 // lies.
 std::string view_text();
@@ -39,12 +47,17 @@ std::string element_text(DType dtype);
 // typedef T, a type of the dtype's size.
 std::string bits_text(DType dtype);
 std::string unit_text(std::size_t bytes);  // T of so many bytes, up to 16, and put(T*, T)
+std::string word_text(std::size_t bytes);  // typedef T, of so many bytes, up to 16
 
 // to_odd(f64) -> f32. f64 to a half by way of f32 could round twice; a number rounded to odd in between rounds as if
 // once.
 std::string odd_text();
 
 // One thread per element of n, as often as needed.
+void launch_elements(Gpu& gpu, const KernelSource& source, const char* kernel, std::int64_t n, const KernelArgs& args);
+// With so many bytes of shared memory.
+void launch_blocks(Gpu& gpu, const KernelSource& source, const char* kernel, std::int64_t blocks,
+                   const KernelArgs& args, std::int64_t shared = 0, unsigned threads = kThreads);
 void launch_elements(Gpu& gpu, const std::string& text, const char* kernel, std::int64_t n, const Words& words);
 // With so many bytes of shared memory.
 void launch_blocks(Gpu& gpu, const std::string& text, const char* kernel, std::int64_t blocks, const Words& words,
@@ -58,7 +71,8 @@ std::byte* element_at(const View& view, std::int64_t offset);
 inline const char* label_of(const LibraryCall& call) { return call.label ? call.label : info(call.op).name.data(); }
 View at_least_1d(View v);  // a scalar is an axis of one element
 
-// The words "error, step" of a kernel that complains of an index: check 0 at a position of `index`.
+// For a kernel that complains of an index: check 0 at a position of `index`.
+Complaints check_index(RunMark& mark, const LibraryCall& call, const View& index, std::int64_t size);
 void add_index_check(Words& words, RunMark& mark, const LibraryCall& call, const View& index, std::int64_t size);
 
 // out = a·b of floats, of their last two dimensions; out is contiguous, may be wider than a and b, and keeps what it

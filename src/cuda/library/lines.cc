@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include "core/format_error.h"
+#include "cuda/kernels/args/lines.h"
+#include "cuda/kernels/texts.h"
 #include "cuda/library/kernels.h"
 #include "cuda/runtime/copy.h"
 
@@ -49,7 +51,6 @@ void run_pad_zero(const LibraryCall& call, Gpu& gpu) {
   copy_elements(gpu, part(out, axis_of(call), call.attrs.i[1], x.shape), x);
 }
 
-// A block a line: the first of the best, and NaN is best.
 void run_arg(const LibraryCall& call, Gpu& gpu) {
   const View x = at_least_1d(call.inputs[0]);
   const int axis = axis_of(call);
@@ -57,80 +58,36 @@ void run_arg(const LibraryCall& call, Gpu& gpu) {
   require(x.shape[axis] > 0 || lines.numel() == 0, "{}: axis {} of {} is empty and has no such element", label_of(call),
           axis, x.shape);
   if (lines.numel() == 0) return;
-  const std::string text = view_text() + element_text(x.dtype) +
-                           fmt::format("EBB bool beats(A x, A best) {{ return {}x {} best; }}\n",
-                                       is_floating(x.dtype) ? "best != best ? false : x != x ? true : " : "",
-                                       call.op == Op::argmax ? ">" : "<") +
-                           R"cuda(
-struct Args { View x; i64* out; i64 length, step; };
-extern "C" __global__ void __launch_bounds__(256) best_of_lines(const Args a) {
-  __shared__ A values[256];
-  __shared__ i64 places[256];
-  for (i64 line = blockIdx.x; line < a.x.n; line += gridDim.x) {
-    const T* const x = (const T*)a.x.data + at(a.x, line);
-    i64 place = threadIdx.x < a.length ? (i64)threadIdx.x : -1;
-    A best = place < 0 ? (A)0 : load(x[place * a.step]);
-    for (i64 i = (i64)threadIdx.x + 256; i < a.length; i += 256) {
-      const A y = load(x[i * a.step]);
-      if (beats(y, best)) best = y, place = i;
-    }
-    __syncthreads();
-    values[threadIdx.x] = best;
-    places[threadIdx.x] = place;
-    for (int half = 128; half; half >>= 1) {
-      __syncthreads();
-      if ((int)threadIdx.x < half && places[threadIdx.x + half] >= 0) {
-        const A y = values[threadIdx.x + half];
-        const i64 other = places[threadIdx.x + half], mine = places[threadIdx.x];
-        const bool better = mine < 0 || beats(y, values[threadIdx.x]);
-        if (better || (!beats(values[threadIdx.x], y) && other < mine)) values[threadIdx.x] = y, places[threadIdx.x] = other;
-      }
-    }
-    if (threadIdx.x == 0) a.out[line] = places[0];
-  }
-}
-)cuda";
+  const std::string types = element_text(x.dtype) + fmt::format("constexpr bool kFloating = {}, kLargest = {};\n",
+                                                                is_floating(x.dtype), call.op == Op::argmax);
   View first = x;
   first.shape = lines;
-  launch_blocks(gpu, text, "best_of_lines", lines.numel(),
-                Words().add(first).add(call.outputs[0].data).add(x.shape[axis]).add(x.strides[axis]));
+  launch_blocks(gpu, {types + texts::best_of_lines}, "best_of_lines", lines.numel(),
+                BestArgs{.x = kernel_view(first),
+                         .out = elements<i64>(call.outputs[0]),
+                         .length = x.shape[axis],
+                         .step = x.strides[axis]});
 }
 
-// A thread a line. Floats are accumulated in f64 and each result is rounded once; integers wrap.
 void run_scan(const LibraryCall& call, Gpu& gpu) {
   const View x = at_least_1d(call.inputs[0]), out = at_least_1d(call.outputs[0]);
   if (x.shape.numel() == 0) return;
   const int axis = axis_of(call);
   const bool adds = call.op == Op::cumsum, real = is_floating(x.dtype);
-  const std::string text =
-      view_text() + element_text(x.dtype) +
+  const std::string types =
+      element_text(x.dtype) +
       fmt::format("typedef {} S;\nEBB S next(S a, S b) {{ return {}; }}\nEBB T narrow(S x) {{ return {}; }}\n",
                   real ? "f64" : "A", real ? (adds ? "a + b" : "a * b") : (adds ? "sum(a, b)" : "product(a, b)"),
-                  is_half(x.dtype) ? "store(to_odd(x))" : "store((A)x)") +
-      R"cuda(
-struct Args { View x, out; i64 length, x_step, out_step, start; };
-extern "C" __global__ void __launch_bounds__(256) scan(const Args a) {
-  EACH(line, a.x.n) {
-    const T* const x = (const T*)a.x.data + at(a.x, line);
-    T* const out = (T*)a.out.data + at(a.out, line);
-    S value = (S)a.start;
-    for (i64 i = 0; i < a.length; ++i) {
-      value = next(value, (S)load(x[i * a.x_step]));
-      out[i * a.out_step] = narrow(value);
-    }
-  }
-}
-)cuda";
+                  is_half(x.dtype) ? "store(to_odd(x))" : "store((A)x)");
   View lines = x, results = out;
   lines.shape = results.shape = x.shape.with(axis, 1);
-  launch_elements(gpu, odd_text() + text, "scan", lines.shape.numel(),
-                  Words()
-                      .add(lines)
-                      .add(results)
-                      .add(x.shape[axis])
-                      .add(x.strides[axis])
-                      .add(out.strides[axis])
-                      .add(std::int64_t{adds ? 0 : 1}));
+  launch_elements(gpu, {types + texts::scan}, "scan", lines.shape.numel(),
+                  ScanArgs{.x = kernel_view(lines),
+                           .out = kernel_view(results),
+                           .length = x.shape[axis],
+                           .x_step = x.strides[axis],
+                           .out_step = out.strides[axis],
+                           .start = adds ? 0 : 1});
 }
 
 }  // namespace ebb::cuda

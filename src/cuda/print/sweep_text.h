@@ -4,12 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "cuda/kernels/args/error_slot.h"
 #include "ebb/error.h"
 #include "sweep/program.h"
 
 namespace ebb::cuda {
-
-inline constexpr int kThreads = 256;  // of a block, where nothing else is said
 
 // A member of the kernels' struct Args, eight bytes each, in the order of the text.
 struct Parameter {
@@ -72,23 +71,7 @@ SweepText print_sweep(const Program& program, const GpuLimits& limits = {}, Alig
 // Whether the text may run with these arguments.
 bool is_aligned(const SweepText& text, std::span<const Argument> arguments);
 
-// What comes before every text: types, arithmetic, reductions, random numbers.
-const char* prelude();
-// Its parts beside prelude.cc: quick functions and powers, neighbours that go together, and two at a time.
-const char* functions_text();
-const char* packs_text();
-const char* pairs_text();
-
-// What a kernel says about data that is wrong: the lowest position of the first step. Host memory that the device can
-// reach; nothing is written while all is well. The prelude has the same struct.
-struct ErrorSlot {
-  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
-  static constexpr int kCheckBits = 12, kPositionBits = 40;
-  std::uint64_t key = kNone;  // step, position, number of the check, from the highest bit down
-  std::uint64_t bits = 0;     // the number complained of: a double or an integer
-  std::uint32_t lock = 0;
-  std::uint32_t unused = 0;
-};
+const char* prelude();  // src/cuda/kernels/parts/prelude.cuh, which comes before every text
 
 // The values of Args, in order.
 std::vector<std::uint64_t> bound_words(const SweepText& text, std::span<const Argument> arguments, const void* error,

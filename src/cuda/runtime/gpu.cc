@@ -72,15 +72,19 @@ static std::map<Function, std::string>& texts_of_kernels() {
 }
 
 Function Gpu::kernel(const std::string& text, const char* name) {
+  const bool dynamic = text.find("DYNAMIC_SHARED") != std::string::npos && std::string_view(name) != "finish";
+  return kernel(KernelSource{.text = text, .dynamic_shared = dynamic}, name);
+}
+
+Function Gpu::kernel(const KernelSource& source, const char* name) {
+  const std::string& text = source.text;
   {
     std::lock_guard guard(kernels_mutex_);
     if (const auto m = modules_.find(text); m != modules_.end()) {
       if (const auto f = functions_.find({m->second, name}); f != functions_.end()) return f->second;
     }
   }
-  // Products of warpgroups are instructions of one architecture; such a text has no shared memory but the dynamic.
-  const bool of_warpgroups = text.find("wgmma.") != std::string::npos;
-  const std::string code = machine_code(text, of_warpgroups ? architecture_ + "a" : architecture_);
+  const std::string code = machine_code(text, source.warpgroups ? architecture_ + "a" : architecture_);
   use();
   std::lock_guard guard(kernels_mutex_);
   Module& module = modules_[text];
@@ -92,8 +96,9 @@ Function Gpu::kernel(const std::string& text, const char* name) {
     // A kernel with memory of its own size may have all there is beside what its text has. How much of it is a cache
     // instead, the driver decides: with as little as possible a layer norm of 4,096 columns, whose weights come from
     // there for every row, takes 276 µs on an H200 instead of 261.
-    if (text.find("DYNAMIC_SHARED") != std::string::npos && std::string_view(name) != "finish") {
-      const std::int64_t most = limits_.shared - (of_warpgroups ? 0 : kSharedOfText);
+    if (source.dynamic_shared) {
+      // A text with products of warpgroups has no shared memory beside it.
+      const std::int64_t most = limits_.shared - (source.warpgroups ? 0 : kSharedOfText);
       check(driver().set_function(made, kMostSharedOfFunction, static_cast<int>(most)), "cuFuncSetAttribute");
     }
     function = made;

@@ -18,6 +18,7 @@
 #include "core/device_table.h"
 #include "cuda/print/sweep_text.h"
 #include "cuda/runtime/driver.h"
+#include "cuda/runtime/kernel_source.h"
 #include "cuda/runtime/streams.h"
 #include "ebb/error.h"
 
@@ -109,8 +110,9 @@ class Gpu {
 
   void use() const;  // makes this GPU's context the calling thread's
 
-  // A kernel of a text (without the prelude), compiled the first time. The pointer stays good.
-  Function kernel(const std::string& text, const char* name);
+  // A kernel of a text, compiled the first time. The pointer stays good.
+  Function kernel(const KernelSource& source, const char* name);
+  Function kernel(const std::string& text, const char* name);  // of a printed sweep
   void launch(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments, unsigned threads = kThreads,
               unsigned shared = 0);
   // The same, behind a kernel of the same text: where the GPU can, its blocks begin while the last ones of that end,

@@ -1,15 +1,18 @@
-// Neighbours that a thread loads, keeps on chip and stores together: a part of the prelude.
-#include "cuda/print/sweep_text.h"
+// Neighbours that a thread loads, keeps on chip and stores together.
+#pragma once
+#include "cuda/kernels/parts/reductions.cuh"
 
 namespace ebb::cuda {
 
-const char* packs_text() {
-  return R"cuda(
 #ifdef __CUDACC_RTC__
 EBB void must_be_aligned(const void*, int) {}  // a GPU sees to it itself
 #endif
-struct alignas(16) Words4 { u32 x[4]; };
-struct alignas(8) Words2 { u32 x[2]; };
+struct alignas(16) Words4 {
+  u32 x[4];
+};
+struct alignas(8) Words2 {
+  u32 x[2];
+};
 // The compiler makes four stores of one of such a struct.
 #ifdef __CUDACC_RTC__
 EBB void store16(void* p, u32 x, u32 y, u32 z, u32 w) {
@@ -32,10 +35,14 @@ EBB void set_piece(u32* w, int j, u8 x) { w[j >> 2] = j & 3 ? w[j >> 2] | (u32)x
 EBB void set_piece(u32* w, int j, u16 x) { w[j >> 1] = j & 1 ? w[j >> 1] | (u32)x << 16 : (u32)x; }
 EBB void set_piece(u32* w, int j, i32 x) { w[j] = (u32)x; }
 EBB void set_piece(u32* w, int j, f32 x) { w[j] = __float_as_uint(x); }
-EBB void set_piece(u32* w, int j, i64 x) { w[2 * j] = (u32)x; w[2 * j + 1] = (u32)((u64)x >> 32); }
+EBB void set_piece(u32* w, int j, i64 x) {
+  w[2 * j] = (u32)x;
+  w[2 * j + 1] = (u32)((u64)x >> 32);
+}
 EBB void set_piece(u32* w, int j, f64 x) { set_piece(w, j, (i64)__double_as_longlong(x)); }
 
-template <class T, int N> struct Pack {
+template <class T, int N>
+struct Pack {
   static constexpr int kBytes = N * (int)sizeof(T);
   u32 w[kBytes < 4 ? 1 : kBytes / 4];
   __device__ __forceinline__ T at(int j) const { return piece(w, j, (T)0); }
@@ -51,17 +58,20 @@ template <class T, int N> struct Pack {
 
 // A row in registers leaves no room for what passes before have made of it: the compiler shall not look for it.
 #ifdef __CUDACC_RTC__
-template <class T, int N> EBB void anew(Pack<T, N>& r) {
+template <class T, int N>
+EBB void anew(Pack<T, N>& r) {
 #pragma unroll
   for (int k = 0; k < (int)(sizeof(r.w) / 4); ++k) asm volatile("" : "+r"(r.w[k]));
 }
 #else
-template <class T, int N> EBB void anew(Pack<T, N>&) {}
+template <class T, int N>
+EBB void anew(Pack<T, N>&) {}
 #endif
 
 // A lane's share of the maximum of a segment of halves, which compare in pairs.
 #ifdef __CUDACC_RTC__
-template <bool bf16> EBB u32 larger_halves(u32 a, u32 b) {
+template <bool bf16>
+EBB u32 larger_halves(u32 a, u32 b) {
   u32 x;
   if constexpr (bf16) {
     asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(x) : "r"(a), "r"(b));
@@ -71,40 +81,46 @@ template <bool bf16> EBB u32 larger_halves(u32 a, u32 b) {
   return x;
 }
 #else
-template <bool bf16> EBB u32 larger_halves(u32 a, u32 b) {
+template <bool bf16>
+EBB u32 larger_halves(u32 a, u32 b) {
   const f32 low = bf16 ? larger(from_bf16((u16)a), from_bf16((u16)b)) : larger(from_f16((u16)a), from_f16((u16)b));
   const f32 high = bf16 ? larger(from_bf16((u16)(a >> 16)), from_bf16((u16)(b >> 16)))
                         : larger(from_f16((u16)(a >> 16)), from_f16((u16)(b >> 16)));
   return bf16 ? to_bf16x2(low, high) : (u32)to_f16(high) << 16 | to_f16(low);
 }
 #endif
-template <bool bf16> struct MostOfHalves {
+template <bool bf16>
+struct MostOfHalves {
   static constexpr u32 kNothing = bf16 ? 0xFF80FF80u : 0xFC00FC00u;
   u32 part = kNothing;
   __device__ __forceinline__ void add(const Pack<u16, 8>& r) {
-    part = larger_halves<bf16>(part, larger_halves<bf16>(larger_halves<bf16>(r.w[0], r.w[1]),
-                                                         larger_halves<bf16>(r.w[2], r.w[3])));
+    part = larger_halves<bf16>(
+        part, larger_halves<bf16>(larger_halves<bf16>(r.w[0], r.w[1]), larger_halves<bf16>(r.w[2], r.w[3])));
   }
-  template <int lanes> __device__ __forceinline__ f32 segment() {
+  template <int lanes>
+  __device__ __forceinline__ f32 segment() {
     const f32 low = bf16 ? from_bf16((u16)part) : from_f16((u16)part);
     const f32 high = bf16 ? from_bf16((u16)(part >> 16)) : from_f16((u16)(part >> 16));
     part = kNothing;
     return over_lanes<Most, lanes>(larger(low, high));
   }
 };
-template <int N, class T> EBB Pack<T, N> load_each(const T* p, i64 stride, int live) {
+template <int N, class T>
+EBB Pack<T, N> load_each(const T* p, i64 stride, int live) {
   Pack<T, N> r;
 #pragma unroll
   for (int j = 0; j < N; ++j) r.set(j, j < live ? p[j * stride] : (T)0);
   return r;
 }
-template <int N, class T> EBB void store_each(T* p, i64 stride, const Pack<T, N>& r, int live) {
+template <int N, class T>
+EBB void store_each(T* p, i64 stride, const Pack<T, N>& r, int live) {
 #pragma unroll
   for (int j = 0; j < N; ++j) {
     if (j < live) p[j * stride] = r.at(j);
   }
 }
-template <int N, class T> EBB Pack<T, N> load_pack(const T* p, bool aligned, int live) {
+template <int N, class T>
+EBB Pack<T, N> load_pack(const T* p, bool aligned, int live) {
   Pack<T, N> r;
   constexpr int kBytes = Pack<T, N>::kBytes;
   if (!aligned || live < N) return load_each<N>(p, 1, live);
@@ -125,9 +141,10 @@ template <int N, class T> EBB Pack<T, N> load_pack(const T* p, bool aligned, int
 }
 // `whole`: all lanes of the warp are here, with packs side by side.
 // Of packs of 32 bytes each access takes half, and leaves it to the first cache to have the other one still when it is
-// asked for. Where many arrays are read it has not: there two lanes, which have 64 neighbouring bytes, take half of each
-// pack, in accesses without gaps, and exchange them.
-template <int N, class T> EBB Pack<T, N> load_together(const T* p, bool aligned, int live, bool whole) {
+// asked for. Where many arrays are read it has not: there two lanes, which have 64 neighbouring bytes, take half of
+// each pack, in accesses without gaps, and exchange them.
+template <int N, class T>
+EBB Pack<T, N> load_together(const T* p, bool aligned, int live, bool whole) {
   if (!aligned || !whole) return load_pack<N>(p, aligned, live);
   static_assert(Pack<T, N>::kBytes == 32, "two accesses");
   must_be_aligned(p, 16);
@@ -143,7 +160,8 @@ template <int N, class T> EBB Pack<T, N> load_together(const T* p, bool aligned,
   }
   return r;
 }
-template <int N, class T> EBB void store_pack(T* p, const Pack<T, N>& r, bool aligned, int live, bool whole) {
+template <int N, class T>
+EBB void store_pack(T* p, const Pack<T, N>& r, bool aligned, int live, bool whole) {
   constexpr int kBytes = Pack<T, N>::kBytes;
   if (!aligned || live < N) return store_each<N>(p, 1, r, live);
   must_be_aligned(p, kBytes < 16 ? kBytes : 16);
@@ -193,23 +211,27 @@ EBB void write_words(Words4* at, const u32* w) {
   for (int k = 0; k < 4; ++k) q.x[k] = w[k];
   *at = q;
 }
-// A leaf in the given ones of its `chunks` chunks of 16 bytes, each beside those of the warp's other lanes; the thread's
-// first is at `mine`.
-template <int chunks> EBB Words4* chunk_at(char* mine, int slot, int chunk) {
+// A leaf in the given ones of its `chunks` chunks of 16 bytes, each beside those of the warp's other lanes; the
+// thread's first is at `mine`.
+template <int chunks>
+EBB Words4* chunk_at(char* mine, int slot, int chunk) {
   must_be_aligned(mine, 16);
   return (Words4*)(mine + (slot * chunks + chunk) * 512);
 }
-template <class T, int chunks, int... chunk> EBB Pack<T, 8> read_chunks(char* mine, int slot) {
+template <class T, int chunks, int... chunk>
+EBB Pack<T, 8> read_chunks(char* mine, int slot) {
   Pack<T, 8> r;
   int i = 0;
   (read_words(chunk_at<chunks>(mine, slot, chunk), r.w + 4 * i++), ...);
   return r;
 }
-template <class T, int chunks, int... chunk> EBB void write_chunks(char* mine, int slot, const Pack<T, 8>& r) {
+template <class T, int chunks, int... chunk>
+EBB void write_chunks(char* mine, int slot, const Pack<T, 8>& r) {
   int i = 0;
   (write_words(chunk_at<chunks>(mine, slot, chunk), r.w + 4 * i++), ...);
 }
-template <class T> EBB Pack<T, 8> read_own(char* base, int slot) {
+template <class T>
+EBB Pack<T, 8> read_own(char* base, int slot) {
   Pack<T, 8> r;
   constexpr int kChunks = (int)sizeof(T) / 2;
   const Words4* const at = own(base, slot, kChunks);
@@ -221,7 +243,8 @@ template <class T> EBB Pack<T, 8> read_own(char* base, int slot) {
   }
   return r;
 }
-template <class T> EBB void write_own(char* base, int slot, const Pack<T, 8>& r) {
+template <class T>
+EBB void write_own(char* base, int slot, const Pack<T, 8>& r) {
   constexpr int kChunks = (int)sizeof(T) / 2;
   Words4* const at = own(base, slot, kChunks);
 #pragma unroll
@@ -232,14 +255,16 @@ template <class T> EBB void write_own(char* base, int slot, const Pack<T, 8>& r)
     at[i * blockDim.x] = q;
   }
 }
-template <class T> EBB Pack<T, 8> all_of(T x) {
+template <class T>
+EBB Pack<T, 8> all_of(T x) {
   Pack<T, 8> r;
 #pragma unroll
   for (int j = 0; j < 8; ++j) r.set(j, x);
   return r;
 }
 // An element that a warp has written of its row.
-template <class T> EBB T of_warp(char* base, int warp, int col) {
+template <class T>
+EBB T of_warp(char* base, int warp, int col) {
   constexpr int kChunks = (int)sizeof(T) / 2, kOfWords = 16 / (int)sizeof(T);
   const int leaf = col >> 3, j = col & 7, thread = 32 * warp + (leaf & 31);
   const Words4* const at = (const Words4*)base + ((leaf >> 5) * kChunks + j / kOfWords) * (int)blockDim.x + thread;
@@ -248,7 +273,8 @@ template <class T> EBB T of_warp(char* base, int warp, int col) {
   for (int k = 0; k < (int)sizeof(T) / 4; ++k) r.w[k] = at->x[j % kOfWords * ((int)sizeof(T) / 4) + k];
   return r.at(0);
 }
-template <class Op, class W, class T> EBB void add_chunk(u64* at, const Pack<T, 8>& chunk, int live, bool first) {
+template <class Op, class W, class T>
+EBB void add_chunk(u64* at, const Pack<T, 8>& chunk, int live, bool first) {
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
     if (j < live) at[j] = bits_of(Op::of(first ? Op::template nothing<W>() : from_bits((W)0, at[j]), (W)chunk.at(j)));
@@ -257,7 +283,8 @@ template <class Op, class W, class T> EBB void add_chunk(u64* at, const Pack<T, 
 #ifdef __CUDACC_RTC__
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(16) char name[]
 // Neighbours that two accesses share come through the first cache, others around it.
-template <bool whole> EBB void copy16(void* to, const void* from) {
+template <bool whole>
+EBB void copy16(void* to, const void* from) {
   const u32 at = (u32)__cvta_generic_to_shared(to);
   if (whole) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
@@ -266,7 +293,10 @@ template <bool whole> EBB void copy16(void* to, const void* from) {
   }
 }
 EBB void copies_begun() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int left> EBB void wait_for_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory"); }
+template <int left>
+EBB void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
+}
 #endif
 template <class T, int chunks, int... chunk>
 EBB void copy_chunks(char* mine, int slot, const T* from, bool aligned, int live) {
@@ -274,8 +304,6 @@ EBB void copy_chunks(char* mine, int slot, const T* from, bool aligned, int live
   must_be_aligned(from, 16);
   int i = 0;
   (copy16<sizeof...(chunk) == 1>(chunk_at<chunks>(mine, slot, chunk), (const Words4*)from + i++), ...);
-}
-)cuda";
 }
 
 }  // namespace ebb::cuda

@@ -1,21 +1,48 @@
-// Functions of the prelude: quick ones for halves, powers, digamma.
-#include "cuda/print/sweep_text.h"
+// Quick functions for halves, powers, digamma.
+#pragma once
+#include "cuda/kernels/parts/arithmetic.cuh"
 
 namespace ebb::cuda {
 
-const char* functions_text() {
-  return R"cuda(
-// For sweeps whose results are all halves: functions of f32 to a relative 2^-15 or better, where f16 keeps 2^-11. Results
-// of exponentials below 2^-126 are 0.
+// For sweeps whose results are all halves: functions of f32 to a relative 2^-15 or better, where f16 keeps 2^-11.
+// Results of exponentials below 2^-126 are 0.
 #ifdef __CUDACC_RTC__
-EBB f32 power_of_two(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-EBB f32 logarithm_to_two(f32 x) { f32 y; asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-EBB f32 quick_reciprocal(f32 x) { f32 y; asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+EBB f32 power_of_two(f32 x) {
+  f32 y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+EBB f32 logarithm_to_two(f32 x) {
+  f32 y;
+  asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+EBB f32 quick_reciprocal(f32 x) {
+  f32 y;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 // Of numbers, and with results, that are not subnormal: fewer instructions.
-EBB f32 normal_logarithm_to_two(f32 x) { f32 y; asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-EBB f32 normal_reciprocal(f32 x) { f32 y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-EBB f32 quick_sqrt(f32 x) { f32 y; asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-EBB f32 quick_rsqrt(f32 x) { f32 y; asm("rsqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+EBB f32 normal_logarithm_to_two(f32 x) {
+  f32 y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+EBB f32 normal_reciprocal(f32 x) {
+  f32 y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+EBB f32 quick_sqrt(f32 x) {
+  f32 y;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+EBB f32 quick_rsqrt(f32 x) {
+  f32 y;
+  asm("rsqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 // Neither b nor its reciprocal may be subnormal.
 EBB f32 quick_quotient(f32 a, f32 b) {
   const f32 s = fabsf(b) < 7.8886091e-31f ? 1.8446744e19f : 0.25f;  // 2^-100, 2^64
@@ -74,8 +101,9 @@ EBB f32 quick_sinh(f32 x) {
 // t·e^(-x²)·2^q(t) with t = 1 / (1 + |x| / 2); q was fitted to log2 of e^(x²)·erfc(x) / t up to x = 10.5.
 EBB f32 quick_erfc(f32 x) {
   const f32 size = fabsf(x), t = normal_reciprocal(fmaf(0.5f, size, 1.0f));
-  const f32 q = fmaf(t, fmaf(t, fmaf(t, fmaf(t, fmaf(t, 0.33165029f, -1.0281416f), 0.69057602f), 0.36366332f), 1.4695833f),
-                     -1.8273199f);
+  const f32 q =
+      fmaf(t, fmaf(t, fmaf(t, fmaf(t, fmaf(t, 0.33165029f, -1.0281416f), 0.69057602f), 0.36366332f), 1.4695833f),
+           -1.8273199f);
   const f32 far = t * power_of_two(fmaf(size * size, -1.4426950408889634f, q));
   return x < 0 ? 2.0f - far : far;
 }
@@ -85,19 +113,20 @@ EBB f32 quick_erf(f32 x) {
   return fabsf(x) < 0.5f ? near : x < 0 ? -far : far;
 }
 
-// x / d from 1 / d in f64, for a d that many are divided by. A quotient of numbers of 24 bits is never as near to the middle
-// of two others as this errs; among subnormal ones it may be the middle itself, and go either way.
+// x / d from 1 / d in f64, for a d that many are divided by. A quotient of numbers of 24 bits is never as near to the
+// middle of two others as this errs; among subnormal ones it may be the middle itself, and go either way.
 EBB f32 quotient_by(f32 x, f64 reciprocal) { return (f32)((f64)x * reciprocal); }
 
-// x^y for normal x > 0 where that is within 2^±125: 2^(y·log2 x) in f64, whose units a GPU for computing has half as many
-// of as for f32. log2 of m·2^e, m in [0.7, 1.4), is e plus the series of atanh in (m - 1) / (m + 1), which errs by 2^-36;
-// numbers go from f32 to f64 by their bits, since conversions are as rare as special functions.
+// x^y for normal x > 0 where that is within 2^±125: 2^(y·log2 x) in f64, whose units a GPU for computing has half as
+// many of as for f32. log2 of m·2^e, m in [0.7, 1.4), is e plus the series of atanh in (m - 1) / (m + 1), which errs by
+// 2^-36; numbers go from f32 to f64 by their bits, since conversions are as rare as special functions.
 EBB f64 widened(f32 x) {
   const u32 bits = __float_as_uint(x);
   return __longlong_as_double((i64)((u64)((bits >> 3) + 0x38000000u) << 32 | bits << 29));
 }
-// An exponent, as powers need it: `times` is -1 where it is not a whole number up to 64 and the base is taken to that power by
-// its logarithm. One that all elements have is made once: the compiler shall not make it again at each of them.
+// An exponent, as powers need it: `times` is -1 where it is not a whole number up to 64 and the base is taken to that
+// power by its logarithm. One that all elements have is made once: the compiler shall not make it again at each of
+// them.
 struct Exponent {
   f32 y;
   f64 wide;
@@ -129,7 +158,8 @@ EBB f64 logarithm_of_base(f32 x) {
   return bits - 0x00800000u < 0x7f000000u ? l : not_a_number();
 }
 // Is computed once for all powers of a base; what is not needed by any of them is not computed.
-template <class... Exponents> EBB f64 logarithm_of_base(f32 x, Exponent e, Exponents... more) {
+template <class... Exponents>
+EBB f64 logarithm_of_base(f32 x, Exponent e, Exponents... more) {
   return (e.times | ... | more.times) < 0 ? logarithm_of_base(x) : 0.0;
 }
 // CUDA's pow errs by 2 units in the last place, and powf by more. Small whole exponents, the common ones, are products:
@@ -143,11 +173,13 @@ static __device__ __noinline__ f32 unusual_power(f32 x, f32 y) { return (f32)pow
 EBB f32 power(f32 x, Exponent e, f64 logarithm) {
   if (e.times >= 0) return e.y == 3 ? (f32)((f64)x * ((f64)x * (f64)x)) : whole_power(x, e.y, e.times);
   const f64 p = e.wide * logarithm, shifted = p + 6755399441055744.0, f = p - (shifted - 6755399441055744.0);
-  if (((u32)(__double_as_longlong(p) >> 32) & 0x7fffffffu) >= 0x405f4000u) return unusual_power(x, e.y);  // |p| >= 125, NaN
+  if (((u32)(__double_as_longlong(p) >> 32) & 0x7fffffffu) >= 0x405f4000u)
+    return unusual_power(x, e.y);  // |p| >= 125, NaN
   // 2^f: from f^3 on 24 bits do, ln2^8 / 8! and so on.
   const f32 c = (f32)f;
-  const f32 rest = fmaf(c, fmaf(c, fmaf(c, fmaf(c, fmaf(c, 1.3215487e-6f, 1.5252734e-5f), 1.5403530e-4f), 1.3333558e-3f),
-                                9.6181291e-3f), 5.5504109e-2f);
+  const f32 rest = fmaf(
+      c, fmaf(c, fmaf(c, fmaf(c, fmaf(c, 1.3215487e-6f, 1.5252734e-5f), 1.5403530e-4f), 1.3333558e-3f), 9.6181291e-3f),
+      5.5504109e-2f);
   const f64 q = fma(fma(fma(widened(rest), f, 0.24022650695910072), f, 0.6931471805599453), f, 1.0);
   return __uint_as_float(__float_as_uint((f32)q) + ((u32)__double_as_longlong(shifted) << 23));
 }
@@ -156,7 +188,8 @@ EBB f32 power(f32 x, f32 y) {
   return power(x, e, logarithm_of_base(x, e));
 }
 EBB f32 quick_logarithm_of_base(f32 x) { return quick_log2(x); }
-template <class... Exponents> EBB f32 quick_logarithm_of_base(f32 x, Exponent e, Exponents... more) {
+template <class... Exponents>
+EBB f32 quick_logarithm_of_base(f32 x, Exponent e, Exponents... more) {
   return (e.times | ... | more.times) < 0 ? quick_log2(x) : 0.0f;
 }
 EBB f32 quick_power(f32 x, Exponent e, f32 logarithm) {
@@ -187,8 +220,8 @@ EBB f64 power(f64 x, f64 y) {
   return q + q * (fma(-q, high, 1.0) - q * low);
 }
 
-// Beside a root of digamma, where its parts cancel: terms up to 256, summed together with what rounding takes from them,
-// so that only parts below 0.01 are rounded.
+// Beside a root of digamma, where its parts cancel: terms up to 256, summed together with what rounding takes from
+// them, so that only parts below 0.01 are rounded.
 static __device__ __noinline__ f64 digamma_by_terms(f64 x) {
   f64 sum = 0, low = 0;
   for (; x < 256; x += 1) {
@@ -198,7 +231,8 @@ static __device__ __noinline__ f64 digamma_by_terms(f64 x) {
     low += (before - (sum - added)) + (q - added) + fma(-q, x, 1.0) / x;
   }
   const f64 z = 1 / (x * x), log_256 = 5.545177444479562, log_256_low = 1.8552374510770396e-16;
-  return (log_256 - sum) + (log1p(x / 256 - 1) - 0.5 / x - z * (1.0 / 12 - z * (1.0 / 120 - z / 252)) + log_256_low - low);
+  return (log_256 - sum) +
+         (log1p(x / 256 - 1) - 0.5 / x - z * (1.0 / 12 - z * (1.0 / 120 - z / 252)) + log_256_low - low);
 }
 // Below 0 by reflection, then up to 10 term by term, then the asymptotic series.
 static __device__ __noinline__ f64 digamma(f64 x) {
@@ -212,7 +246,8 @@ static __device__ __noinline__ f64 digamma(f64 x) {
   for (; x < 10; x += 1) result -= 1 / x;
   const f64 z = 1 / (x * x);
   result += log(x) - 0.5 / x -
-            z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
+            z * (1.0 / 12 -
+                 z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
   return fabs(result) < 1e-6 && at > -128 ? digamma_by_terms(at) : result;
 }
 // (-1)^(n+1) n! zeta(n + 1, x): terms up to x >= 15, then Euler-Maclaurin.
@@ -223,8 +258,14 @@ static __device__ __noinline__ f64 polygamma(f64 order, f64 x) {
   f64 sum = 0;
   for (; x < 15 && x > -1e7; x += 1) sum += pow(x, -(f64)s);
   const f64 p = pow(x, -(f64)s), z = 1 / (x * x);
-  const f64 bernoulli[8] = {1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160,
-                            -691.0 / 1307674368000.0, 1.0 / 74724249600.0, -3617.0 / 10670622842880000.0};
+  const f64 bernoulli[8] = {1.0 / 12,
+                            -1.0 / 720,
+                            1.0 / 30240,
+                            -1.0 / 1209600,
+                            1.0 / 47900160,
+                            -691.0 / 1307674368000.0,
+                            1.0 / 74724249600.0,
+                            -3617.0 / 10670622842880000.0};
   f64 term = p / x * s, at = s;
   sum += p * x / (s - 1) + p / 2;
   for (int k = 0; k < 8; ++k) {
@@ -233,8 +274,6 @@ static __device__ __noinline__ f64 polygamma(f64 order, f64 x) {
     at += 2;
   }
   return (n % 2 ? 1 : -1) * tgamma(n + 1.0) * sum;
-}
-)cuda";
 }
 
 }  // namespace ebb::cuda

@@ -1,0 +1,27 @@
+#pragma once
+#include "cuda/kernels/args/view.h"
+
+namespace ebb::cuda {
+
+struct CopyArgs {
+  KernelView to, from;
+};
+EBB_ARGS(36, CopyArgs);
+
+template <class T, class F>
+struct ScaleArgs {
+  T* data;
+  const F* factor;
+  i64 n;
+};
+EBB_ARGS(3, ScaleArgs<u8, u8>);
+
+template <class To, class From>
+struct ConvertArgs {
+  To* to;
+  const From* from;
+  i64 n, aligned;
+};
+EBB_ARGS(4, ConvertArgs<u8, u8>);
+
+}  // namespace ebb::cuda
