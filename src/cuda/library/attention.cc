@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "backend/attention_results.h"
+#include "cuda/kernels/args/attention.h"
+#include "cuda/kernels/texts.h"
 #include "cuda/library/kernels.h"
 #include "graph/attention_calls.h"
 
@@ -24,80 +26,6 @@ View heads_second(View x) {
 }
 
 namespace {
-
-// A block takes a row of scores. Scores are of type A, weights of type T; where both are the same they share memory.
-const char* const kRowText = R"cuda(
-struct Args {
-  A* scores;
-  A* gradient;     // do·vᵀ
-  T* weights;
-  T* weights_gradient;
-  A* lse;
-  const A* mask;
-  i64 rows, columns;  // of this part; a row of the part is (batch, position)
-  i64 positions, first_position, all_positions, causal, first_batch, heads;
-  i64 mask_0, mask_1, mask_2, mask_3;
-  const T* go;
-  const T* o;
-  i64 values, go_batch, go_row, go_value, o_batch, o_row, o_value;
-  f64 scale;
-};
-EBB A score_at(const Args& a, const A* row, const A* mask, i64 position, i64 c) {
-  if (a.causal && c > position) return -(A)infinity();
-  const A s = (A)a.scale * row[c];
-  return mask ? s + mask[c * a.mask_3] : s;
-}
-EBB const A* mask_of(const Args& a, i64 batch, i64 position) {
-  if (!a.mask) return 0;
-  batch += a.first_batch;
-  return a.mask + batch / a.heads * a.mask_0 + batch % a.heads * a.mask_1 + position * a.mask_2;
-}
-extern "C" __global__ void __launch_bounds__(256) softmax_rows(const Args a) {
-  __shared__ u64 shared[256];
-  for (i64 r = blockIdx.x; r < a.rows; r += gridDim.x) {
-    const i64 batch = r / a.positions, position = a.first_position + r % a.positions;
-    A* const row = a.scores + r * a.columns;
-    const A* const mask = mask_of(a, batch, position);
-    f64 top = -infinity();
-    for (i64 c = threadIdx.x; c < a.columns; c += 256) {
-      const A s = score_at(a, row, mask, position, c);
-      row[c] = s;
-      top = larger(top, (f64)s);
-    }
-    top = over_block<Most>(top, shared);
-    const A shift = top == -infinity() ? (A)0 : (A)top;
-    f64 total = 0;
-    for (i64 c = threadIdx.x; c < a.columns; c += 256) total += (f64)EXP(row[c] - shift);
-    total = over_block<Plus>(total, shared);
-    const A inverse = total == 0 ? (A)0 : (A)(1 / total);
-    for (i64 c = threadIdx.x; c < a.columns; c += 256) a.weights[r * a.columns + c] = store(EXP(row[c] - shift) * inverse);
-    if (threadIdx.x == 0) a.lse[batch * a.all_positions + position] = (A)(top + log(total));
-    __syncthreads();
-  }
-}
-extern "C" __global__ void __launch_bounds__(256) differentiate_rows(const Args a) {
-  __shared__ u64 shared[256];
-  for (i64 r = blockIdx.x; r < a.rows; r += gridDim.x) {
-    const i64 batch = r / a.positions, position = a.first_position + r % a.positions;
-    const A* const row = a.scores + r * a.columns;
-    const A* const mask = mask_of(a, batch, position);
-    f64 delta = 0;
-    for (i64 e = threadIdx.x; e < a.values; e += 256)
-      delta += (f64)load(a.go[batch * a.go_batch + position * a.go_row + e * a.go_value]) *
-               (f64)load(a.o[batch * a.o_batch + position * a.o_row + e * a.o_value]);
-    const A all = (A)over_block<Plus>(delta, shared);
-    const A lse = a.lse[batch * a.all_positions + position], shift = lse == -(A)infinity() ? (A)0 : lse;
-    for (i64 c = threadIdx.x; c < a.columns; c += 256) {
-      const i64 at = r * a.columns + c;
-      const A p = EXP(score_at(a, row, mask, position, c) - shift);
-      const A ds = (A)a.scale * p * (a.gradient[at] - all);
-      a.weights[at] = store(p);
-      a.weights_gradient[at] = store(ds);
-    }
-    __syncthreads();
-  }
-}
-)cuda";
 
 struct Sizes {
   AttentionCall o;
@@ -119,10 +47,6 @@ struct Sizes {
     positions_together = std::clamp<std::int64_t>(rows, 1, std::max<std::int64_t>(1, positions));
     batches_together =
         std::clamp<std::int64_t>(rows / std::max<std::int64_t>(1, positions), 1, std::max<std::int64_t>(1, batches));
-  }
-  std::string text() const {
-    return view_text() + element_text(dtype) +
-           (compute == DType::f64 ? "#undef EXP\n#define EXP exp\n" : "#undef EXP\n#define EXP expf\n") + kRowText;
   }
   // Columns that some row of the part sees. Only where it is one batch: then a part of dk and dv lies densely.
   std::int64_t seen(std::int64_t count, std::int64_t first, std::int64_t rows) const {
@@ -168,17 +92,37 @@ struct RowCall {
 
 void launch_rows(Gpu& gpu, const Sizes& z, const char* kernel, const RowCall& c, std::int64_t b, std::int64_t count,
                  std::int64_t t, std::int64_t rows, std::int64_t columns) {
-  Words words;
-  words.add(c.scores.data).add(c.gradient.data).add(c.weights.data).add(c.weights_gradient.data).add(c.lse.data);
-  const std::int64_t heads = c.mask ? c.mask->shape[1] : 1;
-  words.add(c.mask ? c.mask->data : nullptr).add(count * rows).add(columns);
-  words.add(rows).add(t).add(z.positions).add(std::int64_t{z.o.causal}).add(b).add(heads);
-  for (int d = 0; d < 4; ++d) words.add(c.mask ? c.mask->strides[d] : 0);
-  words.add(c.go.data).add(c.o.data).add(z.values);
-  for (int d = 0; d < 3; ++d) words.add(c.go.data ? c.go.strides[d] : 0);
-  for (int d = 0; d < 3; ++d) words.add(c.o.data ? c.o.strides[d] : 0);
-  words.add(z.o.scale);
-  launch_blocks(gpu, z.text(), kernel, count * rows, words);
+  const auto mask_step = [&](int axis) { return c.mask ? c.mask->strides[axis] : 0; };
+  const auto step = [](const View& v, int axis) { return v.data ? v.strides[axis] : 0; };
+  launch_blocks(gpu, {element_text(z.dtype) + texts::attention_rows}, kernel, count * rows,
+                AttentionRowsArgs<void, void>{.scores = c.scores.data,
+                                              .gradient = c.gradient.data,
+                                              .weights = c.weights.data,
+                                              .weights_gradient = c.weights_gradient.data,
+                                              .lse = c.lse.data,
+                                              .mask = c.mask ? c.mask->data : nullptr,
+                                              .rows = count * rows,
+                                              .columns = columns,
+                                              .positions = rows,
+                                              .first_position = t,
+                                              .all_positions = z.positions,
+                                              .causal = z.o.causal,
+                                              .first_batch = b,
+                                              .heads = c.mask ? c.mask->shape[1] : 1,
+                                              .mask_0 = mask_step(0),
+                                              .mask_1 = mask_step(1),
+                                              .mask_2 = mask_step(2),
+                                              .mask_3 = mask_step(3),
+                                              .go = c.go.data,
+                                              .o = c.o.data,
+                                              .values = z.values,
+                                              .go_batch = step(c.go, 0),
+                                              .go_row = step(c.go, 1),
+                                              .go_value = step(c.go, 2),
+                                              .o_batch = step(c.o, 0),
+                                              .o_row = step(c.o, 1),
+                                              .o_value = step(c.o, 2),
+                                              .scale = z.o.scale});
 }
 
 // f(b, count, t, rows, columns) for the parts.

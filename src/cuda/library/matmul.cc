@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include "core/format_error.h"
+#include "cuda/kernels/args/matmul.h"
+#include "cuda/kernels/texts.h"
 #include "cuda/library/kernels.h"
 #include "cuda/library/product.h"
 #include "ebb/memory.h"
@@ -38,40 +40,16 @@ void multiply_in_parts(Gpu& gpu, const Product& p) {
   q.add = false;
   q.bias = nullptr;
   multiply(gpu, q);
-  const std::string text = view_text() + element_text(p.out) + R"cuda(
-struct Args { const f32* parts; T* out; i64 n, count, add; const T* bias; i64 columns, aligned; };
-extern "C" __global__ void __launch_bounds__(256) add_parts(const Args a) {
-  for (i64 i = ((i64)blockIdx.x * 256 + threadIdx.x) * 4; i < a.n; i += (i64)gridDim.x * 1024) {
-    const int live = a.n - i < 4 ? (int)(a.n - i) : 4;
-    Pack<f32, 4> total = load_pack<4>(a.parts + i, a.aligned, live);
-    for (i64 k = 1; k < a.count; ++k) {
-      const Pack<f32, 4> part = load_pack<4>(a.parts + k * a.n + i, a.aligned, live);
-#pragma unroll
-      for (int j = 0; j < 4; ++j) total.set(j, total.at(j) + part.at(j));
-    }
-    Pack<T, 4> out;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      f32 x = total.at(j);
-      if (a.add && j < live) x += (f32)load(a.out[i + j]);
-      if (a.bias && j < live) x += (f32)load(a.bias[(i + j) % a.columns]);
-      out.set(j, store((A)x));
-    }
-    store_pack<4>(a.out + i, out, a.aligned, live, false);
-  }
-}
-)cuda";
   const bool aligned = p.m * p.n % 4 == 0 && reinterpret_cast<std::uintptr_t>(p.c) % 16 == 0;
-  launch_elements(gpu, text, "add_parts", (p.m * p.n + 3) / 4,
-                  Words()
-                      .add(sums.data)
-                      .add(static_cast<const void*>(p.c))
-                      .add(p.m * p.n)
-                      .add(kParts)
-                      .add(std::int64_t{p.add})
-                      .add(p.bias)
-                      .add(p.n)
-                      .add(std::int64_t{aligned}));
+  launch_elements(gpu, {element_text(p.out) + texts::add_parts}, "add_parts", (p.m * p.n + 3) / 4,
+                  AddPartsArgs<void>{.parts = elements<f32>(sums),
+                                     .out = p.c,
+                                     .n = p.m * p.n,
+                                     .count = kParts,
+                                     .add = p.add,
+                                     .bias = p.bias,
+                                     .columns = p.n,
+                                     .aligned = aligned});
 }
 
 void multiply(Gpu& gpu, const Product& p) {
@@ -156,33 +134,19 @@ void multiply_floats(Gpu& gpu, const View& given_a, const View& given_b, const V
 
 namespace {
 
-// A thread per element; integers wrap.
 void integer_matmul(Gpu& gpu, const View& a, const View& b, const View& out) {
   const int rank = out.shape.rank();
-  const std::string text = view_text() + element_text(out.dtype) + R"cuda(
-struct Args { View a, b; T* out; i64 k, a_step, b_step; };
-extern "C" __global__ void __launch_bounds__(256) multiply(const Args a) {
-  EACH(i, a.a.n) {
-    const T* const x = (const T*)a.a.data + at(a.a, i);
-    const T* const y = (const T*)a.b.data + at(a.b, i);
-    A total = 0;
-    for (i64 k = 0; k < a.k; ++k) total = sum(total, product(load(x[k * a.a_step]), load(y[k * a.b_step])));
-    a.out[i] = store(total);
-  }
-}
-)cuda";
   View rows = a, columns = b;
   rows.shape = columns.shape = out.shape;
   rows.strides[rank - 1] = 0;
   columns.strides[rank - 2] = 0;
-  launch_elements(gpu, text, "multiply", out.shape.numel(),
-                  Words()
-                      .add(rows)
-                      .add(columns)
-                      .add(out.data)
-                      .add(a.shape[rank - 1])
-                      .add(a.strides[rank - 1])
-                      .add(b.strides[rank - 2]));
+  launch_elements(gpu, {element_text(out.dtype) + texts::integer_matmul}, "multiply", out.shape.numel(),
+                  IntegerMatmulArgs<void>{.a = kernel_view(rows),
+                                          .b = kernel_view(columns),
+                                          .out = out.data,
+                                          .k = a.shape[rank - 1],
+                                          .a_step = a.strides[rank - 1],
+                                          .b_step = b.strides[rank - 2]});
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "core/format_error.h"
+#include "cuda/kernels/args/collective.h"
+#include "cuda/kernels/texts.h"
 #include "cuda/library/kernels.h"
 #include "cuda/runtime/open_library.h"
 
@@ -132,14 +134,9 @@ void NcclRanks::exchange(std::span<const Letter> sent, std::span<const Letter> r
 }
 
 void NcclRanks::add(DType dtype, void* to, const void* a, const void* b, std::size_t elements) {
-  const std::string text = view_text() + element_text(dtype) + R"cuda(
-struct Args { T* to; const T* a; const T* b; i64 n; };
-extern "C" __global__ void __launch_bounds__(256) add_ranks(const Args a) {
-  EACH(i, a.n) a.to[i] = store(load(a.a[i]) + load(a.b[i]));
-}
-)cuda";
   const auto n = static_cast<std::int64_t>(elements);
-  if (n > 0) launch_elements(gpu_, text, "add_ranks", n, Words().add(to).add(a).add(b).add(n));
+  launch_elements(gpu_, {element_text(dtype) + texts::add_ranks}, "add_ranks", n,
+                  AddRanksArgs<void>{.to = to, .a = a, .b = b, .n = n});
 }
 
 void* NcclRanks::scratch(std::size_t bytes) {

@@ -7,6 +7,8 @@
 // max_pool_index: a thread per window.
 #include <algorithm>
 
+#include "cuda/kernels/args/window.h"
+#include "cuda/kernels/texts.h"
 #include "cuda/library/kernels.h"
 #include "graph/conv_calls.h"
 
@@ -37,72 +39,48 @@ struct Sizes {
     return std::clamp<std::int64_t>(kColumnBytes / std::max<std::int64_t>(1, bytes), 1,
                                     std::max<std::int64_t>(1, images));
   }
-  void add_to(Words& words) const {
-    words.add(o.groups).add(channels).add(height).add(width).add(rows).add(columns).add(taps_h).add(taps_w);
-    words.add(o.stride[0]).add(o.stride[1]).add(o.padding[0]).add(o.padding[1]).add(o.dilation[0]).add(o.dilation[1]);
+  Windows windows() const {
+    return {.groups = o.groups,
+            .channels = channels,
+            .height = height,
+            .width = width,
+            .rows = rows,
+            .columns = columns,
+            .taps_h = taps_h,
+            .taps_w = taps_w,
+            .stride_h = o.stride[0],
+            .stride_w = o.stride[1],
+            .padding_h = o.padding[0],
+            .padding_w = o.padding[1],
+            .dilation_h = o.dilation[0],
+            .dilation_w = o.dilation[1]};
   }
 };
-constexpr const char* kSizesText =
-    "  i64 groups, channels, height, width, rows, columns, taps_h, taps_w;\n"
-    "  i64 stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w;\n";
 
-// col[n, g, (c, r, s), (p, q)] of dense memory, or col[g, (c, r, s), n, (p, q)] where images are part of the sum.
 void make_columns(Gpu& gpu, const Sizes& z, const View& x, const View& col, bool images_inside) {
-  const std::string text = view_text() + bits_text(x.dtype) + "struct Args {\n  const T* x;\n  T* col;\n" +
-                           "  i64 n, images, images_inside, step_n, step_c, step_h, step_w;\n" + kSizesText +
-                           R"cuda(};
-extern "C" __global__ void __launch_bounds__(256) lay_out(const Args a) {
-  EACH(i, a.n) {
-    i64 rest = quotient(i, a.columns);
-    const i64 q = i - rest * a.columns;
-    i64 next = quotient(rest, a.rows);
-    const i64 p = rest - next * a.rows;
-    rest = next;
-    i64 image = 0;
-    if (a.images_inside) {
-      next = quotient(rest, a.images);
-      image = rest - next * a.images;
-      rest = next;
-    }
-    next = quotient(rest, a.taps_w);
-    const i64 s = rest - next * a.taps_w;
-    rest = next;
-    next = quotient(rest, a.taps_h);
-    const i64 r = rest - next * a.taps_h;
-    rest = next;  // c, and the group outside of it
-    const i64 all = a.groups * a.channels;
-    if (!a.images_inside) {
-      image = quotient(rest, all);
-      rest -= image * all;
-    }
-    const i64 h = p * a.stride_h + r * a.dilation_h - a.padding_h, w = q * a.stride_w + s * a.dilation_w - a.padding_w;
-    const bool inside = h >= 0 && h < a.height && w >= 0 && w < a.width;
-    a.col[i] = inside ? a.x[image * a.step_n + rest * a.step_c + h * a.step_h + w * a.step_w] : (T)0;
-  }
-}
-)cuda";
-  Words words;
-  words.add(x.data).add(col.data).add(col.shape.numel()).add(x.shape[0]).add(std::int64_t{images_inside});
-  for (int d = 0; d < 4; ++d) words.add(x.strides[d]);
-  z.add_to(words);
-  launch_elements(gpu, text, "lay_out", col.shape.numel(), words);
+  launch_elements(gpu, {bits_text(x.dtype) + texts::columns}, "lay_out", col.shape.numel(),
+                  ColumnsArgs<void>{.x = x.data,
+                                    .col = col.data,
+                                    .n = col.shape.numel(),
+                                    .images = x.shape[0],
+                                    .images_inside = images_inside,
+                                    .step_n = x.strides[0],
+                                    .step_c = x.strides[1],
+                                    .step_h = x.strides[2],
+                                    .step_w = x.strides[3],
+                                    .windows = z.windows()});
 }
 
 // to[n, k, ..] = from[n, k, ..] + bias[k]; both dense, `from` in the compute dtype.
 void add_bias(Gpu& gpu, const View& to, const View& from, const View& bias) {
-  const std::string text = view_text() + element_text(to.dtype) + R"cuda(
-struct Args { T* to; const A* from; const T* bias; i64 n, channels, inner, bias_step; };
-extern "C" __global__ void __launch_bounds__(256) add_bias(const Args a) {
-  EACH(i, a.n) {
-    const i64 outer = quotient(i, a.inner), k = outer - quotient(outer, a.channels) * a.channels;
-    a.to[i] = store(a.from[i] + load(a.bias[k * a.bias_step]));
-  }
-}
-)cuda";
-  Words words;
-  words.add(to.data).add(from.data).add(bias.data).add(to.shape.numel()).add(to.shape[1]);
-  words.add(to.shape[2] * to.shape[3]).add(bias.strides[0]);
-  launch_elements(gpu, text, "add_bias", to.shape.numel(), words);
+  launch_elements(gpu, {element_text(to.dtype) + texts::add_bias}, "add_bias", to.shape.numel(),
+                  AddBiasArgs<void, void>{.to = to.data,
+                                          .from = from.data,
+                                          .bias = bias.data,
+                                          .n = to.shape.numel(),
+                                          .channels = to.shape[1],
+                                          .inner = to.shape[2] * to.shape[3],
+                                          .bias_step = bias.strides[0]});
 }
 
 // [K, C/G, R, S] as [1.., G, K/G, C/G·R·S], the same for all images.
@@ -147,31 +125,7 @@ void run_conv_transpose(const LibraryCall& call, Gpu& gpu) {
   const View &y = call.inputs[0], &w = call.inputs[1], &x = call.outputs[0];
   if (x.shape.numel() == 0) return;
   const Sizes z(call.attrs, x, w, y);
-  const std::string text = view_text() + element_text(x.dtype) + "struct Args {\n  T* x;\n  const A* col;\n  i64 n;\n" +
-                           kSizesText + R"cuda(};
-extern "C" __global__ void __launch_bounds__(256) add_up(const Args a) {
-  EACH(i, a.n) {
-    i64 rest = quotient(i, a.width);
-    const i64 w = i - rest * a.width + a.padding_w;
-    const i64 c = quotient(rest, a.height), h = rest - c * a.height + a.padding_h;  // c: image, group and channel
-    A total = 0;
-    for (i64 r = 0; r < a.taps_h; ++r) {
-      const i64 down = h - r * a.dilation_h;
-      if (down < 0) break;
-      const i64 p = quotient(down, a.stride_h);
-      if (p * a.stride_h != down || p >= a.rows) continue;
-      for (i64 s = 0; s < a.taps_w; ++s) {
-        const i64 across = w - s * a.dilation_w;
-        if (across < 0) break;
-        const i64 q = quotient(across, a.stride_w);
-        if (q * a.stride_w != across || q >= a.columns) continue;
-        total += a.col[(((c * a.taps_h + r) * a.taps_w + s) * a.rows + p) * a.columns + q];
-      }
-    }
-    a.x[i] = store(total);
-  }
-}
-)cuda";
+  const KernelSource source{element_text(x.dtype) + texts::add_columns_up};
   BufferPtr keep_w, keep_y, keep_col;
   const DType dtype = compute_dtype(x.dtype);
   const View windows = packed(gpu, w, keep_w, "conv_transpose"), dense_y = packed(gpu, y, keep_y, "conv_transpose");
@@ -182,10 +136,9 @@ extern "C" __global__ void __launch_bounds__(256) add_up(const Args a) {
     multiply_floats(gpu, transposed(window_matrices(windows, z, count)),
                     reshaped(part_of(dense_y, 0, n, count), Shape{count, z.o.groups, z.outputs, z.places()}), col);
     const View to = part_of(x, 0, n, count);
-    Words words;
-    words.add(to.data).add(col.data).add(to.shape.numel());
-    z.add_to(words);
-    launch_elements(gpu, text, "add_up", to.shape.numel(), words);
+    launch_elements(
+        gpu, source, "add_up", to.shape.numel(),
+        AddUpArgs<void, void>{.x = to.data, .col = col.data, .n = to.shape.numel(), .windows = z.windows()});
   }
 }
 
@@ -215,48 +168,30 @@ void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu) {
   if (in_parts) convert_elements(gpu, w, sums);
 }
 
-// Where in its plane each window's first largest element lies; NaN is larger than any number.
 void run_max_pool_index(const LibraryCall& call, Gpu& gpu) {
   const View &x = call.inputs[0], &out = call.outputs[0];
   const MaxPoolCall o = MaxPoolCall::from(call.attrs);
-  const std::string text = view_text() + element_text(x.dtype) + R"cuda(
-struct Args {
-  const T* x;
-  i64* out;
-  i64 n, channels, height, width, rows, columns, step_n, step_c, step_h, step_w;
-  i64 taps_h, taps_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w;
-};
-extern "C" __global__ void __launch_bounds__(256) largest(const Args a) {
-  EACH(i, a.n) {
-    i64 rest = quotient(i, a.columns);
-    const i64 left = (i - rest * a.columns) * a.stride_w - a.padding_w;
-    i64 next = quotient(rest, a.rows);
-    const i64 top = (rest - next * a.rows) * a.stride_h - a.padding_h;
-    const i64 image = quotient(next, a.channels), channel = next - image * a.channels;
-    const T* const plane = a.x + image * a.step_n + channel * a.step_c;
-    i64 place = -1;
-    A best = 0;
-    for (i64 r = 0; r < a.taps_h; ++r) {
-      const i64 h = top + r * a.dilation_h;
-      if (h < 0 || h >= a.height) continue;
-      for (i64 s = 0; s < a.taps_w; ++s) {
-        const i64 w = left + s * a.dilation_w;
-        if (w < 0 || w >= a.width) continue;
-        const A y = load(plane[h * a.step_h + w * a.step_w]);
-        if (place < 0 || (best == best && (y > best || y != y))) best = y, place = h * a.width + w;
-      }
-    }
-    a.out[i] = place;
-  }
-}
-)cuda";
-  Words words;
-  words.add(x.data).add(out.data).add(out.shape.numel()).add(x.shape[1]).add(x.shape[2]).add(x.shape[3]);
-  words.add(out.shape[2]).add(out.shape[3]);
-  for (int d = 0; d < 4; ++d) words.add(x.strides[d]);
-  words.add(o.window[0]).add(o.window[1]).add(o.conv.stride[0]).add(o.conv.stride[1]).add(o.conv.padding[0]);
-  words.add(o.conv.padding[1]).add(o.conv.dilation[0]).add(o.conv.dilation[1]);
-  launch_elements(gpu, text, "largest", out.shape.numel(), words);
+  launch_elements(gpu, {element_text(x.dtype) + texts::max_pool}, "largest", out.shape.numel(),
+                  MaxPoolArgs<void>{.x = x.data,
+                                    .out = elements<i64>(out),
+                                    .n = out.shape.numel(),
+                                    .channels = x.shape[1],
+                                    .height = x.shape[2],
+                                    .width = x.shape[3],
+                                    .rows = out.shape[2],
+                                    .columns = out.shape[3],
+                                    .step_n = x.strides[0],
+                                    .step_c = x.strides[1],
+                                    .step_h = x.strides[2],
+                                    .step_w = x.strides[3],
+                                    .taps_h = o.window[0],
+                                    .taps_w = o.window[1],
+                                    .stride_h = o.conv.stride[0],
+                                    .stride_w = o.conv.stride[1],
+                                    .padding_h = o.conv.padding[0],
+                                    .padding_w = o.conv.padding[1],
+                                    .dilation_h = o.conv.dilation[0],
+                                    .dilation_w = o.conv.dilation[1]});
 }
 
 }  // namespace ebb::cuda

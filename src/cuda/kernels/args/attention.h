@@ -1,0 +1,24 @@
+#pragma once
+#include "cuda/kernels/args/types.h"
+
+namespace ebb::cuda {
+
+template <class T, class A>
+struct AttentionRowsArgs {
+  A* scores;
+  A* gradient;  // do·vᵀ
+  T* weights;
+  T* weights_gradient;
+  A* lse;
+  const A* mask;
+  i64 rows, columns;  // of this part; a row of the part is (batch, position)
+  i64 positions, first_position, all_positions, causal, first_batch, heads;
+  i64 mask_0, mask_1, mask_2, mask_3;
+  const T* go;
+  const T* o;
+  i64 values, go_batch, go_row, go_value, o_batch, o_row, o_value;
+  f64 scale;
+};
+EBB_ARGS(28, AttentionRowsArgs<u8, u8>);
+
+}  // namespace ebb::cuda

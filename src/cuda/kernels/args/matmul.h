@@ -1,0 +1,35 @@
+#pragma once
+#include "cuda/kernels/args/view.h"
+
+namespace ebb::cuda {
+
+template <class T>
+struct AddPartsArgs {
+  const f32* parts;
+  T* out;
+  i64 n, count, add;
+  const T* bias;
+  i64 columns, aligned;
+};
+EBB_ARGS(8, AddPartsArgs<u8>);
+
+template <class T>
+struct IntegerMatmulArgs {
+  KernelView a, b;
+  T* out;
+  i64 k, a_step, b_step;
+};
+EBB_ARGS(40, IntegerMatmulArgs<u8>);
+
+constexpr int kFixedSide = 16;  // threads of a block along each side of its tile, and elements of k at a time
+
+template <class T>
+struct FixedMatmulArgs {
+  const T* a;
+  const T* b;
+  T* c;
+  i64 m, n, k, a_row, a_column, a_batch, b_row, b_column, b_batch, tiles_m, tiles_n, tiles, add;
+};
+EBB_ARGS(16, FixedMatmulArgs<u8>);
+
+}  // namespace ebb::cuda
