@@ -1,7 +1,8 @@
-# libstdc++ is linked as a shared library, even where the compiler would take libstdc++.a: its libstdc++.so may be missing (a
+# libstdc++ is linked as a shared library, even where the compiler would take libstdc++.a: where its libstdc++.so is missing (a
 # link that leads nowhere is passed over without a word, and the archive lies beside it), or -static-libstdc++ is among the
-# flags. A process has one std::locale; a second copy in a library that is loaded beside others, PyTorch among them, registers
-# its facets under the first one's numbers, and streams and regular expressions then use objects of the wrong layout.
+# flags. The archive brings over a hundred unique symbols (STB_GNU_UNIQUE: the numbers of locale facets and their kin), which
+# the loader shares with every library that comes later, RTLD_LOCAL or not. `import ebb, torch` then crashed in PyTorch, which
+# found facets of one copy under the numbers of the other (g++ 13 and 14; cmake/module.map hides them, too).
 set(probe ${CMAKE_CURRENT_BINARY_DIR}/libstdcxx_probe)
 file(WRITE ${probe}.cc "#include <iostream>\nvoid probe() { std::cout << 1; }\n")
 separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_SHARED_LINKER_FLAGS}")
