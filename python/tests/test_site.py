@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -73,6 +74,7 @@ def luminance(color):
     return 0.2126 * r + 0.7152 * g + 0.0722 * b
 
 
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no browser (chromium)")
 def test_a_browser_searches_it_in_light_and_dark(site, tmp_path):
     found = opened(site, tmp_path, "index.html?q=huber&theme=light")
     results = re.search(r'<div id="results"[^>]*>(.*?)</div>', found, re.S).group(1)

@@ -3,6 +3,7 @@
 # stubs and works in an empty virtual environment. PACKAGE is the package of a build tree: nothing is compiled again.
 set -euo pipefail
 python=$1 source=$2 package=$3
+"$python" -c 'import pip, scikit_build_core' 2>/dev/null || { echo "there is no pip or no scikit-build-core"; exit 77; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 "$python" -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$folder" \

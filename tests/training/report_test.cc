@@ -64,7 +64,14 @@ class Report : public ::testing::Test {
 };
 ScratchFolder* Report::scratch = nullptr;
 
-TEST_F(Report, HasCurvesPicturesAndTheRightConfusionMatrixInTheBrowser) {
+class ReportInBrowser : public Report {
+ protected:
+  void SetUp() override {
+    if (std::system("command -v chromium >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no browser (chromium) here";
+  }
+};
+
+TEST_F(ReportInBrowser, HasCurvesPicturesAndTheRightConfusionMatrix) {
   const ProgramResult seen = browse(*scratch, page(), {"--dump-dom"});
   EXPECT_EQ(seen.err.find("CONSOLE"), std::string::npos) << seen.err;
   const std::string& dom = seen.out;
@@ -111,7 +118,7 @@ TEST_F(Report, NeedsNothingFromOutside) {
 
 double brightness(const std::string& png) { return mean(cast(read_image(png, 1), DType::f32)).item(); }
 
-TEST_F(Report, IsDrawnLightAndDark) {
+TEST_F(ReportInBrowser, IsDrawnLightAndDark) {
   const std::string light = *scratch / "light.png", dark = *scratch / "dark.png";
   browse(*scratch, page(), {"--screenshot=" + light});
   browse(*scratch, page(), {"--screenshot=" + dark, "--blink-settings=preferredColorScheme=0"});
@@ -146,7 +153,7 @@ int overflow(const ScratchFolder& scratch, const std::string& html, int width) {
   return text.empty() ? -1 : std::stoi(text);
 }
 
-TEST_F(Report, FitsAPhone) {
+TEST_F(ReportInBrowser, FitsAPhone) {
   EXPECT_EQ(overflow(*scratch, page(), 390), 0);
   EXPECT_EQ(overflow(*scratch, page(), 320), 0);
   write_whole(*scratch / "wide.html", "<body><div style='width:700px'>x</div></body>");
@@ -162,7 +169,7 @@ TEST_F(Report, ManyTestsAreALineWithoutMarkers) {
 }
 
 // Pictures on black paper, on white paper and photographs, as they look on a light and on a dark page.
-TEST_F(Report, DrawingsFollowThePageAndPhotographsDoNot) {
+TEST_F(ReportInBrowser, DrawingsFollowThePageAndPhotographsDoNot) {
   const auto page_with = [&](const std::string& name, int paper, int ink) {
     for (int i = 0; i < 20; ++i) {
       const std::string folder = *scratch / (name + (i % 2 ? "/a" : "/b"));
@@ -204,7 +211,7 @@ TEST_F(Report, DrawingsFollowThePageAndPhotographsDoNot) {
   }
 }
 
-TEST_F(Report, AnErrorOnTheConsoleWouldBeNoticed) {
+TEST_F(ReportInBrowser, AnErrorOnTheConsoleWouldBeNoticed) {
   const std::string bad = *scratch / "bad.html";
   write_whole(bad, "<script>console.error('wrong')</script>");
   EXPECT_NE(browse(*scratch, bad, {"--dump-dom"}).err.find("CONSOLE"), std::string::npos);
