@@ -44,6 +44,7 @@ class RunningProgram {
   }
   RunningProgram(const RunningProgram&) = delete;
 
+  pid_t id() const { return id_; }
   void send(int signal) const {
     if (id_ > 0) ::kill(id_, signal);
   }

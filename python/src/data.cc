@@ -127,15 +127,21 @@ void bind_data(const Api& api) {
       doc("read_image_folder"), "folder"_a, "channels"_a = 3);
   m.def(
       "read_csv",
-      [](const std::string& path, char separator, std::optional<bool> header, const std::vector<std::string>& columns,
+      [](const std::string& path, std::optional<char> separator, std::optional<char> decimal,
+         std::optional<bool> header, const std::vector<std::string>& columns,
          std::optional<std::vector<std::string>> missing, DType dtype) {
-        CsvOptions o{.separator = separator, .header = header_of(header), .columns = columns, .dtype = dtype};
+        CsvOptions o{.separator = separator.value_or('\0'),
+                     .decimal = decimal.value_or('\0'),
+                     .header = header_of(header),
+                     .columns = columns,
+                     .dtype = dtype};
         if (missing) o.missing = *missing;
         Table table = read_csv(path, o);
         return std::make_pair(std::move(table.names), table.values);
       },
-      doc("read_csv"), "path"_a, nb::kw_only(), "separator"_a = ',', "header"_a.none() = nb::none(),
-      "columns"_a = std::vector<std::string>{}, "missing"_a.none() = nb::none(), "dtype"_a = DTypeObject{DType::f32});
+      doc("read_csv"), "path"_a, nb::kw_only(), "separator"_a.none() = nb::none(), "decimal"_a.none() = nb::none(),
+      "header"_a.none() = nb::none(), "columns"_a = std::vector<std::string>{}, "missing"_a.none() = nb::none(),
+      "dtype"_a = DTypeObject{DType::f32});
   m.def("read_text", read_text, doc("read_text"), "path"_a);
   nb::class_<BytePairs>(
       m, "BytePairs",

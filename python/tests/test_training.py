@@ -222,6 +222,11 @@ def test_text(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1,2\n3,\n")
     names, values = ebb.data.read_csv(str(tmp_path / "t.csv"))
     assert names == ["a", "b"] and values.shape == (2, 2)
+    (tmp_path / "t.csv").write_text("when;colour;x\n2.1.1970;red;1,5\n3.1.1970;blue;2\n")
+    names, values = ebb.data.read_csv(str(tmp_path / "t.csv"))
+    assert names == ["when", "colour=blue", "colour=red", "x"]
+    assert values.tolist() == [[1, 0, 1, 1.5], [2, 1, 0, 2]]
+    assert ebb.data.read_csv(str(tmp_path / "t.csv"), columns=["x"], decimal=",", separator=";")[1].tolist() == [[1.5], [2]]
 
 
 def test_files(tmp_path):

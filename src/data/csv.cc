@@ -1,9 +1,8 @@
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 #include "core/format_error.h"
-#include "data/csv_reader.h"
+#include "data/csv_columns.h"
 #include "ebb/ops/create.h"
 
 namespace ebb {
@@ -31,19 +30,21 @@ Table read_csv(const std::string& path, const CsvOptions& o) {
   require(is_floating(o.dtype), "read_csv: {} cannot hold missing values; read a floating dtype and cast", o.dtype);
   CsvReader reader(path, o);
   const std::vector<std::size_t> chosen = choose(reader, o);
+  const std::vector<CsvSurvey> seen = survey_columns(reader);
+  std::vector<CsvColumn> columns;
+  Table table;
+  for (std::size_t at : chosen) {
+    columns.push_back(column_of(reader, at, seen[at], "read other columns"));
+    const CsvColumn& c = columns.back();
+    if (c.words.empty()) table.names.push_back(c.name);
+    for (const std::string& word : c.words) table.names.push_back(c.name + "=" + word);
+  }
   std::vector<double> values;
   std::int64_t rows = 0;
   for (CsvLine line; reader.next(line); ++rows) {
-    for (std::size_t column : chosen) {
-      const std::string& field = line.fields[column];
-      const auto value = reader.is_missing(field) ? std::numeric_limits<double>::quiet_NaN() : reader.number(field);
-      require(value.has_value(), Error::Kind::io, "{}: '{}' is not a number", reader.place(line, column), field);
-      values.push_back(*value);
-    }
+    for (std::size_t k = 0; k < chosen.size(); ++k) append_numbers(reader, line, chosen[k], columns[k], values);
   }
-  Table table;
-  for (std::size_t column : chosen) table.names.push_back(reader.names()[column]);
-  table.values = tensor_from(values, {rows, static_cast<std::int64_t>(chosen.size())}, o.dtype);
+  table.values = tensor_from(values, {rows, static_cast<std::int64_t>(table.names.size())}, o.dtype);
   return table;
 }
 

@@ -5,35 +5,84 @@
 #include <charconv>
 
 #include "core/format_error.h"
+#include "data/dates.h"
 
 namespace ebb {
 namespace {
 
-// The separator that the first line has most of, outside quotes; a file of one column has none.
+std::optional<double> parsed(std::string_view field) {
+  if (field.starts_with('+')) field.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+  if (field.empty() || end != field.data() + field.size() || error != std::errc{}) return {};
+  return value;
+}
+
+std::string with_point(std::string_view field) {
+  std::string text(field);
+  std::replace(text.begin(), text.end(), ',', '.');
+  return text;
+}
+
+}  // namespace
+
+bool has_decimal_comma(std::string_view field) {
+  return std::count(field.begin(), field.end(), ',') == 1 && field.find('.') == field.npos && parsed(with_point(field));
+}
+
+namespace {
+
+// The separator that the first line has most of, outside quotes; a file of one column has none. Commas that make
+// numbers between semicolons or tabs separate nothing: 1,5;2,5;3,5 are three numbers.
 char find_separator(std::string_view text) {
   constexpr std::string_view kinds = ",;\t";
-  std::array<std::size_t, kinds.size()> counts{};
+  std::array<std::size_t, kinds.size()> counts{}, decimals{};  // decimals: fields with a decimal comma
+  std::array<std::size_t, kinds.size()> starts{};              // of the field
   bool inside = false;
-  for (char c : text) {
+  for (std::size_t at = 0; at <= text.size(); ++at) {
+    const char c = at < text.size() ? text[at] : '\n';
     if (c == '"') inside = !inside;
-    if (!inside && (c == '\n' || c == '\r')) break;
-    if (const std::size_t kind = kinds.find(c); !inside && kind != std::string_view::npos) ++counts[kind];
+    const bool end = at == text.size() || (!inside && (c == '\n' || c == '\r'));
+    for (std::size_t kind = 0; !inside && kind < kinds.size(); ++kind) {
+      if (c != kinds[kind] && !end) continue;
+      counts[kind] += !end;
+      decimals[kind] += has_decimal_comma(text.substr(starts[kind], at - starts[kind]));
+      starts[kind] = at + 1;
+    }
+    if (end) break;
+  }
+  for (std::size_t kind = 1; kind < kinds.size(); ++kind) {
+    if (counts[kind] > 0 && counts[0] > 0 && counts[0] == decimals[kind]) return kinds[kind];
   }
   return kinds[static_cast<std::size_t>(std::max_element(counts.begin(), counts.end()) - counts.begin())];
+}
+
+// Names become parts of JSON files, which are UTF-8.
+void require_utf8(std::string_view text, const std::string& path) {
+  const std::size_t at = io::find_invalid_utf8(text);
+  if (at == std::string_view::npos) return;
+  const std::string_view before = text.substr(0, at);
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const std::size_t start = before.rfind('\n');
+  fail(Error::Kind::io,
+       "{}: line {}, byte {}: 0x{:02X} is not UTF-8; convert the file, for example from Latin-1 by "
+       "`iconv -f latin1 -t utf-8`",
+       path, line, at - (start == std::string_view::npos ? 0 : start + 1) + 1, static_cast<unsigned char>(text[at]));
 }
 
 }  // namespace
 
 CsvReader::CsvReader(const std::string& path, const CsvOptions& options)
-    : path_(path), options_(options), file_(io::MappedFile::open(path)) {
+    : path_(path), options_(options), file_(path), text_(file_.text()) {
   require(options.separator != '"' && options.separator != '\n' && options.separator != '\r',
           "read_csv: the separator must be neither a quote nor a line end");
-  text_ = {reinterpret_cast<const char*>(file_->bytes().data()), file_->bytes().size()};
-  require(!text_.starts_with("\xFF\xFE") && !text_.starts_with("\xFE\xFF"), Error::Kind::io,
-          "{}: line 1, column 1: this is UTF-16; save the file as UTF-8", path);
+  require(options.decimal == 0 || options.decimal == '.' || options.decimal == ',',
+          "read_csv: decimal must be '.' or ',', got '{}'", options.decimal);
+  require_utf8(text_, path);
   if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // a byte order mark
   separator_ = options.separator != 0 ? options.separator : find_separator(text_.substr(at_));
   start_ = at_;
+  decimal_ = options.decimal != 0 ? options.decimal : find_decimal();
   CsvLine first;
   require(read(first), Error::Kind::io, "{}: line 1, column 1: the file is empty", path);
   has_header_ = options.header == CsvOptions::Header::yes ||
@@ -50,9 +99,13 @@ CsvReader::CsvReader(const std::string& path, const CsvOptions& options)
   rewind();
 }
 
-// A word above a number, or a line without any number: the labels of examples are words, too.
+// A word above a number or a date, or a line without any number: the labels of examples are words, too.
 bool CsvReader::looks_like_header(const CsvLine& first) {
-  const auto is_word = [&](const std::string& field) { return !is_missing(field) && !number(field); };
+  const auto is_number = [&](const std::string& field) {
+    return number(field) || days_of(field, DateOrder::year_first) || days_of(field, DateOrder::day_first) ||
+           days_of(field, DateOrder::month_first);
+  };
+  const auto is_word = [&](const std::string& field) { return !is_missing(field) && !is_number(field); };
   CsvLine second;
   const bool more = read(second);
   bool words = false, numbers = false;
@@ -60,9 +113,24 @@ bool CsvReader::looks_like_header(const CsvLine& first) {
     const bool word = is_word(first.fields[i]);
     if (word && more && i < second.fields.size() && !is_word(second.fields[i])) return true;
     words |= word;
-    numbers |= number(first.fields[i]).has_value();
+    numbers |= is_number(first.fields[i]);
   }
   return words && !numbers;
+}
+
+// Between other separators a comma may be a decimal one: it is where it makes numbers and no number has a point. Behind
+// commas a field such as "1,234" is in quotes, and rather a thousand.
+char CsvReader::find_decimal() {
+  if (separator_ == ',' || text_.find(',') == text_.npos) return '.';
+  bool commas = false, points = false;
+  for (CsvLine line; !points && read(line);) {
+    for (const std::string& field : line.fields) {
+      commas |= has_decimal_comma(field);
+      points |= field.find('.') != field.npos && parsed(field);
+    }
+  }
+  rewind();
+  return commas && !points ? ',' : '.';
 }
 
 void CsvReader::rewind() {
@@ -86,11 +154,8 @@ bool CsvReader::is_missing(std::string_view field) const {
 
 std::optional<double> CsvReader::number(std::string_view field) const {
   if (is_missing(field)) return {};
-  if (field.starts_with('+')) field.remove_prefix(1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-  if (field.empty() || end != field.data() + field.size() || error != std::errc{}) return {};
-  return value;
+  if (decimal_ == '.') return parsed(field);
+  return field.find('.') == field.npos ? parsed(with_point(field)) : std::nullopt;
 }
 
 std::string CsvReader::place(const CsvLine& line, std::size_t column) const {

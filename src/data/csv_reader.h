@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ebb/data/readers.h"
-#include "io/mapped_file.h"
+#include "io/text_file.h"
 
 namespace ebb {
 
@@ -17,7 +17,7 @@ struct CsvLine {
 };
 
 // The lines of a CSV file one after the other, each with as many fields as the first. Fields are text: what they mean
-// is decided by whoever reads them, and the file may be read twice.
+// is decided by whoever reads them, and the file may be read twice. It may be gzipped.
 class CsvReader {
  public:
   CsvReader(const std::string& path, const CsvOptions& options);
@@ -26,6 +26,8 @@ class CsvReader {
   bool has_header() const { return has_header_; }
   const std::vector<std::string>& names() const { return names_; }  // without a header their numbers, from 0
   std::size_t columns() const { return names_.size(); }
+  char separator() const { return separator_; }
+  char decimal() const { return decimal_; }  // '.' or ','
 
   void rewind();  // to the first line below the header
   bool next(CsvLine& line);
@@ -41,16 +43,20 @@ class CsvReader {
   std::string plain();
   std::string quoted(std::size_t column);
   bool looks_like_header(const CsvLine& first);
+  char find_decimal();
 
   std::string path_;
   CsvOptions options_;
-  std::shared_ptr<const io::MappedFile> file_;
+  io::TextFile file_;
   std::string_view text_;
-  char separator_;
+  char separator_ = ',', decimal_ = '.';
   bool has_header_ = false;
   std::vector<std::string> names_;
   std::size_t at_ = 0, start_ = 0;
   std::int64_t number_ = 1, start_number_ = 1;
 };
+
+// A number with one comma where others have a point: 3,14 or -1,5e-3.
+bool has_decimal_comma(std::string_view field);
 
 }  // namespace ebb

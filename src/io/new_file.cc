@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <random>
+#include <utility>
 
 #include "core/format_error.h"
 #include "io/file_calls.h"
@@ -25,6 +26,28 @@ std::string followed(const std::string& path) {
   if (!fs::is_symlink(path, none)) return path;
   const fs::path target = fs::weakly_canonical(path, none);
   return none ? path : target.string();
+}
+
+// The number of the process's own descriptor that a path stands for, such as /dev/stdout, or -1. It is duplicated
+// rather than opened: opening a redirected output again would begin at its first byte, and a socket cannot be opened at
+// all.
+int own_descriptor(fs::path path) {
+  std::error_code error;
+  for (int links = 0; links < 40; ++links) {
+    const std::string folder = path.parent_path().string(), number = path.filename().string();
+    if ((folder == "/proc/self/fd" || folder == "/dev/fd") && !number.empty() && number.size() < 7 &&
+        number.find_first_not_of("0123456789") == std::string::npos)
+      return std::stoi(number);
+    const fs::path target = fs::read_symlink(path, error);
+    if (error) return -1;
+    path = target.is_absolute() ? target : path.parent_path() / target;
+  }
+  return -1;
+}
+
+bool is_stream(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
 }
 
 std::string folder_of(const std::string& path) {
@@ -67,6 +90,16 @@ NewFile::NewFile(const std::string& path) : path_(followed(path)) {
   require(!path.empty(), Error::Kind::io, "a file to write needs a name, got an empty one");
   std::error_code none;
   require(!fs::is_directory(path_, none), Error::Kind::io, "{}: cannot be written: it is a directory", path_);
+  const int own = own_descriptor(path);
+  if (own >= 0 || is_stream(path_)) {
+    path_ = temporary_ = path;
+    replaces_ = false;
+    if (own == STDOUT_FILENO) std::fflush(stdout);  // what was printed comes first
+    descriptor_ = own >= 0 ? ::fcntl(own, F_DUPFD_CLOEXEC, 3)
+                           : uninterrupted([&] { return file_calls.open(path.c_str(), O_WRONLY | O_CLOEXEC); });
+    require(descriptor_ >= 0, Error::Kind::io, "{}: cannot be written: {}", path_, std::strerror(errno));
+    return;
+  }
   // Not mkstemp: its files are readable by their owner alone, and the user's umask should decide.
   for (int attempt = 0; descriptor_ < 0; ++attempt) {
     temporary_ = temporary_name(path_);
@@ -81,7 +114,7 @@ NewFile::NewFile(const std::string& path) : path_(followed(path)) {
 NewFile::~NewFile() {
   if (descriptor_ >= 0) {
     ::close(descriptor_);
-    ::unlink(temporary_.c_str());
+    if (replaces_) ::unlink(temporary_.c_str());
   }
 }
 
@@ -94,6 +127,11 @@ void NewFile::write(const void* data, std::size_t bytes) {
 }
 
 void NewFile::commit() {
+  if (!replaces_) {
+    const int failed = ::close(std::exchange(descriptor_, -1));
+    require(failed == 0, Error::Kind::io, "{}: cannot be written: {}", path_, std::strerror(errno));
+    return;
+  }
   if (uninterrupted([&] { return file_calls.fsync(descriptor_); }) != 0) {
     fail(Error::Kind::io, "{}: cannot be synced to the disk: {}", path_, std::strerror(errno));
   }
@@ -113,6 +151,7 @@ void NewFile::commit() {
 // The old file gets a second name first, which becomes `previous` once the new one is in place: renaming it away would
 // leave a moment without any.
 void NewFile::commit_keeping(const std::string& previous) {
+  if (!replaces_) return commit();
   struct SecondName {
     std::string name;
     ~SecondName() { ::unlink(name.c_str()); }

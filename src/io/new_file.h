@@ -7,7 +7,10 @@
 namespace ebb::io {
 
 // A file that appears whole or not at all: written under a temporary name in the target's folder, and renamed by commit
-// once its bytes are on the disk. Without commit it disappears again.
+// once its bytes are on the disk. Without commit it disappears again. A link stays a link: its target is replaced.
+//
+// Only regular files are replaced. Pipes, devices and the process's own descriptors (/dev/stdout, /dev/fd/3) are
+// written as the bytes come.
 class NewFile {
  public:
   explicit NewFile(const std::string& path);
@@ -26,6 +29,7 @@ class NewFile {
  private:
   std::string path_, temporary_;
   int descriptor_ = -1;
+  bool replaces_ = true;  // false: path_ itself is open, and there is no temporary name
   std::uint64_t written_ = 0;
 };
 

@@ -162,12 +162,14 @@ TEST(RunFolder, ALossThatIsNoNumberIsReadBack) {
 
 TEST(RunFolder, ARunTakesThePlaceOfTheOneBeforeWhenItIsEstablished) {
   ScratchFolder scratch;
-  RunFolder folder(scratch / "run");
-  folder.begin({{"model", "mlp"}});
-  folder.add(line(1, false, 1));
-  folder.establish();
-  write_whole(folder.checkpoint(), "old");
-  write_whole(folder.report(), "old");
+  {
+    RunFolder folder(scratch / "run");
+    folder.begin({{"model", "mlp"}});
+    folder.add(line(1, false, 1));
+    folder.establish();
+    write_whole(folder.checkpoint(), "old");
+    write_whole(folder.report(), "old");
+  }
   const auto old = [&] { return read_whole(scratch / "run/checkpoint.safetensors"); };
   RunFolder again(scratch / "run");
   again.begin({{"model", "cnn"}});
@@ -183,7 +185,7 @@ TEST(RunFolder, ARunTakesThePlaceOfTheOneBeforeWhenItIsEstablished) {
   EXPECT_EQ(old(), "old");
   again.establish();
   EXPECT_EQ(old(), "new");
-  EXPECT_FALSE(std::filesystem::exists(folder.report()));
+  EXPECT_FALSE(std::filesystem::exists(again.report()));
   EXPECT_EQ(RunFolder(scratch / "run").read_config().at("model"), "cnn");
   RunFolder after(scratch / "run");
   after.keep_metrics(9);

@@ -40,7 +40,7 @@ void expect_same_run(const RunFolder& a, const RunFolder& b) {
   EXPECT_EQ(x.random.seed, y.random.seed);
   EXPECT_EQ(x.random.next_operation, y.random.next_operation);
   EXPECT_EQ(x.metadata.at("scaler"), y.metadata.at("scaler"));
-  RunFolder c = a, d = b;
+  RunFolder c(a.path()), d(b.path());
   c.keep_metrics(x.step);
   d.keep_metrics(y.step);
   ASSERT_EQ(c.metrics().size(), d.metrics().size());

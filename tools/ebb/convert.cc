@@ -82,7 +82,8 @@ void write(const Conversion& c, const Converted& content) {
 
 void convert(const Conversion& c) {
   format_of(c.to);  // an error before anything is read
-  require(c.overwrite || !fs::exists(c.to), Error::Kind::io, "{}: the file exists; --overwrite replaces it", c.to);
+  require(c.overwrite || !fs::is_regular_file(c.to), Error::Kind::io, "{}: the file exists; --overwrite replaces it",
+          c.to);
   Converted content = read(c.from);
   keep_only(content.tensors, c.only, c.from);
   if (!c.dtype.empty()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include "core/format_error.h"
 #include "data/picture.h"
@@ -10,6 +11,7 @@
 #include "ebb/data/readers.h"
 #include "ebb/ops.h"
 #include "ebb/random.h"
+#include "io/text_file.h"
 #include "sample_text.h"
 
 namespace ebb::program {
@@ -24,6 +26,7 @@ struct Labelled {
   Tensor inputs, labels;
   std::vector<std::string> classes;
   TableFacts table = {};
+  std::vector<std::string> notes = {};
 };
 
 std::vector<std::string> numbers_as_names(std::int64_t count) {
@@ -130,8 +133,10 @@ Labelled read_folder(const std::string& folder, std::int64_t channels, std::int6
 
 // ---- which reader ---------------------------------------------------------------------------------------------------
 
+// people.csv.gz is a table, too.
 bool is_table(const std::string& path) {
-  const std::string suffix = fs::path(path).extension().string();
+  const fs::path plain = fs::path(path).extension() == ".gz" ? fs::path(path).stem() : fs::path(path);
+  const std::string suffix = plain.extension().string();
   return suffix == ".csv" || suffix == ".tsv" || suffix == ".tab";
 }
 
@@ -149,7 +154,7 @@ Labelled read_labelled(const std::string& format, const std::string& path, const
   if (format == "csv") {
     TableSurvey survey = survey_table(path, {c.target, c.ignore, c.task});
     const TableRows rows = read_rows(path, survey.facts, survey.classes, true);
-    return {rows.inputs, rows.targets, std::move(survey.classes), std::move(survey.facts)};
+    return {rows.inputs, rows.targets, std::move(survey.classes), std::move(survey.facts), std::move(survey.notes)};
   }
   require(c.task != "regression", "--task regression is for CSV files, not for {}", path);
   if (format == "cifar") return read_cifar(path, false);
@@ -161,6 +166,12 @@ Labelled read_labelled(const std::string& format, const std::string& path, const
   require(!images.empty() && !labels.empty(), Error::Kind::io,
           "{}: there are no IDX files of training pictures and labels", path);
   return read_idx_pair(images, labels);
+}
+
+// The same for a model that knows its columns and classes.
+Labelled read_again(const std::string& path, const DataFacts& known) {
+  const TableRows rows = read_rows(path, known.table, known.classes, true);
+  return {rows.inputs, rows.targets, known.classes, known.table};
 }
 
 // A path of test examples inside the data's own folder, if there is one.
@@ -250,26 +261,25 @@ void hold_back_validation(const RunConfig& c, Dataset& data) {
   divide(all, c.validation_fraction, c.seed ^ kValidationSeed, c.data, data.validation, data.train);
 }
 
-// ---- rows: what is missing, and the size of targets -----------------------------------------------------------------
+// ---- rows: what is missing, and their scale -------------------------------------------------------------------------
 
-// The mean of what is there, by input.
-std::vector<double> means_of_known(const Tensor& inputs) {
-  const Tensor known = logical_not(isnan(inputs));
-  const Tensor total = sum(where(known, cast(inputs, DType::f64), 0.0), {0});
-  return (total / maximum(sum(cast(known, DType::f64), {0}), 1.0)).to_vector();
+Tensor by_input(const std::vector<double>& values) {
+  return tensor_from(values, {static_cast<std::int64_t>(values.size())}, DType::f64);
 }
 
-Tensor filled(const Tensor& inputs, const DataFacts& facts) {
-  if (facts.fill.empty()) return inputs;
-  const Tensor fill = tensor_from(facts.fill, {static_cast<std::int64_t>(facts.fill.size())}, DType::f32);
-  return where(isnan(inputs), fill, inputs).eval();
+// Rows as the network reads them. Subtracted in f64: of 1.7e12 + 100·i, a time in milliseconds, f32 would leave
+// nothing.
+Tensor scaled(const Tensor& rows, const DataFacts& facts) {
+  if (facts.fill.empty()) return rows;
+  Tensor x = where(isnan(rows), by_input(facts.fill), rows);
+  if (!facts.centre.empty()) x = (x - by_input(facts.centre)) * by_input(facts.scale);
+  return cast(x, DType::f32).eval();
 }
 
 Examples prepared(const Examples& e, const DataFacts& facts) {
-  Examples out{filled(e.inputs, facts), e.targets};
+  Examples out{scaled(e.inputs, facts), e.targets};
   if (facts.task == Task::numbers) {
-    const Tensor exact = cast(e.targets, DType::f64);
-    out.targets = cast((exact - facts.target_mean) / facts.target_scale, DType::f32).eval();
+    out.targets = cast((e.targets - facts.target_mean) / facts.target_scale, DType::f32).eval();
   }
   return out;
 }
@@ -277,12 +287,46 @@ Examples prepared(const Examples& e, const DataFacts& facts) {
 // Learns the facts from the examples to train on alone.
 void learn_facts(const Examples& train, DataFacts& facts) {
   if (facts.table.columns.empty()) return;
-  facts.fill = means_of_known(train.inputs);
+  const Tensor known = logical_not(isnan(train.inputs));
+  const Tensor count = maximum(sum(cast(known, DType::f64), {0}), 1.0);
+  const Tensor mean_of_known = sum(where(known, train.inputs, 0.0), {0}) / count;
+  const Tensor filled = where(known, train.inputs, mean_of_known);
+  const Tensor deviation = stddev(filled, Axes{0}, false, 0), size = max(abs(filled), Axes{0});
+  // An input that never changes, but for the rounding of its mean, taught the network nothing: it stays 0.
+  const Tensor scale = where(deviation > 1e-12 * size, 1.0 / deviation, 0.0);
+  eval({mean_of_known, scale});
+  facts.fill = facts.centre = mean_of_known.to_vector();
+  facts.scale = scale.to_vector();
   if (facts.task != Task::numbers) return;
-  const Tensor exact = cast(train.targets, DType::f64);
-  facts.target_mean = mean(exact).item();
-  const double deviation = stddev(exact, Axes{0}, false, 0).item();
-  facts.target_scale = deviation > 0 ? deviation : 1;
+  facts.target_mean = mean(train.targets).item();
+  const double spread = stddev(train.targets, Axes{0}, false, 0).item();
+  facts.target_scale = spread > 0 ? spread : 1;
+}
+
+// Columns whose values are different in the file and equal in f32, though they were centred: a few far from all others
+// leave no digits to them.
+void note_lost_digits(const Examples& rows, const DataFacts& facts, std::vector<std::string>& notes) {
+  const std::int64_t n = std::min<std::int64_t>(rows.size(), 4096);
+  const Tensor some = rows.inputs.slice(0, 0, n);
+  const std::vector<double> exact = t(some).to_vector(), rounded = t(scaled(some, facts)).to_vector();
+  std::int64_t input = 0;
+  for (const CsvColumn& c : facts.table.columns) {
+    std::set<double> before, after;
+    for (std::int64_t k = input * n; c.words.empty() && k < (input + 1) * n; ++k) {
+      const auto at = static_cast<std::size_t>(k);
+      if (std::isnan(exact[at])) continue;
+      before.insert(exact[at]);
+      after.insert(rounded[at]);
+    }
+    if (50 * after.size() < 49 * before.size()) {
+      notes.push_back(
+          fmt::format("column {} ({}): {} of {} different values are equal in f32, which has 7 digits; take a "
+                      "logarithm, or cut off "
+                      "what lies far from the rest",
+                      c.position + 1, c.name, before.size() - after.size(), before.size()));
+    }
+    input += c.inputs();
+  }
 }
 
 // ---- generated digits and text --------------------------------------------------------------------------------------
@@ -292,10 +336,7 @@ Examples digits(std::int64_t count, std::uint64_t seed) {
   return {reshape(d.images, {count, 1, 28, 28}), d.labels};
 }
 
-std::string text_of(const std::string& path) {
-  const Tensor bytes = read_text(path);
-  return {reinterpret_cast<const char*>(bytes.data<std::uint8_t>()), static_cast<std::size_t>(bytes.numel())};
-}
+std::string text_of(const std::string& path) { return std::string(io::TextFile(path).text()); }
 
 // The end of the text is for the test.
 struct Texts {
@@ -343,6 +384,8 @@ nlohmann::json to_json(const DataFacts& facts) {
           {"merges", facts.pairs.merges()},
           {"table", to_json(facts.table)},
           {"fill", facts.fill},
+          {"centre", facts.centre},
+          {"scale", facts.scale},
           {"target_mean", facts.target_mean},
           {"target_scale", facts.target_scale}};
 }
@@ -357,6 +400,8 @@ DataFacts facts_from_json(const nlohmann::json& json, const std::string& where) 
             BytePairs(json.at("merges").get<std::vector<BytePairs::Merge>>()),
             table_from_json(json.at("table")),
             json.at("fill").get<std::vector<double>>(),
+            json.value("centre", std::vector<double>{}),
+            json.value("scale", std::vector<double>{}),
             json.at("target_mean").get<double>(),
             json.at("target_scale").get<double>()};
   } catch (const nlohmann::json::exception& e) {
@@ -371,7 +416,7 @@ std::string model_for_data(const RunConfig& c) {
   return format == "text" ? "gpt" : format == "csv" ? "mlp" : "cnn";
 }
 
-Dataset load_dataset(const RunConfig& c) {
+Dataset load_dataset(const RunConfig& c, const DataFacts* known) {
   Dataset all;
   if (is_text(c)) {
     require(c.data != "digits", "--data digits: pictures are not for --model gpt");
@@ -399,7 +444,8 @@ Dataset load_dataset(const RunConfig& c) {
     return all;
   }
   const std::string format = format_of(c, c.data);
-  Labelled read = read_labelled(format, train_path(format, c.data), c);
+  Labelled read =
+      known && format == "csv" ? read_again(c.data, *known) : read_labelled(format, train_path(format, c.data), c);
   require(read.inputs.size(0) > 0, Error::Kind::io, "{}: there are no examples", c.data);
   all.facts.task = read.classes.empty() ? Task::numbers : Task::classes;
   all.facts.example = read.inputs.shape().without(0);
@@ -412,7 +458,13 @@ Dataset load_dataset(const RunConfig& c) {
     divide({read.inputs, read.labels}, c.test_fraction, c.seed ^ kTestSeed, c.data, all.test, all.train);
   }
   hold_back_validation(c, all);
-  learn_facts(all.train, all.facts);
+  all.notes = std::move(read.notes);
+  if (known && format == "csv") {
+    all.facts = *known;
+  } else if (format == "csv") {
+    learn_facts(all.train, all.facts);
+    note_lost_digits(all.train, all.facts, all.notes);
+  }
   all.test = own_test ? load_test_examples(c, all.facts) : prepared(all.test, all.facts);
   all.train = prepared(all.train, all.facts);
   if (all.validation.size() > 0) all.validation = prepared(all.validation, all.facts);
@@ -450,7 +502,7 @@ Unlabelled load_unlabelled(const std::string& path, const DataFacts& facts) {
   if (!facts.table.columns.empty()) {
     require(!fs::is_directory(path), Error::Kind::io,
             "{}: the network was trained on rows of a CSV file, this is a folder", path);
-    all.inputs = filled(read_rows(path, facts.table, facts.classes, false).inputs, facts);
+    all.inputs = scaled(read_rows(path, facts.table, facts.classes, false).inputs, facts);
     for (std::int64_t k = 0; k < all.inputs.size(0); ++k) all.names.push_back(std::to_string(k + 1));
     return all;
   }

@@ -12,6 +12,7 @@ namespace ebb::program {
 // Examples and what they are; text as windows of tokens.
 struct Examples {
   Tensor inputs;   // pictures [n, channels, height, width] (u8, or f32 in [0, 1]), rows [n, inputs]; tokens [n, T]
+                   // rows f32, shifted and scaled by the facts
   Tensor targets;  // classes i64 [n]; numbers f32 [n], shifted and scaled by the facts; the tokens that follow [n, T]
   std::int64_t size() const { return inputs.defined() ? inputs.size(0) : 0; }
 };
@@ -27,6 +28,8 @@ struct DataFacts {
   BytePairs pairs;                           // text
   TableFacts table;                          // rows of a CSV file
   std::vector<double> fill;                  // rows: what stands for a missing number, by input
+  std::vector<double> centre, scale;         // rows: (number − centre)·scale is what the network reads, by input; of
+                                             // older models empty: the network itself has them
   double target_mean = 0, target_scale = 1;  // numbers: target = mean + scale · what the network gives
   std::int64_t class_count() const { return static_cast<std::int64_t>(classes.size()); }
   std::int64_t outputs() const { return task == Task::numbers ? 1 : class_count(); }
@@ -38,14 +41,16 @@ struct Dataset {
   Examples train, test;
   Examples validation;  // a part of the examples to train on, where --validation-fraction asks for it
   DataFacts facts;
-  std::string description;  // "24000 generated digits"
+  std::string description;         // "24000 generated digits"
+  std::vector<std::string> notes;  // sentences about the data that its owner should know
 };
 
 // The network for this data where the user names none.
 std::string model_for_data(const RunConfig& config);
 
-// What `config` names. A path that cannot be what it should be is an Error.
-Dataset load_dataset(const RunConfig& config);
+// What `config` names. A path that cannot be what it should be is an Error. A model that goes on learning gives the
+// facts it `knows`: the same columns, classes and scales.
+Dataset load_dataset(const RunConfig& config, const DataFacts* known = nullptr);
 
 // Only the examples to test on, for a model that was trained before: classes get the numbers they had then, and text is
 // cut into the tokens it knew.

@@ -11,4 +11,9 @@ class Interrupted : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// All ranks of a run fail for the same reason, which one of them gives.
+class AllRanksFail : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 }  // namespace ebb::program

@@ -1,10 +1,13 @@
 #include "generation.h"
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 
 #include "commands.h"
+#include "core/format_error.h"
 #include "device_option.h"
 #include "ebb/memory.h"
 #include "trainer.h"
@@ -23,8 +26,8 @@ void run_generate(const GenerateCommand& c) {
   const std::string path = c.checkpoint.empty() ? checkpoint_of_run(c.run) : c.checkpoint;
   const TrainedModel trained = load_trained_model(path);
   const auto show = [](const std::string& piece) {
-    std::fwrite(piece.data(), 1, piece.size(), stdout);
-    std::fflush(stdout);
+    const bool written = std::fwrite(piece.data(), 1, piece.size(), stdout) == piece.size() && !std::fflush(stdout);
+    require(written, Error::Kind::io, "generate: the standard output cannot be written ({})", std::strerror(errno));
   };
   show(c.prompt);
   continue_text(trained.model, trained.facts, c.prompt, c.options, show);

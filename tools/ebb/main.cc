@@ -1,10 +1,15 @@
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
+#include <iostream>
 #include <string_view>
 
 #include "commands.h"
@@ -67,9 +72,30 @@ void complain(const char* text, Trouble trouble = Trouble::with_words) {
   }
 }
 
-}  // namespace
+// A standard descriptor that is closed would be given to the next file that is opened, and results printed into it. The
+// wrong end of /dev/null keeps its place: whatever uses it fails.
+void fill_closed_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) >= 0) continue;
+    const int taken = ::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    if (taken >= 0 && taken != descriptor) ::close(taken);
+  }
+}
 
-int main(int argc, char** argv) {
+// Results that were lost on their way out are a failure, however late it shows: most are written by this flush.
+int after_output(int code) {
+  const bool lost_before = std::ferror(stdout) != 0;
+  errno = 0;
+  const bool lost = std::fflush(stdout) != 0 || !std::cout.good() || lost_before;
+  if (!lost || code != kOk) return code;
+  complain(fmt::format("the standard output cannot be written{}; its text is incomplete",
+                       errno != 0 ? fmt::format(" ({})", std::strerror(errno)) : "")
+               .c_str(),
+           Trouble::at_work);
+  return kFailed;
+}
+
+int run(int argc, char** argv) {
   CLI::App app{"Losses, gradients and training from the command line.", "ebb"};
   app.set_version_flag("--version", "ebb " EBB_VERSION);
   app.set_help_all_flag("--help-all", "The help of all commands");
@@ -92,8 +118,18 @@ int main(int argc, char** argv) {
   } catch (const Interrupted& e) {
     complain(e.what());
     return kInterrupted;
+  } catch (const AllRanksFail& e) {
+    complain(e.what());
+    return kFailed;
   } catch (const std::exception& e) {
     complain(e.what(), Trouble::at_work);
     return kFailed;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  fill_closed_descriptors();
+  return after_output(run(argc, argv));
 }

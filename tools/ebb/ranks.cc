@@ -7,6 +7,7 @@
 #include "comm/mpi_library.h"
 #include "ebb/distributed.h"
 #include "ebb/memory.h"
+#include "exit.h"
 
 namespace ebb::program {
 
@@ -15,12 +16,17 @@ using distributed::world;
 bool leads() { return world().rank() == 0; }
 
 RunFolder open_folder(const std::string& path) {
-  if (!leads()) {
-    world().barrier();
-    return RunFolder(path, RunFolder::Use::reads);
+  RunFolder folder(path, leads() ? RunFolder::Use::writes : RunFolder::Use::reads);
+  std::string refusal;
+  if (leads()) {
+    try {
+      folder.lock();
+    } catch (const Error& e) {
+      refusal = e.what();
+    }
   }
-  RunFolder folder(path);
-  world().barrier();
+  refusal = world().gather_text(refusal)[0];
+  if (!refusal.empty()) throw AllRanksFail(refusal);
   return folder;
 }
 

@@ -10,7 +10,8 @@ namespace ebb::program {
 
 bool leads();  // also where there is only this process
 
-// The leader opens the folder first: it may have to finish what an interrupted run began.
+// The leader opens the folder first, and locks it for all ranks: it may have to finish what an interrupted run began.
+// Where it cannot, all ranks fail.
 RunFolder open_folder(const std::string& path);
 
 // How many shards a batch has unless --shards says so: one without a launcher.

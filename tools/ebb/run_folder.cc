@@ -107,7 +107,21 @@ void remove_halves(const fs::path& folder) {
 const char* name_of(Split split) { return kSplits[static_cast<std::size_t>(split)]; }
 
 RunFolder::RunFolder(fs::path folder, Use use) : folder_(std::move(folder)), inside_(folder_) {
-  if (use == Use::writes) finish_replacing();
+  if (use == Use::reads || !fs::exists(folder_ / kComplete / kManifest)) return;
+  // A process that has the lock moves its files itself.
+  std::string holder;
+  if (const std::optional<FolderLock> lock = FolderLock::take(folder_, holder)) finish_replacing();
+}
+
+void RunFolder::lock() {
+  if (lock_) return;
+  std::string holder;
+  std::optional<FolderLock> taken = FolderLock::take(folder_, holder);
+  require(taken.has_value(), Error::Kind::io,
+          "{}: {} is training in this folder; wait until it has ended, or choose another --out", folder_.string(),
+          holder);
+  lock_.emplace(std::move(*taken));
+  finish_replacing();
 }
 
 bool RunFolder::holds_run() const { return fs::exists(config()); }
@@ -121,9 +135,9 @@ std::string RunFolder::in_the_way() const {
 }
 
 void RunFolder::begin(const json& config_json) {
+  lock();
   std::error_code error;
-  made_folder_ = fs::create_directories(folder_, error);
-  if (!error) fs::remove_all(folder_ / kNew, error);  // of a run that was killed before it was established
+  fs::remove_all(folder_ / kNew, error);  // of a run that was killed before it was established
   if (!error && !in_the_way().empty()) {
     inside_ = folder_ / kNew;
     fs::create_directories(inside_, error);
@@ -182,7 +196,7 @@ void RunFolder::abandon() noexcept {
   } else {
     for (const char* name : kFiles) fs::remove(folder_ / name, error);
   }
-  if (made_folder_) fs::remove(folder_, error);  // where it is empty
+  lock_.reset();
 }
 
 json RunFolder::read_config() const {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "folder_lock.h"
+
 namespace ebb::program {
 
 enum class Split { train, validation, test };
@@ -36,6 +38,8 @@ class RunFolder {
   // reads: nothing is written, as by the ranks that do not lead.
   enum class Use { writes, reads };
   explicit RunFolder(std::filesystem::path folder, Use use = Use::writes);
+  // For as long as this lives no other process trains in the folder. An Error where one does already.
+  void lock();
 
   const std::filesystem::path& path() const { return folder_; }
   std::string file(const char* name) const { return (inside_ / name).string(); }
@@ -47,7 +51,7 @@ class RunFolder {
   bool holds_checkpoint() const;
   std::string in_the_way() const;  // a file that a new run would replace; empty where there is none
 
-  // Makes the folder and writes config.json.
+  // Makes the folder, locks it and writes config.json.
   void begin(const nlohmann::json& config);
   // The run that was begun takes the place of the one before it.
   void establish();
@@ -65,7 +69,8 @@ class RunFolder {
   void finish_replacing();
 
   std::filesystem::path folder_, inside_;  // inside_: where files are written, which differs until a run is established
-  bool begun_ = false, made_folder_ = false;
+  bool begun_ = false;
+  std::optional<FolderLock> lock_;
   std::vector<MetricRow> rows_;
 };
 

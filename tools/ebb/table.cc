@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <set>
 
@@ -14,15 +13,7 @@
 namespace ebb::program {
 namespace {
 
-constexpr std::size_t kMostWords = 64, kMostClasses = 1000;
-
 using nlohmann::json;
-
-// A label, however it is written: 7, 7.0 and +7 are one class.
-std::string label_of(const CsvReader& reader, const std::string& field) {
-  const std::optional<double> number = reader.number(field);
-  return number ? fmt::format("{}", *number) : field;
-}
 
 // Where a column is, by its name or by its number from 1.
 std::size_t find_column(const CsvReader& reader, const std::string& wanted, const char* option) {
@@ -45,67 +36,48 @@ std::size_t find_column(const CsvReader& reader, const std::string& wanted, cons
        did_you_mean(wanted, views));
 }
 
-// What a column holds.
-struct Seen {
-  std::int64_t numbers = 0, words = 0;
-  bool whole = true;                // all numbers are integers
-  std::set<std::string> different;  // labels, up to a limit
-  std::string first_word, where;    // where the first word is
-};
+std::string name_of(const CsvReader& reader, std::size_t column) {
+  return reader.has_header() ? fmt::format("column {} ({})", column + 1, reader.names()[column])
+                             : fmt::format("column {}", column + 1);
+}
 
-std::vector<Seen> look_through(CsvReader& reader, std::size_t target) {
-  std::vector<Seen> all(reader.columns());
-  CsvLine line;
-  std::int64_t rows = 0;
-  for (; reader.next(line); ++rows) {
-    for (std::size_t c = 0; c < all.size(); ++c) {
-      const std::string& field = line.fields[c];
-      require(c != target || !reader.is_missing(field), Error::Kind::io,
-              "{}: the target is missing; leave the row out, or choose another --target", reader.place(line, c));
-      if (reader.is_missing(field)) continue;
-      Seen& seen = all[c];
-      const std::optional<double> number = reader.number(field);
-      ++(number ? seen.numbers : seen.words);
-      if (number && std::floor(*number) != *number) seen.whole = false;
-      if (!number && seen.words == 1) {
-        seen.first_word = field;
-        seen.where = reader.place(line, c);
-      }
-      const bool keep = c == target ? seen.different.size() <= kMostClasses : !number;
-      if (keep && seen.different.size() <= kMostClasses) seen.different.insert(label_of(reader, field));
-    }
+void require_all_targets(CsvReader& reader, std::size_t target) {
+  for (CsvLine line; reader.next(line);) {
+    require(!reader.is_missing(line.fields[target]), Error::Kind::io,
+            "{}: the target is missing; leave the row out, or choose another --target", reader.place(line, target));
   }
-  require(rows > 0, Error::Kind::io, "{}: line 2, column 1: there are no rows below the header", reader.path());
   reader.rewind();
-  return all;
 }
 
 // Numbers of many values are measured, numbers of few values count classes: 0 to 9 are digits, 35.2 is a price.
-bool is_measured(const Seen& target) {
-  const auto different = static_cast<std::int64_t>(target.different.size());
+bool is_measured(const CsvSurvey& target) {
+  const auto different = static_cast<std::int64_t>(target.labels.size());
   return target.words == 0 && (!target.whole || different > 50 || (different > 20 && 20 * different > target.numbers));
 }
 
-std::vector<std::string> in_order(const CsvReader& reader, const std::set<std::string>& labels) {
-  std::vector<std::string> all(labels.begin(), labels.end());
-  std::stable_sort(all.begin(), all.end(), [&](const std::string& a, const std::string& b) {
-    const auto x = reader.number(a), y = reader.number(b);
-    return x && y ? *x < *y : x.has_value() && !y.has_value();
-  });
-  return all;
-}
+// Whole numbers above this are rounded when they are read.
+constexpr double kExact = 9007199254740992.0;  // 2^53
 
-Column input_column(const CsvReader& reader, std::size_t at, const Seen& seen) {
-  Column column{static_cast<std::int64_t>(at), reader.names()[at], {}};
-  if (seen.words == 0) return column;
-  // A word among numbers is a mistake in the file rather than a name for something.
-  require(seen.numbers < seen.words, Error::Kind::io, "{}: '{}' is not a number; correct it, or --ignore the column",
-          seen.where, seen.first_word);
-  require(seen.different.size() <= kMostWords, Error::Kind::io,
-          "{}: '{}' is one of more than {} different words, too many to learn from; --ignore the column", seen.where,
-          seen.first_word, kMostWords);
-  column.words = in_order(reader, seen.different);
-  return column;
+// What was recognised in a column, where a reader of the file might not expect it.
+void note_column(const CsvReader& reader, std::size_t at, const CsvSurvey& seen, std::vector<std::string>& notes) {
+  const std::string name = name_of(reader, at);
+  if (seen.dates() != DateOrder::none) {
+    const bool both = seen.month_first == seen.words && seen.day_first == seen.words;
+    notes.push_back(fmt::format("{} holds dates, which are read as days since 1970{}", name,
+                                both ? "; days and months could be either way round, months are taken as first" : ""));
+  } else if (seen.decimal_commas == seen.words && seen.words > 0) {
+    notes.push_back(
+        fmt::format("{} holds words such as '{}', which would be numbers without the comma", name, seen.first_word));
+  }
+  if (seen.whole && std::max(std::abs(seen.least), std::abs(seen.most)) > kExact && seen.numbers > 0) {
+    notes.push_back(fmt::format("{} has whole numbers up to {:.4g}, which are rounded to multiples of {:g}", name,
+                                seen.most, std::exp2(std::ceil(std::log2(std::abs(seen.most))) - 53)));
+  }
+  if (seen.missing > 0) {
+    notes.push_back(fmt::format(
+        "{}: {} of {} values are missing{}", name, seen.missing, seen.missing + seen.numbers + seen.words,
+        seen.words > 0 && seen.dates() == DateOrder::none ? "" : " and are filled with the mean of the training data"));
+  }
 }
 
 // Where each column of the facts, and the target, is in this file.
@@ -129,7 +101,7 @@ Places places_by_name(const CsvReader& reader, const TableFacts& facts, bool wit
     return static_cast<std::size_t>(found - names.begin());
   };
   Places places;
-  for (const Column& c : facts.columns) places.columns.push_back(find(c.name));
+  for (const CsvColumn& c : facts.columns) places.columns.push_back(find(c.name));
   if (with_target) places.target = find(facts.target.name);
   return places;
 }
@@ -145,7 +117,7 @@ Places places_by_position(const CsvReader& reader, const TableFacts& facts, bool
           "{}: line 1, column {}: there are {} columns, the model was trained on {}", reader.path(),
           std::min(have, facts.width) + 1, have, facts.width);
   Places places;
-  for (const Column& c : facts.columns) {
+  for (const CsvColumn& c : facts.columns) {
     places.columns.push_back(
         static_cast<std::size_t>(c.position - (without && c.position > facts.target.position ? 1 : 0)));
   }
@@ -153,26 +125,11 @@ Places places_by_position(const CsvReader& reader, const TableFacts& facts, bool
   return places;
 }
 
-void append_input(const CsvReader& reader, const CsvLine& line, std::size_t at, const Column& column,
-                  std::vector<float>& out) {
-  const std::string& field = line.fields[at];
-  if (column.words.empty()) {
-    const std::optional<double> number = reader.number(field);
-    require(number || reader.is_missing(field), Error::Kind::io, "{}: '{}' is not a number", reader.place(line, at),
-            field);
-    require(!number || std::isfinite(*number), Error::Kind::io, "{}: {} is not finite", reader.place(line, at), field);
-    out.push_back(number ? static_cast<float>(*number) : std::numeric_limits<float>::quiet_NaN());
-    return;
-  }
-  const std::string label = label_of(reader, field);
-  for (const std::string& word : column.words) out.push_back(word == label ? 1.0f : 0.0f);
-}
-
 }  // namespace
 
 std::int64_t TableFacts::inputs() const {
   std::int64_t n = 0;
-  for (const Column& c : columns) n += c.inputs();
+  for (const CsvColumn& c : columns) n += c.inputs();
   return n;
 }
 
@@ -192,27 +149,41 @@ TableSurvey survey_table(const std::string& path, const TableChoices& choices) {
   for (const std::string& name : choices.ignore) ignored.insert(find_column(reader, name, "--ignore"));
   require(!ignored.contains(target), "--ignore {}: this column is the target", names[target]);
 
-  const std::vector<Seen> seen = look_through(reader, target);
+  require_all_targets(reader, target);
+  const std::vector<CsvSurvey> seen = survey_columns(reader, target);
+  const CsvSurvey& labels = seen[target];
+  require(!labels.is_empty(), Error::Kind::io, "{}: line 2, column 1: there are no rows below the header", path);
   TableSurvey survey;
   survey.facts.header = reader.has_header();
   survey.facts.width = static_cast<std::int64_t>(names.size());
-  survey.facts.target = {static_cast<std::int64_t>(target), names[target], {}};
+  survey.facts.target = {static_cast<std::int64_t>(target), names[target]};
+  if (reader.decimal() == ',') survey.notes.push_back("numbers have decimal commas");
   for (std::size_t c = 0; c < names.size(); ++c) {
-    if (c != target && !ignored.contains(c)) survey.facts.columns.push_back(input_column(reader, c, seen[c]));
+    if (c == target || ignored.contains(c)) continue;
+    CsvColumn column = column_of(reader, c, seen[c], "--ignore the column");
+    if (seen[c].is_empty() || seen[c].is_constant()) {
+      survey.notes.push_back(fmt::format("{} is {} in every row and is left out", name_of(reader, c),
+                                         seen[c].is_empty() ? "empty" : "the same"));
+      continue;
+    }
+    note_column(reader, c, seen[c], survey.notes);
+    survey.facts.columns.push_back(std::move(column));
   }
-  require(!survey.facts.columns.empty(), "--ignore leaves no column of {} to learn from", path);
+  require(!survey.facts.columns.empty(), Error::Kind::io,
+          "{}: no column is left to learn from: they are the target, ignored, empty or the same in every row", path);
 
-  const Seen& labels = seen[target];
+  require(labels.labels.size() > 1, Error::Kind::io,
+          "{}: the target, {}, is '{}' in every row: there is nothing to learn; choose another --target", path,
+          name_of(reader, target), *labels.labels.begin());
   const bool measured = choices.task == "regression" || (choices.task == "auto" && is_measured(labels));
   if (measured) {
     require(labels.words == 0, Error::Kind::io, "{}: '{}' is not a number, as --task regression needs them",
             labels.where, labels.first_word);
     return survey;
   }
-  require(labels.different.size() <= kMostClasses, Error::Kind::io,
-          "{}: column {} ({}) has more than {} different values, too many for classes", path, target + 1, names[target],
-          kMostClasses);
-  survey.classes = in_order(reader, labels.different);
+  require(labels.labels.size() <= kMostLabels, Error::Kind::io,
+          "{}: {} has more than {} different values, too many for classes", path, name_of(reader, target), kMostLabels);
+  survey.classes = in_order(reader, labels.labels);
   return survey;
 }
 
@@ -227,12 +198,14 @@ TableRows read_rows(const std::string& path, const TableFacts& facts, const std:
 
   std::map<std::string, std::int64_t> number;
   for (const std::string& name : classes) number.emplace(name, static_cast<std::int64_t>(number.size()));
-  std::vector<float> inputs, values;
+  std::vector<double> inputs, values;
   std::vector<std::int64_t> labels;
   std::int64_t rows = 0;
   for (CsvLine line; reader.next(line); ++rows) {
     for (std::size_t c = 0; c < facts.columns.size(); ++c) {
-      append_input(reader, line, places.columns[c], facts.columns[c], inputs);
+      append_numbers(reader, line, places.columns[c], facts.columns[c], inputs);
+      require(!std::isinf(inputs.back()), Error::Kind::io, "{}: {} is not finite",
+              reader.place(line, places.columns[c]), line.fields[places.columns[c]]);
     }
     if (!with_targets) continue;
     const std::string& field = line.fields[places.target];
@@ -241,7 +214,7 @@ TableRows read_rows(const std::string& path, const TableFacts& facts, const std:
       const std::optional<double> value = reader.number(field);
       require(value && std::isfinite(*value), Error::Kind::io, "{}: '{}' is not a finite number",
               reader.place(line, places.target), field);
-      values.push_back(static_cast<float>(*value));
+      values.push_back(*value);
     } else {
       const auto found = number.find(label_of(reader, field));
       require(found != number.end(), Error::Kind::io, "{}: class '{}' is not one of the {} the model knows",
@@ -254,22 +227,28 @@ TableRows read_rows(const std::string& path, const TableFacts& facts, const std:
   return all;
 }
 
+namespace {
+// As numbers in the file; 0, which old files do not have, is no date.
+json to_json(const CsvColumn& c) {
+  return {{"position", c.position}, {"name", c.name}, {"words", c.words}, {"dates", static_cast<int>(c.dates)}};
+}
+CsvColumn column_from_json(const json& j) {
+  const int dates = j.value("dates", 0);
+  require(dates >= 0 && dates <= 3, Error::Kind::io, "there is no order of dates {}", dates);
+  return {j.at("position"), j.at("name"), j.at("words").get<std::vector<std::string>>(), static_cast<DateOrder>(dates)};
+}
+}  // namespace
+
 json to_json(const TableFacts& facts) {
-  const auto column = [](const Column& c) {
-    return json{{"position", c.position}, {"name", c.name}, {"words", c.words}};
-  };
   json all{
-      {"header", facts.header}, {"width", facts.width}, {"target", column(facts.target)}, {"columns", json::array()}};
-  for (const Column& c : facts.columns) all["columns"].push_back(column(c));
+      {"header", facts.header}, {"width", facts.width}, {"target", to_json(facts.target)}, {"columns", json::array()}};
+  for (const CsvColumn& c : facts.columns) all["columns"].push_back(to_json(c));
   return all;
 }
 
 TableFacts table_from_json(const json& all) {
-  const auto column = [](const json& j) {
-    return Column{j.at("position"), j.at("name"), j.at("words").get<std::vector<std::string>>()};
-  };
-  TableFacts facts{all.at("header"), all.at("width"), {}, column(all.at("target"))};
-  for (const json& c : all.at("columns")) facts.columns.push_back(column(c));
+  TableFacts facts{all.at("header"), all.at("width"), {}, column_from_json(all.at("target"))};
+  for (const json& c : all.at("columns")) facts.columns.push_back(column_from_json(c));
   return facts;
 }
 

@@ -4,24 +4,17 @@
 #include <string>
 #include <vector>
 
+#include "data/csv_columns.h"
 #include "ebb/tensor.h"
 
 namespace ebb::program {
-
-// A column that the network reads: a number, or one of some words, which become an input each (1 where it is the word).
-struct Column {
-  std::int64_t position = 0;  // in the file that was trained on, from 0
-  std::string name;
-  std::vector<std::string> words;
-  std::int64_t inputs() const { return words.empty() ? 1 : static_cast<std::int64_t>(words.size()); }
-};
 
 // How rows of a CSV file become examples. A model keeps it, so that other files are read the same way.
 struct TableFacts {
   bool header = false;  // then columns are found by their names, otherwise by their positions
   std::int64_t width = 0;
-  std::vector<Column> columns;
-  Column target;
+  std::vector<CsvColumn> columns;
+  CsvColumn target;
   std::int64_t inputs() const;
 };
 nlohmann::json to_json(const TableFacts& facts);
@@ -37,13 +30,14 @@ struct TableChoices {
 struct TableSurvey {
   TableFacts facts;
   std::vector<std::string> classes;  // numbers before words, each in their order; empty: the target is a number
+  std::vector<std::string> notes;    // sentences about what was recognised, and what is left out
 };
 // Looks through a file to train on.
 TableSurvey survey_table(const std::string& path, const TableChoices& choices);
 
 struct TableRows {
-  Tensor inputs;   // f32 [n, inputs]; missing numbers are NaN, missing and unknown words 0 everywhere
-  Tensor targets;  // i64 [n] in the order of the classes, or f32 [n]; undefined where they were not asked for
+  Tensor inputs;   // f64 [n, inputs]; missing numbers are NaN, missing and unknown words 0 everywhere
+  Tensor targets;  // i64 [n] in the order of the classes, or f64 [n]; undefined where they were not asked for
 };
 // Reads a file as the facts say. Columns are matched by their names; those the facts do not know are left out. `target`
 // names the column of the target where it is not the facts'.

@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 
 #include "comm/mpi_library.h"
@@ -61,6 +62,8 @@ void train(const CLI::App& app, TrainCommand& c) {
     return;
   }
   if (!c.resume.empty()) {
+    // Nothing is made in order to say that there is nothing.
+    if (!std::filesystem::is_directory(c.resume)) RunFolder(c.resume, RunFolder::Use::reads).read_config();
     RunFolder folder = open_folder(c.resume);
     const RunConfig config = continued(app, c, folder);
     run_training(config, folder, true);

@@ -40,7 +40,7 @@ Schedule make_schedule(const RunConfig& c, std::int64_t total) {
 Model first_model(const RunConfig& c, const Dataset& data) {
   manual_seed(c.seed);
   Model model(c, data.facts);
-  if (c.model != "gpt") model.fit_input(data.train.inputs);
+  if (c.model != "gpt" && data.facts.centre.empty()) model.fit_input(data.train.inputs);  // rows are scaled already
   std::vector<Tensor> values;
   for (const Parameter& p : state(model)) values.push_back(*p.tensor);
   eval(values);
@@ -419,6 +419,10 @@ std::vector<std::int64_t> confusion(const Evaluation& e, const Examples& example
     ++counts[static_cast<std::size_t>(actual[i] * classes + e.predicted[i])];
   }
   return counts;
+}
+
+DataFacts load_facts(const std::string& path) {
+  return facts_from_json(metadata_of(io::load_checkpoint(path), "facts", path), path);
 }
 
 TrainedModel load_trained_model(const std::string& path) {

@@ -102,6 +102,7 @@ struct TrainedModel {
   std::int64_t step;
 };
 TrainedModel load_trained_model(const std::string& checkpoint_path);
+DataFacts load_facts(const std::string& checkpoint_path);
 
 // The checkpoint of a run that is meant: `which` is best, last, or empty for the best where validation data chose it.
 std::string checkpoint_of_run(const std::string& folder, const std::string& which = "");

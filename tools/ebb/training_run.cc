@@ -46,11 +46,12 @@ constexpr std::size_t kMostUnread = 16;  // results of steps
 
 class TrainingRun {
  public:
-  TrainingRun(const RunConfig& config, RunFolder& folder)
+  // `known`: what a run that goes on knows about its data.
+  TrainingRun(const RunConfig& config, RunFolder& folder, const DataFacts* known)
       : config_(config),
         folder_(folder),
         progress_(leads()),
-        data_(load_dataset(config)),
+        data_(load_dataset(config, known)),
         trainer_(with_length(), data_) {
     const std::int64_t total = trainer_.total_steps(), epoch = trainer_.steps_per_epoch();
     const std::int64_t epochs = (total + epoch - 1) / epoch, often = epoch * ((epochs + kMostTests - 1) / kMostTests);
@@ -142,6 +143,7 @@ class TrainingRun {
                                     ? "regression (--task classification takes the values as classes)"
                                     : fmt::format("{} classes", data_.facts.class_count())));
     }
+    for (const std::string& note : data_.notes) progress_.say(fmt::format("Note: {}.", note));
     std::string what = fmt::format("{} steps of {} examples, {:.3g} {}, {} with a rate of {:g}, {}, {} {}",
                                    grouped(trainer_.total_steps()), config_.batch * config_.accumulate, epochs(),
                                    epochs() == 1 ? "epoch" : "epochs", config_.optimizer, config_.lr, config_.dtype,
@@ -374,7 +376,9 @@ void run_training(const RunConfig& config, RunFolder& folder, bool resume) {
     share_threads();
   }
   // Data and network come first: whatever is wrong with them is said before anything is written.
-  TrainingRun run(config, folder);
+  std::optional<DataFacts> known;
+  if (resume && folder.holds_checkpoint()) known = load_facts(folder.checkpoint());
+  TrainingRun run(config, folder, known ? &*known : nullptr);
   distributed::world().barrier();  // all ranks have seen the folder as it was
   if (!resume) {
     if (leads()) folder.begin(to_json(run.config()));

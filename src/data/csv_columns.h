@@ -1,0 +1,56 @@
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "data/csv_reader.h"
+#include "data/dates.h"
+
+// What the columns of a CSV file hold and which numbers they become: one decision for read_csv and the program's
+// tables.
+namespace ebb {
+
+// A column as numbers: a number or a date (days since 1970) is one, and each of some words is one, 1 where it is the
+// word.
+struct CsvColumn {
+  std::int64_t position = 0;  // in the file, from 0
+  std::string name;
+  std::vector<std::string> words = {};
+  DateOrder dates = DateOrder::none;
+  std::int64_t inputs() const { return words.empty() ? 1 : static_cast<std::int64_t>(words.size()); }
+};
+
+// What was seen in a column.
+struct CsvSurvey {
+  std::int64_t missing = 0, numbers = 0, words = 0;
+  bool whole = true;  // all numbers are integers
+  double least = std::numeric_limits<double>::infinity(), most = -std::numeric_limits<double>::infinity();
+  std::set<std::string> labels;   // words, and where they were asked for numbers; up to a limit
+  std::string first_word, where;  // the place of the first word
+  std::int64_t year_first = 0, day_first = 0, month_first = 0;  // words that are dates written so
+  std::int64_t decimal_commas = 0;                              // words that would be numbers with a decimal comma
+  bool is_empty() const { return numbers + words == 0; }
+  bool is_constant() const { return words == 0 ? least == most : numbers == 0 && labels.size() == 1; }
+  DateOrder dates() const;  // none where not all of it are dates of one order
+};
+
+inline constexpr std::size_t kMostWords = 64, kMostLabels = 1000, kNoColumn = static_cast<std::size_t>(-1);
+
+// Looks through the file; numbers of the column `labelled` are labels, too.
+std::vector<CsvSurvey> survey_columns(CsvReader& reader, std::size_t labelled = kNoColumn);
+
+// Throws where words are among numbers, or too many; `advice` ends the sentence: "leave the column out".
+CsvColumn column_of(const CsvReader& reader, std::size_t at, const CsvSurvey& seen, const char* advice);
+
+// A label, however it is written: 7, 7.0 and +7 are one.
+std::string label_of(const CsvReader& reader, const std::string& field);
+// Numbers before words, each in their order.
+std::vector<std::string> in_order(const CsvReader& reader, const std::set<std::string>& labels);
+
+// The numbers of a field. A missing number is NaN; a missing or unknown word is 0 everywhere.
+void append_numbers(const CsvReader& reader, const CsvLine& line, std::size_t at, const CsvColumn& column,
+                    std::vector<double>& out);
+
+}  // namespace ebb

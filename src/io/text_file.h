@@ -1,0 +1,29 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/mapped_file.h"
+
+namespace ebb::io {
+
+// The text of a file: mapped, unpacked where it is gzipped, or as it comes through a pipe. A file that is not text is
+// an Error, whatever its name says.
+class TextFile {
+ public:
+  explicit TextFile(const std::string& path);
+  TextFile(const TextFile&) = delete;
+  std::string_view text() const { return text_; }
+
+ private:
+  std::shared_ptr<const MappedFile> file_;
+  std::vector<std::byte> bytes_;  // what was unpacked, or came through a pipe
+  std::string_view text_;
+};
+
+// Where the first byte is that does not belong to a character of UTF-8; npos where all do.
+std::size_t find_invalid_utf8(std::string_view text);
+
+}  // namespace ebb::io

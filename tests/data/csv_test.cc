@@ -1,0 +1,197 @@
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+#include <cmath>
+#include <thread>
+
+#include "data/dates.h"
+#include "ebb/ebb.h"
+#include "expect_error.h"
+#include "io/text_file.h"
+#include "scratch_folder.h"
+
+namespace ebb {
+namespace {
+
+TEST(Csv, HeadersQuotesMissingValuesAndLineEnds) {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.csv";
+  write_whole(path, "\xEF\xBB\xBFheight,\"weight, \"\"kg\"\"\",age\r\n1.5, 2e1 ,\r\n\r\n\"-3\",NA,+4\r\n");
+  const Table t = read_csv(path);
+  EXPECT_EQ(t.names, (std::vector<std::string>{"height", "weight, \"kg\"", "age"}));
+  EXPECT_EQ(t.values.shape(), Shape({2, 3}));
+  EXPECT_EQ(t.values.dtype(), DType::f32);
+  const std::vector<double> v = t.values.to_vector();
+  EXPECT_EQ(v[0], 1.5);
+  EXPECT_EQ(v[1], 20);
+  EXPECT_TRUE(std::isnan(v[2]));
+  EXPECT_EQ(v[3], -3);
+  EXPECT_TRUE(std::isnan(v[4]));
+  EXPECT_EQ(v[5], 4);
+}
+
+// What follows the closing quote is not looked at where the file, and perhaps its last page, ends with it.
+TEST(Csv, AQuoteMayBeTheLastByteOfAPage) {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.csv";
+  const std::string text = "a,b\n1,\"2\"";
+  write_whole(path, std::string(4096 - text.size(), '\n') + text);
+  EXPECT_EQ(read_csv(path).values.to_vector(), (std::vector<double>{1, 2}));
+}
+
+TEST(Csv, ColumnsByNameAndByNumber) {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.csv";
+  write_whole(path, "name;a;b\nfoo;1;2\nbar;3;4");
+  const Table named = read_csv(path, {.separator = ';', .columns = {"b", "a"}, .dtype = DType::f64});
+  EXPECT_EQ(named.values.to_vector(), (std::vector<double>{2, 1, 4, 3}));
+  write_whole(path, "1,2,3\n4,5,6\n");
+  const Table numbered = read_csv(path, {.columns = {"2"}});
+  EXPECT_EQ(numbered.values.to_vector(), (std::vector<double>{3, 6}));
+  EXPECT_EQ(read_csv(path, {.header = CsvOptions::Header::yes}).values.to_vector(), (std::vector<double>{4, 5, 6}));
+  write_whole(path, "a,b\n");
+  EXPECT_EQ(read_csv(path).values.shape(), Shape({0, 2}));
+}
+
+TEST(Csv, SemicolonsAndTabsAreFound) {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.csv";
+  for (const char* text : {"a;\"b;,,,\"\n1;2\n", "a\tb\n1\t2\n", "a,b\n1,2\n"}) {
+    write_whole(path, text);
+    EXPECT_EQ(read_csv(path).values.to_vector(), (std::vector<double>{1, 2})) << text;
+  }
+  write_whole(path, "1\n2\n");
+  EXPECT_EQ(read_csv(path).values.shape(), Shape({2, 1}));
+}
+
+TEST(Csv, AFirstLineOfExamplesWithWordsIsNotAHeader) {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.csv";
+  write_whole(path, "5.1,setosa\n4.9,setosa\n");
+  EXPECT_EQ(read_csv(path, {.columns = {"0"}}).values.shape(), Shape({2, 1}));
+  write_whole(path, "width,kind\n5.1,setosa\n");
+  EXPECT_EQ(read_csv(path, {.columns = {"width"}}).values.shape(), Shape({1, 1}));
+  write_whole(path, "2019,kind\n5.1,setosa\n");  // a number above a number says nothing, a word above a word neither
+  EXPECT_EQ(read_csv(path, {.columns = {"0"}}).values.shape(), Shape({2, 1}));
+}
+
+TEST(Csv, ErrorsNameLineAndColumn) {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.csv";
+  write_whole(path, "a,b\n1,2\n\"multi\nline\",3\n");
+  EXPECT_THROW_KIND(read_csv(path), io, path + ": line 3, column 1 (a): 'multi\nline' is not a number");
+  write_whole(path, "a,b\n1,2\n3,x\n");
+  EXPECT_THROW_KIND(read_csv(path), io, "line 3, column 2 (b): 'x' is not a number");
+  write_whole(path, "a,b\n1,2\n3\n");
+  EXPECT_THROW_KIND(read_csv(path), io, "line 3, column 2 (b): the field is missing; this line has 1 fields");
+  write_whole(path, "a,b\n1,2\n3,4,5\n");
+  EXPECT_THROW_KIND(read_csv(path), io, "line 3, column 3: one field too many; this line has 3 fields");
+  write_whole(path,
+              "\xFF\xFE"
+              "a");
+  EXPECT_THROW_KIND(read_csv(path), io, "this is UTF-16, not text; save the file as UTF-8");
+  write_whole(path, "a,b\n1,\"2\n");
+  EXPECT_THROW_KIND(read_csv(path), io, "line 2, column 2: the quoted field has no end");
+  write_whole(path, "a,b\n1,\"2\"x\n");
+  EXPECT_THROW_KIND(read_csv(path), io, "line 2, column 2: 'x' follows the closing quote");
+  write_whole(path, "a,b\n1,2\n");
+  EXPECT_THROW_KIND(read_csv(path, {.columns = {"c"}}), io, "there is no column 'c'; there are: a, b");
+  EXPECT_THROW_KIND(read_csv(path, {.header = CsvOptions::Header::no}), io, "line 1, column 1: 'a' is not a number");
+  EXPECT_THROW_MESSAGE(read_csv(path, {.dtype = DType::i64}), "i64 cannot hold missing values");
+  write_whole(path, "");
+  EXPECT_THROW_KIND(read_csv(path), io, "the file is empty");
+}
+
+TEST(Csv, WordsAndDatesAreColumnsOfNumbers) {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.csv";
+  write_whole(path, "colour,when,x\nred,1970-01-03,1\nblue,1970-01-02T12:00,2\n,NA,3\nred,1969-12-31,4\n");
+  const Table t = read_csv(path);
+  EXPECT_EQ(t.names, (std::vector<std::string>{"colour=blue", "colour=red", "when", "x"}));
+  const std::vector<double> v = t.values.to_vector();
+  ASSERT_EQ(v.size(), 16u);
+  EXPECT_EQ(std::vector<double>(v.begin(), v.begin() + 10), (std::vector<double>{0, 1, 2, 1, 1, 0, 1.5, 2, 0, 0}));
+  EXPECT_TRUE(std::isnan(v[10]));
+  EXPECT_EQ(v[14], -1);
+  EXPECT_EQ(read_csv(path, {.columns = {"x", "colour"}}).names,
+            (std::vector<std::string>{"x", "colour=blue", "colour=red"}));
+  std::string names = "name,x\n";
+  for (int i = 0; i < 100; ++i) names += "n" + std::to_string(i) + ",1\n";
+  write_whole(path, names);
+  EXPECT_THROW_KIND(read_csv(path), io,
+                    "'n0' is one of more than 64 different words, too many to learn from; read other");
+  EXPECT_EQ(read_csv(path, {.columns = {"x"}}).values.shape(), Shape({100, 1}));
+}
+
+TEST(Csv, DecimalCommasAreFoundBetweenOtherSeparators) {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.csv";
+  const auto numbers = [&](const std::string& text, const CsvOptions& o = {.dtype = DType::f64}) {
+    write_whole(path, text);
+    return read_csv(path, o).values.to_vector();
+  };
+  const std::vector<double> two{1.5, -2.25e-3};
+  EXPECT_EQ(numbers("a;b\n1,5;-2,25e-3\n"), two);
+  EXPECT_EQ(numbers("1,5;-2,25e-3\n"), two);  // as many commas as semicolons and more
+  EXPECT_EQ(numbers("a\tb\n1,5\t-2,25e-3\n"), two);
+  EXPECT_EQ(numbers("a;b\n1.5;-2.25e-3\n"), two);
+  EXPECT_EQ(numbers("a;b\n\"1,5\";\"-2,25e-3\"\n"), two);
+  EXPECT_EQ(numbers("a,b\n\"1,5\",\"-2,25e-3\"\n", {.decimal = ',', .dtype = DType::f64}), two);
+  EXPECT_EQ(numbers("1,2;3\n4,5;6\n", {.separator = ';', .dtype = DType::f64}), (std::vector<double>{1.2, 3, 4.5, 6}));
+  EXPECT_THROW_MESSAGE(numbers("a;b\n1.5;1\n2.5;1,5\n"), "'1,5' is not a number: it has a decimal comma");
+  EXPECT_THROW_MESSAGE(numbers("a;b\n1;2\n", {.decimal = '!'}), "decimal must be '.' or ',', got '!'");
+}
+
+TEST(Csv, GzippedAndThroughAPipe) {
+  const ScratchFolder folder;
+  const std::string path = folder / "a.csv", pipe = folder / "pipe";
+  const std::string text = "a,b\n1,2\n3,4\n";
+  const gzFile out = ::gzopen(path.c_str(), "wb");
+  ::gzwrite(out, text.data(), static_cast<unsigned>(text.size()));
+  ::gzclose(out);
+  const std::vector<double> numbers{1, 2, 3, 4};
+  EXPECT_EQ(read_csv(path).values.to_vector(), numbers);
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0666), 0);
+  for (const std::string& bytes : {text, read_whole(path)}) {
+    std::thread writer([&] { write_whole(pipe, bytes); });
+    EXPECT_EQ(read_csv(pipe).values.to_vector(), numbers);
+    writer.join();
+  }
+  EXPECT_THROW_KIND(read_csv("/dev/zero"), io, "/dev/zero: this is not text: byte 0 is zero");
+}
+
+TEST(Csv, DatesOfEveryOrder) {
+  using enum DateOrder;
+  EXPECT_EQ(days_of("1970-01-01", year_first), 0);
+  EXPECT_EQ(days_of("2024-02-29", year_first), 19782);
+  EXPECT_EQ(days_of("2024/2/29", year_first), 19782);
+  EXPECT_EQ(days_of("29.2.2024", day_first), 19782);
+  EXPECT_EQ(days_of("29/02/2024", day_first), 19782);
+  EXPECT_EQ(days_of("2/29/2024", month_first), 19782);
+  EXPECT_EQ(days_of("2024-02-29 06:00", year_first), 19782.25);
+  EXPECT_EQ(days_of("2024-02-29T18:00:00Z", year_first), 19782.75);
+  EXPECT_EQ(days_of("2024-02-29T18:00:00.000+06:00", year_first), 19782.5);
+  EXPECT_EQ(days_of("2024-02-28T21:00-0300", year_first), 19782);
+  for (const char* wrong :
+       {"2023-02-29", "2024-13-01", "2024-02", "24-02-29", "2024-02-29x", "2024-02-29T", "2024-02-29 25:00",
+        "2024-02-29 1:5", "2024-02-29 10:00:00.", "2024-02/29", "", "2024.02.29", "2024-02-29T10:00+"}) {
+    EXPECT_FALSE(days_of(wrong, year_first)) << wrong;
+  }
+  EXPECT_FALSE(days_of("29/02/2024", month_first));
+  EXPECT_FALSE(days_of("2.29.2024", month_first));
+}
+
+TEST(Csv, TheFirstByteThatIsNotUtf8IsFound) {
+  for (const char* text :
+       {"", "plain", "gr\xC3\xBCn", "\xE2\x82\xAC", "\xF0\x9F\x8C\x8A", "\xED\x9F\xBF", "\xF4\x8F\xBF\xBF"}) {
+    EXPECT_EQ(io::find_invalid_utf8(text), std::string::npos) << text;
+  }
+  for (const char* text : {"gr\xFCn", "ab\xC3", "ab\xC0\x80", "ab\xE0\x80\x80", "ab\xED\xA0\x80", "ab\xF4\x90\x80\x80",
+                           "ab\x80", "ab\xF0\x9F\x8C"}) {
+    EXPECT_EQ(io::find_invalid_utf8(text), 2u) << text;
+  }
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,28 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace ebb::program {
+
+// Says that this process writes into a folder: FOLDER/.lock, which names the process. The lock is the kernel's (flock),
+// so it ends with the process however that ends, and a file that a killed process left is taken over. Where a file
+// system has no locks nothing is held. The folder is made where there is none, and removed with the lock if it is empty
+// then.
+class FolderLock {
+ public:
+  // Nothing where another process holds it; `holder` then says which one.
+  static std::optional<FolderLock> take(const std::filesystem::path& folder, std::string& holder);
+  ~FolderLock();
+  FolderLock(FolderLock&& other) noexcept;
+  FolderLock& operator=(FolderLock&&) = delete;
+
+ private:
+  FolderLock(std::filesystem::path folder, bool made_folder) : folder_(std::move(folder)), made_folder_(made_folder) {}
+
+  std::filesystem::path folder_;
+  bool made_folder_ = false;
+  int descriptor_ = -1;
+};
+
+}  // namespace ebb::program
