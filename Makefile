@@ -37,7 +37,7 @@ PYTHON_OPTIONS := $(if $(filter release debug asan tsan,$(PRESET)),-DEBB_BUILD_P
 CUDA_TESTS := cuda table losses losses_kernels ops engine nn optim network library
 
 .PHONY: help run test test-emulated test-cuda test-threads fuzz exhaustive load coverage parity wheel site bench bench-cuda bench-parts \
-        bench-distributed lint format clean packages configure python-package
+        bench-breadth bench-distributed lint format clean packages configure python-package
 
 help:
 	@echo "make run      build the program ebb and train a convolutional network on drawn digits, about a minute"
@@ -55,6 +55,7 @@ help:
 	@echo "make bench    compare with PyTorch, JAX and MLX (SUITE=losses: one suite, QUICK=1: the large rows only)"
 	@echo "make bench-cuda    compare with PyTorch, Liger, CCE and QuACK on a GPU (SUITE=rows: one suite, QUICK=1: smaller arrays,"
 	@echo "                   BUDGET=600: no new row after ten minutes, MAX_AUTOTUNE=1: torch.compile in that mode, too)"
+	@echo "make bench-breadth   every function at drawn sizes beside eager PyTorch (DEVICE=cuda, SEED=2, BUDGET=600, THREADS=1, ONLY=topk)"
 	@echo "make bench-distributed   2 ranks of one thread against 1 rank of two, beside PyTorch's DDP"
 	@echo "make bench-parts   measure sweeps, vector math, products, networks and losses by themselves (PART=losses: one)"
 	@echo "make lint     cppcheck and clang-tidy on the sources"
@@ -157,6 +158,15 @@ bench-cuda: python-package
 	@cmake --build $(BUILD) --target gpt2
 	@PYTHONPATH=$(CURDIR)/$(BUILD)/python/package python3 bench/compare_gpu.py --json $(BUILD)/bench-cuda.json $(if $(SUITE),--suite $(SUITE)) \
 	  $(if $(QUICK),--quick) $(if $(BUDGET),--budget $(BUDGET)) $(if $(MAX_AUTOTUNE),--max-autotune)
+
+# Every function at sizes drawn from SEED, beside eager PyTorch; below 1.0 Ebb is behind. On a GPU with DEVICE=cuda: then
+# python3 must have PyTorch for CUDA, as for bench-cuda.
+DEVICE ?= cpu
+SEED ?= 1
+bench-breadth: python-package
+	@PYTHONPATH=$(CURDIR)/$(BUILD)/python/package $(or $(EBB_BENCH_PYTHON),python3) bench/compare_breadth.py --device $(DEVICE) --seed $(SEED) \
+	  --json $(BUILD)/breadth-$(DEVICE)-$(SEED).json --markdown $(BUILD)/breadth-$(DEVICE)-$(SEED).md \
+	  $(if $(BUDGET),--budget $(BUDGET)) $(if $(THREADS),--threads $(THREADS)) $(if $(ONLY),--only '$(ONLY)')
 
 bench-distributed: configure
 	$(call install_missing,openmpi-bin)
