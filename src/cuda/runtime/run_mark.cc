@@ -33,7 +33,7 @@ std::uint64_t RunMark::add_step(Explain explain) {
 std::exception_ptr RunMark::own_error() {
   const CheckedSteps& steps = recorded_ ? *recorded_ : steps_;
   if (!slot_) return nullptr;
-  const std::uint64_t key = *const_cast<const volatile std::uint64_t*>(&slot_->key);
+  const std::uint64_t key = *const_cast<const volatile u64*>(&slot_->key);
   if (key == ErrorSlot::kNone) return nullptr;
   const auto check = static_cast<int>(key & ((1u << ErrorSlot::kCheckBits) - 1));
   const std::uint64_t position = key >> ErrorSlot::kCheckBits & ((std::uint64_t{1} << ErrorSlot::kPositionBits) - 1);
