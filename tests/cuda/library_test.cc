@@ -179,6 +179,25 @@ TEST_P(LibraryOnGpu, ProductsAddARow) {
   }
 }
 
+// Some small products are not cuBLASLt's: one of a column and a row has no bias there.
+TEST_P(LibraryOnGpu, ProductsOfFewElementsAddARow) {
+  std::string refused;
+  for (const std::int64_t m : {1, 3}) {
+    for (const std::int64_t n : {1, 2, 9}) {
+      for (const std::int64_t k : {1, 2, 8}) {
+        const Tensor x = real({m, k}), w = real({n, k}), row = real({1, n});
+        const long before = cuda::products_by_own_kernel();
+        compare(fmt::format("[{}, {}]·[{}, {}]", m, k, k, n), {x, w, row},
+                [](const std::vector<Tensor>& in) { return matmul(in[0], transpose(in[1], 0, 1)) + in[2]; });
+        const bool own = cuda::products_by_own_kernel() > before;
+        if (own) refused += fmt::format(" [{}, {}]·[{}, {}]", m, k, k, n);
+        EXPECT_TRUE(!device_is_emulated() || own == (is_half(GetParam()) && k == 1)) << m << " " << n << " " << k;
+      }
+    }
+  }
+  if (!device_is_emulated() && !refused.empty()) std::printf("not supported by cuBLASLt:%s\n", refused.c_str());
+}
+
 // Of halves in parts, both ways round, and with a length that does not divide into them.
 TEST_P(LibraryOnGpu, ProductsOverManyElements) {
   for (const std::int64_t k : {16384, 16392}) {
