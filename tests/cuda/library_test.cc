@@ -455,24 +455,19 @@ TEST_P(LibraryOnGpu, Factorisations) {
 INSTANTIATE_TEST_SUITE_P(Of, LibraryOnGpu, ::testing::Values(DType::f64, DType::f32, DType::f16, DType::bf16),
                          [](const auto& i) { return std::string(name(i.param)); });
 
-// After the others (suites with parameters run in the order of this file): every text that was asked for, by NVRTC
-// where it can be had, in one program, for the oldest GPU that is supported (as PTX: that takes half the time) and for
-// Hopper.
+// After the others (suites with parameters run in the order of this file): every text that was asked for, in one
+// program.
 class LibraryTexts : public ::testing::TestWithParam<const char*> {};
 TEST_P(LibraryTexts, CompileForGpus) {
-  std::string source = cuda::prelude();
-  int number = 0;
+  EBB_SKIP_WITHOUT_NVRTC();
+  std::vector<std::string> texts;
   for (const std::string& text : KernelStore::get().asked()) {
     if (text.find("struct View {") == std::string::npos && text.find("multiply_add<") == std::string::npos) continue;
-    std::string body = text;
-    const std::string head = "extern \"C\" __global__";
-    for (std::size_t at = 0; (at = body.find(head, at)) != std::string::npos;)
-      body.replace(at, head.size(), "__global__");
-    source += fmt::format("namespace k{} {{\n{}\n}}\n", number++, body);
+    if (is_for(text, GetParam())) texts.push_back(text);
   }
-  EXPECT_EQ(compile_error(source, GetParam()), "");
+  EXPECT_EQ(compile_error(joined(texts), GetParam()), "");
 }
-INSTANTIATE_TEST_SUITE_P(Of, LibraryTexts, ::testing::Values("compute_80", "sm_90"),
+INSTANTIATE_TEST_SUITE_P(Of, LibraryTexts, ::testing::ValuesIn(kArchitectures),
                          [](const auto& i) { return std::string(i.param); });
 
 }  // namespace
