@@ -80,11 +80,21 @@ $(VENV)/complete: python/requirements.txt
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r python/requirements.txt
 	@touch $@
 
-test: configure $(if $(PYTHON_OPTIONS),$(VENV)/complete)
+# NVRTC, which compiles kernels for GPUs that need not be here. Where it cannot be had, the tests that use it are skipped.
+$(VENV)/nvrtc: $(VENV)/complete
+	@ls /usr/local/cuda/lib64/libnvrtc.so.* >/dev/null 2>&1 || ldconfig -p | grep -q libnvrtc || \
+	  $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --retries 0 --timeout 20 nvidia-cuda-nvrtc \
+	  || { echo "No NVRTC: pip cannot install nvidia-cuda-nvrtc"; exit 0; } && touch $@
+
+test: configure $(if $(PYTHON_OPTIONS),$(VENV)/complete $(VENV)/nvrtc)
 	$(call install_missing,$(TEST_PACKAGES))
 	@$(if $(PYTHON_OPTIONS),grep -q EBB_BUILD_PYTHON:BOOL=ON $(BUILD)/CMakeCache.txt || cmake --preset $(PRESET) $(PYTHON_OPTIONS))
 	@cmake --build $(BUILD)
-	@cd $(BUILD) && ctest --output-on-failure -j $$(nproc)
+	@skipped=$(CURDIR)/$(BUILD)/skipped_tests.txt; rm -f $$skipped; \
+	nvrtc=$$(ls -d $(CURDIR)/$(VENV)/lib/python3*/site-packages/nvidia/*/lib 2>/dev/null | paste -sd: -); \
+	cd $(BUILD) && EBB_SKIPPED_TESTS=$$skipped LD_LIBRARY_PATH=$$nvrtc$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH} \
+	  ctest --output-on-failure -j $$(nproc); code=$$?; \
+	$(CURDIR)/tests/report_skipped.sh $$skipped; exit $$code
 
 # The part of `make test` that runs on the emulated GPU.
 test-emulated: configure

@@ -2,14 +2,39 @@
 //   second     the host behind the seam of devices; EBB_RECORD_KERNELS=FILE writes down the kernels a GPU would need
 //   emulated   all of src/cuda, with kernels on an emulated GPU; EBB_RECORDED_KERNELS=FILE compiles those ahead
 //   cuda       the first GPU
+// EBB_SKIPPED_TESTS=FILE: a line "reason, tab, test" is added to it for every test that was skipped.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <string>
 #include <string_view>
 
 #include "cuda/emulated_device.h"
 #include "cuda/kernel_store.h"
 #include "second_device.h"
+
+namespace {
+
+class NotesSkipped : public testing::EmptyTestEventListener {
+ public:
+  explicit NotesSkipped(const char* path) : path_(path) {}
+  void OnTestEnd(const testing::TestInfo& test) override {
+    for (int k = 0; k < test.result()->total_part_count(); ++k) {
+      const testing::TestPartResult& part = test.result()->GetTestPartResult(k);
+      if (!part.skipped()) continue;
+      std::string reason = part.message();
+      reason = reason.substr(0, reason.find('\n'));
+      std::ofstream(path_, std::ios::app) << reason + "\t" + test.test_suite_name() + "." + test.name() + "\n";
+      return;
+    }
+  }
+
+ private:
+  const char* path_;
+};
+
+}  // namespace
 
 int main(int argc, char** argv) {
   const char* const named = std::getenv("EBB_TEST_DEVICE");
@@ -25,6 +50,8 @@ int main(int argc, char** argv) {
   }
   if (device == "emulated" || device == "cuda") ebb::set_default_device(ebb::device_from_name("cuda:0"));
   testing::InitGoogleTest(&argc, argv);  // it makes the tests' parameters: tensors among them belong on the device, too
+  if (const char* const skipped = std::getenv("EBB_SKIPPED_TESTS"))
+    testing::UnitTest::GetInstance()->listeners().Append(new NotesSkipped(skipped));
   const int result = RUN_ALL_TESTS();
   if (device == "emulated") {
     if (const long alone = ebb::testing::KernelStore::get().compiled_alone())

@@ -47,17 +47,21 @@ double digamma(double at) {
                              shift);
 }
 
-// ψ⁽ⁿ⁾(x) = (−1)ⁿ⁺¹·n!·ζ(n+1, x), shifted to positive x term by term.
+// ψ⁽ⁿ⁾(x) = (−1)ⁿ⁺¹·n!·ζ(n+1, x), shifted to positive x term by term; ζ is infinite at the poles.
 double polygamma(double order, double at) {
   const int n = static_cast<int>(order);
+  const double sign = n % 2 ? 1 : -1;
   if (n == 0) return digamma(at);
+  if (std::isnan(at) || at == -INFINITY) return NAN;
+  if (at == INFINITY) return sign * 0.0;
+  if (at <= 0 && at == std::floor(at)) return sign * INFINITY;
   long double x = at, sum = 0;
   while (x < 1) {
     sum += powl(x, -(n + 1));
     x += 1;
   }
   sum += hurwitz_zeta(n + 1, x);
-  return static_cast<double>((n % 2 ? 1 : -1) * tgammal(n + 1.0L) * sum);
+  return static_cast<double>(sign * tgammal(n + 1.0L) * sum);
 }
 
 // e^(x²)·erfc x, far out by its asymptotic series, in long double.

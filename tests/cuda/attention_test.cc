@@ -92,8 +92,9 @@ TEST_P(FusedAttention, LengthsAroundTilesOfGroups) {
   }
 }
 
-// The emulated device has no products of warpgroups: their text is compiled, where NVRTC can be had.
+// The emulated device has no products of warpgroups: their text is compiled.
 TEST_P(FusedAttention, ProductsOfGroupsCompile) {
+  EBB_SKIP_WITHOUT_NVRTC();
   for (const std::int64_t width : {64, 128}) {
     const cuda::AttentionShape shape{width, width, GetParam(), 1, true};
     EXPECT_EQ(compile_error(cuda::prelude() + cuda::attention_text(shape), "sm_90a"), "");

@@ -1,21 +1,38 @@
 #pragma once
-#include <string>
+#include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
+#include "cuda/print/sweep_text.h"
 #include "cuda/runtime/driver.h"
 #include "cuda/runtime/open_library.h"
 
 namespace ebb::testing {
 
-// What NVRTC has to say of a text that it does not take for this architecture; nothing where it takes it, or where it
-// cannot be had. Not by the table of functions that the emulated device may have replaced.
+// NVRTC's own table of functions, not the one that the emulated device may have put in its place. Null where NVRTC
+// cannot be had.
+inline const cuda::Compiler* nvrtc() {
+  using namespace cuda;
+  static const Compiler* const found = []() -> const Compiler* {
+    const auto library = OpenLibrary::try_open({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"});
+    if (!library) return nullptr;
+    auto* const c = new Compiler;
+#define EBB_LOAD(name, symbol, parameters) c->name = reinterpret_cast<Result(*) parameters>(library.function(#symbol));
+    EBB_CUDA_COMPILER(EBB_LOAD)
+#undef EBB_LOAD
+    return c;
+  }();
+  return found;
+}
+
+#define EBB_SKIP_WITHOUT_NVRTC() \
+  if (!::ebb::testing::nvrtc()) GTEST_SKIP() << "NVRTC was not found (pip install nvidia-cuda-nvrtc)"
+
+// NVRTC's complaint about a text for this architecture; empty if it compiles. Only where there is an NVRTC.
 inline std::string compile_error(const std::string& source, const std::string& architecture) {
   using namespace cuda;
-  const auto library = OpenLibrary::try_open({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"});
-  if (!library) return "";
-  Compiler c;
-#define EBB_LOAD(name, symbol, parameters) c.name = reinterpret_cast<Result(*) parameters>(library.function(#symbol));
-  EBB_CUDA_COMPILER(EBB_LOAD)
-#undef EBB_LOAD
+  const Compiler& c = *nvrtc();
   RtcProgram program = nullptr;
   if (c.create(&program, source.c_str(), "text.cu", 0, nullptr, nullptr) != kSuccess) return "no program was made";
   const std::string target = "--gpu-architecture=" + architecture;
@@ -31,5 +48,25 @@ inline std::string compile_error(const std::string& source, const std::string& a
   c.destroy(&program);
   return log;
 }
+
+// One program of many texts (without the prelude).
+inline std::string joined(const std::vector<std::string>& texts) {
+  const std::string head = "extern \"C\" __global__";
+  std::string source = cuda::prelude();
+  for (std::size_t k = 0; k < texts.size(); ++k) {
+    std::string text = texts[k];
+    for (std::size_t at = 0; (at = text.find(head, at)) != std::string::npos;)
+      text.replace(at, head.size(), "__global__");
+    source += "namespace k" + std::to_string(k) + " {\n" + text + "\n}\n";
+  }
+  return source;
+}
+
+// Products of warpgroups are instructions of sm_90a alone; all other texts are for every GPU.
+inline bool is_for(const std::string& text, const std::string& architecture) {
+  return (text.find("wgmma.") != std::string::npos) == (architecture == "sm_90a");
+}
+
+inline constexpr const char* kArchitectures[] = {"sm_80", "sm_90", "sm_100"};
 
 }  // namespace ebb::testing

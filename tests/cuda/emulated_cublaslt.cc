@@ -52,6 +52,15 @@ void put(int type, void* data, std::int64_t i, double x) {
 
 std::atomic<std::uint64_t> last_algorithm{0};
 
+// What cuBLASLt multiplies: one type for both factors, and a result of that type or, of halves, f32. On an H200 it adds
+// no bias to the product of a column and a row of one element each; here to no product of a column and a row.
+Status supports(const Product& p, const Matrix& a, const Matrix& b, const Matrix& d) {
+  const bool halves = a.type == kR16 || a.type == kRB16;
+  if (a.type != b.type || (d.type != a.type && !(halves && d.type == kR32))) return kNotSupported;
+  const std::int64_t k = p.transposed[0] ? a.rows : a.columns;
+  return p.epilogue == kAddsBias && k == 1 ? kNotSupported : 0;
+}
+
 Status multiply(void*, void* product, const void* alpha, const void* a_data, void* a_layout, const void* b_data,
                 void* b_layout, const void* beta, const void* c_data, void*, void* d_data, void* d_layout,
                 const Algorithm* algorithm, void* workspace, std::size_t, Stream stream) {
@@ -61,9 +70,7 @@ Status multiply(void*, void* product, const void* alpha, const void* a_data, voi
   const Product p = *static_cast<const Product*>(product);
   const auto &a = *static_cast<const Matrix*>(a_layout), &b = *static_cast<const Matrix*>(b_layout),
              &d = *static_cast<const Matrix*>(d_layout);
-  // What cuBLASLt multiplies: one type for both factors, and a result of that type or, of halves, f32.
-  const bool halves = a.type == kR16 || a.type == kRB16;
-  if (a.type != b.type || (d.type != a.type && !(halves && d.type == kR32))) return 15;
+  if (const Status status = supports(p, a, b, d)) return status;
   const std::int64_t k = p.transposed[0] ? a.rows : a.columns;
   if (k != (p.transposed[1] ? b.columns : b.rows) || d.rows != (p.transposed[0] ? a.columns : a.rows) ||
       d.columns != (p.transposed[1] ? b.rows : b.columns) || a.step < a.rows || b.step < b.rows || d.step < d.rows)
@@ -144,6 +151,12 @@ void install_emulated_lt() {
     found[1].algorithm.data[0] = found[1].workspace = 1;
     *count = 2;
     return 0;
+  };
+  t.check_algorithm = [](void*, void* product, void* a, void* b, void*, void* d, const Algorithm* algorithm,
+                         Heuristic* seen) {
+    *seen = {*algorithm, algorithm->data[0], 0, 0, {}};
+    return supports(*static_cast<const Product*>(product), *static_cast<const Matrix*>(a),
+                    *static_cast<const Matrix*>(b), *static_cast<const Matrix*>(d));
   };
   t.algorithm_number = [](const Algorithm*, int, void* value, std::size_t bytes, std::size_t* written) {
     std::memset(value, 0, bytes);

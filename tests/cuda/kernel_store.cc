@@ -27,16 +27,6 @@ constexpr const char* kWrapping = "2";  // changes with wrapped()
 // A sanitizer that was loaded into this program (Python's) has nothing to look for in the compiler.
 constexpr const char* kCompiler = "env -u LD_PRELOAD " EBB_CXX;
 
-std::string key_of(const std::string& bytes) {
-  std::uint64_t h[2] = {0xCBF29CE484222325u, 0x9E3779B97F4A7C15u};
-  for (const char c : bytes) {
-    h[0] = (h[0] ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-    h[1] = (h[1] + static_cast<unsigned char>(c)) * 0xD6E8FEB86659FD93u;
-    h[1] ^= h[1] >> 29;
-  }
-  return fmt::format("{:016x}{:016x}", h[0], h[1]);
-}
-
 std::string read_all(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
@@ -85,6 +75,16 @@ std::string wrapped(const std::string& text, int number) {
 }
 
 }  // namespace
+
+std::string KernelStore::key_of(const std::string& bytes) {
+  std::uint64_t h[2] = {0xCBF29CE484222325u, 0x9E3779B97F4A7C15u};
+  for (const char c : bytes) {
+    h[0] = (h[0] ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+    h[1] = (h[1] + static_cast<unsigned char>(c)) * 0xD6E8FEB86659FD93u;
+    h[1] ^= h[1] >> 29;
+  }
+  return fmt::format("{:016x}{:016x}", h[0], h[1]);
+}
 
 KernelStore& KernelStore::get() {
   static auto* const store = new KernelStore;

@@ -15,6 +15,7 @@ class KernelStore {
   using Run = int (*)(unsigned blocks, unsigned threads, unsigned shared, const void* args, unsigned long long seed);
 
   static KernelStore& get();
+  static std::string key_of(const std::string& bytes);
 
   // Compiles those of the texts (without the prelude) that are not there yet, in batches side by side.
   void prepare(const std::vector<std::string>& texts);

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "ebb/autograd.h"
 #include "ebb/losses.h"
 #include "ebb/ops.h"
@@ -173,6 +175,8 @@ inline std::vector<std::unique_ptr<SweepCase>> sweep_cases() {
     add("where" + of, {where(a > b, a, b)});
     add("fma" + of, {fma(a, b, a)});
     add("polygamma" + of, {polygamma(2, abs(x) + 0.25)});
+    const Tensor poles = tensor_from(edges, {static_cast<std::int64_t>(edges.size())}, dtype).eval();
+    for (const int n : {1, 2, 3}) add(fmt::format("polygamma {} at its poles{}", n, of), {polygamma(n, poles)});
     for (const DType to : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32, DType::bool_})
       add("cast to " + std::string(ebb::name(to)) + of, {cast(x, to)});
   }

@@ -6,43 +6,63 @@
 #include <limits>
 #include <random>
 
+#include "cases/all_cases.h"
 #include "cpu/jit/code.h"
 #include "graph/op_table.h"
 
-// Loops of AVX2 and of AVX-512 are made by assemblers of their own: on a processor that has both, every operation has
-// the same bits, with as many vectors side by side as registers allow. Elsewhere the code is made, and not run.
-#if defined(__x86_64__)
+// NEON, AVX2 and AVX-512 have assemblers of their own. Every operation has the same bits on each target of this
+// architecture that the processor has, with as many vectors side by side as registers allow. On a target that it does
+// not have, the code is made and not run.
 namespace ebb::cpu {
 namespace {
 
 constexpr std::size_t kElements = 256, kBlocks = 2;
 
-bool runs(LoopTarget target) {
-  if (target == LoopTarget::avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+struct Target {
+  LoopTarget target;
+  const char* name;
+  bool runs;
+};
+std::vector<Target> targets() {
+#if defined(__x86_64__)
+  return {{LoopTarget::avx2, "AVX2", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")},
+          {LoopTarget::avx512, "AVX-512",
+           __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")}};
+#elif defined(__aarch64__)
+  return {{LoopTarget::neon, "NEON", true}};
+#else
+  return {};
+#endif
 }
 
 struct Program {
   LoopProgram p;
+  std::vector<table::Domain> domains;  // of each pointer: which numbers are ordinary
   explicit Program(bool wide) { p.wide = wide; }
   int push(const LoopProgram::Value& v) {
     p.values.push_back(v);
     return static_cast<int>(p.values.size()) - 1;
   }
-  int tile(Stored stored = Stored::as_computed) {
+  int tile(const table::Domain& domain = {{-4, 4}}, Stored stored = Stored::as_computed) {
+    domains.resize(static_cast<std::size_t>(p.pointers), {{-4, 4}});
+    domains.push_back(domain);
     return push({.source = LoopProgram::Source::tile, .pointer = p.pointers++, .stored = stored});
   }
   int number() { return push({.source = LoopProgram::Source::number, .pointer = p.pointers++}); }
+  table::Domain domain(int pointer) const {
+    const auto k = static_cast<std::size_t>(pointer);
+    return k < domains.size() ? domains[k] : table::Domain{{-4, 4}};
+  }
   int op(Op op, int a, int b = -1, int c = -1) { return push({.op = op, .arg = {a, b, c}}); }
   int of_mask(int mask) { return push({.arg = {mask, -1, -1}, .from_mask = true}); }
   int round_to(Stored stored, int a) { return push({.arg = {a, -1, -1}, .stored = stored}); }
   void store(int value, Stored stored = Stored::as_computed) { p.stores.push_back({value, p.pointers++, stored}); }
 };
 
-// The first block has ordinary numbers, the second has all sorts.
+// The first block has numbers of the domain, the second has all sorts.
 template <class T>
-std::vector<T> numbers(unsigned seed, bool positive) {
+std::vector<T> numbers(unsigned seed, const table::Domain& domain) {
   using Limits = std::numeric_limits<T>;
   const T special[] = {0,
                        -T{0},
@@ -61,9 +81,12 @@ std::vector<T> numbers(unsigned seed, bool positive) {
                        T{1e-7},
                        -Limits::max()};
   std::mt19937 g(seed);
-  std::uniform_real_distribution<T> near(positive ? T{0.1} : T{-4}, 4);
+  std::uniform_real_distribution<double> part(0, 1);
   std::vector<T> v(kElements * kBlocks);
-  for (T& x : v) x = near(g);
+  for (T& x : v) {
+    const auto& [low, high] = domain[g() % domain.size()];
+    x = static_cast<T>(low + (high - low) * part(g));
+  }
   for (std::size_t k = 0; k < kElements / 2; ++k) v[kElements + 2 * k] = special[g() % std::size(special)];
   return v;
 }
@@ -76,10 +99,9 @@ struct Left {
 };
 
 // The loop of a target on the same numbers; in blocks where a guard for ordinary numbers fails, results mean nothing.
-Left run(const LoopProgram& p, LoopTarget target, int side_by_side) {
+Left run(const Program& program, LoopTarget target, const std::vector<std::uint8_t>& bytes, int side_by_side) {
+  const LoopProgram& p = program.p;
   const LoopCode code = lower(p);
-  const std::vector<std::uint8_t> bytes = emit(code, target, side_by_side);
-  if (bytes.empty() || !runs(target)) return {};
   const int vectors = vectors_in_a_group(target, code.wide);
   const std::size_t group = kLoopGroup * static_cast<std::size_t>(std::max(1, side_by_side / vectors));
   const std::size_t guards = code.guards.size() + (code.ordinary.empty() ? 0 : 1), size = p.wide ? 8 : 4;
@@ -100,9 +122,9 @@ Left run(const LoopProgram& p, LoopTarget target, int side_by_side) {
         for (std::uint16_t& h : halves) h = static_cast<std::uint16_t>(g());
         fill(halves);
       } else if (p.wide) {
-        fill(numbers<double>(seed, k % 2 == 1));
+        fill(numbers<double>(seed, program.domain(k)));
       } else {
-        fill(numbers<float>(seed, k % 2 == 1));
+        fill(numbers<float>(seed, program.domain(k)));
       }
     }
   }
@@ -133,26 +155,41 @@ Left run(const LoopProgram& p, LoopTarget target, int side_by_side) {
   return left;
 }
 
-void expect_the_same(const LoopProgram& p, const std::string& what) {
+void expect_the_same(const Program& program, const std::string& what) {
   Left first;
   int made = 0;
-  for (const LoopTarget target : {LoopTarget::avx2, LoopTarget::avx512}) {
+  for (const Target& t : targets()) {
     for (const int side_by_side : {1, 2, 4, 8}) {
-      const std::vector<std::uint8_t> bytes = emit(lower(p), target, side_by_side);
-      EXPECT_TRUE(side_by_side > 1 || !bytes.empty()) << what;
-      if (bytes.empty() || !runs(target)) continue;
-      const Left left = run(p, target, side_by_side);
-      EXPECT_FALSE(left.stored.empty()) << what << ": the block of ordinary numbers was given up";
+      const std::vector<std::uint8_t> bytes = emit(lower(program.p), t.target, side_by_side);
+      EXPECT_TRUE(side_by_side > 1 || !bytes.empty()) << what << ", " << t.name;
+      if (bytes.empty() || !t.runs) continue;
+      const Left left = run(program, t.target, bytes, side_by_side);
+      EXPECT_FALSE(left.stored.empty()) << what << ", " << t.name << ": the block of ordinary numbers was given up";
       if (made++ == 0) first = left;
-      EXPECT_TRUE(left == first) << what << ", target " << static_cast<int>(target) << ", " << side_by_side
-                                 << " vectors side by side";
+      EXPECT_TRUE(left == first) << what << ", " << t.name << ", " << side_by_side << " vectors side by side";
     }
   }
+}
+
+// The domain of each operand, from the cases that all tests of operations draw from.
+table::Domain domain_of(Op op, std::size_t operand) {
+  for (const table::Case& c : table::all_cases()) {
+    if (c.op == op && operand < c.inputs.size() && c.inputs[operand].kind == table::Input::Kind::real)
+      return c.inputs[operand].domain;
+  }
+  return {{-4, 4}};
 }
 
 bool gives_mask(Op op) {
   return info(op).domain == OpDomain::truth || op == Op::isnan || op == Op::eq || op == Op::ne || op == Op::lt ||
          op == Op::le || op == Op::gt || op == Op::ge;
+}
+
+// Counts as skipped where the tests below only make the code of a target.
+TEST(LoopTargets, AllRunOnThisProcessor) {
+  for (const Target& t : targets()) {
+    if (!t.runs) GTEST_SKIP() << "this processor has no " << t.name;
+  }
 }
 
 TEST(LoopTargets, HaveTheSameBitsForEveryOperation) {
@@ -164,7 +201,7 @@ TEST(LoopTargets, HaveTheSameBitsForEveryOperation) {
       if (!has_native_form(op, wide)) continue;
       ++seen;
       Program p(wide);
-      const int y = p.tile(), x = p.tile(), z = p.tile();
+      const int x = p.tile(domain_of(op, 0)), y = p.tile(domain_of(op, 1)), z = p.tile(domain_of(op, 2));
       const int a = info(op).domain == OpDomain::truth || op == Op::where ? p.op(Op::lt, x, y) : x;
       const int b = info(op).domain == OpDomain::truth ? p.op(Op::lt, y, z) : y;
       const int result = p.op(op, a, info(op).arity > 1 ? b : -1, info(op).arity > 2 ? z : -1);
@@ -172,7 +209,7 @@ TEST(LoopTargets, HaveTheSameBitsForEveryOperation) {
       p.store(value);
       p.p.sums = {value};
       if (gives_mask(op)) p.p.guards = {result};
-      expect_the_same(p.p, std::string(info(op).name) + (wide ? " of f64" : " of f32"));
+      expect_the_same(p, std::string(info(op).name) + (wide ? " of f64" : " of f32"));
     }
   }
   EXPECT_GT(seen, 60);
@@ -182,11 +219,12 @@ TEST(LoopTargets, ReadAndWriteHalves) {
   for (const Stored from : {Stored::bf16, Stored::f16}) {
     for (const Stored to : {Stored::bf16, Stored::f16, Stored::as_computed}) {
       Program p(false);
-      const int x = p.tile(from), y = p.tile(to == Stored::as_computed ? from : to), scale = p.number();
+      const int x = p.tile({{-4, 4}}, from), y = p.tile({{-4, 4}}, to == Stored::as_computed ? from : to),
+                scale = p.number();
       const int sum = p.op(Op::fma, x, scale, y);
       p.store(to == Stored::as_computed ? sum : p.round_to(to, sum), to);
       p.p.sums = {sum};
-      expect_the_same(p.p, "halves");
+      expect_the_same(p, "halves");
     }
   }
 }
@@ -203,7 +241,7 @@ TEST(LoopTargets, SpillAlike) {
     p.store(total);
     p.p.sums = {total, kept[0]};
     p.p.guards = {p.op(Op::lt, kept[1], total)};
-    expect_the_same(p.p, wide ? "forty values of f64" : "forty values of f32");
+    expect_the_same(p, wide ? "forty values of f64" : "forty values of f32");
   }
 }
 
@@ -219,4 +257,3 @@ TEST(LoopTargets, LeaveTooManyPointersToTheSteps) {
 
 }  // namespace
 }  // namespace ebb::cpu
-#endif

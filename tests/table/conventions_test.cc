@@ -69,6 +69,15 @@ TEST(Conventions, LogAndSqrtHaveInfinitiesAtThePole) {
   EXPECT_DOUBLE_EQ(slope([](const Tensor& x) { return log(x); }, {-2})[0], -0.5);
 }
 
+// The side from which a pole is approached decides the sign for even orders; like SciPy, take that of ζ(n+1, 0+).
+TEST(Conventions, PolygammaIsInfiniteAtItsPoles) {
+  const Values at{0, -0.0, -1, -7, kInf};
+  EXPECT_EQ(polygamma(1, row(at)).to_vector(), (Values{kInf, kInf, kInf, kInf, 0}));
+  EXPECT_EQ(polygamma(2, row(at)).to_vector(), (Values{-kInf, -kInf, -kInf, -kInf, 0}));
+  EXPECT_EQ(polygamma(3, row(at)).to_vector(), (Values{kInf, kInf, kInf, kInf, 0}));
+  for (const double none : polygamma(2, row({-kInf, std::nan("")})).to_vector()) EXPECT_TRUE(std::isnan(none));
+}
+
 TEST(Conventions, ErfcxGoesOnWhereErfcIsZero) {
   const Values at{-30, 0, 40, 1e4, 1e300};
   const Values y = erfcx(row(at)).to_vector();

@@ -8,6 +8,7 @@ namespace ebb::cuda {
 
 // The part of cublasLt.h that is called here.
 using Status = int;
+inline constexpr Status kNotSupported = 15;
 struct Algorithm {
   std::uint64_t data[8];
 };
@@ -39,6 +40,8 @@ inline constexpr int kR32 = 0, kR64 = 1, kR16 = 2, kRB16 = 14;
   X(set_preference, cublasLtMatmulPreferenceSetAttribute, (void*, int, const void*, std::size_t))                      \
   X(heuristic, cublasLtMatmulAlgoGetHeuristic,                                                                         \
     (void*, void*, void*, void*, void*, void*, void*, int, Heuristic*, int*))                                          \
+  X(check_algorithm, cublasLtMatmulAlgoCheck,                                                                          \
+    (void*, void*, void*, void*, void*, void*, const Algorithm*, Heuristic*))                                          \
   X(algorithm_number, cublasLtMatmulAlgoConfigGetAttribute, (const Algorithm*, int, void*, std::size_t, std::size_t*)) \
   X(multiply, cublasLtMatmul,                                                                                          \
     (void*, void*, const void*, const void*, void*, const void*, void*, const void*, const void*, void*, void*, void*, \

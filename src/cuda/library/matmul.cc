@@ -1,6 +1,8 @@
 // matmul: floats by cuBLASLt, integers by a kernel.
 #include <fmt/format.h>
 
+#include <atomic>
+
 #include "core/format_error.h"
 #include "cuda/kernels/args/matmul.h"
 #include "cuda/kernels/texts.h"
@@ -18,6 +20,8 @@ bool fits(std::int64_t rows, std::int64_t columns, std::int64_t row_step, std::i
 }
 
 void multiply(Gpu& gpu, const Product& p);
+
+std::atomic<long> by_own_kernel{0};
 
 // Where k is long and the result narrow there are too few tiles for all multiprocessors, as in the gradients of weights
 // over many tokens: parts of k are products side by side, added in order. Whether is decided by k and n alone, so that
@@ -52,6 +56,50 @@ void multiply_in_parts(Gpu& gpu, const Product& p) {
                                      .aligned = aligned});
 }
 
+// A product that cuBLASLt does not support, by our own kernel: halves as f32, rounded once.
+void multiply_without_library(Gpu& gpu, const Product& p) {
+  by_own_kernel.fetch_add(1);
+  BufferPtr keep[5];
+  const DType wide = compute_dtype(p.in);
+  const auto widened = [&](const Matrix& x, std::int64_t rows, std::int64_t columns, BufferPtr& a, BufferPtr& b) {
+    View v{x.data, p.in, Shape{p.batches, rows, columns}, {}};
+    v.strides[0] = x.batch_step, v.strides[1] = x.row_step, v.strides[2] = x.column_step;
+    v = packed(gpu, v, a, "matmul");
+    if (wide == p.in) return v;
+    const View to = workspace(gpu, wide, v.shape, b, "matmul");
+    convert_elements(gpu, to, v);
+    return to;
+  };
+  const View a = widened(p.a, p.m, p.k, keep[0], keep[1]), b = widened(p.b, p.k, p.n, keep[2], keep[3]);
+  const View sums = workspace(gpu, wide, Shape{p.batches, p.m, p.n}, keep[4], "matmul");
+  const auto data = [](const View& v) { return static_cast<std::byte*>(v.data); };
+  multiply_in_order(
+      gpu, {wide, data(a), data(b), data(sums), p.m, p.n, p.k, p.batches, p.k, 1, p.m * p.k, p.n, 1, p.k * p.n, false});
+  const std::string text = view_text() + element_text(p.out) + R"cuda(
+struct Args { const A* sums; T* out; i64 n, of_batch, out_batch, add; const T* bias; i64 columns; };
+extern "C" __global__ void __launch_bounds__(256) finish_product(const Args a) {
+  EACH(i, a.n) {
+    const i64 batch = quotient(i, a.of_batch), at = i - batch * a.of_batch;
+    T* const to = a.out + batch * a.out_batch + at;
+    A x = a.sums[i];
+    if (a.add) x += load(*to);
+    if (a.bias) x += load(a.bias[at % a.columns]);
+    *to = store(x);
+  }
+}
+)cuda";
+  launch_elements(gpu, text, "finish_product", p.batches * p.m * p.n,
+                  Words()
+                      .add(sums.data)
+                      .add(static_cast<const void*>(p.c))
+                      .add(p.batches * p.m * p.n)
+                      .add(p.m * p.n)
+                      .add(p.c_batch)
+                      .add(std::int64_t{p.add})
+                      .add(p.bias)
+                      .add(p.n));
+}
+
 void multiply(Gpu& gpu, const Product& p) {
   if (divides(p)) return multiply_in_parts(gpu, p);
   if (batch_invariant() && !is_half(p.in)) {
@@ -60,15 +108,18 @@ void multiply(Gpu& gpu, const Product& p) {
               p.b.row_step, p.b.column_step, p.b.batch_step, p.add});
   }
   const LtProduct product(p);
-  const Heuristic chosen = algorithm_for(gpu, p, product);
+  const std::optional<Heuristic> chosen = algorithm_for(gpu, p, product);
+  if (!chosen) return multiply_without_library(gpu, p);
   BufferPtr workspace;
-  if (chosen.workspace)
+  if (chosen->workspace)
     workspace =
-        BufferPtr::allocate(chosen.workspace, "matmul", {Device::Kind::cuda, static_cast<std::uint8_t>(gpu.index())});
-  product.run(gpu, p, chosen, workspace.data());
+        BufferPtr::allocate(chosen->workspace, "matmul", {Device::Kind::cuda, static_cast<std::uint8_t>(gpu.index())});
+  if (!product.run(gpu, p, *chosen, workspace.data())) multiply_without_library(gpu, p);
 }
 
 }  // namespace
+
+long products_by_own_kernel() { return by_own_kernel; }
 
 void multiply_floats(Gpu& gpu, const View& given_a, const View& given_b, const View& out, bool add, const void* bias) {
   if (out.shape.numel() == 0) return;

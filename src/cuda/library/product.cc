@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <vector>
 
 #include "core/format_error.h"
 #include "cuda/runtime/recording.h"
@@ -77,15 +78,23 @@ LtProduct::~LtProduct() {
   if (product_) lt().destroy_product(product_);
 }
 
-void LtProduct::run(Gpu& gpu, const Product& p, const Heuristic& algorithm, void* workspace) const {
+bool LtProduct::run(Gpu& gpu, const Product& p, const Heuristic& algorithm, void* workspace) const {
   const double one = 1, keep = p.add ? 1 : 0;
   const float one_f = 1, keep_f = p.add ? 1 : 0;
   const bool wide = p.in == DType::f64;
   const void *alpha = wide ? static_cast<const void*>(&one) : &one_f,
              *beta = wide ? static_cast<const void*>(&keep) : &keep_f;
-  check_lt(lt().multiply(lt().handle, product_, alpha, p.b.data, b_, p.a.data, a_, beta, p.c, c_, p.c, c_,
-                         &algorithm.algorithm, workspace, algorithm.workspace, gpu.stream()),
-           "cublasLtMatmul");
+  const Status status = lt().multiply(lt().handle, product_, alpha, p.b.data, b_, p.a.data, a_, beta, p.c, c_, p.c, c_,
+                                      &algorithm.algorithm, workspace, algorithm.workspace, gpu.stream());
+  if (status == kNotSupported) return false;
+  check_lt(status, "cublasLtMatmul");
+  return true;
+}
+
+bool LtProduct::takes(const Heuristic& algorithm) const {
+  Heuristic seen{};
+  const Status status = lt().check_algorithm(lt().handle, product_, b_, a_, c_, c_, &algorithm.algorithm, &seen);
+  return status == 0 && seen.state == 0 && seen.workspace <= algorithm.workspace;
 }
 
 std::vector<Heuristic> LtProduct::proposals(const Product& p) const {
@@ -104,9 +113,10 @@ std::vector<Heuristic> LtProduct::proposals(const Product& p) const {
   for (int i = 0; i < 4; ++i) prefer(kAlignA + i, aligned[static_cast<std::size_t>(i)]);
   std::array<Heuristic, 16> found;
   int count = 0;
-  check_lt(l.heuristic(l.handle, product_, b_, a_, c_, c_, preference.get(), static_cast<int>(found.size()),
-                       found.data(), &count),
-           "cublasLtMatmulAlgoGetHeuristic");
+  const Status status = l.heuristic(l.handle, product_, b_, a_, c_, c_, preference.get(),
+                                    static_cast<int>(found.size()), found.data(), &count);
+  if (status == kNotSupported) return {};
+  check_lt(status, "cublasLtMatmulAlgoGetHeuristic");
   std::vector<Heuristic> usable;
   for (int i = 0; i < count; ++i) {
     std::int32_t split = 0;
@@ -115,15 +125,19 @@ std::vector<Heuristic> LtProduct::proposals(const Product& p) const {
     if (found[static_cast<std::size_t>(i)].state == 0 && split <= 1)
       usable.push_back(found[static_cast<std::size_t>(i)]);
   }
-  require(!usable.empty(), "matmul: cuBLASLt has no algorithm for [{}, {}]·[{}, {}] of {}", p.m, p.k, p.k, p.n,
-          name(p.in));
   return usable;
 }
 
 namespace {
 
-// For products of fewer rows cuBLASLt knows other kernels, which add in another order.
+// For products of fewer rows cuBLASLt knows other kernels, which add in another order: the algorithm is that of so many
+// rows, where it takes fewer.
 constexpr std::int64_t kFewestRows = 64;
+Product with_enough_rows(const Product& p) {
+  Product q = p;
+  if (is_half(p.in) && p.batches == 1) q.m = std::max(p.m, kFewestRows);
+  return q;
+}
 
 std::atomic<double>& least_operations() {
   static auto* const least = new std::atomic<double>([] {
@@ -150,12 +164,13 @@ std::vector<float> times_of(Gpu& gpu, const Product& p, const LtProduct& product
     for (std::size_t i = 0; i < all.size(); ++i) {
       const int runs = round == 0 ? 1 : std::clamp(static_cast<int>(kSample / best[i]), 1, 8);
       check(driver().record(begin, gpu.stream()), "cuEventRecord");
-      for (int run = 0; run < runs; ++run) product.run(gpu, p, all[i], workspace.data());
+      bool supported = true;
+      for (int run = 0; run < runs; ++run) supported = product.run(gpu, p, all[i], workspace.data()) && supported;
       check(driver().record(end, gpu.stream()), "cuEventRecord");
       check(driver().wait(end), "cuEventSynchronize");
       float time = 0;
       check(driver().elapsed(&time, begin, end), "cuEventElapsedTime");
-      time /= static_cast<float>(runs);
+      time = supported ? time / static_cast<float>(runs) : std::numeric_limits<float>::infinity();
       best[i] = round == 1 ? time : std::min(best[i], time);
     }
   }
@@ -179,9 +194,7 @@ double tune_products_from(double operations) { return least_operations().exchang
 // on the number of rows; and of halves, that of at least kFewestRows rows. Of large products of halves the fastest:
 // they differ in their tiles, and all of these add along k in the same order (tests compare their bits), so that timing
 // decides about nothing but time.
-Heuristic algorithm_for(Gpu& gpu, const Product& given, const LtProduct& given_product) {
-  Product p = given;
-  if (is_half(p.in) && p.batches == 1) p.m = std::max(p.m, kFewestRows);
+std::optional<Heuristic> algorithm_for(Gpu& gpu, const Product& p, const LtProduct& product) {
   const std::array<std::uint32_t, 4> aligned = alignments(p);
   const std::array<std::int64_t, 18> key{p.m,
                                          p.n,
@@ -206,22 +219,28 @@ Heuristic algorithm_for(Gpu& gpu, const Product& given, const LtProduct& given_p
   std::lock_guard guard(*mutex);
   const auto [it, made] = known->try_emplace(key);
   Known& k = it->second;
+  const Product asked = with_enough_rows(p);
   if (made) {
     try {
-      k.proposals = p.m == given.m ? given_product.proposals(p) : LtProduct(p).proposals(p);
+      if (asked.m != p.m) {
+        k.proposals = LtProduct(asked).proposals(asked);
+        std::erase_if(k.proposals, [&](const Heuristic& h) { return !product.takes(h); });
+      }
+      if (k.proposals.empty()) k.proposals = product.proposals(p);
     } catch (...) {
       known->erase(it);
       throw;
     }
   }
+  if (k.proposals.empty()) return std::nullopt;
   const double operations = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
                             static_cast<double>(p.batches);
   if (!is_half(p.in) || operations < least_operations().load(std::memory_order_relaxed)) return k.proposals.front();
   // What c holds would be lost, and while a graph is recorded nothing runs.
-  const bool can_time = !given.add && p.m == given.m && !Recorder::of_thread() && !gpu.streams().capturing();
+  const bool can_time = !p.add && asked.m == p.m && !Recorder::of_thread() && !gpu.streams().capturing();
   if (!k.timed && can_time && k.proposals.size() > 1) {
     constexpr float kGain = 0.98F;  // less may be chance
-    const std::vector<float> times = times_of(gpu, p, given_product, k.proposals);
+    const std::vector<float> times = times_of(gpu, p, product, k.proposals);
     const std::size_t fastest = static_cast<std::size_t>(std::min_element(times.begin(), times.end()) - times.begin());
     k.fastest = times[fastest] < kGain * times[0] ? fastest : 0;
     k.timed = true;

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "cuda/library/cublaslt.h"
@@ -36,19 +37,25 @@ class LtProduct {
   ~LtProduct();
   LtProduct(const LtProduct&) = delete;
 
-  void run(Gpu& gpu, const Product& p, const Heuristic& algorithm, void* workspace) const;
-  // What cuBLASLt proposes, best first, without those that divide k among blocks.
+  // False where cuBLASLt does not support this product after all.
+  bool run(Gpu& gpu, const Product& p, const Heuristic& algorithm, void* workspace) const;
+  // What cuBLASLt proposes, best first, without those that divide k among blocks. Maybe none.
   std::vector<Heuristic> proposals(const Product& p) const;
+  // Does an algorithm that was proposed for another product make this one?
+  bool takes(const Heuristic& algorithm) const;
 
  private:
   void *product_ = nullptr, *a_ = nullptr, *b_ = nullptr, *c_ = nullptr;
 };
 
-// The algorithm for a product: always the same for the same product in a process.
-Heuristic algorithm_for(Gpu& gpu, const Product& p, const LtProduct& product);
+// The algorithm for a product: always the same for the same product in a process. None where cuBLASLt has none.
+std::optional<Heuristic> algorithm_for(Gpu& gpu, const Product& p, const LtProduct& product);
 
 // From so many floating-point operations on the algorithm of halves is the fastest of those proposed, by timing,
 // instead of the first. Returns what it was before. EBB_CUDA_TUNE=0: never.
 double tune_products_from(double operations);
+
+// How many products cuBLASLt did not support so far.
+long products_by_own_kernel();
 
 }  // namespace ebb::cuda

@@ -1,7 +1,5 @@
 #include "cuda/runtime/compile_ahead.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <mutex>
@@ -9,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/runtime/driver.h"
+#include "cuda/runtime/compiler_use.h"
 #include "cuda/runtime/kernel_cache.h"
 
 namespace ebb::cuda {
@@ -23,6 +21,7 @@ class Compilations {
   }
 
   std::shared_future<void> start(const std::string& text, const std::string& architecture) {
+    wait_if_this_thread_exits();
     std::shared_future<void> started =
         std::async(std::launch::async, [this, text, architecture] { compile(text, architecture); });
     std::lock_guard guard(mutex_);
@@ -37,8 +36,6 @@ class Compilations {
 
  private:
   void compile(const std::string& text, const std::string& architecture) {
-    compiler();  // its library ends after what waits for this
-    static const WaitsAtExit at_exit;
     places_.acquire();
     try {
       machine_code(text, architecture);
@@ -49,23 +46,9 @@ class Compilations {
     places_.release();
   }
 
-  struct WaitsAtExit {
-    ~WaitsAtExit() {
-      Compilations& all = get();
-      if (all.process_ != ::getpid()) return;  // the threads are the parent's
-      std::vector<std::shared_future<void>> left;
-      {
-        std::lock_guard guard(all.mutex_);
-        left.swap(all.started_);
-      }
-      for (const std::shared_future<void>& f : left) f.wait();
-    }
-  };
-
-  const pid_t process_ = ::getpid();
   std::counting_semaphore<> places_{std::max(1u, std::thread::hardware_concurrency())};
   std::mutex mutex_;
-  std::vector<std::shared_future<void>> started_;
+  std::vector<std::shared_future<void>> started_;  // the last to let go of one waits for it
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "cuda/runtime/driver.h"
 
 #include <atomic>
+#include <csignal>
 #include <deque>
 #include <memory>
 
@@ -32,10 +33,16 @@ const Driver* load_driver() {
   return nullptr;
 }
 
+// While NVRTC compiles, it would handle SIGINT and SIGTERM in place of the program, by calling exit() in the middle of
+// whatever the program does.
+using Handler = void (*)(int);
+Handler no_handler(int, Handler) { return SIG_IGN; }
+
 const Compiler* load_compiler() {
   const OpenLibrary library =
       OpenLibrary::open("NVRTC, the compiler of kernels,", {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
                         "install the CUDA toolkit, or `pip install nvidia-cuda-nvrtc`");
+  library.redirect("signal", reinterpret_cast<void*>(&no_handler));
   auto c = std::make_unique<Compiler>();
 #define EBB_LOAD_C(name, symbol, parameters) \
   c->name = reinterpret_cast<Result(*) parameters>(library.function(#symbol));

@@ -23,6 +23,7 @@
 
 #include "core/format_error.h"
 #include "cuda/print/sweep_text.h"
+#include "cuda/runtime/compiler_use.h"
 #include "cuda/runtime/driver.h"
 
 namespace ebb::cuda {
@@ -212,6 +213,7 @@ std::string compile(const std::string& source, const std::string& architecture) 
 }
 
 std::string make_code(const std::string& text, const std::string& architecture) {
+  const CompilerUse use;
   const std::string source = prelude() + text;
   int major = 0, minor = 0;
   compiler().version(&major, &minor);

@@ -3,9 +3,15 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <string_view>
 
 #include "core/format_error.h"
 
@@ -64,6 +70,39 @@ void* OpenLibrary::function(const char* name) const {
   void* const found = dlsym(handle_, name);
   require(found != nullptr, "cuda: {} has no function {}; it is too old, install a newer one", path_, name);
   return found;
+}
+
+// Calls into other libraries go through addresses that the dynamic linker has filled in; its tables name the function
+// that each belongs to (ELF, "Dynamic Linking").
+void OpenLibrary::redirect([[maybe_unused]] const char* name, [[maybe_unused]] void* other) const {
+#if defined(__x86_64__) || defined(__aarch64__)
+#if defined(__x86_64__)
+  constexpr std::uint64_t kCalled = R_X86_64_JUMP_SLOT, kTaken = R_X86_64_GLOB_DAT;
+#else
+  constexpr std::uint64_t kCalled = R_AARCH64_JUMP_SLOT, kTaken = R_AARCH64_GLOB_DAT;
+#endif
+  link_map* map = nullptr;
+  if (dlinfo(handle_, RTLD_DI_LINKMAP, &map) != 0) return;
+  const auto entry = [&](std::int64_t tag) -> std::uint64_t {
+    for (const ElfW(Dyn)* d = map->l_ld; d->d_tag != DT_NULL; ++d) {
+      if (d->d_tag == tag) return d->d_un.d_val;
+    }
+    return 0;
+  };
+  const auto* const symbols = reinterpret_cast<const ElfW(Sym)*>(entry(DT_SYMTAB));
+  const auto* const names = reinterpret_cast<const char*>(entry(DT_STRTAB));
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  for (const auto& [table, bytes] : {std::pair{DT_JMPREL, DT_PLTRELSZ}, std::pair{DT_RELA, DT_RELASZ}}) {
+    const auto* const first = reinterpret_cast<const ElfW(Rela)*>(entry(table));
+    for (std::size_t k = 0; first && k < entry(bytes) / sizeof(ElfW(Rela)); ++k) {
+      const std::uint64_t kind = ELF64_R_TYPE(first[k].r_info), symbol = ELF64_R_SYM(first[k].r_info);
+      if ((kind != kCalled && kind != kTaken) || std::string_view(names + symbols[symbol].st_name) != name) continue;
+      const std::uintptr_t at = map->l_addr + first[k].r_offset, start = at / page * page;
+      if (::mprotect(reinterpret_cast<void*>(start), at + sizeof other - start, PROT_READ | PROT_WRITE) == 0)
+        std::memcpy(reinterpret_cast<void*>(at), &other, sizeof other);
+    }
+  }
+#endif
 }
 
 }  // namespace ebb::cuda

@@ -16,6 +16,8 @@ class OpenLibrary {
   explicit operator bool() const { return handle_ != nullptr; }
   // An Error where the library has no such function: it is too old.
   void* function(const char* name) const;
+  // Has the library call `other` wherever it calls the function `name` of the C library.
+  void redirect(const char* name, void* other) const;
 
  private:
   void* handle_ = nullptr;  // never closed: its functions are in tables for good

@@ -250,14 +250,15 @@ static __device__ __noinline__ f64 digamma(f64 x) {
                  z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
   return fabs(result) < 1e-6 && at > -128 ? digamma_by_terms(at) : result;
 }
-// (-1)^(n+1) n! zeta(n + 1, x): terms up to x >= 15, then Euler-Maclaurin.
-static __device__ __noinline__ f64 polygamma(f64 order, f64 x) {
-  const int n = (int)order, s = n + 1;
-  if (n == 0) return digamma(x);
-  if (x != x || (x <= 0 && x == floor(x))) return x <= 0 && n % 2 ? infinity() : not_a_number();
+// Hurwitz zeta(s, x) for x > 0: terms up to x >= 15, then Euler-Maclaurin.
+static __device__ __noinline__ f64 hurwitz_zeta(f64 s, f64 x) {
   f64 sum = 0;
-  for (; x < 15 && x > -1e7; x += 1) sum += pow(x, -(f64)s);
-  const f64 p = pow(x, -(f64)s), z = 1 / (x * x);
+  for (; x < 15; x += 1) {
+    const f64 term = pow(x, -s);
+    sum += term;
+    if (term < sum * 1e-18) return sum;
+  }
+  const f64 p = pow(x, -s), z = 1 / (x * x);
   const f64 bernoulli[8] = {1.0 / 12,
                             -1.0 / 720,
                             1.0 / 30240,
@@ -273,7 +274,24 @@ static __device__ __noinline__ f64 polygamma(f64 order, f64 x) {
     term *= (at + 1) * (at + 2) * z;
     at += 2;
   }
-  return (n % 2 ? 1 : -1) * tgamma(n + 1.0) * sum;
+  return sum;
+}
+// (-1)^(n+1) n! zeta(n + 1, x), with zeta infinite at the poles; for x < 0 as in cpu/tile/special.cc.
+static __device__ __noinline__ f64 polygamma(f64 n, f64 x) {
+  if (!(n >= 0 && n <= 1e6) || n != floor(n)) return not_a_number();
+  if (n == 0) return digamma(x);
+  const bool odd = n != 2 * floor(n / 2);
+  const f64 s = n + 1, sign = odd ? 1 : -1;
+  if (x != x || x == -infinity()) return not_a_number();
+  if (x == infinity()) return sign * 0.0;
+  f64 zeta = infinity();
+  if (x > 0) {
+    zeta = hurwitz_zeta(s, x);
+  } else if (x != floor(x)) {
+    const f64 f = x - floor(x);
+    zeta = hurwitz_zeta(s, f) + sign * (hurwitz_zeta(s, 1 - f) - hurwitz_zeta(s, 1 - x));
+  }
+  return sign * tgamma(s) * zeta;
 }
 
 }  // namespace ebb::cuda

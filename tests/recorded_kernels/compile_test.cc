@@ -1,0 +1,100 @@
+// Every kernel that the tests of operations, losses and networks write down (EBB_RECORD_KERNELS) compiles for each kind
+// of GPU. What NVRTC took before is not compiled again: tests/recorded_kernels keeps a list in the build folder.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "cuda/compile_for_gpu.h"
+#include "cuda/kernel_store.h"
+#include "cuda/print/sweep_text.h"
+
+namespace ebb::testing {
+namespace {
+
+// The texts of the files in $EBB_RECORDED_KERNELS, each once.
+std::vector<std::string> recorded() {
+  std::set<std::string> texts;
+  const char* const files = std::getenv("EBB_RECORDED_KERNELS");
+  std::istringstream list(files ? files : "");
+  for (std::string path; std::getline(list, path, ':');) {
+    for (std::string& text : KernelStore::read_texts(path)) texts.insert(std::move(text));
+  }
+  return {texts.begin(), texts.end()};
+}
+
+class KnownToCompile {
+ public:
+  explicit KnownToCompile(const std::string& architecture) {
+    int major = 0, minor = 0;
+    nvrtc()->version(&major, &minor);
+    path_ = fmt::format("{}/{}-{}.{}-{}", EBB_COMPILED_KERNELS, architecture, major, minor,
+                        KernelStore::key_of(cuda::prelude()));
+    std::filesystem::create_directories(EBB_COMPILED_KERNELS);
+    std::ifstream in(path_);
+    for (std::string key; in >> key;) keys_.insert(key);
+  }
+  bool contains(const std::string& text) const { return keys_.contains(KernelStore::key_of(text)); }
+  void add(const std::vector<std::string>& texts) {
+    std::lock_guard guard(mutex_);
+    std::ofstream out(path_, std::ios::app);
+    for (const std::string& text : texts) out << KernelStore::key_of(text) << "\n";
+  }
+
+ private:
+  std::string path_;
+  std::set<std::string> keys_;
+  std::mutex mutex_;
+};
+
+class RecordedKernels : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(RecordedKernels, Compile) {
+  EBB_SKIP_WITHOUT_NVRTC();
+  const std::string architecture = GetParam();
+  if (!compile_error("__global__ void empty() {}", architecture).empty())
+    GTEST_SKIP() << "this NVRTC does not know " << architecture;
+  KnownToCompile known(architecture);
+  std::vector<std::string> left;
+  std::size_t all = 0;
+  for (std::string& text : recorded()) {
+    if (is_for(text, architecture) && ++all && !known.contains(text)) left.push_back(std::move(text));
+  }
+  if (all == 0 && architecture != "sm_90a") GTEST_SKIP() << "no kernels were recorded (ctest runs what records them)";
+  constexpr std::size_t kBatch = 40;  // texts in a program
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::vector<std::thread> workers;
+  for (unsigned w = 0; w < std::max(1u, std::thread::hardware_concurrency()); ++w) {
+    workers.emplace_back([&] {
+      for (std::size_t first = kBatch * next++; first < left.size(); first = kBatch * next++) {
+        const auto begin = left.begin() + static_cast<std::ptrdiff_t>(first);
+        const auto end = left.begin() + static_cast<std::ptrdiff_t>(std::min(first + kBatch, left.size()));
+        const std::vector<std::string> batch(begin, end);
+        const std::string error = compile_error(joined(batch), architecture);
+        if (error.empty()) {
+          known.add(batch);
+          continue;
+        }
+        std::lock_guard guard(mutex);
+        ADD_FAILURE() << error;
+      }
+    });
+  }
+  for (std::thread& w : workers) w.join();
+  std::printf("%zu kernels for %s, %zu of them new\n", all, architecture.c_str(), left.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(For, RecordedKernels, ::testing::Values("sm_80", "sm_90", "sm_90a", "sm_100"),
+                         [](const auto& i) { return std::string(i.param); });
+
+}  // namespace
+}  // namespace ebb::testing
