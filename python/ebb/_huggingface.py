@@ -1,110 +1,245 @@
-"""ebb.torch.patch: causal language models of Hugging Face's transformers compute their loss without holding the logits."""
+"""ebb.torch.patch: language models of Hugging Face's transformers compute their loss without holding the logits.
+
+The model's own forward runs. While it does, its head returns logits that are not computed (_deferred_logits.py), and the
+cross-entropy of these is linear_cross_entropy. So scales, softcaps, router losses, adapters, hooks and whatever else a model
+does on the way stay its own. Nothing of the model is remembered here: a patched model is one with another class, and its head
+is looked up in every call; copies, replaced heads and adapters follow from that.
+"""
 
 import functools
 import inspect
+import warnings
 
 import torch
 
-# What is known about an architecture: hidden states go through lm_head and, where the configuration names one, a softcap,
-# and nothing else happens to the logits. The names are the configuration's model_type.
-KNOWN = frozenset("gpt2 llama qwen2 qwen3 mistral gemma gemma2 gemma3_text".split())
-_OF_THE_HEAD = ("labels", "logits_to_keep", "num_items_in_batch", "shift_labels", "ignore_index", "return_dict")
+from ._deferred_logits import Deferred, HiddenStates, here
 
 
-def _parts(model, body, head, softcap):
-    """What the loss is computed from, given or found: the model without its head, the head, the softcap."""
-    name, config = type(model).__name__, getattr(model, "config", None)
-    kind = getattr(config, "model_type", None)
-    if body is not None and head is not None:
-        return body, head, softcap or 0.0
-    if kind not in KNOWN:
+def _defer(module, args):
+    """The head's forward pre-hook: while a patched model computes a loss, the head's product is deferred."""
+    if getattr(here, "active", False) and args and isinstance(args[0], torch.Tensor):
+        return (HiddenStates(args[0]), *args[1:])
+
+
+def _class_of(x):
+    return f"{type(x).__module__}.{type(x).__qualname__}"
+
+
+def _head_of(model):
+    path = vars(model).get("_ebb_head")
+    return model.get_submodule(path) if path else model.get_output_embeddings()
+
+
+def _linear_of(head):
+    """The linear layer inside of what PEFT made of a head."""
+    while type(head).__module__.startswith("peft."):
+        inner = getattr(head, "base_layer", None)
+        head = getattr(head, "original_module", None) if inner is None else inner
+    return head
+
+
+def _require_linear(name, head):
+    """A product with a weight in memory: that of torch.nn.Linear, or of one with an adapter."""
+    linear = _linear_of(head)
+    kind = type(linear)
+    if not isinstance(linear, torch.nn.Linear) or kind.forward is not torch.nn.Linear.forward:
         raise ValueError(
-            f"patch: {name} (model_type {kind!r}) is not known; if its logits are head(body(...)), with nothing but a "
-            "softcap behind it, pass these: patch(model, body=model.model, head=model.lm_head, softcap=0.0)"
+            f"patch: the head of {name} is a {_class_of(linear)}, not a torch.nn.Linear; only heads that multiply by a "
+            "weight in memory can be patched (quantise the model without its head)"
         )
-    found = getattr(model, model.base_model_prefix, None), model.get_output_embeddings()
-    if found[0] is None or found[0] is model or not isinstance(found[1], torch.nn.Linear):
-        raise ValueError(f"patch: {name} is not a causal language model with a linear head; pass body= and head=")
-    cap = getattr(config, "final_logit_softcapping", None) if softcap is None else softcap
-    return body or found[0], head or found[1], cap or 0.0
+    weight = linear.weight
+    if hasattr(weight, "ds_id"):
+        raise ValueError(f"patch: the head of {name} is partitioned by DeepSpeed's ZeRO-3; use stage 2, or FSDP")
+    if type(weight) not in (torch.Tensor, torch.nn.Parameter) and not _is_sharded(weight):
+        raise ValueError(f"patch: the weight of the head of {name} is a {_class_of(weight)}, not an ordinary tensor")
 
 
-def patch(model, *, body=None, head=None, softcap=None):
-    """The model itself, which from now on computes its training loss by linear_cross_entropy: the logits, tokens times
-    vocabulary, are never in memory. Training loops and Trainer stay as they are; unpatch undoes it.
+def _is_sharded(weight):
+    """Sharded by FSDP2, which gathers it for the forward pass."""
+    return type(weight).__name__ == "DTensor" or (hasattr(weight, "data") and type(weight.data).__name__ == "DTensor")
 
-    For causal language models of transformers: GPT-2, Llama, Qwen 2 and 3, Mistral, Gemma 1 to 3 (text), with tied and
-    untied heads. For others pass the model without its head, the head (a torch.nn.Linear) and the softcap, if there is
-    one. Outputs of a training step have no logits (None); without labels, or after model.eval(), the model does what it
-    always did.
-    """
-    from . import torch as losses
 
-    if "_ebb_unpatched" in vars(model):
-        raise ValueError("patch: the model is patched already; unpatch it first")
-    body, head, softcap = _parts(model, body, head, softcap)
-    before = vars(model).get("forward")  # somebody else's wrapper, if there is one
-    original = model.forward
-    signature = inspect.signature(original)
-    loss_of = losses._wide_linear_cross_entropy
+def _is_hooked(head):
+    return any(hook is _defer for hook in head._forward_pre_hooks.values())
 
-    @functools.wraps(original)
-    def forward(*args, **kwargs):
-        given = signature.bind(*args, **kwargs).arguments
-        given = {**given.pop("kwargs", {}), **given}
-        labels, shifted = given.get("labels"), given.get("shift_labels")
-        if not model.training or (labels is None and shifted is None) or _keeps_some(given.get("logits_to_keep")):
-            return original(*args, **kwargs)
-        options = {name: given.pop(name, None) for name in _OF_THE_HEAD}
-        ignored = -100 if options["ignore_index"] is None else options["ignore_index"]
-        output = body(**given)
-        hidden = output.last_hidden_state
-        if shifted is None:  # tokens before n predict n
-            shifted = torch.nn.functional.pad(labels, (0, 1), value=ignored)[..., 1:]
-        count = options["num_items_in_batch"]
-        loss = loss_of(
-            hidden,
-            head.weight,
-            shifted.contiguous(),
-            head.bias,
-            softcap=softcap,
-            ignore_index=ignored,
-            reduction="mean" if count is None else "sum",
-        )
-        if count is not None:
-            loss = loss / (count.to(loss.device) if torch.is_tensor(count) else count)
-        return _output(output, loss, options["return_dict"], getattr(model, "config", None))
 
-    model.forward = forward
-    model._ebb_unpatched = (before,)
+@functools.cache
+def _patched(cls):
+    """The class of patched models of this class, with the same name and signature."""
+    signature = inspect.signature(cls.forward)
+    names = [name for name in signature.parameters if name != "self"]
+    labels_at = names.index("labels")
+
+    def forward(self, *args, **kwargs):
+        has_labels = (args[labels_at] if len(args) > labels_at else kwargs.get("labels")) is not None
+        asked = has_labels or kwargs.get("shift_labels") is not None
+        training = self.training or getattr(here, "always", False)
+        # Somebody's wrapper may still call this after unpatch.
+        if not asked or not training or not isinstance(self, patched) or torch.jit.is_tracing():
+            return cls.forward(self, *args, **kwargs)
+        head = _head_of(self)
+        if not _is_hooked(head):  # the first call, or the head is a new one
+            _require_linear(cls.__name__, head)
+            head.register_forward_pre_hook(_defer)
+        compiling = torch.compiler.is_compiling()
+        before, fused = getattr(here, "active", False), 0 if compiling else getattr(here, "fused", 0)
+        here.active = True
+        try:
+            output = cls.forward(self, *args, **kwargs)
+        finally:
+            here.active = before
+        if not compiling and here.__dict__.get("fused", 0) == fused:
+            warnings.warn(
+                f"patch: {cls.__name__} computed its loss from all its logits; something between its head "
+                f"({_class_of(head)}) and its loss needs them",
+                stacklevel=2,
+            )
+        return _without_logits(output) if getattr(self, "_is_replica", False) else output
+
+    # No __wrapped__: accelerate follows it to find the forward that it wrapped itself.
+    forward.__signature__, forward.__doc__ = signature, cls.forward.__doc__
+
+    def reduce(self, protocol):
+        made = cls.__reduce_ex__(self, protocol)
+        return (_rebuilt, (cls,), *made[2:]) if type(self) is patched else made
+
+    members = {"forward": forward, "__reduce_ex__": reduce, "_ebb_original": cls, "__doc__": cls.__doc__}
+    patched = type(cls.__name__, (cls,), members)
+    patched.__module__, patched.__qualname__ = cls.__module__, cls.__qualname__
+    return patched
+
+
+def _rebuilt(cls):
+    """An empty model of a patched class, for pickling and copying."""
+    patched = _patched(cls)
+    return patched.__new__(patched)
+
+
+def _without_logits(output):
+    """DataParallel gathers outputs and knows tensors only."""
+    for key, value in list(output.items()) if isinstance(output, dict) else ():
+        if isinstance(value, Deferred):
+            output[key] = None
+    return tuple(None if isinstance(x, Deferred) else x for x in output) if isinstance(output, tuple) else output
+
+
+def _bare(function, model):
+    """The model inside of PEFT's; wrappers of other kinds are refused."""
+    if type(model).__module__.startswith("peft.") and hasattr(model, "get_base_model"):
+        return model.get_base_model()
+    inner = next((name for name in ("module", "_orig_mod") if isinstance(getattr(model, name, None), torch.nn.Module)), None)
+    if inner is not None and not hasattr(type(model), "get_output_embeddings"):
+        raise ValueError(f"{function}: {_class_of(model)} wraps a model; {function} that model (.{inner}) before it is wrapped")
     return model
 
 
-def _keeps_some(logits_to_keep):
-    return logits_to_keep is not None and (torch.is_tensor(logits_to_keep) or logits_to_keep != 0)
+def _is_patched(model):
+    return any("_ebb_original" in vars(cls) for cls in type(model).__mro__)
 
 
-def _output(output, loss, return_dict, config):
-    from transformers.modeling_outputs import CausalLMOutputWithPast
+def patch(model, *, head=None):
+    """The model itself, which from now on computes its training loss by linear_cross_entropy: the logits, tokens times
+    vocabulary, are not in memory. Training loops and Trainer stay as they are; unpatch undoes it.
 
-    made = CausalLMOutputWithPast(
-        loss=loss,
-        logits=None,
-        past_key_values=getattr(output, "past_key_values", None),
-        hidden_states=getattr(output, "hidden_states", None),
-        attentions=getattr(output, "attentions", None),
-    )
-    wanted = getattr(config, "return_dict", True) if return_dict is None else return_dict
-    return made if wanted else made.to_tuple()
+    For language models of transformers whose loss is the cross-entropy of a linear head's logits, scaled or capped by the
+    model or not, with or without adapters of PEFT (a PeftModel can be passed, too). `head` is the head, or its name in the
+    model, where get_output_embeddings() does not return it. One small batch is computed with and without the patch;
+    models whose loss would differ or needs all logits are refused.
+
+    Logits among the outputs of a training step are computed when something looks at them. Without labels, or after
+    model.eval(), the model does what it always did.
+    """
+    outer, model = model, _bare("patch", model)
+    name = type(model).__name__
+    if _is_patched(model):
+        raise ValueError("patch: the model is patched already; unpatch it first")
+    if "forward" in vars(model):
+        raise ValueError(
+            f"patch: the forward of this {name} was replaced by {getattr(model.forward, '__qualname__', model.forward)!r} "
+            "(as accelerate and Liger do); patch the model before that"
+        )
+    if not hasattr(model, "forward") or "labels" not in inspect.signature(type(model).forward).parameters:
+        raise ValueError(f"patch: {name} has no argument labels, so it computes no loss; patch a model with a language model's head")
+    path = _path_of(model, head)
+    found = model.get_submodule(path) if path else getattr(model, "get_output_embeddings", lambda: None)()
+    if found is None:
+        raise ValueError(f"patch: {name} does not say what its head is; pass it: patch(model, head=model.lm_head)")
+    _require_linear(name, found)
+    if path:
+        vars(model)["_ebb_head"] = path
+    plain = _small_step(model)
+    found.register_forward_pre_hook(_defer)
+    model.__class__ = _patched(type(model))
+    try:
+        _require_same(name, plain, model)
+    except BaseException:
+        unpatch(model)
+        raise
+    return outer
+
+
+def _path_of(model, head):
+    if head is None or isinstance(head, str):
+        return head
+    for path, module in model.named_modules():
+        if module is head:
+            return path
+    raise ValueError(f"patch: the head, a {_class_of(head)}, is not a module of the {type(model).__name__}")
+
+
+def _small_step(model):
+    """The loss of a small batch; None where the model has no values yet."""
+    words = model.get_input_embeddings().weight
+    if any(p.is_meta for p in model.parameters()):
+        return None
+    count = min(words.shape[0], _linear_of(_head_of(model)).weight.shape[0])
+    tokens = (torch.arange(16, device=words.device) * 7 % count).reshape(2, 8)
+    devices = [words.device] if words.is_cuda else []
+    with torch.no_grad(), torch.random.fork_rng(devices), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        output = model(input_ids=tokens, labels=tokens)
+    return output[0] if isinstance(output, tuple) else output.loss
+
+
+def _require_same(name, plain, model):
+    if plain is None:
+        return
+    fused, before = getattr(here, "fused", 0), getattr(here, "always", False)
+    here.always = True
+    try:
+        ours = _small_step(model)
+    finally:
+        here.always = before
+    if getattr(here, "fused", 0) == fused:
+        loss = getattr(model, "loss_function", None)
+        raise ValueError(
+            f"patch: the loss of {name} ({getattr(loss, '__name__', 'computed in its forward')}) is not a cross-entropy of "
+            "its head's logits, scaled or capped; it needs all of them"
+        )
+    tolerance = 1e-4 if plain.dtype in (torch.float32, torch.float64) and _is_precise(model) else 2e-2
+    if not torch.allclose(ours.double(), plain.double(), rtol=tolerance, atol=tolerance):
+        raise ValueError(
+            f"patch: {name} has the loss {plain.item():.6g} on a small batch, and {ours.item():.6g} when patched; it does "
+            "something to its logits that patch does not follow"
+        )
+
+
+def _is_precise(model):
+    return _linear_of(_head_of(model)).weight.dtype in (torch.float32, torch.float64)
 
 
 def unpatch(model):
     """Undoes patch: the model's own forward is back."""
-    if "_ebb_unpatched" not in vars(model):
-        raise ValueError("unpatch: the model is not patched")
-    (before,) = vars(model).pop("_ebb_unpatched")
-    if before is None:
-        del model.forward
-    else:
-        model.forward = before
-    return model
+    outer, model = model, _bare("unpatch", model)
+    cls = type(model)
+    if "_ebb_original" not in vars(cls):
+        behind = ", and its class was changed since (by FSDP?)" if _is_patched(model) else ""
+        raise ValueError(f"unpatch: the model is {'patched' if behind else 'not patched'}{behind}")
+    model.__class__ = vars(cls)["_ebb_original"]
+    vars(model).pop("_ebb_head", None)
+    for module in model.modules():
+        for key, hook in list(module._forward_pre_hooks.items()):
+            if hook is _defer:
+                del module._forward_pre_hooks[key]
+    return outer

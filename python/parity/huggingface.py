@@ -62,8 +62,8 @@ def compare(family, options, tied, failed):
         plain, theirs = step(model, tokens, labels, **kwargs)
         ebb.torch.patch(model)
         patched, ours = step(model, tokens, labels, **kwargs)
-        if patched.logits is not None:
-            failed.append(f"{family}: the patched model has logits")
+        if "not computed" not in repr(patched.logits):
+            failed.append(f"{family}: the patched model computes logits")
         ebb.torch.unpatch(model)
         worst[0] = max(worst[0], abs(patched.loss.item() - plain.loss.item()) / abs(plain.loss.item()))
         for name in theirs:
@@ -73,7 +73,7 @@ def compare(family, options, tied, failed):
     if again.logits is None or any(not torch.equal(back[name], theirs[name]) for name in back):
         failed.append(f"{family}: unpatch does not restore the model")
     ebb.torch.patch(model).eval()
-    if model(input_ids=tokens, labels=labels).logits is None or model(input_ids=tokens).logits is None:
+    if not all(torch.is_tensor(model(input_ids=tokens, **more).logits) for more in ({}, {"labels": labels})):
         failed.append(f"{family}: a patched model gives no logits outside of training")
     print(f"{family:12}{'tied' if tied else 'untied':8}{worst[0]:12.1e}{worst[1]:12.1e}")
     if max(worst) > 1e-5:
@@ -87,25 +87,6 @@ def bf16(failed):
     patched, _ = step(ebb.torch.patch(model), tokens, tokens)
     if patched.loss.dtype != torch.float32 or abs(patched.loss.item() - plain.loss.item()) > 2e-2:
         failed.append(f"bf16: {patched.loss} beside {plain.loss}")
-
-
-def unknown(failed):
-    class Other(torch.nn.Module):
-        pass
-
-    try:
-        ebb.torch.patch(Other())
-        failed.append("an unknown architecture is patched")
-    except ValueError as error:
-        if "body=model.model, head=model.lm_head" not in str(error):
-            failed.append(f"an unknown architecture: {error}")
-    by_hand = make("Llama", SMALL, True).train()
-    tokens = torch.randint(1, 211, (2, 9))
-    plain, _ = step(by_hand, tokens, tokens)
-    by_hand.config.model_type = "something else"
-    patched, _ = step(ebb.torch.patch(by_hand, body=by_hand.model, head=by_hand.lm_head), tokens, tokens)
-    if abs(patched.loss.item() - plain.loss.item()) > 1e-5:
-        failed.append("a model patched by hand has another loss")
 
 
 def trainer(failed):
@@ -160,7 +141,6 @@ def main():
         for tied in (True, False):
             compare(family, options, tied, failed)
     bf16(failed)
-    unknown(failed)
     trainer(failed)
     used = {
         which: int(subprocess.run([sys.executable, __file__, which], capture_output=True, text=True, check=True).stdout)

@@ -1,0 +1,450 @@
+"""ebb.torch.patch beside the unpatched model, for what people do with models: copies, adapters, new heads, hooks, compilers.
+
+Run by run.py with pytest, in the Python that has PyTorch, transformers and PEFT.
+"""
+
+import copy
+import io
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+
+import peft
+import pytest
+import torch
+import transformers
+
+import ebb.torch
+from ebb._deferred_logits import Logits, here
+
+SMALL = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 211,
+    "max_position_embeddings": 64,
+    "head_dim": 8,
+}
+
+
+def make(family="Llama", **options):
+    torch.manual_seed(3)
+    config = getattr(transformers, f"{family}Config")(**{**SMALL, **options})
+    if getattr(config, "pad_token_id", None) is not None:
+        config.pad_token_id = 0
+    model = getattr(transformers, f"{family}ForCausalLM")(config).train()
+    with torch.no_grad():  # logits that differ, so that losses do
+        for p in model.parameters():
+            p.mul_(3)
+    return model
+
+
+def tokens(rows=3, length=17):
+    return torch.randint(1, 200, (rows, length), generator=torch.Generator().manual_seed(5))
+
+
+def step(model, ids=None, **kwargs):
+    """(loss, gradients by name) of a batch."""
+    ids = tokens() if ids is None else ids
+    labels = ids.clone()
+    labels[0, :5] = -100
+    model.zero_grad()
+    torch.manual_seed(11)
+    output = model(input_ids=ids, labels=labels, **kwargs)
+    loss = output[0] if isinstance(output, tuple) else output.loss
+    loss.backward()
+    return loss.item(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def require_same(found, expected, tolerance=1e-5):
+    assert found[0] == pytest.approx(expected[0], rel=tolerance)
+    assert found[1].keys() == expected[1].keys() and found[1]
+    for name, gradient in expected[1].items():
+        scale = max(gradient.abs().max().item(), 1e-3)
+        assert (found[1][name] - gradient).abs().max().item() <= tolerance * scale, name
+
+
+def fused():
+    return getattr(here, "fused", 0)
+
+
+def require_fused(model, expected, **kwargs):
+    """The step is the expected one, and its logits were not computed."""
+    before = fused()
+    found = step(model, **kwargs)
+    assert fused() == before + 1
+    require_same(found, expected)
+
+
+# ---- copies
+
+
+def test_a_copy_computes_with_its_own_weights():
+    model = make()
+    for copied in (
+        copy.deepcopy(ebb.torch.patch(model)),
+        pickle.loads(pickle.dumps(model)),
+        torch.optim.swa_utils.AveragedModel(model).module,
+    ):
+        with torch.no_grad():
+            copied.lm_head.weight.mul_(2)
+            copied.model.layers[0].mlp.up_proj.weight.mul_(0.5)
+        plain = ebb.torch.unpatch(copy.deepcopy(copied))
+        require_fused(copied, step(plain))
+        assert all(p.grad is None for p in model.parameters())
+
+
+def test_a_frozen_copy_stays_as_it_was():
+    model = ebb.torch.patch(make())
+    reference = copy.deepcopy(model).requires_grad_(False)
+    before = reference(input_ids=tokens(), labels=tokens()).loss.item()
+    with torch.no_grad():
+        model.lm_head.weight.mul_(2)
+    assert reference(input_ids=tokens(), labels=tokens()).loss.item() == before
+
+
+def test_torch_save_keeps_the_patch():
+    model = ebb.torch.patch(make(tie_word_embeddings=True))
+    expected = step(model)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=False)
+    assert loaded.lm_head.weight is loaded.model.embed_tokens.weight and type(loaded) is type(model)
+    require_fused(loaded, expected)
+
+
+def test_a_spawned_worker_gets_a_patched_model(tmp_path):
+    model = ebb.torch.patch(make())
+    torch.save(model, tmp_path / "model.pt")
+    program = (
+        "import sys, torch; from ebb._deferred_logits import here\n"
+        "model = torch.load(sys.argv[1], weights_only=False); ids = torch.arange(18).reshape(2, 9)\n"
+        "model(input_ids=ids, labels=ids).loss.backward(); print(here.fused, model.lm_head.weight.grad.abs().sum().item())"
+    )
+    done = subprocess.run([sys.executable, "-c", program, tmp_path / "model.pt"], capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    count, total = done.stdout.split()
+    ids = torch.arange(18).reshape(2, 9)
+    model.zero_grad()
+    model(input_ids=ids, labels=ids).loss.backward()
+    assert count == "1" and float(total) == pytest.approx(model.lm_head.weight.grad.abs().sum().item(), rel=1e-5)
+
+
+def test_a_patched_class_has_the_name_and_signature_of_the_models(tmp_path):
+    import inspect
+
+    model = make()
+    cls, signature = type(model), inspect.signature(model.forward)
+    ebb.torch.patch(model)
+    assert isinstance(model, cls) and type(model).__qualname__ == cls.__qualname__ and str(type(model)) == str(cls)
+    assert inspect.signature(model.forward) == signature
+    model.save_pretrained(tmp_path)
+    again = cls.from_pretrained(tmp_path).train()
+    assert type(again) is cls
+    require_same(step(again), step(model))
+
+
+# ---- other heads
+
+
+def test_resized_embeddings_and_replaced_heads_are_followed():
+    model = make()
+    ebb.torch.patch(model)
+    model.resize_token_embeddings(230)
+    require_fused(model, step(ebb.torch.unpatch(copy.deepcopy(model))))
+    model.set_output_embeddings(torch.nn.Linear(32, 230, bias=True))
+    require_fused(model, step(ebb.torch.unpatch(copy.deepcopy(model))))
+
+
+class Doubled(torch.nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def test_a_head_of_another_class_is_refused_by_name():
+    model = make()
+    model.lm_head = Doubled(32, 211, bias=False)
+    with pytest.raises(ValueError, match=r"the head of LlamaForCausalLM is a test_patch\.Doubled, not a torch\.nn\.Linear"):
+        ebb.torch.patch(model)
+    assert "_ebb_original" not in vars(type(model))
+    model = ebb.torch.patch(make())
+    model.lm_head = Doubled(32, 211, bias=False)
+    with pytest.raises(ValueError, match=r"test_patch\.Doubled"):
+        step(model)
+
+
+def test_a_parametrized_head_is_a_linear_layer():
+    model = make()
+    torch.nn.utils.parametrizations.weight_norm(model.lm_head)
+    expected = step(model)
+    require_fused(ebb.torch.patch(model), expected)
+
+
+def test_the_head_can_be_named():
+    for head in ("lm_head", None):
+        model = make()
+        expected = step(model)
+        model.get_output_embeddings = lambda: None
+        with pytest.raises(ValueError, match=r"pass it: patch\(model, head=model\.lm_head\)"):
+            ebb.torch.patch(model)
+        ebb.torch.patch(model, head=head or model.lm_head)
+        del model.get_output_embeddings
+        require_fused(model, expected)
+    with pytest.raises(ValueError, match="is not a module of the LlamaForCausalLM"):
+        ebb.torch.patch(make(), head=torch.nn.Linear(32, 211))
+
+
+# ---- what models do with their logits
+
+
+def test_hooks_on_the_head_take_part():
+    model = make()
+    model.lm_head.register_forward_pre_hook(lambda module, args: (args[0] * 0.5,))
+    seen = []
+    model.lm_head.register_forward_hook(lambda module, args, output: seen.append(tuple(output.shape)) or output * 3)
+    expected = step(model)
+    ebb.torch.patch(model)
+    require_fused(model, expected)
+    assert set(seen) == {(3, 17, 211), (2, 8, 211)}
+    model.lm_head.register_forward_hook(lambda module, args, output: output + output.mean(-1, keepdim=True))
+    model.lm_head.register_forward_pre_hook(lambda module, args: (args[0].relu(),))
+    with pytest.warns(UserWarning, match="computed its loss from all its logits"):
+        found = step(model)
+    require_same(found, step(ebb.torch.unpatch(model)))
+
+
+def test_hooks_that_write_in_place_are_seen():
+    def write(module, args, output):
+        output[..., 7] = -5.0
+
+    model = ebb.torch.patch(make())
+    model.lm_head.register_forward_hook(write)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = step(model)
+    require_same(found, step(ebb.torch.unpatch(model)))
+
+
+def test_a_models_own_loss_function_is_used():
+    def smoothed(logits, labels, vocab_size, **kwargs):
+        shifted = labels[..., 1:].reshape(-1)
+        return torch.nn.functional.cross_entropy(logits[:, :-1].float().reshape(-1, vocab_size), shifted, label_smoothing=0.2)
+
+    def squared(logits, labels, vocab_size, **kwargs):
+        return logits.float().square().mean()
+
+    model = make()
+    plain = step(model)
+    model.loss_function = smoothed
+    expected = step(model)
+    assert expected[0] != pytest.approx(plain[0])
+    require_fused(ebb.torch.patch(model), expected)
+    model.loss_function = squared
+    with pytest.warns(UserWarning, match="computed its loss from all its logits"):
+        found = step(model)
+    require_same(found, step(ebb.torch.unpatch(model)))
+    with pytest.raises(ValueError, match=r"the loss of LlamaForCausalLM \(squared\) is not a cross-entropy"):
+        ebb.torch.patch(model)
+    assert "_ebb_original" not in vars(type(model)) and not model.lm_head._forward_pre_hooks
+
+
+MIXTRAL = {"num_local_experts": 4, "num_experts_per_tok": 2, "output_router_logits": True, "router_aux_loss_coef": 0.5}
+FAMILIES = [
+    ("Granite", {"logits_scaling": 3.0}),
+    ("Cohere", {"logit_scale": 0.3}),
+    ("Gemma2", {"final_logit_softcapping": 3.0}),
+    ("Mixtral", MIXTRAL),
+    ("Qwen2Moe", {"num_experts": 4, "num_experts_per_tok": 2, "output_router_logits": True, "moe_intermediate_size": 32}),
+    ("Phi", {}),
+    ("GPTNeoX", {}),
+    ("Olmo2", {}),
+    ("StableLm", {}),
+]
+
+
+@pytest.mark.parametrize("family, options", FAMILIES)
+def test_scales_caps_and_router_losses_are_the_models(family, options):
+    model = make(family, **options)
+    expected = step(model)
+    ebb.torch.patch(model)
+    require_fused(model, expected)
+    require_fused(model, expected, return_dict=False)
+    output = model(input_ids=tokens(), labels=tokens())
+    assert type(output) is type(ebb.torch.unpatch(model)(input_ids=tokens(), labels=tokens()))
+
+
+def test_logits_of_a_step_are_computed_when_looked_at():
+    model = make()
+    plain = model(input_ids=tokens(), labels=tokens()).logits
+    logits = ebb.torch.patch(model)(input_ids=tokens(), labels=tokens()).logits
+    assert isinstance(logits, Logits) and logits._value is None and logits.shape == plain.shape and "not computed" in repr(logits)
+    assert torch.equal(logits.argmax(-1), plain.argmax(-1)) and torch.equal(torch.softmax(logits, -1), torch.softmax(plain, -1))
+    assert torch.equal(2 - logits[0], 2 - plain[0]) and torch.equal(logits[..., 3], plain[..., 3]) and len(logits) == len(plain)
+    for eval_mode in (model.eval()(input_ids=tokens(), labels=tokens()), model.train()(input_ids=tokens())):
+        assert torch.is_tensor(eval_mode.logits)
+
+
+INDICES = [
+    (slice(None), slice(None, -1)),
+    (Ellipsis, slice(None, -1), slice(None)),
+    (0,),
+    (torch.tensor([2, 0]),),
+    (Ellipsis,),
+    (slice(None), slice(1, 3), slice(None)),
+    (torch.arange(51).reshape(3, 17) % 2 == 0,),
+    (slice(None), -1),
+]
+
+
+@pytest.mark.parametrize("index", INDICES, ids=str)
+def test_rows_of_logits_stay_deferred(index):
+    model = make()
+    plain = model(input_ids=tokens(), labels=tokens()).logits
+    logits = ebb.torch.patch(model)(input_ids=tokens(), labels=tokens()).logits
+    found, expected = logits[index], plain[index]
+    assert isinstance(found, Logits) and found.shape == expected.shape
+    target = torch.arange(expected.numel() // 211) % 211
+    ours = torch.nn.functional.cross_entropy(found.reshape(-1, 211), target)
+    assert logits._value is None
+    assert ours.item() == pytest.approx(torch.nn.functional.cross_entropy(expected.reshape(-1, 211), target).item(), rel=1e-5)
+    assert torch.equal(found.value(), expected)
+
+
+@pytest.mark.parametrize("index", [(Ellipsis, 3), (Ellipsis, slice(0, 5)), (0, 0, 0), (slice(None), None), (Ellipsis, None)], ids=str)
+def test_single_logits_are_tensors(index):
+    model = make()
+    plain = model(input_ids=tokens(), labels=tokens()).logits
+    logits = ebb.torch.patch(model)(input_ids=tokens(), labels=tokens()).logits
+    assert torch.equal(logits[index], plain[index])
+
+
+# ---- adapters
+
+LORA = {"r": 4, "lora_alpha": 16, "task_type": "CAUSAL_LM"}
+ADAPTERS = {
+    "lora": (True, lambda: peft.LoraConfig(target_modules=["q_proj", "v_proj"], **LORA)),
+    "lora on the head": (True, lambda: peft.LoraConfig(target_modules=["q_proj", "lm_head"], lora_bias=True, **LORA)),
+    "lora with dropout": (True, lambda: peft.LoraConfig(target_modules=["q_proj", "lm_head"], lora_dropout=0.3, **LORA)),
+    "dora on the head": (False, lambda: peft.LoraConfig(target_modules=["q_proj", "lm_head"], use_dora=True, **LORA)),
+    "modules to save": (True, lambda: peft.LoraConfig(target_modules=["q_proj"], modules_to_save=["lm_head"], **LORA)),
+    "trainable tokens": (True, lambda: peft.TrainableTokensConfig(token_indices=[3, 9], task_type="CAUSAL_LM")),
+    "prompt tuning": (True, lambda: peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)),
+    "prefix tuning": (True, lambda: peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)),
+    "ia3 on the head": (
+        False,
+        lambda: peft.IA3Config(target_modules=["k_proj", "lm_head"], feedforward_modules=[], task_type="CAUSAL_LM"),
+    ),
+}
+
+
+def adapted(config, tied, patched=None):
+    model = make(tie_word_embeddings=tied)
+    if patched == "before":
+        ebb.torch.patch(model)
+    torch.manual_seed(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = peft.get_peft_model(model, config).train()
+    torch.manual_seed(6)
+    with torch.no_grad():  # an adapter begins as nothing
+        for p in model.parameters():
+            if p.requires_grad:
+                p.add_(torch.randn_like(p), alpha=0.1)
+    if patched == "base":
+        ebb.torch.patch(model.get_base_model())
+    if patched == "whole":
+        assert ebb.torch.patch(model) is model
+    return model
+
+
+@pytest.mark.parametrize("order", ["before", "base", "whole"])
+@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_adapters_train_as_without_the_patch(kind, tied, order):
+    without_logits, config = ADAPTERS[kind]
+    expected = step(adapted(config(), tied))
+    if not without_logits and order != "before":
+        with pytest.raises(ValueError, match="it needs all of them"):
+            adapted(config(), tied, order)
+        return
+    model = adapted(config(), tied, order)
+    before = fused()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = step(model)
+    require_same(found, expected)
+    if without_logits:
+        assert fused() == before + 1
+    else:
+        assert any("from all its logits" in str(w.message) for w in told)
+    require_same(step(ebb.torch.unpatch(model)), expected)
+
+
+def test_switched_and_merged_adapters_are_followed():
+    model = adapted(ADAPTERS["lora with dropout"][1](), False, "before")
+    plain = ebb.torch.unpatch(copy.deepcopy(model))
+
+    def require_same_loss():
+        losses = []
+        for each in (model, plain):
+            torch.manual_seed(2)  # of the dropout
+            losses.append(each(input_ids=tokens(), labels=tokens()).loss.item())
+        assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+    for change in ("merge_adapter", "unmerge_adapter"):
+        getattr(model, change)(), getattr(plain, change)()
+        require_same_loss()
+    with model.disable_adapter(), plain.disable_adapter():
+        require_same_loss()
+
+
+# ---- refusals
+
+
+def test_wrapped_and_rewired_models_are_refused():
+    with pytest.raises(ValueError, match=r"OptimizedModule wraps a model; patch that model \(\._orig_mod\) before"):
+        ebb.torch.patch(torch.compile(make()))
+    with pytest.raises(ValueError, match=r"DataParallel wraps a model; patch that model \(\.module\) before"):
+        ebb.torch.patch(torch.nn.DataParallel(make()))
+    model = make()
+    model.forward = lambda **kwargs: None
+    with pytest.raises(ValueError, match="the forward of this LlamaForCausalLM was replaced by .*lambda"):
+        ebb.torch.patch(model)
+    with pytest.raises(ValueError, match="patched already"):
+        ebb.torch.patch(ebb.torch.patch(make()))
+    with pytest.raises(ValueError, match="Linear has no argument labels"):
+        ebb.torch.patch(torch.nn.Linear(3, 4))
+    with pytest.raises(ValueError, match="the model is not patched"):
+        ebb.torch.unpatch(make())
+
+
+def test_a_head_freed_before_the_loss_is_an_error():
+    model = ebb.torch.patch(make())
+
+    def free(module, args, output):
+        module.weight.untyped_storage().resize_(0)
+
+    model.lm_head.register_forward_hook(free)
+    with pytest.raises(RuntimeError, match="the weight of the head was freed before the loss"):
+        step(model)
+
+
+def test_models_without_values_are_patched_unseen():
+    with torch.device("meta"):
+        model = ebb.torch.patch(make())
+    model.to_empty(device="cpu")
+    with torch.no_grad():
+        for p in model.parameters():
+            p.uniform_(-0.1, 0.1)
+        for b in model.buffers():
+            b.fill_(0.1)
+    require_fused(model, step(ebb.torch.unpatch(copy.deepcopy(model))))
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))
