@@ -6,6 +6,7 @@
 #   ebb.tar                the tracked and the new files of the tree with packages/ in its place: all that has to be copied
 # there.sh says what to do with it there. Runs on any Debian with a network, of any architecture, without root; half a minute.
 set -euo pipefail
+export XZ_OPT=-3
 cd "$(dirname "$0")/../.."
 out=$PWD/build/elsewhere
 work=$(mktemp -d)
@@ -21,11 +22,12 @@ closure() {  # what the packages $@ need, themselves included
   apt-cache "${options[@]}" depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances "$@" |
     grep '^[a-z]' | sort -u
 }
-made_by_make() { printf 'include Makefile\nprint:;@echo $(%s)\n' "$1" | make -s -f - print; }
+# shellcheck disable=SC2016
+of_makefile() { printf 'include Makefile\nprint:;@echo $(%s)\n' "$1" | make -s -f - print; }
 tools='^(g[+][+]|cmake|ninja-build|ccache|pkg-config)$'  # are there
-libraries=$(made_by_make PACKAGES | tr ' ' '\n' | grep -vE "$tools")
+libraries=$(of_makefile PACKAGES | tr ' ' '\n' | grep -vE "$tools")
 # A machine with a compiler has the C and C++ libraries and what every system is made of; of OpenBLAS one kind is enough.
-{ closure libc6-dev libstdc++6 openssh-client && closure libhwloc-plugins | grep -v '^libhwloc15$'; } | grep -v '^zlib1g$' >"$work/there"
+closure libc6-dev libstdc++6 openssh-client libhwloc-plugins | grep -vE '^(zlib1g|libudev1|libhwloc15)$' >"$work/there"
 # shellcheck disable=SC2086
 closure $libraries openmpi-bin | grep -vxFf "$work/there" | grep -vE 'openblas.*-(openmp|serial)' >"$work/wanted"
 (cd "$work/debs" && xargs apt-get "${options[@]}" download <"$work/wanted")
@@ -44,6 +46,7 @@ tar -cJf "$out/packages/root.tar.xz" .
 
 # Of any version of Python: wheels without machine code. mypy was compiled from 1.14 on; pip itself is there.
 cd "$work"
+# shellcheck disable=SC2086
 python3 -m pip download -q --disable-pip-version-check --no-deps --only-binary :all: --implementation py --abi none --platform any -d wheels \
   nanobind scikit-build-core pathspec packaging pytest pluggy iniconfig pygments einops markdown 'mypy<1.14' mypy_extensions \
   typing_extensions tomli exceptiongroup expecttest 'hypothesis<6.130' sortedcontainers attrs ${EXTRA_WHEELS-}

@@ -3,8 +3,10 @@
 prints them, and keeps them in RESULTS/rows.tsv; `table` prints all rows so far and writes RESULTS/table.md. Exits with 1 where
 something failed. Later rows of the same step and name replace earlier ones of the same tree.
 
-    results.py RESULTS build LOG STATUS SECONDS BUILD     results.py RESULTS gpu LOGS       results.py RESULTS script NAME STATUS LOG
-    results.py RESULTS ctest LOG                          results.py RESULTS sanitize LOGS  results.py RESULTS table
+    results.py RESULTS build STATUS SECONDS BUILD [TARGET...]
+    results.py RESULTS gpu LOGS       results.py RESULTS script NAME STATUS LOG
+    results.py RESULTS sanitize LOGS  results.py RESULTS ctest LOG
+    results.py RESULTS table
 """
 
 import hashlib
@@ -49,7 +51,7 @@ def machine(build):
     torch = "import torch; print(torch.__version__, 'CUDA', torch.version.cuda)"
     yield f"{os.cpu_count()} cores, {model.group(1) if model else 'unknown'}: {' '.join(f for f in known if f in has)}"
     yield f"{system.group(1) if system else 'unknown system'}, {said('g++', '--version').splitlines()[0]}, {said('cmake', '--version').splitlines()[0]}"
-    yield f"libstdc++.so is {os.path.realpath(library) if os.path.exists(library) else 'missing'}; the module needs {needed or 'no libstdc++'}"
+    yield f"libstdc++.so is {os.path.realpath(library) if os.path.exists(library) else 'missing'}; the module {'loads ' + needed[0] if needed else 'has its own copy' if module else 'is not built'}"
     yield "flags of the environment: " + (" ".join(f"{k}={v}" for k, v in os.environ.items() if k.endswith("FLAGS")) or "none")
     yield "GPU: " + (said("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader") or "none")
     yield "PyTorch: " + (said(str(build / "venv/bin/python"), "-c", torch) or "none")
@@ -157,8 +159,8 @@ def main():
     this = tree()
     new, failed = [], []
     if step == "build":
-        log, status, seconds, build = words
-        new = [("all" if status == "0" else "targets", int(status == "0"), int(status != "0"), 0, seconds, "passed" if status == "0" else "FAILED", "")]
+        status, seconds, build, *targets = words
+        new = [(" ".join(targets) or "all", int(status == "0"), int(status != "0"), 0, seconds, "passed" if status == "0" else "FAILED", "")]
         (results / "machine.txt").write_text("\n".join(machine(Path(build))) + "\n")
     elif step == "ctest":
         new, failed = of_ctest(words[0])

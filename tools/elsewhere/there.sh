@@ -58,7 +58,7 @@ case $step in
     "${limited[@]}" ninja -C "$build" -j "$jobs" -k 0 "$@" >"$results/build.txt" 2>&1
     status=$?
     [ $status = 0 ] || grep -E 'FAILED|error:' "$results/build.txt" | head -20
-    rows build "$results/build.txt" $status $(($(date +%s) - start)) "$build"
+    rows build $status $(($(date +%s) - start)) "$build" "$@"
     ;;
   ctest)
     log=$results/ctest-output.log
@@ -69,12 +69,12 @@ case $step in
   gpu)
     names=${*:-$(sed -n 's/^CUDA_TESTS := //p' Makefile)}
     logs=$(mktemp -d "$results/gpu-XXXX")
-    TESTS=$names SANITIZE= JOBS=$jobs "${limited[@]}" tests/run_on_gpu.sh "$build/tests" "$logs" >"$logs/summary"
+    TESTS=$names SANITIZE='' JOBS=$jobs "${limited[@]}" tests/run_on_gpu.sh "$build/tests" "$logs" >"$logs/summary"
     rows gpu "$logs"
     ;;
   sanitize)
     logs=$(mktemp -d "$results/sanitize-XXXX")
-    TESTS= SANITIZE=${*:-memcheck racecheck initcheck synccheck} JOBS=$jobs "${limited[@]}" tests/run_on_gpu.sh "$build/tests" "$logs" >"$logs/summary"
+    TESTS='' SANITIZE=${*:-memcheck racecheck initcheck synccheck} JOBS=$jobs "${limited[@]}" tests/run_on_gpu.sh "$build/tests" "$logs" >"$logs/summary"
     rows sanitize "$logs"
     ;;
   torch)
