@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/library/cublaslt.h"
+#include "cuda/library/cudnn.h"
 #include "cuda/runtime/driver.h"
 
 #if __has_include(<cuda.h>) && __has_include(<cublasLt.h>)
@@ -75,6 +76,85 @@ static_assert(kAlignA + 3 == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
 static_assert(kSplitK == CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
 static_assert(kCompute32 == CUBLAS_COMPUTE_32F && kCompute64 == CUBLAS_COMPUTE_64F);
 static_assert(kR32 == CUDA_R_32F && kR64 == CUDA_R_64F && kR16 == CUDA_R_16F && kRB16 == CUDA_R_16BF);
+
+}  // namespace
+}  // namespace ebb::cuda
+#endif
+
+#if __has_include(<cudnn.h>)
+#include <cudnn.h>
+
+namespace ebb::cuda {
+namespace {
+
+#define EBB_ALIKE_CUDNN(name, symbol, parameters) \
+  static_assert(Alike<cudnn::Status(*) parameters, decltype(&::symbol)>::value, #symbol);
+EBB_CUDNN(EBB_ALIKE_CUDNN)
+
+using namespace cudnn;
+constexpr bool same(int ours, int theirs) { return ours == theirs; }
+static_assert(same(kHandle, CUDNN_TYPE_HANDLE) && same(kDataType, CUDNN_TYPE_DATA_TYPE) &&
+              same(kBoolean, CUDNN_TYPE_BOOLEAN));
+static_assert(same(kInt64, CUDNN_TYPE_INT64) && same(kFloat, CUDNN_TYPE_FLOAT) && same(kDouble, CUDNN_TYPE_DOUBLE));
+static_assert(same(kPointer, CUDNN_TYPE_VOID_PTR) && same(kMode, CUDNN_TYPE_CONVOLUTION_MODE));
+static_assert(same(kHeuristicMode, CUDNN_TYPE_HEUR_MODE) && same(kNumericalNote, CUDNN_TYPE_NUMERICAL_NOTE));
+static_assert(same(kDescriptor, CUDNN_TYPE_BACKEND_DESCRIPTOR));
+static_assert(same(kConvolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) &&
+              same(kEngine, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
+static_assert(same(kEngineConfig, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) &&
+              same(kHeuristic, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
+static_assert(same(kPlan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) &&
+              same(kGraph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
+static_assert(same(kForward, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR));
+static_assert(same(kBackwardFilter, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR));
+static_assert(same(kBackwardData, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR));
+static_assert(same(kVariantPack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) &&
+              same(kTensor, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
+static_assert(same(kComputeType, CUDNN_ATTR_CONVOLUTION_COMP_TYPE) &&
+              same(kConvolutionMode, CUDNN_ATTR_CONVOLUTION_CONV_MODE));
+static_assert(same(kDilations, CUDNN_ATTR_CONVOLUTION_DILATIONS) &&
+              same(kStrides, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES));
+static_assert(same(kPostPaddings, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS));
+static_assert(same(kPrePaddings, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS));
+static_assert(same(kSpatialDims, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS));
+static_assert(same(kHeuristicModeOf, CUDNN_ATTR_ENGINEHEUR_MODE) &&
+              same(kHeuristicResults, CUDNN_ATTR_ENGINEHEUR_RESULTS));
+static_assert(same(kHeuristicGraph, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH) &&
+              same(kConfigEngine, CUDNN_ATTR_ENGINECFG_ENGINE));
+static_assert(same(kPlanConfig, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG));
+static_assert(same(kPlanWorkspace, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
+static_assert(same(kForwardAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA));
+static_assert(same(kForwardAlpha + 1, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA));
+static_assert(same(kForwardAlpha + 2, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC));
+static_assert(same(kForwardAlpha + 3, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W));
+static_assert(same(kForwardAlpha + 4, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X));
+static_assert(same(kForwardAlpha + 5, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y));
+static_assert(same(kBackwardDataAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA));
+static_assert(same(kBackwardDataAlpha + 3, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W));
+static_assert(same(kBackwardDataAlpha + 4, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX));
+static_assert(same(kBackwardDataAlpha + 5, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY));
+static_assert(same(kBackwardFilterAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA));
+static_assert(same(kBackwardFilterAlpha + 3, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW));
+static_assert(same(kBackwardFilterAlpha + 4, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X));
+static_assert(same(kBackwardFilterAlpha + 5, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY));
+static_assert(same(kGraphOperations, CUDNN_ATTR_OPERATIONGRAPH_OPS) &&
+              same(kTensorAlignment, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT));
+static_assert(same(kTensorDataType, CUDNN_ATTR_TENSOR_DATA_TYPE) &&
+              same(kTensorDimensions, CUDNN_ATTR_TENSOR_DIMENSIONS));
+static_assert(same(kTensorStrides, CUDNN_ATTR_TENSOR_STRIDES) && same(kTensorId, CUDNN_ATTR_TENSOR_UNIQUE_ID));
+static_assert(same(kPackIds, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) &&
+              same(kPackPointers, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS));
+static_assert(same(kPackWorkspace, CUDNN_ATTR_VARIANT_PACK_WORKSPACE) &&
+              same(kEngineNotes, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE));
+static_assert(same(kTensorCore, CUDNN_NUMERICAL_NOTE_TENSOR_CORE) && same(kFft, CUDNN_NUMERICAL_NOTE_FFT));
+static_assert(same(kDownConvertInputs, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS));
+static_assert(same(kReducedPrecisionSums, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION));
+static_assert(same(kNondeterministic, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) &&
+              same(kWinograd, CUDNN_NUMERICAL_NOTE_WINOGRAD));
+static_assert(same(kWinograd13x13, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13));
+static_assert(same(kF32, CUDNN_DATA_FLOAT) && same(kF64, CUDNN_DATA_DOUBLE) && same(kF16, CUDNN_DATA_HALF));
+static_assert(same(kBf16, CUDNN_DATA_BFLOAT16) && same(kCrossCorrelation, CUDNN_CROSS_CORRELATION));
+static_assert(same(kModeA, CUDNN_HEUR_MODE_A) && same(kModeFallback, CUDNN_HEUR_MODE_FALLBACK));
 
 }  // namespace
 }  // namespace ebb::cuda

@@ -1,4 +1,4 @@
-// Convolutions as products: the elements that windows look at are laid out as columns, some images at a time, so that
+// Convolutions by cuDNN where it is there. Otherwise as products: the elements that windows look at are laid out as columns, some images at a time, so that
 // memory stays bounded. Every sum has one order.
 //   col[n, g, (c, r, s), (p, q)] = x[n, g·C/G + c, p·stride + r·dilation − padding, q·…], zero outside
 //   convolution            y[n, g] = w[g]·col[n, g]
@@ -9,6 +9,7 @@
 
 #include "cuda/kernels/args/window.h"
 #include "cuda/kernels/texts.h"
+#include "cuda/library/cudnn_convolution.h"
 #include "cuda/library/kernels.h"
 #include "graph/conv_calls.h"
 
@@ -98,6 +99,20 @@ View transposed(View v) {
   return v;
 }
 
+// The same elements as cuDNN's engines want them, densely in the order NCHW or NHWC; a copy where they lie otherwise.
+View dense_images(Gpu& gpu, const View& v, BufferPtr& keep, const char* what) {
+  View canonical = v;
+  canonical.strides = contiguous_strides(v.shape);
+  const std::int64_t channels = v.shape[1], height = v.shape[2], width = v.shape[3];
+  if (is_contiguous(v.shape, v.strides)) return canonical;
+  const Strides last{height * width * channels, 1, width * channels, channels};
+  bool is_last = true;
+  for (int d = 0; d < 4; ++d) is_last &= v.shape[d] == 1 || v.strides[d] == last[d];
+  if (!is_last) return packed(gpu, v, keep, what);
+  canonical.strides = last;
+  return canonical;
+}
+
 }  // namespace
 
 void run_convolution(const LibraryCall& call, Gpu& gpu) {
@@ -105,8 +120,22 @@ void run_convolution(const LibraryCall& call, Gpu& gpu) {
   if (y.shape.numel() == 0) return;
   const Sizes z(call.attrs, x, w, y);
   const bool bias = call.inputs.size() > 2;
-  BufferPtr keep_w, keep_col, keep_sums;
+  BufferPtr keep_x, keep_w, keep_col, keep_sums;
   const View windows = packed(gpu, w, keep_w, "convolution");
+  if (cudnn_table() && x.shape.numel() > 0) {
+    const View images = dense_images(gpu, x, keep_x, "convolution");
+    if (bias && is_half(y.dtype)) {
+      // The sum is rounded once where cuDNN can leave its results in f32, and twice where it cannot, as in PyTorch.
+      const View sums = workspace(gpu, DType::f32, y.shape, keep_sums, "convolution");
+      bool done = run_by_cudnn(gpu, ConvolutionResult::y, z.o, images, windows, sums);
+      if (!done && (done = run_by_cudnn(gpu, ConvolutionResult::y, z.o, images, windows, y)))
+        convert_elements(gpu, sums, y);
+      if (done) return add_bias(gpu, y, sums, call.inputs[2]);
+    } else if (run_by_cudnn(gpu, ConvolutionResult::y, z.o, images, windows, y)) {
+      if (bias) add_bias(gpu, y, y, call.inputs[2]);
+      return;
+    }
+  }
   const std::int64_t together = z.together(x.dtype);
   for (std::int64_t n = 0; n < z.images; n += together) {
     const std::int64_t count = std::min(together, z.images - n);
@@ -128,7 +157,11 @@ void run_conv_transpose(const LibraryCall& call, Gpu& gpu) {
   const KernelSource source{element_text(x.dtype) + texts::add_columns_up};
   BufferPtr keep_w, keep_y, keep_col;
   const DType dtype = compute_dtype(x.dtype);
-  const View windows = packed(gpu, w, keep_w, "conv_transpose"), dense_y = packed(gpu, y, keep_y, "conv_transpose");
+  const View windows = packed(gpu, w, keep_w, "conv_transpose");
+  if (cudnn_table() && y.shape.numel() > 0 &&
+      run_by_cudnn(gpu, ConvolutionResult::x, z.o, x, windows, dense_images(gpu, y, keep_y, "conv_transpose")))
+    return;
+  const View dense_y = packed(gpu, y, keep_y, "conv_transpose");
   const std::int64_t together = z.together(dtype);
   for (std::int64_t n = 0; n < z.images; n += together) {
     const std::int64_t count = std::min(together, z.images - n);
@@ -148,7 +181,11 @@ void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu) {
   const Sizes z(call.attrs, x, w, y);
   if (z.images == 0 || z.places() == 0)
     return gpu.clear(w.data, static_cast<std::size_t>(w.shape.numel()) * size_of(w.dtype));
-  BufferPtr keep_col, keep_y, keep_sums;
+  BufferPtr keep_x, keep_col, keep_y, keep_sums;
+  if (cudnn_table() && x.shape.numel() > 0 &&
+      run_by_cudnn(gpu, ConvolutionResult::w, z.o, dense_images(gpu, x, keep_x, "conv_weight_gradient"), w,
+                   dense_images(gpu, y, keep_y, "conv_weight_gradient")))
+    return;
   const std::int64_t together = z.together(x.dtype), groups = z.o.groups;
   const Shape matrices{groups, z.outputs, z.depth()};
   const bool in_parts = is_half(w.dtype) && together < z.images;  // sums are rounded once

@@ -1,0 +1,273 @@
+// Convolutions by cuDNN's graphs of one operation. Which engine runs one is found once per process for its shapes,
+// strides, dtypes and alignment: the first that cuDNN's heuristic proposes and that gives the same bits in every run.
+#include "cuda/library/cudnn_convolution.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/format_error.h"
+
+namespace ebb::cuda {
+namespace {
+
+using namespace cudnn;
+
+// Proposals beyond this much working memory are passed over: cuDNN's FFTs and transposed copies may ask for gigabytes.
+constexpr std::int64_t kMostWorkspace = std::int64_t{1} << 30;
+constexpr std::size_t kMostProposals = 32;
+
+void check_cudnn(cudnn::Status status, const char* call) {
+  require(status == 0, "cuda: {} failed with status {}", call, status);
+}
+
+// A descriptor that is destroyed with its owner.
+class Described {
+ public:
+  Described(const Cudnn& table, Kind kind) : table_(&table) {
+    check_cudnn(table.create_descriptor(kind, &descriptor_), "cudnnBackendCreateDescriptor");
+  }
+  Described(Described&& other) noexcept
+      : table_(other.table_), descriptor_(std::exchange(other.descriptor_, nullptr)) {}
+  Described& operator=(Described&&) = delete;
+  ~Described() {
+    if (descriptor_) table_->destroy_descriptor(descriptor_);
+  }
+
+  Descriptor get() const { return descriptor_; }
+  void set(int attribute, int type, std::int64_t count, const void* values) {
+    check_cudnn(table_->set(descriptor_, attribute, type, count, values), "cudnnBackendSetAttribute");
+  }
+  template <class T>
+  void set_one(int attribute, int type, const T& value) {
+    set(attribute, type, 1, &value);
+  }
+  void set_numbers(int attribute, std::span<const std::int64_t> numbers) {
+    set(attribute, kInt64, static_cast<std::int64_t>(numbers.size()), numbers.data());
+  }
+  void set_descriptor(int attribute, const Described& of) { set_one(attribute, kDescriptor, of.descriptor_); }
+  bool finalize() { return table_->finalize(descriptor_) == 0; }
+  void must_finalize() { check_cudnn(table_->finalize(descriptor_), "cudnnBackendFinalize"); }
+
+ private:
+  const Cudnn* table_;
+  Descriptor descriptor_ = nullptr;
+};
+
+DataType data_type(DType d) { return d == DType::f64 ? kF64 : d == DType::f32 ? kF32 : d == DType::f16 ? kF16 : kBf16; }
+
+// What tells one plan from another.
+struct Geometry {
+  ConvolutionResult result;
+  ConvCall::Pair stride, before, after, dilation;
+  struct Tensor {
+    DType dtype;
+    std::array<std::int64_t, 4> sizes, strides;
+    std::int64_t alignment;
+    auto operator<=>(const Tensor&) const = default;
+  } x, w, y;
+  int gpu;
+  auto operator<=>(const Geometry&) const = default;
+};
+
+Geometry::Tensor tensor_of(const View& v) {
+  Geometry::Tensor t{v.dtype, {}, {}, 0};
+  for (std::size_t d = 0; d < 4; ++d) {
+    t.sizes[d] = v.shape[static_cast<int>(d)];
+    t.strides[d] = v.strides[static_cast<int>(d)];
+  }
+  const std::uint64_t address = reinterpret_cast<std::uintptr_t>(v.data) | 16;
+  t.alignment = static_cast<std::int64_t>(address & (~address + 1));
+  return t;
+}
+
+// The zeros behind the last element, along one axis: as many as before the first where that gives as many windows,
+// since not every engine has both; nothing where windows end before the last element could be looked at.
+std::optional<std::int64_t> zeros_after(std::int64_t size, std::int64_t taps, std::int64_t windows, std::int64_t stride,
+                                        std::int64_t before, std::int64_t dilation) {
+  const std::int64_t reach = (taps - 1) * dilation + 1;
+  const auto count = [&](std::int64_t after) { return (size + before + after - reach) / stride + 1; };
+  if (size + 2 * before >= reach && count(before) == windows) return before;
+  const std::int64_t after = std::max<std::int64_t>(0, (windows - 1) * stride + reach - size - before);
+  if (size + before + after < reach || count(after) != windows) return std::nullopt;
+  return after;
+}
+
+struct Plan {
+  Described plan;
+  std::int64_t workspace;
+};
+
+Described tensor(const Cudnn& table, const Geometry::Tensor& t, std::int64_t id) {
+  Described d(table, kTensor);
+  d.set_one(kTensorDataType, kDataType, data_type(t.dtype));
+  d.set_numbers(kTensorDimensions, t.sizes);
+  d.set_numbers(kTensorStrides, t.strides);
+  d.set_one(kTensorId, kInt64, id);
+  d.set_one(kTensorAlignment, kInt64, t.alignment);
+  d.must_finalize();
+  return d;
+}
+
+// The same bits in every run, and of every product the digits of its factors: see run_by_cudnn.
+bool is_welcome(std::span<const int> notes, DType factors) {
+  const bool halves = is_half(factors);
+  return std::none_of(notes.begin(), notes.end(), [&](int note) {
+    switch (note) {
+      case kNondeterministic:
+      case kReducedPrecisionSums:
+      case kFft:
+      case kWinograd:
+      case kWinograd4x4:
+      case kWinograd6x6:
+      case kWinograd13x13:
+        return true;
+      case kDownConvertInputs:
+        return !halves;
+      default:
+        return false;
+    }
+  });
+}
+
+std::vector<int> notes_of(const Cudnn& table, Descriptor config) {
+  Described engine(table, kEngine);
+  Descriptor found = engine.get();
+  std::int64_t count = 0;
+  check_cudnn(table.get(config, kConfigEngine, kDescriptor, 1, &count, &found), "cudnnBackendGetAttribute");
+  std::array<int, 16> notes{};
+  if (table.get(found, kEngineNotes, kNumericalNote, static_cast<std::int64_t>(notes.size()), &count, notes.data()) !=
+      0)
+    count = 0;
+  return {notes.begin(), notes.begin() + std::clamp<std::int64_t>(count, 0, static_cast<std::int64_t>(notes.size()))};
+}
+
+std::optional<Plan> make_plan(const Cudnn& table, void* handle, const Geometry& g) {
+  const bool wide = g.x.dtype == DType::f64;
+  Described convolution(table, kConvolution);
+  convolution.set_one(kComputeType, kDataType, wide ? kF64 : kF32);
+  convolution.set_one(kConvolutionMode, kMode, kCrossCorrelation);
+  convolution.set_one(kSpatialDims, kInt64, std::int64_t{2});
+  convolution.set_numbers(kDilations, g.dilation);
+  convolution.set_numbers(kStrides, g.stride);
+  convolution.set_numbers(kPrePaddings, g.before);
+  convolution.set_numbers(kPostPaddings, g.after);
+  convolution.must_finalize();
+  const Described x = tensor(table, g.x, 'x'), w = tensor(table, g.w, 'w'), y = tensor(table, g.y, 'y');
+
+  Described operation(table, g.result == ConvolutionResult::y   ? kForward
+                             : g.result == ConvolutionResult::x ? kBackwardData
+                                                                : kBackwardFilter);
+  const int alpha = g.result == ConvolutionResult::y   ? kForwardAlpha
+                    : g.result == ConvolutionResult::x ? kBackwardDataAlpha
+                                                       : kBackwardFilterAlpha;
+  if (wide) {
+    operation.set_one(alpha, kDouble, 1.0);
+    operation.set_one(alpha + 1, kDouble, 0.0);
+  } else {
+    operation.set_one(alpha, kFloat, 1.0F);
+    operation.set_one(alpha + 1, kFloat, 0.0F);
+  }
+  operation.set_descriptor(alpha + 2, convolution);
+  operation.set_descriptor(alpha + 3, w);
+  operation.set_descriptor(alpha + 4, x);
+  operation.set_descriptor(alpha + 5, y);
+  if (!operation.finalize()) return std::nullopt;
+
+  Described graph(table, kGraph);
+  graph.set_descriptor(kGraphOperations, operation);
+  graph.set_one(kGraphHandle, kHandle, handle);
+  if (!graph.finalize()) return std::nullopt;
+
+  for (const int mode : {kModeA, kModeFallback}) {
+    Described heuristic(table, kHeuristic);
+    heuristic.set_descriptor(kHeuristicGraph, graph);
+    heuristic.set_one(kHeuristicModeOf, kHeuristicMode, mode);
+    if (!heuristic.finalize()) continue;
+    std::vector<Described> configs;
+    std::vector<Descriptor> found;
+    for (std::size_t i = 0; i < kMostProposals; ++i) found.push_back(configs.emplace_back(table, kEngineConfig).get());
+    std::int64_t count = 0;
+    if (table.get(heuristic.get(), kHeuristicResults, kDescriptor, static_cast<std::int64_t>(found.size()), &count,
+                  found.data()) != 0)
+      continue;
+    for (std::size_t i = 0; i < std::min(static_cast<std::size_t>(count), found.size()); ++i) {
+      if (!is_welcome(notes_of(table, found[i]), g.x.dtype)) continue;
+      Described plan(table, kPlan);
+      plan.set_one(kPlanHandle, kHandle, handle);
+      plan.set_one(kPlanConfig, kDescriptor, found[i]);
+      if (!plan.finalize()) continue;
+      std::int64_t workspace = 0, one = 0;
+      check_cudnn(table.get(plan.get(), kPlanWorkspace, kInt64, 1, &one, &workspace), "cudnnBackendGetAttribute");
+      if (workspace <= kMostWorkspace) return Plan{std::move(plan), workspace};
+    }
+  }
+  return std::nullopt;
+}
+
+// cuDNN's handle of a GPU, which one thread uses at a time, and the plans made so far. Never destroyed: by the end of
+// the process the driver may be gone.
+struct OfGpu {
+  std::mutex mutex;
+  const Cudnn* table = nullptr;
+  void* handle = nullptr;  // null: cuDNN does not start here
+  std::map<Geometry, std::optional<Plan>> plans;
+};
+OfGpu& of_gpu(const Gpu& gpu, const Cudnn& table) {
+  static auto* const mutex = new std::mutex;
+  static auto* const all = new std::map<std::pair<int, const Cudnn*>, std::unique_ptr<OfGpu>>;
+  std::lock_guard guard(*mutex);
+  std::unique_ptr<OfGpu>& made = (*all)[{gpu.index(), &table}];
+  if (!made) {
+    made = std::make_unique<OfGpu>();
+    made->table = &table;
+    if (table.create(&made->handle) != 0) made->handle = nullptr;
+  }
+  return *made;
+}
+
+}  // namespace
+
+bool run_by_cudnn(Gpu& gpu, ConvolutionResult result, const ConvCall& call, const View& x, const View& w,
+                  const View& y) {
+  const Cudnn* const table = cudnn_table();
+  if (!table || x.shape.numel() == 0 || w.shape.numel() == 0 || y.shape.numel() == 0) return false;
+  Geometry g{result,       call.stride,  call.padding, {},         call.dilation,
+             tensor_of(x), tensor_of(w), tensor_of(y), gpu.index()};
+  for (std::size_t d = 0; d < 2; ++d) {
+    const std::optional<std::int64_t> after =
+        zeros_after(g.x.sizes[2 + d], g.w.sizes[2 + d], g.y.sizes[2 + d], g.stride[d], g.before[d], g.dilation[d]);
+    if (!after) return false;
+    g.after[d] = *after;
+  }
+  OfGpu& own = of_gpu(gpu, *table);
+  if (!own.handle) return false;
+  std::lock_guard guard(own.mutex);
+  auto found = own.plans.find(g);
+  if (found == own.plans.end()) found = own.plans.emplace(g, make_plan(*table, own.handle, g)).first;
+  if (!found->second) return false;
+  const Plan& plan = *found->second;
+
+  BufferPtr workspace;
+  if (plan.workspace > 0)
+    workspace = BufferPtr::allocate(static_cast<std::size_t>(plan.workspace), "convolution",
+                                    {Device::Kind::cuda, static_cast<std::uint8_t>(gpu.index())});
+  const std::array<std::int64_t, 3> ids{'x', 'w', 'y'};
+  const std::array<void*, 3> pointers{x.data, w.data, y.data};
+  Described pack(*table, kVariantPack);
+  pack.set_numbers(kPackIds, ids);
+  pack.set(kPackPointers, kPointer, 3, pointers.data());
+  pack.set_one(kPackWorkspace, kPointer, static_cast<void*>(workspace.data()));
+  pack.must_finalize();
+  check_cudnn(table->set_stream(own.handle, gpu.stream()), "cudnnSetStream");
+  check_cudnn(table->execute(own.handle, plan.plan.get(), pack.get()), "cudnnBackendExecute");
+  return true;
+}
+
+}  // namespace ebb::cuda

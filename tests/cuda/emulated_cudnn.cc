@@ -1,0 +1,253 @@
+// cuDNN's graphs of one convolution by plain loops: what src/cuda/library/cudnn_convolution.cc asks of it. It proposes
+// engines that must not be taken before one that may.
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "cuda/emulated_device.h"
+#include "cuda/library/cudnn.h"
+#include "ebb/dtype.h"
+
+namespace ebb::testing {
+namespace {
+
+using namespace cuda;
+using namespace cuda::cudnn;
+
+struct Bag {
+  int kind = 0;
+  bool finalized = false;
+  std::map<int, std::vector<std::byte>> attributes;
+  int proposal = 0;  // of an engine or its configuration
+
+  template <class T>
+  std::vector<T> all(int attribute) const {
+    const auto it = attributes.find(attribute);
+    if (it == attributes.end()) return {};
+    std::vector<T> values(it->second.size() / sizeof(T));
+    std::memcpy(values.data(), it->second.data(), it->second.size());
+    return values;
+  }
+  template <class T>
+  T one(int attribute) const {
+    return all<T>(attribute).at(0);
+  }
+  const Bag& bag(int attribute) const { return *static_cast<const Bag*>(one<void*>(attribute)); }
+};
+
+std::size_t bytes_of(int type) {
+  switch (type) {
+    case kDataType:
+    case kMode:
+    case kHeuristicMode:
+    case kFloat:
+      return 4;
+    default:
+      return 8;
+  }
+}
+
+double number(int type, const void* data, std::int64_t i) {
+  switch (type) {
+    case kF64:
+      return static_cast<const double*>(data)[i];
+    case kF32:
+      return static_cast<const float*>(data)[i];
+    case kF16:
+      return to_float(static_cast<const Half*>(data)[i]);
+    default:
+      return to_float(static_cast<const BFloat16*>(data)[i]);
+  }
+}
+void put(int type, void* data, std::int64_t i, double x) {
+  switch (type) {
+    case kF64:
+      static_cast<double*>(data)[i] = x;
+      break;
+    case kF32:
+      static_cast<float*>(data)[i] = static_cast<float>(x);
+      break;
+    case kF16:
+      static_cast<Half*>(data)[i] = half_from(static_cast<float>(x));
+      break;
+    default:
+      static_cast<BFloat16*>(data)[i] = bfloat16_from(static_cast<float>(x));
+  }
+}
+
+struct Tensor4 {
+  int type;
+  std::vector<std::int64_t> sizes, strides;
+  void* data;
+  explicit Tensor4(const Bag& b, const std::map<std::int64_t, void*>& pointers)
+      : type(b.one<int>(kTensorDataType)),
+        sizes(b.all<std::int64_t>(kTensorDimensions)),
+        strides(b.all<std::int64_t>(kTensorStrides)),
+        data(pointers.at(b.one<std::int64_t>(kTensorId))) {}
+  std::int64_t at(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) const {
+    return n * strides[0] + c * strides[1] + h * strides[2] + w * strides[3];
+  }
+  std::int64_t numel() const { return sizes[0] * sizes[1] * sizes[2] * sizes[3]; }
+};
+
+std::atomic<int> executed{0};
+thread_local Stream stream_of_thread = nullptr;
+
+// Every product of the three tensors' elements, added to the one that is the result.
+Result convolve(const Bag& operation, const std::map<std::int64_t, void*>& pointers) {
+  const int alpha = operation.kind == kForward        ? kForwardAlpha
+                    : operation.kind == kBackwardData ? kBackwardDataAlpha
+                                                      : kBackwardFilterAlpha;
+  const Bag& c = operation.bag(alpha + 2);
+  const Tensor4 w(operation.bag(alpha + 3), pointers), x(operation.bag(alpha + 4), pointers),
+      y(operation.bag(alpha + 5), pointers);
+  const auto stride = c.all<std::int64_t>(kStrides), before = c.all<std::int64_t>(kPrePaddings),
+             dilation = c.all<std::int64_t>(kDilations);
+  const Tensor4& to = operation.kind == kForward ? y : operation.kind == kBackwardData ? x : w;
+  std::map<std::int64_t, double> sums;
+  const std::int64_t groups = x.sizes[1] / w.sizes[1], outputs = y.sizes[1] / groups;
+  for (std::int64_t n = 0; n < y.sizes[0]; ++n)
+    for (std::int64_t k = 0; k < y.sizes[1]; ++k)
+      for (std::int64_t p = 0; p < y.sizes[2]; ++p)
+        for (std::int64_t q = 0; q < y.sizes[3]; ++q)
+          for (std::int64_t i = 0; i < w.sizes[1]; ++i)
+            for (std::int64_t r = 0; r < w.sizes[2]; ++r)
+              for (std::int64_t s = 0; s < w.sizes[3]; ++s) {
+                const std::int64_t h = p * stride[0] + r * dilation[0] - before[0];
+                const std::int64_t v = q * stride[1] + s * dilation[1] - before[1];
+                if (h < 0 || h >= x.sizes[2] || v < 0 || v >= x.sizes[3]) continue;
+                const std::int64_t at_x = x.at(n, k / outputs * w.sizes[1] + i, h, v), at_w = w.at(k, i, r, s),
+                                   at_y = y.at(n, k, p, q);
+                if (operation.kind == kForward) {
+                  sums[at_y] += number(x.type, x.data, at_x) * number(w.type, w.data, at_w);
+                } else if (operation.kind == kBackwardData) {
+                  sums[at_x] += number(y.type, y.data, at_y) * number(w.type, w.data, at_w);
+                } else {
+                  sums[at_w] += number(x.type, x.data, at_x) * number(y.type, y.data, at_y);
+                }
+              }
+  for (std::int64_t n = 0; n < to.sizes[0]; ++n)
+    for (std::int64_t k = 0; k < to.sizes[1]; ++k)
+      for (std::int64_t p = 0; p < to.sizes[2]; ++p)
+        for (std::int64_t q = 0; q < to.sizes[3]; ++q)
+          put(to.type, to.data, to.at(n, k, p, q), sums[to.at(n, k, p, q)]);
+  return 0;
+}
+
+// What cuDNN wants of a graph before it proposes engines: windows that reach as far as the result says.
+bool fits(const Bag& operation) {
+  const int alpha = operation.kind == kForward        ? kForwardAlpha
+                    : operation.kind == kBackwardData ? kBackwardDataAlpha
+                                                      : kBackwardFilterAlpha;
+  const Bag &c = operation.bag(alpha + 2), &w = operation.bag(alpha + 3), &x = operation.bag(alpha + 4),
+            &y = operation.bag(alpha + 5);
+  const auto of = [](const Bag& b) { return b.all<std::int64_t>(kTensorDimensions); };
+  for (std::size_t d = 0; d < 2; ++d) {
+    const std::int64_t reach = (of(w)[2 + d] - 1) * c.all<std::int64_t>(kDilations)[d] + 1;
+    const std::int64_t room =
+        of(x)[2 + d] + c.all<std::int64_t>(kPrePaddings)[d] + c.all<std::int64_t>(kPostPaddings)[d] - reach;
+    if (room < 0 || room / c.all<std::int64_t>(kStrides)[d] + 1 != of(y)[2 + d]) return false;
+  }
+  for (const Bag* t : {&w, &x, &y}) {
+    for (const std::int64_t s : t->all<std::int64_t>(kTensorStrides)) {
+      if (s <= 0) return false;
+    }
+  }
+  return true;
+}
+
+constexpr int kProposals = 4;
+constexpr std::array<int, 3> kUnwelcome{kNondeterministic, kReducedPrecisionSums, kWinograd};
+
+int set(void* descriptor, int attribute, int type, std::int64_t count, const void* values) {
+  auto& bag = *static_cast<Bag*>(descriptor);
+  if (bag.finalized) return 3;
+  const auto* const bytes = static_cast<const std::byte*>(values);
+  bag.attributes[attribute].assign(bytes, bytes + static_cast<std::size_t>(count) * bytes_of(type));
+  return 0;
+}
+
+int get(void* descriptor, int attribute, int, std::int64_t room, std::int64_t* count, void* values) {
+  auto& bag = *static_cast<Bag*>(descriptor);
+  *count = 1;
+  switch (attribute) {
+    case kHeuristicResults:
+      *count = std::min<std::int64_t>(room, kProposals);
+      for (int i = 0; i < *count; ++i) {
+        auto& config = *static_cast<Bag**>(values)[i];
+        config.proposal = i;
+        config.attributes[kHeuristicGraph] = bag.attributes.at(kHeuristicGraph);
+      }
+      return 0;
+    case kConfigEngine:
+      (*static_cast<Bag**>(values))->proposal = bag.proposal;
+      return 0;
+    case kEngineNotes:
+      *static_cast<int*>(values) = bag.proposal < static_cast<int>(kUnwelcome.size())
+                                       ? kUnwelcome[static_cast<std::size_t>(bag.proposal)]
+                                       : kTensorCore;
+      return 0;
+    case kPlanWorkspace:
+      *static_cast<std::int64_t*>(values) = 4096;
+      return 0;
+    default:
+      return 3;
+  }
+}
+
+int execute(void*, void* plan, void* pack) {
+  if (device_records()) return 0;
+  const Bag& config = static_cast<const Bag*>(plan)->bag(kPlanConfig);
+  if (config.proposal < static_cast<int>(kUnwelcome.size())) return 4;
+  const auto& p = *static_cast<const Bag*>(pack);
+  if (!p.one<void*>(kPackWorkspace)) return 4;
+  std::map<std::int64_t, void*> pointers;
+  const auto ids = p.all<std::int64_t>(kPackIds);
+  for (std::size_t i = 0; i < ids.size(); ++i) pointers[ids[i]] = p.all<void*>(kPackPointers)[i];
+  ++executed;
+  return in_stream(stream_of_thread, [&operation = config.bag(kHeuristicGraph).bag(kGraphOperations), pointers] {
+    const DeviceAccess access;
+    return convolve(operation, pointers);
+  });
+}
+
+}  // namespace
+
+int emulated_convolutions() { return executed; }
+
+const Cudnn& emulated_cudnn() {
+  static const Cudnn table = [] {
+    Cudnn t;
+    t.create = [](void** handle) {
+      static int handle_of_all;
+      *handle = &handle_of_all;
+      return 0;
+    };
+    t.set_stream = [](void*, Stream stream) {
+      stream_of_thread = stream;
+      return 0;
+    };
+    t.create_descriptor = [](int kind, void** made) {
+      auto* const bag = new Bag;
+      bag->kind = kind;
+      *made = bag;
+      return 0;
+    };
+    // Descriptors refer to others, which cuDNN copies and this does not: they stay.
+    t.destroy_descriptor = [](void*) { return 0; };
+    t.finalize = [](void* descriptor) {
+      auto& bag = *static_cast<Bag*>(descriptor);
+      bag.finalized = true;
+      return bag.kind == kGraph && !fits(bag.bag(kGraphOperations)) ? 3 : 0;
+    };
+    t.set = set;
+    t.get = get;
+    t.execute = execute;
+    return t;
+  }();
+  return table;
+}
+
+}  // namespace ebb::testing
