@@ -119,11 +119,46 @@ EBB void store_each(T* p, i64 stride, const Pack<T, N>& r, int live) {
     if (j < live) p[j * stride] = r.at(j);
   }
 }
+// Rows of an odd length begin anywhere. A pack of one lies in aligned words of 16 bytes, which are loaded whole and
+// shifted; of those that have nothing of it none is read, since they may not be there.
+// w[k] becomes the four bytes from 4·k + bytes on, for k < count; w has four more, and bytes is a multiple of T's.
+template <int count, class T>
+EBB void shift_words(u32* w, u32 bytes) {
+#pragma unroll
+  for (int k = 0; k < count + 2; ++k) w[k] = bytes & 8 ? w[k + 2] : w[k];
+  if constexpr (sizeof(T) <= 4) {
+#pragma unroll
+    for (int k = 0; k < count + 1; ++k) w[k] = bytes & 4 ? w[k + 1] : w[k];
+  }
+  if constexpr (sizeof(T) <= 2) {
+#pragma unroll
+    for (int k = 0; k < count; ++k) w[k] = (u32)(((u64)w[k + 1] << 32 | w[k]) >> (bytes & 3) * 8);
+  }
+}
+template <int N, class T>
+EBB Pack<T, N> load_shifted(const T* p) {
+  constexpr int kBytes = Pack<T, N>::kBytes, kWords = kBytes / 4, kRead = (kBytes + 15) / 16 + 1;
+  const u32 skew = (u32)(u64)p & 15;
+  const Words4* const at = (const Words4*)((const char*)p - skew);
+  u32 w[4 * kRead];
+#pragma unroll
+  for (int i = 0; i < kRead; ++i) {
+    const Words4 q = 16 * i < (int)skew + kBytes ? at[i] : Words4{};
+#pragma unroll
+    for (int k = 0; k < 4; ++k) w[4 * i + k] = q.x[k];
+  }
+  shift_words<kWords, T>(w, skew);
+  Pack<T, N> r;
+#pragma unroll
+  for (int k = 0; k < kWords; ++k) r.w[k] = w[k];
+  return r;
+}
 template <int N, class T>
 EBB Pack<T, N> load_pack(const T* p, bool aligned, int live) {
   Pack<T, N> r;
   constexpr int kBytes = Pack<T, N>::kBytes;
-  if (!aligned || live < N) return load_each<N>(p, 1, live);
+  if (live < N) return load_each<N>(p, 1, live);
+  if (!aligned) return load_shifted<N>(p);
   must_be_aligned(p, kBytes < 16 ? kBytes : 16);
   if constexpr (kBytes % 16 == 0) {
 #pragma unroll
@@ -160,10 +195,64 @@ EBB Pack<T, N> load_together(const T* p, bool aligned, int live, bool whole) {
   }
   return r;
 }
+// Where all lanes of a warp have packs side by side, each takes the end of its neighbour's and stores whole words of 16
+// bytes; the first lane's first and the last lane's last bytes share theirs with what others store.
+template <int N, class T>
+EBB void store_shifted(T* p, const Pack<T, N>& r, bool whole) {
+  constexpr int kBytes = Pack<T, N>::kBytes, kWords = kBytes / 4;
+  if constexpr (kBytes % 16 == 0) {
+    const u32 skew = (u32)(u64)p & 15;
+    if (skew == 0) {
+#pragma unroll
+      for (int i = 0; i < kBytes / 16; ++i)
+        store16((Words4*)p + i, r.w[4 * i], r.w[4 * i + 1], r.w[4 * i + 2], r.w[4 * i + 3]);
+      return;
+    }
+    if (whole) {
+      const int lane = threadIdx.x & 31;
+      u32 w[kWords + 4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) w[k] = __shfl_sync(0xffffffffu, r.w[kWords - 4 + k], (lane + 31) & 31);
+#pragma unroll
+      for (int k = 0; k < kWords; ++k) w[4 + k] = r.w[k];
+      shift_words<kWords, T>(w, 16 - skew);
+      Words4* const at = (Words4*)((char*)p - skew);
+#pragma unroll
+      for (int i = 0; i < kBytes / 16; ++i) {
+        if (i > 0 || lane > 0) store16(at + i, w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3]);
+      }
+      const int first = lane == 0 ? (16 - (int)skew) / (int)sizeof(T) : 0;
+      const int last = lane == 31 ? N - (int)skew / (int)sizeof(T) : N;
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        if (j < first || j >= last) p[j] = r.at(j);
+      }
+      return;
+    }
+  }
+  if constexpr (sizeof(T) == 2) {  // two at a time
+    const bool odd = (u64)p & 2;
+    if (odd) {
+      p[0] = r.at(0);
+      p[N - 1] = r.at(N - 1);
+    }
+#pragma unroll
+    for (int k = 0; k < kWords; ++k) {
+      if (!odd) {
+        ((u32*)p)[k] = r.w[k];
+      } else if (k + 1 < kWords) {
+        ((u32*)(p + 1))[k] = r.w[k] >> 16 | r.w[k + 1] << 16;
+      }
+    }
+  } else {
+    store_each<N>(p, 1, r, N);
+  }
+}
 template <int N, class T>
 EBB void store_pack(T* p, const Pack<T, N>& r, bool aligned, int live, bool whole) {
   constexpr int kBytes = Pack<T, N>::kBytes;
-  if (!aligned || live < N) return store_each<N>(p, 1, r, live);
+  if (live < N) return store_each<N>(p, 1, r, live);
+  if (!aligned) return store_shifted<N>(p, r, whole);
   must_be_aligned(p, kBytes < 16 ? kBytes : 16);
   if constexpr (kBytes == 32) {
     // Two lanes have 64 neighbouring bytes; they exchange halves so that each access of the two fills 32 in a row.
@@ -300,7 +389,7 @@ EBB void wait_for_copies() {
 #endif
 template <class T, int chunks, int... chunk>
 EBB void copy_chunks(char* mine, int slot, const T* from, bool aligned, int live) {
-  if (!aligned || live < 8) return write_chunks<T, chunks, chunk...>(mine, slot, load_each<8>(from, 1, live));
+  if (!aligned || live < 8) return write_chunks<T, chunks, chunk...>(mine, slot, load_pack<8>(from, false, live));
   must_be_aligned(from, 16);
   int i = 0;
   (copy16<sizeof...(chunk) == 1>(chunk_at<chunks>(mine, slot, chunk), (const Words4*)from + i++), ...);
