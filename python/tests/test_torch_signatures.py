@@ -70,6 +70,31 @@ def test_linear_cross_entropy_of_probabilities_and_of_a_head_with_axes(options):
     assert ebb.allclose(ebb.linear_cross_entropy(x, wide, p2, **options), ebb.cross_entropy(logits, p2, **options), rtol=1e-10)
 
 
+def _linear_cross_entropy_options():
+    for reduction in ("mean", "sum", "none"):
+        for further in ({}, {"label_smoothing": 0.1}, {"z_loss": 0.01}, {"softcap": 2.0}, {"weight": [0.5, 1.0, 2.0, 0.1, 3.0]}):
+            yield {"reduction": reduction, **further}
+
+
+@pytest.mark.parametrize("options", list(_linear_cross_entropy_options()), ids=str)
+@pytest.mark.parametrize("axes", [(), (2,)])
+def test_linear_cross_entropy_differentiates_probabilities(options, axes):
+    options = dict(options)
+    if "weight" in options:
+        options["weight"] = ebb.tensor(options["weight"], dtype="f64")
+    ebb.manual_seed(3)
+    x, head, bias = (ebb.randn(shape, dtype="f64") for shape in ((6, 3), (5, *axes, 3), (5, *axes)))
+    p = ebb.softmax(ebb.randn((6, 5, *axes), dtype="f64"), 1)
+    logits = ebb.linear(x, head.reshape((-1, 3)), bias.reshape((-1,))).reshape((6, 5, *axes))
+    grad = ebb.randn(ebb.linear_cross_entropy(x, head, p, bias=bias, **options).shape, dtype="f64")
+    expected = ebb.losses.cross_entropy_backward(grad, logits, p, **options).target
+    for chunk in (0, 4):
+        found = ebb.losses.linear_cross_entropy_backward(grad, x, head, p, bias=bias, chunk=chunk, **options)
+        assert ebb.allclose(found.target, expected, rtol=1e-10, atol=1e-14)
+    classes = ebb.losses.linear_cross_entropy_backward(grad, x, head, ebb.argmax(p, 1), bias=bias, **options)
+    assert classes.target is None
+
+
 def test_attention_has_torchs_results():
     ebb.manual_seed(0)
     x = ebb.randn((5, 2, 8))

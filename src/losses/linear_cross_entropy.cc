@@ -221,12 +221,13 @@ LinearCrossEntropyGradients linear_cross_entropy_backward(const Tensor& grad, co
                                                           const Tensor& target,
                                                           const LinearCrossEntropyOptions& options) {
   if (is_floating(target.dtype()) || head.rank() > 2) {
-    const auto g = pull_back("linear_cross_entropy", grad, {x, head, options.bias}, [&](const std::vector<Tensor>& v) {
+    const auto of = [&](const std::vector<Tensor>& v) {
       LinearCrossEntropyOptions with = options;
-      with.bias = v[2];
-      return general_linear_cross_entropy(v[0], v[1], target, with);
-    });
-    return {g[0], g[1], g[2]};
+      with.bias = v[3];
+      return general_linear_cross_entropy(v[0], v[1], v[2], with);
+    };
+    const auto g = pull_back("linear_cross_entropy", grad, {x, head, target, options.bias}, of);
+    return {g[0], g[1], g[3], g[2]};
   }
   LinearRows k = check_arguments("linear_cross_entropy_backward", x, head, target, options);
   const Shape expected = options.reduction == Reduction::none ? target.shape() : Shape{};
@@ -238,7 +239,7 @@ LinearCrossEntropyGradients linear_cross_entropy_backward(const Tensor& grad, co
   k.c.input_gradient = k.c.head_gradient = true;
   k.c.bias_gradient = k.c.bias;
   const LinearCrossEntropyGradients all = gradients(k.o, g, k.c);
-  return {cast(reshape(all.x, x.shape()), x.dtype()), cast(all.head, head.dtype()), all.bias};
+  return {cast(reshape(all.x, x.shape()), x.dtype()), cast(all.head, head.dtype()), all.bias, {}};
 }
 
 LinearRows log_prob_rows(const Tensor& x, const Tensor& head, const Tensor& target,
@@ -303,7 +304,7 @@ void each_option(V& v, LinearCrossEntropyOptions& o) {
 std::vector<LossInfo> linear_entries() {
   return {
       describe("linear_cross_entropy", "linear", "cross_entropy(x·headᵀ + bias, y), without the logits",
-               {{"x"}, {"head"}, {"target", false}}, linear_cross_entropy),
+               {{"x"}, {"head"}, {"target"}}, linear_cross_entropy),
   };
 }
 

@@ -355,8 +355,10 @@ TEST(LinearCrossEntropy, TakesProbabilities) {
     EXPECT_TRUE(allclose(loss, cross_entropy(logits, p, plain), {.rtol = 1e-12}));
     const Tensor g = randn(loss.shape(), DType::f64);
     const LinearCrossEntropyGradients found = linear_cross_entropy_backward(g, x, head, p, o);
-    const auto [of_x, of_head, of_bias] = linear_backward(cross_entropy_backward(g, logits, p, plain).input, x, head);
+    const LossGradients behind = cross_entropy_backward(g, logits, p, plain);
+    const auto [of_x, of_head, of_bias] = linear_backward(behind.input, x, head);
     EXPECT_TRUE(allclose(found.x, of_x, {.rtol = 1e-10, .atol = 1e-14}));
+    EXPECT_TRUE(allclose(found.target, behind.target, {.rtol = 1e-10, .atol = 1e-14}));
     EXPECT_TRUE(allclose(found.head, of_head, {.rtol = 1e-10, .atol = 1e-14}));
     EXPECT_TRUE(allclose(found.bias, of_bias, {.rtol = 1e-10, .atol = 1e-14}));
   }

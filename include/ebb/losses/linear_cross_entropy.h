@@ -34,7 +34,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& t
                             const LinearCrossEntropyOptions& options = {});
 
 struct LinearCrossEntropyGradients {
-  Tensor x, head, bias;  // bias is undefined where there is none
+  Tensor x, head, bias, target;  // undefined where there is no bias, and where the target is class indices
 };
 LinearCrossEntropyGradients linear_cross_entropy_backward(const Tensor& grad, const Tensor& x, const Tensor& head,
                                                           const Tensor& target,
