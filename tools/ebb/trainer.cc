@@ -412,6 +412,25 @@ std::string in_words(const Evaluation& e, const DataFacts& facts) {
   return fmt::format("perplexity {:.2f}, {:.3f} bits per byte", std::exp(e.loss), e.bits_per_byte);
 }
 
+nlohmann::ordered_json measured(const Evaluation& e, const Examples& examples, const DataFacts& facts) {
+  nlohmann::ordered_json out{{"loss", e.loss}};
+  if (facts.task == Task::text) {
+    out["perplexity"] = std::exp(e.loss);
+    out["bits_per_byte"] = e.bits_per_byte;
+  } else if (facts.task == Task::numbers) {
+    out.update({{"r2", e.r2}, {"rmse", e.rmse}, {"mae", e.mae}});
+  } else {
+    const std::int64_t n = facts.class_count();
+    const std::vector<std::int64_t> counts = confusion(e, examples, n);
+    out["accuracy"] = e.accuracy;
+    out["classes"] = facts.classes;
+    for (std::int64_t row = 0; row < n; ++row) {
+      out["confusion"].push_back(std::vector<std::int64_t>(counts.begin() + row * n, counts.begin() + (row + 1) * n));
+    }
+  }
+  return out;
+}
+
 std::vector<std::int64_t> confusion(const Evaluation& e, const Examples& examples, std::int64_t classes) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(classes * classes));
   const std::vector<std::int64_t> actual = examples.targets.to_vector<std::int64_t>();
