@@ -245,12 +245,19 @@ void divide(const Examples& all, double share, std::uint64_t seed, const std::st
 
 constexpr std::uint64_t kTestSeed = 0x7e57, kValidationSeed = 0x7a11d;
 
+// Tables of fewer rows are learned whole: a tenth of them would decide by chance. Classes, whose labels are smoothed,
+// need it less than numbers.
+constexpr std::int64_t kFewestNumbersToHoldBack = 100, kFewestClassesToHoldBack = 1000;
+
 // The end of a text is held back, of all else a part chosen by the seed.
 void hold_back_validation(const RunConfig& c, Dataset& data) {
-  if (c.validation_fraction == 0) return;
+  const std::int64_t fewest = data.facts.task == Task::numbers ? kFewestNumbersToHoldBack : kFewestClassesToHoldBack;
+  const bool unasked = !data.facts.table.columns.empty() && data.train.size() >= fewest;
+  const double share = c.validation_fraction >= 0 ? c.validation_fraction : unasked ? kUsualValidation : 0;
+  if (share == 0) return;
   if (data.facts.task == Task::text) {
     const std::int64_t n = data.train.size();
-    const auto some = std::max<std::int64_t>(1, std::llround(c.validation_fraction * static_cast<double>(n)));
+    const auto some = std::max<std::int64_t>(1, std::llround(share * static_cast<double>(n)));
     require(n > some, Error::Kind::io, "{}: {} windows of text are too few to hold some back", c.data, n);
     const Examples all = data.train;
     data.train = {all.inputs.slice(0, 0, n - some), all.targets.slice(0, 0, n - some)};
@@ -258,7 +265,7 @@ void hold_back_validation(const RunConfig& c, Dataset& data) {
     return;
   }
   const Examples all = data.train;
-  divide(all, c.validation_fraction, c.seed ^ kValidationSeed, c.data, data.validation, data.train);
+  divide(all, share, c.seed ^ kValidationSeed, c.data, data.validation, data.train);
 }
 
 // ---- rows: what is missing, and their scale -------------------------------------------------------------------------

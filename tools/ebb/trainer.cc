@@ -146,6 +146,8 @@ struct ModelAndLoss {
   }
 };
 
+constexpr std::int64_t kUsualPatience = 15;  // tests, of forty
+
 void eval_together(const distributed::BatchGradients& step) {
   std::vector<Tensor> all{step.loss};
   all.insert(all.end(), step.sums.begin(), step.sums.end());
@@ -156,7 +158,10 @@ void eval_together(const distributed::BatchGradients& step) {
 }  // namespace
 
 void resolve_with(RunConfig& config, const Dataset& data) {
-  resolve_length(config, data.train.size());
+  const bool rows = !data.facts.table.columns.empty(), validates = data.validation.size() > 0;
+  resolve_length(config, data.train.size(), rows);
+  if (config.validation_fraction < 0) config.validation_fraction = validates ? kUsualValidation : 0;
+  if (config.patience < 0) config.patience = validates && rows ? kUsualPatience : 0;
   // Tables are often small and their classes overlap; a network that is sure of everything has learned its noise.
   const bool classes_of_rows = data.facts.task == Task::classes && data.facts.example.rank() == 1;
   if (config.label_smoothing < 0) config.label_smoothing = classes_of_rows ? 0.1 : 0;
