@@ -30,4 +30,5 @@ set(EBB_LAYERS
   "io: core graph"
   "data: core graph io"
   "comm: core graph backend ops autograd io"
+  "doctor: core cpu/tile cuda cuda/runtime cuda/library comm"
 )

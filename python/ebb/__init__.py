@@ -14,7 +14,7 @@ from ._functional import *  # noqa: F403
 from . import losses
 from .losses import *  # noqa: F403: losses are functions of the library like any other
 from . import _number_formulas, _numpy, _shape_formulas, _tensor_methods
-from . import array_api, cuda, data, distributed, gradcheck, io, linalg, nn, optim
+from . import __config__, array_api, cuda, data, distributed, gradcheck, io, linalg, nn, optim
 from ._number_formulas import *  # noqa: F403
 from ._shape_formulas import *  # noqa: F403
 from ._elsewhere import of_package as __getattr__

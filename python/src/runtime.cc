@@ -2,6 +2,7 @@
 
 #include "bind.h"
 #include "core/worker_seed.h"
+#include "doctor/findings.h"
 #include "ebb/memory.h"
 #include "ebb/origins.h"
 #include "ebb/random.h"
@@ -92,6 +93,11 @@ void bind_runtime(const Api& api) {
           "__exit__", [](OriginScope& o, nb::handle, nb::handle, nb::handle) { set_origins(o.before); },
           nb::arg().none(), nb::arg().none(), nb::arg().none());
 
+  m.def("_find_environment", [] {
+    nb::list all;
+    for (const Finding& f : find_environment()) all.append(nb::make_tuple(f.name, f.found, f.cure));
+    return all;
+  });
   m.def("_op_table", [] {
     nb::list rows;
     for (const OpInfo& row : kOpTable) rows.append(row.name);

@@ -21,7 +21,7 @@ void* open_library(std::string& path) {
       return found;
     }
   }
-  fail(Error::Kind::io, "MPI: a launcher started this program, but libmpi.so.40 cannot be opened; {}", kCure);
+  fail(Error::Kind::io, "MPI: libmpi.so.40 cannot be opened, which several processes need; {}", kCure);
 }
 
 std::string version_of(void* library) {

@@ -20,29 +20,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A link's target is replaced, not the link.
-std::string followed(const std::string& path) {
-  std::error_code none;
-  if (!fs::is_symlink(path, none)) return path;
-  const fs::path target = fs::weakly_canonical(path, none);
-  return none ? path : target.string();
-}
-
-// The number of the process's own descriptor that a path stands for, such as /dev/stdout, or -1. It is duplicated
-// rather than opened: opening a redirected output again would begin at its first byte, and a socket cannot be opened at
-// all.
-int own_descriptor(fs::path path) {
+// Where a path leads: links are followed, also to a file that is not there yet. Stops at one of the process's own
+// descriptors, such as /dev/stdout. Those are duplicated rather than opened: opening a redirected output again would
+// begin at its first byte, and a socket cannot be opened at all.
+struct Target {
+  std::string path;
+  int descriptor = -1;
+};
+Target target_of(fs::path path) {
   std::error_code error;
   for (int links = 0; links < 40; ++links) {
     const std::string folder = path.parent_path().string(), number = path.filename().string();
     if ((folder == "/proc/self/fd" || folder == "/dev/fd") && !number.empty() && number.size() < 7 &&
         number.find_first_not_of("0123456789") == std::string::npos)
-      return std::stoi(number);
+      return {path.string(), std::stoi(number)};
     const fs::path target = fs::read_symlink(path, error);
-    if (error) return -1;
+    if (error) break;
     path = target.is_absolute() ? target : path.parent_path() / target;
   }
-  return -1;
+  return {path.string()};
 }
 
 bool is_stream(const std::string& path) {
@@ -86,11 +82,12 @@ std::size_t write_all(int descriptor, const void* data, std::size_t bytes) {
 
 }  // namespace
 
-NewFile::NewFile(const std::string& path) : path_(followed(path)) {
+NewFile::NewFile(const std::string& path) {
   require(!path.empty(), Error::Kind::io, "a file to write needs a name, got an empty one");
+  const auto [target, own] = target_of(path);
+  path_ = target;
   std::error_code none;
   require(!fs::is_directory(path_, none), Error::Kind::io, "{}: cannot be written: it is a directory", path_);
-  const int own = own_descriptor(path);
   if (own >= 0 || is_stream(path_)) {
     path_ = temporary_ = path;
     replaces_ = false;

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "core/closest_name.h"
@@ -19,7 +20,7 @@ namespace fs = std::filesystem;
 struct Conversion {
   std::string from, to, dtype;
   std::vector<std::string> only;
-  bool overwrite = false, compress = false;
+  bool overwrite = false, compress = false, json = false;
 };
 
 struct Converted {
@@ -93,6 +94,13 @@ void convert(const Conversion& c) {
     }
   }
   write(c, content);
+  if (c.json) {
+    nlohmann::ordered_json names = nlohmann::ordered_json::array();
+    for (const auto& [name, tensor] : content.tensors) names.push_back(name);
+    const nlohmann::ordered_json out{{"file", c.to}, {"tensors", names}};
+    fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    return;
+  }
   fmt::print("{}: {} tensor{}\n", c.to, content.tensors.size(), content.tensors.size() == 1 ? "" : "s");
 }
 
@@ -108,6 +116,7 @@ void add_convert_command(CLI::App& app) {
       ->check(CLI::IsMember({"f64", "f32", "f16", "bf16"}));
   command->add_flag("--compress", c->compress, "Compress an .npz file");
   command->add_flag("--overwrite", c->overwrite, "Replace the file if it exists");
+  command->add_flag("--json", c->json, "What was written, as JSON");
   command->footer(
       "ebb convert model.safetensors model.npz\nebb convert model.safetensors small.safetensors --dtype bf16\n"
       "ebb convert model.npz weight.npy --only layer.weight");

@@ -153,7 +153,7 @@ std::string detect(const std::string& path) {
 Labelled read_labelled(const std::string& format, const std::string& path, const RunConfig& c) {
   if (format == "csv") {
     TableSurvey survey = survey_table(path, {c.target, c.ignore, c.task});
-    const TableRows rows = read_rows(path, survey.facts, survey.classes, true);
+    const TableRows rows = read_rows(path, survey.facts, survey.classes, {.targets = true});
     return {rows.inputs, rows.targets, std::move(survey.classes), std::move(survey.facts), std::move(survey.notes)};
   }
   require(c.task != "regression", "--task regression is for CSV files, not for {}", path);
@@ -170,7 +170,7 @@ Labelled read_labelled(const std::string& format, const std::string& path, const
 
 // The same for a model that knows its columns and classes.
 Labelled read_again(const std::string& path, const DataFacts& known) {
-  const TableRows rows = read_rows(path, known.table, known.classes, true);
+  const TableRows rows = read_rows(path, known.table, known.classes, {.targets = true});
   return {rows.inputs, rows.targets, known.classes, known.table};
 }
 
@@ -203,7 +203,7 @@ Tensor renumber(const Labelled& read, const std::vector<std::string>& classes, c
 Examples read_known(const std::string& format, const std::string& path, const RunConfig& c, const DataFacts& facts,
                     bool test) {
   if (format == "csv") {
-    const TableRows rows = read_rows(path, facts.table, facts.classes, true, c.target);
+    const TableRows rows = read_rows(path, facts.table, facts.classes, {.targets = true, .target = c.target});
     return {rows.inputs, rows.targets};
   }
   Labelled read;
@@ -245,12 +245,19 @@ void divide(const Examples& all, double share, std::uint64_t seed, const std::st
 
 constexpr std::uint64_t kTestSeed = 0x7e57, kValidationSeed = 0x7a11d;
 
+// Tables of fewer rows are learned whole: a tenth of them would decide by chance. Classes, whose labels are smoothed,
+// need it less than numbers.
+constexpr std::int64_t kFewestNumbersToHoldBack = 100, kFewestClassesToHoldBack = 1000;
+
 // The end of a text is held back, of all else a part chosen by the seed.
 void hold_back_validation(const RunConfig& c, Dataset& data) {
-  if (c.validation_fraction == 0) return;
+  const std::int64_t fewest = data.facts.task == Task::numbers ? kFewestNumbersToHoldBack : kFewestClassesToHoldBack;
+  const bool unasked = !data.facts.table.columns.empty() && data.train.size() >= fewest;
+  const double share = c.validation_fraction >= 0 ? c.validation_fraction : unasked ? kUsualValidation : 0;
+  if (share == 0) return;
   if (data.facts.task == Task::text) {
     const std::int64_t n = data.train.size();
-    const auto some = std::max<std::int64_t>(1, std::llround(c.validation_fraction * static_cast<double>(n)));
+    const auto some = std::max<std::int64_t>(1, std::llround(share * static_cast<double>(n)));
     require(n > some, Error::Kind::io, "{}: {} windows of text are too few to hold some back", c.data, n);
     const Examples all = data.train;
     data.train = {all.inputs.slice(0, 0, n - some), all.targets.slice(0, 0, n - some)};
@@ -258,7 +265,7 @@ void hold_back_validation(const RunConfig& c, Dataset& data) {
     return;
   }
   const Examples all = data.train;
-  divide(all, c.validation_fraction, c.seed ^ kValidationSeed, c.data, data.validation, data.train);
+  divide(all, share, c.seed ^ kValidationSeed, c.data, data.validation, data.train);
 }
 
 // ---- rows: what is missing, and their scale -------------------------------------------------------------------------
@@ -425,8 +432,10 @@ Dataset load_dataset(const RunConfig& c, const DataFacts* known) {
     all.train = windows(all.facts.pairs.encode(texts.train), c.context, name_of_text(c, false));
     all.test = windows(all.facts.pairs.encode(texts.test), c.context, name_of_text(c, true));
     all.facts.example = {c.context};
-    all.description = fmt::format("{} characters of {}", texts.train.size() + texts.test.size(),
-                                  c.data == "tales" ? "generated tales" : c.data);
+    all.description =
+        fmt::format("{} characters of {}", texts.train.size() + (c.test_data.empty() ? texts.test.size() : 0),
+                    c.data == "tales" ? "generated tales" : c.data);
+    if (!c.test_data.empty()) all.description += fmt::format(" and {} of {}", texts.test.size(), c.test_data);
     hold_back_validation(c, all);
     return all;
   }
@@ -468,8 +477,9 @@ Dataset load_dataset(const RunConfig& c, const DataFacts* known) {
   all.test = own_test ? load_test_examples(c, all.facts) : prepared(all.test, all.facts);
   all.train = prepared(all.train, all.facts);
   if (all.validation.size() > 0) all.validation = prepared(all.validation, all.facts);
-  all.description =
-      fmt::format("{} examples of {}", all.train.size() + all.validation.size() + all.test.size(), c.data);
+  const std::int64_t own_count = all.train.size() + all.validation.size() + (c.test_data.empty() ? all.test.size() : 0);
+  all.description = fmt::format("{} examples of {}", own_count, c.data);
+  if (!c.test_data.empty()) all.description += fmt::format(" and {} of {}", all.test.size(), c.test_data);
   return all;
 }
 
@@ -495,17 +505,22 @@ Examples load_test_examples(const RunConfig& c, const DataFacts& facts) {
   return prepared(test, facts);
 }
 
-Unlabelled load_unlabelled(const std::string& path, const DataFacts& facts) {
+Unlabelled load_unlabelled(const std::string& path, const DataFacts& facts, const std::vector<std::string>& keep) {
   require(facts.task != Task::text, "predict: this network writes text; `ebb generate` lets it");
   require(fs::exists(path), Error::Kind::io, "{}: there is no such file or folder", path);
   Unlabelled all;
   if (!facts.table.columns.empty()) {
     require(!fs::is_directory(path), Error::Kind::io,
             "{}: the network was trained on rows of a CSV file, this is a folder", path);
-    all.inputs = scaled(read_rows(path, facts.table, facts.classes, false).inputs, facts);
+    TableRows rows = read_rows(path, facts.table, facts.classes, {.keep = keep});
+    all.inputs = scaled(rows.inputs, facts);
     for (std::int64_t k = 0; k < all.inputs.size(0); ++k) all.names.push_back(std::to_string(k + 1));
+    all.kept_names = std::move(rows.kept_names);
+    all.kept = std::move(rows.kept);
+    all.notes = std::move(rows.notes);
     return all;
   }
+  require(keep.empty(), "--keep {}: pictures have no columns", fmt::join(keep, ","));
   all.pictures = true;
   if (fs::is_directory(path)) {
     all.names = picture_files(path);

@@ -61,8 +61,11 @@ struct Unlabelled {
   Tensor inputs;
   std::vector<std::string> names;
   bool pictures = false;
+  std::vector<std::string> kept_names;         // of columns that are handed on,
+  std::vector<std::vector<std::string>> kept;  // and their fields, by row
+  std::vector<std::string> notes;
 };
-Unlabelled load_unlabelled(const std::string& path, const DataFacts& facts);
+Unlabelled load_unlabelled(const std::string& path, const DataFacts& facts, const std::vector<std::string>& keep = {});
 
 // Windows of `context` tokens beside each other, and the same one token later.
 Examples windows(const std::vector<std::int64_t>& tokens, std::int64_t context, const std::string& what);

@@ -1,11 +1,10 @@
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <cstdio>
 #include <memory>
 
 #include "commands.h"
-#include "device_option.h"
 #include "core/format_error.h"
+#include "device_option.h"
 #include "ebb/memory.h"
 #include "progress.h"
 #include "report.h"
@@ -51,22 +50,8 @@ void run_eval(const EvalCommand& c) {
   const Task task = trained.facts.task;
   if (c.json) {
     nlohmann::ordered_json out{{"checkpoint", path},  {"step", trained.step},        {"model", config.model},
-                               {"data", config.data}, {"examples", examples.size()}, {"loss", e.loss},
-                               {"seconds", seconds}};
-    if (task == Task::text) {
-      out["perplexity"] = std::exp(e.loss);
-      out["bits_per_byte"] = e.bits_per_byte;
-    } else if (task == Task::numbers) {
-      out.update({{"r2", e.r2}, {"rmse", e.rmse}, {"mae", e.mae}});
-    } else {
-      const std::int64_t n = trained.facts.class_count();
-      const std::vector<std::int64_t> counts = confusion(e, examples, n);
-      out["accuracy"] = e.accuracy;
-      out["classes"] = trained.facts.classes;
-      for (std::int64_t row = 0; row < n; ++row) {
-        out["confusion"].push_back(std::vector<std::int64_t>(counts.begin() + row * n, counts.begin() + (row + 1) * n));
-      }
-    }
+                               {"data", config.data}, {"examples", examples.size()}, {"seconds", seconds}};
+    out.update(measured(e, examples, trained.facts));
     std::printf("%s\n", out.dump().c_str());
     return;
   }

@@ -19,12 +19,22 @@ struct GenerateCommand {
   std::string run, checkpoint, prompt;
   GenerateOptions options;
   std::int64_t threads = 0;
+  bool json = false;
 };
 
 void run_generate(const GenerateCommand& c) {
   if (c.threads > 0) set_num_threads(static_cast<int>(c.threads));
   const std::string path = c.checkpoint.empty() ? checkpoint_of_run(c.run) : c.checkpoint;
   const TrainedModel trained = load_trained_model(path);
+  if (c.json) {
+    const nlohmann::ordered_json out{{"checkpoint", path},
+                                     {"prompt", c.prompt},
+                                     {"text", continue_text(trained.model, trained.facts, c.prompt, c.options)},
+                                     {"tokens", c.options.tokens},
+                                     {"seed", c.options.seed}};
+    std::printf("%s\n", out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+    return;
+  }
   const auto show = [](const std::string& piece) {
     const bool written = std::fwrite(piece.data(), 1, piece.size(), stdout) == piece.size() && !std::fflush(stdout);
     require(written, Error::Kind::io, "generate: the standard output cannot be written ({})", std::strerror(errno));
@@ -51,6 +61,7 @@ void add_generate_command(CLI::App& app) {
   sub->add_option("--top-k", c->options.top_k, "Choose among this many likeliest tokens (0: all)")
       ->capture_default_str();
   sub->add_option("--seed", c->options.seed, "Another seed, another text")->capture_default_str();
+  sub->add_flag("--json", c->json, "Print a JSON object when all is written");
   sub->add_flag("--recompute", c->options.recompute,
                 "Read the whole window again for every token: slow, for comparison");
   sub->add_option("--threads", c->threads, "Threads that compute (0: all)")->check(CLI::NonNegativeNumber);

@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -16,9 +17,33 @@ namespace {
 struct PredictCommand {
   TrainedWeights weights;
   std::string data, out;
-  bool probabilities = false;
+  std::vector<std::string> keep;
+  bool probabilities = false, json = false;
   std::int64_t threads = 0;
 };
+
+// What was predicted for an example.
+struct Prediction {
+  double number = 0;                  // of a regression
+  std::size_t best = 0;               // of classes
+  std::vector<double> probabilities;  // by class
+};
+
+std::vector<Prediction> predictions_of(const Tensor& predicted, const DataFacts& facts, std::size_t count) {
+  const std::vector<double> all = predicted.to_vector();
+  std::vector<Prediction> out(count);
+  const auto classes = static_cast<std::ptrdiff_t>(facts.class_count());
+  for (std::size_t i = 0; i < count; ++i) {
+    if (facts.task == Task::numbers) {
+      out[i].number = all[i];
+      continue;
+    }
+    const auto row = all.begin() + static_cast<std::ptrdiff_t>(i) * classes;
+    out[i].probabilities.assign(row, row + classes);
+    out[i].best = static_cast<std::size_t>(std::max_element(row, row + classes) - row);
+  }
+  return out;
+}
 
 // A field of CSV, in quotes where it needs them.
 std::string field(const std::string& text) {
@@ -28,30 +53,52 @@ std::string field(const std::string& text) {
   return s + "\"";
 }
 
-std::string table_of(const Unlabelled& data, const Tensor& predicted, const DataFacts& facts, bool probabilities) {
-  std::string s = data.pictures ? "file,prediction" : "row,prediction";
-  if (facts.task == Task::numbers) {
-    s += "\n";
-    const std::vector<double> values = predicted.to_vector();
-    for (std::size_t i = 0; i < values.size(); ++i) s += fmt::format("{},{:.9g}\n", field(data.names[i]), values[i]);
-    return s;
-  }
-  s += ",probability";
-  if (probabilities) {
-    for (const std::string& name : facts.classes) s += "," + field("P(" + name + ")");
-  }
+std::string as_csv(const Unlabelled& data, const std::vector<Prediction>& all, const DataFacts& facts,
+                   bool probabilities) {
+  const bool numbers = facts.task == Task::numbers;
+  std::string s = data.pictures ? "file" : "row";
+  for (const std::string& name : data.kept_names) s += "," + field(name);
+  s += numbers ? ",prediction" : ",prediction,probability";
+  for (std::size_t k = 0; probabilities && k < facts.classes.size(); ++k)
+    s += "," + field("P(" + facts.classes[k] + ")");
   s += "\n";
-  const auto classes = static_cast<std::size_t>(facts.class_count());
-  const std::vector<double> all = predicted.to_vector();
-  for (std::size_t i = 0; i < data.names.size(); ++i) {
-    const auto row = all.begin() + static_cast<std::ptrdiff_t>(i * classes);
-    const auto best = std::max_element(row, row + static_cast<std::ptrdiff_t>(classes));
-    s += fmt::format("{},{},{:.6g}", field(data.names[i]), field(facts.classes[static_cast<std::size_t>(best - row)]),
-                     *best);
-    for (std::size_t k = 0; probabilities && k < classes; ++k) s += fmt::format(",{:.6g}", row[static_cast<long>(k)]);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Prediction& p = all[i];
+    s += field(data.names[i]);
+    for (std::size_t k = 0; k < data.kept_names.size(); ++k) s += "," + field(data.kept[i][k]);
+    s += numbers ? fmt::format(",{:.9g}", p.number)
+                 : fmt::format(",{},{:.6g}", field(facts.classes[p.best]), p.probabilities[p.best]);
+    for (std::size_t k = 0; probabilities && k < p.probabilities.size(); ++k)
+      s += fmt::format(",{:.6g}", p.probabilities[k]);
     s += "\n";
   }
   return s;
+}
+
+// An array with a line for each example.
+std::string as_json(const Unlabelled& data, const std::vector<Prediction>& all, const DataFacts& facts,
+                    bool probabilities) {
+  std::string s = "[";
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Prediction& p = all[i];
+    nlohmann::ordered_json j;
+    if (data.pictures) {
+      j["file"] = data.names[i];
+    } else {
+      j["row"] = i + 1;
+    }
+    for (std::size_t k = 0; k < data.kept_names.size(); ++k) j["keep"][data.kept_names[k]] = data.kept[i][k];
+    if (facts.task == Task::numbers) {
+      j["prediction"] = p.number;
+    } else {
+      j["prediction"] = facts.classes[p.best];
+      j["probability"] = p.probabilities[p.best];
+    }
+    for (std::size_t k = 0; probabilities && k < p.probabilities.size(); ++k)
+      j["probabilities"][facts.classes[k]] = p.probabilities[k];
+    s += (i == 0 ? "\n" : ",\n") + j.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  }
+  return s + "\n]\n";
 }
 
 void run_predict(const PredictCommand& c) {
@@ -60,13 +107,15 @@ void run_predict(const PredictCommand& c) {
   const TrainedModel trained = load_trained_model(path);
   require(!c.probabilities || trained.facts.task == Task::classes,
           "--probabilities: {} was trained to predict numbers, which have none", path);
-  const Unlabelled data = load_unlabelled(c.data, trained.facts);
-  const std::string table =
-      table_of(data, predict(trained.model, data.inputs, trained.facts), trained.facts, c.probabilities);
+  const Unlabelled data = load_unlabelled(c.data == "-" ? "/dev/stdin" : c.data, trained.facts, c.keep);
+  for (const std::string& note : data.notes) std::fprintf(stderr, "ebb: note: %s\n", note.c_str());
+  const auto predicted =
+      predictions_of(predict(trained.model, data.inputs, trained.facts), trained.facts, data.names.size());
+  const std::string text = (c.json ? as_json : as_csv)(data, predicted, trained.facts, c.probabilities);
   if (c.out.empty()) {
-    std::fwrite(table.data(), 1, table.size(), stdout);
+    std::fwrite(text.data(), 1, text.size(), stdout);
   } else {
-    write_file(c.out, table);
+    write_file(c.out, text);
   }
 }
 
@@ -77,16 +126,21 @@ void add_predict_command(CLI::App& app) {
   auto c = std::make_shared<PredictCommand>();
   c->weights.add_options(sub, "What predicts");
   sub->add_option("--data", c->data,
-                  "A CSV file with the columns the network was trained on, the target not needed; a picture; or a "
-                  "folder of pictures")
+                  "A CSV file, plain or gzipped, with the columns the network was trained on, the target not needed "
+                  "(-: the standard input); a picture; or a folder of pictures")
       ->required();
-  sub->add_option("--out", c->out, "A CSV file for the predictions (the standard output unless given)");
+  sub->add_option("--out", c->out, "A file for the predictions (the standard output unless given)");
+  sub->add_option("--keep", c->keep, "Columns of the file that are handed on, by name or number, e.g. id,name")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   sub->add_flag("--probabilities", c->probabilities, "A column with the probability of every class");
+  sub->add_flag("--json", c->json, "A JSON array with an object for each row or picture");
   sub->add_option("--threads", c->threads, "Threads that compute (0: all)")->check(CLI::NonNegativeNumber);
   sub->footer(
       "Examples:\n"
       "  ebb predict --run runs/mlp --data new_flowers.csv --out species.csv\n"
-      "  ebb predict --run runs/cnn --data photos/ --probabilities");
+      "  ebb predict --run runs/cnn --data photos/ --probabilities\n"
+      "  zcat today.csv.gz | ebb predict --run runs/mlp --data - --keep id");
   sub->callback([c] { run_predict(*c); });
 }
 

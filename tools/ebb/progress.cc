@@ -36,9 +36,14 @@ std::string duration(double seconds) {
   return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
 }
 
-Progress::Progress(bool speaks) : speaks_(speaks), terminal_(speaks && isatty(STDOUT_FILENO) != 0), columns_(100) {
+Progress::Progress(To to)
+    : out_(to == To::output   ? stdout
+           : to == To::errors ? stderr
+                              : nullptr),
+      terminal_(out_ && isatty(fileno(out_)) != 0),
+      columns_(100) {
   winsize size{};
-  if (terminal_ && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) columns_ = size.ws_col;
+  if (terminal_ && ioctl(fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) columns_ = size.ws_col;
 }
 
 void Progress::show(const State& s) {
@@ -56,15 +61,15 @@ void Progress::show(const State& s) {
   add(fmt::format("epoch {:.1f}/{:.4g}", s.epoch, s.epochs));
   add(duration(s.seconds_left) + " left");
   add(fmt::format("{:.0f}/s", s.samples_per_second));
-  std::printf("\r\033[K%s", line.c_str());
-  std::fflush(stdout);
+  std::fprintf(out_, "\r\033[K%s", line.c_str());
+  std::fflush(out_);
   drawn_ = true;
 }
 
 void Progress::say(const std::string& line) {
-  if (!speaks_) return;
-  std::printf("%s%s\n", drawn_ ? "\r\033[K" : "", line.c_str());
-  std::fflush(stdout);
+  if (!out_) return;
+  std::fprintf(out_, "%s%s\n", drawn_ ? "\r\033[K" : "", line.c_str());
+  std::fflush(out_);
   drawn_ = false;
 }
 

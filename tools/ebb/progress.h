@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <string>
 
@@ -19,7 +20,8 @@ std::string duration(double seconds);  // "20 ms", "4.2 s", "1 min 20 s", "2 h 5
 // A line on a terminal that redraws itself about ten times a second; elsewhere nothing.
 class Progress {
  public:
-  explicit Progress(bool speaks = true);  // false: it says nothing
+  enum class To { output, errors, nobody };
+  explicit Progress(To to = To::output);
   struct State {
     std::int64_t step, total;
     double epoch, epochs;
@@ -33,7 +35,8 @@ class Progress {
   bool terminal() const { return terminal_; }
 
  private:
-  bool speaks_, terminal_;
+  std::FILE* out_;  // null: it says nothing
+  bool terminal_;
   int columns_;
   bool drawn_ = false;
   Clock clock_;

@@ -83,6 +83,24 @@ std::string section(const char* id, const std::string& heading, const std::strin
   return fmt::format("<section id=\"{}\"><h2>{}</h2><p>{}</p>{}</section>\n", id, heading, words, inside);
 }
 
+// Why the two curves of the loss cannot be compared as they are.
+std::string about_the_loss(const ReportFacts& f) {
+  const double s = f.config.label_smoothing, n = static_cast<double>(f.data->facts.class_count());
+  std::string words;
+  if (s > 0 && n > 1) {
+    // The targets' own entropy: 1 − s + s/n for the class, s/n for each other one.
+    const double own = 1 - s + s / n, other = s / n;
+    const double floor = -own * std::log(own) - (n - 1) * other * std::log(other);
+    words += fmt::format(
+        "The training loss is that of smoothed targets (label-smoothing {:g}): it cannot fall below {:.3f}, so it lies "
+        "above the {} loss, which is of the classes themselves. ",
+        s, floor, f.data->validation.size() > 0 ? "validation" : "test");
+  }
+  if (f.config.dropout > 0) words += "Dropout makes the training loss larger, too; it is off in tests. ";
+  if (!words.empty()) words.pop_back();
+  return words.empty() ? "" : fmt::format("<p>{}</p>", words);
+}
+
 std::string classes(const ReportFacts& f) {
   const std::string matrix = confusion_matrix(f);
   std::string s = "<div class=\"two\">";
@@ -212,12 +230,12 @@ std::string render_report(const ReportFacts& f) {
   };
   const std::string course = plot("rate", rate_curve(f)) + plot("speed", speed_curve(f));
   if (is_text(f)) {
-    s += "<div class=\"three\">" + plot("loss", loss_curve(f)) + course + "</div>\n" + texts(f);
+    s += "<div class=\"three\">" + plot("loss", loss_curve(f) + about_the_loss(f)) + course + "</div>\n" + texts(f);
   } else if (is_numbers(f)) {
-    s += "<div class=\"two\">" + plot("loss", loss_curve(f)) + plot("r2", r2_curve(f)) + "</div>\n";
+    s += "<div class=\"two\">" + plot("loss", loss_curve(f) + about_the_loss(f)) + plot("r2", r2_curve(f)) + "</div>\n";
     s += "<div class=\"two\">" + plot("scatter", scatter_plot(f)) + "<div>" + course + "</div></div>\n";
   } else {
-    s += "<div class=\"two\">" + plot("loss", loss_curve(f)) + plot("accuracy", accuracy_curve(f)) + "</div>\n";
+    s += "<div class=\"two\">" + plot("loss", loss_curve(f) + about_the_loss(f)) + plot("accuracy", accuracy_curve(f)) + "</div>\n";
     s += classes(f) + "<div class=\"two\">" + course + "</div>\n";
   }
   s += ranks(f) + settings(f);

@@ -142,7 +142,8 @@ RunConfig config_from_json(const json& all, const std::string& where) {
   RunConfig config;
   // What runs were made with before there were these settings.
   config.activation = "relu";
-  config.label_smoothing = 0;
+  config.label_smoothing = config.validation_fraction = 0;
+  config.patience = 0;
   each_setting(config, [&](const char* name, auto& member, const char*, const auto&) {
     const auto found = all.find(name);
     if (found == all.end()) return;
@@ -194,7 +195,7 @@ void resolve(RunConfig& c) {
   if (c.activation == "auto") c.activation = "gelu";
   choose(c.width, gpt ? 128 : 16);
   choose(c.layers, gpt ? 4 : 1);
-  if (c.patience > 0) choose(c.validation_fraction, 0.1);
+  if (c.patience > 0 && c.validation_fraction < 0) c.validation_fraction = kUsualValidation;
   // Rates that work for the small networks of this program; sign and plain gradient steps have other sizes.
   const double adaptive = gpt ? 2e-3 : c.model == "mlp" ? 1e-3 : 3e-3;
   const bool plain = c.optimizer == "sgd", sign = c.optimizer == "lion";
@@ -208,8 +209,9 @@ void resolve(RunConfig& c) {
     at_least(name, static_cast<double>(value), 1);
   }
   for (const auto& [name, value] :
-       {std::pair{"steps", c.steps}, std::pair{"batch", c.batch}, std::pair{"patience", c.patience},
-        std::pair{"shards", c.shards}, std::pair{"tensor-parallel", c.tensor_parallel}, std::pair{"workers", c.workers},
+       {std::pair{"steps", c.steps}, std::pair{"batch", c.batch},
+        std::pair{"patience", c.patience == -1 ? 0 : c.patience}, std::pair{"shards", c.shards},
+        std::pair{"tensor-parallel", c.tensor_parallel}, std::pair{"workers", c.workers},
         std::pair{"threads", c.threads}, std::pair{"eval-every", c.eval_every},
         std::pair{"checkpoint-every", c.checkpoint_every}, std::pair{"log-every", c.log_every}}) {
     at_least(name, static_cast<double>(value), 0);
@@ -219,9 +221,10 @@ void resolve(RunConfig& c) {
         std::pair{"weight-decay", c.weight_decay}, std::pair{"clip", c.clip}, std::pair{"momentum", c.momentum}}) {
     at_least(name, value, 0);
   }
-  for (const auto& [name, value] : {std::pair{"dropout", c.dropout}, std::pair{"ema", c.ema},
-                                    std::pair{"label-smoothing", c.label_smoothing == -1 ? 0 : c.label_smoothing},
-                                    std::pair{"validation-fraction", c.validation_fraction}}) {
+  for (const auto& [name, value] :
+       {std::pair{"dropout", c.dropout}, std::pair{"ema", c.ema},
+        std::pair{"label-smoothing", c.label_smoothing == -1 ? 0 : c.label_smoothing},
+        std::pair{"validation-fraction", c.validation_fraction == -1 ? 0 : c.validation_fraction}}) {
     share(name, value);
   }
   require(c.resize.size() <= 2, "--resize takes one number or a height and a width, got {} numbers", c.resize.size());
@@ -233,7 +236,7 @@ void resolve(RunConfig& c) {
   if (c.tensor_parallel > 0) require_divisible(c);
 }
 
-void resolve_length(RunConfig& c, std::int64_t examples) {
+void resolve_length(RunConfig& c, std::int64_t examples, bool rows) {
   const bool gpt = c.model == "gpt", mlp = c.model == "mlp";
   if (c.batch == 0) {
     // Small batches for little data, so that a pass is several steps.
@@ -245,6 +248,9 @@ void resolve_length(RunConfig& c, std::int64_t examples) {
                                              static_cast<double>(c.accumulate));
   const double passes = gpt ? 4 : mlp ? 10 : 5, least = gpt ? 300 : mlp ? 2000 : 500;
   c.epochs = std::max(passes, std::ceil(least / per_epoch));
+  // A hundred passes over rows, unless they take long; the validation data decides which of them are used.
+  constexpr double kMany = 100, kLong = 10000;
+  if (rows) c.epochs = std::max(c.epochs, std::min(kMany, std::floor(kLong / per_epoch)));
 }
 
 }  // namespace ebb::program

@@ -10,9 +10,9 @@ class App;
 
 namespace ebb::program {
 
-// Everything that decides what a training run computes, and how it is shown. A number that is 0 where 0 makes no sense
-// is chosen by resolve(), and what depends on the number of examples by resolve_length() (on more of the data: by
-// resolve_with(), trainer.h).
+// Everything that decides what a training run computes, and how it is shown. A number that is 0 (or −1) where that
+// makes no sense is chosen by resolve(), and what depends on the number of examples by resolve_length() (on more of the
+// data: by resolve_with(), trainer.h).
 struct RunConfig {
   std::string model = "auto";
 
@@ -26,7 +26,7 @@ struct RunConfig {
   std::int64_t train_count = 20000;
   std::int64_t test_count = 4000;
   double test_fraction = 0.1;
-  double validation_fraction = 0;
+  double validation_fraction = -1;
 
   std::vector<std::int64_t> hidden = {};
   std::string activation = "auto";
@@ -53,7 +53,7 @@ struct RunConfig {
   double clip = 0;
   double label_smoothing = -1;
   double ema = 0;
-  std::int64_t patience = 0;
+  std::int64_t patience = -1;
   std::string dtype = "f32";
   std::uint64_t seed = 1;
 
@@ -63,6 +63,8 @@ struct RunConfig {
   std::int64_t checkpoint_every = 0;
   std::int64_t log_every = 0;
 };
+
+inline constexpr double kUsualValidation = 0.1;  // of the training data, where it is held back unasked
 
 std::vector<std::string> optimizer_names();  // of the library's registry
 
@@ -93,8 +95,8 @@ void each_setting(Config& c, V&& v) {
   v("test-count", c.test_count, "Generated digits to test on", any);
   v("test-fraction", c.test_fraction, "Share of the data kept for the test where it has none of its own", any);
   v("validation-fraction", c.validation_fraction,
-    "Share of the training data that is held back to choose the best weights and to stop early (0: none; 0.1 with "
-    "--patience)",
+    "Share of the training data that is held back to choose the best weights and to stop early (0: none; -1: 0.1 with "
+    "--patience, and for tables of at least 100 rows of numbers or 1,000 of classes to predict)",
     any);
   v("hidden", c.hidden, "mlp: sizes of the hidden layers, e.g. 256,128", any);
   v("activation", c.activation, "mlp: what is between its layers; auto: gelu", Choices{"auto", "gelu", "relu"});
@@ -105,7 +107,7 @@ void each_setting(Config& c, V&& v) {
   v("context", c.context, "gpt: tokens seen at once", any);
   v("tokens", c.tokens, "gpt: size of the byte-pair vocabulary; 256: bytes", any);
   v("dropout", c.dropout, "Share of activations dropped while training", any);
-  v("epochs", c.epochs, "Passes over the training data (0: by the model, more for little data)", any);
+  v("epochs", c.epochs, "Passes over the training data; unless given by the model, more for little data", any);
   v("steps", c.steps, "Steps of the optimiser, instead of --epochs", any);
   v("batch", c.batch, "Examples in a batch (0: by the model and the data)", any);
   v("accumulate", c.accumulate, "Batches whose gradients make one step", any);
@@ -133,7 +135,8 @@ void each_setting(Config& c, V&& v) {
   v("ema", c.ema, "Test an average of the weights that keeps this share at each step, e.g. 0.999 (0: the weights)",
     any);
   v("patience", c.patience,
-    "Stop after this many tests on the validation data without a lower loss, and keep the best weights (0: never)",
+    "Stop after this many tests on the validation data without a lower loss, and keep the best weights (0: never; -1: "
+    "15 for tables)",
     any);
   v("dtype", c.dtype, "What is computed in; weights stay f32", Choices{"f32", "bf16", "f16"});
   v("seed", c.seed, "Of first weights, order of the data and dropout", any);
@@ -156,7 +159,8 @@ RunConfig config_from_json(const nlohmann::json& json, const std::string& where)
 
 // Chooses what was left open and refuses what makes no sense, in the words of the options.
 void resolve(RunConfig& config);
-// Chooses batch and epochs for this many examples to train on: little data needs many passes.
-void resolve_length(RunConfig& config, std::int64_t examples);
+// Chooses batch and epochs for this many examples to train on: little data needs many passes, and rows of a table more
+// than pictures, which are larger.
+void resolve_length(RunConfig& config, std::int64_t examples, bool rows = false);
 
 }  // namespace ebb::program

@@ -188,26 +188,39 @@ TableSurvey survey_table(const std::string& path, const TableChoices& choices) {
 }
 
 TableRows read_rows(const std::string& path, const TableFacts& facts, const std::vector<std::string>& classes,
-                    bool with_targets, const std::string& target) {
+                    const RowsWanted& wanted) {
   require(!facts.columns.empty(), Error::Kind::io, "{}: the model was not trained on a table", path);
   CsvReader reader(path, {.header = CsvOptions::Header::detect});
   const bool by_name = facts.header;
-  Places places = by_name ? places_by_name(reader, facts, with_targets && target.empty())
-                          : places_by_position(reader, facts, with_targets);
-  if (with_targets && !target.empty()) places.target = find_column(reader, target, "--target");
+  Places places = by_name ? places_by_name(reader, facts, wanted.targets && wanted.target.empty())
+                          : places_by_position(reader, facts, wanted.targets);
+  if (wanted.targets && !wanted.target.empty()) places.target = find_column(reader, wanted.target, "--target");
+  TableRows all;
+  std::vector<std::size_t> keep;
+  for (const std::string& name : wanted.keep) {
+    keep.push_back(find_column(reader, name, "--keep"));
+    all.kept_names.push_back(by_name ? reader.names()[keep.back()] : fmt::format("column {}", keep.back() + 1));
+  }
 
   std::map<std::string, std::int64_t> number;
   for (const std::string& name : classes) number.emplace(name, static_cast<std::int64_t>(number.size()));
   std::vector<double> inputs, values;
-  std::vector<std::int64_t> labels;
+  std::vector<std::int64_t> labels, unknown(facts.columns.size());
   std::int64_t rows = 0;
   for (CsvLine line; reader.next(line); ++rows) {
     for (std::size_t c = 0; c < facts.columns.size(); ++c) {
-      append_numbers(reader, line, places.columns[c], facts.columns[c], inputs);
-      require(!std::isinf(inputs.back()), Error::Kind::io, "{}: {} is not finite",
-              reader.place(line, places.columns[c]), line.fields[places.columns[c]]);
+      const std::size_t at = places.columns[c], before = inputs.size();
+      append_numbers(reader, line, at, facts.columns[c], inputs);
+      require(!std::isinf(inputs.back()), Error::Kind::io, "{}: {} is not finite", reader.place(line, at),
+              line.fields[at]);
+      unknown[c] += !facts.columns[c].words.empty() && !reader.is_missing(line.fields[at]) &&
+                    std::count(inputs.begin() + static_cast<std::ptrdiff_t>(before), inputs.end(), 1.0) == 0;
     }
-    if (!with_targets) continue;
+    if (!keep.empty()) {
+      all.kept.emplace_back();
+      for (std::size_t at : keep) all.kept.back().push_back(line.fields[at]);
+    }
+    if (!wanted.targets) continue;
     const std::string& field = line.fields[places.target];
     require(!reader.is_missing(field), Error::Kind::io, "{}: the target is missing", reader.place(line, places.target));
     if (classes.empty()) {
@@ -222,8 +235,13 @@ TableRows read_rows(const std::string& path, const TableFacts& facts, const std:
       labels.push_back(found->second);
     }
   }
-  TableRows all{from_data(inputs, {rows, facts.inputs()}), {}};
-  if (with_targets) all.targets = classes.empty() ? from_data(values, {rows}) : from_data(labels, {rows});
+  for (std::size_t c = 0; c < unknown.size(); ++c) {
+    if (unknown[c] == 0) continue;
+    all.notes.push_back(fmt::format("{}: {} of {} rows have a word that the network was not trained on",
+                                    name_of(reader, places.columns[c]), unknown[c], rows));
+  }
+  all.inputs = from_data(inputs, {rows, facts.inputs()});
+  if (wanted.targets) all.targets = classes.empty() ? from_data(values, {rows}) : from_data(labels, {rows});
   return all;
 }
 

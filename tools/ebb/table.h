@@ -35,13 +35,21 @@ struct TableSurvey {
 // Looks through a file to train on.
 TableSurvey survey_table(const std::string& path, const TableChoices& choices);
 
+// What is read of a file besides its inputs.
+struct RowsWanted {
+  bool targets = false;
+  std::string target = "";             // names the column of the target where it is not the facts'
+  std::vector<std::string> keep = {};  // columns that are handed on as they are, by name or by number from 1
+};
 struct TableRows {
   Tensor inputs;   // f64 [n, inputs]; missing numbers are NaN, missing and unknown words 0 everywhere
   Tensor targets;  // i64 [n] in the order of the classes, or f64 [n]; undefined where they were not asked for
+  std::vector<std::string> kept_names;
+  std::vector<std::vector<std::string>> kept;  // by row
+  std::vector<std::string> notes;              // about fields the facts did not expect
 };
-// Reads a file as the facts say. Columns are matched by their names; those the facts do not know are left out. `target`
-// names the column of the target where it is not the facts'.
+// Reads a file as the facts say. Columns are matched by their names; those the facts do not know are left out.
 TableRows read_rows(const std::string& path, const TableFacts& facts, const std::vector<std::string>& classes,
-                    bool with_targets, const std::string& target = "");
+                    const RowsWanted& wanted);
 
 }  // namespace ebb::program

@@ -20,7 +20,7 @@ namespace {
 struct TrainCommand {
   RunConfig config;
   std::string settings_file, out, resume;
-  bool overwrite = false;
+  bool overwrite = false, json = false;
   Restarts restarts;
 };
 
@@ -49,7 +49,18 @@ RunConfig continued(const CLI::App& app, const TrainCommand& c, const RunFolder&
   return config;
 }
 
+// 0 is what the settings are before anybody chooses; given, it would be a run without a step.
+void require_length(const CLI::App& app, const RunConfig& config) {
+  if (config.epochs != 0 || config.steps != 0) return;
+  for (const char* name : {"--epochs", "--steps"}) {
+    if (app.get_option(name)->count() > 0) {
+      throw CLI::ValidationError(fmt::format("{} must be positive, got 0; without it a number is chosen", name));
+    }
+  }
+}
+
 void train(const CLI::App& app, TrainCommand& c) {
+  require_length(app, c.config);
   if (c.restarts.wanted()) {
     if (comm::launched_by_mpi()) {
       throw CLI::ValidationError(
@@ -66,7 +77,7 @@ void train(const CLI::App& app, TrainCommand& c) {
     if (!std::filesystem::is_directory(c.resume)) RunFolder(c.resume, RunFolder::Use::reads).read_config();
     RunFolder folder = open_folder(c.resume);
     const RunConfig config = continued(app, c, folder);
-    run_training(config, folder, true);
+    run_training(config, folder, {.resume = true, .json = c.json});
     return;
   }
   if (c.config.model == "auto") c.config.model = model_for_data(c.config);
@@ -80,7 +91,7 @@ void train(const CLI::App& app, TrainCommand& c) {
   if (const std::string file = folder.in_the_way(); !file.empty() && !c.overwrite) {
     throw CLI::ValidationError(fmt::format("{} is in the way; another --out, or --overwrite to replace it", file));
   }
-  run_training(c.config, folder, false);
+  run_training(c.config, folder, {.json = c.json});
 }
 
 }  // namespace
@@ -98,6 +109,7 @@ void add_train_command(CLI::App& app) {
   sub->add_flag("--overwrite", c->overwrite,
                 "Replace the run in the folder, as soon as the new one has saved a checkpoint")
       ->excludes(resume);
+  sub->add_flag("--json", c->json, "Print the result as a JSON object, and all else on the standard error");
   sub->add_option("--launcher", c->restarts.launcher, "Start the ranks by this command: \"mpirun -n 4\"");
   sub->add_option("--restart-on-failure", c->restarts.most,
                   "Start again from the last checkpoint when a rank is lost, so many times at most")

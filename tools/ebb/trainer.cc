@@ -146,6 +146,8 @@ struct ModelAndLoss {
   }
 };
 
+constexpr std::int64_t kUsualPatience = 15;  // tests, of forty
+
 void eval_together(const distributed::BatchGradients& step) {
   std::vector<Tensor> all{step.loss};
   all.insert(all.end(), step.sums.begin(), step.sums.end());
@@ -156,7 +158,10 @@ void eval_together(const distributed::BatchGradients& step) {
 }  // namespace
 
 void resolve_with(RunConfig& config, const Dataset& data) {
-  resolve_length(config, data.train.size());
+  const bool rows = !data.facts.table.columns.empty(), validates = data.validation.size() > 0;
+  resolve_length(config, data.train.size(), rows);
+  if (config.validation_fraction < 0) config.validation_fraction = validates ? kUsualValidation : 0;
+  if (config.patience < 0) config.patience = validates && rows ? kUsualPatience : 0;
   // Tables are often small and their classes overlap; a network that is sure of everything has learned its noise.
   const bool classes_of_rows = data.facts.task == Task::classes && data.facts.example.rank() == 1;
   if (config.label_smoothing < 0) config.label_smoothing = classes_of_rows ? 0.1 : 0;
@@ -410,6 +415,25 @@ std::string in_words(const Evaluation& e, const DataFacts& facts) {
     return fmt::format("R² {:.4f}, mean absolute error {:.4g}, root mean squared error {:.4g}", e.r2, e.mae, e.rmse);
   }
   return fmt::format("perplexity {:.2f}, {:.3f} bits per byte", std::exp(e.loss), e.bits_per_byte);
+}
+
+nlohmann::ordered_json measured(const Evaluation& e, const Examples& examples, const DataFacts& facts) {
+  nlohmann::ordered_json out{{"loss", e.loss}};
+  if (facts.task == Task::text) {
+    out["perplexity"] = std::exp(e.loss);
+    out["bits_per_byte"] = e.bits_per_byte;
+  } else if (facts.task == Task::numbers) {
+    out.update({{"r2", e.r2}, {"rmse", e.rmse}, {"mae", e.mae}});
+  } else {
+    const std::int64_t n = facts.class_count();
+    const std::vector<std::int64_t> counts = confusion(e, examples, n);
+    out["accuracy"] = e.accuracy;
+    out["classes"] = facts.classes;
+    for (std::int64_t row = 0; row < n; ++row) {
+      out["confusion"].push_back(std::vector<std::int64_t>(counts.begin() + row * n, counts.begin() + (row + 1) * n));
+    }
+  }
+  return out;
 }
 
 std::vector<std::int64_t> confusion(const Evaluation& e, const Examples& examples, std::int64_t classes) {

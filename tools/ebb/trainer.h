@@ -91,6 +91,9 @@ Tensor predict(Model model, const Tensor& inputs, const DataFacts& facts);
 // One line about it: "accuracy 93.40 %", "R² 0.87, mean absolute error 3.1", "perplexity 1.53, 0.31 bits per byte".
 std::string in_words(const Evaluation& evaluation, const DataFacts& facts);
 
+// The same for programs: loss, accuracy with the confusion matrix, R² with the errors, or perplexity.
+nlohmann::ordered_json measured(const Evaluation& evaluation, const Examples& examples, const DataFacts& facts);
+
 // How many examples of each class were taken for each: [actual · classes + predicted].
 std::vector<std::int64_t> confusion(const Evaluation& evaluation, const Examples& examples, std::int64_t classes);
 

@@ -47,10 +47,13 @@ constexpr std::size_t kMostUnread = 16;  // results of steps
 class TrainingRun {
  public:
   // `known`: what a run that goes on knows about its data.
-  TrainingRun(const RunConfig& config, RunFolder& folder, const DataFacts* known)
+  TrainingRun(const RunConfig& config, RunFolder& folder, bool json, const DataFacts* known)
       : config_(config),
         folder_(folder),
-        progress_(leads()),
+        json_(json),
+        progress_(!leads() ? Progress::To::nobody
+                  : json   ? Progress::To::errors
+                           : Progress::To::output),
         data_(load_dataset(config, known)),
         trainer_(with_length(), data_) {
     const std::int64_t total = trainer_.total_steps(), epoch = trainer_.steps_per_epoch();
@@ -324,6 +327,17 @@ class TrainingRun {
     say_result(training_seconds);
     say_waiting(training_seconds);
     progress_.say("The report, with curves and pictures: " + folder_.report());
+    if (json_) print_result(step, training_seconds);
+  }
+
+  void print_result(std::int64_t step, double training_seconds) const {
+    nlohmann::ordered_json out{
+        {"run", folder_.path().string()}, {"model", config_.model}, {"data", config_.data},
+        {"steps", trainer_.steps_done()}, {"best_step", step},      {"seconds", training_seconds},
+        {"examples", data_.test.size()}};
+    out.update(measured(*evaluation_, data_.test, data_.facts));
+    out["notes"] = data_.notes;
+    std::printf("%s\n", out.dump().c_str());
   }
 
   void say_result(double training_seconds) {
@@ -350,6 +364,7 @@ class TrainingRun {
 
   RunConfig config_;
   RunFolder& folder_;
+  bool json_;
   InterruptWatch watch_;
   Progress progress_;
   Dataset data_;
@@ -369,7 +384,7 @@ class TrainingRun {
 
 }  // namespace
 
-void run_training(const RunConfig& config, RunFolder& folder, bool resume) {
+void run_training(const RunConfig& config, RunFolder& folder, const TrainingOptions& options) {
   if (config.threads > 0) {
     set_num_threads(static_cast<int>(config.threads));
   } else {
@@ -377,10 +392,10 @@ void run_training(const RunConfig& config, RunFolder& folder, bool resume) {
   }
   // Data and network come first: whatever is wrong with them is said before anything is written.
   std::optional<DataFacts> known;
-  if (resume && folder.holds_checkpoint()) known = load_facts(folder.checkpoint());
-  TrainingRun run(config, folder, known ? &*known : nullptr);
+  if (options.resume && folder.holds_checkpoint()) known = load_facts(folder.checkpoint());
+  TrainingRun run(config, folder, options.json, known ? &*known : nullptr);
   distributed::world().barrier();  // all ranks have seen the folder as it was
-  if (!resume) {
+  if (!options.resume) {
     if (leads()) folder.begin(to_json(run.config()));
   } else if (folder.holds_checkpoint()) {
     run.resume();

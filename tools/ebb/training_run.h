@@ -5,7 +5,11 @@
 namespace ebb::program {
 
 // Trains from the beginning, or from the folder's checkpoint, to the end: metrics, checkpoints and the report go into
-// the folder, what happens is said on the standard output. Throws Interrupted, after saving, when the user stops it.
-void run_training(const RunConfig& config, RunFolder& folder, bool resume);
+// the folder, what happens is said on the standard output. With `json` that is for the result, an object, and the rest
+// is said on the standard error. Throws Interrupted, after saving, when the user stops it.
+struct TrainingOptions {
+  bool resume = false, json = false;
+};
+void run_training(const RunConfig& config, RunFolder& folder, const TrainingOptions& options);
 
 }  // namespace ebb::program

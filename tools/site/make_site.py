@@ -28,7 +28,7 @@ MENU = [
     ("Coming from", ["from_pytorch", "from_numpy", "by_hand"]),
     ("Guides", ["losses", "autograd", "training", "data", "laziness", "checkpointing", "mixed_precision", "gpu", "distributed",
                 "python"]),
-    ("The program", ["command_line", "scikit_learn"]),
+    ("The program", ["command_line", "environment", "scikit_learn"]),
     ("Reference", ["reference", "python_reference"]),
     ("Behind it", ["design", "benchmarks", "accuracy", "contributing"]),
 ]

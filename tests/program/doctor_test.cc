@@ -1,0 +1,64 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "run_program.h"
+#include "scratch_folder.h"
+
+namespace ebb {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(DoctorCommand, SaysWhatIsThereAndHowToGetTheRest) {
+  const ProgramResult r = run_ebb({"doctor"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.out.find("ebb " EBB_VERSION "\n  SIMD "), 0u) << r.out;
+  const nlohmann::json all = nlohmann::json::parse(run_ebb({"doctor", "--json"}).out);
+  EXPECT_EQ(all["version"], EBB_VERSION);
+  ASSERT_GE(all["findings"].size(), 8u);
+  for (const auto& f : all["findings"]) {
+    const std::string text = f[f["found"] ? "what" : "cure"];
+    EXPECT_FALSE(text.empty()) << f;
+    EXPECT_NE(r.out.find(text), std::string::npos) << text;
+  }
+}
+
+TEST(DoctorCommand, NamesTheFolderOfKernels) {
+  const ScratchFolder scratch;
+  const auto cache = [&](const std::string& setting) {
+    return run_program({"/bin/sh", "-c", setting + " '" EBB_PROGRAM "' doctor"}).out;
+  };
+  EXPECT_NE(cache("XDG_CACHE_HOME=" + scratch.path()).find(scratch / "ebb/cuda"), std::string::npos);
+  EXPECT_NE(cache("EBB_CUDA_CACHE_MB=0").find("switched off by EBB_CUDA_CACHE_MB=0"), std::string::npos);
+  EXPECT_NE(cache("XDG_CACHE_HOME= HOME=").find("set XDG_CACHE_HOME or HOME"), std::string::npos);
+}
+
+// docs/environment.md has every variable that the sources read.
+TEST(Environment, EveryVariableIsOnThePage) {
+  const fs::path root = fs::path(__FILE__).parent_path().parent_path().parent_path();
+  const std::string page = read_whole((root / "docs/environment.md").string());
+  std::set<std::string> names;
+  for (const char* folder : {"src", "tools", "python/src", "python/ebb", "tests", "bench"}) {
+    for (const fs::directory_entry& e : fs::recursive_directory_iterator(root / folder)) {
+      const std::string end = e.path().extension().string();
+      if (end != ".cc" && end != ".h" && end != ".py") continue;
+      const std::string text = read_whole(e.path().string());
+      for (const std::string& call :
+           {std::string("getenv(\""), std::string("environ.get(\""), std::string("environ[\"")}) {
+        for (std::size_t at = text.find(call); at != std::string::npos; at = text.find(call, at + 1)) {
+          const std::size_t begin = at + call.size();
+          const std::string name = text.substr(begin, text.find('"', begin) - begin);
+          if (name.starts_with("EBB_") || std::string_view(folder) == "src") names.insert(name);
+        }
+      }
+    }
+  }
+  EXPECT_TRUE(names.contains("EBB_ORIGINS"));
+  for (const std::string& name : names) EXPECT_NE(page.find("`" + name + "`"), std::string::npos) << name;
+}
+
+}  // namespace
+}  // namespace ebb
