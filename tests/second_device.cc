@@ -163,7 +163,7 @@ class Recorder {
 
 class SecondDevice final : public Backend {
  public:
-  SecondDevice() : thread_([this] { work(); }) { thread_.detach(); }
+  explicit SecondDevice(Device device) : device_(device), thread_([this] { work(); }) { thread_.detach(); }
 
   SweepPtr compile(const Program& program) override {
     SweepPtr made = cpu::backend().compile(program);
@@ -177,7 +177,7 @@ class SecondDevice final : public Backend {
   }
   Run begin(std::span<const FilledBy> inputs) override {
     Run run;
-    run.device = kSecondDevice;
+    run.device = device_;
     run.mark = std::make_shared<DoneMark>(std::vector<FilledBy>(inputs.begin(), inputs.end()));
     return run;
   }
@@ -268,6 +268,7 @@ class SecondDevice final : public Backend {
     }
   }
 
+  Device device_;
   std::unique_ptr<Recorder> recorder_;
   Memory memory_{[this](std::function<void()> work) { enqueue(std::move(work)); }};
   std::mutex mutex_;
@@ -278,7 +279,7 @@ class SecondDevice final : public Backend {
 };
 
 SecondDevice& second_device() {
-  static auto* device = new SecondDevice;
+  static auto* device = new SecondDevice(kSecondDevice);
   return *device;
 }
 
@@ -293,6 +294,8 @@ void install_second_device() {
   }();
   static_cast<void>(once);
 }
+
+Backend& new_second_device(Device device) { return *new SecondDevice(device); }
 
 SecondDeviceWork second_device_work() {
   return {second_device().sweeps, second_device().calls, second_device().copied};

@@ -1,6 +1,10 @@
 #pragma once
 #include "ebb/device.h"
 
+namespace ebb {
+class Backend;
+}
+
 namespace ebb::testing_device {
 
 // A second device that proves the seam: cuda:0, made of the host. Its memory is a pool of its own that is poisoned when
@@ -8,6 +12,9 @@ namespace ebb::testing_device {
 // in order, while the program goes on; errors come when somebody waits.
 inline constexpr Device kSecondDevice{Device::Kind::cuda, 0};
 void install_second_device();
+
+// The same as another device, for programs that load it with a library of their own and install it there.
+Backend& new_second_device(Device device);
 
 // How many steps it has computed, and how many bytes it has copied.
 struct SecondDeviceWork {

@@ -3,6 +3,7 @@
 import math
 
 from . import _core
+from ._formula import of_operands, rounded_once
 
 __all__ = [
     "affine_grid",
@@ -49,22 +50,27 @@ def channel_shuffle(input, groups):
 native_channel_shuffle = channel_shuffle
 
 
+@rounded_once
 def pdist(input, p=2.0):
     """The distances of every pair of rows i < j, in the order (0, 1), (0, 2), ..., (1, 2), ..."""
+    if input.ndim != 2 or p < 0:
+        raise ValueError(f"pdist: needs a matrix and p ≥ 0, got shape {tuple(input.shape)} and p = {p}")
     n = input.shape[0]
     pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
     if not pairs:
         return _core.zeros((0,), input.dtype)
-    first, second = (_core.tensor([pair[side] for pair in pairs]) for side in (0, 1))
+    first, second = (_core._numbers_of_formula([pair[side] for pair in pairs]) for side in (0, 1))
     return _core.norm(_core.index_select(input, 0, first) - _core.index_select(input, 0, second), p, 1)
 
 
+@of_operands
 def bilinear(input1, input2, weight, bias=None):
     """x1ᵀ·W_o·x2 + b_o for every output o; weight [out, in1, in2]."""
     y = _core.einsum("...i,oij,...j->...o", input1, weight, input2)
     return y if bias is None else y + bias
 
 
+@rounded_once
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     """x / (k + alpha·m)^beta, where m is the mean of the squares of `size` neighbouring channels."""
     if input.ndim < 3:
@@ -77,6 +83,7 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
 
 
 def _lp_pool(name, average, count):
+    @rounded_once
     def pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
         window = (kernel_size,) * count if isinstance(kernel_size, int) else tuple(kernel_size)
         size = math.prod(window)
@@ -140,6 +147,7 @@ def dropout3d(input, p=0.5, training=True, inplace=False):
     return _drop_channels("dropout3d", input, 3, p, training)
 
 
+@rounded_once
 def _alpha(x, shape, p, training):
     if not training or p == 0:
         return x
@@ -160,8 +168,11 @@ def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
     return _alpha(input, tuple(input.shape[:2]) + (1,) * (input.ndim - 2), p, training)
 
 
+@rounded_once
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     """leaky_relu with slopes drawn between lower and upper while training, their mean else."""
+    if not lower <= upper:
+        raise ValueError(f"rrelu: lower must not be larger than upper, got {lower} and {upper}")
     if not training:
         return _core.leaky_relu(input, (lower + upper) / 2)
     slopes = _core.cast(_core.rand(input.shape), input.dtype) * (upper - lower) + lower
@@ -184,6 +195,13 @@ def _max_unpool(name, spatial):
 
         window, pads = each(kernel_size), each(padding)
         steps = window if stride is None else each(stride)
+        if input.ndim not in (spatial + 1, spatial + 2) or min(steps) < 1:
+            raise ValueError(
+                f"{name}: needs [N, C, ...] or [C, ...] with {spatial} axes behind the channels and strides of 1 or more, "
+                f"got shape {tuple(input.shape)} and strides {steps}"
+            )
+        if tuple(indices.shape) != tuple(input.shape):
+            raise ValueError(f"{name}: indices of shape {tuple(indices.shape)} for an input of shape {tuple(input.shape)}")
         lead, sizes = tuple(input.shape[:-spatial]), tuple(input.shape[-spatial:])
         if output_size is None:
             output_size = [(n - 1) * s + k - 2 * p for n, s, k, p in zip(sizes, steps, window, pads)]
@@ -203,6 +221,7 @@ max_unpool2d = _max_unpool("max_unpool2d", 2)
 max_unpool3d = _max_unpool("max_unpool3d", 3)
 
 
+@rounded_once
 def affine_grid(theta, size, align_corners=None):
     """Where grid_sample looks for every pixel of an output of this size: theta [N, 2, 3] applied to its coordinates, or
     theta [N, 3, 4] where the size is (N, C, D, H, W)."""
@@ -248,6 +267,7 @@ def _cubic_weights(t):
     return far(t + 1), near(t), near(1 - t), far(2 - t)
 
 
+@rounded_once
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     """input [N, C, H, W] read at the points of grid [N, H', W', 2], x and y in [−1, 1]: bilinear, nearest or bicubic; or
     input [N, C, D, H, W] at those of grid [N, D', H', W', 3], where they go along three axes."""
@@ -277,11 +297,11 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
 
     def pixels(places):
         """The elements at whole coordinates, 0 outside."""
-        there, at = True, 0.0
+        there, at = True, 0
         for x, size in zip(places, sizes):
             there = (x >= 0) & (x <= size - 1) & there
-            at = at * size + _core.clamp(x, 0.0, size - 1.0)
-        at = _core.cast(at, _core.i64).reshape((n, 1, -1))
+            at = at * size + _core.cast(_core.clamp(x, 0.0, size - 1.0), _core.i64)  # f32 would not count the pixels
+        at = at.reshape((n, 1, -1))
         found = _core.gather(flat, 2, _core.broadcast_to(at, (n, channels, at.shape[2])))
         return _core.where(there.unsqueeze(1), found.reshape((n, channels, *grid.shape[1:-1])), 0.0)
 
@@ -311,6 +331,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
 # ---- embeddings and attention ----------------------------------------------------------------------------------------
 
 
+@rounded_once
 def embedding_bag(
     input,
     weight,

@@ -7,8 +7,9 @@ Tensor, too.
 import math
 from collections import namedtuple
 
-from . import _core, array_api
-from ._shape_formulas import atleast_2d, unbind
+from . import _core, array_api, linalg
+from ._formula import of_operands, rounded_once
+from ._shape_formulas import atleast_2d
 from ._tensor_methods import registrars
 
 __all__ = ["finfo", "iinfo", "result_type", "can_cast"]
@@ -19,31 +20,36 @@ finfo, iinfo, result_type, can_cast = array_api.finfo, array_api.iinfo, array_ap
 # ---- elementwise -----------------------------------------------------------------------------------------------------
 
 
-def _numbers(*operands):
-    return [_core.asarray(o) if not isinstance(o, _core.Tensor) else o for o in operands]
+def _unless_nan(chosen, a, b):
+    """The chosen element of a and b, which are tensors or numbers; a NaN counts only beside another."""
+    if not isinstance(b, _core.Tensor):
+        return a if math.isnan(b) else _core.where(_core.isnan(a), b, chosen)
+    if not isinstance(a, _core.Tensor):
+        return _unless_nan(chosen, b, a)
+    return _core.where(_core.isnan(a), b, _core.where(_core.isnan(b), a, chosen))
 
 
 @method
 def fmax(input, other):
     """The larger element; a NaN counts only beside another."""
-    a, b = _numbers(input, other)
-    return _core.where(_core.isnan(a), b, _core.where(_core.isnan(b), a, _core.maximum(a, b)))
+    return _unless_nan(_core.maximum(input, other), input, other)
 
 
 @method
 def fmin(input, other):
     """The smaller element; a NaN counts only beside another."""
-    a, b = _numbers(input, other)
-    return _core.where(_core.isnan(a), b, _core.where(_core.isnan(b), a, _core.minimum(a, b)))
+    return _unless_nan(_core.minimum(input, other), input, other)
 
 
 @method
+@of_operands
 def addcmul(input, tensor1, tensor2, *, value=1):
     """x + value·a·b."""
     return input + tensor1 * tensor2 * value
 
 
 @method
+@of_operands
 def addcdiv(input, tensor1, tensor2, *, value=1):
     """x + value·a/b."""
     return input + tensor1 / tensor2 * value
@@ -86,6 +92,7 @@ def isneginf(input):
 
 
 @function
+@of_operands
 def rsub(input, other, *, alpha=1):
     """other − alpha·x."""
     return other - input * alpha
@@ -93,11 +100,21 @@ def rsub(input, other, *, alpha=1):
 
 @method
 def ldexp(input, other):
-    """x·2^k."""
-    return input * _core.exp2(_core.cast(_numbers(other)[0], input.dtype))
+    """x·2^k; f32 for integers."""
+    if not isinstance(other, _core.Tensor):
+        other = _core.full((), other, input.dtype if input.dtype.is_floating else _core.f32)
+    return _ldexp(input if input.dtype.is_floating else _core.cast(input, _core.f32), other)
+
+
+@of_operands
+def _ldexp(x, k):
+    # In two steps: 2^k alone may be too large or too small where x·2^k is not.
+    half = _core.floor(k * 0.5)
+    return x * _core.exp2(half) * _core.exp2(k - half)
 
 
 @method
+@of_operands
 def logaddexp2(input, other):
     """log₂(2^x + 2^y)."""
     return _core.logaddexp(input * math.log(2), other * math.log(2)) * (1 / math.log(2))
@@ -106,10 +123,12 @@ def logaddexp2(input, other):
 @method
 def heaviside(input, values):
     """0 below zero, 1 above it, `values` at zero."""
-    return _core.where(input == 0, values, _core.cast(input > 0, input.dtype))
+    step = _core.where(_core.isnan(input), input, _core.cast(input > 0, input.dtype))
+    return _core.where(input == 0, values, step)
 
 
 @method
+@rounded_once
 def sinc(input):
     """sin(πx)/(πx), 1 at zero."""
     x = input * math.pi
@@ -120,12 +139,14 @@ def sinc(input):
 
 
 @method
+@rounded_once
 def deg2rad(input):
     """Degrees as radians."""
     return input * (math.pi / 180)
 
 
 @method
+@rounded_once
 def rad2deg(input):
     """Radians as degrees."""
     return input * (180 / math.pi)
@@ -199,6 +220,7 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None):
 
 
 @method
+@rounded_once
 def nanmean(input, dim=None, keepdim=False, *, dtype=None):
     """The mean of the elements that are not NaN."""
     input = input if dtype is None else _core.cast(input, dtype)
@@ -218,6 +240,7 @@ def kthvalue(input, k, dim=-1, keepdim=False):
 
 
 @method
+@rounded_once
 def diff(input, n=1, dim=-1, prepend=None, append=None):
     """The differences of neighbours, n times; prepend and append are put before and behind the input first."""
     if n < 0:
@@ -242,12 +265,14 @@ def _trapezoids(name, y, x, dx, dim):
 
 
 @function
+@of_operands
 def trapezoid(y, x=None, *, dx=1.0, dim=-1):
     """The integral of y along an axis by the trapezoidal rule."""
     return _core.sum(_trapezoids("trapezoid", y, x, dx, dim), dim)
 
 
 @function
+@of_operands
 def cumulative_trapezoid(y, x=None, *, dx=1.0, dim=-1):
     """The integrals of y along an axis up to each element, by the trapezoidal rule."""
     return _core.cumsum(_trapezoids("cumulative_trapezoid", y, x, dx, dim), dim)
@@ -262,13 +287,18 @@ def bincount(input, weights=None, minlength=0):
     """How often each number from 0 up occurs, or the sum of the weights where it does."""
     count = max(int(_core.max(input)) + 1 if input.size else 0, minlength)
     ones = _core.ones(input.shape, _core.i64) if weights is None else weights
+    if weights is not None and weights.dtype != _core.f32:
+        ones = _core.cast(weights, _core.f64)  # as in PyTorch: sums of integers and halves, too
     return _core.index_add(_core.zeros((count,), ones.dtype), 0, input, ones)
 
 
 @method
+@rounded_once
 def histc(input, bins=100, min=0, max=0):
     """How many elements lie in each of `bins` equal parts of [min, max]; of the elements' own range where both are 0."""
     low, high = (float(_core.min(input)), float(_core.max(input))) if min == max == 0 else (min, max)
+    if bins < 1 or not low <= high or not math.isfinite(high - low):
+        raise ValueError(f"histc: cannot make {bins} parts of [{low}, {high}]")
     if low == high:
         low, high = low - 1, high + 1
     x = input.reshape((-1,))
@@ -285,6 +315,7 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
 
 
 @method
+@of_operands
 def dist(input, other, p=2):
     """The p-norm of the difference."""
     return _core.norm((input - other).reshape((-1,)), p)
@@ -293,8 +324,27 @@ def dist(input, other, p=2):
 @method
 def cov(input, *, correction=1, fweights=None, aweights=None):
     """The covariances of the rows, which are variables; columns are observations."""
+    if input.ndim > 2:
+        raise ValueError(f"cov: needs a matrix or a vector, got shape {tuple(input.shape)}")
+    if fweights is not None and fweights.dtype.is_floating:
+        raise TypeError(f"cov: fweights count observations and must be integers, got {fweights.dtype}")
     x = atleast_2d(input)
-    weights = None if fweights is None else _core.cast(fweights, x.dtype)
+    fweights, aweights = (_weights(name, w, x) for name, w in (("fweights", fweights), ("aweights", aweights)))
+    return _cov(x, correction, fweights, aweights)
+
+
+def _weights(name, weights, x):
+    """Weights of the columns, which are not negative."""
+    if weights is None:
+        return None
+    if tuple(weights.shape) != (x.shape[1],):
+        raise ValueError(f"cov: {name} of shape {tuple(weights.shape)} must have one element for each of {x.shape[1]} columns")
+    return _core._checked(weights, weights >= 0, f"cov: {name} must not be negative")
+
+
+@of_operands
+def _cov(x, correction, fweights, aweights):
+    weights = fweights
     if aweights is not None:
         weights = aweights if weights is None else weights * aweights
     if weights is None:
@@ -309,6 +359,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
 
 
 @method
+@rounded_once
 def corrcoef(input):
     """The correlations of the rows."""
     c = atleast_2d(cov(input))
@@ -343,6 +394,7 @@ def vdot(input, other):
 
 
 @function
+@of_operands
 def vecdot(x, y, *, dim=-1):
     """The sums of products along an axis."""
     return array_api.vecdot(x, y, axis=dim)
@@ -351,34 +403,37 @@ def vecdot(x, y, *, dim=-1):
 @method
 def cross(input, other, dim=-1):
     """The vector product along an axis of size 3."""
-    if input.shape[dim] != 3 or other.shape[dim] != 3:
-        raise ValueError(f"cross: axis {dim} must have size 3, got shapes {tuple(input.shape)} and {tuple(other.shape)}")
-    a, b = unbind(input, dim), unbind(other, dim)
-    return _core.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]], dim)
-
-
-def _added(input, beta, product, alpha):
-    """beta·x + alpha·product; with beta = 0 not even a NaN of x counts."""
-    scaled = product if alpha == 1 else product * alpha
-    return scaled if beta == 0 else input * beta + scaled
+    return linalg.cross(input, other, dim=dim)
 
 
 @method
 def addmv(input, mat, vec, *, beta=1, alpha=1):
     """beta·x + alpha·M·v."""
-    return _added(input, beta, mat @ vec, alpha)
+    if mat.ndim != 2 or vec.ndim != 1:
+        raise ValueError(f"addmv: needs a matrix and a vector, got shapes {tuple(mat.shape)} and {tuple(vec.shape)}")
+    column = input.unsqueeze(-1) if input.ndim else input
+    return _core.addmm(column, mat, vec.unsqueeze(1), beta=beta, alpha=alpha).squeeze(1)
 
 
 @method
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
     """beta·x + alpha·v·wᵀ."""
-    return _added(input, beta, _core.outer(vec1, vec2), alpha)
+    if vec1.ndim != 1 or vec2.ndim != 1:
+        raise ValueError(f"addr: needs two vectors, got shapes {tuple(vec1.shape)} and {tuple(vec2.shape)}")
+    return _core.addmm(input, vec1.unsqueeze(1), vec2.unsqueeze(0), beta=beta, alpha=alpha)
 
 
 @method
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
-    """beta·x + alpha·Σ A·B over the batch."""
-    return _added(input, beta, _core.sum(batch1 @ batch2, 0), alpha)
+    """beta·x + alpha·Σ A·B over the batch, which is one product with longer sums."""
+    if batch1.ndim != 3 or batch2.ndim != 3 or batch1.shape[0] != batch2.shape[0] or batch1.shape[2] != batch2.shape[1]:
+        raise ValueError(
+            f"addbmm: needs equally many matrices that can be multiplied, got shapes {tuple(batch1.shape)} and "
+            f"{tuple(batch2.shape)}"
+        )
+    count, rows, inner = batch1.shape
+    left = batch1.transpose(0, 1).reshape((rows, count * inner))
+    return _core.addmm(input, left, batch2.reshape((count * inner, batch2.shape[2])), beta=beta, alpha=alpha)
 
 
 # ---- questions -------------------------------------------------------------------------------------------------------

@@ -6,7 +6,9 @@ Names and arguments are torch's. What is decorated with @method is a method of T
 import math
 
 from . import _core, array_api
+from ._formula import rounded_once
 from ._tensor_methods import METHODS, registrars
+from ._torch_options import beside
 
 __all__ = []
 function, method = registrars(__all__)
@@ -38,7 +40,7 @@ def empty(*size, dtype=None):
 @function
 def empty_like(input, dtype=None):
     """Zeros of the same shape: a value has all its elements."""
-    return _core.zeros(input.shape, dtype or input.dtype)
+    return beside(input, _core.zeros(input.shape, dtype or input.dtype))
 
 
 @function
@@ -49,6 +51,7 @@ def logspace(start, end, steps, base=10.0, dtype=None):
 
 
 @function
+@rounded_once
 def normal(mean=0.0, std=1.0, size=None, dtype=None):
     """Normal random numbers with these means and deviations, which are numbers or tensors."""
     if size is None:
@@ -61,11 +64,20 @@ def normal(mean=0.0, std=1.0, size=None, dtype=None):
 @method
 def multinomial(input, num_samples, replacement=False):
     """Positions drawn from each row with the probabilities that its weights have among each other."""
+    if input.ndim not in (1, 2) or not input.dtype.is_floating:
+        raise ValueError(f"multinomial: needs a vector or a matrix of floats, got shape {tuple(input.shape)} of {input.dtype}")
+    if num_samples < 1:
+        raise ValueError(f"multinomial: the number of samples must be positive, got {num_samples}")
     if not replacement and num_samples > input.shape[-1]:
         raise ValueError(f"multinomial: {num_samples} of {input.shape[-1]} cannot be drawn without replacement")
     shape = (*input.shape[:-1], num_samples, input.shape[-1]) if replacement else input.shape
     # log(w) − log(−log(u)): the largest is k with probability w_k, the largest few are drawn without replacement.
-    weights = _core.log(_core.cast(input, _core.f64))
+    usable = (input >= 0) & (input < math.inf)
+    input = _core._checked(input, usable, "multinomial: weights must be finite and not negative")
+    positive = _core.sum(_core.cast(input > 0, _core.i64), -1, True)
+    needed = 1 if replacement else num_samples
+    positive = _core._checked(positive, positive >= needed, f"multinomial: a row needs {needed} weights that are not 0")
+    weights = _core.log(_core.cast(_core.where(positive > 0, input, 0.0), _core.f64))
     noise = -_core.log(-_core.log(_core.rand(shape, _core.f64)))
     if replacement:
         return _core.argmax(weights.unsqueeze(-2) + noise, -1)
@@ -181,13 +193,17 @@ def fliplr(input):
 @method
 def flipud(input):
     """The first axis backwards."""
+    if input.ndim == 0:
+        raise ValueError("flipud: a tensor without axes has no first axis")
     return _core.flip(input, 0)
 
 
 @method
 def rot90(input, k=1, dims=(0, 1)):
     """k quarter turns in the plane of two axes, from the first towards the second."""
-    a, b = dims
+    a, b = (axis % input.ndim if input.ndim and -input.ndim <= axis < input.ndim else None for axis in dims)
+    if a is None or b is None or a == b:
+        raise ValueError(f"rot90: {tuple(dims)} are not two axes of shape {tuple(input.shape)}")
     turned = {0: lambda x: x, 1: lambda x: _core.flip(x, b), 2: lambda x: _core.flip(x, (a, b)), 3: lambda x: _core.flip(x, a)}
     x = turned[k % 4](input)
     return x.transpose(a, b) if k % 2 else x
@@ -323,8 +339,11 @@ def take(input, index):
 @method
 def masked_scatter(input, mask, source):
     """The elements where the mask is true replaced by those of source, one after the other."""
+    if mask.dtype.name != "bool":
+        raise TypeError(f"masked_scatter: the mask must be bool, got {mask.dtype}")
     x, mask = broadcast_tensors(input, mask)
     number = _core.cumsum(_core.cast(mask, _core.i64).reshape((-1,)), 0) - 1
+    number = _core._checked(number, number < source.numel(), f"masked_scatter: the source has {source.numel()} elements only")
     at = _core.clamp(number, 0, max(source.numel() - 1, 0))
     return _core.where(mask, _core.index_select(source.reshape((-1,)), 0, at).reshape(x.shape), x)
 
@@ -340,10 +359,13 @@ def index_copy(input, dim, index, source):
 @method
 def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
     """The slice start:end:step along an axis replaced by src."""
-    return index_copy(input, dim, _core.tensor(list(range(*slice(start, end, step).indices(input.shape[dim])))), src)
+    places = list(range(*slice(start, end, step).indices(input.shape[dim])))
+    return index_copy(input, dim, _core._numbers_of_formula(places, _core.i64), src)
 
 
 @method
 def select_scatter(input, src, dim, index):
     """The slice `index` along an axis replaced by src."""
-    return index_copy(input, dim, _core.tensor([index % input.shape[dim]]), src.unsqueeze(dim))
+    if not -input.shape[dim] <= index < input.shape[dim]:
+        raise IndexError(f"select_scatter: index {index} is outside axis {dim} of shape {tuple(input.shape)}")
+    return index_copy(input, dim, _core._numbers_of_formula([index % input.shape[dim]]), src.unsqueeze(dim))

@@ -4,6 +4,7 @@ import functools
 import inspect
 
 from . import _core, _torch_names
+from ._formula import described, of_arrays
 
 METHODS = {}
 
@@ -16,7 +17,7 @@ def registrars(names):
 
     def function(f):
         names.append(f.__name__)
-        own = list(inspect.signature(f).parameters)
+        own, f = list(inspect.signature(f).parameters), described(of_arrays(f))
         return functools.update_wrapper(_torch_names.translated(f, f, f.__name__, own), f)
 
     def method(f):
@@ -46,8 +47,8 @@ def _where(self, condition, other):
 
 
 def _new(make):
-    def new(self, *args, dtype=None, **kwargs):
-        return make(*args, dtype=dtype or self.dtype, **kwargs)
+    def new(self, *args, dtype=None, device=None, **kwargs):
+        return make(*args, dtype=dtype or self.dtype, device=device or self.device, **kwargs)
 
     return new
 
@@ -128,7 +129,7 @@ def install(namespace):
             _put(name, namespace[name])
     for name in ("zeros", "ones", "full", "tensor", "empty"):
         new = _new(namespace[name])
-        new.__name__, new.__doc__ = f"new_{name}", f"ebb.{name} with the dtype of this tensor, unless another is given."
+        new.__name__, new.__doc__ = f"new_{name}", f"ebb.{name} with the dtype and device of this tensor, unless others are given."
         _put(new.__name__, new)
     _put("type", _type)
     _put("where", _where)

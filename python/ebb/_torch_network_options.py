@@ -3,6 +3,7 @@
 import math
 
 from . import _core
+from ._formula import of_operands, rounded_once
 from ._torch_options import parameters, special
 
 
@@ -30,11 +31,13 @@ def _inplace(call):
 
 @special("linear")
 def _of_a_vector(call):
-    def linear(x, weight, bias=None):
-        if weight.ndim != 1:
-            return call(x, weight, bias)
+    @of_operands
+    def of_a_vector(x, weight, bias):
         y = _core.matmul(x, weight)
         return y if bias is None else y + bias
+
+    def linear(x, weight, bias=None):
+        return call(x, weight, bias) if weight.ndim != 1 else of_a_vector(x, weight, bias)
 
     return linear
 
@@ -102,10 +105,12 @@ def _running_statistics(call):
             return y
         # As batch_norm: what PyTorch writes into its arguments is returned.
         axes = tuple(range(2, x.ndim))
-        moved = []
-        for running, now in ((running_mean, _core.mean(x, axes)), (running_var, _core.var(x, axes))):
-            moved.append(None if running is None else running * (1 - momentum) + _core.mean(now, 0) * momentum)
-        return y, *moved
+        mean = None if running_mean is None else moved(running_mean, x, _core.mean, axes, momentum)
+        return y, mean, None if running_var is None else moved(running_var, x, _core.var, axes, momentum)
+
+    @rounded_once
+    def moved(running, x, statistic, axes, momentum):
+        return running * (1 - momentum) + _core.mean(statistic(x, axes), 0) * momentum
 
     return instance_norm
 
@@ -114,7 +119,7 @@ def _running_statistics(call):
 def _return_indices(call):
     def pooled(x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
         chosen = with_indices if return_indices else call
-        return chosen(x, alone(kernel_size), stride or None, padding, alone(dilation), ceil_mode)
+        return chosen(x, alone(kernel_size), _stride(stride), padding, alone(dilation), ceil_mode)
 
     with_indices = getattr(_core, call.__name__ + "_with_indices")
     alone = _first if call.__name__ == "max_pool1d" else _as_it_is
@@ -125,6 +130,11 @@ def _as_it_is(sizes):
     return sizes
 
 
+def _stride(given):
+    """() is None there, 0 is not."""
+    return given if isinstance(given, int) or given else None
+
+
 def _first(sizes):
     """A size that PyTorch also takes as a tuple of one."""
     return sizes[0] if isinstance(sizes, (tuple, list)) and len(sizes) == 1 else sizes
@@ -133,7 +143,7 @@ def _first(sizes):
 @special("avg_pool1d")
 def _one_size(call):
     def pooled(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
-        return call(x, _first(kernel_size), _first(stride) if stride else None, _first(padding), ceil_mode, count_include_pad)
+        return call(x, _first(kernel_size), _first(_stride(stride)), _first(padding), ceil_mode, count_include_pad)
 
     return pooled
 
@@ -149,7 +159,9 @@ def _divisor(call):
     def pooled(
         x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
     ):
-        stride = stride or None  # () is None there
+        stride = _stride(stride)
+        if divisor_override == 0:
+            raise ValueError(f"{call.__name__}: divisor_override must not be 0")
         if divisor_override is None:
             return call(x, kernel_size, stride, _first(padding), ceil_mode, count_include_pad)
         window, step, pads = each(kernel_size), each(kernel_size if stride is None else stride), each(padding)
@@ -159,8 +171,11 @@ def _divisor(call):
             if ceil_mode and (count - 1) * s >= n + p:  # the last window must begin inside
                 count -= 1
             around = [p, max(p, (count - 1) * s + k - n - p), *around]
-        sums = call(_core.pad(x, tuple(around)), window, step) * math.prod(window)
-        return sums / divisor_override
+        return divided(_core.pad(x, tuple(around)), window, step, divisor_override)
+
+    @rounded_once
+    def divided(x, window, step, divisor):
+        return call(x, window, step) * math.prod(window) / divisor
 
     return pooled
 
@@ -168,6 +183,8 @@ def _divisor(call):
 @special("conv3d")
 def _padding_by_name(call):
     def conv3d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+        if padding == "same" and (stride != 1 if isinstance(stride, int) else any(s != 1 for s in stride)):
+            raise ValueError(f"conv3d: padding='same' needs a stride of 1, got {stride}")
         if padding == "same":
             wide = (dilation,) * 3 if isinstance(dilation, int) else dilation
             around = [each for k, d in zip(weight.shape[:1:-1], wide[::-1]) for each in _halves(d * (k - 1))]

@@ -8,6 +8,7 @@ import math
 import re
 
 from . import _core
+from ._formula import of_operands, rounded_once
 
 
 def parameters(function):
@@ -61,17 +62,24 @@ def _over_an_axis(call):
 @special("sum", "mean", "prod", "cumsum", "cumprod", by_keyword=True)
 def _computed_in(call):
     def in_dtype(x, *args, dtype=None, **kwargs):
+        if call.__name__ == "mean" and dtype is not None and not _core.zeros((), dtype).dtype.is_floating:
+            raise TypeError(f"mean: the dtype of a mean must be floating, got {dtype}")
         return call(x if dtype is None else _core.cast(x, dtype), *args, **kwargs)
 
     return in_dtype
 
 
-@special("zeros_like", "ones_like", "full_like", "rand_like", "randn_like", by_keyword=True)
+@special("zeros_like", "ones_like", "full_like", "rand_like", "randn_like")
 def _like(call):
     def like(x, *args, dtype=None, **kwargs):
-        return call(x if dtype is None else _core.zeros(x.shape, dtype), *args, **kwargs)
+        return beside(x, call(x if dtype is None else _core.zeros(x.shape, dtype), *args, **kwargs))
 
     return like
+
+
+def beside(x, made):
+    """Numbers that belong to no device, put where x is."""
+    return made if x.device == _core.default_device() else made.to(x.device)
 
 
 @special("zeros", "ones", "rand", "randn")
@@ -98,15 +106,19 @@ def _from_zero(call):
 def _like_from_zero(call):
     def randint_like(x, *bounds, dtype=None, low=0, high=None):
         low, high = bounds if len(bounds) == 2 else (low, bounds[0] if bounds else high)
-        return call(x if dtype is None else _core.zeros(x.shape, dtype), low, high)
+        return beside(x, call(x if dtype is None else _core.zeros(x.shape, dtype), low, high))
 
     return randint_like
 
 
 @special("add", "sub", by_keyword=True)
 def _with_alpha(call):
+    @of_operands
+    def scaled(a, b, alpha):
+        return call(a, _core.mul(b, alpha))
+
     def with_alpha(a, b, *, alpha=1):
-        return call(a, b if alpha == 1 else _core.mul(b, alpha))
+        return call(a, b) if alpha == 1 else scaled(a, b, alpha)
 
     return with_alpha
 
@@ -120,6 +132,10 @@ def _rounding(call):
             return _core.floor_divide(a, b)
         if rounding_mode != "trunc":
             raise ValueError(f"div: rounding_mode is None, 'trunc' or 'floor', got {rounding_mode!r}")
+        return truncated(a, b)
+
+    @of_operands
+    def truncated(a, b):
         rest = _core.fmod(a, b)
         return _core.floor_divide(a - rest, b) if not rest.dtype.is_floating else _core.trunc(call(a, b))
 
@@ -128,8 +144,12 @@ def _rounding(call):
 
 @special("index_add", by_keyword=True)
 def _scaled_source(call):
+    @rounded_once
+    def scaled(x, axis, index, src, alpha):
+        return call(x, axis, index, _core.mul(src, alpha))
+
     def index_add(x, axis, index, src, *, alpha=1):
-        return call(x, axis, index, src if alpha == 1 else _core.mul(src, alpha))
+        return call(x, axis, index, src) if alpha == 1 else scaled(x, axis, index, src, alpha)
 
     return index_add
 
@@ -164,6 +184,7 @@ def _of_two(call):
 
 @special("round", by_keyword=True)
 def _decimals(call):
+    @rounded_once
     def rounded(x, *, decimals=0):
         if decimals == 0:
             return call(x)
@@ -243,6 +264,9 @@ def _as_tuple(call):
 def _without_empty_vectors(call):
     def cat(tensors, axis=0):
         """As in PyTorch, a vector without elements joins anything."""
+        for k, t in enumerate(tensors):
+            if not hasattr(t, "ndim"):
+                raise TypeError(f"cat: element {k} is not a tensor but {'None' if t is None else 'a ' + type(t).__name__}")
         some = [t for t in tensors if t.ndim != 1 or t.shape[0] != 0]
         return call(some if some and len(some) < len(tensors) and some[0].ndim != 1 else list(tensors), axis)
 
@@ -349,6 +373,7 @@ def _left(call):
 
 @special("quantile")
 def _interpolation(call):
+    @rounded_once
     def quantile(x, q, axis=None, keepdim=False, *, interpolation="linear"):
         if isinstance(q, _core.Tensor):
             q = q.tolist()

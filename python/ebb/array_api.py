@@ -7,7 +7,7 @@ import builtins as _builtins
 import math as _math
 from collections import namedtuple as _namedtuple
 
-from . import _core, linalg  # noqa: F401
+from . import _core, _formula, linalg  # noqa: F401
 from ._core import (  # noqa: F401
     Tensor,
     abs,
@@ -269,7 +269,9 @@ def nextafter(x1, x2, /):
     """The next number after x1 in the direction of x2; computed at once, by NumPy."""
     import numpy
 
-    return _core.asarray(numpy.nextafter(numpy.asarray(x1), numpy.asarray(x2)))
+    device = _core.add(x1, x2).device  # where both are, or an error
+    found = numpy.nextafter(*(x.cpu().numpy() if isinstance(x, Tensor) else x for x in (x1, x2)))
+    return _core.asarray(found).to(device)
 
 
 def clip(x, /, min=None, max=None):
@@ -297,6 +299,11 @@ def vecdot(x1, x2, /, *, axis=-1, dim=None):
             f"vecdot: axis {axis} has sizes {x1.shape[first]} and {x2.shape[second]}, for shapes {tuple(x1.shape)} and "
             f"{tuple(x2.shape)}"
         )
+    return _sum_of_products(x1, x2, axis)
+
+
+@_formula.of_operands
+def _sum_of_products(x1, x2, axis):
     return (x1 * x2).sum(axis)
 
 

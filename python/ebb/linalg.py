@@ -2,15 +2,15 @@
 
 import functools
 import inspect
-from collections import namedtuple
+from collections import namedtuple as _namedtuple
 
-from . import _core, _torch_names
+from . import _core, _formula, _torch_names
 
-EighResult = namedtuple("EighResult", ["eigenvalues", "eigenvectors"])
-QRResult = namedtuple("QRResult", ["Q", "R"])
-SlogdetResult = namedtuple("SlogdetResult", ["sign", "logabsdet"])
-SVDResult = namedtuple("SVDResult", ["U", "S", "Vh"])
-LstsqResult = namedtuple("LstsqResult", ["solution", "residuals", "rank", "singular_values"])
+EighResult = _namedtuple("EighResult", ["eigenvalues", "eigenvectors"])
+QRResult = _namedtuple("QRResult", ["Q", "R"])
+SlogdetResult = _namedtuple("SlogdetResult", ["sign", "logabsdet"])
+SVDResult = _namedtuple("SVDResult", ["U", "S", "Vh"])
+LstsqResult = _namedtuple("LstsqResult", ["solution", "residuals", "rank", "singular_values"])
 
 matmul, outer = _core.matmul, _core.outer
 
@@ -122,6 +122,7 @@ def _cut(A, atol, rtol):
     return s, cut if atol is None else _core.maximum(cut, atol)
 
 
+@_formula.rounded_once
 def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
     """The pseudo-inverse; singular values up to atol, or rtol (also called rcond) times the largest, count as 0."""
     rtol = rcond if rtol is None else rtol
@@ -140,6 +141,7 @@ def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
     return (s > cut).sum(-1)
 
 
+@_formula.rounded_once
 def lstsq(A, B, rcond=None, *, driver=None):
     """The X of least size that minimizes ‖A·X − B‖, with the squares that are left, the rank and the singular values."""
     solution = _core.lstsq(A, B, rcond)
@@ -165,6 +167,7 @@ def _axes_of(name, x, axes):
     return found
 
 
+@_formula.rounded_once
 def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, keepdims=False, dtype=None):
     """The norm of matrices: 'fro', 'nuc', 2, -2 (singular values), 1, -1 (columns), inf or -inf (rows)."""
     A = A if dtype is None else A.cast(dtype)
@@ -196,6 +199,7 @@ def norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
     return matrix_norm(A, "fro" if ord is None else ord, dim, keepdim, dtype=dtype)
 
 
+@_formula.rounded_once
 def matrix_power(A, n):
     """A multiplied by itself n times; by its inverse for negative n."""
     if n < 0:
@@ -208,9 +212,13 @@ def matrix_power(A, n):
     return result
 
 
+@_formula.of_operands
 def cross(input, other, *, dim=-1, axis=None):
     """The vector product along an axis of size 3."""
     dim = dim if axis is None else axis
+    for x in (input, other):
+        if x.ndim == 0 or not -x.ndim <= dim < x.ndim or x.shape[dim] != 3:
+            raise ValueError(f"cross: axis {dim} must have size 3, got shapes {tuple(input.shape)} and {tuple(other.shape)}")
     a, b = ([x.select(dim, k) for k in range(3)] for x in (input, other))
     parts = [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
     return _core.stack(parts, dim)
@@ -231,6 +239,7 @@ def matrix_transpose(x):
     return x.mT
 
 
+@_formula.of_operands
 def multi_dot(tensors):
     """The product of several matrices, from left to right."""
     product = tensors[0]

@@ -145,7 +145,7 @@ def define(text, body, name, parameters, names):
 def _number_tensor(x, like):
     """Lengths given as a list, a variance given as a number."""
     if isinstance(x, (list, tuple, int)):
-        return _core.asarray(x)
+        return _core._numbers_of_formula(x)
     return _core.full([], x, dtype=like.dtype) if isinstance(x, float) else x
 
 

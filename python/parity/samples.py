@@ -33,7 +33,6 @@ EXPLAINED = {
         RANDOM,
     ),
     **dict.fromkeys(("max", "min", "median"), "with an axis gives the values alone"),
-    **dict.fromkeys(("nn.functional.batch_norm", "nn.functional.instance_norm"), "returns the statistics it moves"),
     **dict.fromkeys(("empty", "empty_like"), "gives zeros"),
     "slice": "is x[...] there",
     "triangular_solve": "takes (A, b), as linalg.solve_triangular does",
@@ -184,7 +183,8 @@ def our_function(name, variant):
     holder, _, plain = name.rpartition(".")
     if holder not in ("", "linalg", "special", "nn.functional") or plain.startswith("_"):
         return None
-    function = getattr(ebb.linalg if holder == "linalg" else ebb, plain, None)
+    holders = {"linalg": ebb.linalg, "nn.functional": ebb.nn.functional}
+    function = getattr(holders.get(holder, ebb), plain, None)
     if not inspect.isroutine(function):
         return None
     order = ORDER.get((name, variant), ORDER.get(name))

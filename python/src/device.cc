@@ -117,6 +117,10 @@ void bind_streams(nb::module_& m) {
                          *reinterpret_cast<const cuda::Compiler*>(compiler));
     cuda::install_lt(*reinterpret_cast<const cuda::Lt*>(lt));
   });
+  // For tests: a backend in place of a GPU.
+  m.def("_install_backend", [](nb::handle device, std::uintptr_t backend) {
+    install_backend(device_from(device), *reinterpret_cast<Backend*>(backend));
+  });
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <set>
 
 #include "bind.h"
 #include "core/format_error.h"
 #include "ebb/autograd.h"
+#include "ops/build.h"
 
 namespace ebb::python {
 namespace {
@@ -97,6 +99,16 @@ Tensor as_array(nb::handle data, std::optional<DType> dtype, std::optional<bool>
   return make_tensor(data, dtype, false);
 }
 
+// Numbers that a formula written in Python brings along, as in C++: they belong to no device.
+Tensor numbers_in_formula(nb::handle data, std::optional<DType> dtype) {
+  Literal literal;
+  literal.add(data, 0);
+  const Shape shape(literal.shape);
+  const Tensor x =
+      literal.has_real ? numbers_of_formula(literal.reals, shape) : numbers_of_formula(literal.integers, shape);
+  return cast(x, dtype.value_or(literal.has_real ? DType::f32 : DType::i64));
+}
+
 Tensor range(Scalar start, std::optional<Scalar> end, Scalar step, std::optional<DType> dtype) {
   return end ? arange(start, *end, step, dtype) : arange(0, start, step, dtype);
 }
@@ -127,6 +139,12 @@ void bind_create(const Api& api) {
   api.module.def("asarray", as_array, "data"_a, "dtype"_a.none() = nb::none(), nb::kw_only(),
                  "copy"_a.none() = nb::none(),
                  "Anything that holds numbers as a tensor, sharing its memory where possible.");
+  // The tensor where ok; reading it is an error with this sentence, the position and the value where ok is false.
+  api.module.def("_checked", [](const Tensor& x, const Tensor& ok, const std::string& sentence) {
+    static auto* const sentences = new std::set<std::string>;  // nodes keep the text's address
+    return check(x, ok, sentences->insert(sentence).first->c_str());
+  });
+  api.module.def("_numbers_of_formula", numbers_in_formula, "data"_a, "dtype"_a.none() = nb::none());
   creation(api, "zeros", zeros);
   creation(api, "ones", ones);
   creation(api, "rand", rand);

@@ -299,3 +299,26 @@ def test_a_function_that_refers_to_itself_is_collected():
     reference = make()
     gc.collect()
     assert reference() is None
+
+
+def test_numbers_may_be_put_where_the_function_computes():
+    """Nothing moves: numbers belong to no device until they are put on one."""
+    x = ebb.tensor([1.0, 2.0, 3.0])
+
+    @ebb.compile
+    def f(x):
+        made = ebb.zeros((3,)).to("cpu") + ebb.ones(3, device="cpu") + ebb.zeros_like(x, device="cpu")
+        return x * made + ebb.arange(3, device="cpu") + x.new_full((3,), 2.0)
+
+    assert f(x).tolist() == f(x).tolist() == [3.0, 5.0, 7.0]
+    draw = ebb.compile(lambda x: x + ebb.rand(3, device="cpu"))
+    ebb.manual_seed(3)
+    first, second = draw(x).tolist(), draw(x).tolist()
+    ebb.manual_seed(3)
+    assert first == (x + ebb.rand(3)).tolist() != second
+
+
+def test_formulas_with_numbers_of_their_own_are_compiled():
+    x = ebb.randn((4, 3))
+    for f in (ebb.pdist, lambda x: ebb.slice_scatter(x, x[:2], 0, 0, 4, 2), lambda x: ebb.interpolate(x.reshape(1, 1, 4, 3), 7)):
+        assert ebb.compile(f)(x).tolist() == f(x).tolist()

@@ -47,7 +47,7 @@ done
 mkdir -p "$root/repo/python"
 cp -r "$source"/{include,docs,examples,tools,README.md,CMakeLists.txt} "$root/repo"
 cp -r "$source"/python/{tests,tools,ebb} "$root/repo/python"
-rm -f "$root/repo/python/tests/"{test_site,test_cuda}.py  # need a browser, and a GPU or the build folder's emulated one
+rm -f "$root/repo/python/tests/"{test_site,test_cuda,test_function_walk,test_layer_walk}.py  # need a browser, and a GPU or the build folder's emulated one
 
 cat >"$folder/inside.sh" <<INSIDE
 mount --bind /dev "$root/dev" && mount -t proc proc "$root/proc" 2>/dev/null || mount --bind /proc "$root/proc"

@@ -297,8 +297,9 @@ Tensor lstsq(const Tensor& a, const Tensor& b, std::optional<double> rtol) {
   const bool vector = b.rank() == a.rank() - 1;
   require(b.rank() >= 1 && b.size(vector ? -1 : -2) == a.size(-2),
           "lstsq: a matrix of shape {} and a right-hand side of shape {} do not fit", a.shape(), b.shape());
-  const Tensor p = pinv(a, rtol);
-  return vector ? select(matmul(p, unsqueeze(b, -1)), -1, 0) : matmul(p, b);
+  const DType dtype = promote(a.dtype(), b.dtype());
+  const Tensor p = pinv(widen(a), rtol), right = widen(cast(b, dtype));
+  return cast(vector ? select(matmul(p, unsqueeze(right, -1)), -1, 0) : matmul(p, right), dtype);
 }
 
 }  // namespace ebb

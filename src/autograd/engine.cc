@@ -255,6 +255,11 @@ class Reverse {
 
 }  // namespace
 
+Tensor beside(const Tensor& gradient, const Tensor& x) {
+  const Node &g = *gradient.node(), &n = *x.node();
+  return g.homeless && !n.homeless && n.device != default_device() ? gradient.to(n.device) : gradient;
+}
+
 std::vector<Tensor> reverse(const ReversePass& pass, std::vector<Tensor>* found_variables) {
   std::vector<Tensor> ignored;
   return Reverse(pass, found_variables ? found_variables : &ignored).run();

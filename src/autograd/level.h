@@ -41,7 +41,7 @@ class Level {
                            bool track_result = false) const {
     std::vector<Tensor> out = cotangents(y, g, inputs, track_result);
     for (std::size_t i = 0; i < out.size(); ++i) {
-      if (!out[i].defined()) out[i] = zeros_like(inputs[i]);
+      out[i] = beside(out[i].defined() ? out[i] : zeros_like(inputs[i]), inputs[i]);
     }
     return out;
   }

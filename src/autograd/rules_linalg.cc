@@ -4,6 +4,7 @@
 #include "core/format_error.h"
 #include "ebb/backward/linalg.h"
 #include "ebb/ops.h"
+#include "graph/lock.h"
 #include "ops/build.h"
 #include "ops/einsum_terms.h"
 
@@ -33,8 +34,17 @@ Tensor folded_gradient(const Tensor& a, const Tensor& g, const Tensor& b) {
   return right_gradient(rows(a), rows(g), b);
 }
 
+// The cotangent of sums of halves that are f32 (wide_matmul) is most often one that was widened. It is taken as it was:
+// halves multiply faster.
+Tensor before_widening(const Tensor& g, const Tensor& a, const Tensor& b) {
+  if (g.node()->op != Op::cast || !is_half(a.dtype()) || a.dtype() != b.dtype()) return g;
+  const Tensor narrow = input_of(g, 0);
+  return narrow.defined() && narrow.dtype() == a.dtype() ? narrow : g;
+}
+
 // Y = A·B            dA = G·Bᵀ        dB = Aᵀ·G            (rank two or more)
-Pair product_backward(const Tensor& g, const Tensor& a, const Tensor& b, bool need_a, bool need_b) {
+Pair product_backward(const Tensor& grad, const Tensor& a, const Tensor& b, bool need_a, bool need_b) {
+  const Tensor g = before_widening(grad, a, b);
   Pair d;
   if (need_a) d.first = cotangent(matmul(g, transposed(b)), a);
   if (need_b) {
@@ -48,7 +58,10 @@ Pair product_backward(const Tensor& g, const Tensor& a, const Tensor& b, bool ne
 //   (u × v)_k = u_{k+1}·v_{k+2} − u_{k+2}·v_{k+1}
 Tensor small_cofactors(const Tensor& a, std::int64_t n) {
   if (n <= 1) return ones_like(a);
-  if (n == 2) return flip(a, {-2, -1}) * tensor({{1.0, -1.0}, {-1.0, 1.0}}, a.dtype());
+  if (n == 2) {
+    const Tensor signs = numbers_of_formula(std::vector<double>{1, -1, -1, 1}, Shape{2, 2});
+    return flip(a, {-2, -1}) * cast(signs, a.dtype());
+  }
   const Tensor u = roll(a, -1, -2), v = roll(a, -2, -2);
   return roll(u, -1, -1) * roll(v, -2, -1) - roll(u, -2, -1) * roll(v, -1, -1);
 }

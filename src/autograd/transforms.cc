@@ -53,7 +53,7 @@ Tensor Gradients::operator[](const Tensor& variable) const {
   }
   require(variable.defined() && variable.node()->op == Op::variable,
           "Gradients: this tensor is not a variable; gradients are kept for what variable() made");
-  return zeros_like(variable);
+  return beside(zeros_like(variable), variable);
 }
 
 bool Gradients::contains(const Tensor& variable) const {
@@ -77,8 +77,8 @@ Gradients backward(const Tensor& loss, const BackwardOptions& options) {
   std::vector<std::pair<Tensor, Tensor>> entries;
   std::vector<Tensor> together{loss};
   for (std::size_t i = 0; i < variables.size(); ++i) {
-    entries.emplace_back(variables[i], grads[i]);
-    together.push_back(grads[i]);
+    entries.emplace_back(variables[i], beside(grads[i], variables[i]));
+    together.push_back(entries.back().second);
   }
   Companions::make(together);
   return Gradients(std::move(entries));

@@ -95,6 +95,8 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntro
   const int axis = class_axis(op, input);
   if (o.weight.defined()) require_class_weight(op, "weight", o.weight, input.size(axis));
   if (is_floating(target.dtype()) && target.shape() == input.shape()) {
+    require(o.ignore_index < 0, "{}: ignore_index = {} is for class indices, but the target holds probabilities", op,
+            o.ignore_index);
     return p.rounded(cross_entropy_of_probabilities(p, softcapped(p.wide(input), o.softcap), axis, target, o));
   }
   require(

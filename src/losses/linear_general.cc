@@ -49,6 +49,8 @@ Tensor general_linear_cross_entropy(const Tensor& x, const Tensor& head, const T
   require(head.rank() == 2 || x.rank() == 2, "{}: a head of shape {} needs hidden states [N, H], got shape {}", kName,
           head.shape(), x.shape());
   require(o.reduction != Reduction::batchmean, "{}: reduction must be none, mean or sum", kName);
+  require(!probabilities || o.ignore_index < 0,
+          "{}: ignore_index = {} is for class indices, but the target holds probabilities", kName, o.ignore_index);
   const std::int64_t classes = head.size(0), width = head.size(-1);
   const std::int64_t places = head.numel() / std::max<std::int64_t>(classes * width, 1);
   Shape expected = x.shape().without(x.rank() - 1);  // of the losses

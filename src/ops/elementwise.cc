@@ -220,6 +220,8 @@ Tensor isfinite(const Tensor& x) { return float_test(Op::isfinite, x, true); }
 // Equal infinities are close, though their difference is NaN; an infinity is close to nothing else, though
 // rtol·|b| would be infinite.
 Tensor isclose(const Tensor& a, const Tensor& b, const CloseOptions& o) {
+  require(o.rtol >= 0 && o.atol >= 0, "isclose: tolerances must not be negative, got rtol = {} and atol = {}", o.rtol,
+          o.atol);
   const DType dtype = promote_real(common_dtype("isclose", {a, b}));
   const Tensor u = widen(cast(a, dtype)), v = widen(cast(b, dtype));
   Tensor near = logical_and(isfinite(v), abs(u - v) <= o.atol + o.rtol * abs(v));

@@ -129,7 +129,7 @@ struct Resize {
   Tensor weights(const Tensor& x, const std::vector<double>& w) const {
     Shape along;
     for (int k = 0; k < x.rank(); ++k) along = along.inserted(k, k == axis ? to : 1);
-    return reshape(tensor_from(w, Shape{to}, x.dtype()), along);
+    return reshape(cast(numbers_of_formula(w, Shape{to}), x.dtype()), along);
   }
   std::int64_t inside(std::int64_t i) const { return std::clamp<std::int64_t>(i, 0, from - 1); }
 };

@@ -4,6 +4,7 @@
 #include "ebb/ops.h"
 #include "graph/node.h"
 #include "ops/build.h"
+#include "ops/product.h"
 
 namespace ebb {
 namespace {
@@ -16,9 +17,9 @@ Shape matrices(const Shape& batch, std::int64_t rows, std::int64_t columns) {
 }
 
 // Two batches of matrices with equal batch shapes, multiplied.
-Tensor matmul_node(const Tensor& a, const Tensor& b) {
+Tensor matmul_node(const Tensor& a, const Tensor& b, DType dtype) {
   const Shape& left = a.shape();
-  return make_node(Op::matmul, a.dtype(), left.with(left.rank() - 1, b.shape()[b.rank() - 1]), {a, b});
+  return make_node(Op::matmul, dtype, left.with(left.rank() - 1, b.shape()[b.rank() - 1]), {a, b});
 }
 
 void require_square(const char* op, const Tensor& a) {
@@ -46,7 +47,10 @@ Tensor solve_with(const char* op, const Tensor& a, const Tensor& b, F&& f) {
 
 // ---- products -------------------------------------------------------------------------------------------------------
 
-Tensor matmul(const Tensor& a, const Tensor& b) {
+namespace {
+
+// The factors have one dtype, from which the result's may differ: sums of halves are f32 until they are rounded.
+Tensor product(const Tensor& a, const Tensor& b, DType factors, DType result) {
   require(a.rank() > 0 && b.rank() > 0, "matmul: needs vectors or matrices, got shapes {} and {}", a.shape(),
           b.shape());
   const std::int64_t inner_a = a.shape()[a.rank() - 1], inner_b = b.shape()[b.rank() == 1 ? 0 : b.rank() - 2];
@@ -54,25 +58,36 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
           a.shape(), b.shape());
   // A vector is a matrix with one row (left) or one column (right) that disappears from the result.
   if (a.rank() == 1) {
-    const Tensor y = matmul(reshape(a, {1, inner_a}), b.rank() == 1 ? reshape(b, {inner_b, 1}) : b);
+    const Tensor y = product(reshape(a, {1, inner_a}), b.rank() == 1 ? reshape(b, {inner_b, 1}) : b, factors, result);
     return b.rank() == 1 ? reshape(y, {}) : reshape(y, y.shape().without(y.rank() - 2));
   }
   if (b.rank() == 1) {
-    const Tensor y = matmul(a, reshape(b, {inner_b, 1}));
+    const Tensor y = product(a, reshape(b, {inner_b, 1}), factors, result);
     return reshape(y, y.shape().without(y.rank() - 1));
   }
-  const DType dtype = promote(a.dtype(), b.dtype());
-  require(dtype != DType::bool_, Error::Kind::type,
+  require(factors != DType::bool_, Error::Kind::type,
           "matmul: bool tensors have no product; cast them to a number first");
-  Tensor left = cast(a, dtype), right = cast(b, dtype);
+  Tensor left = cast(a, factors), right = cast(b, factors);
   const std::int64_t rows = a.shape()[a.rank() - 2], columns = b.shape()[b.rank() - 1];
   if (b.rank() == 2 && a.rank() > 2) {
     // One matrix for the whole batch: the batch is more rows, and its gradient one product instead of a sum of many.
-    const Tensor y = matmul_node(reshape(left, {batch_of(a.shape()).numel() * rows, inner_a}), right);
+    const Tensor y = matmul_node(reshape(left, {batch_of(a.shape()).numel() * rows, inner_a}), right, result);
     return reshape(y, matrices(batch_of(a.shape()), rows, columns));
   }
   const Shape batch = broadcast_shapes("matmul", batch_of(a.shape()), batch_of(b.shape()));
-  return matmul_node(expand(left, matrices(batch, rows, inner_a)), expand(right, matrices(batch, inner_b, columns)));
+  return matmul_node(expand(left, matrices(batch, rows, inner_a)), expand(right, matrices(batch, inner_b, columns)),
+                     result);
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  const DType dtype = promote(a.dtype(), b.dtype());
+  return product(a, b, dtype, dtype);
+}
+
+Tensor wide_matmul(const Tensor& a, const Tensor& b, DType dtype) {
+  return product(a, b, dtype, is_half(dtype) ? DType::f32 : dtype);
 }
 
 Tensor dot(const Tensor& a, const Tensor& b) {

@@ -1,8 +1,11 @@
 #include "ebb/ops/linear.h"
 
+#include <cmath>
+
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "ops/build.h"
+#include "ops/product.h"
 
 namespace ebb {
 
@@ -18,14 +21,28 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 namespace {
 
+// Whole numbers stay whole: a fraction of them would be another dtype.
+Tensor times(const char* op, const char* factor, const Tensor& x, double by) {
+  if (by == 1) return x;
+  if (is_floating(x.dtype())) return x * Scalar(by);
+  require(by == std::trunc(by) && std::fabs(by) < 0x1p53, "{}: {} must be a whole number for {}, got {}", op, factor,
+          name(x.dtype()), by);
+  return x * Scalar(static_cast<std::int64_t>(by));
+}
+
+// Everything in f32 or f64 and rounded once, or in integers.
 Tensor added(const char* op, int rank, const Tensor& input, const Tensor& a, const Tensor& b, double beta,
              double alpha) {
-  require(a.rank() == rank && b.rank() == rank, "{}: needs {} of {} axes, got shapes {} and {}", op,
-          rank == 2 ? "matrices" : "batches of matrices", rank, a.shape(), b.shape());
-  const Tensor product = matmul(a, b);
-  Tensor scaled = alpha == 1 ? product : product * Scalar(alpha);
-  if (beta == 0) return scaled;
-  return (beta == 1 ? input : input * Scalar(beta)) + scaled;
+  require(a.rank() == rank && b.rank() == rank && a.size(0) * (rank - 2) == b.size(0) * (rank - 2),
+          "{}: needs {} of {} axes, got shapes {} and {}", op, rank == 2 ? "matrices" : "equally many matrices", rank,
+          a.shape(), b.shape());
+  const DType dtype = promote(promote(a.dtype(), b.dtype()), input.dtype());
+  const Tensor product = wide_matmul(a, b, dtype);
+  require(broadcast_shapes(op, input.shape(), product.shape()) == product.shape(),
+          "{}: an input of shape {} cannot be added to a product of shape {}", op, input.shape(), product.shape());
+  const Tensor scaled = times(op, "alpha", product, alpha);
+  if (beta == 0) return cast(scaled, dtype);
+  return cast(times(op, "beta", cast(input, product.dtype()), beta) + scaled, dtype);
 }
 
 }  // namespace

@@ -140,10 +140,11 @@ Tensor bits(const char* op, const Tensor& a, const Tensor& b, F f) {
   require(is_integer(dtype), Error::Kind::type, "{}: needs integers, got {} and {}", op, name(a.dtype()),
           name(b.dtype()));
   const Shape shape = common_shape(op, {a, b});
+  const Device device = logical_and(a, b).device();  // where both are, or an Error
   std::vector<std::int64_t> x = expand(cast(a, DType::i64), shape).to_vector<std::int64_t>();
   const std::vector<std::int64_t> y = expand(cast(b, DType::i64), shape).to_vector<std::int64_t>();
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = f(x[i], y[i]);
-  return tensor_from(x, shape, dtype);
+  return tensor_from(x, shape, dtype).to(device);
 }
 
 template <class F>

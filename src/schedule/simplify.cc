@@ -21,7 +21,8 @@ std::int32_t Simplifier::visit(std::int32_t i) {
   const Node& n = *t_.nodes[i];
   if (t_.is_leaf(i)) return leaf(i);
   const OpInfo& row = info(n.op);
-  if (row.cls == OpClass::alias && n.op != Op::depend) return g_.of_node[t_.inputs_of(i)[0]];
+  const bool same_value = row.cls == OpClass::alias || n.op == Op::to_device;  // moves have been made: see Tracer
+  if (same_value && n.op != Op::depend) return g_.of_node[t_.inputs_of(i)[0]];
   Value v;
   v.op = n.op;
   v.dtype = n.dtype;

@@ -75,6 +75,9 @@ class Tracer {
     return found == elsewhere_.end() ? -1 : found->second;
   }
 
+  // Numbers that belong to no device, put on the plan's: nothing moves, the plan makes them.
+  bool made_here(const Node& moved) const { return moved.device == t_.device && moved.inputs[0]->homeless; }
+
   // Depth first with an explicit stack: a chain of a million operations must not overflow the call stack.
   Traced visit(Node* root) {
     if (place(root) >= 0) return Traced::done;
@@ -91,7 +94,7 @@ class Tracer {
         if (node->computed_by && node->computed_by != this_evaluator()) return Traced::being_computed;
         stored = take_output(*node);
       }
-      const bool moves = !stored && node->op == Op::to_device;
+      const bool moves = !stored && node->op == Op::to_device && !made_here(*node);
       if (moves) t_.moves.emplace_back(node);
       const std::size_t count = inputs_before(*node, stored || moves || info(node->op).cls == OpClass::leaf);
       while (next < count && place(node->inputs[next]) >= 0) ++next;

@@ -1,9 +1,11 @@
-// The emulated device for programs that load it, with a library of their own: they install these tables there.
+// The emulated device and the second device for programs that load them, with a library of their own: they install
+// these tables, or this backend, there.
 #include <cstring>
 
 #include "cuda/emulated_device.h"
 #include "cuda/library/cublaslt.h"
 #include "cuda/runtime/driver.h"
+#include "second_device.h"
 
 using namespace ebb;
 
@@ -26,5 +28,10 @@ void ebb_emulated_stream_calls(char* text, std::size_t room) {
 
 void* ebb_emulated_new_stream() { return testing::new_emulated_stream(); }
 void ebb_emulated_capture(void* stream, int on) { testing::capture_emulated_stream(stream, on != 0); }
+
+// The second device as cuda:`index`.
+void* ebb_second_device(int index) {
+  return &testing_device::new_second_device({Device::Kind::cuda, static_cast<std::uint8_t>(index)});
+}
 
 }  // extern "C"

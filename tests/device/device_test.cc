@@ -172,6 +172,70 @@ TEST_F(OnSecondDevice, CompiledFunctionsKnowTheirDevice) {
   EXPECT_THROW_MESSAGE(moves(here_), "compile: the function moves a tensor to another device");
 }
 
+TEST_F(OnSecondDevice, CompiledFunctionsMakeNumbersWhereTheyCompute) {
+  for (const Device device : {Device{}, kSecondDevice}) {
+    const Tensor x = here_.to(device);
+    const auto f = compile(Function([device](const Tensor& x) {
+      return x * full({3}, 2.0).to(device) + arange(3).to(device) + zeros_like(x).to(device);
+    }));
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(f(x).to_vector(), (std::vector<double>{2, -3, 8}));
+    EXPECT_EQ(f(x).device(), device);
+    manual_seed(4);
+    const auto draw = compile(Function([device](const Tensor& x) { return x + rand({3}).to(device); }));
+    const std::vector<double> first = draw(x).to_vector(), second = draw(x).to_vector();
+    EXPECT_NE(first, second) << "random numbers are drawn anew";
+    manual_seed(4);
+    EXPECT_EQ((x + rand({3})).to_vector(), first);
+    const auto made = compile(Function([device](const Tensor&) { return ones({2}).to(device); }));
+    EXPECT_EQ(made(x).to_vector(), (std::vector<double>{1, 1}));
+    EXPECT_EQ(made(x).device(), device);
+  }
+}
+
+TEST_F(OnSecondDevice, NumbersThatWereComputedElsewhereAreCopiedThere) {
+  const Tensor ramp = (arange(3) * 2.0).eval();
+  EXPECT_EQ((ramp.to(kSecondDevice) * there_).to_vector(), (std::vector<double>{0, -4, 12}));
+  EXPECT_EQ(ramp.to(kSecondDevice).to_vector(), ramp.to_vector());
+  EXPECT_EQ(ramp.to(kSecondDevice).to(Device{}).to_vector(), ramp.to_vector());
+  const auto gradient = grad([&](const Tensor& x) { return sum(square(x.to(kSecondDevice)) * there_); });
+  EXPECT_EQ(gradient(ones({3})).to_vector(), (std::vector<double>{2, -4, 6}));
+}
+
+TEST_F(OnSecondDevice, GradientsAreWhereTheirTensorsAre) {
+  const auto of_a_sum = grad([](const Tensor& x) { return sum(x); });  // ones, whatever x is
+  EXPECT_EQ(of_a_sum(there_).device(), kSecondDevice);
+  EXPECT_EQ(of_a_sum(there_).to_vector(), (std::vector<double>{1, 1, 1}));
+  EXPECT_EQ(of_a_sum(here_).device(), Device{});
+  const Tensor v = variable(there_), unused = variable(there_);
+  const Gradients all = backward(sum(v));
+  EXPECT_EQ(all[v].device(), kSecondDevice);
+  EXPECT_EQ(all[unused].device(), kSecondDevice);
+  const auto second = grad([&](const Tensor& x) { return sum(of_a_sum(x) * x); });
+  EXPECT_EQ(second(there_).to_vector(), (std::vector<double>{1, 1, 1}));
+}
+
+// Numbers that a formula brings along belong to no device; the default device has no part in it.
+TEST_F(OnSecondDevice, FormulasBringTheirNumbersAlong) {
+  const Tensor image = reshape(linspace(0, 1, 32), {1, 2, 4, 4}).eval(), image_there = image.to(kSecondDevice);
+  for (const char* mode : {"nearest", "bilinear", "bicubic", "area"}) {
+    for (const bool antialias : {false, true}) {
+      if (antialias && (mode[0] == 'n' || mode[0] == 'a')) continue;
+      const InterpolateOptions o{.size = {3, 7}, .mode = mode, .antialias = antialias};
+      const Tensor y = interpolate(image_there, o);
+      EXPECT_EQ(y.device(), kSecondDevice) << mode;
+      EXPECT_EQ(y.to_vector(), interpolate(image, o).to_vector()) << mode;
+    }
+  }
+  const Tensor bits = tensor({12, 10}), bits_there = bits.to(kSecondDevice);
+  EXPECT_EQ(bitwise_xor(bits_there, full({2}, 6, DType::i64)).device(), kSecondDevice);
+  EXPECT_EQ(bitwise_xor(bits_there, full({2}, 6, DType::i64)).to_vector<std::int64_t>(),
+            (std::vector<std::int64_t>{10, 12}));
+  EXPECT_THROW_MESSAGE(bitwise_and(bits, bits_there), "operands on cpu and cuda:0");
+  const Tensor matrix = tensor({{2.0, 1.0}, {-1.0, 3.0}});
+  EXPECT_EQ(grad([](const Tensor& a) { return det(a); })(matrix.to(kSecondDevice)).to_vector(),
+            (std::vector<double>{3, 1, -1, 2}));
+}
+
 TEST_F(OnSecondDevice, TrainsALayerToTheBitsOfTheHost) {
   const auto train = [](Device device) {
     const OnDevice scope(device);

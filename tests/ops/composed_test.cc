@@ -105,6 +105,48 @@ TEST(Addmm, ScalesBothParts) {
   EXPECT_TRUE(allclose(baddbmm(c, aa, bb), c + matmul(aa, bb)));
 }
 
+// 256 + 1 needs nine bits, bf16 has eight: a rounded product would lose the 1.
+TEST(Addmm, RoundsHalvesOnce) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const double large = dtype == DType::bf16 ? 256 : 2048;
+    const Tensor a = cast(tensor({{large, 1.0}}), dtype), b = cast(tensor({{1.0}, {1.0}}), dtype);
+    const Tensor c = cast(tensor({{-large}}), dtype);
+    expect_values(addmm(c, a, b), {1});
+    expect_values(baddbmm(unsqueeze(c, 0), unsqueeze(a, 0), unsqueeze(b, 0)), {1});
+    EXPECT_EQ(addmm(c, a, b).dtype(), dtype);
+    const auto [dc, da, db] = std::tuple(grad([&](const Tensor& x) { return sum(addmm(x, a, b)); })(c),
+                                         grad([&](const Tensor& x) { return sum(addmm(c, x, b)); })(a),
+                                         grad([&](const Tensor& x) { return sum(addmm(c, a, x)); })(b));
+    EXPECT_TRUE(dc.dtype() == dtype && da.dtype() == dtype && db.dtype() == dtype);
+    expect_values(db, {large, 1});
+  }
+}
+
+TEST(Addmm, OfIntegersIsAnInteger) {
+  const Tensor a = tensor({{1, 2}, {3, 4}}),
+               b = from_data(std::vector<std::int64_t>{(std::int64_t{1} << 60) + 1, 0, 0, 1}, {2, 2});
+  const Tensor y = addmm(tensor({{5, 6}, {7, 8}}), a, b, 2, 3);
+  EXPECT_EQ(y.dtype(), DType::i64);
+  const std::int64_t big = std::int64_t{3} << 60;
+  EXPECT_EQ(y.to_vector<std::int64_t>()[0], 10 + big + 3);
+  EXPECT_EQ(y.to_vector<std::int64_t>()[1], 12 + 6);
+  EXPECT_THROW_MESSAGE(addmm(a, a, b, 0.5), "addmm: beta must be a whole number for i64, got 0.5");
+  EXPECT_THROW_MESSAGE(baddbmm(unsqueeze(a, 0), unsqueeze(a, 0), unsqueeze(b, 0), 1, 1.5),
+                       "baddbmm: alpha must be a whole number for i64, got 1.5");
+}
+
+TEST(Addmm, KeepsTheDigitsOfTheWidestOperand) {
+  const Tensor a = tensor({{1.0}}), b = tensor({{1.0}}), c = tensor({{1e-12}}, DType::f64);
+  EXPECT_EQ(addmm(c, a, b).item<double>(), 1 + 1e-12);
+}
+
+TEST(Addmm, RefusesShapesThatDoNotFit) {
+  EXPECT_THROW_MESSAGE(addmm(ones({4, 2, 2}), ones({2, 3}), ones({3, 2})),
+                       "addmm: an input of shape [4, 2, 2] cannot be added to a product of shape [2, 2]");
+  EXPECT_THROW_MESSAGE(baddbmm(ones({1}), ones({2, 2, 3}), ones({1, 3, 2})),
+                       "baddbmm: needs equally many matrices of 3 axes, got shapes [2, 2, 3] and [1, 3, 2]");
+}
+
 TEST(Cdist, IsTheNormOfEveryDifference) {
   const Tensor a = numbers({2, 3}), b = numbers({4, 3}, 1);
   for (const double p : {1.0, 2.0, 3.0, kInf}) {

@@ -9,7 +9,7 @@ namespace ebb {
 // x·weightᵀ + bias for x [..., in], weight [out, in] and an optional bias [out].
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
-// beta·input + alpha·(a·b) of matrices, and of batches of them. With beta = 0 input is ignored.
+// beta·input + alpha·(a·b) of matrices, and of batches of them, rounded once. With beta = 0 input is ignored.
 Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
 Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
 

@@ -397,6 +397,8 @@ def _recurrent(name, layer, *first):
         given = {**defaults, **given}
         if given["proj_size"] and name != "LSTM":
             raise ValueError(f"{name}: proj_size is for an LSTM; put a Linear behind the layer")
+        if input_size < 1:
+            raise ValueError(f"{name}: input_size must be positive, got {input_size}")
         layer.__init__(self, input_size, hidden_size, num_layers, dtype=dtype or _core.f32, **given)
         self._batch_axis = 0 if given["batch_first"] else 1
         if device is not None:

@@ -32,6 +32,9 @@ def stateless(Module, name, function, *parameters, **defaults):
             raise TypeError(
                 f"{name}: takes {', '.join(names) or 'nothing'}; unknown {sorted(unknown)}, missing {sorted(missing)}"
             )
+        axis = values.get("axis")
+        if axis is not None and type(axis) is not int:
+            raise TypeError(f"{name}: the axis must be an integer, got {axis!r}")
         for old, new in _FORMERLY.items():
             value = values.pop(old, None)
             values.update({} if value is None else {new: value})

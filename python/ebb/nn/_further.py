@@ -108,6 +108,8 @@ def add_layers(namespace):
 
         def forward(self, input):
             """The padded input."""
+            if mode != "constant" and input.ndim not in (axes + 1, axes + 2):
+                raise ValueError(f"{name}: needs [N, C, ...] or [C, ...] with {axes} axes behind, got {tuple(input.shape)}")
             return package().pad(input, self.padding, mode, self.value)
 
         def extra_repr(self):
@@ -245,6 +247,9 @@ def add_layers(namespace):
         def begun(self, input, state):
             """The state, zeros unless it is given."""
             if state is not None:
+                expected = (*input.shape[:-1], self.hidden_size)
+                if tuple(state.shape) != expected:
+                    raise ValueError(f"{type(self).__name__}: the state has shape {tuple(state.shape)}, not {expected}")
                 return state
             return _core.zeros((*input.shape[:-1], self.hidden_size), input.dtype)
 
@@ -290,7 +295,7 @@ def add_layers(namespace):
 
         def forward(self, input, hx=None):
             """The next state and cell."""
-            state, cell = (self.begun(input, None),) * 2 if hx is None else hx
+            state, cell = (self.begun(input, part) for part in hx or (None, None))
             x, h = self.parts(input, state)
             i, f, g, o = (a + b for a, b in zip(x, h))
             cell = _core.sigmoid(f) * cell + _core.sigmoid(i) * _core.tanh(g)

@@ -24,6 +24,9 @@ def add_layers(namespace):
             unknown = set(given) - known
             if unknown:
                 raise TypeError(f"{type(self).__name__}: there is no option {sorted(unknown)}; there are {sorted(known)}")
+            for key, value in given.items():
+                if isinstance(value, complex):
+                    raise TypeError(f"{type(self).__name__}: {key} must be a real number, got {value}")
             self.options = {key: value for key, value in given.items() if not isinstance(value, _core.Tensor)}
             for key in set(given) - set(self.options):  # class weights are kept, not trained
                 setattr(self, key, Buffer(given[key]))
@@ -63,6 +66,10 @@ def add_layers(namespace):
             label_smoothing=0.0,
             options=None,
         ):
+            if weight is not None and tuple(weight.shape) != (num_classes,):
+                raise ValueError(f"LinearCrossEntropyLoss: weight of shape {tuple(weight.shape)} for {num_classes} classes")
+            if not 0 <= label_smoothing <= 1:
+                raise ValueError(f"LinearCrossEntropyLoss: label_smoothing must be in [0, 1], got {label_smoothing}")
             self.out_features, self.num_classes = tuple(out_features), num_classes
             self.linear = Linear(in_features, math.prod(self.out_features, start=num_classes), bias, device, dtype)
             self.weight = None if weight is None else Buffer(weight)

@@ -1,4 +1,10 @@
-"""torch.nn.functional's names, for `import ebb.nn.functional as F`: the same functions as in ebb itself."""
+"""torch.nn.functional's names, for `import ebb.nn.functional as F`: the same functions as in ebb itself.
+
+batch_norm and instance_norm give the normalized tensor alone, as PyTorch's do. Running statistics are values, which cannot be
+moved in place: ebb.batch_norm and ebb.instance_norm return them, too.
+"""
+
+import functools as _functools
 
 import ebb as _ebb
 
@@ -20,3 +26,15 @@ __all__ = """
     triplet_margin_loss triplet_margin_with_distance_loss unfold upsample upsample_bilinear upsample_nearest
 """.split()
 globals().update((name, getattr(_ebb, name)) for name in __all__)
+
+
+def _first_result(function):
+    @_functools.wraps(function)
+    def call(*args, **kwargs):
+        result = function(*args, **kwargs)
+        return result[0] if isinstance(result, tuple) else result
+
+    return call
+
+
+batch_norm, instance_norm = _first_result(_ebb.batch_norm), _first_result(_ebb.instance_norm)
