@@ -46,7 +46,7 @@ for library in libstdc++.so.6 libgcc_s.so.1 libm.so.6 libpthread.so.0 libdl.so.2
 done
 "$python" -m pip install --quiet --target "$root/packages" "$wheel" numpy pytest einops mypy
 mkdir -p "$root/repo/python"
-cp -r "$source"/{include,docs,examples,tools,README.md,CMakeLists.txt} "$root/repo"
+cp -r "$source"/{include,docs,examples,tools,README.md,CHANGELOG.md,CITATION.cff,CMakeLists.txt} "$root/repo"
 cp -r "$source"/python/{tests,tools,ebb} "$root/repo/python"
 rm -f "$root/repo/python/tests/"{test_site,test_cuda}.py  # need a browser, and a GPU or the build folder's emulated one
 
