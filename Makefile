@@ -153,7 +153,8 @@ python-package: configure $(VENV)/complete
 	@cmake --build $(BUILD) --target ebb_package
 
 wheel: python-package
-	@python/tools/make_wheel.sh $(CURDIR)/$(VENV)/bin/python $(CURDIR) $(CURDIR)/$(BUILD)/python/package build/wheel
+	@cmake --build $(BUILD) --target ebb_program
+	@python/tools/make_wheel.sh $(CURDIR)/$(VENV)/bin/python $(CURDIR) $(CURDIR)/$(BUILD)/python/package $(CURDIR)/$(BUILD)/tools/ebb/ebb build/wheel
 
 site: python-package
 	@PYTHONPATH=$(BUILD)/python/package $(VENV)/bin/python tools/site/make_site.py build/site

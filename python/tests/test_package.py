@@ -61,3 +61,5 @@ def test_every_loss_has_a_stub():
 def test_the_version_is_the_librarys():
     root = Path(__file__).resolve().parents[2]
     assert f"project(ebb VERSION {ebb.__version__} " in (root / "CMakeLists.txt").read_text(encoding="utf-8")
+    assert f"\nversion: {ebb.__version__}\n" in (root / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\n## {ebb.__version__}\n" in (root / "CHANGELOG.md").read_text(encoding="utf-8")

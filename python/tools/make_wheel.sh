@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
-# make_wheel.sh PYTHON SOURCE PACKAGE OUTPUT: a manylinux wheel of the package of a build tree, in the folder OUTPUT, and
-# the Python tests on it in a bare system: a root folder with this Python and the libraries Python itself needs, but none
+# make_wheel.sh PYTHON SOURCE PACKAGE PROGRAM OUTPUT: a manylinux wheel of the package and the program of a build tree, in the
+# folder OUTPUT, and the Python tests on it in a bare system: a root folder with this Python and the libraries Python itself needs, but none
 # of Ebb's.
 set -euo pipefail
-python=$1 source=$2 package=$3
-mkdir -p "$4"
-output=$(cd "$4" && pwd)
+python=$1 source=$2 package=$3 program=$4
+mkdir -p "$5"
+output=$(cd "$5" && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 "$python" -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$folder/plain" \
-  --config-settings=build-dir="$folder/build" --config-settings=cmake.define.EBB_PREBUILT_PACKAGE="$package" "$source"
-rm -f "$output"/ebb-*.whl
-PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --strip --wheel-dir "$output" "$folder"/plain/ebb-*.whl \
+  --config-settings=build-dir="$folder/build" --config-settings=cmake.define.EBB_PREBUILT_PACKAGE="$package" \
+  --config-settings=cmake.define.EBB_PREBUILT_PROGRAM="$program" "$source"
+rm -f "$output"/ebb_grad-*.whl
+PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --strip --wheel-dir "$output" "$folder"/plain/ebb_grad-*.whl \
   >"$folder/auditwheel.txt" 2>&1 || { cat "$folder/auditwheel.txt"; exit 1; }
-wheel=$(echo "$output"/ebb-*.whl)
+wheel=$(echo "$output"/ebb_grad-*.whl)
 echo "$(basename "$wheel"), $(($(stat -c %s "$wheel") / 1000000)) MB"
 
 # The bare system. Whatever a shared object needs is copied with it, to the place it was found.
@@ -45,7 +46,7 @@ for library in libstdc++.so.6 libgcc_s.so.1 libm.so.6 libpthread.so.0 libdl.so.2
 done
 "$python" -m pip install --quiet --target "$root/packages" "$wheel" numpy pytest einops mypy
 mkdir -p "$root/repo/python"
-cp -r "$source"/{include,docs,examples,tools,README.md,CMakeLists.txt} "$root/repo"
+cp -r "$source"/{include,docs,examples,tools,README.md,CHANGELOG.md,CITATION.cff,CMakeLists.txt} "$root/repo"
 cp -r "$source"/python/{tests,tools,ebb} "$root/repo/python"
 rm -f "$root/repo/python/tests/"{test_site,test_cuda,test_function_walk,test_layer_walk}.py  # need a browser, and a GPU or the build folder's emulated one
 

@@ -29,7 +29,7 @@ MENU = [
     ("Guides", ["losses", "autograd", "training", "data", "laziness", "checkpointing", "mixed_precision", "gpu", "distributed",
                 "python"]),
     ("The program", ["command_line", "environment", "scikit_learn"]),
-    ("Reference", ["reference", "python_reference"]),
+    ("Reference", ["reference", "python_reference", "versioning"]),
     ("Behind it", ["design", "benchmarks", "accuracy", "contributing"]),
 ]
 OF_THE_ROOT = {"README.md": "index", "CONTRIBUTING.md": "contributing"}
