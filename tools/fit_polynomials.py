@@ -181,6 +181,16 @@ print(f'inline constexpr double kErfcxFirst = {float(erfcx_first)!r};')
 table('kErfcxF64', erfcx_q, erfcx_whole, -1, mp.mpf('0.76'), 21)
 table('kErfcxF64Short', erfcx, lambda t, p: (p, erfcx(t)), -1, mp.mpf('0.5'), 12)
 
+# log gamma(2 + h) = h g(h), for numbers of f32
+def lgamma_q(h): return mp.loggamma(2 + h) / h if abs(h) > mp.mpf(10)**-30 else 1 - mp.euler
+table('kLgammaF64Short', lgamma_q, lambda h, p: (p, lgamma_q(h)), '-0.5', '0.5', 12)
+
+# digamma(root + d) = d g(d): its Taylor series, of which 9 terms are enough for |d| < 0.05
+root = mp.findroot(mp.digamma, mp.mpf('1.4616'))
+series = [mp.polygamma(n, root) / mp.factorial(n) for n in range(1, 10)]
+print(f'inline constexpr double kDigammaRootHigh = {float(root)!r}, kDigammaRootLow = {float(root - float(root))!r};')
+print(f'inline constexpr double kDigammaRoot[] = {{{", ".join(repr(float(k)) for k in series)}}};')
+
 # cbrt m on [1, 2)
 table('kCbrt', lambda m: mp.cbrt(m), lambda m, p: (p, mp.cbrt(m)), 1, 2, 4)
 print('}  // namespace ebb::cpu')

@@ -6,6 +6,7 @@
 #include <hwy/highway.h>
 
 #include "cpu/tile/math_functions-inl.h"
+#include "cpu/tile/math_gamma-inl.h"
 
 // Transcendental functions on f32 tiles: the common ones in f32, the others in f64 where they need no care.
 HWY_BEFORE_NAMESPACE();
@@ -76,6 +77,12 @@ struct Hypot {
   }
 };
 
+// One order for all: trigamma, which is the derivative of digamma, has a vector form.
+void polygamma_by_order(void* out, const void* order, const void* x, const void*, std::size_t n) {
+  if (*static_cast<const float*>(order) == 1.0f) return costly_loop<Trigamma, InDouble, 1, 2>(out, x, nullptr, n, 0);
+  special_kernel(Op::polygamma, RegType::f32, 1)(out, order, x, nullptr, n);
+}
+
 }  // namespace
 
 ElementwiseFn math_kernel_f32(Op op, unsigned mask) {
@@ -85,6 +92,12 @@ ElementwiseFn math_kernel_f32(Op op, unsigned mask) {
     return costly_unary<OfF32, Access>(mask);
     EBB_MATH_UNARY(EBB_CASE)
 #undef EBB_CASE
+    case Op::lgamma:
+      return costly_unary<Lgamma, InDouble, 2>(mask);
+    case Op::digamma:
+      return costly_unary<Digamma, InDouble, 2>(mask);
+    case Op::polygamma:
+      return mask == 1 ? &polygamma_by_order : nullptr;
     case Op::pow:
       return mask == 2 ? &pow_by_number : costly_binary<Pow, InDouble>(mask);
     case Op::atan2:

@@ -18,12 +18,6 @@ constexpr double kBernoulliOverFactorial[] = {0.08333333333333333,    -0.0013888
                                               1.3382536530684679e-11, -3.3896802963225827e-13, 8.586062056277845e-15,
                                               -2.174868698558062e-16};
 
-// Reentrant: the plain function writes a global.
-double log_gamma(double x) {
-  int sign = 0;
-  return ::lgamma_r(x, &sign);
-}
-
 // psi(x + 1) = psi(x) + 1/x until x is large, there psi(x) = log x - 1/(2x) - sum B(2k) / (2k x^2k).
 template <class T>
 T digamma_positive(T x, T large) {
@@ -49,17 +43,6 @@ T digamma_negative(T x, T large) {
   return digamma_positive(1 - x, large) - std::numbers::pi_v<T> / std::tan(std::numbers::pi_v<T> * fraction);
 }
 
-// A pole at 0, -1, -2, ...: minus infinity's side at 0, NaN at the others. There is a root between any two of them,
-// where the parts cancel: of a float that lies within 1e-9 of one, double leaves 23 bits.
-double digamma(double x) {
-  if (x == 0) return std::copysign(kInf, -x);
-  if (x > 0) return std::abs(x - 1.4616321449683622) < 1e-3 ? digamma_near_root(x) : digamma_positive(x, 12.0);
-  if (x == -kInf || x == std::floor(x)) return kNaN;
-  if (x != x) return x;
-  const double quick = digamma_negative(x, 12.0);
-  return std::abs(quick) < 1e-4 ? static_cast<double>(digamma_negative<long double>(x, 50)) : quick;
-}
-
 // Hurwitz zeta(s, x) = sum over k >= 0 of (x + k)^-s for integer s >= 2 and x > 0, by Euler-Maclaurin from x + k >= 12.
 double hurwitz_zeta(double s, double x) {
   double sum = 0;
@@ -75,6 +58,25 @@ double hurwitz_zeta(double s, double x) {
     factor *= (s + 2 * k + 1) * (s + 2 * k + 2) / (x * x);
   }
   return sum + tail;
+}
+
+}  // namespace
+
+// Reentrant: the plain function writes a global.
+double log_gamma(double x) {
+  int sign = 0;
+  return ::lgamma_r(x, &sign);
+}
+
+// A pole at 0, -1, -2, ...: minus infinity's side at 0, NaN at the others. There is a root between any two of them,
+// where the parts cancel: of a float that lies within 1e-9 of one, double leaves 23 bits.
+double digamma(double x) {
+  if (x == 0) return std::copysign(kInf, -x);
+  if (x > 0) return std::abs(x - 1.4616321449683622) < 1e-3 ? digamma_near_root(x) : digamma_positive(x, 12.0);
+  if (x == -kInf || x == std::floor(x)) return kNaN;
+  if (x != x) return x;
+  const double quick = digamma_negative(x, 12.0);
+  return std::abs(quick) < 1e-4 ? static_cast<double>(digamma_negative<long double>(x, 50)) : quick;
 }
 
 // polygamma(n, x) = (-1)^(n+1) n! zeta(n+1, x). For x < 0 the sum over all integers, which depends on the fraction of x
@@ -98,6 +100,8 @@ double polygamma(double n, double x) {
   }
   return sign * std::tgamma(s) * zeta;
 }
+
+namespace {
 
 template <class T, double (*kFunction)(double)>
 void unary_loop(void* out, const void* a, const void*, const void*, std::size_t n) {

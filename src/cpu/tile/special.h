@@ -3,7 +3,12 @@
 
 namespace ebb::cpu {
 
-// Functions without a vector form (lgamma, digamma, polygamma): scalar double code shared by all targets.
+// Functions of one number, scalar double code shared by all targets: what has no vector form (lgamma and digamma of
+// f64, polygamma), and the lanes that a vector form leaves out (math_gamma-inl.h).
+double log_gamma(double x);
+double digamma(double x);
+double polygamma(double n, double x);
+
 ElementwiseFn special_kernel(Op op, RegType type, unsigned scalar_mask);
 
 }  // namespace ebb::cpu
