@@ -93,7 +93,7 @@ KernelStore& KernelStore::get() {
 
 KernelStore::KernelStore() {
   namespace fs = std::filesystem;
-  const std::string header = (fs::path(__FILE__).parent_path() / "emulated.h").string();
+  const std::string header = EBB_EMULATED_HEADER;
   const std::string base = std::string(EBB_CXX) + kOptions + kWrapping + read_all(header) + cuda::prelude();
   folder_ = (fs::path(EBB_KERNEL_STORE) / key_of(base).substr(0, 16)).string();
   fs::create_directories(folder_);
