@@ -97,7 +97,7 @@ TEST_P(FusedAttention, ProductsOfGroupsCompile) {
   EBB_SKIP_WITHOUT_NVRTC();
   for (const std::int64_t width : {64, 128}) {
     const cuda::AttentionShape shape{width, width, GetParam(), 1, true};
-    EXPECT_EQ(compile_error(cuda::prelude() + cuda::attention_text(shape), "sm_90a"), "");
+    EXPECT_EQ(compile_error(cuda::prelude() + cuda::attention_source(shape).text, "sm_90a"), "");
   }
 }
 

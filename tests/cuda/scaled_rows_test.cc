@@ -177,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(By, ScaledRows, ::testing::Values(false, true),
 
 TEST(ExponentialProductText, CompilesForHopper) {
   EBB_SKIP_WITHOUT_NVRTC();
-  EXPECT_EQ(compile_error(cuda::prelude() + cuda::exponentials_text(), "sm_90a"), "");
+  EXPECT_EQ(compile_error(cuda::prelude() + cuda::exponentials_source().text, "sm_90a"), "");
 }
 
 }  // namespace

@@ -9,9 +9,6 @@ namespace ebb::cuda {
 
 using Args = AttentionRowsArgs<T, A>;
 
-EBB f32 exp_of(f32 x) { return expf(x); }
-EBB f64 exp_of(f64 x) { return exp(x); }
-
 EBB A score_at(const Args& a, const A* row, const A* mask, i64 position, i64 c) {
   if (a.causal && c > position) return -(A)infinity();
   const A s = (A)a.scale * row[c];

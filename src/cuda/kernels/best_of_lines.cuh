@@ -12,9 +12,7 @@ constexpr bool kFloating = true, kLargest = true;
 
 // NaN is best.
 EBB bool beats(A x, A best) {
-  if (kFloating && best != best) return false;
-  if (kFloating && x != x) return true;
-  return kLargest ? x > best : x < best;
+  return kFloating && best != best ? false : kFloating && x != x ? true : kLargest ? x > best : x < best;
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads) best_of_lines(const BestArgs a) {

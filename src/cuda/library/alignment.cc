@@ -5,161 +5,6 @@
 #include "core/format_error.h"
 
 namespace ebb::cuda {
-namespace {
-
-// Numbers are m·2^(512·k), as on the CPU: cpu/fused/wide_range.h says why. k is an i32 here: what is below e^-3e11 is
-// 0.
-const char* const kWideText = R"cuda(
-struct Wide {
-  f64 m;
-  i32 k;
-  f64 d;
-};
-constexpr i32 kZero = -1000000000;  // k of 0
-constexpr f64 kScaleDown = 7.458340731200207e-155, kScaleUp = 1.3407807929942597e154;  // 2^-512, 2^512
-EBB Wide none() { return {0, kZero, 0}; }
-EBB Wide one() { return {1, 0, 0}; }
-// Recursions wait for these two, so that they have neither branches nor conditions. 0x3ff00000 is the high word of 1.
-EBB i32 at_least(i32 a, i32 b) { return a > b ? a : b; }
-EBB f64 scale(i32 k) { return from_bits(0.0, (u64)(u32)at_least(0x3ff00000 + at_least(k, -2) * (1 << 29), 0) << 32); }  // 0 below -1
-EBB Wide plus(const Wide& a, const Wide& b) {
-  const i32 k = at_least(a.k, b.k);
-  const f64 fa = scale(a.k - k), fb = scale(b.k - k);
-  return {a.m * fa + b.m * fb, k, kDual ? a.d * fa + b.d * fb : 0};
-}
-// y.d is the derivative of log y.
-EBB Wide times(const Wide& a, const Wide& y) {
-  const f64 p = a.m * y.m;
-  // By how many times 2^512 it is out of [2^-256, 2^256): it is 0, or within 2^±600.
-  const i32 out = at_least((((i32)(bits_of(p) >> 32) - (255 << 20)) >> 29) - 1, -1);
-  const f64 factor = from_bits(0.0, (u64)(u32)(0x3ff00000 - out * (1 << 29)) << 32), m = p * factor;
-  const i32 k = a.k + y.k + out;
-  return {m, at_least(k < -kZero ? k : -kZero, kZero), kDual ? a.d * y.m * factor + m * y.d : 0};
-}
-// e^x of several x at a time: each is a long chain. e^x = 2^(512·k)·2^n·e^r with |r| <= ln 2 / 2; what is added to find the
-// nearest whole number leaves it in the low word.
-template <int count> EBB void wide_exp(const A* x, const A* tangent, Wide* y) {
-  constexpr f64 kRound = 6755399441055744.0;
-  constexpr f64 kTaylor[] = {2.08767569878681e-09,  2.505210838544172e-08, 2.755731922398589e-07, 2.7557319223985893e-06,
-                             2.48015873015873e-05,  0.0001984126984126984, 0.001388888888888889,  0.008333333333333333,
-                             0.041666666666666664,  0.16666666666666666,   0.5, 1.0, 1.0};
-  f64 r[count], n[count], e[count];
-#pragma unroll
-  for (int q = 0; q < count; ++q) {
-    const f64 bounded = (f64)larger(smaller(x[q], (A)4e11), (A)-4e11);  // NaN stays
-    const f64 k = fma(bounded, 0.0028177637517362566, kRound), rest = bounded - (k - kRound) * 354.89135644669197;
-    y[q].k = (i32)bits_of(k);
-    n[q] = fma(rest, 1.4426950408889634, kRound);
-    r[q] = fma(n[q] - kRound, -2.3190468138462996e-17, fma(n[q] - kRound, -0.6931471805599453, rest));
-    e[q] = 1.6059043836821613e-10;
-  }
-#pragma unroll
-  for (int i = 0; i < 13; ++i) {
-#pragma unroll
-    for (int q = 0; q < count; ++q) e[q] = fma(e[q], r[q], kTaylor[i]);
-  }
-#pragma unroll
-  for (int q = 0; q < count; ++q) {
-    y[q].m = e[q] * (x[q] < (A)-3e11 ? 0.0 : from_bits(0.0, (bits_of(n[q]) + 1023) << 52));
-    y[q].d = kDual ? (f64)tangent[q] : 0;
-  }
-}
-// Numbers that wait in memory: without the derivative where nobody asks for it.
-struct alignas(kDual ? 8 : 16) Kept {
-  u64 of[kDual ? 3 : 2];
-};
-EBB Kept kept(const Wide& x) {
-  Kept y;
-  y.of[0] = bits_of(x.m);
-  y.of[1] = (u32)x.k;
-  if (kDual) y.of[kDual ? 2 : 0] = bits_of(x.d);
-  return y;
-}
-EBB Wide wide(const Kept& x) {
-  return {from_bits(0.0, x.of[0]), (i32)x.of[1], kDual ? from_bits(0.0, x.of[kDual ? 2 : 0]) : 0.0};
-}
-
-// The share x·y/total of the paths through a place, or its derivative.
-struct Share {
-  i64 k;
-  f64 inverse, slope;
-  __device__ __forceinline__ Share(const Wide& total)
-      : k(total.k), inverse(1 / total.m), slope(total.d / total.m) {}
-  __device__ __forceinline__ f64 of(const Wide& x, const Wide& y) const {
-    const i64 apart = (i64)x.k + y.k - k;
-    const f64 factor = (apart == 0 ? 1.0 : apart == -1 ? kScaleDown : apart == 1 ? kScaleUp : 0.0) * inverse;
-    const f64 m = x.m * y.m * factor;
-    return kDual ? (x.d * y.m + x.m * y.d) * factor - m * slope : m;
-  }
-};
-)cuda";
-
-const char* const kCallText = R"cuda(
-struct Call {
-  const T* x;
-  const T* tangent;
-  const i64* labels;
-  const i64* input_lengths;
-  const i64* label_lengths;
-  const L* cotangent;
-  L* losses;
-  T* gradient;
-  i64 steps, samples, classes, room, total_labels, joined, order, blank, zero_infinity;
-  i64 x_t, x_n, x_c, tangent_t, tangent_n, tangent_c, x_u, tangent_u, label_n, label_i, input_step, length_step, cotangent_step;
-  ErrorSlot* error;
-  i64 step;
-};
-EBB bool is_possible(const Wide& total) { return total.m != 0 && total.k > kZero; }
-EBB f64 loss_of(const Call& a, const Wide& total) {
-  const bool possible = is_possible(total);
-  if (kDual) return possible ? -(total.d / total.m) : 0;
-  return possible ? -(log(total.m) + total.k * 354.89135644669197) : a.zero_infinity ? 0 : infinity();
-}
-
-struct Sample {
-  i64 steps, length;
-  i64 before;  // where its labels begin, in an array of those of all samples
-  const i64* labels;
-};
-// Numbers of checks; the host has the same. Lengths come before labels, as positions.
-enum { kSteps, kLength, kSum, kAll, kClass, kBlank };
-// For all 256 threads. A sample with something wrong has no steps and no labels.
-EBB Sample sample_of(const Call& a, i64 n, u64* shared) {
-  const i64 steps = a.input_lengths[n * a.input_step], length = a.label_lengths[n * a.length_step];
-  i64 before = n * a.room;
-  if (a.joined) {
-    before = 0;
-    for (i64 i = threadIdx.x; i < n; i += 256) before = sum(before, a.label_lengths[i * a.length_step]);
-    before = over_block<Plus>(before, shared);
-  }
-  const i64 behind = before + length;
-  int check = -1;
-  i64 number = 0;
-  if (steps < 0 || steps > a.steps) {
-    check = kSteps, number = steps;
-  } else if (length < 0 || length > a.room) {
-    check = kLength, number = length;
-  } else if (a.joined && (before < 0 || behind > a.total_labels)) {
-    check = kSum, number = behind;
-  } else if (a.joined && n == a.samples - 1 && behind != a.total_labels) {
-    check = kAll, number = behind;
-  }
-  if (check >= 0 && threadIdx.x == 0) complain(a.error, a.step, n, check, bits_of(number));
-  const i64* const labels = a.labels + (a.joined ? before * a.label_i : n * a.label_n);
-  bool wrong = check >= 0;
-  for (i64 i = threadIdx.x; check < 0 && i < length; i += 256) {
-    const i64 c = labels[i * a.label_i], at = a.samples + n * a.room + i;
-    if ((u64)c < (u64)a.classes && c != a.blank) continue;
-    complain(a.error, a.step, at, c == a.blank ? kBlank : kClass, bits_of(c));
-    wrong = true;
-  }
-  if (__syncthreads_or(wrong)) return {0, 0, check < 0 ? before : 0, labels};
-  return {steps, length, before, labels};
-}
-)cuda";
-
-}  // namespace
-
 AlignmentKernels::AlignmentKernels(const LibraryCall& call, RunMark& mark)
     : call_(call), ctc_(call.op == Op::ctc), options_(AlignmentCall::from(call.attrs)) {
   const View &x = call.inputs[0], &labels = call.inputs[1];
@@ -169,63 +14,81 @@ AlignmentKernels::AlignmentKernels(const LibraryCall& call, RunMark& mark)
   const std::int64_t targets = labels.shape[0];
   require(samples > 0 || !joined || targets == 0, "{}: target_lengths add up to 0, but there are {} targets", name(),
           targets);
-  step_ = static_cast<std::int64_t>(mark.add_step([=, name = name(), steps = steps, samples = samples,
-                                                   classes = classes,
-                                                   room = room](int check, std::int64_t position, std::uint64_t bits) {
+  const std::uint64_t step = mark.add_step([=, name = name(), steps = steps, samples = samples, classes = classes,
+                                            room = room](int check, std::int64_t position, std::uint64_t bits) {
     const auto number = static_cast<std::int64_t>(bits);
     const std::int64_t n = position < samples ? position : (position - samples) / room;
     const std::int64_t i = position < samples ? 0 : (position - samples) % room;
     switch (check) {
-      case 0:
+      case kStepsCheck:
         return Error(Error::Kind::value,
                      fmt::format("{}: input_lengths[{}] = {} is outside [0, {}], the log-probabilities have {} steps",
                                  name, n, number, steps, steps));
-      case 1:
+      case kLengthCheck:
         return Error(Error::Kind::value,
                      fmt::format("{}: target_lengths[{}] = {} is outside [0, {}]", name, n, number, room));
-      case 2:
+      case kSumCheck:
         return Error(Error::Kind::value,
                      fmt::format("{}: target_lengths up to [{}] add up to {}, but there are {} targets", name, n,
                                  number, targets));
-      case 3:
+      case kAllCheck:
         return Error(Error::Kind::value,
                      fmt::format("{}: target_lengths add up to {}, but there are {} targets", name, number, targets));
-      case 4:
+      case kClassCheck:
         return Error(Error::Kind::index,
                      fmt::format("{}: label {} of sample {} is {}, outside [0, {})", name, i, n, number, classes));
-      default:
+      default:  // kBlankCheck
         return Error(
             Error::Kind::value,
             fmt::format("{}: label {} of sample {} is {}, the blank; targets must not hold it", name, i, n, number));
     }
-  }));
-  errors_ = mark.slot();
+  });
+  complaints_ = {mark.slot(), static_cast<i64>(step)};
 }
 
-std::string AlignmentKernels::text() const {
+KernelSource AlignmentKernels::source(const char* text) const {
   const DType dtype = call_.inputs[0].dtype;
-  return view_text() + odd_text() + element_text(dtype) +
-         fmt::format("constexpr bool kDual = {};\ntypedef {} L;\nEBB T narrow(f64 x) {{ return store({}); }}\n",
-                     options_.order >= 2, call_.outputs[0].dtype == DType::f64 ? "f64" : "f32",
-                     is_half(dtype) ? "to_odd(x)" : "(A)x") +
-         kWideText + kCallText;
+  return {element_text(dtype) +
+          fmt::format("constexpr bool kDual = {};\ntypedef {} L;\n", options_.order >= 2,
+                      call_.outputs[0].dtype == DType::f64 ? "f64" : "f32") +
+          fmt::format("constexpr bool kHalf = {};\n", is_half(dtype)) + text};
 }
 
-Words AlignmentKernels::words() const {
+AlignmentArgs<void, void> AlignmentKernels::shared_args() const {
   const View &x = call_.inputs[0], &labels = call_.inputs[1], &input_lengths = call_.inputs[2],
              &label_lengths = call_.inputs[3], &tangent = options_.order >= 2 ? call_.inputs[5] : x;
-  Words words;
-  words.add(x.data).add(tangent.data).add(labels.data).add(input_lengths.data).add(label_lengths.data);
-  words.add(keep() ? call_.inputs[4].data : nullptr).add(call_.outputs[0].data);
-  words.add(keep() ? call_.outputs[1].data : nullptr);
-  words.add(steps).add(samples).add(classes).add(room).add(labels.shape[0]).add(std::int64_t{joined});
-  words.add(std::int64_t{options_.order}).add(options_.blank).add(std::int64_t{options_.zero_infinity});
-  for (const View* v : {&x, &tangent})  // of time, batch, class
-    words.add(v->strides[ctc_ ? 0 : 1]).add(v->strides[ctc_ ? 1 : 0]).add(v->strides[ctc_ ? 2 : 3]);
-  words.add(x.strides[2]).add(tangent.strides[2]);  // of labels, where they are an axis
-  words.add(joined ? 0 : labels.strides[0]).add(labels.strides[joined ? 0 : 1]);
-  words.add(input_lengths.strides[0]).add(label_lengths.strides[0]).add(keep() ? call_.inputs[4].strides[0] : 0);
-  return words.add(errors_).add(step_);
+  const int time = ctc_ ? 0 : 1, batch = ctc_ ? 1 : 0, classes_axis = ctc_ ? 2 : 3, labels_axis = 2;
+  return {.x = x.data,
+          .tangent = tangent.data,
+          .labels = elements<i64>(labels),
+          .input_lengths = elements<i64>(input_lengths),
+          .label_lengths = elements<i64>(label_lengths),
+          .cotangent = keep() ? call_.inputs[4].data : nullptr,
+          .losses = call_.outputs[0].data,
+          .gradient = keep() ? call_.outputs[1].data : nullptr,
+          .steps = steps,
+          .samples = samples,
+          .classes = classes,
+          .room = room,
+          .total_labels = labels.shape[0],
+          .joined = joined,
+          .order = options_.order,
+          .blank = options_.blank,
+          .zero_infinity = options_.zero_infinity,
+          .x_t = x.strides[time],
+          .x_n = x.strides[batch],
+          .x_c = x.strides[classes_axis],
+          .tangent_t = tangent.strides[time],
+          .tangent_n = tangent.strides[batch],
+          .tangent_c = tangent.strides[classes_axis],
+          .x_u = x.strides[labels_axis],  // where labels are an axis
+          .tangent_u = tangent.strides[labels_axis],
+          .label_n = joined ? 0 : labels.strides[0],
+          .label_i = labels.strides[joined ? 0 : 1],
+          .input_step = input_lengths.strides[0],
+          .length_step = label_lengths.strides[0],
+          .cotangent_step = keep() ? call_.inputs[4].strides[0] : 0,
+          .complaints = complaints_};
 }
 
 }  // namespace ebb::cuda

@@ -1,11 +1,11 @@
 #pragma once
 #include <string>
 
+#include "cuda/kernels/args/alignment.h"
 #include "cuda/library/kernels.h"
 #include "graph/loss_calls.h"
 
-// What the kernels of ctc_loss and rnnt_loss share: numbers of wide range, the checks of a sample's lengths and labels,
-// and arguments.
+// What the kernels of ctc_loss and rnnt_loss share on the host: sizes, the errors of their checks, and arguments.
 namespace ebb::cuda {
 
 class AlignmentKernels {
@@ -14,21 +14,28 @@ class AlignmentKernels {
   const char* name() const { return ctc_ ? "ctc_loss" : "rnnt_loss"; }
   bool keep() const { return options_.order >= 1; }  // what gradients need
 
-  // Before a kernel: "struct Call", which its struct Args extends, and what works on it.
-  std::string text() const;
-  Words words() const;  // of struct Call
+  // A kernel of these types.
+  KernelSource source(const char* text) const;
+  // The arguments of a kernel, but for those that it has beside AlignmentArgs.
+  template <class Args>
+  Args args() const {
+    Args made{};
+    static_cast<AlignmentArgs<void, void>&>(made) = shared_args();
+    return made;
+  }
 
   std::int64_t steps, samples, classes;
-  std::int64_t room;                                                         // most labels of a sample
-  bool joined;                                                               // the labels of all samples lie in a row
-  std::int64_t kept_bytes() const { return options_.order >= 2 ? 24 : 16; }  // of struct Kept
+  std::int64_t room;  // most labels of a sample
+  bool joined;        // the labels of all samples lie in a row
+  std::int64_t kept_bytes() const { return options_.order >= 2 ? sizeof(KeptNumber<true>) : sizeof(KeptNumber<false>); }
 
  private:
+  AlignmentArgs<void, void> shared_args() const;
+
   const LibraryCall& call_;
   bool ctc_;
   AlignmentCall options_;
-  const void* errors_;
-  std::int64_t step_;
+  Complaints complaints_;
 };
 
 }  // namespace ebb::cuda

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <string>
 
+#include "cuda/kernels/args/exponentials.h"
 #include "cuda/runtime/gpu.h"
 
 namespace ebb::cuda {
@@ -18,13 +19,14 @@ struct ExponentialProduct {
   void* parts = nullptr;  // f32 [rows, tiles_of(classes)]: sums of a row's exponentials before they are rounded
 };
 
-inline constexpr std::int64_t kTileOfExponentials = 256;
-inline std::int64_t tiles_of(std::int64_t classes) { return (classes + kTileOfExponentials - 1) / kTileOfExponentials; }
+inline std::int64_t tiles_of(std::int64_t classes) {
+  return (classes + ExponentialTile::kColumns - 1) / ExponentialTile::kColumns;
+}
 
 // One kernel whose exponentials hide behind the tensor cores' work, so that logits are never read again. It needs
 // Hopper's warpgroup products and copies of tiles, and rows that begin at multiples of 16 bytes.
 bool can_make_exponentials(const Gpu& gpu, const ExponentialProduct& p);
 void make_exponentials(Gpu& gpu, const ExponentialProduct& p);
-const std::string& exponentials_text();  // of the kernel
+KernelSource exponentials_source();
 
 }  // namespace ebb::cuda

@@ -1,10 +1,12 @@
-// Which attention is for the fused kernels, and their launches; fused_attention_text.cc has the kernels.
+// Which attention is for the fused kernels (kernels/attention_by_warps.cuh), and their launches.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "backend/attention_results.h"
+#include "cuda/kernels/args/attention.h"
+#include "cuda/kernels/texts.h"
 #include "cuda/library/kernels.h"
 #include "graph/attention_calls.h"
 
@@ -49,12 +51,13 @@ struct Fused : AttentionShape {
   // have rows without space between them and begin at multiples of 1024 bytes.
   std::int64_t row_of(std::int64_t n) const { return (n + 15) / 16 * 16 + (by_groups ? 0 : 8); }
   std::int64_t bytes_of_rows(int s, bool gradient) const {
-    const std::int64_t d = row_of(width), e = row_of(values), step = 64 * (d + e);
+    const std::int64_t d = row_of(width), e = row_of(values), step = kAttentionStep * (d + e);
     return (by_groups ? 1024 : 0) +
            (gradient ? 2 * (own(s) * (d + e) + step + std::max(step, own(s) * e)) : 2 * (own(s) * d + 2 * step));
   }
   std::int64_t bytes_of_columns(int s) const {
-    return (by_groups ? 1024 : 0) + 2 * (own(s) + 2 * 64) * (row_of(width) + row_of(values)) + 2 * 128 * 4;
+    return (by_groups ? 1024 : 0) + 2 * (own(s) + 2 * kAttentionStep) * (row_of(width) + row_of(values)) +
+           4 * kAttentionStep * 4;
   }
 };
 
@@ -74,19 +77,40 @@ struct Matrices {
   void* delta = nullptr;
 };
 void launch(Gpu& gpu, const Fused& z, const char* kernel, std::int64_t length, std::int64_t bytes, const Matrices& m) {
-  Words words;
-  for (const View* x : {&m.q, &m.k, &m.v, &m.o, &m.g, &m.dq, &m.dk, &m.dv}) {
-    words.add(x->data);
-    for (const int axis : {0, 1, 2}) words.add(x->data ? x->strides[axis] : 0);
-  }
-  words.add(m.lse).add(m.delta).add(z.rows).add(z.columns).add(z.batches).add(z.heads);
-  words.add(std::int64_t{z.call.causal}).add(z.call.scale);
+  const auto matrix = [](const View& x) {
+    return AttentionMatrix{elements<u16>(x), x.data ? x.strides[0] : 0, x.data ? x.strides[1] : 0,
+                           x.data ? x.strides[2] : 0};
+  };
+  const FusedAttentionArgs args{.q = matrix(m.q),
+                                .k = matrix(m.k),
+                                .v = matrix(m.v),
+                                .o = matrix(m.o),
+                                .g = matrix(m.g),
+                                .dq = matrix(m.dq),
+                                .dk = matrix(m.dk),
+                                .dv = matrix(m.dv),
+                                .lse = static_cast<f32*>(m.lse),
+                                .delta = static_cast<f32*>(m.delta),
+                                .rows = z.rows,
+                                .columns = z.columns,
+                                .batches = z.batches,
+                                .heads = z.heads,
+                                .causal = z.call.causal,
+                                .scale = z.call.scale};
   const std::int64_t blocks = z.batches * ((length + z.own(z.slices) - 1) / z.own(z.slices));
-  gpu.launch(gpu.kernel(KernelSource{attention_text(z), z.by_groups, true}, kernel), static_cast<unsigned>(blocks), words.words(), 128,
-             static_cast<unsigned>(bytes));
+  gpu.launch(gpu.kernel(attention_source(z), kernel), static_cast<unsigned>(blocks), KernelArgs(args).words(),
+             kAttentionThreads, static_cast<unsigned>(bytes));
 }
 
 }  // namespace
+
+KernelSource attention_source(const AttentionShape& a) {
+  return {
+      fmt::format("constexpr int kWidth = {}, kValues = {}, kSlices = {};\nconstexpr bool kGroups = {}, kBf16 = {};\n",
+                  a.width, a.values, a.slices, a.by_groups, a.dtype == DType::bf16) +
+          (a.by_groups ? texts::attention_by_groups : texts::attention_by_warps),
+      a.by_groups, true};
+}
 
 bool run_fused_attention(const LibraryCall& call, Gpu& gpu) {
   const Fused z(gpu, call.attrs, call.inputs[0], call.inputs[1], call.inputs[2]);

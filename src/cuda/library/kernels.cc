@@ -13,14 +13,6 @@
 
 namespace ebb::cuda {
 
-Words& Words::add(const View& view) {
-  add(view.data).add(view.shape.numel());
-  const int rank = view.shape.rank(), missing = Shape::kMaxRank - rank;
-  for (int d = 0; d < Shape::kMaxRank; ++d) add(d < missing ? std::int64_t{1} : view.shape[d - missing]);
-  for (int d = 0; d < Shape::kMaxRank; ++d) add(d < missing ? std::int64_t{0} : view.strides[d - missing]);
-  return *this;
-}
-
 KernelView kernel_view(const View& view) {
   static_assert(std::extent_v<decltype(KernelView::size)> == Shape::kMaxRank);
   KernelView v{static_cast<char*>(view.data), view.shape.numel(), {}, {}};
@@ -32,27 +24,6 @@ KernelView kernel_view(const View& view) {
   return v;
 }
 
-std::string view_text() {
-  return R"cuda(
-struct View {
-  char* data;
-  i64 n, size[8], stride[8];
-};
-EBB i64 at(const View& v, i64 i) {
-  i64 offset = 0;
-#pragma unroll
-  for (int d = 7; d >= 0; --d) {
-    if (v.size[d] == 1) continue;
-    const i64 next = quotient(i, v.size[d]);
-    offset += (i - next * v.size[d]) * v.stride[d];
-    i = next;
-  }
-  return offset;
-}
-#define EACH(i, count) for (i64 i = (i64)blockIdx.x * 256 + threadIdx.x; i < (count); i += (i64)gridDim.x * 256)
-)cuda";
-}
-
 std::string element_text(DType dtype) {
   const RegType type = dtype == DType::bool_ ? RegType::i32 : reg_type(dtype);
   return fmt::format(
@@ -62,25 +33,8 @@ std::string element_text(DType dtype) {
 
 std::string bits_text(DType dtype) { return fmt::format("typedef u{} T;\n", 8 * size_of(dtype)); }
 
-std::string unit_text(std::size_t bytes) {
-  if (bytes < 16) return fmt::format("typedef u{} T;\nEBB void put(T* to, T x) {{ *to = x; }}\n", 8 * bytes);
-  return "typedef Words4 T;\nEBB void put(T* to, const T& x) { store16(to, x.x[0], x.x[1], x.x[2], x.x[3]); }\n";
-}
-
 std::string word_text(std::size_t bytes) {
   return bytes < 16 ? fmt::format("typedef u{} T;\n", 8 * bytes) : "typedef Words4 T;\n";
-}
-
-std::string odd_text() {
-  return R"cuda(
-EBB f32 to_odd(f64 x) {
-  const f32 nearest = (f32)x;
-  if ((f64)nearest == x || x != x || is_inf(nearest)) return nearest;
-  const u32 bits = __float_as_uint(nearest);
-  if (bits & 1u) return nearest;
-  return __uint_as_float((nearest > x) == (x > 0) ? bits - 1 : bits + 1);
-}
-)cuda";
 }
 
 void launch_blocks(Gpu& gpu, const KernelSource& source, const char* kernel, std::int64_t blocks,
@@ -92,16 +46,6 @@ void launch_blocks(Gpu& gpu, const KernelSource& source, const char* kernel, std
 void launch_elements(Gpu& gpu, const KernelSource& source, const char* kernel, std::int64_t n, const KernelArgs& args) {
   if (n > 0) launch_blocks(gpu, source, kernel, (n + kThreads - 1) / kThreads, args);
 }
-void launch_blocks(Gpu& gpu, const std::string& text, const char* kernel, std::int64_t blocks, const Words& words,
-                   std::int64_t shared, unsigned threads) {
-  constexpr std::int64_t kMostBlocks = 65536;
-  gpu.launch(gpu.kernel(text, kernel), static_cast<unsigned>(std::clamp<std::int64_t>(blocks, 1, kMostBlocks)),
-             words.words(), threads, static_cast<unsigned>(shared));
-}
-void launch_elements(Gpu& gpu, const std::string& text, const char* kernel, std::int64_t n, const Words& words) {
-  if (n > 0) launch_blocks(gpu, text, kernel, (n + kThreads - 1) / kThreads, words);
-}
-
 // In words of up to 16 bytes, and over as few dimensions as the strides allow: indices cost more than the copy.
 void copy_elements(Gpu& gpu, const View& to, const View& from) {
   std::vector<std::int64_t> sizes;
@@ -220,10 +164,6 @@ Complaints check_index(RunMark& mark, const LibraryCall& call, const View& index
                              where.empty() ? "" : "[" + where + "]", static_cast<std::int64_t>(bits), size));
   });
   return {mark.slot(), static_cast<i64>(step)};
-}
-void add_index_check(Words& words, RunMark& mark, const LibraryCall& call, const View& index, std::int64_t size) {
-  const Complaints c = check_index(mark, call, index, size);
-  words.add(static_cast<const void*>(c.slot)).add(std::int64_t{c.step});
 }
 
 bool has_library(Op op) { return info(op).cls == OpClass::library; }

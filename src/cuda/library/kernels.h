@@ -1,5 +1,4 @@
 #pragma once
-#include <bit>
 #include <string>
 #include <vector>
 
@@ -10,28 +9,6 @@
 // What the kernels of library calls share: views as arguments, launches, and errors about an index.
 namespace ebb::cuda {
 
-// Arguments of a handwritten kernel, in the order of its struct Args.
-class Words {
- public:
-  Words& add(const View& view);  // struct View of kViewText: 18 words
-  Words& add(std::int64_t number) {
-    words_.push_back(static_cast<std::uint64_t>(number));
-    return *this;
-  }
-  Words& add(double number) {
-    words_.push_back(std::bit_cast<std::uint64_t>(number));
-    return *this;
-  }
-  Words& add(const void* pointer) {
-    words_.push_back(reinterpret_cast<std::uintptr_t>(pointer));
-    return *this;
-  }
-  const std::vector<std::uint64_t>& words() const { return words_; }
-
- private:
-  std::vector<std::uint64_t> words_;
-};
-
 KernelView kernel_view(const View& view);
 // The memory of a view whose elements are of this type.
 template <class T>
@@ -39,29 +16,18 @@ T* elements(const View& view) {
   return static_cast<T*>(view.data);
 }
 
-// "struct View": up to eight dimensions, those that are missing have size 1; at(view, i) is where its i-th element
-// lies.
-std::string view_text();
+// Texts that come before a kernel's own.
 // typedefs of T, the type in memory, and A, which it is computed in; load(T) -> A and store(A) -> T.
 std::string element_text(DType dtype);
 // typedef T, a type of the dtype's size.
 std::string bits_text(DType dtype);
-std::string unit_text(std::size_t bytes);  // T of so many bytes, up to 16, and put(T*, T)
 std::string word_text(std::size_t bytes);  // typedef T, of so many bytes, up to 16
-
-// to_odd(f64) -> f32. f64 to a half by way of f32 could round twice; a number rounded to odd in between rounds as if
-// once.
-std::string odd_text();
 
 // One thread per element of n, as often as needed.
 void launch_elements(Gpu& gpu, const KernelSource& source, const char* kernel, std::int64_t n, const KernelArgs& args);
 // With so many bytes of shared memory.
 void launch_blocks(Gpu& gpu, const KernelSource& source, const char* kernel, std::int64_t blocks,
                    const KernelArgs& args, std::int64_t shared = 0, unsigned threads = kThreads);
-void launch_elements(Gpu& gpu, const std::string& text, const char* kernel, std::int64_t n, const Words& words);
-// With so many bytes of shared memory.
-void launch_blocks(Gpu& gpu, const std::string& text, const char* kernel, std::int64_t blocks, const Words& words,
-                   std::int64_t shared = 0, unsigned threads = kThreads);
 
 void copy_elements(Gpu& gpu, const View& to, const View& from);
 View dense(const View& like, DType dtype, BufferPtr& keep, const Gpu& gpu, const char* what);
@@ -73,7 +39,6 @@ View at_least_1d(View v);  // a scalar is an axis of one element
 
 // For a kernel that complains of an index: check 0 at a position of `index`.
 Complaints check_index(RunMark& mark, const LibraryCall& call, const View& index, std::int64_t size);
-void add_index_check(Words& words, RunMark& mark, const LibraryCall& call, const View& index, std::int64_t size);
 
 // out = a·b of floats, of their last two dimensions; out is contiguous, may be wider than a and b, and keeps what it
 // holds as a summand where `add` is set. The dimensions before those are out's in all three.
@@ -113,8 +78,7 @@ struct AttentionShape {
   int slices = 0;          // a warp has so many times 16 rows; 0: these kernels are not for it
   bool by_groups = false;  // warpgroups multiply
 };
-std::string attention_text(const AttentionShape& shape);
-std::string attention_products_text(const AttentionShape& shape);  // a part of it
+KernelSource attention_source(const AttentionShape& shape);
 
 // out (i64): the order of the elements along the axis; stable.
 void argsort(Gpu& gpu, const View& x, int axis, bool descending, const View& out);

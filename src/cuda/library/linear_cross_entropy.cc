@@ -4,7 +4,7 @@
 // Rows that do not count have logits, too: leaving them out would need their number on the host, and so a wait. Their
 // rows of x are zeros, and so are their gradients.
 //
-// Where a product can leave exponentials, rounded logits are never seen in memory: see scaled_rows_text.cc.
+// Where a product can leave exponentials, rounded logits are never seen in memory: see kernels/scaled_rows.cuh.
 //
 // With RowUnits a chunk is as many whole units as fit; the loss function gives their cotangents as a graph on this
 // device, in the order of the stream. A unit that does not fit on its own is streamed twice.
@@ -12,10 +12,11 @@
 #include <atomic>
 
 #include "core/format_error.h"
+#include "cuda/kernels/args/linear_cross_entropy.h"
+#include "cuda/kernels/texts.h"
 #include "cuda/library/exponential_product.h"
 #include "cuda/library/kernels.h"
 #include "cuda/library/linear_cross_entropy.h"
-#include "cuda/library/linear_cross_entropy_text.h"
 #include "ebb/tensor.h"
 #include "graph/loss_calls.h"
 #include "graph/node.h"
@@ -57,11 +58,11 @@ class LinearCrossEntropy {
     if (o_.head_gradient) dhead_ = call.outputs[next++];
     if (o_.bias_gradient) dbias_ = call.outputs[next++];
     const std::int64_t classes = classes_;
-    step_ = mark.add_step([classes](int, std::int64_t row, std::uint64_t bits) {
+    const std::uint64_t step = mark.add_step([classes](int, std::int64_t row, std::uint64_t bits) {
       return Error(Error::Kind::index, fmt::format("linear_cross_entropy: target[{}] = {} is outside [0, {})", row,
                                                    static_cast<std::int64_t>(bits), classes));
     });
-    slot_ = mark.slot();
+    complaints_ = {mark.slot(), static_cast<i64>(step)};
   }
 
   void run() {
@@ -114,7 +115,7 @@ class LinearCrossEntropy {
       run_units();
     } else {
       for (std::int64_t first = 0; first < rows_; first += chunk_) {
-        const Rows rows{0, first, rows_, 0, std::min(chunk_, rows_ - first)};
+        const Rows rows{{.first = 0, .begin = first, .per_side = rows_, .side = 0}, std::min(chunk_, rows_ - first)};
         if (scaled_) {
           make_scaled(rows);
         } else {
@@ -130,10 +131,9 @@ class LinearCrossEntropy {
  private:
   static constexpr const char* kName = "linear_cross_entropy";
 
-  // Rows of the chunk: positions [begin, begin + count) of those that lie as kRowOf says.
-  struct Rows {
-    std::int64_t first, begin, per_side, side, count;
-    void add_to(Words& words) const { words.add(first).add(begin).add(per_side).add(side); }
+  // Rows of the chunk: positions [begin, begin + count) of those that lie as ChunkRows says.
+  struct Rows : ChunkRows {
+    std::int64_t count;
   };
 
   std::int64_t default_chunk(DType stored) const {
@@ -162,12 +162,18 @@ class LinearCrossEntropy {
         whole.strides[1] == 1 && width_ % each == 0 && whole.strides[0] % each == 0 &&
         (reinterpret_cast<std::uintptr_t>(whole.data) | reinterpret_cast<std::uintptr_t>(block.data)) % 16 == 0;
     const std::int64_t per = wide ? each : 1, width = width_ / per;
-    Words words;
-    words.add(whole.data).add(block.data).add(rows.count * width).add(width).add(whole.strides[0] / per);
-    words.add(whole.strides[1]).add(target_.data).add(target_.strides[0]).add(o_.ignore_index).add(std::int64_t{put});
-    rows.add_to(words);
-    const std::string text = view_text() + unit_text(wide ? 16 : size_of(dtype_)) + kRowOf + kTakeText;
-    launch_elements(gpu_, text, "take", rows.count * width, words);
+    launch_elements(gpu_, {word_text(wide ? 16 : size_of(dtype_)) + texts::take_rows}, "take", rows.count * width,
+                    TakeRowsArgs<void>{.x = whole.data,
+                                       .block = block.data,
+                                       .n = rows.count * width,
+                                       .width = width,
+                                       .x_row = whole.strides[0] / per,
+                                       .x_column = whole.strides[1],
+                                       .target = elements<i64>(target_),
+                                       .target_step = target_.strides[0],
+                                       .ignore = o_.ignore_index,
+                                       .put = put,
+                                       .rows = rows});
   }
 
   View rows_of(const View& v, std::int64_t count) const { return part_of(v, 0, 0, count); }
@@ -184,7 +190,7 @@ class LinearCrossEntropy {
   }
 
   // Numbers of a row of the chunk: its reference, its target or -1, its target's logit, its factor.
-  const std::byte* row_number(std::int64_t which) const { return element_at(row_numbers_, which * chunk_); }
+  std::byte* row_number(std::int64_t which) const { return element_at(row_numbers_, which * chunk_); }
   ExponentialProduct exponentials(std::int64_t rows) const {
     return {.rows = rows,
             .classes = classes_,
@@ -194,7 +200,7 @@ class LinearCrossEntropy {
             .out = logits_.data,
             .reference = row_number(0),
             .chosen = row_number(1),
-            .own = const_cast<std::byte*>(row_number(2)),
+            .own = row_number(2),
             .parts = parts_.data};
   }
   bool can_be_scaled() const {
@@ -207,64 +213,109 @@ class LinearCrossEntropy {
   // Losses, and what add_gradients needs: exponentials, rows of x and their factors.
   void make_scaled(const Rows& rows) {
     take(x_, x_block_, rows, false);
-    const std::string text = view_text() + kRowOf + kScaledArgs + kTargetText + kScaledRowText;
-    Words words;
-    words.add(logits_.data).add(parts_.data);
-    for (const std::int64_t which : {0, 1, 2, 3}) words.add(static_cast<const void*>(row_number(which)));
-    words.add(x_block_.data).add(head_.data).add(losses_.data).add(target_.data).add(cotangent_.data);
-    words.add(small(weight_, 1).data).add(rows.count).add(classes_).add(width_).add(tiles_of(classes_));
-    words.add(target_.strides[0]).add(cotangent_.data ? cotangent_.strides[0] : 0);
-    words.add(small(weight_, 1).strides[0]).add(o_.ignore_index).add(std::int64_t{o_.gradients()});
-    words.add(std::int64_t{each_row_anew});
-    rows.add_to(words);
-    words.add(static_cast<const void*>(slot_)).add(static_cast<std::int64_t>(step_));
-    launch_blocks(gpu_, text, "references", (rows.count + 7) / 8, words);
+    const View& weight = small(weight_, 1);
+    const auto numbers = [&](std::int64_t which) { return reinterpret_cast<f32*>(row_number(which)); };
+    const ScaledRowsArgs args{.e = elements<u16>(logits_),
+                              .parts = elements<f32>(parts_),
+                              .reference = numbers(0),
+                              .chosen = reinterpret_cast<i32*>(row_number(1)),
+                              .own = numbers(2),
+                              .scale = numbers(3),
+                              .x = elements<u16>(x_block_),
+                              .head = elements<u16>(head_),
+                              .losses = elements<f32>(losses_),
+                              .target = elements<i64>(target_),
+                              .cotangent = elements<f32>(cotangent_),
+                              .weight = elements<f32>(weight),
+                              .count = rows.count,
+                              .classes = classes_,
+                              .width = width_,
+                              .tiles = tiles_of(classes_),
+                              .target_step = target_.strides[0],
+                              .cotangent_step = cotangent_.data ? cotangent_.strides[0] : 0,
+                              .weight_step = weight.strides[0],
+                              .ignore = o_.ignore_index,
+                              .differentiate = o_.gradients(),
+                              .all = each_row_anew,
+                              .rows = rows,
+                              .complaints = complaints_};
+    const KernelSource source{texts::scaled_rows};
+    launch_blocks(gpu_, source, "references", (rows.count + 7) / 8, args);
     if (!each_row_anew) make_exponentials(gpu_, exponentials(rows.count));
-    launch_blocks(gpu_, text, "scaled_rows", rows.count, words);
+    launch_blocks(gpu_, source, "scaled_rows", rows.count, args);
   }
   void put_scaled(const Rows& rows) {
-    Words words;
-    words.add(dx_.data).add(wide_dx_.data).add(static_cast<const void*>(row_number(3))).add(rows.count * width_);
-    words.add(width_).add(dx_.strides[0]).add(dx_.strides[1]);
-    rows.add_to(words);
-    launch_elements(gpu_, view_text() + kRowOf + kPutScaledText, "put_scaled", rows.count * width_, words);
+    launch_elements(gpu_, {texts::put_scaled}, "put_scaled", rows.count * width_,
+                    PutScaledArgs{.dx = elements<u16>(dx_),
+                                  .block = elements<f32>(wide_dx_),
+                                  .scale = reinterpret_cast<const f32*>(row_number(3)),
+                                  .n = rows.count * width_,
+                                  .width = width_,
+                                  .row_step = dx_.strides[0],
+                                  .column_step = dx_.strides[1],
+                                  .rows = rows});
   }
 
   void finish(const Rows& rows, bool look, bool differentiate, const View& cotangent, bool by_chunk) {
     if (usual_) return finish_usual(rows, look, differentiate, cotangent, by_chunk);
-    const bool wide = compute_ == DType::f64, same = narrow_.data == logits_.data;
-    const std::string text = view_text() + element_text(dtype_ == DType::f16 ? DType::f32 : dtype_) +
-                             fmt::format("#undef EXP\n#undef TANH\n#define EXP {0}\n#define TANH {1}\n",
-                                         wide ? "exp" : "expf", wide ? "tanh" : "tanhf") +
-                             kRowOf + kRowText;
-    Words words;
-    words.add(logits_.data).add(narrow_.data).add(seen_.data).add(losses_.data).add(target_.data);
-    words.add(cotangent.data).add(small(bias_, 0).data).add(small(weight_, 1).data);
-    words.add(rows.count).add(classes_).add(target_.strides[0]).add(cotangent.data ? cotangent.strides[0] : 0);
-    words.add(small(bias_, 0).strides[0]).add(small(weight_, 1).strides[0]);
-    words.add(o_.ignore_index).add(std::int64_t{look}).add(std::int64_t{differentiate});
-    words.add(std::int64_t{!same && o_.bias_gradient});
-    words.add(o_.label_smoothing).add(o_.z_loss).add(o_.softcap);
-    rows.add_to(words);
-    words.add(std::int64_t{by_chunk}).add(static_cast<const void*>(slot_)).add(static_cast<std::int64_t>(step_));
-    launch_blocks(gpu_, text, "finish_rows", rows.count, words);
+    const bool same = narrow_.data == logits_.data;
+    const View &bias = small(bias_, 0), &weight = small(weight_, 1);
+    launch_blocks(gpu_, {element_text(dtype_ == DType::f16 ? DType::f32 : dtype_) + texts::finish_rows}, "finish_rows",
+                  rows.count,
+                  FinishRowsArgs<void, void>{.logits = logits_.data,
+                                             .narrow = narrow_.data,
+                                             .seen = elements<f64>(seen_),
+                                             .losses = losses_.data,
+                                             .target = elements<i64>(target_),
+                                             .cotangent = cotangent.data,
+                                             .bias = bias.data,
+                                             .weight = weight.data,
+                                             .count = rows.count,
+                                             .classes = classes_,
+                                             .target_step = target_.strides[0],
+                                             .cotangent_step = cotangent.data ? cotangent.strides[0] : 0,
+                                             .bias_step = bias.strides[0],
+                                             .weight_step = weight.strides[0],
+                                             .ignore = o_.ignore_index,
+                                             .look = look,
+                                             .differentiate = differentiate,
+                                             .keep = !same && o_.bias_gradient,
+                                             .smoothing = o_.label_smoothing,
+                                             .z_loss = o_.z_loss,
+                                             .softcap = o_.softcap,
+                                             .rows = rows,
+                                             .cotangent_by_chunk = by_chunk,
+                                             .complaints = complaints_});
   }
 
   void finish_usual(const Rows& rows, bool look, bool differentiate, const View& cotangent, bool by_chunk) {
-    const std::string text = view_text() + (logits_.dtype == DType::f32 ? "typedef f32 L;\n" : "typedef u16 L;\n") +
-                             kRowOf + kUsualArgs + kTargetText + kUsualRowText;
-    Words words;
-    words.add(logits_.data).add(seen_.data).add(losses_.data).add(target_.data).add(cotangent.data);
-    words.add(small(weight_, 1).data).add(rows.count).add(classes_).add(target_.strides[0]);
-    words.add(cotangent.data ? cotangent.strides[0] : 0).add(small(weight_, 1).strides[0]).add(o_.ignore_index);
-    words.add(std::int64_t{look}).add(std::int64_t{differentiate}).add(o_.z_loss);
-    rows.add_to(words);
-    words.add(std::int64_t{by_chunk}).add(static_cast<const void*>(slot_)).add(static_cast<std::int64_t>(step_));
+    const KernelSource source{
+        (logits_.dtype == DType::f32 ? "typedef f32 L;\n" : "typedef u16 L;\n") + std::string(texts::usual_rows), false,
+        true};
+    const View& weight = small(weight_, 1);
+    const UsualRowsArgs<void> args{.logits = logits_.data,
+                                   .seen = elements<f64>(seen_),
+                                   .losses = elements<f32>(losses_),
+                                   .target = elements<i64>(target_),
+                                   .cotangent = elements<f32>(cotangent),
+                                   .weight = elements<f32>(weight),
+                                   .count = rows.count,
+                                   .classes = classes_,
+                                   .target_step = target_.strides[0],
+                                   .cotangent_step = cotangent.data ? cotangent.strides[0] : 0,
+                                   .weight_step = weight.strides[0],
+                                   .ignore = o_.ignore_index,
+                                   .look = look,
+                                   .differentiate = differentiate,
+                                   .z_loss = o_.z_loss,
+                                   .rows = rows,
+                                   .cotangent_by_chunk = by_chunk,
+                                   .complaints = complaints_};
     const StagedRows staged = staged_rows();
-    if (!look || !staged.kernel) return launch_blocks(gpu_, text, "usual_rows", rows.count, words);
-    const Function kernel = gpu_.kernel(text, staged.kernel);
+    if (!look || !staged.kernel) return launch_blocks(gpu_, source, "usual_rows", rows.count, args);
+    const Function kernel = gpu_.kernel(source, staged.kernel);
     const unsigned blocks = gpu_.blocks_at_a_time(kernel, staged.threads, staged.bytes);
-    gpu_.launch(kernel, static_cast<unsigned>(std::min<std::int64_t>(rows.count, blocks)), words.words(),
+    gpu_.launch(kernel, static_cast<unsigned>(std::min<std::int64_t>(rows.count, blocks)), KernelArgs(args).words(),
                 staged.threads, staged.bytes);
   }
 
@@ -286,7 +337,7 @@ class LinearCrossEntropy {
     };
     if (const auto bytes = bytes_of(512, 0); fits(bytes, 2)) return {"short_rows", 512, static_cast<unsigned>(bytes)};
     if (const auto bytes = bytes_of(1024, 0); fits(bytes, 1)) return {"long_rows", 1024, static_cast<unsigned>(bytes)};
-    if (const auto bytes = bytes_of(1024, 3); fits(bytes, 1))
+    if (const auto bytes = bytes_of(1024, kLongRowsHeld); fits(bytes, 1))
       return {"longest_rows", 1024, static_cast<unsigned>(bytes)};
     return {};
   }
@@ -325,11 +376,14 @@ class LinearCrossEntropy {
       multiply_floats(gpu_, transposed(dz), x, sums_, !first);
     }
     if (o_.bias_gradient) {
-      const std::string text = view_text() + element_text(dbias_.dtype) + kBiasText;
-      Words words;
-      words.add(logits_.data).add(bias_totals_.data).add(dbias_.data).add(rows.count).add(classes_);
-      words.add(std::int64_t{first}).add(std::int64_t{last});
-      launch_elements(gpu_, text, "add_columns", classes_, words);
+      launch_elements(gpu_, {element_text(dbias_.dtype) + texts::add_columns}, "add_columns", classes_,
+                      AddColumnsArgs<void, void>{.z = logits_.data,
+                                                 .totals = elements<f64>(bias_totals_),
+                                                 .out = dbias_.data,
+                                                 .count = rows.count,
+                                                 .classes = classes_,
+                                                 .first = first,
+                                                 .last = last});
     }
   }
 
@@ -338,7 +392,8 @@ class LinearCrossEntropy {
     for (std::int64_t u = 0; u < units_->units; u += together) {
       const std::int64_t n = std::min(together, units_->units - u), all = n * unit_rows();
       const auto chunk = [&](std::int64_t begin) {
-        return Rows{u * tokens, begin, n * tokens, units_->units * tokens, std::min(chunk_, all - begin)};
+        return Rows{{.first = u * tokens, .begin = begin, .per_side = n * tokens, .side = units_->units * tokens},
+                    std::min(chunk_, all - begin)};
       };
       for (std::int64_t begin = 0; begin < all; begin += chunk_) {
         make_logits(chunk(begin));
@@ -400,8 +455,7 @@ class LinearCrossEntropy {
   View row_numbers_, parts_;
   View logits_, narrow_, seen_, x_block_, dx_block_, bias_totals_, sums_, wide_x_, wide_dx_, wide_head_, wide_small_[2];
   BufferPtr keep_head_, keep_[10], keep_small_[2];
-  std::uint64_t step_ = 0;
-  const ErrorSlot* slot_ = nullptr;
+  Complaints complaints_{};
 };
 
 }  // namespace

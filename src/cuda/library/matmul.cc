@@ -75,29 +75,15 @@ void multiply_without_library(Gpu& gpu, const Product& p) {
   const auto data = [](const View& v) { return static_cast<std::byte*>(v.data); };
   multiply_in_order(
       gpu, {wide, data(a), data(b), data(sums), p.m, p.n, p.k, p.batches, p.k, 1, p.m * p.k, p.n, 1, p.k * p.n, false});
-  const std::string text = view_text() + element_text(p.out) + R"cuda(
-struct Args { const A* sums; T* out; i64 n, of_batch, out_batch, add; const T* bias; i64 columns; };
-extern "C" __global__ void __launch_bounds__(256) finish_product(const Args a) {
-  EACH(i, a.n) {
-    const i64 batch = quotient(i, a.of_batch), at = i - batch * a.of_batch;
-    T* const to = a.out + batch * a.out_batch + at;
-    A x = a.sums[i];
-    if (a.add) x += load(*to);
-    if (a.bias) x += load(a.bias[at % a.columns]);
-    *to = store(x);
-  }
-}
-)cuda";
-  launch_elements(gpu, text, "finish_product", p.batches * p.m * p.n,
-                  Words()
-                      .add(sums.data)
-                      .add(static_cast<const void*>(p.c))
-                      .add(p.batches * p.m * p.n)
-                      .add(p.m * p.n)
-                      .add(p.c_batch)
-                      .add(std::int64_t{p.add})
-                      .add(p.bias)
-                      .add(p.n));
+  launch_elements(gpu, {element_text(p.out) + texts::finish_product}, "finish_product", p.batches * p.m * p.n,
+                  FinishProductArgs<void, void>{.sums = sums.data,
+                                                .out = p.c,
+                                                .n = p.batches * p.m * p.n,
+                                                .of_batch = p.m * p.n,
+                                                .out_batch = p.c_batch,
+                                                .add = p.add,
+                                                .bias = p.bias,
+                                                .columns = p.n});
 }
 
 void multiply(Gpu& gpu, const Product& p) {

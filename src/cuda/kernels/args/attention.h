@@ -21,4 +21,20 @@ struct AttentionRowsArgs {
 };
 EBB_ARGS(28, AttentionRowsArgs<u8, u8>);
 
+constexpr int kAttentionStep = 64;  // columns, or rows, that a block of a fused kernel goes through at a time
+constexpr int kAttentionThreads = 128;
+
+struct AttentionMatrix {
+  u16* data;
+  i64 outer, inner, row;  // strides
+};
+struct FusedAttentionArgs {
+  AttentionMatrix q, k, v, o, g, dq, dk, dv;
+  f32* lse;
+  f32* delta;
+  i64 rows, columns, batches, heads, causal;
+  f64 scale;
+};
+EBB_ARGS(40, FusedAttentionArgs);
+
 }  // namespace ebb::cuda

@@ -13,6 +13,16 @@ struct AddPartsArgs {
 };
 EBB_ARGS(8, AddPartsArgs<u8>);
 
+template <class T, class A>
+struct FinishProductArgs {
+  const A* sums;
+  T* out;
+  i64 n, of_batch, out_batch, add;
+  const T* bias;
+  i64 columns;
+};
+EBB_ARGS(8, FinishProductArgs<u8, u8>);
+
 template <class T>
 struct IntegerMatmulArgs {
   KernelView a, b;

@@ -92,6 +92,10 @@ EBB f32 fmod_of(f32 a, f32 b) { return fmodf(a, b); }
 EBB f64 fmod_of(f64 a, f64 b) { return fmod(a, b); }
 EBB f32 floor_of(f32 a) { return floorf(a); }
 EBB f64 floor_of(f64 a) { return floor(a); }
+EBB f32 exp_of(f32 a) { return expf(a); }
+EBB f64 exp_of(f64 a) { return exp(a); }
+EBB f32 tanh_of(f32 a) { return tanhf(a); }
+EBB f64 tanh_of(f64 a) { return tanh(a); }
 template <class T>
 EBB T floor_remainder(T a, T b) {
   const T r = fmod_of(a, b);

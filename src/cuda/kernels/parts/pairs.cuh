@@ -103,13 +103,26 @@ EBB Both is_finite(Two x) { return {is_finite(x.a), is_finite(x.b)}; }
   EBB Two f(Two x) { return {f(x.a), f(x.b)}; }
 EBB_OF_EACH(fabsf)
 EBB_OF_EACH(sign)
-EBB_OF_EACH(floorf) EBB_OF_EACH(ceilf) EBB_OF_EACH(rintf) EBB_OF_EACH(truncf) EBB_OF_EACH(quick_exp)
-    EBB_OF_EACH(power_of_two) EBB_OF_EACH(quick_expm1) EBB_OF_EACH(quick_log) EBB_OF_EACH(quick_log2)
-        EBB_OF_EACH(quick_log1p) EBB_OF_EACH(quick_tanh) EBB_OF_EACH(quick_sinh) EBB_OF_EACH(quick_cosh)
-            EBB_OF_EACH(quick_erf) EBB_OF_EACH(quick_erfc) EBB_OF_EACH(quick_sqrt) EBB_OF_EACH(quick_rsqrt)
-                EBB_OF_EACH(quick_reciprocal) EBB Two larger(Two x, Two y) {
-  return {larger(x.a, y.a), larger(x.b, y.b)};
-}
+EBB_OF_EACH(floorf)
+EBB_OF_EACH(ceilf)
+EBB_OF_EACH(rintf)
+EBB_OF_EACH(truncf)
+EBB_OF_EACH(quick_exp)
+EBB_OF_EACH(power_of_two)
+EBB_OF_EACH(quick_expm1)
+EBB_OF_EACH(quick_log)
+EBB_OF_EACH(quick_log2)
+EBB_OF_EACH(quick_log1p)
+EBB_OF_EACH(quick_tanh)
+EBB_OF_EACH(quick_sinh)
+EBB_OF_EACH(quick_cosh)
+EBB_OF_EACH(quick_erf)
+EBB_OF_EACH(quick_erfc)
+EBB_OF_EACH(quick_sqrt)
+EBB_OF_EACH(quick_rsqrt)
+EBB_OF_EACH(quick_reciprocal)
+#undef EBB_OF_EACH
+EBB Two larger(Two x, Two y) { return {larger(x.a, y.a), larger(x.b, y.b)}; }
 EBB Two smaller(Two x, Two y) { return {smaller(x.a, y.a), smaller(x.b, y.b)}; }
 EBB Two fmaf(Two x, Two y, Two z) { return {fmaf(x.a, y.a, z.a), fmaf(x.b, y.b, z.b)}; }
 EBB Two quick_quotient(Two x, Two y) { return {quick_quotient(x.a, y.a), quick_quotient(x.b, y.b)}; }

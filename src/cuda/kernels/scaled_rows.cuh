@@ -1,8 +1,5 @@
-// The kernels of linear_cross_entropy.cc for rows that are made as exponentials.
-#include "cuda/library/linear_cross_entropy_text.h"
-
-namespace ebb::cuda {
-
+// Rows that are made as exponentials.
+//
 // With e = exp(z − r) for a reference r near the row's largest logits, S = Σ e and the row's factor s = g·w / S, the
 // gradient of a row of logits is s·e, less g·w at its target: s·(e − S) there. So e stays as it is but for that one
 // number, s goes into the rows of x for the gradient of W, and into those of the finished gradient of x.
@@ -10,28 +7,12 @@ namespace ebb::cuda {
 // The reference is the target's own logit, up to the order of its sum: S is at least about 1. Where another logit is
 // larger by so much that S leaves the range in which halves are exact enough, where something is no number, and with
 // `all`, the row is made anew from its largest logit, by one block: this is slow, and rare.
-const char* const kScaledArgs = R"cuda(
-struct Args {
-  u16* e;
-  const f32* parts;  // of S
-  f32* reference;
-  i32* chosen;
-  const f32* own;  // the target's logit
-  f32* scale;      // s
-  u16* x;
-  const u16* head;
-  f32* losses;
-  const i64* target;
-  const f32* cotangent;
-  const f32* weight;
-  i64 count, classes, width, tiles, target_step, cotangent_step, weight_step, ignore, differentiate, all;
-  Rows rows;
-  ErrorSlot* error;
-  i64 step;
-};
-)cuda";
+#pragma once
+#include "cuda/kernels/args/linear_cross_entropy.h"
+#include "cuda/kernels/parts/chunk_rows.cuh"
 
-const char* const kScaledRowText = R"cuda(
+namespace ebb::cuda {
+
 EBB f32 dot(const u16* x, const u16* w, int first, int step, int width) {
   f32 sum = 0;
   for (int i = first * 8; i < width; i += step * 8) {
@@ -41,14 +22,16 @@ EBB f32 dot(const u16* x, const u16* w, int first, int step, int width) {
   }
   return sum;
 }
-EBB f32 exp_from(f32 z, f32 reference) { return power_of_two(fmaf(z, 1.4426950408889634f, -(reference * 1.4426950408889634f))); }
+EBB f32 exp_from(f32 z, f32 reference) {
+  return power_of_two(fmaf(z, 1.4426950408889634f, -(reference * 1.4426950408889634f)));
+}
 
 // A warp per row.
-extern "C" __global__ void __launch_bounds__(256) references(const Args a) {
+extern "C" __global__ void __launch_bounds__(kThreads) references(const ScaledRowsArgs a) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   for (i64 r = (i64)blockIdx.x * 8 + warp; r < a.count; r += (i64)gridDim.x * 8) {
     const Target t(a, r);
-    if (!t.inside && t.y != a.ignore && lane == 0) complain(a.error, a.step, t.row, 0, bits_of(t.y));
+    if (!t.inside && t.y != a.ignore && lane == 0) complain(a.complaints, t.row, 0, bits_of(t.y));
     f32 z = 0;
     if (t.counts) z = over_lanes<Plus>(dot(a.x + r * a.width, a.head + t.y * a.width, lane, 32, (int)a.width));
     if (lane == 0) {
@@ -59,24 +42,24 @@ extern "C" __global__ void __launch_bounds__(256) references(const Args a) {
 }
 
 // A block per row: its loss, its factor, its number at the target.
-extern "C" __global__ void __launch_bounds__(256) scaled_rows(const Args a) {
-  __shared__ u64 shared[256];
+extern "C" __global__ void __launch_bounds__(kThreads) scaled_rows(const ScaledRowsArgs a) {
+  __shared__ u64 shared[kThreads];
   const int classes = (int)a.classes, width = (int)a.width;
   for (i64 r = blockIdx.x; r < a.count; r += gridDim.x) {
     const Target t(a, r);
     u16 *const e = a.e + r * a.classes, *const x = a.x + r * a.width;
     if (!t.counts) {  // its x is 0, and so are its logits; what is multiplied by that must be numbers
       if (threadIdx.x == 0) a.losses[t.row] = 0, a.scale[r] = 0;
-      for (int c = threadIdx.x; a.all && c < classes; c += 256) e[c] = 0;
+      for (int c = threadIdx.x; a.all && c < classes; c += kThreads) e[c] = 0;
       continue;
     }
     f64 total = 0;
-    for (i64 i = threadIdx.x; !a.all && i < a.tiles; i += 256) total += (f64)a.parts[r * a.tiles + i];
+    for (i64 i = threadIdx.x; !a.all && i < a.tiles; i += kThreads) total += (f64)a.parts[r * a.tiles + i];
     total = over_block<Plus>(total, shared);
     f32 reference = a.reference[r], own = a.own[r];
     if (!(total > 8.6736173798840355e-19 && total < 1.152921504606847e18)) {  // 2^-60 to 2^60
       f32 top = -(f32)infinity();
-      for (int c = threadIdx.x; c < classes; c += 256) {
+      for (int c = threadIdx.x; c < classes; c += kThreads) {
         e[c] = to_bf16(dot(x, a.head + (i64)c * width, 0, 1, width));
         top = larger(top, from_bf16(e[c]));
       }
@@ -85,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(256) scaled_rows(const Args a) {
       own = from_bf16(e[t.y]);
       __syncthreads();  // before it becomes an exponential
       total = 0;
-      for (int c = threadIdx.x; c < classes; c += 256) {
+      for (int c = threadIdx.x; c < classes; c += kThreads) {
         const f32 one = exp_from(from_bf16(e[c]), reference);
         total += (f64)one;
         e[c] = to_bf16(one);
@@ -104,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(256) scaled_rows(const Args a) {
       e[t.y] = rounded;
     }
     if (!a.differentiate) continue;
-    for (int i = threadIdx.x * 8; i < width; i += 256 * 8) {
+    for (int i = threadIdx.x * 8; i < width; i += kThreads * 8) {
       const Pack<u16, 8> p = load_pack<8>(x + i, true, 8);
       Pack<u16, 8> q;
 #pragma unroll
@@ -114,23 +97,5 @@ extern "C" __global__ void __launch_bounds__(256) scaled_rows(const Args a) {
     __syncthreads();
   }
 }
-)cuda";
-
-// Rows of the gradient of x, each times its factor.
-const char* const kPutScaledText = R"cuda(
-struct Args {
-  u16* dx;
-  const f32 *block, *scale;
-  i64 n, width, row_step, column_step;
-  Rows rows;
-};
-extern "C" __global__ void __launch_bounds__(256) put_scaled(const Args a) {
-  EACH(i, a.n) {
-    const i64 r = quotient(i, a.width), c = i - r * a.width;
-    const f32 s = a.scale[r];
-    a.dx[row_of(a.rows, r) * a.row_step + c * a.column_step] = to_bf16(s == 0 ? 0.0f : a.block[i] * s);
-  }
-}
-)cuda";
 
 }  // namespace ebb::cuda
