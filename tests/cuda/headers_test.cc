@@ -151,7 +151,8 @@ static_assert(same(kDownConvertInputs, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)
 static_assert(same(kReducedPrecisionSums, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION));
 static_assert(same(kNondeterministic, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) &&
               same(kWinograd, CUDNN_NUMERICAL_NOTE_WINOGRAD));
-static_assert(same(kWinograd13x13, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13));
+static_assert(same(kNotes, CUDNN_NUMERICAL_NOTE_TYPE_COUNT) &&
+              same(kWinograd13x13, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13));
 static_assert(same(kF32, CUDNN_DATA_FLOAT) && same(kF64, CUDNN_DATA_DOUBLE) && same(kF16, CUDNN_DATA_HALF));
 static_assert(same(kBf16, CUDNN_DATA_BFLOAT16) && same(kCrossCorrelation, CUDNN_CROSS_CORRELATION));
 static_assert(same(kModeA, CUDNN_HEUR_MODE_A) && same(kModeFallback, CUDNN_HEUR_MODE_FALLBACK));

@@ -68,6 +68,7 @@ enum Note : int {
   kWinograd6x6,
   kWinograd13x13,
 };
+inline constexpr int kNotes = 10;  // that there are
 enum DataType : int { kF32 = 0, kF64 = 1, kF16 = 2, kBf16 = 9 };
 inline constexpr int kCrossCorrelation = 1;          // a convolution's mode: windows are not mirrored
 inline constexpr int kModeA = 3, kModeFallback = 2;  // of heuristics

@@ -99,9 +99,11 @@ std::optional<std::int64_t> zeros_after(std::int64_t size, std::int64_t taps, st
   return after;
 }
 
+// A plan, and what it was made of: cuDNN does not say how much of that it copies.
 struct Plan {
-  Described plan;
+  std::vector<Described> parts;  // the plan is the last
   std::int64_t workspace;
+  Descriptor plan() const { return parts.back().get(); }
 };
 
 Described tensor(const Cudnn& table, const Geometry::Tensor& t, std::int64_t id) {
@@ -117,7 +119,6 @@ Described tensor(const Cudnn& table, const Geometry::Tensor& t, std::int64_t id)
 
 // The same bits in every run, and of every product the digits of its factors: see run_by_cudnn.
 bool is_welcome(std::span<const int> notes, DType factors) {
-  const bool halves = is_half(factors);
   return std::none_of(notes.begin(), notes.end(), [&](int note) {
     switch (note) {
       case kNondeterministic:
@@ -129,65 +130,75 @@ bool is_welcome(std::span<const int> notes, DType factors) {
       case kWinograd13x13:
         return true;
       case kDownConvertInputs:
-        return !halves;
+      case kTensorCore:  // f64 has tensor cores of its own, which round as others do
+        return factors == DType::f32;
       default:
         return false;
     }
   });
 }
 
-std::vector<int> notes_of(const Cudnn& table, Descriptor config) {
-  Described engine(table, kEngine);
+// What cuDNN says about an engine; nothing where it does not say.
+std::optional<std::vector<int>> notes_of(const Cudnn& table, Descriptor config) {
+  const Described engine(table, kEngine);
   Descriptor found = engine.get();
   std::int64_t count = 0;
-  check_cudnn(table.get(config, kConfigEngine, kDescriptor, 1, &count, &found), "cudnnBackendGetAttribute");
-  std::array<int, 16> notes{};
-  if (table.get(found, kEngineNotes, kNumericalNote, static_cast<std::int64_t>(notes.size()), &count, notes.data()) !=
-      0)
-    count = 0;
-  return {notes.begin(), notes.begin() + std::clamp<std::int64_t>(count, 0, static_cast<std::int64_t>(notes.size()))};
+  if (table.get(config, kConfigEngine, kDescriptor, 1, &count, &found) != 0) return std::nullopt;
+  if (table.get(found, kEngineNotes, kNumericalNote, kNotes, &count, nullptr) != 0) return std::nullopt;
+  std::vector<int> notes(static_cast<std::size_t>(count));
+  if (count > 0 && table.get(found, kEngineNotes, kNumericalNote, count, &count, notes.data()) != 0)
+    return std::nullopt;
+  notes.resize(std::min(notes.size(), static_cast<std::size_t>(count)));
+  return notes;
 }
 
-std::optional<Plan> make_plan(const Cudnn& table, void* handle, const Geometry& g) {
-  const bool wide = g.x.dtype == DType::f64;
-  Described convolution(table, kConvolution);
-  convolution.set_one(kComputeType, kDataType, wide ? kF64 : kF32);
-  convolution.set_one(kConvolutionMode, kMode, kCrossCorrelation);
-  convolution.set_one(kSpatialDims, kInt64, std::int64_t{2});
-  convolution.set_numbers(kDilations, g.dilation);
-  convolution.set_numbers(kStrides, g.stride);
-  convolution.set_numbers(kPrePaddings, g.before);
-  convolution.set_numbers(kPostPaddings, g.after);
-  convolution.must_finalize();
-  const Described x = tensor(table, g.x, 'x'), w = tensor(table, g.w, 'w'), y = tensor(table, g.y, 'y');
+Described convolution_of(const Cudnn& table, const Geometry& g) {
+  Described c(table, kConvolution);
+  c.set_one(kComputeType, kDataType, g.x.dtype == DType::f64 ? kF64 : kF32);
+  c.set_one(kConvolutionMode, kMode, kCrossCorrelation);
+  c.set_one(kSpatialDims, kInt64, std::int64_t{2});
+  c.set_numbers(kDilations, g.dilation);
+  c.set_numbers(kStrides, g.stride);
+  c.set_numbers(kPrePaddings, g.before);
+  c.set_numbers(kPostPaddings, g.after);
+  c.must_finalize();
+  return c;
+}
 
-  Described operation(table, g.result == ConvolutionResult::y   ? kForward
-                             : g.result == ConvolutionResult::x ? kBackwardData
-                                                                : kBackwardFilter);
-  const int alpha = g.result == ConvolutionResult::y   ? kForwardAlpha
-                    : g.result == ConvolutionResult::x ? kBackwardDataAlpha
-                                                       : kBackwardFilterAlpha;
-  if (wide) {
+// The graph of the one operation, after its parts; false where cuDNN does not take it.
+bool describe_graph(const Cudnn& table, void* handle, const Geometry& g, std::vector<Described>& parts) {
+  parts.push_back(convolution_of(table, g));
+  parts.push_back(tensor(table, g.w, 'w'));
+  parts.push_back(tensor(table, g.x, 'x'));
+  parts.push_back(tensor(table, g.y, 'y'));
+  const auto [kind, alpha] = g.result == ConvolutionResult::y   ? std::pair{kForward, kForwardAlpha}
+                             : g.result == ConvolutionResult::x ? std::pair{kBackwardData, kBackwardDataAlpha}
+                                                                : std::pair{kBackwardFilter, kBackwardFilterAlpha};
+  Described operation(table, kind);
+  if (g.x.dtype == DType::f64) {
     operation.set_one(alpha, kDouble, 1.0);
     operation.set_one(alpha + 1, kDouble, 0.0);
   } else {
     operation.set_one(alpha, kFloat, 1.0F);
     operation.set_one(alpha + 1, kFloat, 0.0F);
   }
-  operation.set_descriptor(alpha + 2, convolution);
-  operation.set_descriptor(alpha + 3, w);
-  operation.set_descriptor(alpha + 4, x);
-  operation.set_descriptor(alpha + 5, y);
-  if (!operation.finalize()) return std::nullopt;
-
+  for (std::size_t i = 0; i < 4; ++i) operation.set_descriptor(alpha + 2 + static_cast<int>(i), parts[i]);
+  if (!operation.finalize()) return false;
   Described graph(table, kGraph);
   graph.set_descriptor(kGraphOperations, operation);
   graph.set_one(kGraphHandle, kHandle, handle);
-  if (!graph.finalize()) return std::nullopt;
+  parts.push_back(std::move(operation));
+  const bool taken = graph.finalize();
+  parts.push_back(std::move(graph));
+  return taken;
+}
 
+std::optional<Plan> make_plan(const Cudnn& table, void* handle, const Geometry& g) {
+  std::vector<Described> parts;
+  if (!describe_graph(table, handle, g, parts)) return std::nullopt;
   for (const int mode : {kModeA, kModeFallback}) {
     Described heuristic(table, kHeuristic);
-    heuristic.set_descriptor(kHeuristicGraph, graph);
+    heuristic.set_descriptor(kHeuristicGraph, parts.back());
     heuristic.set_one(kHeuristicModeOf, kHeuristicMode, mode);
     if (!heuristic.finalize()) continue;
     std::vector<Described> configs;
@@ -198,14 +209,18 @@ std::optional<Plan> make_plan(const Cudnn& table, void* handle, const Geometry& 
                   found.data()) != 0)
       continue;
     for (std::size_t i = 0; i < std::min(static_cast<std::size_t>(count), found.size()); ++i) {
-      if (!is_welcome(notes_of(table, found[i]), g.x.dtype)) continue;
+      const std::optional<std::vector<int>> notes = notes_of(table, found[i]);
+      if (!notes || !is_welcome(*notes, g.x.dtype)) continue;
       Described plan(table, kPlan);
       plan.set_one(kPlanHandle, kHandle, handle);
       plan.set_one(kPlanConfig, kDescriptor, found[i]);
       if (!plan.finalize()) continue;
       std::int64_t workspace = 0, one = 0;
       check_cudnn(table.get(plan.get(), kPlanWorkspace, kInt64, 1, &one, &workspace), "cudnnBackendGetAttribute");
-      if (workspace <= kMostWorkspace) return Plan{std::move(plan), workspace};
+      if (workspace > kMostWorkspace) continue;
+      parts.push_back(std::move(configs[i]));
+      parts.push_back(std::move(plan));
+      return Plan{std::move(parts), workspace};
     }
   }
   return std::nullopt;
@@ -266,7 +281,7 @@ bool run_by_cudnn(Gpu& gpu, ConvolutionResult result, const ConvCall& call, cons
   pack.set_one(kPackWorkspace, kPointer, static_cast<void*>(workspace.data()));
   pack.must_finalize();
   check_cudnn(table->set_stream(own.handle, gpu.stream()), "cudnnSetStream");
-  check_cudnn(table->execute(own.handle, plan.plan.get(), pack.get()), "cudnnBackendExecute");
+  check_cudnn(table->execute(own.handle, plan.plan(), pack.get()), "cudnnBackendExecute");
   return true;
 }
 

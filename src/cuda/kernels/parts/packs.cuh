@@ -158,6 +158,7 @@ EBB Pack<T, N> load_pack(const T* p, bool aligned, int live) {
   Pack<T, N> r;
   constexpr int kBytes = Pack<T, N>::kBytes;
   if (live < N) return load_each<N>(p, 1, live);
+  if constexpr (kBytes < 8) return load_each<N>(p, 1, N);
   if (!aligned) return load_shifted<N>(p);
   must_be_aligned(p, kBytes < 16 ? kBytes : 16);
   if constexpr (kBytes % 16 == 0) {
@@ -252,6 +253,7 @@ template <int N, class T>
 EBB void store_pack(T* p, const Pack<T, N>& r, bool aligned, int live, bool whole) {
   constexpr int kBytes = Pack<T, N>::kBytes;
   if (live < N) return store_each<N>(p, 1, r, live);
+  if constexpr (kBytes < 8) return store_each<N>(p, 1, r, N);
   if (!aligned) return store_shifted<N>(p, r, whole);
   must_be_aligned(p, kBytes < 16 ? kBytes : 16);
   if constexpr (kBytes == 32) {
