@@ -32,6 +32,47 @@ def _options_from(number, texts):
     return found
 
 
+def _like(x):
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _result_of(number, options, tensors):
+    """(shape, dtype) of a loss of tensors whose sizes may be symbols. Ebb's tensors are lazy and tell the shape of a result
+    without computing it, for sizes that are numbers: those that the symbols stand for now. Where a size of the result is
+    twice as large for twice the size of a symbol, it is that symbol.
+    """
+    symbols = {}  # by their expression
+    for x in tensors:
+        for s in () if x is None else x.shape:
+            if not isinstance(s, int):
+                symbols.setdefault(str(s.node.expr), s)
+
+    def result(doubled):
+        def size(s):
+            return s if isinstance(s, int) else s.node.hint * (2 if str(s.node.expr) in doubled else 1)
+
+        given = [None if x is None else _core.zeros([size(s) for s in x.shape], str(x.dtype)) for x in tensors]
+        y = _core._loss(number, *given, *options)
+        return list(y.shape), TORCH_DTYPES[y.dtype.name]
+
+    now, dtype = result(())
+    shape = list(now)
+    for name, symbol in symbols.items() if now else ():
+        equal = [other for other, s in symbols.items() if s.node.hint == symbol.node.hint]
+        for doubled in ([name], equal):
+            try:
+                larger, _ = result(doubled)
+            except Exception:  # sizes of inputs that have to be one
+                continue
+            for other in doubled:
+                torch._check(symbols[other] == symbol)
+            shape = [symbol if b != a else s for s, a, b in zip(shape, now, larger)]
+            break
+        else:
+            shape = [int(symbol) if n == symbol.node.hint else s for s, n in zip(shape, now)]
+    return shape, dtype
+
+
 def _differentiable(number, needed):
     inputs = registry[number]["inputs"]
     return [i for i, n in enumerate(needed) if n and inputs[i][1]]
@@ -127,21 +168,26 @@ def make(exchange):
     def real_inputs(number, tensors):
         return tensors[: len(registry[number]["inputs"])]
 
+    # The value and, where it is one number, its gradients at the positions wrt: one pass for both. Backward scales them.
     @torch.library.custom_op(
-        "ebb::loss", mutates_args=(), schema=f"(int number, bool wide, str[] options, {tensors_in_schema}) -> Tensor"
+        "ebb::loss",
+        mutates_args=(),
+        schema=f"(int number, bool wide, str[] options, int[] wrt, {tensors_in_schema}) -> Tensor[]",
     )
-    def loss(number, wide, options, *tensors):
-        return Value.forward(number, wide, _options_from(number, options), *real_inputs(number, tensors))
+    def loss(number, wide, options, wrt, *tensors):
+        given = real_inputs(number, tensors)
+        with exchange.place(given):
+            inputs = exchange._inputs(given)
+            value, gradients = _core._loss_forward(number, list(wrt), wide, *inputs, *_options_from(number, options))
+            return [exchange._given(x) for x in (value, *(gradients or ()))]
 
     @loss.register_fake
-    def _(number, wide, options, *tensors):
-        given = [
-            None if x is None else _core.zeros([int(s) for s in x.shape], str(x.dtype))
-            for x in real_inputs(number, tensors)
-        ]
-        y = _core._loss(number, *given, *_options_from(number, options))
-        dtype = torch.float32 if wide else TORCH_DTYPES[y.dtype.name]
-        return next(x for x in tensors if x is not None).new_empty(y.shape, dtype=dtype)
+    def _(number, wide, options, wrt, *tensors):
+        given = real_inputs(number, tensors)
+        shape, dtype = _result_of(number, _options_from(number, options), given)
+        like = next(x for x in tensors if x is not None)
+        value = like.new_empty(shape, dtype=torch.float32 if wide and dtype != torch.float64 else dtype)
+        return [value] + [_like(tensors[i]) for i in wrt if not shape]
 
     @torch.library.custom_op(
         "ebb::loss_gradient",
@@ -154,22 +200,26 @@ def make(exchange):
 
     @loss_gradient.register_fake
     def _(grad, number, wide, options, wrt, *tensors):
-        return [torch.empty_like(tensors[i]) for i in wrt]
+        return [_like(tensors[i]) for i in wrt]
 
     def keep(ctx, inputs, output):
-        ctx.number, ctx.wide, ctx.options, *tensors = inputs
-        ctx.save_for_backward(*tensors)
+        ctx.number, ctx.wide, ctx.options, ctx.wrt, *tensors = inputs
+        ctx.in_one_pass = len(output) > 1
+        ctx.save_for_backward(*(output[1:] if ctx.in_one_pass else tensors))
 
-    def pull_back(ctx, grad):
-        tensors = ctx.saved_tensors
-        wrt = _differentiable(ctx.number, real_inputs(ctx.number, ctx.needs_input_grad[3:]))
-        found = torch.ops.ebb.loss_gradient(grad, ctx.number, ctx.wide, ctx.options, wrt, *tensors)
-        return None, None, None, *spread(found, wrt, most)
+    def pull_back(ctx, grads):
+        grad, wrt = grads[0], ctx.wrt
+        if ctx.in_one_pass:
+            found = [g * grad.to(g.dtype) for g in ctx.saved_tensors]
+        else:
+            found = torch.ops.ebb.loss_gradient(grad, ctx.number, ctx.wide, ctx.options, wrt, *ctx.saved_tensors)
+        return None, None, None, None, *spread(found, wrt, most)
 
     loss.register_autograd(pull_back, setup_context=keep)
 
     def compiled(number, wide, options, *tensors):
+        needed = [torch.is_grad_enabled() and x is not None and x.requires_grad for x in tensors]
         padded = list(tensors) + [None] * (most - len(tensors))
-        return torch.ops.ebb.loss(number, wide, options, *padded)
+        return torch.ops.ebb.loss(number, wide, options, _differentiable(number, needed), *padded)[0]
 
     return Value.apply, compiled

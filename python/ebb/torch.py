@@ -67,6 +67,8 @@ def _inputs(tensors):
 def _autocast_dtype(like):
     """The dtype of products in a region of torch.autocast on the tensor's device; None outside of one."""
     kind = like.device.type
+    if kind == "meta":
+        return None
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
 
 
@@ -74,6 +76,7 @@ def _apply(number, options, *tensors):
     """The loss. Autocast is followed as PyTorch's own losses do: they are computed in f32 and are f32; hidden states and
     an LM head are multiplied in autocast's dtype, as by torch.nn.functional.linear. f64 stays f64.
     """
+    _require_dense(registry[number]["name"], tensors)
     low = _autocast_dtype(tensors[0])
     names = [name for name, *_ in registry[number]["inputs"]]
     if tensors[0].is_cuda and registry[number]["name"] in _NUMBERS:  # lengths are often left on the host
@@ -90,9 +93,31 @@ def _apply(number, options, *tensors):
     return _dispatch(number, products, options, *given)
 
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _require_dense(name, tensors):
+    """Sparse, nested and distributed tensors have no single block of memory."""
+    for x in tensors:
+        if x is None or (type(x) in _PLAIN and x.layout is torch.strided and not x.is_nested):
+            continue
+        if not isinstance(x, torch.Tensor):
+            raise TypeError(f"{name}: takes torch tensors, got {type(x).__name__}")
+        if x.is_nested:
+            raise ValueError(f"{name}: nested tensors are not supported; use torch.nested.to_padded_tensor")
+        if x.layout is not torch.strided:
+            raise ValueError(f"{name}: tensors of layout {x.layout} are not supported; use .to_dense()")
+        if type(x).__name__ == "DTensor":
+            raise ValueError(f"{name}: a DTensor is in parts on several devices; use .full_tensor() or .to_local()")
+
+
+def _has_no_values(tensors):
+    return any(x is not None and (x.is_meta or type(x).__name__ == "FakeTensor") for x in tensors)
+
+
 def _dispatch(number, wide, options, *tensors):
     """torch.compile keeps an operation with a name, torch.func wants a function without a context; else the fast way."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or _has_no_values(tensors):
         return _compiled(number, wide, [f"{o}" for o in options], *tensors)
     if torch._C._are_functorch_transforms_active():
         return _transformed(number, wide, options, *tensors)
