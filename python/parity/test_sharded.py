@@ -1,0 +1,111 @@
+"""Patched models in several processes (gloo, CPU): DDP, FSDP2 and FSDP1 train as without the patch, or say why not.
+
+Run by run.py with pytest, in the Python that has PyTorch and transformers.
+"""
+
+import sys
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from test_patch import ADAPTERS, adapted, fused, make, tokens
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+import ebb.torch
+
+
+def ddp(model):
+    return DistributedDataParallel(model)
+
+
+def fsdp2(model):
+    return fully_shard(model)
+
+
+def fsdp2_layers(model):
+    for layer in model.model.layers:
+        fully_shard(layer)
+    return fully_shard(model)
+
+
+def fsdp2_head(model, **options):
+    fully_shard(model.lm_head, **options)
+    return fsdp2_layers(model)
+
+
+def fsdp2_kept_head(model):
+    return fsdp2_head(model, reshard_after_forward=False)
+
+
+def fsdp1(model):
+    return FullyShardedDataParallel(model, device_id=torch.device("cpu"), use_orig_params=True)
+
+
+def gradients(wrapper, model, accumulation):
+    """Loss and gradients of a step, as whole tensors."""
+    model = wrapper(model)
+    rank = dist.get_rank()
+    losses = []
+    for k in range(accumulation):
+        ids = tokens(2 * accumulation * dist.get_world_size())[2 * (k * dist.get_world_size() + rank) :][:2]
+        torch.manual_seed(3)
+        loss = model(input_ids=ids, labels=ids).loss
+        (loss / accumulation).backward()
+        losses.append(loss.item())
+    found = {}
+    for name, p in model.named_parameters():
+        if p.grad is not None:
+            grad = p.grad.full_tensor() if hasattr(p.grad, "full_tensor") else p.grad
+            found[name] = grad.clone()
+    return losses, found
+
+
+def worker(rank, world, meet, wrapper, kind, accumulation, refused):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=world)
+    try:
+        results = []
+        for patched in (False, True):
+            tied = kind == "tied"
+            model = adapted(ADAPTERS[kind][1](), False) if kind in ADAPTERS else make(tie_word_embeddings=tied)
+            if patched:
+                ebb.torch.patch(model)
+            before = fused()
+            if patched and refused:
+                with pytest.raises(RuntimeError, match=refused):
+                    gradients(wrapper, model, accumulation)
+                return
+            results.append(gradients(wrapper, model, accumulation))
+            assert fused() == before + (accumulation if patched else 0)
+        (plain, theirs), (losses, ours) = results
+        assert losses == pytest.approx(plain, rel=1e-5)
+        assert ours.keys() == theirs.keys() and ours
+        for name, gradient in theirs.items():
+            scale = max(gradient.abs().max().item(), 1e-3) if gradient.numel() else 1
+            assert gradient.numel() == 0 or (ours[name] - gradient).abs().max().item() <= 1e-5 * scale, name
+    finally:
+        dist.destroy_process_group()
+
+
+CASES = [
+    (ddp, "plain", 1, None),
+    (ddp, "tied", 4, None),
+    (ddp, "lora on the head", 1, None),
+    (fsdp2, "plain", 1, None),
+    (fsdp2, "tied", 4, None),
+    (fsdp2_layers, "plain", 4, None),
+    (fsdp2_kept_head, "plain", 1, None),
+    (fsdp2_head, "plain", 1, "the weight of the head was freed before the loss .*reshard_after_forward=False"),
+    (fsdp1, "plain", 1, None),
+]
+
+
+@pytest.mark.parametrize("wrapper, kind, accumulation, refused", CASES)
+def test_shards_train_as_without_the_patch(wrapper, kind, accumulation, refused, tmp_path):
+    mp.spawn(worker, (2, tmp_path / "meet", wrapper, kind, accumulation, refused), nprocs=2)
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))
