@@ -5,18 +5,13 @@ Tensors are lazy values: an operation returns at once, the numbers are computed 
 torch.nn.functional.
 """
 
-from . import _core, _einops, _elsewhere, _pickle, _torch_names, _workers
-from ._core import *  # noqa: F403: every operation, by its own name
+from . import _core, _einops, _elsewhere, _numpy, _pickle, _workers
+from .compat import *  # noqa: F403: every operation, called by Ebb's names of its arguments or by PyTorch's
 from ._core import __version__  # noqa: F401
 from ._compile import compile
 from ._transforms import custom_gradient, grad, value_and_grad
-from ._functional import *  # noqa: F403
-from . import losses
 from .losses import *  # noqa: F403: losses are functions of the library like any other
-from . import _number_formulas, _numpy, _shape_formulas, _tensor_methods
-from . import __config__, array_api, cuda, data, distributed, gradcheck, io, linalg, nn, optim
-from ._number_formulas import *  # noqa: F403
-from ._shape_formulas import *  # noqa: F403
+from . import __config__, array_api, compat, cuda, data, distributed, gradcheck, io, linalg, losses, nn, optim
 from ._elsewhere import of_package as __getattr__
 
 
@@ -38,8 +33,5 @@ def _to_device(self, device, /, *, stream=None):
 _core.Tensor.__array_namespace__ = _array_namespace
 _core.Tensor.to_device = _to_device
 _core.Tensor.__array_ufunc__ = _numpy.array_ufunc
-_torch_names.install(globals())
-_tensor_methods.install(globals())
 _elsewhere.explain(_core.Tensor, _elsewhere.TENSOR)
 _einops.register()
-from .nn import functional as _functional_names  # noqa: E402, F401: after all that it names

@@ -1,10 +1,8 @@
 """Linear algebra under the names of torch.linalg and of the array API's extension linalg."""
 
-import functools
-import inspect
 from collections import namedtuple as _namedtuple
 
-from . import _core, _formula, _torch_names
+from . import _core, _formula
 
 EighResult = _namedtuple("EighResult", ["eigenvalues", "eigenvectors"])
 QRResult = _namedtuple("QRResult", ["Q", "R"])
@@ -246,14 +244,3 @@ def multi_dot(tensors):
     for t in tensors[1:]:
         product = _core.matmul(product, t)
     return product
-
-
-def _with_torchs_names(f):
-    """The function with input= for its first argument, as PyTorch has it too."""
-    own = list(inspect.signature(f).parameters)
-    return functools.update_wrapper(_torch_names.translated(f, f, f.__name__, own), f)
-
-
-for _name, _function in list(globals().items()):
-    if inspect.isfunction(_function) and not _name.startswith("_"):
-        globals()[_name] = _with_torchs_names(_function)

@@ -316,7 +316,7 @@ call(
 call("scatter_reduce", X, 0, INDEX, Y, "prod")
 call("scatter_reduce", X, 0, INDEX, Y, "prod", include_self=False)
 
-# ---- formulas of torch's other functions (ebb/_shape_formulas.py, ebb/_number_formulas.py)
+# ---- formulas of torch's other functions (ebb/compat)
 NAN = X.where(X.abs() > 0.5, torch.tensor(float("nan"), dtype=X.dtype))
 call("div", X, Y, rounding_mode="floor")
 call("div", X, Y, rounding_mode="trunc")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ebb
-from ebb import _torch_names
+from ebb.compat import _spelling
 
 RNG = np.random.default_rng(0)
 X = ebb.tensor(RNG.normal(size=(3, 4)).astype(np.float32))
@@ -176,10 +176,10 @@ def test_names_of_the_table_exist_here():
         for function in vars(holder).values():
             function = getattr(function, "__wrapped__", function)
             if hasattr(function, "__nb_signature__"):
-                own |= set(_torch_names.parameters(function))
-    targets = {name for names in _torch_names.SYNONYMS.values() for name in names}
+                own |= set(_spelling.parameters(function))
+    targets = {name for names in _spelling.SYNONYMS.values() for name in names}
     assert targets <= own
-    for name in {**_torch_names.OF_ONE_FUNCTION, **_torch_names.SPECIAL}:
+    for name in {**_spelling.OF_ONE_FUNCTION, **_spelling.SPECIAL}:
         assert hasattr(ebb, name) or hasattr(ebb.Tensor, name), name
 
 

@@ -6,7 +6,8 @@ import keyword
 import types
 
 import ebb
-from ebb import _core, _functional, _number_formulas, _shape_formulas, _tensor_methods
+from ebb import _core
+from ebb.compat import _functional, _methods, _numbers, _shapes, _spelling
 
 ANY = "Any"
 
@@ -117,8 +118,8 @@ def module_stub(module, compiled=()):
 def package_stub():
     """ebb/__init__.pyi: every public name and where it is from."""
     lines = []
-    sources = [("_core", _core), ("losses", ebb.losses), ("_shape_formulas", _shape_formulas)]
-    sources += [("_number_formulas", _number_formulas), ("_functional", _functional)]
+    sources = [("_core", _core), ("losses", ebb.losses), ("compat._shapes", _shapes)]
+    sources += [("compat._numbers", _numbers), ("compat._functional", _functional)]
     sources += [("_transforms", ebb._transforms), ("_compile", ebb._compile)]
     dtypes = ["from ._core import DType as _DType\n\n__version__: str\n"]
     for name, value in sorted(vars(ebb).items()):
@@ -127,11 +128,11 @@ def package_stub():
         if isinstance(value, types.ModuleType):
             lines.append(f"from . import {name} as {name}\n")
             continue
-        if name in _tensor_methods.DTYPES and isinstance(value, _core.DType):
+        if name in _methods.DTYPES and isinstance(value, _core.DType):
             dtypes.append(f"{name}: _DType\n")
             continue
         inner = getattr(value, "__wrapped__", value)
-        alias = ebb._torch_names.ALIASES.get(name)
+        alias = _spelling.ALIASES.get(name)
         source = next(
             (s for s, module in sources if getattr(module, name, None) in (inner, value) and hasattr(module, name)),
             "_core" if alias else None,

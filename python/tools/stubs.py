@@ -16,7 +16,7 @@ sys.path.insert(0, str(folder))
 from nanobind import stubgen  # noqa: E402
 
 import ebb  # noqa: E402
-from ebb import _torch_names  # noqa: E402
+from ebb.compat import _functional, _methods, _numbers, _shapes, _spelling  # noqa: E402
 
 import package_stubs  # noqa: E402
 
@@ -128,23 +128,23 @@ INSTEAD = {
 
 def torch_names(name, own, is_method):
     """The name here: PyTorch's, for the parameters of a function that have another one there."""
-    table = _torch_names.renames(name, own, is_method)
+    table = _spelling.renames(name, own, is_method)
     found = {table[theirs]: theirs for theirs in reversed(DOCUMENTED) if theirs in table}
     return {**found, **{ours: theirs for ours, theirs in INSTEAD.get(name, {}).items() if ours in own}}
 
 
 def further_keywords(function, name, own):
     """Keywords that a function has besides: dtype= of sum, alpha= of add."""
-    if name not in _torch_names.SPECIAL:
+    if name not in _spelling.SPECIAL:
         return []
-    signature = inspect.signature(_torch_names.SPECIAL[name](function))
-    known = (*own, *_torch_names.WITHOUT_EFFECT)
+    signature = inspect.signature(_spelling.SPECIAL[name](function))
+    known = (*own, *_spelling.WITHOUT_EFFECT)
     return [p.name for p in signature.parameters.values() if p.default is not p.empty and p.name not in known]
 
 
 def in_torchs_words(definition, function, is_method):
     """The definition with PyTorch's names of its parameters; None where they are the same."""
-    name, own = definition.name, _torch_names.parameters(function)
+    name, own = definition.name, _spelling.parameters(function)
     table, more = torch_names(name, own, is_method), further_keywords(function, name, own)
     made = copy.deepcopy(definition)
     arguments = made.args
@@ -210,11 +210,11 @@ def add_torch_names(path, added):
                     part.returns = ast.Name("_ElementCount")
             node.body += [
                 ast.parse(f"{alias} = {name}").body[0]
-                for alias, name in _torch_names.ALIASES.items()
+                for alias, name in _spelling.ALIASES.items()
                 if hasattr(ebb.Tensor, name) and not hasattr(ebb.Tensor, alias)
             ]
             node.body += added
-    aliases = "".join(f"{alias} = {name}\n" for alias, name in _torch_names.ALIASES.items() if not hasattr(ebb._core, alias))
+    aliases = "".join(f"{alias} = {name}\n" for alias, name in _spelling.ALIASES.items() if not hasattr(ebb._core, alias))
     head = "from typing import Any as Any, overload as overload\n"
     path.write_text(head + SIZE + ast.unparse(ast.fix_missing_locations(tree)) + "\n\n" + aliases, encoding="utf-8")
 
@@ -247,9 +247,9 @@ def main():
     compiled = set(dir(ebb._core.Tensor)) & {
         name for name, value in vars(ebb._core.Tensor).items() if hasattr(value, "__wrapped__") or "nb_" in type(value).__name__
     }
-    added = package_stubs.tensor_methods(compiled | set(_torch_names.ALIASES))
-    ebb._tensor_methods.uninstall()  # stubs are of the compiled functions
-    _torch_names.uninstall()
+    added = package_stubs.tensor_methods(compiled | set(_spelling.ALIASES))
+    _methods.uninstall()  # stubs are of the compiled functions
+    _spelling.uninstall()
     stubgen.main(["-q", "-P", "-r", "-m", "ebb._core", "-O", str(folder / "ebb")])
     add_torch_names(folder / "ebb" / "_core" / "__init__.pyi", added)
     core = (ebb._core, ebb._core._nn, ebb._core._optim, ebb._core._data, ebb._core._io)
@@ -257,18 +257,20 @@ def main():
         (ebb.nn, core),
         (ebb.data, core),
         (ebb.optim, (*core, ebb._optimizers)),
-        (ebb._shape_formulas, core),
-        (ebb._number_formulas, (*core, ebb._shape_formulas)),
-        (ebb._functional, core),
+        (_shapes, core),
+        (_numbers, (*core, _shapes)),
+        (_functional, core),
         (ebb._transforms, core),
         (ebb._compile, core),
         (ebb.linalg, core),
         (ebb.array_api, core),
-        (ebb.nn.functional, (ebb._core, ebb.losses, ebb._functional)),
+        (ebb.nn.functional, (ebb._core, ebb.losses, _functional)),
     ):
         path = folder / (module.__name__.replace(".", "/") + ("/__init__.pyi" if module is ebb.nn else ".pyi"))
         path.write_text(package_stubs.module_stub(module, compiled_modules), encoding="utf-8")
     (folder / "ebb" / "__init__.pyi").write_text(package, encoding="utf-8")
+    names = "".join(f"from .. import {name} as {name}\n" for name in sorted(ebb.compat.__all__))
+    (folder / "ebb" / "compat" / "__init__.pyi").write_text(names, encoding="utf-8")
     for part in (folder / "ebb" / "_core").glob("*.pyi"):
         own_names_alone(part)
     for module, stub in (("losses", loss_stub), ("torch", torch_stub)):

@@ -38,8 +38,6 @@ std::uint32_t normalized_axes(const char* op, const Tensor& x, const Shape& shap
 
 Tensor row_mean(const Tensor& x, std::uint32_t mask) { return mean(x, axes_of(mask, x.rank()), true); }
 
-void require_eps(const char* op, double eps) { require(eps >= 0, "{}: eps must not be negative, got {}", op, eps); }
-
 Tensor standardized(const Tensor& wide, std::uint32_t axes, double eps) {
   Attrs attrs;
   attrs.axes = axes;
@@ -58,7 +56,6 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
   const std::uint32_t axes = normalized_axes("layer_norm", x, normalized_shape);
   require_parameter("layer_norm", "weight", weight, normalized_shape);
   require_parameter("layer_norm", "bias", bias, normalized_shape);
-  require_eps("layer_norm", eps);
   return cast(scaled(standardized(widen(x), axes, eps), weight, bias), x.dtype());
 }
 
@@ -81,7 +78,6 @@ Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& we
   attrs.axes = normalized_axes("rms_norm", x, normalized_shape);
   attrs.i[0] = std::bit_cast<std::int64_t>(e);
   require_parameter("rms_norm", "weight", weight, normalized_shape);
-  require_eps("rms_norm", e);
   const Tensor wide = widen(x);
   Tensor value;
   {
@@ -131,7 +127,7 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& running_mean, const Te
   require_channels(op, x,
                    {{"running_mean", running_mean}, {"running_var", running_var}, {"weight", weight}, {"bias", bias}});
   require(running_mean.defined() == running_var.defined(), "{}: give both running statistics or none", op);
-  require_eps(op, o.eps);
+  require(o.eps >= 0, "{}: eps must not be negative, got {}", op, o.eps);
   const Tensor w = along_channels(weight, x.rank()), b = along_channels(bias, x.rank()), wide = widen(x);
   if (!o.training) {
     require(running_mean.defined(), "{}: without training, running statistics are needed", op);
@@ -157,7 +153,6 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& running_mean, const Te
 
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
   require_channels("group_norm", x, {{"weight", weight}, {"bias", bias}});
-  require_eps("group_norm", eps);
   const Tensor rows = reshape(widen(x), grouped_shape("group_norm", x, groups));
   const Tensor normalized = reshape(standardized(rows, trailing_axes(3, 1), eps), x.shape());
   return cast(scaled(normalized, along_channels(weight, x.rank()), along_channels(bias, x.rank())), x.dtype());
@@ -165,7 +160,6 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
 
 Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   require_channels("instance_norm", x, {{"weight", weight}, {"bias", bias}});
-  require_eps("instance_norm", eps);
   require(x.rank() >= 3, "instance_norm: needs [N, C, ...] with something after the channels, got shape {}", x.shape());
   return group_norm(x, x.shape()[1], weight, bias, eps);
 }

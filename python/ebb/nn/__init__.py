@@ -481,3 +481,4 @@ for _add in (_function_layers.add_layers, _loss_layers.add_layers, _further.add_
     _add(globals())
 _elsewhere.explain(Module, _elsewhere.MODULE)
 init.__getattr__ = _elsewhere.of_init
+from . import functional  # noqa: E402, F401

@@ -1,6 +1,6 @@
 """torch.nn.MultiheadAttention, with its arguments, defaults and results."""
 
-from .. import _core, _functional
+from .. import _core, compat
 from .._core import _init as init
 from .._core import _nn
 
@@ -71,7 +71,7 @@ def make(Module, Parameter):
             if turned:
                 query, key, value = (x.transpose(0, 1) for x in (query, key, value))
             bias = self.out_proj.bias if self.in_proj_bias is not None else None
-            y, weights = _functional.multi_head_attention_forward(
+            y, weights = compat.multi_head_attention_forward(
                 query,
                 key,
                 value,

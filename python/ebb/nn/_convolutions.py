@@ -2,9 +2,8 @@
 
 import math
 
-from .. import _core
+from .. import _core, compat
 from .._core import _init
-from ._function_layers import package
 
 
 def make(Module, Parameter):
@@ -43,7 +42,7 @@ def make(Module, Parameter):
         def _call(self, kind, input, *options):
             """The function, of which conv1d takes numbers."""
             options = [o[0] if self.axes == 1 and isinstance(o, tuple) else o for o in options]
-            return getattr(package(), f"{kind}{self.axes}d")(input, self.weight, self.bias, *options)
+            return getattr(compat, f"{kind}{self.axes}d")(input, self.weight, self.bias, *options)
 
         def extra_repr(self):
             """The arguments, for repr()."""
@@ -94,7 +93,7 @@ def make(Module, Parameter):
             """The convolution."""
             padding = self.padding
             if self.padding_mode != "zeros":
-                input, padding = package().pad(input, self._around(), self.padding_mode), 0
+                input, padding = compat.pad(input, self._around(), self.padding_mode), 0
             return self._call("conv", input, self.stride, padding, self.dilation, self.groups)
 
     class _ConvTranspose(_Convolution):

@@ -1,8 +1,7 @@
 """Layers of torch.nn that are a function with its arguments."""
 
-import sys
-
-from .. import _core, _torch_names
+from .. import _core, compat
+from ..compat import _spelling
 
 # Arguments of torch.nn's layers that change nothing here, and former names of others.
 _WITHOUT_EFFECT, _FORMERLY = ("inplace",), {"min_value": "min_val", "max_value": "max_val"}
@@ -12,15 +11,10 @@ ALIASES = {"Relu": "ReLU", "Relu6": "ReLU6", "LeakyRelu": "LeakyReLU", "Elu": "E
 ALIASES |= {"Gelu": "GELU", "Silu": "SiLU", "Glu": "GLU"}
 
 
-def package():
-    """ebb, whose functions know PyTorch's options; they are in place when layers are called."""
-    return sys.modules["ebb"]
-
-
 def stateless(Module, name, function, *parameters, **defaults):
     """A layer that only remembers the arguments of a function, in the order of torch.nn's layer."""
     names = list(parameters) + list(defaults)
-    spelled = _torch_names.renames(function.__name__, ["x", *names], False)  # dim, start_dim: PyTorch's names
+    spelled = _spelling.renames(function.__name__, ["x", *names], False)  # dim, start_dim: PyTorch's names
 
     def __init__(self, *args, **kwargs):
         if len(args) > len(names):
@@ -42,7 +36,7 @@ def stateless(Module, name, function, *parameters, **defaults):
 
     def forward(self, input):
         """The function of the input."""
-        return getattr(package(), function.__name__)(input, **self.options)
+        return getattr(compat, function.__name__)(input, **self.options)
 
     def extra_repr(self):
         """The arguments, for repr()."""

@@ -2,8 +2,8 @@
 
 import math
 
-from .. import _core, _functional
-from ._function_layers import package, stateless
+from .. import _core, compat
+from ._function_layers import stateless
 
 
 def add_layers(namespace):
@@ -21,19 +21,19 @@ def add_layers(namespace):
 
     # ---- functions of one tensor
     for axes in (1, 2, 3):
-        pooled = getattr(_functional, f"lp_pool{axes}d")
+        pooled = getattr(compat, f"lp_pool{axes}d")
         of_function(f"LPPool{axes}d", pooled, "norm_type", "kernel_size", stride=None, ceil_mode=False)
-    of_function("Softmin", _functional.softmin, dim=-1)
+    of_function("Softmin", compat.softmin, dim=-1)
     of_function("PixelShuffle", _core.pixel_shuffle, "upscale_factor")
     of_function("PixelUnshuffle", _core.pixel_unshuffle, "downscale_factor")
-    of_function("ChannelShuffle", _functional.channel_shuffle, "groups")
+    of_function("ChannelShuffle", compat.channel_shuffle, "groups")
     of_function("Unfold", _core.unfold, "kernel_size", dilation=1, padding=0, stride=1)
     of_function("Fold", _core.fold, "output_size", "kernel_size", dilation=1, padding=0, stride=1)
-    of_function("LocalResponseNorm", _functional.local_response_norm, "size", alpha=1e-4, beta=0.75, k=1.0)
+    of_function("LocalResponseNorm", compat.local_response_norm, "size", alpha=1e-4, beta=0.75, k=1.0)
     upsample = dict(size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None)
     of_function("Upsample", _core.interpolate, **upsample)
-    of_function("UpsamplingNearest2d", _functional.upsample_nearest, size=None, scale_factor=None)
-    of_function("UpsamplingBilinear2d", _functional.upsample_bilinear, size=None, scale_factor=None)
+    of_function("UpsamplingNearest2d", compat.upsample_nearest, size=None, scale_factor=None)
+    of_function("UpsamplingBilinear2d", compat.upsample_bilinear, size=None, scale_factor=None)
 
     @layer
     class Identity(Module):
@@ -63,14 +63,14 @@ def add_layers(namespace):
 
         def forward(self, input):
             """The function of the input."""
-            return _functional.rrelu(input, self.lower, self.upper, self.training)
+            return compat.rrelu(input, self.lower, self.upper, self.training)
 
         def extra_repr(self):
             """The arguments, for repr()."""
             return f"lower={self.lower}, upper={self.upper}"
 
     def unpooling(axes):
-        unpool = getattr(_functional, f"max_unpool{axes}d")
+        unpool = getattr(compat, f"max_unpool{axes}d")
 
         def __init__(self, kernel_size, stride=None, padding=0):
             self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
@@ -110,7 +110,7 @@ def add_layers(namespace):
             """The padded input."""
             if mode != "constant" and input.ndim not in (axes + 1, axes + 2):
                 raise ValueError(f"{name}: needs [N, C, ...] or [C, ...] with {axes} axes behind, got {tuple(input.shape)}")
-            return package().pad(input, self.padding, mode, self.value)
+            return compat.pad(input, self.padding, mode, self.value)
 
         def extra_repr(self):
             """The arguments, for repr()."""
@@ -144,11 +144,11 @@ def add_layers(namespace):
         doc = f"The function {function.__name__} as a layer, which drops only while training."
         layer(type(name, (Module,), {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__doc__": doc}))
 
-    dropping("Dropout1d", _functional.dropout1d)
+    dropping("Dropout1d", compat.dropout1d)
     dropping("Dropout2d", _core.dropout2d)
-    dropping("Dropout3d", _functional.dropout3d)
-    dropping("AlphaDropout", _functional.alpha_dropout)
-    dropping("FeatureAlphaDropout", _functional.feature_alpha_dropout)
+    dropping("Dropout3d", compat.dropout3d)
+    dropping("AlphaDropout", compat.alpha_dropout)
+    dropping("FeatureAlphaDropout", compat.feature_alpha_dropout)
 
     # ---- two inputs
     @layer
@@ -192,7 +192,7 @@ def add_layers(namespace):
 
         def forward(self, input1, input2):
             """The outputs."""
-            return _functional.bilinear(input1, input2, self.weight, self.bias)
+            return compat.bilinear(input1, input2, self.weight, self.bias)
 
     # ---- tables
     @layer
@@ -221,7 +221,7 @@ def add_layers(namespace):
 
         def forward(self, input, offsets=None, per_sample_weights=None):
             """The bags."""
-            return _functional.embedding_bag(
+            return compat.embedding_bag(
                 input,
                 self.weight,
                 offsets,

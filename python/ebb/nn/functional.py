@@ -6,9 +6,8 @@ moved in place: ebb.batch_norm and ebb.instance_norm return them, too.
 
 import functools as _functools
 
-import ebb as _ebb
+from .. import compat as _compat, losses as _losses
 
-# What torch.nn.functional has and ebb too.
 __all__ = """
     adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool1d_with_indices
     adaptive_max_pool2d adaptive_max_pool2d_with_indices adaptive_max_pool3d adaptive_max_pool3d_with_indices affine_grid
@@ -25,7 +24,7 @@ __all__ = """
     sigmoid silu smooth_l1_loss soft_margin_loss softmax softmin softplus softshrink softsign tanh tanhshrink threshold
     triplet_margin_loss triplet_margin_with_distance_loss unfold upsample upsample_bilinear upsample_nearest
 """.split()
-globals().update((name, getattr(_ebb, name)) for name in __all__)
+globals().update((_name, getattr(_compat if hasattr(_compat, _name) else _losses, _name)) for _name in __all__)
 
 
 def _first_result(function):
@@ -37,4 +36,4 @@ def _first_result(function):
     return call
 
 
-batch_norm, instance_norm = _first_result(_ebb.batch_norm), _first_result(_ebb.instance_norm)
+batch_norm, instance_norm = _first_result(_compat.batch_norm), _first_result(_compat.instance_norm)

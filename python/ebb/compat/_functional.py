@@ -2,43 +2,21 @@
 
 import math
 
-from . import _core
-from ._formula import of_operands, rounded_once
+from .. import _core
+from .._formula import of_operands, rounded_once
+from ._methods import registrars
 
-__all__ = [
-    "affine_grid",
-    "alpha_dropout",
-    "bilinear",
-    "channel_shuffle",
-    "conv_tbc",
-    "dropout1d",
-    "dropout3d",
-    "embedding_bag",
-    "feature_alpha_dropout",
-    "grid_sample",
-    "local_response_norm",
-    "lp_pool1d",
-    "lp_pool2d",
-    "lp_pool3d",
-    "max_unpool1d",
-    "max_unpool2d",
-    "max_unpool3d",
-    "multi_head_attention_forward",
-    "native_channel_shuffle",
-    "pdist",
-    "rrelu",
-    "softmin",
-    "upsample",
-    "upsample_bilinear",
-    "upsample_nearest",
-]
+__all__ = []
+function, _ = registrars(__all__)
 
 
+@function
 def softmin(input, dim=None, _stacklevel=3, dtype=None):
     """softmax(−x)."""
     return _core.softmax(-(input if dtype is None else _core.cast(input, dtype)), -1 if dim is None else dim)
 
 
+@function
 def channel_shuffle(input, groups):
     """[N, C, ...] with its channels dealt out from `groups` piles: the k-th of every pile follow one another."""
     n, channels, *rest = input.shape
@@ -48,8 +26,10 @@ def channel_shuffle(input, groups):
 
 
 native_channel_shuffle = channel_shuffle
+__all__.append("native_channel_shuffle")
 
 
+@function
 @rounded_once
 def pdist(input, p=2.0):
     """The distances of every pair of rows i < j, in the order (0, 1), (0, 2), ..., (1, 2), ..."""
@@ -63,6 +43,7 @@ def pdist(input, p=2.0):
     return _core.norm(_core.index_select(input, 0, first) - _core.index_select(input, 0, second), p, 1)
 
 
+@function
 @of_operands
 def bilinear(input1, input2, weight, bias=None):
     """x1ᵀ·W_o·x2 + b_o for every output o; weight [out, in1, in2]."""
@@ -70,6 +51,7 @@ def bilinear(input1, input2, weight, bias=None):
     return y if bias is None else y + bias
 
 
+@function
 @rounded_once
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     """x / (k + alpha·m)^beta, where m is the mean of the squares of `size` neighbouring channels."""
@@ -93,7 +75,7 @@ def _lp_pool(name, average, count):
 
     pool.__name__ = pool.__qualname__ = name
     pool.__doc__ = "(Σ x^p)^(1/p) of every window, p = norm_type."
-    return pool
+    return function(pool)
 
 
 lp_pool1d = _lp_pool("lp_pool1d", _core.avg_pool1d, 1)
@@ -101,16 +83,19 @@ lp_pool2d = _lp_pool("lp_pool2d", _core.avg_pool2d, 2)
 lp_pool3d = _lp_pool("lp_pool3d", _core.avg_pool3d, 3)
 
 
+@function
 def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
     """The older name of interpolate."""
     return _core.interpolate(input, size, scale_factor, mode, align_corners)
 
 
+@function
 def upsample_nearest(input, size=None, scale_factor=None):
     """interpolate with mode="nearest"."""
     return _core.interpolate(input, size, scale_factor, "nearest")
 
 
+@function
 def upsample_bilinear(input, size=None, scale_factor=None):
     """interpolate with mode="bilinear" and align_corners."""
     return _core.interpolate(input, size, scale_factor, "bilinear", True)
@@ -137,11 +122,13 @@ def _drop_channels(name, x, spatial, p, training):
     return x * _mask_of(_channels(x, spatial), p, x.dtype) / (1 - p) if p < 1 else x * 0.0
 
 
+@function
 def dropout1d(input, p=0.5, training=True, inplace=False):
     """dropout of whole channels of [N, C, L] or [C, L]."""
     return _drop_channels("dropout1d", input, 1, p, training)
 
 
+@function
 def dropout3d(input, p=0.5, training=True, inplace=False):
     """dropout of whole channels of [N, C, D, H, W] or [C, D, H, W]."""
     return _drop_channels("dropout3d", input, 3, p, training)
@@ -158,16 +145,19 @@ def _alpha(x, shape, p, training):
     return (x * kept + low * (1 - kept)) * scale - scale * p * low
 
 
+@function
 def alpha_dropout(input, p=0.5, training=False, inplace=False):
     """dropout for selu: keeps mean 0 and variance 1."""
     return _alpha(input, input.shape, p, training)
 
 
+@function
 def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
     """alpha_dropout of whole channels of [N, C, ...]."""
     return _alpha(input, tuple(input.shape[:2]) + (1,) * (input.ndim - 2), p, training)
 
 
+@function
 @rounded_once
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     """leaky_relu with slopes drawn between lower and upper while training, their mean else."""
@@ -182,6 +172,7 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
 # ---- convolutions and pools ------------------------------------------------------------------------------------------
 
 
+@function
 def conv_tbc(input, weight, bias, pad=0):
     """conv1d of [time, batch, channels] with weight [kernel, in, out]."""
     y = _core.conv1d(input.permute((1, 2, 0)), weight.permute((2, 1, 0)), bias, 1, pad)
@@ -213,7 +204,7 @@ def _max_unpool(name, spatial):
 
     unpool.__name__ = unpool.__qualname__ = name
     unpool.__doc__ = "The elements of a max pool back at the positions that it returned, zeros elsewhere."
-    return unpool
+    return function(unpool)
 
 
 max_unpool1d = _max_unpool("max_unpool1d", 1)
@@ -221,6 +212,7 @@ max_unpool2d = _max_unpool("max_unpool2d", 2)
 max_unpool3d = _max_unpool("max_unpool3d", 3)
 
 
+@function
 @rounded_once
 def affine_grid(theta, size, align_corners=None):
     """Where grid_sample looks for every pixel of an output of this size: theta [N, 2, 3] applied to its coordinates, or
@@ -267,6 +259,7 @@ def _cubic_weights(t):
     return far(t + 1), near(t), near(1 - t), far(2 - t)
 
 
+@function
 @rounded_once
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     """input [N, C, H, W] read at the points of grid [N, H', W', 2], x and y in [−1, 1]: bilinear, nearest or bicubic; or
@@ -331,6 +324,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
 # ---- embeddings and attention ----------------------------------------------------------------------------------------
 
 
+@function
 @rounded_once
 def embedding_bag(
     input,
@@ -391,6 +385,7 @@ def _additive(mask, dtype):
     return _core.cast(mask, dtype)
 
 
+@function
 def multi_head_attention_forward(
     query,
     key,

@@ -1,14 +1,14 @@
 """PyTorch's arguments that take more than another name: dtype=, alpha=, return_indices=, divisor_override=...
 
-Each function here gets a compiled function and gives what replaces it. _torch_names.py puts it in place; keywords have been
+Each function here gets a compiled function and gives what replaces it. _spelling.py puts it in place; keywords have been
 translated by then, so these are written with Ebb's.
 """
 
 import math
 import re
 
-from . import _core
-from ._formula import of_operands, rounded_once
+from .. import _core, linalg
+from .._formula import of_operands, rounded_once
 
 
 def parameters(function):
@@ -199,8 +199,6 @@ def _matrix_norms(call):
     def norm(x, p=2.0, axis=None, keepdim=False, *, dtype=None):
         x = x if dtype is None else _core.cast(x, dtype)
         if p == "nuc":
-            from . import linalg
-
             return linalg.matrix_norm(x, "nuc", (-2, -1) if axis is None else axis, keepdim)
         return call(x, 2.0 if p in ("fro", None) else p, axis, keepdim)
 

@@ -1,10 +1,8 @@
 """What torch's tensors have that Tensor was not compiled with: methods, and the dtypes' further names."""
 
-import functools
-import inspect
-
-from . import _core, _torch_names
-from ._formula import described, of_arrays
+from .. import _core
+from .._formula import described, of_arrays
+from ._spelling import respelled
 
 METHODS = {}
 
@@ -17,8 +15,7 @@ def registrars(names):
 
     def function(f):
         names.append(f.__name__)
-        own, f = list(inspect.signature(f).parameters), described(of_arrays(f))
-        return functools.update_wrapper(_torch_names.translated(f, f, f.__name__, own), f)
+        return respelled(described(of_arrays(f)))
 
     def method(f):
         METHODS[f.__name__] = function(f)
@@ -117,9 +114,8 @@ def _element_size(self):
 
 
 def install(namespace):
-    """Puts the methods on Tensor and the dtypes' further names into the package's namespace."""
+    """Puts the methods on Tensor; namespace has the functions by their names."""
     for name, dtype in DTYPES.items():
-        namespace.setdefault(name, dtype)
         _put(name, _cast_to(name, dtype))
     for name, f in METHODS.items():
         if not hasattr(_core.Tensor, name):

@@ -1,16 +1,15 @@
 """Functions of torch that compute, as formulas of others: elementwise, reductions, linear algebra.
 
-Names and arguments are torch's; torch.nn.functional's are in _functional.py. What is decorated with @method is a method of
-Tensor, too.
+Names and arguments are torch's; torch.nn.functional's are in _functional.py.
 """
 
 import math
 from collections import namedtuple
 
-from . import _core, array_api, linalg
-from ._formula import of_operands, rounded_once
-from ._shape_formulas import atleast_2d
-from ._tensor_methods import registrars
+from .. import _core, array_api, linalg
+from .._formula import of_operands, rounded_once
+from ._methods import registrars
+from ._shapes import atleast_2d
 
 __all__ = ["finfo", "iinfo", "result_type", "can_cast"]
 function, method = registrars(__all__)

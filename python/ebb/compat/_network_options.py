@@ -1,10 +1,10 @@
-"""_torch_options.py for what networks are made of: activations, embeddings, attention, norms, convolutions, pools."""
+"""_options.py for what networks are made of: activations, embeddings, attention, norms, convolutions, pools."""
 
 import math
 
-from . import _core
-from ._formula import of_operands, rounded_once
-from ._torch_options import parameters, special
+from .. import _core
+from .._formula import of_operands, rounded_once
+from ._options import parameters, special
 
 
 @special("softplus")

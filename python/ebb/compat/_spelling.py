@@ -1,14 +1,17 @@
 """PyTorch's spelling for functions that carry PyTorch's names: dim beside axis, keepdims beside keepdim, other, num_classes...
 
-Everything is here and nowhere else. The compiled functions have one spelling, Ebb's. This module reads their parameters'
-names and puts a function around each that has something to translate; positional calls pass straight through. What takes
-more than another name (dtype=, alpha=, return_indices=...) is a function of _torch_options.py.
+The compiled functions have one spelling, Ebb's. This module reads their parameters' names and makes a function around each
+that has something to translate; positional calls pass straight through. What takes more than another name (dtype=, alpha=,
+return_indices=...) is a function of _options.py.
 """
 
 import functools
+import inspect
 
-from . import _core, _torch_network_options  # noqa: F401: registers what is special
-from ._torch_options import BY_KEYWORD, SPECIAL, parameters
+from .. import _core
+from .._formula import described
+from . import _network_options  # noqa: F401: registers what is special
+from ._options import BY_KEYWORD, SPECIAL, parameters
 
 # PyTorch's name of a parameter: the names it may have here. The first that the function has is meant.
 SYNONYMS = {
@@ -61,7 +64,7 @@ OF_ONE_FUNCTION = {
     "scatter": {"value": "src"},
     "outer": {"vec2": "other"},
     "searchsorted": {"input": "values"},
-    "unique": {"dim": "axis"},  # of _torch_options
+    "unique": {"dim": "axis"},  # of _options
     "dot": {"tensor": "other"},
     "embedding": {"input": None},  # the index there; told apart below
     **{name: {"input": None} for name in ("cat", "stack", "arange", "full", "zeros", "ones", "rand", "randn", "randint")},
@@ -172,8 +175,13 @@ ALIASES = {
 }
 
 
+def respelled(f):
+    """A function written in Python, called by PyTorch's keywords or by its own."""
+    return functools.update_wrapper(translated(f, f, f.__name__, list(inspect.signature(f).parameters)), f)
+
+
 def _wrapped(function, name, is_method):
-    inner = SPECIAL[name](function) if name in SPECIAL else function
+    inner = described(SPECIAL[name](function)) if name in SPECIAL else function
     by_position = function if name in BY_KEYWORD else inner
     call = functools.update_wrapper(translated(inner, by_position, name, parameters(function), is_method), function)
     call.__module__, call.__qualname__ = "ebb", f"Tensor.{name}" if is_method else name
@@ -187,16 +195,18 @@ def _needs_it(function, name, is_method):
     return name in SPECIAL or len(own) > (0 if is_method else 1) or own in (["x"], ["a"])  # whose one argument is input there
 
 
-def install(namespace):
-    """Puts the functions into the package's namespace and the methods on Tensor."""
-    for name, function in list(vars(_core).items()):
-        if namespace.get(name) is function and _needs_it(function, name, False):
-            namespace[name] = _wrapped(function, name, False)
+def functions():
+    """The compiled functions by their names, called by either spelling."""
+    public = {name: f for name, f in vars(_core).items() if not name.startswith("_")}
+    return {name: _wrapped(f, name, False) if _needs_it(f, name, False) else f for name, f in public.items()}
+
+
+def install():
+    """Puts the methods on Tensor."""
     for name, method in list(vars(_core.Tensor).items()):
         if _needs_it(method, name, True):
             setattr(_core.Tensor, name, _wrapped(method, name, True))
     for alias, name in ALIASES.items():
-        namespace.setdefault(alias, namespace[name])
         if hasattr(_core.Tensor, name) and not hasattr(_core.Tensor, alias):
             setattr(_core.Tensor, alias, getattr(_core.Tensor, name))
 

@@ -1,14 +1,14 @@
 """Functions of torch that make tensors, arrange their axes and pick their elements, as formulas of others.
 
-Names and arguments are torch's. What is decorated with @method is a method of Tensor, too.
+Names and arguments are torch's.
 """
 
 import math
 
-from . import _core, array_api
-from ._formula import rounded_once
-from ._tensor_methods import METHODS, registrars
-from ._torch_options import beside
+from .. import _core, array_api
+from .._formula import rounded_once
+from ._methods import METHODS, registrars
+from ._options import beside
 
 __all__ = []
 function, method = registrars(__all__)
