@@ -11,6 +11,7 @@ PYTHON_PACKAGES := python3 python3-venv python3-dev
 FORMAT_PACKAGES := clang-format
 FUZZ_PACKAGES := clang libclang-rt-dev
 LINT_PACKAGES := clang-tidy cppcheck
+DEB_PACKAGES := python3 dpkg-dev man-db
 BENCH_PACKAGES := python3 python3-venv binutils
 
 RUN := train --model cnn --data digits --train-count 30000 --test-count 5000 --epochs 6 --out out/digits --overwrite
@@ -36,7 +37,7 @@ PYTHON_OPTIONS := $(if $(filter release debug asan tsan,$(PRESET)),-DEBB_BUILD_P
 # What runs on a GPU: kernels and library calls, then whole test programs.
 CUDA_TESTS := cuda table losses losses_kernels ops engine nn optim network library
 
-.PHONY: help run test test-emulated test-cuda test-threads fuzz exhaustive load coverage parity wheel site bench bench-cuda bench-parts \
+.PHONY: help run test test-emulated test-cuda test-threads fuzz exhaustive load coverage parity wheel deb site bench bench-cuda bench-parts \
         bench-breadth bench-distributed lint format clean packages configure python-package
 
 help:
@@ -51,6 +52,7 @@ help:
 	@echo "make coverage       which lines of src/ the tests run: at least 90 % of them"
 	@echo "make parity   hold every operation and loss against PyTorch, from Python (needs PyTorch)"
 	@echo "make wheel    a manylinux wheel in build/wheel, tested in an environment without Ebb's Debian packages"
+	@echo "make deb      a Debian package in build/deb-package: library, headers, program, manual page, completions"
 	@echo "make site     the documentation as a static site in build/site"
 	@echo "make bench    compare with PyTorch, JAX and MLX (SUITE=losses: one suite, QUICK=1: the large rows only)"
 	@echo "make bench-cuda    compare with PyTorch, Liger, CCE and QuACK on a GPU (SUITE=rows: one suite, QUICK=1: smaller arrays,"
@@ -155,6 +157,14 @@ python-package: configure $(VENV)/complete
 wheel: python-package
 	@cmake --build $(BUILD) --target ebb_program
 	@python/tools/make_wheel.sh $(CURDIR)/$(VENV)/bin/python $(CURDIR) $(CURDIR)/$(BUILD)/python/package $(CURDIR)/$(BUILD)/tools/ebb/ebb build/wheel
+
+# With a build folder of its own: what is installed under /usr has Debian's folders.
+deb: packages
+	$(call install_missing,$(DEB_PACKAGES))
+	@[ -f build/deb/build.ninja ] || cmake --preset release -B build/deb -DCMAKE_INSTALL_PREFIX=/usr -DEBB_BUILD_TESTS=OFF -DEBB_BUILD_EXAMPLES=OFF
+	@cmake --build build/deb --target ebb ebb_shared ebb_program
+	@tools/deb/make_deb.sh build/deb build/deb-package
+	@tools/deb/test_deb.sh build/deb-package/ebb-grad_*.deb
 
 site: python-package
 	@PYTHONPATH=$(BUILD)/python/package $(VENV)/bin/python tools/site/make_site.py build/site

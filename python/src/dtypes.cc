@@ -65,7 +65,7 @@ bool dtype_from_object(nb::handle source, DType& out) noexcept {
 bool scalar_from_object(nb::handle source, Scalar& out) noexcept {
   PyObject* o = source.ptr();
   if (PyFloat_Check(o)) {
-    out = Scalar(PyFloat_AS_DOUBLE(o));
+    out = Scalar(PyFloat_AsDouble(o));
     return true;
   }
   if (PyBool_Check(o)) {
@@ -97,13 +97,13 @@ bool integers_from_object(nb::handle source, std::vector<std::int64_t>& out) noe
   if (tensor_in(source)) return false;
   if (PyIndex_Check(source.ptr())) return add(source.ptr());
   if (!PySequence_Check(source.ptr()) || PyUnicode_Check(source.ptr())) return false;
-  PyObject* items = PySequence_Fast(source.ptr(), "");
+  PyObject* items = PySequence_Tuple(source.ptr());
   if (!items) {
     PyErr_Clear();
     return false;
   }
   bool ok = true;
-  for (Py_ssize_t i = 0; ok && i < PySequence_Fast_GET_SIZE(items); ++i) ok = add(PySequence_Fast_GET_ITEM(items, i));
+  for (Py_ssize_t i = 0; ok && i < PyTuple_Size(items); ++i) ok = add(PyTuple_GetItem(items, i));
   Py_DECREF(items);
   return ok;
 }

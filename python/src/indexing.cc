@@ -8,18 +8,17 @@
 namespace ebb::python {
 namespace {
 
-std::int64_t slice_end(PyObject* bound, std::int64_t otherwise) {
-  if (bound == Py_None) return otherwise;
-  const Py_ssize_t v = PyNumber_AsSsize_t(bound, nullptr);  // clamped, as in lists
+std::int64_t slice_end(const nb::object& bound, std::int64_t otherwise) {
+  if (bound.is_none()) return otherwise;
+  const Py_ssize_t v = PyNumber_AsSsize_t(bound.ptr(), nullptr);  // clamped, as in lists
   if (v == -1 && PyErr_Occurred()) throw nb::python_error();
   return std::min<std::int64_t>(v, kEnd - 1);  // kEnd itself means "to the end", whatever the step
 }
 
 Tensor slice_by(const Tensor& x, int axis, nb::handle source) {
-  const auto* s = reinterpret_cast<const PySliceObject*>(source.ptr());
-  const std::int64_t step = slice_end(s->step, 1);
-  const std::int64_t start = slice_end(s->start, step < 0 ? -1 : 0);
-  return slice(x, axis, start, slice_end(s->stop, kEnd), step);
+  const std::int64_t step = slice_end(source.attr("step"), 1);
+  const std::int64_t start = slice_end(source.attr("start"), step < 0 ? -1 : 0);
+  return slice(x, axis, start, slice_end(source.attr("stop"), kEnd), step);
 }
 
 // The positions where a mask is true, one i64 tensor an axis of the mask. Computed now: the shape depends on them.

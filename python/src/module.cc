@@ -7,6 +7,11 @@
 #include "exceptions.h"
 #include "graph/origin.h"
 
+#ifdef Py_LIMITED_API
+// Every CPython exports it, but the headers of the stable ABI leave it out: a version without it would leave this null.
+extern "C" [[gnu::weak]] int PyGILState_Check(void);
+#endif
+
 namespace ebb::python {
 namespace {
 
@@ -18,8 +23,14 @@ constexpr Doc kDocs[] = {
 #include "header_docs.inc"
 };
 
+#ifdef Py_LIMITED_API
+bool holds_interpreter() { return PyGILState_Check ? PyGILState_Check() : PyGILState_GetThisThreadState() != nullptr; }
+#else
+bool holds_interpreter() { return PyGILState_Check(); }
+#endif
+
 // The interpreter lock as the library's host lock: whoever computes, or waits for a thread that does, lets go of it.
-void* leave_interpreter() { return PyGILState_Check() ? PyEval_SaveThread() : nullptr; }
+void* leave_interpreter() { return holds_interpreter() ? PyEval_SaveThread() : nullptr; }
 void enter_interpreter(void* state) { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); }
 
 // Ctrl-C: its handler runs here, in the main thread, and what it raises ends the computation.
@@ -31,7 +42,7 @@ void run_signal_handlers() {
 
 // "train.py:31": the innermost line outside this package.
 std::string python_line() {
-  if (!Py_IsInitialized() || !PyGILState_Check()) return {};
+  if (!Py_IsInitialized() || !holds_interpreter()) return {};
   nb::object frame = nb::borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
   while (frame.is_valid() && !frame.is_none()) {
     const auto module = nb::cast<std::string>(nb::str(frame.attr("f_globals").attr("get")("__name__", "")));

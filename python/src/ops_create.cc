@@ -24,7 +24,11 @@ struct Literal {
       if (count == 0 && depth == shape.size()) shape.push_back(n);
       require(depth < shape.size() && shape[depth] == n, "tensor: the lists are ragged; level {} has {} and {} items",
               depth, depth < shape.size() ? shape[depth] : 0, n);
-      for (Py_ssize_t i = 0; i < n; ++i) add(PySequence_Fast_GET_ITEM(o, i), depth + 1);
+      for (Py_ssize_t i = 0; i < n; ++i) {
+        PyObject* const item = PyTuple_Check(o) ? PyTuple_GetItem(o, i) : PyList_GetItem(o, i);
+        if (!item) throw nb::python_error();  // the list has become shorter
+        add(item, depth + 1);
+      }
       return;
     }
     require(depth == shape.size(), "tensor: the lists are ragged; a number stands where a list is expected");

@@ -16,6 +16,9 @@ rm -f "$output"/ebb_grad-*.whl
 PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --strip --wheel-dir "$output" "$folder"/plain/ebb_grad-*.whl \
   >"$folder/auditwheel.txt" 2>&1 || { cat "$folder/auditwheel.txt"; exit 1; }
 wheel=$(echo "$output"/ebb_grad-*.whl)
+case $wheel in  # python/compat/older_systems.cc; the tag names the oldest glibc
+  *manylinux_2_3[5-9]*) [ "$("$python" -c 'import platform; print(platform.libc_ver()[1])')" != 2.36 ] || { echo "$wheel needs more than glibc 2.34"; exit 1; } ;;
+esac
 echo "$(basename "$wheel"), $(($(stat -c %s "$wheel") / 1000000)) MB"
 
 # The bare system. Whatever a shared object needs is copied with it, to the place it was found.
