@@ -213,7 +213,7 @@ lint: configure
 	@cppcheck --quiet --std=c++20 --language=c++ --enable=warning,performance,portability --error-exitcode=1 \
 	  --suppressions-list=tools/lint/cppcheck.txt -Iinclude -Isrc src
 	@printf '%s\n' $(TIDY) | xargs -P $$(nproc) -n 1 clang-tidy --quiet -p $(BUILD) $(TWO_TARGETS)
-	@printf '%s\n' $(SOURCES) | xargs -P $$(nproc) -n 1 $(CXX) -std=c++20 -fsyntax-only -Iinclude -Isrc \
+	@printf '%s\n' $(SOURCES) | xargs -P $$(nproc) -n 1 $(CXX) -std=c++20 -fsyntax-only -Iinclude -Isrc -I$(BUILD)/generated \
 	  -Wall -Wextra -Wconversion -Wno-restrict -Werror
 
 format:

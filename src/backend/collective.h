@@ -9,7 +9,7 @@
 namespace ebb {
 
 // What one rank sends to another, or receives from it.
-struct Letter {
+struct Message {
   int rank = 0;
   void* data = nullptr;
   std::size_t bytes = 0;
@@ -21,8 +21,8 @@ class DeviceTransport {
   virtual ~DeviceTransport() = default;
   virtual void all_gather(const void* mine, void* all, std::size_t bytes) = 0;
   virtual void broadcast(void* data, std::size_t bytes, int root) = 0;
-  // Letters between two ranks arrive in the order they were sent. A rank may write to itself.
-  virtual void exchange(std::span<const Letter> sent, std::span<const Letter> received) = 0;
+  // Messages between two ranks arrive in the order they were sent. A rank may write to itself.
+  virtual void exchange(std::span<const Message> sent, std::span<const Message> received) = 0;
   virtual void add(DType dtype, void* to, const void* a, const void* b, std::size_t elements) = 0;
   virtual void* scratch(std::size_t bytes) = 0;  // as long as the collective takes
 };

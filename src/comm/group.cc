@@ -365,7 +365,7 @@ void Group::run(const Plan& plan, const LibraryCall& call, std::uint64_t created
       transport_->all_to_all(given.data, taken.data, part);
       return all / size_ * others;
     }
-    std::vector<Letter> sent, received;  // a broadcast needs one to itself
+    std::vector<Message> sent, received;  // a broadcast needs one to itself
     if (plan.kind == Collective::Kind::all_to_all) {
       for (int r = 0; r < size_; ++r) {
         sent.push_back({r, static_cast<std::byte*>(given.data) + static_cast<std::size_t>(r) * part, part});

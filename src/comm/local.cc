@@ -41,12 +41,12 @@ class LocalRank final : public Transport {
       if (r == root && r != rank_) std::memcpy(data, theirs, bytes);
     });
   }
-  void exchange(std::span<const Letter> sent, std::span<const Letter> received) override {
+  void exchange(std::span<const Message> sent, std::span<const Message> received) override {
     meeting_->pointers[static_cast<std::size_t>(rank_)] = &sent;
     meeting_->all.arrive_and_wait();
-    std::vector<std::size_t> next(meeting_->pointers.size());  // letter of each sender
-    for (const Letter& mine : received) {
-      const auto& theirs = *static_cast<const std::span<const Letter>*>(meeting_->pointers[index(mine.rank)]);
+    std::vector<std::size_t> next(meeting_->pointers.size());  // message of each sender
+    for (const Message& mine : received) {
+      const auto& theirs = *static_cast<const std::span<const Message>*>(meeting_->pointers[index(mine.rank)]);
       std::size_t& k = next[index(mine.rank)];
       while (theirs[k].rank != rank_) ++k;
       std::memcpy(mine.data, theirs[k].data, std::min(mine.bytes, theirs[k].bytes));

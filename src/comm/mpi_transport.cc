@@ -118,7 +118,7 @@ class MpiTransport final : public Transport {
     auto* const from = const_cast<std::byte*>(static_cast<const std::byte*>(given));
     auto* const to = static_cast<std::byte*>(taken);
     const auto at = [&](int r) { return static_cast<std::size_t>(r) * bytes; };
-    std::vector<Letter> sent, received;
+    std::vector<Message> sent, received;
     for (int k = 1; k < size_; ++k) {
       const int source = (rank_ + size_ - k) % size_, target = (rank_ + k) % size_;
       received.push_back({source, to + at(source), bytes});
@@ -128,21 +128,21 @@ class MpiTransport final : public Transport {
     exchange(sent, received);
   }
 
-  void exchange(std::span<const Letter> sent, std::span<const Letter> received) override {
+  void exchange(std::span<const Message> sent, std::span<const Message> received) override {
     std::vector<MpiRequest> requests;
-    const auto each_part = [](const Letter& letter, auto use) {
-      for (std::size_t done = 0; done < letter.bytes; done += kMost) {
-        use(static_cast<std::byte*>(letter.data) + done, static_cast<int>(std::min(kMost, letter.bytes - done)));
+    const auto each_part = [](const Message& message, auto use) {
+      for (std::size_t done = 0; done < message.bytes; done += kMost) {
+        use(static_cast<std::byte*>(message.data) + done, static_cast<int>(std::min(kMost, message.bytes - done)));
       }
     };
-    for (const Letter& l : received) {
-      each_part(l, [&](std::byte* data, int count) {
-        check(mpi_.Irecv(data, count, mpi_.byte, l.rank, 0, comm_, &requests.emplace_back()), "MPI_Irecv");
+    for (const Message& m : received) {
+      each_part(m, [&](std::byte* data, int count) {
+        check(mpi_.Irecv(data, count, mpi_.byte, m.rank, 0, comm_, &requests.emplace_back()), "MPI_Irecv");
       });
     }
-    for (const Letter& l : sent) {
-      each_part(l, [&](const std::byte* data, int count) {
-        check(mpi_.Isend(data, count, mpi_.byte, l.rank, 0, comm_, &requests.emplace_back()), "MPI_Isend");
+    for (const Message& m : sent) {
+      each_part(m, [&](const std::byte* data, int count) {
+        check(mpi_.Isend(data, count, mpi_.byte, m.rank, 0, comm_, &requests.emplace_back()), "MPI_Isend");
       });
     }
     for (MpiRequest& r : requests) wait(r);

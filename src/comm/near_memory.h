@@ -7,7 +7,7 @@
 namespace ebb::comm {
 
 // Memory of other processes of this host, read by the kernel's process_vm_readv: one copy, and nothing to set up. A
-// system may forbid it (other containers, hardened kernels); then the ranks send letters.
+// system may forbid it (other containers, hardened kernels); then the ranks send messages.
 class NearMemory {
  public:
   // `gather` hands this rank's bytes to all ranks and returns those of everyone, one after the other.

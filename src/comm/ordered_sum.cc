@@ -158,25 +158,25 @@ class SumOfRank {
     return all;
   }
 
-  // What ranks on other hosts are to add up goes to them in one letter each, block after block.
+  // What ranks on other hosts are to add up goes to them in one message each, block after block.
   void send_blocks() {
     std::vector<std::vector<std::byte>> outgoing(index(size_));
-    std::vector<Letter> sent, received;
+    std::vector<Message> sent, received;
     for (int r = 0; r < size_; ++r) {
       if (r == rank_) continue;
       const std::size_t theirs = own_bytes(r) * plan_.blocks[index(rank_)].size();
       sent_ += static_cast<std::int64_t>(theirs);
       if (theirs > 0 && !transport_.reads(r, rank_)) {
-        std::vector<std::byte>& letter = outgoing[index(r)];
-        letter.reserve(theirs);
+        std::vector<std::byte>& message = outgoing[index(r)];
+        message.reserve(theirs);
         for (std::size_t b = 0; b < plan_.blocks[index(rank_)].size(); ++b) {
           for (const Segment& s : plan_.segments) {
             if (!adds(r, s)) continue;
             const std::byte* const from = at(call_.inputs[b * plan_.tensors + s.tensor].data, start_of(s));
-            letter.insert(letter.end(), from, from + bytes_of(s));
+            message.insert(message.end(), from, from + bytes_of(s));
           }
         }
-        sent.push_back({r, letter.data(), letter.size()});
+        sent.push_back({r, message.data(), message.size()});
       }
       const std::size_t expected = own_bytes(rank_) * plan_.blocks[index(r)].size();
       if (expected > 0 && !transport_.reads(rank_, r)) {
@@ -237,7 +237,7 @@ class SumOfRank {
   void share() {
     std::vector<std::byte> own;
     std::vector<std::vector<std::byte>> from(index(size_));
-    std::vector<Letter> sent, received;
+    std::vector<Message> sent, received;
     for (int r = 0; r < size_; ++r) {
       if (r == rank_) continue;
       if (!transport_.reads(r, rank_)) {
@@ -279,7 +279,7 @@ class SumOfRank {
   const LibraryCall& call_;
   Transport& transport_;
   int rank_, size_;
-  std::vector<std::vector<std::byte>> incoming_;              // letters of ranks whose memory cannot be read
+  std::vector<std::vector<std::byte>> incoming_;              // messages of ranks whose memory cannot be read
   std::vector<std::vector<std::uint64_t>> inputs_, outputs_;  // where they are, of ranks whose memory can be
   std::size_t own_bytes_ = 0;
   std::int64_t sent_ = 0;
@@ -317,7 +317,7 @@ std::int64_t ListShare::move(const LibraryCall& call, const std::vector<std::uin
     if (r == rank || table.empty() || !transport.reads(rank, r)) continue;
     transport.read(r, tables[index(r)], table.data(), table.size() * sizeof table[0]);
   }
-  std::vector<Letter> sent, received;
+  std::vector<Message> sent, received;
   std::int64_t given = 0;
   std::vector<std::size_t> next(index(size));  // segment of each owner
   for (const Segment& s : segments) {
@@ -363,7 +363,7 @@ std::int64_t ListSum::move_on(const LibraryCall& call, DeviceTransport& device, 
 
   // Every rank sends its blocks to those who add, and adds in the order of the tree.
   std::vector<std::vector<std::pair<Block, const void*>>> parts(segments.size());
-  std::vector<Letter> sent, received;
+  std::vector<Message> sent, received;
   for (int r = 0; r < size; ++r) {
     for (std::size_t b = 0; b < blocks[index(rank)].size() && r != rank; ++b) {
       for (const Segment& s : segments) {
@@ -419,7 +419,7 @@ std::int64_t ListSum::move_on(const LibraryCall& call, DeviceTransport& device, 
 }
 
 std::int64_t ListShare::move_on(const LibraryCall& call, DeviceTransport& device, int rank, int size) const {
-  std::vector<Letter> sent, received;
+  std::vector<Message> sent, received;
   std::size_t input = 0;
   std::int64_t given = 0;
   for (const Segment& s : segments) {

@@ -22,8 +22,8 @@ class Transport {
   // Part r of `given`, `bytes` long, goes to rank r; part r of `taken` came from rank r.
   virtual void all_to_all(const void* given, void* taken, std::size_t bytes) = 0;
   virtual void broadcast(void* data, std::size_t bytes, int root) = 0;
-  // Letters between two ranks arrive in the order they were sent. Some ranks may have none.
-  virtual void exchange(std::span<const Letter> sent, std::span<const Letter> received) = 0;
+  // Messages between two ranks arrive in the order they were sent. Some ranks may have none.
+  virtual void exchange(std::span<const Message> sent, std::span<const Message> received) = 0;
 
   // Processes of one host can read each other's memory: no rank has to pack what another wants. Does rank `by` read
   // that of `of`? All ranks give the same answer.

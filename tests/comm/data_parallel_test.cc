@@ -113,7 +113,7 @@ TEST(ShardedOptimizer, HasTheBitsOfTheUnshardedOne) {
   }
 }
 
-// Ranks of one host read each other's memory, others send letters; some have several blocks of shards.
+// Ranks of one host read each other's memory, others send messages; some have several blocks of shards.
 TEST(DataParallel, HostsChangeNoBits) {
   for (const bool to_owners : {false, true}) {
     const Settings s{.shards = 7, .steps = 8, .clip = 0.1, .sharded = to_owners, .to_owners = to_owners, .batch = 25};

@@ -8,7 +8,7 @@
 #include "ebb/ops.h"
 
 // Sums of lists over the shards of a world, in every dtype: the bits of one rank, however the ranks are spread over
-// hosts (those of one host read each other's memory, others send letters) and whoever adds up what.
+// hosts (those of one host read each other's memory, others send messages) and whoever adds up what.
 namespace ebb::comm {
 namespace {
 

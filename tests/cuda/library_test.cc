@@ -121,6 +121,16 @@ TEST_P(LibraryOnGpu, ConvolutionsByCudnn) {
   EXPECT_EQ(emulated_convolutions() - before, 4 * 4 * 3);
 }
 
+TEST_P(LibraryOnGpu, Lines) {
+  const Tensor x = real({3, 37, 5}), few = cast(remainder(arange(3 * 37 * 5), 11), GetParam()).eval();
+  for (const std::int64_t axis : {0, 1, 2}) {
+    compare("cumsum", {x}, [&](const std::vector<Tensor>& in) { return cumsum(in[0], axis); });
+    compare("cumprod", {x}, [&](const std::vector<Tensor>& in) { return cumprod(in[0], axis); });
+    compare("argmax", {reshape(few, x.shape())}, [&](const std::vector<Tensor>& in) { return argmax(in[0], axis); });
+    compare("argmin", {reshape(few, x.shape())}, [&](const std::vector<Tensor>& in) { return argmin(in[0], axis); });
+  }
+}
+
 // Whole, and some rows of scores at a time: several batches, or some positions of one.
 TEST_P(LibraryOnGpu, Attention) {
   const std::int64_t usual = cuda::most_score_bytes;

@@ -40,7 +40,7 @@ int end_group() {
   ++calls;
   return 0;
 }
-Copy& letter(std::size_t k) {
+Copy& message(std::size_t k) {
   if (copies.size() <= k) copies.resize(k + 1);
   return copies[k];
 }
@@ -59,12 +59,12 @@ cuda::Nccl one_rank() {
     return 0;
   };
   t.send = [](const void* from, std::size_t bytes, int, int, cuda::NcclComm, cuda::Stream) {
-    letter(sent).from = from;
-    letter(sent++).bytes = bytes;
+    message(sent).from = from;
+    message(sent++).bytes = bytes;
     return 0;
   };
   t.receive = [](void* to, std::size_t, int, int, cuda::NcclComm, cuda::Stream) {
-    letter(received++).to = to;
+    message(received++).to = to;
     return 0;
   };
   t.begin_group = [] { return 0; };

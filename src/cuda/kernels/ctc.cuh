@@ -212,7 +212,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) align(const Args a) {
 
 extern "C" __global__ void __launch_bounds__(kThreads) gradient(const Args a) {
   const int lane = threadIdx.x & 31;
-  for (i64 r = (i64)blockIdx.x * 8 + (threadIdx.x >> 5); r < a.steps * a.samples; r += (i64)gridDim.x * 8) {
+  for (i64 r = (i64)blockIdx.x * kCtcRows + (threadIdx.x >> 5); r < a.steps * a.samples;
+       r += (i64)gridDim.x * kCtcRows) {
     const i64 t = quotient(r, a.samples), n = r - t * a.samples;
     T* const row = a.gradient + r * a.classes;
     for (i64 c = lane; c < a.classes; c += 32) row[c] = (T)0;

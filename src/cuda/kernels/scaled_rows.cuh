@@ -29,7 +29,7 @@ EBB f32 exp_from(f32 z, f32 reference) {
 // A warp per row.
 extern "C" __global__ void __launch_bounds__(kThreads) references(const ScaledRowsArgs a) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  for (i64 r = (i64)blockIdx.x * 8 + warp; r < a.count; r += (i64)gridDim.x * 8) {
+  for (i64 r = (i64)blockIdx.x * kReferenceRows + warp; r < a.count; r += (i64)gridDim.x * kReferenceRows) {
     const Target t(a, r);
     if (!t.inside && t.y != a.ignore && lane == 0) complain(a.complaints, t.row, 0, bits_of(t.y));
     f32 z = 0;

@@ -9,9 +9,18 @@ namespace ebb::cuda {
 
 #ifdef EBB_EDITOR
 typedef f64 S;  // of sums
-EBB S next(S a, S b) { return a + b; }
-EBB T narrow(S x) { return store(to_odd(x)); }
+constexpr bool kAdds = true, kFloating = true, kHalf = true;
 #endif
+
+template <class X>
+EBB X next(X a, X b) {
+  if constexpr (kFloating) {
+    return kAdds ? a + b : a * b;
+  } else {
+    return kAdds ? sum(a, b) : product(a, b);
+  }
+}
+EBB T narrow(S x) { return store(kHalf ? (A)to_odd((f64)x) : (A)x); }
 
 extern "C" __global__ void __launch_bounds__(kThreads) scan(const ScanArgs a) {
   EACH(line, a.x.n) {

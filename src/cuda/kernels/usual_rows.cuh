@@ -216,17 +216,17 @@ EBB void staged_rows(const Args& a, char* smem) {
     }
   }
 }
-extern "C" __global__ void __launch_bounds__(512, 2) short_rows(const Args a) {
+extern "C" __global__ void __launch_bounds__(kShortRowsThreads, 2) short_rows(const Args a) {
   DYNAMIC_SHARED(smem);
-  staged_rows<512, 0>(a, smem);
+  staged_rows<kShortRowsThreads, 0>(a, smem);
 }
-extern "C" __global__ void __launch_bounds__(1024) long_rows(const Args a) {
+extern "C" __global__ void __launch_bounds__(kLongRowsThreads) long_rows(const Args a) {
   DYNAMIC_SHARED(smem);
-  staged_rows<1024, 0>(a, smem);
+  staged_rows<kLongRowsThreads, 0>(a, smem);
 }
-extern "C" __global__ void __launch_bounds__(1024) longest_rows(const Args a) {
+extern "C" __global__ void __launch_bounds__(kLongRowsThreads) longest_rows(const Args a) {
   DYNAMIC_SHARED(smem);
-  staged_rows<1024, kLongRowsHeld>(a, smem);
+  staged_rows<kLongRowsThreads, kLongRowsHeld>(a, smem);
 }
 
 }  // namespace ebb::cuda

@@ -21,7 +21,7 @@ void run_ctc(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   args.outcomes = static_cast<CtcOutcome*>(bytes(keep_outcomes, a.samples, sizeof(CtcOutcome)));
   const KernelSource source = a.source(texts::ctc);
   launch_blocks(gpu, source, "align", (a.keep() ? 2 : 1) * a.samples, args);
-  if (a.keep()) launch_blocks(gpu, source, "gradient", (a.steps * a.samples + 7) / 8, args);
+  if (a.keep()) launch_blocks(gpu, source, "gradient", (a.steps * a.samples + kCtcRows - 1) / kCtcRows, args);
 }
 
 }  // namespace ebb::cuda

@@ -28,7 +28,8 @@ struct Fused : AttentionShape {
     const auto fits = [](std::int64_t n) { return n > 0 && n <= 128 && n % 8 == 0; };
     const bool scores_grow = call.scale > 0 && std::isfinite(call.scale);  // the largest product is the largest score
     if (!is_half(dtype) || call.mask || !fits(width) || !fits(values) || !scores_grow || batches == 0 || rows == 0 ||
-        columns == 0 || std::max(rows, columns) > kMost || batches * ((std::max(rows, columns) + 63) / 64) > kMost)
+        columns == 0 || std::max(rows, columns) > kMost ||
+        batches * ((std::max(rows, columns) + kAttentionOwn - 1) / kAttentionOwn) > kMost)
       return;
     // Whatever the number of rows: their bits are the same alone as in a batch.
     by_groups = width == values && (width == 64 || width == 128) && gpu.architecture() == "sm_90" &&
@@ -46,7 +47,7 @@ struct Fused : AttentionShape {
       return;
     }
   }
-  std::int64_t own(int s) const { return 64 * s; }
+  std::int64_t own(int s) const { return kAttentionOwn * s; }
   // Shared memory of the kernels, as their texts divide it: own rows, and two steps of the others. Tiles of warpgroups
   // have rows without space between them and begin at multiples of 1024 bytes.
   std::int64_t row_of(std::int64_t n) const { return (n + 15) / 16 * 16 + (by_groups ? 0 : 8); }

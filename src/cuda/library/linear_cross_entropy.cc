@@ -240,7 +240,7 @@ class LinearCrossEntropy {
                               .rows = rows,
                               .complaints = complaints_};
     const KernelSource source{texts::scaled_rows};
-    launch_blocks(gpu_, source, "references", (rows.count + 7) / 8, args);
+    launch_blocks(gpu_, source, "references", (rows.count + kReferenceRows - 1) / kReferenceRows, args);
     if (!each_row_anew) make_exponentials(gpu_, exponentials(rows.count));
     launch_blocks(gpu_, source, "scaled_rows", rows.count, args);
   }
@@ -335,10 +335,12 @@ class LinearCrossEntropy {
       constexpr std::int64_t kBeside = 2 << 10;  // of a block, for its sums and for the driver
       return bytes <= limits.shared - kSharedOfText && blocks * (bytes + kBeside) <= limits.shared_of_multiprocessor;
     };
-    if (const auto bytes = bytes_of(512, 0); fits(bytes, 2)) return {"short_rows", 512, static_cast<unsigned>(bytes)};
-    if (const auto bytes = bytes_of(1024, 0); fits(bytes, 1)) return {"long_rows", 1024, static_cast<unsigned>(bytes)};
-    if (const auto bytes = bytes_of(1024, kLongRowsHeld); fits(bytes, 1))
-      return {"longest_rows", 1024, static_cast<unsigned>(bytes)};
+    if (const auto bytes = bytes_of(kShortRowsThreads, 0); fits(bytes, 2))
+      return {"short_rows", kShortRowsThreads, static_cast<unsigned>(bytes)};
+    if (const auto bytes = bytes_of(kLongRowsThreads, 0); fits(bytes, 1))
+      return {"long_rows", kLongRowsThreads, static_cast<unsigned>(bytes)};
+    if (const auto bytes = bytes_of(kLongRowsThreads, kLongRowsHeld); fits(bytes, 1))
+      return {"longest_rows", kLongRowsThreads, static_cast<unsigned>(bytes)};
     return {};
   }
 

@@ -75,10 +75,8 @@ void run_scan(const LibraryCall& call, Gpu& gpu) {
   const int axis = axis_of(call);
   const bool adds = call.op == Op::cumsum, real = is_floating(x.dtype);
   const std::string types =
-      element_text(x.dtype) +
-      fmt::format("typedef {} S;\nEBB S next(S a, S b) {{ return {}; }}\nEBB T narrow(S x) {{ return {}; }}\n",
-                  real ? "f64" : "A", real ? (adds ? "a + b" : "a * b") : (adds ? "sum(a, b)" : "product(a, b)"),
-                  is_half(x.dtype) ? "store(to_odd(x))" : "store((A)x)");
+      element_text(x.dtype) + fmt::format("typedef {} S;\nconstexpr bool kAdds = {}, kFloating = {}, kHalf = {};\n",
+                                          real ? "f64" : "A", adds, real, is_half(x.dtype));
   View lines = x, results = out;
   lines.shape = results.shape = x.shape.with(axis, 1);
   launch_elements(gpu, {types + texts::scan}, "scan", lines.shape.numel(),

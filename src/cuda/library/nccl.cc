@@ -121,14 +121,14 @@ void NcclRanks::broadcast(void* data, std::size_t bytes, int root) {
             [&] { check(nccl_.broadcast(data, data, bytes, kNcclBytes, root, comm_, stream_), "ncclBroadcast"); });
 }
 
-void NcclRanks::exchange(std::span<const Letter> sent, std::span<const Letter> received) {
+void NcclRanks::exchange(std::span<const Message> sent, std::span<const Message> received) {
   if (sent.empty() && received.empty()) return;
   on_stream("ncclSend", [&] {
-    for (const Letter& l : sent) {
-      if (l.bytes > 0) check(nccl_.send(l.data, l.bytes, kNcclBytes, l.rank, comm_, stream_), "ncclSend");
+    for (const Message& m : sent) {
+      if (m.bytes > 0) check(nccl_.send(m.data, m.bytes, kNcclBytes, m.rank, comm_, stream_), "ncclSend");
     }
-    for (const Letter& l : received) {
-      if (l.bytes > 0) check(nccl_.receive(l.data, l.bytes, kNcclBytes, l.rank, comm_, stream_), "ncclRecv");
+    for (const Message& m : received) {
+      if (m.bytes > 0) check(nccl_.receive(m.data, m.bytes, kNcclBytes, m.rank, comm_, stream_), "ncclRecv");
     }
   });
 }

@@ -50,7 +50,7 @@ class NcclRanks final : public DeviceTransport {
 
   void all_gather(const void* mine, void* all, std::size_t bytes) override;
   void broadcast(void* data, std::size_t bytes, int root) override;
-  void exchange(std::span<const Letter> sent, std::span<const Letter> received) override;
+  void exchange(std::span<const Message> sent, std::span<const Message> received) override;
   void add(DType dtype, void* to, const void* a, const void* b, std::size_t elements) override;
   void* scratch(std::size_t bytes) override;
 

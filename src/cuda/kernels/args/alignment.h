@@ -46,6 +46,8 @@ struct CtcPlace {
   i64 label;
   i32 at, begin, end;
 };
+constexpr int kCtcRows = kThreads / 32;  // of the gradient that a block makes
+
 template <class T, class L, class Kept, class Pair>
 struct CtcArgs : AlignmentArgs<T, L> {
   Pair* alpha;  // per sample: rows of length + 1 pairs

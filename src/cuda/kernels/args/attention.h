@@ -22,6 +22,7 @@ struct AttentionRowsArgs {
 EBB_ARGS(28, AttentionRowsArgs<u8, u8>);
 
 constexpr int kAttentionStep = 64;  // columns, or rows, that a block of a fused kernel goes through at a time
+constexpr int kAttentionOwn = 64;   // rows, or columns, that a block has itself, times its slices
 constexpr int kAttentionThreads = 128;
 
 struct AttentionMatrix {

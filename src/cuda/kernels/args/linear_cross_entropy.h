@@ -53,7 +53,11 @@ struct UsualRowsArgs {
 };
 EBB_ARGS(22, UsualRowsArgs<u8>);
 
+// Threads of a block that keeps a row on chip, two blocks on a multiprocessor or one.
+constexpr int kShortRowsThreads = 512, kLongRowsThreads = 1024;
 constexpr int kLongRowsHeld = 3;  // packs of eight logits that a thread of longest_rows has in registers
+
+constexpr int kReferenceRows = kThreads / 32;  // that a block of `references` makes
 
 struct ScaledRowsArgs {
   u16* e;

@@ -8,6 +8,7 @@
 // (A product that went on into the next turn of the loop would do more, but the compiler moves its sums between
 // registers there, and so has to wait for each instruction.)
 #pragma once
+#define ATTENTION_PRODUCTS
 #include "cuda/kernels/parts/attention_tiles.cuh"
 #include "cuda/kernels/parts/warpgroup.cuh"
 

@@ -4,6 +4,7 @@
 //   add_product          c += x·t, of rows of a tile, with x rounded
 //   wait_for             after it the products are there
 #pragma once
+#define ATTENTION_PRODUCTS
 #include "cuda/kernels/parts/attention_tiles.cuh"
 
 namespace ebb::cuda {

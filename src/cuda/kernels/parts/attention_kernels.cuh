@@ -1,8 +1,8 @@
 // The kernels of the fused attention, after its products.
 #pragma once
 #include "cuda/kernels/parts/attention_tiles.cuh"
-#ifdef EBB_EDITOR
-#include "attention_by_groups.cuh"
+#if defined(EBB_EDITOR) && !defined(ATTENTION_PRODUCTS)
+#include "attention_by_groups.cuh"  // to be read alone
 #endif
 
 namespace ebb::cuda {

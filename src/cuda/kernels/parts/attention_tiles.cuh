@@ -13,8 +13,8 @@ constexpr bool kGroups = true;            // warpgroups multiply
 constexpr bool kBf16 = true;
 #endif
 
-constexpr int kOwn = 64 * kSlices;     // rows of a block; columns, of the kernel that has those
-constexpr int kStep = kAttentionStep;  // of the other ones, which it goes through
+constexpr int kOwn = kAttentionOwn * kSlices;  // rows of a block; columns, of the kernel that has those
+constexpr int kStep = kAttentionStep;          // of the other ones, which it goes through
 constexpr int kD = (kWidth + 15) / 16 * 16, kE = (kValues + 15) / 16 * 16;
 // Of rows in shared memory: eight of them begin in different banks, or their pieces of 16 bytes are exchanged so that
 // they do. For warpgroups a tile of 64 rows is one of rows of 64 after the other.
