@@ -37,6 +37,7 @@ def parse_arguments():
     parser.add_argument("--dtypes", default="f32,bf16")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, help="of both; all cores unless given")
+    parser.add_argument("--processor-time", action="store_true", help="instead of wall time: for --threads 1 on a machine that others use, too")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     return parser.parse_args()
@@ -77,8 +78,11 @@ class Comparison:
 
         import ebb
         from breadth.libraries import Ebb, torch_library
+        from gpu import timing
         from gpu.machine import Machine
 
+        if options.processor_time:
+            timing.clock = time.process_time
         self.options, self.torch, self.ebb = options, torch, ebb
         self.machine, self.Ebb, self.Torch = Machine(options.device, False), Ebb, torch_library()
         self.scale = options.scale or ("cuda" if self.machine.on_gpu else "cpu")
@@ -91,7 +95,7 @@ class Comparison:
     def facts(self):
         torch, ebb = self.torch, self.ebb
         return {"device": self.machine.name(), "seed": self.options.seed, "when": time.strftime("%Y-%m-%d %H:%M"),
-                "threads": ebb.num_threads(), "versions": {"Ebb": ebb.__version__, "PyTorch": torch.__version__}}
+                "threads": ebb.num_threads(), "clock": "processor" if self.options.processor_time else "wall", "versions": {"Ebb": ebb.__version__, "PyTorch": torch.__version__}}
 
     def measure(self, row, kind, dtype):
         from breadth.numbers import arrays

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cpu/gemm/bf16.h"
-#include "cpu/gemm/blas.h"
+#include "core/blas.h"
 #include "cpu/library.h"
 #include "ebb/memory.h"
 
@@ -106,7 +106,7 @@ void compare_bf16(const Case& c, int threads) {
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
   ebb::set_num_threads(threads);
-  ebb::cpu::keep_blas_serial();
+  ebb::keep_blas_serial();
   std::printf("%d threads\n", threads);
   const Case cases[] = {
       {"[1024,1024]x[1024,1024]", 1024, 1024, 1024, false, false},

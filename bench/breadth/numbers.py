@@ -25,6 +25,12 @@ class Numbers:
             shape[axis] = size
         return self.random.standard_normal(shape, dtype=np.float32), True
 
+    def distinct(self, *shape):
+        """No two are equal in f32: the order of equal ones is nobody's business."""
+        shape = self._shape(shape)
+        count = int(np.prod(shape))
+        return (self.random.permutation(count) * (6.0 / max(count, 1)) - 3).astype(np.float32).reshape(shape), True
+
     def _uniform(self, low, high, shape):
         return low + (high - low) * self.random.random(self._shape(shape), dtype=np.float32)
 

@@ -88,9 +88,9 @@ each("along_axis", "x=normal(S)", "F(x, axis)", "softmax log_softmax softmin cum
 each("along_axis", "x=positive(S)", "F(x, axis)", "prod cumprod")
 each("along_axis", "x=normal(S)", "F(x)", "sum mean norm var", grad=True)
 each("along_axis", "x=normal(S)", "F(x, axis)", "argmax argmin count_nonzero", grad=False)
-row("along_axis", "x=normal(S)", "argsort(x, axis)", grad=False, same="f32")
+row("along_axis", "x=distinct(S)", "argsort(x, axis)", grad=False, same="f32")
 each("along_axis", "x=normal(S)", "F(x > 1, axis)", "any all", grad=False)
-each("along_axis", "x=normal(S)", "F(x, axis)[0]", "sort cummax cummin", same="f32")
+each("along_axis", "x=distinct(S)", "F(x, axis)[0]", "sort cummax cummin", same="f32")
 row("along_axis", "x=normal(S)", "max(x, axis)", "amax(x, axis)")
 row("along_axis", "x=normal(S)", "min(x, axis)", "amin(x, axis)")
 row("along_axis", "x=normal(S)", "max(x)", name="max of all")
@@ -98,10 +98,10 @@ row("along_axis", "x=normal(S)", "aminmax(x, dim=axis)")
 row("along_axis", "x=normal(S)", "var_mean(x, axis)")
 row("along_axis", "x=normal(S)", "std_mean(x, axis)")
 row("along_axis", "x=normal(S)", "norm(x, 3.0, axis)")
-row("along_axis", "x=normal(S)", "topk(x, k, axis)[0]", name="topk", same="f32")
-row("along_axis", "x=normal(S)", "kthvalue(x, k, axis)[0]", name="kthvalue", same="f32")
-row("along_axis", "x=normal(S)", "median(x, axis)", "median(x, axis).values", same="f32")
-row("along_axis", "x=normal(S)", "quantile(x, 0.3, axis)")
+row("along_axis", "x=distinct(S)", "topk(x, k, axis)[0]", name="topk", same="f32")
+row("along_axis", "x=distinct(S)", "kthvalue(x, k, axis)[0]", name="kthvalue", same="f32")
+row("along_axis", "x=distinct(S)", "median(x, axis)", "median(x, axis).values", same="f32")
+row("along_axis", "x=distinct(S)", "quantile(x, 0.3, axis)")
 row("along_axis", "x=normal(S)", "nansum(x, axis)")
 row("along_axis", "x=normal(S)", "nanmean(x, axis)")
 row("along_axis", "x=normal(S)", "diff(x, 1, axis)")
@@ -130,6 +130,11 @@ row("along_axis", "x=normal(S)", "roll(x, 3, axis)")
 row("along_axis", "x=normal(S)", "repeat_interleave(x, 3, dim=axis)")
 row("any_shape", "x=normal(S)", "tile(x, (2, 1))")
 row("any_shape", "x=normal(S)", "rot90(x)")
+row("any_shape", "x=normal(last, 3)", "repeat(x, (2, 3))", "x.repeat(2, 3)")
+row("any_shape", "x=normal(last, 5)", "sum_to(x, (1, 5))", "x.sum_to_size(1, 5)")
+row("any_shape", "x=normal(last), y=normal(7)", "cartesian_prod(x, y)")
+row("along_axis", "x=normal(S), s=normal(kept)", "slice_scatter(x, s, axis, 0, 1)")
+row("along_axis", "x=normal(S), s=normal(S[:axis] + S[axis + 1:])", "select_scatter(x, s, axis, 0)")
 row("any_shape", "x=normal(S)", "tril(x)")
 row("any_shape", "x=normal(S)", "triu(x, 1)")
 row("any_shape", "x=normal(last)", "diag(x)[0] * 2", name="diag")
@@ -243,6 +248,7 @@ row("image", "x=normal(N, C, H, W), w=normal(F, C, K, K), b=normal(F)", "conv2d(
 row("image", "x=normal(N, C, H, W), w=normal(F, C, 3, 3)", "conv2d(x, w, None, 2, 1)", name="conv2d, stride 2")
 row("image", "x=normal(N, C, H, W), w=normal(C, 1, 3, 3)", "conv2d(x, w, None, 1, 1, 1, C)", name="conv2d, depthwise")
 row("image", "x=normal(N, C, H, W), w=normal(F, C, 3, 3)", "conv2d(x, w, None, 1, 2, 2)", name="conv2d, dilated")
+row("signal", "x=normal(L, N, C), w=normal(3, C, F), b=normal(F)", "conv_tbc(x, w, b, 1)")
 row("volume", "x=normal(N, C, D, H, W), w=normal(F, C, 3, 3, 3)", "conv3d(x, w, None, 1, 1)", name="conv3d")
 row("signal", "x=normal(N, C, L), w=normal(C, F, 3)", "conv_transpose1d(x, w, None, 2)", name="conv_transpose1d")
 row("image", "x=normal(N, C, H, W), w=normal(C, F, 3, 3)", "conv_transpose2d(x, w, None, 2, 1)", name="conv_transpose2d")
@@ -287,6 +293,9 @@ for _inputs, _names in (
     ("x=normal(S), t=shares(S), v=positive(S)", "gaussian_nll_loss"),
     ("x=normal(S), t=shares(S)", "poisson_nll_loss"),
     ("x=share(S), t=shares(S)", "kl_div generalized_kl"),
+    ("x=share(S), t=bits(S)", "focal_loss_on_probabilities"),
+    ("c=normal(S), r=normal(S), p=fixed(S), q=fixed(S)", "dpo_loss ipo_loss"),
+    ("c=normal(S), r=normal(S)", "simpo_loss cpo_loss"),
 ):
     each("any_shape", _inputs, "loss.F(" + ", ".join(re.findall(r"(\w)=", _inputs)) + ")", _names)
 for _inputs, _names in (
@@ -295,10 +304,48 @@ for _inputs, _names in (
     ("x=normal(S), t=fixed(S)", "listnet_loss"),
     ("x=share(S), t=bits(S)", "dice_loss iou_loss tversky_loss"),
     ("x=normal(S), y=normal(S)", "cosine_similarity_loss"),
-    ("x=normal(S), y=normal(S), z=normal(S)", "triplet_margin_loss"),
+    ("x=normal(S), y=normal(S), z=normal(S)", "triplet_margin_loss triplet_margin_with_distance_loss"),
+    ("x=share(S), t=shares(S)", "kl_divergence tvd_loss jsd_loss"),
+    ("x=normal(S), t=whole(S[1], S[0])", "sparsemax_loss"),
+    ("x=normal(S), t=bits(S)", "lovasz_hinge"),
 ):
     each("rows", _inputs, "loss.F(" + ", ".join(re.findall(r"(\w)=", _inputs)) + ")", _names)
 row("rows", "x=normal(S), y=normal(S), t=signs(S[0])", "loss.cosine_embedding_loss(x, y, t)", same="f32")
+each("vectors", "x=normal(q, w), y=normal(q, w)", "loss.F(x, y)", "info_nce nt_xent barlow_twins_loss vicreg_loss")
+row("vectors", "x=normal(q, w), t=whole(7, q)", "loss.supcon_loss(x, t)")
+each("vectors", "x=normal(q, w), c=normal(50, w), t=whole(50, q)", "loss.F(x, c, t)", "arcface_loss cosface_loss")
 row("sequence", "x=normal(T, N, C), t=labels(C, N, u), a=filled(T, N), b=filled(u, N)", "ctc_loss(log_softmax(x, 2), t, a, b)",
     "loss.ctc_loss(x, t, a, b)")
 row("lookup", "x=normal(n, w), h=normal(min(v, 5000), w), t=whole(min(v, 5000), n)", "loss.linear_cross_entropy(x, h, t)")
+
+
+def excused(reason, names):
+    return {name: reason for name in names.split()}
+
+
+# Functions of the package without a row, and why.
+NOT_COMPARED = {
+    **excused("a view: nothing is computed", "reshape permute flatten squeeze unsqueeze broadcast_to slice unbind tensor_split hsplit "
+              "vsplit dsplit movedim moveaxis unflatten ravel expand_as view_as reshape_as broadcast_tensors meshgrid "
+              "atleast_1d atleast_2d atleast_3d swapaxes swapdims clone positive"),
+    **excused("another name of a function that has a row", "stddev triangular_solve logsigmoid native_channel_shuffle upsample "
+              "upsample_bilinear upsample_nearest trapz vdot argwhere absolute arccos arcsin arctan arctan2 arccosh arcsinh "
+              "arctanh bmm clip concat concatenate divide expit fix greater greater_equal inverse less less_equal mm multiply mv "
+              "negative not_equal subtract take_along_dim true_divide type_as fliplr flipud diagflat dropout1d dropout3d "
+              "feature_alpha_dropout max_unpool1d max_unpool3d max_pool1d_with_indices max_pool2d_with_indices "
+              "max_pool3d_with_indices adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices "
+              "adaptive_max_pool3d_with_indices"),
+    **excused("makes numbers as zeros_like, arange and randn do", "zeros ones full ones_like full_like randint_like empty empty_like "
+              "logspace normal tril_indices triu_indices scalar_tensor as_tensor tensor asarray from_numpy from_dlpack"),
+    **excused("an answer in Python", "allclose equal is_tensor is_floating_point numel result_type can_cast promote_types "
+              "broadcast_shapes dtype"),
+    **excused("a transformation of functions", "variable stop_gradient backward vjp jvp jacobian hvp hessian diagonal_hessian "
+              "fisher_diagonal gauss_newton_product checkpoint checkpoint_sequential custom_function custom_gradient "
+              "check_gradients check_second_gradients numerical_gradient compile grad value_and_grad"),
+    **excused("a setting", "default_device set_default_device is_available synchronize eval print_schedule set_graph_bound "
+              "manual_seed random_state set_random_state memory_stats reset_peak_memory set_memory_limit release_cached_memory "
+              "set_num_threads set_batch_invariant batch_invariant num_threads get_num_threads set_origins"),
+    **excused("a loss of inputs that have a meaning together; compared by make bench", "asymmetric_loss multilabel_margin_loss "
+              "lovasz_softmax rnnt_loss kto_loss orpo_loss grpo_loss linear_dpo_loss linear_ipo_loss linear_orpo_loss "
+              "linear_simpo_loss linear_cpo_loss linear_kto_loss linear_grpo_loss linear_log_probs linear_sequence_log_probs"),
+}

@@ -2,22 +2,35 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
+#include "core/blas.h"
 #include "core/format_error.h"
+#include "core/parallel.h"
 #include "ebb/autograd.h"
 #include "ebb/ops.h"
 #include "graph/node.h"
 #include "ops/build.h"
 
+// Fortran's symbols, exported by libopenblas. The trailing lengths of character arguments are part of gfortran's
+// calling convention.
 extern "C" {
+void ssyevd_(const char* jobz, const char* uplo, const int* n, float* a, const int* lda, float* w, float* work,
+             const int* lwork, int* iwork, const int* liwork, int* info, std::size_t, std::size_t);
 void dsyevd_(const char* jobz, const char* uplo, const int* n, double* a, const int* lda, double* w, double* work,
              const int* lwork, int* iwork, const int* liwork, int* info, std::size_t, std::size_t);
+void sgesdd_(const char* jobz, const int* m, const int* n, float* a, const int* lda, float* s, float* u, const int* ldu,
+             float* vt, const int* ldvt, float* work, const int* lwork, int* iwork, int* info, std::size_t);
 void dgesdd_(const char* jobz, const int* m, const int* n, double* a, const int* lda, double* s, double* u,
              const int* ldu, double* vt, const int* ldvt, double* work, const int* lwork, int* iwork, int* info,
              std::size_t);
+void sgeqrf_(const int* m, const int* n, float* a, const int* lda, float* tau, float* work, const int* lwork,
+             int* info);
 void dgeqrf_(const int* m, const int* n, double* a, const int* lda, double* tau, double* work, const int* lwork,
              int* info);
+void sorgqr_(const int* m, const int* n, const int* k, float* a, const int* lda, const float* tau, float* work,
+             const int* lwork, int* info);
 void dorgqr_(const int* m, const int* n, const int* k, double* a, const int* lda, const double* tau, double* work,
              const int* lwork, int* info);
 }
@@ -27,46 +40,75 @@ void dorgqr_(const int* m, const int* n, const int* k, double* a, const int* lda
 namespace ebb {
 namespace {
 
-using Matrix = std::vector<double>;  // column-major, as in LAPACK
+// LAPACK's functions of f32 and of f64.
+template <class T>
+struct Lapack;
+template <>
+struct Lapack<float> {
+  static constexpr auto syevd = ssyevd_;
+  static constexpr auto gesdd = sgesdd_;
+  static constexpr auto geqrf = sgeqrf_;
+  static constexpr auto orgqr = sorgqr_;
+};
+template <>
+struct Lapack<double> {
+  static constexpr auto syevd = dsyevd_;
+  static constexpr auto gesdd = dgesdd_;
+  static constexpr auto geqrf = dgeqrf_;
+  static constexpr auto orgqr = dorgqr_;
+};
 
 void require_matrices(const char* op, const Tensor& a) {
   require(is_floating(a.dtype()), Error::Kind::type, "{}: needs floating elements, got {}", op, name(a.dtype()));
   require(a.rank() >= 2, "{}: needs matrices, got shape {}", op, a.shape());
 }
 
-// f(number, column-major matrix) returns the results column-major, with `rows` rows; in f32 or f64 like a.
-template <class F>
-Tensor each_matrix(const char* op, const Tensor& a, std::int64_t rows, std::int64_t columns, F f) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 28;  // LAPACK counts the elements of its workspaces in an int
+constexpr int kNotFinite = -1000;  // beside LAPACK's own verdicts
+
+// What LAPACK asks for as a number of T, which may have been rounded down.
+template <class T>
+int workspace_size(T asked) {
+  return static_cast<int>(std::ceil(std::nextafter(asked, std::numeric_limits<T>::max())));
+}
+
+// Runs factor.run(matrix, results) on every matrix, both column-major, results with `rows` rows; in f32 or f64 like a.
+// The matrices of a batch are shared among threads; the error is that of the first which has one.
+template <class T, class Factor>
+Tensor each_matrix_of(const char* op, const Tensor& a, std::int64_t rows, std::int64_t columns, const Factor& factor) {
   const std::int64_t m = a.size(-2), n = a.size(-1), batch = a.numel() / std::max<std::int64_t>(m * n, 1);
-  require(batch == 0 || m * n <= kMost, "{}: takes matrices of up to {} elements, got shape {}", op, kMost, a.shape());
-  const std::vector<double> in = cast(transpose(a, -2, -1), DType::f64).to_vector<double>();
-  std::vector<double> out;
-  out.reserve(static_cast<std::size_t>(batch * rows * columns));
-  for (std::int64_t b = 0; b < batch; ++b) {
-    const Matrix found = f(b, Matrix(in.begin() + b * m * n, in.begin() + (b + 1) * m * n));
-    out.insert(out.end(), found.begin(), found.end());
+  std::vector<T> in = transpose(a, -2, -1).template to_vector<T>(),
+                 out(static_cast<std::size_t>(batch * rows * columns));
+  std::vector<int> verdicts(static_cast<std::size_t>(batch));
+  constexpr std::int64_t kWork = 20000;  // elements cubed, about: what is worth a task
+  const std::int64_t group = std::max<std::int64_t>(1, kWork / std::max<std::int64_t>(1, m * n * std::min(m, n)));
+  parallel_for((batch + group - 1) / group, [&](std::int64_t task) {
+    keep_blas_serial();
+    for (std::int64_t b = task * group; b < std::min(batch, (task + 1) * group); ++b)
+      verdicts[static_cast<std::size_t>(b)] = factor.run(in.data() + b * m * n, out.data() + b * rows * columns);
+  });
+  for (std::size_t b = 0; b < verdicts.size(); ++b) {
+    require(verdicts[b] != kNotFinite, "{}: matrix {} of shape {} has NaNs or infinities", op, b, a.shape());
+    require(verdicts[b] == 0, "{}: LAPACK did not converge ({})", op, verdicts[b]);
   }
   const Shape by_columns = a.shape().with(a.rank() - 2, columns).with(a.rank() - 1, rows);
-  return cast(transpose(from_data(out, by_columns).to(a.device()), -2, -1), a.dtype());
+  return transpose(from_data(out, by_columns).to(a.device()), -2, -1);
 }
 
-void require_success(const char* op, int info) { require(info == 0, "{}: LAPACK did not converge ({})", op, info); }
+template <template <class> class Factor>
+Tensor each_matrix(const char* op, const Tensor& a, std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 28;  // LAPACK counts the elements of its workspaces in an int
+  const std::int64_t m = a.size(-2), n = a.size(-1);
+  require(a.numel() == 0 || m * n <= kMost, "{}: takes matrices of up to {} elements, got shape {}", op, kMost,
+          a.shape());
+  const int high = blas_size(m), wide = blas_size(n);
+  if (a.dtype() == DType::f64) return each_matrix_of<double>(op, a, rows, columns, Factor<double>(high, wide));
+  return each_matrix_of<float>(op, a, rows, columns, Factor<float>(high, wide));
+}
 
 // LAPACK's iterations may never end on infinities.
-void require_finite(const char* op, bool finite, std::int64_t number, const Shape& shape) {
-  require(finite, "{}: matrix {} of shape {} has NaNs or infinities", op, number, shape);
-}
-bool is_finite(const Matrix& a) {
-  return std::all_of(a.begin(), a.end(), [](double x) { return std::isfinite(x); });
-}
-bool has_finite_lower_triangle(const Matrix& a, std::size_t n) {
-  for (std::size_t j = 0; j < n; ++j) {
-    for (std::size_t i = j; i < n; ++i) {
-      if (!std::isfinite(a[j * n + i])) return false;
-    }
-  }
-  return true;
+template <class T>
+bool is_finite(const T* a, std::int64_t count) {
+  return std::all_of(a, a + count, [](T x) { return std::isfinite(x); });
 }
 
 Tensor rows_of(const Tensor& x, std::int64_t from, std::int64_t count) { return narrow(x, -2, from, count); }
@@ -82,24 +124,31 @@ Tensor reciprocal_differences(const Tensor& v) {
 // ---- symmetric eigenvalues: [w; V], one row more than V
 // --------------------------------------------------------------
 
-Matrix symmetric_eigenvalues(Matrix a, int n) {
-  Matrix w(static_cast<std::size_t>(n)), work(1);
-  std::vector<int> iwork(1);
-  int info = 0, ask = -1;
-  dsyevd_("V", "L", &n, a.data(), &n, w.data(), work.data(), &ask, iwork.data(), &ask, &info, 1, 1);
-  int lwork = static_cast<int>(work[0]), liwork = iwork[0];
-  work.resize(static_cast<std::size_t>(lwork));
-  iwork.resize(static_cast<std::size_t>(liwork));
-  dsyevd_("V", "L", &n, a.data(), &n, w.data(), work.data(), &lwork, iwork.data(), &liwork, &info, 1, 1);
-  require_success("eigh", info);
-  Matrix out;
-  for (int j = 0; j < n; ++j) {
-    out.push_back(w[static_cast<std::size_t>(j)]);
-    const auto column = a.begin() + static_cast<std::ptrdiff_t>(j) * n;
-    out.insert(out.end(), column, column + n);
+template <class T>
+struct SymmetricEigenvalues {
+  int n, lwork = -1, liwork = -1;
+  SymmetricEigenvalues(int, int size) : n(size) {  // asks for the size of the workspaces
+    T work = 0, none = 0;
+    int iwork = 0, info = 0;
+    if (n > 0) Lapack<T>::syevd("V", "L", &n, &none, &n, &none, &work, &lwork, &iwork, &liwork, &info, 1, 1);
+    lwork = workspace_size(work);
+    liwork = iwork;
   }
-  return out;
-}
+  int run(T* a, T* out) const {
+    for (std::int64_t j = 0; j < n; ++j) {
+      if (!is_finite(a + j * n + j, n - j)) return kNotFinite;  // the lower triangle
+    }
+    std::vector<T> w(static_cast<std::size_t>(n)), work(static_cast<std::size_t>(lwork));
+    std::vector<int> iwork(static_cast<std::size_t>(liwork));
+    int info = 0;
+    Lapack<T>::syevd("V", "L", &n, a, &n, w.data(), work.data(), &lwork, iwork.data(), &liwork, &info, 1, 1);
+    for (int j = 0; j < n; ++j) {
+      *out++ = w[static_cast<std::size_t>(j)];
+      out = std::copy_n(a + static_cast<std::int64_t>(j) * n, n, out);
+    }
+    return info;
+  }
+};
 
 // Ā = V·(diag(w̄) + F∘(Vᵀ·V̄))·Vᵀ, F_ij = 1/(w_j − w_i); symmetric, as A is.
 std::vector<Tensor> eigh_rule(const Tensor& grad, const Tensor& output, const std::vector<Tensor>&) {
@@ -114,27 +163,32 @@ std::vector<Tensor> eigh_rule(const Tensor& grad, const Tensor& output, const st
 // ---- singular values: [U; S; V], k columns
 // ---------------------------------------------------------------------------
 
-Matrix singular_values(Matrix a, int m, int n) {
-  const int k = std::min(m, n);
-  const auto wide = static_cast<std::size_t>(n), kept = static_cast<std::size_t>(k);
-  Matrix s(kept), u(static_cast<std::size_t>(m) * kept), vt(kept * wide), work(1);
-  std::vector<int> iwork(8 * kept);
-  int info = 0, lwork = -1;
-  for (int turn = 0; turn < 2; ++turn) {  // queries the workspace size first
-    dgesdd_("S", &m, &n, a.data(), &m, s.data(), u.data(), &m, vt.data(), &k, work.data(), &lwork, iwork.data(), &info,
-            1);
-    if (turn == 0) work.resize(static_cast<std::size_t>(lwork = static_cast<int>(work[0])));
+template <class T>
+struct SingularValues {
+  int m, n, k, lwork = -1;
+  SingularValues(int rows, int columns) : m(rows), n(columns), k(std::min(rows, columns)) {
+    T work = 0, none = 0;
+    int iwork = 0, info = 0;
+    if (k > 0) Lapack<T>::gesdd("S", &m, &n, &none, &m, &none, &none, &m, &none, &k, &work, &lwork, &iwork, &info, 1);
+    lwork = workspace_size(work);
   }
-  require_success("svd", info);
-  Matrix out;
-  for (std::size_t j = 0; j < kept; ++j) {
-    const auto column = u.begin() + static_cast<std::ptrdiff_t>(j) * m;
-    out.insert(out.end(), column, column + m);
-    out.push_back(s[j]);
-    for (std::size_t i = 0; i < wide; ++i) out.push_back(vt[i * kept + j]);
+  int run(T* a, T* out) const {
+    if (!is_finite(a, static_cast<std::int64_t>(m) * n)) return kNotFinite;
+    const auto high = static_cast<std::size_t>(m), wide = static_cast<std::size_t>(n),
+               kept = static_cast<std::size_t>(k);
+    std::vector<T> s(kept), u(high * kept), vt(kept * wide), work(static_cast<std::size_t>(lwork));
+    std::vector<int> iwork(8 * kept);
+    int info = 0;
+    Lapack<T>::gesdd("S", &m, &n, a, &m, s.data(), u.data(), &m, vt.data(), &k, work.data(), &lwork, iwork.data(),
+                     &info, 1);
+    for (std::size_t j = 0; j < kept; ++j) {
+      out = std::copy_n(u.data() + j * high, high, out);
+      *out++ = s[j];
+      for (std::size_t i = 0; i < wide; ++i) *out++ = vt[i * kept + j];
+    }
+    return info;
   }
-  return out;
-}
+};
 
 // With F_ij = 1/(s_j² − s_i²) (Townsend, Differentiating the singular value decomposition, 2016):
 //   Ā = U·(F∘(UᵀŪ − ŪᵀU)·S + S·F∘(VᵀV̄ − V̄ᵀV) + diag(s̄))·Vᵀ + (I − UUᵀ)·Ū·S⁻¹·Vᵀ + U·S⁻¹·V̄ᵀ·(I − VVᵀ)
@@ -155,36 +209,33 @@ std::vector<Tensor> svd_rule(const Tensor& grad, const Tensor& output, const std
 Tensor packed_svd(const Tensor& a) {
   const std::int64_t m = a.size(-2), n = a.size(-1);
   return custom_function(
-      [&](const std::vector<Tensor>& x) {
-        return each_matrix("svd", x[0], m + 1 + n, std::min(m, n), [&](std::int64_t number, Matrix matrix) {
-          require_finite("svd", is_finite(matrix), number, x[0].shape());
-          return singular_values(std::move(matrix), static_cast<int>(m), static_cast<int>(n));
-        });
-      },
+      [&](const std::vector<Tensor>& x) { return each_matrix<SingularValues>("svd", x[0], m + 1 + n, std::min(m, n)); },
       svd_rule, {a});
 }
 
 // ---- Q and R of a matrix that is no wider than high: [Q; R]
 // ------------------------------------------------------------
 
-Matrix orthonormal_columns(Matrix a, int m, int n) {
-  Matrix tau(static_cast<std::size_t>(n)), work(static_cast<std::size_t>(std::max(1, 64 * n)));
-  const int lwork = static_cast<int>(work.size());
-  int info = 0;
-  dgeqrf_(&m, &n, a.data(), &m, tau.data(), work.data(), &lwork, &info);
-  require_success("qr", info);
-  Matrix q = a;
-  dorgqr_(&m, &n, &n, q.data(), &m, tau.data(), work.data(), &lwork, &info);
-  require_success("qr", info);
-  Matrix out;
-  for (int j = 0; j < n; ++j) {
-    const auto start = static_cast<std::ptrdiff_t>(j) * m;
-    const double* const column = a.data() + start;
-    out.insert(out.end(), q.begin() + start, q.begin() + start + m);
-    for (int i = 0; i < n; ++i) out.push_back(i <= j ? column[i] : 0);
+template <class T>
+struct OrthonormalColumns {
+  int m, n;
+  OrthonormalColumns(int rows, int columns) : m(rows), n(columns) {}
+  int run(T* a, T* out) const {
+    const auto high = static_cast<std::size_t>(m), wide = static_cast<std::size_t>(n);
+    std::vector<T> tau(wide), work(std::max<std::size_t>(1, 64 * wide)), r(wide * wide);
+    const int lwork = static_cast<int>(work.size());
+    int info = 0;
+    Lapack<T>::geqrf(&m, &n, a, &m, tau.data(), work.data(), &lwork, &info);
+    if (info != 0) return info;
+    for (std::size_t j = 0; j < wide; ++j) std::copy_n(a + j * high, j + 1, r.data() + j * wide);
+    Lapack<T>::orgqr(&m, &n, &n, a, &m, tau.data(), work.data(), &lwork, &info);
+    for (std::size_t j = 0; j < wide; ++j) {
+      out = std::copy_n(a + j * high, high, out);
+      out = std::copy_n(r.data() + j * wide, wide, out);
+    }
+    return info;
   }
-  return out;
-}
+};
 
 // M = R·R̄ᵀ − Q̄ᵀ·Q, its lower triangle mirrored above the diagonal: Ā = (Q̄ + Q·mirrored)·R⁻ᵀ
 std::vector<Tensor> qr_rule(const Tensor& grad, const Tensor& output, const std::vector<Tensor>& inputs) {
@@ -224,12 +275,7 @@ std::pair<Tensor, Tensor> eigh(const Tensor& a) {
   const std::int64_t n = a.size(-1);
   require(a.size(-2) == n, "eigh: needs square matrices, got shape {}", a.shape());
   const Tensor packed = custom_function(
-      [&](const std::vector<Tensor>& x) {
-        return each_matrix("eigh", x[0], n + 1, n, [&](std::int64_t number, Matrix m) {
-          require_finite("eigh", has_finite_lower_triangle(m, static_cast<std::size_t>(n)), number, x[0].shape());
-          return symmetric_eigenvalues(std::move(m), static_cast<int>(n));
-        });
-      },
+      [&](const std::vector<Tensor>& x) { return each_matrix<SymmetricEigenvalues>("eigh", x[0], n + 1, n); },
       eigh_rule, {widen(a)});
   return {cast(select(packed, -2, 0), a.dtype()), cast(rows_of(packed, 1, n), a.dtype())};
 }
@@ -244,12 +290,8 @@ std::pair<Tensor, Tensor> qr(const Tensor& a) {
     return {cast(q, a.dtype()), cast(cat({r, matmul(T(q), columns_of(wide, m, n - m))}, -1), a.dtype())};
   }
   const Tensor packed = custom_function(
-      [&](const std::vector<Tensor>& x) {
-        return each_matrix("qr", x[0], m + n, n, [&](std::int64_t, Matrix matrix) {
-          return orthonormal_columns(std::move(matrix), static_cast<int>(m), static_cast<int>(n));
-        });
-      },
-      qr_rule, {widen(a)});
+      [&](const std::vector<Tensor>& x) { return each_matrix<OrthonormalColumns>("qr", x[0], m + n, n); }, qr_rule,
+      {widen(a)});
   return {cast(rows_of(packed, 0, m), a.dtype()), cast(rows_of(packed, m, n), a.dtype())};
 }
 

@@ -87,6 +87,14 @@ Tensor index_zero_add(const Tensor& src, int axis, const Tensor& index, const Sh
   return make_node(Op::index_zero_add, src.dtype(), shape, {src, index}, along(axis), "index_add");
 }
 
+Tensor argsort_range(const Tensor& x, int axis, bool descending, std::int64_t first, std::int64_t count) {
+  if (count == 0) return zeros(x.shape().with(axis, 0), DType::i64);
+  Attrs attrs;
+  attrs.i = {axis, descending, first, count};
+  const Tensor numbers = x.dtype() == DType::bool_ ? cast(x, DType::u8) : x;
+  return make_node(Op::argsort, DType::i64, x.shape().with(axis, count), {numbers}, attrs);
+}
+
 // ---- gather and scatter ---------------------------------------------------------------------------------------------
 
 Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& index) {
@@ -188,7 +196,7 @@ std::pair<Tensor, Tensor> topk(const Tensor& x, std::int64_t k, std::int64_t axi
   const int a = normalize_axis("topk", axis, x.rank());
   require(k >= 0 && k <= x.shape()[a], "topk: k = {} is outside [0, {}], the size of axis {} of shape {}", k,
           x.shape()[a], a, x.shape());
-  const Tensor first = narrow(argsort(x, a, largest), a, 0, k);
+  const Tensor first = argsort_range(x, a, largest, 0, k);
   return {gather(x, a, first), first};
 }
 

@@ -17,4 +17,7 @@ Tensor scatter_node(const Tensor& x, int axis, const Tensor& index, const Tensor
 Tensor index_select_node(const Tensor& x, int axis, const Tensor& index);
 Tensor index_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape);
 
+// Places [first, first + count) of argsort along an axis: without sorting what is not in them.
+Tensor argsort_range(const Tensor& x, int axis, bool descending, std::int64_t first, std::int64_t count);
+
 }  // namespace ebb

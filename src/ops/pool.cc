@@ -142,7 +142,32 @@ Tensor avg_pool1d(const Tensor& x, std::int64_t window, const AvgPoolOptions& op
   return avg_pool("avg_pool1d", 1, x, window, options);
 }
 
-// Windows of one size are those of avg_pool; others are a product with weights along each axis.
+namespace {
+
+// The means of windows that cover an axis, one of the last two: reductions where windows are long or all of one size,
+// else a product with weights.
+Tensor averaged_axis(const Tensor& x, int axis, std::int64_t outputs) {
+  const std::int64_t size = x.size(axis);
+  if (size == outputs) return x;
+  if (size % outputs == 0)
+    return mean(reshape(x, x.shape().with(axis, outputs).inserted(axis + 1, size / outputs)), axis + 1);
+  constexpr std::int64_t kFew = 16, kLong = 8;
+  if (outputs <= kFew && size >= kLong * outputs) {
+    std::vector<Tensor> means;
+    for (std::int64_t i = 0; i < outputs; ++i) {
+      const std::int64_t first = i * size / outputs, last = ((i + 1) * size + outputs - 1) / outputs;
+      means.push_back(mean(narrow(x, axis, first, last - first), axis, true));
+    }
+    return cat(means, axis);
+  }
+  const Tensor weights = averaging_matrix(size, outputs, x.dtype());
+  return axis == x.rank() - 1 ? matmul(x, t(weights)) : matmul(weights, x);
+}
+
+constexpr std::int64_t kSmallWindow = 64;  // of which avg_pool is faster than a reduction along each axis
+
+}  // namespace
+
 Tensor adaptive_avg_pool2d(const Tensor& x, SizePair output) {
   const char* op = "adaptive_avg_pool2d";
   require_floating(op, x);
@@ -150,10 +175,10 @@ Tensor adaptive_avg_pool2d(const Tensor& x, SizePair output) {
   const std::int64_t h = x.size(-2), w = x.size(-1);
   require(output[0] >= 1 && output[1] >= 1 && h >= 1 && w >= 1, "{}: cannot make [{}, {}] outputs of shape {}", op,
           output[0], output[1], x.shape());
-  if (h % output[0] == 0 && w % output[1] == 0) return avg_pool2d(x, {h / output[0], w / output[1]});
-  const Tensor wide = widen(x);
-  const Tensor columns = matmul(wide, t(averaging_matrix(w, output[1], wide.dtype())));
-  return cast(matmul(averaging_matrix(h, output[0], wide.dtype()), columns), x.dtype());
+  const std::int64_t high = h / output[0], wide = w / output[1];
+  if (high * output[0] == h && wide * output[1] == w && high * wide <= kSmallWindow) return avg_pool2d(x, {high, wide});
+  const Tensor columns = averaged_axis(widen(x), x.rank() - 1, output[1]);
+  return cast(averaged_axis(columns, x.rank() - 2, output[0]), x.dtype());
 }
 Tensor adaptive_avg_pool1d(const Tensor& x, std::int64_t output) {
   const char* op = "adaptive_avg_pool1d";
@@ -161,9 +186,8 @@ Tensor adaptive_avg_pool1d(const Tensor& x, std::int64_t output) {
   image_shape(op, 1, x.shape());
   const std::int64_t size = x.size(-1);
   require(output >= 1 && size >= 1, "{}: cannot make {} outputs of shape {}", op, output, x.shape());
-  if (size % output == 0) return avg_pool1d(x, size / output);
-  const Tensor wide = widen(x);
-  return cast(matmul(wide, t(averaging_matrix(size, output, wide.dtype()))), x.dtype());
+  if (size % output == 0 && size / output <= kSmallWindow) return avg_pool1d(x, size / output);
+  return cast(averaged_axis(widen(x), x.rank() - 1, output), x.dtype());
 }
 
 namespace {

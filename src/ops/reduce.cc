@@ -9,6 +9,7 @@
 #include "graph/node.h"
 #include "ops/axes.h"
 #include "ops/build.h"
+#include "ops/index_nodes.h"
 #include "ops/reduce_parts.h"
 
 namespace ebb {
@@ -199,11 +200,12 @@ namespace {
 struct Sorted {
   Tensor x;  // the axis of interest, or the flattened tensor
   int axis;
-  Tensor order;    // argsort along it
   Tensor missing;  // where a NaN is among the elements, keepdim; undefined for integers
   std::int64_t n() const { return x.shape()[axis]; }
-  // The element at a position of the sorted order, the axis with size 1.
-  Tensor at(std::int64_t position) const { return gather(x, axis, narrow(order, axis, position, 1)); }
+  // Elements at places [first, first + count) of the sorted order.
+  Tensor at(std::int64_t first, std::int64_t count) const {
+    return gather(x, axis, argsort_range(x, axis, false, first, count));
+  }
 };
 
 Sorted sorted(const char* op, const Tensor& x, std::optional<std::int64_t> axis) {
@@ -211,7 +213,6 @@ Sorted sorted(const char* op, const Tensor& x, std::optional<std::int64_t> axis)
   s.x = axis && x.rank() > 0 ? x : reshape(x, {-1});
   s.axis = axis ? normalize_axis(op, *axis, s.x.rank()) : 0;
   require(s.n() > 0, "{}: nothing to choose from in a tensor of shape {}", op, x.shape());
-  s.order = argsort(s.x, s.axis);
   if (is_floating(x.dtype())) s.missing = any(isnan(s.x), s.axis, true);
   return s;
 }
@@ -226,7 +227,7 @@ Tensor finish(const Sorted& s, const Tensor& y, const Tensor& x, std::optional<s
 
 Tensor median(const Tensor& x, std::optional<std::int64_t> axis, bool keepdim) {
   const Sorted s = sorted("median", x, axis);
-  return finish(s, s.at((s.n() - 1) / 2), x, axis, keepdim);
+  return finish(s, s.at((s.n() - 1) / 2, 1), x, axis, keepdim);
 }
 
 Tensor quantile(const Tensor& x, double q, std::optional<std::int64_t> axis, bool keepdim) {
@@ -235,9 +236,9 @@ Tensor quantile(const Tensor& x, double q, std::optional<std::int64_t> axis, boo
   const Sorted s = sorted("quantile", x, axis);
   const double position = q * static_cast<double>(s.n() - 1);
   const double below = std::floor(position), weight = position - below;
-  const Tensor low = s.at(static_cast<std::int64_t>(below));
-  if (weight == 0) return finish(s, low, x, axis, keepdim);
-  const Tensor high = s.at(static_cast<std::int64_t>(below) + 1);
+  const auto first = static_cast<std::int64_t>(below);
+  if (weight == 0) return finish(s, s.at(first, 1), x, axis, keepdim);
+  const Tensor both = s.at(first, 2), low = narrow(both, s.axis, 0, 1), high = narrow(both, s.axis, 1, 1);
   // From the nearer end, so that both ends are reached exactly.
   const Tensor y = weight < 0.5 ? low + weight * (high - low) : high - (1 - weight) * (high - low);
   return finish(s, y, x, axis, keepdim);

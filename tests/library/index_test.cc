@@ -145,6 +145,27 @@ TEST(IndexSelect, TakesSlicesAndItsGradientAddsThem) {
   }
 }
 
+// Histograms: so many tokens that they are shared among threads, on rows of one element. Sums of eighths are exact.
+TEST(IndexZeroAdd, ManyTokensOnRowsOfOneElement) {
+  constexpr std::int64_t kTokens = 300001;
+  std::mt19937 rng(6);
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::i64}) {
+    for (const std::int64_t rows : {1, 3, 1000, 60000}) {
+      const Array index = random_index(DType::i64, {kTokens}, Layout::dense, rows, rng);
+      Array g(dtype, {kTokens});
+      g.fill([&](const Position&) { return static_cast<double>(rng() % 16) * (is_floating(dtype) ? 0.125 : 1); });
+      std::vector<double> sums(static_cast<std::size_t>(rows));
+      for (std::int64_t i = 0; i < kTokens; ++i) sums[static_cast<std::size_t>(index.get({i}))] += g.get({i});
+      for (const int threads : {1, 3}) {
+        set_num_threads(threads);
+        const Array out = run_call(Op::index_zero_add, along(0), {&g, &index}, dtype, {rows});
+        for (std::int64_t r = 0; r < rows; ++r)
+          ASSERT_EQ(out.get({r}), as_stored(dtype, sums[static_cast<std::size_t>(r)])) << name(dtype) << " " << rows;
+      }
+    }
+  }
+}
+
 TEST(Index, NamesTheFirstIndexThatIsOutside) {
   Array x(DType::f32, {10, 3}), index(DType::i64, {4, 3}), src(DType::f32, {4, 3});
   x.fill([](const Position&) { return 0.0; });

@@ -135,6 +135,59 @@ TEST(ArgSort, LongLinesAreMergedFromRuns) {
     expect_sorted(tied_array(dtype, {150001}, Layout::dense, rng), 0);
 }
 
+// Ranges of the order that expect_sorted holds to the definition: the first few, one, two in the middle, the last, all.
+void expect_ranges(const Array& x, int axis) {
+  const std::int64_t n = x.shape()[axis];
+  for (const bool descending : {false, true}) {
+    const Array whole = run_call(Op::argsort, along(axis, descending), {&x}, DType::i64, x.shape());
+    for (const auto& [first, count] :
+         std::initializer_list<std::pair<std::int64_t, std::int64_t>>{{0, 1},
+                                                                      {0, std::min<std::int64_t>(n, 5)},
+                                                                      {0, n / 9},
+                                                                      {(n - 1) / 2, 1},
+                                                                      {n / 3, n - n / 3},
+                                                                      {n - 1, 1},
+                                                                      {0, n}}) {
+      if (count == 0) continue;
+      Attrs attrs = along(axis, descending);
+      attrs.i[2] = first;
+      attrs.i[3] = count;
+      const Array part = run_call(Op::argsort, attrs, {&x}, DType::i64, x.shape().with(axis, count));
+      for_each_position(part.shape(), [&](const Position& p) {
+        Position q = p;
+        q[static_cast<std::size_t>(axis)] += first;
+        ASSERT_EQ(part.get(p), whole.get(q))
+            << name(x.dtype()) << x.shape().str() << " along " << axis << " from " << first << ", " << count;
+      });
+    }
+  }
+}
+
+TEST(ArgSortRange, IsTheRangeOfTheWholeOrder) {
+  std::mt19937 rng(8);
+  for (const DType dtype : kAllDTypes) {
+    for (const Shape& shape : kShapes) {
+      for (int axis = 0; axis < shape.rank(); ++axis) {
+        if (shape.numel() == 0) continue;
+        for (const Layout layout : kLayouts) expect_ranges(tied_array(dtype, shape, layout, rng), axis);
+      }
+    }
+  }
+}
+
+// Lines that are divided among threads; rising and falling ones, of which everything or nothing is kept, and equal
+// ones.
+TEST(ArgSortRange, LongLines) {
+  std::mt19937 rng(9);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::i64})
+    expect_ranges(tied_array(dtype, {150001}, Layout::dense, rng), 0);
+  for (const double step : {1.0, -1.0, 0.0}) {
+    Array x(DType::f32, {2, 70000});
+    x.fill([&](const Position& p) { return step * static_cast<double>(p[1]); });
+    expect_ranges(x, 1);
+  }
+}
+
 // The scan in long double, rounded to the dtype.
 void expect_scans(const Array& x, int axis, double tolerance) {
   for (const Op op : {Op::cumsum, Op::cumprod}) {

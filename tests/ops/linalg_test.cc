@@ -27,6 +27,17 @@ TEST(Linalg, MatmulOfEveryRank) {
   EXPECT_THROW_MESSAGE(matmul(m, ones({3, 2})), "matmul: inner sizes differ, 2 and 3, for shapes [2, 2] and [3, 2]");
 }
 
+// A product without a sum, of every kind: shapes as with one, wrapping integers, halves rounded once.
+TEST(Linalg, MatmulOfOneInnerElement) {
+  const Tensor column = tensor({{2.0}, {3.0}}), row = tensor({{5.0, 7.0, 11.0}});
+  expect_values(matmul(column, row), {2, 3}, {10, 14, 22, 15, 21, 33});
+  expect_values(matmul(column, tensor({4.0})), {2}, {8, 12});
+  EXPECT_EQ(matmul(ones({3, 1, 4, 1}), ones({2, 1, 6})).shape(), Shape({3, 2, 4, 6}));
+  EXPECT_EQ(matmul(ones({2, 5, 1}), ones({1, 3})).shape(), Shape({2, 5, 3}));
+  EXPECT_EQ(matmul(full({1, 1}, std::int64_t{1} << 62), full({1, 1}, std::int64_t{4})).item<std::int64_t>(), 0);
+  EXPECT_EQ(matmul(cast(column, DType::bf16), cast(row, DType::bf16)).dtype(), DType::bf16);
+}
+
 TEST(Linalg, DotAndOuter) {
   const Tensor v = tensor({1.0, 2.0});
   EXPECT_EQ(dot(v, v).item(), 5);

@@ -1,6 +1,7 @@
 // index_select and index_zero_add: one index for a whole slice along an axis, as an embedding and its gradient have it.
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "core/parallel.h"
@@ -51,6 +52,10 @@ using SumOf = std::conditional_t<std::is_same_v<T, float>, double, std::conditio
 template <class T>
 void add_row(SumOf<T>* sum, const T* row, std::int64_t n) {
   if constexpr (is_half_type<T>) {
+    if (n == 1) {
+      *sum += to_float(*row);
+      return;
+    }
     constexpr std::int64_t kTile = 512;
     float tile[kTile];
     for (std::int64_t i = 0; i < n; i += kTile) {
@@ -70,6 +75,65 @@ void store_row(T* to, const SumOf<T>* sum, std::int64_t n) {
   } else {
     for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(sum[i]);
   }
+}
+
+// Elements of a vector go straight to their sums, which several pieces of the vector have side by side where it is much
+// longer than the result. Pieces depend on the shape alone and are added in order. Within a piece four sums take turns,
+// so that equal indices do not wait for one another.
+template <class T, class Index>
+void add_elements(const Index* index, std::int64_t index_step, const T* from, std::int64_t from_step,
+                  std::int64_t tokens, T* out, std::int64_t rows) {
+  constexpr std::int64_t kTurns = 4, kTokens = 65536, kMostPieces = 16;
+  const std::int64_t turns = rows <= 4096 && tokens >= kTurns * rows ? kTurns : 1;
+  const std::int64_t pieces = std::clamp<std::int64_t>(tokens / std::max(kTokens, 4 * turns * rows), 1, kMostPieces);
+  const std::int64_t step = (tokens + pieces - 1) / pieces;
+  const auto sums = std::make_unique<SumOf<T>[]>(static_cast<std::size_t>(pieces * turns * rows));  // zeros
+  parallel_for(pieces, [&](std::int64_t piece) {
+    SumOf<T>* sum = sums.get() + piece * turns * rows;
+    const std::int64_t first = piece * step, last = std::min(tokens, first + step);
+    const auto add = [&](std::int64_t i, std::int64_t turn) {
+      add_row<T>(sum + turn * rows + static_cast<std::int64_t>(index[i * index_step]), from + i * from_step, 1);
+    };
+    std::int64_t i = first;
+    if (turns == kTurns) {
+      for (; i + kTurns <= last; i += kTurns) {
+        for (std::int64_t turn = 0; turn < kTurns; ++turn) add(i + turn, turn);
+      }
+    }
+    for (; i < last; ++i) add(i, 0);
+  });
+  for (std::int64_t part = 1; part < pieces * turns; ++part) {
+    for (std::int64_t r = 0; r < rows; ++r)
+      sums[static_cast<std::size_t>(r)] =
+          wrapping_add<SumOf<T>>(sums[static_cast<std::size_t>(r)], sums[static_cast<std::size_t>(part * rows + r)]);
+  }
+  store_row<T>(out, sums.get(), rows);
+}
+
+// Elements of many lines, with the same index for all of them: those that something falls on, in zeros.
+template <class T>
+void add_elements_of_lines(const std::vector<std::int64_t>& index, const T* from, std::int64_t lines, T* out,
+                           std::int64_t rows) {
+  const PositionsByRow positions(index, rows);
+  std::vector<std::size_t> touched;
+  for (std::size_t r = 0; r + 1 < positions.start.size(); ++r) {
+    if (positions.start[r] < positions.start[r + 1]) touched.push_back(r);
+  }
+  const auto tokens = static_cast<std::int64_t>(index.size());
+  constexpr std::int64_t kElements = 32768;
+  const std::int64_t group = std::max<std::int64_t>(1, kElements / (rows + tokens));
+  parallel_for((lines + group - 1) / group, [&](std::int64_t task) {
+    const std::int64_t first = task * group, last = std::min(lines, first + group);
+    std::memset(static_cast<void*>(out + first * rows), 0, static_cast<std::size_t>((last - first) * rows) * sizeof(T));
+    for (std::int64_t line = first; line < last; ++line) {
+      for (const std::size_t r : touched) {
+        SumOf<T> sum(0);
+        for (auto p = positions.start[r]; p < positions.start[r + 1]; ++p)
+          add_row<T>(&sum, from + line * tokens + positions.order[static_cast<std::size_t>(p)], 1);
+        store_row<T>(out + line * rows + static_cast<std::int64_t>(r), &sum, 1);
+      }
+    }
+  });
 }
 
 }  // namespace
@@ -108,13 +172,18 @@ void run_index_select(const LibraryCall& call) {
   constexpr std::int64_t kElements = 32768;
   const std::int64_t group = std::max<std::int64_t>(1, kElements / std::max<std::int64_t>(1, around.inner));
   const std::int64_t groups = (around.size + group - 1) / group;
+  const std::int64_t lines = std::max<std::int64_t>(1, kElements / (around.size * around.inner));  // of a task
   with_element_size(x.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    parallel_for(around.outer * groups, [&](std::int64_t task) {
-      const std::int64_t o = task / groups, first = task % groups * group;
+    const auto select = [&](std::int64_t o, std::int64_t first) {
       const T* source = static_cast<const T*>(from.data) + outer_offset(o);
       T* to = static_cast<T*>(out.data) + (o * around.size + first) * around.inner;
-      for (std::int64_t i = first; i < std::min(around.size, first + group); ++i, to += around.inner) {
+      const std::int64_t last = std::min(around.size, first + group);
+      if (around.inner == 1) {  // a call per element would take longer than the element
+        for (std::int64_t i = first; i < last; ++i) *to++ = source[index[static_cast<std::size_t>(i)] * axis_step];
+        return;
+      }
+      for (std::int64_t i = first; i < last; ++i, to += around.inner) {
         const T* row = source + index[static_cast<std::size_t>(i)] * axis_step;
         if (inner_step == 1) {
           std::memcpy(to, row, static_cast<std::size_t>(around.inner) * sizeof(T));
@@ -122,6 +191,11 @@ void run_index_select(const LibraryCall& call) {
           for (std::int64_t j = 0; j < around.inner; ++j) to[j] = row[j * inner_step];
         }
       }
+    };
+    if (groups > 1)
+      return parallel_for(around.outer * groups, [&](std::int64_t i) { select(i / groups, i % groups * group); });
+    parallel_for((around.outer + lines - 1) / lines, [&](std::int64_t task) {
+      for (std::int64_t o = task * lines; o < std::min(around.outer, (task + 1) * lines); ++o) select(o, 0);
     });
   });
 }
@@ -133,9 +207,26 @@ void run_index_zero_add(const LibraryCall& call) {
   const int axis = static_cast<int>(call.attrs.i[0]);
   check_indices(call, call.inputs[1], out.shape[axis]);
   if (out.shape.numel() == 0) return;
-  BufferPtr keep;
-  const View g = packed(call.inputs[0], keep, "index_add");
   const AroundAxis around(out.shape, axis);
+  BufferPtr keep;
+  if (around.inner == 1) {
+    const View &src = call.inputs[0], &at = call.inputs[1];
+    const std::int64_t tokens = at.shape.numel();
+    return with_type(out.dtype, [&](auto type) {
+      using T = typename decltype(type)::type;
+      if (around.outer > 1) {
+        const View g = packed(src, keep, "index_add");
+        return add_elements_of_lines<T>(read_indices(at), static_cast<const T*>(g.data), around.outer,
+                                        static_cast<T*>(out.data), around.size);
+      }
+      with_index_type(at.dtype, [&](auto index_type) {
+        const auto* index = static_cast<const typename decltype(index_type)::type*>(at.data);
+        add_elements<T>(index, at.shape.rank() == 0 ? 0 : at.strides[0], static_cast<const T*>(src.data),
+                        src.strides[axis], tokens, static_cast<T*>(out.data), around.size);
+      });
+    });
+  }
+  const View g = packed(call.inputs[0], keep, "index_add");
   const std::vector<std::int64_t> index = read_indices(call.inputs[1]);
   const std::int64_t tokens = static_cast<std::int64_t>(index.size());
   const PositionsByRow positions(index, around.size);

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "backend/matrix_errors.h"
+#include "core/blas.h"
 #include "core/parallel.h"
-#include "cpu/gemm/blas.h"
 #include "cpu/library/copy.h"
 #include "cpu/library/ops.h"
 #include "cpu/tile/elements.h"

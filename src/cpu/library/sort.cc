@@ -10,49 +10,11 @@
 #include "core/parallel.h"
 #include "cpu/library/lines.h"
 #include "cpu/library/ops.h"
+#include "cpu/library/order_keys.h"
 #include "cpu/tile/elements.h"
 
 namespace ebb::cpu {
 namespace {
-
-template <class T>
-struct KeyType {
-  using type = std::conditional_t<sizeof(T) == 8, std::uint64_t,
-                                  std::conditional_t<sizeof(T) == 4, std::uint32_t,
-                                                     std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint8_t>>>;
-};
-template <class T>
-using Key = typename KeyType<T>::type;
-
-template <class T>
-inline constexpr bool is_float_type = std::is_floating_point_v<T> || is_half_type<T>;
-
-// The bits of +infinity, beyond which (sign removed) lie the NaNs.
-template <class T>
-constexpr Key<T> infinity_bits() {
-  if constexpr (std::is_same_v<T, double>) return 0x7FF0'0000'0000'0000u;
-  if constexpr (std::is_same_v<T, float>) return 0x7F80'0000u;
-  if constexpr (std::is_same_v<T, Half>) return 0x7C00u;
-  return static_cast<Key<T>>(0x7F80u);
-}
-
-// Rising with the element; -0 and +0 equal; every NaN the same and above all numbers, as PyTorch sorts.
-template <class T>
-Key<T> rising_key(T x) {
-  using K = Key<T>;
-  const K bits = std::bit_cast<K>(x);
-  if constexpr (is_float_type<T>) {
-    constexpr K kSign = static_cast<K>(K(1) << (8 * sizeof(K) - 1));
-    const K magnitude = static_cast<K>(bits & static_cast<K>(~kSign));
-    const K negative = static_cast<K>(magnitude ? K(0) - static_cast<K>(bits >> (8 * sizeof(K) - 1)) : K(0));
-    const K key = static_cast<K>((magnitude | kSign) ^ negative);  // above 0: sign bit set; below: all bits turned
-    return magnitude > infinity_bits<T>() ? static_cast<K>(~K(0)) : key;
-  } else if constexpr (std::is_signed_v<T>) {
-    return static_cast<K>(bits ^ static_cast<K>(K(1) << (8 * sizeof(K) - 1)));
-  } else {
-    return bits;
-  }
-}
 
 // The key whose first maximum is the answer: of the largest, or of the smallest element. NaN wins both.
 template <bool kLargest, class T>
@@ -122,46 +84,40 @@ void run_arg(const LibraryCall& call) {
   });
 }
 
-// A key and its position. No two are equal, so any sort is a stable one and every way of sharing the work agrees.
-struct WideRecord {
-  std::uint64_t key;
-  std::int64_t position;
-  bool operator<(const WideRecord& o) const { return key != o.key ? key < o.key : position < o.position; }
-};
-inline std::int64_t position_of(const WideRecord& r) { return r.position; }
-inline std::int64_t position_of(std::uint64_t r) { return static_cast<std::int64_t>(r & 0xFFFF'FFFFu); }
-
-template <class R>
-R make_record(std::uint64_t key, std::int64_t position) {
-  if constexpr (std::is_same_v<R, WideRecord>) {
-    return {key, position};
-  } else {
-    return key << 32 | static_cast<std::uint64_t>(position);
-  }
+// Sorts n records, which stand in the order of their positions; `other` is room for as many.
+void sort_records(WideRecord* records, WideRecord*, std::int64_t n, std::size_t) {
+  n <= kFewRecords ? sort_few(records, n) : std::sort(records, records + n);
 }
 
-// Sorts n records, which stand in the order of their positions; `other` is room for as many.
-void sort_records(WideRecord* records, WideRecord*, std::int64_t n, std::size_t) { std::sort(records, records + n); }
-
-// Byte by byte from the lowest of the key's up. Every pass keeps the order of equal bytes, so equal keys stay in the
+// Digit by digit from the lowest of the key's up. Every pass keeps the order of equal digits, so equal keys stay in the
 // order of their positions, and there is no comparison whose outcome a processor could guess wrong.
-void sort_records(std::uint64_t* records, std::uint64_t* other, std::int64_t n, std::size_t key_bytes) {
-  constexpr std::int64_t kFew = 160;  // fewer than these are compared: counting has a price of its own
-  if (n < kFew) return std::sort(records, records + n);
-  std::uint32_t counts[4][256] = {};
-  const auto digit = [](std::uint64_t r, std::size_t byte) { return r >> (32 + 8 * byte) & 0xFF; };
+template <int kBits>
+void sort_by_digits(std::uint64_t* records, std::uint64_t* other, std::int64_t n, std::size_t key_bytes) {
+  constexpr std::size_t kDigits = (32 + kBits - 1) / kBits, kValues = std::size_t{1} << kBits;
+  const std::size_t digits = (8 * key_bytes + kBits - 1) / kBits;
+  std::uint32_t counts[kDigits][kValues] = {};
+  const auto digit = [](std::uint64_t r, std::size_t k) { return r >> (32 + kBits * k) & (kValues - 1); };
   for (std::int64_t i = 0; i < n; ++i) {
-    for (std::size_t byte = 0; byte < key_bytes; ++byte) ++counts[byte][digit(records[i], byte)];
+    for (std::size_t k = 0; k < digits; ++k) ++counts[k][digit(records[i], k)];
   }
   std::uint64_t *from = records, *to = other;
-  for (std::size_t byte = 0; byte < key_bytes; ++byte) {
-    if (counts[byte][digit(from[0], byte)] == n) continue;  // all the same
+  for (std::size_t k = 0; k < digits; ++k) {
+    if (counts[k][digit(from[0], k)] == n) continue;  // all the same
     std::uint32_t at = 0;
-    for (std::uint32_t& count : counts[byte]) at += std::exchange(count, at);
-    for (std::int64_t i = 0; i < n; ++i) to[counts[byte][digit(from[i], byte)]++] = from[i];
+    for (std::uint32_t& count : counts[k]) at += std::exchange(count, at);
+    for (std::int64_t i = 0; i < n; ++i) to[counts[k][digit(from[i], k)]++] = from[i];
     std::swap(from, to);
   }
   if (from != records) std::copy(from, from + n, records);
+}
+
+void sort_records(std::uint64_t* records, std::uint64_t* other, std::int64_t n, std::size_t key_bytes) {
+  // Fewer than these are compared: counting has a price of its own, and more digits a higher one.
+  constexpr std::int64_t kFew = 160, kMany = 8192;
+  if (n <= kFewRecords) return sort_few(records, n);
+  if (n < kFew) return std::sort(records, records + n);
+  if (n < kMany || key_bytes <= 2) return sort_by_digits<8>(records, other, n, key_bytes);
+  sort_by_digits<11>(records, other, n, key_bytes);
 }
 
 constexpr std::int64_t kLongLine = 65536;
@@ -191,26 +147,40 @@ void argsort_lines(const View& x, int axis, bool descending, std::int64_t* out) 
   const Lines<2> lines(x.shape, axis, {out_strides, x.strides});
   const std::int64_t n = lines.length(), step = x.strides[axis], out_step = out_strides[axis];
   const T* data = static_cast<const T*>(x.data);
-  const auto read = [&](std::vector<R>& records, std::int64_t offset) {
-    for (std::int64_t i = 0; i < n; ++i) {
-      const Key<T> key = rising_key(data[offset + i * step]);
-      records[static_cast<std::size_t>(i)] = make_record<R>(descending ? static_cast<Key<T>>(~key) : key, i);
-    }
-  };
-  const auto write = [&](const std::vector<R>& records, std::int64_t offset) {
-    for (std::int64_t i = 0; i < n; ++i) out[offset + i * out_step] = position_of(records[static_cast<std::size_t>(i)]);
-  };
   const bool few = lines.lines() < 16 || std::is_same_v<R, WideRecord>;  // many keep every thread busy as they are
+  const std::int64_t at_once = lines.axis_is_innermost() ? 1 : kLinesAtOnce;
+  const auto length = static_cast<std::size_t>(n), together = static_cast<std::size_t>(at_once);
   lines.for_each_block([&](const Lines<2>::Block& block) {
-    std::vector<R> records(static_cast<std::size_t>(n)), other(records.size());
-    for (std::int64_t l = 0; l < block.count; ++l) {
-      read(records, block.offset[1][l]);
-      if (n > kLongLine && few) {
-        sort_long(records, other, sizeof(T));
-      } else {
-        sort_records(records.data(), other.data(), n, sizeof(T));
+    if (n <= kFewRecords) {
+      R few[kFewRecords];
+      for (std::int64_t l = 0; l < block.count; ++l) {
+        read_few(data + block.offset[1][l], n, step, descending, few);
+        sort_few(few, n);
+        for (std::int64_t i = 0; i < n; ++i) out[block.offset[0][l] + i * out_step] = position_of(few[i]);
       }
-      write(records, block.offset[0][l]);
+      return;
+    }
+    std::vector<Key<T>> keys(together * length);
+    std::vector<R> records(length), other(length);
+    std::vector<std::int64_t> places(together * length);
+    for (std::int64_t l = 0; l < block.count; l += at_once) {
+      const std::int64_t count = std::min(at_once, block.count - l);
+      read_keys(data, block.offset[1] + l, count, n, step, descending, keys.data());
+      for (std::int64_t k = 0; k < count; ++k) {
+        for (std::int64_t i = 0; i < n; ++i)
+          records[static_cast<std::size_t>(i)] = make_record<R>(keys[static_cast<std::size_t>(k * n + i)], i);
+        if (n > kLongLine && few) {
+          sort_long(records, other, sizeof(T));
+        } else {
+          sort_records(records.data(), other.data(), n, sizeof(T));
+        }
+        std::transform(records.begin(), records.end(), places.begin() + k * n,
+                       [](const R& r) { return position_of(r); });
+      }
+      for (std::int64_t i = 0; i < n; ++i) {
+        for (std::int64_t k = 0; k < count; ++k)
+          out[block.offset[0][l + k] + i * out_step] = places[static_cast<std::size_t>(k * n + i)];
+      }
     }
   });
 }
@@ -226,13 +196,14 @@ void run_argsort(const LibraryCall& call) {
   if (x.shape.numel() == 0) return;
   const int axis = static_cast<int>(call.attrs.i[0]);
   auto* out = static_cast<std::int64_t*>(call.outputs[0].data);
+  const bool descending = call.attrs.i[1] != 0;
+  if (const std::int64_t count = call.attrs.i[3])
+    return argsort_range(x, axis, descending, call.attrs.i[2], count, out);
   with_type(x.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    if constexpr (sizeof(T) <= 4) {
-      if (x.shape[axis] <= std::int64_t{1} << 32)
-        return argsort_lines<T, std::uint64_t>(x, axis, call.attrs.i[1] != 0, out);
-    }
-    argsort_lines<T, WideRecord>(x, axis, call.attrs.i[1] != 0, out);
+    with_record_type<T>(x.shape[axis], [&](auto record) {
+      argsort_lines<T, typename decltype(record)::type>(x, axis, descending, out);
+    });
   });
 }
 

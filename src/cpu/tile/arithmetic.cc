@@ -234,6 +234,40 @@ struct FloorDivide {
   }
 };
 
+// The same of f32, in f64 where the quotient is below 2^22: one that is not whole is further from whole numbers than
+// the rounding of f64, so its whole part is exact, the product of that with b, too, and what it leaves of a.
+template <bool kQuotient>
+struct DivisionOfF32 {
+  template <class D, class V>
+  static HWY_INLINE hn::Mask<D> plain(D d, V a, V b) {
+    const V size = hn::Abs(b);
+    return hn::And(hn::Lt(hn::Abs(a), hn::Mul(size, hn::Set(d, 0x1p22))), hn::Lt(size, hn::Inf(d)));
+  }
+  template <class D, class V>
+  static HWY_INLINE V call_plain(D d, V a, V b) {
+    const V zero = hn::Zero(d), ratio = hn::Div(a, b), whole = hn::Trunc(ratio), rest = hn::NegMulAdd(whole, b, a);
+    const auto none = hn::Eq(rest, zero);
+    const auto other_sign = hn::AndNot(none, hn::Xor(hn::Lt(rest, zero), hn::Lt(b, zero)));
+    if constexpr (kQuotient) {
+      const V down = hn::IfThenElse(other_sign, hn::Sub(whole, hn::Set(d, 1.0)), whole);
+      return hn::IfThenElse(hn::Eq(down, zero), hn::CopySign(zero, ratio), down);
+    } else {
+      const V moved = hn::IfThenElse(other_sign, hn::Add(rest, b), rest);
+      return hn::IfThenElse(none, hn::CopySign(zero, b), moved);
+    }
+  }
+  template <class D, class V>
+  static HWY_INLINE V call(D d, V a, V b) {
+    const auto easy = plain(d, a, b);
+    const V found = call_plain(d, hn::IfThenElseZero(easy, a), hn::IfThenElse(easy, b, hn::Set(d, 1.0)));
+    if (hn::AllTrue(d, easy)) return found;
+    return hn::IfThenElse(easy, found, by_lane(d, a, b, [](double x, double y) {
+                            const auto p = static_cast<float>(x), q = static_cast<float>(y);
+                            return static_cast<double>(kQuotient ? python_floor_divide(p, q) : python_remainder(p, q));
+                          }));
+  }
+};
+
 template <class T>
 ElementwiseFn kernel(Op op, unsigned mask) {
   switch (op) {
@@ -298,8 +332,10 @@ ElementwiseFn kernel(Op op, unsigned mask) {
     case Op::fma:
       return cheap_ternary<Fma, T>(mask);
     case Op::remainder:
+      if constexpr (std::is_same_v<T, float>) return costly_binary<DivisionOfF32<false>, InDouble>(mask);
       return costly_binary<Remainder, SameType<T>>(mask);
     case Op::floor_divide:
+      if constexpr (std::is_same_v<T, float>) return costly_binary<DivisionOfF32<true>, InDouble>(mask);
       return costly_binary<FloorDivide, SameType<T>>(mask);
     default:
       return nullptr;

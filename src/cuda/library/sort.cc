@@ -22,8 +22,15 @@ KernelSource sort_source(DType dtype, bool descending, bool narrow) {
 }  // namespace
 
 void run_argsort(const LibraryCall& call, Gpu& gpu) {
-  argsort(gpu, at_least_1d(call.inputs[0]), static_cast<int>(call.attrs.i[0]), call.attrs.i[1] != 0,
-          at_least_1d(call.outputs[0]));
+  const View x = at_least_1d(call.inputs[0]), out = at_least_1d(call.outputs[0]);
+  const auto axis = static_cast<int>(call.attrs.i[0]);
+  const bool descending = call.attrs.i[1] != 0;
+  const std::int64_t first = call.attrs.i[2], count = call.attrs.i[3];
+  if (count == 0) return argsort(gpu, x, axis, descending, out);
+  BufferPtr keep;  // a range: of the whole order
+  const View order = workspace(gpu, DType::i64, x.shape, keep, "argsort");
+  argsort(gpu, x, axis, descending, order);
+  copy_elements(gpu, out, part_of(order, axis, first, count));
 }
 
 void argsort(Gpu& gpu, const View& x, int axis, bool descending, const View& out) {

@@ -1,4 +1,4 @@
-#include "cpu/gemm/blas.h"
+#include "core/blas.h"
 
 #include <cblas.h>
 
@@ -6,7 +6,7 @@
 
 #include "core/format_error.h"
 
-namespace ebb::cpu {
+namespace ebb {
 
 void keep_blas_serial() {
   thread_local const bool done = (openblas_set_num_threads(1), true);
@@ -21,4 +21,4 @@ int blas_size(std::int64_t n) {
   return static_cast<int>(n);
 }
 
-}  // namespace ebb::cpu
+}  // namespace ebb

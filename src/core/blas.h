@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-namespace ebb::cpu {
+namespace ebb {
 
 // Every thread that calls OpenBLAS or LAPACK calls this first: it keeps OpenBLAS on the calling thread, where the order
 // of its sums is a function of the sizes. (A call a thread, because OpenMP builds of OpenBLAS ask the calling thread.)
@@ -10,4 +10,4 @@ void keep_blas_serial();
 // A size as BLAS takes it; an Error when it does not fit in 32 bits.
 int blas_size(std::int64_t n);
 
-}  // namespace ebb::cpu
+}  // namespace ebb
