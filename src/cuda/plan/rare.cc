@@ -69,25 +69,28 @@ RareArm rare_arm(const Program& p, const GpuModel& model, const KernelPlan& plan
 }
 
 // A value and its gradient have powers of one base. Exponents that are the same for all elements are looked at once.
+// Powers that are found on chip need no logarithm, and among pairs those with an exponent per element make their own.
 std::vector<SharedLogarithm> logarithms_of(const Program& p, const KernelPlan& plan, const PassPlan& pass) {
   std::vector<SharedLogarithm> all;
-  std::vector<char> differ;
+  std::vector<std::int32_t> powers;
   for (std::int32_t v = 0; at(v) < p.instrs.size(); ++v) {
-    const Instr& i = instr(p, v);
-    if (!pass.needed[at(v)] || !is_power(i)) continue;
-    const auto same = std::find_if(all.begin(), all.end(), [&](const SharedLogarithm& l) {
-      return instr(p, l.first).arg[0] == i.arg[0] && plan.coarse[at(l.first)] == plan.coarse[at(v)];
-    });
-    const auto which = static_cast<std::size_t>(same - all.begin());
-    if (same == all.end()) {
-      all.push_back({v, {}});
-      differ.push_back(0);
-    }
-    all[which].exponents.push_back(i.arg[1]);
-    differ[which] |= instr(p, i.arg[1]).level != Level::scalar;
+    if (pass.needed[at(v)] && is_power(instr(p, v))) powers.push_back(v);
   }
-  for (std::size_t k = 0; k < all.size(); ++k) {
-    if (differ[k]) all[k].exponents.clear();
+  const auto same_base = [&](std::int32_t v, std::int32_t u) {
+    return instr(p, v).arg[0] == instr(p, u).arg[0] && plan.coarse[at(v)] == plan.coarse[at(u)];
+  };
+  const auto one_exponent = [&](std::int32_t v) { return instr(p, instr(p, v).arg[1]).level == Level::scalar; };
+  for (const std::int32_t v : powers) {
+    if (is_found(pass.found, v) || (pass.in_pairs() && !one_exponent(v))) continue;
+    if (std::any_of(all.begin(), all.end(), [&](const SharedLogarithm& l) { return same_base(l.first, v); })) continue;
+    SharedLogarithm& made = all.emplace_back(SharedLogarithm{v, {}});
+    bool known = true;
+    for (const std::int32_t u : powers) {
+      if (!same_base(v, u)) continue;
+      known &= one_exponent(u);
+      made.exponents.push_back(instr(p, u).arg[1]);
+    }
+    if (!known) made.exponents.clear();
   }
   return all;
 }
