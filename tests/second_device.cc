@@ -13,7 +13,6 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <set>
 #include <thread>
 #include <unordered_map>
 
@@ -125,10 +124,11 @@ class Recorder {
     gpu_ = std::make_unique<cuda::Gpu>(0);
   }
   void sweep(const Program& program, const CompiledSweep* made) {
-    const std::string text = cuda::print_sweep(cuda::with_sorted_operands(program)).text;
+    Program sorted = cuda::with_sorted_operands(program);
+    const std::string text = cuda::print_sweep(sorted).text;
     testing::KernelStore::add_text(path_, text);
     std::lock_guard guard(mutex_);
-    texts_[made] = &*kinds_.insert(text).first;
+    texts_[made] = &*kinds_.try_emplace(text, std::move(sorted)).first;
   }
   // Sweeps of one text would be run together.
   std::uint64_t kind(const CompiledSweep* made) {
@@ -140,7 +140,8 @@ class Recorder {
     std::lock_guard guard(mutex_);
     const std::size_t size = std::bit_ceil(std::max<std::size_t>(2, count));
     if (const auto text = texts_.find(made); text != texts_.end())
-      testing::KernelStore::add_text(path_, cuda::joined_text(*text->second, size));
+      testing::KernelStore::add_text(
+          path_, cuda::joined_text(text->second->second, cuda::plan_kernel(text->second->second), size));
   }
   void call(const LibraryCall& call) {
     if (!cuda::has_library(call.op) || call.data) return;  // one with a function would call it
@@ -157,8 +158,8 @@ class Recorder {
   std::string path_;
   std::mutex mutex_;
   std::unique_ptr<cuda::Gpu> gpu_;
-  std::set<std::string> kinds_;
-  std::unordered_map<const CompiledSweep*, const std::string*> texts_;
+  std::map<std::string, Program> kinds_;  // by text
+  std::unordered_map<const CompiledSweep*, const std::pair<const std::string, Program>*> texts_;
 };
 
 class SecondDevice final : public Backend {

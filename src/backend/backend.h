@@ -2,6 +2,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backend/call.h"
@@ -88,6 +89,7 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual SweepPtr compile(const Program& program) = 0;
+  virtual std::string describe(const CompiledSweep&) const { return ""; }  // in one line, how it will be run
 
   // `inputs` fill the buffers that the run will read: the run fails if one of them has failed.
   virtual Run begin(std::span<const FilledBy> inputs) = 0;

@@ -28,8 +28,6 @@ namespace {
 
 // A text, for all sweeps that have it; what is made of it is made once.
 struct Text {
-  std::string text;
-  bool joins = false;  // one launch can run several sweeps
   std::atomic<Function> sweep{nullptr}, finish{nullptr};
   struct Many {
     std::string text;
@@ -42,9 +40,9 @@ struct Text {
 
 struct Sweep final : CompiledSweep {
   Program program;
+  KernelPlan plan;
   SweepText text;
   std::shared_ptr<Text> shared;
-  bool draws = false;                 // random numbers
   std::shared_future<void> compiled;  // the machine code is in the cache
   // For memory that begins where the text does not expect it; made when it is needed.
   mutable std::once_flag made_for_any;
@@ -58,20 +56,20 @@ class CudaBackend final : public Backend, private Recordings {
   SweepPtr compile(const Program& program) override {
     auto sweep = std::make_shared<Sweep>();
     sweep->program = with_sorted_operands(program);
-    sweep->text = print(sweep->program, Alignment::sixteen);
-    for (const Operand& o : program.operands) sweep->draws |= o.kind == Operand::Kind::random;
+    sweep->plan = plan_kernel(sweep->program, gpu_.model());
+    sweep->text = print_kernel(sweep->program, sweep->plan);
     {
       std::lock_guard guard(texts_mutex_);
       std::shared_ptr<Text>& shared = texts_[sweep->text.text];
-      if (!shared) {
-        shared = std::make_shared<Text>();
-        shared->text = sweep->text.text;
-        shared->joins = !joined_text(shared->text, 2).empty();
-      }
+      if (!shared) shared = std::make_shared<Text>();
       sweep->shared = shared;
     }
-    sweep->compiled = start_compiling(sweep->text.text, gpu_.architecture());
+    sweep->compiled = start_compiling(sweep->text.text, gpu_.architecture(), sweep->text.spill_blocks());
     return sweep;
+  }
+
+  std::string describe(const CompiledSweep& made) const override {
+    return cuda::describe(static_cast<const Sweep&>(made).plan);
   }
 
   Run begin(std::span<const FilledBy> inputs) override {
@@ -92,8 +90,8 @@ class CudaBackend final : public Backend, private Recordings {
     Function kernel = shared.sweep.load(std::memory_order_acquire);
     if (!kernel) {
       sweep->compiled.get();
-      if (text.finish_blocks) shared.finish.store(gpu_.kernel(text.text, "finish"), std::memory_order_release);
-      shared.sweep.store(kernel = gpu_.kernel(text.text, "sweep"), std::memory_order_release);
+      if (text.finish_blocks) shared.finish.store(finish_kernel(text), std::memory_order_release);
+      shared.sweep.store(kernel = sweep_kernel(text), std::memory_order_release);
     }
     BufferPtr workspace;
     const std::vector<std::uint64_t> words = bind(sweep, text, arguments, run, workspace);
@@ -102,11 +100,9 @@ class CudaBackend final : public Backend, private Recordings {
       gpu_.launch_behind(shared.finish.load(std::memory_order_acquire), text.finish_blocks, words, text.finish_threads);
   }
 
-  // Random numbers stay alone: a recording finds them by their step.
   std::uint64_t kind(const CompiledSweep& made) const override {
     const auto& sweep = static_cast<const Sweep&>(made);
-    if (sweep.draws || !sweep.shared->joins || most_together(sweep) < 2) return 0;
-    if (sweep.text.threads != kThreads || sweep.text.shared > 0) return 0;  // a launch has one number of them
+    if (!sweep.plan.joinable || most_together(sweep) < 2) return 0;
     return reinterpret_cast<std::uintptr_t>(sweep.shared.get());
   }
 
@@ -177,7 +173,7 @@ class CudaBackend final : public Backend, private Recordings {
 
   bool has(Op op) const override { return has_library(op); }
   bool adds_rows_to_products() const override { return true; }
-  int bytes_of_a_function() const override { return 4; }  // some 30 instructions
+  int bytes_of_a_function() const override { return gpu_.model().function_bytes; }
   void run(const LibraryCall& call, Run& run) override {
     begin_step(run);
     run_library(call, gpu_, std::static_pointer_cast<RunMark>(run.mark));
@@ -216,22 +212,20 @@ class CudaBackend final : public Backend, private Recordings {
   bool rounds_to_bf16() const override { return true; }  // from compute capability 8.0 on
 
  private:
-  SweepText print(const Program& program, Alignment alignment) const {
-    return print_sweep(program, gpu_.limits(), alignment);
+  Function sweep_kernel(const SweepText& text) {
+    return gpu_.kernel({text.text, false, text.has_dynamic_shared, text.spill_blocks()}, "sweep");
+  }
+  Function finish_kernel(const SweepText& text) {
+    return gpu_.kernel({text.text, false, false, text.spill_blocks()}, "finish");
   }
 
   void launch_sweep(Function kernel, const SweepText& text, std::span<const std::uint64_t> words) {
     unsigned blocks = text.blocks;
-    // Blocks that load their next row early may take several: eight where warps have rows of their own or there is one
-    // block on a multiprocessor. Where it has other blocks to go on with while warps wait for each other, it is better
-    // off with a new one for each row, whenever there is room: cross-entropy of 32,768 classes takes 520 µs on an H200,
-    // 560 with eight rows each and 579 with equal shares. Few warps are better off with three rows.
     if (text.stays) {
-      constexpr unsigned kEnoughThreads = 512;
       const unsigned at_a_time = gpu_.blocks_at_a_time(kernel, text.threads, text.shared);
-      const unsigned each = at_a_time / static_cast<unsigned>(gpu_.multiprocessors());
-      const unsigned turns = each < 2 || !text.row_of_block ? 8 : each * text.threads < kEnoughThreads ? 3 : 1;
-      blocks = std::min(blocks, std::max((blocks + turns - 1) / turns, at_a_time));
+      const unsigned resident = at_a_time / static_cast<unsigned>(gpu_.multiprocessors());
+      const unsigned rows = rows_per_block(text, resident, gpu_.model());
+      blocks = std::min(blocks, std::max((blocks + rows - 1) / rows, at_a_time));
     }
     gpu_.launch(kernel, blocks, words, text.threads, text.shared);
   }
@@ -247,13 +241,16 @@ class CudaBackend final : public Backend, private Recordings {
   }
 
   void run_unaligned(const std::shared_ptr<const Sweep>& sweep, std::span<const Argument> arguments, const Run& run) {
-    std::call_once(sweep->made_for_any, [&] { sweep->for_any = print(sweep->program, Alignment::any); });
+    std::call_once(sweep->made_for_any, [&] {
+      KernelPlan plan = sweep->plan;
+      plan.alignment = Alignment::any;
+      sweep->for_any = print_kernel(sweep->program, plan);
+    });
     const SweepText& text = sweep->for_any;
     BufferPtr workspace;
     const std::vector<std::uint64_t> words = bind(sweep, text, arguments, run, workspace);
-    launch_sweep(gpu_.kernel(text.text, "sweep"), text, words);
-    if (text.finish_blocks)
-      gpu_.launch_behind(gpu_.kernel(text.text, "finish"), text.finish_blocks, words, text.finish_threads);
+    launch_sweep(sweep_kernel(text), text, words);
+    if (text.finish_blocks) gpu_.launch_behind(finish_kernel(text), text.finish_blocks, words, text.finish_threads);
   }
 
   std::vector<std::uint64_t> bind(const std::shared_ptr<const Sweep>& sweep, const SweepText& text,
@@ -282,8 +279,8 @@ class CudaBackend final : public Backend, private Recordings {
   Text::Many& many_of(const Sweep& sweep, std::size_t size) {
     Text::Many& made = sweep.shared->many[size];
     if (made.text.empty()) {
-      made.text = joined_text(sweep.shared->text, size);
-      made.compiled = start_compiling(made.text, gpu_.architecture());
+      made.text = joined_text(sweep.program, sweep.plan, size);
+      made.compiled = start_compiling(made.text, gpu_.architecture(), sweep.text.spill_blocks());
     }
     return made;
   }
@@ -292,8 +289,9 @@ class CudaBackend final : public Backend, private Recordings {
     Text::Many& made = many_of(sweep, size);
     if (!made.sweep) {
       made.compiled.get();
-      if (sweep.text.finish_blocks) made.finish = gpu_.kernel(made.text, "finish_many");
-      made.sweep = gpu_.kernel(made.text, "sweep_many");
+      const KernelSource source{made.text, false, sweep.text.has_dynamic_shared, sweep.text.spill_blocks()};
+      if (sweep.text.finish_blocks) made.finish = gpu_.kernel(source, "finish_many");
+      made.sweep = gpu_.kernel(source, "sweep_many");
     }
     return {made.sweep, made.finish};
   }

@@ -307,6 +307,8 @@ std::string print(const Plan& plan) {
   for (const PlanStep& step : plan.steps) {
     if (step.sweep) {
       text += print(*step.program);
+      const std::string how = backend_of(plan.device).describe(*step.sweep);
+      if (!how.empty()) text += fmt::format("  plan: {}\n", how);
       continue;
     }
     text += fmt::format("call {}", info(step.op).name);

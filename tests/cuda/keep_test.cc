@@ -1,11 +1,10 @@
 // What passes over a row leave on chip for later ones.
-#include "cuda/print/keep.h"
+#include "cuda/plan/keep.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "cuda/print/sweep_text.h"
 #include "sweep_cases.h"
 
 namespace ebb::testing {
@@ -36,8 +35,8 @@ Passes passes_of(const std::vector<Tensor>& roots) {
   }
   return p;
 }
-cuda::Keeping keep(const Passes& p) {
-  return cuda::keep_values(p.program, p.staged, p.roots, std::vector<char>(p.program.instrs.size()));
+cuda::KeptBefore keep(const Passes& p) {
+  return cuda::keep_values(p.program, {}, p.staged, p.roots, std::vector<char>(p.program.instrs.size()));
 }
 Op op_of(const Passes& p, const cuda::KeptValue& k) { return p.program.instrs[static_cast<std::size_t>(k.value)].op; }
 
@@ -45,16 +44,16 @@ TEST(KeptValues, AreWhatASecondPassWouldMakeAgain) {
   manual_seed(1);
   const Tensor x = randn({3, 5000}).eval(), y = randn({3, 5000}).eval();
   const Passes p = passes_of({softmax(log(x * x + 1) / y, 1)});
-  const cuda::Keeping kept = keep(p);
-  ASSERT_EQ(kept.before.size(), 3u);
-  EXPECT_TRUE(kept.before[0].empty());
+  const cuda::KeptBefore kept = keep(p);
+  ASSERT_EQ(kept.size(), 3u);
+  EXPECT_TRUE(kept[0].empty());
   // The maximum's argument in place of x and y; then the exponentials, of which the last pass needs nothing else.
-  ASSERT_EQ(kept.before[1].size(), 1u);
-  EXPECT_EQ(op_of(p, kept.before[1][0]), Op::div);
-  ASSERT_EQ(kept.before[2].size(), 1u);
-  EXPECT_EQ(op_of(p, kept.before[2][0]), Op::exp);
-  EXPECT_EQ(kept.before[2][0].dtype, DType::f32);
-  EXPECT_EQ(kept.before[2][0].chunks.size(), 2u);
+  ASSERT_EQ(kept[1].size(), 1u);
+  EXPECT_EQ(op_of(p, kept[1][0]), Op::div);
+  ASSERT_EQ(kept[2].size(), 1u);
+  EXPECT_EQ(op_of(p, kept[2][0]), Op::exp);
+  EXPECT_EQ(kept[2][0].dtype, DType::f32);
+  EXPECT_EQ(kept[2][0].chunks.size(), 2u);
 }
 
 TEST(KeptValues, OfHalvesTakeTheirRoomOnlyWhereTheyAreRounded) {
@@ -63,7 +62,7 @@ TEST(KeptValues, OfHalvesTakeTheirRoomOnlyWhereTheyAreRounded) {
   // x and y are two chunks: room for one f32, and for rounded differences of one chunk each.
   const Tensor d = exp(x - y);
   const Passes p = passes_of({d / sum(d, 1, true) * max(x * y, 1, true)});
-  for (const auto& kept : keep(p).before) {
+  for (const auto& kept : keep(p)) {
     std::size_t chunks = 0;
     for (const cuda::KeptValue& k : kept) {
       chunks += k.chunks.size();
@@ -76,7 +75,7 @@ TEST(KeptValues, OfHalvesTakeTheirRoomOnlyWhereTheyAreRounded) {
 TEST(KeptValues, AreNotWorthItWhereTheyCostNothing) {
   manual_seed(3);
   const Tensor x = randn({3, 5000}).eval();
-  for (const auto& kept : keep(passes_of({x - mean(x, 1, true)})).before) EXPECT_TRUE(kept.empty());
+  for (const auto& kept : keep(passes_of({x - mean(x, 1, true)}))) EXPECT_TRUE(kept.empty());
 }
 
 // No two things that are read later share a chunk, whatever the program.
@@ -100,11 +99,11 @@ TEST(KeptValues, LieWhereNothingIsReadAnyMore) {
         if (i.level == Level::full && i.stage < program.stages)
           p.roots[static_cast<std::size_t>(i.stage)].push_back(o.value);
       }
-      const cuda::Keeping kept = keep(p);
-      for (std::size_t pass = 0; pass < kept.before.size(); ++pass) {
+      const cuda::KeptBefore kept = keep(p);
+      for (std::size_t pass = 0; pass < kept.size(); ++pass) {
         std::set<int> taken;
         std::set<std::int32_t> found;
-        for (const cuda::KeptValue& k : kept.before[pass]) {
+        for (const cuda::KeptValue& k : kept[pass]) {
           found.insert(k.value);
           for (const int chunk : k.chunks) EXPECT_TRUE(taken.insert(chunk).second) << c->name << "\n" << print(program);
         }

@@ -38,7 +38,9 @@ class KernelCache : public ::testing::Test {
     static int count = 0;
     return "extern \"C\" __global__ void cached_kernel_" + std::to_string(count++) + "() {}\n";
   }
-  static std::string code(const std::string& kernel) { return cuda::machine_code(kernel, "sm_90"); }
+  static std::string code(const std::string& kernel, int spill_blocks = 0) {
+    return cuda::machine_code(kernel, "sm_90", spill_blocks);
+  }
 
   // In processes of their own, all at once.
   static void compile_in_other_processes(const std::string& kernel, int count) {
@@ -168,9 +170,9 @@ TEST_F(KernelCache, AFolderAndAFileOfSomebodyElseAreNotUsed) {
 TEST_F(KernelCache, BlocksMakeRoomForRegistersThatSpill) {
   static std::vector<int> spills;
   static int fewer;
-  const auto compiled_with = [](std::vector<int> bytes, const std::string& bounds) {
+  const auto compiled_with = [](std::vector<int> bytes, int spill_blocks) {
     spills = std::move(bytes);
-    const std::string text = "// " + bounds + "\n" + next_kernel();
+    const std::string text = next_kernel();
     int status = -1;
     if (const pid_t child = ::fork(); child == 0) {  // what is replaced here stays so
       cuda::Compiler c = cuda::compiler();
@@ -203,20 +205,20 @@ TEST_F(KernelCache, BlocksMakeRoomForRegistersThatSpill) {
         return cuda::kSuccess;
       };
       cuda::install_driver(cuda::driver(), c);
-      code(text);
+      code(text, spill_blocks);
       ::_exit(fewer);
     } else {
       ::waitpid(child, &status, 0);
     }
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   };
-  EXPECT_EQ(compiled_with({0, 0, 0}, "(256, BLOCKS(4))"), 0);
-  EXPECT_EQ(compiled_with({16, 0, 0}, "(256, BLOCKS(4))"), 0);  // a few bytes are no reason
-  EXPECT_EQ(compiled_with({128, 8, 0}, "(256, BLOCKS(4))"), 1);
-  EXPECT_EQ(compiled_with({128, 40, 0}, "(256, BLOCKS(4))"), 2);
-  EXPECT_EQ(compiled_with({400, 300, 200, 100}, "(256, BLOCKS(4))"), 2);
-  EXPECT_EQ(compiled_with({400, 300, 200, 100}, "(512, BLOCKS(3))"), 1);
-  EXPECT_EQ(compiled_with({400, 300, 200, 100}, "(512, 2)"), 0);
+  EXPECT_EQ(compiled_with({0, 0, 0}, 4), 0);
+  EXPECT_EQ(compiled_with({16, 0, 0}, 4), 0);  // a few bytes are no reason
+  EXPECT_EQ(compiled_with({128, 8, 0}, 4), 1);
+  EXPECT_EQ(compiled_with({128, 40, 0}, 4), 2);
+  EXPECT_EQ(compiled_with({400, 300, 200, 100}, 4), 2);
+  EXPECT_EQ(compiled_with({400, 300, 200, 100}, 3), 1);
+  EXPECT_EQ(compiled_with({400, 300, 200, 100}, 0), 0);
 }
 
 TEST_F(KernelCache, ManyProcessesMayWriteTheSameKernelAtOnce) {

@@ -6,9 +6,6 @@
 
 namespace ebb::cuda {
 
-bool is_real(RegType t) { return t == RegType::f32 || t == RegType::f64; }
-bool is_mask(RegType t) { return t == RegType::m32 || t == RegType::m64; }
-
 const char* type_text(RegType t) {
   static constexpr const char* kNames[] = {"f32", "f64", "i32", "i64", "bool", "bool"};
   return kNames[static_cast<int>(t)];
@@ -77,46 +74,6 @@ std::string rounded(const std::string& x, DType dtype) {
       return fmt::format("({} & 255)", x);
     default:
       return x;
-  }
-}
-
-const char* quick_function(Op op) {
-  switch (op) {
-    case Op::exp:
-      return "quick_exp";
-    case Op::exp2:
-      return "power_of_two";
-    case Op::expm1:
-      return "quick_expm1";
-    case Op::log:
-      return "quick_log";
-    case Op::log2:
-      return "quick_log2";
-    case Op::log1p:
-    case Op::log1p_unit:
-      return "quick_log1p";
-    case Op::tanh:
-      return "quick_tanh";
-    case Op::sinh:
-      return "quick_sinh";
-    case Op::cosh:
-      return "quick_cosh";
-    case Op::erf:
-      return "quick_erf";
-    case Op::erfc:
-      return "quick_erfc";
-    case Op::sqrt:
-      return "quick_sqrt";
-    case Op::rsqrt:
-      return "quick_rsqrt";
-    case Op::div:
-      return "quick_quotient";
-    case Op::pow:
-      return "quick_power";
-    case Op::reciprocal:
-      return "quick_reciprocal";
-    default:
-      return nullptr;
   }
 }
 

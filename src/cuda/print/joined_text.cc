@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <regex>
 #include <utility>
+
+#include "cuda/print/printer.h"
 
 namespace ebb::cuda {
 
@@ -16,20 +17,15 @@ Program with_sorted_operands(Program program) {
   return program;
 }
 
-// The printed kernels become functions whose parameters are named like CUDA's own variables, so that their text stays
-// as it is.
-std::string joined_text(const std::string& text, std::size_t most) {
-  static const std::regex head(
-      R"re(extern "C" __global__ void (__launch_bounds__\([^)]*\)?\)) (\w+)\(const Args a\) \{)re");
+// Kernels become functions whose parameters are named like CUDA's own variables, so that their bodies stay the same.
+std::string joined_text(const Program& program, const KernelPlan& plan, std::size_t most) {
+  Arguments args;
   std::string functions, kernels;
-  std::size_t done = 0;
-  for (std::sregex_iterator it(text.begin(), text.end(), head), end; it != end; ++it) {
-    const std::string bounds = (*it)[1], name = (*it)[2];
-    const auto at = static_cast<std::size_t>(it->position());
-    functions += text.substr(done, at - done);
-    functions += fmt::format("EBB void one_{}(const Args& a, const Block blockIdx, const Block gridDim) {{", name);
-    done = at + static_cast<std::size_t>(it->length());
-    kernels += fmt::format(R"cuda(extern "C" __global__ void {1} {0}_many(const __grid_constant__ Table a) {{
+  for (const Printer::Kernel& k : Printer(program, plan, args).kernels()) {
+    functions += fmt::format("EBB void one_{}(const Args& a, const Block blockIdx, const Block gridDim) {{\n{}}}\n",
+                             k.name, k.body);
+    kernels += fmt::format(
+        R"cuda(extern "C" __global__ void __launch_bounds__({1}) {0}_many(const __grid_constant__ Table a) {{
   int k = 0;
   for (int half = {2}; half; half >>= 1) {{
     if (blockIdx.x >= a.end[k + half - 1]) k += half;
@@ -38,10 +34,9 @@ std::string joined_text(const std::string& text, std::size_t most) {
   one_{0}(a.of[k], Block{{blockIdx.x - first}}, Block{{a.end[k] - first}});
 }}
 )cuda",
-                           name, bounds, most / 2);
+        k.name, k.bounds, most / 2);
   }
-  if (kernels.empty()) return "";
-  return "struct Block {\n  unsigned x;\n};\n" + functions + text.substr(done) +
+  return "struct Block {\n  unsigned x;\n};\n" + args.text() + functions +
          fmt::format("struct Table {{\n  Args of[{0}];\n  unsigned end[{0}];\n}};\n", most) + kernels;
 }
 

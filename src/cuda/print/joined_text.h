@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/plan/kernel_plan.h"
 #include "sweep/program.h"
 
 namespace ebb::cuda {
@@ -12,10 +13,10 @@ namespace ebb::cuda {
 // The same program with the operands of a·b in the order they are made in: a·b and b·a are one text.
 Program with_sorted_operands(Program program);
 
-// A sweep's text with further kernels that run many sweeps of this text by one launch: the blocks of one after those of
-// another, each with its own Args from a table. `sweep_many` and, where there is one, `finish_many` take a struct Table
-// of up to `most` (a power of two) sweeps. Empty where the text does not look as expected.
-std::string joined_text(const std::string& text, std::size_t most);
+// The kernels of a plan in a form that runs many sweeps by one launch: the blocks of one after those of another, each
+// with its own Args from a table. `sweep_many` and, where there is one, `finish_many` take a struct Table of up to
+// `most` (a power of two) sweeps.
+std::string joined_text(const Program& program, const KernelPlan& plan, std::size_t most);
 
 // The words of a Table: each sweep's Args, and how many blocks it has.
 struct JoinedSweep {

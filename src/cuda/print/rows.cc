@@ -8,103 +8,63 @@
 
 namespace ebb::cuda {
 
-Printer::Pass Printer::pass_of(int stage) const {
-  Pass pass;
-  pass.needed.resize(static_cast<std::size_t>(n_));
-  const auto belongs = [&](std::int32_t v) { return instr(v).level == Level::full && instr(v).stage == stage; };
-  for (std::int32_t v = 0; v < n_; ++v) {
-    const Instr& i = instr(v);
-    if (i.kind == Kind::reduce && i.stage == stage) pass.reductions.push_back(v);
-    if (i.kind == Kind::total && belongs(i.arg[0])) pass.reductions.push_back(v);
-    if (i.kind == Kind::columns && std::max<int>(0, instr(i.arg[0]).stage) == stage) pass.sums.push_back(v);
-    if (is_check(v) && belongs(v)) pass.checks.push_back(v);
-  }
-  for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
-    if (belongs(p_.outputs[o].value)) pass.outputs.push_back(o);
-  }
-  const auto which = static_cast<std::size_t>(stage);
-  if (which < keeping_.before.size()) pass.found = keeping_.before[which];
-  if (which + 1 < keeping_.before.size()) {
-    for (const KeptValue& k : keeping_.before[which + 1]) {
-      if (std::none_of(pass.found.begin(), pass.found.end(), [&](const KeptValue& f) { return f.value == k.value; }))
-        pass.keeps.push_back(k);
-    }
-  }
-  for (const std::int32_t v : roots_of(pass)) need(v, pass.needed, pass.found);
-  for (const KeptValue& k : pass.keeps) need(k.value, pass.needed, pass.found);
-  pass.on_chip = true;
-  pass.takes_row = held_ && stage == first_pass_;
-  return pass;
-}
-
-// The values of the line that a pass is for.
-std::vector<std::int32_t> Printer::roots_of(const Pass& pass) const {
-  std::vector<std::int32_t> roots;
-  for (const std::int32_t v : pass.reductions) roots.push_back(instr(v).arg[0]);
-  for (const std::int32_t v : pass.sums) roots.push_back(instr(v).arg[0]);
-  for (const std::int32_t v : pass.checks) roots.insert(roots.end(), {v, instr(v).arg[1]});
-  for (const std::size_t o : pass.outputs) roots.push_back(p_.outputs[o].value);
-  return roots;
-}
-
-std::string Printer::reductions_begin(const Pass& pass) const {
+std::string Printer::reductions_begin(const PassPlan& pass) const {
   std::string text;
-  for (const std::int32_t v : pass.reductions) {
-    const std::int32_t halves = halves_of_maximum(v);
-    const bool bf16 = halves >= 0 && p_.operands[static_cast<std::size_t>(halves)].dtype == DType::bf16;
-    text += halves >= 0 ? fmt::format("MostOfHalves<{}> sum{};\n", bf16, v)
+  for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
+    const std::int32_t v = pass.reductions[r], halves = pass.half_maxima[r];
+    text += halves >= 0 ? fmt::format("MostOfHalves<{}> sum{};\n", p_.operands[at(halves)].dtype == DType::bf16, v)
                         : fmt::format("Reduction<{}, {}, {}> sum{};\n", reduction_text(instr(v).op), element_type(v),
                                       wide_type(v), v);
   }
   return text;
 }
 
-std::string Printer::row_pass(int stage) {
-  const Pass pass = pass_of(stage);
+std::string Printer::row_pass(int stage) const {
+  const PassPlan& pass = plan_.passes[static_cast<std::size_t>(stage)];
   if (pass.empty()) return "";
-  const bool by_owner = placed_by_owner(pass);
-  const double cost = instructions(pass);
+  const bool by_owner = pass.placed_by_owner;
   std::string text, end;
   if (by_owner) text += placed_before(pass);
-  const bool next = stage == last_pass_ && !layout_.staged.empty();
+  const bool next = stage == plan_.last_pass && !plan_.staged.empty();
   const std::string sent = pass.takes_row ? send_for_next_row() : "";
-  if (next && !held_) text += next_row();
-  const auto body = [&] {
-    placing_ = !by_owner;
-    std::string made = leaf(pass);
-    placing_ = true;
-    return next && !(in_registers_ && held_) ? made + "if (more) {\n" + indented(copy_staged("_next"), "  ") + "}\n"
-                                             : made;
+  if (next && !plan_.holds_row()) text += next_row();
+  const LeafBody body = [&](const Scope& outside) {
+    Scope scope = outside;
+    scope.places = !by_owner;
+    std::string made = leaf(scope, pass);
+    return next && !(scope.in_registers && plan_.holds_row())
+               ? made + "if (more) {\n" + indented(copy_staged(scope, "_next"), "  ") + "}\n"
+               : made;
   };
   text += reductions_begin(pass);
   const auto give = [&](std::int32_t v, const std::string& all) {
     if (instr(v).kind == Kind::reduce) return define(v, narrowed(v, all));
     return fmt::format("if (lead) a.work[{} * a.parts + row] = bits_of({});\n", total_number(v), all);
   };
-  if (layout_.row_in_warp()) {
-    text += over_leaves({{body, "", cost}}) + sent + (by_owner ? placed_after(pass) : "");
+  if (plan_.row_in_warp()) {
+    text += over_leaves({{body, "", pass.unroll}}) + sent + (by_owner ? placed_after(pass) : "");
     for (const std::int32_t v : pass.reductions) {
-      text += fmt::format("const {0} all{1} = sum{1}.segment<{2}>();\n", wide_type(v), v, layout_.lanes);
+      text += fmt::format("const {0} all{1} = sum{1}.segment<{2}>();\n", wide_type(v), v, plan_.lanes);
       text += give(v, fmt::format("all{}", v));
     }
     return text;
   }
-  if (pass.reductions.empty() && !layout_.long_row)
-    return text + over_leaves({{body, "", cost}}) + sent + (by_owner ? placed_after(pass) : "");
-  most_reductions_ = std::max(most_reductions_, pass.reductions.size());
+  if (pass.reductions.empty() && !plan_.long_row)
+    return text + over_leaves({{body, "", pass.unroll}}) + sent + (by_owner ? placed_after(pass) : "");
   for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
     const std::int32_t v = pass.reductions[r];
     end += fmt::format("const {0} total{1} = sum{1}.segment<32>();\n", wide_type(v), v);
     end += fmt::format("if (lane == 0) parts[turn][{}][segment{}] = bits_of(total{});\n", r,
-                       layout_.long_row ? " - first_segment" : "", v);
+                       plan_.long_row ? " - first_segment" : "", v);
   }
   const auto over = [&](std::size_t r, const std::string& count) {
     const std::int32_t v = pass.reductions[r];
     return fmt::format("over_segments<{}, {}>(parts[turn][{}], (int){})", reduction_text(instr(v).op), wide_type(v), r,
                        count);
   };
-  if (!layout_.long_row) {
-    text += over_leaves({{body, end, cost}}) + sent + (by_owner ? placed_after(pass) : "") + "__syncthreads();\n";
+  if (!plan_.long_row) {
+    text +=
+        over_leaves({{body, end, pass.unroll}}) + sent + (by_owner ? placed_after(pass) : "") + "__syncthreads();\n";
     for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
       const std::int32_t v = pass.reductions[r];
       text += fmt::format("const {} all{} = {};\n", wide_type(v), v, over(r, "segments")) +
@@ -116,8 +76,8 @@ std::string Printer::row_pass(int stage) {
   for (const std::int32_t v : pass.reductions)
     text += fmt::format("{0} top{1} = {2}::nothing<{0}>();\n", wide_type(v), v, reduction_text(instr(v).op));
   std::string groups = fmt::format("const i64 end_segment = {0} - first_segment < {1} ? {0} : first_segment + {1};\n",
-                                   number("segments", layout_.segments), kGroup);
-  groups += over_leaves({{body, end, cost}});
+                                   number("segments", plan_.segments), kGroup);
+  groups += over_leaves({{body, end, pass.unroll}});
   if (!pass.reductions.empty()) groups += "__syncthreads();\n";
   for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
     const std::int32_t v = pass.reductions[r];
@@ -136,14 +96,14 @@ std::string Printer::row_pass(int stage) {
 }
 
 // Values one a row, of one stage, before its pass; those of reductions come with the pass.
-std::string Printer::row_values(int stage) {
+std::string Printer::row_values(int stage) const {
   std::string text;
   for (std::int32_t v = 0; v < n_; ++v) {
     const Instr& i = instr(v);
     if (i.kind == Kind::place && i.stage == stage) {
       text += check(v, "row", "lead && ");
       text += fmt::format("const {0} place{1} = (u64){2} < (u64)a.columns ? ({0}){2} : -1;\n",
-                          layout_.small ? "int" : "i64", v, name(i.arg[1]));
+                          plan_.small ? "int" : "i64", v, name(i.arg[1]));
     }
     if (i.level != Level::row || i.stage != stage || in_epilogue(i)) continue;
     if (i.kind == Kind::reduce) continue;
@@ -151,106 +111,85 @@ std::string Printer::row_values(int stage) {
       text += pick(v);
       continue;
     }
-    text += define(v);
+    text += define({}, v);
     if (is_check(v)) text += check(v, "row", "lead && ");
   }
   return text;
 }
 
 // The element at its column, made from its inputs by every thread of the row: they read the same address.
-std::string Printer::pick(std::int32_t v) {
+std::string Printer::pick(std::int32_t v) const {
   const Instr& i = instr(v);
-  std::vector<char> needed(static_cast<std::size_t>(n_));
-  need(i.arg[0], needed);
+  const std::vector<char> needed = needed_by(i.arg[0]);
   std::string text = check(v, "row", "lead && ");
   text += fmt::format("{} {} = 0;\n", type_text(i.type), name(v));
   text += fmt::format("if ((u64){} < (u64)a.columns) {{\n", name(i.arg[1]));
   text += fmt::format("  const i64 col = {};\n", name(i.arg[1]));
-  text += indented(coordinates(layout_.columns), "  ");
+  text += indented(coordinates(plan_.columns), "  ");
   for (std::int32_t u = 0; u < n_; ++u) {
-    if (needed[static_cast<std::size_t>(u)]) text += "  " + define(u);
+    if (needed[at(u)]) text += "  " + define({}, u);
   }
   return text + fmt::format("  {} = {};\n}}\n", name(v), name(i.arg[0]));
 }
 
-// What is placed in a row changes one element of its results. Where nothing is added up of it, all elements are made
-// without it, and the thread that stored that element does so again: looking for it everywhere costs three instructions
-// an element.
-bool Printer::placed_by_owner(const Pass& pass) const {
-  if (layout_.long_row || !layout_.vectors || pass.outputs.empty()) return false;
-  const auto has_place = [&](const std::vector<char>& needed) {
-    for (std::int32_t v = 0; v < n_; ++v) {
-      if (needed[static_cast<std::size_t>(v)] && instr(v).kind == Kind::place) return true;
-    }
-    return false;
-  };
-  if (!has_place(pass.needed) || !pass.checks.empty()) return false;
-  std::vector<char> added(static_cast<std::size_t>(n_));
-  for (const std::int32_t v : pass.reductions) need(instr(v).arg[0], added);
-  for (const std::int32_t v : pass.sums) need(instr(v).arg[0], added);
-  for (const KeptValue& k : pass.keeps) need(k.value, added);
-  return !has_place(added);
-}
-
 // The elements at the places, before the pass: it may store over what they are made of.
-std::string Printer::placed_before(const Pass& pass) {
+std::string Printer::placed_before(const PassPlan& pass) const {
   std::string text;
   for (std::int32_t v = 0; v < n_; ++v) {
-    if (!pass.needed[static_cast<std::size_t>(v)] || instr(v).kind != Kind::place) continue;
-    std::vector<char> needed(static_cast<std::size_t>(n_));
+    if (!pass.needed[at(v)] || instr(v).kind != Kind::place) continue;
+    std::vector<char> needed(p_.instrs.size());
     std::string give;
     for (const std::size_t o : pass.outputs) {
       const std::int32_t value = p_.outputs[o].value;
-      need(value, needed);
+      need(p_, plan_, value, needed);
       text += fmt::format("{} at_place{}_{} = 0;\n", type_text(instr(value).type), v, o);
       give += fmt::format("  at_place{}_{} = {};\n", v, o, name(value));
     }
     text += fmt::format("if (place{0} >= 0) {{\n  const i64 col = place{0};\n", v);
-    text += indented(coordinates(layout_.columns), "  ");
+    text += indented(coordinates(plan_.columns), "  ");
     for (std::int32_t u = 0; u < n_; ++u) {
-      if (needed[static_cast<std::size_t>(u)]) text += "  " + define(u);
+      if (needed[at(u)]) text += "  " + define({}, u);
     }
     text += give + "}\n";
   }
   return text;
 }
 
-std::string Printer::placed_after(const Pass& pass) {
+std::string Printer::placed_after(const PassPlan& pass) const {
   std::string text = "__syncwarp();\n";  // neighbours store for each other: see store_pack
   for (std::int32_t v = 0; v < n_; ++v) {
-    if (!pass.needed[static_cast<std::size_t>(v)] || instr(v).kind != Kind::place) continue;
+    if (!pass.needed[at(v)] || instr(v).kind != Kind::place) continue;
     // Who has it: see over_leaves.
-    const bool lanes = layout_.row_in_warp();
-    std::string owner = fmt::format("(place{} / {}) % {} == lane", v, kLeaf, lanes ? layout_.lanes : 32);
+    const bool lanes = plan_.row_in_warp();
+    std::string owner = fmt::format("(place{} / {}) % {} == lane", v, kLeaf, lanes ? plan_.lanes : 32);
     if (!lanes) owner += fmt::format(" && (place{} / {}) % warps == warp", v, kSegment);
     text += fmt::format("if (place{0} >= 0 && {1}) {{\n  const i64 col = place{0};\n", v, owner);
-    text += indented(coordinates(layout_.columns), "  ");
+    text += indented(coordinates(plan_.columns), "  ");
     for (const std::size_t o : pass.outputs) {
       text += "  " + define(p_.outputs[o].value, fmt::format("at_place{}_{}", v, o));
-      text += "  " + store(p_.outputs[o], o);
+      text += "  " + store({}, p_.outputs[o], o);
     }
     text += "}\n";
   }
   return text;
 }
 
-std::string Printer::row_body() {
+std::string Printer::row_body() const {
   std::string text;
   for (int stage = 0; stage < p_.stages; ++stage) {
     text += fmt::format("// stage {}\n", stage);
     if (stage > 0) text += row_values(stage);
-    if (const std::vector<Exponentials> sums = exponentials_of(stage); !sums.empty()) {
-      text += exponentials_pass(stage, sums);
-      ++stage;
-    } else {
+    if (plan_.passes[static_cast<std::size_t>(stage)].softmax.empty()) {
       text += row_pass(stage);
+    } else {
+      text += softmax_pass(stage++);
     }
   }
   for (std::size_t o = 0; o < p_.outputs.size(); ++o) {
     const Instr& i = instr(p_.outputs[o].value);
-    if (i.level == Level::row && !in_epilogue(i)) text += "if (lead) " + store(p_.outputs[o], o);
+    if (i.level == Level::row && !in_epilogue(i)) text += "if (lead) " + store({}, p_.outputs[o], o);
   }
-  for (const std::int32_t v : totals_) {  // one that does not vary along the row counts once a row
+  for (const std::int32_t v : plan_.totals) {  // one that does not vary along the row counts once a row
     if (instr(instr(v).arg[0]).level == Level::full) continue;
     text += fmt::format("if (lead) a.work[{} * a.parts + row] = bits_of(({}){});\n", total_number(v),
                         wide_text(instr(v).type), element_of_reduction(v));
@@ -264,20 +203,20 @@ std::string Printer::sums_begin() const {
   text += fmt::format("const i64 chunk_first = base + {} * warp;\n", kChunkRows);
   text +=
       fmt::format("const i64 chunk_end = chunk_first + {0} < group_end ? chunk_first + {0} : group_end;\n", kChunkRows);
-  for (const std::int32_t v : column_sums_)
+  for (const std::int32_t v : plan_.column_sums)
     text += fmt::format(
         "Pack<{0}, 8> chunk{1}[{2}];\n#pragma unroll\nfor (int slot = 0; slot < {2}; ++slot) chunk{1}[slot] = "
         "all_of({3});\n",
-        element_type(v), v, layout_.slots, nothing(v));
+        element_type(v), v, plan_.slots, nothing(v));
   return text;
 }
 std::string Printer::sums_end() const {
   std::string text, sums;
-  for (const std::int32_t v : column_sums_) {
+  for (const std::int32_t v : plan_.column_sums) {
     const std::string op = reduction_text(instr(v).op), wide = wide_text(instr(v).type);
     text += fmt::format(
         "#pragma unroll\nfor (int slot = 0; slot < {0}; ++slot) write_own(kept_at + kept{1}, slot, chunk{1}[slot]);\n",
-        layout_.slots, v);
+        plan_.slots, v);
     sums += fmt::format("  u64* const at{} = a.work + a.sums + ({} * a.groups + group) * a.columns + col;\n", v,
                         sum_number(v));
     sums += fmt::format("  {0} sum{1} = base == group_first ? {2}::nothing<{0}>() : from_bits(({0})0, *at{1});\n", wide,
@@ -291,54 +230,44 @@ std::string Printer::sums_end() const {
          "}\n__syncthreads();\n}\n";
 }
 
-std::string Printer::rows_kernel() {
-  const bool lanes = layout_.mapping == Mapping::lanes_per_row, grouped = layout_.mapping == Mapping::row_groups;
-  const bool chip = !layout_.staged.empty(), chunked = layout_.chunk_warps > 0;
-  // Which rows: `first_row` goes from turn to turn, and `row` is this thread's.
-  const int rows_of_block = lanes ? kThreads / layout_.lanes : 1;
-  row_step_ = grouped ? "1" : fmt::format("(i64)gridDim.x * {}", rows_of_block);
-  row_end_ = chunked ? "chunk_end" : grouped ? "group_end" : "a.rows";
-  for (int stage = 0; stage < p_.stages; ++stage) {
-    if (pass_of(stage).empty()) continue;
-    if (first_pass_ < 0) first_pass_ = stage;
-    last_pass_ = stage;
-  }
-  choose_kept();
-  // Where one pass follows that of a softmax, rows of more than one round stay on chip: another wait for registers
-  // would cost more.
-  const bool stays = layout_.slots > kLeaves && !exponentials_of(first_pass_).empty();
-  held_ = !stays && may_hold();
-  holds_rest_ = stays && may_hold_rest();
-  // What the row has one of is on its way while the row itself is waited for.
-  const std::string given = scalars(true), of_row = row_values(0), body = row_body();
+// `first_row` goes from turn to turn, and `row` is this thread's.
+std::string Printer::row_step() const {
+  if (plan_.mapping == Mapping::row_groups) return "1";
+  return fmt::format("(i64)gridDim.x * {}", plan_.mapping == Mapping::lanes_per_row ? kThreads / plan_.lanes : 1);
+}
+std::string Printer::row_end() const {
+  return plan_.chunk_warps > 0 ? "chunk_end" : plan_.mapping == Mapping::row_groups ? "group_end" : "a.rows";
+}
+
+Printer::Kernel Printer::rows_kernel() const {
+  const bool lanes = plan_.mapping == Mapping::lanes_per_row, grouped = plan_.mapping == Mapping::row_groups;
+  const bool chip = !plan_.staged.empty(), chunked = plan_.chunk_warps > 0;
+  // What the row has one of is loaded while the row itself is waited for.
+  const std::string given = scalars({}, true), of_row = row_values(0), body = row_body();
 
   std::string text;
-  const auto reductions = static_cast<std::int64_t>(most_reductions_);
-  const std::int64_t parts = bytes_of_parts(reductions, layout_.parts_room);
-  const bool behind_row = parts > kOwnParts;
-  if (chip || (grouped && layout_.kept_on_chip) || behind_row) text += "DYNAMIC_SHARED(chip);\n";
-  if (behind_row) {
-    text += fmt::format("u64 (*const parts)[{0}][{1}] = (u64 (*)[{0}][{1}])(chip + {2});\n", reductions,
-                        layout_.parts_room, number("parts_at", out_.shared));
-    out_.shared += static_cast<unsigned>(parts);
+  const std::int64_t parts = plan_.part_reductions;
+  if (plan_.launch.has_dynamic_shared) text += "DYNAMIC_SHARED(chip);\n";
+  if (plan_.parts_behind_row) {
+    text += fmt::format("u64 (*const parts)[{0}][{1}] = (u64 (*)[{0}][{1}])(chip + {2});\n", parts, plan_.parts_room,
+                        number("parts_at", plan_.parts_at));
   } else if (parts > 0) {
-    text += fmt::format("__shared__ u64 parts[2][{}][{}];\n", reductions, layout_.parts_room);
+    text += fmt::format("__shared__ u64 parts[2][{}][{}];\n", parts, plan_.parts_room);
   }
   if (parts > 0) text += "int turn = 0;\n";
   if (chip)
     text += fmt::format("char* const mine = chip + (threadIdx.x >> 5) * (int){} + (threadIdx.x & 31) * 16;\n",
-                        number("warp_bytes", layout_.staged_slots * 512 * staged_chunk_count()));
-  if (chip && !all_staged())
-    text +=
-        rest_in_registers()
-            ? fmt::format("const int unstaged = (int){};\n", number("unstaged", layout_.slots - layout_.staged_slots))
-            : fmt::format("const int staged_slots = (int){};\n", number("staged_slots", layout_.staged_slots));
+                        number("warp_bytes", plan_.staged_slots * 512 * plan_.staged_chunks));
+  if (chip && !plan_.all_staged())
+    text += plan_.rest_in_registers()
+                ? fmt::format("const int unstaged = (int){};\n", number("unstaged", plan_.slots - plan_.staged_slots))
+                : fmt::format("const int staged_slots = (int){};\n", number("staged_slots", plan_.staged_slots));
   text += given;
-  text += fmt::format("const {0} columns = ({0})a.columns, segments = ({0}){1};\n", layout_.small ? "int" : "i64",
-                      number("segments", layout_.segments));
+  text += fmt::format("const {0} columns = ({0})a.columns, segments = ({0}){1};\n", plan_.small ? "int" : "i64",
+                      number("segments", plan_.segments));
   if (lanes) {
-    text += fmt::format("const int lane = threadIdx.x & {}, team = (threadIdx.x & 31) / {};\n", layout_.lanes - 1,
-                        layout_.lanes);
+    text += fmt::format("const int lane = threadIdx.x & {}, team = (threadIdx.x & 31) / {};\n", plan_.lanes - 1,
+                        plan_.lanes);
     text += "const bool lead = lane == 0;\n";
   } else {
     text += "const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;\n";
@@ -350,35 +279,35 @@ std::string Printer::rows_kernel() {
     text += "const i64 group_first = group * a.group_rows;\n";
     begin = "group_first";
     text += "const i64 group_end = group_first + a.group_rows < a.rows ? group_first + a.group_rows : a.rows;\n";
-    text += layout_.kept_on_chip ? "char* const kept_at = chip + a.kept;\n"
-                                 : "char* const kept_at = (char*)(a.work + a.kept) + blockIdx.x * a.kept_bytes;\n";
+    text += plan_.kept_on_chip ? "char* const kept_at = chip + a.kept;\n"
+                               : "char* const kept_at = (char*)(a.work + a.kept) + blockIdx.x * a.kept_bytes;\n";
     std::int64_t offset = 0;
-    for (const std::int32_t v : column_sums_) {
+    for (const std::int32_t v : plan_.column_sums) {
       const std::string kept = fmt::format("kept{}", v);
       text += fmt::format("const i64 {} = {};\n", kept, number(kept, offset));
-      offset += layout_.slots * kLeaf * layout_.threads * (instr(v).type == RegType::f32 ? 4 : 8);
+      offset += plan_.slots * kLeaf * plan_.launch.threads * (instr(v).type == RegType::f32 ? 4 : 8);
     }
     if (chunked) {
       text += sums_begin();
       begin = "chunk_first";
     }
   } else {
-    begin = fmt::format("(i64)blockIdx.x * {}", rows_of_block);
-    if (lanes) begin += fmt::format(" + (threadIdx.x >> 5) * {}", 32 / layout_.lanes);
+    begin = fmt::format("(i64)blockIdx.x * {}", lanes ? kThreads / plan_.lanes : 1);
+    if (lanes) begin += fmt::format(" + (threadIdx.x >> 5) * {}", 32 / plan_.lanes);
   }
   std::string loop;
   if (chip) {
-    text += fmt::format("if ({} < {}) {{\n", begin, row_end_) + indented(row_of("(" + begin + ")") + copy_row(), "  ") +
-            "}\ncopies_begun();\n";
+    text += fmt::format("if ({} < {}) {{\n", begin, row_end()) +
+            indented(row_of("(" + begin + ")") + copy_row(), "  ") + "}\ncopies_begun();\n";
   }
   loop += row_of("first_row");
-  loop += coordinates(layout_.rows) + of_row;
-  const bool direct = rest_in_registers();
+  loop += coordinates(plan_.rows) + of_row;
+  const bool direct = plan_.rest_in_registers();
   if (chip && !direct) loop += "wait_for_copies<0>();\n";
-  for (const std::int32_t operand : layout_.staged) {
-    if (held_ || direct)
-      loop += fmt::format("Pack<{}, 8> x{}_row[{}];\n",
-                          memory_text(p_.operands[static_cast<std::size_t>(operand)].dtype), operand, held_leaves());
+  for (const std::int32_t operand : plan_.staged) {
+    if (plan_.first_round())
+      loop += fmt::format("Pack<{}, 8> x{}_row[{}];\n", memory_text(p_.operands[at(operand)].dtype), operand,
+                          plan_.held_leaves);
   }
   if (direct) loop += take_row();
   if (grouped && !chunked) {
@@ -388,16 +317,12 @@ std::string Printer::rows_kernel() {
     loop += fmt::format("const bool group_begins = row - group_first < {};\n", kChunkRows);
   }
   loop += body;
-  if (chip && (!held_ || layout_.slots > kLeaves)) loop += "copies_begun();\n";
-  text += fmt::format("for (i64 first_row = {}; first_row < {}; first_row += {}) {{\n", begin, row_end_, row_step_) +
+  if (chip && (!plan_.holds_row() || plan_.slots > kLeaves)) loop += "copies_begun();\n";
+  text += fmt::format("for (i64 first_row = {}; first_row < {}; first_row += {}) {{\n", begin, row_end(), row_step()) +
           indented(loop, "  ") + "}\n";
   if (chunked) text += sums_end();
   if (grouped) text += "}\n";
-  const int blocks = held_ ? std::min(layout_.bound_blocks, 1024 / layout_.bound_threads) : layout_.bound_blocks;
-  const std::string bounds = lanes        ? std::to_string(kThreads)
-                             : blocks > 2 ? fmt::format("{}, BLOCKS({})", layout_.bound_threads, blocks)
-                                          : fmt::format("{}, {}", layout_.bound_threads, blocks);
-  return head("sweep", bounds) + indented(counter_begins() + text, "  ") + "}\n";
+  return {"sweep", bounds(), indented(counter_begins() + text, "  ")};
 }
 
 }  // namespace ebb::cuda

@@ -20,10 +20,10 @@ class Compilations {
     return *all;
   }
 
-  std::shared_future<void> start(const std::string& text, const std::string& architecture) {
+  std::shared_future<void> start(const std::string& text, const std::string& architecture, int spill_blocks) {
     wait_if_this_thread_exits();
     std::shared_future<void> started =
-        std::async(std::launch::async, [this, text, architecture] { compile(text, architecture); });
+        std::async(std::launch::async, [=, this] { compile(text, architecture, spill_blocks); });
     std::lock_guard guard(mutex_);
     std::erase_if(started_, [](const std::shared_future<void>& f) {
       const bool done = f.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
@@ -35,10 +35,10 @@ class Compilations {
   }
 
  private:
-  void compile(const std::string& text, const std::string& architecture) {
+  void compile(const std::string& text, const std::string& architecture, int spill_blocks) {
     places_.acquire();
     try {
-      machine_code(text, architecture);
+      machine_code(text, architecture, spill_blocks);
     } catch (...) {
       places_.release();
       throw;
@@ -53,8 +53,8 @@ class Compilations {
 
 }  // namespace
 
-std::shared_future<void> start_compiling(const std::string& text, const std::string& architecture) {
-  return Compilations::get().start(text, architecture);
+std::shared_future<void> start_compiling(const std::string& text, const std::string& architecture, int spill_blocks) {
+  return Compilations::get().start(text, architecture, spill_blocks);
 }
 
 }  // namespace ebb::cuda

@@ -30,7 +30,7 @@ Gpu::Gpu(int index) : index_(index) {
   int of_block = 0, of_multiprocessor = 0;
   check(d.device_attribute(&of_block, kSharedOfBlock, device), "cuDeviceGetAttribute");
   check(d.device_attribute(&of_multiprocessor, kSharedOfMultiprocessor, device), "cuDeviceGetAttribute");
-  limits_ = {of_block, of_multiprocessor};
+  model_.limits = {of_block, of_multiprocessor};
   require(major >= 8, "cuda: {} has compute capability {}.{}; Ebb needs 8.0 or higher", name_, major, minor);
   architecture_ = fmt::format("sm_{}{}", major, minor);
   int version = 0;
@@ -71,11 +71,6 @@ static std::map<Function, std::string>& texts_of_kernels() {
   return *texts;
 }
 
-Function Gpu::kernel(const std::string& text, const char* name) {
-  const bool dynamic = text.find("DYNAMIC_SHARED") != std::string::npos && std::string_view(name) != "finish";
-  return kernel(KernelSource{.text = text, .dynamic_shared = dynamic}, name);
-}
-
 Function Gpu::kernel(const KernelSource& source, const char* name) {
   const std::string& text = source.text;
   {
@@ -84,7 +79,8 @@ Function Gpu::kernel(const KernelSource& source, const char* name) {
       if (const auto f = functions_.find({m->second, name}); f != functions_.end()) return f->second;
     }
   }
-  const std::string code = machine_code(text, source.warpgroups ? architecture_ + "a" : architecture_);
+  const std::string code =
+      machine_code(text, source.warpgroups ? architecture_ + "a" : architecture_, source.spill_blocks);
   use();
   std::lock_guard guard(kernels_mutex_);
   Module& module = modules_[text];
@@ -98,7 +94,7 @@ Function Gpu::kernel(const KernelSource& source, const char* name) {
     // there for every row, takes 276 µs on an H200 instead of 261.
     if (source.dynamic_shared) {
       // A text with products of warpgroups has no shared memory beside it.
-      const std::int64_t most = limits_.shared - (source.warpgroups ? 0 : kSharedOfText);
+      const std::int64_t most = model_.limits.shared - (source.warpgroups ? 0 : kSharedOfText);
       check(driver().set_function(made, kMostSharedOfFunction, static_cast<int>(most)), "cuFuncSetAttribute");
     }
     function = made;

@@ -102,7 +102,8 @@ class Gpu {
   const std::string& name() const { return name_; }
   const std::string& architecture() const { return architecture_; }  // "sm_90"
   int multiprocessors() const { return multiprocessors_; }
-  const GpuLimits& limits() const { return limits_; }
+  const GpuModel& model() const { return model_; }
+  const GpuLimits& limits() const { return model_.limits; }
   Stream stream() const;  // the calling thread's; while it records, that of the recording
   GpuStreams& streams() { return streams_; }
   const GpuStreams& streams() const { return streams_; }
@@ -112,7 +113,6 @@ class Gpu {
 
   // A kernel of a text, compiled the first time. The pointer stays good.
   Function kernel(const KernelSource& source, const char* name);
-  Function kernel(const std::string& text, const char* name);  // of a printed sweep
   void launch(Function kernel, unsigned blocks, std::span<const std::uint64_t> arguments, unsigned threads = kThreads,
               unsigned shared = 0);
   // The same, behind a kernel of the same text: where the GPU can, its blocks begin while the last ones of that end,
@@ -166,7 +166,7 @@ class Gpu {
   void look_at_milestones();
 
   int index_, multiprocessors_ = 0;
-  GpuLimits limits_;
+  GpuModel model_;
   bool begins_early_ = false;
   std::string name_, architecture_;
   Context context_ = nullptr;

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "core/format_error.h"
+#include "cuda/plan/gpu_model.h"
 #include "cuda/print/sweep_text.h"
 #include "cuda/runtime/compiler_use.h"
 #include "cuda/runtime/driver.h"
@@ -31,10 +32,6 @@ namespace {
 
 constexpr const char* kOptions[] = {"--std=c++17", "--fmad=false",       "--prec-div=true",   "--prec-sqrt=true",
                                     "--ftz=false", "--disable-warnings", "--ptxas-options=-v"};
-// Bytes that a thread may keep in memory for want of registers. Where there are more, blocks on a multiprocessor make
-// room (see BLOCKS in the prelude): listnet_loss of bf16 takes 115 µs on an H200 instead of 157, softmax 261 instead
-// of 272.
-constexpr int kFewSpilled = 16;
 
 std::uint64_t hash(const std::string& bytes, std::uint64_t seed) {  // FNV-1a, mixed
   std::uint64_t h = 0xCBF29CE484222325u ^ seed;
@@ -195,13 +192,10 @@ Compiled compile_with(const std::string& source, const std::string& architecture
   return made;
 }
 
-std::string compile(const std::string& source, const std::string& architecture) {
+std::string compile(const std::string& source, const std::string& architecture, int spill_blocks) {
   const auto start = std::chrono::steady_clock::now();
-  static constexpr std::string_view kBlocks = ", BLOCKS(";
-  const std::size_t at = source.find(kBlocks);
-  const int blocks = at == std::string::npos ? 0 : std::atoi(source.c_str() + at + kBlocks.size());
   Compiled made = compile_with(source, architecture, 0);
-  for (int fewer = 1; blocks - fewer >= 2 && spilled_bytes(made.log) > kFewSpilled; ++fewer)
+  for (int fewer = 1; spill_blocks - fewer >= 2 && spilled_bytes(made.log) > kFewSpilled; ++fewer)
     made = compile_with(source, architecture, fewer);
   if (made.code.empty())
     fail(Error::Kind::value, "internal: NVRTC does not compile a kernel for {}: {}\n{}", architecture, made.log,
@@ -212,7 +206,7 @@ std::string compile(const std::string& source, const std::string& architecture) 
   return std::move(made.code);
 }
 
-std::string make_code(const std::string& text, const std::string& architecture) {
+std::string make_code(const std::string& text, const std::string& architecture, int spill_blocks) {
   const CompilerUse use;
   const std::string source = prelude() + text;
   int major = 0, minor = 0;
@@ -231,14 +225,14 @@ std::string make_code(const std::string& text, const std::string& architecture) 
       return code;
     }
   }
-  std::string code = compile(source, architecture);
+  std::string code = compile(source, architecture, spill_blocks);
   if (!in.empty()) write_file(path, hashed, code);
   return code;
 }
 
 }  // namespace
 
-std::string machine_code(const std::string& text, const std::string& architecture) {
+std::string machine_code(const std::string& text, const std::string& architecture, int spill_blocks) {
   static auto* const mutex = new std::mutex;
   static auto* const made = new std::map<std::string, std::shared_future<std::string>>;
   std::promise<std::string> mine;
@@ -253,7 +247,7 @@ std::string machine_code(const std::string& text, const std::string& architectur
   }
   if (first) {
     try {
-      mine.set_value(make_code(text, architecture));
+      mine.set_value(make_code(text, architecture, spill_blocks));
     } catch (...) {
       mine.set_exception(std::current_exception());
     }

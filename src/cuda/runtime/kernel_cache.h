@@ -9,7 +9,10 @@ namespace ebb::cuda {
 // folder $XDG_CACHE_HOME/ebb/cuda (~/.cache/ebb/cuda), or from NVRTC. May be called by several threads. The folder is
 // used where it is the user's alone, files are checked, and those used last are kept up to EBB_CUDA_CACHE_MB (512; 0:
 // none).
-std::string machine_code(const std::string& text, const std::string& architecture);
+//
+// A text that asks for `spill_blocks` blocks per multiprocessor by BLOCKS(n) (see the prelude) is compiled again for
+// fewer, down to two, while registers spill.
+std::string machine_code(const std::string& text, const std::string& architecture, int spill_blocks = 0);
 
 // What is in a file of that folder, if it is this user's, whole and of this key; empty otherwise.
 struct KernelKey {

@@ -12,6 +12,7 @@ struct KernelSource {
   std::string text;
   bool warpgroups = false;      // has products of warpgroups (wgmma): instructions of one architecture only ("sm_90a")
   bool dynamic_shared = false;  // has shared memory whose size is the launch's
+  int spill_blocks = 0;         // compiled again for fewer blocks where registers spill, see kernel_cache.h
 };
 
 // The bytes of a kernel's argument struct (src/cuda/kernels/args), as the words that recordings keep and change.

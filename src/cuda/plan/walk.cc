@@ -1,4 +1,4 @@
-#include "cuda/print/space.h"
+#include "cuda/plan/walk.h"
 
 namespace ebb::cuda {
 namespace {

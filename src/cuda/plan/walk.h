@@ -17,6 +17,8 @@ struct Walk {
 
   // The coordinate along dimension d, in the text.
   std::string at(std::size_t d) const { return sizes.size() == 1 ? linear : coordinate + std::to_string(d); }
+
+  bool operator==(const Walk&) const = default;
 };
 
 // The stride along its innermost dimension.

@@ -1,0 +1,121 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/kernels/args/types.h"
+
+namespace ebb::cuda {
+
+// Static shared memory that a kernel may declare beside its dynamic shared memory, in bytes.
+inline constexpr std::int64_t kSharedOfText = 18 << 10;
+
+// Limits of the hardware: bytes of shared memory. The defaults are Hopper's.
+struct GpuLimits {
+  std::int64_t shared = 227 << 10;                    // per block
+  std::int64_t shared_of_multiprocessor = 228 << 10;  // all blocks of a multiprocessor together
+
+  bool operator==(const GpuLimits&) const = default;
+};
+
+// What plans of sweeps depend on besides the program: the limits of a GPU, and every tuning constant with the
+// measurement behind it. Times are of one NVIDIA H200 (docs/notebook/2026-11.md). "By trial" means that neighbouring
+// values were tried there when the constant was introduced and the figures were not kept.
+struct GpuModel {
+  GpuLimits limits;
+
+  // ---- Mapping.
+  // Blocks of a grid; with one block per row, more, because blocks that stay for several rows are 5 to 15 % slower.
+  std::int64_t most_blocks = 1 << 16, most_blocks_of_rows = 1 << 20;
+  // From so many arrays of 4 bytes and more per element on, as an optimiser has them, a thread takes 4 elements instead
+  // of 8: registers would spill (by trial).
+  std::size_t many_wide_arrays = 4;
+  // Warps of a row of up to `segments_of_few_warps` segments, so that several blocks share a multiprocessor; and of
+  // longer rows, and rows that fill one (by trial).
+  std::int64_t warps_of_row = 16, segments_of_few_warps = 64, warps_of_long_row = 32;
+  // Threads per multiprocessor of blocks that share rows: 64 registers each.
+  int resident_threads = 1024;
+  // Blocks of 512 threads whose rows fit beside each other: three overlap better than two (by trial).
+  int overlapping_blocks = 3;
+  // Warps per multiprocessor below which operands of a row are read again instead of being kept in shared memory (by
+  // trial), and bytes per block reserved for sums of segments while counting them.
+  std::int64_t fewest_warps = 10, shared_of_sums = 2 << 10;
+
+  // ---- Groups of rows. They decide the order of sums over rows, so they are the same for all GPUs: results depend on
+  // shapes alone. All groups run at once on 128 multiprocessors or more, and no more of them are made: a second wave
+  // for a few would take as long as the first, and each group's sums go through memory.
+  std::int64_t fewest_groups = 64, most_groups = 4096;
+  std::int64_t column_threads = 3 * 256 * 128;  // three blocks per multiprocessor, a thread per few columns of a group
+  std::int64_t group_blocks = 2 * 128;          // two blocks of eight warps with short rows, one group each
+  std::int64_t column_words = 1 << 20;          // partial sums of longer rows, approximately
+  std::int64_t chunk_warps = 8;                 // per block, each with a chunk of short rows
+  // Registers per thread for sums over rows; and warps per multiprocessor, which leave twice as many registers.
+  int most_sum_words = 96, warps_of_sums = 16;
+
+  // ---- Rows in shared memory and registers.
+  // Bytes for sums of segments in static shared memory, within kSharedOfText; more lie behind the row.
+  std::int64_t static_parts = 16 << 10;
+  // One half: of a row's leaves, which must fit shared memory, else all are read again; and of shared memory, for sums
+  // over a few rows.
+  std::int64_t leaves_that_fit = 2, shared_of_kept_sums = 2;
+  // Chunks of 16 bytes in a thread's registers, of a row and of everything a pass reads: a cross-entropy of bf16 holds
+  // its row while the next one is loaded, and so does a layer norm of bf16 with weights and 4,096 columns.
+  std::int64_t most_held = 8, most_read = 24;
+  // Chunks without room in shared memory that are in registers: two sizes, so that there are few texts.
+  std::int64_t few_rest = 4, most_rest = 8;
+  // Instructions of leaves that are unrolled: more do not fit the instruction cache. Leaves unrolled behind a first
+  // round in registers (by trial).
+  double written_out_instructions = 1024;
+  int unrolled_beside_registers = 2;
+
+  // ---- Values kept between passes, in instructions per element.
+  double chunk_access = 0.125;  // 16 bytes are one instruction for eight elements
+  double worth_keeping = 0.5;   // that must be saved
+  // Candidates up to which values are also tried two at a time, and programs that are considered: time of planning.
+  std::size_t pair_candidates = 48, most_instructions_kept = 400;
+
+  // ---- Sweeps without rows.
+  // Leaves that are unrolled; their bytes per thread in flight and their instructions per element, at most (by trial).
+  int unrolled_leaves = 4, bytes_in_flight = 128;
+  double unrolled_instructions = 96;
+  // Bytes of 32-byte packs per leaf from which on two lanes load for each other, and instructions per element up to
+  // which that pays: `ipo_loss` takes 393 µs instead of 443, `dpo_loss`, which computes four times as much, 419 instead
+  // of 402.
+  int shared_load_bytes = 128;
+  double shared_load_instructions = 32;
+
+  // ---- Sweeps over columns: rows whose loads are in flight. Where special functions are computed, more warps do
+  // better than more loads (by trial).
+  int rows_in_flight = 8, rows_in_flight_of_functions = 2, blocks_of_functions = 3;
+
+  // ---- The kernel `finish`.
+  // Parts that one block adds: beyond, one multiprocessor would read for longer than several take to agree. Blocks
+  // then.
+  std::int64_t parts_of_block = 1 << 15, finish_blocks = 128;
+  // Groups of parts that kThreads threads add; threads of more of them. A lane has its share of a group in registers:
+  // after 16,384 rows it takes 4.5 µs instead of 8, after a sweep of elements 2.4 instead of 4.3.
+  std::int64_t groups_of_few_threads = 8;
+  int finish_threads = 512, finish_threads_of_elements = 1024;
+  // Sums over rows that are added at the same time (256 words of shared memory each), and loads of each in flight.
+  std::size_t sums_at_a_time = 4;
+  int loads_of_chain = 8;
+
+  // ---- Forms of numbers, and branches.
+  int worth_pairing = 2;         // sums and products of halves that one instruction makes for two
+  double rare_instructions = 6;  // of an arm behind a branch, which costs about two: `generalized_kl`
+  // Bytes of memory that are moved while a special function of some 30 instructions is computed.
+  int function_bytes = 4;
+
+  // ---- Launches. A block loads the next of its rows while it computes one. Eight rows per block where warps have rows
+  // of their own or the block is alone on its multiprocessor; one where other blocks go on while its warps wait for
+  // each other: cross-entropy of 32,768 classes takes 520 µs, 560 with eight rows each and 579 with equal shares. Three
+  // where there are fewer than 512 threads.
+  unsigned rows_of_lone_blocks = 8, rows_of_few_threads = 3, enough_threads = 512;
+
+  bool operator==(const GpuModel&) const = default;
+};
+
+// Bytes of registers that a thread may spill before a kernel is compiled again for fewer blocks per multiprocessor (see
+// LaunchPlan::spill_blocks): `listnet_loss` of bf16 takes 115 µs instead of 157, softmax 261 instead of 272.
+inline constexpr int kFewSpilled = 16;
+
+}  // namespace ebb::cuda

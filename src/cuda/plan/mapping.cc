@@ -1,0 +1,283 @@
+// How elements are shared by threads, and which operands of a row are copied to shared memory.
+#include <algorithm>
+#include <bit>
+
+#include "cuda/plan/passes.h"
+
+namespace ebb::cuda {
+namespace {
+
+using Kind = Instr::Kind;
+
+std::int64_t pieces(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
+unsigned blocks_for(std::int64_t n, const GpuModel& model) {
+  return static_cast<unsigned>(std::clamp<std::int64_t>(n, 1, model.most_blocks));
+}
+
+bool has_kind(const Program& p, Kind kind) {
+  return std::any_of(p.instrs.begin(), p.instrs.end(), [&](const Instr& i) { return i.kind == kind; });
+}
+
+Mapping mapping_of(const Program& p, bool full) {
+  const bool by_row = has_kind(p, Kind::reduce) || has_kind(p, Kind::pick) || has_kind(p, Kind::place);
+  if (has_kind(p, Kind::columns)) {
+    const bool row_values =
+        has_kind(p, Kind::total) || std::any_of(p.outputs.begin(), p.outputs.end(),
+                                                [&](const Output& o) { return instr(p, o.value).level == Level::row; });
+    const bool row_checks = std::any_of(p.instrs.begin(), p.instrs.end(), [](const Instr& i) {
+      return i.kind == Kind::compute && i.op == Op::check && i.level == Level::row;
+    });
+    return by_row || row_values || row_checks ? Mapping::row_groups : Mapping::columns;
+  }
+  bool rows = by_row;
+  if (full) {
+    // A thread per element reaches every row only where rows have elements, and counts rows as often as they have.
+    for (const Instr& i : p.instrs) rows |= i.kind == Kind::total && instr(p, i.arg[0]).level != Level::full;
+    rows |= p.columns() == 0;
+  }
+  if (!rows) return Mapping::elements;
+  return p.columns() <= kSegment ? Mapping::lanes_per_row : Mapping::block_per_row;
+}
+
+// Operands of level full that a pass over the row reads after the first that does, or after the first pass at all.
+std::vector<std::int32_t> read_later(const Program& p, bool than_the_first_pass) {
+  std::vector<int> first(p.operands.size(), than_the_first_pass ? 0 : -1);
+  std::vector<char> again(p.operands.size());
+  std::vector<char> seen;
+  // The passes that need value v, one after the other.
+  const auto need = [&](auto&& self, std::int32_t v, int pass) -> void {
+    if (v < 0 || instr(p, v).level != Level::full || seen[at(v)]) return;
+    seen[at(v)] = 1;
+    if (instr(p, v).kind == Kind::load) {
+      int& f = first[at(instr(p, v).arg[0])];
+      if (f < 0) f = pass;
+      if (f != pass) again[at(instr(p, v).arg[0])] = 1;
+      return;
+    }
+    for (const std::int32_t a : instr(p, v).arg) self(self, a, pass);
+  };
+  for (int stage = 0; stage < p.stages; ++stage) {
+    seen.assign(p.instrs.size(), 0);
+    for (const Instr& i : p.instrs) {
+      const bool here = i.kind == Kind::reduce ? i.stage == stage
+                                               : (i.kind == Kind::total || i.kind == Kind::columns) &&
+                                                     std::max<int>(0, instr(p, i.arg[0]).stage) == stage;
+      if (here) need(need, i.arg[0], stage);
+    }
+    for (const Output& o : p.outputs) {
+      if (instr(p, o.value).stage == stage) need(need, o.value, stage);
+    }
+  }
+  std::vector<std::int32_t> result;
+  for (std::size_t o = 0; o < p.operands.size(); ++o) {
+    if (again[o]) result.push_back(static_cast<std::int32_t>(o));
+  }
+  return result;
+}
+
+std::int64_t element_bytes(RegType t) { return t == RegType::f32 ? 4 : 8; }
+
+// Bytes of sums of segments that are not in static shared memory, at most: a pass may make the reductions of two
+// stages.
+std::int64_t parts_behind_row(const Program& p, const GpuModel& model, const KernelPlan& plan) {
+  std::vector<std::int64_t> count(static_cast<std::size_t>(p.stages) + 1);
+  for (const Instr& i : p.instrs) {
+    const bool of_row = i.kind == Kind::reduce || (i.kind == Kind::total && instr(p, i.arg[0]).level == Level::full);
+    const int stage = i.kind == Kind::reduce ? i.stage : of_row ? std::max<int>(0, instr(p, i.arg[0]).stage) : 0;
+    count[static_cast<std::size_t>(stage)] += of_row;
+  }
+  std::int64_t most = 0;
+  for (std::size_t s = 0; s + 1 < count.size(); ++s) most = std::max(most, count[s] + count[s + 1]);
+  const std::int64_t bytes = bytes_of_parts(most, plan.parts_room);
+  return bytes > model.static_parts ? bytes : 0;
+}
+
+void stage_rows(const Program& p, const GpuModel& model, KernelPlan& plan) {
+  const GpuLimits& limits = model.limits;
+  if (plan.mapping == Mapping::row_groups) {
+    for (const Instr& i : p.instrs) {
+      if (i.kind == Kind::columns) plan.kept_bytes += plan.slots * kLeaf * element_bytes(i.type) * plan.launch.threads;
+    }
+    plan.kept_on_chip = plan.kept_bytes <= (limits.shared - kSharedOfText) / model.shared_of_kept_sums;
+  }
+  const std::int64_t kept = plan.kept_on_chip ? plan.kept_bytes : 0;
+  const int row_dims = static_cast<int>(p.dims.size()) - p.row_dims;
+  std::int64_t slot_bytes = 0;
+  // A warp that goes from row to row by itself would wait for what its last pass is the first to read.
+  for (const std::int32_t o : read_later(p, plan.chunk_warps > 0)) {
+    const Operand& operand = p.operands[at(o)];
+    if (operand.kind != Operand::Kind::memory || size_of(operand.dtype) < 2) continue;
+    if (plan.access(operand.strides, operand.dtype) != Access::pack) continue;
+    bool varies = false;
+    for (int d = 0; d < row_dims; ++d) varies |= operand.strides[d] != 0 && p.dims[static_cast<std::size_t>(d)] > 1;
+    if (!varies) continue;  // all rows read the same: it stays in the caches
+    plan.staged.push_back(o);
+    slot_bytes += kLeaf * static_cast<std::int64_t>(size_of(operand.dtype)) * plan.launch.threads;
+  }
+  // With few warps there is nobody to go on while others wait: rather some operands are read again.
+  const auto warps = [&] {
+    const std::int64_t bytes = plan.slots * slot_bytes + kept + model.shared_of_sums;
+    return limits.shared_of_multiprocessor / bytes * (plan.launch.threads / 32);
+  };
+  while (plan.staged.size() > 1 && plan.mapping == Mapping::block_per_row && warps() < model.fewest_warps) {
+    slot_bytes -=
+        kLeaf * static_cast<std::int64_t>(size_of(p.operands[at(plan.staged.back())].dtype)) * plan.launch.threads;
+    plan.staged.pop_back();
+  }
+  if (plan.staged.empty()) return;
+  const std::int64_t room = limits.shared - kSharedOfText - kept - parts_behind_row(p, model, plan);
+  plan.staged_slots = std::clamp<std::int64_t>(room / slot_bytes, 0, plan.slots);
+  if (model.leaves_that_fit * plan.staged_slots < plan.slots) {
+    plan.staged_slots = 0;
+    plan.staged.clear();
+  }
+  plan.row_bytes = plan.staged_slots * slot_bytes;
+}
+
+void divide_rows(const GpuModel& model, KernelPlan& plan, std::int64_t rows, std::int64_t most_groups) {
+  const std::int64_t most = std::clamp(most_groups, model.fewest_groups, model.most_groups);
+  plan.group_rows = std::max<std::int64_t>(1, pieces(pieces(rows, kChunkRows), most)) * kChunkRows;
+  plan.groups = pieces(rows, plan.group_rows);
+}
+
+// Short rows with sums over rows: as many warps as a group has chunks of rows, up to eight.
+void divide_group(const Program& p, const GpuModel& model, std::int64_t columns, KernelPlan& plan) {
+  if (columns == 0 || columns > kSegment) return;
+  const std::int64_t slots = pieces(columns, 32 * kLeaf);
+  std::int64_t words = 0;
+  for (const Instr& i : p.instrs) {
+    if (i.kind == Kind::columns) words += slots * kLeaf * element_bytes(i.type) / 4;
+  }
+  if (words > model.most_sum_words) return;
+  divide_rows(model, plan, p.rows(), std::min(model.group_blocks, plan.groups));
+  plan.chunk_warps = static_cast<int>(std::min(model.chunk_warps, plan.group_rows / kChunkRows));
+  plan.slots = slots;
+  plan.launch.bound_threads = 32 * plan.chunk_warps;
+  plan.launch.threads = static_cast<unsigned>(plan.launch.bound_threads);
+  plan.launch.min_blocks = model.warps_of_sums / plan.chunk_warps;
+}
+
+// Warps with as equal shares of a row's segments as can be.
+void divide_row(const GpuModel& model, KernelPlan& plan, std::int64_t columns, std::int64_t most_warps) {
+  const std::int64_t rounds = std::max<std::int64_t>(1, pieces(plan.segments, most_warps));
+  const std::int64_t warps = std::max<std::int64_t>(1, pieces(plan.segments, rounds));
+  plan.launch.threads = static_cast<unsigned>(32 * warps);
+  plan.slots = plan.segments == 1 ? pieces(columns, 32 * kLeaf) : kLeaves * rounds;
+  plan.launch.bound_threads = warps <= 8 ? 256 : warps <= 16 ? 512 : 1024;
+  plan.launch.min_blocks = model.resident_threads / plan.launch.bound_threads;
+}
+
+}  // namespace
+
+Access KernelPlan::access(const Strides& strides, DType dtype) const {
+  if (!vectors) return Access::each;
+  const std::int64_t inner = strides_along(line(), strides);
+  if (inner == 0) return Access::one;
+  return inner == 1 && static_cast<std::size_t>(width) * size_of(dtype) >= 8 ? Access::pack : Access::each;
+}
+
+bool KernelPlan::may_align(const Strides& strides, DType dtype) const {
+  const auto bytes = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t step = std::min<std::int64_t>(16, width * bytes);
+  for (const Walk* w : {&elements, &rows, &columns}) {
+    if (mapping == Mapping::elements && w == &columns) continue;
+    for (std::size_t d = 0; d < w->sizes.size(); ++d) {
+      if (w == &line() && d + 1 == w->sizes.size()) continue;
+      if (strides[w->last[d]] * bytes % step != 0) return false;
+    }
+  }
+  return true;
+}
+
+void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
+  const int dims = static_cast<int>(p.dims.size()), row_dims = dims - p.row_dims;
+  const std::int64_t rows = p.rows(), columns = p.columns();
+  plan.full = std::any_of(p.instrs.begin(), p.instrs.end(), [](const Instr& i) { return i.level == Level::full; });
+  plan.mapping = mapping_of(p, plan.full);
+  if (plan.mapping == Mapping::elements) {
+    plan.elements = make_walk(p, 0, plan.full ? dims : row_dims, "e", "e");
+  } else {
+    plan.rows = make_walk(p, 0, row_dims, "row", "r");
+  }
+  plan.columns = make_walk(p, row_dims, dims, "col", "c");
+
+  const bool totals = has_kind(p, Kind::total);
+  const std::int64_t n = plan.mapping == Mapping::elements ? (plan.full ? rows * columns : rows) : columns;
+  // Sums need leaves; whatever else there is takes 16 bytes at once.
+  const bool free_width = plan.mapping == Mapping::columns || (plan.mapping == Mapping::elements && !totals);
+  if (free_width) {
+    // Many arrays of four bytes an element, as an optimiser has, take too many registers otherwise.
+    std::size_t wide = 0, narrow = 0;
+    const auto count = [&](DType d) { ++(size_of(d) >= 4 ? wide : narrow); };
+    for (const Operand& o : p.operands) {
+      if (o.kind == Operand::Kind::memory) count(o.dtype);
+    }
+    for (const Output& o : p.outputs) count(o.dtype);
+    if (narrow == 0 || (plan.mapping == Mapping::elements && wide >= model.many_wide_arrays)) plan.width = 4;
+  }
+  const std::vector<std::int64_t>& sizes = plan.line().sizes;
+  plan.vectors = sizes.size() < 2 || sizes.back() % plan.width == 0;
+  if (!plan.vectors && free_width) {
+    plan.width = 1;
+    plan.vectors = true;
+  }
+  plan.tails = n % plan.width != 0;
+  plan.small = n < (std::int64_t{1} << 31) - 2 * kSegment;
+
+  if (plan.mapping == Mapping::elements) {
+    // A block has a chunk: segments l, l + 32, ... l + 224 of a group, for one l.
+    plan.segments = pieces(n, kSegment);
+    const std::int64_t rest = plan.segments % kGroup;
+    plan.parts = plan.segments / kGroup * (kGroup / kChunk) + (rest <= 32 ? rest : pieces(rest, 32 * kChunk) * 32);
+    plan.launch.blocks = blocks_for(totals ? plan.parts : pieces(n, kThreads * plan.width), model);
+    return;
+  }
+  plan.parts = rows;
+  plan.segments = pieces(columns, kSegment);
+  if (plan.mapping == Mapping::row_groups || plan.mapping == Mapping::columns) {
+    divide_rows(model, plan, rows,
+                plan.mapping == Mapping::columns
+                    ? model.column_threads / std::max<std::int64_t>(1, pieces(columns, plan.width))
+                    : model.column_words / std::max<std::int64_t>(1, columns));
+  }
+  if (plan.mapping == Mapping::columns) {
+    plan.launch.blocks = blocks_for(pieces(pieces(columns, plan.width) * plan.groups, kThreads), model);
+    return;
+  }
+  if (plan.mapping == Mapping::lanes_per_row) {
+    const auto leaves = static_cast<unsigned>(pieces(columns, kLeaf));
+    plan.lanes = leaves <= 1 ? 1 : static_cast<int>(std::min(32u, std::bit_ceil(leaves)));
+    plan.slots = plan.lanes < 32 ? 1 : pieces(columns, 32 * kLeaf);
+    stage_rows(p, model, plan);
+    plan.launch.blocks = blocks_for(pieces(rows, kThreads / plan.lanes), model);
+  } else if (plan.mapping == Mapping::row_groups && (divide_group(p, model, columns, plan), plan.chunk_warps > 0)) {
+    stage_rows(p, model, plan);
+    plan.launch.blocks = blocks_for(plan.groups, model);
+  } else {
+    plan.long_row = plan.segments > kGroup;
+    plan.parts_room = plan.segments > 128 ? kGroup : plan.segments > 8 ? 128 : 8;
+    divide_row(model, plan, columns,
+               plan.segments <= model.segments_of_few_warps ? model.warps_of_row : model.warps_of_long_row);
+    KernelPlan staged = plan;
+    stage_rows(p, model, staged);
+    if (2 * staged.row_bytes >
+        model.limits.shared_of_multiprocessor) {  // one block on a multiprocessor has all its warps
+      divide_row(model, plan, columns, model.warps_of_long_row);
+      staged = plan;
+      stage_rows(p, model, staged);
+    }
+    plan = staged;
+    plan.launch.blocks = plan.mapping == Mapping::row_groups
+                             ? blocks_for(plan.groups, model)
+                             : static_cast<unsigned>(std::clamp<std::int64_t>(rows, 1, model.most_blocks_of_rows));
+  }
+  // Rows of three blocks that fit beside each other overlap better than those of two.
+  const std::int64_t shared = plan.row_bytes + (plan.kept_on_chip ? plan.kept_bytes : 0) + kSharedOfText;
+  const int three = model.overlapping_blocks;
+  if (!plan.staged.empty() && plan.launch.bound_threads == 512 &&
+      three * shared <= model.limits.shared_of_multiprocessor)
+    plan.launch.min_blocks = three;
+  for (const std::int32_t o : plan.staged) plan.staged_chunks += chunks_of(p.operands[at(o)].dtype);
+}
+
+}  // namespace ebb::cuda

@@ -1,0 +1,108 @@
+// How many leaves of a pass are written out one after the other, and where the row is between passes.
+#include <algorithm>
+
+#include "cuda/plan/passes.h"
+
+namespace ebb::cuda {
+namespace {
+
+bool has_place(const Program& p, const std::vector<char>& needed) {
+  for (std::size_t v = 0; v < needed.size(); ++v) {
+    if (needed[v] && p.instrs[v].kind == Instr::Kind::place) return true;
+  }
+  return false;
+}
+
+// A placed value changes one element of the row's results. Where nothing is added up of it, all elements are computed
+// without it, and the thread that stored that element does so again: looking for it everywhere costs three instructions
+// per element.
+bool is_placed_by_owner(const Program& p, const KernelPlan& plan, const PassPlan& pass) {
+  if (plan.long_row || !plan.vectors || pass.outputs.empty()) return false;
+  if (!has_place(p, pass.needed) || !pass.checks.empty()) return false;
+  std::vector<char> added(p.instrs.size());
+  for (const std::int32_t v : pass.reductions) need(p, plan, instr(p, v).arg[0], added);
+  for (const std::int32_t v : pass.sums) need(p, plan, instr(p, v).arg[0], added);
+  for (const KeptValue& k : pass.keeps) need(p, plan, k.value, added);
+  return !has_place(p, added);
+}
+
+// Several leaves at a time where none can be missing, so that more of their loads are in flight: not more than
+// registers and the instruction cache have room for.
+void unroll_elements(const Program& p, const GpuModel& model, const KernelPlan& plan, PassPlan& pass) {
+  int bytes = 0, packs = 0;
+  for (const Operand& o : p.operands) {
+    if (o.kind != Operand::Kind::memory) continue;
+    bytes += kLeaf * static_cast<int>(size_of(o.dtype));
+    const bool wide = plan.width * static_cast<int>(size_of(o.dtype)) == 32;
+    if (wide && plan.access(o.strides, o.dtype) == Access::pack) packs += 32;
+  }
+  pass.shares_loads = packs >= model.shared_load_bytes && pass.instructions <= model.shared_load_instructions;
+  pass.unroll = model.unrolled_leaves;
+  while (pass.unroll > 1 &&
+         (pass.unroll * bytes > model.bytes_in_flight || pass.unroll * pass.instructions > model.unrolled_instructions))
+    pass.unroll /= 2;
+}
+
+// Whether a thread's part of the row fits in registers beside what computes it, or a first round of it. Its shared
+// memory is free as soon as the first pass is over, so that the next row is loaded during all others. Leaves without
+// room in shared memory are of that round, and come from memory (or the cache they were prefetched to) once.
+bool may_hold(const Program& p, const GpuModel& model, const KernelPlan& plan) {
+  const std::int64_t slots = std::min<std::int64_t>(kLeaves, plan.slots);
+  if (plan.slots - plan.staged_slots > slots || !plan.vectors || plan.long_row || plan.chunk_warps > 0) return false;
+  std::int64_t read = 0;  // chunks of everything that is read: all leaves may be in flight at once
+  for (const Operand& o : p.operands) {
+    if (o.kind == Operand::Kind::memory && o.level == Level::full) read += chunks_of(o.dtype);
+  }
+  if (plan.staged_chunks * slots > model.most_held || read * slots > model.most_read) return false;
+  return std::all_of(plan.passes.begin(), plan.passes.end(), [&](const PassPlan& pass) {
+    return pass.found.empty() &&
+           pass.instructions * kLeaf * static_cast<double>(slots) <= 2 * model.written_out_instructions;
+  });
+}
+
+}  // namespace
+
+void choose_unrolling(const Program& p, const GpuModel& model, KernelPlan& plan) {
+  for (PassPlan& pass : plan.passes) {
+    for (std::size_t v = 0; v < p.instrs.size(); ++v) {
+      if (pass.needed[v]) pass.instructions += instructions_of(p, static_cast<std::int32_t>(v), plan.coarse[v] != 0);
+    }
+    pass.instructions += static_cast<double>(pass.reductions.size() + pass.sums.size() + pass.outputs.size());
+    if (plan.mapping == Mapping::elements) {
+      unroll_elements(p, model, plan, pass);
+    } else if (plan.mapping == Mapping::columns) {
+      const bool functions = std::any_of(p.instrs.begin(), p.instrs.end(), [](const Instr& i) {
+        return i.level == Level::full && i.kind == Instr::Kind::compute && info(i.op).costly;
+      });
+      plan.row_unroll = functions ? model.rows_in_flight_of_functions : model.rows_in_flight;
+      plan.launch.min_blocks = functions ? model.blocks_of_functions : 0;
+    } else {
+      pass.unroll = unrolled_leaves(model, pass.instructions);
+      pass.placed_by_owner = is_placed_by_owner(p, plan, pass);
+    }
+  }
+}
+
+void choose_residence(const Program& p, const GpuModel& model, KernelPlan& plan) {
+  if (plan.staged.empty()) return;
+  // Where one pass follows that of a softmax, rows of more than one round stay in shared memory: another wait for
+  // registers would cost more.
+  const bool stays = plan.slots > kLeaves && plan.first_pass >= 0 &&
+                     !plan.passes[static_cast<std::size_t>(plan.first_pass)].softmax.empty();
+  const std::int64_t rest = plan.slots - plan.staged_slots, rest_chunks = plan.staged_chunks * rest;
+  plan.residence = Residence::shared;
+  if (!stays && may_hold(p, model, plan)) {
+    plan.residence = Residence::registers;
+    plan.held_leaves = std::min<std::int64_t>(plan.slots, kLeaves);
+    if (plan.first_pass >= 0) plan.passes[static_cast<std::size_t>(plan.first_pass)].takes_row = true;
+    plan.launch.min_blocks = std::min(plan.launch.min_blocks, model.resident_threads / plan.launch.bound_threads);
+  } else if (stays && rest > 0 && plan.vectors && !plan.long_row && rest_chunks <= model.most_rest) {
+    plan.residence = Residence::shared_and_registers;
+    plan.held_leaves = (rest_chunks <= model.few_rest ? model.few_rest : model.most_rest) / plan.staged_chunks;
+  }
+  if (plan.first_round() && plan.slots > kLeaves) {
+    for (PassPlan& pass : plan.passes) pass.unroll = std::min(pass.unroll, model.unrolled_beside_registers);
+  }
+}
+
+}  // namespace ebb::cuda

@@ -1,0 +1,62 @@
+// The largest number of a row and the sum of exponentials behind it, as every softmax has them, in one pass instead of
+// two: each segment adds exponentials relative to its own largest number, and when the row's is known, the sums of its
+// segments are scaled to it. That is for a row that has a multiprocessor to itself, where nobody else computes while
+// its warps wait for each other: cross-entropy of 128,256 classes takes 580 µs on an H200 instead of 628. Where rows
+// share one it gains nothing.
+#include "cuda/plan/passes.h"
+
+namespace ebb::cuda {
+namespace {
+
+using Kind = Instr::Kind;
+
+// Whether v is the largest number, or that where it is finite and a number of all rows elsewhere.
+bool is_shift(const Program& p, std::int32_t v, std::int32_t most) {
+  if (v == most) return true;
+  const Instr& i = instr(p, v);
+  if (i.kind != Kind::compute || i.op != Op::where || i.arg[1] != most || instr(p, i.arg[2]).level != Level::scalar)
+    return false;
+  const Instr& mask = instr(p, i.arg[0]);
+  return mask.kind == Kind::compute && mask.op == Op::isfinite && mask.arg[0] == most;
+}
+
+// Those of two passes, if they make nothing else.
+std::vector<SoftmaxSum> sums_of(const Program& p, const PassPlan& first, const PassPlan& second) {
+  for (const PassPlan* pass : {&first, &second}) {
+    if (pass->reductions.empty() || !pass->sums.empty() || !pass->outputs.empty() || !pass->checks.empty() ||
+        !pass->keeps.empty() || !pass->found.empty())
+      return {};
+  }
+  const auto is = [&](std::int32_t v, Kind kind, Op op) {
+    return instr(p, v).kind == kind && instr(p, v).op == op && instr(p, v).type == RegType::f32;
+  };
+  std::vector<SoftmaxSum> all;
+  for (const std::int32_t sum : second.reductions) {
+    if (!is(sum, Kind::reduce, Op::sum)) return {};
+    const std::int32_t power = instr(p, sum).arg[0];
+    if (!is(power, Kind::compute, Op::exp)) return {};
+    const std::int32_t difference = instr(p, power).arg[0];
+    if (!is(difference, Kind::compute, Op::sub)) return {};
+    const std::int32_t x = instr(p, difference).arg[0], shift = instr(p, difference).arg[1];
+    for (const std::int32_t most : first.reductions) {
+      if (is(most, Kind::reduce, Op::max) && instr(p, most).arg[0] == x && is_shift(p, shift, most))
+        all.push_back({most, shift, sum});
+    }
+  }
+  const bool each_once = all.size() == first.reductions.size() && all.size() == second.reductions.size();
+  return each_once ? all : std::vector<SoftmaxSum>();
+}
+
+}  // namespace
+
+// Another pass must follow.
+void choose_softmax(const Program& p, const GpuModel&, KernelPlan& plan) {
+  const bool alone = !plan.row_in_warp() && !plan.long_row && plan.launch.min_blocks == 1;
+  for (int stage = 0; alone && stage + 1 < plan.last_pass; ++stage) {
+    PassPlan& pass = plan.passes[static_cast<std::size_t>(stage)];
+    pass.softmax = sums_of(p, pass, plan.passes[static_cast<std::size_t>(stage) + 1]);
+    if (!pass.softmax.empty()) ++stage;
+  }
+}
+
+}  // namespace ebb::cuda

@@ -1,0 +1,16 @@
+#pragma once
+#include <cstdint>
+
+namespace ebb::cuda {
+
+// The tree of sums, the same for every mapping (see the prelude): results depend on these numbers, so they are no
+// matter of tuning.
+inline constexpr int kLeaf = 8;                        // neighbours that are added pairwise
+inline constexpr int kLeaves = 8;                      // per lane
+inline constexpr int kSegment = 32 * kLeaves * kLeaf;  // elements that a warp adds
+inline constexpr int kGroup = 1024;                    // segments that are added together
+inline constexpr int kChunk = 8;                       // of a lane's segments, one after the other
+inline constexpr std::int64_t kChunkRows = 8;          // rows that sums over rows add before they go on in f64
+inline constexpr int kChains = 32;                     // of groups of rows
+
+}  // namespace ebb::cuda

@@ -1,0 +1,55 @@
+// Largest number and sum of exponentials of a row in one pass: see plan/softmax.cc.
+#include <fmt/format.h>
+
+#include "cuda/print/printer.h"
+
+namespace ebb::cuda {
+
+// The shift of a segment, whose largest number is the variable `most`. Its exponentials are at most 1, and a sum of
+// none but -inf is 0.
+std::string Printer::shift_of(const SoftmaxSum& e, const std::string& most) const {
+  if (e.shift == e.most) return define(e.most, fmt::format("is_finite({0}) ? {0} : 0", most));
+  return define(e.most, most) + define({}, instr(e.shift).arg[0]) + define({}, e.shift);
+}
+
+std::string Printer::softmax_pass(int stage) const {
+  const PassPlan &first = plan_.passes[static_cast<std::size_t>(stage)],
+                 &second = plan_.passes[static_cast<std::size_t>(stage) + 1];
+  const std::vector<SoftmaxSum>& sums = first.softmax;
+  std::string known, end;
+  for (std::size_t r = 0; r < sums.size(); ++r) {
+    const SoftmaxSum& e = sums[r];
+    known += fmt::format("const f32 most{0} = sum{0}.segment<32>();\n", e.most);
+    known += shift_of(e, fmt::format("most{}", e.most));
+    end += fmt::format("const f64 total{0} = sum{0}.segment<32>();\n", e.sum);
+    end += fmt::format("if (lane == 0) parts[turn][{}][segment] = bits_of(most{});\n", 2 * r, e.most);
+    end += fmt::format("if (lane == 0) parts[turn][{}][segment] = bits_of(total{});\n", 2 * r + 1, e.sum);
+  }
+  std::string text = reductions_begin(first) + reductions_begin(second);
+  text += over_leaves({{[&](const Scope& scope) { return leaf(scope, first); }, known, first.unroll},
+                       {[&](const Scope& scope) { return leaf(scope, second); }, end, second.unroll}});
+  text += (first.takes_row ? send_for_next_row() : "") + "__syncthreads();\n";
+  for (std::size_t r = 0; r < sums.size(); ++r) {
+    const std::int32_t v = sums[r].most;
+    text += fmt::format("const f32 most{} = over_segments<Most, f32>(parts[turn][{}], (int)segments);\n", v, 2 * r);
+    text += define(v, fmt::format("most{}", v));
+  }
+  text += fmt::format("// stage {}\n", stage + 1) + row_values(stage + 1);
+  for (std::size_t r = 0; r < sums.size(); ++r) {
+    const SoftmaxSum& e = sums[r];
+    const std::int32_t power = instr(e.sum).arg[0], difference = instr(power).arg[0];
+    std::string scaled = fmt::format("const f64 part = from_bits((f64)0, parts[turn][{}][segment]);\n", 2 * r + 1);
+    scaled += fmt::format("const f32 most = from_bits((f32)0, parts[turn][{}][segment]);\n", 2 * r);
+    scaled += shift_of(e, "most");
+    scaled += define(difference, fmt::format("{} - shift{}", name(e.shift), e.sum)) + define({}, power);
+    // Where all numbers of the row are infinite, its shift decides what that gives.
+    scaled += fmt::format("return part == 0 && most < most{} ? part : part * {};\n", e.most, name(power));
+    text += fmt::format("const f32 shift{} = {};\n", e.sum, name(e.shift));
+    text += fmt::format("const f64 all{} = over_each<Plus, f64>([&](int segment) {{\n", e.sum) +
+            indented(scaled, "  ") + "}, (int)segments);\n";
+    text += define(e.sum, narrowed(e.sum, fmt::format("all{}", e.sum)));
+  }
+  return text + "turn ^= 1;\n";
+}
+
+}  // namespace ebb::cuda
