@@ -146,6 +146,54 @@ TEST_P(LibraryOnGpu, Attention) {
   cuda::most_score_bytes = usual;
 }
 
+// Lines of one piece, of several, of one element more; side by side, backwards and neighbours of other lines'.
+TEST_P(LibraryOnGpu, ScansOfLongLines) {
+  const std::vector<std::int64_t> lengths = device_is_emulated()
+                                                ? std::vector<std::int64_t>{1, 7, 255, 257, 2047, 2048, 2049, 6151}
+                                                : std::vector<std::int64_t>{1, 255, 2048, 2049, 100003, 4196357};
+  for (const std::int64_t n : lengths) {
+    const Tensor x = real({2, n});
+    for (const int axis : {0, 1}) {
+      compare(fmt::format("cumsum of {}, axis {}", n, axis), {x},
+              [&](const std::vector<Tensor>& in) { return cumsum(in[0], axis); });
+    }
+    const Tensor near_one = (1 + x * (0.5 / static_cast<double>(n))).eval();
+    compare(fmt::format("cumprod of {}", n), {near_one},
+            [&](const std::vector<Tensor>& in) { return cumprod(in[0], 1); });
+    compare(fmt::format("cumsum down {} rows", n), {transpose(x, 0, 1).eval()},
+            [&](const std::vector<Tensor>& in) { return cumsum(in[0], 0); });
+  }
+  const Tensor i = randint(-1000000000000, 1000000000000, {3, 5003}).eval();
+  EXPECT_EQ(cumsum(i.to(kGpu), 1).to_vector<std::int64_t>(), cumsum(i, 1).to_vector<std::int64_t>());
+  EXPECT_EQ(cumprod(i.to(kGpu), 1).to_vector<std::int64_t>(), cumprod(i, 1).to_vector<std::int64_t>());
+}
+
+// A line has the same bits alone and among others.
+TEST_P(LibraryOnGpu, ScansDoNotDependOnOtherLines) {
+  const Tensor x = real({5, 4103}).to(kGpu).eval();
+  const std::vector<double> all = cumsum(x, 1).to_vector<double>(),
+                            alone = cumsum(x.slice(0, 3, 4).eval(), 1).to_vector<double>();
+  EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin() + 3 * 4103));
+}
+
+// The first of equals, wherever pieces begin; NaN before all.
+TEST_P(LibraryOnGpu, BestOfLongLines) {
+  const std::int64_t n = device_is_emulated() ? 9001 : 3000001;
+  std::vector<double> numbers(static_cast<std::size_t>(n), 1.0);
+  for (const std::int64_t place : {std::int64_t{0}, std::int64_t{4095}, std::int64_t{4096}, n / 2, n - 1}) {
+    for (const double best : {2.0, std::nan("")}) {
+      numbers.assign(static_cast<std::size_t>(n), 1.0);
+      numbers[static_cast<std::size_t>(place)] = best;
+      if (place + 5000 < n) numbers[static_cast<std::size_t>(place + 5000)] = best;
+      const Tensor x = tensor_from(numbers, Shape{n}, GetParam()).to(kGpu).eval();
+      EXPECT_EQ(argmax(x, 0).item<std::int64_t>(), place);
+      EXPECT_EQ(argmin(-x, 0).item<std::int64_t>(), place);
+      const Tensor columns = transpose(stack({x, 0 * x, -x}, 0), 0, 1).eval();
+      EXPECT_EQ(argmax(columns, 0).to_vector<std::int64_t>()[0], place);
+    }
+  }
+}
+
 // Rows of all lengths and beginnings: copies take as many bytes at a time as both allow.
 TEST_P(LibraryOnGpu, CopiesOfAllLengths) {
   const Tensor x = real({3, 2, 40}), there = x.to(kGpu).eval();

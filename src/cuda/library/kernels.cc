@@ -73,6 +73,18 @@ void copy_elements(Gpu& gpu, const View& to, const View& from) {
     sizes.back() /= 2;
     for (int d = 0; d + 1 < rank; ++d) there[d] /= 2, here[d] /= 2;
   }
+  constexpr std::size_t kPack = 16;  // bytes
+  if (unit < kPack && rank > 0 && there[rank - 1] == 1 && here[rank - 1] == 1 && sizes.back() >= 16) {
+    const auto each = static_cast<std::int64_t>(kPack / unit), length = sizes.back();
+    sizes.back() = 1;
+    const Shape rows(sizes);
+    const std::int64_t packs = (length + each - 1) / each;
+    return launch_elements(gpu, {word_text(unit) + texts::copy_rows}, "copy_rows", rows.numel() * packs,
+                           CopyRowsArgs{.to = kernel_view({to.data, to.dtype, rows, there}),
+                                        .from = kernel_view({from.data, from.dtype, rows, here}),
+                                        .length = length,
+                                        .packs = packs});
+  }
   const Shape shape(sizes);
   launch_elements(gpu, {word_text(unit) + texts::copy}, "copy", (shape.numel() + 3) / 4,
                   CopyArgs{.to = kernel_view({to.data, to.dtype, shape, there}),

@@ -1,6 +1,8 @@
 // cat and pad_zero, argmax and argmin, cumsum and cumprod: work along one axis.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/format_error.h"
 #include "cuda/kernels/args/lines.h"
 #include "cuda/kernels/texts.h"
@@ -18,6 +20,11 @@ View part(const View& v, int axis, std::int64_t start, const Shape& shape) {
   p.data = element_at(v, start * v.strides[axis]);
   p.shape = shape;
   return p;
+}
+
+// Whether neighbours along the axis are neighbours in memory, in either direction.
+bool lies_side_by_side(const View& x, int axis) {
+  return x.strides[axis] == 1 || x.strides[axis] == -1 || x.shape.numel() == x.shape[axis];
 }
 
 }  // namespace
@@ -62,11 +69,30 @@ void run_arg(const LibraryCall& call, Gpu& gpu) {
                                                                 is_floating(x.dtype), call.op == Op::argmax);
   View first = x;
   first.shape = lines;
-  launch_blocks(gpu, {types + texts::best_of_lines}, "best_of_lines", lines.numel(),
-                BestArgs{.x = kernel_view(first),
-                         .out = elements<i64>(call.outputs[0]),
-                         .length = x.shape[axis],
-                         .step = x.strides[axis]});
+  const KernelSource source{types + texts::best_of_lines};
+  const std::int64_t length = x.shape[axis], count = lines.numel();
+  const bool beside = lies_side_by_side(x, axis);
+  // Enough pieces for all of a large GPU's threads, none of them short.
+  constexpr std::int64_t kFewestTasks = 4 * 132, kFewestThreads = kFewestTasks * kThreads, kMostPieces = 256;
+  const std::int64_t wanted = (beside ? kFewestTasks : kFewestThreads) / count, least = beside ? 16 * kThreads : 64;
+  const std::int64_t pieces = std::clamp<std::int64_t>(std::min(wanted, length / least), 1, kMostPieces);
+  BestArgs args{.x = kernel_view(first),
+                .out = elements<i64>(call.outputs[0]),
+                .length = length,
+                .step = x.strides[axis],
+                .piece = (length + pieces - 1) / pieces,
+                .pieces = 1,
+                .places = nullptr};
+  args.pieces = (length + args.piece - 1) / args.piece;
+  BufferPtr keep;
+  if (args.pieces > 1)
+    args.places = elements<i64>(workspace(gpu, DType::i64, Shape{count * args.pieces}, keep, label_of(call)));
+  if (beside) {
+    launch_blocks(gpu, source, "best_of_pieces", count * args.pieces, args);
+  } else {
+    launch_elements(gpu, source, "best_of_strips", count * args.pieces, args);
+  }
+  if (args.pieces > 1) launch_elements(gpu, source, "best_of_best", count, args);
 }
 
 void run_scan(const LibraryCall& call, Gpu& gpu) {
@@ -76,16 +102,32 @@ void run_scan(const LibraryCall& call, Gpu& gpu) {
   const bool adds = call.op == Op::cumsum, real = is_floating(x.dtype);
   const std::string types =
       element_text(x.dtype) + fmt::format("typedef {} S;\nconstexpr bool kAdds = {}, kFloating = {}, kHalf = {};\n",
-                                          real ? "f64" : "A", adds, real, is_half(x.dtype));
+                                          real ? "f64" : "i64", adds, real, is_half(x.dtype));
   View lines = x, results = out;
   lines.shape = results.shape = x.shape.with(axis, 1);
-  launch_elements(gpu, {types + texts::scan}, "scan", lines.shape.numel(),
-                  ScanArgs{.x = kernel_view(lines),
-                           .out = kernel_view(results),
-                           .length = x.shape[axis],
-                           .x_step = x.strides[axis],
-                           .out_step = out.strides[axis],
-                           .start = adds ? 0 : 1});
+  const KernelSource source{types + texts::scan};
+  const std::int64_t length = x.shape[axis], count = lines.shape.numel();
+  const bool beside = lies_side_by_side(x, axis);
+  const std::int64_t piece = beside ? kScanPiece : kScanStrip, pieces = (length + piece - 1) / piece;
+  ScanArgs args{.x = kernel_view(lines),
+                .out = kernel_view(results),
+                .length = length,
+                .x_step = x.strides[axis],
+                .out_step = out.strides[axis],
+                .start = adds ? 0 : 1,
+                .pieces = pieces,
+                .sums = nullptr};
+  BufferPtr keep;
+  const auto over_pieces = [&](const char* of_block, const char* of_thread) {
+    beside ? launch_blocks(gpu, source, of_block, count * pieces, args)
+           : launch_elements(gpu, source, of_thread, count * pieces, args);
+  };
+  if (pieces > 1) {
+    args.sums = elements<u64>(workspace(gpu, DType::i64, Shape{count * (pieces + 1)}, keep, label_of(call)));
+    over_pieces("sum_pieces", "sum_strips");
+    launch_blocks(gpu, source, "scan_sums", count, args);
+  }
+  over_pieces("scan_pieces", "scan_strips");
 }
 
 }  // namespace ebb::cuda

@@ -8,6 +8,12 @@ struct CopyArgs {
 };
 EBB_ARGS(36, CopyArgs);
 
+struct CopyRowsArgs {
+  KernelView to, from;  // the first elements of the rows
+  i64 length, packs;    // elements of a row, and how many packs they are
+};
+EBB_ARGS(38, CopyRowsArgs);
+
 template <class T, class F>
 struct ScaleArgs {
   T* data;

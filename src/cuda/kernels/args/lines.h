@@ -3,17 +3,27 @@
 
 namespace ebb::cuda {
 
+// A line is divided into pieces, so that a long one has as many threads as many short ones. The pieces of a scan depend
+// on the line's length alone, since its sums are made of them.
+constexpr int kScanEach = 8;                      // elements of a thread
+constexpr int kScanPiece = kScanEach * kThreads;  // of a block: elements side by side
+constexpr int kScanStrip = 256;                   // of a thread: elements that are neighbours of other lines'
+
 struct BestArgs {
-  KernelView x;
+  KernelView x;  // the first elements of the lines
   i64* out;
   i64 length, step;
+  i64 piece, pieces;  // elements of a piece, and how many pieces a line has
+  i64* places;        // of the best of each piece; null where a line is one
 };
-EBB_ARGS(21, BestArgs);
+EBB_ARGS(24, BestArgs);
 
 struct ScanArgs {
-  KernelView x, out;
+  KernelView x, out;  // the first elements of the lines
   i64 length, x_step, out_step, start;
+  i64 pieces;  // of a line
+  u64* sums;   // pieces + 1 of each line: what comes before each piece; null where a line is one
 };
-EBB_ARGS(40, ScanArgs);
+EBB_ARGS(42, ScanArgs);
 
 }  // namespace ebb::cuda

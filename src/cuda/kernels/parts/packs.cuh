@@ -25,6 +25,7 @@ EBB void prefetch(const void*) {}
 #endif
 EBB u8 piece(const u32* w, int j, u8) { return (u8)(w[j >> 2] >> (j & 3) * 8); }
 EBB u16 piece(const u32* w, int j, u16) { return (u16)(w[j >> 1] >> (j & 1) * 16); }
+EBB u32 piece(const u32* w, int j, u32) { return w[j]; }
 EBB i32 piece(const u32* w, int j, i32) { return (i32)w[j]; }
 EBB f32 piece(const u32* w, int j, f32) { return __uint_as_float(w[j]); }
 EBB u64 piece(const u32* w, int j, u64) { return (u64)w[2 * j + 1] << 32 | w[2 * j]; }
@@ -33,8 +34,13 @@ EBB f64 piece(const u32* w, int j, f64) { return __longlong_as_double((i64)piece
 // Small ones in the order of j.
 EBB void set_piece(u32* w, int j, u8 x) { w[j >> 2] = j & 3 ? w[j >> 2] | (u32)x << (j & 3) * 8 : (u32)x; }
 EBB void set_piece(u32* w, int j, u16 x) { w[j >> 1] = j & 1 ? w[j >> 1] | (u32)x << 16 : (u32)x; }
+EBB void set_piece(u32* w, int j, u32 x) { w[j] = x; }
 EBB void set_piece(u32* w, int j, i32 x) { w[j] = (u32)x; }
 EBB void set_piece(u32* w, int j, f32 x) { w[j] = __float_as_uint(x); }
+EBB void set_piece(u32* w, int j, u64 x) {
+  w[2 * j] = (u32)x;
+  w[2 * j + 1] = (u32)(x >> 32);
+}
 EBB void set_piece(u32* w, int j, i64 x) {
   w[2 * j] = (u32)x;
   w[2 * j + 1] = (u32)((u64)x >> 32);

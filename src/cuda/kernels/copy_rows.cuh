@@ -1,0 +1,23 @@
+// Copies rows of neighbours, both of which begin anywhere.
+#pragma once
+#include "cuda/kernels/args/elements.h"
+#include "cuda/kernels/parts/view.cuh"
+
+namespace ebb::cuda {
+
+#ifdef EBB_EDITOR
+typedef u16 T;
+#endif
+
+// A thread has as many elements as 16 bytes hold, so that indices are found once for all of them.
+extern "C" __global__ void __launch_bounds__(kThreads) copy_rows(const CopyRowsArgs a) {
+  constexpr int kEach = 16 / sizeof(T);
+  EACH(i, a.to.n * a.packs) {
+    const i64 row = quotient(i, a.packs), first = (i - row * a.packs) * kEach;
+    const int live = a.length - first < kEach ? (int)(a.length - first) : kEach;
+    const Pack<T, kEach> x = load_pack<kEach>((const T*)a.from.data + at(a.from, row) + first, false, live);
+    store_pack<kEach>((T*)a.to.data + at(a.to, row) + first, x, false, live, false);
+  }
+}
+
+}  // namespace ebb::cuda
