@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/format_error.h"
+#include "core/parallel.h"
 #include "ebb/ops.h"
 #include "ebb/ops/numbers.h"
 #include "ops/build.h"
@@ -249,22 +250,38 @@ Tensor scatter_reduce(const Tensor& x, std::int64_t axis, const Tensor& index, c
 
 // ---- computed at once -----------------------------------------------------------------------------------------------
 
+// Pieces of the elements are counted, then each writes where those before it end.
 Tensor nonzero(const Tensor& x) {
   const std::vector<std::uint8_t> bits = cast(x, DType::bool_).to_vector<std::uint8_t>();
-  std::vector<std::int64_t> rows;
-  std::int64_t count = 0;
-  for (std::size_t i = 0; i < bits.size(); ++i) {
-    if (!bits[i]) continue;
-    ++count;
-    auto rest = static_cast<std::int64_t>(i);
-    const std::size_t first = rows.size();
-    rows.resize(first + static_cast<std::size_t>(x.rank()));
-    for (int axis = x.rank() - 1; axis >= 0; --axis) {
-      rows[first + static_cast<std::size_t>(axis)] = rest % x.shape()[axis];
-      rest /= x.shape()[axis];
+  constexpr std::int64_t kPiece = 65536;
+  const int rank = x.rank();
+  const auto n = static_cast<std::int64_t>(bits.size());
+  const std::int64_t pieces = (n + kPiece - 1) / kPiece, width = rank > 0 ? std::max<std::int64_t>(1, x.size(-1)) : 1;
+  std::vector<std::int64_t> start(static_cast<std::size_t>(pieces) + 1);
+  parallel_for(pieces, [&](std::int64_t p) {
+    const auto first = bits.begin() + p * kPiece;
+    start[static_cast<std::size_t>(p) + 1] = std::accumulate(first, first + std::min(kPiece, n - p * kPiece), 0);
+  });
+  std::partial_sum(start.begin(), start.end(), start.begin());
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(start.back() * rank));
+  parallel_for(rank > 0 ? pieces : 0, [&](std::int64_t p) {
+    std::int64_t* to = rows.data() + start[static_cast<std::size_t>(p)] * rank;
+    const std::int64_t end = std::min(n, (p + 1) * kPiece);
+    for (std::int64_t i = p * kPiece; i < end;) {  // up to the end of a line along the last axis
+      std::int64_t outer[Shape::kMaxRank], rest = i / width;
+      for (int axis = rank - 2; axis >= 0; --axis) {
+        outer[axis] = rest % x.shape()[axis];
+        rest /= x.shape()[axis];
+      }
+      const std::int64_t line = i - i % width, stop = std::min(end, line + width);
+      for (; i < stop; ++i) {
+        if (!bits[static_cast<std::size_t>(i)]) continue;
+        to = std::copy_n(outer, rank - 1, to);
+        *to++ = i - line;
+      }
     }
-  }
-  return from_data(rows, Shape{count, x.rank()}).to(x.device());
+  });
+  return from_data(rows, Shape{start.back(), rank}).to(x.device());
 }
 
 // NaNs differ from one another, as in NumPy's array API and PyTorch.

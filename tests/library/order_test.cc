@@ -129,6 +129,20 @@ TEST(ArgSort, EveryByteOfTheNumberCounts) {
   }
 }
 
+// Keys of 64 bits, whose range of 32 bits and less is taken for one of 32, and of more is not.
+TEST(ArgSort, IntegersOfEveryRange) {
+  std::mt19937_64 rng(10);
+  for (const int bits : {1, 8, 9, 31, 32, 33, 52}) {
+    for (const std::int64_t n : {17, 1000, 1025, 9000}) {
+      Array x(DType::i64, {2, n});
+      x.fill([&](const Position&) {
+        return static_cast<double>(static_cast<std::int64_t>(rng() >> (64 - bits))) - std::floor(std::ldexp(0.3, bits));
+      });
+      expect_sorted(x, 1);
+    }
+  }
+}
+
 TEST(ArgSort, LongLinesAreMergedFromRuns) {
   std::mt19937 rng(3);
   for (const DType dtype : {DType::f32, DType::f64, DType::i64})

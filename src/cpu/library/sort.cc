@@ -84,23 +84,19 @@ void run_arg(const LibraryCall& call) {
   });
 }
 
-// Sorts n records, which stand in the order of their positions; `other` is room for as many.
-void sort_records(WideRecord* records, WideRecord*, std::int64_t n, std::size_t) {
-  n <= kFewRecords ? sort_few(records, n) : std::sort(records, records + n);
-}
-
 // Digit by digit from the lowest of the key's up. Every pass keeps the order of equal digits, so equal keys stay in the
 // order of their positions, and there is no comparison whose outcome a processor could guess wrong.
-template <int kBits>
-void sort_by_digits(std::uint64_t* records, std::uint64_t* other, std::int64_t n, std::size_t key_bytes) {
-  constexpr std::size_t kDigits = (32 + kBits - 1) / kBits, kValues = std::size_t{1} << kBits;
+template <int kBits, class R>
+void sort_by_digits(R* records, R* other, std::int64_t n, std::size_t key_bytes) {
+  constexpr std::size_t kKeyBits = std::is_same_v<R, WideRecord> ? 64 : 32, kDigits = (kKeyBits + kBits - 1) / kBits,
+                        kValues = std::size_t{1} << kBits;
   const std::size_t digits = (8 * key_bytes + kBits - 1) / kBits;
   std::uint32_t counts[kDigits][kValues] = {};
-  const auto digit = [](std::uint64_t r, std::size_t k) { return r >> (32 + kBits * k) & (kValues - 1); };
+  const auto digit = [](const R& r, std::size_t k) { return key_of(r) >> (kBits * k) & (kValues - 1); };
   for (std::int64_t i = 0; i < n; ++i) {
     for (std::size_t k = 0; k < digits; ++k) ++counts[k][digit(records[i], k)];
   }
-  std::uint64_t *from = records, *to = other;
+  R *from = records, *to = other;
   for (std::size_t k = 0; k < digits; ++k) {
     if (counts[k][digit(from[0], k)] == n) continue;  // all the same
     std::uint32_t at = 0;
@@ -111,12 +107,14 @@ void sort_by_digits(std::uint64_t* records, std::uint64_t* other, std::int64_t n
   if (from != records) std::copy(from, from + n, records);
 }
 
-void sort_records(std::uint64_t* records, std::uint64_t* other, std::int64_t n, std::size_t key_bytes) {
+// Sorts n records, which stand in the order of their positions; `other` is room for as many.
+template <class R>
+void sort_records(R* records, R* other, std::int64_t n, std::size_t key_bytes) {
   // Fewer than these are compared: counting has a price of its own, and more digits a higher one.
-  constexpr std::int64_t kFew = 160, kMany = 8192;
+  const std::int64_t few = key_bytes <= 4 ? 160 : 1024, many = 8192, most = std::int64_t{1} << 32;
   if (n <= kFewRecords) return sort_few(records, n);
-  if (n < kFew) return std::sort(records, records + n);
-  if (n < kMany || key_bytes <= 2) return sort_by_digits<8>(records, other, n, key_bytes);
+  if (n < few || n >= most) return std::sort(records, records + n);
+  if (n < many || key_bytes <= 2) return sort_by_digits<8>(records, other, n, key_bytes);
   sort_by_digits<11>(records, other, n, key_bytes);
 }
 
@@ -141,13 +139,59 @@ void sort_long(std::vector<R>& records, std::vector<R>& other, std::size_t key_b
   }
 }
 
+// Room for the records of a line, twice, which the lines of a block share.
+struct Room {
+  std::vector<std::uint64_t> narrow[2];
+  std::vector<WideRecord> wide[2];
+  template <class R>
+  std::vector<R>& of(int which, std::int64_t n) {
+    auto& records = [&]() -> std::vector<R>& {
+      if constexpr (std::is_same_v<R, WideRecord>) {
+        return wide[which];
+      } else {
+        return narrow[which];
+      }
+    }();
+    records.resize(static_cast<std::size_t>(n));
+    return records;
+  }
+};
+
+// The order of n keys, none of which is below `least`. Lines of their own are divided among threads if they are long.
+template <class R, class K>
+void sort_line(const K* keys, std::int64_t n, K least, std::size_t key_bytes, bool alone, Room& room,
+               std::int64_t* places) {
+  std::vector<R>&records = room.of<R>(0, n), &other = room.of<R>(1, n);
+  for (std::int64_t i = 0; i < n; ++i)
+    records[static_cast<std::size_t>(i)] = make_record<R>(static_cast<K>(keys[i] - least), i);
+  if (n > kLongLine && alone) {
+    sort_long(records, other, key_bytes);
+  } else {
+    sort_records(records.data(), other.data(), n, key_bytes);
+  }
+  for (const R& r : records) *places++ = position_of(r);
+}
+
+// Keys of 64 bits that lie close together, as counts and numbers of rows do, are sorted as keys of 32 are.
+template <class R, class K>
+void sort_narrow_line(const K* keys, std::int64_t n, std::size_t key_bytes, bool alone, Room& room,
+                      std::int64_t* places) {
+  if constexpr (sizeof(K) == 8) {
+    const auto [low, high] = std::minmax_element(keys, keys + n);
+    const int bits = std::bit_width(*high - *low);
+    if (bits <= 32 && n <= std::int64_t{1} << 32)
+      return sort_line<std::uint64_t>(keys, n, *low, static_cast<std::size_t>(bits + 7) / 8, alone, room, places);
+  }
+  sort_line<R>(keys, n, K(0), key_bytes, alone, room, places);
+}
+
 template <class T, class R>
 void argsort_lines(const View& x, int axis, bool descending, std::int64_t* out) {
   const Strides out_strides = contiguous_strides(x.shape);
   const Lines<2> lines(x.shape, axis, {out_strides, x.strides});
   const std::int64_t n = lines.length(), step = x.strides[axis], out_step = out_strides[axis];
   const T* data = static_cast<const T*>(x.data);
-  const bool few = lines.lines() < 16 || std::is_same_v<R, WideRecord>;  // many keep every thread busy as they are
+  const bool alone = lines.lines() < 16 || std::is_same_v<R, WideRecord>;  // many keep every thread busy as they are
   const std::int64_t at_once = lines.axis_is_innermost() ? 1 : kLinesAtOnce;
   const auto length = static_cast<std::size_t>(n), together = static_cast<std::size_t>(at_once);
   lines.for_each_block([&](const Lines<2>::Block& block) {
@@ -161,22 +205,13 @@ void argsort_lines(const View& x, int axis, bool descending, std::int64_t* out) 
       return;
     }
     std::vector<Key<T>> keys(together * length);
-    std::vector<R> records(length), other(length);
     std::vector<std::int64_t> places(together * length);
+    Room room;
     for (std::int64_t l = 0; l < block.count; l += at_once) {
       const std::int64_t count = std::min(at_once, block.count - l);
       read_keys(data, block.offset[1] + l, count, n, step, descending, keys.data());
-      for (std::int64_t k = 0; k < count; ++k) {
-        for (std::int64_t i = 0; i < n; ++i)
-          records[static_cast<std::size_t>(i)] = make_record<R>(keys[static_cast<std::size_t>(k * n + i)], i);
-        if (n > kLongLine && few) {
-          sort_long(records, other, sizeof(T));
-        } else {
-          sort_records(records.data(), other.data(), n, sizeof(T));
-        }
-        std::transform(records.begin(), records.end(), places.begin() + k * n,
-                       [](const R& r) { return position_of(r); });
-      }
+      for (std::int64_t k = 0; k < count; ++k)
+        sort_narrow_line<R>(keys.data() + k * n, n, sizeof(T), alone, room, places.data() + k * n);
       for (std::int64_t i = 0; i < n; ++i) {
         for (std::int64_t k = 0; k < count; ++k)
           out[block.offset[0][l + k] + i * out_step] = places[static_cast<std::size_t>(k * n + i)];
