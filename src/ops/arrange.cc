@@ -70,15 +70,8 @@ Tensor randperm(std::int64_t n) {
 
 // ---- searching ------------------------------------------------------------------------------------------------------
 
-namespace {
-
-// The place of each element in the sorted order, along the last axis.
-Tensor ranks(const Tensor& x) { return argsort(argsort(x, -1), -1); }
-
-}  // namespace
-
-// Both in one row, sorted: an element's place there less its place among the values is how many sorted ones come
-// before. Sorting is stable, so what stands first in the row comes first among equals.
+// Both in one row, sorted: how many of the sorted ones have come up to each place is what a value at that place looks
+// for. Sorting is stable, so what stands first in the row comes first among equals.
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   require(sorted.rank() > 0, "searchsorted: needs sorted rows, got a tensor of rank 0");
   const bool shared = sorted.rank() == 1;
@@ -88,8 +81,10 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
           "searchsorted: rows of shape {} and values of shape {} do not fit", sorted.shape(), values.shape());
   const std::int64_t n = sorted.shape()[last], m = values.shape()[last];
   if (n == 0 || m == 0) return zeros(values.shape(), DType::i64);
-  const Tensor together = right ? cat({sorted, values}, last) : cat({values, sorted}, last);
-  return narrow(ranks(together), last, right ? n : 0, m) - ranks(cast(values, together.dtype()));
+  const Tensor order = argsort(right ? cat({sorted, values}, last) : cat({values, sorted}, last), last);
+  const Tensor before = cumsum(right ? order < n : order >= m, last);
+  const Tensor counts = scatter(zeros(order.shape(), DType::i64), last, order, before);
+  return narrow(counts, last, right ? n : 0, m);
 }
 
 // ---- along an axis, by doubling: after the step of width d every element has seen the 2d up to itself

@@ -207,8 +207,14 @@ TEST(AdaptiveAvgPool, IsTheMeanOfEveryWindow) {
   const auto last = [](std::int64_t i, std::int64_t n, std::int64_t outputs) {
     return ((i + 1) * n + outputs - 1) / outputs;
   };
-  for (const auto& [h, w, p, q] : std::initializer_list<std::array<std::int64_t, 4>>{
-           {1, 200, 1, 3}, {3, 198, 2, 3}, {50, 7, 3, 7}, {40, 40, 2, 4}, {9, 10, 4, 7}, {37, 300, 3, 17}}) {
+  for (const auto& [h, w, p, q] : std::initializer_list<std::array<std::int64_t, 4>>{{1, 200, 1, 3},
+                                                                                     {3, 198, 2, 3},
+                                                                                     {50, 7, 3, 7},
+                                                                                     {40, 40, 2, 4},
+                                                                                     {9, 10, 4, 7},
+                                                                                     {37, 300, 3, 17},
+                                                                                     {1, 200, 1, 77},
+                                                                                     {90, 70, 110, 33}}) {
     const Tensor x = numbers({2, 3, h, w});
     const Tensor y = adaptive_avg_pool2d(x, {p, q});
     ASSERT_EQ(y.shape(), Shape({2, 3, p, q}));
@@ -223,6 +229,7 @@ TEST(AdaptiveAvgPool, IsTheMeanOfEveryWindow) {
   }
   require_gradients([](const Tensor& x) { return adaptive_avg_pool1d(x, 3); }, numbers({2, 2, 200}));
   require_gradients([](const Tensor& x) { return adaptive_avg_pool2d(x, {2, 3}); }, numbers({1, 2, 17, 25}));
+  require_gradients([](const Tensor& x) { return adaptive_avg_pool1d(x, 31); }, numbers({1, 2, 70}));
 }
 
 TEST(TraceAndKron, AreWhatTheirDefinitionsSay) {
@@ -261,6 +268,32 @@ TEST(Searchsorted, FindsTheFirstPlaceOrTheLast) {
   expect_values(searchsorted(s, v, true), {0, 1, 3, 3, 4});
   expect_values(searchsorted(s, row({3, 0, 3, 9, 1})), {1, 0, 1, 4, 0});
   expect_values(searchsorted(whole({1, 2, 5, 6}, {2, 2}), whole({2, 0, 6, 7}, {2, 2})), {1, 0, 1, 2});
+}
+
+// Random rows with ties, NaNs and infinities, against counting.
+TEST(Searchsorted, CountsWhatComesBefore) {
+  const auto less = [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; };
+  for (const auto& [n, m] :
+       std::initializer_list<std::pair<std::int64_t, std::int64_t>>{{1, 1}, {1, 40}, {30, 7}, {200, 333}}) {
+    const Tensor coarse = floor(numbers({3, n + m}) * 8) / 4;
+    const Tensor mixed = where(coarse > 1.7, kInf, where(coarse < -1.7, kNaN, coarse)).eval();
+    const Tensor s = sort(narrow(mixed, 1, 0, n), 1).first, v = narrow(mixed, 1, n, m);
+    const std::vector<double> rows = s.to_vector(), values = contiguous(v).to_vector();
+    for (const bool right : {false, true}) {
+      const std::vector<std::int64_t> found = searchsorted(s, v, right).to_vector<std::int64_t>();
+      for (std::int64_t i = 0; i < 3 * m; ++i) {
+        const double value = values[static_cast<std::size_t>(i)];
+        std::int64_t want = 0;
+        for (std::int64_t k = 0; k < n; ++k) {
+          const double at = rows[static_cast<std::size_t>(i / m * n + k)];
+          want += right ? !less(value, at) : less(at, value);
+        }
+        ASSERT_EQ(found[static_cast<std::size_t>(i)], want) << value << (right ? " behind" : " before") << " equals";
+      }
+    }
+  }
+  expect_values(searchsorted(row({1, 2}), zeros({0}, DType::f64)), {});
+  expect_values(searchsorted(zeros({0}, DType::f64), row({1, 2})), {0, 0});
 }
 
 TEST(Cummax, KeepsTheLargestSoFarAndItsPlace) {
