@@ -110,14 +110,26 @@ Tensor avg_pool_divisors(const PoolWindows& p, bool count_include_pad, DType dty
   return cast(outer(numbers_of_formula(counts[0], {p.output[2]}), numbers_of_formula(counts[1], {p.output[3]})), dtype);
 }
 
+namespace {
+
+// Elements [first, last) of window i of those that cover an axis.
+struct Window {
+  std::int64_t first, last;
+  Window(std::int64_t i, std::int64_t size, std::int64_t outputs)
+      : first(i * size / outputs), last(((i + 1) * size + outputs - 1) / outputs) {}
+  double weight() const { return 1.0 / static_cast<double>(last - first); }
+};
+
+}  // namespace
+
 Tensor averaging_matrix(std::int64_t size, std::int64_t outputs, DType dtype) {
   const Shape matrix{outputs, size};
   require_memory_for("adaptive_avg_pool", matrix.numel());
   std::vector<double> weights(static_cast<std::size_t>(matrix.numel()), 0.0);
   for (std::int64_t i = 0; i < outputs; ++i) {
-    const std::int64_t first = i * size / outputs, last = ((i + 1) * size + outputs - 1) / outputs;
-    for (std::int64_t j = first; j < last; ++j)
-      weights[static_cast<std::size_t>(i * size + j)] = 1.0 / static_cast<double>(last - first);
+    const Window window(i, size, outputs);
+    for (std::int64_t j = window.first; j < window.last; ++j)
+      weights[static_cast<std::size_t>(i * size + j)] = window.weight();
   }
   return cast(numbers_of_formula(weights, matrix), dtype);
 }
@@ -144,8 +156,31 @@ Tensor avg_pool1d(const Tensor& x, std::int64_t window, const AvgPoolOptions& op
 
 namespace {
 
+// Windows of up to `length` elements: the first elements of all, the second ones, ..., each with its weight.
+Tensor averaged_short_windows(const Tensor& x, int axis, std::int64_t outputs, std::int64_t length) {
+  const std::int64_t size = x.size(axis);
+  const Shape row{outputs};
+  require_memory_for("adaptive_avg_pool", outputs);
+  Shape along;
+  for (int k = 0; k < x.rank(); ++k) along = along.inserted(k, k == axis ? outputs : 1);
+  Tensor y;
+  for (std::int64_t k = 0; k < length; ++k) {
+    std::vector<std::int64_t> at;
+    std::vector<double> weight;
+    for (std::int64_t i = 0; i < outputs; ++i) {
+      const Window window(i, size, outputs);
+      at.push_back(std::min(window.first + k, window.last - 1));
+      weight.push_back(window.first + k < window.last ? window.weight() : 0.0);
+    }
+    const Tensor weights = reshape(cast(numbers_of_formula(weight, row), x.dtype()), along);
+    const Tensor part = index_select(x, axis, numbers_of_formula(at, row)) * weights;
+    y = y.defined() ? y + part : part;
+  }
+  return y;
+}
+
 // The means of windows that cover an axis, one of the last two: reductions where windows are long or all of one size,
-// else a product with weights.
+// sums of slices where they are short, else a product with weights.
 Tensor averaged_axis(const Tensor& x, int axis, std::int64_t outputs) {
   const std::int64_t size = x.size(axis);
   if (size == outputs) return x;
@@ -155,11 +190,13 @@ Tensor averaged_axis(const Tensor& x, int axis, std::int64_t outputs) {
   if (outputs <= kFew && size >= kLong * outputs) {
     std::vector<Tensor> means;
     for (std::int64_t i = 0; i < outputs; ++i) {
-      const std::int64_t first = i * size / outputs, last = ((i + 1) * size + outputs - 1) / outputs;
-      means.push_back(mean(narrow(x, axis, first, last - first), axis, true));
+      const Window window(i, size, outputs);
+      means.push_back(mean(narrow(x, axis, window.first, window.last - window.first), axis, true));
     }
     return cat(means, axis);
   }
+  const std::int64_t length = size / outputs + 2;  // at most
+  if (size > 64 && length <= kLong) return averaged_short_windows(x, axis, outputs, length);
   const Tensor weights = averaging_matrix(size, outputs, x.dtype());
   return axis == x.rank() - 1 ? matmul(x, t(weights)) : matmul(weights, x);
 }
@@ -203,8 +240,8 @@ struct SpreadAxis {
 SpreadAxis spread_windows(const Tensor& x, std::int64_t axis, std::int64_t outputs) {
   const std::int64_t size = x.size(axis);
   if (size % outputs == 0) return {x, size / outputs, {}};
-  const auto first = [&](std::int64_t i) { return i * size / outputs; };
-  const auto last = [&](std::int64_t i) { return ((i + 1) * size + outputs - 1) / outputs - 1; };
+  const auto first = [&](std::int64_t i) { return Window(i, size, outputs).first; };
+  const auto last = [&](std::int64_t i) { return Window(i, size, outputs).last - 1; };
   checked_product("adaptive_max_pool", checked_sum("adaptive_max_pool", outputs, 1), size);
   std::vector<std::int64_t> lines;
   require_memory_for("adaptive_max_pool", outputs);
