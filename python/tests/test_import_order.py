@@ -26,7 +26,7 @@ LEVELS = [
     {"distributed"},
     {""},
 ]
-OF_TORCH = {"torch", "_deferred_logits", "_huggingface", "_torch_cuda", "_torch_transforms"}  # ebb.torch, which comes after all of these
+OF_TORCH = {"torch", "_deferred_logits", "_huggingface", "_torch_cuda", "_torch_log_probs", "_torch_transforms", "_trl"}  # ebb.torch, which comes after all of these
 
 
 def names():

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("mypy", reason="there is no mypy")
+
 import ebb
 
 HERE = Path(__file__).parent

@@ -141,7 +141,7 @@ TEST(Image, AJpegThatIsCutOffIsRefused) {
   const ScratchFolder folder;
   const std::string path = folder / "a.jpg", whole = read_whole(golden("quarters.jpg"));
   write_whole(path, whole.substr(0, whole.size() * 2 / 3));
-  EXPECT_THROW_KIND(read_image(path), io, path + ": the JPEG cannot be read: Premature end of JPEG file");
+  EXPECT_THROW_KIND(read_image(path), io, path + ": the JPEG cannot be read: ");  // libraries have words of their own
   write_whole(path, whole.substr(0, 30));
   EXPECT_THROW_KIND(read_image(path), io, path + ": the JPEG cannot be read");
 }

@@ -24,19 +24,26 @@ import make_reference as headers  # noqa: E402
 KEYWORDS = {"if", "for", "while", "return", "sizeof", "decltype", "noexcept", "alignas", "requires", "static_assert"}
 
 
-def name_of(declaration):
-    """The name that a function, variable or alias declares; operators by their symbol."""
+def names_of(declaration):
+    """The names that a function, variables or an alias declare; operators by their symbol."""
     plain = re.sub(r"\[\[.*?\]\]", "", headers.without_strings(declaration)).strip()
     plain = re.sub(r"^template <.*?>\s+(?=\w)", "", plain, flags=re.S)
     if match := re.match(r"(?:using|namespace) (\w+)\b", plain):
-        return match.group(1)
+        return [match.group(1)]
     if plain.startswith(("friend class", "friend struct", "static_assert", "using ")):
-        return None
+        return []
     if match := re.search(r"operator\s*([^\s\w(]+|\(\)|\w+)\s*\(", plain):
-        return "operator" + match.group(1)
-    head = re.split(r"[({=;]", plain, maxsplit=1)[0]
-    words = re.findall(r"~?\w+", head)
-    return words[-1] if words and words[-1] not in KEYWORDS else None
+        return ["operator" + match.group(1)]
+    head = re.split(r"[({;]", plain, maxsplit=1)[0]
+    if "(" in plain[len(head) : len(head) + 1] or "{" in plain[len(head) : len(head) + 1]:
+        head = head.split("=")[0]
+        parts = [head]
+    else:  # variables, several of a type: their templates and first values have commas of their own
+        for inner in (r"<[^<>]*>", r"<[^<>]*>", r"=[^,;]*"):
+            head = re.sub(inner, "", head)
+        parts = head.split(",")
+    words = [re.findall(r"~?\w+", part) for part in parts]
+    return [w[-1] for w in words if w and w[-1] not in KEYWORDS]
 
 
 def declared(lines, scope):
@@ -47,9 +54,9 @@ def declared(lines, scope):
         if not mark or mark.startswith("//") or mark in ("public:", "private:", "protected:"):
             continue
         if not headers.is_type(text):
-            name = name_of(text)
-            if name and not name.startswith("~"):
-                yield f"{scope}::{name}"
+            for name in names_of(text):
+                if not name.startswith("~"):
+                    yield f"{scope}::{name}"
             continue
         kind, name = re.search(r"\b(enum class|enum|struct|class|union) (?:\[\[.*?\]\] )?(?:alignas\(.*?\) )?(\w+)", text).groups()
         yield f"{scope}::{name}"
