@@ -68,8 +68,6 @@ Tensor product(const Tensor& a, const Tensor& b, DType factors, DType result) {
   require(factors != DType::bool_, Error::Kind::type,
           "matmul: bool tensors have no product; cast them to a number first");
   Tensor left = cast(a, factors), right = cast(b, factors);
-  // Nothing is summed: a column times a row, as the gradient of M·v has it.
-  if (inner_a == 1) return cast(left, result) * cast(right, result);
   const std::int64_t rows = a.shape()[a.rank() - 2], columns = b.shape()[b.rank() - 1];
   if (b.rank() == 2 && a.rank() > 2) {
     // One matrix for the whole batch: the batch is more rows, and its gradient one product instead of a sum of many.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -85,9 +86,35 @@ Matrix<T> matrix_of(const View& x, std::int64_t offset, std::int64_t row_stride,
   return {element_at(x, offset), row_stride, col_stride, x.dtype};
 }
 
+// A column times a row, as the gradient of a matrix times a vector has it: bound by memory, so nothing is packed. The
+// bits are those of a sum from 0 on.
+template <class T>
+void outer_product(const Product& p, const View& a, const View& b, const View& out) {
+  constexpr std::int64_t kRows = 16, kCols = 4096;
+  const std::int64_t across = pieces_of(p.n, kCols);
+  for_each_piece(p, pieces_of(p.m, kRows) * across, [&](std::int64_t batch, std::int64_t piece) {
+    const std::int64_t i = piece / across * kRows, rows = std::min(kRows, p.m - i);
+    const std::int64_t j = piece % across * kCols, cols = std::min(kCols, p.n - j);
+    const T* const from_a = static_cast<const T*>(a.data) + p.a_offset(batch) + i * p.a_row;
+    const T* from_b = static_cast<const T*>(b.data) + p.b_offset(batch) + j * p.b_col;
+    std::array<T, kCols> row;
+    if (p.b_col != 1) {
+      for (std::int64_t c = 0; c < cols; ++c) row[static_cast<std::size_t>(c)] = from_b[c * p.b_col];
+      from_b = row.data();
+    }
+    T* const to = static_cast<T*>(out.data) + (batch * p.m + i) * p.n + j;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const T x = from_a[r * p.a_row];
+      T* const row_c = to + r * p.n;
+      for (std::int64_t c = 0; c < cols; ++c) row_c[c] = x * from_b[c] + T(0);
+    }
+  });
+}
+
 template <class T>
 void float_matmul(const View& a, const View& b, const View& out) {
   const Product p(a, b);
+  if (p.k == 1) return outer_product<T>(p, a, b, out);
   const auto multiply = [&](auto* product, std::int64_t i) {
     product(p.m, p.n, p.k, T(1), matrix_of<T>(a, p.a_offset(i), p.a_row, p.a_col),
             matrix_of<T>(b, p.b_offset(i), p.b_row, p.b_col), T(0), static_cast<T*>(out.data) + i * p.m * p.n, p.n);
