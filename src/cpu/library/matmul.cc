@@ -114,7 +114,7 @@ void outer_product(const Product& p, const View& a, const View& b, const View& o
 template <class T>
 void float_matmul(const View& a, const View& b, const View& out) {
   const Product p(a, b);
-  if (p.k == 1) return outer_product<T>(p, a, b, out);
+  if (p.k == 1 && a.dtype == out.dtype) return outer_product<T>(p, a, b, out);
   const auto multiply = [&](auto* product, std::int64_t i) {
     product(p.m, p.n, p.k, T(1), matrix_of<T>(a, p.a_offset(i), p.a_row, p.a_col),
             matrix_of<T>(b, p.b_offset(i), p.b_row, p.b_col), T(0), static_cast<T*>(out.data) + i * p.m * p.n, p.n);
