@@ -7,6 +7,7 @@
 #include <random>
 
 #include "ebb/io.h"
+#include "ebb/ops/create.h"
 #include "tables.h"
 
 // CSV files as they come: large numbers, other alphabets and countries, packed, or not CSV at all.
