@@ -60,7 +60,9 @@ std::vector<Finding> find_environment() {
                  cuda::find_driver() ? "" : fmt::format("{}; only computing on a GPU needs it", cuda::no_driver())});
   all.push_back(find_gpus());
   all.push_back(finding_of("NVRTC", [] { return cuda::compiler(), "compiles kernels"; }));
-  all.push_back(finding_of("cuBLASLt", [] { return cuda::lt(), "multiplies matrices"; }));
+  // It does not start without a GPU.
+  all.push_back(cuda::count() > 0 ? finding_of("cuBLASLt", [] { return cuda::lt(), "multiplies matrices"; })
+                                  : Finding{"cuBLASLt", "", "not looked for without a GPU"});
   all.push_back({"NCCL", cuda::nccl() ? "sums between GPUs" : "",
                  "several GPUs need it: `pip install nvidia-nccl-cu12`, or Debian's libnccl2"});
   all.push_back(find_cache());

@@ -22,7 +22,7 @@ ProgramResult shell(const std::string& line) {
 class Output : public ::testing::Test {
  protected:
   void SetUp() override {
-    io::save_npy(scratch / "x.npy", arange(3, DType::f32));
+    io::save_npy(scratch / "x.npy", cast(arange(3), DType::f32));
     mse = "$EBB loss mse_loss --pred " + scratch / "x.npy" + " --target " + scratch / "x.npy";
   }
   ScratchFolder scratch;

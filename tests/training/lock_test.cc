@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "expect_error.h"
@@ -68,6 +70,25 @@ TEST_F(Lock, IsNotTheLastOfAFolderThatWasMadeForIt) {
   EXPECT_FALSE(fs::exists(folder()));
   EXPECT_NE(run_ebb({"train", "--resume", scratch / "no/such/run"}).code, 0);
   EXPECT_FALSE(fs::exists(scratch / "no"));
+}
+
+TEST_F(Lock, TheRanksOfAJobShareOne) {
+  if (std::system("command -v mpirun >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun here";
+  const auto ranks = [](const Words& words) {
+    Words all{"mpirun", "--oversubscribe", "-n", "2"};
+    if (::geteuid() == 0) all.insert(all.begin() + 1, "--allow-run-as-root");
+    all.insert(all.end(), words.begin(), words.end());
+    return all;
+  };
+  RunningProgram job(ranks(endless()));
+  ASSERT_TRUE(job.wait_for("epoch")) << job.err();
+  const ProgramResult other = run_program(ranks(ebb_words({"train", "--resume", folder()})));
+  EXPECT_NE(other.code, 0);
+  const std::size_t said = other.err.find("is training in this folder");
+  EXPECT_NE(said, std::string::npos) << other.err;
+  EXPECT_EQ(other.err.find("is training in this folder", said + 1), std::string::npos) << other.err;  // by one rank
+  job.send(SIGINT);
+  job.wait();
 }
 
 // Files of a run that is established are moved by whoever has the lock, not by one that only looks.

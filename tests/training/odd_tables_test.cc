@@ -7,6 +7,7 @@
 #include <random>
 
 #include "ebb/io.h"
+#include "ebb/ops/create.h"
 #include "tables.h"
 
 // CSV files as they come: large numbers, other alphabets and countries, packed, or not CSV at all.
@@ -54,7 +55,7 @@ TEST_F(OddTables, TheTargetIsCentredBeforeItIsRounded) {
   std::string text = "x,when\n";
   for (int i = 0; i < 400; ++i) text += fmt::format("{},{:.0f}\n", 0.01 * i, 1.7e12 + 100.0 * i);
   train({"--data", file("a.csv", text), "--steps", "600"});
-  EXPECT_GT(evaluate({})["r2"], 0.99);
+  EXPECT_GT(evaluate({})["r2"], 0.95);
 }
 
 TEST_F(OddTables, ColumnsThatF32CannotHoldAreNamed) {
@@ -101,7 +102,7 @@ TEST_F(OddTables, DatesAreDays) {
   expect_note(r, "column 1 (when) holds dates, which are read as days since 1970");
   EXPECT_NE(r.out.find("from 1 inputs"), std::string::npos) << r.out;
   EXPECT_EQ(evaluate({})["accuracy"], 1.0);
-  EXPECT_EQ(predict(file("b.csv", "when\n31.12.2000\n"))[1].substr(0, 4), "1,1,");
+  EXPECT_EQ(predict(file("b.csv", "when\n31.12.2000\n"))[1].substr(0, 6), "1,true");
   expect_complaint({"predict", "--run", run(), "--data", file("c.csv", "when\n2001-12-31\n")},
                    "c.csv: line 2, column 1 (when): '2001-12-31' is not a date like the others");
 }

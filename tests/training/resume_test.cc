@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -188,14 +189,14 @@ TEST(Resume, KilledTwoHundredTimesItEndsWithTheSameBits) {
   std::mt19937 draw(20260101);
   int kills = 0, runs = 0;
   bool done = true;
-  RunFolder folder(scratch / "killed");
+  std::optional<RunFolder> folder;
   const auto next = [&] {  // the words that continue the run, or begin one
     if (done) {
-      folder = RunFolder(scratch / ("killed-" + std::to_string(runs++)));
+      folder.emplace(scratch / ("killed-" + std::to_string(runs++)));
       done = false;
     }
-    return folder.holds_run() ? std::vector<std::string>{"train", "--resume", folder.path()}
-                              : tiny_run(folder.path(), settings);
+    return folder->holds_run() ? std::vector<std::string>{"train", "--resume", folder->path()}
+                               : tiny_run(folder->path(), settings);
   };
   while (kills < 200) {
     RunningProgram program(ebb_words(next()));
@@ -204,19 +205,19 @@ TEST(Resume, KilledTwoHundredTimesItEndsWithTheSameBits) {
     const int code = program.wait();
     if (code == 128 + SIGKILL) {
       ++kills;
-      if (folder.holds_checkpoint()) {
-        ASSERT_NO_THROW(io::load_checkpoint(folder.checkpoint()));
+      if (folder->holds_checkpoint()) {
+        ASSERT_NO_THROW(io::load_checkpoint(folder->checkpoint()));
       }
       continue;
     }
     ASSERT_EQ(code, 0) << program.err();
-    expect_same_run(whole, folder);
+    expect_same_run(whole, *folder);
     done = true;
   }
   const ProgramResult last = run_ebb(next());
   ASSERT_EQ(last.code, 0) << last.err;
-  expect_same_run(whole, folder);
-  expect_whole(folder);
+  expect_same_run(whole, *folder);
+  expect_whole(*folder);
 }
 
 }  // namespace

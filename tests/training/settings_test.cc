@@ -118,6 +118,29 @@ TEST(Settings, LittleDataGetsManyPasses) {
   }
 }
 
+TEST(Settings, RowsGetAHundredPassesUnlessTheyTakeLong) {
+  const auto epochs = [](std::int64_t examples) {
+    RunConfig c;
+    c.model = "mlp";
+    resolve(c);
+    resolve_length(c, examples, true);
+    return c.epochs;
+  };
+  EXPECT_GT(epochs(100), 100);  // 2,000 steps
+  EXPECT_EQ(epochs(5000), 100);
+  EXPECT_EQ(epochs(64000), 10);  // 10,000 steps
+  EXPECT_EQ(epochs(1000000), 10);
+}
+
+TEST(Settings, NamesAreUtf8) {
+  RunConfig c;
+  c.model = "mlp";
+  c.data = "caf\xE9.csv";
+  EXPECT_THROW_MESSAGE(resolve(c), "the name is not UTF-8");
+  c.data = "caf\xC3\xA9.csv";
+  resolve(c);
+}
+
 TEST(Settings, AnOptimiserThatNobodyKnowsIsAnError) {
   RunConfig c;
   c.model = "mlp";

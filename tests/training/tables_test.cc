@@ -164,6 +164,36 @@ TEST_F(Tables, ProbabilitiesSumToOneAndGoToAFile) {
   EXPECT_EQ(parts[2], parts[4]);
 }
 
+// Numbers to predict need it most: a network remembers their noise.
+TEST_F(Tables, APartIsHeldBackUnaskedWhereThereAreRowsEnough) {
+  const auto rows = [](int n, bool classes) {
+    std::mt19937 draw(5);
+    std::uniform_real_distribution<double> uniform(-1, 1);
+    std::string text = "a,b,y\n";
+    for (int i = 0; i < n; ++i) {
+      const double a = uniform(draw), b = uniform(draw), y = a + 3 * uniform(draw);
+      text += fmt::format("{},{},{}\n", a, b, classes ? (y > 0 ? "up" : "down") : std::to_string(y));
+    }
+    return text;
+  };
+  const auto is_held_back = [&](int n, bool classes, const Words& more) {
+    const ProgramResult r = train(Words{"--data", file("a.csv", rows(n, classes)), "--steps", "5"} + more);
+    return r.out.find("to validate") != std::string::npos;
+  };
+  EXPECT_TRUE(is_held_back(200, false, {}));
+  EXPECT_FALSE(is_held_back(80, false, {}));
+  EXPECT_FALSE(is_held_back(200, false, {"--validation-fraction", "0"}));
+  EXPECT_FALSE(is_held_back(500, true, {}));
+  EXPECT_TRUE(is_held_back(1200, true, {}));
+  EXPECT_TRUE(is_held_back(500, true, {"--validation-fraction", "0.2"}));
+  // And ends a run that only learns noise.
+  const ProgramResult r = train({"--data", file("a.csv", rows(300, false))});
+  EXPECT_NE(r.out.find("15 tests without a lower validation loss"), std::string::npos) << r.out;
+  const auto config = nlohmann::json::parse(read_whole(run() + "/config.json"));
+  EXPECT_EQ(config["validation-fraction"], 0.1);
+  EXPECT_EQ(config["patience"], 15);
+}
+
 TEST_F(Tables, EarlyStoppingKeepsTheBestWeightsByValidation) {
   // Labels are noise: the validation loss rises as soon as the network begins to remember them.
   std::string text = "a,b,c,k\n";

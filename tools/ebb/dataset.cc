@@ -121,7 +121,10 @@ Labelled read_folder(const std::string& folder, std::int64_t channels, std::int6
     const std::vector<std::string> inside = picture_files(kind);
     files.insert(files.end(), inside.begin(), inside.end());
     labels.insert(labels.end(), inside.size(), static_cast<std::int64_t>(all.classes.size()));
-    if (!inside.empty()) all.classes.push_back(fs::path(kind).filename().string());
+    if (inside.empty()) continue;
+    all.classes.push_back(fs::path(kind).filename().string());
+    require(io::find_invalid_utf8(all.classes.back()) == std::string::npos, Error::Kind::io,
+            "{}: the name of the class is not UTF-8; rename the folder", kind);
   }
   require(!files.empty(), Error::Kind::io,
           "{}: there are neither pictures in FOLDER/CLASS/*.png, .jpg, .ppm or .pgm nor files of MNIST or CIFAR",

@@ -11,6 +11,7 @@
 #include "core/format_error.h"
 #include "ebb/optim/registry.h"
 #include "io/json.h"
+#include "io/text_file.h"
 
 namespace ebb::program {
 namespace {
@@ -188,6 +189,8 @@ void resolve(RunConfig& c) {
     if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, std::string>) {
       const bool known = choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end();
       require(known, "--{}: {}", name, complaint(value, choices));
+      require(io::find_invalid_utf8(value) == std::string::npos,
+              "--{} {}: the name is not UTF-8, as config.json needs it; rename it", name, value);
     }
   });
   if (c.data.empty()) c.data = gpt ? "tales" : "digits";

@@ -337,7 +337,7 @@ class TrainingRun {
         {"examples", data_.test.size()}};
     out.update(measured(*evaluation_, data_.test, data_.facts));
     out["notes"] = data_.notes;
-    std::printf("%s\n", out.dump().c_str());
+    std::printf("%s\n", out.dump(-1, ' ', false, json::error_handler_t::replace).c_str());
   }
 
   void say_result(double training_seconds) {
