@@ -16,7 +16,7 @@ import sys
 import torch
 from torch.utils import dlpack
 
-from . import _core, _torch_transforms
+from . import _core, _torch_log_probs, _torch_transforms
 from ._torch_cuda import place, result, stream_number
 from ._huggingface import patch, unpatch
 from .losses import _NUMBERS, TORCH_ORDER, _Text, class_name, define, legacy_reduction, registry
@@ -235,6 +235,8 @@ for _number, _entry in enumerate(registry):
 
 
 _transformed, _compiled = _torch_transforms.make(sys.modules[__name__])
+linear_log_probs = _torch_log_probs.make(sys.modules[__name__])
+__all__.append("linear_log_probs")
 
 _plain_triplet = triplet_margin_with_distance_loss  # noqa: F821
 

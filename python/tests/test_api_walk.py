@@ -78,6 +78,7 @@ SPELLED = {
     "call_loss": "losses",
     "loss_option_from_text": None,
     "reduction_from_name": None,
+    "linear_token_statistics": "linear_log_probs",
 }
 
 

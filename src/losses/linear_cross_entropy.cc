@@ -50,11 +50,11 @@ LinearCrossEntropyCall with_gradients(const LinearRows& rows) {
   return c;
 }
 
-namespace {
-
 Tensor capped(const Tensor& logits, double softcap) {
   return softcap == 0 ? logits : softcap * tanh(logits * (1 / softcap));
 }
+
+namespace {
 
 struct PlainParts {
   Tensor kept, safe, weight, row_weight;  // [N, 1]: does the row count, its class (0 where not), w_y, (1−ε)·w_y
@@ -259,30 +259,6 @@ LinearRows log_prob_rows(const Tensor& x, const Tensor& head, const Tensor& targ
     if (o.bias.defined()) o.bias = o.bias * (1 / options.temperature);
   }
   return check_arguments(op, scaled, head, target, o);
-}
-
-namespace {
-
-// log p(target) [..] in f32 or f64.
-Tensor wide_log_probs(const Tensor& x, const Tensor& head, const Tensor& target, const LinearLogProbOptions& options) {
-  return reshape(-row_losses(log_prob_rows(x, head, target, options)), target.shape());
-}
-
-}  // namespace
-
-Tensor linear_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,
-                        const LinearLogProbOptions& options) {
-  return cast(wide_log_probs(x, head, target, options), promote(x.dtype(), head.dtype()));
-}
-
-Tensor linear_sequence_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,
-                                 const SequenceLogProbOptions& options) {
-  require(target.rank() >= 1, "linear_sequence_log_probs: target needs an axis of positions, got shape {}",
-          target.shape());
-  const Tensor rows = wide_log_probs(x, head, target, options);
-  Tensor total = sum(rows, -1);
-  if (options.average) total = total / sum(cast(target != options.ignore_index, rows.dtype()), -1);
-  return cast(total, promote(x.dtype(), head.dtype()));
 }
 
 // ---- as the registry has them ---------------------------------------------------------------------------------------

@@ -21,6 +21,9 @@ struct LinearRows {
 LinearRows log_prob_rows(const Tensor& x, const Tensor& head, const Tensor& target,
                          const LinearLogProbOptions& options);
 
+// Bounded by the softcap, if there is one.
+Tensor capped(const Tensor& logits, double softcap);
+
 // Every row's loss [N], in f32 or f64.
 Tensor row_losses(const LinearRows& rows);
 

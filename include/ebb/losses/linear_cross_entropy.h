@@ -41,16 +41,39 @@ LinearCrossEntropyGradients linear_cross_entropy_backward(const Tensor& grad, co
                                                           const LinearCrossEntropyOptions& options = {});
 
 // log p(target) of every row, and their sums along the last axis of target, for preference and policy losses. Rows with
-// ignore_index count 0.
+// ignore_index count 0. Logits and results are f32 for halves.
 struct LinearLogProbOptions {
   Tensor bias = {};
   std::int64_t ignore_index = -100;
   double softcap = 0;
-  double temperature = 1;  // logits are divided by it (not together with a softcap)
+  double temperature = 1;  // logits are divided by it, after the softcap (losses take one of the two)
   std::int64_t chunk = 0;  // rows whose logits exist at a time; 0: chosen from the shape
 };
 Tensor linear_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,
                         const LinearLogProbOptions& options = {});
+
+// What is wanted of every row's distribution beside log p(target).
+struct TokenStatisticsOptions : LinearLogProbOptions {
+  double logit_scale = 1;  // of logits softcap(logit_scale·(x·headᵀ + bias)) / temperature
+  bool entropy = true;
+  bool logsumexp = true;
+  bool log_sum_sq_probs = false;
+  bool mean_logits = false;
+  bool argmax = true;
+};
+struct TokenStatistics {
+  Tensor log_probs;         // log p(target)
+  Tensor entropy;           // −Σ p·log p
+  Tensor logsumexp;         // log Σ e^z
+  Tensor log_sum_sq_probs;  // log Σ p²
+  Tensor mean_logits;       // Σ z / V
+  Tensor argmax;            // i64: the class of the largest logit
+};
+// Each in the shape of target, 0 in rows with ignore_index; what is not wanted is undefined. All but argmax have
+// gradients. Chunks of rows stream through ordinary operations, and the backward pass computes their logits again: four
+// products with the head in all, chunk × V logits at a time.
+TokenStatistics linear_token_statistics(const Tensor& x, const Tensor& head, const Tensor& target,
+                                        const TokenStatisticsOptions& options = {});
 
 struct SequenceLogProbOptions : LinearLogProbOptions {
   bool average = false;  // over the targets that are not ignored, instead of their sum

@@ -1,0 +1,192 @@
+// linear_log_probs and linear_token_statistics beside the same numbers from logits in memory.
+#include <gtest/gtest.h>
+
+#include "ebb/backward.h"
+#include "ebb/losses/linear_cross_entropy.h"
+#include "ebb/ops.h"
+#include "expect_error.h"
+#include "losses_kernels/numbers.h"
+#include "test_device.h"
+
+namespace ebb {
+namespace {
+
+using testing::classes;
+using testing::expect_near;
+using testing::values;
+
+TokenStatisticsOptions everything() {
+  TokenStatisticsOptions o;
+  o.log_sum_sq_probs = o.mean_logits = true;
+  return o;
+}
+
+std::vector<Tensor> list(const TokenStatistics& s) {
+  return {s.log_probs, s.entropy, s.logsumexp, s.log_sum_sq_probs, s.mean_logits};
+}
+
+// The definitions, with all logits in memory.
+TokenStatistics plain(const Tensor& x, const Tensor& head, const Tensor& bias, const Tensor& target,
+                      const TokenStatisticsOptions& o) {
+  Tensor z = matmul(x, t(head));
+  if (bias.defined()) z = z + bias;
+  z = z * o.logit_scale;
+  if (o.softcap != 0) z = o.softcap * tanh(z / o.softcap);
+  z = z / o.temperature;
+  const Tensor log_p = log_softmax(z, -1), kept = target != o.ignore_index;
+  TokenStatistics s;
+  s.log_probs = squeeze(gather(log_p, -1, unsqueeze(where(kept, target, 0), -1)), -1);
+  s.entropy = -sum(exp(log_p) * log_p, -1);
+  s.logsumexp = logsumexp(z, -1);
+  s.log_sum_sq_probs = logsumexp(2 * log_p, -1);
+  s.mean_logits = mean(z, -1);
+  s.argmax = argmax(z, -1);
+  for (Tensor* each : {&s.log_probs, &s.entropy, &s.logsumexp, &s.log_sum_sq_probs, &s.mean_logits, &s.argmax})
+    *each = where(kept, *each, 0);
+  return s;
+}
+
+struct Case {
+  const char* name;
+  bool bias;
+  double logit_scale, softcap, temperature;
+};
+const Case kCases[] = {{"plain", false, 1, 0, 1},
+                       {"bias and temperature", true, 1, 0, 0.7},
+                       {"scale", true, 0.3, 0, 1},
+                       {"softcap", true, 1, 2, 1},
+                       {"everything", true, 1.7, 2, 1.3}};
+
+struct Inputs {
+  Tensor x = values({2, 7, 6}, 1), head = values({11, 6}, 2, 2), bias = values({11}, 3), target;
+  Inputs() {
+    std::vector<std::int64_t> y;
+    for (std::int64_t i = 0; i < 14; ++i) y.push_back(i == 5 ? -100 : (i * 31 + 5) % 11);
+    target = from_data(y, Shape{2, 7});
+  }
+};
+
+TokenStatisticsOptions options_of(const Case& c, TokenStatisticsOptions o, const Tensor& bias, std::int64_t chunk) {
+  if (c.bias) o.bias = bias;
+  o.logit_scale = c.logit_scale;
+  o.softcap = c.softcap;
+  o.temperature = c.temperature;
+  o.chunk = chunk;
+  return o;
+}
+
+TEST(LinearLogProbs, AreTheDefinitionsForAnyChunk) {
+  const Inputs in;
+  for (const Case& c : kCases) {
+    for (const std::int64_t chunk : {0, 1, 4, 14, 100}) {
+      SCOPED_TRACE(std::string(c.name) + ", chunk " + std::to_string(chunk));
+      const TokenStatisticsOptions o = options_of(c, everything(), in.bias, chunk);
+      const TokenStatistics found = linear_token_statistics(in.x, in.head, in.target, o);
+      const TokenStatistics expected = plain(in.x, in.head, o.bias, in.target, o);
+      const auto ours = list(found), theirs = list(expected);
+      for (std::size_t k = 0; k < ours.size(); ++k) {
+        EXPECT_EQ(ours[k].shape(), in.target.shape());
+        expect_near(ours[k], theirs[k].to_vector(), 1e-12);
+      }
+      EXPECT_EQ(found.argmax.to_vector<std::int64_t>(), expected.argmax.to_vector<std::int64_t>());
+      TokenStatisticsOptions alone = o;
+      alone.entropy = alone.logsumexp = alone.log_sum_sq_probs = alone.mean_logits = alone.argmax = false;
+      const TokenStatistics one = linear_token_statistics(in.x, in.head, in.target, alone);
+      expect_near(one.log_probs, expected.log_probs.to_vector(), 1e-12);
+      EXPECT_FALSE(one.entropy.defined() || one.argmax.defined());
+    }
+  }
+}
+
+TEST(LinearLogProbs, HaveTheGradientsOfTheDefinitions) {
+  const Inputs in;
+  for (const Case& c : kCases) {
+    for (const std::int64_t chunk : {0, 4}) {
+      SCOPED_TRACE(std::string(c.name) + ", chunk " + std::to_string(chunk));
+      std::vector<std::vector<Tensor>> gradients;
+      for (const bool ours : {true, false}) {
+        const Tensor x = variable(in.x), head = variable(in.head), bias = variable(in.bias);
+        const TokenStatisticsOptions o = options_of(c, everything(), bias, chunk);
+        const TokenStatistics s =
+            ours ? linear_token_statistics(x, head, in.target, o) : plain(x, head, o.bias, in.target, o);
+        Tensor total = zeros({}, DType::f64);
+        std::int64_t phase = 4;
+        for (const Tensor& each : list(s)) total = total + sum(each * values(each.shape(), phase++));
+        const Gradients g = backward(total);
+        gradients.push_back({g[x], g[head]});
+        if (c.bias) gradients.back().push_back(g[bias]);
+      }
+      for (std::size_t k = 0; k < gradients[0].size(); ++k)
+        expect_near(gradients[0][k], gradients[1][k].to_vector(), 1e-11);
+    }
+  }
+}
+
+TEST(LinearLogProbs, OfHalvesAreF32) {
+  const Tensor x = cast(values({64, 32}, 1), DType::bf16), head = cast(values({96, 32}, 2, 2), DType::bf16);
+  const Tensor target = classes(64, 96);
+  for (const double temperature : {1.0, 0.7}) {
+    TokenStatisticsOptions o = everything();
+    o.temperature = temperature;
+    const TokenStatistics exact = plain(cast(x, DType::f64), cast(head, DType::f64), {}, target, o);
+    const TokenStatistics found = linear_token_statistics(x, head, target, o);
+    const auto ours = list(found), theirs = list(exact);
+    for (std::size_t k = 0; k < ours.size(); ++k) {
+      EXPECT_EQ(ours[k].dtype(), DType::f32);
+      expect_near(ours[k], theirs[k].to_vector(), 2e-6);
+    }
+    const Tensor alone = linear_log_probs(x, head, target, {.temperature = temperature});
+    EXPECT_EQ(alone.dtype(), DType::f32);
+    expect_near(alone, exact.log_probs.to_vector(), 2e-6);
+  }
+}
+
+TEST(LinearLogProbs, HoldTheLogitsOfAChunk) {
+  constexpr std::int64_t kRows = 256, kWidth = 16, kClasses = 32000, kChunk = 16;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor x = cast(randn({kRows, kWidth}), dtype).eval(),
+                 head = cast(randn({kClasses, kWidth}) * 0.1, dtype).eval();
+    const Tensor target = randint(0, kClasses, {kRows}).eval();
+    synchronize(default_device());
+    const std::size_t live = memory_stats().live;
+    reset_peak_memory();
+    {
+      const Tensor vx = variable(x), vh = variable(head);
+      TokenStatisticsOptions o = everything();
+      o.chunk = kChunk;
+      const TokenStatistics s = linear_token_statistics(vx, vh, target, o);
+      const Gradients g = backward(sum(s.log_probs) + sum(s.entropy));
+      eval({s.log_probs, s.argmax, g[vx], g[vh]});
+    }
+    constexpr std::size_t kAll = static_cast<std::size_t>(kRows * kClasses) * 4;
+    EXPECT_LT(memory_stats().peak - live, kAll / 2) << name(dtype);
+  }
+}
+
+TEST(LinearLogProbs, TakeLogitsThatAreInfinite) {
+  const Tensor x = values({2, 3}, 1), head = values({4, 3}, 2);
+  const Tensor bias = from_data(std::vector<double>{0, -std::numeric_limits<double>::infinity(), 0.5, 0}, Shape{4});
+  TokenStatisticsOptions o;
+  o.bias = bias;
+  const TokenStatistics s = linear_token_statistics(x, head, from_data(std::vector<std::int64_t>{0, 2}, Shape{2}), o);
+  for (const Tensor& each : {s.log_probs, s.entropy, s.logsumexp})
+    for (const double v : each.to_vector()) EXPECT_TRUE(std::isfinite(v));
+}
+
+TEST(LinearLogProbs, OfNoRowsAreEmpty) {
+  const TokenStatistics s =
+      linear_token_statistics(zeros({0, 3}), values({4, 3}, 2), zeros({0}, DType::i64), everything());
+  EXPECT_EQ(s.entropy.numel(), 0);
+  EXPECT_EQ(s.argmax.dtype(), DType::i64);
+}
+
+TEST(LinearLogProbs, NameWhatIsWrong) {
+  const Tensor x = values({2, 3}, 1), head = values({4, 3}, 2), wrong = from_data(std::vector<std::int64_t>{0, 4}, {2});
+  EXPECT_THROW_MESSAGE(linear_token_statistics(x, head, wrong).entropy.to_vector(),
+                       "linear_log_probs: target must be a class of the head");
+  EXPECT_THROW_MESSAGE(linear_log_probs(x, head, wrong).to_vector(), "target[1] = 4 is outside [0, 4)");
+  EXPECT_THROW_MESSAGE(linear_log_probs(x, head, wrong, {.temperature = 0}), "temperature must be positive, got 0");
+}
+
+}  // namespace
+}  // namespace ebb
