@@ -39,6 +39,8 @@ HEAD = {
         "def to_torch(x: ebb.Tensor) -> torch.Tensor: ...\n"
         "def patch(model: Any, *, head: Any = None) -> Any: ...\n"
         "def unpatch(model: Any) -> Any: ...\n"
+        "def patch_trl() -> None: ...\n"
+        "def unpatch_trl() -> None: ...\n"
         "def linear_log_probs(x: Any, head: Any, target: Any, *, bias: Any = None, temperature: float = 1.0, "
         "logit_scale: float = 1.0, softcap: float = 0.0, ignore_index: int = -100, chunk: int = 0, "
         "outputs: str | Sequence[str] = 'log_probs') -> Any: ...\n"
