@@ -19,9 +19,10 @@ from torch.utils import dlpack
 from . import _core, _torch_log_probs, _torch_transforms
 from ._torch_cuda import place, result, stream_number
 from ._huggingface import patch, unpatch
+from ._trl import patch_trl, unpatch_trl
 from .losses import _NUMBERS, TORCH_ORDER, _Text, class_name, define, legacy_reduction, registry
 
-__all__ = ["from_torch", "to_torch", "patch", "unpatch"]
+__all__ = ["from_torch", "to_torch", "patch", "unpatch", "patch_trl", "unpatch_trl"]
 
 
 def from_torch(x):

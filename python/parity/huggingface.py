@@ -90,42 +90,48 @@ def bf16(failed):
 
 
 def trainer(failed):
-    """Trainer, which calls the model with num_items_in_batch and looks at its signature, ends with the same weights."""
+    """Trainer, which calls the model with num_items_in_batch and looks at its signature, ends with the same weights; its
+    label smoothing is computed from the logits of a model without labels.
+    """
     import tempfile
 
     rows = [{"input_ids": torch.randint(1, 211, (12,)).tolist()} for _ in range(8)]
     for row in rows:
         row["labels"] = row["input_ids"]
-    weights = []
-    for patched in (False, True):
-        model = make("Llama", SMALL, True)
-        if patched:
-            ebb.torch.patch(model)
-        with tempfile.TemporaryDirectory() as folder:
-            arguments = transformers.TrainingArguments(
-                folder,
-                max_steps=3,
-                per_device_train_batch_size=4,
-                learning_rate=1e-2,
-                report_to=[],
-                save_strategy="no",
-                use_cpu=True,
-                disable_tqdm=True,
-                logging_strategy="no",
-            )
-            transformers.Trainer(model=model, args=arguments, train_dataset=rows).train()
-        weights.append(model.lm_head.weight.detach().clone())
-    if (weights[0] - weights[1]).abs().max().item() > 1e-4:
-        failed.append(f"Trainer: weights differ by {(weights[0] - weights[1]).abs().max()}")
+    for options in ({}, {"label_smoothing_factor": 0.1}, {"gradient_accumulation_steps": 2}, {"bf16": True}):
+        weights = []
+        for patched in (False, True):
+            model = make("Llama", SMALL, True)
+            if patched:
+                ebb.torch.patch(model)
+            with tempfile.TemporaryDirectory() as folder:
+                arguments = transformers.TrainingArguments(
+                    folder,
+                    max_steps=3,
+                    per_device_train_batch_size=4,
+                    learning_rate=1e-2,
+                    report_to=[],
+                    save_strategy="no",
+                    use_cpu=True,
+                    disable_tqdm=True,
+                    logging_strategy="no",
+                    optim="sgd",
+                    **options,
+                )
+                transformers.Trainer(model=model, args=arguments, train_dataset=rows).train()
+            weights.append(model.lm_head.weight.detach().clone())
+        difference = (weights[0] - weights[1]).abs().max().item()
+        if difference > (1e-3 if options.get("bf16") else 1e-5) * weights[0].abs().max().item():
+            failed.append(f"Trainer with {options}: weights differ by {difference}")
 
 
 def memory(which):
     """A training step of 2,048 tokens with 32,000 words, in a process of its own: its peak in MiB."""
     model = make("Llama", {**SMALL, "vocab_size": 32000, "max_position_embeddings": 512}, True).train()
-    if which == "patched":
-        ebb.torch.patch(model)
     tokens = torch.randint(1, 32000, (4, 512))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if which == "patched":
+        ebb.torch.patch(model)
     model(input_ids=tokens, labels=tokens).loss.backward()
     print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 

@@ -37,7 +37,7 @@ def package_for(python):
 
 
 # The models that ebb.torch.patch is tried on, and what PyTorch's own tests import.
-NEEDED = ("transformers", "accelerate", "peft", "pytest", "expecttest", "hypothesis")
+NEEDED = ("transformers", "accelerate", "peft", "trl", "pytest", "expecttest", "hypothesis")
 
 
 def require_packages(python):

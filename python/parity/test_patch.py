@@ -423,6 +423,28 @@ def test_wrapped_and_rewired_models_are_refused():
         ebb.torch.unpatch(make())
 
 
+class Quantised(torch.Tensor):
+    pass
+
+
+def test_partitioned_and_quantised_weights_are_refused_by_name():
+    model = make()
+    model.lm_head.weight.ds_id = 3
+    with pytest.raises(ValueError, match="the head of LlamaForCausalLM is partitioned by DeepSpeed's ZeRO-3"):
+        ebb.torch.patch(model)
+    model = make()
+    model.lm_head.weight = torch.nn.Parameter(torch.Tensor._make_subclass(Quantised, model.lm_head.weight.detach()))
+    with pytest.raises(ValueError, match=r"the weight of the head of LlamaForCausalLM is a test_patch\.Quantised"):
+        ebb.torch.patch(model)
+    model = ebb.torch.patch(make())  # and later: the model's own product
+    weight = model.lm_head.weight.detach()
+    expected = step(ebb.torch.unpatch(copy.deepcopy(model)))
+    model.lm_head.weight = torch.nn.Parameter(torch.Tensor._make_subclass(Quantised, weight))
+    with pytest.warns(UserWarning, match="computed its loss from all its logits"):
+        found = step(model)
+    require_same(found, expected)
+
+
 def test_a_head_freed_before_the_loss_is_an_error():
     model = ebb.torch.patch(make())
 

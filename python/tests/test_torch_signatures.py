@@ -95,6 +95,44 @@ def test_linear_cross_entropy_differentiates_probabilities(options, axes):
     assert classes.target is None
 
 
+def test_linear_log_probs_gives_the_outputs_asked_for():
+    ebb.manual_seed(3)
+    x, head, bias = (ebb.randn(shape, dtype="f64") for shape in ((2, 5, 3), (7, 3), (7,)))
+    target = ebb.tensor([[0, 6, -100, 2, 3], [1, 1, 5, 4, 0]])
+    logits = ebb.tanh(ebb.linear(x, head, bias) * 1.5 / 2) * 2 / 0.7
+    log_p, kept = ebb.log_softmax(logits, -1), target != -100
+    expected = {
+        "log_probs": ebb.squeeze(ebb.gather(log_p, -1, ebb.unsqueeze(ebb.where(kept, target, 0), -1)), -1),
+        "entropy": -(ebb.exp(log_p) * log_p).sum(-1),
+        "logsumexp": ebb.logsumexp(logits, -1),
+        "log_sum_sq_probs": ebb.logsumexp(2 * log_p, -1),
+        "mean_logits": logits.mean(-1),
+        "argmax": ebb.argmax(logits, -1),
+    }
+    options = {"bias": bias, "logit_scale": 1.5, "softcap": 2.0, "temperature": 0.7}
+    for chunk in (0, 4):
+        found = ebb.linear_log_probs(x, head, target, outputs=tuple(expected), chunk=chunk, **options)
+        assert isinstance(found, tuple)
+        for name, y in zip(expected, found):
+            assert ebb.allclose(ebb.cast(y, "f64"), ebb.cast(ebb.where(kept, expected[name], 0), "f64"), rtol=1e-10), name
+            alone = ebb.linear_log_probs(x, head, target, outputs=name, chunk=chunk, **options)
+            assert ebb.allclose(ebb.cast(alone, "f64"), ebb.cast(y, "f64"), rtol=1e-12), name
+    assert ebb.linear_log_probs(ebb.cast(x, "bf16"), ebb.cast(head, "bf16"), target).dtype == ebb.float32
+    with pytest.raises(ValueError, match="there is no output 'perplexity'; there are log_probs, entropy, logsumexp"):
+        ebb.linear_log_probs(x, head, target, outputs="perplexity")
+
+    def total(x, head):
+        return sum(y.sum() for y in ebb.linear_log_probs(x, head, target, outputs=("entropy", "logsumexp"), chunk=4))
+
+    def plain(x, head):
+        z = ebb.linear(x, head)
+        p = ebb.log_softmax(z, -1)
+        return ebb.where(kept, ebb.logsumexp(z, -1) - (ebb.exp(p) * p).sum(-1), 0).sum()
+
+    for a, b in zip(ebb.grad(total, (0, 1))(x, head), ebb.grad(plain, (0, 1))(x, head)):
+        assert ebb.allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
 def test_attention_has_torchs_results():
     ebb.manual_seed(0)
     x = ebb.randn((5, 2, 8))

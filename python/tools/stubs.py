@@ -37,8 +37,13 @@ HEAD = {
     "torch": (
         "from collections.abc import Sequence\nfrom typing import Any\n\nimport torch\n\nimport ebb\n\ndef from_torch(x: torch.Tensor) -> ebb.Tensor: ...\n"
         "def to_torch(x: ebb.Tensor) -> torch.Tensor: ...\n"
-        "def patch(model: Any, *, body: Any = None, head: Any = None, softcap: float | None = None) -> Any: ...\n"
+        "def patch(model: Any, *, head: Any = None) -> Any: ...\n"
         "def unpatch(model: Any) -> Any: ...\n"
+        "def patch_trl() -> None: ...\n"
+        "def unpatch_trl() -> None: ...\n"
+        "def linear_log_probs(x: Any, head: Any, target: Any, *, bias: Any = None, temperature: float = 1.0, "
+        "logit_scale: float = 1.0, softcap: float = 0.0, ignore_index: int = -100, chunk: int = 0, "
+        "outputs: str | Sequence[str] = 'log_probs') -> Any: ...\n"
     ),
 }
 

@@ -159,7 +159,7 @@ TEST(LinearLogProbs, HoldTheLogitsOfAChunk) {
       eval({s.log_probs, s.argmax, g[vx], g[vh]});
     }
     constexpr std::size_t kAll = static_cast<std::size_t>(kRows * kClasses) * 4;
-    EXPECT_LT(memory_stats().peak - live, kAll / 2) << dtype;
+    EXPECT_LT(memory_stats().peak - live, kAll / 2) << name(dtype);
   }
 }
 

@@ -1,0 +1,150 @@
+"""ebb.torch.patch_trl: TRL's trainers with linear_log_probs beside TRL as it is.
+
+Run by run.py with pytest, in the Python that has PyTorch and TRL.
+"""
+
+import sys
+
+import pytest
+import torch
+from test_patch import make, require_same, tokens
+
+import ebb.torch
+
+trl = pytest.importorskip("trl")
+utils = pytest.importorskip("trl.trainer.utils")
+if not hasattr(utils, "add_fused_lm_head"):
+    pytest.skip(f"TRL {trl.__version__} has no fused LM head", allow_module_level=True)
+
+OUTPUTS = ("log_probs", "entropy", "log_sum_sq_probs", "mean_logits", "is_top1")
+
+
+@pytest.fixture
+def by_ebb():
+    ebb.torch.patch_trl()
+    yield
+    ebb.torch.unpatch_trl()
+
+
+def fused_step(family, options, temperature=1.0):
+    model = make(family, **options)
+    utils.add_fused_lm_head(model, temperature=temperature, outputs=OUTPUTS)
+    ids = tokens()
+    labels = ids.clone()
+    labels[0, :5] = -100
+    output = model(input_ids=ids, labels=labels, fused_lm_head=True)
+    weights = torch.linspace(-1, 1, output.log_probs.numel()).reshape(output.log_probs.shape)
+    total = (output.log_probs.exp() * weights).sum() + 0.3 * (output.entropy * weights).sum() + output.loss
+    total.backward()
+    values = {name: getattr(output, name) for name in OUTPUTS}
+    return values, (total.item(), {name: p.grad for name, p in model.named_parameters()})
+
+
+FAMILIES = [
+    ("Llama", {}, 1.0),
+    ("Llama", {"tie_word_embeddings": True}, 0.7),
+    ("Granite", {"logits_scaling": 3.0}, 1.0),
+    ("Gemma2", {"final_logit_softcapping": 3.0}, 1.3),
+]
+
+
+@pytest.mark.parametrize("family, options, temperature", FAMILIES)
+def test_the_fused_head_has_the_same_outputs_and_gradients(family, options, temperature):
+    theirs, expected = fused_step(family, options, temperature)
+    ebb.torch.patch_trl()
+    try:
+        ours, found = fused_step(family, options, temperature)
+    finally:
+        ebb.torch.unpatch_trl()
+    for name in OUTPUTS:
+        torch.testing.assert_close(ours[name], theirs[name], rtol=1e-4, atol=1e-5)
+        assert ours[name].requires_grad == theirs[name].requires_grad, name
+    require_same(found, expected, 2e-5)
+
+
+def tokenizer():
+    import transformers
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = {f"w{k}": k + 3 for k in range(200)}
+    made = Tokenizer(models.WordLevel({"<pad>": 0, "<eos>": 1, "<unk>": 2, **words}, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>"
+    )
+
+
+def text(seed, count):
+    return " ".join(f"w{(seed * 37 + k * 11) % 200}" for k in range(count))
+
+
+def trained(kind, folder):
+    """The weights after three steps."""
+    from datasets import Dataset
+
+    torch.manual_seed(1)
+    options = dict(
+        output_dir=str(folder),
+        max_steps=3,
+        per_device_train_batch_size=2,
+        learning_rate=1e-2,
+        report_to=[],
+        save_strategy="no",
+        use_cpu=True,
+        bf16=False,
+        disable_tqdm=True,
+        gradient_checkpointing=False,
+        optim="sgd",
+    )
+    model = make()
+    if kind == "sft":
+        rows = Dataset.from_list([{"text": text(k, 12)} for k in range(6)])
+        trainer = trl.SFTTrainer(model, trl.SFTConfig(**options), train_dataset=rows, processing_class=tokenizer())
+    else:
+        rows = [{"prompt": text(k, 4) + " ", "chosen": text(k + 50, 6), "rejected": text(k + 90, 7)} for k in range(6)]
+        trainer = trl.DPOTrainer(
+            model,
+            ref_model=make(),
+            args=trl.DPOConfig(**options),
+            train_dataset=Dataset.from_list(rows),
+            processing_class=tokenizer(),
+        )
+    trainer.train()
+    return {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+
+
+@pytest.mark.parametrize("kind", ["sft", "dpo"])
+def test_trainers_end_with_the_same_weights(kind, tmp_path, monkeypatch):
+    theirs = trained(kind, tmp_path)
+    calls = []
+    ebb.torch.patch_trl()
+    try:
+        monkeypatch.setattr(ebb.torch, "linear_log_probs", lambda *a, f=ebb.torch.linear_log_probs, **k: calls.append(1) or f(*a, **k))
+        ours = trained(kind, tmp_path)
+    finally:
+        ebb.torch.unpatch_trl()
+    assert calls
+    for name, weight in theirs.items():
+        assert (ours[name] - weight).abs().max() <= 1e-4 * weight.abs().max(), name
+
+
+def test_it_is_patched_once(by_ebb):
+    with pytest.raises(ValueError, match="TRL is patched already"):
+        ebb.torch.patch_trl()
+
+
+def test_another_fused_head_is_refused(monkeypatch):
+    class Other(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, hidden, weight):
+            return hidden
+
+    with pytest.raises(ValueError, match="TRL is not patched"):
+        ebb.torch.unpatch_trl()
+    monkeypatch.setattr(utils, "_ChunkedLogProbFunction", Other)
+    with pytest.raises(ValueError, match=f"TRL {trl.__version__} has no fused LM head as this version of Ebb knows it"):
+        ebb.torch.patch_trl()
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))
