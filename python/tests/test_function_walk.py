@@ -10,7 +10,7 @@ import pytest
 import ebb
 import second_device
 from function_cases import CASES, ELSEWHERE
-from function_specs import SIZES
+from function_specs import SIZES, Spec
 
 DEVICE = second_device.find()
 IDS = [f"{case.name}-{k}" for k, case in enumerate(CASES)]
@@ -219,6 +219,24 @@ def test_a_nan_is_seen(case):
             if b.dtype == np.float64:
                 np.testing.assert_array_equal(np.isnan(a), np.isnan(b), f"result {k} with {bad}")
                 np.testing.assert_array_equal(np.isinf(a), np.isinf(b), f"result {k} with {bad}")
+
+
+METHODS_OF_THEIR_OWN = {"unfold": "windows of one axis", "where": "x.where(mask, other)", "numel": "it is asked, not computed"}
+
+
+@each
+def test_methods_are_the_functions(case):
+    if not hasattr(ebb.Tensor, case.name) or not case.args or not isinstance(case.args[0], Spec) or case.call:
+        return
+    if case.name in METHODS_OF_THEIR_OWN:
+        return
+    given = tensors(case, case.arrays())
+    function = [numbers(y) for y in case(given)]
+    for k, (found, expected) in enumerate(zip(case(given, getattr(ebb.Tensor, case.name)), function)):
+        if expected.dtype != np.float64:
+            assert found == expected
+            continue
+        require_close(numbers(found), expected, 1e-6 * largest(expected), f"result {k}")  # sums of another plan
 
 
 # ---- the table

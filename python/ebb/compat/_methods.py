@@ -1,7 +1,7 @@
 """What torch's tensors have that Tensor was not compiled with: methods, and the dtypes' further names."""
 
 from .. import _core
-from .._formula import described, of_arrays
+from .._formula import described
 from ._spelling import respelled
 
 METHODS = {}
@@ -15,7 +15,7 @@ def registrars(names):
 
     def function(f):
         names.append(f.__name__)
-        return respelled(described(of_arrays(f)))
+        return respelled(described(f))
 
     def method(f):
         METHODS[f.__name__] = function(f)
