@@ -125,7 +125,8 @@ def install(namespace):
             _put(name, namespace[name])
     for name in ("zeros", "ones", "full", "tensor", "empty"):
         new = _new(namespace[name])
-        new.__name__, new.__doc__ = f"new_{name}", f"ebb.{name} with the dtype and device of this tensor, unless others are given."
+        new.__name__ = f"new_{name}"
+        new.__doc__ = f"ebb.{name} with the dtype and device of this tensor, unless others are given."
         _put(new.__name__, new)
     _put("type", _type)
     _put("where", _where)
