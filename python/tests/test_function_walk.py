@@ -99,6 +99,25 @@ def test_f32_has_the_digits_of_f32(case):
             np.testing.assert_array_equal(numbers(a), numbers(b))
 
 
+@each
+@pytest.mark.parametrize("first", [0, 1])
+def test_mixed_dtypes_have_the_digits_of_the_widest(case, first):
+    """Every second real tensor in f32: its numbers, and no others, are rounded."""
+    places = [k for k, spec in enumerate(case.specs()) if spec.real]
+    if len(places) < 2 or case.random or case.mixed is None or not case.mixed and first == 0:
+        return
+    narrow = set(places[first::2])
+    arrays, short = case.arrays(), rounded(case, "f32")
+    arrays = [short[k] if k in narrow else a for k, a in enumerate(arrays)]
+    wide = tensors(case, arrays, "f64")
+    mixed = [x.cast("f32") if k in narrow else x for k, x in enumerate(wide)]
+    for k, (found, expected) in enumerate(zip(case(mixed), case(wide))):
+        if isinstance(expected, ebb.Tensor) and expected.dtype.is_floating:
+            assert found.dtype == expected.dtype, f"result {k} is {found.dtype}"
+            reference = numbers(expected)
+            require_close(numbers(found), reference, 64 * EPSILON["f64"] * largest(reference), f"result {k}")
+
+
 def of_reals(case, given):
     """(f, xs): the results as one vector, as a function of the real tensors alone."""
     places = [k for k, spec in enumerate(case.specs()) if spec.differentiable]

@@ -149,7 +149,7 @@ def _scaled_source(call):
         return call(x, axis, index, _core.mul(src, alpha))
 
     def index_add(x, axis, index, src, *, alpha=1):
-        return call(x, axis, index, src) if alpha == 1 else scaled(x, axis, index, src, alpha)
+        return call(x, axis, index, src) if alpha == 1 else _core.cast(scaled(x, axis, index, src, alpha), x.dtype)
 
     return index_add
 
