@@ -75,6 +75,11 @@ def of_operands(f):
     return _in_common_dtype(f, integers_too=True)
 
 
+def as_real(x):
+    """Integers as f32, before anything is subtracted that would wrap around."""
+    return x if x.dtype.is_floating else _core.cast(x, _core.f32)
+
+
 def _misplaced(f, error, args, kwargs):
     """(name, value) of what stands where a tensor should: what lacked an attribute, or the first that no operation took."""
     signature = inspect.signature(f)

@@ -343,6 +343,10 @@ case("bernoulli", Real("mn", 0.1, 0.9)).but(random=True)
 case("normal", X, Real("mn", 0.2, 1.0)).but(random=True)
 case("multinomial", Real("mn", 0.2, 1.0), 2).but(random=True, gradient=False)
 
+for _made in CASES:  # powers, means and whether there are fractions
+    if _made.name in ("pow", "is_floating_point") or "mean" in _made.args:
+        _made.but(integers=None)
+
 # What is written to, or normalized, decides the dtype, not what is written or the weights.
 for _made in CASES:
     if _made.name in (

@@ -114,6 +114,7 @@ class Case:
         self.nan = "spreads"
         self.random = False
         self.call = None
+        self.integers = True  # what integers give is what their reals give; None: something else
         self.mixed = True  # the widest of several dtypes decides; False: the first does; None: each for itself
 
     def but(self, **options):

@@ -118,6 +118,28 @@ def test_mixed_dtypes_have_the_digits_of_the_widest(case, first):
             require_close(numbers(found), reference, 64 * EPSILON["f64"] * largest(reference), f"result {k}")
 
 
+@each
+@pytest.mark.parametrize("dtype", ["i64", "i32", "u8"])
+def test_integers_give_what_their_reals_give(case, dtype):
+    """Or are refused; a result of integers is exact."""
+    if not is_real(case) or case.random or case.integers is None:
+        return
+    arrays = [np.round(3 * a) + 0.0 if spec.real else a for spec, a in zip(case.specs(), case.arrays())]
+    arrays = [np.abs(a) if spec.real and dtype == "u8" else a for spec, a in zip(case.specs(), arrays)]
+    try:
+        found = case(tensors(case, arrays, dtype))
+        ebb.eval([y for y in found if isinstance(y, ebb.Tensor)])
+    except (TypeError, ValueError):
+        return
+    for k, (a, b) in enumerate(zip(found, case(tensors(case, arrays, "f64")))):
+        reference = numbers(b)
+        whole = not isinstance(a, ebb.Tensor) or not a.dtype.is_floating
+        if isinstance(a, ebb.Tensor) and a.dtype == "u8":
+            reference = reference % 256  # bytes wrap around
+        allowed = 0.0 if whole else case.digits * EPSILON["f32"] * largest(reference)
+        require_close(np.asarray(numbers(a), np.float64), np.asarray(reference, np.float64), allowed, f"result {k} of {dtype}")
+
+
 def of_reals(case, given):
     """(f, xs): the results as one vector, as a function of the real tensors alone."""
     places = [k for k, spec in enumerate(case.specs()) if spec.differentiable]
