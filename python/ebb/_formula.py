@@ -27,12 +27,29 @@ def _dtypes(values, found):
     return found
 
 
+def _one_wide_dtype(values):
+    """Whether all tensors have one dtype, which is not a half; lists are looked at by _dtypes."""
+    first = None
+    for value in values:
+        if value.__class__ is _core.Tensor:
+            dtype = value.dtype
+            if first is None:
+                first = dtype
+            if dtype is not first or dtype is _core.f16 or dtype is _core.bf16:
+                return False
+        elif value.__class__ is list or value.__class__ is tuple:
+            return False
+    return True
+
+
 def _in_common_dtype(f, integers_too):
     @functools.wraps(f)
     def call(*args, **kwargs):
+        if _one_wide_dtype((*args, *kwargs.values()) if kwargs else args):
+            return f(*args, **kwargs)
         dtypes = _dtypes(kwargs.values(), _dtypes(args, {}))
         floats = [dtype for dtype in dtypes.values() if dtype.is_floating]
-        if not floats or kwargs.get("dtype") is not None or (len(dtypes) == 1 and dtypes.keys().isdisjoint(_HALVES)):
+        if not floats or kwargs.get("dtype") is not None:
             return f(*args, **kwargs)
         common = functools.reduce(_core.promote_types, floats)
         wide = _core.f32 if common.name in _HALVES else common
@@ -58,6 +75,11 @@ def of_operands(f):
     return _in_common_dtype(f, integers_too=True)
 
 
+def as_real(x):
+    """Integers as f32, before anything is subtracted that would wrap around."""
+    return x if x.dtype.is_floating else _core.cast(x, _core.f32)
+
+
 def _misplaced(f, error, args, kwargs):
     """(name, value) of what stands where a tensor should: what lacked an attribute, or the first that no operation took."""
     signature = inspect.signature(f)
@@ -72,11 +94,25 @@ def _misplaced(f, error, args, kwargs):
     return None
 
 
-def described(f):
-    """f, which says which argument ought to be a tensor instead of what an operation inside it did not find."""
+def _tensor_of(x):
+    return _core.asarray(x) if hasattr(x, "__dlpack__") and not isinstance(x, _core.Tensor) else x
+
+
+def described(f, *, of_arrays=True):
+    """f, which says which argument ought to be a tensor instead of what an operation inside it did not find.
+
+    of_arrays: it takes arrays for tensors, as compiled functions do by themselves.
+    """
 
     @functools.wraps(f)
     def call(*args, **kwargs):
+        if of_arrays:
+            for x in args:
+                if x.__class__ is not _core.Tensor and hasattr(x, "__dlpack__"):
+                    args = [*map(_tensor_of, args)]
+                    break
+            if kwargs:
+                kwargs = {key: _tensor_of(x) for key, x in kwargs.items()}
         try:
             return f(*args, **kwargs)
         except (AttributeError, TypeError) as error:
@@ -86,19 +122,5 @@ def described(f):
             if found is None:
                 raise
             raise TypeError(f"{f.__name__}: {found[0]} must be a tensor, got {type(found[1]).__name__}") from None
-
-    return call
-
-
-def _tensor_of(x):
-    return _core.asarray(x) if hasattr(x, "__dlpack__") and not isinstance(x, _core.Tensor) else x
-
-
-def of_arrays(f):
-    """f, which takes arrays for tensors, as compiled functions do."""
-
-    @functools.wraps(f)
-    def call(*args, **kwargs):
-        return f(*map(_tensor_of, args), **{key: _tensor_of(x) for key, x in kwargs.items()})
 
     return call

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """make parity: finds a Python with PyTorch and a package of Ebb for it, then runs beside_torch.py, compare.py, samples.py,
-refusals.py, huggingface.py, the tests beside it (test_*.py), the example that needs PyTorch and, where there is a GPU, torch_cuda.py.
+refusals.py, huggingface.py, the tests beside it (test_*.py), the example that needs PyTorch and, where there is a GPU,
+torch_cuda.py.
 
 EBB_BENCH_PYTHON names a Python that has PyTorch (else .venv-bench is made, as for make bench), EBB_PYTHON_PACKAGE a folder with
 the package ebb built for it (else the build tree's, or one that pip builds from this repository).

@@ -343,6 +343,20 @@ case("bernoulli", Real("mn", 0.1, 0.9)).but(random=True)
 case("normal", X, Real("mn", 0.2, 1.0)).but(random=True)
 case("multinomial", Real("mn", 0.2, 1.0), 2).but(random=True, gradient=False)
 
+for _made in CASES:  # powers, means and whether there are fractions
+    if _made.name in ("pow", "is_floating_point") or "mean" in _made.args:
+        _made.but(integers=None)
+
+# What is written to, or normalized, decides the dtype, not what is written or the weights.
+for _made in CASES:
+    if _made.name in (
+        "view_as reshape_as expand_as scatter scatter_add scatter_reduce index_add index_copy index_put slice_scatter "
+        "select_scatter layer_norm rms_norm group_norm batch_norm instance_norm"
+    ).split():
+        _made.but(mixed=False)
+    if _made.name in ("type_as", "broadcast_tensors", "meshgrid", "multi_head_attention_forward"):
+        _made.but(mixed=None)
+
 # Where elements are chosen, covered or left out, a NaN may be among those that are not seen.
 for _made in CASES:
     if _made.name in (
@@ -384,16 +398,17 @@ for _made in CASES:  # eliminations spread infinities as their rounding errors h
         _made.but(nan="undefined")
 
 # ---- torch.nn.functional, where it has a function of its own
-case("nn.functional.batch_norm", Real("634"), Real("3"), Real("3", 0.2, 2.0), Real("3"), Real("3"), True)
-case("nn.functional.instance_norm", Real("235"), Real("3"), Real("3", 0.2, 2.0))
+_STATISTICS = (Real("3"), Real("3", 0.2, 2.0))
+case("nn.functional.batch_norm", Real("634"), *_STATISTICS, Real("3"), Real("3"), True).but(mixed=False)
+case("nn.functional.instance_norm", Real("235"), *_STATISTICS).but(mixed=False)
 
 # ---- losses
 UNIT_INTERVAL, LOGS, SIGNS = Real("kn", 0.05, 0.95), Real("kn", -3.0, -0.1), Sign("kn")
 LOGITS, CLASSES, VECTOR, LOG_VECTOR = Real("kn"), Whole("k", 4), Real("k"), Real("k", -3.0, -0.1)
 cases("mse_loss l1_loss smooth_l1_loss huber_loss pinball_loss log_cosh_loss wing_loss listnet_loss", LOGITS, LOGITS)
 case("mse_loss", LOGITS, LOGITS, weight=Real("kn", 0.2, 1.0))
-case("nll_loss", LOGS, CLASSES, Real("n", 0.2, 1.0)).but(nan="ignored")
-case("cross_entropy", LOGITS, CLASSES, Real("n", 0.2, 1.0), label_smoothing=0.1)
+case("nll_loss", LOGS, CLASSES, Real("n", 0.2, 1.0)).but(nan="ignored", mixed=False)
+case("cross_entropy", LOGITS, CLASSES, Real("n", 0.2, 1.0), label_smoothing=0.1).but(mixed=False)
 case("cross_entropy", LOGITS, UNIT_INTERVAL, reduction="none")
 cases("softmax_focal_loss poly_loss sparsemax_loss multi_margin_loss", LOGITS, CLASSES)
 case("binary_cross_entropy", UNIT_INTERVAL, UNIT_INTERVAL)

@@ -114,6 +114,8 @@ class Case:
         self.nan = "spreads"
         self.random = False
         self.call = None
+        self.integers = True  # what integers give is what their reals give; None: something else
+        self.mixed = True  # the widest of several dtypes decides; False: the first does; None: each for itself
 
     def but(self, **options):
         for key, value in options.items():
@@ -144,14 +146,14 @@ class Case:
         draw = np.random.default_rng(seed)
         return [spec.make(draw, sizes) for spec in self.specs()]
 
-    def __call__(self, tensors):
+    def __call__(self, tensors, function=None):
         """The results, as a list of what the function returned."""
         left = iter(tensors)
         args = _filled(self.args, left)
         kwargs = {key: _filled(value, left) for key, value in self.kwargs.items()}
         if self.random:
             ebb.manual_seed(7)
-        return flat(self.function()(*args, **kwargs))
+        return flat((function or self.function())(*args, **kwargs))
 
 
 def flat(result):

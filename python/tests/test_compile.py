@@ -320,5 +320,6 @@ def test_numbers_may_be_put_where_the_function_computes():
 
 def test_formulas_with_numbers_of_their_own_are_compiled():
     x = ebb.randn((4, 3))
-    for f in (ebb.pdist, lambda x: ebb.slice_scatter(x, x[:2], 0, 0, 4, 2), lambda x: ebb.interpolate(x.reshape(1, 1, 4, 3), 7)):
+    scattered, resized = lambda x: ebb.slice_scatter(x, x[:2], 0, 0, 4, 2), lambda x: ebb.interpolate(x.reshape(1, 1, 4, 3), 7)
+    for f in (ebb.pdist, scattered, resized):
         assert ebb.compile(f)(x).tolist() == f(x).tolist()

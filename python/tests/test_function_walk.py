@@ -10,7 +10,7 @@ import pytest
 import ebb
 import second_device
 from function_cases import CASES, ELSEWHERE
-from function_specs import SIZES
+from function_specs import SIZES, Spec
 
 DEVICE = second_device.find()
 IDS = [f"{case.name}-{k}" for k, case in enumerate(CASES)]
@@ -97,6 +97,47 @@ def test_f32_has_the_digits_of_f32(case):
             require_close(numbers(a), reference, case.digits * EPSILON["f32"] * largest(reference), f"result {k}")
         else:
             np.testing.assert_array_equal(numbers(a), numbers(b))
+
+
+@each
+@pytest.mark.parametrize("first", [0, 1])
+def test_mixed_dtypes_have_the_digits_of_the_widest(case, first):
+    """Every second real tensor in f32: its numbers, and no others, are rounded."""
+    places = [k for k, spec in enumerate(case.specs()) if spec.real]
+    if len(places) < 2 or case.random or case.mixed is None or not case.mixed and first == 0:
+        return
+    narrow = set(places[first::2])
+    arrays, short = case.arrays(), rounded(case, "f32")
+    arrays = [short[k] if k in narrow else a for k, a in enumerate(arrays)]
+    wide = tensors(case, arrays, "f64")
+    mixed = [x.cast("f32") if k in narrow else x for k, x in enumerate(wide)]
+    for k, (found, expected) in enumerate(zip(case(mixed), case(wide))):
+        if isinstance(expected, ebb.Tensor) and expected.dtype.is_floating:
+            assert found.dtype == expected.dtype, f"result {k} is {found.dtype}"
+            reference = numbers(expected)
+            require_close(numbers(found), reference, 64 * EPSILON["f64"] * largest(reference), f"result {k}")
+
+
+@each
+@pytest.mark.parametrize("dtype", ["i64", "i32", "u8"])
+def test_integers_give_what_their_reals_give(case, dtype):
+    """Or are refused; a result of integers is exact."""
+    if not is_real(case) or case.random or case.integers is None:
+        return
+    arrays = [np.round(3 * a) + 0.0 if spec.real else a for spec, a in zip(case.specs(), case.arrays())]
+    arrays = [np.abs(a) if spec.real and dtype == "u8" else a for spec, a in zip(case.specs(), arrays)]
+    try:
+        found = case(tensors(case, arrays, dtype))
+        ebb.eval([y for y in found if isinstance(y, ebb.Tensor)])
+    except (TypeError, ValueError):
+        return
+    for k, (a, b) in enumerate(zip(found, case(tensors(case, arrays, "f64")))):
+        reference = numbers(b)
+        whole = not isinstance(a, ebb.Tensor) or not a.dtype.is_floating
+        if isinstance(a, ebb.Tensor) and a.dtype == "u8":
+            reference = reference % 256  # bytes wrap around
+        allowed = 0.0 if whole else case.digits * EPSILON["f32"] * largest(reference)
+        require_close(np.asarray(numbers(a), np.float64), np.asarray(reference, np.float64), allowed, f"result {k} of {dtype}")
 
 
 def of_reals(case, given):
@@ -219,6 +260,24 @@ def test_a_nan_is_seen(case):
             if b.dtype == np.float64:
                 np.testing.assert_array_equal(np.isnan(a), np.isnan(b), f"result {k} with {bad}")
                 np.testing.assert_array_equal(np.isinf(a), np.isinf(b), f"result {k} with {bad}")
+
+
+METHODS_OF_THEIR_OWN = {"unfold": "windows of one axis", "where": "x.where(mask, other)", "numel": "it is asked, not computed"}
+
+
+@each
+def test_methods_are_the_functions(case):
+    if not hasattr(ebb.Tensor, case.name) or not case.args or not isinstance(case.args[0], Spec) or case.call:
+        return
+    if case.name in METHODS_OF_THEIR_OWN:
+        return
+    given = tensors(case, case.arrays())
+    function = [numbers(y) for y in case(given)]
+    for k, (found, expected) in enumerate(zip(case(given, getattr(ebb.Tensor, case.name)), function)):
+        if expected.dtype != np.float64:
+            assert found == expected
+            continue
+        require_close(numbers(found), expected, 1e-6 * largest(expected), f"result {k}")  # sums of another plan
 
 
 # ---- the table

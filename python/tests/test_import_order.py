@@ -9,7 +9,8 @@ FOLDER = Path(ebb.__file__).parent
 # From the bottom up; modules of one line do not import each other, except where the line says so.
 LEVELS = [
     {"_core"},
-    {"__config__", "_elsewhere", "_formula", "_pickle", "_workers", "_einops", "_transforms", "cuda", "data", "gradcheck", "io", "losses"},
+    {"__config__", "_elsewhere", "_formula", "_pickle", "_workers", "_einops", "_transforms"},
+    {"cuda", "data", "gradcheck", "io", "losses"},
     {"_compile", "_optimizers", "linalg"},
     {"array_api"},
     {"_numpy", "compat._options"},
@@ -26,7 +27,8 @@ LEVELS = [
     {"distributed"},
     {""},
 ]
-OF_TORCH = {"torch", "_deferred_logits", "_huggingface", "_torch_cuda", "_torch_log_probs", "_torch_transforms", "_trl"}  # ebb.torch, which comes after all of these
+# ebb.torch, which comes after all of these.
+OF_TORCH = {"torch", "_deferred_logits", "_huggingface", "_torch_cuda", "_torch_log_probs", "_torch_transforms", "_trl"}
 
 
 def names():
@@ -46,7 +48,8 @@ def imported(path, name, known):
                 inner = f"{whole}.{alias.name}" if whole else alias.name
                 yield inner if inner in known else whole
         elif isinstance(node, ast.Import):
-            yield from (alias.name.removeprefix("ebb").removeprefix(".") for alias in node.names if alias.name.startswith("ebb"))
+            ours = (alias.name for alias in node.names if alias.name.split(".")[0] == "ebb")
+            yield from (name.removeprefix("ebb").removeprefix(".") for name in ours)
 
 
 def test_imports_go_down():

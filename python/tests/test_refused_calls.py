@@ -39,6 +39,10 @@ CALLS = {
     "multinomial, infinite": (lambda: ebb.multinomial(X / 0, 1), "multinomial: weights must be finite"),
     "multinomial, zeros": (lambda: ebb.multinomial(X * 0, 1, True), "multinomial: a row needs 1 weights"),
     "multinomial, few": (lambda: ebb.multinomial(ebb.tensor([1.0, 0.0]), 2), "multinomial: a row needs 2 weights"),
+    "index_add": (
+        lambda: ebb.index_add(X.cast("i64"), 0, ebb.tensor([0]), X[:1].cast("i64"), alpha=0.5),
+        "index_add: alpha must be a whole number",
+    ),
     "histc": (lambda: ebb.histc(X, 0, 0, 1), "histc: cannot make 0 parts"),
     "pdist": (lambda: ebb.pdist(CUBE), "pdist: needs a matrix"),
     "cross": (lambda: ebb.cross(X, X), "cross: axis -1 must have size 3"),

@@ -340,7 +340,8 @@ Tensor lstsq(const Tensor& a, const Tensor& b, std::optional<double> rtol) {
   require(b.rank() >= 1 && b.size(vector ? -1 : -2) == a.size(-2),
           "lstsq: a matrix of shape {} and a right-hand side of shape {} do not fit", a.shape(), b.shape());
   const DType dtype = promote(a.dtype(), b.dtype());
-  const Tensor p = pinv(widen(a), rtol), right = widen(cast(b, dtype));
+  const double cut = rtol.value_or(static_cast<double>(std::max(a.size(-2), a.size(-1))) * epsilon(a.dtype()));
+  const Tensor p = pinv(widen(cast(a, dtype)), cut), right = widen(cast(b, dtype));
   return cast(vector ? select(matmul(p, unsqueeze(right, -1)), -1, 0) : matmul(p, right), dtype);
 }
 

@@ -106,12 +106,12 @@ Tensor lerp(const Tensor& start, const Tensor& end, TensorOrScalar weight) {
     if (!weight.is_tensor()) return cast(lerp(s, e, weight), dtype);
     return cast(lerp(s, e, widen(weight.tensor())), dtype);
   }
-  const Tensor span = end - start;
+  const Tensor first = cast(start, dtype), last = cast(end, dtype), span = last - first;  // bytes would wrap around
   if (!weight.is_tensor()) {
     const double w = weight.scalar().real();
-    return w < 0.5 ? start + w * span : end - (1 - w) * span;
+    return w < 0.5 ? first + w * span : last - (1 - w) * span;
   }
-  return where(weight < 0.5, start + weight * span, end - (1 - weight) * span);
+  return where(weight < 0.5, first + weight * span, last - (1 - weight) * span);
 }
 
 // Where x = 0 the logarithm is taken of 1: 0·log 1 = 0. A NaN stays.

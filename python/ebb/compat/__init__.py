@@ -24,7 +24,7 @@ for _name, _dtype in _methods.DTYPES.items():
     _functions.setdefault(_name, _dtype)
 for _name, _function in list(vars(_linalg).items()):
     if _inspect.isfunction(_function) and not _name.startswith("_") and _function.__module__ == _linalg.__name__:
-        setattr(_linalg, _name, _spelling.respelled(_formula.described(_formula.of_arrays(_function))))
+        setattr(_linalg, _name, _spelling.respelled(_formula.described(_function)))
 _spelling.install()
 _methods.install(_functions)
 __all__ = [*_functions]

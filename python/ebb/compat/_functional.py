@@ -3,7 +3,7 @@
 import math
 
 from .. import _core
-from .._formula import of_operands, rounded_once
+from .._formula import as_real, of_operands, rounded_once
 from ._methods import registrars
 
 __all__ = []
@@ -13,7 +13,7 @@ function, _ = registrars(__all__)
 @function
 def softmin(input, dim=None, _stacklevel=3, dtype=None):
     """softmax(−x)."""
-    return _core.softmax(-(input if dtype is None else _core.cast(input, dtype)), -1 if dim is None else dim)
+    return _core.softmax(-(as_real(input) if dtype is None else _core.cast(input, dtype)), -1 if dim is None else dim)
 
 
 @function
@@ -35,7 +35,7 @@ def pdist(input, p=2.0):
     """The distances of every pair of rows i < j, in the order (0, 1), (0, 2), ..., (1, 2), ..."""
     if input.ndim != 2 or p < 0:
         raise ValueError(f"pdist: needs a matrix and p ≥ 0, got shape {tuple(input.shape)} and p = {p}")
-    n = input.shape[0]
+    n, input = input.shape[0], as_real(input)
     pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
     if not pairs:
         return _core.zeros((0,), input.dtype)

@@ -1,7 +1,7 @@
 """What torch's tensors have that Tensor was not compiled with: methods, and the dtypes' further names."""
 
 from .. import _core
-from .._formula import described, of_arrays
+from .._formula import described
 from ._spelling import respelled
 
 METHODS = {}
@@ -15,7 +15,7 @@ def registrars(names):
 
     def function(f):
         names.append(f.__name__)
-        return respelled(described(of_arrays(f)))
+        return respelled(described(f))
 
     def method(f):
         METHODS[f.__name__] = function(f)
@@ -125,7 +125,8 @@ def install(namespace):
             _put(name, namespace[name])
     for name in ("zeros", "ones", "full", "tensor", "empty"):
         new = _new(namespace[name])
-        new.__name__, new.__doc__ = f"new_{name}", f"ebb.{name} with the dtype and device of this tensor, unless others are given."
+        new.__name__ = f"new_{name}"
+        new.__doc__ = f"ebb.{name} with the dtype and device of this tensor, unless others are given."
         _put(new.__name__, new)
     _put("type", _type)
     _put("where", _where)

@@ -7,7 +7,7 @@ import math
 from collections import namedtuple
 
 from .. import _core, array_api, linalg
-from .._formula import of_operands, rounded_once
+from .._formula import as_real, of_operands, rounded_once
 from ._methods import registrars
 from ._shapes import atleast_2d
 
@@ -254,7 +254,8 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
 
 def _trapezoids(name, y, x, dx, dim):
     """The areas between neighbours along an axis."""
-    size = y.shape[dim]
+    y, size = as_real(y), y.shape[dim]
+    x = x if x is None else as_real(x)
     if size < 1:
         raise ValueError(f"{name}: axis {dim} of shape {tuple(y.shape)} has no elements")
     if x is not None:
@@ -317,7 +318,7 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
 @of_operands
 def dist(input, other, p=2):
     """The p-norm of the difference."""
-    return _core.norm((input - other).reshape((-1,)), p)
+    return _core.norm((as_real(input) - other).reshape((-1,)), p)
 
 
 @method

@@ -149,7 +149,9 @@ def _scaled_source(call):
         return call(x, axis, index, _core.mul(src, alpha))
 
     def index_add(x, axis, index, src, *, alpha=1):
-        return call(x, axis, index, src) if alpha == 1 else scaled(x, axis, index, src, alpha)
+        if not x.dtype.is_floating and alpha != int(alpha):
+            raise ValueError(f"index_add: alpha must be a whole number for {x.dtype}, got {alpha}")
+        return call(x, axis, index, src) if alpha == 1 else _core.cast(scaled(x, axis, index, src, alpha), x.dtype)
 
     return index_add
 

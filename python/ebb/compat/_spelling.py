@@ -181,7 +181,7 @@ def respelled(f):
 
 
 def _wrapped(function, name, is_method):
-    inner = described(SPECIAL[name](function)) if name in SPECIAL else function
+    inner = described(SPECIAL[name](function), of_arrays=False) if name in SPECIAL else function
     by_position = function if name in BY_KEYWORD else inner
     call = functools.update_wrapper(translated(inner, by_position, name, parameters(function), is_method), function)
     call.__module__, call.__qualname__ = "ebb", f"Tensor.{name}" if is_method else name
