@@ -24,19 +24,21 @@ import make_reference as headers  # noqa: E402
 KEYWORDS = {"if", "for", "while", "return", "sizeof", "decltype", "noexcept", "alignas", "requires", "static_assert"}
 
 
-def name_of(declaration):
-    """The name that a function, variable or alias declares; operators by their symbol."""
-    plain = re.sub(r"\[\[.*?\]\]", "", headers.without_strings(declaration)).strip()
+def names_of(declaration):
+    """The names that a function, variables (`Tensor x, y = {};`) or an alias declare; operators by their symbol."""
+    plain = re.sub(r"\[\[.*?\]\]", "", headers.without_strings(re.sub(r"//.*", "", declaration))).strip()
     plain = re.sub(r"^template <.*?>\s+(?=\w)", "", plain, flags=re.S)
     if match := re.match(r"(?:using|namespace) (\w+)\b", plain):
-        return match.group(1)
+        return [match.group(1)]
     if plain.startswith(("friend class", "friend struct", "static_assert", "using ")):
-        return None
+        return []
     if match := re.search(r"operator\s*([^\s\w(]+|\(\)|\w+)\s*\(", plain):
-        return "operator" + match.group(1)
-    head = re.split(r"[({=;]", plain, maxsplit=1)[0]
-    words = re.findall(r"~?\w+", head)
-    return words[-1] if words and words[-1] not in KEYWORDS else None
+        return ["operator" + match.group(1)]
+    if re.match(r"[^={;]*\w\(", plain):  # a function
+        return [name for name in re.findall(r"(~?\w+)\(", plain)[:1] if name not in KEYWORDS and not name.startswith("~")]
+    while (flat := re.sub(r"<[^<>]*>|\{[^{}]*\}|\([^()]*\)", "", plain)) != plain:  # commas that separate no names
+        plain = flat
+    return [words[-1] for part in plain.rstrip("; ").split(",") if (words := re.findall(r"\w+", re.split(r" : |=", part)[0]))]
 
 
 def declared(lines, scope):
@@ -47,9 +49,7 @@ def declared(lines, scope):
         if not mark or mark.startswith("//") or mark in ("public:", "private:", "protected:"):
             continue
         if not headers.is_type(text):
-            name = name_of(text)
-            if name and not name.startswith("~"):
-                yield f"{scope}::{name}"
+            yield from (f"{scope}::{name}" for name in names_of(text))
             continue
         kind, name = re.search(r"\b(enum class|enum|struct|class|union) (?:\[\[.*?\]\] )?(?:alignas\(.*?\) )?(\w+)", text).groups()
         yield f"{scope}::{name}"
