@@ -25,8 +25,8 @@ KEYWORDS = {"if", "for", "while", "return", "sizeof", "decltype", "noexcept", "a
 
 
 def names_of(declaration):
-    """The names that a function, variables or an alias declare; operators by their symbol."""
-    plain = re.sub(r"\[\[.*?\]\]", "", headers.without_strings(declaration)).strip()
+    """The names that a function, variables (`Tensor x, y = {};`) or an alias declare; operators by their symbol."""
+    plain = re.sub(r"\[\[.*?\]\]", "", headers.without_strings(re.sub(r"//.*", "", declaration))).strip()
     plain = re.sub(r"^template <.*?>\s+(?=\w)", "", plain, flags=re.S)
     if match := re.match(r"(?:using|namespace) (\w+)\b", plain):
         return [match.group(1)]
@@ -34,16 +34,11 @@ def names_of(declaration):
         return []
     if match := re.search(r"operator\s*([^\s\w(]+|\(\)|\w+)\s*\(", plain):
         return ["operator" + match.group(1)]
-    head = re.split(r"[({;]", plain, maxsplit=1)[0]
-    if "(" in plain[len(head) : len(head) + 1] or "{" in plain[len(head) : len(head) + 1]:
-        head = head.split("=")[0]
-        parts = [head]
-    else:  # variables, several of a type: their templates and first values have commas of their own
-        for inner in (r"<[^<>]*>", r"<[^<>]*>", r"=[^,;]*"):
-            head = re.sub(inner, "", head)
-        parts = head.split(",")
-    words = [re.findall(r"~?\w+", part) for part in parts]
-    return [w[-1] for w in words if w and w[-1] not in KEYWORDS]
+    if re.match(r"[^={;]*\w\(", plain):  # a function
+        return [name for name in re.findall(r"(~?\w+)\(", plain)[:1] if name not in KEYWORDS and not name.startswith("~")]
+    while (flat := re.sub(r"<[^<>]*>|\{[^{}]*\}|\([^()]*\)", "", plain)) != plain:  # commas that separate no names
+        plain = flat
+    return [words[-1] for part in plain.rstrip("; ").split(",") if (words := re.findall(r"\w+", re.split(r" : |=", part)[0]))]
 
 
 def declared(lines, scope):
@@ -54,9 +49,7 @@ def declared(lines, scope):
         if not mark or mark.startswith("//") or mark in ("public:", "private:", "protected:"):
             continue
         if not headers.is_type(text):
-            for name in names_of(text):
-                if not name.startswith("~"):
-                    yield f"{scope}::{name}"
+            yield from (f"{scope}::{name}" for name in names_of(text))
             continue
         kind, name = re.search(r"\b(enum class|enum|struct|class|union) (?:\[\[.*?\]\] )?(?:alignas\(.*?\) )?(\w+)", text).groups()
         yield f"{scope}::{name}"
