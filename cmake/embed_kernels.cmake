@@ -1,7 +1,8 @@
 # cmake -DSOURCE=src -DOUT=texts.cc -P embed_kernels.cmake: the kernels of src/cuda/kernels/*.cuh as strings of C++.
 #
 # A text is complete but for the prelude, which is a string of its own: what a kernel includes is put in its place, once.
-# Texts have no namespace; what only an editor needs (parts/editor.h, parts/element.h) is left out.
+# Texts have no namespace and no lines of comments; what only an editor needs (parts/editor.h, parts/element.h) is left
+# out.
 cmake_minimum_required(VERSION 3.25)
 set(folder ${SOURCE}/cuda/kernels)
 
@@ -28,6 +29,8 @@ function(read_kernel name)
   foreach(line "#pragma once" "namespace ebb::cuda {" "}  // namespace ebb::cuda")
     string(REPLACE "${line}\n" "" text "${text}")
   endforeach()
+  string(REGEX REPLACE "\n *//[^\n]*" "" text "\n${text}")
+  string(REGEX REPLACE "\n\n+" "\n" text "${text}")
   set(text "${text}" PARENT_SCOPE)
   set(seen ${seen} PARENT_SCOPE)
 endfunction()
