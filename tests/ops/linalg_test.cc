@@ -38,6 +38,16 @@ TEST(Linalg, MatmulOfOneInnerElement) {
   EXPECT_EQ(matmul(cast(column, DType::bf16), cast(row, DType::bf16)).dtype(), DType::bf16);
 }
 
+TEST(Linalg, DotOfHalvesIsRoundedOnce) {
+  const Tensor a = sin(arange(0, 3001, 1, DType::f32)), b = cos(arange(0, 3001, 1, DType::f32) * 0.7) + 0.1;
+  for (const DType half : {DType::f16, DType::bf16}) {
+    const Tensor x = cast(a, half).eval(), y = cast(b, half).eval();
+    const double exact = dot(cast(x, DType::f64), cast(y, DType::f64)).item<double>();
+    EXPECT_EQ(dot(x, y).dtype(), half);
+    EXPECT_EQ(dot(x, y).item<double>(), cast(tensor(exact), half).item<double>());
+  }
+}
+
 TEST(Linalg, DotAndOuter) {
   const Tensor v = tensor({1.0, 2.0});
   EXPECT_EQ(dot(v, v).item(), 5);
