@@ -225,6 +225,14 @@ struct OrthonormalColumns {
     std::vector<T> tau(wide), work(std::max<std::size_t>(1, 64 * wide)), r(wide * wide);
     const int lwork = static_cast<int>(work.size());
     int info = 0;
+    if (!std::all_of(a, a + high * wide, [](T x) { return std::isfinite(x); })) {
+      // LAPACK would lose some of it, others with each dtype.
+      for (std::size_t j = 0; j < wide; ++j) {
+        out = std::fill_n(out, high + j + 1, std::numeric_limits<T>::quiet_NaN());
+        out = std::fill_n(out, wide - j - 1, T(0));
+      }
+      return 0;
+    }
     Lapack<T>::geqrf(&m, &n, a, &m, tau.data(), work.data(), &lwork, &info);
     if (info != 0) return info;
     for (std::size_t j = 0; j < wide; ++j) std::copy_n(a + j * high, j + 1, r.data() + j * wide);
