@@ -43,7 +43,12 @@ std::vector<std::pair<std::string, std::string>> kernels_of(const std::string& t
   static const std::string kHead = "__global__ void __launch_bounds__(", kConst = "const ", kEnd = " a";
   std::vector<std::pair<std::string, std::string>> kernels;
   for (std::size_t at = 0; (at = text.find(kHead, at)) != std::string::npos; at += kHead.size()) {
-    const std::size_t name = text.find(") ", at) + 2, open = text.find('(', name), close = text.find(')', open);
+    std::size_t after =
+        at + kHead.size();  // the bounds may have parentheses of their own, the name is on this line or the next
+    for (int depth = 1; depth > 0 && after < text.size(); ++after)
+      depth += text[after] == '(' ? 1 : text[after] == ')' ? -1 : 0;
+    const std::size_t name = text.find_first_not_of(" \n", after);
+    const std::size_t open = text.find('(', name), close = text.find(')', open);
     std::string argument = text.substr(open + 1, close - open - 1);
     if (!argument.starts_with(kConst) || !argument.ends_with(kEnd)) continue;
     argument.resize(argument.size() - kEnd.size());
