@@ -10,6 +10,7 @@
 #include "cpu/tile/kernels.h"
 #include "cuda/backend.h"
 #include "cuda/library/cublaslt.h"
+#include "cuda/library/cudnn.h"
 #include "cuda/library/nccl.h"
 #include "cuda/runtime/driver.h"
 #include "ebb/memory.h"
@@ -63,6 +64,8 @@ std::vector<Finding> find_environment() {
   // It does not start without a GPU.
   all.push_back(cuda::count() > 0 ? finding_of("cuBLASLt", [] { return cuda::lt(), "multiplies matrices"; })
                                   : Finding{"cuBLASLt", "", "not looked for without a GPU"});
+  all.push_back({"cuDNN", cuda::cudnn_table() ? "convolves" : "",
+                 "convolutions on a GPU are faster with it: `pip install nvidia-cudnn-cu12` (or -cu13)"});
   all.push_back({"NCCL", cuda::nccl() ? "sums between GPUs" : "",
                  "several GPUs need it: `pip install nvidia-nccl-cu12`, or Debian's libnccl2"});
   all.push_back(find_cache());

@@ -11,6 +11,7 @@
 #include <exception>
 #include <iostream>
 #include <string_view>
+#include <system_error>
 
 #include "commands.h"
 #include "core/closest_name.h"
@@ -122,6 +123,8 @@ int run(int argc, char** argv) {
     complain(e.what());
     return kFailed;
   } catch (const std::exception& e) {
+    // {fmt} throws where the output cannot be written; after_output() says so.
+    if (std::ferror(stdout) != 0 && dynamic_cast<const std::system_error*>(&e) != nullptr) return kOk;
     complain(e.what(), Trouble::at_work);
     return kFailed;
   }
