@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 class RunOf : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    fs::copy(fs::path(__FILE__).parent_path() / "golden" / GetParam(), scratch / "golden", fs::copy_options::recursive);
+    fs::copy(fs::path(EBB_GOLDEN) / GetParam(), scratch / "golden", fs::copy_options::recursive);
   }
   // The program, called in the folder of the table: the run knows it by a relative path.
   ProgramResult ebb(const std::string& words) const {
@@ -69,8 +69,7 @@ TEST_P(RunOf, HasACheckpointThatTheLibraryReads) {
 
 std::vector<std::string> versions() {
   std::vector<std::string> found;
-  for (const auto& folder : fs::directory_iterator(fs::path(__FILE__).parent_path() / "golden"))
-    found.push_back(folder.path().filename());
+  for (const auto& folder : fs::directory_iterator(EBB_GOLDEN)) found.push_back(folder.path().filename());
   std::sort(found.begin(), found.end());
   return found;
 }
