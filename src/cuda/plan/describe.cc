@@ -65,8 +65,8 @@ std::string describe(const KernelPlan& plan) {
   const LaunchPlan& launch = plan.launch;
   std::string text = fmt::format("{}, {} threads", mapping_text(plan), launch.threads);
   if (launch.min_blocks > 0)
-    text +=
-        fmt::format(", {} blocks per multiprocessor{}", launch.min_blocks, launch.fewer_if_spilled ? " or fewer" : "");
+    text += fmt::format(", {} block{} per multiprocessor{}", launch.min_blocks, launch.min_blocks == 1 ? "" : "s",
+                        launch.fewer_if_spilled ? " or fewer" : "");
   if (plan.alignment == Alignment::any) text += ", unaligned";
   if (!plan.vectors) text += ", strided";
   text += residence_text(plan);
