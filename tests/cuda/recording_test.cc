@@ -335,7 +335,11 @@ TEST_F(Recordings, TellErrorsOfJoinedSweepsApart) {
   const auto loss = [](const Tensor& x, const Tensor& p) {
     return binary_cross_entropy(x, p, {.reduction = Reduction::none});
   };
-  const Tensor p = there(full({300}, 0.5)), wrong = there(full({200}, 0.5) + cast(arange(200) == 150, DType::f32));
+  // Not full({n}, 0.5), which is one number in memory: its sweep has another text.
+  const auto halves_but = [](std::int64_t n, std::int64_t at) {
+    return there(full({n}, 0.5) + cast(arange(n) == at, DType::f32));
+  };
+  const Tensor p = halves_but(300, 300), wrong = halves_but(200, 150);
   const Tensor a = loss(p, p), b = loss(wrong, wrong), c = loss(p.slice(0, 0, 100), p.slice(0, 0, 100));
   driver_calls().reset();
   eval({a, b, c});
