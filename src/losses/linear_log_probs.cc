@@ -30,10 +30,13 @@ bool multiplies_bf16(const Tensor& x, std::int64_t classes) {
   return rounds_factors(x.dtype(), x.device(), x.size(0), classes, x.size(1));
 }
 
-// z = softcap(s·(x·Wᵀ + b)) / τ of some rows or classes. Halves are multiplied as they are, and the sums are f32.
-Tensor logits_of(const Tensor& x, const Tensor& head, const Tensor& bias, const TokenStatisticsOptions& o) {
-  Tensor z = multiplies_bf16(x, head.size(0)) ? rounded_product(widen(x), widen(head), {.b = true})
-                                              : matmul(widen(x), t(widen(head)));
+// z = softcap(s·(x·Wᵀ + b)) / τ of some rows or classes. Factors that are bf16 as they are give f32, without a
+// gradient.
+enum class Product { of_bf16, differentiable };
+Tensor logits_of(const Tensor& x, const Tensor& head, const Tensor& bias, const TokenStatisticsOptions& o,
+                 Product product = Product::of_bf16) {
+  const bool by_bf16 = product == Product::of_bf16 && multiplies_bf16(x, head.size(0));
+  Tensor z = by_bf16 ? product_of_bf16(x, t(head)) : matmul(widen(x), t(widen(head)));
   if (bias.defined()) z = z + widen(bias);
   if (o.logit_scale != 1) z = z * o.logit_scale;
   z = capped(z, o.softcap);
@@ -149,7 +152,9 @@ Tensor columns_with_gradients(const Tensors& inputs, const Tensor& target, const
   return custom_function([&](const Tensors& in) { return columns_by_rows(in, target, o); },
                          [target, o](const Tensor& grad, const Tensor& values, const Tensors& in) {
                            const auto plain = [target, o](const Tensors& v) {
-                             return columns_of(logits_of(v[0], v[1], v.size() > 2 ? v[2] : Tensor{}, o), target, o);
+                             return columns_of(
+                                 logits_of(v[0], v[1], v.size() > 2 ? v[2] : Tensor{}, o, Product::differentiable),
+                                 target, o);
                            };
                            Tensors found;
                            {

@@ -143,7 +143,7 @@ TEST(LinearLogProbs, OfHalvesAreF32) {
 
 TEST(LinearLogProbs, HoldTheLogitsOfAChunk) {
   constexpr std::int64_t kRows = 512, kWidth = 8, kClasses = 8000, kChunk = 16;
-  for (const DType dtype : {DType::f32}) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
     const Tensor x = cast(randn({kRows, kWidth}), dtype).eval(),
                  head = cast(randn({kClasses, kWidth}) * 0.1, dtype).eval();
     const Tensor target = randint(0, kClasses, {kRows}).eval();
