@@ -78,7 +78,7 @@ TokenStatisticsOptions options_of(const Case& c, TokenStatisticsOptions o, const
 TEST(LinearLogProbs, AreTheDefinitionsForAnyChunk) {
   const Inputs in;
   for (const Case& c : kCases) {
-    for (const std::int64_t chunk : {0, 1, 4, 14, 100}) {
+    for (const std::int64_t chunk : {0, 4, 100}) {
       SCOPED_TRACE(std::string(c.name) + ", chunk " + std::to_string(chunk));
       const TokenStatisticsOptions o = options_of(c, everything(), in.bias, chunk);
       const TokenStatistics found = linear_token_statistics(in.x, in.head, in.target, o);
@@ -142,7 +142,7 @@ TEST(LinearLogProbs, OfHalvesAreF32) {
 }
 
 TEST(LinearLogProbs, HoldTheLogitsOfAChunk) {
-  constexpr std::int64_t kRows = 256, kWidth = 16, kClasses = 32000, kChunk = 16;
+  constexpr std::int64_t kRows = 512, kWidth = 8, kClasses = 8000, kChunk = 16;
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Tensor x = cast(randn({kRows, kWidth}), dtype).eval(),
                  head = cast(randn({kClasses, kWidth}) * 0.1, dtype).eval();
@@ -158,8 +158,14 @@ TEST(LinearLogProbs, HoldTheLogitsOfAChunk) {
       const Gradients g = backward(sum(s.log_probs) + sum(s.entropy));
       eval({s.log_probs, s.argmax, g[vx], g[vh]});
     }
-    constexpr std::size_t kAll = static_cast<std::size_t>(kRows * kClasses) * 4;
-    EXPECT_LT(memory_stats().peak - live, kAll / 2) << name(dtype);
+    // A chunk's logits, what is made of them, the gradient of the head twice, and what products pack their factors in.
+    constexpr std::size_t kLogits = static_cast<std::size_t>(kChunk * kClasses) * 4;
+    constexpr std::size_t kHead = static_cast<std::size_t>(kWidth * kClasses) * 4;
+    const std::size_t packed =
+        (std::size_t{5} << 20) + (std::size_t{1400} << 10) * static_cast<std::size_t>(num_threads());
+    const std::size_t peak = memory_stats().peak - live;
+    EXPECT_LT(peak, 3 * kLogits + 3 * kHead + (dtype == DType::f32 ? std::size_t{1} << 20 : packed)) << name(dtype);
+    EXPECT_LT(peak, static_cast<std::size_t>(kRows * kClasses) * 4) << name(dtype);
   }
 }
 
