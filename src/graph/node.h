@@ -22,9 +22,9 @@ namespace ebb {
 //   pick, place, gather, scatter..., index_..., cat, cumsum, cumprod, argmax, argsort, pad_zero,
 //   sparsemax_threshold:  i[0] = axis
 //   pad_zero          i = {axis, before, after}
-//   argsort           i[1] = descending        triangular_solve  i = {upper, transposed, unit diagonal}
+//   argsort           i = {axis, descending, first, count}: places [first, first + count), or all where count is 0
 //   convolution, conv_transpose, conv_weight_gradient: see graph/conv_calls.h
-//   output            i[0] = which output of its input
+//   output            i[0] = which output of its input     triangular_solve  i = {upper, transposed, unit diagonal}
 //   to_device         i = {kind, index}
 struct Attrs {
   std::array<std::int64_t, 4> i{};
