@@ -184,10 +184,9 @@ int get(void* descriptor, int attribute, int, std::int64_t room, std::int64_t* c
     case kConfigEngine:
       (*static_cast<Bag**>(values))->proposal = bag.proposal;
       return 0;
-    case kEngineNotes:
-      *static_cast<int*>(values) = bag.proposal < static_cast<int>(kUnwelcome.size())
-                                       ? kUnwelcome[static_cast<std::size_t>(bag.proposal)]
-                                       : kTensorCore;
+    case kEngineNotes:  // how many there are, where there is no room for them
+      *count = bag.proposal < static_cast<int>(kUnwelcome.size());
+      if (*count && values) *static_cast<int*>(values) = kUnwelcome[static_cast<std::size_t>(bag.proposal)];
       return 0;
     case kPlanWorkspace:
       *static_cast<std::int64_t*>(values) = 4096;
