@@ -32,7 +32,9 @@ std::string operands_text(const std::vector<std::int32_t>& operands) {
 
 std::string residence_text(const KernelPlan& plan) {
   const std::string staged = operands_text(plan.staged);
-  const std::string part = plan.all_staged() ? "" : fmt::format(" {} of {}", plan.staged_slots, plan.slots);
+  const std::string part = plan.skewed         ? " as it lies"
+                           : plan.all_staged() ? ""
+                                               : fmt::format(" {} of {}", plan.staged_slots, plan.slots);
   switch (plan.residence) {
     case Residence::memory:
       return "";

@@ -183,6 +183,7 @@ struct KernelPlan {
   std::int64_t staged_slots = 0;     // leaves per thread with room there
   std::int64_t held_leaves = 0;      // per thread, in registers
   std::int64_t row_bytes = 0;        // of shared memory
+  bool skewed = false;               // rows begin anywhere, and lie in shared memory as they do in memory
   bool kept_on_chip = true;          // sums over a few rows
   std::int64_t kept_bytes = 0;
   std::int64_t parts_room = 0;       // sums of segments per reduction of a block's row

@@ -48,6 +48,7 @@ void unroll_elements(const Program& p, const GpuModel& model, const KernelPlan& 
 // room in shared memory are of that round, and come from memory (or the cache they were prefetched to) once.
 bool may_hold(const Program& p, const GpuModel& model, const KernelPlan& plan) {
   const std::int64_t slots = std::min<std::int64_t>(kLeaves, plan.slots);
+  if (plan.skewed && plan.slots > kLeaves) return false;  // the next row is loaded after the last pass
   if (plan.slots - plan.staged_slots > slots || !plan.vectors || plan.long_row || plan.chunk_warps > 0) return false;
   std::int64_t read = 0;  // chunks of everything that is read: all leaves may be in flight at once
   for (const Operand& o : p.operands) {

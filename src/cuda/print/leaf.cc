@@ -41,8 +41,7 @@ std::string Printer::load_line(const Scope& scope, const PassPlan& pass, std::in
   if (staged && scope.in_registers && plan_.holds_row())
     return fmt::format("anew({1}_row[slot]);\nconst Pack<{0}, 8>& {1} = {1}_row[slot];\n", type, name);
   if (staged) {
-    const std::string own =
-        fmt::format("read_chunks<{}, {}{}>(mine, {})", type, plan_.staged_chunks, staged_chunks(operand), chip_slot());
+    const std::string own = read_staged(scope, operand);
     if (scope.in_registers && plan_.rest_in_registers())
       return fmt::format("{0} = k < {1} && slot < unstaged ? {2}_row[k < {1} ? k : 0] : {3};\n", pack,
                          plan_.held_leaves, name, own);
@@ -167,7 +166,7 @@ std::string Printer::leaf(const Scope& outside, const PassPlan& pass) const {
     return fmt::format("{}<{}, {}, {}>(mine, slot", verb, memory_text(k.dtype), plan_.staged_chunks,
                        fmt::join(k.chunks, ", "));
   };
-  if (pass.takes_row && scope.in_registers && plan_.all_staged()) before += take_leaf();
+  if (pass.takes_row && scope.in_registers && plan_.all_staged()) before += take_leaf(scope);
   for (const KeptValue& k : pass.found) {
     if (pass.needed[at(k.value)])
       before +=

@@ -123,7 +123,8 @@ class Printer {
   std::string over_leaves(const std::vector<LeafWork>& works, bool held_only = false) const;
   std::string over_short_row(const LeafBody& body, int unroll) const;
   std::string chip_slot() const { return plan_.rest_in_registers() ? "slot - unstaged" : "slot"; }
-  std::string take_leaf() const;
+  std::string take_leaf(const Scope& scope) const;
+  std::string read_staged(const Scope& scope, std::int32_t operand) const;
   std::string take_row() const;
   std::string copy_staged(const Scope& scope, const std::string& ending) const;
   std::string copy_leaf(const std::string& ending) const;

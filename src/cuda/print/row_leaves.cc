@@ -84,6 +84,12 @@ std::string Printer::copy_staged(const Scope& scope, const std::string& ending) 
     const Operand& o = p_.operands[at(operand)];
     const std::string who = fmt::format("x{}", operand);
     const std::string from = fmt::format("{}{} + ({})", who, ending, address(scope, o.strides, who, &plan_.columns));
+    if (plan_.skewed) {
+      text +=
+          fmt::format("copy_skewed(mine{}, slot, {}, {}, (lane == 31 && (slot & {}) == {}) || leaf + {} >= columns);\n",
+                      operand, from, live(scope), kLeaves - 1, kLeaves - 1, kLeaf);
+      continue;
+    }
     const std::string copy =
         fmt::format("copy_chunks<{}, {}{}>(mine, {}, {}, {}, {});\n", memory_text(o.dtype), plan_.staged_chunks,
                     staged_chunks(operand), chip_slot(), from, aligned(o.strides, o.dtype, who), live(scope));
@@ -99,12 +105,16 @@ std::string Printer::copy_leaf(const std::string& ending) const {
 }
 
 // A leaf from chip into registers.
-std::string Printer::take_leaf() const {
+std::string Printer::take_leaf(const Scope& scope) const {
   std::string text;
-  for (const std::int32_t o : plan_.staged)
-    text += fmt::format("x{}_row[slot] = read_chunks<{}, {}{}>(mine, {});\n", o, memory_text(p_.operands[at(o)].dtype),
-                        plan_.staged_chunks, staged_chunks(o), chip_slot());
+  for (const std::int32_t o : plan_.staged) text += fmt::format("x{}_row[slot] = {};\n", o, read_staged(scope, o));
   return text;
+}
+
+std::string Printer::read_staged(const Scope& scope, std::int32_t operand) const {
+  const std::string type = memory_text(p_.operands[at(operand)].dtype);
+  if (plan_.skewed) return fmt::format("read_skewed<{0}>(mine{1}, slot, x{1}_skew, {2})", type, operand, live(scope));
+  return fmt::format("read_chunks<{}, {}{}>(mine, {})", type, plan_.staged_chunks, staged_chunks(operand), chip_slot());
 }
 
 // The row into registers where the first leaves are not on chip, or those leaves alone: they are waited for last.
@@ -119,7 +129,7 @@ std::string Printer::take_row() const {
   const std::string live = plan_.tails ? "const int live = columns - leaf < 8 ? (int)(columns - leaf) : 8;\n" : "";
   direct = fmt::format("if (k < {} && slot < unstaged) {{\n", plan_.held_leaves) +
            indented(live + "const i64 col = leaf;\n" + coordinates(plan_.columns) + direct, "  ") + "}\n";
-  std::string from_chip = "if (slot >= unstaged) {\n" + indented(take_leaf(), "  ") + "}\n";
+  std::string from_chip = "if (slot >= unstaged) {\n" + indented(take_leaf({}), "  ") + "}\n";
   std::string text = over_leaves({{[&](const Scope&) { return direct; }, ""}}, true) + "wait_for_copies<0>();\n";
   if (plan_.holds_row()) text += over_leaves({{[&](const Scope&) { return from_chip; }, ""}}, true);
   return text;
@@ -162,7 +172,8 @@ std::string Printer::next_row() const {
 }
 
 std::string Printer::send_for_next_row() const {
-  const std::string begin = next_row();
+  // Neighbours may still read what is copied over.
+  const std::string begin = (plan_.skewed ? "__syncwarp();\n" : "") + next_row();
   std::string body = copy_leaf("_next");
   return begin + "if (more) {\n" + indented(over_leaves({{[&](const Scope&) { return body; }, ""}}, true), "  ") +
          "}\ncopies_begun();\n";

@@ -26,13 +26,14 @@ std::string Printer::row_pass(int stage) const {
   std::string text, end;
   if (by_owner) text += placed_before(pass);
   const bool next = stage == plan_.last_pass && !plan_.staged.empty();
-  const std::string sent = pass.takes_row ? send_for_next_row() : "";
-  if (next && !plan_.holds_row()) text += next_row();
+  const bool by_leaf = next && !plan_.skewed;  // the next row's leaf is copied where one of this row is done with
+  const std::string sent = pass.takes_row || (next && plan_.skewed && !plan_.holds_row()) ? send_for_next_row() : "";
+  if (by_leaf && !plan_.holds_row()) text += next_row();
   const LeafBody body = [&](const Scope& outside) {
     Scope scope = outside;
     scope.places = !by_owner;
     std::string made = leaf(scope, pass);
-    return next && !(scope.in_registers && plan_.holds_row())
+    return by_leaf && !(scope.in_registers && plan_.holds_row())
                ? made + "if (more) {\n" + indented(copy_staged(scope, "_next"), "  ") + "}\n"
                : made;
   };
@@ -255,9 +256,19 @@ Printer::Kernel Printer::rows_kernel() const {
     text += fmt::format("__shared__ u64 parts[2][{}][{}];\n", parts, plan_.parts_room);
   }
   if (parts > 0) text += "int turn = 0;\n";
-  if (chip)
-    text += fmt::format("char* const mine = chip + (threadIdx.x >> 5) * (int){} + (threadIdx.x & 31) * 16;\n",
-                        number("warp_bytes", plan_.staged_slots * 512 * plan_.staged_chunks));
+  if (chip) {
+    const std::int64_t warps = plan_.launch.threads / 32;
+    const std::string warp = fmt::format("chip + (threadIdx.x >> 5) * (int){} + (threadIdx.x & 31) * 16",
+                                         number("warp_bytes", plan_.row_bytes / warps));
+    if (!plan_.skewed) text += fmt::format("char* const mine = {};\n", warp);
+    std::int64_t offset = 0;
+    for (const std::int32_t o : plan_.staged) {
+      if (!plan_.skewed) break;
+      const std::string place = fmt::format("mine{}", o);
+      text += fmt::format("char* const {} = {} + (int){};\n", place, warp, number(place, offset));
+      offset += plan_.slots * 512 * chunks_of(p_.operands[at(o)].dtype) + 16 * ((plan_.slots + kLeaves - 1) / kLeaves);
+    }
+  }
   if (chip && !plan_.all_staged())
     text += plan_.rest_in_registers()
                 ? fmt::format("const int unstaged = (int){};\n", number("unstaged", plan_.slots - plan_.staged_slots))
@@ -303,7 +314,14 @@ Printer::Kernel Printer::rows_kernel() const {
   loop += row_of("first_row");
   loop += coordinates(plan_.rows) + of_row;
   const bool direct = plan_.rest_in_registers();
-  if (chip && !direct) loop += "wait_for_copies<0>();\n";
+  if (chip && !direct) loop += plan_.skewed ? "wait_for_copies<0>();\n__syncwarp();\n" : "wait_for_copies<0>();\n";
+  for (const std::int32_t operand : plan_.staged) {
+    if (!plan_.skewed) break;
+    const Operand& o = p_.operands[at(operand)];
+    const std::string who = fmt::format("x{}", operand);
+    loop += fmt::format("const u32 {}_skew = (u32)(u64)({} + ({})) & 15;\n", who, pointer(o, operand),
+                        address({}, o.strides, who, &plan_.rows));
+  }
   for (const std::int32_t operand : plan_.staged) {
     if (plan_.first_round())
       loop += fmt::format("Pack<{}, 8> x{}_row[{}];\n", memory_text(p_.operands[at(operand)].dtype), operand,

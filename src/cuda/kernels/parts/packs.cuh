@@ -395,6 +395,50 @@ EBB void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
 }
 #endif
+// Rows that begin anywhere lie in a warp's shared memory as they do in memory, in the aligned chunks of 16 bytes that
+// hold them: a leaf begins in its lane's first chunk and may end in the first one of the next leaf. Every eight leaves
+// have one chunk more, for what the last lane's leaf ends in.
+template <class T>
+EBB char* skewed_chunk(char* mine, int slot, int chunk) {
+  constexpr int kChunks = (int)sizeof(T) / 2;
+  return mine + (slot * kChunks + chunk) * 512 + (slot >> 3) * 16;
+}
+template <class T>
+EBB char* chunk_after(char* mine, int slot) {
+  constexpr int kChunks = (int)sizeof(T) / 2;
+  return skewed_chunk<T>(mine, slot, 0) + ((threadIdx.x & 31) < 31 ? 16 : kChunks * 512 - 31 * 16);
+}
+// `ends`: the next leaf is no lane's of this warp, so that this one copies the chunk it ends in, too.
+template <class T>
+EBB void copy_skewed(char* mine, int slot, const T* from, int live, bool ends) {
+  constexpr int kChunks = (int)sizeof(T) / 2;
+  const int skew = (int)((u64)from & 15), bytes = skew + live * (int)sizeof(T);
+  const Words4* const at = (const Words4*)((const char*)from - skew);
+#pragma unroll
+  for (int c = 0; c < kChunks; ++c) {
+    if (16 * c < bytes) copy16<kChunks == 1>(skewed_chunk<T>(mine, slot, c), at + c);
+  }
+  if (ends && 16 * kChunks < bytes) copy16<kChunks == 1>(chunk_after<T>(mine, slot), at + kChunks);
+}
+template <class T>
+EBB Pack<T, 8> read_skewed(char* mine, int slot, u32 skew, int live) {
+  constexpr int kChunks = (int)sizeof(T) / 2;
+  u32 w[4 * kChunks + 4];
+#pragma unroll
+  for (int c = 0; c < kChunks; ++c) read_words((const Words4*)skewed_chunk<T>(mine, slot, c), w + 4 * c);
+  read_words((const Words4*)chunk_after<T>(mine, slot), w + 4 * kChunks);
+  shift_words<4 * kChunks, T>(w, skew);
+  Pack<T, 8> r;
+#pragma unroll
+  for (int k = 0; k < 4 * kChunks; ++k) r.w[k] = w[k];
+  if (live < 8) {
+    Pack<T, 8> part;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) part.set(j, j < live ? r.at(j) : (T)0);
+    return part;
+  }
+  return r;
+}
 template <class T, int chunks, int... chunk>
 EBB void copy_chunks(char* mine, int slot, const T* from, bool aligned, int live) {
   if (!aligned || live < 8) return write_chunks<T, chunks, chunk...>(mine, slot, load_pack<8>(from, false, live));
