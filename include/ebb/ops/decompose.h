@@ -5,7 +5,7 @@
 
 #include "ebb/tensor.h"
 
-// Factorisations of batches of matrices [..., m, n], by LAPACK in f64, or f32 for f32 and halves, evaluated immediately.
+// Factorisations of batches of matrices [..., m, n], by LAPACK in f64 (f32 and halves: in f32), evaluated immediately.
 // Gradients assume distinct eigenvalues and singular values; where two are equal, the gradients of the vectors do not
 // exist.
 namespace ebb {
