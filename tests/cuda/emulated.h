@@ -228,6 +228,18 @@ template <class T>
 inline T __shfl_xor_sync(unsigned mask, T x, int distance) {
   return __shfl_sync(mask, x, static_cast<int>(threadIdx.x) ^ distance);
 }
+inline unsigned __ballot_sync(unsigned, int x) {
+  using namespace emulated;
+  const unsigned me = threadIdx.x, first = me / kWarp * kWarp;
+  Barrier& warp = of_warp[me / kWarp];
+  const unsigned long long* const side = lanes[warp.turn % 2];
+  lanes[warp.turn % 2][me] = x != 0;
+  wait(warp, kWarp);
+  unsigned set = 0;
+  for (unsigned lane = 0; lane < kWarp; ++lane) set |= static_cast<unsigned>(side[first + lane]) << lane;
+  return set;
+}
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline void __syncwarp() { emulated::wait(emulated::of_warp[threadIdx.x / emulated::kWarp], emulated::kWarp); }
 inline void __threadfence_system() {}
 inline void __threadfence() {}
@@ -264,6 +276,11 @@ inline unsigned atomicCAS(unsigned* at, unsigned expected, unsigned x) {
 inline unsigned atomicAdd(unsigned* at, unsigned x) {
   const unsigned was = *at;
   *at = was + x;
+  return was;
+}
+inline unsigned atomicOr(unsigned* at, unsigned x) {
+  const unsigned was = *at;
+  *at = was | x;
   return was;
 }
 inline unsigned atomicExch(unsigned* at, unsigned x) {

@@ -1,5 +1,5 @@
-// argsort, index_select and its gradient on cuda:0, against plain loops on the host: lengths around those of sorted
-// pieces, rows of all widths, views; with exactly the same bits.
+// index_select and its gradient on cuda:0, against plain loops on the host: rows of all widths, views; with exactly the
+// same bits.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +7,6 @@
 #include <bit>
 #include <cmath>
 #include <functional>
-#include <numeric>
 
 #include "core/format_error.h"
 #include "cuda/compile_for_gpu.h"
@@ -30,86 +29,6 @@ class RowsOnGpu : public ::testing::Test {
   }
 };
 class RowsOfDType : public RowsOnGpu, public ::testing::WithParamInterface<DType> {};
-
-// Numbers with many ties; of floats some are NaN, infinite or a zero of either sign.
-Tensor tied(const Shape& shape, DType dtype, std::int64_t kinds = 30) {
-  if (dtype == DType::bool_) return (randint(0, 2, shape) == 1).eval();
-  const Tensor x = randint(dtype == DType::u8 ? 0 : -kinds / 2, kinds / 2 + 1, shape);
-  if (!is_floating(dtype)) return cast(x, dtype).eval();
-  std::vector<double> values = x.to_vector<double>();
-  const std::vector<double> special = {std::nan(""), -0.0, 0.0, HUGE_VAL, -HUGE_VAL};
-  const std::vector<std::int64_t> which = randint(0, 40, shape).to_vector<std::int64_t>();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (which[i] < 5) values[i] = special[static_cast<std::size_t>(which[i])];
-  }
-  return tensor_from(values, shape, dtype).eval();
-}
-
-void expect_sorted(const Tensor& x, int axis, bool descending) {
-  SCOPED_TRACE(fmt::format("{} {}, axis {}{}", name(x.dtype()), x.shape(), axis, descending ? ", descending" : ""));
-  const int last = x.rank() - 1;
-  const Tensor order = transpose(argsort(x.to(kGpu), axis, descending), axis, last);
-  const std::vector<double> lines = transpose(x, axis, last).to_vector<double>();
-  const std::vector<std::int64_t> got = order.to_vector<std::int64_t>();
-  const std::int64_t length = x.size(axis);
-  const auto less = [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; };
-  std::vector<std::int64_t> want(static_cast<std::size_t>(length));
-  for (std::size_t first = 0; first < lines.size(); first += want.size()) {
-    std::iota(want.begin(), want.end(), std::int64_t{0});
-    const double* const line = lines.data() + first;
-    std::stable_sort(want.begin(), want.end(), [&](std::int64_t a, std::int64_t b) {
-      return descending ? less(line[b], line[a]) : less(line[a], line[b]);
-    });
-    const auto at = got.begin() + static_cast<std::ptrdiff_t>(first);
-    ASSERT_TRUE(std::equal(want.begin(), want.end(), at)) << "line " << first / want.size();
-  }
-}
-
-TEST_F(RowsOnGpu, SortLinesOfAllLengths) {
-  for (const std::int64_t n :
-       {1, 2, 3, 31, 32, 33, 255, 257, 511, 512, 513, 1023, 1024, 1025, 2047, 2048, 2049, 5000, 16384, 17000}) {
-    expect_sorted(tied({n}, DType::f32), 0, false);
-    if (n < 3000) expect_sorted(tied({n}, DType::f32, n), 0, true);
-  }
-}
-
-TEST_P(RowsOfDType, SortBothWays) {
-  for (const bool descending : {false, true}) {
-    expect_sorted(tied({2, 300}, GetParam()), 1, descending);
-    expect_sorted(tied({2500}, GetParam()), 0, descending);
-  }
-}
-
-TEST_F(RowsOnGpu, SortByTheLastBitsOfIntegers) {
-  const Tensor near = randint(0, 40, {1500}).eval(), far = near + (std::int64_t{1} << 62);
-  EXPECT_EQ(argsort(far.to(kGpu), 0).to_vector<std::int64_t>(), argsort(near, 0).to_vector<std::int64_t>());
-}
-
-// Lines that share a block, some of a block's pieces, lines that are longer, with strides of all kinds.
-TEST_F(RowsOnGpu, SortManyLines) {
-  for (const Shape& shape : {Shape{700, 3}, Shape{3, 700}, Shape{130, 17}, Shape{2, 5, 40}, Shape{3, 1030, 2},
-                             Shape{5, 2100}, Shape{1, 4000}, Shape{3, 1}}) {
-    const Tensor x = tied(shape, DType::f32);
-    for (int axis = 0; axis < shape.rank(); ++axis) expect_sorted(x, axis, false);
-  }
-  const Tensor x = tied({4, 2100, 2}, DType::f32).to(kGpu), there = x.to(Device{});
-  const auto same = [&](const std::function<Tensor(const Tensor&)>& view, int axis) {
-    EXPECT_EQ(argsort(view(x), axis).to_vector<std::int64_t>(), argsort(view(there), axis).to_vector<std::int64_t>());
-  };
-  same([](const Tensor& t) { return t.slice(1, 3, 2100, 2); }, 1);
-  same([](const Tensor& t) { return permute(t, {2, 0, 1}); }, 2);
-  same([](const Tensor& t) { return broadcast_to(t.slice(0, 1, 2), {3, 2100, 2}); }, 1);
-  same([](const Tensor& t) { return flip(t, 1); }, 1);
-}
-
-// More than are merged sixteen at a time.
-TEST_F(RowsOnGpu, SortLongLines) {
-  if (!device_is_emulated()) expect_sorted(tied({1000003}, DType::f32, 1 << 20), 0, false);
-  expect_sorted(tied({140000}, DType::f32, 1 << 20), 0, false);
-  expect_sorted(tied({40000}, DType::bf16, 7), 0, false);
-  EXPECT_EQ(argsort(zeros({0}).to(kGpu), 0).numel(), 0);
-  EXPECT_EQ(argsort(zeros({3, 0}).to(kGpu), 1).numel(), 0);
-}
 
 std::vector<std::uint64_t> bits(const Tensor& t) {
   std::vector<std::uint64_t> all;

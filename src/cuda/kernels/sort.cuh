@@ -1,5 +1,5 @@
-// argsort: blocks sort pieces of lines in shared memory, by merges of runs of doubling length; sorted runs in memory
-// are then merged several at a time. An element finds its place by bisection of the other runs. Stable.
+// argsort of short lines: a block sorts one or several of them in shared memory, by merges of runs of doubling length.
+// An element finds its place by bisection of the other run. Stable. Longer lines: see radix_sort.cuh.
 #pragma once
 #include "cuda/kernels/args/sort.h"
 #include "cuda/kernels/parts/element.h"
@@ -8,30 +8,18 @@
 namespace ebb::cuda {
 
 #ifdef EBB_EDITOR
-typedef u32 P;  // a place in a line
 constexpr bool kDescending = false, kFloating = true;
 #endif
-
-using Args = SortArgs<T, P>;
 
 // NaN is above all numbers, and -0 is 0.
 EBB bool rises(A a, A b) { return a < b || (kFloating && b != b && a == a); }
 EBB bool before(A a, A b) { return kDescending ? rises(b, a) : rises(a, b); }
 
-EBB void leave(const Args& a, i64 line, i64 at_line, T key, i64 place) {
-  if (a.keys_to) {
-    a.keys_to[line * a.length + at_line] = key;
-    a.places_to[line * a.length + at_line] = (P)place;
-  } else {
-    ((i64*)a.out.data)[at(a.out, line) + at_line * a.out_step] = place;
-  }
-}
 // How many of a run's first `count` keys come before this one: those that are less, and of a run that lies left of it
 // also those that are equal. `step`: a power of two, more than half of the count.
-template <class N>
-EBB N count_before(T own, bool left, const T* run, N count, N step) {
+EBB int count_before(T own, bool left, const T* run, int count, int step) {
   const A key = load(own);
-  N n = 0;
+  int n = 0;
   for (; step; step >>= 1) {
     if (n + step > count) continue;
     const A y = load(run[n + step - 1]);
@@ -39,25 +27,21 @@ EBB N count_before(T own, bool left, const T* run, N count, N step) {
   }
   return n;
 }
-extern "C" __global__ void __launch_bounds__(kThreads) sort_pieces(const Args a) {
+extern "C" __global__ void __launch_bounds__(kThreads) sort_pieces(const SortArgs a) {
   constexpr int kEach = kSortPiece / kThreads;  // elements of a thread
   __shared__ T keys[2][kSortPiece];
-  __shared__ u16 places[2][kSortPiece];  // in their piece
+  __shared__ u16 places[2][kSortPiece];  // in their line
   const int piece = (int)a.piece;
-  const i64 all = a.x.n * a.pieces, of_block = kSortPiece / piece;
-  for (i64 first = blockIdx.x * of_block; first < all; first += gridDim.x * of_block) {
-    i64 line[kEach], begin[kEach];  // of this thread's elements, and where in the line their piece begins
-    int live[kEach];                // elements of the piece
+  const i64 of_block = kSortPiece / piece;
+  for (i64 first = blockIdx.x * of_block; first < a.x.n; first += gridDim.x * of_block) {
+    int live[kEach];  // elements of the line that this thread's are of
 #pragma unroll
     for (int k = 0; k < kEach; ++k) {
       const int e = threadIdx.x + kThreads * k, mine = e & (piece - 1);
-      const i64 which = first + e / piece;
-      line[k] = a.pieces == 1 ? which : quotient(which, a.pieces);
-      begin[k] = (which - line[k] * a.pieces) * piece;
-      const i64 left = which < all ? a.length - begin[k] : 0;
-      live[k] = left < piece ? (int)left : piece;
+      const i64 line = first + e / piece;
+      live[k] = line < a.x.n ? (int)a.length : 0;
       if (mine < live[k]) {
-        keys[0][e] = ((const T*)a.x.data)[at(a.x, line[k]) + (begin[k] + mine) * a.x_step];
+        keys[0][e] = ((const T*)a.x.data)[at(a.x, line) + mine * a.x_step];
         places[0][e] = (u16)mine;
       }
     }
@@ -80,31 +64,9 @@ extern "C" __global__ void __launch_bounds__(kThreads) sort_pieces(const Args a)
 #pragma unroll
     for (int k = 0; k < kEach; ++k) {
       const int e = threadIdx.x + kThreads * k, mine = e & (piece - 1);
-      if (mine < live[k]) leave(a, line[k], begin[k] + mine, keys[side][e], begin[k] + places[side][e]);
-    }
-    __syncthreads();
-  }
-}
-// A block has 32 elements, and each of its warps looks for them in one of the runs: neighbours look for almost the
-// same.
-extern "C" __global__ void __launch_bounds__(32 * kSortWays) merge_runs(const Args a) {
-  __shared__ P counts[kSortWays][32];
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, ways = blockDim.x >> 5;
-  const i64 all = a.x.n * a.length, run = (i64)1 << a.run_bits;
-  for (i64 first = (i64)blockIdx.x * 32; first < all; first += (i64)gridDim.x * 32) {
-    const i64 i = first + lane, line = a.x.n == 1 ? 0 : quotient(i, a.length), mine = i - line * a.length;
-    const i64 own = mine >> a.run_bits, group = own & -(i64)ways, other = group + warp;
-    if (i < all) {
-      const i64 start = other << a.run_bits, left = a.length - start;
-      counts[warp][lane] = (P)(other == own ? mine - start
-                                            : count_before(a.keys[i], other < own, a.keys + line * a.length + start,
-                                                           left < run ? left : run, run));
-    }
-    __syncthreads();
-    if (warp == 0 && i < all) {
-      i64 to = group << a.run_bits;
-      for (int w = 0; w < ways; ++w) to += counts[w][lane];
-      leave(a, line, to, a.keys[i], a.places[i]);
+      const i64 to = mine - a.first;
+      if (mine < live[k] && to >= 0 && to < a.count)
+        ((i64*)a.out.data)[at(a.out, first + e / piece) + to * a.out_step] = places[side][e];
     }
     __syncthreads();
   }

@@ -1,9 +1,8 @@
-// argsort: see kernels/sort.cuh.
+// argsort, and a range of its places: see kernels/sort.cuh, kernels/radix_sort.cuh and kernels/radix_select.cuh.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
-#include <utility>
 
 #include "cuda/kernels/args/sort.h"
 #include "cuda/kernels/texts.h"
@@ -12,74 +11,172 @@
 namespace ebb::cuda {
 namespace {
 
-KernelSource sort_source(DType dtype, bool descending, bool narrow) {
-  return {element_text(dtype) +
-          fmt::format("typedef {} P;\nconstexpr bool kDescending = {}, kFloating = {};\n", narrow ? "u32" : "i64",
-                      descending, is_floating(dtype)) +
-          texts::sort};
+constexpr const char* kName = "argsort";
+
+// Lines along an axis, of which places [first, first + count) of the sorted order are wanted.
+struct Task {
+  View x, out;  // one element per line
+  std::int64_t length, x_step, out_step, first, count;
+  bool descending;
+  std::int64_t lines() const { return x.shape.numel(); }
+};
+
+std::int64_t divided_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
+
+void sort_short(Gpu& gpu, const Task& t) {
+  const KernelSource source{
+      element_text(t.x.dtype) +
+      fmt::format("constexpr bool kDescending = {}, kFloating = {};\n", t.descending, is_floating(t.x.dtype)) +
+      texts::sort};
+  const auto piece = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(t.length)));
+  launch_blocks(gpu, source, "sort_pieces", divided_up(t.lines(), kSortPiece / piece),
+                SortArgs{.x = kernel_view(t.x),
+                         .out = kernel_view(t.out),
+                         .length = t.length,
+                         .x_step = t.x_step,
+                         .out_step = t.out_step,
+                         .first = t.first,
+                         .count = t.count,
+                         .piece = piece});
+}
+
+std::string key_text(DType dtype, bool descending) {
+  const char* const infinity = dtype == DType::f64    ? "0x7FF0000000000000"
+                               : dtype == DType::f32  ? "0x7F800000"
+                               : dtype == DType::f16  ? "0x7C00"
+                               : dtype == DType::bf16 ? "0x7F80"
+                                                      : "0";
+  return bits_text(dtype) +
+         fmt::format("constexpr bool kDescending = {}, kFloating = {}, kSigned = {};\nconstexpr T kInfinity = {};\n",
+                     descending, is_floating(dtype), dtype == DType::i32 || dtype == DType::i64, infinity);
+}
+
+// Selected keys of dense lines, and the place of each in its line.
+struct Selected {
+  BufferPtr kept_keys, kept_places;
+  void *keys = nullptr, *places = nullptr;
+};
+
+// Of x's elements, or of those selected from them.
+void sort_by_digits(Gpu& gpu, const Task& t, const Selected& selected) {
+  const bool narrow = t.length <= std::int64_t{1} << 31;
+  const KernelSource source{key_text(t.x.dtype, t.descending) + fmt::format("typedef {} P;\n", narrow ? "u32" : "i64") +
+                            texts::radix_sort};
+  const std::int64_t tiles = divided_up(t.length, kRadixTile), n = t.lines() * t.length;
+  RadixArgs<void, void> args{.x = kernel_view(t.x),
+                             .out = kernel_view(t.out),
+                             .length = t.length,
+                             .x_step = t.x_step,
+                             .out_step = t.out_step,
+                             .first = t.first,
+                             .count = t.count,
+                             .tiles = tiles,
+                             .shift = 0,
+                             .given_keys = selected.keys,
+                             .given_places = selected.places,
+                             .keys = {},
+                             .places = {},
+                             .counts = nullptr,
+                             .totals = nullptr,
+                             .varying = nullptr};
+  if (tiles == 1) return launch_blocks(gpu, source, "sort_tiles", t.lines(), args);
+  const DType of_places = narrow ? DType::i32 : DType::i64;
+  BufferPtr keep[7];
+  const auto bytes = static_cast<std::int64_t>(size_of(t.x.dtype));
+  for (int side = 0; side < std::min<std::int64_t>(bytes - 1, 2); ++side) {
+    args.keys[side] = workspace(gpu, t.x.dtype, Shape{n}, keep[side], kName).data;
+    args.places[side] = workspace(gpu, of_places, Shape{n}, keep[2 + side], kName).data;
+  }
+  args.counts = workspace(gpu, of_places, Shape{t.lines() * 256 * tiles}, keep[4], kName).data;
+  args.totals = workspace(gpu, of_places, Shape{t.lines() * 256}, keep[5], kName).data;
+  args.varying = elements<u32>(workspace(gpu, DType::i32, Shape{2}, keep[6], kName));
+  gpu.clear(args.varying, 2 * sizeof(u32));
+  const std::int64_t blocks = t.lines() * tiles;
+  if (bytes > 1) launch_blocks(gpu, source, "find_varying", std::min<std::int64_t>(blocks, 2048), args);
+  for (; args.shift < 8 * bytes; args.shift += 8) {
+    launch_blocks(gpu, source, "count_digits", blocks, args);
+    launch_blocks(gpu, source, "sum_counts", divided_up(t.lines() * 256, kThreads / 32), args);
+    launch_blocks(gpu, source, "move_by_digits", blocks, args);
+  }
+}
+
+// The elements of the range, in the order of their line.
+Selected select(Gpu& gpu, const Task& t) {
+  // One block has a line, where there are enough of them for a large GPU or launches would take longer.
+  constexpr std::int64_t kManyLines = 256, kPiece = 16384, kMostPieces = 1024;
+  const KernelSource source{key_text(t.x.dtype, t.descending) + texts::radix_select};
+  Selected selected;
+  const Shape size{t.lines() * t.count};
+  selected.keys = workspace(gpu, t.x.dtype, size, selected.kept_keys, kName).data;
+  selected.places = workspace(gpu, DType::i32, size, selected.kept_places, kName).data;
+  const std::int64_t wanted = std::min(divided_up(t.length, kPiece), kMostPieces);
+  const std::int64_t piece = divided_up(divided_up(t.length, wanted), kSelectBatch) * kSelectBatch;
+  SelectArgs<void> args{.x = kernel_view(t.x),
+                        .length = t.length,
+                        .x_step = t.x_step,
+                        .first = t.first,
+                        .count = t.count,
+                        .piece = piece,
+                        .pieces = divided_up(t.length, piece),
+                        .shift = 0,
+                        .histograms = nullptr,
+                        .chosen = nullptr,
+                        .keys_to = selected.keys,
+                        .places_to = static_cast<u32*>(selected.places)};
+  if (t.lines() >= kManyLines || args.pieces == 1) {
+    launch_blocks(gpu, source, "select_lines", t.lines(), args);
+    return selected;
+  }
+  BufferPtr kept_histograms, kept_chosen;
+  const auto bytes = static_cast<std::int64_t>(size_of(t.x.dtype));
+  const std::int64_t blocks = t.lines() * args.pieces, counters = t.lines() * bytes * 2 * 256;
+  args.histograms = elements<u32>(workspace(gpu, DType::i32, Shape{counters}, kept_histograms, kName));
+  args.chosen = elements<u32>(workspace(gpu, DType::i32, Shape{blocks * 3}, kept_chosen, kName));
+  gpu.clear(args.histograms, static_cast<std::size_t>(counters) * sizeof(u32));
+  for (args.shift = 8 * bytes - 8; args.shift >= 0; args.shift -= 8)
+    launch_blocks(gpu, source, "count_next_digit", blocks, args);
+  launch_blocks(gpu, source, "count_chosen", blocks, args);
+  launch_blocks(gpu, source, "collect_chosen", blocks, args);
+  return selected;
+}
+
+// Lines whose elements are neighbours in memory: kernels read them several times.
+View with_neighbours(Gpu& gpu, const View& x, int axis, BufferPtr& keep) {
+  const std::int64_t length = x.shape[axis], step = x.strides[axis];
+  if (step == 1 || step == -1 || x.shape.numel() == length) return x;
+  View to = dense(x, x.dtype, keep, gpu, kName);
+  const Strides lines = contiguous_strides(x.shape.with(axis, 1));
+  for (int d = 0; d < x.shape.rank(); ++d) to.strides[d] = d == axis ? 1 : lines[d] * length;
+  copy_elements(gpu, to, x);
+  return to;
+}
+
+void sort_range(Gpu& gpu, const View& x, int axis, bool descending, std::int64_t first, const View& out) {
+  if (out.shape.numel() == 0) return;
+  const std::int64_t length = x.shape[axis], count = out.shape[axis];
+  BufferPtr keep;
+  const View from = length > kRadixTile ? with_neighbours(gpu, x, axis, keep) : x;
+  Task task{from, out, length, from.strides[axis], out.strides[axis], first, count, descending};
+  task.x.shape = task.out.shape = x.shape.with(axis, 1);
+  if (length <= kSortPiece) return sort_short(gpu, task);
+  // Of few places the rest need not be sorted.
+  if (length <= kRadixTile || count > length / 4 || length > std::int64_t{1} << 31)
+    return sort_by_digits(gpu, task, {});
+  const Selected selected = select(gpu, task);
+  task.length = count;
+  task.first = 0;
+  sort_by_digits(gpu, task, selected);
 }
 
 }  // namespace
 
 void run_argsort(const LibraryCall& call, Gpu& gpu) {
-  const View x = at_least_1d(call.inputs[0]), out = at_least_1d(call.outputs[0]);
-  const auto axis = static_cast<int>(call.attrs.i[0]);
-  const bool descending = call.attrs.i[1] != 0;
-  const std::int64_t first = call.attrs.i[2], count = call.attrs.i[3];
-  if (count == 0) return argsort(gpu, x, axis, descending, out);
-  BufferPtr keep;  // a range: of the whole order
-  const View order = workspace(gpu, DType::i64, x.shape, keep, "argsort");
-  argsort(gpu, x, axis, descending, order);
-  copy_elements(gpu, out, part_of(order, axis, first, count));
+  sort_range(gpu, at_least_1d(call.inputs[0]), static_cast<int>(call.attrs.i[0]), call.attrs.i[1] != 0, call.attrs.i[2],
+             at_least_1d(call.outputs[0]));
 }
 
 void argsort(Gpu& gpu, const View& x, int axis, bool descending, const View& out) {
-  const std::int64_t n = x.shape.numel(), length = n ? x.shape[axis] : 0;
-  if (n == 0) return;
-  const bool narrow = length <= std::int64_t{1} << 31;
-  const KernelSource source = sort_source(x.dtype, descending, narrow);
-  View lines = x, results = out;
-  lines.shape = results.shape = x.shape.with(axis, 1);
-  const auto whole = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(length)));
-  const std::int64_t piece = std::min<std::int64_t>(kSortPiece, whole), pieces = (length + piece - 1) / piece;
-  struct Runs {
-    BufferPtr kept_keys, kept_places;
-    void *keys = nullptr, *places = nullptr;
-  } from, to, none;
-  const auto allocate = [&](Runs& r) {
-    r.keys = dense(x, x.dtype, r.kept_keys, gpu, "argsort").data;
-    r.places = dense(x, narrow ? DType::i32 : DType::i64, r.kept_places, gpu, "argsort").data;
-  };
-  const auto args = [&](int run_bits, const Runs& given, const Runs& made) {
-    return SortArgs<void, void>{.x = kernel_view(lines),
-                                .out = kernel_view(results),
-                                .length = length,
-                                .x_step = x.strides[axis],
-                                .out_step = out.strides[axis],
-                                .piece = piece,
-                                .pieces = pieces,
-                                .run_bits = run_bits,
-                                .keys = given.keys,
-                                .places = given.places,
-                                .keys_to = made.keys,
-                                .places_to = made.places};
-  };
-  if (pieces > 1) allocate(to);
-  const std::int64_t of_block = kSortPiece / piece;
-  launch_blocks(gpu, source, "sort_pieces", (lines.shape.numel() * pieces + of_block - 1) / of_block,
-                args(0, none, to));
-  // Where there is little to do, launches are what takes time; otherwise searches are, of which four ways need half as
-  // many as sixteen.
-  const unsigned most = n <= 1 << 17 ? kSortWays : 4;
-  int run_bits = std::countr_zero(static_cast<std::uint64_t>(piece));
-  for (std::int64_t runs = pieces; runs > 1;) {
-    const unsigned ways = std::bit_ceil(static_cast<unsigned>(std::min<std::int64_t>(runs, most)));
-    runs = (runs + ways - 1) / ways;
-    std::swap(from, to);
-    if (runs > 1 && !to.keys) allocate(to);
-    launch_blocks(gpu, source, "merge_runs", (n + 31) / 32, args(run_bits, from, runs > 1 ? to : none), 0, 32 * ways);
-    run_bits += std::countr_zero(ways);
-  }
+  sort_range(gpu, x, axis, descending, 0, out);
 }
 
 }  // namespace ebb::cuda

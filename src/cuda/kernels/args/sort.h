@@ -3,20 +3,47 @@
 
 namespace ebb::cuda {
 
-constexpr int kSortPiece = 1024;  // elements that a block sorts in shared memory
-constexpr int kSortWays = 16;     // runs merged at a time, at most
+constexpr int kSortPiece = 1024;                      // elements that a block sorts by merges
+constexpr int kRadixEach = 16;                        // elements of a thread, of those that a block sorts by digits
+constexpr int kRadixTile = kRadixEach * kThreads;     // of the block
+constexpr int kSelectEach = 8;                        // elements that a thread reads at a time
+constexpr int kSelectBatch = kSelectEach * kThreads;  // that its block reads
 
-template <class T, class P>
 struct SortArgs {
-  KernelView x, out;  // lines
-  i64 length, x_step, out_step;
-  i64 piece, pieces;  // elements of a piece, a power of two up to kSortPiece, and how many pieces a line has
-  i64 run_bits;       // runs to be merged have 2^run_bits elements
-  const T* keys;      // of the lines, dense, in sorted runs, and where in its line each of them was
-  const P* places;
-  T* keys_to;  // null: there is only the result
-  P* places_to;
+  KernelView x, out;             // lines
+  i64 length, x_step, out_step;  // of a line
+  i64 first, count;              // places of the sorted order that are wanted
+  i64 piece;                     // the power of two from the length on, up to kSortPiece
 };
-EBB_ARGS(46, SortArgs<u8, u8>);
+EBB_ARGS(42, SortArgs);
+
+// T: bits of an element, or its key. P: a place in a line.
+template <class T, class P>
+struct RadixArgs {
+  KernelView x, out;
+  i64 length, x_step, out_step, first, count;
+  i64 tiles, shift;     // of a line; of the pass's digit
+  const T* given_keys;  // dense lines of keys instead of x, and the place of each; null: x's own
+  const P* given_places;
+  T* keys[2];  // what passes leave for the next, in turns
+  P* places[2];
+  P* counts;     // [lines][256][tiles]: of elements with the digit, then of those in tiles before
+  P* totals;     // [lines][256]
+  u32* varying;  // [2]: bits that are not the same in all keys of a line
+};
+EBB_ARGS(52, RadixArgs<u8, u8>);
+
+template <class T>
+struct SelectArgs {
+  KernelView x;
+  i64 length, x_step, first, count;
+  i64 piece, pieces;  // that a line is divided into
+  i64 shift;          // of the pass's digit
+  u32* histograms;    // [lines][bytes of T][2][256]: digits of elements that agree with the first and last key so far
+  u32* chosen;        // [lines][pieces][3]: how many are like the first key, like the last, between them
+  T* keys_to;         // [lines][count]
+  u32* places_to;
+};
+EBB_ARGS(29, SelectArgs<u8>);
 
 }  // namespace ebb::cuda

@@ -27,8 +27,11 @@ template <class T>
 __device__ T __shfl_sync(unsigned mask, T x, int lane);
 template <class T>
 __device__ T __shfl_xor_sync(unsigned mask, T x, int distance);
+__device__ unsigned __ballot_sync(unsigned mask, int x);
+__device__ int __popc(unsigned x);
 __device__ unsigned atomicCAS(unsigned* at, unsigned expected, unsigned x);
 __device__ unsigned atomicAdd(unsigned* at, unsigned x);
+__device__ unsigned atomicOr(unsigned* at, unsigned x);
 __device__ unsigned atomicExch(unsigned* at, unsigned x);
 __device__ float __uint_as_float(unsigned x);
 __device__ unsigned __float_as_uint(float x);

@@ -1,0 +1,223 @@
+// A range of the sorted order without the rest of it. The keys at its first and at its last place are found digit by
+// digit from the highest on, by histograms of the elements that agree with them so far. What lies between them is
+// collected in the order of the line, with as many equal ones as belong to the range, and then sorted.
+// A block has a whole line, where there are many lines; otherwise blocks have pieces of it, one launch per digit.
+#pragma once
+#include "cuda/kernels/args/sort.h"
+#include "cuda/kernels/parts/order_keys.cuh"
+
+namespace ebb::cuda {
+
+using Args = SelectArgs<T>;
+
+struct Bound {
+  T key;     // the digits found so far
+  u32 rank;  // its place among the elements that have these
+};
+struct Bounds {
+  Bound low, high;
+};
+EBB Bounds all_of(const Args& a) { return {{0, (u32)a.first}, {0, (u32)(a.first + a.count - 1)}}; }
+
+struct Exchange {
+  u32 warps[kWarps], digit, rank;
+};
+
+EBB T known_at(int shift) { return shift + 8 < kKeyBits ? (T)((T) ~(T)0 << (shift + 8)) : (T)0; }
+EBB bool agree(T a, T b, T known) { return (T)((a ^ b) & known) == 0; }
+
+EBB void add_digit(Bound& b, const u32* counts, int shift, Exchange& shared) {
+  const u32 mine = counts[threadIdx.x];
+  u32 all;
+  const u32 place = b.rank - sum_before(mine, shared.warps, all);
+  if (place < mine) {
+    shared.digit = threadIdx.x;
+    shared.rank = place;
+  }
+  __syncthreads();
+  b.key = (T)(b.key | (T)((T)shared.digit << shift));
+  b.rank = shared.rank;
+  __syncthreads();
+}
+// `counts`: of both bounds; of the first alone, where they agree so far.
+EBB void add_digits(Bounds& b, const u32* counts, int shift, Exchange& shared) {
+  const bool same = agree(b.low.key, b.high.key, known_at(shift));
+  add_digit(b.low, counts, shift, shared);
+  add_digit(b.high, counts + (same ? 0 : 256), shift, shared);
+}
+
+EBB void load_batch(const Args& a, const T* x, i64 first, i64 end, T (&key)[kSelectEach]) {
+#pragma unroll
+  for (int k = 0; k < kSelectEach; ++k) {
+    const i64 i = first + k * kThreads + threadIdx.x;
+    key[k] = i < end ? key_of(x[i * a.x_step]) : (T)0;
+  }
+}
+
+EBB void count_piece(const Args& a, const T* x, i64 begin, i64 end, const Bounds& b, int shift, u32* counts) {
+  const T known = known_at(shift);
+  for (i64 first = begin; first < end; first += kSelectBatch) {
+    T key[kSelectEach];
+    load_batch(a, x, first, end, key);
+#pragma unroll
+    for (int k = 0; k < kSelectEach; ++k) {
+      if (first + k * kThreads + threadIdx.x >= end) continue;
+      if (agree(key[k], b.low.key, known)) {
+        atomicAdd(counts + digit_of(key[k], shift), 1u);
+      } else if (agree(key[k], b.high.key, known)) {
+        atomicAdd(counts + 256 + digit_of(key[k], shift), 1u);
+      }
+    }
+  }
+}
+
+// 1: the first key, 2: the last, 3: between them, 0: none of these.
+EBB int kind_of(const Bounds& b, T key) {
+  if (key == b.low.key) return 1;
+  if (key == b.high.key) return 2;
+  return key > b.low.key && key < b.high.key ? 3 : 0;
+}
+
+// `seen`: of each kind, in the line before.
+EBB void collect_piece(const Args& a, const T* x, i64 line, i64 begin, i64 end, const Bounds& b, const u32* seen,
+                       u32* warps) {
+  u32 low = seen[0], high = seen[1], between = seen[2];
+  const u32 skipped = b.low.rank, high_end = b.high.rank + 1;
+  const u32 low_end = b.low.key == b.high.key ? high_end : ~0u;
+  for (i64 first = begin; first < end; first += kSelectBatch) {
+    T key[kSelectEach];
+    load_batch(a, x, first, end, key);
+    bool any = false;
+#pragma unroll
+    for (int k = 0; k < kSelectEach; ++k) {
+      any |= first + k * kThreads + threadIdx.x < end && kind_of(b, key[k]);
+    }
+    if (!__syncthreads_or(any)) continue;
+#pragma unroll 1
+    for (int k = 0; k < kSelectEach; ++k) {
+      const i64 i = first + k * kThreads + threadIdx.x;
+      const T own = i < end ? key_of(x[i * a.x_step]) : (T)0;  // again: registers have no index
+      const int kind = i < end ? kind_of(b, own) : 0;
+      u32 all;  // three numbers, of ten bits each
+      const u32 before = sum_before(kind ? 1u << 10 * (kind - 1) : 0u, warps, all);
+      const u32 lows = low + (before & 1023u), highs = high + (before >> 10 & 1023u);
+      if ((kind == 1 && lows >= skipped && lows < low_end) || (kind == 2 && highs < high_end) || kind == 3) {
+        const u32 from_low = lows < skipped ? 0 : (lows < low_end ? lows : low_end) - skipped;
+        const u32 to = from_low + (highs < high_end ? highs : high_end) + between + (before >> 20);
+        a.keys_to[line * a.count + to] = own;
+        a.places_to[line * a.count + to] = (u32)i;
+      }
+      low += all & 1023u;
+      high += all >> 10 & 1023u;
+      between += all >> 20;
+      __syncthreads();
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads) select_lines(const Args a) {
+  __shared__ u32 counts[2 * 256], seen[3];
+  __shared__ Exchange shared;
+  for (i64 line = blockIdx.x; line < a.x.n; line += gridDim.x) {
+    const T* const x = (const T*)a.x.data + at(a.x, line);
+    Bounds b = all_of(a);
+    for (int shift = kKeyBits - 8; shift >= 0; shift -= 8) {
+      counts[threadIdx.x] = counts[256 + threadIdx.x] = 0;
+      __syncthreads();
+      count_piece(a, x, 0, a.length, b, shift, counts);
+      __syncthreads();
+      add_digits(b, counts, shift, shared);
+    }
+    if (threadIdx.x < 3) seen[threadIdx.x] = 0;
+    __syncthreads();
+    collect_piece(a, x, line, 0, a.length, b, seen, shared.warps);
+    __syncthreads();
+  }
+}
+
+// A piece of a line, and its bounds down to a digit by the histograms of launches before.
+struct Piece {
+  i64 line, number, begin, end;
+};
+EBB Piece piece_of(const Args& a, i64 task) {
+  const i64 line = quotient(task, a.pieces), number = task - line * a.pieces, begin = number * a.piece;
+  return {line, number, begin, begin + a.piece < a.length ? begin + a.piece : a.length};
+}
+EBB u32* histogram(const Args& a, i64 line, int shift) {
+  return a.histograms + (line * (i64)sizeof(T) + shift / 8) * 512;
+}
+EBB Bounds bounds_above(const Args& a, i64 line, int shift, Exchange& shared) {
+  Bounds b = all_of(a);
+  for (int s = kKeyBits - 8; s > shift; s -= 8) add_digits(b, histogram(a, line, s), s, shared);
+  return b;
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads) count_next_digit(const Args a) {
+  __shared__ u32 counts[2 * 256];
+  __shared__ Exchange shared;
+  const int shift = (int)a.shift;
+  for (i64 task = blockIdx.x; task < a.x.n * a.pieces; task += gridDim.x) {
+    const Piece p = piece_of(a, task);
+    const Bounds b = bounds_above(a, p.line, shift, shared);
+    counts[threadIdx.x] = counts[256 + threadIdx.x] = 0;
+    __syncthreads();
+    count_piece(a, (const T*)a.x.data + at(a.x, p.line), p.begin, p.end, b, shift, counts);
+    __syncthreads();
+    u32* const to = histogram(a, p.line, shift);
+#pragma unroll
+    for (int k = threadIdx.x; k < 512; k += kThreads) {
+      if (counts[k]) atomicAdd(to + k, counts[k]);
+    }
+    __syncthreads();
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads) count_chosen(const Args a) {
+  __shared__ u32 sums[3];
+  __shared__ Exchange shared;
+  for (i64 task = blockIdx.x; task < a.x.n * a.pieces; task += gridDim.x) {
+    const Piece p = piece_of(a, task);
+    const Bounds b = bounds_above(a, p.line, -1, shared);
+    const T* const x = (const T*)a.x.data + at(a.x, p.line);
+    u32 n[3] = {0, 0, 0};
+    for (i64 first = p.begin; first < p.end; first += kSelectBatch) {
+      T key[kSelectEach];
+      load_batch(a, x, first, p.end, key);
+#pragma unroll
+      for (int k = 0; k < kSelectEach; ++k) {
+        const int kind = first + k * kThreads + threadIdx.x < p.end ? kind_of(b, key[k]) : 0;
+#pragma unroll
+        for (int c = 0; c < 3; ++c) n[c] += kind == c + 1;
+      }
+    }
+    if (threadIdx.x < 3) sums[threadIdx.x] = 0;
+    __syncthreads();
+#pragma unroll
+    for (int c = 0; c < 3; ++c) {
+      if (n[c]) atomicAdd(&sums[c], n[c]);
+    }
+    __syncthreads();
+    if (threadIdx.x < 3) a.chosen[task * 3 + threadIdx.x] = sums[threadIdx.x];
+    __syncthreads();
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads) collect_chosen(const Args a) {
+  __shared__ u32 seen[3];
+  __shared__ Exchange shared;
+  for (i64 task = blockIdx.x; task < a.x.n * a.pieces; task += gridDim.x) {
+    const Piece p = piece_of(a, task);
+    const Bounds b = bounds_above(a, p.line, -1, shared);
+    if (threadIdx.x < 3) seen[threadIdx.x] = 0;
+    __syncthreads();
+    for (i64 piece = threadIdx.x; piece < p.number; piece += kThreads) {
+#pragma unroll
+      for (int c = 0; c < 3; ++c) atomicAdd(&seen[c], a.chosen[(p.line * a.pieces + piece) * 3 + c]);
+    }
+    __syncthreads();
+    collect_piece(a, (const T*)a.x.data + at(a.x, p.line), p.line, p.begin, p.end, b, seen, shared.warps);
+    __syncthreads();
+  }
+}
+
+}  // namespace ebb::cuda

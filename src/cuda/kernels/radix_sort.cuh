@@ -1,0 +1,304 @@
+// argsort by digits of eight bits, from the lowest on; stable. A line that fits into a block's tile is sorted there. Of
+// a longer one each pass counts the digits of every tile, sums them over the tiles before, and puts each element where
+// its digit goes. Nothing depends on the order in which threads or blocks run.
+#pragma once
+#include "cuda/kernels/args/sort.h"
+#include "cuda/kernels/parts/order_keys.cuh"
+
+namespace ebb::cuda {
+
+#ifdef EBB_EDITOR
+typedef u32 P;  // a place in a line
+#endif
+
+using Args = RadixArgs<T, P>;
+
+// A warp's elements of a tile are neighbours, `each` per lane: 32 at a time.
+EBB int place_in_tile(int k, int each) {
+  return (int)(threadIdx.x >> 5) * 32 * each + k * 32 + (int)(threadIdx.x & 31);
+}
+
+// Lanes that are live and have the same digit.
+EBB u32 lanes_alike(u32 digit, bool live) {
+  u32 alike = __ballot_sync(0xffffffffu, live);
+#pragma unroll
+  for (int b = 0; b < 8; ++b) {
+    const bool mine = digit >> b & 1u;
+    const u32 set = __ballot_sync(0xffffffffu, mine);
+    alike &= mine ? set : ~set;
+  }
+  return alike;
+}
+
+// Counts each warp's digits. rank[k]: how many of the warp's elements with the same digit come before.
+EBB void rank_digits(const T (&key)[kRadixEach], int each, int live, int shift, u32 (*counts)[256],
+                     u16 (&rank)[kRadixEach]) {
+  const int lane = threadIdx.x & 31;
+  u32* const of_warp = counts[threadIdx.x >> 5];
+#pragma unroll
+  for (int k = 0; k < 8; ++k) of_warp[lane + 32 * k] = 0;
+  __syncwarp();
+#pragma unroll
+  for (int k = 0; k < kRadixEach; ++k) {
+    if (k >= each) break;
+    const bool mine = place_in_tile(k, each) < live;
+    const u32 digit = digit_of(key[k], shift), alike = lanes_alike(digit, mine);
+    const u32 before = __popc(alike & ((1u << lane) - 1)), seen = of_warp[digit];
+    __syncwarp();
+    if (mine && before == 0) of_warp[digit] = seen + __popc(alike);
+    __syncwarp();
+    rank[k] = (u16)(seen + before);
+  }
+}
+
+// Where in the sorted tile each warp's first element with a digit goes, from how many there are; returns where the
+// first of all with the digit threadIdx.x does. `total`: how many have it.
+EBB u32 place_digits(u32 (*counts)[256], u32* warps, u32& total) {
+  __syncthreads();
+  total = 0;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    const u32 n = counts[w][threadIdx.x];
+    counts[w][threadIdx.x] = total;
+    total += n;
+  }
+  u32 all;
+  const u32 start = sum_before(total, warps, all);
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) counts[w][threadIdx.x] += start;
+  __syncthreads();
+  return start;
+}
+
+EBB const T* line_of(const Args& a, i64 line) { return (const T*)a.x.data + at(a.x, line); }
+EBB T given_key(const Args& a, const T* x, i64 line, i64 i) {
+  return a.given_keys ? a.given_keys[line * a.length + i] : key_of(x[i * a.x_step]);
+}
+EBB i64 given_place(const Args& a, i64 line, i64 i) {
+  return a.given_places ? (i64)a.given_places[line * a.length + i] : i;
+}
+EBB void leave(const Args& a, i64* out, i64 at_line, i64 place) {
+  const i64 to = at_line - a.first;
+  if (to >= 0 && to < a.count) out[to * a.out_step] = place;
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads) sort_tiles(const Args a) {
+  __shared__ u32 counts[kWarps][256], warps[kWarps];
+  __shared__ T keys[kRadixTile];
+  u16* const places = (u16*)keys;  // in turns
+  const int live = (int)a.length, each = (live + kThreads - 1) / kThreads;
+  for (i64 line = blockIdx.x; line < a.x.n; line += gridDim.x) {
+    const T* const x = line_of(a, line);
+    T key[kRadixEach];
+    u16 place[kRadixEach], rank[kRadixEach];
+#pragma unroll
+    for (int k = 0; k < kRadixEach; ++k) {
+      const int e = place_in_tile(k, each);
+      place[k] = (u16)e;
+      key[k] = k < each && e < live ? given_key(a, x, line, e) : (T)0;
+    }
+    for (int shift = 0; shift < kKeyBits; shift += 8) {
+      rank_digits(key, each, live, shift, counts, rank);
+      u32 total;
+      place_digits(counts, warps, total);
+      if (__syncthreads_or(total == (u32)live)) continue;  // all have the same digit
+#pragma unroll
+      for (int k = 0; k < kRadixEach; ++k) {
+        if (k < each && place_in_tile(k, each) < live) {
+          rank[k] = (u16)(rank[k] + counts[threadIdx.x >> 5][digit_of(key[k], shift)]);
+          keys[rank[k]] = key[k];
+        }
+      }
+      __syncthreads();
+#pragma unroll
+      for (int k = 0; k < kRadixEach; ++k) {
+        if (k < each && place_in_tile(k, each) < live) key[k] = keys[place_in_tile(k, each)];
+      }
+      __syncthreads();
+#pragma unroll
+      for (int k = 0; k < kRadixEach; ++k) {
+        if (k < each && place_in_tile(k, each) < live) places[rank[k]] = place[k];
+      }
+      __syncthreads();
+#pragma unroll
+      for (int k = 0; k < kRadixEach; ++k) {
+        if (k < each && place_in_tile(k, each) < live) place[k] = places[place_in_tile(k, each)];
+      }
+      __syncthreads();
+    }
+    i64* const out = (i64*)a.out.data + at(a.out, line);
+#pragma unroll
+    for (int k = 0; k < kRadixEach; ++k) {
+      const int e = place_in_tile(k, each);
+      if (k < each && e < live) leave(a, out, e, given_place(a, line, place[k]));
+    }
+    __syncthreads();
+  }
+}
+
+// Which bits differ between a line's keys: passes over the others have nothing to do.
+extern "C" __global__ void __launch_bounds__(kThreads) find_varying(const Args a) {
+  __shared__ u32 found[2];
+  u64 mine = 0;
+  for (i64 task = blockIdx.x; task < a.x.n * a.tiles; task += gridDim.x) {
+    const i64 line = quotient(task, a.tiles), first = (task - line * a.tiles) * kRadixTile;
+    const T* const x = line_of(a, line);
+    const T one = given_key(a, x, line, 0);
+#pragma unroll
+    for (int k = 0; k < kRadixEach; ++k) {
+      const i64 i = first + threadIdx.x + k * kThreads;
+      if (i < a.length) mine |= (u64)(T)(given_key(a, x, line, i) ^ one);
+    }
+  }
+  if (threadIdx.x < 2) found[threadIdx.x] = 0;
+  __syncthreads();
+  if ((u32)mine) atomicOr(&found[0], (u32)mine);
+  if (mine >> 32) atomicOr(&found[1], (u32)(mine >> 32));
+  __syncthreads();
+  if (threadIdx.x < 2 && found[threadIdx.x]) atomicOr(a.varying + threadIdx.x, found[threadIdx.x]);
+}
+
+// One of the passes that have something to do. The lowest digit's always counts as one.
+struct Pass {
+  bool runs, last;
+  int before;  // how many others ran
+};
+EBB Pass pass_of(const Args& a) {
+  const u64 varying = (u64)a.varying[1] << 32 | a.varying[0];
+  Pass pass{a.shift == 0, true, 0};
+#pragma unroll
+  for (int shift = 0; shift < kKeyBits; shift += 8) {
+    if (shift > 0 && !(varying >> shift & 255u)) continue;
+    if (shift < a.shift) ++pass.before;
+    if (shift == a.shift) pass.runs = true;
+    if (shift > a.shift) pass.last = false;
+  }
+  return pass;
+}
+
+EBB void load_tile(const Args& a, const Pass& pass, i64 line, i64 first, int live, T (&key)[kRadixEach]) {
+  const T* const from = pass.before ? a.keys[(pass.before - 1) & 1] + line * a.length : nullptr;
+  const T* const x = line_of(a, line);
+#pragma unroll
+  for (int k = 0; k < kRadixEach; ++k) {
+    const int e = place_in_tile(k, kRadixEach);
+    key[k] = e >= live ? (T)0 : from ? from[first + e] : given_key(a, x, line, first + e);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads) count_digits(const Args a) {
+  __shared__ u32 counts[kWarps][256];
+  const Pass pass = pass_of(a);
+  if (!pass.runs) return;
+  for (i64 task = blockIdx.x; task < a.x.n * a.tiles; task += gridDim.x) {
+    const i64 line = quotient(task, a.tiles), tile = task - line * a.tiles, left = a.length - tile * kRadixTile;
+    const int live = left < kRadixTile ? (int)left : kRadixTile;
+    T key[kRadixEach];
+    u16 rank[kRadixEach];
+    load_tile(a, pass, line, tile * kRadixTile, live, key);
+    rank_digits(key, kRadixEach, live, (int)a.shift, counts, rank);
+    __syncthreads();
+    u32 total = 0;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) total += counts[w][threadIdx.x];
+    a.counts[(line * 256 + threadIdx.x) * a.tiles + tile] = (P)total;
+    __syncthreads();
+  }
+}
+
+// By a warp per line and digit.
+extern "C" __global__ void __launch_bounds__(kThreads) sum_counts(const Args a) {
+  constexpr int kEach = 8;
+  const int lane = threadIdx.x & 31;
+  if (!pass_of(a).runs) return;
+  for (i64 row = (i64)blockIdx.x * kWarps + (threadIdx.x >> 5); row < a.x.n * 256; row += (i64)gridDim.x * kWarps) {
+    P* const counts = a.counts + row * a.tiles;
+    P before = 0;
+    for (i64 first = 0; first < a.tiles; first += 32 * kEach) {
+      P x[kEach];
+#pragma unroll
+      for (int k = 0; k < kEach; ++k) {
+        const i64 i = first + 32 * k + lane;
+        x[k] = i < a.tiles ? counts[i] : (P)0;
+      }
+#pragma unroll
+      for (int k = 0; k < kEach; ++k) {
+        const i64 i = first + 32 * k + lane;
+        if (first + 32 * k >= a.tiles) break;
+        P sum = x[k];
+#pragma unroll
+        for (int distance = 1; distance < 32; distance *= 2) {
+          const P left = __shfl_sync(0xffffffffu, sum, (lane - distance) & 31);
+          if (lane >= distance) sum += left;
+        }
+        if (i < a.tiles) counts[i] = before + sum - x[k];
+        before += __shfl_sync(0xffffffffu, sum, 31);
+      }
+    }
+    if (lane == 0) a.totals[row] = before;
+  }
+}
+
+// Through shared memory, so that neighbours of the sorted tile are written by neighbours.
+extern "C" __global__ void __launch_bounds__(kThreads) move_by_digits(const Args a) {
+  __shared__ u32 counts[kWarps][256], warps[kWarps];
+  __shared__ P to[256],
+      sums[kWarps];  // where in the line a digit's elements go, less where they are in the sorted tile
+  __shared__ u64 room[kRadixTile * (sizeof(T) > sizeof(P) ? sizeof(T) : sizeof(P)) / 8];
+  T* const keys = (T*)room;
+  P* const places = (P*)room;  // in turns
+  const Pass pass = pass_of(a);
+  const int shift = (int)a.shift;
+  if (!pass.runs) return;
+  for (i64 task = blockIdx.x; task < a.x.n * a.tiles; task += gridDim.x) {
+    const i64 line = quotient(task, a.tiles), tile = task - line * a.tiles, begin = tile * kRadixTile;
+    const int live = a.length - begin < kRadixTile ? (int)(a.length - begin) : kRadixTile;
+    T key[kRadixEach];
+    u16 rank[kRadixEach];
+    load_tile(a, pass, line, begin, live, key);
+    rank_digits(key, kRadixEach, live, shift, counts, rank);
+    const i64 row = line * 256 + threadIdx.x;
+    u32 total;
+    const u32 start = place_digits(counts, warps, total);
+    P all;
+    to[threadIdx.x] = sum_before(a.totals[row], sums, all) + a.counts[row * a.tiles + tile] - (P)start;
+#pragma unroll
+    for (int k = 0; k < kRadixEach; ++k) {
+      if (place_in_tile(k, kRadixEach) >= live) continue;
+      rank[k] = (u16)(rank[k] + counts[threadIdx.x >> 5][digit_of(key[k], shift)]);
+      keys[rank[k]] = key[k];
+    }
+    __syncthreads();
+    P target[kRadixEach];
+#pragma unroll
+    for (int k = 0; k < kRadixEach; ++k) {
+      const int e = threadIdx.x + k * kThreads;
+      if (e >= live) continue;
+      const T sorted = keys[e];
+      target[k] = to[digit_of(sorted, shift)] + (P)e;
+      if (!pass.last) a.keys[pass.before & 1][line * a.length + target[k]] = sorted;
+    }
+    __syncthreads();
+    const P* const from = pass.before ? a.places[(pass.before - 1) & 1] + line * a.length : nullptr;
+#pragma unroll
+    for (int k = 0; k < kRadixEach; ++k) {
+      const int e = place_in_tile(k, kRadixEach);
+      if (e < live) places[rank[k]] = from ? from[begin + e] : (P)given_place(a, line, begin + e);
+    }
+    __syncthreads();
+    i64* const out = (i64*)a.out.data + at(a.out, line);
+#pragma unroll
+    for (int k = 0; k < kRadixEach; ++k) {
+      const int e = threadIdx.x + k * kThreads;
+      if (e >= live) continue;
+      if (pass.last) {
+        leave(a, out, (i64)target[k], (i64)places[e]);
+      } else {
+        a.places[pass.before & 1][line * a.length + target[k]] = places[e];
+      }
+    }
+    __syncthreads();
+  }
+}
+
+}  // namespace ebb::cuda

@@ -1,0 +1,218 @@
+// argsort and ranges of it on cuda:0, against a stable sort on the host: lengths around those of each way of sorting,
+// all dtypes, ties, NaN, zeros of both signs, infinities, both directions, lines of all strides.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "cuda/compile_for_gpu.h"
+#include "cuda/kernel_store.h"
+#include "cuda/print/sweep_text.h"
+#include "ebb/ebb.h"
+#include "emulated_device.h"
+#include "ops/index_nodes.h"
+
+namespace ebb::testing {
+namespace {
+
+constexpr Device kGpu{Device::Kind::cuda, 0};
+
+class SortOnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    use_emulated_device_without_gpu();
+    manual_seed(23);
+  }
+};
+class SortOfDType : public SortOnGpu, public ::testing::WithParamInterface<DType> {};
+
+// Numbers with many ties; of floats some are NaN, infinite or a zero of either sign.
+Tensor tied(const Shape& shape, DType dtype, std::int64_t kinds = 30) {
+  if (dtype == DType::bool_) return (randint(0, 2, shape) == 1).eval();
+  const Tensor x = randint(dtype == DType::u8 ? 0 : -kinds / 2, kinds / 2 + 1, shape);
+  if (!is_floating(dtype)) return cast(x, dtype).eval();
+  std::vector<double> values = x.to_vector<double>();
+  const std::vector<double> special = {std::nan(""), -0.0, 0.0, HUGE_VAL, -HUGE_VAL};
+  const std::vector<std::int64_t> which = randint(0, 40, shape).to_vector<std::int64_t>();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (which[i] < 5) values[i] = special[static_cast<std::size_t>(which[i])];
+  }
+  return tensor_from(values, shape, dtype).eval();
+}
+
+// Places [first, first + count) of the sorted order, or all of it, against the host's.
+void expect_order(const Tensor& x, int axis, bool descending, std::int64_t first, std::int64_t count,
+                  const Tensor& made) {
+  SCOPED_TRACE(fmt::format("{} {}, axis {}{}, places [{}, {})", name(x.dtype()), x.shape(), axis,
+                           descending ? ", descending" : "", first, first + count));
+  const int last = x.rank() - 1;
+  const Tensor order = transpose(made, axis, last);
+  const std::vector<double> lines = transpose(x, axis, last).to_vector<double>();
+  const std::vector<std::int64_t> got = order.to_vector<std::int64_t>();
+  const std::int64_t length = x.size(axis);
+  const auto less = [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; };
+  std::vector<std::int64_t> want(static_cast<std::size_t>(length));
+  ASSERT_EQ(got.size(), lines.size() / want.size() * static_cast<std::size_t>(count));
+  for (std::size_t l = 0; l < lines.size() / want.size(); ++l) {
+    std::iota(want.begin(), want.end(), std::int64_t{0});
+    const double* const line = lines.data() + l * want.size();
+    std::stable_sort(want.begin(), want.end(), [&](std::int64_t a, std::int64_t b) {
+      return descending ? less(line[b], line[a]) : less(line[a], line[b]);
+    });
+    const auto begin = want.begin() + first;
+    const auto at = got.begin() + static_cast<std::ptrdiff_t>(l) * count;
+    ASSERT_TRUE(std::equal(begin, begin + count, at)) << "line " << l;
+  }
+}
+void expect_sorted(const Tensor& x, int axis, bool descending) {
+  expect_order(x, axis, descending, 0, x.size(axis), argsort(x.to(kGpu), axis, descending));
+}
+void expect_selected(const Tensor& x, int axis, bool descending, std::int64_t first, std::int64_t count) {
+  expect_order(x, axis, descending, first, count, argsort_range(x.to(kGpu), axis, descending, first, count));
+}
+
+// A block merges up to 1024, sorts up to 4096 by digits, and several blocks sort what is longer.
+TEST_F(SortOnGpu, LinesOfAllLengths) {
+  for (const std::int64_t n : {1,    2,    3,    31,   32,   33,   255,  257,  511,  512,  513,  1023, 1024,
+                               1025, 1279, 1280, 1281, 2048, 4095, 4096, 4097, 8191, 8192, 8193, 17000}) {
+    expect_sorted(tied({n}, DType::f32), 0, false);
+    if (n < 5000) expect_sorted(tied({n}, DType::f32, n), 0, true);
+  }
+}
+
+TEST_P(SortOfDType, BothWays) {
+  for (const bool descending : {false, true}) {
+    for (const Shape& shape : {Shape{2, 300}, Shape{1, 2500}, Shape{2, 5000}})
+      expect_sorted(tied(shape, GetParam()), 1, descending);
+  }
+}
+
+// Digits that all keys share are passed over: none, some, and all of them.
+TEST_F(SortOnGpu, ByTheDigitsThatDiffer) {
+  for (const std::int64_t n : {1500, 5000}) {
+    const Tensor near = randint(0, 40, {n}).eval();
+    const std::vector<std::int64_t> order = argsort(near, 0).to_vector<std::int64_t>();
+    for (const Tensor& x :
+         {near + (std::int64_t{1} << 62), near * (std::int64_t{1} << 20), near * (std::int64_t{1} << 50),
+          near * ((std::int64_t{1} << 16) + (std::int64_t{1} << 40)), near - (std::int64_t{1} << 62)})
+      EXPECT_EQ(argsort(x.to(kGpu), 0).to_vector<std::int64_t>(), order);
+    expect_sorted(zeros({n}, DType::i64).eval(), 0, false);
+    expect_sorted(randn({n}).eval(), 0, true);
+    expect_sorted(randn({n}, DType::f64).eval(), 0, false);
+  }
+}
+
+// Lines that share a block, lines of a block, lines that are longer, with strides of all kinds.
+TEST_F(SortOnGpu, ManyLines) {
+  for (const Shape& shape : {Shape{700, 3}, Shape{3, 700}, Shape{130, 17}, Shape{2, 5, 40}, Shape{3, 1030, 2},
+                             Shape{5, 2100}, Shape{1, 4000}, Shape{3, 4100}, Shape{3, 1}}) {
+    const Tensor x = tied(shape, DType::f32);
+    for (int axis = 0; axis < shape.rank(); ++axis) expect_sorted(x, axis, false);
+  }
+  const Tensor x = tied({4, 4200, 2}, DType::f32).to(kGpu), there = x.to(Device{});
+  const auto same = [&](const std::function<Tensor(const Tensor&)>& view, int axis) {
+    EXPECT_EQ(argsort(view(x), axis).to_vector<std::int64_t>(), argsort(view(there), axis).to_vector<std::int64_t>());
+    EXPECT_EQ(argsort_range(view(x), axis, true, 3, 20).to_vector<std::int64_t>(),
+              argsort_range(view(there), axis, true, 3, 20).to_vector<std::int64_t>());
+  };
+  same([](const Tensor& t) { return t; }, 1);
+  same([](const Tensor& t) { return t.slice(1, 3, 4200, 2); }, 1);
+  same([](const Tensor& t) { return permute(t, {2, 0, 1}); }, 2);
+  same([](const Tensor& t) { return broadcast_to(t.slice(0, 1, 2), {3, 4200, 2}); }, 1);
+  same([](const Tensor& t) { return flip(t, 1); }, 1);
+  same([](const Tensor& t) { return flip(t.slice(2, 0, 1), 1); }, 1);
+}
+
+// More than 32 tiles are summed by several rounds of a warp.
+TEST_F(SortOnGpu, LongLines) {
+  if (!device_is_emulated()) expect_sorted(tied({(1 << 20) + 4097}, DType::f32, 1 << 20), 0, false);
+  expect_sorted(tied({140000}, DType::bf16, 1 << 20), 0, false);
+  expect_sorted(tied({40000}, DType::f32, 1 << 20), 0, true);
+}
+
+TEST_F(SortOnGpu, Nothing) {
+  EXPECT_EQ(argsort(zeros({0}).to(kGpu), 0).numel(), 0);
+  EXPECT_EQ(argsort(zeros({3, 0}).to(kGpu), 1).numel(), 0);
+  EXPECT_EQ(argsort(zeros({0, 5000}).to(kGpu), 1).numel(), 0);
+  EXPECT_EQ(argsort_range(zeros({0, 5000}).to(kGpu), 1, false, 7, 10).shape(), (Shape{0, 10}));
+  EXPECT_EQ(topk(zeros({2, 5000}).to(kGpu), 0, 1, true).second.numel(), 0);
+}
+
+// Short lines are sorted, longer ones selected from by a block, or by several; a wide range is sorted.
+TEST_F(SortOnGpu, RangesOfAllLengths) {
+  for (const std::int64_t n : {40, 1024, 1025, 4096, 4097, 6144, 16384, 16385, 18433, 40000}) {
+    const Tensor few = tied({n}, DType::f32), many = tied({n}, DType::f32, 1 << 20);
+    for (const std::int64_t count : {std::int64_t{1}, std::int64_t{2}, std::int64_t{17}, n / 4}) {
+      for (const std::int64_t first : {std::int64_t{0}, n / 2, n - count}) {
+        expect_selected(few, 0, false, first, std::min(count, n - first));
+        if (n < 17000) expect_selected(many, 0, true, first, std::min(count, n - first));
+      }
+    }
+    expect_selected(many, 0, false, 5, n / 4 + 1);
+  }
+}
+
+TEST_P(SortOfDType, Ranges) {
+  for (const bool descending : {false, true}) {
+    for (const Shape& shape : {Shape{3, 5000}, Shape{2, 17000}}) {
+      const Tensor x = tied(shape, GetParam());
+      expect_selected(x, 1, descending, 0, 10);
+      expect_selected(x, 1, descending, shape[1] / 2, 2);
+      expect_selected(x, 1, descending, shape[1] - 300, 300);
+    }
+  }
+}
+
+TEST_F(SortOnGpu, RangesOfEqualElements) {
+  for (const std::int64_t n : {5000, 20000}) {
+    expect_selected(ones({n}).eval(), 0, false, 0, 7);
+    expect_selected(ones({n}).eval(), 0, true, n / 2, 100);
+    expect_selected(full({n}, std::nan("")).eval(), 0, true, n - 3, 3);
+  }
+}
+
+// Enough lines that each has one block, whatever its length.
+TEST_F(SortOnGpu, RangesOfManyLines) {
+  expect_selected(tied({257, 4100}, DType::u8), 1, true, 0, 5);
+  if (!device_is_emulated()) expect_selected(tied({300, 40000}, DType::f32, 1 << 20), 1, true, 100, 64);
+}
+
+TEST_F(SortOnGpu, MedianQuantileAndTopk) {
+  const Tensor x = randn({2, 20001}).eval(), there = x.to(kGpu);
+  EXPECT_EQ(median(there, 1).to_vector<float>(), median(x, 1).to_vector<float>());
+  EXPECT_EQ(quantile(there, 0.25, 1).to_vector<float>(), quantile(x, 0.25, 1).to_vector<float>());
+  for (const bool largest : {false, true}) {
+    const auto [values, places] = topk(x, 50, 1, largest);
+    const auto [values_there, places_there] = topk(there, 50, 1, largest);
+    EXPECT_EQ(values_there.to_vector<float>(), values.to_vector<float>());
+    EXPECT_EQ(places_there.to_vector<std::int64_t>(), places.to_vector<std::int64_t>());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, SortOfDType,
+                         ::testing::Values(DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32,
+                                           DType::u8, DType::bool_),
+                         [](const auto& i) { return std::string(name(i.param)); });
+
+TEST_F(SortOnGpu, TextsCompileForGpus) {
+  EBB_SKIP_WITHOUT_NVRTC();
+  for (const DType dtype : {DType::f64, DType::bf16}) {
+    const Tensor x = tied({5000}, dtype).to(kGpu);
+    argsort(x, 0).to_vector<std::int64_t>();
+    topk(x, 3, 0, true).second.to_vector<std::int64_t>();
+  }
+  std::vector<std::string> texts;
+  for (const std::string& text : KernelStore::get().asked()) {
+    const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
+    if ((has(" sort_tiles(") || has(" select_lines(")) && (has("typedef u64 T;") || has("typedef u16 T;")))
+      texts.push_back(text);
+  }
+  EXPECT_TRUE(texts.size() >= 4 || !device_is_emulated()) << texts.size();
+  for (const char* const architecture : kArchitectures) EXPECT_EQ(compile_error(joined(texts), architecture), "");
+}
+
+}  // namespace
+}  // namespace ebb::testing
