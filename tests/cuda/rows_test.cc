@@ -7,7 +7,6 @@
 #include <bit>
 #include <cmath>
 #include <functional>
-#include <numeric>
 
 #include "core/format_error.h"
 #include "cuda/compile_for_gpu.h"

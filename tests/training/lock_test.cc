@@ -20,7 +20,7 @@ class Lock : public ::testing::Test {
  protected:
   std::string folder() const { return scratch / "run"; }
   Words endless(const Words& more = {}) const {
-    Words words = tiny_run(folder(), {"--steps", "100000000", "--checkpoint-every", "8"});
+    Words words = tiny_run(folder(), {"--steps", "100000000", "--checkpoint-every", "8", "--log-every", "100"});
     words.insert(words.end(), more.begin(), more.end());
     return ebb_words(words);
   }
