@@ -15,6 +15,7 @@
 #include "ebb/ebb.h"
 #include "emulated_device.h"
 #include "expect_error.h"
+#include "tied_numbers.h"
 
 namespace ebb::testing {
 namespace {

@@ -8,12 +8,14 @@
 #include <functional>
 #include <numeric>
 
+#include "core/format_error.h"
 #include "cuda/compile_for_gpu.h"
 #include "cuda/kernel_store.h"
 #include "cuda/print/sweep_text.h"
 #include "ebb/ebb.h"
 #include "emulated_device.h"
 #include "ops/index_nodes.h"
+#include "tied_numbers.h"
 
 namespace ebb::testing {
 namespace {
@@ -28,20 +30,6 @@ class SortOnGpu : public ::testing::Test {
   }
 };
 class SortOfDType : public SortOnGpu, public ::testing::WithParamInterface<DType> {};
-
-// Numbers with many ties; of floats some are NaN, infinite or a zero of either sign.
-Tensor tied(const Shape& shape, DType dtype, std::int64_t kinds = 30) {
-  if (dtype == DType::bool_) return (randint(0, 2, shape) == 1).eval();
-  const Tensor x = randint(dtype == DType::u8 ? 0 : -kinds / 2, kinds / 2 + 1, shape);
-  if (!is_floating(dtype)) return cast(x, dtype).eval();
-  std::vector<double> values = x.to_vector<double>();
-  const std::vector<double> special = {std::nan(""), -0.0, 0.0, HUGE_VAL, -HUGE_VAL};
-  const std::vector<std::int64_t> which = randint(0, 40, shape).to_vector<std::int64_t>();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (which[i] < 5) values[i] = special[static_cast<std::size_t>(which[i])];
-  }
-  return tensor_from(values, shape, dtype).eval();
-}
 
 // Places [first, first + count) of the sorted order, or all of it, against the host's.
 void expect_order(const Tensor& x, int axis, bool descending, std::int64_t first, std::int64_t count,
