@@ -84,8 +84,9 @@ EBB void leave(const Args& a, i64* out, i64 at_line, i64 place) {
 
 extern "C" __global__ void __launch_bounds__(kThreads) sort_tiles(const Args a) {
   __shared__ u32 counts[kWarps][256], warps[kWarps];
-  __shared__ T keys[kRadixTile];
-  u16* const places = (u16*)keys;  // in turns
+  __shared__ u64 room[kRadixTile * (sizeof(T) > 2 ? sizeof(T) : 2) / 8];
+  T* const keys = (T*)room;  // in turns
+  u16* const places = (u16*)room;
   const int live = (int)a.length, each = (live + kThreads - 1) / kThreads;
   for (i64 line = blockIdx.x; line < a.x.n; line += gridDim.x) {
     const T* const x = line_of(a, line);
