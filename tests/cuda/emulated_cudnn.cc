@@ -188,6 +188,9 @@ int get(void* descriptor, int attribute, int, std::int64_t room, std::int64_t* c
       *count = bag.proposal < static_cast<int>(kUnwelcome.size());
       if (*count && values) *static_cast<int*>(values) = kUnwelcome[static_cast<std::size_t>(bag.proposal)];
       return 0;
+    case kEngineBehavior:
+      *count = 0;
+      return 0;
     case kPlanWorkspace:
       *static_cast<std::int64_t*>(values) = 4096;
       return 0;

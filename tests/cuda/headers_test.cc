@@ -151,6 +151,8 @@ static_assert(same(kDownConvertInputs, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)
 static_assert(same(kReducedPrecisionSums, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION));
 static_assert(same(kNondeterministic, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) &&
               same(kWinograd, CUDNN_NUMERICAL_NOTE_WINOGRAD));
+static_assert(same(kEngineBehavior, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE) && same(kBehaviorNote, CUDNN_TYPE_BEHAVIOR_NOTE));
+static_assert(same(kRuntimeCompilation, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION));
 static_assert(same(kNotes, CUDNN_NUMERICAL_NOTE_TYPE_COUNT) &&
               same(kWinograd13x13, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13));
 static_assert(same(kF32, CUDNN_DATA_FLOAT) && same(kF64, CUDNN_DATA_DOUBLE) && same(kF16, CUDNN_DATA_HALF));

@@ -11,7 +11,7 @@ namespace cudnn {
 using Status = int;
 using Descriptor = void*;
 enum Type : int { kHandle, kDataType, kBoolean, kInt64, kFloat, kDouble, kPointer, kMode, kHeuristicMode };
-inline constexpr int kNumericalNote = 11, kDescriptor = 15;  // further types
+inline constexpr int kNumericalNote = 11, kDescriptor = 15, kBehaviorNote = 19;  // further types
 enum Kind : int {
   kConvolution = 1,
   kEngine = 2,
@@ -56,6 +56,7 @@ enum Attribute : int {
   kPackPointers,
   kPackWorkspace = 1003,
   kEngineNotes = 1303,
+  kEngineBehavior = 1305,
 };
 enum Note : int {
   kTensorCore,
@@ -68,7 +69,8 @@ enum Note : int {
   kWinograd6x6,
   kWinograd13x13,
 };
-inline constexpr int kNotes = 10;  // that there are
+inline constexpr int kNotes = 10;                                  // that there are
+inline constexpr int kRuntimeCompilation = 0, kBehaviorNotes = 5;  // what an engine does; how many such notes there are
 enum DataType : int { kF32 = 0, kF64 = 1, kF16 = 2, kBf16 = 9 };
 inline constexpr int kCrossCorrelation = 1;          // a convolution's mode: windows are not mirrored
 inline constexpr int kModeA = 3, kModeFallback = 2;  // of heuristics
