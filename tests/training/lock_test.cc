@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
 
 #include "expect_error.h"
 #include "run_folder.h"
@@ -20,7 +21,7 @@ class Lock : public ::testing::Test {
  protected:
   std::string folder() const { return scratch / "run"; }
   Words endless(const Words& more = {}) const {
-    Words words = tiny_run(folder(), {"--steps", "100000000", "--checkpoint-every", "8", "--log-every", "100"});
+    Words words = tiny_run(folder(), {"--steps", "100000000", "--checkpoint-every", "8"});
     words.insert(words.end(), more.begin(), more.end());
     return ebb_words(words);
   }
@@ -50,6 +51,7 @@ TEST_F(Lock, ASecondRunInTheFolderIsRefusedAndNamesTheFirst) {
 TEST_F(Lock, OneThatAKilledProcessLeftIsTakenOver) {
   RunningProgram first(endless());
   ASSERT_TRUE(first.wait_for("epoch")) << first.err();
+  while (!RunFolder(folder()).holds_checkpoint()) std::this_thread::yield();  // what the second goes on from
   first.send(SIGKILL);
   first.wait();
   EXPECT_TRUE(fs::exists(folder() + "/.lock"));
