@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -51,7 +52,12 @@ TEST_F(Lock, ASecondRunInTheFolderIsRefusedAndNamesTheFirst) {
 TEST_F(Lock, OneThatAKilledProcessLeftIsTakenOver) {
   RunningProgram first(endless());
   ASSERT_TRUE(first.wait_for("epoch")) << first.err();
-  while (!RunFolder(folder()).holds_checkpoint()) std::this_thread::yield();  // what the second goes on from
+  while (!RunFolder(folder()).holds_checkpoint()) {  // what the second goes on from
+    siginfo_t ended{};
+    ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(first.id()), &ended, WEXITED | WNOHANG | WNOWAIT), 0);
+    ASSERT_EQ(ended.si_pid, 0) << first.err();
+    std::this_thread::yield();
+  }
   first.send(SIGKILL);
   first.wait();
   EXPECT_TRUE(fs::exists(folder() + "/.lock"));
