@@ -100,6 +100,38 @@ TEST(TriangularSolve, EveryTriangleTransposedOrNot) {
   }
 }
 
+// Which numbers of the solution are NaN and which infinite follows from the triangle alone, on every processor's BLAS.
+TEST(TriangularSolve, AnInfinityReachesTheRowsThatDependOnIt) {
+  std::mt19937 rng(4);
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    for (const std::int64_t n : {1, 2, 3, 4, 5, 9, 17}) {
+      for (std::int64_t at = 0; at<n * n; at += n> 5 ? 3 : 1) {
+        for (int bits = 0; bits < 8; ++bits) {
+          const bool upper = bits & 1, transposed = bits & 2, unit = bits & 4;
+          Array a = matrices(dtype, {n, n}, Layout::dense, rng, false);
+          a.set({at / n, at % n}, std::numeric_limits<double>::infinity());
+          const Array b = random_array(dtype, {n, 3}, Layout::dense, rng);
+          const Array x = run_call(Op::triangular_solve, along(upper, transposed, unit), {&a, &b}, dtype, b.shape());
+          for (std::int64_t column = 0; column < 3; ++column) {
+            std::vector<double> solved(static_cast<std::size_t>(n));
+            for (std::int64_t step = 0; step < n; ++step) {
+              const std::int64_t r = upper != transposed ? n - 1 - step : step;
+              double rest = b.get({r, column});
+              for (std::int64_t c = 0; c < n; ++c)
+                if (upper != transposed ? c > r : c < r)
+                  rest -= (transposed ? a.get({c, r}) : a.get({r, c})) * solved[static_cast<std::size_t>(c)];
+              const double expected = unit ? rest : rest / a.get({r, r}), found = x.get({r, column});
+              solved[static_cast<std::size_t>(r)] = expected;
+              ASSERT_EQ(std::isnan(found), std::isnan(expected)) << name(dtype) << n << ' ' << at << ' ' << bits;
+              ASSERT_EQ(std::isinf(found), std::isinf(expected)) << name(dtype) << n << ' ' << at << ' ' << bits;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Solve, TheSolutionSatisfiesTheEquation) {
   std::mt19937 rng(3);
   for (const DType dtype : kFloats) {

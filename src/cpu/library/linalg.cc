@@ -198,7 +198,26 @@ void run_cholesky(const LibraryCall& call) {
   });
 }
 
-// op(A)·X = B with A triangular. Columns of B are solved apart, so wide ones are shared among threads.
+// X = op(A)⁻¹·X row by row, reading the triangle alone: what trsm means, where numbers that are not finite are among
+// them.
+template <class T>
+void substitute(bool upper, bool transposed, bool unit, std::int64_t n, std::int64_t cols, const T* a, T* x,
+                std::int64_t ldx) {
+  const bool from_below = upper != transposed;
+  for (std::int64_t step = 0; step < n; ++step) {
+    const std::int64_t r = from_below ? n - 1 - step : step;
+    T* row = x + r * ldx;
+    for (std::int64_t c = from_below ? r + 1 : 0; c < (from_below ? n : r); ++c) {
+      const T factor = transposed ? a[c * n + r] : a[r * n + c];
+      for (std::int64_t j = 0; j < cols; ++j) row[j] -= factor * x[c * ldx + j];
+    }
+    for (std::int64_t j = 0; j < cols && !unit; ++j) row[j] /= a[r * n + r];
+  }
+}
+
+// op(A)·X = B with A triangular. Columns of B are solved apart, so wide ones are shared among threads. OpenBLAS's
+// kernel for Haswell and Zen multiplies zeros outside the triangle with an infinity inside it, and rows that do not
+// depend on it become NaN: where a solution is not finite, its columns are solved once more by substitution.
 void run_triangular_solve(const LibraryCall& call) {
   const View &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
   const Batch batch(b.shape);
@@ -214,13 +233,33 @@ void run_triangular_solve(const LibraryCall& call) {
     const View x = own_copy(b, keep_b, label_of(call));
     constexpr std::int64_t kColumns = 128;
     const std::int64_t n = batch.rows, k = batch.cols, across = (k + kColumns - 1) / kColumns;
-    parallel_for(batch.count * across, [&](std::int64_t task) {
+    std::vector<char> finite(static_cast<std::size_t>(batch.count * across));
+    const auto for_each_part = [&](auto&& solve) {
+      parallel_for(batch.count * across, [&](std::int64_t task) {
+        const std::int64_t i = task / across, column = task % across * kColumns;
+        solve(static_cast<std::size_t>(task), static_cast<const T*>(matrices.data) + i * n * n, i * n * k + column,
+              std::min(kColumns, k - column));
+      });
+    };
+    for_each_part([&](std::size_t task, const T* matrix, std::int64_t first, std::int64_t cols) {
       keep_blas_serial();
-      const std::int64_t i = task / across, column = task % across * kColumns;
-      trsm(uplo, trans, diag, blas_size(n), blas_size(std::min(kColumns, k - column)),
-           static_cast<const T*>(matrices.data) + i * n * n, static_cast<T*>(x.data) + i * n * k + column,
-           blas_size(k));
+      T* part = static_cast<T*>(x.data) + first;
+      trsm(uplo, trans, diag, blas_size(n), blas_size(cols), matrix, part, blas_size(k));
+      T sum = 0;  // of zeros, and of a NaN for each number that is not finite
+      for (std::int64_t r = 0; r < n; ++r)
+        for (std::int64_t j = 0; j < cols; ++j) sum += part[r * k + j] * T(0);
+      finite[task] = sum == T(0);
     });
+    if (std::find(finite.begin(), finite.end(), 0) != finite.end()) {
+      BufferPtr keep_again;
+      const View again = own_copy(b, keep_again, label_of(call));
+      for_each_part([&](std::size_t task, const T* matrix, std::int64_t first, std::int64_t cols) {
+        if (finite[task]) return;
+        T* part = static_cast<T*>(again.data) + first;
+        substitute(uplo == CblasUpper, trans == CblasTrans, diag == CblasUnit, n, cols, matrix, part, k);
+        for (std::int64_t r = 0; r < n; ++r) std::copy_n(part + r * k, cols, static_cast<T*>(x.data) + first + r * k);
+      });
+    }
     deliver(out, x);
   });
 }
