@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # A short way to the usual things; CMake and its presets do the work. `make` alone says what there is.
 PRESET ?= release
 BUILD := build/$(PRESET)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares two builds of Ebb on every case of the comparison: is the new one slower anywhere?
 
     bench/builds.py OLD NEW [--suites losses,train] [--cases REGEX] [--sizes small,large] [--threads 2] [--rounds 5] [--each]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Measures Ebb against PyTorch, torch.compile, JAX and MLX on the same inputs and prints where it stands.
 
     make bench                     every suite (hours: the peers compile thousands of functions)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Every function beside eager PyTorch, value and gradient, at sizes that nobody tuned for.
 
     bench/compare_breadth.py [--device cuda] [--seed 1] [--budget 600] [--only REGEX] [--json FILE] [--markdown FILE]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Ebb beside PyTorch, Liger, CCE and QuACK on one GPU: the same inputs, value and gradient, in one run.
 
     bench/compare_gpu.py [--suite rows,losses] [--quick] [--budget SECONDS] [--json FILE] [--prepare 8]

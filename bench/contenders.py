@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The programs that are compared, each a process that answers requests (worker/main.cc, peers/protocol.py)."""
 
 import json

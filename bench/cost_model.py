@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """How long a data-parallel step takes on machines that are not at hand.
 
     bench/cost_model.py                     predictions for 8 to 1,024 GPUs

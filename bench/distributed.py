@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Two ranks of one thread against one rank of two threads, on the same two cores and the same batch: how much of the
 throughput is left? PyTorch's DistributedDataParallel (gloo) does the same work in the same run.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Ebb's products beside OpenBLAS with the same number of threads, in one process and turn by turn; then products of
 // bf16 by the processor's instructions for them beside the way through f32. Prints the best times' rates and their
 // ratio. With one thread (the default) its processor time counts, so that a busy machine does not.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Tokens per second of `ebb generate` at a context of 1,024: with the keys and values of earlier tokens kept, and with the
 whole window read again for every token.
 

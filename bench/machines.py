@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Machines side by side: the rows that several of them have run, each beside the peers of its own run.
 
     bench/machines.py add RESULTS.json "Sapphire Rapids"   keeps a run of compare.py as bench/machines/NAME_THREADS.json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The plots of the comparisons, as SVG."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Why Ebb is slower than a peer in some rows, and why some peers are wrong, where known; shown in docs/benchmarks.md."""
 
 import re

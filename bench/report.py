@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The comparison as text, as a page and as plots."""
 
 import math

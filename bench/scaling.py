@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How much faster more threads are: the same cases with 1, 2, 4, ... threads, Ebb beside PyTorch."""
 
 import os

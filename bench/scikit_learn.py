@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Holds the defaults of `ebb train` against those of scikit-learn's MLPClassifier and MLPRegressor.
 
     python3 -m venv build/sklearn && build/sklearn/bin/pip install scikit-learn

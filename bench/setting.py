@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the comparison needs around it: the peers' virtual environment, Ebb's build, and the machine in words."""
 
 import os

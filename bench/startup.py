@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What it costs to begin: from the start of a process to its first gradient, sizes, compile times."""
 
 import os

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Threads that evaluate graphs of their own: items_per_second of two threads over that of one is what the lock leaves.
 #include <benchmark/benchmark.h>
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # cmake -DSOURCE=src -DOUT=texts.cc -P embed_kernels.cmake: the kernels of src/cuda/kernels/*.cuh as strings of C++.
 #
 # A text is complete but for the prelude, which is a string of its own: what a kernel includes is put in its place, once.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # cmake --install: headers, both libraries, find_package(ebb CONFIG) and pkg-config. The components development, static
 # and shared can be installed by themselves.
 include(GNUInstallDirs)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # The texts of src/cuda/kernels/*.cuh: a header that names them, made now, and a source, made when one of them changes.
 set(kernels_folder ${PROJECT_BINARY_DIR}/generated)
 file(GLOB kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/kernels/*.cuh)

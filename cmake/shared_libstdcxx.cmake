@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # libstdc++ is linked as a shared library, even where the compiler would take libstdc++.a: where its libstdc++.so is missing (a
 # link that leads nowhere is passed over without a word, and the archive lies beside it), or -static-libstdc++ is among the
 # flags. The archive brings over a hundred unique symbols (STB_GNU_UNIQUE: the numbers of locale facets and their kin), which

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A network of two layers without autograd: every operation has its gradient rule as a public function, NAME_backward,
 // and the chain rule is calling them in the opposite order. mlp_autograd.cc does the same the short way.
 #include "spiral.h"

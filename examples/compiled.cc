@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A program that follows a small model thousands of times a second: a robot's arm, a game, a trading desk. The sensor's
 // readings decay as a·exp(−k·t) + c; each window of readings is fitted by gradient descent, from where the last fit
 // ended. With so few numbers, building the graph takes longer than computing it: the whole step is compiled, and built

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // conv_net.cc without autograd: the network's operations are called one by one, and then their gradient rules in the
 // opposite order. It prints the same text.
 #include "conv_net.h"

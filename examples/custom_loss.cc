@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Two ways to a loss of your own: a formula, whose gradient Ebb derives, and a formula with a gradient rule you give
 // it.
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Trains a network of two layers to read digits, with nothing but operations, autograd and four lines of SGD. The
 // program `ebb train` does it with everything that belongs to it: layers, checkpoints, a report.
 #include <array>

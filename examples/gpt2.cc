@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // GPT-2 in mixed precision: bf16 computes, f32 weights are updated by AdamW, attention keeps no scores and the loss no
 // logits. Without arguments a tiny one learns on the CPU; `gpt2 cuda` trains the one of 124 million parameters on a GPU
 // and says how many tokens a second it takes.

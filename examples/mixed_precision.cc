@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The same network reads digits in f32, in bf16 and in f16. Halves compute, f32 keeps the weights; f16 needs its loss
 // scaled. One step of f16 is spoiled on purpose: it is skipped, and training goes on. See docs/mixed_precision.md.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The network of chained_backward.cc with the gradients left to autograd. It calls the same rules in the same order, so
 // the numbers are the same.
 #include "spiral.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Newton's method without ever holding a Hessian: each step solves H·d = −g by conjugate gradients, which only asks for
 // products H·v, and hvp gives those for about the price of two gradients.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Is my gradient right? A formula, a rule written by hand and a rule with a mistake are held against differences, in
 // f64 and in fewer bits, once and twice differentiated.
 #include <cmath>

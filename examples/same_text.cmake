@@ -1,5 +1,7 @@
+# SPDX-License-Identifier: MIT
 # Fails unless the text of PROGRAM stands in README.
 file(READ ${PROGRAM} program)
+string(REGEX REPLACE "^// SPDX[^\n]*\n" "" program "${program}")
 file(READ ${README} readme)
 string(STRIP "${program}" program)
 string(FIND "${readme}" "${program}" at)

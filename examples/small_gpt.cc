@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A small GPT learns a text by heart in a few seconds: byte pairs, transformer blocks, and a loss that never holds the
 // logits. Then it writes on from a few words.
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A model is a struct, an optimiser gives it new parameters: docs/training.md in one program. It learns to tell three
 // rings apart, in f32 and then in bf16 with f32 weights.
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The program of docs/tutorial.md, section by section.
 #include <cmath>
 #include <iostream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/data/readers.h"
 #include "files.h"
 #include "target.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cuda/runtime/kernel_cache.h"
 
 #include <cstring>

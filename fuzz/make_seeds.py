@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes the seeds of the fuzzers: small files that are right, one of each kind. Run from anywhere; needs nothing but
 Python. What fuzzing finds is added to corpus/NAME by hand, under a name that says what it was."""
 

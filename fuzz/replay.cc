@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Runs every target on its stored inputs: fuzz_replay CORPUS, or fuzz_replay CORPUS TARGET FILE... for some.
 // EBB_MUTATIONS=N tries N damaged versions of them as well, blindly, but anywhere and fast; EBB_RANDOM_GRAPHS=N gives
 // the target `graph` that many random inputs. EBB_RANDOM_FIRST is the first seed, EBB_RANDOM_SHOWN=1 prints each.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Runs the fuzzers: fuzz/run.sh PROGRAM OUT, with the seeds and dictionaries beside this script. What is found is left in
 # OUT/found, new inputs in OUT/corpus, executions per target in OUT/table.txt. In the environment:
 #   TARGETS  some of them                       TIME   seconds per process (60)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Installs the compiled module and the stubs of a package folder, and the program.
 add_custom_target(ebb_package)
 add_custom_target(ebb_program)

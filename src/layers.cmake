@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # The folders of src, each with the folders it may include from besides its own: a graph without cycles, written from the
 # bottom up. The build makes a target of each folder, and a test holds every #include to this list.
 # Nothing above `schedule` knows a device, and the devices do not know each other.

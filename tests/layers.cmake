@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Fails when a folder of src includes from a folder that src/layers.cmake does not allow it, when that list names a folder
 # it has not introduced yet (it would allow a cycle), or when a folder with sources is missing from it.
 cmake_minimum_required(VERSION 3.25)

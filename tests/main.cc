@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // EBB_TEST_DEVICE runs a test program with another default device:
 //   second     the host behind the seam of devices; EBB_RECORD_KERNELS=FILE writes down the kernels a GPU would need
 //   emulated   all of src/cuda, with kernels on an emulated GPU; EBB_RECORDED_KERNELS=FILE compiles those ahead

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # run_on_gpu.sh PROGRAMS LOGS: test programs on the first GPU, then compute-sanitizer over the tests of kernels.
 #   TESTS      the programs: test_NAME each                     SANITIZE  the sanitizer's tools, none where empty
 #   FILTER     of the tests, as for --gtest_filter              JOBS      processes at a time (all cores)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "second_device.h"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which lines of src/ the tests ran: coverage.py BUILD [--missing src/io/npy.cc ...] [--least 90]
 
 BUILD was compiled with --coverage and its tests have run. gcov tells how often each line of each object file was executed; a

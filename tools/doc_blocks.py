@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Makes a test program of the C++ blocks of the docs: doc_blocks.py OUT.cc PAGE.md...
 
 Every ```cpp block is compiled and run. An indented text right below a block is what it prints. A line that is an

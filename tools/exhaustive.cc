@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How exact functions are: those of one number for all 2³² numbers of f32, on every SIMD target and by loops of machine
 // code, and for all numbers of f16 and bf16; those of two numbers for all 2³² pairs of f16 and bf16. Against the C
 // library in double precision (exhaustive_reference.h). Prints the tables of docs/accuracy.md.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "exhaustive_reference.h"
 
 #include <dlfcn.h>

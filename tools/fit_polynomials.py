@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Makes the coefficients of src/cpu/tile/math_coefficients.h. Needs mpmath and NumPy.
 
 Those of f64 are polynomials through Chebyshev nodes, solved in high precision: within a small factor of the minimax

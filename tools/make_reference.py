@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Writes docs/reference.md from the public headers: what they declare, with the comments above it.
 
   tools/make_reference.py            write the page
@@ -140,7 +141,7 @@ def section_of(header):
     section, hidden, names = Section(), 0, []
     lines, continued = [], False
     for line in header.read_text().split("\n"):
-        skip = continued or line.startswith("#") or "clang-format" in line
+        skip = continued or line.startswith("#") or "clang-format" in line or "SPDX-License" in line
         continued = (continued or line.startswith("#")) and line.endswith("\\")
         if not skip:
             lines.append(line.rstrip())

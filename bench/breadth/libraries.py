@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The two contenders: an expression of the table as a call without arguments that computes values and gradients."""
 
 import builtins

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The inputs of a row, from a seed: arrays of NumPy, and whether the gradient is to them."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rows as lines of text, Markdown and JSON. Needs neither PyTorch nor Ebb."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sizes nobody tuned for, drawn from a seed: of three kinds, for each family of functions.
 
 A family gives the sizes that the rows of table.py name: S (a shape), axis, n, m, k, ... A kind is

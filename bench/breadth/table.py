@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every function that is compared: one line each. Needs neither PyTorch nor Ebb.
 
     row(family, inputs, expression)

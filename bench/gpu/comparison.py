@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A row: contenders are made, checked against f64 and timed in turns. Whoever cannot or is wrong is left out, and why."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Who takes part: Ebb, PyTorch in its ways, and the kernels that others wrote for it."""
 
 import importlib

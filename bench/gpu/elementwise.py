@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Suites `losses` and `custom`: value and gradient of losses of the registry and of formulas that no library has."""
 
 import torch

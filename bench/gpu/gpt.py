@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """GPT-2 in PyTorch as nanoGPT writes it: the network of examples/gpt2.cc with the same parameters."""
 
 import torch

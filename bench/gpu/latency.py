@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Suite `latency`: from a new formula to its first value and gradient, without anything compiled before.
 
 Each contender is measured in a process of its own whose caches are empty folders, and in a second one that finds there

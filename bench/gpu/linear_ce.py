@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Suite `linear_ce`: an LM head and its cross-entropy, value and both gradients, time beside memory."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The device that is measured: what it is, how fast it copies and multiplies, how much memory a call takes."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What contenders are called."""
 
 TITLES = {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The section of docs/benchmarks.md about a GPU, with its plots, from the figures of earlier runs."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Files of runs, and the page that is made of them. Needs neither PyTorch nor a GPU."""
 
 import json

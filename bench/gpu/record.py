@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The figures of a run: a line in the terminal and a row in a file, as soon as a row is measured."""
 
 import json

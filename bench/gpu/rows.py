@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Suites `rows` and `norms`: cross-entropy over vocabularies, value and gradient; softmax and norms of rows."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Suites `attention` and `ctc`."""
 
 import torch

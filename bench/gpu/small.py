@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Suite `small`: what a call costs where there is next to nothing to compute."""
 
 import torch

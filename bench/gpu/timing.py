@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Contenders in turns, between synchronisations; a time is the median over the rounds."""
 
 import statistics

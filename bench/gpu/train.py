@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Suite `train`: GPT-2 with 124 million parameters, tokens per second beside peak memory, and a step of a small network."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A rank of PyTorch's DistributedDataParallel on gloo, for bench/distributed.py: the networks of bench/ranks/main.cc.
     ddp.py CASE RANK RANKS THREADS STEPS PORT
 Prints what ebb_bench_ranks prints."""

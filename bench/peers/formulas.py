@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The losses as array formulas, for the frameworks that have no function of their own for one.
 
 A formula is written once over `xp`, a framework's functions under common names (see torch_worker, jax_worker and

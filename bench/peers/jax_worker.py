@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """JAX under jit."""
 
 import jax

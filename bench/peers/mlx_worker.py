@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """MLX under mx.compile, on the CPU."""
 
 import mlx.core as mx

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The networks of the suite `train`, written once: `p` are parameters by name, `xp` is a framework's own way to do each
 layer. Hyperparameters are those of worker/train.cc."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The side of a peer in the conversation with compare.py: one JSON request a line, one answer a line.
 
 A peer is an object with

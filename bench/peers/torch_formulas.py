@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The losses in PyTorch: its own where it ships one, else the shared formulas with PyTorch's functions."""
 
 import torch

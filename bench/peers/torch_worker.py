@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """PyTorch, eager or (with --compile) under torch.compile. It is also the f64 reference of the comparison."""
 
 import os

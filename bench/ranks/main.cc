@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One rank of bench/distributed.py: trains a network on batches that are there already and prints how long steps took.
 //   ebb_bench_ranks CASE SHARDS THREADS STEPS [sharded | owners | overlap]
 // No shards: a program that knows nothing of ranks. `sharded`: the optimiser's state. `owners`: and gradients go to the

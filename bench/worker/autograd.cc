@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "worker/cases.h"
 
 // What differentiation itself costs: a node, second derivatives, recomputation.

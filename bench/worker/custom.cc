@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "worker/cases.h"
 
 // Five losses that no library has, each written the way a user would: a formula of a few lines.

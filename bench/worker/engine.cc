@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "worker/by_hand.h"
 #include "worker/cases.h"
 

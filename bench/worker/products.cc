@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "worker/cases.h"
 
 // Products of the shapes that training makes, and a convolution.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # %% [markdown]
 # # Reading digits
 # A network learns to read digits that a wobbly pen has drawn. Run it as a program, or cell by cell in an editor that knows `# %%`.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # %% [markdown]
 # # An Ebb loss in a PyTorch loop
 # One import line changes; the model, the optimiser and the loop stay PyTorch's. Value and gradient come out of one sweep.

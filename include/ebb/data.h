@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 #include "ebb/data/digits.h"
 #include "ebb/data/loader.h"

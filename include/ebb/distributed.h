@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 
 // Programs of several processes: the world, collectives, data-parallel training, sharded optimisers, and layers whose

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 
 // Every loss, by family. (By name: ebb/losses/registry.h.)

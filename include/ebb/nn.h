@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 
 // Layers and initialisers. Names, shapes and defaults are those of torch.nn.

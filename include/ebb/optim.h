@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 
 // Optimisers, learning rate schedules, what is done to gradients and weights around a step, and minimisers.

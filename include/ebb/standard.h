@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 
 // Included first by the headers that include nothing else, so that this is the first thing an older standard meets.

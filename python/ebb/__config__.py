@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What Ebb found on this machine, as `ebb doctor` shows it.
 
 found is a dict from names to what there is, missing one from names to how to get it. Libraries are looked for when one

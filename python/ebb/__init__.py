@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Ebb: losses, gradients and training. Data flows forward, gradients ebb back.
 
 Tensors are lazy values: an operation returns at once, the numbers are computed when somebody looks at them

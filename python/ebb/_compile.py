@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions that are built once."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Logits that exist once somebody looks at them: what the head of a patched model returns (_huggingface.py).
 
 The product of hidden states and an LM head stays a pair of tensors while it is scaled, capped by tanh, cast, flattened or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """einops knows Ebb's tensors: importing ebb is enough, before or after einops.
 
 einops finds its backends among the subclasses of a class of its own, so one is made as soon as that class exists: now,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What to use instead of names that PyTorch has and Ebb does not: the words of an AttributeError.
 
 A name is here where Ebb differs on purpose; docs/from_pytorch.md gives the reasons.

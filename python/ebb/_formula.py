@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What functions that are formulas of others have in common: operands of one dtype, halves rounded once, words for errors."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ebb.torch.patch: language models of Hugging Face's transformers compute their loss without holding the logits.
 
 The model's own forward runs. While it does, its head returns logits that are not computed (_deferred_logits.py), and the

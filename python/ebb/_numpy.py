@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """NumPy's functions on tensors: np.sin(x) is ebb.sin(x), and array + tensor is a tensor.
 
 np.mean(x), np.sum(x) and their like call x.mean(...) by themselves.

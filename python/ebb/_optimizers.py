@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The optimisers as classes, one for each entry of the library's registry: arguments and defaults are those of C++."""
 
 import inspect

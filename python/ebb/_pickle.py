@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How tensors and dtypes are pickled: as values, variables as variables, each on its device."""
 
 from . import _core

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Where ebb.torch computes: in the host's memory; or on a GPU, in the order of PyTorch's current stream and with its memory.
 
 PyTorch's caching allocator knows the order of its streams and what a captured graph keeps. So results and temporaries are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ebb.torch.linear_log_probs: log-probabilities of tokens, entropies and more from hidden states and an LM head.
 
 Two operations with names, which eager PyTorch and torch.compile both use. The backward pass computes the logits again, chunk

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The losses of ebb.torch inside torch.func's transforms and torch.compile.
 
 torch.func wants functions whose forward pass does not see its context; torch.compile wants operations with names, and

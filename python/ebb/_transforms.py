@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Gradients of Python functions. Arguments may be tensors, or lists, tuples and dicts of them."""
 
 import functools

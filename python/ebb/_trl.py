@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ebb.torch.patch_trl: TRL's trainers compute log-probabilities and entropies by linear_log_probs.
 
 SFT, DPO, KTO, GRPO and RLOO of TRL take what they need of the logits from one autograd function (add_fused_lm_head); their

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Processes that work for another, as the loaders of data frameworks start them, draw random numbers of their own.
 
 A forked process would go on with its parent's random state, and one that is started anew would begin with seed 0: every

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The part of the Python array API standard that Ebb has, under the standard's names and signatures.
 
 tensor.__array_namespace__() gives this module, so that libraries written for the standard accept an ebb.Tensor.

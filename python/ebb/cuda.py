@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """GPUs, by torch.cuda's names: how many there are, what they are called, how much memory tensors take.
 
 Tensors are put on one by device="cuda", x.to("cuda:1") or `with ebb.device("cuda"):`.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Data sets, and the loader that makes batches of them."""
 
 from . import _core

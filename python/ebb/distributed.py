@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs of several processes: `mpirun -n 4 python train.py`.
 
 Every process is a rank and runs the same program. Open MPI is opened when the world is first asked for; a program that

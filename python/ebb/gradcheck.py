@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Gradients held against central differences, for those who write their own functions and rules."""
 
 from ._core import GradcheckReport, check_gradients, check_second_gradients, numerical_gradient

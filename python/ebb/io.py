@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Files of tensors: NumPy's .npy and .npz, safetensors, and checkpoints. A damaged file is an OSError that names it."""
 
 from ._core._io import (  # noqa: F401

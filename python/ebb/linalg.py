@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Linear algebra under the names of torch.linalg and of the array API's extension linalg."""
 
 from collections import namedtuple as _namedtuple

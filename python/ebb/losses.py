@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every loss of the registry as a function. Each has two companions:
 
 value, grad = ebb.losses.mse_loss.value_and_grad(input, target)     computed now, in one sweep

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Optimisers, schedules of the learning rate, what is done to gradients and weights around a step, and minimisers.
 
 optimizer = ebb.optim.Adam(lr=1e-3)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Ebb's losses for PyTorch programs: functions on torch tensors, with autograd.
 
     from ebb.torch import cross_entropy        # instead of torch.nn.functional.cross_entropy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """beside_torch.py: Ebb and PyTorch in one process, imported in either order. Both have C++ inside, which has one std::locale per
 process: PyTorch matches regular expressions, and both format and read numbers with streams, before and after errors."""
 

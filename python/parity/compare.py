@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Holds Ebb against PyTorch in one process: value, gradient and second gradient of every operation and loss.
 
 Run by run.py, with an interpreter that has PyTorch and the package ebb. Prints a row each with the worst difference, relative

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ebb.torch.patch beside the unpatched model: loss, gradients and memory of small random models of each family.
 
 Run by run.py. Prints a row for each and ends with 1 if a loss or a gradient differs by more than 1e-5.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every loss beside PyTorch: torch.nn.functional where it has the loss, with its options; else a formula of torch operations.
 
 A case is (name, options, inputs, PyTorch's function of the same tensors). Formulas are those of the benchmarks.

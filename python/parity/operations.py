@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every operation beside PyTorch's: (name, Ebb's function, PyTorch's function, inputs). A name may have several cases."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What PyTorch refuses, Ebb refuses too: the inputs of PyTorch's own tests that must be errors, given to the functions and
 layers of the same names.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """make parity: finds a Python with PyTorch and a package of Ebb for it, then runs beside_torch.py, compare.py, samples.py,
 refusals.py, huggingface.py, the tests beside it (test_*.py), the example that needs PyTorch and, where there is a GPU,
 torch_cuda.py.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """PyTorch's own sample inputs, of the tests of its operations and modules, given to the functions and layers of the same names.
 
 A sample is called by PyTorch's signature, with whatever options its tests think of; values and gradients must agree, or a

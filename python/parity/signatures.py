@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """PyTorch's functions called by PyTorch's own signatures, here and there: the same arguments, in the same order and by the
 same names. compare.py holds values and gradients against each other.
 

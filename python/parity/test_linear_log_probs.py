@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ebb.torch.linear_log_probs beside the formula in PyTorch: values, gradients, options, dtypes, compiled.
 
 Run by run.py with pytest, in the Python that has PyTorch.

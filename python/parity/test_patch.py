@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ebb.torch.patch beside the unpatched model, for what people do with models: copies, adapters, new heads, hooks, compilers.
 
 Run by run.py with pytest, in the Python that has PyTorch, transformers and PEFT.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Patched models in several processes (gloo, CPU): DDP, FSDP2 and FSDP1 train as without the patch, or say why not.
 
 Run by run.py with pytest, in the Python that has PyTorch and transformers.

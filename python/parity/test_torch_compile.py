@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The losses of ebb.torch in graphs of torch.compile, and of tensors without values or without one block of memory.
 
 Run by run.py with pytest, in the Python that has PyTorch and transformers.

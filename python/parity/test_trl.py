@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ebb.torch.patch_trl: TRL's trainers with linear_log_probs beside TRL as it is.
 
 Run by run.py with pytest, in the Python that has PyTorch and TRL.

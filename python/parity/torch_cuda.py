@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ebb.torch on a GPU against PyTorch: the same numbers, no synchronisation, less memory, graphs and torch.compile.
 
 python3 torch_cuda.py [NAME...]        those checks whose name contains one of these; exits with 1 where one failed

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/autograd.h"
 
 #include "bind.h"

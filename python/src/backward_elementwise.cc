@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/backward.h"
 #include "options.h"
 

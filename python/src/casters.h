@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/function.h>

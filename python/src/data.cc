@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/data.h"
 
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <nanobind/stl/shared_ptr.h>
 
 #include <memory>

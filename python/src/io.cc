@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/io.h"
 
 #include "bind.h"

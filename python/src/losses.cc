@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/losses/registry.h"
 
 #include <nanobind/stl/variant.h>

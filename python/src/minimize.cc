@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/optim/minimize.h"
 
 #include "bind.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "nn_layers.h"
 
 // The arguments a layer was made with, as far as it still knows them: what repr() prints.

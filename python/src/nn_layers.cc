@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "nn_layers.h"
 
 #include "ebb/device.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "nn_layers.h"
 
 // Attention, transformers, recurrent networks, and first values of weights.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "bind.h"
 #include "ebb/backward/linear.h"
 #include "ebb/ops.h"

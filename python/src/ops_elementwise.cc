@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "bind.h"
 #include "graph/op_table.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """DLPack capsules made by hand, for tests: the protocol's structures and PyCapsule_New."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Notes every skipped test in the file $EBB_SKIPPED_TESTS, as tests/main.cc does: `make test` counts them."""
 import os
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A rank of test_distributed.py: trains a small network and prints a hash of its parameters. With the word `sharded`
 the optimiser is."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the workers of test_workers.py run: it has to be importable where they are started anew."""
 
 import threading

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every function of the package with arguments that make sense to it: the table that test_function_walk.py goes through.
 
 A line is case(name, arguments...): a spec stands for a tensor, whatever else is in the call is passed as it is. `.but` says

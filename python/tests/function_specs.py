@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How function_cases.py says what a function is called with: a call is a tree of arguments in which specs stand for tensors."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """cuda:0 for tests: a GPU where there is one, else the emulated device of the build folder."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Calls every function and method of the package with arguments at random: tensors of any shape and dtype, sizes from 0 to
 2**63 - 1, infinities, lists of these, things of another type. What comes back is evaluated.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A second device for tests: a GPU where there is one, else the host behind the seam of devices, with memory of its own."""
 
 import ctypes

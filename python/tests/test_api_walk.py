@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Nothing that C++ has is missing in Python: the op table, the loss registry and the public headers are walked."""
 
 import inspect

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The array API standard: generic code written for it works on tensors."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Gradients of Python functions, custom rules, checkpoints, and the checks that hold them."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The table of bench-breadth, without PyTorch: sizes from a seed, every row computes, no function is forgotten."""
 
 import inspect

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The benchmarks' own files: which rows are asked for, and the page of several machines."""
 
 import re

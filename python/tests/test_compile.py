@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ebb.compile: functions that are built once and computed with other numbers."""
 
 import collections

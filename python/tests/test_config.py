@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ebb.__config__: what was found on the machine."""
 
 import ebb

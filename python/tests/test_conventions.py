@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What has one meaning and not another: axes that name nothing, cotangents of another shape, kinds of errors."""
 
 import numpy as np

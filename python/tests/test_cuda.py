@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tensors on cuda:0, a GPU or the emulated device: where they are, how they are read, and DLPack with streams."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Devices by name, on a machine that may have the CPU only."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs of several processes, under mpirun where there is one."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The Python blocks of the pages run one after the other and print what stands below them."""
 
 import contextlib

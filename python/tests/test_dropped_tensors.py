@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tensors shared between Python threads: who drops one and who reads one need not know of each other."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """NumPy and DLPack in both directions: no copies, the right lifetimes, nothing leaks."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Formulas of several operations have one dtype: that of all their operands together, rounded to once."""
 
 import numpy as np

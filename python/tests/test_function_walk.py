@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every public function through the same questions: halves against f64, f32 against f64, gradients against differences, another
 device, other strides, nothing at all, NaN and infinity. function_cases.py is the table."""
 

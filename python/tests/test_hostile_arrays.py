@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Arrays of other libraries whose fields lie: a clean error, and the memory is let go of exactly once.
 
 Their memory itself is trusted, as it belongs to the same process; whatever can be checked without reading it, is."""

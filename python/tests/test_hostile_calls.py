@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Whatever a function is called with, the process survives and the error is a clean one."""
 
 import os

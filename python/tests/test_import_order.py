@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The modules of the package import in one direction."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every layer on another device: its result, its state and the gradients of its parameters are those of the CPU."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What people type who know PyTorch: it works, or the error says what to type instead."""
 
 import pickle

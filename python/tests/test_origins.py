@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Errors of the data that name the line that built the operation, and computations that Ctrl-C ends."""
 
 import os

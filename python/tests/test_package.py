@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What is shipped beside the code: stubs and a version."""
 
 import ast

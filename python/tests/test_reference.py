@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Everything that can be called says what it does, and has a place in the reference."""
 
 import inspect

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Calls that PyTorch refuses are refused here, by a sentence that names the function. make parity walks all of PyTorch's own
 list (python/parity/refusals.py); these need no PyTorch."""
 

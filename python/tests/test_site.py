@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The documentation site: every link leads somewhere, and a browser shows, searches and darkens it."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operators, indexing, printing, pickling and errors, held against NumPy."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Several threads at once, and interrupts."""
 
 import signal

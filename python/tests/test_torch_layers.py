@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Layers and functions with PyTorch's rarer arguments; make parity compares their numbers with PyTorch's own samples."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """PyTorch's keywords and positional orders, beside Ebb's own. What they compute is held against NumPy or the plain call."""
 
 import inspect

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Calls as PyTorch's users write them; make parity compares their numbers with PyTorch's."""
 
 import subprocess

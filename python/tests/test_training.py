@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Models, optimisers, data and files."""
 
 import inspect

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """mypy reads the package's types as those of an installed one: a program with types passes, wrong types do not."""
 
 import os

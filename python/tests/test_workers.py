@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Processes that work for another draw random numbers of their own."""
 
 import multiprocessing

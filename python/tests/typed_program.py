@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A program with types, which test_types.py gives to mypy: what people write, checked strictly."""
 
 import ebb

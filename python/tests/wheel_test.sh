@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # wheel_test.sh PYTHON SOURCE PACKAGE PROGRAM: the wheel that pip builds from the repository's root holds the package with its
 # stubs and the program, has complete metadata and works in an empty virtual environment. PACKAGE is the package of a build
 # tree and PROGRAM its program: nothing is compiled again.

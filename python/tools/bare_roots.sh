@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # bare_roots.sh WHEELS [SYSTEM...]: `pip install` of a wheel and a first trained model in bare systems, each a folder with that
 # distribution's python3 and what it needs, and nothing of Ebb's. WHEELS is a folder of wheels, the one for a system's Python is
 # taken. Needs root, a network and the distributions' keyrings (KEYRINGS=/usr/share/keyrings).

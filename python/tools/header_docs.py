@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes the comments beside the declarations of the public headers as a C++ table of docstrings.
 
     header_docs.py OUTPUT HEADER...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Two days in a few minutes: what grows, leaks or slows down when Ebb is used for long.
 
     load.py [--scale 0.01]

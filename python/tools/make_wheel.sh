@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # make_wheel.sh PYTHON SOURCE PACKAGE PROGRAM OUTPUT: a manylinux wheel of the package and the program of a build tree, in the
 # folder OUTPUT, and the Python tests on it in a bare system: a root folder with this Python and the libraries Python itself needs, but none
 # of Ebb's.

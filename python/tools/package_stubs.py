@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Stubs of the package's own modules, whose names are partly made while they are imported: from what is there then."""
 
 import ast

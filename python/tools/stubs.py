@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes type stubs into a package folder: of the compiled module by nanobind, of the losses from the registry.
 
 stubs.py PACKAGE_FOLDER        the folder that contains ebb

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 #include "autograd/engine.h"
 #include "ebb/ops/create.h"

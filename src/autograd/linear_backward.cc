@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "autograd/rules.h"
 #include "ebb/backward/linear.h"
 #include "ebb/ops.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 #include "autograd/rules.h"
 #include "ops/build.h"

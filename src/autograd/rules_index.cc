@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "autograd/rules.h"
 #include "core/format_error.h"
 #include "ebb/backward/index.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/second_order.h"
 
 #include "core/format_error.h"

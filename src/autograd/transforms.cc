@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "autograd/batch.h"
 #include "autograd/level.h"
 #include "core/format_error.h"

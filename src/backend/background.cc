@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "backend/background.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "backend/matrix_errors.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "comm/buckets.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/distributed/checkpoint.h"
 
 #include <algorithm>

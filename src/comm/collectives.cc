@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/distributed/collectives.h"
 
 #include "comm/group.h"

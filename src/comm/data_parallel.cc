@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/distributed/data_parallel.h"
 
 #include <algorithm>

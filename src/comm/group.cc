@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "comm/group.h"
 
 #include <algorithm>

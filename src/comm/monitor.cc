@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "comm/monitor.h"
 
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "comm/mpi_library.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "comm/mpi_transport.h"
 
 #include <sched.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "comm/near_meeting.h"
 
 #include <fcntl.h>

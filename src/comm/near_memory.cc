@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "comm/near_memory.h"
 
 #include <sys/prctl.h>

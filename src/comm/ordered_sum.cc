@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "comm/ordered_sum.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "comm/own_progress.h"
 
 #include <dirent.h>

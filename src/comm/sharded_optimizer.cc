@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/distributed/sharded_optimizer.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/distributed/tensor_parallel.h"
 
 #include <cmath>

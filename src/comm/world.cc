@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/distributed/world.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "core/blas.h"
 
 #include <cblas.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "core/workers.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cpu/library.h"
 
 #include "core/format_error.h"

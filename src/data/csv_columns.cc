@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "data/csv_columns.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "data/csv_reader.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // libjpeg's headers need these.
 #include <csetjmp>
 #include <cstddef>

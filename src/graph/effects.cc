@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "graph/effects.h"
 
 namespace ebb {

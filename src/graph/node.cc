@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "graph/node.h"
 
 #include <algorithm>

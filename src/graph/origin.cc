@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "graph/origin.h"
 
 #include <dlfcn.h>

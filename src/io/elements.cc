@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "io/elements.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "io/new_file.h"
 
 #include <fcntl.h>

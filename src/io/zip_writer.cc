@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "core/format_error.h"
 #include "io/deflate.h"
 #include "io/zip.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "losses/classes.h"
 
 #include "core/format_error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/losses/distance.h"
 
 #include "core/format_error.h"

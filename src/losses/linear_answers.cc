@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "losses/linear_answers.h"
 
 #include "ebb/ops.h"

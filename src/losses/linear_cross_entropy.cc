@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/losses/linear_cross_entropy.h"
 
 #include "core/format_error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "core/format_error.h"
 #include "ebb/losses/preference.h"
 #include "ebb/ops.h"

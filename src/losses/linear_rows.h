@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 #include "ebb/losses/linear_cross_entropy.h"
 #include "graph/loss_calls.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "losses/one_pass.h"
 
 #include "autograd/level.h"

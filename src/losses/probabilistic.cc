@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/losses/probabilistic.h"
 
 #include <cmath>

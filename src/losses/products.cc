@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "losses/products.h"
 
 #include "backend/backend.h"

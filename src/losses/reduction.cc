@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "losses/reduction.h"
 
 #include "core/format_error.h"

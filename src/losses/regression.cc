@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/losses/regression.h"
 
 #include "core/format_error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/nn/attention.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/nn/norm.h"
 
 #include "autograd/second_run.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/nn/parameters.h"
 
 namespace ebb {

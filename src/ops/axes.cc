@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ops/axes.h"
 
 #include "core/format_error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ops/build.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/ops/conv.h"
 
 #include "core/format_error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 #include "ebb/ops/conv.h"
 #include "graph/conv_calls.h"

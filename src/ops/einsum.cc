@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // einsum, two operands at a time: every pair is brought to [batch, left, inner]·[batch, inner, right] and multiplied.
 #include <algorithm>
 #include <cctype>

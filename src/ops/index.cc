@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/ops/index.h"
 
 #include "core/format_error.h"

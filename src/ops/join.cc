@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Shape operations that put tensors together: cat and what is made of it.
 #include <algorithm>
 #include <numeric>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ops/piece_norms.h"
 
 #include "ebb/ops/reduce.h"

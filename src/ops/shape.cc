@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/ops/shape.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/optim/adaptive.h"
 
 #include "optim/describe.h"

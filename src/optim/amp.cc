@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/amp.h"
 
 #include "core/format_error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/optim/layerwise.h"
 
 #include "optim/describe.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/optim/registry.h"
 
 #include <algorithm>

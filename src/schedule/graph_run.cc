@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedule/graph_run.h"
 
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedule/plan.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedule/plan_cache.h"
 
 namespace ebb {

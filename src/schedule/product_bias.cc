@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedule/product_bias.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where the host reads what a device has computed, and moves elements from one device to another.
 #include "schedule/read.h"
 

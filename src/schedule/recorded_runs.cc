@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedule/recorded_runs.h"
 
 #include <algorithm>

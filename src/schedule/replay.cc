@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedule/replay.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The graph of values, and how each is made.
 #include <utility>
 

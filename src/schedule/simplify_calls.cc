@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Losses with kernels of their own.
 #include <optional>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Elementwise operations: what vanishes, what is done once for many, and where signs and factors go.
 #include <utility>
 

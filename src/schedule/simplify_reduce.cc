@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reductions of what only repeats, or has one number placed in it.
 #include <utility>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Views: where their elements lie, and whether a sweep can follow them.
 #include <utility>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedule/step_runner.h"
 
 #include <algorithm>

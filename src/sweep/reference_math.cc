@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "sweep/reference_math.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Takes ranks away from training runs at random moments and checks what is left.
 
   tests/comm/chaos.py build/release/tools/ebb/ebb --rounds 100

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One file that all ranks write together.
 #include <gtest/gtest.h>
 

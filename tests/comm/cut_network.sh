@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Cuts the network between two hosts, which are network namespaces of this machine, while four ranks compute.
 #   tests/comm/cut_network.sh build/release/tests/comm_worker [SECONDS]     (needs root, ip and Open MPI)
 # All ranks must end within ten seconds with an error that names a rank on the other side. SECONDS: how long they compute

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Ranks on GPUs: tests/comm/gpu_ranks.sh [FOLDER_OF_EBB [FOLDER_OF_TEST_CUDA]]
 # Without arguments the programs are those of build/release; with one, both are in that folder.
 #   MPIRUN   the launcher, unless it is the mpirun of the PATH        DEVICE=cpu   tries the script where there is no GPU

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The world under mpirun. Where there is no Open MPI these tests are left out.
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "comm/tree.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A rank of the tests under mpirun: comm_worker STORY. What it prints is what the tests compare.
 #include <unistd.h>
 

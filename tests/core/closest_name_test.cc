@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "core/closest_name.h"
 
 #include <gtest/gtest.h>

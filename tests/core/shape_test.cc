@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/shape.h"
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fused attention of halves on cuda:0, a GPU where there is one, else the emulated device: values and gradients against
 // f64 on the CPU.
 #include <fmt/format.h>

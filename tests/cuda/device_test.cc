@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Ebb on cuda:0: a GPU where there is one, else the emulated device.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A machine whose NVIDIA driver cannot be used has no GPU, and says why. What a GPU's first use may be.
 #include "cuda/runtime/driver.h"
 

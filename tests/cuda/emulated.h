@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a printed kernel needs of CUDA to run on the CPU: every thread of a block is a fiber, and fibers take turns in a
 // shuffled order wherever they wait for each other. Compiled together with the kernels, by a C++ compiler at run time.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // cuBLASLt by plain loops over matrices stored by columns: what src/cuda/library/matmul.cc asks of it.
 #include <atomic>
 #include <cstring>

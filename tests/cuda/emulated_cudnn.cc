@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // cuDNN's graphs of one convolution by plain loops: what src/cuda/library/cudnn_convolution.cc asks of it. It proposes
 // engines that must not be taken before one that may.
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cuda/emulated_device.h"
 
 #include <sys/mman.h>

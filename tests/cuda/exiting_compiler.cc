@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A libnvrtc.so.13 whose static object is made in the middle of its first compilation, as those of NVRTC are, and whose
 // compilations end the process with kBroken when they find it destroyed. Once a thread is leaving, they go on until
 // that thread sleeps: it waits for them. Like NVRTC it tries to handle signals.

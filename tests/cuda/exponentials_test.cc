@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Largest number and sum of exponentials in one pass over a row, on cuda:0: a GPU where there is one, else the emulated
 // device. Against plain loops in f64, with segments that differ by more than an exponential holds.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What src/cuda says about CUDA's functions and numbers, against CUDA's own headers where they are installed. It is
 // held when this file is compiled; nothing here runs.
 #include <gtest/gtest.h>

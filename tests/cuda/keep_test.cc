@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What passes over a row leave on chip for later ones.
 #include "cuda/plan/keep.h"
 

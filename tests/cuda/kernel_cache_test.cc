@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The kernels on the disk: whatever is wrong with a file there, the kernel is compiled again and the code is right.
 #include <gtest/gtest.h>
 #include <sys/stat.h>

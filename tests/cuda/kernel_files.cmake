@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Fails where an editor cannot read a file of src/cuda/kernels by itself, with the flags that .clangd gives it.
 cmake_minimum_required(VERSION 3.25)
 file(READ ${SOURCE}/.clangd settings)

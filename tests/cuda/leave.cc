@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // leave HOW [MICROSECONDS]: starts more compilations than there are cores and ends in the middle of them. HOW:
 //   main, exit            the main thread returns or calls exit
 //   throw, SIGINT, SIGTERM    without any destructors

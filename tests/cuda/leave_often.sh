@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # leave_often.sh PROGRAM [COUNT]: the program `leave` COUNT times (200) with the NVRTC that is found, in every manner, at
 # moments of a fixed sequence, on all cores. Prints how the processes ended; fails if one did not end as it meant to.
 set -u

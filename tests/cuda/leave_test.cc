@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A process that ends in the middle of compilations ends as it meant to: exit() waits for those that run, and begins no
 // others (src/cuda/runtime/compiler_use.h).
 #include <gtest/gtest.h>

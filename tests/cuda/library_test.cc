@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Library calls on cuda:0, a GPU where there is one, else the emulated device, against the CPU: values and gradients.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

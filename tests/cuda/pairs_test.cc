@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Halves that are computed two at a time, powers that share a logarithm, quotients that share a divisor.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Decisions about kernels, as values: one line each, compared with stored ones.
 #include "cuda/plan/kernel_plan.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Printed kernels, run on the CPU, against the oracle of sweeps.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

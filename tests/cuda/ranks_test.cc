@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Collectives of tensors on a GPU: by NCCL in a world of one rank, and by way of the host for ranks that share the GPU.
 #include <gtest/gtest.h>
 

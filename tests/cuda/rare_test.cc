@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Choices between what is common and what infinities and NaN need: the rare arm is a branch.
 #include <gtest/gtest.h>
 

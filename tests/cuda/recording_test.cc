@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Compiled functions as CUDA graphs, sweeps in one launch, and how often a step talks to the driver. On cuda:0: a GPU
 // where there is one, else the emulated device.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // On cuda:0, a GPU where there is one, else the emulated device: the same bits every time, and the same bits of a row
 // alone and in a batch.
 #include <fmt/format.h>

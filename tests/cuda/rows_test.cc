@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // index_select and its gradient on cuda:0, against plain loops on the host: rows of all widths, views; with exactly the
 // same bits.
 #include <fmt/format.h>

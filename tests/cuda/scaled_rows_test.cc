@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // linear_cross_entropy of bf16 with rounded logits: rows that are made as exponentials, against formulas in f64. Inputs
 // are small integers times a power of two, so that logits are exact in bf16 and in every order of summation.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // argsort and ranges of it on cuda:0, against a stable sort on the host: lengths around those of each way of sorting,
 // all dtypes, ties, NaN, zeros of both signs, infinities, both directions, lines of all strides.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Work on other libraries' streams: what is given to which stream, and what waits for what.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A libcuda.so.1 that cannot be used: every call is refused, or it is too old to have most of them.
 #include "cuda/runtime/driver.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Devices as users meet them, on the second device of the tests.
 #include "ebb/device.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/compile.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "core/host_lock.h"
 
 #include <gtest/gtest.h>

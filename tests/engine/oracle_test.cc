@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/oracle.h"
 
 #include "ebb/autograd.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "engine/random_program.h"
 
 #include <gtest/gtest.h>

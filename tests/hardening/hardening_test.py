@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """hardening_test.py [--readers OBJECT...] [--fortified] FILE...: what readelf says of programs and libraries that were built
 with the flags of SECURITY.md, and of the objects of the readers."""
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A program outside the tree: it sees the installed headers and library and nothing else.
 #include <ebb/ebb.h>
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Installs the static and the shared library from the build folder $1, each into a prefix of its own, and builds and runs
 # a program against each, once by CMake and once by pkg-config. Then the program ebb.
 set -euo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cpu/gemm/gemm.h"
 
 #include <gtest/gtest.h>

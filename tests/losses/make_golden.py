@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Writes golden/losses.txt: values and gradients of every loss, computed by PyTorch in double precision.
 
 The tests read the file and need no PyTorch. Run this only when a case is added:  python3 make_golden.py

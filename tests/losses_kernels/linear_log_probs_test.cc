@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // linear_log_probs and linear_token_statistics beside the same numbers from logits in memory.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes golden.h: what PyTorch gives for linear cross-entropy and CTC on the inputs of numbers.h, in f64."""
 import sys
 import torch

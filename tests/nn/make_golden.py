@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Writes golden/layers.txt: outputs and gradients of torch.nn's layers in double precision, and golden/curves.txt:
 losses of networks in training.
 

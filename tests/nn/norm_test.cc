@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/nn/norm.h"
 
 #include <gtest/gtest.h>

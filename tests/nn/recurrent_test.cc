@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/nn/recurrent.h"
 
 #include <gtest/gtest.h>

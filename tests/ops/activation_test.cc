@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/ops/activation.h"
 
 #include "ebb/backward/activation.h"

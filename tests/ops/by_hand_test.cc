@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/autograd.h"
 #include "ebb/backward.h"
 #include "ebb/ops.h"

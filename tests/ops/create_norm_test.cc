@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/backward/norm.h"
 #include "ebb/random.h"
 #include "expect_error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/ops/decompose.h"
 
 #include "ebb/autograd.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/ops/elementwise.h"
 
 #include <bit>

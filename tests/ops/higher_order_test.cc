@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rules are graph again: the first three derivatives of every operation with a rule of its own, each against central
 // differences of the one before.
 #include <string>

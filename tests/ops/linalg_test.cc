@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/backward/linalg.h"
 
 #include "expect_error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/backward/reduce.h"
 
 #include <limits>

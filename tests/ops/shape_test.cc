@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/backward/shape.h"
 
 #include "expect_error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/amp.h"
 
 #include <gtest/gtest.h>

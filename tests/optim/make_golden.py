@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Writes golden/*.txt: what torch.optim does, step by step, for the tests to follow.
 
 The tests read the files and need no PyTorch. Run this only when a case is added:  python3 make_golden.py

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ebb/optim/schedule.h"
 
 #include <gtest/gtest.h>

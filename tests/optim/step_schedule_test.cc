@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a step of training runs and holds: the sweeps of a whole network with its optimiser, and their memory.
 #include <gtest/gtest.h>
 

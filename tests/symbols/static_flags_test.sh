@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # static_flags_test.sh PYTHON: a module that is built with -static-libstdc++ still loads the shared libstdc++.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """symbols_test.py [--module FILE] [--library FILE]: what the dynamic symbol tables say. The Python module shows its entry alone
 and libebb.so the names of namespace ebb alone; both take libstdc++ from the shared library of the process."""
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cases/all_cases.h"
 #include "cpu/tile/kernels.h"
 #include "ebb/ebb.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tensors shared between threads: built, evaluated, differentiated, copied and dropped at once. Under the thread and
 // the address sanitizer these are the tests of who owns a node and who may change it. EBB_THREAD_ROUNDS sets how often
 // each story is told.

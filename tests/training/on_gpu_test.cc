@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Steps of `ebb train` on a GPU or, where there is none, on a device that computes nothing and counts what it is asked.
 #include <gtest/gtest.h>
 

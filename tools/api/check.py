@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """check.py [--program FILE] [--package] [--update] [--list FILE]: no public name of the last release has gone.
 
 public_names.txt lists them, one per line: `c++ NAME` for what the headers in include/ebb declare, `command NAME OPTION` for the

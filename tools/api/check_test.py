@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """check.py fails for every kind of public name that is gone, names it, and lets new ones pass."""
 
 import subprocess

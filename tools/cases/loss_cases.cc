@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cases/loss_cases.h"
 
 #include <random>

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # make_deb.sh BUILD OUTPUT: a Debian package in the folder OUTPUT, from a build folder that was configured with the prefix /usr:
 # both libraries, headers, CMake's and pkg-config's files, the program with its manual page and completions. The program is
 # called ebb-grad there, as /usr/bin/ebb belongs to TeX Live (texlive-binaries).

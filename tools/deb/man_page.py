@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """man_page.py PROGRAM NAME: a manual page for section 1, from what the program's --help says; NAME is what it is installed as."""
 
 import re

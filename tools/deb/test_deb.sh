@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # test_deb.sh DEB: what the package holds, unpacked elsewhere, runs, and a program builds against it by CMake and pkg-config.
 set -euo pipefail
 work=$(mktemp -d)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generation.h"
 
 #include <CLI/CLI.hpp>

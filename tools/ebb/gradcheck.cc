@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "gradcheck.h"
 
 #include <fmt/format.h>

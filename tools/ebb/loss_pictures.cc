@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "loss_pictures.h"
 
 #include <fmt/format.h>

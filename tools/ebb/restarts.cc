@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "restarts.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "sample_text.h"
 
 #include <initializer_list>

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # pack.sh: makes build/elsewhere, everything that an x86-64 machine with a compiler and without a network needs to build and
 # test this tree:
 #   packages/root.tar.xz   Debian's libraries and headers, unpacked

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """results.py RESULTS STEP WORD...: turns the output of one step of there.sh into rows (passed, failed, skipped, seconds),
 prints them, and keeps them in RESULTS/rows.tsv; `table` prints all rows so far and writes RESULTS/table.md. Exits with 1 where
 something failed. Later rows of the same step and name replace earlier ones of the same tree.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """results.py counts what test programs print, and takes nothing that died, was stopped or never began for passed."""
 
 import subprocess

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # there.sh STEP [WORD...]: builds and tests this tree on a machine without a network, with what pack.sh has packed. As root,
 # because the libraries are unpacked into the system's folders: for machines that are thrown away.
 #

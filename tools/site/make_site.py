@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Writes the documentation as a static site: every page of docs/, the README as its front, and the Python reference.
 
     tools/site/make_site.py OUTPUT          needs the PyPI package markdown, and the package ebb on PYTHONPATH

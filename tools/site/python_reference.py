@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The Python reference as Markdown: every callable of the package with its signature and what it says."""
 
 import inspect

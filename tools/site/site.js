@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Search, and light or dark. Nothing is loaded from elsewhere and nothing is sent.
 const root = document.documentElement, field = document.getElementById("search"), results = document.getElementById("results");
 const asked = new URLSearchParams(location.search);

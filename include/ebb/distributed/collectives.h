@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 #include "ebb/distributed/world.h"
 #include "ebb/tensor.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 #include "ebb/losses/reduction.h"
 #include "ebb/tensor.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 #include "ebb/nn/parameters.h"
 #include "ebb/ops/conv.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """PyTorch's spelling: its names, arguments and options for Ebb's functions, and its functions that are formulas of them.
 
 ebb and ebb.nn.functional have what is here. Modules import in one direction: ebb._core, Ebb's own (ebb.linalg, ebb.array_api,

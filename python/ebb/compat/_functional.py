@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions of torch.nn.functional that are formulas of others, under its names and with its arguments."""
 
 import math

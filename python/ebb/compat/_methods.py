@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What torch's tensors have that Tensor was not compiled with: methods, and the dtypes' further names."""
 
 from .. import _core

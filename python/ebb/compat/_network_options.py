@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """_options.py for what networks are made of: activations, embeddings, attention, norms, convolutions, pools."""
 
 import math

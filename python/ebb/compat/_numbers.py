@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions of torch that compute, as formulas of others: elementwise, reductions, linear algebra.
 
 Names and arguments are torch's; torch.nn.functional's are in _functional.py.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """PyTorch's arguments that take more than another name: dtype=, alpha=, return_indices=, divisor_override=...
 
 Each function here gets a compiled function and gives what replaces it. _spelling.py puts it in place; keywords have been

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions of torch that make tensors, arrange their axes and pick their elements, as formulas of others.
 
 Names and arguments are torch's.

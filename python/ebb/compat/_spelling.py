@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """PyTorch's spelling for functions that carry PyTorch's names: dim beside axis, keepdims beside keepdim, other, num_classes...
 
 The compiled functions have one spelling, Ebb's. This module reads their parameters' names and makes a function around each

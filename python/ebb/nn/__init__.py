@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Layers and models. A model is a Module with tensors and layers as attributes:
 
     class Mlp(ebb.nn.Module):

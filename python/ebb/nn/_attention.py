@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """torch.nn.MultiheadAttention, with its arguments, defaults and results."""
 
 from .. import _core, compat

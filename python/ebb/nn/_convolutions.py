@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Convolutions of lines, pictures and volumes as layers, with the arguments of torch.nn's."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Layers of torch.nn that are a function with its arguments."""
 
 from .. import _core, compat

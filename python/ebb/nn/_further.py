@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Layers of torch.nn that are a function with its arguments, or a few parameters around one."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Losses as layers: every loss of the registry under torch.nn's name, with the arguments of its class."""
 
 import math

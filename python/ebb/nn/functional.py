@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """torch.nn.functional's names, for `import ebb.nn.functional as F`: the same functions as in ebb itself.
 
 batch_norm and instance_norm give the normalized tensor alone, as PyTorch's do. Running statistics are values, which cannot be

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // GCC vectorises comparisons of doubles only if it may ignore floating-point exceptions, which are not used here.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math")

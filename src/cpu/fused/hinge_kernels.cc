@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cpu/fused/hinge_kernels.h"
 
 #include "cpu/tile/simd_targets.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The hinges of multilabel_margin_loss: Σ over listed k and classes i that are not listed of max(0, 1 − x_{y_k} + x_i).
 #include <algorithm>
 #include <atomic>

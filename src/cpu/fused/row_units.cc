@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cpu/fused/row_units.h"
 
 #include "core/buffer.h"

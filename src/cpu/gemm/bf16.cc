@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cpu/gemm/bf16.h"
 
 #include <atomic>

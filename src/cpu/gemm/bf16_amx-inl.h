@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products of bf16 by tile registers: packing, the walk over panels, and what is done with sums. Included by a file
 // that names its target instructions (AVX-512 with BW and VL) around the include, so that everything here may be
 // inlined there; therefore no include guard and no includes, and nothing here may be used outside of that file.

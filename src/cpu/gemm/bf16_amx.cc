@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // in immintrin.h itself, GCC's bug 105593
 #pragma GCC diagnostic ignored "-Wuninitialized"

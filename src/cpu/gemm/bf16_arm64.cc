@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-schedule-insns")  // as in kernels.cc: the sums of a tile fill the registers
 #endif

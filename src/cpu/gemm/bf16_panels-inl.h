@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the tiles of bf16 products share, whatever the processor: packing and the walk over panels. Included by each
 // file of tiles inside its own region of target instructions, so that everything here may be inlined there; therefore
 // no include guard and no includes, and nothing here may be used outside of that file.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The sums of a tile fill the registers: a compiler that moves all loads to the front of the loop has none left.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-schedule-insns")

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Packs a factor of a product into panels, from any strides and dtype.
 #if defined(EBB_CPU_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_CPU_GEMM_PACK_INL_H_

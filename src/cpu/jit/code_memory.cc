@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cpu/jit/code_memory.h"
 
 #include <sys/mman.h>

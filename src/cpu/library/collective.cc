@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Elements that ranks exchange: how they travel is up to the transport (src/comm).
 #include <memory>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // cat and pad_zero: copies into parts of the result.
 #include "cpu/library/copy.h"
 #include "cpu/library/ops.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cpu/library/copy.h"
 
 #include <algorithm>

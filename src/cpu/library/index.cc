@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // gather, scatter and scatter_zero_add: an index for every element, along one axis.
 #include <atomic>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // index_select and index_zero_add: one index for a whole slice along an axis, as an embedding and its gradient have it.
 #include <algorithm>
 #include <cstring>

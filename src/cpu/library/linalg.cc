@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Factorisations and solves through LAPACK, one matrix of the batch a task. LAPACK is column-major: a dense row-major
 // matrix is its transpose there, which is used where it does no harm (Cholesky, determinants) and undone where it does.
 #include <cblas.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // cumsum and cumprod. f32 and the halves are accumulated in f64 and every result is rounded once; integers wrap.
 #include <algorithm>
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A range of argsort without the rest of it. Records of keys and positions are all different, so what stands at a place
 // of the sorted order does not depend on how it is found, nor on how a long line is divided among threads.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // argmax, argmin and argsort compare keys: unsigned integers in the order of the elements, so that NaN, -0 and the half
 // formats need no comparison of their own.
 #include <algorithm>

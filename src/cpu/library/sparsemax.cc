@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The threshold of sparsemax: τ with Σ max(0, x − τ) = 1 along a line.
 #include <algorithm>
 #include <limits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cpu/sweep/layout.h"
 
 namespace ebb::cpu {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cpu/sweep/task.h"
 
 // A task's memory, and its way through tiles, rows and stages.

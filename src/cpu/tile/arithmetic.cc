@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cpu/tile/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/tile/arithmetic.cc"

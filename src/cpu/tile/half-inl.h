@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // f16 and bf16 to and from f32, for vectorised loops: instructions where the target has them, else integer arithmetic
 // that the compiler vectorises.
 #if defined(EBB_CPU_HALF_INL_H_) == defined(HWY_TARGET_TOGGLE)

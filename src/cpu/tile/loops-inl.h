@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The loops every elementwise kernel is made of. An operation is a struct with a static call(d, a[, b[, c]]) on
 // vectors.
 #if defined(EBB_CPU_TILE_LOOPS_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Vector exp, log and what is made of them, for f32 and f64, with one body for both where the mathematics is the same.
 // Coefficients come from tools/fit_polynomials.py. Errors are in units of the last place and are tested against MPFR.
 #if defined(EBB_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)

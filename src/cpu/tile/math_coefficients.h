@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // Written by tools/fit_polynomials.py, lowest power first; each stands for the function named in that file.
 namespace ebb::cpu {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Vector erf, erfc, erfcx and pow.
 #if defined(EBB_CPU_MATH_ERF_POW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_CPU_MATH_ERF_POW_INL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The transcendental functions of tiles: each as a struct for the loops of loops-inl.h, and as a row of one list, from
 // which math_f32.cc and math_f64.cc choose the loop of an operation.
 #if defined(EBB_CPU_TILE_MATH_FUNCTIONS_INL_H_) == defined(HWY_TARGET_TOGGLE)

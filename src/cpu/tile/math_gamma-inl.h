@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Vector lgamma, digamma and trigamma of f32, computed in f64, for positive numbers; others are computed one by one.
 #if defined(EBB_CPU_MATH_GAMMA_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_CPU_MATH_GAMMA_INL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Vector sin, cos, tan, their inverses, cbrt and hypot in f64; f32 tiles come through here promoted to f64.
 #if defined(EBB_CPU_MATH_TRIG_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_CPU_MATH_TRIG_INL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which Highway targets are compiled. Include before any Highway header.
 // SVE's vectors have no size at compile time; SSSE3 and AVX3_DL would add code for machines that SSE4 and AVX3 serve.
 #ifndef EBB_CPU_SIMD_TARGETS_H_

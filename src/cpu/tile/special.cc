@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cpu/tile/special.h"
 
 #include <math.h>

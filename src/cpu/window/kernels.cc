@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The sums of a tile fill the registers: a compiler that moves all loads to the front of the loop has none left. And
 // what is copied and cleared here is short: a call of memcpy, or vectors that the compiler makes, cost more than it.
 #if defined(__GNUC__) && !defined(__clang__)

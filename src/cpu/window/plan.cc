@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cpu/window/plan.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // to[n, k, ..] = from[n, k, ..] + bias[k].
 #pragma once
 #include "cuda/kernels/args/window.h"

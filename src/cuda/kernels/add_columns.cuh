@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sums of the columns of a chunk's gradient, added to what the chunks before left.
 #pragma once
 #include "cuda/kernels/args/linear_cross_entropy.h"

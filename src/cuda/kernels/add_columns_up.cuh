@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // conv_transpose: each element of x adds up those of the columns that are it.
 #pragma once
 #include "cuda/kernels/args/window.h"

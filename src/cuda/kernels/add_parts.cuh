@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Adds the parts of a product in order, four elements at a time.
 #pragma once
 #include "cuda/kernels/args/matmul.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sums of two ranks' elements.
 #pragma once
 #include "cuda/kernels/args/collective.h"

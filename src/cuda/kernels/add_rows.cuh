@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // index_zero_add: tokens are sorted by their rows, and those of a row are added in order. A row belongs to a group of
 // lanes, each with some packs of its columns; of rows with many tokens every thread has one column, and more loads in
 // flight.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention of halves in one kernel forward and two backward: scores live in registers, products are those of warps.
 //   forward    a block has some rows and goes through the columns, 64 at a time. A row keeps its largest score m
 //              and its share of Σ e^(s − m); a larger score scales what was added before.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rows of attention's scores, a block per row. Scores are of type A, weights of type T; where both are the same they
 // share memory.
 #pragma once

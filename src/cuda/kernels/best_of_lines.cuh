@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // argmax and argmin: the first of a line's best. Lines whose elements lie side by side have a block per piece, others a
 // thread per piece; the best of several pieces is found by one thread per line.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // a = L·Lᵀ by columns, kept by columns while it is made, a block per matrix. Only the lower triangle of a is read.
 #pragma once
 #include "cuda/kernels/args/linalg.h"

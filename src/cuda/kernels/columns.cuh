@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The elements that windows look at, laid out as columns: col[n, g, (c, r, s), (p, q)] of dense memory, or
 // col[g, (c, r, s), n, (p, q)] where images are part of the sum.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Converts dense elements to another dtype, four at a time where both have more than a byte.
 #pragma once
 #include "cuda/kernels/args/elements.h"

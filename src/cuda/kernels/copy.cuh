@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Copies the elements of a view in words of type T.
 #pragma once
 #include "cuda/kernels/args/elements.h"

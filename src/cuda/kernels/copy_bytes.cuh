@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Copies of bytes: blocks take turns among them.
 #pragma once
 #include "cuda/kernels/args/copy_bytes.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Copies rows of neighbours, both of which begin anywhere.
 #pragma once
 #include "cuda/kernels/args/elements.h"

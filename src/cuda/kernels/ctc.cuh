@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // CTC in two kernels; see the CPU's for the recursions.
 //
 // The first makes rows of α and of β, each by a block of its own: backwards in time, with the labels in reverse, β

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A product of bf16 whose results leave as exponentials, for Hopper.
 //
 // Two blocks of a cluster take 128 rows each and the same 256 columns. A thread loads tiles of x and of W, of W half,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // P·a = L·U by columns with partial pivoting, a block per matrix: column j of L, then row j of U. Rows stay where they
 // are and `order` says which of them has which place. L is stored by columns and U by rows, beside it L⁻¹·P·b:
 // neighbouring threads read neighbours in both.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sums of a product become its elements: added to what is there, with a bias, rounded once.
 #pragma once
 #include "cuda/kernels/args/matmul.h"

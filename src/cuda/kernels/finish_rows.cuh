@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rows of logits become losses and gradients, a block per row. T is how x and W are stored, A what is computed in.
 //   look           adds the bias, caps, makes the loss; leaves what the gradient needs in `seen`
 //   differentiate  makes the gradient of the logits: in `narrow`, and in place where `keep` is set

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products whose rows do not depend on their batch: every element is one chain of fused multiply-adds in the order of
 // k. A block makes a tile, a thread one element in kFixedSide x kFixedSide of it, kWidth rows and columns.
 #pragma once

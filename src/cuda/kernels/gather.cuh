@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // gather, and index_select of slices that do not lie densely.
 #pragma once
 #include "cuda/kernels/args/index.h"

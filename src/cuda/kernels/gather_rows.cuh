@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // index_select of slices that lie densely: groups of lanes look at the index once.
 #pragma once
 #include "cuda/kernels/args/index.h"

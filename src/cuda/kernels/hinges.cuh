@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Σ over listed k and classes i that are not listed of max(0, 1 − x_{y_k} + x_i), and its gradient: a block per row.
 #pragma once
 #include "cuda/kernels/args/rows.h"

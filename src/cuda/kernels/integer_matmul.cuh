@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products of integers, a thread per element; they wrap.
 #pragma once
 #include "cuda/kernels/args/matmul.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where in its plane each window's first largest element lies; NaN is larger than any number. A thread per window.
 #pragma once
 #include "cuda/kernels/args/window.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rounds dense numbers of f32.
 #pragma once
 #include "cuda/kernels/args/index.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rows of the gradient of x, each times its factor.
 #pragma once
 #include "cuda/kernels/args/linear_cross_entropy.h"

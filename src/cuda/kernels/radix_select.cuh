@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A range of the sorted order without the rest of it. The keys at its first and at its last place are found digit by
 // digit from the highest on, by histograms of the elements that agree with them so far. What lies between them is
 // collected in the order of the line, with as many equal ones as belong to the range, and then sorted.

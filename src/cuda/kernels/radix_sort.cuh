@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // argsort by digits of eight bits, from the lowest on; stable. A line that fits into a block's tile is sorted there. Of
 // a longer one each pass counts the digits of every tile, sums them over the tiles before, and puts each element where
 // its digit goes. Nothing depends on the order in which threads or blocks run.

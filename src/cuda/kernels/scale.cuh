@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Multiplies dense elements by one number; where that is 1 they are not touched.
 #pragma once
 #include "cuda/kernels/args/elements.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rows that are made as exponentials.
 //
 // With e = exp(z − r) for a reference r near the row's largest logits, S = Σ e and the row's factor s = g·w / S, the

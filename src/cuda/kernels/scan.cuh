@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // cumsum and cumprod. Floats are accumulated in f64 and each result is rounded once; integers wrap. A line of more than
 // one piece is read twice: the pieces' sums, a scan of those, and a scan of each piece from what comes before it.
 // Lines whose elements lie side by side have a block per piece, others a thread per piece.

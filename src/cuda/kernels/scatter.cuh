@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // scatter and its sums: a thread per line of the index along the axis, in order.
 #pragma once
 #include "cuda/kernels/args/index.h"

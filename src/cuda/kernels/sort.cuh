@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // argsort of short lines: a block sorts one or several of them in shared memory, by merges of runs of doubling length.
 // An element finds its place by bisection of the other run. Stable. Longer lines: see radix_sort.cuh.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Thresholds τ with Σ max(0, x − τ) = 1, a block per row: what lies below the threshold of the sum so far is dropped
 // until nothing does (Michelot, 1986). NaN is never dropped, and makes the threshold NaN.
 #pragma once

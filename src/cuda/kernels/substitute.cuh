@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // x = a⁻¹·b with a triangular, `upward` if what lies above the diagonal counts. A block takes some columns of b: a row
 // is divided by its diagonal, then leaves the rows after it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Copies rows of x into a chunk's block, or those of its gradient back; rows that do not count are zeros.
 #pragma once
 #include "cuda/kernels/args/linear_cross_entropy.h"

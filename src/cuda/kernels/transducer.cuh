@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The transducer: a block per sample, whose threads share the places of a diagonal; see the CPU's for the recursions.
 // α and β of every place are kept in memory.
 #pragma once

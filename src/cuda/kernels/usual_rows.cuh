@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The usual rows of bf16: no bias, cap or smoothing, and classes in eights. L is how the logits are stored, f32 or
 // bf16. The gradient takes the place of its row of logits, from the front. Maximum and sum are made in one pass: a
 // thread scales its sum when its maximum grows. All that is exponentiated here becomes bf16 or a sum whose error is a

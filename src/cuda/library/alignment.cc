@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cuda/library/alignment.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention by products over some rows at a time, so that scores never exist for all of them:
 //   s = q·kᵀ,   p = softmax(scale·s + mask),   o = p·v,   lse = log Σ e^s
 //   backward: p = e^(s − lse) is made again, and with δ = Σ do·o

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Elements that ranks exchange: by NCCL where every rank has a GPU of its own, else by way of the host.
 #include <vector>
 

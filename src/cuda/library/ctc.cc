@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // CTC: see kernels/ctc.cuh.
 #include "cuda/kernels/texts.h"
 #include "cuda/library/alignment.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cuda/library/cudnn.h"
 
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Convolutions by cuDNN's graphs of one operation. Which engine runs one is found once per process for its shapes,
 // strides, dtypes and alignment: the first that cuDNN's heuristic proposes and that gives the same bits in every run.
 #include "cuda/library/cudnn_convolution.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Launches of kernels/exponentials.cuh.
 #include "cuda/library/exponential_product.h"
 

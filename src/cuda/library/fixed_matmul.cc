@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products of f32 and f64 whose rows do not depend on their batch (kernels/fixed_matmul.cuh). cuBLASLt promises the
 // same bits for the same product only, and chooses its tiles by the number of rows.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which attention is for the fused kernels (kernels/attention_by_warps.cuh), and their launches.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // gather, scatter and what is like them. Nothing is added by two threads: sums have the order of the index.
 #include <fmt/format.h>
 

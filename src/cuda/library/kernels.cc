@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cuda/library/kernels.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Factorisations and solves, a block per matrix, in the type they are computed in (halves: f32). Sums are taken column
 // by column in order, so that they depend neither on the batch nor on how many threads share a column.
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rows stream in chunks, as on the CPU (see there for the formulas): their logits are made by a product, become the
 // loss and their own gradient, and two more products turn that into dx and dW before the next chunk takes the memory.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // cat and pad_zero, argmax and argmin, cumsum and cumprod: work along one axis.
 #include <fmt/format.h>
 

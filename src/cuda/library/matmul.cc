@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // matmul: floats by cuBLASLt, integers by a kernel.
 #include <fmt/format.h>
 

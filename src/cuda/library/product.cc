@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products by cuBLASLt: their description, and which of its algorithms makes them.
 #include "cuda/library/product.h"
 

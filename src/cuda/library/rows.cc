@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // sparsemax_threshold and multilabel_hinges: a block per row.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // argsort, and a range of its places: see kernels/sort.cuh, kernels/radix_sort.cuh and kernels/radix_select.cuh.
 #include <fmt/format.h>
 

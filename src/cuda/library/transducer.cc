@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The transducer: see kernels/transducer.cuh.
 #include "cuda/kernels/texts.h"
 #include "cuda/library/alignment.h"

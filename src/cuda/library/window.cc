@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Convolutions by cuDNN where it is there. Otherwise as products: the elements that windows look at are laid out as columns, some images at a time, so that
 // memory stays bounded. Every sum has one order.
 //   col[n, g, (c, r, s), (p, q)] = x[n, g·C/G + c, p·stride + r·dilation − padding, q·…], zero outside

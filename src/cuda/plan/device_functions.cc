@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cuda/plan/device_functions.h"
 
 namespace ebb::cuda {

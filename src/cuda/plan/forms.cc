@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Neighbours two at a time: where halves are rounded after every operation, one instruction makes two of them.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The cost model of values: GPU instructions per element.
 #include "cuda/plan/passes.h"
 

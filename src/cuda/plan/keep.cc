@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What passes over a row leave in shared memory for later ones: greedily, by instructions saved.
 #include "cuda/plan/keep.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Shared memory, launch bounds, the kernel `finish` and what it finds in the workspace.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How elements are shared by threads, and which operands of a row are copied to shared memory.
 #include <algorithm>
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What each pass over the elements or over a row computes, and how it may compute it.
 #include "cuda/plan/passes.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Arms of choices that data hardly ever take, and logarithms that powers share.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How many leaves of a pass are written out one after the other, and where the row is between passes.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The largest number of a row and the sum of exponentials behind it, as every softmax has them, in one pass instead of
 // two: each segment adds exponentials relative to its own largest number, and when the row's is known, the sums of its
 // segments are scaled to it. That is for a row that has a multiprocessor to itself, where nobody else computes while

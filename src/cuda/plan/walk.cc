@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cuda/plan/walk.h"
 
 namespace ebb::cuda {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reductions over the rows, and what comes after reductions over everything.
 #include <fmt/format.h>
 

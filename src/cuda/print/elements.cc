@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sweeps without rows: a thread takes a few neighbours, wherever they are.
 #include <fmt/format.h>
 

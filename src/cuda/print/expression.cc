@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cuda/print/expression.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cuda/print/joined_text.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Neighbours that a thread takes at once.
 #include <fmt/format.h>
 

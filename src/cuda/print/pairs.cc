@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Neighbours two at a time.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cuda/kernels/texts.h"
 #include "cuda/print/sweep_text.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cuda/print/printer.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The leaves of a row: which thread has them, where they are between passes, and how the next row comes.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sweeps with rows: stages of passes over each row.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Largest number and sum of exponentials of a row in one pass: see plan/softmax.cc.
 #include <fmt/format.h>
 

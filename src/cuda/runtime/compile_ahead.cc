@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cuda/runtime/compile_ahead.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cuda/runtime/compiler_use.h"
 
 #include <sys/syscall.h>

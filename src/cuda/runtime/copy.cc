@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cuda/runtime/copy.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cuda/runtime/driver.h"
 
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cuda/runtime/open_library.h"
 
 #include <dlfcn.h>

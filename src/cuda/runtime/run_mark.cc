@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "core/format_error.h"
 #include "cuda/runtime/gpu.h"
 #include "cuda/runtime/recording.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 #include "cuda/kernels/args/error_slot.h"
 #include "cuda/kernels/args/view.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 
 // Numbers, by the names that kernels and their arguments have for them. The host's compiler reads this folder, too.

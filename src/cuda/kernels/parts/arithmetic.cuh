@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Conversions, and arithmetic as every device has it.
 #pragma once
 #include "cuda/kernels/args/types.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The products of the fused attention by warpgroups (wgmma).
 //   own_rows             the rows that a warp or a group multiplies again and again
 //   multiply_transposed  c = own·tᵀ, of rows of a tile

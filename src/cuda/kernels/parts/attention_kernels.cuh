@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The kernels of the fused attention, after its products.
 #pragma once
 #include "cuda/kernels/parts/attention_tiles.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rows and tiles of the fused attention, before its products.
 #pragma once
 #include "cuda/kernels/args/attention.h"

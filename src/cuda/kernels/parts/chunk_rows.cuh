@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rows of a chunk of linear_cross_entropy.
 #pragma once
 #include "cuda/kernels/args/linear_cross_entropy.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // CUDA's names for an editor, which reads a kernel without CUDA's headers (.clangd): what NVRTC knows by itself.
 // Embedded texts leave it out.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // For an editor: what element_text() of cuda/library/kernels.h makes for a dtype, here for bf16.
 #pragma once
 #include "cuda/kernels/parts/prelude.cuh"

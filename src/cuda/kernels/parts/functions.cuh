@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Quick functions for halves, powers, digamma.
 #pragma once
 #include "cuda/kernels/parts/arithmetic.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Elements as unsigned integers in their order: -0 and 0 are equal, every NaN is the same and above all numbers.
 #pragma once
 #include "cuda/kernels/parts/view.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Neighbours that a thread loads, keeps on chip and stores together.
 #pragma once
 #include "cuda/kernels/parts/reductions.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Two neighbours at a time.
 #pragma once
 #include "cuda/kernels/parts/functions.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // In front of every kernel, printed or written: types, arithmetic, reductions, random numbers, packs. Embedded texts of
 // kernels leave it out; Gpu::kernel puts it there once.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Random numbers.
 #pragma once
 #include "cuda/kernels/parts/arithmetic.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Complaints about data, and reductions.
 #pragma once
 #include "cuda/kernels/args/error_slot.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Views, and elements one after the other.
 #pragma once
 #include "cuda/kernels/args/view.h"

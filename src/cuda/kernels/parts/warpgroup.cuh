@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products of warpgroups (wgmma), for Hopper: 64 rows by a tile in shared memory.
 #pragma once
 #include "cuda/kernels/parts/prelude.cuh"

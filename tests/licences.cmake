@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: MIT
+# Fails where a source file does not name its licence in its first two lines (REUSE.toml speaks for files without comments).
+cmake_minimum_required(VERSION 3.25)
+set(sources)
+foreach(folder bench cmake examples fuzz include python src tests tools)
+  foreach(kind h cc cuh cu py sh cmake txt css js)
+    file(GLOB_RECURSE found ${SOURCE}/${folder}/*.${kind})
+    list(APPEND sources ${found})
+  endforeach()
+endforeach()
+list(FILTER sources EXCLUDE REGEX "/(golden|corpus)/|/(sentences|public_names|cppcheck)[.]txt$")
+foreach(source ${sources} ${SOURCE}/CMakeLists.txt ${SOURCE}/Makefile ${SOURCE}/pyproject.toml)
+  file(STRINGS ${source} lines LIMIT_COUNT 2)
+  if(NOT lines MATCHES "SPDX-License-Identifier[:] MIT")
+    message(SEND_ERROR "${source}: its first lines do not name its licence as other files do")
+  endif()
+endforeach()
