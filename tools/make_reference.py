@@ -19,7 +19,10 @@ PAGE = ROOT / "docs" / "reference.md"
 INTRODUCTION = """# C++ reference
 
 What the headers in `include/ebb/` declare, by header; `<ebb/ebb.h>` takes them all. Names are in the namespace `ebb`
-unless a heading says otherwise. Losses are explained one by one in [losses.md](losses.md).
+unless a heading says otherwise: functions of tensors, losses and optimisers are all called from there (`ebb::sum`,
+`ebb::mse_loss`, `ebb::AdamW`, also as `ebb::optim::AdamW`). What has the same name as a function, or belongs to one
+place only, has a namespace of its own: layers in `nn`, files in `io`, processes in `distributed`. Functions of one tensor
+are methods, too: `x.exp().sum(1)`. Losses are explained one by one in [losses.md](losses.md).
 
 This page is made from the headers by `tools/make_reference.py`.
 """
@@ -151,14 +154,14 @@ def section_of(header):
         if opening:
             if opening.group(2):
                 continue
-            names.append(opening.group(1))
+            names.append("" if line.startswith("inline") else opening.group(1))  # inline: part of what is around it
             hidden += "detail" in names[-1]
             if not hidden and names[-1] not in ("", "ebb"):
                 body += ["", f"// ---- namespace {'::'.join(n for n in names if n)} ----", ""]
         elif line.startswith("}  // namespace") or (line == "}" and names and not balance("\n".join(body))):
             was_hidden, closed = hidden, names.pop()
             hidden -= "detail" in closed
-            body += ["", "// ---- namespace ebb ----", ""] if names and not was_hidden else [""]
+            body += ["", "// ---- namespace ebb ----", ""] if closed and names and not was_hidden else [""]
         elif not hidden:
             body.append(line)
     for statement in statements(body):

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ebb {
@@ -40,6 +41,39 @@ class Shape {
   std::array<std::int64_t, kMaxRank> sizes_{};
   std::int64_t numel_ = 1;
   int rank_ = 0;
+};
+
+// Sizes as an argument, where −1 has a special meaning: {2, −1}, a vector, or another tensor's shape.
+class Sizes {
+ public:
+  Sizes(std::initializer_list<std::int64_t> sizes) : sizes_(sizes) {}
+  Sizes(std::vector<std::int64_t> sizes) : sizes_(std::move(sizes)) {}
+  Sizes(const Shape& shape) : sizes_(shape.begin(), shape.end()) {}
+  std::size_t size() const { return sizes_.size(); }
+  auto begin() const { return sizes_.begin(); }
+  auto end() const { return sizes_.end(); }
+  std::int64_t operator[](std::size_t k) const { return sizes_[k]; }
+
+ private:
+  std::vector<std::int64_t> sizes_;
+};
+
+// A set of axes: 1, {0, -1} or a vector. The empty set stands for all axes, as in PyTorch.
+class Axes {
+ public:
+  Axes() = default;
+  Axes(int axis) : axes_{axis} {}
+  Axes(std::int64_t axis) : axes_{axis} {}
+  Axes(std::initializer_list<std::int64_t> axes) : axes_(axes) {}
+  Axes(std::vector<std::int64_t> axes) : axes_(std::move(axes)) {}
+  bool empty() const { return axes_.empty(); }
+  std::size_t size() const { return axes_.size(); }
+  auto begin() const { return axes_.begin(); }
+  auto end() const { return axes_.end(); }
+  std::int64_t operator[](std::size_t k) const { return axes_[k]; }
+
+ private:
+  std::vector<std::int64_t> axes_;
 };
 
 // Elements (not bytes) between neighbours along each dimension. 0 repeats one element; a negative stride runs

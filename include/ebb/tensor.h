@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +14,8 @@
 
 namespace ebb {
 
-struct Node;  // a vertex of the computation graph, src/graph/node.h
+class TensorOrScalar;  // ebb/ops/elementwise.h
+struct Node;           // a vertex of the computation graph, src/graph/node.h
 
 // A C++ number used with a tensor. It is weakly typed, as in the array API: it takes the tensor's dtype where that can
 // hold its kind (an integer with an f16 tensor is f16), and only a real with an integer tensor promotes the result to
@@ -82,6 +84,60 @@ class Tensor {
   // Indexing along the first axis, and NumPy's a[start:stop:step] along any.
   Tensor operator[](std::int64_t index) const;
   Tensor slice(std::int64_t axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1) const;
+
+  // Functions of one tensor, in the order they are read: x.exp().sum(1) is sum(exp(x), 1). Each is the function of that
+  // name in ebb/ops, where its meaning is written.
+  Tensor reshape(const Sizes& sizes) const;
+  Tensor flatten(std::int64_t first = 0, std::int64_t last = -1) const;
+  Tensor squeeze(const Axes& axes = {}) const;
+  Tensor unsqueeze(std::int64_t axis) const;
+  Tensor permute(const Axes& axes) const;
+  Tensor transpose(std::int64_t a, std::int64_t b) const;
+  Tensor t() const;
+  Tensor expand(const Sizes& sizes) const;
+  Tensor contiguous() const;
+  Tensor to(DType dtype) const;  // cast(x, dtype)
+  Tensor detach() const;         // stop_gradient(x)
+
+  Tensor sum(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor mean(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor prod(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor max(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor min(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor var(const Axes& axes = {}, bool keepdim = false, double correction = 1) const;
+  Tensor stddev(const Axes& axes = {}, bool keepdim = false, double correction = 1) const;
+  Tensor norm(double p = 2, const Axes& axes = {}, bool keepdim = false) const;
+  Tensor logsumexp(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor any(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor all(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor argmax(std::optional<std::int64_t> axis = {}, bool keepdim = false) const;
+  Tensor argmin(std::optional<std::int64_t> axis = {}, bool keepdim = false) const;
+  Tensor cumsum(std::int64_t axis) const;
+
+  Tensor exp() const;
+  Tensor log() const;
+  Tensor sqrt() const;
+  Tensor square() const;
+  Tensor abs() const;
+  Tensor sin() const;
+  Tensor cos() const;
+  Tensor tanh() const;
+  Tensor sigmoid() const;
+  Tensor relu() const;
+  Tensor softmax(int axis = -1) const;
+  Tensor log_softmax(int axis = -1) const;
+  Tensor pow(TensorOrScalar exponent) const;
+  Tensor clamp(TensorOrScalar lo, TensorOrScalar hi) const;
+  Tensor masked_fill(const Tensor& mask, TensorOrScalar value) const;
+  Tensor matmul(const Tensor& b) const;
+  Tensor gather(std::int64_t axis, const Tensor& index) const;
+  Tensor index_select(std::int64_t axis, const Tensor& index) const;
+
+  // x = x + b and so on: this handle gets a new value, others of the old one keep it.
+  Tensor& operator+=(TensorOrScalar b);
+  Tensor& operator-=(TensorOrScalar b);
+  Tensor& operator*=(TensorOrScalar b);
+  Tensor& operator/=(TensorOrScalar b);
 
   std::string str() const;  // as NumPy prints it
 

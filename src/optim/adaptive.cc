@@ -4,7 +4,7 @@
 #include "optim/describe.h"
 #include "optim/moments.h"
 
-namespace ebb {
+namespace ebb::optim {
 
 Adam::Adam(const AdamOptions& o) : Adam("Adam", o, false) {}
 Adam::Adam(const char* name, const AdamOptions& o, bool decoupled)
@@ -155,4 +155,4 @@ std::vector<OptimizerInfo> adaptive_entries() {
   };
 }
 
-}  // namespace ebb
+}  // namespace ebb::optim

@@ -8,7 +8,7 @@
 #include "ops/build.h"
 #include "ops/piece_norms.h"
 
-namespace ebb {
+namespace ebb::optim {
 namespace {
 
 template <class F>
@@ -99,4 +99,4 @@ void WeightEma::assign(const Parameters& parameters) const {
   }
 }
 
-}  // namespace ebb
+}  // namespace ebb::optim

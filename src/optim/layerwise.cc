@@ -4,7 +4,7 @@
 #include "optim/describe.h"
 #include "optim/moments.h"
 
-namespace ebb {
+namespace ebb::optim {
 namespace {
 
 // weights/update where both are positive, 1 elsewhere.
@@ -126,4 +126,4 @@ std::vector<OptimizerInfo> layerwise_entries() {
   };
 }
 
-}  // namespace ebb
+}  // namespace ebb::optim

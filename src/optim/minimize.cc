@@ -8,7 +8,7 @@
 #include "ebb/ops.h"
 #include "ops/build.h"
 
-namespace ebb {
+namespace ebb::optim {
 namespace {
 
 // The function along its way: value and gradient at a flat x, both computed.
@@ -257,4 +257,4 @@ Minimum minimize_newton_cg(const Function& f, const Tensor& start, const NewtonC
   return result;
 }
 
-}  // namespace ebb
+}  // namespace ebb::optim

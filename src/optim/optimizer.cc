@@ -7,7 +7,7 @@
 #include "ebb/ops.h"
 #include "ops/build.h"
 
-namespace ebb {
+namespace ebb::optim {
 
 bool decay_matrices(const std::string&, const Tensor& parameter) { return parameter.rank() >= 2; }
 
@@ -155,4 +155,4 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
   slots_ = std::move(slots);
 }
 
-}  // namespace ebb
+}  // namespace ebb::optim

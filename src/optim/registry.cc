@@ -6,7 +6,7 @@
 #include "core/closest_name.h"
 #include "optim/describe.h"
 
-namespace ebb {
+namespace ebb::optim {
 namespace {
 
 std::vector<OptimizerInfo> all_entries() {
@@ -48,4 +48,4 @@ std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const OptionVal
   return info.make(options, decays);
 }
 
-}  // namespace ebb
+}  // namespace ebb::optim

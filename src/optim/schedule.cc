@@ -8,7 +8,7 @@
 
 #include "core/format_error.h"
 
-namespace ebb {
+namespace ebb::optim {
 namespace {
 
 double cosine_between(double start, double end, double part) {
@@ -127,4 +127,4 @@ double ReduceOnPlateau::operator()(double metric) {
   return lr_;
 }
 
-}  // namespace ebb
+}  // namespace ebb::optim

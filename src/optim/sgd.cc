@@ -4,7 +4,7 @@
 #include "optim/describe.h"
 #include "optim/moments.h"
 
-namespace ebb {
+namespace ebb::optim {
 
 Sgd::Sgd(const SgdOptions& o) : Optimizer("Sgd", o.lr, {"momentum_buffer"}), o_(o) {
   require_not_negative(name_, "momentum", o.momentum);
@@ -67,4 +67,4 @@ std::vector<OptimizerInfo> sgd_entries() {
   };
 }
 
-}  // namespace ebb
+}  // namespace ebb::optim

@@ -1,31 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
 #include <vector>
 
 #include "ebb/tensor.h"
 
 namespace ebb {
-
-// A set of axes: 1, {0, -1} or a vector. The empty set stands for all axes, as in PyTorch.
-class Axes {
- public:
-  Axes() = default;
-  Axes(int axis) : axes_{axis} {}
-  Axes(std::int64_t axis) : axes_{axis} {}
-  Axes(std::initializer_list<std::int64_t> axes) : axes_(axes) {}
-  Axes(std::vector<std::int64_t> axes) : axes_(std::move(axes)) {}
-  bool empty() const { return axes_.empty(); }
-  std::size_t size() const { return axes_.size(); }
-  auto begin() const { return axes_.begin(); }
-  auto end() const { return axes_.end(); }
-  std::int64_t operator[](std::size_t k) const { return axes_[k]; }
-
- private:
-  std::vector<std::int64_t> axes_;
-};
 
 // Sums of integers and bool are i64; sums of f16 and bf16 are computed in f32 and rounded once. Reduced axes disappear
 // unless keepdim keeps them with size 1.

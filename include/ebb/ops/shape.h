@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
 #include <vector>
 
@@ -9,21 +8,6 @@
 #include "ebb/tensor.h"
 
 namespace ebb {
-
-// Sizes as an argument, where −1 has a special meaning: {2, −1}, a vector, or another tensor's shape.
-class Sizes {
- public:
-  Sizes(std::initializer_list<std::int64_t> sizes) : sizes_(sizes) {}
-  Sizes(std::vector<std::int64_t> sizes) : sizes_(std::move(sizes)) {}
-  Sizes(const Shape& shape) : sizes_(shape.begin(), shape.end()) {}
-  std::size_t size() const { return sizes_.size(); }
-  auto begin() const { return sizes_.begin(); }
-  auto end() const { return sizes_.end(); }
-  std::int64_t operator[](std::size_t k) const { return sizes_[k]; }
-
- private:
-  std::vector<std::int64_t> sizes_;
-};
 
 // The same elements in row-major order; one size may be −1 and is inferred.
 Tensor reshape(const Tensor& x, const Sizes& sizes);

@@ -4,6 +4,7 @@
 
 // Optimisers that divide by a running magnitude of the gradient. Formulas and defaults are those of torch.optim.
 namespace ebb {
+inline namespace optim {
 
 // m ← β₁·m + (1 − β₁)·g,  v ← β₂·v + (1 − β₂)·g²,  p ← p − lr·m̂ / (√v̂ + eps), where m̂ = m/(1 − β₁ᵗ), v̂ = v/(1 − β₂ᵗ).
 // Adam adds weight_decay·p to g. amsgrad divides by the largest v so far.
@@ -106,4 +107,5 @@ class Adagrad : public Optimizer {
   AdagradOptions o_;
 };
 
+}  // namespace optim
 }  // namespace ebb

@@ -11,6 +11,7 @@
 // What is done to gradients between backward() and a step, and to weights after it. Gradients are values: each function
 // returns new ones.
 namespace ebb {
+inline namespace optim {
 
 Gradients scale_gradients(const Gradients& gradients, double factor);
 
@@ -67,4 +68,5 @@ class WeightEma {
   std::map<std::string, Tensor> average_;
 };
 
+}  // namespace optim
 }  // namespace ebb

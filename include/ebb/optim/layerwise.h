@@ -6,6 +6,7 @@
 // the norms (and the moments) and one for the step. Lars and Lamb, for large batches, scale each tensor's step by the
 // ratio of the sizes of its weights and its update; where either is 0 the ratio is 1.
 namespace ebb {
+inline namespace optim {
 
 // You, Gitman and Ginsburg, 2017: λ = trust_coefficient·‖p‖ / (‖g‖ + weight_decay·‖p‖ + eps),
 // b ← momentum·b + lr·λ·(g + weight_decay·p),  p ← p − b.
@@ -70,4 +71,5 @@ class Muon : public Optimizer {
   MuonOptions o_;
 };
 
+}  // namespace optim
 }  // namespace ebb

@@ -6,6 +6,7 @@
 
 // Minimisers of a smooth, noise-free function. They compute in the dtype of x; f64 is recommended.
 namespace ebb {
+inline namespace optim {
 
 struct Minimum {
   Tensor x;
@@ -44,4 +45,5 @@ struct NewtonCgOptions {
 };
 Minimum minimize_newton_cg(const Function& f, const Tensor& x, const NewtonCgOptions& options = {});
 
+}  // namespace optim
 }  // namespace ebb

@@ -10,6 +10,7 @@
 #include "ebb/nn/parameters.h"
 
 namespace ebb {
+inline namespace optim {
 
 // Which parameters weight decay applies to, by name; unset: all, as in torch.optim. `decay_matrices` is the usual
 // choice for transformers: not biases, gains and other vectors.
@@ -88,4 +89,5 @@ class Optimizer {
   std::unordered_map<std::string, Slots> slots_;
 };
 
+}  // namespace optim
 }  // namespace ebb

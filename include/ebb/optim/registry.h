@@ -12,6 +12,7 @@
 // Every optimiser described once: the command line, bindings and documentation read it from here. Names and defaults of
 // options are those of the options structs.
 namespace ebb {
+inline namespace optim {
 
 struct OptimizerInfo {
   std::string_view name;        // "adamw", for the command line and for files
@@ -30,4 +31,5 @@ const OptimizerInfo& optimizer_info(std::string_view name);  // throws Error wit
 std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const OptionValues& options = {},
                                           const DecayFilter& decays = {});
 
+}  // namespace optim
 }  // namespace ebb

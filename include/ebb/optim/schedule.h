@@ -10,6 +10,7 @@
 //   Schedule schedule = warm_up(cosine_schedule(3e-4, {.steps = 9000}), 1000);
 //   optimizer.set_lr(schedule(t));
 namespace ebb {
+inline namespace optim {
 
 using Schedule = std::function<double(std::int64_t step)>;
 
@@ -84,4 +85,5 @@ class ReduceOnPlateau {
   int bad_ = 0, cooling_ = 0;
 };
 
+}  // namespace optim
 }  // namespace ebb

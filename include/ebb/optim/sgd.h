@@ -3,6 +3,7 @@
 #include "ebb/optim/optimizer.h"
 
 namespace ebb {
+inline namespace optim {
 
 // g ← g + weight_decay·p,  b ← momentum·b + (1 − dampening)·g (the first b is g),  p ← p − lr·b, or with Nesterov's
 // momentum p ← p − lr·(g + momentum·b).
@@ -44,4 +45,5 @@ class Lion : public Optimizer {
   LionOptions o_;
 };
 
+}  // namespace optim
 }  // namespace ebb
