@@ -7,7 +7,7 @@
 #include "ebb/optim/registry.h"
 
 // How an optimiser is described, beside its formula: its options struct by each_option(), the rest by describe().
-namespace ebb {
+namespace ebb::optim {
 
 template <class Kind, class Options>
 OptimizerInfo describe(std::string_view name, std::string_view class_name, std::string_view update) {
@@ -36,4 +36,4 @@ inline constexpr const char* kBeta2 = "how much of the average squared gradient 
 inline constexpr const char* kEps = "added to what the step is divided by";
 inline constexpr const char* kDecay = "how strongly parameters are pulled to 0";
 
-}  // namespace ebb
+}  // namespace ebb::optim

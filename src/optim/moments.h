@@ -7,7 +7,7 @@
 #include "ebb/optim/optimizer.h"
 
 // Pieces that several optimisers share.
-namespace ebb {
+namespace ebb::optim {
 
 // beta·average + (1 − beta)·x, where an average that does not exist yet is zero.
 inline Tensor running_average(const Tensor& average, const Tensor& x, double beta) {
@@ -100,4 +100,4 @@ Tensor adam_direction(const Tensor& m, const Tensor& v, const Options& o, const 
   return (m * (1.0 / c1)) / (sqrt(v * (1.0 / c2)) + o.eps);
 }
 
-}  // namespace ebb
+}  // namespace ebb::optim
