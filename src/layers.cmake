@@ -34,3 +34,10 @@ set(EBB_LAYERS
   "comm: core graph backend ops autograd io"
   "doctor: core cpu/tile cuda cuda/runtime cuda/library comm"
 )
+
+# What stands on the library, outside of src: the folders of it that each includes from, beside the public headers.
+set(EBB_USERS
+  "python/src: backend comm core cuda cuda/library cuda/runtime doctor graph ops"
+  "tools/cases: graph ops sweep"
+  "tools/ebb: cases comm core cuda data doctor graph io"
+)
