@@ -92,11 +92,15 @@ def of_program(program):
 
 
 def of_package():
-    """Names of the public modules, and members that public classes define themselves, once each."""
+    """Names of the public modules, and members that public classes define themselves, once each.
+
+    `ebb.compat` is not among them: its names are promised where users find them, in `ebb` and `ebb.nn`.
+    """
     import ebb
 
     modules = [ebb] + [importlib.import_module(m.name) for m in pkgutil.walk_packages(ebb.__path__, "ebb.")
-                       if not any(part.startswith("_") for part in m.name.split(".")) and m.name != "ebb.torch"]
+                       if not any(part.startswith("_") for part in m.name.split(".")) 
+                       and m.name not in ("ebb.torch", "ebb.compat")]
     found, classes = set(), set()
     for module in modules:
         for name in getattr(module, "__all__", None) or dir(module):

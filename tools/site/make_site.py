@@ -31,7 +31,7 @@ MENU = [
                 "python"]),
     ("The program", ["command_line", "environment", "scikit_learn"]),
     ("Reference", ["reference", "python_reference", "versioning"]),
-    ("Behind it", ["design", "benchmarks", "accuracy", "contributing"]),
+    ("Behind it", ["design", "design_schedule", "design_cpu", "design_gpu", "benchmarks", "accuracy", "contributing"]),
 ]
 OF_THE_ROOT = {"README.md": "index", "CONTRIBUTING.md": "contributing"}
 
