@@ -318,7 +318,7 @@ def main():
             options.peers.remove(key)
     deadline = time.time() + options.budget if options.budget else None
     out_of_time = lambda: deadline is not None and time.time() > deadline
-    # What a framework compiled in an earlier run would make its first calls look short.
+    # Kernels that a framework compiled in an earlier run would make its first calls look short.
     log_file = options.results.parent / "peers.log"
     with tempfile.TemporaryDirectory(prefix="ebb-bench-") as fresh, open(log_file, "w") as log:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = fresh

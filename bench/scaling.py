@@ -22,7 +22,7 @@ CASES = [
     ("train", "ResNet-20 on 32x32, SGD", "f32"),
     ("train", "GPT 4 layers, AdamW", "f32"),
 ]
-# What the machine itself gives: nothing scales better than that.
+# The machine's own scaling: nothing can do better.
 LIMITS = {
     "multiplications and additions in registers": {"do": "arithmetic", "samples": 9},
     "copy of 96 MiB": {"do": "copy", "bytes": 192 << 20, "samples": 9},

@@ -222,7 +222,7 @@ class Graph {
   std::vector<Tensor> leaves_;
 };
 
-// What a way to compute came to: the elements, or the error.
+// Outcome of one way to compute: the elements, or the error.
 struct Outcome {
   Results results;
   std::vector<HostElements> elements;

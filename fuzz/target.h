@@ -9,7 +9,8 @@
 
 // A fuzz target is a function of bytes that must return, whatever the bytes are: no crash, no exception, no report of a
 // sanitizer. Each is a file NAME.cc here, with seeds in corpus/NAME and words in NAME.dict where its format has some.
-// libFuzzer runs one of them without end (`make fuzz`, run.sh), replay.cc all of them on the stored inputs (`make test`).
+// libFuzzer runs one of them without end (`make fuzz`, run.sh), replay.cc all of them on the stored inputs (`make
+// test`).
 namespace ebb::fuzz {
 
 using Bytes = std::span<const std::uint8_t>;
@@ -32,7 +33,7 @@ std::string file_of(Bytes bytes);
 // The same for readers that open it themselves: a file in memory.
 std::string opened_file_of(Bytes bytes);
 
-// What is wrong with an input is an Error; any other exception is a finding.
+// A bad input is an Error; any other exception is a finding.
 template <class F>
 void may_fail(F&& f) {
   try {

@@ -242,7 +242,7 @@ class SecondDevice final : public Backend {
       }
     });
   }
-  // What the host waits for also has its turn after everything that was started before.
+  // Work that the host waits for also has its turn after everything that was started before.
   template <class Body>
   void in_order(Body&& body) {
     const auto done = std::make_shared<DoneMark>();

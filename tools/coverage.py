@@ -17,7 +17,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# What a machine without these cannot run; it is counted, and also reported apart.
+# Code that a machine without these cannot run; it is counted, and also reported separately.
 APART = {
     "src/cpu/gemm/bf16_amx.cc": "the instructions of AMX",
     "src/cpu/gemm/bf16_vdpbf16ps.cc": "the instructions of AVX512-BF16",

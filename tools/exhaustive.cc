@@ -31,7 +31,7 @@ struct Measured {
   Op op;
   double bound;  // of the error in f32, in units in the last place
 };
-// What docs/accuracy.md shows, with a little room: where a function gets worse, the sampled test says so.
+// The bounds of docs/accuracy.md, with a little room: where a function gets worse, the sampled test says so.
 constexpr Measured kFunctions[] = {
     {Op::exp, 1},     {Op::exp2, 1},     {Op::expm1, 1},      {Op::log, 1},           {Op::log2, 1},
     {Op::log10, 1},   {Op::log1p, 1},    {Op::log1p_unit, 1}, {Op::sqrt, 0.51},       {Op::rsqrt, 1},
@@ -39,7 +39,7 @@ constexpr Measured kFunctions[] = {
     {Op::acos, 0.6},  {Op::atan, 0.6},   {Op::sinh, 1},       {Op::cosh, 1},          {Op::tanh, 1},
     {Op::asinh, 0.6}, {Op::acosh, 0.6},  {Op::atanh, 0.6},    {Op::erf, 1},           {Op::erfc, 0.6},
     {Op::erfcx, 0.6}, {Op::lgamma, 0.6}, {Op::digamma, 0.6},  {Op::reciprocal, 0.51}, {Op::square, 0.51}};
-// Of two numbers, in halves.
+// For two numbers, in halves.
 constexpr Op kPairs[] = {Op::add, Op::sub, Op::mul, Op::div, Op::pow, Op::atan2, Op::hypot};
 
 // One over the distance of two neighbours at |x| among numbers with this many digits and this smallest exponent, as

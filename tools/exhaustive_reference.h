@@ -4,7 +4,7 @@
 
 #include "graph/op_table.h"
 
-// What results are measured against: the C library in double precision, whose own error, below an ulp of f64, is 2⁻²⁹
+// The reference of all results: the C library in double precision, whose own error, below an ulp of f64, is 2⁻²⁹
 // ulp of f32.
 namespace ebb {
 

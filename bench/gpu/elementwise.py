@@ -10,7 +10,7 @@ from torch_formulas import SHIPPED, Functions
 
 DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
 
-# What each input holds; a star marks those that are differentiated by.
+# Contents of each input; a star marks inputs that are differentiated by.
 ELEMENTS = {
     "mse_loss": "normal* normal",
     "l1_loss": "normal* normal",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "worker/cases.h"
 
-// What differentiation itself costs: a node, second derivatives, recomputation.
+// The cost of differentiation itself: a node, second derivatives, recomputation.
 namespace bench {
 namespace {
 

@@ -7,8 +7,8 @@
 
 #include "ebb/ebb.h"
 
-// What is measured, as a table: a case is its inputs by size and its formula. The comparison asks this program for the
-// table, so that a case is described once; its peers know a case by its name.
+// The measured cases, as a table: a case is its inputs by size and its formula. The comparison asks this program for
+// the table, so that a case is described once; its peers know a case by its name.
 namespace bench {
 
 enum class Size { tiny, small, medium, large };
@@ -59,7 +59,7 @@ struct Case {
   std::function<std::vector<Input>(Size)> inputs;
   std::function<ebb::Tensor(const Tensors&)> loss;  // one number
   std::function<Tensors(const Tensors&)> compute;   // what is asked for instead of a loss and its gradients
-  // What is trained, one step a call, from these inputs.
+  // The model that is trained, one step per call, from these inputs.
   std::function<std::unique_ptr<TrainingRun>(Size, const Tensors&)> training;
   std::string same_bits_as;  // the training whose numbers this one must repeat to the last bit
   // The same result made by hand in C++ (the target a formula is held against), and what that is called.

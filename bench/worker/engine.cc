@@ -2,7 +2,7 @@
 #include "worker/by_hand.h"
 #include "worker/cases.h"
 
-// What the engine promises, and the linear head at several shapes.
+// Promises of the engine, and the linear head at several shapes.
 namespace bench {
 namespace {
 

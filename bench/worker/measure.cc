@@ -35,7 +35,7 @@ struct Bytes {
     return {process_bytes("VmRSS:"), memory_stats().live};
   }
 };
-// What `body` takes at its peak beyond `before`, from a pool that keeps nothing.
+// Peak memory of `body` beyond `before`, from a pool that keeps nothing.
 template <class Body>
 Bytes memory_of(const Bytes& before, Body body) {
   release_cached_memory();

@@ -31,7 +31,7 @@ class Prepared {
   std::unique_ptr<TrainingRun> training_;        // each call goes on from where the last one stopped
 };
 
-// What of a result is compared: count, norm and eight elements.
+// The compared part of a result: count, norm and eight elements.
 nlohmann::json summary(const ebb::Tensor& result);
 
 // Computes every case at its tiny size and holds it against f64. Prints what is wrong; 0 if nothing is.

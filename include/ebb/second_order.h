@@ -2,7 +2,7 @@
 #pragma once
 #include "ebb/autograd.h"
 
-// What second-order methods need beyond hvp, hessian and jacobian (ebb/autograd.h).
+// Tools of second-order methods beyond hvp, hessian and jacobian (ebb/autograd.h).
 namespace ebb {
 
 // The diagonal of the Hessian of f (one element in its result), in the shape of x. Exact: one product H·e per element

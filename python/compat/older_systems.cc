@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a compiler with glibc 2.36 and libstdc++ 12 would ask of the system, and glibc 2.34 with libstdc++ 11 (RHEL 9,
+// Symbols that a compiler with glibc 2.36 and libstdc++ 12 asks for, and glibc 2.34 with libstdc++ 11 (RHEL 9,
 // Ubuntu 22.04) does not have: three functions. Linked into the Python module and into the program that comes with it,
 // which then work from glibc 2.34 on; make_wheel.sh checks that.
 #include <features.h>

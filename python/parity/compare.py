@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python" / "tools"))
 from header_docs import documented  # noqa: E402
 
-# What rounding explains: value, gradient, second gradient.
+# Differences explained by rounding: value, gradient, second gradient.
 ALLOWED = {torch.float64: (1e-12, 1e-11, 1e-10), torch.float32: (2e-5, 1e-4, 2e-3), torch.bfloat16: (3e-2, 8e-2, None)}
 TRIALS = 3
 warnings.filterwarnings("ignore")  # PyTorch's remarks about orders of reduction

@@ -466,7 +466,7 @@ ONCE = {"hardsigmoid"}
 # slope of hardsigmoid is 1/6 in f32.
 ROUGH = {"lgamma": 1e-8, "digamma": 1e-8, "polygamma": 1e-8, "hardsigmoid": 1e-7}
 
-# What cannot be compared number by number, and why.
+# Operations that cannot be compared number by number, and why.
 EXPLAINED = {
     **{
         name: "draws random numbers; its distribution is held by the C++ tests"

@@ -41,7 +41,7 @@ EXPLAINED = {
     "linalg.lstsq": "gives residuals, rank and singular values whatever the driver",
     "nn.functional.triplet_margin_with_distance_loss": "gets a distance of PyTorch's; compared with the transforms",
 }
-# What an error says, or what a sample has, where one of many differs.
+# Words of an error, or properties of a sample, that mark known differences.
 PARTLY = [
     (("a scalar has no axes", "the input must be [C] or [N, C], but it has shape []", "the input is a scalar"), SCALAR),
     (("there is no max_norm", "there is no scale_grad_by_freq"), "PyTorch writes to its table, or counts its indices"),

@@ -354,7 +354,7 @@ def captured_graphs():
         static.copy_(new)
         target.copy_(new_labels)
         graph.replay()
-        # What is computed in between must not touch the graph's memory.
+        # Work done in between must not touch the graph's memory.
         junk = [torch.full((256, 3000), float("nan"), device=DEVICE) for _ in range(4)]
         eager = value_and_grad(ebb.torch.cross_entropy, x, labels)
         graph.replay()

@@ -16,7 +16,7 @@
 namespace nb = nanobind;
 using namespace nanobind::literals;
 
-// What Python has for Ebb's small types: numbers, tuples, names. Tensor itself is a class.
+// Python's counterparts of Ebb's small types: numbers, tuples, names. Tensor itself is a class.
 namespace ebb::python {
 
 // The dtype as Python sees it; there is one object a dtype.

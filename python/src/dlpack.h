@@ -27,7 +27,7 @@ struct Array {
   std::uint64_t byte_offset;
 };
 
-// What a capsule "dltensor" holds, and since version 1 one named "dltensor_versioned".
+// Contents of a capsule "dltensor" and, since version 1, of one named "dltensor_versioned".
 struct Managed {
   Array array;
   void* context;

@@ -147,7 +147,7 @@ Tensor from_buffer(nb::handle object, Copy copy, const char* op) {
   if (!dtype_of_format(view->format, view->itemsize, dtype))
     refuse(Error::Kind::type,
            "there is no dtype for elements of format '" + format + "'; convert the array first (astype)");
-  // What an exporter promises who is asked for strides, and for nothing behind pointers.
+  // The buffer protocol's promise when strides are requested, and no indirection.
   if (view->itemsize != static_cast<Py_ssize_t>(size_of(dtype)))
     refuse(Error::Kind::type, "the array's elements have the format '" + format + "' and " +
                                   std::to_string(view->itemsize) + " bytes, which do not fit together");

@@ -3,7 +3,7 @@
 #include "bind.h"
 #include "ebb/nn.h"
 
-// What every layer with state offers to ebb.nn.Module: its members by name, and a place to put new ones.
+// The interface of a layer with state for ebb.nn.Module: its members by name, and a place to put new ones.
 namespace ebb::python {
 
 template <class Layer>

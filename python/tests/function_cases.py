@@ -245,7 +245,7 @@ case("pairwise_distance", X, X)
 case("cosine_similarity", X, X)
 case("trace", X)
 cases("inv inverse det logdet slogdet pinv", SQUARE)
-# Of symmetric matrices: differences of one element alone would leave them.
+# Symmetric matrices: changing one element alone would break the symmetry.
 _SYMMETRIC = Matrix("44", positive=True)
 for _name in ("cholesky", "eigh", "linalg.eigh", "linalg.eigvalsh", "linalg.cholesky"):
     case(_name, _SYMMETRIC).symmetric()
@@ -348,7 +348,7 @@ for _made in CASES:  # powers, means and whether there are fractions
     if _made.name in ("pow", "is_floating_point") or "mean" in _made.args:
         _made.but(integers=None)
 
-# What is written to, or normalized, decides the dtype, not what is written or the weights.
+# The destination decides the dtype, not the source or the weights.
 for _made in CASES:
     if _made.name in (
         "view_as reshape_as expand_as scatter scatter_add scatter_reduce index_add index_copy index_put slice_scatter "
@@ -450,7 +450,7 @@ case("linear_kto_loss", _TOKENS, _HEAD, _ANSWERS, Real("4", -3.0, -0.1), Truth("
 _OLD = Real("43", -3.0, -0.1)
 case("linear_grpo_loss", _TOKENS, _HEAD, _ANSWERS, Real("4"), old=_OLD, reference=_OLD)
 
-# What is called elsewhere, and why.
+# Functions that are called elsewhere, and why.
 ELSEWHERE = {
     **{
         name: "a gradient rule: every gradient of the walk calls one, and the C++ walk of the op table calls all"

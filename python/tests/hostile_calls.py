@@ -31,7 +31,7 @@ def functions():
     for prefix, module in (("", ebb), ("losses.", ebb.losses), ("linalg.", ebb.linalg), ("nn.", ebb.nn)):
         for name in sorted(dir(module)):
             f = getattr(module, name)
-            # What changes the process or writes files is not for random arguments.
+            # Functions that change the process or write files are not called with random arguments.
             if name.startswith(("_", "set_", "save", "load", "use_")) or inspect.isclass(f) or inspect.ismodule(f):
                 continue
             if callable(f):

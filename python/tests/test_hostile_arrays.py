@@ -54,7 +54,7 @@ class Exporter:
 
 null = ctypes.POINTER(ctypes.c_int64)()
 
-# What is spoiled, and the words that name it.
+# The corrupted part, and the words that name it.
 BAD_CAPSULES = {
     "negative rank": (dict(rank=-1), "-1 dimensions"),
     "nine axes": (dict(rank=9), "9 dimensions"),

@@ -64,7 +64,7 @@ CALLS = {
     "Softmax": (lambda: nn.Softmax(dim=1.0), "Softmax: the axis must be an integer"),
     "HuberLoss": (lambda: nn.HuberLoss(delta=1j), "HuberLoss: delta must be a real number"),
     "LinearCrossEntropyLoss": (lambda: nn.LinearCrossEntropyLoss(3, 2, label_smoothing=2.0), "label_smoothing must be in"),
-    # What is no tensor is called by its name.
+    # Arguments that are not tensors are named in the error.
     "ldexp": (lambda: ebb.ldexp(2.0, X), "ldexp: input must be a tensor, got float"),
     "heaviside": (lambda: ebb.heaviside(2.0, X), "heaviside: input must be a tensor, got float"),
     "kthvalue": (lambda: ebb.kthvalue([1.0, 2.0], 1), "kthvalue: input must be a tensor, got list"),

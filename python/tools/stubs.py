@@ -118,7 +118,7 @@ def kind(default):
 # ---- PyTorch's spelling of the compiled functions -------------------------------------------------------------------
 
 
-# Of several names for the same parameter, what PyTorch's documentation calls it: the first of these.
+# Several names for one parameter: the first found here is the one in PyTorch's documentation.
 DOCUMENTED = (
     "dim input other start_dim end_dim dim0 dim1 dim2 min max num_classes num_groups padding_idx attn_mask dropout_p "
     "is_causal query key value split_size_or_sections fill_value steps n m size tensor vec2 mat1 mat2"

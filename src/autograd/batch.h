@@ -27,8 +27,8 @@ class Batch {
   bool sort(GraphLock& lock);
 
   Tensor root_, hole_;
-  // What depends on the hole, inputs first. Such nodes are never evaluated: nothing changes them, and root_ keeps them
-  // alive.
+  // Nodes that depend on the hole, inputs first. Such nodes are never evaluated: nothing changes them, and root_ keeps
+  // them alive.
   std::vector<Node*> order_;
   bool possible_ = true;
   std::int64_t largest_ = 1;

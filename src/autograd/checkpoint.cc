@@ -12,7 +12,7 @@
 namespace ebb {
 namespace {
 
-// What was made since `first` gets no history of its own; the older nodes with history that it was made from are what
+// Nodes made since `first` get no history of their own; the older nodes with history that it was made from are what
 // the checkpoint depends on: its inputs and the captured variables.
 std::vector<Tensor> take_history(const Tensor& y, std::uint64_t first) {
   std::vector<Tensor> captured;

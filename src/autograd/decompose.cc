@@ -66,7 +66,7 @@ void require_matrices(const char* op, const Tensor& a) {
 
 constexpr int kNotFinite = -1000;  // beside LAPACK's own verdicts
 
-// What LAPACK asks for as a number of T, which may have been rounded down.
+// A workspace size as LAPACK returns it, in T, which may have been rounded down.
 template <class T>
 int workspace_size(T asked) {
   return static_cast<int>(std::ceil(std::nextafter(asked, std::numeric_limits<T>::max())));

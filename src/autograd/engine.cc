@@ -21,7 +21,7 @@ bool is_formula(const Node& n) {
 // Where a node's operands begin: a formula's first input is its value.
 std::size_t first_operand(const Node& n) { return is_formula(n) ? 1 : 0; }
 
-// What x is made of along an axis.
+// The parts that x consists of along an axis.
 std::vector<Tensor> pieces_of(const Tensor& x, std::int64_t axis) {
   if (x.node()->op != Op::cat || x.node()->attrs.i[0] != axis) return {x};
   std::vector<Tensor> pieces;

@@ -8,8 +8,8 @@
 
 namespace ebb {
 
-// What a gradient rule sees. For a formula (class alias, see make_formula) the inputs are its operands, without the
-// value.
+// The arguments of a gradient rule. For a formula (class alias, see make_formula) the inputs are its operands, without
+// the value.
 struct RuleContext {
   const Tensor& grad;    // the cotangent of the output, of its shape and dtype
   const Tensor& output;  // the result of the operation

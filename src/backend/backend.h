@@ -46,7 +46,7 @@ struct CopyCall {
   std::size_t bytes = 0;
 };
 
-// What a device that has streams does for other libraries that use it. A stream is a pointer, and null is one, too.
+// Interface of a device with streams for other libraries that use it. A stream is a pointer, and null is one, too.
 class Streams {
  public:
   virtual ~Streams() = default;
@@ -65,7 +65,7 @@ class Streams {
   virtual std::function<void()> after_use(std::function<void()> release) = 0;
 };
 
-// What a device does that runs many steps by one call. From record() to recorded() the steps that this thread starts
+// Interface of a device that runs many steps by one call. From record() to recorded() the steps that this thread starts
 // are recorded and not run. No recording comes back where the device cannot make one of them; an error among the steps
 // ends it as well.
 class Recordings {
@@ -99,7 +99,7 @@ class Backend {
   virtual bool has(Op op) const = 0;  // an operation of class library
   virtual void run(const LibraryCall& call, Run& run) = 0;
 
-  // What a special function costs on an element, in bytes of memory that are moved in the same time. Sweeps make again
+  // Cost of a special function of one element, in bytes of memory that are moved in the same time. Sweeps make again
   // what would cost more to be written and read. 0: they never do.
   virtual int bytes_of_a_function() const { return 0; }
 

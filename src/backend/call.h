@@ -29,7 +29,7 @@ struct LibraryCall {
   std::shared_ptr<const void> data;  // NodeExtra::data
 };
 
-// What a call of Op::collective does, as its data. run() works on host memory: outputs[0] from inputs[0], dense, with
+// The work of a call of Op::collective, as its data. run() works on host memory: outputs[0] from inputs[0], dense, with
 // the other ranks of the program. A device with a transport of its own asks for the kind instead.
 struct Collective {
   enum class Kind : std::uint8_t { all_gather, all_to_all, broadcast };

@@ -9,7 +9,7 @@
 
 namespace ebb {
 
-// What one rank sends to another, or receives from it.
+// A message that one rank sends to another, or receives from it.
 struct Message {
   int rank = 0;
   void* data = nullptr;

@@ -6,7 +6,7 @@
 #include "ebb/error.h"
 #include "ebb/shape.h"
 
-// What every device says about matrices it cannot factor. `shape` is that of the batch, `matrix` the number of the
+// Errors of every device about matrices it cannot factor. `shape` is that of the batch, `matrix` the number of the
 // first bad one there.
 namespace ebb {
 

@@ -24,7 +24,8 @@ struct Piece {
   std::int64_t first, last;  // of `values`
 };
 
-// What one of the ranks says; all of them go on, or all throw the same. A failure is a text that begins with a '!'.
+// Tells all ranks what one of them says; all of them go on, or all throw the same. A failure is a text that begins with
+// a '!'.
 class Together {
  public:
   explicit Together(const World& among) : among_(among) {}
@@ -120,7 +121,7 @@ void save_checkpoint(const std::string& path, const io::Checkpoint& same, const 
   const Together together(among);
   const bool first = among.rank() == 0;
 
-  // What the file will hold, and what of it this rank writes.
+  // Contents of the file, and the part that this rank writes.
   std::vector<Piece> pieces;
   std::vector<io::NewTensor> tensors;
   std::vector<Tensor> values;

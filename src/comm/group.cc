@@ -24,7 +24,7 @@ constexpr std::uint64_t kCompiled = ~std::uint64_t{0};  // instead of the number
 
 void set_label(Plan& plan, const char* label) { std::strncpy(plan.label, label, sizeof plan.label - 1); }
 
-// What all collectives of a group have in common.
+// The common part of all collectives of a group.
 class Exchange : public RankedCollective {
  public:
   Exchange(Group& group, const Plan& plan, std::uint64_t created) : group_(group), plan_(plan), created_(created) {

@@ -19,7 +19,7 @@
 
 namespace ebb::distributed::detail {
 
-// What a rank is about to do. Ranks exchange these before every collective, so that a difference between their programs
+// A rank's next action. Ranks exchange these before every collective, so that a difference between their programs
 // is an error instead of a deadlock, or of numbers in the wrong place.
 struct Plan {
   enum class What : std::uint8_t { collective, lists, barrier, any, text, end };
@@ -56,7 +56,7 @@ class Group {
 
   // A node without history; label is static text.
   Tensor collective(Collective::Kind kind, const char* label, const Tensor& x, const Shape& shape, int root = 0);
-  // What a collective does when it is computed, on host memory where there is no device.
+  // Runs a collective, on host memory where there is no device.
   void run(const Plan& plan, const LibraryCall& call, std::uint64_t created, DeviceTransport* device);
 
   // A collective of lists, which need not have the same tensors on all ranks: `list` are all that it is about, which
@@ -98,7 +98,7 @@ class Group {
   bool end() noexcept;
 
  private:
-  // Of all ranks, which agree.
+  // The same on all ranks.
   std::vector<Plan> meet(Plan mine);
   Plan plan_of(const char* label, const std::vector<std::pair<Shape, DType>>& list) const;
   std::vector<Tensor> create_lists(std::shared_ptr<const comm::ListExchange> exchange, const char* label,

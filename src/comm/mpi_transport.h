@@ -10,7 +10,7 @@ namespace ebb::comm {
 // Starts MPI. Null where this is the only process.
 std::unique_ptr<Transport> start_mpi();
 
-// Of all transports of this process: see distributed::set_patience.
+// Shared by all transports of this process: see distributed::set_patience.
 void set_patience(double seconds, double idle);
 
 }  // namespace ebb::comm

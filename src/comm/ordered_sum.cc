@@ -159,7 +159,7 @@ class SumOfRank {
     return all;
   }
 
-  // What ranks on other hosts are to add up goes to them in one message each, block after block.
+  // Blocks that ranks on other hosts add up go to them in one message each, block after block.
   void send_blocks() {
     std::vector<std::vector<std::byte>> outgoing(index(size_));
     std::vector<Message> sent, received;

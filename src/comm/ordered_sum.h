@@ -19,7 +19,7 @@ struct Segment {
   int owner = kEveryone;
 };
 
-// What is exchanged by a collective of lists. All ranks meet first; then each calls move().
+// The contents of a collective of lists. All ranks meet first; then each calls move().
 class ListExchange {
  public:
   virtual ~ListExchange() = default;

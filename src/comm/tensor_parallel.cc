@@ -54,7 +54,7 @@ std::vector<Tensor> gathered_parts(const Tensor& x, int parts, const World& amon
   return list;
 }
 
-// Of a parameter all ranks draw the same numbers; a rank keeps its parts, which are its own memory.
+// All ranks draw the same numbers for a parameter; a rank keeps its parts, in memory of their own.
 Tensor own_part_of(const Tensor& whole, int first, int last) {
   return variable(contiguous(narrow(whole, 0, first, last - first)).eval());
 }
@@ -165,7 +165,7 @@ struct Slices {
   Tensor targets(std::int64_t at, std::int64_t n) const { return narrow(target, 0, at, n); }
 };
 
-// Of every row and part: the largest logit m, Σ exp(l − m), and the logit of the target if it is in this part, else 0.
+// For every row and part: the largest logit m, Σ exp(l − m), and the logit of the target if it is in this part, else 0.
 Tensor statistics(const Slices& s) {
   std::vector<Tensor> of_parts;
   s.each_part([&](int, std::int64_t first, const Tensor& head) {

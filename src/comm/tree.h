@@ -47,7 +47,7 @@ class Tree {
     done_.emplace_back(block, std::move(value));
   }
 
-  // What is there now: the blocks of a rank.
+  // The current blocks of a rank.
   std::vector<std::pair<Block, Value>>& blocks() { return done_; }
 
   // The sum of everything, once the last shard is there.

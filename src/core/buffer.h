@@ -105,7 +105,7 @@ class Arena {
   std::vector<Buffer*> free_;
 };
 
-// What the calling thread allocates on a device comes from here, within the scope. Blocks of the device's pool that the
+// Source of the calling thread's allocations on a device, within the scope. Blocks of the device's pool that the
 // thread gives back meanwhile wait for the end of the scope: the pool knows the order of the device's own stream only.
 class ThreadMemory {
  public:

@@ -15,7 +15,7 @@
 namespace ebb {
 namespace {
 
-// Of loops that begin now.
+// Applies to loops that begin now.
 std::atomic<int>& threads() {
   static std::atomic<int> count{available_processors()};
   return count;

@@ -83,7 +83,7 @@ class Workers {
   void sleep(int thread, const std::uint64_t (&seen)[kPlaces]);
   void wake_some(int threads);
 
-  // Of each place 2 · number + 1 while its loop can be joined, an even number otherwise; together in one line of the
+  // For each place: 2 · number + 1 while its loop can be joined, an even number otherwise; together in one line of the
   // cache, which is what idle workers watch.
   alignas(64) std::atomic<std::uint64_t> announced_[kPlaces] = {};
   alignas(64) std::atomic<std::uint64_t> asleep_[kMostThreads / 64] = {};  // a bit each

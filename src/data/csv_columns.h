@@ -9,7 +9,7 @@
 #include "data/csv_reader.h"
 #include "data/dates.h"
 
-// What the columns of a CSV file hold and which numbers they become: one decision for read_csv and the program's
+// Kinds of columns of a CSV file and the numbers they become: one decision for read_csv and the program's
 // tables.
 namespace ebb {
 
@@ -23,7 +23,7 @@ struct CsvColumn {
   std::int64_t inputs() const { return words.empty() ? 1 : static_cast<std::int64_t>(words.size()); }
 };
 
-// What was seen in a column.
+// Statistics of a column.
 struct CsvSurvey {
   std::int64_t missing = 0, numbers = 0, words = 0;
   bool whole = true;  // all numbers are integers

@@ -7,7 +7,7 @@
 namespace ebb {
 namespace {
 
-// What is left of a field, read from its front.
+// The rest of a field, read from its front.
 struct Rest {
   std::string_view text;
   bool take(char c) {

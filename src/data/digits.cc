@@ -207,7 +207,7 @@ std::vector<Point> flatten(const Stroke& stroke) {
   return line;
 }
 
-// What one hand does to every stroke of one digit, in pixels of the image.
+// The handwriting of one digit, applied to every stroke, in pixels of the image.
 struct Hand {
   double width, height, slant, turn, shift_x, shift_y;
   double thickness, pressure, pressure_phase;

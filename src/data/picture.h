@@ -28,7 +28,7 @@ Picture resized(const Picture& picture, std::int64_t height, std::int64_t width)
 // [channels, height, width], appended to `out`. Grey is 0.299 R + 0.587 G + 0.114 B, as of ITU-R BT.601.
 void append_planes(const Picture& picture, std::size_t channels, std::vector<std::uint8_t>& out);
 
-// What lies in a folder, in the order of the names.
+// Entries of a folder, in the order of the names.
 std::vector<std::string> picture_files(const std::string& folder);
 std::vector<std::string> folders_in(const std::string& folder);
 

@@ -33,7 +33,7 @@ T number(const Metadata& metadata, const std::string& key, const std::string& pa
 
 std::string hexadecimal(std::uint32_t crc) { return fmt::format("{:08x}", crc); }
 
-// Of the elements and of the header that holds everything but the checksum itself.
+// Checksum of the elements and of the header that holds everything but the checksum itself.
 std::string checksum(std::uint32_t elements, const std::string& header) {
   const std::span<const std::byte> text(reinterpret_cast<const std::byte*>(header.data()), header.size());
   return hexadecimal(crc32_of(text, elements));

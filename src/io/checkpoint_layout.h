@@ -19,7 +19,7 @@ class CheckpointLayout {
 
   const std::vector<Safetensors::Entry>& entries() const { return entries_; }  // counted from data_begin
   std::uint64_t data_begin() const;
-  // What the file begins with, from the checksums of the tensors: data_begin() bytes.
+  // The beginning of the file, from the checksums of the tensors: data_begin() bytes.
   std::string head(const std::map<std::string, std::uint32_t>& checksums) const;
 
  private:

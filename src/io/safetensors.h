@@ -10,7 +10,7 @@
 
 namespace ebb::io {
 
-// What the checkpoint needs beyond the public class.
+// Functions of checkpoints beyond the public class.
 struct SafetensorsAccess {
   static std::span<const std::byte> data(const Safetensors& file);  // the bytes after the header
 };
@@ -32,7 +32,7 @@ struct SafetensorsLayout {
   void write(NewFile& file, const Metadata& metadata, const std::string& path) const;
 };
 
-// What the file begins with: the length of the header and the header, padded.
+// The beginning of the file: the length of the header and the header, padded.
 std::string file_head(const std::vector<Safetensors::Entry>& entries, const Metadata& metadata,
                       const std::string& path);
 

@@ -99,7 +99,7 @@ Alignment ctc(const char* name, const Tensor& log_probs, const Tensor& targets, 
   return a;
 }
 
-// What a sample's loss is divided by before the batch is averaged.
+// Divisor of a sample's loss before the batch is averaged.
 Tensor label_counts(const Alignment& a) {
   return cast(maximum(a.label_lengths, 1), compute_dtype(a.log_probs.dtype()));
 }

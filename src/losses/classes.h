@@ -5,7 +5,7 @@
 #include "ebb/tensor.h"
 #include "losses/reduction.h"
 
-// What the losses of one class among C share.
+// Shared by the losses of one class among C.
 namespace ebb {
 
 // Where the classes lie: the only axis of [C], axis 1 of [N, C, ...].

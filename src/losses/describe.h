@@ -95,7 +95,7 @@ std::vector<LossInfo> policy_entries();
 std::vector<LossInfo> linear_entries();
 std::vector<LossInfo> linear_preference_entries();
 
-// What options of several losses mean.
+// Descriptions of options that several losses have.
 inline constexpr const char* kIgnored = "a target that does not count";
 inline constexpr const char* kSoftcapped = "> 0: bounds the logits by softcap·tanh(x/softcap)";
 inline constexpr const char* kWithBatchmean = "none, mean, sum or batchmean of the terms";

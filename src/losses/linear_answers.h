@@ -12,7 +12,7 @@ namespace ebb {
 // gradient takes them for as many as it has the logits of.
 struct AnswerLoss {
   std::int64_t sides = 1;  // how many answers make a term; with two, the second ones are the second half of the batch
-  // What the terms need beside log-probabilities: [answers, ..] or [terms, ..] each, or one number without axes.
+  // Inputs of the terms beside log-probabilities: [answers, ..] or [terms, ..] each, or one number without axes.
   std::vector<Tensor> further;
   // The terms [n] of the log-probabilities [sides·n, T] of as many answers, and of their part of `further`.
   std::function<Tensor(const Tensor& log_probs, const std::vector<Tensor>& further)> terms;

@@ -177,7 +177,7 @@ LinearRows check_arguments(const char* op, const Tensor& x, const Tensor& head, 
   return out;
 }
 
-// What a mean divides by: Σ w_y of the rows that count.
+// Divisor of a mean: Σ w_y of the rows that count.
 Tensor row_weight_total(const LinearRows& k) {
   const Tensor kept = k.o.target != k.c.ignore_index;
   const DType dtype = compute_dtype(k.o.x.dtype());

@@ -3,7 +3,7 @@
 #include "ebb/losses/preference.h"
 #include "losses/describe.h"
 
-// What the options of preference losses mean, for the losses themselves and for their forms with an LM head.
+// Descriptions of the options of preference losses, for the losses themselves and for their forms with an LM head.
 namespace ebb {
 
 template <class V>

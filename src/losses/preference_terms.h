@@ -3,7 +3,7 @@
 #include "ebb/losses/preference.h"
 #include "losses/reduction.h"
 
-// What preference losses share with their forms with an LM head.
+// Shared by preference losses and their forms with an LM head.
 namespace ebb {
 
 Tensor one_number(const char* op, const Tensor& kl);  // without axes

@@ -7,7 +7,7 @@
 #include "ebb/losses/reduction.h"
 #include "ebb/tensor.h"
 
-// What every loss does before and after its formula.
+// The work of every loss before and after its formula.
 namespace ebb {
 
 // The dtype of a loss is the common floating dtype of its predictions and targets; the formula is computed in f32, or

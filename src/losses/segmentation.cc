@@ -11,7 +11,7 @@
 namespace ebb {
 namespace {
 
-// What a prediction and a mask count in their common sum: a and b.
+// Weights of a prediction and a mask in their common sum: a and b.
 struct Shares {
   double input = 1, target = 1;
 };

@@ -44,7 +44,7 @@ Tensor whole_mask(const AttentionCall& call, std::int64_t batch, std::int64_t ke
 // [time, keys]: whether a key is no later than a query.
 Tensor earlier(std::int64_t time, std::int64_t keys) { return unsqueeze(arange(time), 1) >= arange(keys); }
 
-// What the heads attend with: [batch, heads, time, width/heads] each, and what a query may see of it.
+// Operands of the heads: [batch, heads, time, width/heads] each, and what a query may see of it.
 struct Heads {
   Tensor q, k, v, mask;
   bool causal;

@@ -16,7 +16,7 @@ Tensor part(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return bias.defined() ? y + bias : y;
 }
 
-// What a step passes to the next one, [batch, out] and [batch, hidden]; c only for the Lstm.
+// The state that a step passes to the next one, [batch, out] and [batch, hidden]; c only for the Lstm.
 struct State {
   Tensor h, c = {};
 };

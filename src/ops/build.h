@@ -9,7 +9,7 @@
 #include "ebb/ops/shape.h"
 #include "graph/node.h"
 
-// What the operations share when they build nodes. Elementwise nodes have inputs of exactly their own shape and of one
+// Helpers of operations that build nodes. Elementwise nodes have inputs of exactly their own shape and of one
 // dtype: operands are cast and expanded by nodes of their own, so that no later layer knows about promotion.
 namespace ebb {
 
@@ -44,7 +44,7 @@ Tensor numbers_of_formula(const std::vector<T>& values, const Shape& shape) {
   return t;
 }
 
-// What an activation and its gradient rule share.
+// Shared by an activation and its gradient rule.
 inline constexpr double kSeluAlpha =
     1.6732632423543772848170429916717;  // the fixed point of zero mean and unit variance
 inline constexpr double kSeluScale = 1.0507009873554804934193349852946;  // (Klambauer et al., 2017)

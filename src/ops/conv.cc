@@ -24,7 +24,7 @@ Tensor conv_weight_gradient_node(const Tensor& x, const Tensor& y, const ConvCal
 
 namespace {
 
-// What both kinds check, and the operands as images: one axis becomes the second of two.
+// Checks of both kinds, and the operands as images: one axis becomes the second of two.
 ConvOperands as_images(const char* op, int axes, const Tensor& x, const Tensor& weight, const Tensor& bias,
                        std::int64_t channel_axis_of_weight, std::int64_t groups) {
   const char* image = axes == 1 ? "[N, C, L]" : "[N, C, H, W]";

@@ -43,7 +43,7 @@ Tensor number_function(Op op, const Tensor& x) {
   return make_node(op, x.dtype(), x.shape(), {x});
 }
 
-// What every integer is already.
+// True of every integer already.
 Tensor rounding_function(Op op, const Tensor& x) {
   return is_floating(x.dtype()) ? make_node(op, x.dtype(), x.shape(), {x}) : x;
 }

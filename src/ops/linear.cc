@@ -59,7 +59,7 @@ Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, double bet
 namespace {
 
 // |u − v|² = |u|² + |v|² − 2·u·v by one product of matrices in f64, where the product of two elements of f32 is exact.
-// What is lost by cancellation is then less than the rounding of the elements: rows that are closer than that, as equal
+// The loss by cancellation is then less than the rounding of the elements: rows that are closer than that, as equal
 // ones are, have distance 0, with derivative 0. Rows that are not finite have no product; their distance from finite
 // ones is infinite or NaN as they are, and NaN from others.
 Tensor euclidean_distances(const Tensor& a, const Tensor& b) {

@@ -6,7 +6,7 @@
 
 #include "ebb/tensor.h"
 
-// What the norms and their gradient rules share.
+// Shared by the norms and their gradient rules.
 namespace ebb {
 
 // The axes normalized_shape stands for; throws Error naming `op` unless it is the end of x's shape.

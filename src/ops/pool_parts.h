@@ -3,7 +3,7 @@
 #include "ebb/ops/pool.h"
 #include "graph/conv_calls.h"
 
-// What the pools and their gradient rules share.
+// Shared by the pools and their gradient rules.
 namespace ebb {
 
 // Windows over images: a sum of each is a convolution of every channel with ones.
@@ -16,7 +16,7 @@ struct PoolWindows {
 };
 PoolWindows avg_pool_windows(const char* op, int axes, const Shape& shape, const SizePair& window,
                              const AvgPoolOptions& options);
-// What each window's sum is divided by, [P, Q].
+// Divisors of the windows' sums, [P, Q].
 Tensor avg_pool_divisors(const PoolWindows& p, bool count_include_pad, DType dtype);
 
 // Row i averages elements [⌊i·size/outputs⌋, ⌈(i + 1)·size/outputs⌉): [outputs, size].

@@ -4,7 +4,7 @@
 
 #include "ebb/tensor.h"
 
-// What logsumexp and its gradient rule share: built in one way, so that merging common subexpressions leaves one
+// Shared by logsumexp and its gradient rule: built in one way, so that merging common subexpressions leaves one
 // exponential per element when both are requested.
 namespace ebb {
 

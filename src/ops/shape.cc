@@ -291,7 +291,7 @@ Tensor diag(const Tensor& x, std::int64_t offset) {
 
 Tensor contiguous(const Tensor& x) {
   require(x.defined(), "contiguous: the input has no value (a default-constructed Tensor)");
-  // What was computed by an operation lies row-major; a view of it may not, unless it is only a reshape.
+  // The result of an operation lies row-major; a view of it may not, unless it is only a reshape.
   const auto lies_somewhere = [](const Tensor& t) { return t.evaluated() || is_placeholder(*t.node()); };
   Tensor from = x;
   while (!lies_somewhere(from) && (from.node()->op == Op::reshape || info(from.node()->op).cls == OpClass::alias)) {

@@ -28,7 +28,7 @@ std::vector<OptimizerInfo> adaptive_entries();
 std::vector<OptimizerInfo> sgd_entries();
 std::vector<OptimizerInfo> layerwise_entries();
 
-// What options of several optimisers mean.
+// Descriptions of options that several optimisers have.
 inline constexpr const char* kRate = "the learning rate";
 inline constexpr const char* kMomentum = "how much of the last step goes on";
 inline constexpr const char* kBeta1 = "how much of the average gradient stays at each step";

@@ -20,7 +20,7 @@ class StepNumber {
  public:
   StepNumber(double x) : known_(x) {}
   explicit StepNumber(Tensor x) : there_(std::move(x)) {}
-  // Of a parameter's step, from 1.
+  // Number of a parameter's step, from 1.
   template <class Slots>
   static StepNumber of(const Slots& slots) {
     return slots.count.defined() ? StepNumber(slots.count) : StepNumber(static_cast<double>(slots.step));
@@ -84,7 +84,7 @@ inline void require_rate(const char* op, const char* what, double value) {
 inline void require_not_negative(const char* op, const char* what, double value) {
   require(value >= 0, "{}: {} must not be negative, got {}", op, what, value);
 }
-// Of optimisers with Adam's moments.
+// For optimisers with Adam's moments.
 template <class Options>
 void check_moments(const char* op, const Options& o) {
   require_rate(op, "beta1", o.beta1);

@@ -104,7 +104,7 @@ std::string print(const Program& program);
 // Throws Error (a bug in Ebb) when an invariant above is violated.
 void verify(const Program& program);
 
-// What is bound to a slot when a sweep runs.
+// The value bound to a slot when a sweep runs.
 struct Argument {
   void* data = nullptr;                   // memory: the element at offset 0
   double real = 0;                        // constant

@@ -18,7 +18,7 @@
 namespace small {
 namespace {
 
-// What every rank of a world has in the end: one string, since they agree.
+// The final state of every rank of a world: one string, since they agree.
 template <class Model>
 std::string by(int ranks, const Settings& s = {}, int per_host = 100) {
   std::mutex mutex;
@@ -196,7 +196,7 @@ struct Noted final : Collective {
   }
 };
 
-// What is summed last is computed before the first exchange, like everything else, on the rank that has its result and
+// The last sum is computed before the first exchange, like everything else, on the rank that has its result and
 // on the others: otherwise ranks would compute it at different times, and wait for each other.
 TEST(ShardedOptimizer, AllIsComputedBeforeTheFirstExchange) {
   distributed::run_as_threads(2, [] {

@@ -16,7 +16,7 @@ namespace {
 constexpr DType kDTypes[] = {DType::f32, DType::f16, DType::u8, DType::f64, DType::bf16, DType::i32, DType::i64};
 constexpr int kShards = 7;
 
-// Of halves these sums are rounded, so that their order counts; bytes wrap around.
+// Sums of halves are rounded, so that their order counts; bytes wrap around.
 Tensor of_shard(int shard, DType dtype, std::int64_t numel) {
   return cast(remainder(arange(numel) * (37 + shard) + 11 * shard, 1021) * 0.37, dtype).eval();
 }

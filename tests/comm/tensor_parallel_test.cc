@@ -46,7 +46,7 @@ Results by(int ranks, const Story& f) {
   return r;
 }
 
-// What one rank gives, and every other number of them to the bit.
+// One rank's results, which every other number of ranks gives to the bit.
 Results same_by_all(const Story& f) {
   const Results one = by(1, f);
   for (int ranks : {2, 3, 4}) {

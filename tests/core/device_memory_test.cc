@@ -116,7 +116,7 @@ TEST_F(DeviceMemory, OfTheHostHasNoPartInAnArena) {
   EXPECT_EQ(arena.bytes(), 0u);
 }
 
-// What the owner of a stream supplies.
+// Memory that the owner of a stream supplies.
 struct Supplied : StreamMemory {
   void* allocate(std::size_t bytes) override {
     if (bytes > 1000) return nullptr;

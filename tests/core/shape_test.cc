@@ -41,7 +41,7 @@ TEST(Shape, ComparesSizesAndRank) {
   EXPECT_EQ(Shape({2, 3}), Shape(std::vector<std::int64_t>{2, 3}));
   EXPECT_NE(Shape({2, 3}), Shape({2, 3, 1}));
   EXPECT_NE(Shape({2, 3}), Shape({3, 2}));
-  // What a longer shape left behind must not matter.
+  // Leftovers of a longer shape must not matter.
   EXPECT_EQ(Shape({2, 3, 4}).without(2), Shape({2, 3}));
 }
 

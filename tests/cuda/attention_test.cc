@@ -114,7 +114,7 @@ TEST_P(FusedAttention, Widths) {
   compare({{1, 20, 128}, {1, 33, 128}, {1, 33, 128}, true});
 }
 
-// Of scores in the thousands only the largest of a row counts (its gradients are what rounding leaves). A scale of
+// With scores in the thousands only the largest of a row counts (its gradients are what rounding leaves). A scale of
 // one's own.
 TEST_P(FusedAttention, LargeScores) {
   compare({{1, 66, 8}, {1, 70, 8}, {1, 70, 8}, true, 10});

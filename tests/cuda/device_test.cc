@@ -108,7 +108,7 @@ TEST_F(OnGpu, ReportsWrongDataToWhoeverReadsIt) {
   EXPECT_EQ(sum(x * 0).item<double>(), 0);  // everything is usable afterwards
 }
 
-// What is wrong with data, in the CPU's words.
+// Errors about data, in the CPU's words.
 TEST_F(OnGpu, SaysWhatTheCpuSays) {
   using Make = std::function<Tensor(Device)>;
   const Tensor x = randn({4, 10}).eval(), wrong = tensor({1, -2, 30, 4}, DType::i64).eval();

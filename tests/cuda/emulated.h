@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a printed kernel needs of CUDA to run on the CPU: every thread of a block is a fiber, and fibers take turns in a
-// shuffled order wherever they wait for each other. Compiled together with the kernels, by a C++ compiler at run time.
+// The part of CUDA that a printed kernel needs to run on the CPU: every thread of a block is a fiber, and fibers take
+// turns in a shuffled order wherever they wait for each other. Compiled together with the kernels, by a C++ compiler at
+// run time.
 #pragma once
 #include <math.h>
 #include <setjmp.h>
@@ -182,7 +183,7 @@ static int launch(void (*what)(const void*), unsigned blocks, unsigned count, un
   return 0;
 }
 
-// Of a kernel whose threads never wait for each other.
+// For a kernel whose threads never wait for each other.
 static int launch_one_by_one(void (*what)(const void*), unsigned blocks, unsigned count, unsigned, const void* args,
                              unsigned long long seed) {
   gridDim = {blocks, 1, 1};

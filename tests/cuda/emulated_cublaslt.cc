@@ -53,8 +53,8 @@ void put(int type, void* data, std::int64_t i, double x) {
 
 std::atomic<std::uint64_t> last_algorithm{0};
 
-// What cuBLASLt multiplies: one type for both factors, and a result of that type or, of halves, f32. On an H200 it adds
-// no bias to the product of a column and a row of one element each; here to no product of a column and a row.
+// Products that cuBLASLt supports: one type for both factors, and a result of that type or, of halves, f32. On an H200
+// it adds no bias to the product of a column and a row of one element each; here to no product of a column and a row.
 Status supports(const Product& p, const Matrix& a, const Matrix& b, const Matrix& d) {
   const bool halves = a.type == kR16 || a.type == kRB16;
   if (a.type != b.type || (d.type != a.type && !(halves && d.type == kR32))) return kNotSupported;

@@ -137,7 +137,7 @@ Result convolve(const Bag& operation, const std::map<std::int64_t, void*>& point
   return 0;
 }
 
-// What cuDNN wants of a graph before it proposes engines: windows that reach as far as the result says.
+// cuDNN's requirements of a graph before it proposes engines: windows that reach as far as the result says.
 bool fits(const Bag& operation) {
   const int alpha = operation.kind == kForward        ? kForwardAlpha
                     : operation.kind == kBackwardData ? kBackwardDataAlpha

@@ -41,7 +41,7 @@ std::map<Address, std::size_t>& blocks() {
   return *sizes;
 }
 
-// What the streams were asked for.
+// Requests to the streams.
 std::mutex calls_mutex;
 std::vector<std::string> calls;
 std::uintptr_t captured_stream = 0;
@@ -54,7 +54,7 @@ Result note(const char* call, Stream stream) {
   calls.push_back(std::string(call) + " " + std::to_string(number / 16));
   return kSuccess;
 }
-// What the driver refuses while a graph is captured: whatever could wait for it, and events of its stream.
+// Calls that the driver refuses while a graph is captured: whatever could wait for it, and events of its stream.
 constexpr Result kCaptureUnsupported = 900;
 Result unless_captured(Stream stream) {
   return captured_stream && reinterpret_cast<std::uintptr_t>(stream) == captured_stream ? kCaptureUnsupported
@@ -123,7 +123,7 @@ Result run_kernel(Function f, unsigned blocks, unsigned threads, unsigned shared
   return reinterpret_cast<KernelFunction>(f)(blocks, threads, shared, arguments, ++seed);
 }
 
-// What a stream captures instead of running it: kernels with their arguments, or anything else.
+// Work that a stream captures instead of running it: kernels with their arguments, or anything else.
 struct Captured {
   Function kernel = nullptr;
   unsigned blocks = 0, threads = 0, shared = 0;

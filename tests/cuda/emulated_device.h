@@ -37,7 +37,7 @@ int emulated_convolutions();          // that it has run
 cuda::Result in_stream(cuda::Stream stream, std::function<cuda::Result()> work);
 
 // Streams of the emulated device are numbers, its own is the first; what they do not capture is done as it is given.
-// What was asked of them since the last call: "launch 2", "record 1", "wait 2" (for an event), "allocate 2"...
+// Requests to them since the last call: "launch 2", "record 1", "wait 2" (for an event), "allocate 2"...
 std::vector<std::string> emulated_stream_calls();
 void* new_emulated_stream();
 void capture_emulated_stream(void* stream, bool on);  // it says that a graph is captured from it

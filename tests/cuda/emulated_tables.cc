@@ -19,7 +19,7 @@ void ebb_emulated_tables(const void** driver, const void** compiler, const void*
   *products = &cuda::lt();
 }
 
-// What its streams were asked for since the last call, a line each.
+// Requests to its streams since the last call, one line each.
 void ebb_emulated_stream_calls(char* text, std::size_t room) {
   std::string all;
   for (const std::string& call : testing::emulated_stream_calls()) all += call + "\n";

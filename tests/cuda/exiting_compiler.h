@@ -4,7 +4,7 @@
 
 namespace ebb::testing {
 
-// What a program and the compiler in exiting_compiler.cc tell each other, by the symbol ebb_compiler_state.
+// State shared by a program and the compiler in exiting_compiler.cc, by the symbol ebb_compiler_state.
 struct CompilerState {
   std::atomic<int> begun{0};    // compilations
   std::atomic<int> quick{0};    // how many more of them take no time

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What src/cuda says about CUDA's functions and numbers, against CUDA's own headers where they are installed. It is
+// Declarations of CUDA's functions and numbers in src/cuda, against CUDA's own headers where they are installed. It is
 // held when this file is compiled; nothing here runs.
 #include <gtest/gtest.h>
 

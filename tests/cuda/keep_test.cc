@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What passes over a row leave on chip for later ones.
+// Values that passes over a row leave on chip for later ones.
 #include "cuda/plan/keep.h"
 
 #include <gtest/gtest.h>

@@ -288,7 +288,7 @@ TEST_P(LibraryOnGpu, ProductsOfFewElementsAddARow) {
   if (!device_is_emulated() && !refused.empty()) std::printf("not supported by cuBLASLt:%s\n", refused.c_str());
 }
 
-// Of halves in parts, both ways round, and with a length that does not divide into them.
+// Halves in parts, both ways round, and with a length that does not divide into them.
 TEST_P(LibraryOnGpu, ProductsOverManyElements) {
   for (const std::int64_t k : {16384, 16392}) {
     const Tensor a = real({3, k}), b = real({k, 5}), c = transpose(real({5, k}), 0, 1),

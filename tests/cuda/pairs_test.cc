@@ -153,7 +153,7 @@ TEST_F(Pairs, PowersShareALogarithmThatTheFirstHasNoUseFor) {
   near(kept(x.to(kGpu), z.to(kGpu)), kept(x, z), 1e-5);
 }
 
-// What a whole row or everything is divided by: the quotients of the CPU, which are rounded once.
+// Divisors of a whole row or of everything: the quotients of the CPU, which are rounded once.
 TEST_F(Pairs, QuotientsByOneNumberAreRoundedOnce) {
   for (const double d : {3.0, 0.7, -1e-3, 1e30, 1e-30, 0x1p-126, 0.0, 2.0, static_cast<double>(0x1p127f)}) {
     const Tensor x = hostile(4097, DType::f32, 12);

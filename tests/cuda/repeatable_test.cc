@@ -110,7 +110,7 @@ TEST_F(Repeatable, TenRunsHaveTheSameBits) {
   }
 }
 
-// Of rows that do not fit on chip, and of one that does: blocks take several in turn and send for the next while they
+// Rows that do not fit on chip, and one that does: blocks take several in turn and send for the next while they
 // compute one. A row has the bits that it has alone.
 TEST_F(Repeatable, LongRowsAreTheSameAloneAndInTurn) {
   const std::int64_t rows = device_is_emulated() ? 11 : 1500;

@@ -86,7 +86,7 @@ Tensor numbers(const Shape& shape, DType dtype) {
       .eval();
 }
 
-// Of 16 rows some have no token, some a few, some just as many as are added by the lanes of a row, or one more, or
+// 16 rows: some have no token, some a few, some just as many as are added by the lanes of a row, or one more, or
 // many.
 std::vector<std::int64_t> index_of_rows() {
   std::vector<std::int64_t> index;

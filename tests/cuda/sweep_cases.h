@@ -45,7 +45,7 @@ inline double number_at(DType dtype, const std::byte* data, std::size_t i) {
   }
 }
 
-// Of a device's sweep and the oracle, which computes in f64 throughout.
+// Compares a device's sweep with the oracle, which computes in f64 throughout.
 inline double sweep_tolerance(DType d) {
   return d == DType::f64 ? 1e-11 : d == DType::f32 ? 2e-5 : d == DType::f16 ? 4e-3 : d == DType::bf16 ? 3e-2 : 0;
 }

@@ -11,7 +11,7 @@
 
 #include "ebb/ebb.h"
 
-// What the blocks of the docs are run with; tools/doc_blocks.py writes the tests.
+// The harness of the docs' code blocks; tools/doc_blocks.py writes the tests.
 namespace ebb {
 
 // Word by word. Numbers may differ by 5 %, and tiny ones, which are roundings, by anything: a trained model ends

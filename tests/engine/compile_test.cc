@@ -313,7 +313,7 @@ TEST(Compile, RunsInSeveralThreadsAtOnce) {
 TEST(Compile, RefusesFunctionsThatLookAtNumbers) {
   const Function looks = compile(Function([](const Tensor& x) { return sum(x).item() > 0 ? x : -x; }));
   EXPECT_THROW_MESSAGE(looks(ones({3})), "compile: the function reads values that depend on its inputs");
-  // Of what does not depend on them it may ask.
+  // It may ask for values that do not depend on them.
   const Function may = compile(Function([](const Tensor& x) { return x * sum(arange(4)).item(); }));
   EXPECT_EQ(may(ones({1})).item(), 6);
   // The engine is as it was.

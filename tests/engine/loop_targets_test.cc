@@ -92,7 +92,7 @@ std::vector<T> numbers(unsigned seed, const table::Domain& domain) {
   return v;
 }
 
-// What a loop leaves: what it stored, its sums, and whether its guards held.
+// Results of a loop: what it stored, its sums, and whether its guards held.
 struct Left {
   std::vector<std::uint8_t> stored, sums;
   std::vector<bool> held;  // of each block and guard

@@ -4,7 +4,7 @@
 #include "ebb/ebb.h"
 #include "expect_error.h"
 
-// What a training step holds at its peak.
+// Peak memory of a training step.
 namespace ebb {
 namespace {
 

@@ -63,7 +63,7 @@ class SweepOracle {
     return true;
   }
 
-  // What a sweep rounds to on the way shows in its results, whatever their dtype: sums that differ in the last bit may
+  // Rounding inside a sweep shows in its results, whatever their dtype: sums that differ in the last bit may
   // be rounded to neighbours.
   static DType coarsest(const Program& p, DType result) {
     DType worst = result;
@@ -96,7 +96,7 @@ class SweepOracle {
 
   const Value& value(std::int32_t v) const { return plan_.graph.values[static_cast<std::size_t>(v)]; }
 
-  // Of a base; null for what has no memory.
+  // Memory of a base; null where there is none.
   std::byte* address(std::int32_t v) {
     const Value& x = value(v);
     if (x.op == Op::output) return outputs_.at(x.inputs[0])[static_cast<std::size_t>(x.attrs.i[0])].data();

@@ -8,7 +8,7 @@
 
 namespace ebb::testing {
 
-// What the steps of a random program may be.
+// Kinds of steps of a random program.
 struct ProgramKinds {
   bool sums = true;     // whose order depends on which axes are the rows of the sweep they are computed in
   bool library = true;  // calls on whole tensors

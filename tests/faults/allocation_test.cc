@@ -204,7 +204,7 @@ TEST(AllocationFailure, PlansOfATrainingStep) { survives_failures_of_planning(tr
 TEST(AllocationFailure, PlansOfCalls) { survives_failures_of_planning(calls_with_several_outputs); }
 TEST(AllocationFailure, PlansOfSecondDerivatives) { survives_failures_of_planning(second_derivatives); }
 
-// Of the readers those without JSON: the destructor of nlohmann::json allocates, and ends the program where it cannot.
+// Only readers without JSON: the destructor of nlohmann::json allocates, and ends the program where it cannot.
 TEST(AllocationFailure, Files) {
   const ScratchFolder folder;
   survives_failures([&](std::int64_t size) {

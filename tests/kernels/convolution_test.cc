@@ -43,7 +43,7 @@ Tensor tensor_of(const std::vector<T>& v, const Shape& shape) {
   return from_data(v, shape);
 }
 
-// What a target does to a sum: one rounding where it has the instruction, otherwise two.
+// A target's step of a sum: one rounding where it has the instruction, otherwise two.
 template <class T>
 T add_product(T a, T b, T sum, bool fused) {
   return fused ? std::fma(a, b, sum) : sum + a * b;

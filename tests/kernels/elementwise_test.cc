@@ -66,7 +66,7 @@ std::vector<unsigned char> random_tile(RegType type, std::size_t n, std::mt19937
 }
 
 // "" or what is wrong with the result of one element.
-// What must be exact is compared bit for bit; the rest is held to the oracle's double here, and to MPFR in
+// Exact operations are compared bit for bit; the rest is compared with the oracle's double here, and to MPFR in
 // accuracy_test.cc.
 template <class T>
 std::string verdict(Op op, RegType type, std::uint64_t ab, std::uint64_t bb, std::uint64_t cb, std::uint64_t got) {

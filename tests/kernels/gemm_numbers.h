@@ -69,7 +69,7 @@ template <class T>
 using Product = void (*)(std::int64_t, std::int64_t, std::int64_t, T, const Matrix<T>&, const Matrix<T>&, T, T*,
                          std::int64_t);
 
-// What each element of a product is, in a wider type, with the sum of the sizes of its products. Columns are the inner
+// Each element of a product, in a wider type, with the sum of the sizes of its products. Columns are the inner
 // loop, which the compiler turns into vectors: most of the time of these tests is spent here.
 template <class Wide>
 struct Reference {

@@ -209,7 +209,7 @@ TEST_P(Gemm, ConvertingWhilePackingChangesNoBit) {
   }
 }
 
-// What is packed at a time is bounded, whatever the sizes.
+// The amount packed at a time is bounded, whatever the sizes.
 TEST_P(Gemm, WorkspaceIsBounded) {
   const std::int64_t m = 3000, n = 5000, k = 30;
   const std::vector<float> a(at(m * k), 1.0f), b(at(n * k), 1.0f);

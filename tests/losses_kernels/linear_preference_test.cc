@@ -36,7 +36,7 @@ Tensor targets(bool whole_answer_ignored) {
 struct Loss {
   const char* name;
   bool average;  // needs one token an answer that counts
-  // Of inputs in the order of Batch, through the head and from log-probabilities of tokens [A, T].
+  // For inputs in the order of Batch, through the head and from log-probabilities of tokens [A, T].
   std::function<Tensor(const std::vector<Tensor>& in, const Tensor& target, const LinearLogProbOptions& h, Reduction)>
       fused;
   std::function<Tensor(const std::vector<Tensor>& in, const Tensor& tokens, const Tensor& kept, Reduction)> plain;
@@ -383,8 +383,8 @@ TEST(LinearPreference, MemoryIsBoundedByTheChunk) {
     const Tensor target = randint(0, s.classes, {s.answers, s.tokens}).eval();
     const std::size_t gradients = static_cast<std::size_t>((rows + s.classes) * width) * size_of(s.dtype);
     const std::size_t logits = static_cast<std::size_t>(s.rows * s.classes) * 4;
-    // What products pack (each thread its own columns, if those suffice to keep all busy), and what they add up along
-    // 128,256 terms; and the pool rounds the logits' size up.
+    // Memory that products pack (each thread its own columns, if those suffice to keep all busy), and what they add up
+    // along 128,256 terms; and the pool rounds the logits' size up.
     const std::size_t small_change =
         logits / 16 + (std::size_t{5} << 20) + (std::size_t{1400} << 10) * static_cast<std::size_t>(num_threads());
     synchronize(default_device());  // what is still computing has memory of its own

@@ -8,7 +8,7 @@
 #include "ebb/gradcheck.h"
 #include "expect_error.h"
 
-// What the op table does not say about convolutions and pools: one axis, names of paddings, bias, errors.
+// Properties of convolutions and pools that the op table does not have: one axis, names of paddings, bias, errors.
 namespace ebb {
 namespace {
 

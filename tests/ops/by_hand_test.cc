@@ -5,7 +5,7 @@
 #include "expect_error.h"
 #include "ops/values.h"
 
-// What is particular at special points, and what rules that are called by hand refuse.
+// Special points, and errors of rules that are called by hand.
 namespace ebb {
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a step of training runs and holds: the sweeps of a whole network with its optimiser, and their memory.
+// Work and memory of a training step: the sweeps of a whole network with its optimiser, and their memory.
 #include <gtest/gtest.h>
 
 #include "ebb/ebb.h"

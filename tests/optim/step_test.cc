@@ -9,7 +9,7 @@
 #include "ebb/optim.h"
 #include "expect_error.h"
 
-// What happens around a step: how it is computed, clipping, accumulation, averages, errors.
+// Around a step: how it is computed, clipping, accumulation, averages, errors.
 namespace ebb {
 namespace {
 

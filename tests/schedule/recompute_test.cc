@@ -3,7 +3,7 @@
 
 #include "schedule/graphs.h"
 
-// What sweeps make again rather than keep, where special functions are cheap beside memory.
+// Values that sweeps recompute rather than keep, where special functions are cheap beside memory.
 namespace ebb {
 namespace {
 
@@ -51,7 +51,7 @@ TEST(Recompute, AsMuchAsItSaves) {
     return std::vector<Tensor>{matmul(e * 2.0, e * 3.0), matmul(cumsum(e * 5.0, 0) * e, e + 1.0)};
   };
   EXPECT_LE(Fused(roots(e), kCheap).written(), Fused(roots(e), kNever).written());
-  // What is asked for, or read by a call, is in memory anyway.
+  // Roots, and values read by a call, are in memory anyway.
   EXPECT_EQ(Fused({e, cumsum(e, 0) * e}, kCheap).written(), Fused({e, cumsum(e, 0) * e}, kNever).written());
   // Three numbers instead of one: no.
   const Tensor s = x * y + z;

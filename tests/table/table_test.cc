@@ -53,7 +53,7 @@ double unit(DType dtype) {
   }
 }
 
-// What the error of a value is measured by.
+// The unit in which a value's error is measured.
 Array sizes_of(const Case& c, const Arrays& inputs, const Array& want) {
   if (!c.sums_products) return want;
   Arrays magnitudes = inputs;

@@ -208,7 +208,7 @@ TEST(TrainCommand, ReadsCifar) {
   EXPECT_EQ(evaluate({"--run", scratch / "run"})["accuracy"], 1.0);
 }
 
-// What a program writes to a terminal.
+// A program's output to a terminal.
 std::string on_a_terminal(const Words& words) {
   const int screen = ::posix_openpt(O_RDWR | O_NOCTTY);
   if (screen < 0 || ::grantpt(screen) != 0 || ::unlockpt(screen) != 0) throw std::runtime_error("no terminal");

@@ -38,7 +38,7 @@ std::size_t count(const std::string& text, const std::string& word) {
   return n;
 }
 
-// What stands between the tags of the element with this id; our sections are not nested.
+// The text between the tags of the element with this id; our sections are not nested.
 std::string section(const std::string& dom, const std::string& id) {
   const std::size_t from = dom.find("<section id=\"" + id + "\"");
   if (from == std::string::npos) return {};

@@ -49,7 +49,7 @@ TEST(TextReader, GivesTheLogitsOfTheWholeWindow) {
     }
     text.push_back(std::max_element(logits.begin(), logits.end()) - logits.begin());
     logits = reader.next(text.back());
-    // What is seen is the end of the text, never less than half a window once there is as much.
+    // The context is the end of the text, never less than half a window once there is as much.
     const std::vector<std::int64_t>& window = reader.window();
     ASSERT_LE(window.size(), static_cast<std::size_t>(kContext));
     ASSERT_GE(window.size(), std::min<std::size_t>(text.size(), kContext / 2));

@@ -9,7 +9,7 @@
 #include "cases/test_tensor.h"
 #include "ebb/ops.h"
 
-// What the references of the table are written with: plain row-major doubles, indexed by hand.
+// The arrays of the table's references: plain row-major doubles, indexed by hand.
 namespace ebb::table {
 
 using Index = std::vector<std::int64_t>;

@@ -12,7 +12,7 @@ namespace ebb::table {
 
 namespace {
 
-// What an operation of the table gives, by the oracle.
+// The result of an operation of the table, by the oracle.
 double reference_of(Op op, double a, double b = 0) {
   if (info(op).domain == OpDomain::truth)
     return static_cast<double>(reference_integer(op, 1, {0, a != 0}, {0, b != 0}, {}).integer);

@@ -72,7 +72,7 @@ std::string names_of(const std::vector<Command>& commands) {
   return fmt::format("{}", fmt::join(names, " "));
 }
 
-// What stands without a flag: its values, or files where it has none.
+// Positional arguments: their values, or files where there are none.
 const Word* positional_of(const Command& c) {
   for (const Word& w : c.words) {
     if (w.spellings.empty()) return &w;

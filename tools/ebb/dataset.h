@@ -18,10 +18,10 @@ struct Examples {
   std::int64_t size() const { return inputs.defined() ? inputs.size(0) : 0; }
 };
 
-// What a network is trained to give.
+// The kind of prediction that a network is trained for.
 enum class Task { classes, numbers, text };
 
-// What a model must know about its data; a checkpoint holds it, so that the model can be used without the data.
+// A model's knowledge of its data; a checkpoint holds it, so that the model can be used without the data.
 struct DataFacts {
   Task task = Task::text;
   Shape example;                             // of one input: [channels, height, width] or [inputs]; text: [context]
@@ -49,8 +49,8 @@ struct Dataset {
 // The network for this data where the user names none.
 std::string model_for_data(const RunConfig& config);
 
-// What `config` names. A path that cannot be what it should be is an Error. A model that goes on learning gives the
-// facts it `knows`: the same columns, classes and scales.
+// The data that `config` names. A path that cannot be what it should be is an Error. A model that goes on learning
+// gives the facts it `knows`: the same columns, classes and scales.
 Dataset load_dataset(const RunConfig& config, const DataFacts* known = nullptr);
 
 // Only the examples to test on, for a model that was trained before: classes get the numbers they had then, and text is

@@ -9,7 +9,7 @@ class Option;
 
 namespace ebb::program {
 
-// What help and completion call the type of such an option.
+// The type of such an option, as help and completion name it.
 inline constexpr const char* kLossType = "LOSS";
 
 // The name of a loss as a word of a command; an unknown one is wrong usage, and the message says which may be meant.

@@ -19,7 +19,7 @@ struct LossPicture {
   LossOptionValues options = {};
 };
 
-// Of the losses that are functions of one prediction: the gallery of the documentation.
+// Pictures of losses that are functions of one prediction: the gallery of the documentation.
 std::span<const LossPicture> loss_pictures();
 
 struct LossCurve {
@@ -27,7 +27,7 @@ struct LossCurve {
   std::vector<double> x, value, gradient;
 };
 
-// Of any loss: its picture, or else what it does when one element of its first input moves.
+// A picture of any loss: its own, or else its curve when one element of its first input moves.
 LossCurve loss_curve(std::string_view loss, const LossOptionValues& options = {});
 std::string draw(const LossCurve& curve);  // SVG
 

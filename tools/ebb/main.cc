@@ -44,7 +44,7 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
   return fmt::format("there is no command '{}'{}", word, near.empty() ? "; `ebb --help` lists them" : near);
 }
 
-// What the command line has too much.
+// Superfluous words of the command line.
 std::string unexpected_word(const CLI::App& app) {
   const auto parsed = app.get_subcommands();
   const CLI::App& command = parsed.empty() ? app : *parsed.front();

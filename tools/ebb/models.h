@@ -143,7 +143,7 @@ struct Model {
   }
 };
 
-// What a batch costs, as a mean over its examples, and (of classes) how many were right. Floating targets are numbers.
+// Loss of a batch, as a mean over its examples, and (of classes) how many were right. Floating targets are numbers.
 struct BatchLoss {
   Tensor loss, right;
 };

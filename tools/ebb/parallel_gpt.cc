@@ -30,7 +30,7 @@ Tensor rows_joined(const Tensor& parts) { return variable(reshape(parts, {parts.
 Tensor columns_joined(const Tensor& parts) {
   return variable(contiguous(reshape(permute(parts, {1, 0, 2}), {parts.size(1), -1})).eval());
 }
-// Of each part query, key and value, to all queries, all keys, all values.
+// From query, key and value of each part to all queries, all keys, all values.
 Tensor thirds_joined(const Tensor& parts, bool bias) {
   const std::int64_t own = parts.size(0), rows = parts.numel() / own / (bias ? 1 : parts.size(2)) / 3;
   const Tensor split = permute(reshape(parts, {own, 3, rows, -1}), {1, 0, 2, 3});

@@ -23,7 +23,7 @@ struct PredictCommand {
   std::int64_t threads = 0;
 };
 
-// What was predicted for an example.
+// The prediction for an example.
 struct Prediction {
   double number = 0;                  // of a regression
   std::size_t best = 0;               // of classes

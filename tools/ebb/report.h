@@ -12,7 +12,7 @@
 
 namespace ebb::program {
 
-// What the page is made of.
+// The contents of the page.
 struct ReportFacts {
   RunConfig config;
   const Dataset* data = nullptr;

@@ -8,7 +8,7 @@
 namespace ebb::program {
 namespace {
 
-// What is not trained on: the validation data where there is some, else the test data.
+// Held-out data: the validation data where there is some, else the test data.
 Split held_out(const ReportFacts& f) { return f.data->validation.size() > 0 ? Split::validation : Split::test; }
 
 constexpr std::size_t kMostPoints = 800;  // more than a screen can show

@@ -38,7 +38,7 @@ Words own_words() {
   return words;
 }
 
-// What the ranks are started with: the words without those that are for this process.
+// The command line of the ranks: the words without those that are for this process.
 Words words_of_ranks(const Words& own) {
   Words words;
   for (std::size_t k = 1; k < own.size(); ++k) {

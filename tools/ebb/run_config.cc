@@ -142,7 +142,7 @@ json to_json(const RunConfig& config) {
 RunConfig config_from_json(const json& all, const std::string& where) {
   require(all.is_object(), Error::Kind::io, "{}: expected an object of settings", where);
   RunConfig config;
-  // What runs were made with before there were these settings.
+  // Values of runs made before these settings existed.
   config.activation = "relu";
   config.label_smoothing = config.validation_fraction = 0;
   config.patience = 0;
@@ -160,7 +160,7 @@ RunConfig config_from_json(const json& all, const std::string& where) {
 
 namespace {
 
-// What the network in parts does not have.
+// Settings that the tensor-parallel network does not have.
 void require_divisible(const RunConfig& c) {
   require(c.model == "gpt", "--tensor-parallel divides --model gpt, not {}", c.model);
   require(c.heads % c.tensor_parallel == 0, "--tensor-parallel {}: --heads {} cannot be divided into so many parts",

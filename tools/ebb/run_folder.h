@@ -29,7 +29,7 @@ struct MetricRow {
   double time = 0;     // of day, since 1970
 };
 
-// What a run leaves on the disk. The metrics are there three times, for programs (metrics.jsonl), for spreadsheets
+// The files of a run. The metrics are there three times, for programs (metrics.jsonl), for spreadsheets
 // (metrics.csv) and for TensorBoard (events.out.tfevents.ebb); the lines of JSON are what is read back.
 //
 // A run that is begun where another one lies is written beside it and takes its place all at once when its first

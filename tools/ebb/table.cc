@@ -59,7 +59,7 @@ bool is_measured(const CsvSurvey& target) {
 // Whole numbers above this are rounded when they are read.
 constexpr double kExact = 9007199254740992.0;  // 2^53
 
-// What was recognised in a column, where a reader of the file might not expect it.
+// Notes on columns that were recognised as something a reader might not expect.
 void note_column(const CsvReader& reader, std::size_t at, const CsvSurvey& seen, std::vector<std::string>& notes) {
   const std::string name = name_of(reader, at);
   if (seen.dates() != DateOrder::none) {

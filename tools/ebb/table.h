@@ -21,7 +21,7 @@ struct TableFacts {
 nlohmann::json to_json(const TableFacts& facts);
 TableFacts table_from_json(const nlohmann::json& json);
 
-// What the user says about a table.
+// The user's options for a table.
 struct TableChoices {
   std::string target;               // a name, or a number from 1; empty: the last column
   std::vector<std::string> ignore;  // columns that are not read
@@ -36,7 +36,7 @@ struct TableSurvey {
 // Looks through a file to train on.
 TableSurvey survey_table(const std::string& path, const TableChoices& choices);
 
-// What is read of a file besides its inputs.
+// Columns that are read besides the inputs.
 struct RowsWanted {
   bool targets = false;
   std::string target = "";             // names the column of the target where it is not the facts'

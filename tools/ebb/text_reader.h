@@ -15,7 +15,7 @@ class TextReader {
  public:
   TextReader(Gpt gpt, std::int64_t context);
 
-  // What may follow these tokens, of which the last `context` at most are seen; forgets what was read before.
+  // Predicts what follows these tokens, of which at most the last `context` are seen; forgets what was read before.
   std::vector<double> begin(const std::vector<std::int64_t>& tokens);
   std::vector<double> next(std::int64_t token);
   const std::vector<std::int64_t>& window() const { return window_; }  // what is seen

@@ -25,7 +25,8 @@ struct TrainCommand {
   Restarts restarts;
 };
 
-// What may differ when a run goes on: how long it lasts and how it is shown, but nothing that the steps so far used.
+// Settings that may differ when a run is resumed: how long it lasts and how it is shown, but nothing that the steps so
+// far used.
 bool may_change(const std::string& name) {
   for (const char* free : {"--epochs", "--steps", "--threads", "--workers", "--checkpoint-every", "--log-every"}) {
     if (name == free) return true;

@@ -52,7 +52,7 @@ Tensor own_part(const Tensor& whole, std::int64_t from, const Shape& shape) {
   return contiguous(reshape(narrow(reshape(whole, {whole.numel()}), 0, from, shape.numel()), shape)).eval();
 }
 
-// Of which tensors this rank has only a part: the whole shape, and where its part begins.
+// Tensors of which this rank has only a part: the whole shape, and where its part begins.
 using Divided = std::map<std::string, std::pair<Shape, std::int64_t>>;
 Divided divided_parts(Model& model) {
   Divided all;
@@ -88,7 +88,7 @@ void take_model(Model& model, const io::Checkpoint& c, const std::string& path) 
   take(buffers(model), c.parameters, false, divided, path);
 }
 
-// Of tensors that are named after parameters, "NAME" or "NAME/WHAT".
+// For tensors that are named after parameters, "NAME" or "NAME/WHAT".
 io::TensorMap own_parts_of(const io::TensorMap& whole, const Divided& divided, Model& model) {
   io::TensorMap all = whole;
   for (const Parameter& p : parameters(model)) {

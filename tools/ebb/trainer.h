@@ -16,7 +16,7 @@
 
 namespace ebb::program {
 
-// What a step found out. A GPU may not have computed it yet: loss() and right() wait for it.
+// Results of a step. A GPU may not have computed it yet: loss() and right() wait for it.
 struct StepResult {
   Tensor mean_loss, how_many_right;  // over the examples; undefined for text
   double lr = 0;
@@ -86,7 +86,7 @@ struct Evaluation {
 };
 Evaluation evaluate(Model model, const Examples& examples, const DataFacts& facts);
 
-// What a model says about inputs: [n, classes] probabilities, or [n] numbers in the units of the target.
+// Predictions of a model: [n, classes] probabilities, or [n] numbers in the units of the target.
 Tensor predict(Model model, const Tensor& inputs, const DataFacts& facts);
 
 // One line about it: "accuracy 93.40 %", "R² 0.87, mean absolute error 3.1", "perplexity 1.53, 0.31 bits per byte".

@@ -22,14 +22,14 @@ struct DataParallelOptions {
   bool overlap = false;
 };
 
-// What a shard contributes: its loss, a mean over its rows, and other numbers to be summed over all shards (how many
+// The contribution of a shard: its loss, a mean over its rows, and other numbers to be summed over all shards (how many
 // answers were right).
 struct ShardLoss {
   Tensor loss;
   std::vector<Tensor> sums = {};
 };
 
-// Of the whole batch, the same on every rank, to the last bit.
+// Results for the whole batch, the same on every rank, to the last bit.
 struct BatchGradients {
   Tensor loss;  // the mean over all rows
   std::vector<Tensor> sums;

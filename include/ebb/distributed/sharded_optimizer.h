@@ -52,7 +52,7 @@ class ShardedOptimizer {
   // The whole state; a rank keeps what belongs to its own parameters, which it learns at its first step.
   void load_state(const std::map<std::string, Tensor>& state);
 
-  // What this rank holds of the state: elements of tensors with these names and shapes, from `from` on. Of all ranks
+  // This rank's part of the state: elements of tensors with these names and shapes, from `from` on. Of all ranks
   // together it is the whole state, once.
   struct StatePart {
     std::string name;

@@ -17,7 +17,7 @@ namespace detail {
 class Group;
 }
 
-// What collectives have cost this rank so far.
+// Cost of this rank's collectives so far.
 struct Traffic {
   std::int64_t collectives = 0;
   std::int64_t bytes = 0;  // handed to other ranks

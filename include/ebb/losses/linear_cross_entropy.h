@@ -53,7 +53,7 @@ struct LinearLogProbOptions {
 Tensor linear_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,
                         const LinearLogProbOptions& options = {});
 
-// What is wanted of every row's distribution beside log p(target).
+// Outputs per row beside log p(target).
 struct TokenStatisticsOptions : LinearLogProbOptions {
   double logit_scale = 1;  // of logits softcap(logit_scale·(x·headᵀ + bias)) / temperature
   bool entropy = true;

@@ -17,7 +17,7 @@ struct BatchNormLayerOptions {
   DType dtype = DType::f32;
 };
 
-// What BatchNorm and InstanceNorm have in common. For f16 and bf16, statistics are kept in f32.
+// The common part of BatchNorm and InstanceNorm. For f16 and bf16, statistics are kept in f32.
 struct ChannelNorm {
   std::int64_t channels;
   double eps;

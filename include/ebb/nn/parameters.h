@@ -120,7 +120,7 @@ requires(!std::same_as<std::remove_cv_t<Model>, Parameters>) Parameters buffers(
 }
 inline Parameters buffers(const Parameters&) { return {}; }
 
-// What is saved: parameters and buffers.
+// Saved state: parameters and buffers.
 template <class Model>
 Parameters state(Model& model) {
   Parameters all;

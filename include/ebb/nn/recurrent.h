@@ -26,7 +26,7 @@ struct RecurrentWeights {
   Tensor weight_hr = {};                          // [out, hidden], with proj_size
 };
 
-// What the three have in common. Names are PyTorch's: "weight_ih_l0", "weight_ih_l0_reverse", "weight_ih_l1", ...
+// The common part of the three. Names are PyTorch's: "weight_ih_l0", "weight_ih_l0_reverse", "weight_ih_l1", ...
 struct Recurrent {
   std::int64_t in, hidden, out;  // out: the size of h, which is hidden or proj_size
   bool bidirectional, batch_first;

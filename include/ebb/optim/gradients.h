@@ -8,7 +8,7 @@
 
 #include "ebb/nn/parameters.h"
 
-// What is done to gradients between backward() and a step, and to weights after it. Gradients are values: each function
+// Functions of gradients between backward() and a step, and of weights after it. Gradients are values: each function
 // returns new ones.
 namespace ebb {
 inline namespace optim {

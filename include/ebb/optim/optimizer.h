@@ -17,7 +17,7 @@ inline namespace optim {
 using DecayFilter = std::function<bool(const std::string& name, const Tensor& parameter)>;
 bool decay_matrices(const std::string& name, const Tensor& parameter);
 
-// What all optimisers share. An optimiser owns state (moments and step counts) by parameter name but no parameters:
+// Base class of all optimisers. An optimiser owns state (moments and step counts) by parameter name but no parameters:
 // step() gives the model new ones.
 //
 //   Adam optimizer({.lr = 1e-3});

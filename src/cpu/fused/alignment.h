@@ -5,7 +5,7 @@
 #include "cpu/tile/elements.h"
 #include "graph/loss_calls.h"
 
-// What ctc and transducer share: their arguments, read and checked before anything else is touched.
+// Shared by ctc and transducer: their arguments, read and checked before anything else is touched.
 namespace ebb::cpu {
 
 struct AlignmentArguments {

@@ -23,7 +23,7 @@
 // losses are made, the loss function gives their cotangents, and the logits, still there, become the gradient. A unit
 // that does not fit on its own is streamed twice, and its logits are recomputed.
 //
-// What is cut into pieces depends on the shapes alone, and chunks add to dW in order: the bits do not depend on the
+// Pieces depend on the shapes alone, and chunks add to dW in order: the bits do not depend on the
 // number of threads.
 namespace ebb::cpu {
 namespace {
@@ -42,7 +42,7 @@ struct RowLoops {
   ReduceFn sum = k.reduce(Op::sum, kType), max = k.reduce(Op::max, kType);
 };
 
-// What a row's loss is made of.
+// The parts of a row's loss.
 template <class T>
 struct Row {
   T peak = 0;         // max z (0 where that is infinite)
@@ -180,7 +180,7 @@ class LinearCrossEntropy {
     return x;
   }
 
-  // What the logits' gradient of a chunk adds to the gradients that are asked for.
+  // Adds the contribution of a chunk's logits to the requested gradients.
   void add_gradients(const Matrix<T>& x, std::int64_t first, std::int64_t count) {
     if (o_.input_gradient) input_gradient(first, count);
     if (o_.head_gradient && !again_) head_gradient(x, first, count);

@@ -45,7 +45,7 @@ class HingeRow {
     return -1;
   }
 
-  // Of the targets read last.
+  // For the targets read last.
   double sum(std::int64_t n, T scale) {
     const T* x = read_row(n);
     T* slopes = gradient_ == nullptr ? nullptr : is_half(x_.dtype) ? slopes_.data() : gradient_row<T>(n);

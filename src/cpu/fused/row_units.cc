@@ -9,7 +9,7 @@
 namespace ebb::cpu {
 namespace {
 
-// Of a view [units, ..] or [sides·units, ..], or of one number, which is given whole.
+// Takes a view [units, ..] or [sides·units, ..], or one number, which is given whole.
 Tensor part(const View& all, std::int64_t units, std::int64_t first, std::int64_t count) {
   const bool whole = all.shape.rank() == 0;
   const std::int64_t sides = whole ? 1 : all.shape[0] / units;

@@ -35,13 +35,13 @@ struct WideArray {
   WideArray at(std::int64_t i) const { return {m + i, k + i, d ? d + i : nullptr}; }
 };
 
-// What a number of scale k counts beside one of the largest scale.
+// Weight of a number of scale k beside one of the largest scale.
 // (Sums of choices, not chains of them: those become branches.)
 inline double beside(double k, double most) {
   const double same = k == most ? 1.0 : 0.0, next = k == most - 1 ? kScaleDown : 0.0;
   return same + next;
 }
-// What brings a product back into range: its factor, and what that adds to k.
+// Brings a product back into range: a factor, and the change of k.
 inline double range_factor(double p) {
   const double up = p < kWideLow ? kScaleUp : 0.0, down = p >= kWideHigh ? kScaleDown : 0.0;
   const double low = p >= kWideLow ? 1.0 : 0.0, high = p < kWideHigh ? 1.0 : 0.0;

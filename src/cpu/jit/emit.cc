@@ -188,7 +188,7 @@ class Emitter {
   }
   bool ends_now(int v) const { return !once_[v] && next_use(v) < 0; }
 
-  // Of the values in registers that this instruction does not need, the one that is needed last goes to the stack.
+  // Spill the value that is needed last, among those in registers that this instruction does not need.
   void make_room() {
     int victim = -1;
     for (int v = 0; v < now_; ++v) {

@@ -19,7 +19,7 @@
 // order, each rounded separately, and sums in the same 16 lanes.
 namespace ebb::cpu {
 
-// What lies in memory where the loop computes in f32.
+// The type in memory where the loop computes in f32.
 enum class Stored : std::uint8_t { as_computed, bf16, f16 };
 
 struct LoopProgram {

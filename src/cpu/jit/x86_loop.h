@@ -5,7 +5,7 @@
 
 #include "cpu/jit/code.h"
 
-// What loops for x86-64 have in common: the loop itself, general registers, bytes. Encodings: Intel Software
+// The common part of loops for x86-64: the loop itself, general registers, bytes. Encodings: Intel Software
 // Developer's Manual, volume 2.
 //
 // rdi is the table of pointers, rsi the groups of a block, rdx the state, rcx the blocks, r15 counts groups, rax is a
@@ -78,7 +78,7 @@ class X86Loop {
     bytes({0x48, 0xB8});
     for (int k = 0; k < 8; ++k) byte(static_cast<std::uint8_t>(bits >> 8 * k));
   }
-  // What follows the prefix of an instruction with a memory operand.
+  // The bytes after the prefix of an instruction with a memory operand.
   void indexed(int opcode, int v, int base, int offset, int scale) {  // [base + rax << scale + offset]
     bytes({opcode, 0x84 | (v & 7) << 3, scale << 6 | (base & 7)});
     distance(offset);

@@ -146,7 +146,7 @@ void run_index_select(const LibraryCall& call) {
   if (out.shape.numel() == 0) return;
   const std::vector<std::int64_t> index = read_indices(call.inputs[1]);
   const AroundAxis around(out.shape, axis);
-  // What lies within one index is a copy if it is dense or evenly spaced; anything else is packed first.
+  // The elements of one index are copied if they are dense or evenly spaced; anything else is packed first.
   BufferPtr keep;
   View from = x;
   std::int64_t inner_step = 1, run = 1;

@@ -12,7 +12,7 @@
 #include "ebb/error.h"
 #include "sweep/program.h"
 
-// What the runs of a sweep gather besides tiles: reductions, and the first complaint about the data.
+// Results that the runs of a sweep gather besides tiles: reductions, and the first complaint about the data.
 namespace ebb::cpu {
 
 inline bool is_float(RegType t) { return t == RegType::f32 || t == RegType::f64; }

@@ -156,7 +156,7 @@ class Chains {
           {.source = one ? LoopProgram::Source::number : LoopProgram::Source::tile, .pointer = pointer(reg)});
       return value_of[reg] = static_cast<int>(p.values.size()) - 1;
     };
-    // What leaves the loop is made in it: a number becomes a vector of its own.
+    // Results of the loop are made in it: a number becomes a vector of its own.
     auto leaving = [&](int v) {
       if (p.values[v].source != LoopProgram::Source::number) return v;
       p.values.push_back({.op = Op::copy, .arg = {v, -1, -1}});

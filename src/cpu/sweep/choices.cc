@@ -12,7 +12,7 @@ bool expensive(const Instr& i) { return i.kind == Instr::Kind::compute && info(i
 
 }  // namespace
 
-// What a cheap value is made of is needed as late as the value itself.
+// The operands of a cheap value are needed as late as the value itself.
 std::vector<std::int32_t> give_scratch(CompiledSweep& sweep) {
   const Program& p = sweep.program;
   std::vector<std::int32_t> scratch(p.instrs.size(), -1);

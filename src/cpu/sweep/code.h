@@ -140,10 +140,10 @@ struct CompiledSweep : ebb::CompiledSweep {
   std::int64_t tasks = 1;
 };
 
-// Of each instruction: the row-long scratch it is kept in, -1 for none (choices.cc). In long rows, costly values that a
+// Per instruction: the row-long scratch it is kept in, -1 for none (choices.cc). In long rows, costly values that a
 // later stage needs are kept for the whole row; cheap ones are computed again.
 std::vector<std::int32_t> give_scratch(CompiledSweep& sweep);
-// Of each instruction: whether it is a product that only a sum reads, which then needs no tile of its own (choices.cc).
+// Per instruction: whether it is a product that only a sum reads, which then needs no tile of its own (choices.cc).
 std::vector<char> find_summed_products(const Program& program, const TileKernels& kernels);
 
 // Turns runs of cheap steps into chains, stage by stage; the order of steps changes where nothing depends on it.

@@ -49,7 +49,7 @@ void SweepRun::finish_columns(std::vector<std::pair<std::int32_t, BufferPtr>>& m
         combine_all(reduce.op, reduce.type, sums, reinterpret_cast<const Accumulator*>(task.data()) + first, count);
       for (std::int64_t i = 0; i < count; ++i) write(reduce.type, out.data() + (first + i) * size, sums[i]);
     };
-    // What other threads have summed lies in their caches, and one thread alone would wait for all of it.
+    // Sums of other threads lie in their caches, and one thread alone would wait for all of them.
     const std::int64_t pieces = (s.columns + kTogether - 1) / kTogether;
     if (s.tasks * s.columns >= 4096) {
       parallel_for(pieces, add_parts);

@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kBlocksAtOnce = 16;
 constexpr int kTooOften = 4, kGiveItAnotherTry = 64;  // calls of loops whose guards did not hold
 
-// Of several blocks at a time: each is a chain of additions that wait for each other.
+// Several blocks at a time: each is a chain of additions that wait for each other.
 template <class T>
 void add_lanes(const std::byte* state, std::size_t stride, std::int64_t blocks, double* sums) {
   for (std::int64_t b = 0; b < blocks; ++b) sums[b] = 0;
@@ -24,10 +24,10 @@ void add_lanes(const std::byte* state, std::size_t stride, std::int64_t blocks, 
   }
 }
 
-// What a loop reads and writes, on its way through blocks, and from piece to piece of what lies in pieces.
+// Memory that a loop reads and writes, block by block, and piece by piece where a row lies in pieces.
 class Cursors {
  public:
-  // Of a register that lies in pieces: from `column` of a row of `columns`.
+  // For a register that lies in pieces: from `column` of a row of `columns`.
   void add(void* at, std::int32_t stride, const Register& reg, std::int64_t column, std::int64_t columns) {
     at_[count_] = static_cast<std::byte*>(at);
     strides_[count_] = stride;
@@ -67,7 +67,7 @@ class Cursors {
   struct Piece {
     std::size_t pointer;
     std::int64_t length, left, jump;  // jump: bytes to the next one
-    // Of the piece that is fetched while this one is worked on: where, how much, and how many there are. Processors
+    // The piece that is fetched while this one is worked on: where, how much, and how many there are. Processors
     // fetch ahead by themselves, but not from one page to the next.
     std::int64_t ahead, fetched, more;
   };

@@ -5,7 +5,7 @@
 
 #include "cpu/sweep/task.h"
 
-// What the steps of a tile do, one function per kind of step that is more than a call of a kernel.
+// The steps of a tile, one function per kind of step that is more than a call of a kernel.
 namespace ebb::cpu {
 
 // A sum, or a sum of products, of `rows` rows of n elements from element `first` of the tile.

@@ -300,7 +300,7 @@ HWY_INLINE V log_rest(D d, V f) {
   }
 }
 
-// What log gives outside the positive finite numbers.
+// Results of log outside the positive finite numbers.
 template <class D, class V>
 HWY_INLINE V log_specials(D d, V x, V y) {
   using T = hn::TFromD<D>;

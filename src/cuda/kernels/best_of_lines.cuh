@@ -17,7 +17,7 @@ EBB bool beats(A x, A best) {
   return kFloating && best != best ? false : kFloating && x != x ? true : kLargest ? x > best : x < best;
 }
 
-// Of the first of the two and what comes later.
+// Combines a first element with a later one.
 struct Best {
   A value;
   i64 place;

@@ -6,7 +6,7 @@
 #include "cuda/library/kernels.h"
 #include "graph/loss_calls.h"
 
-// What the kernels of ctc_loss and rnnt_loss share on the host: sizes, the errors of their checks, and arguments.
+// Shared by ctc_loss and rnnt_loss on the host: sizes, the errors of their checks, and arguments.
 namespace ebb::cuda {
 
 class AlignmentKernels {

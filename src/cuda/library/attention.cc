@@ -4,7 +4,7 @@
 //   backward: p = e^(s − lse) is made again, and with δ = Σ do·o
 //   dv = pᵀ·do,   ds = scale·p∘(do·vᵀ − δ),   dq = ds·k,   dk = dsᵀ·q
 // Weights and their gradients are rounded to the dtype of the inputs for the products, as products of halves need it.
-// What is cut depends on the shapes alone, and parts are added in order.
+// Parts depend on the shapes alone, and are added in order.
 #include <algorithm>
 #include <cmath>
 #include <utility>

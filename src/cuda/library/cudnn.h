@@ -41,7 +41,7 @@ enum Attribute : int {
   kPlanHandle = 400,
   kPlanConfig,
   kPlanWorkspace,
-  // Of each of the three operations: factors of the result and of what was there before, the convolution, and its
+  // For each of the three operations: factors of the result and of what was there before, the convolution, and its
   // tensors: W, X, Y; W, DX, DY; DW, X, DY.
   kForwardAlpha = 700,
   kBackwardDataAlpha = 706,

@@ -63,7 +63,7 @@ class Described {
 
 DataType data_type(DType d) { return d == DType::f64 ? kF64 : d == DType::f32 ? kF32 : d == DType::f16 ? kF16 : kBf16; }
 
-// What tells one plan from another.
+// The key of a plan.
 struct Geometry {
   ConvolutionResult result;
   ConvCall::Pair stride, before, after, dilation;
@@ -139,7 +139,7 @@ bool is_welcome(std::span<const int> notes, DType factors) {
   });
 }
 
-// What cuDNN says about an engine under this attribute; nothing where it does not say.
+// Reads an attribute of an engine; nothing where cuDNN does not say.
 std::optional<std::vector<int>> notes_of(const Cudnn& table, Descriptor config, int attribute, int type, int most) {
   const Described engine(table, kEngine);
   Descriptor found = engine.get();

@@ -7,7 +7,7 @@
 #include "cuda/kernels/args/view.h"
 #include "cuda/runtime/gpu.h"
 
-// What the kernels of library calls share: views as arguments, launches, and errors about an index.
+// Shared by the kernels of library calls: views as arguments, launches, and errors about an index.
 namespace ebb::cuda {
 
 KernelView kernel_view(const View& view);
@@ -72,7 +72,7 @@ View heads_second(View x);
 // By kernels that hold scores in registers; false where they are not for these shapes and dtypes.
 bool run_fused_attention(const LibraryCall& call, Gpu& gpu);
 bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu);
-// What their text is made for.
+// The types that their text is made for.
 struct AttentionShape {
   std::int64_t width, values;  // of a row of q and k, and of v: multiples of 8
   DType dtype;

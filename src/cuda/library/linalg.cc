@@ -49,8 +49,8 @@ struct Factors {
   View upper;  // n x (n + k) for each matrix
   BufferPtr keep[3];
 };
-// Of a, beside L⁻¹·P·b where there is a b; `determinant` or its logarithm where that is wanted, which a pivot of zero
-// does not keep from being one.
+// Factors a, and gives L⁻¹·P·b where there is a b; `determinant` or its logarithm where that is wanted, which a pivot
+// of zero does not keep from being one.
 Factors factor(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View* b, void* determinant) {
   const View& a = call.inputs[0];
   const Matrices m(a), right(b ? *b : a);

@@ -420,7 +420,7 @@ class LinearCrossEntropy {
     }
   }
 
-  // Of a view [units, ..] or [sides·units, ..], or of one number, which is given whole.
+  // Takes a view [units, ..] or [sides·units, ..], or one number, which is given whole.
   Tensor units_of(const View& all, std::int64_t first, std::int64_t count) {
     const bool whole = all.shape.rank() == 0;
     const std::int64_t sides = whole ? 1 : all.shape[0] / units_->units;

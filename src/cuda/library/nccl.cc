@@ -24,7 +24,7 @@ std::atomic<const Nccl*> installed_table{nullptr};
 
 constexpr int kBus = 33, kSlot = 34, kDomain = 50;  // device attributes: where a GPU is
 
-// What a rank says of itself.
+// A rank's description of itself.
 struct Card {
   char host[64] = {};
   int bus = 0, slot = 0, domain = 0, has_nccl = 0;

@@ -44,7 +44,7 @@ std::uint32_t alignment(const void* p, std::int64_t step, DType dtype) {
       reinterpret_cast<std::uintptr_t>(p) | static_cast<std::uint64_t>(step) * size_of(dtype) | 256;
   return static_cast<std::uint32_t>(bits & (~bits + 1));
 }
-// Of B, A, C and the result.
+// Layouts of B, A, C and the result.
 std::array<std::uint32_t, 4> alignments(const Product& p) {
   const std::uint32_t c = alignment(p.c, p.n | p.c_batch, p.out);
   return {alignment(p.b.data, p.b.batch_step | p.b.step(), p.in),
@@ -237,7 +237,7 @@ std::optional<Heuristic> algorithm_for(Gpu& gpu, const Product& p, const LtProdu
   const double operations = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
                             static_cast<double>(p.batches);
   if (!is_half(p.in) || operations < least_operations().load(std::memory_order_relaxed)) return k.proposals.front();
-  // What c holds would be lost, and while a graph is recorded nothing runs.
+  // Timing would overwrite c, and while a graph is recorded nothing runs.
   const bool can_time = !p.add && asked.m == p.m && !Recorder::of_thread() && !gpu.streams().capturing();
   if (!k.timed && can_time && k.proposals.size() > 1) {
     constexpr float kGain = 0.98F;  // less may be chance

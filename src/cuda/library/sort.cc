@@ -58,7 +58,7 @@ struct Selected {
   void *keys = nullptr, *places = nullptr;
 };
 
-// Of x's elements, or of those selected from them.
+// Keys of x's elements, or of those selected from them.
 void sort_by_digits(Gpu& gpu, const Task& t, const Selected& selected) {
   const bool narrow = t.length <= std::int64_t{1} << 31;
   const KernelSource source{key_text(t.x.dtype, t.descending) + fmt::format("typedef {} P;\n", narrow ? "u32" : "i64") +
@@ -160,7 +160,7 @@ void sort_range(Gpu& gpu, const View& x, int axis, bool descending, std::int64_t
   Task task{from, out, length, from.strides[axis], out.strides[axis], first, count, descending};
   task.x.shape = task.out.shape = x.shape.with(axis, 1);
   if (length <= kSortPiece) return sort_short(gpu, task);
-  // Of few places the rest need not be sorted.
+  // For few places the rest need not be sorted.
   if (length <= kRadixTile || count > length / 4 || length > std::int64_t{1} << 31)
     return sort_by_digits(gpu, task, {});
   const Selected selected = select(gpu, task);

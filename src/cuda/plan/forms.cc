@@ -13,7 +13,7 @@ using Kind = Instr::Kind;
 // Operations whose result, where all they take are halves, is one without rounding.
 bool keeps_halves(Op op) { return op == Op::neg || op == Op::abs || op == Op::maximum; }
 
-// What Two of the prelude can do, where functions are the quick ones.
+// Operations that Two of the prelude has, where functions are the quick ones.
 bool may_be_two(Op op) {
   switch (op) {
     case Op::copy:

@@ -18,7 +18,7 @@ struct GpuLimits {
   bool operator==(const GpuLimits&) const = default;
 };
 
-// What plans of sweeps depend on besides the program: the limits of a GPU, and every tuning constant with the
+// Inputs of a plan besides the program: the limits of a GPU, and every tuning constant with the
 // measurement behind it. Times are of one NVIDIA H200 (docs/notebook/2026-11.md). "By trial" means that neighbouring
 // values were tried there when the constant was introduced and the figures were not kept.
 struct GpuModel {

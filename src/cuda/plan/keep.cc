@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What passes over a row leave in shared memory for later ones: greedily, by instructions saved.
+// Values that passes over a row leave in shared memory for later ones: greedily, by instructions saved.
 #include "cuda/plan/keep.h"
 
 #include <algorithm>
@@ -90,7 +90,7 @@ class Chooser {
     int chunks = 0;
     std::vector<std::int32_t> used;  // of the values held
   };
-  // What pass `pass`, which finds `before`, and all passes after it cost, if `held` are kept by it.
+  // Cost of pass `pass`, which finds `before`, and all passes after it, if it keeps `held`.
   Score score(int pass, const std::vector<char>& before, const std::vector<std::int32_t>& held) const {
     std::vector<char> has(p_.instrs.size());
     for (const std::int32_t v : held) has[at(v)] = 1;
@@ -205,7 +205,7 @@ KeptBefore keep_values(const Program& program, const GpuModel& model, const std:
   return Chooser(program, model, staged, passes, coarse).run();
 }
 
-// Of a row that is not in shared memory as a whole every pass computes everything again.
+// Where a row is not in shared memory as a whole, every pass computes everything again.
 void choose_kept(const Program& program, const GpuModel& model, KernelPlan& plan) {
   if (plan.staged.empty() || !plan.all_staged() || !plan.vectors || plan.skewed) return;
   PassRoots roots;

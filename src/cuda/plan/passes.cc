@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What each pass over the elements or over a row computes, and how it may compute it.
+// The work of each pass over the elements or over a row, and how it may be done.
 #include "cuda/plan/passes.h"
 
 #include <algorithm>

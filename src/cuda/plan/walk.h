@@ -27,7 +27,7 @@ inline std::int64_t strides_along(const Walk& w, const Strides& strides) {
   return w.sizes.empty() ? 0 : strides[w.last.back()];
 }
 
-// Of dimensions [from, to) of the program.
+// Covers dimensions [from, to) of the program.
 Walk make_walk(const Program& program, int from, int to, const std::string& linear, const std::string& coordinate);
 
 }  // namespace ebb::cuda

@@ -10,7 +10,7 @@
 namespace ebb::cuda {
 namespace {
 
-// Of a Pack: halves are rounded in pairs.
+// Elements of a Pack: halves are rounded in pairs.
 const char* set_name(DType dtype) {
   return dtype == DType::f16 ? "set_f16" : dtype == DType::bf16 ? "set_bf16" : "set";
 }

@@ -9,7 +9,7 @@
 
 namespace ebb::cuda {
 
-// Of a row that a warp has, or a part of one.
+// For a row that a warp has, or a part of one.
 std::string Printer::over_short_row(const LeafBody& body, int unroll) const {
   const bool held = plan_.holds_row();
   if (plan_.lanes < 32)

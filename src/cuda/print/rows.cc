@@ -244,7 +244,7 @@ std::string Printer::row_end() const {
 Printer::Kernel Printer::rows_kernel() const {
   const bool lanes = plan_.mapping == Mapping::lanes_per_row, grouped = plan_.mapping == Mapping::row_groups;
   const bool chip = !plan_.staged.empty(), chunked = plan_.chunk_warps > 0;
-  // What the row has one of is loaded while the row itself is waited for.
+  // Row values are loaded while the row itself is waited for.
   const std::string given = scalars({}, true), of_row = row_values(0), body = row_body();
 
   std::string text;

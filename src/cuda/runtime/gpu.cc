@@ -208,7 +208,7 @@ void Gpu::to_host(void* to, const void* from, std::size_t bytes) {
       before = position();
     }
     const std::size_t piece = take_piece();
-    // What an earlier from_host left in the staging memory goes first: its stream keeps the order.
+    // Data of an earlier from_host in the staging memory goes first: its stream keeps the order.
     if (staged_on_[piece].value_or(stream) != stream) check(d.wait(staged_[piece]), "cuEventSynchronize");
     check(d.to_host(staging_[piece], reinterpret_cast<Address>(from) + p * kStaging, size_of_piece(p), stream),
           "cuMemcpyDtoHAsync");
@@ -250,7 +250,7 @@ RunMarkPtr Gpu::begin(std::span<const FilledBy> inputs) {
   if (++begun_ % kRunsPerLook == 0 || to_call_ > 0 || !own) settle_done();
   // Those that went well say nothing more.
   std::erase_if(parents, [](const RunMark::Parent& p) { return p.mark->settled_ && !p.mark->failed_before(p.step); });
-  // Of each only the last step that is read.
+  // Only the last step of each that is read.
   std::sort(parents.begin(), parents.end(), [](const RunMark::Parent& a, const RunMark::Parent& b) {
     return a.mark != b.mark ? a.mark < b.mark : a.step > b.step;
   });
@@ -439,7 +439,7 @@ void Gpu::settle(RunMark& mark) {
   if (!streams_.is_own(mark.stream_)) events_.push_back(std::exchange(mark.event_, nullptr));
 }
 
-// What the kernels of captured graphs complain of, each time they are run.
+// Complaints of the kernels of captured graphs, each time they are run.
 std::exception_ptr Gpu::error_of_captured() {
   for (const RunMarkPtr& mark : captured_) {
     if (std::exception_ptr error = mark->own_error()) {

@@ -30,7 +30,7 @@ class Gpu;
 // EBB_CUDA_SYNC=1: each launch is waited for, and one that fails says which kernel it was. For finding mistakes.
 bool waits_for_each_kernel();
 
-// What a run will say: when it is done, and a slot where its kernels leave what was wrong with the data. Runs on the
+// The state of a run: when it is done, and a slot where its kernels leave what was wrong with the data. Runs on the
 // device's own stream are numbered in its order, so that an event after many of them serves them all; a run on another
 // library's stream has an event of its own.
 class RunMark final : public Mark {

@@ -15,7 +15,7 @@ namespace ebb::cuda {
 // fewer, down to two, while registers spill.
 std::string machine_code(const std::string& text, const std::string& architecture, int spill_blocks = 0);
 
-// What is in a file of that folder, if it is this user's, whole and of this key; empty otherwise.
+// Contents of a file of that folder, if it is this user's, whole and of this key; empty otherwise.
 struct KernelKey {
   std::uint64_t low = 0, high = 0;
 };

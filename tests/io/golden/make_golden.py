@@ -29,7 +29,7 @@ arrays = {"weights": (rows * 0.5).astype("<f4"), "labels": np.array([3, 1, 2]), 
 np.savez(here / "stored.npz", **arrays)
 np.savez_compressed(here / "deflated.npz", **arrays)
 
-# What `safetensors.numpy.save_file` writes: wide elements first, the header padded with spaces to a multiple of eight.
+# The output of `safetensors.numpy.save_file`: wide elements first, the header padded with spaces to a multiple of eight.
 tensors = {
     "weights": ("F32", (rows * 0.5).astype("<f4")),
     "bias": ("F16", (np.arange(3) * 0.25).astype("<f2")),

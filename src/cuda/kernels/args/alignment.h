@@ -37,7 +37,7 @@ struct alignas(dual ? 8 : 16) KeptNumber {
   u64 of[dual ? 3 : 2];
 };
 
-// What the second kernel of CTC has to know of a sample.
+// A sample, as the second kernel of CTC sees it.
 struct CtcOutcome {
   WideNumber total;
   i64 steps, length, before;  // no steps where there is no gradient

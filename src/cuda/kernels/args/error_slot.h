@@ -4,7 +4,7 @@
 
 namespace ebb::cuda {
 
-// What a kernel says about data that is wrong: the lowest position of the first step. Host memory that the device can
+// A kernel's complaint about data: the lowest position of the first step. Host memory that the device can
 // reach; nothing is written while all is well.
 struct ErrorSlot {
   static constexpr u64 kNone = ~0ull;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What ctc_loss and rnnt_loss share: numbers m·2^(512·k), as on the CPU (cpu/fused/wide_range.h says why), and the
+// Shared by ctc_loss and rnnt_loss: numbers m·2^(512·k), as on the CPU (cpu/fused/wide_range.h says why), and the
 // checks of a sample's lengths and labels. k is an i32 here: what is below e^-3e11 is 0.
 #pragma once
 #include "cuda/kernels/args/alignment.h"

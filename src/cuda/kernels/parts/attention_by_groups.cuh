@@ -21,7 +21,7 @@ constexpr int kTile = 64 * 64;
 constexpr int kBlocks = kD > 64 ? 2 : 5, kBlocksOfRows = kD > 64 ? 2 : 4, kBlocksOfColumns = kD > 64 ? 2 : 3;
 #ifdef __CUDACC_RTC__
 EBB void copies_are_seen() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// What is read from here on is read after what has been waited for.
+// Reads from here on are ordered after what has been waited for.
 template <int parts>
 EBB void is_made(f32 (&c)[1][parts][4]) {
 #pragma unroll

@@ -17,7 +17,7 @@ constexpr bool kBf16 = true;
 constexpr int kOwn = kAttentionOwn * kSlices;  // rows of a block; columns, of the kernel that has those
 constexpr int kStep = kAttentionStep;          // of the other ones, which it goes through
 constexpr int kD = (kWidth + 15) / 16 * 16, kE = (kValues + 15) / 16 * 16;
-// Of rows in shared memory: eight of them begin in different banks, or their pieces of 16 bytes are exchanged so that
+// Rows in shared memory: eight of them begin in different banks, or their pieces of 16 bytes are exchanged so that
 // they do. For warpgroups a tile of 64 rows is one of rows of 64 after the other.
 EBB constexpr int stride_of(int padded) { return kGroups ? padded : padded + 8; }
 EBB constexpr int row_step(int padded) { return kGroups ? 64 : padded + 8; }
@@ -203,7 +203,7 @@ EBB void online_softmax(f32 (&p)[kSlices][wide / 8][4], f32 (&o)[kSlices][kE / 8
   }
 }
 
-// Of a row's lse for powers of two; rows that attend to nothing have weights of 0, and so have those that are not
+// A row's lse for powers of two; rows that attend to nothing have weights of 0, and so have those that are not
 // there.
 EBB f32 shift_of(f32 lse) { return lse == neg_inf() ? 0 : lse * 1.4426950408889634f; }
 

@@ -23,7 +23,7 @@ EBB f32 quick_reciprocal(f32 x) {
   asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-// Of numbers, and with results, that are not subnormal: fewer instructions.
+// For arguments and results that are not subnormal: fewer instructions.
 EBB f32 normal_logarithm_to_two(f32 x) {
   f32 y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -183,8 +183,8 @@ EBB Pack<T, N> load_pack(const T* p, bool aligned, int live) {
   return r;
 }
 // `whole`: all lanes of the warp are here, with packs side by side.
-// Of packs of 32 bytes each access takes half, and leaves it to the first cache to have the other one still when it is
-// asked for. Where many arrays are read it has not: there two lanes, which have 64 neighbouring bytes, take half of
+// With packs of 32 bytes each access takes half, and leaves it to the first cache to have the other one still when it
+// is asked for. Where many arrays are read it has not: there two lanes, which have 64 neighbouring bytes, take half of
 // each pack, in accesses without gaps, and exchange them.
 template <int N, class T>
 EBB Pack<T, N> load_together(const T* p, bool aligned, int live, bool whole) {

@@ -223,8 +223,8 @@ EBB W over_groups(const volatile u64* sums, i64 groups) {
   for (i64 i = threadIdx.x & 31; i < groups; i += 32) x = Op::of(x, from_bits(x, sums[i]));
   return over_lanes<Op>(x);
 }
-// What all blocks have left, by one block; shared: 1024 numbers. `group`: how many make a group, 1024 or, where they
-// are sums of chunks, 128.
+// Adds what all blocks have left, by one block; shared: 1024 numbers. `group`: how many make a group, 1024 or, where
+// they are sums of chunks, 128.
 template <class Op, class W, int group>
 EBB W over_parts(const u64* parts, i64 count, u64* shared) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
