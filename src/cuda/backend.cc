@@ -69,6 +69,7 @@ class CudaBackend final : public Backend, private Recordings {
     return sweep;
   }
 
+  using Backend::describe;
   std::string describe(const CompiledSweep& made) const override {
     return cuda::describe(static_cast<const Sweep&>(made).plan);
   }

@@ -6,6 +6,7 @@
 #include "core/parallel.h"
 #include "cpu/library/copy.h"
 #include "cpu/library/ops.h"
+#include "cpu/model/cpu_model.h"
 #include "cpu/tile/elements.h"
 #include "cpu/window/kernels.h"
 #include "graph/conv_calls.h"
@@ -26,10 +27,9 @@ void find_largest(const LibraryCall& call) {
   const std::int64_t height = x.shape[2], width = x.shape[3], rows = out.shape[2], cols = out.shape[3];
   const LoadFn load = tile_kernels().load(x.dtype, std::is_same_v<T, double> ? RegType::f64 : RegType::f32);
   const WindowKernels<T>& kernels = window_kernels<T>();
-  constexpr std::int64_t kElements = 1 << 15;  // of a task
   const std::int64_t planes = x.shape[0] * x.shape[1];
-  const std::int64_t together = std::clamp<std::int64_t>(kElements / std::max<std::int64_t>(1, height * width), 1,
-                                                         std::max<std::int64_t>(1, planes));
+  const std::int64_t together = std::clamp<std::int64_t>(
+      cpu_model().pool_elements / std::max<std::int64_t>(1, height * width), 1, std::max<std::int64_t>(1, planes));
   // Lines are read where they lie if they can be, but for the last: take_larger may read beyond its end.
   const bool in_place = x.dtype == dtype_of_type<T>::value && x.strides[3] == 1;
   const std::int64_t copied = in_place ? 1 : height;
