@@ -326,6 +326,12 @@ Backend* backend(int index) {
   return b;
 }
 
+Gpu& gpu(int index) {
+  auto* const found = static_cast<CudaBackend*>(backend(index));
+  require(found != nullptr, "internal: there is no cuda:{}", index);
+  return found->gpu();
+}
+
 void* copy_stream(int index) {
   auto* const found = static_cast<CudaBackend*>(backend(index));
   return found ? found->gpu().streams().copies() : nullptr;
