@@ -333,7 +333,9 @@ std::string print(const Plan& plan) {
     for (std::int32_t v : step.inputs)
       text += fmt::format(" {}{}", name(plan.graph.values[v].dtype), plan.graph.values[v].shape);
     const Value& out = plan.graph.values[step.outputs[0]];
-    text += fmt::format(" -> {}{}\n", name(out.dtype), out.shape);
+    text += fmt::format(" -> {}{}", name(out.dtype), out.shape);
+    const std::string options = step.attrs.options ? step.attrs.options->print() : "";
+    text += options.empty() ? "\n" : fmt::format(" {}\n", options);
     const std::string how = describe_call(plan, step);
     if (!how.empty()) text += fmt::format("  plan: {}\n", how);
   }

@@ -60,7 +60,7 @@ class LinearCrossEntropy {
 
  public:
   explicit LinearCrossEntropy(const LibraryCall& call)
-      : o_(LinearCrossEntropyCall::from(call.attrs)), units_(static_cast<const RowUnits*>(call.data.get())) {
+      : o_(options_as<LinearCrossEntropyCall>(call.attrs)), units_(static_cast<const RowUnits*>(call.data.get())) {
     const View& x = call.inputs[0];
     dtype_ = x.dtype;
     rows_ = x.shape[0];

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "calls/convolution.h"
 #include "core/buffer.h"
 #include "core/parallel.h"
 #include "cpu/library/copy.h"
@@ -12,7 +13,6 @@
 #include "cpu/tile/elements.h"
 #include "cpu/window/kernels.h"
 #include "cpu/window/plan.h"
-#include "graph/conv_calls.h"
 
 // Convolutions and transposed ones: a product of the windows, packed once, with the image as it lies in a padded copy
 // of the rows a task needs. Every output is summed in one order, channel by channel and tap by tap, whoever computes
@@ -293,9 +293,9 @@ bool worth_separate_columns(const WindowPlan& plan, std::int64_t channels) {
 template <class T>
 void run_windows(WindowPlan& plan, const LibraryCall& call, bool transposed) {
   const View &source = call.inputs[0], &windows = call.inputs[1], &out = call.outputs[0];
-  if (worth_separate_columns<T>(plan, out.shape[1] / ConvCall::from(call.attrs).groups)) plan.separate_columns();
+  if (worth_separate_columns<T>(plan, out.shape[1] / options_as<ConvCall>(call.attrs).groups)) plan.separate_columns();
   Windows<T>(plan, source, windows, transposed, call.inputs.size() > 2 ? &call.inputs[2] : nullptr, out,
-             ConvCall::from(call.attrs).groups)
+             options_as<ConvCall>(call.attrs).groups)
       .run();
 }
 

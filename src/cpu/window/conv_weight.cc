@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "calls/convolution.h"
 #include "core/buffer.h"
 #include "core/parallel.h"
 #include "cpu/library/copy.h"
@@ -11,7 +12,6 @@
 #include "cpu/tile/elements.h"
 #include "cpu/window/kernels.h"
 #include "cpu/window/plan.h"
-#include "graph/conv_calls.h"
 
 // The gradient of a convolution to its windows: dw[k, c, r, s] = Σ_{n, p, q} g[n, k, p, q]·x[n, c, p + r.., q + s..].
 // Images are shared out in chunks, each with sums of its own that are added in order at the end; chunks, blocks of
@@ -232,7 +232,7 @@ template <class T>
 void run_gradient(const LibraryCall& call) {
   const View &x = call.inputs[0], &g = call.inputs[1], &out = call.outputs[0];
   const WindowPlan plan = WindowPlan::of_convolution(call.attrs, out.shape, g.shape);
-  WindowGradient<T>(plan, x, g, out, ConvCall::from(call.attrs).groups).run();
+  WindowGradient<T>(plan, x, g, out, options_as<ConvCall>(call.attrs).groups).run();
 }
 
 }  // namespace

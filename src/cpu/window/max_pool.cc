@@ -3,13 +3,13 @@
 #include <limits>
 #include <vector>
 
+#include "calls/convolution.h"
 #include "core/parallel.h"
 #include "cpu/library/copy.h"
 #include "cpu/library/ops.h"
 #include "cpu/model/cpu_model.h"
 #include "cpu/tile/elements.h"
 #include "cpu/window/kernels.h"
-#include "graph/conv_calls.h"
 
 namespace ebb::cpu {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 template <class T>
 void find_largest(const LibraryCall& call) {
   const View &x = call.inputs[0], &out = call.outputs[0];
-  const MaxPoolCall p = MaxPoolCall::from(call.attrs);
+  const MaxPoolCall p = options_as<MaxPoolCall>(call.attrs);
   const std::int64_t stride_h = p.conv.stride[0], stride_w = p.conv.stride[1];
   const std::int64_t padding_h = p.conv.padding[0], padding_w = p.conv.padding[1];
   const std::int64_t dilation_h = p.conv.dilation[0], dilation_w = p.conv.dilation[1];

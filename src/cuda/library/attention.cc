@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "backend/attention_results.h"
+#include "calls/attention.h"
 #include "cuda/kernels/args/attention.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/kernels.h"
-#include "graph/attention_calls.h"
 
 namespace ebb::cuda {
 
@@ -32,7 +32,7 @@ struct Sizes {
   std::int64_t batches_together, positions_together;
 
   Sizes(const Gpu& gpu, const Attrs& attrs, const View& q, const View& k, const View& v)
-      : o(AttentionCall::from(attrs)),
+      : o(options_as<AttentionCall>(attrs)),
         batches(q.shape[0]),
         positions(q.shape[1]),
         columns(k.shape[1]),

@@ -11,13 +11,13 @@
 // device, in the order of the stream. A unit that does not fit on its own is streamed twice.
 #include <algorithm>
 
+#include "calls/linear_cross_entropy.h"
 #include "core/format_error.h"
 #include "cuda/kernels/args/linear_cross_entropy.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/exponential_product.h"
 #include "cuda/library/kernels.h"
 #include "ebb/tensor.h"
-#include "graph/loss_calls.h"
 #include "graph/node.h"
 
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ class LinearCrossEntropy {
  public:
   LinearCrossEntropy(const LibraryCall& call, Gpu& gpu, RunMark& mark)
       : gpu_(gpu),
-        o_(LinearCrossEntropyCall::from(call.attrs)),
+        o_(options_as<LinearCrossEntropyCall>(call.attrs)),
         units_(static_cast<const RowUnits*>(call.data.get())),
         x_(call.inputs[0]),
         target_(call.inputs[2]),
