@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
+#include "calls/attention.h"
 #include "core/format_error.h"
 #include "ebb/autograd.h"
 #include "ebb/ops.h"
-#include "graph/attention_calls.h"
 #include "graph/history.h"
 #include "ops/build.h"
 
@@ -98,7 +98,7 @@ Shape with_heads_beside(const Shape& s) { return {s[0], s[2], s[1], s[3]}; }
 Tensor kernel(const Problem& p) {
   std::vector<Tensor> inputs{p.q, p.k, p.v};
   if (p.call.mask) inputs.push_back(p.mask);
-  return make_call(Op::attention, inputs, p.call.attrs(),
+  return make_call(Op::attention, inputs, with_options(p.call),
                    {{with_heads_beside(p.q.shape()).with(3, p.v.size(-1)), p.q.dtype()},
                     {p.q.shape().without(3), compute_dtype(p.q.dtype())}});
 }
@@ -126,7 +126,7 @@ std::vector<Tensor> gradients(const Problem& p, const Tensor& g, const Tensor& o
     } else {
       for (const Tensor& x : {p.q, p.k, p.v}) results.emplace_back(with_heads_beside(x.shape()), dtype);
     }
-    call = make_call(Op::attention_gradient, inputs, p.call.attrs(), results);
+    call = make_call(Op::attention_gradient, inputs, with_options(p.call), results);
   }
   Problem rest = p;  // for the rule: what is not among its inputs
   rest.q = rest.k = rest.v = {};

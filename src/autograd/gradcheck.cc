@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ebb/gradcheck.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -59,7 +59,7 @@ namespace {
 
 // y = x ∗ w + b
 Cotangents convolution_rule(const RuleContext& c) {
-  const ConvCall call = ConvCall::from(c.attrs);
+  const ConvCall call = options_as<ConvCall>(c.attrs);
   Cotangents out(c.inputs.size());
   if (c.needs[0]) out[0] = conv_transpose_node(c.grad, c.inputs[1], call, c.inputs[0].shape());
   if (c.needs[1]) out[1] = conv_weight_gradient_node(c.inputs[0], c.grad, call, c.inputs[1].shape());
@@ -68,7 +68,7 @@ Cotangents convolution_rule(const RuleContext& c) {
 }
 // x = y ∗ᵀ w
 Cotangents conv_transpose_rule(const RuleContext& c) {
-  const ConvCall call = ConvCall::from(c.attrs);
+  const ConvCall call = options_as<ConvCall>(c.attrs);
   Cotangents out(2);
   if (c.needs[0]) out[0] = convolution_node(c.grad, c.inputs[1], {}, call, c.inputs[0].shape());
   if (c.needs[1]) out[1] = conv_weight_gradient_node(c.grad, c.inputs[0], call, c.inputs[1].shape());
@@ -76,7 +76,7 @@ Cotangents conv_transpose_rule(const RuleContext& c) {
 }
 // w from x and y
 Cotangents conv_weight_gradient_rule(const RuleContext& c) {
-  const ConvCall call = ConvCall::from(c.attrs);
+  const ConvCall call = options_as<ConvCall>(c.attrs);
   Cotangents out(2);
   if (c.needs[0]) out[0] = conv_transpose_node(c.inputs[1], c.grad, call, c.inputs[0].shape());
   if (c.needs[1]) out[1] = convolution_node(c.inputs[0], c.grad, {}, call, c.inputs[1].shape());

@@ -90,7 +90,9 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual SweepPtr compile(const Program& program) = 0;
-  virtual std::string describe(const CompiledSweep&) const { return ""; }  // in one line, how it will be run
+  // In one line, how it will be run; of a call, shapes, strides and dtypes are known, not where elements are.
+  virtual std::string describe(const CompiledSweep&) const { return ""; }
+  virtual std::string describe(const LibraryCall&) const { return ""; }
 
   // `inputs` fill the buffers that the run will read: the run fails if one of them has failed.
   virtual Run begin(std::span<const FilledBy> inputs) = 0;

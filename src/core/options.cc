@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "core/options.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -23,6 +25,12 @@ std::optional<double> number_from(std::string_view text) {
 }
 
 }  // namespace
+
+void fail_for_name(std::string_view owner, const char* what, std::string_view name,
+                   const std::vector<std::string_view>& there) {
+  fail(Error::Kind::value, "{}: it has no {} '{}'; it has {}", owner, what, name,
+       there.empty() ? "none" : fmt::format("{}", fmt::join(there, ", ")));
+}
 
 std::string text_of_default(double value) {
   const std::string plain = digits(value, std::chars_format::fixed);

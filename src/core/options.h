@@ -24,6 +24,9 @@ std::vector<std::string_view> names_in(const Items& items) {
   return names;
 }
 
+[[noreturn]] void fail_for_name(std::string_view owner, const char* what, std::string_view name,
+                                const std::vector<std::string_view>& there);
+
 // The item of that name; unknown names are an Error that lists the existing ones.
 template <class Item>
 const Item& find_named(const std::vector<Item>& items, std::string_view name, std::string_view owner,
@@ -31,8 +34,7 @@ const Item& find_named(const std::vector<Item>& items, std::string_view name, st
   for (const Item& item : items) {
     if (item.name == name) return item;
   }
-  fail(Error::Kind::value, "{}: it has no {} '{}'; it has {}", owner, what, name,
-       items.empty() ? "none" : fmt::format("{}", fmt::join(names_in(items), ", ")));
+  fail_for_name(owner, what, name, names_in(items));
 }
 
 // Lists the options of a struct.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ebb/shape.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 

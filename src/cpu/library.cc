@@ -26,6 +26,8 @@ void run_library(const LibraryCall& call) {
   run(call);
 }
 
+std::string describe_library(const LibraryCall& call) { return call.op == Op::matmul ? describe_matmul(call) : ""; }
+
 bool has_library(Op op) { return kFunctions[static_cast<int>(op)] != nullptr; }
 
 }  // namespace ebb::cpu

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+#include <string>
+
 #include "backend/call.h"
 
 namespace ebb::cpu {
@@ -7,5 +9,6 @@ namespace ebb::cpu {
 // Runs the function of the call's operation, from whichever room has it.
 void run_library(const LibraryCall& call);
 bool has_library(Op op);
+std::string describe_library(const LibraryCall& call);  // see Backend::describe
 
 }  // namespace ebb::cpu

@@ -69,6 +69,7 @@ class CudaBackend final : public Backend, private Recordings {
     return sweep;
   }
 
+  using Backend::describe;
   std::string describe(const CompiledSweep& made) const override {
     return cuda::describe(static_cast<const Sweep&>(made).plan);
   }
@@ -323,6 +324,12 @@ Backend* backend(int index) {
   set_block_source({Device::Kind::cuda, static_cast<std::uint8_t>(index)}, &b->memory());
   place.store(b, std::memory_order_release);
   return b;
+}
+
+Gpu& gpu(int index) {
+  auto* const found = static_cast<CudaBackend*>(backend(index));
+  require(found != nullptr, "internal: there is no cuda:{}", index);
+  return found->gpu();
 }
 
 void* copy_stream(int index) {

@@ -11,6 +11,7 @@
 #include "core/buffer.h"
 #include "ebb/error.h"
 #include "ebb/tensor.h"
+#include "graph/call_options.h"
 #include "graph/input_list.h"
 #include "graph/op_table.h"
 
@@ -24,14 +25,29 @@ namespace ebb {
 //   sparsemax_threshold:  i[0] = axis
 //   pad_zero          i = {axis, before, after}
 //   argsort           i = {axis, descending, first, count}: places [first, first + count), or all where count is 0
-//   convolution, conv_transpose, conv_weight_gradient: see graph/conv_calls.h
 //   output            i[0] = which output of its input     triangular_solve  i = {upper, transposed, unit diagonal}
 //   to_device         i = {kind, index}
+// Calls that have more to say (src/calls) have options of a type of their own.
 struct Attrs {
   std::array<std::int64_t, 4> i{};
   std::uint32_t axes = 0;  // one bit per axis
-  bool operator==(const Attrs&) const = default;
+  OptionsPtr options;
+
+  bool operator==(const Attrs& other) const {
+    return i == other.i && axes == other.axes &&
+           (options == other.options || (options && other.options && options->equals(*other.options)));
+  }
 };
+template <class Options>
+Attrs with_options(const Options& options) {
+  Attrs a;
+  a.options = make_options(options);
+  return a;
+}
+template <class Options>
+const Options& options_as(const Attrs& attrs) {
+  return options_as<Options>(attrs.options.get());
+}
 
 // Numbers of a leaf that do not affect structure: they are bound when a plan runs, so a learning rate or a dropout seed
 // that changes every step does not require a new plan.

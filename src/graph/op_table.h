@@ -26,7 +26,8 @@ namespace ebb {
 //            zero: differentiable with gradient 0 (floor, sign, ...)
 //   domain   real: floats, integers are cast first; number: integers too; truth: bools; any: every dtype;
 //            inner: floats, in formulas alone: no function of the library has this name
-//   cost     costly: worth keeping rather than recomputing
+//   cost     instructions per element of f32 on a GPU, estimated; and with the quick functions that results of 16 bits
+//            are precise enough for. From 8 on a value is costly on all devices: kept rather than recomputed
 //   halves   exact: from f16 and bf16 it gives f16 and bf16 without rounding
 //   order    either: the order of the two inputs changes no bit
 //   axis     along: works along attrs.i[0] and leaves the other axes alone
@@ -43,77 +44,77 @@ namespace ebb {
   /* the same numbers on the device of attrs.i: plans end there, each is for one device */                            \
   VIEW(to_device, 1, yes)                                                                                             \
   /* one input */                                                                                                     \
-  ELEMENTWISE(cast,         1, yes,  any,    cheap,  rounds, fixed)                                                   \
-  ELEMENTWISE(copy,         1, yes,  any,    cheap,  exact,  fixed)                                                   \
-  ELEMENTWISE(neg,          1, yes,  number, cheap,  exact,  fixed)                                                   \
-  ELEMENTWISE(reciprocal,   1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(square,       1, yes,  number, cheap,  rounds, fixed)                                                   \
-  ELEMENTWISE(abs,          1, yes,  number, cheap,  exact,  fixed)                                                   \
-  ELEMENTWISE(sign,         1, zero, number, cheap,  exact,  fixed)                                                   \
-  ELEMENTWISE(exp,          1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(exp2,         1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(expm1,        1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(log,          1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(log2,         1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(log10,        1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(log1p,        1, yes,  real,   costly, rounds, fixed)                                                   \
+  ELEMENTWISE(cast,         1, yes,  any,    (1, 1),   rounds, fixed)                                                 \
+  ELEMENTWISE(copy,         1, yes,  any,    (0, 0),   exact,  fixed)                                                 \
+  ELEMENTWISE(neg,          1, yes,  number, (1, 1),   exact,  fixed)                                                 \
+  ELEMENTWISE(reciprocal,   1, yes,  real,   (9, 1),   rounds, fixed)                                                 \
+  ELEMENTWISE(square,       1, yes,  number, (1, 1),   rounds, fixed)                                                 \
+  ELEMENTWISE(abs,          1, yes,  number, (1, 1),   exact,  fixed)                                                 \
+  ELEMENTWISE(sign,         1, zero, number, (4, 4),   exact,  fixed)                                                 \
+  ELEMENTWISE(exp,          1, yes,  real,   (8, 2),   rounds, fixed)                                                 \
+  ELEMENTWISE(exp2,         1, yes,  real,   (8, 2),   rounds, fixed)                                                 \
+  ELEMENTWISE(expm1,        1, yes,  real,   (22, 9),  rounds, fixed)                                                 \
+  ELEMENTWISE(log,          1, yes,  real,   (18, 8),  rounds, fixed)                                                 \
+  ELEMENTWISE(log2,         1, yes,  real,   (18, 8),  rounds, fixed)                                                 \
+  ELEMENTWISE(log10,        1, yes,  real,   (18, 8),  rounds, fixed)                                                 \
+  ELEMENTWISE(log1p,        1, yes,  real,   (22, 9),  rounds, fixed)                                                 \
   /* log(1 + x) of x in [0, 1], as e^-|z| is, by a third of the instructions of log1p; other x never come */          \
-  ELEMENTWISE(log1p_unit,   1, yes,  inner,  costly, rounds, fixed)                                                   \
-  ELEMENTWISE(sqrt,         1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(rsqrt,        1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(cbrt,         1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(sin,          1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(cos,          1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(tan,          1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(asin,         1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(acos,         1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(atan,         1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(sinh,         1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(cosh,         1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(tanh,         1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(asinh,        1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(acosh,        1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(atanh,        1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(erf,          1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(erfc,         1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(erfcx,        1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(lgamma,       1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(digamma,      1, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(floor,        1, zero, number, cheap,  exact,  fixed)                                                   \
-  ELEMENTWISE(ceil,         1, zero, number, cheap,  exact,  fixed)                                                   \
-  ELEMENTWISE(round,        1, zero, number, cheap,  exact,  fixed)                                                   \
-  ELEMENTWISE(trunc,        1, zero, number, cheap,  exact,  fixed)                                                   \
-  ELEMENTWISE(isnan,        1, none, real,   cheap,  exact,  fixed)                                                   \
-  ELEMENTWISE(isinf,        1, none, real,   cheap,  exact,  fixed)                                                   \
-  ELEMENTWISE(isfinite,     1, none, real,   cheap,  exact,  fixed)                                                   \
-  ELEMENTWISE(logical_not,  1, none, truth,  cheap,  exact,  fixed)                                                   \
+  ELEMENTWISE(log1p_unit,   1, yes,  inner,  (22, 9),  rounds, fixed)                                                 \
+  ELEMENTWISE(sqrt,         1, yes,  real,   (10, 3),  rounds, fixed)                                                 \
+  ELEMENTWISE(rsqrt,        1, yes,  real,   (10, 3),  rounds, fixed)                                                 \
+  ELEMENTWISE(cbrt,         1, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(sin,          1, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(cos,          1, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(tan,          1, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(asin,         1, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(acos,         1, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(atan,         1, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(sinh,         1, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(cosh,         1, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(tanh,         1, yes,  real,   (22, 9),  rounds, fixed)                                                 \
+  ELEMENTWISE(asinh,        1, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(acosh,        1, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(atanh,        1, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(erf,          1, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(erfc,         1, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(erfcx,        1, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(lgamma,       1, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(digamma,      1, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(floor,        1, zero, number, (1, 1),   exact,  fixed)                                                 \
+  ELEMENTWISE(ceil,         1, zero, number, (1, 1),   exact,  fixed)                                                 \
+  ELEMENTWISE(round,        1, zero, number, (1, 1),   exact,  fixed)                                                 \
+  ELEMENTWISE(trunc,        1, zero, number, (1, 1),   exact,  fixed)                                                 \
+  ELEMENTWISE(isnan,        1, none, real,   (1, 1),   exact,  fixed)                                                 \
+  ELEMENTWISE(isinf,        1, none, real,   (1, 1),   exact,  fixed)                                                 \
+  ELEMENTWISE(isfinite,     1, none, real,   (1, 1),   exact,  fixed)                                                 \
+  ELEMENTWISE(logical_not,  1, none, truth,  (1, 1),   exact,  fixed)                                                 \
   /* two inputs of one dtype */                                                                                       \
-  ELEMENTWISE(add,          2, yes,  number, cheap,  rounds, either)                                                  \
-  ELEMENTWISE(sub,          2, yes,  number, cheap,  rounds, fixed)                                                   \
-  ELEMENTWISE(mul,          2, yes,  number, cheap,  rounds, either)                                                  \
-  ELEMENTWISE(div,          2, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(pow,          2, yes,  number, costly, rounds, fixed)                                                   \
-  ELEMENTWISE(floor_divide, 2, zero, number, costly, rounds, fixed)                                                   \
-  ELEMENTWISE(remainder,    2, yes,  number, costly, rounds, fixed)                                                   \
-  ELEMENTWISE(maximum,      2, yes,  number, cheap,  exact,  either)                                                  \
-  ELEMENTWISE(minimum,      2, yes,  number, cheap,  exact,  either)                                                  \
-  ELEMENTWISE(atan2,        2, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(hypot,        2, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(polygamma,    2, yes,  real,   costly, rounds, fixed)                                                   \
-  ELEMENTWISE(eq,           2, none, number, cheap,  exact,  either)                                                  \
-  ELEMENTWISE(ne,           2, none, number, cheap,  exact,  either)                                                  \
-  ELEMENTWISE(lt,           2, none, number, cheap,  exact,  fixed)                                                   \
-  ELEMENTWISE(le,           2, none, number, cheap,  exact,  fixed)                                                   \
-  ELEMENTWISE(gt,           2, none, number, cheap,  exact,  fixed)                                                   \
-  ELEMENTWISE(ge,           2, none, number, cheap,  exact,  fixed)                                                   \
-  ELEMENTWISE(logical_and,  2, none, truth,  cheap,  exact,  either)                                                  \
-  ELEMENTWISE(logical_or,   2, none, truth,  cheap,  exact,  either)                                                  \
-  ELEMENTWISE(logical_xor,  2, none, truth,  cheap,  exact,  either)                                                  \
+  ELEMENTWISE(add,          2, yes,  number, (1, 1),   rounds, either)                                                \
+  ELEMENTWISE(sub,          2, yes,  number, (1, 1),   rounds, fixed)                                                 \
+  ELEMENTWISE(mul,          2, yes,  number, (1, 1),   rounds, either)                                                \
+  ELEMENTWISE(div,          2, yes,  real,   (10, 3),  rounds, fixed)                                                 \
+  ELEMENTWISE(pow,          2, yes,  number, (60, 16), rounds, fixed)                                                 \
+  ELEMENTWISE(floor_divide, 2, zero, number, (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(remainder,    2, yes,  number, (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(maximum,      2, yes,  number, (1, 1),   exact,  either)                                                \
+  ELEMENTWISE(minimum,      2, yes,  number, (1, 1),   exact,  either)                                                \
+  ELEMENTWISE(atan2,        2, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(hypot,        2, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(polygamma,    2, yes,  real,   (30, 30), rounds, fixed)                                                 \
+  ELEMENTWISE(eq,           2, none, number, (1, 1),   exact,  either)                                                \
+  ELEMENTWISE(ne,           2, none, number, (1, 1),   exact,  either)                                                \
+  ELEMENTWISE(lt,           2, none, number, (1, 1),   exact,  fixed)                                                 \
+  ELEMENTWISE(le,           2, none, number, (1, 1),   exact,  fixed)                                                 \
+  ELEMENTWISE(gt,           2, none, number, (1, 1),   exact,  fixed)                                                 \
+  ELEMENTWISE(ge,           2, none, number, (1, 1),   exact,  fixed)                                                 \
+  ELEMENTWISE(logical_and,  2, none, truth,  (1, 1),   exact,  either)                                                \
+  ELEMENTWISE(logical_or,   2, none, truth,  (1, 1),   exact,  either)                                                \
+  ELEMENTWISE(logical_xor,  2, none, truth,  (1, 1),   exact,  either)                                                \
   /* check(x, ok): x; where ok is false an Error with the node's label, the position and the value of x */            \
-  ELEMENTWISE(check,        2, yes,  any,    cheap,  exact,  fixed)                                                   \
+  ELEMENTWISE(check,        2, yes,  any,    (0, 0),   exact,  fixed)                                                 \
   /* where(mask, a, b); fma(x, m, a) = x·m + a rounded once */                                                        \
-  ELEMENTWISE(where,        3, yes,  any,    cheap,  exact,  fixed)                                                   \
-  ELEMENTWISE(fma,          3, yes,  number, cheap,  rounds, fixed)                                                   \
+  ELEMENTWISE(where,        3, yes,  any,    (1, 1),   exact,  fixed)                                                 \
+  ELEMENTWISE(fma,          3, yes,  number, (1, 1),   rounds, fixed)                                                 \
   /* over the axes of attrs.axes, which stay with size 1 */                                                           \
   REDUCE(sum, yes) REDUCE(prod, yes) REDUCE(max, yes) REDUCE(min, yes)                                                \
   /* pick(x, index): x at index along one axis (index has size 1 there); place(g, index): zeros but g at index */     \
@@ -163,6 +164,11 @@ enum class Op : std::uint16_t {
 #undef EBB_ENUM
 };
 
+struct OpCost {
+  double instructions = 0, quick = 0;
+  constexpr bool is_costly() const { return instructions >= 8; }
+};
+
 struct OpInfo {
   std::string_view name;
   OpClass cls;
@@ -170,6 +176,7 @@ struct OpInfo {
   OpGrad grad;
   bool along_axis = false;
   OpDomain domain = OpDomain::any;
+  OpCost cost = {1, 1};
   bool costly = false;
   bool exact_in_halves = false;
   bool commutes = false;
@@ -177,7 +184,7 @@ struct OpInfo {
 
 namespace op_columns {  // the words of the table
 inline constexpr bool whole = false, along = true;
-inline constexpr bool cheap = false, costly = true;
+constexpr OpCost costs(double instructions, double quick) { return {instructions, quick}; }
 inline constexpr bool rounds = false, exact = true;
 inline constexpr bool fixed = false, either = true;
 }  // namespace op_columns
@@ -188,7 +195,7 @@ inline constexpr OpInfo kOpTable[] = {
 #define EBB_VIEW(name, inputs, grad) {#name, OpClass::view, inputs, OpGrad::grad},
 #define EBB_ELEMENTWISE(name, inputs, grad, domain, cost, halves, order) \
   {#name, OpClass::elementwise, inputs, OpGrad::grad, false, OpDomain::domain, \
-   op_columns::cost, op_columns::halves, op_columns::order},
+   op_columns::costs cost, op_columns::costs cost.is_costly(), op_columns::halves, op_columns::order},
 #define EBB_REDUCE(name, grad) {#name, OpClass::reduce, 1, OpGrad::grad},
 #define EBB_ROW(name, inputs, grad, axis) {#name, OpClass::row, inputs, OpGrad::grad, op_columns::axis},
 #define EBB_LIBRARY(name, inputs, grad, axis) {#name, OpClass::library, inputs, OpGrad::grad, op_columns::axis},

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "io/npy.h"
 
+#include <fmt/format.h>
+
 #include <numeric>
 #include <optional>
 #include <string_view>

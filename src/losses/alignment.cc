@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "ebb/losses/alignment.h"
 
+#include "calls/alignment.h"
 #include "core/format_error.h"
 #include "ebb/ops.h"
-#include "graph/loss_calls.h"
 #include "losses/describe.h"
 #include "losses/one_pass.h"
 #include "ops/build.h"
@@ -28,7 +28,7 @@ struct Alignment {
     if (order >= 2) inputs.push_back(tangent);
     if (order >= 1) outputs.emplace_back(x.shape(), x.dtype());
     NoHistory off;
-    return make_call(op, inputs, c.attrs(), std::move(outputs));
+    return make_call(op, inputs, with_options(c), std::move(outputs));
   }
 
   // The rule of the gradient d Σ g·losses / d x, for a cotangent u: to x   g·H·u  (the Hessian of each loss is

@@ -40,7 +40,7 @@ Tensor linear_call(const LinearRows& rows, const Tensor& cotangent, const std::s
   if (c.input_gradient) outputs.emplace_back(o.x.shape(), o.x.dtype());
   if (c.head_gradient) outputs.emplace_back(o.head.shape(), o.head.dtype());
   if (c.bias_gradient) outputs.emplace_back(o.bias.shape(), o.bias.dtype());
-  return make_call(Op::linear_cross_entropy, inputs, c.attrs(), std::move(outputs), units);
+  return make_call(Op::linear_cross_entropy, inputs, with_options(c), std::move(outputs), units);
 }
 
 LinearCrossEntropyCall with_gradients(const LinearRows& rows) {

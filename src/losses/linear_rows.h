@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+#include "calls/linear_cross_entropy.h"
 #include "ebb/losses/linear_cross_entropy.h"
-#include "graph/loss_calls.h"
 
 // Rows of cross-entropy through an LM head, before anything is made of them.
 namespace ebb {

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "calls/multilabel_hinges.h"
 #include "core/format_error.h"
 #include "ebb/autograd.h"
 #include "ebb/ops.h"
@@ -121,7 +122,7 @@ LossKernel multilabel_hinges(const Tensor& target) {
       inputs.push_back(cotangent);
       outputs.emplace_back(x.shape(), x.dtype());
     }
-    return make_call(Op::multilabel_hinges, inputs, {}, std::move(outputs));
+    return make_call(Op::multilabel_hinges, inputs, with_options(MultilabelHingesCall()), std::move(outputs));
   };
   k.second = [target](const Tensor& u, const std::vector<Tensor>& v) {
     const DType wide = v[1].dtype();

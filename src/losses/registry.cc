@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ebb/losses/registry.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/closest_name.h"

@@ -13,13 +13,13 @@ Tensor convolution_node(const Tensor& x, const Tensor& weight, const Tensor& bia
                         const Shape& output) {
   std::vector<Tensor> inputs{x, weight};
   if (bias.defined()) inputs.push_back(bias);
-  return make_node(Op::convolution, x.dtype(), output, inputs, call.attrs());
+  return make_node(Op::convolution, x.dtype(), output, inputs, with_options(call));
 }
 Tensor conv_transpose_node(const Tensor& y, const Tensor& weight, const ConvCall& call, const Shape& output) {
-  return make_node(Op::conv_transpose, y.dtype(), output, {y, weight}, call.attrs());
+  return make_node(Op::conv_transpose, y.dtype(), output, {y, weight}, with_options(call));
 }
 Tensor conv_weight_gradient_node(const Tensor& x, const Tensor& y, const ConvCall& call, const Shape& window) {
-  return make_node(Op::conv_weight_gradient, x.dtype(), window, {x, y}, call.attrs());
+  return make_node(Op::conv_weight_gradient, x.dtype(), window, {x, y}, with_options(call));
 }
 
 namespace {

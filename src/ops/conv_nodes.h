@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+#include "calls/convolution.h"
 #include "ebb/ops/conv.h"
-#include "graph/conv_calls.h"
 
 // The nodes of convolutions, and how the public functions and their rules come to them.
 namespace ebb {
 
-// Shapes as in graph/conv_calls.h; operands of one floating dtype, which is that of the result.
+// Shapes as in calls/convolution.h; operands of one floating dtype, which is that of the result.
 Tensor convolution_node(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvCall& call,
                         const Shape& output);
 Tensor conv_transpose_node(const Tensor& y, const Tensor& weight, const ConvCall& call, const Shape& output);

@@ -64,7 +64,7 @@ std::pair<Tensor, Tensor> max_pool(const char* op, int axes, const Tensor& x, co
   const PoolWindows p = pool_windows(op, axes, x.shape(), window, o.stride, o.padding, o.dilation, o.ceil_mode);
   const Tensor image = reshape(x, p.image);
   const Tensor index =
-      make_node(Op::max_pool_index, DType::i64, p.output, {image}, MaxPoolCall{p.call, p.window}.attrs());
+      make_node(Op::max_pool_index, DType::i64, p.output, {image}, with_options(MaxPoolCall{p.call, p.window}));
   const std::int64_t planes = p.image[0] * p.image[1];
   const Tensor values =
       gather(reshape(image, {planes, p.image[2] * p.image[3]}), 1, reshape(index, {planes, p.output[2] * p.output[3]}));

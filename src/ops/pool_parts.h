@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+#include "calls/convolution.h"
 #include "ebb/ops/pool.h"
-#include "graph/conv_calls.h"
 
 // Shared by the pools and their gradient rules.
 namespace ebb {

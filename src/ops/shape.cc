@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ebb/ops/shape.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <numeric>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ebb/optim/registry.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/closest_name.h"

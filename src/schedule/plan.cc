@@ -303,6 +303,23 @@ int Plan::sweeps() const {
 
 Plan make_plan(const Trace& trace) { return Planner(trace).run(); }
 
+namespace {
+
+std::string describe_call(const Plan& plan, const PlanStep& step) {
+  const auto views = [&](const std::vector<std::int32_t>& values) {
+    std::vector<View> all;
+    for (const std::int32_t v : values) {
+      const Value& x = plan.graph.values[v];
+      all.push_back({nullptr, x.dtype, x.shape, x.is_view() || x.is_leaf ? x.strides : contiguous_strides(x.shape)});
+    }
+    return all;
+  };
+  const std::vector<View> inputs = views(step.inputs), outputs = views(step.outputs);
+  return backend_of(plan.device).describe(LibraryCall{step.op, step.attrs, step.label, inputs, outputs, nullptr});
+}
+
+}  // namespace
+
 std::string print(const Plan& plan) {
   std::string text;
   for (const PlanStep& step : plan.steps) {
@@ -316,7 +333,11 @@ std::string print(const Plan& plan) {
     for (std::int32_t v : step.inputs)
       text += fmt::format(" {}{}", name(plan.graph.values[v].dtype), plan.graph.values[v].shape);
     const Value& out = plan.graph.values[step.outputs[0]];
-    text += fmt::format(" -> {}{}\n", name(out.dtype), out.shape);
+    text += fmt::format(" -> {}{}", name(out.dtype), out.shape);
+    const std::string options = step.attrs.options ? step.attrs.options->print() : "";
+    text += options.empty() ? "\n" : fmt::format(" {}\n", options);
+    const std::string how = describe_call(plan, step);
+    if (!how.empty()) text += fmt::format("  plan: {}\n", how);
   }
   return text;
 }

@@ -18,6 +18,7 @@ struct ValueKeyHash {
     for (std::int32_t i : x.inputs) mix(static_cast<std::uint64_t>(i));
     for (std::int64_t a : x.attrs.i) mix(static_cast<std::uint64_t>(a));
     mix(x.attrs.axes);
+    if (x.attrs.options) mix(x.attrs.options->hash());
     std::uint64_t bits;
     std::memcpy(&bits, &x.literal, sizeof bits);
     mix(bits);

@@ -3,7 +3,6 @@
 #include <optional>
 #include <utility>
 
-#include "graph/loss_calls.h"
 #include "schedule/simplifier.h"
 
 namespace ebb {
@@ -23,14 +22,15 @@ void Simplifier::take_losses_from_gradients() {
 std::int32_t Simplifier::call_for_losses(std::int32_t both) {
   const Value& x = at(both);
   if (x.is_leaf || info(x.op).cls != OpClass::library) return -1;
-  const std::optional<LossesAlone> alone = losses_alone(x.op, x.attrs, x.inputs.size());
+  if (!x.attrs.options) return -1;
+  const std::optional<FirstOutputCall> alone = x.attrs.options->first_output(x.inputs.size());
   if (!alone) return -1;
   Value v;
   v.op = x.op;
   v.dtype = x.dtype;
   v.shape = x.shape;
   v.label = x.label;
-  v.attrs = alone->attrs;
+  v.attrs.options = alone->options;
   for (std::size_t k : alone->inputs) v.inputs.push_back(x.inputs[k]);
   const auto it = merged_.find(push(std::move(v)));
   g_.values.pop_back();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "schedule/step_runner.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "backend/background.h"

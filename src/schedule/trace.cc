@@ -155,6 +155,12 @@ class Tracer {
           put(static_cast<std::uint64_t>(a.i[k]));
         }
       }
+      if (a.options) {
+        const std::size_t before = t_.key.size();
+        put(0);
+        a.options->append_key(t_.key);
+        t_.key[before] = (t_.key.size() - before) | 1ull << 42;
+      }
       if (node->label) put(reinterpret_cast<std::uintptr_t>(node->label));
     }
   }

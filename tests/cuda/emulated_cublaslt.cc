@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "cuda/emulated_device.h"
+#include "cuda/emulated_numbers.h"
 #include "cuda/library/cublaslt.h"
-#include "ebb/dtype.h"
 
 namespace ebb::testing {
 namespace {
@@ -23,32 +23,8 @@ struct Matrix {
   std::int64_t batch_step = 0;
 };
 
-double number(int type, const void* data, std::int64_t i) {
-  switch (type) {
-    case kR64:
-      return static_cast<const double*>(data)[i];
-    case kR32:
-      return static_cast<const float*>(data)[i];
-    case kR16:
-      return to_float(static_cast<const Half*>(data)[i]);
-    default:
-      return to_float(static_cast<const BFloat16*>(data)[i]);
-  }
-}
-void put(int type, void* data, std::int64_t i, double x) {
-  switch (type) {
-    case kR64:
-      static_cast<double*>(data)[i] = x;
-      break;
-    case kR32:
-      static_cast<float*>(data)[i] = static_cast<float>(x);
-      break;
-    case kR16:
-      static_cast<Half*>(data)[i] = half_from(static_cast<float>(x));
-      break;
-    default:
-      static_cast<BFloat16*>(data)[i] = bfloat16_from(static_cast<float>(x));
-  }
+DType dtype_of(int type) {
+  return type == kR64 ? DType::f64 : type == kR32 ? DType::f32 : type == kR16 ? DType::f16 : DType::bf16;
 }
 
 std::atomic<std::uint64_t> last_algorithm{0};
@@ -86,12 +62,14 @@ Status multiply(void*, void* product, const void* alpha, const void* a_data, voi
         for (std::int64_t i = 0; i < d.rows; ++i) {
           double sum = 0;
           for (std::int64_t l = 0; l < k; ++l) {
-            sum += number(a.type, a_data, batch * a.batch_step + (p.transposed[0] ? i * a.step + l : l * a.step + i)) *
-                   number(b.type, b_data, batch * b.batch_step + (p.transposed[1] ? l * b.step + j : j * b.step + l));
+            sum += number(dtype_of(a.type), a_data,
+                          batch * a.batch_step + (p.transposed[0] ? i * a.step + l : l * a.step + i)) *
+                   number(dtype_of(b.type), b_data,
+                          batch * b.batch_step + (p.transposed[1] ? l * b.step + j : j * b.step + l));
           }
           const std::int64_t at = batch * d.batch_step + j * d.step + i;
-          sum = scale * sum + (keep != 0 ? keep * number(d.type, c_data, at) : 0);
-          put(d.type, d_data, at, p.epilogue == kAddsBias ? sum + number(d.type, p.bias, i) : sum);
+          sum = scale * sum + (keep != 0 ? keep * number(dtype_of(d.type), c_data, at) : 0);
+          put(dtype_of(d.type), d_data, at, p.epilogue == kAddsBias ? sum + number(dtype_of(d.type), p.bias, i) : sum);
         }
       }
     }

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cuda/emulated_device.h"
+#include "cuda/emulated_numbers.h"
 #include "cuda/library/cudnn.h"
-#include "ebb/dtype.h"
 
 namespace ebb::testing {
 namespace {
@@ -50,32 +50,8 @@ std::size_t bytes_of(int type) {
   }
 }
 
-double number(int type, const void* data, std::int64_t i) {
-  switch (type) {
-    case kF64:
-      return static_cast<const double*>(data)[i];
-    case kF32:
-      return static_cast<const float*>(data)[i];
-    case kF16:
-      return to_float(static_cast<const Half*>(data)[i]);
-    default:
-      return to_float(static_cast<const BFloat16*>(data)[i]);
-  }
-}
-void put(int type, void* data, std::int64_t i, double x) {
-  switch (type) {
-    case kF64:
-      static_cast<double*>(data)[i] = x;
-      break;
-    case kF32:
-      static_cast<float*>(data)[i] = static_cast<float>(x);
-      break;
-    case kF16:
-      static_cast<Half*>(data)[i] = half_from(static_cast<float>(x));
-      break;
-    default:
-      static_cast<BFloat16*>(data)[i] = bfloat16_from(static_cast<float>(x));
-  }
+DType dtype_of(int type) {
+  return type == kF64 ? DType::f64 : type == kF32 ? DType::f32 : type == kF16 ? DType::f16 : DType::bf16;
 }
 
 struct Tensor4 {
@@ -122,18 +98,18 @@ Result convolve(const Bag& operation, const std::map<std::int64_t, void*>& point
                 const std::int64_t at_x = x.at(n, k / outputs * w.sizes[1] + i, h, v), at_w = w.at(k, i, r, s),
                                    at_y = y.at(n, k, p, q);
                 if (operation.kind == kForward) {
-                  sums[at_y] += number(x.type, x.data, at_x) * number(w.type, w.data, at_w);
+                  sums[at_y] += number(dtype_of(x.type), x.data, at_x) * number(dtype_of(w.type), w.data, at_w);
                 } else if (operation.kind == kBackwardData) {
-                  sums[at_x] += number(y.type, y.data, at_y) * number(w.type, w.data, at_w);
+                  sums[at_x] += number(dtype_of(y.type), y.data, at_y) * number(dtype_of(w.type), w.data, at_w);
                 } else {
-                  sums[at_w] += number(x.type, x.data, at_x) * number(y.type, y.data, at_y);
+                  sums[at_w] += number(dtype_of(x.type), x.data, at_x) * number(dtype_of(y.type), y.data, at_y);
                 }
               }
   for (std::int64_t n = 0; n < to.sizes[0]; ++n)
     for (std::int64_t k = 0; k < to.sizes[1]; ++k)
       for (std::int64_t p = 0; p < to.sizes[2]; ++p)
         for (std::int64_t q = 0; q < to.sizes[3]; ++q)
-          put(to.type, to.data, to.at(n, k, p, q), sums[to.at(n, k, p, q)]);
+          put(dtype_of(to.type), to.data, to.at(n, k, p, q), sums[to.at(n, k, p, q)]);
   return 0;
 }
 

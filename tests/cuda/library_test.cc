@@ -8,11 +8,13 @@
 #include <limits>
 
 #include "core/format_error.h"
+#include "cuda/backend.h"
 #include "cuda/compile_for_gpu.h"
 #include "cuda/kernel_store.h"
 #include "cuda/library/kernels.h"
 #include "cuda/library/product.h"
 #include "cuda/print/sweep_text.h"
+#include "cuda/runtime/gpu.h"
 #include "ebb/ebb.h"
 #include "emulated_device.h"
 #include "expect_error.h"
@@ -134,17 +136,22 @@ TEST_P(LibraryOnGpu, Lines) {
 
 // Whole, and some rows of scores at a time: several batches, or some positions of one.
 TEST_P(LibraryOnGpu, Attention) {
-  const std::int64_t usual = cuda::most_score_bytes;
+  use_emulated_device_without_gpu();
+  cuda::Gpu& gpu = cuda::gpu(0);
+  const cuda::GpuModel before = gpu.model();
+  const std::int64_t usual = before.score_bytes;
   for (const auto& [bytes, causal] :
        {std::pair{usual, false}, {usual, true}, {800l, false}, {200l, false}, {200l, true}}) {
-    cuda::most_score_bytes = bytes;
+    cuda::GpuModel model = before;
+    model.score_bytes = bytes;
+    gpu.set_model(model);
     const Tensor q = real({2, 3, 7, 5}), k = real({2, 3, 9, 5}), v = real({2, 3, 9, 4});
     AttentionOptions o;
     o.causal = causal;
     compare("attention", {q, k, v},
             [&](const std::vector<Tensor>& in) { return scaled_dot_product_attention(in[0], in[1], in[2], o); });
   }
-  cuda::most_score_bytes = usual;
+  gpu.set_model(before);
 }
 
 // Lines of one piece, of several, of one element more; side by side, backwards and neighbours of other lines'.

@@ -6,10 +6,11 @@
 
 #include <cmath>
 
+#include "cuda/backend.h"
 #include "cuda/compile_for_gpu.h"
 #include "cuda/library/exponential_product.h"
-#include "cuda/library/linear_cross_entropy.h"
 #include "cuda/print/sweep_text.h"
+#include "cuda/runtime/gpu.h"
 #include "ebb/ebb.h"
 #include "emulated_device.h"
 #include "expect_error.h"
@@ -80,12 +81,19 @@ class ScaledRows : public ::testing::TestWithParam<bool> {
     cuda::check(cuda::driver().device_attribute(&major, cuda::kCapabilityMajor, 0), "cuDeviceGetAttribute");
     if (!GetParam() && (device_is_emulated() || major != 9))
       GTEST_SKIP() << "no GPU with products of warpgroups (sm_90)";
-    cuda::make_each_row_anew(GetParam());
+    before_ = cuda::gpu(0).model();
+    cuda::GpuModel model = before_;
+    model.each_row_anew = GetParam();
+    cuda::gpu(0).set_model(model);
+    is_set_ = true;
   }
-  void TearDown() override { cuda::make_each_row_anew(before_); }
+  void TearDown() override {
+    if (is_set_) cuda::gpu(0).set_model(before_);
+  }
 
  private:
-  bool before_ = cuda::make_each_row_anew(false);
+  bool is_set_ = false;
+  cuda::GpuModel before_;
 };
 
 struct Case {

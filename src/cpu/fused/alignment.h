@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 #include "backend/call.h"
+#include "calls/alignment.h"
 #include "core/format_error.h"
 #include "cpu/tile/elements.h"
-#include "graph/loss_calls.h"
 
 // Shared by ctc and transducer: their arguments, read and checked before anything else is touched.
 namespace ebb::cpu {
@@ -16,7 +16,7 @@ struct AlignmentArguments {
 
   // `time` and `batch` are axes of the log-probabilities; `room` is the largest number of labels.
   AlignmentArguments(const LibraryCall& call, const char* name, int time, int batch, std::int64_t room)
-      : o(AlignmentCall::from(call.attrs)) {
+      : o(options_as<AlignmentCall>(call.attrs)) {
     log_probs = call.inputs[0];
     labels = call.inputs[1];
     input_lengths = call.inputs[2];

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "backend/attention_results.h"
+#include "calls/attention.h"
 #include "core/buffer.h"
 #include "core/parallel.h"
 #include "cpu/gemm/gemm.h"
 #include "cpu/library/copy.h"
 #include "cpu/library/ops.h"
 #include "cpu/tile/elements.h"
-#include "graph/attention_calls.h"
 
 // Attention by blocks of scores that stay in cache. Forward, a row keeps its largest score m and the sum l of
 // e^(s − m) so far; a block with a larger score scales what was added before:
@@ -49,7 +49,7 @@ struct Sizes {
   bool bf16;  // queries, keys and values are
 
   Sizes(const LibraryCall& c, const View& q, const View& key, const View& v)
-      : call(AttentionCall::from(c.attrs)),
+      : call(options_as<AttentionCall>(c.attrs)),
         heads(q.shape[1]),
         batches(q.shape[0] * heads),
         rows(q.shape[2]),

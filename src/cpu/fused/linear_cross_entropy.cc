@@ -10,6 +10,7 @@
 #include "cpu/fused/row_units.h"
 #include "cpu/gemm/gemm.h"
 #include "cpu/library/ops.h"
+#include "cpu/model/cpu_model.h"
 #include "cpu/tile/elements.h"
 
 // Rows stream in chunks: their logits z = x·Wᵀ + b are made, become the loss, then in place the gradient dz, which two
@@ -59,7 +60,7 @@ class LinearCrossEntropy {
 
  public:
   explicit LinearCrossEntropy(const LibraryCall& call)
-      : o_(LinearCrossEntropyCall::from(call.attrs)), units_(static_cast<const RowUnits*>(call.data.get())) {
+      : o_(options_as<LinearCrossEntropyCall>(call.attrs)), units_(static_cast<const RowUnits*>(call.data.get())) {
     const View& x = call.inputs[0];
     dtype_ = x.dtype;
     rows_ = x.shape[0];
@@ -123,16 +124,16 @@ class LinearCrossEntropy {
   }
 
  private:
-  // Measured: the products want rows (each chunk reads W and adds to dW once more), memory wants few of them. A unit
-  // that needs more rows gets some more, since it streams twice otherwise.
+  // As many rows as fit the memory for logits. A unit that needs more gets some more, since it streams twice otherwise.
   std::int64_t default_chunk() const {
-    constexpr std::int64_t kBytes = std::int64_t{64} << 20, kMostRows = 1024, kMostChunks = 2;
+    const CpuModel& model = cpu_model();
     const std::int64_t row_bytes = std::max<std::int64_t>(1, classes_) * static_cast<std::int64_t>(sizeof(T));
-    const std::int64_t least = 256 * row_bytes <= 2 * kBytes ? 256 : 128;
-    const std::int64_t rows = std::clamp(kBytes / row_bytes / 16 * 16, least, kMostRows);
+    const std::int64_t least =
+        model.logits_least_rows * row_bytes <= 2 * model.logits_bytes ? model.logits_least_rows : model.logits_few_rows;
+    const std::int64_t rows = std::clamp(model.logits_bytes / row_bytes / 16 * 16, least, model.logits_rows);
     std::int64_t largest = 0;
     for (std::size_t u = 0; u + 1 < unit_.size(); ++u) largest = std::max(largest, unit_[u + 1] - unit_[u]);
-    return largest <= kMostChunks * rows ? std::max(rows, largest) : rows;
+    return largest <= model.logits_chunks_of_unit * rows ? std::max(rows, largest) : rows;
   }
 
   // f(first, count) for the chunks of positions [begin, end).

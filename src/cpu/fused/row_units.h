@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 #include "backend/call.h"
-#include "graph/loss_calls.h"
+#include "calls/linear_cross_entropy.h"
 
 namespace ebb::cpu {
 

@@ -261,8 +261,19 @@ void multiply(std::int64_t rows, std::int64_t cols, std::int64_t depth, float al
 // as with 512: on a core of Emerald Rapids 1024³ took 2.4 instead of 3.1 ms.
 template <class U>
 constexpr GemmBf16Tiles amx_tiles() {
-  return {2 * kSide, 2 * kSide,   kStep,       1024,       256,         16,          true,
-          1.5e6,     packed_rows, packed_cols, pack<true>, pack<false>, multiply<U>, true};
+  return {{.rows = 2 * kSide,
+           .cols = 2 * kSide,
+           .lanes = kSide,
+           .group = kStep,
+           .most_depth = 1024,
+           .bytes = sizeof(BFloat16),
+           .rows_stay = true,
+           .reads_rows = true},
+          packed_rows,
+          packed_cols,
+          pack<true>,
+          pack<false>,
+          multiply<U>};
 }
 
 }  // namespace

@@ -196,14 +196,13 @@ struct Bfmmla {
   }
 };
 
-constinit const GemmBf16Tiles kTiles{Bfmmla::kRows,
-                                     Bfmmla::kCols,
-                                     Bfmmla::kGroup,
-                                     kGemmMostDepth,
-                                     256,
-                                     8,
-                                     false,
-                                     1.5e6,
+constinit const GemmBf16Tiles kTiles{{.rows = Bfmmla::kRows,
+                                      .cols = Bfmmla::kCols,
+                                      .lanes = 4,
+                                      .group = Bfmmla::kGroup,
+                                      .most_depth = kGemmMostDepth,
+                                      .bytes = sizeof(BFloat16),
+                                      .rows_stay = false},
                                      packed_rows<Bfmmla>,
                                      packed_cols<Bfmmla>,
                                      pack_rows<Bfmmla>,

@@ -115,14 +115,13 @@ struct Vdpbf16ps {
   }
 };
 
-constinit const GemmBf16Tiles kTiles{Vdpbf16ps::kRows,
-                                     Vdpbf16ps::kCols,
-                                     Vdpbf16ps::kGroup,
-                                     512,
-                                     256,
-                                     8,
-                                     false,
-                                     3e6,
+constinit const GemmBf16Tiles kTiles{{.rows = Vdpbf16ps::kRows,
+                                      .cols = Vdpbf16ps::kCols,
+                                      .lanes = 16,
+                                      .group = Vdpbf16ps::kGroup,
+                                      .most_depth = 512,
+                                      .bytes = sizeof(BFloat16),
+                                      .rows_stay = false},
                                      packed_rows<Vdpbf16ps>,
                                      packed_cols<Vdpbf16ps>,
                                      pack_rows<Vdpbf16ps>,

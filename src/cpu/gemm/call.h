@@ -6,11 +6,10 @@
 #include "core/parallel.h"
 #include "cpu/gemm/gemm.h"
 #include "cpu/gemm/kernels.h"
+#include "ebb/memory.h"
 
 // What the parts of gemm.cc know of a product.
 namespace ebb::cpu {
-
-inline std::int64_t pieces_of(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 
 template <class T>
 struct Call {
@@ -24,17 +23,18 @@ struct Call {
   BFloat16* halves = nullptr;  // the result is rounded to these, and C is only a place for sums: see GemmResult
   std::int64_t halves_stride = 0;
 
-  // What `rows` rows and `cols` columns of it take, in operations: tiles multiply whole vectors of columns, and where
-  // an element of C goes takes as long as some steps of k.
   template <class P>
-  double work(const GemmTiles<T, P>& tiles, std::int64_t rows, std::int64_t cols, std::int64_t depth) const {
-    rows = std::min(rows, m);
-    cols = std::min(cols, n);
-    if (tiles.rows_stay && tiles.group == 1) {
-      cols = tiles.packed_cols(cols);
-      depth += 16;
-    }
-    return 2.0 * static_cast<double>(rows) * static_cast<double>(cols) * static_cast<double>(depth);
+  GemmRequest request() const {
+    const GemmSource x = a_source(0, 0), y = b_source(0, 0);
+    constexpr DType kOwn = dtype_of_type<P>::value;
+    return {.m = m,
+            .n = n,
+            .k = k,
+            .a = {x.dtype == kOwn, x.wide_stride, x.depth_stride},
+            .b = {y.dtype == kOwn, y.wide_stride, y.depth_stride},
+            .shared = shared,
+            .threads = num_threads(),
+            .rounded = halves != nullptr};
   }
   GemmSource a_source(std::int64_t i, std::int64_t p) const {
     const Matrix<T> x = a.from(i, p);
@@ -44,11 +44,12 @@ struct Call {
     const Matrix<T> x = b.from(p, j);
     return {x.data, x.dtype, x.col_stride, x.row_stride};
   }
-  template <class Body>
-  void for_each(std::int64_t tasks, Body&& body) const {
-    if (shared) return parallel_for(tasks, body);
-    for (std::int64_t i = 0; i < tasks; ++i) body(i);
-  }
 };
+
+template <class Body>
+void for_each(bool shared, std::int64_t tasks, Body&& body) {
+  if (shared) return parallel_for(tasks, body);
+  for (std::int64_t i = 0; i < tasks; ++i) body(i);
+}
 
 }  // namespace ebb::cpu

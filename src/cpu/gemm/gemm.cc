@@ -29,34 +29,40 @@ void scale(std::int64_t m, std::int64_t n, T beta, T* c, std::int64_t c_stride) 
   }
 }
 
-// ---- products of matrices
-// ---------------------------------------------------------------------------------------------
+// ---- what a plan says ----------------------------------------------------------------------------------------------
 
 template <class T, class P>
-void multiply_matrices(const Call<T>& call, const GemmTiles<T, P>& tiles) {
-  if (ProductInTurns<T, P>::suits(call, tiles)) return ProductInTurns<T, P>(call, tiles).run();
-  MatrixProduct<T, P>(call, tiles).run();
+void multiply_matrices(const Call<T>& call, const GemmTiles<T, P>& tiles, const GemmPlan& plan) {
+  if (plan.order == GemmPlan::Order::turns) return ProductInTurns<T, P>(call, tiles, plan).run();
+  MatrixProduct<T, P>(call, tiles, plan).run();
 }
 
 // Few outputs, long sums (a weight gradient over a whole data set): the blocks of k are what there is to share. Each
 // makes an [m, n] of its own; they are added in order, as everywhere.
 template <class T, class P>
-void multiply_deep(const Call<T>& call, const GemmTiles<T, P>& tiles) {
-  const std::int64_t depth = gemm_depth(call.k, tiles.most_depth), blocks = pieces_of(call.k, depth),
-                     outputs = call.m * call.n;
-  const std::int64_t round = std::clamp<std::int64_t>((std::int64_t{1} << 20) / outputs, 16, blocks);
-  const auto per_task =
-      static_cast<std::int64_t>(std::max(1.0, tiles.least_flops / call.work(tiles, call.m, call.n, depth)));
-  const BufferPtr memory = BufferPtr::allocate(static_cast<std::size_t>(round * outputs) * sizeof(T), "matmul");
+void multiply_deep(const Call<T>& call, const GemmTiles<T, P>& tiles, const GemmPlan& plan) {
+  const std::int64_t outputs = call.m * call.n;
+  const BufferPtr memory =
+      BufferPtr::allocate(static_cast<std::size_t>(plan.at_a_time * outputs) * sizeof(T), "matmul");
   T* parts = reinterpret_cast<T*>(memory.data());
-  for (std::int64_t first = 0; first < blocks; first += round) {
-    const std::int64_t count = std::min(round, blocks - first);
-    parallel_for(pieces_of(count, per_task), [&](std::int64_t task) {
-      for (std::int64_t i = task * per_task; i < std::min(count, (task + 1) * per_task); ++i) {
-        const std::int64_t p = (first + i) * depth;
-        multiply_matrices(Call<T>{call.m, call.n, std::min(depth, call.k - p), call.alpha, call.a.from(0, p),
-                                  call.b.from(p, 0), false, parts + i * outputs, call.n, false},
-                          tiles);
+  for (std::int64_t first = 0; first < plan.blocks; first += plan.at_a_time) {
+    const std::int64_t count = std::min(plan.at_a_time, plan.blocks - first);
+    parallel_for(pieces_of(count, plan.per_task), [&](std::int64_t task) {
+      for (std::int64_t i = task * plan.per_task; i < std::min(count, (task + 1) * plan.per_task); ++i) {
+        const std::int64_t p = (first + i) * plan.depth;
+        const Call<T> block{call.m,
+                            call.n,
+                            std::min(plan.depth, call.k - p),
+                            call.alpha,
+                            call.a.from(0, p),
+                            call.b.from(p, 0),
+                            false,
+                            parts + i * outputs,
+                            call.n,
+                            false};
+        GemmRequest request = block.template request<P>();
+        request.dots = request.vectors = false;
+        multiply_matrices(block, tiles, plan_product(request, tiles.shape, cpu_model()));
       }
     });
     for (std::int64_t r = 0; r < call.m; ++r) {
@@ -72,7 +78,7 @@ void multiply_deep(const Call<T>& call, const GemmTiles<T, P>& tiles) {
 
 // A product that is over before anything is packed.
 template <class T>
-void multiply_tiny(const Call<T>& call) {
+void multiply_dots(const Call<T>& call) {
   for (std::int64_t i = 0; i < call.m; ++i) {
     for (std::int64_t j = 0; j < call.n; ++j) {
       const Matrix<T> row = call.a.from(i, 0), col = call.b.from(0, j);
@@ -84,35 +90,47 @@ void multiply_tiny(const Call<T>& call) {
   }
 }
 
-// Few outputs, and more of k than threads could share otherwise.
-template <class T, class P>
-bool is_deep(const Call<T>& call, const GemmTiles<T, P>& tiles) {
-  constexpr std::int64_t kFew = 128;
-  return call.shared && call.m <= kFew && call.n <= kFew && call.k >= 4 * tiles.most_depth;
-}
-
-template <class T, class P>
-void multiply_panels(Call<T> call, const GemmTiles<T, P>& tiles) {
-  call.shared = call.shared && call.work(tiles, call.m, call.n, call.k) >= 2 * tiles.least_first_flops;
-  is_deep(call, tiles) ? multiply_deep(call, tiles) : multiply_matrices(call, tiles);
-}
-
-template <class T>
-bool is_vector(const Call<T>& call) {
-  return call.m == 1 || call.n == 1;
-}
-
 // C's row = A's row · B, C's column = B's column · Aᵀ.
 template <class T>
-void multiply_vector(const Call<T>& call, const GemmVectors<T>& vectors) {
-  if (call.m == 1) return VectorProduct<T>(vectors, call, call.n, call.a, call.b, 1).run();
-  VectorProduct<T>(vectors, call, call.m, call.b.transposed(), call.a.transposed(), call.c_stride).run();
+void multiply_vector(const Call<T>& call, const GemmVectors<T>& vectors, const GemmPlan& plan) {
+  if (call.m == 1) return VectorProduct<T>(vectors, call, call.n, call.a, call.b, 1, plan).run();
+  VectorProduct<T>(vectors, call, call.m, call.b.transposed(), call.a.transposed(), call.c_stride, plan).run();
 }
 
 // The one place that decides: tiles of bf16 where there are some and both factors are, or may be, bf16. Also for
 // vectors and for products of a few numbers, because a row must not depend on how many there are.
-const GemmBf16Tiles* bf16_tiles_for(const Call<float>& call) {
-  return call.a.as_bf16() && call.b.as_bf16() ? gemm_bf16_tiles() : nullptr;
+const GemmBf16Tiles* bf16_tiles_for(const Matrix<float>& a, const Matrix<float>& b) {
+  return a.as_bf16() && b.as_bf16() ? gemm_bf16_tiles() : nullptr;
+}
+GemmRequest bf16_request(const Call<float>& call) {
+  GemmRequest request = call.request<BFloat16>();
+  request.dots = false;
+  request.vectors = gemm_bf16_vectors() != nullptr;
+  return request;
+}
+
+template <class T, class P>
+void multiply(const Call<T>& call, const GemmTiles<T, P>& tiles, const GemmVectors<T>* vectors, const GemmPlan& plan) {
+  switch (plan.order) {
+    case GemmPlan::Order::dots:
+      return multiply_dots(call);
+    case GemmPlan::Order::outputs:
+    case GemmPlan::Order::depth:
+      return multiply_vector(call, *vectors, plan);
+    case GemmPlan::Order::deep:
+      return multiply_deep(call, tiles, plan);
+    default:
+      return multiply_matrices(call, tiles, plan);
+  }
+}
+
+template <class T>
+GemmPlan plan_call(const Call<T>& call) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (const GemmBf16Tiles* tiles = bf16_tiles_for(call.a, call.b))
+      return plan_product(bf16_request(call), tiles->shape, cpu_model());
+  }
+  return plan_product(call.template request<T>(), gemm_kernels<T>().tiles.shape, cpu_model());
 }
 
 template <class T>
@@ -124,35 +142,37 @@ void run(const Call<T>& call, T beta) {
     return;
   }
   if constexpr (std::is_same_v<T, float>) {
-    if (const GemmBf16Tiles* tiles = bf16_tiles_for(call)) {
-      const GemmVectors<float>* vectors = gemm_bf16_vectors();
-      if (vectors && is_vector(call)) return multiply_vector(call, *vectors);
-      return multiply_panels(call, *tiles);
-    }
+    if (const GemmBf16Tiles* tiles = bf16_tiles_for(call.a, call.b))
+      return multiply(call, *tiles, gemm_bf16_vectors(), plan_call(call));
   }
-  constexpr DType kOwn = dtype_of_type<T>::value;
-  if (call.m * call.n * call.k <= 128 && call.a.dtype == kOwn && call.b.dtype == kOwn) return multiply_tiny(call);
-  if (is_vector(call)) return multiply_vector(call, gemm_kernels<T>().vectors);
-  multiply_panels(call, gemm_kernels<T>().tiles);
+  const GemmKernels<T>& kernels = gemm_kernels<T>();
+  multiply(call, kernels.tiles, &kernels.vectors, plan_call(call));
 }
 
 // A·B rounded to halves. Tiles of bf16 round their sums themselves, in the last block of k; else, and for the sums of
-// the blocks before it, there is a part of the result in f32, 4 MiB at most.
+// the blocks before it, there is a part of the result in f32.
 void run_to_halves(Call<float> call, DType dtype, void* out, std::int64_t stride) {
   if (call.m == 0 || call.n == 0) return;
-  const GemmBf16Tiles* tiles = dtype == DType::bf16 && call.k > 0 ? bf16_tiles_for(call) : nullptr;
-  if (tiles && (is_deep(call, *tiles) || (is_vector(call) && gemm_bf16_vectors()))) tiles = nullptr;
   const auto place = [&](std::int64_t i, std::int64_t j) {
     return static_cast<std::byte*>(out) + (i * stride + j) * static_cast<std::int64_t>(size_of(dtype));
   };
-  if (tiles && call.k <= tiles->most_depth) {
+  if (call.k == 0) {
+    for (std::int64_t i = 0; i < call.m; ++i) std::memset(place(i, 0), 0, static_cast<std::size_t>(call.n) * 2);
+    return;
+  }
+  const CpuModel& model = cpu_model();
+  const GemmBf16Tiles* tiles = bf16_tiles_for(call.a, call.b);
+  const HalvesPlan plan = tiles ? plan_halves(bf16_request(call), dtype == DType::bf16, tiles->shape, model)
+                                : plan_halves(call.request<float>(), false, gemm_kernels<float>().tiles.shape, model);
+  const auto multiply_by_tiles = [&](const Call<float>& part) {
+    multiply(part, *tiles, gemm_bf16_vectors(), plan_call(part));
+  };
+  if (plan.part_rows == 0) {
     call.halves = static_cast<BFloat16*>(out);
     call.halves_stride = stride;
-    return multiply_panels(call, *tiles);
+    return multiply_by_tiles(call);
   }
-  const std::int64_t most_cols = std::min<std::int64_t>(call.n, 2048);
-  const std::int64_t fit = (std::int64_t{1} << 20) / most_cols / 64 * 64;
-  const std::int64_t most_rows = std::min(call.m, std::max<std::int64_t>(64, fit));
+  const std::int64_t most_rows = plan.part_rows, most_cols = plan.part_cols;
   const BufferPtr scratch =
       BufferPtr::allocate(static_cast<std::size_t>(most_rows * most_cols) * sizeof(float), "matmul");
   for (std::int64_t i = 0; i < call.m; i += most_rows) {
@@ -164,16 +184,15 @@ void run_to_halves(Call<float> call, DType dtype, void* out, std::int64_t stride
       part.b = call.b.from(0, j);
       part.c = reinterpret_cast<float*>(scratch.data());
       part.c_stride = part.n;
-      if (tiles) {
+      if (plan.by_tiles) {
         part.halves = reinterpret_cast<BFloat16*>(place(i, j));
         part.halves_stride = stride;
-        multiply_panels(part, *tiles);
+        multiply_by_tiles(part);
         continue;
       }
       run(part, 0.0f);
-      constexpr std::int64_t kElements = 16384;
-      const std::int64_t step = std::max<std::int64_t>(1, kElements / part.n);
-      call.for_each(pieces_of(part.m, step), [&](std::int64_t task) {
+      const std::int64_t step = std::max<std::int64_t>(1, model.rounding_elements / part.n);
+      for_each(call.shared, pieces_of(part.m, step), [&](std::int64_t task) {
         for (std::int64_t r = task * step; r < std::min(part.m, (task + 1) * step); ++r)
           float_to_halves(dtype, part.c + r * part.n, place(i + r, j), part.n);
       });
@@ -203,11 +222,17 @@ void gemm_to_halves_serial(std::int64_t m, std::int64_t n, std::int64_t k, const
   run_to_halves({m, n, k, 1.0f, a, b, false, nullptr, 0, false}, dtype, c, c_stride);
 }
 
+template <class T>
+GemmPlan plan_of(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<T>& a, const Matrix<T>& b, bool shared) {
+  return plan_call(Call<T>{m, n, k, T(1), a, b, false, nullptr, n, shared});
+}
+
 #define EBB_GEMM(T)                                                                                                    \
   template void gemm<T>(std::int64_t, std::int64_t, std::int64_t, T, const Matrix<T>&, const Matrix<T>&, T, T*,        \
                         std::int64_t);                                                                                 \
   template void gemm_serial<T>(std::int64_t, std::int64_t, std::int64_t, T, const Matrix<T>&, const Matrix<T>&, T, T*, \
-                               std::int64_t);
+                               std::int64_t);                                                                          \
+  template GemmPlan plan_of<T>(std::int64_t, std::int64_t, std::int64_t, const Matrix<T>&, const Matrix<T>&, bool);
 EBB_GEMM(float)
 EBB_GEMM(double)
 #undef EBB_GEMM

@@ -42,6 +42,11 @@ template <class T>
 void gemm_serial(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const Matrix<T>& a, const Matrix<T>& b,
                  T beta, T* c, std::int64_t c_stride);
 
+// How gemm (shared) or gemm_serial makes such a product: of a and b strides and dtypes count.
+struct GemmPlan;
+template <class T>
+GemmPlan plan_of(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<T>& a, const Matrix<T>& b, bool shared);
+
 // C = A·B in f16 or bf16, each element rounded once from what gemm makes it.
 void gemm_to_halves(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& a, const Matrix<float>& b,
                     DType dtype, void* c, std::int64_t c_stride);

@@ -37,11 +37,6 @@ constexpr bool kRowsStay = false;
 #else
 constexpr bool kRowsStay = true;
 #endif
-// On 16 cores of a Xeon with AVX-512, 256³: 570 GFLOP/s with 3e6, 620 to 770 with this.
-constexpr double kLeastFlops = 1.5e6;
-// What a thread that would otherwise have nothing is worth waking for. On 2 cores of a Cascade Lake the median of 128³
-// went from 74 to 65 µs with it; on more cores it has not been measured.
-constexpr double kLeastFirstFlops = kRowsStay ? 0.5e6 : kLeastFlops;
 
 template <class T>
 constexpr std::int64_t kLanesOf = static_cast<std::int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));
@@ -503,9 +498,18 @@ void pack_cols(const GemmSource& from, std::int64_t cols, std::int64_t depth, T*
 
 template <class T>
 constexpr GemmKernels<T> table() {
-  // A task's rows of A fit in the second cache with room to spare.
-  return {{kTileRows, kTileVectors * kLanesOf<T>, 1, kGemmDepth<T>, 256, 8, kRowsStay, kLeastFlops, packed_rows,
-           packed_cols<T>, pack_rows<T>, pack_cols<T>, multiply<T>, false, kLeastFirstFlops},
+  return {{{.rows = kTileRows,
+            .cols = kTileVectors * kLanesOf<T>,
+            .lanes = kLanesOf<T>,
+            .group = 1,
+            .most_depth = kGemmDepth<T>,
+            .bytes = sizeof(T),
+            .rows_stay = kRowsStay},
+           packed_rows,
+           packed_cols<T>,
+           pack_rows<T>,
+           pack_cols<T>,
+           multiply<T>},
           {kGemmDepth<T>, multiply_vector<T>, multiply_runs<T>},
           read_vector<T>,
           dot<T>};

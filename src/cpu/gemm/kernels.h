@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "cpu/gemm/plan.h"
 #include "ebb/dtype.h"
 
 // The inner loops of matrix products, compiled for every SIMD target.
@@ -20,8 +21,8 @@ inline constexpr std::int64_t kGemmDepth = 384;
 #endif
 inline constexpr std::int64_t kGemmMostDepth = 1024;  // of anything
 inline std::int64_t gemm_depth(std::int64_t k, std::int64_t most) {
-  const std::int64_t blocks = (k + most - 1) / most;
-  return blocks <= 1 ? k : ((k + blocks - 1) / blocks + 7) / 8 * 8;
+  const std::int64_t blocks = pieces_of(k, most);
+  return blocks <= 1 ? k : pieces_of(pieces_of(k, blocks), 8) * 8;
 }
 
 // A factor to pack: element (w, p) of `wide` rows of A or columns of B, and of `depth`, is
@@ -65,8 +66,8 @@ struct GemmNext {
 };
 
 // A factor as the tiles read it: panels of the tile's width, element (w, p) of a panel at p·step + w·apart (or in
-// groups of k, see GemmTiles). The last panel may be narrower; it is packed, with numbers of no meaning beyond its end,
-// or lies with the others.
+// groups of k, see GemmTileShape). The last panel may be narrower; it is packed, with numbers of no meaning beyond its
+// end, or lies with the others.
 template <class P>
 struct GemmPanels {
   const P* data;
@@ -101,13 +102,7 @@ struct GemmResult {
 // Products of panels of P, summed in T.
 template <class T, class P>
 struct GemmTiles {
-  std::int64_t rows, cols;  // of a tile of C that stays in registers
-  std::int64_t
-      group;  // so many of k lie together in a panel: (w, p) at p / group · group · width + w · group + p % group
-  std::int64_t most_depth;              // of a block of k
-  std::int64_t task_rows, task_panels;  // what a task makes of C at a time
-  bool rows_stay;  // a panel of A stays in the level-1 cache while those of B pass by from the second, not vice versa
-  double least_flops;  // of a task: 10 to 20 µs, or a few where threads are awake anyway
+  GemmTileShape shape;
 
   // Packs all panels one after the other; the space for `wide` is packed_wide(wide) × depth, rounded up to whole groups
   // (which are filled with zeros).
@@ -119,11 +114,6 @@ struct GemmTiles {
   // alpha·A·B for one block of k.
   void (*multiply)(std::int64_t rows, std::int64_t cols, std::int64_t depth, T alpha, const GemmPanels<P>& a,
                    const GemmPanels<P>& b, const GemmResult<T>& to);
-
-  bool reads_rows = false;                 // of A where they lie, although k is in groups
-  double least_first_flops = least_flops;  // of a thread's only task
-
-  std::int64_t packed_depth(std::int64_t depth) const { return (depth + group - 1) / group * group; }
 };
 
 // Products of a vector, with the bits of the tiles.

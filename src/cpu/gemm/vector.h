@@ -12,20 +12,15 @@ template <class T>
 class VectorProduct {
  public:
   VectorProduct(const GemmVectors<T>& vectors, const Call<T>& call, std::int64_t outputs, const Matrix<T>& x,
-                const Matrix<T>& matrix, std::int64_t y_stride)
-      : vectors_(vectors), call_(call), x_(x), matrix_(matrix), outputs_(outputs), y_stride_(y_stride) {}
+                const Matrix<T>& matrix, std::int64_t y_stride, const GemmPlan& plan)
+      : vectors_(vectors), call_(call), plan_(plan), x_(x), matrix_(matrix), outputs_(outputs), y_stride_(y_stride) {}
 
   void run() const {
-    // Tasks read M in long runs: whole rows of it where they are dense (at 4096² that is 20 GB/s, and 12 in pieces of
-    // 512), which leaves k to share; else the outputs are shared, if there are enough to keep the processor busy.
-    const bool few = outputs_ < 4 && blocks_ > 1, dense_rows = matrix_.col_stride == 1;
-    const bool large = call_.shared && outputs_ * call_.k >= 2 * kLeastElements;
-    if (few || (large && blocks_ > 1 && (dense_rows || outputs_ < 256))) return share_depth(few);
-    const std::int64_t least = pieces_of(kLeastElements / call_.k, 64) * 64;
-    const std::int64_t step = dense_rows ? kMostOutputs : std::clamp<std::int64_t>(least, 64, kMostOutputs);
-    call_.for_each(pieces_of(outputs_, step), [&](std::int64_t task) {
+    if (plan_.order == GemmPlan::Order::depth) return share_depth();
+    const std::int64_t step = plan_.task_cols;
+    for_each(plan_.shared, pieces_of(outputs_, step), [&](std::int64_t task) {
       const std::int64_t j = task * step, n = std::min(step, outputs_ - j);
-      T sum[kMostOutputs];
+      T sum[kGemmMostVectorOutputs];
       for (std::int64_t p = 0; p < blocks_; ++p) {
         block(p, j, n, sum);
         write(p, j, n, sum);
@@ -34,17 +29,16 @@ class VectorProduct {
   }
 
  private:
-  static constexpr std::int64_t kMostOutputs = 4096, kRuns = 8;
-  static constexpr std::int64_t kLeastElements = 1 << 17;  // of M, a task
+  static constexpr std::int64_t kRuns = 8;
 
-  void share_depth(bool few) const {
-    const std::int64_t per_task = std::max<std::int64_t>(1, kLeastElements / (outputs_ * depth_));
+  void share_depth() const {
+    const std::int64_t per_task = plan_.at_a_time;
     const BufferPtr memory = BufferPtr::allocate(static_cast<std::size_t>(blocks_ * outputs_) * sizeof(T), "matmul");
     T* sums = reinterpret_cast<T*>(memory.data());
-    call_.for_each(pieces_of(blocks_, per_task), [&](std::int64_t task) {
+    for_each(plan_.shared, pieces_of(blocks_, per_task), [&](std::int64_t task) {
       std::int64_t p = task * per_task;
       const std::int64_t end = std::min(blocks_, p + per_task), whole = std::min(end, call_.k / depth_);
-      while (few && p < whole) {
+      while (plan_.side_by_side && p < whole) {
         const std::int64_t count = std::min(kRuns, whole - p);
         runs(p, count, sums + p * outputs_);
         p += count;
@@ -88,9 +82,10 @@ class VectorProduct {
 
   const GemmVectors<T>& vectors_;
   const Call<T>& call_;
+  const GemmPlan& plan_;
   const Matrix<T> x_, matrix_;
   const std::int64_t outputs_, y_stride_;
-  const std::int64_t depth_ = gemm_depth(call_.k, vectors_.most_depth), blocks_ = pieces_of(call_.k, depth_);
+  const std::int64_t depth_ = plan_.depth, blocks_ = plan_.blocks;
 };
 
 }  // namespace ebb::cpu

@@ -7,8 +7,10 @@
 #include "core/format_error.h"
 #include "core/parallel.h"
 #include "cpu/gemm/gemm.h"
+#include "cpu/gemm/plan.h"
 #include "cpu/library/copy.h"
 #include "cpu/library/ops.h"
+#include "cpu/model/cpu_model.h"
 #include "cpu/tile/elements.h"
 
 namespace ebb::cpu {
@@ -61,8 +63,6 @@ struct Product {
   }
 };
 
-std::int64_t pieces_of(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
-
 double flops_of(const Product& p) {
   return 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
 }
@@ -72,7 +72,10 @@ double flops_of(const Product& p) {
 template <class Body>
 void for_each_piece(const Product& p, std::int64_t pieces, Body&& body) {
   const std::int64_t group =
-      pieces > 1 ? 1 : std::clamp<std::int64_t>(static_cast<std::int64_t>(2e6 / std::max(1.0, flops_of(p))), 1, 4096);
+      pieces > 1 ? 1
+                 : std::clamp<std::int64_t>(
+                       static_cast<std::int64_t>(cpu_model().batch_task_flops / std::max(1.0, flops_of(p))), 1,
+                       cpu_model().most_batches_of_task);
   parallel_for(pieces_of(p.batches, group) * pieces, [&](std::int64_t task) {
     const std::int64_t first = task / pieces * group, last = std::min(p.batches, first + group);
     for (std::int64_t batch = first; batch < last; ++batch) body(batch, task % pieces);
@@ -80,7 +83,9 @@ void for_each_piece(const Product& p, std::int64_t pieces, Body&& body) {
 }
 
 // Whether threads share the batches, or each product in turn. The bits are the same.
-bool share_batches(const Product& p) { return p.batches > 1 && (p.batches >= 16 || flops_of(p) < 3e6); }
+bool share_batches(const Product& p) {
+  return p.batches > 1 && (p.batches >= cpu_model().many_batches || flops_of(p) < cpu_model().shared_batch_flops);
+}
 
 template <class T>
 Matrix<T> matrix_of(const View& x, std::int64_t offset, std::int64_t row_stride, std::int64_t col_stride) {
@@ -169,6 +174,22 @@ void integer_matmul(const View& a, const View& b, const View& out) {
 }
 
 }  // namespace
+
+std::string describe_matmul(const LibraryCall& call) {
+  const View &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
+  if (out.shape.numel() == 0 || !is_floating(a.dtype) || a.shape[a.shape.rank() - 1] == 0) return "";
+  const Product p(a, b);
+  if (p.k == 1 && a.dtype == out.dtype && !is_half(a.dtype)) return "outer product";
+  const bool by_batch = share_batches(p);
+  const auto one = [&](auto type) {
+    using T = decltype(type);
+    const Matrix<T> x{nullptr, p.a_row, p.a_col, a.dtype}, y{nullptr, p.b_row, p.b_col, b.dtype};
+    return describe(plan_of<T>(p.m, p.n, p.k, x, y, !by_batch));
+  };
+  const std::string how = a.dtype == DType::f64 ? one(double()) : one(float());
+  if (p.batches == 1) return how;
+  return fmt::format("{} products, {}: {}", p.batches, by_batch ? "shared among threads" : "one after the other", how);
+}
 
 void run_matmul(const LibraryCall& call) {
   const View &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];

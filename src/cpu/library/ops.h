@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+#include <string>
+
 #include "backend/call.h"
 
 // The functions behind run_library, run_NAME for each library operation of the op table; attributes and shapes are
@@ -10,6 +12,9 @@ namespace ebb::cpu {
 #define EBB_DECLARE(name, ...) void run_##name(const LibraryCall& call);
 EBB_OPS(EBB_SKIP_OP, EBB_SKIP_OP, EBB_SKIP_OP, EBB_SKIP_OP, EBB_SKIP_OP, EBB_DECLARE, EBB_SKIP_OP)
 #undef EBB_DECLARE
+
+// How run_matmul would run it, in one line.
+std::string describe_matmul(const LibraryCall& call);
 
 // The name an error gives the operation.
 inline const char* label_of(const LibraryCall& call) { return call.label ? call.label : info(call.op).name.data(); }

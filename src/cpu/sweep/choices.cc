@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 
+#include "cpu/model/cpu_model.h"
 #include "cpu/sweep/code.h"
 
 // Choices that follow from a sweep's program and shape alone.
@@ -69,17 +70,10 @@ void divide_into_tasks(CompiledSweep& s) {
   } else {
     std::int64_t cost = 1;  // of an element, in quarter nanoseconds or so
     for (const Instr& i : s.program.instrs) cost += i.level != Level::full ? 0 : expensive(i) ? 6 : 1;
-      // 65 µs on Neoverse V1, whose 2 cores this was measured on; 16 µs where there are 16 cores to share 130,000
-      // elements.
-#if defined(__x86_64__)
-    constexpr std::int64_t kTaskCost = 1 << 16;
-#else
-    constexpr std::int64_t kTaskCost = 1 << 18;
-#endif
-    constexpr std::int64_t kMostTasks = 128;
+    const CpuModel& model = cpu_model();
     const std::int64_t elements_per_tile = std::max<std::int64_t>(1, s.long_rows ? s.columns : s.tile);
-    s.tiles_per_task = std::max<std::int64_t>(1, kTaskCost / (cost * elements_per_tile));
-    s.tiles_per_task = std::max(s.tiles_per_task, (s.tiles + kMostTasks - 1) / kMostTasks);
+    s.tiles_per_task = std::max<std::int64_t>(1, model.sweep_task_cost / (cost * elements_per_tile));
+    s.tiles_per_task = std::max(s.tiles_per_task, (s.tiles + model.sweep_most_tasks - 1) / model.sweep_most_tasks);
   }
   // Rows without columns are work only where each has a number of its own.
   const auto of_rows = [&](const Output& o) { return s.program.instrs[o.value].level == Level::row; };

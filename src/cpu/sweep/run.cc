@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/parallel.h"
+#include "cpu/model/cpu_model.h"
 #include "cpu/sweep/task.h"
 
 namespace ebb::cpu {
@@ -51,7 +52,7 @@ void SweepRun::finish_columns(std::vector<std::pair<std::int32_t, BufferPtr>>& m
     };
     // Sums of other threads lie in their caches, and one thread alone would wait for all of them.
     const std::int64_t pieces = (s.columns + kTogether - 1) / kTogether;
-    if (s.tasks * s.columns >= 4096) {
+    if (s.tasks * s.columns >= cpu_model().sweep_shared_sums) {
       parallel_for(pieces, add_parts);
     } else {
       for (std::int64_t piece = 0; piece < pieces; ++piece) add_parts(piece);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 
+#include "cpu/model/cpu_model.h"
 #include "cpu/sweep/code.h"
 
 // Which registers share a tile slot, and how long tiles are: decided when all steps are known.
 namespace ebb::cpu {
 namespace {
-
-constexpr std::size_t kTileMemory = 16 << 10;
 
 // Tile slots by last use: a step may write the tile of an operand that ends there.
 void allocate(CompiledSweep& sweep, const std::vector<std::vector<Step>*>& code) {
@@ -94,8 +93,8 @@ void widen_tiles(CompiledSweep& sweep) {
     sweep.slots_hold_a_block = true;
     return;
   }
-  const std::int64_t blocks =
-      std::clamp<std::int64_t>(static_cast<std::int64_t>(kTileMemory / (slots * sweep.slot_bytes)), 1, 4);
+  const std::int64_t blocks = std::clamp<std::int64_t>(
+      static_cast<std::int64_t>(cpu_model().sweep_tile_bytes / (slots * sweep.slot_bytes)), 1, 4);
   sweep.tile *= blocks;
   sweep.slot_bytes *= static_cast<std::size_t>(blocks);
 }

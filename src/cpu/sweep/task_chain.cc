@@ -2,6 +2,7 @@
 #include <cstring>
 #include <limits>
 
+#include "cpu/model/cpu_model.h"
 #include "cpu/sweep/task.h"
 
 // Chains: loops of machine code over the blocks of a tile, and their steps where a loop does not do.
@@ -9,7 +10,6 @@ namespace ebb::cpu {
 namespace {
 
 constexpr std::int64_t kBlocksAtOnce = 16;
-constexpr int kTooOften = 4, kGiveItAnotherTry = 64;  // calls of loops whose guards did not hold
 
 // Several blocks at a time: each is a chain of additions that wait for each other.
 template <class T>
@@ -118,9 +118,9 @@ void SweepTask::run_loop(const Chain& c, void* const* pointers, std::byte* state
   const int in_vain = guarded ? r_.in_vain.load(std::memory_order_relaxed) : 0;
   std::array<std::byte, kMaxLoopState> before;  // sums so far
   if (guarded) std::memcpy(before.data(), state, static_cast<std::size_t>(state_bytes));
-  if (guarded && in_vain >= kTooOften) {  // extremes all over: the steps alone, for a while
+  if (guarded && in_vain >= cpu_model().sweep_failed_guards) {  // extremes all over: the steps alone, for a while
     std::memset(state, 0, static_cast<std::size_t>(blocks * state_bytes));
-    r_.in_vain.store(in_vain + 1 < kGiveItAnotherTry ? in_vain + 1 : 0, std::memory_order_relaxed);
+    r_.in_vain.store(in_vain + 1 < cpu_model().sweep_calls_between_tries ? in_vain + 1 : 0, std::memory_order_relaxed);
   } else {
     c.loop->run(pointers, static_cast<std::size_t>(n / turn), state, static_cast<std::size_t>(blocks));
   }
@@ -128,7 +128,8 @@ void SweepTask::run_loop(const Chain& c, void* const* pointers, std::byte* state
   bool held = true;
   for (std::int64_t b = 0; b < blocks; ++b)
     held = repair(c, state + b * state_bytes, before.data(), first + b * kTile, n, n / turn * turn) && held;
-  if (guarded && in_vain < kTooOften) r_.in_vain.store(held ? 0 : in_vain + 1, std::memory_order_relaxed);
+  if (guarded && in_vain < cpu_model().sweep_failed_guards)
+    r_.in_vain.store(held ? 0 : in_vain + 1, std::memory_order_relaxed);
 }
 
 // The steps for what the loop did not do of the n elements from `block`: those after `done`, or all if a guard did

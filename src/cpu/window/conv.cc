@@ -4,14 +4,15 @@
 #include <cstring>
 #include <vector>
 
+#include "calls/convolution.h"
 #include "core/buffer.h"
 #include "core/parallel.h"
 #include "cpu/library/copy.h"
 #include "cpu/library/ops.h"
+#include "cpu/model/cpu_model.h"
 #include "cpu/tile/elements.h"
 #include "cpu/window/kernels.h"
 #include "cpu/window/plan.h"
-#include "graph/conv_calls.h"
 
 // Convolutions and transposed ones: a product of the windows, packed once, with the image as it lies in a padded copy
 // of the rows a task needs. Every output is summed in one order, channel by channel and tap by tap, whoever computes
@@ -162,10 +163,10 @@ class Windows {
 
   // As many rows of outputs as keep their source in L2.
   std::int64_t rows_of_a_band() const {
-    constexpr std::int64_t kBytes = 320 * 1024;
     const std::int64_t row = source_channels_ * static_cast<std::int64_t>(plan_.planes.size() * sizeof(T)) *
                              (plan_.count[1] + plan_.span[1]);
-    const std::int64_t most = std::max<std::int64_t>(kBytes / std::max<std::int64_t>(1, row) - plan_.span[0], 4);
+    const std::int64_t most =
+        std::max<std::int64_t>(cpu_model().conv_band_bytes / std::max<std::int64_t>(1, row) - plan_.span[0], 4);
     const std::int64_t bands = std::max<std::int64_t>(1, pieces_of(plan_.count[0], most));
     return std::max<std::int64_t>(1, pieces_of(plan_.count[0], bands));
   }
@@ -283,18 +284,18 @@ class Windows {
 // Whether a copy of the source for each column of the windows saves vectors enough to be worth making.
 template <class T>
 bool worth_separate_columns(const WindowPlan& plan, std::int64_t channels) {
-  constexpr std::int64_t kChannels = 32;
   const std::int64_t lanes = window_kernels<T>().lanes, pitch = plan.count[1] + plan.span[1];
   const auto [by_row, across] = Positions::ways(plan.count[0], plan.count[1], pitch, lanes);
-  return channels >= kChannels && pieces_of(plan.count[0] * plan.count[1], lanes) * 10 < std::min(by_row, across) * 9;
+  return channels >= cpu_model().conv_separate_channels &&
+         pieces_of(plan.count[0] * plan.count[1], lanes) * 10 < std::min(by_row, across) * 9;
 }
 
 template <class T>
 void run_windows(WindowPlan& plan, const LibraryCall& call, bool transposed) {
   const View &source = call.inputs[0], &windows = call.inputs[1], &out = call.outputs[0];
-  if (worth_separate_columns<T>(plan, out.shape[1] / ConvCall::from(call.attrs).groups)) plan.separate_columns();
+  if (worth_separate_columns<T>(plan, out.shape[1] / options_as<ConvCall>(call.attrs).groups)) plan.separate_columns();
   Windows<T>(plan, source, windows, transposed, call.inputs.size() > 2 ? &call.inputs[2] : nullptr, out,
-             ConvCall::from(call.attrs).groups)
+             options_as<ConvCall>(call.attrs).groups)
       .run();
 }
 

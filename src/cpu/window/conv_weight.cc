@@ -3,14 +3,15 @@
 #include <cstring>
 #include <vector>
 
+#include "calls/convolution.h"
 #include "core/buffer.h"
 #include "core/parallel.h"
 #include "cpu/library/copy.h"
 #include "cpu/library/ops.h"
+#include "cpu/model/cpu_model.h"
 #include "cpu/tile/elements.h"
 #include "cpu/window/kernels.h"
 #include "cpu/window/plan.h"
-#include "graph/conv_calls.h"
 
 // The gradient of a convolution to its windows: dw[k, c, r, s] = Σ_{n, p, q} g[n, k, p, q]·x[n, c, p + r.., q + s..].
 // Images are shared out in chunks, each with sums of its own that are added in order at the end; chunks, blocks of
@@ -36,27 +37,29 @@ class WindowGradient {
         tile_(tile_for(outputs_)),
         width_(by_dots_ ? outputs_ : pieces_of(outputs_, tile_.channels) * tile_.channels) {
     // Sums of the chunks take at most this much memory, but there is always one.
-    constexpr std::int64_t kBytes = 64 << 20;
+    const CpuModel& model = cpu_model();
     const std::int64_t each = out.shape[1] * taps_ * width_ * groups * static_cast<std::int64_t>(sizeof(T));
-    const std::int64_t most = std::clamp<std::int64_t>(kBytes / std::max<std::int64_t>(1, each), 1, 16);
+    const std::int64_t most =
+        std::clamp<std::int64_t>(model.conv_weight_sums / std::max<std::int64_t>(1, each), 1, model.conv_weight_chunks);
     per_chunk_ = std::max<std::int64_t>(1, pieces_of(images_, most));
     chunks_ = pieces_of(images_, per_chunk_);
     const double work = 2.0 * static_cast<double>(outputs_ * channels_ * taps_) *
                         static_cast<double>(per_chunk_ * g.shape[2] * g.shape[3]);
-    groups_together_ = std::clamp<std::int64_t>(static_cast<std::int64_t>(4e6 / std::max(1.0, work)), 1, groups_);
+    groups_together_ = std::clamp<std::int64_t>(
+        static_cast<std::int64_t>(model.conv_weight_task_flops / std::max(1.0, work)), 1, groups_);
     const std::int64_t tasks = std::max<std::int64_t>(1, chunks_ * pieces_of(groups_, groups_together_));
     const std::int64_t blocks =
         std::clamp<std::int64_t>(pieces_of(16, tasks), 1, std::max<std::int64_t>(1, channels_ * taps_ / 48));
     block_ = std::max<std::int64_t>(1, pieces_of(channels_, blocks));
     blocks_ = pieces_of(channels_, block_);
     rows_ = rows_of_a_block();
-    constexpr std::int64_t kSource = 256 * 1024, kGradients = 256 * 1024;  // of a band, in L2
     const auto size = static_cast<std::int64_t>(sizeof(T));
     const std::int64_t source_row =
         block_ * static_cast<std::int64_t>(plan.planes.size()) * (plan.count[1] + plan.span[1]) * size;
     const std::int64_t gradient_row = width_ * plan.count[1] * size;
-    const std::int64_t rows = std::min(kSource / std::max<std::int64_t>(1, source_row) - plan.span[0],
-                                       kGradients / std::max<std::int64_t>(1, gradient_row));
+    const std::int64_t rows =
+        std::min(model.conv_weight_band_bytes / std::max<std::int64_t>(1, source_row) - plan.span[0],
+                 model.conv_weight_band_bytes / std::max<std::int64_t>(1, gradient_row));
     const std::int64_t bands = pieces_of(plan.count[0], std::max<std::int64_t>(rows, 4));
     band_ = std::max<std::int64_t>(1, pieces_of(plan.count[0], std::max<std::int64_t>(1, bands)));
     source_.emplace_back(plan, x, band_);
@@ -229,7 +232,7 @@ template <class T>
 void run_gradient(const LibraryCall& call) {
   const View &x = call.inputs[0], &g = call.inputs[1], &out = call.outputs[0];
   const WindowPlan plan = WindowPlan::of_convolution(call.attrs, out.shape, g.shape);
-  WindowGradient<T>(plan, x, g, out, ConvCall::from(call.attrs).groups).run();
+  WindowGradient<T>(plan, x, g, out, options_as<ConvCall>(call.attrs).groups).run();
 }
 
 }  // namespace

@@ -3,12 +3,13 @@
 #include <limits>
 #include <vector>
 
+#include "calls/convolution.h"
 #include "core/parallel.h"
 #include "cpu/library/copy.h"
 #include "cpu/library/ops.h"
+#include "cpu/model/cpu_model.h"
 #include "cpu/tile/elements.h"
 #include "cpu/window/kernels.h"
-#include "graph/conv_calls.h"
 
 namespace ebb::cpu {
 namespace {
@@ -19,17 +20,16 @@ namespace {
 template <class T>
 void find_largest(const LibraryCall& call) {
   const View &x = call.inputs[0], &out = call.outputs[0];
-  const MaxPoolCall p = MaxPoolCall::from(call.attrs);
+  const MaxPoolCall p = options_as<MaxPoolCall>(call.attrs);
   const std::int64_t stride_h = p.conv.stride[0], stride_w = p.conv.stride[1];
   const std::int64_t padding_h = p.conv.padding[0], padding_w = p.conv.padding[1];
   const std::int64_t dilation_h = p.conv.dilation[0], dilation_w = p.conv.dilation[1];
   const std::int64_t height = x.shape[2], width = x.shape[3], rows = out.shape[2], cols = out.shape[3];
   const LoadFn load = tile_kernels().load(x.dtype, std::is_same_v<T, double> ? RegType::f64 : RegType::f32);
   const WindowKernels<T>& kernels = window_kernels<T>();
-  constexpr std::int64_t kElements = 1 << 15;  // of a task
   const std::int64_t planes = x.shape[0] * x.shape[1];
-  const std::int64_t together = std::clamp<std::int64_t>(kElements / std::max<std::int64_t>(1, height * width), 1,
-                                                         std::max<std::int64_t>(1, planes));
+  const std::int64_t together = std::clamp<std::int64_t>(
+      cpu_model().pool_elements / std::max<std::int64_t>(1, height * width), 1, std::max<std::int64_t>(1, planes));
   // Lines are read where they lie if they can be, but for the last: take_larger may read beyond its end.
   const bool in_place = x.dtype == dtype_of_type<T>::value && x.strides[3] == 1;
   const std::int64_t copied = in_place ? 1 : height;

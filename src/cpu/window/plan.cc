@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "calls/convolution.h"
 #include "cpu/library/copy.h"
 #include "cpu/tile/elements.h"
 #include "cpu/window/kernels.h"
-#include "graph/conv_calls.h"
 
 namespace ebb::cpu {
 namespace {
@@ -36,7 +36,7 @@ void WindowPlan::finish() {
 
 // Source row p·stride + r·dilation − padding = e mod stride + stride·(p + ⌊e/stride⌋) with e = r·dilation − padding.
 WindowPlan WindowPlan::of_convolution(const Attrs& attrs, const Shape& window, const Shape& output) {
-  const ConvCall call = ConvCall::from(attrs);
+  const ConvCall call = options_as<ConvCall>(attrs);
   WindowPlan plan;
   plan.source_step = call.stride;
   Phase phase{{0, 0}, {output[2], output[3]}, {}};
@@ -62,7 +62,7 @@ WindowPlan WindowPlan::of_convolution(const Attrs& attrs, const Shape& window, c
 
 // Output row a + stride·i takes source row (a + padding − r·dilation)/stride + i from the taps r where that is whole.
 WindowPlan WindowPlan::of_transposed(const Attrs& attrs, const Shape& window, const Shape& output) {
-  const ConvCall call = ConvCall::from(attrs);
+  const ConvCall call = options_as<ConvCall>(attrs);
   WindowPlan plan;
   plan.output_step = call.stride;
   plan.planes = {{0, 0}};

@@ -7,7 +7,7 @@
 
 namespace ebb::cuda {
 AlignmentKernels::AlignmentKernels(const LibraryCall& call, RunMark& mark)
-    : call_(call), ctc_(call.op == Op::ctc), options_(AlignmentCall::from(call.attrs)) {
+    : call_(call), ctc_(call.op == Op::ctc), options_(options_as<AlignmentCall>(call.attrs)) {
   const View &x = call.inputs[0], &labels = call.inputs[1];
   steps = x.shape[ctc_ ? 0 : 1], samples = x.shape[ctc_ ? 1 : 0], classes = x.shape[ctc_ ? 2 : 3];
   joined = labels.shape.rank() == 1;

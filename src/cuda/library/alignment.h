@@ -2,9 +2,9 @@
 #pragma once
 #include <string>
 
+#include "calls/alignment.h"
 #include "cuda/kernels/args/alignment.h"
 #include "cuda/library/kernels.h"
-#include "graph/loss_calls.h"
 
 // Shared by ctc_loss and rnnt_loss on the host: sizes, the errors of their checks, and arguments.
 namespace ebb::cuda {

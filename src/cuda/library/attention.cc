@@ -10,15 +10,12 @@
 #include <utility>
 
 #include "backend/attention_results.h"
+#include "calls/attention.h"
 #include "cuda/kernels/args/attention.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/kernels.h"
-#include "graph/attention_calls.h"
 
 namespace ebb::cuda {
-
-// The scores of a part are written by one product and read by the next: they should stay in the level-2 cache.
-std::int64_t most_score_bytes = std::int64_t{32} << 20;
 
 View heads_second(View x) {
   x.shape = {x.shape[0], x.shape[2], x.shape[1], x.shape[3]};
@@ -34,8 +31,8 @@ struct Sizes {
   DType dtype, compute;
   std::int64_t batches_together, positions_together;
 
-  Sizes(const Attrs& attrs, const View& q, const View& k, const View& v)
-      : o(AttentionCall::from(attrs)),
+  Sizes(const Gpu& gpu, const Attrs& attrs, const View& q, const View& k, const View& v)
+      : o(options_as<AttentionCall>(attrs)),
         batches(q.shape[0]),
         positions(q.shape[1]),
         columns(k.shape[1]),
@@ -44,7 +41,7 @@ struct Sizes {
         dtype(q.dtype),
         compute(compute_dtype(q.dtype)) {
     const std::int64_t row = std::max<std::int64_t>(1, columns * static_cast<std::int64_t>(size_of(compute)));
-    const std::int64_t rows = std::max<std::int64_t>(1, most_score_bytes / row);
+    const std::int64_t rows = std::max<std::int64_t>(1, gpu.model().score_bytes / row);
     positions_together = std::clamp<std::int64_t>(rows, 1, std::max<std::int64_t>(1, positions));
     batches_together =
         std::clamp<std::int64_t>(rows / std::max<std::int64_t>(1, positions), 1, std::max<std::int64_t>(1, batches));
@@ -146,7 +143,7 @@ void run_attention(const LibraryCall& call, Gpu& gpu) {
   BufferPtr keep[4];
   const View q = flat(gpu, call.inputs[0], keep[0]), k = flat(gpu, call.inputs[1], keep[1]),
              v = flat(gpu, call.inputs[2], keep[2]), out = flat_result(gpu, call.outputs[0], keep[3]);
-  const Sizes z(call.attrs, q, k, v);
+  const Sizes z(gpu, call.attrs, q, k, v);
   const View lse = reshaped(call.outputs[1], {z.batches, z.positions});
   BufferPtr keep_scores, keep_weights;
   in_parts(z, [&](std::int64_t b, std::int64_t count, std::int64_t t, std::int64_t rows, std::int64_t columns) {
@@ -169,7 +166,7 @@ void run_attention_gradient(const LibraryCall& call, Gpu& gpu) {
   BufferPtr keep_lse, keep[6], keep_inputs[5], keep_results[3];
   const auto input = [&](std::size_t i) { return flat(gpu, call.inputs[i], keep_inputs[i]); };
   const View g = input(0), q = input(1), k = input(2), v = input(3), o = input(4);
-  const Sizes z(call.attrs, q, k, v);
+  const Sizes z(gpu, call.attrs, q, k, v);
   const View lse = reshaped(packed(gpu, call.inputs[5], keep_lse, "attention"), {z.batches, z.positions});
   // Sums over parts of rows: the results themselves, or in f32 beside them.
   const bool divided = z.positions_together < z.positions;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 #include "backend/call.h"
+#include "calls/convolution.h"
 #include "cuda/library/cudnn.h"
 #include "cuda/runtime/gpu.h"
-#include "graph/conv_calls.h"
 
 namespace ebb::cuda {
 

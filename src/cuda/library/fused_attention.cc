@@ -6,10 +6,10 @@
 #include <cmath>
 
 #include "backend/attention_results.h"
+#include "calls/attention.h"
 #include "cuda/kernels/args/attention.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/kernels.h"
-#include "graph/attention_calls.h"
 
 namespace ebb::cuda {
 namespace {
@@ -20,7 +20,7 @@ struct Fused : AttentionShape {
 
   Fused(const Gpu& gpu, const Attrs& attrs, const View& q, const View& k, const View& v)
       : AttentionShape{q.shape[3], v.shape[3], q.dtype},
-        call(AttentionCall::from(attrs)),
+        call(options_as<AttentionCall>(attrs)),
         heads(q.shape[1]),
         batches(q.shape[0] * heads),
         rows(q.shape[2]),

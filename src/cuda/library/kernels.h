@@ -65,8 +65,6 @@ View part_of(const View& v, int axis, std::int64_t first, std::int64_t count);
 // to = from, converted; both dense.
 void convert_elements(Gpu& gpu, const View& to, const View& from);
 
-// Most bytes of scores that attention holds at a time. Tests make it small, so that there are several parts.
-extern std::int64_t most_score_bytes;
 // A result [B, T, H, E] of attention as its inputs are: [B, H, T, E].
 View heads_second(View x);
 // By kernels that hold scores in registers; false where they are not for these shapes and dtypes.

@@ -10,16 +10,14 @@
 // With RowUnits a chunk is as many whole units as fit; the loss function gives their cotangents as a graph on this
 // device, in the order of the stream. A unit that does not fit on its own is streamed twice.
 #include <algorithm>
-#include <atomic>
 
+#include "calls/linear_cross_entropy.h"
 #include "core/format_error.h"
 #include "cuda/kernels/args/linear_cross_entropy.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/exponential_product.h"
 #include "cuda/library/kernels.h"
-#include "cuda/library/linear_cross_entropy.h"
 #include "ebb/tensor.h"
-#include "graph/loss_calls.h"
 #include "graph/node.h"
 
 #include <fmt/format.h>
@@ -32,13 +30,11 @@ namespace {
 constexpr std::int64_t kLogitBytes = std::int64_t{1} << 30;
 constexpr std::int64_t kMostRows = 4096, kFewestRows = 128;
 
-std::atomic<bool> each_row_anew{false};
-
 class LinearCrossEntropy {
  public:
   LinearCrossEntropy(const LibraryCall& call, Gpu& gpu, RunMark& mark)
       : gpu_(gpu),
-        o_(LinearCrossEntropyCall::from(call.attrs)),
+        o_(options_as<LinearCrossEntropyCall>(call.attrs)),
         units_(static_cast<const RowUnits*>(call.data.get())),
         x_(call.inputs[0]),
         target_(call.inputs[2]),
@@ -207,7 +203,7 @@ class LinearCrossEntropy {
   bool can_be_scaled() const {
     if (!usual_ || !o_.round_logits || o_.z_loss != 0 || units_ || width_ % 8 != 0 || width_ == 0) return false;
     if (reinterpret_cast<std::uintptr_t>(head_.data) % 16 != 0) return false;
-    if (each_row_anew) return true;
+    if (gpu_.model().each_row_anew) return true;
     ExponentialProduct p{.rows = chunk_, .classes = classes_, .width = width_, .head = head_.data};
     return can_make_exponentials(gpu_, p);
   }
@@ -237,12 +233,12 @@ class LinearCrossEntropy {
                               .weight_step = weight.strides[0],
                               .ignore = o_.ignore_index,
                               .differentiate = o_.gradients(),
-                              .all = each_row_anew,
+                              .all = gpu_.model().each_row_anew,
                               .rows = rows,
                               .complaints = complaints_};
     const KernelSource source{texts::scaled_rows};
     launch_blocks(gpu_, source, "references", (rows.count + kReferenceRows - 1) / kReferenceRows, args);
-    if (!each_row_anew) make_exponentials(gpu_, exponentials(rows.count));
+    if (!gpu_.model().each_row_anew) make_exponentials(gpu_, exponentials(rows.count));
     launch_blocks(gpu_, source, "scaled_rows", rows.count, args);
   }
   void put_scaled(const Rows& rows) {
@@ -462,8 +458,6 @@ class LinearCrossEntropy {
 };
 
 }  // namespace
-
-bool make_each_row_anew(bool anew) { return each_row_anew.exchange(anew); }
 
 void run_linear_cross_entropy(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   LinearCrossEntropy(call, gpu, mark).run();

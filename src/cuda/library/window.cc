@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Convolutions by cuDNN where it is there. Otherwise as products: the elements that windows look at are laid out as columns, some images at a time, so that
-// memory stays bounded. Every sum has one order.
+// Convolutions by cuDNN where it is there. Otherwise as products: the elements that windows look at are laid out as
+// columns, some images at a time, so that memory stays bounded. Every sum has one order.
 //   col[n, g, (c, r, s), (p, q)] = x[n, g·C/G + c, p·stride + r·dilation − padding, q·…], zero outside
 //   convolution            y[n, g] = w[g]·col[n, g]
 //   conv_transpose         col[n, g] = w[g]ᵀ·y[n, g], and each element of x adds up those that are it
@@ -8,11 +8,11 @@
 // max_pool_index: a thread per window.
 #include <algorithm>
 
+#include "calls/convolution.h"
 #include "cuda/kernels/args/window.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/cudnn_convolution.h"
 #include "cuda/library/kernels.h"
-#include "graph/conv_calls.h"
 
 namespace ebb::cuda {
 namespace {
@@ -24,7 +24,7 @@ struct Sizes {
   std::int64_t images, channels, height, width, outputs, rows, columns, taps_h, taps_w;
 
   Sizes(const Attrs& attrs, const View& x, const View& w, const View& y)
-      : o(ConvCall::from(attrs)),
+      : o(options_as<ConvCall>(attrs)),
         images(x.shape[0]),
         channels(x.shape[1] / o.groups),
         height(x.shape[2]),
@@ -208,7 +208,7 @@ void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu) {
 
 void run_max_pool_index(const LibraryCall& call, Gpu& gpu) {
   const View &x = call.inputs[0], &out = call.outputs[0];
-  const MaxPoolCall o = MaxPoolCall::from(call.attrs);
+  const MaxPoolCall o = options_as<MaxPoolCall>(call.attrs);
   launch_elements(gpu, {element_text(x.dtype) + texts::max_pool}, "largest", out.shape.numel(),
                   MaxPoolArgs<void>{.x = x.data,
                                     .out = elements<i64>(out),

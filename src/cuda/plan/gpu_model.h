@@ -112,6 +112,14 @@ struct GpuModel {
   // where there are fewer than 512 threads.
   unsigned rows_of_lone_blocks = 8, rows_of_few_threads = 3, enough_threads = 512;
 
+  // ---- Library calls.
+  // Scores that attention by products holds at a time: they are written by one product and read by the next, and should
+  // stay in the level-2 cache (chosen, not measured).
+  std::int64_t score_bytes = std::int64_t{32} << 20;
+  // Rows of linear_cross_entropy that are made as exponentials: each by itself, as those are whose sum is too large.
+  // For tests, also where no product leaves exponentials.
+  bool each_row_anew = false;
+
   bool operator==(const GpuModel&) const = default;
 };
 

@@ -1,46 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The cost model of values: GPU instructions per element.
+// The cost model of values: GPU instructions per element; `coarse`: by the quick functions of the prelude.
 #include "cuda/plan/passes.h"
 
 namespace ebb::cuda {
-namespace {
-
-// Estimates; `coarse`: by the quick functions of the prelude.
-double function_instructions(Op op, bool coarse) {
-  switch (op) {
-    case Op::copy:
-    case Op::check:
-      return 0;
-    case Op::div:
-      return coarse ? 3 : 10;
-    case Op::reciprocal:
-      return coarse ? 1 : 9;
-    case Op::sqrt:
-    case Op::rsqrt:
-      return coarse ? 3 : 10;
-    case Op::exp:
-    case Op::exp2:
-      return coarse ? 2 : 8;
-    case Op::log:
-    case Op::log2:
-    case Op::log10:
-      return coarse ? 8 : 18;
-    case Op::expm1:
-    case Op::log1p:
-    case Op::log1p_unit:
-    case Op::tanh:
-      return coarse ? 9 : 22;
-    case Op::pow:
-      return coarse ? 16 : 60;
-    case Op::sign:
-      return 4;
-    default:
-      return info(op).costly ? 30 : 1;
-  }
-}
-
-}  // namespace
-
 double instructions_of(const Program& p, std::int32_t v, bool coarse) {
   const Instr& i = p.instrs[static_cast<std::size_t>(v)];
   switch (i.kind) {
@@ -58,7 +20,8 @@ double instructions_of(const Program& p, std::int32_t v, bool coarse) {
       return 3;
     case Instr::Kind::compute: {
       const bool wide = i.type == RegType::f64;
-      return function_instructions(i.op, coarse && !wide) * (wide ? 2 : 1);
+      const OpCost& cost = info(i.op).cost;
+      return (coarse && !wide ? cost.quick : cost.instructions) * (wide ? 2 : 1);
     }
     default:
       return 1;

@@ -80,178 +80,237 @@ std::string rounded(const std::string& x, DType dtype) {
 
 namespace {
 
-// Functions of CUDA's mathematics that are called as the operation; f32 has the suffix f.
-const char* function_of(Op op) {
+// CUDA's expression of an operation: $a, $b and $c are its inputs, $t the type, $f the suffix of functions of f32.
+constexpr const char* text_for_any(Op op) {
   switch (op) {
-    case Op::abs:
-      return "fabs";
-    case Op::round:
-      return "rint";
+    case Op::copy:
+      return "$a";
+    case Op::check:
+      return "$a";
+    case Op::where:
+      return "$a ? $b : $c";
+    case Op::eq:
+      return "$a == $b";
+    case Op::ne:
+      return "$a != $b";
+    case Op::lt:
+      return "$a < $b";
+    case Op::le:
+      return "$a <= $b";
+    case Op::gt:
+      return "$a > $b";
+    case Op::ge:
+      return "$a >= $b";
+    default:
+      return nullptr;
+  }
+}
+
+constexpr const char* text_for_reals(Op op) {
+  switch (op) {
     case Op::log1p_unit:  // with a polynomial of its own sigmoid_focal_loss of bf16 took 128 µs on an H200 instead of
                           // 124
-      return "log1p";
+      return "log1p$f($a)";
+    case Op::abs:
+      return "fabs$f($a)";
+    case Op::round:
+      return "rint$f($a)";
     case Op::exp:
+      return "exp$f($a)";
     case Op::exp2:
+      return "exp2$f($a)";
     case Op::expm1:
+      return "expm1$f($a)";
     case Op::log:
+      return "log$f($a)";
     case Op::log2:
+      return "log2$f($a)";
     case Op::log10:
+      return "log10$f($a)";
     case Op::log1p:
+      return "log1p$f($a)";
     case Op::sqrt:
+      return "sqrt$f($a)";
     case Op::cbrt:
+      return "cbrt$f($a)";
     case Op::sin:
+      return "sin$f($a)";
     case Op::cos:
+      return "cos$f($a)";
     case Op::tan:
+      return "tan$f($a)";
     case Op::asin:
+      return "asin$f($a)";
     case Op::acos:
+      return "acos$f($a)";
     case Op::atan:
+      return "atan$f($a)";
     case Op::sinh:
+      return "sinh$f($a)";
     case Op::cosh:
+      return "cosh$f($a)";
     case Op::tanh:
+      return "tanh$f($a)";
     case Op::asinh:
+      return "asinh$f($a)";
     case Op::acosh:
+      return "acosh$f($a)";
     case Op::atanh:
+      return "atanh$f($a)";
     case Op::erf:
+      return "erf$f($a)";
     case Op::erfc:
+      return "erfc$f($a)";
     case Op::erfcx:
+      return "erfcx$f($a)";
     case Op::lgamma:
+      return "lgamma$f($a)";
     case Op::floor:
+      return "floor$f($a)";
     case Op::ceil:
+      return "ceil$f($a)";
     case Op::trunc:
+      return "trunc$f($a)";
     case Op::atan2:
+      return "atan2$f($a, $b)";
     case Op::hypot:
+      return "hypot$f($a, $b)";
     case Op::fma:
-      return info(op).name.data();
-    default:
-      return nullptr;
-  }
-}
-
-const char* comparison_of(Op op) {
-  switch (op) {
-    case Op::eq:
-      return "==";
-    case Op::ne:
-      return "!=";
-    case Op::lt:
-      return "<";
-    case Op::le:
-      return "<=";
-    case Op::gt:
-      return ">";
-    case Op::ge:
-      return ">=";
-    default:
-      return nullptr;
-  }
-}
-
-std::string real_text(Op op, RegType type, const std::string& a, const std::string& b, const std::string& c) {
-  const char* const t = type_text(type);
-  if (const char* name = function_of(op)) {
-    const char* const suffix = type == RegType::f32 ? "f" : "";
-    return info(op).arity == 1   ? fmt::format("{}{}({})", name, suffix, a)
-           : info(op).arity == 2 ? fmt::format("{}{}({}, {})", name, suffix, a, b)
-                                 : fmt::format("{}{}({}, {}, {})", name, suffix, a, b, c);
-  }
-  switch (op) {
+      return "fma$f($a, $b, $c)";
     case Op::neg:
-      return fmt::format("-{}", a);
+      return "-$a";
     case Op::reciprocal:
-      return fmt::format("({})1 / {}", t, a);
+      return "($t)1 / $a";
     case Op::square:
-      return fmt::format("{0} * {0}", a);
+      return "$a * $a";
     case Op::sign:
-      return fmt::format("sign({})", a);
+      return "sign($a)";
     case Op::rsqrt:
-      return fmt::format("({})1 / sqrt{}({})", t, type == RegType::f32 ? "f" : "", a);
+      return "($t)1 / sqrt$f($a)";
     case Op::digamma:
-      return fmt::format("({})digamma({})", t, a);
+      return "($t)digamma($a)";
     case Op::polygamma:
-      return fmt::format("({})polygamma({}, {})", t, a, b);
+      return "($t)polygamma($a, $b)";
     case Op::isnan:
-      return fmt::format("{0} != {0}", a);
+      return "$a != $a";
     case Op::isinf:
-      return fmt::format("is_inf({})", a);
+      return "is_inf($a)";
     case Op::isfinite:
-      return fmt::format("is_finite({})", a);
+      return "is_finite($a)";
     case Op::add:
-      return fmt::format("{} + {}", a, b);
+      return "$a + $b";
     case Op::sub:
-      return fmt::format("{} - {}", a, b);
+      return "$a - $b";
     case Op::mul:
-      return fmt::format("{} * {}", a, b);
+      return "$a * $b";
     case Op::div:
-      return fmt::format("{} / {}", a, b);
+      return "$a / $b";
     case Op::pow:
-      return fmt::format("power({}, {})", a, b);
+      return "power($a, $b)";
     case Op::floor_divide:
-      return fmt::format("floor_quotient({}, {})", a, b);
+      return "floor_quotient($a, $b)";
     case Op::remainder:
-      return fmt::format("floor_remainder({}, {})", a, b);
+      return "floor_remainder($a, $b)";
     case Op::maximum:
-      return fmt::format("larger({}, {})", a, b);
+      return "larger($a, $b)";
     case Op::minimum:
-      return fmt::format("smaller({}, {})", a, b);
+      return "smaller($a, $b)";
     default:
-      fail(Error::Kind::value, "internal: {} has no meaning on floats in a sweep", info(op).name);
+      return text_for_any(op);
   }
 }
 
-std::string integer_text(Op op, RegType type, const std::string& a, const std::string& b, const std::string& c) {
-  const char* const t = type_text(type);
+constexpr const char* text_for_integers(Op op) {
   switch (op) {
     case Op::floor:
     case Op::ceil:
     case Op::round:
     case Op::trunc:
-      return a;
+      return "$a";
     case Op::neg:
-      return fmt::format("difference(({})0, {})", t, a);
+      return "difference(($t)0, $a)";
     case Op::square:
-      return fmt::format("product({0}, {0})", a);
+      return "product($a, $a)";
     case Op::abs:
-      return fmt::format("({0} < 0 ? difference(({1})0, {0}) : {0})", a, t);
+      return "($a < 0 ? difference(($t)0, $a) : $a)";
     case Op::sign:
-      return fmt::format("({0})(({1} > 0) - ({1} < 0))", t, a);
+      return "($t)(($a > 0) - ($a < 0))";
     case Op::add:
-      return fmt::format("sum({}, {})", a, b);
+      return "sum($a, $b)";
     case Op::sub:
-      return fmt::format("difference({}, {})", a, b);
+      return "difference($a, $b)";
     case Op::mul:
-      return fmt::format("product({}, {})", a, b);
+      return "product($a, $b)";
     case Op::fma:
-      return fmt::format("sum(product({}, {}), {})", a, b, c);
+      return "sum(product($a, $b), $c)";
     case Op::floor_divide:
-      return fmt::format("integer_quotient({}, {})", a, b);
+      return "integer_quotient($a, $b)";
     case Op::remainder:
-      return fmt::format("integer_remainder({}, {})", a, b);
+      return "integer_remainder($a, $b)";
     case Op::pow:
-      return fmt::format("integer_power({}, {})", a, b);
+      return "integer_power($a, $b)";
     case Op::maximum:
-      return fmt::format("({0} > {1} ? {0} : {1})", a, b);
+      return "($a > $b ? $a : $b)";
     case Op::minimum:
-      return fmt::format("({0} < {1} ? {0} : {1})", a, b);
+      return "($a < $b ? $a : $b)";
     case Op::logical_not:
-      return fmt::format("!{}", a);
+      return "!$a";
     case Op::logical_and:
-      return fmt::format("{} && {}", a, b);
+      return "$a && $b";
     case Op::logical_or:
-      return fmt::format("{} || {}", a, b);
+      return "$a || $b";
     case Op::logical_xor:
-      return fmt::format("!{} != !{}", a, b);
+      return "!$a != !$b";
     default:
-      fail(Error::Kind::value, "internal: {} has no meaning on integers in a sweep", info(op).name);
+      return text_for_any(op);
   }
 }
+
+// A cast is an instruction of its own.
+constexpr bool every_operation_has_a_text() {
+  for (int k = 0; k < kOpCount; ++k) {
+    const auto op = static_cast<Op>(k);
+    const OpInfo& row = kOpTable[k];
+    if (row.cls != OpClass::elementwise || op == Op::cast) continue;
+    if (row.domain != OpDomain::truth && !text_for_reals(op)) return false;
+    if (row.domain != OpDomain::real && row.domain != OpDomain::inner && !text_for_integers(op)) return false;
+  }
+  return true;
+}
+static_assert(every_operation_has_a_text(),
+              "an elementwise operation of the op table has no CUDA expression: add it to text_for_reals or "
+              "text_for_integers");
 
 }  // namespace
 
 std::string computed(Op op, RegType type, const std::string& a, const std::string& b, const std::string& c) {
-  if (op == Op::copy || op == Op::check) return a;
-  if (op == Op::where) return fmt::format("{} ? {} : {}", a, b, c);
-  if (const char* sign = comparison_of(op)) return fmt::format("{} {} {}", a, sign, b);
-  return is_real(type) ? real_text(op, type, a, b, c) : integer_text(op, type, a, b, c);
+  const char* text = is_real(type) ? text_for_reals(op) : text_for_integers(op);
+  require(text != nullptr, "internal: {} has no meaning on {} in a sweep", info(op).name,
+          is_real(type) ? "floats" : "integers");
+  std::string out;
+  for (; *text; ++text) {
+    if (*text != '$') {
+      out += *text;
+      continue;
+    }
+    switch (*++text) {
+      case 'a':
+        out += a;
+        break;
+      case 'b':
+        out += b;
+        break;
+      case 'c':
+        out += c;
+        break;
+      case 't':
+        out += type_text(type);
+        break;
+      default:
+        out += type == RegType::f32 ? "f" : "";
+    }
+  }
+  return out;
 }
 
 }  // namespace ebb::cuda

@@ -105,6 +105,7 @@ class Gpu {
   int multiprocessors() const { return multiprocessors_; }
   const GpuModel& model() const { return model_; }
   const GpuLimits& limits() const { return model_.limits; }
+  void set_model(const GpuModel& model) { model_ = model; }  // for tests, while nothing runs
   Stream stream() const;  // the calling thread's; while it records, that of the recording
   GpuStreams& streams() { return streams_; }
   const GpuStreams& streams() const { return streams_; }

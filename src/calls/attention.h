@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-#include <bit>
-#include <cstdint>
-
 #include "graph/node.h"
 
 // softmax(scale·q·kᵀ + mask)·v without the matrix of scores.
@@ -21,12 +18,13 @@ struct AttentionCall {
   bool causal = false;  // position i attends to positions up to i
   bool mask = false;
 
-  Attrs attrs() const {
-    Attrs a;
-    a.i = {std::bit_cast<std::int64_t>(scale), causal, mask, 0};
-    return a;
+  bool operator==(const AttentionCall&) const = default;
+  template <class Visit>
+  void each_field(Visit&& visit) const {
+    visit("scale", scale);
+    visit("causal", causal);
+    visit("mask", mask);
   }
-  static AttentionCall from(const Attrs& a) { return {std::bit_cast<double>(a.i[0]), a.i[1] != 0, a.i[2] != 0}; }
 };
 
 }  // namespace ebb

@@ -20,31 +20,30 @@ struct ConvCall {
   Pair stride{1, 1}, padding{0, 0}, dilation{1, 1};
   std::int64_t groups = 1;
 
-  static constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;  // of each number
+  static constexpr std::int64_t kMost =
+      (std::int64_t{1} << 31) - 1;  // of each number: products of them must not overflow
 
-  Attrs attrs() const {
-    const auto packed = [](const Pair& p) { return (p[0] << 32) | p[1]; };
-    Attrs a;
-    a.i = {packed(stride), packed(padding), packed(dilation), groups};
-    return a;
-  }
-  static ConvCall from(const Attrs& a) {
-    const auto pair = [](std::int64_t i) { return Pair{i >> 32, i & kMost}; };
-    return {pair(a.i[0]), pair(a.i[1]), pair(a.i[2]), a.i[3]};
+  bool operator==(const ConvCall&) const = default;
+  template <class Visit>
+  void each_field(Visit&& visit) const {
+    visit("stride", stride);
+    visit("padding", padding);
+    visit("dilation", dilation);
+    visit("groups", groups);
   }
 };
 
 // max_pool_index (x [N, C, H, W]) -> i64 [N, C, P, Q]: where in its plane the first largest element of each window is.
 struct MaxPoolCall {
-  ConvCall conv;
+  ConvCall conv;  // groups do not count
   ConvCall::Pair window{1, 1};
 
-  Attrs attrs() const {
-    Attrs a = conv.attrs();
-    a.i[3] = (window[0] << 32) | window[1];
-    return a;
+  bool operator==(const MaxPoolCall&) const = default;
+  template <class Visit>
+  void each_field(Visit&& visit) const {
+    conv.each_field(visit);
+    visit("window", window);
   }
-  static MaxPoolCall from(const Attrs& a) { return {ConvCall::from(a), {a.i[3] >> 32, a.i[3] & ConvCall::kMost}}; }
 };
 
 }  // namespace ebb

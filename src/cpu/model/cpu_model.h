@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace ebb::cpu {
+
+// What plans on the CPU depend on besides shapes: the machine, and every tuning constant with the measurement behind
+// it. "Chosen, not measured" means that no figure is known. None of them changes a bit of a result, except where that
+// is said; those are the same on all machines, so that results depend on shapes alone.
+//
+// What decides the bits of a product (kGemmDepth and the instructions for bf16) is in cpu/gemm/kernels.h, and what is
+// compiled into inner loops (tile sizes, distances of prefetches) stands beside them.
+struct CpuModel {
+  // ---- The machine.
+  std::int64_t l2_bytes = 0;  // of a core; 0: the system does not say
+
+  // ---- Products: small ones, and vectors.
+  // Products of so many multiplications are made by dot products, before anything could be packed (chosen, not
+  // measured).
+  std::int64_t dots_multiplications = 128;
+  // Elements of the matrix that a task of a vector product reads, and units of its outputs (chosen, not measured).
+  // Fewer than `few_vector_outputs` do not keep the processor busy one by one: blocks of k are summed side by side.
+  // Below `shared_vector_outputs` columns that are not dense, k is shared instead (both chosen).
+  std::int64_t vector_elements = 1 << 17, vector_unit = 64;
+  std::int64_t few_vector_outputs = 4, shared_vector_outputs = 256;
+
+  // ---- Products: few outputs, long sums.
+  // At most so many rows and columns, and at least so many of the longest blocks of k; elements of the partial results
+  // that exist at a time (chosen, not measured).
+  std::int64_t deep_side = 128, deep_blocks = 4, deep_elements = 1 << 20;
+
+  // ---- Products: how much is worth a task.
+  // 10 to 20 µs of work. 256³ on 16 cores of a Xeon with AVX-512: 570 GFLOP/s with 3e6, 620 to 770 with 1.5e6. Pairs of
+  // bf16 (VDPBF16PS): chosen, not measured.
+  double task_flops = 1.5e6, task_flops_of_pairs = 3e6;
+  // A thread that would otherwise have nothing is worth waking for less. On 2 cores of a Cascade Lake the median of
+  // 128³ went from 74 to 65 µs; on more cores it has not been measured.
+  double first_task_flops = 0.5e6;
+  // Tasks per thread, and at least so many: those that keep A near lose an eighth of 256³ to twice as many.
+  std::int64_t tasks_per_thread = 4, least_tasks = 16, least_tasks_near = 8;
+  // What an element of C costs besides its sum, in steps of k (chosen, not measured).
+  std::int64_t result_steps = 16;
+
+  // ---- Products: parts of C.
+  // Rows that a task multiplies at a time: A's part of them fits in the second cache with room to spare. Panels of B of
+  // a task: 8, and 16 where tile registers make an output (chosen, not measured).
+  std::int64_t task_rows = 256, task_panels = 8, task_panels_of_tiles = 16;
+  // Rows and columns for which factors are packed by all; vice versa where B is kept near (chosen, not measured).
+  std::int64_t part_rows = 2048, part_cols = 1024;
+  // Panels of B stay in five eighths of the second cache beside what passes by; where its size is not known, in so many
+  // bytes (chosen, not measured).
+  double l2_for_panels = 0.625;
+  std::int64_t panel_bytes = 1 << 18;
+  // Rows below which tasks are not cut; of tasks that copy B, because half as many would make as many copies again
+  // (chosen, not measured).
+  std::int64_t least_rows = 32, least_rows_of_copies = 64;
+  // Columns that are not packed for others may be cut at so many.
+  std::int64_t col_unit = 16;
+  // Of few rows, two tasks per thread of at least 32 columns: B packed for others is read from their caches. At least
+  // 16 tasks across, because what a task packs should still be near when it is read; of one thread 8, because runs of
+  // 64 columns are packed slowly: on Cascade Lake [128, 784]·[784, 1024] takes 1.96 ms with 8, 2.01 with 16.
+  std::int64_t tasks_per_thread_of_few_rows = 2, least_cols_of_few_rows = 32;
+  std::int64_t least_tasks_across = 16, least_tasks_across_alone = 8;
+  // Rows that are cut copy B once more. On two cores of Emerald Rapids 512³ takes 1.11 ms in parts of 256 × 96 and 1.19
+  // in parts of 128 × 176; 384³ loses 5 %. So from longer sums on, parts are twice as high as wide.
+  std::int64_t long_sums = 384, rows_per_col_of_long_sums = 2;
+
+  // ---- Products: how factors are read and packed.
+  // Panels in place save their packing, and pay with a page for each step of k. That is worth it where they are read
+  // once or twice, or lie within a few pages anyway (Neoverse V1: at 128³ it loses 6 %, at 1024³ 20 %).
+  std::int64_t in_place_passes = 2, in_place_elements = 4096;
+  std::int64_t in_place_rows = 1024, in_place_cols = 2048;  // that count, at most (chosen, not measured)
+  // The part of the second caches that a factor and something else may take to be near. On two cores of Emerald Rapids
+  // 1024³ of f32, whose factors would just fill them, takes 9.0 ms packed and 10.0 in place.
+  double l2_for_factor = 0.875;
+  // Passes over rows of A where they lie, per thread. On two cores of Cascade Lake [128, 784]·[1024, 784]ᵀ, which reads
+  // them 22 times, takes 960 µs packed and 1,010 like this; 256³, 6 times, 161 and 143. Rows that begin at the same
+  // place of a page share the few lines that the level-1 cache has for it.
+  std::int64_t in_rows_passes = 8, in_rows_passes_of_pages = 4, page_bytes = 4096;
+  // Elements that a task packs for all (chosen, not measured); bytes of several blocks of k that are packed at a time,
+  // by all and by a task (chosen, not measured).
+  std::int64_t pack_elements = 65536, pack_elements_near = 16384;
+  std::int64_t packed_bytes = 5 << 20, packed_bytes_of_task = 5 << 18;
+
+  // ---- Products by tile registers, whose tasks pack what they read. On 16 cores of Emerald Rapids 512³ took 145 µs
+  // with both factors packed by all and 60 like this. Costs per step of k, in units of the time that an output takes:
+  // of a row or column that is packed, of a row that is read where it lies, of a task (divided by k); and how far apart
+  // the last tasks end, in tasks (fitted to that machine, figures not kept).
+  double packing_cost = 70, reading_cost = 20, task_cost = 7e5, tasks_apart = 0.3;
+  std::int64_t lone_rows = 2048, lone_tasks_per_thread = 4;
+
+  // ---- Products in turns: few rows, and a large B whose columns are dense. On two cores of Emerald Rapids
+  // [128, 784]·[784, 1024] takes 838 µs like this and 937 without, [128, 1024]·[1024, 1024] 1,159 and 1,220; on two of
+  // Cascade Lake the first takes 7 % less time, on one 3 to 6 %. With more than task_rows rows A does not stay in the
+  // second cache: 512³ takes 3 % more time on either. Nor do shorter sums gain, or a small B: 384³ loses 8 %. Vectors
+  // of fewer than 64 bytes, and f64, have not been measured.
+  std::int64_t turn_rows = 64, turn_depth = 384, turn_panels = 4, turn_bytes = 1 << 20, turn_vector_bytes = 64;
+
+  // ---- Products rounded to halves: columns and elements of the part of the result that exists in f32, and elements
+  // that a task rounds (chosen, not measured).
+  std::int64_t halves_cols = 2048, halves_elements = 1 << 20, halves_least_rows = 64, rounding_elements = 16384;
+
+  // ---- Batches of products. So many products, or smaller ones, are made by one thread each; small ones several to a
+  // task (chosen, not measured).
+  std::int64_t many_batches = 16, most_batches_of_task = 4096;
+  double shared_batch_flops = 3e6, batch_task_flops = 2e6;
+
+  // ---- Convolutions (all chosen, not measured).
+  std::int64_t conv_band_bytes = 320 << 10;         // source rows of a band of outputs, in the second cache
+  std::int64_t conv_separate_channels = 32;         // from which on a copy of the source per column of windows pays
+  std::int64_t conv_weight_sums = 64 << 20;         // bytes of the sums of chunks of images: decides bits
+  std::int64_t conv_weight_chunks = 16;             // of images, at most: decides bits
+  std::int64_t conv_weight_band_bytes = 256 << 10;  // of the source, and as many of the gradients
+  double conv_weight_task_flops = 4e6;
+  std::int64_t pool_elements = 1 << 15;  // of a task
+
+  // ---- Sweeps.
+  // Cost of a task, an element's instruction being 1 and an expensive one 6: 65 µs on Neoverse V1, on 2 cores of which
+  // it was measured; on x86-64 16 µs, where 16 cores share 130,000 elements. Tasks of a sweep at most (chosen).
+#if defined(__x86_64__)
+  std::int64_t sweep_task_cost = 1 << 16;
+#else
+  std::int64_t sweep_task_cost = 1 << 18;
+#endif
+  std::int64_t sweep_most_tasks = 128;
+  // Bytes of all tiles of a sweep, in the level-1 cache (chosen, not measured).
+  std::size_t sweep_tile_bytes = 16 << 10;
+  // Sums over rows that are added by all threads instead of one: partial sums × columns (chosen, not measured).
+  std::int64_t sweep_shared_sums = 4096;
+  // Calls of a compiled loop whose guards did not hold until its steps are taken instead, and calls until it is tried
+  // again (chosen, not measured).
+  int sweep_failed_guards = 4, sweep_calls_between_tries = 64;
+
+  // ---- Losses with kernels of their own.
+  // Rows whose logits exist at a time: the products want rows (each chunk reads W and adds to dW once more), memory
+  // wants few of them. Decides bits of the weight's gradient (measured, figures not kept).
+  std::int64_t logits_bytes = std::int64_t{64} << 20, logits_rows = 1024, logits_least_rows = 256;
+  std::int64_t logits_few_rows = 128, logits_chunks_of_unit = 2;
+
+  bool operator==(const CpuModel&) const = default;
+};
+
+// This machine's.
+const CpuModel& cpu_model();
+
+}  // namespace ebb::cpu
