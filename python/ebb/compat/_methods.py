@@ -114,6 +114,11 @@ def _element_size(self):
     return self.dtype.itemsize
 
 
+def _complex(self):
+    """The one element as a Python complex number."""
+    return complex(self.item())
+
+
 def install(namespace):
     """Puts the methods on Tensor; namespace has the functions by their names."""
     for name, dtype in DTYPES.items():
@@ -135,6 +140,7 @@ def install(namespace):
     _put("unfold", _unfold)
     _put("polygamma", _polygamma)
     _put("element_size", _element_size)
+    _put("__complex__", _complex)
     _put("nelement", _core.Tensor.numel)
     _put("size", property(_size, doc=_size.__doc__))
 
