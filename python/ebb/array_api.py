@@ -49,7 +49,6 @@ from ._core import (  # noqa: F401
     reciprocal,
     remainder,
     round,
-    sign,
     signbit,
     sin,
     sinh,
@@ -306,6 +305,10 @@ def imag(x, /):
     return zeros_like(x)
 
 
+def sign(x, /):
+    return _core.sign(x) + 0  # of -0 it is 0
+
+
 def nextafter(x1, x2, /):
     """The next number after x1 in the direction of x2; computed at once, by NumPy."""
     import numpy
@@ -358,9 +361,10 @@ def tensordot(x1, x2, /, *, axes=2):
         )
     kept1, kept2 = [a for a in range(x1.ndim) if a not in first], [a for a in range(x2.ndim) if a not in second]
     inner = _math.prod(x1.shape[a] for a in first)
-    left = x1.permute(kept1 + first).reshape(-1 if inner else 0, inner)
-    right = x2.permute(second + kept2).reshape(inner, -1 if inner else 0)
-    return matmul(left, right).reshape([x1.shape[a] for a in kept1] + [x2.shape[a] for a in kept2])
+    outer1, outer2 = [x1.shape[a] for a in kept1], [x2.shape[a] for a in kept2]
+    left = x1.permute(kept1 + first).reshape(_math.prod(outer1), inner)
+    right = x2.permute(second + kept2).reshape(inner, _math.prod(outer2))
+    return matmul(left, right).reshape(outer1 + outer2)
 
 
 def concat(arrays, /, *, axis=0):
@@ -582,11 +586,18 @@ def std(x, /, *, axis=None, correction=0.0, keepdims=False):
     return _over_axes(lambda x, *over: _core.std(x, *over, correction), x, axis, keepdims)
 
 
+def _one_slice(make, x, axis):
+    """A slice that could stand before x along the axis."""
+    shape = list(x.shape)
+    shape[axis] = 1
+    return make(shape, dtype=x.dtype, device=x.device)
+
+
 def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
     axis = 0 if axis is None else axis
     total = _accumulated(lambda x: x.cumsum(axis), x, dtype)
     if include_initial:
-        total = concat([zeros_like(total.narrow(axis, 0, 1)), total], axis=axis)
+        total = concat([_one_slice(zeros, total, axis), total], axis=axis)
     return total
 
 
@@ -594,7 +605,7 @@ def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
     axis = 0 if axis is None else axis
     product = _accumulated(lambda x: x.cumprod(axis), x, dtype)
     if include_initial:
-        product = concat([ones_like(product.narrow(axis, 0, 1)), product], axis=axis)
+        product = concat([_one_slice(ones, product, axis), product], axis=axis)
     return product
 
 
@@ -613,7 +624,15 @@ def diff(x, /, n=1, *, axis=-1, prepend=None, append=None):
     return y
 
 
-linalg.tensordot, linalg.vecdot = tensordot, vecdot
+
+
+def _linalg_vecdot(x, y, *, axis=-1, dim=None):
+    return vecdot(x, y, axis=axis, dim=dim)
+
+
+_linalg_vecdot.__name__ = _linalg_vecdot.__qualname__ = "vecdot"  # torch.linalg has the operands by these names
+_linalg_vecdot.__doc__ = vecdot.__doc__
+linalg.tensordot, linalg.vecdot = tensordot, _linalg_vecdot
 
 for _name, _function in list(globals().items()):  # what the standard says is not said again
     if not _name.startswith("_") and type(_function) is type(min) and not _function.__doc__:

@@ -159,7 +159,7 @@ def float_power(input, exponent):
 
 
 @method
-def isin(elements, test_elements, *, invert=False):
+def isin(elements, test_elements, *, assume_unique=False, invert=False):
     """Whether each element is among the others."""
     return array_api.isin(elements, test_elements, invert=invert)
 
