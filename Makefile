@@ -38,7 +38,7 @@ PYTHON_OPTIONS := $(if $(filter release debug asan tsan,$(PRESET)),-DEBB_BUILD_P
 # What runs on a GPU: kernels and library calls, then whole test programs.
 CUDA_TESTS := cuda table losses losses_kernels ops engine nn optim network library
 
-.PHONY: help run test test-emulated test-cuda test-threads fuzz exhaustive load coverage parity wheel deb site bench bench-cuda bench-parts \
+.PHONY: help run test test-emulated test-cuda test-threads fuzz exhaustive load coverage parity array-api wheel deb site bench bench-cuda bench-parts \
         bench-breadth bench-distributed lint format clean packages configure python-package
 
 help:
@@ -52,6 +52,7 @@ help:
 	@echo "make load           100,000 training steps, exchanges, plans and threads: does anything grow? (SCALE=0.01: less)"
 	@echo "make coverage       which lines of src/ the tests run: at least 90 % of them"
 	@echo "make parity   hold every operation and loss against PyTorch, from Python (needs PyTorch)"
+	@echo "make array-api CHECKOUT=FOLDER   the array API standard's own tests, from a clone of data-apis/array-api-tests"
 	@echo "make wheel    a manylinux wheel in build/wheel, tested in an environment without Ebb's Debian packages"
 	@echo "make deb      a Debian package in build/deb-package: library, headers, program, manual page, completions"
 	@echo "make site     the documentation as a static site in build/site"
@@ -154,6 +155,11 @@ parity:
 python-package: configure $(VENV)/complete
 	@grep -q EBB_BUILD_PYTHON:BOOL=ON $(BUILD)/CMakeCache.txt || cmake --preset $(PRESET) $(PYTHON_OPTIONS)
 	@cmake --build $(BUILD) --target ebb_package
+
+# CHECKOUT: a clone of github.com/data-apis/array-api-tests with its submodule. EXAMPLES=20: fewer inputs per test.
+array-api: python-package
+	@$(VENV)/bin/python -m pip install --quiet hypothesis ndindex pytest-json-report
+	@PYTHONPATH=$(CURDIR)/$(BUILD)/python/package $(VENV)/bin/python python/tests/array_api/run.py $(CHECKOUT)
 
 wheel: python-package
 	@cmake --build $(BUILD) --target ebb_program

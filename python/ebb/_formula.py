@@ -85,6 +85,8 @@ def _misplaced(f, error, args, kwargs):
     """(name, value) of what stands where a tensor should: what lacked an attribute, or the first that no operation took."""
     signature = inspect.signature(f)
     for name, value in signature.bind(*args, **kwargs).arguments.items():
+        if signature.parameters[name].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            continue  # the operation's own message knows more
         for part in (value, *value) if isinstance(value, (list, tuple)) else (value,):
             if isinstance(part, _core.Tensor):
                 continue

@@ -8,7 +8,8 @@ import builtins as _builtins
 import math as _math
 from collections import namedtuple as _namedtuple
 
-from . import _core, _formula, linalg  # noqa: F401
+from . import _assignment, _core, _formula, linalg  # noqa: F401
+from ._assignment import assignment  # noqa: F401
 from ._core import (  # noqa: F401
     Tensor,
     abs,
@@ -20,11 +21,6 @@ from ._core import (  # noqa: F401
     atan,
     atan2,
     atanh,
-    bitwise_and,
-    bitwise_left_shift,
-    bitwise_or,
-    bitwise_right_shift,
-    bitwise_xor,
     ceil,
     copysign,
     cos,
@@ -46,17 +42,13 @@ from ._core import (  # noqa: F401
     log1p,
     log2,
     log10,
-    logical_and,
     logical_not,
-    logical_or,
-    logical_xor,
     matmul,
     maximum,
     minimum,
     reciprocal,
     remainder,
     round,
-    sign,
     signbit,
     sin,
     sinh,
@@ -66,11 +58,10 @@ from ._core import (  # noqa: F401
     tanh,
     trunc,
     uint8,
-    where,
 )
 from .linalg import _axes_of
 
-__array_api_version__ = "2024.12"
+__array_api_version__ = "2025.12"
 e, inf, nan, newaxis, pi = _math.e, _math.inf, _math.nan, None, _math.pi
 bool = _core.bool_
 
@@ -103,8 +94,12 @@ class __array_namespace_info__:
     """What this implementation can do."""
 
     def capabilities(self):
-        # Elements cannot be assigned to: a tensor is a value.
-        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 8, "item assignment": False}
+        return {
+            "boolean indexing": True,
+            "data-dependent shapes": True,
+            "max dimensions": 8,
+            "item assignment": _assignment.is_allowed(),  # else a tensor is a value
+        }
 
     def default_device(self):
         return _core.default_device()
@@ -113,7 +108,7 @@ class __array_namespace_info__:
         return {"real floating": float32, "integral": int64, "indexing": int64, "complex floating": None}
 
     def devices(self):
-        return ["cpu", *(f"cuda:{i}" for i in range(_core._gpu_count()))]
+        return ("cpu", *(f"cuda:{i}" for i in range(_core._gpu_count())))
 
     def dtypes(self, *, device=None, kind=None):
         kinds = ("bool", "numeric") if kind is None else (kind,) if isinstance(kind, str) else kind
@@ -128,7 +123,13 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
 
 
 def arange(start, /, stop=None, step=1, *, dtype=None, device=None):
-    return _placed(_core.arange(start, stop, step, dtype), device)
+    first, last, step = (
+        n.item() if isinstance(n, Tensor) else n for n in ((0, start) if stop is None else (start, stop)) + (step,)
+    )
+    if step != 0 and (last - first) * step <= 0:  # no elements; PyTorch, and so ebb.arange, makes an error of it
+        whole = _builtins.all(isinstance(number, int) for number in (first, last, step))
+        return zeros((0,), dtype=dtype or (int64 if whole else float32), device=device)
+    return _placed(_core.arange(first, last, step, dtype), device)
 
 
 def zeros(shape, *, dtype=None, device=None):
@@ -140,7 +141,8 @@ def ones(shape, *, dtype=None, device=None):
 
 
 def full(shape, fill_value, *, dtype=None, device=None):
-    return _placed(_core.full(shape, fill_value, dtype), device)
+    value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    return _placed(_core.full(shape, value, dtype), device)
 
 
 def zeros_like(x, /, *, dtype=None, device=None):
@@ -184,7 +186,7 @@ def meshgrid(*arrays, indexing="xy"):
     views = [
         a.reshape(tuple(a.size if order[axis] == i else 1 for axis in range(len(arrays)))) for i, a in enumerate(arrays)
     ]
-    return [v.broadcast_to(shape) for v in views]
+    return tuple(v.broadcast_to(shape) for v in views)
 
 
 # ---- data types
@@ -194,11 +196,16 @@ def astype(x, dtype, /, *, copy=True, device=None):
     return _placed(x.cast(dtype), device)
 
 
+def broadcast_shapes(*shapes):
+    found = ()
+    for shape in shapes:
+        found = _core.broadcast_shapes(found, shape)
+    return tuple(found)
+
+
 def broadcast_arrays(*arrays):
-    shape = ()
-    for a in arrays:
-        shape = _core.broadcast_shapes(shape, a.shape)
-    return [a.broadcast_to(shape) for a in arrays]
+    shape = broadcast_shapes(*(a.shape for a in arrays))
+    return tuple(a.broadcast_to(shape) for a in arrays)
 
 
 def broadcast_to(x, /, shape):
@@ -257,6 +264,26 @@ class iinfo:
 
 # ---- elementwise, under the standard's names
 
+
+def _with_numbers(function):
+    """The function of two tensors; one of the two may be a number, which takes the other's dtype."""
+
+    def call(x1, x2, /):
+        if not isinstance(x1, Tensor):
+            x1 = _core.full((), x1, x2.dtype).to(x2.device)
+        elif not isinstance(x2, Tensor):
+            x2 = _core.full((), x2, x1.dtype).to(x1.device)
+        return function(x1, x2)
+
+    call.__name__ = call.__qualname__ = function.__name__
+    call.__doc__ = function.__doc__
+    return call
+
+
+bitwise_and, bitwise_or, bitwise_xor = map(_with_numbers, (_core.bitwise_and, _core.bitwise_or, _core.bitwise_xor))
+bitwise_left_shift, bitwise_right_shift = map(_with_numbers, (_core.bitwise_left_shift, _core.bitwise_right_shift))
+logical_and, logical_or, logical_xor = map(_with_numbers, (_core.logical_and, _core.logical_or, _core.logical_xor))
+logaddexp = _with_numbers(_core.logaddexp)
 subtract, multiply, divide, pow, negative = _core.sub, _core.mul, _core.div, _core.pow, _core.neg
 bitwise_invert = _core.bitwise_not
 equal, not_equal, less, less_equal, greater, greater_equal = _core.eq, _core.ne, _core.lt, _core.le, _core.gt, _core.ge
@@ -264,6 +291,22 @@ equal, not_equal, less, less_equal, greater, greater_equal = _core.eq, _core.ne,
 
 def positive(x, /):
     return x
+
+
+def conj(x, /):  # every number is real
+    return x
+
+
+def real(x, /):
+    return x
+
+
+def imag(x, /):
+    return zeros_like(x)
+
+
+def sign(x, /):
+    return _core.sign(x) + 0  # of -0 it is 0
 
 
 def nextafter(x1, x2, /):
@@ -277,11 +320,6 @@ def nextafter(x1, x2, /):
 
 def clip(x, /, min=None, max=None):
     return x if min is None and max is None else _core.clamp(x, min, max)
-
-
-def logaddexp(x1, x2, /):
-    """log(e^x1 + e^x2)."""
-    return _core.logaddexp(x1, x2)
 
 
 # ---- linear algebra and shapes
@@ -300,7 +338,7 @@ def vecdot(x1, x2, /, *, axis=-1, dim=None):
             f"vecdot: axis {axis} has sizes {x1.shape[first]} and {x2.shape[second]}, for shapes {tuple(x1.shape)} and "
             f"{tuple(x2.shape)}"
         )
-    return _sum_of_products(x1, x2, axis)
+    return _sum_of_products(x1, x2, axis).cast(result_type(x1, x2))
 
 
 @_formula.of_operands
@@ -323,9 +361,10 @@ def tensordot(x1, x2, /, *, axes=2):
         )
     kept1, kept2 = [a for a in range(x1.ndim) if a not in first], [a for a in range(x2.ndim) if a not in second]
     inner = _math.prod(x1.shape[a] for a in first)
-    left = x1.permute(kept1 + first).reshape(-1 if inner else 0, inner)
-    right = x2.permute(second + kept2).reshape(inner, -1 if inner else 0)
-    return matmul(left, right).reshape([x1.shape[a] for a in kept1] + [x2.shape[a] for a in kept2])
+    outer1, outer2 = [x1.shape[a] for a in kept1], [x2.shape[a] for a in kept2]
+    left = x1.permute(kept1 + first).reshape(_math.prod(outer1), inner)
+    right = x2.permute(second + kept2).reshape(inner, _math.prod(outer2))
+    return matmul(left, right).reshape(outer1 + outer2)
 
 
 def concat(arrays, /, *, axis=0):
@@ -340,8 +379,17 @@ def unstack(x, /, *, axis=0):
     return tuple(x.select(axis, i) for i in range(x.shape[axis]))
 
 
-def expand_dims(x, /, *, axis=0):
-    return x.unsqueeze(axis)
+def expand_dims(x, /, axis=0):
+    """New axes of size 1, where they are in the result."""
+    if isinstance(axis, int):
+        return x.unsqueeze(axis)
+    rank = x.ndim + len(axis)
+    places = sorted(a + rank if a < 0 else a for a in axis)
+    if len(set(places)) < len(places) or _builtins.any(not 0 <= a < rank for a in places):
+        raise ValueError(f"expand_dims: {tuple(axis)} are not different axes of a result with {rank}")
+    for place in places:
+        x = x.unsqueeze(place)
+    return x
 
 
 def squeeze(x, /, axis):
@@ -390,12 +438,18 @@ def tile(x, repetitions, /):
 # ---- indexing, searching, sorting
 
 
+def _from_the_end(x, indices, axis):
+    """Indices of an axis, of which negative ones count from its end."""
+    return _core.where(indices < 0, indices + x.shape[axis], indices)
+
+
 def take(x, indices, /, *, axis=None):
-    return x.index_select(0 if axis is None else axis, indices)
+    axis = 0 if axis is None else axis
+    return x.index_select(axis, _from_the_end(x, indices, axis))
 
 
 def take_along_axis(x, indices, /, *, axis=-1):
-    return x.take_along(indices, axis)
+    return x.take_along(_from_the_end(x, indices, axis), axis)
 
 
 def nonzero(x, /):
@@ -411,10 +465,16 @@ def count_nonzero(x, /, *, axis=None, keepdims=False):
     return sum((x != 0).cast(int64), axis=axis, keepdims=keepdims)
 
 
+def where(condition, x1=None, x2=None, /):
+    """x1 where the condition is true, x2 elsewhere; of the condition alone, the positions where it is."""
+    return nonzero(condition) if x1 is None and x2 is None else _core.where(condition, x1, x2)
+
+
 def searchsorted(x1, x2, /, *, side="left", sorter=None):
     """Where x2 would be inserted into x1 to keep it sorted: before equal elements, or (side="right") behind them."""
     if side not in ("left", "right"):
         raise ValueError(f"searchsorted: side is 'left' or 'right', got {side!r}")
+    x2 = x2 if isinstance(x2, Tensor) else _core.full((), x2, x1.dtype).to(x1.device)
     return _core.searchsorted(x1 if sorter is None else x1.index_select(0, sorter), x2, right=side == "right")
 
 
@@ -446,6 +506,19 @@ def unique_values(x, /):
     return _core.unique(x)
 
 
+def isin(x1, x2, /, *, invert=False):
+    """Which elements of x1 are in x2, or (invert) are not."""
+    x1 = x1 if isinstance(x1, Tensor) else _core.full((), x1, x2.dtype).to(x2.device)
+    x2 = x2 if isinstance(x2, Tensor) else _core.full((), x2, x1.dtype).to(x1.device)
+    dtype = result_type(x1, x2)
+    x1, among = x1.cast(dtype), _core.sort(x2.cast(dtype).reshape((x2.numel(),)))[0]
+    if among.shape[0] == 0:
+        return full(x1.shape, invert, dtype=bool, device=x1.device)
+    at = _core.clamp(_core.searchsorted(among, x1), 0, among.shape[0] - 1)
+    found = _core.index_select(among, 0, at.reshape((at.numel(),))).reshape(x1.shape) == x1
+    return found != invert
+
+
 def argmax(x, /, *, axis=None, keepdims=False):
     return x.argmax(axis, keepdims)
 
@@ -465,20 +538,24 @@ def argsort(x, /, *, axis=-1, descending=False, stable=True):
 # ---- statistics
 
 
-def _sum_dtype(x, dtype):
-    return x if dtype is None else x.cast(dtype)
+def _accumulated(function, x, dtype):
+    """The function's result in a dtype: narrow integers are added up in i64 and cast back."""
+    return function(x) if dtype is None else function(x.cast(dtype)).cast(dtype)
 
 
 def sum(x, /, *, axis=None, dtype=None, keepdims=False):
-    return _over_axes(_core.sum, _sum_dtype(x, dtype), axis, keepdims)
+    return _accumulated(lambda x: _over_axes(_core.sum, x, axis, keepdims), x, dtype)
 
 
 def prod(x, /, *, axis=None, dtype=None, keepdims=False):
-    return _over_axes(_core.prod, _sum_dtype(x, dtype), axis, keepdims)
+    return _accumulated(lambda x: _over_axes(_core.prod, x, axis, keepdims), x, dtype)
 
 
 def _over_axes(function, x, axis, keepdims):
-    return x if axis == () else function(x, axis, keepdims)  # no axes: nothing is reduced
+    """Without axes each element is reduced by itself, to the dtype that the function has."""
+    if axis == ():
+        return function(x.reshape((x.numel(), 1)), 1, False).reshape(x.shape)
+    return function(x, axis, keepdims)
 
 
 def mean(x, /, *, axis=None, keepdims=False):
@@ -501,37 +578,38 @@ def all(x, /, *, axis=None, keepdims=False):
     return _core.all(x, axis, keepdims)
 
 
-def _spread(function, x, axis, correction, keepdims):
-    if axis == ():  # each element by itself: a row of one
-        return function(x.unsqueeze(-1), -1, False, correction)
-    return function(x, axis, keepdims, correction)
-
-
 def var(x, /, *, axis=None, correction=0.0, keepdims=False):
-    return _spread(_core.var, x, axis, correction, keepdims)
+    return _over_axes(lambda x, *over: _core.var(x, *over, correction), x, axis, keepdims)
 
 
 def std(x, /, *, axis=None, correction=0.0, keepdims=False):
-    return _spread(_core.std, x, axis, correction, keepdims)
+    return _over_axes(lambda x, *over: _core.std(x, *over, correction), x, axis, keepdims)
+
+
+def _one_slice(make, x, axis):
+    """A slice that could stand before x along the axis."""
+    shape = list(x.shape)
+    shape[axis] = 1
+    return make(shape, dtype=x.dtype, device=x.device)
 
 
 def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
     axis = 0 if axis is None else axis
-    total = _sum_dtype(x, dtype).cumsum(axis)
+    total = _accumulated(lambda x: x.cumsum(axis), x, dtype)
     if include_initial:
-        total = concat([zeros_like(total.narrow(axis, 0, 1)), total], axis=axis)
+        total = concat([_one_slice(zeros, total, axis), total], axis=axis)
     return total
 
 
 def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
     axis = 0 if axis is None else axis
-    product = _sum_dtype(x, dtype).cumprod(axis)
+    product = _accumulated(lambda x: x.cumprod(axis), x, dtype)
     if include_initial:
-        product = concat([ones_like(product.narrow(axis, 0, 1)), product], axis=axis)
+        product = concat([_one_slice(ones, product, axis), product], axis=axis)
     return product
 
 
-def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
+def diff(x, /, n=1, *, axis=-1, prepend=None, append=None):
     """Differences of neighbours along an axis, n times."""
     if n == 0:
         return x
@@ -546,7 +624,15 @@ def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
     return y
 
 
-linalg.tensordot, linalg.vecdot = tensordot, vecdot
+
+
+def _linalg_vecdot(x, y, *, axis=-1, dim=None):
+    return vecdot(x, y, axis=axis, dim=dim)
+
+
+_linalg_vecdot.__name__ = _linalg_vecdot.__qualname__ = "vecdot"  # torch.linalg has the operands by these names
+_linalg_vecdot.__doc__ = vecdot.__doc__
+linalg.tensordot, linalg.vecdot = tensordot, _linalg_vecdot
 
 for _name, _function in list(globals().items()):  # what the standard says is not said again
     if not _name.startswith("_") and type(_function) is type(min) and not _function.__doc__:

@@ -82,7 +82,7 @@ def _completed(q):
     return _core.cat([q, _core.stop_gradient(rest)], -1)
 
 
-def svd(A, *, full_matrices=True):
+def svd(A, full_matrices=True, *, driver=None):
     """A = U·diag(S)·Vh, S in descending order; with full_matrices U and Vh are square."""
     u, s, vh = _core.svd(A)
     if full_matrices:
@@ -93,7 +93,7 @@ def svd(A, *, full_matrices=True):
     return SVDResult(u, s, vh)
 
 
-def svdvals(A):
+def svdvals(A, *, driver=None):
     """Singular values in descending order."""
 
     def rule(grad, _, inputs):

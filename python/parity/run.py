@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""make parity: finds a Python with PyTorch and a package of Ebb for it, then runs beside_torch.py, compare.py, samples.py,
+"""make parity: finds a Python with PyTorch and a package of Ebb for it, then runs beside_torch.py, keywords.py, compare.py, samples.py,
 refusals.py, huggingface.py, the tests beside it (test_*.py), the example that needs PyTorch and, where there is a GPU,
 torch_cuda.py.
 
@@ -58,6 +58,7 @@ def main():
     require_packages(python)
     programs = [
         Path(__file__).with_name("beside_torch.py"),
+        Path(__file__).with_name("keywords.py"),
         Path(__file__).with_name("compare.py"),
         Path(__file__).with_name("samples.py"),
         Path(__file__).with_name("refusals.py"),

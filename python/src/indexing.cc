@@ -177,7 +177,10 @@ void bind_indexing(const Api& api) {
                 "Tensor: its elements cannot be assigned to, a tensor is a value; use where, scatter, index_add or "
                 "cat to make a new one");
           },
-          nb::arg("key").none(), nb::arg("value").none());
+          nb::arg("key").none(), nb::arg("value").none())
+      // For ebb.array_api.assignment(): the Python object gets another value, tensors that were made of it keep theirs.
+      .def(
+          "_become", [](Tensor& x, const Tensor& value) { x = value; }, nb::arg("value"));
 }
 
 }  // namespace ebb::python

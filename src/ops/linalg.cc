@@ -122,13 +122,12 @@ Tensor triangular_solve(const Tensor& a, const Tensor& b, const TriangularOption
 }
 
 Tensor solve(const Tensor& a, const Tensor& b) {
-  if (b.rank() > 0 && (b.rank() == 1 || (b.rank() == a.rank() - 1 && b.shape() == a.shape().without(a.rank() - 1)))) {
-    const Tensor x = solve(a, unsqueeze(b, -1));
-    return reshape(x, x.shape().without(x.rank() - 1));
-  }
-  return solve_with("solve", a, b, [](const Tensor& left, const Tensor& right) {
+  const bool vectors =
+      b.rank() == 1 || (b.rank() > 0 && b.rank() == a.rank() - 1 && b.shape() == a.shape().without(a.rank() - 1));
+  const Tensor x = solve_with("solve", a, vectors ? unsqueeze(b, -1) : b, [](const Tensor& left, const Tensor& right) {
     return make_node(Op::solve, right.dtype(), right.shape(), {left, right});
   });
+  return vectors ? reshape(x, x.shape().without(x.rank() - 1)) : x;
 }
 
 Tensor inv(const Tensor& a) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ebb/ops/numbers.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -148,11 +149,12 @@ Tensor bits(const char* op, const Tensor& a, const Tensor& b, F f) {
   return tensor_from(x, shape, dtype).to(device);
 }
 
+// Numbers are shifted as i64, whose upper bits repeat the sign; a shift by 64 or more does what as many single ones
+// would.
 template <class F>
 Tensor shifted(const char* op, const Tensor& a, const Tensor& b, F f) {
-  const auto width = static_cast<std::int64_t>(8 * size_of(promote(a.dtype(), b.dtype())));
   return bits(op, a, b, [&](std::int64_t x, std::int64_t by) {
-    require(by >= 0 && by < width, "{}: {} bits cannot be shifted by {}", op, width, by);
+    require(by >= 0, "{}: bits cannot be shifted by {}, which is negative", op, by);
     return f(x, by);
   });
 }
@@ -181,11 +183,12 @@ Tensor bitwise_not(const Tensor& x) {
 }
 Tensor bitwise_left_shift(const Tensor& a, const Tensor& b) {
   return shifted("bitwise_left_shift", a, b, [](std::int64_t x, std::int64_t by) {
-    return static_cast<std::int64_t>(static_cast<std::uint64_t>(x) << by);
+    return by < 64 ? static_cast<std::int64_t>(static_cast<std::uint64_t>(x) << by) : 0;
   });
 }
 Tensor bitwise_right_shift(const Tensor& a, const Tensor& b) {
-  return shifted("bitwise_right_shift", a, b, [](std::int64_t x, std::int64_t by) { return x >> by; });
+  return shifted("bitwise_right_shift", a, b,
+                 [](std::int64_t x, std::int64_t by) { return x >> std::min<std::int64_t>(by, 63); });
 }
 
 }  // namespace ebb

@@ -86,7 +86,12 @@ TEST(Bits, OfIntegers) {
   expect_values(bitwise_left_shift(a, integers({2})), {48, -4, 28});
   expect_values(bitwise_right_shift(a, integers({1})), {6, -1, 3});
   EXPECT_THROW_MESSAGE(bitwise_and(row({1}), b), "needs integers");
-  EXPECT_THROW_MESSAGE(bitwise_left_shift(a, integers({64})), "cannot be shifted by 64");
+  expect_values(bitwise_left_shift(a, integers({64})), {0, 0, 0});
+  expect_values(bitwise_right_shift(a, integers({64})), {0, -1, 0});
+  const Tensor bytes = cast(integers({255, 1}), DType::u8);
+  expect_values(bitwise_left_shift(bytes, cast(integers({8, 7}), DType::u8)), {0, 128});
+  expect_values(bitwise_right_shift(bytes, cast(integers({8, 0}), DType::u8)), {0, 1});
+  EXPECT_THROW_MESSAGE(bitwise_left_shift(a, integers({-1})), "cannot be shifted by -1");
 }
 
 TEST(Linear, IsItsProductAndItsRuleIsPublic) {

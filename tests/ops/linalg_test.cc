@@ -90,6 +90,8 @@ TEST(Linalg, FactorisationsSolveTheirEquations) {
   EXPECT_TRUE(allclose(logdet(a), 2 * sum(log(diagonal(l, 0, -2, -1)), -1), close));
   EXPECT_TRUE(allclose(log(det(a)), logdet(a), close));
   EXPECT_EQ(solve(a[0], ones({4}, DType::f64)).shape(), Shape({4}));
+  EXPECT_EQ(solve(ones({1, 1, 1}), ones({1})).shape(),
+            Shape({1, 1}));  // a vector for each matrix, of which there is one
   EXPECT_THROW_MESSAGE(solve(ones({2, 3}), ones({2})), "solve: needs square matrices");
   EXPECT_THROW_MESSAGE(cholesky(-a).eval(), "cholesky");
 }

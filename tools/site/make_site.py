@@ -26,7 +26,7 @@ DOCS = ROOT / "docs"
 # The pages in the order of the menu; every page of docs/ has its place here.
 MENU = [
     ("Begin", ["index", "install", "tutorial", "faq"]),
-    ("Coming from", ["from_pytorch", "from_numpy", "by_hand"]),
+    ("Coming from", ["from_pytorch", "from_numpy", "array_api", "by_hand"]),
     ("Guides", ["losses", "autograd", "training", "data", "laziness", "checkpointing", "mixed_precision", "gpu", "distributed",
                 "python"]),
     ("The program", ["command_line", "environment", "scikit_learn"]),

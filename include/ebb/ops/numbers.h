@@ -28,7 +28,7 @@ Tensor bitwise_and(const Tensor& a, const Tensor& b);
 Tensor bitwise_or(const Tensor& a, const Tensor& b);
 Tensor bitwise_xor(const Tensor& a, const Tensor& b);
 Tensor bitwise_not(const Tensor& x);
-Tensor bitwise_left_shift(const Tensor& a, const Tensor& b);   // by 0 to the number of bits minus one
+Tensor bitwise_left_shift(const Tensor& a, const Tensor& b);   // 0 where all bits are shifted out
 Tensor bitwise_right_shift(const Tensor& a, const Tensor& b);  // keeps the sign
 
 }  // namespace ebb

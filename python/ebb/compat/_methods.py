@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What torch's tensors have that Tensor was not compiled with: methods, and the dtypes' further names."""
 
+import functools
+
 from .. import _core
 from .._formula import described
 from ._spelling import respelled
@@ -114,6 +116,24 @@ def _element_size(self):
     return self.dtype.itemsize
 
 
+def _complex(self):
+    """The one element as a Python complex number."""
+    return complex(self.item())
+
+
+def _by_keyword(method, keyword):
+    """A method of any number of sizes, which takes them as one sequence by their name, too: x.reshape(shape=(2, 3))."""
+
+    @functools.wraps(method)
+    def call(self, *args, **kwargs):
+        if keyword in kwargs and not args:
+            args = (kwargs.pop(keyword),)
+        return method(self, *args, **kwargs)
+
+    call.keywords = {**getattr(method, "keywords", {}), keyword: keyword}
+    return call
+
+
 def install(namespace):
     """Puts the methods on Tensor; namespace has the functions by their names."""
     for name, dtype in DTYPES.items():
@@ -129,12 +149,15 @@ def install(namespace):
         new.__name__ = f"new_{name}"
         new.__doc__ = f"ebb.{name} with the dtype and device of this tensor, unless others are given."
         _put(new.__name__, new)
+    for name, keyword in dict(reshape="shape", view="size", permute="dims", expand="size", repeat="repeats").items():
+        _put(name, _by_keyword(getattr(_core.Tensor, name), keyword))
     _put("type", _type)
     _put("where", _where)
     _put("sum_to_size", _sum_to_size)
     _put("unfold", _unfold)
     _put("polygamma", _polygamma)
     _put("element_size", _element_size)
+    _put("__complex__", _complex)
     _put("nelement", _core.Tensor.numel)
     _put("size", property(_size, doc=_size.__doc__))
 

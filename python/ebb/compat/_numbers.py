@@ -159,14 +159,9 @@ def float_power(input, exponent):
 
 
 @method
-def isin(elements, test_elements, *, invert=False):
+def isin(elements, test_elements, *, assume_unique=False, invert=False):
     """Whether each element is among the others."""
-    sorted_ones = _core.sort(test_elements.reshape((-1,)))[0]
-    if sorted_ones.shape[0] == 0:
-        return _core.zeros(elements.shape, _core.bool_) == invert
-    at = _core.clamp(_core.searchsorted(sorted_ones, elements), 0, sorted_ones.shape[0] - 1)
-    found = _core.index_select(sorted_ones, 0, at.reshape((-1,))).reshape(elements.shape) == elements
-    return found != invert
+    return array_api.isin(elements, test_elements, invert=invert)
 
 
 # ---- reductions ------------------------------------------------------------------------------------------------------

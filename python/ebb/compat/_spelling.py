@@ -67,6 +67,16 @@ OF_ONE_FUNCTION = {
     "searchsorted": {"input": "values"},
     "unique": {"dim": "axis"},  # of _options
     "dot": {"tensor": "other"},
+    "matmul": {"mat2": "other", "vec": "other"},  # as mm, bmm and mv
+    "split": {"tensor": "x"},
+    "from_dlpack": {"ext_tensor": "x"},
+    "lstsq": {"b": "B"},
+    "isin": {"element": "elements", "test_element": "test_elements"},
+    **{name: {"train": "training"} for name in ("dropout", "alpha_dropout", "feature_alpha_dropout")},
+    **{
+        name: dict.fromkeys(("sections", "indices", "tensor_indices_or_sections"), "indices_or_sections")
+        for name in ("tensor_split", "hsplit", "vsplit", "dsplit")
+    },
     "embedding": {"input": None},  # the index there; told apart below
     **{name: {"input": None} for name in ("cat", "stack", "arange", "full", "zeros", "ones", "rand", "randn", "randint")},
 }
@@ -116,6 +126,7 @@ def translated(function, by_position, name, own, is_method=False):
             result = _core.variable(result)
         return result if device is None else _on_device(name, result, str(device))
 
+    call.keywords = {**{key: key for key in own}, **table, **dict.fromkeys(ignored)}  # as a caller writes it: as it is here
     return call
 
 
@@ -186,6 +197,10 @@ def _wrapped(function, name, is_method):
     by_position = function if name in BY_KEYWORD else inner
     call = functools.update_wrapper(translated(inner, by_position, name, parameters(function), is_method), function)
     call.__module__, call.__qualname__ = "ebb", f"Tensor.{name}" if is_method else name
+    if name in SPECIAL:  # its further options, and their order
+        options = inspect.signature(inner).parameters.values()
+        named = {p.name: p.name for p in options if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+        call.keywords = call.keywords | named if name in BY_KEYWORD else named | call.keywords
     return call
 
 
