@@ -17,8 +17,11 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-bool multiplies_bf16(const Tensor& x, std::int64_t classes) {
-  return rounds_factors(x.dtype(), x.device(), x.size(0), classes, x.size(1));
+// The logits of a row have the same bits whatever rows are beside it, so that a chunk, a batch or a single token of a
+// generator give the same log-probabilities: how they are multiplied must not depend on the number of rows.
+bool multiplies_logits_of_bf16(const Tensor& x, std::int64_t classes) {
+  constexpr std::int64_t kMany = 1 << 20;
+  return rounds_factors(x.dtype(), x.device(), kMany, classes, x.size(1));
 }
 
 // Units [first, first + count) of t [sides·units·per, ..].
@@ -56,7 +59,7 @@ Tensor after(const Tensor& x, const Tensor& event) { return make_node(Op::depend
 
 Tensor logits_of(const Tensor& x, const Tensor& head, const Tensor& bias, const TokenStatisticsOptions& o,
                  Product product) {
-  const bool by_bf16 = product == Product::of_bf16 && multiplies_bf16(x, head.size(0));
+  const bool by_bf16 = product == Product::of_bf16 && multiplies_logits_of_bf16(x, head.size(0));
   Tensor z = by_bf16 ? product_of_bf16(x, t(head)) : matmul(widen(x), t(widen(head)));
   if (bias.defined()) z = z + widen(bias);
   if (o.logit_scale != 1) z = z * o.logit_scale;
@@ -73,7 +76,7 @@ std::int64_t logits_at_a_time(std::int64_t chunk, std::int64_t classes, Device d
 //   z = c·tanh(s·y/c)/τ:   dy = dz·(1 − (z·τ/c)²)·s/τ
 LogitGradients::LogitGradients(const Tensor& dz, const Tensor& z, const Tensor& x, const TokenStatisticsOptions& o,
                                std::int64_t classes)
-    : dz_(dz), by_bf16_(multiplies_bf16(x, classes)) {
+    : dz_(dz), by_bf16_(rounds_factors(x.dtype(), x.device(), x.size(0), classes, x.size(1))) {
   if (o.softcap != 0) dz_ = dz_ * (1 - square(z * (o.temperature / o.softcap)));
   if (o.logit_scale != o.temperature) dz_ = dz_ * (o.logit_scale / o.temperature);
   factor_ = by_bf16_ ? cast(dz_, DType::bf16) : dz_;

@@ -119,5 +119,25 @@ TEST(LinearLogProbs, TakeSoftcapAndTemperatureTogether) {
       allclose(linear_log_probs(x, head, target, {.softcap = 3, .temperature = 0.7}), expected, {.rtol = 1e-11}));
 }
 
+// A generator has one token where a trainer has a batch.
+TEST(LinearLogProbs, OfARowDoNotDependOnOtherRows) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor x = cast(randn({130, 64}), dtype).eval(), head = cast(randn({200, 64}), dtype).eval();
+    const Tensor target = randint(0, 200, {130}).eval();
+    for (const bool entropy : {false, true}) {
+      TokenStatisticsOptions o;
+      o.entropy = entropy;
+      o.logsumexp = o.argmax = false;
+      const std::vector<double> all = linear_token_statistics(x, head, target, o).log_probs.to_vector();
+      for (const std::int64_t rows : {1, 2, 7, 16, 31, 100}) {
+        const Tensor some =
+            linear_token_statistics(narrow(x, 0, 3, rows), head, narrow(target, 0, 3, rows), o).log_probs;
+        EXPECT_EQ(some.to_vector(), std::vector<double>(all.begin() + 3, all.begin() + 3 + rows))
+            << name(dtype) << ", " << rows << " rows";
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ebb
