@@ -17,9 +17,12 @@ from ._deferred_logits import Deferred, HiddenStates, here
 
 
 def _defer(module, args):
-    """The head's forward pre-hook: while a patched model computes a loss, the head's product is deferred."""
-    if getattr(here, "active", False) and args and isinstance(args[0], torch.Tensor):
-        return (HiddenStates(args[0]), *args[1:])
+    """The head's forward pre-hook: while a patched model computes a loss, the head's product is deferred. FSDP has gathered
+    the weight by now; one that is still in parts is tensor-parallel, and what its module does with tensors is its own affair.
+    """
+    if not getattr(here, "active", False) or not args or not isinstance(args[0], torch.Tensor):
+        return None
+    return None if _is_sharded(_linear_of(module).weight) else (HiddenStates(args[0]), *args[1:])
 
 
 def _class_of(x):

@@ -94,6 +94,9 @@ def make(exchange):
         tensor, or several, for a tuple of them: log_probs, entropy, logsumexp, log_sum_sq_probs (log Σ p²), mean_logits and
         argmax, each in the shape of target and 0 where target is ignore_index. All but argmax have gradients.
 
+        The head may be a DTensor whose classes are in parts, Shard(0), with hidden states that are a DTensor on the same mesh:
+        every rank computes with its own classes, and the results are ordinary tensors, the same on all of these ranks.
+
         chunk: rows whose logits exist at a time (default 0: chosen)
         """
         names = [outputs] if isinstance(outputs, str) else list(outputs)
@@ -102,6 +105,12 @@ def make(exchange):
                 raise ValueError(f"linear_log_probs: there is no output {name!r}; there are {', '.join(OUTPUTS)}")
         if not names:
             raise ValueError(f"linear_log_probs: outputs is empty; choose from {', '.join(OUTPUTS)}")
+        if exchange._has_parts((x, head)):
+            from ._torch_parallel import statistics as in_parts
+
+            options = dict(temperature=temperature, logit_scale=logit_scale, softcap=softcap, chunk=chunk)
+            found = in_parts("linear_log_probs", linear_log_probs, x, head, target, bias, ignore_index, names, **options)
+            return found[0] if isinstance(outputs, str) else tuple(found)
         exchange._require_dense("linear_log_probs", (x, head, target, bias))
         low = exchange._autocast_dtype(x)
         if low is not None and x.dtype != torch.float64:

@@ -17,7 +17,7 @@ import sys
 import torch
 from torch.utils import dlpack
 
-from . import _core, _torch_log_probs, _torch_transforms
+from . import _core, _torch_linear_loss, _torch_log_probs, _torch_transforms
 from ._torch_cuda import place, result, stream_number
 from ._huggingface import patch, unpatch
 from ._trl import patch_trl, unpatch_trl
@@ -78,6 +78,8 @@ def _apply(number, options, *tensors):
     """The loss. Autocast is followed as PyTorch's own losses do: they are computed in f32 and are f32; hidden states and
     an LM head are multiplied in autocast's dtype, as by torch.nn.functional.linear. f64 stays f64.
     """
+    if registry[number]["name"] == "linear_cross_entropy" and _has_parts(tensors):
+        return _cross_entropy_in_parts(number, options, tensors)
     _require_dense(registry[number]["name"], tensors)
     low = _autocast_dtype(tensors[0])
     names = [name for name, *_ in registry[number]["inputs"]]
@@ -111,6 +113,19 @@ def _require_dense(name, tensors):
             raise ValueError(f"{name}: tensors of layout {x.layout} are not supported; use .to_dense()")
         if type(x).__name__ == "DTensor":
             raise ValueError(f"{name}: a DTensor is in parts on several devices; use .full_tensor() or .to_local()")
+
+
+def _has_parts(tensors):
+    """Is one a DTensor?"""
+    return any(type(x) not in _PLAIN and type(x).__name__ == "DTensor" for x in tensors)
+
+
+def _cross_entropy_in_parts(number, options, tensors):
+    from ._torch_parallel import cross_entropy as in_parts
+
+    names = [name for name, *_ in registry[number]["options"]]
+    loss = in_parts(linear_log_probs, *tensors, dict(zip(names, options)))
+    return loss if _autocast_dtype(loss) else loss.to(torch.promote_types(tensors[0].dtype, tensors[1].dtype))
 
 
 def _has_no_values(tensors):
@@ -238,7 +253,8 @@ for _number, _entry in enumerate(registry):
 
 _transformed, _compiled = _torch_transforms.make(sys.modules[__name__])
 linear_log_probs = _torch_log_probs.make(sys.modules[__name__])
-__all__.append("linear_log_probs")
+linear_loss = _torch_linear_loss.make(sys.modules[__name__])
+__all__ += ["linear_log_probs", "linear_loss"]
 
 _plain_triplet = triplet_margin_with_distance_loss  # noqa: F821
 
@@ -265,7 +281,7 @@ def _wide_linear_cross_entropy(x, head, target, bias=None, weight=None, **option
     """linear_cross_entropy whose result is f32 (f64 for f64), whatever the hidden states are."""
     number = next(n for n, entry in enumerate(registry) if entry["name"] == "linear_cross_entropy")
     values = tuple(options.get(name, default) for name, default, _ in registry[number]["options"])
-    if _autocast_dtype(x) is not None:
+    if _autocast_dtype(x) is not None or _has_parts((x, head)):
         return _apply(number, values, x, head, target, bias, weight)
     head, bias = head.to(x.dtype), None if bias is None else bias.to(x.dtype)
     return _dispatch(number, True, values, x, head, target, bias, weight)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """make parity: finds a Python with PyTorch and a package of Ebb for it, then runs beside_torch.py, keywords.py, compare.py, samples.py,
-refusals.py, huggingface.py, the tests beside it (test_*.py), the example that needs PyTorch and, where there is a GPU,
+refusals.py, huggingface.py, the tests beside it (test_*.py), the examples that need PyTorch and, where there is a GPU,
 torch_cuda.py.
 
 EBB_BENCH_PYTHON names a Python that has PyTorch (else .venv-bench is made, as for make bench), EBB_PYTHON_PACKAGE a folder with
@@ -65,6 +65,7 @@ def main():
         Path(__file__).with_name("huggingface.py"),
         *sorted(Path(__file__).parent.glob("test_*.py")),
         ROOT / "examples" / "python" / "torch_loss.py",
+        ROOT / "examples" / "python" / "generate_and_score.py",
     ]
     if subprocess.run([python, "-c", "import torch; exit(not torch.cuda.is_available())"]).returncode == 0:
         programs.append(Path(__file__).with_name("torch_cuda.py"))

@@ -97,24 +97,35 @@ def trained(kind, folder):
         gradient_checkpointing=False,
         optim="sgd",
     )
-    model = make()
+    model, rows, common = make(), range(6), {"processing_class": tokenizer()}
+    prompts = [{"prompt": text(k, 4) + " "} for k in rows]
     if kind == "sft":
-        rows = Dataset.from_list([{"text": text(k, 12)} for k in range(6)])
-        trainer = trl.SFTTrainer(model, trl.SFTConfig(**options), train_dataset=rows, processing_class=tokenizer())
-    else:
-        rows = [{"prompt": text(k, 4) + " ", "chosen": text(k + 50, 6), "rejected": text(k + 90, 7)} for k in range(6)]
-        trainer = trl.DPOTrainer(
-            model,
-            ref_model=make(),
-            args=trl.DPOConfig(**options),
-            train_dataset=Dataset.from_list(rows),
-            processing_class=tokenizer(),
-        )
+        data = [{"text": text(k, 12)} for k in rows]
+        trainer = trl.SFTTrainer(model, trl.SFTConfig(**options), train_dataset=Dataset.from_list(data), **common)
+    elif kind == "dpo":
+        data = [{**p, "chosen": text(k + 50, 6), "rejected": text(k + 90, 7)} for k, p in enumerate(prompts)]
+        config = trl.DPOConfig(**options)
+        trainer = trl.DPOTrainer(model, ref_model=make(), args=config, train_dataset=Dataset.from_list(data), **common)
+    elif kind == "kto":
+        data = [{**p, "completion": text(k + 50, 6), "label": k % 2 == 0} for k, p in enumerate(prompts)]
+        config = trl.KTOConfig(**options)
+        trainer = trl.KTOTrainer(model, ref_model=make(), args=config, train_dataset=Dataset.from_list(data), **common)
+    else:  # the policy gradients: kind is grpo's loss, or rloo
+        model.save_pretrained(folder / "model")  # where the reference comes from
+        model.config._name_or_path = str(folder / "model")
+        rl = dict(options, num_generations=2, max_completion_length=6, beta=0.04, max_steps=2)
+        if kind == "rloo":
+            cls, config = trl.RLOOTrainer, trl.RLOOConfig(**rl)
+        else:
+            rl["importance_sampling_level"] = "sequence" if kind == "luspo" else "token"
+            cls, config = trl.GRPOTrainer, trl.GRPOConfig(loss_type=kind, **rl)
+        reward = lambda completions, **_: [float(len(set(c.split()))) + 0.1 * (sum(map(ord, c)) % 7) for c in completions]  # noqa: E731
+        trainer = cls(model, reward_funcs=reward, args=config, train_dataset=Dataset.from_list(prompts), **common)
     trainer.train()
     return {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
 
 
-@pytest.mark.parametrize("kind", ["sft", "dpo"])
+@pytest.mark.parametrize("kind", ["sft", "dpo", "kto", "rloo", "grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"])
 def test_trainers_end_with_the_same_weights(kind, tmp_path, monkeypatch):
     theirs = trained(kind, tmp_path)
     calls = []

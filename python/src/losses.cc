@@ -1,24 +1,33 @@
 // SPDX-License-Identifier: MIT
 #include "ebb/losses/registry.h"
 
-#include <nanobind/stl/variant.h>
-
-#include <algorithm>
 #include <deque>
-#include <variant>
 
 #include "bind.h"
 #include "core/format_error.h"
 #include "described.h"
 #include "ebb/autograd.h"
 #include "ebb/losses/distance.h"
-#include "ebb/losses/linear_cross_entropy.h"
 #include "graph/lock.h"
+#include "linear_heads.h"
 #include "memory_view.h"
 
 // Losses come from the registry: Python makes a function of each entry, with its inputs and options as arguments, and
 // calls it here by its number.
 namespace ebb::python {
+
+Tensor exclusive(const Tensor& x) {
+  if (place_of(x) != Device{}) {
+    const Storage& s = x.eval().node()->storage;
+    if (is_contiguous(x.shape(), s.strides) && !s.buffer.get()->lent && s.buffer.unique()) return x;
+    return copy_of(x);
+  }
+  const Storage& s = evaluated_storage(x);
+  const Buffer* buffer = s.buffer.get();
+  if (!buffer || (!buffer->release && s.buffer.unique())) return x;
+  return from_bytes(buffer->data + s.offset * static_cast<std::int64_t>(size_of(x.dtype())), x.dtype(), x.shape());
+}
+
 namespace {
 
 struct Entry {
@@ -182,19 +191,6 @@ std::vector<Tensor> second_by_number(std::size_t number, const std::vector<int>&
   return result;
 }
 
-// For PyTorch, which may write into what it is given: the same elements in memory that nothing else uses.
-Tensor exclusive(const Tensor& x) {
-  if (place_of(x) != Device{}) {
-    const Storage& s = x.eval().node()->storage;
-    if (is_contiguous(x.shape(), s.strides) && !s.buffer.get()->lent && s.buffer.unique()) return x;
-    return copy_of(x);
-  }
-  const Storage& s = evaluated_storage(x);
-  const Buffer* buffer = s.buffer.get();
-  if (!buffer || (!buffer->release && s.buffer.unique())) return x;
-  return from_bytes(buffer->data + s.offset * static_cast<std::int64_t>(size_of(x.dtype())), x.dtype(), x.shape());
-}
-
 // The value and, where it is one number, its gradients; None where the gradients need a cotangent first.
 nb::tuple forward_by_number(std::size_t number, const std::vector<int>& positions, bool wide, nb::args args) {
   Call call = read_call(number, args, 0);
@@ -212,101 +208,12 @@ nb::tuple forward_by_number(std::size_t number, const std::vector<int>& position
   }
 }
 
-TokenStatisticsOptions head_options(const Tensor* bias, std::int64_t ignore_index, double logit_scale, double softcap,
-                                    double temperature, std::int64_t chunk) {
-  TokenStatisticsOptions o;
-  o.bias = or_none(bias);
-  o.ignore_index = ignore_index;
-  o.logit_scale = logit_scale;
-  o.softcap = softcap;
-  o.temperature = temperature;
-  o.chunk = chunk;
-  return o;
-}
-
-// The members of TokenStatistics by the names that Python asks for them with.
-std::vector<Tensor> token_statistics(const Tensor& x, const Tensor& head, const Tensor& target,
-                                     TokenStatisticsOptions o, const std::vector<std::string>& names) {
-  using Wanted = bool TokenStatisticsOptions::*;
-  using Found = Tensor TokenStatistics::*;
-  struct Output {
-    const char* name;
-    Wanted wanted;  // null: always there
-    Found found;
-  };
-  static constexpr Output kOutputs[] = {
-      {"log_probs", nullptr, &TokenStatistics::log_probs},
-      {"entropy", &TokenStatisticsOptions::entropy, &TokenStatistics::entropy},
-      {"logsumexp", &TokenStatisticsOptions::logsumexp, &TokenStatistics::logsumexp},
-      {"log_sum_sq_probs", &TokenStatisticsOptions::log_sum_sq_probs, &TokenStatistics::log_sum_sq_probs},
-      {"mean_logits", &TokenStatisticsOptions::mean_logits, &TokenStatistics::mean_logits},
-      {"argmax", &TokenStatisticsOptions::argmax, &TokenStatistics::argmax},
-  };
-  std::vector<Found> asked;
-  for (const Output& each : kOutputs)
-    if (each.wanted) o.*each.wanted = false;
-  for (const std::string& name : names) {
-    const auto* it =
-        std::find_if(std::begin(kOutputs), std::end(kOutputs), [&](const Output& e) { return name == e.name; });
-    require(it != std::end(kOutputs),
-            "linear_log_probs: there is no output '{}'; there are log_probs, entropy, logsumexp, log_sum_sq_probs, "
-            "mean_logits and argmax",
-            name);
-    if (it->wanted) o.*it->wanted = true;
-    asked.push_back(it->found);
-  }
-  const TokenStatistics all = linear_token_statistics(x, head, target, o);
-  std::vector<Tensor> found;
-  for (const Found member : asked) found.push_back(all.*member);
-  return found;
-}
-
-// For PyTorch: the outputs, evaluated together, in memory that nothing else uses.
-std::vector<Tensor> token_statistics_values(const Tensor& x, const Tensor& head, const Tensor& target,
-                                            const Tensor* bias, std::int64_t ignore_index, double logit_scale,
-                                            double softcap, double temperature, std::int64_t chunk,
-                                            const std::vector<std::string>& names) {
-  const TokenStatisticsOptions o = head_options(bias, ignore_index, logit_scale, softcap, temperature, chunk);
-  std::vector<Tensor> found = token_statistics(x, head, target, o, names);
-  eval(found);
-  for (Tensor& f : found) f = exclusive(f);
-  return found;
-}
-
-// The gradients of Σ cotangent·output with respect to x, head and bias, those that `positions` (0, 1, 2) name.
-std::vector<Tensor> token_statistics_gradients(const std::vector<Tensor>& cotangents, const std::vector<int>& positions,
-                                               const Tensor& x, const Tensor& head, const Tensor& target,
-                                               const Tensor* bias, std::int64_t ignore_index, double logit_scale,
-                                               double softcap, double temperature, std::int64_t chunk,
-                                               const std::vector<std::string>& names) {
-  const std::vector<Tensor> inputs{x, head, or_none(bias)};
-  std::vector<Tensor> chosen;
-  for (int p : positions) chosen.push_back(inputs.at(static_cast<std::size_t>(p)));
-  std::vector<Tensor> found = ebb::grad(FunctionOfMany([&](const std::vector<Tensor>& tracked) {
-    std::vector<Tensor> all = inputs;
-    for (std::size_t k = 0; k < positions.size(); ++k) all[static_cast<std::size_t>(positions[k])] = tracked[k];
-    TokenStatisticsOptions o = head_options(nullptr, ignore_index, logit_scale, softcap, temperature, chunk);
-    o.bias = all[2];
-    const std::vector<Tensor> outputs = token_statistics(all[0], all[1], target, o, names);
-    Tensor total;
-    for (std::size_t k = 0; k < outputs.size(); ++k) {
-      const Tensor part = sum(outputs[k] * cast(cotangents.at(k), outputs[k].dtype()));
-      total = total.defined() ? total + part : part;
-    }
-    return total;
-  }))(chosen);
-  eval(found);
-  for (Tensor& f : found) f = exclusive(f);
-  return found;
-}
-
 using Distance = std::function<Tensor(const Tensor&, const Tensor&)>;
 
 }  // namespace
 
 void bind_losses(const Api& api) {
   nb::module_& m = api.module;
-  const SequenceLogProbOptions head;  // its defaults are the arguments'
   m.def("_losses", describe);
   m.def("_loss", evaluate_by_number, "number"_a, "args"_a);
   m.def("_loss_value_and_grad", value_and_grad_by_number, "number"_a, "positions"_a, "args"_a);
@@ -314,37 +221,7 @@ void bind_losses(const Api& api) {
   m.def("_loss_forward", forward_by_number, "number"_a, "positions"_a, "wide"_a, "args"_a);
   m.def("_exclusive", exclusive, "x"_a);
   m.def("_loss_second", second_by_number, "number"_a, "positions"_a, "cotangents"_a, "grad"_a, "wide"_a, "args"_a);
-  m.def("_token_statistics", token_statistics_values, "x"_a, "head"_a, "target"_a, "bias"_a.none(), "ignore_index"_a,
-        "logit_scale"_a, "softcap"_a, "temperature"_a, "chunk"_a, "outputs"_a);
-  m.def("_token_statistics_gradients", token_statistics_gradients, "cotangents"_a, "positions"_a, "x"_a, "head"_a,
-        "target"_a, "bias"_a.none(), "ignore_index"_a, "logit_scale"_a, "softcap"_a, "temperature"_a, "chunk"_a,
-        "outputs"_a);
-  function(
-      api, "linear_log_probs",
-      [](const Tensor& x, const Tensor& head, const Tensor& target, const Tensor* bias, std::int64_t ignore_index,
-         double logit_scale, double softcap, double temperature, std::int64_t chunk,
-         const std::variant<std::string, std::vector<std::string>>& outputs) -> std::variant<Tensor, nb::tuple> {
-        const TokenStatisticsOptions o = head_options(bias, ignore_index, logit_scale, softcap, temperature, chunk);
-        if (const auto* name = std::get_if<std::string>(&outputs))
-          return token_statistics(x, head, target, o, {*name})[0];
-        const auto& names = std::get<std::vector<std::string>>(outputs);
-        return nb::tuple(nb::cast(token_statistics(x, head, target, o, names)));
-      },
-      "x"_a, "head"_a, "target"_a, nb::kw_only(), "bias"_a.none() = nb::none(), "ignore_index"_a = head.ignore_index,
-      "logit_scale"_a = 1.0, "softcap"_a = head.softcap, "temperature"_a = head.temperature, "chunk"_a = head.chunk,
-      "outputs"_a = "log_probs");
-  function(
-      api, "linear_sequence_log_probs",
-      [](const Tensor& x, const Tensor& head, const Tensor& target, const Tensor* bias, std::int64_t ignore_index,
-         double softcap, double temperature, std::int64_t chunk, bool average) {
-        SequenceLogProbOptions o;
-        static_cast<LinearLogProbOptions&>(o) = head_options(bias, ignore_index, 1, softcap, temperature, chunk);
-        o.average = average;
-        return linear_sequence_log_probs(x, head, target, o);
-      },
-      "x"_a, "head"_a, "target"_a, nb::kw_only(), "bias"_a.none() = nb::none(), "ignore_index"_a = head.ignore_index,
-      "softcap"_a = head.softcap, "temperature"_a = head.temperature, "chunk"_a = head.chunk,
-      "average"_a = head.average);
+  bind_linear_heads(api);
   // A function cannot be an option of the registry.
   m.def("_triplet_margin_with_distance", [](const Tensor& a, const Tensor& p, const Tensor& n, const Distance& distance,
                                             double margin, bool swap, const std::string& reduction) {

@@ -64,9 +64,8 @@ class Answers {
           if (others[k].node()->history != 0) values[operands_ + k] = found[k];
       }
     }
-    for (std::size_t k = 0; k < values.size(); ++k)
-      if (values[k].defined()) values[k] = differentiable(values[k], k, inputs, grad);
-    return values;
+    return differentiated_cotangents([self = *this](const Tensors& v) { return self.plain(v); }, std::move(values),
+                                     inputs, grad);
   }
 
  private:
@@ -85,17 +84,6 @@ class Answers {
     Tensors all{pull_through([&](const Tensors& v) { return reduce_(v[0]); }, {any}, grad)[0]};
     all.insert(all.end(), others.begin(), others.end());
     return linear_call({o, asked}, {}, std::make_shared<const RowUnits>(units_), all);
-  }
-
-  // `value`, the cotangent of input k, with derivatives of its own: those of the plain formula's gradient.
-  Tensor differentiable(const Tensor& value, std::size_t k, Tensors inputs, const Tensor& grad) const {
-    inputs.push_back(grad);
-    return differentiated_as(
-        [self = *this, k](const Tensors& at) {
-          const Tensors operands(at.begin(), at.end() - 1);
-          return pull_through([&](const Tensors& v) { return self.plain(v); }, operands, at.back())[k];
-        },
-        [&](const Tensors&) { return value; }, inputs);
   }
 
   LinearCrossEntropyCall c_;

@@ -247,11 +247,10 @@ LinearRows log_prob_rows(const Tensor& x, const Tensor& head, const Tensor& targ
                          const LinearLogProbOptions& options) {
   const char* op = "linear_log_probs";
   require(options.temperature > 0, "{}: temperature must be positive, got {}", op, options.temperature);
-  require(options.temperature == 1 || options.softcap == 0, "{}: softcap and temperature cannot be used together", op);
   LinearCrossEntropyOptions o;
   o.bias = options.bias;
   o.ignore_index = options.ignore_index;
-  o.softcap = options.softcap;
+  o.softcap = options.softcap / options.temperature;  // c·tanh(z/c)/τ = c'·tanh((z/τ)/c') with c' = c/τ
   o.reduction = Reduction::none;
   o.chunk = options.chunk;
   Tensor scaled = x;

@@ -2,10 +2,10 @@
 #include <algorithm>
 
 #include "core/format_error.h"
-#include "ebb/autograd.h"
 #include "ebb/losses/classification.h"
 #include "ebb/losses/linear_cross_entropy.h"
 #include "ebb/ops.h"
+#include "losses/linear_chunks.h"
 #include "losses/linear_rows.h"
 #include "ops/build.h"
 
@@ -18,25 +18,22 @@ const char* const kName = "linear_cross_entropy";
 // −Σ w·t·log p of every row, [N], a chunk of rows at a time: the backward pass computes the logits again.
 Tensor probability_losses(const Tensor& x, const Tensor& head, const Tensor& target,
                           const LinearCrossEntropyOptions& o) {
-  const std::int64_t rows = x.size(0), classes = head.size(0);
-  const std::int64_t chunk = o.chunk > 0 ? o.chunk : std::max<std::int64_t>(64, (std::int64_t{1} << 22) / classes);
-  const CrossEntropyOptions options{.weight = o.weight,
-                                    .label_smoothing = o.label_smoothing,
-                                    .z_loss = o.z_loss,
-                                    .softcap = o.softcap,
-                                    .reduction = Reduction::none};
-  const auto losses = [options, biased = o.bias.defined()](const std::vector<Tensor>& v) {
-    const Tensor logits = linear(widen(v[0]), widen(v[1]), biased ? widen(v[3]) : Tensor{});
-    return cross_entropy(logits, cast(v[2], logits.dtype()), options);
+  LogitTerms rows;
+  rows.units = x.size(0);
+  rows.head.softcap = o.softcap;
+  rows.head.chunk = o.chunk;
+  rows.has_bias = o.bias.defined();
+  rows.cut = 1;
+  const CrossEntropyOptions options{
+      .weight = o.weight, .label_smoothing = o.label_smoothing, .z_loss = o.z_loss, .reduction = Reduction::none};
+  rows.formula = [options](const Tensor& logits, const std::vector<Tensor>& v) {
+    return cross_entropy(logits, cast(v[0], logits.dtype()), options);
   };
-  std::vector<Tensor> parts;
-  for (std::int64_t first = 0; first < rows; first += chunk) {
-    const std::int64_t count = std::min(chunk, rows - first);
-    std::vector<Tensor> inputs{narrow(x, 0, first, count), head, narrow(target, 0, first, count)};
-    if (o.bias.defined()) inputs.push_back(o.bias);
-    parts.push_back(count == rows ? losses(inputs) : checkpoint(FunctionOfMany(losses), inputs));
-  }
-  return parts.empty() ? zeros({0}, compute_dtype(x.dtype())) : cat(parts, 0);
+  const DType dtype = promote(x.dtype(), head.dtype());
+  std::vector<Tensor> inputs{cast(x, dtype), cast(head, dtype)};
+  if (o.bias.defined()) inputs.push_back(o.bias);
+  inputs.push_back(target);
+  return rows.terms(inputs);
 }
 
 }  // namespace

@@ -3,15 +3,14 @@
 #include <cmath>
 #include <limits>
 
-#include "backend/backend.h"
 #include "core/format_error.h"
 #include "ebb/autograd.h"
 #include "ebb/losses/linear_cross_entropy.h"
 #include "ebb/ops.h"
 #include "losses/classes.h"
+#include "losses/linear_chunks.h"
 #include "losses/linear_rows.h"
 #include "losses/one_pass.h"
-#include "losses/products.h"
 #include "ops/build.h"
 #include "ops/reduce_parts.h"
 
@@ -23,26 +22,6 @@ namespace {
 using Tensors = std::vector<Tensor>;
 
 const char* const kName = "linear_log_probs";
-
-// x, computed after the event: chunks that wait for one another share memory.
-Tensor after(const Tensor& x, const Tensor& event) { return make_node(Op::depend, x.dtype(), x.shape(), {x, event}); }
-
-bool multiplies_bf16(const Tensor& x, std::int64_t classes) {
-  return rounds_factors(x.dtype(), x.device(), x.size(0), classes, x.size(1));
-}
-
-// z = softcap(s·(x·Wᵀ + b)) / τ of some rows or classes. Factors that are bf16 as they are give f32, without a
-// gradient.
-enum class Product { of_bf16, differentiable };
-Tensor logits_of(const Tensor& x, const Tensor& head, const Tensor& bias, const TokenStatisticsOptions& o,
-                 Product product = Product::of_bf16) {
-  const bool by_bf16 = product == Product::of_bf16 && multiplies_bf16(x, head.size(0));
-  Tensor z = by_bf16 ? product_of_bf16(x, t(head)) : matmul(widen(x), t(widen(head)));
-  if (bias.defined()) z = z + widen(bias);
-  if (o.logit_scale != 1) z = z * o.logit_scale;
-  z = capped(z, o.softcap);
-  return o.temperature == 1 ? z : z * (1 / o.temperature);
-}
 
 // Where the columns of the results are; log p and log Σ e^z are always there. -1: not asked for.
 struct Columns {
@@ -72,16 +51,10 @@ Tensor columns_of(const Tensor& z, const Tensor& target, const TokenStatisticsOp
   return cat(columns, 1);
 }
 
-// Logits that exist at a time: 16 MiB of f32 on the CPU and 1 GiB on a GPU, but enough rows for products to pay.
-std::int64_t logits_at_a_time(const TokenStatisticsOptions& o, std::int64_t classes, Device device) {
-  if (o.chunk > 0) return o.chunk * classes;
-  return std::max<std::int64_t>(256 * classes, std::int64_t{1} << (device == Device{} ? 22 : 28));
-}
-
 // The columns of all rows, inputs {x [N, H], head [V, H]} and perhaps a bias [V]: chunks of rows.
 Tensor columns_by_rows(const Tensors& in, const Tensor& target, const TokenStatisticsOptions& o) {
   const std::int64_t rows = in[0].size(0), classes = in[1].size(0);
-  const std::int64_t chunk = std::max<std::int64_t>(1, logits_at_a_time(o, classes, in[0].device()) / classes);
+  const std::int64_t chunk = std::max<std::int64_t>(1, logits_at_a_time(o.chunk, classes, in[0].device()) / classes);
   Tensors parts;
   for (std::int64_t first = 0; first < rows; first += chunk) {
     const std::int64_t count = std::min(chunk, rows - first);
@@ -104,7 +77,7 @@ Tensors gradients_by_classes(const Tensor& grad, const Tensor& values, const Ten
   const std::int64_t rows = in[0].size(0), classes = in[1].size(0);
   const auto g = [&](int k) { return narrow(grad, 1, k, 1); };
   const auto value = [&](int k) { return narrow(values, 1, k, 1); };
-  const std::int64_t budget = logits_at_a_time(o, classes, in[0].device());
+  const std::int64_t budget = logits_at_a_time(o.chunk, classes, in[0].device());
   const std::int64_t block = std::clamp<std::int64_t>(budget / std::max<std::int64_t>(rows, 1), 1, classes);
   std::vector<bool> asked;
   for (const Tensor& t : in) asked.push_back(t.node()->history != 0);
@@ -124,21 +97,18 @@ Tensors gradients_by_classes(const Tensor& grad, const Tensor& values, const Ten
     if (at.mean_logits >= 0) dz = dz + g(at.mean_logits) * (1 / static_cast<double>(classes));
     const Tensor here = unsqueeze(target - first, 1) == arange(count);
     dz = dz + where(here, g(at.log_prob), 0);
-    if (o.softcap != 0) dz = dz * (1 - square(z * (o.temperature / o.softcap)));
-    if (o.logit_scale != o.temperature) dz = dz * (o.logit_scale / o.temperature);
-    const bool by_bf16 = multiplies_bf16(x, count);
-    const Tensor factor = by_bf16 ? cast(dz, DType::bf16) : dz;
+    const LogitGradients of(dz, z, x, o, count);
     if (asked[0]) {
-      const Tensor part = by_bf16 ? product_of_bf16(factor, head) : matmul(dz, widen(head));
+      const Tensor part = of.of_x(head);
       of_x = of_x.defined() ? of_x + part : part;
       last = of_x;
     }
     if (asked[1]) {
-      const Tensor part = by_bf16 ? product_of_bf16(t(factor), x) : matmul(t(dz), widen(x));
+      const Tensor part = of.of_head(x);
       of_head.push_back(cast(last.defined() ? after(part, last) : part, in[1].dtype()));
       last = of_head.back();
     }
-    if (asked.size() > 2 && asked[2]) of_bias.push_back(cast(sum(dz, 0), in[2].dtype())), last = of_bias.back();
+    if (asked.size() > 2 && asked[2]) of_bias.push_back(cast(of.of_bias(), in[2].dtype())), last = of_bias.back();
   }
   Tensors found(in.size());
   if (asked[0]) found[0] = cast(of_x, in[0].dtype());
@@ -162,17 +132,7 @@ Tensor columns_with_gradients(const Tensors& inputs, const Tensor& target, const
                              NoHistory off;
                              found = gradients_by_classes(grad, values, in, target, o);
                            }
-                           Tensors all = in;
-                           all.push_back(grad);
-                           for (std::size_t k = 0; k < found.size(); ++k) {
-                             if (!found[k].defined()) continue;
-                             found[k] = differentiated_as(
-                                 [plain, k](const Tensors& at) {
-                                   return pull_through(plain, Tensors(at.begin(), at.end() - 1), at.back())[k];
-                                 },
-                                 [&](const Tensors&) { return found[k]; }, all);
-                           }
-                           return found;
+                           return differentiated_cotangents(plain, std::move(found), in, grad);
                          },
                          inputs);
 }
@@ -183,9 +143,10 @@ Tensor log_probs_by_kernel(const Tensor& x, const Tensor& head, const Tensor& ta
   const double factor = o.logit_scale / o.temperature;
   int exponent = 0;
   const bool exact = std::abs(std::frexp(factor, &exponent)) == 0.5 || !is_half(promote(x.dtype(), head.dtype()));
-  if (!exact || (o.softcap != 0 && o.temperature != 1)) return {};
+  if (!exact) return {};
   LinearLogProbOptions plain = o;
   plain.temperature = 1;
+  plain.softcap = o.softcap / o.temperature;
   if (factor != 1 && plain.bias.defined()) plain.bias = plain.bias * factor;
   return reshape(-row_losses(log_prob_rows(factor == 1 ? x : x * factor, head, target, plain)), target.shape());
 }

@@ -153,7 +153,7 @@ void each_option(V& v, LinearLogProbOptions& o) {
   v("bias", o.bias);
   v("ignore_index", o.ignore_index, kIgnored);
   v("softcap", o.softcap, kSoftcapped);
-  v("temperature", o.temperature, "divides the logits; not together with a softcap");
+  v("temperature", o.temperature, "divides the logits, after the softcap");
   v("chunk", o.chunk, "rows whose logits exist at a time; 0: chosen");
 }
 

@@ -51,4 +51,19 @@ Tensor differentiated_as(const FunctionOfMany& plain, const FunctionOfMany& fast
       inputs);
 }
 
+std::vector<Tensor> differentiated_cotangents(const FunctionOfMany& plain, std::vector<Tensor> found,
+                                              const std::vector<Tensor>& inputs, const Tensor& grad) {
+  std::vector<Tensor> all = inputs;
+  all.push_back(grad);
+  for (std::size_t k = 0; k < found.size(); ++k) {
+    if (!found[k].defined()) continue;
+    found[k] = differentiated_as(
+        [plain, k](const std::vector<Tensor>& at) {
+          return pull_through(plain, std::vector<Tensor>(at.begin(), at.end() - 1), at.back())[k];
+        },
+        [&](const std::vector<Tensor>&) { return found[k]; }, all);
+  }
+  return found;
+}
+
 }  // namespace ebb

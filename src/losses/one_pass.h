@@ -27,4 +27,9 @@ std::vector<Tensor> pull_through(const FunctionOfMany& f, const std::vector<Tens
 // wherever the function can. For gradients that share their costly parts with the value, and are rarely differentiated.
 Tensor differentiated_as(const FunctionOfMany& plain, const FunctionOfMany& fast, const std::vector<Tensor>& inputs);
 
+// Cotangents of the inputs of `plain`, found some other way (undefined where nobody asked), with the derivatives of
+// those through `plain`.
+std::vector<Tensor> differentiated_cotangents(const FunctionOfMany& plain, std::vector<Tensor> found,
+                                              const std::vector<Tensor>& inputs, const Tensor& grad);
+
 }  // namespace ebb

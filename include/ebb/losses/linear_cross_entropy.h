@@ -47,7 +47,7 @@ struct LinearLogProbOptions {
   Tensor bias = {};
   std::int64_t ignore_index = -100;
   double softcap = 0;
-  double temperature = 1;  // logits are divided by it, after the softcap (losses take one of the two)
+  double temperature = 1;  // logits are divided by it, after the softcap
   std::int64_t chunk = 0;  // rows whose logits exist at a time; 0: chosen from the shape
 };
 Tensor linear_log_probs(const Tensor& x, const Tensor& head, const Tensor& target,

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: MIT
+"""ebb.torch.linear_loss: a loss with a formula of one's own, from hidden states and an LM head.
+
+The value and the gradients that PyTorch will ask for are computed in one pass over chunks of rows; backward only scales them.
+torch.compile keeps an operation with a name, which knows its formula by a number.
+"""
+
+import torch
+
+from . import _core
+from ._torch_transforms import spread
+
+_OPERANDS = 3  # x, head and bias come before the others among the inputs that have gradients
+_formulas = []
+
+
+@torch._dynamo.assume_constant_result
+def _number_of(formula):
+    if formula not in _formulas:
+        _formulas.append(formula)
+    return _formulas.index(formula)
+
+
+def make(exchange):
+    """linear_loss; exchange has ebb.torch's conversions."""
+
+    def compute(formula, wrt, x, head, target, bias, others, shared, options):
+        with exchange.place((x, head)):
+            given = exchange._inputs((x, head, target, bias))
+            rows, whole = exchange._inputs(others), exchange._inputs(shared)
+            found = _core._linear_loss(formula, list(wrt), *given, rows, whole, *options)
+            return [exchange._given(y) for y in found]
+
+    def differentiable(x, head, bias, others, shared):
+        return [x, head, bias, *others, *shared]
+
+    class Loss(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, formula, options, target, cut, *tensors):
+            floating = [t is not None and t.is_floating_point() for t in tensors]
+            ctx.wrt = [k for k, needed in enumerate(ctx.needs_input_grad[4:]) if needed and floating[k]]
+            ctx.call = formula, options, cut
+            ctx.save_for_backward(target, *tensors)
+            loss, *ctx.gradients = Loss.compute(ctx, target, *tensors)
+            return loss
+
+        @staticmethod
+        def compute(ctx, target, x, head, bias, *further):
+            formula, options, cut = ctx.call
+            return compute(formula, ctx.wrt, x, head, target, bias, further[:cut], further[cut:], options)
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, grad):
+            if ctx.gradients is None:  # they were given away by an earlier backward pass
+                _, *ctx.gradients = Loss.compute(ctx, *ctx.saved_tensors)
+            found, ctx.gradients = ctx.gradients, None
+            exchange._scale(found, grad)
+            return None, None, None, None, *spread(found, ctx.wrt, len(ctx.needs_input_grad) - 4)
+
+    class Transformed(torch.autograd.Function):
+        """The same for torch.func: the gradients are outputs."""
+
+        @staticmethod
+        def forward(formula, options, target, cut, wrt, x, head, bias, *further):
+            return tuple(compute(formula, wrt, x, head, target, bias, further[:cut], further[cut:], options))
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.wrt, ctx.count = inputs[4], len(inputs) - 5
+            ctx.save_for_backward(*output[1:])
+            ctx.mark_non_differentiable(*output[1:])
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, grad, *_):
+            found = [g * grad.to(g.dtype) for g in ctx.saved_tensors]
+            return None, None, None, None, None, *spread(found, ctx.wrt, ctx.count)
+
+    @torch.library.custom_op(
+        "ebb::linear_loss",
+        mutates_args=(),
+        schema="(int formula, int[] wrt, Tensor x, Tensor head, Tensor? target, Tensor? bias, Tensor[] others, "
+        "Tensor[] shared, str of, int sides, str reduction, int ignore_index, float logit_scale, float softcap, "
+        "float temperature, int chunk) -> Tensor[]",
+    )
+    def loss_op(formula, wrt, x, head, target, bias, others, shared, *options):
+        return compute(_formulas[formula], wrt, x, head, target, bias, others, shared, options)
+
+    @loss_op.register_fake
+    def _(formula, wrt, x, head, target, bias, others, shared, *options):
+        wide = torch.float64 if torch.float64 in (x.dtype, head.dtype) else torch.float32
+        given = differentiable(x, head, bias, others, shared)
+        return [x.new_empty((), dtype=wide)] + [
+            torch.empty_like(given[k], memory_format=torch.contiguous_format) for k in wrt
+        ]
+
+    def keep(ctx, inputs, output):
+        ctx.wrt, ctx.others, ctx.shared = inputs[1], len(inputs[6]), len(inputs[7])
+        ctx.save_for_backward(*output[1:])
+
+    def pull_back(ctx, grads):
+        found = [g * grads[0].to(g.dtype) for g in ctx.saved_tensors]
+        x, head, bias, *further = spread(found, ctx.wrt, _OPERANDS + ctx.others + ctx.shared)
+        return None, None, x, head, None, bias, further[: ctx.others], further[ctx.others :], *[None] * 8
+
+    loss_op.register_autograd(pull_back, setup_context=keep)
+
+    def by_torch(x, head, target, formula, others, shared, reduction, **options):
+        log_probs = exchange.linear_log_probs(x, head, target, **options)
+        terms = formula(log_probs, *others, *shared)
+        return terms.mean() if reduction == "mean" else terms.sum()
+
+    def linear_loss(
+        x,
+        head,
+        target,
+        formula,
+        *others,
+        shared=(),
+        of="log_probs",
+        tensors="ebb",
+        sides=1,
+        reduction="mean",
+        bias=None,
+        temperature=1.0,
+        logit_scale=1.0,
+        softcap=0.0,
+        ignore_index=-100,
+        chunk=0,
+    ):
+        """The mean or sum of formula(log_probs, *others) of hidden states x [.., H] under an LM head [V, H], in f32 (f64 for
+        f64), without a tensor of N×V.
+
+        The formula is a function of Ebb tensors, which are called with some entries of the first axis of target at a time
+        (tokens of [N], answers of [A, T]) and gives one term, [n], per entry. Value and gradients are computed together, by three
+        products with the head, in chunks that follow one another in the order of the rows; the gradient of the head is summed
+        in f32. Where the same call is repeated, results are the same to the bit. Gradients go to x, head, bias, others and shared.
+
+            def dpo(log_probs, reference):            # [2n, T] and [2n]: n chosen answers, then their rejected ones
+                ratio = log_probs.sum(-1) - reference
+                n = ratio.shape[0] // 2
+                return -ebb.log_sigmoid(0.1 * (ratio[:n] - ratio[n:]))
+
+            loss = ebb.torch.linear_loss(hidden, model.lm_head.weight, labels, dpo, reference, sides=2)
+
+        others: tensors with one entry per entry of target (or per pair), cut like it, or numbers without axes
+        shared: tensors that the formula is given whole after the others, such as the head of a teacher
+        of: log_probs, in the shape of target and 0 where it is ignore_index; or logits, [.., V], followed by the target unless
+            that is None
+        tensors: whose tensors the formula takes, ebb's or torch's. One of torch is called once with all log_probs; together with
+            its backward pass that takes four products
+        sides: how many entries make a term; with 2, entry k belongs to entry k + A/2
+        bias, temperature, logit_scale, softcap: the logits are softcap(logit_scale·(x·headᵀ + bias)) / temperature
+        chunk: rows whose logits exist at a time (default 0: chosen)
+        """
+        if not callable(formula):
+            raise TypeError(f"linear_loss: the formula must be a function, got {type(formula).__name__}")
+        for name, value, known in (
+            ("of", of, ("log_probs", "logits")),
+            ("tensors", tensors, ("ebb", "torch")),
+            ("reduction", reduction, ("mean", "sum")),
+        ):
+            if value not in known:
+                raise ValueError(f"linear_loss: {name} must be {known[0]!r} or {known[1]!r}, got {value!r}")
+        others = [exchange._number_tensor(t, x) for t in others]
+        shared = [exchange._number_tensor(t, x) for t in shared]
+        if tensors == "ebb" or not exchange._has_parts((x, head)):
+            exchange._require_dense("linear_loss", (x, head, target, bias, *others, *shared))
+        if tensors == "torch":
+            if of != "log_probs":
+                raise ValueError("linear_loss: a formula of torch takes log_probs; one of logits needs tensors='ebb'")
+            options = dict(temperature=temperature, logit_scale=logit_scale, softcap=softcap)
+            options.update(ignore_index=ignore_index, chunk=chunk, bias=bias)
+            return by_torch(x, head, target, formula, others, shared, reduction, **options)
+        low = exchange._autocast_dtype(x)
+        if low is not None and x.dtype != torch.float64:
+            x, head, bias = x.to(low), head.to(low), None if bias is None else bias.to(low)
+        options = (of, int(sides), reduction, int(ignore_index))
+        options += (float(logit_scale), float(softcap), float(temperature), int(chunk))
+        inputs = differentiable(x, head, bias, others, shared)
+        named = torch.compiler.is_compiling() or exchange._has_no_values(inputs)
+        if not named and not torch._C._are_functorch_transforms_active():
+            return Loss.apply(formula, options, target, len(others), *inputs)
+        asked = [torch.is_grad_enabled() and t is not None and t.requires_grad and t.is_floating_point() for t in inputs]
+        wrt = [k for k, needed in enumerate(asked) if needed]
+        if not named:
+            return Transformed.apply(formula, options, target, len(others), wrt, *inputs)[0]
+        return torch.ops.ebb.linear_loss(_number_of(formula), wrt, x, head, target, bias, others, shared, *options)[0]
+
+    linear_loss.__module__ = exchange.__name__
+    linear_loss.__qualname__ = "linear_loss"
+    return linear_loss

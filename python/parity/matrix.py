@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: MIT
+"""matrix.py: what ebb.torch.patch does to the gradients of small models, for what people train with.
+
+Every cell of {plain, tied, LoRA, LoRA on the head, QLoRA with a quantised head} × {one process, DDP, FSDP2, ZeRO-3} × {1, 4 steps
+of accumulation} × {eager, compiled} trains a step with and without the patch: gradients are the same to 1e-5, or the patch raises,
+or this program ends with 1. On the CPU, in two processes (gloo), compiled by torch.compile with backend="aot_eager".
+
+    matrix.py                                     # the versions that are installed
+    matrix.py --also FOLDER ... --write PAGE      # and those in folders (pip install --target FOLDER --no-deps); a page of the results
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+ADAPTERS = {"plain": None, "tied": None, "LoRA": ["q_proj", "v_proj"], "LoRA on the head": ["q_proj", "lm_head"]}
+MODELS = [*ADAPTERS, "QLoRA, quantised head"]
+STRATEGIES = ["one process", "DDP", "FSDP2", "ZeRO-3"]
+WAYS = [(accumulation, compiled) for compiled in (False, True) for accumulation in (1, 4)]
+PACKAGES = ["torch", "transformers", "peft", "trl", "accelerate"]
+OPTIONAL = ["bitsandbytes", "deepspeed"]
+WORLD = 2
+
+
+def versions():
+    found = {}
+    for name in PACKAGES + OPTIONAL:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+# ---- one cell
+
+
+def make(kind):
+    import torch
+    import transformers
+
+    torch.manual_seed(3)
+    small = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2)
+    config = transformers.LlamaConfig(
+        **small, vocab_size=211, max_position_embeddings=64, tie_word_embeddings=kind == "tied", pad_token_id=0
+    )
+    model = transformers.LlamaForCausalLM(config).train()
+    with torch.no_grad():  # logits that differ, so that losses do
+        for p in model.parameters():
+            p.mul_(3)
+    if kind not in ADAPTERS:
+        model.lm_head = quantised(model.lm_head)
+        adapters = ["q_proj"]
+    else:
+        adapters = ADAPTERS[kind]
+    if adapters:
+        import peft
+
+        torch.manual_seed(4)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = peft.get_peft_model(model, peft.LoraConfig(target_modules=adapters, r=4, task_type="CAUSAL_LM")).train()
+        torch.manual_seed(6)
+        with torch.no_grad():  # an adapter begins as nothing
+            for p in model.parameters():
+                if p.requires_grad:
+                    p.add_(torch.randn_like(p), alpha=0.1)
+    return model
+
+
+def quantised(head):
+    import bitsandbytes as bnb
+
+    made = bnb.nn.Linear4bit(head.in_features, head.out_features, bias=False)
+    made.weight = bnb.nn.Params4bit(head.weight.detach(), requires_grad=False)
+    return made.to(head.weight.device)  # which quantises it
+
+
+def wrapped(strategy, model):
+    if strategy == "DDP":
+        from torch.nn.parallel import DistributedDataParallel
+
+        return DistributedDataParallel(model)
+    if strategy == "FSDP2":
+        from torch.distributed.fsdp import fully_shard
+
+        return fully_shard(model)
+    return model
+
+
+def gradients(strategy, model, accumulation, compiled):
+    """Losses and gradients, as whole tensors, of one step."""
+    import torch
+    import torch.distributed as dist
+
+    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    if strategy == "ZeRO-3":
+        return with_deepspeed(model, accumulation, compiled)
+    model = wrapped(strategy, model)
+    run = torch.compile(model, backend="aot_eager") if compiled else model
+    losses = []
+    for k in range(accumulation):
+        loss = run(input_ids=(ids := batch(k * world + rank, accumulation * world)), labels=ids).loss
+        (loss / accumulation).backward()
+        losses.append(loss.item())
+    found = {}
+    for name, p in model.named_parameters():
+        if p.grad is not None:
+            found[name] = (p.grad.full_tensor() if hasattr(p.grad, "full_tensor") else p.grad).clone()
+    return losses, found
+
+
+def batch(number, count):
+    import torch
+
+    ids = torch.randint(1, 200, (2 * count, 17), generator=torch.Generator().manual_seed(5))
+    return ids[2 * number : 2 * number + 2]
+
+
+def with_deepspeed(model, accumulation, compiled):
+    import deepspeed
+    import torch.distributed as dist
+
+    config = {
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": accumulation,
+        "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0},
+        "zero_allow_untested_optimizer": True,
+    }
+    engine, *_ = deepspeed.initialize(model=model, config=config, model_parameters=[p for p in model.parameters() if p.requires_grad])
+    if compiled:
+        engine.compile(backend="aot_eager")
+    losses, found = [], {}
+    for k in range(accumulation):
+        ids = batch(k * dist.get_world_size() + dist.get_rank(), accumulation * dist.get_world_size())
+        loss = engine(input_ids=ids, labels=ids).loss
+        engine.backward(loss)
+        losses.append(loss.item())
+    for name, p in engine.module.named_parameters():
+        if p.requires_grad:
+            found[name] = deepspeed.utils.safe_get_full_grad(p).clone()
+    return losses, found
+
+
+def cell(kind, strategy, accumulation, compiled):
+    """'same', 'refused: ...', 'not tried: ...', or what is wrong."""
+    import torch
+
+    import ebb.torch
+    from ebb._deferred_logits import here
+
+    torch._dynamo.reset()
+    try:
+        theirs = gradients(strategy, make(kind), accumulation, compiled)
+    except ImportError as error:
+        return f"not tried: {error.name or error} is missing"
+    except Exception as error:  # the cell does not exist without the patch either
+        return f"not tried: without the patch, {first_sentence(error)}"
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            here.fused = 0
+            model = make(kind)
+            ours = gradients(strategy, ebb.torch.patch(model), accumulation, compiled)
+    except (ValueError, RuntimeError) as error:
+        return f"refused: {first_sentence(error)}" if "patch: " in str(error) else f"WRONG: {first_sentence(error)}"
+    difference = max((abs(a - b) / abs(b) for a, b in zip(ours[0], theirs[0])), default=0)
+    if ours[1].keys() != theirs[1].keys():
+        return f"WRONG: gradients of {sorted(ours[1].keys() ^ theirs[1].keys())[:2]} on one side only"
+    for name, gradient in theirs[1].items():
+        if gradient.numel():
+            scale = max(gradient.abs().max().item(), 1e-3)
+            difference = max(difference, (ours[1][name] - gradient).abs().max().item() / scale)
+    if difference > 1e-5:
+        return f"WRONG: gradients differ by {difference:.1e}"
+    if any("computed its loss from all its logits" in str(w.message) for w in caught):
+        return "same, with all logits in memory"
+    return "same"
+
+
+def first_sentence(error):
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0] if text else ''}"[:160]
+
+
+# ---- all cells of the versions at hand
+
+
+def rows_of(strategy):
+    results = {}
+    for kind in MODELS:
+        for accumulation, compiled in WAYS:
+            way = f"{'compiled' if compiled else 'eager'}, accumulation {accumulation}"
+            results[f"{kind} | {strategy} | {way}"] = cell(kind, strategy, accumulation, compiled)
+    return results
+
+
+def worker(rank, meet, strategy, out):
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(WORLD), DS_ACCELERATOR="cpu")
+    dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=WORLD)
+    results = rows_of(strategy)
+    if rank == 0:
+        Path(out).write_text(json.dumps(results))
+    dist.destroy_process_group()
+
+
+def run_cells(out):
+    import torch.multiprocessing as mp
+
+    results = {}
+    for strategy in STRATEGIES:
+        if strategy == "one process":
+            results.update(rows_of(strategy))
+        elif strategy == "ZeRO-3" and "deepspeed" not in versions():
+            for kind in MODELS:
+                for accumulation, compiled in WAYS:
+                    way = f"{'compiled' if compiled else 'eager'}, accumulation {accumulation}"
+                    results[f"{kind} | {strategy} | {way}"] = "not tried: deepspeed is missing"
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                mp.spawn(worker, (f"{folder}/meet", strategy, f"{folder}/out"), nprocs=WORLD)
+                results.update(json.loads(Path(f"{folder}/out").read_text()))
+    Path(out).write_text(json.dumps({"versions": versions(), "cells": results}))
+
+
+def cells_with(folder):
+    """Results with the packages of this folder in front of the installed ones."""
+    with tempfile.TemporaryDirectory() as scratch:
+        out, paths = f"{scratch}/out", [str(folder)] if folder else []
+        environment = dict(os.environ, PYTHONPATH=os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]))
+        run = subprocess.run([sys.executable, __file__, "--cells", out], env=environment, capture_output=True, text=True)
+        if run.returncode:
+            sys.exit(f"{folder or 'the installed versions'}: {run.stderr[-3000:]}")
+        return json.loads(Path(out).read_text())
+
+
+# ---- the page
+
+
+def page(tables):
+    lines = [
+        "# What `ebb.torch.patch` works with",
+        "",
+        "Made by `python/parity/matrix.py`, which `make parity` runs: small Llama models train one step with and without the patch, on the",
+        "CPU, in two processes (gloo) but for the first column; compiled by `torch.compile`. \"same\": loss and all gradients are those",
+        "of the unpatched model to 1e-5, without logits in memory. Anything else would be an error of the program.",
+    ]
+    notes = []
+
+    def mark(text):
+        if text == "same":
+            return "same"
+        if text not in notes:
+            notes.append(text)
+        return f"({notes.index(text) + 1})"
+
+    for table in tables:
+        lines += ["", "## " + ", ".join(f"{name} {version}" for name, version in table["versions"].items()), ""]
+        lines += ["| model | way | " + " | ".join(STRATEGIES) + " |", "|---" * (len(STRATEGIES) + 2) + "|"]
+        for kind in MODELS:
+            for accumulation, compiled in WAYS:
+                way = f"{'compiled' if compiled else 'eager'}, accumulation {accumulation}"
+                found = [mark(table["cells"][f"{kind} | {strategy} | {way}"]) for strategy in STRATEGIES]
+                lines.append(f"| {kind} | {way} | " + " | ".join(found) + " |")
+    lines += [""] + [f"({k + 1}) {text}" + ("" if k == len(notes) - 1 else "\n") for k, text in enumerate(notes)]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--also", nargs="*", default=[], metavar="FOLDER")
+    parser.add_argument("--write", metavar="PAGE")
+    parser.add_argument("--cells", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.cells:
+        run_cells(options.cells)
+        return 0
+    tables = [cells_with(folder) for folder in [None, *options.also]]
+    wrong = 0
+    for table in tables:
+        print(", ".join(f"{name} {version}" for name, version in table["versions"].items()))
+        counts = {}
+        for name, text in table["cells"].items():
+            kind = text.split(":")[0]
+            counts[kind] = counts.get(kind, 0) + 1
+            if text.startswith("WRONG"):
+                wrong += 1
+                print(f"  {name}: {text}")
+        print("  " + ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items())))
+    if options.write:
+        Path(options.write).write_text(page(tables))
+    print(f"{wrong} failed")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "ebb/losses/linear_cross_entropy.h"
+
+// Logits of an LM head, some rows at a time, by ordinary operations: for losses that the kernel of linear_cross_entropy
+// does not have.
+namespace ebb {
+
+// x, computed after the event: chunks that wait for one another share memory.
+Tensor after(const Tensor& x, const Tensor& event);
+
+// z = softcap(s·(x·Wᵀ + b)) / τ of x [n, H] and a head [V, H], in f32 for halves. Factors that are bf16 as they are
+// give f32, without a gradient.
+enum class Product { of_bf16, differentiable };
+Tensor logits_of(const Tensor& x, const Tensor& head, const Tensor& bias, const TokenStatisticsOptions& options,
+                 Product product = Product::of_bf16);
+
+// Logits that exist at a time.
+std::int64_t logits_at_a_time(std::int64_t chunk, std::int64_t classes, Device device);
+
+// What the gradient dz of logits z gives to x, head and bias, in f32 for halves.
+struct LogitGradients {
+  LogitGradients(const Tensor& dz, const Tensor& z, const Tensor& x, const TokenStatisticsOptions& options,
+                 std::int64_t classes);
+  Tensor of_x(const Tensor& head) const;
+  Tensor of_head(const Tensor& x) const;
+  Tensor of_bias() const;
+
+ private:
+  Tensor dz_, factor_;
+  bool by_bf16_;
+};
+
+// Terms that are a formula of logits. Rows come in units (graph/loss_calls.h): row (s·units + u)·tokens + t is one of
+// unit u, and a unit has one term, which depends on its own logits only.
+struct LogitTerms {
+  std::int64_t units = 0, sides = 1, tokens = 1;
+  TokenStatisticsOptions head;  // scale, softcap, temperature and chunk
+  bool has_bias = false;
+  std::size_t cut = 0;  // how many of the further inputs are [units or sides·units, ..]; the others are given whole
+  // The terms [n] of logits [sides·n·tokens, V] and of the further inputs, cut alike.
+  std::function<Tensor(const Tensor& logits, const std::vector<Tensor>& further)> formula;
+
+  // {terms [units], gradients of Σ cotangent·terms with respect to the inputs that are asked for}, in one pass over
+  // chunks of units, one after the other: three products with the head, or one where nothing is asked for. Sums over
+  // chunks are f32. inputs: x [sides·units·tokens, H], head [V, H], bias [V] if there is one, further ones.
+  std::vector<Tensor> pass(const std::vector<Tensor>& inputs, const Tensor& cotangent,
+                           const std::vector<bool>& asked) const;
+
+  // The terms with their derivatives: gradients by a pass, those of gradients by the plain formula.
+  Tensor terms(const std::vector<Tensor>& inputs) const;
+};
+
+}  // namespace ebb
