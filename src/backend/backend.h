@@ -25,6 +25,8 @@ struct Run {
   void* stream = nullptr;  // if the device has streams
   MarkPtr mark;            // of the buffers this run fills; null if steps are synchronous
   std::uint32_t step = 0;  // the step started next, or last
+  // Of what the step computes, where it is a strip of something larger: errors count rows from the first of all.
+  std::int64_t first_row = 0;
 };
 
 // One of several sweeps that are run by one call.

@@ -26,6 +26,7 @@ struct LibraryCall {
   const char* label = nullptr;
   std::span<const View> inputs;
   std::span<const View> outputs;
+  bool adds = false;                 // matmul: the product is added to what its output holds, in the output's dtype
   std::shared_ptr<const void> data;  // NodeExtra::data
 };
 

@@ -92,7 +92,7 @@ std::vector<int> latest_levels(const ValueGraph& g, const Fusion& f, const Level
     if (x.is_view() && x.op != Op::depend) level = std::max(level, use[v] == kNever ? level : use[v]);
     // A library call reads memory, so what it reads is made a level before it: waiting any longer would only push the
     // call, and everything after it, to a later level.
-    const bool call = !x.is_leaf && info(x.op).cls == OpClass::library;
+    const bool call = x.is_call();
     for (std::int32_t in : x.inputs) {
       const bool before = call || apart(g, refusals, v, in);
       use[in] = std::min(use[in], use[v] == -1 && x.is_view() ? -1 : level - before);
@@ -113,8 +113,7 @@ bool refused(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved
     const std::int32_t b = g.base(in);
     const Placement& p = f.places[b];
     if (p.group == group && p.post == Post::no) continue;
-    const Op op = g.values[b].op;
-    const bool made = p.group >= 0 || op == Op::output || info(op).cls == OpClass::library;
+    const bool made = p.group >= 0 || g.values[b].op == Op::output || g.values[b].is_call();
     level = std::max(level, std::max(p.level, f.places[in].level) + (made ? 1 : 0));
   }
   return level < f.places[v].level;

@@ -53,7 +53,7 @@ class Fuser {
     const Value& x = value(v);
     Placement& p = f_.places[v];
     if (x.is_leaf || (x.op == Op::constant && x.inputs.empty())) return;
-    if (x.op == Op::depend || x.op == Op::output || info(x.op).cls == OpClass::library || x.is_view()) {
+    if (x.op == Op::depend || x.op == Op::output || x.is_call() || x.is_view()) {
       // A view is where its base is; `depend` also waits for its second input.
       for (std::int32_t in : x.inputs)
         p.level = std::max(p.level, x.is_view() && x.op != Op::depend ? placed_.level(in) : placed_.ready(in));

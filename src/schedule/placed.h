@@ -18,7 +18,7 @@ struct Placed {
   // Is it made by a sweep or a call, rather than there from the start?
   bool computed(std::int32_t v) const {
     const Value& b = g.values[g.base(v)];
-    return of_base(v).group >= 0 || b.op == Op::output || info(b.op).cls == OpClass::library;
+    return of_base(v).group >= 0 || b.op == Op::output || b.is_call();
   }
   // The first level at which v can be read from memory.
   int ready(std::int32_t v) const { return level(v) + (computed(v) ? 1 : 0); }

@@ -12,6 +12,7 @@
 #include "backend/collective.h"
 #include "core/format_error.h"
 #include "schedule/product_bias.h"
+#include "schedule/strips.h"
 
 namespace ebb {
 namespace {
@@ -86,9 +87,10 @@ class Waiting {
 
 class Planner {
  public:
-  explicit Planner(const Trace& trace) : t_(trace), g_(plan_.graph) {
+  Planner(const Trace& trace, const StripModel* strips) : t_(trace), g_(plan_.graph) {
     plan_.device = trace.device;
     g_ = simplify(trace);
+    if (strips) loops_ = make_strips(g_, *strips, trace.device);
     if (backend_of(plan_.device).adds_rows_to_products()) add_rows_to_products(g_);
   }
 
@@ -104,8 +106,6 @@ class Planner {
 
  private:
   const Value& value(std::int32_t v) const { return g_.values[v]; }
-  static bool is_library(const Value& x) { return !x.is_leaf && info(x.op).cls == OpClass::library; }
-
   // Values that simplification left without a reader are not computed.
   void find_live() {
     live_.assign(g_.values.size(), false);
@@ -113,6 +113,13 @@ class Planner {
     for (std::size_t v = g_.values.size(); v-- > 0;) {
       if (!live_[v]) continue;
       for (std::int32_t in : g_.values[v].inputs) live_[in] = true;
+    }
+    std::vector<char> live_loops(loops_.size(), false);
+    for (std::size_t v = 0; v < g_.values.size(); ++v) {
+      if (live_[v] && value(v).strips >= 0) live_loops[value(v).strips] = true;
+    }
+    for (std::size_t v = 0; v < g_.values.size(); ++v) {
+      if (value(v).strips >= 0 && live_loops[value(v).strips]) live_[v] = true;  // the loop fills it in any case
     }
     for (Group& group : f_.groups) std::erase_if(group.members, [this](std::int32_t v) { return !live_[v]; });
     for (std::size_t v = 0; v < g_.values.size(); ++v) {
@@ -137,9 +144,14 @@ class Planner {
       }
       steps_.push_back(std::move(step));
     }
+    std::vector<std::int32_t> step_of_loop(loops_.size(), -1);
     for (std::size_t v = 0; v < g_.values.size(); ++v) {
       const Value& x = g_.values[v];
-      if (!live_[v] || !is_library(x)) continue;
+      if (!live_[v] || !x.is_call()) continue;
+      if (x.strips >= 0) {
+        add_to_loop(static_cast<std::int32_t>(v), step_of_loop[static_cast<std::size_t>(x.strips)]);
+        continue;
+      }
       require(backend_of(plan_.device).has(x.op), "{}: {} cannot compute it yet; move its inputs to the CPU with .to()",
               info(x.op).name, name(plan_.device));
       PlanStep step;
@@ -153,6 +165,21 @@ class Planner {
       note_order(step_of_[v], static_cast<std::int32_t>(v));
       steps_.push_back(std::move(step));
     }
+  }
+
+  // Outputs of a loop of strips are values of their own, filled by one step.
+  void add_to_loop(std::int32_t v, std::int32_t& step) {
+    const Value& x = value(v);
+    if (step < 0) {
+      step = static_cast<std::int32_t>(steps_.size());
+      PlanStep& made = steps_.emplace_back();
+      made.strips = loops_[static_cast<std::size_t>(x.strips)];
+      made.inputs = x.inputs;
+      made.outputs.assign(made.strips->outputs.size(), -1);
+    }
+    steps_[static_cast<std::size_t>(step)].outputs[static_cast<std::size_t>(x.strip_output)] = v;
+    step_of_[v] = step;
+    note_order(step, v);
   }
 
   // A step is as urgent as the first of its results: a sweep that continues a backward pass and updates a parameter on
@@ -261,7 +288,7 @@ class Planner {
       const bool given = value(b).is_leaf && value(b).op == Op::data;
       if (given) {
         plan_.attach_first.push_back(static_cast<std::int32_t>(i));
-      } else if (step_of_[b] >= 0 && (is_library(value(b)) || f_.places[b].in_memory)) {
+      } else if (step_of_[b] >= 0 && (value(b).is_call() || f_.places[b].in_memory)) {
         plan_.steps[step_of_[b]].attach.push_back(static_cast<std::int32_t>(i));
       }
     }
@@ -287,6 +314,7 @@ class Planner {
   const Trace& t_;
   Plan plan_;
   ValueGraph& g_;
+  std::vector<StripLoopPtr> loops_;
   Fusion f_;
   std::vector<char> live_;
   std::vector<PlanStep> steps_;
@@ -301,7 +329,40 @@ int Plan::sweeps() const {
       std::count_if(steps.begin(), steps.end(), [](const PlanStep& s) { return s.sweep != nullptr; }));
 }
 
-Plan make_plan(const Trace& trace) { return Planner(trace).run(); }
+Plan make_plan(const Trace& trace) {
+  const StripModel model = strip_model();
+  return make_plan(trace, &model);
+}
+
+Plan make_plan(const Trace& trace, const StripModel* strips) { return Planner(trace, strips).run(); }
+
+namespace {
+
+std::string indented(const std::string& text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size() - 1) + 1;
+    out += "  " + text.substr(at, end - at);
+    at = end;
+  }
+  return out;
+}
+
+std::string print(const StripLoop& loop, const PlanStep& step, const Plan& plan) {
+  std::string text =
+      fmt::format("strips of {} rows, {} of them for {} rows", loop.bodies[0].rows, loop.strips, loop.rows);
+  if (loop.products_again > 0) text += fmt::format(", {} products made again", loop.products_again);
+  text += '\n';
+  text += indented(print(loop.bodies[0].plan));
+  for (std::size_t k = 0; k < loop.outputs.size(); ++k) {
+    const Value& out = plan.graph.values[step.outputs[k]];
+    constexpr std::string_view kinds[] = {"rows of", "one of", "added to"};
+    text += fmt::format("  -> {} {}{}\n", kinds[static_cast<int>(loop.outputs[k].kind)], name(out.dtype), out.shape);
+  }
+  return text;
+}
+
+}  // namespace
 
 namespace {
 
@@ -323,6 +384,10 @@ std::string describe_call(const Plan& plan, const PlanStep& step) {
 std::string print(const Plan& plan) {
   std::string text;
   for (const PlanStep& step : plan.steps) {
+    if (step.strips) {
+      text += print(*step.strips, step, plan);
+      continue;
+    }
     if (step.sweep) {
       text += print(*step.program);
       const std::string how = backend_of(plan.device).describe(*step.sweep);

@@ -12,8 +12,12 @@ namespace ebb {
 
 // What computing a traced graph takes: sweeps and library calls in order, and when memory is allocated and freed. A
 // plan contains no addresses and no values: it is made once per structure and run for every graph that has it.
+struct StripLoop;
+struct StripModel;
+
 struct PlanStep {
-  SweepPtr sweep;                          // null: a library call
+  SweepPtr sweep;  // null: a library call, or a loop of strips
+  std::shared_ptr<const StripLoop> strips;
   std::shared_ptr<const Program> program;  // of the sweep, for printing
   Op op = Op::copy;
   Attrs attrs;
@@ -36,6 +40,7 @@ struct Plan {
 };
 
 Plan make_plan(const Trace& trace);
+Plan make_plan(const Trace& trace, const StripModel* strips);  // null: without strips
 std::string print(const Plan& plan);
 
 }  // namespace ebb

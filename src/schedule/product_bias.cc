@@ -50,7 +50,7 @@ class Rows {
   // The product that v adds a row to, perhaps in another shape, with that row; -1 where v is something else.
   std::int32_t with_row(std::int32_t v) {
     const Value& sum = g_.values[v];
-    if (sum.op != Op::add || sum.is_leaf || !is_half(sum.dtype) || sum.shape.numel() == 0) return -1;
+    if (sum.op != Op::add || sum.is_leaf || sum.strips >= 0 || !is_half(sum.dtype) || sum.shape.numel() == 0) return -1;
     for (const int k : {0, 1}) {
       const std::int32_t row = sum.inputs[1 - k], seen = sum.inputs[k];
       if (!repeats_a_row(g_.values[row]) || g_.values[row].dtype != sum.dtype) continue;
@@ -77,7 +77,8 @@ class Rows {
   bool takes_row(std::int32_t product, const Shape& row) const {
     const Value& x = g_.values[product];
     const auto last = [](const Shape& s) { return s[s.rank() - 1]; };
-    if (x.op != Op::matmul || x.inputs.size() != 2 || readers_[product] != 1 || last(x.shape) != last(row))
+    if (x.op != Op::matmul || x.strips >= 0 || x.inputs.size() != 2 || readers_[product] != 1 ||
+        last(x.shape) != last(row))
       return false;
     const Value& factor = g_.values[x.inputs[1]];
     for (int d = 0; d + 2 < factor.shape.rank(); ++d) {

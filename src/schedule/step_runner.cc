@@ -9,10 +9,11 @@
 #include "core/format_error.h"
 #include "core/stop.h"
 #include "schedule/read.h"
+#include "schedule/strips.h"
 
 namespace ebb {
 
-StepRunner::StepRunner(const Plan& plan, std::span<Node* const> nodes)
+StepRunner::StepRunner(const Plan& plan, std::span<Node* const> nodes, Origins origins)
     : plan_(plan),
       backend_(backend_of(plan.device)),
 
@@ -41,7 +42,7 @@ StepRunner::StepRunner(const Plan& plan, std::span<Node* const> nodes)
   for (const PlanStep& step : plan.steps) {
     if (step.node >= 0) extras_.push_back(nodes[step.node]->extra.get());
   }
-  if (!origins_on()) return;
+  if (origins == Origins::none || !origins_on()) return;
   for (const Node* n : nodes) built_.push_back({n->label ? n->label : info(n->op).name, origin_of(*n)});
 }
 
@@ -128,6 +129,10 @@ void* StepRunner::address(std::int32_t b) const {
 }
 
 void StepRunner::allocate(std::int32_t v) {
+  if (const auto slice = slices_.find(v); slice != slices_.end()) {
+    memory_[v] = slice->second;
+    return;
+  }
   if (places_) {
     if (const auto given = places_->find(v); given != places_->end()) {
       given->second[0].get()->filled_by = {run_.mark, run_.step};
@@ -162,6 +167,7 @@ void StepRunner::forget_computed() {
 }
 
 void StepRunner::compute(const PlanStep& step) {
+  if (step.strips) return run_strips(step);
   if (!step.sweep) return run_call(step);
   if (step.together == 1) return run_sweep(step);
   if (step.together > 1) run_sweeps(step);
@@ -243,6 +249,7 @@ void StepRunner::run_call(const PlanStep& step) {
     outputs.push_back(view(v));
   }
   LibraryCall call;
+  call.adds = adds_to_.contains(v);
   call.op = step.op;
   call.attrs = step.attrs;
   call.label = step.label;
@@ -252,8 +259,77 @@ void StepRunner::run_call(const PlanStep& step) {
   backend_.run(call, run_);
 }
 
-Storage StepRunner::storage(std::int32_t i) const {
-  const std::int32_t v = plan_.graph.of_node[i];
+// Strip after strip. Each is a plan of its own whose leaves are rows of the loop's inputs.
+void StepRunner::run_strips(const PlanStep& step) {
+  const StripLoop& loop = *step.strips;
+  for (std::int32_t v : step.outputs) allocate(v);
+  auto& bodies = bodies_[&loop];
+  if (bodies.empty()) {
+    for (const StripBody& body : loop.bodies)
+      bodies.push_back(std::make_unique<StepRunner>(body.plan, body.trace.nodes, Origins::none));
+  }
+  std::int64_t row = 0;
+  for (std::int64_t strip = 0; strip < loop.strips; ++strip) {
+    const StripBody& body = loop.body(strip);
+    StepRunner& runner = *bodies[static_cast<std::size_t>(&body - loop.bodies.data())];
+    runner.run_ = run_;  // one step of the run, whatever happens inside
+    runner.run_.first_row = row;
+    bind_strip(runner, step, strip, row);
+    for (const PlanStep& inner : body.plan.steps) {
+      check_stop();
+      runner.compute(inner);
+      runner.release_after(inner);
+    }
+    row += body.rows;
+  }
+  for (std::size_t b = 0; b < bodies.size(); ++b) {  // nothing is kept from the loop's memory
+    for (std::int32_t v : loop.bodies[b].inputs) {
+      if (v >= 0) bodies[b]->unbind_memory(v);
+    }
+    bodies[b]->slices_.clear();
+    bodies[b]->run_ = {};
+  }
+}
+
+void StepRunner::bind_strip(StepRunner& runner, const PlanStep& step, std::int64_t strip, std::int64_t first_row) {
+  const StripLoop& loop = *step.strips;
+  const StripBody& body = loop.body(strip);
+  for (std::size_t k = 0; k < loop.inputs.size(); ++k) {
+    const StripInput& in = loop.inputs[k];
+    const std::int32_t to = body.inputs[k], from = step.inputs[k];
+    if (to < 0) continue;
+    if (in.kind == StripInput::Kind::memory) {
+      Storage s = storage_of(from);
+      s.offset += first_row * in.row_stride;
+      runner.bind_memory(to, s);
+      continue;
+    }
+    Argument a = arguments_[from];
+    if (in.kind == StripInput::Kind::ramp) {
+      a.integer += (in.first + first_row * in.row_stride) * a.step;
+      a.step *= in.stride;
+    }
+    runner.arguments_[to] = a;
+  }
+  for (std::size_t k = 0; k < loop.outputs.size(); ++k) {
+    const StripOutput& out = loop.outputs[k];
+    const std::int64_t before = out.kind == StripOutput::Kind::rows      ? first_row
+                                : out.kind == StripOutput::Kind::partial ? strip
+                                                                         : 0;
+    const Memory& whole = memory_[step.outputs[k]];
+    runner.slices_[body.outputs[k]] = {whole.buffer, whole.offset + before * out.elements};
+    if (out.kind != StripOutput::Kind::sum) continue;
+    if (strip > 0) {
+      runner.adds_to_.insert(body.outputs[k]);
+    } else {
+      runner.adds_to_.erase(body.outputs[k]);
+    }
+  }
+}
+
+Storage StepRunner::storage(std::int32_t i) const { return storage_of(plan_.graph.of_node[i]); }
+
+Storage StepRunner::storage_of(std::int32_t v) const {
   const Value& x = value(v);
   const std::int32_t b = plan_.graph.base(v);
   Storage s;

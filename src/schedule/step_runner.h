@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 #include <map>
+#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -17,7 +18,8 @@ class StepRunner {
  public:
   // `nodes` are the traced ones: what leaves hold and what calls need besides their inputs is taken from them. Those of
   // calls must stay alive.
-  StepRunner(const Plan& plan, std::span<Node* const> nodes);
+  enum class Origins : std::uint8_t { none, looked_up };
+  StepRunner(const Plan& plan, std::span<Node* const> nodes, Origins origins = Origins::looked_up);
 
   // A run on the device, as long as it lives.
   class Running {
@@ -58,6 +60,9 @@ class StepRunner {
   // All outputs of the call that traced node i is.
   std::span<const BufferPtr> outputs(std::int32_t i) const { return outputs_[plan_.graph.of_node[i]]; }
 
+  // Where value v is stored; valid from the step that fills it until it is released.
+  Storage storage_of(std::int32_t v) const;
+
   // Leaves whose numbers change from run to run.
   void bind_memory(std::int32_t value, const Storage& s) {
     memory_[value] = {s.buffer, s.offset};
@@ -89,6 +94,8 @@ class StepRunner {
   void run_sweep(const PlanStep& step);
   void run_sweeps(const PlanStep& first);
   void run_call(const PlanStep& step);
+  void run_strips(const PlanStep& step);
+  void bind_strip(StepRunner& body, const PlanStep& step, std::int64_t strip, std::int64_t first_row);
 
   const Plan& plan_;
   Backend& backend_;
@@ -100,6 +107,10 @@ class StepRunner {
   std::vector<const NodeExtra*> extras_;  // of the calls, in the order of the steps
   std::vector<std::vector<BufferPtr>> outputs_;
   std::vector<Argument> call_;
+  // Of loops of strips: what runs their bodies. In such a body: where its results go, and which are added to.
+  std::map<const StripLoop*, std::vector<std::unique_ptr<StepRunner>>> bodies_;
+  std::map<std::int32_t, Memory> slices_;
+  std::set<std::int32_t> adds_to_;
   // Where each traced node was built and how errors of the data call it; only while origins are on.
   struct Built {
     std::string_view name;

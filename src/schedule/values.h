@@ -19,9 +19,11 @@ struct Value {
   std::vector<std::int32_t> inputs;
   std::int32_t node = -1;  // the traced node it stands for; -1 for a literal
   bool is_leaf = false;
-  bool is_unique = false;  // never merged with another value
-  double literal = 0;      // value of a literal constant made by a simplification (op constant, node -1)
-  bool is_one = false;     // a constant known to be one
+  bool is_unique = false;         // never merged with another value
+  double literal = 0;             // value of a literal constant made by a simplification (op constant, node -1)
+  bool is_one = false;            // a constant known to be one
+  std::int32_t strips = -1;       // the loop of strips that fills its memory (strips.h); its inputs are the loop's
+  std::int32_t strip_output = 0;  // which of the loop's outputs it is
 
   // A view (op reshape, permute, expand, narrow, output, depend) of the memory of `base`.
   std::int32_t base = -1;  // itself if it is not a view
@@ -33,6 +35,8 @@ struct Value {
   std::array<std::int8_t, Shape::kMaxRank> shows{};
 
   bool is_view() const { return base >= 0; }
+  // A step of its own, whose results are in memory.
+  bool is_call() const { return !is_leaf && (strips >= 0 || info(op).cls == OpClass::library); }
 };
 
 struct ValueGraph {

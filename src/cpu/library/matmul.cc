@@ -118,12 +118,12 @@ void outer_product(const Product& p, const View& a, const View& b, const View& o
 }
 
 template <class T>
-void float_matmul(const View& a, const View& b, const View& out) {
+void float_matmul(const View& a, const View& b, const View& out, bool adds) {
   const Product p(a, b);
-  if (p.k == 1 && a.dtype == out.dtype) return outer_product<T>(p, a, b, out);
+  if (p.k == 1 && a.dtype == out.dtype && !adds) return outer_product<T>(p, a, b, out);
   const auto multiply = [&](auto* product, std::int64_t i) {
     product(p.m, p.n, p.k, T(1), matrix_of<T>(a, p.a_offset(i), p.a_row, p.a_col),
-            matrix_of<T>(b, p.b_offset(i), p.b_row, p.b_col), T(0), static_cast<T*>(out.data) + i * p.m * p.n, p.n);
+            matrix_of<T>(b, p.b_offset(i), p.b_row, p.b_col), T(adds), static_cast<T*>(out.data) + i * p.m * p.n, p.n);
   };
   if (share_batches(p))
     return for_each_piece(p, 1, [&](std::int64_t i, std::int64_t) { multiply(&gemm_serial<T>, i); });
@@ -194,15 +194,15 @@ std::string describe_matmul(const LibraryCall& call) {
 void run_matmul(const LibraryCall& call) {
   const View &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
   if (out.shape.numel() == 0) return;
-  if (a.shape[a.shape.rank() - 1] == 0) return zero_elements(out);
+  if (a.shape[a.shape.rank() - 1] == 0) return call.adds ? void() : zero_elements(out);
   switch (a.dtype) {
     case DType::f64:
-      return float_matmul<double>(a, b, out);
+      return float_matmul<double>(a, b, out, call.adds);
     case DType::f32:
-      return float_matmul<float>(a, b, out);
+      return float_matmul<float>(a, b, out, call.adds);
     case DType::f16:
     case DType::bf16:
-      if (out.dtype == DType::f32) return float_matmul<float>(a, b, out);  // the sums as they are
+      if (out.dtype == DType::f32) return float_matmul<float>(a, b, out, call.adds);  // the sums as they are
       return half_matmul(a, b, out);
     case DType::i64:
       return integer_matmul<std::uint64_t>(a, b, out);

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+#include "schedule/strip_region.h"
+
+#include <algorithm>
+
+#include "core/format_error.h"
+
+namespace ebb {
+
+std::vector<RowDims> StripRegion::inputs(const ValueGraph& g, std::int32_t v) const {
+  std::optional<std::vector<RowDims>> in;
+  if (role[v] == Role::by_row) {
+    in = rows_of_inputs(g, v, rows[v]);
+  } else {
+    for (std::size_t k = 0; k < g.values[v].inputs.size() && !in; ++k) {
+      const std::int32_t u = g.values[v].inputs[k];
+      if (role[u] == Role::by_row) in = rows_of_summed_inputs(g, v, k, rows[u]);
+    }
+  }
+  require(in.has_value(), "internal: {} {} has no rows", info(g.values[v].op).name, g.values[v].shape);
+  return *in;
+}
+
+namespace {
+
+using Role = StripRegion::Role;
+using Kind = RowsOfResult::Kind;
+
+class Finder {
+ public:
+  Finder(const ValueGraph& graph, const StripModel& model, bool through_products)
+      : g_(graph), model_(model), through_products_(through_products) {
+    const std::size_t n = g_.values.size();
+    live_.assign(n, 0);
+    for (std::int32_t r : g_.roots) live_[r] = 1;
+    for (std::size_t v = n; v-- > 0;) {
+      if (!live_[v]) continue;
+      for (std::int32_t in : g_.values[v].inputs) live_[in] = 1;
+    }
+    readers_.resize(n);
+    for (std::size_t v = 0; v < n; ++v) {
+      if (!live_[v]) continue;
+      for (std::size_t k = 0; k < g_.values[v].inputs.size(); ++k)
+        readers_[g_.values[v].inputs[k]].push_back({static_cast<std::int32_t>(v), k});
+    }
+    r_.role.assign(n, Role::outside);
+    r_.rows.assign(n, {});
+    r_.wide.assign(n, 0);
+    for (std::size_t v = 0; v < n; ++v) r_.wide[v] = is_wide(g_.values[g_.base(static_cast<std::int32_t>(v))]);
+    tentative_.assign(n, 0);
+  }
+
+  std::optional<StripRegion> run(std::int32_t seed, RowDims rows) {
+    if (!live_[seed] || !r_.wide[seed]) return std::nullopt;
+    r_.count = count_rows(value(seed).shape, rows);
+    if (!grow_wide(seed, rows) || !grow_between() || !is_consistent()) return std::nullopt;
+    number_rounds();
+    if (!divide_into_rounds()) return std::nullopt;
+    if (leaves_[seed]) return std::nullopt;  // somebody needs the whole product
+    return std::move(r_);
+  }
+
+ private:
+  struct Reader {
+    std::int32_t value;
+    std::size_t input;
+  };
+  const Value& value(std::int32_t v) const { return g_.values[v]; }
+  // By elements: masks and halves of a wide value are wide, too.
+  bool is_wide(const Value& x) const {
+    return !x.is_leaf && x.strips < 0 && x.op != Op::constant && x.shape.numel() * 4 >= model_.large;
+  }
+  bool by_row(std::int32_t v) const { return r_.role[v] == Role::by_row; }
+  bool inside(std::int32_t v) const { return r_.role[v] != Role::outside; }
+
+  bool join(std::int32_t v, RowDims rows) {
+    if (by_row(v)) return r_.rows[v] == rows;
+    if (r_.role[v] == Role::summed) return false;
+    r_.role[v] = Role::by_row;
+    r_.rows[v] = rows;
+    queue_.push_back(v);
+    return true;
+  }
+
+  // Wide values that touch each other. False: they do not agree about the rows.
+  bool grow_wide(std::int32_t seed, RowDims rows) {
+    if (!join(seed, rows)) return false;
+    while (!queue_.empty()) {
+      const std::int32_t v = queue_.back();
+      queue_.pop_back();
+      for (const Reader& reader : readers_[v]) {
+        const std::int32_t w = reader.value;
+        const RowsOfResult f = rows_of_result(g_, w, reader.input, r_.rows[v]);
+        if (f.kind == Kind::summed) {
+          if (by_row(w)) return false;
+          r_.role[w] = Role::summed;
+        } else if (f.kind == Kind::rows && r_.wide[w] && (through_products_ || value(w).op != Op::matmul)) {
+          if (!join(w, f.rows)) return false;
+        }
+      }
+      if (value(v).op == Op::matmul) continue;  // a region begins with products
+      const auto in = rows_of_inputs(g_, v, r_.rows[v]);
+      if (!in) return false;
+      for (std::size_t k = 0; k < in->size(); ++k) {
+        const std::int32_t u = value(v).inputs[k];
+        if (!r_.wide[u] || (*in)[k].none() || value(g_.base(u)).is_call() != (value(g_.base(u)).op == Op::matmul))
+          continue;
+        if (!rows_of_inputs(g_, u, (*in)[k])) continue;
+        if (!join(u, (*in)[k])) return false;
+      }
+    }
+    return true;
+  }
+
+  // Small values by row: those that wide ones are made of, on a way that stays within rows, and all readers of wide
+  // ones, which must see them before they are gone.
+  bool grow_between() {
+    const auto n = static_cast<std::int32_t>(g_.values.size());
+    for (std::int32_t v = 0; v < n; ++v) {
+      if (!live_[v] || inside(v)) continue;
+      for (std::size_t k = 0; k < value(v).inputs.size(); ++k) {
+        const std::int32_t u = value(v).inputs[k];
+        if (!by_row(u) && !tentative_[u]) continue;
+        const RowsOfResult f = rows_of_result(g_, v, k, r_.rows[u]);
+        if (f.kind != Kind::rows) continue;
+        if (tentative_[v] && r_.rows[v] != f.rows) {  // rows of one input are columns of another
+          tentative_[v] = 0;
+          break;
+        }
+        tentative_[v] = 1;
+        r_.rows[v] = f.rows;
+      }
+    }
+    for (std::int32_t v = n - 1; v >= 0; --v) {
+      if (!tentative_[v]) continue;
+      const bool reads_wide = std::any_of(value(v).inputs.begin(), value(v).inputs.end(),
+                                          [&](std::int32_t u) { return by_row(u) && r_.wide[u]; });
+      const bool leads_back = std::any_of(readers_[v].begin(), readers_[v].end(), [&](const Reader& r) {
+        return by_row(r.value) && rows_of_input(r) == r_.rows[v];
+      });
+      if (reads_wide || leads_back) r_.role[v] = Role::by_row;
+    }
+    return true;
+  }
+  RowDims rows_of_input(const Reader& r) const {
+    const auto in = rows_of_inputs(g_, r.value, r_.rows[r.value]);
+    return in ? (*in)[r.input] : RowDims{};
+  }
+
+  // Members see each other's rows as they are; every input has as many.
+  bool is_consistent() {
+    for (std::int32_t v = 0; v < static_cast<std::int32_t>(g_.values.size()); ++v) {
+      if (!inside(v)) continue;
+      if (by_row(v) && !rows_of_inputs(g_, v, r_.rows[v])) return false;
+      const std::vector<RowDims> in = r_.inputs(g_, v);
+      for (std::size_t k = 0; k < in.size(); ++k) {
+        const std::int32_t u = value(v).inputs[k];
+        if (by_row(u) && in[k] != r_.rows[u]) return false;
+        if (!in[k].none() && count_rows(value(u).shape, in[k]) != r_.count) return false;
+      }
+    }
+    return true;
+  }
+
+  // How many times a value waits for the whole batch: a sum over rows is known when its round has ended, and so is
+  // whatever is computed outside.
+  void number_rounds() {
+    depth_.assign(g_.values.size(), 0);
+    for (std::int32_t v = 0; v < static_cast<std::int32_t>(g_.values.size()); ++v) {
+      for (std::int32_t u : value(v).inputs) {
+        const bool after = r_.role[u] == Role::summed || (by_row(u) && !inside(v));
+        depth_[v] = std::max(depth_[v], depth_[u] + (after ? 1 : 0));
+      }
+      if (value(v).is_view()) depth_[v] = std::max(depth_[v], depth_[g_.base(v)]);
+    }
+  }
+
+  // Values of v's round that `targets` need, wide ones of earlier rounds included.
+  std::vector<std::int32_t> needed(const std::vector<std::int32_t>& targets, int round) const {
+    std::vector<char> in(g_.values.size(), 0);
+    for (std::int32_t t : targets) in[t] = 1;
+    std::vector<std::int32_t> members;
+    for (auto v = static_cast<std::int32_t>(g_.values.size()) - 1; v >= 0; --v) {
+      if (!in[v]) continue;
+      members.push_back(v);
+      for (std::int32_t u : value(v).inputs) {
+        if (by_row(u) && (r_.wide[u] || depth_[u] == round)) in[u] = 1;
+      }
+    }
+    std::reverse(members.begin(), members.end());
+    return members;
+  }
+
+  bool divide_into_rounds() {
+    find_leaving();
+    do {
+      r_.rounds.clear();
+      if (!list_rounds()) return false;
+    } while (more_leaves());
+    std::vector<int> made(g_.values.size(), 0);
+    for (const StripRegion::Round& round : r_.rounds) {
+      for (std::int32_t v : round.members) {
+        const Value& x = value(v);
+        if (x.op == Op::matmul) r_.products_again += made[v]++ > 0;
+        if (by_row(v) && r_.wide[v] && !x.is_view()) r_.widest_row = std::max(r_.widest_row, bytes(v) / r_.count);
+      }
+    }
+    for (std::int32_t v = 0; v < static_cast<std::int32_t>(g_.values.size()); ++v) {
+      if (made[v] && by_row(v) && r_.wide[v] && !leaves_[v]) r_.saved += bytes(v);
+    }
+    return !r_.rounds.empty();
+  }
+  std::int64_t bytes(std::int32_t v) const {
+    return value(v).shape.numel() * static_cast<std::int64_t>(size_of(value(v).dtype));
+  }
+
+  // Members that somebody outside reads, or that are results.
+  void find_leaving() {
+    leaves_.assign(g_.values.size(), 0);
+    for (std::int32_t v = 0; v < static_cast<std::int32_t>(g_.values.size()); ++v) {
+      if (!live_[v] || inside(v)) continue;
+      for (std::int32_t u : value(v).inputs) {
+        if (inside(u)) leaves_[g_.base(u)] = 1;
+      }
+      if (value(v).is_view()) leaves_[g_.base(v)] = 1;
+    }
+    for (std::int32_t r : g_.roots) leaves_[g_.base(r)] = 1;
+  }
+
+  bool list_rounds() {
+    const auto n = static_cast<std::int32_t>(g_.values.size());
+    int last = 0;
+    for (std::int32_t v = 0; v < n; ++v) {
+      if (inside(v)) last = std::max(last, depth_[v]);
+    }
+    for (int round = 0; round <= last; ++round) {
+      StripRegion::Round now;
+      for (std::int32_t v = 0; v < n; ++v) {
+        if (!live_[v] || depth_[v] != round || value(v).is_view()) continue;
+        if (r_.role[v] != Role::summed && !(by_row(v) && leaves_[v])) continue;
+        if (by_row(v) && !is_leading(v)) return false;
+        now.outputs.push_back(v);
+      }
+      if (now.outputs.empty()) continue;
+      now.members = needed(now.outputs, round);
+      r_.rounds.push_back(std::move(now));
+    }
+    return true;
+  }
+
+  // What a round reads of an earlier one, other than wide values, which it makes itself.
+  bool more_leaves() {
+    bool any = false;
+    for (const StripRegion::Round& round : r_.rounds) {
+      for (std::int32_t v : round.members) {
+        for (std::int32_t u : value(v).inputs) {
+          if (!by_row(u) || std::binary_search(round.members.begin(), round.members.end(), u)) continue;
+          any |= !leaves_[g_.base(u)];
+          leaves_[g_.base(u)] = 1;
+        }
+      }
+    }
+    return any;
+  }
+  // Its rows are pieces of memory one after the other.
+  bool is_leading(std::int32_t v) const {
+    std::int64_t before = 1;
+    for (int d = 0; d < r_.rows[v].first; ++d) before *= value(v).shape[d];
+    return before == 1;
+  }
+
+  const ValueGraph& g_;
+  const StripModel& model_;
+  const bool through_products_;
+  std::vector<char> live_, tentative_, leaves_;
+  std::vector<std::vector<Reader>> readers_;
+  std::vector<std::int32_t> queue_;
+  std::vector<int> depth_;
+  StripRegion r_;
+};
+
+}  // namespace
+
+std::optional<StripRegion> find_region(const ValueGraph& graph, const StripModel& model, std::int32_t seed,
+                                       RowDims rows, bool through_products) {
+  return Finder(graph, model, through_products).run(seed, rows);
+}
+
+}  // namespace ebb

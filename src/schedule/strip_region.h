@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "schedule/strips.h"
+
+namespace ebb {
+
+// Values that can be computed strip by strip, grown from one product.
+struct StripRegion {
+  enum class Role : std::uint8_t { outside, by_row, summed };
+  std::int64_t count = 0;       // of rows
+  std::vector<Role> role;       // of each value of the graph
+  std::vector<RowDims> rows;    // of those by row
+  std::vector<char> wide;       // large values, and views of such: never in memory as a whole if all goes well
+  std::int64_t widest_row = 0;  // bytes
+
+  // A loop over all strips. A value that needs a number of the whole batch belongs to a later round than what that
+  // number was made of, and wide values of earlier rounds are made again there.
+  struct Round {
+    std::vector<std::int32_t> members;  // inputs first; sums included
+    std::vector<std::int32_t> outputs;  // members that somebody outside the round reads; no views
+  };
+  std::vector<Round> rounds;
+  int products_again = 0;
+  std::int64_t saved = 0;  // bytes of the products that are not held
+
+  // Rows of v's inputs; v is a member.
+  std::vector<RowDims> inputs(const ValueGraph& graph, std::int32_t v) const;
+};
+
+// The region around the product `seed`, whose result has these rows. Where `through_products`, products of its values
+// with other matrices belong to it with all that follows (a network of several layers); otherwise it ends with them.
+std::optional<StripRegion> find_region(const ValueGraph& graph, const StripModel& model, std::int32_t seed,
+                                       RowDims rows, bool through_products);
+
+}  // namespace ebb

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: MIT
+#include "schedule/strips.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/format_error.h"
+#include "schedule/strip_region.h"
+
+namespace ebb {
+namespace {
+
+using Role = StripRegion::Role;
+
+// ---- lengths --------------------------------------------------------------------------------------------------------
+
+constexpr std::int64_t kRowsTogether = 32;  // strips begin at multiples of this: products work on so many rows at once
+
+std::int64_t divided(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// Rows of a strip: as many as fit, in strips of nearly equal length.
+std::int64_t strip_length(const StripModel& model, std::int64_t rows, std::int64_t row_bytes) {
+  const std::int64_t most = std::max(model.least_rows, model.strip_bytes / std::max<std::int64_t>(1, row_bytes));
+  const std::int64_t strips = divided(rows, most);
+  std::int64_t length = divided(divided(rows, strips), kRowsTogether) * kRowsTogether;
+  while (rows % length == 1) length += kRowsTogether;  // a sum over one row would be that row
+  return length;
+}
+
+// ---- the work on a strip --------------------------------------------------------------------------------------------
+
+DType sum_dtype(DType dtype) { return is_half(dtype) ? DType::f32 : dtype; }
+
+// Builds the graph of a strip: the members of a round with fewer rows, on placeholders for what they read.
+class Bodies {
+ public:
+  Bodies(ValueGraph& graph, const StripRegion& region, const StripRegion::Round& round, Device device)
+      : g_(graph), region_(region), round_(round), device_(device) {}
+
+  // False: some result would not have memory of its own.
+  bool make(std::int64_t rows, StripBody& body) {
+    const Tracing tracing;
+    const NoHistory no_history;
+    rows_ = rows;
+    made_.clear();
+    bound_.clear();
+    body.rows = rows;
+    for (std::int32_t v : round_.members) {
+      Tensor t = member(v);
+      if (!t.defined()) return false;
+      made_[v] = std::move(t);
+    }
+    std::vector<Tensor> roots;
+    std::vector<Node*> nodes;
+    for (std::int32_t v : round_.outputs) {
+      roots.push_back(made_.at(v));
+      nodes.push_back(roots.back().node());
+    }
+    body.trace.device = device_;
+    {
+      GraphLock lock(nodes);
+      const Traced traced = trace(body.trace, roots, lock, Placeholders::allowed);
+      require(traced == Traced::done, "internal: a strip cannot be traced");
+      for (Node* n : body.trace.nodes) body.kept.emplace_back(n);
+    }
+    body.plan = make_plan(body.trace, nullptr);
+    const auto value_of = [&](const Tensor& t) {
+      const auto at = std::find(body.trace.nodes.begin(), body.trace.nodes.end(), t.node());
+      return at == body.trace.nodes.end() ? -1 : body.plan.graph.of_node[at - body.trace.nodes.begin()];
+    };
+    body.inputs.assign(inputs_.size(), -1);
+    for (const auto& [key, bound] : bound_) body.inputs[bound.input] = value_of(bound.leaf);
+    for (const Tensor& t : roots) {
+      const std::int32_t v = value_of(t);
+      const bool filled = std::any_of(body.plan.steps.begin(), body.plan.steps.end(), [&](const PlanStep& s) {
+        return std::find(s.outputs.begin(), s.outputs.end(), v) != s.outputs.end();
+      });
+      const bool again = std::find(body.outputs.begin(), body.outputs.end(), v) != body.outputs.end();
+      if (!filled || again) return false;
+      body.outputs.push_back(v);
+    }
+    return true;
+  }
+
+  const std::vector<std::int32_t>& inputs() const { return inputs_; }  // values of the graph
+  const std::vector<StripInput>& strip_inputs() const { return strip_inputs_; }
+
+ private:
+  const Value& value(std::int32_t v) const { return g_.values[v]; }
+
+  Tensor member(std::int32_t v) {
+    const std::vector<RowDims> rows = region_.inputs(g_, v);
+    std::vector<Tensor> in;
+    for (std::size_t k = 0; k < rows.size(); ++k) {
+      const std::int32_t u = value(v).inputs[k];
+      const auto found = made_.find(u);
+      in.push_back(found != made_.end() ? found->second : boundary(u, rows[k]));
+      if (!in.back().defined()) return {};
+    }
+    const Value& x = value(v);
+    const bool summed = region_.role[v] == Role::summed;
+    const RowDims out = summed ? RowDims{} : region_.rows[v];
+    const Attrs attrs = strip_attrs(x, rows[0], out);
+    if (!summed) return make_node(x.op, x.dtype, strip_shape(x.shape, out, rows_), in, attrs, x.label);
+    if (x.op == Op::matmul) return make_node(x.op, sum_dtype(x.dtype), x.shape, in, attrs, x.label);
+    // One result per strip, whose parts are added once all are there.
+    if (is_half(x.dtype)) in[0] = make_node(Op::cast, DType::f32, in[0].shape(), {in[0]});
+    return make_node(x.op, sum_dtype(x.dtype), strip_shape(x.shape, rows[0], 1), in, attrs, x.label);
+  }
+
+  struct Bound {
+    std::size_t input;
+    Tensor leaf, seen;  // seen: in the shape that the reader expects
+  };
+
+  // What the strip reads of u, which others make.
+  Tensor boundary(std::int32_t u, RowDims rows) {
+    const std::pair<std::int32_t, int> key{u, rows.none() ? -1 : rows.first};
+    if (const auto found = bound_.find(key); found != bound_.end()) return found->second.seen;
+    const Value& b = value(g_.base(u));
+    const Shape shape = strip_shape(value(u).shape, rows, rows_);
+    Strides strides;
+    const bool one_piece = strip_strides(u, rows, strides);
+    Bound bound;
+    StripInput how;
+    how.row_stride = rows.none() ? 0 : strides[rows.first];
+    std::int32_t whose = u;
+    if (b.op == Op::constant && b.shape.rank() == 0) {
+      how = {StripInput::Kind::number, 0, 0, 1};
+      whose = g_.base(u);
+      Payload unknown;  // the number comes when the strip runs; only that it is one is known
+      unknown.real = b.is_one ? 1 : 2;
+      unknown.integer = b.is_one ? 1 : 2;
+      bound.leaf = make_leaf(Op::constant, b.dtype, Shape{}, unknown);
+      if (!b.is_one) bound.leaf.node()->payload.operation = bound.leaf.node()->id;  // never equal to another
+      bound.seen = shape.rank() == 0 ? bound.leaf : make_node(Op::expand, b.dtype, shape, {bound.leaf});
+    } else if (const int d = one_piece ? ramp_dim(b, shape, strides) : -1; d >= 0) {
+      how = {StripInput::Kind::ramp, how.row_stride, value(u).is_view() ? value(u).offset : 0, strides[d]};
+      whose = g_.base(u);
+      bound.leaf = make_leaf(Op::iota, b.dtype, Shape{shape[d]}, {});
+      bound.leaf.node()->payload.operation = bound.leaf.node()->id;
+      Shape ones = shape;
+      for (int k = 0; k < shape.rank(); ++k) ones = ones.with(k, k == d ? shape[d] : 1);
+      const Tensor line = make_node(Op::reshape, b.dtype, ones, {bound.leaf});
+      bound.seen = ones == shape ? line : make_node(Op::expand, b.dtype, shape, {line});
+    } else {
+      // Rows that do not lie evenly, and numbers that are not in memory, are copied once.
+      if (!one_piece || b.op == Op::constant || b.op == Op::iota || b.op == Op::random_uniform) {
+        if (value(u).shape.numel() > region_.count * kMostCopiedPerRow) return {};
+        whose = copied(u);
+        strip_strides(whose, rows, strides);
+        how.row_stride = rows.none() ? 0 : strides[rows.first];
+      }
+      bound.leaf = bound.seen = make_placeholder(value(u).dtype, shape, strides, device_);
+    }
+    bound.input = number_of(key, whose, how);
+    return (bound_[key] = std::move(bound)).seen;
+  }
+
+  // Strides of a strip of u. False: its rows do not lie one like the other.
+  bool strip_strides(std::int32_t u, RowDims rows, Strides& out) const {
+    const Value& x = value(u);
+    const Strides s = x.is_view() || x.is_leaf ? x.strides : contiguous_strides(x.shape);
+    out = {};
+    int at = 0;
+    for (int d = 0; d < x.shape.rank(); ++d) {
+      if (!rows.has(d)) {
+        out[at++] = s[d];
+        continue;
+      }
+      if (d > rows.first) continue;
+      std::int64_t step = 0, expected = -1;
+      for (int r = rows.last - 1; r >= rows.first; --r) {
+        if (x.shape[r] == 1) continue;
+        if (expected < 0) {
+          step = s[r];
+        } else if (s[r] != expected) {
+          return false;
+        }
+        expected = s[r] * x.shape[r];
+      }
+      out[at++] = step;
+    }
+    return true;
+  }
+
+  // The one dimension along which a ramp is seen to rise; -1: there is none, or several, or it is no ramp.
+  static int ramp_dim(const Value& base, const Shape& shape, const Strides& strides) {
+    if (base.op != Op::iota || !base.is_leaf) return -1;
+    int found = -1;
+    for (int d = 0; d < shape.rank(); ++d) {
+      if (shape[d] == 1 || strides[d] == 0) continue;
+      if (found >= 0) return -1;
+      found = d;
+    }
+    return found;
+  }
+
+  std::int32_t copied(std::int32_t u) {
+    const auto [at, fresh] = copies_.try_emplace(u, -1);
+    if (!fresh) return at->second;
+    Value copy;
+    copy.op = Op::copy;
+    copy.dtype = value(u).dtype;
+    copy.shape = value(u).shape;
+    copy.inputs = {u};
+    g_.values.push_back(std::move(copy));
+    return at->second = static_cast<std::int32_t>(g_.values.size()) - 1;
+  }
+
+  // The first body lists the inputs; those of other lengths find them.
+  std::size_t number_of(const std::pair<std::int32_t, int>& key, std::int32_t whose, const StripInput& how) {
+    const auto [at, fresh] = numbers_.try_emplace(key, inputs_.size());
+    if (fresh) {
+      inputs_.push_back(whose);
+      strip_inputs_.push_back(how);
+    }
+    return at->second;
+  }
+
+  static constexpr std::int64_t kMostCopiedPerRow = 1024;  // elements; more would be as large as what strips avoid
+
+  ValueGraph& g_;
+  const StripRegion& region_;
+  const StripRegion::Round& round_;
+  const Device device_;
+  std::int64_t rows_ = 0;
+  std::map<std::int32_t, Tensor> made_;
+  std::map<std::pair<std::int32_t, int>, Bound> bound_;
+  std::map<std::int32_t, std::int32_t> copies_;
+  std::map<std::pair<std::int32_t, int>, std::size_t> numbers_;
+  std::vector<std::int32_t> inputs_;
+  std::vector<StripInput> strip_inputs_;
+};
+
+// ---- the graph with loops -------------------------------------------------------------------------------------------
+
+class Strips {
+ public:
+  Strips(ValueGraph& graph, const StripModel& model, Device device) : g_(graph), model_(model), device_(device) {}
+
+  std::vector<StripLoopPtr> run() {
+    bool any = false;
+    while (loops_.size() < kMostLoops && take_best()) any = true;
+    if (any) forget_the_dead();
+    return std::move(loops_);
+  }
+
+ private:
+  static constexpr std::size_t kMostLoops = 64;
+
+  std::int64_t bytes(const Value& x) const { return x.shape.numel() * static_cast<std::int64_t>(size_of(x.dtype)); }
+
+  bool take_best() {
+    for (std::int32_t v = 0; v < static_cast<std::int32_t>(g_.values.size()); ++v) {
+      const Value& x = g_.values[v];
+      if (x.op != Op::matmul || x.strips >= 0 || !is_floating(x.dtype) || bytes(x) < model_.large) continue;
+      if (const std::optional<StripRegion> region = best_region(v); region && replace(*region)) return true;
+    }
+    return false;
+  }
+
+  std::optional<StripRegion> best_region(std::int32_t seed) const {
+    const Shape& shape = g_.values[seed].shape;
+    const int rank = shape.rank();
+    std::optional<StripRegion> best;
+    for (const RowDims dims : {RowDims{rank - 2, rank - 1}, RowDims{rank - 1, rank}, RowDims{0, rank - 2}}) {
+      const RowDims rows = trimmed(shape, dims);
+      if (rows.none() || count_rows(shape, rows) < 2 * model_.least_rows) continue;
+      for (const bool through_products : {true, false}) {
+        std::optional<StripRegion> found = find_region(g_, model_, seed, rows, through_products);
+        if (!found || found->saved < (found->products_again ? model_.large_enough_to_repeat : model_.large)) continue;
+        if (strip_length(model_, found->count, found->widest_row) * 2 > found->count) continue;
+        const auto merit = [](const StripRegion& r) { return std::pair(-r.products_again, r.saved); };
+        if (!best || merit(*found) > merit(*best)) best = std::move(found);
+      }
+    }
+    return best;
+  }
+
+  bool replace(const StripRegion& region) {
+    std::vector<std::shared_ptr<StripLoop>> loops;
+    std::vector<std::vector<std::int32_t>> inputs;
+    std::vector<char> product_made(g_.values.size(), 0);
+    for (const StripRegion::Round& round : region.rounds) {
+      auto loop = std::make_shared<StripLoop>();
+      const std::int64_t length = strip_length(model_, region.count, region.widest_row);
+      loop->rows = region.count;
+      loop->strips = divided(region.count, length);
+      Bodies bodies(g_, region, round, device_);
+      loop->bodies.emplace_back();
+      if (!bodies.make(length, loop->bodies.back())) return false;
+      if (const std::int64_t rest = region.count % length; rest != 0) {
+        loop->bodies.emplace_back();
+        if (!bodies.make(rest, loop->bodies.back())) return false;
+      }
+      loop->inputs = bodies.strip_inputs();
+      for (std::int32_t v : round.members) {
+        if (g_.values[v].op == Op::matmul && std::exchange(product_made[v], 1)) ++loop->products_again;
+      }
+      inputs.push_back(bodies.inputs());
+      loops.push_back(std::move(loop));
+    }
+    for (std::size_t r = 0; r < loops.size(); ++r) {
+      const auto id = static_cast<std::int32_t>(loops_.size());
+      for (std::int32_t v : region.rounds[r].outputs) {
+        const std::int32_t from = output(region, v, *loops[r]);
+        Value& x = g_.values[from];
+        x.inputs = inputs[r];
+        x.strips = id;
+        x.strip_output = static_cast<std::int32_t>(loops[r]->outputs.size()) - 1;
+      }
+      loops_.push_back(std::move(loops[r]));
+    }
+    sort_inputs_first(g_);
+    return true;
+  }
+
+  // Adds an output that v will be made of, and returns the value that stands for it.
+  std::int32_t output(const StripRegion& region, std::int32_t v, StripLoop& loop) {
+    const Value x = g_.values[v];
+    const DType dtype = sum_dtype(x.dtype);
+    if (region.role[v] == Role::by_row) {
+      loop.outputs.push_back({StripOutput::Kind::rows, x.shape.numel() / region.count});
+      return v;
+    }
+    if (x.op == Op::matmul) {
+      loop.outputs.push_back({StripOutput::Kind::sum, x.shape.numel()});
+      return dtype == x.dtype ? v : cast_to(v, x);
+    }
+    loop.outputs.push_back({StripOutput::Kind::partial, x.shape.numel()});
+    const int first = region.rows[x.inputs[0]].first;
+    const std::int32_t total = dtype == x.dtype ? v : cast_to(v, x);
+    Value parts = g_.values[total];
+    parts.shape = x.shape.with(first, loop.strips);
+    g_.values.push_back(std::move(parts));
+    g_.values[total].inputs = {static_cast<std::int32_t>(g_.values.size()) - 1};
+    g_.values[total].attrs.axes = 1u << first;
+    return static_cast<std::int32_t>(g_.values.size()) - 1;
+  }
+  // v becomes a rounded copy of a new value, which is returned.
+  std::int32_t cast_to(std::int32_t v, const Value& x) {
+    Value wide = x;
+    wide.dtype = sum_dtype(x.dtype);
+    g_.values.push_back(std::move(wide));
+    Value& narrow = g_.values[v];
+    narrow.op = Op::cast;
+    narrow.attrs = {};
+    narrow.label = nullptr;
+    narrow.inputs = {static_cast<std::int32_t>(g_.values.size()) - 1};
+    return narrow.inputs[0];
+  }
+
+  // What the loops make inside is no part of the graph any more, and must not be taken for a reader.
+  void forget_the_dead() {
+    std::vector<char> live(g_.values.size(), 0);
+    for (std::int32_t r : g_.roots) live[r] = 1;
+    for (std::size_t v = g_.values.size(); v-- > 0;) {
+      if (!live[v]) continue;
+      for (std::int32_t in : g_.values[v].inputs) live[in] = 1;
+      if (g_.values[v].is_view()) live[g_.values[v].base] = 1;
+    }
+    for (std::size_t v = 0; v < g_.values.size(); ++v) {
+      Value& x = g_.values[v];
+      if (live[v] || x.is_leaf) continue;
+      x.op = Op::constant;
+      x.node = x.base = x.strips = -1;
+      x.inputs.clear();
+    }
+  }
+
+  ValueGraph& g_;
+  const StripModel& model_;
+  const Device device_;
+  std::vector<StripLoopPtr> loops_;
+};
+
+thread_local StripModel model_in_use;
+
+}  // namespace
+
+std::vector<StripLoopPtr> make_strips(ValueGraph& graph, const StripModel& model, Device device) {
+  return Strips(graph, model, device).run();
+}
+
+StripModel strip_model() { return model_in_use; }
+UseStripModel::UseStripModel(const StripModel& model) : before_(std::exchange(model_in_use, model)) {}
+UseStripModel::~UseStripModel() { model_in_use = before_; }
+
+}  // namespace ebb
