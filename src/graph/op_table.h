@@ -24,8 +24,8 @@ namespace ebb {
 //   inputs   how many; -1: any number
 //   grad     yes: has a rule in autograd/rules; none: not differentiable (its result carries no gradient);
 //            zero: differentiable with gradient 0 (floor, sign, ...)
-//   domain   real: floats, integers are cast first; number: integers too; truth: bools; any: every dtype;
-//            inner: floats, in formulas alone: no function of the library has this name
+//   domain   real: floats, integers are cast first; number: integers too; truth: bools; bits: integers;
+//            any: every dtype; inner: floats, in formulas alone: no function of the library has this name
 //   cost     instructions per element of f32 on a GPU, estimated; and with the quick functions that results of 16 bits
 //            are precise enough for. From 8 on a value is costly on all devices: kept rather than recomputed
 //   halves   exact: from f16 and bf16 it gives f16 and bf16 without rounding
@@ -110,6 +110,12 @@ namespace ebb {
   ELEMENTWISE(logical_and,  2, none, truth,  (1, 1),   exact,  either)                                                \
   ELEMENTWISE(logical_or,   2, none, truth,  (1, 1),   exact,  either)                                                \
   ELEMENTWISE(logical_xor,  2, none, truth,  (1, 1),   exact,  either)                                                \
+  /* integers, bit by bit; a shift by as many places as there are bits, or by fewer than none, moves all of them out */\
+  ELEMENTWISE(bitwise_and,  2, none, bits,   (1, 1),   exact,  either)                                                \
+  ELEMENTWISE(bitwise_or,   2, none, bits,   (1, 1),   exact,  either)                                                \
+  ELEMENTWISE(bitwise_xor,  2, none, bits,   (1, 1),   exact,  either)                                                \
+  ELEMENTWISE(bitwise_left_shift, 2, none, bits, (3, 3), exact, fixed)                                                \
+  ELEMENTWISE(bitwise_right_shift, 2, none, bits, (3, 3), exact, fixed)                                               \
   /* check(x, ok): x; where ok is false an Error with the node's label, the position and the value of x */            \
   ELEMENTWISE(check,        2, yes,  any,    (0, 0),   exact,  fixed)                                                 \
   /* where(mask, a, b); fma(x, m, a) = x·m + a rounded once */                                                        \
@@ -123,6 +129,8 @@ namespace ebb {
   LIBRARY(scatter, 3, yes, along) LIBRARY(index_select, 2, yes, along) LIBRARY(index_zero_add, 2, yes, along)         \
   LIBRARY(cat, -1, yes, along) LIBRARY(pad_zero, 1, yes, along) LIBRARY(argmax, 1, none, along)                       \
   LIBRARY(argmin, 1, none, along) LIBRARY(argsort, 1, none, along) LIBRARY(cumsum, 1, yes, along)                     \
+  /* the place of the largest or least element so far along an axis: of equal ones the last, and NaN is both */       \
+  LIBRARY(cummax_place, 1, none, along) LIBRARY(cummin_place, 1, none, along)                                         \
   LIBRARY(cumprod, 1, yes, along) LIBRARY(cholesky, 1, yes, whole) LIBRARY(triangular_solve, 2, yes, whole)           \
   LIBRARY(solve, 2, yes, whole) LIBRARY(det, 1, yes, whole) LIBRARY(logdet, 1, yes, whole)                            \
   LIBRARY(convolution, -1, yes, whole) LIBRARY(conv_transpose, 2, yes, whole)                                         \
@@ -156,7 +164,7 @@ enum class OpClass : std::uint8_t {
 #undef EBB_ENUM
 };
 enum class OpGrad : std::uint8_t { yes, none, zero };
-enum class OpDomain : std::uint8_t { any, real, number, truth, inner };
+enum class OpDomain : std::uint8_t { any, real, number, truth, bits, inner };
 
 enum class Op : std::uint16_t {
 #define EBB_ENUM(name, ...) name,

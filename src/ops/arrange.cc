@@ -99,41 +99,26 @@ Tensor delayed(const Tensor& x, int axis, std::int64_t d, Scalar front) {
   return cat({full(x.shape().with(axis, d), front, x.dtype()), narrow(x, axis, 0, n - d)}, axis);
 }
 
-template <class Better>  // better(newer, older)
-std::pair<Tensor, Tensor> extremum_so_far(const char* op, const Tensor& x, std::int64_t axis, Better better) {
+std::pair<Tensor, Tensor> extremum_so_far(const char* op, Op place, const Tensor& x, std::int64_t axis) {
   if (x.rank() == 0) {
     normalize_axis(op, axis, 1);
     return {x, zeros({}, DType::i64)};
   }
   const int a = normalize_axis(op, axis, x.rank());
-  const std::int64_t n = x.shape()[a];
-  Shape along;
-  for (int k = 0; k < x.rank(); ++k) along = along.inserted(k, k == a ? n : 1);
-  Tensor at = expand(reshape(arange(n), along), x.shape());
-  if (x.numel() == 0) return {x, at};
-  {
-    NoHistory scope;
-    const Tensor first = at;
-    Tensor value = x.dtype() == DType::bool_ ? cast(x, DType::u8) : x;
-    for (std::int64_t d = 1; d < n; d *= 2) {
-      const Tensor older = delayed(value, a, d, 0), older_at = delayed(at, a, d, 0);
-      const Tensor keep = logical_or(first < d, better(value, older));
-      value = where(keep, value, older);
-      at = where(keep, at, older_at);
-    }
-  }
+  Attrs attrs;
+  attrs.i[0] = a;
+  const Tensor numbers = x.dtype() == DType::bool_ ? cast(x, DType::u8) : x;
+  const Tensor at = make_node(place, DType::i64, x.shape(), {numbers}, attrs, op);
   return {gather(x, a, at), at};
 }
 
 }  // namespace
 
 std::pair<Tensor, Tensor> cummax(const Tensor& x, std::int64_t axis) {
-  return extremum_so_far("cummax", x, axis,
-                         [](const Tensor& a, const Tensor& b) { return logical_or(a >= b, isnan(a)); });
+  return extremum_so_far("cummax", Op::cummax_place, x, axis);
 }
 std::pair<Tensor, Tensor> cummin(const Tensor& x, std::int64_t axis) {
-  return extremum_so_far("cummin", x, axis,
-                         [](const Tensor& a, const Tensor& b) { return logical_or(a <= b, isnan(a)); });
+  return extremum_so_far("cummin", Op::cummin_place, x, axis);
 }
 
 Tensor logcumsumexp(const Tensor& x, std::int64_t axis) {

@@ -136,27 +136,11 @@ Tensor erfinv(const Tensor& x) {
 
 namespace {
 
-template <class F>
-Tensor bits(const char* op, const Tensor& a, const Tensor& b, F f) {
+Tensor bits(Op op, const Tensor& a, const Tensor& b) {
   const DType dtype = promote(a.dtype(), b.dtype());
-  require(is_integer(dtype), Error::Kind::type, "{}: needs integers, got {} and {}", op, name(a.dtype()),
+  require(is_integer(dtype), Error::Kind::type, "{}: needs integers, got {} and {}", info(op).name, name(a.dtype()),
           name(b.dtype()));
-  const Shape shape = common_shape(op, {a, b});
-  const Device device = logical_and(a, b).device();  // where both are, or an Error
-  std::vector<std::int64_t> x = expand(cast(a, DType::i64), shape).to_vector<std::int64_t>();
-  const std::vector<std::int64_t> y = expand(cast(b, DType::i64), shape).to_vector<std::int64_t>();
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = f(x[i], y[i]);
-  return tensor_from(x, shape, dtype).to(device);
-}
-
-// Numbers are shifted as i64, whose upper bits repeat the sign; a shift by 64 or more does what as many single ones
-// would.
-template <class F>
-Tensor shifted(const char* op, const Tensor& a, const Tensor& b, F f) {
-  return bits(op, a, b, [&](std::int64_t x, std::int64_t by) {
-    require(by >= 0, "{}: bits cannot be shifted by {}, which is negative", op, by);
-    return f(x, by);
-  });
+  return elementwise_node(op, dtype, dtype, {a, b});
 }
 
 bool both_bool(const Tensor& a, const Tensor& b) { return a.dtype() == DType::bool_ && b.dtype() == DType::bool_; }
@@ -164,16 +148,13 @@ bool both_bool(const Tensor& a, const Tensor& b) { return a.dtype() == DType::bo
 }  // namespace
 
 Tensor bitwise_and(const Tensor& a, const Tensor& b) {
-  return both_bool(a, b) ? logical_and(a, b)
-                         : bits("bitwise_and", a, b, [](std::int64_t x, std::int64_t y) { return x & y; });
+  return both_bool(a, b) ? logical_and(a, b) : bits(Op::bitwise_and, a, b);
 }
 Tensor bitwise_or(const Tensor& a, const Tensor& b) {
-  return both_bool(a, b) ? logical_or(a, b)
-                         : bits("bitwise_or", a, b, [](std::int64_t x, std::int64_t y) { return x | y; });
+  return both_bool(a, b) ? logical_or(a, b) : bits(Op::bitwise_or, a, b);
 }
 Tensor bitwise_xor(const Tensor& a, const Tensor& b) {
-  return both_bool(a, b) ? logical_xor(a, b)
-                         : bits("bitwise_xor", a, b, [](std::int64_t x, std::int64_t y) { return x ^ y; });
+  return both_bool(a, b) ? logical_xor(a, b) : bits(Op::bitwise_xor, a, b);
 }
 // −x − 1; the last eight bits of it for u8.
 Tensor bitwise_not(const Tensor& x) {
@@ -182,13 +163,10 @@ Tensor bitwise_not(const Tensor& x) {
   return cast(-1 - cast(x, DType::i64), x.dtype());
 }
 Tensor bitwise_left_shift(const Tensor& a, const Tensor& b) {
-  return shifted("bitwise_left_shift", a, b, [](std::int64_t x, std::int64_t by) {
-    return by < 64 ? static_cast<std::int64_t>(static_cast<std::uint64_t>(x) << by) : 0;
-  });
+  return bits(Op::bitwise_left_shift, a, check(b, b >= 0, "bitwise_left_shift: the number of places is negative"));
 }
 Tensor bitwise_right_shift(const Tensor& a, const Tensor& b) {
-  return shifted("bitwise_right_shift", a, b,
-                 [](std::int64_t x, std::int64_t by) { return x >> std::min<std::int64_t>(by, 63); });
+  return bits(Op::bitwise_right_shift, a, check(b, b >= 0, "bitwise_right_shift: the number of places is negative"));
 }
 
 }  // namespace ebb

@@ -315,6 +315,16 @@ Number reference_integer(Op op, int bits, Number na, Number nb, Number nc) {
       return truth(a > b);
     case Op::ge:
       return truth(a >= b);
+    case Op::bitwise_and:
+      return number(ua & ub);
+    case Op::bitwise_or:
+      return number(ua | ub);
+    case Op::bitwise_xor:
+      return number(ua ^ ub);
+    case Op::bitwise_left_shift:
+      return number(b >= 0 && b < bits ? ua << b : 0);
+    case Op::bitwise_right_shift:
+      return {0, a >> (b >= 0 && b < bits ? b : 63)};
     case Op::logical_not:
       return truth(!a);
     case Op::logical_and:

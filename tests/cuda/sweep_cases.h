@@ -206,6 +206,12 @@ inline std::vector<std::unique_ptr<SweepCase>> sweep_cases() {
     add("logic", {logical_and(p, q), logical_or(p, q), logical_xor(p, q), logical_not(p), where(p, p, q)});
     add("bool sums", {any(p), all(p), sum(p)});
   }
+  for (const DType dtype : {DType::i64, DType::i32, DType::u8}) {
+    const Tensor a = cast(tensor({-9.0, 77.0, 3.0, 200.0, -1.0}), dtype).eval();
+    const Tensor b = cast(tensor({0.0, 5.0, 31.0, 7.0, 64.0}), dtype).eval();
+    add("bits of " + std::string(ebb::name(dtype)),
+        {bitwise_and(a, b), bitwise_or(a, b), bitwise_xor(a, b), bitwise_left_shift(a, b), bitwise_right_shift(a, b)});
+  }
   // Strides: transposed, sliced with a step, backwards, broadcast, three dimensions that do not merge.
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
     const std::string of = " " + std::string(ebb::name(dtype));

@@ -127,8 +127,8 @@ bool is_mask(RegType t) { return t == RegType::m32 || t == RegType::m64; }
 // Mask 0 has to exist where the operation has a meaning: by its domain, and what the schedule does with truth values.
 bool must_exist(Op op, RegType type) {
   const OpDomain domain = info(op).domain;
-  if (is_floating(type)) return domain != OpDomain::truth;
-  if (!is_mask(type)) return domain == OpDomain::number || domain == OpDomain::any;
+  if (is_floating(type)) return domain != OpDomain::truth && domain != OpDomain::bits;
+  if (!is_mask(type)) return domain == OpDomain::number || domain == OpDomain::any || domain == OpDomain::bits;
   return domain == OpDomain::truth || op == Op::copy || op == Op::where || op == Op::eq || op == Op::ne;
 }
 

@@ -14,6 +14,10 @@ namespace {
 
 // The result of an operation of the table, by the oracle.
 double reference_of(Op op, double a, double b = 0) {
+  if (info(op).domain == OpDomain::bits) {
+    const auto whole = [](double x) { return Number{0, static_cast<std::int64_t>(x)}; };
+    return static_cast<double>(reference_integer(op, 64, whole(a), whole(b), {}).integer);
+  }
   if (info(op).domain == OpDomain::truth)
     return static_cast<double>(reference_integer(op, 1, {0, a != 0}, {0, b != 0}, {}).integer);
   return reference_real(op, {a, 0}, {b, 0}, {}).real;
@@ -35,6 +39,19 @@ double reference_of(Op op, double a, double b = 0) {
       Op::NAME, #NAME, [](const Tensor& s, const Tensor& t) { return ebb::NAME(s, t); }, \
       [](double a, double b) { return reference_of(Op::NAME, a, b); }, Domain EBB_BRACES A, Domain EBB_BRACES B)
 #define EBB_BRACES(...) __VA_ARGS__
+
+// Numbers without their fractions, so that operations on bits are in the walks of floats, too.
+Tensor whole(const Tensor& x) { return is_integer(x.dtype()) ? x : cast(x, DType::i64); }
+Tensor places(const Tensor& x) { return remainder(whole(x), 6); }
+double places(double x) { return std::fmod(std::fmod(std::trunc(x), 6.0) + 6.0, 6.0); }
+#define EBB_BITS(NAME)                                                                                 \
+  on_integers(binary(                                                                                  \
+      Op::NAME, #NAME, [](const Tensor& s, const Tensor& t) { return ebb::NAME(whole(s), whole(t)); }, \
+      [](double a, double b) { return reference_of(Op::NAME, a, b); }, {{-99, 99}}, {{-99, 99}}))
+#define EBB_SHIFT(NAME)                                                                                 \
+  on_integers(binary(                                                                                   \
+      Op::NAME, #NAME, [](const Tensor& s, const Tensor& t) { return ebb::NAME(whole(s), places(t)); }, \
+      [](double a, double b) { return reference_of(Op::NAME, a, places(b)); }, {{-99, 99}}, {{-99, 99}}))
 
 std::vector<Case> elementwise_cases() {
   const Domain all{{-2, 2}}, off_zero{{-2, -0.3}, {0.3, 2}}, positive{{0.3, 3}};
@@ -102,6 +119,11 @@ std::vector<Case> elementwise_cases() {
       on_integers(EBB_BINARY(logical_and, ({{-2, 2}}), ({{-2, 2}}))),
       on_integers(EBB_BINARY(logical_or, ({{-2, 2}}), ({{-2, 2}}))),
       on_integers(EBB_BINARY(logical_xor, ({{-2, 2}}), ({{-2, 2}}))),
+      EBB_BITS(bitwise_and),
+      EBB_BITS(bitwise_or),
+      EBB_BITS(bitwise_xor),
+      EBB_SHIFT(bitwise_left_shift),
+      EBB_SHIFT(bitwise_right_shift),
       binary(
           Op::xlogy, "xlogy", [](const Tensor& a, const Tensor& b) { return xlogy(a, b); },
           [](double a, double b) { return a * std::log(b); }, {{-2, -0.3}, {0.3, 2}}, {{0.3, 3}}),

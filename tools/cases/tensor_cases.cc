@@ -51,6 +51,22 @@ void add_reductions(std::vector<Case>& cases) {
     cases.push_back(on_integers(on_lines(
         Op::argmin, "argmin" + at, axis, [](const Tensor& t, int a) { return argmin(t, a, true); },
         [](const Line& l) { return Line{static_cast<double>(std::min_element(l.begin(), l.end()) - l.begin())}; }, 1)));
+    const auto so_far = [](bool largest) {
+      return [largest](const Line& l) {
+        Line places;
+        for (std::size_t i = 0, best = 0; i < l.size(); ++i) {
+          if (largest ? l[i] >= l[best] : l[i] <= l[best]) best = i;
+          places.push_back(static_cast<double>(best));
+        }
+        return places;
+      };
+    };
+    cases.push_back(on_integers(on_lines(
+        Op::cummax_place, "cummax_place" + at, axis, [](const Tensor& t, int a) { return cummax(t, a).second; },
+        so_far(true), -1)));
+    cases.push_back(on_integers(on_lines(
+        Op::cummin_place, "cummin_place" + at, axis, [](const Tensor& t, int a) { return cummin(t, a).second; },
+        so_far(false), -1)));
     cases.push_back(on_integers(on_lines(
         Op::argsort, "argsort" + at, axis, [](const Tensor& t, int a) { return argsort(t, a); },
         [](const Line& l) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cumsum and cumprod. f32 and the halves are accumulated in f64 and every result is rounded once; integers wrap.
+// cumsum, cumprod, and the places of cummax and cummin. f32 and the halves are accumulated in f64 and every result is
+// rounded once; integers wrap.
 #include <algorithm>
 #include <bit>
 #include <memory>
@@ -144,8 +145,59 @@ void run_scan(const LibraryCall& call) {
   });
 }
 
+// The last of the best elements so far; a NaN is better than any number.
+template <bool kLargest, class T>
+void scan_places(const T* x, std::int64_t x_step, std::int64_t* out, std::int64_t out_step, std::int64_t n) {
+  auto best = widen(x[0]);
+  std::int64_t place = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto value = widen(x[i * x_step]);
+    const bool better = (kLargest ? value >= best : value <= best) || value != value;
+    best = better ? value : best;
+    place = better ? i : place;
+    out[i * out_step] = place;
+  }
+}
+
+template <bool kLargest>
+void run_places(const LibraryCall& call) {
+  const View& x = call.inputs[0];
+  if (x.shape.numel() == 0) return;
+  const int axis = static_cast<int>(call.attrs.i[0]);
+  const Strides out_strides = contiguous_strides(x.shape);
+  using L = Lines<2>;
+  const L lines(x.shape, axis, {out_strides, x.strides});
+  const std::int64_t n = lines.length(), step = x.strides[axis], out_step = out_strides[axis];
+  with_type(x.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    const T* data = static_cast<const T*>(x.data);
+    std::int64_t* out = static_cast<std::int64_t*>(call.outputs[0].data);
+    lines.for_each_block([&](const L::Block& block) {
+      if (lines.axis_is_innermost()) {
+        for (std::int64_t l = 0; l < block.count; ++l)
+          scan_places<kLargest>(data + block.offset[1][l], step, out + block.offset[0][l], out_step, n);
+        return;
+      }
+      Accumulator<T> best[L::kMostLines];
+      std::int64_t place[L::kMostLines] = {};
+      for (std::int64_t l = 0; l < block.count; ++l) best[l] = widen(data[block.offset[1][l]]);
+      for (std::int64_t i = 0; i < n; ++i) {
+        for (std::int64_t l = 0; l < block.count; ++l) {
+          const Accumulator<T> value = widen(data[block.offset[1][l] + i * step]);
+          const bool better = (kLargest ? value >= best[l] : value <= best[l]) || value != value;
+          best[l] = better ? value : best[l];
+          place[l] = better ? i : place[l];
+          out[block.offset[0][l] + i * out_step] = place[l];
+        }
+      }
+    });
+  });
+}
+
 }  // namespace
 
+void run_cummax_place(const LibraryCall& call) { run_places<true>(call); }
+void run_cummin_place(const LibraryCall& call) { run_places<false>(call); }
 void run_cumsum(const LibraryCall& call) { run_scan<Add>(call); }
 void run_cumprod(const LibraryCall& call) { run_scan<Multiply>(call); }
 

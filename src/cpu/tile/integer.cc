@@ -179,6 +179,21 @@ struct BitXor {
     return a ^ b;
   }
 };
+struct LeftShift {
+  template <class T>
+  static T call(T a, T b) {
+    constexpr Unsigned<T> kBits = 8 * sizeof(T);
+    const Unsigned<T> moved = static_cast<Unsigned<T>>(a) << (static_cast<Unsigned<T>>(b) % kBits);
+    return static_cast<Unsigned<T>>(b) < kBits ? static_cast<T>(moved) : T(0);
+  }
+};
+struct RightShift {
+  template <class T>
+  static T call(T a, T b) {
+    constexpr Unsigned<T> kMost = 8 * sizeof(T) - 1;
+    return static_cast<T>(a >> (static_cast<Unsigned<T>>(b) < kMost ? static_cast<Unsigned<T>>(b) : kMost));
+  }
+};
 struct Where {
   template <class T>
   static T call(T mask, T a, T b) {
@@ -283,6 +298,16 @@ ElementwiseFn number_kernel(Op op, unsigned mask) {
       return binary<Gt, T>(mask);
     case Op::ge:
       return binary<Ge, T>(mask);
+    case Op::bitwise_and:
+      return binary<BitAnd, T>(mask);
+    case Op::bitwise_or:
+      return binary<BitOr, T>(mask);
+    case Op::bitwise_xor:
+      return binary<BitXor, T>(mask);
+    case Op::bitwise_left_shift:
+      return binary<LeftShift, T>(mask);
+    case Op::bitwise_right_shift:
+      return binary<RightShift, T>(mask);
     case Op::where:
       return ternary<Where, T>(mask);
     case Op::fma:

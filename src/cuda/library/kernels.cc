@@ -205,6 +205,8 @@ void run_library(const LibraryCall& call, Gpu& gpu, const RunMarkPtr& mark) {
       return run_argsort(call, gpu);
     case Op::cumsum:
     case Op::cumprod:
+    case Op::cummax_place:
+    case Op::cummin_place:
       return run_scan(call, gpu);
     case Op::convolution:
       return run_convolution(call, gpu);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cat and pad_zero, argmax and argmin, cumsum and cumprod: work along one axis.
+// cat and pad_zero, argmax and argmin, scans: work along one axis.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -100,13 +100,17 @@ void run_scan(const LibraryCall& call, Gpu& gpu) {
   const View x = at_least_1d(call.inputs[0]), out = at_least_1d(call.outputs[0]);
   if (x.shape.numel() == 0) return;
   const int axis = axis_of(call);
-  const bool adds = call.op == Op::cumsum, real = is_floating(x.dtype);
-  const std::string types =
-      element_text(x.dtype) + fmt::format("typedef {} S;\nconstexpr bool kAdds = {}, kFloating = {}, kHalf = {};\n",
-                                          real ? "f64" : "i64", adds, real, is_half(x.dtype));
+  const bool real = is_floating(x.dtype);
+  const bool places = call.op == Op::cummax_place || call.op == Op::cummin_place;
+  const std::string types = element_text(x.dtype) +
+                            fmt::format("typedef {} S;\nconstexpr bool kFloating = {};\n", real ? "f64" : "i64", real);
+  const KernelSource source{
+      places
+          ? types + fmt::format("constexpr bool kLargest = {};\n", call.op == Op::cummax_place) + texts::scan_places
+          : types + fmt::format("constexpr bool kAdds = {}, kHalf = {};\n", call.op == Op::cumsum, is_half(x.dtype)) +
+                texts::scan};
   View lines = x, results = out;
   lines.shape = results.shape = x.shape.with(axis, 1);
-  const KernelSource source{types + texts::scan};
   const std::int64_t length = x.shape[axis], count = lines.shape.numel();
   const bool beside = lies_side_by_side(x, axis);
   const std::int64_t piece = beside ? kScanPiece : kScanStrip, pieces = (length + piece - 1) / piece;
@@ -115,7 +119,7 @@ void run_scan(const LibraryCall& call, Gpu& gpu) {
                 .length = length,
                 .x_step = x.strides[axis],
                 .out_step = out.strides[axis],
-                .start = adds ? 0 : 1,
+                .start = call.op == Op::cumprod ? 1 : 0,
                 .pieces = pieces,
                 .sums = nullptr};
   BufferPtr keep;
@@ -125,10 +129,10 @@ void run_scan(const LibraryCall& call, Gpu& gpu) {
   };
   if (pieces > 1) {
     args.sums = elements<u64>(workspace(gpu, DType::i64, Shape{count * (pieces + 1)}, keep, label_of(call)));
-    over_pieces("sum_pieces", "sum_strips");
-    launch_blocks(gpu, source, "scan_sums", count, args);
+    places ? over_pieces("best_of_pieces", "best_of_strips") : over_pieces("sum_pieces", "sum_strips");
+    launch_blocks(gpu, source, places ? "best_before_pieces" : "scan_sums", count, args);
   }
-  over_pieces("scan_pieces", "scan_strips");
+  places ? over_pieces("places_of_pieces", "places_of_strips") : over_pieces("scan_pieces", "scan_strips");
 }
 
 }  // namespace ebb::cuda

@@ -253,6 +253,16 @@ constexpr const char* text_for_integers(Op op) {
       return "($a > $b ? $a : $b)";
     case Op::minimum:
       return "($a < $b ? $a : $b)";
+    case Op::bitwise_and:
+      return "$a & $b";
+    case Op::bitwise_or:
+      return "$a | $b";
+    case Op::bitwise_xor:
+      return "$a ^ $b";
+    case Op::bitwise_left_shift:
+      return "left_shift($a, $b)";
+    case Op::bitwise_right_shift:
+      return "right_shift($a, $b)";
     case Op::logical_not:
       return "!$a";
     case Op::logical_and:
@@ -272,7 +282,7 @@ constexpr bool every_operation_has_a_text() {
     const auto op = static_cast<Op>(k);
     const OpInfo& row = kOpTable[k];
     if (row.cls != OpClass::elementwise || op == Op::cast) continue;
-    if (row.domain != OpDomain::truth && !text_for_reals(op)) return false;
+    if (row.domain != OpDomain::truth && row.domain != OpDomain::bits && !text_for_reals(op)) return false;
     if (row.domain != OpDomain::real && row.domain != OpDomain::inner && !text_for_integers(op)) return false;
   }
   return true;

@@ -23,7 +23,7 @@ struct ScanArgs {
   KernelView x, out;  // the first elements of the lines
   i64 length, x_step, out_step, start;
   i64 pieces;  // of a line
-  u64* sums;   // pieces + 1 of each line: what comes before each piece; null where a line is one
+  u64* sums;   // pieces + 1 of each line: what comes before each piece, or its place; null where a line is one
 };
 EBB_ARGS(42, ScanArgs);
 

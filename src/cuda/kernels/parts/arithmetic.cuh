@@ -141,5 +141,13 @@ EBB T integer_power(T base, T exponent) {
   }
   return result;
 }
+template <class T>
+EBB T left_shift(T a, T b) {
+  return b >= 0 && b < (T)(8 * sizeof(T)) ? (T)((u64)a << b) : (T)0;
+}
+template <class T>
+EBB T right_shift(T a, T b) {
+  return a >> (b >= 0 && b < (T)(8 * sizeof(T)) ? b : (T)(8 * sizeof(T) - 1));
+}
 
 }  // namespace ebb::cuda
