@@ -376,14 +376,7 @@ std::string describe_call(const Plan& plan, const PlanStep& step) {
     return all;
   };
   const std::vector<View> inputs = views(step.inputs), outputs = views(step.outputs);
-  return backend_of(plan.device)
-      .describe(LibraryCall{.op = step.op,
-                            .attrs = step.attrs,
-                            .label = step.label,
-                            .inputs = inputs,
-                            .outputs = outputs,
-                            .adds = false,
-                            .data = nullptr});
+  return backend_of(plan.device).describe(LibraryCall{step.op, step.attrs, step.label, inputs, outputs, nullptr});
 }
 
 }  // namespace
