@@ -23,6 +23,7 @@ std::vector<Unary> unary_functions() {
 #define EBB_NOTE_real(name) note(all, #name, &ebb::name);
 #define EBB_NOTE_number(name) note(all, #name, &ebb::name);
 #define EBB_NOTE_truth(name) note(all, #name, &ebb::name);
+#define EBB_NOTE_bits(name)  // of two numbers
   EBB_OPS(EBB_SKIP_OP, EBB_SKIP_OP, EBB_NOTE, EBB_SKIP_OP, EBB_SKIP_OP, EBB_SKIP_OP, EBB_SKIP_OP)
 #undef EBB_NOTE
 #undef EBB_NOTE_any
@@ -30,6 +31,7 @@ std::vector<Unary> unary_functions() {
 #undef EBB_NOTE_real
 #undef EBB_NOTE_number
 #undef EBB_NOTE_truth
+#undef EBB_NOTE_bits
   note(all, "frac", frac);
   return all;
 }
