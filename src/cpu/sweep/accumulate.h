@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -140,18 +138,8 @@ class Complaint {
   Error::Kind kind_ = Error::Kind::value;
 };
 
-inline std::string position_text(const std::vector<std::int64_t>& dims, std::size_t count, std::int64_t linear) {
-  std::vector<std::int64_t> index(count);
-  for (std::size_t d = count; d-- > 0;) {
-    index[d] = linear % dims[d];
-    linear /= dims[d];
-  }
-  return fmt::format("[{}]", fmt::join(index, ", "));
-}
-
-inline std::string number_text(RegType t, const void* p) {
-  const Accumulator a = read(t, p);
-  return is_float(t) ? fmt::format("{:g}", a.real) : fmt::format("{}", a.integer);
-}
+// For complaints: "[2, 0]", and the number at p.
+std::string position_text(const std::vector<std::int64_t>& dims, std::size_t count, std::int64_t linear);
+std::string number_text(RegType t, const void* p);
 
 }  // namespace ebb::cpu
