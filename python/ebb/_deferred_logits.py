@@ -16,6 +16,8 @@ from torch.nn import functional as F
 
 here = threading.local()  # .active: heads defer their products; .fused: how many losses were computed without logits
 
+LINEAR = torch._C._nn.linear  # F.linear, unless somebody replaced that (DeepSpeed's ZeRO-3 does)
+
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _LOSSLESS = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -41,7 +43,7 @@ class Deferred:
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if func is F.linear:
+        if func is LINEAR:
             return _linear(*args, **kwargs)
         if func is F.cross_entropy:
             return _cross_entropy(*args, **kwargs)

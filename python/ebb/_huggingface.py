@@ -13,16 +13,19 @@ import warnings
 
 import torch
 
-from ._deferred_logits import Deferred, HiddenStates, here
+from ._deferred_logits import LINEAR, Deferred, HiddenStates, here
 
 
 def _defer(module, args):
     """The head's forward pre-hook: while a patched model computes a loss, the head's product is deferred. FSDP has gathered
     the weight by now; one that is still in parts is tensor-parallel, and what its module does with tensors is its own affair.
+    So is what a function in place of torch.nn.functional.linear does.
     """
     if not getattr(here, "active", False) or not args or not isinstance(args[0], torch.Tensor):
         return None
-    return None if _is_sharded(_linear_of(module).weight) else (HiddenStates(args[0]), *args[1:])
+    weight = _linear_of(module).weight
+    usual = torch.nn.functional.linear is LINEAR and not _is_sharded(weight) and not hasattr(weight, "ds_id")
+    return (HiddenStates(args[0]), *args[1:]) if usual else None
 
 
 def _class_of(x):
@@ -164,6 +167,12 @@ def patch(model, *, head=None):
         )
     if not hasattr(model, "forward") or "labels" not in inspect.signature(type(model).forward).parameters:
         raise ValueError(f"patch: {name} has no argument labels, so it computes no loss; patch a model with a language model's head")
+    linear = torch.nn.functional.linear
+    if linear is not LINEAR:
+        raise ValueError(
+            f"patch: torch.nn.functional.linear was replaced by {linear.__module__}.{linear.__qualname__}, as DeepSpeed's ZeRO-3 "
+            "does; use stage 2, or FSDP"
+        )
     path = _path_of(model, head)
     found = model.get_submodule(path) if path else getattr(model, "get_output_embeddings", lambda: None)()
     if found is None:

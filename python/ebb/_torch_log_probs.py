@@ -14,6 +14,10 @@ _OPTIONS = "float temperature, float logit_scale, float softcap, int ignore_inde
 _INPUTS = "Tensor x, Tensor head, Tensor target, Tensor? bias"
 
 
+def _parts(x, count):
+    return [None] * count if x is None else x.unbind()
+
+
 def make(exchange):
     """linear_log_probs; exchange has ebb.torch's conversions."""
 
@@ -75,6 +79,68 @@ def make(exchange):
 
     statistics.register_autograd(pull_back, setup_context=keep)
 
+    # ---- torch.func, which wants functions whose forward pass does not see its context
+
+    def leading(x, axis, count):
+        """x with the samples of vmap in front."""
+        return x.unsqueeze(0).expand(count, *x.shape) if axis is None else x.movedim(axis, 0)
+
+    class Values(torch.autograd.Function):
+        @staticmethod
+        def forward(x, head, target, bias, *options):
+            return tuple(statistics(x, head, target, bias, *options))
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            keep(ctx, inputs, output)
+            ctx.mark_non_differentiable(*(y for y in output if not y.is_floating_point()))
+
+        @staticmethod
+        def backward(ctx, *grads):
+            needed = [ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.needs_input_grad[3]]
+            wrt = [k for k, need in enumerate(needed) if need]
+            *options, names = ctx.options
+            used = [k for k, name in enumerate(names) if name != "argmax"]
+            result = [None] * (4 + len(ctx.options))
+            given = (*options, [names[k] for k in used])
+            for k, g in zip(wrt, Gradients.apply(wrt, given, *ctx.saved_tensors, *(grads[k] for k in used))):
+                result[(0, 1, 3)[k]] = g
+            return tuple(result)
+
+        @staticmethod
+        def jvp(ctx, *tangents):
+            raise RuntimeError("linear_log_probs: it has no forward mode; use torch.func.grad, vjp or jacrev")
+
+        @staticmethod
+        def vmap(info, in_dims, x, head, target, bias, *options):
+            if in_dims[1] is not None or in_dims[3] is not None:
+                raise RuntimeError("linear_log_probs: vmap takes hidden states and targets of each sample, and one head for all")
+            rows = leading(x, in_dims[0], info.batch_size), leading(target, in_dims[2], info.batch_size)
+            found = Values.apply(rows[0], head, rows[1], bias, *options)
+            return found, (0,) * len(found)
+
+    class Gradients(torch.autograd.Function):
+        @staticmethod
+        def forward(wrt, options, x, head, target, bias, *grads):
+            return tuple(gradients(list(grads), wrt, x, head, target, bias, *options))
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def backward(ctx, *cotangents):
+            raise RuntimeError("linear_log_probs: PyTorch can differentiate it once; ebb.linear_log_probs more often")
+
+        @staticmethod
+        def vmap(info, in_dims, wrt, options, *tensors):
+            moved = [t if t is None else leading(t, d, info.batch_size) for t, d in zip(tensors, in_dims[2:])]
+            x, head, target, bias = tensors[:4]
+            if wrt == [0] and in_dims[3] is None and in_dims[5] is None:  # samples are rows
+                return Gradients.apply(wrt, options, moved[0], head, moved[2], bias, *moved[4:]), (0,)
+            each = [Gradients.apply(wrt, options, *parts) for parts in zip(*(_parts(t, info.batch_size) for t in moved))]
+            return tuple(torch.stack(parts) for parts in zip(*each)), (0,) * len(wrt)
+
     def linear_log_probs(
         x,
         head,
@@ -116,7 +182,9 @@ def make(exchange):
         if low is not None and x.dtype != torch.float64:
             x, head, bias = x.to(low), head.to(low), None if bias is None else bias.to(low)
         options = (float(temperature), float(logit_scale), float(softcap), int(ignore_index), int(chunk), names)
-        found = torch.ops.ebb.token_statistics(x, head, target, bias, *options)
+        in_transform = torch._C._are_functorch_transforms_active() and not torch.compiler.is_compiling()
+        compute = Values.apply if in_transform else torch.ops.ebb.token_statistics
+        found = compute(x, head, target, bias, *options)
         return found[0] if isinstance(outputs, str) else tuple(found)
 
     linear_log_probs.__module__ = exchange.__name__

@@ -89,64 +89,136 @@ def spread(found, wrt, count):
 def make(exchange):
     """(the loss for torch.func, the loss for torch.compile). exchange has ebb.torch's conversions."""
 
-    # ---- torch.func
+    # ---- torch.func: functions of order 0 (the loss), 1 (its gradients) and 2 (the derivatives of those). A batch is None or
+    # (samples, which of the tensors have a leading axis of them); all results of a batch have that axis.
 
-    def each(function, constants, info, in_dims, args):
-        """vmap: the function of every element of the batch."""
-        results = []
-        for i in range(info.batch_size):
-            picked = [a if d is None else a.select(d, i) for a, d in zip(args, in_dims)]
-            results.append(function.apply(*constants, *picked))
-        if isinstance(results[0], tuple):
-            return tuple(torch.stack(parts) for parts in zip(*results)), tuple(0 for _ in results[0])
-        return torch.stack(results), 0
+    def compute(order, number, wide, options, wrt, batch, cotangents, grad, tensors):
+        with exchange.place(tensors):
+            dense = [x.clone() if x is not None and x._is_zerotensor() else x for x in (*cotangents, grad, *tensors)]
+            dense = exchange._inputs(dense)
+            n = len(cotangents)
+            given, inputs = (dense[:n], dense[n]), dense[n + 1 :]
+            count, batched = (0, ()) if batch is None else batch
+            found = _core._losses_of_order(order, count, list(batched), number, wide, list(wrt), *given, *inputs, *options)
+            return tuple(exchange._given(x) for x in found)
+
+    def keep(ctx, names, constants, tensors):
+        for name, value in zip(names, constants):
+            setattr(ctx, name, value)
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+
+    def batched(function, info, in_dims, constants, batch, tensors):
+        """vmap: one more axis of samples, which is made one with the axis of the batch there is."""
+        count, inner = info.batch_size, (None, (False,) * len(tensors)) if batch is None else batch
+        moved, flags = [], []
+        for x, d, has_inner in zip(tensors, in_dims, inner[1]):
+            flags.append(x is not None and (d is not None or has_inner))
+            if d is not None:
+                x = x.movedim(d, 0)
+            if flags[-1] and batch is not None:
+                x = x if d is not None else x.unsqueeze(0).expand(count, *x.shape)
+                x = x if has_inner else x.unsqueeze(1).expand(count, inner[0], *x.shape[1:])
+                x = x.flatten(0, 1)
+            moved.append(x)
+        whole = count if batch is None else count * inner[0]
+        found = function.apply(*constants, (whole, tuple(flags)), *moved)
+        results = found if isinstance(found, tuple) else (found,)
+        if batch is not None:
+            results = tuple(r.unflatten(0, (count, inner[0])) for r in results)
+        return (results, (0,) * len(results)) if isinstance(found, tuple) else (results[0], 0)
+
+    def over_samples(found, batch, positions):
+        """Gradients of tensors that all samples share are sums over these."""
+        return found if batch is None else [g if batch[1][p] else g.sum(0) for g, p in zip(found, positions)]
+
+    def beside(batch, count):
+        """The batch with so many tensors that have its axis in front of the others."""
+        return None if batch is None else (batch[0], (True,) * count + batch[1])
 
     class Value(torch.autograd.Function):
         @staticmethod
-        def forward(number, wide, options, *tensors):
-            with exchange.place(tensors):
-                return exchange._own(_core._loss_forward(number, [], wide, *exchange._inputs(tensors), *options)[0])
+        def forward(number, wide, options, batch, *tensors):
+            return compute(0, number, wide, options, (), batch, (), None, tensors)[0]
 
         @staticmethod
         def setup_context(ctx, inputs, output):
-            ctx.number, ctx.wide, ctx.options, *tensors = inputs
-            ctx.save_for_backward(*tensors)
+            keep(ctx, ("number", "wide", "options", "batch"), inputs[:4], inputs[4:])
+            ctx.like = output.shape, output.dtype, output.device
 
         @staticmethod
         def backward(ctx, grad):
             tensors = ctx.saved_tensors
-            wrt = _differentiable(ctx.number, ctx.needs_input_grad[3:])
-            found = Gradient.apply(ctx.number, ctx.wide, ctx.options, wrt, grad, *tensors)
-            return None, None, None, *spread(found, wrt, len(tensors))
+            wrt = _differentiable(ctx.number, ctx.needs_input_grad[4:])
+            found = Gradient.apply(ctx.number, ctx.wide, ctx.options, wrt, beside(ctx.batch, 1), grad, *tensors)
+            return None, None, None, None, *spread(over_samples(found, ctx.batch, wrt), wrt, len(tensors))
+
+        # J·v of one number is the gradient times v, which can be differentiated again. Otherwise: the gradients Jᵀ·g are linear
+        # in g, and differentiated by g in the direction of v they are J·v.
+        @staticmethod
+        def jvp(ctx, number, wide, options, batch, *tangents):
+            tensors = ctx.saved_tensors
+            at = _differentiable(ctx.number, [t is not None for t in tangents])
+            shape, dtype, device = ctx.like
+            grad = torch.ones(shape, dtype=dtype, device=device)
+            given = [tangents[k] for k in at]
+            axes = 0 if ctx.batch is None else 1
+            if len(shape) == axes:
+                found = Gradient.apply(ctx.number, ctx.wide, ctx.options, at, beside(ctx.batch, 1), grad, *tensors)
+                return sum((g * t).flatten(axes).sum(-1) if g.ndim > axes else g * t for g, t in zip(found, given)).to(dtype)
+            flags = None
+            if ctx.batch is not None:
+                flags = (ctx.batch[0], tuple(ctx.batch[1][k] for k in at) + (True,) + ctx.batch[1])
+            return Second.apply(ctx.number, ctx.wide, ctx.options, at, flags, *given, grad, *tensors)[0]
 
         @staticmethod
-        def vmap(info, in_dims, number, wide, options, *tensors):
-            return each(Value, (number, wide, options), info, in_dims[3:], tensors)
+        def vmap(info, in_dims, number, wide, options, batch, *tensors):
+            return batched(Value, info, in_dims[4:], (number, wide, options), batch, tensors)
 
     class Gradient(torch.autograd.Function):
         @staticmethod
-        def forward(number, wide, options, wrt, grad, *tensors):
-            return exchange._gradients(number, wide, options, wrt, grad, tensors)
+        def forward(number, wide, options, wrt, batch, grad, *tensors):
+            return compute(1, number, wide, options, wrt, batch, (), grad, tensors)
 
         @staticmethod
         def setup_context(ctx, inputs, output):
-            ctx.number, ctx.wide, ctx.options, ctx.wrt, *tensors = inputs
-            ctx.save_for_backward(*tensors)
+            keep(ctx, ("number", "wide", "options", "wrt", "batch"), inputs[:5], inputs[5:])
 
         @staticmethod
         def backward(ctx, *cotangents):
-            found = Second.apply(ctx.number, ctx.wide, ctx.options, ctx.wrt, len(cotangents), *cotangents, *ctx.saved_tensors)
-            return None, None, None, None, found[0], *spread(found[1:], ctx.wrt, len(ctx.saved_tensors) - 1)
+            flags = beside(ctx.batch, len(cotangents))
+            found = Second.apply(ctx.number, ctx.wide, ctx.options, ctx.wrt, flags, *cotangents, *ctx.saved_tensors)
+            of_grad, *found = over_samples(found, ctx.batch, [0, *(p + 1 for p in ctx.wrt)])
+            return None, None, None, None, None, of_grad, *spread(found, ctx.wrt, len(ctx.saved_tensors) - 1)
+
+        # Second derivatives are symmetric: the direction takes the place of the cotangents.
+        @staticmethod
+        def jvp(ctx, number, wide, options, wrt, batch, of_grad, *tangents):
+            grad, *tensors = ctx.saved_tensors
+            moving = _differentiable(ctx.number, [t is not None for t in tangents])
+            found = None
+            if moving:
+                at = sorted({*ctx.wrt, *moving})
+                given = [torch.zeros_like(tensors[k]) if tangents[k] is None else tangents[k] for k in at]
+                flags = None
+                if ctx.batch is not None:
+                    flags = (ctx.batch[0], tuple(ctx.batch[1][k + 1] for k in at) + ctx.batch[1])
+                _, *all_found = Second.apply(ctx.number, ctx.wide, ctx.options, at, flags, *given, grad, *tensors)
+                found = [all_found[at.index(k)] for k in ctx.wrt]
+            if of_grad is not None:
+                more = Gradient.apply(ctx.number, ctx.wide, ctx.options, ctx.wrt, ctx.batch, of_grad, *tensors)
+                found = list(more) if found is None else [a + b for a, b in zip(found, more)]
+            return tuple(found)
 
         @staticmethod
-        def vmap(info, in_dims, number, wide, options, wrt, *tensors):
-            return each(Gradient, (number, wide, options, wrt), info, in_dims[4:], tensors)
+        def vmap(info, in_dims, number, wide, options, wrt, batch, *tensors):
+            return batched(Gradient, info, in_dims[5:], (number, wide, options, wrt), batch, tensors)
 
     class Second(torch.autograd.Function):
         @staticmethod
-        def forward(number, wide, options, wrt, count, *tensors):
-            cotangents, grad, given = tensors[:count], tensors[count], tensors[count + 1 :]
-            return exchange._second(number, wide, options, wrt, cotangents, grad, given)
+        def forward(number, wide, options, wrt, batch, *tensors):
+            n = len(wrt)
+            return compute(2, number, wide, options, wrt, batch, tensors[:n], tensors[n], tensors[n + 1 :])
 
         @staticmethod
         def setup_context(ctx, inputs, output):
@@ -157,8 +229,15 @@ def make(exchange):
             raise RuntimeError(f"{ctx.name}: PyTorch can differentiate it twice; use ebb.grad for more")
 
         @staticmethod
-        def vmap(info, in_dims, number, wide, options, wrt, count, *tensors):
-            return each(Second, (number, wide, options, wrt, count), info, in_dims[5:], tensors)
+        def jvp(ctx, *tangents):
+            raise RuntimeError(f"{ctx.name}: PyTorch can differentiate it twice; use ebb.grad for more")
+
+        @staticmethod
+        def vmap(info, in_dims, number, wide, options, wrt, batch, *tensors):
+            return batched(Second, info, in_dims[5:], (number, wide, options, wrt), batch, tensors)
+
+    def transformed(number, wide, options, *tensors):
+        return Value.apply(number, wide, options, None, *tensors)
 
     # ---- torch.compile: ebb::loss and ebb::loss_gradient, with as many inputs as any loss has
 
@@ -203,7 +282,7 @@ def make(exchange):
     def _(grad, number, wide, options, wrt, *tensors):
         return [_like(tensors[i]) for i in wrt]
 
-    def keep(ctx, inputs, output):
+    def keep_results(ctx, inputs, output):
         ctx.number, ctx.wide, ctx.options, ctx.wrt, *tensors = inputs
         ctx.in_one_pass = len(output) > 1
         ctx.save_for_backward(*(output[1:] if ctx.in_one_pass else tensors))
@@ -216,11 +295,11 @@ def make(exchange):
             found = torch.ops.ebb.loss_gradient(grad, ctx.number, ctx.wide, ctx.options, wrt, *ctx.saved_tensors)
         return None, None, None, None, *spread(found, wrt, most)
 
-    loss.register_autograd(pull_back, setup_context=keep)
+    loss.register_autograd(pull_back, setup_context=keep_results)
 
     def compiled(number, wide, options, *tensors):
         needed = [torch.is_grad_enabled() and x is not None and x.requires_grad for x in tensors]
         padded = list(tensors) + [None] * (most - len(tensors))
         return torch.ops.ebb.loss(number, wide, options, _differentiable(number, needed), *padded)[0]
 
-    return Value.apply, compiled
+    return transformed, compiled

@@ -125,6 +125,7 @@ def batch(number, count):
 
 def with_deepspeed(model, accumulation, compiled):
     import deepspeed
+    import torch
     import torch.distributed as dist
 
     config = {
@@ -133,7 +134,9 @@ def with_deepspeed(model, accumulation, compiled):
         "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0},
         "zero_allow_untested_optimizer": True,
     }
-    engine, *_ = deepspeed.initialize(model=model, config=config, model_parameters=[p for p in model.parameters() if p.requires_grad])
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.SGD(trained, lr=1e-3)
+    engine, *_ = deepspeed.initialize(model=model, config=config, model_parameters=trained, optimizer=optimizer)
     if compiled:
         engine.compile(backend="aot_eager")
     losses, found = [], {}
@@ -145,6 +148,7 @@ def with_deepspeed(model, accumulation, compiled):
     for name, p in engine.module.named_parameters():
         if p.requires_grad:
             found[name] = deepspeed.utils.safe_get_full_grad(p).clone()
+    torch.nn.functional.linear = torch._C._nn.linear  # which DeepSpeed replaced
     return losses, found
 
 
@@ -156,6 +160,14 @@ def cell(kind, strategy, accumulation, compiled):
     from ebb._deferred_logits import here
 
     torch._dynamo.reset()
+    if kind not in ADAPTERS:  # which has to be refused before anything else
+        try:
+            ebb.torch.patch(make(kind))
+            return "WRONG: a quantised head was patched"
+        except ImportError as error:
+            return f"not tried: {error.name or error} is missing"
+        except ValueError as error:
+            return f"refused: {first_sentence(error)}"
     try:
         theirs = gradients(strategy, make(kind), accumulation, compiled)
     except ImportError as error:
@@ -182,6 +194,17 @@ def cell(kind, strategy, accumulation, compiled):
     if any("computed its loss from all its logits" in str(w.message) for w in caught):
         return "same, with all logits in memory"
     return "same"
+
+
+def trl_cell():
+    import ebb.torch
+
+    try:
+        ebb.torch.patch_trl()
+        ebb.torch.unpatch_trl()
+        return "works"
+    except (ImportError, ValueError) as error:
+        return f"refused: {first_sentence(error)}"
 
 
 def first_sentence(error):
@@ -230,7 +253,7 @@ def run_cells(out):
             with tempfile.TemporaryDirectory() as folder:
                 mp.spawn(worker, (f"{folder}/meet", strategy, f"{folder}/out"), nprocs=WORLD)
                 results.update(json.loads(Path(f"{folder}/out").read_text()))
-    Path(out).write_text(json.dumps({"versions": versions(), "cells": results}))
+    Path(out).write_text(json.dumps({"versions": versions(), "cells": results, "trl": trl_cell()}))
 
 
 def cells_with(folder):
@@ -272,6 +295,7 @@ def page(tables):
                 way = f"{'compiled' if compiled else 'eager'}, accumulation {accumulation}"
                 found = [mark(table["cells"][f"{kind} | {strategy} | {way}"]) for strategy in STRATEGIES]
                 lines.append(f"| {kind} | {way} | " + " | ".join(found) + " |")
+        lines += ["", f"`patch_trl`: {table['trl']}"]
     lines += [""] + [f"({k + 1}) {text}" + ("" if k == len(notes) - 1 else "\n") for k, text in enumerate(notes)]
     return "\n".join(lines) + "\n"
 

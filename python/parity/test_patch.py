@@ -428,6 +428,29 @@ class Quantised(torch.Tensor):
     pass
 
 
+class OtherLinear(torch.autograd.Function):
+    """In place of torch.nn.functional.linear, as DeepSpeed's ZeRO-3 has one."""
+
+    @staticmethod
+    def forward(ctx, input, weight):
+        ctx.save_for_backward(input, weight)
+        return input.matmul(weight.t())
+
+    @staticmethod
+    def backward(ctx, grad):
+        input, weight = ctx.saved_tensors
+        return grad.matmul(weight), grad.flatten(0, -2).t() @ input.flatten(0, -2)
+
+
+def test_another_linear_is_left_alone(monkeypatch):
+    model, plain = ebb.torch.patch(make()), step(make())
+    monkeypatch.setattr(torch.nn.functional, "linear", lambda input, weight, bias=None: OtherLinear.apply(input, weight))
+    with pytest.warns(UserWarning, match="computed its loss from all its logits"):
+        require_same(step(model), plain)
+    with pytest.raises(ValueError, match=r"torch.nn.functional.linear was replaced by test_patch\..*, as DeepSpeed's ZeRO-3 does"):
+        ebb.torch.patch(make())
+
+
 def test_partitioned_and_quantised_weights_are_refused_by_name():
     model = make()
     model.lm_head.weight.ds_id = 3

@@ -8,6 +8,7 @@
 #include "described.h"
 #include "ebb/autograd.h"
 #include "ebb/losses/distance.h"
+#include "ebb/ops.h"
 #include "graph/lock.h"
 #include "linear_heads.h"
 #include "memory_view.h"
@@ -168,14 +169,11 @@ nb::tuple backward_by_number(std::size_t number, nb::handle cotangent, bool wide
 
 // The derivative of sum(gradients · cotangents) with respect to the cotangent of the loss and the inputs at these
 // positions, where the gradients are those at the same positions: what differentiating a backward pass needs.
-std::vector<Tensor> second_by_number(std::size_t number, const std::vector<int>& positions,
-                                     const std::vector<Tensor>& cotangents, const Tensor& grad, bool wide,
-                                     nb::args args) {
-  Call call = read_call(number, args, 0);
-  call.wide = wide;
+std::vector<Tensor> second_of(const Call& call, const std::vector<int>& positions,
+                              const std::vector<Tensor>& cotangents, const Tensor& grad) {
   std::vector<Tensor> chosen{grad};
   for (int p : positions) chosen.push_back(call.inputs[static_cast<std::size_t>(p)]);
-  std::vector<Tensor> result = ebb::grad(FunctionOfMany([&](const std::vector<Tensor>& tracked) {
+  return ebb::grad(FunctionOfMany([&](const std::vector<Tensor>& tracked) {
     Call inner = call;
     for (std::size_t k = 0; k < positions.size(); ++k)
       inner.inputs[static_cast<std::size_t>(positions[k])] = tracked[k + 1];
@@ -187,8 +185,52 @@ std::vector<Tensor> second_by_number(std::size_t number, const std::vector<int>&
     }
     return total;
   }))(chosen);
+}
+
+std::vector<Tensor> second_by_number(std::size_t number, const std::vector<int>& positions,
+                                     const std::vector<Tensor>& cotangents, const Tensor& grad, bool wide,
+                                     nb::args args) {
+  Call call = read_call(number, args, 0);
+  call.wide = wide;
+  std::vector<Tensor> result = second_of(call, positions, cotangents, grad);
   eval(result);
   return result;
+}
+
+// For torch.func: the loss {y} (order 0), its gradients at these positions (1) or what second_of gives (2). With a
+// count, of as many samples at once: those of cotangents, grad and inputs that are batched have a leading axis of that
+// size, and so have all results.
+std::vector<Tensor> losses_of_order(int order, std::int64_t count, const std::vector<bool>& batched, std::size_t number,
+                                    bool wide, const std::vector<int>& positions, const std::vector<Tensor>& cotangents,
+                                    const Tensor* grad, nb::args args) {
+  Call call = read_call(number, args, 0);
+  call.wide = wide;
+  const auto one = [&](const Call& c, const std::vector<Tensor>& cots, const Tensor& g) {
+    if (order == 0) return std::vector<Tensor>{c(c.inputs)};
+    return order == 1 ? differentiate(c, positions, g).second : second_of(c, positions, cots, g);
+  };
+  std::vector<Tensor> found;
+  if (count == 0) {
+    found = one(call, cotangents, or_none(grad));
+  } else {
+    std::vector<std::vector<Tensor>> parts;  // of each result
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::size_t at = 0;
+      const auto sample = [&](const Tensor& t) { return batched.at(at++) && t.defined() ? select(t, 0, i) : t; };
+      std::vector<Tensor> cots;
+      for (const Tensor& t : cotangents) cots.push_back(sample(t));
+      const Tensor g = grad ? sample(*grad) : Tensor{};
+      Call each = call;
+      for (Tensor& t : each.inputs) t = sample(t);
+      const std::vector<Tensor> results = one(each, cots, g);
+      parts.resize(results.size());
+      for (std::size_t k = 0; k < results.size(); ++k) parts[k].push_back(results[k]);
+    }
+    for (const std::vector<Tensor>& p : parts) found.push_back(stack(p, 0));
+  }
+  eval(found);
+  for (Tensor& t : found) t = exclusive(t);
+  return found;
 }
 
 // The value and, where it is one number, its gradients; None where the gradients need a cotangent first.
@@ -221,6 +263,8 @@ void bind_losses(const Api& api) {
   m.def("_loss_forward", forward_by_number, "number"_a, "positions"_a, "wide"_a, "args"_a);
   m.def("_exclusive", exclusive, "x"_a);
   m.def("_loss_second", second_by_number, "number"_a, "positions"_a, "cotangents"_a, "grad"_a, "wide"_a, "args"_a);
+  m.def("_losses_of_order", losses_of_order, "order"_a, "count"_a, "batched"_a, "number"_a, "wide"_a, "positions"_a,
+        "cotangents"_a, "grad"_a.none(), "args"_a);
   bind_linear_heads(api);
   // A function cannot be an option of the registry.
   m.def("_triplet_margin_with_distance", [](const Tensor& a, const Tensor& p, const Tensor& n, const Distance& distance,

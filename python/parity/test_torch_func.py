@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: MIT
+"""The losses of ebb.torch inside torch.func's transforms, beside PyTorch's own: jvp, jacfwd, hessian, vmap, and one in another.
+
+Run by run.py with pytest, in the Python that has PyTorch.
+"""
+
+import sys
+
+import pytest
+import torch
+from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
+
+import ebb.torch
+from ebb import _core
+
+F = torch.nn.functional
+B, N, C = 3, 4, 5
+
+
+def numbers(*shape, seed=1):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+CLASSES = torch.randint(0, C, (B, N), generator=torch.Generator().manual_seed(2))
+LOSSES = {
+    "mse_loss": (numbers(B, N, C), numbers(B, N, C, seed=3)),
+    "smooth_l1_loss": (numbers(B, N, C), numbers(B, N, C, seed=3)),
+    "binary_cross_entropy_with_logits": (numbers(B, N, C), numbers(B, N, C, seed=3).sigmoid()),
+    "kl_div": (numbers(B, N, C).log_softmax(-1), numbers(B, N, C, seed=3).softmax(-1)),
+    "cross_entropy": (numbers(B, N, C), CLASSES),
+    "cosine_embedding_loss": (numbers(B, N, C), numbers(B, N, C, seed=3), torch.tensor([1, -1, 1, 1]).expand(B, N)),
+}
+
+
+def reduced(terms, reduction):
+    return {"mean": torch.mean, "sum": torch.sum, "none": lambda x: x}[reduction](terms)
+
+
+class Plain:
+    """PyTorch's losses; by their formulas where PyTorch's own cannot be transformed twice."""
+
+    @staticmethod
+    def mse_loss(x, y, reduction="mean"):
+        return reduced((x - y) ** 2, reduction)
+
+    @staticmethod
+    def smooth_l1_loss(x, y, reduction="mean"):
+        d = x - y
+        return reduced(torch.where(d.abs() < 1, 0.5 * d * d, d.abs() - 0.5), reduction)
+
+    def __getattr__(self, name):
+        return getattr(F, name)
+
+
+PLAIN = Plain()
+
+
+def same(ours, theirs):
+    ours, theirs = ours if isinstance(ours, tuple) else (ours,), theirs if isinstance(theirs, tuple) else (theirs,)
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_transforms_are_those_of_pytorch(name, reduction):
+    tensors = LOSSES[name]
+    x, *rest = [t[0] for t in tensors]
+    direction = numbers(*x.shape, seed=9)
+    found = []
+    for module in (ebb.torch, PLAIN):
+        loss = lambda x, *rest, module=module: getattr(module, name)(x, *rest, reduction=reduction)  # noqa: E731
+        total = lambda x, *rest, loss=loss: loss(x, *rest).square().sum()  # noqa: E731
+        found.append(
+            {
+                "jvp": jvp(lambda x: loss(x, *rest), (x,), (direction,)),
+                "jacfwd": jacfwd(loss)(x, *rest),
+                "jacrev": jacrev(loss)(x, *rest),
+                "hessian": hessian(total)(x, *rest),
+                "jacrev of jacfwd": jacrev(jacfwd(total))(x, *rest) if reduction != "none" else torch.zeros(()),
+                "jvp of grad": jvp(lambda x: grad(total)(x, *rest), (x,), (direction,)),
+                "vmap": vmap(loss)(*tensors),
+                "vmap of grad": vmap(grad(total))(*tensors),
+                "grad of vmap": grad(lambda x, *rest: vmap(loss)(x, *rest).square().sum())(*tensors),
+                "vmap of hessian": vmap(hessian(total))(*tensors),
+                "vmap, one shared": vmap(loss, in_dims=(0, *[None] * len(rest)))(tensors[0], *rest),
+                "grad of the shared": grad(
+                    lambda x, others: vmap(lambda o: loss(x, o, *rest[1:]))(others).square().sum()
+                )(x, tensors[1])
+                if rest[0].is_floating_point()
+                else torch.zeros(()),
+                "vmap of vmap": vmap(vmap(lambda x: loss(x, *rest)))(numbers(2, 3, *x.shape)),
+                "vmap at another axis": vmap(loss, in_dims=(1, *[0] * len(rest)))(tensors[0].movedim(0, 1), *tensors[1:]),
+            }
+        )
+    for key, mine in found[0].items():
+        same(mine, found[1][key])
+
+
+def test_a_batch_is_one_call(monkeypatch):
+    calls = []
+    original = _core._losses_of_order
+    monkeypatch.setattr(_core, "_losses_of_order", lambda *a: calls.append(a[:2]) or original(*a))
+    x, target = numbers(100, N, C), numbers(100, N, C, seed=3)
+    same(vmap(grad(ebb.torch.mse_loss))(x, target), vmap(grad(F.mse_loss))(x, target))
+    assert [c for c in calls if c[1]] == [(0, 100), (1, 100)] and len(calls) == 2
+
+
+def test_mixed_directions_reach_all_inputs():
+    x, y = numbers(N, C), numbers(N, C, seed=3)
+    for module in (ebb.torch, PLAIN):
+        mixed = jacfwd(grad(module.mse_loss, argnums=0), argnums=1)(x, y)
+        if module is ebb.torch:
+            ours = mixed
+    same(ours, mixed)
+
+
+def test_a_third_derivative_is_refused_in_one_sentence():
+    x, y = numbers(N), numbers(N, seed=3)
+    with pytest.raises(RuntimeError, match="mse_loss: PyTorch can differentiate it twice; use ebb.grad for more"):
+        jacfwd(jacfwd(jacfwd(ebb.torch.mse_loss)))(x, y)
+
+
+def plain_log_probs(x, head, target):
+    log_p = (x @ head.T).log_softmax(-1)
+    picked = log_p.gather(-1, target.unsqueeze(-1)).squeeze(-1)
+    return picked, -(log_p.exp() * log_p).sum(-1)
+
+
+def test_linear_log_probs_in_transforms():
+    x, head, target = numbers(B, N, 6), numbers(C, 6, seed=4), CLASSES
+
+    def ours(x, head, target):
+        return ebb.torch.linear_log_probs(x, head, target, outputs=("log_probs", "entropy"))
+
+    found = []
+    for f in (ours, plain_log_probs):
+        total = lambda x, head, target, f=f: sum(y.square().sum() for y in f(x, head, target))  # noqa: E731
+        found.append(
+            {
+                "grad": grad(total, argnums=(0, 1))(x[0], head, target[0]),
+                "vmap": vmap(f, in_dims=(0, None, 0))(x, head, target),
+                "vmap of grad": vmap(grad(total), in_dims=(0, None, 0))(x, head, target),
+                "gradients of each sample": vmap(grad(total, argnums=(0, 1)), in_dims=(0, None, 0))(x, head, target),
+                "grad of vmap": grad(lambda x, h: sum(vmap(total, in_dims=(0, None, 0))(x, h, target)), argnums=(0, 1))(x, head),
+                "jacrev": jacrev(lambda x: f(x, head, target[0])[0])(x[0]),
+            }
+        )
+    for key, mine in found[0].items():
+        same(mine, found[1][key])
+    with pytest.raises(RuntimeError, match="linear_log_probs: vmap takes hidden states and targets of each sample, and one head"):
+        vmap(ours, in_dims=(0, 0, 0))(x, head.expand(B, C, 6), target)
+    with pytest.raises(RuntimeError, match="linear_log_probs: it has no forward mode"):
+        jvp(lambda x: ours(x, head, target[0])[0], (x[0],), (x[0],))
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))
