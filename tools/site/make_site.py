@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: MIT
 """Writes the documentation as a static site: every page of docs/, the README as its front, and the Python reference.
 
-    tools/site/make_site.py OUTPUT          needs the PyPI package markdown, and the package ebb on PYTHONPATH
+    tools/site/make_site.py OUTPUT                    needs the PyPI packages markdown and pygments, and ebb on PYTHONPATH
+    tools/site/make_site.py OUTPUT --version 1.0.0    this tree as a release, in OUTPUT/versions/1.0.0
 
-The pages need no server: open OUTPUT/index.html. Search works on an index that is a script of its own.
+The pages need no server: open OUTPUT/index.html. Search works on an index that is a script of its own. The versions of
+CHANGELOG.md are in the menu: those in OUTPUT/versions with their sites, others with their section of the changelog.
 """
 
+import argparse
 import html
 import json
 import re
@@ -18,6 +21,7 @@ import markdown
 from markdown.extensions.toc import slugify_unicode
 
 import python_reference
+from highlight import highlighted
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -26,14 +30,19 @@ DOCS = ROOT / "docs"
 # The pages in the order of the menu; every page of docs/ has its place here.
 MENU = [
     ("Begin", ["index", "install", "tutorial", "faq"]),
+    ("Tasks", ["train_csv", "finetune_llama", "rl_log_probs", "loss_on_gpu", "embed_cmake"]),
     ("Coming from", ["from_pytorch", "from_numpy", "array_api", "by_hand"]),
-    ("Guides", ["losses", "autograd", "training", "data", "laziness", "checkpointing", "mixed_precision", "gpu", "distributed",
-                "python"]),
+    ("Guides", ["losses", "gallery", "autograd", "training", "data", "laziness", "checkpointing", "mixed_precision", "gpu",
+                "distributed", "python"]),
     ("The program", ["command_line", "environment", "scikit_learn"]),
-    ("Reference", ["reference", "python_reference", "versioning"]),
+    ("Reference", ["reference", "python_reference", "versioning", "changelog"]),
     ("Behind it", ["design", "design_schedule", "design_cpu", "design_gpu", "benchmarks", "accuracy", "contributing"]),
 ]
-OF_THE_ROOT = {"README.md": "index", "CONTRIBUTING.md": "contributing"}
+# What a page counts in a search: guides come before lists of what modules and headers declare, those before the rest.
+GUIDE = 4
+WEIGHT = {name: 0.5 for name in ["gallery", *dict(MENU)["Behind it"]]}
+WEIGHT |= {"python_reference": 0.8, "reference": 0.4, "changelog": 0.3}
+OF_THE_ROOT = {"README.md": "index", "CONTRIBUTING.md": "contributing", "CHANGELOG.md": "changelog"}
 
 
 def sources():
@@ -90,7 +99,8 @@ def sections(page, title, body):
     parts = re.split(r'<h([1-3]) id="([^"]+)">(.*?)</h\1>', body, flags=re.S)
     for at in range(1, len(parts), 4):
         heading, text = (plain(parts[at + k]) for k in (2, 3))
-        yield {"page": page, "title": title, "heading": heading, "anchor": parts[at + 1], "text": text[:4000]}
+        yield {"page": page, "title": title, "heading": heading, "anchor": parts[at + 1], "text": text[:4000],
+               "weight": WEIGHT.get(page, GUIDE)}
 
 
 def plain(text):
@@ -114,15 +124,41 @@ def contents(tokens):
     if len(inner) < 2:
         return ""
     items = "".join(f'<li><a href="#{t["id"]}">{t["name"]}</a></li>' for t in inner)
-    return f'<nav class="contents" aria-label="On this page"><h2>On this page</h2><ul>{items}</ul></nav>'
+    return f'<details class="contents"><summary>On this page</summary><nav aria-label="On this page"><ul>{items}</ul></nav></details>'
+
+
+def versions(output):
+    """Of CHANGELOG.md, the newest first: name, folder of its site or None, pages there, section of the changelog."""
+    headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    listed = []
+    for at, heading in enumerate(headings):
+        name = DEVELOPMENT if heading == "Unreleased" else heading.split()[0]
+        folder = "" if at == 0 else f"versions/{name}/"
+        there = sorted(page.name for page in (output / folder).glob("*.html"))
+        listed.append({"name": name, "folder": folder if there or at == 0 else None, "pages": there,
+                       "anchor": slugify_unicode(heading, "-")})
+    known = {version["name"] for version in listed}
+    strange = [folder.name for folder in sorted((output / "versions").glob("*")) if folder.name not in known]
+    if strange:
+        sys.exit(f"make_site.py: {output / 'versions'} has {strange}, of which CHANGELOG.md says nothing")
+    return listed
+
+
+DEVELOPMENT = "development"  # what comes after the last release
 
 
 def main():
-    output = Path(sys.argv[1]).resolve()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--version", help="a release of CHANGELOG.md, which goes to versions/ and is reached from the newest site")
+    given = parser.parse_args()
+    top = given.output.resolve()
+    output = top / "versions" / given.version if given.version else top
     output.mkdir(parents=True, exist_ok=True)
     template = (HERE / "page.html").read_text(encoding="utf-8")
     pages, links, index = sources(), Links(output), []
     titles = {name: title_of(text) for name, text in pages.items()}
+    version = given.version or versions(top)[0]["name"]
     for name, text in pages.items():
         text = re.sub(r"<!--.*?-->\n?", "", text, flags=re.S)  # code that only the tests of the docs need
         writer = markdown.Markdown(
@@ -136,12 +172,15 @@ def main():
             "title": html.escape(titles[name]),
             "menu": menu(name, titles),
             "contents": contents(writer.toc_tokens),
-            "body": body,
+            "body": highlighted(body),
+            "version": version,
+            "root": "../../" if given.version else "",
         }
         made = re.sub(r"\{\{(\w+)\}\}", lambda m: filled[m.group(1)], template)
         (output / f"{name}.html").write_text(made, encoding="utf-8")
     (output / "search_index.js").write_text("const SECTIONS = " + json.dumps(index, ensure_ascii=False) + ";\n", encoding="utf-8")
-    for file in ("site.css", "site.js"):
+    (top / "versions.js").write_text("const VERSIONS = " + json.dumps(versions(top)) + ";\n", encoding="utf-8")
+    for file in ("site.css", "search.js", "site.js"):
         shutil.copyfile(HERE / file, output / file)
     print(f"{len(pages)} pages, {len(index)} sections: {output / 'index.html'}")
 

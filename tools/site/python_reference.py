@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The Python reference as Markdown: every callable of the package with its signature and what it says."""
 
+import ast
 import inspect
 import re
 import types
+from pathlib import Path
 
 import ebb
 
@@ -42,12 +44,37 @@ def parts(name, value):
 
 
 def entry(name, value):
-    signatures, text = parts(name, value)
+    return lines_of(name, *parts(name, value))
+
+
+def lines_of(name, signatures, text):
     first, _, rest = text.partition("\n\n")
     lines = [f"### {name}", "", "```python", *signatures, "```", "", escaped(first)]
     if rest.strip():
         lines += ["", "```text", rest.strip("\n"), "```"]
     return lines + [""]
+
+
+def torch_entries():
+    """ebb.torch, from its stub and its sources: importing it takes PyTorch, which making the site does not need."""
+    folder = Path(ebb.__file__).parent
+    said = {}
+    for file in ("torch.py", "_huggingface.py", "_trl.py", "_torch_log_probs.py"):
+        for node in ast.walk(ast.parse((folder / file).read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and (text := ast.get_docstring(node)):
+                said.setdefault(node.name, text)
+    modules = []
+    for node in ast.parse((folder / "torch.pyi").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef) and node.name not in said:
+            modules.append(node.name)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            of = node if isinstance(node, ast.FunctionDef) else next(f for f in node.body if f.name == "__init__")
+            arguments = re.sub(r"^self(, )?", "", ast.unparse(of.args))
+            returns = ast.unparse(of.returns) if of is node else node.name
+            text = ast.get_docstring(node) or said.get(node.name, "")
+            yield lines_of(f"torch.{node.name}", [f"{node.name}({arguments}) -> {returns}"], text)
+    yield ["### Losses as modules", "", "Each takes the options of its function, as in `torch.nn`: "
+           + ", ".join(f"`{name}`" for name in modules) + ".", ""]
 
 
 def escaped(text):
@@ -73,4 +100,8 @@ def page():
                 continue
             seen.add(id(value))
             lines += entry(name, value)
+    lines += ["## ebb.torch", "", "Losses and language models of PyTorch programs; takes and returns torch tensors. See "
+              "[python.md](python.md#losses-for-pytorch-programs).", ""]
+    for found in torch_entries():
+        lines += found
     return "\n".join(lines)

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Search, and light or dark. Nothing is loaded from elsewhere and nothing is sent.
+// Search, the menu of narrow screens, versions, light or dark. Nothing is loaded from elsewhere and nothing is sent.
+"use strict";
 const root = document.documentElement, field = document.getElementById("search"), results = document.getElementById("results");
 const asked = new URLSearchParams(location.search);
 
-function setTheme(theme) {
-  if (theme) root.dataset.theme = theme;
-  // What the page looks like, for the test that opens it.
-  const style = getComputedStyle(document.body);
-  root.dataset.background = style.backgroundColor;
-  root.dataset.color = style.color;
-}
 function remembered(value) {
   try {
     if (value) localStorage.setItem("theme", value);
     return localStorage.getItem("theme");
   } catch { return null; }  // pages opened from files may have no storage
+}
+function setTheme(theme) {
+  if (theme) root.dataset.theme = theme;
 }
 setTheme(asked.get("theme") || remembered());
 document.getElementById("theme").addEventListener("click", () => {
@@ -23,31 +20,48 @@ document.getElementById("theme").addEventListener("click", () => {
   remembered(root.dataset.theme);
 });
 
-// Every word must occur. A heading that is the word counts most, then one that begins with it, then one that has it.
-function score(section, words) {
-  const heading = section.heading.toLowerCase(), text = section.text.toLowerCase();
-  let total = 0;
-  for (const word of words) {
-    if (heading === word) total += 100;
-    else if (heading.startsWith(word)) total += 40;
-    else if (heading.includes(word)) total += 20;
-    else if (text.includes(word)) total += 1 + Math.min(5, text.split(word).length - 1);
-    else return 0;
-  }
-  return total;
+// Without this script the button is a link to the menu, which CSS shows as the target.
+const menu = document.getElementById("menu"), menuButton = document.getElementById("menu_button");
+menuButton.addEventListener("click", (event) => {
+  event.preventDefault();
+  menuButton.setAttribute("aria-expanded", menu.classList.toggle("open"));
+});
+
+// The headings of a page are listed beside the text where there is room.
+const contents = document.querySelector(".contents"), wide = matchMedia("(min-width: 60.01rem)");
+function listHeadings() {
+  if (contents) contents.open = wide.matches;
 }
+wide.addEventListener("change", listHeadings);
+listHeadings();
+
+// Versions: the page of the same name in the other one, where it has such a page. Without a site of its own a version is a
+// section of the changelog.
+const versions = document.getElementById("version"), shown = versions.value, here = location.pathname.split("/").pop() || "index.html";
+if (typeof VERSIONS !== "undefined") {
+  versions.replaceChildren(...VERSIONS.map(({ name, folder, pages, anchor }) => {
+    const current = name === shown;
+    const there = folder === null ? `${root.dataset.root}changelog.html#${anchor}` : `${root.dataset.root}${folder}${pages.includes(here) ? here : "index.html"}`;
+    return new Option(name, there, current, current);
+  }));
+  versions.addEventListener("change", () => { location.href = versions.value; });
+}
+
 function around(text, word) {
   const at = Math.max(0, text.toLowerCase().indexOf(word) - 40);
   return (at ? "… " : "") + text.slice(at, at + 140);
 }
 function search() {
-  const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const { found, corrected, words } = searched(field.value);
   results.replaceChildren();
   results.hidden = words.length === 0;
   if (!words.length) return;
-  const found = SECTIONS.map((section) => [score(section, words), section]).filter(([points]) => points > 0);
-  found.sort((a, b) => b[0] - a[0]);
-  for (const [, section] of found.slice(0, 30)) {
+  if (corrected.length) {
+    const note = document.createElement("p");
+    note.textContent = `Results for ${corrected.join(", ")}`;
+    results.append(note);
+  }
+  for (const section of found.slice(0, 30)) {
     const link = document.createElement("a"), where = document.createElement("small");
     link.href = `${section.page}.html#${section.anchor}`;
     link.textContent = section.heading;
