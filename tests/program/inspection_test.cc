@@ -128,7 +128,7 @@ TEST(PlotCommand, TheGalleryIsTheDocumentations) {
     ++count;
     EXPECT_TRUE(std::filesystem::exists(folder / file.path().filename().string())) << file.path();
   }
-  EXPECT_EQ(count, program::loss_pictures().size());
+  EXPECT_EQ(count, loss_registry().size());
 }
 
 TEST(InfoCommand, DescribesEveryKindOfFile) {

@@ -19,7 +19,7 @@ struct LossPicture {
   LossOptionValues options = {};
 };
 
-// Pictures of losses that are functions of one prediction: the gallery of the documentation.
+// Pictures of losses that are functions of one prediction.
 std::span<const LossPicture> loss_pictures();
 
 struct LossCurve {

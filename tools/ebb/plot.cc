@@ -36,15 +36,15 @@ void plot_one(const std::string& loss, std::string out, const LossOptionValues& 
 
 void plot_gallery(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
-  for (const LossPicture& p : loss_pictures()) {
-    const LossCurve curve = loss_curve(p.loss);
+  for (const LossInfo& loss : loss_registry()) {
+    const LossCurve curve = loss_curve(loss.name);
     for (std::size_t i = 0; i < curve.x.size(); ++i) {
-      require(std::isfinite(curve.value[i] + curve.gradient[i]), "plot: {} at {} is {}, its gradient {}", p.loss,
+      require(std::isfinite(curve.value[i] + curve.gradient[i]), "plot: {} at {} is {}, its gradient {}", loss.name,
               curve.x[i], curve.value[i], curve.gradient[i]);
     }
-    write_picture((folder / (std::string(p.loss) + ".svg")).string(), curve);
+    write_picture((folder / (std::string(loss.name) + ".svg")).string(), curve);
   }
-  fmt::print("{} pictures in {}\n", loss_pictures().size(), folder.string());
+  fmt::print("{} pictures in {}\n", loss_registry().size(), folder.string());
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ void add_plot_command(CLI::App& app) {
   CLI::Option* name = add_loss_name(*command, o->name);
   command->add_option("--out", o->out, "The file; - is the standard output; default: NAME.svg")->type_name("FILE");
   add_loss_options(*command, o->options);
-  command->add_option("--gallery", o->gallery, "Draw all losses of one prediction into this folder")
+  command->add_option("--gallery", o->gallery, "Draw all losses into this folder")
       ->type_name("FOLDER")
       ->excludes(name);
   command->callback([o] {
