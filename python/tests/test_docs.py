@@ -13,9 +13,7 @@ import ebb
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-@pytest.mark.parametrize("name, least", [("python", 12), ("from_numpy", 4), ("by_hand", 6)])
-def test_the_page_runs(name, least):
-    page = DOCS / f"{name}.md"
+def run_page(page, least):
     blocks = re.findall(r"^```(python|text)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.S | re.M)
     assert len(blocks) >= least
     scope, printed = {}, None
@@ -27,6 +25,23 @@ def test_the_page_runs(name, least):
         with contextlib.redirect_stdout(out):
             exec(compile(text, str(page), "exec"), scope)
         printed = out.getvalue()
+
+
+@pytest.mark.parametrize("name, least", [("python", 12), ("from_numpy", 4), ("by_hand", 6), ("train_csv", 3), ("loss_on_gpu", 6)])
+def test_the_page_runs(name, least, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # pages write files
+    run_page(DOCS / f"{name}.md", least)
+
+
+def test_the_first_page_runs():
+    run_page(DOCS.parent / "README.md", 1)
+
+
+@pytest.mark.parametrize("name, least, needs", [("finetune_llama", 4, ["torch", "transformers"]), ("rl_log_probs", 6, ["torch"])])
+def test_the_page_runs_beside_pytorch(name, least, needs):
+    for module in needs:
+        pytest.importorskip(module)
+    run_page(DOCS / f"{name}.md", least)
 
 
 @pytest.mark.parametrize("name", ["python", "from_numpy", "from_pytorch", "by_hand", "faq"])
