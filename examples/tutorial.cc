@@ -14,13 +14,13 @@ int main() {
   Tensor a = tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}});
   Tensor c = 2.0 * a + tensor({10.0, 20.0, 30.0});
   std::cout << c << "\n" << c.shape().str() << " " << name(c.dtype()) << "\n";
-  std::cout << mean(c, 0) << " " << max(c).item() << "\n";
+  std::cout << c.mean(0) << " " << c.max().item() << "\n";
   std::cout << a[1] << " " << a.slice(1, 0, 2) << "\n";
-  std::cout << softmax(a) << "\n";
+  std::cout << a.softmax() << "\n";
 
   // 2. Gradients
   Tensor x = variable(tensor({1.0, 2.0, 3.0}));
-  Tensor y = sum(square(x));
+  Tensor y = x.square().sum();
   Gradients g = backward(y);
   std::cout << y << " " << g[x] << "\n";
 
@@ -32,9 +32,7 @@ int main() {
   Tensor w1 = variable(randn({784, 64}) * std::sqrt(2.0 / 784)), b1 = variable(zeros({64}));
   Tensor w2 = variable(randn({64, 10}) * std::sqrt(2.0 / 64)), b2 = variable(zeros({10}));
   auto model = [&](const Tensor& images) { return matmul(relu(matmul(images, w1) + b1), w2) + b2; };
-  auto accuracy = [&](const Digits& d) {
-    return mean(cast(argmax(model(d.images), 1) == d.labels, DType::f32)).item();
-  };
+  auto accuracy = [&](const Digits& d) { return (model(d.images).argmax(1) == d.labels).to(DType::f32).mean().item(); };
   std::cout << "before: " << accuracy(test) << "\n";
 
   // 5. Training
@@ -43,7 +41,7 @@ int main() {
     double total = 0;
     for (int batch = 0; batch < 40; ++batch) {
       Tensor rows = order.slice(0, 50 * batch, 50 * (batch + 1));
-      Tensor images = index_select(train.images, 0, rows), labels = index_select(train.labels, 0, rows);
+      Tensor images = train.images.index_select(0, rows), labels = train.labels.index_select(0, rows);
       Tensor loss = cross_entropy(model(images), labels);
       Gradients grads = backward(loss);
       for (Tensor* p : {&w1, &b1, &w2, &b2}) *p = variable(*p - 0.2 * grads[*p]);

@@ -88,6 +88,11 @@ def test_how_fast_is_what_the_benchmarks_say():
     assert part.count("\n| ") - 1 <= 8 and part.count("<img") == 1
 
 
+def test_links_are_called_by_titles(site):
+    page = text_of(site, "faq")
+    assert '<a href="laziness.html">Laziness and sweeps</a>' in page and ".md</a>" not in page
+
+
 # ---- colours
 
 

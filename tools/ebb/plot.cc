@@ -59,9 +59,7 @@ void add_plot_command(CLI::App& app) {
   CLI::Option* name = add_loss_name(*command, o->name);
   command->add_option("--out", o->out, "The file; - is the standard output; default: NAME.svg")->type_name("FILE");
   add_loss_options(*command, o->options);
-  command->add_option("--gallery", o->gallery, "Draw all losses into this folder")
-      ->type_name("FOLDER")
-      ->excludes(name);
+  command->add_option("--gallery", o->gallery, "Draw all losses into this folder")->type_name("FOLDER")->excludes(name);
   command->callback([o] {
     if (!o->gallery.empty()) return plot_gallery(o->gallery);
     if (o->name.empty()) throw CLI::RequiredError("name");

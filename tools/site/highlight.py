@@ -43,7 +43,8 @@ def shell_words(tokens):
     """The first word of a command is a function, and words that begin with a dash are attributes."""
     first = True
     for kind, text in tokens:
-        if kind in (Token.Text, Token.Text.Whitespace, Token.Name):
+        if kind in (Token.Text, Token.Text.Whitespace, Token.Name, Token.Name.Builtin):
+            kind = Token.Text  # a builtin is a word like others where it is not the command: make test
             for word in re.split(r"(\s+)", text):
                 if not word:
                     continue

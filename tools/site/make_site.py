@@ -90,6 +90,15 @@ class Links:
         return re.sub(r'\b(href|src|srcset)="([^"]+)"', put, text)
 
 
+def named_by_titles(body, titles):
+    """Links that are called by the name of a file are called by the page's title."""
+
+    def put(match):
+        return match.group(1) + html.escape(titles[match.group(2)]) + "</a>"
+
+    return re.sub(r'(<a href="(\w+)\.html[^"]*">)(?:docs/)?\2\.md</a>', put, body)
+
+
 def title_of(text):
     return re.search(r"^# (.+)$", text, re.M).group(1).replace("`", "")
 
@@ -165,7 +174,7 @@ def main():
             extensions=["fenced_code", "tables", "toc", "sane_lists", "md_in_html"],
             extension_configs={"toc": {"slugify": slugify_unicode}},
         )
-        body = links.replaced(name, writer.convert(text))
+        body = named_by_titles(links.replaced(name, writer.convert(text)), titles)
         body = body.replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>")
         index += sections(name, titles[name], body)
         filled = {
