@@ -73,7 +73,8 @@ std::string verdict(Op op, RegType type, std::uint64_t ab, std::uint64_t bb, std
   const T a = from_bits<T>(ab), b = from_bits<T>(bb), c = from_bits<T>(cb);
   const bool mask = type == RegType::m32 || type == RegType::m64;
   const std::uint64_t ones = sizeof(T) == 4 ? 0xffffffffu : ~std::uint64_t{0};
-  const bool gives_truth = mask || (info(op).grad == OpGrad::none && op != Op::check);
+  const bool gives_truth =
+      mask || (info(op).grad == OpGrad::none && op != Op::check && info(op).domain != OpDomain::bits);
   std::uint64_t want = 0;
   double tolerance = 0;
   if (op == Op::where) {
