@@ -39,7 +39,7 @@ set(EBB_LAYERS
 
 # What stands on the library, outside of src: the folders of it that each includes from, beside the public headers.
 set(EBB_USERS
-  "python/src: backend comm core cuda cuda/library cuda/runtime doctor graph ops"
+  "python/src: backend comm core cuda cuda/library cuda/runtime doctor graph losses ops"
   "tools/cases: graph ops sweep"
   "tools/ebb: cases comm core cuda data doctor graph io"
 )
