@@ -191,10 +191,10 @@ def test_the_menu_of_narrow_screens_is_behind_a_button(site):
 def test_text_comes_first_on_a_phone(site, browser):
     browser.resize(390, 844)
     top = "document.querySelector('main h1').getBoundingClientRect().top"
-    for name in ("index", "tutorial", "losses", "python_reference"):
-        browser.open(f"file://{site}/{name}.html")
-        assert browser.evaluate(top) < 200, name
-        assert browser.evaluate("document.documentElement.scrollWidth") <= 390, f"{name} is wider than a phone"
+    for page in sorted(site.glob("*.html")):
+        browser.open(f"file://{page}")
+        assert browser.evaluate(top) < 200, page.name
+        assert browser.evaluate("document.documentElement.scrollWidth") <= 390, f"{page.name} is wider than a phone"
     assert browser.evaluate("getComputedStyle(menu).display") == "none"
     browser.evaluate("document.getElementById('menu_button').click()")
     assert browser.evaluate("[getComputedStyle(menu).display, menuButton.getAttribute('aria-expanded')]") == ["block", "true"]
