@@ -163,6 +163,7 @@ empty, empty_like = zeros, zeros_like  # a value has all its elements
 def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None):
     columns = n_rows if n_cols is None else n_cols
     rows_at = _core.arange(n_rows).reshape(n_rows, 1)
+    k = _builtins.max(-n_rows, _builtins.min(k, columns))  # beyond them there is nothing
     return _placed((_core.arange(columns) - rows_at == k).cast(dtype or float32), device)
 
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <mutex>
 #include <set>
 
 #include "bind.h"
@@ -147,6 +148,8 @@ void bind_create(const Api& api) {
   // The tensor where ok; reading it is an error with this sentence, the position and the value where ok is false.
   api.module.def("_checked", [](const Tensor& x, const Tensor& ok, const std::string& sentence) {
     static auto* const sentences = new std::set<std::string>;  // nodes keep the text's address
+    static std::mutex mutex;                                   // Pythons without a global lock
+    const std::lock_guard lock(mutex);
     return check(x, ok, sentences->insert(sentence).first->c_str());
   });
   api.module.def("_numbers_of_formula", numbers_in_formula, "data"_a, "dtype"_a.none() = nb::none());

@@ -2,7 +2,11 @@
 """What is shipped beside the code: stubs and a version."""
 
 import ast
+import re
+from collections import namedtuple
 from pathlib import Path
+
+import pytest
 
 import ebb
 from ebb import _core
@@ -64,3 +68,32 @@ def test_the_version_is_the_librarys():
     assert f"project(ebb VERSION {ebb.__version__} " in (root / "CMakeLists.txt").read_text(encoding="utf-8")
     assert f"\nversion: {ebb.__version__}\n" in (root / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\n## {ebb.__version__}\n" in (root / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "version, free_threaded, tag",
+    [
+        ((3, 10), False, "cp310-cp310"),
+        ((3, 11), False, "cp311-cp311"),
+        ((3, 12), False, "cp312-abi3"),
+        ((3, 13), False, "cp312-abi3"),
+        ((3, 14), False, "cp312-abi3"),
+        ((3, 13), True, "cp313-cp313t"),
+        ((3, 14), True, "cp314-cp314t"),
+    ],
+)
+def test_one_wheel_for_3_12_and_later_and_one_each_for_the_rest(monkeypatch, version, free_threaded, tag):
+    wheel_tag = pytest.importorskip("scikit_build_core.builder.wheel_tag")
+    tags = pytest.importorskip("packaging.tags")
+    project = Path(__file__).resolve().parents[2] / "pyproject.toml"
+    if not project.exists():
+        pytest.skip("the sources are not here")
+    (py_api,) = re.findall(r'^wheel\.py-api = "(\w+)"', project.read_text(encoding="utf-8"), re.M)
+    name = "cp%d%d" % version
+    best = tags.Tag(name, name + "t" * free_threaded, "linux_x86_64")
+    monkeypatch.setattr(wheel_tag.packaging.tags, "sys_tags", lambda: iter([best]))
+    monkeypatch.setattr(wheel_tag, "is_free_threaded", lambda: free_threaded)
+    monkeypatch.setattr(wheel_tag.sys, "version_info", namedtuple("Version", "major minor")(*version))
+    found = wheel_tag.WheelTag.compute_best([], py_api)
+    monkeypatch.undo()
+    assert f"{'.'.join(found.pyvers)}-{'.'.join(found.abis)}" == tag

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # make_wheel.sh PYTHON SOURCE PACKAGE PROGRAM OUTPUT: a manylinux wheel of the package and the program of a build tree, in the
 # folder OUTPUT, and the Python tests on it in a bare system: a root folder with this Python and the libraries Python itself needs, but none
-# of Ebb's.
+# of Ebb's (BARE_TESTS=no: without them).
 set -euo pipefail
 python=$1 source=$2 package=$3 program=$4
 mkdir -p "$5"
@@ -13,14 +13,17 @@ trap 'rm -rf "$folder"' EXIT
 "$python" -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$folder/plain" \
   --config-settings=build-dir="$folder/build" --config-settings=cmake.define.EBB_PREBUILT_PACKAGE="$package" \
   --config-settings=cmake.define.EBB_PREBUILT_PROGRAM="$program" "$source"
-rm -f "$output"/ebb_grad-*.whl
+plain=$(basename "$folder"/plain/ebb_grad-*.whl)
+rm -f "$output/${plain%-*}"-*.whl  # of the same Python; others stay
 PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --strip --wheel-dir "$output" "$folder"/plain/ebb_grad-*.whl \
   >"$folder/auditwheel.txt" 2>&1 || { cat "$folder/auditwheel.txt"; exit 1; }
-wheel=$(echo "$output"/ebb_grad-*.whl)
+wheel=$(echo "$output/${plain%-*}"-*.whl)
 case $wheel in  # python/compat/older_systems.cc; the tag names the oldest glibc
   *manylinux_2_3[5-9]*) [ "$("$python" -c 'import platform; print(platform.libc_ver()[1])')" != 2.36 ] || { echo "$wheel needs more than glibc 2.34"; exit 1; } ;;
 esac
 echo "$(basename "$wheel"), $(($(stat -c %s "$wheel") / 1000000)) MB"
+
+[ "${BARE_TESTS:-yes}" = yes ] || exit 0
 
 # The bare system. Whatever a shared object needs is copied with it, to the place it was found.
 root=$folder/root
