@@ -54,7 +54,8 @@ OPTIMIZER = {
     "zero_grad": "gradients are a value that ebb.backward(loss) returns; there is nothing to zero",
     "param_groups": "set optimizer.lr; for several rates use several optimizers, each with its part of the model",
     "add_param_group": "use several optimizers, each with its part of the model",
-    "state_dict": "ebb.io.save_checkpoint saves an optimizer with its model",
+    "state_dict": "use state(); ebb.io.save_checkpoint(path, ebb.io.Checkpoint(model.state_dict(), optimizer.state())) saves both",
+    "load_state_dict": "use load_state(ebb.io.load_checkpoint(path).optimizer)",
 }
 
 

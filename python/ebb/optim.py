@@ -34,16 +34,15 @@ from ._core._optim import (  # noqa: F401
 )
 from ._optimizers import *  # noqa: F403
 from ._optimizers import Optimizer
-from .nn import _walk
+from .nn import _trained, _walk
 
 
 class _Taken:
     """The tensors of a model, taken out for a step and put back after it."""
 
     def __init__(self, model):
-        members = list(_walk(model))
-        self.trained = [m for m in members if m[1]]
-        self.kept = [m for m in members if not m[1]]
+        self.trained = _trained(model)
+        self.kept = [m for m in _walk(model) if not m[1]]
         if not self.trained:
             raise ValueError(
                 f"optim: a {type(model).__name__} has no parameters; derive the model from ebb.nn.Module, with tensors "

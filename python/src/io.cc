@@ -81,7 +81,9 @@ void bind_io(const Api& api) {
       [](const std::string& path, const io::Checkpoint& checkpoint, bool keep_previous) {
         io::save_checkpoint(path, checkpoint, {.keep_previous = keep_previous});
       },
-      doc("save_checkpoint"), "path"_a, "checkpoint"_a, "keep_previous"_a = false);
+      "Saves all that a training run needs to go on: ebb.io.save_checkpoint(path, ebb.io.Checkpoint(model.state_dict(), "
+      "optimizer.state(), step=7)). The file appears whole or not at all; keep_previous keeps the one before it beside it.",
+      "path"_a, "checkpoint"_a, "keep_previous"_a = false);
   m.def("previous_checkpoint", io::previous_checkpoint, doc("previous_checkpoint"), "path"_a);
   m.def("load_checkpoint", io::load_checkpoint, doc("load_checkpoint"), "path"_a);
 }

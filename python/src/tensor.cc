@@ -179,9 +179,15 @@ void bind_tensor(const Api& api) {
           "size", [](const Tensor& x) { return x.numel(); }, "How many elements it has.")
       .def_prop_ro(
           "device", [](const Tensor& x) { return name(x.device()); }, "Where it is: 'cpu', 'cuda:0'...")
-      .def_prop_ro(
+      .def_prop_rw(
           "requires_grad", [](const Tensor& x) { return x.requires_grad(); },
-          "Whether a variable is upstream and its history is kept.")
+          [](const Tensor&, nb::handle) {
+            throw Error(
+                Error::Kind::type,
+                "Tensor: requires_grad cannot be set, a tensor is a value; x = ebb.variable(x) asks for its "
+                "gradient, and a layer is frozen by giving step the others: optimizer.step(model.head, gradients)");
+          },
+          nb::for_setter(nb::arg("value")), "Whether a variable is upstream and its history is kept.")
       .def_prop_ro("evaluated", [](const Tensor& x) { return x.evaluated(); })
       .def_prop_ro(
           "T", [](const Tensor& x) { return t(x); }, "The transpose of a matrix.")

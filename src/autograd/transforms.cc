@@ -53,7 +53,8 @@ Tensor Gradients::operator[](const Tensor& variable) const {
     if (v.node() == variable.node()) return g;
   }
   require(variable.defined() && variable.node()->op == Op::variable,
-          "Gradients: this tensor is not a variable; gradients are kept for what variable() made");
+          "Gradients: this tensor is not a variable; gradients are kept for what variable() made, also after an "
+          "update: x = variable(x - step)");
   return beside(zeros_like(variable), variable);
 }
 

@@ -4,7 +4,7 @@
 # 60 seconds or more.
 set -euo pipefail
 cd /tmp
-export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INDEX=1 PIP_QUIET=1 PIP_ROOT_USER_ACTION=ignore
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INDEX=1 PIP_ROOT_USER_ACTION=ignore
 cell() { printf '| %s ' "$1"; }
 fail() {
   echo "| $1 |"
@@ -19,7 +19,7 @@ cell "$(python3 -c 'import platform; print(platform.python_version())')"
 
 start=$(now)
 python3 -m venv /tmp/venv >&2 || { /tmp/venv/bin/python3 -m ensurepip --default-pip >&2; fail "no virtual environment"; }
-if ! /tmp/venv/bin/python -m pip install --find-links /wheels ebb-grad >/tmp/pip.log 2>&1; then
+if ! /tmp/venv/bin/python -m pip -q install --find-links /wheels ebb-grad >/tmp/pip.log 2>&1; then
   # Without a wheel for this system pip refuses, and says so.
   [[ $(</tmp/pip.log) == *'No matching distribution'* ]] || fail "$(tail -1 /tmp/pip.log)"
   echo '| none fits: pip refuses | | | | | | |'
@@ -37,7 +37,7 @@ cell yes
 
 for numpy in numpy1 numpy2; do
   if [ -n "$(ls /extra/$numpy 2>/dev/null)" ]; then
-    /tmp/venv/bin/python -m pip install --no-deps --target /tmp/$numpy /extra/$numpy/numpy-*.whl
+    /tmp/venv/bin/python -m pip -q install --no-deps --target /tmp/$numpy /extra/$numpy/numpy-*.whl
     cell "$(PYTHONPATH=/tmp/$numpy /tmp/venv/bin/python -c '
 import numpy, ebb
 a = numpy.arange(6.0).reshape(2, 3)
@@ -58,9 +58,9 @@ if ! /tmp/torch-venv/bin/python -c 'import torch' 2>/tmp/torch.log; then
 fi
 cell "$(/tmp/torch-venv/bin/python -c 'import torch; print(torch.__version__.split("+")[0])')"
 /tmp/torch-venv/bin/python -c 'import transformers' 2>/dev/null ||
-  /tmp/torch-venv/bin/python -m pip install --find-links /extra/transformers transformers || fail 'transformers cannot be installed'
+  /tmp/torch-venv/bin/python -m pip -q install --find-links /extra/transformers transformers || fail 'transformers cannot be installed'
 start=$(now)
-/tmp/torch-venv/bin/python -m pip install --find-links /wheels ebb-grad
+/tmp/torch-venv/bin/python -m pip -q install --find-links /wheels ebb-grad
 /tmp/torch-venv/bin/python /first_patched_step.py
 in_time "$start"
 echo "| $(seconds "$start") |"

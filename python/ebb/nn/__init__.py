@@ -92,6 +92,35 @@ def _walk(node, prefix=""):
             yield from _walk(value, name + ".")
 
 
+def _trained(node):
+    """What _walk gives of the tensors that are trained, each variable once: where layers share one (self.head.weight =
+    self.embed.weight) it has its first name, and all of them get what replaces it."""
+    found = {}
+    for name, trained, tensor, assign in _walk(node):
+        if trained:
+            found.setdefault(hash(tensor), (name, True, tensor, []))[3].append(assign)
+    return [(*member, _to_all(assign)) for *member, assign in found.values()]
+
+
+def _to_all(assigns):
+    if len(assigns) == 1:
+        return assigns[0]
+
+    def assign(new):
+        for each in assigns:
+            each(new)
+
+    return assign
+
+
+def _replace(node, make):
+    """Gives a model make(name, trained, tensor) for each of its tensors; layers that share a variable share the new one."""
+    made = {}
+    for name, trained, tensor, assign in list(_walk(node)):
+        new = make(name, trained, tensor)
+        assign(made.setdefault(hash(tensor), new) if trained else new)
+
+
 def _layers(node, prefix=""):
     """(name, layer) of a model and of everything in it that is a layer or a model, the model itself first."""
     if isinstance(node, dict):
@@ -194,8 +223,8 @@ class Module:
         return f"{type(self).__name__}(\n  " + "\n  ".join(lines) + "\n)"
 
     def named_parameters(self):
-        """(name, tensor) of everything that is trained."""
-        return [(name, tensor) for name, trained, tensor, _ in _walk(self) if trained]
+        """(name, tensor) of everything that is trained; what layers share is there once."""
+        return [(name, tensor) for name, _, tensor, _ in _trained(self)]
 
     def parameters(self):
         """Everything that is trained."""
@@ -239,13 +268,16 @@ class Module:
         missing, unknown = sorted(names - set(state)), sorted(set(state) - names)
         if missing or unknown:
             raise ValueError(f"load_state_dict: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}")
-        for name, trained, tensor, assign in own:
+        for name, _, tensor, _ in own:
+            shape = tuple(_core.asarray(state[name]).shape)
+            if shape != tuple(tensor.shape):
+                raise ValueError(f"load_state_dict: {name} has shape {shape}, the model's {tuple(tensor.shape)}")
+
+        def loaded(name, trained, tensor):
             new = _core.asarray(state[name])
-            if new.shape != tensor.shape:
-                raise ValueError(
-                    f"load_state_dict: {name} has shape {tuple(new.shape)}, the model's {tuple(tensor.shape)}"
-                )
-            assign(_core.variable(new.cast(tensor.dtype)) if trained else new)
+            return _core.variable(new.cast(tensor.dtype)) if trained else new
+
+        _replace(self, loaded)
 
     def train(self, mode=True):
         """Training, as models are made, or (False) use: dropout and batch norms behave accordingly."""
@@ -263,11 +295,14 @@ class Module:
     def to(self, *args, **kwargs):
         """Moves parameters and buffers to a device, or casts those of floats to a dtype, or both; returns itself."""
         device, dtype = _place_and_dtype(*args, **kwargs)
-        for _, trained, tensor, assign in list(_walk(self)):
+
+        def moved(_, trained, tensor):
             new = tensor.detach() if device is None else tensor.detach().to(device)
             if dtype is not None and tensor.dtype.is_floating:
                 new = new.cast(dtype)
-            assign(_core.variable(new) if trained else new)
+            return _core.variable(new) if trained else new
+
+        _replace(self, moved)
         return self
 
     def float(self):
