@@ -47,7 +47,8 @@ make_root() {  # SYSTEM FOLDER: a root file system in FOLDER/root
   apt_of "$folder" install -y --no-install-recommends --download-only $packages >/dev/null
   for deb in "$folder"/cache/archives/*.deb; do dpkg-deb --fsys-tarfile "$deb" | tar -x --keep-directory-symlink -C "$root"; done
   for merged in bin sbin lib lib64; do [ -e "$root/$merged" ] || ln -s "usr/$merged" "$root/$merged"; done
-  # What the packages' scripts would have linked.
+  # What the packages' scripts would have made: certificates in one file, without which pip does not start, and links.
+  mkdir -p "$root/etc/ssl/certs" && cat "$root"/usr/share/ca-certificates/mozilla/*.crt >"$root/etc/ssl/certs/ca-certificates.crt"
   for library in libblas.so.3 liblapack.so.3; do
     for found in "$root"/usr/lib/*/*/"$library"; do
       if [ -e "$found" ]; then ln -sf "$(basename "$(dirname "$found")")/$library" "$(dirname "$(dirname "$found")")/$library"; break; fi
@@ -78,7 +79,7 @@ for system in $systems; do
   printf '| %s ' "$system"
   unshare -m bash -c "mount --bind /dev '$root/dev' && mount --bind /proc '$root/proc' && $mount_torch &&
     exec chroot '$root' /usr/bin/env -i PATH=/usr/bin:/bin:/usr/sbin HOME=/tmp bash /inside.sh" 2>"$folder/errors" ||
-    { failed=1; echo; tail -5 "$folder/errors"; }
+    { failed=1; echo; tail -12 "$folder/errors"; }
   rm -rf "${folder:?}"
 done
 exit $failed
