@@ -53,7 +53,7 @@ done
 python3 -m venv --system-site-packages /tmp/torch-venv
 export PYTHONPATH=/peers
 if ! /tmp/torch-venv/bin/python -c 'import torch' 2>/tmp/torch.log; then
-  echo "| none | |"
+  echo "| none ($(tail -1 /tmp/torch.log)) | |"
   exit 0
 fi
 cell "$(/tmp/torch-venv/bin/python -c 'import torch; print(torch.__version__.split("+")[0])')"
