@@ -257,6 +257,7 @@ def run_cells(out):
             with tempfile.TemporaryDirectory() as folder:
                 mp.spawn(worker, (f"{folder}/meet", strategy, f"{folder}/out"), nprocs=WORLD)
                 results.update(json.loads(Path(f"{folder}/out").read_text()))
+        print(f"{strategy}: done", flush=True)
     Path(out).write_text(json.dumps({"versions": versions(), "cells": results, "trl": trl_cell()}))
 
 
