@@ -213,6 +213,18 @@ class Logits(Deferred):
     def contiguous(self):
         return self._then("contiguous")
 
+    # A tensor-parallel head's own: logits in parts, which are gathered if somebody looks at them.
+
+    @property
+    def placements(self):
+        return self.value().placements if self._value is not None or self.made is not None else _of_logits(self.products[0][1])
+
+    def redistribute(self, *args, **kwargs):
+        return self._then("redistribute", *args, **kwargs)
+
+    def to_local(self, **kwargs):
+        return self._then("to_local", **kwargs)
+
     def _rows(self, change, name, *args, **kwargs):
         """The same change of all hidden states, which are rows of the logits but for their last axis."""
         return self._then(name, *args, products=tuple((change(x), w, f) for x, w, f in self.products), **kwargs)
@@ -283,7 +295,7 @@ class Logits(Deferred):
         by = 1.0 if self.cap is None else self.cap  # c·tanh(z) = c·tanh(c·z/c)
         parts = []
         for x, weight, factor in self.products:
-            if type(weight) not in _PLAIN:
+            if type(weight) not in _PLAIN and not _is_in_parts(weight):
                 return None
             _require_present(weight)
             parts.append((_times(x, factor * by), weight))
@@ -329,7 +341,20 @@ def _is_whole(part):
     return isinstance(part, slice) and part.start is None and part.stop is None and part.step is None
 
 
+def _is_in_parts(x):
+    return type(x).__name__ == "DTensor"
+
+
+def _of_logits(weight):
+    """Where the logits of a head in parts are."""
+    from torch.distributed.tensor import Shard
+
+    return tuple(Shard(-1) if p.is_shard(0) else p for p in weight.placements)
+
+
 def _require_present(weight):
+    if _is_in_parts(weight):
+        return
     if not torch.compiler.is_compiling() and weight.numel() and weight.untyped_storage().nbytes() == 0:
         raise RuntimeError(
             "patch: the weight of the head was freed before the loss was computed, as FSDP does with modules that it shards "
@@ -342,7 +367,8 @@ def _linear(input, weight, bias=None):
         input = HiddenStates(input.value())
     x = input.tensor if isinstance(input, HiddenStates) else input
     weight, bias = _values(weight), _values(bias)
-    fits = isinstance(input, HiddenStates) and type(x) in _PLAIN and type(weight) in _PLAIN and weight.ndim == 2
+    alike = (type(x) in _PLAIN and type(weight) in _PLAIN) or (_is_in_parts(x) and _is_in_parts(weight))
+    fits = isinstance(input, HiddenStates) and alike and weight.ndim == 2
     kind = x.device.type
     autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
     if not fits or not x.is_floating_point() or (autocast is None and x.dtype != weight.dtype):

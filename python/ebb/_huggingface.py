@@ -18,14 +18,14 @@ from ._deferred_logits import LINEAR, Deferred, HiddenStates, here
 
 def _defer(module, args):
     """The head's forward pre-hook: while a patched model computes a loss, the head's product is deferred. FSDP has gathered
-    the weight by now; one that is still in parts is tensor-parallel, and what its module does with tensors is its own affair.
-    So is what a function in place of torch.nn.functional.linear does.
+    the weight by now. One that is still in parts is tensor-parallel: the hidden states are on its mesh, too, or what the module
+    does with them is its own affair. So is what a function in place of torch.nn.functional.linear does.
     """
     if not getattr(here, "active", False) or not args or not isinstance(args[0], torch.Tensor):
         return None
     weight = _linear_of(module).weight
-    usual = torch.nn.functional.linear is LINEAR and not _is_sharded(weight) and not hasattr(weight, "ds_id")
-    return (HiddenStates(args[0]), *args[1:]) if usual else None
+    usual = torch.nn.functional.linear is LINEAR and not hasattr(weight, "ds_id")
+    return (HiddenStates(args[0]), *args[1:]) if usual and _is_sharded(weight) == _is_sharded(args[0]) else None
 
 
 def _class_of(x):
@@ -62,12 +62,20 @@ def _require_linear(name, head):
 
 
 def _is_sharded(weight):
-    """Sharded by FSDP2, which gathers it for the forward pass."""
+    """Is it a DTensor? FSDP2 gathers it for the forward pass, tensor parallelism does not."""
     return type(weight).__name__ == "DTensor" or (hasattr(weight, "data") and type(weight.data).__name__ == "DTensor")
 
 
 def _is_hooked(head):
     return any(hook is _defer for hook in head._forward_pre_hooks.values())
+
+
+def _hook_last(head):
+    """Hooks that others registered since (tensor parallelism distributes hidden states in one) come first."""
+    hooks = head._forward_pre_hooks
+    last = next(reversed(hooks))
+    if hooks[last] is not _defer:
+        hooks.move_to_end(next(key for key, hook in hooks.items() if hook is _defer))
 
 
 @functools.cache
@@ -88,6 +96,7 @@ def _patched(cls):
         if not _is_hooked(head):  # the first call, or the head is a new one
             _require_linear(cls.__name__, head)
             head.register_forward_pre_hook(_defer)
+        _hook_last(head)
         compiling = torch.compiler.is_compiling()
         before, fused = getattr(here, "active", False), 0 if compiling else getattr(here, "fused", 0)
         here.active = True

@@ -132,10 +132,10 @@ def make(exchange):
         """The mean or sum of formula(log_probs, *others) of hidden states x [.., H] under an LM head [V, H], in f32 (f64 for
         f64), without a tensor of N×V.
 
-        The formula is a function of Ebb tensors, which are called with some entries of the first axis of target at a time
-        (tokens of [N], answers of [A, T]) and gives one term, [n], per entry. Value and gradients are computed together, by three
-        products with the head, in chunks that follow one another in the order of the rows; the gradient of the head is summed
-        in f32. Where the same call is repeated, results are the same to the bit. Gradients go to x, head, bias, others and shared.
+        The formula is a function of Ebb tensors. It is called with some entries of the first axis of target at a time
+        (tokens of [N], answers of [A, T]) and returns one term per entry, [n]. Value and gradients are computed together, by
+        three products with the head, in chunks of rows in their order; the gradient of the head is summed in f32. The same
+        call gives the same bits. Gradients go to x, head, bias, others and shared.
 
             def dpo(log_probs, reference):            # [2n, T] and [2n]: n chosen answers, then their rejected ones
                 ratio = log_probs.sum(-1) - reference
@@ -148,7 +148,7 @@ def make(exchange):
         shared: tensors that the formula is given whole after the others, such as the head of a teacher
         of: log_probs, in the shape of target and 0 where it is ignore_index; or logits, [.., V], followed by the target unless
             that is None
-        tensors: whose tensors the formula takes, ebb's or torch's. One of torch is called once with all log_probs; together with
+        tensors: whose tensors the formula takes, ebb's or torch's. A formula of torch is called once with all log_probs; with
             its backward pass that takes four products
         sides: how many entries make a term; with 2, entry k belongs to entry k + A/2
         bias, temperature, logit_scale, softcap: the logits are softcap(logit_scale·(x·headᵀ + bias)) / temperature

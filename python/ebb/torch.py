@@ -79,7 +79,7 @@ def _apply(number, options, *tensors):
     an LM head are multiplied in autocast's dtype, as by torch.nn.functional.linear. f64 stays f64.
     """
     if registry[number]["name"] == "linear_cross_entropy" and _has_parts(tensors):
-        return _cross_entropy_in_parts(number, options, tensors)
+        return _cross_entropy_in_parts(number, False, options, tensors)
     _require_dense(registry[number]["name"], tensors)
     low = _autocast_dtype(tensors[0])
     names = [name for name, *_ in registry[number]["inputs"]]
@@ -120,12 +120,12 @@ def _has_parts(tensors):
     return any(type(x) not in _PLAIN and type(x).__name__ == "DTensor" for x in tensors)
 
 
-def _cross_entropy_in_parts(number, options, tensors):
+def _cross_entropy_in_parts(number, wide, options, tensors):
     from ._torch_parallel import cross_entropy as in_parts
 
     names = [name for name, *_ in registry[number]["options"]]
     loss = in_parts(linear_log_probs, *tensors, dict(zip(names, options)))
-    return loss if _autocast_dtype(loss) else loss.to(torch.promote_types(tensors[0].dtype, tensors[1].dtype))
+    return loss if wide or _autocast_dtype(loss) else loss.to(torch.promote_types(tensors[0].dtype, tensors[1].dtype))
 
 
 def _has_no_values(tensors):
@@ -281,7 +281,9 @@ def _wide_linear_cross_entropy(x, head, target, bias=None, weight=None, **option
     """linear_cross_entropy whose result is f32 (f64 for f64), whatever the hidden states are."""
     number = next(n for n, entry in enumerate(registry) if entry["name"] == "linear_cross_entropy")
     values = tuple(options.get(name, default) for name, default, _ in registry[number]["options"])
-    if _autocast_dtype(x) is not None or _has_parts((x, head)):
+    if _has_parts((x, head)):
+        return _cross_entropy_in_parts(number, True, values, (x, head, target, bias, weight))
+    if _autocast_dtype(x) is not None:
         return _apply(number, values, x, head, target, bias, weight)
     head, bias = head.to(x.dtype), None if bias is None else bias.to(x.dtype)
     return _dispatch(number, True, values, x, head, target, bias, weight)

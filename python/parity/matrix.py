@@ -6,7 +6,9 @@ of accumulation} × {eager, compiled} trains a step with and without the patch: 
 or this program ends with 1. On the CPU, in two processes (gloo), compiled by torch.compile with backend="aot_eager".
 
     matrix.py                                     # the versions that are installed
-    matrix.py --also FOLDER ... --write PAGE      # and those in folders (pip install --target FOLDER --no-deps); a page of the results
+    matrix.py --also FOLDER ... --write PAGE      # and those in folders (pip install --target FOLDER --no-deps); a page of it
+
+EBB_MATRIX_EAGER=1 leaves out the compiled cells of the folders, which take most of the time.
 """
 
 import argparse
@@ -160,6 +162,8 @@ def cell(kind, strategy, accumulation, compiled):
     from ebb._deferred_logits import here
 
     torch._dynamo.reset()
+    if compiled and os.environ.get("EBB_MATRIX_EAGER"):
+        return "not tried: eager only"
     if kind not in ADAPTERS:  # which has to be refused before anything else
         try:
             ebb.torch.patch(make(kind))
@@ -253,6 +257,7 @@ def run_cells(out):
             with tempfile.TemporaryDirectory() as folder:
                 mp.spawn(worker, (f"{folder}/meet", strategy, f"{folder}/out"), nprocs=WORLD)
                 results.update(json.loads(Path(f"{folder}/out").read_text()))
+        print(f"{strategy}: done", flush=True)
     Path(out).write_text(json.dumps({"versions": versions(), "cells": results, "trl": trl_cell()}))
 
 
@@ -261,6 +266,8 @@ def cells_with(folder):
     with tempfile.TemporaryDirectory() as scratch:
         out, paths = f"{scratch}/out", [str(folder)] if folder else []
         environment = dict(os.environ, PYTHONPATH=os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]))
+        if not folder:
+            environment.pop("EBB_MATRIX_EAGER", None)
         run = subprocess.run([sys.executable, __file__, "--cells", out], env=environment, capture_output=True, text=True)
         if run.returncode:
             sys.exit(f"{folder or 'the installed versions'}: {run.stderr[-3000:]}")

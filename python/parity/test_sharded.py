@@ -11,7 +11,10 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from test_patch import ADAPTERS, adapted, fused, make, tokens
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.tensor import Replicate
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 import ebb.torch
@@ -44,10 +47,20 @@ def fsdp1(model):
     return FullyShardedDataParallel(model, device_id=torch.device("cpu"), use_orig_params=True)
 
 
+def tensor_parallel(model):
+    """The classes of the head in parts; all ranks have the same batch."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    return parallelize_module(model, mesh, {"lm_head": ColwiseParallel(output_layouts=Replicate())})
+
+
+def as_it_is(model):
+    return model
+
+
 def gradients(wrapper, model, accumulation):
     """Loss and gradients of a step, as whole tensors."""
     model = wrapper(model)
-    rank = dist.get_rank()
+    rank = 0 if wrapper in (tensor_parallel, as_it_is) else dist.get_rank()
     losses = []
     for k in range(accumulation):
         ids = tokens(2 * accumulation * dist.get_world_size())[2 * (k * dist.get_world_size() + rank) :][:2]
@@ -101,6 +114,34 @@ CASES = [
     (fsdp2_head, "plain", 1, "the weight of the head was freed before the loss .*reshard_after_forward=False"),
     (fsdp1, "plain", 1, None),
 ]
+
+
+def tensor_parallel_worker(rank, world, meet):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=world)
+    try:
+        theirs = gradients(tensor_parallel, make(), 1)
+        before = fused()
+        patched_first = gradients(tensor_parallel, ebb.torch.patch(make()), 1)
+        patched_last = gradients(as_it_is, ebb.torch.patch(tensor_parallel(make())), 1)
+        assert fused() >= before + 2
+        for losses, ours in (patched_first, patched_last):
+            assert losses == pytest.approx(theirs[0], rel=1e-5)
+            for name, gradient in theirs[1].items():
+                scale = max(gradient.abs().max().item(), 1e-3)
+                assert (ours[name] - gradient).abs().max().item() <= 1e-5 * scale, name
+        model = ebb.torch.patch(tensor_parallel(make()))
+        ids = tokens(2)
+        output = model(input_ids=ids, labels=ids)
+        plain = tensor_parallel(make())(input_ids=ids)
+        torch.testing.assert_close(output.logits.value(), plain.logits)
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_a_tensor_parallel_head_trains_as_without_the_patch(world, tmp_path):
+    mp.spawn(tensor_parallel_worker, (world, tmp_path / "meet"), nprocs=world)
 
 
 @pytest.mark.parametrize("wrapper, kind, accumulation, refused", CASES)

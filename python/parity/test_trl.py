@@ -145,6 +145,19 @@ def test_it_is_patched_once(by_ebb):
         ebb.torch.patch_trl()
 
 
+def test_a_fused_head_that_needs_a_gpu_is_refused(monkeypatch):
+    class Triton:
+        forward = utils._ChunkedLogProbFunction.forward
+
+        @staticmethod
+        def apply(*args):
+            raise RuntimeError("0 active drivers")
+
+    monkeypatch.setattr(utils, "_ChunkedLogProbFunction", Triton)
+    with pytest.raises(ValueError, match="does not compute on this machine's .* so that ours cannot be compared"):
+        ebb.torch.patch_trl()
+
+
 def test_another_fused_head_is_refused(monkeypatch):
     class Other(torch.autograd.Function):
         @staticmethod

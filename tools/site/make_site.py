@@ -35,7 +35,7 @@ MENU = [
     ("Guides", ["losses", "gallery", "autograd", "training", "data", "laziness", "checkpointing", "mixed_precision", "gpu",
                 "distributed", "python"]),
     ("The program", ["command_line", "environment", "scikit_learn"]),
-    ("Reference", ["reference", "python_reference", "versioning", "changelog"]),
+    ("Reference", ["reference", "python_reference", "torch_compatibility", "versioning", "changelog"]),
     ("Behind it", ["design", "design_schedule", "design_cpu", "design_gpu", "benchmarks", "accuracy", "contributing"]),
 ]
 # What a page counts in a search: guides come before lists of what modules and headers declare, those before the rest.
