@@ -27,6 +27,7 @@ struct LibraryCall {
   std::span<const View> inputs;
   std::span<const View> outputs;
   std::shared_ptr<const void> data = nullptr;  // NodeExtra::data
+  bool adds = false;  // matmul: the product is added to what its output holds, in the output's dtype
 };
 
 // The work of a call of Op::collective, as its data. run() works on host memory: outputs[0] from inputs[0], dense, with

@@ -22,9 +22,9 @@ std::int64_t divided(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 // Rows of a strip: as many as fit, in strips of nearly equal length.
 std::int64_t strip_length(const StripModel& model, std::int64_t rows, std::int64_t row_bytes) {
   const std::int64_t most = std::max(model.least_rows, model.strip_bytes / std::max<std::int64_t>(1, row_bytes));
-  const std::int64_t strips = divided(rows, most);
-  std::int64_t length = divided(divided(rows, strips), kRowsTogether) * kRowsTogether;
-  while (rows % length == 1) length += kRowsTogether;  // a sum over one row would be that row
+  const std::int64_t strips = divided(rows, most), together = std::min(kRowsTogether, model.least_rows);
+  std::int64_t length = divided(divided(rows, strips), together) * together;
+  while (rows % length == 1) length += together;  // a sum over one row would be that row
   return length;
 }
 
