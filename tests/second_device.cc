@@ -190,8 +190,9 @@ class SecondDevice final : public Backend {
     ++sweeps;
     std::vector<Argument> bound(arguments.begin(), arguments.end());
     for (Argument& a : bound) a.data = memory_.real(a.data);
-    step(run, [sweep, bound] {
+    step(run, [sweep, bound, first_row = run.first_row] {
       Run host;
+      host.first_row = first_row;
       cpu::backend().run(sweep, bound, host);
     });
   }

@@ -18,6 +18,13 @@ void reset_peak_memory(Device device = {});
 void set_memory_limit(std::size_t bytes, Device device = {});  // exceeding it is an Error(memory); 0 lifts the limit
 void release_cached_memory(Device device = {});
 
+// How much memory a computation should take on a device, its inputs and results included (0: as much as is fast, the
+// default). Computations that would take more are planned otherwise: large products and what is made of them row by
+// row in shorter strips, and made again where that saves memory (docs/strips.md). Error(memory) where even that does
+// not suffice. For computations that are planned from now on, in all threads.
+void set_memory_budget(std::size_t bytes, Device device = {});
+std::size_t memory_budget(Device device = {});
+
 // How many threads computations may use (default: the processors of this process); up to 256 share one loop. Results
 // are bit-identical for any number.
 void set_num_threads(int n);

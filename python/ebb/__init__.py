@@ -10,6 +10,7 @@ from . import _core, _einops, _elsewhere, _numpy, _pickle, _workers
 from .compat import *  # noqa: F403: every operation, called by Ebb's names of its arguments or by PyTorch's
 from ._core import __version__  # noqa: F401
 from ._compile import compile
+from ._memory import memory_budget
 from ._transforms import custom_gradient, grad, value_and_grad
 from .losses import *  # noqa: F403: losses are functions of the library like any other
 from . import __config__, array_api, compat, cuda, data, distributed, gradcheck, io, linalg, losses, nn, optim

@@ -61,6 +61,14 @@ void bind_runtime(const Api& api) {
       "set_memory_limit", [](std::size_t bytes, nb::handle device) { set_memory_limit(bytes, device_from(device)); },
       "bytes"_a, "device"_a = "cpu", "Exceeding the limit raises MemoryError; 0 lifts it.");
   m.def(
+      "set_memory_budget", [](std::size_t bytes, nb::handle device) { set_memory_budget(bytes, device_from(device)); },
+      "bytes"_a, "device"_a = "cpu",
+      "How much memory a computation should take, inputs and results included: large products are computed in strips "
+      "until it does. 0: as much as is fast.");
+  m.def(
+      "_memory_budget", [](nb::handle device) { return memory_budget(device_from(device)); }, "device"_a = "cpu",
+      "The budget that set_memory_budget has set, in bytes; 0: none.");
+  m.def(
       "release_cached_memory", [](nb::handle device) { release_cached_memory(device_from(device)); },
       "device"_a = "cpu", "Gives memory that is cached for reuse back to the system.");
   function(api, "set_num_threads", set_num_threads, "n"_a);

@@ -268,6 +268,7 @@ def main():
         (_functional, core),
         (ebb._transforms, core),
         (ebb._compile, core),
+        (ebb._memory, core),
         (ebb.linalg, core),
         (ebb.array_api, core),
         (ebb.nn.functional, (ebb._core, ebb.losses, _functional)),

@@ -442,6 +442,13 @@ BufferPtr ThreadMemory::allocate(std::size_t bytes, const char* what) const {
 MemoryStats memory_stats(Device device) { return pool(device).stats(); }
 void reset_peak_memory(Device device) { pool(device).reset_peak(); }
 void set_memory_limit(std::size_t bytes, Device device) { pool(device).set_limit(bytes); }
+
+namespace {
+PerDevice<std::atomic<std::size_t>> budgets;
+}  // namespace
+
+void set_memory_budget(std::size_t bytes, Device device) { budgets[device].store(bytes, std::memory_order_relaxed); }
+std::size_t memory_budget(Device device) { return budgets[device].load(std::memory_order_relaxed); }
 void release_cached_memory(Device device) { pool(device).release_cached(); }
 
 }  // namespace ebb

@@ -17,7 +17,9 @@ class CpuBackend final : public Backend {
   std::string describe(const LibraryCall& call) const override { return describe_library(call); }
   Run begin(std::span<const FilledBy>) override { return {}; }
   void end(Run&) override {}
-  void run(const SweepPtr& sweep, std::span<const Argument> arguments, Run&) override { cpu::run(*sweep, arguments); }
+  void run(const SweepPtr& sweep, std::span<const Argument> arguments, Run& run) override {
+    cpu::run(*sweep, arguments, run.first_row);
+  }
   bool has(Op op) const override { return has_library(op); }
   void run(const LibraryCall& call, Run&) override { run_library(call); }
   void to_host(void* to, const Buffer& from, std::size_t offset, std::size_t bytes) override {

@@ -261,8 +261,9 @@ class CudaBackend final : public Backend, private Recordings {
     if (text.workspace) workspace = BufferPtr::allocate(text.workspace, "a reduction", device_);
     std::uint64_t step = 0;
     if (!text.checks.empty()) {
-      step = mark.add_step([sweep](int check, std::int64_t position, std::uint64_t bits) {
-        return complaint(sweep->program, sweep->text.checks[static_cast<std::size_t>(check)], position, bits);
+      step = mark.add_step([sweep, first_row = run.first_row](int check, std::int64_t position, std::uint64_t bits) {
+        return complaint(sweep->program, sweep->text.checks[static_cast<std::size_t>(check)], position, bits,
+                         first_row);
       });
     }
     if (Recorder* const r = Recorder::of_thread()) r->begin_sweep(text.parameters);

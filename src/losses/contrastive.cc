@@ -95,6 +95,31 @@ std::vector<Tensor> info_nce_backward(const Tensor& grad, const Tensor& query, c
   });
 }
 
+// SigLIP (Zhai et al., 2023).   −log σ(y·z) = softplus(−y·z)
+Tensor siglip_loss(const Tensor& first, const Tensor& second, const SiglipOptions& o) {
+  const char* op = "siglip_loss";
+  require_same_shape(op, "first", first, "second", second);
+  require_rows(op, "first", first);
+  for (const auto& [name, x] : {std::pair{"scale", o.scale}, std::pair{"bias", o.bias}}) {
+    require(!x.defined() || x.numel() == 1, "{}: {} must be one number, got shape {}", op, name,
+            x.defined() ? x.shape() : Shape{});
+  }
+  const Precision p(op, {first, second, o.scale, o.bias});
+  const Tensor s = similarities(p, Rows(p, first, o.normalize), Rows(p, second, o.normalize));
+  const Tensor scaled = o.scale.defined() ? s * reshape(p.wide(o.scale), {}) : s * 10;
+  const Tensor z = o.bias.defined() ? scaled + reshape(p.wide(o.bias), {}) : scaled - 10;
+  return p.rounded(reduce(op, sum(softplus(where(itself(first.size(0)), -z, z)), -1), o.reduction));
+}
+std::vector<Tensor> siglip_loss_backward(const Tensor& grad, const Tensor& first, const Tensor& second,
+                                         const SiglipOptions& o) {
+  return pull_back("siglip_loss", grad, {first, second, o.scale, o.bias}, [&o](const std::vector<Tensor>& v) {
+    SiglipOptions with = o;
+    with.scale = v[2];
+    with.bias = v[3];
+    return siglip_loss(v[0], v[1], with);
+  });
+}
+
 // NT-Xent (Chen et al., 2020). Row i < N belongs to row i + N and the other way round.
 Tensor nt_xent(const Tensor& first, const Tensor& second, const NtXentOptions& o) {
   const char* op = "nt_xent";
@@ -259,6 +284,14 @@ void each_option(V& v, InfoNceOptions& o) {
 }
 
 template <class V>
+void each_option(V& v, SiglipOptions& o) {
+  v("scale", o.scale);
+  v("bias", o.bias);
+  v("normalize", o.normalize, "rows are scaled to length 1");
+  v("reduction", o.reduction);
+}
+
+template <class V>
 void each_option(V& v, NtXentOptions& o) {
   v("temperature", o.temperature, "τ");
   v("reduction", o.reduction);
@@ -301,6 +334,8 @@ void each_option(V& v, VicRegOptions& o) {
 std::vector<LossInfo> contrastive_entries() {
   return {
       describe("info_nce", "contrastive", "−log e^(q_i·k_i/τ) / Σ_j e^(q_i·k_j/τ)", {{"query"}, {"key"}}, info_nce),
+      describe("siglip_loss", "contrastive", "Σ_j softplus(−y_ij·(scale·a_i·b_j + bias)), y_ij = 1 for i = j, else −1",
+               {{"first"}, {"second"}}, siglip_loss),
       describe("nt_xent", "contrastive", "−log e^(z_i·z'_i/τ) / Σ_{j≠i} e^(z_i·z_j/τ)", {{"first"}, {"second"}},
                nt_xent),
       describe("supcon_loss", "contrastive", "−mean_{p: same label} log e^(z_i·z_p/τ) / Σ_{j≠i} e^(z_i·z_j/τ)",

@@ -11,6 +11,8 @@
 
 #include "backend/collective.h"
 #include "core/format_error.h"
+#include "ebb/memory.h"
+#include "schedule/peak.h"
 #include "schedule/product_bias.h"
 #include "schedule/strips.h"
 
@@ -101,6 +103,7 @@ class Planner {
     order_steps();
     plan_attachments();
     plan_releases();
+    plan_.peak = estimate_peak(plan_, t_);
     return std::move(plan_);
   }
 
@@ -330,8 +333,19 @@ int Plan::sweeps() const {
 }
 
 Plan make_plan(const Trace& trace) {
-  const StripModel model = strip_model();
-  return make_plan(trace, &model);
+  const StripModel model = strip_model(trace.device);
+  Plan plan = make_plan(trace, &model);
+  const std::size_t budget = memory_budget(trace.device);
+  if (budget == 0 || plan.peak.bytes <= budget) return plan;
+  for (const StripModel& smaller : strips_within(budget)) {
+    Plan other = make_plan(trace, &smaller);
+    if (other.peak.bytes < plan.peak.bytes) plan = std::move(other);
+    if (plan.peak.bytes <= budget) return plan;
+  }
+  fail(Error::Kind::memory,
+       "this computation takes {}, but the budget is {}; raise it with set_memory_budget, or compute on fewer rows at "
+       "a time",
+       describe(plan.peak, plan), bytes_text(budget));
 }
 
 Plan make_plan(const Trace& trace, const StripModel* strips) { return Planner(trace, strips).run(); }
@@ -348,12 +362,14 @@ std::string indented(const std::string& text) {
   return out;
 }
 
+std::string print_steps(const Plan& plan);
+
 std::string print(const StripLoop& loop, const PlanStep& step, const Plan& plan) {
   std::string text =
       fmt::format("strips of {} rows, {} of them for {} rows", loop.bodies[0].rows, loop.strips, loop.rows);
   if (loop.products_again > 0) text += fmt::format(", {} products made again", loop.products_again);
   text += '\n';
-  text += indented(print(loop.bodies[0].plan));
+  text += indented(print_steps(loop.bodies[0].plan));
   for (std::size_t k = 0; k < loop.outputs.size(); ++k) {
     const Value& out = plan.graph.values[step.outputs[k]];
     constexpr std::string_view kinds[] = {"rows of", "one of", "added to"};
@@ -361,10 +377,6 @@ std::string print(const StripLoop& loop, const PlanStep& step, const Plan& plan)
   }
   return text;
 }
-
-}  // namespace
-
-namespace {
 
 std::string describe_call(const Plan& plan, const PlanStep& step) {
   const auto views = [&](const std::vector<std::int32_t>& values) {
@@ -379,9 +391,7 @@ std::string describe_call(const Plan& plan, const PlanStep& step) {
   return backend_of(plan.device).describe(LibraryCall{step.op, step.attrs, step.label, inputs, outputs, nullptr});
 }
 
-}  // namespace
-
-std::string print(const Plan& plan) {
+std::string print_steps(const Plan& plan) {
   std::string text;
   for (const PlanStep& step : plan.steps) {
     if (step.strips) {
@@ -404,6 +414,16 @@ std::string print(const Plan& plan) {
     const std::string how = describe_call(plan, step);
     if (!how.empty()) text += fmt::format("  plan: {}\n", how);
   }
+  return text;
+}
+
+}  // namespace
+
+std::string print(const Plan& plan) {
+  std::string text = print_steps(plan);
+  const bool strips =
+      std::any_of(plan.steps.begin(), plan.steps.end(), [](const PlanStep& s) { return s.strips != nullptr; });
+  if (strips || memory_budget(plan.device) > 0) text += fmt::format("peak {}\n", describe(plan.peak, plan));
   return text;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.h"
@@ -31,14 +32,23 @@ struct PlanStep {
   std::size_t together = 1;           // sweeps from this one on that are run by one call; 0: a step before runs it
 };
 
+// An estimate of the memory that a plan takes, in bytes, and who holds it when it is most.
+struct Peak {
+  std::size_t bytes = 0;
+  std::size_t of_strip = 0;                                        // of them, temporary values of a strip
+  std::vector<std::pair<std::size_t, std::int32_t>> largest = {};  // bytes and value
+};
+
 struct Plan {
   Device device;
   ValueGraph graph;
   std::vector<PlanStep> steps;
   std::vector<std::int32_t> attach_first;  // traced nodes that only view memory that already exists
+  Peak peak;
   int sweeps() const;
 };
 
+// Within the device's memory budget, or an Error.
 Plan make_plan(const Trace& trace);
 Plan make_plan(const Trace& trace, const StripModel* strips);  // null: without strips
 std::string print(const Plan& plan);

@@ -305,6 +305,11 @@ void StepRunner::bind_strip(StepRunner& runner, const PlanStep& step, std::int64
       continue;
     }
     Argument a = arguments_[from];
+    if (in.kind == StripInput::Kind::row_numbers) {
+      a = {};
+      a.integer = first_row;
+      a.step = 1;
+    }
     if (in.kind == StripInput::Kind::ramp) {
       a.integer += (in.first + first_row * in.row_stride) * a.step;
       a.step *= in.stride;

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 #include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "ebb/device.h"
 
 namespace ebb {
 
 // When a product is computed strip by strip, and how long a strip is. All of it decides by shapes alone, so that the
-// same program gives the same bits on every machine.
+// same program gives the same bits on every machine of a kind.
 struct StripModel {
   // A smaller product is held: below a quarter of a gigabyte memory is rarely what a computation lacks.
   std::int64_t large = std::int64_t{256} << 20;
@@ -19,8 +23,20 @@ struct StripModel {
   bool operator==(const StripModel&) const = default;
 };
 
-// The model that plans of this thread are made with.
-StripModel strip_model();
+// A GPU multiplies so fast that adding to the gradient of the weights would cost as much with fewer than some thousand
+// rows (as for linear_cross_entropy, see src/cuda/library).
+inline constexpr StripModel kGpuStrips{.large = std::int64_t{1} << 30,
+                                       .large_enough_to_repeat = std::int64_t{8} << 30,
+                                       .strip_bytes = std::int64_t{512} << 20,
+                                       .least_rows = 1024};
+
+// What plans for a device are made with in this thread.
+StripModel strip_model(Device device);
+std::optional<StripModel> strip_model_of_thread();
+
+// What else is tried, in this order, until a plan stays within a budget of so many bytes: smaller values, then products
+// that are made again, then strips of few rows.
+std::vector<StripModel> strips_within(std::size_t budget);
 
 // Another model for this thread's plans, within the scope.
 class UseStripModel {
@@ -30,7 +46,7 @@ class UseStripModel {
   UseStripModel(const UseStripModel&) = delete;
 
  private:
-  StripModel before_;
+  std::optional<StripModel> before_;
 };
 
 }  // namespace ebb

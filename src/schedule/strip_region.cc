@@ -2,6 +2,8 @@
 #include "schedule/strip_region.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "core/format_error.h"
 
@@ -60,7 +62,52 @@ class Finder {
     return std::move(r_);
   }
 
+  std::optional<Apart> apart(std::int32_t seed, RowDims rows) {
+    if (!live_[seed] || !r_.wide[seed] || !grow_wide(seed, rows)) return std::nullopt;
+    const auto n = static_cast<std::int32_t>(g_.values.size());
+    std::vector<char> leads_back(g_.values.size(), 0);
+    for (std::int32_t v = n - 1; v >= 0; --v) {
+      leads_back[v] =
+          (by_row(v) && r_.wide[v]) || std::any_of(readers_[v].begin(), readers_[v].end(),
+                                                   [&](const Reader& r) { return leads_back[r.value] != 0; });
+    }
+    Apart made{g_};
+    std::map<std::int32_t, std::int32_t> copies;
+    for (std::int32_t v = 0; v < n; ++v) {
+      if (!live_[v] || r_.wide[v] || value(v).op == Op::matmul || value(v).is_view()) continue;
+      for (std::size_t k = 0; k < value(v).inputs.size(); ++k) {
+        const std::int32_t u = value(v).inputs[k];
+        if (!by_row(u) || !r_.wide[u]) continue;
+        const Kind kind = rows_of_result(g_, v, k, r_.rows[u]).kind;
+        if (kind == Kind::lost || (kind == Kind::summed && leads_back[v]))
+          made.graph.values[v].inputs[k] = copied(u, made, copies);
+      }
+    }
+    const auto second = copies.find(seed);
+    if (second == copies.end()) return std::nullopt;
+    made.graph.roots.push_back(seed);  // roots are told their new places
+    made.graph.roots.push_back(second->second);
+    sort_inputs_first(made.graph);
+    made.second = made.graph.roots.back();
+    made.graph.roots.pop_back();
+    made.seed = made.graph.roots.back();
+    made.graph.roots.pop_back();
+    return made;
+  }
+
  private:
+  std::int32_t copied(std::int32_t v, Apart& made, std::map<std::int32_t, std::int32_t>& copies) const {
+    if (!by_row(v) || !r_.wide[v]) return v;
+    if (const auto found = copies.find(v); found != copies.end()) return found->second;
+    Value copy = value(v);
+    copy.node = -1;
+    for (std::int32_t& in : copy.inputs) in = copied(in, made, copies);
+    if (copy.is_view()) copy.base = copied(copy.base, made, copies);
+    made.products_again += copy.op == Op::matmul;
+    made.graph.values.push_back(std::move(copy));
+    return copies[v] = static_cast<std::int32_t>(made.graph.values.size()) - 1;
+  }
+
   struct Reader {
     std::int32_t value;
     std::size_t input;
@@ -284,6 +331,37 @@ class Finder {
 std::optional<StripRegion> find_region(const ValueGraph& graph, const StripModel& model, std::int32_t seed,
                                        RowDims rows, bool through_products) {
   return Finder(graph, model, through_products).run(seed, rows);
+}
+
+namespace {
+
+// Both directions have the same targets, and so one value with ones at their places. Each reader gets its own, which
+// then has the rows of that direction.
+ValueGraph with_places_per_reader(ValueGraph g, std::int32_t& seed) {
+  std::vector<char> read(g.values.size(), 0);
+  for (std::size_t v = 0, n = g.values.size(); v < n; ++v) {
+    for (std::size_t k = 0; k < g.values[v].inputs.size(); ++k) {
+      const std::int32_t u = g.values[v].inputs[k];
+      if (g.values[u].op != Op::place || std::exchange(read[u], 1) == 0 || g.values[v].is_view()) continue;
+      Value copy = g.values[u];
+      copy.node = -1;
+      g.values.push_back(std::move(copy));
+      g.values[v].inputs[k] = static_cast<std::int32_t>(g.values.size()) - 1;
+    }
+  }
+  g.roots.push_back(seed);
+  sort_inputs_first(g);
+  seed = g.roots.back();
+  g.roots.pop_back();
+  return g;
+}
+
+}  // namespace
+
+std::optional<Apart> with_directions_apart(const ValueGraph& graph, const StripModel& model, std::int32_t seed,
+                                           RowDims rows) {
+  const ValueGraph g = with_places_per_reader(graph, seed);
+  return Finder(g, model, false).apart(seed, rows);
 }
 
 }  // namespace ebb

@@ -35,4 +35,15 @@ struct StripRegion {
 std::optional<StripRegion> find_region(const ValueGraph& graph, const StripModel& model, std::int32_t seed,
                                        RowDims rows, bool through_products);
 
+// A graph in which numbers across the rows that the region around `seed` waits for (sums over the columns' own
+// direction, as the loss of pairs in both directions has them) are made of a second product, to be computed in strips
+// of columns. Nothing: there are no such numbers.
+struct Apart {
+  ValueGraph graph;
+  std::int32_t seed = -1, second = -1;  // the two products
+  int products_again = 0;
+};
+std::optional<Apart> with_directions_apart(const ValueGraph& graph, const StripModel& model, std::int32_t seed,
+                                           RowDims rows);
+
 }  // namespace ebb

@@ -116,6 +116,11 @@ RowsOfResult rows_of_result(const ValueGraph& g, std::int32_t v, std::size_t k, 
   return reduced == sized ? RowsOfResult{Kind::summed} : RowsOfResult{};
 }
 
+bool places_across(const Value& v, RowDims rows) {
+  const auto axis = static_cast<int>(v.attrs.i[0]);
+  return v.op == Op::place && rows == RowDims{axis, axis + 1};
+}
+
 std::optional<std::vector<RowDims>> rows_of_inputs(const ValueGraph& g, std::int32_t v, RowDims rows) {
   const Value& x = g.values[v];
   if (x.strips >= 0 || x.is_unique || x.is_leaf || x.inputs.empty()) return std::nullopt;
@@ -156,6 +161,7 @@ std::optional<std::vector<RowDims>> rows_of_inputs(const ValueGraph& g, std::int
     }
   }
   if (!in) return std::nullopt;
+  if (places_across(x, rows)) return std::vector<RowDims>(x.inputs.size());
   // The way back must lead to the same rows.
   const RowsOfResult there = rows_of_result(g, v, 0, *in);
   if (there.kind != Kind::rows || there.rows != rows) return std::nullopt;

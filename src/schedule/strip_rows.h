@@ -38,6 +38,9 @@ std::optional<std::vector<RowDims>> rows_of_inputs(const ValueGraph& graph, std:
 std::optional<std::vector<RowDims>> rows_of_summed_inputs(const ValueGraph& graph, std::int32_t v, std::size_t k,
                                                           RowDims rows);
 
+// Does `place` put its numbers along the rows? Each strip then takes those that fall into it.
+bool places_across(const Value& v, RowDims rows);
+
 RowDims trimmed(const Shape& shape, RowDims rows);
 std::int64_t count_rows(const Shape& shape, RowDims rows);
 

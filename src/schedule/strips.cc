@@ -22,9 +22,9 @@ std::int64_t divided(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 // Rows of a strip: as many as fit, in strips of nearly equal length.
 std::int64_t strip_length(const StripModel& model, std::int64_t rows, std::int64_t row_bytes) {
   const std::int64_t most = std::max(model.least_rows, model.strip_bytes / std::max<std::int64_t>(1, row_bytes));
-  const std::int64_t strips = divided(rows, most);
-  std::int64_t length = divided(divided(rows, strips), kRowsTogether) * kRowsTogether;
-  while (rows % length == 1) length += kRowsTogether;  // a sum over one row would be that row
+  const std::int64_t strips = divided(rows, most), together = std::min(kRowsTogether, model.least_rows);
+  std::int64_t length = divided(divided(rows, strips), together) * together;
+  while (rows % length == 1) length += together;  // a sum over one row would be that row
   return length;
 }
 
@@ -100,6 +100,7 @@ class Bodies {
     }
     const Value& x = value(v);
     const bool summed = region_.role[v] == Role::summed;
+    if (!summed && places_across(x, region_.rows[v])) return placed_across(v, in);
     const RowDims out = summed ? RowDims{} : region_.rows[v];
     const Attrs attrs = strip_attrs(x, rows[0], out);
     if (!summed) return make_node(x.op, x.dtype, strip_shape(x.shape, out, rows_), in, attrs, x.label);
@@ -107,6 +108,31 @@ class Bodies {
     // One result per strip, whose parts are added once all are there.
     if (is_half(x.dtype)) in[0] = make_node(Op::cast, DType::f32, in[0].shape(), {in[0]});
     return make_node(x.op, sum_dtype(x.dtype), strip_shape(x.shape, rows[0], 1), in, attrs, x.label);
+  }
+
+  // place(g, index) along the rows, element by element: g where the row's number is the index.
+  Tensor placed_across(std::int32_t v, const std::vector<Tensor>& in) {
+    const Value& x = value(v);
+    const Shape shape = strip_shape(x.shape, region_.rows[v], rows_);
+    const auto expanded = [&](const Tensor& t) { return make_node(Op::expand, t.dtype(), shape, {t}); };
+    const Tensor index = make_node(Op::cast, DType::i64, in[1].shape(), {in[1]});
+    const Tensor here =
+        make_node(Op::eq, DType::bool_, shape, {expanded(row_numbers(v, region_.rows[v])), expanded(index)});
+    return make_node(Op::where, x.dtype, shape, {here, expanded(in[0]), expanded(make_constant(0.0, x.dtype))});
+  }
+  Tensor row_numbers(std::int32_t v, RowDims rows) {
+    const std::pair<std::int32_t, int> key{value(v).inputs[1], -2};  // the input itself is bound by other names
+    auto found = bound_.find(key);
+    if (found == bound_.end()) {
+      Bound bound;
+      bound.leaf = make_leaf(Op::iota, DType::i64, Shape{rows_}, {});
+      bound.leaf.node()->payload.operation = bound.leaf.node()->id;
+      bound.input = number_of(key, key.first, {StripInput::Kind::row_numbers});
+      found = bound_.emplace(key, std::move(bound)).first;
+    }
+    Shape ones = strip_shape(value(v).shape, rows, rows_);
+    for (int d = 0; d < ones.rank(); ++d) ones = ones.with(d, d == rows.first ? rows_ : 1);
+    return make_node(Op::reshape, DType::i64, ones, {found->second.leaf});
   }
 
   struct Bound {
@@ -249,6 +275,7 @@ class Strips {
 
  private:
   static constexpr std::size_t kMostLoops = 64;
+  static constexpr int kMany = 1 << 20;
 
   std::int64_t bytes(const Value& x) const { return x.shape.numel() * static_cast<std::int64_t>(size_of(x.dtype)); }
 
@@ -256,9 +283,34 @@ class Strips {
     for (std::int32_t v = 0; v < static_cast<std::int32_t>(g_.values.size()); ++v) {
       const Value& x = g_.values[v];
       if (x.op != Op::matmul || x.strips >= 0 || !is_floating(x.dtype) || bytes(x) < model_.large) continue;
-      if (const std::optional<StripRegion> region = best_region(v); region && replace(*region)) return true;
+      const std::optional<StripRegion> region = best_region(v);
+      if ((!region || region->products_again > 0) && take_apart(v, region ? region->products_again : kMany))
+        return true;
+      if (region && replace(*region)) return true;
     }
     return false;
+  }
+
+  // Two directions of one product, each in strips of its own: this takes the one that the other waits for.
+  bool take_apart(std::int32_t seed, int products_again) {
+    const int rank = g_.values[seed].shape.rank();
+    const RowDims across{rank - 1, rank}, along{rank - 2, rank - 1};
+    for (const auto& [rows, others] : {std::pair(along, across), std::pair(across, along)}) {
+      std::optional<Apart> apart = with_directions_apart(g_, model_, seed, rows);
+      if (!apart || apart->products_again >= products_again) continue;
+      const auto first = find_region(apart->graph, model_, apart->second, others, false);
+      const auto then = find_region(apart->graph, model_, apart->seed, rows, false);
+      if (!first || !then || first->products_again > 0 || then->products_again > 0) continue;
+      if (then->saved < model_.large_enough_to_repeat || !is_worth(*first) || !is_worth(*then)) continue;
+      ValueGraph before = std::exchange(g_, std::move(apart->graph));
+      if (replace(*first)) return true;
+      g_ = std::move(before);
+    }
+    return false;
+  }
+  bool is_worth(const StripRegion& region) const {
+    return region.count >= 2 * model_.least_rows &&
+           strip_length(model_, region.count, region.widest_row) * 2 <= region.count;
   }
 
   std::optional<StripRegion> best_region(std::int32_t seed) const {
@@ -267,11 +319,11 @@ class Strips {
     std::optional<StripRegion> best;
     for (const RowDims dims : {RowDims{rank - 2, rank - 1}, RowDims{rank - 1, rank}, RowDims{0, rank - 2}}) {
       const RowDims rows = trimmed(shape, dims);
-      if (rows.none() || count_rows(shape, rows) < 2 * model_.least_rows) continue;
+      if (rows.none()) continue;
       for (const bool through_products : {true, false}) {
         std::optional<StripRegion> found = find_region(g_, model_, seed, rows, through_products);
         if (!found || found->saved < (found->products_again ? model_.large_enough_to_repeat : model_.large)) continue;
-        if (strip_length(model_, found->count, found->widest_row) * 2 > found->count) continue;
+        if (!is_worth(*found)) continue;
         const auto merit = [](const StripRegion& r) { return std::pair(-r.products_again, r.saved); };
         if (!best || merit(*found) > merit(*best)) best = std::move(found);
       }
@@ -376,16 +428,10 @@ class Strips {
   std::vector<StripLoopPtr> loops_;
 };
 
-thread_local StripModel model_in_use;
-
 }  // namespace
 
 std::vector<StripLoopPtr> make_strips(ValueGraph& graph, const StripModel& model, Device device) {
   return Strips(graph, model, device).run();
 }
-
-StripModel strip_model() { return model_in_use; }
-UseStripModel::UseStripModel(const StripModel& model) : before_(std::exchange(model_in_use, model)) {}
-UseStripModel::~UseStripModel() { model_in_use = before_; }
 
 }  // namespace ebb

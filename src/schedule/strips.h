@@ -12,7 +12,12 @@ namespace ebb {
 
 // What one strip reads of an input of the loop.
 struct StripInput {
-  enum class Kind : std::uint8_t { memory, number, ramp } kind = Kind::memory;
+  enum class Kind : std::uint8_t {
+    memory,
+    number,
+    ramp,
+    row_numbers,  // those of the strip's rows, whatever the input is
+  } kind = Kind::memory;
   std::int64_t row_stride = 0;  // elements from one row to the next; 0: every strip reads the same
   // A ramp is seen as first + stride·index.
   std::int64_t first = 0, stride = 1;

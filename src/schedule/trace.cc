@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "ebb/memory.h"
 #include "schedule/strip_model.h"
 
 namespace ebb {
@@ -67,9 +68,10 @@ class Tracer {
     }
     for (std::int32_t r : t_.roots) t_.key.push_back(static_cast<std::uint64_t>(r));
     put(static_cast<std::uint64_t>(t_.device.kind) << 8 | t_.device.index);
-    if (const StripModel strips = strip_model(); strips != StripModel{}) {
+    if (const std::size_t budget = memory_budget(t_.device)) put(budget);
+    if (const std::optional<StripModel> strips = strip_model_of_thread()) {
       for (const std::int64_t limit :
-           {strips.large, strips.large_enough_to_repeat, strips.strip_bytes, strips.least_rows})
+           {strips->large, strips->large_enough_to_repeat, strips->strip_bytes, strips->least_rows})
         put(static_cast<std::uint64_t>(limit));
     }
     return t_.moves.empty() ? Traced::done : Traced::moves_first;

@@ -120,6 +120,7 @@ const std::map<std::string_view, Direct>& direct_calls() {
       THREE(cosine_embedding_loss, "input1", "input2", "target", .margin = -0.9),
       TWO(cosine_similarity_loss, "input1", "input2", .axis = 0),
       TWO(info_nce, "query", "key", .negatives = at(v, "negatives"), .temperature = 0.5, .normalize = false),
+      TWO(siglip_loss, "first", "second", .scale = at(v, "scale"), .bias = at(v, "bias"), .normalize = false),
       TWO(nt_xent, "first", "second", .temperature = 0.7),
       TWO(supcon_loss, "features", "labels", .temperature = 0.7),
       THREE(arcface_loss, "embeddings", "weight", "target", .margin = 0.3, .scale = 4),

@@ -294,7 +294,7 @@ const std::set<std::string_view> kElsewhere{
     "dpo_loss",          "ipo_loss",        "kto_loss",         "orpo_loss",
     "simpo_loss",        "cpo_loss",        "grpo_loss",        "linear_cross_entropy",
     "linear_dpo_loss",   "linear_ipo_loss", "linear_orpo_loss", "linear_simpo_loss",
-    "linear_cpo_loss",   "linear_kto_loss", "linear_grpo_loss"};
+    "linear_cpo_loss",   "linear_kto_loss", "linear_grpo_loss", "siglip_loss"};
 
 TEST(Reference, EveryLossHasOne) {
   for (const LossInfo& loss : loss_registry()) {

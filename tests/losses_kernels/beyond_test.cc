@@ -275,6 +275,21 @@ std::vector<Case> cases() {
                      return log_sum_exp(s) - s[r];
                    });
                  }});
+  all.push_back({"siglip_loss",
+                 {x, y, tensor(4.0, DType::f64), tensor(-1.5, DType::f64)},
+                 [](const auto& v, Reduction r) {
+                   return siglip_loss(v[0], v[1], {.scale = v[2], .bias = v[3], .reduction = r});
+                 },
+                 [](const auto& v) {
+                   return by_rows({v[0], v[1]}, 6, [&v](const double* a, const double*, std::size_t r) {
+                     double term = 0;
+                     for (std::size_t j = 0; j < 4; ++j) {
+                       const double z = v[2][0] * dot_of(unit(a, 6), unit(&v[1][j * 6], 6)) + v[3][0];
+                       term += std::log1p(std::exp(j == r ? -z : z));
+                     }
+                     return term;
+                   });
+                 }});
   all.push_back({"nt_xent",
                  {x, y},
                  [](const auto& v, Reduction r) { return nt_xent(v[0], v[1], {.temperature = 0.4, .reduction = r}); },

@@ -18,6 +18,7 @@ auto after(const std::vector<Tensor>& roots, Pass pass) {
   std::vector<Node*> nodes;
   for (const Tensor& t : roots) nodes.push_back(t.node());
   Trace t;
+  t.device = default_device();
   {
     GraphLock lock(nodes);
     trace(t, roots, lock);

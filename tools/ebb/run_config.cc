@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -257,6 +258,22 @@ void resolve_length(RunConfig& c, std::int64_t examples, bool rows) {
   // A hundred passes over rows, unless they take long; the validation data decides which of them are used.
   constexpr double kMany = 100, kLong = 10000;
   if (rows) c.epochs = std::max(c.epochs, std::min(kMany, std::floor(kLong / per_epoch)));
+}
+
+std::size_t bytes_of(const std::string& size) {
+  if (size.empty()) return 0;
+  static const std::map<std::string, double> units{{"", 1},     {"b", 1},         {"kb", 1e3},      {"mb", 1e6},
+                                                   {"gb", 1e9}, {"kib", 1 << 10}, {"mib", 1 << 20}, {"gib", 1 << 30}};
+  std::istringstream in(size);
+  double number = -1;
+  std::string unit, more;
+  in >> number;
+  if (!in.fail()) in >> unit >> more;
+  std::transform(unit.begin(), unit.end(), unit.begin(), [](unsigned char c) { return std::tolower(c); });
+  const auto found = units.find(unit);
+  require(number >= 0 && number < 1e15 && more.empty() && found != units.end(),
+          "--memory: '{}' is not a size; write '6 GiB', '500 MB' or a number of bytes", size);
+  return static_cast<std::size_t>(number * found->second);
 }
 
 }  // namespace ebb::program

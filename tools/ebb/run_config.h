@@ -60,6 +60,7 @@ struct RunConfig {
 
   std::int64_t workers = 1;
   std::int64_t threads = 0;
+  std::string memory = "";
   std::int64_t eval_every = 0;
   std::int64_t checkpoint_every = 0;
   std::int64_t log_every = 0;
@@ -143,10 +144,15 @@ void each_setting(Config& c, V&& v) {
   v("seed", c.seed, "Of first weights, order of the data and dropout", any);
   v("workers", c.workers, "Threads that prepare batches (0: the training thread)", any);
   v("threads", c.threads, "Threads that compute (0: all); results do not depend on it", any);
+  v("memory", c.memory,
+    "Memory that a step should take, weights included, such as \"6 GiB\" (none: as much as is fast)", any);
   v("eval-every", c.eval_every, "Steps between tests (0: an epoch, or several where they are short)", any);
   v("checkpoint-every", c.checkpoint_every, "Steps between checkpoints (0: as for tests)", any);
   v("log-every", c.log_every, "Steps between lines of metrics (0: about 400 lines in all)", any);
 }
+
+// "6 GiB", "500 MB" or a number of bytes; nothing is 0.
+std::size_t bytes_of(const std::string& size);
 
 // One option --NAME for every setting.
 void add_settings(CLI::App& app, RunConfig& config);

@@ -391,6 +391,7 @@ void run_training(const RunConfig& config, RunFolder& folder, const TrainingOpti
   } else {
     share_threads();
   }
+  set_memory_budget(bytes_of(config.memory), default_device());
   // Data and network come first: whatever is wrong with them is said before anything is written.
   std::optional<DataFacts> known;
   if (options.resume && folder.holds_checkpoint()) known = load_facts(folder.checkpoint());

@@ -32,7 +32,7 @@ MENU = [
     ("Begin", ["index", "install", "tutorial", "faq"]),
     ("Tasks", ["train_csv", "finetune_llama", "rl_log_probs", "loss_on_gpu", "embed_cmake"]),
     ("Coming from", ["from_pytorch", "from_numpy", "array_api", "ten_programs", "by_hand"]),
-    ("Guides", ["losses", "gallery", "autograd", "training", "data", "laziness", "checkpointing", "mixed_precision", "gpu",
+    ("Guides", ["losses", "gallery", "autograd", "training", "data", "laziness", "strips", "checkpointing", "mixed_precision", "gpu",
                 "distributed", "python"]),
     ("The program", ["command_line", "environment", "scikit_learn"]),
     ("Reference", ["reference", "python_reference", "torch_compatibility", "versioning", "changelog"]),

@@ -22,6 +22,19 @@ Tensor info_nce(const Tensor& query, const Tensor& key, const InfoNceOptions& op
 std::vector<Tensor> info_nce_backward(const Tensor& grad, const Tensor& query, const Tensor& key,
                                       const InfoNceOptions& options = {});  // of query, key, negatives
 
+// SigLIP: each pair of the batch is a yes or no of its own, row i with row i or with another:
+//   Σ_j softplus(−y_ij·(scale·a_i·b_j + bias)), y_ij = 1 for i = j, otherwise −1; rows of length 1 unless normalize is
+//   off
+struct SiglipOptions {
+  Tensor scale = {};  // one number, learned; default: 10
+  Tensor bias = {};   // one number, learned; default: −10
+  bool normalize = true;
+  Reduction reduction = Reduction::mean;  // of the rows' sums
+};
+Tensor siglip_loss(const Tensor& first, const Tensor& second, const SiglipOptions& options = {});
+std::vector<Tensor> siglip_loss_backward(const Tensor& grad, const Tensor& first, const Tensor& second,
+                                         const SiglipOptions& options = {});  // of first, second, scale, bias
+
 // SimCLR: two views of every sample; each of the 2N rows has to identify its other view among the 2N − 1 others.
 struct NtXentOptions {
   double temperature = 0.5;

@@ -138,8 +138,9 @@ class Complaint {
   Error::Kind kind_ = Error::Kind::value;
 };
 
-// For complaints: "[2, 0]", and the number at p.
-std::string position_text(const std::vector<std::int64_t>& dims, std::size_t count, std::int64_t linear);
+// For complaints: "[2, 0]", with the outermost dimension beginning at `first`, and the number at p.
+std::string position_text(const std::vector<std::int64_t>& dims, std::size_t count, std::int64_t linear,
+                          std::int64_t first);
 std::string number_text(RegType t, const void* p);
 
 }  // namespace ebb::cpu

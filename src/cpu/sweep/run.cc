@@ -121,9 +121,9 @@ void SweepRun::epilogue() {
   }
 }
 
-void run(const ebb::CompiledSweep& compiled, std::span<const Argument> arguments) {
+void run(const ebb::CompiledSweep& compiled, std::span<const Argument> arguments, std::int64_t first_row) {
   const auto& sweep = static_cast<const CompiledSweep&>(compiled);
-  SweepRun r{sweep, arguments, tile_kernels(), {}, {}, {}, {}};
+  SweepRun r{sweep, arguments, tile_kernels(), first_row, {}, {}, {}, {}};
   r.run_scalars();
   r.go();
 }

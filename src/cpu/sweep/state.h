@@ -18,6 +18,7 @@ struct SweepRun {
   const CompiledSweep& s;
   std::span<const Argument> args;
   const TileKernels& k;
+  std::int64_t first_row = 0;  // see Run
   std::vector<std::array<std::byte, 8>> scalars;
   std::vector<std::vector<Accumulator>> totals;  // a total: of each block (flat) or each task
   std::vector<std::vector<BufferPtr>> columns;   // a column reduction: of each task, doubles or int64

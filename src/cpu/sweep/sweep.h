@@ -12,6 +12,6 @@ SweepPtr compile(const Program& program);
 
 // Binds the program's slots and runs it. Errors that depend on data (an index out of range, a failed check) are thrown
 // when all rows are done, for the lowest position.
-void run(const ebb::CompiledSweep& sweep, std::span<const Argument> arguments);
+void run(const ebb::CompiledSweep& sweep, std::span<const Argument> arguments, std::int64_t first_row = 0);
 
 }  // namespace ebb::cpu

@@ -144,7 +144,7 @@ bool SweepTask::index_ok(const Step& step, std::int64_t i, std::int64_t index) {
   const std::size_t row_dims = s_.program.dims.size() - static_cast<std::size_t>(s_.program.row_dims);
   r_.complaint.add(row_ + i, step.instr,
                    fmt::format("{}{} = {} is outside [0, {})", instr.label ? instr.label : "gather: index",
-                               position_text(s_.program.dims, row_dims, row_ + i), index, s_.columns),
+                               position_text(s_.program.dims, row_dims, row_ + i, r_.first_row), index, s_.columns),
                    Error::Kind::index);
   return false;
 }
@@ -200,7 +200,7 @@ void SweepTask::check(const Step& step, std::int64_t from, std::int64_t n, std::
     r_.complaint.add(
         first + i, step.instr,
         fmt::format("{}, but the element at {} is {}", s_.program.instrs[step.instr].label,
-                    position_text(s_.program.dims, dims, first + i), number_text(type, at(step.a, from + i))));
+                    position_text(s_.program.dims, dims, first + i, r_.first_row), number_text(type, at(step.a, from + i))));
     break;
   }
   step.fn(at(step.dst, from), at(step.a, from), at(step.b, from), nullptr, static_cast<std::size_t>(n));

@@ -201,12 +201,13 @@ void run_matmul(const LibraryCall& call, Gpu& gpu) {
       row.strides[out.shape.rank() - 1] = 1;
       return copy_elements(gpu, out, row);
     }
+    if (call.adds) return;
     return gpu.clear(out.data, static_cast<std::size_t>(out.shape.numel()) * size_of(out.dtype));
   }
   require(a.dtype != DType::bool_, Error::Kind::type, "{}: bool matrices have no product; cast them to a number first",
           label_of(call));
   if (!is_floating(a.dtype)) return integer_matmul(gpu, a, b, out);
-  if (!has_row) return multiply_floats(gpu, a, b, out);
+  if (!has_row) return multiply_floats(gpu, a, b, out, call.adds);
   View row = call.inputs[2];
   BufferPtr keep;
   if (reinterpret_cast<std::uintptr_t>(row.data) % 16 != 0) {

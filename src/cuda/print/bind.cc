@@ -22,12 +22,14 @@ double as_kept(double x, DType dtype) {
   }
 }
 
-std::string position_text(const Program& p, std::size_t from, std::size_t to, std::int64_t linear) {
+std::string position_text(const Program& p, std::size_t from, std::size_t to, std::int64_t linear,
+                          std::int64_t first_row) {
   std::vector<std::int64_t> index(to - from);
   for (std::size_t d = to; d-- > from;) {
     index[d - from] = linear % p.dims[d];
     linear /= p.dims[d];
   }
+  if (from == 0 && to > 0) index[0] += first_row;
   return fmt::format("[{}]", fmt::join(index, ", "));
 }
 
@@ -92,21 +94,21 @@ bool is_aligned(const SweepText& text, std::span<const Argument> arguments) {
   return true;
 }
 
-Error complaint(const Program& p, std::int32_t v, std::int64_t position, std::uint64_t bits) {
+Error complaint(const Program& p, std::int32_t v, std::int64_t position, std::uint64_t bits, std::int64_t first_row) {
   const Instr& i = p.instrs[static_cast<std::size_t>(v)];
   const std::size_t dims = p.dims.size(), row_dims = dims - static_cast<std::size_t>(p.row_dims);
   if (i.kind != Instr::Kind::compute) {
-    return Error(Error::Kind::index,
-                 fmt::format("{}{} = {} is outside [0, {})", i.label ? i.label : "gather: index",
-                             position_text(p, 0, row_dims, position), static_cast<std::int64_t>(bits), p.columns()));
+    return Error(Error::Kind::index, fmt::format("{}{} = {} is outside [0, {})", i.label ? i.label : "gather: index",
+                                                 position_text(p, 0, row_dims, position, first_row),
+                                                 static_cast<std::int64_t>(bits), p.columns()));
   }
   const std::string number = is_real(i.type) ? fmt::format("{:g}", std::bit_cast<double>(bits))
                                              : fmt::format("{}", static_cast<std::int64_t>(bits));
   const char* const label = i.label ? i.label : "check";
   if (i.level == Level::scalar) return Error(Error::Kind::value, fmt::format("{}, but it is {}", label, number));
   const std::size_t from = i.level == Level::column ? row_dims : 0, to = i.level == Level::row ? row_dims : dims;
-  return Error(Error::Kind::value,
-               fmt::format("{}, but the element at {} is {}", label, position_text(p, from, to, position), number));
+  return Error(Error::Kind::value, fmt::format("{}, but the element at {} is {}", label,
+                                               position_text(p, from, to, position, first_row), number));
 }
 
 }  // namespace ebb::cuda

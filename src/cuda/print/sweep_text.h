@@ -53,6 +53,7 @@ std::vector<std::uint64_t> bound_words(const SweepText& text, std::span<const Ar
                                        std::uint64_t step, void* workspace);
 
 // The error the CPU would have thrown.
-Error complaint(const Program& program, std::int32_t instr, std::int64_t position, std::uint64_t bits);
+Error complaint(const Program& program, std::int32_t instr, std::int64_t position, std::uint64_t bits,
+                std::int64_t first_row = 0);
 
 }  // namespace ebb::cuda

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+#include "schedule/strip_model.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ebb {
+namespace {
+
+thread_local std::optional<StripModel> model_in_use;
+
+}  // namespace
+
+std::optional<StripModel> strip_model_of_thread() { return model_in_use; }
+
+StripModel strip_model(Device device) {
+  if (model_in_use) return *model_in_use;
+  return device.kind == Device::Kind::cuda ? kGpuStrips : StripModel{};
+}
+
+std::vector<StripModel> strips_within(std::size_t budget) {
+  const auto bytes = static_cast<std::int64_t>(std::min<std::size_t>(budget, std::size_t{1} << 60));
+  constexpr std::int64_t kNever = std::int64_t{1} << 62;
+  const std::int64_t strip = std::clamp<std::int64_t>(bytes / 32, 4 << 10, StripModel{}.strip_bytes);
+  const std::int64_t large = std::max<std::int64_t>(bytes / 16, 8 << 10);
+  const std::int64_t short_strip = std::max<std::int64_t>(strip / 8, 4 << 10);
+  return {{large, kNever, strip, 128}, {large, large, strip, 128}, {large / 4, large / 4, short_strip, 32}};
+}
+
+UseStripModel::UseStripModel(const StripModel& model) : before_(std::exchange(model_in_use, model)) {}
+UseStripModel::~UseStripModel() { model_in_use = before_; }
+
+}  // namespace ebb
