@@ -112,6 +112,33 @@ TEST_P(OracleSpaces, Random) {
   SweepOracle::expect_same({dropout(x, 0.3), rand(shape(), DType::f64)});
 }
 
+// Over the middle of three axes: neighbours in memory belong to different rows.
+TEST(OracleOfUprightRows, IsTheSweep) {
+  struct Sizes {
+    std::int64_t before, columns, after;
+  };
+  for (const Sizes& s : {Sizes{3, 5, 37}, Sizes{1, 2, 16}, Sizes{2, 17, 33}, Sizes{4, 64, 130}, Sizes{1, 1000, 19},
+                         Sizes{2, 1024, 16}, Sizes{5, 21, 641}, Sizes{2, 1025, 17}}) {
+    const Shape shape{s.before, s.columns, s.after};
+    OracleTolerance wide;
+    wide.f32 = 1e-4;  // sums of many terms of both signs
+    for (const DType d : {DType::f32, DType::f64, DType::bf16}) {
+      const Tensor x = cast(randn(shape), d).eval(), y = cast(randn(shape), d).eval();
+      const Tensor bias = cast(randn({s.columns, 1}), d).eval(), row = cast(randn({s.before, 1, s.after}), d).eval();
+      SweepOracle::expect_same({sum(x, 1), max(x, 1), min(x * y, 1)}, wide);
+      SweepOracle::expect_same({sum(square(x), 1, true), sum(x * y, 1)}, wide);
+      SweepOracle::expect_same({softmax(x + bias, 1), log_softmax(x * row, 1)}, wide);
+      const Tensor centred = x - mean(x, 1, true);
+      SweepOracle::expect_same({centred * y, sum(square(centred)), sum(centred, 1)}, wide);
+      const Tensor index = randint(0, s.columns, {s.before, 1, s.after}).eval();
+      SweepOracle::expect_same({gather(exp(x), 1, index) + sum(x, 1, true)}, wide);
+      SweepOracle::expect_same({x - max(x, 1, true) + arange(s.after) + dropout(y, 0.4)}, wide);
+    }
+    const Tensor n = randint(-9, 9, shape).eval();
+    SweepOracle::expect_same({sum(n, 1), max(n, 1), prod(n, 1), n - min(n, 1, true)});
+  }
+}
+
 std::string space_name(const ::testing::TestParamInfo<Space>& i) {
   return std::to_string(i.param.rows) + "x" + std::to_string(i.param.columns);
 }

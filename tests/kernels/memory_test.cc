@@ -252,6 +252,49 @@ void check_tree(const TileKernels& k, Op op, RegType reg) {
   }
 }
 
+template <class T, class A>
+void check_upright(const TileKernels& k, RegType reg, bool real) {
+  std::mt19937 rng(4);
+  for (const std::size_t n : {1, 2, 7, 15, 16, 17, 33, 200, 1024}) {
+    for (const std::size_t rows : {1, 2, 3, 5, 8, 15, 16, 17, 31, 50}) {
+      std::vector<T> a(n * rows), b(n * rows), a_upright(n * rows), b_upright(n * rows);
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        a[i] =
+            static_cast<T>(real ? static_cast<double>(rng() % 2001) / 999.0 - 1 : static_cast<double>(rng() % 9) - 4);
+        b[i] = static_cast<T>(real ? static_cast<double>(rng() % 2001) / 999.0 - 1 : 1);
+        if (real && i % 97 == 96) a[i] = static_cast<T>(i % 2 ? NAN : -0.0);
+        a_upright[i % n * rows + i / n] = a[i];
+        b_upright[i % n * rows + i / n] = b[i];
+      }
+      const auto expect_same = [&](auto lying, auto upright, const char* name) {
+        std::vector<A> expected(rows, A(3)), found(rows, A(3));
+        lying(expected.data());
+        upright(found.data());
+        for (std::size_t r = 0; r < rows; ++r) {
+          const bool both_nan = found[r] != found[r] && expected[r] != expected[r];
+          ASSERT_TRUE(both_nan || std::memcmp(&found[r], &expected[r], sizeof(A)) == 0)
+              << k.target << ' ' << name << " n " << n << " rows " << rows << " row " << r;
+        }
+      };
+      for (const Op op : {Op::sum, Op::prod, Op::max, Op::min})
+        expect_same([&](A* acc) { k.reduce(op, reg)(acc, a.data(), rows, n); },
+                    [&](A* acc) { k.reduce_upright(op, reg)(acc, a_upright.data(), rows, n); }, info(op).name.data());
+      if (real)
+        expect_same([&](A* acc) { k.dot(reg)(acc, a.data(), b.data(), rows, n); },
+                    [&](A* acc) { k.dot_upright(reg)(acc, a_upright.data(), b_upright.data(), rows, n); }, "dot");
+    }
+  }
+}
+
+TEST(Reduce, RowsThatStandSideBySideHaveTheSameBits) {
+  on_every_target([](const TileKernels& k) {
+    check_upright<float, double>(k, RegType::f32, true);
+    check_upright<double, double>(k, RegType::f64, true);
+    check_upright<std::int32_t, std::int64_t>(k, RegType::i32, false);
+    check_upright<std::int64_t, std::int64_t>(k, RegType::i64, false);
+  });
+}
+
 TEST(Reduce, IsTheTreeOfSixteenLanesToTheBit) {
   on_every_target([](const TileKernels& k) {
     for (Op op : {Op::sum, Op::prod, Op::max, Op::min}) {

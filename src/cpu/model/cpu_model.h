@@ -128,6 +128,9 @@ struct CpuModel {
   std::size_t sweep_tile_bytes = 16 << 10;
   // Sums over rows that are added by all threads instead of one: partial sums × columns (chosen, not measured).
   std::int64_t sweep_shared_sums = 4096;
+  // Elements of a tile whose rows stand side by side, and rows that have to be neighbours for that. Chosen, not measured:
+  // runs of a cache line and more, and a few tiles in the second cache.
+  std::int64_t sweep_upright_tile = 32768, sweep_upright_least_rows = 16;
   // Calls of a compiled loop whose guards did not hold until its steps are taken instead, and calls until it is tried
   // again (chosen, not measured).
   int sweep_failed_guards = 4, sweep_calls_between_tries = 64;

@@ -70,10 +70,33 @@ inline void combine(Op op, RegType t, Accumulator& acc, Accumulator x) {
   }
 }
 
-// Each of n with its own.
+// Each of n accumulators with its own number; the operation is looked at once, so that the loops are vectors.
+template <class Real>
+void combine_reals(Op op, Accumulator* acc, std::int64_t n, Real&& real) {
+  switch (op) {
+    case Op::sum:
+      for (std::int64_t i = 0; i < n; ++i) acc[i].real += real(i);
+      break;
+    case Op::prod:
+      for (std::int64_t i = 0; i < n; ++i) acc[i].real *= real(i);
+      break;
+    case Op::max:
+      for (std::int64_t i = 0; i < n; ++i) {
+        const double x = real(i);
+        acc[i].real = x > acc[i].real || x != x ? x : acc[i].real;
+      }
+      break;
+    default:
+      for (std::int64_t i = 0; i < n; ++i) {
+        const double x = real(i);
+        acc[i].real = x < acc[i].real || x != x ? x : acc[i].real;
+      }
+      break;
+  }
+}
 inline void combine_all(Op op, RegType t, Accumulator* acc, const Accumulator* x, std::int64_t n) {
-  if (op == Op::sum && is_float(t)) {
-    for (std::int64_t i = 0; i < n; ++i) acc[i].real += x[i].real;
+  if (is_float(t)) {
+    combine_reals(op, acc, n, [x](std::int64_t i) { return x[i].real; });
   } else {
     for (std::int64_t i = 0; i < n; ++i) combine(op, t, acc[i], x[i]);
   }

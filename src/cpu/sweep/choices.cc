@@ -8,6 +8,8 @@
 namespace ebb::cpu {
 namespace {
 
+constexpr std::int64_t kRowsOfAVector = 16;
+
 // Worth keeping for a later stage rather than computing again.
 bool expensive(const Instr& i) { return i.kind == Instr::Kind::compute && info(i.op).costly; }
 
@@ -56,6 +58,48 @@ std::vector<char> find_summed_products(const Program& p, const TileKernels& kern
     if (x.op == Op::square || (x.op == Op::mul && full(x.arg[0]) && full(x.arg[1]))) found[i.arg[0]] = 1;
   }
   return found;
+}
+
+// Where most memory of the sweep has rows as neighbours. What asks for positions in the order of the space (checks,
+// sums of columns) keeps tiles as they are.
+std::int64_t upright_rows(const Program& p) {
+  const std::int64_t rows = p.rows(), columns = p.columns();
+  const CpuModel& model = cpu_model();
+  if (p.row_dims == 0 || columns < 2 || columns > kTile || rows < model.sweep_upright_least_rows) return 0;
+  bool totals = false;
+  for (const Instr& i : p.instrs) {
+    if (i.kind == Instr::Kind::columns) return 0;
+    if (i.kind == Instr::Kind::compute && i.op == Op::check && i.level == Level::full) return 0;
+    totals = totals || i.kind == Instr::Kind::total;
+  }
+  const std::size_t n = p.dims.size(), r = n - static_cast<std::size_t>(p.row_dims);
+  int upright = 0, lying = 0;
+  const auto look = [&](const Strides& strides) {
+    const Layout row = layout_of(p.dims, 0, r, strides), column = layout_of(p.dims, r, n, strides);
+    if (row.rank > 0 && row.strides[row.rank - 1] == 1 && row.sizes[row.rank - 1] >= model.sweep_upright_least_rows)
+      ++upright;
+    if (column.rank > 0 && column.strides[column.rank - 1] == 1) ++lying;
+  };
+  for (const Instr& i : p.instrs) {
+    if (i.kind != Instr::Kind::load || i.level != Level::full) continue;
+    const Operand& o = p.operands[i.arg[0]];
+    if (o.kind == Operand::Kind::memory) look(o.strides);
+  }
+  for (const Output& o : p.outputs) {
+    if (p.instrs[o.value].level == Level::full) look(o.strides);
+  }
+  if (upright <= lying) return 0;
+  const std::int64_t together = rows_per_block(rows, columns);
+  const std::int64_t wanted = std::clamp<std::int64_t>(
+      model.sweep_upright_tile / columns / kRowsOfAVector * kRowsOfAVector, kRowsOfAVector, kTile);
+  if (!totals) return std::min(wanted, rows);
+  // Parts of a total are whole tiles.
+  const std::int64_t blocks = rows_per_part(rows, columns) / together;
+  std::int64_t most = 1;
+  for (std::int64_t k = 1; k <= blocks && k * together <= std::max(wanted, together); ++k) {
+    if (blocks % k == 0) most = k;
+  }
+  return most * together >= 2 ? most * together : 0;
 }
 
 void divide_into_tasks(CompiledSweep& s) {

@@ -13,9 +13,11 @@
 // The tile interpreter's code.
 //
 // Every tile is a range of consecutive elements of the iteration space in row-major order: `rows_per_tile` whole rows
-// when rows are short, a piece of one row when they are long, and where there are no rows any piece. Steps run over one
-// tile at a time; the registers they name are pointers, to a tile slot in L1, straight into an operand or an output, or
-// into a row-long scratch for values that a later stage of a long row needs again.
+// when rows are short, a piece of one row when they are long, and where there are no rows any piece. Where neighbours
+// in memory belong to different rows (a softmax over the second of four axes), rows stand side by side instead: a tile
+// is `upright`, column after column. Steps run over one tile at a time; the registers they name are pointers, to a tile
+// slot in L1, straight into an operand or an output, or into a row-long scratch for values that a later stage of a long
+// row needs again.
 namespace ebb::cpu {
 
 inline constexpr std::int64_t kTile = kBlock;
@@ -111,6 +113,7 @@ struct CompiledSweep : ebb::CompiledSweep {
   std::int64_t rows = 1, columns = 1, elements = 1;
   bool flat = false;       // no rows: tiles are pieces of the whole
   bool long_rows = false;  // a row takes several tiles
+  bool upright = false;    // column c of row r of a tile is its element c · rows + r
   std::int64_t rows_per_tile = 1;
   std::int64_t tile = kTile;        // elements of a full tile
   bool slots_hold_a_block = false;  // of kTile elements, even if tiles are longer
@@ -130,8 +133,8 @@ struct CompiledSweep : ebb::CompiledSweep {
   std::vector<RowReduce> reduces;
   std::vector<Total> totals;
   std::vector<ColumnReduce> column_reduces;
-  std::vector<Layout> operand_layouts, operand_row_layouts;
-  std::vector<Layout> output_layouts, output_row_layouts;
+  std::vector<Layout> operand_layouts, operand_row_layouts, operand_column_layouts;
+  std::vector<Layout> output_layouts, output_row_layouts, output_column_layouts;
   std::vector<LoadFn> operand_loads;
   std::vector<StoreFn> output_stores;
 
@@ -152,6 +155,9 @@ void make_chains(CompiledSweep& sweep);
 
 // Gives tiles to the registers that need one, and tiles their length (slots.cc).
 void give_slots(CompiledSweep& sweep);
+
+// Rows of an upright tile; 0: tiles are not upright (choices.cc).
+std::int64_t upright_rows(const Program& program);
 
 // Divides the tiles among tasks, by shape and program alone, never by the number of threads (choices.cc).
 void divide_into_tasks(CompiledSweep& sweep);

@@ -52,13 +52,12 @@ class ColumnSums {
   }
 
   void close() {
-    if (c_.type == RegType::f32 && c_.op == Op::sum) {
+    auto* closed = reinterpret_cast<Accumulator*>(closed_.data());
+    if (c_.type == RegType::f32) {
       const auto* open = reinterpret_cast<const float*>(open_.data());
-      auto* sums = reinterpret_cast<double*>(closed_.data());
-      for (std::int64_t i = 0; i < columns_; ++i) sums[i] += open[i];
+      combine_reals(c_.op, closed, columns_, [open](std::int64_t i) { return static_cast<double>(open[i]); });
     } else {
       const auto size = static_cast<std::int64_t>(size_of(c_.type));
-      auto* closed = reinterpret_cast<Accumulator*>(closed_.data());
       for (std::int64_t i = 0; i < columns_; ++i)
         combine(c_.op, c_.type, closed[i], read(c_.type, open_.data() + i * size));
     }

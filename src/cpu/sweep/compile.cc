@@ -54,7 +54,11 @@ class Compiler {
     s_.elements = s_.rows * s_.columns;
     if (!s_.flat) {
       s_.long_rows = s_.columns > kTile;
-      if (!s_.long_rows) {
+      if (const std::int64_t side_by_side = upright_rows(p_)) {
+        s_.upright = true;
+        s_.rows_per_tile = side_by_side;
+        s_.tile = s_.rows_per_tile * s_.columns;
+      } else if (!s_.long_rows) {
         s_.rows_per_tile = rows_per_block(s_.rows, s_.columns);
         s_.tile = s_.rows_per_tile * s_.columns;
       }
@@ -82,7 +86,7 @@ class Compiler {
     for (const Operand& o : p_.operands) {
       s_.operand_layouts.push_back(layout_of(p_.dims, 0, n, o.strides));
       s_.operand_row_layouts.push_back(layout_of(p_.dims, 0, s_.flat ? 0 : r, o.strides));
-      column_layout_.push_back(layout_of(p_.dims, s_.flat ? 0 : r, n, o.strides));
+      s_.operand_column_layouts.push_back(layout_of(p_.dims, s_.flat ? 0 : r, n, o.strides));
       s_.operand_loads.push_back(nullptr);
     }
     for (const Instr& i : p_.instrs) {
@@ -93,11 +97,12 @@ class Compiler {
       const Output& o = p_.outputs[k];
       s_.output_layouts.push_back(layout_of(p_.dims, 0, n, o.strides));
       s_.output_row_layouts.push_back(layout_of(p_.dims, 0, s_.flat ? 0 : r, o.strides));
+      s_.output_column_layouts.push_back(layout_of(p_.dims, s_.flat ? 0 : r, n, o.strides));
       s_.output_stores.push_back(k_.store(p_.instrs[o.value].type, o.dtype));
       const bool flat_dense = is_dense(s_.output_layouts[k]);
       const bool row_dense = rows_are_dense(o);
       const Instr& v = p_.instrs[o.value];
-      if (v.level == Level::full && v.kind != Instr::Kind::load && is_wide(o.dtype, v.type) &&
+      if (!s_.upright && v.level == Level::full && v.kind != Instr::Kind::load && is_wide(o.dtype, v.type) &&
           (flat_dense || row_dense) && output_of_[o.value] < 0) {
         output_of_[o.value] = static_cast<std::int32_t>(k);
         output_by_row_.push_back(!flat_dense);
@@ -124,6 +129,7 @@ class Compiler {
   // An operand or output that steps copy, as it lies in memory: what a loop of machine code reads or writes instead.
   std::int32_t add_memory(Register::Kind kind, RegType type, std::int32_t index, DType dtype, const Layout& all,
                           const Layout& columns) {
+    if (s_.upright) return -1;
     const bool row_dense = !s_.flat && s_.rows_per_tile == 1 && is_dense(columns);
     const bool dense = is_dense(all) || row_dense, pieces = !dense && in_pieces(columns);
     const bool half = is_half(dtype) && type == RegType::f32;
@@ -193,7 +199,7 @@ class Compiler {
         summed(step, i.arg[0]);
         step.item = static_cast<std::int32_t>(s_.reduces.size());
         row_register_[v] = add_register(Register::Kind::row, i.type, s_.row_registers++);
-        s_.reduces.push_back({i.op, i.type, k_.reduce(i.op, i.type), k_.dot(i.type), row_register_[v]});
+        s_.reduces.push_back({i.op, i.type, reduction(i), products_of(i), row_register_[v]});
         code.reduces.push_back(step.item);
         code.full_steps.push_back(step);
       } else if (i.kind == Instr::Kind::pick) {
@@ -208,7 +214,7 @@ class Compiler {
         Step step;
         step.item = static_cast<std::int32_t>(s_.totals.size());
         const bool of_rows = instr(i.arg[0]).level != Level::full && !s_.flat;
-        s_.totals.push_back({i.op, i.type, k_.reduce(i.op, i.type), k_.dot(i.type), id, of_rows});
+        s_.totals.push_back({i.op, i.type, reduction(i), products_of(i), id, of_rows});
         step.kind = of_rows ? Step::Kind::total_row : Step::Kind::total;
         if (of_rows) {
           step.a = any_row(i.arg[0]);
@@ -249,6 +255,11 @@ class Compiler {
       }
     }
   }
+
+  ReduceFn reduction(const Instr& i) const {
+    return s_.upright ? k_.reduce_upright(i.op, i.type) : k_.reduce(i.op, i.type);
+  }
+  DotFn products_of(const Instr& i) const { return s_.upright ? k_.dot_upright(i.type) : k_.dot(i.type); }
 
   ElementwiseFn column_kernel(const Instr& i) const {
     const Op op = i.op == Op::sum ? Op::add : i.op == Op::prod ? Op::mul : i.op == Op::max ? Op::maximum : Op::minimum;
@@ -322,8 +333,8 @@ class Compiler {
     if (i.kind == Instr::Kind::load) {
       const Operand& o = p_.operands[i.arg[0]];
       const bool flat_dense = is_dense(s_.operand_layouts[i.arg[0]]);
-      const bool row_dense = !s_.flat && s_.rows_per_tile == 1 && is_dense(column_layout_[i.arg[0]]);
-      if (o.kind == Operand::Kind::memory && is_wide(o.dtype, i.type) && (flat_dense || row_dense)) {
+      const bool row_dense = !s_.flat && s_.rows_per_tile == 1 && is_dense(s_.operand_column_layouts[i.arg[0]]);
+      if (!s_.upright && o.kind == Operand::Kind::memory && is_wide(o.dtype, i.type) && (flat_dense || row_dense)) {
         return local_[v] = add_register(Register::Kind::operand, i.type, i.arg[0], !flat_dense);
       }
       step.kind = Step::Kind::load;
@@ -333,7 +344,7 @@ class Compiler {
                        repeats(s_.operand_row_layouts[i.arg[0]]);
       if (o.kind == Operand::Kind::memory && !step.invariant)
         step.a = add_memory(Register::Kind::operand, i.type, i.arg[0], o.dtype, s_.operand_layouts[i.arg[0]],
-                            column_layout_[i.arg[0]]);
+                            s_.operand_column_layouts[i.arg[0]]);
     } else if (i.kind == Instr::Kind::place) {
       step.kind = Step::Kind::place;
       step.a = any_row(i.arg[0]);
@@ -417,7 +428,6 @@ class Compiler {
   std::vector<std::int32_t> row_register_, scalar_register_, scratch_, output_of_;
   std::vector<char> summed_product_;
   std::vector<char> output_by_row_;
-  std::vector<Layout> column_layout_;
 };
 
 }  // namespace

@@ -31,7 +31,9 @@ struct SweepRun {
     return static_cast<std::byte*>(args[o.slot].data) + o.offset * static_cast<std::int64_t>(size_of(o.dtype));
   }
 
-  void load(int operand, RegType type, void* dst, const Layout& layout, std::int64_t first, std::int64_t n) const {
+  // `shift` elements further on in memory.
+  void load(int operand, RegType type, void* dst, const Layout& layout, std::int64_t first, std::int64_t n,
+            std::int64_t shift = 0) const {
     const Operand& o = p().operands[operand];
     const Argument& arg = args[o.slot];
     const std::size_t size = size_of(type);
@@ -42,7 +44,7 @@ struct SweepRun {
         const auto bytes = static_cast<std::int64_t>(size_of(o.dtype));
         const LoadFn fn = s.operand_loads[operand];
         walk(layout, first, n, [&](std::int64_t address, std::int64_t stride, std::int64_t count, std::int64_t done) {
-          fn(out + done * static_cast<std::int64_t>(size), data + address * bytes, stride,
+          fn(out + done * static_cast<std::int64_t>(size), data + (address + shift) * bytes, stride,
              static_cast<std::size_t>(count));
         });
         break;
@@ -55,14 +57,15 @@ struct SweepRun {
       }
       case Operand::Kind::iota:
         walk(layout, first, n, [&](std::int64_t address, std::int64_t stride, std::int64_t count, std::int64_t done) {
-          k.iota(type, out + done * static_cast<std::int64_t>(size), arg.integer + arg.step * (address + o.offset),
-                 arg.step * stride, 0, static_cast<std::size_t>(count));
+          k.iota(type, out + done * static_cast<std::int64_t>(size),
+                 arg.integer + arg.step * (address + shift + o.offset), arg.step * stride, 0,
+                 static_cast<std::size_t>(count));
         });
         break;
       case Operand::Kind::random:
         walk(layout, first, n, [&](std::int64_t address, std::int64_t stride, std::int64_t count, std::int64_t done) {
           std::byte* to = out + done * static_cast<std::int64_t>(size);
-          address += o.offset;
+          address += shift + o.offset;
           if (stride == 1 || count == 1) {
             k.uniform(type, to, arg.seed, arg.operation, address, static_cast<std::size_t>(count));
           } else {

@@ -31,7 +31,11 @@ class SweepTask {
   void accumulate(const Reduction& r, const Step& step, Accumulator* acc, std::int64_t first, std::int64_t rows,
                   std::int64_t n);
   void total(const Total& t, const Step& step);
-  void store(int output, const void* from, RegType type, const Layout& layout, std::int64_t first, std::int64_t n);
+  void store(int output, const void* from, RegType type, const Layout& layout, std::int64_t first, std::int64_t n,
+             std::int64_t shift = 0);
+  std::int64_t place_of(std::int64_t row, std::int64_t column) const;
+  template <class Run>
+  void each_column(const Layout& columns, Run&& run);
   bool index_ok(const Step& step, std::int64_t i, std::int64_t index);
   std::int64_t index_of(std::int32_t reg, std::int64_t i) const;
   void pick(const Step& step);

@@ -32,6 +32,10 @@ void SweepTask::total(const Total& t, const Step& step) {
     }
   } else if (s_.long_rows) {
     accumulate(t, step, &row_totals_[step.item].first, 0, 1, count_);
+  } else if (s_.upright) {
+    std::vector<Accumulator> rows(static_cast<std::size_t>(rows_), identity(t.op, t.type));
+    accumulate(t, step, rows.data(), 0, rows_, width_);
+    for (const Accumulator& acc : rows) combine(t.op, t.type, totals_[step.item], acc);
   } else {
     for (std::int64_t i = 0; i < rows_; ++i) {
       Accumulator acc = identity(t.op, t.type);
@@ -39,6 +43,19 @@ void SweepTask::total(const Total& t, const Step& step) {
       combine(t.op, t.type, totals_[step.item], acc);
     }
   }
+}
+
+// The element of the tile at a row and a column.
+std::int64_t SweepTask::place_of(std::int64_t row, std::int64_t column) const {
+  return s_.upright ? column * rows_ + row : row * width_ + column;
+}
+
+// An upright tile column by column: run(column, its address).
+template <class Run>
+void SweepTask::each_column(const Layout& columns, Run&& run) {
+  walk(columns, 0, width_, [&](std::int64_t address, std::int64_t stride, std::int64_t count, std::int64_t done) {
+    for (std::int64_t k = 0; k < count; ++k) run(done + k, address + k * stride);
+  });
 }
 
 void SweepTask::row_step(const Step& step) {
@@ -87,6 +104,16 @@ void SweepTask::full_step(const Step& step, bool first_tile) {
       chain(s_.chains[step.item]);
       break;
     case Step::Kind::load:
+      if (s_.upright) {
+        if (step.invariant && !first_tile && rows_ == s_.rows_per_tile) break;
+        const RegType type = s_.registers[step.dst].type;
+        auto* dst = static_cast<std::byte*>(pointers_[step.dst]);
+        each_column(s_.operand_column_layouts[step.item], [&](std::int64_t column, std::int64_t address) {
+          r_.load(step.item, type, dst + column * rows_ * static_cast<std::int64_t>(size_of(type)),
+                  s_.operand_row_layouts[step.item], row_, rows_, address);
+        });
+        break;
+      }
       if (step.invariant && !first_tile) break;
       r_.load(step.item, s_.registers[step.dst].type, pointers_[step.dst], s_.operand_layouts[step.item], first_,
               count_);
@@ -99,6 +126,11 @@ void SweepTask::full_step(const Step& step, bool first_tile) {
       const auto size = static_cast<std::int64_t>(size_of(type));
       auto* dst = static_cast<std::byte*>(pointers_[step.dst]);
       const auto* from = static_cast<const std::byte*>(pointers_[step.a]);
+      if (s_.upright) {
+        for (std::int64_t c = 0; c < width_; ++c)
+          std::memcpy(dst + c * rows_ * size, from, static_cast<std::size_t>(rows_ * size));
+        break;
+      }
       for (std::int64_t i = 0; i < rows_; ++i)
         r_.k.fill(type, dst + i * width_ * size, from + i * size, static_cast<std::size_t>(width_));
       break;
@@ -113,6 +145,15 @@ void SweepTask::full_step(const Step& step, bool first_tile) {
       place(step);
       break;
     case Step::Kind::store:
+      if (s_.upright) {
+        const RegType type = s_.registers[step.a].type;
+        const auto* from = static_cast<const std::byte*>(pointers_[step.a]);
+        each_column(s_.output_column_layouts[step.item], [&](std::int64_t column, std::int64_t address) {
+          store(step.item, from + column * rows_ * static_cast<std::int64_t>(size_of(type)), type,
+                s_.output_row_layouts[step.item], row_, rows_, address);
+        });
+        break;
+      }
       store(step.item, pointers_[step.a], s_.registers[step.a].type, s_.output_layouts[step.item], first_, count_);
       break;
     case Step::Kind::total:
@@ -127,14 +168,14 @@ void SweepTask::full_step(const Step& step, bool first_tile) {
 }
 
 void SweepTask::store(int output, const void* from, RegType type, const Layout& layout, std::int64_t first,
-                      std::int64_t n) {
+                      std::int64_t n, std::int64_t shift) {
   const Output& o = s_.program.outputs[output];
   auto* data = static_cast<std::byte*>(r_.args[o.slot].data);
   const auto* source = static_cast<const std::byte*>(from);
   const auto bytes = static_cast<std::int64_t>(size_of(o.dtype)), size = static_cast<std::int64_t>(size_of(type));
   const StoreFn fn = s_.output_stores[output];
   walk(layout, first, n, [&](std::int64_t address, std::int64_t stride, std::int64_t count, std::int64_t done) {
-    fn(data + address * bytes, stride, source + done * size, static_cast<std::size_t>(count));
+    fn(data + (address + shift) * bytes, stride, source + done * size, static_cast<std::size_t>(count));
   });
 }
 
@@ -166,7 +207,7 @@ void SweepTask::pick(const Step& step) {
     }
     if (index < column_ || index >= column_ + width_) continue;
     std::memcpy(dst + i * static_cast<std::int64_t>(size),
-                from + (i * width_ + index - column_) * static_cast<std::int64_t>(size), size);
+                from + place_of(i, index - column_) * static_cast<std::int64_t>(size), size);
   }
 }
 
@@ -179,7 +220,7 @@ void SweepTask::place(const Step& step) {
   for (std::int64_t i = 0; i < rows_; ++i) {
     const std::int64_t index = index_of(step.b, i);
     if (!index_ok(step, i, index) || index < column_ || index >= column_ + width_) continue;
-    std::memcpy(dst + (i * width_ + index - column_) * static_cast<std::int64_t>(size),
+    std::memcpy(dst + place_of(i, index - column_) * static_cast<std::int64_t>(size),
                 from + (one ? 0 : i) * static_cast<std::int64_t>(size), size);
   }
 }

@@ -40,6 +40,9 @@ struct TileKernels {
   ElementwiseFn (*elementwise)(Op op, RegType type, unsigned scalar_mask);
   ReduceFn (*reduce)(Op op, RegType type);  // sum, prod, max, min
   DotFn (*dot)(RegType type);               // f32 and f64, null for the others
+  // The same of rows that stand side by side: column c of row r at c·rows + r.
+  ReduceFn (*reduce_upright)(Op op, RegType type);
+  DotFn (*dot_upright)(RegType type);
   LoadFn (*load)(DType from, RegType to);
   StoreFn (*store)(RegType from, DType to);  // floats round to nearest even; ints wrap; masks become 0 or 1
   ElementwiseFn (*convert)(RegType from,

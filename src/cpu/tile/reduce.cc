@@ -20,6 +20,7 @@ namespace ebb::cpu::HWY_NAMESPACE {
 namespace {
 
 struct Sum {
+  static constexpr bool kAnyOrder = false;
   static constexpr double kIdentity = 0;
   template <class T>
   static T one(T a, T b) {
@@ -31,6 +32,7 @@ struct Sum {
   }
 };
 struct Prod {
+  static constexpr bool kAnyOrder = false;
   static constexpr double kIdentity = 1;
   template <class T>
   static T one(T a, T b) {
@@ -42,6 +44,7 @@ struct Prod {
   }
 };
 struct Max {
+  static constexpr bool kAnyOrder = true;
   static constexpr double kIdentity = -std::numeric_limits<double>::infinity();
   template <class T>
   static T one(T a, T b) {
@@ -54,6 +57,7 @@ struct Max {
   }
 };
 struct Min {
+  static constexpr bool kAnyOrder = true;
   static constexpr double kIdentity = std::numeric_limits<double>::infinity();
   template <class T>
   static T one(T a, T b) {
@@ -169,32 +173,142 @@ void reduce_integers(void* acc, const void* a, std::size_t rows, std::size_t n) 
   }
 }
 
+// Rows side by side: a vector holds one lane of the tree of as many rows as it has numbers.
+template <class F, class T, class Element>
+void reduce_side_by_side(double* out, std::size_t rows, std::size_t n, const Element& element) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr std::size_t kVector = kLanes<hn::ScalableTag<T>>;
+  const std::size_t whole = n / kSumLanes * kSumLanes, lanes = std::min(n, kSumLanes);
+  const V identity = hn::Set(d, static_cast<T>(F::kIdentity));
+  T sums[kSumLanes][kVector];
+  for (std::size_t r = 0; r < rows; r += kVector) {
+    const std::size_t count = std::min(kVector, rows - r);
+    // The last few rows once more with those before them, where there are as many.
+    const std::size_t from = count == kVector || rows < kVector ? r : rows - kVector;
+    if (rows < kVector) {
+      for (std::size_t k = 0; k < lanes; ++k) {
+        for (std::size_t j = 0; j < rows; ++j) {
+          T sum = static_cast<T>(F::kIdentity);
+          for (std::size_t c = k; c < n; c += kSumLanes) sum = F::one(sum, element.one(c * rows + j));
+          sums[k][j] = sum;
+        }
+      }
+    } else {
+      for (std::size_t half = 0; half < kSumLanes; half += kSumLanes / 2) {  // as many sums as there are registers
+        V acc[kSumLanes / 2];
+        for (V& a : acc) a = identity;
+        for (std::size_t c = half; c < whole; c += kSumLanes)
+          for (std::size_t k = 0; k < kSumLanes / 2; ++k)
+            acc[k] = F::many(acc[k], element.many(d, (c + k) * rows + from));
+        for (std::size_t c = whole + half; c < std::min(n, whole + half + kSumLanes / 2); ++c)
+          acc[c - whole - half] = F::many(acc[c - whole - half], element.many(d, c * rows + from));
+        for (std::size_t k = 0; k < kSumLanes / 2; ++k) hn::StoreU(acc[k], d, sums[half + k]);
+      }
+    }
+    double results[kVector];
+    if (F::kAnyOrder && rows >= kVector) {
+      V best = hn::LoadU(d, sums[0]);
+      for (std::size_t k = 1; k < lanes; ++k) best = F::many(best, hn::LoadU(d, sums[k]));
+      hn::StoreU(best, d, sums[0]);
+      for (std::size_t j = 0; j < kVector; ++j) results[j] = sums[0][j];
+    } else {
+      const std::size_t width = std::min(kVector, rows);
+      for (std::size_t j = 0; j < width; ++j) results[j] = sums[0][j];
+      for (std::size_t k = 1; k < lanes; ++k)
+        for (std::size_t j = 0; j < width; ++j) results[j] = F::one(results[j], static_cast<double>(sums[k][j]));
+    }
+    for (std::size_t j = r - from; j < r - from + count; ++j) out[from + j] = F::one(out[from + j], results[j]);
+  }
+}
+
 template <class T>
-ReduceFn float_reduction(Op op) {
+struct Elements {
+  const T* a;
+  T one(std::size_t i) const { return a[i]; }
+  template <class D>
+  HWY_INLINE hn::Vec<D> many(D d, std::size_t i) const {
+    return hn::LoadU(d, a + i);
+  }
+};
+template <class T>
+struct Products {
+  const T *a, *b;
+  T one(std::size_t i) const { return a[i] * b[i]; }
+  template <class D>
+  HWY_INLINE hn::Vec<D> many(D d, std::size_t i) const {
+    return hn::Mul(hn::LoadU(d, a + i), hn::LoadU(d, b + i));
+  }
+};
+
+template <class F, class T>
+void reduce_upright_floats(void* acc, const void* a, std::size_t rows, std::size_t n) {
+  if (n > 0) reduce_side_by_side<F, T>(static_cast<double*>(acc), rows, n, Elements<T>{static_cast<const T*>(a)});
+}
+template <class T>
+void dot_upright_floats(void* acc, const void* a, const void* b, std::size_t rows, std::size_t n) {
+  if (n > 0)
+    reduce_side_by_side<Sum, T>(static_cast<double*>(acc), rows, n,
+                                Products<T>{static_cast<const T*>(a), static_cast<const T*>(b)});
+}
+
+template <Op kOp, class T>
+void reduce_upright_integers(void* acc, const void* a, std::size_t rows, std::size_t n) {
+  std::int64_t* out = static_cast<std::int64_t*>(acc);
+  const T* p = static_cast<const T*>(a);
+  for (std::size_t c = 0; c < n; ++c, p += rows) {
+    for (std::size_t r = 0; r < rows; ++r) {
+      const auto x = static_cast<std::int64_t>(p[r]);
+      const auto before = static_cast<std::uint64_t>(out[r]), with = static_cast<std::uint64_t>(x);
+      out[r] = kOp == Op::sum    ? static_cast<std::int64_t>(before + with)
+               : kOp == Op::prod ? static_cast<std::int64_t>(before * with)
+               : kOp == Op::max  ? std::max(out[r], x)
+                                 : std::min(out[r], x);
+    }
+  }
+}
+
+template <class T>
+ReduceFn float_reduction(Op op, bool upright) {
   switch (op) {
     case Op::sum:
-      return &reduce_floats<Sum, T>;
+      return upright ? &reduce_upright_floats<Sum, T> : &reduce_floats<Sum, T>;
     case Op::prod:
-      return &reduce_floats<Prod, T>;
+      return upright ? &reduce_upright_floats<Prod, T> : &reduce_floats<Prod, T>;
     case Op::max:
-      return &reduce_floats<Max, T>;
+      return upright ? &reduce_upright_floats<Max, T> : &reduce_floats<Max, T>;
     case Op::min:
-      return &reduce_floats<Min, T>;
+      return upright ? &reduce_upright_floats<Min, T> : &reduce_floats<Min, T>;
     default:
       return nullptr;
   }
 }
 template <class T>
-ReduceFn integer_reduction(Op op) {
+ReduceFn integer_reduction(Op op, bool upright) {
   switch (op) {
     case Op::sum:
-      return &reduce_integers<Op::sum, T>;
+      return upright ? &reduce_upright_integers<Op::sum, T> : &reduce_integers<Op::sum, T>;
     case Op::prod:
-      return &reduce_integers<Op::prod, T>;
+      return upright ? &reduce_upright_integers<Op::prod, T> : &reduce_integers<Op::prod, T>;
     case Op::max:
-      return &reduce_integers<Op::max, T>;
+      return upright ? &reduce_upright_integers<Op::max, T> : &reduce_integers<Op::max, T>;
     case Op::min:
-      return &reduce_integers<Op::min, T>;
+      return upright ? &reduce_upright_integers<Op::min, T> : &reduce_integers<Op::min, T>;
+    default:
+      return nullptr;
+  }
+}
+
+ReduceFn reduction(Op op, RegType type, bool upright) {
+  switch (type) {
+    case RegType::f32:
+      return float_reduction<float>(op, upright);
+    case RegType::f64:
+      return float_reduction<double>(op, upright);
+    case RegType::i32:
+      return integer_reduction<std::int32_t>(op, upright);
+    case RegType::i64:
+      return integer_reduction<std::int64_t>(op, upright);
     default:
       return nullptr;
   }
@@ -202,23 +316,16 @@ ReduceFn integer_reduction(Op op) {
 
 }  // namespace
 
-ReduceFn reduce_kernel(Op op, RegType type) {
-  switch (type) {
-    case RegType::f32:
-      return float_reduction<float>(op);
-    case RegType::f64:
-      return float_reduction<double>(op);
-    case RegType::i32:
-      return integer_reduction<std::int32_t>(op);
-    case RegType::i64:
-      return integer_reduction<std::int64_t>(op);
-    default:
-      return nullptr;
-  }
-}
+ReduceFn reduce_kernel(Op op, RegType type) { return reduction(op, type, false); }
+ReduceFn upright_reduce_kernel(Op op, RegType type) { return reduction(op, type, true); }
 
 DotFn dot_kernel(RegType type) {
   return type == RegType::f32 ? &dot_floats<float> : type == RegType::f64 ? &dot_floats<double> : nullptr;
+}
+DotFn upright_dot_kernel(RegType type) {
+  return type == RegType::f32   ? &dot_upright_floats<float>
+         : type == RegType::f64 ? &dot_upright_floats<double>
+                                : nullptr;
 }
 
 }  // namespace ebb::cpu::HWY_NAMESPACE
