@@ -41,7 +41,7 @@ def documented(text):
             if code.rstrip().endswith((";", "{", "}")):
                 yield name, " ".join(above + behind).strip()
                 name, group_has_begun = None, True
-        if not code.startswith(("namespace", "}  ")):
+        if not code.startswith(("namespace", "inline namespace", "}  ")):
             depth = max(0, depth + code.count("{") - code.count("}"))
 
 
