@@ -383,25 +383,57 @@ class Strips {
     }
     loop.outputs.push_back({StripOutput::Kind::partial, x.shape.numel()});
     const int first = region.rows[x.inputs[0]].first;
+    std::int64_t before = 1;
+    for (int d = 0; d < first; ++d) before *= x.shape[d];
+    if (before > 1) return parts_of_columns(v, x, loop.strips);
     const std::int32_t total = dtype == x.dtype ? v : cast_to(v, x);
     Value parts = g_.values[total];
     parts.shape = x.shape.with(first, loop.strips);
-    g_.values.push_back(std::move(parts));
-    g_.values[total].inputs = {static_cast<std::int32_t>(g_.values.size()) - 1};
+    const std::int32_t made = push(std::move(parts));
+    g_.values[total].inputs = {made};
     g_.values[total].attrs.axes = 1u << first;
+    return made;
+  }
+  // Where rows are not the outermost dimension, parts do not lie as the sum over it would need them: they are lines of
+  // a matrix, whose sum is then seen in v's shape.
+  std::int32_t parts_of_columns(std::int32_t v, const Value& x, std::int64_t strips) {
+    Value total = x;
+    total.dtype = sum_dtype(x.dtype);
+    total.attrs.axes = 1;
+    Value parts = total;
+    total.shape = Shape{1, x.shape.numel()};
+    parts.shape = Shape{strips, x.shape.numel()};
+    const std::int32_t made = push(std::move(parts));
+    total.inputs = {made};
+    Value seen;
+    seen.op = Op::reshape;
+    seen.dtype = total.dtype;
+    seen.shape = x.shape;
+    seen.strides = contiguous_strides(x.shape);
+    seen.inputs = {push(std::move(total))};
+    seen.base = seen.inputs[0];
+    const std::int32_t view = push(std::move(seen));
+    become(v, x.dtype == sum_dtype(x.dtype) ? Op::copy : Op::cast, view);
+    return made;
+  }
+  std::int32_t push(Value x) {
+    g_.values.push_back(std::move(x));
     return static_cast<std::int32_t>(g_.values.size()) - 1;
+  }
+  void become(std::int32_t v, Op op, std::int32_t input) {
+    Value& x = g_.values[v];
+    x.op = op;
+    x.attrs = {};
+    x.label = nullptr;
+    x.inputs = {input};
   }
   // v becomes a rounded copy of a new value, which is returned.
   std::int32_t cast_to(std::int32_t v, const Value& x) {
     Value wide = x;
     wide.dtype = sum_dtype(x.dtype);
-    g_.values.push_back(std::move(wide));
-    Value& narrow = g_.values[v];
-    narrow.op = Op::cast;
-    narrow.attrs = {};
-    narrow.label = nullptr;
-    narrow.inputs = {static_cast<std::int32_t>(g_.values.size()) - 1};
-    return narrow.inputs[0];
+    const std::int32_t made = push(std::move(wide));
+    become(v, Op::cast, made);
+    return made;
   }
 
   // What the loops make inside is no part of the graph any more, and must not be taken for a reader.
