@@ -8,7 +8,7 @@ or this program ends with 1. On the CPU, in two processes (gloo), compiled by to
     matrix.py                                     # the versions that are installed
     matrix.py --also FOLDER ... --write PAGE      # and those in folders (pip install --target FOLDER --no-deps); a page of it
 
-EBB_MATRIX_EAGER=1 leaves out the compiled cells of the folders, which take most of the time.
+Compiled cells take most of the time: EBB_MATRIX_EAGER=ZeRO-3,DDP leaves out those of the strategies it names.
 """
 
 import argparse
@@ -162,7 +162,7 @@ def cell(kind, strategy, accumulation, compiled):
     from ebb._deferred_logits import here
 
     torch._dynamo.reset()
-    if compiled and os.environ.get("EBB_MATRIX_EAGER"):
+    if compiled and strategy in os.environ.get("EBB_MATRIX_EAGER", "").split(","):
         return "not tried: eager only"
     if kind not in ADAPTERS:  # which has to be refused before anything else
         try:
@@ -213,7 +213,7 @@ def trl_cell():
 
 def first_sentence(error):
     text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0] if text else ''}"[:160]
+    return f"{type(error).__name__}: {text[0].split('; ')[0] if text else ''}"
 
 
 # ---- all cells of the versions at hand
@@ -257,8 +257,7 @@ def run_cells(out):
             with tempfile.TemporaryDirectory() as folder:
                 mp.spawn(worker, (f"{folder}/meet", strategy, f"{folder}/out"), nprocs=WORLD)
                 results.update(json.loads(Path(f"{folder}/out").read_text()))
-        print(f"{strategy}: done", flush=True)
-    Path(out).write_text(json.dumps({"versions": versions(), "cells": results, "trl": trl_cell()}))
+        Path(out).write_text(json.dumps({"versions": versions(), "cells": results, "trl": trl_cell()}))
 
 
 def cells_with(folder):
@@ -266,8 +265,6 @@ def cells_with(folder):
     with tempfile.TemporaryDirectory() as scratch:
         out, paths = f"{scratch}/out", [str(folder)] if folder else []
         environment = dict(os.environ, PYTHONPATH=os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]))
-        if not folder:
-            environment.pop("EBB_MATRIX_EAGER", None)
         run = subprocess.run([sys.executable, __file__, "--cells", out], env=environment, capture_output=True, text=True)
         if run.returncode:
             sys.exit(f"{folder or 'the installed versions'}: {run.stderr[-3000:]}")
@@ -281,9 +278,10 @@ def page(tables):
     lines = [
         "# What `ebb.torch.patch` works with",
         "",
-        "Made by `python/parity/matrix.py`, which `make parity` runs: small Llama models train one step with and without the patch, on the",
-        "CPU, in two processes (gloo) but for the first column; compiled by `torch.compile`. \"same\": loss and all gradients are those",
-        "of the unpatched model to 1e-5, without logits in memory. Anything else would be an error of the program.",
+        "Made by `python/parity/matrix.py`, which `make parity` runs: small Llama models train one step with and without the patch,",
+        "on the CPU, in two processes (gloo) but for the first column; compiled by `torch.compile(backend=\"aot_eager\")`. \"same\": loss and",
+        "all gradients are those of the unpatched model to 1e-5; in eager cells that is without the logits in memory, or a note says",
+        "otherwise. A cell that differs would be an error of the program.",
     ]
     notes = []
 
