@@ -34,6 +34,8 @@ PARTS = {
     "scatter_zero_add": "scatter_add",
     "index_zero_add": "index_add",
     "pad_zero": "pad",
+    "cummax_place": "cummax",
+    "cummin_place": "cummin",
     "convolution": "conv2d",
     "conv_transpose": "conv_transpose2d",
     "conv_weight_gradient": "conv2d_backward",

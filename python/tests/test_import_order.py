@@ -10,7 +10,7 @@ FOLDER = Path(ebb.__file__).parent
 # From the bottom up; modules of one line do not import each other, except where the line says so.
 LEVELS = [
     {"_core"},
-    {"__config__", "_elsewhere", "_formula", "_memory", "_pickle", "_workers", "_einops", "_transforms"},
+    {"__config__", "_assignment", "_elsewhere", "_formula", "_memory", "_pickle", "_workers", "_einops", "_transforms"},
     {"cuda", "data", "gradcheck", "io", "losses"},
     {"_compile", "_optimizers", "linalg"},
     {"array_api"},
@@ -29,7 +29,8 @@ LEVELS = [
     {""},
 ]
 # ebb.torch, which comes after all of these.
-OF_TORCH = {"torch", "_deferred_logits", "_huggingface", "_torch_cuda", "_torch_log_probs", "_torch_transforms", "_trl"}
+OF_TORCH = {"torch", "_deferred_logits", "_huggingface", "_torch_cuda", "_torch_linear_loss", "_torch_log_probs",
+            "_torch_parallel", "_torch_transforms", "_trl"}
 
 
 def names():
