@@ -312,7 +312,7 @@ for _inputs, _names in (
 ):
     each("rows", _inputs, "loss.F(" + ", ".join(re.findall(r"(\w)=", _inputs)) + ")", _names)
 row("rows", "x=normal(S), y=normal(S), t=signs(S[0])", "loss.cosine_embedding_loss(x, y, t)", same="f32")
-each("vectors", "x=normal(q, w), y=normal(q, w)", "loss.F(x, y)", "info_nce nt_xent barlow_twins_loss vicreg_loss")
+each("vectors", "x=normal(q, w), y=normal(q, w)", "loss.F(x, y)", "info_nce siglip_loss nt_xent barlow_twins_loss vicreg_loss")
 row("vectors", "x=normal(q, w), t=whole(7, q)", "loss.supcon_loss(x, t)")
 each("vectors", "x=normal(q, w), c=normal(50, w), t=whole(50, q)", "loss.F(x, c, t)", "arcface_loss cosface_loss")
 row("sequence", "x=normal(T, N, C), t=labels(C, N, u), a=filled(T, N), b=filled(u, N)", "ctc_loss(log_softmax(x, 2), t, a, b)",
@@ -345,7 +345,7 @@ NOT_COMPARED = {
               "check_gradients check_second_gradients numerical_gradient compile grad value_and_grad"),
     **excused("a setting", "default_device set_default_device is_available synchronize eval print_schedule set_graph_bound "
               "manual_seed random_state set_random_state memory_stats reset_peak_memory set_memory_limit release_cached_memory "
-              "set_num_threads set_batch_invariant batch_invariant num_threads get_num_threads set_origins"),
+              "set_memory_budget memory_budget set_num_threads set_batch_invariant batch_invariant num_threads get_num_threads set_origins"),
     **excused("a loss of inputs that have a meaning together; compared by make bench", "asymmetric_loss multilabel_margin_loss "
               "lovasz_softmax rnnt_loss kto_loss orpo_loss grpo_loss linear_dpo_loss linear_ipo_loss linear_orpo_loss "
               "linear_simpo_loss linear_cpo_loss linear_kto_loss linear_grpo_loss linear_log_probs linear_sequence_log_probs"),

@@ -283,6 +283,12 @@ def info_nce(xp, q, k):
     return xp.mean(xp.logsumexp(logits) - xp.diagonal(logits))
 
 
+@formula("siglip_loss")
+def siglip_loss(xp, a, b):
+    logits = 10 * (unit_rows(xp, a) @ xp.transpose(unit_rows(xp, b))) - 10
+    return xp.mean(xp.sum(xp.softplus(logits), -1) - xp.diagonal(logits))
+
+
 @formula("nt_xent")
 def nt_xent(xp, a, b):
     z = unit_rows(xp, xp.concatenate([a, b]))
