@@ -5,7 +5,8 @@
 # of Ebb's. Each has to take less than 60 seconds. Prints one row of a Markdown table per system.
 #
 # WHEELS is a folder of wheels (python/tools/all_wheels.sh); pip in the system takes the one that fits. Needs root, a network and
-# the distributions' keyrings in the folder KEYRINGS (/usr/share/keyrings). A system is DISTRIBUTION/SUITE, of Debian or Ubuntu.
+# the distributions' keyrings in the folder KEYRINGS (/usr/share/keyrings); DEBIAN_MIRROR and UBUNTU_MIRROR say where their packages
+# are. A system is DISTRIBUTION/SUITE, of Debian or Ubuntu.
 # NumPy 1 and 2 and transformers come from PyPI, PyTorch is the distribution's package where that is 2.1 or later, else an
 # installed one that is mounted: TORCH_311=/somewhere/lib/python3.11/site-packages for the system with Python 3.11. Where there
 # is none the row says so.
@@ -34,8 +35,8 @@ make_root() {  # SYSTEM FOLDER: a root file system in FOLDER/root
   mkdir -p "$folder"/{lists/partial,cache/archives/partial,parts} "$root"/{tmp,proc,dev,wheels,extra,peers}
   : >"$folder/status"
   case $system in
-    debian/*) echo "deb [signed-by=$keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $suite main" ;;
-    ubuntu/*) echo "deb [signed-by=$keyrings/ubuntu-archive-keyring.gpg] http://archive.ubuntu.com/ubuntu $suite main universe" ;;
+    debian/*) echo "deb [signed-by=$keyrings/debian-archive-keyring.gpg] ${DEBIAN_MIRROR:?the address of a mirror of Debian} $suite main" ;;
+    ubuntu/*) echo "deb [signed-by=$keyrings/ubuntu-archive-keyring.gpg] ${UBUNTU_MIRROR:?the address of a mirror of Ubuntu} $suite main universe" ;;
   esac >"$folder/sources.list"
   apt_of "$folder" update
   packages="python3 python3-venv python3-pip ca-certificates libstdc++6 bash coreutils libc-bin"
