@@ -145,11 +145,17 @@ TEST_P(Collectives, AreComputedInTheOrderOfTheirCreationWhoeverAsks) {
   run_as_threads(GetParam(), [] {
     const Tensor a = all_reduce(full({3}, 1.0)), b = all_gather(full({2}, 2.0)), c = all_reduce(full({4}, 3.0));
     const double size = world().size();
-    if (world().rank() == 0) EXPECT_EQ(numbers(c)[0], 3 * size);
+    if (world().rank() == 0) {
+      EXPECT_EQ(numbers(c)[0], 3 * size);
+    }
     EXPECT_EQ(numbers(b)[0], 2);
-    if (world().rank() != 0) EXPECT_EQ(numbers(a)[0], size);
+    if (world().rank() != 0) {
+      EXPECT_EQ(numbers(a)[0], size);
+    }
     const Tensor last = all_reduce(full({1}, 5.0));
-    if (world().rank() == 0) EXPECT_EQ(last.item(), 5 * size);  // others end their program without it
+    if (world().rank() == 0) {  // others end their program without it
+      EXPECT_EQ(last.item(), 5 * size);
+    }
   });
 }
 
@@ -228,7 +234,9 @@ TEST(Collectives, ArePartOfCompiledFunctions) {
       const Tensor y = f(full({5}, world().rank() + static_cast<double>(k)));
       EXPECT_EQ(numbers(y), std::vector<double>(5, 3.0 * (2 * (3 + 3 * k) + 1)));
       EXPECT_EQ(world().traffic().collectives - done, 4);
-      if (world().rank() == 1) EXPECT_EQ(numbers(before)[0], 3);
+      if (world().rank() == 1) {
+        EXPECT_EQ(numbers(before)[0], 3);
+      }
     }
     EXPECT_EQ(numbers(f(zeros({70000})))[0], 3);  // other shapes are another trace, and large sums another exchange
   });
