@@ -22,13 +22,16 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 constexpr std::uint64_t kCompiled = ~std::uint64_t{0};  // instead of the number of a collective that was created
 
-void set_label(Plan& plan, const char* label) { std::strncpy(plan.label, label, sizeof plan.label - 1); }
+void set_label(Announcement& announcement, const char* label) {
+  std::strncpy(announcement.label, label, sizeof announcement.label - 1);
+}
 
 // The common part of all collectives of a group.
 class Exchange : public RankedCollective {
  public:
-  Exchange(Group& group, const Plan& plan, std::uint64_t created) : group_(group), plan_(plan), created_(created) {
-    kind = plan.kind;
+  Exchange(Group& group, const Announcement& announcement, std::uint64_t created)
+      : group_(group), announced_(announcement), created_(created) {
+    kind = announcement.kind;
   }
   const void* world() const override { return group_.identity(); }
   int rank() const override { return group_.rank(); }
@@ -37,27 +40,27 @@ class Exchange : public RankedCollective {
     return group_.gather(mine, bytes);
   }
   void require_ranks() const override { group_.require_ranks(); }
-  void run(const LibraryCall& call) const override { group_.run(plan_, call, created_, nullptr); }
+  void run(const LibraryCall& call) const override { group_.run(announced_, call, created_, nullptr); }
   void run_on(const LibraryCall& call, DeviceTransport& device) const override {
-    group_.run(plan_, call, created_, &device);
+    group_.run(announced_, call, created_, &device);
   }
 
  protected:
   Group& group_;  // a world outlives its collectives
-  Plan plan_;
+  Announcement announced_;
   std::uint64_t created_;
 };
 
 class ExchangeOfLists final : public Exchange {
  public:
-  ExchangeOfLists(Group& group, const Plan& plan, std::uint64_t created, std::shared_ptr<const comm::ListExchange> what,
-                  std::size_t count, bool later)
-      : Exchange(group, plan, created), what_(std::move(what)) {
+  ExchangeOfLists(Group& group, const Announcement& announcement, std::uint64_t created,
+                  std::shared_ptr<const comm::ListExchange> what, std::size_t count, bool later)
+      : Exchange(group, announcement, created), what_(std::move(what)) {
     inputs = count;
     posted = later;
   }
   void run(const LibraryCall& call) const override {
-    if (!posted) return group_.run(*what_, plan_, call, created_, nullptr);
+    if (!posted) return group_.run(*what_, announced_, call, created_, nullptr);
     struct Kept {
       std::vector<View> inputs, outputs;
       LibraryCall call;
@@ -66,12 +69,12 @@ class ExchangeOfLists final : public Exchange {
         Kept{{call.inputs.begin(), call.inputs.end()}, {call.outputs.begin(), call.outputs.end()}, call});
     kept->call.inputs = kept->inputs;
     kept->call.outputs = kept->outputs;
-    group_.post([kept, what = what_, plan = plan_, created = created_, group = &group_] {
-      group->run(*what, plan, kept->call, created, nullptr);
+    group_.post([kept, what = what_, announcement = announced_, created = created_, group = &group_] {
+      group->run(*what, announcement, kept->call, created, nullptr);
     });
   }
   void run_on(const LibraryCall& call, DeviceTransport& device) const override {
-    group_.run(*what_, plan_, call, created_, &device);
+    group_.run(*what_, announced_, call, created_, &device);
   }
 
  private:
@@ -99,15 +102,15 @@ std::uint64_t digest_of(const std::vector<std::pair<Shape, DType>>& list) {
 
 }  // namespace
 
-static_assert(std::is_trivially_copyable_v<Plan>);
+static_assert(std::is_trivially_copyable_v<Announcement>);
 
-bool Plan::same_as(const Plan& o) const {
+bool Announcement::same_as(const Announcement& o) const {
   return number == o.number && what == o.what && kind == o.kind && dtype == o.dtype && rank == o.rank &&
          root == o.root && tensors == o.tensors && digest == o.digest &&
          std::memcmp(sizes, o.sizes, sizeof sizes) == 0 && std::memcmp(label, o.label, sizeof label) == 0;
 }
 
-std::string Plan::str() const {
+std::string Announcement::str() const {
   if (what == What::end) return "has ended its program";
   if (what == What::lists) return fmt::format("does {} of {} tensors with {} elements", label, tensors, sizes[0]);
   if (what != What::collective) return fmt::format("does {}", label);
@@ -170,38 +173,38 @@ Tensor Group::create(const char* label, std::vector<Tensor> inputs, std::vector<
 }
 
 Tensor Group::collective(Collective::Kind kind, const char* label, const Tensor& x, const Shape& shape, int root) {
-  Plan plan;
-  plan.what = Plan::What::collective;
-  plan.kind = kind;
-  plan.dtype = x.dtype();
-  plan.rank = static_cast<std::uint8_t>(x.rank());
-  plan.root = root;
-  for (int d = 0; d < x.rank(); ++d) plan.sizes[d] = x.size(d);
-  set_label(plan, label);
+  Announcement announcement;
+  announcement.what = Announcement::What::collective;
+  announcement.kind = kind;
+  announcement.dtype = x.dtype();
+  announcement.rank = static_cast<std::uint8_t>(x.rank());
+  announcement.root = root;
+  for (int d = 0; d < x.rank(); ++d) announcement.sizes[d] = x.size(d);
+  set_label(announcement, label);
   return create(label, {x}, {{shape, x.dtype()}},
-                [&](std::uint64_t number) { return std::make_shared<Exchange>(*this, plan, number); });
+                [&](std::uint64_t number) { return std::make_shared<Exchange>(*this, announcement, number); });
 }
 
-Plan Group::plan_of(const char* label, const std::vector<std::pair<Shape, DType>>& list) const {
-  Plan plan;
-  plan.what = Plan::What::lists;
-  plan.tensors = static_cast<std::int64_t>(list.size());
-  plan.digest = digest_of(list);
-  plan.rank = 1;
-  for (const auto& [shape, dtype] : list) plan.sizes[0] += shape.numel();
-  set_label(plan, label);
-  return plan;
+Announcement Group::announcement_of(const char* label, const std::vector<std::pair<Shape, DType>>& list) const {
+  Announcement announcement;
+  announcement.what = Announcement::What::lists;
+  announcement.tensors = static_cast<std::int64_t>(list.size());
+  announcement.digest = digest_of(list);
+  announcement.rank = 1;
+  for (const auto& [shape, dtype] : list) announcement.sizes[0] += shape.numel();
+  set_label(announcement, label);
+  return announcement;
 }
 
 std::vector<Tensor> Group::create_lists(std::shared_ptr<const comm::ListExchange> exchange, const char* label,
                                         const std::vector<std::pair<Shape, DType>>& list, std::vector<Tensor> inputs,
                                         const std::vector<std::pair<Shape, DType>>& outputs, bool posted) {
-  const Plan plan = plan_of(label, list);
+  const Announcement announcement = announcement_of(label, list);
   const std::size_t count = inputs.size();
   std::vector<std::pair<Shape, DType>> taken = outputs;
   if (taken.empty()) taken.push_back({Shape{0}, DType::u8});  // a node has a value
   const Tensor made = create(label, std::move(inputs), std::move(taken), [&](std::uint64_t number) {
-    return std::make_shared<ExchangeOfLists>(*this, plan, number, exchange, count, posted);
+    return std::make_shared<ExchangeOfLists>(*this, announcement, number, exchange, count, posted);
   });
   std::vector<Tensor> all;
   for (std::size_t k = 0; k < std::max<std::size_t>(1, outputs.size()); ++k)
@@ -285,11 +288,11 @@ void Group::finish(std::uint64_t created) {
   computed(created);
 }
 
-// Ranks compare their plans with that of rank 0; all of them come to the same conclusion.
-std::vector<Plan> Group::meet(Plan mine) {
+// Ranks compare their announcements with that of rank 0; all of them come to the same conclusion.
+std::vector<Announcement> Group::meet(Announcement mine) {
   require(failure_.empty(), Error::Kind::io, "{}", failure_);
   mine.number = number_;
-  std::vector<Plan> all(static_cast<std::size_t>(size_));
+  std::vector<Announcement> all(static_cast<std::size_t>(size_));
   try {
     const auto start = std::chrono::steady_clock::now();
     transport_->arrived(number_);
@@ -301,7 +304,7 @@ std::vector<Plan> Group::meet(Plan mine) {
     throw;
   }
   for (int r = 1; r < size_; ++r) {
-    const Plan &first = all[0], &other = all[static_cast<std::size_t>(r)];
+    const Announcement &first = all[0], &other = all[static_cast<std::size_t>(r)];
     if (other.same_as(first)) continue;
     failure_ = fmt::format(
         "{}: the programs of the ranks differ at collective {}: rank 0 on {} {}, rank {} on {} {}; all ranks must do "
@@ -336,38 +339,39 @@ void Group::computed(std::uint64_t created) {
   if (created != kCompiled && created + 1 == created_) done = std::move(last_);
 }
 
-void Group::run(const comm::ListExchange& exchange, Plan plan, const LibraryCall& call, std::uint64_t created,
-                DeviceTransport* device) {
+void Group::run(const comm::ListExchange& exchange, Announcement announcement, const LibraryCall& call,
+                std::uint64_t created, DeviceTransport* device) {
   const std::lock_guard lock(running_);
   const std::vector<std::uint64_t> table = exchange.table(call);
-  plan.address = reinterpret_cast<std::uint64_t>(table.data());
+  announcement.address = reinterpret_cast<std::uint64_t>(table.data());
   std::vector<std::uint64_t> tables;
-  for (const Plan& p : meet(plan)) tables.push_back(p.address);
+  for (const Announcement& p : meet(announcement)) tables.push_back(p.address);
   transported([&] {
     return device ? exchange.move_on(call, *device, rank_, size_) : exchange.move(call, tables, *transport_);
   });
   computed(created);
 }
 
-void Group::run(const Plan& plan, const LibraryCall& call, std::uint64_t created, DeviceTransport* device) {
+void Group::run(const Announcement& announcement, const LibraryCall& call, std::uint64_t created,
+                DeviceTransport* device) {
   const std::lock_guard lock(running_);
   const View &given = call.inputs[0], &taken = call.outputs[0];
-  meet(plan);
+  meet(announcement);
   const std::size_t bytes = static_cast<std::size_t>(given.shape.numel()) * size_of(given.dtype);
   const std::size_t part = bytes / static_cast<std::size_t>(size_);
   const auto others = static_cast<std::int64_t>(size_ - 1), all = static_cast<std::int64_t>(bytes);
   transported([&]() -> std::int64_t {
-    if (plan.kind == Collective::Kind::all_gather) {
+    if (announcement.kind == Collective::Kind::all_gather) {
       device ? device->all_gather(given.data, taken.data, bytes)
              : transport_->all_gather(given.data, taken.data, bytes);
       return all * others;
     }
-    if (plan.kind == Collective::Kind::all_to_all && !device) {
+    if (announcement.kind == Collective::Kind::all_to_all && !device) {
       transport_->all_to_all(given.data, taken.data, part);
       return all / size_ * others;
     }
     std::vector<Message> sent, received;  // a broadcast needs one to itself
-    if (plan.kind == Collective::Kind::all_to_all) {
+    if (announcement.kind == Collective::Kind::all_to_all) {
       for (int r = 0; r < size_; ++r) {
         sent.push_back({r, static_cast<std::byte*>(given.data) + static_cast<std::size_t>(r) * part, part});
         received.push_back({r, static_cast<std::byte*>(taken.data) + static_cast<std::size_t>(r) * part, part});
@@ -376,26 +380,26 @@ void Group::run(const Plan& plan, const LibraryCall& call, std::uint64_t created
       return all / size_ * others;
     }
     if (device) {
-      if (rank_ == plan.root)
+      if (rank_ == announcement.root)
         sent.push_back({rank_, given.data, bytes}), received.push_back({rank_, taken.data, bytes});
       device->exchange(sent, received);
-      device->broadcast(taken.data, bytes, plan.root);
+      device->broadcast(taken.data, bytes, announcement.root);
     } else {
-      if (rank_ == plan.root) std::memcpy(taken.data, given.data, bytes);
-      transport_->broadcast(taken.data, bytes, plan.root);
+      if (rank_ == announcement.root) std::memcpy(taken.data, given.data, bytes);
+      transport_->broadcast(taken.data, bytes, announcement.root);
     }
-    return rank_ == plan.root ? all : 0;
+    return rank_ == announcement.root ? all : 0;
   });
   computed(created);
 }
 
 std::vector<std::byte> Group::gather(const void* mine, std::size_t bytes) {
   const std::lock_guard lock(running_);
-  Plan plan;
-  plan.what = Plan::What::text;
-  plan.sizes[0] = static_cast<std::int64_t>(bytes);
-  set_label(plan, "looking for NCCL");
-  meet(plan);
+  Announcement announcement;
+  announcement.what = Announcement::What::text;
+  announcement.sizes[0] = static_cast<std::int64_t>(bytes);
+  set_label(announcement, "looking for NCCL");
+  meet(announcement);
   std::vector<std::byte> all(bytes * static_cast<std::size_t>(size_));
   transport_->all_gather(mine, all.data(), bytes);
   return all;
@@ -417,9 +421,9 @@ void Group::barrier() {
   const OutsideHostLock waiting;
   catch_up();
   const std::lock_guard lock(running_);
-  Plan plan;
-  set_label(plan, "barrier");
-  meet(plan);
+  Announcement announcement;
+  set_label(announcement, "barrier");
+  meet(announcement);
 }
 
 bool Group::any(bool mine) {
@@ -427,11 +431,11 @@ bool Group::any(bool mine) {
   const OutsideHostLock waiting;
   catch_up();
   const std::lock_guard lock(running_);
-  Plan plan;
-  plan.what = Plan::What::any;
-  plan.flag = mine;
-  set_label(plan, "any");
-  for (const Plan& p : meet(plan)) mine |= p.flag != 0;
+  Announcement announcement;
+  announcement.what = Announcement::What::any;
+  announcement.flag = mine;
+  set_label(announcement, "any");
+  for (const Announcement& p : meet(announcement)) mine |= p.flag != 0;
   return mine;
 }
 
@@ -440,22 +444,22 @@ std::vector<std::string> Group::gather_text(const std::string& mine) {
   const OutsideHostLock waiting;
   catch_up();
   const std::lock_guard lock(running_);
-  Plan plan;
-  plan.what = Plan::What::text;
-  plan.bytes = static_cast<std::int64_t>(mine.size());
-  set_label(plan, "gather_text");
-  const std::vector<Plan> plans = meet(plan);
+  Announcement announcement;
+  announcement.what = Announcement::What::text;
+  announcement.bytes = static_cast<std::int64_t>(mine.size());
+  set_label(announcement, "gather_text");
+  const std::vector<Announcement> announcements = meet(announcement);
   std::size_t longest = 1;
-  for (const Plan& p : plans) longest = std::max(longest, static_cast<std::size_t>(p.bytes));
-  std::string padded = mine, together(longest * plans.size(), '\0');
+  for (const Announcement& p : announcements) longest = std::max(longest, static_cast<std::size_t>(p.bytes));
+  std::string padded = mine, together(longest * announcements.size(), '\0');
   padded.resize(longest);
   transported([&] {
     transport_->all_gather(padded.data(), together.data(), longest);
     return static_cast<std::int64_t>(longest) * (size_ - 1);
   });
   std::vector<std::string> all;
-  for (std::size_t r = 0; r < plans.size(); ++r)
-    all.push_back(together.substr(r * longest, static_cast<std::size_t>(plans[r].bytes)));
+  for (std::size_t r = 0; r < announcements.size(); ++r)
+    all.push_back(together.substr(r * longest, static_cast<std::size_t>(announcements[r].bytes)));
   return all;
 }
 
@@ -467,10 +471,10 @@ bool Group::end() noexcept {
     if (failure_.empty() && size_ > 1) {
       catch_up();  // others may wait for a result that this rank never asked for
       const std::lock_guard lock(running_);
-      Plan plan;
-      plan.what = Plan::What::end;
-      set_label(plan, "the end");
-      meet(plan);
+      Announcement announcement;
+      announcement.what = Announcement::What::end;
+      set_label(announcement, "the end");
+      meet(announcement);
       together_ = true;
     }
   } catch (const std::exception&) {

@@ -21,7 +21,7 @@ namespace ebb::distributed::detail {
 
 // A rank's next action. Ranks exchange these before every collective, so that a difference between their programs
 // is an error instead of a deadlock, or of numbers in the wrong place.
-struct Plan {
+struct Announcement {
   enum class What : std::uint8_t { collective, lists, barrier, any, text, end };
   std::uint64_t number = 0;  // of collectives before it
   What what = What::barrier;
@@ -37,7 +37,7 @@ struct Plan {
   std::int64_t sizes[Shape::kMaxRank] = {};
   char label[24] = {};  // what the user called
 
-  bool same_as(const Plan& other) const;
+  bool same_as(const Announcement& other) const;
   std::string str() const;  // "all_reduce of f32 [784, 256]"
 };
 
@@ -57,15 +57,15 @@ class Group {
   // A node without history; label is static text.
   Tensor collective(Collective::Kind kind, const char* label, const Tensor& x, const Shape& shape, int root = 0);
   // Runs a collective, on host memory where there is no device.
-  void run(const Plan& plan, const LibraryCall& call, std::uint64_t created, DeviceTransport* device);
+  void run(const Announcement& announcement, const LibraryCall& call, std::uint64_t created, DeviceTransport* device);
 
   // A collective of lists, which need not have the same tensors on all ranks: `list` are all that it is about, which
   // ranks compare. Its outputs.
   std::vector<Tensor> collective(std::shared_ptr<const comm::ListExchange> exchange, const char* label,
                                  const std::vector<std::pair<Shape, DType>>& list, std::vector<Tensor> inputs,
                                  const std::vector<std::pair<Shape, DType>>& outputs);
-  void run(const comm::ListExchange& exchange, Plan plan, const LibraryCall& call, std::uint64_t created,
-           DeviceTransport* device);
+  void run(const comm::ListExchange& exchange, Announcement announcement, const LibraryCall& call,
+           std::uint64_t created, DeviceTransport* device);
 
   // Collectives of lists that go on while other work is computed: each begins when its inputs are there, on a thread of
   // its own, in order. finished() waits for all of them; only what it returns may be read.
@@ -99,8 +99,8 @@ class Group {
 
  private:
   // The same on all ranks.
-  std::vector<Plan> meet(Plan mine);
-  Plan plan_of(const char* label, const std::vector<std::pair<Shape, DType>>& list) const;
+  std::vector<Announcement> meet(Announcement mine);
+  Announcement announcement_of(const char* label, const std::vector<std::pair<Shape, DType>>& list) const;
   std::vector<Tensor> create_lists(std::shared_ptr<const comm::ListExchange> exchange, const char* label,
                                    const std::vector<std::pair<Shape, DType>>& list, std::vector<Tensor> inputs,
                                    const std::vector<std::pair<Shape, DType>>& outputs, bool posted);

@@ -101,7 +101,7 @@ std::optional<std::int64_t> zeros_after(std::int64_t size, std::int64_t taps, st
 }
 
 // A plan, and what it was made of: cuDNN does not say how much of that it copies.
-struct Plan {
+struct ConvolutionPlan {
   std::vector<Described> parts;  // the plan is the last
   std::int64_t workspace;
   Descriptor plan() const { return parts.back().get(); }
@@ -211,7 +211,7 @@ bool describe_graph(const Cudnn& table, void* handle, const Geometry& g, std::ve
   return taken;
 }
 
-std::optional<Plan> make_plan(const Cudnn& table, void* handle, const Geometry& g) {
+std::optional<ConvolutionPlan> make_plan(const Cudnn& table, void* handle, const Geometry& g) {
   std::vector<Described> parts;
   if (!describe_graph(table, handle, g, parts)) return std::nullopt;
   for (const int mode : {kModeA, kModeFallback}) {
@@ -237,7 +237,7 @@ std::optional<Plan> make_plan(const Cudnn& table, void* handle, const Geometry& 
       if (workspace > kMostWorkspace) continue;
       parts.push_back(std::move(configs[i]));
       parts.push_back(std::move(plan));
-      return Plan{std::move(parts), workspace};
+      return ConvolutionPlan{std::move(parts), workspace};
     }
   }
   return std::nullopt;
@@ -249,7 +249,7 @@ struct OfGpu {
   std::mutex mutex;
   const Cudnn* table = nullptr;
   void* handle = nullptr;  // null: cuDNN does not start here
-  std::map<Geometry, std::optional<Plan>> plans;
+  std::map<Geometry, std::optional<ConvolutionPlan>> plans;
 };
 OfGpu& of_gpu(const Gpu& gpu, const Cudnn& table) {
   static auto* const mutex = new std::mutex;
@@ -284,7 +284,7 @@ bool run_by_cudnn(Gpu& gpu, ConvolutionResult result, const ConvCall& call, cons
   auto found = own.plans.find(g);
   if (found == own.plans.end()) found = own.plans.emplace(g, make_plan(*table, own.handle, g)).first;
   if (!found->second) return false;
-  const Plan& plan = *found->second;
+  const ConvolutionPlan& plan = *found->second;
 
   BufferPtr workspace;
   if (plan.workspace > 0)
