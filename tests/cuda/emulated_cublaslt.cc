@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "cuda/emulated_device.h"
-#include "cuda/emulated_numbers.h"
 #include "cuda/library/cublaslt.h"
+#include "numbers_by_dtype.h"
 
 namespace ebb::testing {
 namespace {
@@ -62,14 +62,15 @@ Status multiply(void*, void* product, const void* alpha, const void* a_data, voi
         for (std::int64_t i = 0; i < d.rows; ++i) {
           double sum = 0;
           for (std::int64_t l = 0; l < k; ++l) {
-            sum += number(dtype_of(a.type), a_data,
-                          batch * a.batch_step + (p.transposed[0] ? i * a.step + l : l * a.step + i)) *
-                   number(dtype_of(b.type), b_data,
-                          batch * b.batch_step + (p.transposed[1] ? l * b.step + j : j * b.step + l));
+            sum += read_number(dtype_of(a.type), a_data,
+                               batch * a.batch_step + (p.transposed[0] ? i * a.step + l : l * a.step + i)) *
+                   read_number(dtype_of(b.type), b_data,
+                               batch * b.batch_step + (p.transposed[1] ? l * b.step + j : j * b.step + l));
           }
           const std::int64_t at = batch * d.batch_step + j * d.step + i;
-          sum = scale * sum + (keep != 0 ? keep * number(dtype_of(d.type), c_data, at) : 0);
-          put(dtype_of(d.type), d_data, at, p.epilogue == kAddsBias ? sum + number(dtype_of(d.type), p.bias, i) : sum);
+          sum = scale * sum + (keep != 0 ? keep * read_number(dtype_of(d.type), c_data, at) : 0);
+          write_number(dtype_of(d.type), d_data, at,
+                       p.epilogue == kAddsBias ? sum + read_number(dtype_of(d.type), p.bias, i) : sum);
         }
       }
     }

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cuda/emulated_device.h"
-#include "cuda/emulated_numbers.h"
 #include "cuda/library/cudnn.h"
+#include "numbers_by_dtype.h"
 
 namespace ebb::testing {
 namespace {
@@ -98,18 +98,21 @@ Result convolve(const Bag& operation, const std::map<std::int64_t, void*>& point
                 const std::int64_t at_x = x.at(n, k / outputs * w.sizes[1] + i, h, v), at_w = w.at(k, i, r, s),
                                    at_y = y.at(n, k, p, q);
                 if (operation.kind == kForward) {
-                  sums[at_y] += number(dtype_of(x.type), x.data, at_x) * number(dtype_of(w.type), w.data, at_w);
+                  sums[at_y] +=
+                      read_number(dtype_of(x.type), x.data, at_x) * read_number(dtype_of(w.type), w.data, at_w);
                 } else if (operation.kind == kBackwardData) {
-                  sums[at_x] += number(dtype_of(y.type), y.data, at_y) * number(dtype_of(w.type), w.data, at_w);
+                  sums[at_x] +=
+                      read_number(dtype_of(y.type), y.data, at_y) * read_number(dtype_of(w.type), w.data, at_w);
                 } else {
-                  sums[at_w] += number(dtype_of(x.type), x.data, at_x) * number(dtype_of(y.type), y.data, at_y);
+                  sums[at_w] +=
+                      read_number(dtype_of(x.type), x.data, at_x) * read_number(dtype_of(y.type), y.data, at_y);
                 }
               }
   for (std::int64_t n = 0; n < to.sizes[0]; ++n)
     for (std::int64_t k = 0; k < to.sizes[1]; ++k)
       for (std::int64_t p = 0; p < to.sizes[2]; ++p)
         for (std::int64_t q = 0; q < to.sizes[3]; ++q)
-          put(dtype_of(to.type), to.data, to.at(n, k, p, q), sums[to.at(n, k, p, q)]);
+          write_number(dtype_of(to.type), to.data, to.at(n, k, p, q), sums[to.at(n, k, p, q)]);
   return 0;
 }
 

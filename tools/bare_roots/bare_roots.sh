@@ -30,8 +30,8 @@ apt_of() {
     -o Dir::Etc::sourcelist="$folder/sources.list" -o Dir::Etc::sourceparts="$folder/parts" -o APT::Sandbox::User=root "$@"
 }
 
-make_root() {  # SYSTEM FOLDER: a root file system in FOLDER/root
-  local system=$1 folder=$2 suite=${1#*/} root=$2/root torch packages
+make_root() {  # SYSTEM FOLDER: a root file system in FOLDER/system
+  local system=$1 folder=$2 suite=${1#*/} root=$2/system torch packages
   mkdir -p "$folder"/{lists/partial,cache/archives/partial,parts} "$root"/{tmp,proc,dev,wheels,extra,peers}
   : >"$folder/status"
   case $system in
@@ -65,13 +65,13 @@ download_extras() {  # FOLDER PYTHON
   download=(python3 -m pip download --quiet --disable-pip-version-check --only-binary=:all: --python-version "$version"
     --implementation cp --abi "cp${version/./}" --abi abi3 --abi none --platform manylinux_2_28_x86_64
     --platform manylinux_2_27_x86_64 --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64 --platform any)
-  "${download[@]}" --no-deps --dest "$1/root/extra/numpy1" 'numpy<2' 2>/dev/null || true
-  "${download[@]}" --no-deps --dest "$1/root/extra/numpy2" 'numpy>=2' 2>/dev/null || true
-  "${download[@]}" --dest "$1/root/extra/transformers" transformers 2>/dev/null || true
+  "${download[@]}" --no-deps --dest "$1/system/extra/numpy1" 'numpy<2' 2>/dev/null || true
+  "${download[@]}" --no-deps --dest "$1/system/extra/numpy2" 'numpy>=2' 2>/dev/null || true
+  "${download[@]}" --dest "$1/system/extra/transformers" transformers 2>/dev/null || true
 }
 
 for system in $systems; do
-  folder=$work/${system#*/} root=$work/${system#*/}/root
+  folder=$work/${system#*/} root=$work/${system#*/}/system
   make_root "$system" "$folder"
   version=$(chroot "$root" /usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
   download_extras "$folder" "$version"

@@ -5,10 +5,10 @@ set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 here=$(cd "$(dirname "$0")" && pwd)
-dpkg-deb -x "$1" "$work/root"
+dpkg-deb -x "$1" "$work/unpacked"
 dpkg-deb -f "$1" Depends | grep -q libfmt || { echo "the package does not depend on what it loads: $(dpkg-deb -f "$1" Depends)"; exit 1; }
 if dpkg-deb -c "$1" | grep -E ' \./usr/bin/ebb$'; then echo "/usr/bin/ebb belongs to TeX Live"; exit 1; fi
-root=$work/root/usr
+root=$work/unpacked/usr
 lib=$(dirname "$(find "$root" -name libebb.a)")
 "$root/bin/ebb-grad" --version
 "$root/bin/ebb-grad" train --model mlp --train-count 200 --test-count 50 --epochs 1 --out "$work/run" >/dev/null
