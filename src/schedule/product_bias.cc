@@ -6,10 +6,10 @@
 namespace ebb {
 namespace {
 
-// The same row for all others, its elements side by side.
+// The same row for all others, its elements side by side: seen in its own shape, or what a strip reads of it.
 bool repeats_a_row(const Value& x) {
   const int last = x.shape.rank() - 1;
-  if (!x.is_view() || last < 1 || x.strides[last] != 1) return false;
+  if (!(x.is_view() || x.is_leaf) || last < 1 || x.strides[last] != 1) return false;
   for (int d = 0; d < last; ++d) {
     if (x.shape[d] != 1 && x.strides[d] != 0) return false;
   }

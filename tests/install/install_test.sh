@@ -52,4 +52,5 @@ library=$(find "$work/shared/prefix" -name 'libebb.so.*.*.*')
 strip -o "$work/stripped.so" "$library"
 size=$(stat -c %s "$work/stripped.so")
 echo "the stripped shared library has $size bytes"
-[ "$size" -lt 10000000 ] || { echo "that is more than 10 MB"; exit 1; }
+# Debian 12's g++ 12 makes 9.6 MB of it, Ubuntu 24.04's g++ 13, which protects stacks and branches by default, 10.7.
+[ "$size" -lt 11000000 ] || { echo "that is more than 11 MB"; exit 1; }
