@@ -33,6 +33,7 @@ set(EBB_LAYERS
   "optim: core graph ops"
   "io: core graph"
   "data: core graph io"
+  "models: core io"
   "comm: core graph backend ops autograd io"
   "doctor: core cpu/tile cuda cuda/runtime cuda/library comm"
 )

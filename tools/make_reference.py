@@ -21,7 +21,7 @@ INTRODUCTION = """# C++ reference
 What the headers in `include/ebb/` declare, by header; `<ebb/ebb.h>` takes them all. Names are in the namespace `ebb`
 unless a heading says otherwise: functions of tensors, losses and optimisers are all called from there (`ebb::sum`,
 `ebb::mse_loss`, `ebb::AdamW`, also as `ebb::optim::AdamW`). What has the same name as a function, or belongs to one
-place only, has a namespace of its own: layers in `nn`, files in `io`, processes in `distributed`. Functions of one tensor
+place only, has a namespace of its own: layers in `nn`, files in `io`, whole models in `models`, processes in `distributed`. Functions of one tensor
 are methods, too: `x.exp().sum(1)`. Losses are explained one by one in [losses.md](losses.md).
 
 This page is made from the headers by `tools/make_reference.py`.

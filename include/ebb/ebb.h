@@ -15,6 +15,7 @@
 #include "ebb/io.h"
 #include "ebb/losses.h"
 #include "ebb/memory.h"
+#include "ebb/models.h"
 #include "ebb/nn.h"
 #include "ebb/ops.h"
 #include "ebb/optim.h"
