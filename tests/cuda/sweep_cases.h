@@ -233,8 +233,23 @@ inline std::vector<std::unique_ptr<SweepCase>> sweep_cases() {
     const Tensor halves = variable(randn({3, 120000}, DType::bf16).eval()), labels = randint(0, 120000, {3}).eval();
     const Tensor loss = cross_entropy(halves, labels);
     add("row that does not fit on chip", {loss, backward(loss)[halves]});
+    const Tensor smoothed = cross_entropy(halves * 9, labels, {.label_smoothing = 0.1});
+    add("smoothed row that does not fit on chip", {smoothed, backward(smoothed)[halves]});
     add("maxima of f16", {max(randn({5, 2056}, DType::f16).eval(), 1)});
+    add("maxima of an odd number of halves", {max(randn({5, 2057}, DType::bf16).eval(), 1)});
     add("sums over long rows", {sum(wide - max(wide, 1, true), 0), sum(wide, 1)});
+    const Tensor longer = randn({2, 2'100'001}).eval();
+    add("sums over rows of more segments than a group", {sum(longer - max(longer, 1, true), 0)});
+    // Last segments with leaves that all lanes have, that some have, and without; more rows than a chunk of sums.
+    for (const DType dtype : {DType::bf16, DType::f32}) {
+      for (const std::int64_t columns : {2601, 2816, 4096}) {
+        const Tensor y = variable(randn({70, columns}, dtype).eval()), w = variable(randn({columns}, dtype).eval());
+        const Tensor b = variable(randn({columns}, dtype).eval());
+        const Gradients g = backward(layer_norm(y, {columns}, w, b), {.grad = randn({70, columns}, dtype).eval()});
+        add("gradient of a layer norm " + std::string(ebb::name(dtype)) + " " + std::to_string(columns),
+            {g[y], g[w], g[b]});
+      }
+    }
   }
   // Rows and totals of all lengths.
   for (const std::int64_t columns : {1, 7, 8, 37, 256, 1024, 2048, 2049, 5000, 8193, 40011}) {

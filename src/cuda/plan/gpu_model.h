@@ -47,8 +47,11 @@ struct GpuModel {
   std::int64_t fewest_groups = 64, most_groups = 4096;
   std::int64_t column_threads = 3 * 256 * 128;  // three blocks per multiprocessor, a thread per few columns of a group
   std::int64_t group_blocks = 2 * 128;          // two blocks of eight warps with short rows, one group each
-  std::int64_t column_words = 1 << 20;          // partial sums of longer rows, approximately
-  std::int64_t chunk_warps = 8;                 // per block, each with a chunk of short rows
+  // Groups of longer rows: as many blocks as have their rows and sums in so much shared memory of a multiprocessor,
+  // at most. Of few warps each, they need each other to keep memory busy: a layer norm's gradient of 5,120 columns was
+  // at 11 % of copy bandwidth with 1.4 blocks per multiprocessor.
+  std::int64_t group_shared = 216 << 10, most_blocks_of_groups = 8;
+  std::int64_t chunk_warps = 8;  // per block, each with a chunk of short rows
   // Registers per thread for sums over rows; and warps per multiprocessor, which leave twice as many registers.
   int most_sum_words = 96, warps_of_sums = 16;
 
@@ -60,7 +63,8 @@ struct GpuModel {
   std::int64_t leaves_that_fit = 2, shared_of_kept_sums = 2;
   // Chunks of 16 bytes in a thread's registers, of a row and of everything a pass reads: a cross-entropy of bf16 holds
   // its row while the next one is loaded, and so does a layer norm of bf16 with weights and 4,096 columns.
-  std::int64_t most_held = 8, most_read = 24;
+  // Where a block takes the rows of a group in turns, few threads share a multiprocessor and each has more registers.
+  std::int64_t most_held = 8, most_read = 24, most_held_of_groups = 16;
   // Chunks without room in shared memory that are in registers: two sizes, so that there are few texts.
   std::int64_t few_rest = 4, most_rest = 8;
   // Instructions of leaves that are unrolled: more do not fit the instruction cache. Leaves unrolled behind a first

@@ -84,9 +84,10 @@ struct SharedLogarithm {
   bool operator==(const SharedLogarithm&) const = default;
 };
 
-// A row's largest number, what is subtracted from its numbers in its place, and the sum of their exponentials.
+// A row's largest number, what is subtracted from its numbers in its place, the sum of their exponentials, and maybe
+// (not -1) the sum of the differences themselves, as label smoothing has it.
 struct SoftmaxSum {
-  std::int32_t most = -1, shift = -1, sum = -1;
+  std::int32_t most = -1, shift = -1, sum = -1, differences = -1;
 
   bool operator==(const SoftmaxSum&) const = default;
 };

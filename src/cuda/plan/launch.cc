@@ -14,8 +14,10 @@ std::int64_t pieces(std::int64_t n, std::int64_t size) { return (n + size - 1) /
 std::int64_t part_reductions(const KernelPlan& plan) {
   std::size_t most = 0;
   if (plan.row_in_warp() || plan.parts_room == 0) return 0;
-  for (const PassPlan& pass : plan.passes)
-    most = std::max(most, pass.softmax.empty() ? pass.reductions.size() : 2 * pass.softmax.size());
+  for (std::size_t k = 0; k < plan.passes.size(); ++k) {
+    const bool with_next = !plan.passes[k].softmax.empty();
+    most = std::max(most, plan.passes[k].reductions.size() + (with_next ? plan.passes[k + 1].reductions.size() : 0));
+  }
   return static_cast<std::int64_t>(most);
 }
 

@@ -93,31 +93,28 @@ std::int64_t parts_behind_row(const Program& p, const GpuModel& model, const Ker
   return bytes > model.static_parts ? bytes : 0;
 }
 
+bool varies_by_row(const Program& p, const Operand& operand) {
+  for (int d = 0; d < static_cast<int>(p.dims.size()) - p.row_dims; ++d) {
+    if (operand.strides[d] != 0 && p.dims[static_cast<std::size_t>(d)] > 1) return true;
+  }
+  return false;
+}
+
 void stage_rows(const Program& p, const GpuModel& model, KernelPlan& plan) {
   const GpuLimits& limits = model.limits;
-  if (plan.mapping == Mapping::row_groups) {
-    for (const Instr& i : p.instrs) {
-      if (i.kind == Kind::columns) plan.kept_bytes += plan.slots * kLeaf * element_bytes(i.type) * plan.launch.threads;
-    }
-    plan.kept_on_chip = plan.kept_bytes <= (limits.shared - kSharedOfText) / model.shared_of_kept_sums;
-  }
-  const std::int64_t kept = plan.kept_on_chip ? plan.kept_bytes : 0;
-  const int row_dims = static_cast<int>(p.dims.size()) - p.row_dims;
   std::int64_t slot_bytes = 0;
   // A warp that goes from row to row by itself would wait for what its last pass is the first to read.
   for (const std::int32_t o : read_later(p, plan.chunk_warps > 0)) {
     const Operand& operand = p.operands[at(o)];
     if (operand.kind != Operand::Kind::memory || size_of(operand.dtype) < 2) continue;
     if (plan.access(operand.strides, operand.dtype) != Access::pack) continue;
-    bool varies = false;
-    for (int d = 0; d < row_dims; ++d) varies |= operand.strides[d] != 0 && p.dims[static_cast<std::size_t>(d)] > 1;
-    if (!varies) continue;  // all rows read the same: it stays in the caches
+    if (!varies_by_row(p, operand)) continue;  // all rows read the same: it stays in the caches
     plan.staged.push_back(o);
     slot_bytes += kLeaf * static_cast<std::int64_t>(size_of(operand.dtype)) * plan.launch.threads;
   }
   // With few warps there is nobody to go on while others wait: rather some operands are read again.
   const auto warps = [&] {
-    const std::int64_t bytes = plan.slots * slot_bytes + kept + model.shared_of_sums;
+    const std::int64_t bytes = plan.slots * slot_bytes + model.shared_of_sums;
     return limits.shared_of_multiprocessor / bytes * (plan.launch.threads / 32);
   };
   while (plan.staged.size() > 1 && plan.mapping == Mapping::block_per_row && warps() < model.fewest_warps) {
@@ -125,8 +122,16 @@ void stage_rows(const Program& p, const GpuModel& model, KernelPlan& plan) {
         kLeaf * static_cast<std::int64_t>(size_of(p.operands[at(plan.staged.back())].dtype)) * plan.launch.threads;
     plan.staged.pop_back();
   }
+  std::int64_t room = limits.shared - kSharedOfText - parts_behind_row(p, model, plan);
+  if (plan.mapping == Mapping::row_groups) {
+    for (const Instr& i : p.instrs) {
+      if (i.kind == Kind::columns) plan.kept_bytes += plan.slots * kLeaf * element_bytes(i.type) * plan.launch.threads;
+    }
+    plan.kept_on_chip = plan.kept_bytes <= (limits.shared - kSharedOfText) / model.shared_of_kept_sums ||
+                        plan.kept_bytes + plan.slots * slot_bytes <= room;
+    if (plan.kept_on_chip) room -= plan.kept_bytes;
+  }
   if (plan.staged.empty()) return;
-  const std::int64_t room = limits.shared - kSharedOfText - kept - parts_behind_row(p, model, plan);
   plan.staged_slots = std::clamp<std::int64_t>(room / slot_bytes, 0, plan.slots);
   if (model.leaves_that_fit * plan.staged_slots < plan.slots) {
     plan.staged_slots = 0;
@@ -141,6 +146,19 @@ void divide_rows(const GpuModel& model, KernelPlan& plan, std::int64_t rows, std
   plan.groups = pieces(rows, plan.group_rows);
 }
 
+// Blocks that take the rows of a group in turns, on 128 multiprocessors.
+std::int64_t groups_of_long_rows(const Program& p, const GpuModel& model) {
+  std::int64_t bytes = 1;
+  for (const Instr& i : p.instrs) {
+    if (i.kind == Kind::columns) bytes += element_bytes(i.type) * p.columns();
+  }
+  for (const Operand& o : p.operands) {
+    if (o.kind == Operand::Kind::memory && o.level == Level::full && varies_by_row(p, o))
+      bytes += static_cast<std::int64_t>(size_of(o.dtype)) * p.columns();
+  }
+  return 128 * std::clamp<std::int64_t>(model.group_shared / bytes, 1, model.most_blocks_of_groups);
+}
+
 // Short rows with sums over rows: as many warps as a group has chunks of rows, up to eight.
 void divide_group(const Program& p, const GpuModel& model, std::int64_t columns, KernelPlan& plan) {
   if (columns == 0 || columns > kSegment) return;
@@ -150,7 +168,7 @@ void divide_group(const Program& p, const GpuModel& model, std::int64_t columns,
     if (i.kind == Kind::columns) words += slots * kLeaf * element_bytes(i.type) / 4;
   }
   if (words > model.most_sum_words) return;
-  divide_rows(model, plan, p.rows(), std::min(model.group_blocks, plan.groups));
+  divide_rows(model, plan, p.rows(), model.group_blocks);
   plan.chunk_warps = static_cast<int>(std::min(model.chunk_warps, plan.group_rows / kChunkRows));
   plan.slots = slots;
   plan.launch.bound_threads = 32 * plan.chunk_warps;
@@ -163,9 +181,21 @@ void divide_row(const GpuModel& model, KernelPlan& plan, std::int64_t columns, s
   const std::int64_t rounds = std::max<std::int64_t>(1, pieces(plan.segments, most_warps));
   const std::int64_t warps = std::max<std::int64_t>(1, pieces(plan.segments, rounds));
   plan.launch.threads = static_cast<unsigned>(32 * warps);
-  plan.slots = plan.segments == 1 ? pieces(columns, 32 * kLeaf) : kLeaves * rounds;
+  plan.slots = plan.segments == 1 ? pieces(columns, 32 * kLeaf)
+               : plan.long_row    ? kLeaves * pieces(plan.segments, kGroup) * pieces(kGroup, warps)
+                                  : kLeaves * rounds;
   plan.launch.bound_threads = warps <= 8 ? 256 : warps <= 16 ? 512 : 1024;
   plan.launch.min_blocks = model.resident_threads / plan.launch.bound_threads;
+}
+
+// Registers for as many blocks as have room: those of a group's rows are small.
+void bound_groups(const GpuModel& model, KernelPlan& plan) {
+  if (plan.mapping != Mapping::row_groups) return;
+  const std::int64_t shared = plan.row_bytes + (plan.kept_on_chip ? plan.kept_bytes : 0) + model.shared_of_sums;
+  plan.launch.bound_threads = static_cast<int>(std::bit_ceil(plan.launch.threads));
+  plan.launch.min_blocks =
+      static_cast<int>(std::clamp<std::int64_t>(model.limits.shared_of_multiprocessor / shared, 1,
+                                                std::max(1, model.resident_threads / plan.launch.bound_threads)));
 }
 
 // Rows of an odd length begin anywhere. Loaded by single elements, a cross-entropy of 32,001 classes reached 19 % of
@@ -257,7 +287,7 @@ void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
     divide_rows(model, plan, rows,
                 plan.mapping == Mapping::columns
                     ? model.column_threads / std::max<std::int64_t>(1, pieces(columns, plan.width))
-                    : model.column_words / std::max<std::int64_t>(1, columns));
+                    : groups_of_long_rows(p, model));
   }
   if (plan.mapping == Mapping::columns) {
     plan.launch.blocks = blocks_for(pieces(pieces(columns, plan.width) * plan.groups, kThreads), model);
@@ -286,6 +316,7 @@ void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
       stage_rows(p, model, staged);
     }
     plan = staged;
+    bound_groups(model, plan);
     plan.launch.blocks = plan.mapping == Mapping::row_groups
                              ? blocks_for(plan.groups, model)
                              : static_cast<unsigned>(std::clamp<std::int64_t>(rows, 1, model.most_blocks_of_rows));

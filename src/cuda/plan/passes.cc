@@ -65,7 +65,7 @@ PassPlan pass_of_stage(const Program& p, const KernelPlan& plan, int stage) {
 // The operand of halves whose maximum v is, if it is one and its neighbours come as they are: halves compare in pairs.
 // -1: v is something else.
 std::int32_t halves_of_maximum(const Program& p, const KernelPlan& plan, std::int32_t v) {
-  if (instr(p, v).kind != Kind::reduce || instr(p, v).op != Op::max || plan.tails || !plan.vectors) return -1;
+  if (instr(p, v).kind != Kind::reduce || instr(p, v).op != Op::max || !plan.vectors) return -1;
   std::int32_t from = instr(p, v).arg[0];
   while (instr(p, from).kind == Kind::compute && instr(p, from).op == Op::copy) from = instr(p, from).arg[0];
   if (instr(p, from).kind != Kind::load) return -1;

@@ -39,5 +39,7 @@ std::vector<std::int32_t> roots_of(const Program& program, const PassPlan& pass)
 double instructions_of(const Program& program, std::int32_t value, bool coarse);
 // Leaves whose code is written out, so that their accesses overlap: not more than the instruction cache holds.
 int unrolled_leaves(const GpuModel& model, double instructions);
+// Whether a block that takes the rows of a group in turns has each in registers while the next one is loaded.
+bool holds_rows_of_group(const GpuModel& model, const KernelPlan& plan);
 
 }  // namespace ebb::cuda

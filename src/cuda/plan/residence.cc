@@ -48,6 +48,7 @@ void unroll_elements(const Program& p, const GpuModel& model, const KernelPlan& 
 // memory is free as soon as the first pass is over, so that the next row is loaded during all others. Leaves without
 // room in shared memory are of that round, and come from memory (or the cache they were prefetched to) once.
 bool may_hold(const Program& p, const GpuModel& model, const KernelPlan& plan) {
+  if (holds_rows_of_group(model, plan)) return true;
   const std::int64_t slots = std::min<std::int64_t>(kLeaves, plan.slots);
   if (plan.skewed && plan.slots > kLeaves) return false;  // the next row is loaded after the last pass
   if (plan.slots - plan.staged_slots > slots || !plan.vectors || plan.long_row || plan.chunk_warps > 0) return false;
@@ -63,6 +64,11 @@ bool may_hold(const Program& p, const GpuModel& model, const KernelPlan& plan) {
 }
 
 }  // namespace
+
+bool holds_rows_of_group(const GpuModel& model, const KernelPlan& plan) {
+  return plan.mapping == Mapping::row_groups && plan.chunk_warps == 0 && plan.vectors && !plan.staged.empty() &&
+         plan.all_staged() && plan.slots <= kLeaves && plan.staged_chunks * plan.slots <= model.most_held_of_groups;
+}
 
 void choose_unrolling(const Program& p, const GpuModel& model, KernelPlan& plan) {
   for (PassPlan& pass : plan.passes) {

@@ -35,7 +35,7 @@ std::vector<SoftmaxSum> sums_of(const Program& p, const PassPlan& first, const P
   for (const std::int32_t sum : second.reductions) {
     if (!is(sum, Kind::reduce, Op::sum)) return {};
     const std::int32_t power = instr(p, sum).arg[0];
-    if (!is(power, Kind::compute, Op::exp)) return {};
+    if (!is(power, Kind::compute, Op::exp)) continue;
     const std::int32_t difference = instr(p, power).arg[0];
     if (!is(difference, Kind::compute, Op::sub)) return {};
     const std::int32_t x = instr(p, difference).arg[0], shift = instr(p, difference).arg[1];
@@ -44,7 +44,15 @@ std::vector<SoftmaxSum> sums_of(const Program& p, const PassPlan& first, const P
         all.push_back({most, shift, sum});
     }
   }
-  const bool each_once = all.size() == first.reductions.size() && all.size() == second.reductions.size();
+  std::size_t made = all.size();
+  for (const std::int32_t sum : second.reductions) {
+    for (SoftmaxSum& e : all) {
+      if (instr(p, sum).arg[0] != instr(p, instr(p, e.sum).arg[0]).arg[0]) continue;
+      made += e.differences < 0;
+      e.differences = sum;
+    }
+  }
+  const bool each_once = all.size() == first.reductions.size() && made == second.reductions.size();
   return each_once ? all : std::vector<SoftmaxSum>();
 }
 

@@ -267,7 +267,8 @@ std::string Printer::leaf(const Scope& outside, const PassPlan& pass) const {
   for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
     const std::int32_t v = pass.reductions[r];
     if (const std::int32_t halves = pass.half_maxima[r]; halves >= 0) {
-      after += fmt::format("sum{}.add(x{});\n", v, halves);
+      after += tails(scope) ? fmt::format("sum{}.add(x{}, live);\n", v, halves)
+                            : fmt::format("sum{}.add(x{});\n", v, halves);
       continue;
     }
     if (pairs) {
@@ -300,10 +301,6 @@ std::string Printer::leaf(const Scope& outside, const PassPlan& pass) const {
                           element_type(v), v, nothing(v), kept);
     body += fmt::format("chunk{0}.set(j, {1}::of(chunk{0}.at(j), {2}));\n", v, op, element_of_reduction(v));
     after += fmt::format("write_own({}, slot, chunk{});\n", kept, v);
-    after += fmt::format(
-        "if (chunk_ends) add_chunk<{}, {}>(a.work + a.sums + ({} * a.groups + group) * a.columns + leaf, chunk{}, "
-        "{}, group_begins);\n",
-        op, wide_text(instr(v).type), sum_number(v), v, live(scope));
   }
   if (width == 1) return before + "const int j = 0;\n{\n" + indented(body, "  ") + "}\n" + after;
   return before + fmt::format("#pragma unroll\nfor (int j = 0; j < {}; {}) {{\n", width, pairs ? "j += 2" : "++j") +

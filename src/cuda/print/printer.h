@@ -107,7 +107,9 @@ class Printer {
   std::string placed_before(const PassPlan& pass) const;
   std::string placed_after(const PassPlan& pass) const;
   std::string reductions_begin(const PassPlan& pass) const;
+  std::string over_groups_of_segments(const std::string& text) const;
   std::string row_pass(int stage) const;
+  std::string chunk_end() const;
   std::string softmax_pass(int stage) const;
   std::string shift_of(const SoftmaxSum& e, const std::string& most) const;
   std::string row_body() const;
@@ -121,7 +123,12 @@ class Printer {
     std::string end;
     int unroll = kLeaves;
   };
-  std::string over_leaves(const std::vector<LeafWork>& works, bool held_only = false) const;
+  enum class Leaves : std::uint8_t {
+    all,         // a first round has its own code where it is in registers
+    held,        // of that round alone
+    one_by_one,  // all, in a loop
+  };
+  std::string over_leaves(const std::vector<LeafWork>& works, Leaves which = Leaves::all) const;
   std::string over_short_row(const LeafBody& body, int unroll) const;
   std::string chip_slot() const { return plan_.rest_in_registers() ? "slot - unstaged" : "slot"; }
   std::string take_leaf(const Scope& scope) const;

@@ -33,48 +33,61 @@ std::string Printer::over_short_row(const LeafBody& body, int unroll) const {
 
 // Every leaf of the row that is this thread's, or those of a first round that are in registers: `leaf`, and `slot`, its
 // number among them. Works follow each other within a segment.
-std::string Printer::over_leaves(const std::vector<LeafWork>& works, bool held_only) const {
+std::string Printer::over_leaves(const std::vector<LeafWork>& works, Leaves which) const {
   if (plan_.row_in_warp()) {
     std::string text;
     for (const LeafWork& work : works) text += over_short_row(work.body, work.unroll) + work.end;
     return text;
   }
   const std::string index = plan_.small ? "int" : "i64";
-  const auto leaves = [&](int unroll, const std::string& check, const std::string& of_leaf) {
-    std::string loop = fmt::format("#pragma unroll {}\nfor (int k = 0; k < {}; ++k) {{\n", unroll, kLeaves);
-    loop += fmt::format("  const {} leaf = segment * {} + k * {} + lane * {};\n", index, kSegment, 32 * kLeaf, kLeaf);
-    loop += fmt::format("  const int slot = (int)round * {} + k;\n", kLeaves) + check;
-    return loop + indented(of_leaf, "  ") + "}\n";
+  const std::string of_k =
+      fmt::format("  const {} leaf = segment * {} + k * {} + lane * {};\n", index, kSegment, 32 * kLeaf, kLeaf) +
+      fmt::format("  const int slot = (int)round * {} + k;\n", kLeaves);
+  const auto leaves = [&](const std::string& count, int unroll, const std::string& check, const std::string& of_leaf) {
+    return fmt::format("#pragma unroll {}\nfor (int k = 0; k < {}; ++k) {{\n", unroll, count) + of_k + check +
+           indented(of_leaf, "  ") + "}\n";
+  };
+  // A segment with nothing between the accesses of one leaf and the next: a branch would make each wait for its own
+  // loads. Of a last segment that is not whole only the leaf after those that all lanes have may be missing. Where
+  // leaves are in registers, how many those are is part of the text.
+  const auto segment = [&](const LeafWork& work, bool held) {
+    const Scope of_all{.whole = true, .in_registers = held};
+    const auto rest = static_cast<int>(p_.columns() % kSegment), count = rest / (32 * kLeaf);
+    const std::string all = leaves(std::to_string(kLeaves), work.unroll, "", work.body(of_all));
+    if (held && (rest == 0 || plan_.slots > kLeaves)) return all;
+    std::string last;
+    if (!held)
+      last = fmt::format("const int whole_leaves = (int)((columns - segment * {}) / {});\n", kSegment, 32 * kLeaf);
+    if (!held || count > 0)
+      last += leaves(held ? std::to_string(count) : "whole_leaves", held ? count : std::min(work.unroll, kLeaves / 2),
+                     "", work.body(of_all));
+    if (!held || rest % (32 * kLeaf) != 0)
+      last += fmt::format("{{\n  const int k = {};\n", held ? std::to_string(count) : "whole_leaves") + of_k +
+              "  if (leaf < columns) {\n" + indented(work.body({.in_registers = held}), "    ") + "  }\n}\n";
+    if (held && p_.columns() < kSegment) return last;
+    return fmt::format("if ((segment + 1) * {} <= columns) {{\n", kSegment) + indented(all, "  ") + "} else {\n" +
+           indented(last, "  ") + "}\n";
   };
   std::string text;
-  const bool more_rounds = plan_.slots > kLeaves, first_round = plan_.first_round();
+  const bool more_rounds = plan_.slots > kLeaves, first_round = plan_.first_round() && which != Leaves::one_by_one;
   if (first_round) {  // register arrays cannot be indexed dynamically, so every leaf has its code
-    const bool whole = more_rounds || p_.columns() % kSegment == 0;
     std::string held = "const int segment = warp, round = 0;\n";
-    for (const LeafWork& work : works) {
-      std::string of_leaf = work.body({.whole = whole, .in_registers = true});
-      if (!whole) of_leaf = "if (leaf < columns) {\n" + indented(of_leaf, "  ") + "}\n";
-      held += leaves(kLeaves, "", of_leaf) + work.end;
-    }
+    for (const LeafWork& work : works) held += segment({work.body, "", kLeaves}, true) + work.end;
     text = "{\n" + indented(held, "  ") + "}\n";
-    if (held_only || !more_rounds) return text;
+    if (which == Leaves::held || !more_rounds) return text;
   }
-  const std::string check = "  if (leaf >= columns) break;\n";
   std::string in;
   for (const LeafWork& work : works) {
-    if (work.unroll == 1) {
-      in += leaves(1, check, work.body({}));
-    } else {  // where no leaf can be missing nothing stands between the accesses of one and the next
-      in += fmt::format("if ((segment + 1) * {} <= columns) {{\n", kSegment) +
-            indented(leaves(work.unroll, "", work.body({.whole = true})), "  ") + "} else {\n" +
-            indented(leaves(1, check, work.body({})), "  ") + "}\n";
-    }
+    in += work.unroll > 1 ? segment(work, false)
+                          : leaves(std::to_string(kLeaves), 1, "  if (leaf >= columns) break;\n", work.body({}));
     in += work.end;
   }
   const char* const first = plan_.long_row ? "first_segment + warp" : first_round ? "warp + warps" : "warp";
+  const std::string round = plan_.long_row ? fmt::format("first_segment / {0} * (({0} - 1 + warps) / warps)", kGroup)
+                                           : std::to_string(first_round ? 1 : 0);
   return text +
          fmt::format("for ({} segment = {}, round = {}; segment < {}; segment += warps, ++round) {{\n", index, first,
-                     first_round ? 1 : 0, plan_.long_row ? "end_segment" : "segments") +
+                     round, plan_.long_row ? "end_segment" : "segments") +
          indented(in, "  ") + "}\n";
 }
 
@@ -131,8 +144,9 @@ std::string Printer::take_row() const {
   direct = fmt::format("if (k < {} && slot < unstaged) {{\n", plan_.held_leaves) +
            indented(live + "const i64 col = leaf;\n" + coordinates(plan_.columns) + direct, "  ") + "}\n";
   std::string from_chip = "if (slot >= unstaged) {\n" + indented(take_leaf({}), "  ") + "}\n";
-  std::string text = over_leaves({{[&](const Scope&) { return direct; }, ""}}, true) + "wait_for_copies<0>();\n";
-  if (plan_.holds_row()) text += over_leaves({{[&](const Scope&) { return from_chip; }, ""}}, true);
+  std::string text =
+      over_leaves({{[&](const Scope&) { return direct; }, ""}}, Leaves::held) + "wait_for_copies<0>();\n";
+  if (plan_.holds_row()) text += over_leaves({{[&](const Scope&) { return from_chip; }, ""}}, Leaves::held);
   return text;
 }
 
@@ -176,8 +190,8 @@ std::string Printer::send_for_next_row() const {
   // Neighbours may still read what is copied over.
   const std::string begin = (plan_.skewed ? "__syncwarp();\n" : "") + next_row();
   std::string body = copy_leaf("_next");
-  return begin + "if (more) {\n" + indented(over_leaves({{[&](const Scope&) { return body; }, ""}}, true), "  ") +
-         "}\ncopies_begun();\n";
+  return begin + "if (more) {\n" +
+         indented(over_leaves({{[&](const Scope&) { return body; }, ""}}, Leaves::held), "  ") + "}\ncopies_begun();\n";
 }
 
 }  // namespace ebb::cuda

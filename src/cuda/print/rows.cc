@@ -20,6 +20,15 @@ std::string Printer::reductions_begin(const PassPlan& pass) const {
   return text;
 }
 
+// A row of more segments than a group has: one group after the other.
+std::string Printer::over_groups_of_segments(const std::string& text) const {
+  const std::string end =
+      fmt::format("const i64 end_segment = {0} - first_segment < {1} ? {0} : first_segment + {1};\n",
+                  number("segments", plan_.segments), kGroup);
+  return fmt::format("for (i64 first_segment = 0; first_segment < a.segments; first_segment += {}) {{\n", kGroup) +
+         indented(end + text, "  ") + "}\n";
+}
+
 std::string Printer::row_pass(int stage) const {
   const PassPlan& pass = plan_.passes[static_cast<std::size_t>(stage)];
   if (pass.empty()) return "";
@@ -74,12 +83,9 @@ std::string Printer::row_pass(int stage) const {
     }
     return text + "turn ^= 1;\n";
   }
-  // More segments than a group has: one group after the other.
   for (const std::int32_t v : pass.reductions)
     text += fmt::format("{0} top{1} = {2}::nothing<{0}>();\n", wide_type(v), v, reduction_text(instr(v).op));
-  std::string groups = fmt::format("const i64 end_segment = {0} - first_segment < {1} ? {0} : first_segment + {1};\n",
-                                   number("segments", plan_.segments), kGroup);
-  groups += over_leaves({{body, end, pass.unroll}});
+  std::string groups = over_leaves({{body, end, pass.unroll}});
   if (!pass.reductions.empty()) groups += "__syncthreads();\n";
   for (std::size_t r = 0; r < pass.reductions.size(); ++r) {
     const std::int32_t v = pass.reductions[r];
@@ -88,8 +94,7 @@ std::string Printer::row_pass(int stage) const {
                           reduction_text(instr(v).op));
   }
   if (!pass.reductions.empty()) groups += "turn ^= 1;\n";
-  text += fmt::format("for (i64 first_segment = 0; first_segment < a.segments; first_segment += {}) {{\n", kGroup) +
-          indented(groups, "  ") + "}\n";
+  text += over_groups_of_segments(groups);
   for (const std::int32_t v : pass.reductions) {
     text += fmt::format("const {} all{} = over_lanes<{}>(top{});\n", wide_type(v), v, reduction_text(instr(v).op), v) +
             give(v, fmt::format("all{}", v));
@@ -232,6 +237,21 @@ std::string Printer::sums_end() const {
          "}\n__syncthreads();\n}\n";
 }
 
+// Behind the last row of a chunk: what its thread has added goes on in the wide type.
+std::string Printer::chunk_end() const {
+  std::string add = plan_.tails ? "const int live = columns - leaf < 8 ? (int)(columns - leaf) : 8;\n" : "";
+  for (const std::int32_t v : plan_.column_sums)
+    add += fmt::format(
+        "add_chunk<{}, {}>(a.work + a.sums + ({} * a.groups + group) * a.columns + leaf, "
+        "read_own<{}>(kept_at + kept{}, slot), {}, row - group_first < {});\n",
+        reduction_text(instr(v).op), wide_text(instr(v).type), sum_number(v), element_type(v), v, live({}),
+        kLongChunkRows);
+  const std::string ends = fmt::format("(row - group_first) % {0} == {0} - 1 || row + 1 == group_end", kLongChunkRows);
+  const std::string leaves = over_leaves({{[&](const Scope&) { return add; }, "", 1}}, Leaves::one_by_one);
+  return fmt::format("if ({}) {{\n", ends) + indented(plan_.long_row ? over_groups_of_segments(leaves) : leaves, "  ") +
+         "}\n";
+}
+
 // `first_row` goes from turn to turn, and `row` is this thread's.
 std::string Printer::row_step() const {
   if (plan_.mapping == Mapping::row_groups) return "1";
@@ -330,12 +350,10 @@ Printer::Kernel Printer::rows_kernel() const {
   }
   if (direct) loop += take_row();
   if (grouped && !chunked) {
-    loop += fmt::format("const bool chunk_begins = (row - group_first) % {0} == 0;\n", kChunkRows);
-    loop += fmt::format("const bool chunk_ends = (row - group_first) % {0} == {0} - 1 || row + 1 == group_end;\n",
-                        kChunkRows);
-    loop += fmt::format("const bool group_begins = row - group_first < {};\n", kChunkRows);
+    loop += fmt::format("const bool chunk_begins = (row - group_first) % {0} == 0;\n", kLongChunkRows);
   }
   loop += body;
+  if (grouped && !chunked) loop += chunk_end();
   if (chip && (!plan_.holds_row() || plan_.slots > kLeaves)) loop += "copies_begun();\n";
   text += fmt::format("for (i64 first_row = {}; first_row < {}; first_row += {}) {{\n", begin, row_end(), row_step()) +
           indented(loop, "  ") + "}\n";

@@ -2,6 +2,8 @@
 // Largest number and sum of exponentials of a row in one pass: see plan/softmax.cc.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cuda/print/printer.h"
 
 namespace ebb::cuda {
@@ -18,13 +20,20 @@ std::string Printer::softmax_pass(int stage) const {
                  &second = plan_.passes[static_cast<std::size_t>(stage) + 1];
   const std::vector<SoftmaxSum>& sums = first.softmax;
   std::string known, end;
+  // Places among `parts`: of the largest, and behind those of the sums.
+  const auto place_of_sum = [&](std::int32_t v) {
+    return sums.size() + static_cast<std::size_t>(std::find(second.reductions.begin(), second.reductions.end(), v) -
+                                                  second.reductions.begin());
+  };
   for (std::size_t r = 0; r < sums.size(); ++r) {
     const SoftmaxSum& e = sums[r];
     known += fmt::format("const f32 most{0} = sum{0}.segment<32>();\n", e.most);
     known += shift_of(e, fmt::format("most{}", e.most));
-    end += fmt::format("const f64 total{0} = sum{0}.segment<32>();\n", e.sum);
-    end += fmt::format("if (lane == 0) parts[turn][{}][segment] = bits_of(most{});\n", 2 * r, e.most);
-    end += fmt::format("if (lane == 0) parts[turn][{}][segment] = bits_of(total{});\n", 2 * r + 1, e.sum);
+    end += fmt::format("if (lane == 0) parts[turn][{}][segment] = bits_of(most{});\n", r, e.most);
+  }
+  for (const std::int32_t v : second.reductions) {
+    end += fmt::format("const f64 total{0} = sum{0}.segment<32>();\n", v);
+    end += fmt::format("if (lane == 0) parts[turn][{}][segment] = bits_of(total{});\n", place_of_sum(v), v);
   }
   std::string text = reductions_begin(first) + reductions_begin(second);
   text += over_leaves({{[&](const Scope& scope) { return leaf(scope, first); }, known, first.unroll},
@@ -32,16 +41,19 @@ std::string Printer::softmax_pass(int stage) const {
   text += (first.takes_row ? send_for_next_row() : "") + "__syncthreads();\n";
   for (std::size_t r = 0; r < sums.size(); ++r) {
     const std::int32_t v = sums[r].most;
-    text += fmt::format("const f32 most{} = over_segments<Most, f32>(parts[turn][{}], (int)segments);\n", v, 2 * r);
+    text += fmt::format("const f32 most{} = over_segments<Most, f32>(parts[turn][{}], (int)segments);\n", v, r);
     text += define(v, fmt::format("most{}", v));
   }
   text += fmt::format("// stage {}\n", stage + 1) + row_values(stage + 1);
   for (std::size_t r = 0; r < sums.size(); ++r) {
     const SoftmaxSum& e = sums[r];
     const std::int32_t power = instr(e.sum).arg[0], difference = instr(power).arg[0];
-    std::string scaled = fmt::format("const f64 part = from_bits((f64)0, parts[turn][{}][segment]);\n", 2 * r + 1);
-    scaled += fmt::format("const f32 most = from_bits((f32)0, parts[turn][{}][segment]);\n", 2 * r);
-    scaled += shift_of(e, "most");
+    const std::string of_segment =
+        fmt::format("const f32 most = from_bits((f32)0, parts[turn][{}][segment]);\n", r) + shift_of(e, "most");
+    const auto part = [&](std::int32_t v) {
+      return fmt::format("const f64 part = from_bits((f64)0, parts[turn][{}][segment]);\n", place_of_sum(v));
+    };
+    std::string scaled = part(e.sum) + of_segment;
     scaled += define(difference, fmt::format("{} - shift{}", name(e.shift), e.sum)) + define({}, power);
     // Where all numbers of the row are infinite, its shift decides what that gives.
     scaled += fmt::format("return part == 0 && most < most{} ? part : part * {};\n", e.most, name(power));
@@ -49,6 +61,14 @@ std::string Printer::softmax_pass(int stage) const {
     text += fmt::format("const f64 all{} = over_each<Plus, f64>([&](int segment) {{\n", e.sum) +
             indented(scaled, "  ") + "}, (int)segments);\n";
     text += define(e.sum, narrowed(e.sum, fmt::format("all{}", e.sum)));
+    if (e.differences < 0) continue;
+    std::string moved = part(e.differences) + of_segment;
+    moved += fmt::format("const i64 left = a.columns - (i64)segment * {0};\n", kSegment);
+    moved += fmt::format("return part + (f64)(left < {0} ? left : {0}) * ((f64){1} - (f64)shift{2});\n", kSegment,
+                         name(e.shift), e.sum);
+    text += fmt::format("const f64 all{} = over_each<Plus, f64>([&](int segment) {{\n", e.differences) +
+            indented(moved, "  ") + "}, (int)segments);\n";
+    text += define(e.differences, narrowed(e.differences, fmt::format("all{}", e.differences)));
   }
   return text + "turn ^= 1;\n";
 }

@@ -104,6 +104,12 @@ struct MostOfHalves {
     part = larger_halves<bf16>(
         part, larger_halves<bf16>(larger_halves<bf16>(r.w[0], r.w[1]), larger_halves<bf16>(r.w[2], r.w[3])));
   }
+  __device__ __forceinline__ void add(const Pack<u16, 8>& r, int live) {
+    Pack<u16, 8> there;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) there.set(j, j < live ? r.at(j) : (u16)kNothing);
+    add(there);
+  }
   template <int lanes>
   __device__ __forceinline__ f32 segment() {
     const f32 low = bf16 ? from_bf16((u16)part) : from_f16((u16)part);
