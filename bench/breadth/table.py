@@ -300,7 +300,7 @@ for _inputs, _names in (
 ):
     each("any_shape", _inputs, "loss.F(" + ", ".join(re.findall(r"(\w)=", _inputs)) + ")", _names)
 for _inputs, _names in (
-    ("x=normal(S), t=whole(S[1], S[0])", "cross_entropy nll_loss multi_margin_loss softmax_focal_loss poly_loss"),
+    ("x=normal(S), t=whole(S[1], S[0])", "cross_entropy nll_loss multi_margin_loss softmax_focal_loss dft_loss poly_loss"),
     ("x=normal(S), t=bits(S)", "multilabel_soft_margin_loss"),
     ("x=normal(S), t=fixed(S)", "listnet_loss"),
     ("x=share(S), t=bits(S)", "dice_loss iou_loss tversky_loss"),
@@ -311,6 +311,7 @@ for _inputs, _names in (
     ("x=normal(S), t=bits(S)", "lovasz_hinge"),
 ):
     each("rows", _inputs, "loss.F(" + ", ".join(re.findall(r"(\w)=", _inputs)) + ")", _names)
+row("rows", "x=normal(S)", "loss.router_z_loss(x)")
 row("rows", "x=normal(S), y=normal(S), t=signs(S[0])", "loss.cosine_embedding_loss(x, y, t)", same="f32")
 each("vectors", "x=normal(q, w), y=normal(q, w)", "loss.F(x, y)", "info_nce siglip_loss nt_xent barlow_twins_loss vicreg_loss")
 row("vectors", "x=normal(q, w), t=whole(7, q)", "loss.supcon_loss(x, t)")
@@ -348,5 +349,6 @@ NOT_COMPARED = {
               "set_memory_budget memory_budget set_num_threads set_batch_invariant batch_invariant num_threads get_num_threads set_origins"),
     **excused("a loss of inputs that have a meaning together; compared by make bench", "asymmetric_loss multilabel_margin_loss "
               "lovasz_softmax rnnt_loss kto_loss orpo_loss grpo_loss linear_dpo_loss linear_ipo_loss linear_orpo_loss "
-              "linear_simpo_loss linear_cpo_loss linear_kto_loss linear_grpo_loss linear_log_probs linear_sequence_log_probs"),
+              "linear_simpo_loss linear_cpo_loss linear_kto_loss linear_grpo_loss linear_dft_loss linear_kl_loss linear_jsd_loss "
+              "load_balancing_loss linear_log_probs linear_sequence_log_probs"),
 }

@@ -93,6 +93,18 @@ def cross_entropy(xp, x, y):
     return xp.mean(xp.logsumexp(x) - pick(xp, x, y))
 
 
+@formula("dft_loss")
+def dft(xp, x, y):
+    logp = pick(xp, x, y) - xp.logsumexp(x)
+    return -xp.mean(xp.exp(xp.stop_gradient(logp)) * logp)
+
+
+@formula("router_z_loss")
+def router_z(xp, x):
+    z = xp.logsumexp(x)
+    return xp.mean(z * z)
+
+
 @formula("softmax_focal_loss")
 def softmax_focal(xp, x, y):
     logp = pick(xp, x, y) - xp.logsumexp(x)

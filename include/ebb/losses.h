@@ -9,6 +9,7 @@
 #include "ebb/losses/distance.h"
 #include "ebb/losses/divergence.h"
 #include "ebb/losses/linear_cross_entropy.h"
+#include "ebb/losses/linear_heads.h"
 #include "ebb/losses/margin.h"
 #include "ebb/losses/preference.h"
 #include "ebb/losses/probabilistic.h"
@@ -16,4 +17,5 @@
 #include "ebb/losses/reduction.h"
 #include "ebb/losses/regression.h"
 #include "ebb/losses/robust.h"
+#include "ebb/losses/routing.h"
 #include "ebb/losses/segmentation.h"

@@ -185,6 +185,8 @@ def formulas(n, c, d):
         "lovasz_hinge": lambda: (real(n, 6), labels(n, 6)),
         "lovasz_softmax": lambda: (real(8, c).softmax(-1), torch.tensor([0, 1, 2, 3] * 2)),
         "info_nce": vectors,
+        "dft_loss": lambda: (real(n, c), classes(c, n)),
+        "router_z_loss": lambda: (real(n, c),),
         "nt_xent": vectors,
         "supcon_loss": lambda: (real(6, d), torch.tensor([0, 1, 0, 1, 2, 2])),
         "arcface_loss": lambda: (real(n, d), real(c, d), classes(c, n)),

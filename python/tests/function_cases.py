@@ -412,6 +412,7 @@ case("nll_loss", LOGS, CLASSES, Real("n", 0.2, 1.0)).but(nan="ignored", mixed=Fa
 case("cross_entropy", LOGITS, CLASSES, Real("n", 0.2, 1.0), label_smoothing=0.1).but(mixed=False)
 case("cross_entropy", LOGITS, UNIT_INTERVAL, reduction="none")
 cases("softmax_focal_loss poly_loss sparsemax_loss multi_margin_loss", LOGITS, CLASSES)
+case("dft_loss", LOGITS, CLASSES).but(gradient=False)  # of a weight that is held constant, not of the value
 case("binary_cross_entropy", UNIT_INTERVAL, UNIT_INTERVAL)
 case("binary_cross_entropy_with_logits", LOGITS, UNIT_INTERVAL, pos_weight=Real("n", 0.2, 1.0))
 cases("multilabel_soft_margin_loss sigmoid_focal_loss asymmetric_loss", LOGITS, UNIT_INTERVAL)
@@ -432,6 +433,7 @@ cases("dice_loss iou_loss tversky_loss", UNIT_INTERVAL, UNIT_INTERVAL)
 case("lovasz_hinge", LOGITS, Whole("kn", 2))
 case("lovasz_softmax", UNIT_INTERVAL, CLASSES)
 cases("info_nce siglip_loss nt_xent barlow_twins_loss vicreg_loss", LOGITS, LOGITS)
+cases("load_balancing_loss router_z_loss", LOGITS)
 case("supcon_loss", LOGITS, Whole("k", 2))
 cases("arcface_loss cosface_loss", LOGITS, Real("3n"), Whole("k", 3))
 case("ctc_loss", Real("724", -3.0, -0.2), Whole("23", 4, 1), [7, 6], [3, 2])
@@ -448,6 +450,8 @@ for _each in cases("linear_log_probs linear_sequence_log_probs", _TOKENS, _HEAD,
     _each.but(roundings=None)  # f32, whatever the dtype of x: see its page
 case("linear_kto_loss", _TOKENS, _HEAD, _ANSWERS, Real("4", -3.0, -0.1), Truth("4"))
 _OLD = Real("43", -3.0, -0.1)
+cases("linear_kl_loss linear_jsd_loss", _TOKENS, _HEAD, _TOKENS, _HEAD)
+case("linear_dft_loss", _TOKENS, _HEAD, _ANSWERS).but(gradient=False)
 case("linear_grpo_loss", _TOKENS, _HEAD, _ANSWERS, Real("4"), old=_OLD, reference=_OLD)
 
 # Functions that are called elsewhere, and why.

@@ -53,6 +53,15 @@ Targets prepare_targets(const Tensor& target, int axis, std::int64_t classes, st
   return t;
 }
 
+Tensor token_weights(const char* op, const Tensor& given, const Shape& losses, DType dtype) {
+  if (!given.defined()) return {};
+  require(given.shape() == losses, "{}: token_weight of shape {} does not fit losses of shape {}; give one per loss",
+          op, given.shape(), losses);
+  require(is_floating(given.dtype()), Error::Kind::type, "{}: token_weight must be floating, got {}", op,
+          given.dtype());
+  return stop_gradient(cast(given, dtype));
+}
+
 LogSoftmax log_softmax_parts(const Tensor& x, int axis) {
   const ShiftedExp e = shifted_exp(x, 1u << axis);
   LogSoftmax p;

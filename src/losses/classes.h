@@ -28,6 +28,9 @@ struct Targets {
 Targets prepare_targets(const Tensor& target, int axis, std::int64_t classes, std::int64_t ignore_index,
                         const Tensor& class_weight, DType dtype);
 
+// Weights of the rows, constants for differentiation, in the shape of the losses; undefined where there are none.
+Tensor token_weights(const char* op, const Tensor& given, const Shape& losses, DType dtype);
+
 // A log-softmax in parts, so that a loss and its gradient share one exponential an element.
 struct LogSoftmax {
   Tensor z;      // x − m, m = max x

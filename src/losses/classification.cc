@@ -8,6 +8,7 @@
 #include "ebb/ops.h"
 #include "losses/classes.h"
 #include "losses/describe.h"
+#include "losses/dft.h"
 #include "losses/gradients.h"
 
 // The gradients here are those of the formulas' own operations: with m = max x (a constant for differentiation, see
@@ -22,6 +23,14 @@ Tensor softcapped(const Tensor& x, double cap) { return cap > 0 ? cap * tanh(x /
 // Rows that stay, without the axis of the classes.
 Tensor kept_terms(const Tensor& terms, const Targets& t, const Shape& shape) {
   return reshape(where(t.keep, terms, 0), shape);
+}
+
+// Σ, mean or nothing of the kept rows, each times its weight.
+Tensor reduce_kept(const char* op, const Tensor& terms, const Targets& t, const Shape& shape,
+                   const Tensor& token_weight, Reduction reduction) {
+  const Tensor kept = kept_terms(terms, t, shape), weights = token_weights(op, token_weight, shape, terms.dtype());
+  if (!weights.defined()) return reduce_weighted(op, kept, t.total, reduction);
+  return reduce_weighted(op, kept * weights, sum(reshape(t.weight, shape) * weights), reduction);
 }
 
 }  // namespace
@@ -53,7 +62,10 @@ Tensor cross_entropy_of_probabilities(const Precision& p, const Tensor& x, int a
   const Tensor wt = o.weight.defined() ? along_classes(p.wide(o.weight), x, axis) * t : t;
   Tensor terms = sum(wt, axis, true) * parts.log_s - sum(wt * where(nothing, 0, parts.z), axis, true);
   if (o.z_loss != 0) terms = terms + o.z_loss * square(parts.lse);
-  return reduce(op, reshape(terms, x.shape().without(axis)), o.reduction);
+  terms = reshape(terms, x.shape().without(axis));
+  const Tensor weights = token_weights(op, o.token_weight, terms.shape(), terms.dtype());
+  return weights.defined() ? reduce_weighted(op, terms * weights, sum(weights), o.reduction)
+                           : reduce(op, terms, o.reduction);
 }
 
 // (1 − ε)·w_y·(log s − z_y) + (ε/C)·[(Σ_c w_c)·log s − Σ_c w_c·z_c]
@@ -81,7 +93,7 @@ Tensor cross_entropy_of_indices(const Precision& p, const Tensor& input, int axi
     const Tensor z = o.z_loss * square(parts.lse);
     terms = terms + (o.weight.defined() ? t.weight * z : z);
   }
-  return reduce_weighted(op, kept_terms(terms, t, target.shape()), t.total, o.reduction);
+  return reduce_kept(op, terms, t, target.shape(), o.token_weight, o.reduction);
 }
 
 }  // namespace
@@ -107,6 +119,18 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntro
       op, target.dtype(), input.shape(), target.shape());
   require_class_indices(op, input, axis, target);
   return p.rounded(cross_entropy_of_indices(p, input, axis, target, o));
+}
+
+// Dynamic fine-tuning (Wu et al., 2025).    −sg(p_y)·log p_y
+Tensor dft_loss(const Tensor& input, const Tensor& target, const DftOptions& o) {
+  const char* op = "dft_loss";
+  const Precision p(op, {input});
+  const int axis = class_axis(op, input);
+  require_class_indices(op, input, axis, target);
+  const Targets t = prepare_targets(target, axis, input.size(axis), o.ignore_index, {}, p.compute());
+  const LogSoftmax parts = log_softmax_parts(p.wide(input), axis);
+  const Tensor l = pick_class(parts.z, axis, t.index, "dft_loss: target") - parts.log_s;
+  return p.rounded(reduce_kept(op, dft_terms(l), t, target.shape(), o.token_weight, o.reduction));
 }
 
 // Focal loss of a softmax: a class that is nearly certain counts little.
@@ -142,6 +166,9 @@ LossGradients cross_entropy_backward(const Tensor& grad, const Tensor& input, co
                                      const CrossEntropyOptions& o) {
   return gradients("cross_entropy", cross_entropy, grad, input, target, o);
 }
+LossGradients dft_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target, const DftOptions& o) {
+  return gradients("dft_loss", dft_loss, grad, input, target, o);
+}
 LossGradients softmax_focal_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target,
                                           const SoftmaxFocalOptions& o) {
   const auto g = pull_back("softmax_focal_loss", grad, {input, target, o.alpha}, [&](const std::vector<Tensor>& v) {
@@ -168,6 +195,14 @@ void each_option(V& v, CrossEntropyOptions& o) {
   v("label_smoothing", o.label_smoothing, "the share of the target spread over all classes");
   v("z_loss", o.z_loss, "adds z_loss·(log Σ e^x)²");
   v("softcap", o.softcap, kSoftcapped);
+  v("token_weight", o.token_weight, HasGradient::no);
+  v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, DftOptions& o) {
+  v("ignore_index", o.ignore_index, kIgnored);
+  v("token_weight", o.token_weight, HasGradient::no);
   v("reduction", o.reduction);
 }
 
@@ -185,6 +220,8 @@ std::vector<LossInfo> classification_entries() {
       describe("cross_entropy", "classification",
                "(1 − ε)·(−w_y·logp_y) + (ε/C)·Σ −w_c·logp_c, or −Σ w_c·t_c·logp_c;  logp = log_softmax(x)",
                {{"input"}, {"target"}}, cross_entropy),
+      describe("dft_loss", "classification", "−sg(p_y)·log p_y;  p = softmax(x), sg(p) a constant",
+               {{"input"}, {"target", false}}, dft_loss),
       describe("softmax_focal_loss", "classification", "−α_y·(1 − p_y)^γ·log p_y;  p = softmax(x)",
                {{"input"}, {"target", false}}, softmax_focal_loss),
   };

@@ -23,6 +23,11 @@ class LossLister : public OptionLister {
   void operator()(const char* name, Reduction value, const char* meaning = "none, mean or sum of the terms") {
     add(name, std::string(ebb::name(value)), meaning, OptionInfo::Kind::word);
   }
+  // A member of an enumeration that has name_of() and a function that finds it by its name.
+  template <class Enum>
+  void word(const char* name, Enum value, Enum (*)(std::string_view), const char* meaning) {
+    add(name, std::string(name_of(value)), meaning, OptionInfo::Kind::word);
+  }
   void operator()(const char* name, const Tensor&, HasGradient gradient = HasGradient::yes) {
     ++members;
     inputs.push_back({name, gradient == HasGradient::yes, true});
@@ -36,7 +41,11 @@ class LossReader : public OptionReader {
 
   using OptionReader::operator();
   void operator()(const char* name, Reduction& value, const char* = nullptr) const {
-    if (std::string given; word(name, given)) value = reduction_from_name(given);
+    if (std::string given; OptionReader::word(name, given)) value = reduction_from_name(given);
+  }
+  template <class Enum>
+  void word(const char* name, Enum& value, Enum (*from_name)(std::string_view), const char*) const {
+    if (std::string given; OptionReader::word(name, given)) value = from_name(given);
   }
   void operator()(const char*, Tensor& value, HasGradient = HasGradient::yes) { value = next_input(); }
   Tensor next_input() { return next_ < inputs_.size() ? inputs_[next_++] : Tensor(); }
@@ -92,7 +101,9 @@ std::vector<LossInfo> contrastive_entries();
 std::vector<LossInfo> alignment_entries();
 std::vector<LossInfo> preference_entries();
 std::vector<LossInfo> policy_entries();
+std::vector<LossInfo> routing_entries();
 std::vector<LossInfo> linear_entries();
+std::vector<LossInfo> linear_head_entries();
 std::vector<LossInfo> linear_preference_entries();
 
 // Descriptions of options that several losses have.

@@ -3,6 +3,7 @@
 
 #include "core/format_error.h"
 #include "ebb/ops.h"
+#include "losses/classes.h"
 #include "losses/describe.h"
 #include "losses/linear_rows.h"
 #include "losses/one_pass.h"
@@ -177,15 +178,22 @@ LinearRows check_arguments(const char* op, const Tensor& x, const Tensor& head, 
   return out;
 }
 
-// Divisor of a mean: Σ w_y of the rows that count.
-Tensor row_weight_total(const LinearRows& k) {
+// Weights of the rows, [N]; undefined where there are none.
+Tensor flat_token_weights(const char* op, const LinearRows& k, const Tensor& target,
+                          const LinearCrossEntropyOptions& options) {
+  const Tensor w = token_weights(op, options.token_weight, target.shape(), compute_dtype(k.o.x.dtype()));
+  return w.defined() ? reshape(w, {target.numel()}) : w;
+}
+
+// Divisor of a mean: Σ w_y of the rows that count, each times its own weight, if it has one.
+Tensor row_weight_total(const LinearRows& k, const Tensor& weights) {
   const Tensor kept = k.o.target != k.c.ignore_index;
   const DType dtype = compute_dtype(k.o.x.dtype());
-  if (!k.c.weight) return sum(cast(kept, dtype));
+  if (!k.c.weight) return sum(weights.defined() ? where(kept, weights, 0) : cast(kept, dtype));
   // Targets out of range are the kernel's to report.
   const Tensor valid = logical_and(kept, logical_and(k.o.target >= 0, k.o.target < k.o.head.shape()[0]));
   const Tensor w = index_select(widen(k.o.weight), 0, where(valid, k.o.target, 0));
-  return cast(sum(where(valid, w, 0)), dtype);
+  return cast(sum(where(valid, weights.defined() ? w * weights : w, 0)), dtype);
 }
 
 }  // namespace
@@ -210,11 +218,12 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& t
                             const LinearCrossEntropyOptions& options) {
   if (is_floating(target.dtype()) || head.rank() > 2) return general_linear_cross_entropy(x, head, target, options);
   const LinearRows k = check_arguments("linear_cross_entropy", x, head, target, options);
-  const Tensor rows = row_losses(k);
+  const Tensor weights = flat_token_weights("linear_cross_entropy", k, target, options);
+  const Tensor rows = weights.defined() ? row_losses(k) * weights : row_losses(k);
   Tensor loss = rows;
   if (options.reduction == Reduction::none) loss = reshape(rows, target.shape());
   if (options.reduction == Reduction::sum) loss = sum(rows);
-  if (options.reduction == Reduction::mean) loss = sum(rows) / row_weight_total(k);
+  if (options.reduction == Reduction::mean) loss = sum(rows) / row_weight_total(k, weights);
   return cast(loss, k.o.x.dtype());
 }
 
@@ -235,8 +244,10 @@ LinearCrossEntropyGradients linear_cross_entropy_backward(const Tensor& grad, co
   require(grad.shape() == expected, "linear_cross_entropy_backward: gradient of shape {}, the loss has shape {}",
           grad.shape(), expected);
   Tensor g = cast(grad, compute_dtype(k.o.x.dtype()));
-  if (options.reduction == Reduction::mean) g = g / row_weight_total(k);
+  const Tensor weights = flat_token_weights("linear_cross_entropy_backward", k, target, options);
+  if (options.reduction == Reduction::mean) g = g / row_weight_total(k, weights);
   g = options.reduction == Reduction::none ? reshape(g, {target.numel()}) : expand(g, {target.numel()});
+  if (weights.defined()) g = g * weights;
   k.c.input_gradient = k.c.head_gradient = true;
   k.c.bias_gradient = k.c.bias;
   const LinearCrossEntropyGradients all = gradients(k.o, g, k.c);
@@ -271,6 +282,7 @@ void each_option(V& v, LinearCrossEntropyOptions& o) {
   v("label_smoothing", o.label_smoothing, "the share of the target spread over all classes");
   v("z_loss", o.z_loss, "adds z_loss·(log Σ e^x)²");
   v("softcap", o.softcap, kSoftcapped);
+  v("token_weight", o.token_weight, HasGradient::no);
   v("reduction", o.reduction);
   v("chunk", o.chunk, "rows whose logits exist at a time; 0: chosen");
   v("round_logits", o.round_logits, "bf16 on a GPU: logits are stored as bf16");

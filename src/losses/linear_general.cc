@@ -5,6 +5,7 @@
 #include "ebb/losses/classification.h"
 #include "ebb/losses/linear_cross_entropy.h"
 #include "ebb/ops.h"
+#include "losses/classes.h"
 #include "losses/linear_chunks.h"
 #include "losses/linear_rows.h"
 #include "ops/build.h"
@@ -79,6 +80,7 @@ Tensor general_linear_cross_entropy(const Tensor& x, const Tensor& head, const T
     }
     // Sums and weights of the rows apart: a mean is over all places together.
     each.reduction = Reduction::none;
+    each.token_weight = {};
     losses.push_back(linear_cross_entropy(widen(flat), widen(h), t, each));
     const Tensor kept = t != o.ignore_index;
     Tensor weight = cast(kept, losses.back().dtype());
@@ -87,10 +89,15 @@ Tensor general_linear_cross_entropy(const Tensor& x, const Tensor& head, const T
     }
     weights.push_back(weight);
   }
-  Tensor loss = stack(losses, 1);
+  Tensor loss = stack(losses, 1), weight = probabilities ? Tensor{} : stack(weights, 1);
+  if (const Tensor w = token_weights(kName, o.token_weight, expected, loss.dtype()); w.defined()) {
+    const Tensor each = reshape(w, loss.shape());
+    loss = loss * each;
+    weight = probabilities ? each : weight * each;
+  }
   if (o.reduction == Reduction::none) loss = reshape(loss, expected);
   if (o.reduction == Reduction::sum) loss = sum(loss);
-  if (o.reduction == Reduction::mean) loss = probabilities ? mean(loss) : sum(loss) / sum(stack(weights, 1));
+  if (o.reduction == Reduction::mean) loss = weight.defined() ? sum(loss) / sum(weight) : mean(loss);
   return cast(loss, promote(x.dtype(), head.dtype()));
 }
 

@@ -6,6 +6,7 @@
 #include "losses/preference_options.h"
 #include "losses/preference_terms.h"
 #include "losses/reduction.h"
+#include "ops/build.h"
 
 // Preference losses from hidden states and an LM head.
 namespace ebb {
@@ -115,7 +116,38 @@ Tensor linear_kto_loss(const Tensor& x, const Tensor& head, const Tensor& target
   loss.reduce = [op, reduction = o.reduction](const Tensor& terms) { return reduce(op, terms, reduction); };
   return rounded_like(linear_answer_loss(x, head, target, h, loss), x, head);
 }
-// Each token is an answer of its own here: a term needs no other.
+namespace {
+
+// Members of the family whose ratio is that of an answer: a term is that of the answer, reduced over its tokens.
+Tensor grpo_by_answer(const char* op, const Tensor& x, const Tensor& head, const Tensor& target,
+                      const Tensor& advantages, const GrpoOptions& o, const LinearLogProbOptions& h) {
+  if (o.reduction == Reduction::none) {  // terms of tokens: of log-probabilities that are all there
+    return grpo_terms(Precision(op, {x, head, advantages}), linear_log_probs(x, head, target, h), by_answer(advantages),
+                      o);
+  }
+  AnswerLoss loss;
+  loss.further = {by_answer(advantages), o.mask};
+  for (const Tensor& t : {o.old, o.reference})
+    if (t.defined()) loss.further.push_back(t);
+  GrpoOptions each = o;
+  each.old = each.reference = each.mask = {};
+  loss.terms = [op, each, has_old = o.old.defined(), has_reference = o.reference.defined()](const Tensor& log_probs,
+                                                                                            const Tensors& further) {
+    GrpoOptions with = each;
+    with.mask = further[1];
+    if (has_old) with.old = further[2];
+    if (has_reference) with.reference = further.back();
+    const Tensor terms = sum(grpo_terms(Precision(op, {log_probs, further[0]}), log_probs, further[0], with), -1);
+    if (with.reduction == Reduction::sum || with.loss_type == GrpoLossType::luspo) return terms;
+    return terms / maximum(sum(cast(further[1] != 0, terms.dtype()), -1), 1);
+  };
+  loss.reduce = [op, reduction = o.reduction](const Tensor& terms) { return reduce(op, terms, reduction); };
+  return linear_answer_loss(x, head, target, h, loss);
+}
+
+}  // namespace
+
+// Each token is an answer of its own here, where a term needs no other.
 Tensor linear_grpo_loss(const Tensor& x, const Tensor& head, const Tensor& target, const Tensor& advantages,
                         const GrpoOptions& o, const LinearLogProbOptions& h) {
   const char* op = "linear_grpo_loss";
@@ -127,10 +159,15 @@ Tensor linear_grpo_loss(const Tensor& x, const Tensor& head, const Tensor& targe
   GrpoOptions each = o, all = o;  // options of a token's term, and of the reduction
   each.old = each.reference = each.mask = all.old = all.reference = {};
   all.mask = o.mask.defined() ? logical_and(o.mask != 0, counts) : counts;
+  if (has_ratio_of_answer(o)) {
+    GrpoOptions with = o;
+    with.mask = all.mask;
+    return rounded_like(grpo_by_answer(op, x, head, target, advantages, with, h), x, head);
+  }
   const Shape tokens{target.numel(), 1}, batch = target.shape();
   const auto by_token = [&](const Tensor& t) { return reshape(t, tokens); };
   AnswerLoss loss;
-  loss.further = {by_token(expand(reshape(advantages, {-1, 1}), batch)), by_token(all.mask)};
+  loss.further = {by_token(expand(by_answer(widen(advantages)), batch)), by_token(all.mask)};
   for (const Tensor& t : {o.old, o.reference})
     if (t.defined()) loss.further.push_back(by_token(t));
   loss.terms = [op, each, has_old = o.old.defined(), has_reference = o.reference.defined()](const Tensor& log_probs,
@@ -147,15 +184,6 @@ Tensor linear_grpo_loss(const Tensor& x, const Tensor& head, const Tensor& targe
 }
 
 // ---- as the registry has them ---------------------------------------------------------------------------------------
-
-template <class V>
-void each_option(V& v, LinearLogProbOptions& o) {
-  v("bias", o.bias);
-  v("ignore_index", o.ignore_index, kIgnored);
-  v("softcap", o.softcap, kSoftcapped);
-  v("temperature", o.temperature, "divides the logits, after the softcap");
-  v("chunk", o.chunk, "rows whose logits exist at a time; 0: chosen");
-}
 
 std::vector<LossInfo> linear_preference_entries() {
   return {

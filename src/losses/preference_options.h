@@ -2,6 +2,7 @@
 #pragma once
 #include "ebb/losses/preference.h"
 #include "losses/describe.h"
+#include "losses/preference_terms.h"
 
 // Descriptions of the options of preference losses, for the losses themselves and for their forms with an LM head.
 namespace ebb {
@@ -53,6 +54,8 @@ void each_option(V& v, CpoOptions& o) {
 
 template <class V>
 void each_option(V& v, GrpoOptions& o) {
+  v.word("loss_type", o.loss_type, grpo_loss_type_from_name,
+         "grpo, bnpo, dr_grpo, dapo, cispo, gspo, sapo or luspo, as TRL names them");
   v("clip_low", o.clip_low, "how far the ratio may fall below 1");
   v("clip_high", o.clip_high, "how far the ratio may rise above 1");
   v("beta", o.beta, "the weight of the divergence from the reference");
@@ -60,7 +63,21 @@ void each_option(V& v, GrpoOptions& o) {
   v("reference", o.reference);
   v("mask", o.mask, HasGradient::no);
   v("by_token", o.by_token, "the mean is over all tokens");
+  v("delta", o.delta, "> 0: the ratio that is not clipped is at most that");
+  v("sapo_temperature_pos", o.sapo_temperature_pos, "of sapo's gate where the advantage is positive");
+  v("sapo_temperature_neg", o.sapo_temperature_neg, "of sapo's gate elsewhere");
+  v("max_completion_length", o.max_completion_length, "what dr_grpo takes for the length of answers; 0: T");
+  v("num_items_in_batch", o.num_items_in_batch, "the tokens that dapo and cispo divide by; 0: those that count here");
   v("reduction", o.reduction);
+}
+
+template <class V>
+void each_option(V& v, LinearLogProbOptions& o) {
+  v("bias", o.bias);
+  v("ignore_index", o.ignore_index, kIgnored);
+  v("softcap", o.softcap, kSoftcapped);
+  v("temperature", o.temperature, "divides the logits, after the softcap");
+  v("chunk", o.chunk, "rows whose logits exist at a time; 0: chosen");
 }
 
 }  // namespace ebb

@@ -15,10 +15,10 @@ namespace {
 
 std::vector<LossInfo> all_entries() {
   std::vector<LossInfo> all;
-  for (auto entries :
-       {regression_entries, robust_entries, classification_entries, binary_entries, ranking_entries, margin_entries,
-        distance_entries, probabilistic_entries, divergence_entries, segmentation_entries, contrastive_entries,
-        alignment_entries, preference_entries, policy_entries, linear_entries, linear_preference_entries}) {
+  for (auto entries : {regression_entries, robust_entries, classification_entries, binary_entries, ranking_entries,
+                       margin_entries, distance_entries, probabilistic_entries, divergence_entries,
+                       segmentation_entries, contrastive_entries, alignment_entries, preference_entries, policy_entries,
+                       routing_entries, linear_entries, linear_head_entries, linear_preference_entries}) {
     for (LossInfo& entry : entries()) all.push_back(std::move(entry));
   }
   return all;

@@ -100,6 +100,13 @@ const std::map<std::string_view, Direct>& direct_calls() {
       ON_TARGET(nll_loss, .weight = at(v, "weight"), .ignore_index = 3),
       ON_TARGET(cross_entropy, .weight = at(v, "weight"), .ignore_index = 3, .label_smoothing = 0.1, .z_loss = 0.05,
                 .softcap = 3),
+      ON_TARGET(dft_loss, .ignore_index = 3, .token_weight = at(v, "token_weight")),
+      {"load_balancing_loss",
+       {[](V v) { return load_balancing_loss(at(v, "logits"), {.top_k = 1, .mask = at(v, "mask")}); },
+        [](V v) { return load_balancing_loss(at(v, "logits")); }}},
+      {"router_z_loss",
+       {[](V v) { return router_z_loss(at(v, "logits"), {.mask = at(v, "mask")}); },
+        [](V v) { return router_z_loss(at(v, "logits")); }}},
       ON_TARGET(softmax_focal_loss, .alpha = at(v, "alpha"), .gamma = 1.5, .ignore_index = 3),
       ON_TARGET(poly_loss, .epsilon = 0.7, .ignore_index = 3),
       ON_TARGET(sparsemax_loss, .ignore_index = 3),
@@ -140,6 +147,11 @@ const std::map<std::string_view, Direct>& direct_calls() {
           .reference = at(v, "reference"), .mask = at(v, "mask"), .by_token = true),
       THREE(linear_cross_entropy, "x", "head", "target", .bias = at(v, "bias"), .weight = at(v, "weight"),
             .ignore_index = 4, .label_smoothing = 0.1, .z_loss = 0.05, .softcap = 3, .chunk = 3),
+      LINEAR(linear_dft_loss, .token_weight = at(v, "token_weight")),
+      FOUR(linear_kl_loss, "x", "head", "teacher", "teacher_head", .reverse = true, .temperature = 1.3,
+           .mask = at(v, "mask")),
+      FOUR(linear_jsd_loss, "x", "head", "teacher", "teacher_head", .beta = 0.3, .temperature = 1.3,
+           .mask = at(v, "mask")),
       LINEAR_WITH(linear_dpo_loss, "reference", .beta = 0.7, .label_smoothing = 0.1),
       LINEAR_WITH(linear_ipo_loss, "reference", .beta = 0.7),
       LINEAR(linear_orpo_loss, .beta = 0.7, .likelihood = false),
@@ -210,6 +222,8 @@ TEST(CallByName, EveryOptionIsHandedOn) {
 
 TEST(CallByName, GradientsAreCentralDifferences) {
   for (const LossCase& c : loss_cases()) {
+    // Their weights are constants for differentiation: losses_kernels/named_test.cc, linear_preference_test.cc.
+    if (c.loss == "dft_loss" || c.loss == "linear_dft_loss") continue;
     const cases::LossFunction f = cases::function_of(c);
     ASSERT_FALSE(f.moving.empty()) << c.loss;
     const GradcheckReport report = check_gradients(f.call, f.moving);

@@ -220,7 +220,7 @@ TEST(Extremes, ZeroVectors) {
 
 TEST(Extremes, EveryTargetIgnored) {
   const Tensor x = tensor({{1.0, 2.0}, {3.0, 4.0}}), none = tensor({-100, -100});
-  for (const char* name : {"cross_entropy", "nll_loss", "softmax_focal_loss"}) {
+  for (const char* name : {"cross_entropy", "nll_loss", "softmax_focal_loss", "dft_loss"}) {
     const ValueAndGradient mean = differentiate([&](auto& v) { return evaluate_loss(name, {v, none}); }, x);
     EXPECT_TRUE(std::isnan(mean.value[0])) << name;
     EXPECT_EQ(mean.gradient, (std::vector<double>(4, 0))) << name;
@@ -237,7 +237,8 @@ TEST(Extremes, EveryTargetIgnored) {
 // Inputs of every loss for n samples, in the registry's order.
 std::vector<Tensor> some_inputs(std::string_view loss, std::int64_t n, std::int64_t c) {
   const Tensor x = full({n, c}, 0.25), y = full({n, c}, 1.0), index = zeros({n}, DType::i64);
-  if (loss == "nll_loss" || loss == "cross_entropy" || loss == "softmax_focal_loss" || loss == "multi_margin_loss") {
+  if (loss == "nll_loss" || loss == "cross_entropy" || loss == "softmax_focal_loss" || loss == "dft_loss" ||
+      loss == "multi_margin_loss") {
     return {x, index};
   }
   if (loss == "multilabel_margin_loss") return {x, zeros({n, c}, DType::i64)};

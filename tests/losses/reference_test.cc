@@ -284,17 +284,29 @@ Tensor make(Kind kind, bool by_row) {
 }
 
 // Losses whose terms are not of one row or one element have their references in tests/losses_kernels.
-const std::set<std::string_view> kElsewhere{
-    "pinball_loss",      "log_cosh_loss",   "wing_loss",        "poly_loss",
-    "sparsemax_loss",    "listnet_loss",    "perceptron_loss",  "jsd_loss",
-    "tvd_loss",          "generalized_kl",  "dice_loss",        "iou_loss",
-    "tversky_loss",      "lovasz_hinge",    "lovasz_softmax",   "info_nce",
-    "nt_xent",           "supcon_loss",     "arcface_loss",     "cosface_loss",
-    "barlow_twins_loss", "vicreg_loss",     "ctc_loss",         "rnnt_loss",
-    "dpo_loss",          "ipo_loss",        "kto_loss",         "orpo_loss",
-    "simpo_loss",        "cpo_loss",        "grpo_loss",        "linear_cross_entropy",
-    "linear_dpo_loss",   "linear_ipo_loss", "linear_orpo_loss", "linear_simpo_loss",
-    "linear_cpo_loss",   "linear_kto_loss", "linear_grpo_loss", "siglip_loss"};
+const std::set<std::string_view> kElsewhere{"pinball_loss",      "log_cosh_loss",
+                                            "wing_loss",         "poly_loss",
+                                            "sparsemax_loss",    "listnet_loss",
+                                            "perceptron_loss",   "jsd_loss",
+                                            "tvd_loss",          "generalized_kl",
+                                            "dice_loss",         "iou_loss",
+                                            "tversky_loss",      "lovasz_hinge",
+                                            "lovasz_softmax",    "info_nce",
+                                            "nt_xent",           "supcon_loss",
+                                            "arcface_loss",      "cosface_loss",
+                                            "barlow_twins_loss", "vicreg_loss",
+                                            "ctc_loss",          "rnnt_loss",
+                                            "dpo_loss",          "ipo_loss",
+                                            "kto_loss",          "orpo_loss",
+                                            "simpo_loss",        "cpo_loss",
+                                            "grpo_loss",         "linear_cross_entropy",
+                                            "linear_dpo_loss",   "linear_ipo_loss",
+                                            "linear_orpo_loss",  "linear_simpo_loss",
+                                            "linear_cpo_loss",   "linear_kto_loss",
+                                            "linear_grpo_loss",  "siglip_loss",
+                                            "dft_loss",          "load_balancing_loss",
+                                            "router_z_loss",     "linear_dft_loss",
+                                            "linear_kl_loss",    "linear_jsd_loss"};
 
 TEST(Reference, EveryLossHasOne) {
   for (const LossInfo& loss : loss_registry()) {

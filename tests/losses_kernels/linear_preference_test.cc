@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 
+#include "ebb/losses/linear_heads.h"
 #include "ebb/losses/preference.h"
 #include "expect_error.h"
 #include "losses_kernels/numbers.h"
@@ -116,6 +117,39 @@ std::vector<Loss> losses() {
                {.beta = 0.3, .old = in[5], .reference = in[6], .mask = kept, .by_token = by_token, .reduction = r});
          }});
   }
+  static const std::pair<const char*, GrpoLossType> kTypes[] = {
+      {"bnpo", GrpoLossType::bnpo},   {"dr_grpo", GrpoLossType::dr_grpo}, {"dapo", GrpoLossType::dapo},
+      {"cispo", GrpoLossType::cispo}, {"gspo", GrpoLossType::gspo},       {"sapo", GrpoLossType::sapo},
+      {"luspo", GrpoLossType::luspo}};
+  for (const auto& [name, type] : kTypes) {
+    all.push_back(
+        {name, false,
+         [type = type](const In& in, const Tensor& y, const Head& h, Reduction r) {
+           return linear_grpo_loss(
+               in[0], in[1], y, in[4],
+               {.loss_type = type, .beta = 0.3, .old = in[5], .reference = in[6], .delta = 1.4, .reduction = r}, h);
+         },
+         [type = type](const In& in, const Tensor& l, const Tensor& kept, Reduction r) {
+           return grpo_loss(l, in[4],
+                            {.loss_type = type,
+                             .beta = 0.3,
+                             .old = in[5],
+                             .reference = in[6],
+                             .mask = kept,
+                             .delta = 1.4,
+                             .reduction = r});
+         }});
+  }
+  all.push_back(
+      {"dft", false,
+       [](const In& in, const Tensor& y, const Head& h, Reduction r) {
+         return linear_dft_loss(in[0], in[1], y, {.token_weight = square(in[5]), .reduction = r}, h);
+       },
+       [](const In& in, const Tensor& l, const Tensor& kept, Reduction r) {
+         const Tensor w = stop_gradient(square(in[5]));
+         const Tensor terms = where(kept, -exp(stop_gradient(l)) * l * w, 0);
+         return r == Reduction::none ? terms : r == Reduction::sum ? sum(terms) : sum(terms) / sum(where(kept, w, 0));
+       }});
   return all;
 }
 

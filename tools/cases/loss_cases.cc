@@ -51,6 +51,7 @@ std::vector<LossCase> class_loss_cases() {
   const Tensor t = spread({5, 4}, -2, 2, 3), log_p = log_softmax(x, 1).eval(), log_q = log_softmax(t, 1).eval();
   const Tensor p = softmax(x, 1).eval(), q = softmax(t, 1).eval();
   const Tensor lists = tensor({{0, 2, -1, 3}, {-1, 0, 0, 0}, {3, 2, 1, 0}, {1, -1, 2, -1}, {2, 3, -1, 0}});
+  const Tensor rows = spread({5}, 0.3, 1.5, 8), counted = tensor({true, true, false, true, true});
   const Tensor inside = spread({5, 4}, 0.1, 0.9, 4), mask = spread({5, 4}, 0.1, 0.9, 5);
   // Few enough that no two errors are equal in bf16: their order is what the loss is made of.
   const Tensor few = spread({2, 4}, -2, 2, 7),
@@ -62,6 +63,9 @@ std::vector<LossCase> class_loss_cases() {
       {"cross_entropy",
        {{"input", x}, {"target", y}, {"weight", w}},
        {{"ignore_index", 3.0}, {"label_smoothing", 0.1}, {"z_loss", 0.05}, {"softcap", 3.0}}},
+      {"dft_loss", {{"input", x}, {"target", y}, {"token_weight", rows}}, {{"ignore_index", 3.0}}},
+      {"load_balancing_loss", {{"logits", t}, {"mask", counted}}, {{"top_k", 1.0}}},
+      {"router_z_loss", {{"logits", t}, {"mask", counted}}},
       {"softmax_focal_loss", {{"input", x}, {"target", y}, {"alpha", w}}, {{"gamma", 1.5}, {"ignore_index", 3.0}}},
       {"poly_loss", {{"input", x}, {"target", y}}, {{"epsilon", 0.7}, {"ignore_index", 3.0}}},
       {"sparsemax_loss", {{"input", x}, {"target", y}}, {{"ignore_index", 3.0}}},
@@ -153,6 +157,12 @@ std::vector<LossCase> linear_loss_cases() {
   const Tensor good = tensor({true, false, true, false}), advantages = tensor({0.8, -0.6, 0.5, -0.9}, DType::f64),
                old = spread({4, 2}, -4, 0, 7), reference = spread({4, 2}, -2, -1, 8);
   const LossInputValues plain{{"x", x}, {"head", head}, {"target", y}, {"bias", bias}};
+  const Tensor weights = spread({4, 2}, 0.3, 1.5, 9);
+  const LossInputValues two_heads{{"x", x},
+                                  {"head", head},
+                                  {"teacher", spread({4, 2, 5}, -1, 1, 10)},
+                                  {"teacher_head", spread({6, 5}, -1, 1, 11)},
+                                  {"mask", tensor({{true, true}, {true, false}, {true, true}, {false, true}})}};
   const auto with = [&](LossInputValues more) {
     more.insert(plain.begin(), plain.end());
     return more;
@@ -165,6 +175,9 @@ std::vector<LossCase> linear_loss_cases() {
       {"linear_cross_entropy",
        with({{"weight", w}}),
        {{"ignore_index", 4.0}, {"label_smoothing", 0.1}, {"z_loss", 0.05}, {"softcap", 3.0}, {"chunk", 3.0}}},
+      {"linear_dft_loss", with({{"token_weight", weights}}), of_head({})},
+      {"linear_kl_loss", two_heads, {{"reverse", 1.0}, {"temperature", 1.3}}},
+      {"linear_jsd_loss", two_heads, {{"beta", 0.3}, {"temperature", 1.3}}},
       {"linear_dpo_loss", with({{"reference", ref}}), of_head({{"beta", 0.7}, {"label_smoothing", 0.1}})},
       {"linear_ipo_loss", with({{"reference", ref}}), of_head({{"beta", 0.7}})},
       {"linear_orpo_loss", plain, of_head({{"beta", 0.7}, {"likelihood", 0.0}})},

@@ -12,8 +12,9 @@ struct LinearCrossEntropyOptions {
   Tensor weight = {};  // [V], of the classes
   std::int64_t ignore_index = -100;
   double label_smoothing = 0;
-  double z_loss = 0;   // adds z_loss·w_y·lse² to every row that is not ignored
-  double softcap = 0;  // logits become softcap·tanh(logits / softcap); 0: unchanged
+  double z_loss = 0;         // adds z_loss·w_y·lse² to every row that is not ignored
+  double softcap = 0;        // logits become softcap·tanh(logits / softcap); 0: unchanged
+  Tensor token_weight = {};  // one for each loss, in their shape; the mean divides by Σ w_y·token_weight
   Reduction reduction = Reduction::mean;
   std::int64_t chunk = 0;  // rows whose logits exist at a time; 0: chosen from the cache and the shape
   // For bf16 on a GPU, less memory and time for fewer digits:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+#include <cstdint>
 #include <vector>
 
 #include "ebb/losses/linear_cross_entropy.h"
@@ -79,17 +80,36 @@ Tensor cpo_loss(const Tensor& chosen, const Tensor& rejected, const CpoOptions& 
 std::vector<Tensor> cpo_loss_backward(const Tensor& grad, const Tensor& chosen, const Tensor& rejected,
                                       const CpoOptions& options = {});
 
-// Token by token [B, T], with an advantage [B] for each answer:
+// Members of the GRPO family, by the names that TRL has for them. C is the number of tokens of an answer that count;
+// `mean` is:
+enum class GrpoLossType : std::uint8_t {
+  grpo,     // over the tokens of each answer, then over answers
+  bnpo,     // over all tokens that count
+  dr_grpo,  // Σ / (B·max_completion_length): length has no influence
+  dapo,     // Σ / num_items_in_batch
+  cispo,  // as dapo; terms −min(ρ, 1 + high)·A·policy with a constant factor, so that no token loses its gradient
+  gspo,   // as grpo; ρ is that of the answer, e^(Σ (policy − old)/C)
+  sapo,   // as grpo; terms −(4/τ)·σ(τ·(ρ − 1))·A, a soft gate instead of the clip
+  luspo,  // Σ over the tokens of each answer, then mean over answers; ρ as for gspo
+};
+
+// Token by token [B, T], with an advantage [B] for each answer, or [B, T] for each token:
 //   −min(ρ·A, clip(ρ, 1 − low, 1 + high)·A) + β·(e^d − d − 1),  ρ = e^(policy − old),  d = reference − policy
 struct GrpoOptions {
+  GrpoLossType loss_type = GrpoLossType::grpo;
   double clip_low = 0.2;
   double clip_high = 0.2;
-  double beta = 0.04;     // of the divergence from the reference, if given
-  Tensor old = {};        // [B, T]; default: the policy itself, so that ρ = 1
-  Tensor reference = {};  // [B, T]
-  Tensor mask = {};       // [B, T]: tokens that count; default: all
-  bool by_token = false;  // mean over all tokens; else over the tokens of each answer, then over answers
-  Reduction reduction = Reduction::mean;  // none: terms [B, T]
+  double beta = 0.04;                      // of the divergence from the reference, if given
+  Tensor old = {};                         // [B, T]; default: the policy itself, so that ρ = 1
+  Tensor reference = {};                   // [B, T]
+  Tensor mask = {};                        // [B, T]: tokens that count; default: all
+  bool by_token = false;                   // mean over all tokens: bnpo
+  double delta = 0;                        // > 0: the ratio that is not clipped is at most that, for answers with A < 0
+  double sapo_temperature_pos = 1;         // τ of sapo where A > 0
+  double sapo_temperature_neg = 1.05;      // τ of sapo elsewhere
+  std::int64_t max_completion_length = 0;  // of dr_grpo; 0: T
+  std::int64_t num_items_in_batch = 0;     // tokens that dapo and cispo divide by; 0: those that count here
+  Reduction reduction = Reduction::mean;   // none: terms [B, T]
 };
 Tensor grpo_loss(const Tensor& policy, const Tensor& advantages, const GrpoOptions& options = {});
 std::vector<Tensor> grpo_loss_backward(const Tensor& grad, const Tensor& policy, const Tensor& advantages,
