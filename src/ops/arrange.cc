@@ -231,8 +231,37 @@ Tensor scatter_reduce(const Tensor& x, std::int64_t axis, const Tensor& index, c
 
 // ---- computed at once -----------------------------------------------------------------------------------------------
 
+namespace {
+
+// Places of true elements, then those of false ones, each in order; `count` of them are true. On the device.
+Tensor true_first(const Tensor& bits, const Tensor& so_far, std::int64_t count) {
+  const Tensor at = arange(bits.numel());
+  return scatter(zeros(at.shape(), DType::i64), 0, where(bits, so_far - 1, at - so_far + count), at);
+}
+
+Tensor nonzero_on_device(const Tensor& x) {
+  const NoHistory scope;
+  const std::int64_t n = x.numel();
+  if (n == 0) return zeros({0, x.rank()}, DType::i64).to(x.device());
+  const Tensor bits = reshape(cast(x, DType::bool_), {n});
+  const Tensor so_far = cumsum(cast(bits, DType::i64), 0).eval();
+  const auto count = narrow(so_far, 0, n - 1, 1).item<std::int64_t>();
+  if (x.rank() == 0) return zeros({count, 0}, DType::i64).to(x.device());
+  const Tensor places = narrow(true_first(bits, so_far, count), 0, 0, count);
+  std::vector<Tensor> columns;
+  const Strides steps = contiguous_strides(x.shape());
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const Tensor row = axis == x.rank() - 1 ? places : floor_divide(places, steps[axis]);
+    columns.push_back(reshape(axis == 0 ? row : remainder(row, x.shape()[axis]), {count, 1}));
+  }
+  return cat(columns, 1);
+}
+
+}  // namespace
+
 // Pieces of the elements are counted, then each writes where those before it end.
 Tensor nonzero(const Tensor& x) {
+  if (x.device() != Device{}) return nonzero_on_device(x);
   const std::vector<std::uint8_t> bits = cast(x, DType::bool_).to_vector<std::uint8_t>();
   constexpr std::int64_t kPiece = 65536;
   const int rank = x.rank();
@@ -262,7 +291,7 @@ Tensor nonzero(const Tensor& x) {
       }
     }
   });
-  return from_data(rows, Shape{start.back(), rank}).to(x.device());
+  return from_data(rows, Shape{start.back(), rank});
 }
 
 // NaNs differ from one another, as in NumPy's array API and PyTorch.

@@ -262,6 +262,43 @@ TEST_F(OnGpu, SelectsAndScatters) {
   EXPECT_EQ(numbers(g), (std::vector<double>{1, 1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2}));
 }
 
+// One long line and several, along each axis: the last of several elements stays, and sums have the index's order.
+TEST_F(OnGpu, ScattersLongLines) {
+  for (const Shape& shape : {Shape{3000}, Shape{2, 1500}, Shape{1100, 3}, Shape{2, 1030, 3}}) {
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      SCOPED_TRACE(shape.str() + " along " + std::to_string(axis));
+      const std::int64_t size = 700;
+      const Tensor index = randint(0, size, shape).eval(), src = randint(-99, 99, shape).eval();
+      const Tensor base = randint(-9, 9, shape.with(axis, size)).eval();
+      const auto compare = [&](DType dtype, const std::function<Tensor(Device)>& f) {
+        EXPECT_EQ(numbers(f(kGpu)), numbers(f({}))) << name(dtype);
+      };
+      for (const DType dtype : {DType::f32, DType::bf16, DType::i64, DType::i32}) {
+        const Tensor x = cast(base, dtype).eval(), s = cast(src, dtype).eval();
+        compare(dtype, [&](Device d) { return scatter(x.to(d), axis, index.to(d), s.to(d)); });
+        compare(dtype, [&](Device d) { return scatter_add(x.to(d), axis, index.to(d), s.to(d)); });
+      }
+      const Tensor wrong = cat({narrow(index, axis, 0, shape[axis] - 1), full(shape.with(axis, 1), size)}, axis).eval();
+      EXPECT_THROW_MESSAGE(
+          numbers(scatter(cast(base, DType::f32).to(kGpu), axis, wrong.to(kGpu), cast(src, DType::f32).to(kGpu))),
+          fmt::format(" = {} is outside [0, {})", size, size));
+      EXPECT_THROW_MESSAGE(
+          numbers(scatter_add(cast(base, DType::f32).to(kGpu), axis, wrong.to(kGpu), cast(src, DType::f32).to(kGpu))),
+          fmt::format(" = {} is outside [0, {})", size, size));
+    }
+  }
+}
+
+TEST_F(OnGpu, FindsWhatIsNotZero) {
+  for (const Shape& shape : {Shape{5000}, Shape{7, 300}, Shape{3, 4, 50}, Shape{0, 3}, Shape{}}) {
+    const Tensor x = randint(-1, 2, shape).eval();
+    const Tensor found = nonzero(x.to(kGpu));
+    EXPECT_EQ(found.device(), kGpu);
+    EXPECT_EQ(found.shape(), nonzero(x).shape());
+    EXPECT_EQ(numbers(found), numbers(nonzero(x)));
+  }
+}
+
 TEST_F(OnGpu, WorksAlongAnAxis) {
   const Tensor x = tensor_from(std::vector<double>{3, 1, 2, -1, 7, 7, 0, NAN, 5}, {3, 3}, DType::f32).to(kGpu);
   EXPECT_EQ(numbers(argmax(x, 1)), (std::vector<double>{0, 1, 1}));

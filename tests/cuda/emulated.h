@@ -275,9 +275,16 @@ inline unsigned atomicCAS(unsigned* at, unsigned expected, unsigned x) {
   if (before == expected) *at = x;
   return before;
 }
-inline unsigned atomicAdd(unsigned* at, unsigned x) {
-  const unsigned was = *at;
+template <class T>
+inline T atomicAdd(T* at, T x) {
+  const T was = *at;
   *at = was + x;
+  return was;
+}
+template <class T>
+inline T atomicMax(T* at, T x) {
+  const T was = *at;
+  *at = was < x ? x : was;
   return was;
 }
 inline unsigned atomicOr(unsigned* at, unsigned x) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gather, scatter and what is like them. Nothing is added by two threads: sums have the order of the index.
+// gather, scatter and what is like them. No two threads add to one float: its sums have the order of the index.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -58,6 +58,26 @@ void scatter_lines(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View&
   const std::string of_types =
       index_text(index) + types + fmt::format("EBB void update(O& to, T x) {{ {} }}\n", update);
   if (index.shape.numel() > 0) launch_elements(gpu, {of_types + texts::scatter}, "scatter", lines.numel(), args);
+}
+
+// Is a line better left to one thread? Results do not depend on it.
+bool suits_threads(const View& index, int axis) {
+  constexpr std::int64_t kManyLines = 65536, kShort = 16;
+  return index.shape[axis] <= kShort && index.shape.numel() >= kManyLines * index.shape[axis];
+}
+
+ScatterElementsArgs<void, void> element_args(const LibraryCall& call, RunMark& mark, const View& out, const View& index,
+                                             const View& src) {
+  const int axis = axis_of(call);
+  View from = src;
+  from.shape = index.shape;
+  return {.index = kernel_view(index),
+          .src = kernel_view(from),
+          .out = kernel_view(beside(out, index.shape, axis)),
+          .last = nullptr,
+          .size = out.shape[axis],
+          .out_step = out.strides[axis],
+          .complaints = check_index(mark, call, index, out.shape[axis])};
 }
 
 // Slices whose elements lie side by side are copied 16 bytes at a time: the last dimensions then count those. Returns
@@ -163,36 +183,32 @@ void run_scatter(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   const View base = at_least_1d(call.inputs[0]), index = at_least_1d(call.inputs[1]);
   const View src = at_least_1d(call.inputs[2]), out = at_least_1d(call.outputs[0]);
   copy_elements(gpu, out, base);
-  scatter_lines(call, gpu, mark, out, index, src, bits_text(out.dtype) + "typedef T O;\n", "to = x;");
+  if (suits_threads(index, axis_of(call)))
+    return scatter_lines(call, gpu, mark, out, index, src, bits_text(out.dtype) + "typedef T O;\n", "to = x;");
+  const bool narrow = index.shape.numel() < (std::int64_t{1} << 32) - 1;
+  const KernelSource source{index_text(index) + bits_text(out.dtype) +
+                            fmt::format("typedef {} P;\n", narrow ? "u32" : "u64") + texts::scatter_elements};
+  BufferPtr keep;
+  const View last = workspace(gpu, narrow ? DType::i32 : DType::i64, out.shape, keep, "scatter");
+  gpu.clear(last.data, bytes_of(last));
+  ScatterElementsArgs<void, void> args = element_args(call, mark, out, index, src);
+  args.last = last.data;
+  launch_elements(gpu, source, "find_last", index.shape.numel(), args);
+  launch_elements(gpu, source, "put_last", index.shape.numel(), args);
 }
 
-// Halves are added in f32 and rounded at the end.
-void run_scatter_zero_add(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
-  const View src = at_least_1d(call.inputs[0]), index = at_least_1d(call.inputs[1]), out = at_least_1d(call.outputs[0]);
-  const std::string types = element_text(out.dtype);
-  if (!is_half(out.dtype)) {
-    gpu.clear(out.data, bytes_of(out));
-    scatter_lines(call, gpu, mark, out, index, src, types + "typedef T O;\n",
-                  is_floating(out.dtype) ? "to += x;" : "to = store(sum(load(to), load(x)));");
-    return;
-  }
-  BufferPtr keep;
-  const View sums = dense(out, DType::f32, keep, gpu, "scatter_add");
-  gpu.clear(sums.data, bytes_of(sums));
-  scatter_lines(call, gpu, mark, sums, index, src, types + "typedef f32 O;\n", "to += load(x);");
-  launch_elements(gpu, {types + texts::narrow}, "narrow", out.shape.numel(),
-                  NarrowArgs<void>{.from = elements<f32>(sums), .to = out.data, .n = out.shape.numel()});
-}
+namespace {
 
-// f32 is added in f64, halves in f32.
-void run_index_zero_add(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
-  const View &out = call.outputs[0], index = at_least_1d(call.inputs[1]);
-  const int axis = axis_of(call);
-  BufferPtr keep;
-  const View g = packed(gpu, call.inputs[0], keep, "index_add");
-  std::int64_t outer = 1;
-  for (int d = 0; d < axis; ++d) outer *= out.shape[d];
-  const std::int64_t inner = inner_of(out.shape, axis), tokens = index.shape.numel(), size = out.shape[axis];
+// Rows of g, [outer, tokens, inner], are added to those of out, [outer, size, inner], that the index names. f32 is
+// added in f64, halves in f32.
+struct RowSums {
+  View index, g, out;  // g and out lie densely
+  std::int64_t outer, size, inner;
+  Complaints complaints;
+};
+void add_rows(Gpu& gpu, const RowSums& task) {
+  const auto& [index, g, out, outer, size, inner, complaints] = task;
+  const std::int64_t tokens = index.shape.numel();
   const auto each = static_cast<std::int64_t>(16 / size_of(out.dtype));
   const bool wide = inner % each == 0 &&
                     (reinterpret_cast<std::uintptr_t>(g.data) | reinterpret_cast<std::uintptr_t>(out.data)) % 16 == 0;
@@ -232,10 +248,100 @@ void run_index_zero_add(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
                                      .lane_bits = lane_bits(rows),
                                      .tiles = rows.tiles,
                                      .many_blocks = many_blocks,
-                                     .complaints = check_index(mark, call, index, size)};
+                                     .complaints = complaints};
   launch_elements(gpu, source, "find_rows", tokens, args);
   if (out.shape.numel() > 0)
     launch_blocks(gpu, source, "add_rows", many_blocks + blocks_for(outer * size * rows.tiles * rows.lanes), args);
+}
+
+// The same elements with an axis as the last one.
+View with_axis_last(const View& v, int axis) {
+  View out = v;
+  std::vector<std::int64_t> sizes;
+  for (int d = 0, at = 0; d < v.shape.rank(); ++d) {
+    if (d == axis) continue;
+    sizes.push_back(v.shape[d]);
+    out.strides[at++] = v.strides[d];
+  }
+  sizes.push_back(v.shape[axis]);
+  out.shape = Shape(sizes);
+  out.strides[v.shape.rank() - 1] = v.strides[axis];
+  return out;
+}
+
+// Lines of an output one behind the other are rows of one element: the elements are sorted by their places.
+void add_long_lines(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View& out, const View& index,
+                    const View& src) {
+  const int axis = axis_of(call), last = index.shape.rank() - 1;
+  BufferPtr kept_rows, kept_src, kept_sums;
+  const View rows = workspace(gpu, DType::i64, Shape{index.shape.numel()}, kept_rows, "scatter_add");
+  launch_elements(gpu, {index_text(index) + texts::line_rows}, "line_rows", index.shape.numel(),
+                  LineRowsArgs{.index = kernel_view(with_axis_last(index, axis)),
+                               .rows = elements<i64>(rows),
+                               .length = index.shape[axis],
+                               .inner = inner_of(index.shape, axis),
+                               .size = out.shape[axis],
+                               .complaints = check_index(mark, call, index, out.shape[axis])});
+  if (out.shape.numel() == 0) return;
+  View given = src;
+  given.shape = index.shape;
+  const View to = with_axis_last(out, axis);
+  const View sums = axis == last ? out : dense(to, out.dtype, kept_sums, gpu, "scatter_add");
+  add_rows(gpu, {.index = rows,
+                 .g = packed(gpu, with_axis_last(given, axis), kept_src, "scatter_add"),
+                 .out = sums,
+                 .outer = 1,
+                 .size = out.shape.numel(),
+                 .inner = 1,
+                 .complaints = {}});
+  if (axis != last) copy_elements(gpu, to, sums);
+}
+
+}  // namespace
+
+// Halves are added in f32 and rounded at the end. How is decided by a line's length alone, so that its bits do not
+// depend on how many there are.
+void run_scatter_zero_add(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
+  constexpr std::int64_t kLong = 1024;
+  const View src = at_least_1d(call.inputs[0]), index = at_least_1d(call.inputs[1]), out = at_least_1d(call.outputs[0]);
+  const std::string types = element_text(out.dtype);
+  const int axis = axis_of(call);
+  const bool same_lines = index.shape.with(axis, 0) == out.shape.with(axis, 0);
+  if (is_floating(out.dtype) && same_lines && index.shape[axis] >= kLong)
+    return add_long_lines(call, gpu, mark, out, index, src);
+  if ((out.dtype == DType::i64 || out.dtype == DType::i32) && !suits_threads(index, axis)) {
+    gpu.clear(out.data, bytes_of(out));
+    const KernelSource source{index_text(index) + bits_text(out.dtype) + "typedef T P;\n" + texts::scatter_elements};
+    return launch_elements(gpu, source, "add_integers", index.shape.numel(), element_args(call, mark, out, index, src));
+  }
+  if (!is_half(out.dtype)) {
+    gpu.clear(out.data, bytes_of(out));
+    scatter_lines(call, gpu, mark, out, index, src, types + "typedef T O;\n",
+                  is_floating(out.dtype) ? "to += x;" : "to = store(sum(load(to), load(x)));");
+    return;
+  }
+  BufferPtr keep;
+  const View sums = dense(out, DType::f32, keep, gpu, "scatter_add");
+  gpu.clear(sums.data, bytes_of(sums));
+  scatter_lines(call, gpu, mark, sums, index, src, types + "typedef f32 O;\n", "to += load(x);");
+  launch_elements(gpu, {types + texts::narrow}, "narrow", out.shape.numel(),
+                  NarrowArgs<void>{.from = elements<f32>(sums), .to = out.data, .n = out.shape.numel()});
+}
+
+void run_index_zero_add(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
+  const View &out = call.outputs[0], index = at_least_1d(call.inputs[1]);
+  const int axis = axis_of(call);
+  BufferPtr keep;
+  const View g = packed(gpu, call.inputs[0], keep, "index_add");
+  std::int64_t outer = 1;
+  for (int d = 0; d < axis; ++d) outer *= out.shape[d];
+  add_rows(gpu, {.index = index,
+                 .g = g,
+                 .out = out,
+                 .outer = outer,
+                 .size = out.shape[axis],
+                 .inner = inner_of(out.shape, axis),
+                 .complaints = check_index(mark, call, index, out.shape[axis])});
 }
 
 }  // namespace ebb::cuda

@@ -12,6 +12,23 @@ struct ScatterArgs {
 };
 EBB_ARGS(62, ScatterArgs);
 
+template <class T, class P>
+struct ScatterElementsArgs {
+  KernelView index, src, out;  // in the shape of the index
+  P* last;                     // per element of the output: 1 + the position of the last one that goes there
+  i64 size, out_step;
+  Complaints complaints;
+};
+EBB_ARGS(59, ScatterElementsArgs<u8, u8>);
+
+struct LineRowsArgs {
+  KernelView index;  // with the axis last
+  i64* rows;
+  i64 length, inner, size;  // inner: lines that lie behind the axis
+  Complaints complaints;
+};
+EBB_ARGS(24, LineRowsArgs);
+
 constexpr int kGatherPacks = 4;  // of a row's tile that a lane copies, one group of lanes apart
 
 template <class T, class I>
