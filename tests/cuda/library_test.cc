@@ -305,6 +305,21 @@ TEST_P(LibraryOnGpu, ProductsOverManyElements) {
   }
 }
 
+// Rows that do not begin at multiples of 16 bytes are copied to ones that do.
+TEST_P(LibraryOnGpu, ProductsOfUnalignedRows) {
+  for (const std::int64_t k : {256, 257}) {
+    for (const std::int64_t n : {264, 259}) {
+      const Tensor a = real({5, k}), b = real({k, n}), c = transpose(real({n, k}), 0, 1), row = real({n});
+      const Tensor d = transpose(real({k, 5}), 0, 1);
+      const std::string of = " of " + std::to_string(k) + " and " + std::to_string(n);
+      compare("matmul" + of, {a, b}, [](const std::vector<Tensor>& in) { return matmul(in[0], in[1]); });
+      compare("matmul, transposed" + of, {d, c}, [](const std::vector<Tensor>& in) { return matmul(in[0], in[1]); });
+      compare("matmul and a row" + of, {a, c, row},
+              [](const std::vector<Tensor>& in) { return matmul(in[0], in[1]) + in[2]; });
+    }
+  }
+}
+
 // Which of its algorithms makes a large product is decided by timing: all of them make the same bits.
 TEST_P(LibraryOnGpu, TimedProductsHaveTheBitsOfOthers) {
   const std::int64_t scale = device_is_emulated() ? 1 : 64;
@@ -344,9 +359,10 @@ TEST_P(LibraryOnGpu, LinearCrossEntropy) {
     o.chunk = chunk;
     compare("linear_cross_entropy", {x, head, target},
             [&](const std::vector<Tensor>& in) { return linear_cross_entropy(in[0], in[1], in[2], o); });
-    // Rows that bf16 takes eight neighbours at a time, in two rounds; the second is not full.
-    const Tensor wide = real({2056, 6}), of_classes = abs(real({2056})).eval();
-    for (const bool round : {false, true}) {
+    // Rows that bf16 takes eight neighbours at a time, in two rounds; the second is not full, nor are all its eights.
+    for (const auto& [classes, round] :
+         std::vector<std::pair<std::int64_t, bool>>{{2056, false}, {2056, true}, {2059, false}, {2059, true}}) {
+      const Tensor wide = real({classes, 6}), of_classes = abs(real({classes})).eval();
       LinearCrossEntropyOptions rounded = o;
       rounded.round_logits = rounded.round_sums = round;
       compare("linear_cross_entropy of many classes", {x, wide, target},
@@ -375,7 +391,7 @@ TEST_P(LibraryOnGpu, LinearCrossEntropy) {
 TEST_P(LibraryOnGpu, LinearCrossEntropyOfLongRows) {
   const std::int64_t rows = 11;
   const Tensor x = real({rows, 4}), target = where(remainder(arange(rows), 4) == 2, -100, arange(rows) * 2600).eval();
-  for (const std::int64_t classes : {28672, 28680, 49160, 57352, 106504, 131080}) {
+  for (const std::int64_t classes : {28672, 28675, 49160, 57357, 106505, 131080}) {
     const Tensor head = real({classes, 4});
     for (const bool round : {false, true}) {
       compare("linear_cross_entropy of " + std::to_string(classes) + " classes", {x, head, target},

@@ -12,7 +12,7 @@ using Args = AddColumnsArgs<T, A>;
 extern "C" __global__ void __launch_bounds__(kThreads) add_columns(const Args a) {
   EACH(c, a.classes) {
     f64 total = a.first ? 0 : a.totals[c];
-    for (i64 r = 0; r < a.count; ++r) total += (f64)a.z[r * a.classes + c];
+    for (i64 r = 0; r < a.count; ++r) total += (f64)a.z[r * a.step + c];
     a.totals[c] = total;
     if (a.last) a.out[c] = store((A)total);
   }

@@ -147,7 +147,7 @@ EBB void exponentiate(const ExponentialsArgs& a, int warp, int lane, u32 rank, c
   barrier_arrive<1>();
   for (int t = walk.first; t < walk.tiles; t += walk.step) {
     const int first_row = walk.row(t, rank), tile = walk.column_tile(t), column = tile * kColumns + 8 * lane;
-    const bool live = column < classes;
+    const int live = classes - column;  // of the lane's eight columns, those that there are
     // A lane has the numbers of one row of its group. They come a group ahead.
     f32 next_reference;
     int next_chosen;
@@ -182,8 +182,16 @@ EBB void exponentiate(const ExponentialsArgs& a, int warp, int lane, u32 rank, c
           total += low + high;
           e[j] = to_bf16x2(low, high);
         }
-        if (live && row + r < rows) store16(a.out + (i64)(row + r) * classes + column, e[0], e[1], e[2], e[3]);
-        sum[r] = live ? total : 0.0f;
+        if (live < 8) {
+          total = 0;
+#pragma unroll
+          for (int j = 0; j < 8; ++j) {
+            if (j < live) total += power_of_two(fmaf(from_bf16((u16)(z[r].x[j >> 1] >> (j & 1) * 16)), kToTwo, -less));
+            if (j >= live) e[j >> 1] &= j & 1 ? 0xFFFFu : 0xFFFF0000u;
+          }
+        }
+        if (live > 0 && row + r < rows) store16(a.out + (i64)(row + r) * a.step + column, e[0], e[1], e[2], e[3]);
+        sum[r] = total;
       }
       // Lanes exchange halves of their rows, so that each has the sum of one row over four lanes, then over all.
 #pragma unroll

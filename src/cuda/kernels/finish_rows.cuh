@@ -16,8 +16,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) finish_rows(const Args a)
   __shared__ u64 shared[kThreads];
   for (i64 r = blockIdx.x; r < a.count; r += gridDim.x) {
     const i64 row = row_of(a.rows, r), y = a.target[row * a.target_step];
-    A* const z = a.logits + r * a.classes;
-    T* const narrow = a.narrow + r * a.classes;
+    A* const z = a.logits + r * a.step;
+    T* const narrow = a.narrow + r * a.step;
     const bool inside = (u64)y < (u64)a.classes, counts = inside && y != a.ignore;
     if (!inside && y != a.ignore && threadIdx.x == 0) complain(a.complaints, row, 0, bits_of(y));
     if (!counts) {

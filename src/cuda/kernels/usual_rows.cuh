@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The usual rows of bf16: no bias, cap or smoothing, and classes in eights. L is how the logits are stored, f32 or
-// bf16. The gradient takes the place of its row of logits, from the front. Maximum and sum are made in one pass: a
+// The usual rows of bf16: no bias, cap or smoothing. L is how the logits are stored, f32 or bf16; a row has room for a
+// multiple of eight, and those behind the last class count as -inf. The gradient takes the place of its row of logits,
+// from the front. Maximum and sum are made in one pass: a
 // thread scales its sum when its maximum grows. All that is exponentiated here becomes bf16 or a sum whose error is a
 // part in 2^22: see the quick functions.
 #pragma once
@@ -22,6 +23,16 @@ EBB Pack<f32, 8> widened(const Pack<u16, 8>& x) {
   Pack<f32, 8> z;
 #pragma unroll
   for (int j = 0; j < 8; ++j) z.set(j, logit(x.at(j)));
+  return z;
+}
+// Eight logits, of which `live` are there.
+template <class T>
+EBB Pack<f32, 8> logits_of(const Pack<T, 8>& x, int live) {
+  Pack<f32, 8> z = widened(x);
+  if (live < 8) {
+#pragma unroll
+    for (int j = 0; j < 8; ++j) z.set(j, j < live ? z.at(j) : -(f32)infinity());
+  }
   return z;
 }
 EBB bool is_number(f32 x) { return fabsf(x) < (f32)infinity(); }
@@ -81,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) usual_rows(const Args a) 
   const int classes = (int)a.classes;
   for (i64 r = blockIdx.x; r < a.count; r += gridDim.x) {
     const Target t(a, r);
-    const L* const z = a.logits + r * a.classes;
+    const L* const z = a.logits + r * a.step;
     u16* const narrow = (u16*)z;
     t.check(a);
     if (!t.counts) {
@@ -95,7 +106,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) usual_rows(const Args a) 
       const f32 own = logit(z[t.y]);  // before anybody writes
       Seen seen;
 #pragma unroll 2
-      for (int c = threadIdx.x * 8; c < classes; c += kStep) seen.add(widened(load_pack<8>(z + c, true, 8)));
+      for (int c = threadIdx.x * 8; c < classes; c += kStep)
+        seen.add(logits_of(load_pack<8>(z + c, true, 8), classes - c));
       const f64 highest = over_block<Most>((f64)seen.top, shared);
       peak = is_finite(highest) ? highest : 0;
       total = over_block<Plus>((f64)seen.part * (f64)quick_exp(seen.base - (f32)peak), shared);
@@ -107,10 +119,10 @@ extern "C" __global__ void __launch_bounds__(kThreads) usual_rows(const Args a) 
     if (!a.differentiate) continue;
     const Gradient gradient(a, r, t, peak, total);
     int c = threadIdx.x * 8;
-    Pack<f32, 8> next = widened(load_pack<8>(z + (c < classes ? c : 0), true, 8));
+    Pack<f32, 8> next = logits_of(load_pack<8>(z + (c < classes ? c : 0), true, 8), classes - c);
     for (int first = 0; first < classes; first += kStep, c += kStep) {
       const Pack<f32, 8> q = next;
-      next = widened(load_pack<8>(z + (c + kStep < classes ? c + kStep : 0), true, 8));
+      next = logits_of(load_pack<8>(z + (c + kStep < classes ? c + kStep : 0), true, 8), classes - c - kStep);
       __syncthreads();  // the logits that this round writes over are read
       if (c < classes) gradient.put(narrow, c, q);
     }
@@ -140,12 +152,12 @@ EBB void staged_rows(const Args& a, char* smem) {
   const int per_group = slots > 0 ? (slots + kGroups - 1) / kGroups : 0;
   const auto copy = [&](i64 r, int slot) {
     const int c = first + (held + slot) * kStep;
-    if (r < a.count && c < classes) copy_own(smem, slot, (const L*)a.logits + r * a.classes + c);
+    if (r < a.count && c < classes) copy_own(smem, slot, (const L*)a.logits + r * a.step + c);
   };
   const auto load = [&](i64 r, int k) {
     const int c = first + k * kStep;
     const bool there = r < a.count && c < classes;
-    return load_pack<8>((const L*)a.logits + (there ? r * a.classes + c : 0), true, 8);
+    return load_pack<8>((const L*)a.logits + (there ? r * a.step + c : 0), true, 8);
   };
   Pack<L, 8> kept[held + 1];
 #pragma unroll
@@ -158,13 +170,13 @@ EBB void staged_rows(const Args& a, char* smem) {
   for (i64 r = blockIdx.x; r < a.count; r += gridDim.x, side ^= 1) {
     const Target t(a, r);
     const i64 next = r + gridDim.x;
-    u16* const narrow = (u16*)(a.logits + r * a.classes);
+    u16* const narrow = (u16*)(a.logits + r * a.step);
     t.check(a);
-    const f32 own = t.counts ? logit(a.logits[r * a.classes + t.y]) : 0.0f;  // before anybody writes
+    const f32 own = t.counts ? logit(a.logits[r * a.step + t.y]) : 0.0f;  // before anybody writes
     Seen seen;
 #pragma unroll
     for (int k = 0; k < held; ++k) {
-      if (first + k * kStep < classes) seen.add(widened(kept[k]));
+      if (first + k * kStep < classes) seen.add(logits_of(kept[k], classes - first - k * kStep));
     }
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
@@ -173,7 +185,8 @@ EBB void staged_rows(const Args& a, char* smem) {
       : group == 2 ? wait_for_copies<1>()
                    : wait_for_copies<0>();
       for (int slot = group * per_group; slot < (group + 1) * per_group; ++slot) {
-        if (first + (held + slot) * kStep < classes) seen.add(widened(read_own<L>(smem, slot)));
+        const int c = first + (held + slot) * kStep;
+        if (c < classes) seen.add(logits_of(read_own<L>(smem, slot), classes - c));
       }
     }
     const f32 top = over_lanes<Most>(seen.top), base = is_number(top) ? top : 0.0f;
@@ -195,7 +208,7 @@ EBB void staged_rows(const Args& a, char* smem) {
     const auto put = [&](int c, const Pack<L, 8>& given) {
       if (!a.differentiate || c >= classes) return;
       if (t.counts) {
-        gradient.put(narrow, c, widened(given));
+        gradient.put(narrow, c, logits_of(given, classes - c));
       } else {
         store_pack<8>(narrow + c, all_of((u16)0), true, 8, false);
       }

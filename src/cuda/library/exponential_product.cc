@@ -29,7 +29,7 @@ bool can_make_exponentials(const Gpu& gpu, const ExponentialProduct& p) {
   const auto bits = reinterpret_cast<std::uintptr_t>(p.x) | reinterpret_cast<std::uintptr_t>(p.head) |
                     reinterpret_cast<std::uintptr_t>(p.out);
   return gpu.architecture() == "sm_90" && driver().encode_tiles && gpu.limits().shared >= Tile::kSharedBytes &&
-         gpu.multiprocessors() >= 2 && bits % 16 == 0 && p.width % 8 == 0 && p.width > 0 && p.classes % 8 == 0 &&
+         gpu.multiprocessors() >= 2 && bits % 16 == 0 && p.width % 8 == 0 && p.width > 0 && p.step % 8 == 0 &&
          p.rows < kMost && p.classes < kMost && p.width < kMost;
 }
 
@@ -45,6 +45,7 @@ void make_exponentials(Gpu& gpu, const ExponentialProduct& p) {
                               .parts = static_cast<f32*>(p.parts),
                               .rows = p.rows,
                               .classes = p.classes,
+                              .step = p.step,
                               .width = p.width};
   const std::int64_t tiles = (p.rows + 2 * Tile::kRows - 1) / (2 * Tile::kRows) * tiles_of(p.classes);
   const std::int64_t clusters = std::min<std::int64_t>(tiles, gpu.multiprocessors() / 2);

@@ -8,10 +8,10 @@
 
 namespace ebb::cuda {
 
-// Rows of exp(x·Wᵀ − reference) in bf16, x [rows, width], W [classes, width], all rows side by side. Products x·Wᵀ are
+// Rows of exp(x·Wᵀ − reference) in bf16, x [rows, width], W [classes, width]. Products x·Wᵀ are
 // summed in f32 and rounded to bf16, as a Linear layer's would be, before they are exponentiated.
 struct ExponentialProduct {
-  std::int64_t rows = 0, classes = 0, width = 0;
+  std::int64_t rows = 0, classes = 0, step = 0, width = 0;  // rows of `out` are `step` apart
   const void *x = nullptr, *head = nullptr;
   void* out = nullptr;
   const void* reference = nullptr;  // f32, of each row

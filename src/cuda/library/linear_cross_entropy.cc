@@ -15,6 +15,7 @@
 #include "core/format_error.h"
 #include "cuda/kernels/args/linear_cross_entropy.h"
 #include "cuda/kernels/texts.h"
+#include "cuda/library/aligned_product.h"
 #include "cuda/library/exponential_product.h"
 #include "cuda/library/kernels.h"
 #include "ebb/tensor.h"
@@ -68,20 +69,19 @@ class LinearCrossEntropy {
       if (o_.bias_gradient) clear(dbias_);
       return;
     }
-    usual_ = dtype_ == DType::bf16 && !o_.bias && o_.softcap == 0 && o_.label_smoothing == 0 && classes_ % 8 == 0;
+    usual_ = dtype_ == DType::bf16 && !o_.bias && o_.softcap == 0 && o_.label_smoothing == 0;
     const DType stored = usual_ && o_.round_logits ? dtype_ : compute_;
     chunk_ = std::clamp<std::int64_t>(o_.chunk ? o_.chunk : default_chunk(stored), 1, rows_);
-    logits_ = workspace(gpu_, stored, Shape{chunk_, classes_}, keep_[0], kName);
+    step_ = aligned_step(gpu_.model(), classes_);
+    logits_ = rows_with_room(stored, keep_[0]);
     // f16 has too few exponents for gradients of logits: those products are made in f32.
     wide_ = dtype_ == DType::f16;
     scaled_ = can_be_scaled();
     if (usual_) {
       narrow_ = {logits_.data, dtype_, logits_.shape, logits_.strides};
-      narrow_.strides[0] = classes_ * static_cast<std::int64_t>(size_of(stored) / size_of(dtype_));
+      narrow_.strides[0] = step_ * static_cast<std::int64_t>(size_of(stored) / size_of(dtype_));
     } else {
-      narrow_ = dtype_ == DType::bf16 && o_.gradients()
-                    ? workspace(gpu_, dtype_, Shape{chunk_, classes_}, keep_[1], kName)
-                    : logits_;
+      narrow_ = dtype_ == DType::bf16 && o_.gradients() ? rows_with_room(dtype_, keep_[1]) : logits_;
     }
     seen_ = workspace(gpu_, DType::f64, Shape{chunk_, 3}, keep_[2], kName);
     x_block_ = workspace(gpu_, dtype_, Shape{chunk_, width_}, keep_[3], kName);
@@ -132,6 +132,13 @@ class LinearCrossEntropy {
   struct Rows : ChunkRows {
     std::int64_t count;
   };
+
+  // [chunk, classes] whose rows begin at multiples of 16 bytes: cuBLASLt has its fast kernels for those alone.
+  View rows_with_room(DType dtype, BufferPtr& keep) const {
+    View rows = workspace(gpu_, dtype, Shape{chunk_, step_}, keep, kName);
+    rows.shape = Shape{chunk_, classes_};
+    return rows;
+  }
 
   std::int64_t default_chunk(DType stored) const {
     const std::int64_t bytes = classes_ * static_cast<std::int64_t>(size_of(stored));
@@ -191,6 +198,7 @@ class LinearCrossEntropy {
   ExponentialProduct exponentials(std::int64_t rows) const {
     return {.rows = rows,
             .classes = classes_,
+            .step = step_,
             .width = width_,
             .x = x_block_.data,
             .head = head_.data,
@@ -204,7 +212,7 @@ class LinearCrossEntropy {
     if (!usual_ || !o_.round_logits || o_.z_loss != 0 || units_ || width_ % 8 != 0 || width_ == 0) return false;
     if (reinterpret_cast<std::uintptr_t>(head_.data) % 16 != 0) return false;
     if (gpu_.model().each_row_anew) return true;
-    ExponentialProduct p{.rows = chunk_, .classes = classes_, .width = width_, .head = head_.data};
+    ExponentialProduct p{.rows = chunk_, .classes = classes_, .step = step_, .width = width_, .head = head_.data};
     return can_make_exponentials(gpu_, p);
   }
   // Losses, and what add_gradients needs: exponentials, rows of x and their factors.
@@ -226,6 +234,7 @@ class LinearCrossEntropy {
                               .weight = elements<f32>(weight),
                               .count = rows.count,
                               .classes = classes_,
+                              .step = step_,
                               .width = width_,
                               .tiles = tiles_of(classes_),
                               .target_step = target_.strides[0],
@@ -269,6 +278,7 @@ class LinearCrossEntropy {
                                              .weight = weight.data,
                                              .count = rows.count,
                                              .classes = classes_,
+                                             .step = step_,
                                              .target_step = target_.strides[0],
                                              .cotangent_step = cotangent.data ? cotangent.strides[0] : 0,
                                              .bias_step = bias.strides[0],
@@ -298,6 +308,7 @@ class LinearCrossEntropy {
                                    .weight = elements<f32>(weight),
                                    .count = rows.count,
                                    .classes = classes_,
+                                   .step = step_,
                                    .target_step = target_.strides[0],
                                    .cotangent_step = cotangent.data ? cotangent.strides[0] : 0,
                                    .weight_step = weight.strides[0],
@@ -381,6 +392,7 @@ class LinearCrossEntropy {
                                                  .out = dbias_.data,
                                                  .count = rows.count,
                                                  .classes = classes_,
+                                                 .step = step_,
                                                  .first = first,
                                                  .last = last});
     }
@@ -449,7 +461,7 @@ class LinearCrossEntropy {
   View x_, head_, target_, cotangent_, bias_, weight_, losses_, dx_, dhead_, dbias_;
   std::span<const View> further_;
   DType dtype_, compute_;
-  std::int64_t rows_, width_, classes_, chunk_ = 1, chunks_left_ = 0;
+  std::int64_t rows_, width_, classes_, step_ = 0, chunk_ = 1, chunks_left_ = 0;
   bool wide_ = false, usual_ = false, scaled_ = false, begun_ = false;
   View row_numbers_, parts_;
   View logits_, narrow_, seen_, x_block_, dx_block_, bias_totals_, sums_, wide_x_, wide_dx_, wide_head_, wide_small_[2];

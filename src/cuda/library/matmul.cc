@@ -7,8 +7,8 @@
 #include "core/format_error.h"
 #include "cuda/kernels/args/matmul.h"
 #include "cuda/kernels/texts.h"
+#include "cuda/library/aligned_product.h"
 #include "cuda/library/kernels.h"
-#include "cuda/library/product.h"
 #include "ebb/memory.h"
 
 namespace ebb::cuda {
@@ -20,7 +20,7 @@ bool fits(std::int64_t rows, std::int64_t columns, std::int64_t row_step, std::i
   return (row_step == 1 || rows == 1) && column_step >= rows;
 }
 
-void multiply(Gpu& gpu, const Product& p);
+void multiply_as_given(Gpu& gpu, const Product& p);
 
 std::atomic<long> by_own_kernel{0};
 
@@ -41,10 +41,11 @@ void multiply_in_parts(Gpu& gpu, const Product& p) {
   q.b.batch_step = q.k * p.b.row_step;
   q.c = static_cast<std::byte*>(sums.data);
   q.c_batch = p.m * p.n;
+  q.c_step = p.n;
   q.out = DType::f32;
   q.add = false;
   q.bias = nullptr;
-  multiply(gpu, q);
+  multiply_as_given(gpu, q);
   const bool aligned = p.m * p.n % 4 == 0 && reinterpret_cast<std::uintptr_t>(p.c) % 16 == 0;
   launch_elements(gpu, {element_text(p.out) + texts::add_parts}, "add_parts", (p.m * p.n + 3) / 4,
                   AddPartsArgs<void>{.parts = elements<f32>(sums),
@@ -87,21 +88,48 @@ void multiply_without_library(Gpu& gpu, const Product& p) {
                                                 .columns = p.n});
 }
 
-void multiply(Gpu& gpu, const Product& p) {
-  if (divides(p)) return multiply_in_parts(gpu, p);
+// A result with dense rows, copied to where they are further apart.
+void multiply_densely(Gpu& gpu, const Product& p) {
+  BufferPtr keep;
+  View to{p.c, p.out, Shape{p.batches, p.m, p.n}, {}};
+  to.strides[0] = p.c_batch, to.strides[1] = p.c_step, to.strides[2] = 1;
+  const View dense = workspace(gpu, p.out, to.shape, keep, "matmul");
+  if (p.add) copy_elements(gpu, dense, to);
+  Product q = p;
+  q.c = static_cast<std::byte*>(dense.data);
+  q.c_step = p.n;
+  q.c_batch = p.m * p.n;
+  multiply_as_given(gpu, q);
+  copy_elements(gpu, to, dense);
+}
+
+void multiply_as_given(Gpu& gpu, const Product& p) {
   if (batch_invariant() && !is_half(p.in)) {
+    if (p.c_step != p.n) return multiply_densely(gpu, p);
     return multiply_in_order(
         gpu, {p.in, p.a.data, p.b.data, p.c, p.m, p.n, p.k, p.batches, p.a.row_step, p.a.column_step, p.a.batch_step,
               p.b.row_step, p.b.column_step, p.b.batch_step, p.add});
   }
   const LtProduct product(p);
   const std::optional<Heuristic> chosen = algorithm_for(gpu, p, product);
-  if (!chosen) return multiply_without_library(gpu, p);
   BufferPtr workspace;
-  if (chosen->workspace)
+  if (chosen && chosen->workspace)
     workspace =
         BufferPtr::allocate(chosen->workspace, "matmul", {Device::Kind::cuda, static_cast<std::uint8_t>(gpu.index())});
-  if (!product.run(gpu, p, *chosen, workspace.data())) multiply_without_library(gpu, p);
+  if (chosen && product.run(gpu, p, *chosen, workspace.data())) return;
+  if (p.c_step != p.n) return multiply_densely(gpu, p);
+  multiply_without_library(gpu, p);
+}
+
+void multiply(Gpu& gpu, const Product& p) {
+  const bool in_parts = divides(p);
+  const AlignedProduct aligned(gpu, p, !in_parts);
+  if (in_parts) {
+    multiply_in_parts(gpu, aligned.product());
+  } else {
+    multiply_as_given(gpu, aligned.product());
+  }
+  aligned.finish();
 }
 
 }  // namespace
@@ -141,13 +169,14 @@ void multiply_floats(Gpu& gpu, const View& given_a, const View& given_b, const V
   // evenly, it is only more rows.
   int inner = rank - 3;
   p.batches = 1;
-  p.c_batch = p.m * p.n;
   while (inner >= 0 && out.shape[inner] == 1) --inner;
   for (; inner >= 0 && b.strides[inner] == 0 && p.a.by_rows() && a.strides[inner] == p.m * p.a.row_step; --inner) {
     p.m *= out.shape[inner];
     while (inner > 0 && out.shape[inner - 1] == 1) --inner;
   }
-  p.c_batch = p.m * p.n;
+  p.c_step = out.strides[rank - 2];
+  if (out.shape[rank - 2] == 1) p.c_step = p.n;  // its stride means nothing
+  p.c_batch = p.m * p.c_step;
   if (inner >= 0) {
     p.batches = out.shape[inner];
     p.a.batch_step = a.strides[inner];

@@ -46,7 +46,7 @@ std::uint32_t alignment(const void* p, std::int64_t step, DType dtype) {
 }
 // Layouts of B, A, C and the result.
 std::array<std::uint32_t, 4> alignments(const Product& p) {
-  const std::uint32_t c = alignment(p.c, p.n | p.c_batch, p.out);
+  const std::uint32_t c = alignment(p.c, p.c_step | p.c_batch, p.out);
   return {alignment(p.b.data, p.b.batch_step | p.b.step(), p.in),
           alignment(p.a.data, p.a.batch_step | p.a.step(), p.in), c, c};
 }
@@ -69,7 +69,7 @@ LtProduct::LtProduct(const Product& p) {
   }
   a_ = matrix_layout(p.in, p.a, p.m, p.k, p.batches);
   b_ = matrix_layout(p.in, p.b, p.k, p.n, p.batches);
-  c_ = matrix_layout(p.out, {p.c, p.n, 1, p.c_batch}, p.m, p.n, p.batches);
+  c_ = matrix_layout(p.out, {p.c, p.c_step, 1, p.c_batch}, p.m, p.n, p.batches);
 }
 
 LtProduct::~LtProduct() {
@@ -197,7 +197,7 @@ double tune_products_from(double operations) { return least_operations().exchang
 // decides about nothing but time.
 std::optional<Heuristic> algorithm_for(Gpu& gpu, const Product& p, const LtProduct& product) {
   const std::array<std::uint32_t, 4> aligned = alignments(p);
-  const std::array<std::int64_t, 18> key{p.m,
+  const std::array<std::int64_t, 19> key{p.m,
                                          p.n,
                                          p.k,
                                          p.batches,
@@ -207,6 +207,7 @@ std::optional<Heuristic> algorithm_for(Gpu& gpu, const Product& p, const LtProdu
                                          p.b.by_rows(),
                                          p.b.step(),
                                          p.b.batch_step,
+                                         p.c_step,
                                          p.c_batch,
                                          static_cast<std::int64_t>(p.in),
                                          static_cast<std::int64_t>(p.out),
@@ -216,7 +217,7 @@ std::optional<Heuristic> algorithm_for(Gpu& gpu, const Product& p, const LtProdu
                                          p.bias != nullptr,
                                          gpu.index()};
   static auto* const mutex = new std::mutex;
-  static auto* const known = new std::map<std::array<std::int64_t, 18>, Known>;
+  static auto* const known = new std::map<std::array<std::int64_t, 19>, Known>;
   std::lock_guard guard(*mutex);
   const auto [it, made] = known->try_emplace(key);
   Known& k = it->second;

@@ -26,9 +26,9 @@ struct Product {
   Matrix a, b;
   DType in, out;
   std::byte* c;
-  std::int64_t c_batch;
-  bool add;                    // to what c holds
-  const void* bias = nullptr;  // n elements like those of c, added to each row before it is rounded
+  std::int64_t c_step, c_batch;  // rows of c are c_step apart, n where they are dense
+  bool add;                      // to what c holds
+  const void* bias = nullptr;    // n elements like those of c, added to each row before it is rounded
 };
 
 // A product as cuBLASLt describes it, column-major Cᵀ = Bᵀ·Aᵀ: the first operand is B.

@@ -120,6 +120,11 @@ struct GpuModel {
   // Scores that attention by products holds at a time: they are written by one product and read by the next, and should
   // stay in the level-2 cache (chosen, not measured).
   std::int64_t score_bytes = std::int64_t{32} << 20;
+  // Products of halves: rows begin at multiples of so many elements where Ebb lays them out. Other rows are copied for
+  // products of this width and depth and more; a right factor of more than `small_factor` elements only for so many
+  // rows (chosen, not measured: a copy of an operand takes as long as 64 to 128 columns of the other).
+  std::int64_t aligned_elements = 8, worth_aligning = 256;
+  std::int64_t small_factor = std::int64_t{1} << 24, rows_of_large_factor = 256;
   // Rows of linear_cross_entropy that are made as exponentials: each by itself, as those are whose sum is too large.
   // For tests, also where no product leaves exponentials.
   bool each_row_anew = false;

@@ -23,8 +23,8 @@ struct ExponentialsArgs {
   const f32* reference;
   const i32* chosen;
   f32 *own, *parts;
-  i64 rows, classes, width;
+  i64 rows, classes, step, width;  // rows of `out` are `step` apart
 };
-EBB_ARGS(40, ExponentialsArgs);
+EBB_ARGS(48, ExponentialsArgs);
 
 }  // namespace ebb::cuda

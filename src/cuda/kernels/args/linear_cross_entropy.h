@@ -22,7 +22,7 @@ EBB_ARGS(14, TakeRowsArgs<u8>);
 
 template <class T, class A>
 struct FinishRowsArgs {
-  A* logits;
+  A* logits;  // rows `step` apart, as those of `narrow`
   T* narrow;
   f64* seen;  // per row of the chunk: peak, total, sum of weights
   A* losses;
@@ -30,29 +30,29 @@ struct FinishRowsArgs {
   const A* cotangent;
   const A* bias;
   const A* weight;
-  i64 count, classes, target_step, cotangent_step, bias_step, weight_step, ignore, look, differentiate, keep;
+  i64 count, classes, step, target_step, cotangent_step, bias_step, weight_step, ignore, look, differentiate, keep;
   f64 smoothing, z_loss, softcap;
   ChunkRows rows;
   i64 cotangent_by_chunk;
   Complaints complaints;
 };
-EBB_ARGS(28, FinishRowsArgs<u8, u8>);
+EBB_ARGS(29, FinishRowsArgs<u8, u8>);
 
 template <class L>
 struct UsualRowsArgs {
-  L* logits;
+  L* logits;  // rows `step` apart, a multiple of eight
   f64* seen;  // per row of the chunk: peak, total
   f32* losses;
   const i64* target;
   const f32* cotangent;
   const f32* weight;
-  i64 count, classes, target_step, cotangent_step, weight_step, ignore, look, differentiate;
+  i64 count, classes, step, target_step, cotangent_step, weight_step, ignore, look, differentiate;
   f64 z_loss;
   ChunkRows rows;
   i64 cotangent_by_chunk;
   Complaints complaints;
 };
-EBB_ARGS(22, UsualRowsArgs<u8>);
+EBB_ARGS(23, UsualRowsArgs<u8>);
 
 // Threads of a block that keeps a row on chip, two blocks on a multiprocessor or one.
 constexpr int kShortRowsThreads = 512, kLongRowsThreads = 1024;
@@ -61,7 +61,7 @@ constexpr int kLongRowsHeld = 3;  // packs of eight logits that a thread of long
 constexpr int kReferenceRows = kThreads / 32;  // that a block of `references` makes
 
 struct ScaledRowsArgs {
-  u16* e;
+  u16* e;            // rows `step` apart
   const f32* parts;  // of S
   f32* reference;
   i32* chosen;
@@ -73,11 +73,11 @@ struct ScaledRowsArgs {
   const i64* target;
   const f32* cotangent;
   const f32* weight;
-  i64 count, classes, width, tiles, target_step, cotangent_step, weight_step, ignore, differentiate, all;
+  i64 count, classes, step, width, tiles, target_step, cotangent_step, weight_step, ignore, differentiate, all;
   ChunkRows rows;
   Complaints complaints;
 };
-EBB_ARGS(28, ScaledRowsArgs);
+EBB_ARGS(29, ScaledRowsArgs);
 
 struct PutScaledArgs {
   u16* dx;
@@ -92,8 +92,8 @@ struct AddColumnsArgs {
   const A* z;
   f64* totals;
   T* out;
-  i64 count, classes, first, last;
+  i64 count, classes, step, first, last;
 };
-EBB_ARGS(7, AddColumnsArgs<u8, u8>);
+EBB_ARGS(8, AddColumnsArgs<u8, u8>);
 
 }  // namespace ebb::cuda
