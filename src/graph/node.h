@@ -21,9 +21,10 @@ namespace ebb {
 //   reduce            axes
 //   permute           i[a] packed by pack_axes
 //   narrow            i = {axis, start, step}; the length is the node's shape; step may be negative
-//   pick, place, gather, scatter..., index_..., cat, cumsum, cumprod, argmax, argsort, pad_zero,
+//   pick, place, gather, scatter..., index_..., cat, cumsum, cumprod, argmax, argsort, searchsorted, pad_zero,
 //   sparsemax_threshold:  i[0] = axis
 //   pad_zero          i = {axis, before, after}
+//   searchsorted      i = {axis, right}: equal elements come before a value, too
 //   argsort           i = {axis, descending, first, count}: places [first, first + count), or all where count is 0
 //   output            i[0] = which output of its input     triangular_solve  i = {upper, transposed, unit diagonal}
 //   to_device         i = {kind, index}

@@ -129,6 +129,8 @@ namespace ebb {
   LIBRARY(scatter, 3, yes, along) LIBRARY(index_select, 2, yes, along) LIBRARY(index_zero_add, 2, yes, along)         \
   LIBRARY(cat, -1, yes, along) LIBRARY(pad_zero, 1, yes, along) LIBRARY(argmax, 1, none, along)                       \
   LIBRARY(argmin, 1, none, along) LIBRARY(argsort, 1, none, along) LIBRARY(cumsum, 1, yes, along)                     \
+  /* how many elements of a sorted line come before each value of another */                                          \
+  LIBRARY(searchsorted, 2, none, along)                                                                               \
   /* the place of the largest or least element so far along an axis: of equal ones the last, and NaN is both */       \
   LIBRARY(cummax_place, 1, none, along) LIBRARY(cummin_place, 1, none, along)                                         \
   LIBRARY(cumprod, 1, yes, along) LIBRARY(cholesky, 1, yes, whole) LIBRARY(triangular_solve, 2, yes, whole)           \

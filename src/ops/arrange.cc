@@ -71,8 +71,6 @@ Tensor randperm(std::int64_t n) {
 
 // ---- searching ------------------------------------------------------------------------------------------------------
 
-// Both in one row, sorted: how many of the sorted ones have come up to each place is what a value at that place looks
-// for. Sorting is stable, so what stands first in the row comes first among equals.
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   require(sorted.rank() > 0, "searchsorted: needs sorted rows, got a tensor of rank 0");
   const bool shared = sorted.rank() == 1;
@@ -80,12 +78,11 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   const int last = sorted.rank() - 1;
   require(values.rank() == sorted.rank() && values.shape().with(last, 0) == sorted.shape().with(last, 0),
           "searchsorted: rows of shape {} and values of shape {} do not fit", sorted.shape(), values.shape());
-  const std::int64_t n = sorted.shape()[last], m = values.shape()[last];
-  if (n == 0 || m == 0) return zeros(values.shape(), DType::i64);
-  const Tensor order = argsort(right ? cat({sorted, values}, last) : cat({values, sorted}, last), last);
-  const Tensor before = cumsum(right ? order < n : order >= m, last);
-  const Tensor counts = scatter(zeros(order.shape(), DType::i64), last, order, before);
-  return narrow(counts, last, right ? n : 0, m);
+  DType dtype = promote(sorted.dtype(), values.dtype());
+  if (dtype == DType::bool_) dtype = DType::u8;
+  Attrs attrs;
+  attrs.i = {last, right, 0, 0};
+  return make_node(Op::searchsorted, DType::i64, values.shape(), {cast(sorted, dtype), cast(values, dtype)}, attrs);
 }
 
 // ---- along an axis, by doubling: after the step of width d every element has seen the 2d up to itself

@@ -16,6 +16,7 @@ bool works_on_lines(Op op) {
     case Op::argmax:
     case Op::argmin:
     case Op::argsort:
+    case Op::searchsorted:
     case Op::cumsum:
     case Op::cumprod:
     case Op::sparsemax_threshold:

@@ -292,6 +292,29 @@ void add_index_cases(std::vector<Case>& cases) {
       Op::gather, "gather", {number, by_row},
       {{{3, 4}, {3, 6}}, {{5, 7}, {3, 2}}, {{33, 5}, {33, 9}}, {{3, 4}, {3, 0}}, {{7001, 30}, {7001, 20}}},
       [](const Tensors& x) { return gather(x[0], 1, x[1]); }, taken);
+  for (const bool right : {false, true}) {
+    Case c;
+    c.op = Op::searchsorted;
+    c.name = right ? "searchsorted_right" : "searchsorted";
+    c.inputs = {number, number};
+    c.shapes = {{{3, 5}, {3, 7}}, {{1, 1}, {1, 1}}, {{2, 33}, {2, 1025}}, {{4, 0}, {4, 3}}, {{3, 4}, {3, 0}}};
+    c.large = {{3, 7001}, {3, 20011}};
+    c.call = [right](const Tensors& x) { return searchsorted(sort(x[0], 1).first, x[1], right); };
+    c.reference = [right](const Arrays& x) {
+      Array out(x[1].shape);
+      each_index(out.shape, [&](const Index& i) {
+        double before = 0;
+        for (std::int64_t k = 0; k < x[0].shape[1]; ++k) {
+          const double at = x[0].at({i[0], k}), value = x[1].at(i);
+          before += right ? at <= value : at < value;
+        }
+        out.at(i) = before;
+      });
+      return out;
+    };
+    c.integers = true;
+    cases.push_back(c);
+  }
   indexed(
       Op::place, "place", {number, below_four},
       {{{3, 1}, {3, 1}}, {{33, 1}, {33, 1}}, {{0, 1}, {0, 1}}, {{1025, 1}, {1025, 1}}, {{70001, 1}, {70001, 1}}},

@@ -203,6 +203,8 @@ void run_library(const LibraryCall& call, Gpu& gpu, const RunMarkPtr& mark) {
       return run_arg(call, gpu);
     case Op::argsort:
       return run_argsort(call, gpu);
+    case Op::searchsorted:
+      return run_searchsorted(call, gpu);
     case Op::cumsum:
     case Op::cumprod:
     case Op::cummax_place:

@@ -110,6 +110,7 @@ void run_cat(const LibraryCall& call, Gpu& gpu);
 void run_pad_zero(const LibraryCall& call, Gpu& gpu);
 void run_arg(const LibraryCall& call, Gpu& gpu);  // argmax, argmin
 void run_argsort(const LibraryCall& call, Gpu& gpu);
+void run_searchsorted(const LibraryCall& call, Gpu& gpu);
 void run_scan(const LibraryCall& call, Gpu& gpu);  // cumsum, cumprod
 
 }  // namespace ebb::cuda

@@ -180,4 +180,25 @@ void argsort(Gpu& gpu, const View& x, int axis, bool descending, const View& out
   sort_range(gpu, x, axis, descending, 0, out);
 }
 
+void run_searchsorted(const LibraryCall& call, Gpu& gpu) {
+  const View &sorted = call.inputs[0], &values = call.inputs[1], &out = call.outputs[0];
+  const int axis = values.shape.rank() - 1;
+  if (values.shape.numel() == 0) return;
+  if (sorted.shape[axis] == 0)
+    return gpu.clear(out.data, static_cast<std::size_t>(out.shape.numel()) * size_of(out.dtype));
+  View lines = sorted;
+  lines.shape = sorted.shape.with(axis, 1);
+  const KernelSource source{
+      element_text(values.dtype) +
+      fmt::format("constexpr bool kRight = {}, kFloating = {};\n", call.attrs.i[1] != 0, is_floating(values.dtype)) +
+      texts::search};
+  launch_elements(gpu, source, "search", values.shape.numel(),
+                  SearchArgs{.sorted = kernel_view(lines),
+                             .values = kernel_view(values),
+                             .out = static_cast<i64*>(out.data),
+                             .length = sorted.shape[axis],
+                             .step = sorted.strides[axis],
+                             .count = values.shape[axis]});
+}
+
 }  // namespace ebb::cuda

@@ -18,6 +18,13 @@ struct SortArgs {
 };
 EBB_ARGS(42, SortArgs);
 
+struct SearchArgs {
+  KernelView sorted, values;  // lines; values
+  i64* out;
+  i64 length, step, count;  // of a sorted line; values per line
+};
+EBB_ARGS(40, SearchArgs);
+
 // T: bits of an element, or its key. P: a place in a line.
 template <class T, class P>
 struct RadixArgs {

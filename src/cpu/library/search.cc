@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// searchsorted: how many elements of a sorted line come before a value, by bisection.
+#include <algorithm>
+
+#include "core/parallel.h"
+#include "cpu/library/ops.h"
+#include "cpu/library/order_keys.h"
+#include "cpu/tile/elements.h"
+
+namespace ebb::cpu {
+namespace {
+
+constexpr int kTogether = 16;  // searches side by side: their loads do not wait for each other
+
+// Of `count` values at most kTogether. All searches take the same steps, so that nothing branches on an element.
+template <bool kRight, class T>
+void search_some(const T* line, std::int64_t line_step, std::int64_t n, const T* values, std::int64_t values_step,
+                 int count, std::int64_t* out) {
+  Key<T> key[kTogether];
+  std::int64_t at[kTogether] = {};
+  for (int j = 0; j < count; ++j) key[j] = rising_key(values[j * values_step]);
+  const auto is_before = [&](std::int64_t i, Key<T> k) {
+    const Key<T> here = rising_key(line[i * line_step]);
+    return kRight ? here <= k : here < k;
+  };
+  std::int64_t left = n;
+  for (; left > 1; left -= left / 2) {
+    const std::int64_t half = left / 2;
+    for (int j = 0; j < count; ++j) at[j] += is_before(at[j] + half - 1, key[j]) ? half : 0;
+  }
+  for (int j = 0; j < count; ++j) out[j] = at[j] + (is_before(at[j], key[j]) ? 1 : 0);
+}
+
+}  // namespace
+
+void run_searchsorted(const LibraryCall& call) {
+  const View &sorted = call.inputs[0], &values = call.inputs[1];
+  const int axis = values.shape.rank() - 1;
+  const std::int64_t n = sorted.shape[axis], m = values.shape[axis], total = values.shape.numel();
+  if (total == 0) return;
+  auto* const out = static_cast<std::int64_t*>(call.outputs[0].data);
+  if (n == 0) return std::fill_n(out, total, 0), void();
+  constexpr std::int64_t kPiece = 4096;  // values
+  const std::int64_t pieces = (m + kPiece - 1) / kPiece, lines = total / m;
+  with_type(values.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    parallel_for(lines * pieces, [&](std::int64_t task) {
+      const std::int64_t line = task / pieces, first = task % pieces * kPiece, end = std::min(m, first + kPiece);
+      std::int64_t rest = line, at_sorted = 0, at_values = 0;
+      for (int d = axis - 1; d >= 0; --d) {
+        at_sorted += rest % values.shape[d] * sorted.strides[d];
+        at_values += rest % values.shape[d] * values.strides[d];
+        rest /= values.shape[d];
+      }
+      const T* const from = static_cast<const T*>(sorted.data) + at_sorted;
+      const T* const wanted = static_cast<const T*>(values.data) + at_values;
+      for (std::int64_t i = first; i < end; i += kTogether) {
+        const auto search = call.attrs.i[1] ? search_some<true, T> : search_some<false, T>;
+        search(from, sorted.strides[axis], n, wanted + i * values.strides[axis], values.strides[axis],
+               static_cast<int>(std::min<std::int64_t>(kTogether, end - i)), out + line * m + i);
+      }
+    });
+  });
+}
+
+}  // namespace ebb::cpu
