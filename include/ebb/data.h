@@ -4,3 +4,4 @@
 #include "ebb/data/loader.h"
 #include "ebb/data/readers.h"
 #include "ebb/data/text.h"
+#include "ebb/data/tokenizer.h"

@@ -13,7 +13,7 @@ from ._compile import compile
 from ._memory import memory_budget
 from ._transforms import custom_gradient, grad, value_and_grad
 from .losses import *  # noqa: F403: losses are functions of the library like any other
-from . import __config__, array_api, compat, cuda, data, distributed, gradcheck, io, linalg, losses, nn, optim
+from . import __config__, array_api, compat, cuda, data, distributed, gradcheck, io, linalg, losses, models, nn, optim
 from ._elsewhere import of_package as __getattr__
 
 

@@ -5,6 +5,7 @@ from . import _core
 from ._core import _data
 from ._core._data import (  # noqa: F401
     BytePairs,
+    Tokenizer,
     make_digits,
     read_cifar10,
     read_cifar100,

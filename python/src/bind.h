@@ -64,6 +64,7 @@ void bind_gradcheck(const Api& api);
 void bind_optim(const Api& api);
 void bind_minimize(const Api& api);
 void bind_nn(const Api& api);
+void bind_models(const Api& api);
 void bind_data(const Api& api);
 void bind_distributed(const Api& api);
 void bind_io(const Api& api);

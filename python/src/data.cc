@@ -166,6 +166,31 @@ void bind_data(const Api& api) {
             return nb::bytes(text.data(), text.size());
           },
           "tokens"_a, "The bytes of these tokens; decode() them if they are UTF-8.");
+  nb::class_<Tokenizer>(
+      m, "Tokenizer",
+      "A byte-level byte-pair tokenizer from Hugging Face's tokenizer.json, as GPT-2 and Llama 3 have it.")
+      .def_static("load", &Tokenizer::load, "path"_a, "Reads tokenizer.json, or that of a folder.")
+      .def_static(
+          "from_json",
+          [](const std::string& json, const std::string& where) { return Tokenizer::from_json(json, where); }, "json"_a,
+          "where"_a = "tokenizer.json", "Reads the text of a tokenizer.json.")
+      .def("save", &Tokenizer::save, "path"_a, "Writes the file it was read from.")
+      .def_prop_ro("tokens", &Tokenizer::tokens)
+      .def("token", &Tokenizer::token, "content"_a, "The number of an added token; None where there is none.")
+      .def(
+          "encode",
+          [](const Tokenizer& t, const std::string& text, bool special_tokens) {
+            return t.encode(text, special_tokens);
+          },
+          "text"_a, "special_tokens"_a = false,
+          "The tokens of a text; with special_tokens also what the tokenizer puts before and behind it.")
+      .def(
+          "decode",
+          [](const Tokenizer& t, const std::vector<std::int64_t>& tokens, bool special_tokens) {
+            const std::string text = t.decode(tokens, special_tokens);
+            return nb::bytes(text.data(), text.size());
+          },
+          "tokens"_a, "special_tokens"_a = false, "The bytes of these tokens; decode() them if they are UTF-8.");
 }
 
 }  // namespace ebb::python

@@ -126,6 +126,7 @@ NB_MODULE(_core, m) {
   bind_optim(api);
   bind_minimize(api);
   bind_nn(api);
+  bind_models(api);
   bind_data(api);
   bind_distributed(api);
   bind_io(api);

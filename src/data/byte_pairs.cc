@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "core/format_error.h"
+#include "data/merge_pairs.h"
 #include "ebb/data/text.h"
 #include "ebb/ops/create.h"
 #include "io/json.h"
@@ -16,10 +17,6 @@ namespace {
 
 constexpr std::size_t kLongestToken = 1 << 16;  // merges of merges double: without a bound 64 of them fill any memory
 constexpr const char* kType = "byte-level BPE";
-
-std::uint64_t packed(std::int32_t left, std::int32_t right) {
-  return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
-}
 
 // Words: a run of letters, of digits or of other signs, with the space before it, or a run of blanks. Bytes above 127
 // count as letters, so that no character of UTF-8 is divided.
@@ -128,7 +125,7 @@ class Trainer {
   void change_pairs(std::size_t index, int sign) {
     const Word& word = words_[index];
     for (std::size_t i = 0; i + 1 < word.tokens.size(); ++i) {
-      const std::uint64_t pair = packed(word.tokens[i], word.tokens[i + 1]);
+      const std::uint64_t pair = packed_pair(word.tokens[i], word.tokens[i + 1]);
       Use& use = pairs_[pair];
       use.count += sign * word.count;
       if (sign > 0 && (use.words.empty() || use.words.back() != index)) use.words.push_back(index);
@@ -176,7 +173,7 @@ BytePairs::BytePairs(std::vector<Merge> merges) : merges_(std::move(merges)) {
     require(length(left) + length(right) <= kLongestToken, "BytePairs: token {} would have more than {} bytes", token,
             kLongestToken);
     spelling_.push_back(spelled(left) + spelled(right));
-    by_pair_.emplace_back(packed(left, right), token);
+    by_pair_.emplace_back(packed_pair(left, right), token);
   }
   std::sort(by_pair_.begin(), by_pair_.end());
   const auto twice = std::adjacent_find(by_pair_.begin(), by_pair_.end(),
@@ -202,45 +199,19 @@ BytePairs BytePairs::train(std::string_view text, std::int64_t tokens) {
   return BytePairs(std::move(merges));
 }
 
-// Merges in the order they were learnt. Candidates wait in a heap, so a long word does not take quadratic time.
+// Merges in the order they were learnt.
 std::vector<std::int64_t> BytePairs::encode(std::string_view text) const {
-  struct Candidate {
-    std::int32_t token;  // what the pair would become: earlier merges first, then from the left
-    std::size_t at;
-    std::int32_t left, right;
-    bool operator<(const Candidate& o) const { return token != o.token ? token > o.token : at > o.at; }
-  };
   std::vector<std::int64_t> out;
   std::unordered_map<std::string_view, std::vector<std::int32_t>> known;
+  const auto find = [&](std::int32_t left, std::int32_t right) {
+    const std::uint64_t pair = packed_pair(left, right);
+    const auto found = std::lower_bound(by_pair_.begin(), by_pair_.end(), std::pair(pair, std::int32_t{0}));
+    const bool there = found != by_pair_.end() && found->first == pair;
+    return there ? PairMerge{found->second, found->second} : PairMerge{-1, -1};
+  };
   const auto encode_word = [&](std::string_view word) {
     std::vector<std::int32_t> tokens = bytes_as_tokens(word);
-    const std::size_t n = tokens.size();
-    std::vector<std::size_t> next(n), before(n);
-    for (std::size_t i = 0; i < n; ++i) {
-      next[i] = i + 1;
-      before[i] = i - 1;  // of the first one: past the end, like the next of the last
-    }
-    std::priority_queue<Candidate> heap;
-    const auto consider = [&](std::size_t i) {
-      if (i >= n || next[i] >= n) return;
-      const std::uint64_t pair = packed(tokens[i], tokens[next[i]]);
-      const auto found = std::lower_bound(by_pair_.begin(), by_pair_.end(), std::pair(pair, std::int32_t{0}));
-      if (found != by_pair_.end() && found->first == pair) heap.push({found->second, i, tokens[i], tokens[next[i]]});
-    };
-    for (std::size_t i = 0; i < n; ++i) consider(i);
-    while (!heap.empty()) {
-      const Candidate c = heap.top();
-      heap.pop();
-      if (tokens[c.at] != c.left || next[c.at] >= n || tokens[next[c.at]] != c.right) continue;  // merged meanwhile
-      const std::size_t gone = next[c.at];
-      tokens[c.at] = c.token;
-      tokens[gone] = -1;
-      next[c.at] = next[gone];
-      if (next[c.at] < n) before[next[c.at]] = c.at;
-      consider(c.at);
-      consider(before[c.at]);
-    }
-    std::erase(tokens, -1);
+    merge_pairs(tokens, find);
     return tokens;
   };
   Words words(text);

@@ -2,13 +2,15 @@
 """make_golden.py: writes tests/models/golden with transformers and tokenizers; run it by hand where both are installed.
 
 Each folder NAME is a tiny Llama as save_pretrained writes it, and NAME.json has tokens, their loss, norms of the gradients
-and the losses of 20 steps of AdamW (lr 1e-2, weight decay 0.1 on matrices)."""
+and the losses of 20 steps of AdamW (lr 1e-2, weight decay 0.1 on matrices). tokenizer_KIND.json is a tokenizer that was trained on
+a few lines, and tokenized.json has texts with their tokens by each."""
 
 import json
 import pathlib
 import shutil
 
 import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForCausalLM
 
 golden = pathlib.Path(__file__).parent / "golden"
@@ -59,7 +61,28 @@ def make(name, options):
     (golden / f"{name}.json").write_text(json.dumps(facts) + "\n")
 
 
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+TEXTS = ["The tide comes in, and the tide goes out; it's 12345 o'clock.", "  two  blanks\n\n\tand a tab \r\n", "HE'S here, we'Ll see",
+         "Größe, Привет 你好 🌊 ½²③٣", "'\u017fs ''t 'x", "<|begin|>The<|end|> tide<|end", "a\u00a0b\u2003\u3000c\x85d", "", " ", "\n", "x\n",
+         "  12 34567", "\U000143da's \U00031566"]
+
+
+def make_tokenizer(kind):
+    made = Tokenizer(models.BPE(ignore_merges=kind == "llama3"))
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind == "gpt2")
+    split = [pre_tokenizers.Split(Regex(LLAMA3), "isolated")] if kind == "llama3" else []
+    made.pre_tokenizer = pre_tokenizers.Sequence([*split, byte_level]) if split else byte_level
+    made.decoder = decoders.ByteLevel()
+    made.train_from_iterator(TEXTS * 2, trainers.BpeTrainer(vocab_size=300, special_tokens=["<|begin|>", "<|end|>"], show_progress=False,
+                                                            initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    made.post_processor = processors.TemplateProcessing(single="<|begin|> $A", special_tokens=[("<|begin|>", 0)])
+    made.save(str(golden / f"tokenizer_{kind}.json"), pretty=False)
+    return [made.encode(text).ids for text in TEXTS]
+
+
 if __name__ == "__main__":
     golden.mkdir(exist_ok=True)
     for name, options in CASES.items():
         make(name, options)
+    tokens = {kind: make_tokenizer(kind) for kind in ("gpt2", "llama3")}
+    (golden / "tokenized.json").write_text(json.dumps({"texts": TEXTS, **tokens}) + "\n")

@@ -19,7 +19,7 @@ import copy
 
 from .. import _core, _elsewhere
 from .._core import _init as init
-from .._core import _nn
+from .._core import _models, _nn
 from . import _attention, _convolutions, _function_layers, _further, _loss_layers
 from .._core._nn import (  # noqa: F401
     BatchNorm,
@@ -358,8 +358,8 @@ def _reduce_layer(self):
     return _remade, (type(self), dict(_nn._arguments(self)), tensors, self.training)
 
 
-# Layers of the library are models, too.
-for _layer in list(vars(_nn).values()):
+# Layers and models of the library are modules, too.
+for _layer in [*vars(_nn).values(), *vars(_models).values()]:
     if isinstance(_layer, type):
         for _method in (
             "named_parameters",
