@@ -89,10 +89,11 @@ Tensor topk_backward(const Tensor& grad, const Shape& shape, const Tensor& indic
 namespace {
 
 Cotangents gather_rule(const RuleContext& c) {
-  return {gather_backward(c.grad, c.inputs[0].shape(), c.attrs.i[0], c.inputs[1]), {}};
+  const auto axis = static_cast<int>(c.attrs.i[0]);
+  return {scatter_zero_add(c.grad, axis, c.inputs[1], c.inputs[0].shape(), c.attrs.i[1] != 0), {}};
 }
 Cotangents scatter_zero_add_rule(const RuleContext& c) {
-  return {gather_node(c.grad, static_cast<int>(c.attrs.i[0]), c.inputs[1]), {}};
+  return {gather_node(c.grad, static_cast<int>(c.attrs.i[0]), c.inputs[1], c.attrs.i[1] != 0), {}};
 }
 Cotangents scatter_rule(const RuleContext& c) {
   auto [x, src] = scatter_backward(c.grad, c.attrs.i[0], c.inputs[1]);

@@ -24,6 +24,7 @@ namespace ebb {
 //   pick, place, gather, scatter..., index_..., cat, cumsum, cumprod, argmax, argsort, searchsorted, pad_zero,
 //   sparsemax_threshold:  i[0] = axis
 //   pad_zero          i = {axis, before, after}
+//   gather, scatter_zero_add  i[1]: no two elements of a line of the index are equal
 //   searchsorted      i = {axis, right}: equal elements come before a value, too
 //   argsort           i = {axis, descending, first, count}: places [first, first + count), or all where count is 0
 //   output            i[0] = which output of its input     triangular_solve  i = {upper, transposed, unit diagonal}

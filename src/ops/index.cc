@@ -64,15 +64,19 @@ Tensor index_operand(const char* op, const Tensor& index) {
   return cast(index, DType::i64);
 }
 
-Tensor gather_node(const Tensor& x, int axis, const Tensor& index) {
+Tensor gather_node(const Tensor& x, int axis, const Tensor& index, bool different) {
   const bool pick = is_pick(x.shape(), axis, index.shape());
-  return make_node(pick ? Op::pick : Op::gather, x.dtype(), index.shape(), {x, index}, along(axis),
+  Attrs attrs = along(axis);
+  attrs.i[1] = different && !pick;
+  return make_node(pick ? Op::pick : Op::gather, x.dtype(), index.shape(), {x, index}, attrs,
                    pick ? "gather: index" : nullptr);
 }
 
-Tensor scatter_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape) {
+Tensor scatter_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape, bool different) {
   const bool place = is_pick(shape, axis, index.shape());
-  return make_node(place ? Op::place : Op::scatter_zero_add, src.dtype(), shape, {src, index}, along(axis),
+  Attrs attrs = along(axis);
+  attrs.i[1] = different && !place;
+  return make_node(place ? Op::place : Op::scatter_zero_add, src.dtype(), shape, {src, index}, attrs,
                    place ? "scatter_add: index" : "scatter_add");
 }
 
@@ -189,7 +193,7 @@ Tensor argsort(const Tensor& x, std::int64_t axis, bool descending) {
 std::pair<Tensor, Tensor> sort(const Tensor& x, std::int64_t axis, bool descending) {
   const Tensor order = argsort(x, axis, descending);
   if (x.rank() == 0) return {x, order};
-  return {gather(x, axis, order), order};
+  return {gather_node(x, normalize_axis("sort", axis, x.rank()), order, true), order};
 }
 
 std::pair<Tensor, Tensor> topk(const Tensor& x, std::int64_t k, std::int64_t axis, bool largest) {
@@ -198,7 +202,7 @@ std::pair<Tensor, Tensor> topk(const Tensor& x, std::int64_t k, std::int64_t axi
   require(k >= 0 && k <= x.shape()[a], "topk: k = {} is outside [0, {}], the size of axis {} of shape {}", k,
           x.shape()[a], a, x.shape());
   const Tensor first = argsort_range(x, a, largest, 0, k);
-  return {gather(x, a, first), first};
+  return {gather_node(x, a, first, true), first};
 }
 
 }  // namespace ebb

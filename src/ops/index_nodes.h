@@ -10,9 +10,10 @@ namespace ebb {
 Tensor index_operand(const char* op, const Tensor& index);
 
 // x at index along an axis: a pick where the index has one element there and x's size elsewhere, else a gather.
-Tensor gather_node(const Tensor& x, int axis, const Tensor& index);
+// `different`: no two elements of a line of the index are equal, as of a sort.
+Tensor gather_node(const Tensor& x, int axis, const Tensor& index, bool different = false);
 // Zeros of `shape` to which src is added at index: the transpose of gather_node.
-Tensor scatter_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape);
+Tensor scatter_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape, bool different = false);
 Tensor scatter_node(const Tensor& x, int axis, const Tensor& index, const Tensor& src);
 // Slices of x, and zeros of `shape` to which slices are added.
 Tensor index_select_node(const Tensor& x, int axis, const Tensor& index);

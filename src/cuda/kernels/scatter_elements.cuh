@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// scatter, and sums of integers: a thread per element of the index, in any order. Which of several elements is the last
-// for a place is found first, by its position; sums of integers have no order.
+// scatter, and sums of integers or of one element each: a thread per element of the index, in any order. Which of
+// several elements is the last for a place is found first, by its position; sums of integers have no order.
 #pragma once
 #include "cuda/kernels/args/index.h"
 #include "cuda/kernels/parts/view.cuh"
@@ -35,6 +35,18 @@ extern "C" __global__ void __launch_bounds__(kThreads) put_last(const Args a) {
   EACH(i, a.index.n) {
     const i64 to = place_of(a, i);
     if (to >= 0 && a.last[to] == (P)(i + 1)) ((T*)a.out.data)[to] = ((const T*)a.src.data)[at(a.src, i)];
+  }
+}
+
+// Where no two elements go to one place.
+extern "C" __global__ void __launch_bounds__(kThreads) put_elements(const Args a) {
+  EACH(i, a.index.n) {
+    const i64 to = place_of(a, i);
+    if (to < 0) {
+      complain(a.complaints, i, 0, bits_of((i64)((const I*)a.index.data)[at(a.index, i)]));
+    } else {
+      ((T*)a.out.data)[to] = ((const T*)a.src.data)[at(a.src, i)];
+    }
   }
 }
 

@@ -307,13 +307,16 @@ void run_scatter_zero_add(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   const std::string types = element_text(out.dtype);
   const int axis = axis_of(call);
   const bool same_lines = index.shape.with(axis, 0) == out.shape.with(axis, 0);
+  const bool integers = out.dtype == DType::i64 || out.dtype == DType::i32, different = call.attrs.i[1] != 0;
+  if (different || (integers && !suits_threads(index, axis))) {
+    gpu.clear(out.data, bytes_of(out));
+    const KernelSource source{index_text(index) + bits_text(out.dtype) +
+                              (integers ? "typedef T P;\n" : "typedef u32 P;\n") + texts::scatter_elements};
+    return launch_elements(gpu, source, different ? "put_elements" : "add_integers", index.shape.numel(),
+                           element_args(call, mark, out, index, src));
+  }
   if (is_floating(out.dtype) && same_lines && index.shape[axis] >= kLong)
     return add_long_lines(call, gpu, mark, out, index, src);
-  if ((out.dtype == DType::i64 || out.dtype == DType::i32) && !suits_threads(index, axis)) {
-    gpu.clear(out.data, bytes_of(out));
-    const KernelSource source{index_text(index) + bits_text(out.dtype) + "typedef T P;\n" + texts::scatter_elements};
-    return launch_elements(gpu, source, "add_integers", index.shape.numel(), element_args(call, mark, out, index, src));
-  }
   if (!is_half(out.dtype)) {
     gpu.clear(out.data, bytes_of(out));
     scatter_lines(call, gpu, mark, out, index, src, types + "typedef T O;\n",
