@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cuda/library/cudnn.h"
+#include "cuda/library/cusolver.h"
 #include "cuda/runtime/driver.h"
 
 namespace ebb::testing {
@@ -28,10 +29,12 @@ class DeviceAccess {
   DeviceAccess(const DeviceAccess&) = delete;
 };
 
-void install_emulated_lt();           // cuBLASLt
-int emulated_algorithm();             // of the last product: 0 or 1, which makes the same
-const cuda::Cudnn& emulated_cudnn();  // for install_cudnn: the emulated device begins without one
-int emulated_convolutions();          // that it has run
+void install_emulated_lt();                 // cuBLASLt
+int emulated_algorithm();                   // of the last product: 0 or 1, which makes the same
+const cuda::Cudnn& emulated_cudnn();        // for install_cudnn: the emulated device begins without one
+const cuda::Cusolver& emulated_cusolver();  // for install_cusolver, likewise
+long emulated_solver_calls();               // so far
+int emulated_convolutions();                // that it has run
 
 // Does the work, or puts it into the graph that the emulated stream captures.
 cuda::Result in_stream(cuda::Stream stream, std::function<cuda::Result()> work);

@@ -565,6 +565,81 @@ TEST_P(LibraryOnGpu, Factorisations) {
        call(Op::logdet));
 }
 
+// The same by cuSOLVER, which large matrices go to; with the CPU's errors.
+TEST_P(LibraryOnGpu, FactorisationsByCusolver) {
+  const DType dtype = GetParam();
+  const struct Installed {
+    cuda::GpuModel before = cuda::gpu(0).model();
+    Installed() {
+      if (device_is_emulated()) cuda::install_cusolver(&emulated_cusolver());
+      cuda::GpuModel model = before;
+      model.solver_rows = 3;
+      cuda::gpu(0).set_model(model);
+    }
+    ~Installed() {
+      if (device_is_emulated()) cuda::install_cusolver(nullptr);
+      cuda::gpu(0).set_model(before);
+    }
+  } installed;
+  const auto call = [&](Op op) {
+    return [=](const std::vector<Tensor>& in) {
+      const Shape& a = in[0].shape();
+      const Shape shape = in.size() > 1        ? in[1].shape()
+                          : op == Op::cholesky ? a
+                                               : a.without(a.rank() - 1).without(a.rank() - 2);
+      return make_node(op, dtype, shape, in).eval();
+    };
+  };
+  const auto same = [&](const std::string& what, const std::vector<Tensor>& inputs, Op op) {
+    std::vector<Tensor> there;
+    for (const Tensor& x : inputs) there.push_back(x.to(kGpu));
+    expect_same(call(op)(inputs), call(op)(there), what);
+  };
+  const long before = emulated_solver_calls();
+  for (const std::int64_t n : {3, 40, 70}) {
+    for (const std::int64_t count : {1, 3}) {
+      const std::string size = fmt::format(" of {} x {} x {}", count, n, n);
+      const Tensor noise = randn({count, n, n}) + 3 * std::sqrt(static_cast<double>(n)) * flip(eye(n), {1});
+      const Tensor a = cast(noise, dtype).eval(), b = cast(randn({count, n, 7}), dtype).eval();
+      const Tensor good =
+          cast(matmul(noise, transpose(noise, 1, 2)) / static_cast<double>(n + 1) + eye(n), dtype).eval();
+      same("cholesky" + size, {good}, Op::cholesky);
+      same("cholesky, transposed" + size, {transpose(good, 1, 2)}, Op::cholesky);
+      same("solve" + size, {a, b}, Op::solve);
+      same("solve, transposed" + size, {transpose(a, 1, 2), transpose(cast(randn({count, 5, n}), dtype).eval(), 1, 2)},
+           Op::solve);
+      same("solve, one matrix" + size, {expand(cast(noise.slice(0, 0, 1), dtype).eval(), {count, n, n}), b}, Op::solve);
+      if (n <= 40) same("det" + size, {cast(noise / std::sqrt(static_cast<double>(9 * n + 1)), dtype).eval()}, Op::det);
+      same("logdet" + size, {good}, Op::logdet);
+    }
+  }
+  EXPECT_TRUE(!device_is_emulated() || emulated_solver_calls() > before);
+  const Tensor minor = cast(tensor({{{4.0, 0.0, 0.0}, {0.0, 1.0, 0.0}, {0.0, 0.0, 1.0}},
+                                    {{4.0, 0.0, 0.0}, {0.0, -1.0, 0.0}, {0.0, 0.0, 1.0}}}),
+                            dtype)
+                           .eval();
+  const Tensor rank = cast(tensor({{1.0, 2.0, 3.0}, {2.0, 4.0, 6.0}, {1.0, 0.0, 1.0}}), dtype).eval();
+  const Tensor right = cast(ones({3, 1}), dtype).eval();
+  const auto message = [](const auto& f) -> std::string {
+    try {
+      (void)f().template to_vector<double>();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  for (const Tensor& bad : {minor, cast(minor * std::numeric_limits<double>::quiet_NaN(), dtype).eval()})
+    EXPECT_EQ(message([&] { return call(Op::cholesky)({bad.to(kGpu)}); }),
+              message([&] { return call(Op::cholesky)({bad}); }));
+  EXPECT_EQ(message([&] {
+              return call(Op::solve)({rank.to(kGpu), right.to(kGpu)});
+            }),
+            message([&] {
+              return call(Op::solve)({rank, right});
+            }));
+  same("det of a singular matrix", {rank}, Op::det);
+}
+
 INSTANTIATE_TEST_SUITE_P(Of, LibraryOnGpu, ::testing::Values(DType::f64, DType::f32, DType::f16, DType::bf16),
                          [](const auto& i) { return std::string(name(i.param)); });
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Factorisations and solves, a block per matrix, in the type they are computed in (halves: f32). Sums are taken column
-// by column in order, so that they depend neither on the batch nor on how many threads share a column.
+// by column in order, so that they depend neither on the batch nor on how many threads share a column. Large matrices
+// are cuSOLVER's where it can be opened, one after the other: the size of a matrix alone decides.
+#include <limits>
 #include <utility>
 
 #include "backend/matrix_errors.h"
 #include "cuda/kernels/args/linalg.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/kernels.h"
+#include "cuda/library/solver.h"
 
 namespace ebb::cuda {
 namespace {
@@ -79,6 +82,108 @@ Factors factor(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View* b, 
   return f;
 }
 
+bool is_for_solver(const Gpu& gpu, std::int64_t n) {
+  return n >= gpu.model().solver_rows && n <= std::numeric_limits<int>::max();
+}
+
+// Factors by columns, with the rows that were exchanged and a verdict for each matrix.
+struct LargeFactors {
+  StoredByColumns a;
+  View order, info;
+  BufferPtr keep[3];
+};
+LargeFactors factor_large(const LibraryCall& call, Gpu& gpu, RunMark& mark, const Solver& solver, bool needs_inverse,
+                          void* determinant) {
+  const char* const what = label_of(call);
+  LargeFactors f{stored_by_columns(gpu, call.inputs[0], what), {}, {}, {}};
+  const int n = f.a.rows;
+  f.order = workspace(gpu, DType::i32, {f.a.count, n}, f.keep[0], what);
+  f.info = workspace(gpu, DType::i32, {f.a.count}, f.keep[1], what);
+  const cusolver::OfType& of = solver.of(f.a.view.dtype);
+  int size = 0;
+  check_solver(of.getrf_size(solver.handle(), n, n, f.a.matrix(0), n, &size), "cusolverDn getrf_bufferSize");
+  const View work = workspace(gpu, f.a.view.dtype, {size}, f.keep[2], what);
+  for (std::int64_t i = 0; i < f.a.count; ++i)
+    check_solver(of.getrf(solver.handle(), n, n, f.a.matrix(i), n, work.data, elements<i32>(f.order) + i * n,
+                          elements<i32>(f.info) + i),
+                 "cusolverDn getrf");
+  launch_blocks(gpu, {element_text(call.inputs[0].dtype) + texts::finish_factor}, "finish_factor", f.a.count,
+                FinishFactorArgs<void, void>{.factors = f.a.view.data,
+                                             .order = elements<i32>(f.order),
+                                             .info = elements<i32>(f.info),
+                                             .determinant = determinant,
+                                             .n = n,
+                                             .count = f.a.count,
+                                             .logarithm = call.op == Op::logdet,
+                                             .needs_inverse = needs_inverse,
+                                             .complaints = check_matrix(mark, call, singular)});
+  return f;
+}
+
+bool solve_large(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
+  if (!is_for_solver(gpu, call.inputs[0].shape[call.inputs[0].shape.rank() - 1])) return false;
+  const Solver solver(gpu);
+  if (!solver) return false;
+  const char* const what = label_of(call);
+  const View& out = call.outputs[0];
+  const LargeFactors f = factor_large(call, gpu, mark, solver, true, nullptr);
+  if (out.shape.numel() == 0) return true;
+  const int n = f.a.rows;
+  const StoredByColumns x = stored_by_columns(gpu, call.inputs[1], what);
+  for (std::int64_t i = 0; i < x.count; ++i)
+    check_solver(solver.of(x.view.dtype)
+                     .getrs(solver.handle(), 0, n, x.columns, f.a.matrix(i), n, elements<i32>(f.order) + i * n,
+                            x.matrix(i), n, elements<i32>(f.info) + i),
+                 "cusolverDn getrs");
+  BufferPtr keep;
+  const View by_rows = computed(gpu, out, keep, call);
+  copy_elements(gpu, by_rows, x.view);
+  if (by_rows.data != out.data) convert_elements(gpu, out, by_rows);
+  return true;
+}
+
+// Stored by rows, the lower triangle is what cuSOLVER knows as the upper one.
+bool cholesky_large(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
+  const View &a = call.inputs[0], &out = call.outputs[0];
+  const Matrices m(a);
+  if (!is_for_solver(gpu, m.rows)) return false;
+  const Solver solver(gpu);
+  if (!solver) return false;
+  const char* const what = label_of(call);
+  BufferPtr keep[4];
+  View work = packed(gpu, a, keep[0], what);
+  const DType compute = compute_dtype(a.dtype);
+  if (compute != a.dtype || work.data == a.data) {
+    const View own = workspace(gpu, compute, a.shape, keep[1], what);
+    if (compute != a.dtype) {
+      convert_elements(gpu, own, work);
+    } else {
+      copy_elements(gpu, own, work);
+    }
+    work = own;
+  }
+  const View info = workspace(gpu, DType::i32, {m.count}, keep[2], what);
+  const cusolver::OfType& of = solver.of(compute);
+  const int n = static_cast<int>(m.rows);
+  int size = 0;
+  check_solver(of.potrf_size(solver.handle(), cusolver::kUpper, n, work.data, n, &size), "cusolverDn potrf_bufferSize");
+  const View buffer = workspace(gpu, compute, {size}, keep[3], what);
+  for (std::int64_t i = 0; i < m.count; ++i)
+    check_solver(of.potrf(solver.handle(), cusolver::kUpper, n, element_at(work, i * n * n), n, buffer.data, size,
+                          elements<i32>(info) + i),
+                 "cusolverDn potrf");
+  const std::int64_t slabs = (n + kFinishRows - 1) / kFinishRows;
+  launch_blocks(gpu, {element_text(a.dtype) + texts::finish_cholesky}, "finish_cholesky", m.count * slabs,
+                FinishCholeskyArgs<void, void>{.work = work.data,
+                                               .out = out.data,
+                                               .info = elements<i32>(info),
+                                               .n = n,
+                                               .slabs = slabs,
+                                               .count = m.count,
+                                               .complaints = check_matrix(mark, call, not_positive_definite)});
+  return true;
+}
+
 void substitute(Gpu& gpu, const View& a, const View& b, const View& x, bool transposed, bool upward, bool unit) {
   Matrices m(a);
   const Matrices right(b);
@@ -104,7 +209,7 @@ void substitute(Gpu& gpu, const View& a, const View& b, const View& x, bool tran
 void run_cholesky(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   require_floats(call);
   const View &a = call.inputs[0], &out = call.outputs[0];
-  if (a.shape.numel() == 0) return;
+  if (a.shape.numel() == 0 || cholesky_large(call, gpu, mark)) return;
   const Matrices m(a);
   BufferPtr keep;
   const View work = dense(out, compute_dtype(a.dtype), keep, gpu, label_of(call));
@@ -132,7 +237,7 @@ void run_triangular_solve(const LibraryCall& call, Gpu& gpu) {
 void run_solve(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   require_floats(call);
   const View &a = call.inputs[0], &out = call.outputs[0];
-  if (a.shape.numel() == 0) return;
+  if (a.shape.numel() == 0 || solve_large(call, gpu, mark)) return;
   const Factors f = factor(call, gpu, mark, &call.inputs[1], nullptr);
   if (out.shape.numel() == 0) return;
   const std::int64_t n = f.upper.shape[1], k = f.upper.shape[2] - n;
@@ -145,7 +250,14 @@ void run_solve(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
 // det, and logdet: NaN for a negative determinant, -inf for 0.
 void run_determinant(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   require_floats(call);
-  if (call.outputs[0].shape.numel() > 0) factor(call, gpu, mark, nullptr, call.outputs[0].data);
+  if (call.outputs[0].shape.numel() == 0) return;
+  if (is_for_solver(gpu, call.inputs[0].shape[call.inputs[0].shape.rank() - 1])) {
+    if (const Solver solver(gpu); solver) {
+      factor_large(call, gpu, mark, solver, false, call.outputs[0].data);
+      return;
+    }
+  }
+  factor(call, gpu, mark, nullptr, call.outputs[0].data);
 }
 
 }  // namespace ebb::cuda

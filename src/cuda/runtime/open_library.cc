@@ -37,7 +37,8 @@ std::vector<std::string> folders() {
   Dl_info here;
   if (dladdr(reinterpret_cast<void*>(&folders), &here) && here.dli_fname) {
     const fs::path package = fs::path(here.dli_fname).parent_path().parent_path();  // site-packages
-    for (const char* name : {"cu13", "cu12", "cuda_nvrtc", "cublas", "cudnn", "nccl"}) add(package / "nvidia" / name / "lib");
+    for (const char* name : {"cu13", "cu12", "cuda_nvrtc", "cublas", "cudnn", "cusolver", "nccl"})
+      add(package / "nvidia" / name / "lib");
   }
   return found;
 }

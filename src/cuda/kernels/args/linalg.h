@@ -38,4 +38,29 @@ struct CholeskyArgs {
 };
 EBB_ARGS(25, CholeskyArgs<u8, u8>);
 
+constexpr int kFinishRows = 64;  // of a block of finish_cholesky
+
+// What cuSOLVER left: triangles by rows, or factors by columns, and a verdict per matrix.
+template <class T, class A>
+struct FinishCholeskyArgs {
+  const A* work;
+  T* out;
+  const i32* info;
+  i64 n, slabs;
+  i64 count;
+  Complaints complaints;
+};
+EBB_ARGS(8, FinishCholeskyArgs<u8, u8>);
+
+template <class T, class A>
+struct FinishFactorArgs {
+  const A* factors;
+  const i32* order;  // n per matrix: the row that each was exchanged with, from 1 on
+  const i32* info;
+  T* determinant;
+  i64 n, count, logarithm, needs_inverse;
+  Complaints complaints;
+};
+EBB_ARGS(10, FinishFactorArgs<u8, u8>);
+
 }  // namespace ebb::cuda

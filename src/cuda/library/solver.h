@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+#include <cstdint>
+#include <mutex>
+
+#include "backend/call.h"
+#include "core/buffer.h"
+#include "cuda/library/cusolver.h"
+#include "cuda/runtime/gpu.h"
+
+namespace ebb::cuda {
+
+// cuSOLVER's handle of a GPU, which one thread uses at a time, on the calling thread's stream.
+class Solver {
+ public:
+  // Where there is none, `bool` is false.
+  explicit Solver(Gpu& gpu);
+  explicit operator bool() const { return handle_ != nullptr; }
+
+  void* handle() const { return handle_; }
+  void* svd_options() const { return svd_options_; }
+  void* eigen_options() const { return eigen_options_; }
+  const cusolver::OfType& of(DType dtype) const { return dtype == DType::f64 ? table_->f64 : table_->f32; }
+
+ private:
+  const Cusolver* table_ = nullptr;
+  void *handle_ = nullptr, *svd_options_ = nullptr, *eigen_options_ = nullptr;
+  std::unique_lock<std::mutex> lock_;
+};
+void check_solver(cusolver::Status status, const char* call);
+
+// Matrices [..., m, n] of f32 or f64 stored by columns, one after the other, and verdicts on them.
+struct StoredByColumns {
+  View view;  // of shape [..., m, n]
+  std::int64_t count = 0;
+  int rows = 0, columns = 0;
+  BufferPtr keep;
+
+  std::byte* matrix(std::int64_t i) const;
+};
+StoredByColumns stored_by_columns(Gpu& gpu, const View& v, const char* what);
+
+}  // namespace ebb::cuda

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+// cuSOLVER by LAPACK: what src/cuda/library/linalg.cc and decompositions.cc ask of it.
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "cuda/emulated_device.h"
+#include "cuda/library/cusolver.h"
+
+#define EBB_LAPACK(T, s)                                                                                               \
+  void s##potrf_(const char*, const int*, T*, const int*, int*, std::size_t);                                          \
+  void s##getrf_(const int*, const int*, T*, const int*, int*, int*);                                                  \
+  void s##getrs_(const char*, const int*, const int*, const T*, const int*, const int*, T*, const int*, int*,          \
+                 std::size_t);                                                                                         \
+  void s##geqrf_(const int*, const int*, T*, const int*, T*, T*, const int*, int*);                                    \
+  void s##orgqr_(const int*, const int*, const int*, T*, const int*, const T*, T*, const int*, int*);                  \
+  void s##syev_(const char*, const char*, const int*, T*, const int*, T*, T*, const int*, int*, std::size_t,           \
+                std::size_t);                                                                                          \
+  void s##gesvd_(const char*, const char*, const int*, const int*, T*, const int*, T*, T*, const int*, T*, const int*, \
+                 T*, const int*, int*, std::size_t, std::size_t);
+extern "C" {
+EBB_LAPACK(float, s)
+EBB_LAPACK(double, d)
+}
+
+namespace ebb::testing {
+namespace {
+
+using namespace cuda;
+using namespace cuda::cusolver;
+
+template <class T>
+struct Lapack;
+#define EBB_OF_TYPE(T, s)                    \
+  template <>                                \
+  struct Lapack<T> {                         \
+    static constexpr auto potrf = s##potrf_; \
+    static constexpr auto getrf = s##getrf_; \
+    static constexpr auto getrs = s##getrs_; \
+    static constexpr auto geqrf = s##geqrf_; \
+    static constexpr auto orgqr = s##orgqr_; \
+    static constexpr auto syev = s##syev_;   \
+    static constexpr auto gesvd = s##gesvd_; \
+  };
+EBB_OF_TYPE(float, s)
+EBB_OF_TYPE(double, d)
+
+constexpr int kWorkspace = 3;  // elements that are asked for, so that forgetting them shows
+std::atomic<Stream> stream{nullptr};
+std::atomic<long> calls{0};
+
+template <class F>
+Status on_stream(const F& f) {
+  if (device_records()) return 0;
+  ++calls;
+  return in_stream(stream, [=] {
+    const DeviceAccess access;
+    f();
+    return 0;
+  });
+}
+
+template <class T>
+void eigenvectors(int uplo, int n, T* a, int step, T* w, int* info) {
+  const int size = std::max(1, 3 * n);
+  std::vector<T> work(static_cast<std::size_t>(size));
+  Lapack<T>::syev("V", uplo == kLower ? "L" : "U", &n, a, &step, w, work.data(), &size, info, 1, 1);
+}
+// With V in columns.
+template <class T>
+void singular_vectors(int m, int n, T* a, int step, T* s, T* u, int u_step, T* v, int v_step, int* info) {
+  const int k = std::min(m, n), size = std::max(1, 5 * (m + n));
+  std::vector<T> work(static_cast<std::size_t>(size)), vt(static_cast<std::size_t>(k) * static_cast<std::size_t>(n));
+  Lapack<T>::gesvd("S", "S", &m, &n, a, &step, s, u, &u_step, vt.data(), &k, work.data(), &size, info, 1, 1);
+  for (int i = 0; i < k; ++i) {
+    for (int j = 0; j < n; ++j) v[i * v_step + j] = vt[static_cast<std::size_t>(j * k + i)];
+  }
+}
+
+template <class T>
+OfType of_type() {
+  using L = Lapack<T>;
+  OfType t;
+  t.potrf_size = t.getrf_size = [](void*, int, int, void*, int, int* size) { return *size = kWorkspace, 0; };
+  t.geqrf_size = t.potrf_size;
+  t.potrf = [](void*, int uplo, int n, void* a, int step, void* work, int size, int* info) {
+    if (!work || size != kWorkspace) return 7;
+    return on_stream([=] { L::potrf(uplo == kLower ? "L" : "U", &n, static_cast<T*>(a), &step, info, 1); });
+  };
+  t.getrf = [](void*, int m, int n, void* a, int step, void* work, int* order, int* info) {
+    if (!work) return 7;
+    return on_stream([=] { L::getrf(&m, &n, static_cast<T*>(a), &step, order, info); });
+  };
+  t.getrs = [](void*, int trans, int n, int k, const void* a, int a_step, const int* order, void* b, int b_step,
+               int* info) {
+    return on_stream([=] {
+      L::getrs(trans ? "T" : "N", &n, &k, static_cast<const T*>(a), &a_step, order, static_cast<T*>(b), &b_step, info,
+               1);
+    });
+  };
+  t.geqrf = [](void*, int m, int n, void* a, int step, void* tau, void* work, int size, int* info) {
+    if (!work || size != kWorkspace) return 7;
+    return on_stream([=] {
+      const int own = std::max(1, n);
+      std::vector<T> memory(static_cast<std::size_t>(own));
+      L::geqrf(&m, &n, static_cast<T*>(a), &step, static_cast<T*>(tau), memory.data(), &own, info);
+    });
+  };
+  t.orgqr_size = [](void*, int, int, int, const void*, int, const void*, int* size) { return *size = kWorkspace, 0; };
+  t.orgqr = [](void*, int m, int n, int k, void* a, int step, const void* tau, void* work, int size, int* info) {
+    if (!work || size != kWorkspace) return 7;
+    return on_stream([=] {
+      const int own = std::max(1, n);
+      std::vector<T> memory(static_cast<std::size_t>(own));
+      L::orgqr(&m, &n, &k, static_cast<T*>(a), &step, static_cast<const T*>(tau), memory.data(), &own, info);
+    });
+  };
+  t.syevd_size = [](void*, int, int, int, const void*, int, const void*, int* size) { return *size = kWorkspace, 0; };
+  t.syevd = [](void*, int, int uplo, int n, void* a, int step, void* w, void* work, int size, int* info) {
+    if (!work || size != kWorkspace) return 7;
+    return on_stream([=] { eigenvectors(uplo, n, static_cast<T*>(a), step, static_cast<T*>(w), info); });
+  };
+  t.syevj_size = [](void*, int, int, int, const void*, int, const void*, int* size, void* options, int) {
+    return *size = kWorkspace, options ? 0 : 7;
+  };
+  t.syevj = [](void*, int, int uplo, int n, void* a, int step, void* w, void* work, int size, int* info, void* options,
+               int count) {
+    if (!work || size != kWorkspace || !options) return 7;
+    return on_stream([=] {
+      for (int i = 0; i < count; ++i)
+        eigenvectors(uplo, n, static_cast<T*>(a) + i * n * step, step, static_cast<T*>(w) + i * n, info + i);
+    });
+  };
+  t.gesvdj_size = [](void*, int, int, int, int, const void*, int, const void*, const void*, int, const void*, int,
+                     int* size, void* options) { return *size = kWorkspace, options ? 0 : 7; };
+  t.gesvdj = [](void*, int, int econ, int m, int n, void* a, int step, void* s, void* u, int u_step, void* v,
+                int v_step, void* work, int size, int* info, void* options) {
+    if (!work || size != kWorkspace || !options || econ != 1) return 7;
+    return on_stream([=] {
+      singular_vectors(m, n, static_cast<T*>(a), step, static_cast<T*>(s), static_cast<T*>(u), u_step,
+                       static_cast<T*>(v), v_step, info);
+    });
+  };
+  // U and V are square here.
+  t.gesvdj_batched_size = [](void*, int, int m, int n, const void*, int, const void*, const void*, int, const void*,
+                             int, int* size, void* options,
+                             int) { return *size = kWorkspace, options && m <= 32 && n <= 32 ? 0 : 7; };
+  t.gesvdj_batched = [](void*, int, int m, int n, void* a, int step, void* s, void* u, int u_step, void* v, int v_step,
+                        void* work, int size, int* info, void* options, int count) {
+    if (!work || size != kWorkspace || !options || m > 32 || n > 32 || u_step < m || v_step < n) return 7;
+    return on_stream([=] {
+      for (int i = 0; i < count; ++i)
+        singular_vectors(m, n, static_cast<T*>(a) + i * n * step, step, static_cast<T*>(s) + i * std::min(m, n),
+                         static_cast<T*>(u) + i * m * u_step, u_step, static_cast<T*>(v) + i * n * v_step, v_step,
+                         info + i);
+    });
+  };
+  return t;
+}
+
+}  // namespace
+
+long emulated_solver_calls() { return calls; }
+
+const Cusolver& emulated_cusolver() {
+  static const auto* const table = [] {
+    auto* const t = new Cusolver;
+    t->create = t->create_svd_options = t->create_eigen_options = [](void** made) { return *made = new int, 0; };
+    t->set_stream = [](void*, Stream s) { return stream = s, 0; };
+    t->f32 = of_type<float>();
+    t->f64 = of_type<double>();
+    return t;
+  }();
+  return *table;
+}
+
+}  // namespace ebb::testing
