@@ -7,6 +7,7 @@ from ._core._data import (  # noqa: F401
     BytePairs,
     Tokenizer,
     make_digits,
+    pack_sequences,
     read_cifar10,
     read_cifar100,
     read_csv,

@@ -166,6 +166,16 @@ void bind_data(const Api& api) {
             return nb::bytes(text.data(), text.size());
           },
           "tokens"_a, "The bytes of these tokens; decode() them if they are UTF-8.");
+  m.def(
+      "pack_sequences",
+      [](const std::vector<std::vector<std::int64_t>>& sequences, std::int64_t length) {
+        const PackedSequences p = pack_sequences(sequences, length);
+        return tuple_of(p.tokens, p.next, p.positions);
+      },
+      "sequences"_a, "length"_a,
+      "(tokens, next, positions) of rows in which several sequences lie one after the other, [rows, length] each. A "
+      "model "
+      "that is given the positions computes each sequence by itself; next is -100 in what is left of a row.");
   nb::class_<Tokenizer>(
       m, "Tokenizer",
       "A byte-level byte-pair tokenizer from Hugging Face's tokenizer.json, as GPT-2 and Llama 3 have it.")

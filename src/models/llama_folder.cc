@@ -102,8 +102,14 @@ json written(const LlamaConfig& c, DType dtype) {
 }  // namespace
 
 LlamaConfig load_llama_config(const std::string& folder) {
-  const std::string where = (fs::path(folder) / "config.json").string();
-  const json all = io::parse_json(io::text_of_file(where), 6, where);
+  const std::string file = (fs::path(folder) / "config.json").string();
+  return llama_config_from_json(io::text_of_file(file), file);
+}
+
+std::string llama_config_to_json(const LlamaConfig& c, DType dtype) { return written(c, dtype).dump(2) + "\n"; }
+
+LlamaConfig llama_config_from_json(const std::string& text, const std::string& where) {
+  const json all = io::parse_json(text, 6, where);
   require(all.is_object(), Error::Kind::io, "{}: expected an object of settings", where);
   const json kind = all.value("model_type", json());
   require(kind == "llama", Error::Kind::io, "{}: model_type is {}; only llama is supported", where, kind.dump());
@@ -161,7 +167,7 @@ Llama load_llama(const std::string& folder, DType dtype) {
 }
 
 void save_llama(const std::string& folder, Llama llama, const SaveLlamaOptions& o) {
-  const json config = written(llama.config, o.dtype);
+  const std::string config = llama_config_to_json(llama.config, o.dtype);
   std::error_code error;
   fs::create_directories(folder, error);
   require(!error, Error::Kind::io, "{}: the folder cannot be made ({})", folder, error.message());
@@ -169,7 +175,7 @@ void save_llama(const std::string& folder, Llama llama, const SaveLlamaOptions& 
   for (const Parameter& p : parameters(llama)) weights.emplace(p.name, cast(stop_gradient(*p.tensor), o.dtype));
   io::save_weight_files(folder, weights, o.shard_bytes);
   io::NewFile file((fs::path(folder) / "config.json").string());
-  file.write(config.dump(2) + "\n");
+  file.write(config);
   file.commit();
 }
 

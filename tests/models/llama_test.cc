@@ -141,6 +141,29 @@ TEST(Llama, SequencesOfAPackedRowAreComputedOneByOne) {
   }
 }
 
+TEST(Packing, FillsRowsAndEachSequenceKeepsToItself) {
+  manual_seed(8);
+  const Llama llama(tiny());
+  std::vector<std::vector<std::int64_t>> sequences;
+  double sum_of_losses = 0, places = 0;
+  for (const std::int64_t n : {4, 30, 1, 9, 2, 0, 7, 12}) {  // 30 tokens are more than a row has places
+    const Tensor t = randint(0, 40, {n}).eval();
+    sequences.push_back(t.to_vector<std::int64_t>());
+    for (std::int64_t at = 0; at + 1 < n; at += 16) {
+      const std::int64_t end = std::min(at + 16, n - 1);
+      const Tensor own = unsqueeze(t.slice(0, at, end), 0), next = unsqueeze(t.slice(0, at + 1, end + 1), 0);
+      sum_of_losses += llama.loss(own, next).item() * static_cast<double>(end - at);
+      places += static_cast<double>(end - at);
+    }
+  }
+  const PackedSequences p = pack_sequences(sequences, 16);
+  EXPECT_EQ(p.tokens.shape(), Shape({4, 16}));  // 58 places
+  EXPECT_EQ(sum(p.next != -100).item(), places);
+  EXPECT_NEAR(llama.loss(p.tokens, p.next, p.positions).item(), sum_of_losses / places, 1e-6);
+  EXPECT_EQ(pack_sequences({{5}, {}}, 4).tokens.shape(), Shape({0, 4}));
+  EXPECT_THROW_MESSAGE(pack_sequences({}, 0), "pack_sequences: the length of a row must be positive, got 0");
+}
+
 TEST(Llama, ALaterTokenChangesNothingBeforeIt) {
   manual_seed(5);
   const Llama llama(tiny());

@@ -135,6 +135,8 @@ struct Llama {
 
 // A folder that transformers' save_pretrained wrote. Weights become variables of this dtype on the default device.
 LlamaConfig load_llama_config(const std::string& folder);
+LlamaConfig llama_config_from_json(const std::string& json, const std::string& where);  // the text of a config.json
+std::string llama_config_to_json(const LlamaConfig& config, DType dtype = DType::f32);
 Llama load_llama(const std::string& folder, DType dtype = DType::f32);
 
 // Writes a folder that from_pretrained of transformers reads.
