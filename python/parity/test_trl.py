@@ -79,14 +79,22 @@ def text(seed, count):
     return " ".join(f"w{(seed * 37 + k * 11) % 200}" for k in range(count))
 
 
-def trained(kind, folder):
-    """The weights after three steps."""
+def trained(kind, folder, steps=3):
+    """The weights after some steps, and the gradients of each of them."""
+    import transformers
     from datasets import Dataset
+
+    gradients = []
+
+    class Gradients(transformers.TrainerCallback):
+        def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):
+            gradients.append({name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None})
 
     torch.manual_seed(1)
     options = dict(
         output_dir=str(folder),
-        max_steps=3,
+        max_steps=steps,
+        max_grad_norm=0.0,
         per_device_train_batch_size=2,
         learning_rate=1e-2,
         report_to=[],
@@ -99,9 +107,10 @@ def trained(kind, folder):
     )
     model, rows, common = make(), range(6), {"processing_class": tokenizer()}
     prompts = [{"prompt": text(k, 4) + " "} for k in rows]
-    if kind == "sft":
+    if kind in ("sft", "dft"):
         data = [{"text": text(k, 12)} for k in rows]
-        trainer = trl.SFTTrainer(model, trl.SFTConfig(**options), train_dataset=Dataset.from_list(data), **common)
+        config = trl.SFTConfig(loss_type="nll" if kind == "sft" else "dft", **options)
+        trainer = trl.SFTTrainer(model, config, train_dataset=Dataset.from_list(data), **common)
     elif kind == "dpo":
         data = [{**p, "chosen": text(k + 50, 6), "rejected": text(k + 90, 7)} for k, p in enumerate(prompts)]
         config = trl.DPOConfig(**options)
@@ -113,29 +122,38 @@ def trained(kind, folder):
     else:  # the policy gradients: kind is grpo's loss, or rloo
         model.save_pretrained(folder / "model")  # where the reference comes from
         model.config._name_or_path = str(folder / "model")
-        rl = dict(options, num_generations=2, max_completion_length=6, beta=0.04, max_steps=2)
+        rl = dict(options, num_generations=2, max_completion_length=6, beta=0.04, max_steps=min(steps, 2))
         if kind == "rloo":
             cls, config = trl.RLOOTrainer, trl.RLOOConfig(**rl)
         else:
-            rl["importance_sampling_level"] = "sequence" if kind == "luspo" else "token"
-            cls, config = trl.GRPOTrainer, trl.GRPOConfig(loss_type=kind, **rl)
+            rl["importance_sampling_level"] = "sequence" if kind in ("gspo", "luspo") else "token"
+            cls, config = trl.GRPOTrainer, trl.GRPOConfig(loss_type="grpo" if kind == "gspo" else kind, **rl)
         reward = lambda completions, **_: [float(len(set(c.split()))) + 0.1 * (sum(map(ord, c)) % 7) for c in completions]  # noqa: E731
         trainer = cls(model, reward_funcs=reward, args=config, train_dataset=Dataset.from_list(prompts), **common)
+    trainer.add_callback(Gradients())
     trainer.train()
-    return {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    return {name: p.detach().clone() for name, p in trainer.model.named_parameters()}, gradients
 
 
-@pytest.mark.parametrize("kind", ["sft", "dpo", "kto", "rloo", "grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"])
-def test_trainers_end_with_the_same_weights(kind, tmp_path, monkeypatch):
-    theirs = trained(kind, tmp_path)
+KINDS = ["sft", "dft", "dpo", "kto", "rloo", "grpo", "bnpo", "dr_grpo", "dapo", "cispo", "gspo", "sapo", "luspo", "vespo"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_trainers_take_the_same_steps(kind, tmp_path, monkeypatch):
+    theirs, expected = trained(kind, tmp_path)
     calls = []
     ebb.torch.patch_trl()
     try:
         monkeypatch.setattr(ebb.torch, "linear_log_probs", lambda *a, f=ebb.torch.linear_log_probs, **k: calls.append(1) or f(*a, **k))
-        ours = trained(kind, tmp_path)
+        ours, found = trained(kind, tmp_path)
     finally:
         ebb.torch.unpatch_trl()
     assert calls
+    # The first step, before weights differ: each tensor's gradient to 1e-5 of its largest number, in f32.
+    assert expected[0].keys() == found[0].keys() and any(g.abs().max() > 0 for g in expected[0].values())
+    largest = max(g.abs().max() for g in expected[0].values())
+    for name, gradient in expected[0].items():
+        assert (found[0][name] - gradient).abs().max() <= 1e-5 * max(gradient.abs().max(), 1e-3 * largest), name
     for name, weight in theirs.items():
         assert (ours[name] - weight).abs().max() <= 1e-4 * weight.abs().max(), name
 

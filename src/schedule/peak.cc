@@ -30,40 +30,18 @@ class Estimate {
   Peak whole() {
     for (std::size_t v = 0; v < plan_.graph.values.size(); ++v) {
       const Value& x = plan_.graph.values[v];
-      if (x.is_leaf && x.op == Op::data) hold(static_cast<std::int32_t>(v), seen_bytes(x));
+      if (x.is_leaf && x.op == Op::data)
+        hold(static_cast<std::int32_t>(v), held_bytes(plan_, trace_, static_cast<std::int32_t>(v)));
     }
-    for (std::int32_t r : plan_.graph.roots) {
-      const std::int32_t b = plan_.graph.base(r);
-      kept_.insert(plan_.graph.values[b].op == Op::output ? plan_.graph.values[b].inputs[0] : b);
-    }
+    for (std::int32_t r : plan_.graph.roots) kept_.insert(plan_.graph.memory(r));
     run();
     return std::move(peak_);
   }
 
  private:
-  static std::size_t seen_bytes(const Value& x) {
-    std::size_t bytes = size_of(x.dtype);
-    for (int d = 0; d < x.shape.rank(); ++d) {
-      if (x.strides[d] != 0 || x.shape[d] == 0) bytes *= static_cast<std::size_t>(x.shape[d]);
-    }
-    return bytes;
-  }
-
   void hold(std::int32_t v, std::size_t bytes) {
     now_ += bytes;
     bytes_[static_cast<std::size_t>(v)] = bytes;
-  }
-
-  std::size_t output_bytes(std::int32_t v) const {
-    const Value& x = plan_.graph.values[v];
-    const NodeExtra* extra = x.node >= 0 && x.strips < 0 ? trace_.nodes[x.node]->extra.get() : nullptr;
-    if (x.is_call() && extra && !extra->output_types.empty()) {
-      std::size_t bytes = 0;
-      for (const auto& [shape, dtype] : extra->output_types)
-        bytes += static_cast<std::size_t>(shape.numel()) * size_of(dtype);
-      return bytes;
-    }
-    return static_cast<std::size_t>(x.shape.numel()) * size_of(x.dtype);
   }
 
   void run() {
@@ -89,11 +67,9 @@ class Estimate {
   // What a step fills. Returns what it holds besides.
   std::size_t begin(const PlanStep& step) {
     for (std::int32_t v : step.outputs) {
-      if (!elsewhere_.contains(v)) hold(v, output_bytes(v));
+      if (!elsewhere_.contains(v)) hold(v, held_bytes(plan_, trace_, v));
     }
-    if (!step.strips) return 0;
-    const StripBody& body = step.strips->bodies[0];
-    return Estimate(body.plan, body.trace).of_strip(body.outputs).bytes;
+    return step.strips ? bytes_of_strip(*step.strips) : 0;
   }
   void end(const PlanStep& step) {
     for (std::int32_t v : step.release) {
@@ -122,6 +98,30 @@ class Estimate {
 };
 
 }  // namespace
+
+std::size_t held_bytes(const Plan& plan, const Trace& trace, std::int32_t v) {
+  const Value& x = plan.graph.values[v];
+  if (x.is_leaf) {
+    std::size_t bytes = size_of(x.dtype);
+    for (int d = 0; d < x.shape.rank(); ++d) {
+      if (x.strides[d] != 0 || x.shape[d] == 0) bytes *= static_cast<std::size_t>(x.shape[d]);
+    }
+    return bytes;
+  }
+  const NodeExtra* extra = x.node >= 0 && x.strips < 0 ? trace.nodes[x.node]->extra.get() : nullptr;
+  if (x.is_call() && extra && !extra->output_types.empty()) {
+    std::size_t bytes = 0;
+    for (const auto& [shape, dtype] : extra->output_types)
+      bytes += static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+    return bytes;
+  }
+  return static_cast<std::size_t>(x.shape.numel()) * size_of(x.dtype);
+}
+
+std::size_t bytes_of_strip(const StripLoop& loop) {
+  const StripBody& body = loop.bodies[0];
+  return Estimate(body.plan, body.trace).of_strip(body.outputs).bytes;
+}
 
 Peak estimate_peak(const Plan& plan, const Trace& trace) { return Estimate(plan, trace).whole(); }
 

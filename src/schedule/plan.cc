@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <queue>
 #include <set>
 
@@ -14,6 +15,7 @@
 #include "ebb/memory.h"
 #include "schedule/peak.h"
 #include "schedule/product_bias.h"
+#include "schedule/rematerialize.h"
 #include "schedule/strips.h"
 
 namespace ebb {
@@ -89,7 +91,8 @@ class Waiting {
 
 class Planner {
  public:
-  Planner(const Trace& trace, const StripModel* strips) : t_(trace), g_(plan_.graph) {
+  Planner(const Trace& trace, const StripModel* strips, int bytes_of_a_function)
+      : t_(trace), g_(plan_.graph), bytes_of_a_function_(bytes_of_a_function) {
     plan_.device = trace.device;
     g_ = simplify(trace);
     if (strips) loops_ = make_strips(g_, *strips, trace.device);
@@ -97,12 +100,12 @@ class Planner {
   }
 
   Plan run() {
-    f_ = fuse(g_, backend_of(plan_.device).bytes_of_a_function());
+    f_ = fuse(g_, std::max(bytes_of_a_function_, backend_of(plan_.device).bytes_of_a_function()));
     find_live();
     make_steps();
     order_steps();
     plan_attachments();
-    plan_releases();
+    plan_releases(plan_);
     plan_.peak = estimate_peak(plan_, t_);
     return std::move(plan_);
   }
@@ -261,10 +264,6 @@ class Planner {
       }
     }
     require(plan_.steps.size() == n, "internal: the schedule has a cycle");
-    std::size_t calls = 0;
-    for (PlanStep& step : plan_.steps) {
-      if (step.node >= 0) step.call = calls++;
-    }
     for (std::int32_t& s : step_of_) {
       if (s >= 0) s = place[s];
     }
@@ -274,7 +273,7 @@ class Planner {
   std::size_t bytes_kept_for(const PlanStep& step) const {
     std::size_t bytes = 0;
     for (std::int32_t v : step.inputs) {
-      const Value& x = value(memory_of(v));
+      const Value& x = value(g_.memory(v));
       if (!x.is_leaf) bytes += static_cast<std::size_t>(x.shape.numel()) * size_of(x.dtype);
     }
     return bytes;
@@ -287,7 +286,7 @@ class Planner {
       if (t_.stored[i] || (t_.is_leaf(at) && !is_root(at))) continue;
       const std::int32_t v = g_.of_node[i];
       if (!live_[v]) continue;
-      const std::int32_t b = memory_of(v);
+      const std::int32_t b = g_.memory(v);
       const bool given = value(b).is_leaf && value(b).op == Op::data;
       if (given) {
         plan_.attach_first.push_back(static_cast<std::int32_t>(i));
@@ -299,24 +298,10 @@ class Planner {
 
   bool is_root(std::int32_t node) const { return std::find(t_.roots.begin(), t_.roots.end(), node) != t_.roots.end(); }
 
-  void plan_releases() {
-    std::vector<std::int32_t> last(g_.values.size(), -1);
-    for (std::size_t s = 0; s < plan_.steps.size(); ++s) {
-      for (std::int32_t v : plan_.steps[s].inputs) last[memory_of(v)] = static_cast<std::int32_t>(s);
-      for (std::int32_t v : plan_.steps[s].outputs) last[v] = std::max(last[v], static_cast<std::int32_t>(s));
-    }
-    for (std::size_t v = 0; v < last.size(); ++v) {
-      if (last[v] >= 0) plan_.steps[last[v]].release.push_back(static_cast<std::int32_t>(v));
-    }
-  }
-  std::int32_t memory_of(std::int32_t v) const {
-    const std::int32_t b = g_.base(v);
-    return value(b).op == Op::output ? value(b).inputs[0] : b;
-  }
-
   const Trace& t_;
   Plan plan_;
   ValueGraph& g_;
+  const int bytes_of_a_function_;
   std::vector<StripLoopPtr> loops_;
   Fusion f_;
   std::vector<char> live_;
@@ -332,23 +317,87 @@ int Plan::sweeps() const {
       std::count_if(steps.begin(), steps.end(), [](const PlanStep& s) { return s.sweep != nullptr; }));
 }
 
+void plan_releases(Plan& plan) {
+  std::vector<std::int32_t> last(plan.graph.values.size(), -1);
+  std::size_t calls = 0;
+  for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+    PlanStep& step = plan.steps[s];
+    step.release.clear();
+    if (step.node >= 0) step.call = calls++;
+    for (std::int32_t v : step.inputs) last[plan.graph.memory(v)] = static_cast<std::int32_t>(s);
+    for (std::int32_t v : step.outputs) last[v] = std::max(last[v], static_cast<std::int32_t>(s));
+  }
+  for (std::size_t v = 0; v < last.size(); ++v) {
+    if (last[v] >= 0) plan.steps[last[v]].release.push_back(static_cast<std::int32_t>(v));
+  }
+}
+
+namespace {
+
+// In the sweeps that read them, cheap values are then made again where that takes no more time than this says.
+constexpr int kBytesOfAFunctionInNeed = 4;
+
+// The plan of those that stay within the budget which takes the least time; else the one that comes nearest.
+class WithinBudget {
+ public:
+  WithinBudget(const Trace& trace, std::size_t budget) : trace_(trace), budget_(budget) {}
+
+  // Plans as they are, then with values that are made again.
+  bool found(std::vector<Plan> plans) {
+    for (Plan& plan : plans) {
+      take(plan);
+      make_values_again(plan, trace_, budget_);
+      take(plan);
+    }
+    return best_ && best_->peak.bytes <= budget_;
+  }
+  Plan best() { return std::move(*best_); }
+
+ private:
+  void take(const Plan& plan) {
+    const bool within = plan.peak.bytes <= budget_, was_within = best_ && best_->peak.bytes <= budget_;
+    const double time = estimated_time(plan);
+    if (best_ && (within != was_within ? was_within : within ? time >= time_ : plan.peak.bytes >= best_->peak.bytes))
+      return;
+    best_ = plan;
+    time_ = time;
+  }
+
+  const Trace& trace_;
+  const std::size_t budget_;
+  std::optional<Plan> best_;
+  double time_ = 0;
+};
+
+}  // namespace
+
+// Values that are made again have the same bits, sums over strips do not: strips are the second means. They are what
+// helps where a single value is too large.
 Plan make_plan(const Trace& trace) {
   const StripModel model = strip_model(trace.device);
   Plan plan = make_plan(trace, &model);
   const std::size_t budget = memory_budget(trace.device);
   if (budget == 0 || plan.peak.bytes <= budget) return plan;
+  WithinBudget choice(trace, budget);
+  std::vector<Plan> plans;
+  plans.push_back(std::move(plan));
+  plans.push_back(make_plan(trace, &model, kBytesOfAFunctionInNeed));
+  if (choice.found(std::move(plans))) return choice.best();
   for (const StripModel& smaller : strips_within(budget)) {
-    Plan other = make_plan(trace, &smaller);
-    if (other.peak.bytes < plan.peak.bytes) plan = std::move(other);
-    if (plan.peak.bytes <= budget) return plan;
+    plans.clear();
+    plans.push_back(make_plan(trace, &smaller));
+    if (choice.found(std::move(plans))) return choice.best();
   }
+  plan = choice.best();
   fail(Error::Kind::memory,
        "this computation takes {}, but the budget is {}; raise it with set_memory_budget, or compute on fewer rows at "
        "a time",
        describe(plan.peak, plan), bytes_text(budget));
 }
 
-Plan make_plan(const Trace& trace, const StripModel* strips) { return Planner(trace, strips).run(); }
+Plan make_plan(const Trace& trace, const StripModel* strips, int bytes_of_a_function) {
+  return Planner(trace, strips, bytes_of_a_function).run();
+}
 
 namespace {
 
@@ -394,6 +443,7 @@ std::string describe_call(const Plan& plan, const PlanStep& step) {
 std::string print_steps(const Plan& plan) {
   std::string text;
   for (const PlanStep& step : plan.steps) {
+    if (step.again) text += "again ";
     if (step.strips) {
       text += print(*step.strips, step, plan);
       continue;

@@ -29,6 +29,7 @@ struct PlanStep {
   std::vector<std::int32_t> outputs;  // values whose memory this step fills
   std::vector<std::int32_t> attach;   // traced nodes that are evaluated now
   std::vector<std::int32_t> release;  // bases no longer read
+  bool again = false;                 // a step before has filled the same values, which were released since
   std::size_t together = 1;           // sweeps from this one on that are run by one call; 0: a step before runs it
 };
 
@@ -50,7 +51,11 @@ struct Plan {
 
 // Within the device's memory budget, or an Error.
 Plan make_plan(const Trace& trace);
-Plan make_plan(const Trace& trace, const StripModel* strips);  // null: without strips
+// Null: without strips. Where a special function costs no more than so many bytes of memory traffic, sweeps make values
+// again instead of reading them (recompute.h); the device's own number counts where it is larger.
+Plan make_plan(const Trace& trace, const StripModel* strips, int bytes_of_a_function = 0);
+// Numbers the calls, and notes after which step each value is no longer read.
+void plan_releases(Plan& plan);
 std::string print(const Plan& plan);
 
 }  // namespace ebb

@@ -46,6 +46,11 @@ struct ValueGraph {
 
   // Whose memory v looks at: its own, unless it is a view.
   std::int32_t base(std::int32_t v) const { return values[v].is_view() ? values[v].base : v; }
+  // The value whose step fills that memory: for one of several outputs of a call, the call.
+  std::int32_t memory(std::int32_t v) const {
+    const std::int32_t b = base(v);
+    return values[b].op == Op::output ? values[b].inputs[0] : b;
+  }
 };
 
 ValueGraph simplify(const Trace& trace);
