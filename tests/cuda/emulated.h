@@ -241,6 +241,17 @@ inline unsigned __ballot_sync(unsigned, int x) {
   for (unsigned lane = 0; lane < kWarp; ++lane) set |= static_cast<unsigned>(side[first + lane]) << lane;
   return set;
 }
+inline unsigned __match_any_sync(unsigned, unsigned x) {
+  using namespace emulated;
+  const unsigned me = threadIdx.x, first = me / kWarp * kWarp;
+  Barrier& warp = of_warp[me / kWarp];
+  const unsigned long long* const side = lanes[warp.turn % 2];
+  lanes[warp.turn % 2][me] = x;
+  wait(warp, kWarp);
+  unsigned alike = 0;
+  for (unsigned lane = 0; lane < kWarp; ++lane) alike |= static_cast<unsigned>(side[first + lane] == x) << lane;
+  return alike;
+}
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline void __syncwarp() { emulated::wait(emulated::of_warp[threadIdx.x / emulated::kWarp], emulated::kWarp); }
 inline void __threadfence_system() {}

@@ -320,6 +320,23 @@ TEST_P(LibraryOnGpu, ProductsOfUnalignedRows) {
   }
 }
 
+// Lines whose places repeat, in shared memory and not; an axis that is not the last; fewer lines than the result has.
+TEST_P(LibraryOnGpu, SumsOfScatteredLines) {
+  for (const std::int64_t size : {3, 300, 7000}) {
+    const Tensor x = real({3, size}), index = randint(0, size, {3, 500}).eval();
+    const std::string of = " of " + std::to_string(size);
+    compare("gather" + of, {x},
+            [&](const std::vector<Tensor>& in) { return gather(in[0], 1, index.to(in[0].device())); });
+    compare("gather along the first axis" + of, {transpose(x, 0, 1)},
+            [&](const std::vector<Tensor>& in) { return gather(in[0], 0, transpose(index.to(in[0].device()), 0, 1)); });
+    compare("gather of some lines" + of, {x},
+            [&](const std::vector<Tensor>& in) { return gather(in[0], 1, index.to(in[0].device()).slice(0, 0, 2)); });
+    const Tensor y = real({3, 500});
+    compare("scatter" + of, {x, y},
+            [&](const std::vector<Tensor>& in) { return scatter(in[0], 1, index.to(in[0].device()), in[1]); });
+  }
+}
+
 // Which of its algorithms makes a large product is decided by timing: all of them make the same bits.
 TEST_P(LibraryOnGpu, TimedProductsHaveTheBitsOfOthers) {
   const std::int64_t scale = device_is_emulated() ? 1 : 64;

@@ -29,15 +29,18 @@ View beside(const View& v, const Shape& index, int axis) {
   return out;
 }
 
+const char* const kSameType = "typedef T O;\ntypedef T R;\nEBB R rounded(O x) { return x; }\n";
+
 std::int64_t inner_of(const Shape& shape, int axis) {
   std::int64_t n = 1;
   for (int d = axis + 1; d < shape.rank(); ++d) n *= shape[d];
   return n;
 }
 
-// `update` has `to` (a reference to the element of the output) and `x` (the element of src).
-void scatter_lines(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View& out, const View& index,
-                   const View& src, const std::string& types, const std::string& update) {
+// `update` has `to` (a reference to the element of the output) and `x` (the element of src); `types` are those, O and R
+// (see the kernels). Neighbours of a line are a warp's, neighbouring lines those of neighbouring threads where there
+// are many.
+ScatterArgs scatter_args(const LibraryCall& call, RunMark& mark, const View& out, const View& index, const View& src) {
   const int axis = axis_of(call);
   const Shape lines = index.shape.with(axis, 1);
   const auto of_lines = [&](const View& v) {
@@ -45,25 +48,51 @@ void scatter_lines(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View&
     l.shape = lines;
     return kernel_view(l);
   };
-  const ScatterArgs args{.index = of_lines(index),
-                         .src = of_lines(src),
-                         .out = of_lines(out),
-                         .length = index.shape[axis],
-                         .inner = inner_of(index.shape, axis),
-                         .size = out.shape[axis],
-                         .index_step = index.strides[axis],
-                         .src_step = src.strides[axis],
-                         .out_step = out.strides[axis],
-                         .complaints = check_index(mark, call, index, out.shape[axis])};
-  const std::string of_types =
-      index_text(index) + types + fmt::format("EBB void update(O& to, T x) {{ {} }}\n", update);
-  if (index.shape.numel() > 0) launch_elements(gpu, {of_types + texts::scatter}, "scatter", lines.numel(), args);
+  return ScatterArgs{.index = of_lines(index),
+                     .src = of_lines(src),
+                     .out = of_lines(out),
+                     .length = index.shape[axis],
+                     .inner = inner_of(index.shape, axis),
+                     .size = out.shape[axis],
+                     .index_step = index.strides[axis],
+                     .src_step = src.strides[axis],
+                     .out_step = out.strides[axis],
+                     .complaints = check_index(mark, call, index, out.shape[axis])};
+}
+KernelSource scatter_source(const View& index, const std::string& types, const std::string& update) {
+  return {index_text(index) + types + fmt::format("EBB void update(O& to, T x) {{ {} }}\n", update) + texts::scatter,
+          false, true};
+}
+void scatter_lines(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View& out, const View& index,
+                   const View& src, const std::string& types, const std::string& update) {
+  const ScatterArgs args = scatter_args(call, mark, out, index, src);
+  if (index.shape.numel() == 0) return;
+  const KernelSource source = scatter_source(index, types, update);
+  const std::int64_t lines = args.index.n;
+  const bool by_warps = (args.inner == 1 || lines < gpu.model().many_lines) && args.size < (std::int64_t{1} << 32) - 1;
+  launch_elements(gpu, source, by_warps ? "scatter_by_warps" : "scatter", by_warps ? 32 * lines : lines, args);
+}
+
+// Sums of lines that fit in shared memory, some per block. False where they do not.
+bool sum_lines_in_shared(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View& out, const View& index,
+                         const View& src, DType sum, const std::string& types, const std::string& update) {
+  const int axis = axis_of(call);
+  const std::int64_t bytes = out.shape[axis] * static_cast<std::int64_t>(size_of(sum)),
+                     lines = index.shape.numel() / std::max<std::int64_t>(1, index.shape[axis]);
+  const bool by_warps = inner_of(index.shape, axis) == 1 || lines < gpu.model().many_lines;
+  if (!by_warps || bytes == 0 || bytes > gpu.model().most_line_bytes || lines == 0 ||
+      index.shape.with(axis, 1) != out.shape.with(axis, 1))
+    return false;
+  const std::int64_t warps = std::clamp<std::int64_t>(gpu.model().block_line_bytes / bytes, 1, kThreads / 32);
+  launch_blocks(gpu, scatter_source(index, types, update), "sum_in_shared", (lines + warps - 1) / warps,
+                scatter_args(call, mark, out, index, src), warps * bytes, static_cast<unsigned>(32 * warps));
+  return true;
 }
 
 // Is a line better left to one thread? Results do not depend on it.
-bool suits_threads(const View& index, int axis) {
-  constexpr std::int64_t kManyLines = 65536, kShort = 16;
-  return index.shape[axis] <= kShort && index.shape.numel() >= kManyLines * index.shape[axis];
+bool suits_threads(const Gpu& gpu, const View& index, int axis) {
+  const std::int64_t length = index.shape[axis];
+  return length <= gpu.model().short_line && index.shape.numel() >= gpu.model().many_lines * length;
 }
 
 ScatterElementsArgs<void, void> element_args(const LibraryCall& call, RunMark& mark, const View& out, const View& index,
@@ -183,8 +212,8 @@ void run_scatter(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   const View base = at_least_1d(call.inputs[0]), index = at_least_1d(call.inputs[1]);
   const View src = at_least_1d(call.inputs[2]), out = at_least_1d(call.outputs[0]);
   copy_elements(gpu, out, base);
-  if (suits_threads(index, axis_of(call)))
-    return scatter_lines(call, gpu, mark, out, index, src, bits_text(out.dtype) + "typedef T O;\n", "to = x;");
+  if (suits_threads(gpu, index, axis_of(call)))
+    return scatter_lines(call, gpu, mark, out, index, src, bits_text(out.dtype) + kSameType, "to = x;");
   const bool narrow = index.shape.numel() < (std::int64_t{1} << 32) - 1;
   const KernelSource source{index_text(index) + bits_text(out.dtype) +
                             fmt::format("typedef {} P;\n", narrow ? "u32" : "u64") + texts::scatter_elements};
@@ -302,32 +331,39 @@ void add_long_lines(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View
 // Halves are added in f32 and rounded at the end. How is decided by a line's length alone, so that its bits do not
 // depend on how many there are.
 void run_scatter_zero_add(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
-  constexpr std::int64_t kLong = 1024;
   const View src = at_least_1d(call.inputs[0]), index = at_least_1d(call.inputs[1]), out = at_least_1d(call.outputs[0]);
-  const std::string types = element_text(out.dtype);
   const int axis = axis_of(call);
-  const bool same_lines = index.shape.with(axis, 0) == out.shape.with(axis, 0);
-  const bool integers = out.dtype == DType::i64 || out.dtype == DType::i32, different = call.attrs.i[1] != 0;
-  if (different || (integers && !suits_threads(index, axis))) {
+  const bool halves = is_half(out.dtype), different = call.attrs.i[1] != 0;
+  const bool integers = out.dtype == DType::i64 || out.dtype == DType::i32;
+  if (different || (integers && !suits_threads(gpu, index, axis))) {
     gpu.clear(out.data, bytes_of(out));
     const KernelSource source{index_text(index) + bits_text(out.dtype) +
                               (integers ? "typedef T P;\n" : "typedef u32 P;\n") + texts::scatter_elements};
     return launch_elements(gpu, source, different ? "put_elements" : "add_integers", index.shape.numel(),
                            element_args(call, mark, out, index, src));
   }
-  if (is_floating(out.dtype) && same_lines && index.shape[axis] >= kLong)
+  const DType sum = halves ? DType::f32 : out.dtype;
+  const bool fits = out.shape[axis] * static_cast<std::int64_t>(size_of(sum)) <= gpu.model().most_line_bytes;
+  const bool same_lines = index.shape.with(axis, 0) == out.shape.with(axis, 0);
+  if (is_floating(out.dtype) && same_lines &&
+      index.shape[axis] >= (fits ? gpu.model().long_line_on_chip : gpu.model().long_line))
     return add_long_lines(call, gpu, mark, out, index, src);
-  if (!is_half(out.dtype)) {
+  const std::string types =
+      element_text(out.dtype) +
+      (halves ? "typedef f32 O;\ntypedef T R;\nEBB R rounded(O x) { return store(x); }\n" : kSameType);
+  const std::string update = halves                   ? "to += load(x);"
+                             : is_floating(out.dtype) ? "to += x;"
+                                                      : "to = store(sum(load(to), load(x)));";
+  if (sum_lines_in_shared(call, gpu, mark, out, index, src, sum, types, update)) return;
+  if (!halves) {
     gpu.clear(out.data, bytes_of(out));
-    scatter_lines(call, gpu, mark, out, index, src, types + "typedef T O;\n",
-                  is_floating(out.dtype) ? "to += x;" : "to = store(sum(load(to), load(x)));");
-    return;
+    return scatter_lines(call, gpu, mark, out, index, src, types, update);
   }
   BufferPtr keep;
   const View sums = dense(out, DType::f32, keep, gpu, "scatter_add");
   gpu.clear(sums.data, bytes_of(sums));
-  scatter_lines(call, gpu, mark, sums, index, src, types + "typedef f32 O;\n", "to += load(x);");
-  launch_elements(gpu, {types + texts::narrow}, "narrow", out.shape.numel(),
+  scatter_lines(call, gpu, mark, sums, index, src, types, update);
+  launch_elements(gpu, {element_text(out.dtype) + texts::narrow}, "narrow", out.shape.numel(),
                   NarrowArgs<void>{.from = elements<f32>(sums), .to = out.data, .n = out.shape.numel()});
 }
 

@@ -17,10 +17,16 @@ namespace ebb::cuda {
 KernelView kernel_view(const View& view) {
   static_assert(std::extent_v<decltype(KernelView::size)> == Shape::kMaxRank);
   KernelView v{static_cast<char*>(view.data), view.shape.numel(), {}, {}};
-  const int missing = Shape::kMaxRank - view.shape.rank();
-  for (int d = 0; d < Shape::kMaxRank; ++d) {
-    v.size[d] = d < missing ? 1 : view.shape[d - missing];
-    v.stride[d] = d < missing ? 0 : view.strides[d - missing];
+  std::fill(std::begin(v.size), std::end(v.size), 1);
+  int first = Shape::kMaxRank;  // dimensions that are one in memory are one here: each costs a division
+  for (int d = view.shape.rank() - 1; d >= 0; --d) {
+    if (view.shape[d] == 1) continue;
+    if (first < Shape::kMaxRank && view.strides[d] == v.stride[first] * v.size[first]) {
+      v.size[first] *= view.shape[d];
+    } else {
+      v.size[--first] = view.shape[d];
+      v.stride[first] = view.strides[d];
+    }
   }
   return v;
 }

@@ -125,6 +125,13 @@ struct GpuModel {
   // rows (chosen, not measured: a copy of an operand takes as long as 64 to 128 columns of the other).
   std::int64_t aligned_elements = 8, worth_aligning = 256;
   std::int64_t small_factor = std::int64_t{1} << 24, rows_of_large_factor = 256;
+  // scatter and its sums: lines from which on each has a thread, if neighbouring lines are neighbours in memory; bytes
+  // of a line whose sums are made in shared memory, and of all lines of a block (chosen, not measured).
+  std::int64_t many_lines = 1 << 14, most_line_bytes = 24 << 10, block_line_bytes = 40 << 10;
+  // Lines of an index of up to so many elements are a thread's where there are many of them. Floats of lines from so
+  // many elements on are sorted by their places before they are added; where sums fit on chip, of more. Chosen: one
+  // thread took 6.8 s for a line of 33 million.
+  std::int64_t short_line = 16, long_line = 1024, long_line_on_chip = 1 << 16;
   // Matrices from which on cuSOLVER factors them: a block of our own takes 148 ms for the Cholesky factor of 1,024
   // rows, 0.4 ms is cuSOLVER's; of smaller ones many are made at a time (chosen, not measured).
   std::int64_t solver_rows = 192;

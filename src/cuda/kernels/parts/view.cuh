@@ -12,6 +12,7 @@ EBB i64 at(const KernelView& v, i64 i) {
 #pragma unroll
   for (int d = 7; d >= 0; --d) {
     if (v.size[d] == 1) continue;
+    if (i < v.size[d]) return offset + i * v.stride[d];  // all coordinates before it are 0
     const i64 next = quotient(i, v.size[d]);
     offset += (i - next * v.size[d]) * v.stride[d];
     i = next;
