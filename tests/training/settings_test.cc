@@ -92,7 +92,7 @@ TEST(Settings, WhatMakesNoSenseIsRefusedInTheWordsOfTheOptions) {
 }
 
 TEST(Settings, EveryModelAndOptimiserGetsARate) {
-  for (const char* model : {"mlp", "cnn", "resnet", "gpt"}) {
+  for (const char* model : {"mlp", "cnn", "resnet", "gpt", "llama"}) {
     for (const char* optimizer : {"adamw", "sgd", "lion", "lars"}) {
       RunConfig c;
       c.model = model;

@@ -15,14 +15,11 @@
 #include "ebb/ops.h"
 #include "ebb/random.h"
 #include "io/text_file.h"
-#include "sample_text.h"
 
 namespace ebb::program {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::int64_t kTalesLength = 300'000;
 
 // Examples as they are read, before they are divided.
 struct Labelled {
@@ -342,59 +339,28 @@ void note_lost_digits(const Examples& rows, const DataFacts& facts, std::vector<
   }
 }
 
-// ---- generated digits and text --------------------------------------------------------------------------------------
+// ---- generated digits --------------------------------------------------------------------------------------
 
 Examples digits(std::int64_t count, std::uint64_t seed) {
   const Digits d = make_digits(count, seed);
   return {reshape(d.images, {count, 1, 28, 28}), d.labels};
 }
 
-std::string text_of(const std::string& path) { return std::string(io::TextFile(path).text()); }
-
-// The end of the text is for the test.
-struct Texts {
-  std::string train, test;
-};
-Texts load_texts(const RunConfig& c) {
-  Texts t;
-  t.train = c.data == "tales" ? make_tales(kTalesLength, c.seed) : text_of(c.data);
-  if (!c.test_data.empty()) {
-    t.test = text_of(c.test_data);
-  } else {
-    const auto kept = static_cast<std::size_t>(static_cast<double>(t.train.size()) * (1 - c.test_fraction));
-    t.test = t.train.substr(kept);
-    t.train.resize(kept);
-  }
-  return t;
-}
-
-bool is_text(const RunConfig& c) { return c.model == "gpt"; }
-
-std::string name_of_text(const RunConfig& c, bool test) {
-  if (!c.test_data.empty() && test) return "the test text " + c.test_data;
-  return fmt::format("the {} text of {}", test ? "test" : "training", c.data);
-}
-
 std::string format_of(const RunConfig& c, const std::string& path) {
   const std::string format = c.format == "auto" ? detect(path) : c.format;
-  require(format != "text", "--data {}: this is text, which only --model gpt is trained on", path);
+  require(format != "text", "--data {}: this is text, which only --model gpt and llama are trained on", path);
   require(format != "csv" || c.model == "mlp", "--data {}: rows of a table are for --model mlp, not {}", path, c.model);
   return format;
 }
 
 }  // namespace
 
-Examples windows(const std::vector<std::int64_t>& tokens, std::int64_t context, const std::string& what) {
-  const std::int64_t n = (static_cast<std::int64_t>(tokens.size()) - 1) / context;
-  require(n >= 1, "{} has {} tokens, at least --context {} and one more are needed", what, tokens.size(), context);
-  return {from_data(tokens.data(), {n, context}), from_data(tokens.data() + 1, {n, context})};
-}
-
 nlohmann::json to_json(const DataFacts& facts) {
   return {{"task", static_cast<int>(facts.task)},
           {"example", std::vector<std::int64_t>(facts.example.begin(), facts.example.end())},
           {"classes", facts.classes},
-          {"merges", facts.pairs.merges()},
+          {"merges", to_json(facts.vocabulary)},
+          {"model_config", facts.model_config},
           {"table", to_json(facts.table)},
           {"fill", facts.fill},
           {"centre", facts.centre},
@@ -410,7 +376,8 @@ DataFacts facts_from_json(const nlohmann::json& json, const std::string& where) 
     return {static_cast<Task>(task),
             Shape(json.at("example").get<std::vector<std::int64_t>>()),
             json.at("classes").get<std::vector<std::string>>(),
-            BytePairs(json.at("merges").get<std::vector<BytePairs::Merge>>()),
+            vocabulary_from_json(json.at("merges"), where),
+            json.value("model_config", std::string()),
             table_from_json(json.at("table")),
             json.at("fill").get<std::vector<double>>(),
             json.value("centre", std::vector<double>{}),
@@ -432,20 +399,11 @@ std::string model_for_data(const RunConfig& c) {
 Dataset load_dataset(const RunConfig& c, const DataFacts* known) {
   Dataset all;
   if (is_text(c)) {
-    require(c.data != "digits", "--data digits: pictures are not for --model gpt");
-    const Texts texts = load_texts(c);
-    if (c.tokens > 256) all.facts.pairs = BytePairs::train(texts.train, c.tokens);
-    all.train = windows(all.facts.pairs.encode(texts.train), c.context, name_of_text(c, false));
-    all.test = windows(all.facts.pairs.encode(texts.test), c.context, name_of_text(c, true));
-    all.facts.example = {c.context};
-    all.description =
-        fmt::format("{} characters of {}", texts.train.size() + (c.test_data.empty() ? texts.test.size() : 0),
-                    c.data == "tales" ? "generated tales" : c.data);
-    if (!c.test_data.empty()) all.description += fmt::format(" and {} of {}", texts.test.size(), c.test_data);
+    all = load_text_dataset(c, known);
     hold_back_validation(c, all);
     return all;
   }
-  require(c.data != "tales", "--data tales: text is only for --model gpt");
+  require(c.data != "tales", "--data tales: text is only for --model gpt and llama");
   all.facts.task = Task::classes;
   if (c.data == "digits") {
     require(c.test_data.empty(), "--test-data {}: generated digits are tested on generated ones", c.test_data);
@@ -490,7 +448,7 @@ Dataset load_dataset(const RunConfig& c, const DataFacts* known) {
 }
 
 Examples load_test_examples(const RunConfig& c, const DataFacts& facts) {
-  if (is_text(c)) return windows(facts.pairs.encode(load_texts(c).test), facts.example[0], name_of_text(c, true));
+  if (is_text(c)) return load_test_text(c, facts);
   if (c.data == "digits") return digits(c.test_count, 2 * c.seed + 1);
   const std::string named = c.test_data.empty() ? c.data : c.test_data;
   const std::string format = format_of(c, named);

@@ -3,18 +3,20 @@
 #include <string>
 #include <vector>
 
-#include "ebb/data/text.h"
 #include "ebb/tensor.h"
 #include "run_config.h"
 #include "table.h"
+#include "text_dataset.h"
 
 namespace ebb::program {
 
 // Examples and what they are; text as windows of tokens.
 struct Examples {
-  Tensor inputs;   // pictures [n, channels, height, width] (u8, or f32 in [0, 1]), rows [n, inputs]; tokens [n, T]
+  Tensor inputs;   // pictures [n, channels, height, width] (u8, or f32 in [0, 1]), rows [n, inputs]; tokens [n, T],
+                   // with positions [n, 2, T] where they are packed;
                    // rows f32, shifted and scaled by the facts
-  Tensor targets;  // classes i64 [n]; numbers f32 [n], shifted and scaled by the facts; the tokens that follow [n, T]
+  Tensor targets;  // classes i64 [n]; numbers f32 [n], shifted and scaled by the facts; the tokens that follow [n, T],
+                   // −100 where there is none
   std::int64_t size() const { return inputs.defined() ? inputs.size(0) : 0; }
 };
 
@@ -26,7 +28,8 @@ struct DataFacts {
   Task task = Task::text;
   Shape example;                             // of one input: [channels, height, width] or [inputs]; text: [context]
   std::vector<std::string> classes;          // names, in the order of their numbers
-  BytePairs pairs;                           // text
+  Vocabulary vocabulary;                     // text
+  std::string model_config;                  // text: the config.json of the model that was read (--init)
   TableFacts table;                          // rows of a CSV file
   std::vector<double> fill;                  // rows: what stands for a missing number, by input
   std::vector<double> centre, scale;         // rows: (number − centre)·scale is what the network reads, by input; of
@@ -67,8 +70,5 @@ struct Unlabelled {
   std::vector<std::string> notes;
 };
 Unlabelled load_unlabelled(const std::string& path, const DataFacts& facts, const std::vector<std::string>& keep = {});
-
-// Windows of `context` tokens beside each other, and the same one token later.
-Examples windows(const std::vector<std::int64_t>& tokens, std::int64_t context, const std::string& what);
 
 }  // namespace ebb::program

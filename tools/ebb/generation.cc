@@ -37,13 +37,15 @@ std::int64_t choose(const std::vector<double>& logits, const GenerateOptions& o,
 
 std::string continue_text(Model model, const DataFacts& facts, const std::string& prompt, const GenerateOptions& o,
                           const std::function<void(const std::string&)>& show) {
-  const Gpt* gpt = model.gpt();
-  require(gpt != nullptr, "generate: this model reads pictures or rows; only --model gpt writes text");
+  require(model.gpt() || model.llama(), "generate: this model reads pictures or rows; only --model gpt and llama write text");
   require(o.tokens >= 0, "generate: --tokens must not be negative, got {}", o.tokens);
   require(o.temperature >= 0, "generate: --temperature must not be negative, got {}", o.temperature);
   require(o.top_k >= 0, "generate: --top-k must not be negative, got {}", o.top_k);
-  std::vector<std::int64_t> read = facts.pairs.encode(prompt.empty() ? "\n" : prompt);
-  TextReader reader(*gpt, facts.example[0]);
+  std::vector<std::int64_t> read = facts.vocabulary.encode(prompt, true), ends;
+  if (read.empty()) read = facts.vocabulary.encode("\n");
+  if (model.llama()) ends = model.llama()->config.eos_token_ids;
+  TextReader reader(model.gpt() ? TextReader::Network(*model.gpt()) : TextReader::Network(*model.llama()),
+                    facts.example[0]);
   std::mt19937_64 draw(o.seed);
   std::string text;
   std::vector<double> logits;
@@ -51,7 +53,8 @@ std::string continue_text(Model model, const DataFacts& facts, const std::string
     if (k > 0) read.push_back(token);
     logits = k == 0 || o.recompute ? reader.begin(read) : reader.next(token);
     token = choose(logits, o, static_cast<double>(draw() >> 11) * 0x1p-53);
-    const std::string piece = facts.pairs.decode({token});
+    if (std::find(ends.begin(), ends.end(), token) != ends.end()) break;
+    const std::string piece = facts.vocabulary.decode({token});
     if (show) show(piece);
     text += piece;
   }

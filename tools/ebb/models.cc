@@ -113,11 +113,11 @@ Tensor ResNet::operator()(const Tensor& x) {
 }
 
 Gpt::Gpt(const RunConfig& c, const DataFacts& facts)
-    : tokens(facts.pairs.tokens(), c.width),
+    : tokens(facts.vocabulary.tokens(), c.width),
       positions(c.context, c.width),
       dropout(c.dropout),
       norm(c.width),
-      head(c.width, facts.pairs.tokens(), {.bias = false}) {
+      head(c.width, facts.vocabulary.tokens(), {.bias = false}) {
   // Small first values, as in GPT-2: the first loss is that of a uniform guess.
   for (Tensor* t : {&tokens.weight, &positions.weight, &head.weight}) *t = variable(nn::normal(t->shape(), 0, 0.02));
   for (std::int64_t k = 0; k < c.layers; ++k)
@@ -130,8 +130,28 @@ Tensor Gpt::operator()(const Tensor& x) {
   return reshape(norm(h), {-1, head.weight.size(1)});
 }
 
+models::LlamaConfig llama_config(const RunConfig& c, const DataFacts& facts) {
+  const std::int64_t tokens = facts.vocabulary.tokens();
+  if (!facts.model_config.empty()) {
+    models::LlamaConfig config = models::llama_config_from_json(facts.model_config, "config.json");
+    require(tokens <= config.vocab_size, "--init: the tokenizer has {} tokens, the model's vocabulary only {}", tokens,
+            config.vocab_size);
+    return config;
+  }
+  return {.vocab_size = tokens,
+          .hidden_size = c.width,
+          .intermediate_size = c.feed_forward,
+          .num_hidden_layers = c.layers,
+          .num_attention_heads = c.heads,
+          .num_key_value_heads = c.kv_heads,
+          .max_position_embeddings = c.context,
+          .rope_theta = c.rope_theta,
+          .tie_word_embeddings = c.head == "tied"};
+}
+
 namespace {
-std::variant<Mlp, Cnn, ResNet, Gpt, ParallelGpt> make_network(const RunConfig& c, const DataFacts& facts) {
+std::variant<Mlp, Cnn, ResNet, Gpt, models::Llama, ParallelGpt> make_network(const RunConfig& c,
+                                                                             const DataFacts& facts) {
   require((c.model != "cnn" && c.model != "resnet") || facts.example.rank() == 3,
           "--model {} needs pictures, the data has shape {}", c.model, facts.example);
   if (c.model == "mlp") return Mlp(c, facts);
@@ -139,7 +159,8 @@ std::variant<Mlp, Cnn, ResNet, Gpt, ParallelGpt> make_network(const RunConfig& c
   if (c.model == "resnet") return ResNet(c, facts);
   if (c.model == "gpt" && c.tensor_parallel > 0) return ParallelGpt(c, facts);
   if (c.model == "gpt") return Gpt(c, facts);
-  constexpr std::array<std::string_view, 4> known{"mlp", "cnn", "resnet", "gpt"};
+  if (c.model == "llama") return models::Llama(llama_config(c, facts));
+  constexpr std::array<std::string_view, 5> known{"mlp", "cnn", "resnet", "gpt", "llama"};
   fail(Error::Kind::value, "--model {}: there is no such network{}", c.model, did_you_mean(c.model, known));
 }
 }  // namespace
@@ -156,6 +177,12 @@ void Model::fit_input(const Tensor& inputs) {
 
 BatchLoss batch_loss(Model& model, const Tensor& inputs, const Tensor& targets, double label_smoothing) {
   if (ParallelGpt* divided = model.divided()) return {divided->loss(inputs, targets), {}};
+  if (const models::Llama* llama = model.llama()) {
+    const TextInputs in(inputs);
+    if (label_smoothing == 0) return {llama->loss(in.tokens, targets, in.positions), {}};
+    const Tensor h = (*llama)(in.tokens, in.positions);
+    return {linear_cross_entropy(h, llama->head(), targets, {.label_smoothing = label_smoothing}), {}};
+  }
   const Tensor out = model(inputs);
   if (Gpt* gpt = model.gpt()) {
     return {linear_cross_entropy(out, gpt->head.weight, reshape(targets, {-1}), {.label_smoothing = label_smoothing}),

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dataset.h"
+#include "ebb/models/llama.h"
 #include "ebb/nn.h"
 #include "parallel_gpt.h"
 #include "run_config.h"
@@ -127,15 +128,19 @@ struct Gpt {
   }
 };
 
+// The settings of the llama of a run: those of the model it began with, or of the options.
+models::LlamaConfig llama_config(const RunConfig& config, const DataFacts& facts);
+
 // One of them, and a model like any other to parameters(), optimisers and averages.
 struct Model {
-  std::variant<Mlp, Cnn, ResNet, Gpt, ParallelGpt> network;
+  std::variant<Mlp, Cnn, ResNet, Gpt, models::Llama, ParallelGpt> network;
   Model(const RunConfig& config, const DataFacts& facts);  // first values from the calling thread's random numbers
   Tensor operator()(const Tensor& x) {
     return std::visit([&](auto& net) { return net(x); }, network);
   }
   void fit_input(const Tensor& inputs);
   Gpt* gpt() { return std::get_if<Gpt>(&network); }
+  models::Llama* llama() { return std::get_if<models::Llama>(&network); }
   ParallelGpt* divided() { return std::get_if<ParallelGpt>(&network); }  // among the ranks
   template <class V>
   void visit(V&& v) {

@@ -63,7 +63,7 @@ Tensor ParallelBlock::operator()(const Tensor& x) const {
 ParallelGpt::ParallelGpt(const RunConfig& c, const DataFacts& facts)
     : parts(static_cast<int>(c.tensor_parallel)),
       among(distributed::world()),
-      vocabulary(facts.pairs.tokens()),
+      vocabulary(facts.vocabulary.tokens()),
       tokens(vocabulary, c.width),
       positions(c.context, c.width),
       dropout(c.dropout),

@@ -143,10 +143,15 @@ bool matters(const std::string& name, const RunConfig& c) {
   const auto any_of = [&](std::initializer_list<const char*> names) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
-  if (any_of({"heads", "context", "tokens"})) return c.model == "gpt";
+  if (any_of({"heads", "context"})) return is_text(c);
+  if (name == "tokens") return is_text(c) && c.tokenizer.empty() && c.init.empty();
+  if (any_of({"kv-heads", "feed-forward", "head", "rope-theta"})) return c.model == "llama";
+  if (name == "init") return !c.init.empty();
+  if (name == "tokenizer") return !c.tokenizer.empty();
+  if (name == "documents") return !c.documents.empty();
   if (name == "hidden") return c.model == "mlp";
   if (name == "width") return c.model != "mlp";
-  if (name == "layers") return c.model == "gpt" || c.model == "resnet";
+  if (name == "layers") return is_text(c) || c.model == "resnet";
   if (any_of({"train-count", "test-count"})) return c.data == "digits";
   if (name == "test-fraction") return c.data != "digits";
   if (name == "validation-fraction") return c.validation_fraction > 0;
@@ -236,7 +241,8 @@ std::string render_report(const ReportFacts& f) {
     s += "<div class=\"two\">" + plot("loss", loss_curve(f) + about_the_loss(f)) + plot("r2", r2_curve(f)) + "</div>\n";
     s += "<div class=\"two\">" + plot("scatter", scatter_plot(f)) + "<div>" + course + "</div></div>\n";
   } else {
-    s += "<div class=\"two\">" + plot("loss", loss_curve(f) + about_the_loss(f)) + plot("accuracy", accuracy_curve(f)) + "</div>\n";
+    s += "<div class=\"two\">" + plot("loss", loss_curve(f) + about_the_loss(f)) + plot("accuracy", accuracy_curve(f)) +
+         "</div>\n";
     s += classes(f) + "<div class=\"two\">" + course + "</div>\n";
   }
   s += ranks(f) + settings(f);

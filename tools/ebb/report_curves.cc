@@ -126,7 +126,7 @@ std::string rate_curve(const ReportFacts& f) {
 
 std::string speed_curve(const ReportFacts& f) {
   const plot::Line raw = line(f, Split::train, "", "faint", [](const MetricRow& r) { return r.samples_per_second; });
-  plot::Axes axes{.title = f.config.model == "gpt" ? "Windows of text per second" : "Examples per second",
+  plot::Axes axes{.title = is_text(f.config) ? "Windows of text per second" : "Examples per second",
                   .x_label = "epoch"};
   axes.y_from = 0;
   set_size(axes, f, true);

@@ -179,7 +179,8 @@ void require_divisible(const RunConfig& c) {
 }  // namespace
 
 void resolve(RunConfig& c) {
-  const bool gpt = c.model == "gpt";
+  const bool llama = c.model == "llama", gpt = c.model == "gpt" || llama;  // text
+  const bool tuned = !c.init.empty();
   const auto at_least = [](const char* name, double value, double least) {
     require(value >= least, "--{} must be at least {}, got {}", name, least, value);
   };
@@ -202,9 +203,12 @@ void resolve(RunConfig& c) {
   if (c.activation == "auto") c.activation = "gelu";
   choose(c.width, gpt ? 128 : 16);
   choose(c.layers, gpt ? 4 : 1);
+  choose(c.context, tuned ? 512 : 64);
+  choose(c.kv_heads, c.heads);
+  choose(c.feed_forward, (8 * c.width / 3 + 31) / 32 * 32);
   if (c.patience > 0 && c.validation_fraction < 0) c.validation_fraction = kUsualValidation;
   // Rates that work for the small networks of this program; sign and plain gradient steps have other sizes.
-  const double adaptive = gpt ? 2e-3 : c.model == "mlp" ? 1e-3 : 3e-3;
+  const double adaptive = tuned ? 2e-5 : gpt ? 2e-3 : c.model == "mlp" ? 1e-3 : 3e-3;
   const bool plain = c.optimizer == "sgd", sign = c.optimizer == "lion";
   choose(c.lr, plain ? 0.05 : sign ? adaptive / 10 : c.optimizer == "lars" ? 1.0 : adaptive);
 
@@ -212,6 +216,7 @@ void resolve(RunConfig& c) {
   for (const auto& [name, value] :
        {std::pair{"train-count", c.train_count}, std::pair{"test-count", c.test_count}, std::pair{"width", c.width},
         std::pair{"layers", c.layers}, std::pair{"heads", c.heads}, std::pair{"context", c.context},
+        std::pair{"kv-heads", c.kv_heads}, std::pair{"feed-forward", c.feed_forward},
         std::pair{"accumulate", c.accumulate}}) {
     at_least(name, static_cast<double>(value), 1);
   }
@@ -239,12 +244,19 @@ void resolve(RunConfig& c) {
   require(c.test_fraction > 0 && c.test_fraction < 1, "--test-fraction must lie between 0 and 1, got {}",
           c.test_fraction);
   at_least("tokens", static_cast<double>(c.tokens), 256);
-  require(!gpt || c.width % c.heads == 0, "--width {} cannot be divided among --heads {}", c.width, c.heads);
+  require(!gpt || tuned || c.width % c.heads == 0, "--width {} cannot be divided among --heads {}", c.width, c.heads);
+  require(!llama || c.heads % c.kv_heads == 0, "--kv-heads {} cannot be shared evenly by --heads {}", c.kv_heads,
+          c.heads);
+  require(!llama || c.rope_theta > 0, "--rope-theta must be positive, got {}", c.rope_theta);
+  require(!llama || c.dropout == 0, "--dropout {}: --model llama has none", c.dropout);
+  for (const auto& [name, value] : {std::pair{"init", &c.init}, std::pair{"documents", &c.documents}})
+    require(llama || value->empty(), "--{} {} is for --model llama, not {}", name, *value, c.model);
+  require(gpt || c.tokenizer.empty(), "--tokenizer {} is for --model gpt and llama, not {}", c.tokenizer, c.model);
   if (c.tensor_parallel > 0) require_divisible(c);
 }
 
 void resolve_length(RunConfig& c, std::int64_t examples, bool rows) {
-  const bool gpt = c.model == "gpt", mlp = c.model == "mlp";
+  const bool gpt = c.model == "gpt" || c.model == "llama", mlp = c.model == "mlp";
   if (c.batch == 0) {
     // Small batches for little data, so that a pass is several steps.
     c.batch = gpt ? 16 : 64;

@@ -16,6 +16,7 @@ namespace ebb::program {
 // data: by resolve_with(), trainer.h).
 struct RunConfig {
   std::string model = "auto";
+  std::string init = "";
 
   std::string data = "";  // digits, tales, or a path
   std::string format = "auto";
@@ -34,8 +35,14 @@ struct RunConfig {
   std::int64_t width = 0;
   std::int64_t layers = 0;
   std::int64_t heads = 4;
-  std::int64_t context = 64;
+  std::int64_t kv_heads = 0;
+  std::int64_t feed_forward = 0;
+  std::string head = "tied";
+  double rope_theta = 10000;
+  std::int64_t context = 0;
   std::int64_t tokens = 512;
+  std::string tokenizer = "";
+  std::string documents = "";
   double dropout = 0;
 
   double epochs = 0;
@@ -76,10 +83,12 @@ void each_setting(Config& c, V&& v) {
   using Choices = std::vector<std::string>;
   const Choices any;
   v("model", c.model, "What is trained; auto: mlp for a table, cnn for pictures, gpt for text",
-    Choices{"auto", "mlp", "cnn", "resnet", "gpt"});
+    Choices{"auto", "mlp", "cnn", "resnet", "gpt", "llama"});
+  v("init", c.init,
+    "llama: begin with the weights, sizes and tokenizer of this folder, as Hugging Face's transformers writes it", any);
   v("data", c.data,
     "digits and tales are generated; otherwise a folder (MNIST's IDX files, CIFAR's binary files, pictures in a folder "
-    "for each class) or a file (.csv, .tsv, text). Unless given: digits, and tales for gpt",
+    "for each class) or a file (.csv, .tsv, text). Unless given: digits, and tales for gpt and llama",
     any);
   v("format", c.format, "What the path given as --data holds; auto looks at it",
     Choices{"auto", "idx", "cifar", "images", "csv", "text"});
@@ -102,12 +111,23 @@ void each_setting(Config& c, V&& v) {
     any);
   v("hidden", c.hidden, "mlp: sizes of the hidden layers, e.g. 256,128", any);
   v("activation", c.activation, "mlp: what is between its layers; auto: gelu", Choices{"auto", "gelu", "relu"});
-  v("width", c.width, "cnn, resnet: channels of the first layer; gpt: size of the residual stream (0: by the model)",
+  v("width", c.width,
+    "cnn, resnet: channels of the first layer; gpt, llama: size of the residual stream (0: by the model)", any);
+  v("layers", c.layers, "resnet: blocks of each of three stages; gpt, llama: transformer blocks (0: by the model)",
     any);
-  v("layers", c.layers, "resnet: blocks of each of three stages; gpt: transformer blocks (0: by the model)", any);
-  v("heads", c.heads, "gpt: attention heads", any);
-  v("context", c.context, "gpt: tokens seen at once", any);
-  v("tokens", c.tokens, "gpt: size of the byte-pair vocabulary; 256: bytes", any);
+  v("heads", c.heads, "gpt, llama: attention heads", any);
+  v("kv-heads", c.kv_heads, "llama: heads of keys and values, which groups of heads share (0: as many as --heads)",
+    any);
+  v("feed-forward", c.feed_forward, "llama: width of the feed-forward network (0: 8/3 of --width)", any);
+  v("head", c.head, "llama: whether the embedding's weights are those of the output, too", Choices{"tied", "untied"});
+  v("rope-theta", c.rope_theta, "llama: base of the rotary embedding's frequencies", any);
+  v("context", c.context, "gpt, llama: tokens seen at once (0: 64, with --init 512)", any);
+  v("tokens", c.tokens, "gpt, llama: size of the byte-pair vocabulary; 256: bytes", any);
+  v("tokenizer", c.tokenizer, "gpt, llama: a tokenizer.json instead, or its folder (unless given that of --init)", any);
+  v("documents", c.documents,
+    "llama: what separates documents of the text, such as \"\\n\\n\"; they are packed into rows and do not see each "
+    "other",
+    any);
   v("dropout", c.dropout, "Share of activations dropped while training", any);
   v("epochs", c.epochs, "Passes over the training data; unless given by the model, more for little data", any);
   v("steps", c.steps, "Steps of the optimiser, instead of --epochs", any);

@@ -14,9 +14,13 @@ Tensor together(const Tensor& x) { return reshape(permute(x, {0, 2, 1, 3}), {1, 
 
 }  // namespace
 
-TextReader::TextReader(Gpt gpt, std::int64_t context) : gpt_(std::move(gpt)), context_(context) {
-  set_training(gpt_, false);
-  for (const Parameter& p : parameters(gpt_)) *p.tensor = stop_gradient(*p.tensor).eval();
+TextReader::TextReader(Network network, std::int64_t context) : network_(std::move(network)), context_(context) {
+  std::visit(
+      [](auto& net) {
+        set_training(net, false);
+        for (const Parameter& p : parameters(net)) *p.tensor = stop_gradient(*p.tensor).eval();
+      },
+      network_);
 }
 
 std::vector<double> TextReader::begin(const std::vector<std::int64_t>& tokens) {
@@ -39,38 +43,65 @@ std::vector<double> TextReader::next(std::int64_t token) {
   return read(from_data(std::vector{token}, {1, 1}), from_data(std::vector{at}, {1}), 0);
 }
 
-// The blocks of the network as models.cc and TransformerBlock have them, but for where keys and values come from.
-std::vector<double> TextReader::read(const Tensor& tokens, const Tensor& positions, std::int64_t last) {
-  const bool first = keys_.empty();
-  const Tensor all = arange(context_);
-  const Tensor seen = all <= positions, here = reshape(all == positions, {1, 1, -1, 1});  // used for one position
-  Tensor h = gpt_.tokens(tokens) + gpt_.positions(positions);
-  std::vector<Tensor> computed;
-  for (std::size_t k = 0; k < gpt_.blocks.size(); ++k) {
-    const nn::TransformerBlock& block = gpt_.blocks[k];
+AttentionOptions TextReader::keep(std::size_t block, const Tensor& key, const Tensor& value, const Reading& r) {
+  AttentionOptions options;
+  if (r.first) {
+    keys_.push_back(contiguous(key));
+    values_.push_back(contiguous(value));
+    options.causal = true;
+  } else {
+    keys_[block] = where(r.here, key, keys_[block]);
+    values_[block] = where(r.here, value, values_[block]);
+    options.mask = r.seen;
+  }
+  return options;
+}
+
+// The blocks of the networks as models.cc, TransformerBlock and LlamaBlock have them, but for where keys and values
+// come from.
+Tensor TextReader::hidden(const Gpt& gpt, const Reading& r) {
+  Tensor h = gpt.tokens(r.tokens) + gpt.positions(r.positions);
+  for (std::size_t k = 0; k < gpt.blocks.size(); ++k) {
+    const nn::TransformerBlock& block = gpt.blocks[k];
     const nn::MultiheadAttention& attention = block.self_attn;
     const auto parts = chunk(matmul(block.norm1(h), t(attention.in_proj_weight)) + attention.in_proj_bias, 3, 2);
-    const Tensor query = apart(parts[0], attention.heads), key = apart(parts[1], attention.heads),
-                 value = apart(parts[2], attention.heads);
-    if (first) {
-      keys_.push_back(contiguous(key));
-      values_.push_back(contiguous(value));
-    } else {
-      keys_[k] = where(here, key, keys_[k]);
-      values_[k] = where(here, value, values_[k]);
-    }
-    computed.insert(computed.end(), {keys_[k], values_[k]});
-    AttentionOptions options;
-    if (first) {
-      options.causal = true;
-    } else {
-      options.mask = seen;
-    }
+    const Tensor query = apart(parts[0], attention.heads);
+    const auto options = keep(k, apart(parts[1], attention.heads), apart(parts[2], attention.heads), r);
     h = h + attention.out_proj(together(scaled_dot_product_attention(query, keys_[k], values_[k], options)));
     h = h + block.linear2(gelu(block.linear1(block.norm2(h))));
   }
-  const Tensor row = index_select(reshape(gpt_.norm(h), {-1, gpt_.head.weight.size(1)}), 0, tensor({last}));
-  computed.push_back(matmul(row, t(gpt_.head.weight)));
+  return gpt.norm(h);
+}
+
+Tensor TextReader::hidden(const models::Llama& llama, const Reading& r) {
+  const models::RotaryEmbedding::Table rotary = llama.model.rotary_emb(r.positions);
+  Tensor h = llama.model.embed_tokens(r.tokens);
+  for (std::size_t k = 0; k < llama.model.layers.size(); ++k) {
+    const models::LlamaBlock& block = llama.model.layers[k];
+    const models::LlamaAttention& a = block.self_attn;
+    const std::int64_t shared = a.key_value_heads, groups = a.heads / shared, width = a.head_width;
+    const Tensor x = block.input_layernorm(h);
+    const Tensor query = models::RotaryEmbedding::rotate(apart(a.q_proj(x), a.heads), rotary);
+    const Tensor key = models::RotaryEmbedding::rotate(apart(a.k_proj(x), shared), rotary);
+    const auto options = keep(k, key, apart(a.v_proj(x), shared), r);
+    const Tensor y = scaled_dot_product_attention(reshape(query, {1, shared, groups, x.size(1), width}),
+                                                  unsqueeze(keys_[k], 2), unsqueeze(values_[k], 2), options);
+    h = h + a.o_proj(together(reshape(y, {1, a.heads, x.size(1), width})));
+    h = h + block.mlp(block.post_attention_layernorm(h));
+  }
+  return llama.model.norm(h);
+}
+
+std::vector<double> TextReader::read(const Tensor& tokens, const Tensor& positions, std::int64_t last) {
+  const Tensor all = arange(context_);
+  const Reading reading{tokens, positions, keys_.empty(), all <= positions, reshape(all == positions, {1, 1, -1, 1})};
+  const Tensor h = std::visit([&](const auto& net) { return hidden(net, reading); }, network_);
+  const Tensor head = std::holds_alternative<Gpt>(network_) ? std::get<Gpt>(network_).head.weight
+                                                            : std::get<models::Llama>(network_).head();
+  std::vector<Tensor> computed = keys_;
+  computed.insert(computed.end(), values_.begin(), values_.end());
+  const Tensor row = index_select(reshape(h, {-1, head.size(1)}), 0, tensor({last}));
+  computed.push_back(matmul(row, t(head)));
   eval(computed);
   return computed.back().to_vector();
 }

@@ -61,6 +61,24 @@ void require_length(const CLI::App& app, const RunConfig& config) {
   }
 }
 
+// A model that is read has its sizes.
+void take_sizes(const CLI::App& app, RunConfig& c) {
+  for (const char* name :
+       {"--width", "--layers", "--heads", "--kv-heads", "--feed-forward", "--head", "--rope-theta"}) {
+    if (app.get_option(name)->count() > 0)
+      throw CLI::ValidationError(
+          fmt::format("{} is a setting of the model that --init names and cannot be given", name));
+  }
+  const models::LlamaConfig read = models::load_llama_config(c.init);
+  c.width = read.hidden_size;
+  c.layers = read.num_hidden_layers;
+  c.heads = read.num_attention_heads;
+  c.kv_heads = read.key_value_heads();
+  c.feed_forward = read.intermediate_size;
+  c.head = read.tie_word_embeddings ? "tied" : "untied";
+  c.rope_theta = read.rope_theta;
+}
+
 void train(const CLI::App& app, TrainCommand& c) {
   require_length(app, c.config);
   if (c.restarts.wanted()) {
@@ -82,7 +100,8 @@ void train(const CLI::App& app, TrainCommand& c) {
     run_training(config, folder, {.resume = true, .json = c.json});
     return;
   }
-  if (c.config.model == "auto") c.config.model = model_for_data(c.config);
+  if (c.config.model == "auto") c.config.model = c.config.init.empty() ? model_for_data(c.config) : "llama";
+  if (!c.config.init.empty()) take_sizes(app, c.config);
   resolve(c.config);
   if (c.config.shards == 0) c.config.shards = c.config.tensor_parallel > 0 ? 1 : usual_shards();
   RunFolder folder = open_folder(c.out.empty() ? "runs/" + c.config.model : c.out);
@@ -124,6 +143,7 @@ void add_train_command(CLI::App& app) {
       "  ebb train --data photos/ --resize 64 --patience 5\n"
       "  ebb train --model resnet --data cifar-10-batches-bin --epochs 20 --dtype bf16\n"
       "  ebb train --model gpt --data book.txt --steps 2000 --clip 1\n"
+      "  ebb train --init Llama-3.2-1B --data book.txt --dtype bf16 --clip 1\n"
       "  ebb train --config run.toml --lr 0.01\n"
       "  ebb train --resume runs/quick                    goes on where it was stopped, bit-identically\n"
       "  mpirun -n 4 ebb train --shards 4                 four processes, the bits of one; see docs/distributed.md\n"

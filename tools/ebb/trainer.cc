@@ -41,7 +41,7 @@ Schedule make_schedule(const RunConfig& c, std::int64_t total) {
 Model first_model(const RunConfig& c, const Dataset& data) {
   manual_seed(c.seed);
   Model model(c, data.facts);
-  if (c.model != "gpt" && data.facts.centre.empty()) model.fit_input(data.train.inputs);  // rows are scaled already
+  if (!is_text(c) && data.facts.centre.empty()) model.fit_input(data.train.inputs);  // rows are scaled already
   std::vector<Tensor> values;
   for (const Parameter& p : state(model)) values.push_back(*p.tensor);
   eval(values);
@@ -308,6 +308,13 @@ void Trainer::save_tested(const std::string& path) const {
   distributed::save_checkpoint(path, c, own, {}, model.divided() ? distributed::world() : distributed::world_of_one());
 }
 
+void Trainer::start_from(const std::string& folder) {
+  model_.network = models::load_llama(folder);
+  std::vector<Tensor> values;
+  for (const Parameter& p : state(model_)) values.push_back(*p.tensor);
+  eval(values);
+}
+
 void Trainer::restore(const io::Checkpoint& c, const std::string& path) {
   take_model(model_, c, path);
   const Divided divided = divided_parts(model_);
@@ -336,13 +343,17 @@ void in_parts(std::int64_t n, std::int64_t most, Use use) {
 void evaluate_text(Model& model, const Examples& examples, const DataFacts& facts, Evaluation& all) {
   const std::int64_t n = examples.size();
   std::size_t bytes = 0;
+  double tokens = 0;  // that are predicted
   in_parts(n, kTestWindows, [&](std::int64_t at, std::int64_t end) {
     const Tensor targets = examples.targets.slice(0, at, end);
-    const double part = static_cast<double>(end - at) / static_cast<double>(n);
-    all.loss += part * batch_loss(model, examples.inputs.slice(0, at, end), targets).loss.item();
-    bytes += facts.pairs.decode(contiguous(targets).to_vector<std::int64_t>()).size();
+    std::vector<std::int64_t> predicted = contiguous(targets).to_vector<std::int64_t>();
+    std::erase(predicted, -100);
+    const auto count = static_cast<double>(predicted.size());
+    all.loss += count * batch_loss(model, examples.inputs.slice(0, at, end), targets).loss.item();
+    tokens += count;
+    bytes += facts.vocabulary.decode(predicted).size();
   });
-  const double tokens = static_cast<double>(examples.targets.numel());
+  all.loss /= tokens;
   all.bits_per_byte = all.loss / std::log(2.0) * tokens / static_cast<double>(bytes);
 }
 
@@ -463,6 +474,20 @@ TrainedModel load_trained_model(const std::string& path) {
   if (const ParallelGpt* divided = model.divided()) model.network = undivided(*divided, config, facts);
   set_training(model, false);
   return {config, facts, std::move(model), c.step};
+}
+
+TrainedModel load_llama_folder(const std::string& folder, std::int64_t context) {
+  constexpr std::int64_t kUsual = 2048;
+  RunConfig config;
+  config.model = "llama";
+  DataFacts facts;
+  facts.vocabulary.tokenizer = Tokenizer::load(folder);
+  models::Llama llama = models::load_llama(folder);
+  facts.model_config = models::llama_config_to_json(llama.config);
+  facts.example = {context > 0 ? context : std::min(kUsual, llama.config.max_position_embeddings)};
+  Model model(config, facts);
+  model.network = std::move(llama);
+  return {config, facts, std::move(model), 0};
 }
 
 std::string checkpoint_of_run(const std::string& path, const std::string& which) {

@@ -52,6 +52,7 @@ class Trainer {
   // The tested model, to use it and not to go on with it. All ranks do if it is divided, else one of them.
   void save_tested(const std::string& path) const;
   void restore(const io::Checkpoint& checkpoint, const std::string& path);
+  void start_from(const std::string& folder);  // with weights that transformers wrote
 
  private:
   distributed::ShardLoss loss_of(Model& model, const Batch& batch) const;
@@ -106,6 +107,7 @@ struct TrainedModel {
   std::int64_t step;
 };
 TrainedModel load_trained_model(const std::string& checkpoint_path);
+TrainedModel load_llama_folder(const std::string& folder, std::int64_t context);  // as transformers writes it
 DataFacts load_facts(const std::string& checkpoint_path);
 
 // The checkpoint of a run that is meant: `which` is best, last, or empty for the best where validation data chose it.

@@ -65,6 +65,8 @@ class TrainingRun {
   }
   const RunConfig& config() const { return config_; }
 
+  void start_from(const std::string& folder) { trainer_.start_from(folder); }
+
   void resume() {
     const std::string path = folder_.checkpoint();
     const io::Checkpoint c = io::load_checkpoint(path);
@@ -281,7 +283,8 @@ class TrainingRun {
     const std::int64_t given = std::min<std::int64_t>(12, config_.context);
     for (std::int64_t k = 0; k < 3; ++k) {
       const Tensor window = data_.test.inputs[k * data_.test.size() / 3];
-      const std::string prompt = data_.facts.pairs.decode(window.slice(0, 0, given).to_vector<std::int64_t>());
+      const Tensor tokens = window.rank() == 2 ? window[0] : window;
+      const std::string prompt = data_.facts.vocabulary.decode(tokens.slice(0, 0, given).to_vector<std::int64_t>());
       const GenerateOptions options{.tokens = 120, .seed = config_.seed};
       all.emplace_back(prompt, continue_text(model, data_.facts, prompt, options));
     }
@@ -325,10 +328,18 @@ class TrainingRun {
     facts.ranks = ranks_;
     if (task() == Task::text) facts.texts = sample_texts(model);
     write_file(folder_.report(), render_report(facts));
+    if (const models::Llama* llama = model.llama()) save_for_transformers(*llama);
     say_result(training_seconds);
     say_waiting(training_seconds);
     progress_.say("The report, with curves and pictures: " + folder_.report());
     if (json_) print_result(step, training_seconds);
+  }
+
+  void save_for_transformers(const models::Llama& llama) {
+    const std::string folder = folder_.file("model");
+    models::save_llama(folder, llama);
+    if (const auto& tokenizer = data_.facts.vocabulary.tokenizer) tokenizer->save(folder + "/tokenizer.json");
+    progress_.say(fmt::format("The model as transformers reads it: {}", folder));
   }
 
   void print_result(std::int64_t step, double training_seconds) const {
@@ -397,6 +408,7 @@ void run_training(const RunConfig& config, RunFolder& folder, const TrainingOpti
   if (options.resume && folder.holds_checkpoint()) known = load_facts(folder.checkpoint());
   TrainingRun run(config, folder, options.json, known ? &*known : nullptr);
   distributed::world().barrier();  // all ranks have seen the folder as it was
+  if (!config.init.empty() && !(options.resume && folder.holds_checkpoint())) run.start_from(config.init);
   if (!options.resume) {
     if (leads()) folder.begin(to_json(run.config()));
   } else if (folder.holds_checkpoint()) {

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ebb/data/text.h"
+#include "ebb/data/tokenizer.h"
+#include "ebb/tensor.h"
+#include "run_config.h"
+
+namespace ebb::program {
+
+// The tokens of a text: byte pairs that were learned from it, or a tokenizer of Hugging Face.
+struct Vocabulary {
+  BytePairs pairs;
+  std::optional<Tokenizer> tokenizer;
+  std::int64_t tokens() const { return tokenizer ? tokenizer->tokens() : pairs.tokens(); }
+  // `whole`: with what belongs before a text, such as <|begin_of_text|>.
+  std::vector<std::int64_t> encode(std::string_view text, bool whole = false) const {
+    return tokenizer ? tokenizer->encode(text, whole) : pairs.encode(text);
+  }
+  std::string decode(const std::vector<std::int64_t>& tokens) const {
+    return tokenizer ? tokenizer->decode(tokens) : pairs.decode(tokens);
+  }
+};
+nlohmann::json to_json(const Vocabulary& vocabulary);
+Vocabulary vocabulary_from_json(const nlohmann::json& json, const std::string& where);
+
+bool is_text(const RunConfig& config);  // whether the network reads text
+
+struct Dataset;
+struct DataFacts;
+struct Examples;
+
+// The text that `config` names, its end for the test. A model that goes on learning gives the facts it `knows`.
+Dataset load_text_dataset(const RunConfig& config, const DataFacts* known);
+Examples load_test_text(const RunConfig& config, const DataFacts& facts);
+
+// Windows of `context` tokens beside each other, and the same one token later.
+Examples windows(const std::vector<std::int64_t>& tokens, std::int64_t context, const std::string& what);
+
+// Tokens and positions of inputs [n, T], which have none, or [n, 2, T], which are packed.
+struct TextInputs {
+  Tensor tokens, positions;
+  explicit TextInputs(const Tensor& inputs);
+};
+
+}  // namespace ebb::program
