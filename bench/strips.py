@@ -59,6 +59,7 @@ def formulas(n, v, device):
 
     return {
         "cross_entropy": (1, lambda t: ebb.cross_entropy(logits(t), target)),
+        "linear_cross_entropy, kernels of its own": (1, lambda t: ebb.linear_cross_entropy(t[0], t[1], target)),
         "cross_entropy, smoothed": (1, lambda t: ebb.cross_entropy(logits(t), target, label_smoothing=0.1)),
         "z-loss": (1, lambda t: ebb.square(ebb.logsumexp(logits(t), -1)).mean()),
         "softcap and z-loss": (1, tempered_margin),

@@ -10,6 +10,7 @@
 #include "ebb/losses/divergence.h"
 #include "ebb/losses/linear_cross_entropy.h"
 #include "ebb/losses/linear_heads.h"
+#include "ebb/losses/linear_loss.h"
 #include "ebb/losses/margin.h"
 #include "ebb/losses/preference.h"
 #include "ebb/losses/probabilistic.h"

@@ -105,75 +105,99 @@ Tensor by_kernel(const Tensors& v, const Layout& at, const LinearLossInputs& in,
   return linear_answer_loss(x, v[1], reshape(in.target, {at.entries, at.tokens}), head, loss);
 }
 
-// By ordinary operations on the logits.
-LossAndGradients by_chunks(const LinearLossInputs& in, const Layout& at, const TermFormula& formula,
-                           const LinearLossOptions& o, std::vector<bool> asked) {
-  const DType dtype = promote(in.x.dtype(), in.head.dtype()), wide = compute_dtype(dtype);
+// By ordinary operations on the logits: the terms, and what they take in the order of LogitTerms.
+struct ByChunks {
   LogitTerms terms;
-  terms.units = at.units;
-  terms.sides = o.sides;
-  terms.tokens = at.tokens;
-  terms.head.logit_scale = o.logit_scale;
-  terms.head.softcap = o.softcap;
-  terms.head.temperature = o.temperature;
-  terms.head.chunk = o.chunk;
-  terms.has_bias = o.bias.defined();
-  const bool has_target = in.target.defined();
-  terms.cut = in.others.size() + has_target;
-  terms.formula = [&](const Tensor& logits, const Tensors& further) {
-    const std::int64_t entries = logits.size(0) / std::max<std::int64_t>(at.tokens, 1), classes = logits.size(1);
-    const Shape batch = at.part(entries);
-    Tensors arguments;
-    if (o.of == LossOf::logits) {
-      arguments.push_back(reshape(logits, batch.inserted(batch.rank(), classes)));
-      if (has_target) arguments.push_back(further[0]);
-    } else {
-      const Tensor target = reshape(further[0], {-1, 1}), kept = target != o.ignore_index;
-      const LogSoftmax s = log_softmax_parts(logits, 1);
-      const Tensor picked = pick_class(s.z, 1, where(kept, target, 0), "linear_loss: target") - s.log_s;
-      arguments.push_back(reshape(where(kept, picked, 0), batch));
-    }
-    arguments.insert(arguments.end(), further.begin() + has_target, further.end());
-    return terms_of(formula, arguments, entries / o.sides, wide);
-  };
-  const Tensor rows = reshape(cast(in.x, dtype), {at.entries * at.tokens, in.x.size(-1)});
-  Tensors inputs{rows, cast(in.head, dtype)};
-  std::vector<bool> wanted{asked[0], asked[1]};
-  if (terms.has_bias) inputs.push_back(o.bias), wanted.push_back(asked[2]);
-  const std::size_t operands = inputs.size();
-  if (has_target) inputs.push_back(cast(in.target, DType::i64)), wanted.push_back(false);
-  const Tensors all = listed(in, {});
-  inputs.insert(inputs.end(), all.begin() + 3, all.end());
-  wanted.insert(wanted.end(), asked.begin() + 3, asked.end());
+  Tensors inputs;
+  std::size_t operands = 2;  // x, head and perhaps a bias; then perhaps the target
 
-  const double each = o.reduction == Reduction::mean ? 1.0 / static_cast<double>(at.units) : 1.0;
-  NoHistory off;
-  const bool any = std::find(wanted.begin(), wanted.end(), true) != wanted.end();
-  const Tensors found = terms.pass(inputs, any ? full({at.units}, each, wide) : Tensor{}, wanted);
-  LossAndGradients out;
-  out.loss = reduced(found[0], o);
-  out.gradients.resize(all.size());
-  if (asked[0]) out.gradients[0] = cast(reshape(found[1], in.x.shape()), in.x.dtype());
-  if (asked[1]) out.gradients[1] = cast(found[2], in.head.dtype());
-  if (terms.has_bias && asked[2]) out.gradients[2] = found[3];
-  const std::size_t before = 1 + operands + has_target;
-  for (std::size_t k = 3; k < all.size(); ++k) out.gradients[k] = found[before + k - 3];
-  return out;
+  // `bias` as in v, which has x, head, bias, others and shared.
+  ByChunks(const Tensors& v, const Layout& at, const LinearLossInputs& in, const TermFormula& formula,
+           const LinearLossOptions& o) {
+    const DType dtype = promote(in.x.dtype(), in.head.dtype()), wide = compute_dtype(dtype);
+    terms.units = at.units;
+    terms.sides = o.sides;
+    terms.tokens = at.tokens;
+    terms.head.logit_scale = o.logit_scale;
+    terms.head.softcap = o.softcap;
+    terms.head.temperature = o.temperature;
+    terms.head.chunk = o.chunk;
+    terms.has_bias = v[2].defined();
+    const bool has_target = in.target.defined();
+    terms.cut = in.others.size() + has_target;
+    terms.formula = [at, formula, has_target, wide, of = o.of, ignored = o.ignore_index, sides = o.sides](
+                        const Tensor& logits, const Tensors& further) {
+      const std::int64_t entries = logits.size(0) / std::max<std::int64_t>(at.tokens, 1), classes = logits.size(1);
+      const Shape batch = at.part(entries);
+      Tensors arguments;
+      if (of == LossOf::logits) {
+        arguments.push_back(reshape(logits, batch.inserted(batch.rank(), classes)));
+        if (has_target) arguments.push_back(further[0]);
+      } else {
+        const Tensor target = reshape(further[0], {-1, 1}), kept = target != ignored;
+        const LogSoftmax s = log_softmax_parts(logits, 1);
+        const Tensor picked = pick_class(s.z, 1, where(kept, target, 0), "linear_loss: target") - s.log_s;
+        arguments.push_back(reshape(where(kept, picked, 0), batch));
+      }
+      arguments.insert(arguments.end(), further.begin() + has_target, further.end());
+      return terms_of(formula, arguments, entries / sides, wide);
+    };
+    inputs = {reshape(cast(v[0], dtype), {at.entries * at.tokens, in.x.size(-1)}), cast(v[1], dtype)};
+    if (terms.has_bias) inputs.push_back(v[2]);
+    operands = inputs.size();
+    if (has_target) inputs.push_back(cast(in.target, DType::i64));
+    inputs.insert(inputs.end(), v.begin() + 3, v.end());
+  }
+
+  LossAndGradients with_gradients(const Layout& at, const LinearLossInputs& in, const LinearLossOptions& o,
+                                  const std::vector<bool>& asked) const {
+    std::vector<bool> wanted{asked[0], asked[1]};
+    if (terms.has_bias) wanted.push_back(asked[2]);
+    const bool has_target = in.target.defined();
+    if (has_target) wanted.push_back(false);
+    wanted.insert(wanted.end(), asked.begin() + 3, asked.end());
+    const DType wide = compute_dtype(promote(in.x.dtype(), in.head.dtype()));
+    const double each = o.reduction == Reduction::mean ? 1.0 / static_cast<double>(at.units) : 1.0;
+    NoHistory off;
+    const bool any = std::find(wanted.begin(), wanted.end(), true) != wanted.end();
+    const Tensors found = terms.pass(inputs, any ? full({at.units}, each, wide) : Tensor{}, wanted);
+    LossAndGradients out;
+    out.loss = reduced(found[0], o);
+    out.gradients.resize(asked.size());
+    if (asked[0]) out.gradients[0] = cast(reshape(found[1], in.x.shape()), in.x.dtype());
+    if (asked[1]) out.gradients[1] = cast(found[2], in.head.dtype());
+    if (terms.has_bias && asked[2]) out.gradients[2] = found[3];
+    const std::size_t before = 1 + operands + has_target;
+    for (std::size_t k = 3; k < asked.size(); ++k) out.gradients[k] = found[before + k - 3];
+    return out;
+  }
+};
+
+// Whether the kernel's way is open. A factor that is no power of two would round the halves of x.
+bool has_kernel(const LinearLossInputs& in, const Layout& at, const LinearLossOptions& o) {
+  int exponent = 0;
+  const bool exact = std::abs(std::frexp(o.logit_scale / o.temperature, &exponent)) == 0.5 ||
+                     !is_half(promote(in.x.dtype(), in.head.dtype()));
+  return o.of == LossOf::log_probs && in.shared.empty() && exact && at.units > 0;
 }
 
 }  // namespace
 
+Tensor linear_loss(const LinearLossInputs& in, const TermFormula& formula, const LinearLossOptions& o) {
+  require(formula != nullptr, "{}: there is no formula", kName);
+  require(in.x.defined() && in.head.defined(), "{}: an operand is an empty Tensor; give it a value", kName);
+  const Layout at(in, o);
+  const Tensors all = listed(in, o.bias);
+  if (has_kernel(in, at, o)) return by_kernel(all, at, in, formula, o);
+  const ByChunks chunks(all, at, in, formula, o);
+  return reduced(chunks.terms.terms(chunks.inputs), o);
+}
+
 LossAndGradients linear_loss(const LinearLossInputs& in, const TermFormula& formula, const LinearLossOptions& o,
                              const std::vector<bool>& asked) {
   const Layout at(in, o);
-  // A factor that is no power of two would round the halves of x.
-  int exponent = 0;
-  const bool exact = std::abs(std::frexp(o.logit_scale / o.temperature, &exponent)) == 0.5 ||
-                     !is_half(promote(in.x.dtype(), in.head.dtype()));
-  if (o.of == LossOf::logits || !in.shared.empty() || !exact || at.units == 0) {
-    return by_chunks(in, at, formula, o, asked);
-  }
   const Tensors all = listed(in, o.bias);
+  if (!has_kernel(in, at, o)) return ByChunks(all, at, in, formula, o).with_gradients(at, in, o, asked);
   Tensors chosen;
   std::vector<std::size_t> positions;
   for (std::size_t k = 0; k < all.size(); ++k)

@@ -8,6 +8,7 @@
 #include "ebb/backward.h"
 #include "ebb/losses/preference.h"
 #include "ebb/ops.h"
+#include "expect_error.h"
 #include "losses_kernels/numbers.h"
 #include "test_device.h"
 
@@ -110,6 +111,78 @@ TEST(LinearLoss, OfPairsIsTheLossOfTheRegistry) {
 }
 
 // c·tanh(z/c)/τ in one step of the kernel.
+// A formula of your own beside the same one of logits that exist: values, gradients, second derivatives.
+TEST(LinearLoss, IsDifferentiableTwiceInEverything) {
+  const std::int64_t kept_classes = 9;
+  const Tensor x = testing::values({4, 3, 5}, 1), head = testing::values({kept_classes, 5}, 2),
+               bias = testing::values({kept_classes}, 3), weight = testing::values({4}, 4),
+               scale = testing::values({1}, 5);
+  const Tensor raw = reshape(classes(12, kept_classes), {4, 3});
+  const Tensor target = where(raw == 2, -100, raw).eval(), kept = target != -100;
+  const auto of_log_probs = [](const std::vector<Tensor>& v) { return v[1] * square(sum(v[0], -1)); };
+  const auto of_logits = [](const std::vector<Tensor>& v) {  // logits, target, weight, scale
+    return v[2] * sum(logsumexp(v[0] * v[3], -1), -1) + mean(tanh(v[0]), std::vector<std::int64_t>{1, 2});
+  };
+  const auto logits = [&](const std::vector<Tensor>& v) { return 1.5 * (matmul(v[0], t(v[1])) + v[2]) / 0.7; };
+  for (const Reduction reduction : {Reduction::mean, Reduction::sum}) {
+    for (const std::int64_t chunk : {0, 4}) {
+      LinearLossOptions o;
+      o.temperature = 0.7;
+      o.logit_scale = 1.5;
+      o.chunk = chunk;
+      o.reduction = reduction;
+      const auto with = [&o](const Tensor& b, LossOf of) {
+        LinearLossOptions all = o;
+        all.bias = b;
+        all.of = of;
+        return all;
+      };
+      const auto reduce = [&](const Tensor& terms) { return reduction == Reduction::mean ? mean(terms) : sum(terms); };
+      const std::vector<std::pair<FunctionOfMany, FunctionOfMany>> both{
+          {[&](const std::vector<Tensor>& v) {
+             return linear_loss({v[0], v[1], target, {v[3]}}, of_log_probs, with(v[2], LossOf::log_probs));
+           },
+           [&](const std::vector<Tensor>& v) {
+             const Tensor l = gather(log_softmax(logits(v), -1), -1, unsqueeze(where(kept, target, 0), -1));
+             return reduce(of_log_probs({where(kept, squeeze(l, -1), 0), v[3]}));
+           }},
+          {[&](const std::vector<Tensor>& v) {
+             return linear_loss({v[0], v[1], target, {v[3]}, {v[4]}}, of_logits, with(v[2], LossOf::logits));
+           },
+           [&](const std::vector<Tensor>& v) {
+             return reduce(of_logits({logits(v), target, v[3], v[4]}));
+           }}};
+      for (std::size_t k = 0; k < both.size(); ++k) {
+        std::vector<Tensor> inputs{x, head, bias, weight};
+        if (k == 1) inputs.push_back(scale);
+        SCOPED_TRACE(k);
+        const auto [value, grads] = value_and_grad(both[k].first)(inputs);
+        const auto [expected, expected_grads] = value_and_grad(both[k].second)(inputs);
+        testing::expect_near(value, expected.to_vector(), 1e-12);
+        for (std::size_t g = 0; g < grads.size(); ++g)
+          testing::expect_near(grads[g], expected_grads[g].to_vector(), 1e-11);
+        require_gradients(both[k].first, inputs);
+        require_second_gradients(both[k].first, inputs);
+      }
+    }
+  }
+}
+
+TEST(LinearLoss, SaysWhatIsWrong) {
+  const Tensor x = zeros({4, 5}), head = zeros({9, 5}), target = zeros({4}, DType::i64);
+  const auto first = [](const std::vector<Tensor>& v) { return v[0]; };
+  EXPECT_THROW_MESSAGE(linear_loss({x, zeros({9, 4}), target}, first),
+                       "linear_loss: hidden states of shape [4, 5] and a head of shape [9, 4] do not fit");
+  EXPECT_THROW_MESSAGE(linear_loss({x, head, {}}, first), "linear_loss: log-probabilities need a target");
+  EXPECT_THROW_MESSAGE(linear_loss({x, head, target, {zeros({3})}}, first),
+                       "others[0] of shape [3] must have 4 entries");
+  EXPECT_THROW_MESSAGE(linear_loss({x, head, target}, TermFormula()), "linear_loss: there is no formula");
+  EXPECT_THROW_MESSAGE(linear_loss({x, head, target}, [](const auto& v) { return sum(v[0]); }),
+                       "the formula must return one term per entry, shape [4], got shape []");
+  EXPECT_THROW_MESSAGE(linear_loss({x, head, target + 9}, first).eval(), "target[0] = 9 is outside [0, 9)");
+  EXPECT_TRUE(std::isnan(linear_loss({zeros({0, 5}), head, zeros({0}, DType::i64)}, first).item()));
+}
+
 TEST(LinearLogProbs, TakeSoftcapAndTemperatureTogether) {
   const Tensor x = randn({300, 20}, DType::f64), head = randn({40, 20}, DType::f64);
   const Tensor target = randint(0, 40, {300}).eval();
