@@ -28,6 +28,7 @@ class CpuBackend final : public Backend {
   void from_host(Buffer& to, const void* from, std::size_t bytes) override { std::memcpy(to.data, from, bytes); }
   void synchronize() override {}
   BlockSource& memory() override { return *block_source({}); }
+  bool reduces_rows_beside() const override { return true; }
   bool rounds_to_bf16() const override { return gemm_bf16_tiles() != nullptr; }
 };
 

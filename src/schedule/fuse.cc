@@ -11,6 +11,7 @@
 #include "schedule/placed.h"
 #include "schedule/recompute.h"
 #include "schedule/trial.h"
+#include "sweep/sum_order.h"
 
 namespace ebb {
 
@@ -30,13 +31,19 @@ namespace {
 // A total this small is worth waiting for inside its sweep: the whole space becomes one row.
 constexpr std::int64_t kSmallSpace = 16384;
 
+// Sums of columns are added in parts of rows, one number per column and part: parts of fewer rows than this write more
+// than they read (chosen, not measured). The columns should be the rows then, if the device reads rows that lie side by
+// side in memory as fast.
+constexpr std::int64_t kFewRows = 8;
+bool few_rows(std::int64_t rows, std::int64_t columns) { return rows_per_part(rows, columns) < kFewRows; }
+
 constexpr int kRoundsOfDelay = 3;  // a total that is waited for in vain would go on forever
 constexpr int kMostRounds = 250;
 
 class Fuser {
  public:
-  Fuser(const ValueGraph& graph, const std::vector<int>& not_before, Refusals& refusals)
-      : g_(graph), not_before_(not_before), refusals_(refusals) {}
+  Fuser(const ValueGraph& graph, const std::vector<int>& not_before, Refusals& refusals, bool rows_beside)
+      : g_(graph), not_before_(not_before), refusals_(refusals), rows_beside_(rows_beside) {}
 
   Fusion run() {
     f_.places.resize(g_.values.size());
@@ -297,7 +304,8 @@ class Fuser {
       if (kept == 0) {
         if (t.rows != 0) t.post = Post::scalar;  // rows == 0: the whole space is one row already
       } else {
-        if (t.rows == Group::kUndecided) t.rows = innermost || !prefix ? kept : reduced;
+        const bool beside = rows_beside_ && few_rows(t.size_of(reduced), t.size_of(kept));
+        if (t.rows == Group::kUndecided) t.rows = innermost || !prefix || beside ? kept : reduced;
         if (t.rows == kept) {
           t.post = Post::no;
         } else if (t.rows == reduced) {
@@ -404,6 +412,7 @@ class Fuser {
   const ValueGraph& g_;
   const std::vector<int>& not_before_;
   Refusals& refusals_;
+  const bool rows_beside_;
   std::int32_t alone_ = -1;  // on trial: all other inputs count as memory
   Fusion f_;
   const Placed placed_{g_, f_};
@@ -411,7 +420,7 @@ class Fuser {
 
 // What does not fit shows in one place after the other, since whatever comes later then is on other levels than
 // expected: the rounds go on while they bring news.
-Fusion delayed(const ValueGraph& graph, Fusion fusion, bool by_level) {
+Fusion delayed(const ValueGraph& graph, Fusion fusion, bool by_level, bool rows_beside) {
   std::vector<int> wait, delay(graph.values.size(), 0);
   Refusals refusals;
   for (int quiet = 0, round = 0; quiet < 3 && round < kMostRounds; ++round) {
@@ -422,7 +431,7 @@ Fusion delayed(const ValueGraph& graph, Fusion fusion, bool by_level) {
     for (std::size_t v = 0; v < next.size(); ++v) next[v] = std::max(next[v], delay[v]);
     if (next == wait || (wait.empty() && std::all_of(next.begin(), next.end(), [](int l) { return l == 0; }))) break;
     wait = std::move(next);
-    fusion = Fuser(graph, wait, refusals).run();
+    fusion = Fuser(graph, wait, refusals, rows_beside).run();
     quiet = refusals.size() > known ? 0 : quiet + 1;
   }
   return fusion;
@@ -448,21 +457,46 @@ std::int64_t bytes_moved(const ValueGraph& graph, const Fusion& fusion) {
 }
 
 // There are two opinions about what may wait for a later sweep; the one that moves less is right.
-Fusion fuse_as_late_as_useful(ValueGraph& graph) {
+Fusion fuse_as_late_as_useful(ValueGraph& graph, bool rows_beside) {
   Refusals none;
   const std::vector<int> at_once;
-  Fusion first = Fuser(graph, at_once, none).run();
-  if (compute_twice_what_totals_share(graph, first)) first = Fuser(graph, at_once, none).run();
-  Fusion by_level = delayed(graph, first, true), by_refusal = delayed(graph, std::move(first), false);
+  Fusion first = Fuser(graph, at_once, none, rows_beside).run();
+  if (compute_twice_what_totals_share(graph, first)) first = Fuser(graph, at_once, none, rows_beside).run();
+  Fusion by_level = delayed(graph, first, true, rows_beside),
+         by_refusal = delayed(graph, std::move(first), false, rows_beside);
   return bytes_moved(graph, by_refusal) < bytes_moved(graph, by_level) ? std::move(by_refusal) : std::move(by_level);
+}
+
+// Does the graph sum few rows over its first axes?
+bool sums_few_rows(const ValueGraph& graph) {
+  return std::any_of(graph.values.begin(), graph.values.end(), [&](const Value& x) {
+    if (x.is_leaf || info(x.op).cls != OpClass::reduce) return false;
+    const Shape& from = graph.values[x.inputs[0]].shape;
+    int first = 0, last = from.rank() - 1;
+    while (first < last && from[first] == 1) ++first;
+    while (last > first && from[last] == 1) --last;
+    if (first >= last || !(x.attrs.axes >> first & 1) || x.attrs.axes >> last & 1) return false;
+    const std::int64_t columns = std::max<std::int64_t>(x.shape.numel(), 1);
+    return few_rows(from.numel() / columns, columns);
+  });
+}
+
+// A sweep over the columns of a sum has no place for reductions over rows: it is one where that moves no more memory.
+Fusion fuse_either_way(ValueGraph& graph, bool rows_beside) {
+  if (!rows_beside || !sums_few_rows(graph)) return fuse_as_late_as_useful(graph, false);
+  ValueGraph turned = graph;
+  Fusion usual = fuse_as_late_as_useful(graph, false), beside = fuse_as_late_as_useful(turned, true);
+  if (bytes_moved(turned, beside) > bytes_moved(graph, usual)) return usual;
+  graph = std::move(turned);
+  return beside;
 }
 
 }  // namespace
 
-Fusion fuse(ValueGraph& graph, int bytes_of_a_function) {
-  Fusion fusion = fuse_as_late_as_useful(graph);
+Fusion fuse(ValueGraph& graph, int bytes_of_a_function, bool rows_beside) {
+  Fusion fusion = fuse_either_way(graph, rows_beside);
   if (bytes_of_a_function > 0 && compute_again_what_costs_less(graph, fusion, bytes_of_a_function))
-    fusion = fuse_as_late_as_useful(graph);
+    fusion = fuse_either_way(graph, rows_beside);
   return fusion;
 }
 

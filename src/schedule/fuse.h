@@ -52,8 +52,9 @@ struct Fusion {
 };
 
 // May compute values twice where that keeps them out of memory: the graph then changes. How much depends on what a
-// special function costs the device, see Backend.
-Fusion fuse(ValueGraph& graph, int bytes_of_a_function = 0);
+// special function costs the device, and what is a row of a sum over the first axis on whether it reads rows that lie side
+// by side in memory; see Backend.
+Fusion fuse(ValueGraph& graph, int bytes_of_a_function = 0, bool rows_beside = false);
 
 // The map of value `v` (a member, or a view that a sweep can follow) as seen by a member of the same group.
 AxisMap seen_map(const ValueGraph& graph, const Fusion& fusion, std::int32_t v);

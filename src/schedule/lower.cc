@@ -77,6 +77,10 @@ class Lowering {
       return ra != rb ? ra : step[a] > step[b];
     });
     position_.resize(n);
+    if (!std::is_sorted(order.begin(), order.end())) {
+      p_.named.resize(n);
+      for (int i = 0; i < n; ++i) p_.named[order[i]] = i;
+    }
     for (int i = 0; i < n; ++i) {
       position_[order[i]] = i;
       p_.dims.push_back(group_.axes[order[i]]);

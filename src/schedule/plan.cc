@@ -100,7 +100,8 @@ class Planner {
   }
 
   Plan run() {
-    f_ = fuse(g_, std::max(bytes_of_a_function_, backend_of(plan_.device).bytes_of_a_function()));
+    const Backend& backend = backend_of(plan_.device);
+    f_ = fuse(g_, std::max(bytes_of_a_function_, backend.bytes_of_a_function()), backend.reduces_rows_beside());
     find_live();
     make_steps();
     order_steps();

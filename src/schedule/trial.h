@@ -28,6 +28,11 @@ struct Trial {
   explicit Trial(const Shape& shape);  // of a value of this shape, in no group yet
 
   std::uint32_t all() const { return (1u << axes.size()) - 1; }
+  std::int64_t size_of(std::uint32_t set) const {
+    std::int64_t size = 1;
+    for (std::size_t a = 0; a < axes.size(); ++a) size *= set >> a & 1 ? axes[a] : 1;
+    return size;
+  }
 
   // Takes in group number h, whose value the new one sees with the map `seen`, and unifies its dimensions with those of
   // the new value. False: they do not fit one space.

@@ -105,6 +105,20 @@ std::string print(const Program& p) {
   return text;
 }
 
+std::string position_text(const Program& p, std::size_t from, std::size_t to, std::int64_t linear, std::int64_t first) {
+  std::vector<std::int64_t> index(p.dims.size()), shown;
+  for (std::size_t d = to; d-- > from;) {
+    index[d] = linear % p.dims[d];
+    linear /= p.dims[d];
+  }
+  if (from == 0 && to > 0) index[0] += first;
+  for (std::size_t k = 0; k < p.dims.size(); ++k) {
+    const std::size_t d = p.named.empty() ? k : static_cast<std::size_t>(p.named[k]);
+    if (d >= from && d < to) shown.push_back(index[d]);
+  }
+  return fmt::format("[{}]", fmt::join(shown, ", "));
+}
+
 void verify(const Program& p) {
   const auto n = static_cast<std::int32_t>(p.instrs.size());
   for (std::int32_t v = 0; v < n; ++v) {

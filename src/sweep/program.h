@@ -88,6 +88,7 @@ struct Output {
 struct Program {
   std::vector<std::int64_t> dims;  // sizes of the space
   int row_dims = 0;                // how many of the last dimensions are columns
+  std::vector<int> named;          // the dimensions as the user knows them, outermost first; empty: in this order
   int stages = 1;                  // not counting the epilogue
   std::vector<Operand> operands;
   std::vector<Instr> instrs;
@@ -103,6 +104,11 @@ std::string print(const Program& program);
 
 // Throws Error (a bug in Ebb) when an invariant above is violated.
 void verify(const Program& program);
+
+// "[2, 0]": an element of the dimensions from `from` to `to`, by its number in their order, as the user knows it. The
+// outermost dimension begins at `first`.
+std::string position_text(const Program& program, std::size_t from, std::size_t to, std::int64_t linear,
+                          std::int64_t first);
 
 // The value bound to a slot when a sweep runs.
 struct Argument {

@@ -26,6 +26,24 @@ TEST(Errors, ShapesThatCannotBe) {
   EXPECT_THROW_MESSAGE(zeros({1, 1, 1, 1, 1, 1, 1, 1, 1}), "at most 8");
 }
 
+// Whichever axis is summed over: the rows of a sweep are not always the first axes of its tensors.
+TEST(Errors, PositionsAreThoseOfTheTensor) {
+  struct Case {
+    Shape shape;
+    int axis;
+    std::int64_t element;
+    const char* position;
+  };
+  for (const Case& c :
+       {Case{{2, 5, 70}, 1, (5 + 3) * 70 + 60, "[1, 3, 60]"}, Case{{2, 2000, 6}, 1, 1999 * 6 + 2, "[0, 1999, 2]"},
+        Case{{40, 3000}, 0, 7 * 3000 + 2999, "[7, 2999]"}, Case{{300, 8}, 1, 2 * 8 + 7, "[2, 7]"}}) {
+    std::vector<float> x(static_cast<std::size_t>(c.shape.numel()), 0.5f);
+    x[static_cast<std::size_t>(c.element)] = 1.5f;
+    const Tensor loss = binary_cross_entropy(from_data(x, c.shape), zeros(c.shape), {.reduction = Reduction::none});
+    EXPECT_THROW_MESSAGE(sum(loss, c.axis).eval(), std::string("but the element at ") + c.position + " is 1.5");
+  }
+}
+
 TEST(Errors, AxesThatDoNotExist) {
   EXPECT_THROW_KIND(sum(ramp({2, 3}), 2), index, "sum: axis 2");
   EXPECT_THROW_KIND(softmax(ramp({2, 3}), -3), index, "axis -3");

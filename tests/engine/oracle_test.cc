@@ -113,12 +113,14 @@ TEST_P(OracleSpaces, Random) {
 }
 
 // Over the middle of three axes: neighbours in memory belong to different rows.
-TEST(OracleOfUprightRows, IsTheSweep) {
+TEST(OracleOfRowsSideBySide, IsTheSweep) {
   struct Sizes {
     std::int64_t before, columns, after;
   };
-  for (const Sizes& s : {Sizes{3, 5, 37}, Sizes{1, 2, 16}, Sizes{2, 17, 33}, Sizes{4, 64, 130}, Sizes{1, 1000, 19},
-                         Sizes{2, 1024, 16}, Sizes{5, 21, 641}, Sizes{2, 1025, 17}}) {
+  for (const Sizes& s :
+       {Sizes{3, 5, 37}, Sizes{1, 2, 16}, Sizes{2, 17, 33}, Sizes{4, 64, 130}, Sizes{1, 1000, 19}, Sizes{2, 1024, 16},
+        Sizes{5, 21, 641}, Sizes{2, 1025, 17}, Sizes{1, 2100, 66}, Sizes{1, 40, 3000}, Sizes{2, 3001, 70},
+        Sizes{60, 3, 5}, Sizes{1, 2, 9001}, Sizes{2, 130, 64}, Sizes{1, 5000, 4}}) {
     const Shape shape{s.before, s.columns, s.after};
     OracleTolerance wide;
     wide.f32 = 1e-4;  // sums of many terms of both signs

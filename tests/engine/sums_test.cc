@@ -67,6 +67,34 @@ TYPED_TEST_SUITE(Sums, Types);
 const std::int64_t kLengths[] = {1,    2,    15,   16,    17,    100,   1023,  1024,
                                  1025, 4097, 9000, 65535, 65536, 65537, 70001, 200003};
 
+// Whatever lies between the numbers of a line: other lines, few or many, as memory or as a product that is made there.
+TYPED_TEST(Sums, OfALineAreTheSameWhereOtherLinesLieBetweenItsNumbers) {
+  using T = TypeParam;
+  for (std::int64_t n : {2, 5, 16, 17, 100, 1023, 1024, 1025, 4097, 70001}) {
+    for (std::int64_t beside : {2, 3, 4, 7, 17, 63, 64, 130, 300}) {
+      if (n * beside > 4000000) continue;
+      SCOPED_TRACE(n * 1000 + beside);
+      const std::vector<T> v = numbers<T>(2 * n * beside);
+      const Tensor x = tensor_of(v, {2, n, beside}), one = ones(x.shape(), x.dtype());
+      for (const cpu::NativeLoops loops : {cpu::NativeLoops::never, cpu::NativeLoops::always}) {
+        cpu::set_native_loops(loops);
+        const std::vector<Tensor> sums = {sum(x, 1), sum(x * one, 1), sum(x - 0.0 * max(x, 1, true), 1),
+                                          sum(x.permute({0, 2, 1}), 2)};
+        evaluate_anew(sums);
+        for (const std::int64_t row : {std::int64_t{0}, beside - 1, beside, 2 * beside - 1}) {
+          std::vector<T> of_row(static_cast<std::size_t>(n));
+          for (std::int64_t c = 0; c < n; ++c)
+            of_row[static_cast<std::size_t>(c)] =
+                v[static_cast<std::size_t>(row / beside * n * beside + c * beside + row % beside)];
+          const double want = this->kept(line(of_row.data(), n));
+          for (const Tensor& s : sums) EXPECT_EQ(this->at(s, row), want) << row;
+        }
+      }
+      cpu::set_native_loops(cpu::NativeLoops::for_large_sweeps);
+    }
+  }
+}
+
 // Flat, as a row of a batch, as the only row, from memory with strides, with and without loops of machine code: T(n).
 TYPED_TEST(Sums, OfALineDependOnItsLengthAlone) {
   using T = TypeParam;

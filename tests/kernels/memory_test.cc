@@ -252,46 +252,88 @@ void check_tree(const TileKernels& k, Op op, RegType reg) {
   }
 }
 
+// Runs of rows side by side, with gaps between their columns where there is one run, in one call and in several.
 template <class T, class A>
-void check_upright(const TileKernels& k, RegType reg, bool real) {
+void check_beside(const TileKernels& k, RegType reg, bool real) {
   std::mt19937 rng(4);
   for (const std::size_t n : {1, 2, 7, 15, 16, 17, 33, 200, 1024}) {
-    for (const std::size_t rows : {1, 2, 3, 5, 8, 15, 16, 17, 31, 50}) {
-      std::vector<T> a(n * rows), b(n * rows), a_upright(n * rows), b_upright(n * rows);
-      for (std::size_t i = 0; i < a.size(); ++i) {
-        a[i] =
-            static_cast<T>(real ? static_cast<double>(rng() % 2001) / 999.0 - 1 : static_cast<double>(rng() % 9) - 4);
-        b[i] = static_cast<T>(real ? static_cast<double>(rng() % 2001) / 999.0 - 1 : 1);
-        if (real && i % 97 == 96) a[i] = static_cast<T>(i % 2 ? NAN : -0.0);
-        a_upright[i % n * rows + i / n] = a[i];
-        b_upright[i % n * rows + i / n] = b[i];
-      }
-      const auto expect_same = [&](auto lying, auto upright, const char* name) {
-        std::vector<A> expected(rows, A(3)), found(rows, A(3));
-        lying(expected.data());
-        upright(found.data());
-        for (std::size_t r = 0; r < rows; ++r) {
-          const bool both_nan = found[r] != found[r] && expected[r] != expected[r];
-          ASSERT_TRUE(both_nan || std::memcmp(&found[r], &expected[r], sizeof(A)) == 0)
-              << k.target << ' ' << name << " n " << n << " rows " << rows << " row " << r;
+    for (const std::size_t rows : {1, 2, 3, 5, 8, 15, 16, 17, 31, 50, 130}) {
+      for (const std::size_t runs : {1, 3}) {
+        const std::size_t step = runs == 1 ? rows + 5 : rows;
+        std::vector<T> a(n * rows * runs), b(n * rows * runs), a_beside(n * step * runs), b_beside(n * rows * runs);
+        for (std::size_t i = 0; i < a.size(); ++i) {
+          a[i] =
+              static_cast<T>(real ? static_cast<double>(rng() % 2001) / 999.0 - 1 : static_cast<double>(rng() % 9) - 4);
+          b[i] = static_cast<T>(real ? static_cast<double>(rng() % 2001) / 999.0 - 1 : 1);
+          if (real && i % 97 == 96) a[i] = static_cast<T>(i % 2 ? NAN : -0.0);
+          const std::size_t row = i / n, column = i % n, run = row / rows;
+          a_beside[run * n * rows + column * step + row % rows] = a[i];
+          b_beside[run * n * rows + column * rows + row % rows] = b[i];
         }
-      };
-      for (const Op op : {Op::sum, Op::prod, Op::max, Op::min})
-        expect_same([&](A* acc) { k.reduce(op, reg)(acc, a.data(), rows, n); },
-                    [&](A* acc) { k.reduce_upright(op, reg)(acc, a_upright.data(), rows, n); }, info(op).name.data());
-      if (real)
-        expect_same([&](A* acc) { k.dot(reg)(acc, a.data(), b.data(), rows, n); },
-                    [&](A* acc) { k.dot_upright(reg)(acc, a_upright.data(), b_upright.data(), rows, n); }, "dot");
+        const auto expect_same = [&](auto one_by_one, const ReduceBesideFn fn, const T* second, const char* name) {
+          std::vector<A> expected(rows * runs, A(3)), found(rows * runs, A(3)), in_parts(rows * runs, A(3));
+          one_by_one(expected.data());
+          RowsBeside shape{.runs = runs, .rows = rows, .columns = n};
+          shape.step_a = static_cast<std::ptrdiff_t>(step), shape.step_b = static_cast<std::ptrdiff_t>(rows);
+          fn(found.data(), nullptr, a_beside.data(), second, shape);
+          std::vector<T> lanes(kSumLanes * rows);
+          for (std::size_t c = 0; runs == 1 && c < n; c += 48) {
+            shape.columns = std::min<std::size_t>(48, n - c);
+            shape.begins = c == 0, shape.ends = c + 48 >= n;
+            fn(in_parts.data(), lanes.data(), a_beside.data() + c * step, second ? second + c * rows : nullptr, shape);
+          }
+          if (runs > 1) in_parts = found;
+          for (std::size_t r = 0; r < rows * runs; ++r) {
+            for (const A& x : {found[r], in_parts[r]}) {
+              const bool both_nan = x != x && expected[r] != expected[r];
+              ASSERT_TRUE(both_nan || std::memcmp(&x, &expected[r], sizeof(A)) == 0)
+                  << k.target << ' ' << name << " n " << n << " rows " << rows << " runs " << runs << " row " << r;
+            }
+          }
+        };
+        for (const Op op : {Op::sum, Op::prod, Op::max, Op::min})
+          expect_same([&](A* acc) { k.reduce(op, reg)(acc, a.data(), rows * runs, n); },
+                      k.reduce_beside(op, reg, DType::f32), nullptr, info(op).name.data());
+        if (real)
+          expect_same([&](A* acc) { k.dot(reg)(acc, a.data(), b.data(), rows * runs, n); },
+                      k.reduce_beside(Op::sum, reg, DType::f32), b_beside.data(), "dot");
+      }
     }
   }
 }
 
-TEST(Reduce, RowsThatStandSideBySideHaveTheSameBits) {
+TEST(Reduce, RowsSideBySideHaveTheSameBits) {
   on_every_target([](const TileKernels& k) {
-    check_upright<float, double>(k, RegType::f32, true);
-    check_upright<double, double>(k, RegType::f64, true);
-    check_upright<std::int32_t, std::int64_t>(k, RegType::i32, false);
-    check_upright<std::int64_t, std::int64_t>(k, RegType::i64, false);
+    check_beside<float, double>(k, RegType::f32, true);
+    check_beside<double, double>(k, RegType::f64, true);
+    check_beside<std::int32_t, std::int64_t>(k, RegType::i32, false);
+    check_beside<std::int64_t, std::int64_t>(k, RegType::i64, false);
+  });
+}
+
+TEST(Reduce, RowsOfHalvesSideBySideAreThoseOfTheirNumbers) {
+  on_every_target([](const TileKernels& k) {
+    for (const std::size_t rows : {1, 3, 7, 16, 17, 45, 100}) {
+      const std::size_t n = 21;
+      for (const DType halves : {DType::bf16, DType::f16}) {
+        std::vector<std::uint16_t> a(n * rows);
+        std::vector<float> wide(a.size());
+        for (std::size_t i = 0; i < a.size(); ++i) {
+          const float x = std::sin(static_cast<float>(i)) * (i % 61 == 60 ? INFINITY : 3.0f);
+          a[i] = halves == DType::bf16 ? bfloat16_from(x).bits : half_from(x).bits;
+          wide[i] = halves == DType::bf16 ? to_float(BFloat16{a[i]}) : to_float(Half{a[i]});
+        }
+        const RowsBeside shape{.rows = rows, .columns = n, .step_a = static_cast<std::ptrdiff_t>(rows)};
+        for (const Op op : {Op::sum, Op::prod, Op::max, Op::min}) {
+          std::vector<double> expected(rows, 1.0), found(rows, 1.0);
+          k.reduce_beside(op, RegType::f32, DType::f32)(expected.data(), nullptr, wide.data(), nullptr, shape);
+          k.reduce_beside(op, RegType::f32, halves)(found.data(), nullptr, a.data(), nullptr, shape);
+          for (std::size_t r = 0; r < rows; ++r)
+            ASSERT_TRUE(found[r] == expected[r] || (std::isnan(found[r]) && std::isnan(expected[r])))
+                << k.target << ' ' << info(op).name << ' ' << name(halves) << " rows " << rows << " row " << r;
+        }
+      }
+    }
   });
 }
 

@@ -29,6 +29,22 @@ void scale(std::int64_t m, std::int64_t n, T beta, T* c, std::int64_t c_stride) 
   }
 }
 
+// Small products take less time than their plans, and those of a batch ask for the same one: a thread keeps its last.
+template <class Make>
+auto plan_once(const GemmRequest& request, const GemmTileShape& tiles, Make&& make) {
+  struct Last {
+    GemmRequest request;
+    GemmTileShape tiles{};
+    decltype(make()) plan;
+  };
+  thread_local Last last;
+  if (last.request != request || last.tiles != tiles) last = {request, tiles, make()};
+  return last.plan;
+}
+GemmPlan plan_once(const GemmRequest& request, const GemmTileShape& tiles) {
+  return plan_once(request, tiles, [&] { return plan_product(request, tiles, cpu_model()); });
+}
+
 // ---- what a plan says ----------------------------------------------------------------------------------------------
 
 template <class T, class P>
@@ -62,7 +78,7 @@ void multiply_deep(const Call<T>& call, const GemmTiles<T, P>& tiles, const Gemm
                             false};
         GemmRequest request = block.template request<P>();
         request.dots = request.vectors = false;
-        multiply_matrices(block, tiles, plan_product(request, tiles.shape, cpu_model()));
+        multiply_matrices(block, tiles, plan_once(request, tiles.shape));
       }
     });
     for (std::int64_t r = 0; r < call.m; ++r) {
@@ -127,10 +143,9 @@ void multiply(const Call<T>& call, const GemmTiles<T, P>& tiles, const GemmVecto
 template <class T>
 GemmPlan plan_call(const Call<T>& call) {
   if constexpr (std::is_same_v<T, float>) {
-    if (const GemmBf16Tiles* tiles = bf16_tiles_for(call.a, call.b))
-      return plan_product(bf16_request(call), tiles->shape, cpu_model());
+    if (const GemmBf16Tiles* tiles = bf16_tiles_for(call.a, call.b)) return plan_once(bf16_request(call), tiles->shape);
   }
-  return plan_product(call.template request<T>(), gemm_kernels<T>().tiles.shape, cpu_model());
+  return plan_once(call.template request<T>(), gemm_kernels<T>().tiles.shape);
 }
 
 template <class T>
@@ -162,8 +177,12 @@ void run_to_halves(Call<float> call, DType dtype, void* out, std::int64_t stride
   }
   const CpuModel& model = cpu_model();
   const GemmBf16Tiles* tiles = bf16_tiles_for(call.a, call.b);
-  const HalvesPlan plan = tiles ? plan_halves(bf16_request(call), dtype == DType::bf16, tiles->shape, model)
-                                : plan_halves(call.request<float>(), false, gemm_kernels<float>().tiles.shape, model);
+  const bool tiles_round = tiles != nullptr && dtype == DType::bf16;
+  const GemmRequest request = tiles ? bf16_request(call) : call.request<float>();
+  const GemmTileShape& shape = tiles ? tiles->shape : gemm_kernels<float>().tiles.shape;
+  GemmRequest asked = request;
+  asked.rounded = tiles_round;
+  const HalvesPlan plan = plan_once(asked, shape, [&] { return plan_halves(request, tiles_round, shape, model); });
   const auto multiply_by_tiles = [&](const Call<float>& part) {
     multiply(part, *tiles, gemm_bf16_vectors(), plan_call(part));
   };

@@ -32,6 +32,8 @@ struct GemmRequest {
   struct Factor {
     bool own = true;  // its numbers are of the type that panels have; others are converted while they are packed
     std::int64_t wide_stride = 0, depth_stride = 1;  // from row to row of A, or column to column of B; along k
+
+    bool operator==(const Factor&) const = default;
   };
   std::int64_t m = 0, n = 0, k = 0;
   Factor a, b;
@@ -40,6 +42,8 @@ struct GemmRequest {
   bool vectors = true;   // a product of one row or column needs no tiles
   bool dots = true;      // there are dot products of such numbers
   bool rounded = false;  // by the tiles, to halves
+
+  bool operator==(const GemmRequest&) const = default;
 };
 
 // How tiles get at a factor.

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <mutex>
 #include <string>
@@ -138,6 +139,16 @@ inline void write(RegType t, void* p, Accumulator a) {
   }
 }
 
+inline void write_all(RegType t, void* p, const Accumulator* a, std::int64_t n) {
+  if (t == RegType::f32) {
+    for (std::int64_t i = 0; i < n; ++i) static_cast<float*>(p)[i] = static_cast<float>(a[i].real);
+  } else if (t == RegType::i32) {
+    for (std::int64_t i = 0; i < n; ++i) static_cast<std::int32_t*>(p)[i] = static_cast<std::int32_t>(a[i].integer);
+  } else {
+    std::memcpy(p, a, static_cast<std::size_t>(n) * sizeof(Accumulator));
+  }
+}
+
 // The first thing wrong with the data, by position.
 class Complaint {
  public:
@@ -161,9 +172,7 @@ class Complaint {
   Error::Kind kind_ = Error::Kind::value;
 };
 
-// For complaints: "[2, 0]", with the outermost dimension beginning at `first`, and the number at p.
-std::string position_text(const std::vector<std::int64_t>& dims, std::size_t count, std::int64_t linear,
-                          std::int64_t first);
+// For complaints: the number at p.
 std::string number_text(RegType t, const void* p);
 
 }  // namespace ebb::cpu

@@ -95,9 +95,9 @@ class Chains {
       case Step::Kind::check:
         return is_number(type(step.dst)) && same_width(step.b);
       case Step::Kind::total:
-        return (s_.flat || s_.long_rows) && sums(s_.totals[step.item]);
+        return (s_.flat || (s_.long_rows && !s_.upright())) && sums(s_.totals[step.item]);
       case Step::Kind::reduce:
-        return s_.long_rows && sums(s_.reduces[step.item]);
+        return s_.long_rows && !s_.upright() && sums(s_.reduces[step.item]);
       default:
         return false;
     }
@@ -126,6 +126,7 @@ class Chains {
         Step step;
         step.kind = Step::Kind::chain;
         step.item = static_cast<std::int32_t>(s_.chains.size());
+        for (const Step& s : steps.first(fits)) step.by_column = step.by_column || s.by_column;
         s_.chains.push_back(std::move(longest));
         into.push_back(step);
       }
@@ -141,7 +142,7 @@ class Chains {
     std::map<std::int32_t, int> value_of;  // register -> value
     auto is_one = [&](std::int32_t reg) {
       const Register::Kind kind = s_.registers[reg].kind;
-      return kind == Register::Kind::scalar || kind == Register::Kind::row;
+      return kind == Register::Kind::scalar || (kind == Register::Kind::row && !s_.strips);
     };
     auto pointer = [&](std::int32_t reg) {
       chain.registers.push_back(reg);
@@ -150,10 +151,8 @@ class Chains {
     };
     auto value = [&](std::int32_t reg) {
       if (auto it = value_of.find(reg); it != value_of.end()) return it->second;
-      const Register::Kind kind = s_.registers[reg].kind;
-      const bool one = kind == Register::Kind::scalar || kind == Register::Kind::row;
       p.values.push_back(
-          {.source = one ? LoopProgram::Source::number : LoopProgram::Source::tile, .pointer = pointer(reg)});
+          {.source = is_one(reg) ? LoopProgram::Source::number : LoopProgram::Source::tile, .pointer = pointer(reg)});
       return value_of[reg] = static_cast<int>(p.values.size()) - 1;
     };
     // Results of the loop are made in it: a number becomes a vector of its own.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <cstdlib>
 
 #include "cpu/model/cpu_model.h"
 #include "cpu/sweep/code.h"
@@ -8,7 +9,38 @@
 namespace ebb::cpu {
 namespace {
 
-constexpr std::int64_t kRowsOfAVector = 16;
+// Rows that are neighbours in memory, for most of what the sweep reads and writes: those of the last row dimensions
+// that step by less than any column does. 1: columns are neighbours, or nothing is.
+std::int64_t rows_beside(const Program& p) {
+  const std::size_t n = p.dims.size(), r = n - static_cast<std::size_t>(p.row_dims);
+  std::int64_t found = 1;
+  int for_rows = 0, for_columns = 0;
+  const auto look = [&](const Strides& strides) {
+    std::int64_t least = 0;  // step of a column
+    for (std::size_t d = r; d < n; ++d) {
+      const std::int64_t step = std::abs(strides[static_cast<int>(d)]);
+      if (p.dims[d] > 1 && step > 0) least = least == 0 ? step : std::min(least, step);
+    }
+    std::int64_t beside = 1;
+    for (std::size_t d = r; d-- > 0;) {
+      if (p.dims[d] > 1 && strides[static_cast<int>(d)] != beside) break;
+      beside *= p.dims[d];
+    }
+    if (least == 1) ++for_columns;
+    if (beside == 1 || beside > least) return;
+    ++for_rows;
+    found = found == 1 ? beside : std::min(found, beside);
+  };
+  for (const Instr& i : p.instrs) {
+    if (i.kind != Instr::Kind::load || i.level != Level::full) continue;
+    const Operand& o = p.operands[i.arg[0]];
+    if (o.kind == Operand::Kind::memory) look(o.strides);
+  }
+  for (const Output& o : p.outputs) {
+    if (p.instrs[o.value].level == Level::full) look(o.strides);
+  }
+  return for_rows > for_columns ? found : 1;
+}
 
 // Worth keeping for a later stage rather than computing again.
 bool expensive(const Instr& i) { return i.kind == Instr::Kind::compute && info(i.op).costly; }
@@ -20,6 +52,8 @@ std::vector<std::int32_t> give_scratch(CompiledSweep& sweep) {
   const Program& p = sweep.program;
   std::vector<std::int32_t> scratch(p.instrs.size(), -1);
   if (!sweep.long_rows) return scratch;
+  // Strips of very long rows would not find it in a cache.
+  if (sweep.upright() && sweep.rows_per_tile * sweep.columns > cpu_model().sweep_strip_elements) return scratch;
   std::vector<int> needed(p.instrs.size(), -1);
   for (std::size_t v = p.instrs.size(); v-- > 0;) {
     const Instr& i = p.instrs[v];
@@ -60,71 +94,127 @@ std::vector<char> find_summed_products(const Program& p, const TileKernels& kern
   return found;
 }
 
-// Where most memory of the sweep has rows as neighbours. What asks for positions in the order of the space (checks,
-// sums of columns) keeps tiles as they are.
-std::int64_t upright_rows(const Program& p) {
-  const std::int64_t rows = p.rows(), columns = p.columns();
-  const CpuModel& model = cpu_model();
-  if (p.row_dims == 0 || columns < 2 || columns > kTile || rows < model.sweep_upright_least_rows) return 0;
-  bool totals = false;
-  for (const Instr& i : p.instrs) {
-    if (i.kind == Instr::Kind::columns) return 0;
-    if (i.kind == Instr::Kind::compute && i.op == Op::check && i.level == Level::full) return 0;
-    totals = totals || i.kind == Instr::Kind::total;
-  }
-  const std::size_t n = p.dims.size(), r = n - static_cast<std::size_t>(p.row_dims);
-  int upright = 0, lying = 0;
-  const auto look = [&](const Strides& strides) {
-    const Layout row = layout_of(p.dims, 0, r, strides), column = layout_of(p.dims, r, n, strides);
-    if (row.rank > 0 && row.strides[row.rank - 1] == 1 && row.sizes[row.rank - 1] >= model.sweep_upright_least_rows)
-      ++upright;
-    if (column.rank > 0 && column.strides[column.rank - 1] == 1) ++lying;
+std::int32_t copied_from(const Program& p, std::int32_t v) {
+  const auto is_copy = [&](const Instr& i) {
+    if (i.kind != Instr::Kind::compute || i.op != Op::copy || i.arg[0] < 0) return false;
+    return p.instrs[i.arg[0]].level == i.level && p.instrs[i.arg[0]].type == i.type;
   };
-  for (const Instr& i : p.instrs) {
-    if (i.kind != Instr::Kind::load || i.level != Level::full) continue;
-    const Operand& o = p.operands[i.arg[0]];
-    if (o.kind == Operand::Kind::memory) look(o.strides);
-  }
-  for (const Output& o : p.outputs) {
-    if (p.instrs[o.value].level == Level::full) look(o.strides);
-  }
-  if (upright <= lying) return 0;
-  const std::int64_t together = rows_per_block(rows, columns);
-  const std::int64_t wanted = std::clamp<std::int64_t>(
-      model.sweep_upright_tile / columns / kRowsOfAVector * kRowsOfAVector, kRowsOfAVector, kTile);
-  if (!totals) return std::min(wanted, rows);
-  // Parts of a total are whole tiles.
-  const std::int64_t blocks = rows_per_part(rows, columns) / together;
-  std::int64_t most = 1;
-  for (std::int64_t k = 1; k <= blocks && k * together <= std::max(wanted, together); ++k) {
-    if (blocks % k == 0) most = k;
-  }
-  return most * together >= 2 ? most * together : 0;
+  while (is_copy(p.instrs[v])) v = p.instrs[v].arg[0];
+  return v;
 }
 
-void divide_into_tasks(CompiledSweep& s) {
-  if (s.flat) {
-    s.tiles = (s.elements + s.tile - 1) / s.tile;
-  } else {
-    s.tiles = s.long_rows ? s.rows : (s.rows + s.rows_per_tile - 1) / s.rows_per_tile;
+std::int64_t column_step(const CompiledSweep& s, const Strides& strides) {
+  const Program& p = s.program;
+  const std::size_t n = p.dims.size(), r = n - static_cast<std::size_t>(p.row_dims);
+  std::int64_t beside = 1;
+  std::size_t outer = r;
+  while (outer > 0 && beside < s.beside) {
+    if (p.dims[--outer] > 1 && strides[static_cast<int>(outer)] != beside) return -1;
+    beside *= p.dims[outer];
   }
-  if (!s.column_reduces.empty() || (!s.flat && !s.totals.empty())) {
+  const Layout columns = layout_of(p.dims, r, n, strides);
+  if (columns.rank != 1) return -1;
+  if (s.strips) return columns.strides[0] >= 0 ? columns.strides[0] : -1;
+  const Layout runs = layout_of(p.dims, 0, outer, strides);
+  const bool follow = runs.rank == 0 || (runs.rank == 1 && runs.strides[0] == beside * s.columns);
+  return follow && columns.strides[0] == beside ? beside : -1;
+}
+
+// Sums straight from memory need no tiles.
+static bool only_sums_memory(const CompiledSweep& s) {
+  const Program& p = s.program;
+  for (std::int32_t v = 0; v < static_cast<std::int32_t>(p.instrs.size()); ++v) {
+    const Instr& i = p.instrs[v];
+    if (i.level != Level::full || copied_from(p, v) != v) continue;
+    if (i.kind != Instr::Kind::load) return false;
+    const Operand& o = p.operands[i.arg[0]];
+    const bool readable = is_register(o.dtype, i.type) || (is_half(o.dtype) && i.type == RegType::f32);
+    if (o.kind != Operand::Kind::memory || !readable || column_step(s, o.strides) < 0) return false;
+  }
+  return std::none_of(p.outputs.begin(), p.outputs.end(),
+                      [&](const Output& o) { return p.instrs[o.value].level == Level::full; });
+}
+
+constexpr auto kTurn = static_cast<std::int64_t>(kSumLanes);  // columns that a sum takes at a time
+
+// Rows: several turns of a loop of machine code, and enough strips for many threads. Columns: all, as long as a tile
+// still fits the second cache; otherwise stages pass over the columns of a strip again, which should be there.
+static void shape_strips(CompiledSweep& s, bool computes) {
+  constexpr std::int64_t kRows = 128, kUsual = 256, kStrips = 64;
+  const CpuModel& model = cpu_model();
+  const std::int64_t most = std::clamp(s.rows / kStrips, kUsual, model.sweep_most_strip_rows);
+  const auto rows_of = [&](std::int64_t elements, std::int64_t least) {
+    const std::int64_t rows = std::clamp(elements / s.columns, least, most);
+    return rows < kRows ? rows / kTurn * kTurn : rows / kRows * kRows;
+  };
+  if (!computes) {
+    s.rows_per_tile = most;
+    s.long_rows = s.columns > kTile;
+    s.columns_per_tile = std::min(s.columns, kTile);
+  } else if (s.columns <= kTile && s.columns * kUsual <= model.sweep_whole_strip) {
+    s.rows_per_tile = rows_of(model.sweep_beside_tile, kUsual);
+    s.long_rows = false;
+    s.columns_per_tile = s.columns;
+  } else {
+    s.rows_per_tile = rows_of(model.sweep_strip_elements, model.sweep_strip_rows);
+    s.long_rows = true;
+    s.columns_per_tile = std::clamp(model.sweep_beside_tile / s.rows_per_tile / kTurn * kTurn, kTurn, kTile);
+  }
+  s.rows_per_tile = std::min(s.rows_per_tile, s.beside);
+}
+
+// As many whole runs as make a tile, or some columns of one.
+static void shape_boxes(CompiledSweep& s) {
+  const std::int64_t elements = cpu_model().sweep_beside_tile;
+  s.long_rows = s.columns > kTile || s.columns * s.beside > elements;
+  s.rows_per_tile = s.beside * (s.long_rows ? 1 : elements / (s.columns * s.beside));
+  s.columns_per_tile = s.long_rows ? std::clamp(elements / s.beside / kTurn * kTurn, kTurn, kTile) : s.columns;
+}
+
+// Tiles of rows side by side where most memory lies like that. Sums of columns add whole rows, in their order: they
+// keep tiles as they are.
+void shape_tiles(CompiledSweep& s) {
+  const Program& p = s.program;
+  const auto has = [&](Instr::Kind kind) {
+    return std::any_of(p.instrs.begin(), p.instrs.end(), [kind](const Instr& i) { return i.kind == kind; });
+  };
+  const CpuModel& model = cpu_model();
+  const std::int64_t beside = s.columns < 2 || has(Instr::Kind::columns) ? 1 : rows_beside(p);
+  if (beside < model.sweep_least_beside) {
+    s.long_rows = s.columns > kTile;
+    s.columns_per_tile = std::min(s.columns, kTile);
+    s.rows_per_tile = s.long_rows ? 1 : rows_per_block(s.rows, s.columns);
+  } else {
+    s.beside = beside;
+    s.strips = beside >= model.sweep_strip_rows;
+    s.totals_by_row = has(Instr::Kind::total) && !s.strips;
+    s.strips ? shape_strips(s, !only_sums_memory(s)) : shape_boxes(s);
+  }
+  s.rows_per_tile = std::min(s.rows_per_tile, std::max<std::int64_t>(s.rows, 1));
+  s.tile = s.rows_per_tile * s.columns_per_tile;
+}
+
+// By shape and program alone, never by the number of threads.
+void divide_into_tasks(CompiledSweep& s) {
+  const std::int64_t units = s.flat ? (s.elements + s.tile - 1) / s.tile : s.rows;
+  if (!s.column_reduces.empty() || (!s.flat && !s.totals.empty() && !s.totals_by_row)) {
     // A task is a part of the sum, which must not depend on what else is in the sweep.
-    s.tiles_per_task = rows_per_part(s.rows, s.columns) / s.rows_per_tile;
+    s.units_per_task = rows_per_part(s.rows, s.columns);
   } else {
     std::int64_t cost = 1;  // of an element, in quarter nanoseconds or so
     for (const Instr& i : s.program.instrs) cost += i.level != Level::full ? 0 : expensive(i) ? 6 : 1;
     const CpuModel& model = cpu_model();
-    const std::int64_t elements_per_tile = std::max<std::int64_t>(1, s.long_rows ? s.columns : s.tile);
-    s.tiles_per_task = std::max<std::int64_t>(1, model.sweep_task_cost / (cost * elements_per_tile));
-    s.tiles_per_task = std::max(s.tiles_per_task, (s.tiles + model.sweep_most_tasks - 1) / model.sweep_most_tasks);
+    const std::int64_t together = s.flat ? 1 : s.rows_per_tile;  // rows of a tile stay together
+    const std::int64_t elements = std::max<std::int64_t>(1, s.flat ? s.tile : together * s.columns);
+    const std::int64_t tiles = (units + together - 1) / together;
+    s.units_per_task = together * std::max({std::int64_t{1}, model.sweep_task_cost / (cost * elements),
+                                            (tiles + model.sweep_most_tasks - 1) / model.sweep_most_tasks});
   }
   // Rows without columns are work only where each has a number of its own.
   const auto of_rows = [&](const Output& o) { return s.program.instrs[o.value].level == Level::row; };
   const bool rows_count = std::any_of(s.program.outputs.begin(), s.program.outputs.end(), of_rows) ||
                           std::any_of(s.totals.begin(), s.totals.end(), [](const Total& t) { return t.of_rows; });
-  if (s.elements == 0 && !rows_count) s.tiles = 0;
-  s.tasks = s.tiles == 0 ? 0 : (s.tiles + s.tiles_per_task - 1) / s.tiles_per_task;
+  s.tasks = s.elements == 0 && !rows_count ? 0 : (units + s.units_per_task - 1) / s.units_per_task;
 }
 
 }  // namespace ebb::cpu

@@ -12,12 +12,16 @@
 
 // The tile interpreter's code.
 //
-// Every tile is a range of consecutive elements of the iteration space in row-major order: `rows_per_tile` whole rows
-// when rows are short, a piece of one row when they are long, and where there are no rows any piece. Where neighbours
-// in memory belong to different rows (a softmax over the second of four axes), rows stand side by side instead: a tile
-// is `upright`, column after column. Steps run over one tile at a time; the registers they name are pointers, to a tile
-// slot in L1, straight into an operand or an output, or into a row-long scratch for values that a later stage of a long
-// row needs again.
+// A tile holds some rows and some columns of the iteration space. Usually it is a range of consecutive elements in
+// row-major order: `rows_per_tile` whole rows when rows are short, a piece of one row when they are long, and where
+// there are no rows any piece. Where neighbours in memory belong to different rows (a softmax over the second of four
+// axes), rows lie side by side in it as they do in memory: `beside` rows of them are neighbours, and a tile is
+//   strips: a part of one such run of rows, column after column; registers may point at memory, column by column, and a
+//           row value is the same vector in every column;
+//   boxes:  where runs are too short for that, whole runs, each with its columns one after the other: in memory all of
+//           it is one piece.
+// Steps run over one tile at a time; the registers they name are pointers, to a tile slot in L1, straight into an
+// operand or an output, or into a scratch as long as a row for values that a later stage of long rows needs again.
 namespace ebb::cpu {
 
 inline constexpr std::int64_t kTile = kBlock;
@@ -39,6 +43,8 @@ struct Register {
   // operand, output: a row lies in dense pieces this long, `step` elements from start to start; 0: in one. Only loops
   // of machine code go from piece to piece.
   std::int64_t piece = 0, step = 0;
+  // operand, output: of strips, elements from one column to the next; -1: as in a tile.
+  std::int64_t across = -1;
 };
 
 struct Step {
@@ -64,6 +70,7 @@ struct Step {
   std::int32_t item = -1;
   std::int32_t instr = -1;
   bool invariant = false;  // the same for every tile: done once a task
+  bool by_column = false;  // strips: the registers lie together within a column only
 };
 
 // Cheap steps that run as one loop of machine code.
@@ -89,15 +96,17 @@ struct StageCode {
 struct RowReduce {
   Op op;
   RegType type;
-  ReduceFn fn;
-  DotFn dot;
-  std::int32_t dst;  // row register
+  ReduceFn fn = nullptr;
+  DotFn dot = nullptr;
+  ReduceBesideFn beside = nullptr;
+  std::int32_t dst = -1;  // row register
 };
 struct Total {
   Op op;
   RegType type;
-  ReduceFn fn;
-  DotFn dot;
+  ReduceFn fn = nullptr;
+  DotFn dot = nullptr;
+  ReduceBesideFn beside = nullptr;
   std::int32_t instr;
   bool of_rows;
 };
@@ -113,9 +122,11 @@ struct CompiledSweep : ebb::CompiledSweep {
   std::int64_t rows = 1, columns = 1, elements = 1;
   bool flat = false;       // no rows: tiles are pieces of the whole
   bool long_rows = false;  // a row takes several tiles
-  bool upright = false;    // column c of row r of a tile is its element c · rows + r
-  std::int64_t rows_per_tile = 1;
-  std::int64_t tile = kTile;        // elements of a full tile
+  std::int64_t rows_per_tile = 1, columns_per_tile = kTile;
+  std::int64_t beside = 1;  // rows that are neighbours in memory; 1: tiles are rows
+  bool strips = false;
+  bool totals_by_row = false;  // parts of totals end within tiles: the numbers of rows are kept, and added afterwards
+  std::int64_t tile = kTile;   // elements of a full tile
   bool slots_hold_a_block = false;  // of kTile elements, even if tiles are longer
 
   std::vector<Register> registers;
@@ -138,9 +149,10 @@ struct CompiledSweep : ebb::CompiledSweep {
   std::vector<LoadFn> operand_loads;
   std::vector<StoreFn> output_stores;
 
-  std::int64_t tiles = 0;  // flat or short rows: all; long rows: rows
-  std::int64_t tiles_per_task = 1;
+  std::int64_t units_per_task = 1;  // flat: tiles; otherwise rows
   std::int64_t tasks = 1;
+
+  bool upright() const { return beside > 1; }
 };
 
 // Per instruction: the row-long scratch it is kept in, -1 for none (choices.cc). In long rows, costly values that a
@@ -156,8 +168,19 @@ void make_chains(CompiledSweep& sweep);
 // Gives tiles to the registers that need one, and tiles their length (slots.cc).
 void give_slots(CompiledSweep& sweep);
 
-// Rows of an upright tile; 0: tiles are not upright (choices.cc).
-std::int64_t upright_rows(const Program& program);
+// Memory that is a register as it lies.
+inline bool is_register(DType from, RegType to) {
+  return (from == DType::f32 && to == RegType::f32) || (from == DType::f64 && to == RegType::f64) ||
+         (from == DType::i32 && to == RegType::i32) || (from == DType::i64 && to == RegType::i64);
+}
+// The value that copies on the same level, of which casts without an instruction are made, show (choices.cc).
+std::int32_t copied_from(const Program& program, std::int32_t value);
+// Rows side by side: elements from one column to the next in memory that a register may point at; -1: none may
+// (choices.cc).
+std::int64_t column_step(const CompiledSweep& sweep, const Strides& strides);
+
+// Rows and columns of a tile of rows: whether rows lie side by side in it, and how many (choices.cc).
+void shape_tiles(CompiledSweep& sweep);
 
 // Divides the tiles among tasks, by shape and program alone, never by the number of threads (choices.cc).
 void divide_into_tasks(CompiledSweep& sweep);

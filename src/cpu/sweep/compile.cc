@@ -12,11 +12,6 @@ namespace ebb::cpu {
 
 namespace {
 
-bool is_wide(DType from, RegType to) {  // memory that is a register as it lies
-  return (from == DType::f32 && to == RegType::f32) || (from == DType::f64 && to == RegType::f64) ||
-         (from == DType::i32 && to == RegType::i32) || (from == DType::i64 && to == RegType::i64);
-}
-
 class Compiler {
  public:
   explicit Compiler(const Program& p) : k_(tile_kernels()), out_(std::make_shared<CompiledSweep>()), s_(*out_) {
@@ -35,6 +30,7 @@ class Compiler {
       if (s_.long_rows || stage_ == 0) local_.clear();
       emit_stage();
     }
+    find_steps_by_column();
     make_chains(s_);
     give_slots(s_);
     emit_epilogue();
@@ -52,28 +48,23 @@ class Compiler {
       s_.rows = 1;
     }
     s_.elements = s_.rows * s_.columns;
-    if (!s_.flat) {
-      s_.long_rows = s_.columns > kTile;
-      if (const std::int64_t side_by_side = upright_rows(p_)) {
-        s_.upright = true;
-        s_.rows_per_tile = side_by_side;
-        s_.tile = s_.rows_per_tile * s_.columns;
-      } else if (!s_.long_rows) {
-        s_.rows_per_tile = rows_per_block(s_.rows, s_.columns);
-        s_.tile = s_.rows_per_tile * s_.columns;
-      }
-    }
+    if (!s_.flat) shape_tiles(s_);
     s_.slot_bytes = 4;
     for (const Instr& i : p_.instrs) s_.slot_bytes = std::max(s_.slot_bytes, size_of(i.type));
     s_.slot_bytes *= static_cast<std::size_t>(std::max<std::int64_t>(s_.tile, 1));
     s_.slot_bytes = (s_.slot_bytes + 127) / 128 * 128;
   }
 
-  // Tiles are rows or parts of one, and in memory it lies as in a tile.
-  bool rows_are_dense(const Output& o) const { return !s_.flat && s_.rows_per_tile == 1 && is_dense(columns_of(o)); }
-  Layout columns_of(const Output& o) const {
-    const std::size_t n = p_.dims.size(), r = n - static_cast<std::size_t>(p_.row_dims);
-    return layout_of(p_.dims, r, n, o.strides);
+  Layout columns_of(const Strides& strides) const {
+    const std::size_t n = p_.dims.size();
+    return layout_of(p_.dims, n - static_cast<std::size_t>(p_.row_dims), n, strides);
+  }
+  bool is_flat(const Strides& strides) const { return is_dense(layout_of(p_.dims, 0, p_.dims.size(), strides)); }
+  // Memory lies as a tile does, or column by column: the order of its elements there is that of the space, or every
+  // tile is one row or a part of it, and dense, or rows lie side by side.
+  bool points_at(const Strides& strides) const {
+    if (s_.upright()) return column_step(s_, strides) >= 0;
+    return is_flat(strides) || (!s_.flat && s_.rows_per_tile == 1 && is_dense(columns_of(strides)));
   }
   // Long rows in dense pieces, such as a channel of many images, and each of them whole turns of any loop.
   bool in_pieces(const Layout& columns) const {
@@ -99,42 +90,69 @@ class Compiler {
       s_.output_row_layouts.push_back(layout_of(p_.dims, 0, s_.flat ? 0 : r, o.strides));
       s_.output_column_layouts.push_back(layout_of(p_.dims, s_.flat ? 0 : r, n, o.strides));
       s_.output_stores.push_back(k_.store(p_.instrs[o.value].type, o.dtype));
-      const bool flat_dense = is_dense(s_.output_layouts[k]);
-      const bool row_dense = rows_are_dense(o);
       const Instr& v = p_.instrs[o.value];
-      if (!s_.upright && v.level == Level::full && v.kind != Instr::Kind::load && is_wide(o.dtype, v.type) &&
-          (flat_dense || row_dense) && output_of_[o.value] < 0) {
+      const bool computed = v.level == Level::full && v.kind != Instr::Kind::load;
+      const bool whole = s_.upright() && v.kind == Instr::Kind::place;  // needs all of a tile
+      if (computed && !whole && is_register(o.dtype, v.type) && points_at(o.strides) && output_of_[o.value] < 0)
         output_of_[o.value] = static_cast<std::int32_t>(k);
-        output_by_row_.push_back(!flat_dense);
-      } else {
-        output_by_row_.push_back(false);
-      }
     }
   }
 
-  // The operands of a sum: a tile, or the two tiles whose products are summed.
-  void summed(Step& step, std::int32_t v) {
-    if (!summed_product_[v]) {
-      step.a = full(v);
-      return;
+  // A sum and its operands: a tile, or the two tiles whose products are summed, or memory.
+  template <class Reduction>
+  void summed(Reduction& r, Step& step, std::int32_t v) {
+    r.fn = k_.reduce(r.op, r.type);
+    r.dot = k_.dot(r.type);
+    r.beside = k_.reduce_beside(r.op, r.type, DType::f32);
+    const Instr& i = instr(copied_from(p_, v));
+    if (summed_product_[v]) {
+      step.a = full(i.arg[0]);
+      step.b = i.op == Op::square ? step.a : full(i.arg[1]);
+    } else if (s_.upright() && i.kind == Instr::Kind::load && i.level == Level::full && is_half(i.dtype) &&
+               reads_memory(i) && only_sums(copied_from(p_, v))) {
+      r.beside = k_.reduce_beside(r.op, r.type, i.dtype);
+      const Operand& o = p_.operands[i.arg[0]];
+      step.a = add_memory(Register::Kind::operand, i.type, i.arg[0], o.dtype, o.strides);
+    } else {
+      step.a = full(s_.upright() ? copied_from(p_, v) : v);
     }
-    step.a = full(instr(v).arg[0]);
-    step.b = instr(v).op == Op::square ? step.a : full(instr(v).arg[1]);
+  }
+  bool reads_memory(const Instr& load) const {
+    const Operand& o = p_.operands[load.arg[0]];
+    return o.kind == Operand::Kind::memory && points_at(o.strides);
+  }
+  // In this stage nothing else reads it: it needs no tile.
+  bool only_sums(std::int32_t v) const {
+    for (const Instr& i : p_.instrs) {
+      const bool sum = i.kind == Instr::Kind::reduce || i.kind == Instr::Kind::total;
+      const bool now = !s_.long_rows || i.stage == stage_;
+      if (i.kind == Instr::Kind::load || sum || !now) continue;
+      const bool copy = copied_from(p_, static_cast<std::int32_t>(&i - p_.instrs.data())) == v;
+      const auto reads = [&](std::int32_t a) { return a >= 0 && copied_from(p_, a) == v; };
+      if (!copy && std::any_of(i.arg.begin(), i.arg.end(), reads)) return false;
+    }
+    return std::none_of(p_.outputs.begin(), p_.outputs.end(),
+                        [&](const Output& o) { return copied_from(p_, o.value) == v; });
   }
 
-  std::int32_t add_register(Register::Kind kind, RegType type, std::int32_t index, bool by_row = false) {
-    s_.registers.push_back({kind, type, index, by_row});
+  std::int32_t add_register(Register::Kind kind, RegType type, std::int32_t index) {
+    s_.registers.push_back({kind, type, index});
     return static_cast<std::int32_t>(s_.registers.size()) - 1;
   }
+  // Straight into memory.
+  std::int32_t add_register(Register::Kind kind, RegType type, std::int32_t index, const Strides& strides) {
+    const std::int32_t r = add_register(kind, type, index);
+    s_.registers[r].by_row = s_.upright() || !is_flat(strides);
+    if (s_.strips) s_.registers[r].across = column_step(s_, strides);
+    return r;
+  }
   // An operand or output that steps copy, as it lies in memory: what a loop of machine code reads or writes instead.
-  std::int32_t add_memory(Register::Kind kind, RegType type, std::int32_t index, DType dtype, const Layout& all,
-                          const Layout& columns) {
-    if (s_.upright) return -1;
-    const bool row_dense = !s_.flat && s_.rows_per_tile == 1 && is_dense(columns);
-    const bool dense = is_dense(all) || row_dense, pieces = !dense && in_pieces(columns);
-    const bool half = is_half(dtype) && type == RegType::f32;
-    if (!(half ? dense || pieces : pieces && is_wide(dtype, type))) return -1;
-    const std::int32_t r = add_register(kind, type, index, !is_dense(all));
+  std::int32_t add_memory(Register::Kind kind, RegType type, std::int32_t index, DType dtype, const Strides& strides) {
+    const bool dense = points_at(strides), half = is_half(dtype) && type == RegType::f32;
+    const Layout columns = columns_of(strides);
+    const bool pieces = !dense && !s_.upright() && in_pieces(columns);
+    if (!(half ? dense || pieces : pieces && is_register(dtype, type))) return -1;
+    const std::int32_t r = add_register(kind, type, index, strides);
     s_.registers[r].halves = half;
     if (pieces) s_.registers[r].piece = columns.sizes[1], s_.registers[r].step = columns.strides[0];
     return r;
@@ -196,10 +214,11 @@ class Compiler {
       if (i.kind == Instr::Kind::reduce) {
         Step step;
         step.kind = Step::Kind::reduce;
-        summed(step, i.arg[0]);
+        RowReduce reduce{.op = i.op, .type = i.type};
+        summed(reduce, step, i.arg[0]);
         step.item = static_cast<std::int32_t>(s_.reduces.size());
-        row_register_[v] = add_register(Register::Kind::row, i.type, s_.row_registers++);
-        s_.reduces.push_back({i.op, i.type, reduction(i), products_of(i), row_register_[v]});
+        reduce.dst = row_register_[v] = add_register(Register::Kind::row, i.type, s_.row_registers++);
+        s_.reduces.push_back(reduce);
         code.reduces.push_back(step.item);
         code.full_steps.push_back(step);
       } else if (i.kind == Instr::Kind::pick) {
@@ -214,14 +233,15 @@ class Compiler {
         Step step;
         step.item = static_cast<std::int32_t>(s_.totals.size());
         const bool of_rows = instr(i.arg[0]).level != Level::full && !s_.flat;
-        s_.totals.push_back({i.op, i.type, reduction(i), products_of(i), id, of_rows});
+        Total total{.op = i.op, .type = i.type, .instr = id, .of_rows = of_rows};
         step.kind = of_rows ? Step::Kind::total_row : Step::Kind::total;
         if (of_rows) {
           step.a = any_row(i.arg[0]);
         } else {
-          summed(step, i.arg[0]);
+          summed(total, step, i.arg[0]);
           code.totals.push_back(step.item);
         }
+        s_.totals.push_back(total);
         (of_rows ? code.row_steps : code.full_steps).push_back(step);
       } else if (i.kind == Instr::Kind::columns) {
         Step step;
@@ -232,7 +252,8 @@ class Compiler {
         code.full_steps.push_back(step);
       } else if (i.level == Level::row) {
         emit_row(id);
-      } else if (i.level == Level::full && i.kind != Instr::Kind::load && !summed_product_[v]) {
+      } else if (i.level == Level::full && i.kind != Instr::Kind::load && !summed_product_[v] &&
+                 !(s_.upright() && copied_from(p_, id) != id && only_sums(copied_from(p_, id)))) {
         full(id);
       }
     }
@@ -246,7 +267,7 @@ class Compiler {
       if (v.level == Level::full && output_of_[o.value] != static_cast<std::int32_t>(k)) {
         step.kind = Step::Kind::store;
         step.a = full(o.value);
-        step.b = add_memory(Register::Kind::output, v.type, step.item, o.dtype, s_.output_layouts[k], columns_of(o));
+        step.b = add_memory(Register::Kind::output, v.type, step.item, o.dtype, o.strides);
         code.full_steps.push_back(step);
       } else if (v.level == Level::row) {
         step.kind = Step::Kind::store_row;
@@ -255,11 +276,6 @@ class Compiler {
       }
     }
   }
-
-  ReduceFn reduction(const Instr& i) const {
-    return s_.upright ? k_.reduce_upright(i.op, i.type) : k_.reduce(i.op, i.type);
-  }
-  DotFn products_of(const Instr& i) const { return s_.upright ? k_.dot_upright(i.type) : k_.dot(i.type); }
 
   ElementwiseFn column_kernel(const Instr& i) const {
     const Op op = i.op == Op::sum ? Op::add : i.op == Op::prod ? Op::mul : i.op == Op::max ? Op::maximum : Op::minimum;
@@ -332,10 +348,8 @@ class Compiler {
     step.instr = v;
     if (i.kind == Instr::Kind::load) {
       const Operand& o = p_.operands[i.arg[0]];
-      const bool flat_dense = is_dense(s_.operand_layouts[i.arg[0]]);
-      const bool row_dense = !s_.flat && s_.rows_per_tile == 1 && is_dense(s_.operand_column_layouts[i.arg[0]]);
-      if (!s_.upright && o.kind == Operand::Kind::memory && is_wide(o.dtype, i.type) && (flat_dense || row_dense)) {
-        return local_[v] = add_register(Register::Kind::operand, i.type, i.arg[0], !flat_dense);
+      if (o.kind == Operand::Kind::memory && is_register(o.dtype, i.type) && points_at(o.strides)) {
+        return local_[v] = add_register(Register::Kind::operand, i.type, i.arg[0], o.strides);
       }
       step.kind = Step::Kind::load;
       step.item = i.arg[0];
@@ -343,8 +357,7 @@ class Compiler {
       step.invariant = !s_.flat && !s_.long_rows && s_.operand_row_layouts[i.arg[0]].rank > 0 &&
                        repeats(s_.operand_row_layouts[i.arg[0]]);
       if (o.kind == Operand::Kind::memory && !step.invariant)
-        step.a = add_memory(Register::Kind::operand, i.type, i.arg[0], o.dtype, s_.operand_layouts[i.arg[0]],
-                            s_.operand_column_layouts[i.arg[0]]);
+        step.a = add_memory(Register::Kind::operand, i.type, i.arg[0], o.dtype, o.strides);
     } else if (i.kind == Instr::Kind::place) {
       step.kind = Step::Kind::place;
       step.a = any_row(i.arg[0]);
@@ -360,7 +373,7 @@ class Compiler {
         if (one) {
           mask |= 1u << k;
           *to[k] = any_row(i.arg[k]);
-        } else {
+        } else {  // in strips, a row value itself
           *to[k] = full(i.arg[k]);
         }
       }
@@ -368,7 +381,7 @@ class Compiler {
     }
     const bool keep = s_.long_rows && scratch_[v] >= 0 && i.stage == stage_;
     if (output_of_[v] >= 0 && i.stage == stage_ && !keep) {
-      step.dst = add_register(Register::Kind::output, i.type, output_of_[v], output_by_row_[output_of_[v]]);
+      step.dst = add_register(Register::Kind::output, i.type, output_of_[v], p_.outputs[output_of_[v]].strides);
     } else if (keep) {
       step.dst = add_register(Register::Kind::scratch, i.type, scratch_[v]);
       if (output_of_[v] >= 0) {  // both kept and stored
@@ -387,12 +400,25 @@ class Compiler {
     return local_[v] = step.dst;
   }
 
+  // A register of strips that is no tile: memory whose columns are apart, or a row value, the same in every column.
+  void find_steps_by_column() {
+    const auto apart = [this](std::int32_t r) {
+      return r >= 0 && (s_.registers[r].across >= 0 || s_.registers[r].kind == Register::Kind::row);
+    };
+    if (!s_.strips) return;
+    for (StageCode& stage : s_.stages) {
+      for (Step& step : stage.full_steps)
+        step.by_column = apart(step.dst) || apart(step.a) || apart(step.b) || apart(step.c);
+    }
+  }
+
   // A scalar or row value as a tile.
   std::int32_t spread(std::int32_t v) {
     auto it = local_.find(v);
     if (it != local_.end()) return it->second;
     Step step;
     const bool one = instr(v).level == Level::scalar || s_.rows_per_tile == 1;
+    if (!one && s_.strips) return local_[v] = any_row(v);
     step.kind = one ? Step::Kind::repeat : Step::Kind::spread;
     step.a = any_row(v);
     step.dst = add_register(Register::Kind::slot, instr(v).type, -1);
@@ -427,7 +453,6 @@ class Compiler {
   std::map<std::int32_t, std::int32_t> local_;  // full value -> register, in this stage (or in all, for short rows)
   std::vector<std::int32_t> row_register_, scalar_register_, scratch_, output_of_;
   std::vector<char> summed_product_;
-  std::vector<char> output_by_row_;
 };
 
 }  // namespace

@@ -10,13 +10,14 @@ namespace ebb::cpu {
 void SweepRun::go() {
   totals.resize(s.totals.size());
   for (std::size_t t = 0; t < s.totals.size(); ++t) {
-    totals[t].assign(static_cast<std::size_t>(s.flat ? (s.elements + kTile - 1) / kTile : s.tasks),
-                     identity(s.totals[t].op, s.totals[t].type));
+    const std::int64_t parts = s.flat ? (s.elements + kTile - 1) / kTile : s.totals_by_row ? s.rows : s.tasks;
+    totals[t].assign(static_cast<std::size_t>(parts), identity(s.totals[t].op, s.totals[t].type));
   }
   columns.resize(s.column_reduces.size());
   for (auto& c : columns) c.resize(static_cast<std::size_t>(s.tasks));
   parallel_for(s.tasks, [this](std::int64_t i) { SweepTask(*this, i).run(); });
   complaint.raise();
+  if (s.totals_by_row) add_rows_of_totals();
   for (std::size_t t = 0; t < s.totals.size(); ++t) {
     const Total& total = s.totals[t];
     Accumulator sum = identity(total.op, total.type), group = sum;
@@ -33,6 +34,20 @@ void SweepRun::go() {
     write(total.type, scalar(total.instr), sum);
   }
   epilogue();
+}
+
+// To parts of rows, which are then like those of tasks.
+void SweepRun::add_rows_of_totals() {
+  const std::int64_t rows = rows_per_part(s.rows, s.columns), parts = (s.rows + rows - 1) / rows;
+  for (std::size_t t = 0; t < s.totals.size(); ++t) {
+    const Total& total = s.totals[t];
+    std::vector<Accumulator> sums(static_cast<std::size_t>(parts), identity(total.op, total.type));
+    parallel_for(parts, [&](std::int64_t part) {
+      for (std::int64_t r = part * rows; r < std::min(s.rows, (part + 1) * rows); ++r)
+        combine(total.op, total.type, sums[static_cast<std::size_t>(part)], totals[t][static_cast<std::size_t>(r)]);
+    });
+    totals[t] = std::move(sums);
+  }
 }
 
 void SweepRun::finish_columns(std::vector<std::pair<std::int32_t, BufferPtr>>& made) {

@@ -107,9 +107,9 @@ void give_slots(CompiledSweep& sweep) {
       allocate(sweep, {&c.full_steps});
       c.whole_rows =
           std::all_of(c.full_steps.begin(), c.full_steps.end(), [&](const Step& s) { return untiled(sweep, s); });
-      c.one_chain = is_one_chain(c.full_steps);
+      c.one_chain = !sweep.upright() && is_one_chain(c.full_steps);
     }
-    sweep.slots_hold_a_block = true;
+    sweep.slots_hold_a_block = !sweep.upright();
   } else {
     std::vector<std::vector<Step>*> all;
     for (StageCode& c : sweep.stages) all.push_back(&c.full_steps);

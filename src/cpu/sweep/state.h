@@ -20,7 +20,7 @@ struct SweepRun {
   const TileKernels& k;
   std::int64_t first_row = 0;  // see Run
   std::vector<std::array<std::byte, 8>> scalars;
-  std::vector<std::vector<Accumulator>> totals;  // a total: of each block (flat) or each task
+  std::vector<std::vector<Accumulator>> totals;  // a total: of each block (flat), each task or each row
   std::vector<std::vector<BufferPtr>> columns;   // a column reduction: of each task, doubles or int64
   Complaint complaint;
   std::atomic<int> in_vain{0};  // how often in a row guards of loops did not hold
@@ -126,6 +126,7 @@ struct SweepRun {
     }
   }
 
+  void add_rows_of_totals();
   void finish_columns(std::vector<std::pair<std::int32_t, BufferPtr>>& made);
   void epilogue();
   void go();

@@ -24,20 +24,26 @@ SweepTask::SweepTask(SweepRun& run, std::int64_t index) : r_(run), s_(run.s), in
   const std::size_t slots = s_.slot_bytes * static_cast<std::size_t>(s_.slots);
   const std::size_t row_bytes = (static_cast<std::size_t>(s_.rows_per_tile) * 8 + 127) / 128 * 128;
   const std::size_t rows = row_bytes * static_cast<std::size_t>(s_.row_registers);
+  const auto of_scratch = [&](std::size_t bytes) {
+    const std::int64_t elements = s_.upright() ? s_.columns * s_.rows_per_tile : s_.columns;
+    return (bytes * static_cast<std::size_t>(elements) + 127) / 128 * 128;
+  };
   std::size_t scratch = 0;
-  for (std::size_t b : s_.scratch_bytes) scratch += (b * static_cast<std::size_t>(s_.columns) + 127) / 128 * 128;
-  const std::size_t accumulators =
-      s_.reduces.size() * static_cast<std::size_t>(s_.rows_per_tile) * 2 * sizeof(Accumulator);
-  std::byte* at = task_memory(slots + rows + scratch + accumulators + 256);
+  for (std::size_t b : s_.scratch_bytes) scratch += of_scratch(b);
+  const std::size_t sums = s_.reduces.size() + s_.totals.size();
+  const std::size_t accumulators = sums * static_cast<std::size_t>(s_.rows_per_tile) * 2 * sizeof(Accumulator);
+  if (s_.upright() && s_.long_rows) lane_bytes_ = static_cast<std::size_t>(s_.rows_per_tile) * kSumLanes * 8;
+  std::byte* at = task_memory(slots + rows + scratch + accumulators + sums * lane_bytes_ + 256);
   pointers_.resize(s_.registers.size());
   std::byte* slot_base = at;
   std::byte* row_base = slot_base + slots;
   std::byte* scratch_base = row_base + rows;
   for (std::size_t b : s_.scratch_bytes) {
     scratch_.push_back(scratch_base);
-    scratch_base += (b * static_cast<std::size_t>(s_.columns) + 127) / 128 * 128;
+    scratch_base += of_scratch(b);
   }
   accumulators_ = reinterpret_cast<Accumulator*>(scratch_base);
+  lanes_ = scratch_base + accumulators;
   for (std::size_t i = 0; i < s_.registers.size(); ++i) {
     const Register& reg = s_.registers[i];
     switch (reg.kind) {
@@ -60,36 +66,32 @@ SweepTask::SweepTask(SweepRun& run, std::int64_t index) : r_(run), s_(run.s), in
 }
 
 void SweepTask::run() {
-  const std::int64_t begin = index_ * s_.tiles_per_task, end = std::min(s_.tiles, begin + s_.tiles_per_task);
-  for (std::int64_t t = begin; t < end; ++t) {
-    if (s_.flat) {
-      first_ = t * s_.tile;
+  const std::int64_t begin = index_ * s_.units_per_task;
+  if (s_.flat) {
+    for (first_ = begin * s_.tile; first_ < std::min(s_.elements, (begin + s_.units_per_task) * s_.tile);
+         first_ += s_.tile) {
       count_ = std::min(s_.tile, s_.elements - first_);
       run_flat();
-    } else if (s_.long_rows) {
-      run_long_row(t);
-    } else {
-      row_ = t * s_.rows_per_tile;
-      rows_ = std::min(s_.rows_per_tile, s_.rows - row_);
-      first_ = row_ * s_.columns;
-      count_ = rows_ * s_.columns;
-      column_ = 0;
-      width_ = s_.columns;
-      run_short_rows(t == begin);
     }
+    return;
   }
-  for (std::size_t t = 0; t < s_.totals.size(); ++t) {
-    if (!s_.flat) r_.totals[t][index_] = totals_[t];
+  const std::int64_t end = std::min(s_.rows, begin + s_.units_per_task);
+  for (row_ = begin; row_ < end; row_ += rows_) {
+    rows_ = std::min(s_.rows_per_tile, end - row_);
+    if (s_.strips) rows_ = std::min(rows_, s_.beside - row_ % s_.beside);
+    side_ = s_.strips ? rows_ : s_.beside;
+    run_rows();
+    loaded_rows_ = rows_;
   }
+  for (std::size_t t = 0; t < s_.totals.size() && !s_.totals_by_row; ++t) r_.totals[t][index_] = totals_[t];
   for (std::size_t c = 0; c < columns_.size(); ++c) r_.columns[c][index_] = columns_[c].finish();
 }
 
 void SweepTask::move_pointers() {
   for (std::int32_t i : moving_) {
     const Register& reg = s_.registers[i];
-    const auto size = static_cast<std::int64_t>(reg.halves ? 2 : size_of(reg.type));
     if (reg.kind == Register::Kind::scratch) {
-      pointers_[i] = scratch_[reg.index] + column_ * size;
+      pointers_[i] = scratch_[reg.index] + column_ * side_ * bytes_of(reg);
       continue;
     }
     const bool in = reg.kind == Register::Kind::operand;
@@ -98,87 +100,94 @@ void SweepTask::move_pointers() {
     std::int64_t at = first_;
     if (reg.by_row) {
       const Layout& rows = in ? s_.operand_row_layouts[reg.index] : s_.output_row_layouts[reg.index];
-      at = reg.piece == 0 ? column_ : column_ / reg.piece * reg.step + column_ % reg.piece;
+      at = reg.piece == 0 ? column_ * step_of(reg) : column_ / reg.piece * reg.step + column_ % reg.piece;
       walk(rows, row_, 1, [&](std::int64_t address, std::int64_t, std::int64_t, std::int64_t) { at += address; });
     }
-    pointers_[i] = data + at * size;
+    pointers_[i] = data + at * bytes_of(reg);
   }
 }
 
 void SweepTask::run_flat() {
   move_pointers();
-  for (const Step& step : s_.stages[0].full_steps) full_step(step, true);
+  for (const Step& step : s_.stages[0].full_steps) full_step(step);
 }
 
-void SweepTask::run_short_rows(bool first_tile) {
-  move_pointers();
+// Rows of a tile: their columns at once, or for every stage tile by tile.
+void SweepTask::run_rows() {
+  column_ = 0;
+  width_ = s_.columns;
+  first_ = row_ * s_.columns;
+  count_ = rows_ * s_.columns;
+  if (!s_.long_rows) move_pointers();
   for (const StageCode& stage : s_.stages) {
     for (const Step& step : stage.row_steps) row_step(step);
-    for (std::int32_t r : stage.reduces) begin_reduce(r);
-    for (const Step& step : stage.full_steps) full_step(step, first_tile);
-    for (std::int32_t r : stage.reduces) end_reduce(r);
+    begin_sums(stage);
+    if (s_.long_rows) {
+      run_columns(stage);
+    } else {
+      for (const Step& step : stage.full_steps) full_step(step);
+    }
+    end_sums(stage);
     for (const Step& step : stage.finish_steps) row_step(step);
   }
 }
 
-void SweepTask::run_long_row(std::int64_t row) {
-  row_ = row;
-  rows_ = 1;
-  for (std::size_t n = 0; n < s_.stages.size(); ++n) {
-    const StageCode& stage = s_.stages[n];
-    for (const Step& step : stage.row_steps) row_step(step);
-    for (std::int32_t r : stage.reduces) begin_reduce(r);
-    row_totals_.resize(s_.totals.size());
-    for (std::int32_t t : stage.totals) {
-      const Accumulator none = identity(s_.totals[t].op, s_.totals[t].type);
-      row_totals_[t] = {none, none};
-    }
-    if (!stage.full_steps.empty()) {
-      constexpr std::int64_t kGroup = static_cast<std::int64_t>(kBlocksPerGroup) * kTile;
-      const std::int64_t tile = stage.whole_rows ? s_.columns : stage.one_chain ? kGroup : kTile;
-      for (column_ = 0; column_ < s_.columns; column_ += tile) {
-        width_ = count_ = std::min(tile, s_.columns - column_);
-        first_ = row * s_.columns + column_;
-        if (column_ > 0 && column_ % kGroup == 0) close_groups(stage);
-        move_pointers();
-        for (const Step& step : stage.full_steps) full_step(step, column_ == 0);
-      }
-    }
-    for (std::int32_t r : stage.reduces) end_reduce(r);
-    for (std::int32_t n : stage.totals) {
-      const Total& t = s_.totals[n];
-      combine(t.op, t.type, row_totals_[n].second, row_totals_[n].first);
-      combine(t.op, t.type, totals_[n], row_totals_[n].second);
-    }
-    for (const Step& step : stage.finish_steps) row_step(step);
+void SweepTask::run_columns(const StageCode& stage) {
+  if (stage.full_steps.empty()) return;
+  constexpr std::int64_t kGroup = static_cast<std::int64_t>(kBlocksPerGroup) * kTile;
+  const std::int64_t tile = stage.whole_rows ? s_.columns : stage.one_chain ? kGroup : s_.columns_per_tile;
+  for (column_ = 0; column_ < s_.columns; column_ += width_) {
+    width_ = std::min(tile, s_.columns - column_);
+    if (tile < kTile) width_ = std::min(width_, kTile - column_ % kTile);  // blocks of sums end where tiles do
+    count_ = rows_ * width_;
+    first_ = row_ * s_.columns + column_;
+    if (column_ > 0 && column_ % kGroup == 0) close_groups(stage);
+    move_pointers();
+    for (const Step& step : stage.full_steps) full_step(step);
   }
 }
 
-void SweepTask::begin_reduce(std::int32_t r) {
-  const RowReduce& reduce = s_.reduces[r];
-  Accumulator* open = groups(r);
-  std::fill(open, open + 2 * s_.rows_per_tile, identity(reduce.op, reduce.type));
+// run(sum, operation, type) for what a stage adds up in rows.
+template <class Run>
+void SweepTask::each_sum(const StageCode& stage, Run&& run) {
+  for (std::int32_t r : stage.reduces) run(r, s_.reduces[r].op, s_.reduces[r].type);
+  for (std::int32_t t : stage.totals) run(sum_of_total(t), s_.totals[t].op, s_.totals[t].type);
+}
+void SweepTask::begin_sums(const StageCode& stage) {
+  each_sum(stage, [this](std::int32_t sum, Op op, RegType type) {
+    Accumulator* open = groups(sum);
+    std::fill_n(open, rows_, identity(op, type));
+    if (s_.columns > kTile) std::fill_n(open + s_.rows_per_tile, rows_, identity(op, type));
+  });
 }
 void SweepTask::close_groups(const StageCode& stage) {
+  each_sum(stage, [this](std::int32_t sum, Op op, RegType type) {
+    Accumulator* open = groups(sum);
+    combine_all(op, type, open + s_.rows_per_tile, open, rows_);
+    std::fill_n(open, rows_, identity(op, type));
+  });
+}
+void SweepTask::add_to_total(std::int32_t total, std::int64_t row, Accumulator x) {
+  const Total& t = s_.totals[total];
+  combine(t.op, t.type, s_.totals_by_row ? r_.totals[total][row_ + row] : totals_[total], x);
+}
+
+// Rows of one block have one group.
+void SweepTask::end_sums(const StageCode& stage) {
+  const auto finished = [this](std::int32_t sum, Op op, RegType type) {
+    Accumulator* open = groups(sum);
+    if (s_.columns <= kTile) return open;
+    combine_all(op, type, open + s_.rows_per_tile, open, rows_);
+    return open + s_.rows_per_tile;
+  };
   for (std::int32_t r : stage.reduces) {
     const RowReduce& reduce = s_.reduces[r];
-    Accumulator* open = groups(r);
-    combine(reduce.op, reduce.type, open[s_.rows_per_tile], open[0]);
-    open[0] = identity(reduce.op, reduce.type);
+    write_all(reduce.type, pointers_[reduce.dst], finished(r, reduce.op, reduce.type), rows_);
   }
   for (std::int32_t n : stage.totals) {
     const Total& t = s_.totals[n];
-    combine(t.op, t.type, row_totals_[n].second, row_totals_[n].first);
-    row_totals_[n].first = identity(t.op, t.type);
-  }
-}
-void SweepTask::end_reduce(std::int32_t r) {
-  const RowReduce& reduce = s_.reduces[r];
-  Accumulator* open = groups(r);
-  auto* dst = static_cast<std::byte*>(pointers_[reduce.dst]);
-  for (std::int64_t i = 0; i < rows_; ++i) {
-    combine(reduce.op, reduce.type, open[s_.rows_per_tile + i], open[i]);
-    write(reduce.type, dst + i * static_cast<std::int64_t>(size_of(reduce.type)), open[s_.rows_per_tile + i]);
+    const Accumulator* of_row = finished(sum_of_total(n), t.op, t.type);
+    for (std::int64_t i = 0; i < rows_; ++i) add_to_total(n, i, of_row[i]);
   }
 }
 

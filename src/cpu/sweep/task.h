@@ -18,32 +18,42 @@ class SweepTask {
   // Tiles, rows and stages (task.cc).
   void move_pointers();
   void run_flat();
-  void run_short_rows(bool first_tile);
-  void run_long_row(std::int64_t row);
-  void begin_reduce(std::int32_t r);
+  void run_rows();
+  void run_columns(const StageCode& stage);
+  template <class Run>
+  void each_sum(const StageCode& stage, Run&& run);
+  void begin_sums(const StageCode& stage);
   void close_groups(const StageCode& stage);
-  void end_reduce(std::int32_t r);
+  void add_to_total(std::int32_t total, std::int64_t row, Accumulator x);
+  void end_sums(const StageCode& stage);
 
-  // Steps (task_steps.cc). check: elements [from, from + n) of the tile; `first` is the position of the first of them.
+  // Steps (task_steps.cc). check: elements [from, from + n) of the tile, or of its row values.
   void row_step(const Step& step);
-  void full_step(const Step& step, bool first_tile);
+  void full_step(const Step& step);
+  template <class Run>
+  void each_run(const Step& step, Run&& run);
   template <class Reduction>
-  void accumulate(const Reduction& r, const Step& step, Accumulator* acc, std::int64_t first, std::int64_t rows,
-                  std::int64_t n);
+  void accumulate(const Reduction& r, const Step& step, Accumulator* acc, std::int64_t first, std::int64_t n);
+  template <class Reduction>
+  void accumulate_rows(const Reduction& r, const Step& step, std::int32_t sum);
   void total(const Total& t, const Step& step);
+  void load(const Step& step);
+  void store(const Step& step);
+  void spread(const Step& step);
   void store(int output, const void* from, RegType type, const Layout& layout, std::int64_t first, std::int64_t n,
              std::int64_t shift = 0);
-  std::int64_t place_of(std::int64_t row, std::int64_t column) const;
+  std::int64_t place_of(std::int64_t row, std::int64_t column, std::int64_t step) const;
+  std::int64_t position_of(std::int64_t element) const;
   template <class Run>
   void each_column(const Layout& columns, Run&& run);
   bool index_ok(const Step& step, std::int64_t i, std::int64_t index);
   std::int64_t index_of(std::int32_t reg, std::int64_t i) const;
   void pick(const Step& step);
   void place(const Step& step);
-  void check(const Step& step, std::int64_t from, std::int64_t n, std::int64_t first, std::size_t dims);
+  void check(const Step& step, std::int64_t from, std::int64_t n, bool of_rows);
 
   // Chains (task_chain.cc).
-  void chain(const Chain& c);
+  void chain(const Chain& c, std::int64_t count);
   void run_loop(const Chain& c, void* const* pointers, std::byte* state, std::int64_t first, std::int64_t n,
                 std::int64_t blocks);
   bool repair(const Chain& c, std::byte* state, const std::byte* before, std::int64_t block, std::int64_t n,
@@ -52,19 +62,26 @@ class SweepTask {
   template <class T>
   void add_rest(const Step& step, std::byte* state, std::int64_t from, std::int64_t left);
 
-  // Row reductions are sums of groups of blocks; [0] is the open group, [1] the closed ones.
-  Accumulator* groups(std::int32_t reduce) {
-    return accumulators_ + static_cast<std::int64_t>(reduce) * 2 * s_.rows_per_tile;
-  }
+  // The sums of a row: its reductions, then its totals, each a sum of groups of blocks. [0] is the open group, [1] the
+  // closed ones; rows side by side whose columns take several tiles keep the lanes of an open block, too.
+  Accumulator* groups(std::int32_t sum) const { return accumulators_ + sum * 2 * s_.rows_per_tile; }
+  std::int32_t sum_of_total(std::int32_t total) const { return static_cast<std::int32_t>(s_.reduces.size()) + total; }
+  std::byte* lanes(std::int32_t sum) const { return lanes_ + static_cast<std::size_t>(sum) * lane_bytes_; }
 
-  const void* at(std::int32_t reg) const { return reg >= 0 ? pointers_[reg] : nullptr; }
-  // Element `from` of the tile; numbers stay where they are.
+  const void* at(std::int32_t reg) const { return reg >= 0 ? at(reg, 0) : nullptr; }
+  // Element `from` of the tile, of strips of the current column; numbers stay where they are.
   void* at(std::int32_t reg, std::int64_t from) const {
     if (reg < 0) return nullptr;
     const Register& r = s_.registers[reg];
-    if (r.kind == Register::Kind::scalar || r.kind == Register::Kind::row) return pointers_[reg];
+    if (r.kind == Register::Kind::scalar) return pointers_[reg];
+    if (r.kind == Register::Kind::row && !s_.strips) return pointers_[reg];
     if (r.kind == Register::Kind::slot && s_.slots_hold_a_block) from %= kTile;
-    return static_cast<std::byte*>(pointers_[reg]) + from * static_cast<std::int64_t>(size_of(r.type));
+    return static_cast<std::byte*>(pointers_[reg]) + (from + shown_ * step_of(r)) * bytes_of(r);
+  }
+  static std::int64_t bytes_of(const Register& r) { return r.halves ? 2 : static_cast<std::int64_t>(size_of(r.type)); }
+  // Rows side by side: elements from one column to the next.
+  std::int64_t step_of(const Register& r) const {
+    return r.kind == Register::Kind::row ? 0 : r.across >= 0 ? r.across : side_;
   }
 
   SweepRun& r_;
@@ -74,12 +91,16 @@ class SweepTask {
   std::vector<std::int32_t> moving_;
   std::vector<std::byte*> scratch_;
   Accumulator* accumulators_ = nullptr;
+  std::byte* lanes_ = nullptr;
+  std::size_t lane_bytes_ = 0;
   std::vector<Accumulator> totals_;
-  std::vector<std::pair<Accumulator, Accumulator>> row_totals_;
   std::vector<ColumnSums> columns_;
   // The tile: elements [first_, first_ + count_) of the space; rows_ rows from row_, columns [column_, column_ +
   // width_).
   std::int64_t first_ = 0, count_ = 0, row_ = 0, rows_ = 1, column_ = 0, width_ = 0;
+  std::int64_t side_ = 1;         // rows of the tile that lie side by side
+  std::int64_t shown_ = 0;        // the column of a strip that steps by column are at
+  std::int64_t loaded_rows_ = 0;  // of the tile that invariant steps were done for
 };
 
 }  // namespace ebb::cpu

@@ -85,17 +85,17 @@ class Cursors {
 }  // namespace
 
 // A chain: the loop for whole turns, its steps for the few elements left and for blocks where a guard does not hold.
-void SweepTask::chain(const Chain& c) {
+void SweepTask::chain(const Chain& c, std::int64_t count) {
   Cursors cursors;
   for (std::size_t p = 0; p < c.registers.size(); ++p) {
     cursors.add(at(c.registers[p], 0), c.strides[p], s_.registers[c.registers[p]], column_, s_.columns);
   }
   const std::size_t state_bytes = c.loop->state_bytes();
-  for (std::int64_t first = 0; first < count_;) {
+  for (std::int64_t first = 0; first < count;) {
     // All whole blocks that lie together in one call, or a block part by part; then what is left.
-    const std::int64_t n = std::min(kTile, count_ - first);
+    const std::int64_t n = std::min(kTile, count - first);
     const std::int64_t blocks =
-        std::clamp<std::int64_t>(std::min(cursors.together(), count_ - first) / kTile, 1, kBlocksAtOnce);
+        std::clamp<std::int64_t>(std::min(cursors.together(), count - first) / kTile, 1, kBlocksAtOnce);
     alignas(kGuardBytes) std::byte state[kBlocksAtOnce * kMaxLoopState];
     std::memset(state, 0, static_cast<std::size_t>(blocks) * state_bytes);
     for (std::int64_t done = 0; done < n;) {
@@ -156,7 +156,11 @@ bool SweepTask::repair(const Chain& c, std::byte* state, const std::byte* before
       step.fn(at(step.dst, first), at(step.a, first), at(step.b, first), at(step.c, first),
               static_cast<std::size_t>(left));
     } else if (step.kind == Step::Kind::check) {
-      check(step, first, left, first_ + first, s_.program.dims.size());
+      check(step, first, left, false);
+    } else if (step.kind == Step::Kind::load && s_.upright()) {
+      s_.operand_loads[step.item](at(step.dst, first), at(step.a, first), 1, static_cast<std::size_t>(left));
+    } else if (step.kind == Step::Kind::store && s_.upright()) {
+      s_.output_stores[step.item](at(step.b, first), 1, at(step.a, first), static_cast<std::size_t>(left));
     } else if (step.kind == Step::Kind::load) {
       r_.load(step.item, s_.registers[step.dst].type, at(step.dst, first), s_.operand_layouts[step.item],
               first_ + first, left);
@@ -179,12 +183,10 @@ void SweepTask::add_sums(const Chain& c, const std::byte* state, std::int64_t fi
            : add_lanes<float>(from, c.loop->state_bytes(), blocks, sums.data());
     const Step& step = c.sums[k];
     for (std::int64_t b = 0; b < blocks; ++b) {
-      if (step.kind == Step::Kind::reduce) {
-        groups(step.item)[0].real += sums[b];
-      } else if (s_.flat) {
+      if (s_.flat) {
         r_.totals[step.item][(first_ + first) / kTile + b].real = sums[b];
       } else {
-        row_totals_[step.item].first.real += sums[b];
+        groups(step.kind == Step::Kind::reduce ? step.item : sum_of_total(step.item))[0].real += sums[b];
       }
     }
   }

@@ -4,58 +4,146 @@
 #include <cstring>
 
 #include "cpu/sweep/task.h"
+#include "cpu/tile/few_bytes.h"
 
 // The steps of a tile, one function per kind of step that is more than a call of a kernel.
 namespace ebb::cpu {
 
-// A sum, or a sum of products, of `rows` rows of n elements from element `first` of the tile.
+// One sum, or sum of products, of n elements from element `first` of the tile.
 template <class Reduction>
-void SweepTask::accumulate(const Reduction& r, const Step& step, Accumulator* acc, std::int64_t first,
-                           std::int64_t rows, std::int64_t n) {
-  const std::int64_t skip = first * static_cast<std::int64_t>(size_of(r.type));
-  const auto* a = static_cast<const std::byte*>(pointers_[step.a]) + skip;
+void SweepTask::accumulate(const Reduction& r, const Step& step, Accumulator* acc, std::int64_t first, std::int64_t n) {
   if (step.b < 0) {
-    r.fn(acc, a, static_cast<std::size_t>(rows), static_cast<std::size_t>(n));
+    r.fn(acc, at(step.a, first), 1, static_cast<std::size_t>(n));
   } else {
-    r.dot(acc, a, static_cast<const std::byte*>(pointers_[step.b]) + skip, static_cast<std::size_t>(rows),
-          static_cast<std::size_t>(n));
+    r.dot(acc, at(step.a, first), at(step.b, first), 1, static_cast<std::size_t>(n));
   }
 }
 
-// Without rows block by block, for the run to add up; otherwise row by row, or what a long row has in this tile.
+// A sum of each row of the tile.
+template <class Reduction>
+void SweepTask::accumulate_rows(const Reduction& r, const Step& step, std::int32_t sum) {
+  const auto rows = static_cast<std::size_t>(rows_), columns = static_cast<std::size_t>(width_);
+  if (!s_.upright()) {
+    if (step.b < 0) {
+      r.fn(groups(sum), at(step.a), rows, columns);
+    } else {
+      r.dot(groups(sum), at(step.a), at(step.b), rows, columns);
+    }
+    return;
+  }
+  RowsBeside shape;
+  shape.runs = rows / static_cast<std::size_t>(side_);
+  shape.rows = static_cast<std::size_t>(side_);
+  shape.columns = columns;
+  shape.step_a = step_of(s_.registers[step.a]);
+  if (step.b >= 0) shape.step_b = step_of(s_.registers[step.b]);
+  const std::int64_t end = column_ + width_;
+  shape.begins = column_ % kTile == 0;
+  shape.ends = end % kTile == 0 || end == s_.columns;
+  r.beside(groups(sum), lanes(sum), at(step.a), at(step.b), shape);
+}
+
+// Without rows block by block, for the run to add up; otherwise row by row.
 void SweepTask::total(const Total& t, const Step& step) {
-  if (s_.flat) {
-    for (std::int64_t i = 0; i < count_; i += kTile) {
-      Accumulator acc = identity(t.op, t.type);
-      accumulate(t, step, &acc, i, 1, std::min(kTile, count_ - i));
-      r_.totals[step.item][(first_ + i) / kTile] = acc;
-    }
-  } else if (s_.long_rows) {
-    accumulate(t, step, &row_totals_[step.item].first, 0, 1, count_);
-  } else if (s_.upright) {
-    std::vector<Accumulator> rows(static_cast<std::size_t>(rows_), identity(t.op, t.type));
-    accumulate(t, step, rows.data(), 0, rows_, width_);
-    for (const Accumulator& acc : rows) combine(t.op, t.type, totals_[step.item], acc);
-  } else {
-    for (std::int64_t i = 0; i < rows_; ++i) {
-      Accumulator acc = identity(t.op, t.type);
-      accumulate(t, step, &acc, i * width_, 1, width_);
-      combine(t.op, t.type, totals_[step.item], acc);
-    }
+  if (!s_.flat) {
+    accumulate_rows(t, step, sum_of_total(step.item));
+    return;
+  }
+  for (std::int64_t i = 0; i < count_; i += kTile) {
+    Accumulator acc = identity(t.op, t.type);
+    accumulate(t, step, &acc, i, std::min(kTile, count_ - i));
+    r_.totals[step.item][(first_ + i) / kTile] = acc;
   }
 }
 
-// The element of the tile at a row and a column.
-std::int64_t SweepTask::place_of(std::int64_t row, std::int64_t column) const {
-  return s_.upright ? column * rows_ + row : row * width_ + column;
+// The element of a tile, or of memory with that step from column to column, at a row and a column.
+std::int64_t SweepTask::place_of(std::int64_t row, std::int64_t column, std::int64_t step) const {
+  if (!s_.upright()) return row * width_ + column;
+  return row / side_ * width_ * side_ + column * step + row % side_;
+}
+// And back: where in the space an element of the tile is.
+std::int64_t SweepTask::position_of(std::int64_t element) const {
+  if (!s_.upright()) return first_ + element;
+  const std::int64_t run = element / side_ / width_, column = column_ + shown_ + element / side_ % width_;
+  return (row_ + run * side_ + element % side_) * s_.columns + column;
 }
 
-// An upright tile column by column: run(column, its address).
+// Rows side by side: run(column, its address).
 template <class Run>
 void SweepTask::each_column(const Layout& columns, Run&& run) {
-  walk(columns, 0, width_, [&](std::int64_t address, std::int64_t stride, std::int64_t count, std::int64_t done) {
+  walk(columns, column_, width_, [&](std::int64_t address, std::int64_t stride, std::int64_t count, std::int64_t done) {
     for (std::int64_t k = 0; k < count; ++k) run(done + k, address + k * stride);
   });
+}
+
+// run(elements) for elements that lie together in all registers of a step: all, or column by column.
+template <class Run>
+void SweepTask::each_run(const Step& step, Run&& run) {
+  if (!step.by_column) return run(count_);
+  for (shown_ = 0; shown_ < width_; ++shown_) run(side_);
+  shown_ = 0;
+}
+
+void SweepTask::load(const Step& step) {
+  // What is the same in every row stays from tile to tile; rows side by side have as many copies of it as there are
+  // rows.
+  if (step.invariant && loaded_rows_ > 0 && (!s_.upright() || rows_ == loaded_rows_)) return;
+  const RegType type = s_.registers[step.dst].type;
+  if (!s_.upright()) {
+    r_.load(step.item, type, at(step.dst, 0), s_.operand_layouts[step.item], first_, count_);
+    return;
+  }
+  if (step.a >= 0) {
+    each_run(step, [&](std::int64_t n) {
+      s_.operand_loads[step.item](at(step.dst, 0), at(step.a), 1, static_cast<std::size_t>(n));
+    });
+    return;
+  }
+  const auto size = static_cast<std::int64_t>(size_of(type));
+  auto* dst = static_cast<std::byte*>(at(step.dst, 0));
+  for (std::int64_t row = 0; row < rows_; row += side_, dst += width_ * side_ * size) {
+    each_column(s_.operand_column_layouts[step.item], [&](std::int64_t column, std::int64_t address) {
+      r_.load(step.item, type, dst + column * side_ * size, s_.operand_row_layouts[step.item], row_ + row, side_,
+              address);
+    });
+  }
+}
+
+void SweepTask::store(const Step& step) {
+  const RegType type = s_.registers[step.a].type;
+  if (!s_.upright()) {
+    store(step.item, at(step.a), type, s_.output_layouts[step.item], first_, count_);
+    return;
+  }
+  if (step.b >= 0) {
+    each_run(step, [&](std::int64_t n) {
+      s_.output_stores[step.item](at(step.b, 0), 1, at(step.a), static_cast<std::size_t>(n));
+    });
+    return;
+  }
+  const std::int64_t size = static_cast<std::int64_t>(size_of(type)), step_a = step_of(s_.registers[step.a]) * size;
+  const auto* from = static_cast<const std::byte*>(at(step.a));
+  for (std::int64_t row = 0; row < rows_; row += side_, from += width_ * side_ * size) {
+    each_column(s_.output_column_layouts[step.item], [&](std::int64_t column, std::int64_t address) {
+      store(step.item, from + column * step_a, type, s_.output_row_layouts[step.item], row_ + row, side_, address);
+    });
+  }
+}
+
+void SweepTask::spread(const Step& step) {
+  const RegType type = s_.registers[step.dst].type;
+  const auto size = static_cast<std::int64_t>(size_of(type));
+  auto* dst = static_cast<std::byte*>(at(step.dst, 0));
+  const auto* from = static_cast<const std::byte*>(at(step.a));
+  if (!s_.upright()) {
+    for (std::int64_t i = 0; i < rows_; ++i)
+      r_.k.fill(type, dst + i * width_ * size, from + i * size, static_cast<std::size_t>(width_));
+    return;
+  }
+  const std::int64_t run = side_ * size, all = width_ * run;
+  for (std::int64_t row = 0; row < rows_; row += side_, dst += all, from += run) {
+    for (std::int64_t done = 0; done < all; done += run) copy_bytes(dst + done, from, static_cast<std::size_t>(run));
+  }
 }
 
 void SweepTask::row_step(const Step& step) {
@@ -65,7 +153,7 @@ void SweepTask::row_step(const Step& step) {
       step.fn(pointers_[step.dst], at(step.a), at(step.b), at(step.c), n);
       break;
     case Step::Kind::check:
-      check(step, 0, rows_, row_, s_.program.dims.size() - static_cast<std::size_t>(s_.program.row_dims));
+      check(step, 0, rows_, true);
       break;
     case Step::Kind::repeat:
       r_.k.fill(s_.registers[step.dst].type, pointers_[step.dst], pointers_[step.a], n);
@@ -82,8 +170,7 @@ void SweepTask::row_step(const Step& step) {
       const auto* from = static_cast<const std::byte*>(pointers_[step.a]);
       const bool one = s_.registers[step.a].kind == Register::Kind::scalar;
       for (std::int64_t i = 0; i < rows_; ++i)
-        combine(t.op, t.type, totals_[step.item],
-                read(t.type, from + (one ? 0 : i * static_cast<std::int64_t>(size_of(t.type)))));
+        add_to_total(step.item, i, read(t.type, from + (one ? 0 : i * static_cast<std::int64_t>(size_of(t.type)))));
       break;
     }
     default:
@@ -91,52 +178,32 @@ void SweepTask::row_step(const Step& step) {
   }
 }
 
-void SweepTask::full_step(const Step& step, bool first_tile) {
-  const auto n = static_cast<std::size_t>(count_);
+void SweepTask::full_step(const Step& step) {
   switch (step.kind) {
     case Step::Kind::compute:
-      step.fn(pointers_[step.dst], at(step.a), at(step.b), at(step.c), n);
+      each_run(step, [&](std::int64_t n) {
+        step.fn(at(step.dst, 0), at(step.a), at(step.b), at(step.c), static_cast<std::size_t>(n));
+      });
       break;
-    case Step::Kind::check:
-      check(step, 0, count_, first_, s_.program.dims.size());
-      break;
-    case Step::Kind::chain:
-      chain(s_.chains[step.item]);
-      break;
-    case Step::Kind::load:
-      if (s_.upright) {
-        if (step.invariant && !first_tile && rows_ == s_.rows_per_tile) break;
-        const RegType type = s_.registers[step.dst].type;
-        auto* dst = static_cast<std::byte*>(pointers_[step.dst]);
-        each_column(s_.operand_column_layouts[step.item], [&](std::int64_t column, std::int64_t address) {
-          r_.load(step.item, type, dst + column * rows_ * static_cast<std::int64_t>(size_of(type)),
-                  s_.operand_row_layouts[step.item], row_, rows_, address);
-        });
-        break;
-      }
-      if (step.invariant && !first_tile) break;
-      r_.load(step.item, s_.registers[step.dst].type, pointers_[step.dst], s_.operand_layouts[step.item], first_,
-              count_);
-      break;
-    case Step::Kind::repeat:
-      r_.k.fill(s_.registers[step.dst].type, pointers_[step.dst], pointers_[step.a], n);
-      break;
-    case Step::Kind::spread: {
-      const RegType type = s_.registers[step.dst].type;
-      const auto size = static_cast<std::int64_t>(size_of(type));
-      auto* dst = static_cast<std::byte*>(pointers_[step.dst]);
-      const auto* from = static_cast<const std::byte*>(pointers_[step.a]);
-      if (s_.upright) {
-        for (std::int64_t c = 0; c < width_; ++c)
-          std::memcpy(dst + c * rows_ * size, from, static_cast<std::size_t>(rows_ * size));
-        break;
-      }
-      for (std::int64_t i = 0; i < rows_; ++i)
-        r_.k.fill(type, dst + i * width_ * size, from + i * size, static_cast<std::size_t>(width_));
+    case Step::Kind::chain: {
+      const Chain& c = s_.chains[step.item];
+      each_run(step, [&](std::int64_t n) { chain(c, n); });
       break;
     }
+    case Step::Kind::check:
+      each_run(step, [&](std::int64_t n) { check(step, 0, n, false); });
+      break;
+    case Step::Kind::load:
+      load(step);
+      break;
+    case Step::Kind::repeat:
+      r_.k.fill(s_.registers[step.dst].type, at(step.dst, 0), at(step.a), static_cast<std::size_t>(count_));
+      break;
+    case Step::Kind::spread:
+      spread(step);
+      break;
     case Step::Kind::reduce:
-      accumulate(s_.reduces[step.item], step, groups(step.item), 0, rows_, width_);
+      accumulate_rows(s_.reduces[step.item], step, step.item);
       break;
     case Step::Kind::pick:
       pick(step);
@@ -145,22 +212,13 @@ void SweepTask::full_step(const Step& step, bool first_tile) {
       place(step);
       break;
     case Step::Kind::store:
-      if (s_.upright) {
-        const RegType type = s_.registers[step.a].type;
-        const auto* from = static_cast<const std::byte*>(pointers_[step.a]);
-        each_column(s_.output_column_layouts[step.item], [&](std::int64_t column, std::int64_t address) {
-          store(step.item, from + column * rows_ * static_cast<std::int64_t>(size_of(type)), type,
-                s_.output_row_layouts[step.item], row_, rows_, address);
-        });
-        break;
-      }
-      store(step.item, pointers_[step.a], s_.registers[step.a].type, s_.output_layouts[step.item], first_, count_);
+      store(step);
       break;
     case Step::Kind::total:
       total(s_.totals[step.item], step);
       break;
     case Step::Kind::columns:
-      columns_[step.item].add(pointers_[step.a], rows_, column_, width_);
+      columns_[step.item].add(at(step.a), rows_, column_, width_);
       break;
     default:
       break;
@@ -185,7 +243,7 @@ bool SweepTask::index_ok(const Step& step, std::int64_t i, std::int64_t index) {
   const std::size_t row_dims = s_.program.dims.size() - static_cast<std::size_t>(s_.program.row_dims);
   r_.complaint.add(row_ + i, step.instr,
                    fmt::format("{}{} = {} is outside [0, {})", instr.label ? instr.label : "gather: index",
-                               position_text(s_.program.dims, row_dims, row_ + i, r_.first_row), index, s_.columns),
+                               position_text(s_.program, 0, row_dims, row_ + i, r_.first_row), index, s_.columns),
                    Error::Kind::index);
   return false;
 }
@@ -199,6 +257,7 @@ void SweepTask::pick(const Step& step) {
   const auto size = size_of(s_.registers[step.a].type);
   const auto* from = static_cast<const std::byte*>(pointers_[step.a]);
   auto* dst = static_cast<std::byte*>(pointers_[step.dst]);
+  const std::int64_t across = step_of(s_.registers[step.a]);
   for (std::int64_t i = 0; i < rows_; ++i) {
     const std::int64_t index = index_of(step.b, i);
     if (!index_ok(step, i, index)) {
@@ -207,7 +266,7 @@ void SweepTask::pick(const Step& step) {
     }
     if (index < column_ || index >= column_ + width_) continue;
     std::memcpy(dst + i * static_cast<std::int64_t>(size),
-                from + place_of(i, index - column_) * static_cast<std::int64_t>(size), size);
+                from + place_of(i, index - column_, across) * static_cast<std::int64_t>(size), size);
   }
 }
 
@@ -220,13 +279,12 @@ void SweepTask::place(const Step& step) {
   for (std::int64_t i = 0; i < rows_; ++i) {
     const std::int64_t index = index_of(step.b, i);
     if (!index_ok(step, i, index) || index < column_ || index >= column_ + width_) continue;
-    std::memcpy(dst + place_of(i, index - column_) * static_cast<std::int64_t>(size),
+    std::memcpy(dst + place_of(i, index - column_, side_) * static_cast<std::int64_t>(size),
                 from + (one ? 0 : i) * static_cast<std::int64_t>(size), size);
   }
 }
 
-// Elements [from, from + n) of the tile; `first` is the position of the first of them.
-void SweepTask::check(const Step& step, std::int64_t from, std::int64_t n, std::int64_t first, std::size_t dims) {
+void SweepTask::check(const Step& step, std::int64_t from, std::int64_t n, bool of_rows) {
   const RegType type = s_.registers[step.dst].type;
   const std::size_t mask_size = size_of(s_.registers[step.b].type);
   const auto* mask = static_cast<const std::byte*>(at(step.b, from));
@@ -236,13 +294,20 @@ void SweepTask::check(const Step& step, std::int64_t from, std::int64_t n, std::
   const auto* words = reinterpret_cast<const std::uint32_t*>(mask);
   const std::size_t count = static_cast<std::size_t>(one ? 1 : n) * mask_size / sizeof(std::uint32_t);
   for (std::size_t i = 0; i < count; ++i) good &= words[i];
+  const std::size_t rank = s_.program.dims.size();
+  const std::size_t dims = of_rows ? rank - static_cast<std::size_t>(s_.program.row_dims) : rank;
   for (std::int64_t i = 0; good != ~0u && i < (one ? 1 : n); ++i) {
     if (mask[static_cast<std::size_t>(i) * mask_size] != std::byte{0}) continue;
+    const std::int64_t position = of_rows ? row_ + from + i : position_of(from + i);
+    const bool of_row = of_rows && s_.registers[step.a].kind == Register::Kind::row;
+    const void* number = of_row
+                             ? static_cast<std::byte*>(pointers_[step.a]) + i * static_cast<std::int64_t>(size_of(type))
+                             : at(step.a, from + i);
     r_.complaint.add(
-        first + i, step.instr,
+        position, step.instr,
         fmt::format("{}, but the element at {} is {}", s_.program.instrs[step.instr].label,
-                    position_text(s_.program.dims, dims, first + i, r_.first_row), number_text(type, at(step.a, from + i))));
-    break;
+                    position_text(s_.program, 0, dims, position, r_.first_row), number_text(type, number)));
+    if (!s_.upright() || of_rows) break;  // the first in the order of the tile
   }
   step.fn(at(step.dst, from), at(step.a, from), at(step.b, from), nullptr, static_cast<std::size_t>(n));
 }

@@ -31,9 +31,8 @@ ElementwiseFn elementwise_kernel(Op op, RegType type, unsigned scalar_mask) {
 // Initialised at compile time: no order of static initialisers to depend on.
 extern const TileKernels kKernels;
 constinit const TileKernels kKernels = {
-    kTargetName,           HWY_TARGET,         elementwise_kernel, reduce_kernel, dot_kernel,
-    upright_reduce_kernel, upright_dot_kernel, load_kernel,        store_kernel,  convert_kernel,
-    round_kernel,          fill_tile,          iota_tile,          uniform_tile};
+    kTargetName,  HWY_TARGET,     elementwise_kernel, reduce_kernel, dot_kernel, reduce_beside_kernel, load_kernel,
+    store_kernel, convert_kernel, round_kernel,       fill_tile,     iota_tile,  uniform_tile};
 
 }  // namespace ebb::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -26,6 +26,18 @@ using ReduceFn = void (*)(void* acc, const void* a, std::size_t rows, std::size_
 // tile.
 using DotFn = void (*)(void* acc, const void* a, const void* b, std::size_t rows, std::size_t n);
 
+// Rows that lie side by side: `runs` times `rows` of them, their columns one after the other. Of row r of a run, column
+// c is at c·step + r; runs follow each other without gaps, so that several of them need steps of `rows`.
+struct RowsBeside {
+  std::size_t runs = 1, rows = 1, columns = 0;
+  std::ptrdiff_t step_a = 1, step_b = 1;
+  bool begins = true, ends = true;  // the columns begin a block of the sum's tree, and end it
+};
+// The reductions above, bit for bit, of rows that lie side by side: with b, of the products. Where a block takes
+// several calls (of one run), they begin at multiples of kSumLanes, and `lanes` keeps kSumLanes · rows numbers in
+// between.
+using ReduceBesideFn = void (*)(void* acc, void* lanes, const void* a, const void* b, const RowsBeside& shape);
+
 // dst[i] = convert(src[i · stride]) and back. stride in elements, 1 is the fast case, 0 repeats.
 using LoadFn = void (*)(void* dst, const void* src, std::ptrdiff_t stride, std::size_t n);
 using StoreFn = void (*)(void* dst, std::ptrdiff_t stride, const void* src, std::size_t n);
@@ -38,11 +50,9 @@ struct TileKernels {
   // number into a tile and asks for mask 0); mask 0 exists for every elementwise op and type where the op has a
   // meaning.
   ElementwiseFn (*elementwise)(Op op, RegType type, unsigned scalar_mask);
-  ReduceFn (*reduce)(Op op, RegType type);  // sum, prod, max, min
-  DotFn (*dot)(RegType type);               // f32 and f64, null for the others
-  // The same of rows that stand side by side: column c of row r at c·rows + r.
-  ReduceFn (*reduce_upright)(Op op, RegType type);
-  DotFn (*dot_upright)(RegType type);
+  ReduceFn (*reduce)(Op op, RegType type);                             // sum, prod, max, min
+  DotFn (*dot)(RegType type);                                          // f32 and f64, null for the others
+  ReduceBesideFn (*reduce_beside)(Op op, RegType type, DType halves);  // halves: bf16 or f16 if f32 is read from those
   LoadFn (*load)(DType from, RegType to);
   StoreFn (*store)(RegType from, DType to);  // floats round to nearest even; ints wrap; masks become 0 or 1
   ElementwiseFn (*convert)(RegType from,

@@ -71,6 +71,22 @@ HWY_INLINE hn::Vec128<float> smaller(hn::Vec128<float> a, hn::Vec128<float> b) {
 HWY_INLINE hn::Vec128<double> smaller(hn::Vec128<double> a, hn::Vec128<double> b) {
   return hn::Vec128<double>(vminq_f64(a.raw, b.raw));
 }
+// Parts of a vector.
+template <std::size_t kSize>
+requires(kSize < 4) HWY_INLINE hn::Vec128<float, kSize> larger(hn::Vec128<float, kSize> a, hn::Vec128<float, kSize> b) {
+  return hn::Vec128<float, kSize>(vmax_f32(a.raw, b.raw));
+}
+template <std::size_t kSize>
+requires(kSize < 4) HWY_INLINE hn::Vec128<float, kSize> smaller(hn::Vec128<float, kSize> a,
+                                                                hn::Vec128<float, kSize> b) {
+  return hn::Vec128<float, kSize>(vmin_f32(a.raw, b.raw));
+}
+HWY_INLINE hn::Vec128<double, 1> larger(hn::Vec128<double, 1> a, hn::Vec128<double, 1> b) {
+  return hn::Vec128<double, 1>(vmax_f64(a.raw, b.raw));
+}
+HWY_INLINE hn::Vec128<double, 1> smaller(hn::Vec128<double, 1> a, hn::Vec128<double, 1> b) {
+  return hn::Vec128<double, 1>(vmin_f64(a.raw, b.raw));
+}
 #else
 template <class V>
 HWY_INLINE V larger(V a, V b) {

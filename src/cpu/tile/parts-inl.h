@@ -20,8 +20,7 @@ ElementwiseFn math_kernel_f32(Op op, unsigned scalar_mask);               // mat
 ElementwiseFn math_kernel_f64(Op op, unsigned scalar_mask);               // math_f64.cc
 ReduceFn reduce_kernel(Op op, RegType type);                              // reduce.cc
 DotFn dot_kernel(RegType type);
-ReduceFn upright_reduce_kernel(Op op, RegType type);
-DotFn upright_dot_kernel(RegType type);
+ReduceBesideFn reduce_beside_kernel(Op op, RegType type, DType halves);
 LoadFn load_kernel(DType from, RegType to);  // memory.cc
 StoreFn store_kernel(RegType from, DType to);
 ElementwiseFn convert_kernel(RegType from, RegType to);

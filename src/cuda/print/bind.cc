@@ -22,17 +22,6 @@ double as_kept(double x, DType dtype) {
   }
 }
 
-std::string position_text(const Program& p, std::size_t from, std::size_t to, std::int64_t linear,
-                          std::int64_t first_row) {
-  std::vector<std::int64_t> index(to - from);
-  for (std::size_t d = to; d-- > from;) {
-    index[d - from] = linear % p.dims[d];
-    linear /= p.dims[d];
-  }
-  if (from == 0 && to > 0) index[0] += first_row;
-  return fmt::format("[{}]", fmt::join(index, ", "));
-}
-
 }  // namespace
 
 std::vector<std::uint64_t> bound_words(const SweepText& text, std::span<const Argument> arguments, const void* error,
