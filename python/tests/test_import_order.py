@@ -24,7 +24,7 @@ LEVELS = [
     {"nn._function_layers", "nn._attention", "nn._loss_layers"},
     {"nn._convolutions", "nn._further", "nn.functional"},
     {"nn"},
-    {"optim"},
+    {"optim", "models"},
     {"distributed"},
     {""},
 ]
