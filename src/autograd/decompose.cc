@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
+#include "backend/backend.h"
 #include "core/blas.h"
 #include "core/format_error.h"
 #include "core/parallel.h"
@@ -104,6 +106,46 @@ Tensor each_matrix(const char* op, const Tensor& a, std::int64_t rows, std::int6
   const int high = blas_size(m), wide = blas_size(n);
   if (a.dtype() == DType::f64) return each_matrix_of<double>(op, a, rows, columns, Factor<double>(high, wide));
   return each_matrix_of<float>(op, a, rows, columns, Factor<float>(high, wide));
+}
+
+// The same on a device that can do it; `of` are the elements that count.
+std::optional<Tensor> each_matrix_there(Decomposition kind, const char* op, const Tensor& a, const Tensor& of,
+                                        std::int64_t rows, std::int64_t columns) {
+  if (a.device() == Device{} || a.numel() == 0) return std::nullopt;
+  const std::int64_t m = a.size(-2), n = a.size(-1), count = a.numel() / (m * n);
+  const std::vector<double> finite = cast(all(isfinite(of), {-2, -1}), DType::f32).to_vector<double>();
+  const auto bad = std::find(finite.begin(), finite.end(), 0.0);
+  require(kind == Decomposition::qr || bad == finite.end(), "{}: matrix {} of shape {} has NaNs or infinities", op,
+          bad - finite.begin(), a.shape());
+  const Tensor in = reshape(contiguous(transpose(a, -2, -1)), {count, n, m}).eval();
+  const Storage& storage = in.node()->storage;
+  const View given{storage.buffer.data() + storage.offset * static_cast<std::int64_t>(size_of(a.dtype())), a.dtype(),
+                   in.shape(), contiguous_strides(in.shape())};
+  const Shape packed{count, columns, rows};
+  const BufferPtr memory =
+      BufferPtr::allocate(static_cast<std::size_t>(packed.numel()) * size_of(a.dtype()), op, a.device());
+  Backend& backend = backend_of(a.device());
+  std::vector<int> verdicts(static_cast<std::size_t>(count));
+  const FilledBy filled_by = storage.buffer.get()->filled_by;
+  Run run = backend.begin({&filled_by, 1});
+  bool made = false;
+  try {
+    made =
+        backend.decompose(kind, given, {memory.data(), a.dtype(), packed, contiguous_strides(packed)}, verdicts, run);
+  } catch (...) {
+    backend.end(run);
+    throw;
+  }
+  backend.end(run);
+  if (!made) return std::nullopt;
+  memory.get()->filled_by = {run.mark, run.step};
+  for (const int verdict : verdicts) require(verdict == 0, "{}: the iteration did not converge ({})", op, verdict);
+  Tensor y = transpose(
+      reshape(make_data(a.dtype(), packed, memory), a.shape().with(a.rank() - 2, columns).with(a.rank() - 1, rows)), -2,
+      -1);
+  if (kind != Decomposition::qr) return y;
+  if (bad != finite.end()) y = where(all(isfinite(of), {-2, -1}, true), y, std::numeric_limits<double>::quiet_NaN());
+  return where(unsqueeze(arange(rows), 1) - m > arange(columns), 0, y);  // below R's diagonal
 }
 
 // LAPACK's iterations may never end on infinities.
@@ -210,7 +252,11 @@ std::vector<Tensor> svd_rule(const Tensor& grad, const Tensor& output, const std
 Tensor packed_svd(const Tensor& a) {
   const std::int64_t m = a.size(-2), n = a.size(-1);
   return custom_function(
-      [&](const std::vector<Tensor>& x) { return each_matrix<SingularValues>("svd", x[0], m + 1 + n, std::min(m, n)); },
+      [&](const std::vector<Tensor>& x) {
+        const std::int64_t rows = m + 1 + n, columns = std::min(m, n);
+        const auto there = each_matrix_there(Decomposition::svd, "svd", x[0], x[0], rows, columns);
+        return there ? *there : each_matrix<SingularValues>("svd", x[0], rows, columns);
+      },
       svd_rule, {a});
 }
 
@@ -284,7 +330,10 @@ std::pair<Tensor, Tensor> eigh(const Tensor& a) {
   const std::int64_t n = a.size(-1);
   require(a.size(-2) == n, "eigh: needs square matrices, got shape {}", a.shape());
   const Tensor packed = custom_function(
-      [&](const std::vector<Tensor>& x) { return each_matrix<SymmetricEigenvalues>("eigh", x[0], n + 1, n); },
+      [&](const std::vector<Tensor>& x) {
+        const auto there = each_matrix_there(Decomposition::eigh, "eigh", x[0], tril(x[0]), n + 1, n);
+        return there ? *there : each_matrix<SymmetricEigenvalues>("eigh", x[0], n + 1, n);
+      },
       eigh_rule, {widen(a)});
   return {cast(select(packed, -2, 0), a.dtype()), cast(rows_of(packed, 1, n), a.dtype())};
 }
@@ -299,8 +348,11 @@ std::pair<Tensor, Tensor> qr(const Tensor& a) {
     return {cast(q, a.dtype()), cast(cat({r, matmul(T(q), columns_of(wide, m, n - m))}, -1), a.dtype())};
   }
   const Tensor packed = custom_function(
-      [&](const std::vector<Tensor>& x) { return each_matrix<OrthonormalColumns>("qr", x[0], m + n, n); }, qr_rule,
-      {widen(a)});
+      [&](const std::vector<Tensor>& x) {
+        const auto there = each_matrix_there(Decomposition::qr, "qr", x[0], x[0], m + n, n);
+        return there ? *there : each_matrix<OrthonormalColumns>("qr", x[0], m + n, n);
+      },
+      qr_rule, {widen(a)});
   return {cast(rows_of(packed, 0, m), a.dtype()), cast(rows_of(packed, m, n), a.dtype())};
 }
 

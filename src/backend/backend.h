@@ -82,6 +82,13 @@ class Recordings {
   virtual void copy(std::span<const CopyCall> copies, Run& run) = 0;
 };
 
+// Factors of matrices that are computed at once: see src/autograd/decompose.cc.
+enum class Decomposition : std::uint8_t {
+  eigh,  // columns of [w; V], of the lower triangle
+  svd,   // columns of [U; s; V]
+  qr,    // columns of [Q; R] of matrices no wider than high; what is below R's diagonal is anything
+};
+
 // A device, seen from the schedule: it compiles and runs the steps of a plan, and moves elements to and from the host.
 // Everything above the schedule is the same for all devices.
 //
@@ -137,6 +144,13 @@ class Backend {
   // data *= factor, one number, in memory that belongs to another library, on the calling thread's stream. Where the
   // factor is 1, as that of most gradients, data is not read.
   virtual void scale(const View& data, const View& factor);
+
+  // Factors of finite matrices [count, columns, rows], stored by columns, f32 or f64, dense: out [count, k, ...] has
+  // the factors' columns one after the other, `verdicts` (0: well) come back for all of them. False where the device
+  // has nothing better than the host.
+  virtual bool decompose(Decomposition, const View& /*a*/, const View& /*out*/, std::vector<int>& /*verdicts*/, Run&) {
+    return false;
+  }
 
   // Does this device have bf16 product instructions that are worth rounding to bf16 for?
   virtual bool rounds_to_bf16() const = 0;

@@ -83,6 +83,11 @@ class CudaBackend final : public Backend, private Recordings {
   }
   void end(Run& run) override { gpu_.end(std::static_pointer_cast<RunMark>(run.mark)); }
 
+  bool decompose(Decomposition kind, const View& a, const View& out, std::vector<int>& verdicts, Run& run) override {
+    begin_step(run);
+    return run_decomposition(gpu_, kind, a, out, verdicts);
+  }
+
   void run(const SweepPtr& made, std::span<const Argument> arguments, Run& run) override {
     const auto sweep = std::static_pointer_cast<const Sweep>(made);
     const SweepText& text = sweep->text;

@@ -582,22 +582,33 @@ TEST_P(LibraryOnGpu, Factorisations) {
        call(Op::logdet));
 }
 
+// cuSOLVER for matrices of three rows and more.
+struct UsesCusolver {
+  cuda::GpuModel before = cuda::gpu(0).model();
+  UsesCusolver() {
+    if (device_is_emulated()) cuda::install_cusolver(&emulated_cusolver());
+    cuda::GpuModel model = before;
+    model.solver_rows = model.decomposed_rows = 3;
+    cuda::gpu(0).set_model(model);
+  }
+  ~UsesCusolver() {
+    if (device_is_emulated()) cuda::install_cusolver(nullptr);
+    cuda::gpu(0).set_model(before);
+  }
+};
+std::string message_of(const std::function<Tensor()>& f) {
+  try {
+    (void)f().to_vector<double>();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
 // The same by cuSOLVER, which large matrices go to; with the CPU's errors.
 TEST_P(LibraryOnGpu, FactorisationsByCusolver) {
   const DType dtype = GetParam();
-  const struct Installed {
-    cuda::GpuModel before = cuda::gpu(0).model();
-    Installed() {
-      if (device_is_emulated()) cuda::install_cusolver(&emulated_cusolver());
-      cuda::GpuModel model = before;
-      model.solver_rows = 3;
-      cuda::gpu(0).set_model(model);
-    }
-    ~Installed() {
-      if (device_is_emulated()) cuda::install_cusolver(nullptr);
-      cuda::gpu(0).set_model(before);
-    }
-  } installed;
+  const UsesCusolver uses;
   const auto call = [&](Op op) {
     return [=](const std::vector<Tensor>& in) {
       const Shape& a = in[0].shape();
@@ -637,26 +648,60 @@ TEST_P(LibraryOnGpu, FactorisationsByCusolver) {
                            .eval();
   const Tensor rank = cast(tensor({{1.0, 2.0, 3.0}, {2.0, 4.0, 6.0}, {1.0, 0.0, 1.0}}), dtype).eval();
   const Tensor right = cast(ones({3, 1}), dtype).eval();
-  const auto message = [](const auto& f) -> std::string {
-    try {
-      (void)f().template to_vector<double>();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
-  };
   const Tensor nan = cast(minor * std::numeric_limits<double>::quiet_NaN(), dtype).eval();
-  EXPECT_EQ(message([&] { return call(Op::cholesky)({minor.to(kGpu)}); }),
-            message([&] { return call(Op::cholesky)({minor}); }));
-  EXPECT_EQ(message([&] { return call(Op::cholesky)({nan.to(kGpu)}); }),
+  EXPECT_EQ(message_of([&] { return call(Op::cholesky)({minor.to(kGpu)}); }),
+            message_of([&] { return call(Op::cholesky)({minor}); }));
+  EXPECT_EQ(message_of([&] { return call(Op::cholesky)({nan.to(kGpu)}); }),
             "cholesky: matrix 0 is not positive definite (leading minor 1)");
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(message_of([&] {
               return call(Op::solve)({rank.to(kGpu), right.to(kGpu)});
             }),
-            message([&] {
+            message_of([&] {
               return call(Op::solve)({rank, right});
             }));
   same("det of a singular matrix", {rank}, Op::det);
+}
+
+// Results have signs that are the library's, so their products are looked at: one matrix, small ones at once, tall,
+// wide.
+TEST_P(LibraryOnGpu, DecompositionsByCusolver) {
+  const DType dtype = GetParam();
+  const UsesCusolver uses;
+  const long before = emulated_solver_calls();
+  const auto near = [&](const Tensor& found, const Tensor& wanted, const std::string& what) {
+    expect_same(cast(wanted, dtype), cast(found.to({}), dtype), what);
+  };
+  const auto T = [](const Tensor& x) { return transpose(x, -2, -1); };
+  for (const Shape& shape : {Shape{5, 5}, Shape{3, 7, 4}, Shape{2, 4, 7}, Shape{2, 2, 6, 6}, Shape{40, 35}}) {
+    const Tensor a = real(shape), there = a.to(kGpu);
+    const std::string of = fmt::format(" of {}", fmt::join(shape.begin(), shape.end(), " x "));
+    const std::int64_t k = std::min(shape[shape.rank() - 1], shape[shape.rank() - 2]);
+    const auto [q, r] = qr(there);
+    near(matmul(q, r), a, "Q·R" + of);
+    near(matmul(T(q), q), expand(eye(k), matmul(T(q), q).shape()), "Qᵀ·Q" + of);
+    near(tril(r, -1), zeros(r.shape()), "below R's diagonal" + of);
+    const auto [u, s, vt] = svd(there);
+    near(s, std::get<1>(svd(a)), "singular values" + of);
+    near(matmul(u * unsqueeze(s, -2), vt), a, "U·S·Vᵀ" + of);
+    near(matmul(T(u), u), expand(eye(k), matmul(T(u), u).shape()), "Uᵀ·U" + of);
+    const auto slope = [&](const Tensor& x) {
+      const Tensor v = variable(x);
+      return backward(sum(std::get<1>(svd(v)) * (1 + arange(k))))[v];
+    };
+    near(slope(there), slope(a), "gradient of singular values" + of);
+    if (shape[shape.rank() - 1] != shape[shape.rank() - 2]) continue;
+    const Tensor symmetric = (a + T(a)).eval();
+    const auto [w, v] = eigh(symmetric.to(kGpu));
+    near(w, eigh(symmetric).first, "eigenvalues" + of);
+    near(matmul(v * unsqueeze(w, -2), T(v)), symmetric, "V·W·Vᵀ" + of);
+  }
+  EXPECT_TRUE(!device_is_emulated() || emulated_solver_calls() > before);
+  const Tensor bad = cast(where(eye(4, {}, DType::bool_), std::numeric_limits<double>::infinity(), 1.0), dtype).eval();
+  const Tensor two = stack({cast(eye(4), dtype), bad}, 0).eval();
+  EXPECT_EQ(message_of([&] { return eigh(two.to(kGpu)).first; }), message_of([&] { return eigh(two).first; }));
+  EXPECT_EQ(message_of([&] { return std::get<1>(svd(two.to(kGpu))); }),
+            message_of([&] { return std::get<1>(svd(two)); }));
+  near(qr(two.to(kGpu)).second, qr(two).second, "R of infinities");
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, LibraryOnGpu, ::testing::Values(DType::f64, DType::f32, DType::f16, DType::bf16),

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/call.h"
+#include "backend/backend.h"
 #include "cuda/kernels/args/view.h"
 #include "cuda/runtime/gpu.h"
 
@@ -98,6 +98,8 @@ void run_multilabel_hinges(const LibraryCall& call, Gpu& gpu, RunMark& mark);
 void run_ctc(const LibraryCall& call, Gpu& gpu, RunMark& mark);
 void run_cholesky(const LibraryCall& call, Gpu& gpu, RunMark& mark);
 void run_triangular_solve(const LibraryCall& call, Gpu& gpu);
+// See Backend::decompose.
+bool run_decomposition(Gpu& gpu, Decomposition kind, const View& a, const View& out, std::vector<int>& verdicts);
 void run_solve(const LibraryCall& call, Gpu& gpu, RunMark& mark);
 void run_determinant(const LibraryCall& call, Gpu& gpu, RunMark& mark);  // det, logdet
 void run_collective(const LibraryCall& call, Gpu& gpu, RunMark& mark);

@@ -134,7 +134,8 @@ struct GpuModel {
   std::int64_t short_line = 16, long_line = 1024, long_line_on_chip = 1 << 16;
   // Matrices from which on cuSOLVER factors them: a block of our own takes 148 ms for the Cholesky factor of 1,024
   // rows, 0.4 ms is cuSOLVER's; of smaller ones many are made at a time (chosen, not measured).
-  std::int64_t solver_rows = 192;
+  // Others (eigenvalues, singular values, orthonormal columns) are the host's below so many rows and columns.
+  std::int64_t solver_rows = 192, decomposed_rows = 96;
   // Rows of linear_cross_entropy that are made as exponentials: each by itself, as those are whose sum is too large.
   // For tests, also where no product leaves exponentials.
   bool each_row_anew = false;

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// Eigenvalues, singular values and orthonormal columns by cuSOLVER: small matrices all at once by Jacobi's rotations
+// where it has them, others one after the other. Where neither pays, the host is faster.
+#include <algorithm>
+
+#include "cuda/library/kernels.h"
+#include "cuda/library/solver.h"
+
+namespace ebb::cuda {
+namespace {
+
+constexpr int kJacobiRows = 32;  // up to which cuSOLVER takes many matrices at a time
+
+// Columns [first, first + length) of what is packed, for all matrices: those of `from`, [count, columns, length].
+void pack(Gpu& gpu, const View& out, std::int64_t first, const View& from) {
+  View to = out;
+  to.data = element_at(out, first);
+  to.shape = from.shape;
+  copy_elements(gpu, to, from);
+}
+
+class Decomposed {
+ public:
+  Decomposed(Gpu& gpu, const Solver& solver, const View& a, const View& out)
+      : gpu_(gpu),
+        solver_(solver),
+        of_(solver.of(a.dtype)),
+        out_(out),
+        count_(a.shape[0]),
+        n_(static_cast<int>(a.shape[1])),
+        m_(static_cast<int>(a.shape[2])) {
+    a_ = workspace(gpu, a.dtype, a.shape, keep_[0], kName);
+    copy_elements(gpu, a_, a);
+    info_ = workspace(gpu, DType::i32, Shape{count_}, keep_[1], kName);
+  }
+
+  void eigh(bool together) {
+    const View w = room({count_, n_}, 2);
+    int size = 0;
+    if (together) {
+      const auto count = static_cast<int>(count_);
+      check_solver(of_.syevj_size(solver_.handle(), cusolver::kVectors, cusolver::kLower, n_, a_.data, n_, w.data,
+                                  &size, solver_.eigen_options(), count),
+                   "cusolverDn syevjBatched_bufferSize");
+      const View work = room({size}, 3);
+      check_solver(of_.syevj(solver_.handle(), cusolver::kVectors, cusolver::kLower, n_, a_.data, n_, w.data, work.data,
+                             size, elements<i32>(info_), solver_.eigen_options(), count),
+                   "cusolverDn syevjBatched");
+    } else {
+      check_solver(
+          of_.syevd_size(solver_.handle(), cusolver::kVectors, cusolver::kLower, n_, a_.data, n_, w.data, &size),
+          "cusolverDn syevd_bufferSize");
+      const View work = room({size}, 3);
+      for (std::int64_t i = 0; i < count_; ++i)
+        check_solver(of_.syevd(solver_.handle(), cusolver::kVectors, cusolver::kLower, n_, matrix(a_, i), n_,
+                               matrix(w, i), work.data, size, elements<i32>(info_) + i),
+                     "cusolverDn syevd");
+    }
+    pack(gpu_, out_, 0, reshaped(w, {count_, n_, 1}));
+    pack(gpu_, out_, 1, a_);
+  }
+
+  void svd(bool together) {
+    const int k = std::min(m_, n_);
+    const View s = room({count_, k}, 2);
+    const View u = room({count_, together ? m_ : k, m_}, 3), v = room({count_, together ? n_ : k, n_}, 4);
+    int size = 0;
+    if (together) {
+      const auto count = static_cast<int>(count_);
+      check_solver(of_.gesvdj_batched_size(solver_.handle(), cusolver::kVectors, m_, n_, a_.data, m_, s.data, u.data,
+                                           m_, v.data, n_, &size, solver_.svd_options(), count),
+                   "cusolverDn gesvdjBatched_bufferSize");
+      const View work = room({size}, 5);
+      check_solver(of_.gesvdj_batched(solver_.handle(), cusolver::kVectors, m_, n_, a_.data, m_, s.data, u.data, m_,
+                                      v.data, n_, work.data, size, elements<i32>(info_), solver_.svd_options(), count),
+                   "cusolverDn gesvdjBatched");
+    } else {
+      check_solver(of_.gesvdj_size(solver_.handle(), cusolver::kVectors, 1, m_, n_, a_.data, m_, s.data, u.data, m_,
+                                   v.data, n_, &size, solver_.svd_options()),
+                   "cusolverDn gesvdj_bufferSize");
+      const View work = room({size}, 5);
+      for (std::int64_t i = 0; i < count_; ++i)
+        check_solver(
+            of_.gesvdj(solver_.handle(), cusolver::kVectors, 1, m_, n_, matrix(a_, i), m_, matrix(s, i), matrix(u, i),
+                       m_, matrix(v, i), n_, work.data, size, elements<i32>(info_) + i, solver_.svd_options()),
+            "cusolverDn gesvdj");
+    }
+    pack(gpu_, out_, 0, part_of(u, 1, 0, k));
+    pack(gpu_, out_, m_, reshaped(s, {count_, k, 1}));
+    pack(gpu_, out_, m_ + 1, part_of(v, 1, 0, k));
+  }
+
+  void qr() {
+    const View tau = room({count_, n_}, 2);
+    int size = 0, other = 0;
+    check_solver(of_.geqrf_size(solver_.handle(), m_, n_, a_.data, m_, &size), "cusolverDn geqrf_bufferSize");
+    check_solver(of_.orgqr_size(solver_.handle(), m_, n_, n_, a_.data, m_, tau.data, &other),
+                 "cusolverDn orgqr_bufferSize");
+    const View work = room({std::max(size, other)}, 3);
+    for (std::int64_t i = 0; i < count_; ++i)
+      check_solver(of_.geqrf(solver_.handle(), m_, n_, matrix(a_, i), m_, matrix(tau, i), work.data, size,
+                             elements<i32>(info_) + i),
+                   "cusolverDn geqrf");
+    pack(gpu_, out_, m_, part_of(a_, 2, 0, n_));
+    for (std::int64_t i = 0; i < count_; ++i)
+      check_solver(of_.orgqr(solver_.handle(), m_, n_, n_, matrix(a_, i), m_, matrix(tau, i), work.data, other,
+                             elements<i32>(info_) + i),
+                   "cusolverDn orgqr");
+    pack(gpu_, out_, 0, a_);
+  }
+
+  void verdicts(std::vector<int>& all) const { gpu_.to_host(all.data(), info_.data, all.size() * sizeof(int)); }
+
+ private:
+  static constexpr const char* kName = "a factorisation";
+
+  View room(const Shape& shape, int which) { return workspace(gpu_, a_.dtype, shape, keep_[which], kName); }
+  // Of matrices or rows that lie one after the other.
+  static std::byte* matrix(const View& v, std::int64_t i) { return element_at(v, i * v.strides[0]); }
+
+  Gpu& gpu_;
+  const Solver& solver_;
+  const cusolver::OfType& of_;
+  const View& out_;
+  const std::int64_t count_;
+  const int n_, m_;
+  View a_, info_;
+  BufferPtr keep_[6];
+};
+
+}  // namespace
+
+bool run_decomposition(Gpu& gpu, Decomposition kind, const View& a, const View& out, std::vector<int>& verdicts) {
+  const std::int64_t few = std::min(a.shape[1], a.shape[2]), many = std::max(a.shape[1], a.shape[2]);
+  const bool together = kind != Decomposition::qr && a.shape[0] > 1 && many <= kJacobiRows;
+  if (!together && few < gpu.model().decomposed_rows) return false;
+  const Solver solver(gpu);
+  if (!solver) return false;
+  Decomposed made(gpu, solver, a, out);
+  if (kind == Decomposition::eigh) {
+    made.eigh(together);
+  } else if (kind == Decomposition::svd) {
+    made.svd(together);
+  } else {
+    made.qr();
+  }
+  made.verdicts(verdicts);
+  return true;
+}
+
+}  // namespace ebb::cuda
