@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 #include <cstring>
+#include <optional>
 #include <unordered_set>
 #include <vector>
 
@@ -38,8 +39,8 @@ struct ValueKeyEqual {
 // one if there is one.
 class Simplifier {
  public:
-  explicit Simplifier(const Trace& trace)
-      : t_(trace), merged_(64, ValueKeyHash{&g_.values}, ValueKeyEqual{&g_.values}) {}
+  Simplifier(const Trace& trace, std::int64_t large)
+      : t_(trace), large_(large), merged_(64, ValueKeyHash{&g_.values}, ValueKeyEqual{&g_.values}) {}
   ValueGraph run();
 
  private:
@@ -100,7 +101,30 @@ class Simplifier {
   // Is v made of `other`?
   bool needs(std::int32_t v, std::int32_t other) const;
 
+  // ---- simplify_slices.cc ----
+  // Positions [start, start + length) of an axis of `whole`, which is not the last one.
+  struct RowSlice {
+    Shape whole;
+    int axis;
+    std::int64_t start, length;
+    // Of the slice, all dimensions but the last together.
+    std::int64_t rows() const {
+      std::int64_t n = 1;
+      for (int d = 0; d + 1 < whole.rank(); ++d) n *= d == axis ? length : whole[d];
+      return n;
+    }
+  };
+  void find_slices_of_products();
+  std::int32_t slice_of_product(const Value& narrow);   // as the product of a slice; -1: it is no such slice
+  std::int32_t product_of_padded(const Value& matmul);  // without the padding; -1: there is none
+  std::optional<RowSlice> padded_rows(std::int32_t x, std::int32_t& inside) const;
+  std::int32_t sliced_rows(std::int32_t x, const RowSlice& slice);
+  std::int32_t reshaped(std::int32_t v, const Shape& shape);
+  std::int32_t transposed(std::int32_t v);
+
   const Trace& t_;
+  const std::int64_t large_;                 // bytes of a product that is worth slicing first
+  std::unordered_set<std::int32_t> slices_;  // traced nodes
   ValueGraph g_;
   std::unordered_set<std::int32_t, ValueKeyHash, ValueKeyEqual> merged_;
 };

@@ -9,6 +9,7 @@ namespace ebb {
 ValueGraph Simplifier::run() {
   g_.values.reserve(t_.nodes.size() + 8);
   g_.of_node.assign(t_.nodes.size(), -1);
+  if (large_ != kNeverLarge) find_slices_of_products();
   for (std::int32_t i = 0; i < static_cast<std::int32_t>(t_.nodes.size()); ++i) g_.of_node[i] = visit(i);
   for (std::int32_t r : t_.roots) {
     g_.of_node[r] = in_memory(g_.of_node[r]);
@@ -78,6 +79,9 @@ std::int32_t Simplifier::add(Value v) {
   }
   if (info(v.op).cls == OpClass::library) {
     for (std::int32_t& in : v.inputs) in = in_memory(in);
+    if (large_ != kNeverLarge) {
+      if (const std::int32_t product = product_of_padded(v); product >= 0) return product;
+    }
     if (v.op == Op::cat) {
       if (const std::int32_t whole = joined_again(v); whole >= 0) return whole;
     }
@@ -133,7 +137,7 @@ std::int32_t Simplifier::literal(double value, DType dtype) {
   return intern(std::move(v));
 }
 
-ValueGraph simplify(const Trace& trace) { return Simplifier(trace).run(); }
+ValueGraph simplify(const Trace& trace, std::int64_t large) { return Simplifier(trace, large).run(); }
 
 void sort_inputs_first(ValueGraph& g) {
   const auto n = static_cast<std::int32_t>(g.values.size());

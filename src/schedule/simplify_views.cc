@@ -112,6 +112,9 @@ std::int32_t Simplifier::add_view(Value v) {
     if (v.op == Op::expand ? widens_memory(at(in)) : v.op != Op::permute && widens(at(in)))
       return widened_after(std::move(v));
   }
+  if (v.op == Op::narrow && !slices_.empty()) {
+    if (const std::int32_t product = slice_of_product(v); product >= 0) return product;
+  }
   return finish_view(std::move(v));
 }
 

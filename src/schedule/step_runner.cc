@@ -226,7 +226,7 @@ View StepRunner::view(std::int32_t v) const {
 
 void StepRunner::run_call(const PlanStep& step) {
   const std::int32_t v = step.outputs[0];
-  const NodeExtra* extra = extras_[step.call];
+  const NodeExtra* extra = step.node >= 0 ? extras_[step.call] : nullptr;
   std::vector<View> inputs, outputs;
   for (std::int32_t in : step.inputs) inputs.push_back(view(in));
   if (extra && !extra->output_types.empty()) {

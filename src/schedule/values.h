@@ -53,7 +53,9 @@ struct ValueGraph {
   }
 };
 
-ValueGraph simplify(const Trace& trace);
+// Slices of the rows of products of at least `large` bytes become products of slices.
+inline constexpr std::int64_t kNeverLarge = std::int64_t{1} << 62;
+ValueGraph simplify(const Trace& trace, std::int64_t large = kNeverLarge);
 
 // Restores the order of values whose inputs have changed: inputs before users.
 void sort_inputs_first(ValueGraph& graph);

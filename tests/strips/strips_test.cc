@@ -214,6 +214,63 @@ TEST(Strips, BatchesOfSequences) {
   expect_same("preference", preference, {x, w}, 2, 4);
 }
 
+// Labels that are shifted against the logits: the slice is taken of the hidden states, whichever way it is written.
+TEST(Strips, ASliceOfRowsIsASliceOfTheFactor) {
+  const std::int64_t batch = 6, length = 40;
+  const Tensor x = randn({batch, length, kWidth}).eval(), w = (randn({kClasses, kWidth}) * 0.3).eval(),
+               v = (randn({kWidth, kClasses}) * 0.3).eval();
+  const Tensor target = randint(0, kClasses, {batch, length - 1}).eval(), flat = reshape(target, {-1}).eval();
+  const auto wt = [](const Tensor& t) { return transpose(t, 0, 1); };
+  const std::vector<std::pair<const char*, FunctionOfMany>> formulas{
+      {"reshaped",
+       [&](const std::vector<Tensor>& t) {
+         const Tensor z = narrow(matmul(t[0], wt(t[1])), 1, 0, length - 1);
+         return cross_entropy(reshape(z, {-1, kClasses}), flat);
+       }},
+      {"the last ones",
+       [&](const std::vector<Tensor>& t) {
+         const Tensor z = narrow(matmul(t[0], t[2]), 1, 1, length - 1);
+         return mean(logsumexp(z, -1) * cast(target, DType::f32));
+       }},
+      {"one axis",
+       [&](const std::vector<Tensor>& t) {
+         const Tensor z = matmul(reshape(t[0], {-1, kWidth}), t[2]);
+         return mean(square(logsumexp(narrow(z, 0, 6, batch * (length - 1)), -1)) * cast(flat, DType::f32));
+       }},
+      {"with a bias of the slice", [&](const std::vector<Tensor>& t) {
+         const Tensor z = narrow(matmul(t[0], wt(t[1])), 1, 0, length - 1) + sum(t[2], 0);
+         return cross_entropy(reshape(30 * tanh(z / 30), {-1, kClasses}), flat);
+       }}};
+  for (const auto& [name, f] : formulas) {
+    SCOPED_TRACE(name);
+    const auto plain = numbers(results(f, {x, w, v}));
+    const UseStripModel strips(kSmall);
+    const Plan plan = planned(results(f, {x, w, v}));
+    EXPECT_EQ(loops(plan), 1);
+    EXPECT_EQ(products(plan), 3);
+    for (const PlanStep& s : plan.steps) {
+      for (std::int32_t out : s.outputs)
+        EXPECT_LT(plan.graph.values[out].shape.numel(), batch * (length - 1) * kClasses) << info(s.op).name;
+    }
+    const auto in_strips = numbers(results(f, {x, w, v}));
+    for (std::size_t k = 0; k < plain.size(); ++k) {
+      double largest = 0;
+      for (double g : plain[k]) largest = std::max(largest, std::fabs(g));
+      for (std::size_t i = 0; i < plain[k].size(); ++i)
+        ASSERT_NEAR(in_strips[k][i], plain[k][i], 2e-5 * largest) << k << " at " << i;
+    }
+  }
+  // Two different slices need all rows.
+  const UseStripModel strips(kSmall);
+  const Plan both = planned(results(
+      [&](const std::vector<Tensor>& t) {
+        const Tensor z = matmul(t[0], wt(t[1]));
+        return sum(exp(narrow(z, 1, 0, length - 1)) * narrow(z, 1, 1, length - 1));
+      },
+      {x, w}));
+  EXPECT_EQ(loops(both), 0);
+}
+
 TEST(Strips, ANetworkOfSeveralLayers) {
   const Tensor x = randn({kRows, kWidth}).eval(), w1 = (randn({kWidth, kClasses}) * 0.3).eval(),
                w2 = (randn({kClasses, kClasses}) * 0.1).eval(), w3 = (randn({kClasses, 5}) * 0.1).eval();
