@@ -5,11 +5,15 @@
 
 #include "cuda/library/cublaslt.h"
 #include "cuda/library/cudnn.h"
+#include "cuda/library/cusolver.h"
 #include "cuda/runtime/driver.h"
 
 #if __has_include(<cuda.h>) && __has_include(<cublasLt.h>)
 #include <cublasLt.h>
 #include <cuda.h>
+#if __has_include(<cusolverDn.h>)
+#include <cusolverDn.h>
+#endif
 
 #include <type_traits>
 
@@ -47,6 +51,15 @@ struct Alike<int (*)(Ours...), R (*)(Theirs...)> {
   static_assert(Alike<Result(*) parameters, decltype(&::symbol)>::value, #symbol);
 EBB_CUDA_DRIVER(EBB_ALIKE)
 EBB_CUBLASLT(EBB_ALIKE)
+#if __has_include(<cusolverDn.h>)
+EBB_CUSOLVER(EBB_ALIKE)
+#define EBB_ALIKE_OF_TYPES(name, symbol, parameters) \
+  EBB_ALIKE(name, cusolverDnS##symbol, parameters)   \
+  EBB_ALIKE(name, cusolverDnD##symbol, parameters)
+EBB_CUSOLVER_OF_TYPE(EBB_ALIKE_OF_TYPES)
+static_assert(cusolver::kLower == CUBLAS_FILL_MODE_LOWER && cusolver::kUpper == CUBLAS_FILL_MODE_UPPER);
+static_assert(cusolver::kVectors == CUSOLVER_EIG_MODE_VECTOR);
+#endif
 
 static_assert(kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY && kNotReady == CUDA_ERROR_NOT_READY);
 static_assert(kMultiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);

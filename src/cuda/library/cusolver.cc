@@ -30,7 +30,7 @@ const Cusolver* open_table() {
       cusolver::OfType& of_type = wide ? t->f64 : t->f32;
       const std::string head = wide ? "cusolverDnD" : "cusolverDnS";
 #define EBB_LOAD(name, symbol, parameters) \
-  of_type.name = reinterpret_cast<cusolver::Status(*) parameters>(library.function((head + symbol).c_str()));
+  of_type.name = reinterpret_cast<cusolver::Status(*) parameters>(library.function((head + #symbol).c_str()));
       EBB_CUSOLVER_OF_TYPE(EBB_LOAD)
 #undef EBB_LOAD
     }

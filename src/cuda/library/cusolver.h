@@ -12,26 +12,26 @@ using Status = int;
 inline constexpr int kLower = 0, kUpper = 1;  // which triangle
 inline constexpr int kVectors = 1;            // are wanted, too
 
-#define EBB_CUSOLVER_OF_TYPE(X)                                                                                        \
-  X(potrf_size, "potrf_bufferSize", (void*, int, int, void*, int, int*))                                               \
-  X(potrf, "potrf", (void*, int, int, void*, int, void*, int, int*))                                                   \
-  X(getrf_size, "getrf_bufferSize", (void*, int, int, void*, int, int*))                                               \
-  X(getrf, "getrf", (void*, int, int, void*, int, void*, int*, int*))                                                  \
-  X(getrs, "getrs", (void*, int, int, int, const void*, int, const int*, void*, int, int*))                            \
-  X(geqrf_size, "geqrf_bufferSize", (void*, int, int, void*, int, int*))                                               \
-  X(geqrf, "geqrf", (void*, int, int, void*, int, void*, void*, int, int*))                                            \
-  X(orgqr_size, "orgqr_bufferSize", (void*, int, int, int, const void*, int, const void*, int*))                       \
-  X(orgqr, "orgqr", (void*, int, int, int, void*, int, const void*, void*, int, int*))                                 \
-  X(syevd_size, "syevd_bufferSize", (void*, int, int, int, const void*, int, const void*, int*))                       \
-  X(syevd, "syevd", (void*, int, int, int, void*, int, void*, void*, int, int*))                                       \
-  X(syevj_size, "syevjBatched_bufferSize", (void*, int, int, int, const void*, int, const void*, int*, void*, int))    \
-  X(syevj, "syevjBatched", (void*, int, int, int, void*, int, void*, void*, int, int*, void*, int))                    \
-  X(gesvdj_size, "gesvdj_bufferSize",                                                                                  \
-    (void*, int, int, int, int, const void*, int, const void*, const void*, int, const void*, int, int*, void*))       \
-  X(gesvdj, "gesvdj", (void*, int, int, int, int, void*, int, void*, void*, int, void*, int, void*, int, int*, void*)) \
-  X(gesvdj_batched_size, "gesvdjBatched_bufferSize",                                                                   \
-    (void*, int, int, int, const void*, int, const void*, const void*, int, const void*, int, int*, void*, int))       \
-  X(gesvdj_batched, "gesvdjBatched",                                                                                   \
+#define EBB_CUSOLVER_OF_TYPE(X)                                                                                      \
+  X(potrf_size, potrf_bufferSize, (void*, int, int, void*, int, int*))                                               \
+  X(potrf, potrf, (void*, int, int, void*, int, void*, int, int*))                                                   \
+  X(getrf_size, getrf_bufferSize, (void*, int, int, void*, int, int*))                                               \
+  X(getrf, getrf, (void*, int, int, void*, int, void*, int*, int*))                                                  \
+  X(getrs, getrs, (void*, int, int, int, const void*, int, const int*, void*, int, int*))                            \
+  X(geqrf_size, geqrf_bufferSize, (void*, int, int, void*, int, int*))                                               \
+  X(geqrf, geqrf, (void*, int, int, void*, int, void*, void*, int, int*))                                            \
+  X(orgqr_size, orgqr_bufferSize, (void*, int, int, int, const void*, int, const void*, int*))                       \
+  X(orgqr, orgqr, (void*, int, int, int, void*, int, const void*, void*, int, int*))                                 \
+  X(syevd_size, syevd_bufferSize, (void*, int, int, int, const void*, int, const void*, int*))                       \
+  X(syevd, syevd, (void*, int, int, int, void*, int, void*, void*, int, int*))                                       \
+  X(syevj_size, syevjBatched_bufferSize, (void*, int, int, int, const void*, int, const void*, int*, void*, int))    \
+  X(syevj, syevjBatched, (void*, int, int, int, void*, int, void*, void*, int, int*, void*, int))                    \
+  X(gesvdj_size, gesvdj_bufferSize,                                                                                  \
+    (void*, int, int, int, int, const void*, int, const void*, const void*, int, const void*, int, int*, void*))     \
+  X(gesvdj, gesvdj, (void*, int, int, int, int, void*, int, void*, void*, int, void*, int, void*, int, int*, void*)) \
+  X(gesvdj_batched_size, gesvdjBatched_bufferSize,                                                                   \
+    (void*, int, int, int, const void*, int, const void*, const void*, int, const void*, int, int*, void*, int))     \
+  X(gesvdj_batched, gesvdjBatched,                                                                                   \
     (void*, int, int, int, void*, int, void*, void*, int, void*, int, void*, int, int*, void*, int))
 
 struct OfType {
