@@ -264,3 +264,45 @@ def test_grids_of_volumes_and_bicubic_grids_at_pixels_give_the_pixels():
         assert ebb.allclose(F.grid_sample(volume, grid, mode=mode, align_corners=False), volume, atol=1e-9)
     with pytest.raises(ValueError, match="mode is"):
         F.grid_sample(volume, grid, mode="cubic")
+
+
+@pytest.mark.parametrize("dtype", ["bool", "u8", "f16", "bf16", "i32", "f32", "i64", "f64"])
+def test_rows_of_any_few_bytes_are_copied_whole(dtype):
+    for width in [*range(1, 20), 31, 32, 33, 63, 64, 65, 130]:
+        a, b = (np.arange(5 * n).reshape(5, n) % 2 + k for k, n in ((0, width), (0, 3)))
+        joined = ebb.cat([ebb.tensor(b).to(dtype), ebb.tensor(a).to(dtype)], 1)
+        assert (np.asarray(joined.to("i64")) == np.concatenate([b, a], 1)).all(), width
+
+
+def test_slices_are_replaced_along_every_axis():
+    a = np.arange(120, dtype=np.float32).reshape(4, 5, 6)
+    x = ebb.tensor(a)
+    for axis in (0, 1, 2, -1):
+        for start, end, step in ((0, 1, 1), (1, 4, 1), (0, a.shape[axis], 1), (-2, None, 1), (0, 4, 2), (2, 2, 1)):
+            at = [slice(None)] * 3
+            at[axis] = slice(start, end, step)
+            expected = a.copy()
+            expected[tuple(at)] = -expected[tuple(at)] - 1
+            source = ebb.tensor(np.ascontiguousarray(expected[tuple(at)]))
+            if source.numel():
+                assert (np.asarray(ebb.slice_scatter(x, source, axis, start, end, step)) == expected).all(), (axis, start)
+        row = ebb.ones([n for k, n in enumerate(a.shape) if k != axis % 3])
+        expected = a.copy()
+        np.moveaxis(expected, axis, 0)[2] = 1
+        assert (np.asarray(ebb.select_scatter(x, row, axis, 2)) == expected).all()
+    value, gradient = ebb.value_and_grad(lambda x: ebb.sum(ebb.slice_scatter(x, x[1:3] * 2, 0, 0, 2) * ebb.tensor(a)))(x)
+    expected = a.copy()
+    expected[:2] = 0
+    expected[1:3] += 2 * a[:2]
+    assert (np.asarray(gradient) == expected).all()
+    assert value.item() == pytest.approx((np.concatenate([2 * a[1:3], a[2:]]) * a).sum())
+
+
+@pytest.mark.parametrize("offset", [0, 1, -1, 4, -7])
+def test_diagonals_of_batches(offset):
+    for shape in ((5,), (2, 3), (3, 1), (2, 2, 4)):
+        a = np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
+        n = shape[-1] + abs(offset)
+        expected = np.stack([np.diag(row, offset) for row in a.reshape(-1, shape[-1])]).reshape(*shape[:-1], n, n)
+        assert (np.asarray(ebb.diag_embed(ebb.tensor(a), offset)) == expected).all()
+        assert (np.asarray(ebb.grad(lambda x: ebb.sum(ebb.diag_embed(x, offset) * 3))(ebb.tensor(a))) == 3).all()

@@ -307,9 +307,11 @@ def diagflat(input, offset=0):
 def diag_embed(input, offset=0, dim1=-2, dim2=-1):
     """The last axis as diagonals of matrices, zeros elsewhere."""
     n = input.shape[-1] + abs(offset)
-    rows, columns = _core.arange(n).reshape((n, 1)), _core.arange(n)
     x = _core.pad(input, (max(-offset, 0), max(offset, 0))).unsqueeze(-1)  # element i belongs to row i
-    square = _core.where(columns - rows == offset, x, _core.zeros((), input.dtype))
+    # Of n numbers and one more, row after row, each row begins one column further on.
+    lines = _core.pad(x, (0, n)).reshape((*input.shape[:-1], n * (n + 1)))
+    lines = lines[..., -offset:] if offset < 0 else _core.pad(lines, (offset, 0)) if offset else lines
+    square = lines[..., : n * n].reshape((*input.shape[:-1], n, n))
     return movedim(square, (-2, -1), (dim1, dim2))
 
 
@@ -361,6 +363,12 @@ def index_copy(input, dim, index, source):
 def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
     """The slice start:end:step along an axis replaced by src."""
     places = list(range(*slice(start, end, step).indices(input.shape[dim])))
+    at = dim % input.ndim
+    shape = (*input.shape[:at], len(places), *input.shape[at + 1 :])
+    if step == 1 and places and src.dtype == input.dtype and tuple(src.shape) == shape:
+        slices = (slice(0, places[0]), slice(places[-1] + 1, None))
+        before, after = (input[(slice(None),) * at + (part,)] for part in slices)
+        return _core.cat([part for part in (before, src, after) if part.shape[at]], at)
     return index_copy(input, dim, _core._numbers_of_formula(places, _core.i64), src)
 
 
@@ -369,4 +377,5 @@ def select_scatter(input, src, dim, index):
     """The slice `index` along an axis replaced by src."""
     if not -input.shape[dim] <= index < input.shape[dim]:
         raise IndexError(f"select_scatter: index {index} is outside axis {dim} of shape {tuple(input.shape)}")
-    return index_copy(input, dim, _core._numbers_of_formula([index % input.shape[dim]]), src.unsqueeze(dim))
+    at = index % input.shape[dim]
+    return slice_scatter(input, src.unsqueeze(dim), dim, at, at + 1)

@@ -7,6 +7,7 @@
 
 #include "core/parallel.h"
 #include "cpu/tile/elements.h"
+#include "cpu/tile/few_bytes.h"
 
 namespace ebb::cpu {
 namespace {
@@ -70,7 +71,7 @@ struct CopySpace {
 template <class T>
 void copy_row(T* dst, std::int64_t dst_step, const T* src, std::int64_t src_step, std::int64_t n) {
   if (dst_step == 1 && src_step == 1) {
-    std::memcpy(dst, src, static_cast<std::size_t>(n) * sizeof(T));
+    copy_bytes(dst, src, static_cast<std::size_t>(n) * sizeof(T));
   } else if (dst_step == 1 && src_step == 0 && *src == 0) {        // T is an integer: no bit is set
     std::memset(dst, 0, static_cast<std::size_t>(n) * sizeof(T));  // has instructions of its own for whole cache lines
   } else if (dst_step == 1 && src_step == 0) {
