@@ -102,6 +102,13 @@ for jpeg in sorted((pathlib.Path(__file__).parent.parent / "tests/data/golden").
         put("image", jpeg.name, jpeg.read_bytes())
 put("byte_pairs", "merges", '{"type": "byte-level BPE", "version": 1, "merges": [[97, 98], [256, 99]]}')
 put("byte_pairs", "text", "ab abc abcabc\n  the cat the hat\n" * 3)
+golden = pathlib.Path(__file__).resolve().parents[1] / "tests" / "models" / "golden"
+tiny = {"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "\u0120": 3}, "merges": ["a b"], "ignore_merges": True},
+        "added_tokens": [{"id": 4, "content": "<|end|>", "special": True}], "pre_tokenizer": {"type": "ByteLevel"},
+        "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<|end|>"}}, {"Sequence": {"id": "A"}}],
+                           "special_tokens": {"<|end|>": {"ids": [4]}}}, "decoder": {"type": "ByteLevel"}}
+put("tokenizer", "tiny", json.dumps(tiny))
+put("tokenizer", "config", (golden / "tied_grouped" / "config.json").read_text())
 put("settings", "json", '{"model": "mlp", "lr": 0.01, "hidden": [8, 8], "steps": 5, "resize": [4, 4]}')
 put("settings", "toml", 'model = "mlp"\nlr = 1e-2\nhidden = [8, 8]\n[train]\nbatch_size = 3\n')
 put("einsum", "matmul", b"ij,jk->ik\0\x02\x02\x02\x03\x02\x03\x01")

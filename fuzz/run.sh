@@ -19,8 +19,8 @@ export ASAN_OPTIONS=malloc_context_size=1:quarantine_size_mb=8:detect_leaks=${LE
 
 # The longest input, and into how many processes RUNS inputs are divided: slow ones into more.
 declare -A longest=([byte_pairs]=256 [checkpoint]=1024 [cifar]=8192 [csv]=512 [einsum]=64 [graph]=160 [idx]=1024 [image]=4096
-                    [kernel_cache]=1024 [npy]=2048 [npz]=4096 [safetensors]=2048 [settings]=512)
-declare -A parts=([byte_pairs]=16 [checkpoint]=16 [settings]=16 [einsum]=8 [safetensors]=8 [graph]=$jobs)
+                    [kernel_cache]=1024 [npy]=2048 [npz]=4096 [safetensors]=2048 [settings]=512 [tokenizer]=2048)
+declare -A parts=([byte_pairs]=16 [checkpoint]=16 [settings]=16 [einsum]=8 [safetensors]=8 [tokenizer]=8 [graph]=$jobs)
 
 # One process, started again with another seed after a finding.
 run_part() {  # target, number of the part, inputs (-1: any number)

@@ -65,3 +65,15 @@ def test_a_tokenizer_of_hugging_face_is_read(tmp_path):
             assert tokenizer.decode(tokens).decode() == text.replace("<|begin|>", "").replace("<|end|>", "")
     with pytest.raises(OSError, match="this is not a tokenizer.json"):
         ebb.data.Tokenizer.from_json("{}")
+
+
+def test_packed_rows_have_the_loss_of_their_sequences():
+    ebb.manual_seed(2)
+    model = ebb.models.Llama(**TINY)
+    draw = np.random.default_rng(3)
+    sequences = [draw.integers(0, 40, n).tolist() for n in (5, 9, 2, 7)]
+    tokens, following, positions = ebb.data.pack_sequences(sequences, 12)
+    assert tokens.shape == following.shape == positions.shape == (2, 12)
+    alone = [(float(model.loss(ebb.asarray([s[:-1]]), ebb.asarray([s[1:]]))), len(s) - 1) for s in sequences]
+    expected = sum(loss * n for loss, n in alone) / sum(n for _, n in alone)
+    assert float(model.loss(tokens, following, positions)) == pytest.approx(expected, rel=1e-6)

@@ -106,6 +106,8 @@ void Tokenizer::Data::set(std::int64_t id, std::string bytes) {
     spelling.resize(at + 1);
     special.resize(at + 1);
   }
+  require(!spelling[at] || *spelling[at] == bytes, Error::Kind::io, "{}: token {} is both '{}' and '{}'", where, id,
+          spelling[at].value_or(""), bytes);
   spelling[at] = std::move(bytes);
 }
 
@@ -233,8 +235,8 @@ Tokenizer Tokenizer::from_json(std::string_view text, const std::string& where) 
   data->text = text;
   const Json all = io::parse_json(text, 12, where);
   require(all.is_object() && all.contains("model"), Error::Kind::io, "{}: this is not a tokenizer.json", where);
-  require(member(all, "normalizer").is_null(), Error::Kind::io, "{}: the normalizer {} is not supported", where,
-          type_of(all["normalizer"]));
+  const Json normalizer = member(all, "normalizer");
+  require(normalizer.is_null(), Error::Kind::io, "{}: the normalizer {} is not supported", where, type_of(normalizer));
   const Json decoder = member(all, "decoder"), split = member(all, "pre_tokenizer");
   require(decoder.is_null() || type_of(decoder) == "ByteLevel", Error::Kind::io,
           "{}: the decoder {} is not supported; only ByteLevel is", where, type_of(decoder));

@@ -19,11 +19,16 @@ void check(const LlamaConfig& c) {
        {std::pair{"vocab_size", c.vocab_size}, std::pair{"hidden_size", c.hidden_size},
         std::pair{"intermediate_size", c.intermediate_size}, std::pair{"num_hidden_layers", c.num_hidden_layers},
         std::pair{"num_attention_heads", c.num_attention_heads}}) {
-    require(value > 0, "Llama: {} must be positive, got {}", name, value);
+    require(value > 0 && value < (std::int64_t{1} << 31), "Llama: {} must lie in [1, 2^31), got {}", name, value);
   }
+  constexpr std::int64_t kMostLayers = 10'000, kWidestHead = 1 << 16;
+  require(c.num_hidden_layers <= kMostLayers, "Llama: {} layers are more than {}", c.num_hidden_layers, kMostLayers);
   require(c.head_dim > 0 || c.hidden_size % c.num_attention_heads == 0,
           "Llama: a hidden_size of {} is not divisible by {} heads; give head_dim", c.hidden_size,
           c.num_attention_heads);
+  require(c.head_width() > 0 && c.head_width() <= kWidestHead, "Llama: the width of a head must lie in [1, {}], got {}",
+          kWidestHead, c.head_width());
+  require(c.rope_theta > 0, "Llama: rope_theta must be positive, got {}", c.rope_theta);
   require(c.num_attention_heads % c.key_value_heads() == 0,
           "Llama: {} query heads cannot share {} key and value heads evenly", c.num_attention_heads,
           c.key_value_heads());
@@ -33,6 +38,10 @@ void check(const LlamaConfig& c) {
           "Llama: rope_type '{}' is not supported; it may be default, linear or llama3", type);
   require(type == "default" || c.rope_scaling.factor > 0, "Llama: the factor of rope_scaling must be positive, got {}",
           c.rope_scaling.factor);
+  require(type != "llama3" ||
+              (c.rope_scaling.low_freq_factor > 0 && c.rope_scaling.low_freq_factor < c.rope_scaling.high_freq_factor),
+          "Llama: rope_scaling needs 0 < low_freq_factor < high_freq_factor, got {} and {}",
+          c.rope_scaling.low_freq_factor, c.rope_scaling.high_freq_factor);
 }
 
 const LlamaConfig& checked(const LlamaConfig& c) {

@@ -186,6 +186,29 @@ TEST(Llama, RecomputedActivationsGiveTheSameBits) {
     EXPECT_EQ(max(abs(plain[*p.tensor] - again[*p.tensor])).item(), 0) << p.name;
 }
 
+TEST(Llama, NamesSettingsThatMakeNoSense) {
+  const auto expect = [](void (*change)(LlamaConfig&), const char* message) {
+    LlamaConfig config = tiny();
+    change(config);
+    EXPECT_THROW_MESSAGE(Llama{config}, message);
+  };
+  expect([](LlamaConfig& c) { c.hidden_size = 18; }, "Llama: a hidden_size of 18 is not divisible by 4 heads");
+  expect([](LlamaConfig& c) { c.hidden_size = 12; }, "Llama: rotary embeddings need heads of even width, got 3");
+  expect([](LlamaConfig& c) { c.num_key_value_heads = 3; }, "Llama: 4 query heads cannot share 3 key and value heads");
+  expect([](LlamaConfig& c) { c.vocab_size = 0; }, "Llama: vocab_size must lie in [1, 2^31), got 0");
+  expect([](LlamaConfig& c) { c.num_hidden_layers = 1'000'000; }, "Llama: 1000000 layers are more than 10000");
+  expect([](LlamaConfig& c) { c.head_dim = 1 << 20; }, "the width of a head must lie in [1, 65536], got 1048576");
+  expect([](LlamaConfig& c) { c.rope_theta = 0; }, "Llama: rope_theta must be positive, got 0");
+  expect([](LlamaConfig& c) { c.rope_scaling = {.rope_type = "linear", .factor = 0}; }, "factor of rope_scaling");
+  expect([](LlamaConfig& c) { c.rope_scaling = {.rope_type = "llama3", .low_freq_factor = 4}; },
+         "needs 0 < low_freq_factor < high_freq_factor, got 4 and 4");
+  const Llama llama(tiny());
+  EXPECT_THROW_MESSAGE(llama(zeros({4}, DType::i64)), "Llama: tokens must have shape [batch, time], got [4]");
+  const Tensor tokens = zeros({2, 3}, DType::i64);
+  EXPECT_THROW_MESSAGE(llama(tokens, arange(3)), "Llama: positions must have the tokens' shape [2, 3], got [3]");
+  EXPECT_THROW_MESSAGE(llama.loss(tokens, arange(3)), "must have the tokens' shape [2, 3], got [3]");
+}
+
 TEST(Llama, NamesWhatAFolderLacks) {
   const ScratchFolder folder;
   fs::create_directories(folder / "m");

@@ -69,6 +69,13 @@ TEST(PreTokens, AreTheMatchesOfTheirPatterns) {
   EXPECT_EQ(pattern_of("[a-z]+"), std::nullopt);
 }
 
+TEST(Tokenizer, NeedsOnlyWhatItUses) {
+  json all = json::parse(read_whole(golden("tokenizer_gpt2.json")));
+  const std::vector<std::int64_t> expected = Tokenizer::from_json(all.dump(), "t.json").encode("the tide");
+  for (const char* name : {"normalizer", "decoder", "post_processor", "added_tokens"}) all.erase(name);
+  EXPECT_EQ(Tokenizer::from_json(all.dump(), "t.json").encode("the tide"), expected);
+}
+
 // One sentence for everything that another kind of tokenizer has.
 TEST(Tokenizer, NamesWhatIsNotSupported) {
   const json whole = json::parse(read_whole(golden("tokenizer_gpt2.json")));
@@ -85,6 +92,8 @@ TEST(Tokenizer, NamesWhatIsNotSupported) {
   expect("/model/end_of_word_suffix", "</w>", "t.json: the model has end_of_word_suffix \"</w>\", not supported");
   expect("/model/merges/0", "a", "t.json: merge 0 is \"a\", which is not a pair of tokens that make another");
   expect("/model/vocab/zz", -1, "t.json: the number of token 'zz' cannot be -1");
+  expect("/model/vocab/zz", 5, "t.json: token 5 is both '");
+  expect("/added_tokens/0/id", 1, "t.json: token 1 is both '<|end|>' and '<|begin|>'");
   expect("/normalizer", {{"type", "NFC"}}, "t.json: the normalizer NFC is not supported");
   expect("/pre_tokenizer", {{"type", "Metaspace"}}, "t.json: the pre-tokenizer Metaspace is not supported");
   expect("/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "x+"}}}, {"behavior", "Isolated"}},
