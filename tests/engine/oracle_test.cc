@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "engine/oracle.h"
 
+#include <cstring>
+
 #include "ebb/autograd.h"
+#include "ebb/memory.h"
 #include "ebb/ops.h"
+#include "engine/evaluate_anew.h"
 
 // The tile interpreter against the scalar oracle, program by program.
 namespace ebb {
@@ -138,6 +142,39 @@ TEST(OracleOfRowsSideBySide, IsTheSweep) {
     }
     const Tensor n = randint(-9, 9, shape).eval();
     SweepOracle::expect_same({sum(n, 1), max(n, 1), prod(n, 1), n - min(n, 1, true)});
+  }
+}
+
+TEST(RowsSideBySide, HaveTheSameBitsForAnyNumberOfThreads) {
+  struct Threads {
+    int before = num_threads();
+    ~Threads() { set_num_threads(before); }
+  } restore;
+  for (const Shape& shape :
+       {Shape{5, 21, 641}, Shape{1, 65, 9001}, Shape{601, 3, 17}, Shape{2, 3001, 70}, Shape{4001, 1, 3}}) {
+    for (const DType d : {DType::f32, DType::bf16, DType::f64}) {
+      const Tensor x = cast(randn(shape), d).eval();
+      const auto results = [&] {
+        std::vector<Tensor> all;
+        for (const int axis : {0, 1}) {
+          const Tensor soft = softmax(x, axis);
+          for (const Tensor& y :
+               {sum(x, axis), soft, var(x, axis), sum(square(soft) * x), max(x, axis), logsumexp(x, axis)})
+            all.push_back(cast(y, DType::f64));
+        }
+        evaluate_anew(all);
+        std::vector<std::vector<double>> numbers;
+        for (const Tensor& y : all) numbers.push_back(y.to_vector());
+        return numbers;
+      };
+      set_num_threads(1);
+      const auto one = results();
+      set_num_threads(3);
+      const auto three = results();
+      for (std::size_t k = 0; k < one.size(); ++k)
+        ASSERT_TRUE(std::memcmp(one[k].data(), three[k].data(), one[k].size() * sizeof(double)) == 0)
+            << shape.numel() << ' ' << name(d) << ' ' << k;
+    }
   }
 }
 
