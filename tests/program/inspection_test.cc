@@ -115,6 +115,8 @@ TEST(PlotCommand, EveryLossHasACurveWithItsSlope) {
       ++all;
       right += std::abs(slope - c.gradient[i]) <= 0.02 * (1 + std::abs(slope));
     }
+    // Of dft_loss the weight counts as a constant, and its gradient is not its slope.
+    if (loss.name == "dft_loss" || loss.name == "linear_dft_loss") continue;
     EXPECT_GE(right, all * 9 / 10) << loss.name;
   }
 }

@@ -130,7 +130,7 @@ struct CpuModel {
   std::int64_t sweep_shared_sums = 4096;
   // Tiles in which rows lie side by side: their elements, rows that have to be neighbours for that, and for strips; the
   // rows of a strip at most, the elements of one whose columns are taken at once, and of one that stages pass over
-  // again (chosen on two shared cores of Granite Rapids, figures not kept).
+  // again (chosen, not measured).
   std::int64_t sweep_beside_tile = 8192, sweep_least_beside = 4, sweep_strip_rows = 64;
   std::int64_t sweep_most_strip_rows = 2048, sweep_whole_strip = 1 << 16, sweep_strip_elements = 1 << 18;
   // Calls of a compiled loop whose guards did not hold until its steps are taken instead, and calls until it is tried
