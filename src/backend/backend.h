@@ -114,8 +114,8 @@ class Backend {
   // what would cost more to be written and read. 0: they never do.
   virtual int bytes_of_a_function() const { return 0; }
 
-  // Are rows that lie side by side in memory reduced as fast as others? A reduction of few numbers over the first axis is
-  // one of rows then, not of columns.
+  // Are rows that lie side by side in memory reduced as fast as others? A reduction of few numbers over the first axis
+  // is one of rows then, not of columns.
   virtual bool reduces_rows_beside() const { return false; }
 
   // Does a call of matmul take a third input, a row that is added to all of the result's before they are rounded?

@@ -52,8 +52,8 @@ struct Fusion {
 };
 
 // May compute values twice where that keeps them out of memory: the graph then changes. How much depends on what a
-// special function costs the device, and what is a row of a sum over the first axis on whether it reads rows that lie side
-// by side in memory; see Backend.
+// special function costs the device, and what is a row of a sum over the first axis on whether it reads rows that lie
+// side by side in memory; see Backend.
 Fusion fuse(ValueGraph& graph, int bytes_of_a_function = 0, bool rows_beside = false);
 
 // The map of value `v` (a member, or a view that a sweep can follow) as seen by a member of the same group.

@@ -302,7 +302,8 @@ TEST(TrainCommand, SaysWhatIsWrongInOneLine) {
   expect_complaint({"eval", "--run", scratch / "nothing"}, 1, scratch / "nothing" + ": there is no run in this folder");
   ASSERT_EQ(run_ebb(tiny_run(scratch / "twice", {"--steps", "2"})).code, 0);
   expect_complaint(tiny_run(scratch / "twice", {"--steps", "2"}), 2, "holds a run already");
-  expect_complaint({"generate", "--run", scratch / "twice", "--prompt", "a"}, 1, "only --model gpt and llama write text");
+  expect_complaint({"generate", "--run", scratch / "twice", "--prompt", "a"}, 1,
+                   "only --model gpt and llama write text");
   expect_complaint(tiny_run(scratch / "wild", {"--lr", "1e30", "--optimizer", "sgd", "--steps", "50"}), 1,
                    "the loss is ");
 }

@@ -37,7 +37,8 @@ std::int64_t choose(const std::vector<double>& logits, const GenerateOptions& o,
 
 std::string continue_text(Model model, const DataFacts& facts, const std::string& prompt, const GenerateOptions& o,
                           const std::function<void(const std::string&)>& show) {
-  require(model.gpt() || model.llama(), "generate: this model reads pictures or rows; only --model gpt and llama write text");
+  require(model.gpt() || model.llama(),
+          "generate: this model reads pictures or rows; only --model gpt and llama write text");
   require(o.tokens >= 0, "generate: --tokens must not be negative, got {}", o.tokens);
   require(o.temperature >= 0, "generate: --temperature must not be negative, got {}", o.temperature);
   require(o.top_k >= 0, "generate: --top-k must not be negative, got {}", o.top_k);

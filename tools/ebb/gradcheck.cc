@@ -12,8 +12,8 @@
 #include "cases/all_cases.h"
 #include "cases/loss_cases.h"
 #include "commands.h"
-#include "device_option.h"
 #include "core/format_error.h"
+#include "device_option.h"
 #include "ebb/gradcheck.h"
 #include "text_table.h"
 
