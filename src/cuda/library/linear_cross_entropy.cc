@@ -44,7 +44,6 @@ class LinearCrossEntropy {
         compute_(compute_dtype(dtype_)),
         rows_(x_.shape[0]),
         width_(x_.shape[1]),
-        given_(width_),
         classes_(call.inputs[1].shape[0]) {
     head_ = packed(gpu, call.inputs[1], keep_head_, kName);
     std::size_t next = 3;
@@ -73,8 +72,8 @@ class LinearCrossEntropy {
     usual_ = dtype_ == DType::bf16 && !o_.bias && o_.softcap == 0 && o_.label_smoothing == 0;
     const DType stored = usual_ && o_.round_logits ? dtype_ : compute_;
     chunk_ = std::clamp<std::int64_t>(o_.chunk ? o_.chunk : default_chunk(stored), 1, rows_);
-    align_head();
-    logits_ = workspace(gpu_, stored, Shape{chunk_, step_}, keep_[0], kName);
+    step_ = aligned_step(gpu_.model(), classes_);
+    logits_ = rows_with_room(stored, keep_[0]);
     // f16 has too few exponents for gradients of logits: those products are made in f32.
     wide_ = dtype_ == DType::f16;
     scaled_ = can_be_scaled();
@@ -82,10 +81,8 @@ class LinearCrossEntropy {
       narrow_ = {logits_.data, dtype_, logits_.shape, logits_.strides};
       narrow_.strides[0] = step_ * static_cast<std::int64_t>(size_of(stored) / size_of(dtype_));
     } else {
-      narrow_ = dtype_ == DType::bf16 && o_.gradients() ? workspace(gpu_, dtype_, Shape{chunk_, step_}, keep_[1], kName)
-                                                        : logits_;
+      narrow_ = dtype_ == DType::bf16 && o_.gradients() ? rows_with_room(dtype_, keep_[1]) : logits_;
     }
-    if (step_ != classes_) clear(usual_ ? logits_ : narrow_);  // columns behind the last class stay zeros
     seen_ = workspace(gpu_, DType::f64, Shape{chunk_, 3}, keep_[2], kName);
     x_block_ = workspace(gpu_, dtype_, Shape{chunk_, width_}, keep_[3], kName);
     if (scaled_) {
@@ -99,16 +96,15 @@ class LinearCrossEntropy {
     chunks_left_ = units_ ? chunks_of_units() : (rows_ + chunk_ - 1) / chunk_;
     if (o_.head_gradient) {
       // Sums over chunks are rounded once, unless they may be rounded after each.
-      const bool in_f32 = wide_ || (is_half(dtype_) && chunks_left_ > 1 && !o_.round_sums);
-      sums_ = in_f32 || is_padded()
-                  ? workspace(gpu_, in_f32 ? DType::f32 : dtype_, Shape{step_, width_}, keep_[6], kName)
+      sums_ = wide_ || (is_half(dtype_) && chunks_left_ > 1 && !o_.round_sums)
+                  ? workspace(gpu_, DType::f32, Shape{classes_, width_}, keep_[6], kName)
                   : dhead_;
     }
     if (wide_ && o_.gradients()) {
       wide_x_ = workspace(gpu_, DType::f32, Shape{chunk_, width_}, keep_[7], kName);
       if (o_.input_gradient) {
         wide_dx_ = workspace(gpu_, DType::f32, Shape{chunk_, width_}, keep_[9], kName);
-        wide_head_ = workspace(gpu_, DType::f32, Shape{step_, width_}, keep_[8], kName);
+        wide_head_ = workspace(gpu_, DType::f32, Shape{classes_, width_}, keep_[8], kName);
         convert_elements(gpu_, wide_head_, head_);
       }
     }
@@ -126,7 +122,7 @@ class LinearCrossEntropy {
         add_gradients(rows);
       }
     }
-    if (o_.head_gradient && sums_.data != dhead_.data) give_head_gradient();
+    if (o_.head_gradient && sums_.data != dhead_.data) convert_elements(gpu_, dhead_, sums_);
   }
 
  private:
@@ -137,35 +133,11 @@ class LinearCrossEntropy {
     std::int64_t count;
   };
 
-  // cuBLASLt has its fast kernels for rows and sums of halves in eights: of a head [step, width] with zeros behind the
-  // last class and column.
-  bool is_padded() const { return step_ != classes_ || width_ != given_; }
-  void align_head() {
-    step_ = classes_;
-    if (!is_half(dtype_)) return;
-    step_ = aligned_step(gpu_.model(), classes_);
-    width_ = aligned_step(gpu_.model(), given_);
-    if (!is_padded()) return;
-    const View padded = workspace(gpu_, dtype_, Shape{step_, width_}, keep_padded_, kName);
-    clear(padded);
-    View inside = padded;
-    inside.shape = Shape{classes_, given_};
-    copy_elements(gpu_, inside, head_);
-    head_ = padded;
-    keep_head_ = {};
-  }
-  void give_head_gradient() {
-    View sums = part_of(sums_, 0, 0, classes_);
-    BufferPtr keep;
-    if (width_ == given_) {
-      if (sums.dtype != dhead_.dtype) return convert_elements(gpu_, dhead_, sums);
-    } else if (sums.dtype != dhead_.dtype) {
-      const View narrow = workspace(gpu_, dhead_.dtype, sums.shape, keep, kName);
-      convert_elements(gpu_, narrow, sums);
-      sums = narrow;
-    }
-    sums.shape = dhead_.shape;
-    copy_elements(gpu_, dhead_, sums);
+  // [chunk, classes] whose rows begin at multiples of 16 bytes: cuBLASLt has its fast kernels for those alone.
+  View rows_with_room(DType dtype, BufferPtr& keep) const {
+    View rows = workspace(gpu_, dtype, Shape{chunk_, step_}, keep, kName);
+    rows.shape = Shape{chunk_, classes_};
+    return rows;
   }
 
   std::int64_t default_chunk(DType stored) const {
@@ -191,7 +163,7 @@ class LinearCrossEntropy {
   void take(const View& whole, const View& block, const Rows& rows, bool put) {
     const auto each = static_cast<std::int64_t>(16 / size_of(dtype_));  // at once, where they lie side by side
     const bool wide =
-        whole.strides[1] == 1 && width_ % each == 0 && given_ % each == 0 && whole.strides[0] % each == 0 &&
+        whole.strides[1] == 1 && width_ % each == 0 && whole.strides[0] % each == 0 &&
         (reinterpret_cast<std::uintptr_t>(whole.data) | reinterpret_cast<std::uintptr_t>(block.data)) % 16 == 0;
     const std::int64_t per = wide ? each : 1, width = width_ / per;
     launch_elements(gpu_, {word_text(wide ? 16 : size_of(dtype_)) + texts::take_rows}, "take", rows.count * width,
@@ -199,7 +171,6 @@ class LinearCrossEntropy {
                                        .block = block.data,
                                        .n = rows.count * width,
                                        .width = width,
-                                       .x_width = given_ / per,
                                        .x_row = whole.strides[0] / per,
                                        .x_column = whole.strides[1],
                                        .target = elements<i64>(target_),
@@ -286,7 +257,6 @@ class LinearCrossEntropy {
                                   .scale = reinterpret_cast<const f32*>(row_number(3)),
                                   .n = rows.count * width_,
                                   .width = width_,
-                                  .x_width = given_,
                                   .row_step = dx_.strides[0],
                                   .column_step = dx_.strides[1],
                                   .rows = rows});
@@ -491,11 +461,11 @@ class LinearCrossEntropy {
   View x_, head_, target_, cotangent_, bias_, weight_, losses_, dx_, dhead_, dbias_;
   std::span<const View> further_;
   DType dtype_, compute_;
-  std::int64_t rows_, width_, given_, classes_, step_ = 0, chunk_ = 1, chunks_left_ = 0;
+  std::int64_t rows_, width_, classes_, step_ = 0, chunk_ = 1, chunks_left_ = 0;
   bool wide_ = false, usual_ = false, scaled_ = false, begun_ = false;
   View row_numbers_, parts_;
   View logits_, narrow_, seen_, x_block_, dx_block_, bias_totals_, sums_, wide_x_, wide_dx_, wide_head_, wide_small_[2];
-  BufferPtr keep_head_, keep_padded_, keep_[10], keep_small_[2];
+  BufferPtr keep_head_, keep_[10], keep_small_[2];
   Complaints complaints_{};
 };
 

@@ -122,9 +122,13 @@ void multiply_as_given(Gpu& gpu, const Product& p) {
 }
 
 void multiply(Gpu& gpu, const Product& p) {
-  if (divides(p)) return multiply_in_parts(gpu, p);
-  const AlignedProduct aligned(gpu, p);
-  multiply_as_given(gpu, aligned.product());
+  const bool in_parts = divides(p);
+  const AlignedProduct aligned(gpu, p, !in_parts);
+  if (in_parts) {
+    multiply_in_parts(gpu, aligned.product());
+  } else {
+    multiply_as_given(gpu, aligned.product());
+  }
   aligned.finish();
 }
 

@@ -38,7 +38,7 @@ struct CholeskyArgs {
 };
 EBB_ARGS(25, CholeskyArgs<u8, u8>);
 
-constexpr int kFinishRows = 4;  // of a block of finish_cholesky
+constexpr int kFinishRows = 64;  // of a block of finish_cholesky
 
 // What cuSOLVER left: triangles by rows, or factors by columns, and a verdict per matrix.
 template <class T, class A>

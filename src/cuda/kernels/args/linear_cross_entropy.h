@@ -13,12 +13,12 @@ template <class T>
 struct TakeRowsArgs {
   T* x;
   T* block;
-  i64 n, width, x_width, x_row, x_column;  // rows of the block are `width` long, with zeros behind those of x
+  i64 n, width, x_row, x_column;
   const i64* target;
   i64 target_step, ignore, put;
   ChunkRows rows;
 };
-EBB_ARGS(15, TakeRowsArgs<u8>);
+EBB_ARGS(14, TakeRowsArgs<u8>);
 
 template <class T, class A>
 struct FinishRowsArgs {
@@ -82,10 +82,10 @@ EBB_ARGS(29, ScaledRowsArgs);
 struct PutScaledArgs {
   u16* dx;
   const f32 *block, *scale;
-  i64 n, width, x_width, row_step, column_step;
+  i64 n, width, row_step, column_step;
   ChunkRows rows;
 };
-EBB_ARGS(12, PutScaledArgs);
+EBB_ARGS(11, PutScaledArgs);
 
 template <class T, class A>
 struct AddColumnsArgs {
