@@ -27,7 +27,7 @@ set(EBB_LAYERS
   "cuda: core graph sweep backend cuda/plan cuda/print cuda/runtime cuda/library"
   "schedule: core graph sweep backend cpu cuda"
   "ops: core graph calls"
-  "autograd: core graph calls ops"
+  "autograd: core graph calls backend ops"
   "losses: core graph calls backend ops autograd"
   "nn: core graph ops autograd"
   "optim: core graph ops"
