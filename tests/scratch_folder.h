@@ -2,7 +2,8 @@
 #pragma once
 #include <unistd.h>
 
-#include <atomic>
+#include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -12,12 +13,14 @@
 class ScratchFolder {
  public:
   ScratchFolder() {
-    static std::atomic<int> count{0};
     // In memory where the system has such a folder: tests write thousands of damaged files.
     const std::filesystem::path memory = "/dev/shm";
-    folder_ = (::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path()) /
-              ("ebb-test-" + std::to_string(::getpid()) + "-" + std::to_string(count.fetch_add(1)));
-    std::filesystem::create_directories(folder_);
+    // A name that nobody has: a test that was killed leaves its folder to others with its number.
+    std::string name =
+        (::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path()) / "ebb-test-XXXXXX";
+    if (!::mkdtemp(name.data()))
+      throw std::filesystem::filesystem_error("mkdtemp", name, std::error_code(errno, std::generic_category()));
+    folder_ = name;
   }
   ~ScratchFolder() {
     std::error_code none;

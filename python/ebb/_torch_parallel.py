@@ -134,7 +134,7 @@ def _require_classes(name, target, kept, classes):
     raise IndexError(f"{name}: target{at} = {target[tuple(at)].item()} is outside [0, {classes})")
 
 
-def cross_entropy(linear_log_probs, x, head, target, bias, weight, options):
+def cross_entropy(linear_log_probs, x, head, target, bias, weight, token_weight, options):
     """linear_cross_entropy of DTensors, in f32 (f64 for f64): an ordinary tensor, the same on all ranks that share the rows."""
     name = "linear_cross_entropy"
     smoothing, z_loss, ignore_index = options["label_smoothing"], options["z_loss"], int(options["ignore_index"])
@@ -153,6 +153,10 @@ def cross_entropy(linear_log_probs, x, head, target, bias, weight, options):
     if weight is not None:
         weight = weight.full_tensor() if isinstance(weight, DTensor) else weight
         counts = counts * weight.to(l.dtype)[torch.where(kept, target, 0)]
+    if token_weight is not None:
+        if isinstance(token_weight, DTensor):
+            raise ValueError(f"{name}: token_weight is a DTensor; give the weights of this rank's rows (to_local())")
+        counts = counts * token_weight.to(l.dtype)
     loss = -(1 - smoothing) * log_probs + (smoothing * (l - found[2]) if smoothing else 0)
     loss = (loss + z_loss * l.square() if z_loss else loss) * counts
     reduction = options["reduction"]

@@ -277,16 +277,16 @@ triplet_margin_with_distance_loss.__doc__ = (
 )
 
 
-def _wide_linear_cross_entropy(x, head, target, bias=None, weight=None, **options):
+def _wide_linear_cross_entropy(x, head, target, bias=None, weight=None, token_weight=None, **options):
     """linear_cross_entropy whose result is f32 (f64 for f64), whatever the hidden states are."""
     number = next(n for n, entry in enumerate(registry) if entry["name"] == "linear_cross_entropy")
     values = tuple(options.get(name, default) for name, default, _ in registry[number]["options"])
     if _has_parts((x, head)):
-        return _cross_entropy_in_parts(number, True, values, (x, head, target, bias, weight))
+        return _cross_entropy_in_parts(number, True, values, (x, head, target, bias, weight, token_weight))
     if _autocast_dtype(x) is not None:
-        return _apply(number, values, x, head, target, bias, weight)
+        return _apply(number, values, x, head, target, bias, weight, token_weight)
     head, bias = head.to(x.dtype), None if bias is None else bias.to(x.dtype)
-    return _dispatch(number, True, values, x, head, target, bias, weight)
+    return _dispatch(number, True, values, x, head, target, bias, weight, token_weight)
 
 
 # ---- losses as modules

@@ -27,7 +27,8 @@ apt_of() {
   local folder=$1
   shift
   apt-get -qq -o Dir::State="$folder" -o Dir::State::status="$folder/status" -o Dir::Cache="$folder/cache" \
-    -o Dir::Etc::sourcelist="$folder/sources.list" -o Dir::Etc::sourceparts="$folder/parts" -o APT::Sandbox::User=root "$@"
+    -o Dir::Etc::sourcelist="$folder/sources.list" -o Dir::Etc::sourceparts="$folder/parts" -o APT::Sandbox::User=root \
+    -o APT::Architectures="$(dpkg --print-architecture)" "$@"
 }
 
 make_root() {  # SYSTEM FOLDER: a root file system in FOLDER/system
