@@ -63,7 +63,8 @@ std::string wrapped(const std::string& text, int number) {
   const std::string head = "extern \"C\" __global__";
   for (std::size_t at = 0; (at = body.find(head, at)) != std::string::npos;) body.replace(at, head.size(), "static");
   // A kernel whose threads never wait for each other runs one thread after the other, without fibers.
-  static constexpr const char* kWaiting[] = {"Reduction<", "over_", "__sync", "__shfl", "shared", "SHARED", "+ 256 <="};
+  static constexpr const char* kWaiting[] = {"Reduction<", "segment<", "over_",  "__sync",
+                                             "_sync(",     "shared",   "SHARED", "+ 256 <="};
   const bool waits = std::any_of(std::begin(kWaiting), std::end(kWaiting),
                                  [&](const char* word) { return text.find(word) != std::string::npos; });
   std::string out = fmt::format("namespace k{} {{\n{}\n", number, body);
