@@ -23,7 +23,7 @@ namespace {
 constexpr const char* kOptions =
     " -std=c++17 -O0 -w -fPIC -ffp-contract=off -fno-exceptions -fno-rtti -fno-asynchronous-unwind-tables ";
 constexpr std::size_t kBatch = 200;     // texts
-constexpr const char* kWrapping = "2";  // changes with wrapped()
+constexpr const char* kWrapping = "3";  // changes with wrapped()
 
 // A sanitizer that was loaded into this program (Python's) has nothing to look for in the compiler.
 constexpr const char* kCompiler = "env -u LD_PRELOAD " EBB_CXX;

@@ -21,7 +21,7 @@ std::vector<LossCase> loss_cases();
 
 // Is its gradient the slope of its value? Not where a factor of the value counts as a constant: such gradients are held
 // against their formula (losses_kernels/named_test.cc, linear_preference_test.cc).
-inline bool gradient_is_slope(const LossCase& c) { return c.loss != "dft_loss" && c.loss != "linear_dft_loss"; }
+inline bool gradient_is_slope(std::string_view loss) { return loss != "dft_loss" && loss != "linear_dft_loss"; }
 
 // A case as a function of those of its inputs that are differentiated: `moving` holds them, in the registry's order.
 struct LossFunction {

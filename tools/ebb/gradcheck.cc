@@ -48,7 +48,7 @@ std::vector<Subject> all_subjects() {
     all.push_back(std::move(s));
   }
   for (const cases::LossCase& c : cases::loss_cases()) {
-    if (!cases::gradient_is_slope(c)) continue;
+    if (!cases::gradient_is_slope(c.loss)) continue;
     const cases::LossFunction f = cases::function_of(c);
     Subject s{"loss", std::string(c.loss), f.call, {}};
     s.inputs = [moving = f.moving](DType dtype) {
