@@ -118,6 +118,10 @@ class Backend {
   // is one of rows then, not of columns.
   virtual bool reduces_rows_beside() const { return false; }
 
+  // Are convolutions of this dtype faster where the channels of all images lie last in memory? They are given and leave
+  // such images then, and sweeps over these keep the order.
+  virtual bool wants_channels_last(DType) const { return false; }
+
   // Does a call of matmul take a third input, a row that is added to all of the result's before they are rounded?
   virtual bool adds_rows_to_products() const { return false; }
 

@@ -19,6 +19,7 @@ struct ConvCall {
   using Pair = std::array<std::int64_t, 2>;  // along H, along W
   Pair stride{1, 1}, padding{0, 0}, dilation{1, 1};
   std::int64_t groups = 1;
+  bool last = false;  // the result's channels are its last axis: [N, P, Q, K], [N, H, W, C] or [K, R, S, C/groups]
 
   static constexpr std::int64_t kMost =
       (std::int64_t{1} << 31) - 1;  // of each number: products of them must not overflow
@@ -30,6 +31,14 @@ struct ConvCall {
     visit("padding", padding);
     visit("dilation", dilation);
     visit("groups", groups);
+    visit("last", last);
+  }
+  // Windows of one channel are read no faster from there.
+  OptionsPtr channels_last() const {
+    if (groups != 1 || last) return nullptr;
+    ConvCall other = *this;
+    other.last = true;
+    return make_options(other);
   }
 };
 

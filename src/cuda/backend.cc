@@ -14,6 +14,7 @@
 #include <unordered_map>
 
 #include "core/format_error.h"
+#include "cuda/library/cudnn.h"
 #include "cuda/library/kernels.h"
 #include "cuda/library/library.h"
 #include "cuda/print/joined_text.h"
@@ -180,6 +181,7 @@ class CudaBackend final : public Backend, private Recordings {
 
   bool has(Op op) const override { return has_library(op); }
   bool adds_rows_to_products() const override { return true; }
+  bool wants_channels_last(DType dtype) const override { return is_half(dtype) && cudnn_table(); }
   int bytes_of_a_function() const override { return gpu_.model().function_bytes; }
   void run(const LibraryCall& call, Run& run) override {
     begin_step(run);

@@ -41,6 +41,8 @@ class CallOptions {
   virtual std::string print() const = 0;
   // Nothing for a call whose first output costs as much as all.
   virtual std::optional<FirstOutputCall> first_output(std::size_t inputs) const = 0;
+  // The same call with a result of shape [N, ..., C] instead of [N, C, ...]; null where it has none.
+  virtual OptionsPtr channels_last() const = 0;
 
   std::uint64_t hash() const;
 };
@@ -94,6 +96,13 @@ class OptionsOf final : public CallOptions {
       return value.first_output(inputs);
     } else {
       return {};
+    }
+  }
+  OptionsPtr channels_last() const override {
+    if constexpr (requires { value.channels_last(); }) {
+      return value.channels_last();
+    } else {
+      return nullptr;
     }
   }
 

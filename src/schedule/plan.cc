@@ -94,9 +94,10 @@ class Planner {
   Planner(const Trace& trace, const StripModel* strips, int bytes_of_a_function)
       : t_(trace), g_(plan_.graph), bytes_of_a_function_(bytes_of_a_function) {
     plan_.device = trace.device;
-    g_ = simplify(trace, strips ? strips->large : kNeverLarge);
+    const Backend& backend = backend_of(trace.device);
+    g_ = simplify(trace, {.large = strips ? strips->large : kNeverLarge, .backend = &backend});
     if (strips) loops_ = make_strips(g_, *strips, trace.device);
-    if (backend_of(plan_.device).adds_rows_to_products()) add_rows_to_products(g_);
+    if (backend.adds_rows_to_products()) add_rows_to_products(g_);
   }
 
   Plan run() {

@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "backend/backend.h"
 #include "schedule/values.h"
 
 namespace ebb {
@@ -39,8 +40,12 @@ struct ValueKeyEqual {
 // one if there is one.
 class Simplifier {
  public:
-  Simplifier(const Trace& trace, std::int64_t large)
-      : t_(trace), large_(large), merged_(64, ValueKeyHash{&g_.values}, ValueKeyEqual{&g_.values}) {}
+  Simplifier(const Trace& trace, const SimplifyOptions& options)
+      : t_(trace),
+        large_(options.large),
+        backend_(options.backend),
+        keeps_order_(backend_ && backend_->wants_channels_last(DType::bf16)),
+        merged_(64, ValueKeyHash{&g_.values}, ValueKeyEqual{&g_.values}) {}
   ValueGraph run();
 
  private:
@@ -72,7 +77,7 @@ class Simplifier {
   std::int32_t finish_view(Value v);
 
   // ---- simplify_elementwise.cc ----
-  std::int32_t add_elementwise(Value v);
+  std::int32_t add_elementwise(Value v, bool as_it_lies = false);  // as_it_lies: its order in memory is decided
   // Some y with |y| = |x| to the bit: x without the signs that were put on it. So |x| and |−x| are one value, and of
   // sigmoid(x), softplus(−x) and their like one exponential is left.
   std::int32_t without_sign(std::int32_t x);
@@ -88,6 +93,16 @@ class Simplifier {
   // Where every input only repeats along some dimensions, the operation is done without them and its result repeated.
   std::int32_t without_repeats(const Value& v);
   bool repeats(std::int32_t v, int d) const;
+
+  // ---- simplify_order.cc ----
+  // How the elements of [N, C, ...] lie: in this order, as [N, ..., C], or with other strides.
+  enum class Order { usual, channels_last, other };
+  Order order_of(std::int32_t v) const;
+  std::int32_t permuted(std::int32_t v, const Shape& shape, std::int64_t axes);
+  // The same call on images whose channels lie last, seen in the usual shape; -1: none of that kind.
+  std::int32_t with_channels_last(Value call);
+  // The same operation in the order in which most of its inputs lie; -1: that is the usual one.
+  std::int32_t as_inputs_lie(const Value& v);
 
   // ---- simplify_reduce.cc ----
   std::int32_t add_reduce(Value v);
@@ -124,6 +139,8 @@ class Simplifier {
 
   const Trace& t_;
   const std::int64_t large_;                 // bytes of a product that is worth slicing first
+  const Backend* const backend_;             // null: of no device
+  const bool keeps_order_;                   // images may lie with their channels last
   std::unordered_set<std::int32_t> slices_;  // traced nodes
   ValueGraph g_;
   std::unordered_set<std::int32_t, ValueKeyHash, ValueKeyEqual> merged_;

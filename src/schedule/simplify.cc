@@ -85,6 +85,7 @@ std::int32_t Simplifier::add(Value v) {
     if (v.op == Op::cat) {
       if (const std::int32_t whole = joined_again(v); whole >= 0) return whole;
     }
+    if (const std::int32_t last = with_channels_last(v); last >= 0) return last;
   }
   return intern(std::move(v));
 }
@@ -137,7 +138,7 @@ std::int32_t Simplifier::literal(double value, DType dtype) {
   return intern(std::move(v));
 }
 
-ValueGraph simplify(const Trace& trace, std::int64_t large) { return Simplifier(trace, large).run(); }
+ValueGraph simplify(const Trace& trace, const SimplifyOptions& options) { return Simplifier(trace, options).run(); }
 
 void sort_inputs_first(ValueGraph& g) {
   const auto n = static_cast<std::int32_t>(g.values.size());

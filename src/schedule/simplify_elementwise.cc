@@ -6,7 +6,7 @@
 
 namespace ebb {
 
-std::int32_t Simplifier::add_elementwise(Value v) {
+std::int32_t Simplifier::add_elementwise(Value v, bool as_it_lies) {
   if (v.op == Op::cast && at(v.inputs[0]).dtype == v.dtype) return v.inputs[0];
   if (v.op == Op::mul || v.op == Op::div) {  // multiplying and dividing by one change no bit
     const std::int32_t b = uniform_source(v.inputs[1]), a = uniform_source(v.inputs[0]);
@@ -32,6 +32,9 @@ std::int32_t Simplifier::add_elementwise(Value v) {
       v.node = -1;
       return uniform(add_elementwise(std::move(v)), shape);
     }
+  }
+  if (!as_it_lies) {
+    if (const std::int32_t turned = as_inputs_lie(v); turned >= 0) return turned;
   }
   // Worth it where elements are many: a number that moves may need memory of its own on its way between sweeps.
   constexpr std::int64_t kMany = 1 << 13;

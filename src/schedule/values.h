@@ -9,6 +9,8 @@
 
 namespace ebb {
 
+class Backend;
+
 // A traced graph after simplification: aliases are gone, equal values are merged, views know their memory.
 struct Value {
   Op op;
@@ -55,7 +57,11 @@ struct ValueGraph {
 
 // Slices of the rows of products of at least `large` bytes become products of slices.
 inline constexpr std::int64_t kNeverLarge = std::int64_t{1} << 62;
-ValueGraph simplify(const Trace& trace, std::int64_t large = kNeverLarge);
+struct SimplifyOptions {
+  std::int64_t large = kNeverLarge;
+  const Backend* backend = nullptr;  // whose convolutions may want another order in memory; null: nobody's
+};
+ValueGraph simplify(const Trace& trace, const SimplifyOptions& options = {});
 
 // Restores the order of values whose inputs have changed: inputs before users.
 void sort_inputs_first(ValueGraph& graph);

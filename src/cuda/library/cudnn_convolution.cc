@@ -152,11 +152,12 @@ std::optional<std::vector<int>> notes_of(const Cudnn& table, Descriptor config, 
   return notes;
 }
 
-// The kernels that cuDNN 9.19 generates at run time store 16 bytes at a time wherever a plane begins: one of 31 x 31
-// numbers in f32 ended in a misaligned address (compute-sanitizer).
+// The kernels that cuDNN 9.19 generates at run time store 16 bytes at a time wherever a plane begins, or where the
+// channels of a pixel do: a plane of 31 x 31 numbers in f32 ended in a misaligned address (compute-sanitizer).
 bool may_be_generated(const Geometry& g) {
   const auto whole = [](const Geometry::Tensor& t) {
-    const std::int64_t bytes = t.sizes[2] * t.sizes[3] * static_cast<std::int64_t>(size_of(t.dtype));
+    const std::int64_t together = t.strides[1] == 1 ? t.sizes[1] : t.sizes[2] * t.sizes[3];  // channels, or a plane
+    const std::int64_t bytes = together * static_cast<std::int64_t>(size_of(t.dtype));
     return bytes % 16 == 0 && t.alignment == 16;
   };
   return whole(g.x) && whole(g.y);

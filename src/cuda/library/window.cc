@@ -6,6 +6,7 @@
 //   conv_transpose         col[n, g] = w[g]ᵀ·y[n, g], and each element of x adds up those that are it
 //   conv_weight_gradient   dw[g] = Σ_n y[n, g]·col[n, g]ᵀ
 // max_pool_index: a thread per window.
+// Where a call's channels lie last (ConvCall::last), cuDNN reads and writes them there; products work on copies.
 #include <algorithm>
 
 #include "calls/convolution.h"
@@ -73,15 +74,16 @@ void make_columns(Gpu& gpu, const Sizes& z, const View& x, const View& col, bool
                                     .windows = z.windows()});
 }
 
-// to[n, k, ..] = from[n, k, ..] + bias[k]; both dense, `from` in the compute dtype.
+// to[n, k, ..] = from[n, k, ..] + bias[k]; both dense in the same order, `from` in the compute dtype.
 void add_bias(Gpu& gpu, const View& to, const View& from, const View& bias) {
+  const bool is_usual = is_contiguous(to.shape, to.strides);
   launch_elements(gpu, {element_text(to.dtype) + texts::add_bias}, "add_bias", to.shape.numel(),
                   AddBiasArgs<void, void>{.to = to.data,
                                           .from = from.data,
                                           .bias = bias.data,
                                           .n = to.shape.numel(),
                                           .channels = to.shape[1],
-                                          .inner = to.shape[2] * to.shape[3],
+                                          .inner = is_usual ? to.shape[2] * to.shape[3] : 1,
                                           .bias_step = bias.strides[0]});
 }
 
@@ -100,43 +102,103 @@ View transposed(View v) {
   return v;
 }
 
-// The same elements as cuDNN's engines want them, densely in the order NCHW or NHWC; a copy where they lie otherwise.
-View dense_images(Gpu& gpu, const View& v, BufferPtr& keep, const char* what) {
-  View canonical = v;
-  canonical.strides = contiguous_strides(v.shape);
+bool are_last(const View& v, Strides& last) {
   const std::int64_t channels = v.shape[1], height = v.shape[2], width = v.shape[3];
-  if (is_contiguous(v.shape, v.strides)) return canonical;
-  const Strides last{height * width * channels, 1, width * channels, channels};
-  bool is_last = true;
-  for (int d = 0; d < 4; ++d) is_last &= v.shape[d] == 1 || v.strides[d] == last[d];
-  if (!is_last) return packed(gpu, v, keep, what);
-  canonical.strides = last;
+  last = Strides{height * width * channels, 1, width * channels, channels};
+  for (int d = 0; d < 4; ++d) {
+    if (v.shape[d] != 1 && v.strides[d] != last[d]) return false;
+  }
+  return true;
+}
+
+// The same elements as cuDNN's engines want them, densely in the order NCHW or, preferably if `last`, NHWC; a copy
+// where they lie otherwise. Axes of one element get the strides of their neighbours: cuDNN looks at them, too.
+View dense_images(Gpu& gpu, const View& v, bool last, BufferPtr& keep, const char* what) {
+  View canonical = v;
+  Strides order;
+  const bool is_last = are_last(v, order), is_usual = is_contiguous(v.shape, v.strides);
+  if (!is_last && !is_usual) return packed(gpu, v, keep, what);
+  canonical.strides = is_last && (last || !is_usual) ? order : contiguous_strides(v.shape);
   return canonical;
+}
+
+// A result whose channels are its last axis, in the usual shape.
+View result_of(const LibraryCall& call) {
+  View v = call.outputs[0];
+  if (!options_as<ConvCall>(call.attrs).last) return v;
+  v.shape = Shape{v.shape[0], v.shape[3], v.shape[1], v.shape[2]};
+  Strides order;
+  are_last(v, order);
+  v.strides = order;
+  return v;
+}
+
+// A result that is computed in the usual order and then put in its place, where that has another.
+class Usual {
+ public:
+  Usual(Gpu& gpu, const View& result, const char* what)
+      : gpu_(gpu), result_(result), is_usual_(is_contiguous(result.shape, result.strides)) {
+    view = is_usual_ ? result : workspace(gpu, result.dtype, result.shape, keep_, what);
+    if (is_usual_) view.strides = contiguous_strides(result.shape);
+  }
+  void put() {
+    if (!is_usual_) copy_elements(gpu_, result_, view);
+  }
+  View view;
+
+ private:
+  Gpu& gpu_;
+  View result_;
+  bool is_usual_;
+  BufferPtr keep_;
+};
+
+// By cuDNN in the order of the result; where it has no engine for channels that lie last, in the usual order.
+bool by_cudnn(Gpu& gpu, ConvolutionResult kind, const ConvCall& o, View x, View w, View y, const char* what) {
+  if (!cudnn_table() || x.shape.numel() == 0 || y.shape.numel() == 0) return false;
+  View& result = kind == ConvolutionResult::x ? x : kind == ConvolutionResult::w ? w : y;
+  const View wanted = result;
+  BufferPtr keep_x, keep_w, keep_y;
+  const auto run = [&](const View& to, bool last) {
+    const auto images = [&](const View& v, BufferPtr& keep) {
+      return &v == &result ? to : dense_images(gpu, v, last, keep, what);
+    };
+    const View windows = &w == &result || last ? images(w, keep_w) : packed(gpu, w, keep_w, what);
+    return run_by_cudnn(gpu, kind, o, images(x, keep_x), windows, images(y, keep_y));
+  };
+  if (run(wanted, o.last)) return true;
+  if (!o.last) return false;
+  Usual usual(gpu, wanted, what);
+  for (View* v : {&x, &w, &y}) {
+    if (v != &result) *v = packed(gpu, *v, v == &x ? keep_x : v == &w ? keep_w : keep_y, what);
+  }
+  if (!run(usual.view, false)) return false;
+  usual.put();
+  return true;
 }
 
 }  // namespace
 
 void run_convolution(const LibraryCall& call, Gpu& gpu) {
-  const View &x = call.inputs[0], &w = call.inputs[1], &y = call.outputs[0];
-  if (y.shape.numel() == 0) return;
-  const Sizes z(call.attrs, x, w, y);
+  const View &x = call.inputs[0], &w = call.inputs[1], result = result_of(call);
+  if (result.shape.numel() == 0) return;
+  const Sizes z(call.attrs, x, w, result);
   const bool bias = call.inputs.size() > 2;
-  BufferPtr keep_x, keep_w, keep_col, keep_sums;
-  const View windows = packed(gpu, w, keep_w, "convolution");
-  if (cudnn_table() && x.shape.numel() > 0) {
-    const View images = dense_images(gpu, x, keep_x, "convolution");
-    if (bias && is_half(y.dtype)) {
-      // The sum is rounded once where cuDNN can leave its results in f32, and twice where it cannot, as in PyTorch.
-      const View sums = workspace(gpu, DType::f32, y.shape, keep_sums, "convolution");
-      bool done = run_by_cudnn(gpu, ConvolutionResult::y, z.o, images, windows, sums);
-      if (!done && (done = run_by_cudnn(gpu, ConvolutionResult::y, z.o, images, windows, y)))
-        convert_elements(gpu, sums, y);
-      if (done) return add_bias(gpu, y, sums, call.inputs[2]);
-    } else if (run_by_cudnn(gpu, ConvolutionResult::y, z.o, images, windows, y)) {
-      if (bias) add_bias(gpu, y, y, call.inputs[2]);
-      return;
-    }
+  BufferPtr keep_w, keep_col, keep_sums;
+  const auto done = [&](const View& y) { return by_cudnn(gpu, ConvolutionResult::y, z.o, x, w, y, "convolution"); };
+  if (bias && is_half(result.dtype) && cudnn_table()) {
+    // The sum is rounded once where cuDNN can leave its results in f32, and twice where it cannot, as in PyTorch.
+    View sums = workspace(gpu, DType::f32, result.shape, keep_sums, "convolution");
+    sums.strides = result.strides;
+    bool made = done(sums);
+    if (!made && (made = done(result))) convert_elements(gpu, sums, result);
+    if (made) return add_bias(gpu, result, sums, call.inputs[2]);
+  } else if (done(result)) {
+    if (bias) add_bias(gpu, result, result, call.inputs[2]);
+    return;
   }
+  Usual usual(gpu, result, "convolution");
+  const View &y = usual.view, windows = packed(gpu, w, keep_w, "convolution");
   const std::int64_t together = z.together(x.dtype);
   for (std::int64_t n = 0; n < z.images; n += together) {
     const std::int64_t count = std::min(together, z.images - n);
@@ -149,20 +211,20 @@ void run_convolution(const LibraryCall& call, Gpu& gpu) {
                     reshaped(sums, Shape{count, z.o.groups, z.outputs, z.places()}));
     if (bias) add_bias(gpu, to, sums, call.inputs[2]);
   }
+  usual.put();
 }
 
 void run_conv_transpose(const LibraryCall& call, Gpu& gpu) {
-  const View &y = call.inputs[0], &w = call.inputs[1], &x = call.outputs[0];
-  if (x.shape.numel() == 0) return;
-  const Sizes z(call.attrs, x, w, y);
-  const KernelSource source{element_text(x.dtype) + texts::add_columns_up};
+  const View &y = call.inputs[0], &w = call.inputs[1], result = result_of(call);
+  if (result.shape.numel() == 0) return;
+  const Sizes z(call.attrs, result, w, y);
+  const KernelSource source{element_text(result.dtype) + texts::add_columns_up};
   BufferPtr keep_w, keep_y, keep_col;
+  if (by_cudnn(gpu, ConvolutionResult::x, z.o, result, w, y, "conv_transpose")) return;
+  Usual usual(gpu, result, "conv_transpose");
+  const View& x = usual.view;
   const DType dtype = compute_dtype(x.dtype);
-  const View windows = packed(gpu, w, keep_w, "conv_transpose");
-  if (cudnn_table() && y.shape.numel() > 0 &&
-      run_by_cudnn(gpu, ConvolutionResult::x, z.o, x, windows, dense_images(gpu, y, keep_y, "conv_transpose")))
-    return;
-  const View dense_y = packed(gpu, y, keep_y, "conv_transpose");
+  const View windows = packed(gpu, w, keep_w, "conv_transpose"), dense_y = packed(gpu, y, keep_y, "conv_transpose");
   const std::int64_t together = z.together(dtype);
   for (std::int64_t n = 0; n < z.images; n += together) {
     const std::int64_t count = std::min(together, z.images - n);
@@ -174,19 +236,19 @@ void run_conv_transpose(const LibraryCall& call, Gpu& gpu) {
         gpu, source, "add_up", to.shape.numel(),
         AddUpArgs<void, void>{.x = to.data, .col = col.data, .n = to.shape.numel(), .windows = z.windows()});
   }
+  usual.put();
 }
 
 void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu) {
-  const View &x = call.inputs[0], &y = call.inputs[1], &w = call.outputs[0];
-  if (w.shape.numel() == 0) return;
-  const Sizes z(call.attrs, x, w, y);
+  const View &x = call.inputs[0], &y = call.inputs[1], result = result_of(call);
+  if (result.shape.numel() == 0) return;
+  const Sizes z(call.attrs, x, result, y);
   if (z.images == 0 || z.places() == 0)
-    return gpu.clear(w.data, static_cast<std::size_t>(w.shape.numel()) * size_of(w.dtype));
-  BufferPtr keep_x, keep_col, keep_y, keep_sums;
-  if (cudnn_table() && x.shape.numel() > 0 &&
-      run_by_cudnn(gpu, ConvolutionResult::w, z.o, dense_images(gpu, x, keep_x, "conv_weight_gradient"), w,
-                   dense_images(gpu, y, keep_y, "conv_weight_gradient")))
-    return;
+    return gpu.clear(result.data, static_cast<std::size_t>(result.shape.numel()) * size_of(result.dtype));
+  if (by_cudnn(gpu, ConvolutionResult::w, z.o, x, result, y, "conv_weight_gradient")) return;
+  BufferPtr keep_col, keep_y, keep_sums;
+  Usual usual(gpu, result, "conv_weight_gradient");
+  const View& w = usual.view;
   const std::int64_t together = z.together(x.dtype), groups = z.o.groups;
   const Shape matrices{groups, z.outputs, z.depth()};
   const bool in_parts = is_half(w.dtype) && together < z.images;  // sums are rounded once
@@ -204,6 +266,7 @@ void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu) {
     multiply_floats(gpu, reshaped(g, Shape{groups, z.outputs, length}), transposed(col), sums, n > 0);
   }
   if (in_parts) convert_elements(gpu, w, sums);
+  usual.put();
 }
 
 void run_max_pool_index(const LibraryCall& call, Gpu& gpu) {

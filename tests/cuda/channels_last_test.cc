@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// Networks of convolutions on cuda:0 whose images lie with their channels last: against the CPU, where they do not.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <string>
+
+#include "cuda/library/cudnn.h"
+#include "ebb/ebb.h"
+#include "emulated_device.h"
+
+namespace ebb::testing {
+namespace {
+
+constexpr Device kGpu{Device::Kind::cuda, 0};
+
+class ChannelsLast : public ::testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    use_emulated_device_without_gpu();
+    if (device_is_emulated()) cuda::install_cudnn(&emulated_cudnn());
+    if (!cuda::cudnn_table()) GTEST_SKIP() << "cuDNN is not there";
+    manual_seed(23);
+  }
+  void TearDown() override {
+    if (device_is_emulated()) cuda::install_cudnn(nullptr);
+  }
+  Tensor real(const Shape& shape, double size = 1) const { return cast(size * randn(shape), GetParam()).eval(); }
+
+  using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+  // The values of f and the gradients of a weighted sum of the first: all of them evaluated together, as in training.
+  static std::vector<Tensor> with_gradients(const std::vector<Tensor>& inputs, const Function& f, Device device) {
+    std::vector<Tensor> moved;
+    for (const Tensor& x : inputs) moved.push_back(variable(x.to(device)));
+    std::vector<Tensor> all = f(moved);
+    const Tensor weights = reshape(1 + 0.25 * cast(remainder(arange(all[0].numel()), 7), DType::f32), all[0].shape());
+    const Gradients g = backward(sum(cast(all[0], DType::f32) * weights));
+    for (const Tensor& x : moved) all.push_back(g[x]);
+    eval(all);
+    return all;
+  }
+  void compare(const std::vector<Tensor>& inputs, const Function& f) const {
+    const std::vector<Tensor> here = with_gradients(inputs, f, {}), there = with_gradients(inputs, f, kGpu);
+    ASSERT_EQ(here.size(), there.size());
+    for (std::size_t k = 0; k < here.size(); ++k) {
+      ASSERT_EQ(here[k].shape(), there[k].shape());
+      const std::vector<double> a = here[k].to_vector<double>(), b = there[k].to_vector<double>();
+      double largest = 0;
+      for (const double x : a) largest = std::max(largest, std::fabs(x));
+      // Halves are rounded after every layer, whatever the order of the sums in between.
+      const double most = (GetParam() == DType::f32 ? 1e-4 : GetParam() == DType::f16 ? 2e-2 : 0.1) * (1e-3 + largest);
+      for (std::size_t i = 0; i < a.size(); ++i)
+        ASSERT_LE(std::fabs(a[i] - b[i]), most)
+            << "output " << k << ", element " << i << ": " << b[i] << ", not " << a[i];
+    }
+  }
+};
+
+Tensor normalized(const Tensor& x, const Tensor& w, const Tensor& b) {
+  return batch_norm(x, {}, {}, w, b, {.training = true}).y;
+}
+
+// Two convolutions with norms around which a shortcut leads, then pools: the parts of a residual network.
+std::vector<Tensor> residual(const std::vector<Tensor>& in) {
+  const Tensor h = relu(normalized(conv2d(in[0], in[1], {}, {.padding = 1}), in[2], in[3]));
+  const Tensor y = relu(conv2d(h, in[4], in[5]) + h);
+  return {flatten(global_avg_pool(max_pool2d(y, 2)), 1), y};
+}
+
+TEST_P(ChannelsLast, ResidualBlocks) {
+  for (const Shape& images : {Shape{2, 3, 5, 6}, Shape{1, 8, 1, 7}, Shape{3, 1, 4, 4}, Shape{2, 16, 2, 2}}) {
+    SCOPED_TRACE(images[1]);
+    const std::int64_t c = images[1];
+    if (images[2] == 1) continue;  // a pool of 2 x 2 has no room; see below
+    compare({real(images), real({4, c, 3, 3}, 0.3), real({4}), real({4}), real({4, 4, 1, 1}, 0.5), real({4})},
+            residual);
+  }
+}
+
+// Planes of one row or column, images of one pixel, one channel: axes of one element have no order.
+TEST_P(ChannelsLast, AxesOfOneElement) {
+  for (const Shape& images :
+       {Shape{2, 3, 1, 9}, Shape{2, 3, 9, 1}, Shape{2, 3, 1, 1}, Shape{2, 1, 4, 5}, Shape{1, 3, 4, 5}}) {
+    SCOPED_TRACE(images[2] * 100 + images[3]);
+    const Tensor w = real({2, images[1], 1, 1}), other = real({images[0], 2, images[2], images[3]});
+    compare({real(images), w, other}, [](const std::vector<Tensor>& in) {
+      const Tensor y = conv2d(in[0], in[1]);
+      return std::vector<Tensor>{gelu(y) * in[2] + y, sum(y, 1), max(y, 2)};
+    });
+  }
+}
+
+TEST_P(ChannelsLast, OneDimension) {
+  compare({real({2, 3, 11}), real({4, 3, 3}, 0.5), real({4}), real({2, 4, 3}, 0.5)}, [](const std::vector<Tensor>& in) {
+    return std::vector<Tensor>{tanh(conv1d(relu(conv1d(in[0], in[1], in[2], {.padding = 1})), in[3]))};
+  });
+}
+
+// What is evaluated by itself lies as it was computed, and is read as any other tensor.
+TEST_P(ChannelsLast, ResultsAreReadInTheUsualOrder) {
+  const Tensor x = real({2, 3, 4, 5}), w = real({6, 3, 3, 3}, 0.3);
+  const Tensor here = relu(conv2d(x, w)).eval(), there = relu(conv2d(x.to(kGpu), w.to(kGpu))).eval();
+  EXPECT_EQ(there.to(Device{}).shape(), here.shape());
+  const Tensor again = (there * 2).to(Device{});
+  const std::vector<double> a = here.to_vector<double>(), b = there.to_vector<double>(), c = again.to_vector<double>();
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ASSERT_NEAR(a[i], b[i], 0.05);
+    ASSERT_EQ(c[i], 2 * b[i]);
+  }
+  EXPECT_EQ(reshape(there, {2, 36}).to_vector<double>(), b);
+  EXPECT_EQ(narrow(there, 1, 2, 3).to_vector<double>(), narrow(there.to(Device{}), 1, 2, 3).to_vector<double>());
+}
+
+// Halves go from one convolution to the next without a copy; f32 lies in the usual order.
+TEST_P(ChannelsLast, IsSeenInTheSchedule) {
+  const Tensor x = real({2, 8, 6, 6}).to(kGpu), w = real({8, 8, 3, 3}, 0.2).to(kGpu);
+  Tensor h = x;
+  for (int k = 0; k < 3; ++k) h = relu(conv2d(h, w, {}, {.padding = 1}) + h);
+  const std::string text = print_schedule({h});
+  if (std::getenv("EBB_SHOW")) std::puts(text.c_str());
+  std::size_t calls = 0, last = 0, sweeps = 0;
+  for (std::size_t at = 0; (at = text.find("call convolution", at)) != std::string::npos; ++at) ++calls;
+  for (std::size_t at = 0; (at = text.find("last=true", at)) != std::string::npos; ++at) ++last;
+  for (std::size_t at = 0; (at = text.find("sweep [", at)) != std::string::npos; ++at) ++sweeps;
+  EXPECT_EQ(calls, 3u) << text;
+  EXPECT_EQ(last, is_half(GetParam()) ? 3u : 0u) << text;
+  EXPECT_EQ(sweeps, is_half(GetParam()) ? 5u : 3u) << text;  // images and windows are copied once, whoever reads them
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, ChannelsLast, ::testing::Values(DType::f32, DType::f16, DType::bf16),
+                         [](const auto& p) { return std::string(name(p.param)); });
+
+}  // namespace
+}  // namespace ebb::testing
