@@ -103,6 +103,9 @@ class Simplifier {
   std::int32_t with_channels_last(Value call);
   // The same operation in the order in which most of its inputs lie; -1: that is the usual one.
   std::int32_t as_inputs_lie(const Value& v);
+  // The same reduction of channels that lie last, in their order; -1: they do not. Sums over all but the channels are
+  // sums of columns then.
+  std::int32_t reduced_as_it_lies(const Value& v);
 
   // ---- simplify_reduce.cc ----
   std::int32_t add_reduce(Value v);

@@ -104,4 +104,14 @@ std::int32_t Simplifier::as_inputs_lie(const Value& v) {
   return permuted(add_elementwise(std::move(turned), true), v.shape, to_second(rank));
 }
 
+std::int32_t Simplifier::reduced_as_it_lies(const Value& v) {
+  const int rank = v.shape.rank();
+  if (!keeps_order_ || rank < 3 || order_of(v.inputs[0]) != Order::channels_last) return -1;
+  Value turned = v;
+  turned.shape = channels_last(v.shape);  // axes that were reduced have one element
+  turned.inputs = {permuted(v.inputs[0], channels_last(at(v.inputs[0]).shape), to_last(rank))};
+  turned.attrs.axes = (v.attrs.axes & 1u) | (v.attrs.axes >> 2) << 1 | (v.attrs.axes >> 1 & 1u) << (rank - 1);
+  return permuted(intern(std::move(turned)), v.shape, to_second(rank));
+}
+
 }  // namespace ebb

@@ -57,7 +57,8 @@ std::int32_t Simplifier::add_reduce(Value v) {
       return add_elementwise(std::move(product));
     }
   }
-  return intern(std::move(v));
+  const std::int32_t turned = reduced_as_it_lies(v);
+  return turned >= 0 ? turned : intern(std::move(v));
 }
 
 }  // namespace ebb
