@@ -91,11 +91,11 @@ std::int32_t Simplifier::as_inputs_lie(const Value& v) {
   const int rank = v.shape.rank();
   if (!keeps_order_ || rank < 3 || v.shape.numel() == 0) return -1;
   if (v.op == Op::check || v.op == Op::copy) return -1;  // positions are counted, or the usual order is asked for
-  std::size_t last = 0, usual = 0;                       // bytes of an element
+  int last = 0, usual = 0;
   for (std::int32_t in : v.inputs) {
     const Order order = order_of(in);
-    if (order == Order::channels_last) last += size_of(at(in).dtype);
-    if (order == Order::usual) usual += size_of(at(in).dtype);
+    last += order == Order::channels_last;
+    usual += order == Order::usual;
   }
   if (last == 0 || last < usual) return -1;  // where both are as many, whoever reads the result is likely a convolution
   Value turned = v;

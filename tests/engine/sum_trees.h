@@ -85,13 +85,13 @@ struct CudaSums {
     for (std::int64_t r = 0; r < rows; ++r) parts.push_back(line(x + r * columns, columns));
     return over_parts(parts);
   }
-  // 8 rows in the type of the elements; then groups of such in f64, in 32 chains.
+  // 8 rows in the type of the elements; then groups of such in f64, in 64 chains.
   template <class T>
   static double column(const T* x, std::int64_t rows, std::int64_t columns) {
     const auto pieces = [](std::int64_t n, std::int64_t size) { return (n + size - 1) / size; };
     const std::int64_t most = std::clamp<std::int64_t>((1 << 20) / columns, 64, 4096);
     const std::int64_t group = pieces(pieces(rows, 8), most) * 8;
-    double chains[32] = {};
+    double chains[64] = {};
     for (std::int64_t r = 0; r < rows; r += group) {
       double sum = 0;
       for (std::int64_t chunk = r; chunk < std::min(rows, r + group); chunk += 8) {
@@ -99,10 +99,10 @@ struct CudaSums {
         for (std::int64_t k = chunk; k < std::min({rows, r + group, chunk + 8}); ++k) open += x[k * columns];
         sum += static_cast<double>(open);
       }
-      chains[r / group % 32] += sum;
+      chains[r / group % 64] += sum;
     }
     double all = chains[0];
-    for (int c = 1; c < 32; ++c) all += chains[c];
+    for (int c = 1; c < 64; ++c) all += chains[c];
     return all;
   }
 

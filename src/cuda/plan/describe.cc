@@ -93,6 +93,11 @@ std::string describe(const KernelPlan& plan) {
       unrolls += fmt::format("{}{}", unrolls.empty() ? "" : "+", pass.unroll);
   }
   if (plan.mapping == Mapping::columns) unrolls = std::to_string(plan.row_unroll);
+  std::string once;
+  for (const PassPlan& pass : plan.passes) {
+    for (const std::int32_t o : pass.of_columns) once += fmt::format(" x{}", o);
+  }
+  if (!once.empty()) text += fmt::format(",{} loaded before the rows", once);
   if (!unrolls.empty()) text += ", unrolled " + unrolls;
   if (pairs[1]) text += ", bf16 pairs";
   if (pairs[0]) text += ", f16 pairs";

@@ -102,7 +102,7 @@ struct GpuModel {
   int finish_threads = 512, finish_threads_of_elements = 1024;
   // Sums over rows that are added at the same time (256 words of shared memory each), and loads of each in flight.
   std::size_t sums_at_a_time = 4;
-  int loads_of_chain = 8;
+  int loads_of_chain = 16;
 
   // ---- Forms of numbers, and branches.
   int worth_pairing = 2;         // sums and products of halves that one instruction makes for two

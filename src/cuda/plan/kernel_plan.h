@@ -100,9 +100,10 @@ struct PassPlan {
   std::vector<std::int32_t> sums;         // over the rows
   std::vector<std::size_t> outputs;
   std::vector<std::int32_t> checks;
-  std::vector<char> needed;             // values of the line, by number
-  std::vector<KeptValue> found, keeps;  // values that earlier passes have left on chip, and those this one leaves
-  std::vector<Form> forms;              // by value, where two neighbours are computed at a time; otherwise empty
+  std::vector<std::int32_t> of_columns;  // operands that are the same in every row: loaded once, before the rows
+  std::vector<char> needed;              // values of the line, by number
+  std::vector<KeptValue> found, keeps;   // values that earlier passes have left on chip, and those this one leaves
+  std::vector<Form> forms;               // by value, where two neighbours are computed at a time; otherwise empty
   std::vector<RareArm> rare_arms;
   std::vector<SharedLogarithm> logarithms;
   std::vector<SoftmaxSum> softmax;  // made by this pass and the next in one

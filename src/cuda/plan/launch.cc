@@ -38,7 +38,7 @@ void choose_launch(const Program& p, const GpuModel& model, KernelPlan& plan) {
   finish.bound_threads = finish.parts_of_group == kGroup ? model.finish_threads : model.finish_threads_of_elements;
   finish.min_blocks = finish.parts_of_group == kGroup ? 1 : 0;
   finish.chains = plan.groups <= kChains ? 1 : kChains;
-  finish.column_bits = plan.groups <= kChains ? 8 : 3;
+  finish.column_bits = plan.groups <= kChains ? 8 : 2;  // chains times columns are a block's threads
   finish.sums_at_a_time = model.sums_at_a_time;
   finish.loads_of_chain = model.loads_of_chain;
 

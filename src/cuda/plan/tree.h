@@ -13,6 +13,6 @@ inline constexpr int kGroup = 1024;                    // segments that are adde
 inline constexpr int kChunk = 8;                       // of a lane's segments, one after the other
 inline constexpr std::int64_t kChunkRows = 8;          // rows that sums over rows add before they go on in f64
 inline constexpr std::int64_t kLongChunkRows = 64;     // the same where a block takes the rows of a group in turns
-inline constexpr int kChains = 32;                     // of groups of rows
+inline constexpr int kChains = 64;                     // of groups of rows
 
 }  // namespace ebb::cuda

@@ -25,6 +25,12 @@ Printer::Kernel Printer::columns_kernel() const {
       kThreads, leaves);
   std::string in =
       fmt::format("const i64 group = quotient(item, {0}), leaf = (item - group * {0}) * {1};\n", leaves, width);
+  if (plan_.tails)
+    in += fmt::format("const int live = a.columns - leaf < {0} ? (int)(a.columns - leaf) : {0};\n", width);
+  if (!plan_.passes[0].of_columns.empty()) {
+    in += fmt::format("const i64 {} = leaf;\n", plan_.columns.linear) + coordinates(plan_.columns);
+    for (const std::int32_t o : plan_.passes[0].of_columns) in += load_line({.in_leaf = true}, plan_.passes[0], o);
+  }
   in += "const i64 group_first = group * a.group_rows;\n";
   in += "const i64 group_end = group_first + a.group_rows < a.rows ? group_first + a.group_rows : a.rows;\n";
   for (const std::int32_t v : plan_.column_sums)
@@ -44,8 +50,6 @@ Printer::Kernel Printer::columns_kernel() const {
                     width, v, reduction_text(instr(v).op), wide_text(instr(v).type));
   in += fmt::format("for (i64 begin = group_first; begin < group_end; begin += {}) {{\n", kChunkRows) +
         indented(chunk, "  ") + "}\n";
-  if (plan_.tails)
-    in += fmt::format("const int live = a.columns - leaf < {0} ? (int)(a.columns - leaf) : {0};\n", width);
   for (const std::int32_t v : plan_.column_sums)
     in += fmt::format(
         "#pragma unroll\nfor (int j = 0; j < {0}; ++j) {{\n"

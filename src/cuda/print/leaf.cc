@@ -163,6 +163,7 @@ std::string Printer::leaf(const Scope& outside, const PassPlan& pass) const {
   }
   const auto guarded = [&](const char* j) { return tails(scope) ? fmt::format("{} < live && ", j) : std::string(); };
   std::vector<char> loaded_operands(p_.operands.size());
+  for (const std::int32_t o : pass.of_columns) loaded_operands[at(o)] = 1;
   const auto kept = [&](const char* verb, const KeptValue& k) {
     return fmt::format("{}<{}, {}, {}>(mine, slot", verb, memory_text(k.dtype), plan_.staged_chunks,
                        fmt::join(k.chunks, ", "));
