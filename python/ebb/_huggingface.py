@@ -7,24 +7,28 @@ does on the way stay its own. Nothing of the model is remembered here: a patched
 is looked up in every call; copies, replaced heads and adapters follow from that.
 """
 
+import contextlib
 import functools
 import inspect
 import warnings
 
 import torch
 
-from ._deferred_logits import LINEAR, Deferred, HiddenStates, here
+from ._deferred_logits import LINEAR, Deferred, HiddenStates, here, linear_of_partitioned
+from ._zero3 import deferring, is_partitioned, parameter_of
 
 
 def _defer(module, args):
     """The head's forward pre-hook: while a patched model computes a loss, the head's product is deferred. FSDP has gathered
     the weight by now. One that is still in parts is tensor-parallel: the hidden states are on its mesh, too, or what the module
-    does with them is its own affair. So is what a function in place of torch.nn.functional.linear does.
+    does with them is its own affair. So is what a function in place of torch.nn.functional.linear does, but for DeepSpeed's.
     """
     if not getattr(here, "active", False) or not args or not isinstance(args[0], torch.Tensor):
         return None
-    weight = _linear_of(module).weight
-    usual = torch.nn.functional.linear is LINEAR and not hasattr(weight, "ds_id")
+    weight = parameter_of(_linear_of(module), "weight")
+    usual = torch.nn.functional.linear is LINEAR
+    if is_partitioned(weight):
+        usual = not torch.compiler.is_compiling()
     return (HiddenStates(args[0]), *args[1:]) if usual and _is_sharded(weight) == _is_sharded(args[0]) else None
 
 
@@ -54,9 +58,7 @@ def _require_linear(name, head):
             f"patch: the head of {name} is a {_class_of(linear)}, not a torch.nn.Linear; only heads that multiply by a "
             "weight in memory can be patched (quantise the model without its head)"
         )
-    weight = linear.weight
-    if hasattr(weight, "ds_id"):
-        raise ValueError(f"patch: the head of {name} is partitioned by DeepSpeed's ZeRO-3; use stage 2, or FSDP")
+    weight = parameter_of(linear, "weight")
     if type(weight) not in (torch.Tensor, torch.nn.Parameter) and not _is_sharded(weight):
         raise ValueError(f"patch: the weight of the head of {name} is a {_class_of(weight)}, not an ordinary tensor")
 
@@ -100,8 +102,10 @@ def _patched(cls):
         compiling = torch.compiler.is_compiling()
         before, fused = getattr(here, "active", False), 0 if compiling else getattr(here, "fused", 0)
         here.active = True
+        gathering = contextlib.nullcontext() if compiling else deferring(head, linear_of_partitioned)
         try:
-            output = cls.forward(self, *args, **kwargs)
+            with gathering:
+                output = cls.forward(self, *args, **kwargs)
         finally:
             here.active = before
         if not compiling and here.__dict__.get("fused", 0) == fused:
@@ -176,17 +180,17 @@ def patch(model, *, head=None):
         )
     if not hasattr(model, "forward") or "labels" not in inspect.signature(type(model).forward).parameters:
         raise ValueError(f"patch: {name} has no argument labels, so it computes no loss; patch a model with a language model's head")
-    linear = torch.nn.functional.linear
-    if linear is not LINEAR:
-        raise ValueError(
-            f"patch: torch.nn.functional.linear was replaced by {linear.__module__}.{linear.__qualname__}, as DeepSpeed's ZeRO-3 "
-            "does; use stage 2, or FSDP"
-        )
     path = _path_of(model, head)
     found = model.get_submodule(path) if path else getattr(model, "get_output_embeddings", lambda: None)()
     if found is None:
         raise ValueError(f"patch: {name} does not say what its head is; pass it: patch(model, head=model.lm_head)")
     _require_linear(name, found)
+    linear = torch.nn.functional.linear
+    if linear is not LINEAR and not is_partitioned(parameter_of(_linear_of(found), "weight")):
+        raise ValueError(
+            f"patch: torch.nn.functional.linear was replaced by {linear.__module__}.{linear.__qualname__}, as DeepSpeed's ZeRO-3 "
+            "does; patch the model before that"
+        )
     if path:
         vars(model)["_ebb_head"] = path
     plain = _small_step(model)
@@ -210,10 +214,10 @@ def _path_of(model, head):
 
 
 def _small_step(model):
-    """The loss of a small batch; None where the model has no values yet."""
-    words = model.get_input_embeddings().weight
-    if any(p.is_meta for p in model.parameters()):
+    """The loss of a small batch; None where the model has no values, or ranks have parts of them."""
+    if any(p.is_meta or is_partitioned(p) for p in model.parameters()):
         return None
+    words = model.get_input_embeddings().weight
     count = min(words.shape[0], _linear_of(_head_of(model)).weight.shape[0])
     tokens = (torch.arange(16, device=words.device) * 7 % count).reshape(2, 8)
     devices = [words.device] if words.is_cuda else []
