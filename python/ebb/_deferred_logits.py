@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional as F
 
-here = threading.local()  # .active: heads defer their products; .fused: how many losses were computed without logits
+# .active: heads defer their products; .sharded: their layers that need care; .fused: how many losses were computed without logits
+here = threading.local()
 
 LINEAR = torch._C._nn.linear  # F.linear, unless somebody replaced that (DeepSpeed's ZeRO-3 does)
 
@@ -118,7 +119,7 @@ class HiddenStates(Deferred):
 
 
 class Product(NamedTuple):
-    """factor·x·weightᵀ; owner is the layer that has to gather the weight first (_zero3.Partitioned)."""
+    """factor·x·weightᵀ; owner is the layer that makes the weight available (_sharded_heads.py)."""
 
     x: torch.Tensor
     weight: torch.Tensor
@@ -316,8 +317,8 @@ class Logits(Deferred):
 
     def has_operands(self):
         """Are these logits linear_cross_entropy's?"""
-        plain = all(type(p.weight) in _PLAIN or _is_in_parts(p.weight) for p in self.products)
-        return plain and not self.root.written and (self.cap is None or self.cap > 0)
+        plain, parts = ([test(p.weight) for p in self.products] for test in (lambda w: type(w) in _PLAIN, _is_in_parts))
+        return (all(plain) or all(parts)) and not self.root.written and (self.cap is None or self.cap > 0)
 
     def operands(self, products):
         """(x, head, bias, softcap) of linear_cross_entropy, from the products with their weights present."""
@@ -389,11 +390,9 @@ def _require_present(weight):
         )
 
 
-def linear_of_partitioned(input, owner):
-    """The product of a layer whose weight DeepSpeed has partitioned."""
-    if not isinstance(input, Deferred):
-        return owner.product(input)
-    return _linear(input, owner.weight, owner.bias, owner)
+def linear_of(owner, input):
+    """The product of a layer whose weight is in parts (_sharded_heads.py)."""
+    return _linear(input, owner.weight, owner.bias, owner) if isinstance(input, Deferred) else owner.product(input)
 
 
 def _linear(input, weight, bias=None, owner=None):
@@ -402,7 +401,7 @@ def _linear(input, weight, bias=None, owner=None):
     x = input.tensor if isinstance(input, HiddenStates) else input
     weight, bias = _values(weight), _values(bias)
     alike = (type(x) in _PLAIN and type(weight) in _PLAIN) or (_is_in_parts(x) and _is_in_parts(weight))
-    fits = isinstance(input, HiddenStates) and alike and (owner is not None or weight.ndim == 2)
+    fits = isinstance(input, HiddenStates) and (owner is not None or (alike and weight.ndim == 2))
     kind = x.device.type
     autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
     if not fits or not x.is_floating_point() or (autocast is None and x.dtype != weight.dtype):

@@ -14,22 +14,23 @@ import warnings
 
 import torch
 
-from ._deferred_logits import LINEAR, Deferred, HiddenStates, here, linear_of_partitioned
-from ._zero3 import deferring, is_partitioned, parameter_of
+from ._deferred_logits import LINEAR, Deferred, HiddenStates, here
+from ._sharded_heads import deferring, is_partitioned, parameter_of
 
 
 def _defer(module, args):
     """The head's forward pre-hook: while a patched model computes a loss, the head's product is deferred. FSDP has gathered
-    the weight by now. One that is still in parts is tensor-parallel: the hidden states are on its mesh, too, or what the module
-    does with them is its own affair. So is what a function in place of torch.nn.functional.linear does, but for DeepSpeed's.
+    the weight by now. One that is still in parts is tensor-parallel: the hidden states are on its mesh, too, or the layer is one
+    of _sharded_heads.py, or what the module does with them is its own affair. So is what a function in place of
+    torch.nn.functional.linear does.
     """
     if not getattr(here, "active", False) or not args or not isinstance(args[0], torch.Tensor):
         return None
-    weight = parameter_of(_linear_of(module), "weight")
-    usual = torch.nn.functional.linear is LINEAR
-    if is_partitioned(weight):
-        usual = not torch.compiler.is_compiling()
-    return (HiddenStates(args[0]), *args[1:]) if usual and _is_sharded(weight) == _is_sharded(args[0]) else None
+    linear = _linear_of(module)
+    known = any(layer is linear for layer in getattr(here, "sharded", ()))
+    weight = parameter_of(linear, "weight")
+    usual = torch.nn.functional.linear is LINEAR and not is_partitioned(weight) and _is_sharded(weight) == _is_sharded(args[0])
+    return (HiddenStates(args[0]), *args[1:]) if known or usual else None
 
 
 def _class_of(x):
@@ -102,7 +103,7 @@ def _patched(cls):
         compiling = torch.compiler.is_compiling()
         before, fused = getattr(here, "active", False), 0 if compiling else getattr(here, "fused", 0)
         here.active = True
-        gathering = contextlib.nullcontext() if compiling else deferring(head, linear_of_partitioned)
+        gathering = contextlib.nullcontext() if compiling else deferring(head)
         try:
             with gathering:
                 output = cls.forward(self, *args, **kwargs)
@@ -237,6 +238,12 @@ def _require_same(name, plain, model):
         ours = _small_step(model)
     finally:
         here.always = before
+    weight = parameter_of(_linear_of(_head_of(model)), "weight")
+    if getattr(here, "fused", 0) == fused and _is_sharded(weight):
+        raise ValueError(
+            f"patch: the weight of the head of {name} is in parts, {list(weight.placements)}, in a way that patch does not follow; "
+            "have it in parts by classes along one axis (tp_plan: colwise_gather_output), or leave the head out of the plan"
+        )
     if getattr(here, "fused", 0) == fused:
         loss = getattr(model, "loss_function", None)
         raise ValueError(
