@@ -91,9 +91,10 @@ def _patched(cls):
     def forward(self, *args, **kwargs):
         has_labels = (args[labels_at] if len(args) > labels_at else kwargs.get("labels")) is not None
         asked = has_labels or kwargs.get("shift_labels") is not None
-        training = self.training or getattr(here, "always", False)
+        skip = None if "skip_logits" in names else kwargs.pop("skip_logits", None)  # Liger's, which Trainer evaluates with
+        wanted = self.training or getattr(here, "always", False) if skip is None else skip
         # Somebody's wrapper may still call this after unpatch.
-        if not asked or not training or not isinstance(self, patched) or torch.jit.is_tracing():
+        if not asked or not wanted or not isinstance(self, patched) or torch.jit.is_tracing():
             return cls.forward(self, *args, **kwargs)
         head = _head_of(self)
         if not _is_hooked(head):  # the first call, or the head is a new one
@@ -115,7 +116,7 @@ def _patched(cls):
                 f"({_class_of(head)}) and its loss needs them",
                 stacklevel=2,
             )
-        return _without_logits(output) if getattr(self, "_is_replica", False) else output
+        return _without_logits(output) if skip or getattr(self, "_is_replica", False) else output
 
     # No __wrapped__: accelerate follows it to find the forward that it wrapped itself.
     forward.__signature__, forward.__doc__ = signature, cls.forward.__doc__
@@ -137,7 +138,7 @@ def _rebuilt(cls):
 
 
 def _without_logits(output):
-    """DataParallel gathers outputs and knows tensors only."""
+    """For DataParallel, which gathers outputs and knows tensors only, and for skip_logits."""
     for key, value in list(output.items()) if isinstance(output, dict) else ():
         if isinstance(value, Deferred):
             output[key] = None
@@ -168,7 +169,7 @@ def patch(model, *, head=None):
     models whose loss would differ or needs all logits are refused.
 
     Logits among the outputs of a training step are computed when something looks at them. Without labels, or after
-    model.eval(), the model does what it always did.
+    model.eval(), the model does what it always did, unless it is called with skip_logits=True.
     """
     outer, model = model, _bare("patch", model)
     name = type(model).__name__

@@ -290,6 +290,19 @@ def test_logits_of_a_step_are_computed_when_looked_at():
         assert torch.is_tensor(eval_mode.logits)
 
 
+@pytest.mark.parametrize("options", [{}, {"return_dict": False}], ids=str)
+def test_an_evaluation_can_skip_the_logits(options):
+    model = make().eval()
+    plain = model(input_ids=tokens(), labels=tokens(), **options)
+    ebb.torch.patch(model)
+    before = fused()
+    with torch.no_grad():
+        found = model(input_ids=tokens(), labels=tokens(), skip_logits=True, **options)
+    assert fused() == before + 1 and found[0].item() == pytest.approx(plain[0].item(), rel=1e-5)
+    assert found[1] is None if options else found.logits is None
+    assert torch.equal(model(input_ids=tokens(), labels=tokens(), skip_logits=False).logits, plain[1])
+
+
 INDICES = [
     (slice(None), slice(None, -1)),
     (Ellipsis, slice(None, -1), slice(None)),
