@@ -10,11 +10,13 @@ Plain objects with __torch_function__ rather than a subclass of torch.Tensor: to
 """
 
 import threading
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn import functional as F
 
-here = threading.local()  # .active: heads defer their products; .fused: how many losses were computed without logits
+# .active: heads defer their products; .sharded: their layers that need care; .fused: how many losses were computed without logits
+here = threading.local()
 
 LINEAR = torch._C._nn.linear  # F.linear, unless somebody replaced that (DeepSpeed's ZeRO-3 does)
 
@@ -116,11 +118,34 @@ class HiddenStates(Deferred):
         return HiddenStates(self.tensor.to(*args, **kwargs))
 
 
+class Product(NamedTuple):
+    """factor·x·weightᵀ; owner is the layer that makes the weight available (_sharded_heads.py)."""
+
+    x: torch.Tensor
+    weight: torch.Tensor
+    factor: float = 1.0
+    owner: Any = None
+
+    @property
+    def classes(self):
+        return self.weight.shape[0] if self.owner is None else self.owner.classes
+
+
+def _with_weights(products, compute, done=()):
+    """compute(products) while all their weights are there."""
+    if not products:
+        return compute(done)
+    first, rest = products[0], products[1:]
+    if first.owner is None:
+        return _with_weights(rest, compute, (*done, first))
+    return first.owner.around(first.x, lambda x: _with_weights(rest, compute, (*done, first._replace(x=x))))
+
+
 class Logits(Deferred):
     """cap·tanh(Σ factor·x·weightᵀ + Σ factor·bias), or the sums alone where there is no cap.
 
-    products are triples (x, weight, factor), biases pairs (bias, factor). `made` says how the model's code makes it: a
-    method of the logits that it comes from, with arguments; the first ones come from F.linear.
+    products are those of the sum, biases pairs (bias, factor). `made` says how the model's code makes it: a method of the
+    logits that it comes from, with arguments; the first ones come from F.linear.
     """
 
     def __init__(self, products, biases, cap, dtype, root, made):
@@ -133,9 +158,12 @@ class Logits(Deferred):
     def value(self):
         if self._value is None:
             if self.root is self:
-                (x, weight, _), bias = self.products[0], self.biases[0][0] if self.biases else None
-                _require_present(weight)
-                self._value = F.linear(x, weight, bias)
+                product, bias = self.products[0], self.biases[0][0] if self.biases else None
+                if product.owner is not None:
+                    self._value = product.owner.product(product.x)
+                else:
+                    _require_present(product.weight)
+                    self._value = F.linear(product.x, product.weight, bias)
             else:
                 source, name, args, kwargs = self.made
                 self._value = getattr(source.value(), name)(*_values(args), **kwargs)
@@ -158,24 +186,23 @@ class Logits(Deferred):
 
     @property
     def shape(self):
-        x, weight, _ = self.products[0]
-        return torch.Size((*x.shape[:-1], weight.shape[0]))
+        return torch.Size((*self.products[0].x.shape[:-1], self.products[0].classes))
 
     @property
     def ndim(self):
-        return self.products[0][0].ndim
+        return self.products[0].x.ndim
 
     @property
     def device(self):
-        return self.products[0][0].device
+        return self.products[0].x.device
 
     @property
     def is_cuda(self):
-        return self.products[0][0].is_cuda
+        return self.products[0].x.is_cuda
 
     @property
     def requires_grad(self):
-        return torch.is_grad_enabled() and any(x.requires_grad or w.requires_grad for x, w, _ in self.products)
+        return torch.is_grad_enabled() and any(p.x.requires_grad or p.weight.requires_grad for p in self.products)
 
     def dim(self):
         return self.ndim
@@ -217,7 +244,7 @@ class Logits(Deferred):
 
     @property
     def placements(self):
-        return self.value().placements if self._value is not None or self.made is not None else _of_logits(self.products[0][1])
+        return self.value().placements if self._value is not None or self.made is not None else _of_logits(self.products[0].weight)
 
     def redistribute(self, *args, **kwargs):
         return self._then("redistribute", *args, **kwargs)
@@ -227,7 +254,7 @@ class Logits(Deferred):
 
     def _rows(self, change, name, *args, **kwargs):
         """The same change of all hidden states, which are rows of the logits but for their last axis."""
-        return self._then(name, *args, products=tuple((change(x), w, f) for x, w, f in self.products), **kwargs)
+        return self._then(name, *args, products=tuple(p._replace(x=change(p.x)) for p in self.products), **kwargs)
 
     def view(self, *shape):
         return self._reshaped("view", shape)
@@ -262,7 +289,7 @@ class Logits(Deferred):
         return self._then(
             name,
             other,
-            products=tuple((x, w, f * factor) for x, w, f in self.products),
+            products=tuple(p._replace(factor=p.factor * factor) for p in self.products),
             biases=tuple((b, f * factor) for b, f in self.biases),
         )
 
@@ -288,17 +315,18 @@ class Logits(Deferred):
             dtype=torch.promote_types(self.dtype, other.dtype),
         )
 
-    def operands(self):
-        """(x, head, bias, softcap) of linear_cross_entropy; None where it has no such form."""
-        if self.root.written or (self.cap is not None and not self.cap > 0):
-            return None
+    def has_operands(self):
+        """Are these logits linear_cross_entropy's?"""
+        plain, parts = ([test(p.weight) for p in self.products] for test in (lambda w: type(w) in _PLAIN, _is_in_parts))
+        return (all(plain) or all(parts)) and not self.root.written and (self.cap is None or self.cap > 0)
+
+    def operands(self, products):
+        """(x, head, bias, softcap) of linear_cross_entropy, from the products with their weights present."""
         by = 1.0 if self.cap is None else self.cap  # c·tanh(z) = c·tanh(c·z/c)
         parts = []
-        for x, weight, factor in self.products:
-            if type(weight) not in _PLAIN and not _is_in_parts(weight):
-                return None
-            _require_present(weight)
-            parts.append((_times(x, factor * by), weight))
+        for p in products:
+            _require_present(p.weight)
+            parts.append((_times(p.x, p.factor * by), p.weight))
         x, head = parts[0]
         if len(parts) > 1:  # x·Wᵀ + y·Bᵀ = [x y]·[W B]ᵀ
             x = torch.cat([part.to(x.dtype) for part, _ in parts], -1)
@@ -362,44 +390,53 @@ def _require_present(weight):
         )
 
 
-def _linear(input, weight, bias=None):
+def linear_of(owner, input):
+    """The product of a layer whose weight is in parts (_sharded_heads.py)."""
+    return _linear(input, owner.weight, owner.bias, owner) if isinstance(input, Deferred) else owner.product(input)
+
+
+def _linear(input, weight, bias=None, owner=None):
     if isinstance(input, Logits):  # the second half of an adapter
         input = HiddenStates(input.value())
     x = input.tensor if isinstance(input, HiddenStates) else input
     weight, bias = _values(weight), _values(bias)
     alike = (type(x) in _PLAIN and type(weight) in _PLAIN) or (_is_in_parts(x) and _is_in_parts(weight))
-    fits = isinstance(input, HiddenStates) and alike and weight.ndim == 2
+    fits = isinstance(input, HiddenStates) and (owner is not None or (alike and weight.ndim == 2))
     kind = x.device.type
     autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
     if not fits or not x.is_floating_point() or (autocast is None and x.dtype != weight.dtype):
-        return F.linear(x, weight, bias)
+        return F.linear(x, weight, bias) if owner is None else owner.product(x)
     biases = () if bias is None else ((bias, 1.0),)
-    return Logits(((x, weight, 1.0),), biases, None, x.dtype if autocast is None else autocast, None, None)
+    dtype = x.dtype if autocast is None else autocast
+    return Logits((Product(x, weight, owner=owner),), biases, None, dtype, None, None)
 
 
 def _cross_entropy(
     input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0
 ):
     fits = isinstance(input, Logits) and input.ndim == 2 and size_average is None and reduce is None
-    operands = input.operands() if fits and not isinstance(target, Deferred) and not isinstance(weight, Deferred) else None
-    if operands is None or (weight is not None and weight.requires_grad):
+    fits = fits and not isinstance(target, Deferred) and not isinstance(weight, Deferred) and input.has_operands()
+    if not fits or (weight is not None and weight.requires_grad):
         return F.cross_entropy(
             _values(input), _values(target), _values(weight), size_average, ignore_index, reduce, reduction, label_smoothing
         )
     from . import torch as losses
 
-    x, head, bias, softcap = operands
+    def compute(products):
+        x, head, bias, softcap = input.operands(products)
+        return losses._wide_linear_cross_entropy(
+            x,
+            head,
+            target,
+            bias,
+            weight,
+            softcap=softcap,
+            ignore_index=ignore_index,
+            reduction=reduction,
+            label_smoothing=label_smoothing,
+        )
+
     if not torch.compiler.is_compiling():
         here.fused = getattr(here, "fused", 0) + 1
-    loss = losses._wide_linear_cross_entropy(
-        x,
-        head,
-        target,
-        bias,
-        weight,
-        softcap=softcap,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
+    loss = _with_weights(input.products, compute)
     return loss if loss.dtype == input.dtype else loss.to(input.dtype)

@@ -7,6 +7,7 @@ does on the way stay its own. Nothing of the model is remembered here: a patched
 is looked up in every call; copies, replaced heads and adapters follow from that.
 """
 
+import contextlib
 import functools
 import inspect
 import warnings
@@ -14,18 +15,22 @@ import warnings
 import torch
 
 from ._deferred_logits import LINEAR, Deferred, HiddenStates, here
+from ._sharded_heads import deferring, is_partitioned, parameter_of
 
 
 def _defer(module, args):
     """The head's forward pre-hook: while a patched model computes a loss, the head's product is deferred. FSDP has gathered
-    the weight by now. One that is still in parts is tensor-parallel: the hidden states are on its mesh, too, or what the module
-    does with them is its own affair. So is what a function in place of torch.nn.functional.linear does.
+    the weight by now. One that is still in parts is tensor-parallel: the hidden states are on its mesh, too, or the layer is one
+    of _sharded_heads.py, or what the module does with them is its own affair. So is what a function in place of
+    torch.nn.functional.linear does.
     """
     if not getattr(here, "active", False) or not args or not isinstance(args[0], torch.Tensor):
         return None
-    weight = _linear_of(module).weight
-    usual = torch.nn.functional.linear is LINEAR and not hasattr(weight, "ds_id")
-    return (HiddenStates(args[0]), *args[1:]) if usual and _is_sharded(weight) == _is_sharded(args[0]) else None
+    linear = _linear_of(module)
+    known = any(layer is linear for layer in getattr(here, "sharded", ()))
+    weight = parameter_of(linear, "weight")
+    usual = torch.nn.functional.linear is LINEAR and not is_partitioned(weight) and _is_sharded(weight) == _is_sharded(args[0])
+    return (HiddenStates(args[0]), *args[1:]) if known or usual else None
 
 
 def _class_of(x):
@@ -54,9 +59,7 @@ def _require_linear(name, head):
             f"patch: the head of {name} is a {_class_of(linear)}, not a torch.nn.Linear; only heads that multiply by a "
             "weight in memory can be patched (quantise the model without its head)"
         )
-    weight = linear.weight
-    if hasattr(weight, "ds_id"):
-        raise ValueError(f"patch: the head of {name} is partitioned by DeepSpeed's ZeRO-3; use stage 2, or FSDP")
+    weight = parameter_of(linear, "weight")
     if type(weight) not in (torch.Tensor, torch.nn.Parameter) and not _is_sharded(weight):
         raise ValueError(f"patch: the weight of the head of {name} is a {_class_of(weight)}, not an ordinary tensor")
 
@@ -88,9 +91,10 @@ def _patched(cls):
     def forward(self, *args, **kwargs):
         has_labels = (args[labels_at] if len(args) > labels_at else kwargs.get("labels")) is not None
         asked = has_labels or kwargs.get("shift_labels") is not None
-        training = self.training or getattr(here, "always", False)
+        skip = None if "skip_logits" in names else kwargs.pop("skip_logits", None)  # Liger's, which Trainer evaluates with
+        wanted = self.training or getattr(here, "always", False) if skip is None else skip
         # Somebody's wrapper may still call this after unpatch.
-        if not asked or not training or not isinstance(self, patched) or torch.jit.is_tracing():
+        if not asked or not wanted or not isinstance(self, patched) or torch.jit.is_tracing():
             return cls.forward(self, *args, **kwargs)
         head = _head_of(self)
         if not _is_hooked(head):  # the first call, or the head is a new one
@@ -100,8 +104,10 @@ def _patched(cls):
         compiling = torch.compiler.is_compiling()
         before, fused = getattr(here, "active", False), 0 if compiling else getattr(here, "fused", 0)
         here.active = True
+        gathering = contextlib.nullcontext() if compiling else deferring(head)
         try:
-            output = cls.forward(self, *args, **kwargs)
+            with gathering:
+                output = cls.forward(self, *args, **kwargs)
         finally:
             here.active = before
         if not compiling and here.__dict__.get("fused", 0) == fused:
@@ -110,7 +116,7 @@ def _patched(cls):
                 f"({_class_of(head)}) and its loss needs them",
                 stacklevel=2,
             )
-        return _without_logits(output) if getattr(self, "_is_replica", False) else output
+        return _without_logits(output) if skip or getattr(self, "_is_replica", False) else output
 
     # No __wrapped__: accelerate follows it to find the forward that it wrapped itself.
     forward.__signature__, forward.__doc__ = signature, cls.forward.__doc__
@@ -132,7 +138,7 @@ def _rebuilt(cls):
 
 
 def _without_logits(output):
-    """DataParallel gathers outputs and knows tensors only."""
+    """For DataParallel, which gathers outputs and knows tensors only, and for skip_logits."""
     for key, value in list(output.items()) if isinstance(output, dict) else ():
         if isinstance(value, Deferred):
             output[key] = None
@@ -163,7 +169,7 @@ def patch(model, *, head=None):
     models whose loss would differ or needs all logits are refused.
 
     Logits among the outputs of a training step are computed when something looks at them. Without labels, or after
-    model.eval(), the model does what it always did.
+    model.eval(), the model does what it always did, unless it is called with skip_logits=True.
     """
     outer, model = model, _bare("patch", model)
     name = type(model).__name__
@@ -176,17 +182,17 @@ def patch(model, *, head=None):
         )
     if not hasattr(model, "forward") or "labels" not in inspect.signature(type(model).forward).parameters:
         raise ValueError(f"patch: {name} has no argument labels, so it computes no loss; patch a model with a language model's head")
-    linear = torch.nn.functional.linear
-    if linear is not LINEAR:
-        raise ValueError(
-            f"patch: torch.nn.functional.linear was replaced by {linear.__module__}.{linear.__qualname__}, as DeepSpeed's ZeRO-3 "
-            "does; use stage 2, or FSDP"
-        )
     path = _path_of(model, head)
     found = model.get_submodule(path) if path else getattr(model, "get_output_embeddings", lambda: None)()
     if found is None:
         raise ValueError(f"patch: {name} does not say what its head is; pass it: patch(model, head=model.lm_head)")
     _require_linear(name, found)
+    linear = torch.nn.functional.linear
+    if linear is not LINEAR and not is_partitioned(parameter_of(_linear_of(found), "weight")):
+        raise ValueError(
+            f"patch: torch.nn.functional.linear was replaced by {linear.__module__}.{linear.__qualname__}, as DeepSpeed's ZeRO-3 "
+            "does; patch the model before that"
+        )
     if path:
         vars(model)["_ebb_head"] = path
     plain = _small_step(model)
@@ -210,10 +216,10 @@ def _path_of(model, head):
 
 
 def _small_step(model):
-    """The loss of a small batch; None where the model has no values yet."""
-    words = model.get_input_embeddings().weight
-    if any(p.is_meta for p in model.parameters()):
+    """The loss of a small batch; None where the model has no values, or ranks have parts of them."""
+    if any(p.is_meta or is_partitioned(p) for p in model.parameters()):
         return None
+    words = model.get_input_embeddings().weight
     count = min(words.shape[0], _linear_of(_head_of(model)).weight.shape[0])
     tokens = (torch.arange(16, device=words.device) * 7 % count).reshape(2, 8)
     devices = [words.device] if words.is_cuda else []
@@ -233,6 +239,12 @@ def _require_same(name, plain, model):
         ours = _small_step(model)
     finally:
         here.always = before
+    weight = parameter_of(_linear_of(_head_of(model)), "weight")
+    if getattr(here, "fused", 0) == fused and _is_sharded(weight):
+        raise ValueError(
+            f"patch: the weight of the head of {name} is in parts, {list(weight.placements)}, in a way that patch does not follow; "
+            "have it in parts by classes along one axis (tp_plan: colwise_gather_output), or leave the head out of the plan"
+        )
     if getattr(here, "fused", 0) == fused:
         loss = getattr(model, "loss_function", None)
         raise ValueError(

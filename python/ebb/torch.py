@@ -18,12 +18,13 @@ import torch
 from torch.utils import dlpack
 
 from . import _core, _torch_linear_loss, _torch_log_probs, _torch_transforms
+from ._causal_lm_loss import causal_lm_loss, kernel_mapping
 from ._torch_cuda import place, result, stream_number
 from ._huggingface import patch, unpatch
 from ._trl import patch_trl, unpatch_trl
 from .losses import _NUMBERS, TORCH_ORDER, _Text, class_name, define, legacy_reduction, registry
 
-__all__ = ["from_torch", "to_torch", "patch", "unpatch", "patch_trl", "unpatch_trl"]
+__all__ = ["from_torch", "to_torch", "patch", "unpatch", "patch_trl", "unpatch_trl", "causal_lm_loss", "kernel_mapping"]
 
 
 def from_torch(x):
@@ -277,10 +278,22 @@ triplet_margin_with_distance_loss.__doc__ = (
 )
 
 
+def _number_and_options(loss, options):
+    number = next(n for n, entry in enumerate(registry) if entry["name"] == loss)
+    return number, tuple(options.get(name, default) for name, default, _ in registry[number]["options"])
+
+
+def _wide_cross_entropy(logits, target, **options):
+    """cross_entropy whose result is f32 (f64 for f64), whatever the logits are."""
+    number, values = _number_and_options("cross_entropy", options)
+    _require_dense("cross_entropy", (logits, target))
+    others = [None] * (len(registry[number]["inputs"]) - 2)
+    return _dispatch(number, True, values, logits, target, *others)
+
+
 def _wide_linear_cross_entropy(x, head, target, bias=None, weight=None, token_weight=None, **options):
     """linear_cross_entropy whose result is f32 (f64 for f64), whatever the hidden states are."""
-    number = next(n for n, entry in enumerate(registry) if entry["name"] == "linear_cross_entropy")
-    values = tuple(options.get(name, default) for name, default, _ in registry[number]["options"])
+    number, values = _number_and_options("linear_cross_entropy", options)
     if _has_parts((x, head)):
         return _cross_entropy_in_parts(number, True, values, (x, head, target, bias, weight, token_weight))
     if _autocast_dtype(x) is not None:

@@ -4,12 +4,14 @@
 Run by run.py with pytest, in the Python that has PyTorch and transformers.
 """
 
+import os
 import sys
 
 import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+import transformers
 from test_patch import ADAPTERS, adapted, fused, make, tokens
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
@@ -137,6 +139,44 @@ def tensor_parallel_worker(rank, world, meet):
         torch.testing.assert_close(output.logits.value(), plain.logits)
     finally:
         dist.destroy_process_group()
+
+
+def planned(folder, plan):
+    """The model in this folder, distributed by transformers."""
+    from transformers.distributed import DistributedConfig
+
+    config = DistributedConfig(tp_plan=plan, tp_size=dist.get_world_size())
+    return transformers.LlamaForCausalLM.from_pretrained(folder, distributed_config=config).train()
+
+
+def tp_plan_worker(rank, world, meet, folder):
+    torch.set_num_threads(1)
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world))
+    dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=world)
+    try:
+        model, ids = planned(folder, "auto"), tokens(2)
+        theirs = gradients(as_it_is, model, 2)
+        logits = model(input_ids=ids).logits
+        forward = vars(model.lm_head)["forward"]
+        model.zero_grad()
+        before = fused()
+        losses, ours = gradients(as_it_is, ebb.torch.patch(model), 2)
+        assert fused() == before + 3 and vars(model.lm_head)["forward"] is forward
+        assert losses == pytest.approx(theirs[0], rel=1e-5) and ours.keys() == theirs[1].keys()
+        for name, gradient in theirs[1].items():
+            scale = max(gradient.abs().max().item(), 1e-3)
+            assert (ours[name] - gradient).abs().max().item() <= 1e-5 * scale, name
+        torch.testing.assert_close(model(input_ids=ids, labels=ids).logits.value(), logits)
+        with pytest.raises(ValueError, match=r"the head of LlamaForCausalLM is in parts, \[Shard\(dim=1\)\], .*colwise_gather_output"):
+            ebb.torch.patch(planned(folder, {"lm_head": "rowwise_split_input"}))
+    finally:
+        dist.destroy_process_group()
+
+
+def test_a_head_by_tp_plan_trains_as_without_the_patch(tmp_path):
+    pytest.importorskip("transformers.distributed.tensor_parallel", reason="transformers 5.21 and later distribute by DTensors")
+    make().save_pretrained(tmp_path / "model")
+    mp.spawn(tp_plan_worker, (2, tmp_path / "meet", tmp_path / "model"), nprocs=2)
 
 
 @pytest.mark.parametrize("world", [2, 4])
