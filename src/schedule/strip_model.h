@@ -19,16 +19,20 @@ struct StripModel {
   // gradient once: with some hundred rows that takes a few percent of the products' own time.
   std::int64_t strip_bytes = std::int64_t{64} << 20;
   std::int64_t least_rows = 256;
+  // Products of halves in which a side of so many elements or more is no multiple of eight are padded; 0: none are.
+  std::int64_t pad_from = 0;
 
   bool operator==(const StripModel&) const = default;
 };
 
 // A GPU multiplies so fast that adding to the gradient of the weights would cost as much with fewer than some thousand
-// rows (as for linear_cross_entropy, see src/cuda/library).
+// rows (as for linear_cross_entropy, see src/cuda/library). Its products of halves have sizes in eights: 50,257 columns
+// take six times as long as 50,264, and a strip's matrices are padded once where each product would copy them.
 inline constexpr StripModel kGpuStrips{.large = std::int64_t{1} << 30,
                                        .large_enough_to_repeat = std::int64_t{8} << 30,
                                        .strip_bytes = std::int64_t{512} << 20,
-                                       .least_rows = 1024};
+                                       .least_rows = 1024,
+                                       .pad_from = 256};
 
 // What plans for a device are made with in this thread.
 StripModel strip_model(Device device);

@@ -28,6 +28,15 @@ DType dtype_of(int type) {
 }
 
 std::atomic<std::uint64_t> last_algorithm{0};
+std::atomic<long> slow_products{0};
+
+// On an H200 products of halves are several times slower unless what lies side by side, and what is summed over, comes
+// in eights.
+bool is_slow(std::int64_t k, const Matrix& a, const Matrix& b, const Matrix& d) {
+  const std::int64_t of_d = d.type == kR32 ? 4 : 8;
+  return (a.type == kR16 || a.type == kRB16) &&
+         ((k | a.rows | b.rows | d.rows | a.step | b.step) % 8 != 0 || d.step % of_d != 0);
+}
 
 // Products that cuBLASLt supports: one type for both factors, and a result of that type or, of halves, f32. On an H200
 // it adds no bias to the product of a column and a row of one element each; here to no product of a column and a row.
@@ -52,6 +61,7 @@ Status multiply(void*, void* product, const void* alpha, const void* a_data, voi
   if (k != (p.transposed[1] ? b.columns : b.rows) || d.rows != (p.transposed[0] ? a.columns : a.rows) ||
       d.columns != (p.transposed[1] ? b.rows : b.columns) || a.step < a.rows || b.step < b.rows || d.step < d.rows)
     return 7;
+  if (is_slow(k, a, b, d)) ++slow_products;
   const bool wide = a.type == kR64;
   const double scale = wide ? *static_cast<const double*>(alpha) : *static_cast<const float*>(alpha);
   const double keep = wide ? *static_cast<const double*>(beta) : *static_cast<const float*>(beta);
@@ -80,6 +90,7 @@ Status multiply(void*, void* product, const void* alpha, const void* a_data, voi
 
 }  // namespace
 
+long emulated_slow_products() { return slow_products; }
 int emulated_algorithm() { return static_cast<int>(last_algorithm); }
 
 void install_emulated_lt() {

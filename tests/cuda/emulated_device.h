@@ -30,6 +30,7 @@ class DeviceAccess {
 };
 
 void install_emulated_lt();                 // cuBLASLt
+long emulated_slow_products();              // so far: of halves, with sizes or steps that are not in eights
 int emulated_algorithm();                   // of the last product: 0 or 1, which makes the same
 const cuda::Cudnn& emulated_cudnn();        // for install_cudnn: the emulated device begins without one
 const cuda::Cusolver& emulated_cusolver();  // for install_cusolver, likewise

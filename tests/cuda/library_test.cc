@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -367,6 +368,46 @@ TEST_P(LibraryOnGpu, TimedProductsHaveTheBitsOfOthers) {
   }
 }
 
+// Sizes that are no multiples of eight, in every order of factors, with and without a second product for the last rows
+// or columns; a bias goes along. What cuBLASLt gets of halves has sizes in eights.
+TEST_P(LibraryOnGpu, ProductsOfOddSizes) {
+  use_emulated_device_without_gpu();
+  cuda::Gpu& gpu = cuda::gpu(0);
+  const cuda::GpuModel before = gpu.model();
+  cuda::GpuModel model = before;
+  model.worth_aligning = 8, model.worth_dividing = 32, model.last_part = 16;
+  gpu.set_model(model);
+  for (const auto& [m, k, n] : {std::array<std::int64_t, 3>{5, 16, 37},
+                                {8, 13, 40},
+                                {1, 16, 35},
+                                {37, 16, 16},
+                                {43, 24, 33},
+                                {43, 13, 8},
+                                {9, 19, 21},
+                                {16, 32, 16}}) {
+    const Tensor rows = real({m, k}), columns = real({k, m}), right = real({k, n}), head = real({n, k});
+    const Tensor bias = real({n});
+    const long slow = emulated_slow_products();
+    for (const bool across : {false, true}) {
+      for (const bool of_head : {false, true}) {
+        const auto product = [&](const std::vector<Tensor>& in) {
+          return matmul(across ? transpose(in[0], 0, 1) : in[0], of_head ? transpose(in[1], 0, 1) : in[1]);
+        };
+        const std::string what = fmt::format("{} x {} x {}{}{}", m, k, n, across ? ", left factor by columns" : "",
+                                             of_head ? ", right factor by columns" : "");
+        const std::vector<Tensor> factors{across ? columns : rows, of_head ? head : right};
+        compare("matmul " + what, factors, product);
+        compare("matmul with bias " + what, {factors[0], factors[1], bias},
+                [&](const std::vector<Tensor>& in) { return product(in) + in[2]; });
+      }
+    }
+    if (device_is_emulated() && m >= 8) {  // gradients sum over fewer rows than is worth a copy
+      EXPECT_EQ(emulated_slow_products(), slow) << fmt::format("{} x {} x {}", m, k, n);
+    }
+  }
+  gpu.set_model(before);
+}
+
 TEST_P(LibraryOnGpu, LinearCrossEntropy) {
   const Tensor x = real({11, 6}), head = real({13, 6}), bias = real({13}), weight = abs(real({13})).eval();
   Tensor target = randint(0, 13, {11}).eval();
@@ -400,6 +441,61 @@ TEST_P(LibraryOnGpu, LinearCrossEntropy) {
       with.bias = in[3];
       with.weight = weight.to(in[0].device());
       return linear_cross_entropy(in[0], in[1], in[2], with);
+    });
+  }
+}
+
+// Several chunks, the last one shorter, with several parts each; numbers of rows, widths and classes that are no
+// multiples of eight, and ones that are. Products of bf16 have sizes in eights all the same.
+TEST_P(LibraryOnGpu, LinearCrossEntropyInPartsOfChunks) {
+  use_emulated_device_without_gpu();
+  cuda::Gpu& gpu = cuda::gpu(0);
+  const cuda::GpuModel before = gpu.model();
+  cuda::GpuModel model = before;
+  model.head_rows = 8;
+  model.logit_gradient_bytes = 24 * 100;  // of a head without rows, 24 rows
+  model.part_bytes = 8 * 4 * 32;
+  gpu.set_model(model);
+  for (const auto& [rows, width, classes] : {std::array<std::int64_t, 3>{69, 7, 27}, {70, 12, 32}, {64, 8, 25}}) {
+    const std::string size = fmt::format(" of {} x {} x {}", rows, width, classes);
+    const Tensor x = real({rows, width}), head = real({classes, width}), bias = real({classes});
+    const Tensor target = where(remainder(arange(rows), 5) == 3, -100, remainder(arange(rows) * 7, classes)).eval();
+    const long slow = emulated_slow_products();
+    compare("linear_cross_entropy" + size, {x, head, target},
+            [&](const std::vector<Tensor>& in) { return linear_cross_entropy(in[0], in[1], in[2]); });
+    for (const bool round : {false, true}) {
+      compare("linear_cross_entropy with z_loss" + size, {x, head, target}, [&](const std::vector<Tensor>& in) {
+        return linear_cross_entropy(in[0], in[1], in[2], {.z_loss = 1e-2, .round_logits = round, .round_sums = round});
+      });
+    }
+    compare("linear_cross_entropy with everything" + size, {x, head, target, bias}, [&](const std::vector<Tensor>& in) {
+      LinearCrossEntropyOptions o{.bias = in[3], .label_smoothing = 0.1, .z_loss = 1e-2, .softcap = 3};
+      return linear_cross_entropy(in[0], in[1], in[2], o);
+    });
+    if (GetParam() == DType::bf16) {
+      EXPECT_EQ(emulated_slow_products(), slow) << size;
+    }
+  }
+  gpu.set_model(before);
+}
+
+// Formulas of logits in chunks, with a number of classes that a GPU pads.
+TEST_P(LibraryOnGpu, LogProbabilitiesOfOddHeads) {
+  const std::int64_t rows = 21, width = 8, classes = 267;
+  const Tensor x = real({rows, width}), head = real({classes, width});
+  const Tensor target = remainder(arange(rows) * 13, classes).eval();
+  for (const std::int64_t chunk : {0, 8}) {
+    compare(fmt::format("log-probabilities and entropy, chunk {}", chunk), {x, head, target},
+            [&](const std::vector<Tensor>& in) {
+              TokenStatisticsOptions o;
+              o.entropy = true;
+              o.chunk = chunk;
+              const TokenStatistics s = linear_token_statistics(in[0], in[1], in[2], o);
+              return s.log_probs + s.entropy;
+            });
+    compare(fmt::format("probabilities as targets, chunk {}", chunk), {x, head}, [&](const std::vector<Tensor>& in) {
+      const Tensor p = softmax(cast(remainder(arange(rows * classes), 17), in[0].dtype()), 0);
+      return linear_cross_entropy(in[0], in[1], reshape(p, {rows, classes}).to(in[0].device()), {.chunk = chunk});
     });
   }
 }

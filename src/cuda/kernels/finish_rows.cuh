@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Rows of logits become losses and gradients, a block per row. T is how x and W are stored, A what is computed in.
 //   look           adds the bias, caps, makes the loss; leaves what the gradient needs in `seen`
-//   differentiate  makes the gradient of the logits: in `narrow`, and in place where `keep` is set
+//   differentiate  makes the gradient of the logits: in `narrow`, with zeros behind the last class, and in place where
+//                  `keep` is set
 #pragma once
 #include "cuda/kernels/args/linear_cross_entropy.h"
 #include "cuda/kernels/parts/chunk_rows.cuh"
@@ -20,6 +21,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) finish_rows(const Args a)
     T* const narrow = a.narrow + r * a.step;
     const bool inside = (u64)y < (u64)a.classes, counts = inside && y != a.ignore;
     if (!inside && y != a.ignore && threadIdx.x == 0) complain(a.complaints, row, 0, bits_of(y));
+    for (i64 c = a.classes + threadIdx.x; a.differentiate && c < a.step; c += kThreads) narrow[c] = (T)0;
     if (!counts) {
       if (a.look && threadIdx.x == 0) a.losses[row] = 0;
       for (i64 c = threadIdx.x; a.differentiate && c < a.classes; c += kThreads) {

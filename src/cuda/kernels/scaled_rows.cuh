@@ -49,6 +49,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) scaled_rows(const ScaledR
   for (i64 r = blockIdx.x; r < a.count; r += gridDim.x) {
     const Target t(a, r);
     u16 *const e = a.e + r * a.step, *const x = a.x + r * a.width;
+    for (i64 c = a.classes + threadIdx.x; c < a.step; c += kThreads) e[c] = 0;
     if (!t.counts) {  // its x is 0, and so are its logits; what is multiplied by that must be numbers
       if (threadIdx.x == 0) a.losses[t.row] = 0, a.scale[r] = 0;
       for (int c = threadIdx.x; a.all && c < classes; c += kThreads) e[c] = 0;

@@ -15,11 +15,11 @@ using Args = TakeRowsArgs<T>;
 extern "C" __global__ void __launch_bounds__(kThreads) take(const Args a) {
   EACH(i, a.n) {
     const i64 r = quotient(i, a.width), c = i - r * a.width, row = row_of(a.rows, r);
-    const bool counts = a.target[row * a.target_step] != a.ignore;
-    if (a.put) {
-      put(a.x + row * a.x_row + c, counts ? a.block[i] : T{});
-    } else {
+    const bool inside = c < a.x_width, counts = inside && a.target[row * a.target_step] != a.ignore;
+    if (!a.put) {
       put(a.block + i, counts ? a.x[row * a.x_row + c * a.x_column] : T{});
+    } else if (inside) {
+      put(a.x + row * a.x_row + c, counts ? a.block[i] : T{});
     }
   }
 }

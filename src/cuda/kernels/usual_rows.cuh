@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The usual rows of bf16: no bias, cap or smoothing. L is how the logits are stored, f32 or bf16; a row has room for a
-// multiple of eight, and those behind the last class count as -inf. The gradient takes the place of its row of logits,
-// from the front. Maximum and sum are made in one pass: a
-// thread scales its sum when its maximum grows. All that is exponentiated here becomes bf16 or a sum whose error is a
-// part in 2^22: see the quick functions.
+// multiple of eight, and those behind the last class count as -inf. The gradient may take the place of its row of
+// logits, from the front. Maximum and sum are made in one pass: a thread scales its sum when its maximum grows. All
+// that is exponentiated here becomes bf16 or a sum whose error is a part in 2^22: see the quick functions.
 #pragma once
 #include "cuda/kernels/args/linear_cross_entropy.h"
 #include "cuda/kernels/parts/chunk_rows.cuh"
@@ -93,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) usual_rows(const Args a) 
   for (i64 r = blockIdx.x; r < a.count; r += gridDim.x) {
     const Target t(a, r);
     const L* const z = a.logits + r * a.step;
-    u16* const narrow = (u16*)z;
+    u16* const narrow = a.narrow + r * a.narrow_step;
     t.check(a);
     if (!t.counts) {
       if (a.look && threadIdx.x == 0) a.losses[t.row] = 0;
@@ -170,7 +169,7 @@ EBB void staged_rows(const Args& a, char* smem) {
   for (i64 r = blockIdx.x; r < a.count; r += gridDim.x, side ^= 1) {
     const Target t(a, r);
     const i64 next = r + gridDim.x;
-    u16* const narrow = (u16*)(a.logits + r * a.step);
+    u16* const narrow = a.narrow + r * a.narrow_step;
     t.check(a);
     const f32 own = t.counts ? logit(a.logits[r * a.step + t.y]) : 0.0f;  // before anybody writes
     Seen seen;

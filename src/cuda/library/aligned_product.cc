@@ -2,6 +2,7 @@
 #include "cuda/library/aligned_product.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cuda/library/kernels.h"
 
@@ -11,35 +12,105 @@ namespace {
 bool is_aligned(const std::byte* data, std::int64_t step, DType dtype) {
   return (reinterpret_cast<std::uintptr_t>(data) | static_cast<std::uint64_t>(step) * size_of(dtype)) % 16 == 0;
 }
+bool is_aligned(const Matrix& x, DType dtype) { return is_aligned(x.data, x.step(), dtype); }
 
 }  // namespace
 
-Matrix AlignedProduct::aligned(const Matrix& x, std::int64_t rows, std::int64_t columns, BufferPtr& keep) const {
-  View from{x.data, product_.in, Shape{rows, columns}, {}};
-  from.strides[0] = x.row_step, from.strides[1] = x.column_step;
-  const std::int64_t step = aligned_step(gpu_.model(), x.by_rows() ? columns : rows);
-  View to = workspace(gpu_, product_.in, Shape{x.by_rows() ? rows : columns, step}, keep, "matmul");
-  to.shape = from.shape;
-  to.strides[0] = x.by_rows() ? step : 1, to.strides[1] = x.by_rows() ? 1 : step;
-  copy_elements(gpu_, to, from);
-  return {element_at(to, 0), to.strides[0], to.strides[1], 0};
+void copy_padded(Gpu& gpu, const View& to, const View& from) {
+  const std::int64_t rows = from.shape[0], columns = from.shape[1];
+  View inside = to;
+  inside.shape = from.shape;
+  copy_elements(gpu, inside, from);
+  clear_elements(gpu, part_of(to, 0, rows, to.shape[0] - rows));
+  clear_elements(gpu, part_of(part_of(to, 0, 0, rows), 1, columns, to.shape[1] - columns));
 }
 
-AlignedProduct::AlignedProduct(Gpu& gpu, const Product& given, bool align_result) : gpu_(gpu), product_(given) {
-  const GpuModel& model = gpu.model();
-  Product& p = product_;
-  if (!is_half(p.in) || p.batches != 1 || std::min(p.k, p.n) < model.worth_aligning) return;
-  if (!is_aligned(p.a.data, p.a.step(), p.in)) p.a = aligned(given.a, p.m, p.k, keep_[0]);
-  const bool pays = p.k * p.n <= model.small_factor || p.m >= model.rows_of_large_factor;
-  if (!is_aligned(p.b.data, p.b.step(), p.in) && pays) p.b = aligned(given.b, p.k, p.n, keep_[1]);
-  if (is_aligned(p.c, p.c_step, p.out) || p.add || !align_result) return;
-  to_ = {given.c, p.out, Shape{p.m, p.n}, {}};
-  to_.strides[0] = given.c_step, to_.strides[1] = 1;
-  p.c_step = aligned_step(model, p.n);
-  p.c_batch = p.m * p.c_step;
-  result_ = workspace(gpu, p.out, Shape{p.m, p.c_step}, keep_[2], "matmul");
-  result_.shape = to_.shape;
+View AlignedProduct::of(std::byte* data, DType dtype, std::int64_t rows, std::int64_t columns,
+                        std::int64_t step) const {
+  View v{data, dtype, Shape{rows, columns}, {}};
+  v.strides[0] = step, v.strides[1] = 1;
+  return v;
+}
+
+Matrix AlignedProduct::padded(const Matrix& x, std::int64_t rows, std::int64_t columns, std::int64_t all_rows,
+                              std::int64_t all_columns) {
+  // By columns it is, in memory, its transpose.
+  const bool by_rows = x.by_rows();
+  if (!by_rows) std::swap(rows, columns), std::swap(all_rows, all_columns);
+  const std::int64_t step = aligned_step(gpu_.model(), all_columns);
+  View to = workspace(gpu_, given_.in, Shape{all_rows, step}, keep_.emplace_back(), "matmul");
+  to.shape = Shape{all_rows, all_columns};
+  copy_padded(gpu_, to, of(x.data, given_.in, rows, columns, x.step()));
+  return {element_at(to, 0), by_rows ? step : 1, by_rows ? 1 : step, 0};
+}
+
+// The result is made in memory of its own, with room for padding.
+void AlignedProduct::make_room(Product& p, std::int64_t rows, std::int64_t columns) {
+  to_ = of(given_.c, p.out, given_.m, given_.n, given_.c_step);
+  result_ = workspace(gpu_, p.out, Shape{rows, columns}, keep_.emplace_back(), "matmul");
   p.c = element_at(result_, 0);
+  p.c_step = columns;
+  p.c_batch = rows * columns;
+  result_.shape = to_.shape;
+  if (p.add) copy_elements(gpu_, result_, to_);
+  if (!p.bias || columns == given_.n) return;
+  const View row = workspace(gpu_, p.out, Shape{1, columns}, keep_.emplace_back(), "matmul");
+  copy_padded(gpu_, row, of(static_cast<std::byte*>(const_cast<void*>(p.bias)), p.out, 1, given_.n, given_.n));
+  p.bias = row.data;
+}
+
+// What the first rows leave, made in memory of its own.
+Product AlignedProduct::last_rows(const Product& rest, std::int64_t k) {
+  Product p = rest;
+  p.m = gpu_.model().last_part;
+  const std::int64_t live = given_.m - rest.m;
+  p.a.data += rest.m * static_cast<std::int64_t>(size_of(p.in));
+  if (rest.a.data == given_.a.data) p.a = padded(p.a, live, k, p.m, k);
+  to_ = of(given_.c + rest.m * given_.c_step * static_cast<std::int64_t>(size_of(p.out)), p.out, live, p.n,
+           given_.c_step);
+  result_ = workspace(gpu_, p.out, Shape{p.m, p.n}, keep_.emplace_back(), "matmul");
+  p.c = element_at(result_, 0);
+  p.c_step = p.n;
+  p.c_batch = p.m * p.n;
+  result_.shape = to_.shape;
+  if (p.add) copy_elements(gpu_, result_, to_);
+  return p;
+}
+
+// What the first columns leave; the result has room for them.
+Product AlignedProduct::last_columns(const Product& rest, std::int64_t k) {
+  Product p = rest;
+  p.n = gpu_.model().last_part;
+  p.b.data += rest.n * p.b.column_step * static_cast<std::int64_t>(size_of(p.in));
+  p.b = padded(p.b, k, given_.n - rest.n, k, p.n);
+  p.c += rest.n * static_cast<std::int64_t>(size_of(p.out));
+  if (p.bias) p.bias = static_cast<const std::byte*>(p.bias) + rest.n * static_cast<std::int64_t>(size_of(p.out));
+  return p;
+}
+
+AlignedProduct::AlignedProduct(Gpu& gpu, const Product& given, bool align_result) : gpu_(gpu), given_(given) {
+  const GpuModel& model = gpu.model();
+  Product& p = products_.emplace_back(given);
+  if (!is_half(p.in) || p.batches != 1 || std::min(p.k, p.n) < model.worth_aligning) return;
+  const auto up = [&](std::int64_t n) { return aligned_step(model, n); };
+  const std::int64_t m = given.a.by_rows() ? given.m : up(given.m), k = up(given.k), n = up(given.n);
+  bool room = n != given.n || (!is_aligned(p.c, p.c_step, p.out) && !p.add && align_result);
+  const bool rows_apart = m != given.m && !room && m >= model.worth_dividing;
+  if (m != given.m && !rows_apart) room = true;
+  const bool copy_b = k != given.k || !is_aligned(given.b, p.in);
+  const bool columns_apart = n != given.n && !copy_b && n >= model.worth_dividing;
+  p.m = m, p.k = k, p.n = n;
+  if (k != given.k || !is_aligned(given.a, p.in) || (m != given.m && !rows_apart))
+    p.a = padded(given.a, given.m, given.k, m, k);
+  if (copy_b || (n != given.n && !columns_apart)) p.b = padded(given.b, given.k, given.n, k, n);
+  if (room) make_room(p, m, n);
+  if (rows_apart) {
+    p.m -= model.last_part;
+    products_.push_back(last_rows(Product(p), k));
+  } else if (columns_apart) {
+    p.n -= model.last_part;
+    products_.push_back(last_columns(Product(p), k));
+  }
 }
 
 void AlignedProduct::finish() const {

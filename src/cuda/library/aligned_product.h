@@ -1,32 +1,45 @@
 // SPDX-License-Identifier: MIT
 #pragma once
+#include <vector>
+
 #include "backend/backend.h"
 #include "core/buffer.h"
 #include "cuda/library/product.h"
 
 namespace ebb::cuda {
 
-// Elements between rows of so many, such that each begins at a multiple of 16 bytes.
+// So many elements or, where rows shall begin at multiples of 16 bytes, a few more.
 inline std::int64_t aligned_step(const GpuModel& model, std::int64_t columns) {
   return (columns + model.aligned_elements - 1) / model.aligned_elements * model.aligned_elements;
 }
 
-// A product of halves whose rows do not begin at multiples of 16 bytes takes cuBLASLt several times as long. What is
-// unaligned of large enough ones is copied to rows that do, and the result from there. Whether is decided by k and n,
-// so that rows do not depend on their number; but a right factor that is large itself is copied for many rows alone.
+// A matrix with zeros behind its last row and column.
+void copy_padded(Gpu& gpu, const View& to, const View& from);
+
+// A product of halves whose rows do not begin at multiples of 16 bytes, or whose sizes are not multiples of eight,
+// takes cuBLASLt several times as long. Large enough ones are made of padded copies, and their result is copied from
+// where it has room; of a long side that is odd the last columns (or rows) are a second product, so that the rest is
+// read where it lies. Whether and how is decided by k and n, and for a left factor stored by columns by m: the order of
+// a row's sum does not depend on the number of rows.
 class AlignedProduct {
  public:
   AlignedProduct(Gpu& gpu, const Product& given, bool align_result);
-  const Product& product() const { return product_; }
+  const std::vector<Product>& products() const { return products_; }
   void finish() const;  // the result to where it belongs
 
  private:
-  Matrix aligned(const Matrix& x, std::int64_t rows, std::int64_t columns, BufferPtr& keep) const;
+  Matrix padded(const Matrix& x, std::int64_t rows, std::int64_t columns, std::int64_t all_rows,
+                std::int64_t all_columns);
+  void make_room(Product& p, std::int64_t rows, std::int64_t columns);
+  Product last_rows(const Product& rest, std::int64_t k);
+  Product last_columns(const Product& rest, std::int64_t k);
+  View of(std::byte* data, DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t step) const;
 
   Gpu& gpu_;
-  Product product_;
-  View to_, result_;
-  BufferPtr keep_[3];
+  const Product given_;
+  std::vector<Product> products_;
+  View to_, result_;  // where the result, or its last rows, go from where they are made
+  std::vector<BufferPtr> keep_;
 };
 
 }  // namespace ebb::cuda

@@ -98,6 +98,18 @@ void copy_elements(Gpu& gpu, const View& to, const View& from) {
                            .from = kernel_view({from.data, from.dtype, shape, here})});
 }
 
+void clear_elements(Gpu& gpu, const View& to) {
+  if (to.shape.numel() == 0) return;
+  if (is_contiguous(to.shape, to.strides))
+    return gpu.clear(to.data, static_cast<std::size_t>(to.shape.numel()) * size_of(to.dtype));
+  BufferPtr keep;
+  View zero = workspace(gpu, to.dtype, Shape{1}, keep, "zeros");
+  gpu.clear(zero.data, size_of(to.dtype));
+  zero.shape = to.shape;
+  zero.strides = {};
+  copy_elements(gpu, to, zero);
+}
+
 void scale_elements(Gpu& gpu, const View& data, const View& factor) {
   require(is_contiguous(data.shape, data.strides) && is_floating(data.dtype) && is_floating(factor.dtype),
           "internal: dense floats are scaled");

@@ -31,6 +31,7 @@ void launch_blocks(Gpu& gpu, const KernelSource& source, const char* kernel, std
                    const KernelArgs& args, std::int64_t shared = 0, unsigned threads = kThreads);
 
 void copy_elements(Gpu& gpu, const View& to, const View& from);
+void clear_elements(Gpu& gpu, const View& to);  // zeros
 View dense(const View& like, DType dtype, BufferPtr& keep, const Gpu& gpu, const char* what);
 View packed(Gpu& gpu, const View& from, BufferPtr& keep, const char* what);  // `from` itself where it is contiguous
 std::byte* element_at(const View& view, std::int64_t offset);

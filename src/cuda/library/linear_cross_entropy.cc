@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Rows stream in chunks, as on the CPU (see there for the formulas): their logits are made by a product, become the
 // loss and their own gradient, and two more products turn that into dx and dW before the next chunk takes the memory.
+// Logits of f32 exist for a part of the chunk at a time (head_plan.h).
 //
 // Rows that do not count have logits, too: leaving them out would need their number on the host, and so a wait. Their
 // rows of x are zeros, and so are their gradients.
@@ -10,6 +11,7 @@
 // With RowUnits a chunk is as many whole units as fit; the loss function gives their cotangents as a graph on this
 // device, in the order of the stream. A unit that does not fit on its own is streamed twice.
 #include <algorithm>
+#include <utility>
 
 #include "calls/linear_cross_entropy.h"
 #include "core/format_error.h"
@@ -17,6 +19,7 @@
 #include "cuda/kernels/texts.h"
 #include "cuda/library/aligned_product.h"
 #include "cuda/library/exponential_product.h"
+#include "cuda/library/head_plan.h"
 #include "cuda/library/kernels.h"
 #include "ebb/tensor.h"
 #include "graph/node.h"
@@ -25,11 +28,6 @@
 
 namespace ebb::cuda {
 namespace {
-
-// At a time, unless the call says how many rows. With fewer rows than some thousands the product that adds to the
-// head's gradient would spend its time on reading and writing it.
-constexpr std::int64_t kLogitBytes = std::int64_t{1} << 30;
-constexpr std::int64_t kMostRows = 4096, kFewestRows = 128;
 
 class LinearCrossEntropy {
  public:
@@ -43,7 +41,7 @@ class LinearCrossEntropy {
         dtype_(x_.dtype),
         compute_(compute_dtype(dtype_)),
         rows_(x_.shape[0]),
-        width_(x_.shape[1]),
+        given_(x_.shape[1]),
         classes_(call.inputs[1].shape[0]) {
     head_ = packed(gpu, call.inputs[1], keep_head_, kName);
     std::size_t next = 3;
@@ -71,20 +69,30 @@ class LinearCrossEntropy {
     }
     usual_ = dtype_ == DType::bf16 && !o_.bias && o_.softcap == 0 && o_.label_smoothing == 0;
     const DType stored = usual_ && o_.round_logits ? dtype_ : compute_;
-    chunk_ = std::clamp<std::int64_t>(o_.chunk ? o_.chunk : default_chunk(stored), 1, rows_);
-    step_ = aligned_step(gpu_.model(), classes_);
-    logits_ = rows_with_room(stored, keep_[0]);
+    const HeadPlan plan = plan_head(gpu_.model(), {.rows = rows_,
+                                                   .classes = classes_,
+                                                   .width = given_,
+                                                   .dtype = dtype_,
+                                                   .chunk = o_.chunk,
+                                                   .gradients = o_.gradients(),
+                                                   .head_gradient = o_.head_gradient && !o_.round_sums,
+                                                   .narrow_logits = stored == dtype_,
+                                                   .whole_units = units_ != nullptr});
+    step_ = plan.step, width_ = plan.width, chunk_ = plan.chunk, part_ = plan.part;
+    if (is_padded()) pad_head();
+    const bool in_place = usual_ && part_ == chunk_;
+    logits_ = rows_of_classes(stored, part_, keep_[0]);
     // f16 has too few exponents for gradients of logits: those products are made in f32.
     wide_ = dtype_ == DType::f16;
     scaled_ = can_be_scaled();
-    if (usual_) {
+    if (in_place) {
       narrow_ = {logits_.data, dtype_, logits_.shape, logits_.strides};
       narrow_.strides[0] = step_ * static_cast<std::int64_t>(size_of(stored) / size_of(dtype_));
     } else {
-      narrow_ = dtype_ == DType::bf16 && o_.gradients() ? rows_with_room(dtype_, keep_[1]) : logits_;
+      narrow_ = dtype_ == DType::bf16 && o_.gradients() ? rows_of_classes(dtype_, chunk_, keep_[1]) : logits_;
     }
-    seen_ = workspace(gpu_, DType::f64, Shape{chunk_, 3}, keep_[2], kName);
-    x_block_ = workspace(gpu_, dtype_, Shape{chunk_, width_}, keep_[3], kName);
+    seen_ = workspace(gpu_, DType::f64, Shape{part_, 3}, keep_[2], kName);
+    x_block_ = workspace(gpu_, dtype_, Shape{room_of(chunk_), width_}, keep_[3], kName);
     if (scaled_) {
       row_numbers_ = workspace(gpu_, DType::f32, Shape{4, chunk_}, keep_[8], kName);
       parts_ = workspace(gpu_, DType::f32, Shape{chunk_, tiles_of(classes_)}, keep_[7], kName);
@@ -93,18 +101,19 @@ class LinearCrossEntropy {
       dx_block_ = workspace(gpu_, dtype_, Shape{chunk_, width_}, keep_[4], kName);
     }
     if (o_.bias_gradient) bias_totals_ = workspace(gpu_, DType::f64, Shape{classes_}, keep_[5], kName);
-    chunks_left_ = units_ ? chunks_of_units() : (rows_ + chunk_ - 1) / chunk_;
+    const std::int64_t chunks = units_ ? chunks_of_units() : (rows_ + chunk_ - 1) / chunk_;
     if (o_.head_gradient) {
       // Sums over chunks are rounded once, unless they may be rounded after each.
-      sums_ = wide_ || (is_half(dtype_) && chunks_left_ > 1 && !o_.round_sums)
-                  ? workspace(gpu_, DType::f32, Shape{classes_, width_}, keep_[6], kName)
+      const bool in_f32 = wide_ || (is_half(dtype_) && chunks > 1 && !o_.round_sums);
+      sums_ = in_f32 || is_padded()
+                  ? workspace(gpu_, in_f32 ? DType::f32 : dtype_, Shape{head_.shape[0], width_}, keep_[6], kName)
                   : dhead_;
     }
     if (wide_ && o_.gradients()) {
       wide_x_ = workspace(gpu_, DType::f32, Shape{chunk_, width_}, keep_[7], kName);
       if (o_.input_gradient) {
         wide_dx_ = workspace(gpu_, DType::f32, Shape{chunk_, width_}, keep_[9], kName);
-        wide_head_ = workspace(gpu_, DType::f32, Shape{classes_, width_}, keep_[8], kName);
+        wide_head_ = workspace(gpu_, DType::f32, head_.shape, keep_[8], kName);
         convert_elements(gpu_, wide_head_, head_);
       }
     }
@@ -112,17 +121,22 @@ class LinearCrossEntropy {
       run_units();
     } else {
       for (std::int64_t first = 0; first < rows_; first += chunk_) {
-        const Rows rows{{.first = 0, .begin = first, .per_side = rows_, .side = 0}, std::min(chunk_, rows_ - first)};
+        const Rows chunk = rows_from(first, std::min(chunk_, rows_ - first));
+        take(x_, x_block_, chunk, false);
         if (scaled_) {
-          make_scaled(rows);
+          make_scaled(chunk);
         } else {
-          make_logits(rows);
-          finish(rows, true, o_.gradients(), cotangent_, false);
+          for (std::int64_t at = 0; at < chunk.count; at += part_) {
+            Rows part = rows_from(first + at, std::min(part_, chunk.count - at));
+            part.at = at;
+            make_logits(part);
+            finish(part, true, o_.gradients(), cotangent_, false);
+          }
         }
-        add_gradients(rows);
+        add_gradients(chunk);
       }
     }
-    if (o_.head_gradient && sums_.data != dhead_.data) convert_elements(gpu_, dhead_, sums_);
+    if (o_.head_gradient && sums_.data != dhead_.data) give_head_gradient();
   }
 
  private:
@@ -131,19 +145,48 @@ class LinearCrossEntropy {
   // Rows of the chunk: positions [begin, begin + count) of those that lie as ChunkRows says.
   struct Rows : ChunkRows {
     std::int64_t count;
+    std::int64_t at = 0;  // of a part, its first row in the chunk
   };
-
-  // [chunk, classes] whose rows begin at multiples of 16 bytes: cuBLASLt has its fast kernels for those alone.
-  View rows_with_room(DType dtype, BufferPtr& keep) const {
-    View rows = workspace(gpu_, dtype, Shape{chunk_, step_}, keep, kName);
-    rows.shape = Shape{chunk_, classes_};
-    return rows;
+  Rows rows_from(std::int64_t first, std::int64_t count) const {
+    return {{.first = 0, .begin = first, .per_side = rows_, .side = 0}, count};
   }
 
-  std::int64_t default_chunk(DType stored) const {
-    const std::int64_t bytes = classes_ * static_cast<std::int64_t>(size_of(stored));
-    return std::clamp<std::int64_t>(kLogitBytes / std::max<std::int64_t>(1, bytes) / 16 * 16, kFewestRows, kMostRows);
+  // cuBLASLt has its fast kernels for sizes and rows of halves in eights: the head is copied with zeros behind its last
+  // class and column, so that logits behind the last class are zeros, and the gradients of those as well. Rows that the
+  // head's gradient sums over are in eights, too.
+  bool is_padded() const { return is_half(dtype_) && (step_ != classes_ || width_ != given_); }
+  void pad_head() {
+    const View padded = workspace(gpu_, dtype_, Shape{step_, width_}, keep_padded_, kName);
+    copy_padded(gpu_, padded, head_);
+    head_ = padded;
+    keep_head_ = {};
   }
+  void give_head_gradient() {
+    View sums = part_of(sums_, 0, 0, classes_);
+    BufferPtr keep;
+    if (sums.dtype != dhead_.dtype) {
+      if (width_ == given_) return convert_elements(gpu_, dhead_, sums);
+      const View narrow = workspace(gpu_, dhead_.dtype, sums.shape, keep, kName);
+      convert_elements(gpu_, narrow, sums);
+      sums = narrow;
+    }
+    sums.shape = dhead_.shape;
+    copy_elements(gpu_, dhead_, sums);
+  }
+  std::int64_t room_of(std::int64_t rows) const {
+    return dtype_ == DType::bf16 ? aligned_step(gpu_.model(), rows) : rows;
+  }
+  // Rows of the head's classes and what pads them.
+  View rows_of_classes(DType dtype, std::int64_t rows, BufferPtr& keep) const {
+    View made = workspace(gpu_, dtype, Shape{room_of(rows), step_}, keep, kName);
+    made.shape = Shape{room_of(rows), head_.shape[0]};
+    return made;
+  }
+  void clear_rows(const View& v, std::int64_t first, std::int64_t count) {
+    const std::int64_t step = v.strides[0] * static_cast<std::int64_t>(size_of(v.dtype));
+    gpu_.clear(static_cast<std::byte*>(v.data) + first * step, static_cast<std::size_t>(count * step));
+  }
+
   std::int64_t unit_rows() const { return units_->sides * units_->tokens; }
   std::int64_t units_together() const {
     return std::clamp<std::int64_t>(chunk_ / std::max<std::int64_t>(1, unit_rows()), 1,
@@ -163,7 +206,7 @@ class LinearCrossEntropy {
   void take(const View& whole, const View& block, const Rows& rows, bool put) {
     const auto each = static_cast<std::int64_t>(16 / size_of(dtype_));  // at once, where they lie side by side
     const bool wide =
-        whole.strides[1] == 1 && width_ % each == 0 && whole.strides[0] % each == 0 &&
+        whole.strides[1] == 1 && width_ % each == 0 && given_ % each == 0 && whole.strides[0] % each == 0 &&
         (reinterpret_cast<std::uintptr_t>(whole.data) | reinterpret_cast<std::uintptr_t>(block.data)) % 16 == 0;
     const std::int64_t per = wide ? each : 1, width = width_ / per;
     launch_elements(gpu_, {word_text(wide ? 16 : size_of(dtype_)) + texts::take_rows}, "take", rows.count * width,
@@ -171,6 +214,7 @@ class LinearCrossEntropy {
                                        .block = block.data,
                                        .n = rows.count * width,
                                        .width = width,
+                                       .x_width = given_ / per,
                                        .x_row = whole.strides[0] / per,
                                        .x_column = whole.strides[1],
                                        .target = elements<i64>(target_),
@@ -189,8 +233,7 @@ class LinearCrossEntropy {
   }
 
   void make_logits(const Rows& rows) {
-    take(x_, x_block_, rows, false);
-    multiply_floats(gpu_, rows_of(x_block_, rows.count), transposed(head_), rows_of(logits_, rows.count));
+    multiply_floats(gpu_, part_of(x_block_, 0, rows.at, rows.count), transposed(head_), rows_of(logits_, rows.count));
   }
 
   // Numbers of a row of the chunk: its reference, its target or -1, its target's logit, its factor.
@@ -209,7 +252,7 @@ class LinearCrossEntropy {
             .parts = parts_.data};
   }
   bool can_be_scaled() const {
-    if (!usual_ || !o_.round_logits || o_.z_loss != 0 || units_ || width_ % 8 != 0 || width_ == 0) return false;
+    if (!usual_ || !o_.round_logits || o_.z_loss != 0 || units_ || width_ == 0) return false;
     if (reinterpret_cast<std::uintptr_t>(head_.data) % 16 != 0) return false;
     if (gpu_.model().each_row_anew) return true;
     ExponentialProduct p{.rows = chunk_, .classes = classes_, .step = step_, .width = width_, .head = head_.data};
@@ -217,7 +260,6 @@ class LinearCrossEntropy {
   }
   // Losses, and what add_gradients needs: exponentials, rows of x and their factors.
   void make_scaled(const Rows& rows) {
-    take(x_, x_block_, rows, false);
     const View& weight = small(weight_, 1);
     const auto numbers = [&](std::int64_t which) { return reinterpret_cast<f32*>(row_number(which)); };
     const ScaledRowsArgs args{.e = elements<u16>(logits_),
@@ -257,6 +299,7 @@ class LinearCrossEntropy {
                                   .scale = reinterpret_cast<const f32*>(row_number(3)),
                                   .n = rows.count * width_,
                                   .width = width_,
+                                  .x_width = given_,
                                   .row_step = dx_.strides[0],
                                   .column_step = dx_.strides[1],
                                   .rows = rows});
@@ -265,11 +308,12 @@ class LinearCrossEntropy {
   void finish(const Rows& rows, bool look, bool differentiate, const View& cotangent, bool by_chunk) {
     if (usual_) return finish_usual(rows, look, differentiate, cotangent, by_chunk);
     const bool same = narrow_.data == logits_.data;
+    const View narrow = part_of(narrow_, 0, rows.at, rows.count);
     const View &bias = small(bias_, 0), &weight = small(weight_, 1);
     launch_blocks(gpu_, {element_text(dtype_ == DType::f16 ? DType::f32 : dtype_) + texts::finish_rows}, "finish_rows",
                   rows.count,
                   FinishRowsArgs<void, void>{.logits = logits_.data,
-                                             .narrow = narrow_.data,
+                                             .narrow = narrow.data,
                                              .seen = elements<f64>(seen_),
                                              .losses = losses_.data,
                                              .target = elements<i64>(target_),
@@ -293,6 +337,15 @@ class LinearCrossEntropy {
                                              .rows = rows,
                                              .cotangent_by_chunk = by_chunk,
                                              .complaints = complaints_});
+    if (!differentiate || !o_.bias_gradient) return;
+    launch_elements(gpu_, {element_text(dbias_.dtype) + texts::add_columns}, "add_columns", classes_,
+                    AddColumnsArgs<void, void>{.z = logits_.data,
+                                               .totals = elements<f64>(bias_totals_),
+                                               .out = dbias_.data,
+                                               .count = rows.count,
+                                               .classes = classes_,
+                                               .step = step_,
+                                               .first = !std::exchange(bias_begun_, true)});
   }
 
   void finish_usual(const Rows& rows, bool look, bool differentiate, const View& cotangent, bool by_chunk) {
@@ -301,6 +354,7 @@ class LinearCrossEntropy {
         true};
     const View& weight = small(weight_, 1);
     const UsualRowsArgs<void> args{.logits = logits_.data,
+                                   .narrow = elements<u16>(part_of(narrow_, 0, rows.at, rows.count)),
                                    .seen = elements<f64>(seen_),
                                    .losses = elements<f32>(losses_),
                                    .target = elements<i64>(target_),
@@ -309,6 +363,7 @@ class LinearCrossEntropy {
                                    .count = rows.count,
                                    .classes = classes_,
                                    .step = step_,
+                                   .narrow_step = narrow_.strides[0],
                                    .target_step = target_.strides[0],
                                    .cotangent_step = cotangent.data ? cotangent.strides[0] : 0,
                                    .weight_step = weight.strides[0],
@@ -365,8 +420,7 @@ class LinearCrossEntropy {
   }
 
   void add_gradients(const Rows& rows) {
-    const bool first = !begun_, last = --chunks_left_ == 0;
-    begun_ = true;
+    const bool first = !std::exchange(begun_, true);
     const View dz = rows_of(narrow_, rows.count);
     if (o_.input_gradient && scaled_) {
       multiply_floats(gpu_, dz, head_, rows_of(wide_dx_, rows.count));
@@ -378,23 +432,17 @@ class LinearCrossEntropy {
       take(dx_, dx_block_, rows, true);
     }
     if (o_.head_gradient) {
-      View x = rows_of(x_block_, rows.count);
+      const std::int64_t count = room_of(rows.count);
+      if (count != rows.count) {
+        clear_rows(narrow_, rows.count, count - rows.count);
+        clear_rows(x_block_, rows.count, count - rows.count);
+      }
+      View x = rows_of(x_block_, count);
       if (wide_) {
         convert_elements(gpu_, rows_of(wide_x_, rows.count), x);
         x = rows_of(wide_x_, rows.count);
       }
-      multiply_floats(gpu_, transposed(dz), x, sums_, !first);
-    }
-    if (o_.bias_gradient) {
-      launch_elements(gpu_, {element_text(dbias_.dtype) + texts::add_columns}, "add_columns", classes_,
-                      AddColumnsArgs<void, void>{.z = logits_.data,
-                                                 .totals = elements<f64>(bias_totals_),
-                                                 .out = dbias_.data,
-                                                 .count = rows.count,
-                                                 .classes = classes_,
-                                                 .step = step_,
-                                                 .first = first,
-                                                 .last = last});
+      multiply_floats(gpu_, transposed(rows_of(narrow_, count)), x, sums_, !first);
     }
   }
 
@@ -407,6 +455,7 @@ class LinearCrossEntropy {
                     std::min(chunk_, all - begin)};
       };
       for (std::int64_t begin = 0; begin < all; begin += chunk_) {
+        take(x_, x_block_, chunk(begin), false);
         make_logits(chunk(begin));
         finish(chunk(begin), true, false, {}, false);
       }
@@ -419,6 +468,7 @@ class LinearCrossEntropy {
       const View cotangent = reshaped(packed(gpu_, given, keep, kName), Shape{all});
       for (std::int64_t begin = 0; begin < all; begin += chunk_) {
         if (all > chunk_) {  // others came in between
+          take(x_, x_block_, chunk(begin), false);
           make_logits(chunk(begin));
           finish(chunk(begin), true, false, {}, false);
         }
@@ -461,11 +511,12 @@ class LinearCrossEntropy {
   View x_, head_, target_, cotangent_, bias_, weight_, losses_, dx_, dhead_, dbias_;
   std::span<const View> further_;
   DType dtype_, compute_;
-  std::int64_t rows_, width_, classes_, step_ = 0, chunk_ = 1, chunks_left_ = 0;
-  bool wide_ = false, usual_ = false, scaled_ = false, begun_ = false;
+  std::int64_t rows_, given_, width_ = 0, classes_, step_ = 0;  // width and step: with what pads them
+  std::int64_t chunk_ = 1, part_ = 1;                           // rows, see HeadPlan
+  bool wide_ = false, usual_ = false, scaled_ = false, begun_ = false, bias_begun_ = false;
   View row_numbers_, parts_;
   View logits_, narrow_, seen_, x_block_, dx_block_, bias_totals_, sums_, wide_x_, wide_dx_, wide_head_, wide_small_[2];
-  BufferPtr keep_head_, keep_[10], keep_small_[2];
+  BufferPtr keep_head_, keep_padded_, keep_[10], keep_small_[2];
   Complaints complaints_{};
 };
 

@@ -55,8 +55,11 @@ void run_cat(const LibraryCall& call, Gpu& gpu) {
 
 void run_pad_zero(const LibraryCall& call, Gpu& gpu) {
   const View &x = call.inputs[0], &out = call.outputs[0];
-  gpu.clear(out.data, static_cast<std::size_t>(out.shape.numel()) * size_of(out.dtype));
-  copy_elements(gpu, part(out, axis_of(call), call.attrs.i[1], x.shape), x);
+  const int axis = axis_of(call);
+  const std::int64_t before = call.attrs.i[1], end = before + x.shape[axis];
+  copy_elements(gpu, part(out, axis, before, x.shape), x);
+  clear_elements(gpu, part_of(out, axis, 0, before));
+  clear_elements(gpu, part_of(out, axis, end, out.shape[axis] - end));
 }
 
 void run_arg(const LibraryCall& call, Gpu& gpu) {

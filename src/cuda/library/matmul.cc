@@ -124,10 +124,12 @@ void multiply_as_given(Gpu& gpu, const Product& p) {
 void multiply(Gpu& gpu, const Product& p) {
   const bool in_parts = divides(p);
   const AlignedProduct aligned(gpu, p, !in_parts);
-  if (in_parts) {
-    multiply_in_parts(gpu, aligned.product());
-  } else {
-    multiply_as_given(gpu, aligned.product());
+  for (const Product& q : aligned.products()) {
+    if (in_parts) {
+      multiply_in_parts(gpu, q);
+    } else {
+      multiply_as_given(gpu, q);
+    }
   }
   aligned.finish();
 }

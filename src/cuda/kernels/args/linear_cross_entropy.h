@@ -13,12 +13,12 @@ template <class T>
 struct TakeRowsArgs {
   T* x;
   T* block;
-  i64 n, width, x_row, x_column;
+  i64 n, width, x_width, x_row, x_column;  // rows of the block are `width` long, with zeros behind those of x
   const i64* target;
   i64 target_step, ignore, put;
   ChunkRows rows;
 };
-EBB_ARGS(14, TakeRowsArgs<u8>);
+EBB_ARGS(15, TakeRowsArgs<u8>);
 
 template <class T, class A>
 struct FinishRowsArgs {
@@ -40,19 +40,20 @@ EBB_ARGS(29, FinishRowsArgs<u8, u8>);
 
 template <class L>
 struct UsualRowsArgs {
-  L* logits;  // rows `step` apart, a multiple of eight
-  f64* seen;  // per row of the chunk: peak, total
+  L* logits;    // rows `step` apart, a multiple of eight
+  u16* narrow;  // the gradient, rows `narrow_step` apart; it may take the place of the logits, from the front of a row
+  f64* seen;    // per row of the chunk: peak, total
   f32* losses;
   const i64* target;
   const f32* cotangent;
   const f32* weight;
-  i64 count, classes, step, target_step, cotangent_step, weight_step, ignore, look, differentiate;
+  i64 count, classes, step, narrow_step, target_step, cotangent_step, weight_step, ignore, look, differentiate;
   f64 z_loss;
   ChunkRows rows;
   i64 cotangent_by_chunk;
   Complaints complaints;
 };
-EBB_ARGS(23, UsualRowsArgs<u8>);
+EBB_ARGS(25, UsualRowsArgs<u8>);
 
 // Threads of a block that keeps a row on chip, two blocks on a multiprocessor or one.
 constexpr int kShortRowsThreads = 512, kLongRowsThreads = 1024;
@@ -82,18 +83,18 @@ EBB_ARGS(29, ScaledRowsArgs);
 struct PutScaledArgs {
   u16* dx;
   const f32 *block, *scale;
-  i64 n, width, row_step, column_step;
+  i64 n, width, x_width, row_step, column_step;
   ChunkRows rows;
 };
-EBB_ARGS(11, PutScaledArgs);
+EBB_ARGS(12, PutScaledArgs);
 
 template <class T, class A>
 struct AddColumnsArgs {
   const A* z;
   f64* totals;
   T* out;
-  i64 count, classes, step, first, last;
+  i64 count, classes, step, first;
 };
-EBB_ARGS(8, AddColumnsArgs<u8, u8>);
+EBB_ARGS(7, AddColumnsArgs<u8, u8>);
 
 }  // namespace ebb::cuda
