@@ -73,5 +73,10 @@ SHIPPED = {
     "ctc_loss": lambda x, *others: F.ctc_loss(torch.log_softmax(x, -1), *others),
     "linear_cross_entropy": lambda x, head, y: F.cross_entropy(F.linear(x, head), y),
 }
+# From 2.13 on. Its chunked path holds no more than some rows of logits; it differentiates by backward() alone and does not compile.
+CHUNKED = {}
 if hasattr(F, "linear_cross_entropy"):
     SHIPPED["linear_cross_entropy"] = F.linear_cross_entropy
+    if hasattr(torch.nn, "LinearCrossEntropyOptions"):
+        chunked = torch.nn.LinearCrossEntropyOptions()
+        CHUNKED["linear_cross_entropy"] = lambda x, head, y: F.linear_cross_entropy(x, head, y, options=chunked)

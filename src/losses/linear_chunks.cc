@@ -11,6 +11,7 @@
 #include "losses/one_pass.h"
 #include "losses/products.h"
 #include "ops/build.h"
+#include "ops/shape_nodes.h"
 
 namespace ebb {
 namespace {
@@ -57,14 +58,31 @@ void add_to(Tensor& total, const Tensor& part) { total = total.defined() ? total
 
 Tensor after(const Tensor& x, const Tensor& event) { return make_node(Op::depend, x.dtype(), x.shape(), {x, event}); }
 
-Tensor logits_of(const Tensor& x, const Tensor& head, const Tensor& bias, const TokenStatisticsOptions& o,
-                 Product product) {
-  const bool by_bf16 = product == Product::of_bf16 && multiplies_logits_of_bf16(x, head.size(0));
-  Tensor z = by_bf16 ? product_of_bf16(x, t(head)) : matmul(widen(x), t(widen(head)));
+namespace {
+
+Tensor finished_logits(Tensor z, const Tensor& bias, const TokenStatisticsOptions& o) {
   if (bias.defined()) z = z + widen(bias);
   if (o.logit_scale != 1) z = z * o.logit_scale;
   z = capped(z, o.softcap);
   return o.temperature == 1 ? z : z * (1 / o.temperature);
+}
+
+}  // namespace
+
+Tensor logits_of(const Tensor& x, const Tensor& head, const Tensor& bias, const TokenStatisticsOptions& o,
+                 Product product) {
+  const bool by_bf16 = product == Product::of_bf16 && multiplies_logits_of_bf16(x, head.size(0));
+  return finished_logits(by_bf16 ? product_of_bf16(x, t(head)) : matmul(widen(x), t(widen(head))), bias, o);
+}
+
+ChunkHead::ChunkHead(const Tensor& x, const Tensor& head) : classes(head.size(0)), weight(head) {
+  constexpr std::int64_t kEight = 8, kWorthIt = 256;  // as products on a GPU are padded, see docs/gpu.md
+  if (head.device() != Device{} && classes >= kWorthIt && multiplies_logits_of_bf16(x, classes))
+    weight = pad_zero(head, 0, 0, (kEight - classes % kEight) % kEight);
+}
+Tensor ChunkHead::logits_of(const Tensor& x, const Tensor& bias, const TokenStatisticsOptions& o) const {
+  if (weight.size(0) == classes) return ebb::logits_of(x, weight, bias, o);
+  return finished_logits(narrow(product_of_bf16(x, t(weight)), 1, 0, classes), bias, o);
 }
 
 // 16 MiB of f32 on the CPU and 1 GiB on a GPU, but enough rows for products to pay.
@@ -75,24 +93,26 @@ std::int64_t logits_at_a_time(std::int64_t chunk, std::int64_t classes, Device d
 
 //   z = c·tanh(s·y/c)/τ:   dy = dz·(1 − (z·τ/c)²)·s/τ
 LogitGradients::LogitGradients(const Tensor& dz, const Tensor& z, const Tensor& x, const TokenStatisticsOptions& o,
-                               std::int64_t classes)
-    : dz_(dz), by_bf16_(rounds_factors(x.dtype(), x.device(), x.size(0), classes, x.size(1))) {
+                               const Tensor& head)
+    : dz_(dz), head_(head), by_bf16_(rounds_factors(x.dtype(), x.device(), x.size(0), dz.size(1), x.size(1))) {
   if (o.softcap != 0) dz_ = dz_ * (1 - square(z * (o.temperature / o.softcap)));
   if (o.logit_scale != o.temperature) dz_ = dz_ * (o.logit_scale / o.temperature);
-  factor_ = by_bf16_ ? cast(dz_, DType::bf16) : dz_;
+  factor_ = by_bf16_ ? pad_zero(cast(dz_, DType::bf16), 1, 0, head.size(0) - dz.size(1)) : dz_;
 }
-Tensor LogitGradients::of_x(const Tensor& head) const {
-  return by_bf16_ ? product_of_bf16(factor_, head) : matmul(factor_, widen(head));
+Tensor LogitGradients::of_x() const {
+  if (by_bf16_) return product_of_bf16(factor_, head_);
+  return matmul(factor_, widen(narrow_node(head_, 0, 0, dz_.size(1), 1)));
 }
 Tensor LogitGradients::of_head(const Tensor& x) const {
-  return by_bf16_ ? product_of_bf16(t(factor_), x) : matmul(t(factor_), widen(x));
+  if (by_bf16_) return product_of_bf16(t(narrow_node(factor_, 1, 0, dz_.size(1), 1)), x);
+  return matmul(t(factor_), widen(x));
 }
 Tensor LogitGradients::of_bias() const { return sum(dz_, 0); }
 
 Tensors LogitTerms::pass(const Tensors& in, const Tensor& cotangent, const std::vector<bool>& asked) const {
   const std::size_t operands = has_bias ? 3 : 2;
-  const Tensor& head_weight = in[1];
-  const std::int64_t classes = head_weight.size(0), rows_of_unit = sides * tokens;
+  const ChunkHead weight(in[0], in[1]);
+  const std::int64_t classes = weight.classes, rows_of_unit = sides * tokens;
   const std::int64_t rows = logits_at_a_time(head.chunk, classes, in[0].device()) / std::max<std::int64_t>(classes, 1);
   const std::int64_t step = std::max<std::int64_t>(1, rows / std::max<std::int64_t>(rows_of_unit, 1));
   Tensors terms, totals(in.size());
@@ -108,7 +128,7 @@ Tensors LogitTerms::pass(const Tensors& in, const Tensor& cotangent, const std::
     const std::int64_t count = std::min(step, units - first);
     Tensor x = units_of(in[0], units, tokens, first, count);
     if (event.defined()) x = after(x, event);
-    const Tensor z = logits_of(x, head_weight, has_bias ? in[2] : Tensor{}, head);
+    const Tensor z = weight.logits_of(x, has_bias ? in[2] : Tensor{}, head);
     Tensors arguments{z};
     for (std::size_t k = operands; k < in.size(); ++k)
       arguments.push_back(k < operands + cut ? units_of(in[k], units, 1, first, count) : in[k]);
@@ -123,8 +143,8 @@ Tensors LogitTerms::pass(const Tensors& in, const Tensor& cotangent, const std::
     }
     Tensors grads = pull_through(formula_of, arguments, narrow(cotangent, 0, first, count));
     terms.push_back(done(found));
-    const LogitGradients of(grads[0].defined() ? grads[0] : zeros_like(z), z, x, head, classes);
-    if (asked[0]) parts[0].add(done(cast(of.of_x(head_weight), in[0].dtype())), sides);
+    const LogitGradients of(grads[0].defined() ? grads[0] : zeros_like(z), z, x, head, weight.weight);
+    if (asked[0]) parts[0].add(done(cast(of.of_x(), in[0].dtype())), sides);
     if (asked[1]) add_to(totals[1], of.of_head(x)), totals[1] = done(totals[1]);
     if (has_bias && asked[2]) add_to(totals[2], of.of_bias()), totals[2] = done(totals[2]);
     for (std::size_t k = operands; k < in.size(); ++k) {

@@ -18,19 +18,29 @@ enum class Product { of_bf16, differentiable };
 Tensor logits_of(const Tensor& x, const Tensor& head, const Tensor& bias, const TokenStatisticsOptions& options,
                  Product product = Product::of_bf16);
 
+// A head for all chunks: where products of bf16 want sizes in eights, with zeros behind its last class.
+struct ChunkHead {
+  ChunkHead(const Tensor& x, const Tensor& head);
+  std::int64_t classes;
+  Tensor weight;
+
+  Tensor logits_of(const Tensor& x, const Tensor& bias, const TokenStatisticsOptions& options) const;
+};
+
 // Logits that exist at a time.
 std::int64_t logits_at_a_time(std::int64_t chunk, std::int64_t classes, Device device);
 
-// What the gradient dz of logits z gives to x, head and bias, in f32 for halves.
+// What the gradient dz of logits z gives to x, head and bias, in f32 for halves. The head may have rows of zeros behind
+// its classes.
 struct LogitGradients {
   LogitGradients(const Tensor& dz, const Tensor& z, const Tensor& x, const TokenStatisticsOptions& options,
-                 std::int64_t classes);
-  Tensor of_x(const Tensor& head) const;
+                 const Tensor& head);
+  Tensor of_x() const;
   Tensor of_head(const Tensor& x) const;
   Tensor of_bias() const;
 
  private:
-  Tensor dz_, factor_;
+  Tensor dz_, factor_, head_;
   bool by_bf16_;
 };
 

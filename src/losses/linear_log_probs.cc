@@ -55,12 +55,13 @@ Tensor columns_of(const Tensor& z, const Tensor& target, const TokenStatisticsOp
 Tensor columns_by_rows(const Tensors& in, const Tensor& target, const TokenStatisticsOptions& o) {
   const std::int64_t rows = in[0].size(0), classes = in[1].size(0);
   const std::int64_t chunk = std::max<std::int64_t>(1, logits_at_a_time(o.chunk, classes, in[0].device()) / classes);
+  const ChunkHead head(in[0], in[1]);
   Tensors parts;
   for (std::int64_t first = 0; first < rows; first += chunk) {
     const std::int64_t count = std::min(chunk, rows - first);
     Tensor x = narrow(in[0], 0, first, count);
     if (!parts.empty()) x = after(x, parts.back());
-    const Tensor z = logits_of(x, in[1], in.size() > 2 ? in[2] : Tensor{}, o);
+    const Tensor z = head.logits_of(x, in.size() > 2 ? in[2] : Tensor{}, o);
     parts.push_back(columns_of(z, narrow(target, 0, first, count), o));
   }
   return parts.empty() ? zeros({0, Columns(o).count}, compute_dtype(in[0].dtype())) : cat(parts, 0);
@@ -97,9 +98,9 @@ Tensors gradients_by_classes(const Tensor& grad, const Tensor& values, const Ten
     if (at.mean_logits >= 0) dz = dz + g(at.mean_logits) * (1 / static_cast<double>(classes));
     const Tensor here = unsqueeze(target - first, 1) == arange(count);
     dz = dz + where(here, g(at.log_prob), 0);
-    const LogitGradients of(dz, z, x, o, count);
+    const LogitGradients of(dz, z, x, o, head);
     if (asked[0]) {
-      const Tensor part = of.of_x(head);
+      const Tensor part = of.of_x();
       of_x = of_x.defined() ? of_x + part : part;
       last = of_x;
     }
