@@ -93,13 +93,6 @@ std::int64_t parts_behind_row(const Program& p, const GpuModel& model, const Ker
   return bytes > model.static_parts ? bytes : 0;
 }
 
-bool varies_by_row(const Program& p, const Operand& operand) {
-  for (int d = 0; d < static_cast<int>(p.dims.size()) - p.row_dims; ++d) {
-    if (operand.strides[d] != 0 && p.dims[static_cast<std::size_t>(d)] > 1) return true;
-  }
-  return false;
-}
-
 void stage_rows(const Program& p, const GpuModel& model, KernelPlan& plan) {
   const GpuLimits& limits = model.limits;
   std::int64_t slot_bytes = 0;
@@ -263,6 +256,10 @@ void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
     }
     for (const Output& o : p.outputs) count(o.dtype);
     if (narrow == 0 || (plan.mapping == Mapping::elements && wide >= model.many_wide_arrays)) plan.width = 4;
+    // So do sums of columns, each in f64 beside the open one of a chunk.
+    const auto sums =
+        std::count_if(p.instrs.begin(), p.instrs.end(), [](const Instr& i) { return i.kind == Kind::columns; });
+    if (sums >= model.many_column_sums) plan.width = 4;
   }
   const std::vector<std::int64_t>& sizes = plan.line().sizes;
   plan.vectors = sizes.size() < 2 || sizes.back() % plan.width == 0;

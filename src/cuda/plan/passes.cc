@@ -7,6 +7,14 @@
 #include "core/format_error.h"
 
 namespace ebb::cuda {
+
+bool varies_by_row(const Program& p, const Operand& operand) {
+  for (int d = 0; d < static_cast<int>(p.dims.size()) - p.row_dims; ++d) {
+    if (operand.strides[d] != 0 && p.dims[static_cast<std::size_t>(d)] > 1) return true;
+  }
+  return false;
+}
+
 namespace {
 
 using Kind = Instr::Kind;
@@ -41,14 +49,11 @@ PassPlan pass_of_columns(const Program& p, const KernelPlan& plan) {
     if (instr(p, p.outputs[o].value).level == Level::full) pass.outputs.push_back(o);
   }
   for (const std::int32_t v : roots_of(p, pass)) need(p, plan, v, pass.needed);
-  const int row_dims = static_cast<int>(p.dims.size()) - p.row_dims;
   for (std::int32_t v = 0; v < count(p) && plan.vectors; ++v) {
     const Instr& i = instr(p, v);
     if (!pass.needed[static_cast<std::size_t>(v)] || i.kind != Kind::load || i.level != Level::full) continue;
     const Operand& o = p.operands[static_cast<std::size_t>(i.arg[0])];
-    bool same = o.kind == Operand::Kind::memory;
-    for (int d = 0; d < row_dims; ++d) same = same && o.strides[d] == 0;
-    if (same) pass.of_columns.push_back(i.arg[0]);
+    if (o.kind == Operand::Kind::memory && !varies_by_row(p, o)) pass.of_columns.push_back(i.arg[0]);
   }
   return pass;
 }

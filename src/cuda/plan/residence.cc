@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // How many leaves of a pass are written out one after the other, and where the row is between passes.
 #include <algorithm>
+#include <bit>
 
 #include "cuda/plan/passes.h"
 
@@ -82,8 +83,15 @@ void choose_unrolling(const Program& p, const GpuModel& model, KernelPlan& plan)
       const bool functions = std::any_of(p.instrs.begin(), p.instrs.end(), [](const Instr& i) {
         return i.level == Level::full && i.kind == Instr::Kind::compute && info(i.op).costly;
       });
-      plan.row_unroll = functions ? model.rows_in_flight_of_functions : model.rows_in_flight;
-      plan.launch.min_blocks = functions ? model.blocks_of_functions : 0;
+      std::int64_t bytes = 1;  // of a row, per thread
+      for (const Operand& o : p.operands) {
+        if (o.kind == Operand::Kind::memory && o.level == Level::full && varies_by_row(p, o))
+          bytes += plan.width * static_cast<std::int64_t>(size_of(o.dtype));
+      }
+      const auto rows =
+          static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(model.column_bytes_in_flight / bytes) | 1));
+      plan.row_unroll = std::clamp(rows, 1, functions ? model.rows_in_flight_of_functions : model.rows_in_flight);
+      plan.launch.min_blocks = model.blocks_of_columns;
     } else {
       pass.unroll = unrolled_leaves(model, pass.instructions);
       pass.placed_by_owner = is_placed_by_owner(p, plan, pass);
