@@ -256,10 +256,11 @@ void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
     }
     for (const Output& o : p.outputs) count(o.dtype);
     if (narrow == 0 || (plan.mapping == Mapping::elements && wide >= model.many_wide_arrays)) plan.width = 4;
-    // So do sums of columns, each in f64 beside the open one of a chunk.
+    // So do sums of columns, each in f64 beside the open one of a chunk; and few columns would be too few threads.
     const auto sums =
         std::count_if(p.instrs.begin(), p.instrs.end(), [](const Instr& i) { return i.kind == Kind::columns; });
-    if (sums >= model.many_column_sums) plan.width = 4;
+    const bool few = model.most_groups * pieces(columns, plan.width) < model.column_threads;
+    if (plan.mapping == Mapping::columns && (sums >= model.many_column_sums || few)) plan.width = 4;
   }
   const std::vector<std::int64_t>& sizes = plan.line().sizes;
   plan.vectors = sizes.size() < 2 || sizes.back() % plan.width == 0;
