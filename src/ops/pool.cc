@@ -65,9 +65,10 @@ std::pair<Tensor, Tensor> max_pool(const char* op, int axes, const Tensor& x, co
   const Tensor image = reshape(x, p.image);
   const Tensor index =
       make_node(Op::max_pool_index, DType::i64, p.output, {image}, with_options(MaxPoolCall{p.call, p.window}));
-  const std::int64_t planes = p.image[0] * p.image[1];
-  const Tensor values =
-      gather(reshape(image, {planes, p.image[2] * p.image[3]}), 1, reshape(index, {planes, p.output[2] * p.output[3]}));
+  // Along planes, wherever those of an image's channels lie: no copy where channels are last in memory.
+  const std::int64_t images = p.image[0], channels = p.image[1];
+  const Tensor values = gather(reshape(image, {images, channels, p.image[2] * p.image[3]}), 2,
+                               reshape(index, {images, channels, p.output[2] * p.output[3]}));
   return {reshape(values, p.result), reshape(index, p.result)};
 }
 
