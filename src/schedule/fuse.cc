@@ -190,7 +190,14 @@ class Fuser {
     // computed again for every row.
     if (t.axes.size() > axes_before && axes_before > 0 && first_new < last_old) return std::nullopt;
     t.add_signature(varies);
+    const bool open = t.rows == Group::kUndecided;
     if (!t.signatures_fit()) return std::nullopt;
+    // For the same reason they are no rows where they lie side by side, one for each innermost element.
+    int inner = rank - 1;
+    while (inner > 0 && t.map[inner] < 0) --inner;
+    if (open && t.rows != Group::kUndecided && varies == t.all() && inner >= 0 && t.map[inner] >= 0 &&
+        (t.rows >> t.map[inner] & 1))
+      return std::nullopt;
     t.varies = varies;
     t.post = Post::no;
     return t;

@@ -111,8 +111,8 @@ class Recomputing {
       if (!kept_[u]) again += bytes(u);
       for (int group : readers) again += reads_[group].contains(u) ? 0 : bytes(u);
     }
-    // Where it takes as long, nothing is held in between: the sigmoid of a SwiGLU, an exponential and a quotient, would be
-    // kept in f32 from the forward pass to the backward pass (8.6 GB in a Llama of 1.2 billion parameters).
+    // Where it takes as long, nothing is held in between: the sigmoid of a SwiGLU, an exponential and a quotient, would
+    // be kept in f32 from the forward pass to the backward pass (8.6 GB in a Llama of 1.2 billion parameters).
     if (again > bytes(v) * (1 + sweeps)) return false;
     kept_[v] = 0;
     for (int group : readers) {

@@ -45,6 +45,7 @@ class Simplifier {
         large_(options.large),
         backend_(options.backend),
         keeps_order_(backend_ && backend_->wants_channels_last(DType::bf16)),
+        takes_factors_out_(backend_ && backend_->bytes_of_a_function() > 0),
         merged_(64, ValueKeyHash{&g_.values}, ValueKeyEqual{&g_.values}) {}
   ValueGraph run();
 
@@ -109,6 +110,9 @@ class Simplifier {
 
   // ---- simplify_reduce.cc ----
   std::int32_t add_reduce(Value v);
+  std::int32_t without_factor(
+      const Value& v);  // a sum of products with one that is the same for all; -1: there is none
+  std::int32_t same_along(std::int32_t w, const Value& reduction);
 
   // ---- simplify_calls.cc ----
   // A loss with a kernel of its own that is asked for together with its gradient: one call makes both. (Not where the
@@ -141,9 +145,10 @@ class Simplifier {
   std::int32_t transposed(std::int32_t v);
 
   const Trace& t_;
-  const std::int64_t large_;                 // bytes of a product that is worth slicing first
-  const Backend* const backend_;             // null: of no device
-  const bool keeps_order_;                   // images may lie with their channels last
+  const std::int64_t large_;      // bytes of a product that is worth slicing first
+  const Backend* const backend_;  // null: of no device
+  const bool keeps_order_;        // images may lie with their channels last
+  const bool takes_factors_out_;  // of sums: where sweeps read memory again, equal sums are worth more than bits
   std::unordered_set<std::int32_t> slices_;  // traced nodes
   ValueGraph g_;
   std::unordered_set<std::int32_t, ValueKeyHash, ValueKeyEqual> merged_;

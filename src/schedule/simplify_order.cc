@@ -39,6 +39,13 @@ std::int32_t Simplifier::permuted(std::int32_t v, const Shape& shape, std::int64
     for (int d = 0; d < from.shape.rank(); ++d) same = same && there[back[d]] == d;
     if (same) return x.inputs[0];
   }
+  if (widens(x) && at(x.inputs[0]).op == Op::expand) {  // what repeats is widened by each reader
+    Value wide = x;
+    wide.shape = shape;
+    wide.node = -1;
+    wide.inputs = {permuted(wide.inputs[0], shape, axes)};
+    return add_elementwise(std::move(wide), true);
+  }
   Value p;
   p.op = Op::permute;
   p.dtype = x.dtype;
@@ -111,7 +118,8 @@ std::int32_t Simplifier::reduced_as_it_lies(const Value& v) {
   turned.shape = channels_last(v.shape);  // axes that were reduced have one element
   turned.inputs = {permuted(v.inputs[0], channels_last(at(v.inputs[0]).shape), to_last(rank))};
   turned.attrs.axes = (v.attrs.axes & 1u) | (v.attrs.axes >> 2) << 1 | (v.attrs.axes >> 1 & 1u) << (rank - 1);
-  return permuted(intern(std::move(turned)), v.shape, to_second(rank));
+  turned.node = -1;
+  return permuted(add_reduce(std::move(turned)), v.shape, to_second(rank));
 }
 
 }  // namespace ebb

@@ -57,8 +57,76 @@ std::int32_t Simplifier::add_reduce(Value v) {
       return add_elementwise(std::move(product));
     }
   }
+  if (const std::int32_t product = without_factor(v); product >= 0) return product;
   const std::int32_t turned = reduced_as_it_lies(v);
   return turned >= 0 ? turned : intern(std::move(v));
+}
+
+// Σ w·g = w·Σ g and Σ x·(w·g) = w·Σ x·g, where w is the same along the axes. The gradient of a batch norm then has two
+// sums, which are those of its bias and its weight.
+std::int32_t Simplifier::without_factor(const Value& v) {
+  if (!takes_factors_out_ || v.op != Op::sum || (v.dtype != DType::f32 && v.dtype != DType::f64)) return -1;
+  const Value x = at(v.inputs[0]);  // copies: values may move
+  if (x.op != Op::mul || x.is_leaf || x.dtype != v.dtype || v.shape.numel() == 1) return -1;
+  const auto product = [&](const Shape& shape, std::int32_t a, std::int32_t b) {
+    Value p;
+    p.op = Op::mul;
+    p.dtype = v.dtype;
+    p.shape = shape;
+    p.inputs = {a, b};
+    return add_elementwise(std::move(p));
+  };
+  const auto sum_of = [&](std::int32_t in) {
+    Value s = v;
+    s.inputs = {in};
+    s.node = -1;
+    return add_reduce(std::move(s));
+  };
+  for (const std::size_t k : {0, 1}) {
+    if (const std::int32_t w = same_along(x.inputs[k], v); w >= 0) return product(v.shape, sum_of(x.inputs[1 - k]), w);
+  }
+  for (const std::size_t k : {0, 1}) {
+    const Value inner = at(x.inputs[k]);
+    if (inner.op != Op::mul || inner.is_leaf || inner.dtype != v.dtype) continue;
+    for (const std::size_t j : {0, 1}) {
+      const std::int32_t w = same_along(inner.inputs[j], v);
+      if (w >= 0) return product(v.shape, sum_of(product(x.shape, x.inputs[1 - k], inner.inputs[1 - j])), w);
+    }
+  }
+  return -1;
+}
+
+// A value that repeats along all axes of a reduction, but is not one number, in the reduction's shape; -1: it does not.
+std::int32_t Simplifier::same_along(std::int32_t w, const Value& reduction) {
+  const Value x = at(w);
+  if (x.op == Op::cast && !x.is_leaf) {  // each reader widens
+    const std::int32_t narrow = same_along(x.inputs[0], reduction);
+    if (narrow < 0) return -1;
+    Value wide = x;
+    wide.shape = reduction.shape;
+    wide.inputs = {narrow};
+    wide.node = -1;
+    return add_elementwise(std::move(wide));
+  }
+  if (!x.is_view() || uniform_source(w) >= 0) return -1;
+  for (int d = 0; d < x.shape.rank(); ++d) {
+    if ((reduction.attrs.axes >> d & 1) && x.strides[d] != 0) return -1;
+  }
+  Value small;
+  small.op = Op::expand;
+  small.dtype = x.dtype;
+  if (x.op == Op::expand) {
+    small.shape = reduction.shape;
+    small.inputs = {x.inputs[0]};
+    return add_view(std::move(small));
+  }
+  if (x.op != Op::permute || at(x.inputs[0]).op != Op::expand) return -1;
+  const auto axes = unpack_axes(x.attrs.i[0]);
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(x.shape.rank()));
+  for (int d = 0; d < x.shape.rank(); ++d) sizes[static_cast<std::size_t>(axes[d])] = reduction.shape[d];
+  small.shape = Shape(sizes);
+  small.inputs = {at(x.inputs[0]).inputs[0]};
+  return permuted(add_view(std::move(small)), reduction.shape, x.attrs.i[0]);
 }
 
 }  // namespace ebb

@@ -94,6 +94,8 @@ struct GpuModel {
   // the sweep moved 1.9 TB/s, the mean of the same images, with 76 registers and three blocks, 4.1.
   int rows_in_flight = 8, rows_in_flight_of_functions = 2, blocks_of_columns = 3;
   std::int64_t column_bytes_in_flight = 128, many_column_sums = 2;
+  // An operand counts among the arrays of a sweep from this share of its elements on (chosen, not measured).
+  std::int64_t worth_counting = 64;
 
   // ---- The kernel `finish`.
   // Parts that one block adds: beyond, one multiprocessor would read for longer than several take to agree. Blocks

@@ -251,8 +251,14 @@ void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
     // Many arrays of four bytes an element, as an optimiser has, take too many registers otherwise.
     std::size_t wide = 0, narrow = 0;
     const auto count = [&](DType d) { ++(size_of(d) >= 4 ? wide : narrow); };
+    // One number per column or row is in the caches, and is no reason.
+    const auto repeats = [&](const Operand& o) {
+      std::int64_t size = 1;
+      for (int d = 0; d < dims; ++d) size *= o.strides[d] != 0 ? p.dims[static_cast<std::size_t>(d)] : 1;
+      return model.worth_counting * size < rows * columns;
+    };
     for (const Operand& o : p.operands) {
-      if (o.kind == Operand::Kind::memory) count(o.dtype);
+      if (o.kind == Operand::Kind::memory && !repeats(o)) count(o.dtype);
     }
     for (const Output& o : p.outputs) count(o.dtype);
     if (narrow == 0 || (plan.mapping == Mapping::elements && wide >= model.many_wide_arrays)) plan.width = 4;
