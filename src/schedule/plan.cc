@@ -385,7 +385,8 @@ Plan make_plan(const Trace& trace) {
   plans.push_back(std::move(plan));
   plans.push_back(make_plan(trace, &model, kBytesOfAFunctionInNeed));
   if (choice.found(std::move(plans))) return choice.best();
-  for (const StripModel& smaller : strips_within(budget)) {
+  for (StripModel smaller : strips_within(budget)) {
+    smaller.pad_from = model.pad_from;
     plans.clear();
     plans.push_back(make_plan(trace, &smaller));
     if (choice.found(std::move(plans))) return choice.best();

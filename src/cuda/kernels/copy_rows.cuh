@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Copies rows of neighbours, both of which begin anywhere.
+// Copies rows of neighbours, both of which begin anywhere, perhaps with zeros behind them.
 #pragma once
 #include "cuda/kernels/args/elements.h"
 #include "cuda/kernels/parts/view.cuh"
@@ -15,9 +15,10 @@ extern "C" __global__ void __launch_bounds__(kThreads) copy_rows(const CopyRowsA
   constexpr int kEach = 16 / sizeof(T);
   EACH(i, a.to.n * a.packs) {
     const i64 row = quotient(i, a.packs), first = (i - row * a.packs) * kEach;
-    const int live = a.length - first < kEach ? (int)(a.length - first) : kEach;
+    const int live = first > a.length ? 0 : a.length - first < kEach ? (int)(a.length - first) : kEach;
+    const int room = a.room - first < kEach ? (int)(a.room - first) : kEach;
     const Pack<T, kEach> x = load_pack<kEach>((const T*)a.from.data + at(a.from, row) + first, false, live);
-    store_pack<kEach>((T*)a.to.data + at(a.to, row) + first, x, false, live, false);
+    store_pack<kEach>((T*)a.to.data + at(a.to, row) + first, x, false, room, false);
   }
 }
 

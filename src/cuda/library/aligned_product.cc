@@ -16,15 +16,6 @@ bool is_aligned(const Matrix& x, DType dtype) { return is_aligned(x.data, x.step
 
 }  // namespace
 
-void copy_padded(Gpu& gpu, const View& to, const View& from) {
-  const std::int64_t rows = from.shape[0], columns = from.shape[1];
-  View inside = to;
-  inside.shape = from.shape;
-  copy_elements(gpu, inside, from);
-  clear_elements(gpu, part_of(to, 0, rows, to.shape[0] - rows));
-  clear_elements(gpu, part_of(part_of(to, 0, 0, rows), 1, columns, to.shape[1] - columns));
-}
-
 View AlignedProduct::of(std::byte* data, DType dtype, std::int64_t rows, std::int64_t columns,
                         std::int64_t step) const {
   View v{data, dtype, Shape{rows, columns}, {}};

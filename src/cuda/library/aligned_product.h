@@ -13,9 +13,6 @@ inline std::int64_t aligned_step(const GpuModel& model, std::int64_t columns) {
   return (columns + model.aligned_elements - 1) / model.aligned_elements * model.aligned_elements;
 }
 
-// A matrix with zeros behind its last row and column.
-void copy_padded(Gpu& gpu, const View& to, const View& from);
-
 // A product of halves whose rows do not begin at multiples of 16 bytes, or whose sizes are not multiples of eight,
 // takes cuBLASLt several times as long. Large enough ones are made of padded copies, and their result is copied from
 // where it has room; of a long side that is odd the last columns (or rows) are a second product, so that the rest is

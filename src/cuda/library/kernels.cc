@@ -90,12 +90,32 @@ void copy_elements(Gpu& gpu, const View& to, const View& from) {
                            CopyRowsArgs{.to = kernel_view({to.data, to.dtype, rows, there}),
                                         .from = kernel_view({from.data, from.dtype, rows, here}),
                                         .length = length,
+                                        .room = length,
                                         .packs = packs});
   }
   const Shape shape(sizes);
   launch_elements(gpu, {word_text(unit) + texts::copy}, "copy", (shape.numel() + 3) / 4,
                   CopyArgs{.to = kernel_view({to.data, to.dtype, shape, there}),
                            .from = kernel_view({from.data, from.dtype, shape, here})});
+}
+
+void copy_padded(Gpu& gpu, const View& to, const View& from) {
+  const std::int64_t rows = from.shape[0], length = from.shape[1], room = to.shape[1];
+  const View above = part_of(to, 0, 0, rows);
+  if (rows * room > 0 && to.strides[1] == 1 && from.strides[1] == 1 && size_of(to.dtype) < 16) {
+    const auto each = static_cast<std::int64_t>(16 / size_of(to.dtype)), packs = (room + each - 1) / each;
+    const auto first_of = [&](View v) {
+      v.shape = Shape{rows, 1};
+      return kernel_view(v);
+    };
+    launch_elements(
+        gpu, {word_text(size_of(to.dtype)) + texts::copy_rows}, "copy_rows", rows * packs,
+        CopyRowsArgs{.to = first_of(to), .from = first_of(from), .length = length, .room = room, .packs = packs});
+  } else {
+    copy_elements(gpu, part_of(above, 1, 0, length), from);
+    clear_elements(gpu, part_of(above, 1, length, room - length));
+  }
+  clear_elements(gpu, part_of(to, 0, rows, to.shape[0] - rows));
 }
 
 void clear_elements(Gpu& gpu, const View& to) {

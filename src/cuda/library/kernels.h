@@ -32,6 +32,8 @@ void launch_blocks(Gpu& gpu, const KernelSource& source, const char* kernel, std
 
 void copy_elements(Gpu& gpu, const View& to, const View& from);
 void clear_elements(Gpu& gpu, const View& to);  // zeros
+// A matrix with zeros behind its last row and column.
+void copy_padded(Gpu& gpu, const View& to, const View& from);
 View dense(const View& like, DType dtype, BufferPtr& keep, const Gpu& gpu, const char* what);
 View packed(Gpu& gpu, const View& from, BufferPtr& keep, const char* what);  // `from` itself where it is contiguous
 std::byte* element_at(const View& view, std::int64_t offset);

@@ -11,9 +11,10 @@ EBB_ARGS(36, CopyArgs);
 
 struct CopyRowsArgs {
   KernelView to, from;  // the first elements of the rows
-  i64 length, packs;    // elements of a row, and how many packs they are
+  i64 length, room;     // elements of a row, and with zeros behind them
+  i64 packs;            // of a row with its zeros
 };
-EBB_ARGS(38, CopyRowsArgs);
+EBB_ARGS(39, CopyRowsArgs);
 
 template <class T, class F>
 struct ScaleArgs {
