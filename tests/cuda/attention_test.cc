@@ -96,6 +96,8 @@ TEST_P(FusedAttention, WidthsOfGroups) {
   for (const std::int64_t width : {8, 40, 72, 80, 96, 112, 136, 192, 256})
     compare({{1, 140, width}, {1, 150, width}, {1, 150, width}, true});
   compare({{1, 70, 192}, {1, 130, 192}, {1, 130, 128}});
+  compare({{1, 200, 64}, {1, 270, 64}, {1, 270, 56}, true});
+  compare({{1, 20, 64}, {1, 2100, 64}, {1, 2100, 64}});  // so many columns that rows of 64 take these kernels
   compare({{1, 70, 80}, {1, 130, 80}, {1, 130, 256}, true});
 }
 
@@ -149,8 +151,8 @@ TEST_P(FusedAttention, PlansAreLines) {
   const auto path = [](std::int64_t width, std::int64_t values) {
     return cuda::pipelined_attention_plan(width, values, GetParam()).text();
   };
-  EXPECT_EQ(path(128, 128), "fused by warpgroups: values 128 by 128, dq 128 by 64, dk and dv 128 by 48");
-  EXPECT_EQ(path(80, 256), "fused by warpgroups: values 128 by 80, dq 128 by 48, dk 128 by 48, dv 128 by 64");
+  EXPECT_EQ(path(128, 128), "fused by warpgroups: values 128 by 128, dq 128 by 80, dk and dv 128 by 48");
+  EXPECT_EQ(path(80, 256), "fused by warpgroups: values 128 by 80, dq 128 by 32, dk 128 by 32, dv 128 by 64");
 }
 
 TEST_P(FusedAttention, ManyBatches) {

@@ -9,8 +9,9 @@
 
 namespace ebb::cuda {
 
-// How a call of attention, or of its gradient, is computed. It depends on widths, dtype and options, and on the number
-// of rows only where that does not change a bit: a row has the same results alone as in a batch.
+// How a call of attention, or of its gradient, is computed. It depends on widths, the number of columns, dtype and
+// options, and on the number of rows only where that does not change a bit: a row has the same results alone as in a
+// batch.
 struct AttentionPlan {
   enum class Path {
     products,  // scores of some rows at a time in memory (attention.cc)
