@@ -16,8 +16,8 @@ namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-// q [B, H, T, D], k [B, H, S, D], v [B, H, S, E] of one dtype; mask [B, H, T, S], undefined where there is none. H is
-// the last of several batch axes.
+// q [B, H, T, D], k [B, K, S, D], v [B, K, S, E] of one dtype, H a multiple of K; mask [B, H, T, S], undefined where
+// there is none. H is the last of several batch axes.
 struct Problem {
   Tensor q, k, v, mask;
   AttentionCall call;
@@ -25,6 +25,13 @@ struct Problem {
 };
 
 Shape batch_of(const Tensor& x) { return Shape(x.shape().begin(), x.rank() - 2); }
+
+// Heads of k and v that several of q share; 0 where axes broadcast as usual.
+std::int64_t shared_heads(const Tensor& q, const Tensor& k, const Tensor& v) {
+  if (q.rank() < 4 || k.rank() < 3 || v.rank() < 3 || k.size(-3) != v.size(-3)) return 0;
+  const std::int64_t heads = q.size(-3), shared = k.size(-3);
+  return shared > 0 && heads > shared && heads % shared == 0 ? shared : 0;
+}
 
 Problem problem_of(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o) {
   require(q.rank() >= 2 && k.rank() >= 2 && v.rank() >= 2 && q.size(-1) == k.size(-1) && k.size(-2) == v.size(-2),
@@ -34,18 +41,28 @@ Problem problem_of(const char* op, const Tensor& q, const Tensor& k, const Tenso
           "{}: needs floating elements, got {}, {} and {}", op, q.dtype(), k.dtype(), v.dtype());
   require(o.dropout >= 0 && o.dropout <= 1, "{}: dropout must be in [0, 1], got {}", op, o.dropout);
   const DType dtype = promote(promote(q.dtype(), k.dtype()), v.dtype());
-  const Shape batch = broadcast_shapes(op, broadcast_shapes(op, batch_of(q), batch_of(k)), batch_of(v));
+  const std::int64_t shared = shared_heads(q, k, v);
+  if (q.rank() >= 4 && k.rank() >= 3 && v.rank() >= 3) {
+    const auto fits = [&](const Tensor& x) { return x.size(-3) == 1 || q.size(-3) == 1 || x.size(-3) == q.size(-3); };
+    require(shared > 0 || (fits(k) && fits(v)),
+            "{}: q, k and v have {}, {} and {} heads; those of q must be a multiple of the others'", op, q.size(-3),
+            k.size(-3), v.size(-3));
+  }
+  Shape of_keys = broadcast_shapes(op, batch_of(k), batch_of(v));
+  if (shared > 0) of_keys = of_keys.with(of_keys.rank() - 1, 1);
+  const Shape batch = broadcast_shapes(op, batch_of(q), of_keys);
   const std::int64_t rows = q.size(-2), columns = k.size(-2), width = q.size(-1), values = v.size(-1);
   const std::int64_t heads = batch.rank() < 2 ? 1 : batch[batch.rank() - 1];
-  const std::int64_t before = heads == 0 ? 0 : batch.numel() / heads;
-  const auto merged = [&](const Tensor& x, std::int64_t m, std::int64_t n) {
-    const Tensor all = broadcast_to(cast(x, dtype), batch.inserted(batch.rank(), m).inserted(batch.rank() + 1, n));
-    return reshape(all, {before, heads, m, n});
+  const std::int64_t before = heads == 0 ? 0 : batch.numel() / heads, keys = shared > 0 ? shared : heads;
+  const auto merged = [&](const Tensor& x, std::int64_t h, std::int64_t m, std::int64_t n) {
+    const Shape of_heads = h == heads ? batch : batch.with(batch.rank() - 1, h);
+    const Tensor all = broadcast_to(cast(x, dtype), of_heads.inserted(batch.rank(), m).inserted(batch.rank() + 1, n));
+    return reshape(all, {before, h, m, n});
   };
   Problem p;
-  p.q = merged(q, rows, width);
-  p.k = merged(k, columns, width);
-  p.v = merged(v, columns, values);
+  p.q = merged(q, heads, rows, width);
+  p.k = merged(k, keys, columns, width);
+  p.v = merged(v, keys, columns, values);
   p.result = batch.inserted(batch.rank(), rows).inserted(batch.rank() + 1, values);
   p.call.scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(1, width))));
   p.call.causal = o.causal;
@@ -69,9 +86,21 @@ Problem problem_of(const char* op, const Tensor& q, const Tensor& k, const Tenso
   return p;
 }
 
+// Keys or values for every head of q, and sums of their gradients over the heads that share them.
+Tensor for_each_head(const Tensor& x, std::int64_t heads) {
+  const std::int64_t shared = x.size(1);
+  if (shared == heads) return x;
+  const Shape each{x.size(0), shared, heads / shared, x.size(2), x.size(3)};
+  return reshape(broadcast_to(unsqueeze(x, 2), each), {x.size(0), heads, x.size(2), x.size(3)});
+}
+Tensor over_heads(const Tensor& x, std::int64_t shared) {
+  if (shared == x.size(1)) return x;
+  return sum(reshape(x, {x.size(0), shared, x.size(1) / shared, x.size(2), x.size(3)}), 2);
+}
+
 // softmax(scale·q·kᵀ + mask), 0 in rows that attend to nothing, by ordinary operations.
 Tensor weights_of(const Tensor& q, const Tensor& k, const Problem& p) {
-  Tensor s = matmul(q, transpose(k, -1, -2)) * p.call.scale;
+  Tensor s = matmul(q, transpose(for_each_head(k, q.size(1)), -1, -2)) * p.call.scale;
   if (p.call.mask) s = s + p.mask;
   if (p.call.causal) {
     const Tensor row = reshape(arange(s.size(-2)), {-1, 1}), column = arange(s.size(-1));
@@ -85,10 +114,11 @@ Tensor weights_of(const Tensor& q, const Tensor& k, const Problem& p) {
 //   dv = Pᵀ·g,   ds = scale·P∘(g·vᵀ − Σ P∘(g·vᵀ)),   dq = ds·k,   dk = dsᵀ·q
 Tensor plain_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g, const Problem& p, int which) {
   const Tensor w = weights_of(q, k, p);
-  if (which == 2) return matmul(transpose(w, -1, -2), g);
-  const Tensor dw = matmul(g, transpose(v, -1, -2));
+  const std::int64_t heads = q.size(1);
+  if (which == 2) return over_heads(matmul(transpose(w, -1, -2), g), v.size(1));
+  const Tensor dw = matmul(g, transpose(for_each_head(v, heads), -1, -2));
   const Tensor ds = p.call.scale * w * (dw - sum(w * dw, -1, true));
-  return which == 0 ? matmul(ds, k) : matmul(transpose(ds, -1, -2), q);
+  return which == 0 ? matmul(ds, for_each_head(k, heads)) : over_heads(matmul(transpose(ds, -1, -2), q), k.size(1));
 }
 
 // [B, T, H, D] and [B, H, T, D], each from the other.
@@ -106,9 +136,12 @@ Tensor kernel(const Problem& p) {
 // dq, dk or dv, [B, H, T, D], of a call of attention_gradient.
 Tensor result_of(const Tensor& call, const Problem& p, int which) {
   if (call.node()->extra->output_types.size() == 3) return swap_heads(output_of(call, which));
-  const std::int64_t part = p.q.size(1) * p.q.size(3);
-  const Tensor& like = which == 2 ? p.v : p.q;
-  const Tensor rows = narrow(output_of(call, 0), 2, which * part, like.size(1) * like.size(3));
+  const Tensor* const all[] = {&p.q, &p.k, &p.v};
+  const auto width_of = [&](int i) { return all[i]->size(1) * all[i]->size(3); };
+  std::int64_t at = 0;
+  for (int i = 0; i < which; ++i) at += width_of(i);
+  const Tensor& like = *all[which];
+  const Tensor rows = narrow(output_of(call, 0), 2, at, width_of(which));
   return swap_heads(reshape(rows, with_heads_beside(like.shape())));
 }
 
@@ -122,7 +155,9 @@ std::vector<Tensor> gradients(const Problem& p, const Tensor& g, const Tensor& o
     const DType dtype = p.q.dtype();
     std::vector<std::pair<Shape, DType>> results;
     if (p.q.size(2) == p.k.size(2)) {
-      results = {{{p.q.size(0), p.q.size(2), p.q.size(1) * (2 * p.q.size(3) + p.v.size(3))}, dtype}};
+      std::int64_t width = 0;
+      for (const Tensor& x : {p.q, p.k, p.v}) width += x.size(1) * x.size(3);
+      results = {{{p.q.size(0), p.q.size(2), width}, dtype}};
     } else {
       for (const Tensor& x : {p.q, p.k, p.v}) results.emplace_back(with_heads_beside(x.shape()), dtype);
     }
@@ -154,7 +189,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   if (options.dropout > 0 || mask_is_learned) {
     const auto [wide_q, wide_k, wide_v] = widened(p.q, p.k, p.v);
     const Tensor w = dropout(weights_of(wide_q, wide_k, p), options.dropout, options.dropout > 0);
-    return reshape(cast(matmul(w, wide_v), p.q.dtype()), p.result);
+    return reshape(cast(matmul(w, for_each_head(wide_v, p.q.size(1))), p.q.dtype()), p.result);
   }
   Tensor call;
   {
@@ -188,10 +223,9 @@ AttentionGradients scaled_dot_product_attention_backward(const Tensor& grad, con
   }
   const std::vector<Tensor> all = gradients(p, g, swap_heads(output_of(call, 0)), output_of(call, 1));
   const auto like = [&](const Tensor& d, const Tensor& x) {
-    const Shape whole = Shape(p.result.begin(), p.result.rank() - 2)
-                            .inserted(p.result.rank() - 2, x.size(-2))
-                            .inserted(p.result.rank() - 1, x.size(-1));
-    return cotangent(reshape(d, whole), x);
+    Shape batch(p.result.begin(), p.result.rank() - 2);
+    if (batch.rank() >= 2) batch = batch.with(batch.rank() - 1, d.size(1));
+    return cotangent(reshape(d, batch.inserted(batch.rank(), x.size(-2)).inserted(batch.rank() + 1, x.size(-1))), x);
   };
   return {like(all[0], q), like(all[1], k), like(all[2], v)};
 }

@@ -3,12 +3,12 @@
 #include "graph/node.h"
 
 // softmax(scale·q·kᵀ + mask)·v without the matrix of scores.
-//   attention            q [B, H, T, D], k [B, H, S, D], v [B, H, S, E], mask [B, H, T, S] (where named, in the compute
-//                        dtype)
+//   attention            q [B, H, T, D], k [B, K, S, D], v [B, K, S, E], mask [B, H, T, S] (where named, in the compute
+//                        dtype); H is a multiple of K, and head h of q has head h·K/H of k and v
 //                        -> o [B, T, H, E], lse [B, H, T] in the compute dtype: log Σ exp of a row's scores
 //   attention_gradient   cotangent of o, q, k, v, o, lse, mask, all with H second
-//                        -> dq [B, T, H, D], dk [B, S, H, D], dv [B, S, H, E]; where S = T, side by side in the rows
-//                        of one result [B, T, H·D + H·D + H·E], as a projection of one input to all three has them
+//                        -> dq [B, T, H, D], dk [B, S, K, D], dv [B, S, K, E]; where S = T, side by side in the rows
+//                        of one result [B, T, H·D + K·D + K·E], as a projection of one input to all three has them
 // Results have the heads H beside their elements, as the projections around attention have them: nothing is copied to
 // take heads apart and to join them. Where every score of a row is −inf, its output and its gradients are 0.
 namespace ebb {

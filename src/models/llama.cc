@@ -89,12 +89,6 @@ Tensor together(const Tensor& x) {
   return reshape(permute(x, {0, 2, 1, 3}), {x.size(0), x.size(2), x.size(1) * x.size(3)});
 }
 
-// [B, KV, T, D] to [B, KV·groups, T, D], each head repeated.
-Tensor repeated(const Tensor& x, std::int64_t groups) {
-  const Shape each{x.size(0), x.size(1), groups, x.size(2), x.size(3)};
-  return reshape(broadcast_to(unsqueeze(x, 2), each), {x.size(0), x.size(1) * groups, x.size(2), x.size(3)});
-}
-
 }  // namespace
 
 RotaryEmbedding::RotaryEmbedding(const LlamaConfig& c) {
@@ -136,20 +130,10 @@ LlamaAttention::LlamaAttention(const LlamaConfig& c)
       o_proj(linear(heads * head_width, c.hidden_size, c.attention_bias, c)) {}
 
 Tensor LlamaAttention::operator()(const Tensor& x, const RotaryEmbedding::Table& rotary, const Tensor& mask) const {
-  const std::int64_t batch = x.size(0), time = x.size(1), groups = heads / key_value_heads;
-  Tensor q = RotaryEmbedding::rotate(apart(q_proj(x), heads), rotary);
-  Tensor k = RotaryEmbedding::rotate(apart(k_proj(x), key_value_heads), rotary);
-  Tensor v = apart(v_proj(x), key_value_heads);
-  if (groups == 1) return o_proj(together(scaled_dot_product_attention(q, k, v, {.mask = mask, .causal = true})));
-  if (mask.defined()) {
-    k = repeated(k, groups), v = repeated(v, groups);
-    return o_proj(together(scaled_dot_product_attention(q, k, v, {.mask = mask, .causal = true})));
-  }
-  // The groups are an axis of their own, along which keys and values are broadcast and not copied.
-  q = reshape(q, {batch, key_value_heads, groups, time, head_width});
-  k = unsqueeze(k, 2), v = unsqueeze(contiguous(v), 2);
-  const Tensor y = scaled_dot_product_attention(q, k, v, {.causal = true});
-  return o_proj(together(reshape(y, {batch, heads, time, head_width})));
+  const Tensor q = RotaryEmbedding::rotate(apart(q_proj(x), heads), rotary);
+  const Tensor k = RotaryEmbedding::rotate(apart(k_proj(x), key_value_heads), rotary);
+  const Tensor v = apart(v_proj(x), key_value_heads);
+  return o_proj(together(scaled_dot_product_attention(q, k, v, {.mask = mask, .causal = true})));
 }
 
 LlamaMlp::LlamaMlp(const LlamaConfig& c)

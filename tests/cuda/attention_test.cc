@@ -9,8 +9,9 @@
 #include <limits>
 
 #include "core/format_error.h"
+#include "cuda/backend.h"
 #include "cuda/compile_for_gpu.h"
-#include "cuda/library/kernels.h"
+#include "cuda/library/attention_plan.h"
 #include "cuda/print/sweep_text.h"
 #include "ebb/ebb.h"
 #include "emulated_device.h"
@@ -81,8 +82,7 @@ TEST_P(FusedAttention, LengthsAroundTiles) {
   }
 }
 
-// Rows of 64 and 128, of which warpgroups make products on Hopper: several steps in both directions, several groups and
-// blocks.
+// Rows of which warpgroups make products on Hopper: several steps in both directions, several groups and blocks.
 TEST_P(FusedAttention, LengthsAroundTilesOfGroups) {
   for (const std::int64_t width : {64, 128}) {
     for (const bool causal : {false, true}) {
@@ -92,19 +92,79 @@ TEST_P(FusedAttention, LengthsAroundTilesOfGroups) {
     }
   }
 }
+TEST_P(FusedAttention, WidthsOfGroups) {
+  for (const std::int64_t width : {8, 40, 72, 80, 96, 112, 136, 192, 256})
+    compare({{1, 140, width}, {1, 150, width}, {1, 150, width}, true});
+  compare({{1, 70, 192}, {1, 130, 192}, {1, 130, 128}});
+  compare({{1, 200, 64}, {1, 270, 64}, {1, 270, 56}, true});
+  compare({{1, 20, 64}, {1, 2100, 64}, {1, 2100, 64}});  // so many columns that rows of 64 take these kernels
+  compare({{1, 70, 80}, {1, 130, 80}, {1, 130, 256}, true});
+}
 
 // The emulated device has no products of warpgroups: their text is compiled.
 TEST_P(FusedAttention, ProductsOfGroupsCompile) {
   EBB_SKIP_WITHOUT_NVRTC();
-  for (const std::int64_t width : {64, 128}) {
-    const cuda::AttentionShape shape{width, width, GetParam(), 1, true};
-    EXPECT_EQ(compile_error(cuda::prelude() + cuda::attention_source(shape).text, "sm_90a"), "");
+  for (const std::int64_t width : {64, 80, 256}) {
+    const cuda::AttentionPlan plan = cuda::pipelined_attention_plan(width, width, GetParam());
+    using cuda::ColumnGradients;
+    std::vector<cuda::KernelSource> sources{attention_forward_source(plan), attention_row_gradient_source(plan)};
+    if (plan.splits_columns()) {
+      sources.push_back(attention_column_gradient_source(plan, ColumnGradients::k));
+      sources.push_back(attention_column_gradient_source(plan, ColumnGradients::v));
+    } else {
+      sources.push_back(attention_column_gradient_source(plan, ColumnGradients::both));
+    }
+    if (width == 64) {
+      sources.push_back(cuda::attention_source(
+          {.path = cuda::AttentionPlan::Path::groups, .width = 64, .values = 64, .dtype = GetParam(), .slices = 1}));
+    }
+    for (const cuda::KernelSource& source : sources)
+      EXPECT_EQ(compile_error(cuda::prelude() + source.text, "sm_90a"), "") << plan.text();
   }
 }
 
-// Many batches: blocks of twice as many rows.
+// With little shared memory the kernels of other GPUs run: products of warps.
+TEST_P(FusedAttention, ProductsOfWarps) {
+  if (!device_is_emulated()) GTEST_SKIP() << "the other tests run these kernels on GPUs before Hopper";
+  const cuda::GpuModel before = cuda::gpu(0).model();
+  cuda::GpuModel model = before;
+  model.limits.shared = 48 << 10;
+  cuda::gpu(0).set_model(model);
+  const auto path = [](std::int64_t width) {
+    View x{};
+    x.dtype = GetParam(), x.shape = {1, 1, 9, width};
+    return cuda::plan_attention(cuda::gpu(0), {}, x, x, x).text();
+  };
+  EXPECT_EQ(path(8), "fused by warps, 64 rows by 64 columns");
+  EXPECT_EQ(path(136), "products over rows of scores");
+  for (const bool causal : {false, true}) {
+    compare({{1, 65, 8}, {1, 63, 8}, {1, 63, 8}, causal});
+    compare({{1, 7, 8}, {1, 130, 8}, {1, 130, 8}, causal});
+    compare({{1, 140, 8}, {1, 70, 8}, {1, 70, 8}, causal});
+    compare({{2, 3, 131, 8}, {2, 3, 131, 8}, {2, 3, 131, 8}, causal});  // blocks of twice as many rows
+    compare({{1, 20, 24}, {1, 33, 24}, {1, 33, 40}, causal});
+    compare({{1, 4, 70, 8}, {1, 2, 140, 8}, {1, 2, 140, 8}, causal});
+  }
+  cuda::gpu(0).set_model(before);
+}
+TEST_P(FusedAttention, PlansAreLines) {
+  const auto path = [](std::int64_t width, std::int64_t values) {
+    return cuda::pipelined_attention_plan(width, values, GetParam()).text();
+  };
+  EXPECT_EQ(path(128, 128), "fused by warpgroups: values 128 by 128, dq 128 by 80, dk and dv 128 by 48");
+  EXPECT_EQ(path(80, 256), "fused by warpgroups: values 128 by 80, dq 128 by 32, dk 128 by 32, dv 128 by 64");
+}
+
 TEST_P(FusedAttention, ManyBatches) {
   for (const bool causal : {false, true}) compare({{2, 3, 131, 8}, {2, 3, 131, 8}, {2, 3, 131, 8}, causal});
+}
+
+// Heads of queries share those of keys and values, whose gradients are sums over them.
+TEST_P(FusedAttention, GroupedQueries) {
+  for (const std::int64_t width : {16, 64, 136}) {
+    compare({{2, 4, 70, width}, {2, 2, 140, width}, {2, 2, 140, width}, true});
+    compare({{1, 3, 140, width}, {1, 1, 70, width}, {1, 1, 70, width}});
+  }
 }
 
 TEST_P(FusedAttention, Widths) {

@@ -56,7 +56,7 @@ struct Fiber {
 static Fiber fibers[kThreads];
 static Place scheduler;
 static ucontext_t scheduler_first;
-static Barrier of_block, of_warp[kThreads / kWarp];
+static Barrier of_block, of_warp[kThreads / kWarp], of_turns[8];
 static unsigned long long lanes[2][kThreads];  // of one shuffle and the next
 static unsigned long turns = 0;                // of barriers: whether anything still moves
 static void (*kernel)(const void*);
@@ -160,6 +160,7 @@ static int launch(void (*what)(const void*), unsigned blocks, unsigned count, un
     memset(dynamic, 0xA5, bytes);
     of_block = {};
     for (Barrier& w : of_warp) w = {};
+    for (Barrier& w : of_turns) w = {};
     for (Fiber& f : fibers) f.done = false;
     shuffle(threads, count, seed);
     for (unsigned left = count; left;) {
@@ -437,3 +438,73 @@ inline void multiply_tile(float (&c)[8][4], const unsigned (&x)[4], const unsign
 inline unsigned __cvta_generic_to_shared(const void* at) {
   return static_cast<unsigned>(reinterpret_cast<unsigned long long>(at));
 }
+
+// The same by a tile of panels of 64 columns, `panel` elements apart, and of any number of columns.
+template <bool bf16, int parts>
+inline void multiply_panels(float (&c)[parts][4], const unsigned (&x)[4], const unsigned short* tile, int panel, int k,
+                            bool rows) {
+  must_be_aligned(tile, 1024);
+  const unsigned lane = threadIdx.x % 32;
+  for (unsigned n = 0; n < parts; ++n) {
+    unsigned b[2];
+    for (unsigned i = 0; i < 2; ++i) {
+      unsigned short pair[2];
+      for (unsigned j = 0; j < 2; ++j) {
+        const unsigned deep = 16 * static_cast<unsigned>(k) + 8 * i + 2 * (lane % 4) + j, across = 8 * n + lane / 4;
+        const unsigned row = rows ? deep : across, column = rows ? across : deep;
+        pair[j] = emulated::of_tile(tile + column / 64 * static_cast<unsigned>(panel), row, column % 64);
+      }
+      b[i] = pair[0] | static_cast<unsigned>(pair[1]) << 16;
+    }
+    multiply_add<bf16>(c[n], x, b[0], b[1]);
+  }
+}
+
+// Barriers in shared memory, which count arrivals and bytes of copies; copies are made at once.
+namespace emulated {
+struct SharedBarrier {
+  unsigned char count, arrived;
+  unsigned short phase;
+  int bytes;  // that have been announced and not come
+};
+inline SharedBarrier& at_shared(unsigned long long* b) {
+  must_be_aligned(b, 8);
+  return *reinterpret_cast<SharedBarrier*>(b);
+}
+inline void change(unsigned long long* at, unsigned char arrivals, int bytes) {
+  SharedBarrier& b = at_shared(at);
+  b.arrived = static_cast<unsigned char>(b.arrived + arrivals);
+  b.bytes += bytes;
+  if (b.arrived > b.count) {
+    fprintf(stderr, "emulated device: more arrive at a barrier than it was made for\n");
+    abort();
+  }
+  if (b.arrived < b.count || b.bytes != 0) return;
+  b.arrived = 0;
+  ++b.phase;
+  ++turns;
+}
+}  // namespace emulated
+inline void init_barrier(unsigned long long* b, int arrivals) {
+  emulated::at_shared(b) = {static_cast<unsigned char>(arrivals), 0, 0, 0};
+}
+inline void mbarriers_are_made() {}
+inline void expect_at(unsigned long long* b, int bytes) { emulated::change(b, 1, bytes); }
+inline void arrive_at(unsigned long long* b) { emulated::change(b, 1, 0); }
+inline void wait_at(unsigned long long* b, int parity) {
+  while (emulated::at_shared(b).phase % 2 == parity) emulated::yield();
+}
+// Of two warpgroups, one of which does not wait.
+inline void wait_for_turn(int group) { emulated::wait(emulated::of_turns[group], 256); }
+inline void give_turn(int group) {
+  emulated::Barrier& b = emulated::of_turns[group];
+  if (++b.arrived < 256) return;
+  b.arrived = 0;
+  ++b.turn;
+  ++emulated::turns;
+}
+inline void bytes_have_come(unsigned long long* b, int bytes) { emulated::change(b, 0, -bytes); }
+template <int count>
+inline void take_registers() {}
+template <int count>
+inline void leave_registers() {}

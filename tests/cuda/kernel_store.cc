@@ -21,7 +21,7 @@ namespace ebb::testing {
 namespace {
 
 constexpr const char* kOptions =
-    " -std=c++17 -O0 -w -fPIC -ffp-contract=off -fno-exceptions -fno-rtti -fno-asynchronous-unwind-tables ";
+    " -std=c++17 -O0 -w -Wno-psabi -fPIC -ffp-contract=off -fno-exceptions -fno-rtti -fno-asynchronous-unwind-tables ";
 constexpr std::size_t kBatch = 200;     // texts
 constexpr const char* kWrapping = "3";  // changes with wrapped()
 

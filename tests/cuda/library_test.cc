@@ -151,6 +151,8 @@ TEST_P(LibraryOnGpu, Attention) {
     o.causal = causal;
     compare("attention", {q, k, v},
             [&](const std::vector<Tensor>& in) { return scaled_dot_product_attention(in[0], in[1], in[2], o); });
+    compare("attention of grouped queries", {real({2, 6, 7, 5}), k, v},
+            [&](const std::vector<Tensor>& in) { return scaled_dot_product_attention(in[0], in[1], in[2], o); });
   }
   gpu.set_model(before);
 }

@@ -192,6 +192,44 @@ TEST(Attention, IsDifferentiableTwiceAndWithALearnedMask) {
   EXPECT_TRUE(mask.passed()) << mask;
 }
 
+// Several heads of queries share those of keys and values: as if these were repeated, and their gradients summed.
+TEST(Attention, GroupedQueriesAreThoseOfRepeatedKeys) {
+  const auto repeated = [](const Tensor& x) {
+    const Shape s = x.shape();
+    return reshape(broadcast_to(unsqueeze(x, 2), {s[0], s[1], 3, s[2], s[3]}), {s[0], 3 * s[1], s[2], s[3]});
+  };
+  for (const std::int64_t batch : {1, 9}) {  // threads share the rows of a head, or heads
+    for (const std::int64_t heads : {1, 2}) {
+      const Tensor q = variable(values({batch, 3 * heads, 70, 4}, 1)), k = variable(values({batch, heads, 260, 4}, 2)),
+                   v = variable(values({batch, heads, 260, 5}, 3));
+      for (const Tensor& mask : {Tensor(), values({batch, 3 * heads, 70, 260}, 5)}) {
+        const AttentionOptions o{.mask = mask, .causal = true};
+        const Tensor got = scaled_dot_product_attention(q, k, v, o),
+                     want = scaled_dot_product_attention(q, repeated(k), repeated(v), o);
+        expect_close(got, want, 0);
+        BackwardOptions with;
+        with.grad = values({batch, 3 * heads, 70, 5}, 4);
+        const Gradients a = backward(got, with), b = backward(want, with);
+        expect_close(a[q], b[q], 1e-12);
+        expect_close(a[k], b[k], 1e-11);
+        expect_close(a[v], b[v], 1e-11);
+        const AttentionGradients by_hand = scaled_dot_product_attention_backward(with.grad, q, k, v, o);
+        expect_close(by_hand.k, a[k], 0);
+        expect_close(by_hand.v, a[v], 0);
+      }
+    }
+  }
+  GradcheckOptions loose;
+  loose.rtol = 1e-5, loose.atol = 1e-6;
+  const FunctionOfMany f = [](const Many& in) { return scaled_dot_product_attention(in[0], in[1], in[2]); };
+  const GradcheckReport second =
+      check_second_gradients(f, {values({1, 4, 3, 2}, 1), values({1, 2, 3, 2}, 2), values({1, 2, 3, 2}, 3)}, loose);
+  EXPECT_TRUE(second.passed()) << second;
+  EXPECT_THROW_MESSAGE(
+      scaled_dot_product_attention(zeros({1, 5, 3, 2}), zeros({1, 2, 3, 2}), zeros({1, 2, 3, 2})),
+      "scaled_dot_product_attention: q, k and v have 5, 2 and 2 heads; those of q must be a multiple of the others'");
+}
+
 TEST(Attention, ARowThatSeesNothingIsZeroWithGradientZero) {
   const Tensor q = variable(values({2, 4}, 1)), k = variable(values({3, 4}, 2)), v = variable(values({3, 4}, 3));
   AttentionOptions o;

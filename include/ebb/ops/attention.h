@@ -12,9 +12,9 @@ struct AttentionOptions {
   double dropout = 0;                // of the attention weights (which are then materialised)
   std::optional<double> scale = {};  // 1/√D unless given
 };
-// softmax(scale·q·kᵀ + mask)·v with q [.., T, D], k [.., S, D], v [.., S, E]; leading axes broadcast. The scores exist
-// only in blocks: memory beyond the result is one number per row, forward and backward. A row that attends to nothing
-// gives 0. (A floating mask that is itself differentiated, dropout, and second derivatives do materialise the scores.)
+// softmax(scale·q·kᵀ + mask)·v with q [.., T, D], k [.., S, D], v [.., S, E]; leading axes broadcast, and where q has n
+// times the heads (axis −3) of k and v, n in a row share one (grouped queries). The scores exist only in blocks: memory
+// beyond the result is one number per row. (A learned mask, dropout and second derivatives do materialise the scores.)
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options = {});
 

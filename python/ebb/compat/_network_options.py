@@ -73,13 +73,7 @@ def _eps_is_not_needed(call):
 @special("scaled_dot_product_attention")
 def _attention(call):
     def attention(q, k, v, mask=None, dropout=0.0, causal=False, scale=None, *, enable_gqa=False):
-        if enable_gqa and k.shape[-3] != q.shape[-3]:
-            if q.shape[-3] % k.shape[-3]:
-                raise ValueError(
-                    f"scaled_dot_product_attention: {k.shape[-3]} heads of keys do not divide {q.shape[-3]} of queries"
-                )
-            times = q.shape[-3] // k.shape[-3]
-            k, v = _core.repeat_interleave(k, times, -3), _core.repeat_interleave(v, times, -3)
+        # Heads of queries may share those of keys and values in any case: enable_gqa is PyTorch's name for it.
         return call(q, k, v, mask, causal=causal, dropout=dropout, scale=scale)
 
     return attention

@@ -41,7 +41,7 @@ class Scratch {
 template <class T>
 struct Sizes {
   const AttentionCall call;
-  std::int64_t heads, batches, rows, columns, width, values;  // H, B·H, T, S, D, E
+  std::int64_t heads, batches, groups, rows, columns, width, values;  // H, B·H, H/K, T, S, D, E
   static constexpr RegType kType = std::is_same_v<T, double> ? RegType::f64 : RegType::f32;
   const TileKernels& k = tile_kernels();
   ElementwiseFn exp = k.elementwise(Op::exp, kType, 0);
@@ -52,6 +52,7 @@ struct Sizes {
       : call(options_as<AttentionCall>(c.attrs)),
         heads(q.shape[1]),
         batches(q.shape[0] * heads),
+        groups(key.shape[1] > 0 ? heads / key.shape[1] : 1),
         rows(q.shape[2]),
         columns(key.shape[2]),
         width(q.shape[3]),
@@ -68,6 +69,9 @@ struct Sizes {
   std::int64_t place(std::int64_t b, std::int64_t i, std::int64_t length) const {
     return (b / heads * length + i) * heads + b % heads;
   }
+
+  // The matrix of keys and values that matrix b of queries has.
+  std::int64_t key_of(std::int64_t b) const { return b / groups; }
 
   // Columns that some row of [first, first + count) can see.
   std::int64_t visible(std::int64_t first, std::int64_t count) const {
@@ -131,7 +135,7 @@ void forward(const LibraryCall& call) {
     const std::int64_t seen = z.visible(i, n);
     for (std::int64_t j = 0; j < seen; j += kColumns) {
       const std::int64_t m = std::min(kColumns, seen - j);
-      scores(z, mask, b, i, n, q_block, j, m, rows_of(key, b, j, m, k_rows.data()), s.data(), line.data());
+      scores(z, mask, b, i, n, q_block, j, m, rows_of(key, z.key_of(b), j, m, k_rows.data()), s.data(), line.data());
       for (std::int64_t r = 0; r < n; ++r) {
         const auto at = static_cast<std::size_t>(r);
         T* row = s.data() + r * m;
@@ -155,7 +159,7 @@ void forward(const LibraryCall& call) {
         }
       }
       gemm_serial<T>(n, z.values, m, T(1), z.factor(s.data(), m, 1),
-                     z.factor(rows_of(v, b, j, m, v_rows.data()), z.values, 1), T(1), o.data(), z.values);
+                     z.factor(rows_of(v, z.key_of(b), j, m, v_rows.data()), z.values, 1), T(1), o.data(), z.values);
     }
     for (std::int64_t r = 0; r < n; ++r) {
       const auto at = static_cast<std::size_t>(r);
@@ -198,7 +202,7 @@ class Backward {
       if (bytes > 0 && result.data == out.data) std::memset(first, 0, bytes);
       const std::ptrdiff_t before = static_cast<std::byte*>(result.data) - static_cast<std::byte*>(out.data);
       to_[i] = {first + before / static_cast<std::ptrdiff_t>(size_of(out.dtype)), result.strides[0], result.strides[1],
-                result.shape[3]};
+                result.shape[3], result.shape[2]};
     }
     const std::int64_t down = (z_.rows + kRows - 1) / kRows, across = (z_.columns + kColumns - 1) / kColumns;
     // δ, a number a row
@@ -213,14 +217,19 @@ class Backward {
         delta_[static_cast<std::size_t>(b * z_.rows + i + r)] = static_cast<T>(total);
       }
     });
-    if (z_.batches >= 16) {
-      parallel_for(z_.batches, [&](std::int64_t b) { blocks(b, 0, down, 0, across, true, true); });
+    const std::int64_t keys = z_.batches / z_.groups;
+    if (keys >= 16) {
+      parallel_for(keys, [&](std::int64_t key) {
+        for (std::int64_t b = key * z_.groups; b < (key + 1) * z_.groups; ++b)
+          blocks(b, 0, down, 0, across, true, true);
+      });
     } else {  // scores are made twice, so that threads share the rows of dq, then those of dk and dv
       parallel_for(z_.batches * down, [&](std::int64_t task) {
         blocks(task / down, task % down, task % down + 1, 0, across, true, false);
       });
-      parallel_for(z_.batches * across, [&](std::int64_t task) {
-        blocks(task / across, 0, down, task % across, task % across + 1, false, true);
+      parallel_for(keys * across, [&](std::int64_t task) {
+        for (std::int64_t b = task / across * z_.groups; b < (task / across + 1) * z_.groups; ++b)
+          blocks(b, 0, down, task % across, task % across + 1, false, true);
       });
     }
     for (std::size_t i = 0; i < call_.outputs.size(); ++i) {
@@ -235,10 +244,10 @@ class Backward {
   // Sums of a result, [B, T, H, D].
   struct Sums {
     T* data = nullptr;
-    std::int64_t batch_step = 0, row_step = 0, width = 0;
+    std::int64_t batch_step = 0, row_step = 0, width = 0, heads = 1;
   };
-  T* row_of(const Sums& to, std::int64_t b, std::int64_t i) const {
-    return to.data + b / z_.heads * to.batch_step + i * to.row_step + b % z_.heads * to.width;
+  static T* row_of(const Sums& to, std::int64_t b, std::int64_t i) {
+    return to.data + b / to.heads * to.batch_step + i * to.row_step + b % to.heads * to.width;
   }
 
   // Each element of dq gets its blocks in the order of columns, of dk and dv in the order of rows, either way.
@@ -250,7 +259,8 @@ class Backward {
         p(high, wide), ds(high, wide), line(1, wide);
     for (std::int64_t jb = left; jb < right; ++jb) {
       const std::int64_t j = jb * kColumns, all = std::min(kColumns, z.columns - j);
-      const T *key = rows_of(k_, b, j, all, k_rows.data()), *value = rows_of(v_, b, j, all, v_rows.data());
+      const T* key = rows_of(k_, z.key_of(b), j, all, k_rows.data());
+      const T* value = rows_of(v_, z.key_of(b), j, all, v_rows.data());
       for (std::int64_t ib = top; ib < bottom; ++ib) {
         const std::int64_t i = ib * kRows, n = std::min(kRows, z.rows - i);
         const std::int64_t m = std::min(all, z.visible(i, n) - j);
@@ -266,7 +276,7 @@ class Backward {
         }
         if (columns)
           gemm_serial<T>(m, z.values, n, T(1), z.factor(p.data(), 1, m), z.factor(g, z.values, 1), T(1),
-                         row_of(to_[2], b, j), to_[2].row_step);
+                         row_of(to_[2], z.key_of(b), j), to_[2].row_step);
         gemm_serial<T>(n, m, z.values, T(1), z.factor(g, z.values, 1), z.factor(value, 1, z.values), T(0), ds.data(),
                        m);
         for (std::int64_t r = 0; r < n; ++r) {
@@ -280,7 +290,7 @@ class Backward {
                          row_of(to_[0], b, i), to_[0].row_step);
         if (columns)
           gemm_serial<T>(m, z.width, n, T(1), z.factor(ds.data(), 1, m), z.factor(q, z.width, 1), T(1),
-                         row_of(to_[1], b, j), to_[1].row_step);
+                         row_of(to_[1], z.key_of(b), j), to_[1].row_step);
       }
     }
   }

@@ -8,6 +8,7 @@
 // Sums are the same whatever the number of rows: along k in steps of 16 in order, and over a tile's columns.
 #pragma once
 #include "cuda/kernels/args/exponentials.h"
+#include "cuda/kernels/parts/mbarrier.cuh"
 #include "cuda/kernels/parts/warpgroup.cuh"
 
 namespace ebb::cuda {
@@ -24,19 +25,6 @@ EBB void multiply_add(f32 (&d)[32][4], u64 x, u64 w, int add) {
                : "l"(x), "l"(w), "r"(add));
 }
 
-EBB void mbarrier_init(u32 barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
-}
-EBB void mbarrier_expect(u32 barrier, u32 bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-EBB void mbarrier_wait(u32 barrier, int phase) {
-  asm volatile(
-      "{\n.reg .pred p;\nagain: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-      "@p bra done;\nbra again;\ndone:\n}" ::"r"(barrier),
-      "r"(phase)
-      : "memory");
-}
 // In a block of the cluster. Without an order of memory: what it is about is read by tensor cores and written by
 // copies.
 EBB void mbarrier_arrive(u32 barrier, u32 block) {

@@ -27,13 +27,14 @@ namespace {
 
 struct Sizes {
   AttentionCall o;
-  std::int64_t batches, positions, columns, width, values;
+  std::int64_t batches, groups, positions, columns, width, values;  // groups: batches of q for one of k and v
   DType dtype, compute;
   std::int64_t batches_together, positions_together;
 
   Sizes(const Gpu& gpu, const Attrs& attrs, const View& q, const View& k, const View& v)
       : o(options_as<AttentionCall>(attrs)),
         batches(q.shape[0]),
+        groups(k.shape[0] > 0 ? batches / k.shape[0] : 1),
         positions(q.shape[1]),
         columns(k.shape[1]),
         width(q.shape[2]),
@@ -45,6 +46,7 @@ struct Sizes {
     positions_together = std::clamp<std::int64_t>(rows, 1, std::max<std::int64_t>(1, positions));
     batches_together =
         std::clamp<std::int64_t>(rows / std::max<std::int64_t>(1, positions), 1, std::max<std::int64_t>(1, batches));
+    if (groups > 1) batches_together = 1;
   }
   // Columns that some row of the part sees. Only where it is one batch: then a part of dk and dv lies densely.
   std::int64_t seen(std::int64_t count, std::int64_t first, std::int64_t rows) const {
@@ -154,9 +156,10 @@ void run_attention(const LibraryCall& call, Gpu& gpu) {
     c.lse = part_of(lse, 0, b, count);
     View mask;
     if (z.o.mask) mask = call.inputs[3], c.mask = &mask;
-    multiply_floats(gpu, rows_of(q, b, count, t, rows), transposed(rows_of(k, b, count, 0, columns)), c.scores);
+    multiply_floats(gpu, rows_of(q, b, count, t, rows), transposed(rows_of(k, b / z.groups, count, 0, columns)),
+                    c.scores);
     launch_rows(gpu, z, "softmax_rows", c, b, count, t, rows, columns);
-    multiply_floats(gpu, c.weights, rows_of(v, b, count, 0, columns), rows_of(out, b, count, t, rows));
+    multiply_floats(gpu, c.weights, rows_of(v, b / z.groups, count, 0, columns), rows_of(out, b, count, t, rows));
   });
   scatter_heads(gpu, call.outputs[0], out);
 }
@@ -168,8 +171,8 @@ void run_attention_gradient(const LibraryCall& call, Gpu& gpu) {
   const View g = input(0), q = input(1), k = input(2), v = input(3), o = input(4);
   const Sizes z(gpu, call.attrs, q, k, v);
   const View lse = reshaped(packed(gpu, call.inputs[5], keep_lse, "attention"), {z.batches, z.positions});
-  // Sums over parts of rows: the results themselves, or in f32 beside them.
-  const bool divided = z.positions_together < z.positions;
+  // Sums over parts of rows and over the heads of a group: the results themselves, or in f32 beside them.
+  const bool divided = z.positions_together < z.positions || z.groups > 1;
   const std::array<View, 3> results = attention_results(call);
   const auto result = [&](std::size_t i) { return flat_result(gpu, results[i], keep_results[i]); };
   const View dq = result(0), dk = result(1), dv = result(2);
@@ -197,13 +200,15 @@ void run_attention_gradient(const LibraryCall& call, Gpu& gpu) {
       c.go = part_of(g, 0, b, count);
       c.o = part_of(o, 0, b, count);
       const View q_rows = rows_of(q, b, count, t, rows), g_rows = rows_of(g, b, count, t, rows);
-      const View keys = rows_of(k, b, count, 0, columns), values = rows_of(v, b, count, 0, columns);
+      const std::int64_t key = b / z.groups;
+      const bool adds = t > 0 || b % z.groups > 0;
+      const View keys = rows_of(k, key, count, 0, columns), values = rows_of(v, key, count, 0, columns);
       multiply_floats(gpu, q_rows, transposed(keys), c.scores);
       multiply_floats(gpu, g_rows, transposed(values), c.gradient);
       launch_rows(gpu, z, "differentiate_rows", c, b, count, t, rows, columns);
       multiply_floats(gpu, c.weights_gradient, keys, rows_of(dq, b, count, t, rows));
-      multiply_floats(gpu, transposed(c.weights_gradient), q_rows, rows_of(sum_k, b, count, 0, columns), t > 0);
-      multiply_floats(gpu, transposed(c.weights), g_rows, rows_of(sum_v, b, count, 0, columns), t > 0);
+      multiply_floats(gpu, transposed(c.weights_gradient), q_rows, rows_of(sum_k, key, count, 0, columns), adds);
+      multiply_floats(gpu, transposed(c.weights), g_rows, rows_of(sum_v, key, count, 0, columns), adds);
     });
   }
   if (sum_k.data != dk.data) convert_elements(gpu, dk, sum_k);

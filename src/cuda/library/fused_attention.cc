@@ -1,88 +1,47 @@
 // SPDX-License-Identifier: MIT
-// Which attention is for the fused kernels (kernels/attention_by_warps.cuh), and their launches.
-#include <fmt/format.h>
-
+// Launches of the fused kernels of attention.
 #include <algorithm>
-#include <cmath>
 
 #include "backend/attention_results.h"
-#include "calls/attention.h"
-#include "cuda/kernels/args/attention.h"
-#include "cuda/kernels/texts.h"
+#include "cuda/library/attention_plan.h"
 #include "cuda/library/kernels.h"
 
 namespace ebb::cuda {
 namespace {
 
-struct Fused : AttentionShape {
-  AttentionCall call;
-  std::int64_t heads, batches, rows, columns;
+using Path = AttentionPlan::Path;
 
-  Fused(const Gpu& gpu, const Attrs& attrs, const View& q, const View& k, const View& v)
-      : AttentionShape{q.shape[3], v.shape[3], q.dtype},
-        call(options_as<AttentionCall>(attrs)),
-        heads(q.shape[1]),
-        batches(q.shape[0] * heads),
-        rows(q.shape[2]),
-        columns(k.shape[2]) {
-    constexpr std::int64_t kMost = std::int64_t{1} << 30;
-    const auto fits = [](std::int64_t n) { return n > 0 && n <= 128 && n % 8 == 0; };
-    const bool scores_grow = call.scale > 0 && std::isfinite(call.scale);  // the largest product is the largest score
-    if (!is_half(dtype) || call.mask || !fits(width) || !fits(values) || !scores_grow || batches == 0 || rows == 0 ||
-        columns == 0 || std::max(rows, columns) > kMost ||
-        batches * ((std::max(rows, columns) + kAttentionOwn - 1) / kAttentionOwn) > kMost)
-      return;
-    // Whatever the number of rows: their bits are the same alone as in a batch.
-    by_groups = width == values && (width == 64 || width == 128) && gpu.architecture() == "sm_90" &&
-                std::max(bytes_of_rows(1, true), bytes_of_columns(1)) <= gpu.limits().shared;
-    if (by_groups) {
-      slices = 1;
-      return;
-    }
-    // Rows that share what is read for them are faster, while they fill the GPU and their sums fit registers.
-    const bool many = batches * ((rows + 127) / 128) >= gpu.multiprocessors();
-    for (const int s : {2, 1}) {
-      if (s == 2 && (std::max(width, values) > 64 || !many)) continue;
-      if (std::max(bytes_of_rows(s, true), bytes_of_columns(s)) > gpu.limits().shared - kSharedOfText) continue;
-      slices = s;
-      return;
-    }
-  }
-  std::int64_t own(int s) const { return kAttentionOwn * s; }
-  // Shared memory of the kernels, as their texts divide it: own rows, and two steps of the others. Tiles of warpgroups
-  // have rows without space between them and begin at multiples of 1024 bytes.
-  std::int64_t row_of(std::int64_t n) const { return (n + 15) / 16 * 16 + (by_groups ? 0 : 8); }
-  std::int64_t bytes_of_rows(int s, bool gradient) const {
-    const std::int64_t d = row_of(width), e = row_of(values), step = kAttentionStep * (d + e);
-    return (by_groups ? 1024 : 0) +
-           (gradient ? 2 * (own(s) * (d + e) + step + std::max(step, own(s) * e)) : 2 * (own(s) * d + 2 * step));
-  }
-  std::int64_t bytes_of_columns(int s) const {
-    return (by_groups ? 1024 : 0) + 2 * (own(s) + 2 * kAttentionStep) * (row_of(width) + row_of(values)) +
-           4 * kAttentionStep * 4;
-  }
-};
-
-// As the kernels read it: 16 bytes of a row at a time.
-View readable(Gpu& gpu, const View& x, BufferPtr& keep) {
+// As the kernels read it: 16 bytes of a row at a time. Copies of tiles have no strides of 0 (`tiles`).
+View readable(Gpu& gpu, const View& x, bool tiles, BufferPtr& keep) {
   bool good = x.strides[3] == 1 && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
-  for (const int axis : {0, 1, 2}) good = good && (x.strides[axis] % 8 == 0 || x.shape[axis] == 1);
+  for (const int axis : {0, 1, 2})
+    good = good && (x.shape[axis] == 1 || (x.strides[axis] % 8 == 0 && (!tiles || x.strides[axis] > 0)));
   if (good) return x;
   const View to = dense(x, x.dtype, keep, gpu, "attention");
   copy_elements(gpu, to, x);
   return to;
+}
+// Keys and values of one head that others have too, by a stride of 0.
+View without_copies(View x) {
+  x.shape = x.shape.with(1, 1);
+  return x;
+}
+AttentionMatrix matrix(const View& x) {
+  return {elements<u16>(x), x.data ? x.strides[0] : 0, x.data ? x.strides[1] : 0, x.data ? x.strides[2] : 0};
 }
 
 struct Matrices {
   View q, k, v, o, g, dq, dk, dv;
   void* lse = nullptr;
   void* delta = nullptr;
+  std::int64_t groups = 1, shared = 1;  // heads of q for one of k, heads of k that are one in memory
+
+  std::int64_t batches() const { return q.shape[0] * q.shape[1]; }
 };
-void launch(Gpu& gpu, const Fused& z, const char* kernel, std::int64_t length, std::int64_t bytes, const Matrices& m) {
-  const auto matrix = [](const View& x) {
-    return AttentionMatrix{elements<u16>(x), x.data ? x.strides[0] : 0, x.data ? x.strides[1] : 0,
-                           x.data ? x.strides[2] : 0};
-  };
+
+// By warps, or by single warpgroups.
+void launch(Gpu& gpu, const AttentionPlan& plan, const AttentionCall& call, const char* kernel, std::int64_t batches,
+            std::int64_t length, std::int64_t bytes, const Matrices& m) {
   const FusedAttentionArgs args{.q = matrix(m.q),
                                 .k = matrix(m.k),
                                 .v = matrix(m.v),
@@ -93,57 +52,137 @@ void launch(Gpu& gpu, const Fused& z, const char* kernel, std::int64_t length, s
                                 .dv = matrix(m.dv),
                                 .lse = static_cast<f32*>(m.lse),
                                 .delta = static_cast<f32*>(m.delta),
-                                .rows = z.rows,
-                                .columns = z.columns,
-                                .batches = z.batches,
-                                .heads = z.heads,
-                                .causal = z.call.causal,
-                                .scale = z.call.scale};
-  const std::int64_t blocks = z.batches * ((length + z.own(z.slices) - 1) / z.own(z.slices));
-  gpu.launch(gpu.kernel(attention_source(z), kernel), static_cast<unsigned>(blocks), KernelArgs(args).words(),
+                                .rows = m.q.shape[2],
+                                .columns = m.k.shape[2],
+                                .batches = m.batches(),
+                                .heads = m.q.shape[1],
+                                .causal = call.causal,
+                                .groups = m.groups,
+                                .scale = call.scale};
+  const std::int64_t own = kAttentionOwn * plan.slices, blocks = batches * ((length + own - 1) / own);
+  gpu.launch(gpu.kernel(attention_source(plan), kernel), static_cast<unsigned>(blocks), KernelArgs(args).words(),
              kAttentionThreads, static_cast<unsigned>(bytes));
+}
+
+// [batch, head, row, element], copied 64 elements of `high` rows at a time. The emulated driver makes none.
+TensorMap tensor_map(const View& x, int high) {
+  TensorMap map{};
+  if (!x.data || !driver().encode_tiles) return map;
+  const auto size = [&](int axis) { return static_cast<std::uint64_t>(x.shape[axis]); };
+  const auto step = [&](int axis) {  // of an axis of one element any is right
+    return static_cast<std::uint64_t>(x.shape[axis] == 1 ? x.shape[3] : x.strides[axis]) * 2;
+  };
+  const std::uint64_t sizes[] = {size(3), size(2), size(1), size(0)}, steps[] = {step(2), step(1), step(0)};
+  const std::uint32_t box[] = {64, static_cast<std::uint32_t>(high), 1, 1}, each[] = {1, 1, 1, 1};
+  check(driver().encode_tiles(&map, x.dtype == DType::bf16 ? kMapBf16 : kMapF16, 4, x.data, sizes, steps, box, each, 0,
+                              kMapSwizzle128, kMapPromote256, 0),
+        "cuTensorMapEncodeTiled");
+  return map;
+}
+
+// Blocks stay and take tile after tile. `by_rows`: tiles are of rows, which go through columns.
+void launch_pipeline(Gpu& gpu, const AttentionCall& call, const KernelSource& source, const char* kernel,
+                     const AttentionTiling& t, bool by_rows, int bytes, const Matrices& m) {
+  const int own = 64 * t.consumers, rows_high = by_rows ? own : t.step, columns_high = by_rows ? t.step : own;
+  const PipelinedAttentionArgs args{.q_map = tensor_map(m.q, rows_high),
+                                    .k_map = tensor_map(m.k, columns_high),
+                                    .v_map = tensor_map(m.v, columns_high),
+                                    .g_map = tensor_map(m.g, rows_high),
+                                    .q = matrix(m.q),
+                                    .k = matrix(m.k),
+                                    .v = matrix(m.v),
+                                    .o = matrix(m.o),
+                                    .g = matrix(m.g),
+                                    .dq = matrix(m.dq),
+                                    .dk = matrix(m.dk),
+                                    .dv = matrix(m.dv),
+                                    .lse = static_cast<f32*>(m.lse),
+                                    .delta = static_cast<f32*>(m.delta),
+                                    .rows = m.q.shape[2],
+                                    .columns = m.k.shape[2],
+                                    .batches = m.batches(),
+                                    .heads = m.q.shape[1],
+                                    .groups = m.groups,
+                                    .shared = m.shared,
+                                    .causal = call.causal,
+                                    .scale = call.scale};
+  const std::int64_t length = by_rows ? m.q.shape[2] : m.k.shape[2];
+  const std::int64_t tiles = m.batches() / (by_rows ? 1 : m.groups) * ((length + own - 1) / own);
+  const std::int64_t blocks = std::min<std::int64_t>(tiles, std::int64_t{gpu.multiprocessors()} * t.blocks);
+  gpu.launch(gpu.kernel(source, kernel), static_cast<unsigned>(blocks), KernelArgs(args).words(),
+             static_cast<unsigned>(128 * (t.consumers + 1)), static_cast<unsigned>(bytes));
+}
+
+// Heads of k and v that q's share. Those that are one in memory by a stride of 0 are one for copies of tiles.
+void share_heads(Matrices& m, bool tiles) {
+  m.groups = m.q.shape[1] / m.k.shape[1];
+  if (!tiles || m.k.strides[1] != 0 || m.v.strides[1] != 0) return;
+  m.shared = m.k.shape[1];
+  m.k = without_copies(m.k), m.v = without_copies(m.v);
 }
 
 }  // namespace
 
-KernelSource attention_source(const AttentionShape& a) {
-  return {
-      fmt::format("constexpr int kWidth = {}, kValues = {}, kSlices = {};\nconstexpr bool kGroups = {}, kBf16 = {};\n",
-                  a.width, a.values, a.slices, a.by_groups, a.dtype == DType::bf16) +
-          (a.by_groups ? texts::attention_by_groups : texts::attention_by_warps),
-      a.by_groups, true};
-}
-
 bool run_fused_attention(const LibraryCall& call, Gpu& gpu) {
-  const Fused z(gpu, call.attrs, call.inputs[0], call.inputs[1], call.inputs[2]);
-  if (z.slices == 0) return false;
+  const auto options = options_as<AttentionCall>(call.attrs);
+  const AttentionPlan plan = plan_attention(gpu, options, call.inputs[0], call.inputs[1], call.inputs[2]);
+  if (plan.path == Path::products) return false;
+  const bool pipeline = plan.path == Path::pipeline;
   BufferPtr keep[3];
   Matrices m;
-  m.q = readable(gpu, call.inputs[0], keep[0]);
-  m.k = readable(gpu, call.inputs[1], keep[1]);
-  m.v = readable(gpu, call.inputs[2], keep[2]);
+  m.q = call.inputs[0], m.k = call.inputs[1], m.v = call.inputs[2];
+  share_heads(m, pipeline);
+  m.q = readable(gpu, m.q, pipeline, keep[0]);
+  m.k = readable(gpu, m.k, pipeline, keep[1]);
+  m.v = readable(gpu, m.v, pipeline, keep[2]);
   m.o = heads_second(call.outputs[0]);
   m.lse = call.outputs[1].data;
-  launch(gpu, z, "attend", z.rows, z.bytes_of_rows(z.slices, false), m);
+  if (pipeline) {
+    launch_pipeline(gpu, options, attention_forward_source(plan), "attend", plan.forward, true,
+                    shared_bytes(plan.forward, false, false), m);
+  } else {
+    launch(gpu, plan, options, "attend", m.batches(), m.q.shape[2], bytes_of_rows(plan, false), m);
+  }
   return true;
 }
 
 bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu) {
-  const Fused z(gpu, call.attrs, call.inputs[1], call.inputs[2], call.inputs[3]);
-  if (z.slices == 0) return false;
+  const auto options = options_as<AttentionCall>(call.attrs);
+  const AttentionPlan plan = plan_attention(gpu, options, call.inputs[1], call.inputs[2], call.inputs[3]);
+  if (plan.path == Path::products) return false;
+  const bool pipeline = plan.path == Path::pipeline;
   BufferPtr keep[7];
   Matrices m;
-  m.g = readable(gpu, call.inputs[0], keep[0]);
-  m.q = readable(gpu, call.inputs[1], keep[1]);
-  m.k = readable(gpu, call.inputs[2], keep[2]);
-  m.v = readable(gpu, call.inputs[3], keep[3]);
-  m.o = readable(gpu, call.inputs[4], keep[4]);
+  m.q = call.inputs[1], m.k = call.inputs[2], m.v = call.inputs[3];
+  share_heads(m, pipeline);
+  m.g = readable(gpu, call.inputs[0], pipeline, keep[0]);
+  m.q = readable(gpu, m.q, pipeline, keep[1]);
+  m.k = readable(gpu, m.k, pipeline, keep[2]);
+  m.v = readable(gpu, m.v, pipeline, keep[3]);
+  m.o = readable(gpu, call.inputs[4], false, keep[4]);
   m.lse = packed(gpu, call.inputs[5], keep[5], "attention").data;
-  m.delta = workspace(gpu, DType::f32, {z.batches, z.rows}, keep[6], "attention").data;
+  m.delta = workspace(gpu, DType::f32, {m.batches(), m.q.shape[2]}, keep[6], "attention").data;
   const std::array<View, 3> results = attention_results(call);
   m.dq = heads_second(results[0]), m.dk = heads_second(results[1]), m.dv = heads_second(results[2]);
-  launch(gpu, z, "differentiate_rows", z.rows, z.bytes_of_rows(z.slices, true), m);
-  launch(gpu, z, "differentiate_columns", z.columns, z.bytes_of_columns(z.slices), m);
+  if (!pipeline) {
+    launch(gpu, plan, options, "differentiate_rows", m.batches(), m.q.shape[2], bytes_of_rows(plan, true), m);
+    launch(gpu, plan, options, "differentiate_columns", m.batches() / m.groups, m.k.shape[2], bytes_of_columns(plan),
+           m);
+    return true;
+  }
+  launch_pipeline(gpu, options, attention_row_gradient_source(plan), "differentiate_rows", plan.rows, true,
+                  shared_bytes(plan.rows, true, false), m);
+  const auto columns = [&](ColumnGradients makes) {
+    const AttentionTiling& t = makes == ColumnGradients::v ? plan.v_columns : plan.columns;
+    launch_pipeline(gpu, options, attention_column_gradient_source(plan, makes), "differentiate_columns", t, false,
+                    shared_bytes(t, makes != ColumnGradients::v, true), m);
+  };
+  if (plan.splits_columns()) {
+    columns(ColumnGradients::v);
+    columns(ColumnGradients::k);
+  } else {
+    columns(ColumnGradients::both);
+  }
   return true;
 }
 

@@ -73,14 +73,6 @@ View heads_second(View x);
 // By kernels that hold scores in registers; false where they are not for these shapes and dtypes.
 bool run_fused_attention(const LibraryCall& call, Gpu& gpu);
 bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu);
-// The types that their text is made for.
-struct AttentionShape {
-  std::int64_t width, values;  // of a row of q and k, and of v: multiples of 8
-  DType dtype;
-  int slices = 0;          // a warp has so many times 16 rows; 0: these kernels are not for it
-  bool by_groups = false;  // warpgroups multiply
-};
-KernelSource attention_source(const AttentionShape& shape);
 
 // out (i64): the order of the elements along the axis; stable.
 void argsort(Gpu& gpu, const View& x, int axis, bool descending, const View& out);

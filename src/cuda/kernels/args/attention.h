@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-#include "cuda/kernels/args/types.h"
+#include "cuda/kernels/args/tensor_map.h"
 
 namespace ebb::cuda {
 
@@ -35,8 +35,32 @@ struct FusedAttentionArgs {
   f32* lse;
   f32* delta;
   i64 rows, columns, batches, heads, causal;
+  i64 groups;  // heads of q for one of k and v, whose gradients are their sums
   f64 scale;
 };
-EBB_ARGS(40, FusedAttentionArgs);
+EBB_ARGS(41, FusedAttentionArgs);
+
+// The kernels of warpgroups: how they divide their work and shared memory.
+struct AttentionTiling {
+  int width, values;  // of a row of q and k, and of v: multiples of 8 up to 256
+  int consumers;      // warpgroups that multiply, 64 rows (or columns) each; one more copies
+  int step;           // columns (or rows) that they go through at a time: a multiple of 16
+  int stages;         // of the first matrix that they go through (k forward, else the one that is multiplied twice)
+  int more_stages;    // of the second
+  int registers;      // of a consumer's thread; producers have what is left
+  int blocks;         // of a multiprocessor
+};
+struct PipelinedAttentionArgs {
+  TensorMap q_map, k_map, v_map, g_map;
+  AttentionMatrix q, k, v, o, g, dq, dk, dv;
+  f32* lse;
+  f32* delta;
+  i64 rows, columns, batches, heads;  // batches: of all heads
+  i64 groups;                         // heads of q for one of k and v, whose gradients are their sums
+  i64 shared;                         // heads of k and v that are one in memory
+  i64 causal;
+  f64 scale;
+};
+EBB_ARGS(112, PipelinedAttentionArgs);
 
 }  // namespace ebb::cuda

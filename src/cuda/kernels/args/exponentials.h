@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-#include "cuda/kernels/args/types.h"
+#include "cuda/kernels/args/tensor_map.h"
 
 namespace ebb::cuda {
 
@@ -13,10 +13,6 @@ struct ExponentialTile {
   static constexpr u32 kSharedBytes = 1024 + kStages * kStageBytes + kRows * kLineBytes + 16 * kStages;
 };
 
-// How a matrix is cut into tiles: the driver's CUtensorMap.
-struct alignas(64) TensorMap {
-  u64 words[16];
-};
 struct ExponentialsArgs {
   TensorMap x, w;
   u16* out;

@@ -18,8 +18,9 @@ extern "C" __global__ void __launch_bounds__(kAttentionThreads, kBlocks) attend(
             columns = (int)a.columns;
   const bool causal = a.causal;
   const int seen = causal && first + kOwn < columns ? first + kOwn : columns;
-  SourceD k(a.k, a, batch, 0);
-  SourceE v(a.v, a, batch, 0);
+  const int groups = (int)a.groups;
+  SourceD k(a.k, a, batch / groups, 0, groups);
+  SourceE v(a.v, a, batch / groups, 0, groups);
   const auto fetch_step = [&](int j) {
     u16* const to = ring + (j / kStep & 1) * kStepBoth;
     k.fetch<kStep>(to, columns - j);
@@ -83,8 +84,9 @@ extern "C" __global__ void __launch_bounds__(kAttentionThreads, kBlocksOfRows)
             columns = (int)a.columns;
   const bool causal = a.causal;
   const int seen = causal && first + kOwn < columns ? first + kOwn : columns;
-  SourceD k(a.k, a, batch, 0);
-  SourceE v(a.v, a, batch, 0);
+  const int groups = (int)a.groups;
+  SourceD k(a.k, a, batch / groups, 0, groups);
+  SourceE v(a.v, a, batch / groups, 0, groups);
   const auto fetch_step = [&](int j) {
     u16* const to = ring + (j / kStep & 1) * kStepBoth;
     k.fetch<kStep>(to, columns - j);
@@ -180,30 +182,36 @@ extern "C" __global__ void __launch_bounds__(kAttentionThreads, kBlocksOfColumns
   DYNAMIC_SHARED(memory);
   u16 *const own_k = tiles_in(memory), *const own_v = own_k + kOwnD, *const ring = own_v + kOwnE;
   f32* const numbers = (f32*)(ring + 2 * kStepBoth);  // shifts and δ of a step's rows, and of the next
-  const int batch = blockIdx.x % (int)a.batches, first = (int)(blockIdx.x / (int)a.batches) * kOwn;
+  const int groups = (int)a.groups, batches = (int)a.batches / groups, batch = blockIdx.x % batches;  // of k and v
+  const int first = (int)(blockIdx.x / batches) * kOwn;
   const int rows = (int)a.rows, columns = (int)a.columns;
   const bool causal = a.causal;
   const int begin = causal ? first / kStep * kStep : 0;  // rows before it see nothing of this
-  SourceD q(a.q, a, batch, begin);
-  SourceE g(a.g, a, batch, begin);
-  const auto fetch_step = [&](int i) {
-    u16* const to = ring + (i / kStep & 1) * kStepBoth;
-    q.fetch<kStep>(to, rows - i);
-    g.fetch<kStep>(to + kStepD, rows - i);
-    copies_begun();
-  };
+  // Steps of one head of q after the other.
+  const int steps = begin < rows ? (rows - begin + kStep - 1) / kStep : 0, all_steps = steps * groups;
+  SourceD q(a.q, a, batch * groups, begin);
+  SourceE g(a.g, a, batch * groups, begin);
+  int head = batch * groups, row_of_step = begin;  // of the step that is fetched
   // Threads up to 63 take the lse of a row, the others its δ. A row that is not there has weights of 0.
-  const f32* const numbers_of_batch = (threadIdx.x < 64 ? a.lse : a.delta) + (i64)batch * rows;
-  const auto number_of = [&](int i) {
-    i += threadIdx.x & 63;
-    return i < rows ? numbers_of_batch[i] : threadIdx.x < 64 ? -neg_inf() : 0.0f;
-  };
   f32 next = 0;
-  if (begin < rows) {
-    SourceD(a.k, a, batch, first).fetch<kOwn>(own_k, columns - first);
-    SourceE(a.v, a, batch, first).fetch<kOwn>(own_v, columns - first);
-    fetch_step(begin);
-    next = number_of(begin);
+  const auto fetch_step = [&](int step) {
+    u16* const to = ring + (step & 1) * kStepBoth;
+    q.fetch<kStep>(to, rows - row_of_step);
+    g.fetch<kStep>(to + kStepD, rows - row_of_step);
+    copies_begun();
+    const int i = row_of_step + (threadIdx.x & 63);
+    next = i < rows ? (threadIdx.x < 64 ? a.lse : a.delta)[(i64)head * rows + i] : threadIdx.x < 64 ? -neg_inf() : 0.0f;
+    row_of_step += kStep;
+    if (row_of_step >= rows && step + 1 < all_steps) {
+      row_of_step = begin;
+      q = SourceD(a.q, a, ++head, begin);
+      g = SourceE(a.g, a, head, begin);
+    }
+  };
+  if (all_steps > 0) {
+    SourceD(a.k, a, batch, first, groups).fetch<kOwn>(own_k, columns - first);
+    SourceE(a.v, a, batch, first, groups).fetch<kOwn>(own_v, columns - first);
+    fetch_step(0);
   }
   const f32 factor = (f32)(a.scale * 1.4426950408889634);
   const int lane = lane_of(), mine = first + first_of_warp(), first_of_unit = kGroups ? first : mine;
@@ -215,17 +223,14 @@ extern "C" __global__ void __launch_bounds__(kAttentionThreads, kBlocksOfColumns
   __syncthreads();
   const Own<kD> k = own_rows<kD>(own_k);
   const Own<kE> v = own_rows<kE>(own_v);
-  for (int i = begin; i < rows; i += kStep) {
-    f32* const shifts = numbers + (i / kStep & 1) * 128;
+  for (int step = 0, i = begin; step < all_steps; ++step, i = i + kStep < rows ? i + kStep : begin) {
+    f32* const shifts = numbers + (step & 1) * 128;
     shifts[threadIdx.x] = threadIdx.x < 64 ? shift_of(next) : next;
     wait_for_copies<0>();
     copies_are_seen();
     __syncthreads();
-    if (i + kStep < rows) {
-      fetch_step(i + kStep);
-      next = number_of(i + kStep);
-    }
-    const u16* const tile = ring + (i / kStep & 1) * kStepBoth;
+    if (step + 1 < all_steps) fetch_step(step + 1);
+    const u16* const tile = ring + (step & 1) * kStepBoth;
     constexpr int kPart = kPartOfColumns;
 #pragma unroll
     for (int part = 0; part < kStep; part += kPart) {
@@ -273,8 +278,8 @@ extern "C" __global__ void __launch_bounds__(kAttentionThreads, kBlocksOfColumns
     one[s][0] = one[s][1] = 1;
   }
   if (kGroups) __syncthreads();
-  write<kWidth, kD>(matrix_of(a.dk, a, batch) + first * a.dk.row, a.dk.row, own_k, dk, scale, columns - first);
-  write<kValues, kE>(matrix_of(a.dv, a, batch) + first * a.dv.row, a.dv.row, own_v, dv, one, columns - first);
+  write<kWidth, kD>(matrix_of(a.dk, a, batch, groups) + first * a.dk.row, a.dk.row, own_k, dk, scale, columns - first);
+  write<kValues, kE>(matrix_of(a.dv, a, batch, groups) + first * a.dv.row, a.dv.row, own_v, dv, one, columns - first);
 }
 
 }  // namespace ebb::cuda

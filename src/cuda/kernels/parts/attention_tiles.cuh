@@ -27,8 +27,10 @@ EBB int place(int row, int piece) {
 }
 constexpr int kOwnD = kOwn * stride_of(kD), kOwnE = kOwn * stride_of(kE);
 constexpr int kStepD = kStep * stride_of(kD), kStepE = kStep * stride_of(kE), kStepBoth = kStepD + kStepE;
-EBB u16* matrix_of(const AttentionMatrix& m, const FusedAttentionArgs& a, int batch) {
-  return m.data + batch / (int)a.heads * m.outer + batch % (int)a.heads * m.inner;
+// Of all heads of q, and of those of k and v.
+EBB u16* matrix_of(const AttentionMatrix& m, const FusedAttentionArgs& a, int batch, int groups = 1) {
+  const int heads = (int)a.heads / groups;
+  return m.data + batch / heads * m.outer + batch % heads * m.inner;
 }
 
 #ifdef __CUDACC_RTC__
@@ -72,8 +74,9 @@ struct Source {
                        kRows = kAttentionThreads / kLanes;  // at once
   const u16* at;
   i64 step;  // of kRows
-  __device__ __forceinline__ Source(const AttentionMatrix& m, const FusedAttentionArgs& a, int batch, int first)
-      : at(matrix_of(m, a, batch) + (first + row()) * m.row + column()), step(m.row * kRows) {}
+  __device__ __forceinline__ Source(const AttentionMatrix& m, const FusedAttentionArgs& a, int batch, int first,
+                                    int groups = 1)
+      : at(matrix_of(m, a, batch, groups) + (first + row()) * m.row + column()), step(m.row * kRows) {}
   static __device__ __forceinline__ int row() { return threadIdx.x / kLanes; }
   static __device__ __forceinline__ int column() { return threadIdx.x % kLanes * 8; }
   // Begins to copy `count` rows; what is beyond the live ones or the width becomes 0.
