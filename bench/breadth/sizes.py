@@ -146,7 +146,8 @@ def square(d):
         return {"b": d.size(2 ** (d.bits - 8)), "n": n, "h": n + 3, "r": 2}
     if d.kind == "long":
         n = d.size(8)
-        return {"b": 1, "n": n, "h": d.size(2 ** (d.bits - 5)), "r": 1}
+        # PyTorch's gradient of lstsq makes a matrix [h, h].
+        return {"b": 1, "n": n, "h": d.size(min(2 ** (d.bits - 5), 8192)), "r": 1}
     n = min(d.size(2 ** (d.bits / 3 + 1)), 300)
     return {"b": d.pick(1, 1, 4), "n": n, "h": n + n // 2, "r": d.size(8)}
 

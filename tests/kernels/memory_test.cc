@@ -215,26 +215,32 @@ double tree(Op op, const T* a, std::size_t n) {
         return x < y || std::isnan(x) ? x : y;
     }
   };
-  T lane[16];
-  for (T& l : lane) l = static_cast<T>(identity);
-  for (std::size_t i = 0; i < n; ++i) lane[i % 16] = combine(lane[i % 16], a[i]);
-  double result = lane[0];
-  for (int l = 1; l < 16; ++l) result = combine(result, static_cast<double>(lane[l]));
-  return result;
+  double closed = identity, group = identity;
+  for (std::size_t b = 0; b < n; b += kBlock) {
+    T lane[16];
+    for (T& l : lane) l = static_cast<T>(identity);
+    for (std::size_t i = b; i < std::min(n, b + kBlock); ++i) lane[i % 16] = combine(lane[i % 16], a[i]);
+    double result = lane[0];
+    for (int l = 1; l < 16; ++l) result = combine(result, static_cast<double>(lane[l]));
+    group = combine(group, result);
+    if (b / kBlock % kBlocksPerGroup + 1 == kBlocksPerGroup) closed = combine(closed, group), group = identity;
+  }
+  return combine(closed, group);
 }
 
 template <class T>
 void check_tree(const TileKernels& k, Op op, RegType reg) {
   std::mt19937 rng(3);
   std::uniform_real_distribution<double> even(-2, 2), near_one(0.9, 1.1);
-  for (std::size_t n : {0, 1, 2, 3, 5, 8, 15, 16, 17, 31, 32, 33, 47, 63, 64, 100, 257, 1000, 1023, 1024}) {
-    const std::size_t rows = 3;
-    std::vector<T> a(n * rows + 1);
+  for (std::size_t n :
+       {0, 1, 2, 3, 5, 8, 15, 16, 17, 31, 32, 33, 47, 63, 64, 100, 257, 1000, 1023, 1024, 1031, 70001}) {
+    constexpr std::size_t rows = 7;  // four, and some by themselves
+    std::vector<T> a(n * rows);      // nothing behind the last row: the address sanitizer would see it read
     for (T& x : a) x = static_cast<T>(op == Op::prod ? near_one(rng) : even(rng));
     for (int pass = 0; pass < 2; ++pass) {
-      double acc[rows + 1] = {0.25, -3, 1, 77};
-      const double before[rows] = {0.25, -3, 1};
-      k.reduce(op, reg)(acc, a.data(), rows, n);
+      double acc[rows + 1] = {0.25, -3, 1, 0, -0.5, 2, -1, 77};
+      const double before[rows] = {0.25, -3, 1, 0, -0.5, 2, -1};
+      k.reduce(op, reg, DType::f32)(acc, a.data(), rows, n);
       EXPECT_EQ(acc[rows], 77);
       for (std::size_t r = 0; r < rows; ++r) {
         const double part = tree(op, a.data() + r * n, n);
@@ -247,7 +253,7 @@ void check_tree(const TileKernels& k, Op op, RegType reg) {
         ASSERT_TRUE(std::memcmp(&acc[r], &want, 8) == 0 || (std::isnan(acc[r]) && std::isnan(want)))
             << info(op).name << " n " << n << " row " << r << ": " << acc[r] << " and " << want;
       }
-      a[a.size() / 2] = NAN;  // second pass: it must come through
+      if (!a.empty()) a[a.size() / 2] = NAN;  // second pass: it must come through
     }
   }
 }
@@ -292,7 +298,7 @@ void check_beside(const TileKernels& k, RegType reg, bool real) {
           }
         };
         for (const Op op : {Op::sum, Op::prod, Op::max, Op::min})
-          expect_same([&](A* acc) { k.reduce(op, reg)(acc, a.data(), rows * runs, n); },
+          expect_same([&](A* acc) { k.reduce(op, reg, DType::f32)(acc, a.data(), rows * runs, n); },
                       k.reduce_beside(op, reg, DType::f32), nullptr, info(op).name.data());
         if (real)
           expect_same([&](A* acc) { k.dot(reg)(acc, a.data(), b.data(), rows * runs, n); },
@@ -346,25 +352,163 @@ TEST(Reduce, IsTheTreeOfSixteenLanesToTheBit) {
   });
 }
 
+// IEEE 754's maximum and minimum: NaN wherever it is and whatever its sign, -0 below +0; alone, side by side, by
+// column.
+TEST(Reduce, ExtremesKnowNaNAndTheSignOfZero) {
+  on_every_target([](const TileKernels& k) {
+    const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+    for (const std::size_t n : {1, 2, 5, 16, 17, 40, 100, 131}) {
+      for (const std::size_t rows : {1, 3, 4, 9, 33}) {
+        for (std::size_t at = 0; at < n; at += 1 + n / 7) {
+          // The number that decides, what else there is, the maximum, the minimum.
+          const float cases[][4] = {{0.0f, -0.0f, 0.0f, n > 1 ? -0.0f : 0.0f},
+                                    {-0.0f, 0.0f, n > 1 ? 0.0f : -0.0f, -0.0f},
+                                    {nan, 3, nan, nan},
+                                    {-nan, -3, nan, nan},
+                                    {nan, inf, nan, nan},
+                                    {-nan, -inf, nan, nan},
+                                    {inf, 1, inf, n > 1 ? 1 : inf},
+                                    {-inf, -1, n > 1 ? -1 : -inf, -inf}};
+          for (const auto& [x, others, largest, least] : cases) {
+            std::vector<float> a(n * rows, others), columns(n * rows, others);
+            for (std::size_t r = 0; r < rows; ++r) a[r * n + at] = columns[at * rows + r] = x;
+            for (const Op op : {Op::max, Op::min}) {
+              const double identity = op == Op::max ? -HUGE_VAL : HUGE_VAL;
+              std::vector<double> found(rows, identity), beside(rows, identity), down(rows, identity);
+              std::vector<float> open(rows);
+              k.reduce(op, RegType::f32, DType::f32)(found.data(), a.data(), rows, n);
+              const RowsBeside shape{.rows = rows, .columns = n, .step_a = static_cast<std::ptrdiff_t>(rows)};
+              k.reduce_beside(op, RegType::f32, DType::f32)(beside.data(), nullptr, columns.data(), nullptr, shape);
+              k.reduce_columns(op, RegType::f32, DType::f32)(down.data(), open.data(), columns.data(), n, rows, 0);
+              for (std::size_t r = 0; r < rows; ++r) {
+                if (n % kRowsPerRun != 0) {
+                  const double o = open[r];
+                  down[r] = std::isnan(down[r]) || std::isnan(o) ? NAN
+                            : down[r] == o                       ? (std::signbit(o) == (op == Op::min) ? o : down[r])
+                                           : (op == Op::max ? std::max(down[r], o) : std::min(down[r], o));
+                }
+                const float expected = op == Op::max ? largest : least;
+                for (const double y : {found[r], beside[r], down[r]})
+                  ASSERT_TRUE(std::isnan(expected) ? std::isnan(y)
+                                                   : y == expected && std::signbit(y) == std::signbit(expected))
+                      << k.target << ' ' << info(op).name << " n " << n << " rows " << rows << " at " << at << ": " << y
+                      << " instead of " << expected;
+              }
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+// Halves are read where they lie, and columns are added in runs of rows, in any number of calls.
+template <class T>
+void check_columns(const TileKernels& k, Op op, RegType reg, DType dtype) {
+  std::mt19937 rng(6);
+  for (const std::size_t columns : {1, 2, 3, 7, 8, 15, 16, 17, 33, 65, 100, 385}) {
+    for (const std::size_t rows : {1, 5, 31, 32, 33, 64, 129, 200, 300}) {
+      std::vector<T> a(rows * columns);
+      std::vector<std::uint16_t> halves(a.size());
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        const double x = (op == Op::prod ? 1 : 0) + static_cast<double>(rng() % 2001) / 9999.0 - 0.1;
+        a[i] = static_cast<T>(i % 1301 == 1300 ? NAN : x);
+        if (!is_half(dtype)) continue;
+        halves[i] = dtype == DType::bf16 ? bfloat16_from(static_cast<float>(a[i])).bits
+                                         : half_from(static_cast<float>(a[i])).bits;
+        a[i] = static_cast<T>(dtype == DType::bf16 ? to_float(BFloat16{halves[i]}) : to_float(Half{halves[i]}));
+      }
+      const auto combine = [op](auto x, auto y) -> decltype(x) {
+        if (op == Op::sum) return x + y;
+        if (op == Op::prod) return x * y;
+        if (x != x || y != y) return x + y;
+        return op == Op::max ? std::max(x, y) : std::min(x, y);
+      };
+      const double identity = op == Op::sum ? 0 : op == Op::prod ? 1 : op == Op::max ? -HUGE_VAL : HUGE_VAL;
+      std::vector<double> expected(columns, identity), at_once(columns, identity), in_parts(columns, identity);
+      std::vector<T> rest(columns, static_cast<T>(identity)), open(columns), open_parts(columns);
+      for (std::size_t c = 0; c < columns; ++c) {
+        for (std::size_t r = 0; r < rows; ++r) {
+          rest[c] = combine(rest[c], a[r * columns + c]);
+          if (r % kRowsPerRun + 1 < kRowsPerRun) continue;
+          expected[c] = combine(expected[c], static_cast<double>(rest[c]));
+          rest[c] = static_cast<T>(identity);
+        }
+      }
+      const ReduceColumnsFn fn = k.reduce_columns(op, reg, dtype);
+      const auto* from = is_half(dtype) ? reinterpret_cast<const std::byte*>(halves.data())
+                                        : reinterpret_cast<const std::byte*>(a.data());
+      const std::size_t bytes = columns * (is_half(dtype) ? 2 : sizeof(T));
+      fn(at_once.data(), open.data(), from, rows, columns, 0);
+      for (std::size_t r = 0, n = 0; r < rows; r += n) {
+        n = std::min<std::size_t>(1 + rng() % 70, rows - r);
+        fn(in_parts.data(), open_parts.data(), from + r * bytes, n, columns, r % kRowsPerRun);
+      }
+      const auto same = [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); };
+      for (std::size_t c = 0; c < columns; ++c) {
+        ASSERT_TRUE(same(at_once[c], expected[c]) && same(in_parts[c], expected[c]))
+            << k.target << ' ' << info(op).name << " rows " << rows << " columns " << columns << " column " << c;
+        if (rows % kRowsPerRun > 0) ASSERT_TRUE(same(open[c], rest[c]) && same(open_parts[c], rest[c]));
+      }
+    }
+  }
+}
+
+TEST(Reduce, ColumnsAreAddedInRunsOfRowsToTheBit) {
+  on_every_target([](const TileKernels& k) {
+    for (const Op op : {Op::sum, Op::prod, Op::max, Op::min}) {
+      check_columns<float>(k, op, RegType::f32, DType::f32);
+      check_columns<float>(k, op, RegType::f32, DType::bf16);
+      check_columns<float>(k, op, RegType::f32, DType::f16);
+      check_columns<double>(k, op, RegType::f64, DType::f64);
+    }
+  });
+}
+
+TEST(Reduce, RowsOfHalvesAreThoseOfTheirNumbers) {
+  on_every_target([](const TileKernels& k) {
+    for (const std::size_t n : {1, 3, 4, 15, 16, 17, 50, 1024, 1100}) {
+      const std::size_t rows = 9;
+      for (const DType halves : {DType::bf16, DType::f16}) {
+        std::vector<std::uint16_t> a(n * rows);
+        std::vector<float> wide(a.size());
+        for (std::size_t i = 0; i < a.size(); ++i) {
+          const float x = std::sin(static_cast<float>(i)) * (i % 997 == 996 ? INFINITY : 1.5f);
+          a[i] = halves == DType::bf16 ? bfloat16_from(x).bits : half_from(x).bits;
+          wide[i] = halves == DType::bf16 ? to_float(BFloat16{a[i]}) : to_float(Half{a[i]});
+        }
+        for (const Op op : {Op::sum, Op::prod, Op::max, Op::min}) {
+          std::vector<double> expected(rows, 1.0), found(rows, 1.0);
+          k.reduce(op, RegType::f32, DType::f32)(expected.data(), wide.data(), rows, n);
+          k.reduce(op, RegType::f32, halves)(found.data(), a.data(), rows, n);
+          for (std::size_t r = 0; r < rows; ++r)
+            ASSERT_TRUE(found[r] == expected[r] || (std::isnan(found[r]) && std::isnan(expected[r])))
+                << k.target << ' ' << info(op).name << ' ' << name(halves) << " n " << n << " row " << r;
+        }
+      }
+    }
+  });
+}
+
 TEST(Reduce, IntegersAreExactInI64) {
   on_every_target([](const TileKernels& k) {
     std::vector<std::int32_t> a(1000, INT32_MAX);
     a[500] = INT32_MIN;
     std::int64_t acc = 5;
-    k.reduce(Op::sum, RegType::i32)(&acc, a.data(), 1, a.size());
+    k.reduce(Op::sum, RegType::i32, DType::f32)(&acc, a.data(), 1, a.size());
     EXPECT_EQ(acc, 5 + 999 * std::int64_t{INT32_MAX} + INT32_MIN);
     acc = 0;
-    k.reduce(Op::min, RegType::i32)(&acc, a.data(), 1, a.size());
+    k.reduce(Op::min, RegType::i32, DType::f32)(&acc, a.data(), 1, a.size());
     EXPECT_EQ(acc, INT32_MIN);
     acc = -7;
-    k.reduce(Op::max, RegType::i32)(&acc, a.data(), 1, a.size());
+    k.reduce(Op::max, RegType::i32, DType::f32)(&acc, a.data(), 1, a.size());
     EXPECT_EQ(acc, INT32_MAX);
     const std::int64_t b[] = {3, -5, 7, 1LL << 40};
     acc = 2;
-    k.reduce(Op::prod, RegType::i64)(&acc, b, 1, 4);
+    k.reduce(Op::prod, RegType::i64, DType::f32)(&acc, b, 1, 4);
     EXPECT_EQ(acc, -210 * (1LL << 40));
     std::int64_t rows[2] = {0, 0};
-    k.reduce(Op::sum, RegType::i64)(rows, b, 2, 2);
+    k.reduce(Op::sum, RegType::i64, DType::f32)(rows, b, 2, 2);
     EXPECT_EQ(rows[0], -2);
     EXPECT_EQ(rows[1], 7 + (1LL << 40));
   });

@@ -355,8 +355,22 @@ def masked_scatter(input, mask, source):
 def index_copy(input, dim, index, source):
     """The slices `index` along an axis replaced by those of source."""
     at = dim + input.ndim if dim < 0 else dim
-    spread = index.reshape(tuple(-1 if k == at else 1 for k in range(input.ndim))).broadcast_to(source.shape)
-    return _core.scatter(input, at, spread, source)
+    slices = tuple(-1 if k == at else 1 for k in range(input.ndim))
+    spread = index.reshape(slices).broadcast_to(source.shape)
+
+    # scatter's own rule would ask for every element which one was written last: here whole slices are.
+    def rule(grad, _, inputs):
+        n = grad.shape[at]
+        place = _core.where(index < 0, index + n, index).reshape((-1,))
+        number = _core.arange(place.shape[0])
+        last = _core.scatter(_core.full((n,), -1, _core.i64), 0, place, number)
+        kept = _core.index_select(last, 0, place) == number
+        written = _core.where(kept.reshape(slices), _core.index_select(grad, at, place), 0)
+        return [_core.where((last < 0).reshape(slices), grad, 0), written]
+
+    if not input.dtype.is_floating or source.dtype != input.dtype:
+        return _core.scatter(input, at, spread, source)
+    return _core.custom_function(lambda x, s: _core.scatter(x, at, spread, s), rule, input, source)
 
 
 @method

@@ -45,7 +45,7 @@ struct Sizes {
   static constexpr RegType kType = std::is_same_v<T, double> ? RegType::f64 : RegType::f32;
   const TileKernels& k = tile_kernels();
   ElementwiseFn exp = k.elementwise(Op::exp, kType, 0);
-  ReduceFn sum = k.reduce(Op::sum, kType), max = k.reduce(Op::max, kType);
+  ReduceFn sum = k.reduce(Op::sum, kType, DType::f32), max = k.reduce(Op::max, kType, DType::f32);
   bool bf16;  // queries, keys and values are
 
   Sizes(const LibraryCall& c, const View& q, const View& key, const View& v)

@@ -40,7 +40,7 @@ struct RowLoops {
   ElementwiseFn shift = k.elementwise(Op::sub, kType, 2);       // a − number
   ElementwiseFn affine = k.elementwise(Op::fma, kType, 6);      // a·number + number
   ElementwiseFn add_scaled = k.elementwise(Op::fma, kType, 2);  // a·number + c
-  ReduceFn sum = k.reduce(Op::sum, kType), max = k.reduce(Op::max, kType);
+  ReduceFn sum = k.reduce(Op::sum, kType, DType::f32), max = k.reduce(Op::max, kType, DType::f32);
 };
 
 // The parts of a row's loss.

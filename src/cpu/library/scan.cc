@@ -18,7 +18,9 @@ using Accumulator = std::conditional_t<std::is_floating_point_v<T> || is_half_ty
 
 template <class T>
 Accumulator<T> widen(T x) {
-  if constexpr (is_half_type<T>) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
+  } else if constexpr (is_half_type<T>) {
     return to_float(x);
   } else {
     return x;
@@ -70,13 +72,48 @@ struct Multiply {
   }
 };
 
+// kLines lines side by side: each is a chain of operations that wait for each other. `value`: before each line, and
+// after it. Halves become f32 and back by the block.
+template <class T, class F, int kLines>
+void scan_lines(const T* const* x, std::int64_t x_step, T* const* out, std::int64_t out_step, std::int64_t n,
+                Accumulator<T>* value) {
+  using A = Accumulator<T>;
+  if constexpr (is_half_type<T>) {
+    constexpr std::int64_t kPart = 256;
+    constexpr DType dtype = std::is_same_v<T, Half> ? DType::f16 : DType::bf16;
+    float numbers[kLines][kPart];
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t count = std::min(kPart, n - first);
+      for (int l = 0; l < kLines; ++l) halves_to_float(dtype, x[l] + first * x_step, x_step, numbers[l], count);
+      for (std::int64_t i = 0; i < count; ++i) {
+        for (int l = 0; l < kLines; ++l) {
+          value[l] = F::template apply<A>(value[l], static_cast<A>(numbers[l][i]));
+          numbers[l][i] = round_to_odd(value[l]);
+        }
+      }
+      for (int l = 0; out != nullptr && l < kLines; ++l) {
+        T* to = out[l] + first * out_step;
+        if (out_step == 1) {
+          float_to_halves(dtype, numbers[l], to, count);
+        } else {
+          for (std::int64_t i = 0; i < count; ++i) float_to_halves(dtype, numbers[l] + i, to + i * out_step, 1);
+        }
+      }
+    }
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) {
+      for (int l = 0; l < kLines; ++l) {
+        value[l] = F::template apply<A>(value[l], x[l][i * x_step]);
+        if (out != nullptr) out[l][i * out_step] = static_cast<T>(value[l]);
+      }
+    }
+  }
+}
+
 template <class T, class F>
 Accumulator<T> scan_line(const T* x, std::int64_t x_step, T* out, std::int64_t out_step, std::int64_t n,
                          Accumulator<T> value) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    value = F::template apply<Accumulator<T>>(value, widen(x[i * x_step]));
-    if (out) out[i * out_step] = narrow<T>(value);
-  }
+  scan_lines<T, F, 1>(&x, x_step, out == nullptr ? nullptr : &out, out_step, n, &value);
   return value;
 }
 
@@ -105,6 +142,8 @@ void scan_long_line(const T* x, std::int64_t x_step, T* out, std::int64_t out_st
   });
 }
 
+constexpr int kTogether = 4;  // lines that are scanned side by side
+
 template <class F>
 void run_scan(const LibraryCall& call) {
   View x = call.inputs[0];
@@ -122,7 +161,17 @@ void run_scan(const LibraryCall& call) {
     T* out = static_cast<T*>(call.outputs[0].data);
     lines.for_each_block([&](const L::Block& block) {
       if (lines.axis_is_innermost()) {
-        for (std::int64_t l = 0; l < block.count; ++l) {
+        std::int64_t l = 0;
+        for (const bool split = F::kSplits && n >= 4 * kPiece; !split && l + kTogether <= block.count; l += kTogether) {
+          const T* from[kTogether];
+          T* to[kTogether];
+          A value[kTogether];
+          for (int k = 0; k < kTogether; ++k)
+            from[k] = data + block.offset[1][l + k], to[k] = out + block.offset[0][l + k];
+          std::fill_n(value, kTogether, F::template start<A>());
+          scan_lines<T, F, kTogether>(from, step, to, out_step, n, value);
+        }
+        for (; l < block.count; ++l) {
           const T* from = data + block.offset[1][l];
           T* to = out + block.offset[0][l];
           if (F::kSplits && n >= 4 * kPiece) {
@@ -145,17 +194,21 @@ void run_scan(const LibraryCall& call) {
   });
 }
 
-// The last of the best elements so far; a NaN is better than any number.
-template <bool kLargest, class T>
-void scan_places(const T* x, std::int64_t x_step, std::int64_t* out, std::int64_t out_step, std::int64_t n) {
-  auto best = widen(x[0]);
-  std::int64_t place = 0;
+// The last of the best elements so far; a NaN is better than any number. kLines lines side by side.
+template <bool kLargest, int kLines, class T>
+void scan_places(const T* const* x, std::int64_t x_step, std::int64_t* const* out, std::int64_t out_step,
+                 std::int64_t n) {
+  decltype(widen(T{})) best[kLines];
+  std::int64_t place[kLines] = {};
+  for (int l = 0; l < kLines; ++l) best[l] = widen(x[l][0]);
   for (std::int64_t i = 0; i < n; ++i) {
-    const auto value = widen(x[i * x_step]);
-    const bool better = (kLargest ? value >= best : value <= best) || value != value;
-    best = better ? value : best;
-    place = better ? i : place;
-    out[i * out_step] = place;
+    for (int l = 0; l < kLines; ++l) {
+      const auto value = widen(x[l][i * x_step]);
+      const bool better = (kLargest ? value >= best[l] : value <= best[l]) || value != value;
+      best[l] = better ? value : best[l];
+      place[l] = better ? i : place[l];
+      out[l][i * out_step] = place[l];
+    }
   }
 }
 
@@ -174,8 +227,17 @@ void run_places(const LibraryCall& call) {
     std::int64_t* out = static_cast<std::int64_t*>(call.outputs[0].data);
     lines.for_each_block([&](const L::Block& block) {
       if (lines.axis_is_innermost()) {
-        for (std::int64_t l = 0; l < block.count; ++l)
-          scan_places<kLargest>(data + block.offset[1][l], step, out + block.offset[0][l], out_step, n);
+        const auto scan = [&](std::int64_t first, auto lines_of) {
+          constexpr int kLines = decltype(lines_of)::value;
+          const T* from[kLines];
+          std::int64_t* to[kLines];
+          for (int k = 0; k < kLines; ++k)
+            from[k] = data + block.offset[1][first + k], to[k] = out + block.offset[0][first + k];
+          scan_places<kLargest, kLines>(from, step, to, out_step, n);
+        };
+        std::int64_t l = 0;
+        for (; l + kTogether <= block.count; l += kTogether) scan(l, std::integral_constant<int, kTogether>{});
+        for (; l < block.count; ++l) scan(l, std::integral_constant<int, 1>{});
         return;
       }
       Accumulator<T> best[L::kMostLines];

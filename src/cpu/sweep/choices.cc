@@ -120,16 +120,29 @@ std::int64_t column_step(const CompiledSweep& s, const Strides& strides) {
   return follow && columns.strides[0] == beside ? beside : -1;
 }
 
-// Sums straight from memory need no tiles.
-static bool only_sums_memory(const CompiledSweep& s) {
-  const Program& p = s.program;
+// Whether all tensors of the space can be read and written where they lie.
+template <class Readable>
+static bool all_memory(const Program& p, Readable&& readable) {
+  for (const Instr& i : p.instrs) {
+    if (i.kind != Instr::Kind::load || i.level != Level::full) continue;
+    const Operand& o = p.operands[i.arg[0]];
+    if (o.kind == Operand::Kind::memory && !readable(o.strides)) return false;
+  }
+  return std::all_of(p.outputs.begin(), p.outputs.end(),
+                     [&](const Output& o) { return p.instrs[o.value].level != Level::full || readable(o.strides); });
+}
+
+// Nothing but reductions of memory, which need no tiles if all of it can be read where it lies.
+template <class Readable>
+static bool only_sums_memory(const Program& p, Readable&& readable) {
   for (std::int32_t v = 0; v < static_cast<std::int32_t>(p.instrs.size()); ++v) {
     const Instr& i = p.instrs[v];
+    if (i.kind == Instr::Kind::pick) return false;
     if (i.level != Level::full || copied_from(p, v) != v) continue;
     if (i.kind != Instr::Kind::load) return false;
     const Operand& o = p.operands[i.arg[0]];
-    const bool readable = is_register(o.dtype, i.type) || (is_half(o.dtype) && i.type == RegType::f32);
-    if (o.kind != Operand::Kind::memory || !readable || column_step(s, o.strides) < 0) return false;
+    const bool numbers = is_register(o.dtype, i.type) || (is_half(o.dtype) && i.type == RegType::f32);
+    if (o.kind != Operand::Kind::memory || !numbers || !readable(o.strides)) return false;
   }
   return std::none_of(p.outputs.begin(), p.outputs.end(),
                       [&](const Output& o) { return p.instrs[o.value].level == Level::full; });
@@ -171,6 +184,8 @@ static void shape_boxes(CompiledSweep& s) {
   s.columns_per_tile = s.long_rows ? std::clamp(elements / s.beside / kTurn * kTurn, kTurn, kTile) : s.columns;
 }
 
+constexpr std::int64_t kStraightRows = 4;  // reductions of rows take four at a time
+
 // Tiles of rows side by side where most memory lies like that. Sums of columns add whole rows, in their order: they
 // keep tiles as they are.
 void shape_tiles(CompiledSweep& s) {
@@ -180,15 +195,26 @@ void shape_tiles(CompiledSweep& s) {
   };
   const CpuModel& model = cpu_model();
   const std::int64_t beside = s.columns < 2 || has(Instr::Kind::columns) ? 1 : rows_beside(p);
-  if (beside < model.sweep_least_beside) {
+  const auto dense = [&](const Strides& strides) { return is_dense(layout_of(p.dims, 0, p.dims.size(), strides)); };
+  const auto by_column = [&](const Strides& strides) { return column_step(s, strides) >= 0; };
+  if (beside < model.sweep_least_beside && s.rows >= kStraightRows && only_sums_memory(p, dense)) {
+    s.straight = true;
+    s.columns_per_tile = s.columns;
+    s.rows_per_tile =
+        has(Instr::Kind::columns)
+            ? rows_per_part(s.rows, s.columns)
+            : std::clamp<std::int64_t>(model.sweep_straight_elements / std::max<std::int64_t>(s.columns, 1),
+                                       kStraightRows, model.sweep_most_strip_rows);
+  } else if (beside < model.sweep_least_beside) {
     s.long_rows = s.columns > kTile;
     s.columns_per_tile = std::min(s.columns, kTile);
     s.rows_per_tile = s.long_rows ? 1 : rows_per_block(s.rows, s.columns);
   } else {
     s.beside = beside;
-    s.strips = beside >= model.sweep_strip_rows;
+    const bool short_runs = s.rows > beside && s.columns * beside <= model.sweep_short_run;
+    s.strips = beside >= model.sweep_strip_rows && !(short_runs && all_memory(p, by_column));
     s.totals_by_row = has(Instr::Kind::total) && !s.strips;
-    s.strips ? shape_strips(s, !only_sums_memory(s)) : shape_boxes(s);
+    s.strips ? shape_strips(s, !only_sums_memory(p, by_column)) : shape_boxes(s);
   }
   s.rows_per_tile = std::min(s.rows_per_tile, std::max<std::int64_t>(s.rows, 1));
   s.tile = s.rows_per_tile * s.columns_per_tile;

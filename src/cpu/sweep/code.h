@@ -113,7 +113,7 @@ struct Total {
 struct ColumnReduce {
   Op op;
   RegType type;
-  ElementwiseFn fn;
+  ReduceColumnsFn fn;
   std::int32_t instr;
 };
 
@@ -125,6 +125,8 @@ struct CompiledSweep : ebb::CompiledSweep {
   std::int64_t rows_per_tile = 1, columns_per_tile = kTile;
   std::int64_t beside = 1;  // rows that are neighbours in memory; 1: tiles are rows
   bool strips = false;
+  bool straight =
+      false;  // reductions of dense memory and nothing else: tiles are only numbers of rows, and of any size
   bool totals_by_row = false;  // parts of totals end within tiles: the numbers of rows are kept, and added afterwards
   std::int64_t tile = kTile;   // elements of a full tile
   bool slots_hold_a_block = false;  // of kTile elements, even if tiles are longer

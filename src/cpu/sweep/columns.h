@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-#include <array>
+#include <algorithm>
 
 #include "core/buffer.h"
 #include "cpu/sweep/accumulate.h"
@@ -8,67 +8,43 @@
 
 namespace ebb::cpu {
 
-// One task's reduction over its rows, one number per column. Sums of f32 are closed into doubles every kRowsPerRun
-// rows, so that the error does not grow with the number of rows.
+// One task's reduction over its rows, one number per column: closed runs of rows, and the open one.
 class ColumnSums {
  public:
-  ColumnSums(const ColumnReduce& reduce, std::int64_t columns, const TileKernels& kernels)
-      : c_(reduce), columns_(columns), kernels_(kernels) {
+  ColumnSums(const ColumnReduce& reduce, std::int64_t columns) : c_(reduce), columns_(columns) {
     const auto n = static_cast<std::size_t>(columns);
-    open_ = BufferPtr::allocate(std::max<std::size_t>(n * size_of(c_.type), 8), "column sums");
+    if (is_float(c_.type)) open_ = BufferPtr::allocate(std::max<std::size_t>(n * size_of(c_.type), 8), "column sums");
     closed_ = BufferPtr::allocate(std::max<std::size_t>(n * sizeof(Accumulator), 8), "column sums");
-    clear_open();
-    auto* closed = reinterpret_cast<Accumulator*>(closed_.data());
-    std::fill(closed, closed + n, identity(c_.op, c_.type));
+    std::fill_n(closed(), n, identity(c_.op, c_.type));
   }
 
   // Columns [column, column + width) of `rows` rows that lie one after the other.
   void add(const void* tile, std::int64_t rows, std::int64_t column, std::int64_t width) {
     const auto size = static_cast<std::int64_t>(size_of(c_.type));
-    std::byte* open = open_.data() + column * size;
-    const auto* from = static_cast<const std::byte*>(tile);
-    for (std::int64_t i = 0; i < rows; ++i) {
-      c_.fn(open, open, from + i * width * size, nullptr, static_cast<std::size_t>(width));
-      const bool row_done = column + width == columns_;
-      if (row_done && ++rows_ == kRowsPerRun) close();
-    }
+    std::byte* open = open_.data() == nullptr ? nullptr : open_.data() + column * size;
+    c_.fn(closed() + column, open, tile, static_cast<std::size_t>(rows), static_cast<std::size_t>(width),
+          static_cast<std::size_t>(rows_));
+    if (column + width == columns_) rows_ = (rows_ + rows) % kRowsPerRun;
   }
 
-  // The accumulators, one a column.
+  // The accumulators, one per column.
   BufferPtr finish() {
-    close();
+    if (rows_ > 0 && c_.type == RegType::f32) close(reinterpret_cast<const float*>(open_.data()));
+    if (rows_ > 0 && c_.type == RegType::f64) close(reinterpret_cast<const double*>(open_.data()));
     return std::move(closed_);
   }
 
  private:
-  void clear_open() {
-    std::array<std::byte, 8> number;
-    Accumulator id = identity(c_.op, c_.type);
-    if (c_.type == RegType::i32 && c_.op == Op::max) id.integer = std::numeric_limits<std::int32_t>::min();
-    if (c_.type == RegType::i32 && c_.op == Op::min) id.integer = std::numeric_limits<std::int32_t>::max();
-    write(c_.type, number.data(), id);
-    kernels_.fill(c_.type, open_.data(), number.data(), static_cast<std::size_t>(columns_));
-    rows_ = 0;
-  }
-
-  void close() {
-    auto* closed = reinterpret_cast<Accumulator*>(closed_.data());
-    if (c_.type == RegType::f32) {
-      const auto* open = reinterpret_cast<const float*>(open_.data());
-      combine_reals(c_.op, closed, columns_, [open](std::int64_t i) { return static_cast<double>(open[i]); });
-    } else {
-      const auto size = static_cast<std::int64_t>(size_of(c_.type));
-      for (std::int64_t i = 0; i < columns_; ++i)
-        combine(c_.op, c_.type, closed[i], read(c_.type, open_.data() + i * size));
-    }
-    clear_open();
+  Accumulator* closed() { return reinterpret_cast<Accumulator*>(closed_.data()); }
+  template <class T>
+  void close(const T* open) {
+    combine_reals(c_.op, closed(), columns_, [open](std::int64_t i) { return static_cast<double>(open[i]); });
   }
 
   const ColumnReduce& c_;
   std::int64_t columns_;
-  const TileKernels& kernels_;
   BufferPtr open_, closed_;
-  int rows_ = 0;
+  std::int64_t rows_ = 0;  // in the open run
 };
 
 }  // namespace ebb::cpu

@@ -101,21 +101,30 @@ class Compiler {
   // A sum and its operands: a tile, or the two tiles whose products are summed, or memory.
   template <class Reduction>
   void summed(Reduction& r, Step& step, std::int32_t v) {
-    r.fn = k_.reduce(r.op, r.type);
-    r.dot = k_.dot(r.type);
-    r.beside = k_.reduce_beside(r.op, r.type, DType::f32);
     const Instr& i = instr(copied_from(p_, v));
+    const std::int32_t halves = summed_product_[v] ? -1 : half_memory(v, r.op);
+    const DType memory = halves < 0 ? DType::f32 : i.dtype;
+    r.fn = k_.reduce(r.op, r.type, memory);
+    r.dot = k_.dot(r.type);
+    r.beside = k_.reduce_beside(r.op, r.type, memory);
     if (summed_product_[v]) {
       step.a = full(i.arg[0]);
       step.b = i.op == Op::square ? step.a : full(i.arg[1]);
-    } else if (s_.upright() && i.kind == Instr::Kind::load && i.level == Level::full && is_half(i.dtype) &&
-               reads_memory(i) && only_sums(copied_from(p_, v))) {
-      r.beside = k_.reduce_beside(r.op, r.type, i.dtype);
-      const Operand& o = p_.operands[i.arg[0]];
-      step.a = add_memory(Register::Kind::operand, i.type, i.arg[0], o.dtype, o.strides);
     } else {
-      step.a = full(s_.upright() ? copied_from(p_, v) : v);
+      step.a = halves >= 0 ? halves : full(s_.upright() || s_.straight ? copied_from(p_, v) : v);
     }
+  }
+  // The register of halves in memory that a reduction of v reads where they lie; -1: of a tile, or of other types. Sums
+  // of long rows are parts of loops of machine code, which read halves themselves.
+  std::int32_t half_memory(std::int32_t v, Op op) {
+    const Instr& i = instr(copied_from(p_, v));
+    const bool load = i.kind == Instr::Kind::load && i.level == Level::full;
+    const bool extreme = op == Op::max || op == Op::min;
+    if (!(s_.upright() || s_.straight || (s_.long_rows && extreme)) || !load || !is_half(i.dtype) || !reads_memory(i))
+      return -1;
+    if (!only_sums(copied_from(p_, v))) return -1;
+    const Operand& o = p_.operands[i.arg[0]];
+    return add_memory(Register::Kind::operand, i.type, i.arg[0], o.dtype, o.strides);
   }
   bool reads_memory(const Instr& load) const {
     const Operand& o = p_.operands[load.arg[0]];
@@ -124,7 +133,7 @@ class Compiler {
   // In this stage nothing else reads it: it needs no tile.
   bool only_sums(std::int32_t v) const {
     for (const Instr& i : p_.instrs) {
-      const bool sum = i.kind == Instr::Kind::reduce || i.kind == Instr::Kind::total;
+      const bool sum = i.kind == Instr::Kind::reduce || i.kind == Instr::Kind::total || i.kind == Instr::Kind::columns;
       const bool now = !s_.long_rows || i.stage == stage_;
       if (i.kind == Instr::Kind::load || sum || !now) continue;
       const bool copy = copied_from(p_, static_cast<std::int32_t>(&i - p_.instrs.data())) == v;
@@ -247,13 +256,15 @@ class Compiler {
         Step step;
         step.kind = Step::Kind::columns;
         step.item = static_cast<std::int32_t>(s_.column_reduces.size());
-        step.a = full(i.arg[0]);
-        s_.column_reduces.push_back({i.op, i.type, column_kernel(i), id});
+        const std::int32_t halves = half_memory(i.arg[0], i.op);
+        const DType memory = halves < 0 ? DType::f32 : instr(copied_from(p_, i.arg[0])).dtype;
+        step.a = halves < 0 ? full(s_.straight ? copied_from(p_, i.arg[0]) : i.arg[0]) : halves;
+        s_.column_reduces.push_back({i.op, i.type, k_.reduce_columns(i.op, i.type, memory), id});
         code.full_steps.push_back(step);
       } else if (i.level == Level::row) {
         emit_row(id);
       } else if (i.level == Level::full && i.kind != Instr::Kind::load && !summed_product_[v] &&
-                 !(s_.upright() && copied_from(p_, id) != id && only_sums(copied_from(p_, id)))) {
+                 !(copied_from(p_, id) != id && only_sums(copied_from(p_, id)))) {
         full(id);
       }
     }
@@ -275,11 +286,6 @@ class Compiler {
         (ends ? code.finish_steps : code.row_steps).push_back(step);
       }
     }
-  }
-
-  ElementwiseFn column_kernel(const Instr& i) const {
-    const Op op = i.op == Op::sum ? Op::add : i.op == Op::prod ? Op::mul : i.op == Op::max ? Op::maximum : Op::minimum;
-    return k_.elementwise(op, i.type, 0);
   }
 
   void emit_row(std::int32_t v) {

@@ -75,8 +75,11 @@ void allocate(CompiledSweep& sweep, const std::vector<std::vector<Step>*>& code)
 
 bool is_one_chain(const std::vector<Step>& steps) { return steps.size() == 1 && steps[0].kind == Step::Kind::chain; }
 
-// One number of a row that lies in memory, or a row of zeros but for one number: as quick as memory is in one go.
+// One number of a row that lies in memory, a reduction of it, or a row of zeros but for one number: as quick as memory
+// is in one go.
 bool untiled(const CompiledSweep& sweep, const Step& s) {
+  if (s.kind == Step::Kind::reduce)
+    return !sweep.upright() && s.b < 0 && sweep.registers[s.a].kind == Register::Kind::operand;
   if (s.kind == Step::Kind::pick) return sweep.registers[s.a].kind == Register::Kind::operand;
   return s.kind == Step::Kind::place && sweep.registers[s.dst].kind == Register::Kind::output;
 }

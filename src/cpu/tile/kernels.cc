@@ -30,9 +30,10 @@ ElementwiseFn elementwise_kernel(Op op, RegType type, unsigned scalar_mask) {
 
 // Initialised at compile time: no order of static initialisers to depend on.
 extern const TileKernels kKernels;
-constinit const TileKernels kKernels = {
-    kTargetName,  HWY_TARGET,     elementwise_kernel, reduce_kernel, dot_kernel, reduce_beside_kernel, load_kernel,
-    store_kernel, convert_kernel, round_kernel,       fill_tile,     iota_tile,  uniform_tile};
+constinit const TileKernels kKernels = {kTargetName,  HWY_TARGET,           elementwise_kernel,    reduce_kernel,
+                                        dot_kernel,   reduce_beside_kernel, reduce_columns_kernel, load_kernel,
+                                        store_kernel, convert_kernel,       round_kernel,          fill_tile,
+                                        iota_tile,    uniform_tile};
 
 }  // namespace ebb::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

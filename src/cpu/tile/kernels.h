@@ -17,7 +17,7 @@ namespace ebb::cpu {
 using ElementwiseFn = void (*)(void* out, const void* a, const void* b, const void* c, std::size_t n);
 
 // acc = combine(acc, reduction of a[0..n)). The accumulator is double for f32 and f64, int64_t for i32 and i64.
-// n is at most kBlock, and the order is that of a block (sweep/sum_order.h).
+// The order is that of a line (sweep/sum_order.h).
 // max and min give NaN when an element is NaN.
 // rows > 1: acc[r] for a[r·n .. r·n+n).
 using ReduceFn = void (*)(void* acc, const void* a, std::size_t rows, std::size_t n);
@@ -38,6 +38,12 @@ struct RowsBeside {
 // between.
 using ReduceBesideFn = void (*)(void* acc, void* lanes, const void* a, const void* b, const RowsBeside& shape);
 
+// Reductions of columns: acc[c] with a[r · columns + c] of all rows, in runs of kRowsPerRun rows (sweep/sum_order.h).
+// Of the first run `before` rows are in `open` already, one number of the type per column; in the end it holds those of
+// a run that is not over. Integers take no notice of runs.
+using ReduceColumnsFn = void (*)(void* acc, void* open, const void* a, std::size_t rows, std::size_t columns,
+                                 std::size_t before);
+
 // dst[i] = convert(src[i · stride]) and back. stride in elements, 1 is the fast case, 0 repeats.
 using LoadFn = void (*)(void* dst, const void* src, std::ptrdiff_t stride, std::size_t n);
 using StoreFn = void (*)(void* dst, std::ptrdiff_t stride, const void* src, std::size_t n);
@@ -50,9 +56,10 @@ struct TileKernels {
   // number into a tile and asks for mask 0); mask 0 exists for every elementwise op and type where the op has a
   // meaning.
   ElementwiseFn (*elementwise)(Op op, RegType type, unsigned scalar_mask);
-  ReduceFn (*reduce)(Op op, RegType type);                             // sum, prod, max, min
-  DotFn (*dot)(RegType type);                                          // f32 and f64, null for the others
-  ReduceBesideFn (*reduce_beside)(Op op, RegType type, DType halves);  // halves: bf16 or f16 if f32 is read from those
+  ReduceFn (*reduce)(Op op, RegType type, DType halves);  // sum, prod, max, min; bf16, f16: f32 read from those
+  DotFn (*dot)(RegType type);                             // f32 and f64, null for the others
+  ReduceBesideFn (*reduce_beside)(Op op, RegType type, DType halves);
+  ReduceColumnsFn (*reduce_columns)(Op op, RegType type, DType halves);
   LoadFn (*load)(DType from, RegType to);
   StoreFn (*store)(RegType from, DType to);  // floats round to nearest even; ints wrap; masks become 0 or 1
   ElementwiseFn (*convert)(RegType from,

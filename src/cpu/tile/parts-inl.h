@@ -18,10 +18,11 @@ ElementwiseFn float_kernel(Op op, RegType type, unsigned scalar_mask);    // ari
 ElementwiseFn integer_kernel(Op op, RegType type, unsigned scalar_mask);  // integer.cc: i32, i64, m32, m64
 ElementwiseFn math_kernel_f32(Op op, unsigned scalar_mask);               // math_f32.cc
 ElementwiseFn math_kernel_f64(Op op, unsigned scalar_mask);               // math_f64.cc
-ReduceFn reduce_kernel(Op op, RegType type);                              // reduce.cc
+ReduceFn reduce_kernel(Op op, RegType type, DType halves);                // reduce.cc
 DotFn dot_kernel(RegType type);
-ReduceBesideFn reduce_beside_kernel(Op op, RegType type, DType halves);
-LoadFn load_kernel(DType from, RegType to);  // memory.cc
+ReduceBesideFn reduce_beside_kernel(Op op, RegType type, DType halves);    // reduce_beside.cc
+ReduceColumnsFn reduce_columns_kernel(Op op, RegType type, DType halves);  // reduce_columns.cc
+LoadFn load_kernel(DType from, RegType to);                                // memory.cc
 StoreFn store_kernel(RegType from, DType to);
 ElementwiseFn convert_kernel(RegType from, RegType to);
 ElementwiseFn round_kernel(DType dtype);
