@@ -152,6 +152,14 @@ case(
     "take_along", lambda x, i: ebb.take_along(x, i, 1), lambda x, i: x.take_along_dim(i, 1), Real("m4"), Whole("m3", 4)
 )
 case(
+    "weighted_gather",
+    ebb.weighted_gather,
+    lambda x, i, w: (x.unsqueeze(2).expand(-1, -1, i.shape[1], -1).gather(3, i.unsqueeze(1).expand(-1, x.shape[1], -1, -1)) * w.unsqueeze(1)).sum(-1),
+    Real("m34"),
+    Whole("m52", 4),
+    Real("m52"),
+)
+case(
     "scatter",
     lambda x, s: ebb.scatter(x, 1, ebb.tensor([[2, 0]] * x.shape[0]), s),
     lambda x, s: x.scatter(1, torch.tensor([[2, 0]] * x.shape[0]), s),

@@ -6,6 +6,7 @@ namespace ebb::python {
 void bind_index(const Api& api) {
   both(api, "gather", gather, "axis"_a, "index"_a);
   both(api, "take_along", take_along, "index"_a, "axis"_a);
+  both(api, "weighted_gather", weighted_gather, "index"_a, "weight"_a);
   both(
       api, "scatter",
       [](const Tensor& x, std::int64_t axis, const Tensor& index, TensorOrScalar src) {

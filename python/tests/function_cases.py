@@ -194,6 +194,7 @@ case("kron", Real("23"), X)
 # ---- indices
 case("gather", X, 1, Whole("m3", 4))
 cases("take_along take_along_dim", X, Whole("m3", 4), 1)
+case("weighted_gather", Real("m34"), Whole("m52", 4, -1), Real("m52"))
 case("take", X, Whole("k", 4, -4))
 case("scatter", X, 1, Distinct("m3", 4), Real("m3"))
 case("scatter", X, 1, Distinct("m3", 4), Real("m3"), reduce="add")

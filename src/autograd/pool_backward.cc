@@ -5,7 +5,6 @@
 #include "ebb/backward/reduce.h"
 #include "ebb/ops.h"
 #include "ops/build.h"
-#include "ops/conv_nodes.h"
 #include "ops/index_nodes.h"
 #include "ops/pool_parts.h"
 
@@ -29,13 +28,17 @@ Tensor max_pool_backward(const char* op, int axes, const Tensor& grad, const Sha
 }
 
 // y = Σ x/n over a window       dx = Σ g/n over the windows that cover it
-Tensor avg_pool_backward(const char* op, int axes, const Tensor& grad, const Shape& shape, const SizePair& window,
-                         const AvgPoolOptions& o) {
-  const PoolWindows p = avg_pool_windows(op, axes, shape, window, o);
+Tensor means_backward(const char* op, const Tensor& grad, const Shape& shape, const PoolWindows& p,
+                      bool count_include_pad) {
   require_cotangent(op, grad, p.result);
   const Tensor g = reshape(widen(grad), p.output);
-  const Tensor shares = g / avg_pool_divisors(p, o.count_include_pad, g.dtype());
-  return cast(reshape(conv_transpose_node(shares, p.ones(g.dtype()), p.call, p.image), shape), grad.dtype());
+  const Tensor shares = g / avg_pool_divisors(p, count_include_pad, g.dtype());
+  return reshape(window_spread_node(shares, p.call, p.image, grad.dtype()), shape);
+}
+
+Tensor avg_pool_backward(const char* op, int axes, const Tensor& grad, const Shape& shape, const SizePair& window,
+                         const AvgPoolOptions& o) {
+  return means_backward(op, grad, shape, avg_pool_windows(op, axes, shape, window, o), o.count_include_pad);
 }
 
 }  // namespace
@@ -53,25 +56,17 @@ Tensor avg_pool1d_backward(const Tensor& grad, const Shape& shape, std::int64_t 
   return avg_pool_backward("avg_pool1d_backward", 1, grad, shape, window, options);
 }
 
-// y = A·x·Bᵀ                    dx = Aᵀ·g·B
 Tensor adaptive_avg_pool2d_backward(const Tensor& grad, const Shape& shape) {
   const char* op = "adaptive_avg_pool2d_backward";
-  const int r = shape.rank();
-  require(r >= 3 && grad.rank() == r, "{}: gradient of shape {} and input of shape {} do not fit", op, grad.shape(),
-          shape);
-  require_cotangent(op, grad, shape.with(r - 2, grad.size(-2)).with(r - 1, grad.size(-1)));
-  const Tensor g = widen(grad);
-  const Tensor columns = matmul(g, averaging_matrix(shape[r - 1], grad.size(-1), g.dtype()));
-  return cast(matmul(t(averaging_matrix(shape[r - 2], grad.size(-2), g.dtype())), columns), grad.dtype());
+  require(shape.rank() >= 3 && grad.rank() == shape.rank(), "{}: gradient of shape {} and input of shape {} do not fit",
+          op, grad.shape(), shape);
+  return means_backward(op, grad, shape, adaptive_windows(op, 2, shape, {grad.size(-2), grad.size(-1)}), false);
 }
 Tensor adaptive_avg_pool1d_backward(const Tensor& grad, const Shape& shape) {
   const char* op = "adaptive_avg_pool1d_backward";
-  const int r = shape.rank();
-  require(r >= 2 && grad.rank() == r, "{}: gradient of shape {} and input of shape {} do not fit", op, grad.shape(),
-          shape);
-  require_cotangent(op, grad, shape.with(r - 1, grad.size(-1)));
-  const Tensor g = widen(grad);
-  return cast(matmul(g, averaging_matrix(shape[r - 1], grad.size(-1), g.dtype())), grad.dtype());
+  require(shape.rank() >= 2 && grad.rank() == shape.rank(), "{}: gradient of shape {} and input of shape {} do not fit",
+          op, grad.shape(), shape);
+  return means_backward(op, grad, shape, adaptive_windows(op, 1, shape, grad.size(-1)), false);
 }
 
 // y = mean x                    dx = g/n

@@ -5,6 +5,7 @@
 #include "ebb/ops.h"
 #include "ops/build.h"
 #include "ops/conv_nodes.h"
+#include "ops/pool_parts.h"
 
 // Gradient rules of convolutions. With (x ∗ w) the convolution, Σ y·(x ∗ w) is linear in x, w and y, and its
 // derivatives to the three of them are the three operations: convolution to y, conv_transpose to x,
@@ -83,10 +84,20 @@ Cotangents conv_weight_gradient_rule(const RuleContext& c) {
   return out;
 }
 
+// Sums of windows, and their transpose.
+Cotangents window_sum_rule(const RuleContext& c) {
+  return {window_spread_node(c.grad, options_as<PoolCall>(c.attrs), c.inputs[0].shape(), c.inputs[0].dtype())};
+}
+Cotangents window_spread_rule(const RuleContext& c) {
+  return {window_sum_node(c.grad, options_as<PoolCall>(c.attrs), c.inputs[0].shape())};
+}
+
 constexpr RuleRow kRules[] = {
     {Op::convolution, convolution_rule},
     {Op::conv_transpose, conv_transpose_rule},
     {Op::conv_weight_gradient, conv_weight_gradient_rule},
+    {Op::window_sum, window_sum_rule},
+    {Op::window_spread, window_spread_rule},
 };
 
 }  // namespace

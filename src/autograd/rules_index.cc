@@ -105,6 +105,25 @@ Cotangents index_select_rule(const RuleContext& c) {
 Cotangents index_zero_add_rule(const RuleContext& c) {
   return {index_select_node(c.grad, static_cast<int>(c.attrs.i[0]), c.inputs[1]), {}};
 }
+// Σ y·w·x[index] is linear in x, w and y: see ops/index_nodes.h.
+Cotangents weighted_gather_rule(const RuleContext& c) {
+  Cotangents out(3);
+  if (c.needs[0]) out[0] = weighted_scatter_node(c.grad, c.inputs[1], c.inputs[2], c.inputs[0].size(2));
+  if (c.needs[2]) out[2] = gather_dot_node(c.inputs[0], c.grad, c.inputs[1]);
+  return out;
+}
+Cotangents weighted_scatter_rule(const RuleContext& c) {
+  Cotangents out(3);
+  if (c.needs[0]) out[0] = weighted_gather_node(c.grad, c.inputs[1], c.inputs[2]);
+  if (c.needs[2]) out[2] = gather_dot_node(c.grad, c.inputs[0], c.inputs[1]);
+  return out;
+}
+Cotangents gather_dot_rule(const RuleContext& c) {
+  Cotangents out(3);
+  if (c.needs[0]) out[0] = weighted_scatter_node(c.inputs[1], c.inputs[2], c.grad, c.inputs[0].size(2));
+  if (c.needs[1]) out[1] = weighted_gather_node(c.inputs[0], c.inputs[2], c.grad);
+  return out;
+}
 
 constexpr RuleRow kRules[] = {
     {Op::pick, gather_rule},
@@ -114,6 +133,9 @@ constexpr RuleRow kRules[] = {
     {Op::scatter, scatter_rule},
     {Op::index_select, index_select_rule},
     {Op::index_zero_add, index_zero_add_rule},
+    {Op::weighted_gather, weighted_gather_rule},
+    {Op::weighted_scatter, weighted_scatter_rule},
+    {Op::gather_dot, gather_dot_rule},
 };
 
 }  // namespace

@@ -43,15 +43,40 @@ struct ConvCall {
 };
 
 // max_pool_index (x [N, C, H, W]) -> i64 [N, C, P, Q]: where in its plane the first largest element of each window is.
-struct MaxPoolCall {
-  ConvCall conv;  // groups do not count
+// window_sum (x) -> [N, C, P, Q] in the compute dtype, and its transpose window_spread, of any floating dtype.
+struct PoolCall {
+  ConvCall conv;  // groups do not count; windows that are added have no dilation
   ConvCall::Pair window{1, 1};
+  bool adaptive = false;  // window i of an axis is [⌊i·size/outputs⌋, ⌈(i + 1)·size/outputs⌉) instead
 
-  bool operator==(const MaxPoolCall&) const = default;
+  bool operator==(const PoolCall&) const = default;
   template <class Visit>
   void each_field(Visit&& visit) const {
     conv.each_field(visit);
     visit("window", window);
+    visit("adaptive", adaptive);
+  }
+};
+
+// The elements of an axis that its windows cover, and the windows that cover an element; first to last, those included.
+struct PoolAxis {
+  std::int64_t size, outputs, window, stride, padding;
+  bool adaptive;
+
+  struct Range {
+    std::int64_t first, last;
+  };
+  PoolAxis(const PoolCall& p, int axis, std::int64_t size, std::int64_t outputs)
+      : size(size),
+        outputs(outputs),
+        window(p.window[static_cast<std::size_t>(axis)]),
+        stride(p.conv.stride[static_cast<std::size_t>(axis)]),
+        padding(p.conv.padding[static_cast<std::size_t>(axis)]),
+        adaptive(p.adaptive) {}
+  Range elements(std::int64_t i) const {
+    if (adaptive) return {i * size / outputs, ((i + 1) * size + outputs - 1) / outputs - 1};
+    const std::int64_t begin = i * stride - padding;
+    return {begin > 0 ? begin : 0, (begin + window < size ? begin + window : size) - 1};
   }
 };
 

@@ -17,6 +17,7 @@
 #include "cuda/library/cudnn.h"
 #include "cuda/library/kernels.h"
 #include "cuda/library/library.h"
+#include "cuda/plan/scatter.h"
 #include "cuda/print/joined_text.h"
 #include "cuda/print/sweep_text.h"
 #include "cuda/runtime/compile_ahead.h"
@@ -73,6 +74,10 @@ class CudaBackend final : public Backend, private Recordings {
   using Backend::describe;
   std::string describe(const CompiledSweep& made) const override {
     return cuda::describe(static_cast<const Sweep&>(made).plan);
+  }
+  std::string describe(const LibraryCall& call) const override {
+    const bool scatters = call.op == Op::scatter || call.op == Op::scatter_zero_add;
+    return scatters ? cuda::describe(plan_scatter(call, gpu_.model())) : "";
   }
 
   Run begin(std::span<const FilledBy> inputs) override {

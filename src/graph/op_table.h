@@ -137,6 +137,10 @@ namespace ebb {
   LIBRARY(solve, 2, yes, whole) LIBRARY(det, 1, yes, whole) LIBRARY(logdet, 1, yes, whole)                            \
   LIBRARY(convolution, -1, yes, whole) LIBRARY(conv_transpose, 2, yes, whole)                                         \
   LIBRARY(conv_weight_gradient, 2, yes, whole) LIBRARY(max_pool_index, 1, none, whole)                                \
+  /* sums of windows of images, and for every element the sum over the windows that cover it */                       \
+  LIBRARY(window_sum, 1, yes, whole) LIBRARY(window_spread, 1, yes, whole)                                            \
+  /* Σ weight·x[index], and the other two derivatives of Σ y·weight·x[index]: see ops/index_nodes.h */                \
+  LIBRARY(weighted_gather, 3, yes, whole) LIBRARY(weighted_scatter, 3, yes, whole) LIBRARY(gather_dot, 3, yes, whole) \
   /* attention gives values and the logarithms of its sums, attention_gradient the gradients to q, k and v */         \
   LIBRARY(attention, -1, none, whole) LIBRARY(attention_gradient, -1, none, whole)                                    \
   /* losses with kernels of their own: they give values and gradients, and the losses around them carry the rules */  \

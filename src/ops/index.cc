@@ -92,6 +92,16 @@ Tensor index_zero_add(const Tensor& src, int axis, const Tensor& index, const Sh
   return make_node(Op::index_zero_add, src.dtype(), shape, {src, index}, along(axis), "index_add");
 }
 
+Tensor weighted_gather_node(const Tensor& x, const Tensor& index, const Tensor& weight) {
+  return make_node(Op::weighted_gather, x.dtype(), x.shape().with(2, index.size(1)), {x, index, weight});
+}
+Tensor weighted_scatter_node(const Tensor& y, const Tensor& index, const Tensor& weight, std::int64_t size) {
+  return make_node(Op::weighted_scatter, y.dtype(), y.shape().with(2, size), {y, index, weight}, {}, "weighted_gather");
+}
+Tensor gather_dot_node(const Tensor& x, const Tensor& y, const Tensor& index) {
+  return make_node(Op::gather_dot, compute_dtype(x.dtype()), index.shape(), {x, y, index}, {}, "weighted_gather");
+}
+
 Tensor argsort_range(const Tensor& x, int axis, bool descending, std::int64_t first, std::int64_t count) {
   if (count == 0) return zeros(x.shape().with(axis, 0), DType::i64);
   Attrs attrs;
@@ -114,6 +124,18 @@ Tensor take_along(const Tensor& x, const Tensor& index, std::int64_t axis) {
   const int a = normalize_axis("take_along", axis, x.rank());
   const Shape common = broadcast_shapes("take_along", x.shape().with(a, 1), index.shape().with(a, 1));
   return gather_node(expand(x, common.with(a, x.shape()[a])), a, expand(at, common.with(a, index.shape()[a])));
+}
+
+Tensor weighted_gather(const Tensor& x, const Tensor& index, const Tensor& weight) {
+  const char* op = "weighted_gather";
+  const Tensor at = index_operand(op, index);
+  require(is_floating(x.dtype()) && is_floating(weight.dtype()), Error::Kind::type,
+          "{}: needs floating elements and weights, got {} and {}", op, x.dtype(), weight.dtype());
+  require(x.rank() == 3 && index.rank() == 3 && x.size(0) == index.size(0) && index.shape() == weight.shape(),
+          "{}: needs x [N, C, S] with index and weight [N, P, K], got {}, {} and {}", op, x.shape(), index.shape(),
+          weight.shape());
+  const DType dtype = promote(x.dtype(), weight.dtype());
+  return weighted_gather_node(cast(x, dtype), at, cast(weight, compute_dtype(dtype)));
 }
 
 Tensor scatter(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& src) {

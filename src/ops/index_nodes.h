@@ -19,6 +19,15 @@ Tensor scatter_node(const Tensor& x, int axis, const Tensor& index, const Tensor
 Tensor index_select_node(const Tensor& x, int axis, const Tensor& index);
 Tensor index_zero_add(const Tensor& src, int axis, const Tensor& index, const Shape& shape);
 
+// Rows of x [N, C, S] and y [N, C, P], of one floating dtype; index (i64) and weights [N, P, K], those in the compute
+// dtype of x. The sum Σ y[n, c, p]·weight[n, p, k]·x[n, c, index[n, p, k]], where an index of −1 stands for x = 0, is
+// linear in each, and its derivatives to the three are
+//   weighted_gather (x, index, weight) -> y,  weighted_scatter (y, index, weight) -> x,  gather_dot (x, y, index) ->
+//   weight.
+Tensor weighted_gather_node(const Tensor& x, const Tensor& index, const Tensor& weight);
+Tensor weighted_scatter_node(const Tensor& y, const Tensor& index, const Tensor& weight, std::int64_t size);
+Tensor gather_dot_node(const Tensor& x, const Tensor& y, const Tensor& index);
+
 // Places [first, first + count) of argsort along an axis: without sorting what is not in them.
 Tensor argsort_range(const Tensor& x, int axis, bool descending, std::int64_t first, std::int64_t count);
 

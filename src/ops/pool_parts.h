@@ -6,20 +6,21 @@
 // Shared by the pools and their gradient rules.
 namespace ebb {
 
-// Windows over images: a sum of each is a convolution of every channel with ones.
+// Sums of the windows of x [N, C, H, W], in the compute dtype; and the transpose of that, with elements of `dtype`.
+Tensor window_sum_node(const Tensor& x, const PoolCall& call, const Shape& output);
+Tensor window_spread_node(const Tensor& y, const PoolCall& call, const Shape& image, DType dtype);
+
+// Windows over images.
 struct PoolWindows {
-  ConvCall call;  // groups: the channels
-  ConvCall::Pair window{1, 1};
+  PoolCall call;
   Shape image, output;  // [N, C, H, W], [N, C, P, Q]
   Shape result;         // what the caller gets
-  Tensor ones(DType dtype) const;
 };
 PoolWindows avg_pool_windows(const char* op, int axes, const Shape& shape, const SizePair& window,
                              const AvgPoolOptions& options);
+// Those that cover the last axes, one or two of them, with so many outputs.
+PoolWindows adaptive_windows(const char* op, int axes, const Shape& shape, const SizePair& output);
 // Divisors of the windows' sums, [P, Q].
 Tensor avg_pool_divisors(const PoolWindows& p, bool count_include_pad, DType dtype);
-
-// Row i averages elements [⌊i·size/outputs⌋, ⌈(i + 1)·size/outputs⌉): [outputs, size].
-Tensor averaging_matrix(std::int64_t size, std::int64_t outputs, DType dtype);
 
 }  // namespace ebb

@@ -87,6 +87,12 @@ OfType of_type() {
     if (!work || size != kWorkspace) return 7;
     return on_stream([=] { L::potrf(uplo == kLower ? "L" : "U", &n, static_cast<T*>(a), &step, info, 1); });
   };
+  t.potrf_batched = [](void*, int uplo, int n, void** matrices, int step, int* info, int count) {
+    return on_stream([=] {
+      for (int i = 0; i < count; ++i)
+        L::potrf(uplo == kLower ? "L" : "U", &n, static_cast<T*>(matrices[i]), &step, info + i, 1);
+    });
+  };
   t.getrf = [](void*, int m, int n, void* a, int step, void* work, int* order, int* info) {
     if (!work) return 7;
     return on_stream([=] { L::getrf(&m, &n, static_cast<T*>(a), &step, order, info); });
@@ -158,6 +164,51 @@ OfType of_type() {
   return t;
 }
 
+template <class T>
+Cublas::OfType batches_of_type() {
+  using L = Lapack<T>;
+  Cublas::OfType t;
+  t.getrf_batched = [](void*, int n, void* const* matrices, int step, int* order, int* info, int count) {
+    return on_stream([=] {
+      for (int i = 0; i < count; ++i) L::getrf(&n, &n, static_cast<T*>(matrices[i]), &step, order + i * n, info + i);
+    });
+  };
+  t.getrs_batched = [](void*, int trans, int n, int k, const void* const* matrices, int a_step, const int* order,
+                       void* const* right, int b_step, int* wrong, int count) {
+    *wrong = 0;
+    return on_stream([=] {
+      for (int i = 0, info = 0; i < count; ++i)
+        L::getrs(trans ? "T" : "N", &n, &k, static_cast<const T*>(matrices[i]), &a_step, order + i * n,
+                 static_cast<T*>(right[i]), &b_step, &info, 1);
+    });
+  };
+  return t;
+}
+
+constexpr std::size_t kBytes = 24, kHostBytes = 40;  // likewise
+
+Status syev_batched_size(void*, void* params, int, int, std::int64_t, int, const void*, std::int64_t, int, const void*,
+                         int, std::size_t* there, std::size_t* here, std::int64_t) {
+  return *there = kBytes, *here = kHostBytes, params ? 0 : 7;
+}
+Status syev_batched(void*, void* params, int, int uplo, std::int64_t n, int type, void* a, std::int64_t step, int,
+                    void* w, int, void* work, std::size_t there, void* own, std::size_t here, int* info,
+                    std::int64_t count) {
+  if (!params || !work || there != kBytes || !own || here != kHostBytes) return 7;
+  return on_stream([=] {
+    const auto size = static_cast<int>(n), apart = static_cast<int>(step);
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (type == 1) {
+        eigenvectors(uplo, size, static_cast<double*>(a) + i * n * step, apart, static_cast<double*>(w) + i * n,
+                     info + i);
+      } else {
+        eigenvectors(uplo, size, static_cast<float*>(a) + i * n * step, apart, static_cast<float*>(w) + i * n,
+                     info + i);
+      }
+    }
+  });
+}
+
 }  // namespace
 
 long emulated_solver_calls() { return calls; }
@@ -166,9 +217,24 @@ const Cusolver& emulated_cusolver() {
   static const auto* const table = [] {
     auto* const t = new Cusolver;
     t->create = t->create_svd_options = t->create_eigen_options = [](void** made) { return *made = new int, 0; };
+    t->create_params = t->create;
+    t->syev_batched_size = syev_batched_size;
+    t->syev_batched = syev_batched;
     t->set_stream = [](void*, Stream s) { return stream = s, 0; };
     t->f32 = of_type<float>();
     t->f64 = of_type<double>();
+    return t;
+  }();
+  return *table;
+}
+
+const Cublas& emulated_cublas() {
+  static const auto* const table = [] {
+    auto* const t = new Cublas;
+    t->create = [](void** made) { return *made = new int, 0; };
+    t->set_stream = [](void*, Stream s) { return stream = s, 0; };
+    t->f32 = batches_of_type<float>();
+    t->f64 = batches_of_type<double>();
     return t;
   }();
   return *table;

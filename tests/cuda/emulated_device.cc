@@ -213,7 +213,7 @@ void emulate_device() {
   setenv("EBB_CUDA_CACHE_MB", "0", 1);  // the store keeps what costs time
   install_emulated_lt();
   cuda::install_cudnn(nullptr);
-  cuda::install_cusolver(nullptr);
+  cuda::install_cusolver(nullptr, nullptr);
   Compiler c;
   c.version = [](int* major, int* minor) {
     *major = *minor = 0;

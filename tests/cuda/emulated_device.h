@@ -34,6 +34,7 @@ long emulated_slow_products();              // so far: of halves, with sizes or 
 int emulated_algorithm();                   // of the last product: 0 or 1, which makes the same
 const cuda::Cudnn& emulated_cudnn();        // for install_cudnn: the emulated device begins without one
 const cuda::Cusolver& emulated_cusolver();  // for install_cusolver, likewise
+const cuda::Cublas& emulated_cublas();
 long emulated_solver_calls();               // so far
 int emulated_convolutions();                // that it has run
 

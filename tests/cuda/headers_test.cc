@@ -57,6 +57,13 @@ EBB_CUSOLVER(EBB_ALIKE)
   EBB_ALIKE(name, cusolverDnS##symbol, parameters)   \
   EBB_ALIKE(name, cusolverDnD##symbol, parameters)
 EBB_CUSOLVER_OF_TYPE(EBB_ALIKE_OF_TYPES)
+EBB_CUSOLVER_SINCE_12_6(EBB_ALIKE)
+#undef EBB_ALIKE_OF_TYPES
+#define EBB_ALIKE_OF_TYPES(name, symbol, parameters) \
+  EBB_ALIKE(name, cublasS##symbol, parameters)       \
+  EBB_ALIKE(name, cublasD##symbol, parameters)
+EBB_CUBLAS(EBB_ALIKE)
+EBB_CUBLAS_OF_TYPE(EBB_ALIKE_OF_TYPES)
 static_assert(cusolver::kLower == CUBLAS_FILL_MODE_LOWER && cusolver::kUpper == CUBLAS_FILL_MODE_UPPER);
 static_assert(cusolver::kVectors == CUSOLVER_EIG_MODE_VECTOR);
 #endif

@@ -369,6 +369,79 @@ void add_index_cases(std::vector<Case>& cases) {
       });
 }
 
+// Σ y[n, c, p]·w[n, p, k]·x[n, c, index[n, p, k] − 1], x[.., −1] = 0, by its derivatives to y, x and w; rows of x have
+// four elements.
+void add_weighted_index_cases(std::vector<Case>& cases) {
+  // The parts of the sum: f(places in x, y and w).
+  const auto each_product = [](const Array& index, std::int64_t rows, auto f) {
+    each_index(index.shape, [&](const Index& i) {
+      const auto at = static_cast<std::int64_t>(index.at(i)) - 1;
+      for (std::int64_t c = 0; at >= 0 && c < rows; ++c) f(Index{i[0], c, at}, Index{i[0], c, i[1]}, i);
+    });
+  };
+  const Input number, below_five{{}, Input::Kind::index, 0, 5};
+  const auto wide = [](const Tensor& x) { return cast(x, compute_dtype(x.dtype())); };
+  const auto add = [&](Op op, const char* name, std::vector<Input> inputs, std::vector<std::vector<Index>> shapes,
+                       std::function<Tensor(const Tensors&)> call, std::function<Array(const Arrays&)> reference) {
+    Case c;
+    c.op = op;
+    c.name = name;
+    c.inputs = std::move(inputs);
+    c.large = shapes.back();
+    shapes.pop_back();
+    c.shapes = std::move(shapes);
+    c.call = std::move(call);
+    c.reference = std::move(reference);
+    c.sums_products = true;
+    cases.push_back(c);
+  };
+  add(
+      Op::weighted_gather, "weighted_gather", {number, below_five, number},
+      {{{2, 3, 4}, {2, 5, 2}, {2, 5, 2}},
+       {{1, 9, 4}, {1, 33, 4}, {1, 33, 4}},
+       {{3, 17, 4}, {3, 1, 1}, {3, 1, 1}},
+       {{2, 0, 4}, {2, 5, 2}, {2, 5, 2}},
+       {{2, 3, 4}, {2, 0, 2}, {2, 0, 2}},
+       {{5, 33, 4}, {5, 1001, 4}, {5, 1001, 4}}},
+      [](const Tensors& x) { return weighted_gather(x[0], x[1] - 1, x[2]); },
+      [each_product](const Arrays& x) {
+        Array y({x[0].shape[0], x[0].shape[1], x[1].shape[1]});
+        each_product(x[1], x[0].shape[1],
+                     [&](const Index& i, const Index& j, const Index& k) { y.at(j) += x[2].at(k) * x[0].at(i); });
+        return y;
+      });
+  add(
+      Op::weighted_scatter, "weighted_scatter", {number, below_five, number},
+      {{{2, 3, 5}, {2, 5, 2}, {2, 5, 2}},
+       {{1, 9, 33}, {1, 33, 4}, {1, 33, 4}},
+       {{3, 17, 1}, {3, 1, 1}, {3, 1, 1}},
+       {{2, 0, 5}, {2, 5, 2}, {2, 5, 2}},
+       {{2, 3, 0}, {2, 0, 2}, {2, 0, 2}},
+       {{5, 33, 1001}, {5, 1001, 4}, {5, 1001, 4}}},
+      [wide](const Tensors& x) { return weighted_scatter_node(x[0], x[1] - 1, wide(x[2]), 4); },
+      [each_product](const Arrays& x) {
+        Array out({x[0].shape[0], x[0].shape[1], 4});
+        each_product(x[1], x[0].shape[1],
+                     [&](const Index& i, const Index& j, const Index& k) { out.at(i) += x[2].at(k) * x[0].at(j); });
+        return out;
+      });
+  add(
+      Op::gather_dot, "gather_dot", {number, number, below_five},
+      {{{2, 3, 4}, {2, 3, 5}, {2, 5, 2}},
+       {{1, 9, 4}, {1, 9, 33}, {1, 33, 4}},
+       {{3, 17, 4}, {3, 17, 1}, {3, 1, 1}},
+       {{2, 0, 4}, {2, 0, 5}, {2, 5, 2}},
+       {{2, 3, 4}, {2, 3, 0}, {2, 0, 2}},
+       {{5, 33, 4}, {5, 33, 1001}, {5, 1001, 4}}},
+      [](const Tensors& x) { return cast(gather_dot_node(x[0], x[1], x[2] - 1), x[0].dtype()); },
+      [each_product](const Arrays& x) {
+        Array w(x[2].shape);
+        each_product(x[2], x[0].shape[1],
+                     [&](const Index& i, const Index& j, const Index& k) { w.at(k) += x[0].at(i) * x[1].at(j); });
+        return w;
+      });
+}
+
 // ---- matrices -------------------------------------------------------------------------------------------------------
 
 using Matrix = std::vector<std::vector<double>>;
@@ -535,6 +608,7 @@ std::vector<Case> tensor_cases() {
   add_reductions(cases);
   add_shape_cases(cases);
   add_index_cases(cases);
+  add_weighted_index_cases(cases);
   add_matrix_cases(cases);
   return cases;
 }

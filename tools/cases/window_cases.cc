@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "cases/cases.h"
+#include "ebb/backward/pool.h"
 #include "ops/conv_nodes.h"
 
 // Convolutions and pools against loops over every window.
@@ -210,7 +211,7 @@ std::vector<Case> window_cases() {
     cases.push_back(c);
   }
 
-  // Means of windows are convolutions with ones.
+  // Means of windows.
   for (const bool include : {true, false}) {
     AvgPoolOptions o;
     o.stride = SizePair(2, 1);
@@ -224,7 +225,7 @@ std::vector<Case> window_cases() {
     c.sums_products = true;
     c.loose = 2;            // as above
     c.loose_gradient = 10;  // as above
-    c.op = Op::convolution;
+    c.op = Op::window_sum;
     c.name = include ? "avg_pool2d" : "avg_pool2d_of_what_exists";
     c.call = [o](const Tensors& x) { return avg_pool2d(x[0], {3, 2}, o); };
     c.reference = [include](const Arrays& a) {
@@ -249,6 +250,67 @@ std::vector<Case> window_cases() {
     };
     cases.push_back(c);
   }
+
+  // Windows that cover an image, 3 along its height and 2 along its width.
+  const auto covers = [](std::int64_t i, std::int64_t outputs, std::int64_t size, std::int64_t at) {
+    return at >= i * size / outputs && at * outputs < (i + 1) * size;
+  };
+  // body(place in the image, window, elements of it) for every element of every window.
+  const auto each_element = [covers](const Index& image, auto body) {
+    each_index({image[0], image[1], 3, 2, image[2], image[3]}, [&](const Index& i) {
+      if (!covers(i[2], 3, image[2], i[4]) || !covers(i[3], 2, image[3], i[5])) return;
+      double count[2] = {};
+      for (std::int64_t h = 0; h < image[2]; ++h) count[0] += covers(i[2], 3, image[2], h);
+      for (std::int64_t w = 0; w < image[3]; ++w) count[1] += covers(i[3], 2, image[3], w);
+      body(Index{i[0], i[1], i[4], i[5]}, Index{i[0], i[1], i[2], i[3]}, count[0] * count[1]);
+    });
+  };
+  Case c;
+  c.inputs.resize(1);
+  c.shapes = {{{1, 2, 4, 5}}, {{2, 1, 1, 1}}, {{3, 5, 9, 17}}, {{0, 2, 4, 4}}, {{2, 3, 33, 4}}, {{1, 2, 70, 65}}};
+  c.large = {{16, 8, 40, 41}};
+  c.sums_products = true;
+  c.loose = 2;
+  c.loose_gradient = 10;
+  c.op = Op::window_sum;
+  c.name = "adaptive_avg_pool2d";
+  c.call = [](const Tensors& x) { return adaptive_avg_pool2d(x[0], {3, 2}); };
+  c.reference = [each_element](const Arrays& x) {
+    Array y({x[0].shape[0], x[0].shape[1], 3, 2});
+    each_element(x[0].shape, [&](const Index& i, const Index& j, double count) { y.at(j) += x[0].at(i) / count; });
+    return y;
+  };
+  cases.push_back(c);
+
+  c.op = Op::window_spread;
+  c.name = "adaptive_avg_pool2d_backward";
+  c.shapes = {{{1, 2, 3, 2}}, {{2, 1, 3, 2}}, {{0, 2, 3, 2}}};
+  c.large = {{64, 33, 3, 2}};
+  c.call = [](const Tensors& x) { return adaptive_avg_pool2d_backward(x[0], {x[0].size(0), x[0].size(1), 7, 11}); };
+  c.reference = [each_element](const Arrays& g) {
+    Array x({g[0].shape[0], g[0].shape[1], 7, 11});
+    each_element(x.shape, [&](const Index& i, const Index& j, double count) { x.at(i) += g[0].at(j) / count; });
+    return x;
+  };
+  cases.push_back(c);
+
+  c = {};
+  c.inputs.resize(1);
+  c.shapes = {{{1, 2, 4, 5}}, {{2, 1, 3, 3}}, {{3, 5, 9, 17}}, {{0, 2, 4, 4}}, {{2, 3, 33, 4}}};
+  c.large = {{16, 8, 40, 40}};
+  c.kink_at_ties = true;
+  c.op = Op::max_pool_index;
+  c.name = "adaptive_max_pool_index";
+  c.call = [](const Tensors& x) { return adaptive_max_pool2d_with_indices(x[0], {3, 2}).second; };
+  c.reference = [each_element](const Arrays& x) {
+    Array best({x[0].shape[0], x[0].shape[1], 3, 2}), at(best.shape);
+    each_index(best.shape, [&](const Index& i) { best.at(i) = -1e300; });
+    each_element(x[0].shape, [&](const Index& i, const Index& j, double) {
+      if (x[0].at(i) > best.at(j)) best.at(j) = x[0].at(i), at.at(j) = static_cast<double>(i[2] * x[0].shape[3] + i[3]);
+    });
+    return at;
+  };
+  cases.push_back(c);
   return cases;
 }
 

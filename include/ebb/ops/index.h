@@ -15,6 +15,11 @@ namespace ebb {
 Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& index);
 Tensor take_along(const Tensor& x, const Tensor& index, std::int64_t axis);  // gather; the other axes broadcast
 
+// Weighted sums of elements of a row, as interpolation needs them: out[n][c][p] = Σ_k
+// weight[n][p][k]·x[n][c][index[n][p][k]] for x [N, C, S], index and weight [N, P, K]; an index of −1 stands for a
+// zero. Halves are added in f32 and rounded once; weights of halves may be f32 where x is not.
+Tensor weighted_gather(const Tensor& x, const Tensor& index, const Tensor& weight);
+
 // A copy of x in which x[i][index[i][j][k]][k] = src[i][j][k]; where an index repeats, the last value wins.
 Tensor scatter(const Tensor& x, std::int64_t axis, const Tensor& index, const Tensor& src);
 Tensor scatter(const Tensor& x, std::int64_t axis, const Tensor& index, Scalar value);

@@ -247,21 +247,13 @@ def _reflected(x, low, high):
     return _core.where(_core.fmod(flips, 2.0) == 0, rest, span - rest) + low
 
 
-def _cubic_weights(t):
-    """Keys' kernel with a = −0.75 at the four neighbours of a point, t behind the second."""
-    a = -0.75
-
-    def near(t):
-        return ((a + 2) * t - (a + 3)) * t * t + 1
-
-    def far(t):
-        return ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
-
-    return far(t + 1), near(t), near(1 - t), far(2 - t)
+def _cubic(distance, far):
+    """Keys' kernel with a = −0.75 at distances up to 1, or at those from 1 to 2."""
+    a, d = -0.75, distance
+    return _core.where(far, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a, ((a + 2) * d - (a + 3)) * d * d + 1)
 
 
 @function
-@rounded_once
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     """input [N, C, H, W] read at the points of grid [N, H', W', 2], x and y in [−1, 1]: bilinear, nearest or bicubic; or
     input [N, C, D, H, W] at those of grid [N, D', H', W', 3], where they go along three axes."""
@@ -276,7 +268,11 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     if padding_mode not in ("zeros", "border", "reflection"):
         raise ValueError(f"grid_sample: padding_mode is 'zeros', 'border' or 'reflection', got {padding_mode!r}")
     n, channels, *sizes = input.shape
-    flat = input.reshape((n, channels, -1))
+    shape = (n, channels, *grid.shape[1:-1])
+    points = math.prod(grid.shape[1:-1])
+    dtype = _core.promote_types(input.dtype, grid.dtype) if input.dtype.is_floating else grid.dtype
+    places_dtype = _core.f32 if dtype in (_core.f16, _core.bf16) else dtype
+    grid = _core.cast(grid, places_dtype).reshape((n, points, axes))
 
     def inside(x, size):
         """A coordinate brought into the picture, as padding_mode says."""
@@ -284,42 +280,36 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
             x = _reflected(x, 0, 2 * (size - 1)) if align_corners else _reflected(x, -1, 2 * size - 1)
         return x if padding_mode == "zeros" else _core.clamp(x, 0.0, size - 1.0)
 
-    def position(axis):
-        g, size = grid.select(grid.ndim - 1, axes - 1 - axis), sizes[axis]  # the grid has x first
+    def neighbours(axis):
+        """Whole coordinates along an axis around every point [N, P, taps], and their weights."""
+        size = sizes[axis]
+        g = grid.narrow(2, axes - 1 - axis, 1)  # the grid has x first
         x = (g + 1.0) * ((size - 1) / 2) if align_corners else ((g + 1.0) * size - 1.0) / 2
-        return x if mode == "bicubic" else inside(x, size)  # there every neighbour is brought inside
+        if mode == "nearest":
+            return _core.stop_gradient(_core.round(inside(x, size))), _core.ones(x.shape, places_dtype)
 
-    def pixels(places):
-        """The elements at whole coordinates, 0 outside."""
-        there, at = True, 0
-        for x, size in zip(places, sizes):
-            there = (x >= 0) & (x <= size - 1) & there
-            at = at * size + _core.cast(_core.clamp(x, 0.0, size - 1.0), _core.i64)  # f32 would not count the pixels
-        at = at.reshape((n, 1, -1))
-        found = _core.gather(flat, 2, _core.broadcast_to(at, (n, channels, at.shape[2])))
-        return _core.where(there.unsqueeze(1), found.reshape((n, channels, *grid.shape[1:-1])), 0.0)
+        def numbers(*values):
+            return _core._numbers_of_formula([float(v) for v in values], places_dtype)
 
-    points = [position(axis) for axis in range(axes)]
-    if mode == "nearest":
-        return pixels([_core.stop_gradient(_core.round(x)) for x in points])
-    below = [_core.stop_gradient(_core.floor(x)) for x in points]
-    behind = [(x - low).unsqueeze(1) for x, low in zip(points, below)]
-    weights = [_cubic_weights(t) if mode == "bicubic" else (1.0 - t, t) for t in behind]
+        if mode == "bilinear":
+            x = inside(x, size)
+            low = _core.stop_gradient(_core.floor(x))
+            return low + numbers(0, 1), (x - low) * numbers(-1, 1) + numbers(1, 0)
+        low = _core.stop_gradient(_core.floor(x))  # every neighbour is brought inside
+        distance = (x - low) * numbers(1, 1, -1, -1) + numbers(1, 0, 1, 2)
+        return inside(low + numbers(-1, 0, 1, 2), size), _cubic(distance, numbers(1, 0, 0, 1) > 0.5)
 
-    def interpolated(axis, places):
-        """Along the axes from this one on, where the others are at these whole coordinates."""
-        if axis == axes:
-            return pixels(places)
-        total = None
-        for k, weight in enumerate(weights[axis]):
-            place = below[axis] + float(k - (mode == "bicubic"))
-            if mode == "bicubic":
-                place = inside(place, sizes[axis])
-            part = interpolated(axis + 1, [*places, place]) * weight
-            total = part if total is None else total + part
-        return total
-
-    return interpolated(0, [])
+    at, there, weight = 0, True, 1.0
+    for axis, size in enumerate(sizes):
+        places, weights = neighbours(axis)
+        spread = (n, points, *(places.shape[2] if k == axis else 1 for k in range(axes)))
+        places, weight = places.reshape(spread), weights.reshape(spread) * weight
+        there = (places >= 0) & (places <= size - 1) & there
+        at = at * size + _core.cast(_core.clamp(places, 0.0, size - 1.0), _core.i64)  # f32 would not count the pixels
+    taps = math.prod(weight.shape[2:])
+    at = _core.where(there, at, -1).reshape((n, points, taps))
+    flat = _core.cast(input, dtype).reshape((n, channels, math.prod(sizes)))
+    return _core.weighted_gather(flat, at, weight.reshape((n, points, taps))).reshape(shape)
 
 
 # ---- embeddings and attention ----------------------------------------------------------------------------------------

@@ -15,12 +15,49 @@ namespace ebb::cpu {
 namespace {
 
 // Where in its plane each window's first largest element lies; a NaN is larger than any number. Every window covers at
-// least one element, which the shapes see to. All windows of a row take the same element of theirs at a time: no branch
-// depends on the numbers.
+// least one element, which the shapes see to.
+
+template <class T>
+void find_largest_adaptive(const LibraryCall& call) {
+  const View &x = call.inputs[0], &out = call.outputs[0];
+  const PoolCall p = options_as<PoolCall>(call.attrs);
+  const std::int64_t height = x.shape[2], width = x.shape[3], rows = out.shape[2], cols = out.shape[3];
+  const PoolAxis of_rows(p, 0, height, rows), of_cols(p, 1, width, cols);
+  const LoadFn load = tile_kernels().load(x.dtype, std::is_same_v<T, double> ? RegType::f64 : RegType::f32);
+  const std::int64_t planes = x.shape[0] * x.shape[1];
+  const std::int64_t together = std::clamp<std::int64_t>(
+      cpu_model().pool_elements / std::max<std::int64_t>(1, height * width), 1, std::max<std::int64_t>(1, planes));
+  parallel_for((planes + together - 1) / together, [&](std::int64_t task) {
+    std::vector<T> line(static_cast<std::size_t>(width)), largest(static_cast<std::size_t>(cols));
+    for (std::int64_t i = task * together; i < std::min(planes, (task + 1) * together); ++i) {
+      const std::int64_t plane = i / x.shape[1] * x.strides[0] + i % x.shape[1] * x.strides[1];
+      std::int64_t* to = static_cast<std::int64_t*>(out.data) + i * rows * cols;
+      for (std::int64_t r = 0; r < rows; ++r, to += cols) {
+        const PoolAxis::Range lines = of_rows.elements(r);
+        for (std::int64_t h = lines.first; h <= lines.last; ++h) {
+          load(line.data(), element_at(x, plane + h * x.strides[2]), x.strides[3], static_cast<std::size_t>(width));
+          for (std::int64_t c = 0; c < cols; ++c) {
+            const PoolAxis::Range window = of_cols.elements(c);
+            T best =
+                h == lines.first ? line[static_cast<std::size_t>(window.first)] : largest[static_cast<std::size_t>(c)];
+            std::int64_t at = h == lines.first ? h * width + window.first : to[c];
+            for (std::int64_t w = window.first; w <= window.last; ++w) {
+              const T value = line[static_cast<std::size_t>(w)];
+              if (best == best && (value > best || value != value)) best = value, at = h * width + w;
+            }
+            largest[static_cast<std::size_t>(c)] = best, to[c] = at;
+          }
+        }
+      }
+    }
+  });
+}
+
+// All windows of a row take the same element of theirs at a time: no branch depends on the numbers.
 template <class T>
 void find_largest(const LibraryCall& call) {
   const View &x = call.inputs[0], &out = call.outputs[0];
-  const MaxPoolCall p = options_as<MaxPoolCall>(call.attrs);
+  const PoolCall p = options_as<PoolCall>(call.attrs);
   const std::int64_t stride_h = p.conv.stride[0], stride_w = p.conv.stride[1];
   const std::int64_t padding_h = p.conv.padding[0], padding_w = p.conv.padding[1];
   const std::int64_t dilation_h = p.conv.dilation[0], dilation_w = p.conv.dilation[1];
@@ -77,6 +114,8 @@ void run_max_pool_index(const LibraryCall& call) {
   if (call.outputs[0].shape.numel() == 0) return;
   // Indices are as wide as numbers meanwhile; and numbers of f32 are as large in f64.
   const View& x = call.inputs[0];
+  if (options_as<PoolCall>(call.attrs).adaptive)
+    return x.dtype == DType::f64 ? find_largest_adaptive<double>(call) : find_largest_adaptive<float>(call);
   const bool huge = x.shape[2] * x.shape[3] > std::numeric_limits<std::int32_t>::max();
   if (huge || x.dtype == DType::f64) return find_largest<double>(call);
   return find_largest<float>(call);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The lower triangle of what cuSOLVER has factored, zeros above it, and a complaint where a minor is not positive: its
-// verdict, or a NaN on the diagonal. A block per some rows of a matrix.
+// The lower triangle of what cuSOLVER has factored by columns, by rows, zeros above it, and a complaint where a minor
+// is not positive: its verdict, or a NaN on the diagonal. A block per some rows of a matrix.
 #pragma once
 #include "cuda/kernels/args/linalg.h"
 #include "cuda/kernels/parts/element.h"
@@ -12,6 +12,7 @@ using Args = FinishCholeskyArgs<T, A>;
 
 extern "C" __global__ void __launch_bounds__(kThreads) finish_cholesky(const Args a) {
   __shared__ u64 shared[kThreads];
+  __shared__ A tile[kFinishRows][33];
   for (i64 b = blockIdx.x; b < a.count * a.slabs; b += gridDim.x) {
     const i64 m = quotient(b, a.slabs), first = (b - m * a.slabs) * kFinishRows;
     const i64 end = first + kFinishRows < a.n ? first + kFinishRows : a.n;
@@ -25,9 +26,17 @@ extern "C" __global__ void __launch_bounds__(kThreads) finish_cholesky(const Arg
       bad = over_block<Least>(bad, shared);
       if (bad <= a.n && threadIdx.x == 0) complain(a.complaints, m, 0, bits_of(bad));
     }
-    for (i64 e = first * a.n + threadIdx.x; e < end * a.n; e += kThreads) {
-      const i64 i = quotient(e, a.n), j = e - i * a.n;
-      out[e] = store(j <= i ? work[e] : (A)0);
+    for (i64 left = 0; left < a.n; left += 32) {  // neighbours of a column are read, those of a row written
+      __syncthreads();
+      for (int e = threadIdx.x; e < kFinishRows * 32; e += kThreads) {
+        const i64 i = first + e % kFinishRows, j = left + e / kFinishRows;
+        if (i < end && j <= i) tile[e % kFinishRows][e / kFinishRows] = work[j * a.n + i];
+      }
+      __syncthreads();
+      for (int e = threadIdx.x; e < kFinishRows * 32; e += kThreads) {
+        const i64 i = first + e / 32, j = left + e % 32;
+        if (i < end && j < a.n) out[i * a.n + j] = store(j <= i ? tile[e / 32][e % 32] : (A)0);
+      }
     }
   }
 }

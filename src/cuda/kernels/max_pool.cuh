@@ -1,35 +1,47 @@
 // SPDX-License-Identifier: MIT
 // Where in its plane each window's first largest element lies; NaN is larger than any number. A thread per window.
 #pragma once
-#include "cuda/kernels/args/window.h"
 #include "cuda/kernels/parts/element.h"
-#include "cuda/kernels/parts/view.cuh"
+#include "cuda/kernels/parts/pool.cuh"
 
 namespace ebb::cuda {
 
-using Args = MaxPoolArgs<T>;
+using Args = PoolArgs<T, A>;
+
+// The elements that a window looks at, of those inside.
+struct Taps {
+  i64 first;
+  int count;
+};
+EBB Taps taps_of(const PoolSide& s, i64 i) {
+  if (s.adaptive) {
+    const Range r = elements_of(s, i);
+    return {r.first, (int)(r.last - r.first + 1)};
+  }
+  const i64 begin = i * s.stride - s.padding, end = begin + (s.window - 1) * s.dilation;
+  const i64 before = begin < 0 ? quotient(s.dilation - 1 - begin, s.dilation) : 0;
+  const i64 after = end >= s.size ? quotient(end - s.size, s.dilation) + 1 : 0;
+  return {begin + before * s.dilation, (int)(s.window - before - after)};
+}
 
 extern "C" __global__ void __launch_bounds__(kThreads) largest(const Args a) {
+  const i64 down_step = a.rows.dilation * a.step_h, step = a.columns.dilation * a.step_w;
   EACH(i, a.n) {
-    i64 rest = quotient(i, a.columns);
-    const i64 left = (i - rest * a.columns) * a.stride_w - a.padding_w;
-    i64 next = quotient(rest, a.rows);
-    const i64 top = (rest - next * a.rows) * a.stride_h - a.padding_h;
-    const i64 image = quotient(next, a.channels), channel = next - image * a.channels;
-    const T* const plane = a.x + image * a.step_n + channel * a.step_c;
-    i64 place = -1;
-    A best = 0;
-    for (i64 r = 0; r < a.taps_h; ++r) {
-      const i64 h = top + r * a.dilation_h;
-      if (h < 0 || h >= a.height) continue;
-      for (i64 s = 0; s < a.taps_w; ++s) {
-        const i64 w = left + s * a.dilation_w;
-        if (w < 0 || w >= a.width) continue;
-        const A y = load(plane[h * a.step_h + w * a.step_w]);
-        if (place < 0 || (best == best && (y > best || y != y))) best = y, place = h * a.width + w;
+    const Window at = window_at(i, a.rows.outputs, a.columns.outputs);
+    const Taps down = taps_of(a.rows, at.row), across = taps_of(a.columns, at.column);
+    const T* line = a.image + plane_offset(a, at.plane) + down.first * a.step_h + across.first * a.step_w;
+    A best = load(*line);
+    int best_row = 0, best_column = 0;
+    for (int r = 0; r < down.count; ++r, line += down_step) {
+      const T* x = line;
+#pragma unroll 4
+      for (int s = 0; s < across.count; ++s, x += step) {
+        const A y = load(*x);
+        if (best == best && (y > best || y != y)) best = y, best_row = r, best_column = s;
       }
     }
-    a.out[i] = place;
+    a.places[i] =
+        (down.first + best_row * a.rows.dilation) * a.columns.size + across.first + best_column * a.columns.dilation;
   }
 }
 

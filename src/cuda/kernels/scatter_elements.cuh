@@ -15,25 +15,23 @@ typedef u32 P;  // of positions
 
 using Args = ScatterElementsArgs<T, P>;
 
-// Where in the output element i goes; -1: its index is outside.
-EBB i64 place_of(const Args& a, i64 i) {
+// Where in the output element i goes; -1: its index is outside, which is said once.
+EBB i64 place_of(const Args& a, i64 i, bool says_so = true) {
   const i64 where = ((const I*)a.index.data)[at(a.index, i)];
-  return (u64)where >= (u64)a.size ? -1 : at(a.out, i) + where * a.out_step;
+  if ((u64)where < (u64)a.size) return at(a.out, i) + where * a.out_step;
+  if (says_so) complain(a.complaints, i, 0, bits_of(where));
+  return -1;
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads) find_last(const Args a) {
   EACH(i, a.index.n) {
     const i64 to = place_of(a, i);
-    if (to < 0) {
-      complain(a.complaints, i, 0, bits_of((i64)((const I*)a.index.data)[at(a.index, i)]));
-    } else {
-      atomicMax(a.last + to, (P)(i + 1));
-    }
+    if (to >= 0) atomicMax(a.last + to, (P)(i + 1));
   }
 }
 extern "C" __global__ void __launch_bounds__(kThreads) put_last(const Args a) {
   EACH(i, a.index.n) {
-    const i64 to = place_of(a, i);
+    const i64 to = place_of(a, i, false);
     if (to >= 0 && a.last[to] == (P)(i + 1)) ((T*)a.out.data)[to] = ((const T*)a.src.data)[at(a.src, i)];
   }
 }
@@ -42,22 +40,14 @@ extern "C" __global__ void __launch_bounds__(kThreads) put_last(const Args a) {
 extern "C" __global__ void __launch_bounds__(kThreads) put_elements(const Args a) {
   EACH(i, a.index.n) {
     const i64 to = place_of(a, i);
-    if (to < 0) {
-      complain(a.complaints, i, 0, bits_of((i64)((const I*)a.index.data)[at(a.index, i)]));
-    } else {
-      ((T*)a.out.data)[to] = ((const T*)a.src.data)[at(a.src, i)];
-    }
+    if (to >= 0) ((T*)a.out.data)[to] = ((const T*)a.src.data)[at(a.src, i)];
   }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads) add_integers(const Args a) {
   EACH(i, a.index.n) {
     const i64 to = place_of(a, i);
-    if (to < 0) {
-      complain(a.complaints, i, 0, bits_of((i64)((const I*)a.index.data)[at(a.index, i)]));
-    } else {
-      atomicAdd((P*)a.out.data + to, ((const P*)a.src.data)[at(a.src, i)]);
-    }
+    if (to >= 0) atomicAdd((P*)a.out.data + to, ((const P*)a.src.data)[at(a.src, i)]);
   }
 }
 

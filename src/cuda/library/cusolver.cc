@@ -1,57 +1,63 @@
 // SPDX-License-Identifier: MIT
 #include "cuda/library/cusolver.h"
 
-#include <atomic>
-#include <cstdlib>
 #include <string>
-#include <string_view>
 
 #include "cuda/runtime/open_library.h"
-#include "ebb/error.h"
 
 namespace ebb::cuda {
 namespace {
 
-std::atomic<bool> is_installed{false};
-std::atomic<const Cusolver*> installed{nullptr};
+using cusolver::Status;
 
-const Cusolver* open_table() {
-  const char* const wanted = std::getenv("EBB_CUSOLVER");
-  if (wanted && std::string_view(wanted) == "0") return nullptr;
-  const OpenLibrary library = OpenLibrary::try_open({"libcusolver.so.12", "libcusolver.so.11", "libcusolver.so"});
-  if (!library) return nullptr;
-  auto* const t = new Cusolver;
-  try {
+template <class OfType>
+void fill_of_type(const OpenLibrary& from, OfType& of, const std::string& head);
+template <>
+void fill_of_type(const OpenLibrary& from, cusolver::OfType& of, const std::string& head) {
 #define EBB_LOAD(name, symbol, parameters) \
-  t->name = reinterpret_cast<cusolver::Status(*) parameters>(library.function(#symbol));
-    EBB_CUSOLVER(EBB_LOAD)
+  of.name = reinterpret_cast<Status(*) parameters>(from.function((head + #symbol).c_str()));
+  EBB_CUSOLVER_OF_TYPE(EBB_LOAD)
+}
+template <>
+void fill_of_type(const OpenLibrary& from, Cublas::OfType& of, const std::string& head){EBB_CUBLAS_OF_TYPE(EBB_LOAD)
 #undef EBB_LOAD
-    for (const bool wide : {false, true}) {
-      cusolver::OfType& of_type = wide ? t->f64 : t->f32;
-      const std::string head = wide ? "cusolverDnD" : "cusolverDnS";
-#define EBB_LOAD(name, symbol, parameters) \
-  of_type.name = reinterpret_cast<cusolver::Status(*) parameters>(library.function((head + #symbol).c_str()));
-      EBB_CUSOLVER_OF_TYPE(EBB_LOAD)
+}
+
+OptionalLibrary<Cusolver>& solvers() {
+  static auto* const all =
+      new OptionalLibrary<Cusolver>("EBB_CUSOLVER", {"libcusolver.so.12", "libcusolver.so.11", "libcusolver.so"},
+                                    [](const OpenLibrary& from, Cusolver& t) {
+#define EBB_LOAD(name, symbol, parameters) t.name = reinterpret_cast<Status(*) parameters>(from.function(#symbol));
+                                      EBB_CUSOLVER(EBB_LOAD)
 #undef EBB_LOAD
-    }
-  } catch (const Error&) {  // an old one without these functions is as good as none
-    delete t;
-    return nullptr;
-  }
-  return t;
+#define EBB_LOAD(name, symbol, parameters) t.name = reinterpret_cast<Status(*) parameters>(from.try_function(#symbol));
+                                      EBB_CUSOLVER_SINCE_12_6(EBB_LOAD)
+#undef EBB_LOAD
+                                      fill_of_type(from, t.f32, "cusolverDnS");
+                                      fill_of_type(from, t.f64, "cusolverDnD");
+                                    });
+  return *all;
+}
+OptionalLibrary<Cublas>& products() {
+  static auto* const all = new OptionalLibrary<Cublas>(
+      "EBB_CUSOLVER", {"libcublas.so.13", "libcublas.so.12", "libcublas.so"}, [](const OpenLibrary& from, Cublas& t) {
+#define EBB_LOAD(name, symbol, parameters) t.name = reinterpret_cast<Status(*) parameters>(from.function(#symbol));
+        EBB_CUBLAS(EBB_LOAD)
+#undef EBB_LOAD
+        fill_of_type(from, t.f32, "cublasS");
+        fill_of_type(from, t.f64, "cublasD");
+      });
+  return *all;
 }
 
 }  // namespace
 
-const Cusolver* cusolver_table() {
-  if (is_installed.load(std::memory_order_acquire)) return installed.load(std::memory_order_acquire);
-  static const Cusolver* const table = open_table();
-  return table;
-}
+const Cusolver* cusolver_table() { return solvers().get(); }
+const Cublas* cublas_table() { return products().get(); }
 
-void install_cusolver(const Cusolver* table) {
-  installed.store(table, std::memory_order_release);
-  is_installed.store(true, std::memory_order_release);
+void install_cusolver(const Cusolver* table, const Cublas* batches) {
+  solvers().install(table);
+  products().install(batches);
 }
 
 }  // namespace ebb::cuda

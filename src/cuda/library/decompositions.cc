@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Eigenvalues, singular values and orthonormal columns by cuSOLVER: small matrices all at once by Jacobi's rotations
-// where it has them, others one after the other. Where neither pays, the host is faster.
+// where it has them, larger ones for eigenvalues, others one after the other. Where neither pays, the host is faster.
 #include <algorithm>
 
 #include "cuda/library/kernels.h"
@@ -46,6 +46,19 @@ class Decomposed {
       check_solver(of_.syevj(solver_.handle(), cusolver::kVectors, cusolver::kLower, n_, a_.data, n_, w.data, work.data,
                              size, elements<i32>(info_), solver_.eigen_options(), count),
                    "cusolverDn syevjBatched");
+    } else if (count_ > 1 && solver_.params()) {
+      const int type = a_.dtype == DType::f64 ? 1 : 0;  // CUDA_R_64F, CUDA_R_32F
+      std::size_t there = 0, here = 0;
+      check_solver(
+          solver_.table().syev_batched_size(solver_.handle(), solver_.params(), cusolver::kVectors, cusolver::kLower,
+                                            n_, type, a_.data, n_, type, w.data, type, &there, &here, count_),
+          "cusolverDnXsyevBatched_bufferSize");
+      const View work = workspace(gpu_, DType::u8, Shape{static_cast<std::int64_t>(there)}, keep_[3], kName);
+      host_work_.resize(here);
+      check_solver(solver_.table().syev_batched(solver_.handle(), solver_.params(), cusolver::kVectors,
+                                                cusolver::kLower, n_, type, a_.data, n_, type, w.data, type, work.data,
+                                                there, host_work_.data(), here, elements<i32>(info_), count_),
+                   "cusolverDnXsyevBatched");
     } else {
       check_solver(
           of_.syevd_size(solver_.handle(), cusolver::kVectors, cusolver::kLower, n_, a_.data, n_, w.data, &size),
@@ -126,6 +139,7 @@ class Decomposed {
   const int n_, m_;
   View a_, info_;
   BufferPtr keep_[6];
+  std::vector<std::byte> host_work_;  // until the verdicts are there
 };
 
 }  // namespace
@@ -133,9 +147,11 @@ class Decomposed {
 bool run_decomposition(Gpu& gpu, Decomposition kind, const View& a, const View& out, std::vector<int>& verdicts) {
   const std::int64_t few = std::min(a.shape[1], a.shape[2]), many = std::max(a.shape[1], a.shape[2]);
   const bool together = kind != Decomposition::qr && a.shape[0] > 1 && many <= kJacobiRows;
-  if (!together && few < gpu.model().decomposed_rows) return false;
+  const bool small = few < gpu.model().decomposed_rows,
+             many_eigenvectors = kind == Decomposition::eigh && a.shape[0] > 1;
+  if (!together && small && !many_eigenvectors) return false;
   const Solver solver(gpu);
-  if (!solver) return false;
+  if (!solver || (!together && small && !solver.params())) return false;
   Decomposed made(gpu, solver, a, out);
   if (kind == Decomposition::eigh) {
     made.eigh(together);

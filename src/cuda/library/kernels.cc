@@ -256,6 +256,16 @@ void run_library(const LibraryCall& call, Gpu& gpu, const RunMarkPtr& mark) {
       return run_conv_weight_gradient(call, gpu);
     case Op::max_pool_index:
       return run_max_pool_index(call, gpu);
+    case Op::window_sum:
+      return run_window_sum(call, gpu);
+    case Op::window_spread:
+      return run_window_spread(call, gpu);
+    case Op::weighted_gather:
+      return run_weighted_gather(call, gpu, *mark);
+    case Op::weighted_scatter:
+      return run_weighted_scatter(call, gpu, *mark);
+    case Op::gather_dot:
+      return run_gather_dot(call, gpu, *mark);
     case Op::attention:
       return run_attention(call, gpu);
     case Op::attention_gradient:

@@ -21,10 +21,18 @@ class Solver {
   void* svd_options() const { return svd_options_; }
   void* eigen_options() const { return eigen_options_; }
   const cusolver::OfType& of(DType dtype) const { return dtype == DType::f64 ? table_->f64 : table_->f32; }
+  const Cusolver& table() const { return *table_; }
+  void* params() const { return params_; }  // of calls of 64 bits; null: it is too old for them
+
+  // Many matrices at a time: null where there is no cuBLAS for it.
+  void* batch_handle() const { return batch_handle_; }
+  const Cublas::OfType& batches_of(DType dtype) const { return dtype == DType::f64 ? batches_->f64 : batches_->f32; }
 
  private:
   const Cusolver* table_ = nullptr;
-  void *handle_ = nullptr, *svd_options_ = nullptr, *eigen_options_ = nullptr;
+  const Cublas* batches_ = nullptr;
+  void *handle_ = nullptr, *svd_options_ = nullptr, *eigen_options_ = nullptr, *params_ = nullptr,
+       *batch_handle_ = nullptr;
   std::unique_lock<std::mutex> lock_;
 };
 void check_solver(cusolver::Status status, const char* call);
@@ -37,7 +45,12 @@ struct StoredByColumns {
   BufferPtr keep;
 
   std::byte* matrix(std::int64_t i) const;
+  std::size_t bytes() const {  // of a matrix
+    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns) * size_of(view.dtype);
+  }
 };
+// Where `count` matrices begin that lie `bytes` apart, as an array on the device.
+void** pointers_to(Gpu& gpu, void* first, std::int64_t count, std::size_t bytes, BufferPtr& keep);
 StoredByColumns stored_by_columns(Gpu& gpu, const View& v, const char* what);
 
 }  // namespace ebb::cuda

@@ -5,8 +5,10 @@
 //   convolution            y[n, g] = w[g]·col[n, g]
 //   conv_transpose         col[n, g] = w[g]ᵀ·y[n, g], and each element of x adds up those that are it
 //   conv_weight_gradient   dw[g] = Σ_n y[n, g]·col[n, g]ᵀ
-// max_pool_index: a thread per window.
+// Pools: kernels/max_pool.cuh and kernels/window_sum.cuh.
 // Where a call's channels lie last (ConvCall::last), cuDNN reads and writes them there; products work on copies.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "calls/convolution.h"
@@ -269,30 +271,66 @@ void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu) {
   usual.put();
 }
 
+namespace {
+
+PoolSide pool_side(const PoolCall& p, std::size_t axis, std::int64_t size, std::int64_t outputs) {
+  return {.size = size,
+          .outputs = outputs,
+          .window = p.window[axis],
+          .stride = p.conv.stride[axis],
+          .padding = p.conv.padding[axis],
+          .dilation = p.conv.dilation[axis],
+          .adaptive = p.adaptive};
+}
+PoolArgs<void, void> pool_args(const LibraryCall& call, const View& image, const View& windows, std::int64_t n) {
+  const PoolCall& p = options_as<PoolCall>(call.attrs);
+  return {.image = image.data,
+          .sums = windows.data,
+          .places = static_cast<i64*>(windows.data),
+          .n = n,
+          .channels = image.shape[1],
+          .step_n = image.strides[0],
+          .step_c = image.strides[1],
+          .step_h = image.strides[2],
+          .step_w = image.strides[3],
+          .rows = pool_side(p, 0, image.shape[2], windows.shape[2]),
+          .columns = pool_side(p, 1, image.shape[3], windows.shape[3])};
+}
+
+// Lanes that share a window: one where neighbours read neighbours. The window's size alone decides.
+int lanes_of_window(const LibraryCall& call, const View& image, const View& sums) {
+  const PoolCall& p = options_as<PoolCall>(call.attrs);
+  std::int64_t taps = 1;
+  for (int d : {0, 1}) {
+    const std::int64_t size = image.shape[d + 2], outputs = sums.shape[d + 2];
+    taps *= p.adaptive ? (size + outputs - 1) / outputs : std::min(p.window[static_cast<std::size_t>(d)], size);
+  }
+  return taps < 32 ? 1 : taps < 256 ? 8 : 32;  // chosen, not measured
+}
+
+}  // namespace
+
 void run_max_pool_index(const LibraryCall& call, Gpu& gpu) {
   const View &x = call.inputs[0], &out = call.outputs[0];
-  const MaxPoolCall o = options_as<MaxPoolCall>(call.attrs);
   launch_elements(gpu, {element_text(x.dtype) + texts::max_pool}, "largest", out.shape.numel(),
-                  MaxPoolArgs<void>{.x = x.data,
-                                    .out = elements<i64>(out),
-                                    .n = out.shape.numel(),
-                                    .channels = x.shape[1],
-                                    .height = x.shape[2],
-                                    .width = x.shape[3],
-                                    .rows = out.shape[2],
-                                    .columns = out.shape[3],
-                                    .step_n = x.strides[0],
-                                    .step_c = x.strides[1],
-                                    .step_h = x.strides[2],
-                                    .step_w = x.strides[3],
-                                    .taps_h = o.window[0],
-                                    .taps_w = o.window[1],
-                                    .stride_h = o.conv.stride[0],
-                                    .stride_w = o.conv.stride[1],
-                                    .padding_h = o.conv.padding[0],
-                                    .padding_w = o.conv.padding[1],
-                                    .dilation_h = o.conv.dilation[0],
-                                    .dilation_w = o.conv.dilation[1]});
+                  pool_args(call, x, out, out.shape.numel()));
+}
+
+void run_window_sum(const LibraryCall& call, Gpu& gpu) {
+  const View &x = call.inputs[0], &out = call.outputs[0];
+  const std::int64_t n = out.shape.numel();
+  if (n == 0) return;
+  const int lanes = lanes_of_window(call, x, out);
+  launch_elements(gpu, {element_text(x.dtype) + fmt::format("constexpr int kLanes = {};\n", lanes) + texts::window_sum},
+                  "add_windows", n * lanes, pool_args(call, x, out, n));
+}
+
+void run_window_spread(const LibraryCall& call, Gpu& gpu) {
+  const View& x = call.outputs[0];
+  BufferPtr keep;
+  const View sums = packed(gpu, call.inputs[0], keep, "avg_pool");
+  launch_elements(gpu, {element_text(x.dtype) + "constexpr int kLanes = 1;\n" + texts::window_sum}, "spread_windows",
+                  x.shape.numel(), pool_args(call, x, sums, x.shape.numel()));
 }
 
 }  // namespace ebb::cuda

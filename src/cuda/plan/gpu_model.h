@@ -58,13 +58,16 @@ struct GpuModel {
   // ---- Rows in shared memory and registers.
   // Bytes for sums of segments in static shared memory, within kSharedOfText; more lie behind the row.
   std::int64_t static_parts = 16 << 10;
-  // One half: of a row's leaves, which must fit shared memory, else all are read again; and of shared memory, for sums
-  // over a few rows.
-  std::int64_t leaves_that_fit = 2, shared_of_kept_sums = 2;
+  // A third of a row's leaves must fit shared memory, else all are read again; and a half of shared memory is for sums
+  // over a few rows. All rows that are being computed exceed the level-2 cache where they are long: a cross-entropy of
+  // f32 and 128,256 classes that read everything three times took 48 % of a copy's rate, one with two passes 61 %.
+  std::int64_t leaves_that_fit = 3, shared_of_kept_sums = 2;
   // Chunks of 16 bytes in a thread's registers, of a row and of everything a pass reads: a cross-entropy of bf16 holds
   // its row while the next one is loaded, and so does a layer norm of bf16 with weights and 4,096 columns.
   // Where a block takes the rows of a group in turns, few threads share a multiprocessor and each has more registers.
-  std::int64_t most_held = 8, most_read = 24, most_held_of_groups = 16;
+  // A row of f32 by itself, too, which fills half of them: a cross-entropy of 32,001 classes, with its row in shared
+  // memory and the next one loaded by the last pass alone, took 61 % of a copy's rate (the other way: not measured).
+  std::int64_t most_held = 8, most_read = 24, most_held_of_groups = 16, most_held_of_one = 16;
   // Chunks without room in shared memory that are in registers: two sizes, so that there are few texts.
   std::int64_t few_rest = 4, most_rest = 8;
   // Instructions of leaves that are unrolled: more do not fit the instruction cache. Leaves unrolled behind a first
@@ -142,16 +145,19 @@ struct GpuModel {
   std::int64_t logit_gradient_bytes = std::int64_t{5} << 28, logit_gradient_rows = 16384;
   std::int64_t part_bytes = std::int64_t{512} << 20;
   // scatter and its sums: lines from which on each has a thread, if neighbouring lines are neighbours in memory; bytes
-  // of a line whose sums are made in shared memory, and of all lines of a block (chosen, not measured).
-  std::int64_t many_lines = 1 << 14, most_line_bytes = 24 << 10, block_line_bytes = 40 << 10;
+  // of shared memory that a line's sums may take (chosen, not measured: two blocks per multiprocessor. Sorted by place,
+  // 4,096 lines of 4,096 elements for 8,192 places took 4.1 ms, ten times PyTorch's atomics).
+  std::int64_t many_lines = 1 << 14, most_line_bytes = 112 << 10;
   // Lines of an index of up to so many elements are a thread's where there are many of them. Floats of lines from so
   // many elements on are sorted by their places before they are added; where sums fit on chip, of more. Chosen: one
   // thread took 6.8 s for a line of 33 million.
   std::int64_t short_line = 16, long_line = 1024, long_line_on_chip = 1 << 16;
-  // Matrices from which on cuSOLVER factors them: a block of our own takes 148 ms for the Cholesky factor of 1,024
-  // rows, 0.4 ms is cuSOLVER's; of smaller ones many are made at a time (chosen, not measured).
-  // Others (eigenvalues, singular values, orthonormal columns) are the host's below so many rows and columns.
-  std::int64_t solver_rows = 192, decomposed_rows = 96;
+  // Matrices that cuSOLVER and cuBLAS factor: those of up to `few_rows` (4,096 of 16 rows took 0.54 ms in blocks of our
+  // own and 0.13 in PyTorch) and from `solver_rows` on (1,024 rows: 148 ms and 0.4). Between them our own are twice as
+  // fast (256 of 64 rows: 0.28 ms and 0.60). Up to `batched_rows` one call takes all: 16 of 256 rows one after the
+  // other took 4 to 9 times PyTorch's time. Others (eigenvalues, singular values, orthonormal columns) are the host's
+  // below so many rows and columns.
+  std::int64_t few_rows = 32, solver_rows = 128, batched_rows = 256, decomposed_rows = 96;
   // Rows of linear_cross_entropy that are made as exponentials: each by itself, as those are whose sum is too large.
   // For tests, also where no product leaves exponentials.
   bool each_row_anew = false;

@@ -8,7 +8,7 @@ double instructions_of(const Program& p, std::int32_t v, bool coarse) {
   switch (i.kind) {
     case Instr::Kind::load: {
       const Operand& o = p.operands[static_cast<std::size_t>(i.arg[0])];
-      if (o.kind == Operand::Kind::random) return 60;
+      if (o.kind == Operand::Kind::random) return 20;  // neighbours share blocks of four
       if (o.kind == Operand::Kind::iota) return 2;
       return o.kind == Operand::Kind::memory && is_half(o.dtype) ? 1 : 0.25;
     }

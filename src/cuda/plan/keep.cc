@@ -207,7 +207,8 @@ KeptBefore keep_values(const Program& program, const GpuModel& model, const std:
 
 // Where a row is not in shared memory as a whole, every pass computes everything again.
 void choose_kept(const Program& program, const GpuModel& model, KernelPlan& plan) {
-  if (plan.staged.empty() || !plan.all_staged() || !plan.vectors || plan.skewed || holds_rows_of_group(model, plan))
+  if (plan.staged.empty() || !plan.all_staged() || !plan.vectors || plan.skewed || holds_rows_of_group(model, plan) ||
+      holds_wide_row(program, model, plan))
     return;
   PassRoots roots;
   for (const PassPlan& pass : plan.passes) roots.push_back(roots_of(program, pass));

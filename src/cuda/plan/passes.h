@@ -41,6 +41,7 @@ double instructions_of(const Program& program, std::int32_t value, bool coarse);
 int unrolled_leaves(const GpuModel& model, double instructions);
 // Whether a block that takes the rows of a group in turns has each in registers while the next one is loaded.
 bool holds_rows_of_group(const GpuModel& model, const KernelPlan& plan);
+bool holds_wide_row(const Program& p, const GpuModel& model, const KernelPlan& plan);
 
 // Does it have other elements in other rows?
 bool varies_by_row(const Program& p, const Operand& operand);

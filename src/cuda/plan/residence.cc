@@ -45,6 +45,15 @@ void unroll_elements(const Program& p, const GpuModel& model, const KernelPlan& 
     pass.unroll /= 2;
 }
 
+// Of everything that is read: all leaves may be in flight at once.
+std::int64_t chunks_read(const Program& p) {
+  std::int64_t read = 0;
+  for (const Operand& o : p.operands) {
+    if (o.kind == Operand::Kind::memory && o.level == Level::full) read += chunks_of(o.dtype);
+  }
+  return read;
+}
+
 // Whether a thread's part of the row fits in registers beside what computes it, or a first round of it. Its shared
 // memory is free as soon as the first pass is over, so that the next row is loaded during all others. Leaves without
 // room in shared memory are of that round, and come from memory (or the cache they were prefetched to) once.
@@ -53,11 +62,8 @@ bool may_hold(const Program& p, const GpuModel& model, const KernelPlan& plan) {
   const std::int64_t slots = std::min<std::int64_t>(kLeaves, plan.slots);
   if (plan.skewed && plan.slots > kLeaves) return false;  // the next row is loaded after the last pass
   if (plan.slots - plan.staged_slots > slots || !plan.vectors || plan.long_row || plan.chunk_warps > 0) return false;
-  std::int64_t read = 0;  // chunks of everything that is read: all leaves may be in flight at once
-  for (const Operand& o : p.operands) {
-    if (o.kind == Operand::Kind::memory && o.level == Level::full) read += chunks_of(o.dtype);
-  }
-  if (plan.staged_chunks * slots > model.most_held || read * slots > model.most_read) return false;
+  const bool fits = plan.staged_chunks * slots <= model.most_held || holds_wide_row(p, model, plan);
+  if (!fits || chunks_read(p) * slots > model.most_read) return false;
   return std::all_of(plan.passes.begin(), plan.passes.end(), [&](const PassPlan& pass) {
     return pass.found.empty() &&
            pass.instructions * kLeaf * static_cast<double>(slots) <= 2 * model.written_out_instructions;
@@ -69,6 +75,24 @@ bool may_hold(const Program& p, const GpuModel& model, const KernelPlan& plan) {
 bool holds_rows_of_group(const GpuModel& model, const KernelPlan& plan) {
   return plan.mapping == Mapping::row_groups && plan.chunk_warps == 0 && plan.vectors && !plan.staged.empty() &&
          plan.all_staged() && plan.slots <= kLeaves && plan.staged_chunks * plan.slots <= model.most_held_of_groups;
+}
+
+// Half of what a thread may have is its part of the row: for rows that leave no room for another block, which would
+// keep memory busy meanwhile. Decided before values are kept, which it replaces: no pass has more instructions than all
+// values together.
+bool holds_wide_row(const Program& p, const GpuModel& model, const KernelPlan& plan) {
+  const std::int64_t held = plan.staged_chunks * plan.slots;
+  const bool by_row = plan.mapping == Mapping::lanes_per_row || plan.mapping == Mapping::block_per_row;
+  auto instructions = static_cast<double>(p.outputs.size());
+  for (std::size_t v = 0; v < p.instrs.size(); ++v) {
+    if (p.instrs[v].level == Level::full || p.instrs[v].kind == Instr::Kind::reduce)
+      instructions += instructions_of(p, static_cast<std::int32_t>(v), false);
+  }
+  if (instructions * static_cast<double>(kLeaf * plan.slots) > 2 * model.written_out_instructions) return false;
+  return by_row && plan.staged.size() == 1 && plan.all_staged() && plan.vectors && plan.slots <= kLeaves &&
+         held > model.most_held && held <= model.most_held_of_one && chunks_read(p) * plan.slots <= model.most_read &&
+         plan.launch.bound_threads <= model.resident_threads / 2 &&
+         2 * plan.row_bytes > model.limits.shared_of_multiprocessor;
 }
 
 void choose_unrolling(const Program& p, const GpuModel& model, KernelPlan& plan) {
@@ -111,7 +135,8 @@ void choose_residence(const Program& p, const GpuModel& model, KernelPlan& plan)
     plan.residence = Residence::registers;
     plan.held_leaves = std::min<std::int64_t>(plan.slots, kLeaves);
     if (plan.first_pass >= 0) plan.passes[static_cast<std::size_t>(plan.first_pass)].takes_row = true;
-    plan.launch.min_blocks = std::min(plan.launch.min_blocks, model.resident_threads / plan.launch.bound_threads);
+    const int most = model.resident_threads / plan.launch.bound_threads;
+    plan.launch.min_blocks = holds_wide_row(p, model, plan) ? most / 2 : std::min(plan.launch.min_blocks, most);
   } else if (stays && rest > 0 && plan.vectors && !plan.long_row && rest_chunks <= model.most_rest) {
     plan.residence = Residence::shared_and_registers;
     plan.held_leaves = (rest_chunks <= model.few_rest ? model.few_rest : model.most_rest) / plan.staged_chunks;

@@ -197,9 +197,12 @@ std::string Printer::leaf(const Scope& outside, const PassPlan& pass) const {
     }
     if (i.kind == Kind::load && plan_.vectors) {
       const auto o = at(i.arg[0]);
-      if (p_.operands[o].kind == Operand::Kind::memory && !loaded_operands[o]) {
+      const bool memory = p_.operands[o].kind == Operand::Kind::memory;
+      if ((memory || has_random_pack(p_.operands[o])) && !loaded_operands[o]) {
         loaded_operands[o] = 1;
-        before += load_line(scope, pass, i.arg[0]);
+        before +=
+            memory ? load_line(scope, pass, i.arg[0])
+                   : fmt::format("const auto x{} = random_pack<{}>({});\n", o, width, random_numbers(scope, i.arg[0]));
       }
     }
     if (pairs) {

@@ -153,14 +153,24 @@ std::string Printer::load(const Scope& scope, std::int32_t operand, RegType type
       return converted(fmt::format("sum({}, product({}, (i64)({})))", start, step, address(scope, o.strides, name)),
                        RegType::i64, type);
     }
-    default: {
-      const std::string seed = bound("u64", name + "_seed", Parameter::Kind::seed, o.slot);
-      const std::string operation = bound("u64", name + "_operation", Parameter::Kind::operation, o.slot);
-      const std::string offset = number(name + "_offset", o.offset);
-      return fmt::format("uniform_{}({}, {}, (u64)({} + {}))", type == RegType::f64 ? "f64" : "f32", seed, operation,
-                         offset, address(scope, o.strides, name));
-    }
+    default:
+      if (scope.in_leaf && has_random_pack(o))
+        return fmt::format("{}.at<{}>(j)", name, type == RegType::f64 ? "f64" : "f32");
+      return fmt::format("uniform_{}({})", type == RegType::f64 ? "f64" : "f32", random_numbers(scope, operand));
   }
+}
+
+// Neighbours have neighbouring random numbers.
+bool Printer::has_random_pack(const Operand& o) const {
+  return o.kind == Operand::Kind::random && plan_.vectors && plan_.width > 1 &&
+         strides_along(plan_.line(), o.strides) == 1;
+}
+std::string Printer::random_numbers(const Scope& scope, std::int32_t operand) const {
+  const Operand& o = p_.operands[at(operand)];
+  const std::string name = fmt::format("x{}", operand);
+  return fmt::format("{}, {}, (u64)({} + {})", bound("u64", name + "_seed", Parameter::Kind::seed, o.slot),
+                     bound("u64", name + "_operation", Parameter::Kind::operation, o.slot),
+                     number(name + "_offset", o.offset), address(scope, o.strides, name));
 }
 
 // The value as an expression of other values. Reductions and picks are made elsewhere.

@@ -58,6 +58,8 @@ class Printer {
   std::string aligned(const Strides& strides, DType dtype, const std::string& who) const;
 
   std::string load(const Scope& scope, std::int32_t operand, RegType type) const;
+  bool has_random_pack(const Operand& o) const;
+  std::string random_numbers(const Scope& scope, std::int32_t operand) const;
   std::string expression(const Scope& scope, std::int32_t v) const;
   std::string define(std::int32_t v, const std::string& expression) const;
   std::string define(const Scope& scope, std::int32_t v) const { return define(v, expression(scope, v)); }

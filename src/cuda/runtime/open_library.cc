@@ -68,8 +68,10 @@ OpenLibrary OpenLibrary::open(const std::string& what, const std::vector<std::st
   return library;
 }
 
+void* OpenLibrary::try_function(const char* name) const { return dlsym(handle_, name); }
+
 void* OpenLibrary::function(const char* name) const {
-  void* const found = dlsym(handle_, name);
+  void* const found = try_function(name);
   require(found != nullptr, "cuda: {} has no function {}; it is too old, install a newer one", path_, name);
   return found;
 }

@@ -5,6 +5,8 @@
 
 namespace ebb::cuda {
 
+constexpr int kTurnSlots = 2048;  // where elements of a block meet that go to one place
+
 struct ScatterArgs {
   KernelView index, src, out;
   i64 length, inner, size, index_step, src_step, out_step;
@@ -40,6 +42,8 @@ struct GatherRowsArgs {
   Complaints complaints;
 };
 EBB_ARGS(29, GatherRowsArgs<u8, u8>);
+
+constexpr int kGatherEach = 4;  // elements of a thread, one block of threads apart
 
 template <class T>
 struct GatherArgs {

@@ -38,6 +38,13 @@ struct CholeskyArgs {
 };
 EBB_ARGS(25, CholeskyArgs<u8, u8>);
 
+struct PointersArgs {
+  char** to;
+  char* first;
+  i64 bytes, count;
+};
+EBB_ARGS(4, PointersArgs);
+
 constexpr int kFinishRows = 64;  // of a block of finish_cholesky
 
 // What cuSOLVER left: triangles by rows, or factors by columns, and a verdict per matrix.

@@ -36,13 +36,20 @@ struct AddUpArgs {
 };
 EBB_ARGS(17, AddUpArgs<u8, u8>);
 
-template <class T>
-struct MaxPoolArgs {
-  const T* x;
-  i64* out;
-  i64 n, channels, height, width, rows, columns, step_n, step_c, step_h, step_w;
-  i64 taps_h, taps_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w;
+// One axis of the windows of a pool; adaptive: window i is [i*size/outputs, ((i + 1)*size + outputs - 1)/outputs).
+struct PoolSide {
+  i64 size, outputs, window, stride, padding, dilation, adaptive;
 };
-EBB_ARGS(20, MaxPoolArgs<u8>);
+
+// T: of the image, A: of sums. `image` has steps, or is dense where it is the result; the other one is dense.
+template <class T, class A>
+struct PoolArgs {
+  T* image;
+  A* sums;
+  i64* places;                                      // of largest elements
+  i64 n, channels, step_n, step_c, step_h, step_w;  // n: elements of the result
+  PoolSide rows, columns;
+};
+EBB_ARGS(23, PoolArgs<u8, u8>);
 
 }  // namespace ebb::cuda

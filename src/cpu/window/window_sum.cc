@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+// Sums of windows and their transpose, one axis after the other: lines of a window are added, then the windows of the
+// line that makes.
+#include <algorithm>
+#include <vector>
+
+#include "calls/convolution.h"
+#include "core/parallel.h"
+#include "cpu/library/copy.h"
+#include "cpu/library/ops.h"
+#include "cpu/model/cpu_model.h"
+#include "cpu/tile/elements.h"
+#include "cpu/tile/kernels.h"
+
+namespace ebb::cpu {
+namespace {
+
+template <class T>
+struct Windows {
+  PoolAxis rows, cols;
+  std::int64_t height, width, outs_high, outs_wide, planes, together;
+  LoadFn load;
+  StoreFn store;
+  std::vector<PoolAxis::Range> of_col;
+
+  Windows(const LibraryCall& call, const View& image, const View& sums)
+      : rows(options_as<PoolCall>(call.attrs), 0, image.shape[2], sums.shape[2]),
+        cols(options_as<PoolCall>(call.attrs), 1, image.shape[3], sums.shape[3]),
+        height(image.shape[2]),
+        width(image.shape[3]),
+        outs_high(sums.shape[2]),
+        outs_wide(sums.shape[3]),
+        planes(image.shape[0] * image.shape[1]),
+        together(std::clamp<std::int64_t>(cpu_model().pool_elements / std::max<std::int64_t>(1, height * width), 1,
+                                          std::max<std::int64_t>(1, planes))),
+        load(tile_kernels().load(call.inputs[0].dtype, kReg)),
+        store(tile_kernels().store(kReg, call.outputs[0].dtype)) {
+    for (std::int64_t c = 0; c < outs_wide; ++c) of_col.push_back(cols.elements(c));
+  }
+  template <class Plane>
+  void each_plane(Plane&& plane) const {
+    parallel_for((planes + together - 1) / together, [&](std::int64_t task) {
+      std::vector<T> in(static_cast<std::size_t>(std::max(width, outs_wide))), out(in.size());
+      for (std::int64_t i = task * together; i < std::min(planes, (task + 1) * together); ++i)
+        plane(i, in.data(), out.data());
+    });
+  }
+
+ private:
+  static constexpr RegType kReg = std::is_same_v<T, double> ? RegType::f64 : RegType::f32;
+};
+
+std::byte* line_at(const View& v, std::int64_t plane, std::int64_t h) {
+  return element_at(v, plane / v.shape[1] * v.strides[0] + plane % v.shape[1] * v.strides[1] + h * v.strides[2]);
+}
+
+template <class T>
+void add_windows(const LibraryCall& call) {
+  const View &x = call.inputs[0], &y = call.outputs[0];
+  const Windows<T> z(call, x, y);
+  const auto width = static_cast<std::size_t>(z.width);
+  const bool in_place = x.dtype == dtype_of_type<T>::value && x.strides[3] == 1;
+  z.each_plane([&](std::int64_t i, T* in, T* out) {
+    std::vector<T> line(width);
+    for (std::int64_t r = 0; r < z.outs_high; ++r) {
+      const PoolAxis::Range lines = z.rows.elements(r);
+      std::fill(line.begin(), line.end(), T{0});
+      for (std::int64_t h = lines.first; h <= lines.last; ++h) {
+        const std::byte* const from = line_at(x, i, h);
+        if (!in_place) z.load(in, from, x.strides[3], width);
+        const T* const added = in_place ? reinterpret_cast<const T*>(from) : in;
+        for (std::size_t w = 0; w < width; ++w) line[w] += added[w];
+      }
+      for (std::int64_t c = 0; c < z.outs_wide; ++c) {
+        const PoolAxis::Range window = z.of_col[static_cast<std::size_t>(c)];
+        T sum = 0;
+        for (std::int64_t w = window.first; w <= window.last; ++w) sum += line[static_cast<std::size_t>(w)];
+        out[c] = sum;
+      }
+      z.store(line_at(y, i, r), 1, out, static_cast<std::size_t>(z.outs_wide));
+    }
+  });
+}
+
+// Lines of windows are spread along their columns once each, then added to the lines they cover.
+template <class T>
+void spread_windows(const LibraryCall& call) {
+  const View &y = call.inputs[0], &x = call.outputs[0];
+  const Windows<T> z(call, x, y);
+  const auto width = static_cast<std::size_t>(z.width);
+  z.each_plane([&](std::int64_t i, T* in, T*) {
+    std::vector<T> plane(width * static_cast<std::size_t>(z.height)), line(width);
+    for (std::int64_t r = 0; r < z.outs_high; ++r) {
+      z.load(in, line_at(y, i, r), y.strides[3], static_cast<std::size_t>(z.outs_wide));
+      std::fill(line.begin(), line.end(), T{0});
+      for (std::int64_t c = 0; c < z.outs_wide; ++c) {
+        const PoolAxis::Range window = z.of_col[static_cast<std::size_t>(c)];
+        for (std::int64_t w = window.first; w <= window.last; ++w) line[static_cast<std::size_t>(w)] += in[c];
+      }
+      const PoolAxis::Range lines = z.rows.elements(r);
+      for (std::int64_t h = lines.first; h <= lines.last; ++h) {
+        T* const to = plane.data() + static_cast<std::size_t>(h) * width;
+        for (std::size_t w = 0; w < width; ++w) to[w] += line[w];
+      }
+    }
+    z.store(line_at(x, i, 0), 1, plane.data(), plane.size());
+  });
+}
+
+}  // namespace
+
+void run_window_sum(const LibraryCall& call) {
+  if (call.outputs[0].shape.numel() == 0) return;
+  call.outputs[0].dtype == DType::f64 ? add_windows<double>(call) : add_windows<float>(call);
+}
+void run_window_spread(const LibraryCall& call) {
+  if (call.outputs[0].shape.numel() == 0) return;
+  call.inputs[0].dtype == DType::f64 ? spread_windows<double>(call) : spread_windows<float>(call);
+}
+
+}  // namespace ebb::cpu

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+// Pools and weighted sums of gathered elements on the GPU.
+#include "core/format_error.h"
+#include "cuda/library_on_gpu.h"
+#include "expect_error.h"
+#include "ops/index_nodes.h"
+
+namespace ebb::testing {
+namespace {
+
+class ImagesOnGpu : public LibraryOnGpu {};
+
+// Windows of one lane, of eight and of a warp; with gaps, overlapping, transposed images, and one that is padding but
+// for a corner.
+TEST_P(ImagesOnGpu, AveragePools) {
+  for (const Shape& shape : {Shape{2, 3, 9, 17}, Shape{1, 1, 40, 33}, Shape{5, 2, 3, 3}}) {
+    for (const std::int64_t window : {1, 2, 3}) {
+      AvgPoolOptions o;
+      o.stride = SizePair(window == 1 ? 2 : 1, 2);
+      o.padding = SizePair(window / 2);
+      o.count_include_pad = window == 2;
+      compare(fmt::format("avg_pool2d of {}", shape[3]), {real(shape)},
+              [&](const auto& x) { return avg_pool2d(x[0], window, o); });
+      compare("avg_pool2d of a transposed image", {real(shape)},
+              [&](const auto& x) { return avg_pool2d(transpose(x[0], 2, 3), window, o); });
+    }
+  }
+  compare("large windows", {real({2, 3, 70, 61})}, [](const auto& x) { return avg_pool2d(x[0], {20, 19}); });
+  compare("windows of 49", {real({2, 3, 30, 33})}, [](const auto& x) { return avg_pool2d(x[0], 7); });
+  compare("lines", {real({2, 3, 301})}, [](const auto& x) { return avg_pool1d(x[0], 50); });
+}
+
+TEST_P(ImagesOnGpu, AdaptivePools) {
+  for (const Shape& shape : {Shape{2, 3, 9, 17}, Shape{1, 5, 56, 56}, Shape{2, 1, 3, 2}, Shape{1, 1, 200, 3}}) {
+    for (const SizePair output : {SizePair(5), SizePair(7, 3), SizePair(1), SizePair(1, 2)}) {
+      compare("adaptive_avg_pool2d", {real(shape)}, [&](const auto& x) { return adaptive_avg_pool2d(x[0], output); });
+      compare("adaptive_max_pool2d", {real(shape)}, [&](const auto& x) { return adaptive_max_pool2d(x[0], output); });
+      compare("where the largest are", {real(shape)},
+              [&](const auto& x) { return cast(adaptive_max_pool2d_with_indices(x[0], output).second, DType::f32); });
+    }
+  }
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor x = cast(tensor({{{1.0, nan, 3.0, nan, 5.0}}}), GetParam()).eval();
+  compare("NaN", {x}, [](const auto& v) { return adaptive_max_pool1d(v[0], 2); });
+  compare("mean of NaN", {x}, [](const auto& v) { return adaptive_avg_pool1d(v[0], 3); });
+}
+
+// Entries outside, elements that nothing or thousands go to, more rows than a thread has, and second derivatives.
+TEST_P(ImagesOnGpu, WeightedGather) {
+  struct Sizes {
+    std::int64_t images, rows, size, points, taps;
+  };
+  for (const Sizes& z : {Sizes{2, 3, 5, 7, 2}, Sizes{1, 17, 100, 33, 4}, Sizes{3, 8, 3, 700, 4},
+                         Sizes{2, 1, 2000, 1, 1}, Sizes{1, 9, 1, 300, 1}, Sizes{2, 0, 4, 3, 2}, Sizes{2, 3, 4, 0, 2}}) {
+    const Tensor index = (randint(0, z.size + 1, {z.images, z.points, z.taps}) - 1).eval();
+    const Tensor x = real({z.images, z.rows, z.size}), w = real({z.images, z.points, z.taps}),
+                 y = real({z.images, z.rows, z.points});
+    const std::string of = fmt::format(" of {} x {} x {}", z.images, z.rows, z.size);
+    compare("weighted_gather" + of, {x, index, w}, [](const auto& in) { return weighted_gather(in[0], in[1], in[2]); });
+    const auto wide = [](const Tensor& t) { return cast(t, compute_dtype(t.dtype())); };
+    compare("weighted_scatter" + of, {y, index, w},
+            [&](const auto& in) { return weighted_scatter_node(in[0], in[1], wide(in[2]), z.size); });
+    compare("gather_dot" + of, {x, y, index}, [](const auto& in) { return gather_dot_node(in[0], in[1], in[2]); });
+  }
+}
+
+TEST_P(ImagesOnGpu, WeightedGatherNamesTheIndexThatIsWrong) {
+  const Tensor x = real({1, 2, 5}), index = from_data(std::vector<std::int64_t>{0, -1, 4, 5, -2, 1}, {1, 3, 2});
+  const Tensor w = cast(ones({1, 3, 2}), GetParam()).eval();
+  for (const Device device : {Device{}, kGpu}) {
+    const Tensor there = index.to(device), v = variable(x.to(device));
+    EXPECT_THROW_MESSAGE((void)weighted_gather(x.to(device), there, w.to(device)).to_vector<double>(),
+                         "weighted_gather: index[0, 1, 1] = 5 is outside [0, 5)");
+    EXPECT_THROW_MESSAGE(
+        (void)weighted_scatter_node(real({1, 2, 3}).to(device), there, cast(w, compute_dtype(w.dtype())).to(device), 5)
+            .to_vector<double>(),
+        "weighted_gather: index[0, 1, 1] = 5 is outside [0, 5)");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, ImagesOnGpu, ::testing::Values(DType::f64, DType::f32, DType::f16, DType::bf16),
+                         [](const auto& i) { return std::string(name(i.param)); });
+
+}  // namespace
+}  // namespace ebb::testing
