@@ -105,7 +105,7 @@ TEST_P(FusedAttention, WidthsOfGroups) {
 TEST_P(FusedAttention, ProductsOfGroupsCompile) {
   EBB_SKIP_WITHOUT_NVRTC();
   for (const std::int64_t width : {64, 80, 256}) {
-    const cuda::AttentionPlan plan = cuda::pipelined_attention_plan(width, width, GetParam());
+    const cuda::AttentionPlan plan = cuda::pipelined_attention_plan(width, width, GetParam(), width == 80);
     using cuda::ColumnGradients;
     std::vector<cuda::KernelSource> sources{attention_forward_source(plan), attention_row_gradient_source(plan)};
     if (plan.splits_columns()) {
@@ -157,6 +157,29 @@ TEST_P(FusedAttention, PlansAreLines) {
 
 TEST_P(FusedAttention, ManyBatches) {
   for (const bool causal : {false, true}) compare({{2, 3, 131, 8}, {2, 3, 131, 8}, {2, 3, 131, 8}, causal});
+}
+
+// Masks of a row, of all heads, of one head each, and rows that see nothing.
+TEST_P(FusedAttention, Masks) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const Tensor q = cast(randn({2, 4, 70, 24}), GetParam()).eval(), k = cast(randn({2, 2, 140, 24}), GetParam()).eval(),
+               v = cast(randn({2, 2, 140, 24}), GetParam()).eval(), g = cast(randn(q.shape()), GetParam()).eval();
+  const Tensor rows = reshape(arange(70), {70, 1}), columns = arange(140);
+  for (const Tensor& mask : {randn({140}), where(randn({2, 1, 70, 140}) > 0, 0.0, -kInf), randn({4, 70, 140}),
+                             where(rows == 5, -kInf, where((columns < 70) == (rows < 40), 0.0, -kInf))}) {
+    const Tensor same = mask.eval();
+    for (const bool causal : {false, true}) {
+      const auto on = [&](Device device, DType dtype) {
+        const auto moved = [&](const Tensor& x, DType d) { return cast(x, d).to(device).eval(); };
+        const Tensor x = variable(moved(q, dtype)), y = variable(moved(k, dtype)), z = variable(moved(v, dtype));
+        const Tensor o = scaled_dot_product_attention(
+            x, y, z, {.mask = moved(same, dtype == DType::f64 ? DType::f64 : DType::f32), .causal = causal});
+        const Gradients all = backward(sum(o * moved(g, dtype)));
+        return std::vector<Tensor>{o, all[x], all[y], all[z]};
+      };
+      expect_close(on({}, DType::f64), on(kGpu, GetParam()), GetParam());
+    }
+  }
 }
 
 // Heads of queries share those of keys and values, whose gradients are sums over them.

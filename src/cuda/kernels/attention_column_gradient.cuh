@@ -150,6 +150,7 @@ EBB void differentiate_tiles(const Args& a, ColumnMemory& m) {
         if (kMakesK) multiply_own<deep(kValues)>(dp, v, m.second.tile());
         wait_for_products<kMakesK ? 1 : 0>();
         keep(p);
+        if (kMasked) add_mask<true>(p, a, walk.outer(t), walk.head(t) * walk.groups, begin, column);
         weights_of(p, numbers, factor, walk.causal, begin, column);
         if (!kMakesK) leave_q();
         if (kMakesK) {
@@ -161,9 +162,9 @@ EBB void differentiate_tiles(const Args& a, ColumnMemory& m) {
         }
         if (kMakesV) pack(weights, p);
       }
-      int row = begin + kStep;
+      int row = begin + kStep, head = walk.head(t) * walk.groups;  // of q
       for (int left = ((walk.rows - begin + kStep - 1) / kStep) * walk.groups - 1; left > 0; --left, row += kStep) {
-        if (row >= walk.rows) row = begin;                                // the next head
+        if (row >= walk.rows) row = begin, ++head;
         const u16 *const q = m.first.tile(), *const g = m.second.tile();  // of the step before
         u64 *const q_empty = m.first.empty + m.first.stage, *const g_empty = m.second.empty + m.second.stage;
         if (kMakesK) m.first.next();
@@ -187,6 +188,7 @@ EBB void differentiate_tiles(const Args& a, ColumnMemory& m) {
         if (kAhead) add_sums(q, g);
         wait_for_products<(kMakesK ? 1 : 0) + (kAhead ? kSums : 0)>();
         keep(p);
+        if (kMasked) add_mask<true>(p, a, walk.outer(t), head, row, column);
         weights_of(p, numbers, factor, walk.causal, row, column);
         if (!kMakesK) leave_q();
         if (kMakesK) {

@@ -58,6 +58,7 @@ EBB void attend_to_tiles(const Args& a, Memory<false, false>& m) {
       keep(p);
       leave_stage(m.first.empty + m.first.stage);
       m.first.next();
+      if (kMasked) add_mask<false>(p, a, batch / heads, batch % heads, row, 0);
       if (kStep > walk.columns || (walk.causal && kStep > warp + 1)) apply_mask(p, walk.causal, row, walk.columns);
       online_softmax(p, top, total, rescale, factor);
       pack(weights, p);
@@ -74,6 +75,7 @@ EBB void attend_to_tiles(const Args& a, Memory<false, false>& m) {
       keep(p);
       leave_stage(m.first.empty + m.first.stage);
       m.first.next();
+      if (kMasked) add_mask<false>(p, a, batch / heads, batch % heads, row, j);
       if (j + kStep > walk.columns || (walk.causal && j + kStep > warp + 1))
         apply_mask(p, walk.causal, row - j, walk.columns - j);
       online_softmax(p, top, total, rescale, factor);

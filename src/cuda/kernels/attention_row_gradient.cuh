@@ -68,6 +68,7 @@ EBB void differentiate_tiles(const Args& a, Memory<true, false>& m) {
       multiply_own<deep(kValues)>(dp, g, m.second.tile());
       wait_for_products<1>();
       keep(p);
+      if (kMasked) add_mask<false>(p, a, outer, head, row, 0);
       if (kStep > walk.columns || (walk.causal && kStep > warp + 1)) apply_mask(p, walk.causal, row, walk.columns);
       weights_of(p, shift, factor);
       wait_for_products<0>();
@@ -89,6 +90,7 @@ EBB void differentiate_tiles(const Args& a, Memory<true, false>& m) {
       add_step(dq, ds, last);
       wait_for_products<2>();
       keep(p);
+      if (kMasked) add_mask<false>(p, a, outer, head, row, j);
       if (j + kStep > walk.columns || (walk.causal && j + kStep > warp + 1))
         apply_mask(p, walk.causal, row - j, walk.columns - j);
       weights_of(p, shift, factor);

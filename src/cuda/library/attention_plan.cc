@@ -55,10 +55,11 @@ bool driver_copies_tiles() {
   return can;
 }
 
-std::string head_of(const AttentionTiling& t, DType dtype) {
-  return fmt::format("constexpr int kNumbers[] = {{{}, {}, {}, {}, {}, {}, {}, {}}};\nconstexpr bool kBf16 = {};\n",
-                     t.width, t.values, t.consumers, t.step, t.stages, t.more_stages, t.registers, t.blocks,
-                     dtype == DType::bf16);
+std::string head_of(const AttentionTiling& t, const AttentionPlan& p) {
+  return fmt::format(
+      "constexpr int kNumbers[] = {{{}, {}, {}, {}, {}, {}, {}, {}}};\nconstexpr bool kBf16 = {}, kMasked = {};\n",
+      t.width, t.values, t.consumers, t.step, t.stages, t.more_stages, t.registers, t.blocks, p.dtype == DType::bf16,
+      p.masked);
 }
 std::string text_of(const AttentionTiling& t) { return fmt::format("{} by {}", 64 * t.consumers, t.step); }
 
@@ -88,9 +89,10 @@ int shared_bytes(const AttentionTiling& t, bool two_own, bool numbers) {
          (numbers ? 8 * t.step * t.stages : 0) + 16 * (1 + t.stages + t.more_stages);
 }
 
-AttentionPlan pipelined_attention_plan(std::int64_t width, std::int64_t values, DType dtype) {
+AttentionPlan pipelined_attention_plan(std::int64_t width, std::int64_t values, DType dtype, bool masked) {
   const int d = static_cast<int>(width), e = static_cast<int>(values);
-  AttentionPlan plan{.path = AttentionPlan::Path::pipeline, .width = width, .values = values, .dtype = dtype};
+  AttentionPlan plan{
+      .path = AttentionPlan::Path::pipeline, .width = width, .values = values, .dtype = dtype, .masked = masked};
   plan.forward = forward_tiling(d, e);
   plan.rows = row_tiling(d, e);
   plan.columns = column_tiling(d, e);
@@ -99,27 +101,27 @@ AttentionPlan pipelined_attention_plan(std::int64_t width, std::int64_t values, 
 }
 
 AttentionPlan plan_attention(const Gpu& gpu, const AttentionCall& call, const View& q, const View& k, const View& v) {
-  AttentionPlan plan{.width = q.shape[3], .values = v.shape[3], .dtype = q.dtype};
+  AttentionPlan plan{.width = q.shape[3], .values = v.shape[3], .dtype = q.dtype, .masked = call.mask};
   const std::int64_t width = plan.width, values = plan.values, wider = std::max(width, values);
   const std::int64_t batches = q.shape[0] * q.shape[1], rows = q.shape[2], columns = k.shape[2];
   const bool scores_grow = call.scale > 0 && std::isfinite(call.scale);  // the largest product is the largest score
-  if (!is_half(plan.dtype) || call.mask || width % 8 != 0 || values % 8 != 0 || width == 0 || values == 0 ||
-      wider > 256 || !scores_grow || batches == 0 || rows == 0 || columns == 0 || std::max(rows, columns) > kMost ||
+  if (!is_half(plan.dtype) || width % 8 != 0 || values % 8 != 0 || width == 0 || values == 0 || wider > 256 ||
+      !scores_grow || batches == 0 || rows == 0 || columns == 0 || std::max(rows, columns) > kMost ||
       batches * ((std::max(rows, columns) + kAttentionOwn - 1) / kAttentionOwn) > kMost)
     return plan;
   // Short rows of 64 are faster in many small blocks: fewer of them wait for the first tile and for the last.
-  if (gpu.architecture() == "sm_90" && width == 64 && values == 64 && columns < kLongRows) {
+  if (gpu.architecture() == "sm_90" && width == 64 && values == 64 && columns < kLongRows && !call.mask) {
     plan.path = AttentionPlan::Path::groups, plan.slices = 1;
     if (std::max(bytes_of_rows(plan, true), bytes_of_columns(plan)) <= gpu.limits().shared) return plan;
     plan.path = AttentionPlan::Path::products, plan.slices = 0;
   }
   if (gpu.architecture() == "sm_90" && driver_copies_tiles()) {
-    const AttentionPlan made = pipelined_attention_plan(width, values, plan.dtype);
+    const AttentionPlan made = pipelined_attention_plan(width, values, plan.dtype, call.mask);
     const int bytes = std::max({shared_bytes(made.forward, false, false), shared_bytes(made.rows, true, false),
                                 shared_bytes(made.columns, true, true), shared_bytes(made.v_columns, false, true)});
     if (bytes <= gpu.limits().shared) return made;
   }
-  if (wider > 128) return plan;
+  if (wider > 128 || call.mask) return plan;
   // Rows that share what is read for them are faster, while they fill the GPU and their sums fit registers.
   const bool many = batches * ((rows + 127) / 128) >= gpu.multiprocessors();
   for (const int s : {2, 1}) {
@@ -142,8 +144,8 @@ std::string AttentionPlan::text() const {
     case Path::pipeline:
       break;
   }
-  return fmt::format("fused by warpgroups: values {}, dq {}, {} {}{}", text_of(forward), text_of(rows),
-                     splits_columns() ? "dk" : "dk and dv", text_of(columns),
+  return fmt::format("fused by warpgroups{}: values {}, dq {}, {} {}{}", masked ? ", masked" : "", text_of(forward),
+                     text_of(rows), splits_columns() ? "dk" : "dk and dv", text_of(columns),
                      splits_columns() ? ", dv " + text_of(v_columns) : std::string());
 }
 
@@ -156,13 +158,13 @@ KernelSource attention_source(const AttentionPlan& p) {
       groups, true};
 }
 KernelSource attention_forward_source(const AttentionPlan& p) {
-  return {head_of(p.forward, p.dtype) + "constexpr bool kTurns = false;\n" + texts::attention_forward, true, true};
+  return {head_of(p.forward, p) + "constexpr bool kTurns = false;\n" + texts::attention_forward, true, true};
 }
 KernelSource attention_row_gradient_source(const AttentionPlan& p) {
-  return {head_of(p.rows, p.dtype) + texts::attention_row_gradient, true, true};
+  return {head_of(p.rows, p) + texts::attention_row_gradient, true, true};
 }
 KernelSource attention_column_gradient_source(const AttentionPlan& p, ColumnGradients makes) {
-  return {head_of(makes == ColumnGradients::v ? p.v_columns : p.columns, p.dtype) +
+  return {head_of(makes == ColumnGradients::v ? p.v_columns : p.columns, p) +
               fmt::format("constexpr bool kMakesK = {}, kMakesV = {}, kAhead = true;\n", makes != ColumnGradients::v,
                           makes != ColumnGradients::k) +
               texts::attention_column_gradient,

@@ -34,6 +34,7 @@ struct Matrices {
   View q, k, v, o, g, dq, dk, dv;
   void* lse = nullptr;
   void* delta = nullptr;
+  const View* mask = nullptr;
   std::int64_t groups = 1, shared = 1;  // heads of q for one of k, heads of k that are one in memory
 
   std::int64_t batches() const { return q.shape[0] * q.shape[1]; }
@@ -105,6 +106,11 @@ void launch_pipeline(Gpu& gpu, const AttentionCall& call, const KernelSource& so
                                     .groups = m.groups,
                                     .shared = m.shared,
                                     .causal = call.causal,
+                                    .mask = m.mask ? elements<f32>(*m.mask) : nullptr,
+                                    .mask_outer = m.mask ? m.mask->strides[0] : 0,
+                                    .mask_head = m.mask ? m.mask->strides[1] : 0,
+                                    .mask_row = m.mask ? m.mask->strides[2] : 0,
+                                    .mask_column = m.mask ? m.mask->strides[3] : 0,
                                     .scale = call.scale};
   const std::int64_t length = by_rows ? m.q.shape[2] : m.k.shape[2];
   const std::int64_t tiles = m.batches() / (by_rows ? 1 : m.groups) * ((length + own - 1) / own);
@@ -137,6 +143,7 @@ bool run_fused_attention(const LibraryCall& call, Gpu& gpu) {
   m.v = readable(gpu, m.v, pipeline, keep[2]);
   m.o = heads_second(call.outputs[0]);
   m.lse = call.outputs[1].data;
+  if (options.mask) m.mask = &call.inputs[3];
   if (pipeline) {
     launch_pipeline(gpu, options, attention_forward_source(plan), "attend", plan.forward, true,
                     shared_bytes(plan.forward, false, false), m);
@@ -162,6 +169,7 @@ bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu) {
   m.o = readable(gpu, call.inputs[4], false, keep[4]);
   m.lse = packed(gpu, call.inputs[5], keep[5], "attention").data;
   m.delta = workspace(gpu, DType::f32, {m.batches(), m.q.shape[2]}, keep[6], "attention").data;
+  if (options.mask) m.mask = &call.inputs[6];
   const std::array<View, 3> results = attention_results(call);
   m.dq = heads_second(results[0]), m.dk = heads_second(results[1]), m.dv = heads_second(results[2]);
   if (!pipeline) {

@@ -59,6 +59,8 @@ struct PipelinedAttentionArgs {
   i64 groups;                         // heads of q for one of k and v, whose gradients are their sums
   i64 shared;                         // heads of k and v that are one in memory
   i64 causal;
+  const f32* mask;  // added to scores
+  i64 mask_outer, mask_head, mask_row, mask_column;
   f64 scale;
 };
 EBB_ARGS(112, PipelinedAttentionArgs);

@@ -12,6 +12,7 @@
 namespace ebb::cuda {
 
 #ifdef EBB_EDITOR
+constexpr bool kMasked = true;
 constexpr int kNumbers[] = {128, 128, 2, 128, 2, 2, 240, 1};  // of AttentionTiling
 #endif
 constexpr AttentionTiling kTiling{kNumbers[0], kNumbers[1], kNumbers[2], kNumbers[3],
@@ -196,6 +197,26 @@ EBB void apply_mask(f32 (&p)[kStep / 8][4], bool causal, int row, int columns) {
     for (int n = 0; n < kStep / 8; ++n) {
       if (n * 8 >= end) p[n][2 * h] = neg_inf();
       if (n * 8 + 1 >= end) p[n][2 * h + 1] = neg_inf();
+    }
+  }
+}
+// Adds the mask to products, divided by what these are multiplied with. Of a step's columns of two rows, 8 apart, or
+// (`transposed`) of a step's rows of two columns.
+template <bool transposed>
+EBB void add_mask(f32 (&p)[kStep / 8][4], const Args& a, int outer, int head, int row, int column) {
+  const f32 inverse = (f32)(1 / a.scale);
+  const i64 along = transposed ? a.mask_row : a.mask_column, across = transposed ? a.mask_column : a.mask_row;
+  const int first = (transposed ? row : column) + (lane_of() & 3) * 2, other = transposed ? column : row;
+  const int end = (int)(transposed ? a.rows : a.columns), other_end = (int)(transposed ? a.columns : a.rows);
+  const f32* const mask = a.mask + outer * a.mask_outer + head * a.mask_head;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    if (other + h * 8 >= other_end) continue;
+    const f32* at = mask + (other + h * 8) * across + first * along;
+#pragma unroll
+    for (int n = 0; n < kStep / 8; ++n, at += 8 * along) {
+      if (first + n * 8 < end) p[n][2 * h] = fmaf(at[0], inverse, p[n][2 * h]);
+      if (first + n * 8 + 1 < end) p[n][2 * h + 1] = fmaf(at[along], inverse, p[n][2 * h + 1]);
     }
   }
 }
