@@ -209,6 +209,39 @@ TEST_P(Gemm, ConvertingWhilePackingChangesNoBit) {
   }
 }
 
+// Products of few numbers, B in any direction and at the end of its memory, set and added to.
+template <class T>
+void check_small() {
+  std::mt19937 rng(8);
+  for (std::int64_t n = 1; n <= kSmallGemm; ++n) {
+    for (const std::int64_t m : {1, 2, 3, 5, 17}) {
+      for (const std::int64_t k : {1, 2, 3, 7, 16}) {
+        for (int way = 0; way < 8; ++way) {
+          const bool a_turned = way & 1, b_turned = way & 2, add = way & 4;
+          std::vector<T> a(at(m * k)), b(at(k * n)), c(at(m * n + 1), T(0.5)), expected = c;
+          for (T& x : a) x = static_cast<T>(rng() % 2001) / T(777) - 1;
+          for (T& x : b) x = static_cast<T>(rng() % 2001) / T(777) - 1;
+          const std::int64_t a_row = a_turned ? 1 : k, a_col = a_turned ? m : 1;
+          const std::int64_t b_row = b_turned ? 1 : n, b_col = b_turned ? k : 1;
+          for (std::int64_t i = 0; i < m; ++i) {
+            for (std::int64_t j = 0; j < n; ++j) {
+              const T sum = gemm_kernels<T>().dot(k, a.data() + i * a_row, a_col, b.data() + j * b_col, b_row);
+              expected[at(i * n + j)] = add ? T(0.5) + sum : sum;
+            }
+          }
+          gemm_kernels<T>().multiply_small(
+              {m, n, k, a.data(), a_row, a_col, b.data(), b_row, b_col, b.data() + b.size(), c.data(), add});
+          ASSERT_EQ(c, expected) << m << "x" << n << "x" << k << " way " << way;
+        }
+      }
+    }
+  }
+}
+TEST_P(Gemm, SmallProductsHaveTheSumsOfDots) {
+  check_small<float>();
+  check_small<double>();
+}
+
 // The amount packed at a time is bounded, whatever the sizes.
 TEST_P(Gemm, WorkspaceIsBounded) {
   const std::int64_t m = 3000, n = 5000, k = 30;

@@ -486,6 +486,44 @@ T dot(std::int64_t depth, const T* a, std::int64_t a_stride, const T* b, std::in
   return dot_of(depth, a, a_stride, b, b_stride);
 }
 
+// Rows of C in vectors of kSize columns together. Rows of B are read with what follows them where that is B, too, and
+// otherwise copied first; a row of C that is written too far is followed by the next one.
+template <class T, std::size_t kSize>
+HWY_INLINE void multiply_small_as(const GemmSmall<T>& p) {
+  const hn::CappedTag<T, kSize> d;
+  constexpr std::size_t kVector = hn::MaxLanes(hn::CappedTag<T, kSize>()), kVectors = kSize / kVector;
+  constexpr auto kCols = static_cast<std::int64_t>(kSize);
+  T copied[kSmallGemm * kSize];
+  const T* b = p.b;
+  std::int64_t b_row = p.b_row;
+  if (p.b_col != 1 || p.b_row < 0 || b + (p.k - 1) * b_row + kCols > p.b_end) {
+    for (std::int64_t q = 0; q < p.k; ++q)
+      for (std::int64_t j = 0; j < kCols; ++j) copied[q * kCols + j] = j < p.n ? p.b[q * p.b_row + j * p.b_col] : T(0);
+    b = copied;
+    b_row = kCols;
+  }
+  for (std::int64_t i = 0; i < p.m; ++i) {
+    hn::Vec<decltype(d)> sums[kVectors];
+    for (auto& sum : sums) sum = hn::Zero(d);
+    for (std::int64_t q = 0; q < p.k; ++q) {
+      const auto x = hn::Set(d, p.a[i * p.a_row + q * p.a_col]);
+      for (std::size_t v = 0; v < kVectors; ++v)
+        sums[v] = hn::MulAdd(hn::LoadU(d, b + q * b_row + v * kVector), x, sums[v]);
+    }
+    T row[kSize];
+    T* to = p.c + i * p.n;
+    const bool whole = !p.add && (i + 1 < p.m ? (p.m - i) * p.n >= kCols : p.n == kCols);
+    for (std::size_t v = 0; v < kVectors; ++v) hn::StoreU(sums[v], d, (whole ? to : row) + v * kVector);
+    for (std::int64_t j = 0; !whole && j < p.n; ++j) to[j] = p.add ? to[j] + row[j] : row[j];
+  }
+}
+template <class T>
+void multiply_small(const GemmSmall<T>& p) {
+  if (p.n <= 4) return multiply_small_as<T, 4>(p);
+  if (p.n <= 8) return multiply_small_as<T, 8>(p);
+  multiply_small_as<T, 16>(p);
+}
+
 template <class T>
 void pack_rows(const GemmSource& from, std::int64_t rows, std::int64_t depth, T* to) {
   pack<T, kTileRows>(from, rows, panel_rows(rows % kTileRows), depth, to);
@@ -512,7 +550,8 @@ constexpr GemmKernels<T> table() {
            multiply<T>},
           {kGemmDepth<T>, multiply_vector<T>, multiply_runs<T>},
           read_vector<T>,
-          dot<T>};
+          dot<T>,
+          multiply_small<T>};
 }
 
 }  // namespace

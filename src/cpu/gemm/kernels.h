@@ -129,6 +129,20 @@ struct GemmVectors {
                         std::int64_t sum_stride);
 };
 
+// A product of few numbers; nothing of B is read from b_end on.
+inline constexpr std::int64_t kSmallGemm = 16;
+template <class T>
+struct GemmSmall {
+  std::int64_t m, n, k;
+  const T* a;
+  std::int64_t a_row, a_col;
+  const T* b;
+  std::int64_t b_row, b_col;
+  const T* b_end;
+  T* c;
+  bool add;
+};
+
 template <class T>
 struct GemmKernels {
   GemmTiles<T, T> tiles;
@@ -139,6 +153,10 @@ struct GemmKernels {
 
   // The same sums without preparations, for a few outputs.
   T (*dot)(std::int64_t depth, const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride);
+
+  // A whole product with the same sums: C = A·B, or C += A·B, the rows of C one after the other. At most
+  // kSmallGemm columns and that depth.
+  void (*multiply_small)(const GemmSmall<T>& product);
 };
 
 // Those of the target that tile_kernels() has chosen.

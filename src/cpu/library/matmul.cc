@@ -7,6 +7,7 @@
 #include "core/format_error.h"
 #include "core/parallel.h"
 #include "cpu/gemm/gemm.h"
+#include "cpu/gemm/kernels.h"
 #include "cpu/gemm/plan.h"
 #include "cpu/library/copy.h"
 #include "cpu/library/ops.h"
@@ -117,10 +118,31 @@ void outer_product(const Product& p, const View& a, const View& b, const View& o
   });
 }
 
+// Many products of few numbers each: planning and packing would take longer than multiplying.
+bool is_small(const Product& p, const View& a, const View& b, const View& out) {
+  const CpuModel& model = cpu_model();
+  const bool own = a.dtype == out.dtype && b.dtype == out.dtype && !is_half(out.dtype);
+  return own && p.batches >= model.many_batches && p.n <= kSmallGemm && p.k <= kSmallGemm &&
+         p.m * p.n * p.k <= model.small_multiplications;
+}
+template <class T>
+void small_products(const Product& p, const View& a, const View& b, const View& out, bool adds) {
+  const GemmKernels<T>& kernels = gemm_kernels<T>();
+  const auto* data_b = static_cast<const T*>(b.data);
+  std::int64_t last = 0;  // element of B
+  for (int d = 0; d < b.shape.rank(); ++d) last += std::max<std::int64_t>(0, (b.shape[d] - 1) * b.strides[d]);
+  for_each_piece(p, 1, [&](std::int64_t i, std::int64_t) {
+    kernels.multiply_small({p.m, p.n, p.k, static_cast<const T*>(a.data) + p.a_offset(i), p.a_row, p.a_col,
+                            data_b + p.b_offset(i), p.b_row, p.b_col, data_b + last + 1,
+                            static_cast<T*>(out.data) + i * p.m * p.n, adds});
+  });
+}
+
 template <class T>
 void float_matmul(const View& a, const View& b, const View& out, bool adds) {
   const Product p(a, b);
   if (p.k == 1 && a.dtype == out.dtype && !adds) return outer_product<T>(p, a, b, out);
+  if (is_small(p, a, b, out)) return small_products<T>(p, a, b, out, adds);
   const auto multiply = [&](auto* product, std::int64_t i) {
     product(p.m, p.n, p.k, T(1), matrix_of<T>(a, p.a_offset(i), p.a_row, p.a_col),
             matrix_of<T>(b, p.b_offset(i), p.b_row, p.b_col), T(adds), static_cast<T*>(out.data) + i * p.m * p.n, p.n);
@@ -180,6 +202,7 @@ std::string describe_matmul(const LibraryCall& call) {
   if (out.shape.numel() == 0 || !is_floating(a.dtype) || a.shape[a.shape.rank() - 1] == 0) return "";
   const Product p(a, b);
   if (p.k == 1 && a.dtype == out.dtype && !is_half(a.dtype)) return "outer product";
+  if (is_small(p, a, b, out)) return fmt::format("{} small products, shared among threads", p.batches);
   const bool by_batch = share_batches(p);
   const auto one = [&](auto type) {
     using T = decltype(type);

@@ -142,6 +142,33 @@ void scan_long_line(const T* x, std::int64_t x_step, T* out, std::int64_t out_st
   });
 }
 
+// One step of lines that are neighbours in memory: vectors.
+template <class T, class F>
+void scan_across(const T* x, T* out, std::int64_t lines, Accumulator<T>* value) {
+  using A = Accumulator<T>;
+  if constexpr (is_half_type<T>) {
+    constexpr DType dtype = std::is_same_v<T, Half> ? DType::f16 : DType::bf16;
+    float numbers[Lines<2>::kMostLines];
+    halves_to_float(dtype, x, 1, numbers, lines);
+    for (std::int64_t l = 0; l < lines; ++l) {
+      value[l] = F::template apply<A>(value[l], static_cast<A>(numbers[l]));
+      numbers[l] = round_to_odd(value[l]);
+    }
+    float_to_halves(dtype, numbers, out, lines);
+  } else {
+    for (std::int64_t l = 0; l < lines; ++l) {
+      value[l] = F::template apply<A>(value[l], x[l]);
+      out[l] = static_cast<T>(value[l]);
+    }
+  }
+}
+inline bool are_neighbours(const std::int64_t* offset, std::int64_t count) {
+  for (std::int64_t l = 1; l < count; ++l) {
+    if (offset[l] != offset[0] + l) return false;
+  }
+  return true;
+}
+
 constexpr int kTogether = 4;  // lines that are scanned side by side
 
 template <class F>
@@ -184,7 +211,14 @@ void run_scan(const LibraryCall& call) {
       }
       A value[L::kMostLines];
       std::fill_n(value, block.count, F::template start<A>());
+      const bool side_by_side =
+          are_neighbours(block.offset[0], block.count) && are_neighbours(block.offset[1], block.count);
       for (std::int64_t i = 0; i < n; ++i) {
+        if (side_by_side) {
+          scan_across<T, F>(data + block.offset[1][0] + i * step, out + block.offset[0][0] + i * out_step, block.count,
+                            value);
+          continue;
+        }
         for (std::int64_t l = 0; l < block.count; ++l) {
           value[l] = F::template apply<A>(value[l], widen(data[block.offset[1][l] + i * step]));
           out[block.offset[0][l] + i * out_step] = narrow<T>(value[l]);

@@ -54,8 +54,8 @@ HWY_INLINE void reduce_chunk(const Rows<T, Memory>& r, std::size_t column) {
     const std::size_t first = k == kLast ? skip : 0;
     if (!r.ends) {
       T sums[kVector];
-      hn::StoreU(result, d, sums);
-      for (std::size_t j = first; j < kVector; ++j) r.open[place(k) + j] = sums[j];
+      hn::StoreU(result, d, first == 0 ? r.open + place(k) : sums);
+      for (std::size_t j = first; first > 0 && j < kVector; ++j) r.open[place(k) + j] = sums[j];
       continue;
     }
     typename Wide::V wide[Wide::kParts];
