@@ -138,7 +138,7 @@ def _with_weights(products, compute, done=()):
     first, rest = products[0], products[1:]
     if first.owner is None:
         return _with_weights(rest, compute, (*done, first))
-    return first.owner.around(first.x, lambda x: _with_weights(rest, compute, (*done, first._replace(x=x))))
+    return first.owner.around(first.x, lambda x, w: _with_weights(rest, compute, (*done, first._replace(x=x, weight=w))))
 
 
 class Logits(Deferred):
@@ -385,8 +385,8 @@ def _require_present(weight):
         return
     if not torch.compiler.is_compiling() and weight.numel() and weight.untyped_storage().nbytes() == 0:
         raise RuntimeError(
-            "patch: the weight of the head was freed before the loss was computed, as FSDP does with modules that it shards "
-            "by themselves; shard the head together with the model, or with reshard_after_forward=False"
+            "patch: the weight of the head was freed before the loss was computed, as FSDP does with groups of modules; shard the "
+            "head by itself, together with the model, or with reshard_after_forward=False"
         )
 
 
@@ -401,13 +401,17 @@ def _linear(input, weight, bias=None, owner=None):
     x = input.tensor if isinstance(input, HiddenStates) else input
     weight, bias = _values(weight), _values(bias)
     alike = (type(x) in _PLAIN and type(weight) in _PLAIN) or (_is_in_parts(x) and _is_in_parts(weight))
-    fits = isinstance(input, HiddenStates) and (owner is not None or (alike and weight.ndim == 2))
     kind = x.device.type
-    autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-    if not fits or not x.is_floating_point() or (autocast is None and x.dtype != weight.dtype):
+    if torch.is_autocast_enabled(kind):
+        dtype = torch.get_autocast_dtype(kind)
+    elif owner is not None:
+        dtype = owner.product_dtype(x)
+    else:
+        dtype = x.dtype if x.dtype == weight.dtype else None
+    fits = isinstance(input, HiddenStates) and (owner is not None or (alike and weight.ndim == 2))
+    if not fits or not x.is_floating_point() or dtype is None:
         return F.linear(x, weight, bias) if owner is None else owner.product(x)
     biases = () if bias is None else ((bias, 1.0),)
-    dtype = x.dtype if autocast is None else autocast
     return Logits((Product(x, weight, owner=owner),), biases, None, dtype, None, None)
 
 

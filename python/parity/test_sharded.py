@@ -14,7 +14,7 @@ import torch.multiprocessing as mp
 import transformers
 from test_patch import ADAPTERS, adapted, fused, make, tokens
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
@@ -43,6 +43,17 @@ def fsdp2_head(model, **options):
 
 def fsdp2_kept_head(model):
     return fsdp2_head(model, reshard_after_forward=False)
+
+
+def fsdp2_mixed_head(model):
+    policy = MixedPrecisionPolicy(param_dtype=torch.float64, reduce_dtype=torch.float64)  # of which all digits can be compared
+    fully_shard(model.lm_head, mp_policy=policy)
+    return fsdp2_layers(model)
+
+
+def fsdp2_group(model):
+    fully_shard([model.model.norm, model.lm_head])
+    return fsdp2_layers(model)
 
 
 def fsdp1(model):
@@ -113,7 +124,9 @@ CASES = [
     (fsdp2, "tied", 4, None),
     (fsdp2_layers, "plain", 4, None),
     (fsdp2_kept_head, "plain", 1, None),
-    (fsdp2_head, "plain", 1, "the weight of the head was freed before the loss .*reshard_after_forward=False"),
+    (fsdp2_head, "plain", 4, None),
+    (fsdp2_mixed_head, "plain", 1, None),
+    (fsdp2_group, "plain", 1, "the weight of the head was freed before the loss .*reshard_after_forward=False"),
     (fsdp1, "plain", 1, None),
 ]
 
