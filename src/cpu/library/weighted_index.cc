@@ -94,7 +94,11 @@ void gather_rows(const LibraryCall& call, const View& index, const View& weight)
     for (std::int64_t p = 0; p < z.points; ++p) {
       T sum[kRows] = {};
       for (std::int64_t k = 0; k < z.taps; ++k, ++at, ++w) {
-        for (std::size_t r = 0; r < kRows; ++r) sum[r] += *w * (*at < 0 ? T{0} : from[r][*at]);
+        if (*at >= 0) [[likely]] {
+          for (std::size_t r = 0; r < kRows; ++r) sum[r] += *w * from[r][*at];
+        } else {
+          for (std::size_t r = 0; r < kRows; ++r) sum[r] += *w * T{0};  // NaN stays
+        }
       }
       for (std::int64_t r = 0; r < kRows; ++r) sums[static_cast<std::size_t>(r * z.points + p)] = sum[r];
     }

@@ -2,17 +2,13 @@
 // searchsorted: a thread per value bisects its line.
 #pragma once
 #include "cuda/kernels/args/sort.h"
-#include "cuda/kernels/parts/element.h"
-#include "cuda/kernels/parts/view.cuh"
+#include "cuda/kernels/parts/rises.cuh"
 
 namespace ebb::cuda {
 
 #ifdef EBB_EDITOR
-constexpr bool kRight = false, kFloating = true;
+constexpr bool kRight = false;
 #endif
-
-// NaN is above all numbers, and -0 is 0.
-EBB bool rises(A a, A b) { return a < b || (kFloating && b != b && a == a); }
 
 extern "C" __global__ void __launch_bounds__(kThreads) search(const SearchArgs a) {
   EACH(i, a.values.n) {

@@ -3,17 +3,14 @@
 // An element finds its place by bisection of the other run. Stable. Longer lines: see radix_sort.cuh.
 #pragma once
 #include "cuda/kernels/args/sort.h"
-#include "cuda/kernels/parts/element.h"
-#include "cuda/kernels/parts/view.cuh"
+#include "cuda/kernels/parts/rises.cuh"
 
 namespace ebb::cuda {
 
 #ifdef EBB_EDITOR
-constexpr bool kDescending = false, kFloating = true;
+constexpr bool kDescending = false;
 #endif
 
-// NaN is above all numbers, and -0 is 0.
-EBB bool rises(A a, A b) { return a < b || (kFloating && b != b && a == a); }
 EBB bool before(A a, A b) { return kDescending ? rises(b, a) : rises(a, b); }
 
 // How many of a run's first `count` keys come before this one: those that are less, and of a run that lies left of it
