@@ -24,18 +24,10 @@ Tensor slice_by(const Tensor& x, int axis, nb::handle source) {
 
 // The positions where a mask is true, one i64 tensor an axis of the mask. Computed now: the shape depends on them.
 std::vector<Tensor> positions_of(const Tensor& mask) {
-  const std::vector<std::uint8_t> bits = mask.to_vector<std::uint8_t>();
-  std::vector<std::vector<std::int64_t>> at(static_cast<std::size_t>(mask.rank()));
-  for (std::size_t i = 0; i < bits.size(); ++i) {
-    if (!bits[i]) continue;
-    auto rest = static_cast<std::int64_t>(i);
-    for (int axis = mask.rank() - 1; axis >= 0; --axis) {
-      at[static_cast<std::size_t>(axis)].push_back(rest % mask.shape()[axis]);
-      rest /= mask.shape()[axis];
-    }
-  }
   std::vector<Tensor> result;
-  for (const auto& a : at) result.push_back(from_data(a, Shape{static_cast<std::int64_t>(a.size())}));
+  if (mask.rank() == 0) return result;
+  const Tensor at = nonzero(mask);
+  for (int axis = 0; axis < mask.rank(); ++axis) result.push_back(select(at, 1, axis));
   return result;
 }
 
