@@ -17,7 +17,7 @@
 #include "cuda/library/cudnn.h"
 #include "cuda/library/kernels.h"
 #include "cuda/library/library.h"
-#include "cuda/plan/scatter.h"
+#include "cuda/library/scatter_plan.h"
 #include "cuda/print/joined_text.h"
 #include "cuda/print/sweep_text.h"
 #include "cuda/runtime/compile_ahead.h"

@@ -45,7 +45,6 @@ class Simplifier {
         large_(options.large),
         backend_(options.backend),
         keeps_order_(backend_ && backend_->wants_channels_last(DType::bf16)),
-        takes_factors_out_(backend_ && backend_->bytes_of_a_function() > 0),
         merged_(64, ValueKeyHash{&g_.values}, ValueKeyEqual{&g_.values}) {}
   ValueGraph run();
 
@@ -145,10 +144,9 @@ class Simplifier {
   std::int32_t transposed(std::int32_t v);
 
   const Trace& t_;
-  const std::int64_t large_;      // bytes of a product that is worth slicing first
-  const Backend* const backend_;  // null: of no device
-  const bool keeps_order_;        // images may lie with their channels last
-  const bool takes_factors_out_;  // of sums: where sweeps read memory again, equal sums are worth more than bits
+  const std::int64_t large_;                 // bytes of a product that is worth slicing first
+  const Backend* const backend_;             // null: of no device
+  const bool keeps_order_;                   // images may lie with their channels last
   std::unordered_set<std::int32_t> slices_;  // traced nodes
   ValueGraph g_;
   std::unordered_set<std::int32_t, ValueKeyHash, ValueKeyEqual> merged_;

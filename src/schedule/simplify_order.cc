@@ -119,7 +119,12 @@ std::int32_t Simplifier::reduced_as_it_lies(const Value& v) {
   turned.inputs = {permuted(v.inputs[0], channels_last(at(v.inputs[0]).shape), to_last(rank))};
   turned.attrs.axes = (v.attrs.axes & 1u) | (v.attrs.axes >> 2) << 1 | (v.attrs.axes >> 1 & 1u) << (rank - 1);
   turned.node = -1;
-  return permuted(add_reduce(std::move(turned)), v.shape, to_second(rank));
+  const std::uint32_t all_but_channels = (1u << (rank - 1)) - 1;
+  std::uint32_t one = 0;  // axes of one element are not named
+  for (int d = 0; d < rank; ++d) one |= at(turned.inputs[0]).shape[d] == 1 ? 1u << d : 0;
+  const bool over_images = (turned.attrs.axes | one) == (all_but_channels | one);
+  const std::int32_t product = over_images ? without_factor(turned) : -1;
+  return permuted(product >= 0 ? product : add_reduce(std::move(turned)), v.shape, to_second(rank));
 }
 
 }  // namespace ebb

@@ -57,17 +57,17 @@ std::int32_t Simplifier::add_reduce(Value v) {
       return add_elementwise(std::move(product));
     }
   }
-  if (const std::int32_t product = without_factor(v); product >= 0) return product;
   const std::int32_t turned = reduced_as_it_lies(v);
   return turned >= 0 ? turned : intern(std::move(v));
 }
 
 // Σ w·g = w·Σ g and Σ x·(w·g) = w·Σ x·g, where w is the same along the axes. The gradient of a batch norm then has two
-// sums, which are those of its bias and its weight.
+// sums, which are those of its bias and its weight. For sums over images alone: elsewhere such a factor may be there to
+// keep a sum of squares from overflowing.
 std::int32_t Simplifier::without_factor(const Value& v) {
-  if (!takes_factors_out_ || v.op != Op::sum || (v.dtype != DType::f32 && v.dtype != DType::f64)) return -1;
+  if (v.op != Op::sum || (v.dtype != DType::f32 && v.dtype != DType::f64)) return -1;
   const Value x = at(v.inputs[0]);  // copies: values may move
-  if (x.op != Op::mul || x.is_leaf || x.dtype != v.dtype || v.shape.numel() == 1) return -1;
+  if (x.op != Op::mul || x.is_leaf || x.dtype != v.dtype || v.shape.numel() == 1 || x.shape.numel() == 0) return -1;
   const auto product = [&](const Shape& shape, std::int32_t a, std::int32_t b) {
     Value p;
     p.op = Op::mul;
@@ -80,7 +80,8 @@ std::int32_t Simplifier::without_factor(const Value& v) {
     Value s = v;
     s.inputs = {in};
     s.node = -1;
-    return add_reduce(std::move(s));
+    const std::int32_t rest = without_factor(s);
+    return rest >= 0 ? rest : add_reduce(std::move(s));
   };
   for (const std::size_t k : {0, 1}) {
     if (const std::int32_t w = same_along(x.inputs[k], v); w >= 0) return product(v.shape, sum_of(x.inputs[1 - k]), w);

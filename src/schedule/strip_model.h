@@ -26,13 +26,13 @@ struct StripModel {
 };
 
 // A GPU multiplies so fast that adding to the gradient of the weights would cost as much with fewer than some thousand
-// rows (as for linear_cross_entropy, see src/cuda/library). Its products of halves have sizes in eights: 50,257 columns
-// take six times as long as 50,264, and a strip's matrices are padded once where each product would copy them.
+// rows (as for linear_cross_entropy, see src/cuda/library). Products pad odd sizes by themselves there. Matrices that are padded
+// once for all strips (pad_from) would save their copies, but a row of a product in strips then has other last bits than
+// in a smaller batch without: on an H200, a third of the elements of a layer of 50,257 columns.
 inline constexpr StripModel kGpuStrips{.large = std::int64_t{1} << 30,
                                        .large_enough_to_repeat = std::int64_t{8} << 30,
                                        .strip_bytes = std::int64_t{512} << 20,
-                                       .least_rows = 1024,
-                                       .pad_from = 256};
+                                       .least_rows = 1024};
 
 // What plans for a device are made with in this thread.
 StripModel strip_model(Device device);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // How sums at the places of an index are made: one line each, for a fixed model.
-#include "cuda/plan/scatter.h"
+#include "cuda/library/scatter_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -85,7 +85,7 @@ Factors factor(const LibraryCall& call, Gpu& gpu, RunMark& mark, const View* b, 
 
 // A block of our own is faster in between.
 bool is_for_solver(const Gpu& gpu, std::int64_t n) {
-  const bool few = n <= gpu.model().few_rows, many = n >= gpu.model().solver_rows;
+  const bool few = n > 0 && n <= gpu.model().few_rows, many = n >= gpu.model().solver_rows;
   return (few || many) && n <= std::numeric_limits<int>::max();
 }
 // Without cuBLAS nobody takes many small ones at a time.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // scatter and sums of elements or rows at the places of an index. No two threads add to one float: its sums have the
-// order of the index. plan/scatter.h decides how.
-#include "cuda/plan/scatter.h"
+// order of the index. scatter_plan.h decides how.
+#include "cuda/library/scatter_plan.h"
 
 #include <fmt/format.h>
 

@@ -53,7 +53,9 @@ PassPlan pass_of_columns(const Program& p, const KernelPlan& plan) {
     const Instr& i = instr(p, v);
     if (!pass.needed[static_cast<std::size_t>(v)] || i.kind != Kind::load || i.level != Level::full) continue;
     const Operand& o = p.operands[static_cast<std::size_t>(i.arg[0])];
-    if (o.kind == Operand::Kind::memory && !varies_by_row(p, o)) pass.of_columns.push_back(i.arg[0]);
+    bool same = o.kind == Operand::Kind::memory;  // also where there is one row, or none: its address names no row
+    for (int d = 0; d < static_cast<int>(p.dims.size()) - p.row_dims; ++d) same = same && o.strides[d] == 0;
+    if (same) pass.of_columns.push_back(i.arg[0]);
   }
   return pass;
 }

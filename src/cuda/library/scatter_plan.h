@@ -4,7 +4,7 @@
 #include <string>
 
 #include "backend/call.h"
-#include "cuda/plan/gpu_model.h"
+#include "cuda/runtime/gpu.h"
 
 namespace ebb::cuda {
 

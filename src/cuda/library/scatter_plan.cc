@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cuda/plan/scatter.h"
+#include "cuda/library/scatter_plan.h"
 
 #include <fmt/format.h>
 
