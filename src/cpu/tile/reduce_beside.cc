@@ -174,11 +174,13 @@ void reduce_floats_beside(void* acc, void* lanes, const void* a, const void* b, 
     }
   };
   for (std::size_t k = 0; k < s.runs; ++k, out += s.rows) {
-    if (b == nullptr) {
-      reduce(Elements<Memory>{static_cast<const Memory*>(a) + k * run, s.step_a});
-    } else {
-      reduce(Products<T>{static_cast<const T*>(a) + k * run, static_cast<const T*>(b) + k * run, s.step_a, s.step_b});
+    if constexpr (std::is_same_v<F, Sum> && std::is_same_v<T, Memory>) {  // products are only added, and made in tiles
+      if (b != nullptr) {
+        reduce(Products<T>{static_cast<const T*>(a) + k * run, static_cast<const T*>(b) + k * run, s.step_a, s.step_b});
+        continue;
+      }
     }
+    reduce(Elements<Memory>{static_cast<const Memory*>(a) + k * run, s.step_a});
   }
 }
 
