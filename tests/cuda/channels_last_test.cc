@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <string>
 
@@ -70,10 +69,9 @@ std::vector<Tensor> residual(const std::vector<Tensor>& in) {
 }
 
 TEST_P(ChannelsLast, ResidualBlocks) {
-  for (const Shape& images : {Shape{2, 3, 5, 6}, Shape{1, 8, 1, 7}, Shape{3, 1, 4, 4}, Shape{2, 16, 2, 2}}) {
+  for (const Shape& images : {Shape{2, 3, 5, 6}, Shape{3, 1, 4, 4}, Shape{2, 16, 2, 2}}) {
     SCOPED_TRACE(images[1]);
     const std::int64_t c = images[1];
-    if (images[2] == 1) continue;  // a pool of 2 x 2 has no room; see below
     compare({real(images), real({4, c, 3, 3}, 0.3), real({4}), real({4}), real({4, 4, 1, 1}, 0.5), real({4})},
             residual);
   }
@@ -119,7 +117,6 @@ TEST_P(ChannelsLast, IsSeenInTheSchedule) {
   Tensor h = x;
   for (int k = 0; k < 3; ++k) h = relu(conv2d(h, w, {}, {.padding = 1}) + h);
   const std::string text = print_schedule({h});
-  if (std::getenv("EBB_SHOW")) std::puts(text.c_str());
   std::size_t calls = 0, last = 0, sweeps = 0;
   for (std::size_t at = 0; (at = text.find("call convolution", at)) != std::string::npos; ++at) ++calls;
   for (std::size_t at = 0; (at = text.find("last=true", at)) != std::string::npos; ++at) ++last;

@@ -309,7 +309,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     taps = math.prod(weight.shape[2:])
     at = _core.where(there, at, -1).reshape((n, points, taps))
     flat = _core.cast(input, dtype).reshape((n, channels, math.prod(sizes)))
-    return _core.weighted_gather(flat, at, weight.reshape((n, points, taps))).reshape(shape)
+    return _core.cast(_core.weighted_gather(flat, at, weight.reshape((n, points, taps))).reshape(shape), dtype)
 
 
 # ---- embeddings and attention ----------------------------------------------------------------------------------------
