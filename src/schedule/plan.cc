@@ -385,8 +385,7 @@ Plan make_plan(const Trace& trace) {
   plans.push_back(std::move(plan));
   plans.push_back(make_plan(trace, &model, kBytesOfAFunctionInNeed));
   if (choice.found(std::move(plans))) return choice.best();
-  for (StripModel smaller : strips_within(budget)) {
-    smaller.pad_from = model.pad_from;
+  for (const StripModel& smaller : strips_within(budget)) {
     plans.clear();
     plans.push_back(make_plan(trace, &smaller));
     if (choice.found(std::move(plans))) return choice.best();

@@ -19,16 +19,14 @@ struct StripModel {
   // gradient once: with some hundred rows that takes a few percent of the products' own time.
   std::int64_t strip_bytes = std::int64_t{64} << 20;
   std::int64_t least_rows = 256;
-  // Products of halves in which a side of so many elements or more is no multiple of eight are padded; 0: none are.
-  std::int64_t pad_from = 0;
 
   bool operator==(const StripModel&) const = default;
 };
 
 // A GPU multiplies so fast that adding to the gradient of the weights would cost as much with fewer than some thousand
-// rows (as for linear_cross_entropy, see src/cuda/library). Products pad odd sizes by themselves there. Matrices that are padded
-// once for all strips (pad_from) would save their copies, but a row of a product in strips then has other last bits than
-// in a smaller batch without: on an H200, a third of the elements of a layer of 50,257 columns.
+// rows (as for linear_cross_entropy, see src/cuda/library). Products pad odd sizes by themselves.
+// Padding a head once for all its strips would save copies, but a row then had other last bits than in a smaller batch
+// without strips: on an H200, a third of the elements of a layer of 50,257 columns.
 inline constexpr StripModel kGpuStrips{.large = std::int64_t{1} << 30,
                                        .large_enough_to_repeat = std::int64_t{8} << 30,
                                        .strip_bytes = std::int64_t{512} << 20,

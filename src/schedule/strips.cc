@@ -35,9 +35,8 @@ DType sum_dtype(DType dtype) { return is_half(dtype) ? DType::f32 : dtype; }
 // Builds the graph of a strip: the members of a round with fewer rows, on placeholders for what they read.
 class Bodies {
  public:
-  Bodies(ValueGraph& graph, const StripRegion& region, const StripRegion::Round& round, const StripModel& model,
-         Device device)
-      : g_(graph), region_(region), round_(round), model_(model), device_(device) {}
+  Bodies(ValueGraph& graph, const StripRegion& region, const StripRegion::Round& round, Device device)
+      : g_(graph), region_(region), round_(round), device_(device) {}
 
   // False: some result would not have memory of its own.
   bool make(std::int64_t rows, StripBody& body) {
@@ -46,7 +45,6 @@ class Bodies {
     rows_ = rows;
     made_.clear();
     bound_.clear();
-    wide_.clear();
     body.rows = rows;
     for (std::int32_t v : round_.members) {
       Tensor t = member(v);
@@ -93,18 +91,14 @@ class Bodies {
 
   Tensor member(std::int32_t v) {
     const std::vector<RowDims> rows = region_.inputs(g_, v);
-    const Padding padding = padding_of(v, rows);
     std::vector<Tensor> in;
     for (std::size_t k = 0; k < rows.size(); ++k) {
-      std::int32_t u = value(v).inputs[k];
-      if (k == 1 && (padding == Padding::columns || padding == Padding::summed_over))
-        u = padded_matrix(u, padding == Padding::columns ? 1 : 0);
+      const std::int32_t u = value(v).inputs[k];
       const auto found = made_.find(u);
       in.push_back(found != made_.end() ? found->second : boundary(u, rows[k]));
       if (!in.back().defined()) return {};
     }
     const Value& x = value(v);
-    if (padding != Padding::none) return padded_product(x, padding, in);
     const bool summed = region_.role[v] == Role::summed;
     if (!summed && places_across(x, region_.rows[v])) return placed_across(v, in);
     const RowDims out = summed ? RowDims{} : region_.rows[v];
@@ -114,99 +108,6 @@ class Bodies {
     // One result per strip, whose parts are added once all are there.
     if (is_half(x.dtype)) in[0] = make_node(Op::cast, DType::f32, in[0].shape(), {in[0]});
     return make_node(x.op, sum_dtype(x.dtype), strip_shape(x.shape, rows[0], 1), in, attrs, x.label);
-  }
-
-  // Products of halves that are padded to eights: the columns of the result, which is then seen without them; what is
-  // summed over, with zeros; or the rows of a sum over the strip's rows, whose left factor is seen in padded memory.
-  enum class Padding : std::uint8_t { none, columns, summed_over, rows };
-
-  bool is_odd(std::int64_t n) const { return model_.pad_from > 0 && n >= model_.pad_from && n % kEight != 0; }
-  static std::int64_t in_eights(std::int64_t n) { return (n + kEight - 1) / kEight * kEight; }
-
-  // Decided by widths alone, so that rows do not depend on the length of a strip.
-  Padding padding_of(std::int32_t v, const std::vector<RowDims>& rows) const {
-    const Value& x = value(v);
-    if (x.op != Op::matmul || x.shape.rank() != 2 || x.inputs.size() != 2) return Padding::none;
-    const Value &a = value(x.inputs[0]), &b = value(x.inputs[1]);
-    if (!is_half(a.dtype)) return Padding::none;
-    const std::int64_t k = a.shape[1], n = x.shape[1];
-    if (region_.role[v] == Role::summed)
-      return is_odd(x.shape[0]) && n % kEight == 0 && a.op == Op::permute && made_.contains(a.inputs[0]) &&
-                     value(a.inputs[0]).shape == Shape{k, x.shape[0]}
-                 ? Padding::rows
-                 : Padding::none;
-    if (!rows[1].none() || made_.contains(x.inputs[1]) || b.op == Op::constant || b.op == Op::iota)
-      return Padding::none;
-    const bool leaves = std::find(round_.outputs.begin(), round_.outputs.end(), v) != round_.outputs.end();
-    if (is_odd(n) && k % kEight == 0 && !leaves) return Padding::columns;
-    return is_odd(k) && n % kEight == 0 ? Padding::summed_over : Padding::none;
-  }
-  Tensor padded_product(const Value& x, Padding padding, std::vector<Tensor> in) {
-    if (padding == Padding::columns) {
-      const Tensor wide = make_node(x.op, x.dtype, Shape{rows_, in[1].shape()[1]}, in, x.attrs, x.label);
-      return first_columns(wide, x.shape[1]);
-    }
-    if (padding == Padding::summed_over) {
-      in[0] = widened(in[0]);
-      return make_node(x.op, x.dtype, Shape{rows_, x.shape[1]}, in, x.attrs, x.label);
-    }
-    const Tensor left = made_.at(value(x.inputs[0]).inputs[0]);
-    Attrs swapped;
-    swapped.i[0] = pack_axes(std::vector<int>{1, 0});
-    in[0] = make_node(Op::permute, left.dtype(), Shape{x.shape[0], rows_}, {first_columns(widened(left), x.shape[0])},
-                      swapped);
-    return make_node(x.op, sum_dtype(x.dtype), x.shape, in, x.attrs, x.label);
-  }
-  static Tensor first_columns(const Tensor& x, std::int64_t n) {
-    Attrs attrs;
-    attrs.i = {1, 0, 1, 0};
-    return make_node(Op::narrow, x.dtype(), x.shape().with(1, n), {x}, attrs);
-  }
-  // With columns of zeros; one copy for all who read it.
-  Tensor widened(const Tensor& x) {
-    Tensor& wide = wide_[x.node()];
-    if (!wide.defined()) {
-      const std::int64_t n = x.shape()[1];
-      Attrs attrs;
-      attrs.i = {1, 0, in_eights(n) - n, 0};
-      wide = make_node(Op::pad_zero, x.dtype(), x.shape().with(1, in_eights(n)), {x}, attrs);
-    }
-    return wide;
-  }
-  // A matrix that all strips read, padded before the loop. One that lies by columns is padded as it lies.
-  std::int32_t padded_matrix(std::int32_t u, int axis) {
-    const auto [at, fresh] = padded_.try_emplace({u, axis}, -1);
-    if (!fresh) return at->second;
-    const bool by_columns = (value(u).is_view() || value(u).is_leaf) && value(u).strides[0] == 1;
-    if (by_columns) return at->second = transposed(padded_matrix(transposed(u), 1 - axis));
-    const std::int64_t n = value(u).shape[axis];
-    Value pad;
-    pad.op = Op::pad_zero;
-    pad.dtype = value(u).dtype;
-    pad.shape = value(u).shape.with(axis, in_eights(n));
-    pad.attrs.i = {axis, 0, in_eights(n) - n, 0};
-    pad.inputs = {u};
-    return at->second = push(std::move(pad));
-  }
-  std::int32_t transposed(std::int32_t u) {
-    const Value& x = value(u);
-    if (!x.is_leaf && x.op == Op::permute) return x.inputs[0];  // of two axes, it has swapped them
-    const Strides from = x.is_view() || x.is_leaf ? x.strides : contiguous_strides(x.shape);
-    Value view;
-    view.op = Op::permute;
-    view.dtype = x.dtype;
-    view.shape = Shape{x.shape[1], x.shape[0]};
-    view.attrs.i[0] = pack_axes(std::vector<int>{1, 0});
-    view.inputs = {u};
-    view.base = g_.base(u);
-    view.offset = x.is_view() ? x.offset : 0;
-    view.strides = {};
-    view.strides[0] = from[1], view.strides[1] = from[0];
-    return push(std::move(view));
-  }
-  std::int32_t push(Value x) {
-    g_.values.push_back(std::move(x));
-    return static_cast<std::int32_t>(g_.values.size()) - 1;
   }
 
   // place(g, index) along the rows, element by element: g where the row's number is the index.
@@ -330,7 +231,8 @@ class Bodies {
     copy.dtype = value(u).dtype;
     copy.shape = value(u).shape;
     copy.inputs = {u};
-    return at->second = push(std::move(copy));
+    g_.values.push_back(std::move(copy));
+    return at->second = static_cast<std::int32_t>(g_.values.size()) - 1;
   }
 
   // The first body lists the inputs; those of other lengths find them.
@@ -348,13 +250,9 @@ class Bodies {
   ValueGraph& g_;
   const StripRegion& region_;
   const StripRegion::Round& round_;
-  const StripModel& model_;
   const Device device_;
-  static constexpr std::int64_t kEight = 8;
   std::int64_t rows_ = 0;
   std::map<std::int32_t, Tensor> made_;
-  std::map<Node*, Tensor> wide_;
-  std::map<std::pair<std::int32_t, int>, std::int32_t> padded_;  // by matrix and axis
   std::map<std::pair<std::int32_t, int>, Bound> bound_;
   std::map<std::int32_t, std::int32_t> copies_;
   std::map<std::pair<std::int32_t, int>, std::size_t> numbers_;
@@ -442,7 +340,7 @@ class Strips {
       const std::int64_t length = strip_length(model_, region.count, region.widest_row);
       loop->rows = region.count;
       loop->strips = divided(region.count, length);
-      Bodies bodies(g_, region, round, model_, device_);
+      Bodies bodies(g_, region, round, device_);
       loop->bodies.emplace_back();
       if (!bodies.make(length, loop->bodies.back())) return false;
       if (const std::int64_t rest = region.count % length; rest != 0) {

@@ -121,68 +121,6 @@ TEST(Strips, RowsHaveTheBitsTheyHaveWithoutStrips) {
   }
 }
 
-// Where a device wants sizes in eights, a head of 260 classes is padded before the loop, for the logits and for the
-// gradient of the rows, as it lies in memory; and a strip's gradient of logits once, for both products that read it.
-TEST(Strips, ProductsOfHalvesArePaddedToEights) {
-  using Inputs = const std::vector<Tensor>&;
-  constexpr std::int64_t width = 16;
-  const Tensor target = randint(0, kClasses, {kRows}).eval();
-  const auto logits_of = [](Inputs t, std::size_t head) {
-    return matmul(t[2 * head], transpose(t[2 * head + 1], 0, 1));
-  };
-  const auto log_probs = [&](Inputs t, std::size_t head) {
-    return log_softmax(cast(logits_of(t, head), DType::f32), -1);
-  };
-  const std::vector<std::pair<const char*, FunctionOfMany>> formulas{
-      {"cross_entropy", [&](Inputs t) { return cross_entropy(logits_of(t, 0), target); }},
-      {"entropy",
-       [&](Inputs t) {
-         const Tensor logp = log_probs(t, 0);
-         return mean(sum(exp(logp) * logp, -1));
-       }},
-      {"KL of two heads", [&](Inputs t) {
-         const Tensor p = log_probs(t, 0), q = log_probs(t, 1);
-         return mean(sum(exp(q) * (q - p), -1));
-       }}};
-  StripModel padded = kSmallOnce;
-  padded.large /= 2;
-  padded.pad_from = 256;
-  for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
-    std::vector<Tensor> inputs;
-    for (int head = 0; head < 2; ++head) {
-      inputs.push_back(cast(randn({kRows, width}), dtype).eval());
-      inputs.push_back(cast(randn({kClasses, width}) * 0.3, dtype).eval());
-    }
-    for (const auto& [formula, f] : formulas) {
-      SCOPED_TRACE(name(dtype));
-      const std::size_t heads = formula[0] == 'K' ? 2 : 1;
-      const std::vector<Tensor> of_heads(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(2 * heads));
-      expect_same(formula, f, of_heads, 1, static_cast<int>(3 * heads), padded, is_half(dtype) ? 2e-2 : 2e-5);
-      const UseStripModel strips(padded);
-      const Plan plan = planned(results(f, of_heads));
-      std::size_t before = 0, inside = 0;
-      for (const PlanStep& s : plan.steps) {
-        if (!s.sweep && !s.strips && s.op == Op::pad_zero) {
-          ++before;
-          EXPECT_EQ(plan.graph.values[s.outputs[0]].shape, (Shape{kClasses + 4, width}));
-        }
-        if (!s.strips) continue;
-        const Plan& body = s.strips->bodies[0].plan;
-        for (const PlanStep& b : body.steps) {
-          if (b.sweep) continue;
-          inside += b.op == Op::pad_zero;
-          if (b.op != Op::matmul || !is_half(dtype)) continue;
-          const Shape &result = body.graph.values[b.outputs[0]].shape, &left = body.graph.values[b.inputs[0]].shape;
-          EXPECT_EQ(result[1] % 8, 0) << print(plan);
-          EXPECT_EQ(left[1] % 8, 0) << print(plan);
-        }
-      }
-      EXPECT_EQ(before, is_half(dtype) ? 2 * heads : 0) << print(plan);
-      EXPECT_EQ(inside, is_half(dtype) ? heads : 0) << print(plan);
-    }
-  }
-}
-
 TEST(Strips, FormulasThatNobodyWroteAKernelFor) {
   const Head h;
   using Inputs = const std::vector<Tensor>&;
