@@ -145,6 +145,32 @@ TEST(OracleOfRowsSideBySide, IsTheSweep) {
   }
 }
 
+// Every set of axes of shapes with tiny ones inside: rows and columns lie in each other, in pieces of a few elements.
+TEST(OracleOfAnyAxes, IsTheSweep) {
+  for (const Shape& shape : {Shape{41, 3, 211, 2}, Shape{7, 2, 19, 3, 5}, Shape{130, 3, 4, 2}, Shape{5, 67, 16, 3}}) {
+    const int rank = static_cast<int>(shape.rank());
+    OracleTolerance wide;
+    wide.f32 = 1e-4;  // sums of many terms of both signs
+    for (const DType d : {DType::f32, DType::bf16, DType::f64, DType::i32}) {
+      const Tensor x = is_integer(d) ? cast(randint(-9, 9, shape), d).eval() : cast(randn(shape), d).eval();
+      for (unsigned set = 1; set + 1 < 1u << rank; ++set) {
+        std::vector<std::int64_t> axes;
+        for (int a = 0; a < rank; ++a) {
+          if (set >> a & 1) axes.push_back(a);
+        }
+        SCOPED_TRACE(std::to_string(shape.numel()) + " " + std::string(name(d)) + " " + std::to_string(set));
+        SweepOracle::expect_same({sum(x, axes)}, wide);
+        SweepOracle::expect_same({max(x, axes)}, wide);
+        SweepOracle::expect_same({x - max(x, axes, true), sum(x, axes)}, wide);
+      }
+      std::vector<std::int64_t> turned(static_cast<std::size_t>(rank));
+      for (int a = 0; a < rank; ++a) turned[static_cast<std::size_t>(a)] = (a + 2) % rank;
+      const Tensor y = x.permute(turned);
+      SweepOracle::expect_same({y + y * 2, slice(y, rank - 1, 0, kEnd, 2) * 3}, wide);
+    }
+  }
+}
+
 TEST(RowsSideBySide, HaveTheSameBitsForAnyNumberOfThreads) {
   struct Threads {
     int before = num_threads();

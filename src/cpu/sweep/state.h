@@ -10,6 +10,8 @@
 #include "core/buffer.h"
 #include "cpu/sweep/accumulate.h"
 #include "cpu/sweep/code.h"
+#include "cpu/sweep/gather.h"
+#include "cpu/tile/elements.h"
 
 namespace ebb::cpu {
 
@@ -43,6 +45,10 @@ struct SweepRun {
         const std::byte* data = operand_data(operand);
         const auto bytes = static_cast<std::int64_t>(size_of(o.dtype));
         const LoadFn fn = s.operand_loads[operand];
+        if (in_short_pieces(layout, n)) {
+          load_pieces(o.dtype, fn, out, size, data + shift * bytes, layout, first, n);
+          break;
+        }
         walk(layout, first, n, [&](std::int64_t address, std::int64_t stride, std::int64_t count, std::int64_t done) {
           fn(out + done * static_cast<std::int64_t>(size), data + (address + shift) * bytes, stride,
              static_cast<std::size_t>(count));
@@ -75,6 +81,21 @@ struct SweepRun {
         });
         break;
     }
+  }
+
+  // Gathered as they are, then converted together.
+  static void load_pieces(DType dtype, LoadFn fn, std::byte* out, std::size_t size, const std::byte* data,
+                          const Layout& layout, std::int64_t first, std::int64_t n) {
+    constexpr std::int64_t kTogether = 512;
+    with_element_size(dtype, [&](auto type) {
+      using T = typename decltype(type)::type;
+      T elements[kTogether];
+      for (std::int64_t done = 0; done < n; done += kTogether) {
+        const std::int64_t count = std::min(kTogether, n - done);
+        gather(elements, reinterpret_cast<const T*>(data), layout, first + done, count);
+        fn(out + done * static_cast<std::int64_t>(size), elements, 1, static_cast<std::size_t>(count));
+      }
+    });
   }
 
   static void constant(const Operand& o, const Argument& arg, RegType type, void* dst) {

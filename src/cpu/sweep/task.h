@@ -45,7 +45,7 @@ class SweepTask {
   std::int64_t place_of(std::int64_t row, std::int64_t column, std::int64_t step) const;
   std::int64_t position_of(std::int64_t element) const;
   template <class Run>
-  void each_column(const Layout& columns, Run&& run);
+  void each_piece(const Layout& columns, const Layout& rows, bool whole, Run&& run);
   bool index_ok(const Step& step, std::int64_t i, std::int64_t index);
   std::int64_t index_of(std::int32_t reg, std::int64_t i) const;
   void pick(const Step& step);

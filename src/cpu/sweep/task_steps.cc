@@ -68,12 +68,27 @@ std::int64_t SweepTask::position_of(std::int64_t element) const {
   return (row_ + run * side_ + element % side_) * s_.columns + column;
 }
 
-// Rows side by side: run(column, its address).
+// Rows side by side: run(element of the tile, layout, first, elements, shift) for what is loaded or stored at a time. A
+// run of rows that are neighbours in memory is one more dimension inside its columns, so that both together are a
+// layout, whose innermost pieces may span many columns; otherwise, and where not `whole`, column by column.
 template <class Run>
-void SweepTask::each_column(const Layout& columns, Run&& run) {
-  walk(columns, column_, width_, [&](std::int64_t address, std::int64_t stride, std::int64_t count, std::int64_t done) {
-    for (std::int64_t k = 0; k < count; ++k) run(done + k, address + k * stride);
-  });
+void SweepTask::each_piece(const Layout& columns, const Layout& rows, bool whole, Run&& run) {
+  Layout box = columns;
+  append(box, side_, 1);
+  for (std::int64_t row = 0; row < rows_; row += side_) {
+    const std::int64_t first = row * width_;
+    bool neighbours = false;
+    walk(rows, row_ + row, side_, [&](std::int64_t start, std::int64_t stride, std::int64_t count, std::int64_t) {
+      neighbours = whole && count == side_ && stride == 1;
+      if (neighbours) run(first, box, column_ * side_, width_ * side_, start);
+    });
+    if (neighbours) continue;
+    walk(columns, column_, width_,
+         [&](std::int64_t address, std::int64_t stride, std::int64_t count, std::int64_t done) {
+           for (std::int64_t k = 0; k < count; ++k)
+             run(first + (done + k) * side_, rows, row_ + row, side_, address + k * stride);
+         });
+  }
 }
 
 // run(elements) for elements that lie together in all registers of a step: all, or column by column.
@@ -101,12 +116,10 @@ void SweepTask::load(const Step& step) {
   }
   const auto size = static_cast<std::int64_t>(size_of(type));
   auto* dst = static_cast<std::byte*>(at(step.dst, 0));
-  for (std::int64_t row = 0; row < rows_; row += side_, dst += width_ * side_ * size) {
-    each_column(s_.operand_column_layouts[step.item], [&](std::int64_t column, std::int64_t address) {
-      r_.load(step.item, type, dst + column * side_ * size, s_.operand_row_layouts[step.item], row_ + row, side_,
-              address);
-    });
-  }
+  each_piece(s_.operand_column_layouts[step.item], s_.operand_row_layouts[step.item], true,
+             [&](std::int64_t element, const Layout& layout, std::int64_t first, std::int64_t n, std::int64_t shift) {
+               r_.load(step.item, type, dst + element * size, layout, first, n, shift);
+             });
 }
 
 void SweepTask::store(const Step& step) {
@@ -121,13 +134,13 @@ void SweepTask::store(const Step& step) {
     });
     return;
   }
-  const std::int64_t size = static_cast<std::int64_t>(size_of(type)), step_a = step_of(s_.registers[step.a]) * size;
+  const auto size = static_cast<std::int64_t>(size_of(type)), step_a = step_of(s_.registers[step.a]);
   const auto* from = static_cast<const std::byte*>(at(step.a));
-  for (std::int64_t row = 0; row < rows_; row += side_, from += width_ * side_ * size) {
-    each_column(s_.output_column_layouts[step.item], [&](std::int64_t column, std::int64_t address) {
-      store(step.item, from + column * step_a, type, s_.output_row_layouts[step.item], row_ + row, side_, address);
-    });
-  }
+  each_piece(s_.output_column_layouts[step.item], s_.output_row_layouts[step.item], step_a == side_,
+             [&](std::int64_t element, const Layout& layout, std::int64_t first, std::int64_t n, std::int64_t shift) {
+               const std::int64_t row = element / (width_ * side_) * side_, column = element / side_ % width_;
+               store(step.item, from + (row * width_ + column * step_a) * size, type, layout, first, n, shift);
+             });
 }
 
 void SweepTask::spread(const Step& step) {
