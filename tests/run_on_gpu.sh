@@ -25,10 +25,10 @@ shard() {  # NAME SHARD SHARDS
   [ $status -lt 124 ] || echo "died ($status) in ${running:-no test}" >>"$log"
   echo "$1 $status $(grep -c '^\[       OK' "$log") $(grep -c '^\[  FAILED.*ms)' "$log") $(($(date +%s) - start))" >>"$logs/shards"
 }
-# Large products are cuBLASLt's kernels, which take minutes under these tools. A step that fails leaves its results unwritten, and what comes after it reads them before the error is thrown: such tests
-# are not for initcheck.
+# Large products are cuBLASLt's kernels, which take minutes under these tools. A step that fails leaves its results unwritten,
+# and what comes after it reads them before the error is thrown: such tests are not for initcheck.
 sanitize() {  # TOOL
-  local log=$logs/$1.txt start=$(date +%s) tests='*LibraryOnGpu*f32:*LibraryOnGpu*bf16:OnGpu.*'
+  local log=$logs/$1.txt start=$(date +%s) tests='Of/*OnGpu.*/f32:Of/*OnGpu.*/bf16:OnGpu.*'
   tests+='-*TimedProducts*:*ProductsOverManyElements*:OnGpu.IsUsableAfterItsMemoryIsSpent:OnGpu.NamesTheKernel*'
   [ "$1" = initcheck ] && tests+=':OnGpu.SaysWhatTheCpuSays'
   "$sanitizer" --tool "$1" --error-exitcode 9 "$programs/test_cuda" --gtest_filter="$tests" >"$log" 2>&1

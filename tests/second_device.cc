@@ -127,7 +127,7 @@ class Recorder {
   void sweep(const Program& program, const CompiledSweep* made) {
     Program sorted = cuda::with_sorted_operands(program);
     const std::string text = cuda::print_sweep(sorted).text;
-    testing::KernelStore::add_text(path_, text);
+    testing::KernelStore::add_text(path_, {.text = text});
     std::lock_guard guard(mutex_);
     texts_[made] = &*kinds_.try_emplace(text, std::move(sorted)).first;
   }
@@ -142,7 +142,7 @@ class Recorder {
     const std::size_t size = std::bit_ceil(std::max<std::size_t>(2, count));
     if (const auto text = texts_.find(made); text != texts_.end())
       testing::KernelStore::add_text(
-          path_, cuda::joined_text(text->second->second, cuda::plan_kernel(text->second->second), size));
+          path_, {.text = cuda::joined_text(text->second->second, cuda::plan_kernel(text->second->second), size)});
   }
   void call(const LibraryCall& call) {
     if (!cuda::has_library(call.op) || call.data) return;  // one with a function would call it

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Fused attention of halves on cuda:0, a GPU where there is one, else the emulated device: values and gradients against
-// f64 on the CPU.
+// Attention on cuda:0, a GPU where there is one, else the emulated device: values and gradients; the fused kernels of
+// halves against f64 on the CPU.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -12,14 +12,39 @@
 #include "cuda/backend.h"
 #include "cuda/compile_for_gpu.h"
 #include "cuda/library/attention_plan.h"
+#include "cuda/library_on_gpu.h"
 #include "cuda/print/sweep_text.h"
+#include "cuda/runtime/gpu.h"
 #include "ebb/ebb.h"
 #include "emulated_device.h"
 
 namespace ebb::testing {
 namespace {
 
-constexpr Device kGpu{Device::Kind::cuda, 0};
+class AttentionOnGpu : public LibraryOnGpu {};
+
+// Whole, and some rows of scores at a time: several batches, or some positions of one.
+TEST_P(AttentionOnGpu, Attention) {
+  cuda::Gpu& gpu = cuda::gpu(0);
+  const cuda::GpuModel before = gpu.model();
+  const std::int64_t usual = before.score_bytes;
+  for (const auto& [bytes, causal] :
+       {std::pair{usual, false}, {usual, true}, {800l, false}, {200l, false}, {200l, true}}) {
+    cuda::GpuModel model = before;
+    model.score_bytes = bytes;
+    gpu.set_model(model);
+    const Tensor q = real({2, 3, 7, 5}), k = real({2, 3, 9, 5}), v = real({2, 3, 9, 4});
+    AttentionOptions o;
+    o.causal = causal;
+    compare("attention", {q, k, v},
+            [&](const std::vector<Tensor>& in) { return scaled_dot_product_attention(in[0], in[1], in[2], o); });
+    compare("attention of grouped queries", {real({2, 6, 7, 5}), k, v},
+            [&](const std::vector<Tensor>& in) { return scaled_dot_product_attention(in[0], in[1], in[2], o); });
+  }
+  gpu.set_model(before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, AttentionOnGpu, kFloats, dtype_of_test);
 
 struct Case {
   Shape q, k, v;

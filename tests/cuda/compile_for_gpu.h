@@ -7,6 +7,7 @@
 
 #include "cuda/print/sweep_text.h"
 #include "cuda/runtime/driver.h"
+#include "cuda/runtime/kernel_source.h"
 #include "cuda/runtime/open_library.h"
 
 namespace ebb::testing {
@@ -51,11 +52,11 @@ inline std::string compile_error(const std::string& source, const std::string& a
 }
 
 // One program of many texts (without the prelude).
-inline std::string joined(const std::vector<std::string>& texts) {
+inline std::string joined(const std::vector<cuda::KernelSource>& sources) {
   const std::string head = "extern \"C\" __global__";
   std::string source = cuda::prelude();
-  for (std::size_t k = 0; k < texts.size(); ++k) {
-    std::string text = texts[k];
+  for (std::size_t k = 0; k < sources.size(); ++k) {
+    std::string text = sources[k].text;
     for (std::size_t at = 0; (at = text.find(head, at)) != std::string::npos;)
       text.replace(at, head.size(), "__global__");
     source += "namespace k" + std::to_string(k) + " {\n" + text + "\n}\n";
@@ -64,8 +65,8 @@ inline std::string joined(const std::vector<std::string>& texts) {
 }
 
 // Products of warpgroups are instructions of sm_90a alone; all other texts are for every GPU.
-inline bool is_for(const std::string& text, const std::string& architecture) {
-  return (text.find("wgmma.") != std::string::npos) == (architecture == "sm_90a");
+inline bool is_for(const cuda::KernelSource& source, const std::string& architecture) {
+  return source.warpgroups == (architecture == "sm_90a");
 }
 
 inline constexpr const char* kArchitectures[] = {"sm_80", "sm_90", "sm_100"};

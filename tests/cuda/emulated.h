@@ -16,8 +16,8 @@
 #define __noinline__
 #define __launch_bounds__(...)
 #define __grid_constant__
-// All shared memory lies in one section, so that it can be poisoned before a block begins.
-#define __shared__ static __attribute__((section("ebb_shared")))
+// A text's shared memory lies in a section of its own, which is poisoned before a block begins.
+#define __shared__ static __attribute__((section(EBB_SHARED_SECTION)))
 
 struct Index {
   unsigned x, y, z;
@@ -28,8 +28,6 @@ namespace emulated {
 
 constexpr unsigned kThreads = 1024, kWarp = 32;  // the most of a block
 constexpr size_t kStack = 128 << 10;
-__shared__ char dummy[8];
-extern "C" char __start_ebb_shared[], __stop_ebb_shared[];
 
 alignas(16) static char dynamic[228 << 10];  // its size is the launch's
 
@@ -51,9 +49,11 @@ struct Fiber {
   Place at;
   ucontext_t first;
   char* stack = nullptr;
-  bool started = false, done = false;
+  bool started = false;
 };
-static Fiber fibers[kThreads];
+// A thread gets a fiber when it begins and gives it back at its end: threads that never wait share one.
+static Fiber fibers[kThreads], *fiber_of[kThreads], *free_fibers[kThreads];
+static unsigned free_count;
 static Place scheduler;
 static ucontext_t scheduler_first;
 static Barrier of_block, of_warp[kThreads / kWarp], of_turns[8];
@@ -95,7 +95,7 @@ inline void land(unsigned groups) {
 }
 
 inline void yield() {
-  if (!EBB_SET_PLACE(fibers[threadIdx.x].at)) go_to(scheduler);
+  if (!EBB_SET_PLACE(fiber_of[threadIdx.x]->at)) go_to(scheduler);
 }
 inline void wait(Barrier& barrier, unsigned count) {
   const unsigned turn = barrier.turn;
@@ -107,19 +107,21 @@ inline void wait(Barrier& barrier, unsigned count) {
   }
   while (barrier.turn == turn) yield();
 }
-// A fiber is made once, which costs system calls, and then takes its thread's turn in block after block.
+static bool done[kThreads];
+// A fiber is made once, which costs system calls, and then runs one thread after the other.
 static void body() {
   for (;;) {
     kernel(arguments);
     land(~0u);
     copy_groups[threadIdx.x] = 0;
-    fibers[threadIdx.x].done = true;
+    done[threadIdx.x] = true;
     yield();
   }
 }
 inline void resume(unsigned t) {
   threadIdx.x = t;
-  Fiber& f = fibers[t];
+  if (!fiber_of[t]) fiber_of[t] = free_fibers[--free_count];
+  Fiber& f = *fiber_of[t];
   if (EBB_SET_PLACE(scheduler)) return;
   if (f.started) go_to(f.at);
   f.started = true;
@@ -143,8 +145,12 @@ inline void shuffle(unsigned* order, unsigned n, unsigned long long& state) {
   }
 }
 
-static int launch(void (*what)(const void*), unsigned blocks, unsigned count, unsigned bytes, const void* args,
-                  unsigned long long seed) {
+// Shared memory of the text: [shared, shared_end), and `bytes` of the launch's.
+static int launch(void (*what)(const void*), unsigned blocks, unsigned count, char* shared, char* shared_end,
+                  unsigned bytes, const void* args, unsigned long long seed) {
+  if (!free_fibers[0]) {
+    for (Fiber& f : fibers) free_fibers[free_count++] = &f;
+  }
   kernel = what;
   arguments = args;
   gridDim = {blocks, 1, 1};
@@ -156,26 +162,34 @@ static int launch(void (*what)(const void*), unsigned blocks, unsigned count, un
   for (unsigned t = 0; t < count; ++t) threads[t] = t;
   for (unsigned b = 0; b < blocks; ++b) {
     blockIdx = {order[b], 0, 0};
-    memset(__start_ebb_shared, 0xA5, static_cast<size_t>(__stop_ebb_shared - __start_ebb_shared));
+    memset(shared, 0xA5, static_cast<size_t>(shared_end - shared));
     memset(dynamic, 0xA5, bytes);
     of_block = {};
     for (Barrier& w : of_warp) w = {};
     for (Barrier& w : of_turns) w = {};
-    for (Fiber& f : fibers) f.done = false;
+    memset(done, 0, count);
     shuffle(threads, count, seed);
     for (unsigned left = count; left;) {
       const unsigned long before = turns;
       const unsigned left_before = left;
       for (unsigned i = 0; i < count; ++i) {
         const unsigned t = threads[i];
-        if (fibers[t].done) continue;
+        if (done[t]) continue;
         resume(t);
-        if (fibers[t].done) --left;
+        if (!done[t]) continue;
+        --left;
+        free_fibers[free_count++] = fiber_of[t];
+        fiber_of[t] = nullptr;
       }
       if (left && left == left_before && before == turns) {
         fprintf(stderr, "emulated device: %u threads of block %u wait for ever\n", left, order[b]);
         free(order);
-        for (Fiber& f : fibers) f.started = false;  // they are in the middle of something
+        for (unsigned t = 0; t < count; ++t) {
+          if (!fiber_of[t]) continue;
+          fiber_of[t]->started = false;  // it is in the middle of something
+          free_fibers[free_count++] = fiber_of[t];
+          fiber_of[t] = nullptr;
+        }
         return 1;
       }
     }
@@ -184,24 +198,8 @@ static int launch(void (*what)(const void*), unsigned blocks, unsigned count, un
   return 0;
 }
 
-// For a kernel whose threads never wait for each other.
-static int launch_one_by_one(void (*what)(const void*), unsigned blocks, unsigned count, unsigned, const void* args,
-                             unsigned long long seed) {
-  gridDim = {blocks, 1, 1};
-  blockDim = {count, 1, 1};
-  unsigned threads[kThreads];
-  for (unsigned t = 0; t < count; ++t) threads[t] = t;
-  const unsigned first = blocks ? random_number(seed) % blocks : 0;
-  for (unsigned b = 0; b < blocks; ++b) {
-    blockIdx = {(first + b) % blocks, 0, 0};
-    shuffle(threads, count, seed);
-    for (unsigned i = 0; i < count; ++i) {
-      threadIdx.x = threads[i];
-      what(args);
-    }
-  }
-  return 0;
-}
+template <class Args>
+Args argument_of(void (*)(Args));  // of a kernel
 
 }  // namespace emulated
 

@@ -10,7 +10,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -84,9 +86,11 @@ Result free_block(Address address) {
   return block && ::munmap(reinterpret_cast<void*>(address), block.mapped()) == 0 ? kSuccess : Result{1};
 }
 
-// A program's machine code is its text; a module is that text without the prelude, and its kernels are in the store.
+// A program's machine code is a letter, 'a' where it was compiled for one architecture alone ("sm_90a"), and its text;
+// a module is that without the prelude, and its kernels are in the store.
 struct Text {
   std::string source;
+  bool one_architecture = false;
 };
 
 Result create_program(RtcProgram* program, const char* source, const char*, int, const char* const*,
@@ -97,17 +101,17 @@ Result create_program(RtcProgram* program, const char* source, const char*, int,
 Text& text_of(RtcProgram program) { return *reinterpret_cast<Text*>(program); }
 
 Result load_module(Module* module, const void* code) {
-  const std::string source = static_cast<const char*>(code);
-  auto* const text = new std::string(source.substr(std::string(prelude()).size()));
-  if (!recording_to.empty()) KernelStore::add_text(recording_to, *text);
-  *module = reinterpret_cast<Module>(text);
+  const char* const text = static_cast<const char*>(code);
+  auto* const source = new KernelSource{.text = text + 1 + std::strlen(prelude()), .warpgroups = text[0] == 'a'};
+  if (!recording_to.empty()) KernelStore::add_text(recording_to, *source);
+  *module = reinterpret_cast<Module>(source);
   return kSuccess;
 }
 
 Result find_function(Function* f, Module module, const char* name) {
   static int nothing = 0;
   *f = reinterpret_cast<Function>(
-      recording_to.empty() ? KernelStore::get().kernel(*reinterpret_cast<std::string*>(module), name) : &nothing);
+      recording_to.empty() ? KernelStore::get().kernel(*reinterpret_cast<KernelSource*>(module), name) : &nothing);
   return *f ? kSuccess : Result{1};
 }
 
@@ -224,18 +228,23 @@ void emulate_device() {
     delete &text_of(*program);
     return kSuccess;
   };
-  c.compile = [](RtcProgram, int, const char* const*) { return kSuccess; };
+  c.compile = [](RtcProgram program, int count, const char* const* options) {
+    for (const std::string_view option : std::span(options, static_cast<std::size_t>(count)))
+      text_of(program).one_architecture |= option.starts_with("--gpu-architecture=") && option.ends_with('a');
+    return kSuccess;
+  };
   c.log_size = [](RtcProgram, std::size_t* n) {
     *n = 0;
     return kSuccess;
   };
   c.log = [](RtcProgram, char*) { return kSuccess; };
   c.code_size = [](RtcProgram program, std::size_t* n) {
-    *n = text_of(program).source.size() + 1;
+    *n = text_of(program).source.size() + 2;
     return kSuccess;
   };
   c.code = [](RtcProgram program, char* to) {
-    std::memcpy(to, text_of(program).source.c_str(), text_of(program).source.size() + 1);
+    *to = text_of(program).one_architecture ? 'a' : ' ';
+    std::memcpy(to + 1, text_of(program).source.c_str(), text_of(program).source.size() + 1);
     return kSuccess;
   };
   Driver d;

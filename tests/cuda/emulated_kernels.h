@@ -18,11 +18,11 @@ class EmulatedKernels {
   // Returns the kernel's number. Equal texts are one.
   int add(const cuda::SweepText& text) {
     const auto [it, fresh] = numbers_.try_emplace(text.text, static_cast<int>(numbers_.size()));
-    if (fresh) texts_.push_back(text.text);
+    if (fresh) sources_.push_back({.text = text.text});
     return it->second;
   }
-  const std::vector<std::string>& texts() const { return texts_; }
-  void compile() { KernelStore::get().prepare(texts_); }
+  const std::vector<cuda::KernelSource>& sources() const { return sources_; }
+  void compile() { KernelStore::get().prepare(sources_); }
 
   // Both kernels, with threads and blocks in an order of `seed`.
   void run(int number, const cuda::SweepText& text, const std::vector<Argument>& arguments, cuda::ErrorSlot& error,
@@ -38,13 +38,13 @@ class EmulatedKernels {
  private:
   void launch(const std::string& kernel, int number, unsigned blocks, unsigned threads, unsigned shared,
               const std::vector<std::uint64_t>& words, unsigned long long seed) const {
-    const auto run =
-        reinterpret_cast<KernelStore::Run>(KernelStore::get().kernel(texts_[static_cast<std::size_t>(number)], kernel));
+    const cuda::KernelSource& source = sources_[static_cast<std::size_t>(number)];
+    const auto run = reinterpret_cast<KernelStore::Run>(KernelStore::get().kernel(source, kernel));
     ASSERT_NE(run, nullptr) << kernel;
     ASSERT_EQ(run(blocks, threads, shared, words.data(), seed), 0) << kernel;
   }
 
-  std::vector<std::string> texts_;
+  std::vector<cuda::KernelSource> sources_;
   std::map<std::string, int> numbers_;
 };
 

@@ -78,8 +78,7 @@ TEST_P(ImagesOnGpu, WeightedGatherNamesTheIndexThatIsWrong) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, ImagesOnGpu, ::testing::Values(DType::f64, DType::f32, DType::f16, DType::bf16),
-                         [](const auto& i) { return std::string(name(i.param)); });
+INSTANTIATE_TEST_SUITE_P(Of, ImagesOnGpu, kFloats, dtype_of_test);
 
 }  // namespace
 }  // namespace ebb::testing

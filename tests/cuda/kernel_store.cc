@@ -23,7 +23,7 @@ namespace {
 constexpr const char* kOptions =
     " -std=c++17 -O0 -w -Wno-psabi -fPIC -ffp-contract=off -fno-exceptions -fno-rtti -fno-asynchronous-unwind-tables ";
 constexpr std::size_t kBatch = 200;     // texts
-constexpr const char* kWrapping = "3";  // changes with wrapped()
+constexpr const char* kWrapping = "4";  // changes with wrapped()
 
 // A sanitizer that was loaded into this program (Python's) has nothing to look for in the compiler.
 constexpr const char* kCompiler = "env -u LD_PRELOAD " EBB_CXX;
@@ -39,44 +39,37 @@ std::string temporary(const std::string& name) {
   return fmt::format("{}.{}.{}", name, ::getpid(), count.fetch_add(1));
 }
 
-// Names and argument types of the kernels in a text: `__global__ void __launch_bounds__(...) NAME(const TYPE a)`.
-std::vector<std::pair<std::string, std::string>> kernels_of(const std::string& text) {
-  static const std::string kHead = "__global__ void __launch_bounds__(", kConst = "const ", kEnd = " a";
-  std::vector<std::pair<std::string, std::string>> kernels;
-  for (std::size_t at = 0; (at = text.find(kHead, at)) != std::string::npos; at += kHead.size()) {
-    std::size_t after =
-        at + kHead.size();  // the bounds may have parentheses of their own, the name is on this line or the next
-    for (int depth = 1; depth > 0 && after < text.size(); ++after)
-      depth += text[after] == '(' ? 1 : text[after] == ')' ? -1 : 0;
-    const std::size_t name = text.find_first_not_of(" \n", after);
-    const std::size_t open = text.find('(', name), close = text.find(')', open);
-    std::string argument = text.substr(open + 1, close - open - 1);
-    if (!argument.starts_with(kConst) || !argument.ends_with(kEnd)) continue;
-    argument.resize(argument.size() - kEnd.size());
-    kernels.emplace_back(text.substr(name, open - name), argument.substr(argument.rfind(' ') + 1));
+// Names of the kernels that a text declares: `extern "C" __global__ void __launch_bounds__(...) NAME(const TYPE a)`.
+const std::string kHead = "extern \"C\" __global__", kBounds = " void __launch_bounds__(";
+std::vector<std::string> kernels_of(const std::string& text) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; (at = text.find(kHead + kBounds, at)) != std::string::npos;) {
+    at += kHead.size() + kBounds.size();  // the bounds may have parentheses of their own
+    for (int depth = 1; depth > 0 && at < text.size(); ++at) depth += text[at] == '(' ? 1 : text[at] == ')' ? -1 : 0;
+    const std::size_t name = text.find_first_not_of(" \n", at);
+    names.push_back(text.substr(name, text.find('(', name) - name));
   }
-  return kernels;
+  return names;
 }
 
 std::string wrapped(const std::string& text, int number) {
   std::string body = text;
-  const std::string head = "extern \"C\" __global__";
-  for (std::size_t at = 0; (at = body.find(head, at)) != std::string::npos;) body.replace(at, head.size(), "static");
-  // A kernel whose threads never wait for each other runs one thread after the other, without fibers.
-  static constexpr const char* kWaiting[] = {"Reduction<", "segment<", "over_",  "__sync",
-                                             "_sync(",     "shared",   "SHARED", "+ 256 <="};
-  const bool waits = std::any_of(std::begin(kWaiting), std::end(kWaiting),
-                                 [&](const char* word) { return text.find(word) != std::string::npos; });
-  std::string out = fmt::format("namespace k{} {{\n{}\n", number, body);
-  for (const auto& [name, type] : kernels_of(text)) {
+  for (std::size_t at = 0; (at = body.find(kHead, at)) != std::string::npos;) body.replace(at, kHead.size(), "static");
+  std::string out = fmt::format(
+      "#undef EBB_SHARED_SECTION\n#define EBB_SHARED_SECTION \"ebb_shared_{0}\"\n"
+      "extern \"C\" char __start_ebb_shared_{0}[] __attribute__((weak, visibility(\"hidden\")));\n"
+      "extern \"C\" char __stop_ebb_shared_{0}[] __attribute__((weak, visibility(\"hidden\")));\n"
+      "namespace k{0} {{\n{1}\n",
+      number, body);
+  for (const std::string& name : kernels_of(text)) {
     out += fmt::format(
         "extern \"C\" int run_{0}_{1}(unsigned blocks, unsigned threads, unsigned shared, const void* args, "
         "unsigned long long seed) {{\n"
-        "  if (!args) return sizeof({3});\n"
-        "  return emulated::{2}([](const void* a) {{ {1}(*static_cast<const {3}*>(a)); }}, blocks, threads, shared, "
-        "args, "
-        "seed);\n}}\n",
-        number, name, waits ? "launch" : "launch_one_by_one", type);
+        "  using Args = decltype(emulated::argument_of({1}));\n"
+        "  if (!args) return sizeof(Args);\n"
+        "  return emulated::launch([](const void* a) {{ {1}(*static_cast<const Args*>(a)); }}, blocks, threads, "
+        "__start_ebb_shared_{0}, __stop_ebb_shared_{0}, shared, args, seed);\n}}\n",
+        number, name);
   }
   return out + "}\n";
 }
@@ -124,11 +117,11 @@ void KernelStore::read_index(const std::string& path) {
     places_[key] = {std::filesystem::path(path).replace_extension(".so").string(), number};
 }
 
-bool KernelStore::compile(const std::vector<std::string>& texts) {
+bool KernelStore::compile(const std::vector<Source>& sources) {
   std::string source = "#include \"prelude.h\"\n", index;
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    source += wrapped(texts[i], static_cast<int>(i));
-    index += key_of(texts[i]) + "\n";
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    source += wrapped(sources[i].text, static_cast<int>(i));
+    index += key_of(sources[i].text) + "\n";
   }
   const std::string name = folder_ + "/" + key_of(source);
   const std::string file = temporary(name) + ".cc", library = temporary(name + ".so"), list = temporary(name + ".list");
@@ -148,17 +141,17 @@ bool KernelStore::compile(const std::vector<std::string>& texts) {
   return true;
 }
 
-void KernelStore::prepare(const std::vector<std::string>& texts) {
-  std::vector<std::string> missing;
+void KernelStore::prepare(const std::vector<Source>& sources) {
+  std::vector<Source> missing;
   {
     std::lock_guard guard(mutex_);
     std::set<std::string> seen;
-    for (const std::string& text : texts) {
-      if (const std::string key = key_of(text); !places_.contains(key) && seen.insert(key).second)
-        missing.push_back(text);
+    for (const Source& source : sources) {
+      if (const std::string key = key_of(source.text); !places_.contains(key) && seen.insert(key).second)
+        missing.push_back(source);
     }
   }
-  std::vector<std::vector<std::string>> batches((missing.size() + kBatch - 1) / kBatch);
+  std::vector<std::vector<Source>> batches((missing.size() + kBatch - 1) / kBatch);
   for (std::size_t i = 0; i < missing.size(); ++i) batches[i % batches.size()].push_back(std::move(missing[i]));
   std::atomic<std::size_t> next{0};
   std::vector<std::thread> workers;
@@ -170,15 +163,15 @@ void KernelStore::prepare(const std::vector<std::string>& texts) {
   for (std::thread& w : workers) w.join();
 }
 
-void* KernelStore::kernel(const std::string& text, const std::string& name) {
-  const std::string key = key_of(text);
+void* KernelStore::kernel(const Source& source, const std::string& name) {
+  const std::string key = key_of(source.text);
   std::unique_lock lock(mutex_);
-  asked_.try_emplace(key, text);
+  asked_.try_emplace(key, Asked{source, name});
   auto it = places_.find(key);
   if (it == places_.end()) {
     ++compiled_alone_;
     lock.unlock();
-    if (!compile({text})) return nullptr;
+    if (!compile({source})) return nullptr;
     lock.lock();
     it = places_.find(key);
   }
@@ -187,31 +180,34 @@ void* KernelStore::kernel(const std::string& text, const std::string& name) {
   return library ? dlsym(library, fmt::format("run_{}_{}", it->second.number, name).c_str()) : nullptr;
 }
 
-std::vector<std::string> KernelStore::asked() {
+std::vector<KernelStore::Asked> KernelStore::asked() {
   std::lock_guard guard(mutex_);
-  std::vector<std::string> texts;
-  for (const auto& [key, text] : asked_) texts.push_back(text);
-  return texts;
+  std::vector<Asked> all;
+  for (const auto& [key, asked] : asked_) all.push_back(asked);
+  return all;
 }
 
-std::vector<std::string> KernelStore::read_texts(const std::string& path) {
-  std::vector<std::string> texts;
+// A text in a file: its length, whether it has products of warpgroups, and itself.
+std::vector<KernelStore::Source> KernelStore::read_texts(const std::string& path) {
+  std::vector<Source> sources;
   std::ifstream in(path, std::ios::binary);
-  for (std::size_t bytes = 0; in >> bytes && in.get() == '\n';) {
+  bool warpgroups = false;
+  for (std::size_t bytes = 0; in >> bytes >> warpgroups && in.get() == '\n';) {
     std::string text(bytes, '\0');
     if (!in.read(text.data(), static_cast<std::streamsize>(bytes))) break;
-    texts.push_back(std::move(text));
+    sources.push_back({.text = std::move(text), .warpgroups = warpgroups});
   }
-  return texts;
+  return sources;
 }
 
-void KernelStore::add_text(const std::string& path, const std::string& text) {
+void KernelStore::add_text(const std::string& path, const Source& source) {
   static auto* const mutex = new std::mutex;
   static auto* const seen = new std::set<std::string>;
   std::lock_guard guard(*mutex);
-  if (!seen->insert(key_of(text)).second) return;
-  std::ofstream(path, std::ios::binary | (seen->size() == 1 ? std::ios::trunc : std::ios::app)) << text.size() << "\n"
-                                                                                                << text;
+  if (!seen->insert(key_of(source.text)).second) return;
+  std::ofstream(path, std::ios::binary | (seen->size() == 1 ? std::ios::trunc : std::ios::app))
+      << source.text.size() << " " << source.warpgroups << "\n"
+      << source.text;
 }
 
 }  // namespace ebb::testing

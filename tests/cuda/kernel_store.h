@@ -6,12 +6,15 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/runtime/kernel_source.h"
+
 namespace ebb::testing {
 
 // Texts of kernels, compiled for the emulated device by a C++ compiler: many in one call of it, since a call costs as
 // much as a dozen kernels. What was compiled is kept in the build folder, by what went into it; equal texts are one.
 class KernelStore {
  public:
+  using Source = cuda::KernelSource;
   // 0 if all went well; without args, how many bytes they have.
   using Run = int (*)(unsigned blocks, unsigned threads, unsigned shared, const void* args, unsigned long long seed);
 
@@ -19,15 +22,20 @@ class KernelStore {
   static std::string key_of(const std::string& bytes);
 
   // Compiles those of the texts (without the prelude) that are not there yet, in batches side by side.
-  void prepare(const std::vector<std::string>& texts);
+  void prepare(const std::vector<Source>& sources);
   // A kernel of a text, see Run. Null where the text does not compile or has no such kernel.
-  void* kernel(const std::string& text, const std::string& name);
+  void* kernel(const Source& source, const std::string& name);
 
   // A file of texts, one after the other: read, or added to (each text once per process).
-  static std::vector<std::string> read_texts(const std::string& path);
-  static void add_text(const std::string& path, const std::string& text);
+  static std::vector<Source> read_texts(const std::string& path);
+  static void add_text(const std::string& path, const Source& source);
 
-  std::vector<std::string> asked();  // the texts of all kernels that were asked for
+  // All texts that kernels were asked of, by the first of their names.
+  struct Asked {
+    Source source;
+    std::string kernel;
+  };
+  std::vector<Asked> asked();
 
   long compiled_alone() const { return compiled_alone_; }  // texts that no batch had
 
@@ -37,14 +45,14 @@ class KernelStore {
     std::string library;
     int number;
   };
-  bool compile(const std::vector<std::string>& texts);
+  bool compile(const std::vector<Source>& sources);
   void read_index(const std::string& path);
 
   std::string folder_;
   std::mutex mutex_;
-  std::map<std::string, Place> places_;       // by the text's key
-  std::map<std::string, void*> libraries_;    // opened
-  std::map<std::string, std::string> asked_;  // by key
+  std::map<std::string, Place> places_;     // by the text's key
+  std::map<std::string, void*> libraries_;  // opened
+  std::map<std::string, Asked> asked_;      // by the text's key
   long compiled_alone_ = 0;
 };
 

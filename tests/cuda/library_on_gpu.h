@@ -66,4 +66,8 @@ class LibraryOnGpu : public ::testing::TestWithParam<DType> {
   }
 };
 
+// Parameters of such tests, and what they are called.
+inline const auto kFloats = ::testing::Values(DType::f64, DType::f32, DType::f16, DType::bf16);
+inline std::string dtype_of_test(const ::testing::TestParamInfo<DType>& info) { return std::string(name(info.param)); }
+
 }  // namespace ebb::testing

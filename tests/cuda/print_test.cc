@@ -178,7 +178,7 @@ TEST(SweepText, CompilesForGpus) {
       if (wanted && step.program) kernels.add(cuda::print_sweep(*step.program));
     }
   }
-  for (const char* gpu : kArchitectures) EXPECT_EQ(compile_error(joined(kernels.texts()), gpu), "");
+  for (const char* gpu : kArchitectures) EXPECT_EQ(compile_error(joined(kernels.sources()), gpu), "");
 }
 
 // Sizes, strides and numbers are arguments.

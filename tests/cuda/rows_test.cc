@@ -10,8 +10,6 @@
 #include <functional>
 
 #include "core/format_error.h"
-#include "cuda/compile_for_gpu.h"
-#include "cuda/kernel_store.h"
 #include "cuda/print/sweep_text.h"
 #include "ebb/ebb.h"
 #include "emulated_device.h"
@@ -185,23 +183,6 @@ INSTANTIATE_TEST_SUITE_P(Of, RowsOfDType,
                          ::testing::Values(DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32,
                                            DType::u8, DType::bool_),
                          [](const auto& i) { return std::string(name(i.param)); });
-
-// The texts that GPT-2 needs.
-TEST_F(RowsOnGpu, TextsCompileForGpus) {
-  EBB_SKIP_WITHOUT_NVRTC();
-  const Tensor g = numbers({40, 768}, DType::bf16).to(kGpu), rows = randint(0, 16, {40}).eval().to(kGpu);
-  index_select_backward(g, {16, 768}, 0, rows).to_vector<double>();
-  index_select(g, 0, rows).to_vector<double>();
-  std::vector<std::string> texts;
-  for (const std::string& text : KernelStore::get().asked()) {
-    const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
-    if ((has(" sort_pieces(") && has("typedef i64 T;")) || (has(" gather_rows(") && has("Words4 T;")) ||
-        (has(" add_rows(") && has("kPacks = 3, kEach = 8;")))
-      texts.push_back(text);
-  }
-  EXPECT_TRUE(texts.size() >= 3 || !device_is_emulated()) << texts.size();
-  for (const char* const architecture : kArchitectures) EXPECT_EQ(compile_error(joined(texts), architecture), "");
-}
 
 }  // namespace
 }  // namespace ebb::testing

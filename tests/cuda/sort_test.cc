@@ -10,8 +10,6 @@
 #include <numeric>
 
 #include "core/format_error.h"
-#include "cuda/compile_for_gpu.h"
-#include "cuda/kernel_store.h"
 #include "cuda/print/sweep_text.h"
 #include "ebb/ebb.h"
 #include "emulated_device.h"
@@ -185,23 +183,6 @@ INSTANTIATE_TEST_SUITE_P(Of, SortOfDType,
                          ::testing::Values(DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32,
                                            DType::u8, DType::bool_),
                          [](const auto& i) { return std::string(name(i.param)); });
-
-TEST_F(SortOnGpu, TextsCompileForGpus) {
-  EBB_SKIP_WITHOUT_NVRTC();
-  for (const DType dtype : {DType::f64, DType::bf16}) {
-    const Tensor x = tied({5000}, dtype).to(kGpu);
-    argsort(x, 0).to_vector<std::int64_t>();
-    topk(x, 3, 0, true).second.to_vector<std::int64_t>();
-  }
-  std::vector<std::string> texts;
-  for (const std::string& text : KernelStore::get().asked()) {
-    const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
-    if ((has(" sort_tiles(") || has(" select_lines(")) && (has("typedef u64 T;") || has("typedef u16 T;")))
-      texts.push_back(text);
-  }
-  EXPECT_TRUE(texts.size() >= 4 || !device_is_emulated()) << texts.size();
-  for (const char* const architecture : kArchitectures) EXPECT_EQ(compile_error(joined(texts), architecture), "");
-}
 
 }  // namespace
 }  // namespace ebb::testing

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -29,14 +30,17 @@ bool in_sample(const std::string& text) {
 }
 
 // The texts of the files in $EBB_RECORDED_KERNELS, each once.
-std::vector<std::string> recorded() {
-  std::set<std::string> texts;
+std::vector<cuda::KernelSource> recorded() {
+  std::map<std::string, cuda::KernelSource> sources;  // by key
   const char* const files = std::getenv("EBB_RECORDED_KERNELS");
   std::istringstream list(files ? files : "");
   for (std::string path; std::getline(list, path, ':');) {
-    for (std::string& text : KernelStore::read_texts(path)) texts.insert(std::move(text));
+    for (cuda::KernelSource& source : KernelStore::read_texts(path))
+      sources.try_emplace(KernelStore::key_of(source.text), std::move(source));
   }
-  return {texts.begin(), texts.end()};
+  std::vector<cuda::KernelSource> all;
+  for (auto& [key, source] : sources) all.push_back(std::move(source));
+  return all;
 }
 
 class KnownToCompile {
@@ -51,10 +55,10 @@ class KnownToCompile {
     for (std::string key; in >> key;) keys_.insert(key);
   }
   bool contains(const std::string& text) const { return keys_.contains(KernelStore::key_of(text)); }
-  void add(const std::vector<std::string>& texts) {
+  void add(const std::vector<cuda::KernelSource>& sources) {
     std::lock_guard guard(mutex_);
     std::ofstream out(path_, std::ios::app);
-    for (const std::string& text : texts) out << KernelStore::key_of(text) << "\n";
+    for (const cuda::KernelSource& source : sources) out << KernelStore::key_of(source.text) << "\n";
   }
 
  private:
@@ -71,12 +75,12 @@ TEST_P(RecordedKernels, Compile) {
   if (!compile_error("__global__ void empty() {}", architecture).empty())
     GTEST_SKIP() << "this NVRTC does not know " << architecture;
   KnownToCompile known(architecture);
-  std::vector<std::string> left;
+  std::vector<cuda::KernelSource> left;
   std::size_t all = 0;
-  for (std::string& text : recorded()) {
-    if (!is_for(text, architecture) || !in_sample(text)) continue;
+  for (cuda::KernelSource& source : recorded()) {
+    if (!is_for(source, architecture) || !in_sample(source.text)) continue;
     ++all;
-    if (!known.contains(text)) left.push_back(std::move(text));
+    if (!known.contains(source.text)) left.push_back(std::move(source));
   }
   if (all == 0 && architecture != "sm_90a") GTEST_SKIP() << "no kernels were recorded (ctest runs what records them)";
   constexpr std::size_t kBatch = 40;  // texts in a program
@@ -88,7 +92,7 @@ TEST_P(RecordedKernels, Compile) {
       for (std::size_t first = kBatch * next++; first < left.size(); first = kBatch * next++) {
         const auto begin = left.begin() + static_cast<std::ptrdiff_t>(first);
         const auto end = left.begin() + static_cast<std::ptrdiff_t>(std::min(first + kBatch, left.size()));
-        const std::vector<std::string> batch(begin, end);
+        const std::vector<cuda::KernelSource> batch(begin, end);
         const std::string error = compile_error(joined(batch), architecture);
         if (error.empty()) {
           known.add(batch);

@@ -81,16 +81,25 @@ void store_row(const View& out, std::int64_t image, std::int64_t row, const T* f
       element_at(out, image * out.strides[0] + row * out.strides[1]), 1, from, static_cast<std::size_t>(out.shape[2]));
 }
 
+// Sums along the output's rows, which body(rows of the input, index, weights, sums) of some rows adds to.
+template <class T, class Body>
+void sum_rows(const LibraryCall& call, const Sizes& z, const View& index, const View& weight, Body&& body) {
+  const View& out = call.outputs[0];
+  const Rows<T> rows(call.inputs[0]);
+  const std::int64_t length = out.shape[2];
+  each_rows(z, [&](std::int64_t image, std::int64_t first, std::int64_t count) {
+    std::vector<T> room, sums(static_cast<std::size_t>(kRows * length));
+    const std::int64_t taps = image * z.points * z.taps;
+    body(rows.of(image, first, count, room), static_cast<const std::int64_t*>(index.data) + taps,
+         static_cast<const T*>(weight.data) + taps, sums.data());
+    for (std::int64_t r = 0; r < count; ++r) store_row(out, image, first + r, sums.data() + r * length);
+  });
+}
+
 template <class T>
 void gather_rows(const LibraryCall& call, const View& index, const View& weight) {
-  const View &x = call.inputs[0], &out = call.outputs[0];
-  const Sizes z(x, index);
-  const Rows<T> rows(x);
-  each_rows(z, [&](std::int64_t image, std::int64_t first, std::int64_t count) {
-    std::vector<T> room, sums(static_cast<std::size_t>(kRows * z.points));
-    const auto from = rows.of(image, first, count, room);
-    const std::int64_t* at = static_cast<const std::int64_t*>(index.data) + image * z.points * z.taps;
-    const T* w = static_cast<const T*>(weight.data) + image * z.points * z.taps;
+  const Sizes z(call.inputs[0], index);
+  sum_rows<T>(call, z, index, weight, [&](const auto& from, const std::int64_t* at, const T* w, T* sums) {
     for (std::int64_t p = 0; p < z.points; ++p) {
       T sum[kRows] = {};
       for (std::int64_t k = 0; k < z.taps; ++k, ++at, ++w) {
@@ -100,30 +109,21 @@ void gather_rows(const LibraryCall& call, const View& index, const View& weight)
           for (std::size_t r = 0; r < kRows; ++r) sum[r] += *w * T{0};  // NaN stays
         }
       }
-      for (std::int64_t r = 0; r < kRows; ++r) sums[static_cast<std::size_t>(r * z.points + p)] = sum[r];
+      for (std::int64_t r = 0; r < kRows; ++r) sums[r * z.points + p] = sum[r];
     }
-    for (std::int64_t r = 0; r < count; ++r) store_row(out, image, first + r, sums.data() + r * z.points);
   });
 }
 
 template <class T>
 void scatter_rows(const LibraryCall& call, const View& index, const View& weight) {
-  const View &y = call.inputs[0], &out = call.outputs[0];
-  const Sizes z(out, index);
-  const Rows<T> rows(y);
-  each_rows(z, [&](std::int64_t image, std::int64_t first, std::int64_t count) {
-    std::vector<T> room, sums(static_cast<std::size_t>(kRows * z.size));
-    const auto from = rows.of(image, first, count, room);
-    const std::int64_t* at = static_cast<const std::int64_t*>(index.data) + image * z.points * z.taps;
-    const T* w = static_cast<const T*>(weight.data) + image * z.points * z.taps;
+  const Sizes z(call.outputs[0], index);
+  sum_rows<T>(call, z, index, weight, [&](const auto& from, const std::int64_t* at, const T* w, T* sums) {
     for (std::int64_t p = 0; p < z.points; ++p) {
       for (std::int64_t k = 0; k < z.taps; ++k, ++at, ++w) {
         if (*at < 0) continue;
-        for (std::int64_t r = 0; r < kRows; ++r)
-          sums[static_cast<std::size_t>(r * z.size + *at)] += *w * from[static_cast<std::size_t>(r)][p];
+        for (std::size_t r = 0; r < kRows; ++r) sums[static_cast<std::int64_t>(r) * z.size + *at] += *w * from[r][p];
       }
     }
-    for (std::int64_t r = 0; r < count; ++r) store_row(out, image, first + r, sums.data() + r * z.size);
   });
 }
 

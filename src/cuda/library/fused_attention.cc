@@ -119,71 +119,75 @@ void launch_pipeline(Gpu& gpu, const AttentionCall& call, const KernelSource& so
              static_cast<unsigned>(128 * (t.consumers + 1)), static_cast<unsigned>(bytes));
 }
 
-// Heads of k and v that q's share. Those that are one in memory by a stride of 0 are one for copies of tiles.
-void share_heads(Matrices& m, bool tiles) {
-  m.groups = m.q.shape[1] / m.k.shape[1];
-  if (!tiles || m.k.strides[1] != 0 || m.v.strides[1] != 0) return;
-  m.shared = m.k.shape[1];
-  m.k = without_copies(m.k), m.v = without_copies(m.v);
-}
+// A call and what it keeps alive. Heads of k and v that are one in memory by a stride of 0 are one for copies of tiles.
+struct FusedCall {
+  AttentionCall options;
+  AttentionPlan plan;
+  bool pipeline;
+  Matrices m;
+  std::array<BufferPtr, 7> keep;
+
+  // q, k and v are inputs[first] and those behind it.
+  FusedCall(const LibraryCall& call, Gpu& gpu, std::size_t first)
+      : options(options_as<AttentionCall>(call.attrs)),
+        plan(plan_attention(gpu, options, call.inputs[first], call.inputs[first + 1], call.inputs[first + 2])),
+        pipeline(plan.path == Path::pipeline) {
+    if (plan.path == Path::products) return;
+    m.q = call.inputs[first], m.k = call.inputs[first + 1], m.v = call.inputs[first + 2];
+    m.groups = m.q.shape[1] / m.k.shape[1];
+    if (pipeline && m.k.strides[1] == 0 && m.v.strides[1] == 0) {
+      m.shared = m.k.shape[1];
+      m.k = without_copies(m.k), m.v = without_copies(m.v);
+    }
+    m.q = readable(gpu, m.q, pipeline, keep[0]);
+    m.k = readable(gpu, m.k, pipeline, keep[1]);
+    m.v = readable(gpu, m.v, pipeline, keep[2]);
+    if (options.mask) m.mask = &call.inputs.back();
+  }
+};
 
 }  // namespace
 
 bool run_fused_attention(const LibraryCall& call, Gpu& gpu) {
-  const auto options = options_as<AttentionCall>(call.attrs);
-  const AttentionPlan plan = plan_attention(gpu, options, call.inputs[0], call.inputs[1], call.inputs[2]);
+  FusedCall fused(call, gpu, 0);
+  const AttentionPlan& plan = fused.plan;
   if (plan.path == Path::products) return false;
-  const bool pipeline = plan.path == Path::pipeline;
-  BufferPtr keep[3];
-  Matrices m;
-  m.q = call.inputs[0], m.k = call.inputs[1], m.v = call.inputs[2];
-  share_heads(m, pipeline);
-  m.q = readable(gpu, m.q, pipeline, keep[0]);
-  m.k = readable(gpu, m.k, pipeline, keep[1]);
-  m.v = readable(gpu, m.v, pipeline, keep[2]);
+  Matrices& m = fused.m;
   m.o = heads_second(call.outputs[0]);
   m.lse = call.outputs[1].data;
-  if (options.mask) m.mask = &call.inputs[3];
-  if (pipeline) {
-    launch_pipeline(gpu, options, attention_forward_source(plan), "attend", plan.forward, true,
+  if (fused.pipeline) {
+    launch_pipeline(gpu, fused.options, attention_forward_source(plan), "attend", plan.forward, true,
                     shared_bytes(plan.forward, false, false), m);
   } else {
-    launch(gpu, plan, options, "attend", m.batches(), m.q.shape[2], bytes_of_rows(plan, false), m);
+    launch(gpu, plan, fused.options, "attend", m.batches(), m.q.shape[2], bytes_of_rows(plan, false), m);
   }
   return true;
 }
 
 bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu) {
-  const auto options = options_as<AttentionCall>(call.attrs);
-  const AttentionPlan plan = plan_attention(gpu, options, call.inputs[1], call.inputs[2], call.inputs[3]);
+  FusedCall fused(call, gpu, 1);
+  const AttentionPlan& plan = fused.plan;
   if (plan.path == Path::products) return false;
-  const bool pipeline = plan.path == Path::pipeline;
-  BufferPtr keep[7];
-  Matrices m;
-  m.q = call.inputs[1], m.k = call.inputs[2], m.v = call.inputs[3];
-  share_heads(m, pipeline);
-  m.g = readable(gpu, call.inputs[0], pipeline, keep[0]);
-  m.q = readable(gpu, m.q, pipeline, keep[1]);
-  m.k = readable(gpu, m.k, pipeline, keep[2]);
-  m.v = readable(gpu, m.v, pipeline, keep[3]);
+  Matrices& m = fused.m;
+  auto& keep = fused.keep;
+  m.g = readable(gpu, call.inputs[0], fused.pipeline, keep[3]);
   m.o = readable(gpu, call.inputs[4], false, keep[4]);
   m.lse = packed(gpu, call.inputs[5], keep[5], "attention").data;
   m.delta = workspace(gpu, DType::f32, {m.batches(), m.q.shape[2]}, keep[6], "attention").data;
-  if (options.mask) m.mask = &call.inputs[6];
   const std::array<View, 3> results = attention_results(call);
   m.dq = heads_second(results[0]), m.dk = heads_second(results[1]), m.dv = heads_second(results[2]);
-  if (!pipeline) {
-    launch(gpu, plan, options, "differentiate_rows", m.batches(), m.q.shape[2], bytes_of_rows(plan, true), m);
-    launch(gpu, plan, options, "differentiate_columns", m.batches() / m.groups, m.k.shape[2], bytes_of_columns(plan),
-           m);
+  if (!fused.pipeline) {
+    launch(gpu, plan, fused.options, "differentiate_rows", m.batches(), m.q.shape[2], bytes_of_rows(plan, true), m);
+    launch(gpu, plan, fused.options, "differentiate_columns", m.batches() / m.groups, m.k.shape[2],
+           bytes_of_columns(plan), m);
     return true;
   }
-  launch_pipeline(gpu, options, attention_row_gradient_source(plan), "differentiate_rows", plan.rows, true,
+  launch_pipeline(gpu, fused.options, attention_row_gradient_source(plan), "differentiate_rows", plan.rows, true,
                   shared_bytes(plan.rows, true, false), m);
   const auto columns = [&](ColumnGradients makes) {
     const AttentionTiling& t = makes == ColumnGradients::v ? plan.v_columns : plan.columns;
-    launch_pipeline(gpu, options, attention_column_gradient_source(plan, makes), "differentiate_columns", t, false,
-                    shared_bytes(t, makes != ColumnGradients::v, true), m);
+    launch_pipeline(gpu, fused.options, attention_column_gradient_source(plan, makes), "differentiate_columns", t,
+                    false, shared_bytes(t, makes != ColumnGradients::v, true), m);
   };
   if (plan.splits_columns()) {
     columns(ColumnGradients::v);

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "calls/convolution.h"
 #include "cuda/kernels/args/window.h"
@@ -135,48 +136,34 @@ View result_of(const LibraryCall& call) {
   return v;
 }
 
-// A result that is computed in the usual order and then put in its place, where that has another.
-class Usual {
- public:
-  Usual(Gpu& gpu, const View& result, const char* what)
-      : gpu_(gpu), result_(result), is_usual_(is_contiguous(result.shape, result.strides)) {
-    view = is_usual_ ? result : workspace(gpu, result.dtype, result.shape, keep_, what);
-    if (is_usual_) view.strides = contiguous_strides(result.shape);
-  }
-  void put() {
-    if (!is_usual_) copy_elements(gpu_, result_, view);
-  }
-  View view;
+// A call whose channels lie last, in the usual order: on copies.
+void run_in_usual_order(const LibraryCall& call, Gpu& gpu, void (*run)(const LibraryCall&, Gpu&)) {
+  ConvCall o = options_as<ConvCall>(call.attrs);
+  o.last = false;
+  BufferPtr keep[3];
+  const View result = result_of(call), usual = workspace(gpu, result.dtype, result.shape, keep[0], label_of(call));
+  std::vector<View> inputs(call.inputs.begin(), call.inputs.end());
+  for (std::size_t i = 0; i < 2; ++i) inputs[i] = packed(gpu, inputs[i], keep[i + 1], label_of(call));
+  LibraryCall other = call;
+  other.attrs.options = make_options(o);
+  other.inputs = inputs;
+  other.outputs = {&usual, 1};
+  run(other, gpu);
+  copy_elements(gpu, result, usual);
+}
 
- private:
-  Gpu& gpu_;
-  View result_;
-  bool is_usual_;
-  BufferPtr keep_;
-};
-
-// By cuDNN in the order of the result; where it has no engine for channels that lie last, in the usual order.
-bool by_cudnn(Gpu& gpu, ConvolutionResult kind, const ConvCall& o, View x, View w, View y, const char* what) {
+// By cuDNN in the order of the result; false where it has no engine for that.
+bool by_cudnn(Gpu& gpu, ConvolutionResult kind, const ConvCall& o, const View& x, const View& w, const View& y,
+              const char* what) {
   if (!cudnn_table() || x.shape.numel() == 0 || y.shape.numel() == 0) return false;
-  View& result = kind == ConvolutionResult::x ? x : kind == ConvolutionResult::w ? w : y;
-  const View wanted = result;
   BufferPtr keep_x, keep_w, keep_y;
-  const auto run = [&](const View& to, bool last) {
-    const auto images = [&](const View& v, BufferPtr& keep) {
-      return &v == &result ? to : dense_images(gpu, v, last, keep, what);
-    };
-    const View windows = &w == &result || last ? images(w, keep_w) : packed(gpu, w, keep_w, what);
-    return run_by_cudnn(gpu, kind, o, images(x, keep_x), windows, images(y, keep_y));
+  const auto images = [&](ConvolutionResult which, const View& v, BufferPtr& keep) {
+    if (kind == which) return v;
+    return which == ConvolutionResult::w && !o.last ? packed(gpu, v, keep, what)
+                                                    : dense_images(gpu, v, o.last, keep, what);
   };
-  if (run(wanted, o.last)) return true;
-  if (!o.last) return false;
-  Usual usual(gpu, wanted, what);
-  for (View* v : {&x, &w, &y}) {
-    if (v != &result) *v = packed(gpu, *v, v == &x ? keep_x : v == &w ? keep_w : keep_y, what);
-  }
-  if (!run(usual.view, false)) return false;
-  usual.put();
-  return true;
+  return run_by_cudnn(gpu, kind, o, images(ConvolutionResult::x, x, keep_x), images(ConvolutionResult::w, w, keep_w),
+                      images(ConvolutionResult::y, y, keep_y));
 }
 
 }  // namespace
@@ -193,38 +180,36 @@ void run_convolution(const LibraryCall& call, Gpu& gpu) {
     View sums = workspace(gpu, DType::f32, result.shape, keep_sums, "convolution");
     sums.strides = result.strides;
     bool made = done(sums);
-    if (!made && (made = done(result))) convert_elements(gpu, sums, result);
+    if (!made && !z.o.last && (made = done(result))) convert_elements(gpu, sums, result);
     if (made) return add_bias(gpu, result, sums, call.inputs[2]);
   } else if (done(result)) {
     if (bias) add_bias(gpu, result, result, call.inputs[2]);
     return;
   }
-  Usual usual(gpu, result, "convolution");
-  const View &y = usual.view, windows = packed(gpu, w, keep_w, "convolution");
+  if (z.o.last) return run_in_usual_order(call, gpu, run_convolution);
+  const View windows = packed(gpu, w, keep_w, "convolution");
   const std::int64_t together = z.together(x.dtype);
   for (std::int64_t n = 0; n < z.images; n += together) {
     const std::int64_t count = std::min(together, z.images - n);
     const View col = workspace(gpu, x.dtype, Shape{count, z.o.groups, z.depth(), z.places()}, keep_col, "convolution");
     make_columns(gpu, z, part_of(x, 0, n, count), col, false);
-    const View to = part_of(y, 0, n, count);
+    const View to = part_of(result, 0, n, count);
     View sums = to;
-    if (bias && is_half(y.dtype)) sums = workspace(gpu, DType::f32, to.shape, keep_sums, "convolution");
+    if (bias && is_half(to.dtype)) sums = workspace(gpu, DType::f32, to.shape, keep_sums, "convolution");
     multiply_floats(gpu, window_matrices(windows, z, count), col,
                     reshaped(sums, Shape{count, z.o.groups, z.outputs, z.places()}));
     if (bias) add_bias(gpu, to, sums, call.inputs[2]);
   }
-  usual.put();
 }
 
 void run_conv_transpose(const LibraryCall& call, Gpu& gpu) {
-  const View &y = call.inputs[0], &w = call.inputs[1], result = result_of(call);
-  if (result.shape.numel() == 0) return;
-  const Sizes z(call.attrs, result, w, y);
-  const KernelSource source{element_text(result.dtype) + texts::add_columns_up};
+  const View &y = call.inputs[0], &w = call.inputs[1], x = result_of(call);
+  if (x.shape.numel() == 0) return;
+  const Sizes z(call.attrs, x, w, y);
+  const KernelSource source{element_text(x.dtype) + texts::add_columns_up};
   BufferPtr keep_w, keep_y, keep_col;
-  if (by_cudnn(gpu, ConvolutionResult::x, z.o, result, w, y, "conv_transpose")) return;
-  Usual usual(gpu, result, "conv_transpose");
-  const View& x = usual.view;
+  if (by_cudnn(gpu, ConvolutionResult::x, z.o, x, w, y, "conv_transpose")) return;
+  if (z.o.last) return run_in_usual_order(call, gpu, run_conv_transpose);
   const DType dtype = compute_dtype(x.dtype);
   const View windows = packed(gpu, w, keep_w, "conv_transpose"), dense_y = packed(gpu, y, keep_y, "conv_transpose");
   const std::int64_t together = z.together(dtype);
@@ -238,19 +223,17 @@ void run_conv_transpose(const LibraryCall& call, Gpu& gpu) {
         gpu, source, "add_up", to.shape.numel(),
         AddUpArgs<void, void>{.x = to.data, .col = col.data, .n = to.shape.numel(), .windows = z.windows()});
   }
-  usual.put();
 }
 
 void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu) {
-  const View &x = call.inputs[0], &y = call.inputs[1], result = result_of(call);
-  if (result.shape.numel() == 0) return;
-  const Sizes z(call.attrs, x, result, y);
+  const View &x = call.inputs[0], &y = call.inputs[1], w = result_of(call);
+  if (w.shape.numel() == 0) return;
+  const Sizes z(call.attrs, x, w, y);
   if (z.images == 0 || z.places() == 0)
-    return gpu.clear(result.data, static_cast<std::size_t>(result.shape.numel()) * size_of(result.dtype));
-  if (by_cudnn(gpu, ConvolutionResult::w, z.o, x, result, y, "conv_weight_gradient")) return;
+    return gpu.clear(w.data, static_cast<std::size_t>(w.shape.numel()) * size_of(w.dtype));
+  if (by_cudnn(gpu, ConvolutionResult::w, z.o, x, w, y, "conv_weight_gradient")) return;
+  if (z.o.last) return run_in_usual_order(call, gpu, run_conv_weight_gradient);
   BufferPtr keep_col, keep_y, keep_sums;
-  Usual usual(gpu, result, "conv_weight_gradient");
-  const View& w = usual.view;
   const std::int64_t together = z.together(x.dtype), groups = z.o.groups;
   const Shape matrices{groups, z.outputs, z.depth()};
   const bool in_parts = is_half(w.dtype) && together < z.images;  // sums are rounded once
@@ -268,7 +251,6 @@ void run_conv_weight_gradient(const LibraryCall& call, Gpu& gpu) {
     multiply_floats(gpu, reshaped(g, Shape{groups, z.outputs, length}), transposed(col), sums, n > 0);
   }
   if (in_parts) convert_elements(gpu, w, sums);
-  usual.put();
 }
 
 namespace {

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+// Lines on the GPU: scans, the best of a line, copies and scattered sums.
+#include "core/format_error.h"
+#include "cuda/library_on_gpu.h"
+
+namespace ebb::testing {
+namespace {
+
+class LinesOnGpu : public LibraryOnGpu {};
+
+TEST_P(LinesOnGpu, Lines) {
+  const Tensor x = real({3, 37, 5}), few = cast(remainder(arange(3 * 37 * 5), 11), GetParam()).eval();
+  for (const std::int64_t axis : {0, 1, 2}) {
+    compare("cumsum", {x}, [&](const std::vector<Tensor>& in) { return cumsum(in[0], axis); });
+    compare("cumprod", {x}, [&](const std::vector<Tensor>& in) { return cumprod(in[0], axis); });
+    compare("argmax", {reshape(few, x.shape())}, [&](const std::vector<Tensor>& in) { return argmax(in[0], axis); });
+    compare("argmin", {reshape(few, x.shape())}, [&](const std::vector<Tensor>& in) { return argmin(in[0], axis); });
+  }
+}
+
+// Lines of one piece, of several, of one element more; side by side, backwards and neighbours of other lines'.
+TEST_P(LinesOnGpu, ScansOfLongLines) {
+  const std::vector<std::int64_t> lengths = device_is_emulated()
+                                                ? std::vector<std::int64_t>{1, 7, 255, 257, 2047, 2048, 2049, 6151}
+                                                : std::vector<std::int64_t>{1, 255, 2048, 2049, 100003, 4196357};
+  for (const std::int64_t n : lengths) {
+    const Tensor x = real({2, n});
+    for (const int axis : {0, 1}) {
+      compare(fmt::format("cumsum of {}, axis {}", n, axis), {x},
+              [&](const std::vector<Tensor>& in) { return cumsum(in[0], axis); });
+    }
+    const Tensor near_one = (1 + x * (0.5 / static_cast<double>(n))).eval();
+    compare(fmt::format("cumprod of {}", n), {near_one},
+            [&](const std::vector<Tensor>& in) { return cumprod(in[0], 1); });
+    compare(fmt::format("cumsum down {} rows", n), {transpose(x, 0, 1).eval()},
+            [&](const std::vector<Tensor>& in) { return cumsum(in[0], 0); });
+  }
+  const Tensor i = randint(-1000000000000, 1000000000000, {3, 5003}).eval();
+  EXPECT_EQ(cumsum(i.to(kGpu), 1).to_vector<std::int64_t>(), cumsum(i, 1).to_vector<std::int64_t>());
+  EXPECT_EQ(cumprod(i.to(kGpu), 1).to_vector<std::int64_t>(), cumprod(i, 1).to_vector<std::int64_t>());
+}
+
+// A line has the same bits alone and among others.
+TEST_P(LinesOnGpu, ScansDoNotDependOnOtherLines) {
+  const Tensor x = real({5, 4103}).to(kGpu).eval();
+  const std::vector<double> all = cumsum(x, 1).to_vector<double>(),
+                            alone = cumsum(x.slice(0, 3, 4).eval(), 1).to_vector<double>();
+  EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin() + 3 * 4103));
+}
+
+// The first of equals, wherever pieces begin; NaN before all.
+TEST_P(LinesOnGpu, BestOfLongLines) {
+  const std::int64_t n = device_is_emulated() ? 9001 : 3000001;
+  std::vector<double> numbers(static_cast<std::size_t>(n), 1.0);
+  for (const std::int64_t place : {std::int64_t{0}, std::int64_t{4095}, std::int64_t{4096}, n / 2, n - 1}) {
+    for (const double best : {2.0, std::nan("")}) {
+      numbers.assign(static_cast<std::size_t>(n), 1.0);
+      numbers[static_cast<std::size_t>(place)] = best;
+      if (place + 5000 < n) numbers[static_cast<std::size_t>(place + 5000)] = best;
+      const Tensor x = tensor_from(numbers, Shape{n}, GetParam()).to(kGpu).eval();
+      EXPECT_EQ(argmax(x, 0).item<std::int64_t>(), place);
+      EXPECT_EQ(argmin(-x, 0).item<std::int64_t>(), place);
+      const Tensor columns = transpose(stack({x, 0 * x, -x}, 0), 0, 1).eval();
+      EXPECT_EQ(argmax(columns, 0).to_vector<std::int64_t>()[0], place);
+    }
+  }
+}
+
+// Rows of all lengths and beginnings: copies take as many bytes at a time as both allow.
+TEST_P(LinesOnGpu, CopiesOfAllLengths) {
+  const Tensor x = real({3, 2, 40}), there = x.to(kGpu).eval();
+  for (const std::int64_t first : {0, 1, 2, 4, 8, 16}) {
+    for (const std::int64_t length : {1, 2, 3, 4, 6, 8, 16, 24}) {
+      const auto f = [&](const Tensor& y) {
+        const Tensor part = narrow(y, 2, first, length);
+        return cat({cat({part, narrow(y, 2, 0, 8), part}, 2), cat({part, part, narrow(y, 2, 16, 8)}, 2)}, 1);
+      };
+      ASSERT_EQ(f(x).to_vector<double>(), f(there).to_vector<double>()) << first << ", " << length;
+    }
+  }
+}
+
+// Lines whose places repeat, in shared memory and not; an axis that is not the last; fewer lines than the result has.
+TEST_P(LinesOnGpu, SumsOfScatteredLines) {
+  for (const std::int64_t size : {3, 300, 7000}) {
+    const Tensor x = real({3, size}), index = randint(0, size, {3, 500}).eval();
+    const std::string of = " of " + std::to_string(size);
+    compare("gather" + of, {x},
+            [&](const std::vector<Tensor>& in) { return gather(in[0], 1, index.to(in[0].device())); });
+    compare("gather along the first axis" + of, {transpose(x, 0, 1)},
+            [&](const std::vector<Tensor>& in) { return gather(in[0], 0, transpose(index.to(in[0].device()), 0, 1)); });
+    compare("gather of some lines" + of, {x},
+            [&](const std::vector<Tensor>& in) { return gather(in[0], 1, index.to(in[0].device()).slice(0, 0, 2)); });
+    const Tensor y = real({3, 500});
+    compare("scatter" + of, {x, y},
+            [&](const std::vector<Tensor>& in) { return scatter(in[0], 1, index.to(in[0].device()), in[1]); });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, LinesOnGpu, kFloats, dtype_of_test);
+
+}  // namespace
+}  // namespace ebb::testing
