@@ -379,14 +379,10 @@ TEST(Reduce, ExtremesKnowNaNAndTheSignOfZero) {
               k.reduce(op, RegType::f32, DType::f32)(found.data(), a.data(), rows, n);
               const RowsBeside shape{.rows = rows, .columns = n, .step_a = static_cast<std::ptrdiff_t>(rows)};
               k.reduce_beside(op, RegType::f32, DType::f32)(beside.data(), nullptr, columns.data(), nullptr, shape);
-              k.reduce_columns(op, RegType::f32, DType::f32)(down.data(), open.data(), columns.data(), n, rows, 0);
+              k.reduce_columns(op, RegType::f32, DType::f32)(
+                  down.data(), open.data(), columns.data(),
+                  {.rows = n, .columns = rows, .stride = rows, .closes = true});
               for (std::size_t r = 0; r < rows; ++r) {
-                if (n % kRowsPerRun != 0) {
-                  const double o = open[r];
-                  down[r] = std::isnan(down[r]) || std::isnan(o) ? NAN
-                            : down[r] == o                       ? (std::signbit(o) == (op == Op::min) ? o : down[r])
-                                           : (op == Op::max ? std::max(down[r], o) : std::min(down[r], o));
-                }
                 const float expected = op == Op::max ? largest : least;
                 for (const double y : {found[r], beside[r], down[r]})
                   ASSERT_TRUE(std::isnan(expected) ? std::isnan(y)
@@ -439,16 +435,26 @@ void check_columns(const TileKernels& k, Op op, RegType reg, DType dtype) {
       const auto* from = is_half(dtype) ? reinterpret_cast<const std::byte*>(halves.data())
                                         : reinterpret_cast<const std::byte*>(a.data());
       const std::size_t bytes = columns * (is_half(dtype) ? 2 : sizeof(T));
-      fn(at_once.data(), open.data(), from, rows, columns, 0);
+      fn(at_once.data(), open.data(), from, {.rows = rows, .columns = columns, .stride = columns});
       for (std::size_t r = 0, n = 0; r < rows; r += n) {
         n = std::min<std::size_t>(1 + rng() % 70, rows - r);
-        fn(in_parts.data(), open_parts.data(), from + r * bytes, n, columns, r % kRowsPerRun);
+        fn(in_parts.data(), open_parts.data(), from + r * bytes,
+           {.rows = n, .columns = columns, .stride = columns, .before = r % kRowsPerRun});
       }
+      // Some of the columns, every run closed.
+      const std::size_t skipped = columns / 3, kept = columns - skipped;
+      std::vector<double> some(kept, identity);
+      fn(some.data(), nullptr, from + skipped * (bytes / columns),
+         {.rows = rows, .columns = kept, .stride = columns, .closes = true});
       const auto same = [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); };
       for (std::size_t c = 0; c < columns; ++c) {
         ASSERT_TRUE(same(at_once[c], expected[c]) && same(in_parts[c], expected[c]))
             << k.target << ' ' << info(op).name << " rows " << rows << " columns " << columns << " column " << c;
-        if (rows % kRowsPerRun > 0) ASSERT_TRUE(same(open[c], rest[c]) && same(open_parts[c], rest[c]));
+        const bool over = rows % kRowsPerRun == 0;
+        if (!over) ASSERT_TRUE(same(open[c], rest[c]) && same(open_parts[c], rest[c]));
+        if (c < skipped) continue;
+        const double closed = over ? expected[c] : combine(expected[c], static_cast<double>(rest[c]));
+        ASSERT_TRUE(same(some[c - skipped], closed)) << k.target << ' ' << info(op).name << " rows " << rows;
       }
     }
   }

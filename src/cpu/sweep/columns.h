@@ -22,8 +22,12 @@ class ColumnSums {
   void add(const void* tile, std::int64_t rows, std::int64_t column, std::int64_t width) {
     const auto size = static_cast<std::int64_t>(size_of(c_.type));
     std::byte* open = open_.data() == nullptr ? nullptr : open_.data() + column * size;
-    c_.fn(closed() + column, open, tile, static_cast<std::size_t>(rows), static_cast<std::size_t>(width),
-          static_cast<std::size_t>(rows_));
+    const auto count = static_cast<std::size_t>(width);
+    c_.fn(closed() + column, open, tile,
+          {.rows = static_cast<std::size_t>(rows),
+           .columns = count,
+           .stride = count,
+           .before = static_cast<std::size_t>(rows_)});
     if (column + width == columns_) rows_ = (rows_ + rows) % kRowsPerRun;
   }
 

@@ -4,6 +4,7 @@
 #include "core/parallel.h"
 #include "cpu/model/cpu_model.h"
 #include "cpu/sweep/task.h"
+#include "ebb/memory.h"
 
 namespace ebb::cpu {
 
@@ -14,6 +15,11 @@ void SweepRun::go() {
     totals[t].assign(static_cast<std::size_t>(parts), identity(s.totals[t].op, s.totals[t].type));
   }
   columns.resize(s.column_reduces.size());
+  if (const std::int64_t slabs = column_slabs(); slabs > 0) {
+    reduce_slabs(slabs);
+    epilogue();
+    return;
+  }
   for (auto& c : columns) c.resize(static_cast<std::size_t>(s.tasks));
   parallel_for(s.tasks, [this](std::int64_t i) { SweepTask(*this, i).run(); });
   complaint.raise();
@@ -34,6 +40,63 @@ void SweepRun::go() {
     write(total.type, scalar(total.instr), sum);
   }
   epilogue();
+}
+
+// Slabs of columns in which sums of columns, and nothing else, are made; 0: of other sweeps, and where threads would
+// have few columns each. Then parts of rows are tasks, and all their sums are kept.
+std::int64_t SweepRun::column_slabs() const {
+  const CpuModel& model = cpu_model();
+  if (!s.straight || s.column_reduces.empty() || s.elements == 0 || !s.totals.empty() || !s.reduces.empty()) return 0;
+  const StageCode& stage = s.stages[0];
+  const auto sums = [](const Step& step) { return step.kind == Step::Kind::columns; };
+  if (s.stages.size() > 1 || !std::all_of(stage.full_steps.begin(), stage.full_steps.end(), sums)) return 0;
+  if (!stage.row_steps.empty() || !stage.finish_steps.empty()) return 0;
+  const std::int64_t threads = std::clamp<std::int64_t>(s.elements / model.sweep_slab_elements, 1, num_threads());
+  if (threads > 1 && s.columns < threads * model.sweep_slab_columns) return 0;
+  return std::clamp(s.columns / (4 * model.sweep_slab_columns), threads, 4 * threads);
+}
+
+// The order of parts and runs is that of tasks, which have all columns of a part each.
+void SweepRun::reduce_slabs(std::int64_t slabs) {
+  constexpr std::int64_t kTogether = 512;  // columns of a part whose sums are in the level-1 cache
+  const std::int64_t width = (s.columns + slabs - 1) / slabs;
+  for (const Step& step : s.stages[0].full_steps) {
+    const ColumnReduce& reduce = s.column_reduces[step.item];
+    const Register& memory = s.registers[step.a];
+    const auto bytes = static_cast<std::int64_t>(memory.halves ? 2 : size_of(memory.type));
+    const std::byte* data = operand_data(memory.index);
+    BufferPtr sums = BufferPtr::allocate(static_cast<std::size_t>(s.columns) * sizeof(Accumulator), "column sums");
+    auto* all = reinterpret_cast<Accumulator*>(sums.data());
+    const bool any_order = !is_float(reduce.type) || reduce.op == Op::max || reduce.op == Op::min;
+    const std::int64_t part = any_order ? s.rows : rows_per_part(s.rows, s.columns);
+    parallel_for(slabs, [&](std::int64_t slab) {
+      const std::int64_t begin = slab * width, end = std::min(s.columns, begin + width);
+      if (begin >= end) return;
+      std::fill(all + begin, all + end, identity(reduce.op, reduce.type));
+      const auto add = [&](Accumulator* to, std::int64_t row, std::int64_t column, std::int64_t count) {
+        const std::int64_t rows = std::min(part, s.rows - row);
+        reduce.fn(to, nullptr, data + (row * s.columns + column) * bytes,
+                  {.rows = static_cast<std::size_t>(rows),
+                   .columns = static_cast<std::size_t>(count),
+                   .stride = static_cast<std::size_t>(s.columns),
+                   .closes = true});
+      };
+      for (std::int64_t row = 0; row < s.rows; row += part) {
+        if (any_order || part <= kRowsPerRun) {  // a part is one number, or any order will do
+          add(all + begin, row, begin, end - begin);
+          continue;
+        }
+        for (std::int64_t column = begin; column < end; column += kTogether) {
+          const std::int64_t count = std::min(kTogether, end - column);
+          Accumulator of_part[kTogether];
+          std::fill_n(of_part, count, identity(reduce.op, reduce.type));
+          add(of_part, row, column, count);
+          combine_all(reduce.op, reduce.type, all + column, of_part, count);
+        }
+      }
+    });
+    columns[static_cast<std::size_t>(step.item)].push_back(std::move(sums));
+  }
 }
 
 // To parts of rows, which are then like those of tasks.

@@ -147,6 +147,8 @@ struct SweepRun {
     }
   }
 
+  std::int64_t column_slabs() const;
+  void reduce_slabs(std::int64_t slabs);
   void add_rows_of_totals();
   void finish_columns(std::vector<std::pair<std::int32_t, BufferPtr>>& made);
   void epilogue();

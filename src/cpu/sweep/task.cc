@@ -147,10 +147,12 @@ void SweepTask::run_columns(const StageCode& stage) {
   }
 }
 
-// run(sum, operation, type) for what a stage adds up in rows.
+// run(sum, operation, type) for what a stage adds up in rows, tile by tile.
 template <class Run>
 void SweepTask::each_sum(const StageCode& stage, Run&& run) {
-  for (std::int32_t r : stage.reduces) run(r, s_.reduces[r].op, s_.reduces[r].type);
+  for (std::int32_t r : stage.reduces) {
+    if (!at_once(s_.reduces[r])) run(r, s_.reduces[r].op, s_.reduces[r].type);
+  }
   for (std::int32_t t : stage.totals) run(sum_of_total(t), s_.totals[t].op, s_.totals[t].type);
 }
 void SweepTask::begin_sums(const StageCode& stage) {
@@ -182,6 +184,7 @@ void SweepTask::end_sums(const StageCode& stage) {
   };
   for (std::int32_t r : stage.reduces) {
     const RowReduce& reduce = s_.reduces[r];
+    if (at_once(reduce)) continue;
     write_all(reduce.type, pointers_[reduce.dst], finished(r, reduce.op, reduce.type), rows_);
   }
   for (std::int32_t n : stage.totals) {

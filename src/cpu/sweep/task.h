@@ -35,7 +35,7 @@ class SweepTask {
   template <class Reduction>
   void accumulate(const Reduction& r, const Step& step, Accumulator* acc, std::int64_t first, std::int64_t n);
   template <class Reduction>
-  void accumulate_rows(const Reduction& r, const Step& step, std::int32_t sum);
+  void accumulate_rows(const Reduction& r, const Step& step, std::int32_t sum, void* results = nullptr);
   void total(const Total& t, const Step& step);
   void load(const Step& step);
   void store(const Step& step);
@@ -66,6 +66,8 @@ class SweepTask {
   // closed ones; rows side by side whose columns take several tiles keep the lanes of an open block, too.
   Accumulator* groups(std::int32_t sum) const { return accumulators_ + sum * 2 * s_.rows_per_tile; }
   std::int32_t sum_of_total(std::int32_t total) const { return static_cast<std::int32_t>(s_.reduces.size()) + total; }
+  // Rows side by side with all their columns in the tile: their sums need no accumulators.
+  bool at_once(const RowReduce& r) const { return s_.upright() && !s_.long_rows && is_float(r.type); }
   std::byte* lanes(std::int32_t sum) const { return lanes_ + static_cast<std::size_t>(sum) * lane_bytes_; }
 
   const void* at(std::int32_t reg) const { return reg >= 0 ? at(reg, 0) : nullptr; }

@@ -21,7 +21,7 @@ void SweepTask::accumulate(const Reduction& r, const Step& step, Accumulator* ac
 
 // A sum of each row of the tile.
 template <class Reduction>
-void SweepTask::accumulate_rows(const Reduction& r, const Step& step, std::int32_t sum) {
+void SweepTask::accumulate_rows(const Reduction& r, const Step& step, std::int32_t sum, void* results) {
   const auto rows = static_cast<std::size_t>(rows_), columns = static_cast<std::size_t>(width_);
   if (!s_.upright()) {
     if (step.b < 0) {
@@ -40,6 +40,7 @@ void SweepTask::accumulate_rows(const Reduction& r, const Step& step, std::int32
   const std::int64_t end = column_ + width_;
   shape.begins = column_ % kTile == 0;
   shape.ends = end % kTile == 0 || end == s_.columns;
+  shape.results = results;
   r.beside(groups(sum), lanes(sum), at(step.a), at(step.b), shape);
 }
 
@@ -215,9 +216,11 @@ void SweepTask::full_step(const Step& step) {
     case Step::Kind::spread:
       spread(step);
       break;
-    case Step::Kind::reduce:
-      accumulate_rows(s_.reduces[step.item], step, step.item);
+    case Step::Kind::reduce: {
+      const RowReduce& reduce = s_.reduces[step.item];
+      accumulate_rows(reduce, step, step.item, at_once(reduce) ? pointers_[reduce.dst] : nullptr);
       break;
+    }
     case Step::Kind::pick:
       pick(step);
       break;

@@ -32,17 +32,23 @@ struct RowsBeside {
   std::size_t runs = 1, rows = 1, columns = 0;
   std::ptrdiff_t step_a = 1, step_b = 1;
   bool begins = true, ends = true;  // the columns begin a block of the sum's tree, and end it
+  void* results = nullptr;          // floats: of rows whose columns are all here, in their type; acc is not looked at
 };
 // The reductions above, bit for bit, of rows that lie side by side: with b, of the products. Where a block takes
 // several calls (of one run), they begin at multiples of kSumLanes, and `lanes` keeps kSumLanes · rows numbers in
 // between.
 using ReduceBesideFn = void (*)(void* acc, void* lanes, const void* a, const void* b, const RowsBeside& shape);
 
-// Reductions of columns: acc[c] with a[r · columns + c] of all rows, in runs of kRowsPerRun rows (sweep/sum_order.h).
-// Of the first run `before` rows are in `open` already, one number of the type per column; in the end it holds those of
-// a run that is not over. Integers take no notice of runs.
-using ReduceColumnsFn = void (*)(void* acc, void* open, const void* a, std::size_t rows, std::size_t columns,
-                                 std::size_t before);
+// Rows whose columns are reduced, `stride` elements apart.
+struct RowsBelow {
+  std::size_t rows = 0, columns = 0, stride = 0;
+  std::size_t before = 0;  // rows of the first run that are in `open` already
+  bool closes = false;     // the last run ends with these rows, none is open
+};
+// Reductions of columns: acc[c] with a[r · stride + c] of all rows, in runs of kRowsPerRun rows (sweep/sum_order.h).
+// `open` has one number of the type per column: in the end those of a run that is not over. Integers take no notice of
+// runs.
+using ReduceColumnsFn = void (*)(void* acc, void* open, const void* a, const RowsBelow& shape);
 
 // dst[i] = convert(src[i · stride]) and back. stride in elements, 1 is the fast case, 0 repeats.
 using LoadFn = void (*)(void* dst, const void* src, std::ptrdiff_t stride, std::size_t n);

@@ -163,6 +163,20 @@ struct Doubles {
     }
 #endif
   }
+  // And back, rounded once.
+  static HWY_INLINE hn::Vec<D> narrow(const V* from) {
+    if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
+      return from[0];
+    } else if constexpr (!kSplit) {
+      return hn::DemoteTo(D(), from[0]);
+    }
+#if HWY_TARGET != HWY_SCALAR
+    else {
+      const hn::Half<D> half;
+      return hn::Combine(D(), hn::DemoteTo(half, from[1]), hn::DemoteTo(half, from[0]));
+    }
+#endif
+  }
 };
 
 }  // namespace ebb::cpu::HWY_NAMESPACE

@@ -181,35 +181,44 @@ HWY_INLINE void reduce_block(const Source& source, std::size_t n, double* out) {
   }
 }
 
-// Lines of any length: blocks, groups of blocks (sweep/sum_order.h).
-template <class F, std::size_t kLines, class T, class Source>
-HWY_INLINE void reduce_lines(const Source& source, std::size_t n, double* out) {
-  if (n <= kBlock) return reduce_block<F, kLines, T>(source, n, out);
-  constexpr std::size_t kGroup = kBlocksPerGroup * kBlock;
-  double group[kFour], closed[kFour];
-  std::fill_n(closed, kLines, F::kIdentity);
-  for (std::size_t first = 0; first < n; first += kGroup) {
-    std::fill_n(group, kLines, F::kIdentity);
-    const std::size_t end = std::min(n, first + kGroup);
-    for (std::size_t i = first; i < end; i += kBlock)
-      reduce_block<F, kLines, T>(source.from(0, i), std::min(kBlock, end - i), group);
-    for (std::size_t l = 0; l < kLines; ++l) closed[l] = F::one(closed[l], group[l]);
-  }
-  for (std::size_t l = 0; l < kLines; ++l) out[l] = F::one(out[l], closed[l]);
-}
-
+// Lines of at most kBlock numbers. Called, not inlined, wherever lines are reduced: once per block or many short rows.
 template <class F, class T, class Source>
-HWY_INLINE void reduce_rows(double* out, const Source& source, std::size_t rows, std::size_t n) {
-  if (n == 0) return;
-  std::size_t r = 0;
+HWY_NOINLINE void reduce_blocks(const Source& source, std::size_t lines, std::size_t n, double* out) {
+  std::size_t l = 0;
   if constexpr (std::is_same_v<T, float> && std::is_same_v<Source, Elements<float, float>>) {
     // Short rows are their own lanes.
     const std::size_t read = (n + kFour - 1) / kFour * kFour;
-    for (; n < kSumLanes && r + kFour <= rows && source.reaches(r + kFour - 1, read); r += kFour)
-      combine_four<F>(source.a + r * n, n, n, out + r);
+    for (; n < kSumLanes && l + kFour <= lines && source.reaches(l + kFour - 1, read); l += kFour)
+      combine_four<F>(source.a + l * source.stride, source.stride, n, out + l);
   }
-  for (; r + kFour <= rows; r += kFour) reduce_lines<F, kFour, T>(source.from(r, 0), n, out + r);
-  for (; r < rows; ++r) reduce_lines<F, 1, T>(source.from(r, 0), n, out + r);
+  for (; l + kFour <= lines; l += kFour) reduce_block<F, kFour, T>(source.from(l, 0), n, out + l);
+  for (; l < lines; ++l) reduce_block<F, 1, T>(source.from(l, 0), n, out + l);
+}
+
+// Up to four lines of any length: blocks, groups of blocks (sweep/sum_order.h).
+template <class F, class T, class Source>
+HWY_INLINE void reduce_lines(const Source& source, std::size_t lines, std::size_t n, double* out) {
+  constexpr std::size_t kGroup = kBlocksPerGroup * kBlock;
+  double group[kFour], closed[kFour];
+  std::fill_n(closed, kFour, F::kIdentity);
+  for (std::size_t first = 0; first < n; first += kGroup) {
+    std::fill_n(group, kFour, F::kIdentity);
+    const std::size_t end = std::min(n, first + kGroup);
+    for (std::size_t i = first; i < end; i += kBlock)
+      reduce_blocks<F, T>(source.from(0, i), lines, std::min(kBlock, end - i), group);
+    for (std::size_t l = 0; l < lines; ++l) closed[l] = F::one(closed[l], group[l]);
+  }
+  for (std::size_t l = 0; l < lines; ++l) out[l] = F::one(out[l], closed[l]);
+}
+
+template <class F, class T, class Source>
+HWY_NOINLINE void reduce_rows(double* out, const Source& source, std::size_t rows, std::size_t n) {
+  if (n == 0) return;
+  if (n <= kBlock) return reduce_blocks<F, T>(source, rows, n, out);
+  for (std::size_t r = 0, lines = 0; r < rows; r += lines) {
+    lines = r + kFour <= rows ? kFour : 1;
+    reduce_lines<F, T>(source.from(r, 0), lines, n, out + r);
+  }
 }
 
 // One row, four parts of it at a time where any order will do.

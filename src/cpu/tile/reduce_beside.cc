@@ -92,6 +92,17 @@ HWY_INLINE void reduce_rows_beside(D d, double* out, T* lanes, const Source& sou
     }
     if (!s.ends) return;
   }
+  if (s.results != nullptr) {
+    T numbers[kVector * kVectors];
+    T* to = static_cast<T*>(s.results) + row;
+    for (std::size_t k = 0; k < kVectors; ++k) {
+      auto* parts = results + k * Wide::kParts;
+      for (std::size_t p = 0; p < Wide::kParts; ++p) parts[p] = F::many(hn::Set(part, F::kIdentity), parts[p]);
+      hn::StoreU(F::kAnyOrder ? state[k].result(d) : Wide::narrow(parts), d, (skip == 0 ? to : numbers) + k * kVector);
+    }
+    for (std::size_t j = skip; skip > 0 && j < kVector * kVectors; ++j) to[j] = numbers[j];
+    return;
+  }
   double sums[kVector * kVectors];
   for (std::size_t p = 0; p < kParts; ++p) {
     double* to = out + row + p * Wide::kSize;
@@ -103,17 +114,20 @@ HWY_INLINE void reduce_rows_beside(D d, double* out, T* lanes, const Source& sou
 
 // Whole vectors, and the last one together with rows before it; smaller vectors where there are fewer rows.
 template <class F, std::size_t kSize, class T, class Source>
-HWY_INLINE void reduce_beside(double* out, T* lanes, const Source& source, const RowsBeside& s) {
+HWY_NOINLINE void reduce_beside(double* out, T* lanes, const Source& source, const RowsBeside& s) {
   const hn::CappedTag<T, kSize> d;
   if constexpr (kSize > 1) {
-    if (s.rows < kSize) return reduce_beside<F, kSize / 2>(out, lanes, source, s);
+    constexpr std::size_t kSmaller = kSize >= 16 ? kSize / 4 : kSize / 2;
+    if (s.rows < kSize) return reduce_beside<F, kSmaller>(out, lanes, source, s);
   }
   std::size_t row = 0;
   if constexpr (kSize == kLanes<hn::ScalableTag<T>>) {
     for (; row + 4 * kSize <= s.rows; row += 4 * kSize) reduce_rows_beside<F, 4>(d, out, lanes, source, s, row, 0);
   }
-  for (; row + kSize <= s.rows; row += kSize) reduce_rows_beside<F, 1>(d, out, lanes, source, s, row, 0);
-  if (row < s.rows) reduce_rows_beside<F, 1>(d, out, lanes, source, s, s.rows - kSize, kSize - (s.rows - row));
+  for (; row < s.rows; row += kSize) {
+    const std::size_t from = std::min(row, s.rows - kSize);
+    reduce_rows_beside<F, 1>(d, out, lanes, source, s, from, row - from);
+  }
 }
 
 // Few rows and many columns: rather than vectors of few rows, whole turns of kSumLanes columns, which follow each other
@@ -148,12 +162,11 @@ HWY_INLINE void reduce_turns(double* out, T* lanes, const Source& source, const 
   std::size_t i = 0;
   for (; i + kTogether * kVector <= turn; i += kTogether * kVector) add_turns<F, kTogether>(source, s, i, open);
   const std::size_t left = (turn - i) / kVector;
-  if (left == 3) add_turns<F, 3>(source, s, i, open);
-  if (left == 2) add_turns<F, 2>(source, s, i, open);
-  if (left == 1) add_turns<F, 1>(source, s, i, open);
+  if (left >= 2) add_turns<F, 2>(source, s, i, open);
+  if (left % 2 == 1) add_turns<F, 1>(source, s, turn - kVector, open);
   if (!s.ends && !F::kAnyOrder) return;
   const auto step = static_cast<std::ptrdiff_t>(s.rows);
-  const RowsBeside finished{.rows = s.rows, .columns = kSumLanes, .step_a = step};
+  const RowsBeside finished{.rows = s.rows, .columns = kSumLanes, .step_a = step, .results = s.results};
   reduce_beside<F, kVector>(out, lanes, Elements<T>{open, step}, finished);
 }
 
@@ -166,14 +179,16 @@ void reduce_floats_beside(void* acc, void* lanes, const void* a, const void* b, 
   const bool in_turns = dense && s.rows < kFewRows && s.columns >= 2 * kSumLanes;
   const std::size_t run = s.columns * s.rows;
   if (s.columns == 0) return;
+  RowsBeside of_run = s;
   const auto reduce = [&](const auto& source) {
     if (in_turns) {
-      reduce_turns<F>(out, static_cast<T*>(lanes), source, s);
+      reduce_turns<F>(out, static_cast<T*>(lanes), source, of_run);
     } else {
-      reduce_beside<F, kVector>(out, static_cast<T*>(lanes), source, s);
+      reduce_beside<F, kVector>(out, static_cast<T*>(lanes), source, of_run);
     }
   };
   for (std::size_t k = 0; k < s.runs; ++k, out += s.rows) {
+    if (s.results != nullptr) of_run.results = static_cast<T*>(s.results) + k * s.rows;
     if constexpr (std::is_same_v<F, Sum> && std::is_same_v<T, Memory>) {  // products are only added, and made in tiles
       if (b != nullptr) {
         reduce(Products<T>{static_cast<const T*>(a) + k * run, static_cast<const T*>(b) + k * run, s.step_a, s.step_b});

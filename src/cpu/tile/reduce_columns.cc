@@ -17,6 +17,8 @@ namespace ebb::cpu::HWY_NAMESPACE {
 namespace {
 
 constexpr std::size_t kRun = kRowsPerRun;
+constexpr std::size_t kLongRun =
+    128;  // where any order will do: few enough that their pages are known to the processor
 
 // Rows of one run: `rows` of them from a, after those in `open` unless the run begins here. A run that ends goes to
 // `closed`, and other rows to `open`.
@@ -25,7 +27,7 @@ struct Rows {
   double* closed;
   T* open;
   const Memory* a;
-  std::size_t rows, columns;
+  std::size_t rows, columns, stride;
   bool begins, ends;
 };
 
@@ -46,7 +48,7 @@ HWY_INLINE void reduce_chunk(const Rows<T, Memory>& r, std::size_t column) {
     if (!r.begins) state[k].add(d, hn::LoadU(d, r.open + place(k)));
   }
   const Memory* row = r.a;
-  for (std::size_t i = 0; i < r.rows; ++i, row += r.columns)
+  for (std::size_t i = 0; i < r.rows; ++i, row += r.stride)
     for (std::size_t k = 0; k < kVectors; ++k) state[k].add(d, load_memory(d, row + place(k)));
   const std::size_t skip = column + kLast * kVector - last;
   for (std::size_t k = 0; k < kVectors; ++k) {
@@ -75,7 +77,7 @@ template <class F, class T, class Memory>
 HWY_INLINE void reduce_narrow(const Rows<T, Memory>& r) {
   for (std::size_t c = 0; c < r.columns; ++c) {
     T sum = r.begins ? static_cast<T>(F::kIdentity) : r.open[c];
-    for (std::size_t i = 0; i < r.rows; ++i) sum = F::one(sum, element(r.a[i * r.columns + c]));
+    for (std::size_t i = 0; i < r.rows; ++i) sum = F::one(sum, element(r.a[i * r.stride + c]));
     if (r.ends) {
       r.closed[c] = F::one(r.closed[c], static_cast<double>(sum));
     } else {
@@ -85,79 +87,73 @@ HWY_INLINE void reduce_narrow(const Rows<T, Memory>& r) {
 }
 
 template <class F, class T, class Memory>
-HWY_INLINE void reduce_run(const Rows<T, Memory>& r) {
+HWY_NOINLINE void reduce_run(const Rows<T, Memory>& r) {
   constexpr std::size_t kVector = kLanes<hn::ScalableTag<T>>, kTogether = 4;
   if (r.columns < kVector) return reduce_narrow<F>(r);
   std::size_t column = 0;
-  for (; column + kTogether * kVector <= r.columns; column += kTogether * kVector)
+  for (; column + (kTogether - 1) * kVector < r.columns; column += kTogether * kVector)
     reduce_chunk<F, kTogether>(r, column);
+  if (column >= r.columns) return;
   switch ((r.columns - column + kVector - 1) / kVector) {
-    case 4:
-      return reduce_chunk<F, 4>(r, column);
     case 3:
       return reduce_chunk<F, 3>(r, column);
     case 2:
       return reduce_chunk<F, 2>(r, column);
-    case 1:
-      return reduce_chunk<F, 1>(r, column);
     default:
-      return;
+      return reduce_chunk<F, 1>(r, column);
   }
 }
 
 // Whole runs of rows shorter than a vector: a vector holds a row and what follows it, which is not looked at. Several
-// runs at a time, each of which is a chain. Returns the runs done; nothing behind the last row is read.
+// runs at a time, each of which is a chain. Returns the rows done; nothing behind the last row is read.
 template <class F, std::size_t kTogether, class T, class Memory>
-HWY_INLINE std::size_t reduce_narrow_runs(double* closed, const Memory* a, std::size_t rows, std::size_t columns) {
+HWY_INLINE std::size_t reduce_narrow_runs(double* closed, const Memory* a, const RowsBelow& s, std::size_t done) {
   using D = hn::ScalableTag<T>;
   const D d;
   constexpr std::size_t kVector = kLanes<D>;
-  const std::size_t size = kRun * columns, end = rows * columns;
-  std::size_t run = 0;
-  for (; ((run + kTogether) * kRun - 1) * columns + kVector <= end; run += kTogether) {
+  const std::size_t size = kRun * s.stride, end = (s.rows - 1) * s.stride + s.columns;
+  const std::size_t first = done;
+  for (; (done + kTogether * kRun - 1) * s.stride + kVector <= end; done += kTogether * kRun) {
     State<F, D> state[kTogether];
-    for (auto& s : state) s.start(d);
-    const Memory* row = a + run * size;
-    for (std::size_t i = 0; i < kRun; ++i, row += columns)
+    for (auto& run : state) run.start(d);
+    const Memory* row = a + done * s.stride;
+    for (std::size_t i = 0; i < kRun; ++i, row += s.stride)
       for (std::size_t k = 0; k < kTogether; ++k) state[k].add(d, load_memory(d, row + k * size));
     for (std::size_t k = 0; k < kTogether; ++k) {
       T sums[kVector];
       hn::StoreU(state[k].result(d), d, sums);
-      for (std::size_t c = 0; c < columns; ++c) closed[c] = F::one(closed[c], static_cast<double>(sums[c]));
+      for (std::size_t c = 0; c < s.columns; ++c) closed[c] = F::one(closed[c], static_cast<double>(sums[c]));
     }
   }
-  return run;
+  return done - first;
 }
 
 template <class F, class T, class Memory>
-void reduce_float_columns(void* acc, void* lanes, const void* from, std::size_t rows, std::size_t columns,
-                          std::size_t before) {
-  if (columns == 0) return;
-  const Rows<T, Memory> all{
-      static_cast<double*>(acc), static_cast<T*>(lanes), static_cast<const Memory*>(from), rows, columns, true, true};
-  std::size_t done = 0;
-  const auto reduce = [&](std::size_t count, bool begins, bool ends) {
-    Rows<T, Memory> some = all;
-    some.a += done * columns;
-    some.rows = count, some.begins = begins, some.ends = ends;
-    reduce_run<F>(some);
-    done += count;
-  };
-  if (before > 0 && rows > 0) reduce(std::min(rows, kRun - before), false, before + rows >= kRun);
-  if (columns < kLanes<hn::ScalableTag<T>>) {
-    done += kRun * reduce_narrow_runs<F, 4, T>(all.closed, all.a + done * columns, rows - done, columns);
-    done += kRun * reduce_narrow_runs<F, 1, T>(all.closed, all.a + done * columns, rows - done, columns);
+void reduce_float_columns(void* acc, void* open, const void* from, const RowsBelow& s) {
+  if (s.columns == 0) return;
+  auto* closed = static_cast<double*>(acc);
+  const auto* a = static_cast<const Memory*>(from);
+  const std::size_t run = F::kAnyOrder && s.closes ? kLongRun : kRun;
+  for (std::size_t done = 0, count = 0; done < s.rows; done += count) {
+    const std::size_t before = done == 0 ? s.before : 0;
+    if (before == 0 && s.columns < kLanes<hn::ScalableTag<T>>) {
+      count = reduce_narrow_runs<F, 4, T>(closed, a, s, done);
+      if (count == 0) count = reduce_narrow_runs<F, 1, T>(closed, a, s, done);
+      if (count > 0) continue;
+    }
+    count = std::min(s.rows - done, run - before);
+    const bool ends = before + count == run || (s.closes && done + count == s.rows);
+    reduce_run<F>(Rows<T, Memory>{closed, static_cast<T*>(open), a + done * s.stride, count, s.columns, s.stride,
+                                  before == 0, ends});
   }
-  while (done + kRun <= rows) reduce(kRun, true, true);
-  if (done < rows) reduce(rows - done, true, false);
 }
 
 template <Op kOp, class T>
-void reduce_integer_columns(void* acc, void*, const void* from, std::size_t rows, std::size_t columns, std::size_t) {
+void reduce_integer_columns(void* acc, void*, const void* from, const RowsBelow& s) {
   auto* out = static_cast<std::int64_t*>(acc);
   const auto* a = static_cast<const T*>(from);
-  for (std::size_t i = 0; i < rows; ++i, a += columns) {
-    for (std::size_t c = 0; c < columns; ++c) {
+  for (std::size_t i = 0; i < s.rows; ++i, a += s.stride) {
+    for (std::size_t c = 0; c < s.columns; ++c) {
       const auto x = static_cast<std::int64_t>(a[c]);
       const auto before = static_cast<std::uint64_t>(out[c]), with = static_cast<std::uint64_t>(x);
       out[c] = kOp == Op::sum    ? static_cast<std::int64_t>(before + with)
