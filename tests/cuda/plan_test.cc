@@ -80,6 +80,29 @@ TEST(KernelPlans, SayWhereARowIsBetweenPasses) {
   EXPECT_FALSE(has(softmax_of(2'100'001, DType::f32), "x0 in"));  // each pass reads it again
 }
 
+// A thread goes down rows where operands repeat in each: as many columns as 16 bytes have, fewer beside many of those.
+TEST(KernelPlans, GoDownRowsThatShareOperands) {
+  const auto starts = [](const std::string& line, const char* with) { return line.rfind(with, 0) == 0; };
+  const auto line = [](std::int64_t rows, std::int64_t columns, DType dtype, int vectors) {
+    Tensor y = numbers({rows, columns}, dtype);
+    for (int k = 0; k < vectors; ++k) y = y * numbers({columns}, dtype) + numbers({columns}, dtype);
+    return plan_of({y});
+  };
+  EXPECT_TRUE(starts(line(4096, 64, DType::bf16, 1), "8 columns per thread down 4 rows"))
+      << line(4096, 64, DType::bf16, 1);
+  EXPECT_TRUE(starts(line(4096, 64, DType::bf16, 4), "4 columns per thread down 4 rows"));
+  EXPECT_TRUE(starts(line(4096, 64, DType::f32, 1), "4 columns per thread down 4 rows"));
+  EXPECT_TRUE(starts(line(4096, 36, DType::bf16, 1), "4 columns per thread down 4 rows"));
+  EXPECT_TRUE(starts(line(4096, 3, DType::bf16, 1), "1 column per thread down 4 rows"));
+  EXPECT_TRUE(starts(line(4096, 1001, DType::bf16, 1), "8 columns per thread down 4 rows"));
+  EXPECT_TRUE(starts(line(65536, 512, DType::bf16, 1), "8 columns per thread down 8 rows"));
+  EXPECT_TRUE(starts(line(4, 64, DType::bf16, 1), "8 elements per thread"));  // too few rows
+  const Tensor x = numbers({4096, 64});
+  EXPECT_TRUE(starts(plan_of({x * numbers({4096, 1})}), "4 elements per thread"));
+  EXPECT_TRUE(starts(plan_of({sum(x * numbers({64}))}), "8 elements per thread"));
+  EXPECT_NE(line(4096, 64, DType::bf16, 1).find("x1 x2 loaded before the rows, unrolled 4"), std::string::npos);
+}
+
 // Equal programs have equal plans; another GPU, or another constant of its model, another plan.
 TEST(KernelPlans, AreValues) {
   const Tensor x = numbers({64, 32768}, DType::bf16);

@@ -26,14 +26,14 @@ class PrintedSweeps : public ::testing::Test {
  protected:
   // All texts are compiled in one go; then each step runs twice, with threads in two orders and, where memory allows,
   // with both texts.
-  void check(std::vector<std::unique_ptr<SweepCase>> cases) {
+  void check(std::vector<std::unique_ptr<SweepCase>> cases, const cuda::GpuModel& model = {}) {
     EmulatedKernels kernels;
     std::vector<std::vector<Printed>> printed(cases.size());
     for (std::size_t c = 0; c < cases.size(); ++c) {
       for (const PlanStep& step : cases[c]->plan.steps) {
         if (!step.program) break;
-        cuda::SweepText text = cuda::print_sweep(*step.program);
-        cuda::SweepText for_any = cuda::print_sweep(*step.program, {}, cuda::Alignment::any);
+        cuda::SweepText text = cuda::print_sweep(*step.program, model);
+        cuda::SweepText for_any = cuda::print_sweep(*step.program, model, cuda::Alignment::any);
         const int kernel = kernels.add(text), kernel_for_any = kernels.add(for_any);
         printed[c].push_back({std::move(text), std::move(for_any), kernel, kernel_for_any});
       }
@@ -124,6 +124,50 @@ TEST_F(PrintedSweeps, OfManyArraysAreTheOracle) {
   check(std::move(cases));
 }
 
+// What repeats in every row is loaded once by a thread that goes down several.
+std::vector<std::unique_ptr<SweepCase>> cases_of_repeated_operands() {
+  std::vector<std::unique_ptr<SweepCase>> cases;
+  const auto add = [&](const std::string& name, const std::vector<Tensor>& roots) {
+    cases.push_back(make_case(name, roots));
+    const std::vector<PlanStep>& steps = cases.back()->plan.steps;
+    EXPECT_TRUE(std::any_of(steps.begin(), steps.end(),
+                            [](const PlanStep& step) {
+                              return step.program &&
+                                     cuda::plan_kernel(*step.program).mapping == cuda::Mapping::down_rows;
+                            }))
+        << name << "\n"
+        << print(cases.back()->plan);
+  };
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32, DType::f64}) {
+    const auto made = [&](const Shape& shape) { return cast(randn(shape), dtype).eval(); };
+    for (const std::int64_t n : {2, 3, 6, 8, 12, 20, 64, 65, 96, 130, 1000}) {
+      const Tensor x = made({41, n}), y = made({41, n}), w = randn({n}).eval(), b = made({n});
+      const Tensor h = relu(cast(x * w, dtype) + b + y);
+      add(fmt::format("a bias of {} {}", name(dtype), n), {h, h <= 0});
+    }
+    add("columns of two dimensions", {made({3, 5, 6, 16}) * made({6, 16})});
+    add("one number per channel", {made({9, 6, 16}) * made({6, 1}) + made({6, 1})});
+    add("odd planes", {made({9, 6, 7}) * made({6, 1})});
+    add("rows that lie apart", {made({33, 40}).slice(1, 3, 35) + made({32})});
+    add("columns that lie apart", {made({32, 40}).t() + made({32})});
+    add("numbers of rows, too", {made({40, 32}) * made({40, 1}) / made({40, 1}) + made({32})});
+    add("images by rows", {made({3, 9, 32}) * made({3, 1, 32}) + made({32})});
+    add("many operands",
+        {made({24, 64}) * made({64}) - made({64}) / (2 + square(made({64}))) + made({64}) * made({64})});
+  }
+  const Tensor w = randn({24}).eval();
+  add("random numbers and ramps", {rand({40, 24}) * w, cast(reshape(arange(960), {40, 24}), DType::f32) * w});
+  add("a half of f32", {cast(randn({40, 24}).eval() * w, DType::bf16)});
+  return cases;
+}
+
+TEST_F(PrintedSweeps, DownRowsAreTheOracle) {
+  check(cases_of_repeated_operands());
+  cuda::GpuModel long_walks;
+  long_walks.walking_threads = 1;
+  check(cases_of_repeated_operands(), long_walks);
+}
+
 // More sums of segments than the text's own memory has room for.
 TEST_F(PrintedSweeps, OfManyReductionsAreTheOracle) {
   std::vector<std::unique_ptr<SweepCase>> cases = cases_of_many_reductions();
@@ -172,6 +216,9 @@ TEST(SweepText, CompilesForGpus) {
   EmulatedKernels kernels;
   for (const auto& c : cases_of_many_reductions()) kernels.add(cuda::print_sweep(*c->plan.steps[0].program));
   int which = 0;
+  for (const auto& c : cases_of_repeated_operands()) {
+    if (which++ % 7 == 0) kernels.add(cuda::print_sweep(*c->plan.steps.back().program));
+  }
   for (const auto& c : sweep_cases()) {
     const bool wanted = c->name.ends_with(" 37") || c->name.ends_with(" 5000") || which++ % 51 == 0;
     for (const PlanStep& step : c->plan.steps) {
@@ -272,16 +319,18 @@ TEST(SweepText, NamesTheLowestPositionThatIsWrong) {
   chances[290] = -3;
   const Tensor p = tensor_from(chances, {10, 30}, DType::f32).eval();
   const auto picks = make_case("", {cross_entropy(x, target)}), checks = make_case("", {bernoulli(p)});
-  std::string texts[2];
-  const SweepCase* const both[] = {picks.get(), checks.get()};
+  const auto walks = make_case("", {bernoulli(p * tensor_from(std::vector<double>(30, 1), {30}, DType::f32).eval())});
+  EXPECT_NE(plan_of(*walks).find("down"), std::string::npos);
+  std::string texts[3];
+  const SweepCase* const all[] = {picks.get(), checks.get(), walks.get()};
   std::vector<cuda::SweepText> printed;
-  for (const SweepCase* c : both) {
+  for (const SweepCase* c : all) {
     printed.push_back(cuda::print_sweep(*c->plan.steps[0].program));
     kernels.add(printed.back());
   }
   kernels.compile();
-  for (int i : {0, 1}) {
-    auto& c = *const_cast<SweepCase*>(both[i]);
+  for (int i : {0, 1, 2}) {
+    auto& c = *const_cast<SweepCase*>(all[i]);
     const PlanStep& step = c.plan.steps[0];
     std::vector<Argument> bound;
     for (std::int32_t v : step.inputs) bound.push_back(c.input(v));
@@ -299,6 +348,7 @@ TEST(SweepText, NamesTheLowestPositionThatIsWrong) {
   }
   EXPECT_EQ(texts[0], "cross_entropy: target[7] = 12 is outside [0, 10)");
   EXPECT_EQ(texts[1], "bernoulli: a probability must lie in [0, 1], but the element at [7, 1] is 1.5");
+  EXPECT_EQ(texts[2], texts[1]);
 }
 
 }  // namespace

@@ -14,6 +14,9 @@ std::string mapping_text(const KernelPlan& plan) {
   switch (plan.mapping) {
     case Mapping::elements:
       return fmt::format("{} element{} per thread", plan.width, plan.width == 1 ? "" : "s");
+    case Mapping::down_rows:
+      return fmt::format("{} column{} per thread down {} rows", plan.width, plan.width == 1 ? "" : "s",
+                         plan.thread_rows);
     case Mapping::lanes_per_row:
       return plan.lanes == 32 ? "warp per row"
                               : fmt::format("{} lane{} per row", plan.lanes, plan.lanes == 1 ? "" : "s");
@@ -89,10 +92,9 @@ std::string describe(const KernelPlan& plan) {
     for (const SharedLogarithm& l : pass.logarithms) {
       if (l.exponents.size() > 1) logarithms.add(l.first);
     }
-    if (!pass.empty() && plan.mapping != Mapping::columns)
-      unrolls += fmt::format("{}{}", unrolls.empty() ? "" : "+", pass.unroll);
+    if (!pass.empty() && plan.row_unroll == 0) unrolls += fmt::format("{}{}", unrolls.empty() ? "" : "+", pass.unroll);
   }
-  if (plan.mapping == Mapping::columns) unrolls = std::to_string(plan.row_unroll);
+  if (plan.row_unroll > 0) unrolls = std::to_string(plan.row_unroll);
   std::string once;
   for (const PassPlan& pass : plan.passes) {
     for (const std::int32_t o : pass.of_columns) once += fmt::format(" x{}", o);

@@ -100,6 +100,14 @@ struct GpuModel {
   // An operand counts among the arrays of a sweep from this share of its elements on (chosen, not measured).
   std::int64_t worth_counting = 64;
 
+  // ---- Sweeps of elements with operands that repeat in every row, as a batch norm's images have them.
+  // Rows from which on a thread goes down them, rows of a thread at most, and threads that are wanted: four waves.
+  // Bytes of a thread's loads in flight, and rows of them. Words of registers for what repeats, beyond which a thread
+  // has four columns. Columns from which on an odd row is taken in packs (all chosen by counting bytes and registers).
+  std::int64_t fewest_walked_rows = 8, most_thread_rows = 16, walking_threads = 1 << 19;
+  int blocks_of_walks = 3;  // per multiprocessor: 85 registers of a thread
+  std::int64_t walking_bytes_in_flight = 96, walking_rows_in_flight = 4, most_repeated_words = 32, odd_columns = 64;
+
   // ---- The kernel `finish`.
   // Parts that one block adds: beyond, one multiprocessor would read for longer than several take to agree. Blocks
   // then.

@@ -16,6 +16,7 @@ namespace ebb::cuda {
 // depend on the choice.
 enum class Mapping : std::uint8_t {
   elements,       // no row stage: a thread takes a few neighbours
+  down_rows,      // no row stage, operands that repeat in every row: a thread takes a few columns of several rows
   lanes_per_row,  // short rows: a warp, or a part of one
   block_per_row,  // longer rows
   row_groups,     // reductions over rows, beside stages of rows: a block takes neighbouring rows one after the other
@@ -25,7 +26,7 @@ enum class Mapping : std::uint8_t {
 // How an operand or output is accessed by a thread that takes several neighbours at once.
 enum class Access : std::uint8_t {
   one,   // the same element for all of them
-  pack,  // neighbours in memory, in one or a few accesses of 16 bytes where its address allows
+  pack,  // neighbours in memory, in one access or a few of 16 bytes where its address allows
   each,  // one by one
 };
 
@@ -101,6 +102,7 @@ struct PassPlan {
   std::vector<std::size_t> outputs;
   std::vector<std::int32_t> checks;
   std::vector<std::int32_t> of_columns;  // operands that are the same in every row: loaded once, before the rows
+  std::vector<std::int32_t> ahead;       // operands of several rows that are loaded before the first is computed
   std::vector<char> needed;              // values of the line, by number
   std::vector<KeptValue> found, keeps;   // values that earlier passes have left on chip, and those this one leaves
   std::vector<Form> forms;               // by value, where two neighbours are computed at a time; otherwise empty
@@ -177,7 +179,10 @@ struct KernelPlan {
   std::int64_t slots = 0;     // leaves of a row per thread
   std::int64_t parts = 0;     // of totals
   std::int64_t groups = 0, group_rows = 1;
-  int row_unroll = 0;  // columns: rows whose loads are in flight
+  int row_unroll = 0;  // columns, down_rows: rows whose loads are in flight
+  // down_rows: a thread takes every `row_step`th of `thread_rows` rows; `strips` threads, one beside the other in a
+  // band of row_step rows, share the rows of a leaf. The rows are those of the walk, not of the program.
+  std::int64_t row_step = 1, thread_rows = 1, strips = 0;
 
   // ---- Residence.
   Residence residence = Residence::memory;
@@ -213,6 +218,8 @@ struct KernelPlan {
   FinishPlan finish;
   WorkspacePlan workspace;
 
+  // Values of rows are computed with each element.
+  bool without_rows() const { return mapping == Mapping::elements || mapping == Mapping::down_rows; }
   bool row_in_warp() const { return mapping == Mapping::lanes_per_row || chunk_warps > 0; }
   bool all_staged() const { return staged_slots == slots; }
   bool holds_row() const { return residence == Residence::registers; }
@@ -222,6 +229,7 @@ struct KernelPlan {
   bool rest_in_registers() const { return first_round() && !all_staged(); }
   const Walk& line() const { return mapping == Mapping::elements ? elements : columns; }
   Access access(const Strides& strides, DType dtype) const;
+  bool repeats(const Strides& strides) const;                 // the same in every row of the walk
   bool may_align(const Strides& strides, DType dtype) const;  // where its base is aligned
 
   bool operator==(const KernelPlan&) const = default;

@@ -32,7 +32,8 @@ void choose_launch(const Program& p, const GpuModel& model, KernelPlan& plan) {
                     plan.mapping == Mapping::row_groups;
   launch.stays = !plan.staged.empty();
   launch.row_of_block = plan.mapping == Mapping::block_per_row;
-  launch.fewer_if_spilled = (rows || plan.mapping == Mapping::columns) && launch.min_blocks > 2;
+  launch.fewer_if_spilled =
+      (rows || plan.mapping == Mapping::columns || plan.mapping == Mapping::down_rows) && launch.min_blocks > 2;
 
   finish.parts_of_group = plan.mapping == Mapping::elements ? kGroup / kChunk : kGroup;
   finish.bound_threads = finish.parts_of_group == kGroup ? model.finish_threads : model.finish_threads_of_elements;

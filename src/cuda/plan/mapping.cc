@@ -40,6 +40,36 @@ Mapping mapping_of(const Program& p, bool full) {
   return p.columns() <= kSegment ? Mapping::lanes_per_row : Mapping::block_per_row;
 }
 
+// The first dimension of the columns where operands repeat from row to row, in a sweep of elements that threads may go
+// down; 0: there are none. Of several such operands, the one with the shortest rows counts.
+int columns_that_repeat(const Program& p, const GpuModel& model) {
+  if (has_kind(p, Kind::total)) return 0;
+  for (const Output& o : p.outputs) {
+    if (instr(p, o.value).level == Level::row) return 0;  // stored once for all columns
+  }
+  int from = 0;
+  for (const Operand& o : p.operands) {
+    if (o.kind != Operand::Kind::memory || o.level != Level::full) continue;
+    int first = 0;
+    const auto size = [&](int d) { return p.dims[static_cast<std::size_t>(d)]; };
+    while (first < static_cast<int>(p.dims.size()) && (o.strides[first] == 0 || size(first) == 1)) ++first;
+    if (first < static_cast<int>(p.dims.size())) from = std::max(from, first);
+  }
+  std::int64_t rows = 1;
+  for (int d = 0; d < from; ++d) rows *= p.dims[static_cast<std::size_t>(d)];
+  return rows < model.fewest_walked_rows || p.rows() * p.columns() == 0 ? 0 : from;
+}
+
+// Words of a thread's registers for operands that repeat in every row.
+std::int64_t repeated_words(const Program& p, const KernelPlan& plan) {
+  std::int64_t words = 0;
+  for (const Operand& o : p.operands) {
+    if (o.kind != Operand::Kind::memory || o.level == Level::scalar || !plan.repeats(o.strides)) continue;
+    if (strides_along(plan.columns, o.strides) != 0) words += plan.width * (size_of(o.dtype) > 4 ? 2 : 1);
+  }
+  return words;
+}
+
 // Operands of level full that a pass over the row reads after the first that does, or after the first pass at all.
 std::vector<std::int32_t> read_later(const Program& p, bool than_the_first_pass) {
   std::vector<int> first(p.operands.size(), than_the_first_pass ? 0 : -1);
@@ -211,11 +241,15 @@ void choose_skew(const Program& p, const GpuModel& model, KernelPlan& plan) {
 
 }  // namespace
 
+bool KernelPlan::repeats(const Strides& strides) const {
+  return std::all_of(rows.last.begin(), rows.last.end(), [&](int d) { return strides[d] == 0; });
+}
+
 Access KernelPlan::access(const Strides& strides, DType dtype) const {
   if (!vectors) return Access::each;
   const std::int64_t inner = strides_along(line(), strides);
   if (inner == 0) return Access::one;
-  return inner == 1 && static_cast<std::size_t>(width) * size_of(dtype) >= 8 ? Access::pack : Access::each;
+  return inner == 1 && static_cast<std::size_t>(width) * size_of(dtype) >= 4 ? Access::pack : Access::each;
 }
 
 bool KernelPlan::may_align(const Strides& strides, DType dtype) const {
@@ -236,17 +270,20 @@ void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
   const std::int64_t rows = p.rows(), columns = p.columns();
   plan.full = std::any_of(p.instrs.begin(), p.instrs.end(), [](const Instr& i) { return i.level == Level::full; });
   plan.mapping = mapping_of(p, plan.full);
+  const int repeats_from = plan.mapping == Mapping::elements && plan.full ? columns_that_repeat(p, model) : 0;
+  if (repeats_from > 0) plan.mapping = Mapping::down_rows;
+  const int columns_from = repeats_from > 0 ? repeats_from : row_dims;
   if (plan.mapping == Mapping::elements) {
     plan.elements = make_walk(p, 0, plan.full ? dims : row_dims, "e", "e");
   } else {
-    plan.rows = make_walk(p, 0, row_dims, "row", "r");
+    plan.rows = make_walk(p, 0, columns_from, "row", "r");
   }
-  plan.columns = make_walk(p, row_dims, dims, "col", "c");
+  plan.columns = make_walk(p, columns_from, dims, "col", "c");
 
   const bool totals = has_kind(p, Kind::total);
-  const std::int64_t n = plan.mapping == Mapping::elements ? (plan.full ? rows * columns : rows) : columns;
+  const std::int64_t n = plan.mapping == Mapping::elements ? plan.elements.elements() : plan.columns.elements();
   // Sums need leaves; whatever else there is takes 16 bytes at once.
-  const bool free_width = plan.mapping == Mapping::columns || (plan.mapping == Mapping::elements && !totals);
+  const bool free_width = plan.mapping == Mapping::columns || (plan.without_rows() && !totals);
   if (free_width) {
     // Many arrays of four bytes an element, as an optimiser has, take too many registers otherwise.
     std::size_t wide = 0, narrow = 0;
@@ -261,7 +298,12 @@ void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
       if (o.kind == Operand::Kind::memory && !repeats(o)) count(o.dtype);
     }
     for (const Output& o : p.outputs) count(o.dtype);
-    if (narrow == 0 || (plan.mapping == Mapping::elements && wide >= model.many_wide_arrays)) plan.width = 4;
+    if (narrow == 0 || (plan.without_rows() && wide >= model.many_wide_arrays)) plan.width = 4;
+    if (plan.mapping == Mapping::down_rows) {
+      if (repeated_words(p, plan) > model.most_repeated_words) plan.width = 4;
+      // Short rows are taken in packs that end with them.
+      while (plan.width > 1 && n < model.odd_columns && n % plan.width != 0) plan.width /= 2;
+    }
     // So do sums of columns, each in f64 beside the open one of a chunk; and few columns would be too few threads.
     const auto sums =
         std::count_if(p.instrs.begin(), p.instrs.end(), [](const Instr& i) { return i.kind == Kind::columns; });
@@ -277,6 +319,7 @@ void choose_mapping(const Program& p, const GpuModel& model, KernelPlan& plan) {
   plan.tails = n % plan.width != 0;
   plan.small = n < (std::int64_t{1} << 31) - 2 * kSegment;
 
+  if (plan.mapping == Mapping::down_rows) return;
   if (plan.mapping == Mapping::elements) {
     // A block has a chunk: segments l, l + 32, ... l + 224 of a group, for one l.
     plan.segments = pieces(n, kSegment);

@@ -35,6 +35,17 @@ PassPlan pass_of_elements(const Program& p, const KernelPlan& plan) {
     if (!in_epilogue(p, i) && i.level != Level::scalar) pass.outputs.push_back(o);
   }
   pass.reductions = plan.totals;
+  if (plan.mapping != Mapping::down_rows || !plan.vectors) return pass;
+  for (std::size_t o = 0; o < p.operands.size(); ++o) {
+    const Operand& operand = p.operands[o];
+    if (operand.kind != Operand::Kind::memory || operand.level == Level::scalar) continue;
+    const auto number = static_cast<std::int32_t>(o);
+    if (plan.repeats(operand.strides)) {
+      pass.of_columns.push_back(number);
+    } else if (plan.access(operand.strides, operand.dtype) != Access::one) {
+      pass.ahead.push_back(number);
+    }
+  }
   return pass;
 }
 
@@ -107,7 +118,7 @@ void need(const Program& p, const KernelPlan& plan, std::int32_t v, std::vector<
   if (v < 0 || needed[at(v)]) return;
   const Instr& i = instr(p, v);
   if (i.level == Level::scalar || in_epilogue(p, i)) return;
-  if (plan.mapping != Mapping::elements && i.level != Level::full) return;
+  if (!plan.without_rows() && i.level != Level::full) return;
   needed[at(v)] = 1;
   if (i.kind == Kind::load || is_found(found, v)) return;
   for (const std::int32_t a : i.arg) need(p, plan, a, needed, found);
@@ -131,7 +142,7 @@ void choose_passes(const Program& p, const GpuModel&, KernelPlan& plan) {
     plan.finishes |= in_epilogue(p, i);
     plan.finish.columns |= i.level == Level::column;
   }
-  if (plan.mapping == Mapping::elements) {
+  if (plan.without_rows()) {
     plan.passes.push_back(pass_of_elements(p, plan));
   } else if (plan.mapping == Mapping::columns) {
     plan.passes.push_back(pass_of_columns(p, plan));
@@ -180,7 +191,7 @@ void choose_precision(const Program& p, const GpuModel&, KernelPlan& plan) {
     if (is_power(i) && level == Level::scalar) plan.is_exponent[at(i.arg[1])] = 1;
     if (i.kind == Kind::compute && i.op == Op::div && i.type == RegType::f32 && i.level == Level::full &&
         !plan.coarse[at(v)] && !in_epilogue(p, i) &&
-        (level == Level::scalar || (level == Level::row && plan.mapping != Mapping::elements)))
+        (level == Level::scalar || (level == Level::row && !plan.without_rows())))
       plan.by_reciprocal[at(v)] = plan.divides[at(i.arg[1])] = 1;
     // A summand and nothing else: -0 does for 0, which the compiler knows to leave out.
     if (i.kind != Kind::place || i.type != RegType::f32) continue;

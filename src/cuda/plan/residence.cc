@@ -45,6 +45,31 @@ void unroll_elements(const Program& p, const GpuModel& model, const KernelPlan& 
     pass.unroll /= 2;
 }
 
+// As many rows at a time as have their loads in flight, and as many for a thread as leave enough threads: what repeats
+// in every row is loaded once for all of them.
+void walk_rows(const Program& p, const GpuModel& model, KernelPlan& plan, const PassPlan& pass) {
+  std::int64_t bytes = 0;
+  for (const std::int32_t o : pass.ahead)
+    bytes += plan.width * static_cast<std::int64_t>(size_of(p.operands[at(o)].dtype));
+  const auto floor = [](std::int64_t n) {
+    return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(1, n))));
+  };
+  const std::int64_t in_flight =
+      floor(std::min(model.walking_bytes_in_flight / std::max<std::int64_t>(1, bytes), model.walking_rows_in_flight));
+  const std::int64_t rows = plan.rows.elements(), leaves = (plan.columns.elements() + plan.width - 1) / plan.width;
+  plan.row_unroll = static_cast<int>(in_flight);
+  plan.thread_rows =
+      std::clamp(floor(leaves * rows / model.walking_threads), in_flight, std::max(in_flight, model.most_thread_rows));
+  // The threads of a block have neighbouring rows.
+  plan.row_step =
+      static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>((kThreads + leaves - 1) / leaves)));
+  const std::int64_t band = plan.row_step * plan.thread_rows;
+  plan.strips = (rows + band - 1) / band * plan.row_step;
+  plan.launch.min_blocks = model.blocks_of_walks;
+  plan.launch.blocks = static_cast<unsigned>(
+      std::clamp<std::int64_t>((leaves * plan.strips + kThreads - 1) / kThreads, 1, model.most_blocks));
+}
+
 // Of everything that is read: all leaves may be in flight at once.
 std::int64_t chunks_read(const Program& p) {
   std::int64_t read = 0;
@@ -103,6 +128,8 @@ void choose_unrolling(const Program& p, const GpuModel& model, KernelPlan& plan)
     pass.instructions += static_cast<double>(pass.reductions.size() + pass.sums.size() + pass.outputs.size());
     if (plan.mapping == Mapping::elements) {
       unroll_elements(p, model, plan, pass);
+    } else if (plan.mapping == Mapping::down_rows) {
+      walk_rows(p, model, plan, pass);
     } else if (plan.mapping == Mapping::columns) {
       const bool functions = std::any_of(p.instrs.begin(), p.instrs.end(), [](const Instr& i) {
         return i.level == Level::full && i.kind == Instr::Kind::compute && info(i.op).costly;

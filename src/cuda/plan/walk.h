@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 #include <cstdint>
+#include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,9 @@ struct Walk {
   std::vector<std::int64_t> sizes;
   std::vector<int> last;  // the program's dimension whose stride each has: the innermost of those it is made of
 
+  std::int64_t elements() const {
+    return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
+  }
   // The coordinate along dimension d, in the text.
   std::string at(std::size_t d) const { return sizes.size() == 1 ? linear : coordinate + std::to_string(d); }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sweeps without rows: a thread takes a few neighbours, wherever they are.
+// Sweeps without rows: a thread takes a few neighbours, wherever they are, or a few columns of rows that share
+// operands.
 #include <fmt/format.h>
 
 #include "cuda/print/expression.h"
@@ -57,6 +58,52 @@ Printer::Kernel Printer::elements_kernel() const {
   text += "    __syncthreads();\n    if (threadIdx.x == 0) {\n" + add + "    }\n    __syncthreads();\n";
   text += "  }\n";
   return kernel;
+}
+
+// A thread has a few columns and goes down rows that lie row_step apart. What repeats in every row is loaded first; of
+// what does not, some rows are loaded before the first of them is stored, since the compiler cannot know that a store
+// changes none of them.
+Printer::Kernel Printer::down_rows_kernel() const {
+  const PassPlan& pass = plan_.passes[0];
+  const Scope in_leaf{.in_leaf = true};
+  const int width = plan_.width, rows = plan_.row_unroll;
+  const std::string given = scalars({}, true), body = leaf({}, pass);
+  const std::string leaves = number("leaves", (plan_.columns.elements() + width - 1) / width),
+                    strips = number("strips", plan_.strips);
+  const std::string step = number("row_step", plan_.row_step), each = number("thread_rows", plan_.thread_rows);
+  std::string in = fmt::format(
+      "const i64 strip = quotient(item, {0}), leaf = (item - strip * {0}) * {1};\n"
+      "const i64 band = quotient(strip, {2}), band_first = band * {2} * {3};\n"
+      "const i64 end = band_first + {2} * {3} < a.rows ? band_first + {2} * {3} : a.rows;\n",
+      leaves, width, step, each);
+  const std::string live =
+      plan_.tails
+          ? fmt::format("const int live = a.row_elements - leaf < {0} ? (int)(a.row_elements - leaf) : {0};\n", width)
+          : "";
+  in += live + fmt::format("const i64 {} = leaf;\n", plan_.columns.linear) + coordinates(plan_.columns);
+  for (const std::int32_t o : pass.of_columns) in += load_line(in_leaf, pass, o);
+  const auto over_rows = [&](const std::string& text) {
+    return fmt::format("#pragma unroll\nfor (int u = 0; u < {}; ++u) {{\n  const i64 row = first_row + u * {};\n", rows,
+                       step) +
+           "  if (row < end) {\n" + indented(coordinates(plan_.rows) + text, "    ") + "  }\n}\n";
+  };
+  std::string loads, of_rows;
+  for (const std::int32_t o : pass.ahead) {
+    of_rows += fmt::format("Pack<{}, {}> ahead{}[{}];\n", memory_text(p_.operands[at(o)].dtype), width, o, rows);
+    loads += "{\n" + indented(load_line(in_leaf, pass, o), "  ") + fmt::format("  ahead{0}[u] = x{0};\n}}\n", o);
+  }
+  if (!loads.empty()) of_rows += over_rows(loads);
+  of_rows += over_rows(body);
+  in +=
+      fmt::format("for (i64 first_row = band_first + strip - band * {0}; first_row < end; first_row += {1} * {0}) {{\n",
+                  step, rows) +
+      indented(of_rows, "  ") + "}\n";
+  return {"sweep", bounds(),
+          indented(given, "  ") +
+              fmt::format("  for (i64 item = (i64)blockIdx.x * {0} + threadIdx.x; item < {1} * {2}; item += "
+                          "(i64)gridDim.x * {0}) {{\n",
+                          kThreads, leaves, strips) +
+              indented(in, "    ") + "  }\n"};
 }
 
 }  // namespace ebb::cuda

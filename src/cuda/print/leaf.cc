@@ -69,6 +69,7 @@ std::string Printer::whole(const Scope& scope) const {
   switch (plan_.mapping) {
     case Mapping::elements:
       return "leaf - (int)(threadIdx.x & 31) * 8 + 256 <= a.n";
+    case Mapping::down_rows:
     case Mapping::columns:
       return "false";
     default:
@@ -77,7 +78,7 @@ std::string Printer::whole(const Scope& scope) const {
 }
 
 std::string Printer::position_of(std::int32_t v) const {
-  if (plan_.mapping != Mapping::elements) return "(i64)row * a.columns + col";
+  if (!plan_.without_rows()) return "(i64)row * a.columns + col";
   return plan_.full && instr(v).level == Level::row ? "quotient(e, a.columns)" : "e";
 }
 
@@ -135,9 +136,10 @@ std::string Printer::leaf(const Scope& outside, const PassPlan& pass) const {
   Scope scope = outside;
   scope.in_leaf = true;
   const Walk& walk = plan_.line();
-  const std::string count = plan_.mapping == Mapping::elements  ? "a.n"
-                            : plan_.mapping == Mapping::columns ? "a.columns"
-                                                                : "columns";
+  const std::string count = plan_.mapping == Mapping::elements    ? "a.n"
+                            : plan_.mapping == Mapping::down_rows ? "a.row_elements"
+                            : plan_.mapping == Mapping::columns   ? "a.columns"
+                                                                  : "columns";
   const std::string index = plan_.small ? "int" : "i64";
   const int width = plan_.width;
   std::string before, body, after;
@@ -156,6 +158,8 @@ std::string Printer::leaf(const Scope& outside, const PassPlan& pass) const {
     body += fmt::format("const i64 {} = leaf + {};\n", walk.linear, tails(scope) ? "(j < live ? j : 0)" : "j") +
             coordinates(walk);
   }
+  if (plan_.mapping == Mapping::down_rows && !pass.checks.empty())
+    body += "const i64 e = row * a.row_elements + col;\n";
   const bool at_once = pass.checks_at_once, pairs = pass.in_pairs();
   if (!pass.checks.empty() && !at_once) {
     before += "bool wrong = false;\n";
@@ -164,6 +168,10 @@ std::string Printer::leaf(const Scope& outside, const PassPlan& pass) const {
   const auto guarded = [&](const char* j) { return tails(scope) ? fmt::format("{} < live && ", j) : std::string(); };
   std::vector<char> loaded_operands(p_.operands.size());
   for (const std::int32_t o : pass.of_columns) loaded_operands[at(o)] = 1;
+  for (const std::int32_t o : pass.ahead) {
+    loaded_operands[at(o)] = 1;
+    before += fmt::format("const auto& x{0} = ahead{0}[u];\n", o);
+  }
   const auto kept = [&](const char* verb, const KeptValue& k) {
     return fmt::format("{}<{}, {}, {}>(mine, slot", verb, memory_text(k.dtype), plan_.staged_chunks,
                        fmt::join(k.chunks, ", "));

@@ -22,9 +22,10 @@ std::string indented(const std::string& text, const std::string& indent) {
 
 std::vector<Printer::Kernel> Printer::kernels() const {
   sizes();
-  std::vector<Kernel> made = {plan_.mapping == Mapping::elements  ? elements_kernel()
-                              : plan_.mapping == Mapping::columns ? columns_kernel()
-                                                                  : rows_kernel()};
+  std::vector<Kernel> made = {plan_.mapping == Mapping::elements    ? elements_kernel()
+                              : plan_.mapping == Mapping::down_rows ? down_rows_kernel()
+                              : plan_.mapping == Mapping::columns   ? columns_kernel()
+                                                                    : rows_kernel()};
   if (plan_.finishes) made.push_back(finish_kernel());
   for (Kernel& k : made)
     k.body.insert(0, std::string(k.name == "finish" ? "  wait_for_sweep();\n" : "") +
@@ -55,6 +56,9 @@ void Printer::sizes() const {
   number("columns", p_.columns());
   if (plan_.mapping == Mapping::elements) {
     number("n", plan_.full ? p_.rows() * p_.columns() : p_.rows());
+  } else if (plan_.mapping == Mapping::down_rows) {
+    number("rows", plan_.rows.elements());
+    number("row_elements", plan_.columns.elements());
   } else {
     number("rows", p_.rows());
   }

@@ -95,6 +95,7 @@ class Printer {
   std::string define_two(const Scope& scope, const PassPlan& pass, std::int32_t v) const;
 
   Kernel elements_kernel() const;
+  Kernel down_rows_kernel() const;
   Kernel rows_kernel() const;
   Kernel columns_kernel() const;
   Kernel finish_kernel() const;

@@ -171,7 +171,7 @@ EBB Pack<T, N> load_pack(const T* p, bool aligned, int live) {
   Pack<T, N> r;
   constexpr int kBytes = Pack<T, N>::kBytes;
   if (live < N) return load_each<N>(p, 1, live);
-  if constexpr (kBytes < 8) return load_each<N>(p, 1, N);
+  if constexpr (kBytes < 4) return load_each<N>(p, 1, N);
   if (!aligned) return load_shifted<N>(p);
   must_be_aligned(p, kBytes < 16 ? kBytes : 16);
   if constexpr (kBytes % 16 == 0) {
@@ -181,10 +181,12 @@ EBB Pack<T, N> load_pack(const T* p, bool aligned, int live) {
 #pragma unroll
       for (int k = 0; k < 4; ++k) r.w[4 * i + k] = q.x[k];
     }
-  } else {
+  } else if constexpr (kBytes == 8) {
     const Words2 q = *(const Words2*)p;
     r.w[0] = q.x[0];
     r.w[1] = q.x[1];
+  } else {
+    r.w[0] = *(const u32*)p;
   }
   return r;
 }
@@ -266,7 +268,7 @@ template <int N, class T>
 EBB void store_pack(T* p, const Pack<T, N>& r, bool aligned, int live, bool whole) {
   constexpr int kBytes = Pack<T, N>::kBytes;
   if (live < N) return store_each<N>(p, 1, r, live);
-  if constexpr (kBytes < 8) return store_each<N>(p, 1, r, N);
+  if constexpr (kBytes < 4) return store_each<N>(p, 1, r, N);
   if (!aligned) return store_shifted<N>(p, r, whole);
   must_be_aligned(p, kBytes < 16 ? kBytes : 16);
   if constexpr (kBytes == 32) {
@@ -290,11 +292,13 @@ EBB void store_pack(T* p, const Pack<T, N>& r, bool aligned, int live, bool whol
 #pragma unroll
     for (int i = 0; i < kBytes / 16; ++i)
       store16((Words4*)p + i, r.w[4 * i], r.w[4 * i + 1], r.w[4 * i + 2], r.w[4 * i + 3]);
-  } else {
+  } else if constexpr (kBytes == 8) {
     Words2 q;
     q.x[0] = r.w[0];
     q.x[1] = r.w[1];
     *(Words2*)p = q;
+  } else {
+    *(u32*)p = r.w[0];
   }
 }
 
