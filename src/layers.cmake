@@ -13,7 +13,7 @@ set(EBB_LAYERS
   "cpu/jit: core graph sweep cpu/tile"
   "cpu/sweep: core graph sweep backend cpu/model cpu/tile cpu/jit"
   "cpu/gemm: core graph cpu/model cpu/tile"
-  "cpu/library: core graph backend cpu/model cpu/tile cpu/gemm"
+  "cpu/library: core graph calls backend cpu/model cpu/tile cpu/gemm"
   "cpu/window: core graph calls backend cpu/model cpu/tile cpu/library"
   "cpu/fused: core graph calls backend cpu/model cpu/tile cpu/gemm cpu/library"
   "cpu: core graph sweep backend cpu/sweep cpu/gemm cpu/library cpu/window cpu/fused"

@@ -27,7 +27,7 @@ bool has_form(const Node& n, const std::unordered_map<const Node*, bool>& depend
     default:
       break;
   }
-  if (n.op == Op::matmul) return true;
+  if (n.op == Op::matmul) return !n.attrs.options;  // products of FP8 have scales of their own
   if (has_one_index(n.op) && depends.at(n.inputs[1])) return false;
   return info(n.op).along_axis;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "autograd/rules.h"
+#include "calls/fp8_product.h"
 #include "core/format_error.h"
 #include "ebb/backward/linalg.h"
 #include "ebb/ops.h"
@@ -191,7 +192,18 @@ namespace {
 
 Cotangents both(Pair d) { return {std::move(d.first), std::move(d.second)}; }
 
+// As those of any product; cotangents are e5m2. The right one lies as product_backward has it.
+Cotangents fp8_rule(const RuleContext& c) {
+  const Tensor &a = c.inputs[0], &b = c.inputs[1];
+  const Tensor g = cast(before_widening(c.grad, a, b), a.dtype());
+  Cotangents d(2);
+  if (c.needs[0]) d[0] = fp8_product(g, transposed(b), true, false);
+  if (c.needs[1]) d[1] = transposed(fp8_product(transposed(g), a, true, false));
+  return d;
+}
+
 Cotangents matmul_rule(const RuleContext& c) {
+  if (is_fp8(c.attrs)) return fp8_rule(c);
   return both(product_backward(c.grad, c.inputs[0], c.inputs[1], c.needs[0], c.needs[1]));
 }
 Cotangents cholesky_rule(const RuleContext& c) { return {cholesky_backward(c.grad, c.output)}; }

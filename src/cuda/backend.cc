@@ -15,6 +15,7 @@
 
 #include "core/format_error.h"
 #include "cuda/library/cudnn.h"
+#include "cuda/library/fp8_product.h"
 #include "cuda/library/kernels.h"
 #include "cuda/library/library.h"
 #include "cuda/library/scatter_plan.h"
@@ -77,6 +78,7 @@ class CudaBackend final : public Backend, private Recordings {
   }
   std::string describe(const LibraryCall& call) const override {
     const bool scatters = call.op == Op::scatter || call.op == Op::scatter_zero_add;
+    if (call.op == Op::matmul && call.attrs.options) return describe_fp8(call);
     return scatters ? cuda::describe(plan_scatter(call, gpu_.model())) : "";
   }
 

@@ -77,7 +77,7 @@ class Rows {
   bool takes_row(std::int32_t product, const Shape& row) const {
     const Value& x = g_.values[product];
     const auto last = [](const Shape& s) { return s[s.rank() - 1]; };
-    if (x.op != Op::matmul || x.strips >= 0 || x.inputs.size() != 2 || readers_[product] != 1 ||
+    if (x.op != Op::matmul || x.attrs.options || x.strips >= 0 || x.inputs.size() != 2 || readers_[product] != 1 ||
         last(x.shape) != last(row))
       return false;
     const Value& factor = g_.values[x.inputs[1]];

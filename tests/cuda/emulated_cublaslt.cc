@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // cuBLASLt by plain loops over matrices stored by columns: what src/cuda/library/matmul.cc asks of it.
 #include <atomic>
+#include <cmath>
 #include <cstring>
 
 #include "cuda/emulated_device.h"
@@ -13,8 +14,10 @@ namespace {
 using namespace cuda;
 
 struct Product {
-  std::int32_t transposed[2] = {0, 0}, epilogue = 1;
+  std::int32_t transposed[2] = {0, 0}, epilogue = 1, scale_modes[2] = {0, 0};
+  std::int8_t quick = 0;
   const void* bias = nullptr;
+  const float* scales[2] = {nullptr, nullptr};
 };
 struct Matrix {
   int type;
@@ -25,6 +28,17 @@ struct Matrix {
 
 DType dtype_of(int type) {
   return type == kR64 ? DType::f64 : type == kR32 ? DType::f32 : type == kR16 ? DType::f16 : DType::bf16;
+}
+
+bool is_fp8(int type) { return type == kRE4M3 || type == kRE5M2; }
+double element(int type, const void* data, std::int64_t at) {
+  if (!is_fp8(type)) return read_number(dtype_of(type), data, at);
+  const int code = static_cast<const std::uint8_t*>(data)[at], mantissa = type == kRE4M3 ? 3 : 2;
+  const int bias = type == kRE4M3 ? 7 : 15;
+  const int exponent = (code & 127) >> mantissa, digits = code & ((1 << mantissa) - 1);
+  const double x = exponent ? std::ldexp((1 << mantissa) + digits, exponent - bias - mantissa)
+                            : std::ldexp(digits, 1 - bias - mantissa);
+  return code & 128 ? -x : x;
 }
 
 std::atomic<std::uint64_t> last_algorithm{0};
@@ -40,7 +54,15 @@ bool is_slow(std::int64_t k, const Matrix& a, const Matrix& b, const Matrix& d) 
 
 // Products that cuBLASLt supports: one type for both factors, and a result of that type or, of halves, f32. On an H200
 // it adds no bias to the product of a column and a row of one element each; here to no product of a column and a row.
+// FP8 is multiplied in multiples of 16, the sum along memory in both factors, not both e5m2; and here to no result of
+// 32 columns, so that the way without it is tested, too.
 Status supports(const Product& p, const Matrix& a, const Matrix& b, const Matrix& d) {
+  if (is_fp8(a.type)) {
+    const bool fits = p.transposed[0] && !p.transposed[1] && (a.rows | a.columns | d.step) % 16 == 0 &&
+                      p.scale_modes[0] == kScalePerLine && p.scale_modes[1] == kScalePerLine && p.scales[0] &&
+                      p.scales[1];
+    return fits && is_fp8(b.type) && (a.type == kRE4M3 || b.type == kRE4M3) && d.rows != 32 ? 0 : kNotSupported;
+  }
   const bool halves = a.type == kR16 || a.type == kRB16;
   if (a.type != b.type || (d.type != a.type && !(halves && d.type == kR32))) return kNotSupported;
   const std::int64_t k = p.transposed[0] ? a.rows : a.columns;
@@ -72,11 +94,10 @@ Status multiply(void*, void* product, const void* alpha, const void* a_data, voi
         for (std::int64_t i = 0; i < d.rows; ++i) {
           double sum = 0;
           for (std::int64_t l = 0; l < k; ++l) {
-            sum += read_number(dtype_of(a.type), a_data,
-                               batch * a.batch_step + (p.transposed[0] ? i * a.step + l : l * a.step + i)) *
-                   read_number(dtype_of(b.type), b_data,
-                               batch * b.batch_step + (p.transposed[1] ? l * b.step + j : j * b.step + l));
+            sum += element(a.type, a_data, batch * a.batch_step + (p.transposed[0] ? i * a.step + l : l * a.step + i)) *
+                   element(b.type, b_data, batch * b.batch_step + (p.transposed[1] ? l * b.step + j : j * b.step + l));
           }
+          if (p.scales[0]) sum *= static_cast<double>(p.scales[0][i]) * static_cast<double>(p.scales[1][j]);
           const std::int64_t at = batch * d.batch_step + j * d.step + i;
           sum = scale * sum + (keep != 0 ? keep * read_number(dtype_of(d.type), c_data, at) : 0);
           write_number(dtype_of(d.type), d_data, at,
@@ -109,9 +130,12 @@ void install_emulated_lt() {
   };
   t.set_product = [](void* product, int what, const void* value, std::size_t bytes) {
     auto& p = *static_cast<Product*>(product);
-    void* const to = what == kBias       ? static_cast<void*>(&p.bias)
-                     : what == kEpilogue ? &p.epilogue
-                                         : &p.transposed[what - kTransA];
+    void* const to = what == kBias         ? static_cast<void*>(&p.bias)
+                     : what == kEpilogue   ? &p.epilogue
+                     : what == kQuickSums  ? static_cast<void*>(&p.quick)
+                     : what >= kScaleModeA ? &p.scale_modes[what - kScaleModeA]
+                     : what >= kScalesA    ? static_cast<void*>(&p.scales[what - kScalesA])
+                                           : &p.transposed[what - kTransA];
     std::memcpy(to, value, bytes);
     return 0;
   };

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "calls/fp8_product.h"
 #include "core/format_error.h"
 #include "core/parallel.h"
 #include "cpu/gemm/gemm.h"
@@ -200,6 +201,7 @@ void integer_matmul(const View& a, const View& b, const View& out) {
 std::string describe_matmul(const LibraryCall& call) {
   const View &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
   if (out.shape.numel() == 0 || !is_floating(a.dtype) || a.shape[a.shape.rank() - 1] == 0) return "";
+  if (is_fp8(call.attrs)) return describe_error(options_as<Fp8Product>(call.attrs), a.shape[1], out.dtype);
   const Product p(a, b);
   if (p.k == 1 && a.dtype == out.dtype && !is_half(a.dtype)) return "outer product";
   if (is_small(p, a, b, out)) return fmt::format("{} small products, shared among threads", p.batches);
@@ -218,6 +220,7 @@ void run_matmul(const LibraryCall& call) {
   const View &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
   if (out.shape.numel() == 0) return;
   if (a.shape[a.shape.rank() - 1] == 0) return call.adds ? void() : zero_elements(out);
+  if (is_fp8(call.attrs)) return run_fp8_matmul(call);
   switch (a.dtype) {
     case DType::f64:
       return float_matmul<double>(a, b, out, call.adds);

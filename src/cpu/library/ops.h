@@ -13,6 +13,8 @@ namespace ebb::cpu {
 EBB_OPS(EBB_SKIP_OP, EBB_SKIP_OP, EBB_SKIP_OP, EBB_SKIP_OP, EBB_SKIP_OP, EBB_DECLARE, EBB_SKIP_OP)
 #undef EBB_DECLARE
 
+void run_fp8_matmul(const LibraryCall& call);  // a matmul with options: see calls/fp8_product.h
+
 // How run_matmul would run it, in one line.
 std::string describe_matmul(const LibraryCall& call);
 

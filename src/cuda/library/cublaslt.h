@@ -21,12 +21,14 @@ struct Heuristic {
   int reserved[4];
 };
 inline constexpr int kTransA = 3, kTransB = 4, kEpilogue = 7, kBias = 8;  // of a product
-inline constexpr std::int32_t kAddsBias = 4;                              // an epilogue
-inline constexpr int kBatchCount = 5, kBatchOffset = 6;                   // of a matrix
-inline constexpr int kMostWorkspace = 1, kReductions = 3, kAlignA = 5;    // of a preference; B, C, D follow A
-inline constexpr int kSplitK = 2;                                         // of an algorithm
-inline constexpr int kCompute32 = 68, kCompute64 = 70;                    // f32 without TF32; f64
-inline constexpr int kR32 = 0, kR64 = 1, kR16 = 2, kRB16 = 14;
+inline constexpr int kScalesA = 17, kScalesB = 18, kQuickSums = 25, kScaleModeA = 31, kScaleModeB = 32;
+inline constexpr std::int32_t kScalePerLine = 3;                        // a mode: CUBLASLT_..._OUTER_VEC_32F
+inline constexpr std::int32_t kAddsBias = 4;                            // an epilogue
+inline constexpr int kBatchCount = 5, kBatchOffset = 6;                 // of a matrix
+inline constexpr int kMostWorkspace = 1, kReductions = 3, kAlignA = 5;  // of a preference; B, C, D follow A
+inline constexpr int kSplitK = 2;                                       // of an algorithm
+inline constexpr int kCompute32 = 68, kCompute64 = 70;                  // f32 without TF32; f64
+inline constexpr int kR32 = 0, kR64 = 1, kR16 = 2, kRB16 = 14, kRE4M3 = 28, kRE5M2 = 29;
 
 #define EBB_CUBLASLT(X)                                                                                                \
   X(create, cublasLtCreate, (void**))                                                                                  \

@@ -8,6 +8,7 @@
 #include "cuda/kernels/args/matmul.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/aligned_product.h"
+#include "cuda/library/fp8_product.h"
 #include "cuda/library/kernels.h"
 #include "ebb/memory.h"
 
@@ -238,6 +239,7 @@ void run_matmul(const LibraryCall& call, Gpu& gpu) {
   require(a.dtype != DType::bool_, Error::Kind::type, "{}: bool matrices have no product; cast them to a number first",
           label_of(call));
   if (!is_floating(a.dtype)) return integer_matmul(gpu, a, b, out);
+  if (is_fp8(call.attrs)) return multiply_fp8(gpu, a, b, out, options_as<Fp8Product>(call.attrs), call.adds);
   if (!has_row) return multiply_floats(gpu, a, b, out, call.adds);
   View row = call.inputs[2];
   BufferPtr keep;

@@ -24,12 +24,17 @@ void check_lt(Status status, const char* call) { require(status == 0, "cuda: {} 
 
 int lt_type(DType d) { return d == DType::f64 ? kR64 : d == DType::f32 ? kR32 : d == DType::f16 ? kR16 : kRB16; }
 
-void* matrix_layout(DType dtype, const Matrix& x, std::int64_t rows, std::int64_t columns, std::int64_t batches) {
+int lt_type(const Product& p, bool left) {
+  if (!p.fp8) return lt_type(p.in);
+  return (left ? p.fp8->a_e5m2 : p.fp8->b_e5m2) ? kRE5M2 : kRE4M3;
+}
+
+void* matrix_layout(int type, const Matrix& x, std::int64_t rows, std::int64_t columns, std::int64_t batches) {
   // Stored by rows it is, in column order, a matrix of columns x rows.
   const std::int64_t across = x.by_rows() ? columns : rows, down = x.by_rows() ? rows : columns;
   void* layout = nullptr;
-  check_lt(lt().create_matrix(&layout, lt_type(dtype), static_cast<std::uint64_t>(across),
-                              static_cast<std::uint64_t>(down), std::max<std::int64_t>(x.step(), across)),
+  check_lt(lt().create_matrix(&layout, type, static_cast<std::uint64_t>(across), static_cast<std::uint64_t>(down),
+                              std::max<std::int64_t>(x.step(), across)),
            "cublasLtMatrixLayoutCreate");
   if (batches == 1) return layout;
   const auto count = static_cast<std::int32_t>(batches);
@@ -67,9 +72,16 @@ LtProduct::LtProduct(const Product& p) {
     set(kEpilogue, kAddsBias);
     set(kBias, p.bias);
   }
-  a_ = matrix_layout(p.in, p.a, p.m, p.k, p.batches);
-  b_ = matrix_layout(p.in, p.b, p.k, p.n, p.batches);
-  c_ = matrix_layout(p.out, {p.c, p.c_step, 1, p.c_batch}, p.m, p.n, p.batches);
+  if (p.fp8) {
+    set(kScaleModeA, kScalePerLine);
+    set(kScaleModeB, kScalePerLine);
+    set(kScalesA, p.fp8->b_scales);
+    set(kScalesB, p.fp8->a_scales);
+    set(kQuickSums, static_cast<std::int8_t>(p.fp8->quick));
+  }
+  a_ = matrix_layout(lt_type(p, true), p.a, p.m, p.k, p.batches);
+  b_ = matrix_layout(lt_type(p, false), p.b, p.k, p.n, p.batches);
+  c_ = matrix_layout(lt_type(p.out), {p.c, p.c_step, 1, p.c_batch}, p.m, p.n, p.batches);
 }
 
 LtProduct::~LtProduct() {
@@ -197,7 +209,8 @@ double tune_products_from(double operations) { return least_operations().exchang
 // decides about nothing but time.
 std::optional<Heuristic> algorithm_for(Gpu& gpu, const Product& p, const LtProduct& product) {
   const std::array<std::uint32_t, 4> aligned = alignments(p);
-  const std::array<std::int64_t, 19> key{p.m,
+  const std::int64_t fp8 = p.fp8 ? 1 + p.fp8->a_e5m2 * 2 + p.fp8->b_e5m2 * 4 + p.fp8->quick * 8 : 0;
+  const std::array<std::int64_t, 20> key{p.m,
                                          p.n,
                                          p.k,
                                          p.batches,
@@ -215,9 +228,10 @@ std::optional<Heuristic> algorithm_for(Gpu& gpu, const Product& p, const LtProdu
                                          aligned[1],
                                          aligned[2],
                                          p.bias != nullptr,
+                                         fp8,
                                          gpu.index()};
   static auto* const mutex = new std::mutex;
-  static auto* const known = new std::map<std::array<std::int64_t, 19>, Known>;
+  static auto* const known = new std::map<std::array<std::int64_t, 20>, Known>;
   std::lock_guard guard(*mutex);
   const auto [it, made] = known->try_emplace(key);
   Known& k = it->second;
@@ -237,7 +251,8 @@ std::optional<Heuristic> algorithm_for(Gpu& gpu, const Product& p, const LtProdu
   if (k.proposals.empty()) return std::nullopt;
   const double operations = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
                             static_cast<double>(p.batches);
-  if (!is_half(p.in) || operations < least_operations().load(std::memory_order_relaxed)) return k.proposals.front();
+  if (!(is_half(p.in) || p.fp8) || operations < least_operations().load(std::memory_order_relaxed))
+    return k.proposals.front();
   // Timing would overwrite c, and while a graph is recorded nothing runs.
   const bool can_time = !p.add && asked.m == p.m && !Recorder::of_thread() && !gpu.streams().capturing();
   if (!k.timed && can_time && k.proposals.size() > 1) {

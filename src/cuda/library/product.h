@@ -20,15 +20,24 @@ struct Matrix {
   std::int64_t step() const { return by_rows() ? row_step : column_step; }
 };
 
+// Factors of eight bits, both stored with their sum along memory: a by rows, b by columns. Rows of the product are
+// multiplied by a_scales, columns by b_scales.
+struct Fp8Factors {
+  bool a_e5m2 = false, b_e5m2 = false;
+  const void *a_scales = nullptr, *b_scales = nullptr;  // f32
+  bool quick = true;  // sums stay in the accumulators of the tensor cores, which have fewer digits than f32
+};
+
 // Row-major C[m, n] = A[m, k]·B[k, n].
 struct Product {
   std::int64_t m, n, k, batches;
   Matrix a, b;
   DType in, out;
   std::byte* c;
-  std::int64_t c_step, c_batch;  // rows of c are c_step apart, n where they are dense
-  bool add;                      // to what c holds
-  const void* bias = nullptr;    // n elements like those of c, added to each row before it is rounded
+  std::int64_t c_step, c_batch;        // rows of c are c_step apart, n where they are dense
+  bool add;                            // to what c holds
+  const void* bias = nullptr;          // n elements like those of c, added to each row before it is rounded
+  std::optional<Fp8Factors> fp8 = {};  // `in` is then u8
 };
 
 // A product as cuBLASLt describes it, column-major Cᵀ = Bᵀ·Aᵀ: the first operand is B.
