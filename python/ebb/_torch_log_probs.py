@@ -2,7 +2,7 @@
 """ebb.torch.linear_log_probs: log-probabilities of tokens, entropies and more from hidden states and an LM head.
 
 Two operations with names, which eager PyTorch and torch.compile both use. The backward pass computes the logits again, chunk
-by chunk, for the outputs that have a gradient.
+by chunk, for the outputs that have a gradient, and takes what it needs to know of a row from the values of the forward pass.
 """
 
 import torch
@@ -10,12 +10,27 @@ import torch
 from . import _core
 
 OUTPUTS = ("log_probs", "entropy", "logsumexp", "log_sum_sq_probs", "mean_logits", "argmax")
+_KEPT = ("logsumexp", "entropy", "log_sum_sq_probs")  # values that a backward pass uses
 _OPTIONS = "float temperature, float logit_scale, float softcap, int ignore_index, int chunk, str[] outputs"
 _INPUTS = "Tensor x, Tensor head, Tensor target, Tensor? bias"
+_OPERANDS = (0, 1, 3)  # x, head and bias among the inputs: those that have gradients
 
 
 def _parts(x, count):
     return [None] * count if x is None else x.unbind()
+
+
+def _computed(names, x, head, temperature, logit_scale):
+    """The outputs with those that the backward pass needs. log p alone has a kernel that needs none, where logits are not
+    scaled or in f32. What is computed does not depend on who asks for a gradient, and so neither do the bits.
+    """
+    scaled_halves = temperature != logit_scale and x.dtype.itemsize == 2 and head.dtype.itemsize == 2
+    return names if "logsumexp" in names or (names == ["log_probs"] and not scaled_halves) else [*names, "logsumexp"]
+
+
+def _kept(names, values):
+    found = dict(zip(names, values))
+    return [found.get(name) for name in _KEPT]
 
 
 def make(exchange):
@@ -45,45 +60,64 @@ def make(exchange):
     @torch.library.custom_op(
         "ebb::token_statistics_gradients",
         mutates_args=(),
-        schema=f"(Tensor[] grads, int[] wrt, {_INPUTS}, {_OPTIONS}) -> Tensor[]",
+        schema=f"(Tensor[] grads, Tensor?[] kept, int[] wrt, {_INPUTS}, {_OPTIONS}) -> Tensor[]",
     )
-    def gradients(grads, wrt, x, head, target, bias, *options):
+    def gradients(grads, kept, wrt, x, head, target, bias, *options):
         inputs = (x, head, target, bias)
         with exchange.place(inputs):
-            cotangents = [exchange._taken(g) for g in grads]
-            found = _core._token_statistics_gradients(cotangents, list(wrt), *native(inputs, options))
+            cotangents, known = exchange._inputs(grads), exchange._inputs(kept)
+            found = _core._token_statistics_gradients(cotangents, known, list(wrt), *native(inputs, options))
             return [exchange._given(g) for g in found]
 
     @gradients.register_fake
-    def _(grads, wrt, x, head, target, bias, *options):
+    def _(grads, kept, wrt, x, head, target, bias, *options):
         return [torch.empty_like((x, head, bias)[k], memory_format=torch.contiguous_format) for k in wrt]
 
     def keep(ctx, inputs, output):
-        ctx.save_for_backward(*inputs[:4])
+        ctx.save_for_backward(*inputs[:4], *_kept(inputs[-1], output))
         ctx.options = inputs[4:]
 
+    def positions_of(needed):
+        return [k for k, at in enumerate(_OPERANDS) if needed[at]]
+
+    def in_places(found, wrt, count):
+        result = [None] * count
+        for k, g in zip(wrt, found):
+            result[_OPERANDS[k]] = g
+        return result
+
     def pull_back(ctx, grads):
-        x, head, target, bias = ctx.saved_tensors
+        x, head, target, bias, *kept = ctx.saved_tensors
         *options, names = ctx.options
         used = [(name, g) for name, g in zip(names, grads) if g is not None and name != "argmax"]
-        needed = [ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.needs_input_grad[3]]
-        wrt = [k for k, need in enumerate(needed) if need]
-        result = [None] * (4 + len(ctx.options))
+        wrt, found = positions_of(ctx.needs_input_grad), []
         if used and wrt:
             found = torch.ops.ebb.token_statistics_gradients(
-                [g for _, g in used], wrt, x, head, target, bias, *options, [name for name, _ in used]
+                [g for _, g in used], kept, wrt, x, head, target, bias, *options, [name for name, _ in used]
             )
-            for k, g in zip(wrt, found):
-                result[(0, 1, 3)[k]] = g
-        return tuple(result)
+        return tuple(in_places(found, wrt, 4 + len(ctx.options)))
 
     statistics.register_autograd(pull_back, setup_context=keep)
 
-    # ---- torch.func, which wants functions whose forward pass does not see its context
+    # ---- torch.func, which wants functions whose forward pass does not see its context: the outputs y, their gradients Jᵀ·g,
+    # their derivatives J·v in a direction, and the derivatives of Jᵀ·g in a direction. Values kept from the forward pass are
+    # functions of the inputs, as which their derivatives are part of those by the inputs.
 
     def leading(x, axis, count):
         """x with the samples of vmap in front."""
         return x.unsqueeze(0).expand(count, *x.shape) if axis is None else x.movedim(axis, 0)
+
+    def one_by_one(function, info, in_dims, constants, tensors):
+        moved = [t if t is None else leading(t, d, info.batch_size) for t, d in zip(tensors, in_dims)]
+        each = [function.apply(*constants, *parts) for parts in zip(*(_parts(t, info.batch_size) for t in moved))]
+        return tuple(torch.stack(parts) for parts in zip(*each)), (0,) * len(each[0])
+
+    def dense(tensors):
+        """Zeros that forward mode has made up have no memory."""
+        return [t.clone() if t is not None and t._is_zerotensor() else t for t in tensors]
+
+    def refused(*_):
+        raise RuntimeError("linear_log_probs: PyTorch can differentiate it twice; ebb.linear_log_probs more often")
 
     class Values(torch.autograd.Function):
         @staticmethod
@@ -93,23 +127,26 @@ def make(exchange):
         @staticmethod
         def setup_context(ctx, inputs, output):
             keep(ctx, inputs, output)
+            ctx.save_for_forward(*inputs[:4])
             ctx.mark_non_differentiable(*(y for y in output if not y.is_floating_point()))
 
         @staticmethod
         def backward(ctx, *grads):
-            needed = [ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.needs_input_grad[3]]
-            wrt = [k for k, need in enumerate(needed) if need]
+            wrt = positions_of(ctx.needs_input_grad)
             *options, names = ctx.options
             used = [k for k, name in enumerate(names) if name != "argmax"]
-            result = [None] * (4 + len(ctx.options))
             given = (*options, [names[k] for k in used])
-            for k, g in zip(wrt, Gradients.apply(wrt, given, *ctx.saved_tensors, *(grads[k] for k in used))):
-                result[(0, 1, 3)[k]] = g
-            return tuple(result)
+            found = Gradients.apply(wrt, given, *ctx.saved_tensors, *(grads[k] for k in used))
+            return tuple(in_places(found, wrt, 4 + len(ctx.options)))
 
         @staticmethod
         def jvp(ctx, *tangents):
-            raise RuntimeError("linear_log_probs: it has no forward mode; use torch.func.grad, vjp or jacrev")
+            *options, names = ctx.options
+            moving = [k for k in range(3) if tangents[_OPERANDS[k]] is not None]
+            floating = [name for name in names if name != "argmax"]
+            given = [tangents[_OPERANDS[k]] for k in moving]
+            found = dict(zip(floating, Tangents.apply(moving, (*options, floating), *ctx.saved_tensors[:4], *given)))
+            return tuple(found.get(name) for name in names)
 
         @staticmethod
         def vmap(info, in_dims, x, head, target, bias, *options):
@@ -121,25 +158,103 @@ def make(exchange):
 
     class Gradients(torch.autograd.Function):
         @staticmethod
-        def forward(wrt, options, x, head, target, bias, *grads):
-            return tuple(gradients(list(grads), wrt, x, head, target, bias, *options))
+        def forward(wrt, options, x, head, target, bias, lse, entropy, squares, *grads):
+            kept = (lse, entropy, squares)
+            return tuple(gradients(dense(grads), kept, wrt, x, head, target, bias, *options))
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.wrt, ctx.options = inputs[:2]
+            ctx.save_for_backward(*inputs[2:])
+            ctx.save_for_forward(*inputs[2:])
+
+        @staticmethod
+        def backward(ctx, *cotangents):
+            tensors, grads = ctx.saved_tensors[:4], ctx.saved_tensors[7:]
+            of_grads = Tangents.apply(ctx.wrt, ctx.options, *tensors, *cotangents)
+            found = Second.apply(ctx.wrt, ctx.options, len(cotangents), *tensors, *cotangents, *grads)
+            return None, None, *in_places(found, ctx.wrt, 4), None, None, None, *of_grads
+
+        # Second derivatives are symmetric: the direction takes the place of the cotangents.
+        @staticmethod
+        def jvp(ctx, wrt, options, *tangents):
+            tensors, kept, grads = ctx.saved_tensors[:4], ctx.saved_tensors[4:7], ctx.saved_tensors[7:]
+            of_grads, found = tangents[7:], None
+            moving = [k for k in range(3) if tangents[_OPERANDS[k]] is not None]
+            if moving:
+                at = sorted({*ctx.wrt, *moving})
+                inputs = [(tangents[_OPERANDS[k]], tensors[_OPERANDS[k]]) for k in at]
+                given = [torch.zeros_like(x) if t is None else t for t, x in inputs]
+                every = Second.apply(at, ctx.options, len(at), *tensors, *given, *grads)
+                found = [every[at.index(k)] for k in ctx.wrt]
+            if any(t is not None for t in of_grads):
+                given = [torch.zeros_like(g) if t is None else t for t, g in zip(of_grads, grads)]
+                more = Gradients.apply(ctx.wrt, ctx.options, *tensors, *kept, *given)
+                found = more if found is None else [a + b for a, b in zip(found, more)]
+            return tuple(found)
+
+        @staticmethod
+        def vmap(info, in_dims, wrt, options, *tensors):
+            if wrt == [0] and in_dims[3] is None and in_dims[5] is None:  # samples are rows
+                moved = [t if t is None else leading(t, d, info.batch_size) for t, d in zip(tensors, in_dims[2:])]
+                moved[1], moved[3] = tensors[1], tensors[3]
+                return Gradients.apply(wrt, options, *moved), (0,)
+            return one_by_one(Gradients, info, in_dims[2:], (wrt, options), tensors)
+
+    class Tangents(torch.autograd.Function):
+        @staticmethod
+        def forward(at, options, x, head, target, bias, *tangents):
+            inputs = (x, head, target, bias)
+            with exchange.place(inputs):
+                directions = exchange._inputs(dense(tangents))
+                found = _core._token_statistics_tangents(directions, at, *native(inputs, options))
+                return tuple(exchange._given(y) for y in found)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.at, ctx.options = inputs[:2]
+            ctx.save_for_backward(*inputs[2:])
+
+        @staticmethod
+        def backward(ctx, *grads):
+            tensors, tangents = ctx.saved_tensors[:4], ctx.saved_tensors[4:]
+            of_tangents = Gradients.apply(ctx.at, ctx.options, *tensors, None, None, None, *grads)
+            wrt = positions_of(ctx.needs_input_grad[2:6])
+            at = sorted({*ctx.at, *wrt})
+            given = dict(zip(ctx.at, tangents))
+            directions = [given[k] if k in given else torch.zeros_like(tensors[_OPERANDS[k]]) for k in at]
+            every = Second.apply(at, ctx.options, len(at), *tensors, *directions, *grads)
+            return None, None, *in_places([every[at.index(k)] for k in wrt], wrt, 4), *of_tangents
+
+        jvp = staticmethod(refused)
+
+        @staticmethod
+        def vmap(info, in_dims, at, options, x, head, target, bias, *tangents):
+            if at == [0] and in_dims[3] is None and in_dims[5] is None:  # samples are rows
+                rows = [leading(t, d, info.batch_size) for t, d in ((x, in_dims[2]), (target, in_dims[4]), (tangents[0], in_dims[6]))]
+                found = Tangents.apply(at, options, rows[0], head, rows[1], bias, rows[2])
+                return found, (0,) * len(found)
+            return one_by_one(Tangents, info, in_dims[2:], (at, options), (x, head, target, bias, *tangents))
+
+    class Second(torch.autograd.Function):
+        @staticmethod
+        def forward(wrt, options, count, x, head, target, bias, *tensors):
+            inputs = (x, head, target, bias)
+            with exchange.place(inputs):
+                given = exchange._inputs(dense(tensors))
+                found = _core._token_statistics_second(given[:count], given[count:], wrt, *native(inputs, options))
+                return tuple(exchange._given(y) for y in found)
 
         @staticmethod
         def setup_context(ctx, inputs, output):
             pass
 
-        @staticmethod
-        def backward(ctx, *cotangents):
-            raise RuntimeError("linear_log_probs: PyTorch can differentiate it once; ebb.linear_log_probs more often")
+        backward = staticmethod(refused)
+        jvp = staticmethod(refused)
 
         @staticmethod
-        def vmap(info, in_dims, wrt, options, *tensors):
-            moved = [t if t is None else leading(t, d, info.batch_size) for t, d in zip(tensors, in_dims[2:])]
-            x, head, target, bias = tensors[:4]
-            if wrt == [0] and in_dims[3] is None and in_dims[5] is None:  # samples are rows
-                return Gradients.apply(wrt, options, moved[0], head, moved[2], bias, *moved[4:]), (0,)
-            each = [Gradients.apply(wrt, options, *parts) for parts in zip(*(_parts(t, info.batch_size) for t in moved))]
-            return tuple(torch.stack(parts) for parts in zip(*each)), (0,) * len(wrt)
+        def vmap(info, in_dims, wrt, options, count, *tensors):
+            return one_by_one(Second, info, in_dims[3:], (wrt, options, count), tensors)
 
     def linear_log_probs(
         x,
@@ -181,11 +296,12 @@ def make(exchange):
         low = exchange._autocast_dtype(x)
         if low is not None and x.dtype != torch.float64:
             x, head, bias = x.to(low), head.to(low), None if bias is None else bias.to(low)
-        options = (float(temperature), float(logit_scale), float(softcap), int(ignore_index), int(chunk), names)
+        computed = _computed(names, x, head, temperature, logit_scale)
+        options = (float(temperature), float(logit_scale), float(softcap), int(ignore_index), int(chunk), computed)
         in_transform = torch._C._are_functorch_transforms_active() and not torch.compiler.is_compiling()
         compute = Values.apply if in_transform else torch.ops.ebb.token_statistics
         found = compute(x, head, target, bias, *options)
-        return found[0] if isinstance(outputs, str) else tuple(found)
+        return found[0] if isinstance(outputs, str) else tuple(found[: len(names)])
 
     linear_log_probs.__module__ = exchange.__name__
     linear_log_probs.__qualname__ = "linear_log_probs"

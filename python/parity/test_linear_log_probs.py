@@ -89,6 +89,23 @@ def test_gradients_only_go_where_they_are_asked_for():
     assert not ebb.torch.linear_log_probs(x.detach(), head, target).requires_grad
 
 
+@pytest.mark.parametrize("names", [("log_probs",), ("log_probs", "entropy"), ("argmax", "log_sum_sq_probs")])
+def test_the_backward_pass_takes_what_the_forward_pass_has_found(names, monkeypatch):
+    """The values of the rows are not computed again; log p alone, at no temperature, has a kernel that needs none."""
+    from ebb import _core
+
+    given, gradients = [], _core._token_statistics_gradients
+    monkeypatch.setattr(_core, "_token_statistics_gradients", lambda *args: given.append(args[1]) or gradients(*args))
+    x, head, target, _ = inputs(torch.bfloat16, bias=False)
+    for temperature in (1.0, 0.7):
+        found = ebb.torch.linear_log_probs(x, head, target, temperature=temperature, outputs=names)
+        assert len(found) == len(names)
+        sum(y.sum() for y in found if y.requires_grad).backward()
+        logsumexp, entropy, squares = given.pop()
+        assert (logsumexp is not None) == (names != ("log_probs",) or temperature != 1)
+        assert (entropy is not None) == ("entropy" in names) and (squares is not None) == ("log_sum_sq_probs" in names)
+
+
 @pytest.mark.parametrize("options", [{}, {"temperature": 0.7}], ids=str)
 def test_logits_of_halves_are_f32(options):
     """At least ten times nearer to f64 than from logits that were rounded to bf16."""

@@ -150,8 +150,53 @@ def test_linear_log_probs_in_transforms():
         same(mine, found[1][key])
     with pytest.raises(RuntimeError, match="linear_log_probs: vmap takes hidden states and targets of each sample, and one head"):
         vmap(ours, in_dims=(0, 0, 0))(x, head.expand(B, C, 6), target)
-    with pytest.raises(RuntimeError, match="linear_log_probs: it has no forward mode"):
-        jvp(lambda x: ours(x, head, target[0])[0], (x[0],), (x[0],))
+
+
+@pytest.mark.parametrize("options", [{}, {"softcap": 2.0, "temperature": 1.3}], ids=str)
+@pytest.mark.parametrize("names", [("log_probs",), ("log_probs", "entropy"), ("entropy", "argmax", "logsumexp", "mean_logits", "log_sum_sq_probs")])
+def test_linear_log_probs_in_forward_mode_and_differentiated_twice(names, options):
+    from test_linear_log_probs import plain
+
+    x, head, target, bias = numbers(N, 6), numbers(C, 6, seed=4), CLASSES[0], numbers(C, seed=5)
+    floating = [name for name in names if name != "argmax"]
+    v = numbers(N, 6, seed=6), numbers(C, 6, seed=7), numbers(C, seed=8)
+
+    def ours(x, head, bias):
+        found = dict(zip(names, ebb.torch.linear_log_probs(x, head, target, bias=bias, outputs=names, **options)))
+        return tuple(found[name] for name in floating)
+
+    def theirs(x, head, bias):
+        found = plain(x, head, target, bias, **options)
+        return tuple(found[name] for name in floating)
+
+    found = []
+    for f in (ours, theirs):
+        total = lambda x, head, bias, f=f: sum(y.square().sum() for y in f(x, head, bias))  # noqa: E731
+        found.append(
+            {
+                "jvp": jvp(f, (x, head, bias), v),
+                "jvp by x": jvp(lambda x: f(x, head, bias), (x,), v[:1]),
+                "jacfwd": jacfwd(f)(x, head, bias),
+                "jacfwd by all": jacfwd(f, argnums=(0, 1, 2))(x, head, bias),
+                "hessian": hessian(total)(x, head, bias),
+                "hessian by all": hessian(total, argnums=(1, 2))(x, head, bias),
+                "jvp of grad": jvp(grad(total, argnums=(0, 1)), (x, head, bias), v),
+                "grad of grad": grad(lambda *t: sum((g * g).sum() for g in grad(total, argnums=(0, 1))(*t)))(x, head, bias),
+                "jacrev of jacfwd": jacrev(jacfwd(total))(x, head, bias),
+            }
+        )
+    for key, mine in found[0].items():
+        same(mine, found[1][key])
+
+
+def test_linear_log_probs_differentiated_three_times():
+    x, head, target = numbers(N, 6), numbers(C, 6, seed=4), CLASSES[0]
+
+    def f(x):
+        return ebb.torch.linear_log_probs(x, head, target, outputs="entropy").square().sum()
+
+    with pytest.raises(RuntimeError, match="linear_log_probs: PyTorch can differentiate it twice"):
+        jacfwd(jacfwd(jacrev(f)))(x)
 
 
 if __name__ == "__main__":

@@ -29,79 +29,153 @@ TokenStatisticsOptions head_options(const Tensor* bias, std::int64_t ignore_inde
 }
 
 // The members of TokenStatistics by the names that Python asks for them with.
-std::vector<Tensor> token_statistics(const Tensor& x, const Tensor& head, const Tensor& target,
-                                     TokenStatisticsOptions o, const std::vector<std::string>& names) {
-  using Wanted = bool TokenStatisticsOptions::*;
-  using Found = Tensor TokenStatistics::*;
-  struct Output {
-    const char* name;
-    Wanted wanted;  // null: always there
-    Found found;
-  };
-  static constexpr Output kOutputs[] = {
-      {"log_probs", nullptr, &TokenStatistics::log_probs},
-      {"entropy", &TokenStatisticsOptions::entropy, &TokenStatistics::entropy},
-      {"logsumexp", &TokenStatisticsOptions::logsumexp, &TokenStatistics::logsumexp},
-      {"log_sum_sq_probs", &TokenStatisticsOptions::log_sum_sq_probs, &TokenStatistics::log_sum_sq_probs},
-      {"mean_logits", &TokenStatisticsOptions::mean_logits, &TokenStatistics::mean_logits},
-      {"argmax", &TokenStatisticsOptions::argmax, &TokenStatistics::argmax},
-  };
-  std::vector<Found> asked;
+struct Output {
+  const char* name;
+  bool TokenStatisticsOptions::*wanted;  // null: always there
+  Tensor TokenStatistics::*found;
+};
+constexpr Output kOutputs[] = {
+    {"log_probs", nullptr, &TokenStatistics::log_probs},
+    {"entropy", &TokenStatisticsOptions::entropy, &TokenStatistics::entropy},
+    {"logsumexp", &TokenStatisticsOptions::logsumexp, &TokenStatistics::logsumexp},
+    {"log_sum_sq_probs", &TokenStatisticsOptions::log_sum_sq_probs, &TokenStatistics::log_sum_sq_probs},
+    {"mean_logits", &TokenStatisticsOptions::mean_logits, &TokenStatistics::mean_logits},
+    {"argmax", &TokenStatisticsOptions::argmax, &TokenStatistics::argmax},
+};
+
+using Names = std::vector<std::string>;
+
+Tensor TokenStatistics::*member_named(const std::string& name) {
+  const auto* it =
+      std::find_if(std::begin(kOutputs), std::end(kOutputs), [&](const Output& e) { return name == e.name; });
+  require(it != std::end(kOutputs),
+          "linear_log_probs: there is no output '{}'; there are log_probs, entropy, logsumexp, log_sum_sq_probs, "
+          "mean_logits and argmax",
+          name);
+  return it->found;
+}
+
+TokenStatisticsOptions with_outputs(TokenStatisticsOptions o, const Names& names) {
   for (const Output& each : kOutputs)
-    if (each.wanted) o.*each.wanted = false;
-  for (const std::string& name : names) {
-    const auto* it =
-        std::find_if(std::begin(kOutputs), std::end(kOutputs), [&](const Output& e) { return name == e.name; });
-    require(it != std::end(kOutputs),
-            "linear_log_probs: there is no output '{}'; there are log_probs, entropy, logsumexp, log_sum_sq_probs, "
-            "mean_logits and argmax",
-            name);
-    if (it->wanted) o.*it->wanted = true;
-    asked.push_back(it->found);
-  }
-  const TokenStatistics all = linear_token_statistics(x, head, target, o);
+    if (each.wanted) o.*each.wanted = std::find(names.begin(), names.end(), each.name) != names.end();
+  return o;
+}
+
+std::vector<Tensor> members(const TokenStatistics& all, const Names& names) {
   std::vector<Tensor> found;
-  for (const Found member : asked) found.push_back(all.*member);
+  for (const std::string& name : names) found.push_back(all.*member_named(name));
   return found;
 }
 
-// For PyTorch: the outputs, evaluated together, in memory that nothing else uses.
-std::vector<Tensor> token_statistics_values(const Tensor& x, const Tensor& head, const Tensor& target,
-                                            const Tensor* bias, std::int64_t ignore_index, double logit_scale,
-                                            double softcap, double temperature, std::int64_t chunk,
-                                            const std::vector<std::string>& names) {
-  const TokenStatisticsOptions o = head_options(bias, ignore_index, logit_scale, softcap, temperature, chunk);
-  std::vector<Tensor> found = token_statistics(x, head, target, o, names);
+TokenStatistics statistics_from(const Names& names, const std::vector<Tensor>& tensors) {
+  TokenStatistics all;
+  for (std::size_t k = 0; k < names.size(); ++k) all.*member_named(names[k]) = tensors.at(k);
+  return all;
+}
+
+std::vector<Tensor> token_statistics(const Tensor& x, const Tensor& head, const Tensor& target,
+                                     const TokenStatisticsOptions& o, const Names& names) {
+  for (const std::string& name : names) member_named(name);
+  return members(linear_token_statistics(x, head, target, with_outputs(o, names)), names);
+}
+
+// What PyTorch is given: evaluated together, in memory that nothing else uses.
+std::vector<Tensor> given_away(std::vector<Tensor> found) {
   eval(found);
   for (Tensor& f : found) f = exclusive(f);
   return found;
 }
 
-// The gradients of Σ cotangent·output with respect to x, head and bias, those that `positions` (0, 1, 2) name.
-std::vector<Tensor> token_statistics_gradients(const std::vector<Tensor>& cotangents, const std::vector<int>& positions,
-                                               const Tensor& x, const Tensor& head, const Tensor& target,
-                                               const Tensor* bias, std::int64_t ignore_index, double logit_scale,
-                                               double softcap, double temperature, std::int64_t chunk,
-                                               const std::vector<std::string>& names) {
-  const std::vector<Tensor> inputs{x, head, or_none(bias)};
+// ---- for PyTorch
+
+// Hidden states, a head, targets and the options that Python passes in this order.
+struct StatisticsCall {
+  Tensor x, head, target;
+  TokenStatisticsOptions o;
+};
+
+template <class... Before, class F>
+auto statistics_function(F f) {
+  return [f](Before... before, const Tensor& x, const Tensor& head, const Tensor& target, const Tensor* bias,
+             std::int64_t ignore_index, double logit_scale, double softcap, double temperature, std::int64_t chunk,
+             const Names& names) {
+    const TokenStatisticsOptions o = head_options(bias, ignore_index, logit_scale, softcap, temperature, chunk);
+    return given_away(f(before..., StatisticsCall{x, head, target, o}, names));
+  };
+}
+
+std::vector<Tensor> statistics_values(const StatisticsCall& c, const Names& names) {
+  return token_statistics(c.x, c.head, c.target, c.o, names);
+}
+
+std::vector<Tensor> operands_at(const StatisticsCall& c, const std::vector<int>& positions) {
+  const std::vector<Tensor> all{c.x, c.head, c.o.bias};
   std::vector<Tensor> chosen;
-  for (int p : positions) chosen.push_back(inputs.at(static_cast<std::size_t>(p)));
-  std::vector<Tensor> found = ebb::grad(FunctionOfMany([&](const std::vector<Tensor>& tracked) {
-    std::vector<Tensor> all = inputs;
-    for (std::size_t k = 0; k < positions.size(); ++k) all[static_cast<std::size_t>(positions[k])] = tracked[k];
-    TokenStatisticsOptions o = head_options(nullptr, ignore_index, logit_scale, softcap, temperature, chunk);
-    o.bias = all[2];
-    const std::vector<Tensor> outputs = token_statistics(all[0], all[1], target, o, names);
-    Tensor total;
-    for (std::size_t k = 0; k < outputs.size(); ++k) {
-      const Tensor part = sum(outputs[k] * cast(cotangents.at(k), outputs[k].dtype()));
-      total = total.defined() ? total + part : part;
-    }
-    return total;
-  }))(chosen);
-  eval(found);
-  for (Tensor& f : found) f = exclusive(f);
+  for (int p : positions) chosen.push_back(all.at(static_cast<std::size_t>(p)));
+  return chosen;
+}
+StatisticsCall with_operands(StatisticsCall c, const std::vector<int>& positions, const std::vector<Tensor>& given) {
+  for (std::size_t k = 0; k < positions.size(); ++k)
+    (positions[k] == 0 ? c.x : positions[k] == 1 ? c.head : c.o.bias) = given[k];
+  return c;
+}
+
+// Σ cotangent·output.
+Tensor weighted_statistics(const StatisticsCall& c, const Names& names, const std::vector<Tensor>& cotangents) {
+  const std::vector<Tensor> outputs = token_statistics(c.x, c.head, c.target, c.o, names);
+  Tensor total;
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    const Tensor part = sum(outputs[k] * cast(cotangents.at(k), outputs[k].dtype()));
+    total = total.defined() ? total + part : part;
+  }
+  return total;
+}
+
+// The gradients of Σ cotangent·output with respect to x, head and bias, those that `positions` (0, 1, 2) name. Values
+// of logsumexp, entropy and log_sum_sq_probs save a pass over the logits; without them there is none of logsumexp.
+std::vector<Tensor> statistics_gradients(const std::vector<Tensor>& cotangents, const std::vector<Tensor*>& values,
+                                         const std::vector<int>& positions, const StatisticsCall& c,
+                                         const Names& names) {
+  if (!values.at(0)) {
+    return ebb::grad(FunctionOfMany([&](const std::vector<Tensor>& tracked) {
+      return weighted_statistics(with_operands(c, positions, tracked), names, cotangents);
+    }))(operands_at(c, positions));
+  }
+  TokenStatistics known;
+  known.logsumexp = *values[0];
+  known.entropy = or_none(values.at(1));
+  known.log_sum_sq_probs = or_none(values.at(2));
+  const auto wanted = [&](int p) { return std::find(positions.begin(), positions.end(), p) != positions.end(); };
+  const LinearCrossEntropyGradients g =
+      linear_token_statistics_backward(statistics_from(names, cotangents), known, c.x, c.head, c.target,
+                                       with_outputs(c.o, names), {wanted(0), wanted(1), wanted(2)});
+  std::vector<Tensor> found;
+  for (int p : positions) found.push_back(p == 0 ? g.x : p == 1 ? g.head : g.bias);
   return found;
+}
+
+// The outputs' derivatives in a direction, for the operands that `positions` name.
+std::vector<Tensor> statistics_tangents(const std::vector<Tensor>& tangents, const std::vector<int>& positions,
+                                        const StatisticsCall& c, const Names& names) {
+  StatisticsTangents direction;
+  for (std::size_t k = 0; k < positions.size(); ++k)
+    (positions[k] == 0 ? direction.x : positions[k] == 1 ? direction.head : direction.bias) = tangents.at(k);
+  return members(linear_token_statistics_jvp(c.x, c.head, c.target, with_outputs(c.o, names), direction), names);
+}
+
+// The gradients, with respect to the same operands, of Σ direction·(gradients of Σ cotangent·output): second
+// derivatives times a direction.
+std::vector<Tensor> statistics_second(const std::vector<Tensor>& directions, const std::vector<Tensor>& cotangents,
+                                      const std::vector<int>& positions, const StatisticsCall& c, const Names& names) {
+  return ebb::grad(FunctionOfMany([&](const std::vector<Tensor>& outer) {
+    const std::vector<Tensor> gradients = ebb::grad(FunctionOfMany([&](const std::vector<Tensor>& tracked) {
+      return weighted_statistics(with_operands(c, positions, tracked), names, cotangents);
+    }))(outer);
+    Tensor total = zeros({}, DType::f64);
+    for (std::size_t k = 0; k < gradients.size(); ++k)
+      total = total + cast(sum(gradients[k] * cast(directions.at(k), gradients[k].dtype())), DType::f64);
+    return total;
+  }))(operands_at(c, positions));
 }
 
 // A formula in Python, called with each tensor as an argument.
@@ -135,9 +209,7 @@ std::vector<Tensor> linear_loss_values(nb::callable formula, const std::vector<i
       linear_loss({x, head, or_none(target), others, shared}, formula_from(std::move(formula)), o, asked);
   std::vector<Tensor> all{found.loss};
   for (int p : positions) all.push_back(found.gradients[static_cast<std::size_t>(p)]);
-  eval(all);
-  for (Tensor& t : all) t = exclusive(t);
-  return all;
+  return given_away(std::move(all));
 }
 
 }  // namespace
@@ -148,11 +220,20 @@ void bind_linear_heads(const Api& api) {
   m.def("_linear_loss", linear_loss_values, "formula"_a, "positions"_a, "x"_a, "head"_a, "target"_a.none(),
         "bias"_a.none(), "others"_a, "shared"_a, "of"_a, "sides"_a, "reduction"_a, "ignore_index"_a, "logit_scale"_a,
         "softcap"_a, "temperature"_a, "chunk"_a);
-  m.def("_token_statistics", token_statistics_values, "x"_a, "head"_a, "target"_a, "bias"_a.none(), "ignore_index"_a,
-        "logit_scale"_a, "softcap"_a, "temperature"_a, "chunk"_a, "outputs"_a);
-  m.def("_token_statistics_gradients", token_statistics_gradients, "cotangents"_a, "positions"_a, "x"_a, "head"_a,
-        "target"_a, "bias"_a.none(), "ignore_index"_a, "logit_scale"_a, "softcap"_a, "temperature"_a, "chunk"_a,
-        "outputs"_a);
+  const auto statistics = [&](const char* name, const auto& f, const auto&... before) {
+    m.def(name, f, before..., "x"_a, "head"_a, "target"_a, "bias"_a.none(), "ignore_index"_a, "logit_scale"_a,
+          "softcap"_a, "temperature"_a, "chunk"_a, "outputs"_a);
+  };
+  using Tensors = const std::vector<Tensor>&;
+  using Positions = const std::vector<int>&;
+  statistics("_token_statistics", statistics_function<>(statistics_values));
+  statistics("_token_statistics_gradients",
+             statistics_function<Tensors, const std::vector<Tensor*>&, Positions>(statistics_gradients), "cotangents"_a,
+             "values"_a, "positions"_a);
+  statistics("_token_statistics_tangents", statistics_function<Tensors, Positions>(statistics_tangents), "tangents"_a,
+             "positions"_a);
+  statistics("_token_statistics_second", statistics_function<Tensors, Tensors, Positions>(statistics_second),
+             "directions"_a, "cotangents"_a, "positions"_a);
   function(
       api, "linear_log_probs",
       [](const Tensor& x, const Tensor& head, const Tensor& target, const Tensor* bias, std::int64_t ignore_index,

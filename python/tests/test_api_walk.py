@@ -87,6 +87,8 @@ SPELLED = {
     "loss_option_from_text": None,
     "reduction_from_name": None,
     "linear_token_statistics": "linear_log_probs",
+    "linear_token_statistics_backward": "linear_log_probs",
+    "linear_token_statistics_jvp": "linear_log_probs",
 }
 
 

@@ -85,18 +85,33 @@ Tensor ChunkHead::logits_of(const Tensor& x, const Tensor& bias, const TokenStat
   return finished_logits(narrow(product_of_bf16(x, t(weight)), 1, 0, classes), bias, o);
 }
 
-// 16 MiB of f32 on the CPU and 1 GiB on a GPU, but enough rows for products to pay.
+// 16 MiB of f32 on the CPU and almost 1 GiB on a GPU, but enough rows for products to pay. What has that much is not
+// cut into strips once more (schedule/strip_model.h).
 std::int64_t logits_at_a_time(std::int64_t chunk, std::int64_t classes, Device device) {
   if (chunk > 0) return chunk * classes;
-  return std::max<std::int64_t>(256 * classes, std::int64_t{1} << (device == Device{} ? 22 : 28));
+  return std::max<std::int64_t>(256 * classes, (std::int64_t{1} << (device == Device{} ? 22 : 28)) - 1);
 }
 
-//   z = c·tanh(s·y/c)/τ:   dy = dz·(1 − (z·τ/c)²)·s/τ
+std::int64_t even_length(std::int64_t all, std::int64_t most) {
+  constexpr std::int64_t kTile = 128;  // rows and columns that a GPU multiplies at a time, or twice as many
+  const auto divided = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  most = std::clamp<std::int64_t>(most, 1, std::max<std::int64_t>(all, 1));
+  const std::int64_t each = divided(std::max<std::int64_t>(all, 1), divided(std::max<std::int64_t>(all, 1), most));
+  const std::int64_t tiles = divided(each, kTile) * kTile;
+  return tiles <= most ? tiles : each;
+}
+
+//   z = c·tanh(s·y/c)/τ:   dz/dy = (1 − (z·τ/c)²)·s/τ
+Tensor through_cap(const Tensor& t, const Tensor& z, const TokenStatisticsOptions& o) {
+  const Tensor capped = o.softcap == 0 ? t : t * (1 - square(z * (o.temperature / o.softcap)));
+  return o.logit_scale == o.temperature ? capped : capped * (o.logit_scale / o.temperature);
+}
+
 LogitGradients::LogitGradients(const Tensor& dz, const Tensor& z, const Tensor& x, const TokenStatisticsOptions& o,
                                const Tensor& head)
-    : dz_(dz), head_(head), by_bf16_(rounds_factors(x.dtype(), x.device(), x.size(0), dz.size(1), x.size(1))) {
-  if (o.softcap != 0) dz_ = dz_ * (1 - square(z * (o.temperature / o.softcap)));
-  if (o.logit_scale != o.temperature) dz_ = dz_ * (o.logit_scale / o.temperature);
+    : dz_(through_cap(dz, z, o)),
+      head_(head),
+      by_bf16_(rounds_factors(x.dtype(), x.device(), x.size(0), dz.size(1), x.size(1))) {
   factor_ = by_bf16_ ? pad_zero(cast(dz_, DType::bf16), 1, 0, head.size(0) - dz.size(1)) : dz_;
 }
 Tensor LogitGradients::of_x() const {
@@ -106,6 +121,11 @@ Tensor LogitGradients::of_x() const {
 Tensor LogitGradients::of_head(const Tensor& x) const {
   if (by_bf16_) return product_of_bf16(t(narrow_node(factor_, 1, 0, dz_.size(1), 1)), x);
   return matmul(t(factor_), widen(x));
+}
+Tensor LogitGradients::of_head(const Tensor& x, DType dtype) const {
+  if (!by_bf16_ || dtype != DType::bf16) return cast(of_head(x), dtype);
+  return make_node(Op::matmul, dtype, Shape{dz_.size(1), x.size(1)},
+                   {t(narrow_node(factor_, 1, 0, dz_.size(1), 1)), x});
 }
 Tensor LogitGradients::of_bias() const { return sum(dz_, 0); }
 

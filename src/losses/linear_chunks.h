@@ -30,6 +30,12 @@ struct ChunkHead {
 // Logits that exist at a time.
 std::int64_t logits_at_a_time(std::int64_t chunk, std::int64_t classes, Device device);
 
+// The length of pieces of nearly equal length, none longer than `most`: in tiles of products where that can be.
+std::int64_t even_length(std::int64_t all, std::int64_t most);
+
+// The derivative of logits z times t, which is one of x·Wᵀ + b. (The product that made them is linear.)
+Tensor through_cap(const Tensor& t, const Tensor& z, const TokenStatisticsOptions& options);
+
 // What the gradient dz of logits z gives to x, head and bias, in f32 for halves. The head may have rows of zeros behind
 // its classes.
 struct LogitGradients {
@@ -37,6 +43,7 @@ struct LogitGradients {
                  const Tensor& head);
   Tensor of_x() const;
   Tensor of_head(const Tensor& x) const;
+  Tensor of_head(const Tensor& x, DType dtype) const;  // rounded to it once
   Tensor of_bias() const;
 
  private:

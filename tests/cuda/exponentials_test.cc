@@ -131,6 +131,41 @@ bool in_one_pass(const Tensor& result) {
   return one;
 }
 
+// −Σ p·log p, as the columns of linear_token_statistics have it.
+Tensor entropy_of(const Tensor& z) {
+  const Tensor most = max(z, 1, true), d = z - where(isfinite(most), most, 0), e = exp(d), s = sum(e, 1, true);
+  return squeeze(log(s) - sum(where(isfinite(d), d, e) * e, 1, true) / s, 1);
+}
+
+// No pass follows: the next row is on its way while one is computed. More rows than blocks of the emulated device.
+TEST_F(Exponentials, OfRowsThatAreReadOnce) {
+  for (const std::int64_t columns : {40'003, 61'440, 151'936}) {
+    const Rows rows = rows_of(columns);
+    const auto count = static_cast<std::int64_t>(rows.names.size());
+    const Tensor x = cast(tensor_from(rows.numbers, {count, columns}, DType::f64), DType::f32).to(kGpu).eval();
+    const std::vector<double> numbers = x.to_vector<double>();
+    const Tensor entropies = entropy_of(x), sums = logsumexp(x, 1);
+    EXPECT_TRUE(in_one_pass(entropies));
+    EXPECT_TRUE(in_one_pass(sums));
+    const std::vector<double> entropy = entropies.to_vector<double>(), sum = sums.to_vector<double>();
+    for (std::int64_t r = 0; r < count; ++r) {
+      const double* const row = numbers.data() + r * columns;
+      const std::string who = fmt::format("{} {}", columns, rows.names[static_cast<std::size_t>(r)]);
+      const Expected want = softmax_of(row, columns, true);
+      double h = 0;
+      for (const double p : want.probabilities) h -= p == 0 ? 0 : p * std::log(p);
+      const auto at = static_cast<std::size_t>(r);
+      if (std::isfinite(want.log_sum)) {
+        EXPECT_TRUE(is_near(sum[at], want.log_sum, 1e-6, 1e-5)) << who << ": " << sum[at] << ", " << want.log_sum;
+        EXPECT_TRUE(is_near(entropy[at], h, 1e-5, 1e-5)) << who << ": " << entropy[at] << ", " << h;
+      } else {
+        EXPECT_FALSE(std::isfinite(sum[at])) << who;
+        EXPECT_FALSE(std::isfinite(entropy[at])) << who;
+      }
+    }
+  }
+}
+
 TEST_F(Exponentials, AreOnePassWhereItsNumbersAreTheSame) {
   const auto halves_of = [](std::int64_t columns) { return cast(randn({3, columns}), DType::bf16).eval(); };
   const Tensor halves = halves_of(70'000), f = cast(halves, DType::f32);

@@ -2,6 +2,7 @@
 // linear_log_probs and linear_token_statistics beside the same numbers from logits in memory.
 #include <gtest/gtest.h>
 
+#include "ebb/autograd.h"
 #include "ebb/backward.h"
 #include "ebb/losses/linear_cross_entropy.h"
 #include "ebb/ops.h"
@@ -123,6 +124,95 @@ TEST(LinearLogProbs, HaveTheGradientsOfTheDefinitions) {
   }
 }
 
+// From values that were computed before, and for the cotangents that there are.
+TEST(LinearLogProbs, HaveTheSameGradientsFromValuesOfAnEarlierPass) {
+  const Inputs in;
+  using Member = Tensor TokenStatistics::*;
+  const std::vector<std::vector<Member>> chosen{
+      {&TokenStatistics::log_probs},
+      {&TokenStatistics::log_probs, &TokenStatistics::entropy},
+      {&TokenStatistics::logsumexp, &TokenStatistics::mean_logits},
+      {&TokenStatistics::log_probs, &TokenStatistics::entropy, &TokenStatistics::logsumexp,
+       &TokenStatistics::log_sum_sq_probs, &TokenStatistics::mean_logits}};
+  for (const Case& c : kCases) {
+    for (const auto& members : chosen) {
+      SCOPED_TRACE(std::string(c.name) + ", statistics " + std::to_string(members.size()));
+      const Tensor x = variable(in.x), head = variable(in.head), bias = variable(in.bias);
+      const TokenStatisticsOptions o = options_of(c, everything(), bias, 4);
+      const TokenStatistics s = plain(x, head, o.bias, in.target, o);
+      TokenStatistics cotangents;
+      Tensor total = zeros({}, DType::f64);
+      std::int64_t phase = 4;
+      for (const Member m : members) {
+        cotangents.*m = values(in.target.shape(), phase++);
+        total = total + sum(s.*m * cotangents.*m);
+      }
+      const Gradients expected = backward(total);
+      const TokenStatistics known = linear_token_statistics(in.x, in.head, in.target, o);
+      const auto g = linear_token_statistics_backward(cotangents, known, in.x, in.head, in.target, o);
+      EXPECT_EQ(g.x.shape(), in.x.shape());
+      expect_near(g.x, expected[x].to_vector(), 1e-11);
+      expect_near(g.head, expected[head].to_vector(), 1e-11);
+      if (c.bias) expect_near(g.bias, expected[bias].to_vector(), 1e-11);
+      const auto alone =
+          linear_token_statistics_backward(cotangents, known, in.x, in.head, in.target, o, {true, false, false});
+      EXPECT_FALSE(alone.head.defined() || alone.bias.defined());
+      expect_near(alone.x, expected[x].to_vector(), 1e-11);
+    }
+  }
+}
+
+// The forward pass is not made again: a block of classes takes three products.
+TEST(LinearLogProbs, TakeThreeProductsForTheirGradients) {
+  const Tensor x = values({8, 6}, 1), head = values({11, 6}, 2), target = classes(8, 11), one = ones({8}, DType::f64);
+  const TokenStatistics cotangents{.log_probs = one, .entropy = one}, known{.entropy = one, .logsumexp = one};
+  const auto g = linear_token_statistics_backward(cotangents, known, x, head, target);
+  const std::string plan = print_schedule({g.x, g.head});
+  std::size_t products = 0;
+  for (std::size_t at = plan.find("call matmul"); at != std::string::npos; at = plan.find("call matmul", at + 1))
+    ++products;
+  EXPECT_EQ(products, 3u) << plan;
+}
+
+// Logits of an ignored row may be anything.
+TEST(LinearLogProbs, HaveNoGradientWhereTheTargetIsIgnored) {
+  const Tensor x = from_data(std::vector<double>{500, 400, 1, 2}, Shape{2, 2}), head = values({3, 2}, 2, 2);
+  const Tensor target = from_data(std::vector<std::int64_t>{-100, 1}, Shape{2});
+  const TokenStatistics known = linear_token_statistics(x, head, target, everything());
+  const Tensor one = ones({2}, DType::f64);
+  const auto g = linear_token_statistics_backward({one, one, one, one, one, {}}, known, x, head, target, everything());
+  const auto row = linear_token_statistics_backward({one, one, one, one, one, {}}, known,
+                                                    from_data(std::vector<double>{0, 0, 1, 2}, Shape{2, 2}), head,
+                                                    target, everything());
+  EXPECT_EQ(g.x.to_vector()[0], 0);
+  EXPECT_EQ(g.x.to_vector()[1], 0);
+  EXPECT_EQ(g.x.to_vector(), row.x.to_vector());
+  EXPECT_EQ(g.head.to_vector(), row.head.to_vector());
+}
+
+TEST(LinearLogProbs, HaveTheDerivativesOfTheDefinitionsInADirection) {
+  const Inputs in;
+  for (const Case& c : kCases) {
+    for (const std::int64_t chunk : {0, 4}) {
+      SCOPED_TRACE(std::string(c.name) + ", chunk " + std::to_string(chunk));
+      const StatisticsTangents v{values(in.x.shape(), 7), values(in.head.shape(), 8),
+                                 c.bias ? values(in.bias.shape(), 9) : Tensor{}};
+      const TokenStatisticsOptions o = options_of(c, everything(), in.bias, chunk);
+      const auto ours = list(linear_token_statistics_jvp(in.x, in.head, in.target, o, v));
+      for (std::size_t k = 0; k < ours.size(); ++k) {
+        const auto along = [&](const Tensor& step) {
+          return list(plain(in.x + step * v.x, in.head + step * v.head, c.bias ? in.bias + step * v.bias : Tensor{},
+                            in.target, o))[k];
+        };
+        expect_near(ours[k], jvp(along, zeros({}, DType::f64), ones({}, DType::f64)).second.to_vector(), 1e-11);
+      }
+      const auto of_x = list(linear_token_statistics_jvp(in.x, in.head, in.target, o, {v.x, {}, {}}));
+      const auto rest = list(linear_token_statistics_jvp(in.x, in.head, in.target, o, {{}, v.head, v.bias}));
+      for (std::size_t k = 0; k < ours.size(); ++k) expect_near(of_x[k] + rest[k], ours[k].to_vector(), 1e-12);
+    }
+  }
+}
+
 TEST(LinearLogProbs, OfHalvesAreF32) {
   const Tensor x = cast(values({64, 32}, 1), DType::bf16), head = cast(values({96, 32}, 2, 2), DType::bf16);
   const Tensor target = classes(64, 96);
@@ -194,6 +284,13 @@ TEST(LinearLogProbs, NameWhatIsWrong) {
                        "linear_log_probs: target must be a class of the head");
   EXPECT_THROW_MESSAGE(linear_log_probs(x, head, wrong).eval(), "target[1] = 4 is outside [0, 4)");
   EXPECT_THROW_MESSAGE(linear_log_probs(x, head, wrong, {.temperature = 0}), "temperature must be positive, got 0");
+  const Tensor target = classes(2, 4), g = values({2}, 3);
+  EXPECT_THROW_MESSAGE(linear_token_statistics_backward({.entropy = g}, {.logsumexp = g}, x, head, target),
+                       "needs the values of logsumexp, and those of entropy");
+  EXPECT_THROW_MESSAGE(linear_token_statistics_backward({}, {.logsumexp = g}, x, head, target), "no cotangent");
+  EXPECT_THROW_MESSAGE(linear_token_statistics_jvp(x, head, target, {}, {.x = g}),
+                       "a tangent of x of shape [2], it has [2, 3]");
+  EXPECT_THROW_MESSAGE(linear_token_statistics_jvp(x, head, target, {}, {}), "there is no tangent");
 }
 
 }  // namespace

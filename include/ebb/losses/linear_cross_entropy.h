@@ -64,18 +64,36 @@ struct TokenStatisticsOptions : LinearLogProbOptions {
   bool argmax = true;
 };
 struct TokenStatistics {
-  Tensor log_probs;         // log p(target)
-  Tensor entropy;           // −Σ p·log p
-  Tensor logsumexp;         // log Σ e^z
-  Tensor log_sum_sq_probs;  // log Σ p²
-  Tensor mean_logits;       // Σ z / V
-  Tensor argmax;            // i64: the class of the largest logit
+  Tensor log_probs = {};         // log p(target)
+  Tensor entropy = {};           // −Σ p·log p
+  Tensor logsumexp = {};         // log Σ e^z
+  Tensor log_sum_sq_probs = {};  // log Σ p²
+  Tensor mean_logits = {};       // Σ z / V
+  Tensor argmax = {};            // i64: the class of the largest logit
 };
 // Each in the shape of target, 0 in rows with ignore_index; what is not wanted is undefined. All but argmax have
 // gradients. Chunks of rows stream through ordinary operations, and the backward pass computes their logits again: four
 // products with the head in all, chunk × V logits at a time.
 TokenStatistics linear_token_statistics(const Tensor& x, const Tensor& head, const Tensor& target,
                                         const TokenStatisticsOptions& options = {});
+
+// The gradients of Σ cotangent·statistic over the statistics whose cotangent is defined, from values that were computed
+// before: logsumexp, and entropy and log_sum_sq_probs where they have a cotangent. Three products with the head.
+struct WantedGradients {
+  bool x = true, head = true, bias = true;
+};
+LinearCrossEntropyGradients linear_token_statistics_backward(const TokenStatistics& cotangents,
+                                                             const TokenStatistics& values, const Tensor& x,
+                                                             const Tensor& head, const Tensor& target,
+                                                             const TokenStatisticsOptions& options = {},
+                                                             WantedGradients wanted = {});
+
+// The statistics' derivatives in a direction, forward mode; argmax has none. Tangents may be undefined, which is 0.
+struct StatisticsTangents {
+  Tensor x = {}, head = {}, bias = {};
+};
+TokenStatistics linear_token_statistics_jvp(const Tensor& x, const Tensor& head, const Tensor& target,
+                                            const TokenStatisticsOptions& options, const StatisticsTangents& tangents);
 
 struct SequenceLogProbOptions : LinearLogProbOptions {
   bool average = false;  // over the targets that are not ignored, instead of their sum

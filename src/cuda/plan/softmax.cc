@@ -21,6 +21,19 @@ bool is_shift(const Program& p, std::int32_t v, std::int32_t most) {
   return mask.kind == Kind::compute && mask.op == Op::isfinite && mask.arg[0] == most;
 }
 
+// Whether v is d·e^d, or that with 0 where d is -inf: where(isfinite(d), d, e^d)·e^d.
+bool is_product(const Program& p, std::int32_t v, std::int32_t difference, std::int32_t power) {
+  const Instr& i = instr(p, v);
+  if (i.kind != Kind::compute || i.op != Op::mul || i.type != RegType::f32) return false;
+  const std::int32_t other = i.arg[0] == power ? i.arg[1] : i.arg[1] == power ? i.arg[0] : -1;
+  if (other < 0 || other == difference) return other == difference;
+  const Instr& choice = instr(p, other);
+  if (choice.kind != Kind::compute || choice.op != Op::where || choice.arg[1] != difference || choice.arg[2] != power)
+    return false;
+  const Instr& mask = instr(p, choice.arg[0]);
+  return mask.kind == Kind::compute && mask.op == Op::isfinite && mask.arg[0] == difference;
+}
+
 // Those of two passes, if they make nothing else.
 std::vector<SoftmaxSum> sums_of(const Program& p, const PassPlan& first, const PassPlan& second) {
   for (const PassPlan* pass : {&first, &second}) {
@@ -47,9 +60,11 @@ std::vector<SoftmaxSum> sums_of(const Program& p, const PassPlan& first, const P
   std::size_t made = all.size();
   for (const std::int32_t sum : second.reductions) {
     for (SoftmaxSum& e : all) {
-      if (instr(p, sum).arg[0] != instr(p, instr(p, e.sum).arg[0]).arg[0]) continue;
-      made += e.differences < 0;
-      e.differences = sum;
+      const std::int32_t power = instr(p, e.sum).arg[0], difference = instr(p, power).arg[0], of = instr(p, sum).arg[0];
+      std::int32_t& found = of == difference ? e.differences : e.products;
+      if (of != difference && !is_product(p, of, difference, power)) continue;
+      made += found < 0;
+      found = sum;
     }
   }
   const bool each_once = all.size() == first.reductions.size() && made == second.reductions.size();
@@ -58,10 +73,9 @@ std::vector<SoftmaxSum> sums_of(const Program& p, const PassPlan& first, const P
 
 }  // namespace
 
-// Another pass must follow.
 void choose_softmax(const Program& p, const GpuModel&, KernelPlan& plan) {
   const bool alone = !plan.row_in_warp() && !plan.long_row && plan.launch.min_blocks == 1;
-  for (int stage = 0; alone && stage + 1 < plan.last_pass; ++stage) {
+  for (int stage = 0; alone && stage < plan.last_pass; ++stage) {
     PassPlan& pass = plan.passes[static_cast<std::size_t>(stage)];
     pass.softmax = sums_of(p, pass, plan.passes[static_cast<std::size_t>(stage) + 1]);
     if (!pass.softmax.empty()) ++stage;

@@ -138,6 +138,7 @@ class Printer {
   std::string read_staged(const Scope& scope, std::int32_t operand) const;
   std::string take_row() const;
   std::string copy_staged(const Scope& scope, const std::string& ending) const;
+  std::string copy_next(const Scope& scope) const;
   std::string copy_leaf(const std::string& ending) const;
   std::string rows_begin(const std::string& ending) const;
   std::string copy_row() const;

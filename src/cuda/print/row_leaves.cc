@@ -113,6 +113,11 @@ std::string Printer::copy_staged(const Scope& scope, const std::string& ending) 
   return text;
 }
 
+// The next row's leaf takes the place of one that nobody reads again.
+std::string Printer::copy_next(const Scope& scope) const {
+  return "if (more) {\n" + indented(copy_staged(scope, "_next"), "  ") + "}\n";
+}
+
 std::string Printer::copy_leaf(const std::string& ending) const {
   const std::string live = plan_.tails ? "const int live = columns - leaf < 8 ? (int)(columns - leaf) : 8;\n" : "";
   return live + "const i64 col = leaf;\n" + coordinates(plan_.columns) + copy_staged({}, ending);

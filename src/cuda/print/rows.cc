@@ -42,10 +42,7 @@ std::string Printer::row_pass(int stage) const {
   const LeafBody body = [&](const Scope& outside) {
     Scope scope = outside;
     scope.places = !by_owner;
-    std::string made = leaf(scope, pass);
-    return by_leaf && !(scope.in_registers && plan_.holds_row())
-               ? made + "if (more) {\n" + indented(copy_staged(scope, "_next"), "  ") + "}\n"
-               : made;
+    return leaf(scope, pass) + (by_leaf && !(scope.in_registers && plan_.holds_row()) ? copy_next(scope) : "");
   };
   text += reductions_begin(pass);
   const auto give = [&](std::int32_t v, const std::string& all) {

@@ -35,10 +35,17 @@ std::string Printer::softmax_pass(int stage) const {
     end += fmt::format("const f64 total{0} = sum{0}.segment<32>();\n", v);
     end += fmt::format("if (lane == 0) parts[turn][{}][segment] = bits_of(total{});\n", place_of_sum(v), v);
   }
-  std::string text = reductions_begin(first) + reductions_begin(second);
-  text += over_leaves({{[&](const Scope& scope) { return leaf(scope, first); }, known, first.unroll},
-                       {[&](const Scope& scope) { return leaf(scope, second); }, end, second.unroll}});
-  text += (first.takes_row ? send_for_next_row() : "") + "__syncthreads();\n";
+  // Where no other pass reads the row, the next one takes its place: see row_pass.
+  const bool next = stage + 1 == plan_.last_pass && !plan_.staged.empty(), by_leaf = next && !plan_.skewed;
+  const bool sends = first.takes_row || (next && plan_.skewed && !plan_.holds_row());
+  std::string text = by_leaf && !plan_.holds_row() ? next_row() : "";
+  text += reductions_begin(first) + reductions_begin(second);
+  const LeafBody last = [&](const Scope& scope) {
+    return leaf(scope, second) + (by_leaf && !(scope.in_registers && plan_.holds_row()) ? copy_next(scope) : "");
+  };
+  text += over_leaves(
+      {{[&](const Scope& scope) { return leaf(scope, first); }, known, first.unroll}, {last, end, second.unroll}});
+  text += (sends ? send_for_next_row() : "") + "__syncthreads();\n";
   for (std::size_t r = 0; r < sums.size(); ++r) {
     const std::int32_t v = sums[r].most;
     text += fmt::format("const f32 most{} = over_segments<Most, f32>(parts[turn][{}], (int)segments);\n", v, r);
@@ -61,6 +68,18 @@ std::string Printer::softmax_pass(int stage) const {
     text += fmt::format("const f64 all{} = over_each<Plus, f64>([&](int segment) {{\n", e.sum) +
             indented(scaled, "  ") + "}, (int)segments);\n";
     text += define(e.sum, narrowed(e.sum, fmt::format("all{}", e.sum)));
+    if (e.products >= 0) {  // Σ e^d·d of a segment with another shift: e^δ·(Σ e^d·d + δ·Σ e^d)
+      std::string moved = part(e.sum) + of_segment;
+      moved +=
+          fmt::format("const f64 products = from_bits((f64)0, parts[turn][{}][segment]);\n", place_of_sum(e.products));
+      moved += define(difference, fmt::format("{} - shift{}", name(e.shift), e.sum)) + define({}, power);
+      moved +=
+          fmt::format("return part == 0 && most < most{} ? part : (products + ((f64){} - (f64)shift{}) * part) * {};\n",
+                      e.most, name(e.shift), e.sum, name(power));
+      text += fmt::format("const f64 all{} = over_each<Plus, f64>([&](int segment) {{\n", e.products) +
+              indented(moved, "  ") + "}, (int)segments);\n";
+      text += define(e.products, narrowed(e.products, fmt::format("all{}", e.products)));
+    }
     if (e.differences < 0) continue;
     std::string moved = part(e.differences) + of_segment;
     moved += fmt::format("const i64 left = a.columns - (i64)segment * {0};\n", kSegment);
