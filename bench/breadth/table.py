@@ -337,6 +337,7 @@ NOT_COMPARED = {
               "feature_alpha_dropout max_unpool1d max_unpool3d max_pool1d_with_indices max_pool2d_with_indices "
               "max_pool3d_with_indices adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices "
               "adaptive_max_pool3d_with_indices"),
+    **excused("PyTorch has none on a CPU; bench/gpu has the products", "fp8_linear fp8_error_bound"),
     **excused("PyTorch has none; the rows of grid_sample are made of it", "weighted_gather"),
     **excused("makes numbers as zeros_like, arange and randn do", "zeros ones full ones_like full_like randint_like empty empty_like "
               "logspace normal tril_indices triu_indices scalar_tensor as_tensor tensor asarray from_numpy from_dlpack"),

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "ebb/ops/fp8.h"
 #include "ebb/optim/optimizer.h"
 
 // Mixed precision: compute in f16 or bf16, keep the weights and their updates in f32.
@@ -11,6 +12,8 @@
 //   auto half = cast_parameters(model, DType::f16);           // gradients reach model's own f32 weights
 //   Tensor loss = cross_entropy(cast(half(cast(x, DType::f16)), DType::f32), y);
 //   scaler.step(optimizer, model, backward(scaler.scale(loss)));
+//
+// Products with factors of eight bits: ebb/ops/fp8.h, LinearOptions::fp8 and Llama::set_fp8.
 namespace ebb {
 
 // Small gradients vanish in f16, so the loss is multiplied before differentiation and the gradients divided afterwards.

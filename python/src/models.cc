@@ -112,6 +112,9 @@ void bind_models(const Api& api) {
       "tokens"_a, "next"_a, "positions"_a.none() = nb::none(),
       "Mean cross-entropy of the tokens that follow, -100 where there is none; the logits are never materialised. "
       "Positions are those of packed rows: each 0 begins another sequence.");
+  llama.def_prop_rw(
+      "fp8", [](const Llama& l) { return l.fp8; }, [](Llama& l, bool on) { l.set_fp8(on); },
+      "Whether the products of feed-forward networks and of the head in the loss are those of fp8_linear.");
   llama.def_prop_ro(
       "config", [](const Llama& l) { return dict_of(l.config); }, "The settings by name.");
   llama.def_prop_ro("head", &Llama::head, "The head's weight, which may be that of the embedding.");

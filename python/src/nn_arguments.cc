@@ -42,6 +42,7 @@ void bind_layer_arguments(nb::module_& m) {
     d["in_features"] = l.weight.size(1);
     d["out_features"] = l.weight.size(0);
     d["bias"] = l.bias.defined();
+    if (l.fp8) d["fp8"] = true;
     return d;
   });
   m.def("_arguments", [](const nn::Embedding& l) {

@@ -90,12 +90,13 @@ void bind_layers(nb::module_& m) {
   auto linear = layer_class<nn::Linear>(m, "Linear", "x·Wᵀ + b. Weight and bias begin uniform in ±1/√in.");
   linear.def(
       "__init__",
-      [](nn::Linear* self, std::int64_t in, std::int64_t out, bool bias, const Place& device, Numbers dtype) {
-        new (self) nn::Linear(in, out, {.bias = bias, .dtype = or_f32(dtype)});
+      [](nn::Linear* self, std::int64_t in, std::int64_t out, bool bias, const Place& device, Numbers dtype, bool fp8) {
+        new (self) nn::Linear(in, out, {.bias = bias, .dtype = or_f32(dtype), .fp8 = fp8});
         put(self, device);
       },
-      "in_features"_a, "out_features"_a, "bias"_a = true, "device"_a.none() = nb::none(),
-      "dtype"_a.none() = nb::none());
+      "in_features"_a, "out_features"_a, "bias"_a = true, "device"_a.none() = nb::none(), "dtype"_a.none() = nb::none(),
+      nb::kw_only(), "fp8"_a = false);
+  linear.def_rw("fp8", &nn::Linear::fp8, "Whether its product is that of fp8_linear.");
   callable(linear);
   auto embedding = layer_class<nn::Embedding>(m, "Embedding", "Rows of a table by index; the table begins normal.");
   embedding.def(

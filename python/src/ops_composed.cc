@@ -2,6 +2,7 @@
 #include "bind.h"
 #include "ebb/backward/linear.h"
 #include "ebb/ops.h"
+#include "ebb/ops/fp8.h"
 
 // Operations that are formulas of others.
 namespace ebb::python {
@@ -45,6 +46,17 @@ void bind_linear(const Api& api) {
       api, "linear",
       [](const Tensor& x, const Tensor& weight, const Tensor* bias) { return linear(x, weight, or_none(bias)); }, "x"_a,
       "weight"_a, "bias"_a.none() = nb::none());
+  function(
+      api, "fp8_linear",
+      [](const Tensor& x, const Tensor& weight, const Tensor* bias) { return fp8_linear(x, weight, or_none(bias)); },
+      "x"_a, "weight"_a, "bias"_a.none() = nb::none());
+  function(
+      api, "fp8_error_bound",
+      [](std::int64_t k, DType result, bool gradient) {
+        const Fp8ErrorBound e = fp8_error_bound(k, result, gradient);
+        return std::tuple(e.products, e.left, e.right);
+      },
+      "k"_a, "result"_a = DTypeObject{DType::f32}, "gradient"_a = false);
   function(api, "linear_backward", linear_backward, "grad"_a, "x"_a, "weight"_a);
   for (auto [name, f] : {std::pair{"addmm", &addmm}, {"baddbmm", baddbmm}}) {
     function(api, name, f, "input"_a, "a"_a, "b"_a, nb::kw_only(), "beta"_a = 1.0, "alpha"_a = 1.0);

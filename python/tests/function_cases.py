@@ -469,6 +469,7 @@ ELSEWHERE = {
         "takes a function: test_autograd.py, test_compile.py",
     ),
     **dict.fromkeys("stop_gradient variable eval print_schedule".split(), "about history and evaluation: test_autograd.py"),
+    **dict.fromkeys("fp8_linear fp8_error_bound".split(), "has few digits on purpose: test_fp8.py"),
     **dict.fromkeys("from_dlpack from_numpy".split(), "takes arrays: test_exchange.py"),
     **dict.fromkeys("broadcast_shapes can_cast promote_types result_type dtype".split(), "gets no tensors' numbers"),
     **dict.fromkeys(

@@ -5,9 +5,11 @@
 #include <numbers>
 
 #include "core/format_error.h"
+#include "ebb/losses/classification.h"
 #include "ebb/losses/linear_cross_entropy.h"
 #include "ebb/nn/init.h"
 #include "ebb/ops.h"
+#include "ebb/ops/fp8.h"
 
 namespace ebb::models {
 namespace {
@@ -169,6 +171,13 @@ Llama::Llama(const LlamaConfig& c) : config(checked(c)), model(c) {
   if (!c.tie_word_embeddings) lm_head = variable(nn::normal({c.vocab_size, c.hidden_size}, 0, c.initializer_range));
 }
 
+void Llama::set_fp8(bool on) {
+  fp8 = on;
+  for (LlamaBlock& block : model.layers) {
+    for (nn::Linear* layer : {&block.mlp.gate_proj, &block.mlp.up_proj, &block.mlp.down_proj}) layer->fp8 = on;
+  }
+}
+
 Tensor Llama::operator()(const Tensor& tokens, const Tensor& positions) const {
   require(tokens.rank() == 2, "Llama: tokens must have shape [batch, time], got {}", tokens.shape());
   Tensor mask, at = arange(tokens.size(1));
@@ -192,8 +201,13 @@ Tensor Llama::logits(const Tensor& tokens, const Tensor& positions) const {
 Tensor Llama::loss(const Tensor& tokens, const Tensor& next, const Tensor& positions) const {
   require(next.shape() == tokens.shape(), "Llama: the tokens that follow must have the tokens' shape {}, got {}",
           tokens.shape(), next.shape());
+  const Tensor hidden = (*this)(tokens, positions);
+  if (fp8) {
+    const Tensor logits = cast(fp8_linear(reshape(hidden, {-1, hidden.size(-1)}), head()), DType::f32);
+    return cross_entropy(logits, reshape(next, {-1}), {.ignore_index = kNone});
+  }
   // linear_cross_entropy, but for its last rounding to the dtype of halves.
-  const Tensor log_probs = linear_log_probs((*this)(tokens, positions), head(), next);
+  const Tensor log_probs = linear_log_probs(hidden, head(), next);
   return -sum(log_probs) / sum(cast(next != kNone, log_probs.dtype()));
 }
 

@@ -7,10 +7,11 @@
 #include "ebb/nn/activations.h"
 #include "ebb/nn/init.h"
 #include "ebb/ops.h"
+#include "ebb/ops/fp8.h"
 
 namespace ebb::nn {
 
-Linear::Linear(std::int64_t in, std::int64_t out, const LinearOptions& o) {
+Linear::Linear(std::int64_t in, std::int64_t out, const LinearOptions& o) : fp8(o.fp8) {
   require(in >= 0 && out >= 0, "Linear: sizes must not be negative, got {} and {}", in, out);
   const double bound = 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(1, in)));
   weight = variable(uniform({out, in}, -bound, bound, o.dtype));
@@ -20,6 +21,7 @@ Linear::Linear(std::int64_t in, std::int64_t out, const LinearOptions& o) {
 Tensor Linear::operator()(const Tensor& x) const {
   require(x.rank() >= 1 && x.size(-1) == weight.size(1), "Linear: the last size of the input must be {}, got shape {}",
           weight.size(1), x.shape());
+  if (fp8) return fp8_linear(x, weight, bias);
   const Tensor y = matmul(x, t(weight));
   return bias.defined() ? y + bias : y;
 }

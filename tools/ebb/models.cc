@@ -159,7 +159,11 @@ std::variant<Mlp, Cnn, ResNet, Gpt, models::Llama, ParallelGpt> make_network(con
   if (c.model == "resnet") return ResNet(c, facts);
   if (c.model == "gpt" && c.tensor_parallel > 0) return ParallelGpt(c, facts);
   if (c.model == "gpt") return Gpt(c, facts);
-  if (c.model == "llama") return models::Llama(llama_config(c, facts));
+  if (c.model == "llama") {
+    models::Llama llama(llama_config(c, facts));
+    llama.set_fp8(c.products == "fp8");
+    return llama;
+  }
   constexpr std::array<std::string_view, 5> known{"mlp", "cnn", "resnet", "gpt", "llama"};
   fail(Error::Kind::value, "--model {}: there is no such network{}", c.model, did_you_mean(c.model, known));
 }

@@ -148,6 +148,7 @@ bool matters(const std::string& name, const RunConfig& c) {
   if (any_of({"kv-heads", "feed-forward", "head", "rope-theta"})) return c.model == "llama";
   if (name == "init") return !c.init.empty();
   if (name == "tokenizer") return !c.tokenizer.empty();
+  if (name == "products") return c.products == "fp8";
   if (name == "documents") return !c.documents.empty();
   if (name == "hidden") return c.model == "mlp";
   if (name == "width") return c.model != "mlp";

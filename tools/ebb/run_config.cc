@@ -251,6 +251,7 @@ void resolve(RunConfig& c) {
   require(!llama || c.dropout == 0, "--dropout {}: --model llama has none", c.dropout);
   for (const auto& [name, value] : {std::pair{"init", &c.init}, std::pair{"documents", &c.documents}})
     require(llama || value->empty(), "--{} {} is for --model llama, not {}", name, *value, c.model);
+  require(llama || c.products == "dtype", "--products {} is for --model llama, not {}", c.products, c.model);
   require(gpt || c.tokenizer.empty(), "--tokenizer {} is for --model gpt and llama, not {}", c.tokenizer, c.model);
   if (c.tensor_parallel > 0) require_divisible(c);
 }

@@ -63,6 +63,7 @@ struct RunConfig {
   double ema = 0;
   std::int64_t patience = -1;
   std::string dtype = "f32";
+  std::string products = "dtype";
   std::uint64_t seed = 1;
 
   std::int64_t workers = 1;
@@ -161,6 +162,9 @@ void each_setting(Config& c, V&& v) {
     "15 for tables)",
     any);
   v("dtype", c.dtype, "What is computed in; weights stay f32", Choices{"f32", "bf16", "f16"});
+  v("products", c.products,
+    "llama: factors of the products of feed-forward networks and head, as --dtype says or rounded to FP8",
+    Choices{"dtype", "fp8"});
   v("seed", c.seed, "Of first weights, order of the data and dropout", any);
   v("workers", c.workers, "Threads that prepare batches (0: the training thread)", any);
   v("threads", c.threads, "Threads that compute (0: all); results do not depend on it", any);

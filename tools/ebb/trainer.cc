@@ -309,7 +309,9 @@ void Trainer::save_tested(const std::string& path) const {
 }
 
 void Trainer::start_from(const std::string& folder) {
-  model_.network = models::load_llama(folder);
+  models::Llama llama = models::load_llama(folder);
+  llama.set_fp8(config_.products == "fp8");
+  model_.network = std::move(llama);
   std::vector<Tensor> values;
   for (const Parameter& p : state(model_)) values.push_back(*p.tensor);
   eval(values);

@@ -117,11 +117,14 @@ struct Llama {
   LlamaConfig config;
   LlamaDecoder model;
   Tensor lm_head;                             // [V, width]; undefined where the embedding is the head
+  bool fp8 = false;                           // set_fp8()
   explicit Llama(const LlamaConfig& config);  // first values from the calling thread's random numbers
 
   // What the head is applied to, [B, T, width], for tokens [B, T]. Positions [B, T] are those of packed rows: each 0
   // begins another sequence, and attention stays inside each. Unless given a row is one sequence.
   Tensor operator()(const Tensor& tokens, const Tensor& positions = {}) const;
+  // Whether the products of feed-forward networks and of the head in the loss are those of fp8_linear (ebb/ops/fp8.h).
+  void set_fp8(bool on);
   const Tensor& head() const { return lm_head.defined() ? lm_head : model.embed_tokens.weight; }
   Tensor logits(const Tensor& tokens, const Tensor& positions = {}) const;  // [B, T, V]
   // Mean cross-entropy of the tokens that follow, [B, T]; −100 where there is none. The logits are never materialised.

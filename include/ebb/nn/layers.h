@@ -12,10 +12,12 @@ namespace ebb::nn {
 struct LinearOptions {
   bool bias = true;
   DType dtype = DType::f32;
+  bool fp8 = false;  // products of factors rounded to eight bits: fp8_linear of ebb/ops/fp8.h
 };
 struct Linear {
   Tensor weight;  // [out, in]
   Tensor bias;    // [out], or undefined
+  bool fp8 = false;
   Linear(std::int64_t in, std::int64_t out, const LinearOptions& options = {});
   Tensor operator()(const Tensor& x) const;  // [..., in] to [..., out]
   template <class V>
