@@ -450,11 +450,16 @@ std::int64_t bytes_moved(const ValueGraph& graph, const Fusion& fusion) {
   const auto bytes = [&](std::int32_t v) {
     return graph.values[v].shape.numel() * static_cast<std::int64_t>(size_of(graph.values[v].dtype));
   };
+  std::vector<char> live(graph.values.size());  // others are in no sweep
+  for (const std::int32_t r : graph.roots) live[r] = 1;
+  for (std::size_t v = live.size(); v-- > 0;) {
+    for (const std::int32_t in : graph.values[v].inputs) live[in] |= live[v];
+  }
   std::int64_t all = 0;
   std::set<std::pair<int, std::int32_t>> read;
   for (std::int32_t v = 0; v < static_cast<std::int32_t>(graph.values.size()); ++v) {
     const int group = fusion.places[v].group;
-    if (group < 0) continue;
+    if (group < 0 || !live[v]) continue;
     if (fusion.places[v].in_memory) all += bytes(v);
     for (const std::int32_t in : graph.values[v].inputs) {
       const std::int32_t b = graph.base(in);
@@ -465,11 +470,12 @@ std::int64_t bytes_moved(const ValueGraph& graph, const Fusion& fusion) {
 }
 
 // There are two opinions about what may wait for a later sweep; the one that moves less is right.
-Fusion fuse_as_late_as_useful(ValueGraph& graph, bool rows_beside) {
+Fusion fuse_as_late_as_useful(ValueGraph& graph, bool rows_beside, bool may_compute_twice) {
   Refusals none;
   const std::vector<int> at_once;
   Fusion first = Fuser(graph, at_once, none, rows_beside).run();
-  if (compute_twice_what_totals_share(graph, first)) first = Fuser(graph, at_once, none, rows_beside).run();
+  if (may_compute_twice && compute_twice_what_totals_share(graph, first))
+    first = Fuser(graph, at_once, none, rows_beside).run();
   Fusion by_level = delayed(graph, first, true, rows_beside),
          by_refusal = delayed(graph, std::move(first), false, rows_beside);
   return bytes_moved(graph, by_refusal) < bytes_moved(graph, by_level) ? std::move(by_refusal) : std::move(by_level);
@@ -490,10 +496,11 @@ bool sums_few_rows(const ValueGraph& graph) {
 }
 
 // A sweep over the columns of a sum has no place for reductions over rows: it is one where that moves no more memory.
-Fusion fuse_either_way(ValueGraph& graph, bool rows_beside) {
-  if (!rows_beside || !sums_few_rows(graph)) return fuse_as_late_as_useful(graph, false);
+Fusion fuse_either_way(ValueGraph& graph, bool rows_beside, bool may_compute_twice = true) {
+  if (!rows_beside || !sums_few_rows(graph)) return fuse_as_late_as_useful(graph, false, may_compute_twice);
   ValueGraph turned = graph;
-  Fusion usual = fuse_as_late_as_useful(graph, false), beside = fuse_as_late_as_useful(turned, true);
+  Fusion usual = fuse_as_late_as_useful(graph, false, may_compute_twice),
+         beside = fuse_as_late_as_useful(turned, true, may_compute_twice);
   if (bytes_moved(turned, beside) > bytes_moved(graph, usual)) return usual;
   graph = std::move(turned);
   return beside;
@@ -509,7 +516,13 @@ Fusion fuse(ValueGraph& graph, int bytes_of_a_function, bool rows_beside) {
     if (!compute_again_what_costs_less(graph, fusion, bytes_of_a_function)) break;
     fusion = fuse_either_way(graph, rows_beside);
   }
-  return fusion;
+  // Of what they make themselves, some stays in memory for others as well, several times.
+  ValueGraph shared = graph;
+  if (!read_what_stays_once(shared, fusion)) return fusion;
+  Fusion fewer = fuse_either_way(shared, rows_beside, false);
+  if (bytes_moved(shared, fewer) >= bytes_moved(graph, fusion)) return fusion;
+  graph = std::move(shared);
+  return fewer;
 }
 
 }  // namespace ebb

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_set>
 
 #include "schedule/placed.h"
+#include "schedule/value_key.h"
 
 namespace ebb {
 namespace {
@@ -146,10 +148,65 @@ class Recomputing {
   std::map<std::pair<int, std::int32_t>, std::int32_t> copies_;
 };
 
+// The number of the first value that is made like v from the same values, by value.
+std::vector<std::int32_t> first_of_equals(const ValueGraph& g) {
+  std::vector<Value> values = g.values;
+  std::vector<std::int32_t> first(values.size());
+  std::unordered_set<std::int32_t, ValueKeyHash, ValueKeyEqual> merged(64, ValueKeyHash{&values},
+                                                                       ValueKeyEqual{&values});
+  for (std::int32_t v = 0; v < static_cast<std::int32_t>(values.size()); ++v) {
+    for (std::int32_t& in : values[v].inputs) in = first[in];
+    first[v] = *merged.insert(v).first;
+  }
+  return first;
+}
+
 }  // namespace
 
 bool compute_again_what_costs_less(ValueGraph& graph, const Fusion& fusion, int bytes_of_a_function) {
   return Recomputing(graph, fusion, bytes_of_a_function).run();
+}
+
+bool read_what_stays_once(ValueGraph& g, const Fusion& fusion) {
+  const std::vector<std::int32_t> first = first_of_equals(g);
+  const auto n = static_cast<std::int32_t>(g.values.size());
+  // Of equal values in memory the one that is there first.
+  std::map<std::int32_t, std::int32_t> earliest;
+  const auto stays = [&](std::int32_t v) {
+    const Placement& p = fusion.places[v];
+    return p.group >= 0 && p.in_memory && p.post == Post::no && !g.values[v].is_view();
+  };
+  for (std::int32_t v = 0; v < n; ++v) {
+    if (!stays(v)) continue;
+    const auto [it, fresh] = earliest.emplace(first[v], v);
+    if (!fresh && fusion.places[v].level < fusion.places[it->second].level) it->second = v;
+  }
+  std::map<std::int32_t, std::int32_t> moved;
+  const auto instead_of = [&](auto&& self, std::int32_t v) -> std::int32_t {
+    const std::int32_t b = g.base(v);
+    if (!stays(b)) return v;
+    const std::int32_t other = earliest.at(first[b]);
+    if (fusion.places[other].level >= fusion.places[b].level) return v;
+    if (v == b) return other;
+    if (const auto found = moved.find(v); found != moved.end()) return found->second;
+    Value view = g.values[v];
+    view.node = -1;
+    view.base = other;
+    view.inputs[0] = self(self, view.inputs[0]);
+    g.values.push_back(std::move(view));
+    return moved[v] = static_cast<std::int32_t>(g.values.size()) - 1;
+  };
+  bool any = false;
+  for (std::int32_t v = 0; v < n; ++v) {
+    if (g.values[v].is_view()) continue;
+    for (std::size_t k = 0; k < g.values[v].inputs.size(); ++k) {
+      const std::int32_t in = g.values[v].inputs[k], instead = instead_of(instead_of, in);
+      any |= instead != in;
+      g.values[v].inputs[k] = instead;
+    }
+  }
+  if (any) sort_inputs_first(g);
+  return any;
 }
 
 }  // namespace ebb

@@ -12,4 +12,8 @@ namespace ebb {
 // that is in memory, so nothing in f32 is kept for the backward pass.)
 bool compute_again_what_costs_less(ValueGraph& graph, const Fusion& fusion, int bytes_of_a_function);
 
+// Copies that stayed in memory after all, each for a reader of its own, beside equal values that are there earlier:
+// what reads a copy reads those. Returns whether the graph has changed.
+bool read_what_stays_once(ValueGraph& graph, const Fusion& fusion);
+
 }  // namespace ebb

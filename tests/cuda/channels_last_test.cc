@@ -126,6 +126,33 @@ TEST_P(ChannelsLast, IsSeenInTheSchedule) {
   EXPECT_EQ(sweeps, is_half(GetParam()) ? 5u : 3u) << text;  // images and windows are copied once, whoever reads them
 }
 
+// The gradient that reaches a block goes through its norm and around it: it is left in memory once, by the sweep that
+// adds it up for the norm, and read by the one behind those sums.
+TEST_P(ChannelsLast, GradientsAroundABlockStayOnce) {
+  if (!is_half(GetParam())) return;
+  const Tensor x = real({2, 64, 16, 16}).to(kGpu), g = real({64}).to(kGpu), b = real({64}).to(kGpu);
+  std::vector<Tensor> weights;
+  Tensor h = x;
+  for (int k = 0; k < 4; ++k) {
+    weights.push_back(variable(real({64, 64, 1, 1}, 0.2).to(kGpu)));
+    h = relu(normalized(conv2d(h, weights.back()), g, b) + h);
+  }
+  const Gradients all = backward(sum(cast(h, DType::f32)));
+  std::vector<Tensor> roots;
+  for (const Tensor& w : weights) roots.push_back(all[w]);
+  const std::string text = print_schedule(roots);
+  const std::string image = "store #", type = std::string(" ") + std::string(name(GetParam())) + " [16384, ";
+  for (std::size_t at = text.find("sweep ["); at != std::string::npos;) {
+    const std::size_t next = text.find("sweep [", at + 1);
+    const std::string sweep = text.substr(at, next - at);
+    std::size_t stores = 0;
+    for (std::size_t s = 0; (s = sweep.find(image, s)) != std::string::npos; ++s)
+      stores += sweep.compare(sweep.find(' ', s + image.size()), type.size(), type) == 0;
+    EXPECT_LE(stores, 1u) << sweep;
+    at = next;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Of, ChannelsLast, ::testing::Values(DType::f32, DType::f16, DType::bf16),
                          [](const auto& p) { return std::string(name(p.param)); });
 
