@@ -77,7 +77,7 @@ class CudaBackend final : public Backend, private Recordings {
     return cuda::describe(static_cast<const Sweep&>(made).plan);
   }
   std::string describe(const LibraryCall& call) const override {
-    const bool scatters = call.op == Op::scatter || call.op == Op::scatter_zero_add;
+    const bool scatters = call.op == Op::scatter || call.op == Op::scatter_zero_add || call.op == Op::index_zero_add;
     if (call.op == Op::matmul && call.attrs.options) return describe_fp8(call);
     return scatters ? cuda::describe(plan_scatter(call, gpu_.model())) : "";
   }

@@ -28,9 +28,38 @@ TEST(ScatterPlans, LinesThatFitOnChipAreAddedThere) {
   EXPECT_EQ(sums(DType::bf16, {8, 3136}, {8, 20}, 1), "block of 32 threads per line, 20736 bytes of shared memory");
   EXPECT_EQ(sums(DType::f32, {3, 1000000}, {3, 100}, 1), "warp per line");
   EXPECT_EQ(sums(DType::f32, {3, 1000000}, {3, 5000}, 1), "sorted by place");
-  EXPECT_EQ(sums(DType::f32, {3, 10}, {3, 1 << 20}, 1), "sorted by place");
-  EXPECT_EQ(sums(DType::f32, {10, 1 << 15}, {20, 1 << 15}, 0), "thread per line");
-  EXPECT_EQ(sums(DType::i64, {3, 10}, {3, 100}, 1), "thread per element, atomic sums of integers");
+  EXPECT_EQ(sums(DType::f32, {3, 9000}, {3, 1 << 20}, 1),
+            "block of 256 threads per 9000 elements of a line, 44192 bytes of shared memory");
+  EXPECT_EQ(sums(DType::f32, {1000, 1 << 15}, {2000, 1 << 15}, 0), "thread per line");
+}
+
+// Whoever has its own sums waits for nobody.
+TEST(ScatterPlans, ThreadsHaveSumsOfTheirOwnForFewPlaces) {
+  const auto sums = [](Op op, DType dtype, const Shape& out, const Shape& index, int axis) {
+    return plan_of(op, dtype, out, index, axis);
+  };
+  const Op lines = Op::scatter_zero_add, slices = Op::index_zero_add;
+  EXPECT_EQ(sums(lines, DType::f32, {4668, 10}, {4668, 2859}, 1),
+            "sums of 256 threads per line, 10240 bytes of shared memory");
+  EXPECT_EQ(sums(lines, DType::f32, {1}, {5000000}, 0),
+            "sums of 256 threads per 16384 elements of a line, 1024 bytes of shared memory");
+  EXPECT_EQ(sums(lines, DType::bf16, {3, 256}, {3, 700}, 1),
+            "sums of 64 threads per line, 65536 bytes of shared memory");
+  EXPECT_EQ(sums(lines, DType::f32, {10, 1 << 15}, {20, 1 << 15}, 0),
+            "sums of 256 threads per line of 256 neighbours, 10240 bytes of shared memory");
+  EXPECT_EQ(sums(slices, DType::f32, {3, 64}, {1000000}, 0),
+            "sums of 256 threads per 1954 elements of a line of 64 neighbours, 6144 bytes of shared memory");
+  EXPECT_EQ(sums(slices, DType::f32, {5000, 64}, {1000000}, 0), "sorted by place");
+  EXPECT_EQ(sums(slices, DType::f32, {5000}, {1000000}, 0),
+            "block of 256 threads per 5000 elements of a line, 48192 bytes of shared memory");
+}
+
+TEST(ScatterPlans, IntegersHaveNoOrder) {
+  const auto sums = [](Op op, const Shape& out, const Shape& index) { return plan_of(op, DType::i64, out, index, 0); };
+  EXPECT_EQ(sums(Op::index_zero_add, {1000}, {3000000}), "thread per element, 4 tables of integers in shared memory");
+  EXPECT_EQ(sums(Op::scatter_zero_add, {12000}, {3000000}), "thread per element, a table of integers in shared memory");
+  EXPECT_EQ(sums(Op::scatter_zero_add, {20000}, {3000000}), "thread per element, atomic sums of integers");
+  EXPECT_EQ(sums(Op::index_zero_add, {20000, 64}, {30000}), "thread per element, atomic sums of integers");
 }
 
 // What else is in the batch does not change the order of a line's sums, and with it their bits.
@@ -45,7 +74,9 @@ TEST(ScatterPlans, OtherLinesDoNotDecideAboutOne) {
 
 TEST(ScatterPlans, ElementsThatAreNotAddedHaveAThreadEach) {
   EXPECT_EQ(plan_of(Op::scatter_zero_add, DType::f32, {5, 7}, {5, 7}, 1, true), "thread per element, distinct places");
-  EXPECT_EQ(plan_of(Op::scatter, DType::f32, {5, 7000}, {5, 700}, 1), "thread per element, the last for each place");
+  EXPECT_EQ(plan_of(Op::scatter, DType::f32, {5, 70000}, {5, 700}, 1), "thread per element, the last for each place");
+  EXPECT_EQ(plan_of(Op::scatter, DType::f32, {4668, 6554}, {4668, 2859}, 1),
+            "block of 256 threads per line, the last for each place in 26216 bytes of shared memory");
   EXPECT_EQ(plan_of(Op::scatter, DType::f32, {1 << 20, 7}, {1 << 20, 7}, 1), "thread per line");
 }
 

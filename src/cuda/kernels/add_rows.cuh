@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // index_zero_add: tokens are sorted by their rows, and those of a row are added in order. A row belongs to a group of
 // lanes, each with some packs of its columns; of rows with many tokens every thread has one column, and more loads in
-// flight.
+// flight. Rows of very many are divided into segments, whose sums are added in order.
 #pragma once
 #include "cuda/kernels/args/index.h"
 #include "cuda/kernels/parts/element.h"
@@ -10,7 +10,7 @@
 namespace ebb::cuda {
 
 #ifdef EBB_EDITOR
-typedef i64 I;
+typedef i32 R;  // of rows
 typedef f32 S;  // of sums
 EBB S plus(S total, T x) { return total + (S)load(x); }
 constexpr int kPacks = 4, kEach = 8;
@@ -18,46 +18,83 @@ constexpr bool kWide = true;
 EBB void narrow(Pack<T, kEach>& to, int j, S x) { to.set_bf16(j, x); }
 #endif
 
-using Args = AddRowsArgs<T, I>;
+using Args = AddRowsArgs<T, R, S>;
+
+EBB i64 row_of(const Args& a, i64 p) { return a.rows[a.order[p]]; }
+
+// The segments of a row that begins at p. Where in the list they are depends on who comes first, but nothing else does.
+EBB void divide_row(const Args& a, i64 row, i64 p) {
+  i64 end = p + kManyTokens + 1, left = a.tokens - end;
+  while (left > 0) {  // behind the last of its tokens
+    const i64 half = left >> 1;
+    if (row_of(a, end + half) == row) {
+      end += half + 1;
+      left -= half + 1;
+    } else {
+      left = half;
+    }
+  }
+  const u32 count = (u32)((end - p + kSegmentTokens - 1) / kSegmentTokens);
+  const i64 first = atomicAdd(&a.counters->segments, count);
+  const i64 part = count > 1 ? (i64)atomicAdd(&a.counters->parts, count) : -1;
+  if (count > 1) a.divided[atomicAdd(&a.counters->divided, 1u)] = DividedRow{row, part, (i64)count, 0};
+  for (i64 s = 0; s < count; ++s) {
+    const i64 begin = p + s * kSegmentTokens;
+    a.segments[first + s] =
+        RowSegment{row, begin, begin + kSegmentTokens < end ? begin + kSegmentTokens : end, part < 0 ? part : part + s};
+  }
+}
 
 extern "C" __global__ void __launch_bounds__(kThreads) find_rows(const Args a) {
   EACH(p, a.tokens) {
-    const auto row_of = [&](i64 q) { return (i64)a.index[a.order[q] * a.index_step]; };
-    const i64 row = row_of(p);
-    if ((u64)row >= (u64)a.size) {
-      complain(a.complaints, a.order[p], 0, bits_of(row));
-      continue;
-    }
-    if (p == 0 || row_of(p - 1) != row) {
+    const i64 row = row_of(a, p);
+    if (p == 0 || row_of(a, p - 1) != row) {
       a.ranges[row].begin = p;
-      if (p + kManyTokens < a.tokens && row_of(p + kManyTokens) == row) a.many[atomicAdd(a.many_rows, 1u)] = row;
+      if (p + kManyTokens < a.tokens && row_of(a, p + kManyTokens) == row) divide_row(a, row, p);
     }
-    if (p + 1 == a.tokens || row_of(p + 1) != row) a.ranges[row].end = p + 1;
+    if (p + 1 == a.tokens || row_of(a, p + 1) != row) a.ranges[row].end = p + 1;
   }
 }
-EBB void add_many(const Args& a) {
-  const i64 rows = *a.many_rows;
-  for (i64 i = (i64)blockIdx.x * kThreads + threadIdx.x; i < a.outer * rows * a.inner; i += a.many_blocks * kThreads) {
-    const i64 line = quotient(i, a.inner), outer = quotient(line, rows), row = a.many[line - outer * rows];
-    const T* const g = a.g + outer * a.tokens * a.inner + (i - line * a.inner);
-    const TokenRange range = a.ranges[row];
+EBB void add_segments(const Args& a) {
+  const i64 segments = a.counters->segments;
+  for (i64 i = (i64)blockIdx.x * kThreads + threadIdx.x; i < a.outer * segments * a.inner;
+       i += a.many_blocks * kThreads) {
+    const i64 line = quotient(i, a.inner), outer = quotient(line, segments), column = i - line * a.inner;
+    const RowSegment segment = a.segments[line - outer * segments];
+    const T* const g = a.g + outer * a.tokens * a.inner + column;
     S total = 0;
-    for (i64 p = range.begin; p < range.end; p += kManyTokens) {  // so many loads in flight, added in order
+    for (i64 p = segment.begin; p < segment.end; p += kManyTokens) {  // so many loads in flight, added in order
       T part[kManyTokens];
 #pragma unroll
       for (int k = 0; k < kManyTokens; ++k) {
-        if (p + k < range.end) part[k] = g[a.order[p + k] * a.inner];
+        if (p + k < segment.end) part[k] = g[a.order[p + k] * a.inner];
       }
 #pragma unroll
       for (int k = 0; k < kManyTokens; ++k) {
-        if (p + k < range.end) total = plus(total, part[k]);
+        if (p + k < segment.end) total = plus(total, part[k]);
       }
     }
-    a.out[(outer * a.size + row) * a.inner + (i - line * a.inner)] = store((A)total);
+    if (segment.part < 0) {
+      a.out[(outer * a.size + segment.row) * a.inner + column] = store((A)total);
+    } else {
+      a.parts[(segment.part * a.outer + outer) * a.inner + column] = total;
+    }
+  }
+}
+extern "C" __global__ void __launch_bounds__(kThreads) add_divided_rows(const Args a) {
+  const i64 rows = a.counters->divided, width = a.outer * a.inner;
+  EACH(i, rows * width) {
+    const i64 which = quotient(i, width), e = i - which * width, outer = quotient(e, a.inner);
+    const DividedRow row = a.divided[which];
+    const S* const parts = a.parts + row.part * width + e;
+    S total = parts[0];
+#pragma unroll 16
+    for (i64 p = 1; p < row.parts; ++p) total += parts[p * width];
+    a.out[(outer * a.size + row.row) * a.inner + (e - outer * a.inner)] = store((A)total);
   }
 }
 extern "C" __global__ void __launch_bounds__(kThreads) add_rows(const Args a) {
-  if (blockIdx.x < a.many_blocks) return add_many(a);
+  if (blockIdx.x < a.many_blocks) return add_segments(a);
   typedef Pack<T, kEach> Columns;
   constexpr int kAhead = kPacks > 2 ? 2 : 4;  // tokens
   const int lanes = 1 << a.lane_bits;

@@ -19,34 +19,29 @@ EBB int place_in_tile(int k, int each) {
   return (int)(threadIdx.x >> 5) * 32 * each + k * 32 + (int)(threadIdx.x & 31);
 }
 
-// Lanes that are live and have the same digit.
-EBB u32 lanes_alike(u32 digit, bool live) {
-  u32 alike = __ballot_sync(0xffffffffu, live);
-#pragma unroll
-  for (int b = 0; b < 8; ++b) {
-    const bool mine = digit >> b & 1u;
-    const u32 set = __ballot_sync(0xffffffffu, mine);
-    alike &= mine ? set : ~set;
-  }
-  return alike;
-}
-
-// Counts each warp's digits. rank[k]: how many of the warp's elements with the same digit come before.
-EBB void rank_digits(const T (&key)[kRadixEach], int each, int live, int shift, u32 (*counts)[256],
+// Counts each warp's digits. rank[k]: how many of the warp's elements with the same digit come before. `masks`: per
+// warp and digit, the lanes that have it; a warp leaves its own as zeros.
+EBB void rank_digits(const T (&key)[kRadixEach], int each, int live, int shift, u32 (*counts)[256], u32* masks,
                      u16 (&rank)[kRadixEach]) {
   const int lane = threadIdx.x & 31;
   u32* const of_warp = counts[threadIdx.x >> 5];
+  u32* const lanes = masks + (threadIdx.x >> 5) * 256;
 #pragma unroll
-  for (int k = 0; k < 8; ++k) of_warp[lane + 32 * k] = 0;
+  for (int k = 0; k < 8; ++k) of_warp[lane + 32 * k] = lanes[lane + 32 * k] = 0;
   __syncwarp();
 #pragma unroll
   for (int k = 0; k < kRadixEach; ++k) {
     if (k >= each) break;
     const bool mine = place_in_tile(k, each) < live;
-    const u32 digit = digit_of(key[k], shift), alike = lanes_alike(digit, mine);
-    const u32 before = __popc(alike & ((1u << lane) - 1)), seen = of_warp[digit];
+    const u32 digit = digit_of(key[k], shift);
+    if (mine) atomicOr(lanes + digit, 1u << lane);
     __syncwarp();
-    if (mine && before == 0) of_warp[digit] = seen + __popc(alike);
+    const u32 alike = lanes[digit], before = __popc(alike & ((1u << lane) - 1)), seen = of_warp[digit];
+    __syncwarp();
+    if (mine && before == 0) {
+      of_warp[digit] = seen + __popc(alike);
+      lanes[digit] = 0;
+    }
     __syncwarp();
     rank[k] = (u16)(seen + before);
   }
@@ -88,6 +83,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) sort_tiles(const Args a) 
   __shared__ u64 room[kRadixTile * (sizeof(T) > 2 ? sizeof(T) : 2) / 8];
   T* const keys = (T*)room;  // in turns
   u16* const places = (u16*)room;
+  u32* const masks = (u32*)room;
+  static_assert(sizeof(room) >= kWarps * 256 * sizeof(u32));
   const int live = (int)a.length, each = (live + kThreads - 1) / kThreads;
   for (i64 line = blockIdx.x; line < a.x.n; line += gridDim.x) {
     const T* const x = line_of(a, line);
@@ -100,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) sort_tiles(const Args a) 
       key[k] = k < each && e < live ? given_key(a, x, line, e) : (T)0;
     }
     for (int shift = 0; shift < kKeyBits; shift += 8) {
-      rank_digits(key, each, live, shift, counts, rank);
+      rank_digits(key, each, live, shift, counts, masks, rank);
       u32 total;
       place_digits(counts, warps, total);
       if (__syncthreads_or(total == (u32)live)) continue;  // all have the same digit
@@ -170,7 +167,7 @@ EBB Pass pass_of(const Args& a) {
   Pass pass{a.shift == 0, true, 0};
 #pragma unroll
   for (int shift = 0; shift < kKeyBits; shift += 8) {
-    if (shift > 0 && !(varying >> shift & 255u)) continue;
+    if (shift >= a.key_bits || (shift > 0 && !(varying >> shift & 255u))) continue;
     if (shift < a.shift) ++pass.before;
     if (shift == a.shift) pass.runs = true;
     if (shift > a.shift) pass.last = false;
@@ -196,9 +193,14 @@ extern "C" __global__ void __launch_bounds__(kThreads) count_digits(const Args a
     const i64 line = quotient(task, a.tiles), tile = task - line * a.tiles, left = a.length - tile * kRadixTile;
     const int live = left < kRadixTile ? (int)left : kRadixTile;
     T key[kRadixEach];
-    u16 rank[kRadixEach];
     load_tile(a, pass, line, tile * kRadixTile, live, key);
-    rank_digits(key, kRadixEach, live, (int)a.shift, counts, rank);
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) counts[w][threadIdx.x] = 0;
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < kRadixEach; ++k) {
+      if (place_in_tile(k, kRadixEach) < live) atomicAdd(&counts[threadIdx.x >> 5][digit_of(key[k], (int)a.shift)], 1u);
+    }
     __syncthreads();
     u32 total = 0;
 #pragma unroll
@@ -249,6 +251,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) move_by_digits(const Args
   __shared__ u64 room[kRadixTile * (sizeof(T) > sizeof(P) ? sizeof(T) : sizeof(P)) / 8];
   T* const keys = (T*)room;
   P* const places = (P*)room;  // in turns
+  u32* const masks = (u32*)room;
+  static_assert(sizeof(room) >= kWarps * 256 * sizeof(u32));
   const Pass pass = pass_of(a);
   const int shift = (int)a.shift;
   if (!pass.runs) return;
@@ -258,7 +262,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) move_by_digits(const Args
     T key[kRadixEach];
     u16 rank[kRadixEach];
     load_tile(a, pass, line, begin, live, key);
-    rank_digits(key, kRadixEach, live, shift, counts, rank);
+    rank_digits(key, kRadixEach, live, shift, counts, masks, rank);
     const i64 row = line * 256 + threadIdx.x;
     u32 total;
     const u32 start = place_digits(counts, warps, total);

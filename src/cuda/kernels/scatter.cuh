@@ -68,9 +68,9 @@ extern "C" __global__ void __launch_bounds__(kThreads) scatter_by_warps(const Sc
   }
 }
 
-// Sums that begin with zeros, in shared memory, a block per line; the result is of type R. Of a block's neighbours that
-// go to one place the first is added first: all leave their keys where their place leads, those of a later turn and of
-// threads before others are larger, and whose key stays may add.
+// Sums that begin with zeros, in shared memory, a block per piece of a line; the result is of type R. Of a block's
+// neighbours that go to one place the first is added first: all leave their keys where their place leads, those of a
+// later turn and of threads before others are larger, and whose key stays may add.
 extern "C" __global__ void __launch_bounds__(kThreads) sum_in_shared(const ScatterArgs a) {
   DYNAMIC_SHARED(smem);
   u32* const keys = (u32*)smem;
@@ -78,13 +78,15 @@ extern "C" __global__ void __launch_bounds__(kThreads) sum_in_shared(const Scatt
   const int threads = blockDim.x, me = threadIdx.x;
   constexpr u32 kMostTurns = 1u << 22;
   u32 turn = kMostTurns;
-  for (i64 line = blockIdx.x; line < a.index.n; line += gridDim.x) {
+  for (i64 task = blockIdx.x; task < a.index.n * a.pieces; task += gridDim.x) {
+    const i64 line = a.pieces == 1 ? task : quotient(task, a.pieces), piece = task - line * a.pieces;
+    const i64 begin = piece * a.piece, end = begin + a.piece < a.length ? begin + a.piece : a.length;
     const I* const index = (const I*)a.index.data + at(a.index, line);
     const T* const src = (const T*)a.src.data + at(a.src, line);
     for (i64 i = me; i < a.size; i += threads) sums[i] = (O)0;
-    i64 next = me < a.length ? (i64)index[me * a.index_step] : -1;
-    T next_x = me < a.length ? src[me * a.src_step] : (T)0;
-    for (i64 first = 0; first < a.length; first += threads) {
+    i64 next = begin + me < end ? (i64)index[(begin + me) * a.index_step] : -1;
+    T next_x = begin + me < end ? src[(begin + me) * a.src_step] : (T)0;
+    for (i64 first = begin; first < end; first += threads) {
       if (turn >= kMostTurns) {
         __syncthreads();
         for (int k = me; k < kTurnSlots; k += threads) keys[k] = 0;
@@ -93,8 +95,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) sum_in_shared(const Scatt
       __syncthreads();
       const i64 i = first + me, where = next;
       const T x = next_x;
-      const bool live = i < a.length, inside = live && (u64)where < (u64)a.size;
-      if (i + threads < a.length) {
+      const bool live = i < end, inside = live && (u64)where < (u64)a.size;
+      if (i + threads < end) {
         next = index[(i + threads) * a.index_step];
         next_x = src[(i + threads) * a.src_step];
       }
@@ -111,8 +113,14 @@ extern "C" __global__ void __launch_bounds__(kThreads) sum_in_shared(const Scatt
       }
     }
     __syncthreads();
-    R* const out = (R*)a.out.data + at(a.out, line);
-    for (i64 i = me; i < a.size; i += threads) out[i * a.out_step] = rounded(sums[i]);
+    if (a.parts) {
+      const i64 outer = quotient(line, a.inner);
+      O* const to = (O*)a.parts + (outer * a.pieces + piece) * a.size * a.inner + line - outer * a.inner;
+      for (i64 i = me; i < a.size; i += threads) to[i * a.inner] = sums[i];
+    } else {
+      R* const out = (R*)a.out.data + at(a.out, line);
+      for (i64 i = me; i < a.size; i += threads) out[i * a.out_step] = rounded(sums[i]);
+    }
     __syncthreads();
   }
 }

@@ -15,11 +15,15 @@ typedef u32 P;  // of positions
 
 using Args = ScatterElementsArgs<T, P>;
 
+EBB void complain_of(const Args& a, i64 i, i64 where) {
+  const i64 slice = a.inner ? quotient(i, a.inner) : i;
+  complain(a.complaints, a.inner ? slice - quotient(slice, a.length) * a.length : i, 0, bits_of(where));
+}
 // Where in the output element i goes; -1: its index is outside, which is said once.
 EBB i64 place_of(const Args& a, i64 i, bool says_so = true) {
   const i64 where = ((const I*)a.index.data)[at(a.index, i)];
   if ((u64)where < (u64)a.size) return at(a.out, i) + where * a.out_step;
-  if (says_so) complain(a.complaints, i, 0, bits_of(where));
+  if (says_so) complain_of(a, i, where);
   return -1;
 }
 
@@ -48,6 +52,53 @@ extern "C" __global__ void __launch_bounds__(kThreads) add_integers(const Args a
   EACH(i, a.index.n) {
     const i64 to = place_of(a, i);
     if (to >= 0) atomicAdd((P*)a.out.data + to, ((const P*)a.src.data)[at(a.src, i)]);
+  }
+}
+
+// The whole output in shared memory, `copies` of each sum side by side, which lanes choose among. Shared memory adds
+// words of 32 bits: longer numbers are two of them, and the upper one seldom changes.
+EBB void add_to_table(u32* table, i64 sums, i64 at, u32 x) { atomicAdd(table + at, x); }
+EBB void add_to_table(u32* table, i64 sums, i64 at, u64 x) {
+  const u32 low = (u32)x, before = atomicAdd(table + at, low);
+  const u32 high = (u32)(x >> 32) + (before + low < before);
+  if (high) atomicAdd(table + sums + at, high);
+}
+EBB u32 sum_of_table(const u32* table, i64, i64 at, u32) { return table[at]; }
+EBB u64 sum_of_table(const u32* table, i64 sums, i64 at, u64) { return (u64)table[sums + at] << 32 | table[at]; }
+
+extern "C" __global__ void __launch_bounds__(kThreads) add_integers_in_shared(const Args a) {
+  constexpr int kAhead = 4;  // loads in flight
+  DYNAMIC_SHARED(smem);
+  u32* const table = (u32*)smem;
+  const i64 n = a.index.n, sums = a.sums * a.copies, copy = threadIdx.x & (a.copies - 1);
+  for (i64 i = threadIdx.x; i < sums * (i64)(sizeof(P) / 4); i += kThreads) table[i] = 0;
+  __syncthreads();
+  for (i64 first = (i64)blockIdx.x * kThreads * kAhead + threadIdx.x; first < n;
+       first += (i64)gridDim.x * kThreads * kAhead) {
+    i64 where[kAhead];
+    P x[kAhead];
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      const i64 i = first + k * kThreads;
+      where[k] = i < n ? (i64)((const I*)a.index.data)[at(a.index, i)] : 0;
+      x[k] = i < n ? ((const P*)a.src.data)[at(a.src, i)] : (P)0;
+    }
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      const i64 i = first + k * kThreads;
+      if (i >= n) break;
+      if ((u64)where[k] < (u64)a.size) {
+        add_to_table(table, sums, (at(a.out, i) + where[k] * a.out_step) * a.copies + copy, x[k]);
+      } else {
+        complain_of(a, i, where[k]);
+      }
+    }
+  }
+  __syncthreads();
+  for (i64 i = threadIdx.x; i < a.sums; i += kThreads) {
+    P total = 0;
+    for (i64 k = 0; k < a.copies; ++k) total += sum_of_table(table, sums, i * a.copies + k, (P)0);
+    if (total) atomicAdd((P*)a.out.data + i, total);
   }
 }
 

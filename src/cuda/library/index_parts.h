@@ -2,6 +2,7 @@
 #pragma once
 #include <bit>
 #include <string>
+#include <vector>
 
 #include "cuda/library/kernels.h"
 
@@ -9,6 +10,8 @@
 namespace ebb::cuda {
 
 inline int axis_of(const LibraryCall& call) { return static_cast<int>(call.attrs.i[0]); }
+
+inline std::size_t bytes_of(const View& v) { return static_cast<std::size_t>(v.shape.numel()) * size_of(v.dtype); }
 
 // typedef I, an index's type.
 inline std::string index_text(const View& index) {
@@ -20,6 +23,21 @@ inline View beside(const View& v, const Shape& index, int axis) {
   View out = v;
   out.shape = index;
   out.strides[axis] = 0;
+  return out;
+}
+
+// The same elements with an axis as the last one.
+inline View with_axis_last(const View& v, int axis) {
+  View out = v;
+  std::vector<std::int64_t> sizes;
+  for (int d = 0, at = 0; d < v.shape.rank(); ++d) {
+    if (d == axis) continue;
+    sizes.push_back(v.shape[d]);
+    out.strides[at++] = v.strides[d];
+  }
+  sizes.push_back(v.shape[axis]);
+  out.shape = Shape(sizes);
+  out.strides[v.shape.rank() - 1] = v.strides[axis];
   return out;
 }
 

@@ -74,8 +74,8 @@ View heads_second(View x);
 bool run_fused_attention(const LibraryCall& call, Gpu& gpu);
 bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu);
 
-// out (i64): the order of the elements along the axis; stable.
-void argsort(Gpu& gpu, const View& x, int axis, bool descending, const View& out);
+// out (i64): the order of integers from 0 to `most` along the axis; stable.
+void argsort_keys(Gpu& gpu, const View& keys, int axis, std::int64_t most, const View& out);
 
 // data *= factor, one number of any floating dtype; data is dense. Where the factor is 1 it is not read.
 void scale_elements(Gpu& gpu, const View& data, const View& factor);

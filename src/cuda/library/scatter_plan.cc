@@ -5,57 +5,130 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "cuda/kernels/args/index.h"
 
 namespace ebb::cuda {
 
+namespace {
+
+std::int64_t power_of_two_from(std::int64_t n) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(1, n))));
+}
+
+// A piece has at least so many elements, and as many that sums of pieces are a small part of what is read; beyond
+// `most_pieces` of a line pieces become longer.
+void divide_line(ScatterPlan& plan, std::int64_t length, std::int64_t least, const GpuModel& model) {
+  plan.piece = std::max({least, (length + model.most_pieces - 1) / model.most_pieces, std::int64_t{1}});
+  plan.pieces = std::max<std::int64_t>(1, (length + plan.piece - 1) / plan.piece);
+}
+
+// Few places: sums of a thread's own, in as many threads as shared memory has room for.
+std::optional<ScatterPlan> plan_own_sums(std::int64_t length, std::int64_t size, std::int64_t inner, std::int64_t bytes,
+                                         const GpuModel& model) {
+  std::int64_t threads = kThreads;
+  while (threads > 64 && size * threads * bytes > model.own_sum_bytes) threads /= 2;
+  ScatterPlan plan{ScatterPlan::Kind::own_sums};
+  plan.columns = std::min(power_of_two_from(inner), threads);
+  threads = std::clamp<std::int64_t>(power_of_two_from(length) * plan.columns, 32, threads);
+  plan.threads = static_cast<int>(threads);
+  plan.shared_bytes = size * threads * bytes;
+  if (plan.shared_bytes > std::min(model.most_own_sum_bytes, model.limits.shared)) return {};
+  const std::int64_t groups = threads / plan.columns;
+  divide_line(plan, length, std::max(model.own_sum_elements * groups, 32 * size), model);
+  return plan;
+}
+
+}  // namespace
+
+DType dtype_of_sums(const LibraryCall& call) {
+  const DType dtype = call.outputs[0].dtype;
+  if (is_half(dtype)) return DType::f32;
+  return dtype == DType::f32 && call.op == Op::index_zero_add ? DType::f64 : dtype;
+}
+
 ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model) {
   using Kind = ScatterPlan::Kind;
-  const bool sums = call.op == Op::scatter_zero_add;
+  const bool sums = call.op != Op::scatter, rows = call.op == Op::index_zero_add;
   const DType dtype = call.outputs[0].dtype;
   Shape out = call.outputs[0].shape, index = call.inputs[1].shape;
-  if (index.rank() == 0) index = Shape{1}, out = Shape{1};
-  const int axis = out.rank() > 0 ? static_cast<int>(call.attrs.i[0]) : 0;
+  if (out.rank() == 0) out = Shape{1};
+  if (index.rank() == 0) index = Shape{1};
+  const int axis = call.outputs[0].shape.rank() > 0 ? static_cast<int>(call.attrs.i[0]) : 0;
+  if (rows) index = out.with(axis, index.numel());
   const std::int64_t length = index[axis], size = out[axis], lines = index.numel() / std::max<std::int64_t>(1, length);
   const bool few_elements = length <= model.short_line && lines >= model.many_lines;
-  if (!sums) return {few_elements ? Kind::threads : Kind::last_element};
-  if (call.attrs.i[1] != 0) return {Kind::put};
-  if ((dtype == DType::i64 || dtype == DType::i32) && !few_elements) return {Kind::atomics};
-
-  const std::int64_t bytes = size * static_cast<std::int64_t>(size_of(is_half(dtype) ? DType::f32 : dtype)),
-                     shared = bytes + kTurnSlots * static_cast<std::int64_t>(sizeof(u32));
-  const bool fits = bytes > 0 && shared <= std::min(model.most_line_bytes, model.limits.shared);
-  const bool same_lines = index.with(axis, 0) == out.with(axis, 0);
-  if (is_floating(dtype) && same_lines && length >= (fits ? model.long_line_on_chip : model.long_line))
-    return {Kind::sorted};
+  const bool same_lines = index.with(axis, 0) == out.with(axis, 0) && lines > 0;
+  const std::int64_t most_shared = std::min(model.most_line_bytes, model.limits.shared);
+  const int threads = static_cast<int>(std::clamp<std::int64_t>(power_of_two_from(length), 32, kThreads));
   std::int64_t inner = 1;
   for (int d = axis + 1; d < index.rank(); ++d) inner *= index[d];
+  if (!sums) {
+    if (few_elements) return {Kind::threads};
+    const auto bytes = size * static_cast<std::int64_t>(sizeof(u32));
+    const bool too_few = lines < model.busy_blocks && std::max(length, size) > model.shared_elements;
+    if (inner > 1 || !same_lines || size == 0 || bytes > most_shared || too_few) return {Kind::last_element};
+    return {Kind::last_on_chip, static_cast<int>(std::clamp<std::int64_t>(power_of_two_from(size), threads, kThreads)),
+            bytes};
+  }
+  if (!rows && call.attrs.i[1] != 0) return {Kind::put};
+  if (dtype == DType::i64 || dtype == DType::i32) {
+    if (few_elements && !rows) return {Kind::threads};
+    const std::int64_t bytes = out.numel() * static_cast<std::int64_t>(size_of(dtype));
+    if (bytes == 0 || bytes > std::min(model.table_bytes, model.limits.shared) || index.numel() < 4 * out.numel())
+      return {Kind::atomics};
+    ScatterPlan plan{Kind::table};
+    while (plan.copies < 32 && 2 * plan.copies * bytes <= model.table_bytes / 2) plan.copies *= 2;
+    plan.shared_bytes = plan.copies * bytes;
+    return plan;
+  }
+
+  const auto each = static_cast<std::int64_t>(size_of(dtype_of_sums(call)));
+  const std::int64_t bytes = size * each, shared = bytes + kTurnSlots * static_cast<std::int64_t>(sizeof(u32));
+  if (is_floating(dtype) && same_lines && size > 0) {
+    if (const auto plan = plan_own_sums(length, size, inner, each, model)) return *plan;
+  }
+  const bool fits = bytes > 0 && shared <= most_shared && same_lines;
+  if (rows && (!is_floating(dtype) || inner > 1 || !fits)) return {Kind::sorted};
+  if (is_floating(dtype) && same_lines && !fits && length >= model.long_line) return {Kind::sorted};
+  const bool divided = is_floating(dtype) && fits && length >= model.long_line_on_chip;
   // Neighbouring lines are those of neighbouring threads where there are many.
-  if (inner > 1 && lines >= model.many_lines) return {Kind::threads};
-  if (fits && same_lines && lines > 0) {
-    const auto threads = std::clamp<std::int64_t>(
-        static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(1, length)))), 32,
-        kThreads);
-    return {Kind::shared, static_cast<int>(threads), shared};
+  if (inner > 1 && lines >= model.many_lines && !divided) return {Kind::threads};
+  if (fits) {
+    ScatterPlan plan{Kind::shared, threads, shared};
+    plan.piece = length;
+    if (divided) divide_line(plan, length, std::max(model.shared_elements, size), model);
+    return plan;
   }
   return {size < (std::int64_t{1} << 32) - 1 ? Kind::warps : Kind::threads};
 }
 
 std::string describe(const ScatterPlan& plan) {
+  const std::string of_line = plan.pieces > 1 ? fmt::format("{} elements of a line", plan.piece) : "line";
   switch (plan.kind) {
     case ScatterPlan::Kind::threads:
       return "thread per line";
     case ScatterPlan::Kind::warps:
       return "warp per line";
     case ScatterPlan::Kind::shared:
-      return fmt::format("block of {} threads per line, {} bytes of shared memory", plan.threads, plan.shared_bytes);
+      return fmt::format("block of {} threads per {}, {} bytes of shared memory", plan.threads, of_line,
+                         plan.shared_bytes);
+    case ScatterPlan::Kind::own_sums:
+      return fmt::format("sums of {} threads per {}{}, {} bytes of shared memory", plan.threads, of_line,
+                         plan.columns > 1 ? fmt::format(" of {} neighbours", plan.columns) : "", plan.shared_bytes);
     case ScatterPlan::Kind::sorted:
       return "sorted by place";
     case ScatterPlan::Kind::put:
       return "thread per element, distinct places";
     case ScatterPlan::Kind::atomics:
       return "thread per element, atomic sums of integers";
+    case ScatterPlan::Kind::table:
+      return fmt::format("thread per element, {} of integers in shared memory",
+                         plan.copies > 1 ? fmt::format("{} tables", plan.copies) : "a table");
+    case ScatterPlan::Kind::last_on_chip:
+      return fmt::format("block of {} threads per line, the last for each place in {} bytes of shared memory",
+                         plan.threads, plan.shared_bytes);
     case ScatterPlan::Kind::last_element:
       return "thread per element, the last for each place";
   }

@@ -19,6 +19,7 @@ struct Task {
   View x, out;  // one element per line
   std::int64_t length, x_step, out_step, first, count;
   bool descending;
+  std::int64_t key_bits;  // elements differ in no others
   std::int64_t lines() const { return x.shape.numel(); }
 };
 
@@ -73,6 +74,7 @@ void sort_by_digits(Gpu& gpu, const Task& t, const Selected& selected) {
                              .count = t.count,
                              .tiles = tiles,
                              .shift = 0,
+                             .key_bits = t.key_bits,
                              .given_keys = selected.keys,
                              .given_places = selected.places,
                              .keys = {},
@@ -94,7 +96,7 @@ void sort_by_digits(Gpu& gpu, const Task& t, const Selected& selected) {
   gpu.clear(args.varying, 2 * sizeof(u32));
   const std::int64_t blocks = t.lines() * tiles;
   if (bytes > 1) launch_blocks(gpu, source, "find_varying", std::min<std::int64_t>(blocks, 2048), args);
-  for (; args.shift < 8 * bytes; args.shift += 8) {
+  for (; args.shift < t.key_bits; args.shift += 8) {
     launch_blocks(gpu, source, "count_digits", blocks, args);
     launch_blocks(gpu, source, "sum_counts", divided_up(t.lines() * 256, kThreads / 32), args);
     launch_blocks(gpu, source, "move_by_digits", blocks, args);
@@ -152,12 +154,13 @@ View with_neighbours(Gpu& gpu, const View& x, int axis, BufferPtr& keep) {
   return to;
 }
 
-void sort_range(Gpu& gpu, const View& x, int axis, bool descending, std::int64_t first, const View& out) {
+void sort_range(Gpu& gpu, const View& x, int axis, bool descending, std::int64_t first, const View& out,
+                std::int64_t key_bits) {
   if (out.shape.numel() == 0) return;
   const std::int64_t length = x.shape[axis], count = out.shape[axis];
   BufferPtr keep;
   const View from = length > kRadixTile ? with_neighbours(gpu, x, axis, keep) : x;
-  Task task{from, out, length, from.strides[axis], out.strides[axis], first, count, descending};
+  Task task{from, out, length, from.strides[axis], out.strides[axis], first, count, descending, key_bits};
   task.x.shape = task.out.shape = x.shape.with(axis, 1);
   if (length <= kSortPiece) return sort_short(gpu, task);
   // For few places the rest need not be sorted.
@@ -173,11 +176,13 @@ void sort_range(Gpu& gpu, const View& x, int axis, bool descending, std::int64_t
 
 void run_argsort(const LibraryCall& call, Gpu& gpu) {
   sort_range(gpu, at_least_1d(call.inputs[0]), static_cast<int>(call.attrs.i[0]), call.attrs.i[1] != 0, call.attrs.i[2],
-             at_least_1d(call.outputs[0]));
+             at_least_1d(call.outputs[0]), static_cast<std::int64_t>(8 * size_of(call.inputs[0].dtype)));
 }
 
-void argsort(Gpu& gpu, const View& x, int axis, bool descending, const View& out) {
-  sort_range(gpu, x, axis, descending, 0, out);
+void argsort_keys(Gpu& gpu, const View& keys, int axis, std::int64_t most, const View& out) {
+  const auto bits =
+      static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(most, 1))));
+  sort_range(gpu, keys, axis, false, 0, out, bits);
 }
 
 void run_searchsorted(const LibraryCall& call, Gpu& gpu) {

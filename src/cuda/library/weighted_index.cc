@@ -71,7 +71,7 @@ void run_weighted_scatter(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   a.many_count = elements<u32>(many);
   gpu.clear(many.data, sizeof(i64));
   launch_elements(gpu, t.source, "make_keys", lines.numel(), a);
-  argsort(gpu, keys, 1, false, order);
+  argsort_keys(gpu, keys, 1, a.size, order);
   launch_elements(gpu, t.source, "find_entries", a.images * a.size, a);
   launch_elements(gpu, t.source, "weighted_scatter", t.row_groups * a.size, a);
   if (many.shape.numel() > 1)

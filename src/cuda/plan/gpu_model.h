@@ -157,9 +157,18 @@ struct GpuModel {
   // 4,096 lines of 4,096 elements for 8,192 places took 4.1 ms, ten times PyTorch's atomics).
   std::int64_t many_lines = 1 << 14, most_line_bytes = 112 << 10;
   // Lines of an index of up to so many elements are a thread's where there are many of them. Floats of lines from so
-  // many elements on are sorted by their places before they are added; where sums fit on chip, of more. Chosen: one
-  // thread took 6.8 s for a line of 33 million.
-  std::int64_t short_line = 16, long_line = 1024, long_line_on_chip = 1 << 16;
+  // many elements on are sorted by their places before they are added; where sums fit on chip, they are divided into
+  // pieces instead. Chosen: one thread took 6.8 s for a line of 33 million.
+  std::int64_t short_line = 16, long_line = 1024, long_line_on_chip = 1 << 14;
+  // Threads' own sums: bytes per block with which a multiprocessor has four blocks, and with which 64 threads do; a
+  // thread adds so many elements or more. A piece with one set of sums for all threads is `shared_elements` or more,
+  // and a line has up to so many pieces, whose sums are added by one launch. Chosen: with all threads at one set of
+  // sums, 4,668 lines of 2,859 elements for ten places took 0.84 ms, reading them 0.04.
+  std::int64_t own_sum_bytes = 48 << 10, most_own_sum_bytes = 64 << 10, own_sum_elements = 64, shared_elements = 4096,
+               most_pieces = 512;
+  // Sums of integers that a block adds in shared memory before all do in memory; lines from which on a block each is
+  // enough for a large GPU.
+  std::int64_t table_bytes = 96 << 10, busy_blocks = 132;
   // Matrices that cuSOLVER and cuBLAS factor: those of up to `few_rows` (4,096 of 16 rows took 0.54 ms in blocks of our
   // own and 0.13 in PyTorch) and from `solver_rows` on (1,024 rows: 148 ms and 0.4). Between them our own are twice as
   // fast (256 of 64 rows: 0.28 ms and 0.60). Up to `batched_rows` one call takes all: 16 of 256 rows one after the

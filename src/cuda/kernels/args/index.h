@@ -10,26 +10,61 @@ constexpr int kTurnSlots = 2048;  // where elements of a block meet that go to o
 struct ScatterArgs {
   KernelView index, src, out;
   i64 length, inner, size, index_step, src_step, out_step;
+  i64 piece, pieces;  // of a line that a block takes
+  void* parts;        // [outer][pieces][size][inner]: their sums; null where a line is one
   Complaints complaints;
 };
-EBB_ARGS(62, ScatterArgs);
+EBB_ARGS(65, ScatterArgs);
+
+// Lines of [outer, length, inner]: all that lie behind the axis are neighbours, some of which a block takes.
+struct PlaceSumsArgs {
+  KernelView index, src;  // the first elements of `outer`
+  void* out;              // [outer][size][inner]
+  void* parts;            // [outer][pieces][size][inner]: sums of pieces; null where a line is one
+  i64 length, inner, size, index_step, src_step, index_column, src_column;
+  i64 column_bits, tiles;  // neighbours that a block takes, and how many times
+  i64 piece, pieces;
+  i64 slices;  // the index is one for whole slices
+  Complaints complaints;
+};
+EBB_ARGS(52, PlaceSumsArgs);
+
+template <class T, class S>
+struct AddPiecesArgs {
+  const S* parts;  // [outer][pieces][row]
+  T* out;          // [outer][row]
+  i64 outer, row, pieces;
+};
+EBB_ARGS(5, AddPiecesArgs<u8, u8>);
 
 template <class T, class P>
 struct ScatterElementsArgs {
   KernelView index, src, out;  // in the shape of the index
   P* last;                     // per element of the output: 1 + the position of the last one that goes there
   i64 size, out_step;
+  i64 inner, length;  // of an index for whole slices: elements behind its axis, and its own; inner 0: of elements
+  i64 sums, copies;   // of a table in shared memory: elements of the output, and copies that lanes choose among
   Complaints complaints;
 };
-EBB_ARGS(59, ScatterElementsArgs<u8, u8>);
+EBB_ARGS(63, ScatterElementsArgs<u8, u8>);
 
+template <class T>
+struct PutLastArgs {
+  KernelView index, src, base;  // the first elements of lines
+  T* out;                       // lines one behind the other
+  i64 length, size, index_step, src_step, base_step;
+  Complaints complaints;
+};
+EBB_ARGS(62, PutLastArgs<u8>);
+
+template <class R>
 struct LineRowsArgs {
   KernelView index;  // with the axis last
-  i64* rows;
+  R* rows;
   i64 length, inner, size;  // inner: lines that lie behind the axis
   Complaints complaints;
 };
-EBB_ARGS(24, LineRowsArgs);
+EBB_ARGS(24, LineRowsArgs<u8>);
 
 constexpr int kGatherPacks = 4;  // of a row's tile that a lane copies, one group of lanes apart
 
@@ -64,22 +99,35 @@ EBB_ARGS(3, NarrowArgs<u8>);
 
 constexpr int kManyTokens =
     16;  // rows with more of them are added by a thread per column, with so many loads in flight
+constexpr int kSegmentTokens = 512;  // of a row that one thread adds; those of more have several sums
 
 struct alignas(16) TokenRange {
   i64 begin, end;
 };
-template <class T, class I>
+// Tokens of a row with more than kManyTokens, in the sorted order. `part`: where their sums go; below 0: to the output.
+struct alignas(16) RowSegment {
+  i64 row, begin, end, part;
+};
+// A row of several segments.
+struct alignas(16) DividedRow {
+  i64 row, part, parts, unused;
+};
+struct RowCounters {
+  u32 segments, parts, divided, unused;
+};
+template <class T, class R, class S>
 struct AddRowsArgs {
-  const I* index;
+  const R* rows;  // of the tokens
   const T* g;
   T* out;
   const i64* order;    // of the tokens, sorted by their rows
   TokenRange* ranges;  // per row: its tokens in this order
-  i64* many;           // rows with more than kManyTokens, and how many those are
-  u32* many_rows;
-  i64 tokens, index_step, outer, size, inner, lane_bits, tiles, many_blocks;
-  Complaints complaints;
+  RowSegment* segments;
+  DividedRow* divided;
+  RowCounters* counters;
+  S* parts;  // [outer][inner] each
+  i64 tokens, outer, size, inner, lane_bits, tiles, many_blocks;
 };
-EBB_ARGS(17, AddRowsArgs<u8, u8>);
+EBB_ARGS(16, AddRowsArgs<u8, u8, u8>);
 
 }  // namespace ebb::cuda

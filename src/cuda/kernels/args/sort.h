@@ -31,6 +31,7 @@ struct RadixArgs {
   KernelView x, out;
   i64 length, x_step, out_step, first, count;
   i64 tiles, shift;     // of a line; of the pass's digit
+  i64 key_bits;         // bits above these are the same in all keys
   const T* given_keys;  // dense lines of keys instead of x, and the place of each; null: x's own
   const P* given_places;
   T* keys[2];  // what passes leave for the next, in turns
@@ -39,7 +40,7 @@ struct RadixArgs {
   P* totals;     // [lines][256]
   u32* varying;  // [2]: bits that are not the same in all keys of a line
 };
-EBB_ARGS(52, RadixArgs<u8, u8>);
+EBB_ARGS(53, RadixArgs<u8, u8>);
 
 template <class T>
 struct SelectArgs {

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+// scatter, scatter_add and index_add on cuda:0 against the CPU: numbers of places from one to more than shared memory
+// holds, lines of one piece and of several, any axis; the same bits in every run and in every batch.
+#include "cuda/compile_for_gpu.h"
+#include "cuda/kernel_store.h"
+#include "cuda/library_on_gpu.h"
+#include "ops/index_nodes.h"
+
+namespace ebb::testing {
+namespace {
+
+using ScatterOnGpu = LibraryOnGpu;
+
+struct Lines {
+  std::int64_t places, length;
+};
+// One of each way, at its edges: sums of a thread's own, a block's, sorted ones.
+const Lines kLines[] = {{1, 1},    {1, 700},    {3, 16385}, {10, 2859},    {48, 300},     {49, 300},    {100, 5000},
+                        {256, 77}, {257, 4000}, {1000, 1},  {1000, 17000}, {7000, 20000}, {40000, 900}, {40000, 2000}};
+
+TEST_P(ScatterOnGpu, SumsOfLines) {
+  for (const auto& [places, length] : kLines) {
+    const Tensor src = real({2, length}), index = randint(0, places, {2, length}).eval();
+    compare(fmt::format("scatter_add of {} for {} places", length, places), {src}, [&](const std::vector<Tensor>& in) {
+      return scatter_add(zeros({2, places}, GetParam()), 1, index.to(in[0].device()), in[0]);
+    });
+  }
+}
+
+// The axis is the first, or has lines before and behind it.
+TEST_P(ScatterOnGpu, SumsAlongOtherAxes) {
+  for (const std::int64_t inner : {1, 3, 40, 300}) {
+    for (const std::int64_t places : {3, 60}) {
+      const Tensor src = real({2, 130, inner}), index = randint(0, places, {2, 130, inner}).eval();
+      compare(fmt::format("scatter_add for {} places, {} behind", places, inner), {src},
+              [&](const std::vector<Tensor>& in) {
+                return scatter_add(zeros({2, places, inner}, GetParam()), 1, index.to(in[0].device()), in[0]);
+              });
+    }
+  }
+  // Views that are not one line behind the other.
+  const Tensor src = real({4, 90, 6, 5}), index = randint(0, 7, {4, 6, 90, 5}).eval();
+  compare("scatter_add of views", {src}, [&](const std::vector<Tensor>& in) {
+    const Tensor from = transpose(in[0], 1, 2), at = index.to(in[0].device());
+    return scatter_add(zeros({2, 6, 7, 3}, GetParam()), 2, at.slice(0, 0, 4, 2).slice(3, 0, 3),
+                       from.slice(0, 1, 4, 2).slice(3, 1, 4));
+  });
+}
+
+TEST_P(ScatterOnGpu, SumsOfSlices) {
+  for (const std::int64_t inner : {1, 5, 64, 300}) {
+    for (const std::int64_t places : {1, 3, 24, 25, 128, 700}) {
+      const Tensor x = real({places, inner}), src = real({260, inner}), index = randint(0, places, {260}).eval();
+      compare(fmt::format("index_add to {} of {}", places, inner), {x, src},
+              [&](const std::vector<Tensor>& in) { return index_add(in[0], 0, index.to(in[0].device()), in[1]); });
+    }
+  }
+  const Tensor src = real({2, 700, 3}), index = randint(0, 4, {700}).eval();
+  compare("index_add between other axes", {src}, [&](const std::vector<Tensor>& in) {
+    return index_add(zeros({2, 4, 3}, GetParam()), 1, index.to(in[0].device()), in[0]);
+  });
+  const Tensor line = real({20000}), far = randint(0, 5000, {20000}).eval();
+  compare("index_add of numbers", {line}, [&](const std::vector<Tensor>& in) {
+    return index_add(zeros({5000}, GetParam()), 0, far.to(in[0].device()), in[0]);
+  });
+}
+
+// Half of the tokens are of one row, which is divided; others have many, few or none.
+TEST_P(ScatterOnGpu, SumsOfAFavouriteRow) {
+  for (const std::int64_t tokens : {511, 1100, 3000}) {
+    const Tensor src = real({tokens, 5}), any = randint(0, 700, {tokens}), often = rand({tokens});
+    const Tensor index = where(often < 0.5, 3, where(often < 0.7, 699, any)).eval();
+    compare(fmt::format("index_add of {}", tokens), {src}, [&](const std::vector<Tensor>& in) {
+      return index_add(zeros({700, 5}, GetParam()), 0, index.to(in[0].device()), in[0]);
+    });
+    const auto sums = [&] {
+      return index_add(zeros({700, 5}, GetParam()), 0, index.to(kGpu), src.to(kGpu)).to_vector<double>();
+    };
+    const std::vector<double> first = sums();
+    for (int run = 0; run < 3; ++run) EXPECT_EQ(sums(), first) << tokens;
+  }
+}
+
+TEST_P(ScatterOnGpu, PutsTheLast) {
+  for (const auto& [places, length] : kLines) {
+    const Tensor x = real({3, places}), src = real({3, length}), index = randint(0, places, {3, length}).eval();
+    for (const bool views : {false, true}) {
+      const auto view = [&](const Tensor& t) { return views ? flip(t, 1) : t; };
+      const auto put = [&](Device d) { return scatter(view(x.to(d)), 1, view(index.to(d)), view(src.to(d))); };
+      EXPECT_EQ(put(kGpu).to_vector<double>(), put({}).to_vector<double>()) << places << ", " << length;
+    }
+  }
+}
+
+// The device's threads run in another order each time.
+TEST_P(ScatterOnGpu, EveryRunHasTheSameBits) {
+  for (const auto& [places, length] : {Lines{3, 40000}, Lines{10, 3000}, Lines{1000, 17000}, Lines{40000, 2000}}) {
+    const Tensor src = real({3, length}).to(kGpu), index = randint(0, places, {3, length}).eval().to(kGpu);
+    const auto sums = [&](const Tensor& from, const Tensor& at) {
+      return scatter_add(zeros({from.size(0), places}, GetParam()), 1, at, from).to_vector<double>();
+    };
+    const std::vector<double> first = sums(src, index), alone = sums(src.slice(0, 2, 3), index.slice(0, 2, 3));
+    for (int run = 0; run < 3; ++run) EXPECT_EQ(sums(src, index), first) << places;
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), first.begin() + 2 * places)) << places << ", alone";
+    const auto slices = [&] {
+      return index_add(zeros({places, 3}, GetParam()), 0, reshape(index.slice(0, 1, 2), {length}), transpose(src, 0, 1))
+          .to_vector<double>();
+    };
+    const std::vector<double> of_slices = slices();
+    for (int run = 0; run < 3; ++run) EXPECT_EQ(slices(), of_slices) << places;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, ScatterOnGpu, ::testing::Values(DType::f64, DType::f32, DType::bf16),
+                         [](const auto& i) { return std::string(name(i.param)); });
+
+class IntegersOnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    use_emulated_device_without_gpu();
+    manual_seed(5);
+  }
+};
+
+// Tables in shared memory, with carries between words, and sums in memory.
+TEST_F(IntegersOnGpu, SumsAreExact) {
+  for (const DType dtype : {DType::i64, DType::i32}) {
+    const std::int64_t most = dtype == DType::i64 ? std::int64_t{1} << 51 : 1 << 30;
+    for (const std::int64_t places : {1, 3, 1000, 12289, 30000}) {
+      const Tensor src = randint(-most, most, {5000, 2}, dtype).eval(), index = randint(0, places, {5000}).eval();
+      const auto rows = [&](Device d) { return index_add(zeros({places, 2}, dtype), 0, index.to(d), src.to(d)); };
+      EXPECT_EQ(rows(kGpu).to_vector<std::int64_t>(), rows({}).to_vector<std::int64_t>()) << places;
+      const auto lines = [&](Device d) {
+        return scatter_add(ones({2, places}, dtype), 1, broadcast_to(index.to(d), {2, 5000}),
+                           transpose(src.to(d), 0, 1));
+      };
+      EXPECT_EQ(lines(kGpu).to_vector<std::int64_t>(), lines({}).to_vector<std::int64_t>()) << places;
+    }
+  }
+}
+
+// Whatever adds it, an index that is outside is named with its position.
+TEST_F(IntegersOnGpu, AnIndexOutsideIsNamed) {
+  const auto message = [](const std::function<Tensor()>& f) {
+    try {
+      f().to_vector<double>();
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("nothing was wrong");
+  };
+  for (const DType dtype : {DType::f32, DType::i64}) {
+    for (const std::int64_t places : {3, 1000, 40000}) {
+      std::vector<std::int64_t> at(3000, 1);
+      at[1234] = places;
+      const Tensor index = tensor_from(at, Shape{3000}, DType::i64), src = ones({3000}, dtype);
+      const Tensor wide = ones({3000, 5}, dtype), lines = reshape(index, {2, 1500});
+      for (const auto& f : std::vector<std::function<Tensor(Device)>>{
+               [&](Device d) { return index_add(zeros({places}, dtype), 0, index.to(d), src.to(d)); },
+               [&](Device d) {
+                 return index_add(zeros({places, 5}, dtype), 0, index.to(d), wide.to(d));
+               },
+               [&](Device d) { return scatter_add(zeros({places}, dtype), 0, index.to(d), src.to(d)); },
+               [&](Device d) {
+                 return scatter_add(zeros({2, places}, dtype), 1, lines.to(d), reshape(src, {2, 1500}).to(d));
+               },
+               [&](Device d) {
+                 return scatter(zeros({2, places}, dtype), 1, lines.to(d), reshape(src, {2, 1500}).to(d));
+               }})
+        EXPECT_EQ(message([&] { return f(kGpu); }), message([&] { return f({}); })) << places;
+    }
+  }
+}
+
+TEST_F(IntegersOnGpu, NothingToAdd) {
+  const auto none = [](const Shape& shape) { return zeros(shape, DType::i64).to(kGpu); };
+  for (const DType dtype : {DType::f32, DType::i64}) {
+    EXPECT_EQ(index_add(ones({3}, dtype).to(kGpu), 0, none({0}), ones({0}, dtype)).to_vector<double>(),
+              std::vector<double>(3, 1.0));
+    EXPECT_EQ(scatter_add(ones({2, 3}, dtype).to(kGpu), 1, none({2, 0}), ones({2, 0}, dtype)).to_vector<double>(),
+              std::vector<double>(6, 1.0));
+    EXPECT_EQ(index_add(ones({3, 0}, dtype).to(kGpu), 0, none({4}), ones({4, 0}, dtype)).numel(), 0);
+    EXPECT_EQ(scatter(ones({2, 3}, dtype).to(kGpu), 1, none({2, 0}), ones({2, 0}, dtype)).to_vector<double>(),
+              std::vector<double>(6, 1.0));
+  }
+}
+
+TEST_F(IntegersOnGpu, TextsCompileForGpus) {
+  EBB_SKIP_WITHOUT_NVRTC();
+  for (const DType dtype : {DType::f32, DType::i64}) {
+    for (const std::int64_t places : {5, 3000}) {
+      const Tensor index = randint(0, places, {20000}).eval().to(kGpu), src = ones({20000}, dtype).to(kGpu);
+      index_zero_add(src, 0, index, {places}).to_vector<double>();
+      scatter_zero_add(src, 0, index, {places}).to_vector<double>();
+      scatter(ones({200, places}, dtype), 1, reshape(index, {200, 100}), reshape(src, {200, 100})).to_vector<double>();
+    }
+  }
+  std::vector<std::string> texts;
+  for (const std::string& text : KernelStore::get().asked()) {
+    const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
+    if (has("typedef u16 T;") || has("typedef f64 T;")) continue;
+    if (has(" sum_places(") || has(" add_pieces(") || has(" sum_in_shared(") || has(" put_last_of_line(") ||
+        has(" add_integers(") || has(" add_rows("))
+      texts.push_back(text);
+  }
+  EXPECT_TRUE(texts.size() >= 6 || !device_is_emulated()) << texts.size();
+  for (const char* const architecture : kArchitectures) EXPECT_EQ(compile_error(joined(texts), architecture), "");
+}
+
+}  // namespace
+}  // namespace ebb::testing
