@@ -314,6 +314,7 @@ void StepRunner::bind_strip(StepRunner& runner, const PlanStep& step, std::int64
       a.integer += (in.first + first_row * in.row_stride) * a.step;
       a.step *= in.stride;
     }
+    if (in.kind == StripInput::Kind::random) a.integer += in.first + first_row * in.row_stride;
     runner.arguments_[to] = a;
   }
   for (std::size_t k = 0; k < loop.outputs.size(); ++k) {

@@ -170,6 +170,11 @@ class Bodies {
       for (int k = 0; k < shape.rank(); ++k) ones = ones.with(k, k == d ? shape[d] : 1);
       const Tensor line = make_node(Op::reshape, b.dtype, ones, {bound.leaf});
       bound.seen = ones == shape ? line : make_node(Op::expand, b.dtype, shape, {line});
+    } else if (one_piece && b.op == Op::random_uniform && b.is_leaf && is_dense(shape, strides)) {
+      how = {StripInput::Kind::random, how.row_stride, value(u).is_view() ? value(u).offset : 0};
+      whose = g_.base(u);
+      bound.leaf = bound.seen = make_leaf(Op::random_uniform, b.dtype, shape, {});
+      bound.leaf.node()->payload.operation = bound.leaf.node()->id;
     } else {
       // Rows that do not lie evenly, and numbers that are not in memory, are copied once.
       if (!one_piece || b.op == Op::constant || b.op == Op::iota || b.op == Op::random_uniform) {
@@ -208,6 +213,13 @@ class Bodies {
       }
       out[at++] = step;
     }
+    return true;
+  }
+
+  static bool is_dense(const Shape& shape, const Strides& strides) {
+    const Strides dense = contiguous_strides(shape);
+    for (int d = 0; d < shape.rank(); ++d)
+      if (shape[d] != 1 && strides[d] != dense[d]) return false;
     return true;
   }
 

@@ -16,10 +16,11 @@ struct StripInput {
     memory,
     number,
     ramp,
+    random,
     row_numbers,  // those of the strip's rows, whatever the input is
   } kind = Kind::memory;
   std::int64_t row_stride = 0;  // elements from one row to the next; 0: every strip reads the same
-  // A ramp is seen as first + stride·index.
+  // A ramp is seen as first + stride·index; random numbers from number `first` on.
   std::int64_t first = 0, stride = 1;
 };
 

@@ -114,7 +114,7 @@ std::string position_text(const Program& program, std::size_t from, std::size_t 
 struct Argument {
   void* data = nullptr;                   // memory: the element at offset 0
   double real = 0;                        // constant
-  std::int64_t integer = 0;               // constant; iota: the value at index 0
+  std::int64_t integer = 0;               // constant; iota: the value at index 0; random: its number there
   std::int64_t step = 1;                  // iota: added for each index
   std::uint64_t seed = 0, operation = 0;  // random
 };

@@ -345,9 +345,10 @@ class Oracle {
       case Operand::Kind::iota:
         return convert({0, arg.integer + arg.step * where}, RegType::i64, type);
       case Operand::Kind::random: {
+        const auto number = static_cast<std::uint64_t>(arg.integer + where);
         std::uint32_t words[4];
-        philox_block(arg.seed, arg.operation, static_cast<std::uint64_t>(where) / 4, words);
-        const std::uint32_t word = words[where % 4];
+        philox_block(arg.seed, arg.operation, number / 4, words);
+        const std::uint32_t word = words[number % 4];
         return {type == RegType::f64 ? word * 0x1p-32 : (word >> 8) * 0x1p-24, 0};
       }
     }

@@ -97,6 +97,57 @@ TEST(Strips, CrossEntropyTakesThreeProducts) {
       3);
 }
 
+// Random numbers are counted from the first element of the whole, in every strip: those of a row are the same with and
+// without strips, in the forward pass and in the backward pass.
+TEST(Strips, DropoutBehindAProductDrawsTheNumbersOfTheWhole) {
+  const Head h;
+  using Inputs = const std::vector<Tensor>&;
+  const auto loss = [&](Inputs t, Reduction reduction) {
+    manual_seed(7);
+    return cross_entropy(dropout(logits(t), 0.3), h.target, {.reduction = reduction});
+  };
+  expect_same(
+      "dropout", [&](Inputs t) { return loss(t, Reduction::mean); }, h.all(), 1, 3);
+  expect_same(
+      "axes of rows",
+      [&](Inputs t) {
+        manual_seed(7);
+        const Tensor z = dropout(reshape(logits(t), {3, kRows / 3, kClasses}), 0.5);
+        return mean(logsumexp(z, -1) - 0.1 * sum(z, -1));
+      },
+      h.all(), 1, 3);
+  expect_same(
+      "made again in a second round",
+      [&](Inputs t) {
+        manual_seed(7);
+        const Tensor rows = logsumexp(dropout(logits(t), 0.3), -1);
+        return square(mean(rows)) + mean(rows);
+      },
+      h.all(), 2, 4);
+  const std::vector<float> whole = loss(h.all(), Reduction::none).to_vector<float>();
+  const UseStripModel strips(kSmall);
+  const Tensor rows = loss(h.all(), Reduction::none);
+  EXPECT_EQ(loops(planned({rows})), 1);
+  EXPECT_EQ(rows.to_vector<float>(), whole);
+}
+
+// A compiled function draws new numbers in every call: those that the function itself would draw.
+TEST(Strips, CompiledDropoutDrawsAnew) {
+  const Head h;
+  const auto f = [&](const std::vector<Tensor>& t) {
+    return std::vector<Tensor>{cross_entropy(dropout(logits(t), 0.3), h.target, {.reduction = Reduction::none})};
+  };
+  const UseStripModel strips(kSmall);
+  const auto compiled = compile(f);
+  std::vector<std::vector<float>> ours, theirs;
+  manual_seed(11);
+  for (int k = 0; k < 3; ++k) ours.push_back(compiled(h.all())[0].to_vector<float>());
+  manual_seed(11);
+  for (int k = 0; k < 3; ++k) theirs.push_back(f(h.all())[0].to_vector<float>());
+  EXPECT_EQ(ours, theirs);
+  EXPECT_NE(ours[0], ours[1]);
+}
+
 // Of halves, too: where a device's products add the bias before they round, those of a strip do.
 TEST(Strips, RowsHaveTheBitsTheyHaveWithoutStrips) {
   const Head h;

@@ -71,7 +71,7 @@ struct SweepRun {
       case Operand::Kind::random:
         walk(layout, first, n, [&](std::int64_t address, std::int64_t stride, std::int64_t count, std::int64_t done) {
           std::byte* to = out + done * static_cast<std::int64_t>(size);
-          address += shift + o.offset;
+          address += arg.integer + shift + o.offset;
           if (stride == 1 || count == 1) {
             k.uniform(type, to, arg.seed, arg.operation, address, static_cast<std::size_t>(count));
           } else {

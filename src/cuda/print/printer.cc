@@ -174,7 +174,8 @@ std::string Printer::random_numbers(const Scope& scope, std::int32_t operand) co
   const std::string name = fmt::format("x{}", operand);
   return fmt::format("{}, {}, (u64)({} + {})", bound("u64", name + "_seed", Parameter::Kind::seed, o.slot),
                      bound("u64", name + "_operation", Parameter::Kind::operation, o.slot),
-                     number(name + "_offset", o.offset), address(scope, o.strides, name));
+                     bound("i64", name + "_start", Parameter::Kind::start, o.slot, o.offset),
+                     address(scope, o.strides, name));
 }
 
 // The value as an expression of other values. Reductions and picks are made elsewhere.
