@@ -35,6 +35,7 @@ struct Matrices {
   void* lse = nullptr;
   void* delta = nullptr;
   const View* mask = nullptr;
+  void* documents = nullptr;
   std::int64_t groups = 1, shared = 1;  // heads of q for one of k, heads of k that are one in memory
 
   std::int64_t batches() const { return q.shape[0] * q.shape[1]; }
@@ -111,6 +112,7 @@ void launch_pipeline(Gpu& gpu, const AttentionCall& call, const KernelSource& so
                                     .mask_head = m.mask ? m.mask->strides[1] : 0,
                                     .mask_row = m.mask ? m.mask->strides[2] : 0,
                                     .mask_column = m.mask ? m.mask->strides[3] : 0,
+                                    .documents = static_cast<const i32*>(m.documents),
                                     .scale = call.scale};
   const std::int64_t length = by_rows ? m.q.shape[2] : m.k.shape[2];
   const std::int64_t tiles = m.batches() / (by_rows ? 1 : m.groups) * ((length + own - 1) / own);
@@ -134,7 +136,7 @@ bool run_fused_attention(const LibraryCall& call, Gpu& gpu) {
   const AttentionPlan plan = plan_attention(gpu, options, call.inputs[0], call.inputs[1], call.inputs[2]);
   if (plan.path == Path::products) return false;
   const bool pipeline = plan.path == Path::pipeline;
-  BufferPtr keep[3];
+  BufferPtr keep[4];
   Matrices m;
   m.q = call.inputs[0], m.k = call.inputs[1], m.v = call.inputs[2];
   share_heads(m, pipeline);
@@ -144,6 +146,7 @@ bool run_fused_attention(const LibraryCall& call, Gpu& gpu) {
   m.o = heads_second(call.outputs[0]);
   m.lse = call.outputs[1].data;
   if (options.mask) m.mask = &call.inputs[3];
+  if (options.documents) m.documents = packed(gpu, call.inputs.back(), keep[3], "attention").data;
   if (pipeline) {
     launch_pipeline(gpu, options, attention_forward_source(plan), "attend", plan.forward, true,
                     shared_bytes(plan.forward, false, false), m);
@@ -158,7 +161,7 @@ bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu) {
   const AttentionPlan plan = plan_attention(gpu, options, call.inputs[1], call.inputs[2], call.inputs[3]);
   if (plan.path == Path::products) return false;
   const bool pipeline = plan.path == Path::pipeline;
-  BufferPtr keep[7];
+  BufferPtr keep[8];
   Matrices m;
   m.q = call.inputs[1], m.k = call.inputs[2], m.v = call.inputs[3];
   share_heads(m, pipeline);
@@ -170,6 +173,7 @@ bool run_fused_attention_gradient(const LibraryCall& call, Gpu& gpu) {
   m.lse = packed(gpu, call.inputs[5], keep[5], "attention").data;
   m.delta = workspace(gpu, DType::f32, {m.batches(), m.q.shape[2]}, keep[6], "attention").data;
   if (options.mask) m.mask = &call.inputs[6];
+  if (options.documents) m.documents = packed(gpu, call.inputs.back(), keep[7], "attention").data;
   const std::array<View, 3> results = attention_results(call);
   m.dq = heads_second(results[0]), m.dk = heads_second(results[1]), m.dv = heads_second(results[2]);
   if (!pipeline) {
