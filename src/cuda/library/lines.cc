@@ -100,23 +100,63 @@ void run_arg(const LibraryCall& call, Gpu& gpu) {
   if (args.pieces > 1) launch_elements(gpu, source, "best_of_best", count, args);
 }
 
+namespace {
+
+// T and A of elements, and S, in which they are added or compared.
+std::string scan_text(DType dtype) {
+  const bool real = is_floating(dtype);
+  return element_text(dtype) +
+         fmt::format("typedef {} S;\nconstexpr bool kFloating = {};\n", real ? "f64" : "i64", real);
+}
+
+// Lines that lie side by side: in one pass, by as many threads as a line has elements for.
+void scan_once(const LibraryCall& call, Gpu& gpu, const std::string& text, const View& lines, const View& results) {
+  const View &x = at_least_1d(call.inputs[0]), &out = at_least_1d(call.outputs[0]);
+  const int axis = axis_of(call);
+  const std::int64_t length = x.shape[axis], count = lines.shape.numel(), pieces = (length + kSumPiece - 1) / kSumPiece,
+                     groups = pieces / kSumGroup;
+  ScanOnceArgs args{.x = kernel_view(lines),
+                    .out = kernel_view(results),
+                    .length = length,
+                    .x_step = x.strides[axis],
+                    .out_step = out.strides[axis],
+                    .start = call.op == Op::cumprod ? 1 : 0,
+                    .pieces = pieces,
+                    .groups = groups,
+                    .totals = nullptr,
+                    .made = nullptr,
+                    .next = nullptr};
+  BufferPtr kept_totals, kept_made;
+  if (pieces > 1) {
+    const std::int64_t totals = count * (pieces + groups);
+    const View made = workspace(gpu, DType::i32, Shape{totals + 1}, kept_made, label_of(call));
+    gpu.clear(made.data, static_cast<std::size_t>(totals + 1) * sizeof(u32));
+    args.totals = elements<u64>(workspace(gpu, DType::i64, Shape{totals}, kept_totals, label_of(call)));
+    args.made = elements<u32>(made) + 1;
+    args.next = elements<u32>(made);
+  }
+  unsigned threads = 32;
+  while (threads < kThreads && threads * kSumEach < length) threads *= 2;
+  launch_blocks(gpu, {text + texts::scan_once}, "scan_once", count * pieces, args, 0, threads);
+}
+
+}  // namespace
+
 void run_scan(const LibraryCall& call, Gpu& gpu) {
   const View x = at_least_1d(call.inputs[0]), out = at_least_1d(call.outputs[0]);
   if (x.shape.numel() == 0) return;
   const int axis = axis_of(call);
-  const bool real = is_floating(x.dtype);
   const bool places = call.op == Op::cummax_place || call.op == Op::cummin_place;
-  const std::string types = element_text(x.dtype) +
-                            fmt::format("typedef {} S;\nconstexpr bool kFloating = {};\n", real ? "f64" : "i64", real);
-  const KernelSource source{
-      places
-          ? types + fmt::format("constexpr bool kLargest = {};\n", call.op == Op::cummax_place) + texts::scan_places
-          : types + fmt::format("constexpr bool kAdds = {}, kHalf = {};\n", call.op == Op::cumsum, is_half(x.dtype)) +
-                texts::scan};
+  const std::string text =
+      scan_text(x.dtype) +
+      (places ? fmt::format("constexpr bool kLargest = {};\n", call.op == Op::cummax_place)
+              : fmt::format("constexpr bool kAdds = {}, kHalf = {};\n", call.op == Op::cumsum, is_half(x.dtype)));
   View lines = x, results = out;
   lines.shape = results.shape = x.shape.with(axis, 1);
   const std::int64_t length = x.shape[axis], count = lines.shape.numel();
-  const bool beside = lies_side_by_side(x, axis);
+  const bool beside = lies_side_by_side(x, axis) && (places || length > kSumAlone);
+  if (beside && !places) return scan_once(call, gpu, text, lines, results);
+  const KernelSource source{text + (places ? texts::scan_places : texts::scan)};
   const std::int64_t piece = beside ? kScanPiece : kScanStrip, pieces = (length + piece - 1) / piece;
   ScanArgs args{.x = kernel_view(lines),
                 .out = kernel_view(results),
@@ -133,10 +173,10 @@ void run_scan(const LibraryCall& call, Gpu& gpu) {
   };
   if (pieces > 1) {
     args.sums = elements<u64>(workspace(gpu, DType::i64, Shape{count * (pieces + 1)}, keep, label_of(call)));
-    places ? over_pieces("best_of_pieces", "best_of_strips") : over_pieces("sum_pieces", "sum_strips");
+    over_pieces("best_of_pieces", places ? "best_of_strips" : "sum_strips");
     launch_blocks(gpu, source, places ? "best_before_pieces" : "scan_sums", count, args);
   }
-  places ? over_pieces("places_of_pieces", "places_of_strips") : over_pieces("scan_pieces", "scan_strips");
+  over_pieces("places_of_pieces", places ? "places_of_strips" : "scan_strips");
 }
 
 }  // namespace ebb::cuda

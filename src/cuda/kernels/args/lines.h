@@ -9,6 +9,10 @@ namespace ebb::cuda {
 constexpr int kScanEach = 8;                      // elements of a thread
 constexpr int kScanPiece = kScanEach * kThreads;  // of a block: elements side by side
 constexpr int kScanStrip = 256;                   // of a thread: elements that are neighbours of other lines'
+constexpr int kSumEach = 16;                      // of a thread, where one pass makes sums or products
+constexpr int kSumPiece = kSumEach * kThreads;
+constexpr int kSumGroup = kThreads;  // pieces whose total is one number for all behind them
+constexpr int kSumAlone = 32;        // a line of up to so many is a thread's
 
 struct BestArgs {
   KernelView x;  // the first elements of the lines
@@ -26,5 +30,16 @@ struct ScanArgs {
   u64* sums;   // pieces + 1 of each line: what comes before each piece, or its place; null where a line is one
 };
 EBB_ARGS(42, ScanArgs);
+
+// Sums or products of lines in one pass.
+struct ScanOnceArgs {
+  KernelView x, out;
+  i64 length, x_step, out_step, start;
+  i64 pieces, groups;  // of a line
+  u64* totals;         // pieces + groups of each line; null where a line is one piece
+  u32* made;           // which of them are there
+  u32* next;           // the next piece that a block takes
+};
+EBB_ARGS(45, ScanOnceArgs);
 
 }  // namespace ebb::cuda
