@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -89,6 +90,12 @@ enum class Decomposition : std::uint8_t {
   qr,    // columns of [Q; R] of matrices no wider than high; what is below R's diagonal is anything
 };
 
+// Coordinates of elements, i64 [count, rank].
+struct TruePlaces {
+  BufferPtr memory;
+  std::int64_t count;
+};
+
 // A device, seen from the schedule: it compiles and runs the steps of a plan, and moves elements to and from the host.
 // Everything above the schedule is the same for all devices.
 //
@@ -155,6 +162,9 @@ class Backend {
   virtual bool decompose(Decomposition, const View& /*a*/, const View& /*out*/, std::vector<int>& /*verdicts*/, Run&) {
     return false;
   }
+
+  // Where a dense bool tensor's elements are true, in order. Nothing where the device has nothing better than the host.
+  virtual std::optional<TruePlaces> true_places(const View& /*bits*/, Run&) { return std::nullopt; }
 
   // Does this device have bf16 product instructions that are worth rounding to bf16 for?
   virtual bool rounds_to_bf16() const = 0;

@@ -91,6 +91,10 @@ class CudaBackend final : public Backend, private Recordings {
   }
   void end(Run& run) override { gpu_.end(std::static_pointer_cast<RunMark>(run.mark)); }
 
+  std::optional<TruePlaces> true_places(const View& bits, Run& run) override {
+    begin_step(run);
+    return find_true(gpu_, bits);
+  }
   bool decompose(Decomposition kind, const View& a, const View& out, std::vector<int>& verdicts, Run& run) override {
     begin_step(run);
     return run_decomposition(gpu_, kind, a, out, verdicts);

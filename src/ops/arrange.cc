@@ -228,69 +228,6 @@ Tensor scatter_reduce(const Tensor& x, std::int64_t axis, const Tensor& index, c
 
 // ---- computed at once -----------------------------------------------------------------------------------------------
 
-namespace {
-
-// Places of true elements, then those of false ones, each in order; `count` of them are true. On the device.
-Tensor true_first(const Tensor& bits, const Tensor& so_far, std::int64_t count) {
-  const Tensor at = arange(bits.numel());
-  return scatter(zeros(at.shape(), DType::i64), 0, where(bits, so_far - 1, at - so_far + count), at);
-}
-
-Tensor nonzero_on_device(const Tensor& x) {
-  const NoHistory scope;
-  const std::int64_t n = x.numel();
-  if (n == 0) return zeros({0, x.rank()}, DType::i64).to(x.device());
-  const Tensor bits = reshape(cast(x, DType::bool_), {n});
-  const Tensor so_far = cumsum(cast(bits, DType::i64), 0).eval();
-  const auto count = narrow(so_far, 0, n - 1, 1).item<std::int64_t>();
-  if (x.rank() == 0) return zeros({count, 0}, DType::i64).to(x.device());
-  const Tensor places = narrow(true_first(bits, so_far, count), 0, 0, count);
-  std::vector<Tensor> columns;
-  const Strides steps = contiguous_strides(x.shape());
-  for (int axis = 0; axis < x.rank(); ++axis) {
-    const Tensor row = axis == x.rank() - 1 ? places : floor_divide(places, steps[axis]);
-    columns.push_back(reshape(axis == 0 ? row : remainder(row, x.shape()[axis]), {count, 1}));
-  }
-  return cat(columns, 1);
-}
-
-}  // namespace
-
-// Pieces of the elements are counted, then each writes where those before it end.
-Tensor nonzero(const Tensor& x) {
-  if (x.device() != Device{}) return nonzero_on_device(x);
-  const std::vector<std::uint8_t> bits = cast(x, DType::bool_).to_vector<std::uint8_t>();
-  constexpr std::int64_t kPiece = 65536;
-  const int rank = x.rank();
-  const auto n = static_cast<std::int64_t>(bits.size());
-  const std::int64_t pieces = (n + kPiece - 1) / kPiece, width = rank > 0 ? std::max<std::int64_t>(1, x.size(-1)) : 1;
-  std::vector<std::int64_t> start(static_cast<std::size_t>(pieces) + 1);
-  parallel_for(pieces, [&](std::int64_t p) {
-    const auto first = bits.begin() + p * kPiece;
-    start[static_cast<std::size_t>(p) + 1] = std::accumulate(first, first + std::min(kPiece, n - p * kPiece), 0);
-  });
-  std::partial_sum(start.begin(), start.end(), start.begin());
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(start.back() * rank));
-  parallel_for(rank > 0 ? pieces : 0, [&](std::int64_t p) {
-    std::int64_t* to = rows.data() + start[static_cast<std::size_t>(p)] * rank;
-    const std::int64_t end = std::min(n, (p + 1) * kPiece);
-    for (std::int64_t i = p * kPiece; i < end;) {  // up to the end of a line along the last axis
-      std::int64_t outer[Shape::kMaxRank], rest = i / width;
-      for (int axis = rank - 2; axis >= 0; --axis) {
-        outer[axis] = rest % x.shape()[axis];
-        rest /= x.shape()[axis];
-      }
-      const std::int64_t line = i - i % width, stop = std::min(end, line + width);
-      for (; i < stop; ++i) {
-        if (!bits[static_cast<std::size_t>(i)]) continue;
-        to = std::copy_n(outer, rank - 1, to);
-        *to++ = i - line;
-      }
-    }
-  });
-  return from_data(rows, Shape{start.back(), rank});
-}
-
 // NaNs differ from one another, as in NumPy's array API and PyTorch.
 std::tuple<Tensor, Tensor, Tensor> unique(const Tensor& x) {
   const std::int64_t n = x.numel();

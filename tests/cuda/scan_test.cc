@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// cumsum, cumprod and nonzero on cuda:0: lines of a thread, of a block of any size, of several pieces and of groups of
+// those.
+#include "cuda/compile_for_gpu.h"
+#include "cuda/kernel_store.h"
+#include "cuda/library_on_gpu.h"
+
+namespace ebb::testing {
+namespace {
+
+using ScanOnGpu = LibraryOnGpu;
+
+TEST_P(ScanOnGpu, LinesOfAllLengths) {
+  for (const std::int64_t n : {1, 2, 31, 32, 33, 511, 512, 513, 1025, 4095, 4096, 4097, 8192, 8193, 20000}) {
+    const Tensor x = real({3, n}), near_one = (1 + x * (0.5 / static_cast<double>(n))).eval();
+    compare(fmt::format("cumsum of {}", n), {x}, [](const std::vector<Tensor>& in) { return cumsum(in[0], 1); });
+    compare(fmt::format("cumsum of {}, backwards", n), {x},
+            [](const std::vector<Tensor>& in) { return cumsum(flip(in[0], 1), 1); });
+    compare(fmt::format("cumprod of {}", n), {near_one},
+            [](const std::vector<Tensor>& in) { return cumprod(in[0], 1); });
+  }
+}
+
+TEST_P(ScanOnGpu, EveryRunAndBatchHaveTheSameBits) {
+  for (const std::int64_t n : {20, 300, 5000, 50000}) {
+    const Tensor x = real({3, n}).to(kGpu);
+    const std::vector<double> all = cumsum(x, 1).to_vector<double>(),
+                              alone = cumsum(x.slice(0, 1, 2).eval(), 1).to_vector<double>();
+    for (int run = 0; run < 3; ++run) EXPECT_EQ(cumsum(x, 1).to_vector<double>(), all) << n;
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin() + n)) << n;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, ScanOnGpu, ::testing::Values(DType::f64, DType::f32, DType::bf16),
+                         [](const auto& i) { return std::string(name(i.param)); });
+
+class LongScanOnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override { use_emulated_device_without_gpu(); }
+};
+
+// 256 pieces of 4,096 elements are a group: the last piece of one, and those behind it.
+TEST_F(LongScanOnGpu, GroupsOfPieces) {
+  for (const std::int64_t n : {256 * 4096, 2 * 256 * 4096 + 4097}) {
+    const std::vector<std::int64_t> sums = cumsum(arange(n).to(kGpu).eval(), 0).to_vector<std::int64_t>();
+    std::int64_t want = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      want += i;
+      ASSERT_EQ(sums[static_cast<std::size_t>(i)], want) << "element " << i << " of " << n;
+    }
+  }
+}
+
+// Pieces of 4,096 elements, whose beginnings may lie anywhere; more pieces than one block adds at a time.
+TEST_F(LongScanOnGpu, PlacesOfTrueElements) {
+  manual_seed(3);
+  for (const Shape& shape :
+       {Shape{1}, Shape{5}, Shape{4096}, Shape{4097}, Shape{3, 5000}, Shape{7, 11, 300, 2}, Shape{257 * 4096 + 3}}) {
+    for (const double share : {0.0, 0.3, 1.0}) {
+      if (shape.numel() > 100000 && share != 0.3) continue;
+      const Tensor x = (rand(shape) < share).eval(), there = x.to(kGpu);
+      EXPECT_EQ(nonzero(there).device(), kGpu);
+      EXPECT_EQ(nonzero(there).to_vector<std::int64_t>(), nonzero(x).to_vector<std::int64_t>()) << x.numel();
+      if (shape.numel() > 5) {
+        const Tensor part = reshape(there, {-1}).slice(0, 3, shape.numel()),
+                     of_host = reshape(x, {-1}).slice(0, 3, shape.numel());
+        EXPECT_EQ(nonzero(part).to_vector<std::int64_t>(), nonzero(of_host).to_vector<std::int64_t>());
+      }
+    }
+  }
+  EXPECT_EQ(nonzero(zeros({0, 3}).to(kGpu)).shape(), (Shape{0, 2}));
+  EXPECT_EQ(nonzero(ones({}).to(kGpu)).shape(), (Shape{1, 0}));
+  const Tensor numbers = randn({50, 3}).eval();
+  EXPECT_EQ(nonzero(numbers.to(kGpu)).to_vector<std::int64_t>(), nonzero(numbers).to_vector<std::int64_t>());
+}
+
+TEST_F(LongScanOnGpu, TextsCompileForGpus) {
+  EBB_SKIP_WITHOUT_NVRTC();
+  for (const DType dtype : {DType::f32, DType::i64}) {
+    cumsum(ones({2, 100}, dtype).to(kGpu), 1).to_vector<double>();
+    cumprod(ones({100, 2}, dtype).to(kGpu), 0).to_vector<double>();
+  }
+  nonzero(ones({3}).to(kGpu)).to_vector<std::int64_t>();
+  std::vector<std::string> texts;
+  for (const std::string& text : KernelStore::get().asked()) {
+    const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
+    if (has("typedef u16 T;") || has("typedef f64 T;")) continue;
+    if (has(" scan_once(") || has(" scan_strips(") || has(" write_true(")) texts.push_back(text);
+  }
+  EXPECT_TRUE(texts.size() >= 3 || !device_is_emulated()) << texts.size();
+  for (const char* const architecture : kArchitectures) EXPECT_EQ(compile_error(joined(texts), architecture), "");
+}
+
+}  // namespace
+}  // namespace ebb::testing
