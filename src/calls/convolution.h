@@ -44,12 +44,19 @@ struct ConvCall {
 
 // max_pool_index (x [N, C, H, W]) -> i64 [N, C, P, Q]: where in its plane the first largest element of each window is.
 // window_sum (x) -> [N, C, P, Q] in the compute dtype, and its transpose window_spread, of any floating dtype.
+// Schedules of devices whose images lie with their channels last have max_pool_index (x) -> [N, P, Q, C], and
+// window_spread (y [N, P, Q, C], places) -> [N, H, W, C], which gives y only to what max_pool_index has found.
 struct PoolCall {
   ConvCall conv;  // groups do not count; windows that are added have no dilation
   ConvCall::Pair window{1, 1};
   bool adaptive = false;  // window i of an axis is [⌊i·size/outputs⌋, ⌈(i + 1)·size/outputs⌉) instead
 
   bool operator==(const PoolCall&) const = default;
+  OptionsPtr channels_last() const {
+    PoolCall other = *this;
+    other.conv.last = true;
+    return make_options(other);
+  }
   template <class Visit>
   void each_field(Visit&& visit) const {
     conv.each_field(visit);

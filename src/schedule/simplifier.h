@@ -76,6 +76,11 @@ class Simplifier {
   std::int32_t permuted(std::int32_t v, const Shape& shape, std::int64_t axes);
   // The same call on images whose channels lie last, seen in the usual shape; -1: none of that kind.
   std::int32_t with_channels_last(Value call);
+  // Where the largest elements of windows are, what they are and gradients to them, of images whose channels lie last,
+  // in their order; -1: it is none of these, or they do not.
+  std::int32_t pooled_as_it_lies(const Value& v);
+  // The call of max_pool_index with channels last that this index of planes is, as a whole; -1: it is not.
+  std::int32_t places_with_channels_last(std::int32_t index) const;
   // The same operation in the order in which most of its inputs lie; -1: that is the usual one.
   std::int32_t as_inputs_lie(const Value& v);
   // The same reduction of channels that lie last, in their order; -1: they do not. Sums over all but the channels are

@@ -69,7 +69,50 @@ Simplifier::Order Simplifier::order_of(std::int32_t v) const {
   return Order::channels_last;
 }
 
+std::int32_t Simplifier::places_with_channels_last(std::int32_t index) const {
+  const Value& x = at(index);
+  if (!x.is_view() || x.shape.rank() != 3 || order_of(index) != Order::channels_last) return -1;
+  const Value& b = at(x.base);
+  if (b.op != Op::max_pool_index || b.is_leaf || b.shape.numel() != x.shape.numel()) return -1;
+  const bool whole = x.shape[0] == b.shape[0] && x.shape[1] == b.shape[3] && at(b.inputs[0]).shape[1] == b.shape[3];
+  return whole && x.offset == 0 ? x.base : -1;
+}
+
+std::int32_t Simplifier::pooled_as_it_lies(const Value& v) {
+  if (!keeps_order_ || v.shape.numel() == 0) return -1;
+  Value call = v;
+  call.node = -1;
+  if (v.op == Op::max_pool_index) {
+    if (order_of(v.inputs[0]) != Order::channels_last) return -1;
+    call.shape = channels_last(v.shape);
+    call.attrs.options = v.attrs.options->channels_last();
+    return permuted(intern(std::move(call)), v.shape, to_second(4));
+  }
+  const bool gathers = v.op == Op::gather;
+  if ((!gathers && v.op != Op::scatter_zero_add) || v.attrs.i[0] != 2) return -1;
+  const std::int32_t places = places_with_channels_last(v.inputs[1]);
+  if (places < 0) return -1;
+  if (gathers) {
+    if (order_of(v.inputs[0]) != Order::channels_last) return -1;
+    call.shape = channels_last(v.shape);
+    for (std::int32_t& in : call.inputs) in = permuted(in, channels_last(at(in).shape), to_last(3));
+    call.attrs.i[0] = 1;
+    return permuted(intern(std::move(call)), v.shape, to_second(3));
+  }
+  // Every element asks the windows that it is in.
+  const Shape image = at(at(places).inputs[0]).shape, windows = at(places).shape;
+  if (v.shape[2] != image[2] * image[3]) return -1;
+  const std::int32_t g = reshaped(v.inputs[0], Shape{windows[0], windows[3], windows[1], windows[2]});
+  call.op = Op::window_spread;
+  call.attrs = Attrs();
+  call.attrs.options = at(places).attrs.options;
+  call.shape = channels_last(image);
+  call.inputs = {permuted(g, windows, to_last(4)), places};
+  return reshaped(permuted(intern(std::move(call)), image, to_second(4)), v.shape);
+}
+
 std::int32_t Simplifier::with_channels_last(Value call) {
+  if (call.op == Op::window_spread) return -1;
   if (!backend_ || !call.attrs.options || !backend_->wants_channels_last(call.dtype)) return -1;
   const OptionsPtr options = call.attrs.options->channels_last();
   if (!options) return -1;

@@ -126,6 +126,55 @@ TEST_P(ChannelsLast, IsSeenInTheSchedule) {
   EXPECT_EQ(sweeps, is_half(GetParam()) ? 5u : 3u) << text;  // images and windows are copied once, whoever reads them
 }
 
+// Whole numbers, which halves hold: the same largest elements are found, of equal ones the first, and gradients are
+// added in the same order.
+TEST_P(ChannelsLast, PoolsAreTheUsualOnes) {
+  const auto whole = [&](const Shape& shape, int most) {
+    return cast(randint(-most, most + 1, shape), GetParam()).eval();
+  };
+  struct Case {
+    std::int64_t channels, height, width;
+    std::function<std::pair<Tensor, Tensor>(const Tensor&)> pool;
+  };
+  const auto windows = [](SizePair window, const MaxPoolOptions& o) {
+    return [=](const Tensor& x) { return max_pool2d_with_indices(x, window, o); };
+  };
+  const Case cases[] = {{16, 9, 8, windows(3, {.stride = 2, .padding = 1})},
+                        {5, 7, 6, windows({2, 3}, {.stride = 1})},
+                        {8, 11, 10, windows(3, {.stride = 3, .padding = 1, .dilation = 2, .ceil_mode = true})},
+                        {1, 6, 6, windows(2, {})},
+                        {24, 7, 5, [](const Tensor& x) {
+                           return adaptive_max_pool2d_with_indices(x, {3, 4});
+                         }}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.channels);
+    const Tensor x = whole({2, 3, c.height, c.width}, 3), w = whole({c.channels, 3, 1, 1}, 1);
+    const auto run = [&](Device device) {
+      const Tensor v = variable(x.to(device)), h = relu(conv2d(v, w.to(device)));
+      const auto [y, index] = c.pool(h);
+      const Tensor factors = cast(remainder(arange(y.numel()), 5) - 2, DType::f32).to(device);
+      const Gradients g = backward(sum(cast(y, DType::f32) * reshape(factors, y.shape())));
+      std::vector<Tensor> all{y, index, g[v]};
+      eval(all);
+      return all;
+    };
+    const std::vector<Tensor> here = run({}), there = run(kGpu);
+    for (std::size_t k = 0; k < here.size(); ++k)
+      EXPECT_EQ(here[k].to_vector<double>(), there[k].to_vector<double>()) << "result " << k;
+  }
+}
+
+// Every element asks its windows; nothing is copied to another order.
+TEST_P(ChannelsLast, PoolsAreSeenInTheSchedule) {
+  const Tensor x = variable(real({2, 8, 6, 6}).to(kGpu)), w = variable(real({8, 8, 1, 1}).to(kGpu));
+  const Tensor y = conv2d(max_pool2d(conv2d(x, w), 3, {.stride = 2, .padding = 1}), w);
+  const std::string text = print_schedule({backward(sum(cast(y, DType::f32)))[w]});
+  const bool half = is_half(GetParam());
+  EXPECT_EQ(text.find("call window_spread") != std::string::npos, half) << text;
+  EXPECT_EQ(text.find("call scatter_zero_add") != std::string::npos, !half) << text;
+  EXPECT_EQ(text.find("-> i64[2, 3, 3, 8]") != std::string::npos, half) << text;
+}
+
 // The gradient that reaches a block goes through its norm and around it: it is left in memory once, by the sweep that
 // adds it up for the norm, and read by the one behind those sums.
 TEST_P(ChannelsLast, GradientsAroundABlockStayOnce) {

@@ -8,22 +8,6 @@ namespace ebb::cuda {
 
 using Args = PoolArgs<T, A>;
 
-// The elements that a window looks at, of those inside.
-struct Taps {
-  i64 first;
-  int count;
-};
-EBB Taps taps_of(const PoolSide& s, i64 i) {
-  if (s.adaptive) {
-    const Range r = elements_of(s, i);
-    return {r.first, (int)(r.last - r.first + 1)};
-  }
-  const i64 begin = i * s.stride - s.padding, end = begin + (s.window - 1) * s.dilation;
-  const i64 before = begin < 0 ? quotient(s.dilation - 1 - begin, s.dilation) : 0;
-  const i64 after = end >= s.size ? quotient(end - s.size, s.dilation) + 1 : 0;
-  return {begin + before * s.dilation, (int)(s.window - before - after)};
-}
-
 extern "C" __global__ void __launch_bounds__(kThreads) largest(const Args a) {
   const i64 down_step = a.rows.dilation * a.step_h, step = a.columns.dilation * a.step_w;
   EACH(i, a.n) {

@@ -292,8 +292,57 @@ int lanes_of_window(const LibraryCall& call, const View& image, const View& sums
 
 }  // namespace
 
+namespace {
+
+// Channels of a thread where they lie side by side: 16 bytes of them, one where that does not divide them.
+std::int64_t channels_together(const View& image, std::int64_t channels) {
+  const auto each = static_cast<std::int64_t>(16 / size_of(image.dtype));
+  bool whole = channels % each == 0 && reinterpret_cast<std::uintptr_t>(image.data) % 16 == 0;
+  for (int d : {0, 1, 2}) whole = whole && (image.strides[d] % each == 0 || image.shape[d] == 1);
+  return whole && image.strides[3] == 1 ? each : 1;
+}
+KernelSource channels_last_source(DType dtype, std::int64_t each) {
+  return {element_text(dtype) + fmt::format("constexpr int kEach = {};\n", each) + texts::max_pool_last};
+}
+// [N, C, H, W] -> [N, H, W, C], and back
+View channels_last(View v) {
+  v.shape = Shape{v.shape[0], v.shape[2], v.shape[3], v.shape[1]};
+  v.strides = Strides{v.strides[0], v.strides[2], v.strides[3], v.strides[1]};
+  return v;
+}
+View channels_second(View v) {
+  v.shape = Shape{v.shape[0], v.shape[3], v.shape[1], v.shape[2]};
+  v.strides = Strides{v.strides[0], v.strides[3], v.strides[1], v.strides[2]};
+  return v;
+}
+
+void spread_to_largest(const LibraryCall& call, Gpu& gpu) {
+  const View &g = call.inputs[0], &places = call.inputs[1], &x = call.outputs[0];
+  const PoolCall& p = options_as<PoolCall>(call.attrs);
+  const std::int64_t each = channels_together(g, x.shape[3]);
+  launch_elements(gpu, channels_last_source(x.dtype, each), "spread_to_largest", x.shape.numel() / each,
+                  SpreadToLargestArgs<void>{.g = g.data,
+                                            .places = elements<i64>(places),
+                                            .x = x.data,
+                                            .n = x.shape.numel(),
+                                            .channels = x.shape[3],
+                                            .step_n = g.strides[0],
+                                            .step_h = g.strides[1],
+                                            .step_w = g.strides[2],
+                                            .step_c = g.strides[3],
+                                            .rows = pool_side(p, 0, x.shape[1], places.shape[1]),
+                                            .columns = pool_side(p, 1, x.shape[2], places.shape[2])});
+}
+
+}  // namespace
+
 void run_max_pool_index(const LibraryCall& call, Gpu& gpu) {
   const View &x = call.inputs[0], &out = call.outputs[0];
+  if (options_as<PoolCall>(call.attrs).conv.last) {
+    const std::int64_t each = channels_together(channels_last(x), x.shape[1]);
+    return launch_elements(gpu, channels_last_source(x.dtype, each), "largest", out.shape.numel() / each,
+                           pool_args(call, x, channels_second(out), out.shape.numel()));
+  }
   launch_elements(gpu, {element_text(x.dtype) + texts::max_pool}, "largest", out.shape.numel(),
                   pool_args(call, x, out, out.shape.numel()));
 }
@@ -308,6 +357,7 @@ void run_window_sum(const LibraryCall& call, Gpu& gpu) {
 }
 
 void run_window_spread(const LibraryCall& call, Gpu& gpu) {
+  if (call.inputs.size() == 2) return spread_to_largest(call, gpu);
   const View& x = call.outputs[0];
   BufferPtr keep;
   const View sums = packed(gpu, call.inputs[0], keep, "avg_pool");

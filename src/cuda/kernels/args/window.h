@@ -52,4 +52,15 @@ struct PoolArgs {
 };
 EBB_ARGS(23, PoolArgs<u8, u8>);
 
+// Gradients of windows, which go to their first largest elements: x and places have their channels last.
+template <class T>
+struct SpreadToLargestArgs {
+  const T* g;
+  const i64* places;
+  T* x;
+  i64 n, channels, step_n, step_h, step_w, step_c;  // of g; n: elements of x
+  PoolSide rows, columns;
+};
+EBB_ARGS(23, SpreadToLargestArgs<u8>);
+
 }  // namespace ebb::cuda

@@ -25,6 +25,29 @@ EBB Range windows_of(const PoolSide& s, i64 h) {
   return {begin > 0 ? quotient(begin + s.stride - 1, s.stride) : 0, last < s.outputs ? last : s.outputs - 1};
 }
 
+// The elements that a window looks at, of those inside.
+struct Taps {
+  i64 first;
+  int count;
+};
+EBB Taps taps_of(const PoolSide& s, i64 i) {
+  if (s.adaptive) {
+    const Range r = elements_of(s, i);
+    return {r.first, (int)(r.last - r.first + 1)};
+  }
+  const i64 begin = i * s.stride - s.padding, end = begin + (s.window - 1) * s.dilation;
+  const i64 before = begin < 0 ? quotient(s.dilation - 1 - begin, s.dilation) : 0;
+  const i64 after = end >= s.size ? quotient(end - s.size, s.dilation) + 1 : 0;
+  return {begin + before * s.dilation, (int)(s.window - before - after)};
+}
+
+// The windows that may look at element h, and others.
+EBB Range windows_near(const PoolSide& s, i64 h) {
+  PoolSide wide = s;
+  wide.window = (s.window - 1) * s.dilation + 1;
+  return windows_of(wide, h);
+}
+
 // Which window an element of the result belongs to.
 struct Window {
   i64 plane, row, column;
