@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // cumsum, cumprod and nonzero on cuda:0: lines of a thread, of a block of any size, of several pieces and of groups of
 // those.
-#include "cuda/compile_for_gpu.h"
-#include "cuda/kernel_store.h"
 #include "cuda/library_on_gpu.h"
 
 namespace ebb::testing {
@@ -72,23 +70,6 @@ TEST_F(LongScanOnGpu, PlacesOfTrueElements) {
   EXPECT_EQ(nonzero(ones({}).to(kGpu)).shape(), (Shape{1, 0}));
   const Tensor numbers = randn({50, 3}).eval();
   EXPECT_EQ(nonzero(numbers.to(kGpu)).to_vector<std::int64_t>(), nonzero(numbers).to_vector<std::int64_t>());
-}
-
-TEST_F(LongScanOnGpu, TextsCompileForGpus) {
-  EBB_SKIP_WITHOUT_NVRTC();
-  for (const DType dtype : {DType::f32, DType::i64}) {
-    cumsum(ones({2, 100}, dtype).to(kGpu), 1).to_vector<double>();
-    cumprod(ones({100, 2}, dtype).to(kGpu), 0).to_vector<double>();
-  }
-  nonzero(ones({3}).to(kGpu)).to_vector<std::int64_t>();
-  std::vector<std::string> texts;
-  for (const std::string& text : KernelStore::get().asked()) {
-    const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
-    if (has("typedef u16 T;") || has("typedef f64 T;")) continue;
-    if (has(" scan_once(") || has(" scan_strips(") || has(" write_true(")) texts.push_back(text);
-  }
-  EXPECT_TRUE(texts.size() >= 3 || !device_is_emulated()) << texts.size();
-  for (const char* const architecture : kArchitectures) EXPECT_EQ(compile_error(joined(texts), architecture), "");
 }
 
 }  // namespace

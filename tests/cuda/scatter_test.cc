@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // scatter, scatter_add and index_add on cuda:0 against the CPU: numbers of places from one to more than shared memory
 // holds, lines of one piece and of several, any axis; the same bits in every run and in every batch.
-#include "cuda/compile_for_gpu.h"
-#include "cuda/kernel_store.h"
 #include "cuda/library_on_gpu.h"
 #include "ops/index_nodes.h"
 
@@ -183,28 +181,6 @@ TEST_F(IntegersOnGpu, NothingToAdd) {
     EXPECT_EQ(scatter(ones({2, 3}, dtype).to(kGpu), 1, none({2, 0}), ones({2, 0}, dtype)).to_vector<double>(),
               std::vector<double>(6, 1.0));
   }
-}
-
-TEST_F(IntegersOnGpu, TextsCompileForGpus) {
-  EBB_SKIP_WITHOUT_NVRTC();
-  for (const DType dtype : {DType::f32, DType::i64}) {
-    for (const std::int64_t places : {5, 3000}) {
-      const Tensor index = randint(0, places, {20000}).eval().to(kGpu), src = ones({20000}, dtype).to(kGpu);
-      index_zero_add(src, 0, index, {places}).to_vector<double>();
-      scatter_zero_add(src, 0, index, {places}).to_vector<double>();
-      scatter(ones({200, places}, dtype), 1, reshape(index, {200, 100}), reshape(src, {200, 100})).to_vector<double>();
-    }
-  }
-  std::vector<std::string> texts;
-  for (const std::string& text : KernelStore::get().asked()) {
-    const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
-    if (has("typedef u16 T;") || has("typedef f64 T;")) continue;
-    if (has(" sum_places(") || has(" add_pieces(") || has(" sum_in_shared(") || has(" put_last_of_line(") ||
-        has(" add_integers(") || has(" add_rows("))
-      texts.push_back(text);
-  }
-  EXPECT_TRUE(texts.size() >= 6 || !device_is_emulated()) << texts.size();
-  for (const char* const architecture : kArchitectures) EXPECT_EQ(compile_error(joined(texts), architecture), "");
 }
 
 }  // namespace
