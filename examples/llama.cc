@@ -42,6 +42,7 @@ int main(int count, char** arguments) {
   training_program::StepClock clock(steps);
   const std::int64_t report = on_gpu ? steps : 10;  // reading a loss waits for the GPU
   for (std::int64_t step = 0; step < steps; ++step) {
+    clock.before(step);
     const Tensor x = randint(0, words, {batch, context});
     const Tensor next = reshape(index_select(follows, 0, flatten(x)), x.shape());
     const models::Llama half = cast_parameters(llama, DType::bf16);
@@ -54,7 +55,6 @@ int main(int count, char** arguments) {
       std::printf("step %3lld   loss %.4f\n", static_cast<long long>(step), last);
     }
     adamw.step(llama, gradients);
-    clock.after(step);
   }
   if (on_gpu || o.has("--time")) {
     // Forward and backward: 6 operations per weight, and 12 per layer, head, its width and earlier token (context / 2).

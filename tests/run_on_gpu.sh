@@ -26,11 +26,12 @@ shard() {  # NAME SHARD SHARDS
   echo "$1 $status $(grep -c '^\[       OK' "$log") $(grep -c '^\[  FAILED.*ms)' "$log") $(($(date +%s) - start))" >>"$logs/shards"
 }
 # Large products are cuBLASLt's kernels, which take minutes under these tools. A step that fails leaves its results unwritten,
-# and what comes after it reads them before the error is thrown: such tests are not for initcheck.
+# and what comes after it reads them before the error is thrown: such tests are not for initcheck. Neither are those of
+# products: on Hopper cuBLASLt writes through bulk copies, which initcheck does not see.
 sanitize() {  # TOOL
   local log=$logs/$1.txt start=$(date +%s) tests='Of/*OnGpu.*/f32:Of/*OnGpu.*/bf16:OnGpu.*'
   tests+='-*TimedProducts*:*ProductsOverManyElements*:OnGpu.IsUsableAfterItsMemoryIsSpent:OnGpu.NamesTheKernel*'
-  [ "$1" = initcheck ] && tests+=':OnGpu.SaysWhatTheCpuSays'
+  [ "$1" = initcheck ] && tests+=':OnGpu.SaysWhatTheCpuSays:*Product*:*Fp8*:*Head*:OnGpu.MultipliesMatrices'
   "$sanitizer" --tool "$1" --error-exitcode 9 "$programs/test_cuda" --gtest_filter="$tests" >"$log" 2>&1
   echo "$1 $? $(grep -c '^\[       OK' "$log") $(grep -c '^\[  FAILED.*ms)' "$log") $(($(date +%s) - start))" >>"$logs/sanitized"
 }
