@@ -91,10 +91,11 @@ class Planner {
 
   // ---- Turns.
   bool suits_turns() const {
+    const std::int64_t bytes = r_.k * r_.n * t_.bytes;
     return near() && t_.group == 1 && t_.bytes == 4 && t_.bytes * t_.lanes == model_.turn_vector_bytes && r_.b.own &&
            r_.b.wide_stride == 1 && r_.m >= model_.turn_rows && r_.m <= model_.task_rows &&
            plan_.depth >= model_.turn_depth && r_.n >= t_.cols * model_.turn_panels * threads() &&
-           r_.k * r_.n * t_.bytes >= model_.turn_bytes;
+           bytes >= model_.turn_bytes && bytes <= model_.turn_most_bytes_of_thread * threads();
   }
   void plan_turns() {
     plan_.order = GemmPlan::Order::turns;
