@@ -93,7 +93,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     Strides strides;
     for (int a = 0; a < x.rank(); ++a) strides[a] = exported->view->strides[static_cast<std::size_t>(a)];
     if (!(flags & PyBUF_STRIDES) && !is_contiguous(x.shape(), strides)) {
-      exported->view = view_memory(x, Layout::dense);  // the reader cannot take strides
+      exported->view = view_memory(x, ViewLayout::dense);  // the reader cannot take strides
     }
     for (std::size_t a = 0; a < static_cast<std::size_t>(x.rank()); ++a) {
       exported->shape[a] = exported->view->shape[a];
@@ -254,7 +254,7 @@ nb::object to_dlpack(const Tensor& x, nb::handle stream, std::optional<std::pair
   // Before version 1 the protocol cannot say "read-only": who asks by it gets a copy, unless sharing was asked for.
   const bool versioned = max_version && max_version->first >= 1, copied = moved || copy.value_or(!versioned);
   std::unique_ptr<MemoryView> view =
-      view_memory(x, copied ? Layout::copied : Layout::as_it_lies, moved ? Device{} : at);
+      view_memory(x, copied ? ViewLayout::copied : ViewLayout::as_it_lies, moved ? Device{} : at);
   if (consumer && !moved) {
     backend_of(at).streams()->let_wait(reinterpret_cast<void*>(*consumer));
     view->stream = consumer;

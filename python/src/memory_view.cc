@@ -82,16 +82,16 @@ Tensor copy_of(const Tensor& x) {
   return make_node(Op::copy, x.dtype(), x.shape(), {x}).eval();
 }
 
-std::unique_ptr<MemoryView> view_memory(const Tensor& given, Layout layout, Device device) {
+std::unique_ptr<MemoryView> view_memory(const Tensor& given, ViewLayout layout, Device device) {
   const Tensor x = given.to(device).eval();  // itself, unless it is on another device
   auto view = std::make_unique<MemoryView>();
   view->dtype = x.dtype();
   view->rank = x.rank();
   std::copy(x.shape().begin(), x.shape().end(), view->shape.begin());
   const bool here = device == Device{};
-  Storage storage = layout == Layout::as_it_lies ? x.node()->storage
-                    : here                       ? evaluated_storage(x)
-                                                 : copy_of(x).node()->storage;
+  Storage storage = layout == ViewLayout::as_it_lies ? x.node()->storage
+                    : here                           ? evaluated_storage(x)
+                                                     : copy_of(x).node()->storage;
   // Some libraries refuse strides that are 0 or negative; those are laid out anew.
   const auto plain = [&] {
     for (int axis = 0; axis < x.rank(); ++axis) {
@@ -100,7 +100,7 @@ std::unique_ptr<MemoryView> view_memory(const Tensor& given, Layout layout, Devi
     return true;
   };
   if (!plain()) storage = here ? evaluated_storage(x) : copy_of(x).node()->storage;
-  if (layout == Layout::copied && here && x.numel() > 0) {
+  if (layout == ViewLayout::copied && here && x.numel() > 0) {
     const Storage& dense = evaluated_storage(x);
     const std::size_t width = size_of(x.dtype()), bytes = static_cast<std::size_t>(x.numel()) * width;
     storage = {BufferPtr::allocate(bytes, "__dlpack__"), 0, contiguous_strides(x.shape())};

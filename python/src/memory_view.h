@@ -21,8 +21,13 @@ struct MemoryView {
   ~MemoryView();
   std::optional<std::uintptr_t> stream;  // of whoever uses the memory: it is used again after what that was given
 };
-enum class Layout { as_it_lies, dense, copied };  // dense: in a row; copied: in a row, in memory that nothing else uses
-std::unique_ptr<MemoryView> view_memory(const Tensor& x, Layout layout = Layout::as_it_lies, Device device = {});
+enum class ViewLayout {
+  as_it_lies,
+  dense,
+  copied
+};  // dense: in a row; copied: in a row, in memory that nothing else uses
+std::unique_ptr<MemoryView> view_memory(const Tensor& x, ViewLayout layout = ViewLayout::as_it_lies,
+                                        Device device = {});
 
 Device place_of(const Tensor& x);  // where its elements are, or will be
 Tensor copy_of(const Tensor& x);   // its elements in memory that nothing else uses, on the same device

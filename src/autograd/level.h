@@ -7,11 +7,11 @@
 namespace ebb {
 
 // One level of differentiation: its inputs carry the level's bit while it is open.
-class Level {
+class GradientLevel {
  public:
-  Level() : depth_(open_transform()) {}
-  ~Level() { close_transform(); }
-  Level(const Level&) = delete;
+  GradientLevel() : depth_(open_transform()) {}
+  ~GradientLevel() { close_transform(); }
+  GradientLevel(const GradientLevel&) = delete;
   std::uint32_t bit() const { return 1u << depth_; }
 
   Tensor track(const Tensor& x) const {

@@ -3,6 +3,7 @@
 
 #include "autograd/rules.h"
 #include "calls/fp8_product.h"
+#include "calls/triangular_solve.h"
 #include "core/format_error.h"
 #include "ebb/backward/linalg.h"
 #include "ebb/ops.h"
@@ -208,7 +209,8 @@ Cotangents matmul_rule(const RuleContext& c) {
 }
 Cotangents cholesky_rule(const RuleContext& c) { return {cholesky_backward(c.grad, c.output)}; }
 Cotangents triangular_solve_rule(const RuleContext& c) {
-  const TriangularOptions options{c.attrs.i[0] != 0, c.attrs.i[1] != 0, c.attrs.i[2] != 0};
+  const auto& call = options_as<TriangularSolveCall>(c.attrs);
+  const TriangularOptions options{call.upper, call.transposed, call.unit_diagonal};
   return both(triangular_solve_backward(c.grad, c.inputs[0], c.output, options));
 }
 Cotangents solve_rule(const RuleContext& c) { return both(solve_backward(c.grad, c.inputs[0], c.output)); }

@@ -89,7 +89,7 @@ Gradients backward(const Tensor& loss, const BackwardOptions& options) {
 std::function<std::pair<Tensor, std::vector<Tensor>>(const std::vector<Tensor>&)> value_and_grad(
     const FunctionOfMany& f) {
   return [f](const std::vector<Tensor>& xs) {
-    Level level;
+    GradientLevel level;
     std::vector<Tensor> tracked;
     for (const Tensor& x : xs) {
       require_floating("grad", x);
@@ -126,7 +126,7 @@ std::pair<Tensor, Function> vjp(const Function& f, const Tensor& x) {
   // there. Lazily: what f computes for the same x is the same graph and merges when both are evaluated together.
   Tensor y = f(x);
   Function pull = [f, x](const Tensor& g) {
-    Level level;
+    GradientLevel level;
     const Tensor tracked = level.track(x);
     const Tensor again = f(tracked);
     return level.pull(again, seed("vjp", again, g), {tracked})[0];
@@ -138,10 +138,10 @@ std::pair<Tensor, Tensor> jvp(const Function& f, const Tensor& x, const Tensor& 
   require_floating("jvp", x);
   require(v.shape() == x.shape(), "jvp: the tangent has shape {}, the input {}", v.shape(), x.shape());
   // The vjp u -> uᵀJ is linear in u, so its own vjp with v is J·v.
-  Level outer;
+  GradientLevel outer;
   Tensor y, jv;
   {
-    Level inner;
+    GradientLevel inner;
     const Tensor tracked = inner.track(x);
     y = f(tracked);
     const Tensor u = outer.track(zeros_like(y));
@@ -157,7 +157,7 @@ namespace {
 constexpr std::int64_t kPiece = std::int64_t{1} << 21;
 
 // Rows of a Jacobian, many at a time; undefined if that is not possible.
-Tensor rows_together(const Level& level, const Tensor& y, const Tensor& tracked, const Tensor& basis) {
+Tensor rows_together(const GradientLevel& level, const Tensor& y, const Tensor& tracked, const Tensor& basis) {
   if (level.is_differentiated(y)) return {};
   const Tensor hole = make_placeholder(y.dtype(), y.shape(), contiguous_strides(y.shape()), y.device());
   Tensor row;
@@ -183,7 +183,7 @@ Tensor rows_together(const Level& level, const Tensor& y, const Tensor& tracked,
 
 Tensor jacobian(const Function& f, const Tensor& x) {
   require_floating("jacobian", x);
-  Level level;
+  GradientLevel level;
   const Tensor tracked = level.track(x);
   const Tensor y = f(tracked);
   require_floating("jacobian", y);

@@ -11,7 +11,7 @@
 namespace ebb {
 namespace {
 
-struct Alignment {
+struct LabelAlignment {
   Op op;
   const char* name;
   AlignmentCall call;
@@ -63,9 +63,9 @@ Tensor lengths(const char* op, const char* name, const Tensor& x, std::int64_t s
   return reshape(cast(x, DType::i64), {samples});
 }
 
-Alignment alignment(Op op, const char* name, const Tensor& log_probs, int batch_axis, const Tensor& targets,
-                    const Tensor& input_lengths, const Tensor& target_lengths, std::int64_t blank,
-                    Reduction reduction) {
+LabelAlignment alignment(Op op, const char* name, const Tensor& log_probs, int batch_axis, const Tensor& targets,
+                         const Tensor& input_lengths, const Tensor& target_lengths, std::int64_t blank,
+                         Reduction reduction) {
   require(is_floating(log_probs.dtype()), Error::Kind::type, "{}: log_probs must be floating, got {}", name,
           log_probs.dtype());
   require(targets.dtype() == DType::i64 || targets.dtype() == DType::i32, Error::Kind::type,
@@ -73,7 +73,7 @@ Alignment alignment(Op op, const char* name, const Tensor& log_probs, int batch_
   require(reduction != Reduction::batchmean, "{}: reduction must be none, mean or sum", name);
   const std::int64_t samples = log_probs.shape()[batch_axis], classes = log_probs.shape()[log_probs.rank() - 1];
   require(blank >= 0 && blank < classes, "{}: blank {} is outside [0, {})", name, blank, classes);
-  Alignment a;
+  LabelAlignment a;
   a.op = op;
   a.name = name;
   a.call.blank = blank;
@@ -86,21 +86,21 @@ Alignment alignment(Op op, const char* name, const Tensor& log_probs, int batch_
 
 // ---- ctc ------------------------------------------------------------------------------------------------------------
 
-Alignment ctc(const char* name, const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
-              const Tensor& target_lengths, const CtcOptions& o) {
+LabelAlignment ctc(const char* name, const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                   const Tensor& target_lengths, const CtcOptions& o) {
   require(log_probs.rank() == 3 || log_probs.rank() == 2, "{}: log_probs must be [T, N, C] or [T, C], got shape {}",
           name, log_probs.shape());
   const Tensor x = log_probs.rank() == 3 ? log_probs : unsqueeze(log_probs, 1);
   require(targets.rank() == 1 || (targets.rank() == 2 && targets.shape()[0] == x.shape()[1]),
           "{}: targets of shape {} do not fit {} samples; give [N, S] or all labels in a row", name, targets.shape(),
           x.shape()[1]);
-  Alignment a = alignment(Op::ctc, name, x, 1, targets, input_lengths, target_lengths, o.blank, o.reduction);
+  LabelAlignment a = alignment(Op::ctc, name, x, 1, targets, input_lengths, target_lengths, o.blank, o.reduction);
   a.call.zero_infinity = o.zero_infinity;
   return a;
 }
 
 // Divisor of a sample's loss before the batch is averaged.
-Tensor label_counts(const Alignment& a) {
+Tensor label_counts(const LabelAlignment& a) {
   return cast(maximum(a.label_lengths, 1), compute_dtype(a.log_probs.dtype()));
 }
 
@@ -108,7 +108,7 @@ Tensor label_counts(const Alignment& a) {
 
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                 const Tensor& target_lengths, const CtcOptions& o) {
-  const Alignment a = ctc("ctc_loss", log_probs, targets, input_lengths, target_lengths, o);
+  const LabelAlignment a = ctc("ctc_loss", log_probs, targets, input_lengths, target_lengths, o);
   Tensor loss = a.losses();
   if (o.reduction == Reduction::mean) loss = mean(loss / label_counts(a));
   if (o.reduction == Reduction::sum) loss = sum(loss);
@@ -118,7 +118,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
 
 Tensor ctc_loss_backward(const Tensor& grad, const Tensor& log_probs, const Tensor& targets,
                          const Tensor& input_lengths, const Tensor& target_lengths, const CtcOptions& o) {
-  const Alignment a = ctc("ctc_loss_backward", log_probs, targets, input_lengths, target_lengths, o);
+  const LabelAlignment a = ctc("ctc_loss_backward", log_probs, targets, input_lengths, target_lengths, o);
   const Shape expected = o.reduction == Reduction::none && log_probs.rank() == 3 ? Shape{a.samples()} : Shape{};
   require(grad.shape() == expected, "ctc_loss_backward: gradient of shape {}, the loss has shape {}", grad.shape(),
           expected);
@@ -129,8 +129,8 @@ Tensor ctc_loss_backward(const Tensor& grad, const Tensor& log_probs, const Tens
 
 // ---- transducer -----------------------------------------------------------------------------------------------------
 
-static Alignment transducer(const char* name, const Tensor& log_probs, const Tensor& targets,
-                            const Tensor& input_lengths, const Tensor& target_lengths, const RnntOptions& o) {
+static LabelAlignment transducer(const char* name, const Tensor& log_probs, const Tensor& targets,
+                                 const Tensor& input_lengths, const Tensor& target_lengths, const RnntOptions& o) {
   require(log_probs.rank() == 4 && log_probs.shape()[2] >= 1, "{}: log_probs must be [N, T, U + 1, C], got shape {}",
           name, log_probs.shape());
   require(targets.rank() == 2 && targets.shape()[0] == log_probs.shape()[0] &&
@@ -142,7 +142,7 @@ static Alignment transducer(const char* name, const Tensor& log_probs, const Ten
 
 Tensor rnnt_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                  const Tensor& target_lengths, const RnntOptions& o) {
-  const Alignment a = transducer("rnnt_loss", log_probs, targets, input_lengths, target_lengths, o);
+  const LabelAlignment a = transducer("rnnt_loss", log_probs, targets, input_lengths, target_lengths, o);
   Tensor loss = a.losses();
   if (o.reduction == Reduction::mean) loss = mean(loss);
   if (o.reduction == Reduction::sum) loss = sum(loss);
@@ -151,7 +151,7 @@ Tensor rnnt_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& i
 
 Tensor rnnt_loss_backward(const Tensor& grad, const Tensor& log_probs, const Tensor& targets,
                           const Tensor& input_lengths, const Tensor& target_lengths, const RnntOptions& o) {
-  const Alignment a = transducer("rnnt_loss_backward", log_probs, targets, input_lengths, target_lengths, o);
+  const LabelAlignment a = transducer("rnnt_loss_backward", log_probs, targets, input_lengths, target_lengths, o);
   const Shape expected = o.reduction == Reduction::none ? Shape{a.samples()} : Shape{};
   require(grad.shape() == expected, "rnnt_loss_backward: gradient of shape {}, the loss has shape {}", grad.shape(),
           expected);

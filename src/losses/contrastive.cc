@@ -25,9 +25,9 @@ void require_temperature(const char* op, double t) {
 }
 
 // Rows that are compared: as they are given, and in f32 or f64 with length 1, if that is asked for.
-struct Rows {
+struct ComparedRows {
   Tensor given, wide, length;  // length is undefined where it stays
-  Rows(const Precision& p, const Tensor& x, bool normalize = true) : given(x), wide(p.wide(x)) {
+  ComparedRows(const Precision& p, const Tensor& x, bool normalize = true) : given(x), wide(p.wide(x)) {
     if (!normalize) return;
     length = clamp(norm(wide, 2, -1, true), 1e-12);
     wide = wide / length;
@@ -36,7 +36,7 @@ struct Rows {
 
 // scale·A·Bᵀ. From bf16 as they are given, with the lengths divided out afterwards, it is as exact as from unit rows in
 // f32; only the gradient takes rounded factors.
-Tensor similarities(const Precision& p, const Rows& a, const Rows& b, double scale = 1) {
+Tensor similarities(const Precision& p, const ComparedRows& a, const ComparedRows& b, double scale = 1) {
   const Tensor scaled = scale == 1 ? a.wide : a.wide * scale;
   if (!rounds_factors(p.result(), a.wide.device(), a.wide.size(0), b.wide.size(0), a.wide.size(1)))
     return matmul(scaled, t(b.wide));
@@ -70,14 +70,14 @@ Tensor info_nce(const Tensor& query, const Tensor& key, const InfoNceOptions& o)
   require_rows(op, "query", query);
   require_temperature(op, o.temperature);
   const Precision p(op, {query, key, o.negatives});
-  const Rows q(p, query, o.normalize), k(p, key, o.normalize);
+  const ComparedRows q(p, query, o.normalize), k(p, key, o.normalize);
   Tensor right, others;
   if (o.negatives.defined()) {
     require_rows(op, "negatives", o.negatives);
     require(o.negatives.size(1) == query.size(1), "{}: negatives of shape {} and queries of shape {} differ in length",
             op, o.negatives.shape(), query.shape());
     right = row_dots(q.wide * (1 / o.temperature), k.wide);
-    others = cat({right, similarities(p, q, Rows(p, o.negatives, o.normalize), 1 / o.temperature)}, 1);
+    others = cat({right, similarities(p, q, ComparedRows(p, o.negatives, o.normalize), 1 / o.temperature)}, 1);
   } else {
     others = similarities(p, q, k, 1 / o.temperature);
     // From the matrix that the logsumexp is made of, not as row_dots: both then have the same roundings, and so do
@@ -105,7 +105,7 @@ Tensor siglip_loss(const Tensor& first, const Tensor& second, const SiglipOption
             x.defined() ? x.shape() : Shape{});
   }
   const Precision p(op, {first, second, o.scale, o.bias});
-  const Tensor s = similarities(p, Rows(p, first, o.normalize), Rows(p, second, o.normalize));
+  const Tensor s = similarities(p, ComparedRows(p, first, o.normalize), ComparedRows(p, second, o.normalize));
   const Tensor scaled = o.scale.defined() ? s * reshape(p.wide(o.scale), {}) : s * 10;
   const Tensor z = o.bias.defined() ? scaled + reshape(p.wide(o.bias), {}) : scaled - 10;
   return p.rounded(reduce(op, sum(softplus(where(itself(first.size(0)), -z, z)), -1), o.reduction));
@@ -128,7 +128,7 @@ Tensor nt_xent(const Tensor& first, const Tensor& second, const NtXentOptions& o
   require_temperature(op, o.temperature);
   const Precision p(op, {first, second});
   const std::int64_t n = first.size(0);
-  const Rows z(p, cat({first, second}, 0));
+  const ComparedRows z(p, cat({first, second}, 0));
   const Tensor row = reshape(arange(2 * n), {-1, 1}), other = where(row < n, row + n, row - n);
   const Tensor s = similarities(p, z, z, 1 / o.temperature);
   const Tensor all = logsumexp(where(itself(2 * n), kNever, s), -1, true);
@@ -148,7 +148,7 @@ Tensor supcon_loss(const Tensor& features, const Tensor& labels, const SupConOpt
   const std::int64_t n = features.size(0);
   require(labels.shape() == Shape{n}, "{}: labels of shape {} do not fit {} rows", op, labels.shape(), n);
   const Precision p(op, {features});
-  const Rows z(p, features);
+  const ComparedRows z(p, features);
   const Tensor s = similarities(p, z, z, 1 / o.temperature), self = itself(n);
   const Tensor all = logsumexp(where(self, kNever, s), -1, true);
   const Tensor positive = logical_and(reshape(labels, {n, 1}) == reshape(labels, {1, n}), logical_not(self));
@@ -178,7 +178,7 @@ Tensor margin_cosines(const char* op, const char* label, const Tensor& embedding
           target.shape(), embeddings.size(0));
   require(scale > 0, "{}: scale must be positive, got {}", op, scale);
   const Precision p(op, {embeddings, weight});
-  const Tensor cosines = similarities(p, Rows(p, embeddings), Rows(p, weight));
+  const Tensor cosines = similarities(p, ComparedRows(p, embeddings), ComparedRows(p, weight));
   require_class_indices(op, cosines, 1, target);
   const Tensor y = reshape(cast(target, DType::i64), {-1, 1});
   const Tensor hard = harder(pick_class(cosines, 1, y, label));

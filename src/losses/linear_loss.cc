@@ -20,11 +20,11 @@ using Tensors = std::vector<Tensor>;
 const char* const kName = "linear_loss";
 
 // Of what the formula is given: x's or target's leading axes.
-struct Layout {
+struct LeadingAxes {
   std::int64_t entries = 0, units = 0, tokens = 1;
   Shape batch;  // of all entries
 
-  Layout(const LinearLossInputs& in, const LinearLossOptions& o) {
+  LeadingAxes(const LinearLossInputs& in, const LinearLossOptions& o) {
     const Tensor &x = in.x, &head = in.head;
     require(x.rank() >= 2 && head.rank() == 2 && x.size(-1) == head.size(1),
             "{}: hidden states of shape {} and a head of shape {} do not fit; give [N, .., H] and [V, H]", kName,
@@ -83,7 +83,7 @@ Tensors listed(const LinearLossInputs& in, const Tensor& bias) {
 Tensor reduced(const Tensor& terms, const LinearLossOptions& o) { return reduce(kName, terms, o.reduction); }
 
 // By the kernel of linear_cross_entropy, which asks for the cotangents of log-probabilities while it has the logits.
-Tensor by_kernel(const Tensors& v, const Layout& at, const LinearLossInputs& in, const TermFormula& formula,
+Tensor by_kernel(const Tensors& v, const LeadingAxes& at, const LinearLossInputs& in, const TermFormula& formula,
                  const LinearLossOptions& o) {
   const double factor = o.logit_scale / o.temperature;
   LinearLogProbOptions head = o;
@@ -112,7 +112,7 @@ struct ByChunks {
   std::size_t operands = 2;  // x, head and perhaps a bias; then perhaps the target
 
   // `bias` as in v, which has x, head, bias, others and shared.
-  ByChunks(const Tensors& v, const Layout& at, const LinearLossInputs& in, const TermFormula& formula,
+  ByChunks(const Tensors& v, const LeadingAxes& at, const LinearLossInputs& in, const TermFormula& formula,
            const LinearLossOptions& o) {
     const DType dtype = promote(in.x.dtype(), in.head.dtype()), wide = compute_dtype(dtype);
     terms.units = at.units;
@@ -149,7 +149,7 @@ struct ByChunks {
     inputs.insert(inputs.end(), v.begin() + 3, v.end());
   }
 
-  LossAndGradients with_gradients(const Layout& at, const LinearLossInputs& in, const LinearLossOptions& o,
+  LossAndGradients with_gradients(const LeadingAxes& at, const LinearLossInputs& in, const LinearLossOptions& o,
                                   const std::vector<bool>& asked) const {
     std::vector<bool> wanted{asked[0], asked[1]};
     if (terms.has_bias) wanted.push_back(asked[2]);
@@ -174,7 +174,7 @@ struct ByChunks {
 };
 
 // Whether the kernel's way is open. A factor that is no power of two would round the halves of x.
-bool has_kernel(const LinearLossInputs& in, const Layout& at, const LinearLossOptions& o) {
+bool has_kernel(const LinearLossInputs& in, const LeadingAxes& at, const LinearLossOptions& o) {
   int exponent = 0;
   const bool exact = std::abs(std::frexp(o.logit_scale / o.temperature, &exponent)) == 0.5 ||
                      !is_half(promote(in.x.dtype(), in.head.dtype()));
@@ -186,7 +186,7 @@ bool has_kernel(const LinearLossInputs& in, const Layout& at, const LinearLossOp
 Tensor linear_loss(const LinearLossInputs& in, const TermFormula& formula, const LinearLossOptions& o) {
   require(formula != nullptr, "{}: there is no formula", kName);
   require(in.x.defined() && in.head.defined(), "{}: an operand is an empty Tensor; give it a value", kName);
-  const Layout at(in, o);
+  const LeadingAxes at(in, o);
   const Tensors all = listed(in, o.bias);
   if (has_kernel(in, at, o)) return by_kernel(all, at, in, formula, o);
   const ByChunks chunks(all, at, in, formula, o);
@@ -195,7 +195,7 @@ Tensor linear_loss(const LinearLossInputs& in, const TermFormula& formula, const
 
 LossAndGradients linear_loss(const LinearLossInputs& in, const TermFormula& formula, const LinearLossOptions& o,
                              const std::vector<bool>& asked) {
-  const Layout at(in, o);
+  const LeadingAxes at(in, o);
   const Tensors all = listed(in, o.bias);
   if (!has_kernel(in, at, o)) return ByChunks(all, at, in, formula, o).with_gradients(at, in, o, asked);
   Tensors chosen;

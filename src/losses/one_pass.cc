@@ -22,7 +22,7 @@ Tensor LossKernel::gradient(const Tensor& x, const Tensor& cotangent) const {
 }
 
 std::vector<Tensor> pull_through(const FunctionOfMany& f, const std::vector<Tensor>& inputs, const Tensor& grad) {
-  const Level level;
+  const GradientLevel level;
   const auto is_tracked = [](const Tensor& x) { return x.defined() && is_floating(x.dtype()); };
   std::vector<Tensor> arguments = inputs, tracked;
   Tensor y;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "calls/order.h"
 #include "core/format_error.h"
 #include "core/parallel.h"
 #include "ebb/ops.h"
@@ -80,9 +81,8 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
           "searchsorted: rows of shape {} and values of shape {} do not fit", sorted.shape(), values.shape());
   DType dtype = promote(sorted.dtype(), values.dtype());
   if (dtype == DType::bool_) dtype = DType::u8;
-  Attrs attrs;
-  attrs.i = {last, right, 0, 0};
-  return make_node(Op::searchsorted, DType::i64, values.shape(), {cast(sorted, dtype), cast(values, dtype)}, attrs);
+  return make_node(Op::searchsorted, DType::i64, values.shape(), {cast(sorted, dtype), cast(values, dtype)},
+                   along_axis(last, SearchsortedCall{right}));
 }
 
 // ---- along an axis, by doubling: after the step of width d every element has seen the 2d up to itself

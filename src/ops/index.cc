@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ebb/ops/index.h"
 
+#include "calls/order.h"
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "graph/node.h"
@@ -104,10 +105,9 @@ Tensor gather_dot_node(const Tensor& x, const Tensor& y, const Tensor& index) {
 
 Tensor argsort_range(const Tensor& x, int axis, bool descending, std::int64_t first, std::int64_t count) {
   if (count == 0) return zeros(x.shape().with(axis, 0), DType::i64);
-  Attrs attrs;
-  attrs.i = {axis, descending, first, count};
   const Tensor numbers = x.dtype() == DType::bool_ ? cast(x, DType::u8) : x;
-  return make_node(Op::argsort, DType::i64, x.shape().with(axis, count), {numbers}, attrs);
+  return make_node(Op::argsort, DType::i64, x.shape().with(axis, count), {numbers},
+                   along_axis(axis, ArgsortCall{descending, first, count}));
 }
 
 // ---- gather and scatter ---------------------------------------------------------------------------------------------
@@ -206,10 +206,9 @@ Tensor argsort(const Tensor& x, std::int64_t axis, bool descending) {
     normalize_axis("argsort", axis, 1);
     return zeros({}, DType::i64);
   }
-  Attrs attrs;
-  attrs.i = {normalize_axis("argsort", axis, x.rank()), descending, 0, 0};
+  const int along = normalize_axis("argsort", axis, x.rank());
   const Tensor numbers = x.dtype() == DType::bool_ ? cast(x, DType::u8) : x;
-  return make_node(Op::argsort, DType::i64, x.shape(), {numbers}, attrs);
+  return make_node(Op::argsort, DType::i64, x.shape(), {numbers}, along_axis(along, ArgsortCall{descending}));
 }
 
 std::pair<Tensor, Tensor> sort(const Tensor& x, std::int64_t axis, bool descending) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ebb/ops/linalg.h"
 
+#include "calls/triangular_solve.h"
 #include "core/format_error.h"
 #include "ebb/ops.h"
 #include "graph/node.h"
@@ -114,8 +115,7 @@ Tensor cholesky(const Tensor& a) {
 }
 
 Tensor triangular_solve(const Tensor& a, const Tensor& b, const TriangularOptions& options) {
-  Attrs attrs;
-  attrs.i = {options.upper, options.transposed, options.unit_diagonal, 0};
+  const Attrs attrs = with_options(TriangularSolveCall{options.upper, options.transposed, options.unit_diagonal});
   return solve_with("triangular_solve", a, b, [&](const Tensor& left, const Tensor& right) {
     return make_node(Op::triangular_solve, right.dtype(), right.shape(), {left, right}, attrs);
   });

@@ -42,7 +42,7 @@ class Waiting {
   bool takes(std::int32_t step) {
     const std::uint64_t kind = kind_[static_cast<std::size_t>(step)];
     if (kind == 0) return false;
-    Group& group = groups_[kind];
+    Alike& group = groups_[kind];
     group.steps.push_back(step);
     group.bytes += bytes_kept_(steps_[static_cast<std::size_t>(step)]);
     return true;
@@ -56,7 +56,7 @@ class Waiting {
   }
   // Those of one kind, the most urgent; none are left.
   std::vector<std::int32_t> take_all(const std::vector<std::uint64_t>& priority) {
-    Group* first = nullptr;
+    Alike* first = nullptr;
     std::pair<std::uint64_t, std::int32_t> least;
     for (auto& [kind, group] : groups_) {
       for (const std::int32_t s : group.steps) {
@@ -73,12 +73,12 @@ class Waiting {
   static constexpr std::size_t kMostKept = std::size_t{64} << 20;
   static constexpr std::int64_t kMostElements = 1 << 22;  // a larger one takes much longer than its launch
 
-  struct Group {
+  struct Alike {
     std::vector<std::int32_t> steps;
     std::size_t bytes = 0;
   };
   static bool is_small(const Program& p) { return p.rows() * std::max<std::int64_t>(1, p.columns()) <= kMostElements; }
-  static std::vector<std::int32_t> take(Group& group) {
+  static std::vector<std::int32_t> take(Alike& group) {
     group.bytes = 0;
     return std::exchange(group.steps, {});
   }
@@ -86,7 +86,7 @@ class Waiting {
   const std::vector<PlanStep>& steps_;
   const std::function<std::size_t(const PlanStep&)> bytes_kept_;
   std::vector<std::uint64_t> kind_;  // of each step; 0: it waits for nobody
-  std::map<std::uint64_t, Group> groups_;
+  std::map<std::uint64_t, Alike> groups_;
 };
 
 class Planner {

@@ -16,9 +16,9 @@ bool repeats_a_row(const Value& x) {
   return true;
 }
 
-class Rows {
+class RowsAdded {
  public:
-  explicit Rows(ValueGraph& graph) : g_(graph), readers_(graph.values.size(), 0) {
+  explicit RowsAdded(ValueGraph& graph) : g_(graph), readers_(graph.values.size(), 0) {
     for (const Value& x : g_.values) {
       for (std::int32_t in : x.inputs) ++readers_[in];
     }
@@ -97,6 +97,6 @@ class Rows {
 
 }  // namespace
 
-void add_rows_to_products(ValueGraph& graph) { Rows(graph).run(); }
+void add_rows_to_products(ValueGraph& graph) { RowsAdded(graph).run(); }
 
 }  // namespace ebb

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 
+#include "calls/triangular_solve.h"
 #include "core/format_error.h"
 #include "cuda/backend.h"
 #include "cuda/library_on_gpu.h"
@@ -54,8 +55,7 @@ TEST_P(FactorisationsOnGpu, Factorisations) {
         same("det" + size, {cast(noise / std::sqrt(static_cast<double>(9 * n + 1)), dtype).eval()}, call(Op::det));
       same("logdet" + size, {good}, call(Op::logdet));
       for (int kind = 0; kind < (n <= 40 ? 8 : 1); ++kind) {
-        Attrs attrs;
-        attrs.i = {kind & 1, kind >> 1 & 1, kind >> 2 & 1, 0};
+        const Attrs attrs = with_options(TriangularSolveCall{(kind & 1) != 0, (kind & 2) != 0, (kind & 4) != 0});
         const Tensor t = cast(randn({count, n, n}) / static_cast<double>(n + 1) + eye(n), dtype).eval();
         same(fmt::format("triangular_solve {}{}", kind, size), {t, b}, call(Op::triangular_solve, attrs));
       }

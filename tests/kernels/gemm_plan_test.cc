@@ -79,6 +79,8 @@ TEST(GemmPlans, AreTheStoredOnes) {
        "tasks 1024x384, tiles 8x48, k in 2 of 512, A packed by all, B packed by its task, parts 1024x1024, one thread"},
       {kAvx512F32, 128, 1024, 784, kRows, kRows, 2,
        "22 turns, tiles 8x48, k in 2 of 392, A packed by all, B packed while the turn before is multiplied"},
+      {kAvx512F32, 128, 4096, 4096, kRows, kRows, 2,
+       "tasks 128x192, tiles 8x48, k in 8 of 512 (3 at a time), A packed by all, B packed by its task, parts 128x4096"},
       {kAvx512F32, 128, 1024, 784, kRows, kCols, 2,
        "tasks 128x48, tiles 8x48, k in 2 of 392 (2 at a time), A packed by all, B packed by its task, parts 128x1024"},
       {kAvx512F32, 1024, 784, 128, kCols, kRows, 2,

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "arrays.h"
+#include "calls/triangular_solve.h"
 #include "expect_error.h"
 
 namespace ebb::cpu {
@@ -82,7 +83,8 @@ TEST(TriangularSolve, EveryTriangleTransposedOrNot) {
             for_each_position(shape, [&](const Position& p) { a.set(p, a.get(p) / static_cast<double>(n)); });
           }
           const Array b = random_array(dtype, shape.with(shape.rank() - 1, columns), layout, rng);
-          const Array x = run_call(Op::triangular_solve, along(upper, transposed, unit), {&a, &b}, dtype, b.shape());
+          const Array x = run_call(Op::triangular_solve, with_options(TriangularSolveCall{upper, transposed, unit}),
+                                   {&a, &b}, dtype, b.shape());
           for_each_position(b.shape(), [&](const Position& p) {
             const std::int64_t i = p[p.size() - 2], c = p[p.size() - 1];
             double sum = 0;
@@ -112,7 +114,8 @@ TEST(TriangularSolve, AnInfinityReachesTheRowsThatDependOnIt) {
           Array a = matrices(dtype, {n, n}, Layout::dense, rng, false);
           a.set({at / n, at % n}, std::numeric_limits<double>::infinity());
           const Array b = random_array(dtype, {n, 3}, Layout::dense, rng);
-          const Array x = run_call(Op::triangular_solve, along(upper, transposed, unit), {&a, &b}, dtype, b.shape());
+          const Array x = run_call(Op::triangular_solve, with_options(TriangularSolveCall{upper, transposed, unit}),
+                                   {&a, &b}, dtype, b.shape());
           for (std::int64_t column = 0; column < 3; ++column) {
             std::vector<double> solved(static_cast<std::size_t>(n));
             for (std::int64_t step = 0; step < n; ++step) {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "arrays.h"
+#include "calls/order.h"
 #include "expect_error.h"
 
 namespace ebb::cpu {
@@ -87,7 +88,7 @@ TEST(ArgMax, AnEmptyAxisIsAnError) {
 
 void expect_sorted(const Array& x, int axis) {
   for (const bool descending : {false, true}) {
-    const Array out = run_call(Op::argsort, along(axis, descending), {&x}, DType::i64, x.shape());
+    const Array out = run_call(Op::argsort, along_axis(axis, ArgsortCall{descending}), {&x}, DType::i64, x.shape());
     for_each_line(x, axis, [&](const std::vector<double>& line, Position p) {
       std::vector<std::size_t> order(line.size());
       std::iota(order.begin(), order.end(), std::size_t{0});
@@ -154,7 +155,7 @@ TEST(ArgSort, LongLinesAreMergedFromRuns) {
 void expect_ranges(const Array& x, int axis) {
   const std::int64_t n = x.shape()[axis];
   for (const bool descending : {false, true}) {
-    const Array whole = run_call(Op::argsort, along(axis, descending), {&x}, DType::i64, x.shape());
+    const Array whole = run_call(Op::argsort, along_axis(axis, ArgsortCall{descending}), {&x}, DType::i64, x.shape());
     for (const auto& [first, count] :
          std::initializer_list<std::pair<std::int64_t, std::int64_t>>{{0, 1},
                                                                       {0, std::min<std::int64_t>(n, 5)},
@@ -164,9 +165,7 @@ void expect_ranges(const Array& x, int axis) {
                                                                       {n - 1, 1},
                                                                       {0, n}}) {
       if (count == 0) continue;
-      Attrs attrs = along(axis, descending);
-      attrs.i[2] = first;
-      attrs.i[3] = count;
+      const Attrs attrs = along_axis(axis, ArgsortCall{descending, first, count});
       const Array part = run_call(Op::argsort, attrs, {&x}, DType::i64, x.shape().with(axis, count));
       for_each_position(part.shape(), [&](const Position& p) {
         Position q = p;

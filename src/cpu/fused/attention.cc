@@ -166,12 +166,12 @@ void forward(const LibraryCall& call) {
         z.exp(row, row, nullptr, nullptr, static_cast<std::size_t>(m));
         double here = 0;
         z.sum(&here, row, 1, static_cast<std::size_t>(m));
-        const double fade = std::exp(largest[at] - top);
-        total[at] = total[at] * fade + here;
+        const double rescale = std::exp(largest[at] - top);
+        total[at] = total[at] * rescale + here;
         largest[at] = top;
-        if (fade != 1) {
+        if (rescale != 1) {
           for (std::int64_t e = 0; e < z.values; ++e)
-            o[static_cast<std::size_t>(r * z.values + e)] *= static_cast<T>(fade);
+            o[static_cast<std::size_t>(r * z.values + e)] *= static_cast<T>(rescale);
         }
       }
       gemm_serial<T>(n, z.values, m, T(1), z.factor(s.data(), m, 1),

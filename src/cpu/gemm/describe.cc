@@ -10,11 +10,11 @@ namespace {
 
 std::string factor_text(const char* name, const GemmPlan::Factor& factor) {
   switch (factor.access) {
-    case Access::in_place:
+    case FactorAccess::in_place:
       return fmt::format("{} in place", name);
-    case Access::in_rows:
+    case FactorAccess::in_rows:
       return fmt::format("{} in rows", name);
-    case Access::copied:
+    case FactorAccess::copied:
       return fmt::format("{} copied by its first tiles", name);
     default:
       return fmt::format("{} packed by {}", name, factor.own ? "its task" : "all");

@@ -17,7 +17,7 @@ struct Factor {
   void (*pack)(const GemmSource&, std::int64_t, std::int64_t, P*);
   bool shared;
   std::int64_t pack_elements;
-  Access access;
+  FactorAccess access;
 
   Factor(const GemmTiles<T, P>& t, const GemmPlan& plan, bool of_rows)
       : tiles(t),
@@ -46,10 +46,10 @@ struct Factor {
       if (depth % tiles.shape.group > 0) rows.tails = to;
       return rows;
     }
-    if (access == Access::in_place) return {data, source.depth_stride, width, last, 1, nullptr, lies};
-    if (access == Access::in_rows) return {data, 1, width * source.wide_stride, to, source.wide_stride};
+    if (access == FactorAccess::in_place) return {data, source.depth_stride, width, last, 1, nullptr, lies};
+    if (access == FactorAccess::in_rows) return {data, 1, width * source.wide_stride, to, source.wide_stride};
     GemmPanels<P> panels = packed_panels(wide, depth, to);
-    if (access == Access::copied) {
+    if (access == FactorAccess::copied) {
       panels.copies = to;
       panels.data = data;
       panels.step = source.depth_stride;
@@ -86,16 +86,16 @@ struct Factor {
     return panels(source, wide, depth, to);
   }
 
-  bool stays() const { return access == Access::in_place || access == Access::in_rows; }
-  bool unpacked() const { return access != Access::packed; }
+  bool stays() const { return access == FactorAccess::in_place || access == FactorAccess::in_rows; }
+  bool unpacked() const { return access != FactorAccess::packed; }
   // Rows where they lie, k in groups: the last group of each row is packed if it is not whole.
-  bool has_tails() const { return access == Access::in_rows && tiles.shape.group > 1; }
+  bool has_tails() const { return access == FactorAccess::in_rows && tiles.shape.group > 1; }
 
  private:
   // Columns beyond the last whole panel that are whole vectors need not be packed to be read.
   bool rest_lies(std::int64_t wide) const {
     return tiles.shape.rows_stay && width == tiles.shape.cols &&
-           (access == Access::in_place || access == Access::copied) && packed(wide % width) == wide % width;
+           (access == FactorAccess::in_place || access == FactorAccess::copied) && packed(wide % width) == wide % width;
   }
   std::int64_t step(std::int64_t wide, std::int64_t depth) const {
     return shared ? width * std::max<std::int64_t>(1, pack_elements / (width * depth)) : wide;
@@ -103,7 +103,7 @@ struct Factor {
   // The narrow panel of a factor that is read where it lies.
   void pack_last(const GemmSource& source, std::int64_t wide, std::int64_t depth, P* to) const {
     const std::int64_t whole = wide / width * width;
-    pack_from(source, whole, wide - whole, depth, access == Access::copied ? to + whole * depth : to);
+    pack_from(source, whole, wide - whole, depth, access == FactorAccess::copied ? to + whole * depth : to);
   }
   void pack_from(const GemmSource& source, std::int64_t first, std::int64_t count, std::int64_t depth, P* to) const {
     const std::int64_t bytes = first * source.wide_stride * static_cast<std::int64_t>(size_of(source.dtype));

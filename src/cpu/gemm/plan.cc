@@ -91,10 +91,11 @@ class Planner {
 
   // ---- Turns.
   bool suits_turns() const {
+    const std::int64_t bytes = r_.k * r_.n * t_.bytes;
     return near() && t_.group == 1 && t_.bytes == 4 && t_.bytes * t_.lanes == model_.turn_vector_bytes && r_.b.own &&
            r_.b.wide_stride == 1 && r_.m >= model_.turn_rows && r_.m <= model_.task_rows &&
            plan_.depth >= model_.turn_depth && r_.n >= t_.cols * model_.turn_panels * threads() &&
-           r_.k * r_.n * t_.bytes >= model_.turn_bytes;
+           bytes >= model_.turn_bytes && bytes <= model_.turn_most_bytes_of_thread * threads();
   }
   void plan_turns() {
     plan_.order = GemmPlan::Order::turns;
@@ -150,17 +151,17 @@ class Planner {
 
   // Where A is kept in the level-1 cache, a factor that is near need not be packed beforehand; one that comes from
   // further away is packed in longer runs than tiles read, which the processor foresees.
-  Access access(bool of_rows) const {
+  FactorAccess access(bool of_rows) const {
     const GemmRequest::Factor& f = of_rows ? r_.a : r_.b;
-    if (!f.own) return Access::packed;
-    if (t_.group > 1) return of_rows && reads_groups(f) ? Access::in_rows : Access::packed;
+    if (!f.own) return FactorAccess::packed;
+    if (t_.group > 1) return of_rows && reads_groups(f) ? FactorAccess::in_rows : FactorAccess::packed;
     const std::int64_t wide = std::min(of_rows ? r_.m : r_.n, of_rows ? model_.in_place_rows : model_.in_place_cols);
     const std::int64_t passes = of_rows ? pieces_of(r_.n, t_.cols) : pieces_of(r_.m, t_.rows);
     if (f.wide_stride == 1 && (passes <= model_.in_place_passes || wide * plan_.depth <= model_.in_place_elements))
-      return Access::in_place;
-    if (!near() || !is_near((of_rows ? r_.m : r_.n) * r_.k * t_.bytes)) return Access::packed;
-    if (!of_rows) return f.wide_stride == 1 ? Access::copied : Access::packed;
-    return f.depth_stride == 1 && passes <= most_passes(f.wide_stride) ? Access::in_rows : Access::packed;
+      return FactorAccess::in_place;
+    if (!near() || !is_near((of_rows ? r_.m : r_.n) * r_.k * t_.bytes)) return FactorAccess::packed;
+    if (!of_rows) return f.wide_stride == 1 ? FactorAccess::copied : FactorAccess::packed;
+    return f.depth_stride == 1 && passes <= most_passes(f.wide_stride) ? FactorAccess::in_rows : FactorAccess::packed;
   }
   // Do the second caches of all threads that share a product hold a factor of so many bytes, and something else?
   bool is_near(std::int64_t bytes) const {
@@ -203,9 +204,9 @@ class Planner {
     const std::int64_t m = r_.m, n = r_.n;
     std::int64_t &rows = plan_.task_rows, &cols = plan_.task_cols;
     // Panels begin where a task's columns do if the task packs them: then any number of vectors will do.
-    plan_.a.own = plan_.a.access != Access::packed;
-    plan_.b.own = plan_.b.access != Access::packed;
-    const bool copies = plan_.b.access == Access::copied;
+    plan_.a.own = plan_.a.access != FactorAccess::packed;
+    plan_.b.own = plan_.b.access != FactorAccess::packed;
+    const bool copies = plan_.b.access == FactorAccess::copied;
     std::int64_t col_unit = plan_.b.own && threads() > 1 ? model_.col_unit : t_.cols;
     const bool by_columns = !plan_.b.own && cut_columns(col_unit);
     if (plan_.b.own) rows = rounded_up(m, t_.rows);
@@ -257,7 +258,7 @@ class Planner {
     const std::int64_t row_units = pieces_of(r_.m, t_.rows), col_units = pieces_of(r_.n, t_.cols);
     const std::int64_t least_down = pieces_of(r_.m, model_.lone_rows);
     const std::int64_t least_across = pieces_of(r_.n, plan_.task_cols);
-    const bool in_rows = plan_.a.access == Access::in_rows;
+    const bool in_rows = plan_.a.access == FactorAccess::in_rows;
     double least = std::numeric_limits<double>::max();
     const auto consider = [&](std::int64_t down, std::int64_t across) {
       const std::int64_t row_step = pieces_of(row_units, down) * t_.rows;

@@ -47,7 +47,7 @@ struct GemmRequest {
 };
 
 // How tiles get at a factor.
-enum class Access : std::uint8_t {
+enum class FactorAccess : std::uint8_t {
   packed,    // before the tiles begin
   in_place,  // where it lies, its width dense
   in_rows,  // where it lies, its depth dense: A by single numbers, which a tile repeats anyway, or by whole groups of k
@@ -64,10 +64,10 @@ struct GemmPlan {
     turns,    // a few columns at a time, which are packed while those before are multiplied
   };
   struct Factor {
-    Access access = Access::packed;
+    FactorAccess access = FactorAccess::packed;
     bool own = false;  // packed by the task that reads it, not by all for all
 
-    bool stays() const { return access == Access::in_place || access == Access::in_rows; }
+    bool stays() const { return access == FactorAccess::in_place || access == FactorAccess::in_rows; }
     bool operator==(const Factor&) const = default;
   };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/matrix_errors.h"
+#include "calls/triangular_solve.h"
 #include "core/blas.h"
 #include "core/parallel.h"
 #include "cpu/library/copy.h"
@@ -223,9 +224,10 @@ void run_triangular_solve(const LibraryCall& call) {
   const View &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
   const Batch batch(b.shape);
   if (b.shape.numel() == 0) return;
-  const CBLAS_UPLO uplo = call.attrs.i[0] ? CblasUpper : CblasLower;
-  const CBLAS_TRANSPOSE trans = call.attrs.i[1] ? CblasTrans : CblasNoTrans;
-  const CBLAS_DIAG diag = call.attrs.i[2] ? CblasUnit : CblasNonUnit;
+  const auto& options = options_as<TriangularSolveCall>(call.attrs);
+  const CBLAS_UPLO uplo = options.upper ? CblasUpper : CblasLower;
+  const CBLAS_TRANSPOSE trans = options.transposed ? CblasTrans : CblasNoTrans;
+  const CBLAS_DIAG diag = options.unit_diagonal ? CblasUnit : CblasNonUnit;
   with_real_type(call, [&](auto type) {
     using T = typename decltype(type)::type;
     BufferPtr keep_a, keep_b;

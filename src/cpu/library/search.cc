@@ -2,6 +2,7 @@
 // searchsorted: how many elements of a sorted line come before a value, by bisection.
 #include <algorithm>
 
+#include "calls/order.h"
 #include "core/parallel.h"
 #include "cpu/library/ops.h"
 #include "cpu/library/order_keys.h"
@@ -55,7 +56,8 @@ void run_searchsorted(const LibraryCall& call) {
       const T* const from = static_cast<const T*>(sorted.data) + at_sorted;
       const T* const wanted = static_cast<const T*>(values.data) + at_values;
       for (std::int64_t i = first; i < end; i += kTogether) {
-        const auto search = call.attrs.i[1] ? search_some<true, T> : search_some<false, T>;
+        const auto search =
+            options_as<SearchsortedCall>(call.attrs).right ? search_some<true, T> : search_some<false, T>;
         search(from, sorted.strides[axis], n, wanted + i * values.strides[axis], values.strides[axis],
                static_cast<int>(std::min<std::int64_t>(kTogether, end - i)), out + line * m + i);
       }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "calls/order.h"
 #include "core/format_error.h"
 #include "core/parallel.h"
 #include "cpu/library/lines.h"
@@ -232,13 +233,12 @@ void run_argsort(const LibraryCall& call) {
   if (x.shape.numel() == 0) return;
   const int axis = static_cast<int>(call.attrs.i[0]);
   auto* out = static_cast<std::int64_t*>(call.outputs[0].data);
-  const bool descending = call.attrs.i[1] != 0;
-  if (const std::int64_t count = call.attrs.i[3])
-    return argsort_range(x, axis, descending, call.attrs.i[2], count, out);
+  const auto& o = options_as<ArgsortCall>(call.attrs);
+  if (o.count) return argsort_range(x, axis, o.descending, o.first, o.count, out);
   with_type(x.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     with_record_type<T>(x.shape[axis], [&](auto record) {
-      argsort_lines<T, typename decltype(record)::type>(x, axis, descending, out);
+      argsort_lines<T, typename decltype(record)::type>(x, axis, o.descending, out);
     });
   });
 }

@@ -38,9 +38,9 @@ void check(const LibraryCall& call, const View& index, std::int64_t size) {
 
 // Rows of a tensor [N, C, L], as numbers of T: where they lie, or converted into `room`.
 template <class T>
-class Rows {
+class RowReader {
  public:
-  explicit Rows(const View& v)
+  explicit RowReader(const View& v)
       : v_(v),
         in_place_(v.dtype == dtype_of_type<T>::value && (v.strides[2] == 1 || v.shape[2] == 1)),
         load_(tile_kernels().load(v.dtype, std::is_same_v<T, double> ? RegType::f64 : RegType::f32)) {}
@@ -85,7 +85,7 @@ void store_row(const View& out, std::int64_t image, std::int64_t row, const T* f
 template <class T, class Body>
 void sum_rows(const LibraryCall& call, const Sizes& z, const View& index, const View& weight, Body&& body) {
   const View& out = call.outputs[0];
-  const Rows<T> rows(call.inputs[0]);
+  const RowReader<T> rows(call.inputs[0]);
   const std::int64_t length = out.shape[2];
   each_rows(z, [&](std::int64_t image, std::int64_t first, std::int64_t count) {
     std::vector<T> room, sums(static_cast<std::size_t>(kRows * length));
@@ -131,7 +131,7 @@ template <class T>
 void dot_rows(const LibraryCall& call, const View& index) {
   const View &x = call.inputs[0], &y = call.inputs[1], &out = call.outputs[0];
   const Sizes z(x, index);
-  const Rows<T> of_x(x), of_y(y);
+  const RowReader<T> of_x(x), of_y(y);
   parallel_for(z.images, [&](std::int64_t image) {
     std::vector<T> room_x, room_y;
     const std::int64_t n = z.points * z.taps;

@@ -94,8 +94,11 @@ struct CpuModel {
   // [128, 784]·[784, 1024] takes 838 µs like this and 937 without, [128, 1024]·[1024, 1024] 1,159 and 1,220; on two of
   // Cascade Lake the first takes 7 % less time, on one 3 to 6 %. With more than task_rows rows A does not stay in the
   // second cache: 512³ takes 3 % more time on either. Nor do shorter sums gain, or a small B: 384³ loses 8 %. Vectors
-  // of fewer than 64 bytes, and f64, have not been measured.
-  std::int64_t turn_rows = 64, turn_depth = 384, turn_panels = 4, turn_bytes = 1 << 20, turn_vector_bytes = 64;
+  // of fewer than 64 bytes, and f64, have not been measured. Nor may B be much larger than a thread's second cache: on
+  // a core of Granite Rapids (2 MB) the time without turns relative to that with them is 1.12 to 1.19 at 2.5 to 4
+  // MB, 1.05 at 6, 0.94 at 8, 0.80 at 16, and from 32 MB on 0.42 to 0.67.
+  std::int64_t turn_rows = 64, turn_depth = 384, turn_panels = 4, turn_vector_bytes = 64;
+  std::int64_t turn_bytes = 1 << 20, turn_most_bytes_of_thread = 6 << 20;
 
   // ---- Products rounded to halves: columns and elements of the part of the result that exists in f32, and elements
   // that a task rounds (chosen, not measured).

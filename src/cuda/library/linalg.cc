@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backend/matrix_errors.h"
+#include "calls/triangular_solve.h"
 #include "cuda/kernels/args/linalg.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/kernels.h"
@@ -254,7 +255,7 @@ void run_triangular_solve(const LibraryCall& call, Gpu& gpu) {
   require_floats(call);
   const View& out = call.outputs[0];
   if (out.shape.numel() == 0) return;
-  const bool upper = call.attrs.i[0], transposed = call.attrs.i[1], unit = call.attrs.i[2];
+  const auto [upper, transposed, unit] = options_as<TriangularSolveCall>(call.attrs);
   BufferPtr keep;
   const View x = computed(gpu, out, keep, call);
   substitute(gpu, call.inputs[0], call.inputs[1], x, transposed, upper != transposed, unit);

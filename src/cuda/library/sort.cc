@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "calls/order.h"
 #include "cuda/kernels/args/sort.h"
 #include "cuda/kernels/texts.h"
 #include "cuda/library/kernels.h"
@@ -175,7 +176,8 @@ void sort_range(Gpu& gpu, const View& x, int axis, bool descending, std::int64_t
 }  // namespace
 
 void run_argsort(const LibraryCall& call, Gpu& gpu) {
-  sort_range(gpu, at_least_1d(call.inputs[0]), static_cast<int>(call.attrs.i[0]), call.attrs.i[1] != 0, call.attrs.i[2],
+  const auto& o = options_as<ArgsortCall>(call.attrs);
+  sort_range(gpu, at_least_1d(call.inputs[0]), static_cast<int>(call.attrs.i[0]), o.descending, o.first,
              at_least_1d(call.outputs[0]), static_cast<std::int64_t>(8 * size_of(call.inputs[0].dtype)));
 }
 
@@ -193,10 +195,10 @@ void run_searchsorted(const LibraryCall& call, Gpu& gpu) {
     return gpu.clear(out.data, static_cast<std::size_t>(out.shape.numel()) * size_of(out.dtype));
   View lines = sorted;
   lines.shape = sorted.shape.with(axis, 1);
-  const KernelSource source{
-      element_text(values.dtype) +
-      fmt::format("constexpr bool kRight = {}, kFloating = {};\n", call.attrs.i[1] != 0, is_floating(values.dtype)) +
-      texts::search};
+  const KernelSource source{element_text(values.dtype) +
+                            fmt::format("constexpr bool kRight = {}, kFloating = {};\n",
+                                        options_as<SearchsortedCall>(call.attrs).right, is_floating(values.dtype)) +
+                            texts::search};
   launch_elements(gpu, source, "search", values.shape.numel(),
                   SearchArgs{.sorted = kernel_view(lines),
                              .values = kernel_view(values),
