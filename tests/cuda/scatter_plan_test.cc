@@ -75,6 +75,9 @@ TEST(ScatterPlans, OtherLinesDoNotDecideAboutOne) {
 TEST(ScatterPlans, ElementsThatAreNotAddedHaveAThreadEach) {
   EXPECT_EQ(plan_of(Op::scatter_zero_add, DType::f32, {5, 7}, {5, 7}, 1, true), "thread per element, distinct places");
   EXPECT_EQ(plan_of(Op::scatter, DType::f32, {5, 70000}, {5, 700}, 1), "thread per element, the last for each place");
+  EXPECT_EQ(plan_of(Op::scatter, DType::bf16, {5000000}, {5000000}, 0),
+            "thread per element, the last for each place with its value");
+  EXPECT_EQ(plan_of(Op::scatter, DType::f64, {5000000}, {5000000}, 0), "thread per element, the last for each place");
   EXPECT_EQ(plan_of(Op::scatter, DType::f32, {4668, 6554}, {4668, 2859}, 1),
             "block of 256 threads per line, the last for each place in 26216 bytes of shared memory");
   EXPECT_EQ(plan_of(Op::scatter, DType::f32, {1 << 20, 7}, {1 << 20, 7}, 1), "thread per line");

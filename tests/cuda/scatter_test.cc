@@ -90,6 +90,19 @@ TEST_P(ScatterOnGpu, PutsTheLast) {
   }
 }
 
+// Outputs that do not fit on chip: values beside positions, positions alone, few of many places.
+TEST_P(ScatterOnGpu, PutsTheLastOfManyPlaces) {
+  for (const auto& [places, length] : {Lines{30000, 60000}, Lines{30000, 16000}, Lines{30000, 50}}) {
+    const Tensor x = real({places}), src = real({length}), index = randint(0, places, {length}).eval();
+    const auto put = [&](Device d) { return scatter(flip(x.to(d), 0), 0, index.to(d), src.to(d)); };
+    EXPECT_EQ(put(kGpu).to_vector<double>(), put({}).to_vector<double>()) << places << ", " << length;
+    const Tensor columns = real({places / 100, 100}), at = randint(0, places / 100, {length / 50, 100}).eval(),
+                 from = real({length / 50, 100});
+    const auto down = [&](Device d) { return scatter(columns.to(d), 0, at.to(d), from.to(d)); };
+    EXPECT_EQ(down(kGpu).to_vector<double>(), down({}).to_vector<double>()) << places << ", " << length << ", down";
+  }
+}
+
 // The device's threads run in another order each time.
 TEST_P(ScatterOnGpu, EveryRunHasTheSameBits) {
   for (const auto& [places, length] : {Lines{3, 40000}, Lines{10, 3000}, Lines{1000, 17000}, Lines{40000, 2000}}) {

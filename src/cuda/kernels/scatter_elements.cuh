@@ -27,6 +27,13 @@ EBB i64 place_of(const Args& a, i64 i, bool says_so = true) {
   return -1;
 }
 
+// Where few places of a large output are written: only those begin with zeros.
+extern "C" __global__ void __launch_bounds__(kThreads) clear_last(const Args a) {
+  EACH(i, a.index.n) {
+    const i64 to = place_of(a, i, false);
+    if (to >= 0) a.last[to] = 0;
+  }
+}
 extern "C" __global__ void __launch_bounds__(kThreads) find_last(const Args a) {
   EACH(i, a.index.n) {
     const i64 to = place_of(a, i);
@@ -37,6 +44,20 @@ extern "C" __global__ void __launch_bounds__(kThreads) put_last(const Args a) {
   EACH(i, a.index.n) {
     const i64 to = place_of(a, i, false);
     if (to >= 0 && a.last[to] == (P)(i + 1)) ((T*)a.out.data)[to] = ((const T*)a.src.data)[at(a.src, i)];
+  }
+}
+
+// A position and, below it, the bits of its element: one number of 64 bits, and nothing is looked up again.
+extern "C" __global__ void __launch_bounds__(kThreads) find_last_value(const Args a) {
+  EACH(i, a.index.n) {
+    const i64 to = place_of(a, i);
+    if (to >= 0) atomicMax((u64*)a.last + to, (u64)(i + 1) << 32 | (u64)((const T*)a.src.data)[at(a.src, i)]);
+  }
+}
+extern "C" __global__ void __launch_bounds__(kThreads) put_last_values(const PutValuesArgs<T> a) {
+  EACH(i, a.base.n) {
+    const u64 last = a.last[i];
+    a.out[i] = last ? (T)last : ((const T*)a.base.data)[at(a.base, i)];
   }
 }
 

@@ -211,18 +211,22 @@ void run_scatter(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
                                            .complaints = a.complaints},
                          plan.shared_bytes, static_cast<unsigned>(plan.threads));
   }
-  copy_elements(gpu, t.out, base);
-  if (plan.kind != ScatterPlan::Kind::last_element) return t.lines(plan, bits_text(t.out.dtype) + kSameType, "to = x;");
-  const std::int64_t n = t.index.shape.numel();
-  const bool narrow = n < (std::int64_t{1} << 32) - 1;
+  const bool values = plan.kind == ScatterPlan::Kind::last_value;
+  if (!values) copy_elements(gpu, t.out, base);
+  if (!values && plan.kind != ScatterPlan::Kind::last_element)
+    return t.lines(plan, bits_text(t.out.dtype) + kSameType, "to = x;");
+  const std::int64_t n = t.index.shape.numel(), places = t.out.shape.numel();
+  const bool narrow = !values && n < (std::int64_t{1} << 32) - 1, few = n < places / 4;
   BufferPtr keep;
   const View last = workspace(gpu, narrow ? DType::i32 : DType::i64, t.out.shape, keep, "scatter");
-  gpu.clear(last.data, bytes_of(last));
   ScatterElementsArgs<void, void> args = t.element_args();
   args.last = last.data;
   const KernelSource source = t.element_source(narrow ? "u32" : "u64");
-  launch_elements(gpu, source, "find_last", n, args);
-  launch_elements(gpu, source, "put_last", n, args);
+  few ? launch_elements(gpu, source, "clear_last", n, args) : gpu.clear(last.data, bytes_of(last));
+  launch_elements(gpu, source, values ? "find_last_value" : "find_last", n, args);
+  if (!values) return launch_elements(gpu, source, "put_last", n, args);
+  launch_elements(gpu, source, "put_last_values", places,
+                  PutValuesArgs<void>{.base = kernel_view(base), .last = elements<u64>(last), .out = t.out.data});
 }
 
 namespace {

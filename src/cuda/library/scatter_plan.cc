@@ -68,7 +68,10 @@ ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model) {
     if (few_elements) return {Kind::threads};
     const auto bytes = size * static_cast<std::int64_t>(sizeof(u32));
     const bool too_few = lines < model.busy_blocks && std::max(length, size) > model.shared_elements;
-    if (inner > 1 || !same_lines || size == 0 || bytes > most_shared || too_few) return {Kind::last_element};
+    if (inner > 1 || !same_lines || size == 0 || bytes > most_shared || too_few) {
+      const bool packs = size_of(dtype) <= 4 && index.numel() < (std::int64_t{1} << 32) - 1;
+      return {packs && out.numel() <= 2 * index.numel() ? Kind::last_value : Kind::last_element};
+    }
     return {Kind::last_on_chip, static_cast<int>(std::clamp<std::int64_t>(power_of_two_from(size), threads, kThreads)),
             bytes};
   }
@@ -131,6 +134,8 @@ std::string describe(const ScatterPlan& plan) {
                          plan.threads, plan.shared_bytes);
     case ScatterPlan::Kind::last_element:
       return "thread per element, the last for each place";
+    case ScatterPlan::Kind::last_value:
+      return "thread per element, the last for each place with its value";
   }
   return "";
 }

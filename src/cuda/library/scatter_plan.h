@@ -20,6 +20,7 @@ struct ScatterPlan {
     atomics,       // a thread per element: sums of integers have no order
     table,         // the same, in shared memory first
     last_element,  // a thread per element: the last one for each place is found first
+    last_value,    // the same, with its value beside its position; then a thread per place
     last_on_chip,  // a block per line, the same in shared memory
   };
   Kind kind = Kind::threads;

@@ -49,6 +49,14 @@ struct ScatterElementsArgs {
 EBB_ARGS(63, ScatterElementsArgs<u8, u8>);
 
 template <class T>
+struct PutValuesArgs {
+  KernelView base;
+  const u64* last;  // per element of the output; 0: base's
+  T* out;
+};
+EBB_ARGS(20, PutValuesArgs<u8>);
+
+template <class T>
 struct PutLastArgs {
   KernelView index, src, base;  // the first elements of lines
   T* out;                       // lines one behind the other
