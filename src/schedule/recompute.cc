@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::int64_t kWorthwhile = 32 << 10;  // bytes; less stays in the caches
 constexpr int kMostOperations = 48;             // to make one value again
+constexpr int kFewOperations = 16;              // the same, where memory is read instead (chosen, not measured)
+constexpr std::int64_t kMuchLess = 16;          // numbers of rows or channels, beside a value of all elements
 
 class Recomputing {
  public:
@@ -28,13 +30,14 @@ class Recomputing {
     }
     bool any = false;
     for (std::int32_t v = n - 1; v >= 0; --v) any |= decide(v);
+    for (std::int32_t v = n - 1; v >= 0; --v) any |= decide_for_each_reader(v);
     if (!any) return false;
     for (std::int32_t v = 0; v < n; ++v) {
       const int group = f_.places[v].group;
       if (group < 0) continue;
       for (std::size_t k = 0; k < g_.values[v].inputs.size(); ++k) {
         const std::int32_t in = g_.values[v].inputs[k], b = g_.base(in);
-        if (f_.places[b].group >= 0 && f_.places[b].group != group && !kept_[b])
+        if (f_.places[b].group >= 0 && f_.places[b].group != group && (!kept_[b] || makes(group, b)))
           g_.values[v].inputs[k] = copied(group, in);
       }
     }
@@ -66,6 +69,7 @@ class Recomputing {
         const std::int32_t b = g_.base(in);
         const int group = f_.places[v].group;
         if (group < 0 || !followed(in)) must_stay_[b] = 1;
+        if (group >= 0 && !followed(in)) must_read_.insert({group, b});
         if (group >= 0 && f_.places[b].group != group && !(value(b).op == Op::constant)) reads_[group].insert(b);
       }
     }
@@ -125,9 +129,36 @@ class Recomputing {
     return true;
   }
 
+  // A reader that has all that a value in memory is made of makes it itself: of the gradient of relu(norm(x)), which is
+  // where that is 0, both sweeps read x and numbers of channels, and then nothing of the activation.
+  bool decide_for_each_reader(std::int32_t v) {
+    if (!kept_[v] || !can_be_made_again(v) || bytes(v) < kWorthwhile) return false;
+    Cone cone;
+    grow(v, cone);
+    if (cone.costly > 0 || cone.inside.size() > kFewOperations) return false;
+    bool any = false;
+    for (auto& [group, reads] : reads_) {
+      if (!reads.contains(v) || must_read_.contains({group, v})) continue;
+      std::int64_t more = 0;
+      bool random = false;
+      for (std::int32_t u : cone.frontier) {
+        if (reads.contains(u)) continue;
+        more += bytes(u);
+        random |= value(u).op == Op::random_uniform;
+      }
+      if (random || kMuchLess * more > bytes(v)) continue;
+      made_by_.insert({group, v});
+      reads.erase(v);
+      reads.insert(cone.frontier.begin(), cone.frontier.end());
+      any = true;
+    }
+    return any;
+  }
+  bool makes(int group, std::int32_t v) const { return made_by_.contains({group, v}); }
+
   std::int32_t copied(int group, std::int32_t v) {
     const std::int32_t b = g_.base(v);
-    if (kept_[b] || !can_be_made_again(b)) return v;
+    if ((kept_[b] && !makes(group, b)) || !can_be_made_again(b)) return v;
     if (const auto found = copies_.find({group, v}); found != copies_.end()) return found->second;
     Value copy = value(v);
     copy.node = -1;
@@ -145,6 +176,7 @@ class Recomputing {
   std::vector<char> kept_;  // in memory, where a sweep makes it
   std::vector<char> must_stay_;
   std::map<int, std::set<std::int32_t>> reads_;
+  std::set<std::pair<int, std::int32_t>> must_read_, made_by_;  // sweeps, and values that they read or make themselves
   std::map<std::pair<int, std::int32_t>, std::int32_t> copies_;
 };
 

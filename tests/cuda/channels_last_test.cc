@@ -57,6 +57,25 @@ class ChannelsLast : public ::testing::TestWithParam<DType> {
   }
 };
 
+// The texts of a schedule's sweeps, and how often one loads or stores an image of so many elements.
+std::vector<std::string> sweeps_of(const std::vector<Tensor>& roots) {
+  const std::string text = print_schedule(roots);
+  std::vector<std::string> sweeps;
+  for (std::size_t at = text.find("sweep ["); at != std::string::npos;) {
+    const std::size_t next = text.find("sweep [", at + 1);
+    sweeps.push_back(text.substr(at, next - at));
+    at = next;
+  }
+  return sweeps;
+}
+std::size_t images_in(const std::string& sweep, const std::string& what, DType dtype, int elements) {
+  std::size_t count = 0;
+  const std::string image = std::string(name(dtype)) + " [" + std::to_string(elements) + ", ";
+  for (std::size_t at = 0; (at = sweep.find(what, at)) != std::string::npos; ++at)
+    count += sweep.compare(sweep.find(' ', at + what.size()) + 1, image.size(), image) == 0;
+  return count;
+}
+
 Tensor normalized(const Tensor& x, const Tensor& w, const Tensor& b) {
   return batch_norm(x, {}, {}, w, b, {.training = true}).y;
 }
@@ -189,17 +208,18 @@ TEST_P(ChannelsLast, GradientsAroundABlockStayOnce) {
   const Gradients all = backward(sum(cast(h, DType::f32)));
   std::vector<Tensor> roots;
   for (const Tensor& w : weights) roots.push_back(all[w]);
-  const std::string text = print_schedule(roots);
-  const std::string image = "store #", type = std::string(" ") + std::string(name(GetParam())) + " [16384, ";
-  for (std::size_t at = text.find("sweep ["); at != std::string::npos;) {
-    const std::size_t next = text.find("sweep [", at + 1);
-    const std::string sweep = text.substr(at, next - at);
-    std::size_t stores = 0;
-    for (std::size_t s = 0; (s = sweep.find(image, s)) != std::string::npos; ++s)
-      stores += sweep.compare(sweep.find(' ', s + image.size()), type.size(), type) == 0;
-    EXPECT_LE(stores, 1u) << sweep;
-    at = next;
-  }
+  for (const std::string& sweep : sweeps_of(roots))
+    EXPECT_LE(images_in(sweep, "store #", GetParam(), 16384), 1u) << sweep;
+}
+
+// Where relu(norm(x)) is 0 both sweeps of its gradient see for themselves, from x.
+TEST_P(ChannelsLast, GradientsReadNoActivation) {
+  if (!is_half(GetParam())) return;
+  const Tensor x = real({2, 64, 16, 16}).to(kGpu), g = real({64}).to(kGpu), b = real({64}).to(kGpu);
+  const Tensor w = variable(real({64, 64, 1, 1}, 0.2).to(kGpu)), last = real({64, 64, 1, 1}, 0.2).to(kGpu);
+  const Tensor y = conv2d(relu(normalized(conv2d(x, w), g, b)), last);
+  for (const std::string& sweep : sweeps_of({backward(sum(square(cast(y, DType::f32))))[w]}))
+    EXPECT_LE(images_in(sweep, " = load #", GetParam(), 16384), 2u) << sweep;
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, ChannelsLast, ::testing::Values(DType::f32, DType::f16, DType::bf16),
