@@ -52,6 +52,8 @@ class Deferred:
         first = args[0] if args else None
         if func is F.dropout and isinstance(first, HiddenStates):
             return HiddenStates(F.dropout(first.tensor, *args[1:], **kwargs))
+        if func in (F.log_softmax, torch.log_softmax) and isinstance(first, Logits):
+            return first.log_softmax(*args[1:], **kwargs)
         if func is torch.tanh and isinstance(first, Logits):
             return first.tanh()
         if _is_in_place(getattr(func, "__name__", "")) and isinstance(first, Logits):
@@ -282,6 +284,11 @@ class Logits(Deferred):
 
     def tanh(self):
         return self._then("tanh", cap=1.0) if self.cap is None else self.value().tanh()
+
+    def log_softmax(self, dim=None, *args, **kwargs):
+        from ._deferred_log_probs import log_softmax
+
+        return log_softmax(self, dim, *args, **kwargs)
 
     def _scaled(self, name, other, factor):
         if self.cap is not None:

@@ -81,6 +81,14 @@ def _hook_last(head):
         hooks.move_to_end(next(key for key, hook in hooks.items() if hook is _defer))
 
 
+def _computes_loss_itself(kwargs):
+    """Does the caller, who counts the labels and keeps them, make a loss of the logits? Trainer does, for label smoothing and
+    compute_loss_func. Wrappers for several processes look for tensors among the outputs, and there would be none.
+    """
+    several = torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
+    return kwargs.get("num_items_in_batch") is not None and not torch.compiler.is_compiling() and not several
+
+
 @functools.cache
 def _patched(cls):
     """The class of patched models of this class, with the same name and signature."""
@@ -93,8 +101,9 @@ def _patched(cls):
         asked = has_labels or kwargs.get("shift_labels") is not None
         skip = None if "skip_logits" in names else kwargs.pop("skip_logits", None)  # Liger's, which Trainer evaluates with
         wanted = self.training or getattr(here, "always", False) if skip is None else skip
+        deferred = asked or (skip is None and _computes_loss_itself(kwargs))
         # Somebody's wrapper may still call this after unpatch.
-        if not asked or not wanted or not isinstance(self, patched) or torch.jit.is_tracing():
+        if not wanted or not deferred or not isinstance(self, patched) or torch.jit.is_tracing():
             return cls.forward(self, *args, **kwargs)
         head = _head_of(self)
         if not _is_hooked(head):  # the first call, or the head is a new one
@@ -110,7 +119,7 @@ def _patched(cls):
                 output = cls.forward(self, *args, **kwargs)
         finally:
             here.active = before
-        if not compiling and here.__dict__.get("fused", 0) == fused:
+        if asked and not compiling and here.__dict__.get("fused", 0) == fused:
             warnings.warn(
                 f"patch: {cls.__name__} computed its loss from all its logits; something between its head "
                 f"({_class_of(head)}) and its loss needs them",

@@ -92,7 +92,7 @@ def bf16(failed):
 
 def trainer(failed):
     """Trainer, which calls the model with num_items_in_batch and looks at its signature, ends with the same weights; its
-    label smoothing is computed from the logits of a model without labels.
+    label smoothing is computed from log-probabilities of a model that was not given the labels.
     """
     import tempfile
 

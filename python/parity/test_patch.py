@@ -254,6 +254,53 @@ def test_a_models_own_loss_function_is_used():
     assert "_ebb_original" not in vars(type(model)) and not model.lm_head._forward_pre_hooks
 
 
+def smoothed_step(model, **kwargs):
+    """As Trainer does with label_smoothing_factor: the model is not given the labels."""
+    from transformers.trainer_pt_utils import LabelSmoother
+
+    labels = tokens().clone()
+    labels[0, :5] = -100
+    model.zero_grad()
+    output = model(input_ids=tokens(), num_items_in_batch=torch.tensor(44), **kwargs)
+    loss = LabelSmoother(0.1)(output, labels, shift_labels=True)
+    loss.backward()
+    return loss.item(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("family, options", [("Llama", {}), ("Gemma2", {"final_logit_softcapping": 3.0}), ("Llama", {"tie_word_embeddings": True})])
+def test_label_smoothing_of_trainer_needs_no_logits(family, options):
+    model = make(family, **options)
+    expected = smoothed_step(model)
+    ebb.torch.patch(model)
+    before = fused()
+    require_same(smoothed_step(model), expected)
+    assert fused() == before + 1
+
+
+def test_log_probabilities_of_deferred_logits():
+    """Any use gives what the model's own logits would have given."""
+    model = make()
+    plain = model(input_ids=tokens()).logits
+    deferred = ebb.torch.patch(model)(input_ids=tokens(), num_items_in_batch=torch.tensor(1)).logits
+    assert isinstance(deferred, Logits)
+    found, expected = deferred.log_softmax(-1), plain.log_softmax(-1)
+    assert "not computed" in repr(found) and found.shape == expected.shape and found.dim() == 3 and found.requires_grad
+    index = tokens().unsqueeze(-1)
+    torch.testing.assert_close((-found).sum(-1), -expected.sum(-1), rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(found.gather(-1, index), expected.gather(-1, index), rtol=1e-5, atol=1e-5)
+    assert "not computed" in repr(deferred) and "not computed" in repr(found)
+    pairs = [  # of all of them
+        (found.gather(-1, index.expand(3, 17, 2)), expected.gather(-1, index.expand(3, 17, 2))),
+        (found.sum(0), expected.sum(0)),
+        (found.exp().sum(-1), expected.exp().sum(-1)),
+        (torch.nn.functional.log_softmax(deferred, 1), torch.nn.functional.log_softmax(plain, 1)),
+        (torch.log_softmax(deferred, -1) * 2, torch.log_softmax(plain, -1) * 2),
+    ]
+    for ours, theirs in pairs:
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4)
+    assert torch.is_tensor(model(input_ids=tokens()).logits)  # nobody said that a loss will be made of them
+
+
 MIXTRAL = {"num_local_experts": 4, "num_experts_per_tok": 2, "output_router_logits": True, "router_aux_loss_coef": 0.5}
 FAMILIES = [
     ("Granite", {"logits_scaling": 3.0}),
