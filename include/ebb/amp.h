@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <string>
 
-#include "ebb/ops/fp8.h"
 #include "ebb/optim/optimizer.h"
 
 // Mixed precision: compute in f16 or bf16, keep the weights and their updates in f32.

@@ -9,6 +9,7 @@
 #include "ebb/ops/create.h"
 #include "ebb/ops/decompose.h"
 #include "ebb/ops/elementwise.h"
+#include "ebb/ops/fp8.h"
 #include "ebb/ops/image.h"
 #include "ebb/ops/index.h"
 #include "ebb/ops/linalg.h"

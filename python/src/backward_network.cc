@@ -107,13 +107,17 @@ void bind_network_backward(const Api& api) {
   function(
       api, "scaled_dot_product_attention_backward",
       [](const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor* mask, bool causal,
-         double dropout, std::optional<double> scale) {
-        const AttentionGradients g = scaled_dot_product_attention_backward(
-            grad, q, k, v, {.mask = or_none(mask), .causal = causal, .dropout = dropout, .scale = scale});
+         double dropout, std::optional<double> scale, const Tensor* documents) {
+        const AttentionGradients g = scaled_dot_product_attention_backward(grad, q, k, v,
+                                                                           {.mask = or_none(mask),
+                                                                            .causal = causal,
+                                                                            .dropout = dropout,
+                                                                            .scale = scale,
+                                                                            .documents = or_none(documents)});
         return tuple_of(g.q, g.k, g.v);
       },
       "grad"_a, "q"_a, "k"_a, "v"_a, "mask"_a.none() = nb::none(), nb::kw_only(), "causal"_a = false, "dropout"_a = 0.0,
-      "scale"_a.none() = nb::none());
+      "scale"_a.none() = nb::none(), "documents"_a.none() = nb::none());
 }
 
 }  // namespace ebb::python

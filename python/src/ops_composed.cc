@@ -2,7 +2,6 @@
 #include "bind.h"
 #include "ebb/backward/linear.h"
 #include "ebb/ops.h"
-#include "ebb/ops/fp8.h"
 
 // Operations that are formulas of others.
 namespace ebb::python {

@@ -115,12 +115,16 @@ void bind_network(const Api& api) {
   function(
       api, "scaled_dot_product_attention",
       [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor* mask, bool causal, double dropout,
-         std::optional<double> scale) {
-        return scaled_dot_product_attention(
-            q, k, v, {.mask = or_none(mask), .causal = causal, .dropout = dropout, .scale = scale});
+         std::optional<double> scale, const Tensor* documents) {
+        return scaled_dot_product_attention(q, k, v,
+                                            {.mask = or_none(mask),
+                                             .causal = causal,
+                                             .dropout = dropout,
+                                             .scale = scale,
+                                             .documents = or_none(documents)});
       },
       "q"_a, "k"_a, "v"_a, "mask"_a.none() = nb::none(), nb::kw_only(), "causal"_a = false, "dropout"_a = 0.0,
-      "scale"_a.none() = nb::none());
+      "scale"_a.none() = nb::none(), "documents"_a.none() = nb::none());
 }
 
 }  // namespace ebb::python

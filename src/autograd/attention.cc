@@ -19,7 +19,7 @@ constexpr double kNever = -std::numeric_limits<double>::infinity();
 // q [B, H, T, D], k [B, K, S, D], v [B, K, S, E] of one dtype, H a multiple of K; mask [B, H, T, S], undefined where
 // there is none. H is the last of several batch axes.
 struct Problem {
-  Tensor q, k, v, mask;
+  Tensor q, k, v, mask, documents;
   AttentionCall call;
   Shape result;
 };
@@ -31,6 +31,34 @@ std::int64_t shared_heads(const Tensor& q, const Tensor& k, const Tensor& v) {
   if (q.rank() < 4 || k.rank() < 3 || v.rank() < 3 || k.size(-3) != v.size(-3)) return 0;
   const std::int64_t heads = q.size(-3), shared = k.size(-3);
   return shared > 0 && heads > shared && heads % shared == 0 ? shared : 0;
+}
+
+// The bounds of runs of equal numbers, of calls/attention.h: where a run begins, the last beginning so far, and from
+// behind the same of the ends.
+Tensor bounds_of_runs(const Tensor& ids) {
+  const std::int64_t n = ids.size(1), count = ids.size(0);
+  const Tensor at = arange(n), edge = ones({count, std::min<std::int64_t>(n, 1)}, DType::bool_);
+  const Tensor differs = narrow(ids, 1, std::min<std::int64_t>(n, 1), std::max<std::int64_t>(n - 1, 0)) !=
+                         narrow(ids, 1, 0, std::max<std::int64_t>(n - 1, 0));
+  const Tensor first = cummax(where(cat({edge, differs}, 1), at, 0), 1).first;
+  const Tensor end = flip(cummin(flip(where(cat({differs, edge}, 1), at + 1, n), 1), 1).first, 1);
+  return cast(stack({first, end}, 1), DType::i32);
+}
+Tensor bounds_of(const char* op, const Tensor& documents, const Shape& batch, std::int64_t before, std::int64_t rows,
+                 std::int64_t columns) {
+  require(is_integer(documents.dtype()), Error::Kind::type, "{}: documents are whole numbers, got {}", op,
+          documents.dtype());
+  require(rows == columns, "{}: documents need as many keys as queries, got {} and {}", op, columns, rows);
+  Shape all = batch.rank() > 1 ? batch.without(batch.rank() - 1) : batch;
+  all = all.inserted(all.rank(), rows);
+  bool fits = documents.rank() >= 1 && documents.rank() <= all.rank() && documents.size(-1) == rows;
+  for (int d = 2; fits && d <= documents.rank(); ++d)
+    fits = documents.size(-d) == 1 || documents.size(-d) == all[all.rank() - d];
+  require(fits, "{}: documents of shape {} do not broadcast to the positions' shape {}", op, documents.shape(), all);
+  NoHistory off;
+  const bool same = documents.numel() == rows;  // for all batches
+  const Tensor ids = same ? reshape(documents, {1, rows}) : reshape(broadcast_to(documents, all), {before, rows});
+  return expand(bounds_of_runs(ids), {before, 2, rows});
 }
 
 Problem problem_of(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o) {
@@ -66,6 +94,10 @@ Problem problem_of(const char* op, const Tensor& q, const Tensor& k, const Tenso
   p.result = batch.inserted(batch.rank(), rows).inserted(batch.rank() + 1, values);
   p.call.scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(1, width))));
   p.call.causal = o.causal;
+  if (o.documents.defined()) {
+    p.call.documents = true;
+    p.documents = bounds_of(op, o.documents, batch, before, rows, columns);
+  }
   if (!o.mask.defined()) return p;
   const Shape scores = batch.inserted(batch.rank(), rows).inserted(batch.rank() + 1, columns);
   require(o.mask.dtype() == DType::bool_ || is_floating(o.mask.dtype()), Error::Kind::type,
@@ -106,6 +138,11 @@ Tensor weights_of(const Tensor& q, const Tensor& k, const Problem& p) {
     const Tensor row = reshape(arange(s.size(-2)), {-1, 1}), column = arange(s.size(-1));
     s = where(column <= row, s, kNever);
   }
+  if (p.call.documents) {
+    const auto bound = [&](std::int64_t which) { return unsqueeze(unsqueeze(select(p.documents, 1, which), 1), 3); };
+    const Tensor column = arange(s.size(-1));
+    s = where(logical_and(column >= bound(0), column < bound(1)), s, kNever);
+  }
   const Tensor lse = logsumexp(s, -1, true);
   return exp(s - where(lse == kNever, 0, lse));
 }
@@ -128,6 +165,7 @@ Shape with_heads_beside(const Shape& s) { return {s[0], s[2], s[1], s[3]}; }
 Tensor kernel(const Problem& p) {
   std::vector<Tensor> inputs{p.q, p.k, p.v};
   if (p.call.mask) inputs.push_back(p.mask);
+  if (p.call.documents) inputs.push_back(p.documents);
   return make_call(Op::attention, inputs, with_options(p.call),
                    {{with_heads_beside(p.q.shape()).with(3, p.v.size(-1)), p.q.dtype()},
                     {p.q.shape().without(3), compute_dtype(p.q.dtype())}});
@@ -152,6 +190,7 @@ std::vector<Tensor> gradients(const Problem& p, const Tensor& g, const Tensor& o
     NoHistory off;
     std::vector<Tensor> inputs{g, p.q, p.k, p.v, o, lse};
     if (p.call.mask) inputs.push_back(p.mask);
+    if (p.call.documents) inputs.push_back(p.documents);
     const DType dtype = p.q.dtype();
     std::vector<std::pair<Shape, DType>> results;
     if (p.q.size(2) == p.k.size(2)) {

@@ -6,7 +6,9 @@
 //   attention            q [B, H, T, D], k [B, K, S, D], v [B, K, S, E], mask [B, H, T, S] (where named, in the compute
 //                        dtype); H is a multiple of K, and head h of q has head h·K/H of k and v
 //                        -> o [B, T, H, E], lse [B, H, T] in the compute dtype: log Σ exp of a row's scores
-//   attention_gradient   cotangent of o, q, k, v, o, lse, mask, all with H second
+//                        documents [B, 2, T] i32 (where named; T = S): the first position of a position's document, and
+//                        the first behind it; they are neighbours, so neither decreases
+//   attention_gradient   cotangent of o, q, k, v, o, lse, mask, documents, all with H second
 //                        -> dq [B, T, H, D], dk [B, S, K, D], dv [B, S, K, E]; where S = T, side by side in the rows
 //                        of one result [B, T, H·D + K·D + K·E], as a projection of one input to all three has them
 // Results have the heads H beside their elements, as the projections around attention have them: nothing is copied to
@@ -17,6 +19,7 @@ struct AttentionCall {
   double scale = 1;
   bool causal = false;  // position i attends to positions up to i
   bool mask = false;
+  bool documents = false;
 
   bool operator==(const AttentionCall&) const = default;
   template <class Visit>
@@ -24,6 +27,7 @@ struct AttentionCall {
     visit("scale", scale);
     visit("causal", causal);
     visit("mask", mask);
+    visit("documents", documents);
   }
 };
 

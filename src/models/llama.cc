@@ -9,7 +9,6 @@
 #include "ebb/losses/linear_cross_entropy.h"
 #include "ebb/nn/init.h"
 #include "ebb/ops.h"
-#include "ebb/ops/fp8.h"
 
 namespace ebb::models {
 namespace {
@@ -131,11 +130,12 @@ LlamaAttention::LlamaAttention(const LlamaConfig& c)
       v_proj(linear(c.hidden_size, key_value_heads * head_width, c.attention_bias, c)),
       o_proj(linear(heads * head_width, c.hidden_size, c.attention_bias, c)) {}
 
-Tensor LlamaAttention::operator()(const Tensor& x, const RotaryEmbedding::Table& rotary, const Tensor& mask) const {
+Tensor LlamaAttention::operator()(const Tensor& x, const RotaryEmbedding::Table& rotary,
+                                  const Tensor& documents) const {
   const Tensor q = RotaryEmbedding::rotate(apart(q_proj(x), heads), rotary);
   const Tensor k = RotaryEmbedding::rotate(apart(k_proj(x), key_value_heads), rotary);
   const Tensor v = apart(v_proj(x), key_value_heads);
-  return o_proj(together(scaled_dot_product_attention(q, k, v, {.mask = mask, .causal = true})));
+  return o_proj(together(scaled_dot_product_attention(q, k, v, {.causal = true, .documents = documents})));
 }
 
 LlamaMlp::LlamaMlp(const LlamaConfig& c)
@@ -156,8 +156,8 @@ LlamaBlock::LlamaBlock(const LlamaConfig& c)
       input_layernorm(c.hidden_size, {.eps = c.rms_norm_eps}),
       post_attention_layernorm(c.hidden_size, {.eps = c.rms_norm_eps}) {}
 
-Tensor LlamaBlock::operator()(const Tensor& x, const RotaryEmbedding::Table& rotary, const Tensor& mask) const {
-  const Tensor h = x + self_attn(input_layernorm(x), rotary, mask);
+Tensor LlamaBlock::operator()(const Tensor& x, const RotaryEmbedding::Table& rotary, const Tensor& documents) const {
+  const Tensor h = x + self_attn(input_layernorm(x), rotary, documents);
   return h + mlp(post_attention_layernorm(h));
 }
 
@@ -180,17 +180,16 @@ void Llama::set_fp8(bool on) {
 
 Tensor Llama::operator()(const Tensor& tokens, const Tensor& positions) const {
   require(tokens.rank() == 2, "Llama: tokens must have shape [batch, time], got {}", tokens.shape());
-  Tensor mask, at = arange(tokens.size(1));
+  Tensor documents, at = arange(tokens.size(1));
   if (positions.defined()) {
     require(positions.shape() == tokens.shape(), "Llama: positions must have the tokens' shape {}, got {}",
             tokens.shape(), positions.shape());
-    const Tensor sequence = cumsum(cast(positions == 0, DType::i64), 1);  // its number in the row
-    mask = unsqueeze(unsqueeze(sequence, 2) == unsqueeze(sequence, 1), 1);
+    documents = cumsum(cast(positions == 0, DType::i64), 1);
     at = unsqueeze(positions, 1);  // the same for all heads
   }
   const RotaryEmbedding::Table rotary = model.rotary_emb(at);
   Tensor h = model.embed_tokens(tokens);
-  for (const LlamaBlock& block : model.layers) h = block(h, rotary, mask);
+  for (const LlamaBlock& block : model.layers) h = block(h, rotary, documents);
   return model.norm(h);
 }
 

@@ -7,7 +7,6 @@
 #include "ebb/nn/activations.h"
 #include "ebb/nn/init.h"
 #include "ebb/ops.h"
-#include "ebb/ops/fp8.h"
 
 namespace ebb::nn {
 

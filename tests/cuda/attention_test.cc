@@ -130,7 +130,7 @@ TEST_P(FusedAttention, WidthsOfGroups) {
 TEST_P(FusedAttention, ProductsOfGroupsCompile) {
   EBB_SKIP_WITHOUT_NVRTC();
   for (const std::int64_t width : {64, 80, 256}) {
-    const cuda::AttentionPlan plan = cuda::pipelined_attention_plan(width, width, GetParam(), width == 80);
+    const cuda::AttentionPlan plan = cuda::pipelined_attention_plan(width, width, GetParam(), width == 80, width != 64);
     using cuda::ColumnGradients;
     std::vector<cuda::KernelSource> sources{attention_forward_source(plan), attention_row_gradient_source(plan)};
     if (plan.splits_columns()) {
@@ -203,6 +203,31 @@ TEST_P(FusedAttention, Masks) {
         return std::vector<Tensor>{o, all[x], all[y], all[z]};
       };
       expect_close(on({}, DType::f64), on(kGpu, GetParam()), GetParam());
+    }
+  }
+}
+
+// Documents shorter and longer than tiles, for several heads, beside the end of the row and alone in it.
+TEST_P(FusedAttention, Documents) {
+  const Tensor at = arange(330);
+  for (const std::int64_t width : {24, 64, 136}) {
+    const auto drawn = [&](std::int64_t heads) { return cast(randn({2, heads, 330, width}), GetParam()).eval(); };
+    const Tensor q = drawn(4), k = drawn(2), v = drawn(2), g = drawn(4);
+    const Tensor some = cast(at >= 1, DType::i64) + cast(at >= 64, DType::i64) + cast(at >= 70, DType::i64) +
+                        cast(at >= 200, DType::i64) + cast(at >= 329, DType::i64);
+    for (const Tensor& ids : {stack({some, cast(at >= 256, DType::i64)}), zeros({330}, DType::i64)}) {
+      const Tensor same = ids.eval();
+      for (const bool causal : {false, true}) {
+        const auto on = [&](Device device, DType dtype) {
+          const auto moved = [&](const Tensor& x) { return cast(x, dtype).to(device).eval(); };
+          const Tensor x = variable(moved(q)), y = variable(moved(k)), z = variable(moved(v));
+          const Tensor o =
+              scaled_dot_product_attention(x, y, z, {.causal = causal, .documents = same.to(device).eval()});
+          const Gradients all = backward(sum(o * moved(g)));
+          return std::vector<Tensor>{o, all[x], all[y], all[z]};
+        };
+        expect_close(on({}, DType::f64), on(kGpu, GetParam()), GetParam());
+      }
     }
   }
 }

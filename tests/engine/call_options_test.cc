@@ -45,7 +45,7 @@ TEST(CallOptions, EveryFieldCounts) {
   expect_fields_count<ConvCall>({{.stride = {2, 1}}, {.padding = {0, 1}}, {.dilation = {3, 1}}, {.groups = 2}});
   expect_fields_count<PoolCall>(
       {{.conv = {.stride = {1, 2}}, .window = {1, 1}}, {.conv = {}, .window = {1, 2}}, {.adaptive = true}});
-  expect_fields_count<AttentionCall>({{.scale = 0.5}, {.causal = true}, {.mask = true}});
+  expect_fields_count<AttentionCall>({{.scale = 0.5}, {.causal = true}, {.mask = true}, {.documents = true}});
   expect_fields_count<AlignmentCall>({{.order = 1}, {.blank = 3}, {.zero_infinity = true}});
   expect_fields_count<LinearCrossEntropyCall>({{.ignore_index = -1},
                                                {.label_smoothing = 0.1},

@@ -57,8 +57,8 @@ struct LlamaAttention {
   std::int64_t heads, key_value_heads, head_width;
   nn::Linear q_proj, k_proj, v_proj, o_proj;
   explicit LlamaAttention(const LlamaConfig& config);
-  // [B, T, width]; a token attends to itself and earlier ones where the mask (bool [B, 1, T, T]) allows it.
-  Tensor operator()(const Tensor& x, const RotaryEmbedding::Table& rotary, const Tensor& mask = {}) const;
+  // [B, T, width]; a token attends to itself and earlier ones of its document (numbers [B, T], see AttentionOptions).
+  Tensor operator()(const Tensor& x, const RotaryEmbedding::Table& rotary, const Tensor& documents = {}) const;
   template <class V>
   void visit(V&& v) {
     v("q_proj", q_proj);
@@ -88,7 +88,7 @@ struct LlamaBlock {
   LlamaMlp mlp;
   nn::RMSNorm input_layernorm, post_attention_layernorm;
   explicit LlamaBlock(const LlamaConfig& config);
-  Tensor operator()(const Tensor& x, const RotaryEmbedding::Table& rotary, const Tensor& mask = {}) const;
+  Tensor operator()(const Tensor& x, const RotaryEmbedding::Table& rotary, const Tensor& documents = {}) const;
   template <class V>
   void visit(V&& v) {
     v("self_attn", self_attn);

@@ -72,9 +72,9 @@ def _eps_is_not_needed(call):
 
 @special("scaled_dot_product_attention")
 def _attention(call):
-    def attention(q, k, v, mask=None, dropout=0.0, causal=False, scale=None, *, enable_gqa=False):
+    def attention(q, k, v, mask=None, dropout=0.0, causal=False, scale=None, *, enable_gqa=False, documents=None):
         # Heads of queries may share those of keys and values in any case: enable_gqa is PyTorch's name for it.
-        return call(q, k, v, mask, causal=causal, dropout=dropout, scale=scale)
+        return call(q, k, v, mask, causal=causal, dropout=dropout, scale=scale, documents=documents)
 
     return attention
 

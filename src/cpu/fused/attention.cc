@@ -46,9 +46,11 @@ struct Sizes {
   const TileKernels& k = tile_kernels();
   ElementwiseFn exp = k.elementwise(Op::exp, kType, 0);
   ReduceFn sum = k.reduce(Op::sum, kType, DType::f32), max = k.reduce(Op::max, kType, DType::f32);
-  bool bf16;  // queries, keys and values are
+  bool bf16;              // queries, keys and values are
+  const View* documents;  // bounds, [B, 2, T]
 
-  Sizes(const LibraryCall& c, const View& q, const View& key, const View& v)
+  // `options`: the first input that not every call has.
+  Sizes(const LibraryCall& c, const View& q, const View& key, const View& v, std::size_t options)
       : call(options_as<AttentionCall>(c.attrs)),
         heads(q.shape[1]),
         batches(q.shape[0] * heads),
@@ -57,7 +59,8 @@ struct Sizes {
         columns(key.shape[2]),
         width(q.shape[3]),
         values(v.shape[3]),
-        bf16(q.dtype == DType::bf16 && key.dtype == DType::bf16 && v.dtype == DType::bf16) {}
+        bf16(q.dtype == DType::bf16 && key.dtype == DType::bf16 && v.dtype == DType::bf16),
+        documents(call.documents ? &c.inputs[options + call.mask] : nullptr) {}
 
   // A block as a factor. Beside bf16 it may be rounded to that: what was read is bf16 as it is, and weights and their
   // gradients err by 2^-9 of themselves, which in sums of them is less than the rounding of the result.
@@ -73,9 +76,16 @@ struct Sizes {
   // The matrix of keys and values that matrix b of queries has.
   std::int64_t key_of(std::int64_t b) const { return b / groups; }
 
-  // Columns that some row of [first, first + count) can see.
-  std::int64_t visible(std::int64_t first, std::int64_t count) const {
-    return call.causal ? std::min(columns, first + count) : columns;
+  // Where the document of position i begins, or (1) where the next one does.
+  std::int64_t bound(std::int64_t b, std::int64_t which, std::int64_t i) const {
+    return *reinterpret_cast<const std::int32_t*>(element_at(
+        *documents, b / heads * documents->strides[0] + which * documents->strides[1] + i * documents->strides[2]));
+  }
+  // Columns that some row of [first, first + count) of matrix b can see: [begins, visible).
+  std::int64_t begins(std::int64_t b, std::int64_t first) const { return documents ? bound(b, 0, first) : 0; }
+  std::int64_t visible(std::int64_t b, std::int64_t first, std::int64_t count) const {
+    const std::int64_t all = documents ? bound(b, 1, first + count - 1) : columns;
+    return call.causal ? std::min(all, first + count) : all;
   }
 };
 
@@ -113,13 +123,19 @@ void scores(const Sizes<T>& z, const View* mask, std::int64_t b, std::int64_t i,
     if (z.call.causal) {
       for (std::int64_t c = std::max<std::int64_t>(0, i + r + 1 - j); c < m; ++c) row[c] = kNever;
     }
+    if (z.documents) {
+      const std::int64_t first = std::clamp<std::int64_t>(z.bound(b, 0, i + r) - j, 0, m);
+      const std::int64_t end = std::clamp<std::int64_t>(z.bound(b, 1, i + r) - j, 0, m);
+      std::fill(row, row + first, kNever);
+      std::fill(row + end, row + m, kNever);
+    }
   }
 }
 
 template <class T>
 void forward(const LibraryCall& call) {
   const View &q = call.inputs[0], &key = call.inputs[1], &v = call.inputs[2], &out = call.outputs[0];
-  const Sizes<T> z(call, q, key, v);
+  const Sizes<T> z(call, q, key, v, 3);
   const View* mask = z.call.mask ? &call.inputs[3] : nullptr;
   T* lse = static_cast<T*>(call.outputs[1].data);
   const StoreFn store = z.k.store(Sizes<T>::kType, out.dtype);
@@ -132,8 +148,8 @@ void forward(const LibraryCall& call) {
     std::vector<double> largest(static_cast<std::size_t>(n), -std::numeric_limits<double>::infinity()),
         total(static_cast<std::size_t>(n), 0.0);
     const T* q_block = rows_of(q, b, i, n, q_rows.data());
-    const std::int64_t seen = z.visible(i, n);
-    for (std::int64_t j = 0; j < seen; j += kColumns) {
+    const std::int64_t seen = z.visible(b, i, n);
+    for (std::int64_t j = z.begins(b, i) / kColumns * kColumns; j < seen; j += kColumns) {
       const std::int64_t m = std::min(kColumns, seen - j);
       scores(z, mask, b, i, n, q_block, j, m, rows_of(key, z.key_of(b), j, m, k_rows.data()), s.data(), line.data());
       for (std::int64_t r = 0; r < n; ++r) {
@@ -182,7 +198,7 @@ class Backward {
         k_(call.inputs[2]),
         v_(call.inputs[3]),
         o_(call.inputs[4]),
-        z_(call, q_, k_, v_),
+        z_(call, q_, k_, v_, 6),
         mask_(z_.call.mask ? &call.inputs[6] : nullptr) {}
 
   void run() {
@@ -263,8 +279,8 @@ class Backward {
       const T* value = rows_of(v_, z.key_of(b), j, all, v_rows.data());
       for (std::int64_t ib = top; ib < bottom; ++ib) {
         const std::int64_t i = ib * kRows, n = std::min(kRows, z.rows - i);
-        const std::int64_t m = std::min(all, z.visible(i, n) - j);
-        if (m <= 0) continue;
+        const std::int64_t m = std::min(all, z.visible(b, i, n) - j);
+        if (m <= 0 || z.begins(b, i) >= j + m) continue;
         const T *q = rows_of(q_, b, i, n, q_rows.data()), *g = rows_of(g_, b, i, n, g_rows.data());
         scores(z, mask_, b, i, n, q, j, m, key, p.data(), line.data());
         for (std::int64_t r = 0; r < n; ++r) {

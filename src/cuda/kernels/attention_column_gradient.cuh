@@ -17,6 +17,7 @@ using ColumnMemory = Memory<kMakesK, true>;
 struct ColumnTiles {
   int heads, groups, batches, tiles, rows, columns;
   bool causal;
+  const i32* documents;
   __device__ __forceinline__ ColumnTiles(const Args& a)
       : heads((int)(a.heads / a.groups)),
         groups((int)a.groups),
@@ -24,13 +25,22 @@ struct ColumnTiles {
         tiles(((int)a.columns + kOwn - 1) / kOwn),
         rows((int)a.rows),
         columns((int)a.columns),
-        causal(a.causal) {}
+        causal(a.causal),
+        documents(a.documents) {}
   __device__ __forceinline__ int all() const { return tiles * batches; }
   __device__ __forceinline__ int outer(int t) const { return t % batches / heads; }
   __device__ __forceinline__ int head(int t) const { return t % batches % heads; }  // of k and v
   __device__ __forceinline__ int first(int t) const { return t / batches * kOwn; }
-  // Rows before it see nothing of this.
-  __device__ __forceinline__ int begin(int t) const { return causal ? first(t) / kStep * kStep : 0; }
+  // Rows before it, and from `end` on, see nothing of this. With documents there are as many rows as columns, and those
+  // of a column's document see it.
+  __device__ __forceinline__ int begin(int t) const {
+    if (causal) return first(t) / kStep * kStep;
+    return kDocuments ? documents[(i64)outer(t) * 2 * rows + first(t)] / kStep * kStep : 0;
+  }
+  __device__ __forceinline__ int end(int t) const {
+    const int last = (first(t) + kOwn < columns ? first(t) + kOwn : columns) - 1;
+    return kDocuments ? documents[((i64)outer(t) * 2 + 1) * rows + last] : rows;
+  }
 };
 
 EBB void load_column_tiles(const Args& a, ColumnMemory& m) {
@@ -44,8 +54,9 @@ EBB void load_column_tiles(const Args& a, ColumnMemory& m) {
     expect_at(m.own_full, (kOwnD + (kMakesK ? kOwnE : 0)) * 2);
     copy_rows<kOwn, kWidth>(m.own, a.k_map, a.k, m.own_full, first, a.columns, key, outer);
     if (kMakesK) copy_rows<kOwn, kValues>(m.more_own, a.v_map, a.v, m.own_full, first, a.columns, key, outer);
+    const int begin = walk.begin(t), end = walk.end(t);
     for (int h = head * walk.groups; h < (head + 1) * walk.groups; ++h) {
-      for (int i = walk.begin(t); i < walk.rows; i += kStep) {
+      for (int i = begin; i < end; i += kStep) {
         u64* const full = m.first.begin(kStepD);
         copy_rows<kStep, kWidth>(m.first.tile(), a.q_map, a.q, full, i, a.rows, h, outer);
         m.first.next();
@@ -60,9 +71,10 @@ EBB void load_column_tiles(const Args& a, ColumnMemory& m) {
 EBB void load_numbers(const Args& a, ColumnMemory& m) {
   const ColumnTiles walk(a);
   for (int t = blockIdx.x; t < walk.all(); t += gridDim.x) {
+    const int begin = walk.begin(t), end = walk.end(t);
     for (int h = walk.head(t) * walk.groups; h < (walk.head(t) + 1) * walk.groups; ++h) {
       const i64 batch = (i64)walk.outer(t) * a.heads + h;
-      for (int i = walk.begin(t); i < walk.rows; i += kStep) {
+      for (int i = begin; i < end; i += kStep) {
         f32* const to = m.numbers + m.first.stage * 2 * kStep;
         m.first.wait_empty();
 #pragma unroll 1
@@ -116,7 +128,8 @@ EBB void differentiate_tiles(const Args& a, ColumnMemory& m) {
   const f32 factor = (f32)(a.scale * kToTwo);
   int phase = 0;
   for (int t = blockIdx.x; t < walk.all(); t += gridDim.x) {
-    const int begin = walk.begin(t), column = walk.first(t) + in_tile + (lane >> 2);
+    const int begin = walk.begin(t), end = walk.end(t), column = walk.first(t) + in_tile + (lane >> 2);
+    const Bounds bounds(a, walk.outer(t), column);
     f32 dk[wide(kWidth) / 8][4], dv[wide(kValues) / 8][4];
     u32 weights[kStep / 16][4], ds[kStep / 16][4];
     clear(dk);
@@ -151,6 +164,7 @@ EBB void differentiate_tiles(const Args& a, ColumnMemory& m) {
         wait_for_products<kMakesK ? 1 : 0>();
         keep(p);
         if (kMasked) add_mask<true>(p, a, walk.outer(t), walk.head(t) * walk.groups, begin, column);
+        if (kDocuments) bounds.apply(p, begin);
         weights_of(p, numbers, factor, walk.causal, begin, column);
         if (!kMakesK) leave_q();
         if (kMakesK) {
@@ -163,8 +177,8 @@ EBB void differentiate_tiles(const Args& a, ColumnMemory& m) {
         if (kMakesV) pack(weights, p);
       }
       int row = begin + kStep, head = walk.head(t) * walk.groups;  // of q
-      for (int left = ((walk.rows - begin + kStep - 1) / kStep) * walk.groups - 1; left > 0; --left, row += kStep) {
-        if (row >= walk.rows) row = begin, ++head;
+      for (int left = ((end - begin + kStep - 1) / kStep) * walk.groups - 1; left > 0; --left, row += kStep) {
+        if (row >= end) row = begin, ++head;
         const u16 *const q = m.first.tile(), *const g = m.second.tile();  // of the step before
         u64 *const q_empty = m.first.empty + m.first.stage, *const g_empty = m.second.empty + m.second.stage;
         if (kMakesK) m.first.next();
@@ -189,6 +203,7 @@ EBB void differentiate_tiles(const Args& a, ColumnMemory& m) {
         wait_for_products<(kMakesK ? 1 : 0) + (kAhead ? kSums : 0)>();
         keep(p);
         if (kMasked) add_mask<true>(p, a, walk.outer(t), head, row, column);
+        if (kDocuments) bounds.apply(p, row);
         weights_of(p, numbers, factor, walk.causal, row, column);
         if (!kMakesK) leave_q();
         if (kMakesK) {

@@ -46,6 +46,8 @@ EBB void attend_to_tiles(const Args& a, Memory<false, false>& m) {
   if (kTurns && group == 0) give_turn(0);
   for (int t = blockIdx.x; t < walk.all(); t += gridDim.x, phase ^= 1) {
     const int batch = walk.batch(t), warp = walk.first(t) + in_tile, row = warp + (lane >> 2), seen = walk.seen(t);
+    const int begin = walk.begin(t);
+    const Bounds bounds(a, batch / heads, row);
     f32 o[wide(kValues) / 8][4], top[2] = {neg_inf(), neg_inf()}, total[2] = {0, 0}, rescale[2];
     u32 weights[kStep / 16][4];
     clear(o);
@@ -58,12 +60,14 @@ EBB void attend_to_tiles(const Args& a, Memory<false, false>& m) {
       keep(p);
       leave_stage(m.first.empty + m.first.stage);
       m.first.next();
-      if (kMasked) add_mask<false>(p, a, batch / heads, batch % heads, row, 0);
-      if (kStep > walk.columns || (walk.causal && kStep > warp + 1)) apply_mask(p, walk.causal, row, walk.columns);
+      if (kMasked) add_mask<false>(p, a, batch / heads, batch % heads, row, begin);
+      if (begin + kStep > walk.columns || (walk.causal && begin + kStep > warp + 1))
+        apply_mask(p, walk.causal, row - begin, walk.columns - begin);
+      if (kDocuments) bounds.apply(p, begin);
       online_softmax(p, top, total, rescale, factor);
       pack(weights, p);
     }
-    for (int j = kStep; j < seen; j += kStep) {
+    for (int j = begin + kStep; j < seen; j += kStep) {
       f32 p[kStep / 8][4];
       m.first.wait_full();
       if (kTurns) wait_for_turn(group);
@@ -78,6 +82,7 @@ EBB void attend_to_tiles(const Args& a, Memory<false, false>& m) {
       if (kMasked) add_mask<false>(p, a, batch / heads, batch % heads, row, j);
       if (j + kStep > walk.columns || (walk.causal && j + kStep > warp + 1))
         apply_mask(p, walk.causal, row - j, walk.columns - j);
+      if (kDocuments) bounds.apply(p, j);
       online_softmax(p, top, total, rescale, factor);
       wait_for_products<0>();
       keep(o);

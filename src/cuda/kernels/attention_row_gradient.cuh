@@ -47,6 +47,8 @@ EBB void differentiate_tiles(const Args& a, Memory<true, false>& m) {
   for (int t = blockIdx.x; t < walk.all(); t += gridDim.x, phase ^= 1) {
     const int batch = walk.batch(t), outer = batch / heads, head = batch % heads;
     const int warp = walk.first(t) + in_tile, row = warp + (lane >> 2), seen = walk.seen(t);
+    const int begin = walk.begin(t);
+    const Bounds bounds(a, outer, row);
     f32 shift[2], delta[2], dq[wide(kWidth) / 8][4];
     u32 ds[kStep / 16][4];
 #pragma unroll
@@ -68,8 +70,10 @@ EBB void differentiate_tiles(const Args& a, Memory<true, false>& m) {
       multiply_own<deep(kValues)>(dp, g, m.second.tile());
       wait_for_products<1>();
       keep(p);
-      if (kMasked) add_mask<false>(p, a, outer, head, row, 0);
-      if (kStep > walk.columns || (walk.causal && kStep > warp + 1)) apply_mask(p, walk.causal, row, walk.columns);
+      if (kMasked) add_mask<false>(p, a, outer, head, row, begin);
+      if (begin + kStep > walk.columns || (walk.causal && begin + kStep > warp + 1))
+        apply_mask(p, walk.causal, row - begin, walk.columns - begin);
+      if (kDocuments) bounds.apply(p, begin);
       weights_of(p, shift, factor);
       wait_for_products<0>();
       keep(dp);
@@ -78,7 +82,7 @@ EBB void differentiate_tiles(const Args& a, Memory<true, false>& m) {
       differentiate(p, dp, delta);
       pack(ds, p);
     }
-    for (int j = kStep; j < seen; j += kStep) {
+    for (int j = begin + kStep; j < seen; j += kStep) {
       const u16* const last = m.first.tile();  // what ds is to be multiplied by
       u64* const last_empty = m.first.empty + m.first.stage;
       m.first.next();
@@ -93,6 +97,7 @@ EBB void differentiate_tiles(const Args& a, Memory<true, false>& m) {
       if (kMasked) add_mask<false>(p, a, outer, head, row, j);
       if (j + kStep > walk.columns || (walk.causal && j + kStep > warp + 1))
         apply_mask(p, walk.causal, row - j, walk.columns - j);
+      if (kDocuments) bounds.apply(p, j);
       weights_of(p, shift, factor);
       wait_for_products<1>();
       keep(dp);

@@ -10,8 +10,20 @@ namespace ebb::cuda {
 
 using Args = AttentionRowsArgs<T, A>;
 
-EBB A score_at(const Args& a, const A* row, const A* mask, i64 position, i64 c) {
-  if (a.causal && c > position) return -(A)infinity();
+// Columns that a position sees.
+struct Seen {
+  i64 first, end;
+  __device__ __forceinline__ Seen(const Args& a, i64 batch, i64 position) : first(0), end(a.columns) {
+    if (a.documents) {
+      const i32* const bounds = a.documents + (batch + a.first_batch) / a.heads * 2 * a.all_positions + position;
+      first = bounds[0];
+      if (bounds[a.all_positions] < end) end = bounds[a.all_positions];
+    }
+    if (a.causal && position + 1 < end) end = position + 1;
+  }
+};
+EBB A score_at(const Args& a, const A* row, const A* mask, const Seen& seen, i64 c) {
+  if (c < seen.first || c >= seen.end) return -(A)infinity();
   const A s = (A)a.scale * row[c];
   return mask ? s + mask[c * a.mask_3] : s;
 }
@@ -26,9 +38,10 @@ extern "C" __global__ void __launch_bounds__(kThreads) softmax_rows(const Args a
     const i64 batch = r / a.positions, position = a.first_position + r % a.positions;
     A* const row = a.scores + r * a.columns;
     const A* const mask = mask_of(a, batch, position);
+    const Seen seen(a, batch, position);
     f64 top = -infinity();
     for (i64 c = threadIdx.x; c < a.columns; c += kThreads) {
-      const A s = score_at(a, row, mask, position, c);
+      const A s = score_at(a, row, mask, seen, c);
       row[c] = s;
       top = larger(top, (f64)s);
     }
@@ -50,6 +63,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) differentiate_rows(const 
     const i64 batch = r / a.positions, position = a.first_position + r % a.positions;
     const A* const row = a.scores + r * a.columns;
     const A* const mask = mask_of(a, batch, position);
+    const Seen seen(a, batch, position);
     f64 delta = 0;
     for (i64 e = threadIdx.x; e < a.values; e += kThreads)
       delta += (f64)load(a.go[batch * a.go_batch + position * a.go_row + e * a.go_value]) *
@@ -58,7 +72,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) differentiate_rows(const 
     const A lse = a.lse[batch * a.all_positions + position], shift = lse == -(A)infinity() ? (A)0 : lse;
     for (i64 c = threadIdx.x; c < a.columns; c += kThreads) {
       const i64 at = r * a.columns + c;
-      const A p = exp_of(score_at(a, row, mask, position, c) - shift);
+      const A p = exp_of(score_at(a, row, mask, seen, c) - shift);
       const A ds = (A)a.scale * p * (a.gradient[at] - all);
       a.weights[at] = store(p);
       a.weights_gradient[at] = store(ds);

@@ -87,6 +87,8 @@ struct RowCall {
   View scores, gradient, weights, weights_gradient;
   View lse;  // of the part's batches, all positions
   const View* mask = nullptr;
+  std::int64_t heads = 1;
+  void* documents = nullptr;
   View go, o;
 };
 
@@ -108,11 +110,12 @@ void launch_rows(Gpu& gpu, const Sizes& z, const char* kernel, const RowCall& c,
                                               .all_positions = z.positions,
                                               .causal = z.o.causal,
                                               .first_batch = b,
-                                              .heads = c.mask ? c.mask->shape[1] : 1,
+                                              .heads = c.heads,
                                               .mask_0 = mask_step(0),
                                               .mask_1 = mask_step(1),
                                               .mask_2 = mask_step(2),
                                               .mask_3 = mask_step(3),
+                                              .documents = static_cast<const i32*>(c.documents),
                                               .go = c.go.data,
                                               .o = c.o.data,
                                               .values = z.values,
@@ -147,7 +150,8 @@ void run_attention(const LibraryCall& call, Gpu& gpu) {
              v = flat(gpu, call.inputs[2], keep[2]), out = flat_result(gpu, call.outputs[0], keep[3]);
   const Sizes z(gpu, call.attrs, q, k, v);
   const View lse = reshaped(call.outputs[1], {z.batches, z.positions});
-  BufferPtr keep_scores, keep_weights;
+  BufferPtr keep_scores, keep_weights, keep_documents;
+  const View documents = z.o.documents ? packed(gpu, call.inputs.back(), keep_documents, "attention") : View{};
   in_parts(z, [&](std::int64_t b, std::int64_t count, std::int64_t t, std::int64_t rows, std::int64_t columns) {
     const Shape shape{count, rows, columns};
     RowCall c;
@@ -156,6 +160,8 @@ void run_attention(const LibraryCall& call, Gpu& gpu) {
     c.lse = part_of(lse, 0, b, count);
     View mask;
     if (z.o.mask) mask = call.inputs[3], c.mask = &mask;
+    c.heads = call.inputs[0].shape[1];
+    c.documents = documents.data;
     multiply_floats(gpu, rows_of(q, b, count, t, rows), transposed(rows_of(k, b / z.groups, count, 0, columns)),
                     c.scores);
     launch_rows(gpu, z, "softmax_rows", c, b, count, t, rows, columns);
@@ -166,7 +172,7 @@ void run_attention(const LibraryCall& call, Gpu& gpu) {
 
 void run_attention_gradient(const LibraryCall& call, Gpu& gpu) {
   if (run_fused_attention_gradient(call, gpu)) return;
-  BufferPtr keep_lse, keep[6], keep_inputs[5], keep_results[3];
+  BufferPtr keep_lse, keep[6], keep_inputs[5], keep_results[3], keep_documents;
   const auto input = [&](std::size_t i) { return flat(gpu, call.inputs[i], keep_inputs[i]); };
   const View g = input(0), q = input(1), k = input(2), v = input(3), o = input(4);
   const Sizes z(gpu, call.attrs, q, k, v);
@@ -179,6 +185,7 @@ void run_attention_gradient(const LibraryCall& call, Gpu& gpu) {
   const auto sums_of = [&](const View& out, BufferPtr& memory) {
     return divided && is_half(out.dtype) ? workspace(gpu, DType::f32, out.shape, memory, "attention") : out;
   };
+  const View documents = z.o.documents ? packed(gpu, call.inputs.back(), keep_documents, "attention") : View{};
   const View sum_k = sums_of(dk, keep[4]), sum_v = sums_of(dv, keep[5]);
   for (const View* s : {&sum_k, &sum_v})
     gpu.clear(s->data, static_cast<std::size_t>(s->shape.numel()) * size_of(s->dtype));
@@ -197,6 +204,8 @@ void run_attention_gradient(const LibraryCall& call, Gpu& gpu) {
       c.lse = part_of(lse, 0, b, count);
       View mask;
       if (z.o.mask) mask = call.inputs[6], c.mask = &mask;
+      c.heads = call.inputs[1].shape[1];
+      c.documents = documents.data;
       c.go = part_of(g, 0, b, count);
       c.o = part_of(o, 0, b, count);
       const View q_rows = rows_of(q, b, count, t, rows), g_rows = rows_of(g, b, count, t, rows);

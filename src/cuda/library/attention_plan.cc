@@ -57,9 +57,10 @@ bool driver_copies_tiles() {
 
 std::string head_of(const AttentionTiling& t, const AttentionPlan& p) {
   return fmt::format(
-      "constexpr int kNumbers[] = {{{}, {}, {}, {}, {}, {}, {}, {}}};\nconstexpr bool kBf16 = {}, kMasked = {};\n",
+      "constexpr int kNumbers[] = {{{}, {}, {}, {}, {}, {}, {}, {}}};\nconstexpr bool kBf16 = {}, kMasked = {}, "
+      "kDocuments = {};\n",
       t.width, t.values, t.consumers, t.step, t.stages, t.more_stages, t.registers, t.blocks, p.dtype == DType::bf16,
-      p.masked);
+      p.masked, p.documents);
 }
 std::string text_of(const AttentionTiling& t) { return fmt::format("{} by {}", 64 * t.consumers, t.step); }
 
@@ -89,10 +90,15 @@ int shared_bytes(const AttentionTiling& t, bool two_own, bool numbers) {
          (numbers ? 8 * t.step * t.stages : 0) + 16 * (1 + t.stages + t.more_stages);
 }
 
-AttentionPlan pipelined_attention_plan(std::int64_t width, std::int64_t values, DType dtype, bool masked) {
+AttentionPlan pipelined_attention_plan(std::int64_t width, std::int64_t values, DType dtype, bool masked,
+                                       bool documents) {
   const int d = static_cast<int>(width), e = static_cast<int>(values);
-  AttentionPlan plan{
-      .path = AttentionPlan::Path::pipeline, .width = width, .values = values, .dtype = dtype, .masked = masked};
+  AttentionPlan plan{.path = AttentionPlan::Path::pipeline,
+                     .width = width,
+                     .values = values,
+                     .dtype = dtype,
+                     .masked = masked,
+                     .documents = documents};
   plan.forward = forward_tiling(d, e);
   plan.rows = row_tiling(d, e);
   plan.columns = column_tiling(d, e);
@@ -101,7 +107,8 @@ AttentionPlan pipelined_attention_plan(std::int64_t width, std::int64_t values, 
 }
 
 AttentionPlan plan_attention(const Gpu& gpu, const AttentionCall& call, const View& q, const View& k, const View& v) {
-  AttentionPlan plan{.width = q.shape[3], .values = v.shape[3], .dtype = q.dtype, .masked = call.mask};
+  AttentionPlan plan{
+      .width = q.shape[3], .values = v.shape[3], .dtype = q.dtype, .masked = call.mask, .documents = call.documents};
   const std::int64_t width = plan.width, values = plan.values, wider = std::max(width, values);
   const std::int64_t batches = q.shape[0] * q.shape[1], rows = q.shape[2], columns = k.shape[2];
   const bool scores_grow = call.scale > 0 && std::isfinite(call.scale);  // the largest product is the largest score
@@ -110,18 +117,19 @@ AttentionPlan plan_attention(const Gpu& gpu, const AttentionCall& call, const Vi
       batches * ((std::max(rows, columns) + kAttentionOwn - 1) / kAttentionOwn) > kMost)
     return plan;
   // Short rows of 64 are faster in many small blocks: fewer of them wait for the first tile and for the last.
-  if (gpu.architecture() == "sm_90" && width == 64 && values == 64 && columns < kLongRows && !call.mask) {
+  if (gpu.architecture() == "sm_90" && width == 64 && values == 64 && columns < kLongRows && !call.mask &&
+      !call.documents) {
     plan.path = AttentionPlan::Path::groups, plan.slices = 1;
     if (std::max(bytes_of_rows(plan, true), bytes_of_columns(plan)) <= gpu.limits().shared) return plan;
     plan.path = AttentionPlan::Path::products, plan.slices = 0;
   }
   if (gpu.architecture() == "sm_90" && driver_copies_tiles()) {
-    const AttentionPlan made = pipelined_attention_plan(width, values, plan.dtype, call.mask);
+    const AttentionPlan made = pipelined_attention_plan(width, values, plan.dtype, call.mask, call.documents);
     const int bytes = std::max({shared_bytes(made.forward, false, false), shared_bytes(made.rows, true, false),
                                 shared_bytes(made.columns, true, true), shared_bytes(made.v_columns, false, true)});
     if (bytes <= gpu.limits().shared) return made;
   }
-  if (wider > 128 || call.mask) return plan;
+  if (wider > 128 || call.mask || call.documents) return plan;
   // Rows that share what is read for them are faster, while they fill the GPU and their sums fit registers.
   const bool many = batches * ((rows + 127) / 128) >= gpu.multiprocessors();
   for (const int s : {2, 1}) {
@@ -144,7 +152,8 @@ std::string AttentionPlan::text() const {
     case Path::pipeline:
       break;
   }
-  return fmt::format("fused by warpgroups{}: values {}, dq {}, {} {}{}", masked ? ", masked" : "", text_of(forward),
+  return fmt::format("fused by warpgroups{}: values {}, dq {}, {} {}{}",
+                     std::string(masked ? ", masked" : "") + (documents ? ", documents" : ""), text_of(forward),
                      text_of(rows), splits_columns() ? "dk" : "dk and dv", text_of(columns),
                      splits_columns() ? ", dv " + text_of(v_columns) : std::string());
 }

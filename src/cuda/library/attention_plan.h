@@ -22,7 +22,7 @@ struct AttentionPlan {
   Path path = Path::products;
   std::int64_t width = 0, values = 0;  // of a row of q and k, and of v
   DType dtype = DType::f32;
-  bool masked = false;
+  bool masked = false, documents = false;
   int slices = 0;                                             // warps: a warp has so many times 16 rows
   AttentionTiling forward{}, rows{}, columns{}, v_columns{};  // pipeline; v_columns: dv by a launch of its own
 
@@ -33,7 +33,8 @@ struct AttentionPlan {
 AttentionPlan plan_attention(const Gpu& gpu, const AttentionCall& call, const View& q, const View& k, const View& v);
 
 // Tiles by widths alone.
-AttentionPlan pipelined_attention_plan(std::int64_t width, std::int64_t values, DType dtype, bool masked = false);
+AttentionPlan pipelined_attention_plan(std::int64_t width, std::int64_t values, DType dtype, bool masked = false,
+                                       bool documents = false);
 
 // Texts of kernels. `makes`: which of dk and dv a launch for columns makes.
 enum class ColumnGradients { both, k, v };

@@ -35,6 +35,7 @@ struct Matrices {
   void* lse = nullptr;
   void* delta = nullptr;
   const View* mask = nullptr;
+  void* documents = nullptr;
   std::int64_t groups = 1, shared = 1;  // heads of q for one of k, heads of k that are one in memory
 
   std::int64_t batches() const { return q.shape[0] * q.shape[1]; }
@@ -111,6 +112,7 @@ void launch_pipeline(Gpu& gpu, const AttentionCall& call, const KernelSource& so
                                     .mask_head = m.mask ? m.mask->strides[1] : 0,
                                     .mask_row = m.mask ? m.mask->strides[2] : 0,
                                     .mask_column = m.mask ? m.mask->strides[3] : 0,
+                                    .documents = static_cast<const i32*>(m.documents),
                                     .scale = call.scale};
   const std::int64_t length = by_rows ? m.q.shape[2] : m.k.shape[2];
   const std::int64_t tiles = m.batches() / (by_rows ? 1 : m.groups) * ((length + own - 1) / own);
@@ -125,7 +127,7 @@ struct FusedCall {
   AttentionPlan plan;
   bool pipeline;
   Matrices m;
-  std::array<BufferPtr, 7> keep;
+  std::array<BufferPtr, 8> keep;
 
   // q, k and v are inputs[first] and those behind it.
   FusedCall(const LibraryCall& call, Gpu& gpu, std::size_t first)
@@ -142,7 +144,8 @@ struct FusedCall {
     m.q = readable(gpu, m.q, pipeline, keep[0]);
     m.k = readable(gpu, m.k, pipeline, keep[1]);
     m.v = readable(gpu, m.v, pipeline, keep[2]);
-    if (options.mask) m.mask = &call.inputs.back();
+    if (options.mask) m.mask = &call.inputs[call.inputs.size() - 1 - options.documents];
+    if (options.documents) m.documents = packed(gpu, call.inputs.back(), keep[7], "attention").data;
   }
 };
 

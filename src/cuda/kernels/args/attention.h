@@ -15,12 +15,13 @@ struct AttentionRowsArgs {
   i64 rows, columns;  // of this part; a row of the part is (batch, position)
   i64 positions, first_position, all_positions, causal, first_batch, heads;
   i64 mask_0, mask_1, mask_2, mask_3;
+  const i32* documents;  // bounds [all batches / heads, 2, all_positions]
   const T* go;
   const T* o;
   i64 values, go_batch, go_row, go_value, o_batch, o_row, o_value;
   f64 scale;
 };
-EBB_ARGS(28, AttentionRowsArgs<u8, u8>);
+EBB_ARGS(29, AttentionRowsArgs<u8, u8>);
 
 constexpr int kAttentionStep = 64;  // columns, or rows, that a block of a fused kernel goes through at a time
 constexpr int kAttentionOwn = 64;   // rows, or columns, that a block has itself, times its slices
@@ -61,6 +62,7 @@ struct PipelinedAttentionArgs {
   i64 causal;
   const f32* mask;  // added to scores
   i64 mask_outer, mask_head, mask_row, mask_column;
+  const i32* documents;  // bounds [outer, 2, rows]: the first position of a row's document, and the first behind it
   f64 scale;
 };
 EBB_ARGS(112, PipelinedAttentionArgs);

@@ -12,7 +12,7 @@
 namespace ebb::cuda {
 
 #ifdef EBB_EDITOR
-constexpr bool kMasked = true;
+constexpr bool kMasked = true, kDocuments = true;
 constexpr int kNumbers[] = {128, 128, 2, 128, 2, 2, 240, 1};  // of AttentionTiling
 #endif
 constexpr AttentionTiling kTiling{kNumbers[0], kNumbers[1], kNumbers[2], kNumbers[3],
@@ -200,6 +200,32 @@ EBB void apply_mask(f32 (&p)[kStep / 8][4], bool causal, int row, int columns) {
     }
   }
 }
+// The bounds of the documents of a thread's two rows (or columns), 8 apart.
+struct Bounds {
+  int first[2], end[2];
+  __device__ __forceinline__ Bounds(const Args& a, int outer, int row) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int i = row + h * 8;
+      const i32* const at = a.documents + (i64)outer * 2 * a.rows + i;
+      first[h] = kDocuments && i < (int)a.rows ? at[0] : 0;
+      end[h] = kDocuments && i < (int)a.rows ? at[a.rows] : 0;
+    }
+  }
+  // Takes scores away of a step's columns (or rows) from j on that lie outside.
+  __device__ __forceinline__ void apply(f32 (&p)[kStep / 8][4], int j) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if (first[h] <= j && j + kStep <= end[h]) continue;
+      const int low = first[h] - j - (lane_of() & 3) * 2, high = end[h] - j - (lane_of() & 3) * 2;
+#pragma unroll
+      for (int n = 0; n < kStep / 8; ++n) {
+        if (n * 8 < low || n * 8 >= high) p[n][2 * h] = neg_inf();
+        if (n * 8 + 1 < low || n * 8 + 1 >= high) p[n][2 * h + 1] = neg_inf();
+      }
+    }
+  }
+};
 // Adds the mask to products, divided by what these are multiplied with. Of a step's columns of two rows, 8 apart, or
 // (`transposed`) of a step's rows of two columns.
 template <bool transposed>
