@@ -144,7 +144,7 @@ struct FusedCall {
     m.q = readable(gpu, m.q, pipeline, keep[0]);
     m.k = readable(gpu, m.k, pipeline, keep[1]);
     m.v = readable(gpu, m.v, pipeline, keep[2]);
-    if (options.mask) m.mask = &call.inputs[call.inputs.size() - (options.documents ? 2 : 1)];
+    if (options.mask) m.mask = &call.inputs[call.inputs.size() - 1 - options.documents];
     if (options.documents) m.documents = packed(gpu, call.inputs.back(), keep[7], "attention").data;
   }
 };
