@@ -177,25 +177,56 @@ Tensor cumsum_backward(const Tensor& grad, std::int64_t axis) {
   return flip(cumsum(flip(grad, axis), axis), axis);
 }
 
-// y_i = Π_{j≤i} x_j by doubling: after the step of width d every element is the product of the last 2d,
-//   v'_i = v_i·v_{i−d}             dv_i = g_i·v_{i−d} + g_{i+d}·v_{i+d}
-// with v = 1 and g = 0 outside. Products only: exact with zeros and to any order. O(n log n).
+namespace {
+
+// s_j = g_j + c_j·s_{j+1}, s_n = 0, along the middle of three axes. Blocks of kBlock: with l the same within its block
+// and p_j = c_j·...·c_{end of the block}, s_j = l_j + p_j·s_{first of the next block}, and the firsts of blocks are a
+// recurrence again. O(n), products and sums only.
+Tensor linear_recurrence(const Tensor& g, const Tensor& c) {
+  constexpr std::int64_t kBlock = 8, kUnrolled = 16;
+  const std::int64_t before = g.shape()[0], n = g.shape()[1], after = g.shape()[2];
+  const auto scanned = [](const Tensor& terms, const Tensor& factors, int axis, std::int64_t count, bool products) {
+    std::vector<Tensor> found(static_cast<std::size_t>(count));
+    for (std::int64_t j = count; j-- > 0;) {
+      const Tensor f = narrow(factors, axis, j, 1);
+      const bool last = j + 1 == count;
+      const Tensor* next = last ? nullptr : &found[static_cast<std::size_t>(j) + 1];
+      found[static_cast<std::size_t>(j)] = products ? (last ? f : f * *next)
+                                           : last   ? narrow(terms, axis, j, 1)
+                                                    : narrow(terms, axis, j, 1) + f * *next;
+    }
+    return found;
+  };
+  if (n <= kUnrolled) return cat(scanned(g, c, 1, n, false), 1);
+  const std::int64_t blocks = (n + kBlock - 1) / kBlock, padding = blocks * kBlock - n;
+  const Shape divided{before, blocks, kBlock, after};
+  const Tensor terms = reshape(pad_zero(g, 1, 0, padding), divided);
+  const Tensor factors = reshape(pad_zero(c, 1, 0, padding), divided);
+  const std::vector<Tensor> l = scanned(terms, factors, 2, kBlock, false), p = scanned({}, factors, 2, kBlock, true);
+  const Shape of_blocks{before, blocks, after};
+  const Tensor firsts = linear_recurrence(reshape(l[0], of_blocks), reshape(p[0], of_blocks));
+  const Tensor next = pad_zero(narrow(firsts, 1, 1, blocks - 1), 1, 0, 1);
+  const Tensor s = cat(l, 2) + cat(p, 2) * reshape(next, {before, blocks, 1, after});
+  return narrow(reshape(s, {before, blocks * kBlock, after}), 1, 0, n);
+}
+
+}  // namespace
+
+// y_i = Π_{j≤i} x_j              dx_j = (Π_{k<j} x_k)·s_j,   s_j = Σ_{i≥j} g_i·Π_{j<k≤i} x_k = g_j + x_{j+1}·s_{j+1}
+// Products only: exact with zeros and to any order.
 Tensor cumprod_backward(const Tensor& grad, const Tensor& x, std::int64_t axis) {
   if (x.rank() == 0 || x.numel() == 0) return grad;
   const int a = normalize_axis("cumprod_backward", axis, x.rank());
   const std::int64_t n = x.shape()[a];
-  std::vector<Tensor> values{widen(x)}, shifted;
-  for (std::int64_t d = 1; d < n; d *= 2) {
-    const Tensor v = values.back();
-    shifted.push_back(cat({ones(v.shape().with(a, d), v.dtype()), narrow(v, a, 0, n - d)}, a));
-    values.push_back(v * shifted.back());
+  Shape lines{1, n, 1};
+  for (int d = 0; d < x.rank(); ++d) {
+    if (d != a) lines = lines.with(d < a ? 0 : 2, lines[d < a ? 0 : 2] * x.shape()[d]);
   }
-  Tensor g = widen(grad);
-  for (std::size_t k = shifted.size(); k-- > 0;) {
-    const std::int64_t d = std::int64_t{1} << k;
-    g = g * shifted[k] + pad_zero(narrow(g * values[k], a, d, n - d), a, 0, d);
-  }
-  return cotangent(g, x);
+  const Tensor wide = reshape(widen(x), lines), g = reshape(widen(grad), lines);
+  if (n == 1) return cotangent(widen(grad), x);
+  const Tensor s = linear_recurrence(g, pad_zero(narrow(wide, 1, 1, n - 1), 1, 0, 1));
+  const Tensor before = cat({ones(lines.with(1, 1), wide.dtype()), narrow(cumprod(wide, 1), 1, 0, n - 1)}, 1);
+  return cotangent(reshape(before * s, x.shape()), x);
 }
 
 // y is one of the elements of x, or a blend of two: the cotangent goes where it came from.

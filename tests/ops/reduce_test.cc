@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ebb/backward/reduce.h"
 
+#include <cmath>
 #include <limits>
 
 #include "expect_error.h"
@@ -141,6 +142,40 @@ TEST(ReduceBackward, ProductsWithZeros) {
     expect_gradient([](auto& v) { return cumprod(v, 0); }, [&](auto& g) { return cumprod_backward(g, x, 0); }, x);
   }
   expect_values(prod_backward(tensor(1.0), tensor({2.0, 0.0, 3.0})), {3}, {0, 6, 0});
+}
+
+// dx_j = Σ_{i≥j} g_i·Π_{k≤i, k≠j} x_k, along an axis of any length, with no zero, one and two.
+TEST(ReduceBackward, CumulativeProductsOfAnyLength) {
+  for (const std::int64_t n : {1, 2, 16, 17, 129, 1031}) {
+    for (const int zeros : {0, 1, 2}) {
+      std::vector<double> x(static_cast<std::size_t>(2 * n * 3)), g(x.size()), expected(x.size(), 0.0);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        x[i] = 0.7 + 0.6 * static_cast<double>(i * 37 % 101) / 101;
+        g[i] = static_cast<double>(i * 53 % 97) / 97 - 0.4;
+      }
+      const auto at = [n](std::int64_t b, std::int64_t i, std::int64_t c) {
+        return static_cast<std::size_t>((b * n + i) * 3 + c);
+      };
+      for (std::int64_t b = 0; b < 2; ++b) {
+        for (std::int64_t c = 0; c < 3; ++c) {
+          if (zeros > 0) x[at(b, n / 3, c)] = 0;
+          if (zeros > 1) x[at(b, n / 2, c)] = 0;
+          for (std::int64_t j = 0; j < n; ++j) {
+            double product = 1;
+            for (std::int64_t i = 0; i < n; ++i) {
+              if (i != j) product *= x[at(b, i, c)];
+              if (i >= j) expected[at(b, j, c)] += g[at(b, i, c)] * product;
+            }
+          }
+        }
+      }
+      const Shape shape{2, n, 3};
+      const Tensor dx = cumprod_backward(tensor_from(g, shape, DType::f64), tensor_from(x, shape, DType::f64), 1);
+      const std::vector<double> found = dx.to_vector();
+      for (std::size_t i = 0; i < found.size(); ++i)
+        ASSERT_NEAR(found[i], expected[i], 1e-9 * (1 + std::abs(expected[i]))) << n << ' ' << zeros << ' ' << i;
+    }
+  }
 }
 
 TEST(ReduceBackward, TiesShareTheGradient) {
