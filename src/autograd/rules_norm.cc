@@ -98,12 +98,14 @@ LayerNormGradients group_norm_backward(const Tensor& grad, const Tensor& x, std:
   const char* op = "group_norm_backward";
   require_channels(op, x, {{"weight", weight}});
   require(grad.shape() == x.shape(), "{}: gradient of shape {}, the result has shape {}", op, grad.shape(), x.shape());
-  const Shape rows = grouped_shape(op, x, groups);
-  const auto [g, wide] = widened(grad, x);
-  const Tensor inner = weight.defined() ? g * along_channels(weight, x.rank()) : g;
-  const Tensor flat = reshape(wide, rows), normalized = standardized(flat, trailing_axes(3, 1), eps);
-  const Tensor dx = layer_norm_dx(reshape(inner, rows), flat, normalized, trailing_axes(3, 1), eps);
-  return channel_gradients(g, reshape(normalized, x.shape()), reshape(dx, x.shape()), x, weight);
+  const Shape grouped = grouped_shape(op, x, groups);
+  const auto [g, wide] = widened(reshape(grad, grouped), reshape(x, grouped));
+  const Tensor w = along_groups(weight, grouped), inner = w.defined() ? g * w : g;
+  const std::uint32_t axes = trailing_axes(4, 2);
+  const Tensor normalized = standardized(wide, axes, eps), dx = layer_norm_dx(inner, wide, normalized, axes, eps);
+  const DType dtype = (weight.defined() ? weight : x).dtype();
+  const auto of_channels = [&](const Tensor& t) { return cast(reshape(sum(t, {0, 3}), {x.shape()[1]}), dtype); };
+  return {cotangent(reshape(dx, x.shape()), x), of_channels(g * normalized), of_channels(g)};
 }
 
 LayerNormGradients instance_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& weight, double eps) {

@@ -117,9 +117,13 @@ std::uint32_t all_but_channels(int rank) { return ((1u << rank) - 1) & ~2u; }
 Shape grouped_shape(const char* op, const Tensor& x, std::int64_t groups) {
   require(groups >= 1 && x.shape()[1] % groups == 0, "{}: {} channels of shape {} cannot be divided into {} groups", op,
           x.shape()[1], x.shape(), groups);
-  std::int64_t rest = x.shape()[1] / groups;
+  std::int64_t rest = 1;
   for (int d = 2; d < x.rank(); ++d) rest *= x.shape()[d];
-  return {x.shape()[0], groups, rest};
+  return {x.shape()[0], groups, x.shape()[1] / groups, rest};
+}
+
+Tensor along_groups(const Tensor& vector, const Shape& grouped) {
+  return vector.defined() ? reshape(widen(vector), {grouped[1], grouped[2], 1}) : Tensor();
 }
 
 BatchNormResult batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
@@ -154,9 +158,10 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& running_mean, const Te
 
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
   require_channels("group_norm", x, {{"weight", weight}, {"bias", bias}});
-  const Tensor rows = reshape(widen(x), grouped_shape("group_norm", x, groups));
-  const Tensor normalized = reshape(standardized(rows, trailing_axes(3, 1), eps), x.shape());
-  return cast(scaled(normalized, along_channels(weight, x.rank()), along_channels(bias, x.rank())), x.dtype());
+  const Shape grouped = grouped_shape("group_norm", x, groups);
+  const Tensor normalized = standardized(reshape(widen(x), grouped), trailing_axes(4, 2), eps);
+  const Tensor y = scaled(normalized, along_groups(weight, grouped), along_groups(bias, grouped));
+  return reshape(cast(y, x.dtype()), x.shape());
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {

@@ -22,8 +22,10 @@ Tensor standardized(const Tensor& wide, std::uint32_t axes, double eps);
 Tensor along_channels(const Tensor& vector, int rank);
 // Throws Error naming `op` unless x is floating [N, C, ...] and the vectors that are given are [C].
 void require_channels(const char* op, const Tensor& x, std::initializer_list<std::pair<const char*, Tensor>> vectors);
-// [N, groups, the rest]: what group_norm normalizes along the last axis.
+// [N, groups, channels of a group, the rest]: what group_norm normalizes along the last two axes. Weight and bias are
+// [groups, channels of a group, 1] there, so that one sweep computes all of it.
 Shape grouped_shape(const char* op, const Tensor& x, std::int64_t groups);
+Tensor along_groups(const Tensor& vector, const Shape& grouped);
 std::uint32_t all_but_channels(int rank);
 
 // The default eps of rms_norm: the machine epsilon of the dtype.
