@@ -37,10 +37,14 @@ def pdist(input, p=2.0):
     if input.ndim != 2 or p < 0:
         raise ValueError(f"pdist: needs a matrix and p ≥ 0, got shape {tuple(input.shape)} and p = {p}")
     n, input = input.shape[0], as_real(input)
-    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
+    pairs = n * (n - 1) // 2
     if not pairs:
         return _core.zeros((0,), input.dtype)
-    first, second = (_core._numbers_of_formula([pair[side] for pair in pairs]) for side in (0, 1))
+    # Pair t is (i, j) with i·(2n − 1 − i)/2 pairs before those of row i: solved for i. The root is exact where i begins.
+    t = _core.arange(pairs)
+    root = _core.sqrt(_core.cast((2 * n - 1) ** 2 - 8 * t, _core.f64))
+    first = _core.cast(_core.floor(((2 * n - 1) - root) / 2), _core.i64)
+    second = t - _core.floor_divide(first * (2 * n - 1 - first), 2) + first + 1
     return _core.norm(_core.index_select(input, 0, first) - _core.index_select(input, 0, second), p, 1)
 
 
