@@ -27,23 +27,28 @@ void find_largest_adaptive(const LibraryCall& call) {
   const std::int64_t planes = x.shape[0] * x.shape[1];
   const std::int64_t together = std::clamp<std::int64_t>(
       cpu_model().pool_elements / std::max<std::int64_t>(1, height * width), 1, std::max<std::int64_t>(1, planes));
+  const bool in_place = x.dtype == dtype_of_type<T>::value && x.strides[3] == 1;
+  std::vector<PoolAxis::Range> windows;
+  for (std::int64_t c = 0; c < cols; ++c) windows.push_back(of_cols.elements(c));
   parallel_for((planes + together - 1) / together, [&](std::int64_t task) {
-    std::vector<T> line(static_cast<std::size_t>(width)), largest(static_cast<std::size_t>(cols));
+    std::vector<T> copied(static_cast<std::size_t>(in_place ? 0 : width)), largest(static_cast<std::size_t>(cols));
     for (std::int64_t i = task * together; i < std::min(planes, (task + 1) * together); ++i) {
       const std::int64_t plane = i / x.shape[1] * x.strides[0] + i % x.shape[1] * x.strides[1];
       std::int64_t* to = static_cast<std::int64_t*>(out.data) + i * rows * cols;
       for (std::int64_t r = 0; r < rows; ++r, to += cols) {
         const PoolAxis::Range lines = of_rows.elements(r);
         for (std::int64_t h = lines.first; h <= lines.last; ++h) {
-          load(line.data(), element_at(x, plane + h * x.strides[2]), x.strides[3], static_cast<std::size_t>(width));
+          const std::byte* from = element_at(x, plane + h * x.strides[2]);
+          if (!in_place) load(copied.data(), from, x.strides[3], static_cast<std::size_t>(width));
+          const T* line = in_place ? reinterpret_cast<const T*>(from) : copied.data();
           for (std::int64_t c = 0; c < cols; ++c) {
-            const PoolAxis::Range window = of_cols.elements(c);
-            T best =
-                h == lines.first ? line[static_cast<std::size_t>(window.first)] : largest[static_cast<std::size_t>(c)];
+            const PoolAxis::Range& window = windows[static_cast<std::size_t>(c)];
+            T best = h == lines.first ? line[window.first] : largest[static_cast<std::size_t>(c)];
             std::int64_t at = h == lines.first ? h * width + window.first : to[c];
             for (std::int64_t w = window.first; w <= window.last; ++w) {
-              const T value = line[static_cast<std::size_t>(w)];
-              if (best == best && (value > best || value != value)) best = value, at = h * width + w;
+              if (line[w] <= best) [[likely]]  // one comparison for almost all; false where either is NaN, too
+                continue;
+              if (best == best) best = line[w], at = h * width + w;
             }
             largest[static_cast<std::size_t>(c)] = best, to[c] = at;
           }
