@@ -2,6 +2,7 @@
 #include "cpu/fused/hinge_kernels.h"
 
 #include "cpu/tile/simd_targets.h"
+#include "cpu/tile/scalar-inl.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/fused/hinge_kernels.cc"
 #include <hwy/foreach_target.h>

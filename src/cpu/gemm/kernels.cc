@@ -17,6 +17,7 @@
 #include <hwy/highway.h>
 
 #include "cpu/gemm/pack-inl.h"
+#include "cpu/tile/scalar-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ebb::cpu::HWY_NAMESPACE {

@@ -10,6 +10,7 @@
 
 #include "cpu/tile/loops-inl.h"
 #include "cpu/tile/parts-inl.h"
+#include "cpu/tile/scalar-inl.h"
 
 // f32 and f64: arithmetic, rounding, comparison, selection.
 HWY_BEFORE_NAMESPACE();

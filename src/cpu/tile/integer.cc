@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "cpu/tile/parts-inl.h"
+#include "cpu/tile/scalar-inl.h"
 
 // i32, i64 and masks. Plain loops that the compiler vectorises for the target; arithmetic wraps, so it is done
 // unsigned.

@@ -8,6 +8,7 @@
 
 #include "cpu/tile/math_functions-inl.h"
 #include "cpu/tile/math_gamma-inl.h"
+#include "cpu/tile/scalar-inl.h"
 
 // Transcendental functions on f32 tiles: the common ones in f32, the others in f64 where they need no care.
 HWY_BEFORE_NAMESPACE();

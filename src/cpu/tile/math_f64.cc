@@ -7,6 +7,7 @@
 #include <hwy/highway.h>
 
 #include "cpu/tile/math_functions-inl.h"
+#include "cpu/tile/scalar-inl.h"
 
 // Transcendental functions on f64 tiles.
 HWY_BEFORE_NAMESPACE();

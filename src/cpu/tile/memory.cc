@@ -11,6 +11,7 @@
 
 #include "cpu/tile/half-inl.h"
 #include "cpu/tile/parts-inl.h"
+#include "cpu/tile/scalar-inl.h"
 
 // Loading, storing, converting and rounding: plain loops that the compiler vectorises, and half conversions.
 HWY_BEFORE_NAMESPACE();

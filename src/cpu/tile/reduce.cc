@@ -10,6 +10,7 @@
 
 #include "cpu/tile/parts-inl.h"
 #include "cpu/tile/reduce-inl.h"
+#include "cpu/tile/scalar-inl.h"
 
 // Reductions of rows. Floats: 16 lanes whatever the vector's width, so that every machine gives the same bits.
 // Integers: any order gives the same result, sums and products are exact modulo 2^64.

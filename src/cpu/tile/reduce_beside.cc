@@ -10,6 +10,7 @@
 
 #include "cpu/tile/parts-inl.h"
 #include "cpu/tile/reduce-inl.h"
+#include "cpu/tile/scalar-inl.h"
 
 // Rows that lie side by side: the reductions of reduce.cc, bit for bit.
 HWY_BEFORE_NAMESPACE();

@@ -10,6 +10,7 @@
 
 #include "cpu/tile/parts-inl.h"
 #include "cpu/tile/reduce-inl.h"
+#include "cpu/tile/scalar-inl.h"
 
 // Reductions of columns: runs of kRowsPerRun rows in the type of the numbers, runs in double (sweep/sum_order.h).
 HWY_BEFORE_NAMESPACE();
