@@ -206,9 +206,14 @@ void shape_tiles(CompiledSweep& s) {
             : std::clamp<std::int64_t>(model.sweep_straight_elements / std::max<std::int64_t>(s.columns, 1),
                                        kStraightRows, model.sweep_most_strip_rows);
   } else if (beside < model.sweep_least_beside) {
-    s.long_rows = s.columns > kTile;
-    s.columns_per_tile = std::min(s.columns, kTile);
-    s.rows_per_tile = s.long_rows ? 1 : rows_per_block(s.rows, s.columns);
+    const auto whole = [&](const Strides& strides) {
+      return layout_of(p.dims, p.dims.size() - static_cast<std::size_t>(p.row_dims), p.dims.size(), strides).rank <= 1;
+    };
+    s.long_rows = s.columns > (all_memory(p, whole) ? model.sweep_whole_row : kTile);
+    s.columns_per_tile = s.long_rows ? kTile : s.columns;
+    s.rows_per_tile = s.long_rows ? 1
+                                  : std::max(rows_per_block(s.rows, s.columns),
+                                             model.sweep_rows_tile / std::max<std::int64_t>(s.columns, 1));
   } else {
     s.beside = beside;
     const bool short_runs = s.rows > beside && s.columns * beside <= model.sweep_short_run;

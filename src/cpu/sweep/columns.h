@@ -8,22 +8,26 @@
 
 namespace ebb::cpu {
 
-// One task's reduction over its rows, one number per column: closed runs of rows, and the open one.
+// One task's reduction over its rows, one number per column: closed runs of rows, and the open one. Tasks of less than
+// a run have the latter only.
 class ColumnSums {
  public:
-  ColumnSums(const ColumnReduce& reduce, std::int64_t columns) : c_(reduce), columns_(columns) {
+  ColumnSums(const ColumnReduce& reduce, std::int64_t columns, std::int64_t rows) : c_(reduce), columns_(columns) {
     const auto n = static_cast<std::size_t>(columns);
     if (is_float(c_.type)) open_ = BufferPtr::allocate(std::max<std::size_t>(n * size_of(c_.type), 8), "column sums");
+    if (within_a_run(c_.type, rows)) return;
     closed_ = BufferPtr::allocate(std::max<std::size_t>(n * sizeof(Accumulator), 8), "column sums");
     std::fill_n(closed(), n, identity(c_.op, c_.type));
   }
+
+  static bool within_a_run(RegType type, std::int64_t rows) { return is_float(type) && rows < kRowsPerRun; }
 
   // Columns [column, column + width) of `rows` rows that lie one after the other.
   void add(const void* tile, std::int64_t rows, std::int64_t column, std::int64_t width) {
     const auto size = static_cast<std::int64_t>(size_of(c_.type));
     std::byte* open = open_.data() == nullptr ? nullptr : open_.data() + column * size;
     const auto count = static_cast<std::size_t>(width);
-    c_.fn(closed() + column, open, tile,
+    c_.fn(closed_.data() == nullptr ? nullptr : closed() + column, open, tile,
           {.rows = static_cast<std::size_t>(rows),
            .columns = count,
            .stride = count,
@@ -31,8 +35,9 @@ class ColumnSums {
     if (column + width == columns_) rows_ = (rows_ + rows) % kRowsPerRun;
   }
 
-  // The accumulators, one per column.
+  // The accumulators, one per column; of tasks within a run, numbers of the type.
   BufferPtr finish() {
+    if (closed_.data() == nullptr) return std::move(open_);
     if (rows_ > 0 && c_.type == RegType::f32) close(reinterpret_cast<const float*>(open_.data()));
     if (rows_ > 0 && c_.type == RegType::f64) close(reinterpret_cast<const double*>(open_.data()));
     return std::move(closed_);

@@ -17,6 +17,7 @@ void SweepRun::go() {
   columns.resize(s.column_reduces.size());
   if (const std::int64_t slabs = column_slabs(); slabs > 0) {
     reduce_slabs(slabs);
+    in_slabs = true;
     epilogue();
     return;
   }
@@ -119,14 +120,24 @@ void SweepRun::finish_columns(std::vector<std::pair<std::int32_t, BufferPtr>>& m
     const auto size = static_cast<std::int64_t>(size_of(reduce.type));
     BufferPtr out =
         BufferPtr::allocate(std::max<std::size_t>(static_cast<std::size_t>(s.columns * size), 8), "column sums");
+    const bool in_type = !in_slabs && ColumnSums::within_a_run(reduce.type, s.units_per_task);
     constexpr std::int64_t kTogether = 256;  // parts in order, columns side by side
     const auto add_parts = [&](std::int64_t piece) {
       const std::int64_t first = piece * kTogether, count = std::min(kTogether, s.columns - first);
       Accumulator sums[kTogether];
       std::fill_n(sums, count, identity(reduce.op, reduce.type));
-      for (const BufferPtr& task : columns[c])
-        combine_all(reduce.op, reduce.type, sums, reinterpret_cast<const Accumulator*>(task.data()) + first, count);
-      for (std::int64_t i = 0; i < count; ++i) write(reduce.type, out.data() + (first + i) * size, sums[i]);
+      for (const BufferPtr& task : columns[c]) {
+        if (!in_type) {
+          combine_all(reduce.op, reduce.type, sums, reinterpret_cast<const Accumulator*>(task.data()) + first, count);
+        } else if (reduce.type == RegType::f32) {
+          const auto* x = reinterpret_cast<const float*>(task.data()) + first;
+          combine_reals(reduce.op, sums, count, [x](std::int64_t i) { return static_cast<double>(x[i]); });
+        } else {
+          const auto* x = reinterpret_cast<const double*>(task.data()) + first;
+          combine_reals(reduce.op, sums, count, [x](std::int64_t i) { return x[i]; });
+        }
+      }
+      write_all(reduce.type, out.data() + first * size, sums, count);
     };
     // Sums of other threads lie in their caches, and one thread alone would wait for all of them.
     const std::int64_t pieces = (s.columns + kTogether - 1) / kTogether;

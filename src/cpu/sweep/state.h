@@ -23,7 +23,8 @@ struct SweepRun {
   std::int64_t first_row = 0;  // see Run
   std::vector<std::array<std::byte, 8>> scalars;
   std::vector<std::vector<Accumulator>> totals;  // a total: of each block (flat), each task or each row
-  std::vector<std::vector<BufferPtr>> columns;   // a column reduction: of each task, doubles or int64
+  std::vector<std::vector<BufferPtr>> columns;   // a column reduction: of each task (ColumnSums), or of all slabs
+  bool in_slabs = false;
   Complaint complaint;
   std::atomic<int> in_vain{0};  // how often in a row guards of loops did not hold
 

@@ -62,7 +62,7 @@ SweepTask::SweepTask(SweepRun& run, std::int64_t index) : r_(run), s_(run.s), in
     }
   }
   for (const Total& t : s_.totals) totals_.push_back(identity(t.op, t.type));
-  for (const ColumnReduce& c : s_.column_reduces) columns_.emplace_back(c, s_.columns);
+  for (const ColumnReduce& c : s_.column_reduces) columns_.emplace_back(c, s_.columns, s_.units_per_task);
 }
 
 void SweepTask::run() {

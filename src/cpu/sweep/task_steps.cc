@@ -50,7 +50,18 @@ void SweepTask::total(const Total& t, const Step& step) {
     accumulate_rows(t, step, sum_of_total(step.item));
     return;
   }
-  for (std::int64_t i = 0; i < count_; i += kTile) {
+  std::int64_t i = 0;
+  if (!s_.slots_hold_a_block && count_ >= kTile) {  // whole blocks side by side
+    const auto blocks = static_cast<std::size_t>(count_ / kTile), n = static_cast<std::size_t>(kTile);
+    Accumulator* of_blocks = &r_.totals[step.item][first_ / kTile];
+    if (step.b < 0) {
+      t.fn(of_blocks, at(step.a), blocks, n);
+    } else {
+      t.dot(of_blocks, at(step.a), at(step.b), blocks, n);
+    }
+    i = count_ / kTile * kTile;
+  }
+  for (; i < count_; i += kTile) {
     Accumulator acc = identity(t.op, t.type);
     accumulate(t, step, &acc, i, std::min(kTile, count_ - i));
     r_.totals[step.item][(first_ + i) / kTile] = acc;
@@ -144,12 +155,26 @@ void SweepTask::store(const Step& step) {
              });
 }
 
+// Column by column, so that loops are as long as there are rows.
+template <class T>
+static void spread_narrow(std::byte* dst, const std::byte* from, std::int64_t rows, std::int64_t width) {
+  auto* to = reinterpret_cast<T*>(dst);
+  const auto* numbers = reinterpret_cast<const T*>(from);
+  for (std::int64_t c = 0; c < width; ++c) {
+    for (std::int64_t i = 0; i < rows; ++i) to[i * width + c] = numbers[i];
+  }
+}
+
 void SweepTask::spread(const Step& step) {
   const RegType type = s_.registers[step.dst].type;
   const auto size = static_cast<std::int64_t>(size_of(type));
   auto* dst = static_cast<std::byte*>(at(step.dst, 0));
   const auto* from = static_cast<const std::byte*>(at(step.a));
   if (!s_.upright()) {
+    constexpr std::int64_t kNarrow = 16;  // where a call per row takes longer than its elements
+    if (width_ < kNarrow)
+      return size == 4 ? spread_narrow<std::uint32_t>(dst, from, rows_, width_)
+                       : spread_narrow<std::uint64_t>(dst, from, rows_, width_);
     for (std::int64_t i = 0; i < rows_; ++i)
       r_.k.fill(type, dst + i * width_ * size, from + i * size, static_cast<std::size_t>(width_));
     return;

@@ -38,6 +38,8 @@ struct Elements {
   HWY_INLINE T number(std::size_t line, std::size_t i) const { return element(a[line * stride + i]); }
   HWY_INLINE bool reaches(std::size_t line, std::size_t i) const { return a + line * stride + i <= end; }
   HWY_INLINE Elements from(std::size_t line, std::size_t i) const { return {a + line * stride + i, stride, end}; }
+  // The numbers from i on, as lines of `length`.
+  HWY_INLINE Elements divided(std::size_t i, std::size_t length) const { return {a + i, length, end}; }
 };
 // Their products, each rounded as an element of a tile would be.
 template <class T>
@@ -56,6 +58,7 @@ struct Products {
     const std::size_t at = line * stride + i;
     return {a + at, b + at, stride, end};
   }
+  HWY_INLINE Products divided(std::size_t i, std::size_t length) const { return {a + i, b + i, length, end}; }
 };
 
 // The lanes of kLines lines, lines kSumLanes apart: kSumLanes of them for sums, fewer where any order will do. Returns
@@ -196,7 +199,7 @@ HWY_NOINLINE void reduce_blocks(const Source& source, std::size_t lines, std::si
   for (; l < lines; ++l) reduce_block<F, 1, T>(source.from(l, 0), n, out + l);
 }
 
-// Up to four lines of any length: blocks, groups of blocks (sweep/sum_order.h).
+// Up to four lines of any length: blocks, groups of blocks (sweep/sum_order.h). Of one line, four blocks at a time.
 template <class F, class T, class Source>
 HWY_INLINE void reduce_lines(const Source& source, std::size_t lines, std::size_t n, double* out) {
   constexpr std::size_t kGroup = kBlocksPerGroup * kBlock;
@@ -205,8 +208,14 @@ HWY_INLINE void reduce_lines(const Source& source, std::size_t lines, std::size_
   for (std::size_t first = 0; first < n; first += kGroup) {
     std::fill_n(group, kFour, F::kIdentity);
     const std::size_t end = std::min(n, first + kGroup);
-    for (std::size_t i = first; i < end; i += kBlock)
-      reduce_blocks<F, T>(source.from(0, i), lines, std::min(kBlock, end - i), group);
+    std::size_t i = first;
+    for (; lines == 1 && i + kFour * kBlock <= end; i += kFour * kBlock) {
+      double blocks[kFour];
+      std::fill_n(blocks, kFour, F::kIdentity);
+      reduce_blocks<F, T>(source.divided(i, kBlock), kFour, kBlock, blocks);
+      for (const double block : blocks) group[0] = F::one(group[0], block);
+    }
+    for (; i < end; i += kBlock) reduce_blocks<F, T>(source.from(0, i), lines, std::min(kBlock, end - i), group);
     for (std::size_t l = 0; l < lines; ++l) closed[l] = F::one(closed[l], group[l]);
   }
   for (std::size_t l = 0; l < lines; ++l) out[l] = F::one(out[l], closed[l]);
