@@ -39,6 +39,9 @@ bool few_rows(std::int64_t rows, std::int64_t columns) { return rows_per_part(ro
 
 constexpr int kRoundsOfDelay = 3;  // a total that is waited for in vain would go on forever
 constexpr int kMostRounds = 250;
+// Steps that are tried, and values that all of them place: each takes as long as a round, 1 ms for 1,000 values.
+constexpr int kMostSteps = 64;
+constexpr std::size_t kMostPlaced = 1 << 14;
 constexpr int kRoundsOfMakingAgain = 4;  // chosen, not measured: networks with batch norms take three
 
 class Fuser {
@@ -426,25 +429,6 @@ class Fuser {
   const Placed placed_{g_, f_};
 };
 
-// What does not fit shows in one place after the other, since whatever comes later then is on other levels than
-// expected: the rounds go on while they bring news.
-Fusion delayed(const ValueGraph& graph, Fusion fusion, bool by_level, bool rows_beside) {
-  std::vector<int> wait, delay(graph.values.size(), 0);
-  Refusals refusals;
-  for (int quiet = 0, round = 0; quiet < 3 && round < kMostRounds; ++round) {
-    const std::size_t known = refusals.size();
-    const Levels levels = natural_levels(graph, fusion, refusals, delay);
-    std::vector<int> next = latest_levels(graph, fusion, levels, refusals);
-    if (round < kRoundsOfDelay) delay_groups(graph, fusion, wait, refusals, by_level, delay);
-    for (std::size_t v = 0; v < next.size(); ++v) next[v] = std::max(next[v], delay[v]);
-    if (next == wait || (wait.empty() && std::all_of(next.begin(), next.end(), [](int l) { return l == 0; }))) break;
-    wait = std::move(next);
-    fusion = Fuser(graph, wait, refusals, rows_beside).run();
-    quiet = refusals.size() > known ? 0 : quiet + 1;
-  }
-  return fusion;
-}
-
 // By its sweeps, from and to memory.
 std::int64_t bytes_moved(const ValueGraph& graph, const Fusion& fusion) {
   const auto bytes = [&](std::int32_t v) {
@@ -469,16 +453,100 @@ std::int64_t bytes_moved(const ValueGraph& graph, const Fusion& fusion) {
   return all;
 }
 
-// There are two opinions about what may wait for a later sweep; the one that moves less is right.
+// A fusion, and the level that each value was told to wait for.
+struct Choice {
+  Fusion fusion;
+  std::vector<int> wait;
+  std::int64_t bytes;
+
+  Choice(const ValueGraph& graph, Fusion f, std::vector<int> w)
+      : fusion(std::move(f)), wait(std::move(w)), bytes(bytes_moved(graph, fusion)) {}
+};
+
+void raise(std::vector<int>& levels, const std::vector<int>& to) {
+  for (std::size_t v = 0; v < levels.size(); ++v) levels[v] = std::max(levels[v], to[v]);
+}
+
+// All at once: whatever may wait for a later sweep does. What does not fit shows in one place after the other, since
+// whatever comes later then is on other levels than expected: the rounds go on while they bring news.
+Choice delayed(const ValueGraph& graph, Fusion fusion, bool by_level, bool rows_beside) {
+  const std::vector<int> at_once(graph.values.size(), 0);
+  std::vector<int> wait = at_once, delay = at_once;
+  Refusals refusals;
+  for (int quiet = 0, round = 0; quiet < 3 && round < kMostRounds; ++round) {
+    const std::size_t known = refusals.size();
+    std::vector<int> next = latest_levels(graph, fusion, natural_levels(graph, fusion, refusals, delay), refusals);
+    if (round < kRoundsOfDelay) delay_groups(graph, fusion, wait, refusals, by_level, delay);
+    raise(next, delay);
+    if (next == wait) break;
+    wait = std::move(next);
+    fusion = Fuser(graph, wait, refusals, rows_beside).run();
+    quiet = refusals.size() > known ? 0 : quiet + 1;
+  }
+  return Choice(graph, std::move(fusion), std::move(wait));
+}
+
+// Other levels to wait for, a step away from a choice: values that only later levels need wait for them; sweeps that a
+// later one reads again wait for that one, all or a single one.
+std::vector<std::vector<int>> steps_from(const ValueGraph& graph, const Choice& now, const Refusals& refusals) {
+  std::vector<std::vector<int>> steps;
+  const auto add = [&](std::vector<int> step) {
+    if (step != now.wait && std::find(steps.begin(), steps.end(), step) == steps.end())
+      steps.push_back(std::move(step));
+  };
+  const std::vector<int> latest =
+      latest_levels(graph, now.fusion, natural_levels(graph, now.fusion, refusals, now.wait), refusals);
+  const auto with_latest = [&](std::vector<int> step) {
+    raise(step, latest);
+    return step;
+  };
+  add(with_latest(now.wait));
+  for (const bool by_level : {true, false}) {
+    std::vector<int> all = now.wait;
+    delay_groups(graph, now.fusion, now.wait, refusals, by_level, all);
+    if (all == now.wait) continue;
+    add(all);
+    add(with_latest(all));
+    for (const Group& group : now.fusion.groups) {
+      std::vector<int> one = now.wait;
+      for (const std::int32_t m : group.members) one[m] = all[m];
+      add(std::move(one));
+    }
+  }
+  return steps;
+}
+
+// Step by step the one that saves most bytes, until none saves any.
+Choice improved(const ValueGraph& graph, Choice best, bool rows_beside) {
+  Refusals refusals;
+  const int most = std::min(kMostSteps, static_cast<int>(kMostPlaced / (graph.values.size() + 1)));
+  for (int tried = 0; tried < most;) {
+    std::optional<Choice> better;
+    for (const std::vector<int>& wait : steps_from(graph, best, refusals)) {
+      if (++tried > most) break;
+      Choice step(graph, Fuser(graph, wait, refusals, rows_beside).run(), wait);
+      if (step.bytes < (better ? *better : best).bytes) better = std::move(step);
+    }
+    if (!better) break;
+    best = std::move(*better);
+  }
+  return best;
+}
+
+// There are two opinions about what may wait for a later sweep. Either is where steps begin; the end that moves less is
+// right. (What is made as early as it can be may move fewer bytes, too, but then a forward pass writes more that its
+// backward pass waits for.)
 Fusion fuse_as_late_as_useful(ValueGraph& graph, bool rows_beside, bool may_compute_twice) {
   Refusals none;
   const std::vector<int> at_once;
   Fusion first = Fuser(graph, at_once, none, rows_beside).run();
   if (may_compute_twice && compute_twice_what_totals_share(graph, first))
     first = Fuser(graph, at_once, none, rows_beside).run();
-  Fusion by_level = delayed(graph, first, true, rows_beside),
-         by_refusal = delayed(graph, std::move(first), false, rows_beside);
-  return bytes_moved(graph, by_refusal) < bytes_moved(graph, by_level) ? std::move(by_refusal) : std::move(by_level);
+  const auto end = [&](bool by_level) {
+    return improved(graph, delayed(graph, first, by_level, rows_beside), rows_beside);
+  };
+  Choice by_level = end(true), by_refusal = end(false);
+  return std::move((by_refusal.bytes < by_level.bytes ? by_refusal : by_level).fusion);
 }
 
 // Does the graph sum few rows over its first axes?

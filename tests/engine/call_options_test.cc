@@ -12,6 +12,8 @@
 #include "calls/convolution.h"
 #include "calls/linear_cross_entropy.h"
 #include "calls/multilabel_hinges.h"
+#include "calls/order.h"
+#include "calls/triangular_solve.h"
 #include "ebb/ebb.h"
 #include "expect_error.h"
 
@@ -45,6 +47,9 @@ TEST(CallOptions, EveryFieldCounts) {
   expect_fields_count<ConvCall>({{.stride = {2, 1}}, {.padding = {0, 1}}, {.dilation = {3, 1}}, {.groups = 2}});
   expect_fields_count<PoolCall>(
       {{.conv = {.stride = {1, 2}}, .window = {1, 1}}, {.conv = {}, .window = {1, 2}}, {.adaptive = true}});
+  expect_fields_count<ArgsortCall>({{.descending = true}, {.first = 3}, {.count = 5}});
+  expect_fields_count<SearchsortedCall>({{.right = true}});
+  expect_fields_count<TriangularSolveCall>({{.upper = true}, {.transposed = true}, {.unit_diagonal = true}});
   expect_fields_count<AttentionCall>({{.scale = 0.5}, {.causal = true}, {.mask = true}, {.documents = true}});
   expect_fields_count<AlignmentCall>({{.order = 1}, {.blank = 3}, {.zero_infinity = true}});
   expect_fields_count<LinearCrossEntropyCall>({{.ignore_index = -1},

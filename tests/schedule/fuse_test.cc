@@ -103,5 +103,13 @@ TEST(Delay, ASweepWhoseLargeValuesALaterOneReadsRunsWithIt) {
   EXPECT_FALSE(f.place(Op::exp).in_memory);
 }
 
+// Rounds that let whole groups wait end with three sweeps here. One more group that waits makes it two.
+TEST(Delay, GoesOnWhileAStepSavesBytes) {
+  const Tensor x = variable(leaf({5, 4})), target = variable(leaf({5, 4})), weight = variable(leaf({5, 4}));
+  const Tensor loss = mse_loss(x, target, {.weight = weight});
+  Gradients g = backward(loss);
+  EXPECT_EQ(Fused({loss, g[x], g[target], g[weight]}).groups(), 2u);
+}
+
 }  // namespace
 }  // namespace ebb
