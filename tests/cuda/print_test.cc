@@ -140,7 +140,7 @@ std::vector<std::unique_ptr<SweepCase>> cases_of_repeated_operands() {
   };
   for (const DType dtype : {DType::bf16, DType::f16, DType::f32, DType::f64}) {
     const auto made = [&](const Shape& shape) { return cast(randn(shape), dtype).eval(); };
-    for (const std::int64_t n : {2, 3, 6, 8, 12, 20, 64, 65, 96, 130, 1000}) {
+    for (const std::int64_t n : {2, 3, 6, 8, 12, 20, 64, 65, 96, 130, 256, 1000, 1001}) {
       const Tensor x = made({41, n}), y = made({41, n}), w = randn({n}).eval(), b = made({n});
       const Tensor h = relu(cast(x * w, dtype) + b + y);
       add(fmt::format("a bias of {} {}", name(dtype), n), {h, h <= 0});

@@ -101,12 +101,17 @@ struct GpuModel {
   std::int64_t worth_counting = 64;
 
   // ---- Sweeps of elements with operands that repeat in every row, as a batch norm's images have them.
-  // Rows from which on a thread goes down them, rows of a thread at most, and threads that are wanted: four waves.
-  // Bytes of a thread's loads in flight, and rows of them. Words of registers for what repeats, beyond which a thread
-  // has four columns. Columns from which on an odd row is taken in packs (all chosen by counting bytes and registers).
-  std::int64_t fewest_walked_rows = 8, most_thread_rows = 16, walking_threads = 1 << 19;
+  // Rows from which on a thread goes down them (chosen); rows of a thread at most, fewer where it has eight columns,
+  // and threads that are wanted: four waves. A norm with residual, relu and its mask took 349 µs with 4 rows of 8
+  // columns and 359 with 16, its gradient 291 with 16 rows of 4 columns and 305 with 4. Bytes of a thread's loads in
+  // flight, and rows of them: that gradient takes 303 µs with two rows instead of four. Words of registers for what
+  // repeats, beyond which a thread has four columns: a gradient of three images takes 380 µs with four and 405 with
+  // eight. Columns from which on an odd row is taken in packs, and packs from which on a warp has none of the next row,
+  // so that its lanes can store for each other (chosen).
+  std::int64_t fewest_walked_rows = 8, most_thread_rows = 16, most_rows_of_eight = 4, walking_threads = 1 << 19;
   int blocks_of_walks = 3;  // per multiprocessor: 85 registers of a thread
   std::int64_t walking_bytes_in_flight = 96, walking_rows_in_flight = 4, most_repeated_words = 32, odd_columns = 64;
+  std::int64_t packs_of_warps = 96;
 
   // ---- The kernel `finish`.
   // Parts that one block adds: beyond, one multiprocessor would read for longer than several take to agree. Blocks

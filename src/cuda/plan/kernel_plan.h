@@ -184,6 +184,7 @@ struct KernelPlan {
   // down_rows: a thread takes every `row_step`th of `thread_rows` rows; `strips` threads, one beside the other in a
   // band of row_step rows, share the rows of a leaf. The rows are those of the walk, not of the program.
   std::int64_t row_step = 1, thread_rows = 1, strips = 0;
+  std::int64_t row_packs = 0;  // per row, with those that only fill up its last warp
 
   // ---- Residence.
   Residence residence = Residence::memory;

@@ -56,10 +56,13 @@ void walk_rows(const Program& p, const GpuModel& model, KernelPlan& plan, const 
   };
   const std::int64_t in_flight =
       floor(std::min(model.walking_bytes_in_flight / std::max<std::int64_t>(1, bytes), model.walking_rows_in_flight));
-  const std::int64_t rows = plan.rows.elements(), leaves = (plan.columns.elements() + plan.width - 1) / plan.width;
+  const std::int64_t rows = plan.rows.elements();
+  std::int64_t leaves = (plan.columns.elements() + plan.width - 1) / plan.width;
+  if (plan.tails && leaves >= model.packs_of_warps) leaves = (leaves + 31) / 32 * 32;
+  plan.row_packs = leaves;
   plan.row_unroll = static_cast<int>(in_flight);
-  plan.thread_rows =
-      std::clamp(floor(leaves * rows / model.walking_threads), in_flight, std::max(in_flight, model.most_thread_rows));
+  const std::int64_t most = plan.width == kLeaf ? model.most_rows_of_eight : model.most_thread_rows;
+  plan.thread_rows = std::clamp(floor(leaves * rows / model.walking_threads), in_flight, std::max(in_flight, most));
   // The threads of a block have neighbouring rows.
   plan.row_step =
       static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>((kThreads + leaves - 1) / leaves)));

@@ -3,6 +3,8 @@
 // operands.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cuda/print/expression.h"
 #include "cuda/print/printer.h"
 
@@ -68,8 +70,7 @@ Printer::Kernel Printer::down_rows_kernel() const {
   const Scope in_leaf{.in_leaf = true};
   const int width = plan_.width, rows = plan_.row_unroll;
   const std::string given = scalars({}, true), body = leaf({}, pass);
-  const std::string leaves = number("leaves", (plan_.columns.elements() + width - 1) / width),
-                    strips = number("strips", plan_.strips);
+  const std::string leaves = number("leaves", plan_.row_packs), strips = number("strips", plan_.strips);
   const std::string step = number("row_step", plan_.row_step), each = number("thread_rows", plan_.thread_rows);
   std::string in = fmt::format(
       "const i64 strip = quotient(item, {0}), leaf = (item - strip * {0}) * {1};\n"
@@ -80,6 +81,15 @@ Printer::Kernel Printer::down_rows_kernel() const {
       plan_.tails
           ? fmt::format("const int live = a.row_elements - leaf < {0} ? (int)(a.row_elements - leaf) : {0};\n", width)
           : "";
+  // All lanes of the warp have packs of one row, side by side.
+  const bool stores_packs = std::any_of(pass.outputs.begin(), pass.outputs.end(), [&](std::size_t o) {
+    return plan_.access(p_.outputs[o].strides, p_.outputs[o].dtype) == Access::pack;
+  });
+  if (stores_packs && plan_.columns.sizes.size() < 2)
+    in += fmt::format(
+        "const i64 warp_leaf = leaf - (int)(threadIdx.x & 31) * {0};\n"
+        "const bool beside = warp_leaf >= 0 && warp_leaf + {1} <= a.row_elements;\n",
+        width, 32 * width);
   in += live + fmt::format("const i64 {} = leaf;\n", plan_.columns.linear) + coordinates(plan_.columns);
   for (const std::int32_t o : pass.of_columns) in += load_line(in_leaf, pass, o);
   const auto over_rows = [&](const std::string& text) {

@@ -65,11 +65,12 @@ std::string Printer::load_line(const Scope& scope, const PassPlan& pass, std::in
 // Whether all lanes of the warp have packs, side by side.
 std::string Printer::whole(const Scope& scope) const {
   if (scope.whole && plan_.line().sizes.size() < 2) return "true";
-  if (plan_.width != kLeaf || plan_.line().sizes.size() > 1) return "false";
+  if (plan_.line().sizes.size() > 1) return "false";
+  if (plan_.mapping == Mapping::down_rows) return "beside";
+  if (plan_.width != kLeaf) return "false";
   switch (plan_.mapping) {
     case Mapping::elements:
       return "leaf - (int)(threadIdx.x & 31) * 8 + 256 <= a.n";
-    case Mapping::down_rows:
     case Mapping::columns:
       return "false";
     default:
