@@ -8,7 +8,7 @@ torch.compile keeps an operation with a name, which knows its formula by a numbe
 import torch
 
 from . import _core
-from ._torch_transforms import spread
+from ._torch_transforms import dense, one_by_one, spread
 
 _OPERANDS = 3  # x, head and bias come before the others among the inputs that have gradients
 _formulas = []
@@ -58,24 +58,101 @@ def make(exchange):
             exchange._scale(found, grad)
             return None, None, None, None, *spread(found, ctx.wrt, len(ctx.needs_input_grad) - 4)
 
-    class Transformed(torch.autograd.Function):
-        """The same for torch.func: the gradients are outputs."""
+    # ---- torch.func: the loss with its gradients, which are outputs; the gradients as a function that has derivatives; those. A
+    # call is (formula, options, how many of the tensors behind the bias are cut). Tensors are the target, then those with gradients.
 
+    def computed(call, wrt, target, x, head, bias, *further):
+        formula, options, cut = call
+        return compute(formula, wrt, x, head, target, bias, further[:cut], further[cut:], options)
+
+    class Transformed(torch.autograd.Function):
         @staticmethod
-        def forward(formula, options, target, cut, wrt, x, head, bias, *further):
-            return tuple(compute(formula, wrt, x, head, target, bias, further[:cut], further[cut:], options))
+        def forward(call, wrt, *tensors):
+            return tuple(computed(call, wrt, *tensors))
 
         @staticmethod
         def setup_context(ctx, inputs, output):
-            ctx.wrt, ctx.count = inputs[4], len(inputs) - 5
-            ctx.save_for_backward(*output[1:])
+            ctx.call, ctx.wrt, *tensors = inputs
+            ctx.count = len(tensors)
+            ctx.save_for_backward(*tensors, *output[1:])
+            ctx.save_for_forward(*tensors)
             ctx.mark_non_differentiable(*output[1:])
 
         @staticmethod
-        @torch.autograd.function.once_differentiable
         def backward(ctx, grad, *_):
-            found = [g * grad.to(g.dtype) for g in ctx.saved_tensors]
-            return None, None, None, None, None, *spread(found, ctx.wrt, ctx.count)
+            tensors, known = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+            found = [g * grad.to(g.dtype) for g in Gradients.apply(ctx.call, ctx.wrt, len(known), *known, *tensors)]
+            return None, None, None, *spread(found, ctx.wrt, ctx.count - 1)
+
+        @staticmethod
+        def jvp(ctx, call, wrt, target, *tangents):
+            moving = [k for k, t in enumerate(tangents) if t is not None]
+            found = Gradients.apply(ctx.call, moving, 0, *ctx.saved_tensors[: ctx.count])
+            return sum((g * tangents[k]).sum() for g, k in zip(found, moving)), *[None] * len(ctx.wrt)
+
+        @staticmethod
+        def vmap(info, in_dims, call, wrt, *tensors):
+            return one_by_one(Transformed, info, in_dims[2:], (call, wrt), tensors)
+
+    class Gradients(torch.autograd.Function):
+        @staticmethod
+        def forward(call, wrt, known, *tensors):
+            if known:
+                return tuple(g.view_as(g) for g in tensors[:known])
+            return tuple(computed(call, wrt, *tensors)[1:])
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.call, ctx.wrt, ctx.known, *tensors = inputs
+            ctx.save_for_backward(*tensors[ctx.known :])
+            ctx.save_for_forward(*tensors[ctx.known :])
+
+        @staticmethod
+        def backward(ctx, *cotangents):
+            tensors = ctx.saved_tensors
+            found = Second.apply(ctx.call, ctx.wrt, *cotangents, *tensors)
+            return None, None, None, *[None] * ctx.known, None, *spread(found, ctx.wrt, len(tensors) - 1)
+
+        # Second derivatives are symmetric: the direction takes the place of the cotangents.
+        @staticmethod
+        def jvp(ctx, call, wrt, known, *tangents):
+            target, *tensors = ctx.saved_tensors
+            tangents = tangents[ctx.known + 1 :]
+            at = sorted({*ctx.wrt, *(k for k, t in enumerate(tangents) if t is not None)})
+            given = [torch.zeros_like(tensors[k]) if tangents[k] is None else tangents[k] for k in at]
+            found = Second.apply(ctx.call, at, *given, target, *tensors)
+            return tuple(found[at.index(k)] for k in ctx.wrt)
+
+        @staticmethod
+        def vmap(info, in_dims, call, wrt, known, *tensors):
+            return one_by_one(Gradients, info, in_dims[3:], (call, wrt, known), tensors)
+
+    def refused(*_):
+        raise RuntimeError("linear_loss: PyTorch can differentiate it twice; ebb's linear losses more often")
+
+    class Second(torch.autograd.Function):
+        @staticmethod
+        def forward(call, wrt, *tensors):
+            formula, options, cut = call
+            count = len(wrt)
+            directions, (target, x, head, bias, *further) = dense(tensors[:count]), tensors[count:]
+            with exchange.place((x, head)):
+                given = exchange._inputs((x, head, target, bias))
+                rows, whole = exchange._inputs(further[:cut]), exchange._inputs(further[cut:])
+                along = exchange._inputs(directions)
+                found = _core._linear_loss_second(formula, list(wrt), along, *given, rows, whole, *options)
+                return tuple(exchange._given(y) for y in found)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        backward = staticmethod(refused)
+        jvp = staticmethod(refused)
+
+        @staticmethod
+        def vmap(info, in_dims, call, wrt, *tensors):
+            return one_by_one(Second, info, in_dims[2:], (call, wrt), tensors)
 
     @torch.library.custom_op(
         "ebb::linear_loss",
@@ -185,7 +262,7 @@ def make(exchange):
         asked = [torch.is_grad_enabled() and t is not None and t.requires_grad and t.is_floating_point() for t in inputs]
         wrt = [k for k, needed in enumerate(asked) if needed]
         if not named:
-            return Transformed.apply(formula, options, target, len(others), wrt, *inputs)[0]
+            return Transformed.apply((formula, options, len(others)), wrt, target, *inputs)[0]
         return torch.ops.ebb.linear_loss(_number_of(formula), wrt, x, head, target, bias, others, shared, *options)[0]
 
     linear_loss.__module__ = exchange.__name__

@@ -8,16 +8,13 @@ by chunk, for the outputs that have a gradient, and takes what it needs to know 
 import torch
 
 from . import _core
+from ._torch_transforms import dense, leading, one_by_one
 
 OUTPUTS = ("log_probs", "entropy", "logsumexp", "log_sum_sq_probs", "mean_logits", "argmax")
 _KEPT = ("logsumexp", "entropy", "log_sum_sq_probs")  # values that a backward pass uses
 _OPTIONS = "float temperature, float logit_scale, float softcap, int ignore_index, int chunk, str[] outputs"
 _INPUTS = "Tensor x, Tensor head, Tensor target, Tensor? bias"
 _OPERANDS = (0, 1, 3)  # x, head and bias among the inputs: those that have gradients
-
-
-def _parts(x, count):
-    return [None] * count if x is None else x.unbind()
 
 
 def _computed(names, x, head, temperature, logit_scale):
@@ -102,19 +99,6 @@ def make(exchange):
     # ---- torch.func, which wants functions whose forward pass does not see its context: the outputs y, their gradients Jᵀ·g,
     # their derivatives J·v in a direction, and the derivatives of Jᵀ·g in a direction. Values kept from the forward pass are
     # functions of the inputs, as which their derivatives are part of those by the inputs.
-
-    def leading(x, axis, count):
-        """x with the samples of vmap in front."""
-        return x.unsqueeze(0).expand(count, *x.shape) if axis is None else x.movedim(axis, 0)
-
-    def one_by_one(function, info, in_dims, constants, tensors):
-        moved = [t if t is None else leading(t, d, info.batch_size) for t, d in zip(tensors, in_dims)]
-        each = [function.apply(*constants, *parts) for parts in zip(*(_parts(t, info.batch_size) for t in moved))]
-        return tuple(torch.stack(parts) for parts in zip(*each)), (0,) * len(each[0])
-
-    def dense(tensors):
-        """Zeros that forward mode has made up have no memory."""
-        return [t.clone() if t is not None and t._is_zerotensor() else t for t in tensors]
 
     def refused(*_):
         raise RuntimeError("linear_log_probs: PyTorch can differentiate it twice; ebb.linear_log_probs more often")

@@ -86,6 +86,28 @@ def spread(found, wrt, count):
     return result
 
 
+# ---- functions of torch.func's that take one sample at a time
+
+
+def leading(x, axis, count):
+    """x with the samples of vmap in front."""
+    return x.unsqueeze(0).expand(count, *x.shape) if axis is None else x.movedim(axis, 0)
+
+
+def one_by_one(function, info, in_dims, constants, tensors):
+    """vmap: function.apply(*constants, *tensors) of each sample."""
+    parts = [
+        [None] * info.batch_size if t is None else leading(t, d, info.batch_size).unbind() for t, d in zip(tensors, in_dims)
+    ]
+    each = [function.apply(*constants, *sample) for sample in zip(*parts)]
+    return tuple(torch.stack(results) for results in zip(*each)), (0,) * len(each[0])
+
+
+def dense(tensors):
+    """Zeros that forward mode has made up have no memory."""
+    return [t.clone() if t is not None and t._is_zerotensor() else t for t in tensors]
+
+
 def make(exchange):
     """(the loss for torch.func, the loss for torch.compile). exchange has ebb.torch's conversions."""
 
@@ -94,10 +116,9 @@ def make(exchange):
 
     def compute(order, number, wide, options, wrt, batch, cotangents, grad, tensors):
         with exchange.place(tensors):
-            dense = [x.clone() if x is not None and x._is_zerotensor() else x for x in (*cotangents, grad, *tensors)]
-            dense = exchange._inputs(dense)
+            native = exchange._inputs(dense((*cotangents, grad, *tensors)))
             n = len(cotangents)
-            given, inputs = (dense[:n], dense[n]), dense[n + 1 :]
+            given, inputs = (native[:n], native[n]), native[n + 1 :]
             count, batched = (0, ()) if batch is None else batch
             found = _core._losses_of_order(order, count, list(batched), number, wide, list(wrt), *given, *inputs, *options)
             return tuple(exchange._given(x) for x in found)

@@ -189,6 +189,54 @@ def test_linear_log_probs_in_forward_mode_and_differentiated_twice(names, option
         same(mine, found[1][key])
 
 
+FORMULAS = {
+    "log_probs": (lambda m: lambda p, w: w * p.square() + m.exp(p), {}, ()),
+    "logits": (lambda m: lambda z, w: w * m.logsumexp(z, -1), {"of": "logits"}, None),
+    "shared": (lambda m: lambda p, w, s: w * p * s.sum(), {}, ()),
+    "pairs": (lambda m: lambda p, w: m.exp(p[: p.shape[0] // 2] - p[p.shape[0] // 2 :]) * w, {"sides": 2}, ()),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_linear_loss_in_forward_mode_and_differentiated_twice(name):
+    formula, options, target = FORMULAS[name]
+    x, head, bias, w = numbers(N, 6), numbers(C, 6, seed=4), numbers(C, seed=5), numbers(N // options.get("sides", 1), seed=9)
+    shared = (numbers(3, seed=10),) if name == "shared" else ()
+    classes = CLASSES[0] if target is not None else None
+    v = numbers(N, 6, seed=6), numbers(C, 6, seed=7), numbers(C, seed=8)
+
+    def ours(x, head, bias, w, *shared):
+        return ebb.torch.linear_loss(x, head, classes, formula(ebb), w, shared=shared, bias=bias, reduction="sum", **options)
+
+    def theirs(x, head, bias, w, *shared):
+        z = x @ head.T + bias
+        given = z if classes is None else z.log_softmax(-1).gather(-1, classes.unsqueeze(-1)).squeeze(-1)
+        return formula(torch)(given, w, *shared).sum()
+
+    found = []
+    for f in (ours, theirs):
+        by_x = lambda x, f=f: f(x, head, bias, w, *shared)  # noqa: E731
+        three = lambda x, head, bias, f=f: f(x, head, bias, w, *shared)  # noqa: E731
+        samples = numbers(B, N, 6, seed=12)
+        found.append(
+            {
+                "jvp": jvp(three, (x, head, bias), v),
+                "jvp by weights": jvp(lambda w: f(x, head, bias, w, *shared), (w,), (w + 1,)),
+                "jacfwd": jacfwd(three, argnums=(0, 1, 2))(x, head, bias),
+                "grad": grad(f, argnums=tuple(range(4 + len(shared))))(x, head, bias, w, *shared),
+                "hessian": hessian(by_x)(x),
+                "hessian by head": hessian(three, argnums=1)(x, head, bias),
+                "jvp of grad": jvp(grad(three, argnums=(0, 1)), (x, head, bias), v),
+                "grad of grad": grad(lambda x: grad(by_x)(x).square().sum())(x),
+                "jacrev of jacfwd": jacrev(jacfwd(by_x))(x),
+                "vmap": vmap(by_x)(samples),
+                "vmap of grad": vmap(grad(by_x))(samples),
+            }
+        )
+    for key, mine in found[0].items():
+        same(mine, found[1][key])
+
+
 def test_linear_log_probs_differentiated_three_times():
     x, head, target = numbers(N, 6), numbers(C, 6, seed=4), CLASSES[0]
 

@@ -163,6 +163,14 @@ std::vector<Tensor> statistics_tangents(const std::vector<Tensor>& tangents, con
   return members(linear_token_statistics_jvp(c.x, c.head, c.target, with_outputs(c.o, names), direction), names);
 }
 
+// Σ direction·tensor.
+Tensor along(const std::vector<Tensor>& tensors, const std::vector<Tensor>& directions) {
+  Tensor total = zeros({}, DType::f64);
+  for (std::size_t k = 0; k < tensors.size(); ++k)
+    total = total + cast(sum(tensors[k] * cast(directions.at(k), tensors[k].dtype())), DType::f64);
+  return total;
+}
+
 // The gradients, with respect to the same operands, of Σ direction·(gradients of Σ cotangent·output): second
 // derivatives times a direction.
 std::vector<Tensor> statistics_second(const std::vector<Tensor>& directions, const std::vector<Tensor>& cotangents,
@@ -171,10 +179,7 @@ std::vector<Tensor> statistics_second(const std::vector<Tensor>& directions, con
     const std::vector<Tensor> gradients = ebb::grad(FunctionOfMany([&](const std::vector<Tensor>& tracked) {
       return weighted_statistics(with_operands(c, positions, tracked), names, cotangents);
     }))(outer);
-    Tensor total = zeros({}, DType::f64);
-    for (std::size_t k = 0; k < gradients.size(); ++k)
-      total = total + cast(sum(gradients[k] * cast(directions.at(k), gradients[k].dtype())), DType::f64);
-    return total;
+    return along(gradients, directions);
   }))(operands_at(c, positions));
 }
 
@@ -190,26 +195,65 @@ TermFormula formula_from(nb::callable f) {
   };
 }
 
-// For PyTorch: the loss, then the gradients at these positions of x, head, bias, others, shared.
-std::vector<Tensor> linear_loss_values(nb::callable formula, const std::vector<int>& positions, const Tensor& x,
-                                       const Tensor& head, const Tensor* target, const Tensor* bias,
-                                       const std::vector<Tensor>& others, const std::vector<Tensor>& shared,
-                                       const std::string& of, std::int64_t sides, const std::string& reduction,
-                                       std::int64_t ignore_index, double logit_scale, double softcap,
-                                       double temperature, std::int64_t chunk) {
+// linear_loss as Python calls it.
+struct LossCall {
+  TermFormula formula;
+  LinearLossInputs in;
+  LinearLossOptions o;
+};
+
+LossCall loss_call(nb::callable formula, const Tensor& x, const Tensor& head, const Tensor* target, const Tensor* bias,
+                   const std::vector<Tensor>& others, const std::vector<Tensor>& shared, const std::string& of,
+                   std::int64_t sides, const std::string& reduction, std::int64_t ignore_index, double logit_scale,
+                   double softcap, double temperature, std::int64_t chunk) {
   LinearLossOptions o;
   static_cast<LinearLogProbOptions&>(o) = head_options(bias, ignore_index, 1, softcap, temperature, chunk);
   o.logit_scale = logit_scale;
   o.of = of == "logits" ? LossOf::logits : LossOf::log_probs;
   o.sides = sides;
   o.reduction = reduction_from_name(reduction);
-  std::vector<bool> asked(3 + others.size() + shared.size());
+  return {formula_from(std::move(formula)), {x, head, or_none(target), others, shared}, o};
+}
+
+template <class... Before, class F>
+auto loss_function(F f) {
+  return [f](nb::callable formula, Before... before, const Tensor& x, const Tensor& head, const Tensor* target,
+             const Tensor* bias, const std::vector<Tensor>& others, const std::vector<Tensor>& shared,
+             const std::string& of, std::int64_t sides, const std::string& reduction, std::int64_t ignore_index,
+             double logit_scale, double softcap, double temperature, std::int64_t chunk) {
+    return given_away(f(before..., loss_call(std::move(formula), x, head, target, bias, others, shared, of, sides,
+                                             reduction, ignore_index, logit_scale, softcap, temperature, chunk)));
+  };
+}
+
+// The loss, then the gradients at these positions of x, head, bias, others, shared.
+std::vector<Tensor> linear_loss_values(const std::vector<int>& positions, const LossCall& c) {
+  std::vector<bool> asked(3 + c.in.others.size() + c.in.shared.size());
   for (int p : positions) asked.at(static_cast<std::size_t>(p)) = true;
-  const LossAndGradients found =
-      linear_loss({x, head, or_none(target), others, shared}, formula_from(std::move(formula)), o, asked);
+  const LossAndGradients found = linear_loss(c.in, c.formula, c.o, asked);
   std::vector<Tensor> all{found.loss};
   for (int p : positions) all.push_back(found.gradients[static_cast<std::size_t>(p)]);
-  return given_away(std::move(all));
+  return all;
+}
+
+Tensor& operand_at(LossCall& c, int position) {
+  if (position < 3) return position == 0 ? c.in.x : position == 1 ? c.in.head : c.o.bias;
+  const auto k = static_cast<std::size_t>(position) - 3, n = c.in.others.size();
+  return k < n ? c.in.others[k] : c.in.shared.at(k - n);
+}
+
+// The gradients, at the same positions, of Σ direction·(gradient of the loss).
+std::vector<Tensor> linear_loss_second(const std::vector<int>& positions, const std::vector<Tensor>& directions,
+                                       LossCall c) {
+  std::vector<Tensor> chosen;
+  for (int p : positions) chosen.push_back(operand_at(c, p));
+  const FunctionOfMany loss = [&](const std::vector<Tensor>& tracked) {
+    LossCall with = c;
+    for (std::size_t k = 0; k < positions.size(); ++k) operand_at(with, positions[k]) = tracked[k];
+    return linear_loss(with.in, with.formula, with.o);
+  };
+  return ebb::grad(FunctionOfMany(
+      [&](const std::vector<Tensor>& outer) { return along(ebb::grad(loss)(outer), directions); }))(chosen);
 }
 
 }  // namespace
@@ -217,15 +261,18 @@ std::vector<Tensor> linear_loss_values(nb::callable formula, const std::vector<i
 void bind_linear_heads(const Api& api) {
   nb::module_& m = api.module;
   const SequenceLogProbOptions head;  // its defaults are the arguments'
-  m.def("_linear_loss", linear_loss_values, "formula"_a, "positions"_a, "x"_a, "head"_a, "target"_a.none(),
-        "bias"_a.none(), "others"_a, "shared"_a, "of"_a, "sides"_a, "reduction"_a, "ignore_index"_a, "logit_scale"_a,
-        "softcap"_a, "temperature"_a, "chunk"_a);
+  using Tensors = const std::vector<Tensor>&;
+  using Positions = const std::vector<int>&;
+  const auto loss = [&](const char* name, const auto& f, const auto&... before) {
+    m.def(name, f, "formula"_a, before..., "x"_a, "head"_a, "target"_a.none(), "bias"_a.none(), "others"_a, "shared"_a,
+          "of"_a, "sides"_a, "reduction"_a, "ignore_index"_a, "logit_scale"_a, "softcap"_a, "temperature"_a, "chunk"_a);
+  };
+  loss("_linear_loss", loss_function<Positions>(linear_loss_values), "positions"_a);
+  loss("_linear_loss_second", loss_function<Positions, Tensors>(linear_loss_second), "positions"_a, "directions"_a);
   const auto statistics = [&](const char* name, const auto& f, const auto&... before) {
     m.def(name, f, before..., "x"_a, "head"_a, "target"_a, "bias"_a.none(), "ignore_index"_a, "logit_scale"_a,
           "softcap"_a, "temperature"_a, "chunk"_a, "outputs"_a);
   };
-  using Tensors = const std::vector<Tensor>&;
-  using Positions = const std::vector<int>&;
   statistics("_token_statistics", statistics_function<>(statistics_values));
   statistics("_token_statistics_gradients",
              statistics_function<Tensors, const std::vector<Tensor*>&, Positions>(statistics_gradients), "cotangents"_a,
