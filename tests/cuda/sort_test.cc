@@ -61,7 +61,7 @@ void expect_selected(const Tensor& x, int axis, bool descending, std::int64_t fi
   expect_order(x, axis, descending, first, count, argsort_range(x.to(kGpu), axis, descending, first, count));
 }
 
-// A block merges up to 1024, sorts up to 4096 by digits, and several blocks sort what is longer.
+// A block merges up to 512 (of 8 bytes 1024), sorts up to 4096 by digits, and several blocks sort what is longer.
 TEST_F(SortOnGpu, LinesOfAllLengths) {
   for (const std::int64_t n : {1,    2,    3,    31,   32,   33,   255,  257,  511,  512,  513,  1023, 1024,
                                1025, 1279, 1280, 1281, 2048, 4095, 4096, 4097, 8191, 8192, 8193, 17000}) {

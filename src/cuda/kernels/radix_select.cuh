@@ -55,8 +55,34 @@ EBB void load_batch(const Args& a, const T* x, i64 first, i64 end, T (&key)[kSel
   }
 }
 
-EBB void count_piece(const Args& a, const T* x, i64 begin, i64 end, const Bounds& b, int shift, u32* counts) {
+// Counters that lanes share by turns: the highest digit of most data has few values, and atomics at one of them wait
+// for each other.
+constexpr int kCopies = 8;
+
+struct Counters {
+  u32 of[2 * 256 * kCopies], all[2 * 256];
+};
+EBB void clear_counters(Counters& c) {
+#pragma unroll
+  for (int k = 0; k < 2 * kCopies; ++k) c.of[threadIdx.x + k * 256] = 0;
+  __syncthreads();
+}
+EBB void add_counters(Counters& c) {
+  __syncthreads();
+#pragma unroll
+  for (int side = 0; side < 2; ++side) {
+    const int digit = threadIdx.x + 256 * side;
+    u32 total = 0;
+#pragma unroll
+    for (int k = 0; k < kCopies; ++k) total += c.of[digit * kCopies + (k + threadIdx.x / 4) % kCopies];
+    c.all[digit] = total;
+  }
+  __syncthreads();
+}
+
+EBB void count_piece(const Args& a, const T* x, i64 begin, i64 end, const Bounds& b, int shift, Counters& counters) {
   const T known = known_at(shift);
+  u32* const counts = counters.of + threadIdx.x % kCopies;
   for (i64 first = begin; first < end; first += kSelectBatch) {
     T key[kSelectEach];
     load_batch(a, x, first, end, key);
@@ -64,9 +90,9 @@ EBB void count_piece(const Args& a, const T* x, i64 begin, i64 end, const Bounds
     for (int k = 0; k < kSelectEach; ++k) {
       if (first + k * kThreads + threadIdx.x >= end) continue;
       if (agree(key[k], b.low.key, known)) {
-        atomicAdd(counts + digit_of(key[k], shift), 1u);
+        atomicAdd(counts + digit_of(key[k], shift) * kCopies, 1u);
       } else if (agree(key[k], b.high.key, known)) {
-        atomicAdd(counts + 256 + digit_of(key[k], shift), 1u);
+        atomicAdd(counts + (256 + digit_of(key[k], shift)) * kCopies, 1u);
       }
     }
   }
@@ -117,17 +143,17 @@ EBB void collect_piece(const Args& a, const T* x, i64 line, i64 begin, i64 end, 
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads) select_lines(const Args a) {
-  __shared__ u32 counts[2 * 256], seen[3];
+  __shared__ Counters counters;
+  __shared__ u32 seen[3];
   __shared__ Exchange shared;
   for (i64 line = blockIdx.x; line < a.x.n; line += gridDim.x) {
     const T* const x = (const T*)a.x.data + at(a.x, line);
     Bounds b = all_of(a);
     for (int shift = kKeyBits - 8; shift >= 0; shift -= 8) {
-      counts[threadIdx.x] = counts[256 + threadIdx.x] = 0;
-      __syncthreads();
-      count_piece(a, x, 0, a.length, b, shift, counts);
-      __syncthreads();
-      add_digits(b, counts, shift, shared);
+      clear_counters(counters);
+      count_piece(a, x, 0, a.length, b, shift, counters);
+      add_counters(counters);
+      add_digits(b, counters.all, shift, shared);
     }
     if (threadIdx.x < 3) seen[threadIdx.x] = 0;
     __syncthreads();
@@ -154,20 +180,19 @@ EBB Bounds bounds_above(const Args& a, i64 line, int shift, Exchange& shared) {
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads) count_next_digit(const Args a) {
-  __shared__ u32 counts[2 * 256];
+  __shared__ Counters counters;
   __shared__ Exchange shared;
   const int shift = (int)a.shift;
   for (i64 task = blockIdx.x; task < a.x.n * a.pieces; task += gridDim.x) {
     const Piece p = piece_of(a, task);
     const Bounds b = bounds_above(a, p.line, shift, shared);
-    counts[threadIdx.x] = counts[256 + threadIdx.x] = 0;
-    __syncthreads();
-    count_piece(a, (const T*)a.x.data + at(a.x, p.line), p.begin, p.end, b, shift, counts);
-    __syncthreads();
+    clear_counters(counters);
+    count_piece(a, (const T*)a.x.data + at(a.x, p.line), p.begin, p.end, b, shift, counters);
+    add_counters(counters);
     u32* const to = histogram(a, p.line, shift);
 #pragma unroll
     for (int k = threadIdx.x; k < 512; k += kThreads) {
-      if (counts[k]) atomicAdd(to + k, counts[k]);
+      if (counters.all[k]) atomicAdd(to + k, counters.all[k]);
     }
     __syncthreads();
   }

@@ -176,12 +176,17 @@ EBB Pass pass_of(const Args& a) {
 }
 
 EBB void load_tile(const Args& a, const Pass& pass, i64 line, i64 first, int live, T (&key)[kRadixEach]) {
-  const T* const from = pass.before ? a.keys[(pass.before - 1) & 1] + line * a.length : nullptr;
-  const T* const x = line_of(a, line);
+  const int begin = place_in_tile(0, kRadixEach);
+  const bool dense = pass.before || a.given_keys;
+  if (dense) {
+    const T* const from =
+        (pass.before ? a.keys[(pass.before - 1) & 1] : a.given_keys) + line * a.length + first + begin;
 #pragma unroll
-  for (int k = 0; k < kRadixEach; ++k) {
-    const int e = place_in_tile(k, kRadixEach);
-    key[k] = e >= live ? (T)0 : from ? from[first + e] : given_key(a, x, line, first + e);
+    for (int k = 0; k < kRadixEach; ++k) key[k] = begin + 32 * k < live ? from[32 * k] : (T)0;
+  } else {
+    const T* x = line_of(a, line) + (first + begin) * a.x_step;
+#pragma unroll
+    for (int k = 0; k < kRadixEach; ++k, x += 32 * a.x_step) key[k] = begin + 32 * k < live ? key_of(*x) : (T)0;
   }
 }
 
@@ -244,7 +249,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) sum_counts(const Args a) 
 }
 
 // Through shared memory, so that neighbours of the sorted tile are written by neighbours.
-extern "C" __global__ void __launch_bounds__(kThreads) move_by_digits(const Args a) {
+extern "C" __global__ void __launch_bounds__(kThreads, 3) move_by_digits(const Args a) {
   __shared__ u32 counts[kWarps][256], warps[kWarps];
   __shared__ P to[256],
       sums[kWarps];  // where in the line a digit's elements go, less where they are in the sorted tile
@@ -285,11 +290,19 @@ extern "C" __global__ void __launch_bounds__(kThreads) move_by_digits(const Args
       if (!pass.last) a.keys[pass.before & 1][line * a.length + target[k]] = sorted;
     }
     __syncthreads();
-    const P* const from = pass.before ? a.places[(pass.before - 1) & 1] + line * a.length : nullptr;
+    const int mine = place_in_tile(0, kRadixEach);
+    const P* const from = pass.before ? a.places[(pass.before - 1) & 1] : a.given_places;
+    if (from) {
+      const P* const own = from + line * a.length + begin + mine;
 #pragma unroll
-    for (int k = 0; k < kRadixEach; ++k) {
-      const int e = place_in_tile(k, kRadixEach);
-      if (e < live) places[rank[k]] = from ? from[begin + e] : (P)given_place(a, line, begin + e);
+      for (int k = 0; k < kRadixEach; ++k) {
+        if (mine + 32 * k < live) places[rank[k]] = own[32 * k];
+      }
+    } else {
+#pragma unroll
+      for (int k = 0; k < kRadixEach; ++k) {
+        if (mine + 32 * k < live) places[rank[k]] = (P)(begin + mine + 32 * k);
+      }
     }
     __syncthreads();
     i64* const out = (i64*)a.out.data + at(a.out, line);

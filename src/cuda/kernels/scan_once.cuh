@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT
-// cumsum and cumprod of lines whose elements lie side by side, in one pass: a block scans a piece in registers, leaves
-// its total, and waits for those of all pieces before it in the line. 256 pieces are a group, whose last piece leaves
-// their total as well: a block then reads as many numbers as there are groups before its own and pieces before it
-// there, and adds them in an order that depends on its place alone. Blocks take pieces in the order in which they
+// cumsum and cumprod of lines whose elements lie side by side, in one pass: a block adds the elements of a piece,
+// leaves its total, and waits for those of all pieces before it in the line. 256 pieces are a group, whose last piece
+// leaves their total as well: a block then reads as many numbers as there are groups before its own and pieces before
+// it there, and adds them in an order that depends on its place alone. Blocks take pieces in the order in which they
 // begin, so that whatever a block waits for is being made.
 #pragma once
 #include "cuda/kernels/parts/scan_step.cuh"
 
 namespace ebb::cuda {
+
+#ifdef EBB_EDITOR
+constexpr int kScanThreads = kThreads;  // of a block
+constexpr bool kForward = true;         // elements follow each other in memory
+#endif
 
 using Args = ScanOnceArgs;
 
@@ -16,16 +21,19 @@ constexpr int kWarps = kThreads / 32;
 // A block's elements, where its threads exchange them: neighbours of a thread, without conflicts of banks.
 EBB int place_of(int e) { return e + e / kSumEach; }
 
+// Numbers that others wait for are two halves with a bit above each that says that it is there: none needs a fence.
 EBB void leave_total(const Args& a, i64 at, S total) {
-  *(volatile u64*)(a.totals + at) = bits_of(total);
-  __threadfence();
-  *(volatile u32*)(a.made + at) = 1;
+  volatile u64* const to = a.totals + 2 * at;
+  const u64 bits = bits_of(total);
+  to[0] = (u64)1 << 32 | (u32)bits;
+  to[1] = (u64)1 << 32 | bits >> 32;
 }
 EBB S total_at(const Args& a, i64 at, S nothing) {
-  while (!*(volatile u32*)(a.made + at)) {
-  }
-  __threadfence();
-  return from_bits(nothing, *(volatile u64*)(a.totals + at));
+  const volatile u64* const from = a.totals + 2 * at;
+  u64 low = from[0], high = from[1];
+  while (!(low >> 32)) low = from[0];
+  while (!(high >> 32)) high = from[1];
+  return from_bits(nothing, high << 32 | (u32)low);
 }
 
 // Of all threads' numbers, in the order of a butterfly and then of warps. `warps`: read until the next barrier.
@@ -56,11 +64,13 @@ EBB S before_piece(const Args& a, i64 line, i64 piece, S own, u64 (*warps)[kWarp
   return total_of_block(next(before, mine), warps[1]);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads) scan_once(const Args a) {
+extern "C" __global__ void __launch_bounds__(kScanThreads, 1024 / kScanThreads) scan_once(const Args a) {
   __shared__ T shared[kSumPiece + kThreads];
   __shared__ u64 totals[kWarps], warps[2][kWarps];
   __shared__ i64 taken;
-  const int threads = blockDim.x, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  constexpr int threads = kScanThreads;
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  const i64 x_step = kForward ? 1 : a.x_step, out_step = kForward ? 1 : a.out_step;
   const i64 tasks = a.x.n * a.pieces;
   const S nothing = (S)a.start;
   for (i64 task = blockIdx.x;; task += gridDim.x) {
@@ -72,12 +82,11 @@ extern "C" __global__ void __launch_bounds__(kThreads) scan_once(const Args a) {
     if (task >= tasks) return;
     const i64 line = quotient(task, a.pieces), piece = task - line * a.pieces, begin = piece * kSumPiece;
     const int live = a.length - begin < kSumPiece ? (int)(a.length - begin) : kSumPiece;
-    const T* const from = (const T*)a.x.data + at(a.x, line);
+    const T* from = (const T*)a.x.data + at(a.x, line) + (begin + threadIdx.x) * x_step;
     T part[kSumEach];
 #pragma unroll
-    for (int k = 0; k < kSumEach; ++k) {
-      const int e = threadIdx.x + k * threads;
-      if (e < live) part[k] = from[(begin + e) * a.x_step];
+    for (int k = 0; k < kSumEach; ++k, from += threads * x_step) {
+      if ((int)threadIdx.x + k * threads < live) part[k] = *from;
     }
 #pragma unroll
     for (int k = 0; k < kSumEach; ++k) {
@@ -85,15 +94,13 @@ extern "C" __global__ void __launch_bounds__(kThreads) scan_once(const Args a) {
       if (e < live) shared[place_of(e)] = part[k];
     }
     __syncthreads();
-    S x[kSumEach];
+    const int first = threadIdx.x * kSumEach, mine = live - first < kSumEach ? live - first : kSumEach;
+    const auto element = [&](int j) { return (S)load(shared[place_of(first + j)]); };
+    S all = nothing;
 #pragma unroll
     for (int j = 0; j < kSumEach; ++j) {
-      const int e = threadIdx.x * kSumEach + j;
-      x[j] = e < live ? (S)load(shared[place_of(e)]) : nothing;
+      if (j < mine) all = next(all, element(j));
     }
-#pragma unroll
-    for (int j = 1; j < kSumEach; ++j) x[j] = next(x[j - 1], x[j]);
-    S all = x[kSumEach - 1];
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {
       const S left = from_lane(all, lane - distance);
@@ -112,15 +119,16 @@ extern "C" __global__ void __launch_bounds__(kThreads) scan_once(const Args a) {
     if (lane > 0) before = next(before, left);
 #pragma unroll
     for (int j = 0; j < kSumEach; ++j) {
-      const int e = threadIdx.x * kSumEach + j;
-      if (e < live) shared[place_of(e)] = narrow(next(before, x[j]));
+      if (j >= mine) break;
+      before = next(before, element(j));
+      shared[place_of(first + j)] = narrow(before);
     }
     __syncthreads();
-    T* const out = (T*)a.out.data + at(a.out, line);
+    T* out = (T*)a.out.data + at(a.out, line) + (begin + threadIdx.x) * out_step;
 #pragma unroll
-    for (int k = 0; k < kSumEach; ++k) {
+    for (int k = 0; k < kSumEach; ++k, out += threads * out_step) {
       const int e = threadIdx.x + k * threads;
-      if (e < live) out[(begin + e) * a.out_step] = shared[place_of(e)];
+      if (e < live) *out = shared[place_of(e)];
     }
     __syncthreads();
   }

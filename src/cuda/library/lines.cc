@@ -124,20 +124,19 @@ void scan_once(const LibraryCall& call, Gpu& gpu, const std::string& text, const
                     .pieces = pieces,
                     .groups = groups,
                     .totals = nullptr,
-                    .made = nullptr,
                     .next = nullptr};
-  BufferPtr kept_totals, kept_made;
+  BufferPtr keep;
   if (pieces > 1) {
-    const std::int64_t totals = count * (pieces + groups);
-    const View made = workspace(gpu, DType::i32, Shape{totals + 1}, kept_made, label_of(call));
-    gpu.clear(made.data, static_cast<std::size_t>(totals + 1) * sizeof(u32));
-    args.totals = elements<u64>(workspace(gpu, DType::i64, Shape{totals}, kept_totals, label_of(call)));
-    args.made = elements<u32>(made) + 1;
-    args.next = elements<u32>(made);
+    const View words = workspace(gpu, DType::i64, Shape{2 * count * (pieces + groups) + 1}, keep, label_of(call));
+    gpu.clear(words.data, static_cast<std::size_t>(words.shape.numel()) * sizeof(u64));
+    args.totals = elements<u64>(words) + 1;
+    args.next = elements<u32>(words);
   }
   unsigned threads = 32;
   while (threads < kThreads && threads * kSumEach < length) threads *= 2;
-  launch_blocks(gpu, {text + texts::scan_once}, "scan_once", count * pieces, args, 0, threads);
+  const std::string sizes = fmt::format("constexpr int kScanThreads = {};\nconstexpr bool kForward = {};\n", threads,
+                                        args.x_step == 1 && args.out_step == 1);
+  launch_blocks(gpu, {text + sizes + texts::scan_once}, "scan_once", count * pieces, args, 0, threads);
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <optional>
 #include <vector>
 
@@ -160,7 +159,7 @@ void ScatterTask::own_sums(const ScatterPlan& plan) const {
                               .src_step = values.step,
                               .index_column = places.column,
                               .src_column = values.column,
-                              .column_bits = std::countr_zero(static_cast<std::uint64_t>(plan.columns)),
+                              .columns = plan.columns,
                               .tiles = tiles,
                               .piece = plan.piece,
                               .pieces = plan.pieces,

@@ -30,8 +30,10 @@ std::optional<ScatterPlan> plan_own_sums(std::int64_t length, std::int64_t size,
   std::int64_t threads = kThreads;
   while (threads > 64 && size * threads * bytes > model.own_sum_bytes) threads /= 2;
   ScatterPlan plan{ScatterPlan::Kind::own_sums};
-  plan.columns = std::min(power_of_two_from(inner), threads);
-  threads = std::clamp<std::int64_t>(power_of_two_from(length) * plan.columns, 32, threads);
+  // Few neighbours as a power of two, for shared memory's banks; many in equal parts.
+  const std::int64_t tiles = (inner + threads - 1) / threads;
+  plan.columns = inner < 32 ? power_of_two_from(inner) : (inner + tiles - 1) / tiles;
+  threads = std::clamp<std::int64_t>((power_of_two_from(length) * plan.columns + 31) / 32 * 32, 32, threads);
   plan.threads = static_cast<int>(threads);
   plan.shared_bytes = size * threads * bytes;
   if (plan.shared_bytes > std::min(model.most_own_sum_bytes, model.limits.shared)) return {};

@@ -26,7 +26,7 @@ struct ScatterPlan {
   Kind kind = Kind::threads;
   int threads = 256;  // of a block
   std::int64_t shared_bytes = 0;
-  std::int64_t columns = 1;            // own_sums: neighbouring lines of a block, a power of two
+  std::int64_t columns = 1;            // own_sums: neighbouring lines of a block
   std::int64_t copies = 1;             // table: that lanes share
   std::int64_t piece = 0, pieces = 1;  // elements of a line that a block takes; sums of pieces are added in order
 

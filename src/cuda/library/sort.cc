@@ -163,7 +163,8 @@ void sort_range(Gpu& gpu, const View& x, int axis, bool descending, std::int64_t
   const View from = length > kRadixTile ? with_neighbours(gpu, x, axis, keep) : x;
   Task task{from, out, length, from.strides[axis], out.strides[axis], first, count, descending, key_bits};
   task.x.shape = task.out.shape = x.shape.with(axis, 1);
-  if (length <= kSortPiece) return sort_short(gpu, task);
+  // 4,000 lines of 1,001 numbers took 0.36 ms by merges, PyTorch 0.16; long keys have twice the digits.
+  if (length <= (size_of(x.dtype) > 4 ? kSortPiece : kSortPiece / 2)) return sort_short(gpu, task);
   // For few places the rest need not be sorted.
   if (length <= kRadixTile || count > length / 4 || length > std::int64_t{1} << 31)
     return sort_by_digits(gpu, task, {});

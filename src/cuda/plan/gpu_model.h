@@ -169,8 +169,8 @@ struct GpuModel {
   // thread adds so many elements or more. A piece with one set of sums for all threads is `shared_elements` or more,
   // and a line has up to so many pieces, whose sums are added by one launch. Chosen: with all threads at one set of
   // sums, 4,668 lines of 2,859 elements for ten places took 0.84 ms, reading them 0.04.
-  std::int64_t own_sum_bytes = 48 << 10, most_own_sum_bytes = 64 << 10, own_sum_elements = 64, shared_elements = 4096,
-               most_pieces = 512;
+  std::int64_t own_sum_bytes = 54 << 10, most_own_sum_bytes = 64 << 10, own_sum_elements = 64, shared_elements = 4096,
+               most_pieces = 1024;
   // Sums of integers that a block adds in shared memory before all do in memory; lines from which on a block each is
   // enough for a large GPU.
   std::int64_t table_bytes = 96 << 10, busy_blocks = 132;

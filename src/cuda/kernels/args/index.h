@@ -22,7 +22,7 @@ struct PlaceSumsArgs {
   void* out;              // [outer][size][inner]
   void* parts;            // [outer][pieces][size][inner]: sums of pieces; null where a line is one
   i64 length, inner, size, index_step, src_step, index_column, src_column;
-  i64 column_bits, tiles;  // neighbours that a block takes, and how many times
+  i64 columns, tiles;  // neighbours that a block takes, and how many times
   i64 piece, pieces;
   i64 slices;  // the index is one for whole slices
   Complaints complaints;

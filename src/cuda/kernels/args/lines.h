@@ -36,10 +36,9 @@ struct ScanOnceArgs {
   KernelView x, out;
   i64 length, x_step, out_step, start;
   i64 pieces, groups;  // of a line
-  u64* totals;         // pieces + groups of each line; null where a line is one piece
-  u32* made;           // which of them are there
+  u64* totals;         // pieces + groups of each line, two words each; null where a line is one piece
   u32* next;           // the next piece that a block takes
 };
-EBB_ARGS(45, ScanOnceArgs);
+EBB_ARGS(44, ScanOnceArgs);
 
 }  // namespace ebb::cuda
