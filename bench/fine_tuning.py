@@ -17,7 +17,7 @@ import transformers
 
 import ebb
 
-BATCH, LENGTH = 8, 64
+BATCH, LENGTH = 4, 64
 
 
 def rows_of_text(steps, seed=1):
@@ -34,7 +34,7 @@ def rows_of_text(steps, seed=1):
 def written_by_transformers(folder):
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
-        vocab_size=256, hidden_size=128, intermediate_size=352, num_hidden_layers=4, num_attention_heads=8,
+        vocab_size=256, hidden_size=64, intermediate_size=176, num_hidden_layers=3, num_attention_heads=4,
         num_key_value_heads=2, max_position_embeddings=LENGTH, tie_word_embeddings=True)
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
 

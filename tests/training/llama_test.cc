@@ -98,6 +98,15 @@ TEST_F(LlamaRun, PacksDocumentsIntoRows) {
   EXPECT_EQ(written({"--run", run}), written({"--run", run}, {"--recompute"}));
 }
 
+TEST_F(LlamaRun, TrainsWithProductsOfEightBits) {
+  const std::string run = scratch / "run", usual = scratch / "usual";
+  train(run, sizes({"--steps", "40", "--dtype", "bf16", "--products", "fp8"}));
+  train(usual, sizes({"--steps", "40", "--dtype", "bf16"}));
+  EXPECT_LT(test_loss(run), 5);
+  EXPECT_NEAR(test_loss(run), test_loss(usual), 0.2);
+  EXPECT_NE(test_loss(run), test_loss(usual));
+}
+
 TEST_F(LlamaRun, NamesSettingsThatDoNotFit) {
   const std::string run = scratch / "run";
   const auto complains = [&](const Words& words, const std::string& part, const std::string& model = "llama") {
@@ -107,6 +116,7 @@ TEST_F(LlamaRun, NamesSettingsThatDoNotFit) {
   complains({"--kv-heads", "3"}, "--kv-heads 3 cannot be shared evenly by --heads 4");
   complains({"--dropout", "0.1"}, "--dropout 0.1: --model llama has none");
   complains({"--documents", "x"}, "--documents x is for --model llama, not gpt", "gpt");
+  complains({"--products", "fp8"}, "--products fp8 is for --model llama, not gpt", "gpt");
   complains({"--init", scratch / "none"}, "none/config.json");
   complains({"--tokenizer", scratch / "tides.txt"}, "tides.txt: its JSON cannot be read");
   const std::string golden = fs::path(kTokenizer).parent_path().string();
