@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Loss curves of a small Llama that transformers wrote and both sides then train on this repository's documentation.
+"""Loss curves of a small Llama that PyTorch trained and transformers wrote, and that both sides then fine-tune.
 
     python3 bench/fine_tuning.py                 # f32 and bf16 beside PyTorch, and FP8 beside bf16: a table of Markdown
     python3 bench/fine_tuning.py --steps 20      # for a look
 
-PyTorch's bf16 is autocast with f32 weights, Ebb's is cast_parameters. The mean of --every steps is a row.
+It has read the first half of this repository's pages and is tuned to the second, as bytes. PyTorch's bf16 is autocast with f32 weights, Ebb's is cast_parameters. The mean of --every steps is a row.
 """
 
 import argparse
+import functools
 import pathlib
 import tempfile
 
@@ -20,35 +21,40 @@ import ebb
 BATCH, LENGTH = 4, 64
 
 
-def rows_of_text(steps, seed=1):
-    """Batches of bytes and the bytes that follow: the same for all contenders."""
+@functools.cache
+def halves_of_pages():
     pages = sorted((pathlib.Path(__file__).parent.parent / "docs").glob("*.md"))
-    text = np.frombuffer(b"".join(page.read_bytes() for page in pages), np.uint8).astype(np.int64)
-    draw = np.random.default_rng(seed)
+    return np.array_split(np.frombuffer(b"".join(page.read_bytes() for page in pages), np.uint8).astype(np.int64), 2)
+
+
+def rows_of_text(steps, half=1):
+    """Batches of bytes and the bytes that follow: the same for all contenders."""
+    text, draw = halves_of_pages()[half], np.random.default_rng(half)
     for _ in range(steps):
         starts = draw.integers(0, len(text) - LENGTH - 1, BATCH)
         rows = np.stack([text[s : s + LENGTH + 1] for s in starts])
         yield rows[:, :-1], rows[:, 1:]
 
 
-def written_by_transformers(folder):
+def written_by_transformers(folder, steps=300):
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
         vocab_size=256, hidden_size=64, intermediate_size=176, num_hidden_layers=3, num_attention_heads=4,
         num_key_value_heads=2, max_position_embeddings=LENGTH, tie_word_embeddings=True)
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    model = transformers.LlamaForCausalLM(config)
+    train_in_torch(model, rows_of_text(steps, 0), lambda step: 2e-3 * min(1.0, (step + 1) / 50))
+    model.save_pretrained(folder)
 
 
-def rate(step, steps, highest=3e-3, warmup=20):
+def rate(step, steps, highest=3e-4, warmup=20):
     return highest * min(1.0, (step + 1) / warmup) * (1 - step / steps)
 
 
-def curve_of_torch(folder, steps, half):
-    model = transformers.LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+def train_in_torch(model, rows, rate_at, half=False):
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.0)
     losses = []
-    for step, (x, y) in enumerate(rows_of_text(steps)):
-        optimizer.param_groups[0]["lr"] = rate(step, steps)
+    for step, (x, y) in enumerate(rows):
+        optimizer.param_groups[0]["lr"] = rate_at(step)
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
             logits = model(input_ids=torch.from_numpy(x)).logits
         loss = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), torch.from_numpy(y).flatten())
@@ -57,6 +63,11 @@ def curve_of_torch(folder, steps, half):
         optimizer.step()
         losses.append(loss.item())
     return np.array(losses)
+
+
+def curve_of_torch(folder, steps, half):
+    model = transformers.LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    return train_in_torch(model, rows_of_text(steps), lambda step: rate(step, steps), half)
 
 
 def curve_of_ebb(folder, steps, half, fp8=False):

@@ -12,18 +12,42 @@ using Args = QuantizeArgs<T>;
 EBB u32 magnitude(T x) { return __float_as_uint((f32)load(x)) & 0x7FFFFFFFu; }
 EBB u32 most_of(u32 a, u32 b) { return a > b ? a : b; }
 
+constexpr int kKept = 4;    // packs of a line that a thread keeps: lines of up to 8192 are read once
+constexpr int kBeside = 4;  // loads on their way
+
+EBB Pack<T, 8> pack_of(const Args& a, const T* line, i64 i, i64 k) {
+  const i64 left = k - i;
+  return load_pack<8>(line + i, a.aligned, left < 0 ? 0 : left < 8 ? (int)left : 8);
+}
+EBB u32 most_of(u32 most, const Pack<T, 8>& x) {
+#pragma unroll
+  for (int j = 0; j < 8; ++j) most = most_of(most, magnitude(x.at(j)));
+  return most;
+}
+EBB void put_codes(u8* to, const Pack<T, 8>& x, f32 down) {
+  Words2 codes;
+#pragma unroll
+  for (int h = 0; h < 2; ++h)
+    codes.x[h] = codes_of((f32)load(x.at(4 * h)) * down, (f32)load(x.at(4 * h + 1)) * down,
+                          (f32)load(x.at(4 * h + 2)) * down, (f32)load(x.at(4 * h + 3)) * down);
+  *(Words2*)to = codes;
+}
+
 // A block per line, whose elements are neighbours.
 extern "C" __global__ void __launch_bounds__(kThreads) quantize_rows(const Args a) {
   __shared__ u32 parts[kThreads];
+  constexpr i64 kStride = kThreads * 8;
   for (i64 line = blockIdx.x; line < a.lines_room; line += gridDim.x) {
     const T* const from = a.x + line * a.step;
-    const i64 k = line < a.lines ? a.k : 0;
-    u32 most = 0;
-    for (i64 i = threadIdx.x * 8; i < k; i += kThreads * 8) {
-      const Pack<T, 8> x = load_pack<8>(from + i, a.aligned, k - i < 8 ? (int)(k - i) : 8);
+    u8* const to = a.codes + line * a.room;
+    const i64 k = line < a.lines ? a.k : 0, first = threadIdx.x * 8;
+    Pack<T, 8> kept[kKept];
 #pragma unroll
-      for (int j = 0; j < 8; ++j) most = most_of(most, magnitude(x.at(j)));
-    }
+    for (int s = 0; s < kKept; ++s) kept[s] = pack_of(a, from, first + s * kStride, k);
+    u32 most = 0;
+#pragma unroll
+    for (int s = 0; s < kKept; ++s) most = most_of(most, kept[s]);
+    for (i64 i = first + kKept * kStride; i < k; i += kStride) most = most_of(most, pack_of(a, from, i, k));
     parts[threadIdx.x] = most;
     __syncthreads();
 #pragma unroll
@@ -34,17 +58,11 @@ extern "C" __global__ void __launch_bounds__(kThreads) quantize_rows(const Args 
       most = most_of(most, __shfl_xor_sync(0xffffffffu, most, distance));
     if (threadIdx.x == 0) a.scales[line] = scale_of(most);
     const f32 down = inverse_scale_of(most);
-    for (i64 i = threadIdx.x * 8; i < a.room; i += kThreads * 8) {
-      const int live = k - i < 8 ? (int)(k - i) : 8;
-      Pack<f32, 8> v;
-      const Pack<T, 8> x = load_pack<8>(from + i, a.aligned, live < 0 ? 0 : live);
 #pragma unroll
-      for (int j = 0; j < 8; ++j) v.set(j, (f32)load(x.at(j)) * down);
-      Words2 codes;
-      codes.x[0] = codes_of(v.at(0), v.at(1), v.at(2), v.at(3));
-      codes.x[1] = codes_of(v.at(4), v.at(5), v.at(6), v.at(7));
-      *(Words2*)(a.codes + line * a.room + i) = codes;
+    for (int s = 0; s < kKept; ++s) {
+      if (first + s * kStride < a.room) put_codes(to + first + s * kStride, kept[s], down);
     }
+    for (i64 i = first + kKept * kStride; i < a.room; i += kStride) put_codes(to + i, pack_of(a, from, i, k), down);
   }
 }
 
@@ -59,10 +77,18 @@ extern "C" __global__ void __launch_bounds__(kThreads) largest_of_columns(const 
     const i64 line = first + lane * 8, left = a.lines - line;
     const int live = left < 0 ? 0 : left < 8 ? (int)left : 8;
     u32 most[8] = {};
-    for (i64 i = begin + warp; i < end; i += kThreads / 32) {
-      const Pack<T, 8> x = load_pack<8>(a.x + i * a.step + line, a.aligned, live);
+    for (i64 i = begin + warp; i < end; i += kBeside * (kThreads / 32)) {
+      Pack<T, 8> x[kBeside];
 #pragma unroll
-      for (int j = 0; j < 8; ++j) most[j] = most_of(most[j], magnitude(x.at(j)));
+      for (int u = 0; u < kBeside; ++u) {
+        const i64 at = i + u * (kThreads / 32);
+        x[u] = load_pack<8>(a.x + at * a.step + line, a.aligned, at < end ? live : 0);
+      }
+#pragma unroll
+      for (int u = 0; u < kBeside; ++u) {
+#pragma unroll
+        for (int j = 0; j < 8; ++j) most[j] = most_of(most[j], magnitude(x[u].at(j)));
+      }
     }
 #pragma unroll
     for (int j = 0; j < 8; ++j) parts[warp][j * 32 + lane] = most[j];
