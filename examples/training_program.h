@@ -74,7 +74,7 @@ int train_pictures(Net& net, Optimizer& optimizer, const Options& options, std::
   std::printf("%lld parameters, %lld pictures per step in %s\n", static_cast<long long>(parameter_count(net)),
               static_cast<long long>(batch), std::string(name(dtype)).c_str());
   double first = 0, last = 0;
-  StepClock clock(steps - 1);  // the last step makes more: its loss is read
+  StepClock clock(steps);
   for (std::int64_t step = 0; step < steps; ++step) {
     clock.before(step);
     Net half = cast_parameters(net, dtype);  // f32 weights are updated
