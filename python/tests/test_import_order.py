@@ -29,8 +29,9 @@ LEVELS = [
     {""},
 ]
 # ebb.torch, which comes after all of these.
-OF_TORCH = {"torch", "_causal_lm_loss", "_deferred_logits", "_hub_kernel", "_hub_kernel.layers", "_huggingface", "_sharded_heads",
-            "_torch_cuda", "_torch_linear_loss", "_torch_log_probs", "_torch_parallel", "_torch_transforms", "_trl"}
+OF_TORCH = {"torch", "_causal_lm_loss", "_deferred_log_probs", "_deferred_logits", "_hub_kernel", "_hub_kernel.layers",
+            "_huggingface", "_sharded_heads", "_torch_cuda", "_torch_linear_loss", "_torch_log_probs", "_torch_parallel",
+            "_torch_transforms", "_trl"}
 
 
 def names():

@@ -19,11 +19,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace ebb::cpu::HWY_NAMESPACE {
 
-// A reduction so far, in vectors.
+// A reduction so far, in vectors. A constructor that the compiler makes by itself would be for another target than the
+// vectors' on ARM.
 template <class F, class D>
 struct Running {
   using V = hn::Vec<D>;
   V value;
+  HWY_INLINE Running() {}
   HWY_INLINE void start(D d) { value = hn::Set(d, static_cast<hn::TFromD<D>>(F::kIdentity)); }
   HWY_INLINE void add(D, V x) { value = F::many(value, x); }
   HWY_INLINE V result(D) const { return value; }
@@ -37,6 +39,7 @@ struct RunningExtreme {
   using Bits = hn::Rebind<std::uint32_t, D>;
   V value, signs;
   hn::Vec<Bits> magnitude;
+  HWY_INLINE RunningExtreme() {}
   HWY_INLINE void start(D d) {
     constexpr float inf = std::numeric_limits<float>::infinity();
     value = hn::Set(d, kLargest ? -inf : inf);
