@@ -28,17 +28,17 @@ shard() {  # NAME SHARD SHARDS
 # Large products are cuBLASLt's kernels, which take minutes under these tools. A step that fails leaves its results unwritten,
 # and what comes after it reads them before the error is thrown: such tests are not for initcheck. Neither are those of
 # products: on Hopper cuBLASLt writes through bulk copies, which initcheck does not see.
-sanitize() {  # TOOL
-  local log=$logs/$1.txt start=$(date +%s) tests='Of/*OnGpu.*/f32:Of/*OnGpu.*/bf16:OnGpu.*'
+sanitize() {  # TOOL SHARD SHARDS
+  local log=$logs/$1.$2.txt start=$(date +%s) tests='Of/*OnGpu.*/f32:Of/*OnGpu.*/bf16:OnGpu.*'
   tests+='-*TimedProducts*:*ProductsOverManyElements*:OnGpu.IsUsableAfterItsMemoryIsSpent:OnGpu.NamesTheKernel*'
   [ "$1" = initcheck ] && tests+=':OnGpu.SaysWhatTheCpuSays:*Product*:*Fp8*:*Head*:OnGpu.MultipliesMatrices'
-  "$sanitizer" --tool "$1" --error-exitcode 9 "$programs/test_cuda" --gtest_filter="$tests" >"$log" 2>&1
+  GTEST_TOTAL_SHARDS=$3 GTEST_SHARD_INDEX=$2 "$sanitizer" --tool "$1" --error-exitcode 9 "$programs/test_cuda" --gtest_filter="$tests" >"$log" 2>&1
   echo "$1 $? $(grep -c '^\[       OK' "$log") $(grep -c '^\[  FAILED.*ms)' "$log") $(($(date +%s) - start))" >>"$logs/sanitized"
 }
 export -f shard sanitize
 rm -f "$logs/shards" "$logs/sanitized"
 {
-  for tool in ${SANITIZE-}; do echo "sanitize $tool"; done
+  for tool in ${SANITIZE-}; do for ((i = 0; i < 4; ++i)); do echo "sanitize $tool $i 4"; done; done
   for name in $TESTS; do
     count=$("$programs/test_$name" --gtest_list_tests --gtest_filter="$FILTER" 2>/dev/null | grep -c '^  ')
     shards=$(((count + 24) / 25)); [ $shards -lt $((3 * jobs)) ] || shards=$((3 * jobs))
@@ -51,7 +51,7 @@ sum() { awk -v what="$2" '{ n[$1]++; passed[$1] += $3; failed[$1] += $4; s[$1] +
   END { for (k in n) printf "%-16s %5d passed %3d failed  %5d s of %d %s%s\n", k, passed[k], failed[k], s[k], n[k], what,
         bad[k] ? "  FAILED" : "" }' "$1" | sort; }
 [ -f "$logs/shards" ] && sum "$logs/shards" "processes"
-[ -f "$logs/sanitized" ] && sum "$logs/sanitized" "run"
+[ -f "$logs/sanitized" ] && sum "$logs/sanitized" "processes"
 grep -h '^\[  FAILED.*ms)\|^died' "$logs"/*.txt | sort -u | head -40
 cat "$logs"/shards "$logs"/sanitized 2>/dev/null |
   awk -v s=$(($(date +%s) - begin)) '{ passed += $3; if ($2) ++bad }
