@@ -148,7 +148,7 @@ void each_division(const ValueGraph& g, const Fusion& f, const std::vector<int>&
   }
   constexpr int kNever = 1 << 30;
   for (std::size_t k = 0; k < f.groups.size(); ++k) {
-    const Group& group = f.groups[k];
+    const SweepGroup& group = f.groups[k];
     auto full = [&](std::int32_t v) { return f.places[v].post == Post::no && f.places[v].varies == group.all(); };
     Division d{kNever, {}};
     for (const Read& r : reads[k]) {
@@ -186,7 +186,7 @@ bool is_cheap(Op op) { return info(op).cls == OpClass::elementwise && !info(op).
 // counted first; all the rest, value and gradient, is one sweep after that.)
 void delay_groups(const ValueGraph& g, const Fusion& f, const std::vector<int>& moved, const Refusals& refusals,
                   bool by_level, std::vector<int>& delay) {
-  each_division(g, f, moved, refusals, by_level, [&](const Group& group, const Division& d) {
+  each_division(g, f, moved, refusals, by_level, [&](const SweepGroup& group, const Division& d) {
     for (std::int32_t m : group.members) {
       if (!d.early[m]) delay[m] = std::max(delay[m], d.later);
     }
@@ -195,7 +195,7 @@ void delay_groups(const ValueGraph& g, const Fusion& f, const std::vector<int>& 
 
 bool compute_twice_what_totals_share(ValueGraph& g, const Fusion& f) {
   std::vector<char> early(g.values.size(), 0), shared(g.values.size(), 0);
-  each_division(g, f, {}, {}, true, [&](const Group& group, const Division& d) {
+  each_division(g, f, {}, {}, true, [&](const SweepGroup& group, const Division& d) {
     std::vector<char> late(g.values.size(), 0);
     for (std::int32_t m : group.members) {
       if (d.early[m] == Division::total) early[m] = 1;

@@ -122,7 +122,7 @@ class Fuser {
   // Where the trial makes the whole space one row, a total made before would still be ready only in the epilogue.
   bool totals_fit(const Trial& t) const {
     auto has_totals = [this](int group) {
-      const Group& g = f_.groups[group];
+      const SweepGroup& g = f_.groups[group];
       return g.rows != 0 && std::any_of(g.members.begin(), g.members.end(),
                                         [this](std::int32_t m) { return f_.places[m].post != Post::no; });
     };
@@ -193,12 +193,12 @@ class Fuser {
     // computed again for every row.
     if (t.axes.size() > axes_before && axes_before > 0 && first_new < last_old) return std::nullopt;
     t.add_signature(varies);
-    const bool open = t.rows == Group::kUndecided;
+    const bool open = t.rows == SweepGroup::kUndecided;
     if (!t.signatures_fit()) return std::nullopt;
     // For the same reason they are no rows where they lie side by side, one for each innermost element.
     int inner = rank - 1;
     while (inner > 0 && t.map[inner] < 0) --inner;
-    if (open && t.rows != Group::kUndecided && varies == t.all() && inner >= 0 && t.map[inner] >= 0 &&
+    if (open && t.rows != SweepGroup::kUndecided && varies == t.all() && inner >= 0 && t.map[inner] >= 0 &&
         (t.rows >> t.map[inner] & 1))
       return std::nullopt;
     t.varies = varies;
@@ -252,10 +252,10 @@ class Fuser {
       if (!inside(in, level)) continue;
       const Placement& p = placed_.of_base(in);
       if (p.post == Post::no) continue;
-      Group& group = f_.groups[p.group];
+      SweepGroup& group = f_.groups[p.group];
       std::int64_t size = 1;
       for (std::int64_t s : group.axes) size *= s;
-      if (p.post == Post::column || size > kSmallSpace || (group.rows != Group::kUndecided && group.rows != 0))
+      if (p.post == Post::column || size > kSmallSpace || (group.rows != SweepGroup::kUndecided && group.rows != 0))
         return false;
       for (std::int32_t m : group.members) {
         const Placement& q = f_.places[m];
@@ -316,7 +316,7 @@ class Fuser {
         if (t.rows != 0) t.post = Post::scalar;  // rows == 0: the whole space is one row already
       } else {
         const bool beside = rows_beside_ && few_rows(t.size_of(reduced), t.size_of(kept));
-        if (t.rows == Group::kUndecided) t.rows = innermost || !prefix || beside ? kept : reduced;
+        if (t.rows == SweepGroup::kUndecided) t.rows = innermost || !prefix || beside ? kept : reduced;
         if (t.rows == kept) {
           t.post = Post::no;
         } else if (t.rows == reduced) {
@@ -326,7 +326,7 @@ class Fuser {
         }
       }
       t.varies = kept;
-    } else if (t.rows != Group::kUndecided && varies == t.rows && reduced == t.rows) {
+    } else if (t.rows != SweepGroup::kUndecided && varies == t.rows && reduced == t.rows) {
       t.post = Post::scalar;
       t.varies = 0;
     } else {
@@ -387,7 +387,7 @@ class Fuser {
     }
     if (covered != t.all()) return std::nullopt;
     const std::uint32_t rows = t.all() & ~(1u << column);
-    if (t.rows == Group::kUndecided) t.rows = rows;
+    if (t.rows == SweepGroup::kUndecided) t.rows = rows;
     t.add_signature(t.all());
     t.add_signature(rows);
     if (t.rows != rows || !t.signatures_fit()) return std::nullopt;
@@ -405,7 +405,7 @@ class Fuser {
       f_.groups[id].level = level;
     }
     for (const auto& [other, where] : t.renamed) join_groups(f_, id, other, where);
-    Group& group = f_.groups[id];
+    SweepGroup& group = f_.groups[id];
     group.axes = t.axes;
     group.rows = t.rows;
     group.signatures = t.signatures;
@@ -507,7 +507,7 @@ std::vector<std::vector<int>> steps_from(const ValueGraph& graph, const Choice& 
     if (all == now.wait) continue;
     add(all);
     add(with_latest(all));
-    for (const Group& group : now.fusion.groups) {
+    for (const SweepGroup& group : now.fusion.groups) {
       std::vector<int> one = now.wait;
       for (const std::int32_t m : group.members) one[m] = all[m];
       add(std::move(one));

@@ -18,7 +18,7 @@ namespace ebb {
 //
 // Groups have levels: a value that needs another one in memory is on a higher level. Groups on the same level never
 // depend on each other, so joining them can never create a cycle.
-struct Group {
+struct SweepGroup {
   static constexpr std::uint32_t kUndecided = ~0u;
   int level = 0;
   std::vector<std::int64_t> axes;         // sizes
@@ -47,8 +47,8 @@ struct Placement {
 };
 
 struct Fusion {
-  std::vector<Group> groups;      // some are empty after joining
-  std::vector<Placement> places;  // one per value
+  std::vector<SweepGroup> groups;  // some are empty after joining
+  std::vector<Placement> places;   // one per value
 };
 
 // May compute values twice where that keeps them out of memory: the graph then changes. How much depends on what a

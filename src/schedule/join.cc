@@ -31,7 +31,7 @@ void join_groups(Fusion& f, int into, int other, const std::vector<std::int8_t>&
 namespace {
 
 void try_join(Fusion& f, int a, int b, const AxisMap& map_a, const AxisMap& map_b, int rank) {
-  const Group &ga = f.groups[a], &gb = f.groups[b];
+  const SweepGroup &ga = f.groups[a], &gb = f.groups[b];
   if (ga.axes.size() != gb.axes.size() || ga.members.size() + gb.members.size() > 256) return;
   std::vector<std::int8_t> where(gb.axes.size(), kFree);
   for (int d = 0; d < rank; ++d) {
@@ -42,9 +42,9 @@ void try_join(Fusion& f, int a, int b, const AxisMap& map_a, const AxisMap& map_
   Trial t;
   t.axes = ga.axes;
   t.rows = ga.rows;
-  if (gb.rows != Group::kUndecided) {
+  if (gb.rows != SweepGroup::kUndecided) {
     const std::uint32_t rows = rename(gb.rows, where);
-    if (t.rows == Group::kUndecided) t.rows = rows;
+    if (t.rows == SweepGroup::kUndecided) t.rows = rows;
     if (t.rows != rows) return;
   }
   t.add_signatures(ga, nullptr);

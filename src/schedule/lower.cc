@@ -71,7 +71,7 @@ class Lowering {
     }
     std::vector<int> order(n);
     for (int a = 0; a < n; ++a) order[a] = a;
-    const std::uint32_t rows = group_.rows == Group::kUndecided ? group_.all() : group_.rows;
+    const std::uint32_t rows = group_.rows == SweepGroup::kUndecided ? group_.all() : group_.rows;
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
       const bool ra = rows >> a & 1, rb = rows >> b & 1;
       return ra != rb ? ra : step[a] > step[b];
@@ -124,11 +124,11 @@ class Lowering {
              : b.op == Op::iota && b.is_leaf                   ? Operand::Kind::iota
              : b.op == Op::random_uniform && b.is_leaf         ? Operand::Kind::random
                                                                : Operand::Kind::memory;
-    const std::uint32_t rows = group_.rows == Group::kUndecided ? group_.all() : group_.rows;
-    o.level = varies == 0                                                 ? Level::scalar
-              : user == Level::column                                     ? Level::column
-              : group_.rows != Group::kUndecided && (varies & ~rows) == 0 ? Level::row
-                                                                          : Level::full;
+    const std::uint32_t rows = group_.rows == SweepGroup::kUndecided ? group_.all() : group_.rows;
+    o.level = varies == 0                                                      ? Level::scalar
+              : user == Level::column                                          ? Level::column
+              : group_.rows != SweepGroup::kUndecided && (varies & ~rows) == 0 ? Level::row
+                                                                               : Level::full;
     const bool uniform = o.kind == Operand::Kind::constant;  // however it is looked at
     std::vector<std::int64_t> key{uniform ? g_.base(in) : in, static_cast<std::int64_t>(o.level)};
     for (std::size_t a = 0; a < p_.dims.size(); ++a) key.push_back(o.strides[static_cast<int>(a)]);
@@ -345,7 +345,7 @@ class Lowering {
 
   const ValueGraph& g_;
   const Fusion& f_;
-  const Group& group_;
+  const SweepGroup& group_;
   int id_;
   LoweredSweep out_;
   Program& p_ = out_.program;

@@ -129,7 +129,7 @@ class Planner {
     for (std::size_t v = 0; v < g_.values.size(); ++v) {
       if (value(v).strips >= 0 && live_loops[value(v).strips]) live_[v] = true;  // the loop fills it in any case
     }
-    for (Group& group : f_.groups) std::erase_if(group.members, [this](std::int32_t v) { return !live_[v]; });
+    for (SweepGroup& group : f_.groups) std::erase_if(group.members, [this](std::int32_t v) { return !live_[v]; });
     for (std::size_t v = 0; v < g_.values.size(); ++v) {
       if (!live_[v]) f_.places[v].in_memory = false;
     }

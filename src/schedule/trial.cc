@@ -17,7 +17,7 @@ Trial::Trial(const Shape& shape) {
   for (int d = 0; d < shape.rank(); ++d) map[d] = shape[d] == 1 ? kUnit : kFree;
 }
 
-bool Trial::take_in(int h, const Group& other, AxisMap seen, int rank) {
+bool Trial::take_in(int h, const SweepGroup& other, AxisMap seen, int rank) {
   if (into < 0 && axes.empty()) {
     into = h;
     axes = other.axes;
@@ -52,7 +52,7 @@ bool Trial::take_in(int h, const Group& other, AxisMap seen, int rank) {
 }
 
 // Which axis each axis of another group becomes.
-bool Trial::name_axes(int h, const Group& other, const AxisMap& seen, int rank, std::vector<std::int8_t>& where) {
+bool Trial::name_axes(int h, const SweepGroup& other, const AxisMap& seen, int rank, std::vector<std::int8_t>& where) {
   where.assign(other.axes.size(), kFree);
   for (int d = 0; d < rank; ++d) {
     if (map[d] >= 0 && seen[d] >= 0) {
@@ -86,9 +86,9 @@ bool Trial::name_axes(int h, const Group& other, const AxisMap& seen, int rank, 
     for (std::int8_t w : where) covered |= 1u << w;
     if (covered != all()) return false;
   }
-  if (other.rows != Group::kUndecided) {
+  if (other.rows != SweepGroup::kUndecided) {
     const std::uint32_t theirs = rename(other.rows, where);
-    if (rows == Group::kUndecided) rows = theirs;
+    if (rows == SweepGroup::kUndecided) rows = theirs;
     if (rows != theirs) return false;
   }
   add_signatures(other, &where);
@@ -104,7 +104,7 @@ bool Trial::bind(int d, std::int64_t size, int rank) {
   for (int prefer_columns = 1; prefer_columns >= 0; --prefer_columns) {
     for (std::size_t a = 0; a < axes.size(); ++a) {
       if ((used >> a & 1) || axes[a] != size) continue;
-      if (prefer_columns && (rows == Group::kUndecided || (rows >> a & 1))) continue;
+      if (prefer_columns && (rows == SweepGroup::kUndecided || (rows >> a & 1))) continue;
       map[d] = static_cast<std::int8_t>(a);
       return true;
     }
@@ -126,17 +126,17 @@ void Trial::add_signature(std::uint32_t set) {
   if (set != 0 && std::find(signatures.begin(), signatures.end(), set) == signatures.end()) signatures.push_back(set);
 }
 
-void Trial::add_signatures(const Group& group, const std::vector<std::int8_t>* where) {
+void Trial::add_signatures(const SweepGroup& group, const std::vector<std::int8_t>* where) {
   for (std::uint32_t set : group.signatures) add_signature(where ? rename(set, *where) : set);
 }
 
 bool Trial::signatures_fit() {
   for (std::uint32_t s : signatures) {
     if (s == all() || s == 0) continue;
-    if (rows == Group::kUndecided) rows = s;
+    if (rows == SweepGroup::kUndecided) rows = s;
     if (rows != s) return false;
   }
-  return rows == Group::kUndecided || rows != all() || all() == 0;
+  return rows == SweepGroup::kUndecided || rows != all() || all() == 0;
 }
 
 }  // namespace ebb

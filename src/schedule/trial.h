@@ -14,7 +14,7 @@ struct Trial {
   // ---- the group ----
   int into = -1;  // the group that takes the others in; -1: a new one
   std::vector<std::int64_t> axes;
-  std::uint32_t rows = Group::kUndecided;
+  std::uint32_t rows = SweepGroup::kUndecided;
   std::vector<std::uint32_t> signatures;                          // of members so far, besides none
   std::vector<std::pair<int, std::vector<std::int8_t>>> renamed;  // joined groups and where their axes went
   // ---- the value: see Placement ----
@@ -36,7 +36,7 @@ struct Trial {
 
   // Takes in group number h, whose value the new one sees with the map `seen`, and unifies its dimensions with those of
   // the new value. False: they do not fit one space.
-  bool take_in(int h, const Group& other, AxisMap seen, int rank);
+  bool take_in(int h, const SweepGroup& other, AxisMap seen, int rank);
   // Binds dimension d of the map to an axis: one of the group's that the value does not use yet and that has its size
   // (the columns first), or a new one. False: there are too many.
   bool bind(int d, std::int64_t size, int rank);
@@ -44,12 +44,12 @@ struct Trial {
   // What a set of axes of group number `group` is called here.
   std::uint32_t renamed_set(int group, std::uint32_t set) const;
   void add_signature(std::uint32_t set);
-  void add_signatures(const Group& group, const std::vector<std::int8_t>* where);
+  void add_signatures(const SweepGroup& group, const std::vector<std::int8_t>* where);
   // Three signatures at most: none, rows, all. Decides what the rows are where that was open.
   bool signatures_fit();
 
  private:
-  bool name_axes(int h, const Group& other, const AxisMap& seen, int rank, std::vector<std::int8_t>& where);
+  bool name_axes(int h, const SweepGroup& other, const AxisMap& seen, int rank, std::vector<std::int8_t>& where);
 };
 
 // A set of axes after they were renamed.

@@ -39,8 +39,8 @@ struct Fused {
   explicit Fused(const std::vector<Tensor>& roots, int bytes_of_a_function = 0)
       : graph(simplified(roots)), fusion(fuse(graph, bytes_of_a_function)) {}
   std::size_t groups() const {
-    return static_cast<std::size_t>(
-        std::count_if(fusion.groups.begin(), fusion.groups.end(), [](const Group& g) { return !g.members.empty(); }));
+    return static_cast<std::size_t>(std::count_if(fusion.groups.begin(), fusion.groups.end(),
+                                                  [](const SweepGroup& g) { return !g.members.empty(); }));
   }
   // Bytes that sweeps write.
   std::int64_t written() const {

@@ -260,23 +260,23 @@ std::string Printer::row_end() const {
 
 Printer::Kernel Printer::rows_kernel() const {
   const bool lanes = plan_.mapping == Mapping::lanes_per_row, grouped = plan_.mapping == Mapping::row_groups;
-  const bool chip = !plan_.staged.empty(), chunked = plan_.chunk_warps > 0;
+  const bool staged = !plan_.staged.empty(), chunked = plan_.chunk_warps > 0;
   // Row values are loaded while the row itself is waited for.
   const std::string given = scalars({}, true), of_row = row_values(0), body = row_body();
 
   std::string text;
   const std::int64_t parts = plan_.part_reductions;
-  if (plan_.launch.has_dynamic_shared) text += "DYNAMIC_SHARED(chip);\n";
+  if (plan_.launch.has_dynamic_shared) text += "DYNAMIC_SHARED(smem);\n";
   if (plan_.parts_behind_row) {
-    text += fmt::format("u64 (*const parts)[{0}][{1}] = (u64 (*)[{0}][{1}])(chip + {2});\n", parts, plan_.parts_room,
+    text += fmt::format("u64 (*const parts)[{0}][{1}] = (u64 (*)[{0}][{1}])(smem + {2});\n", parts, plan_.parts_room,
                         number("parts_at", plan_.parts_at));
   } else if (parts > 0) {
     text += fmt::format("__shared__ u64 parts[2][{}][{}];\n", parts, plan_.parts_room);
   }
   if (parts > 0) text += "int turn = 0;\n";
-  if (chip) {
+  if (staged) {
     const std::int64_t warps = plan_.launch.threads / 32;
-    const std::string warp = fmt::format("chip + (threadIdx.x >> 5) * (int){} + (threadIdx.x & 31) * 16",
+    const std::string warp = fmt::format("smem + (threadIdx.x >> 5) * (int){} + (threadIdx.x & 31) * 16",
                                          number("warp_bytes", plan_.row_bytes / warps));
     if (!plan_.skewed) text += fmt::format("char* const mine = {};\n", warp);
     std::int64_t offset = 0;
@@ -287,7 +287,7 @@ Printer::Kernel Printer::rows_kernel() const {
       offset += plan_.slots * 512 * chunks_of(p_.operands[at(o)].dtype) + 16 * ((plan_.slots + kLeaves - 1) / kLeaves);
     }
   }
-  if (chip && !plan_.all_staged())
+  if (staged && !plan_.all_staged())
     text += plan_.rest_in_registers()
                 ? fmt::format("const int unstaged = (int){};\n", number("unstaged", plan_.slots - plan_.staged_slots))
                 : fmt::format("const int staged_slots = (int){};\n", number("staged_slots", plan_.staged_slots));
@@ -308,7 +308,7 @@ Printer::Kernel Printer::rows_kernel() const {
     text += "const i64 group_first = group * a.group_rows;\n";
     begin = "group_first";
     text += "const i64 group_end = group_first + a.group_rows < a.rows ? group_first + a.group_rows : a.rows;\n";
-    text += plan_.kept_on_chip ? "char* const kept_at = chip + a.kept;\n"
+    text += plan_.kept_on_chip ? "char* const kept_at = smem + a.kept;\n"
                                : "char* const kept_at = (char*)(a.work + a.kept) + blockIdx.x * a.kept_bytes;\n";
     std::int64_t offset = 0;
     for (const std::int32_t v : plan_.column_sums) {
@@ -325,14 +325,14 @@ Printer::Kernel Printer::rows_kernel() const {
     if (lanes) begin += fmt::format(" + (threadIdx.x >> 5) * {}", 32 / plan_.lanes);
   }
   std::string loop;
-  if (chip) {
+  if (staged) {
     text += fmt::format("if ({} < {}) {{\n", begin, row_end()) +
             indented(row_of("(" + begin + ")") + copy_row(), "  ") + "}\ncopies_begun();\n";
   }
   loop += row_of("first_row");
   loop += coordinates(plan_.rows) + of_row;
   const bool direct = plan_.rest_in_registers();
-  if (chip && !direct) loop += plan_.skewed ? "wait_for_copies<0>();\n__syncwarp();\n" : "wait_for_copies<0>();\n";
+  if (staged && !direct) loop += plan_.skewed ? "wait_for_copies<0>();\n__syncwarp();\n" : "wait_for_copies<0>();\n";
   for (const std::int32_t operand : plan_.staged) {
     if (!plan_.skewed) break;
     const Operand& o = p_.operands[at(operand)];
@@ -351,7 +351,7 @@ Printer::Kernel Printer::rows_kernel() const {
   }
   loop += body;
   if (grouped && !chunked) loop += chunk_end();
-  if (chip && (!plan_.holds_row() || plan_.slots > kLeaves)) loop += "copies_begun();\n";
+  if (staged && (!plan_.holds_row() || plan_.slots > kLeaves)) loop += "copies_begun();\n";
   text += fmt::format("for (i64 first_row = {}; first_row < {}; first_row += {}) {{\n", begin, row_end(), row_step()) +
           indented(loop, "  ") + "}\n";
   if (chunked) text += sums_end();
