@@ -96,6 +96,29 @@ TEST_P(ChannelsLast, ResidualBlocks) {
   }
 }
 
+// Pictures of three channels, of which tensor cores take eight: values and both gradients, with and without a bias,
+// where pixels lie apart, and where the picture is the result of a transposed convolution.
+TEST_P(ChannelsLast, FewChannelsArePadded) {
+  const int before = emulated_unaligned_convolutions();
+  for (const std::int64_t channels : {1, 3, 11}) {
+    SCOPED_TRACE(channels);
+    const Tensor images = real({2, channels, 7, 6}), w = real({8, channels, 3, 3}, 0.3), bias = real({8});
+    compare({images, w, bias}, [](const std::vector<Tensor>& in) {
+      return std::vector<Tensor>{conv2d(in[0], in[1], in[2], {.stride = 2, .padding = 1})};
+    });
+    compare({real({4, channels, 7, 9}), w}, [](const std::vector<Tensor>& in) {
+      const Tensor every_other = transpose(index_select(in[0], 0, arange(0, 4, 2).to(in[0].device())), 2, 3);
+      return std::vector<Tensor>{conv2d(every_other, in[1], {}, {.dilation = 2})};
+    });
+    compare({real({2, 8, 3, 4}), w}, [](const std::vector<Tensor>& in) {
+      return std::vector<Tensor>{conv_transpose2d(in[0], in[1], {}, {.stride = 2})};
+    });
+  }
+  if (device_is_emulated() && is_half(GetParam())) {
+    EXPECT_EQ(emulated_unaligned_convolutions(), before);
+  }
+}
+
 // Planes of one row or column, images of one pixel, one channel: axes of one element have no order.
 TEST_P(ChannelsLast, AxesOfOneElement) {
   for (const Shape& images :
