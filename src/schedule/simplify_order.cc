@@ -166,8 +166,9 @@ std::int32_t Simplifier::reduced_as_it_lies(const Value& v) {
   std::uint32_t one = 0;  // axes of one element are not named
   for (int d = 0; d < rank; ++d) one |= at(turned.inputs[0]).shape[d] == 1 ? 1u << d : 0;
   const bool over_images = (turned.attrs.axes | one) == (all_but_channels | one);
-  const std::int32_t product = over_images ? without_factor(turned) : -1;
-  return permuted(product >= 0 ? product : add_reduce(std::move(turned)), v.shape, to_second(rank));
+  std::int32_t sum = over_images ? without_factor(turned) : -1;
+  if (sum < 0 && over_images) sum = squares_about_mean(turned);
+  return permuted(sum >= 0 ? sum : add_reduce(std::move(turned)), v.shape, to_second(rank));
 }
 
 }  // namespace ebb

@@ -96,6 +96,29 @@ TEST_P(ChannelsLast, ResidualBlocks) {
   }
 }
 
+// Pictures of three channels, of which tensor cores take eight: values and both gradients, with and without a bias,
+// where pixels lie apart, and where the picture is the result of a transposed convolution.
+TEST_P(ChannelsLast, FewChannelsArePadded) {
+  const int before = emulated_unaligned_convolutions();
+  for (const std::int64_t channels : {1, 3, 11}) {
+    SCOPED_TRACE(channels);
+    const Tensor images = real({2, channels, 7, 6}), w = real({8, channels, 3, 3}, 0.3), bias = real({8});
+    compare({images, w, bias}, [](const std::vector<Tensor>& in) {
+      return std::vector<Tensor>{conv2d(in[0], in[1], in[2], {.stride = 2, .padding = 1})};
+    });
+    compare({real({4, channels, 7, 9}), w}, [](const std::vector<Tensor>& in) {
+      const Tensor every_other = transpose(index_select(in[0], 0, arange(0, 4, 2).to(in[0].device())), 2, 3);
+      return std::vector<Tensor>{conv2d(every_other, in[1], {}, {.dilation = 2})};
+    });
+    compare({real({2, 8, 3, 4}), w}, [](const std::vector<Tensor>& in) {
+      return std::vector<Tensor>{conv_transpose2d(in[0], in[1], {}, {.stride = 2})};
+    });
+  }
+  if (device_is_emulated() && is_half(GetParam())) {
+    EXPECT_EQ(emulated_unaligned_convolutions(), before);
+  }
+}
+
 // Planes of one row or column, images of one pixel, one channel: axes of one element have no order.
 TEST_P(ChannelsLast, AxesOfOneElement) {
   for (const Shape& images :
@@ -220,6 +243,56 @@ TEST_P(ChannelsLast, GradientsReadNoActivation) {
   const Tensor y = conv2d(relu(normalized(conv2d(x, w), g, b)), last);
   for (const std::string& sweep : sweeps_of({backward(sum(square(cast(y, DType::f32))))[w]}))
     EXPECT_LE(images_in(sweep, " = load #", GetParam(), 16384), 2u) << sweep;
+}
+
+// Mean and variance are found in one pass, then the image is normalised: it is read twice.
+TEST_P(ChannelsLast, VarianceIsFoundWithTheMean) {
+  if (!is_half(GetParam())) return;
+  const Tensor x = real({2, 64, 16, 16}).to(kGpu), w = real({64, 64, 1, 1}, 0.2).to(kGpu);
+  const Tensor mean = zeros({64}).to(kGpu), one = ones({64}).to(kGpu);
+  const BatchNormResult r = batch_norm(conv2d(x, w), mean, one, {}, {}, {.training = true});
+  const std::string image = std::string(name(GetParam())) + " [16384, 1024, 64, 1]";  // as the convolution left it
+  std::size_t reads = 0;
+  for (const std::string& sweep : sweeps_of({r.y, r.running_mean, r.running_var})) {
+    for (std::size_t at = 0; (at = sweep.find(" = load #", at)) != std::string::npos; ++at)
+      reads += sweep.substr(at, sweep.find('\n', at) - at).find(image) != std::string::npos;
+  }
+  EXPECT_EQ(reads, 2u) << print_schedule({r.y, r.running_mean, r.running_var});
+}
+
+// Channels that are nearly constant and far from zero, constant ones, and one with an outlier: the variance of the
+// numbers that halves hold, to six digits.
+TEST_P(ChannelsLast, VarianceOfNearlyConstantChannels) {
+  const std::int64_t channels = 6, n = 4, side = 9, all = n * side * side;
+  std::vector<double> numbers(static_cast<std::size_t>(n * channels * side * side));
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::size_t c = i / (side * side) % channels, odd = i % 2;
+    const double of_channel[] = {240 + static_cast<double>(odd),
+                                 1000,
+                                 0,
+                                 i < 81 * channels && i % 81 == 7 ? 3e4 : 1.0,
+                                 -3e-3 * static_cast<double>(i % 5),
+                                 odd ? 1.0 : 1.0078125};
+    numbers[i] = of_channel[c];
+  }
+  const Tensor x = tensor_from(numbers, {n, channels, side, side}, GetParam()).eval();
+  Tensor identity = cast(reshape(eye(channels), {channels, channels, 1, 1}), GetParam()).eval();
+  const Tensor there = conv2d(x.to(kGpu), identity.to(kGpu));
+  const Tensor zero = zeros({channels}), one = zeros({channels});
+  const BatchNormResult r = batch_norm(there, zero.to(kGpu), one.to(kGpu), {}, {}, {.training = true, .momentum = 1});
+  eval({r.y, r.running_var});
+  const std::vector<double> held = x.to_vector<double>(), var = r.running_var.to_vector<double>();
+  for (std::int64_t c = 0; c < channels; ++c) {
+    double mean = 0, squares = 0;
+    const auto each = [&](auto&& visit) {
+      for (std::size_t i = 0; i < held.size(); ++i) {
+        if (static_cast<std::int64_t>(i / (side * side)) % channels == c) visit(held[i]);
+      }
+    };
+    each([&](double a) { mean += a / static_cast<double>(all); });
+    each([&](double a) { squares += (a - mean) * (a - mean) / static_cast<double>(all - 1); });
+    EXPECT_NEAR(var[static_cast<std::size_t>(c)], squares, 2e-6 * squares + 1e-12) << "channel " << c;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, ChannelsLast, ::testing::Values(DType::f32, DType::f16, DType::bf16),

@@ -69,14 +69,18 @@ struct Tensor4 {
   std::int64_t numel() const { return sizes[0] * sizes[1] * sizes[2] * sizes[3]; }
 };
 
-std::atomic<int> executed{0};
+std::atomic<int> executed{0}, unaligned{0};
 thread_local Stream stream_of_thread = nullptr;
+
+int alpha_of(const Bag& operation) {
+  return operation.kind == kForward        ? kForwardAlpha
+         : operation.kind == kBackwardData ? kBackwardDataAlpha
+                                           : kBackwardFilterAlpha;
+}
 
 // Every product of the three tensors' elements, added to the one that is the result.
 Result convolve(const Bag& operation, const std::map<std::int64_t, void*>& pointers) {
-  const int alpha = operation.kind == kForward        ? kForwardAlpha
-                    : operation.kind == kBackwardData ? kBackwardDataAlpha
-                                                      : kBackwardFilterAlpha;
+  const int alpha = alpha_of(operation);
   const Bag& c = operation.bag(alpha + 2);
   const Tensor4 w(operation.bag(alpha + 3), pointers), x(operation.bag(alpha + 4), pointers),
       y(operation.bag(alpha + 5), pointers);
@@ -118,9 +122,7 @@ Result convolve(const Bag& operation, const std::map<std::int64_t, void*>& point
 
 // cuDNN's requirements of a graph before it proposes engines: windows that reach as far as the result says.
 bool fits(const Bag& operation) {
-  const int alpha = operation.kind == kForward        ? kForwardAlpha
-                    : operation.kind == kBackwardData ? kBackwardDataAlpha
-                                                      : kBackwardFilterAlpha;
+  const int alpha = alpha_of(operation);
   const Bag &c = operation.bag(alpha + 2), &w = operation.bag(alpha + 3), &x = operation.bag(alpha + 4),
             &y = operation.bag(alpha + 5);
   const auto of = [](const Bag& b) { return b.all<std::int64_t>(kTensorDimensions); };
@@ -189,7 +191,9 @@ int execute(void*, void* plan, void* pack) {
   const auto ids = p.all<std::int64_t>(kPackIds);
   for (std::size_t i = 0; i < ids.size(); ++i) pointers[ids[i]] = p.all<void*>(kPackPointers)[i];
   ++executed;
-  return in_stream(stream_of_thread, [&operation = config.bag(kHeuristicGraph).bag(kGraphOperations), pointers] {
+  const Bag& operation = config.bag(kHeuristicGraph).bag(kGraphOperations);
+  unaligned += operation.bag(alpha_of(operation) + 4).all<std::int64_t>(kTensorDimensions)[1] % 8 != 0;
+  return in_stream(stream_of_thread, [&operation, pointers] {
     const DeviceAccess access;
     return convolve(operation, pointers);
   });
@@ -198,6 +202,7 @@ int execute(void*, void* plan, void* pack) {
 }  // namespace
 
 int emulated_convolutions() { return executed; }
+int emulated_unaligned_convolutions() { return unaligned; }
 
 const Cudnn& emulated_cudnn() {
   static const Cudnn table = [] {

@@ -35,8 +35,9 @@ int emulated_algorithm();                   // of the last product: 0 or 1, whic
 const cuda::Cudnn& emulated_cudnn();        // for install_cudnn: the emulated device begins without one
 const cuda::Cusolver& emulated_cusolver();  // for install_cusolver, likewise
 const cuda::Cublas& emulated_cublas();
-long emulated_solver_calls();  // so far
-int emulated_convolutions();   // that it has run
+long emulated_solver_calls();           // so far
+int emulated_convolutions();            // that it has run
+int emulated_unaligned_convolutions();  // those of images whose channels are no multiple of eight
 
 // Does the work, or puts it into the graph that the emulated stream captures.
 cuda::Result in_stream(cuda::Stream stream, std::function<cuda::Result()> work);

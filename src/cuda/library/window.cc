@@ -105,6 +105,18 @@ View transposed(View v) {
   return v;
 }
 
+// [N, C, H, W] -> [N, H, W, C], and back
+View channels_last(View v) {
+  v.shape = Shape{v.shape[0], v.shape[2], v.shape[3], v.shape[1]};
+  v.strides = Strides{v.strides[0], v.strides[2], v.strides[3], v.strides[1]};
+  return v;
+}
+View channels_second(View v) {
+  v.shape = Shape{v.shape[0], v.shape[3], v.shape[1], v.shape[2]};
+  v.strides = Strides{v.strides[0], v.strides[3], v.strides[1], v.strides[2]};
+  return v;
+}
+
 bool are_last(const View& v, Strides& last) {
   const std::int64_t channels = v.shape[1], height = v.shape[2], width = v.shape[3];
   last = Strides{height * width * channels, 1, width * channels, channels};
@@ -152,10 +164,41 @@ void run_in_usual_order(const LibraryCall& call, Gpu& gpu, void (*run)(const Lib
   copy_elements(gpu, result, usual);
 }
 
+// The same pixels with so many channels, the new ones zeros; dense.
+View with_channels(Gpu& gpu, const View& v, std::int64_t channels, BufferPtr& keep, const char* what) {
+  BufferPtr keep_dense;
+  const View from = packed(gpu, channels_last(v), keep_dense, what);
+  const std::int64_t pixels = v.shape[0] * v.shape[2] * v.shape[3];
+  const View to = workspace(gpu, v.dtype, from.shape.with(3, channels), keep, what);
+  copy_padded(gpu, reshaped(to, Shape{pixels, channels}), reshaped(from, Shape{pixels, v.shape[1]}));
+  return channels_second(to);
+}
+
+// cuDNN's engines for tensor cores load 16 bytes of a pixel's channels. Pictures of three channels, and the windows
+// that look at them, get zeros up to that; a result is made with the channels of zeros and copied without them.
+bool by_cudnn_padded(Gpu& gpu, ConvolutionResult kind, const ConvCall& o, const View& x, const View& w, const View& y,
+                     const char* what) {
+  const auto each = static_cast<std::int64_t>(16 / size_of(x.dtype));
+  const std::int64_t channels = (x.shape[1] + each - 1) / each * each;
+  if (!o.last || o.groups != 1 || !is_half(x.dtype) || channels == x.shape[1]) return false;
+  BufferPtr keep_x, keep_w, keep_y;
+  const auto padded = [&](ConvolutionResult which, const View& v, BufferPtr& keep) {
+    if (kind != which) return with_channels(gpu, v, channels, keep, what);
+    return channels_second(workspace(gpu, v.dtype, channels_last(v).shape.with(3, channels), keep, what));
+  };
+  const View wide_x = padded(ConvolutionResult::x, x, keep_x), wide_w = padded(ConvolutionResult::w, w, keep_w);
+  const View dense_y = kind == ConvolutionResult::y ? y : dense_images(gpu, y, true, keep_y, what);
+  if (!run_by_cudnn(gpu, kind, o, wide_x, wide_w, dense_y)) return false;
+  if (kind == ConvolutionResult::x) copy_elements(gpu, x, part_of(wide_x, 1, 0, x.shape[1]));
+  if (kind == ConvolutionResult::w) copy_elements(gpu, w, part_of(wide_w, 1, 0, w.shape[1]));
+  return true;
+}
+
 // By cuDNN in the order of the result; false where it has no engine for that.
 bool by_cudnn(Gpu& gpu, ConvolutionResult kind, const ConvCall& o, const View& x, const View& w, const View& y,
               const char* what) {
   if (!cudnn_table() || x.shape.numel() == 0 || y.shape.numel() == 0) return false;
+  if (by_cudnn_padded(gpu, kind, o, x, w, y, what)) return true;
   BufferPtr keep_x, keep_w, keep_y;
   const auto images = [&](ConvolutionResult which, const View& v, BufferPtr& keep) {
     if (kind == which) return v;
@@ -303,17 +346,6 @@ std::int64_t channels_together(const View& image, std::int64_t channels) {
 }
 KernelSource channels_last_source(DType dtype, std::int64_t each) {
   return {element_text(dtype) + fmt::format("constexpr int kEach = {};\n", each) + texts::max_pool_last};
-}
-// [N, C, H, W] -> [N, H, W, C], and back
-View channels_last(View v) {
-  v.shape = Shape{v.shape[0], v.shape[2], v.shape[3], v.shape[1]};
-  v.strides = Strides{v.strides[0], v.strides[2], v.strides[3], v.strides[1]};
-  return v;
-}
-View channels_second(View v) {
-  v.shape = Shape{v.shape[0], v.shape[3], v.shape[1], v.shape[2]};
-  v.strides = Strides{v.strides[0], v.strides[3], v.strides[1], v.strides[2]};
-  return v;
 }
 
 void spread_to_largest(const LibraryCall& call, Gpu& gpu) {
