@@ -105,7 +105,7 @@ LayerNormGradients group_norm_backward(const Tensor& grad, const Tensor& x, std:
   const Tensor normalized = standardized(wide, axes, eps), dx = layer_norm_dx(inner, wide, normalized, axes, eps);
   const DType dtype = (weight.defined() ? weight : x).dtype();
   const auto of_channels = [&](const Tensor& t) { return cast(reshape(sum(t, {0, 3}), {x.shape()[1]}), dtype); };
-  return {cotangent(reshape(dx, x.shape()), x), of_channels(g * normalized), of_channels(g)};
+  return {reshape(cast(dx, x.dtype()), x.shape()), of_channels(g * normalized), of_channels(g)};
 }
 
 LayerNormGradients instance_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& weight, double eps) {

@@ -88,7 +88,8 @@ Tensor linspace(double start, double end, std::int64_t count, DType dtype) {
 Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns, DType dtype) {
   const std::int64_t n = columns.value_or(rows);
   require(rows >= 0 && n >= 0, "eye: sizes must not be negative, got {} and {}", rows, n);
-  return cast(reshape(iota(rows), {rows, 1}) == reshape(iota(n), {1, n}), dtype);
+  const DType counted = std::max(rows, n) < std::int64_t{1} << 31 ? DType::i32 : DType::i64;  // i64 takes twice as long
+  return cast(reshape(cast(iota(rows), counted), {rows, 1}) == reshape(cast(iota(n), counted), {1, n}), dtype);
 }
 
 // ---- random ---------------------------------------------------------------------------------------------------------

@@ -95,9 +95,9 @@ Tensor wide_matmul(const Tensor& a, const Tensor& b, DType dtype) {
 Tensor dot(const Tensor& a, const Tensor& b) {
   require(a.rank() == 1 && a.shape() == b.shape(), "dot: needs two vectors of equal length, got shapes {} and {}",
           a.shape(), b.shape());
-  // One number of halves is a sum like any other; panels, which are made for many, take twenty times as long.
+  // One number is a sum like any other, with gradients that fuse; panels, which are made for many, take longer.
   const DType dtype = promote(a.dtype(), b.dtype());
-  if (is_half(dtype)) return cast(sum(widen(cast(a, dtype)) * widen(cast(b, dtype))), dtype);
+  if (is_floating(dtype)) return cast(sum(widen(cast(a, dtype)) * widen(cast(b, dtype))), dtype);
   return matmul(a, b);
 }
 

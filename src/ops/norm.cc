@@ -159,7 +159,7 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& running_mean, const Te
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
   require_channels("group_norm", x, {{"weight", weight}, {"bias", bias}});
   const Shape grouped = grouped_shape("group_norm", x, groups);
-  const Tensor normalized = standardized(reshape(widen(x), grouped), trailing_axes(4, 2), eps);
+  const Tensor normalized = standardized(widen(reshape(x, grouped)), trailing_axes(4, 2), eps);
   const Tensor y = scaled(normalized, along_groups(weight, grouped), along_groups(bias, grouped));
   return reshape(cast(y, x.dtype()), x.shape());
 }

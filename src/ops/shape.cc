@@ -246,17 +246,27 @@ std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, std::int64_t axi
 
 namespace {
 
-// column − row of the last two axes, [rows, columns]
-Tensor column_minus_row(const char* op, const Tensor& x) {
+// Of the last two axes: the columns [1, columns], and where a diagonal passes the rows, [rows, 1]. In i32 where they
+// fit: i64 takes twice as long, and its masks have to become as narrow as the elements.
+std::pair<Tensor, Tensor> columns_and_diagonal(const char* op, const Tensor& x, std::int64_t diagonal) {
   require(x.rank() >= 2, "{}: needs at least two axes, got shape {}", op, x.shape());
   const std::int64_t rows = x.shape()[x.rank() - 2], columns = x.shape()[x.rank() - 1];
-  return reshape(arange(columns), {1, columns}) - reshape(arange(rows), {rows, 1});
+  diagonal = std::clamp(diagonal, -rows, columns);  // beyond these it passes none
+  const DType dtype = std::max(rows, columns) < std::int64_t{1} << 29 ? DType::i32 : DType::i64;
+  return {reshape(arange(0, columns, 1, dtype), {1, columns}),
+          reshape(arange(diagonal, rows + diagonal, 1, dtype), {rows, 1})};
 }
 
 }  // namespace
 
-Tensor tril(const Tensor& x, std::int64_t diagonal) { return where(column_minus_row("tril", x) <= diagonal, x, 0); }
-Tensor triu(const Tensor& x, std::int64_t diagonal) { return where(column_minus_row("triu", x) >= diagonal, x, 0); }
+Tensor tril(const Tensor& x, std::int64_t diagonal) {
+  const auto [columns, passed] = columns_and_diagonal("tril", x, diagonal);
+  return where(columns <= passed, x, 0);
+}
+Tensor triu(const Tensor& x, std::int64_t diagonal) {
+  const auto [columns, passed] = columns_and_diagonal("triu", x, diagonal);
+  return where(columns >= passed, x, 0);
+}
 
 // The k-th diagonal of [..., rows, columns], flattened to [..., rows·columns], is every (columns+1)-th element.
 Tensor diagonal(const Tensor& x, std::int64_t offset, std::int64_t a, std::int64_t b) {

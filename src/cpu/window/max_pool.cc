@@ -10,6 +10,7 @@
 #include "cpu/model/cpu_model.h"
 #include "cpu/tile/elements.h"
 #include "cpu/window/kernels.h"
+#include "cpu/window/planes_beside.h"
 
 namespace ebb::cpu {
 namespace {
@@ -113,10 +114,63 @@ void find_largest(const LibraryCall& call) {
   });
 }
 
+// Windows of many small planes at a time.
+template <class T>
+void find_largest_beside(const LibraryCall& call) {
+  const View &x = call.inputs[0], &out = call.outputs[0];
+  const PoolCall p = options_as<PoolCall>(call.attrs);
+  const std::int64_t height = x.shape[2], width = x.shape[3], outputs = out.shape[2] * out.shape[3];
+  struct Taps {
+    std::int64_t first, last, step;
+  };
+  const auto taps_of = [&](int d, std::int64_t size, std::int64_t count) {
+    const auto axis = static_cast<std::size_t>(d);
+    const std::int64_t step = p.conv.dilation[axis];
+    std::vector<Taps> taps;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t begin = i * p.conv.stride[axis] - p.conv.padding[axis];
+      const PoolAxis::Range range = PoolAxis(p, d, size, count).elements(i);
+      taps.push_back(p.adaptive ? Taps{range.first, range.last, 1}
+                                : Taps{begin < 0 ? begin + (-begin + step - 1) / step * step : begin,
+                                       std::min(begin + (p.window[axis] - 1) * step, size - 1), step});
+    }
+    return taps;
+  };
+  const std::vector<Taps> of_rows = taps_of(0, height, out.shape[2]), of_cols = taps_of(1, width, out.shape[3]);
+  const auto take_larger = window_kernels<T>().take_larger;
+  const PlanesBeside beside(x.shape[0] * x.shape[1], height * width);
+  const std::int64_t pitch = beside.pitch;
+  beside.each_block([&](std::int64_t first, std::int64_t many) {
+    std::vector<std::byte> scratch;
+    std::vector<T> planes(static_cast<std::size_t>(height * width * pitch)), largest(static_cast<std::size_t>(pitch));
+    std::vector<PoolIndex<T>> where(static_cast<std::size_t>(outputs * pitch), PoolIndex<T>{-1});
+    load_beside(x, first, many, planes.data(), pitch, scratch);
+    PoolIndex<T>* at = where.data();
+    for (const Taps& rows : of_rows) {
+      for (const Taps& cols : of_cols) {
+        for (std::int64_t h = rows.first; h <= rows.last; h += rows.step) {
+          for (std::int64_t w = cols.first; w <= cols.last; w += cols.step) {
+            const std::int64_t tap = h * width + w;
+            take_larger(pitch, planes.data() + tap * pitch, 1, static_cast<PoolIndex<T>>(tap), largest.data(), at);
+          }
+        }
+        at += pitch;
+      }
+    }
+    std::int64_t* to = static_cast<std::int64_t*>(out.data) + first * outputs;
+    for (std::int64_t i = 0; i < many; ++i) {
+      for (std::int64_t k = 0; k < outputs; ++k) *to++ = where[static_cast<std::size_t>(k * pitch + i)];
+    }
+  });
+}
+
 }  // namespace
 
 void run_max_pool_index(const LibraryCall& call) {
   if (call.outputs[0].shape.numel() == 0) return;
+  const Shape &image = call.inputs[0].shape, &output = call.outputs[0].shape;
+  if (PlanesBeside::pays(image[0] * image[1], image[2] * image[3], output[3]) && output[2] <= 512)
+    return call.inputs[0].dtype == DType::f64 ? find_largest_beside<double>(call) : find_largest_beside<float>(call);
   // Indices are as wide as numbers meanwhile; and numbers of f32 are as large in f64.
   const View& x = call.inputs[0];
   if (options_as<PoolCall>(call.attrs).adaptive)

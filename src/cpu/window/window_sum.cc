@@ -11,6 +11,7 @@
 #include "cpu/model/cpu_model.h"
 #include "cpu/tile/elements.h"
 #include "cpu/tile/kernels.h"
+#include "cpu/window/planes_beside.h"
 
 namespace ebb::cpu {
 namespace {
@@ -52,6 +53,11 @@ struct Windows {
 
 std::byte* line_at(const View& v, std::int64_t plane, std::int64_t h) {
   return element_at(v, plane / v.shape[1] * v.strides[0] + plane % v.shape[1] * v.strides[1] + h * v.strides[2]);
+}
+
+template <class T>
+void add(T* to, const T* from, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
 template <class T>
@@ -107,14 +113,78 @@ void spread_windows(const LibraryCall& call) {
   });
 }
 
+// The same of many small planes at a time.
+template <class T>
+void add_windows_beside(const LibraryCall& call) {
+  const View &x = call.inputs[0], &y = call.outputs[0];
+  const Windows<T> z(call, x, y);
+  const PlanesBeside beside(z.planes, z.height * z.width);
+  const std::int64_t pitch = beside.pitch;
+  beside.each_block([&](std::int64_t first, std::int64_t many) {
+    std::vector<std::byte> scratch;
+    std::vector<T> planes(static_cast<std::size_t>(z.height * z.width * pitch));
+    std::vector<T> line(static_cast<std::size_t>(z.width * pitch));
+    std::vector<T> sums(static_cast<std::size_t>(z.outs_high * z.outs_wide * pitch));
+    load_beside(x, first, many, planes.data(), pitch, scratch);
+    T* to = sums.data();
+    for (std::int64_t r = 0; r < z.outs_high; ++r) {
+      const PoolAxis::Range lines = z.rows.elements(r);
+      std::fill(line.begin(), line.end(), T{0});
+      for (std::int64_t h = lines.first; h <= lines.last; ++h)
+        add(line.data(), planes.data() + h * z.width * pitch, z.width * pitch);
+      for (const PoolAxis::Range& window : z.of_col) {
+        for (std::int64_t w = window.first; w <= window.last; ++w) add(to, line.data() + w * pitch, pitch);
+        to += pitch;
+      }
+    }
+    store_beside(y, first, many, sums.data(), pitch, scratch);
+  });
+}
+
+template <class T>
+void spread_windows_beside(const LibraryCall& call) {
+  const View &y = call.inputs[0], &x = call.outputs[0];
+  const Windows<T> z(call, x, y);
+  const PlanesBeside beside(z.planes, z.height * z.width);
+  const std::int64_t pitch = beside.pitch;
+  beside.each_block([&](std::int64_t first, std::int64_t many) {
+    std::vector<std::byte> scratch;
+    std::vector<T> windows(static_cast<std::size_t>(z.outs_high * z.outs_wide * pitch));
+    std::vector<T> line(static_cast<std::size_t>(z.width * pitch));
+    std::vector<T> planes(static_cast<std::size_t>(z.height * z.width * pitch));
+    load_beside(y, first, many, windows.data(), pitch, scratch);
+    const T* from = windows.data();
+    for (std::int64_t r = 0; r < z.outs_high; ++r) {
+      std::fill(line.begin(), line.end(), T{0});
+      for (const PoolAxis::Range& window : z.of_col) {
+        for (std::int64_t w = window.first; w <= window.last; ++w) add(line.data() + w * pitch, from, pitch);
+        from += pitch;
+      }
+      const PoolAxis::Range lines = z.rows.elements(r);
+      for (std::int64_t h = lines.first; h <= lines.last; ++h)
+        add(planes.data() + h * z.width * pitch, line.data(), z.width * pitch);
+    }
+    store_beside(x, first, many, planes.data(), pitch, scratch);
+  });
+}
+
+bool are_small(const Shape& image, const Shape& sums) {
+  return PlanesBeside::pays(image[0] * image[1], image[2] * image[3], std::max(image[3], sums[3])) && sums[2] <= 512;
+}
+
 }  // namespace
 
 void run_window_sum(const LibraryCall& call) {
   if (call.outputs[0].shape.numel() == 0) return;
+  if (are_small(call.inputs[0].shape, call.outputs[0].shape))
+    return call.outputs[0].dtype == DType::f64 ? add_windows_beside<double>(call) : add_windows_beside<float>(call);
   call.outputs[0].dtype == DType::f64 ? add_windows<double>(call) : add_windows<float>(call);
 }
 void run_window_spread(const LibraryCall& call) {
   if (call.outputs[0].shape.numel() == 0) return;
+  if (are_small(call.outputs[0].shape, call.inputs[0].shape))
+    return call.inputs[0].dtype == DType::f64 ? spread_windows_beside<double>(call)
+                                              : spread_windows_beside<float>(call);
   call.inputs[0].dtype == DType::f64 ? spread_windows<double>(call) : spread_windows<float>(call);
 }
 

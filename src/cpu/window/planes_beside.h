@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "backend/call.h"
+#include "core/parallel.h"
+#include "cpu/tile/kernels.h"
+#include "cpu/window/kernels.h"
+
+namespace ebb::cpu {
+
+// Planes whose lines are shorter than a vector, side by side: element k of `pitch` planes is one run, [k][plane], so
+// that a step of a pool is a step of that many planes, whatever its windows are. The bits are those of plane by plane.
+struct PlanesBeside {
+  std::int64_t planes, pitch;
+
+  PlanesBeside(std::int64_t planes, std::int64_t elements) : planes(planes), pitch(elements <= 128 ? 64 : 16) {}
+  // Lines of so many outputs, of planes of so many elements.
+  static bool pays(std::int64_t planes, std::int64_t elements, std::int64_t line) {
+    return line < 16 && elements <= 512 && planes >= 16;
+  }
+
+  // body(first, many): planes [first, first + many), many <= pitch.
+  template <class Body>
+  void each_block(Body&& body) const {
+    constexpr std::int64_t kBlocks = 8;  // of a task
+    const std::int64_t step = kBlocks * pitch;
+    parallel_for((planes + step - 1) / step, [&](std::int64_t task) {
+      for (std::int64_t first = task * step; first < std::min(planes, (task + 1) * step); first += pitch)
+        body(first, std::min(pitch, planes - first));
+    });
+  }
+};
+
+// to[k·pitch + p] = element k of plane first + p of v [N, C, H, W], any strides.
+template <class T>
+void load_beside(const View& v, std::int64_t first, std::int64_t many, T* to, std::int64_t pitch,
+                 std::vector<std::byte>& scratch);
+// The way back, to a dense v.
+template <class T>
+void store_beside(const View& v, std::int64_t first, std::int64_t many, const T* from, std::int64_t pitch,
+                  std::vector<std::byte>& scratch);
+
+}  // namespace ebb::cpu
