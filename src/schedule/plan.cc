@@ -416,8 +416,9 @@ std::string indented(const std::string& text) {
 std::string print_steps(const Plan& plan);
 
 std::string print(const StripLoop& loop, const PlanStep& step, const Plan& plan) {
+  const auto [loops, rows] = loop.tiles ? std::pair("tiles", "columns") : std::pair("strips", "rows");
   std::string text =
-      fmt::format("strips of {} rows, {} of them for {} rows", loop.bodies[0].rows, loop.strips, loop.rows);
+      fmt::format("{0} of {1} {2}, {3} of them for {4} {2}", loops, loop.bodies[0].rows, rows, loop.strips, loop.rows);
   if (loop.products_again > 0) text += fmt::format(", {} products made again", loop.products_again);
   text += '\n';
   text += indented(print_steps(loop.bodies[0].plan));

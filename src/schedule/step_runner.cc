@@ -324,8 +324,8 @@ void StepRunner::bind_strip(StepRunner& runner, const PlanStep& step, std::int64
                                                                          : 0;
     const Memory& whole = memory_[step.outputs[k]];
     runner.slices_[body.outputs[k]] = {whole.buffer, whole.offset + before * out.elements};
-    if (out.kind != StripOutput::Kind::sum) continue;
-    if (strip > 0) {
+    const bool adds = adds_to_.contains(step.outputs[k]);  // this loop is itself the work on a strip
+    if (adds || (out.kind == StripOutput::Kind::sum && strip > 0)) {
       runner.adds_to_.insert(body.outputs[k]);
     } else {
       runner.adds_to_.erase(body.outputs[k]);

@@ -7,6 +7,9 @@
 namespace ebb {
 namespace {
 
+constexpr std::int64_t kNever = std::int64_t{1} << 62;
+constexpr std::int64_t kLeastColumns = 512;  // of a tile: products of fewer do not fill a device
+
 thread_local std::optional<StripModel> model_in_use;
 
 }  // namespace
@@ -18,9 +21,16 @@ StripModel strip_model(Device device) {
   return device.kind == Device::Kind::cuda ? kGpuStrips : StripModel{};
 }
 
+StripModel tiles_of(const StripModel& strips, std::int64_t rows) {
+  return {.large = strips.strip_bytes / 4,
+          .large_enough_to_repeat = kNever,
+          .strip_bytes = strips.tile_bytes,
+          .least_rows = std::min(strips.least_rows, kLeastColumns),
+          .rows_cut = rows};
+}
+
 std::vector<StripModel> strips_within(std::size_t budget) {
   const auto bytes = static_cast<std::int64_t>(std::min<std::size_t>(budget, std::size_t{1} << 60));
-  constexpr std::int64_t kNever = std::int64_t{1} << 62;
   const std::int64_t strip = std::clamp<std::int64_t>(bytes / 32, 4 << 10, StripModel{}.strip_bytes);
   const std::int64_t large = std::max<std::int64_t>(bytes / 16, 8 << 10);
   const std::int64_t short_strip = std::max<std::int64_t>(strip / 8, 4 << 10);

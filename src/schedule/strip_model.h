@@ -19,20 +19,29 @@ struct StripModel {
   // gradient once: with some hundred rows that takes a few percent of the products' own time.
   std::int64_t strip_bytes = std::int64_t{64} << 20;
   std::int64_t least_rows = 256;
+  // Of the widest value of a tile. Where a formula allows it, a strip is cut into tiles, strips of columns, whose
+  // values stay in a cache between the product, the formula and the products of the backward pass. 0: never.
+  std::int64_t tile_bytes = 0;
+  // Within a strip of so many rows: dimensions of this size are its rows, which are not cut again.
+  std::int64_t rows_cut = 0;
 
   bool operator==(const StripModel&) const = default;
 };
 
 // A GPU multiplies so fast that adding to the gradient of the weights, 8 bytes of traffic per number, takes as long as
-// one product of 700 rows (as for linear_cross_entropy, see cuda/library/head_plan.cc): of three products with 1,024 rows
-// that is 23 %, with 2,048 rows 11 %, and the strip is still smaller than the f32 sums. Products pad odd sizes by
+// one product of 700 rows (as for linear_cross_entropy, see cuda/library/head_plan.cc): of three products with 1,024
+// rows that is 23 %, with 2,048 rows 11 %, and the strip is still smaller than the f32 sums. Products pad odd sizes by
 // themselves.
 // Padding a head once for all its strips would save copies, but a row then had other last bits than in a smaller batch
 // without strips: on an H200, a third of the elements of a layer of 50,257 columns.
 inline constexpr StripModel kGpuStrips{.large = std::int64_t{1} << 30,
                                        .large_enough_to_repeat = std::int64_t{8} << 30,
                                        .strip_bytes = std::int64_t{512} << 20,
-                                       .least_rows = 2048};
+                                       .least_rows = 2048,
+                                       .tile_bytes = std::int64_t{32} << 20};
+
+// How the work on a strip of so many rows is cut into tiles; its products are made once.
+StripModel tiles_of(const StripModel& strips, std::int64_t rows);
 
 // What plans for a device are made with in this thread.
 StripModel strip_model(Device device);

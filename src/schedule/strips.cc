@@ -35,8 +35,9 @@ DType sum_dtype(DType dtype) { return is_half(dtype) ? DType::f32 : dtype; }
 // Builds the graph of a strip: the members of a round with fewer rows, on placeholders for what they read.
 class Bodies {
  public:
-  Bodies(ValueGraph& graph, const StripRegion& region, const StripRegion::Round& round, Device device)
-      : g_(graph), region_(region), round_(round), device_(device) {}
+  Bodies(ValueGraph& graph, const StripRegion& region, const StripRegion::Round& round, const StripModel& model,
+         Device device)
+      : g_(graph), region_(region), round_(round), model_(model), device_(device) {}
 
   // False: some result would not have memory of its own.
   bool make(std::int64_t rows, StripBody& body) {
@@ -64,23 +65,15 @@ class Bodies {
       require(traced == Traced::done, "internal: a strip cannot be traced");
       for (Node* n : body.trace.nodes) body.kept.emplace_back(n);
     }
-    body.plan = make_plan(body.trace, nullptr);
-    const auto value_of = [&](const Tensor& t) {
-      const auto at = std::find(body.trace.nodes.begin(), body.trace.nodes.end(), t.node());
-      return at == body.trace.nodes.end() ? -1 : body.plan.graph.of_node[at - body.trace.nodes.begin()];
-    };
-    body.inputs.assign(inputs_.size(), -1);
-    for (const auto& [key, bound] : bound_) body.inputs[bound.input] = value_of(bound.leaf);
-    for (const Tensor& t : roots) {
-      const std::int32_t v = value_of(t);
-      const bool filled = std::any_of(body.plan.steps.begin(), body.plan.steps.end(), [&](const PlanStep& s) {
-        return std::find(s.outputs.begin(), s.outputs.end(), v) != s.outputs.end();
-      });
-      const bool again = std::find(body.outputs.begin(), body.outputs.end(), v) != body.outputs.end();
-      if (!filled || again) return false;
-      body.outputs.push_back(v);
+    if (model_.tile_bytes > 0) {
+      const StripModel tiles = tiles_of(model_, rows);
+      body.plan = make_plan(body.trace, &tiles);
+      const bool any = std::any_of(body.plan.steps.begin(), body.plan.steps.end(),
+                                   [](const PlanStep& s) { return s.strips != nullptr; });
+      if (any && bind(body, roots)) return true;
     }
-    return true;
+    body.plan = make_plan(body.trace, nullptr);
+    return bind(body, roots);
   }
 
   const std::vector<std::int32_t>& inputs() const { return inputs_; }  // values of the graph
@@ -88,6 +81,41 @@ class Bodies {
 
  private:
   const Value& value(std::int32_t v) const { return g_.values[v]; }
+
+  // Finds the values of the body's plan that are the loop's inputs and outputs.
+  bool bind(StripBody& body, const std::vector<Tensor>& roots) const {
+    const auto value_of = [&](const Tensor& t) {
+      const auto at = std::find(body.trace.nodes.begin(), body.trace.nodes.end(), t.node());
+      return at == body.trace.nodes.end() ? -1 : body.plan.graph.of_node[at - body.trace.nodes.begin()];
+    };
+    body.inputs.assign(inputs_.size(), -1);
+    for (const auto& [key, bound] : bound_) body.inputs[bound.input] = value_of(bound.leaf);
+    body.outputs.clear();
+    for (std::size_t k = 0; k < roots.size(); ++k) {
+      const std::int32_t v = value_of(roots[k]);
+      const bool again = std::find(body.outputs.begin(), body.outputs.end(), v) != body.outputs.end();
+      const std::int32_t whole = round_.outputs[k];
+      const bool added = region_.role[whole] == Role::summed && value(whole).op == Op::matmul;
+      if (again || !is_filled(body.plan, v, added)) return false;
+      body.outputs.push_back(v);
+    }
+    return true;
+  }
+
+  // Does a step fill v's memory? Where results are `added` to what is there, a product has to, which can do that.
+  static bool is_filled(const Plan& plan, std::int32_t v, bool added) {
+    for (const PlanStep& s : plan.steps) {
+      const auto at = std::find(s.outputs.begin(), s.outputs.end(), v);
+      if (at == s.outputs.end()) continue;
+      if (!added) return true;
+      if (!s.strips) return !s.sweep && s.op == Op::matmul;
+      const auto k = static_cast<std::size_t>(at - s.outputs.begin());
+      return s.strips->outputs[k].kind != StripOutput::Kind::partial &&
+             std::all_of(s.strips->bodies.begin(), s.strips->bodies.end(),
+                         [&](const StripBody& b) { return is_filled(b.plan, b.outputs[k], true); });
+    }
+    return false;
+  }
 
   Tensor member(std::int32_t v) {
     const std::vector<RowDims> rows = region_.inputs(g_, v);
@@ -178,7 +206,9 @@ class Bodies {
     } else {
       // Rows that do not lie evenly, and numbers that are not in memory, are copied once.
       if (!one_piece || b.op == Op::constant || b.op == Op::iota || b.op == Op::random_uniform) {
-        if (value(u).shape.numel() > region_.count * kMostCopiedPerRow) return {};
+        const std::int64_t copied_elements = value(u).shape.numel();
+        if (copied_elements > region_.count * kMostCopiedPerRow) return {};
+        if (model_.rows_cut > 0 && copied_elements * 4 >= model_.large) return {};  // as large as the strip
         whose = copied(u);
         strip_strides(whose, rows, strides);
         how.row_stride = rows.none() ? 0 : strides[rows.first];
@@ -262,6 +292,7 @@ class Bodies {
   ValueGraph& g_;
   const StripRegion& region_;
   const StripRegion::Round& round_;
+  const StripModel& model_;
   const Device device_;
   std::int64_t rows_ = 0;
   std::map<std::int32_t, Tensor> made_;
@@ -307,6 +338,7 @@ class Strips {
   bool take_apart(std::int32_t seed, int products_again) {
     const int rank = g_.values[seed].shape.rank();
     const RowDims across{rank - 1, rank}, along{rank - 2, rank - 1};
+    if (model_.rows_cut > 0) return false;
     for (const auto& [rows, others] : {std::pair(along, across), std::pair(across, along)}) {
       std::optional<Apart> apart = with_directions_apart(g_, model_, seed, rows);
       if (!apart || apart->products_again >= products_again) continue;
@@ -321,8 +353,23 @@ class Strips {
     return false;
   }
   bool is_worth(const StripRegion& region) const {
-    return region.count >= 2 * model_.least_rows &&
-           strip_length(model_, region.count, region.widest_row) * 2 <= region.count;
+    const std::int64_t length = strip_length(model_, region.count, region.widest_row);
+    if (region.count < 2 * model_.least_rows || length * 2 > region.count) return false;
+    return model_.rows_cut == 0 || is_worth_tiles(region, length * region.widest_row);
+  }
+  // Each tile adds to the sums over tiles, in memory: they are to move less than what the tile keeps in the cache.
+  // Positions of numbers that fail a check are counted from the first row alone.
+  bool is_worth_tiles(const StripRegion& region, std::int64_t tile_bytes) const {
+    std::int64_t added = 0;
+    for (const StripRegion::Round& round : region.rounds) {
+      for (std::int32_t v : round.members) {
+        const Value& x = g_.values[v];
+        if (x.op == Op::check) return false;
+        if (region.role[v] == Role::summed && x.op == Op::matmul)
+          added += x.shape.numel() * static_cast<std::int64_t>(size_of(sum_dtype(x.dtype)));
+      }
+    }
+    return 2 * added <= tile_bytes;
   }
 
   std::optional<StripRegion> best_region(std::int32_t seed) const {
@@ -331,7 +378,7 @@ class Strips {
     std::optional<StripRegion> best;
     for (const RowDims dims : {RowDims{rank - 2, rank - 1}, RowDims{rank - 1, rank}, RowDims{0, rank - 2}}) {
       const RowDims rows = trimmed(shape, dims);
-      if (rows.none()) continue;
+      if (rows.none() || count_rows(shape, rows) == model_.rows_cut) continue;
       for (const bool through_products : {true, false}) {
         std::optional<StripRegion> found = find_region(g_, model_, seed, rows, through_products);
         if (!found || found->saved < (found->products_again ? model_.large_enough_to_repeat : model_.large)) continue;
@@ -351,8 +398,9 @@ class Strips {
       auto loop = std::make_shared<StripLoop>();
       const std::int64_t length = strip_length(model_, region.count, region.widest_row);
       loop->rows = region.count;
+      loop->tiles = model_.rows_cut > 0;
       loop->strips = divided(region.count, length);
-      Bodies bodies(g_, region, round, device_);
+      Bodies bodies(g_, region, round, model_, device_);
       loop->bodies.emplace_back();
       if (!bodies.make(length, loop->bodies.back())) return false;
       if (const std::int64_t rest = region.count % length; rest != 0) {

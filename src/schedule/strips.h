@@ -50,6 +50,7 @@ struct StripLoop {
   std::vector<StripOutput> outputs;
   std::vector<StripBody> bodies;  // of all strips but the last, and of the last one where that is shorter
   int products_again = 0;         // products that an earlier loop has made, too
+  bool tiles = false;             // the rows are columns of a strip
 
   const StripBody& body(std::int64_t strip) const { return strip + 1 < strips ? bodies.front() : bodies.back(); }
 };

@@ -8,12 +8,13 @@
 
 #include "ebb/memory.h"
 #include "schedule/graphs.h"
+#include "strips/compare.h"
 
 // Products that are never held: formulas behind them are computed strip by strip, values and gradients in one loop.
 namespace ebb {
 namespace {
 
-using testing::planned;
+using testing::loops, testing::numbers, testing::planned, testing::products, testing::results;
 
 // Strips wherever a product has 64 KiB, of 32 rows or more.
 constexpr StripModel kSmall{
@@ -35,50 +36,9 @@ Tensor logits(const std::vector<Tensor>& t, std::size_t first = 0) {
   return matmul(t[first], transpose(t[first + 1], 0, 1)) + t[first + 2];
 }
 
-std::vector<Tensor> results(const FunctionOfMany& f, const std::vector<Tensor>& inputs) {
-  auto [loss, all] = value_and_grad(f)(inputs);
-  all.insert(all.begin(), loss);
-  return all;
-}
-
-// Loss and gradients.
-std::vector<std::vector<double>> numbers(const std::vector<Tensor>& all) {
-  eval(all);
-  std::vector<std::vector<double>> out;
-  for (const Tensor& t : all) out.push_back(cast(t, DType::f64).to_vector<double>());
-  return out;
-}
-
-int loops(const Plan& plan) {
-  return static_cast<int>(
-      std::count_if(plan.steps.begin(), plan.steps.end(), [](const PlanStep& s) { return s.strips != nullptr; }));
-}
-int products(const Plan& plan) {
-  int n = 0;
-  for (const PlanStep& s : plan.steps) {
-    if (s.strips) n += products(s.strips->bodies[0].plan);
-    n += !s.sweep && !s.strips && s.op == Op::matmul;
-  }
-  return n;
-}
-
-// The same numbers with and without strips, to the rounding of their sums; `most` is their relative difference.
 void expect_same(const char* name, const FunctionOfMany& f, const std::vector<Tensor>& inputs, int loops_expected,
                  int products_expected, const StripModel& model = kSmall, double most = 2e-5) {
-  SCOPED_TRACE(name);
-  const auto plain = numbers(results(f, inputs));
-  const UseStripModel strips(model);
-  const Plan plan = planned(results(f, inputs));
-  EXPECT_EQ(loops(plan), loops_expected) << print(plan);
-  EXPECT_EQ(products(plan), products_expected) << print(plan);
-  const auto in_strips = numbers(results(f, inputs));
-  ASSERT_EQ(plain.size(), in_strips.size());
-  for (std::size_t k = 0; k < plain.size(); ++k) {
-    double scale = 0;
-    for (double y : plain[k]) scale = std::max(scale, std::abs(y));
-    for (std::size_t i = 0; i < plain[k].size(); ++i)
-      ASSERT_NEAR(plain[k][i], in_strips[k][i], most * scale + 1e-30) << "result " << k << ", element " << i;
-  }
+  testing::expect_same(name, f, inputs, loops_expected, products_expected, model, most);
 }
 
 TEST(Strips, SmallProductsAreHeld) {

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+
+#include "ebb/memory.h"
+#include "strips/compare.h"
+
+// Strips that are cut into tiles: formulas of pairs whose rows need not be seen as a whole.
+namespace ebb {
+namespace {
+
+using testing::expect_same, testing::loops, testing::numbers, testing::planned, testing::results, testing::tiled_loops;
+using Inputs = const std::vector<Tensor>&;
+
+// Strips of 64 rows (and one of 8, which is held), tiles of 128 columns and more.
+constexpr StripModel kTiles{.large = 256 << 10,
+                            .large_enough_to_repeat = 256 << 10,
+                            .strip_bytes = 128 << 10,
+                            .least_rows = 32,
+                            .tile_bytes = 32 << 10};
+constexpr std::int64_t kPairs = 520, kWidth = 8;
+
+Tensor random_rows(DType dtype = DType::f32, std::int64_t width = kWidth) {
+  return cast(randn({kPairs, width}) * 0.5, dtype).eval();
+}
+
+// Labels 1 on the diagonal, -1 elsewhere; t: rows, rows, logarithm of the scale, bias.
+Tensor siglip(Inputs t) {
+  const Tensor z = matmul(t[0], transpose(t[1], 0, 1)) * exp(t[2]) + t[3];
+  const Tensor same = unsqueeze(arange(kPairs), 1) == unsqueeze(arange(kPairs), 0);
+  return -mean(log_sigmoid(where(same, z, -z)));
+}
+std::vector<Tensor> siglip_inputs(DType dtype) {
+  return {random_rows(dtype), random_rows(dtype), full({}, 0.3, dtype).eval(), full({}, -1.0, dtype).eval()};
+}
+
+// Three products, as in strips; the gradient of the first factor is a sum over tiles, that of the second one over
+// strips.
+TEST(Tiles, SigmoidLossOfPairsInEveryDType) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+    const double most = dtype == DType::f64 ? 1e-12 : dtype == DType::f32 ? 2e-5 : dtype == DType::f16 ? 2e-3 : 1.6e-2;
+    const std::vector<Tensor> inputs = siglip_inputs(dtype);
+    expect_same(name(dtype).data(), siglip, inputs, 1, 3, kTiles, most);
+    const UseStripModel tiles(kTiles);
+    EXPECT_EQ(tiled_loops(planned(results(siglip, inputs))), 1) << name(dtype);
+  }
+}
+
+TEST(Tiles, SiglipLossItself) {
+  const std::vector<Tensor> inputs{random_rows(), random_rows()};
+  const FunctionOfMany f = [](Inputs t) { return siglip_loss(t[0], t[1]); };
+  expect_same("siglip_loss", f, inputs, 1, 3, kTiles);
+  const UseStripModel tiles(kTiles);
+  EXPECT_EQ(tiled_loops(planned(results(f, inputs))), 1);
+}
+
+// The factors the other way round, one gradient alone, weights of rows and of columns, sums of rows that are results.
+TEST(Tiles, OtherFormulasOfPairs) {
+  const Tensor x = random_rows(), y = random_rows(), w = rand({kPairs, 1}).eval(), u = rand({1, kPairs}).eval();
+  const std::vector<std::pair<const char*, FunctionOfMany>> formulas{
+      {"transposed", [](Inputs t) { return sum(softplus(transpose(matmul(t[0], transpose(t[1], 0, 1)), 0, 1))); }},
+      {"one gradient", [&](Inputs t) { return sum(softplus(matmul(t[0], transpose(y, 0, 1)))) + mean(t[1]); }},
+      {"weights", [&](Inputs t) { return mean(square(relu(1 + matmul(t[0], transpose(t[1], 0, 1)))) * w * u); }},
+      {"rows of numbers", [&](Inputs t) {
+         const Tensor z = tanh(matmul(t[0], transpose(t[1], 0, 1)));
+         return sum(sum(z * w, 1) * sum(w, 1)) + sum(sum(z * u, 0) * sum(u, 0));
+       }}};
+  for (const auto& [name, f] : formulas) {
+    SCOPED_TRACE(name);
+    const auto plain = numbers(results(f, {x, y}));
+    const UseStripModel model(kTiles);
+    const Plan plan = planned(results(f, {x, y}));
+    EXPECT_EQ(tiled_loops(plan), 1) << print(plan);
+    const auto tiled = numbers(results(f, {x, y}));
+    for (std::size_t k = 0; k < plain.size(); ++k) {
+      double scale = 0;
+      for (double g : plain[k]) scale = std::max(scale, std::abs(g));
+      for (std::size_t i = 0; i < plain[k].size(); ++i)
+        ASSERT_NEAR(tiled[k][i], plain[k][i], 2e-5 * scale) << "result " << k << ", element " << i;
+    }
+  }
+}
+
+// Rows that must be known as a whole, sums that are larger than what a tile saves, random numbers of the whole matrix,
+// checks, which name the position: strips without tiles.
+TEST(Tiles, FormulasThatAreNotCut) {
+  const Tensor diagonal = arange(kPairs).eval();
+  const auto tiled = [](const FunctionOfMany& f, const std::vector<Tensor>& inputs) {
+    const UseStripModel model(kTiles);
+    const Plan plan = planned(results(f, inputs));
+    EXPECT_EQ(loops(plan), 1) << print(plan);
+    return tiled_loops(plan);
+  };
+  const auto product = [](Inputs t) { return matmul(t[0], transpose(t[1], 0, 1)); };
+  const std::vector<Tensor> inputs{random_rows(), random_rows()};
+  EXPECT_EQ(tiled([&](Inputs t) { return cross_entropy(product(t), diagonal); }, inputs), 0);
+  EXPECT_EQ(tiled([&](Inputs t) { return sum(softplus(dropout(product(t), 0.3))); }, inputs), 0);
+  const FunctionOfMany plain = [&](Inputs t) { return sum(softplus(product(t))); };
+  EXPECT_EQ(tiled(plain, inputs), 1);
+  EXPECT_EQ(tiled(plain, {random_rows(DType::f32, 80), random_rows(DType::f32, 80)}), 0);
+}
+
+TEST(Tiles, CompiledFunctionsHaveTheSameBits) {
+  const UseStripModel tiles(kTiles);
+  const std::vector<Tensor> inputs = siglip_inputs(DType::f32);
+  const auto expected = numbers(results(siglip, inputs));
+  const auto compiled = compile(FunctionToMany([](Inputs t) { return results(siglip, t); }));
+  for (int call = 0; call < 3; ++call) EXPECT_EQ(numbers(compiled(inputs)), expected);
+}
+
+TEST(Tiles, TheScheduleShowsThemAndThePeakCountsOne) {
+  const std::vector<Tensor> inputs = siglip_inputs(DType::f32);
+  const auto planned_with = [&](const StripModel& model) {
+    const UseStripModel use(model);
+    return planned(results(siglip, inputs));
+  };
+  StripModel strips = kTiles;
+  strips.tile_bytes = 0;
+  const Plan tiled = planned_with(kTiles), whole = planned_with(strips);
+  const std::string text = print(tiled);
+  EXPECT_NE(text.find("strips of 64 rows, 9 of them for 520 rows\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  tiles of 128 columns, 5 of them for 520 columns\n    call matmul f32[64, 8] f32[8, 128]"),
+            std::string::npos)
+      << text;
+  EXPECT_LT(tiled.peak.of_strip * 2, whole.peak.of_strip) << text;
+}
+
+}  // namespace
+}  // namespace ebb
