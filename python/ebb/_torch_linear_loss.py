@@ -8,7 +8,7 @@ torch.compile keeps an operation with a name, which knows its formula by a numbe
 import torch
 
 from . import _core
-from ._torch_transforms import dense, one_by_one, spread
+from ._torch_transforms import dense, last_derivative, one_by_one, spread
 
 _OPERANDS = 3  # x, head and bias come before the others among the inputs that have gradients
 _formulas = []
@@ -127,10 +127,7 @@ def make(exchange):
         def vmap(info, in_dims, call, wrt, known, *tensors):
             return one_by_one(Gradients, info, in_dims[3:], (call, wrt, known), tensors)
 
-    def refused(*_):
-        raise RuntimeError("linear_loss: PyTorch can differentiate it twice; ebb's linear losses more often")
-
-    class Second(torch.autograd.Function):
+    class Second(last_derivative("linear_loss: PyTorch can differentiate it twice; ebb's linear losses more often")):
         @staticmethod
         def forward(call, wrt, *tensors):
             formula, options, cut = call
@@ -142,13 +139,6 @@ def make(exchange):
                 along = exchange._inputs(directions)
                 found = _core._linear_loss_second(formula, list(wrt), along, *given, rows, whole, *options)
                 return tuple(exchange._given(y) for y in found)
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            pass
-
-        backward = staticmethod(refused)
-        jvp = staticmethod(refused)
 
         @staticmethod
         def vmap(info, in_dims, call, wrt, *tensors):

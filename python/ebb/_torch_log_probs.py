@@ -8,7 +8,7 @@ by chunk, for the outputs that have a gradient, and takes what it needs to know 
 import torch
 
 from . import _core
-from ._torch_transforms import dense, leading, one_by_one
+from ._torch_transforms import dense, last_derivative, leading, one_by_one
 
 OUTPUTS = ("log_probs", "entropy", "logsumexp", "log_sum_sq_probs", "mean_logits", "argmax")
 _KEPT = ("logsumexp", "entropy", "log_sum_sq_probs")  # values that a backward pass uses
@@ -100,8 +100,7 @@ def make(exchange):
     # their derivatives J·v in a direction, and the derivatives of Jᵀ·g in a direction. Values kept from the forward pass are
     # functions of the inputs, as which their derivatives are part of those by the inputs.
 
-    def refused(*_):
-        raise RuntimeError("linear_log_probs: PyTorch can differentiate it twice; ebb.linear_log_probs more often")
+    Last = last_derivative("linear_log_probs: PyTorch can differentiate it twice; ebb.linear_log_probs more often")
 
     class Values(torch.autograd.Function):
         @staticmethod
@@ -210,7 +209,7 @@ def make(exchange):
             every = Second.apply(at, ctx.options, len(at), *tensors, *directions, *grads)
             return None, None, *in_places([every[at.index(k)] for k in wrt], wrt, 4), *of_tangents
 
-        jvp = staticmethod(refused)
+        jvp = staticmethod(Last.jvp)
 
         @staticmethod
         def vmap(info, in_dims, at, options, x, head, target, bias, *tangents):
@@ -220,7 +219,7 @@ def make(exchange):
                 return found, (0,) * len(found)
             return one_by_one(Tangents, info, in_dims[2:], (at, options), (x, head, target, bias, *tangents))
 
-    class Second(torch.autograd.Function):
+    class Second(Last):
         @staticmethod
         def forward(wrt, options, count, x, head, target, bias, *tensors):
             inputs = (x, head, target, bias)
@@ -228,13 +227,6 @@ def make(exchange):
                 given = exchange._inputs(dense(tensors))
                 found = _core._token_statistics_second(given[:count], given[count:], wrt, *native(inputs, options))
                 return tuple(exchange._given(y) for y in found)
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            pass
-
-        backward = staticmethod(refused)
-        jvp = staticmethod(refused)
 
         @staticmethod
         def vmap(info, in_dims, wrt, options, count, *tensors):

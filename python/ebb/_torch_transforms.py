@@ -108,6 +108,23 @@ def dense(tensors):
     return [t.clone() if t is not None and t._is_zerotensor() else t for t in tensors]
 
 
+def last_derivative(message):
+    """The base of functions for torch.func that are not differentiated again."""
+
+    def refused(*_):
+        raise RuntimeError(message)
+
+    class Last(torch.autograd.Function):
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        backward = staticmethod(refused)
+        jvp = staticmethod(refused)
+
+    return Last
+
+
 def make(exchange):
     """(the loss for torch.func, the loss for torch.compile). exchange has ebb.torch's conversions."""
 
