@@ -251,6 +251,7 @@ inline unsigned __match_any_sync(unsigned, unsigned x) {
   for (unsigned lane = 0; lane < kWarp; ++lane) alike |= static_cast<unsigned>(side[first + lane] == x) << lane;
   return alike;
 }
+inline int __clzll(long long x) { return x ? __builtin_clzll(static_cast<unsigned long long>(x)) : 64; }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline void __syncwarp() { emulated::wait(emulated::of_warp[threadIdx.x / emulated::kWarp], emulated::kWarp); }
 inline void __threadfence_system() {}

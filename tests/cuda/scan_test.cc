@@ -37,15 +37,33 @@ class LongScanOnGpu : public ::testing::Test {
   void SetUp() override { use_emulated_device_without_gpu(); }
 };
 
-// 256 pieces of 4,096 elements are a group: the last piece of one, and those behind it.
-TEST_F(LongScanOnGpu, GroupsOfPieces) {
-  for (const std::int64_t n : {256 * 4096, 2 * 256 * 4096 + 4097}) {
+// Up to 256 pieces of 4,096 elements take one pass; longer lines have chunks of one piece, and of two.
+TEST_F(LongScanOnGpu, ChunksOfPieces) {
+  for (const std::int64_t n : {256 * 4096, 256 * 4096 + 1, 396 * 4096, 396 * 4096 + 4097}) {
     const std::vector<std::int64_t> sums = cumsum(arange(n).to(kGpu).eval(), 0).to_vector<std::int64_t>();
     std::int64_t want = 0;
     for (std::int64_t i = 0; i < n; ++i) {
       want += i;
       ASSERT_EQ(sums[static_cast<std::size_t>(i)], want) << "element " << i << " of " << n;
     }
+  }
+}
+
+// A line of chunks is the same alone, in a batch and backwards, in every run.
+TEST_F(LongScanOnGpu, ChunksHaveTheSameBits) {
+  const std::int64_t n = 400 * 4096 + 77;
+  const Tensor x = randn({2, n}).to(kGpu).eval(), turned = flip(x, 1).eval();
+  const std::vector<double> all = cumsum(x, 1).to_vector<double>(),
+                            alone = cumsum(x.slice(0, 1, 2).eval(), 1).to_vector<double>();
+  EXPECT_EQ(cumsum(x, 1).to_vector<double>(), all);
+  EXPECT_EQ(cumsum(flip(turned, 1), 1).to_vector<double>(), all);
+  EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin() + n));
+  double sum = 0;
+  const std::vector<double> numbers = x.to_vector<double>();
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    sum += numbers[at];
+    ASSERT_NEAR(all[at], sum, 1e-6 * (1 + std::fabs(sum))) << "element " << i;
   }
 }
 

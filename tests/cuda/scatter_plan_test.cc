@@ -28,6 +28,7 @@ TEST(ScatterPlans, LinesThatFitOnChipAreAddedThere) {
   EXPECT_EQ(sums(DType::bf16, {8, 3136}, {8, 20}, 1), "block of 32 threads per line, 20736 bytes of shared memory");
   EXPECT_EQ(sums(DType::f32, {3, 1000000}, {3, 100}, 1), "warp per line");
   EXPECT_EQ(sums(DType::f32, {3, 1000000}, {3, 5000}, 1), "sorted by place");
+  EXPECT_EQ(sums(DType::f64, {3, 1000000}, {3, 1 << 20}, 1), "sorted by place");
   EXPECT_EQ(sums(DType::f32, {3, 9000}, {3, 1 << 20}, 1),
             "block of 256 threads per 9000 elements of a line, 44192 bytes of shared memory");
   EXPECT_EQ(sums(DType::f32, {1000, 1 << 15}, {2000, 1 << 15}, 0), "thread per line");
@@ -54,6 +55,17 @@ TEST(ScatterPlans, ThreadsHaveSumsOfTheirOwnForFewPlaces) {
   EXPECT_EQ(sums(slices, DType::f32, {5000, 64}, {1000000}, 0), "sorted by place");
   EXPECT_EQ(sums(slices, DType::f32, {5000}, {1000000}, 0),
             "block of 256 threads per 5000 elements of a line, 48192 bytes of shared memory");
+}
+
+// Exact sums have no order either.
+TEST(ScatterPlans, ManyPlacesHaveSumsInFixedPoint) {
+  const std::string exact = "thread per element, exact sums in fixed point";
+  EXPECT_EQ(plan_of(Op::scatter_zero_add, DType::f32, {100000}, {4431497}, 0), exact);
+  EXPECT_EQ(plan_of(Op::scatter_zero_add, DType::bf16, {3, 3000000}, {3, 4431497}, 1), exact);
+  EXPECT_EQ(plan_of(Op::scatter_zero_add, DType::f16, {40000, 7}, {10000, 7}, 0), exact);
+  EXPECT_EQ(plan_of(Op::index_zero_add, DType::f32, {100000}, {4431497}, 0), exact);
+  EXPECT_EQ(plan_of(Op::index_zero_add, DType::f32, {100000, 64}, {4431497}, 0), "sorted by place");
+  EXPECT_EQ(plan_of(Op::scatter_zero_add, DType::f32, {1 << 20}, {std::int64_t{1} << 27}, 0), "sorted by place");
 }
 
 TEST(ScatterPlans, IntegersHaveNoOrder) {

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT
 // scatter, scatter_add and index_add on cuda:0 against the CPU: numbers of places from one to more than shared memory
 // holds, lines of one piece and of several, any axis; the same bits in every run and in every batch.
+#include <limits>
+#include <utility>
+
+#include "cuda/backend.h"
 #include "cuda/library_on_gpu.h"
+#include "cuda/runtime/gpu.h"
 #include "ops/index_nodes.h"
 
 namespace ebb::testing {
@@ -12,9 +17,10 @@ using ScatterOnGpu = LibraryOnGpu;
 struct Lines {
   std::int64_t places, length;
 };
-// One of each way, at its edges: sums of a thread's own, a block's, sorted ones.
-const Lines kLines[] = {{1, 1},    {1, 700},    {3, 16385}, {10, 2859},    {54, 300},     {55, 300},    {100, 5000},
-                        {256, 77}, {257, 4000}, {1000, 1},  {1000, 17000}, {7000, 20000}, {40000, 900}, {40000, 2000}};
+// One of each way, at its edges: sums of a thread's own, a block's, sorted ones, exact ones.
+const Lines kLines[] = {{1, 1},        {1, 700},      {3, 16385},   {10, 2859},    {54, 300},
+                        {55, 300},     {100, 5000},   {256, 77},    {257, 4000},   {1000, 1},
+                        {1000, 17000}, {7000, 20000}, {40000, 900}, {40000, 2000}, {40000, 10001}};
 
 TEST_P(ScatterOnGpu, SumsOfLines) {
   for (const auto& [places, length] : kLines) {
@@ -105,7 +111,8 @@ TEST_P(ScatterOnGpu, PutsTheLastOfManyPlaces) {
 
 // The device's threads run in another order each time.
 TEST_P(ScatterOnGpu, EveryRunHasTheSameBits) {
-  for (const auto& [places, length] : {Lines{3, 40000}, Lines{10, 3000}, Lines{1000, 17000}, Lines{40000, 2000}}) {
+  for (const auto& [places, length] :
+       {Lines{3, 40000}, Lines{10, 3000}, Lines{1000, 17000}, Lines{40000, 2000}, Lines{30000, 7501}}) {
     const Tensor src = real({3, length}).to(kGpu), index = randint(0, places, {3, length}).eval().to(kGpu);
     const auto sums = [&](const Tensor& from, const Tensor& at) {
       return scatter_add(zeros({from.size(0), places}, GetParam()), 1, at, from).to_vector<double>();
@@ -148,6 +155,137 @@ TEST_F(IntegersOnGpu, SumsAreExact) {
       EXPECT_EQ(lines(kGpu).to_vector<std::int64_t>(), lines({}).to_vector<std::int64_t>()) << places;
     }
   }
+}
+
+// Places that do not fit on chip: sums in fixed point.
+class ExactSumsOnGpu : public IntegersOnGpu {
+ protected:
+  static constexpr std::int64_t kPlaces = 30000;
+  static std::vector<double> sums(const std::vector<float>& x, const std::vector<std::int64_t>& at) {
+    const Shape shape{static_cast<std::int64_t>(x.size())};
+    const Tensor src = tensor_from(std::vector<double>(x.begin(), x.end()), shape, DType::f32),
+                 index = tensor_from(at, shape, DType::i64);
+    return scatter_add(zeros({kPlaces}), 0, index.to(kGpu), src.to(kGpu)).to_vector<double>();
+  }
+};
+
+// x + y - x is y for numbers of any size: nothing is rounded on the way. From one digit to all of them.
+TEST_F(ExactSumsOnGpu, NothingIsRoundedBeforeTheEnd) {
+  for (const int spread : {0, 3, 12, 40, 126}) {
+    std::vector<float> x;
+    std::vector<double> want(kPlaces, 0.0);
+    std::vector<std::int64_t> at;
+    const auto exponents = randint(-spread, spread + 1, {3, kPlaces / 2}).to_vector<std::int64_t>();
+    const auto parts = randint(-(1 << 24) + 1, 1 << 24, {3, kPlaces / 2}).to_vector<std::int64_t>();
+    const auto number = [&](std::int64_t k, std::int64_t i) {
+      const auto j = static_cast<std::size_t>(k * (kPlaces / 2) + i);
+      return std::ldexp(static_cast<float>(parts[j]), static_cast<int>(exponents[j]) - 23);
+    };
+    for (std::int64_t i = 0; i < kPlaces / 2; ++i) {
+      const float big = number(0, i), small = number(1, i);
+      want[static_cast<std::size_t>(2 * i)] = small;
+      for (const float part : {big, small, -big}) {
+        x.push_back(part);
+        at.push_back(2 * i);
+      }
+    }
+    EXPECT_EQ(sums(x, at), want) << spread;
+  }
+}
+
+// One rounding, to the nearest, ties to even; overflow to infinity; subnormal numbers.
+TEST_F(ExactSumsOnGpu, SumsAreRoundedOnce) {
+  std::vector<float> x(kPlaces / 2, 0.0f);
+  std::vector<std::int64_t> at(x.size(), 7);
+  const float inf = std::numeric_limits<float>::infinity(), most = std::numeric_limits<float>::max(),
+              least = std::numeric_limits<float>::denorm_min(), nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<std::pair<std::vector<float>, float>> cases{
+      {{16777216, 1}, 16777216},
+      {{16777216, 1, least}, 16777218},
+      {{-16777216, -1, -least}, -16777218},
+      {{16777218, 1}, 16777220},
+      {{1, -0x1p-24f}, 0x1.fffffep-1f},
+      {{1, -0x1p-25f}, 1},
+      {{1, -0x1p-25f, -least}, 0x1.fffffep-1f},
+      {{most, most}, inf},
+      {{most, most, -most}, most},
+      {{-most, -most}, -inf},
+      {{least, least, least}, 3 * least},
+      {{0x1p-126f, -least}, 0x1p-126f - least},
+      {{-0.0f, -0.0f}, 0},
+      {{1, -1}, 0},
+  };
+  for (const bool special : {false, true}) {
+    std::size_t n = 0;
+    std::vector<double> want(kPlaces, 0.0);
+    std::int64_t place = 11;
+    const auto put = [&](const std::vector<float>& parts, float sum) {
+      for (const float part : parts) x[n] = part, at[n++] = place;
+      want[static_cast<std::size_t>(place++)] = sum;
+    };
+    for (const auto& [parts, sum] : cases) put(parts, sum);
+    if (special) put({inf, 3, -most}, inf), put({-inf, 3}, -inf), put({inf, -inf}, nan), put({1, nan, inf}, nan);
+    const std::vector<double> got = sums(x, at);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      ASSERT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])))
+          << "place " << i << ": " << got[i] << " instead of " << want[i];
+    }
+  }
+}
+
+// Many lanes of a warp have one place: all of them, some, two by turns.
+TEST_F(ExactSumsOnGpu, FavouritePlaces) {
+  const std::int64_t n = 20011;
+  const Tensor any = randint(0, kPlaces, {n}), often = rand({n});
+  const std::vector<double> numbers = cast(randint(-1000, 1000, {n}), DType::f32).to_vector<double>();
+  const std::vector<float> x(numbers.begin(), numbers.end());
+  for (const double share : {0.1, 0.5, 1.0}) {
+    const auto at = where(often < share, 3 + remainder(arange(n), 2) * 9, any).to_vector<std::int64_t>();
+    std::vector<double> want(kPlaces, 0.0);  // exact, as integers are
+    for (std::size_t i = 0; i < x.size(); ++i) want[static_cast<std::size_t>(at[i])] += x[i];
+    EXPECT_EQ(sums(x, at), want) << share;
+  }
+}
+
+// Large numbers of other lines need more digits, and slices are added a few at a time: a line's bits stay as they are.
+TEST_F(ExactSumsOnGpu, OtherLinesDoNotChangeBits) {
+  const cuda::GpuModel before = cuda::gpu(0).model();
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (const Shape& shape : {Shape{5, 8001}, Shape{5, 8001, 2}}) {
+      const Shape to = shape.with(1, kPlaces);
+      const Tensor src = cast(randn(shape) * exp(2 * randn(shape)), dtype).eval(),
+                   index = randint(0, kPlaces, shape).eval();
+      const auto sum = [&](const Tensor& x, const Tensor& at) {
+        return scatter_add(zeros(to.with(0, x.size(0)), dtype), 1, at.to(kGpu), x.to(kGpu)).eval();
+      };
+      const std::vector<double> alone = sum(src.slice(0, 3, 4), index.slice(0, 3, 4)).to_vector<double>();
+      const Tensor factors = reshape(exp(3 * cast(remainder(arange(5) - 3, 5), DType::f32)), Shape{5, 1, 1});
+      const Tensor others = cast(src * reshape(factors, shape.rank() == 2 ? Shape{5, 1} : Shape{5, 1, 1}), dtype);
+      for (const std::int64_t bytes :
+           {std::int64_t{1}, std::int64_t{2} * 64 * kPlaces * shape.numel() / 40005, before.exact_bytes}) {
+        cuda::GpuModel model = before;
+        model.exact_bytes = bytes;
+        cuda::gpu(0).set_model(model);
+        EXPECT_EQ(sum(others, index).slice(0, 3, 4).to_vector<double>(), alone) << name(dtype) << ", " << bytes;
+      }
+      cuda::gpu(0).set_model(before);
+    }
+  }
+}
+
+TEST_F(ExactSumsOnGpu, AnIndexOutsideIsNamed) {
+  std::vector<std::int64_t> at(kPlaces / 2, 1);
+  at[12345] = kPlaces;
+  const Tensor index = tensor_from(at, Shape{kPlaces / 2}, DType::i64), src = ones({kPlaces / 2});
+  const auto message = [&](Device d) -> std::string {
+    try {
+      scatter_add(zeros({kPlaces}), 0, index.to(d), src.to(d)).to_vector<double>();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "nothing was wrong";
+  };
+  EXPECT_EQ(message(kGpu), message({}));
 }
 
 // Whatever adds it, an index that is outside is named with its position.

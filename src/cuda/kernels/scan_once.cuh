@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// cumsum and cumprod of lines whose elements lie side by side, in one pass: a block adds the elements of a piece,
-// leaves its total, and waits for those of all pieces before it in the line. 256 pieces are a group, whose last piece
-// leaves their total as well: a block then reads as many numbers as there are groups before its own and pieces before
-// it there, and adds them in an order that depends on its place alone. Blocks take pieces in the order in which they
-// begin, so that whatever a block waits for is being made.
+// cumsum and cumprod of lines whose elements lie side by side. Lines of up to kSumGroup pieces take one pass: a block
+// adds the elements of a piece, leaves its total, and waits for those of all pieces before it in the line, which it
+// adds in an order that depends on its place alone. Blocks take pieces in the order in which they begin, so that
+// whatever a block waits for is being made. Longer lines are divided into as many chunks as a large GPU has room for
+// blocks: one pass adds each, a second one scans its pieces one after the other, and nobody waits.
 #pragma once
 #include "cuda/kernels/parts/scan_step.cuh"
 
@@ -49,28 +49,96 @@ EBB S total_of_block(S x, u64* warps) {
 }
 
 // What comes before a piece of a line; its own total is left for those behind it.
-EBB S before_piece(const Args& a, i64 line, i64 piece, S own, u64 (*warps)[kWarps]) {
-  const i64 first = line * (a.pieces + a.groups), group = piece / kSumGroup, begin = group * kSumGroup;
+EBB S before_piece(const Args& a, i64 line, i64 piece, S own, u64* warps) {
+  const i64 first = line * a.pieces;
   const S nothing = (S)a.start;
   if (threadIdx.x == 0) leave_total(a, first + piece, own);
   S mine = nothing;
-  if (begin + threadIdx.x < piece) mine = total_at(a, first + begin + threadIdx.x, nothing);
-  if (piece == begin + kSumGroup - 1) {
-    const S others = total_of_block(mine, warps[0]);
-    if (threadIdx.x == 0) leave_total(a, first + a.pieces + group, next(others, own));
+  if (threadIdx.x < piece) mine = total_at(a, first + threadIdx.x, nothing);
+  return total_of_block(mine, warps);
+}
+
+// Elements of a piece as they lie in memory, a block of threads apart.
+struct Piece {
+  T* at;  // of this thread
+  i64 step;
+  int live;  // elements of the piece
+};
+EBB Piece piece_of(const KernelView& lines, i64 step, i64 line, i64 begin, i64 end) {
+  if (kForward) step = 1;
+  const i64 left = end - begin;
+  return {(T*)lines.data + at(lines, line) + (begin + threadIdx.x) * step, step,
+          left < kSumPiece ? (int)left : kSumPiece};
+}
+EBB void read_piece(const Piece& p, T (&part)[kSumEach]) {
+  const T* from = p.at;
+#pragma unroll
+  for (int k = 0; k < kSumEach; ++k, from += kScanThreads * p.step) {
+    if ((int)threadIdx.x + k * kScanThreads < p.live) part[k] = *from;
   }
-  S before = nothing;
-  for (i64 g = threadIdx.x; g < group; g += kThreads) before = next(before, total_at(a, first + a.pieces + g, nothing));
-  return total_of_block(next(before, mine), warps[1]);
+}
+
+// A piece in shared memory, and what its scan needs.
+struct Scan {
+  T elements[kSumPiece + kThreads];
+  u64 totals[kWarps];  // of warps
+};
+EBB void put_piece(const T (&part)[kSumEach], int live, Scan& scan) {
+#pragma unroll
+  for (int k = 0; k < kSumEach; ++k) {
+    const int e = threadIdx.x + k * kScanThreads;
+    if (e < live) scan.elements[place_of(e)] = part[k];
+  }
+  __syncthreads();
+}
+// A thread has neighbouring elements. Returns the total of the lanes before this one.
+EBB S scan_lanes(S nothing, int live, Scan& scan) {
+  const int lane = threadIdx.x & 31, first = threadIdx.x * kSumEach;
+  S all = nothing;
+#pragma unroll
+  for (int j = 0; j < kSumEach; ++j) {
+    if (first + j < live) all = next(all, (S)load(scan.elements[place_of(first + j)]));
+  }
+#pragma unroll
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const S left = from_lane(all, lane - distance);
+    if (lane >= distance) all = next(left, all);
+  }
+  if (lane == 31) scan.totals[threadIdx.x >> 5] = bits_of(all);
+  const S left = from_lane(all, lane - 1);
+  __syncthreads();
+  return left;
+}
+EBB S total_of_piece(S nothing, const Scan& scan) {
+  S own = nothing;
+#pragma unroll
+  for (int w = 0; w < kScanThreads / 32; ++w) own = next(own, from_bits(nothing, scan.totals[w]));
+  return own;
+}
+EBB void write_piece(S before, S left, const Piece& to, Scan& scan) {
+  const int first = threadIdx.x * kSumEach;
+  for (int w = 0; w < (int)(threadIdx.x >> 5); ++w) before = next(before, from_bits(before, scan.totals[w]));
+  if (threadIdx.x & 31) before = next(before, left);
+#pragma unroll
+  for (int j = 0; j < kSumEach; ++j) {
+    if (first + j >= to.live) break;
+    before = next(before, (S)load(scan.elements[place_of(first + j)]));
+    scan.elements[place_of(first + j)] = narrow(before);
+  }
+  __syncthreads();
+  T* out = to.at;
+#pragma unroll
+  for (int k = 0; k < kSumEach; ++k, out += kScanThreads * to.step) {
+    const int e = threadIdx.x + k * kScanThreads;
+    if (e < to.live) *out = scan.elements[place_of(e)];
+  }
+  __syncthreads();
 }
 
 extern "C" __global__ void __launch_bounds__(kScanThreads, 1024 / kScanThreads) scan_once(const Args a) {
-  __shared__ T shared[kSumPiece + kThreads];
-  __shared__ u64 totals[kWarps], warps[2][kWarps];
+  __shared__ Scan scan;
+  __shared__ u64 warps[kWarps];
   __shared__ i64 taken;
-  constexpr int threads = kScanThreads;
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const i64 x_step = kForward ? 1 : a.x_step, out_step = kForward ? 1 : a.out_step;
   const i64 tasks = a.x.n * a.pieces;
   const S nothing = (S)a.start;
   for (i64 task = blockIdx.x;; task += gridDim.x) {
@@ -81,56 +149,69 @@ extern "C" __global__ void __launch_bounds__(kScanThreads, 1024 / kScanThreads) 
     }
     if (task >= tasks) return;
     const i64 line = quotient(task, a.pieces), piece = task - line * a.pieces, begin = piece * kSumPiece;
-    const int live = a.length - begin < kSumPiece ? (int)(a.length - begin) : kSumPiece;
-    const T* from = (const T*)a.x.data + at(a.x, line) + (begin + threadIdx.x) * x_step;
+    const Piece from = piece_of(a.x, a.x_step, line, begin, a.length);
     T part[kSumEach];
+    read_piece(from, part);
+    put_piece(part, from.live, scan);
+    const S left = scan_lanes(nothing, from.live, scan);
+    const S before = a.totals ? before_piece(a, line, piece, total_of_piece(nothing, scan), warps) : nothing;
+    write_piece(before, left, piece_of(a.out, a.out_step, line, begin, a.length), scan);
+  }
+}
+
+// A chunk of a line: so many pieces.
+struct Chunk {
+  i64 line, number, begin, end;
+};
+EBB Chunk chunk_of(const Args& a, i64 task) {
+  const i64 line = quotient(task, a.chunks), number = task - line * a.chunks, begin = number * a.chunk;
+  return {line, number, begin, begin + a.chunk < a.length ? begin + a.chunk : a.length};
+}
+
+extern "C" __global__ void __launch_bounds__(kScanThreads, 4) sum_chunks(const Args a) {
+  __shared__ u64 warps[kWarps];
+  for (i64 task = blockIdx.x; task < a.x.n * a.chunks; task += gridDim.x) {
+    const Chunk chunk = chunk_of(a, task);
+    S total = (S)a.start;
+    for (i64 begin = chunk.begin; begin < chunk.end; begin += kSumPiece) {
+      const Piece from = piece_of(a.x, a.x_step, chunk.line, begin, chunk.end);
+      T part[kSumEach];
+      read_piece(from, part);
 #pragma unroll
-    for (int k = 0; k < kSumEach; ++k, from += threads * x_step) {
-      if ((int)threadIdx.x + k * threads < live) part[k] = *from;
+      for (int k = 0; k < kSumEach; ++k) {
+        if ((int)threadIdx.x + k * kScanThreads < from.live) total = next(total, (S)load(part[k]));
+      }
     }
-#pragma unroll
-    for (int k = 0; k < kSumEach; ++k) {
-      const int e = threadIdx.x + k * threads;
-      if (e < live) shared[place_of(e)] = part[k];
-    }
+    total = total_of_block(total, warps);
+    if (threadIdx.x == 0) a.totals[task] = bits_of(total);
     __syncthreads();
-    const int first = threadIdx.x * kSumEach, mine = live - first < kSumEach ? live - first : kSumEach;
-    const auto element = [&](int j) { return (S)load(shared[place_of(first + j)]); };
-    S all = nothing;
-#pragma unroll
-    for (int j = 0; j < kSumEach; ++j) {
-      if (j < mine) all = next(all, element(j));
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kScanThreads, 3) scan_chunks(const Args a) {
+  __shared__ Scan scan;
+  __shared__ u64 warps[kWarps];
+  const S nothing = (S)a.start;
+  for (i64 task = blockIdx.x; task < a.x.n * a.chunks; task += gridDim.x) {
+    const Chunk chunk = chunk_of(a, task);
+    S before = nothing;
+    for (i64 c = threadIdx.x; c < chunk.number; c += kThreads)
+      before = next(before, from_bits(nothing, a.totals[chunk.line * a.chunks + c]));
+    before = total_of_block(before, warps);
+    Piece from = piece_of(a.x, a.x_step, chunk.line, chunk.begin, chunk.end);
+    T part[kSumEach];
+    read_piece(from, part);
+    for (i64 begin = chunk.begin; begin < chunk.end; begin += kSumPiece) {
+      const int live = from.live;
+      put_piece(part, live, scan);
+      if (begin + kSumPiece < chunk.end) {  // the next one is loaded meanwhile
+        from = piece_of(a.x, a.x_step, chunk.line, begin + kSumPiece, chunk.end);
+        read_piece(from, part);
+      }
+      const S left = scan_lanes(nothing, live, scan), own = total_of_piece(nothing, scan);
+      write_piece(before, left, piece_of(a.out, a.out_step, chunk.line, begin, chunk.end), scan);
+      before = next(before, own);
     }
-#pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
-      const S left = from_lane(all, lane - distance);
-      if (lane >= distance) all = next(left, all);
-    }
-    if (lane == 31) totals[warp] = bits_of(all);
-    const S left = from_lane(all, lane - 1);
-    __syncthreads();
-    S before = nothing, own = nothing;
-    if (a.totals) {
-#pragma unroll
-      for (int w = 0; w < kWarps; ++w) own = next(own, from_bits(nothing, totals[w]));
-      before = before_piece(a, line, piece, own, warps);
-    }
-    for (int w = 0; w < warp; ++w) before = next(before, from_bits(nothing, totals[w]));
-    if (lane > 0) before = next(before, left);
-#pragma unroll
-    for (int j = 0; j < kSumEach; ++j) {
-      if (j >= mine) break;
-      before = next(before, element(j));
-      shared[place_of(first + j)] = narrow(before);
-    }
-    __syncthreads();
-    T* out = (T*)a.out.data + at(a.out, line) + (begin + threadIdx.x) * out_step;
-#pragma unroll
-    for (int k = 0; k < kSumEach; ++k, out += threads * out_step) {
-      const int e = threadIdx.x + k * threads;
-      if (e < live) *out = shared[place_of(e)];
-    }
-    __syncthreads();
   }
 }
 

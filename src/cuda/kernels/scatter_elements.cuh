@@ -2,30 +2,16 @@
 // scatter, and sums of integers or of one element each: a thread per element of the index, in any order. Which of
 // several elements is the last for a place is found first, by its position; sums of integers have no order.
 #pragma once
-#include "cuda/kernels/args/index.h"
-#include "cuda/kernels/parts/view.cuh"
+#include "cuda/kernels/parts/scatter_places.cuh"
 
 namespace ebb::cuda {
 
 #ifdef EBB_EDITOR
-typedef i64 I;
 typedef u32 T;  // of src and out
 typedef u32 P;  // of positions
 #endif
 
 using Args = ScatterElementsArgs<T, P>;
-
-EBB void complain_of(const Args& a, i64 i, i64 where) {
-  const i64 slice = a.inner ? quotient(i, a.inner) : i;
-  complain(a.complaints, a.inner ? slice - quotient(slice, a.length) * a.length : i, 0, bits_of(where));
-}
-// Where in the output element i goes; -1: its index is outside, which is said once.
-EBB i64 place_of(const Args& a, i64 i, bool says_so = true) {
-  const i64 where = ((const I*)a.index.data)[at(a.index, i)];
-  if ((u64)where < (u64)a.size) return at(a.out, i) + where * a.out_step;
-  if (says_so) complain_of(a, i, where);
-  return -1;
-}
 
 // Where few places of a large output are written: only those begin with zeros.
 extern "C" __global__ void __launch_bounds__(kThreads) clear_last(const Args a) {

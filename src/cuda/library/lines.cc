@@ -109,12 +109,14 @@ std::string scan_text(DType dtype) {
          fmt::format("typedef {} S;\nconstexpr bool kFloating = {};\n", real ? "f64" : "i64", real);
 }
 
-// Lines that lie side by side: in one pass, by as many threads as a line has elements for.
-void scan_once(const LibraryCall& call, Gpu& gpu, const std::string& text, const View& lines, const View& results) {
+// Lines that lie side by side: in one pass, by as many threads as a line has elements for, or by chunks.
+void scan_by_blocks(const LibraryCall& call, Gpu& gpu, const std::string& text, const View& lines,
+                    const View& results) {
   const View &x = at_least_1d(call.inputs[0]), &out = at_least_1d(call.outputs[0]);
   const int axis = axis_of(call);
-  const std::int64_t length = x.shape[axis], count = lines.shape.numel(), pieces = (length + kSumPiece - 1) / kSumPiece,
-                     groups = pieces / kSumGroup;
+  const auto divided_up = [](std::int64_t n, std::int64_t by) { return (n + by - 1) / by; };
+  const std::int64_t length = x.shape[axis], count = lines.shape.numel(), pieces = divided_up(length, kSumPiece),
+                     chunk = kSumPiece * divided_up(pieces, kSumChunks), chunks = divided_up(length, chunk);
   ScanOnceArgs args{.x = kernel_view(lines),
                     .out = kernel_view(results),
                     .length = length,
@@ -122,21 +124,29 @@ void scan_once(const LibraryCall& call, Gpu& gpu, const std::string& text, const
                     .out_step = out.strides[axis],
                     .start = call.op == Op::cumprod ? 1 : 0,
                     .pieces = pieces,
-                    .groups = groups,
+                    .chunk = chunk,
+                    .chunks = chunks,
                     .totals = nullptr,
                     .next = nullptr};
-  BufferPtr keep;
-  if (pieces > 1) {
-    const View words = workspace(gpu, DType::i64, Shape{2 * count * (pieces + groups) + 1}, keep, label_of(call));
-    gpu.clear(words.data, static_cast<std::size_t>(words.shape.numel()) * sizeof(u64));
-    args.totals = elements<u64>(words) + 1;
-    args.next = elements<u32>(words);
-  }
   unsigned threads = 32;
   while (threads < kThreads && threads * kSumEach < length) threads *= 2;
   const std::string sizes = fmt::format("constexpr int kScanThreads = {};\nconstexpr bool kForward = {};\n", threads,
                                         args.x_step == 1 && args.out_step == 1);
-  launch_blocks(gpu, {text + sizes + texts::scan_once}, "scan_once", count * pieces, args, 0, threads);
+  const KernelSource source{text + sizes + texts::scan_once};
+  BufferPtr keep;
+  if (pieces > kSumGroup) {
+    args.totals = elements<u64>(workspace(gpu, DType::i64, Shape{count * chunks}, keep, label_of(call)));
+    launch_blocks(gpu, source, "sum_chunks", count * chunks, args);
+    launch_blocks(gpu, source, "scan_chunks", count * chunks, args);
+    return;
+  }
+  if (pieces > 1) {
+    const View words = workspace(gpu, DType::i64, Shape{2 * count * pieces + 1}, keep, label_of(call));
+    gpu.clear(words.data, static_cast<std::size_t>(words.shape.numel()) * sizeof(u64));
+    args.totals = elements<u64>(words) + 1;
+    args.next = elements<u32>(words);
+  }
+  launch_blocks(gpu, source, "scan_once", count * pieces, args, 0, threads);
 }
 
 }  // namespace
@@ -154,7 +164,7 @@ void run_scan(const LibraryCall& call, Gpu& gpu) {
   lines.shape = results.shape = x.shape.with(axis, 1);
   const std::int64_t length = x.shape[axis], count = lines.shape.numel();
   const bool beside = lies_side_by_side(x, axis) && (places || length > kSumAlone);
-  if (beside && !places) return scan_once(call, gpu, text, lines, results);
+  if (beside && !places) return scan_by_blocks(call, gpu, text, lines, results);
   const KernelSource source{text + (places ? texts::scan_places : texts::scan)};
   const std::int64_t piece = beside ? kScanPiece : kScanStrip, pieces = (length + piece - 1) / piece;
   ScanArgs args{.x = kernel_view(lines),

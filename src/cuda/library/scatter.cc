@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // scatter and sums of elements or slices at the places of an index. No two threads add to one float: the order of its
-// sums is that of the index, or of the index's pieces. scatter_plan.h decides how.
+// sums is that of the index, or of the index's pieces, or they are exact. scatter_plan.h decides how.
 #include "cuda/library/scatter_plan.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 #include <vector>
 
@@ -94,6 +95,7 @@ struct ScatterTask {
     launch_elements(gpu, source, by_warps ? "scatter_by_warps" : "scatter", by_warps ? 32 * a.index.n : a.index.n, a);
   }
   void own_sums(const ScatterPlan& plan) const;
+  void exact_sums() const;
 
   // Room for the sums of pieces, where a line is divided, and what adds them.
   struct Pieces {
@@ -167,6 +169,50 @@ void ScatterTask::own_sums(const ScatterPlan& plan) const {
                               .complaints = check_index(mark, call, given, out.shape[axis()])},
                 plan.shared_bytes, static_cast<unsigned>(plan.threads));
   pieces.add();
+}
+
+// Slices before the axis a few at a time, so that digits take a bounded part of the memory.
+void ScatterTask::exact_sums() const {
+  const ScatterElementsArgs<void, void> e = element_args();
+  const std::int64_t length = index.shape[axis()], inner = inner_of(index.shape, axis()), slice = length * inner,
+                     places = out.shape[axis()] * inner, outer = index.shape.numel() / slice;
+  constexpr auto kBytes = static_cast<std::int64_t>(kMostDigits * sizeof(u64));
+  const std::int64_t slices = std::clamp<std::int64_t>(gpu.model().exact_bytes / (places * kBytes), 1, outer);
+  BufferPtr kept_range, kept_digits, kept_specials;
+  const View range = workspace(gpu, DType::i32, Shape{2}, kept_range, label_of(call)),
+             digits = workspace(gpu, DType::i64, Shape{slices * places * kMostDigits}, kept_digits, label_of(call)),
+             specials = workspace(gpu, DType::i32, Shape{slices * places}, kept_specials, label_of(call));
+  ExactSumsArgs<void> args{.index = e.index,
+                           .src = e.src,
+                           .out = e.out,
+                           .size = e.size,
+                           .out_step = e.out_step,
+                           .inner = e.inner,
+                           .length = e.length,
+                           .first = 0,
+                           .count = 0,
+                           .first_place = 0,
+                           .places = 0,
+                           .digit_bits = 62 - static_cast<i64>(std::bit_width(static_cast<std::uint64_t>(length))),
+                           .range = elements<u32>(range),
+                           .digits = elements<u64>(digits),
+                           .specials = elements<u32>(specials),
+                           .sums = out.data,
+                           .complaints = e.complaints};
+  const KernelSource source{index_text(index) + element_text(out.dtype) + texts::exact_sums};
+  const auto blocks = [&](std::int64_t n, std::int64_t each) {
+    return std::min<std::int64_t>((n + each * kThreads - 1) / (each * kThreads), 16 * gpu.multiprocessors());
+  };
+  gpu.clear(range.data, bytes_of(range));
+  launch_blocks(gpu, source, "find_range", blocks(index.shape.numel(), 8), args);
+  for (std::int64_t first = 0; first < outer; first += slices) {
+    const std::int64_t some = std::min(slices, outer - first);
+    args.first = first * slice, args.count = some * slice;
+    args.first_place = first * places, args.places = some * places;
+    launch_blocks(gpu, source, "clear_digits", blocks(args.places, 4), args);
+    launch_blocks(gpu, source, "add_to_digits", (args.count + 4 * kThreads - 1) / (4 * kThreads), args);
+    launch_elements(gpu, source, "round_sums", args.places, args);
+  }
 }
 
 ScatterTask task_of(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
@@ -258,6 +304,7 @@ void run_scatter_zero_add(const LibraryCall& call, Gpu& gpu, RunMark& mark) {
   const View out = t.out;
   const bool integers = out.dtype == DType::i64 || out.dtype == DType::i32;
   if (plan.kind == Kind::own_sums) return t.own_sums(plan);
+  if (plan.kind == Kind::exact) return t.exact_sums();
   if (plan.kind == Kind::sorted) return add_long_lines(call, gpu, mark, out, t.index, t.src);
   if (plan.kind == Kind::put || plan.kind == Kind::atomics || plan.kind == Kind::table) {
     const std::int64_t n = t.index.shape.numel();

@@ -95,6 +95,9 @@ ScatterPlan plan_scatter(const LibraryCall& call, const GpuModel& model) {
     if (const auto plan = plan_own_sums(length, size, inner, each, model)) return *plan;
   }
   const bool fits = bytes > 0 && shared <= most_shared && same_lines;
+  const bool exact = (dtype == DType::f32 || is_half(dtype)) && inner * size < (std::int64_t{1} << 32) / kMostDigits &&
+                     length < model.longest_exact && size <= model.exact_places * length;
+  if (exact && !fits && same_lines && length >= model.long_line && (!rows || inner == 1)) return {Kind::exact};
   if (rows && (!is_floating(dtype) || inner > 1 || !fits)) return {Kind::sorted};
   if (is_floating(dtype) && same_lines && !fits && length >= model.long_line) return {Kind::sorted};
   const bool divided = is_floating(dtype) && fits && length >= model.long_line_on_chip;
@@ -122,6 +125,8 @@ std::string describe(const ScatterPlan& plan) {
     case ScatterPlan::Kind::own_sums:
       return fmt::format("sums of {} threads per {}{}, {} bytes of shared memory", plan.threads, of_line,
                          plan.columns > 1 ? fmt::format(" of {} neighbours", plan.columns) : "", plan.shared_bytes);
+    case ScatterPlan::Kind::exact:
+      return "thread per element, exact sums in fixed point";
     case ScatterPlan::Kind::sorted:
       return "sorted by place";
     case ScatterPlan::Kind::put:

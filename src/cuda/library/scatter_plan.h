@@ -15,6 +15,7 @@ struct ScatterPlan {
     warps,         // a warp per line; those of 32 neighbours that go to one place take turns
     shared,        // a block per piece of a line, the same with sums in shared memory
     own_sums,      // a block per piece of some neighbouring lines, where each thread has its own sum for every place
+    exact,         // a thread per element: sums in fixed point have no order either
     sorted,        // elements are sorted by their places first
     put,           // a thread per element: no two go to one place
     atomics,       // a thread per element: sums of integers have no order

@@ -48,6 +48,23 @@ struct ScatterElementsArgs {
 };
 EBB_ARGS(63, ScatterElementsArgs<u8, u8>);
 
+// Sums in fixed point, of digits of `digit_bits` each: what is added is exact, and so has no order.
+constexpr int kMostDigits = 8;  // of 35 bits or more: an f32 has 277 in all
+template <class T>
+struct ExactSumsArgs {
+  KernelView index, src, out;  // in the shape of the index
+  i64 size, out_step, inner, length;
+  i64 first, count;         // elements of the index whose places are these:
+  i64 first_place, places;  // of the output
+  i64 digit_bits;
+  u32* range;     // [2]: the highest exponent, and 256 less the lowest
+  u64* digits;    // per place: as many as the range needs, from the lowest on
+  u32* specials;  // per place: 1 infinity, 2 -infinity, 4 NaN
+  T* sums;
+  Complaints complaints;
+};
+EBB_ARGS(69, ExactSumsArgs<u8>);
+
 template <class T>
 struct PutValuesArgs {
   KernelView base;

@@ -11,7 +11,8 @@ constexpr int kScanPiece = kScanEach * kThreads;  // of a block: elements side b
 constexpr int kScanStrip = 256;                   // of a thread: elements that are neighbours of other lines'
 constexpr int kSumEach = 16;                      // of a thread, where one pass makes sums or products
 constexpr int kSumPiece = kSumEach * kThreads;
-constexpr int kSumGroup = kThreads;  // pieces whose total is one number for all behind them
+constexpr int kSumGroup = kThreads;  // pieces of a line up to which one pass makes them
+constexpr int kSumChunks = 396;      // of a longer line: three blocks on each of an H200's multiprocessors
 constexpr int kSumAlone = 32;        // a line of up to so many is a thread's
 
 struct BestArgs {
@@ -31,14 +32,15 @@ struct ScanArgs {
 };
 EBB_ARGS(42, ScanArgs);
 
-// Sums or products of lines in one pass.
+// Sums or products of lines, by blocks.
 struct ScanOnceArgs {
   KernelView x, out;
   i64 length, x_step, out_step, start;
-  i64 pieces, groups;  // of a line
-  u64* totals;         // pieces + groups of each line, two words each; null where a line is one piece
-  u32* next;           // the next piece that a block takes
+  i64 pieces;         // of a line
+  i64 chunk, chunks;  // elements of a chunk, and how many a line has
+  u64* totals;        // of pieces, two words each, or of chunks; null where a line is one piece
+  u32* next;          // the next piece that a block takes
 };
-EBB_ARGS(44, ScanOnceArgs);
+EBB_ARGS(45, ScanOnceArgs);
 
 }  // namespace ebb::cuda

@@ -31,6 +31,7 @@ __device__ T __shfl_xor_sync(unsigned mask, T x, int distance);
 __device__ unsigned __ballot_sync(unsigned mask, int x);
 __device__ unsigned __match_any_sync(unsigned mask, unsigned x);
 __device__ int __popc(unsigned x);
+__device__ int __clzll(long long x);
 __device__ unsigned atomicCAS(unsigned* at, unsigned expected, unsigned x);
 __device__ unsigned atomicAdd(unsigned* at, unsigned x);
 __device__ unsigned long long atomicAdd(unsigned long long* at, unsigned long long x);
