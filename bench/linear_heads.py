@@ -181,8 +181,9 @@ def llama_of(d, tiny, layers):
 
 def llama(d):
     rows, length, turns = (4, 4096, 4) if d.cuda else (2, 32, 1)
-    models = {name: llama_of(d, not d.cuda, 4 if d.cuda else 1) for name in ("plain", "patched")}
+    models = {name: llama_of(d, not d.cuda, 4 if d.cuda else 1) for name in ("plain", "patched", "patched, rounding")}
     ebb.torch.patch(models["patched"])
+    ebb.torch.patch(models["patched, rounding"], round_logits=True, round_sums=True)
     ids = torch.randint(0, models["plain"].config.vocab_size, (rows, length), device=d.name)
     ways = {name: (model, model) for name, model in models.items()}
     ways.update({f"{name}, compiled": (model, torch.compile(model, dynamic=False)) for name, model in models.items()})

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional as F
 
-# .active: heads defer their products; .sharded: their layers that need care; .fused: how many losses were computed without logits
+# .active: heads defer their products; .rounds: options by which their losses round; .sharded: their layers that need care; .fused:
+# how many losses were computed without logits
 here = threading.local()
 
 LINEAR = torch._C._nn.linear  # F.linear, unless somebody replaced that (DeepSpeed's ZeRO-3 does)
@@ -445,6 +446,7 @@ def _cross_entropy(
             ignore_index=ignore_index,
             reduction=reduction,
             label_smoothing=label_smoothing,
+            **dict.fromkeys(getattr(here, "rounds", ()), True),
         )
 
     if not torch.compiler.is_compiling():

@@ -112,13 +112,14 @@ def _patched(cls):
         _hook_last(head)
         compiling = torch.compiler.is_compiling()
         before, fused = getattr(here, "active", False), 0 if compiling else getattr(here, "fused", 0)
-        here.active = True
+        rounds_before = getattr(here, "rounds", ())
+        here.active, here.rounds = True, vars(self).get("_ebb_rounds", ())
         gathering = contextlib.nullcontext() if compiling else deferring(head)
         try:
             with gathering:
                 output = cls.forward(self, *args, **kwargs)
         finally:
-            here.active = before
+            here.active, here.rounds = before, rounds_before
         if asked and not compiling and here.__dict__.get("fused", 0) == fused:
             warnings.warn(
                 f"patch: {cls.__name__} computed its loss from all its logits; something between its head "
@@ -168,7 +169,7 @@ def _is_patched(model):
     return any("_ebb_original" in vars(cls) for cls in type(model).__mro__)
 
 
-def patch(model, *, head=None):
+def patch(model, *, head=None, round_logits=False, round_sums=False):
     """The model itself, which from now on computes its training loss by linear_cross_entropy: the logits, tokens times
     vocabulary, are not in memory. Training loops and Trainer stay as they are; unpatch undoes it.
 
@@ -176,6 +177,10 @@ def patch(model, *, head=None):
     model or not, with or without adapters of PEFT (a PeftModel can be passed, too). `head` is the head, or its name in the
     model, where get_output_embeddings() does not return it. One small batch is computed with and without the patch;
     models whose loss would differ or needs all logits are refused.
+
+    Logits are not rounded, whatever the model's own code does. For bf16 on a GPU, round_logits=True rounds them to bf16 as
+    that code does, which takes less time and memory; round_sums=True rounds the gradient of the head after each chunk of rows
+    instead of summing it in f32, which takes less memory.
 
     Logits among the outputs of a training step are computed when something looks at them. Without labels, or after
     model.eval(), the model does what it always did, unless it is called with skip_logits=True.
@@ -204,6 +209,7 @@ def patch(model, *, head=None):
         )
     if path:
         vars(model)["_ebb_head"] = path
+    vars(model)["_ebb_rounds"] = ("round_logits",) * bool(round_logits) + ("round_sums",) * bool(round_sums)
     plain = _small_step(model)
     found.register_forward_pre_hook(_defer)
     model.__class__ = _patched(type(model))
@@ -280,7 +286,8 @@ def unpatch(model):
         behind = ", and its class was changed since (by FSDP?)" if _is_patched(model) else ""
         raise ValueError(f"unpatch: the model is {'patched' if behind else 'not patched'}{behind}")
     model.__class__ = vars(cls)["_ebb_original"]
-    vars(model).pop("_ebb_head", None)
+    for name in ("_ebb_head", "_ebb_rounds"):
+        vars(model).pop(name, None)
     for module in model.modules():
         for key, hook in list(module._forward_pre_hooks.items()):
             if hook is _defer:

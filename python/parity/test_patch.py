@@ -203,6 +203,31 @@ def test_the_head_can_be_named():
 # ---- what models do with their logits
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_is_rounded_is_the_callers_choice(monkeypatch, compiled):
+    given, loss = [], ebb.torch._wide_linear_cross_entropy
+
+    def recorded(*args, **options):
+        given.append({name for name in ("round_logits", "round_sums") if options.get(name)})
+        return loss(*args, **options)
+
+    monkeypatch.setattr(ebb.torch, "_wide_linear_cross_entropy", recorded)
+    rounding = ebb.torch.patch(make(), round_logits=True, round_sums=True)
+    copied = copy.deepcopy(rounding)
+    for model, expected in ((copied, {"round_logits", "round_sums"}), (ebb.torch.patch(make()), set())):
+        given.clear()
+        if compiled:
+            torch._dynamo.reset()
+            step(torch.compile(model, backend="aot_eager", fullgraph=True))
+        else:
+            step(model)
+        assert given == [expected]
+    again = ebb.torch.patch(ebb.torch.unpatch(rounding))
+    given.clear()
+    step(again)
+    assert given == [set()]
+
+
 def test_hooks_on_the_head_take_part():
     model = make()
     model.lm_head.register_forward_pre_hook(lambda module, args: (args[0] * 0.5,))
